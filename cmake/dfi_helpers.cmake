@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# Instrument everything that is added from here on.
+function(dfi_sanitize kind)
+	if(kind STREQUAL "address")
+		set(flags -fsanitize=address,undefined
+			-fno-sanitize-recover=all)
+	elseif(kind STREQUAL "thread")
+		set(flags -fsanitize=thread)
+	elseif(NOT kind STREQUAL "")
+		message(FATAL_ERROR
+			"DFI_SANITIZE is '${kind}': use address, thread or nothing")
+	endif()
+	if(flags)
+		add_compile_options(${flags} -fno-omit-frame-pointer)
+		add_link_options(${flags})
+	endif()
+endfunction()
+
+# The language and the warnings of all code written here.
+function(dfi_compile_options target)
+	set(werror ${DFI_WERROR})
+	if(DFI_SANITIZE)
+		# Instrumented code confuses gcc's flow analysis: its warnings
+		# about truncation and initialisation are no errors there.
+		set(werror OFF)
+	endif()
+	set_target_properties(${target} PROPERTIES
+		C_STANDARD 11
+		C_STANDARD_REQUIRED ON
+		C_EXTENSIONS OFF)
+	target_compile_definitions(${target} PRIVATE
+		_GNU_SOURCE $<$<CONFIG:Debug>:DFI_DEBUG=1>)
+	target_compile_options(${target} PRIVATE
+		-Wall -Wextra -Wpedantic -Wconversion -Wshadow
+		$<$<BOOL:${werror}>:-Werror>)
+endfunction()
+
+# dfi_protobuf(<variable> <dir> <x.proto>...): generate x.pb-c.c and x.pb-c.h
+# into dir and append the sources to the variable.
+function(dfi_protobuf variable dir)
+	file(MAKE_DIRECTORY ${dir})
+	foreach(proto IN LISTS ARGN)
+		cmake_path(GET proto STEM stem)
+		cmake_path(GET proto PARENT_PATH parent)
+		set(outputs ${dir}/${stem}.pb-c.c ${dir}/${stem}.pb-c.h)
+		add_custom_command(
+			OUTPUT ${outputs}
+			COMMAND ${DFI_PROTOC_C} --c_out=${dir}
+				-I ${PROJECT_SOURCE_DIR}/${parent}
+				${PROJECT_SOURCE_DIR}/${proto}
+			DEPENDS ${proto}
+			COMMENT "Generating ${stem}.pb-c.c"
+			VERBATIM)
+		list(APPEND sources ${outputs})
+	endforeach()
+	# Not written here, so not held to our warnings.
+	set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -w)
+	set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# dfi_program(<name> [INSTALL] SOURCES <file>... [LIBRARIES <library>...]):
+# a program that uses the public interface only, in build/bin.
+function(dfi_program name)
+	cmake_parse_arguments(PARSE_ARGV 1 arg "INSTALL" "" "SOURCES;LIBRARIES")
+	add_executable(${name} ${arg_SOURCES})
+	dfi_compile_options(${name})
+	target_compile_definitions(${name} PRIVATE
+		DFI_VERSION="${PROJECT_VERSION}") # what it was built as
+	target_link_libraries(${name} PRIVATE dfi ${arg_LIBRARIES}
+		Threads::Threads)
+	set_target_properties(${name} PROPERTIES
+		RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
+		INSTALL_RPATH "${dfi_install_rpath}")
+	if(arg_INSTALL)
+		install(TARGETS ${name})
+	endif()
+endfunction()
+
+# dfi_test(<kind> <name> [SOURCES <file>...] [LIBRARIES <library>...]
+#          [TIMEOUT <seconds>]):
+# tests/<kind>/<name>.c, plus SOURCES, as the CTest test <kind>.<name> with the
+# label <kind>. The kind says what it links and how long it may take:
+#   unit    internals (dfi_testing); Criterion
+#   flow    libdfi.so and its public headers; Criterion
+#   proc    as flow, and may start tests/proc/worker.c and the programs
+#   stress  internals; a main() that exits with 0, 1 or 77 (skipped)
+#   abi     libdfi.so and its public headers; a main() as in stress
+# Criterion does not run under ThreadSanitizer, so there only stress and abi
+# tests are built.
+function(dfi_test kind name)
+	cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "SOURCES;LIBRARIES")
+	set(criterion_kinds unit flow proc)
+	if(DFI_SANITIZE STREQUAL "thread" AND kind IN_LIST criterion_kinds)
+		return()
+	endif()
+	set(timeout_unit 60)
+	set(timeout_flow 240)
+	set(timeout_proc 180)
+	set(timeout_stress 240)
+	set(timeout_abi 30)
+	if(NOT arg_TIMEOUT)
+		set(arg_TIMEOUT ${timeout_${kind}})
+	endif()
+
+	dfi_test_executable(${kind} ${name}
+		SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+	set(target ${kind}_${name})
+	set(arguments "")
+	if(kind IN_LIST criterion_kinds)
+		target_link_libraries(${target} PRIVATE PkgConfig::CRITERION)
+		# Its default output does not mention skipped tests.
+		set(arguments --verbose)
+	endif()
+	add_test(NAME ${kind}.${name} COMMAND ${target} ${arguments})
+	set_tests_properties(${kind}.${name} PROPERTIES
+		LABELS ${kind}
+		TIMEOUT ${arg_TIMEOUT}
+		SKIP_RETURN_CODE 77
+		ENVIRONMENT "${dfi_test_environment}")
+	if(kind IN_LIST criterion_kinds)
+		# A program that ran none of its tests did not pass.
+		set_tests_properties(${kind}.${name} PROPERTIES
+			SKIP_REGULAR_EXPRESSION "Synthesis: Tested: 0 ")
+	endif()
+endfunction()
+
+# dfi_test_program(<kind> <name> [SOURCES <file>...] [LIBRARIES <library>...]):
+# tests/<kind>/<name>.c, plus SOURCES, as a program that tests of that kind
+# start; not a test itself.
+function(dfi_test_program kind name)
+	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
+	if(DFI_SANITIZE STREQUAL "thread" AND NOT kind STREQUAL "stress")
+		return()
+	endif()
+	dfi_test_executable(${kind} ${name}
+		SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+endfunction()
+
+# What the executables of one kind of test have in common.
+function(dfi_test_executable kind name)
+	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
+	set(target ${kind}_${name})
+	add_executable(${target} ${kind}/${name}.c ${arg_SOURCES})
+	dfi_compile_options(${target})
+	target_compile_options(${target} PRIVATE -UNDEBUG)
+	if(kind STREQUAL "unit" OR kind STREQUAL "stress")
+		target_link_libraries(${target} PRIVATE dfi_testing)
+	else()
+		target_link_libraries(${target} PRIVATE dfi Threads::Threads)
+	endif()
+	target_link_libraries(${target} PRIVATE ${arg_LIBRARIES})
+	if(kind STREQUAL "proc")
+		# Where the programs are that it may start.
+		target_compile_definitions(${target} PRIVATE
+			DFI_WORKER="${PROJECT_BINARY_DIR}/tests/proc/worker"
+			DFI_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
+	endif()
+	set_target_properties(${target} PROPERTIES
+		OUTPUT_NAME ${name}
+		RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${kind})
+endfunction()
+
+# dfi_check(<kind> <name> [SCRIPT <script>] [<argument>...]): the script
+# tests/<kind>/<name>.sh, or <script>.sh, which looks at the source tree or at
+# what was built, as the CTest test <kind>.<name>. It exits with 0, 1 or 77
+# (skipped).
+function(dfi_check kind name)
+	cmake_parse_arguments(PARSE_ARGV 2 arg "" "SCRIPT" "")
+	if(NOT arg_SCRIPT)
+		set(arg_SCRIPT ${name})
+	endif()
+	add_test(NAME ${kind}.${name}
+		COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${kind}/${arg_SCRIPT}.sh
+			${arg_UNPARSED_ARGUMENTS}
+		WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+	set_tests_properties(${kind}.${name} PROPERTIES
+		LABELS ${kind}
+		TIMEOUT 120
+		SKIP_RETURN_CODE 77)
+endfunction()

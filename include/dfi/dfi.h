@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DFI, the Data Flow Interface: named flows of typed tuples between threads,
+ * processes and machines. This is the only header an application includes.
+ *
+ * A process opens a context (context.h), some process creates a flow (flow.h),
+ * threads open its sources (source.h) and targets (target.h), and tuples pushed
+ * into a source come out at the target that the flow's routing chooses.
+ */
+#ifndef DFI_DFI_H
+#define DFI_DFI_H
+
+#include <dfi/context.h>
+#include <dfi/error.h>
+#include <dfi/flow.h>
+#include <dfi/log.h>
+#include <dfi/registry.h>
+#include <dfi/route.h>
+#include <dfi/schema.h>
+#include <dfi/source.h>
+#include <dfi/target.h>
+
+#endif

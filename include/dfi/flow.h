@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows: named, typed data movements between numbered sources and targets.
+ *
+ * A flow is declared once, in the registry, as pure data. Its sources
+ * (source.h) and targets (target.h) then attach from any thread of any process
+ * by the flow's name and their number. Attaching may come before the creation:
+ * it waits.
+ */
+#ifndef DFI_FLOW_H
+#define DFI_FLOW_H
+
+#include <stdint.h>
+#include <dfi/context.h>
+#include <dfi/schema.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum dfi_flow_kind {
+	DFI_SHUFFLE = 1, /* each tuple goes to one target */
+};
+
+enum dfi_goal {
+	DFI_BANDWIDTH = 0, /* tuples travel in batches of a segment */
+	DFI_LATENCY,       /* each tuple travels at once */
+};
+
+/* Which target a tuple goes to. */
+enum dfi_routing {
+	/* dfi_hash_partition() of the key fields' hash (route.h). Default. */
+	DFI_ROUTE_HASH = 0,
+	/* dfi_radix_partition() of an integer key (route.h). */
+	DFI_ROUTE_RADIX,
+	/*
+	 * Target i takes keys below splits[i], the last one all others. The
+	 * n_targets - 1 splits ascend; they are compared as the key's type is,
+	 * signed or unsigned.
+	 */
+	DFI_ROUTE_RANGE,
+	/* Targets in turn, for each source starting at its own number. */
+	DFI_ROUTE_ROUND_ROBIN,
+	/* The function that each source gives in its attributes. */
+	DFI_ROUTE_FUNCTION,
+	/* The application names the target on each push. */
+	DFI_ROUTE_DIRECT,
+};
+
+enum {
+	/* The flow outlives the context that created it. */
+	DFI_FLOW_PERSISTENT = 1,
+};
+
+#define DFI_MAX_ENDPOINTS 4096 /* sources, and targets, of one flow */
+#define DFI_MAX_FLOW_NAME 127
+#define DFI_MAX_KEYS 8
+#define DFI_MAX_SEGMENT_SIZE (1u << 26)
+#define DFI_MAX_SEGMENT_COUNT (1u << 20)
+
+struct dfi_flow_attr {
+	uint32_t size;
+	uint32_t kind;                   /* enum dfi_flow_kind; must be given */
+	const struct dfi_schema *schema; /* must be given; is copied */
+	uint32_t n_sources;              /* must be given */
+	uint32_t n_targets;              /* must be given */
+	uint32_t goal;                   /* enum dfi_goal */
+	uint32_t routing;                /* enum dfi_routing */
+	const char *key;        /* field names to route by, separated by
+				   commas; default the first field */
+	uint32_t radix_shift;   /* lowest key bit that counts */
+	uint32_t radix_bits;    /* number of key bits; 1..32 */
+	const int64_t *splits;  /* n_targets - 1 of them; are copied */
+	uint32_t segment_size;  /* payload bytes of a ring's segment */
+	uint32_t segment_count; /* segments of a ring; default for both: the
+				   geometry chosen from goal, tuple size and
+				   DFI_RING_MEMORY (see dfi_flow_query()) */
+	uint32_t flags;         /* DFI_FLOW_PERSISTENT */
+	uint32_t reserved;      /* 0 */
+};
+#define DFI_FLOW_ATTR_INIT                           \
+	{                                            \
+		.size = sizeof(struct dfi_flow_attr) \
+	}
+
+/*
+ * Publish a flow. name has 1 to DFI_MAX_FLOW_NAME characters of
+ * [A-Za-z0-9._:-]. Everything in attr is copied. Unless persistent, the flow is
+ * removed when the context closes or its process dies. Any thread.
+ *
+ * -EINVAL: an attribute is not valid; the text names it. -EEXIST: a flow of
+ * this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
+ * description is too large. -ENOTCONN, -ETIMEDOUT: the registry. -ENOMEM, -EIO.
+ */
+DFI_API int dfi_flow_create(
+    struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr);
+
+/*
+ * Withdraw a flow, whoever created it: nobody can attach any more, and the name
+ * is free. Endpoints that are attached to each other go on undisturbed. Any
+ * thread. -ENOENT: no such flow. -ENOTCONN, -ETIMEDOUT: the registry.
+ */
+DFI_API int dfi_flow_remove(struct dfi *dfi, const char *name);
+
+/* What is published about a flow. */
+struct dfi_flow_info {
+	char name[DFI_MAX_FLOW_NAME + 1];
+	char creator[160]; /* "node-name (host H, pid P)" */
+	uint64_t instance; /* unique for each creation */
+	uint32_t kind, goal, routing, flags;
+	uint32_t n_sources, n_targets;
+	uint32_t attached_sources, attached_targets;
+	uint32_t tuple_size, n_fields;
+	uint32_t segment_size, segment_count;
+	uint64_t ring_bytes; /* memory of one ring, all included */
+	char schema[1024];   /* "key:uint64@0 val:uint64@8", cut if longer */
+	char key[256];       /* the routing key's field names */
+};
+
+/*
+ * Look a flow up; it need not be attached. Any thread. -ENOENT: no such flow.
+ * -ENOTCONN, -ETIMEDOUT: the registry.
+ */
+DFI_API int dfi_flow_query(
+    struct dfi *dfi, const char *name, struct dfi_flow_info *info);
+
+/*
+ * Call fn for each published flow, in the order of names. A non-zero return of
+ * fn ends the call, which returns it. info is valid during the call of fn only.
+ * Any thread. -ENOTCONN, -ETIMEDOUT: the registry.
+ */
+DFI_API int dfi_flow_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg);
+
+/* A process that is a member of the registry. */
+struct dfi_node_info {
+	char name[64];
+	char host[64];
+	uint64_t id; /* unique for each context */
+	uint32_t pid;
+	uint32_t n_sources, n_targets; /* attached through this context */
+};
+
+/* As dfi_flow_list(), for the contexts that are open, in the order of ids. */
+DFI_API int dfi_node_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_node_info *info), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the library's log lines go. Default: stderr, warnings and errors only;
+ * the environment variable DFI_LOG=error|warn|info|debug sets the level.
+ * Nothing is ever written to stdout.
+ */
+#ifndef DFI_LOG_H
+#define DFI_LOG_H
+
+#include <dfi/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum dfi_log_level {
+	DFI_LOG_ERROR = 1,
+	DFI_LOG_WARN,
+	DFI_LOG_INFO,
+	DFI_LOG_DEBUG,
+};
+
+/*
+ * Send lines up to level to fn instead of stderr; fn NULL means stderr again.
+ * The line has no newline and is valid during the call only. fn is called from
+ * any thread, one at a time, and must not call this library. Affects the whole
+ * process. Any thread.
+ */
+DFI_API void dfi_log_set(enum dfi_log_level level,
+    void (*fn)(void *arg, enum dfi_log_level level, const char *line),
+    void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Targets: where tuples leave a flow.
+ *
+ * A target belongs to one thread at a time; handing it to another thread needs
+ * the application's own synchronisation. Tuples are lent where they lie in the
+ * ring and given back, never copied. Tuples of one source come in the order of
+ * its pushes; between sources there is no order.
+ *
+ * Consuming follows read(2): > 0 is that many tuples, 0 the end of the flow
+ * (all sources have closed and everything was consumed), < 0 an error.
+ *
+ * Waiting: a call waits (see enum dfi_wait) for as long as the sources live, at
+ * most stall_timeout_ms if that is set. With DFI_NONBLOCK it returns -EAGAIN
+ * instead.
+ *
+ * Errors of all calls that consume:
+ *   -ECONNRESET  a source died before its end; the text names it. What it had
+ *                sent whole was delivered before.
+ *   -ECANCELED   a source aborted the flow
+ *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
+ *                the text names both ends
+ *   -ETIMEDOUT   nothing came for stall_timeout_ms, or some source has not
+ *                attached within open_timeout_ms (the text says which); not
+ *                sticky
+ *   -EOWNERDEAD  the handle was inherited over fork()
+ * Other errors are sticky: a truncated stream never looks like a clean end.
+ */
+#ifndef DFI_TARGET_H
+#define DFI_TARGET_H
+
+#include <stdint.h>
+#include <dfi/context.h>
+#include <dfi/export.h>
+#include <dfi/schema.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct dfi_target;
+
+struct dfi_target_attr {
+	uint32_t size;
+	uint32_t flags;                  /* DFI_NONBLOCK */
+	const struct dfi_schema *schema; /* what the caller expects; checked
+					    against the flow's if given */
+	uint32_t open_timeout_ms;        /* default the context's */
+	uint32_t stall_timeout_ms; /* default 0: wait while sources live */
+	uint32_t wait;             /* enum dfi_wait */
+	uint32_t reserved;         /* 0 */
+};
+#define DFI_TARGET_ATTR_INIT                           \
+	{                                              \
+		.size = sizeof(struct dfi_target_attr) \
+	}
+
+/*
+ * Attach as target number index (0 to n_targets - 1) of a flow, and reserve its
+ * rings, one for each source, in memory local to the calling thread. Waits for
+ * the flow to be there, at most open_timeout_ms, but not for the sources; they
+ * have open_timeout_ms from now, which the first consuming call that waits
+ * checks. attr NULL means all defaults. The caller closes *target with
+ * dfi_target_close().
+ *
+ * -EINVAL: an argument is not valid. -ERANGE: index is not below n_targets.
+ * -EEXIST: another target attached with this index. -EPROTOTYPE: the flow has
+ * another schema; the text names the field. -ETIMEDOUT: no such flow came.
+ * -ENOMEM: no memory for the rings; the text gives the need. -ENOTCONN: the
+ * registry. -EMFILE, -EIO.
+ */
+DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
+    const struct dfi_target_attr *attr, struct dfi_target **target);
+
+/*
+ * Leave the flow and free the target; all pointers it lent end. Sources that
+ * have not ended get -ECONNRESET. Never waits for a peer. Returns 0, or the
+ * first hard error of the target's life.
+ */
+DFI_API int dfi_target_close(struct dfi_target *target);
+
+/* What a target has done so far. Owner thread only. */
+struct dfi_target_stats {
+	uint64_t tuples, bytes; /* given to the application */
+	uint64_t segments;
+	uint64_t stalls;   /* waits for data */
+	uint64_t stall_ns; /* time in them */
+};
+DFI_API void dfi_target_query(
+    const struct dfi_target *target, struct dfi_target_stats *stats);
+
+/*
+ * The first member of struct dfi_target, for the inline functions below only:
+ * the unread rest of the segment in work. next == end means that there is none.
+ */
+struct dfi_target_head {
+	const char *next;
+	const char *end;
+	uint32_t tuple_size;
+	uint32_t source; /* of the segment in work */
+};
+
+/* The slow paths of the inline functions; not for direct use. */
+DFI_API int dfi_target_consume_slow(
+    struct dfi_target *target, const void **tuple);
+
+/*
+ * Lend the next tuple in *tuple, until the next call on this target. 1, 0 at
+ * the end of the flow, or an error.
+ */
+static inline int dfi_target_consume(
+    struct dfi_target *target, const void **tuple)
+{
+	struct dfi_target_head *head = (struct dfi_target_head *)(void *)target;
+	const char *next = head->next;
+
+	if (__builtin_expect(next == head->end, 0))
+		return dfi_target_consume_slow(target, tuple);
+	head->next = next + head->tuple_size;
+	*tuple = next;
+	return 1;
+}
+
+/* Tuples that a target lends: (the rest of) one segment. */
+struct dfi_batch {
+	const void *tuples; /* one behind the other */
+	uint32_t count;
+	uint32_t stride; /* bytes from tuple to tuple: the tuple size */
+	uint32_t source; /* number of the source they come from */
+	uint32_t reserved;
+};
+
+/*
+ * Lend a batch until dfi_target_release(). One batch at a time: with one still
+ * out, -EBUSY, not sticky. Returns its count (> 0), 0 at the end of the flow,
+ * or an error.
+ */
+DFI_API int dfi_target_consume_batch(
+    struct dfi_target *target, struct dfi_batch *batch);
+
+/*
+ * Give the batch back, so that its memory can be written again, and clear it.
+ * Does nothing to a batch that is not out.
+ */
+DFI_API void dfi_target_release(
+    struct dfi_target *target, struct dfi_batch *batch);
+
+/*
+ * A cursor: the segment in work held in registers, for a loop that consumes
+ * tuple by tuple at memory speed. Keep it in a local variable. Between open and
+ * close no other call may use the target.
+ *
+ *	struct dfi_target_cursor c = dfi_target_cursor_open(target);
+ *	const struct kv *kv;
+ *	while ((kv = dfi_target_cursor_get(&c, sizeof(*kv))))
+ *		sum += kv->val;
+ *	ret = dfi_target_cursor_close(c);
+ */
+struct dfi_target_cursor {
+	const char *next;
+	const char *end;
+	struct dfi_target *target;
+	int32_t status; /* why there was no tuple: 0 end of flow, or an error */
+	uint32_t reserved;
+};
+
+/* Its slow path; not for direct use. */
+DFI_API struct dfi_target_cursor dfi_target_cursor_slow(
+    struct dfi_target_cursor cursor);
+
+DFI_API struct dfi_target_cursor dfi_target_cursor_open(
+    struct dfi_target *target);
+
+/*
+ * The next tuple, lent until the next call on the cursor, or NULL: then .status
+ * says why; after -EAGAIN or -ETIMEDOUT it may be tried again. size must be the
+ * flow's tuple size; write it as a constant. As with a source's cursor, the
+ * address never escapes.
+ */
+static inline const void *dfi_target_cursor_get(
+    struct dfi_target_cursor *cursor, size_t size)
+{
+	const char *tuple = cursor->next;
+
+	if (__builtin_expect(tuple == cursor->end, 0)) {
+		*cursor = dfi_target_cursor_slow(*cursor);
+		tuple = cursor->next;
+		if (tuple == cursor->end)
+			return NULL;
+	}
+	cursor->next = tuple + size;
+	return tuple;
+}
+
+/*
+ * Give the segment back to the target; unread tuples stay for the next call.
+ * Returns .status.
+ */
+DFI_API int dfi_target_cursor_close(struct dfi_target_cursor cursor);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

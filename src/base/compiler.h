@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hints to the compiler. */
+#ifndef DFI_BASE_COMPILER_H
+#define DFI_BASE_COMPILER_H
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define always_inline inline __attribute__((always_inline))
+
+#endif

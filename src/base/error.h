@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The failing thread's error text. It is set once, by the function that first
+ * knows which error it is; callers pass the code on unchanged.
+ */
+#ifndef DFI_BASE_ERROR_H
+#define DFI_BASE_ERROR_H
+
+#include <dfi/error.h>
+
+/*
+ * Record a text for dfi_errmsg() and return err, a negative errno value:
+ *	return dfi__fail(-EINVAL, "flow '%s': ...", name);
+ */
+int dfi__fail(int err, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), cold));
+
+/*
+ * As dfi__fail() with a constant text and without the cost of formatting, for
+ * results that a program meets often, such as -EAGAIN.
+ */
+int dfi__fail_text(int err, const char *text);
+
+/* Put "context: " before the text of an error found further down. */
+int dfi__fail_within(int err, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), cold));
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process's log sink. One mutex makes lines whole and the callback serial.
+ */
+#include "log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int max_level; /* 0: not yet read from the environment */
+static void (*sink)(void *arg, enum dfi_log_level level, const char *line);
+static void *sink_arg;
+
+static const char *const level_name[] = {
+	[DFI_LOG_ERROR] = "error",
+	[DFI_LOG_WARN] = "warn",
+	[DFI_LOG_INFO] = "info",
+	[DFI_LOG_DEBUG] = "debug",
+};
+
+static int level_from_environment(void)
+{
+	const char *value = getenv("DFI_LOG");
+	int level;
+
+	for (level = DFI_LOG_ERROR; value && level <= DFI_LOG_DEBUG; level++)
+		if (!strcmp(value, level_name[level]))
+			return level;
+	if (value)
+		fprintf(stderr,
+		    "dfi: warn: DFI_LOG=%s is not a level: use error, "
+		    "warn, info or debug\n",
+		    value);
+	return DFI_LOG_WARN;
+}
+
+void dfi_log_set(enum dfi_log_level level,
+    void (*fn)(void *arg, enum dfi_log_level level, const char *line),
+    void *arg)
+{
+	pthread_mutex_lock(&lock);
+	max_level = (int)level;
+	sink = fn;
+	sink_arg = arg;
+	pthread_mutex_unlock(&lock);
+}
+
+void dfi__log(enum dfi_log_level level, const char *fmt, ...)
+{
+	char line[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+
+	pthread_mutex_lock(&lock);
+	if (!max_level)
+		max_level = level_from_environment();
+	if ((int)level <= max_level) {
+		if (sink)
+			sink(sink_arg, level, line);
+		else
+			fprintf(
+			    stderr, "dfi: %s: %s\n", level_name[level], line);
+	}
+	pthread_mutex_unlock(&lock);
+}

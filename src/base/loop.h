@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control thread of a context: one libevent loop on one named thread with
+ * all signals masked. The registry connection, watches and the passing of
+ * shared-memory file descriptors run on it; no tuple ever does.
+ *
+ * The event base has no locks: whoever is on the loop's thread owns it, and
+ * dfi__loop_call() is the only way there. Thus an application's own use of
+ * libevent, with or without its thread support, is never touched.
+ */
+#ifndef DFI_BASE_LOOP_H
+#define DFI_BASE_LOOP_H
+
+#include <stdbool.h>
+
+struct event_base;
+struct loop;
+
+/*
+ * Start the thread, named name (at most 15 characters). -EINVAL for a longer
+ * one, -ENOMEM, -EMFILE, or -EIO.
+ */
+int dfi__loop_start(const char *name, struct loop **loop);
+
+/*
+ * Run what other threads have asked for, let the loop end, join the thread,
+ * free. Events still on the base must be freed before, by a dfi__loop_call().
+ * Not from the loop's own thread.
+ */
+void dfi__loop_stop(struct loop *loop);
+
+/* For adding events; only on the loop's thread (see dfi__loop_call()). */
+struct event_base *dfi__loop_base(struct loop *loop);
+
+/*
+ * Run fn(arg) on the loop's thread and return after it ran, with what it
+ * returned. If that is negative, the error text that fn set becomes the
+ * caller's. Called on the loop's thread, runs fn at once.
+ */
+int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg);
+
+/* Whether the caller is on the loop's thread. */
+bool dfi__loop_is_current(const struct loop *loop);
+
+#endif

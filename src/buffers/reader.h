@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The target's end of one ring: observes segments, checks them, lends their
+ * tuples and gives the slots back.
+ */
+#ifndef DFI_BUFFERS_READER_H
+#define DFI_BUFFERS_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "../base/atomic.h"
+#include "ring.h"
+
+struct region;
+
+/* What became of the ring's source, as far as the ring says. */
+enum reader_end {
+	READER_OPEN = 0,
+	READER_ENDED,   /* closed, and every tuple was seen */
+	READER_ABORTED, /* gave up */
+};
+
+struct reader {
+	struct ring_geometry geometry;
+	struct region *region;
+	uint64_t offset;             /* of the ring in the region */
+	struct segment_footer *head; /* footer of the next segment */
+	uint64_t seq;                /* of the next segment */
+	uint32_t slot;               /* its slot */
+	uint64_t returned;           /* consumed count last published */
+	uint64_t total;              /* tuples lent */
+	enum reader_end end;
+};
+
+/*
+ * Make ring number source of the region ready for its writer, whose first
+ * segment is number start.
+ */
+void dfi__reader_init(struct reader *reader, struct region *region,
+    const struct ring_geometry *geometry, uint32_t source, uint64_t start);
+
+/* Whether the next segment is there. */
+static inline bool reader_ready(const struct reader *reader)
+{
+	/*
+	 * Pairs with the publish in the transport's write(): the payload and
+	 * the footer's total.
+	 */
+	return footer_seq(atomic_observe(&reader->head->state)) ==
+	    (uint32_t)reader->seq;
+}
+
+/* Whether the source has written its end mark. */
+static inline bool reader_end_marked(const struct reader *reader)
+{
+	const struct ring_header *header =
+	    (const struct ring_header *)(const void *)((const char *)
+							   reader->head -
+		reader->geometry.footer_offset -
+		slot_offset(&reader->geometry, reader->slot));
+
+	/* Pairs with the same publish: all segments came before the mark. */
+	return atomic_observe(&header->end.state) & FOOTER_FLAGS;
+}
+
+/*
+ * Lend the next segment, which is ready: *payload and *bytes. The next call of
+ * dfi__reader_release() gives it back. -EBADMSG: the footer isn't valid.
+ */
+int dfi__reader_take(
+    struct reader *reader, const char **payload, uint64_t *bytes);
+
+/* Give back the segment that was taken last; publishes credits in batches. */
+int dfi__reader_release(struct reader *reader);
+
+/*
+ * Look at the end mark of a ring without a ready segment, and set reader->end.
+ * -EBADMSG: the mark contradicts what was received.
+ */
+int dfi__reader_check_end(struct reader *reader);
+
+#endif

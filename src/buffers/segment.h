@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory of a target's rings.
+ *
+ * A target owns one region, with one ring for each source. All counters run
+ * free and wrap; slot i holds the segments seq with seq % segment_count == i.
+ *
+ *	region  +---------------+--------+--------+----
+ *	        | region_header | ring 0 | ring 1 | ...
+ *	        +---------------+--------+--------+----
+ *	ring    +-------------+--------+--------+----
+ *	        | ring_header | slot 0 | slot 1 | ...
+ *	        +-------------+--------+--------+----
+ *	slot    +-----------------------+----------------+-----+
+ *	        | payload: whole tuples | segment_footer | pad |
+ *	        +-----------------------+----------------+-----+
+ *
+ * The footer of a slot is at a fixed place, right behind the largest payload.
+ * With a tuple and its footer in one cache line, a latency flow moves one line
+ * per tuple.
+ */
+#ifndef DFI_BUFFERS_SEGMENT_H
+#define DFI_BUFFERS_SEGMENT_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "../base/bits.h"
+
+/*
+ * total: tuples in this ring up to the end of this segment.
+ * state: bits 0..31 the segment's sequence number, truncated; 32..59 the
+ * payload bytes used; 60..63 flags. One word, so that a reader that observes
+ * the number it expects has the rest too. Nothing needs to be reset: a slot's
+ * old number is segment_count behind.
+ */
+struct segment_footer {
+	_Atomic uint64_t total;
+	_Atomic uint64_t state;
+};
+static_assert(sizeof(struct segment_footer) == 16, "footer");
+static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
+
+#define FOOTER_USED_SHIFT 32
+#define FOOTER_USED_MAX ((UINT64_C(1) << 28) - 1)
+#define FOOTER_FLAG_END (UINT64_C(1) << 60)   /* the source has closed */
+#define FOOTER_FLAG_ABORT (UINT64_C(1) << 61) /* the source has given up */
+#define FOOTER_FLAGS (UINT64_C(15) << 60)
+
+static inline uint64_t footer_state(uint64_t seq, uint64_t used, uint64_t flags)
+{
+	return (uint32_t)seq | used << FOOTER_USED_SHIFT | flags;
+}
+
+static inline uint32_t footer_seq(uint64_t state)
+{
+	return (uint32_t)state;
+}
+
+static inline uint64_t footer_used(uint64_t state)
+{
+	return (state >> FOOTER_USED_SHIFT) & FOOTER_USED_MAX;
+}
+
+/*
+ * The target sleeps in reader_waits; its sources wake it. Cache lines are
+ * doubled against the adjacent-line prefetcher.
+ */
+struct region_header {
+	alignas(2 * CACHE_LINE) _Atomic uint32_t reader_waits;
+};
+static_assert(sizeof(struct region_header) == 128, "region header");
+
+/*
+ * consumed: the credit, how many segments the target has given back; it is an
+ * absolute count, so that a lost or repeated update does no harm.
+ * writer_waits: the source sleeps here when the ring is full.
+ * end: how the source ended. Its total is the tuple count, its state has
+ * FOOTER_FLAG_END or _ABORT, once. It isn't a segment, so that closing a source
+ * never waits for room (docs/decisions/0002-end-of-flow.md).
+ */
+struct ring_header {
+	alignas(CACHE_LINE) _Atomic uint64_t consumed;
+	alignas(CACHE_LINE) _Atomic uint32_t writer_waits;
+	alignas(2 * CACHE_LINE) struct segment_footer end;
+};
+static_assert(sizeof(struct ring_header) == 256, "ring header");
+static_assert(offsetof(struct ring_header, end) == 128, "ring header");
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attaching: find the flow, waiting for it if need be, and claim an index. The
+ * claim is a create-if-absent in the registry, so two can't have it.
+ */
+#include "attach.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/error.h"
+#include "../base/schema.h"
+#include "../registry/client.h"
+#include "context.h"
+
+/* Deadline for saying goodbye to the registry. */
+#define LEAVE_TIMEOUT_MS 1000
+
+struct awaited_flow {
+	const char *key;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool there, lost;
+};
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct awaited_flow *awaited = arg;
+
+	pthread_mutex_lock(&awaited->lock);
+	if (event->type == REGISTRY_LOST)
+		awaited->lost = true;
+	else if (!strcmp(event->key, awaited->key))
+		awaited->there = event->type == REGISTRY_PUT;
+	pthread_cond_signal(&awaited->changed);
+	pthread_mutex_unlock(&awaited->lock);
+}
+
+/* Wait for a PUT of the flow's key. */
+static int await_flow(
+    struct dfi *dfi, const char *name, const char *key, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	struct awaited_flow awaited = { .key = key };
+	struct registry_watch *watch;
+	pthread_condattr_t attr;
+	int ret, err = 0;
+
+	pthread_mutex_init(&awaited.lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&awaited.changed, &attr);
+	pthread_condattr_destroy(&attr);
+	ret = dfi__client_watch(
+	    dfi->registry, key, on_event, &awaited, deadline, &watch);
+	if (!ret) {
+		pthread_mutex_lock(&awaited.lock);
+		while (!awaited.there && !awaited.lost && err != ETIMEDOUT)
+			err = pthread_cond_timedwait(
+			    &awaited.changed, &awaited.lock, &until);
+		if (awaited.lost)
+			ret = dfi__fail(-ENOTCONN,
+			    "flow '%s': the connection to the registry was "
+			    "lost while waiting for the flow",
+			    name);
+		else if (!awaited.there)
+			ret = dfi__fail(-ETIMEDOUT,
+			    "flow '%s': nobody has created it", name);
+		pthread_mutex_unlock(&awaited.lock);
+		dfi__client_unwatch(watch);
+	}
+	pthread_cond_destroy(&awaited.changed);
+	pthread_mutex_destroy(&awaited.lock);
+	return ret;
+}
+
+static int get_flow(
+    struct dfi *dfi, const char *name, int64_t deadline, struct flow *flow)
+{
+	struct registry_value value;
+	char key[KEY_SIZE];
+	int ret;
+
+	dfi__flow_key(key, name);
+	for (;;) {
+		ret = dfi__client_get(dfi->registry, key, deadline, &value);
+		if (ret != -ENOENT)
+			break;
+		ret = await_flow(dfi, name, key, deadline);
+		if (ret < 0)
+			return ret;
+	}
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", name);
+	ret = dfi__flow_decode(name, value.data, value.size, flow);
+	dfi__registry_value_free(&value);
+	return ret;
+}
+
+int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
+    uint32_t index, const struct dfi_schema *schema, int64_t deadline,
+    struct flow *flow)
+{
+	uint32_t n;
+	int ret;
+
+	if (!name || !*name || strlen(name) > DFI_MAX_FLOW_NAME)
+		return dfi__fail(-EINVAL,
+		    "opening a %s: the flow's name must have 1 to %d "
+		    "characters",
+		    role, DFI_MAX_FLOW_NAME);
+	if (schema) {
+		ret = dfi__schema_check(schema);
+		if (ret < 0)
+			return ret;
+	}
+	ret = get_flow(dfi, name, deadline, flow);
+	if (ret < 0)
+		return ret;
+	n = !strcmp(role, "source") ? flow->n_sources : flow->n_targets;
+	if (index >= n)
+		ret = dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: the flow has %u, numbered from 0", name,
+		    role, index, n);
+	else if (schema)
+		ret = dfi__schema_match(flow->schema, schema, name);
+	if (ret < 0)
+		dfi__flow_free(flow);
+	return ret;
+}
+
+int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
+    const char *role, uint32_t index, const struct region_name *region,
+    int64_t deadline)
+{
+	struct endpoint endpoint = { .node = dfi->node };
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+	int ret;
+
+	if (region)
+		endpoint.region = *region;
+	data = dfi__endpoint_encode(&endpoint, &size);
+	if (!data)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	dfi__endpoint_key(key, flow, role, index);
+	ret = dfi__client_create(
+	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
+	free(data);
+	if (ret == -EEXIST)
+		return dfi__fail(-EEXIST,
+		    "flow '%s': %s %u is attached already", flow->name, role,
+		    index);
+	if (ret < 0)
+		return dfi__fail_within(
+		    ret, "flow '%s': %s %u", flow->name, role, index);
+	return 0;
+}
+
+void dfi__attach_leave(
+    struct dfi *dfi, const struct flow *flow, const char *role, uint32_t index)
+{
+	char key[KEY_SIZE];
+
+	dfi__endpoint_key(key, flow, role, index);
+	dfi__client_delete(
+	    dfi->registry, key, 0, deadline_in_ms(LEAVE_TIMEOUT_MS));
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: what all flows and endpoints of a process's membership share. */
+#ifndef DFI_FLOWS_CONTEXT_H
+#define DFI_FLOWS_CONTEXT_H
+
+#include <stdatomic.h>
+#include <dfi/context.h>
+#include "../base/clock.h"
+#include "../base/settings.h"
+#include "../base/wait.h"
+#include "descriptor.h"
+#include "handle.h"
+
+struct loop;
+struct registry_client;
+struct transport;
+
+struct dfi {
+	uint32_t magic;
+	uint32_t open_timeout_ms;
+	struct settings settings;
+	struct node node;
+	struct loop *loop;
+	struct registry_client *registry;
+	struct transport *transport;
+	_Atomic uint32_t n_endpoints; /* open sources and targets */
+};
+
+/* The deadline of a call that may take timeout_ms, 0 for the context's. */
+static inline int64_t context_deadline(
+    const struct dfi *dfi, uint32_t timeout_ms)
+{
+	return deadline_in_ms(timeout_ms ? timeout_ms : dfi->open_timeout_ms);
+}
+
+/* The wait policy for a handle's attribute; -EINVAL names what. */
+int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,
+    struct wait_policy *policy);
+
+static inline int context_check(const struct dfi *dfi)
+{
+	return handle_check(dfi, dfi ? &dfi->magic : NULL, CONTEXT_MAGIC);
+}
+
+#endif

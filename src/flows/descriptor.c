@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors and their protobuf form. What is decoded may come from another
+ * version of this library, or from anybody who can write to the registry, so
+ * every number is checked here.
+ */
+#include "descriptor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/error.h"
+#include "../base/schema.h"
+#include "dfi_flow.pb-c.h"
+
+/* Version of the layout in buffers/segment.h; a peer must have the same. */
+#define RING_LAYOUT 1
+
+void dfi__flow_free(struct flow *flow)
+{
+	free(flow->schema);
+	free(flow->splits);
+	flow->schema = NULL;
+	flow->splits = NULL;
+}
+
+struct ring_geometry dfi__flow_geometry(const struct flow *flow)
+{
+	return ring_geometry(
+	    flow->schema->tuple_size, flow->segment_size, flow->segment_count);
+}
+
+static void *pack(const ProtobufCMessage *message, size_t *size)
+{
+	void *data;
+
+	*size = protobuf_c_message_get_packed_size(message);
+	data = malloc(*size ? *size : 1);
+	if (data)
+		protobuf_c_message_pack(message, data);
+	return data;
+}
+
+static void node_to_message(const struct node *node, DfiFlow__Node *message)
+{
+	dfi_flow__node__init(message);
+	message->id = node->id;
+	message->name = (char *)node->name;
+	message->host = (char *)node->host;
+	message->pid = node->pid;
+}
+
+static void node_from_message(const DfiFlow__Node *message, struct node *node)
+{
+	memset(node, 0, sizeof(*node));
+	if (!message)
+		return;
+	node->id = message->id;
+	node->pid = message->pid;
+	snprintf(node->name, sizeof(node->name), "%s", message->name);
+	snprintf(node->host, sizeof(node->host), "%s", message->host);
+}
+
+void *dfi__node_encode(const struct node *node, size_t *size)
+{
+	DfiFlow__Node message;
+
+	node_to_message(node, &message);
+	return pack(&message.base, size);
+}
+
+int dfi__node_decode(const void *data, size_t size, struct node *node)
+{
+	DfiFlow__Node *message = dfi_flow__node__unpack(NULL, size, data);
+
+	if (!message)
+		return dfi__fail(
+		    -EBADMSG, "registry: a node's entry is damaged");
+	node_from_message(message, node);
+	dfi_flow__node__free_unpacked(message, NULL);
+	return 0;
+}
+
+void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
+{
+	DfiFlow__Endpoint message;
+	DfiFlow__Node node;
+
+	dfi_flow__endpoint__init(&message);
+	node_to_message(&endpoint->node, &node);
+	message.node = &node;
+	message.transport = endpoint->region.size ? "shm" : "";
+	message.address = (char *)endpoint->region.address;
+	message.region_key = endpoint->region.key;
+	message.region_size = endpoint->region.size;
+	return pack(&message.base, size);
+}
+
+int dfi__endpoint_decode(
+    const void *data, size_t size, struct endpoint *endpoint)
+{
+	DfiFlow__Endpoint *message = dfi_flow__endpoint__unpack(
+	    NULL, size, data);
+
+	if (!message ||
+	    strlen(message->address) >= sizeof(endpoint->region.address)) {
+		if (message)
+			dfi_flow__endpoint__free_unpacked(message, NULL);
+		return dfi__fail(
+		    -EBADMSG, "registry: an endpoint's entry is damaged");
+	}
+	memset(endpoint, 0, sizeof(*endpoint));
+	node_from_message(message->node, &endpoint->node);
+	strcpy(endpoint->region.address, message->address);
+	endpoint->region.key = message->region_key;
+	endpoint->region.size = message->region_size;
+	dfi_flow__endpoint__free_unpacked(message, NULL);
+	return 0;
+}
+
+static void fields_to_messages(const struct dfi_schema *schema,
+    DfiFlow__Field *fields, DfiFlow__Field **pointers)
+{
+	const struct dfi_field *field;
+	uint32_t i;
+
+	for (i = 0; i < schema->n_fields; i++) {
+		field = &schema->fields[i];
+		dfi_flow__field__init(&fields[i]);
+		fields[i].name = (char *)field->name;
+		fields[i].type_name = field->type_name
+		    ? (char *)field->type_name
+		    : "";
+		fields[i].type = field->type;
+		fields[i].offset = field->offset;
+		fields[i].size = field->size;
+		pointers[i] = &fields[i];
+	}
+}
+
+void *dfi__flow_encode(const struct flow *flow, size_t *size)
+{
+	DfiFlow__Field fields[DFI_MAX_FIELDS], *pointers[DFI_MAX_FIELDS];
+	DfiFlow__Flow message;
+	DfiFlow__Node creator;
+
+	dfi_flow__flow__init(&message);
+	fields_to_messages(flow->schema, fields, pointers);
+	node_to_message(&flow->creator, &creator);
+	message.instance = flow->instance;
+	message.kind = flow->kind;
+	message.goal = flow->goal;
+	message.routing = flow->routing;
+	message.flags = flow->flags;
+	message.n_sources = flow->n_sources;
+	message.n_targets = flow->n_targets;
+	message.tuple_size = flow->schema->tuple_size;
+	message.n_fields = flow->schema->n_fields;
+	message.fields = pointers;
+	message.n_keys = flow->n_keys;
+	message.keys = (uint32_t *)flow->keys;
+	message.radix_shift = flow->radix_shift;
+	message.radix_bits = flow->radix_bits;
+	message.n_splits = flow->splits ? flow->n_targets - 1 : 0;
+	message.splits = flow->splits;
+	message.segment_size = flow->segment_size;
+	message.segment_count = flow->segment_count;
+	message.layout = RING_LAYOUT;
+	message.creator = &creator;
+	return pack(&message.base, size);
+}
+
+static struct dfi_schema *schema_from_message(const DfiFlow__Flow *message)
+{
+	struct dfi_field fields[DFI_MAX_FIELDS];
+	struct dfi_schema schema = {
+		.fields = fields,
+		.n_fields = (uint32_t)message->n_fields,
+		.tuple_size = message->tuple_size,
+	};
+	size_t i;
+
+	if (message->n_fields > DFI_MAX_FIELDS)
+		return NULL;
+	for (i = 0; i < message->n_fields; i++)
+		fields[i] = (struct dfi_field){
+			.name = message->fields[i]->name,
+			.type_name = *message->fields[i]->type_name
+			    ? message->fields[i]->type_name
+			    : NULL,
+			.type = message->fields[i]->type,
+			.offset = message->fields[i]->offset,
+			.size = message->fields[i]->size,
+		};
+	if (dfi__schema_check(&schema) < 0)
+		return NULL;
+	return dfi__schema_copy(&schema);
+}
+
+/* What source and target rely on; the flow's creator checks the rest. */
+static bool flow_is_sane(const struct flow *flow)
+{
+	uint32_t i;
+
+	for (i = 0; i < flow->n_keys; i++)
+		if (flow->keys[i] >= flow->schema->n_fields)
+			return false;
+	return flow->kind == DFI_SHUFFLE && flow->goal <= DFI_LATENCY &&
+	    flow->routing <= DFI_ROUTE_DIRECT && flow->n_keys >= 1 &&
+	    flow->n_sources >= 1 && flow->n_sources <= DFI_MAX_ENDPOINTS &&
+	    flow->n_targets >= 1 && flow->n_targets <= DFI_MAX_ENDPOINTS &&
+	    flow->segment_size >= flow->schema->tuple_size &&
+	    flow->segment_size <= DFI_MAX_SEGMENT_SIZE &&
+	    flow->segment_count >= 1 &&
+	    flow->segment_count <= DFI_MAX_SEGMENT_COUNT &&
+	    flow->radix_shift < 64 && flow->radix_bits <= 32 &&
+	    (flow->routing != DFI_ROUTE_RANGE || flow->splits ||
+		flow->n_targets == 1);
+}
+
+static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
+{
+	flow->instance = message->instance;
+	flow->kind = message->kind;
+	flow->goal = message->goal;
+	flow->routing = message->routing;
+	flow->flags = message->flags;
+	flow->n_sources = message->n_sources;
+	flow->n_targets = message->n_targets;
+	flow->radix_shift = message->radix_shift;
+	flow->radix_bits = message->radix_bits;
+	flow->segment_size = message->segment_size;
+	flow->segment_count = message->segment_count;
+	node_from_message(message->creator, &flow->creator);
+	if (message->n_keys > DFI_MAX_KEYS)
+		return -EBADMSG;
+	flow->n_keys = (uint32_t)message->n_keys;
+	if (message->n_keys)
+		memcpy(flow->keys, message->keys,
+		    message->n_keys * sizeof(flow->keys[0]));
+	flow->schema = schema_from_message(message);
+	if (!flow->schema)
+		return -EBADMSG;
+	if (message->n_splits) {
+		if (message->n_splits != (size_t)flow->n_targets - 1)
+			return -EBADMSG;
+		flow->splits = malloc(
+		    message->n_splits * sizeof(flow->splits[0]));
+		if (!flow->splits)
+			return -ENOMEM;
+		memcpy(flow->splits, message->splits,
+		    message->n_splits * sizeof(flow->splits[0]));
+	}
+	return flow_is_sane(flow) ? 0 : -EBADMSG;
+}
+
+int dfi__flow_decode(
+    const char *name, const void *data, size_t size, struct flow *flow)
+{
+	DfiFlow__Flow *message = dfi_flow__flow__unpack(NULL, size, data);
+	int ret;
+
+	if (!message)
+		return dfi__fail(-EBADMSG,
+		    "registry: the entry of flow '%s' is damaged", name);
+	memset(flow, 0, sizeof(*flow));
+	snprintf(flow->name, sizeof(flow->name), "%s", name);
+	if (message->layout != RING_LAYOUT)
+		ret = dfi__fail(-EPROTO,
+		    "flow '%s' was created by a library with ring layout %u, "
+		    "this one has %u: use the same version",
+		    name, message->layout, RING_LAYOUT);
+	else {
+		ret = flow_from_message(message, flow);
+		if (ret < 0)
+			dfi__fail(ret,
+			    ret == -ENOMEM
+				? "flow '%s': out of memory"
+				: "registry: the entry of flow '%s' is damaged",
+			    name);
+	}
+	dfi_flow__flow__free_unpacked(message, NULL);
+	if (ret < 0)
+		dfi__flow_free(flow);
+	return ret;
+}
+
+void dfi__node_key(char key[KEY_SIZE], uint64_t id)
+{
+	snprintf(key, KEY_SIZE, "nodes/%016" PRIx64, id);
+}
+
+void dfi__flow_key(char key[KEY_SIZE], const char *name)
+{
+	snprintf(key, KEY_SIZE, "flows/%s", name);
+}
+
+void dfi__endpoint_prefix(
+    char key[KEY_SIZE], const struct flow *flow, const char *role)
+{
+	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/%ss/", flow->name,
+	    flow->instance, role);
+}
+
+void dfi__endpoint_key(char key[KEY_SIZE], const struct flow *flow,
+    const char *role, uint32_t index)
+{
+	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/%ss/%u", flow->name,
+	    flow->instance, role, index);
+}
+
+bool dfi__endpoint_index(const char *key, uint32_t *index)
+{
+	const char *slash = strrchr(key, '/');
+	unsigned long number;
+	char *end;
+
+	if (!slash || slash[1] < '0' || slash[1] > '9')
+		return false;
+	number = strtoul(slash + 1, &end, 10);
+	if (*end || number > UINT32_MAX)
+		return false;
+	*index = (uint32_t)number;
+	return true;
+}

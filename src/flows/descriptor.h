@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is published about nodes, flows and endpoints, as the rest of the
+ * library uses it, and its encoding in the registry.
+ */
+#ifndef DFI_FLOWS_DESCRIPTOR_H
+#define DFI_FLOWS_DESCRIPTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dfi/flow.h>
+#include "../buffers/ring.h"
+#include "../transport/transport.h"
+
+#define NODE_NAME_SIZE 64
+#define KEY_SIZE 256 /* longest key in the registry, the end included */
+
+struct node {
+	uint64_t id;
+	uint32_t pid;
+	char name[NODE_NAME_SIZE];
+	char host[NODE_NAME_SIZE];
+};
+
+/* A flow's descriptor. */
+struct flow {
+	char name[DFI_MAX_FLOW_NAME + 1];
+	uint64_t instance;
+	uint32_t kind, goal, routing, flags;
+	uint32_t n_sources, n_targets;
+	struct dfi_schema *schema;
+	uint32_t n_keys;
+	uint32_t keys[DFI_MAX_KEYS]; /* indexes into the schema's fields */
+	uint32_t radix_shift, radix_bits;
+	int64_t *splits;
+	uint32_t segment_size, segment_count;
+	struct node creator;
+};
+
+/* A target's or source's entry. */
+struct endpoint {
+	struct node node;
+	struct region_name region; /* targets only */
+};
+
+void dfi__flow_free(struct flow *flow);
+
+struct ring_geometry dfi__flow_geometry(const struct flow *flow);
+
+/*
+ * Encode into a block that the caller frees; NULL: no memory. Decoding checks
+ * everything that later code relies on: -EBADMSG, -EPROTO for another version's
+ * ring layout, -ENOMEM.
+ */
+void *dfi__flow_encode(const struct flow *flow, size_t *size);
+int dfi__flow_decode(
+    const char *name, const void *data, size_t size, struct flow *flow);
+void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size);
+int dfi__endpoint_decode(
+    const void *data, size_t size, struct endpoint *endpoint);
+void *dfi__node_encode(const struct node *node, size_t *size);
+int dfi__node_decode(const void *data, size_t size, struct node *node);
+
+/*
+ * Keys in the registry:
+ *	nodes/<id>
+ *	flows/<name>
+ *	flows/<name>/<instance>/sources/<i>
+ *	flows/<name>/<instance>/targets/<j>
+ * The instance in the key keeps leftovers of an earlier flow of the same name
+ * apart (docs/decisions/0003-instance-in-key.md).
+ */
+void dfi__node_key(char key[KEY_SIZE], uint64_t id);
+void dfi__flow_key(char key[KEY_SIZE], const char *name);
+void dfi__endpoint_key(char key[KEY_SIZE], const struct flow *flow,
+    const char *role, uint32_t index);
+/* The same without the index: the prefix of all endpoints of a role. */
+void dfi__endpoint_prefix(
+    char key[KEY_SIZE], const struct flow *flow, const char *role);
+/* The number at the end of an endpoint's key; false if there is none. */
+bool dfi__endpoint_index(const char *key, uint32_t *index);
+
+#endif

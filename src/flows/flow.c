@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Declaring flows: checks the declaration, chooses the geometry, publishes the
+ * descriptor. Nothing is allocated for a flow until its endpoints open.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "../base/attr.h"
+#include "../base/bits.h"
+#include "../base/error.h"
+#include "../base/schema.h"
+#include "../registry/client.h"
+#include "context.h"
+#include "descriptor.h"
+#include "route.h"
+
+/*
+ * Default geometry. One ring reaches the memory system's limit from about
+ * 4 MiB (docs/decisions/0005-default-geometry.md); smaller ones when many must
+ * share DFI_RING_MEMORY.
+ */
+enum {
+	DEFAULT_RING_BYTES = 4 << 20,
+	DEFAULT_SEGMENT_BYTES = 16 << 10,
+	DEFAULT_MIN_SEGMENTS = 8,
+	DEFAULT_LATENCY_SEGMENTS = 1024,
+};
+
+static int check_name(const char *name)
+{
+	static const char allowed[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	    "0123456789._:-";
+	size_t length = name ? strnlen(name, DFI_MAX_FLOW_NAME + 1) : 0;
+
+	if (!length || length > DFI_MAX_FLOW_NAME ||
+	    strspn(name, allowed) != length)
+		return dfi__fail(-EINVAL,
+		    "flow name '%.*s': use 1 to %d characters of "
+		    "[A-Za-z0-9._:-]",
+		    DFI_MAX_FLOW_NAME, name ? name : "", DFI_MAX_FLOW_NAME);
+	return 0;
+}
+
+static int check_attr(const char *name, const struct dfi_flow_attr *attr)
+{
+	if (attr->kind != DFI_SHUFFLE)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
+		    attr->kind);
+	if (!attr->n_sources || attr->n_sources > DFI_MAX_ENDPOINTS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_sources %u is not 1 to %d", name,
+		    attr->n_sources, DFI_MAX_ENDPOINTS);
+	if (!attr->n_targets || attr->n_targets > DFI_MAX_ENDPOINTS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_targets %u is not 1 to %d", name,
+		    attr->n_targets, DFI_MAX_ENDPOINTS);
+	if (attr->goal > DFI_LATENCY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': goal %u is no enum dfi_goal", name, attr->goal);
+	if (attr->flags & ~(uint32_t)DFI_FLOW_PERSISTENT)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': flags %#x are not all known", name,
+		    attr->flags);
+	return dfi__schema_check(attr->schema);
+}
+
+/* Round down to whole tuples, but at least one. */
+static uint32_t whole_tuples(uint64_t bytes, uint32_t tuple_size)
+{
+	uint64_t tuples = max_u64(bytes / tuple_size, 1);
+
+	return (uint32_t)(tuples * tuple_size);
+}
+
+static void choose_geometry(struct flow *flow, uint64_t ring_memory)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+	uint64_t ring_bytes = min_u64(
+	    DEFAULT_RING_BYTES, ring_memory / flow->n_sources);
+	struct ring_geometry g;
+	uint64_t count;
+
+	if (flow->goal == DFI_LATENCY)
+		flow->segment_size = tuple_size;
+	if (!flow->segment_size)
+		flow->segment_size = whole_tuples(
+		    min_u64(DEFAULT_SEGMENT_BYTES,
+			ring_bytes / DEFAULT_MIN_SEGMENTS),
+		    tuple_size);
+	if (flow->segment_count)
+		return;
+	g = ring_geometry(tuple_size, flow->segment_size, 1);
+	count = ring_bytes / g.slot_size;
+	if (flow->goal == DFI_LATENCY)
+		count = min_u64(count, DEFAULT_LATENCY_SEGMENTS);
+	flow->segment_count = (uint32_t)min_u64(
+	    max_u64(count, 2), DFI_MAX_SEGMENT_COUNT);
+}
+
+static int check_geometry(const struct flow *flow)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+
+	if (flow->segment_size < tuple_size)
+		return dfi__fail(-EMSGSIZE,
+		    "flow '%s': a tuple of %u bytes doesn't fit a segment of "
+		    "%u: raise segment_size",
+		    flow->name, tuple_size, flow->segment_size);
+	if (flow->segment_size > DFI_MAX_SEGMENT_SIZE)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': segment_size %u is more than %u", flow->name,
+		    flow->segment_size, DFI_MAX_SEGMENT_SIZE);
+	if (flow->segment_count > DFI_MAX_SEGMENT_COUNT)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': segment_count %u is more than %u", flow->name,
+		    flow->segment_count, DFI_MAX_SEGMENT_COUNT);
+	if (flow->goal == DFI_LATENCY && flow->segment_size != tuple_size)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': segment_size %u: a latency flow's segment "
+		    "holds one tuple; leave it 0",
+		    flow->name, flow->segment_size);
+	return 0;
+}
+
+static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	size_t splits_size;
+
+	flow->kind = attr->kind;
+	flow->goal = attr->goal;
+	flow->routing = attr->routing;
+	flow->flags = attr->flags;
+	flow->n_sources = attr->n_sources;
+	flow->n_targets = attr->n_targets;
+	flow->radix_shift = attr->radix_shift;
+	flow->radix_bits = attr->radix_bits;
+	flow->segment_size = attr->segment_size;
+	flow->segment_count = attr->segment_count;
+	flow->schema = dfi__schema_copy(attr->schema);
+	if (!flow->schema)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	if (!attr->splits || attr->routing != DFI_ROUTE_RANGE ||
+	    attr->n_targets == 1)
+		return 0;
+	splits_size = (attr->n_targets - 1) * sizeof(flow->splits[0]);
+	flow->splits = malloc(splits_size);
+	if (!flow->splits)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	memcpy(flow->splits, attr->splits, splits_size);
+	return 0;
+}
+
+static int publish(struct dfi *dfi, const struct flow *flow)
+{
+	unsigned flags = flow->flags & DFI_FLOW_PERSISTENT ? 0 : CLIENT_LEASED;
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+	int ret;
+
+	data = dfi__flow_encode(flow, &size);
+	if (!data)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	dfi__flow_key(key, flow->name);
+	ret = dfi__client_create(dfi->registry, key, data, size, flags,
+	    context_deadline(dfi, 0), NULL);
+	free(data);
+	if (ret == -EEXIST)
+		dfi__fail(-EEXIST,
+		    "flow '%s' exists already: remove it first, or choose "
+		    "another name",
+		    flow->name);
+	else if (ret < 0)
+		dfi__fail_within(ret, "flow '%s'", flow->name);
+	return ret;
+}
+
+int dfi_flow_create(
+    struct dfi *dfi, const char *name, const struct dfi_flow_attr *user)
+{
+	struct dfi_flow_attr attr;
+	struct flow flow = { .n_keys = 0 };
+	int ret = context_check(dfi);
+
+	if (!ret)
+		ret = check_name(name);
+	if (!ret)
+		ret = dfi__attr_load(
+		    &attr, sizeof(attr), user, "dfi_flow_attr");
+	if (!ret)
+		ret = check_attr(name, &attr);
+	if (ret < 0)
+		return ret;
+	snprintf(flow.name, sizeof(flow.name), "%s", name);
+	flow.creator = dfi->node;
+	ret = copy_attr(&flow, &attr);
+	if (!ret)
+		ret = dfi__route_declare(&flow, attr.key);
+	if (!ret) {
+		choose_geometry(&flow, dfi->settings.ring_memory);
+		ret = check_geometry(&flow);
+	}
+	if (!ret &&
+	    getrandom(&flow.instance, sizeof(flow.instance), 0) !=
+		sizeof(flow.instance))
+		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	if (!ret)
+		ret = publish(dfi, &flow);
+	dfi__flow_free(&flow);
+	return ret;
+}
+
+int dfi_flow_remove(struct dfi *dfi, const char *name)
+{
+	char key[KEY_SIZE];
+	int ret = context_check(dfi);
+
+	if (!ret)
+		ret = check_name(name);
+	if (ret < 0)
+		return ret;
+	dfi__flow_key(key, name);
+	ret = dfi__client_delete(
+	    dfi->registry, key, 0, context_deadline(dfi, 0));
+	if (ret == -ENOENT)
+		return dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
+	return ret;
+}

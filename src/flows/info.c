@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the registry knows about flows and nodes, for dfi-info and the like. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/error.h"
+#include "../base/schema.h"
+#include "../registry/client.h"
+#include "context.h"
+#include "descriptor.h"
+
+static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
+{
+	const char *field;
+	size_t used = 0;
+	uint32_t i;
+
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "%s", flow->name);
+	snprintf(info->creator, sizeof(info->creator), "%s (host %s, pid %u)",
+	    flow->creator.name, flow->creator.host, flow->creator.pid);
+	info->instance = flow->instance;
+	info->kind = flow->kind;
+	info->goal = flow->goal;
+	info->routing = flow->routing;
+	info->flags = flow->flags;
+	info->n_sources = flow->n_sources;
+	info->n_targets = flow->n_targets;
+	info->tuple_size = flow->schema->tuple_size;
+	info->n_fields = flow->schema->n_fields;
+	info->segment_size = flow->segment_size;
+	info->segment_count = flow->segment_count;
+	info->ring_bytes = dfi__flow_geometry(flow).ring_size;
+	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
+	for (i = 0; i < flow->n_keys; i++) {
+		field = flow->schema->fields[flow->keys[i]].name;
+		if (used + strlen(field) + 2 > sizeof(info->key))
+			break;
+		used += (size_t)snprintf(info->key + used,
+		    sizeof(info->key) - used, "%s%s", i ? "," : "", field);
+	}
+}
+
+/* Endpoint entries among values that belong to the flow. */
+static void count_endpoints(const struct flow *flow,
+    const struct registry_value *values, size_t n, struct dfi_flow_info *info)
+{
+	char sources[KEY_SIZE], targets[KEY_SIZE];
+	size_t i;
+
+	dfi__endpoint_prefix(sources, flow, "source");
+	dfi__endpoint_prefix(targets, flow, "target");
+	for (i = 0; i < n; i++)
+		if (!strncmp(values[i].key, sources, strlen(sources)))
+			info->attached_sources++;
+		else if (!strncmp(values[i].key, targets, strlen(targets)))
+			info->attached_targets++;
+}
+
+/* The flow's name if the key is a flow's descriptor, else NULL. */
+static const char *flow_name(const char *key)
+{
+	const char *name = key + strlen("flows/");
+
+	return strchr(name, '/') ? NULL : name;
+}
+
+int dfi_flow_query(
+    struct dfi *dfi, const char *name, struct dfi_flow_info *info)
+{
+	struct registry_value *values;
+	char key[KEY_SIZE];
+	struct flow flow;
+	size_t i, n;
+	int ret = context_check(dfi);
+
+	if (ret < 0)
+		return ret;
+	if (!name || !info || strlen(name) > DFI_MAX_FLOW_NAME)
+		return dfi__fail(-EINVAL,
+		    "dfi_flow_query: name or info is NULL, or the name too "
+		    "long");
+	dfi__flow_key(key, name);
+	ret = dfi__client_list(
+	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < n; i++)
+		if (!strcmp(values[i].key, key))
+			break;
+	if (i == n)
+		ret = dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
+	else
+		ret = dfi__flow_decode(
+		    name, values[i].data, values[i].size, &flow);
+	if (!ret) {
+		fill_info(&flow, info);
+		count_endpoints(&flow, values, n, info);
+		dfi__flow_free(&flow);
+	}
+	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+int dfi_flow_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)
+{
+	struct registry_value *values;
+	struct dfi_flow_info info;
+	struct flow flow;
+	const char *name;
+	size_t i, n;
+	int ret = context_check(dfi);
+
+	if (ret < 0)
+		return ret;
+	ret = dfi__client_list(
+	    dfi->registry, "flows/", context_deadline(dfi, 0), &values, &n);
+	if (ret < 0)
+		return ret;
+	for (i = 0; !ret && i < n; i++) {
+		name = flow_name(values[i].key);
+		if (!name ||
+		    dfi__flow_decode(
+			name, values[i].data, values[i].size, &flow) < 0)
+			continue;
+		fill_info(&flow, &info);
+		count_endpoints(&flow, values, n, &info);
+		dfi__flow_free(&flow);
+		ret = fn(arg, &info);
+	}
+	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+static void count_node(
+    const struct registry_value *values, size_t n, struct dfi_node_info *info)
+{
+	struct endpoint endpoint;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		if (flow_name(values[i].key) ||
+		    dfi__endpoint_decode(
+			values[i].data, values[i].size, &endpoint) < 0 ||
+		    endpoint.node.id != info->id)
+			continue;
+		if (strstr(values[i].key, "/sources/"))
+			info->n_sources++;
+		else
+			info->n_targets++;
+	}
+}
+
+static int list_nodes(const struct registry_value *nodes, size_t n_nodes,
+    const struct registry_value *flows, size_t n_flows,
+    int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
+{
+	struct dfi_node_info info;
+	struct node node;
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < n_nodes; i++) {
+		if (dfi__node_decode(nodes[i].data, nodes[i].size, &node) < 0)
+			continue;
+		memset(&info, 0, sizeof(info));
+		memcpy(info.name, node.name, sizeof(info.name));
+		memcpy(info.host, node.host, sizeof(info.host));
+		info.id = node.id;
+		info.pid = node.pid;
+		count_node(flows, n_flows, &info);
+		ret = fn(arg, &info);
+	}
+	return ret;
+}
+
+int dfi_node_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
+{
+	struct registry_value *nodes, *flows;
+	size_t n_nodes, n_flows;
+	int64_t deadline;
+	int ret = context_check(dfi);
+
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, 0);
+	ret = dfi__client_list(
+	    dfi->registry, "nodes/", deadline, &nodes, &n_nodes);
+	if (ret < 0)
+		return ret;
+	ret = dfi__client_list(
+	    dfi->registry, "flows/", deadline, &flows, &n_flows);
+	if (!ret) {
+		ret = list_nodes(nodes, n_nodes, flows, n_flows, fn, arg);
+		dfi__registry_values_free(flows, n_flows);
+	}
+	dfi__registry_values_free(nodes, n_nodes);
+	return ret;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Peers come and go as keys in the registry. A peer's key goes when it closes
+ * or when its process dies; whether that was the end of the flow or not, the
+ * ring says, which by then holds all that the peer ever wrote.
+ */
+#include "peers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "../base/fence.h"
+#include "../base/log.h"
+#include "../base/wait.h"
+#include "../registry/client.h"
+#include "context.h"
+
+/* Under the lock, on the control thread. */
+static void set_peer(struct peer *peer, const struct registry_event *event)
+{
+	struct endpoint endpoint;
+
+	if (event->type == REGISTRY_DELETE) {
+		/* Pairs with peers_state(). */
+		if (atomic_peek(&peer->state) == PEER_PRESENT)
+			atomic_publish(&peer->state, PEER_GONE);
+		return;
+	}
+	if (atomic_peek(&peer->state) != PEER_ABSENT)
+		return;
+	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
+		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
+		return;
+	}
+	peer->endpoint = endpoint;
+	atomic_publish(&peer->state, PEER_PRESENT);
+}
+
+static void wake_owner(struct peers *peers)
+{
+	_Atomic uint32_t *word;
+
+	/*
+	 * The owner stores sleeping, announces its sleep (with a fence), and
+	 * then looks at what we have published: see wait_wake().
+	 */
+	dfi__fence_full();
+	word = atomic_peek(&peers->sleeping);
+	if (word)
+		dfi__wait_wake(word);
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct peers *peers = arg;
+	uint32_t index;
+
+	pthread_mutex_lock(&peers->lock);
+	if (event->type == REGISTRY_LOST)
+		atomic_set(&peers->registry_lost, true);
+	else if (dfi__endpoint_index(event->key, &index) && index < peers->n)
+		set_peer(&peers->peer[index], event);
+	/* Pairs with peers_changes(). */
+	atomic_publish(&peers->changes, atomic_peek(&peers->changes) + 1);
+	pthread_cond_broadcast(&peers->changed);
+	pthread_mutex_unlock(&peers->lock);
+	wake_owner(peers);
+}
+
+static void init_lock(struct peers *peers)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&peers->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&peers->lock, NULL);
+}
+
+int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, int64_t deadline)
+{
+	char prefix[KEY_SIZE];
+	int ret;
+
+	peers->flow = flow;
+	peers->role = role;
+	peers->n = !strcmp(role, "source") ? flow->n_sources : flow->n_targets;
+	peers->peer = calloc(peers->n, sizeof(peers->peer[0]));
+	if (!peers->peer)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	init_lock(peers);
+	dfi__endpoint_prefix(prefix, flow, role);
+	ret = dfi__client_watch(
+	    dfi->registry, prefix, on_event, peers, deadline, &peers->watch);
+	if (ret < 0)
+		dfi__peers_close(peers);
+	return ret;
+}
+
+void dfi__peers_close(struct peers *peers)
+{
+	dfi__client_unwatch(peers->watch);
+	pthread_cond_destroy(&peers->changed);
+	pthread_mutex_destroy(&peers->lock);
+	free(peers->peer);
+}
+
+static uint32_t find_state(struct peers *peers, uint32_t state)
+{
+	uint32_t i;
+
+	for (i = 0; i < peers->n; i++)
+		if (peers_state(peers, i) == state)
+			break;
+	return i;
+}
+
+int dfi__peers_missing(struct peers *peers)
+{
+	uint32_t i, first = peers->n, n_missing = 0;
+
+	for (i = 0; i < peers->n; i++)
+		if (peers_state(peers, i) == PEER_ABSENT) {
+			if (!n_missing++)
+				first = i;
+		}
+	if (n_missing > 1)
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': waiting for %s %u and %u more of %u: nobody "
+		    "has opened them",
+		    peers->flow->name, peers->role, first, n_missing - 1,
+		    peers->n);
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': waiting for %s %u of %u: nobody has opened it",
+	    peers->flow->name, peers->role, first, peers->n);
+}
+
+void dfi__peers_name(
+    struct peers *peers, uint32_t index, char *name, size_t size)
+{
+	const struct node *node = &peers->peer[index].endpoint.node;
+
+	if (peers_state(peers, index) == PEER_ABSENT)
+		snprintf(name, size, "%s %u", peers->role, index);
+	else
+		snprintf(name, size, "%s %u (node %s, host %s, pid %u)",
+		    peers->role, index, node->name, node->host, node->pid);
+}
+
+int dfi__peers_lost(struct peers *peers, uint32_t index)
+{
+	char name[256];
+
+	dfi__peers_name(peers, index, name, sizeof(name));
+	return dfi__fail(-ECONNRESET,
+	    "flow '%s': %s died or closed before the end of the flow",
+	    peers->flow->name, name);
+}
+
+int dfi__peers_await(struct peers *peers, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	uint32_t gone;
+	int ret = 0;
+
+	pthread_mutex_lock(&peers->lock);
+	for (;;) {
+		gone = find_state(peers, PEER_GONE);
+		if (gone < peers->n ||
+		    find_state(peers, PEER_ABSENT) == peers->n)
+			break;
+		if (atomic_peek(&peers->registry_lost)) {
+			ret = dfi__fail(-ENOTCONN,
+			    "flow '%s': the connection to the registry was "
+			    "lost while waiting for its %ss",
+			    peers->flow->name, peers->role);
+			break;
+		}
+		if (pthread_cond_timedwait(
+			&peers->changed, &peers->lock, &until) == ETIMEDOUT) {
+			if (find_state(peers, PEER_ABSENT) < peers->n)
+				ret = dfi__peers_missing(peers);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&peers->lock);
+	if (!ret && gone < peers->n)
+		ret = dfi__peers_lost(peers, gone);
+	return ret;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The other side of an endpoint: for a source the flow's targets, for a target
+ * its sources. Watches them attach and leave, on the control thread, and wakes
+ * the endpoint's owner.
+ */
+#ifndef DFI_FLOWS_PEERS_H
+#define DFI_FLOWS_PEERS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include "../base/atomic.h"
+#include "descriptor.h"
+
+struct dfi;
+struct registry_watch;
+
+enum peer_state {
+	PEER_ABSENT = 0, /* not yet attached */
+	PEER_PRESENT,
+	PEER_GONE, /* was attached; closed or died */
+};
+
+struct peer {
+	_Atomic uint32_t state; /* publishes endpoint */
+	struct endpoint endpoint;
+};
+
+struct peers {
+	struct flow *flow;
+	const char *role; /* "source" or "target" */
+	uint32_t n;
+	struct peer *peer;
+	_Atomic uint32_t changes; /* counts; a hot loop looks at this alone */
+	_Atomic bool registry_lost;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	/* The word in which the owner sleeps, or NULL. */
+	_Atomic(_Atomic uint32_t *) sleeping;
+	struct registry_watch *watch;
+};
+
+/*
+ * Start to watch the flow's endpoints of a role. The flow must outlive it, and
+ * peers must not move.
+ */
+int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, int64_t deadline);
+
+/* Stop; afterwards nobody wakes the owner any more. */
+void dfi__peers_close(struct peers *peers);
+
+/*
+ * Wait until every peer has attached. -ETIMEDOUT: the text says who is missing.
+ * -ECONNRESET: one has left already. -ENOTCONN: the registry is lost.
+ */
+int dfi__peers_await(struct peers *peers, int64_t deadline);
+
+/* -ETIMEDOUT with a text that says which peers have not attached. */
+int dfi__peers_missing(struct peers *peers);
+
+/* -ECONNRESET with a text that names a peer that is gone. */
+int dfi__peers_lost(struct peers *peers, uint32_t index);
+
+/* "source 2 (node N, host H, pid P)" for error texts. */
+void dfi__peers_name(
+    struct peers *peers, uint32_t index, char *name, size_t size);
+
+static inline uint32_t peers_changes(struct peers *peers)
+{
+	/* Pairs with the publish in on_event(): the states. */
+	return atomic_observe(&peers->changes);
+}
+
+static inline uint32_t peers_state(struct peers *peers, uint32_t index)
+{
+	/* Pairs with the publish in set_peer(): the endpoint. */
+	return atomic_observe(&peers->peer[index].state);
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source's segments: waiting for credit, sending, claim/commit and cursors.
+ * Which target a tuple goes to is decided in shuffle.c.
+ */
+#include "source.h"
+
+#include <string.h>
+#include "../base/error.h"
+
+/* Make err sticky: no segment is open any more, so every call comes here. */
+static int fail_source(struct dfi_source *source, int err)
+{
+	uint32_t t;
+
+	source->status = err;
+	for (t = 0; t < source->head.n_lanes; t++) {
+		source->writers[t].segment = NULL;
+		source_close_lane(source, t);
+	}
+	return err;
+}
+
+static uint64_t filled(const struct dfi_source *source, uint32_t target)
+{
+	const struct writer *writer = &source->writers[target];
+
+	if (!writer->segment)
+		return 0;
+	return (uint64_t)(source->head.lanes[target].next - writer->segment);
+}
+
+bool dfi__source_open_segment(struct dfi_source *source, uint32_t target)
+{
+	struct writer *writer = &source->writers[target];
+	struct dfi_source_lane *lane = &source->head.lanes[target];
+
+	if (!dfi__writer_open(writer)) {
+		source_close_lane(source, target);
+		return false;
+	}
+	lane->next = writer->segment;
+	lane->end = writer->segment + writer->geometry.segment_bytes;
+	return true;
+}
+
+struct credit_wait {
+	struct dfi_source *source;
+	uint32_t target;
+};
+
+static inline bool credit_or_gone(void *arg)
+{
+	struct credit_wait *wait = arg;
+
+	return dfi__writer_has_credit(&wait->source->writers[wait->target]) ||
+	    peers_state(&wait->source->targets, wait->target) == PEER_GONE;
+}
+
+/* Wait until the target gives a segment back or is gone. */
+static int wait_for_credit(struct dfi_source *source, uint32_t target)
+{
+	struct credit_wait wait = { .source = source, .target = target };
+	_Atomic uint32_t *word = dfi__writer_wait_word(
+	    &source->writers[target]);
+	int64_t start = clock_now_ns(), deadline = DEADLINE_NEVER;
+	bool there;
+
+	if (source->stall_timeout_ms)
+		deadline = start +
+		    (int64_t)source->stall_timeout_ms * NS_PER_MS;
+	atomic_set(&source->targets.sleeping, word);
+	there = wait_until(
+	    &source->wait, word, deadline, credit_or_gone, &wait, 1);
+	atomic_set(&source->targets.sleeping, NULL);
+	source->stalls++;
+	source->stall_ns += (uint64_t)(clock_now_ns() - start);
+	if (!there)
+		return dfi__fail(-ETIMEDOUT,
+		    "flow '%s': source %u: the ring of target %u stayed full "
+		    "for %u ms",
+		    source->flow.name, source->index, target,
+		    source->stall_timeout_ms);
+	return 0;
+}
+
+int dfi__source_make_room(struct dfi_source *source, uint32_t target)
+{
+	int ret = source_check(source);
+
+	if (ret < 0)
+		return ret;
+	for (;;) {
+		if (peers_state(&source->targets, target) == PEER_GONE)
+			return fail_source(
+			    source, dfi__peers_lost(&source->targets, target));
+		if (dfi__source_open_segment(source, target))
+			return 0;
+		if (source->flags & DFI_NONBLOCK)
+			return dfi__fail_text(
+			    -EAGAIN, "the ring of the tuple's target is full");
+		ret = wait_for_credit(source, target);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+int dfi__source_send(struct dfi_source *source, uint32_t target)
+{
+	int ret = dfi__writer_publish(
+	    &source->writers[target], filled(source, target));
+
+	if (unlikely(ret < 0))
+		return fail_source(source, ret);
+	if (unlikely(peers_state(&source->targets, target) == PEER_GONE))
+		return fail_source(
+		    source, dfi__peers_lost(&source->targets, target));
+	dfi__source_open_segment(source, target);
+	return 0;
+}
+
+/* The tuple that a push put into the spare room goes into a segment. */
+static int push_spare(struct dfi_source *source, uint32_t target)
+{
+	struct dfi_source_lane *lane = &source->head.lanes[target];
+	int ret;
+
+	source_close_lane(source, target);
+	ret = dfi__source_make_room(source, target);
+	if (ret < 0)
+		return ret;
+	memcpy(lane->next, source->spare, source->head.tuple_size);
+	lane->next += source->head.tuple_size;
+	return lane->next == lane->end ? dfi__source_send(source, target) : 0;
+}
+
+int dfi_source_lane_full(struct dfi_source *source, uint32_t target)
+{
+	if (likely(source->writers[target].segment != NULL))
+		return dfi__source_send(source, target);
+	return push_spare(source, target);
+}
+
+int dfi_source_flush(struct dfi_source *source)
+{
+	int ret = source_check(source);
+	uint32_t t;
+
+	for (t = 0; !ret && t < source->head.n_lanes; t++)
+		if (filled(source, t))
+			ret = dfi__source_send(source, t);
+	return ret;
+}
+
+int dfi_source_claim(
+    struct dfi_source *source, uint32_t target, struct dfi_span *span)
+{
+	struct dfi_source_lane *lane;
+	int ret = source_check(source);
+
+	if (ret < 0)
+		return ret;
+	if (target >= source->head.n_lanes)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': target %u: the flow has %u, numbered from 0",
+		    source->flow.name, target, source->head.n_lanes);
+	lane = &source->head.lanes[target];
+	if (!source->writers[target].segment) {
+		ret = dfi__source_make_room(source, target);
+		if (ret < 0)
+			return ret;
+	}
+	span->tuples = lane->next;
+	span->count = (uint32_t)(lane->end - lane->next) /
+	    source->head.tuple_size;
+	span->target = target;
+	source->claimed = lane->next;
+	return 0;
+}
+
+int dfi_source_commit(
+    struct dfi_source *source, const struct dfi_span *span, uint32_t count)
+{
+	struct dfi_source_lane *lane;
+	int ret = source_check(source);
+
+	if (ret < 0)
+		return ret;
+	if (!source->claimed || span->tuples != source->claimed ||
+	    span->target >= source->head.n_lanes ||
+	    !source->writers[span->target].segment ||
+	    span->tuples != source->head.lanes[span->target].next)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source %u: commit: the span is not the one "
+		    "that was claimed last",
+		    source->flow.name, source->index);
+	lane = &source->head.lanes[span->target];
+	if (count > span->count ||
+	    (uint64_t)count * source->head.tuple_size >
+		(uint64_t)(lane->end - lane->next))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source %u: commit: %u tuples are more than "
+		    "were claimed",
+		    source->flow.name, source->index, count);
+	source->claimed = NULL;
+	lane->next += (size_t)count * source->head.tuple_size;
+	return lane->next == lane->end ? dfi__source_send(source, span->target)
+				       : 0;
+}
+
+struct dfi_source_cursor dfi_source_cursor_open(
+    struct dfi_source *source, uint32_t target)
+{
+	struct dfi_source_cursor cursor = {
+		.source = source,
+		.target = target,
+		.status = source_check(source),
+	};
+
+	if (!cursor.status && target >= source->head.n_lanes)
+		cursor.status = dfi__fail(-ERANGE,
+		    "flow '%s': target %u: the flow has %u, numbered from 0",
+		    source->flow.name, target, source->head.n_lanes);
+	if (!cursor.status && source->writers[target].segment) {
+		cursor.next = source->head.lanes[target].next;
+		cursor.end = source->head.lanes[target].end;
+	}
+	return cursor;
+}
+
+/* Put the cursor's position back into the lane, and send a full segment. */
+static int store_cursor(const struct dfi_source_cursor *cursor)
+{
+	struct dfi_source *source = cursor->source;
+	struct dfi_source_lane *lane;
+	int ret = source_check(source);
+
+	if (ret < 0 || !cursor->next)
+		return ret;
+	lane = &source->head.lanes[cursor->target];
+	lane->next = cursor->next;
+	return lane->next == lane->end
+	    ? dfi__source_send(source, cursor->target)
+	    : 0;
+}
+
+struct dfi_source_cursor dfi_source_cursor_slow(struct dfi_source_cursor cursor)
+{
+	struct dfi_source *source = cursor.source;
+
+	/* Opened on a target that doesn't exist. */
+	if (cursor.status == -ERANGE)
+		return cursor;
+	cursor.status = store_cursor(&cursor);
+	if (!cursor.status && !source->writers[cursor.target].segment)
+		cursor.status = dfi__source_make_room(source, cursor.target);
+	if (cursor.status) {
+		cursor.next = cursor.end = NULL;
+	} else {
+		cursor.next = source->head.lanes[cursor.target].next;
+		cursor.end = source->head.lanes[cursor.target].end;
+	}
+	return cursor;
+}
+
+int dfi_source_cursor_close(struct dfi_source_cursor cursor)
+{
+	if (cursor.status)
+		return cursor.status;
+	return store_cursor(&cursor);
+}

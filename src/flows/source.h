@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source from inside. source.c opens and closes it and moves whole segments;
+ * shuffle.c routes tuples into them.
+ */
+#ifndef DFI_FLOWS_SOURCE_H
+#define DFI_FLOWS_SOURCE_H
+
+#include <dfi/source.h>
+#include "../base/wait.h"
+#include "../buffers/writer.h"
+#include "context.h"
+#include "descriptor.h"
+#include "peers.h"
+#include "route.h"
+
+/*
+ * Invariants of lane t of writers[t]:
+ *	a segment is open	segment is not NULL, next < end, end is the end
+ *				of the segment; segment to next are filled
+ *	none is open		segment is NULL, next == spare, end is one
+ *				tuple behind it
+ * Only inside a cursor may a segment be full and not yet sent.
+ */
+struct dfi_source {
+	struct dfi_source_head head; /* first: see dfi/source.h */
+	uint32_t magic;
+	int status;  /* the first hard error; then all lanes are empty */
+	size_t size; /* of this handle's memory */
+	struct dfi *dfi;
+	struct flow flow;
+	uint32_t index;
+	uint32_t flags;
+	uint32_t stall_timeout_ms;
+	struct wait_policy wait;
+	struct router router;
+	struct peers targets;
+	struct writer *writers;
+	char *spare; /* room for one tuple, for lanes without a segment */
+	uint32_t n_remotes;  /* opened so far */
+	const void *claimed; /* start of the span that is lent, or NULL */
+	uint64_t stalls, stall_ns;
+	struct dfi_source_lane lanes[];
+};
+
+static inline int source_check(const struct dfi_source *source)
+{
+	int ret = handle_check(
+	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
+
+	return likely(!ret) ? source->status : ret;
+}
+
+/* Open a segment for a target that has none open; false without credit. */
+bool dfi__source_open_segment(struct dfi_source *source, uint32_t target);
+
+/*
+ * Open a segment for a target that has none open: waits for credit as the
+ * handle says. -EAGAIN, -ETIMEDOUT, -ECONNRESET.
+ */
+int dfi__source_make_room(struct dfi_source *source, uint32_t target);
+
+/*
+ * Send the open segment of a target, of which the bytes up to lane->next are
+ * filled, and open the next one if there is credit.
+ */
+int dfi__source_send(struct dfi_source *source, uint32_t target);
+
+/* Point the lane to the spare room. */
+static inline void source_close_lane(struct dfi_source *source, uint32_t target)
+{
+	source->head.lanes[target] = (struct dfi_source_lane){
+		.next = source->spare,
+		.end = source->spare + source->head.tuple_size,
+	};
+}
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client's connection: opening and closing it, what arrives on it, the
+ * lease's keepalive, and its loss, which is final. What is asked over it is in
+ * the other client_*.c. May not wait for anything on the loop's thread.
+ */
+#include "client_impl.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "connect.h"
+
+#define REVOKE_TIMEOUT_MS 1000
+
+void dfi__client_lose(
+    struct registry_client *client, int err, const char *fmt, ...)
+{
+	char why[300];
+	va_list ap;
+
+	if (!client->stream)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	bufferevent_free(client->stream);
+	client->stream = NULL;
+	if (client->keepalive_timer)
+		evtimer_del(client->keepalive_timer);
+	client->lost_err = client->open ? -ENOTCONN : err;
+	snprintf(client->lost_text, sizeof(client->lost_text),
+	    client->open ? "the connection to registry %s is lost: %s"
+			 : "registry %s: %s",
+	    client->address, why);
+	dfi__log(DFI_LOG_INFO, "%s", client->lost_text);
+	dfi__client_fail_calls(client, client->lost_err);
+	dfi__watch_deliver_lost(client);
+}
+
+/* The registry says why it is about to disconnect. */
+static void farewell(
+    struct registry_client *client, const Dfi__Registry__Reply *reply)
+{
+	dfi__client_lose(
+	    client, dfi__client_known_error(reply->error), "%s", reply->text);
+}
+
+/* Takes message. */
+static void receive(
+    struct registry_client *client, Dfi__Registry__Message *message)
+{
+	switch (message->body_case) {
+	case DFI__REGISTRY__MESSAGE__BODY_EVENT:
+		dfi__watch_deliver(client, message->event);
+		break;
+	case DFI__REGISTRY__MESSAGE__BODY_REPLY:
+		if (message->reply->id == 0) {
+			farewell(client, message->reply);
+			break;
+		}
+		dfi__client_answer(client, message);
+		return;
+	default:
+		dfi__client_lose(client, -EPROTO, "it is no registry");
+		break;
+	}
+	dfi__wire_free(message);
+}
+
+static void on_read(struct bufferevent *stream, void *arg)
+{
+	struct registry_client *client = arg;
+	Dfi__Registry__Message *message;
+	int ret = 1;
+
+	/* What is received may make the connection end. */
+	while (client->stream) {
+		ret = dfi__wire_read(bufferevent_get_input(stream), &message);
+		if (ret <= 0)
+			break;
+		receive(client, message);
+	}
+	if (ret < 0)
+		dfi__client_lose(client, -EPROTO,
+		    "what answers there is no registry: %s", dfi_errmsg());
+}
+
+static void on_end(struct bufferevent *stream, short what, void *arg)
+{
+	struct registry_client *client = arg;
+	int err = EVUTIL_SOCKET_ERROR();
+
+	(void)stream;
+	if (what & BEV_EVENT_EOF)
+		dfi__client_lose(client, -ENOTCONN, "it was closed");
+	else
+		dfi__client_lose(client, -ENOTCONN, "%s", strerrordesc_np(err));
+}
+
+static void on_keepalive(evutil_socket_t fd, short what, void *arg)
+{
+	struct registry_client *client = arg;
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseKeepalive op = DFI__REGISTRY__LEASE_KEEPALIVE__INIT;
+
+	(void)fd;
+	(void)what;
+	/* A registry that is stopped needn't hear of it more than once. */
+	if (client->keepalive_id)
+		return;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE;
+	request.lease_keepalive = &op;
+	if (!dfi__client_send(client, &request))
+		client->keepalive_id = request.id;
+}
+
+struct attachment {
+	struct registry_client *client;
+	int fd;
+};
+
+static int attach(void *arg)
+{
+	struct attachment *attachment = arg;
+	struct registry_client *client = attachment->client;
+	struct event_base *base = dfi__loop_base(client->loop);
+
+	client->keepalive_timer = event_new(
+	    base, -1, EV_PERSIST, on_keepalive, client);
+	client->stream = bufferevent_socket_new(
+	    base, attachment->fd, BEV_OPT_CLOSE_ON_FREE);
+	if (client->stream)
+		attachment->fd = -1;
+	if (!client->stream || !client->keepalive_timer)
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	bufferevent_setcb(client->stream, on_read, NULL, on_end, client);
+	if (bufferevent_enable(client->stream, EV_READ | EV_WRITE))
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	return 0;
+}
+
+static int detach(void *arg)
+{
+	struct registry_client *client = arg;
+	dfi__watch_free_all(client);
+	dfi__client_lose(client, -ENOTCONN, "this process has closed it");
+	if (client->keepalive_timer)
+		event_free(client->keepalive_timer);
+	return 0;
+}
+
+static void destroy(struct registry_client *client)
+{
+	dfi__loop_call(client->loop, detach, client);
+	pthread_mutex_lock(&client->lock);
+	while (client->n_callers)
+		pthread_cond_wait(&client->no_caller, &client->lock);
+	pthread_mutex_unlock(&client->lock);
+	pthread_cond_destroy(&client->no_caller);
+	pthread_mutex_destroy(&client->lock);
+	free(client->address);
+	free(client);
+}
+
+static int create(
+    struct loop *loop, const char *address, struct registry_client **client)
+{
+	struct registry_client *new = calloc(1, sizeof(*new));
+
+	if (new)
+		new->address = strdup(address);
+	if (!new || !new->address) {
+		free(new);
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	}
+	new->loop = loop;
+	TAILQ_INIT(&new->calls);
+	TAILQ_INIT(&new->watches);
+	pthread_mutex_init(&new->lock, NULL);
+	pthread_cond_init(&new->no_caller, NULL);
+	*client = new;
+	return 0;
+}
+
+static int say_hello(struct registry_client *client, int64_t deadline)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Message *message;
+	int ret;
+
+	hello.version = WIRE_VERSION;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
+	request.hello = &hello;
+	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	if (ret)
+		return ret;
+	ret = dfi__wire_check_versions(message->reply->version, WIRE_VERSION);
+	dfi__wire_free(message);
+	return ret;
+}
+
+static int take_lease(
+    struct registry_client *client, uint32_t ttl_ms, int64_t deadline)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
+
+	grant.ttl_ms = ttl_ms;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
+	request.lease_grant = &grant;
+	return dfi__client_call(client, &request, NULL, deadline, NULL);
+}
+
+struct opening {
+	struct registry_client *client;
+	uint32_t ttl_ms;
+};
+
+static int finish_opening(void *arg)
+{
+	struct opening *opening = arg;
+	struct registry_client *client = opening->client;
+	uint32_t period_ms = opening->ttl_ms / 3;
+	struct timeval period = {
+		.tv_sec = period_ms / 1000,
+		.tv_usec = period_ms % 1000 * 1000,
+	};
+
+	if (!client->stream)
+		return dfi__fail(client->lost_err, "%s", client->lost_text);
+	client->open = true;
+	if (opening->ttl_ms && evtimer_add(client->keepalive_timer, &period))
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	return 0;
+}
+
+int dfi__client_open(struct loop *loop, const char *address,
+    uint32_t lease_ttl_ms, int64_t deadline, struct registry_client **client)
+{
+	struct attachment attachment = { .fd = -1 };
+	struct opening opening = { .ttl_ms = lease_ttl_ms };
+	struct registry_client *new = NULL;
+	int ret;
+
+	if (dfi__loop_is_current(loop))
+		return dfi__fail(-EINVAL,
+		    "dfi__client_open() is called on the loop's thread");
+	attachment.fd = dfi__connect(address, deadline);
+	if (attachment.fd < 0)
+		return attachment.fd;
+	ret = create(loop, address, &new);
+	if (ret) {
+		close(attachment.fd);
+		return ret;
+	}
+	attachment.client = new;
+	opening.client = new;
+	ret = dfi__loop_call(loop, attach, &attachment);
+	if (ret)
+		goto err;
+	ret = say_hello(new, deadline);
+	if (ret)
+		goto err;
+	ret = take_lease(new, lease_ttl_ms, deadline);
+	if (ret)
+		goto err;
+	ret = dfi__loop_call(loop, finish_opening, &opening);
+	if (ret)
+		goto err;
+	*client = new;
+	return 0;
+
+err:
+	if (attachment.fd >= 0)
+		close(attachment.fd);
+	destroy(new);
+	return ret;
+}
+
+void dfi__client_close(struct registry_client *client)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseRevoke op = DFI__REGISTRY__LEASE_REVOKE__INIT;
+	char text[512];
+
+	if (!client)
+		return;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
+	request.lease_revoke = &op;
+	/*
+	 * Whatever comes of it: the lease ends with the connection anyway, and
+	 * an error that made the caller close is the one to be told.
+	 */
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__client_call(
+	    client, &request, NULL, deadline_in_ms(REVOKE_TIMEOUT_MS), NULL);
+	dfi__fail(0, "%s", text);
+	destroy(client);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process's connection to the registry: requests, a lease, and watches. It
+ * lives on a context's control thread (struct loop).
+ *
+ * Calls with a deadline (absolute monotonic ns, base/clock.h) may come from
+ * any thread but the loop's, several at once, and return at the deadline at
+ * the latest. Besides their own errors each of them returns
+ *	-ETIMEDOUT	no answer in time; whether the request took effect is
+ *			unknown, and a late answer is dropped
+ *	-ENOTCONN	the connection is lost, the text names the address and
+ *			the reason; it stays lost
+ *	-EINVAL		called on the loop's thread, or a key is not valid
+ *	-EMSGSIZE	a key of more than 512 bytes, a value of more than
+ *			64 KiB
+ *	-ENOSPC		a limit of the registry is reached
+ *	-ENOMEM, -EBADMSG
+ *
+ * Keys are strings of 1 to 512 bytes, compared bytewise. A prefix may be
+ * empty: all keys. Revisions count the registry's changes from 1.
+ */
+#ifndef DFI_REGISTRY_CLIENT_H
+#define DFI_REGISTRY_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct loop;
+struct registry_client;
+struct registry_watch;
+
+enum {
+	CLIENT_LEASED = 1, /* bind the key to this client's lease */
+};
+
+struct registry_value {
+	char *key;
+	void *data; /* followed by a 0 byte that size does not count */
+	size_t size;
+	uint64_t revision; /* of the last change of this key */
+};
+
+enum registry_event_type {
+	REGISTRY_PUT = 1, /* key, data, size, revision */
+	REGISTRY_DELETE,  /* key, revision */
+	REGISTRY_LOST,    /* nothing else: the connection is lost */
+};
+
+/* Valid during the callback only. */
+struct registry_event {
+	enum registry_event_type type;
+	const char *key;
+	const void *data;
+	size_t size;
+	uint64_t revision;
+};
+
+/*
+ * Connect to address (see dfi_registry_attr.listen), agree on the protocol
+ * version and take a lease: the keys bound to it vanish when this process
+ * closes the client or dies, or when lease_ttl_ms pass without a sign of life
+ * (sent every third of it by the loop, so a stopped process counts as dead).
+ * lease_ttl_ms 0: the lease lives as long as the connection, however long the
+ * process is stopped.
+ *
+ * -EINVAL: not an address, or a ttl outside of 50 ms to 1 h. -EPERM: a
+ * routable address. -ECONNREFUSED: nobody answers there. -EACCES: either side
+ * runs as a user that the other does not trust. -EPROTO: the peer speaks
+ * another version, or is no registry. -ENOSPC: the registry's limit of
+ * connections. -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
+ */
+int dfi__client_open(struct loop *loop, const char *address,
+    uint32_t lease_ttl_ms, int64_t deadline, struct registry_client **client);
+
+/*
+ * Give the lease back, disconnect, free the client and the watches that are
+ * left. The leased keys are gone on return if the registry answers within a
+ * second. Calls that wait in other threads return -ENOTCONN; no call may start
+ * any more. Not on the loop's thread. NULL is allowed.
+ */
+void dfi__client_close(struct registry_client *client);
+
+/*
+ * Set a key that does not exist (-EEXIST), or set a key in any case; flags: 0
+ * or CLIENT_LEASED. A put without CLIENT_LEASED takes the key off its lease.
+ * *revision (may be NULL): of this change.
+ */
+int dfi__client_create(struct registry_client *client, const char *key,
+    const void *value, size_t size, unsigned flags, int64_t deadline,
+    uint64_t *revision);
+int dfi__client_put(struct registry_client *client, const char *key,
+    const void *value, size_t size, unsigned flags, int64_t deadline,
+    uint64_t *revision);
+
+/* -ENOENT. The caller frees *value with dfi__registry_value_free(). */
+int dfi__client_get(struct registry_client *client, const char *key,
+    int64_t deadline, struct registry_value *value);
+
+/* Frees what value holds, not value itself. */
+void dfi__registry_value_free(struct registry_value *value);
+
+/*
+ * The keys that begin with prefix, in order; *count may be 0, then *values is
+ * NULL. A list of more than about 200 KiB is read in pages, and a key that
+ * changes meanwhile is seen either way. Freed by dfi__registry_values_free().
+ */
+int dfi__client_list(struct registry_client *client, const char *prefix,
+    int64_t deadline, struct registry_value **values, size_t *count);
+void dfi__registry_values_free(struct registry_value *values, size_t count);
+
+/* Delete a key, if its revision is still revision (0: any). -ENOENT if not. */
+int dfi__client_delete(struct registry_client *client, const char *key,
+    uint64_t revision, int64_t deadline);
+
+/* Delete all keys that begin with prefix; none is no error. */
+int dfi__client_delete_prefix(
+    struct registry_client *client, const char *prefix, int64_t deadline);
+
+/*
+ * Call fn for each key that begins with prefix, as a PUT in key order, and
+ * then for each change, in order and without gaps; when the connection is
+ * lost, once with LOST. The first PUTs have been delivered on return. On
+ * failure fn may have been called, but will not be any more.
+ *
+ * fn runs on the loop's thread. It may call dfi__client_unwatch(); it may not
+ * call the functions that take a deadline, nor wait for a thread that might be
+ * in any function of this header.
+ */
+int dfi__client_watch(struct registry_client *client, const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg,
+    int64_t deadline, struct registry_watch **watch);
+
+/*
+ * End and free the watch. After it returns fn is neither running (unless it is
+ * fn that calls) nor will run. Any thread, the loop's included; the caller
+ * holds no lock that fn takes. NULL is allowed.
+ */
+void dfi__client_unwatch(struct registry_watch *watch);
+
+#endif

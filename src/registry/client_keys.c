@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client's requests on keys. Each function builds one request, makes one
+ * call (a list: one per page) and checks that the reply holds what it must.
+ */
+#include "client_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static int put(struct registry_client *client, const char *key,
+    const void *value, size_t size, bool create, unsigned flags,
+    int64_t deadline, uint64_t *revision)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
+	Dfi__Registry__Message *message;
+	int ret;
+
+	op.key = (char *)key;
+	op.value.data = (uint8_t *)value;
+	op.value.len = size;
+	op.create = create;
+	op.leased = flags & CLIENT_LEASED;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
+	request.put = &op;
+	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	if (ret)
+		return ret;
+	if (revision)
+		*revision = message->reply->revision;
+	dfi__wire_free(message);
+	return 0;
+}
+
+int dfi__client_create(struct registry_client *client, const char *key,
+    const void *value, size_t size, unsigned flags, int64_t deadline,
+    uint64_t *revision)
+{
+	return put(client, key, value, size, true, flags, deadline, revision);
+}
+
+int dfi__client_put(struct registry_client *client, const char *key,
+    const void *value, size_t size, unsigned flags, int64_t deadline,
+    uint64_t *revision)
+{
+	return put(client, key, value, size, false, flags, deadline, revision);
+}
+
+static int copy_value(
+    const Dfi__Registry__Value *from, struct registry_value *to)
+{
+	char *data = malloc(from->data.len + 1);
+	char *key = strdup(from->key);
+
+	if (!data || !key) {
+		free(data);
+		free(key);
+		return dfi__fail(-ENOMEM, "no memory for a registry value");
+	}
+	if (from->data.len)
+		memcpy(data, from->data.data, from->data.len);
+	data[from->data.len] = '\0';
+	to->key = key;
+	to->data = data;
+	to->size = from->data.len;
+	to->revision = from->revision;
+	return 0;
+}
+
+int dfi__client_get(struct registry_client *client, const char *key,
+    int64_t deadline, struct registry_value *value)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Get op = DFI__REGISTRY__GET__INIT;
+	Dfi__Registry__Message *message;
+	int ret;
+
+	op.key = (char *)key;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_GET;
+	request.get = &op;
+	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	if (ret)
+		return ret;
+	if (message->reply->n_values == 1)
+		ret = copy_value(message->reply->values[0], value);
+	else
+		ret = dfi__fail(-EBADMSG,
+		    "registry %s: %zu values in answer to a get",
+		    client->address, message->reply->n_values);
+	dfi__wire_free(message);
+	return ret;
+}
+
+void dfi__registry_value_free(struct registry_value *value)
+{
+	free(value->key);
+	free(value->data);
+	memset(value, 0, sizeof(*value));
+}
+
+void dfi__registry_values_free(struct registry_value *values, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		dfi__registry_value_free(&values[i]);
+	free(values);
+}
+
+struct page_list {
+	struct registry_value *values;
+	size_t count;
+};
+
+static int append_page(struct page_list *list,
+    const struct registry_client *client, const Dfi__Registry__Reply *page)
+{
+	struct registry_value *grown;
+	size_t i;
+	int ret;
+
+	/* Or the next request would be the same, for ever. */
+	if (page->more && page->n_values == 0)
+		return dfi__fail(-EBADMSG,
+		    "registry %s: an empty page of a list", client->address);
+	if (!page->n_values)
+		return 0;
+	grown = reallocarray(
+	    list->values, list->count + page->n_values, sizeof(*grown));
+	if (!grown)
+		return dfi__fail(-ENOMEM, "no memory for %zu registry values",
+		    list->count + page->n_values);
+	list->values = grown;
+	for (i = 0; i < page->n_values; i++) {
+		ret = copy_value(page->values[i], &grown[list->count]);
+		if (ret)
+			return ret;
+		list->count++;
+	}
+	return 0;
+}
+
+/* 1: there are more pages, 0: that was the last one. */
+static int get_page(struct registry_client *client, const char *prefix,
+    int64_t deadline, struct page_list *list)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__List op = DFI__REGISTRY__LIST__INIT;
+	Dfi__Registry__Message *message;
+	int ret;
+
+	op.prefix = (char *)prefix;
+	if (list->count)
+		op.after = list->values[list->count - 1].key;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LIST;
+	request.list = &op;
+	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	if (ret)
+		return ret;
+	ret = append_page(list, client, message->reply);
+	if (!ret)
+		ret = message->reply->more;
+	dfi__wire_free(message);
+	return ret;
+}
+
+int dfi__client_list(struct registry_client *client, const char *prefix,
+    int64_t deadline, struct registry_value **values, size_t *count)
+{
+	struct page_list list = { .count = 0 };
+	int ret;
+
+	do
+		ret = get_page(client, prefix, deadline, &list);
+	while (ret > 0);
+	if (ret) {
+		dfi__registry_values_free(list.values, list.count);
+		return ret;
+	}
+	*values = list.values;
+	*count = list.count;
+	return 0;
+}
+
+int dfi__client_delete(struct registry_client *client, const char *key,
+    uint64_t revision, int64_t deadline)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
+
+	op.key = (char *)key;
+	op.revision = revision;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
+	request.delete_ = &op;
+	return dfi__client_call(client, &request, NULL, deadline, NULL);
+}
+
+int dfi__client_delete_prefix(
+    struct registry_client *client, const char *prefix, int64_t deadline)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__DeletePrefix op = DFI__REGISTRY__DELETE_PREFIX__INIT;
+
+	op.prefix = (char *)prefix;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX;
+	request.delete_prefix = &op;
+	return dfi__client_call(client, &request, NULL, deadline, NULL);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client's socket. Connecting blocks the calling thread, bounded by the
+ * deadline; the socket is then handed to the loop. Says what is wrong in terms
+ * of registries: who is not there, and what to do.
+ */
+#include "connect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+static int connect_error(const char *address, int err)
+{
+	switch (err) {
+	case ECONNREFUSED:
+	case ENOENT:
+	case ENOTDIR:
+		return dfi__fail(-ECONNREFUSED,
+		    "nobody answers at registry address '%s': start "
+		    "dfi-registry there, or set DFI_REGISTRY to where it is",
+		    address);
+	case EAGAIN:
+	case EINPROGRESS:
+	case EALREADY:
+	case ETIMEDOUT:
+		return dfi__fail(
+		    -ETIMEDOUT, "registry %s: no connection in time", address);
+	case EACCES:
+	case EPERM:
+		return dfi__fail(
+		    -EACCES, "registry %s: no permission to connect", address);
+	case EMFILE:
+		return dfi__fail(-EMFILE, "registry %s: no file left", address);
+	default:
+		return dfi__fail(-EIO, "registry %s: connect: %s", address,
+		    strerrordesc_np(err));
+	}
+}
+
+/* A send timeout bounds connect(2), also where a Unix backlog is full. */
+static int set_timeout(int fd, int64_t deadline)
+{
+	int left = deadline_left_ms(deadline);
+	struct timeval timeout = { .tv_sec = left / 1000 };
+
+	if (left == 0)
+		return -1;
+	if (left < 0)
+		timeout.tv_sec = 0; /* never */
+	else
+		timeout.tv_usec = left % 1000 * 1000;
+	return setsockopt(
+	    fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+}
+
+static int connect_until(
+    int fd, const struct address *address, int64_t deadline)
+{
+	do {
+		if (set_timeout(fd, deadline))
+			return ETIMEDOUT;
+		if (!connect(fd, &address->socket.any, address->size) ||
+		    errno == EISCONN)
+			return 0;
+	} while (errno == EINTR);
+	return errno;
+}
+
+int dfi__connect(const char *text, int64_t deadline)
+{
+	struct address address;
+	char peer[ADDRESS_TEXT_SIZE + 16];
+	int fd, err, one = 1, ret;
+
+	ret = dfi__address_parse(text, &address);
+	if (ret)
+		return ret;
+	fd = socket(
+	    address.socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return connect_error(text, errno);
+	err = connect_until(fd, &address, deadline);
+	if (err) {
+		ret = connect_error(text, err);
+		goto err;
+	}
+	snprintf(peer, sizeof(peer), "registry %s", text);
+	if (!dfi__address_is_unix(&address))
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	else if (geteuid() != 0 && (ret = dfi__address_check_peer(fd, peer)))
+		goto err;
+	if (fcntl(fd, F_SETFL, O_NONBLOCK)) {
+		ret = connect_error(text, errno);
+		goto err;
+	}
+	return fd;
+
+err:
+	close(fd);
+	return ret;
+}

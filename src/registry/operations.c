@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a client of the registry may ask: one function per operation, each of
+ * them a call of the table and a reply. Requests come decoded, but unchecked.
+ * May not touch the stream but through session.h, nor block.
+ */
+#include "server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "session.h"
+
+#define TTL_MIN_MS 50
+#define TTL_MAX_MS 3600000
+#define WATCHES_MAX 4096
+/* Room for the frame of a value, besides its key and its data. */
+#define VALUE_OVERHEAD 32
+#define PAGE_SIZE (WIRE_MESSAGE_MAX - 1024)
+#define PAGE_VALUES_MAX 2048
+
+static int hello(struct session *session, const Dfi__Registry__Request *request,
+    Dfi__Registry__Reply *reply)
+{
+	(void)session;
+	(void)request;
+	(void)reply;
+	return dfi__fail(-EINVAL, "the client has said hello already");
+}
+
+static int lease_grant(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
+{
+	uint32_t ttl_ms = request->lease_grant->ttl_ms;
+	int64_t ttl_ns = ttl_ms ? (int64_t)ttl_ms * NS_PER_MS : INT64_MAX;
+	int ret;
+
+	(void)reply;
+	if (session->lease)
+		return dfi__fail(-EEXIST, "the connection has a lease already");
+	if (ttl_ms && (ttl_ms < TTL_MIN_MS || ttl_ms > TTL_MAX_MS))
+		return dfi__fail(-EINVAL,
+		    "a lease of %u ms: 0 or %d to %d are allowed", ttl_ms,
+		    TTL_MIN_MS, TTL_MAX_MS);
+	ret = dfi__table_grant(session->server->table, session, ttl_ns,
+	    clock_now_ns(), &session->lease);
+	if (ret)
+		return ret;
+	session->ttl_ms = ttl_ms;
+	dfi__server_arm_expiry(session->server);
+	return 0;
+}
+
+static int lease_keepalive(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
+{
+	(void)request;
+	(void)reply;
+	return dfi__table_keepalive(
+	    session->server->table, session->lease, clock_now_ns());
+}
+
+static int lease_revoke(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
+{
+	uint64_t lease = session->lease;
+
+	(void)request;
+	(void)reply;
+	session->lease = 0;
+	return dfi__table_revoke(session->server->table, lease);
+}
+
+static int put(struct session *session, const Dfi__Registry__Request *request,
+    Dfi__Registry__Reply *reply)
+{
+	const Dfi__Registry__Put *op = request->put;
+
+	if (op->leased && !session->lease)
+		return dfi__fail(-EINVAL, "the connection has no lease");
+	return dfi__table_put(session->server->table, op->key, op->value.data,
+	    op->value.len, op->leased ? session->lease : 0,
+	    op->create ? TABLE_CREATE : 0, &reply->revision);
+}
+
+static void set_value(
+    Dfi__Registry__Value *value, const struct table_item *item)
+{
+	dfi__registry__value__init(value);
+	value->key = (char *)item->key;
+	value->data.data = (uint8_t *)item->value;
+	value->data.len = item->size;
+	value->revision = item->revision;
+}
+
+static int get(struct session *session, const Dfi__Registry__Request *request,
+    Dfi__Registry__Reply *reply)
+{
+	Dfi__Registry__Reply full = *reply;
+	Dfi__Registry__Value value, *values = &value;
+	struct table_item item;
+	int ret;
+
+	ret = dfi__table_get(session->server->table, request->get->key, &item);
+	if (ret)
+		return ret;
+	set_value(&value, &item);
+	full.n_values = 1;
+	full.values = &values;
+	dfi__session_reply(session, &full);
+	return 1;
+}
+
+/* Fill one page, at most as many bytes and values as a message holds. */
+static size_t fill_page(const struct table *table,
+    const Dfi__Registry__List *op, Dfi__Registry__Value *values,
+    Dfi__Registry__Value **pointers, bool *more)
+{
+	const char *after = op->after;
+	size_t n = 0, bytes = 0;
+	struct table_item item;
+
+	*more = false;
+	while (dfi__table_next(table, op->prefix, after, &item)) {
+		bytes += strlen(item.key) + item.size + VALUE_OVERHEAD;
+		if (n == PAGE_VALUES_MAX || bytes > PAGE_SIZE) {
+			*more = true;
+			break;
+		}
+		set_value(&values[n], &item);
+		pointers[n] = &values[n];
+		after = item.key;
+		n++;
+	}
+	return n;
+}
+
+static int list(struct session *session, const Dfi__Registry__Request *request,
+    Dfi__Registry__Reply *reply)
+{
+	Dfi__Registry__Reply full = *reply;
+	Dfi__Registry__Value *values, **pointers;
+	bool more;
+	int ret = 1;
+
+	values = calloc(PAGE_VALUES_MAX, sizeof(*values));
+	pointers = calloc(PAGE_VALUES_MAX, sizeof(*pointers));
+	if (!values || !pointers) {
+		ret = dfi__fail(-ENOMEM, "no memory for a list of keys");
+		goto out;
+	}
+	full.n_values = fill_page(
+	    session->server->table, request->list, values, pointers, &more);
+	full.values = pointers;
+	full.more = more;
+	dfi__session_reply(session, &full);
+out:
+	free(pointers);
+	free(values);
+	return ret;
+}
+
+static int delete_key(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
+{
+	struct table *table = session->server->table;
+	int ret;
+
+	ret = dfi__table_delete(
+	    table, request->delete_->key, request->delete_->revision);
+	reply->revision = dfi__table_revision(table);
+	return ret;
+}
+
+static int delete_prefix(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
+{
+	struct table *table = session->server->table;
+
+	dfi__table_delete_prefix(table, request->delete_prefix->prefix);
+	reply->revision = dfi__table_revision(table);
+	return 0;
+}
+
+static int watch(struct session *session, const Dfi__Registry__Request *request,
+    Dfi__Registry__Reply *reply)
+{
+	const char *prefix = request->watch->prefix, *after = "";
+	struct table *table = session->server->table;
+	struct table_item item;
+	int ret;
+
+	if (session->n_watches >= WATCHES_MAX)
+		return dfi__fail(-ENOSPC,
+		    "the connection is at its limit of %d watches",
+		    WATCHES_MAX);
+	ret = dfi__table_watch(table, session, request->id, prefix);
+	if (ret)
+		return ret;
+	session->n_watches++;
+	while (
+	    !session->doomed && dfi__table_next(table, prefix, after, &item)) {
+		dfi__session_event(session, request->id, TABLE_PUT, &item);
+		after = item.key;
+	}
+	dfi__session_snapshot(session);
+	reply->revision = dfi__table_revision(table);
+	return 0;
+}
+
+static int unwatch(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
+{
+	int ret;
+
+	(void)reply;
+	ret = dfi__table_unwatch(
+	    session->server->table, session, request->unwatch->watch);
+	if (!ret)
+		session->n_watches--;
+	return ret;
+}
+
+/* Each returns 0 or an error, to be replied, or 1 if it replied itself. */
+static int (*const operations[])(struct session *session,
+    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply) = {
+	[DFI__REGISTRY__REQUEST__OP_HELLO] = hello,
+	[DFI__REGISTRY__REQUEST__OP_LEASE_GRANT] = lease_grant,
+	[DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE] = lease_keepalive,
+	[DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE] = lease_revoke,
+	[DFI__REGISTRY__REQUEST__OP_PUT] = put,
+	[DFI__REGISTRY__REQUEST__OP_GET] = get,
+	[DFI__REGISTRY__REQUEST__OP_LIST] = list,
+	[DFI__REGISTRY__REQUEST__OP_DELETE] = delete_key,
+	[DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX] = delete_prefix,
+	[DFI__REGISTRY__REQUEST__OP_WATCH] = watch,
+	[DFI__REGISTRY__REQUEST__OP_UNWATCH] = unwatch,
+};
+
+#define N_OPERATIONS (sizeof(operations) / sizeof(operations[0]))
+
+/* The first request: nothing else is looked at before the versions agree. */
+static void greet(
+    struct session *session, const Dfi__Registry__Request *request)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	int ret;
+
+	if (request->op_case != DFI__REGISTRY__REQUEST__OP_HELLO) {
+		dfi__session_refuse(session, request->id,
+		    dfi__fail(-EPROTO, "the client did not say hello first"));
+		return;
+	}
+	ret = dfi__wire_check_versions(WIRE_VERSION, request->hello->version);
+	if (ret) {
+		dfi__session_refuse(session, request->id, ret);
+		return;
+	}
+	dfi__session_greeted(session);
+	reply.id = request->id;
+	reply.version = WIRE_VERSION;
+	dfi__session_reply(session, &reply);
+}
+
+void dfi__session_request(
+    struct session *session, const Dfi__Registry__Request *request)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	size_t op = (size_t)request->op_case;
+	char text[512];
+	int ret;
+
+	if (request->id == 0 || op >= N_OPERATIONS || !operations[op]) {
+		dfi__session_refuse(session, 0,
+		    dfi__fail(-EBADMSG, "the client sent an unknown request"));
+		return;
+	}
+	if (!session->greeted) {
+		greet(session, request);
+		return;
+	}
+	reply.id = request->id;
+	ret = operations[op](session, request, &reply);
+	if (ret > 0)
+		return;
+	if (ret < 0) {
+		snprintf(text, sizeof(text), "%s", dfi_errmsg());
+		reply.error = ret;
+		reply.text = text;
+	}
+	dfi__session_reply(session, &reply);
+}

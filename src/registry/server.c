@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registry as a whole: start, stop, accepting clients, expiring leases.
+ * What a client may ask is session.c's affair, what the answer is, table.c's.
+ * Everything but start and stop runs on the registry's own loop thread.
+ */
+#include "server.h"
+
+#include <dfi/registry.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+
+/* An expiry this late means that the registry itself was stopped. */
+#define STALL_NS (NS_PER_S / 2)
+#define ACCEPT_PAUSE_US 200000
+
+struct dfi_registry {
+	struct server server;
+	pid_t pid;
+};
+
+void dfi__server_reap(struct server *server)
+{
+	struct session *session;
+
+	while ((session = TAILQ_FIRST(&server->doomed))) {
+		TAILQ_REMOVE(&server->doomed, session, link);
+		server->n_sessions--;
+		dfi__session_free(session);
+	}
+}
+
+void dfi__server_arm_expiry(struct server *server)
+{
+	int64_t next = dfi__table_next_expiry(server->table), left;
+	struct timeval delay;
+
+	if (next == server->expiry_due)
+		return;
+	server->expiry_due = next;
+	if (next == INT64_MAX) {
+		evtimer_del(server->expiry_timer);
+		return;
+	}
+	left = next - clock_now_ns();
+	/* Rounded up, so that the lease is due when the timer fires. */
+	left = left > 0 ? (left + 999) / 1000 : 0;
+	delay.tv_sec = left / 1000000;
+	delay.tv_usec = left % 1000000;
+	evtimer_add(server->expiry_timer, &delay);
+}
+
+static void on_expiry(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *server = arg;
+	int64_t now = clock_now_ns();
+
+	(void)fd;
+	(void)what;
+	/*
+	 * Stalled is not dead, for the registry too: while it was stopped it
+	 * could not hear the keepalives that wait in the sockets now.
+	 */
+	if (now - server->expiry_due > STALL_NS)
+		dfi__table_renew_all(server->table, now);
+	dfi__table_expire(server->table, now);
+	dfi__server_reap(server);
+	server->expiry_due = 0;
+	dfi__server_arm_expiry(server);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
+    struct sockaddr *peer, int peer_size, void *arg)
+{
+	struct server *server = arg;
+
+	(void)listener;
+	(void)peer;
+	(void)peer_size;
+	server->accept_failing = false;
+	dfi__session_open(server, fd);
+	dfi__server_reap(server);
+}
+
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	struct server *server = arg;
+	struct timeval pause = { .tv_usec = ACCEPT_PAUSE_US };
+
+	if (!server->accept_failing)
+		dfi__log(DFI_LOG_ERROR,
+		    "registry %s: a client can't be accepted: %s",
+		    server->listen.text,
+		    strerrordesc_np(EVUTIL_SOCKET_ERROR()));
+	server->accept_failing = true;
+	/* The client waits in the backlog: without a pause this would spin. */
+	evconnlistener_disable(listener);
+	evtimer_add(server->accept_timer, &pause);
+}
+
+static void on_accept_pause_over(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *server = arg;
+
+	(void)fd;
+	(void)what;
+	evconnlistener_enable(server->listener);
+}
+
+static void free_events(struct server *server)
+{
+	if (server->listener)
+		evconnlistener_free(server->listener);
+	if (server->expiry_timer)
+		event_free(server->expiry_timer);
+	if (server->accept_timer)
+		event_free(server->accept_timer);
+}
+
+static int attach(void *arg)
+{
+	struct server *server = arg;
+	struct event_base *base = dfi__loop_base(server->loop);
+
+	server->expiry_timer = evtimer_new(base, on_expiry, server);
+	server->accept_timer = evtimer_new(base, on_accept_pause_over, server);
+	/* Backlog 0: it listens already. The file descriptor stays ours. */
+	server->listener = evconnlistener_new(base, on_accept, server,
+	    LEV_OPT_CLOSE_ON_EXEC, 0, server->listen.fd);
+	if (!server->expiry_timer || !server->accept_timer ||
+	    !server->listener) {
+		free_events(server);
+		return dfi__fail(-ENOMEM, "no memory for the registry");
+	}
+	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	return 0;
+}
+
+static int detach(void *arg)
+{
+	struct server *server = arg;
+	struct session *session;
+
+	while ((session = TAILQ_FIRST(&server->live)))
+		dfi__session_doom(session, NULL);
+	dfi__server_reap(server);
+	free_events(server);
+	return 0;
+}
+
+static int create_table(
+    struct server *server, const struct dfi_registry_attr *attr)
+{
+	struct table_limits limits = {
+		.max_keys = attr->max_keys ? attr->max_keys : 65536,
+		.max_bytes = attr->max_bytes ? attr->max_bytes : 64 << 20,
+		.max_leases = server->max_connections,
+		.max_watches = attr->max_watches ? attr->max_watches : 16384,
+	};
+	struct table_hooks hooks = {
+		.arg = server,
+		.changed = dfi__session_changed,
+		.expired = dfi__session_expired,
+	};
+
+	return dfi__table_create(&limits, &hooks, &server->table);
+}
+
+static int start(struct server *server, const struct dfi_registry_attr *attr)
+{
+	int ret;
+
+	TAILQ_INIT(&server->live);
+	TAILQ_INIT(&server->doomed);
+	server->expiry_due = INT64_MAX;
+	server->max_connections = attr->max_connections ? attr->max_connections
+							: 4096;
+	server->max_output = attr->max_output ? attr->max_output : 16 << 20;
+	ret = create_table(server, attr);
+	if (ret)
+		return ret;
+	ret = dfi__listen_open(attr->listen, &server->listen);
+	if (ret)
+		goto err_table;
+	ret = dfi__loop_start("dfi-registry", &server->loop);
+	if (ret)
+		goto err_listen;
+	ret = dfi__loop_call(server->loop, attach, server);
+	if (ret)
+		goto err_loop;
+	return 0;
+
+err_loop:
+	dfi__loop_stop(server->loop);
+err_listen:
+	dfi__listen_close(&server->listen);
+err_table:
+	dfi__table_destroy(server->table);
+	return ret;
+}
+
+int dfi_registry_start(
+    const struct dfi_registry_attr *attr, struct dfi_registry **registry)
+{
+	struct dfi_registry_attr loaded;
+	struct dfi_registry *new;
+	int ret;
+
+	if (!registry)
+		return dfi__fail(
+		    -EINVAL, "dfi_registry_start: registry is NULL");
+	ret = dfi__attr_load(
+	    &loaded, sizeof(loaded), attr, "dfi_registry_attr");
+	if (ret)
+		return ret;
+	if (loaded.flags)
+		return dfi__fail(-EINVAL,
+		    "dfi_registry_attr: unknown flags 0x%x", loaded.flags);
+	new = calloc(1, sizeof(*new));
+	if (!new)
+		return dfi__fail(-ENOMEM, "no memory for a registry");
+	new->pid = getpid();
+	ret = start(&new->server, &loaded);
+	if (ret) {
+		free(new);
+		return ret;
+	}
+	dfi__log(DFI_LOG_INFO, "registry %s: started", new->server.listen.text);
+	*registry = new;
+	return 0;
+}
+
+const char *dfi_registry_address(const struct dfi_registry *registry)
+{
+	return registry->server.listen.text;
+}
+
+int dfi_registry_stop(struct dfi_registry *registry)
+{
+	struct server *server;
+
+	if (!registry)
+		return 0;
+	server = &registry->server;
+	if (registry->pid != getpid())
+		return dfi__fail(-EOWNERDEAD,
+		    "registry %s belongs to process %ld, the parent of this "
+		    "one",
+		    server->listen.text, (long)registry->pid);
+	dfi__loop_call(server->loop, detach, server);
+	dfi__loop_stop(server->loop);
+	dfi__listen_close(&server->listen);
+	dfi__table_destroy(server->table);
+	free(registry);
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What server.c (the registry as a whole) and session.c (one client) share. All
+ * of it belongs to the registry's loop thread.
+ *
+ * A session is never freed in the middle of something: it is doomed, and
+ * dfi__server_reap(), the last act of every event callback, frees it. Freeing
+ * one ends its lease, which tells other sessions, which may doom them.
+ */
+#ifndef DFI_REGISTRY_SERVER_H
+#define DFI_REGISTRY_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "listen.h"
+#include "table.h"
+
+struct bufferevent;
+struct event;
+struct evconnlistener;
+struct loop;
+
+struct session {
+	TAILQ_ENTRY(session) link; /* in server.live or server.doomed */
+	struct server *server;
+	struct bufferevent *stream;
+	uint64_t lease;        /* 0: none */
+	size_t snapshot_bytes; /* of the output, at most: first events */
+	uint32_t ttl_ms;
+	uint32_t n_watches;
+	bool greeted; /* versions agree */
+	bool paused;  /* not read from until it reads */
+	bool closing; /* only its last reply is still to be sent */
+	bool doomed;
+	char name[64]; /* for the log */
+};
+
+TAILQ_HEAD(session_list, session);
+
+struct server {
+	struct loop *loop;
+	struct listen_socket listen;
+	struct evconnlistener *listener;
+	struct event *expiry_timer;
+	struct event *accept_timer;
+	struct table *table;
+	struct session_list live, doomed;
+	size_t n_sessions; /* live and doomed */
+	size_t max_connections;
+	size_t max_output;
+	bool accept_failing;
+	int64_t expiry_due; /* when expiry_timer fires; INT64_MAX: not set */
+};
+
+/* A new client on socket fd, which becomes the session's, or is closed. */
+void dfi__session_open(struct server *server, int fd);
+
+/* Let go of everything it has, the lease's keys included. */
+void dfi__session_free(struct session *session);
+
+/* Have it freed; logs why, or is silent if fmt is NULL. */
+void dfi__session_doom(struct session *session, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The table's hooks. */
+void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
+    enum table_event_type type, const struct table_item *item);
+void dfi__session_expired(void *arg, void *holder, uint64_t lease);
+
+void dfi__server_reap(struct server *server);
+
+/* A lease was granted: see that it expires. */
+void dfi__server_arm_expiry(struct server *server);
+
+#endif

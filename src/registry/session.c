@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One client of the registry: its stream, its lease, its watches, and the
+ * answers to its requests. A client can hurt only itself: what it sends is
+ * checked, what it does not read is bounded, and what it may hold is counted.
+ *
+ * While more than OUTPUT_PAUSE bytes of answers wait for a client, no more of
+ * its requests are read. Events can't be held back that way: a client that
+ * lets more than the limit pile up is disconnected.
+ */
+#include "server.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "session.h"
+#include "wire.h"
+
+#define INPUT_MAX (WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX)
+#define OUTPUT_PAUSE (1 << 20)
+#define OUTPUT_RESUME (256 << 10)
+/* Then it is the other clients' turn. */
+#define REQUESTS_PER_TURN 64
+#define EXCESS_MAX 64
+#define GREETING_TIMEOUT_S 10
+#define CLOSING_TIMEOUT_S 2
+
+void dfi__session_doom(struct session *session, const char *fmt, ...)
+{
+	struct server *server = session->server;
+	char why[256];
+	va_list ap;
+
+	if (session->doomed)
+		return;
+	if (fmt) {
+		va_start(ap, fmt);
+		vsnprintf(why, sizeof(why), fmt, ap);
+		va_end(ap);
+		dfi__log(DFI_LOG_WARN, "registry %s: disconnects %s: %s",
+		    server->listen.text, session->name, why);
+	}
+	session->doomed = true;
+	TAILQ_REMOVE(&server->live, session, link);
+	TAILQ_INSERT_TAIL(&server->doomed, session, link);
+}
+
+/* Nothing in the table is its any more. */
+static void let_go(struct session *session)
+{
+	struct table *table = session->server->table;
+	uint64_t lease = session->lease;
+
+	session->lease = 0;
+	dfi__table_unwatch_all(table, session);
+	if (lease)
+		dfi__table_revoke(table, lease);
+}
+
+void dfi__session_free(struct session *session)
+{
+	let_go(session);
+	if (session->stream)
+		bufferevent_free(session->stream);
+	free(session);
+}
+
+static struct evbuffer *output(struct session *session)
+{
+	return bufferevent_get_output(session->stream);
+}
+
+void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply)
+{
+	if (dfi__wire_write_reply(output(session), reply))
+		dfi__session_doom(session, "%s", dfi_errmsg());
+}
+
+void dfi__session_refuse(struct session *session, uint64_t id, int err)
+{
+	struct timeval timeout = { .tv_sec = CLOSING_TIMEOUT_S };
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	char text[512];
+
+	if (session->closing || session->doomed)
+		return;
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__log(DFI_LOG_WARN, "registry %s: disconnects %s: %s",
+	    session->server->listen.text, session->name, text);
+	reply.id = id;
+	reply.error = err;
+	reply.text = text;
+	reply.version = WIRE_VERSION;
+	session->closing = true;
+	let_go(session);
+	dfi__session_reply(session, &reply);
+	/* Input is read on, to be dropped, until the client closes. */
+	bufferevent_setwatermark(session->stream, EV_WRITE, 0, 0);
+	bufferevent_set_timeouts(session->stream, &timeout, &timeout);
+	bufferevent_enable(session->stream, EV_READ);
+}
+
+/* Whether more requests may be read, now that some answers have been queued. */
+static bool may_read(struct session *session)
+{
+	if (session->doomed || session->closing)
+		return false;
+	if (evbuffer_get_length(output(session)) <= OUTPUT_PAUSE)
+		return true;
+	session->paused = true;
+	bufferevent_disable(session->stream, EV_READ);
+	return false;
+}
+
+static void read_requests(struct session *session)
+{
+	struct evbuffer *in = bufferevent_get_input(session->stream);
+	Dfi__Registry__Message *message;
+	int n = 0, ret;
+
+	while (may_read(session)) {
+		if (n++ == REQUESTS_PER_TURN) {
+			bufferevent_trigger(
+			    session->stream, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
+			return;
+		}
+		ret = dfi__wire_read(in, &message);
+		if (ret == 0)
+			return;
+		if (ret < 0) {
+			dfi__session_refuse(session, 0, ret);
+			break;
+		}
+		if (message->body_case == DFI__REGISTRY__MESSAGE__BODY_REQUEST)
+			dfi__session_request(session, message->request);
+		else
+			dfi__session_refuse(session, 0,
+			    dfi__fail(-EBADMSG,
+				"the client sent something else than a "
+				"request"));
+		dfi__wire_free(message);
+	}
+	if (session->closing)
+		evbuffer_drain(in, evbuffer_get_length(in));
+}
+
+static void on_read(struct bufferevent *stream, void *arg)
+{
+	struct session *session = arg;
+	struct server *server = session->server;
+
+	(void)stream;
+	read_requests(session);
+	dfi__server_reap(server);
+}
+
+/* The output has shrunk to the low watermark. */
+static void on_written(struct bufferevent *stream, void *arg)
+{
+	struct session *session = arg;
+	struct server *server = session->server;
+
+	/*
+	 * The last reply is out. Closing now could break a write of the
+	 * client's, who would then not read it: the client closes first.
+	 */
+	if (session->closing) {
+		if (!evbuffer_get_length(output(session)))
+			shutdown(bufferevent_getfd(stream), SHUT_WR);
+	} else if (session->paused) {
+		session->paused = false;
+		bufferevent_enable(stream, EV_READ);
+		read_requests(session);
+	}
+	dfi__server_reap(server);
+}
+
+static void on_end(struct bufferevent *stream, short what, void *arg)
+{
+	struct session *session = arg;
+	struct server *server = session->server;
+
+	(void)stream;
+	if ((what & BEV_EVENT_TIMEOUT) && !session->closing)
+		dfi__session_doom(session, "it did not say hello within %d s",
+		    GREETING_TIMEOUT_S);
+	else
+		dfi__session_doom(session, NULL);
+	dfi__server_reap(server);
+}
+
+void dfi__session_greeted(struct session *session)
+{
+	session->greeted = true;
+	bufferevent_set_timeouts(session->stream, NULL, NULL);
+}
+
+void dfi__session_event(struct session *session, uint64_t watch,
+    enum table_event_type type, const struct table_item *item)
+{
+	Dfi__Registry__Event event = DFI__REGISTRY__EVENT__INIT;
+	Dfi__Registry__Value value = DFI__REGISTRY__VALUE__INIT;
+
+	value.key = (char *)item->key;
+	value.data.data = (uint8_t *)item->value;
+	value.data.len = item->size;
+	value.revision = item->revision;
+	event.watch = watch;
+	event.type = type == TABLE_PUT ? DFI__REGISTRY__EVENT_TYPE__PUT
+				       : DFI__REGISTRY__EVENT_TYPE__DELETE;
+	event.value = &value;
+	if (dfi__wire_write_event(output(session), &event))
+		dfi__session_doom(session, "%s", dfi_errmsg());
+}
+
+void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
+    enum table_event_type type, const struct table_item *item)
+{
+	struct session *session = watcher;
+	size_t waiting;
+
+	(void)arg;
+	if (session->doomed || session->closing)
+		return;
+	dfi__session_event(session, tag, type, item);
+	waiting = evbuffer_get_length(output(session));
+	if (session->snapshot_bytes > waiting)
+		session->snapshot_bytes = waiting;
+	if (waiting > session->server->max_output + session->snapshot_bytes)
+		dfi__session_doom(session,
+		    "it does not read: %zu bytes wait for it", waiting);
+}
+
+void dfi__session_snapshot(struct session *session)
+{
+	session->snapshot_bytes = evbuffer_get_length(output(session));
+}
+
+void dfi__session_expired(void *arg, void *holder, uint64_t lease)
+{
+	struct session *session = holder;
+
+	(void)arg;
+	(void)lease;
+	session->lease = 0;
+	dfi__session_refuse(session, 0,
+	    dfi__fail(-ETIMEDOUT,
+		"the client's lease has expired: no sign of life for %u ms",
+		session->ttl_ms));
+}
+
+static int set_name(struct session *session, int fd, bool is_unix)
+{
+	struct ucred peer = { .pid = 0 };
+	socklen_t size = sizeof(peer);
+
+	if (!is_unix) {
+		snprintf(session->name, sizeof(session->name),
+		    "a client on socket %d", fd);
+		return 0;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+		peer.pid = 0;
+	snprintf(session->name, sizeof(session->name),
+	    "the client of pid %ld, user %lu", (long)peer.pid,
+	    (unsigned long)peer.uid);
+	return dfi__address_check_peer(fd, "the client");
+}
+
+/* Owns fd, also if it fails. */
+static int open_stream(struct session *session, int fd)
+{
+	struct timeval timeout = { .tv_sec = GREETING_TIMEOUT_S };
+
+	session->stream = bufferevent_socket_new(
+	    dfi__loop_base(session->server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+	if (!session->stream) {
+		close(fd);
+		return -ENOMEM;
+	}
+	bufferevent_setcb(
+	    session->stream, on_read, on_written, on_end, session);
+	bufferevent_setwatermark(session->stream, EV_READ, 0, INPUT_MAX);
+	bufferevent_setwatermark(session->stream, EV_WRITE, OUTPUT_RESUME, 0);
+	bufferevent_set_timeouts(session->stream, &timeout, NULL);
+	if (bufferevent_enable(session->stream, EV_READ | EV_WRITE)) {
+		bufferevent_free(session->stream);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void dfi__session_open(struct server *server, int fd)
+{
+	bool is_unix = !strncmp(server->listen.text, "unix:", 5);
+	struct session *session = NULL;
+	int one = 1, ret;
+
+	/* A few more than the limit are told so. */
+	if (server->n_sessions < server->max_connections + EXCESS_MAX)
+		session = calloc(1, sizeof(*session));
+	if (!session) {
+		close(fd);
+		return;
+	}
+	session->server = server;
+	if (!is_unix)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	ret = set_name(session, fd, is_unix);
+	if (open_stream(session, fd)) {
+		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
+		    server->listen.text);
+		free(session);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&server->live, session, link);
+	server->n_sessions++;
+	if (ret)
+		dfi__session_refuse(session, 0, ret);
+	else if (server->n_sessions > server->max_connections)
+		dfi__session_refuse(session, 0,
+		    dfi__fail(-ENOSPC,
+			"the registry is at its limit of %zu connections",
+			server->max_connections));
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One client's connection (session.c) as its requests see it (operations.c).
+ */
+#ifndef DFI_REGISTRY_SESSION_H
+#define DFI_REGISTRY_SESSION_H
+
+#include <stdint.h>
+
+#include "table.h"
+#include "wire.h"
+
+struct session;
+
+/* Carry out a request and reply. */
+void dfi__session_request(
+    struct session *session, const Dfi__Registry__Request *request);
+
+void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply);
+
+/*
+ * Reply err and the current error text to request id (0: to none), log it, and
+ * disconnect when the reply is written.
+ */
+void dfi__session_refuse(struct session *session, uint64_t id, int err);
+
+/* The client speaks this version: it may take its time from now on. */
+void dfi__session_greeted(struct session *session);
+
+void dfi__session_event(struct session *session, uint64_t watch,
+    enum table_event_type type, const struct table_item *item);
+
+/* What is in the output now was asked for: it does not count as unread. */
+void dfi__session_snapshot(struct session *session);
+
+#endif

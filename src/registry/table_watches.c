@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches of the registry's table, in the order of their making, which is the
+ * order in which they hear of a change. May not keep anything back: a change
+ * is announced in the call that makes it.
+ */
+#include "table_impl.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void dfi__table_announce(const struct table *table, enum table_event_type type,
+    const struct table_item *item)
+{
+	size_t i;
+
+	if (!table->hooks.changed)
+		return;
+	for (i = 0; i < table->n_watches; i++) {
+		const struct watch *watch = table->watches[i];
+
+		if (!strncmp(item->key, watch->prefix, watch->prefix_size))
+			table->hooks.changed(table->hooks.arg, watch->watcher,
+			    watch->tag, type, item);
+	}
+}
+
+static bool find_watch(
+    const struct table *table, const void *watcher, uint64_t tag, size_t *index)
+{
+	for (*index = 0; *index < table->n_watches; (*index)++) {
+		const struct watch *watch = table->watches[*index];
+
+		if (watch->watcher == watcher && watch->tag == tag)
+			return true;
+	}
+	return false;
+}
+
+int dfi__table_watch(
+    struct table *table, void *watcher, uint64_t tag, const char *prefix)
+{
+	size_t size = strnlen(prefix, TABLE_KEY_MAX + 1), index;
+	struct watch *watch;
+	int ret;
+
+	if (size > TABLE_KEY_MAX)
+		return dfi__fail(-EMSGSIZE,
+		    "a prefix of more than %d bytes can't match",
+		    TABLE_KEY_MAX);
+	if (find_watch(table, watcher, tag, &index))
+		return dfi__fail(
+		    -EEXIST, "watch %llu is taken", (unsigned long long)tag);
+	if (table->n_watches >= table->limits.max_watches)
+		return dfi__fail(-ENOSPC,
+		    "the registry is at its limit of %zu watches",
+		    table->limits.max_watches);
+	ret = dfi__table_reserve(
+	    &table->watches, table->n_watches, &table->watches_capacity);
+	if (ret)
+		return ret;
+	watch = malloc(sizeof(*watch) + size + 1);
+	if (!watch)
+		return dfi__fail(-ENOMEM, "no memory for a registry watch");
+	watch->watcher = watcher;
+	watch->tag = tag;
+	watch->prefix_size = size;
+	memcpy(watch->prefix, prefix, size + 1);
+	table->watches[table->n_watches++] = watch;
+	return 0;
+}
+
+int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag)
+{
+	size_t index;
+
+	if (!find_watch(table, watcher, tag, &index))
+		return dfi__fail(
+		    -ENOENT, "there is no watch %llu", (unsigned long long)tag);
+	free(table->watches[index]);
+	table->n_watches--;
+	memmove(table->watches + index, table->watches + index + 1,
+	    (table->n_watches - index) * sizeof(*table->watches));
+	return 0;
+}
+
+void dfi__table_unwatch_all(struct table *table, void *watcher)
+{
+	size_t kept = 0, i;
+
+	for (i = 0; i < table->n_watches; i++) {
+		if (table->watches[i]->watcher == watcher)
+			free(table->watches[i]);
+		else
+			table->watches[kept++] = table->watches[i];
+	}
+	table->n_watches = kept;
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shared-memory transport: regions are sealed memfds, so nothing is left
+ * behind when a process is killed, and nobody can shrink one under a peer. A
+ * remote region is mapped and written in place.
+ */
+#include "shm.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "../base/bits.h"
+#include "../base/error.h"
+#include "../base/log.h"
+#include "../base/settings.h"
+#include "../base/wait.h"
+
+#define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static int shm_start(struct loop *loop, const struct settings *settings,
+    struct transport **transport)
+{
+	struct shm *shm = calloc(1, sizeof(*shm));
+	int ret;
+
+	if (!shm)
+		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	shm->base.ops = &dfi__shm_ops;
+	shm->loop = loop;
+	shm->settings = settings;
+	pthread_mutex_init(&shm->lock, NULL);
+	dfi__fence_setup();
+	ret = dfi__shm_pass_start(shm);
+	if (ret < 0) {
+		pthread_mutex_destroy(&shm->lock);
+		free(shm);
+		return ret;
+	}
+	*transport = &shm->base;
+	return 0;
+}
+
+static void shm_stop(struct transport *transport)
+{
+	struct shm *shm = (struct shm *)transport;
+
+	dfi__shm_pass_stop(shm);
+	pthread_mutex_destroy(&shm->lock);
+	free(shm);
+}
+
+/* Reserve the memory now: a later access can't fail, and SIGBUS can't be. */
+static int reserve(int fd, uint64_t size)
+{
+	while (fallocate(fd, 0, 0, (off_t)size) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+/* A sealed memfd of size bytes: its descriptor, or a negative errno value. */
+static int create_memfd(uint64_t size, unsigned flags)
+{
+	int fd, ret;
+
+	fd = memfd_create(
+	    "dfi-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	if (fd < 0)
+		return -errno;
+	ret = ftruncate(fd, (off_t)size) < 0 ? -errno : reserve(fd, size);
+	if (!ret && fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+		ret = -errno;
+	if (ret < 0) {
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static int no_memory(int err, uint64_t size)
+{
+	if (err == -EMFILE || err == -ENFILE)
+		return dfi__fail(-EMFILE,
+		    "shared memory: no file descriptor left for a region: "
+		    "raise the limit (ulimit -n)");
+	if (err == -ENOMEM || err == -ENOSPC)
+		return dfi__fail(-ENOMEM,
+		    "shared memory: %lu bytes for a region could not be "
+		    "reserved: free memory, or make rings smaller "
+		    "(segment_count, DFI_RING_MEMORY)",
+		    (unsigned long)size);
+	return dfi__fail(-EIO, "shared memory: reserving %lu bytes: %s",
+	    (unsigned long)size, strerror(-err));
+}
+
+/*
+ * Reserved huge pages if there are enough of them, else ordinary ones, which
+ * the kernel may turn into huge ones if it is set to.
+ */
+static int create_backing(struct shm *shm, uint64_t *size)
+{
+	uint64_t huge_size = align_up(*size, HUGE_PAGE_SIZE);
+	int fd;
+
+	if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE ||
+	    (shm->settings->huge_pages == HUGE_PAGES_TRY &&
+		*size >= HUGE_PAGE_SIZE / 2)) {
+		fd = create_memfd(huge_size, MFD_HUGETLB | MFD_HUGE_2MB);
+		if (fd >= 0) {
+			*size = huge_size;
+			return fd;
+		}
+		if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE)
+			return dfi__fail(-ENOMEM,
+			    "shared memory: %lu bytes of huge pages are not "
+			    "free (%s): reserve %lu pages of 2 MiB (sysctl "
+			    "vm.nr_hugepages), or set DFI_HUGE_PAGES=try",
+			    (unsigned long)huge_size, strerror(-fd),
+			    (unsigned long)(huge_size / HUGE_PAGE_SIZE));
+	}
+	*size = align_up(*size, (uint64_t)sysconf(_SC_PAGESIZE));
+	fd = create_memfd(*size, 0);
+	return fd < 0 ? no_memory(fd, *size) : fd;
+}
+
+static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_POPULATE, fd, 0);
+
+	if (at == MAP_FAILED)
+		return no_memory(-errno, size);
+	/* A forked child has no business in a ring. */
+	madvise(at, size, MADV_DONTFORK);
+	if (huge_pages != HUGE_PAGES_NEVER)
+		madvise(at, size, MADV_HUGEPAGE);
+	*base = at;
+	return 0;
+}
+
+static int shm_region_create(
+    struct transport *transport, uint64_t size, struct region **region)
+{
+	struct shm *shm = (struct shm *)transport;
+	struct shm_region *new = calloc(1, sizeof(*new));
+	int ret;
+
+	if (!new)
+		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	new->fd = create_backing(shm, &size);
+	if (new->fd < 0) {
+		ret = new->fd;
+		goto free_new;
+	}
+	ret = map(new->fd, size, shm->settings->huge_pages, &new->base.base);
+	if (ret < 0)
+		goto close_fd;
+	if (getrandom(&new->base.name.key, sizeof(new->base.name.key), 0) !=
+	    sizeof(new->base.name.key)) {
+		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+		goto unmap;
+	}
+	new->base.transport = transport;
+	new->base.name.size = size;
+	memcpy(new->base.name.address, transport->address,
+	    sizeof(transport->address));
+	new->refs = 1;
+	pthread_mutex_lock(&shm->lock);
+	new->next = shm->regions;
+	shm->regions = new;
+	pthread_mutex_unlock(&shm->lock);
+	*region = &new->base;
+	return 0;
+
+unmap:
+	munmap(new->base.base, size);
+close_fd:
+	close(new->fd);
+free_new:
+	free(new);
+	return ret;
+}
+
+static void put_region(struct shm *shm, struct shm_region *region)
+{
+	struct shm_region **at;
+	unsigned refs;
+
+	pthread_mutex_lock(&shm->lock);
+	refs = --region->refs;
+	if (!refs) {
+		for (at = &shm->regions; *at != region; at = &(*at)->next)
+			;
+		*at = region->next;
+	}
+	pthread_mutex_unlock(&shm->lock);
+	if (refs)
+		return;
+	munmap(region->base.base, region->base.name.size);
+	close(region->fd);
+	free(region);
+}
+
+static void shm_region_destroy(struct region *region)
+{
+	put_region(
+	    (struct shm *)region->transport, (struct shm_region *)region);
+}
+
+/* A region of this very context: its own mapping serves. */
+static struct shm_region *find_local(
+    struct shm *shm, const struct region_name *name)
+{
+	struct shm_region *region;
+
+	if (strcmp(name->address, shm->base.address) != 0)
+		return NULL;
+	pthread_mutex_lock(&shm->lock);
+	for (region = shm->regions; region; region = region->next)
+		if (region->base.name.key == name->key) {
+			region->refs++;
+			break;
+		}
+	pthread_mutex_unlock(&shm->lock);
+	return region;
+}
+
+struct shm_remote {
+	struct remote base;
+	struct shm_region *local; /* NULL: mapped for this remote alone */
+};
+
+/* The descriptor came from outside: it must be what its owner said. */
+static int check_memfd(int fd, const struct region_name *name)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 ||
+	    (uint64_t)st.st_size != name->size)
+		return dfi__fail(-EBADMSG,
+		    "shared memory: the region from %s is not sealed or not "
+		    "of %lu bytes",
+		    name->address, (unsigned long)name->size);
+	return 0;
+}
+
+static int map_remote(struct shm *shm, const struct region_name *name,
+    int64_t deadline, struct shm_remote *remote)
+{
+	void *base;
+	int fd, ret;
+
+	ret = dfi__shm_pass_fetch(name, deadline, &fd);
+	if (ret < 0)
+		return ret;
+	ret = check_memfd(fd, name);
+	if (!ret)
+		ret = map(fd, name->size, shm->settings->huge_pages, &base);
+	close(fd);
+	if (!ret)
+		remote->base.direct = base;
+	return ret;
+}
+
+static int shm_remote_open(struct transport *transport,
+    const struct region_name *name, int64_t deadline, struct remote **remote)
+{
+	struct shm *shm = (struct shm *)transport;
+	struct shm_remote *new = calloc(1, sizeof(*new));
+	int ret = 0;
+
+	if (!new)
+		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	new->base.transport = transport;
+	new->base.size = name->size;
+	new->local = find_local(shm, name);
+	if (new->local)
+		new->base.direct = new->local->base.base;
+	else
+		ret = map_remote(shm, name, deadline, new);
+	if (ret < 0) {
+		free(new);
+		return ret;
+	}
+	*remote = &new->base;
+	return 0;
+}
+
+static void shm_remote_close(struct remote *remote)
+{
+	struct shm_remote *old = (struct shm_remote *)remote;
+
+	if (old->local)
+		put_region((struct shm *)remote->transport, old->local);
+	else
+		munmap(remote->direct, remote->size);
+	free(old);
+}
+
+static int shm_write(struct remote *remote, const struct transport_write *write)
+{
+	char *payload = remote->direct + write->payload_offset;
+	_Atomic uint64_t *footer = (_Atomic uint64_t *)(void *)(remote->direct +
+	    write->footer_offset);
+
+	if (write->payload != payload)
+		memcpy(payload, write->payload, write->payload_size);
+	atomic_set(&footer[0], write->footer[0]);
+	/* Pairs with the reader's observe of this word (reader.c). */
+	atomic_publish(&footer[1], write->footer[1]);
+	wait_wake(
+	    (_Atomic uint32_t *)(void *)(remote->direct + write->wake_offset));
+	return 0;
+}
+
+static int shm_give_credit(struct region *region, uint64_t credit_offset,
+    uint64_t consumed, uint64_t wake_offset)
+{
+	char *base = region->base;
+
+	/* Pairs with the writer's observe of the word (writer.c). */
+	atomic_publish(
+	    (_Atomic uint64_t *)(void *)(base + credit_offset), consumed);
+	wait_wake((_Atomic uint32_t *)(void *)(base + wake_offset));
+	return 0;
+}
+
+const struct transport_ops dfi__shm_ops = {
+	.name = "shm",
+	.start = shm_start,
+	.stop = shm_stop,
+	.region_create = shm_region_create,
+	.region_destroy = shm_region_destroy,
+	.remote_open = shm_remote_open,
+	.remote_close = shm_remote_close,
+	.write = shm_write,
+	.give_credit = shm_give_credit,
+};

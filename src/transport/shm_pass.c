@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passing a region's file descriptor from its owner to a peer, over an abstract
+ * Unix socket that vanishes with its process. Both ends check that the other
+ * runs as the same user. The owner's side runs on the control thread and never
+ * waits; the peer's side runs in the thread that opens a source.
+ */
+#include "shm.h"
+
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "../base/log.h"
+#include "../base/loop.h"
+
+#define PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
+#define PASS_VERSION 1
+#define PASS_TIMEOUT_S 5
+
+struct pass_request {
+	uint32_t magic;
+	uint32_t version;
+	uint64_t key;
+};
+
+struct pass_reply {
+	uint32_t magic;
+	int32_t error; /* 0, or a negative errno value */
+};
+
+/* A peer that has connected and not yet been answered. */
+struct shm_pass {
+	struct shm *shm;
+	struct shm_pass *next;
+	struct event *event;
+	int socket;
+};
+
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static int peer_is_us(int socket)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return -errno;
+	if (peer.uid == geteuid() || peer.uid == 0)
+		return 0;
+	dfi__log(DFI_LOG_WARN,
+	    "shared memory: refused process %d of user %u: not our user",
+	    (int)peer.pid, (unsigned)peer.uid);
+	return -EACCES;
+}
+
+static void fill_address(
+    const char *text, struct sockaddr_un *address, socklen_t *size)
+{
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	/* An abstract name starts with a zero byte, here written as '@'. */
+	strncpy(address->sun_path + 1, text + 1, sizeof(address->sun_path) - 2);
+	*size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+	    strlen(address->sun_path + 1));
+}
+
+static int send_reply(int socket, int error, int fd)
+{
+	struct pass_reply reply = { .magic = PASS_MAGIC, .error = error };
+	struct iovec data = { .iov_base = &reply, .iov_len = sizeof(reply) };
+	union control control = { .bytes = { 0 } };
+	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+	}
+	if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		return -errno;
+	return 0;
+}
+
+static void free_pass(struct shm_pass *pass)
+{
+	struct shm_pass **at;
+
+	for (at = &pass->shm->passes; *at != pass; at = &(*at)->next)
+		;
+	*at = pass->next;
+	event_free(pass->event);
+	close(pass->socket);
+	free(pass);
+}
+
+static void serve(struct shm_pass *pass)
+{
+	struct pass_request request;
+	struct shm_region *region;
+	int ret;
+
+	if (recv(pass->socket, &request, sizeof(request),
+		MSG_DONTWAIT | MSG_TRUNC) != sizeof(request) ||
+	    request.magic != PASS_MAGIC) {
+		dfi__log(DFI_LOG_WARN,
+		    "shared memory: a peer sent no valid request");
+		return;
+	}
+	if (request.version != PASS_VERSION) {
+		send_reply(pass->socket, -EPROTO, -1);
+		return;
+	}
+	/* Under the lock, so that the descriptor can't be closed meanwhile. */
+	pthread_mutex_lock(&pass->shm->lock);
+	for (region = pass->shm->regions; region; region = region->next)
+		if (region->base.name.key == request.key)
+			break;
+	if (region)
+		ret = send_reply(pass->socket, 0, region->fd);
+	else
+		ret = send_reply(pass->socket, -ENOENT, -1);
+	pthread_mutex_unlock(&pass->shm->lock);
+	if (ret < 0)
+		dfi__log(DFI_LOG_WARN, "shared memory: passing a region: %s",
+		    strerror(-ret));
+}
+
+static void on_request(evutil_socket_t socket, short what, void *arg)
+{
+	struct shm_pass *pass = arg;
+
+	(void)socket;
+	if (what & EV_READ)
+		serve(pass);
+	free_pass(pass);
+}
+
+static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
+    struct sockaddr *address, int size, void *arg)
+{
+	struct timeval timeout = { .tv_sec = PASS_TIMEOUT_S };
+	struct shm *shm = arg;
+	struct shm_pass *pass;
+	int ret = peer_is_us(socket);
+
+	(void)listener;
+	(void)address;
+	(void)size;
+	if (ret < 0) {
+		send_reply(socket, ret, -1);
+		close(socket);
+		return;
+	}
+	pass = calloc(1, sizeof(*pass));
+	if (!pass) {
+		close(socket);
+		return;
+	}
+	pass->shm = shm;
+	pass->socket = socket;
+	pass->event = event_new(
+	    dfi__loop_base(shm->loop), socket, EV_READ, on_request, pass);
+	if (!pass->event || event_add(pass->event, &timeout) < 0) {
+		if (pass->event)
+			event_free(pass->event);
+		close(socket);
+		free(pass);
+		return;
+	}
+	pass->next = shm->passes;
+	shm->passes = pass;
+}
+
+static int listen_on_loop(void *arg)
+{
+	struct shm *shm = arg;
+	struct sockaddr_un address;
+	socklen_t size;
+	uint64_t name;
+	int fd;
+
+	if (getrandom(&name, sizeof(name), 0) != sizeof(name))
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	snprintf(shm->base.address, sizeof(shm->base.address), "@dfi-%d-%016lx",
+	    (int)getpid(), (unsigned long)name);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
+		    "shared memory: socket: %s", strerror(errno));
+	fill_address(shm->base.address, &address, &size);
+	if (bind(fd, (struct sockaddr *)&address, size) == 0)
+		shm->listener = evconnlistener_new(dfi__loop_base(shm->loop),
+		    on_peer, shm, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
+		    1024, fd);
+	if (!shm->listener) {
+		close(fd);
+		return dfi__fail(-EIO, "shared memory: listening on %s: %s",
+		    shm->base.address, strerror(errno));
+	}
+	return 0;
+}
+
+int dfi__shm_pass_start(struct shm *shm)
+{
+	return dfi__loop_call(shm->loop, listen_on_loop, shm);
+}
+
+static int stop_on_loop(void *arg)
+{
+	struct shm *shm = arg;
+
+	evconnlistener_free(shm->listener);
+	while (shm->passes)
+		free_pass(shm->passes);
+	return 0;
+}
+
+void dfi__shm_pass_stop(struct shm *shm)
+{
+	dfi__loop_call(shm->loop, stop_on_loop, shm);
+}
+
+/* Wait for the socket until the deadline. */
+static int await(
+    int socket, short events, const struct region_name *name, int64_t deadline)
+{
+	struct pollfd pollfd = { .fd = socket, .events = events };
+	int ret;
+
+	do
+		ret = poll(&pollfd, 1, deadline_left_ms(deadline));
+	while (ret < 0 && errno == EINTR);
+	if (ret > 0)
+		return 0;
+	if (ret < 0)
+		return dfi__fail(-EIO, "poll: %s", strerror(errno));
+	return dfi__fail(-ETIMEDOUT,
+	    "shared memory: the process at %s doesn't answer", name->address);
+}
+
+static int connect_to_owner(
+    const struct region_name *name, int64_t deadline, int *out)
+{
+	struct sockaddr_un address;
+	socklen_t size;
+	int fd, ret;
+
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
+		    "shared memory: socket: %s", strerror(errno));
+	fill_address(name->address, &address, &size);
+	while (connect(fd, (struct sockaddr *)&address, size) < 0) {
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN) {
+			ret = dfi__fail(-ECONNRESET,
+			    "shared memory: the process at %s is gone (%s)",
+			    name->address, strerror(errno));
+			goto close_fd;
+		}
+		/* Its backlog is full; there is no event to wait for. */
+		if (!deadline_left_ms(deadline)) {
+			ret = await(fd, 0, name, 0);
+			goto close_fd;
+		}
+		poll(NULL, 0, 1);
+	}
+	ret = peer_is_us(fd);
+	if (!ret) {
+		*out = fd;
+		return 0;
+	}
+	dfi__fail(ret, "shared memory: the process at %s is another user's",
+	    name->address);
+close_fd:
+	close(fd);
+	return ret;
+}
+
+/* One reply, with the descriptor in *fd, or -1 there. */
+static int receive_reply(int socket, struct pass_reply *reply, int *fd)
+{
+	struct iovec data = { .iov_base = reply, .iov_len = sizeof(*reply) };
+	union control control;
+	struct msghdr message = {
+		.msg_iov = &data,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *header;
+	ssize_t got;
+
+	*fd = -1;
+	got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+	header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (header && header->cmsg_level == SOL_SOCKET &&
+	    header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(fd, CMSG_DATA(header), sizeof(int));
+	return got == sizeof(*reply) && reply->magic == PASS_MAGIC ? 0 : -1;
+}
+
+static int reply_error(
+    const struct pass_reply *reply, const struct region_name *name)
+{
+	switch (reply->error) {
+	case -EPROTO:
+		return dfi__fail(-EPROTO,
+		    "shared memory: the process at %s uses another version "
+		    "of the library",
+		    name->address);
+	case -EACCES:
+		return dfi__fail(-EACCES,
+		    "shared memory: the process at %s is another user's",
+		    name->address);
+	default:
+		return dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s has closed the region",
+		    name->address);
+	}
+}
+
+int dfi__shm_pass_fetch(
+    const struct region_name *name, int64_t deadline, int *out)
+{
+	struct pass_request request = {
+		.magic = PASS_MAGIC,
+		.version = PASS_VERSION,
+		.key = name->key,
+	};
+	struct pass_reply reply;
+	int socket = -1, fd = -1, ret;
+
+	ret = connect_to_owner(name, deadline, &socket);
+	if (ret < 0)
+		return ret;
+	if (send(socket, &request, sizeof(request), MSG_NOSIGNAL) < 0)
+		ret = dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s is gone (%s)",
+		    name->address, strerror(errno));
+	if (!ret)
+		ret = await(socket, POLLIN, name, deadline);
+	if (!ret && receive_reply(socket, &reply, &fd) < 0)
+		ret = dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s gave no valid answer",
+		    name->address);
+	if (!ret && reply.error)
+		ret = reply_error(&reply, name);
+	if (!ret && fd < 0)
+		ret = dfi__fail(-EMFILE,
+		    "shared memory: no file descriptor left for a region: "
+		    "raise the limit (ulimit -n)");
+	if (ret < 0 && fd >= 0)
+		close(fd);
+	if (!ret)
+		*out = fd;
+	close(socket);
+	return ret;
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# symbols.sh LIBDFI_SO LIBDFI_A NM READELF: the functions that the headers
+# declare with DFI_API, those that cmake/dfi.map lists and those that libdfi.so
+# exports are the same; its soname and dependencies are as decided; libdfi.a
+# defines no name outside dfi_*, where it could clash with an application's.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "$0")/../.."
+
+library=$1 archive=$2 nm=$3 readelf=$4
+failed=0
+
+differ() # WHAT FILE_A FILE_B: lines that are only in A
+{
+	local names
+
+	names=$(comm -23 "$2" "$3")
+	if [ -n "$names" ]; then
+		printf '%s:\n' "$1"
+		printf '\t%s;\n' $names
+		failed=1
+	fi
+}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# Declarations: the first name before a parenthesis in each statement with
+# DFI_API, with comments and preprocessor lines left out.
+cat include/dfi/*.h | sed -z -e 's/\\\n/ /g' |
+	sed -e '/^[[:space:]]*#/d' | tr '\n' ' ' |
+	sed -e 's,/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/, ,g' | tr ';{}' '\n\n\n' |
+	sed -n 's/^.*\<DFI_API\>\(.*\)$/\1/p' |
+	sed -n 's/^[^(]*\<\(dfi_[a-z0-9_]*\) *(.*$/\1/p' |
+	sort > "$tmp/declared"
+sed -e 's,/\*[^*]*\*/,,g' cmake/dfi.map |
+	sed -n '/global:/,/local:/s/^[[:space:]]*\(dfi_[a-z0-9_]*\);.*$/\1/p' |
+	sort > "$tmp/listed"
+"$nm" -D --defined-only --format=posix "$library" |
+	awk '$2 != "A" { sub(/@.*/, "", $1); print $1 }' |
+	sort > "$tmp/exported"
+if [ ! -s "$tmp/declared" ]; then
+	echo "found no declarations in include/dfi"
+	exit 1
+fi
+
+if ! sort -cu "$tmp/declared" 2> /dev/null; then
+	echo "declared more than once: $(uniq -d "$tmp/declared" | xargs)"
+	failed=1
+fi
+if grep -q '[*?[]' <(sed -n '/global:/,/local:/p' cmake/dfi.map |
+	sed -e 's,/\*.*\*/,,'); then
+	echo "cmake/dfi.map has a pattern: list the functions"
+	failed=1
+fi
+differ "declared in include/dfi, missing in cmake/dfi.map" \
+	"$tmp/declared" "$tmp/listed"
+differ "listed in cmake/dfi.map, not declared in include/dfi" \
+	"$tmp/listed" "$tmp/declared"
+differ "listed in cmake/dfi.map, not defined by the library" \
+	"$tmp/listed" "$tmp/exported"
+differ "exported by the library, not listed in cmake/dfi.map" \
+	"$tmp/exported" "$tmp/listed"
+
+dynamic=$("$readelf" -dW "$library")
+soname=$(sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p' <<< "$dynamic")
+if [ "$soname" != libdfi.so.0 ]; then
+	echo "soname is '$soname', not libdfi.so.0"
+	failed=1
+fi
+for needed in $(sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' <<< "$dynamic"); do
+	case $needed in
+	libc.so.6 | libm.so.6 | ld-linux-*) ;;
+	libevent_core-* | libevent_pthreads-* | libprotobuf-c.so.*) ;;
+	*)
+		echo "the library depends on $needed"
+		failed=1 ;;
+	esac
+done
+
+foreign=$("$nm" -g --defined-only --format=posix "$archive" |
+	awk 'NF > 1 && $1 !~ /^dfi_/ { print $1 }')
+if [ -n "$foreign" ]; then
+	printf 'libdfi.a defines names that do not begin with dfi_:\n'
+	printf '\t%s\n' $foreign
+	failed=1
+fi
+
+[ $failed -ne 0 ] || echo "$(wc -l < "$tmp/exported") functions exported"
+exit $failed

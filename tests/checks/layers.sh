@@ -1,0 +1,238 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# layers.sh [ROOT]: includes point one way, and code keeps to the words it may
+# use (CONTRIBUTING.md, "Rules"). Prints file:line: rule for each violation.
+set -euo pipefail
+export LC_ALL=C
+cd "${1:-$(dirname "$0")/../..}"
+
+violations=0
+
+report() # LOCATION RULE
+{
+	echo "$1: $2"
+	violations=$((violations + 1))
+}
+
+files_in() # DIRECTORY...: its C files
+{
+	local dir
+
+	for dir in "$@"; do
+		if [ -d "$dir" ]; then
+			find "$dir" -name '*.[ch]'
+		fi
+	done | sort
+}
+
+# The file that #include "name" in a file of dir means, or nothing.
+resolve() # DIR NAME
+{
+	local stem proto
+
+	if [ -f "$1/$2" ]; then
+		realpath --relative-to=. "$1/$2"
+	elif [ -f "src/$2" ]; then
+		echo "src/$2"
+	elif [ -f "$2" ]; then
+		echo "$2"
+	elif [[ $2 == *.pb-c.h ]]; then # stands beside its .proto
+		stem=${2##*/}
+		for proto in src/*/"${stem%.pb-c.h}.proto"; do
+			[ ! -f "$proto" ] || echo "${proto%.proto}.pb-c.h"
+		done
+	fi
+}
+
+# May a file include another of the project's files? Each case lists what the
+# layer may include beside itself.
+allowed() # FILE INCLUDED
+{
+	local file=$1 included=$2 family
+
+	case $file in
+	src/base/*)
+		[[ $included == src/base/* ]] ;;
+	src/transport/*)
+		# A transport knows the interface and its own files, no other
+		# transport: shm.c and shm_map.c may include shm.h.
+		family=${file##*/}
+		family=${family%%[._]*}
+		[[ $included == src/base/* ||
+			$included == src/transport/transport.h ||
+			$included == src/transport/"$family"[._]* ]] ;;
+	src/buffers/*)
+		[[ $included == src/base/* || $included == src/buffers/* ||
+			$included == src/transport/transport.h ]] ;;
+	src/registry/*)
+		[[ $included == src/base/* || $included == src/registry/* ]] ;;
+	src/flows/*)
+		[[ $included == src/base/* || $included == src/buffers/* ||
+			$included == src/flows/* ||
+			$included == src/transport/transport.h ||
+			$included == src/registry/client.h ]] ;;
+	tests/unit/* | tests/stress/*)
+		[[ $included == src/* || $included == bench/* ||
+			$included == tests/* ]] ;;
+	tools/* | bench/* | tests/*)
+		[[ ${included%/*} == "${file%/*}" ]] ;;
+	examples/*)
+		[[ ${included%/*} == "${file%/*}" ]] ;;
+	*)
+		false ;;
+	esac
+}
+
+check_includes()
+{
+	local file line name included
+
+	while IFS=: read -r file line name; do
+		case $name in
+		'<infiniband/'* | '<rdma/'*)
+			[[ $file == src/transport/verbs* ]] ||
+				report "$file:$line" \
+					"only src/transport/verbs* may include $name" ;;
+		'<dfi/'*) ;;
+		'<'*)
+			[[ $file != include/* || $name != */* ]] ||
+				report "$file:$line" \
+					"public headers include only the C library, not $name" ;;
+		'"'*)
+			if [[ $file == include/* ]]; then
+				report "$file:$line" \
+					"public headers include <dfi/...>, not $name"
+				continue
+			fi
+			name=${name//\"/}
+			included=$(resolve "${file%/*}" "$name")
+			if [ -z "$included" ]; then
+				report "$file:$line" "there is no $name"
+			elif ! allowed "$file" "$included"; then
+				report "$file:$line" \
+					"${file%/*} may not include $included"
+			fi ;;
+		*)
+			report "$file:$line" "cannot read this #include: $name" ;;
+		esac
+	done < <(files_in include src tools bench examples tests |
+		xargs -r awk '
+			/^[ \t]*#[ \t]*include/ {
+				sub(/^[ \t]*#[ \t]*include[ \t]*/, "")
+				name = $0
+				if (match($0, /^(<[^>]*>|"[^"]*")/))
+					name = substr($0, 1, RLENGTH)
+				print FILENAME ":" FNR ":" name
+			}')
+}
+
+# Print file:line:code without comments and without the contents of strings.
+code_of() # FILE...
+{
+	awk '
+	FNR == 1 { comment = 0 }
+	{
+		out = ""
+		rest = $0
+		while (rest != "") {
+			if (comment) {
+				end = index(rest, "*/")
+				if (!end)
+					break
+				comment = 0
+				rest = substr(rest, end + 2)
+				continue
+			}
+			if (!match(rest, /\/\*|\/\/|"|'\''/)) {
+				out = out rest
+				break
+			}
+			out = out substr(rest, 1, RSTART - 1)
+			mark = substr(rest, RSTART, RLENGTH)
+			rest = substr(rest, RSTART + RLENGTH)
+			if (mark == "//")
+				break
+			if (mark == "/*") {
+				comment = 1
+				out = out " "
+				continue
+			}
+			while (rest != "") { # to the end of the literal
+				c = substr(rest, 1, 1)
+				rest = substr(rest, c == "\\" ? 3 : 2)
+				if (c == mark)
+					break
+			}
+			out = out mark mark
+		}
+		print FILENAME ":" FNR ":" out
+	}' "$@"
+}
+
+# Report the lines of src and include/dfi whose code matches, except in files
+# that match the pattern UNLESS.
+forbid() # RULE REGEX [UNLESS]
+{
+	local file line rest
+
+	while IFS=: read -r file line rest; do
+		if [[ -n ${3-} && $file =~ $3 ]]; then
+			continue
+		fi
+		report "$file:$line" "$1"
+	done < <(grep -E "^[^:]*:[0-9]+.*$2" <<< "$code" || true)
+}
+
+check_words()
+{
+	local code begin='(^|[^A-Za-z0-9_.>])' word='(^|[^A-Za-z0-9_])'
+	local end='([^A-Za-z0-9_]|$)'
+
+	mapfile -t files < <(files_in include src)
+	code=$(code_of "${files[@]}")
+
+	# A line's code begins after its second colon.
+	begin=${begin/^/:} word=${word/^/:}
+	forbid "volatile is not a synchronisation: use base/atomic.h" \
+		"$word(volatile|__volatile__)$end"
+	forbid "no packed structs: pin layouts with _Static_assert" \
+		"$word(packed|__packed__)$end"
+	forbid "fences live in src/base" \
+		"$word(atomic_thread_fence|__atomic_thread_fence|__sync_synchronize)$end" \
+		'^src/base/'
+	forbid "wait on a condition with a deadline, do not sleep" \
+		"$begin(usleep|sleep) *\\("
+	forbid "a library does not end its process: return an error" \
+		"$begin(abort|exit|_exit|_Exit|quick_exit) *\\("
+	forbid "a library does not print: use dfi__log() or dfi__fail()" \
+		"$begin(printf|vprintf|puts|putchar|perror) *\\("
+	forbid "a library does not print: use dfi__log() or dfi__fail()" \
+		"$word(stdout|stderr)$end" '^src/base/log\.c$'
+}
+
+# In comments too, but not in this file, which has to say the words.
+check_todos()
+{
+	local file line text
+
+	while IFS=: read -r file line text; do
+		if [[ $text =~ (TO''DO) && ! $text =~ TO''DO\(#[0-9]+\) ]]; then
+			report "$file:$line" "say which issue: TO""DO(#12)"
+		elif [[ $text =~ (FIX''ME|XX''X) ]]; then
+			report "$file:$line" "use TO""DO(#12) with an issue number"
+		fi
+	done < <(find include src tools bench examples tests cmake scripts \
+			CMakeLists.txt -type f 2> /dev/null | sort |
+		xargs -r grep -nEH '\b(TO''DO|FIX''ME|XX''X)\b' || true)
+}
+
+check_includes
+check_words
+check_todos
+
+if [ "$violations" -gt 0 ]; then
+	echo "$violations violations"
+	exit 1
+fi
+echo "includes and words are in order"

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# sources.sh BUILD_DIR: every C file of the tree is compiled, every proto file is
+# generated from: the lists in CMakeLists.txt leave none out.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+build=$1
+compiled=$build/compile_commands.json
+failed=0
+
+option() # NAME: is it on in this build?
+{
+	grep -qE "^$1:BOOL=(ON|TRUE|1|YES)$" "$build/CMakeCache.txt"
+}
+
+dirs=(src tests)
+if option DFI_BUILD_TOOLS; then dirs+=(tools); fi
+if option DFI_BUILD_BENCH; then dirs+=(bench); fi
+if option DFI_BUILD_EXAMPLES; then dirs+=(examples); fi
+
+while IFS= read -r file; do
+	if ! grep -qF "\"file\": \"$PWD/$file\"" "$compiled"; then
+		echo "$file is in no list of CMakeLists.txt or tests/CMakeLists.txt"
+		failed=1
+	fi
+done < <(find "${dirs[@]}" -path tests/checks/consumer -prune -o \
+	-name '*.c' -print | sort)
+
+while IFS= read -r file; do
+	name=$(basename "$file" .proto).pb-c.c
+	if ! grep -qF "/$name\"" "$compiled"; then
+		echo "$file is in no list of CMakeLists.txt"
+		failed=1
+	fi
+done < <(find src -name '*.proto' | sort)
+
+[ $failed -ne 0 ] || echo "all files are built"
+exit $failed

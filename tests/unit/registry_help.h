@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tests of the registry share: a registry with a client, peers that
+ * speak the protocol by hand (and so can misbehave), and ears for events and
+ * log lines. Everything that waits fails the test after 20 s.
+ */
+#ifndef DFI_TESTS_REGISTRY_HELP_H
+#define DFI_TESTS_REGISTRY_HELP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dfi/registry.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "registry/client.h"
+#include "registry/wire.h"
+
+/* A deadline that only a hanging test reaches. */
+int64_t soon(void);
+
+/* "unix:PATH" in a directory of its own, removed at exit; once per test. */
+const char *fresh_address(const char *name);
+
+/* Start at an address, or NULL. */
+struct dfi_registry *start_at(const char *listen);
+
+struct loop *start_loop(void);
+struct registry_client *open_client(
+    struct loop *loop, const struct dfi_registry *registry);
+
+/* What a watch hears, as text: "+key=value " "-key " "LOST ". */
+struct ear {
+	pthread_mutex_t lock;
+	pthread_cond_t heard;
+	char log[8192];
+	size_t used;
+};
+
+void ear_init(struct ear *ear);
+void ear_hear(void *ear, const struct registry_event *event);
+/* Wait until it has heard exactly this. */
+void ear_expect(struct ear *ear, const char *log);
+
+/* Collect log lines from now on; wait for one with this text in it. */
+void lines_collect(void);
+void lines_wait(const char *part);
+unsigned lines_count(const char *part);
+
+struct raw {
+	int fd;
+	struct evbuffer *in;
+	uint64_t last_id;
+};
+
+void raw_connect(struct raw *raw, const char *address);
+void raw_close(struct raw *raw);
+void raw_send_bytes(struct raw *raw, const void *bytes, size_t size);
+/* Gives the request its number. */
+void raw_send(struct raw *raw, Dfi__Registry__Request *request);
+void raw_send_reply(struct raw *raw, Dfi__Registry__Reply *reply);
+/* NULL: the other side has closed. */
+Dfi__Registry__Message *raw_read(struct raw *raw);
+/* Send, and return the error of the reply. */
+int raw_ask(struct raw *raw, Dfi__Registry__Request *request);
+int raw_hello(struct raw *raw, uint32_t version);
+int raw_grant(struct raw *raw, uint32_t ttl_ms);
+int raw_put_leased(struct raw *raw, const char *key);
+void raw_expect_farewell(struct raw *raw, int err);
+
+/* A registry played by script, which has one client. */
+struct fake {
+	char address[64];
+	int fd;
+	pthread_t thread;
+	void (*script)(struct raw *raw, void *arg);
+	void *arg;
+};
+
+void fake_start(
+    struct fake *fake, void (*script)(struct raw *raw, void *arg), void *arg);
+void fake_stop(struct fake *fake);
+/* The next request; reply success to it. */
+Dfi__Registry__Message *fake_receive(struct raw *raw);
+void fake_agree(struct raw *raw, const Dfi__Registry__Message *message);
+
+#endif

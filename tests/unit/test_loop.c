@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control thread: where calls run, what comes back, and how it looks to
+ * the process around it.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+
+static struct loop *loop;
+
+static void setup(void)
+{
+	cr_assert_eq(dfi__loop_start("fifteen-letters", &loop), 0);
+}
+
+static void teardown(void)
+{
+	dfi__loop_stop(loop);
+}
+
+TestSuite(loop, .init = setup, .fini = teardown);
+
+static int is_current(void *arg)
+{
+	(void)arg;
+	return dfi__loop_is_current(loop);
+}
+
+Test(loop, calls_run_on_the_loops_thread)
+{
+	cr_assert_not(dfi__loop_is_current(loop));
+	cr_assert_eq(dfi__loop_call(loop, is_current, NULL), 1);
+}
+
+static int fail(void *arg)
+{
+	return dfi__fail(-ERANGE, "the %s text", (const char *)arg);
+}
+
+static int fail_nested(void *arg)
+{
+	return dfi__loop_call(loop, fail, arg);
+}
+
+Test(loop, an_error_comes_back_with_its_text)
+{
+	cr_assert_eq(dfi__loop_call(loop, fail, "first"), -ERANGE);
+	cr_assert_str_eq(dfi_errmsg(), "the first text");
+	cr_assert_eq(dfi__loop_call(loop, fail_nested, "nested"), -ERANGE);
+	cr_assert_str_eq(dfi_errmsg(), "the nested text");
+}
+
+static int succeed_after_an_error(void *arg)
+{
+	fail(arg);
+	return 7;
+}
+
+Test(loop, success_leaves_the_callers_text_alone)
+{
+	dfi__fail(-EINVAL, "mine");
+	cr_assert_eq(dfi__loop_call(loop, succeed_after_an_error, "x"), 7);
+	cr_assert_str_eq(dfi_errmsg(), "mine");
+}
+
+static int look_at_thread(void *arg)
+{
+	sigset_t masked;
+	char name[16];
+
+	(void)arg;
+	cr_assert_eq(pthread_sigmask(SIG_SETMASK, NULL, &masked), 0);
+	cr_assert_eq(sigismember(&masked, SIGTERM), 1);
+	cr_assert_eq(sigismember(&masked, SIGPIPE), 1);
+	cr_assert_eq(sigismember(&masked, SIGPROF), 1);
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	cr_assert_str_eq(name, "fifteen-letters");
+	return 0;
+}
+
+Test(loop, its_thread_is_named_and_takes_no_signals)
+{
+	sigset_t masked;
+
+	cr_assert_eq(dfi__loop_call(loop, look_at_thread, NULL), 0);
+	cr_assert_eq(pthread_sigmask(SIG_SETMASK, NULL, &masked), 0);
+	cr_assert_eq(sigismember(&masked, SIGTERM), 0);
+}
+
+Test(loop, a_longer_name_is_einval)
+{
+	struct loop *other;
+
+	cr_assert_eq(dfi__loop_start("sixteen--letters", &other), -EINVAL);
+}
+
+static int count_up(void *arg)
+{
+	/* Not atomic: the loop's thread is the only one. */
+	int *count = arg;
+
+	return ++*count;
+}
+
+static void *call_often(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 1000; i++)
+		cr_assert_gt(dfi__loop_call(loop, count_up, arg), i);
+	return NULL;
+}
+
+Test(loop, calls_of_many_threads_run_one_at_a_time)
+{
+	pthread_t threads[4];
+	int count = 0, i;
+
+	for (i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, call_often, &count);
+	for (i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	cr_assert_eq(count, 4000);
+}

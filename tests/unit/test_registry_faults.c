@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Registry and client when the other side dies, stalls, lies, or is somebody
+ * else; and that the others don't suffer from it.
+ */
+#include <criterion/criterion.h>
+#include <event2/buffer.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <dfi/error.h>
+
+#include "registry_help.h"
+
+static struct dfi_registry *registry;
+static struct loop *loop;
+static struct registry_client *client;
+static struct ear ear;
+
+static void start_limited(uint32_t max_connections, uint32_t max_output)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+
+	lines_collect();
+	ear_init(&ear);
+	attr.max_connections = max_connections;
+	attr.max_output = max_output;
+	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
+	loop = start_loop();
+	client = open_client(loop, registry);
+}
+
+static void setup(void)
+{
+	start_limited(0, 64 << 10);
+}
+
+static void teardown(void)
+{
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
+}
+
+TestSuite(server, .init = setup, .fini = teardown);
+TestSuite(client);
+
+static void connect_greeted(struct raw *raw)
+{
+	raw_connect(raw, dfi_registry_address(registry));
+	cr_assert_eq(raw_hello(raw, WIRE_VERSION), 0);
+}
+
+/* The registry still serves its good client. */
+static void assert_served(void)
+{
+	cr_assert_eq(dfi__client_put(client, "served", "", 0, 0, soon(), NULL),
+	    0, "%s", dfi_errmsg());
+}
+
+Test(server, the_keys_of_a_process_that_dies_vanish)
+{
+	struct registry_watch *watch;
+	struct raw raw;
+
+	connect_greeted(&raw);
+	cr_assert_eq(raw_grant(&raw, 0), 0);
+	cr_assert_eq(raw_put_leased(&raw, "p/1"), 0);
+	cr_assert_eq(raw_put_leased(&raw, "p/2"), 0);
+	cr_assert_eq(
+	    dfi__client_watch(client, "p/", ear_hear, &ear, soon(), &watch), 0);
+	raw_close(&raw);
+	ear_expect(&ear, "+p/1= +p/2= -p/1 -p/2 ");
+	cr_assert_eq(lines_count("\n"), 0);
+}
+
+Test(server, a_lease_without_keepalive_expires_and_is_told)
+{
+	struct registry_watch *watch;
+	struct raw silent, endless;
+
+	connect_greeted(&endless);
+	cr_assert_eq(raw_grant(&endless, 0), 0);
+	cr_assert_eq(raw_put_leased(&endless, "p/endless"), 0);
+	connect_greeted(&silent);
+	cr_assert_eq(raw_grant(&silent, 100), 0);
+	cr_assert_eq(dfi__client_watch(
+			 client, "p/silent", ear_hear, &ear, soon(), &watch),
+	    0);
+	cr_assert_eq(raw_put_leased(&silent, "p/silent"), 0);
+	ear_expect(&ear, "+p/silent= -p/silent ");
+	raw_expect_farewell(&silent, -ETIMEDOUT);
+	cr_assert_eq(lines_count("lease has expired"), 1);
+	cr_assert_eq(raw_put_leased(&endless, "p/more"), 0);
+	raw_close(&silent);
+	raw_close(&endless);
+}
+
+Test(server, a_connection_has_one_lease_of_a_sane_ttl)
+{
+	struct raw raw;
+
+	connect_greeted(&raw);
+	cr_assert_eq(raw_put_leased(&raw, "a"), -EINVAL);
+	cr_assert_eq(raw_grant(&raw, 1), -EINVAL);
+	cr_assert_eq(raw_grant(&raw, UINT32_MAX), -EINVAL);
+	cr_assert_eq(raw_grant(&raw, 0), 0);
+	cr_assert_eq(raw_grant(&raw, 0), -EEXIST);
+	raw_close(&raw);
+}
+
+Test(server, garbage_costs_the_connection_and_one_log_line)
+{
+	static const char *const garbage[] = { "GET / HTTP/1.1\r\n\r\n",
+		"\0\0\0\4\xff\xff\xff\xff", "\0\0\0\0", "\0\0\0\2\x0a\0" };
+	static const size_t sizes[] = { 18, 8, 4, 6 };
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct raw raw;
+
+		lines_collect();
+		raw_connect(&raw, dfi_registry_address(registry));
+		if (i % 2)
+			cr_assert_eq(raw_hello(&raw, WIRE_VERSION), 0);
+		raw_send_bytes(&raw, garbage[i], sizes[i]);
+		raw_expect_farewell(
+		    &raw, i == 0 || i == 2 ? -EMSGSIZE : -EBADMSG);
+		raw_close(&raw);
+		cr_assert_eq(lines_count("\n"), 1);
+		assert_served();
+	}
+}
+
+Test(server, a_reply_or_an_event_from_a_client_is_garbage)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	struct raw raw;
+
+	connect_greeted(&raw);
+	reply.id = 1;
+	raw_send_reply(&raw, &reply);
+	raw_expect_farewell(&raw, -EBADMSG);
+	raw_close(&raw);
+	assert_served();
+}
+
+Test(server, a_message_that_claims_too_much_is_not_waited_for)
+{
+	static const unsigned char header[] = { 0x7f, 0xff, 0xff, 0xff };
+	struct raw raw;
+
+	connect_greeted(&raw);
+	raw_send_bytes(&raw, header, sizeof(header));
+	raw_expect_farewell(&raw, -EMSGSIZE);
+	raw_close(&raw);
+	assert_served();
+}
+
+Test(server, other_versions_and_no_hello_are_refused)
+{
+	struct raw raw;
+
+	raw_connect(&raw, dfi_registry_address(registry));
+	cr_assert_eq(raw_hello(&raw, WIRE_VERSION + 1), -EPROTO);
+	cr_assert_null(raw_read(&raw));
+	raw_close(&raw);
+	raw_connect(&raw, dfi_registry_address(registry));
+	cr_assert_eq(raw_grant(&raw, 0), -EPROTO);
+	cr_assert_null(raw_read(&raw));
+	raw_close(&raw);
+	assert_served();
+}
+
+static void send_watch(struct raw *raw, const char *prefix)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Watch watch = DFI__REGISTRY__WATCH__INIT;
+
+	watch.prefix = (char *)prefix;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
+	request.watch = &watch;
+	raw_send(raw, &request);
+}
+
+Test(server, a_watcher_that_does_not_read_is_disconnected)
+{
+	static char data[32 << 10];
+	struct registry_watch *watch;
+	Dfi__Registry__Message *message;
+	struct raw raw;
+	int i;
+
+	connect_greeted(&raw);
+	cr_assert_eq(raw_grant(&raw, 0), 0);
+	cr_assert_eq(raw_put_leased(&raw, "slow"), 0);
+	cr_assert_eq(
+	    dfi__client_watch(client, "slow", ear_hear, &ear, soon(), &watch),
+	    0);
+	send_watch(&raw, "big");
+	message = raw_read(&raw); /* it watches from here on */
+	dfi__wire_free(message);
+	for (i = 0; !lines_count("does not read"); i++) {
+		cr_assert_lt(i, 10000);
+		cr_assert_eq(dfi__client_put(client, "big", data, sizeof(data),
+				 0, soon(), NULL),
+		    0);
+	}
+	ear_expect(&ear, "+slow= -slow ");
+	cr_assert_eq(lines_count("\n"), 1);
+	while ((message = raw_read(&raw)))
+		dfi__wire_free(message);
+	raw_close(&raw);
+}
+
+Test(server, a_first_snapshot_does_not_count_as_unread)
+{
+	static char data[64 << 10];
+	Dfi__Registry__Message *message;
+	struct raw raw;
+	char key[32];
+	int i, n_events = 0;
+
+	for (i = 0; i < 40; i++) {
+		snprintf(key, sizeof(key), "big/%d", i);
+		cr_assert_eq(dfi__client_put(client, key, data, sizeof(data), 0,
+				 soon(), NULL),
+		    0);
+	}
+	connect_greeted(&raw);
+	send_watch(&raw, "big/");
+	cr_assert_eq(
+	    dfi__client_put(client, "big/1", "", 0, 0, soon(), NULL), 0);
+	while (n_events < 41) {
+		message = raw_read(&raw);
+		cr_assert_not_null(message);
+		n_events += message->body_case ==
+		    DFI__REGISTRY__MESSAGE__BODY_EVENT;
+		dfi__wire_free(message);
+	}
+	cr_assert_eq(lines_count("\n"), 0);
+	raw_close(&raw);
+}
+
+struct flood {
+	struct raw *raw;
+	int n;
+};
+
+static void *send_gets(void *arg)
+{
+	struct flood *flood = arg;
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Get get = DFI__REGISTRY__GET__INIT;
+	int i;
+
+	get.key = "big";
+	request.op_case = DFI__REGISTRY__REQUEST__OP_GET;
+	request.get = &get;
+	for (i = 0; i < flood->n; i++)
+		raw_send(flood->raw, &request);
+	return NULL;
+}
+
+Test(server, requests_of_a_client_that_does_not_read_wait_and_are_answered)
+{
+	static char data[64 << 10];
+	struct raw raw;
+	struct flood flood = { .raw = &raw, .n = 2000 };
+	Dfi__Registry__Message *message;
+	pthread_t thread;
+	int i;
+
+	cr_assert_eq(
+	    dfi__client_put(client, "big", data, sizeof(data), 0, soon(), NULL),
+	    0);
+	connect_greeted(&raw);
+	/* 125 MiB of answers, which the registry must not hoard. */
+	pthread_create(&thread, NULL, send_gets, &flood);
+	for (i = 0; i < 50; i++)
+		assert_served();
+	for (i = 0; i < flood.n; i++) {
+		message = raw_read(&raw);
+		cr_assert_not_null(message);
+		cr_assert_eq(message->reply->n_values, 1);
+		dfi__wire_free(message);
+	}
+	pthread_join(thread, NULL);
+	cr_assert_eq(lines_count("\n"), 0);
+	raw_close(&raw);
+}
+
+/* This thread alone becomes somebody else. */
+static void *connect_as_nobody(void *arg)
+{
+	struct raw *raw = arg;
+
+	if (syscall(SYS_setresuid, -1, 65534, -1))
+		return NULL;
+	raw_connect(raw, dfi_registry_address(registry));
+	return raw;
+}
+
+Test(server, another_user_is_refused)
+{
+	struct raw raw;
+	pthread_t thread;
+	void *connected;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	pthread_create(&thread, NULL, connect_as_nobody, &raw);
+	pthread_join(thread, &connected);
+	if (!connected)
+		cr_skip_test("not allowed to become another user");
+	raw_expect_farewell(&raw, -EACCES);
+	raw_close(&raw);
+	cr_assert_eq(lines_count("\n"), 1);
+	cr_assert_geq(lines_count("65534"), 1);
+	assert_served();
+}
+
+Test(server_limits, connections_are_limited)
+{
+	struct registry_client *second, *third;
+	int64_t deadline = soon();
+	int ret;
+
+	start_limited(2, 0);
+	second = open_client(loop, registry);
+	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry), 0,
+			 soon(), &third),
+	    -ENOSPC, "%s", dfi_errmsg());
+	cr_assert_not_null(strstr(dfi_errmsg(), "2 connections"));
+	assert_served();
+	dfi__client_close(second);
+	/* Its place is free as soon as the registry has noticed. */
+	do
+		ret = dfi__client_open(
+		    loop, dfi_registry_address(registry), 0, soon(), &third);
+	while (ret == -ENOSPC && clock_now_ns() < deadline);
+	cr_assert_eq(ret, 0);
+	dfi__client_close(third);
+	teardown();
+}
+
+/* The client against registries that are not as they should be. */
+
+static int open_fake(const struct fake *fake, uint32_t timeout_ms)
+{
+	int ret;
+
+	loop = start_loop();
+	ret = dfi__client_open(
+	    loop, fake->address, 0, deadline_in_ms(timeout_ms), &client);
+	return ret;
+}
+
+Test(client, a_registry_that_never_answers_is_etimedout)
+{
+	struct fake fake;
+
+	fake_start(&fake, NULL, NULL);
+	cr_assert_eq(open_fake(&fake, 100), -ETIMEDOUT);
+	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
+
+static void answer_garbage(struct raw *raw, void *arg)
+{
+	(void)arg;
+	dfi__wire_free(fake_receive(raw));
+	raw_send_bytes(raw, "HTTP/1.1 400 Bad Request\r\n", 26);
+	cr_assert_null(raw_read(raw));
+}
+
+Test(client, what_is_no_registry_is_eproto)
+{
+	struct fake fake;
+
+	fake_start(&fake, answer_garbage, NULL);
+	cr_assert_eq(open_fake(&fake, 20000), -EPROTO);
+	cr_assert_not_null(strstr(dfi_errmsg(), "no registry"));
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
+
+static void answer_newer(struct raw *raw, void *arg)
+{
+	Dfi__Registry__Message *message = fake_receive(raw);
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+
+	(void)arg;
+	reply.id = message->request->id;
+	reply.version = 77;
+	raw_send_reply(raw, &reply);
+	dfi__wire_free(message);
+	cr_assert_null(raw_read(raw));
+}
+
+Test(client, a_registry_of_another_version_is_eproto)
+{
+	struct fake fake;
+
+	fake_start(&fake, answer_newer, NULL);
+	cr_assert_eq(open_fake(&fake, 20000), -EPROTO);
+	cr_assert_not_null(strstr(dfi_errmsg(), "version 77"));
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
+
+static void agree_to_opening(struct raw *raw)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) { /* hello, lease */
+		Dfi__Registry__Message *message = fake_receive(raw);
+
+		fake_agree(raw, message);
+		dfi__wire_free(message);
+	}
+}
+
+static void answer_late(struct raw *raw, void *arg)
+{
+	Dfi__Registry__Message *first, *second;
+
+	agree_to_opening(raw);
+	first = fake_receive(raw);
+	sem_wait(arg); /* until the caller has given up */
+	second = fake_receive(raw);
+	fake_agree(raw, first);
+	fake_agree(raw, second);
+	dfi__wire_free(first);
+	dfi__wire_free(second);
+	dfi__wire_free(raw_read(raw)); /* the lease is given back */
+}
+
+Test(client, an_answer_that_comes_too_late_is_dropped)
+{
+	struct fake fake;
+	sem_t given_up;
+
+	sem_init(&given_up, 0, 0);
+	fake_start(&fake, answer_late, &given_up);
+	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(
+	    dfi__client_delete(client, "a", 0, deadline_in_ms(50)), -ETIMEDOUT);
+	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
+	sem_post(&given_up);
+	cr_assert_eq(dfi__client_delete(client, "b", 0, soon()), 0);
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
+
+static void send_event(struct raw *raw, uint64_t watch)
+{
+	Dfi__Registry__Event event = DFI__REGISTRY__EVENT__INIT;
+	Dfi__Registry__Value value = DFI__REGISTRY__VALUE__INIT;
+	struct evbuffer *buffer = evbuffer_new();
+
+	value.key = "k";
+	event.watch = watch;
+	event.type = DFI__REGISTRY__EVENT_TYPE__PUT;
+	event.value = &value;
+	cr_assert_eq(dfi__wire_write_event(buffer, &event), 0);
+	raw_send_bytes(
+	    raw, evbuffer_pullup(buffer, -1), evbuffer_get_length(buffer));
+	evbuffer_free(buffer);
+}
+
+static void confirm_watch_late(struct raw *raw, void *arg)
+{
+	Dfi__Registry__Message *watch, *unwatch, *next;
+
+	agree_to_opening(raw);
+	watch = fake_receive(raw);
+	sem_wait(arg);
+	unwatch = fake_receive(raw);
+	cr_assert_eq(
+	    unwatch->request->op_case, DFI__REGISTRY__REQUEST__OP_UNWATCH);
+	cr_assert_eq(unwatch->request->unwatch->watch, watch->request->id);
+	send_event(raw, watch->request->id);
+	fake_agree(raw, watch);
+	fake_agree(raw, unwatch);
+	next = fake_receive(raw);
+	fake_agree(raw, next);
+	dfi__wire_free(watch);
+	dfi__wire_free(unwatch);
+	dfi__wire_free(next);
+	dfi__wire_free(raw_read(raw));
+}
+
+Test(client, a_watch_that_timed_out_hears_nothing)
+{
+	struct registry_watch *watch;
+	struct fake fake;
+	sem_t given_up;
+
+	ear_init(&ear);
+	sem_init(&given_up, 0, 0);
+	fake_start(&fake, confirm_watch_late, &given_up);
+	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(dfi__client_watch(client, "", ear_hear, &ear,
+			 deadline_in_ms(50), &watch),
+	    -ETIMEDOUT);
+	sem_post(&given_up);
+	cr_assert_eq(dfi__client_delete(client, "b", 0, soon()), 0);
+	cr_assert_str_eq(ear.log, "");
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
+
+static void vanish(struct raw *raw, void *arg)
+{
+	(void)arg;
+	agree_to_opening(raw);
+	dfi__wire_free(fake_receive(raw));
+}
+
+Test(client, a_call_does_not_outlive_the_connection)
+{
+	struct registry_value value;
+	struct fake fake;
+
+	fake_start(&fake, vanish, NULL);
+	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(
+	    dfi__client_get(client, "a", DEADLINE_NEVER, &value), -ENOTCONN);
+	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
+
+static void answer_nonsense(struct raw *raw, void *arg)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	Dfi__Registry__Message *message;
+
+	(void)arg;
+	agree_to_opening(raw);
+	message = fake_receive(raw); /* get: success, but no value */
+	fake_agree(raw, message);
+	dfi__wire_free(message);
+	message = fake_receive(raw); /* list: an empty page and more */
+	reply.id = message->request->id;
+	reply.more = true;
+	raw_send_reply(raw, &reply);
+	dfi__wire_free(message);
+	message = fake_receive(raw); /* delete: an error that is none */
+	reply.id = message->request->id;
+	reply.error = 12345;
+	raw_send_reply(raw, &reply);
+	dfi__wire_free(message);
+	dfi__wire_free(raw_read(raw));
+}
+
+Test(client, answers_that_make_no_sense_are_ebadmsg)
+{
+	struct registry_value value, *values;
+	struct fake fake;
+	size_t count;
+
+	fake_start(&fake, answer_nonsense, NULL);
+	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), -EBADMSG);
+	cr_assert_eq(
+	    dfi__client_list(client, "a", soon(), &values, &count), -EBADMSG);
+	cr_assert_eq(dfi__client_delete(client, "a", 0, soon()), -EBADMSG);
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+}
