@@ -35,10 +35,7 @@ struct dfi_attr {
 	uint32_t open_timeout_ms; /* default DFI_OPEN_TIMEOUT, 10000 */
 	uint32_t reserved;        /* 0 */
 };
-#define DFI_ATTR_INIT                           \
-	{                                       \
-		.size = sizeof(struct dfi_attr) \
-	}
+#define DFI_ATTR_INIT DFI_INIT(struct dfi_attr)
 
 /* How a waiting call waits. */
 enum dfi_wait {

@@ -5,12 +5,14 @@
  * A flow is declared once, in the registry, as pure data. Its sources
  * (source.h) and targets (target.h) then attach from any thread of any process
  * by the flow's name and their number. Attaching may come before the creation:
- * it waits.
+ * it waits. A flow runs once: each source and each target attaches once, and
+ * another round needs another flow.
  */
 #ifndef DFI_FLOW_H
 #define DFI_FLOW_H
 
 #include <stdint.h>
+#include <dfi/export.h>
 #include <dfi/context.h>
 #include <dfi/schema.h>
 
@@ -78,10 +80,7 @@ struct dfi_flow_attr {
 	uint32_t flags;         /* DFI_FLOW_PERSISTENT */
 	uint32_t reserved;      /* 0 */
 };
-#define DFI_FLOW_ATTR_INIT                           \
-	{                                            \
-		.size = sizeof(struct dfi_flow_attr) \
-	}
+#define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)
 
 /*
  * Publish a flow. name has 1 to DFI_MAX_FLOW_NAME characters of

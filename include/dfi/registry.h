@@ -36,10 +36,7 @@ struct dfi_registry_attr {
 	uint64_t max_bytes;       /* of all keys and values; 0: 64 MiB */
 };
 
-#define DFI_REGISTRY_ATTR_INIT                           \
-	{                                                \
-		.size = sizeof(struct dfi_registry_attr) \
-	}
+#define DFI_REGISTRY_ATTR_INIT DFI_INIT(struct dfi_registry_attr)
 
 /*
  * Start a registry; attr NULL means all defaults. It answers when this

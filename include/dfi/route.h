@@ -33,7 +33,9 @@ static inline uint64_t dfi_hash64(uint64_t key)
  * The hash of a byte-array key: XXH3 (Collet) of its size bytes, with seed. A
  * key of several fields chains: the first field is hashed with seed 0 (integers
  * by dfi_hash64()), and each next one as bytes, integers as their 8 extended
- * bytes in the host's order, with the hash so far as seed.
+ * bytes in the host's order, with the hash so far as seed. Fields of all types
+ * but integers are hashed as the bytes that they are: 0.0 and -0.0 differ, and
+ * so does what is in a user type's padding.
  */
 DFI_API uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed);
 

@@ -19,15 +19,16 @@
  * Errors of all calls that move tuples, beside those they name:
  *   -ECONNRESET  a target died, or closed before the end of the flow; the text
  *                names it
+ *   -EBADMSG     a target's ring makes no sense; the text names both ends
  *   -ETIMEDOUT   the ring stayed full for stall_timeout_ms; not sticky
+ *   -EBUSY       a cursor is open; not sticky
  *   -EOWNERDEAD  the handle was inherited over fork()
- * Hard errors are sticky: every later call returns the same, and
- * dfi_source_close() does too. So
- *	for (i = 0; i < n; i++)
- *		if (dfi_source_push(source, &tuples[i]) < 0)
- *			break;
- *	return dfi_source_close(source);
- * is complete.
+ * Other errors are sticky: every later call returns the same,
+ *dfi_source_close() too. A push that was refused (-EAGAIN, -ETIMEDOUT) and not
+ *repeated with success makes dfi_source_close() fail with its error. So for (i
+ *= 0; i < n; i++) if (dfi_source_push(source, &tuples[i]) < 0) break; return
+ *dfi_source_close(source); is complete: a stream that was cut short never looks
+ *whole.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H
@@ -53,7 +54,7 @@ struct dfi_source_attr {
 	/*
 	 * For DFI_ROUTE_FUNCTION: the target of a tuple. Called in the pushing
 	 * thread with route_arg; a number >= n_targets makes the push fail with
-	 * -ERANGE and is not sticky.
+	 * -ERANGE.
 	 */
 	uint32_t (*route)(void *arg, const void *tuple, uint32_t n_targets);
 	void *route_arg;
@@ -62,22 +63,22 @@ struct dfi_source_attr {
 	uint32_t wait;             /* enum dfi_wait */
 	uint32_t reserved;         /* 0 */
 };
-#define DFI_SOURCE_ATTR_INIT                           \
-	{                                              \
-		.size = sizeof(struct dfi_source_attr) \
-	}
+#define DFI_SOURCE_ATTR_INIT DFI_INIT(struct dfi_source_attr)
 
 /*
  * Attach as source number index (0 to n_sources - 1) of a flow. Waits until the
  * flow and all its targets are there, at most open_timeout_ms; so a thread that
- * is also a target of the flow opens the target first. attr NULL means all
- * defaults. The caller closes *source with dfi_source_close().
+ * is also a target of the flow opens the target first. Nothing is visible of an
+ * open that failed. attr NULL means all defaults. The caller closes *source
+ * with dfi_source_close().
  *
  * -EINVAL: an argument is not valid. -ERANGE: index is not below n_sources.
  * -EEXIST: another source attached with this index, now or before. -EPROTOTYPE:
  * the flow has another schema; the text names the field. -ETIMEDOUT: the text
  * says who is missing. -ECONNRESET: a target died meanwhile. -ENOTCONN: the
- * registry. -EACCES: a target belongs to another user. -ENOMEM, -EMFILE, -EIO.
+ * registry. -EACCES: a target belongs to another user. -EPROTO, -EBADMSG: what
+ * the registry holds is of another version, or damaged. -ENOSPC: the registry
+ * is full. -ENOMEM, -EMFILE, -EIO.
  */
 DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_source_attr *attr, struct dfi_source **source);
@@ -85,9 +86,10 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
 /*
  * End the source's part of the flow: sends what is buffered and then the end
  * mark with the tuple count. Never waits for a target: what was pushed is in
- * the targets' rings when it returns 0. Frees the source in any case; after a
- * hard error the targets get -ECANCELED instead of an end, and the first error
- * is returned.
+ * the targets' rings when it returns 0. Frees the source in any case. If the
+ * stream is not whole (a hard error, a refused push, an open cursor, a target
+ * that is gone), all targets get -ECANCELED instead of an end, and the first
+ * such error is returned.
  */
 DFI_API int dfi_source_close(struct dfi_source *source);
 
@@ -109,7 +111,7 @@ struct dfi_source_stats {
 	uint64_t segments;      /* sent, partial ones included */
 	uint64_t partial_segments;
 	uint64_t stalls;   /* waits for a full ring */
-	uint64_t stall_ns; /* time in them */
+	uint64_t stall_ns; /* in those that outlast spinning */
 };
 DFI_API void dfi_source_query(
     const struct dfi_source *source, struct dfi_source_stats *stats);
@@ -147,39 +149,105 @@ DFI_API int dfi_source_no_target(struct dfi_source *source, uint32_t target);
 DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
 
 /*
+ * Copy size bytes, a constant multiple of 8 up to 64, by words.
+ *
  * Words, not vectors: a tuple that was just built member by member can then go
  * from registers into the ring, where a vector load would wait for the stores.
  * And stores of a type, not of bytes: so the compiler knows that they leave the
- * lane alone, and can keep its position in a register over many pushes.
+ * lane alone. No loop: it would be unrolled too late for the compiler to see
+ * that the tuple needs no memory.
  */
-static inline void dfi_copy_words(void *to, const void *from, size_t n)
+static inline void dfi_copy_16(void *to, const void *from)
 {
-	uint64_t word, *words = (uint64_t *)to;
-	size_t i;
+	uint64_t first, second;
 
-	for (i = 0; i < n; i++) {
-		memcpy(&word, (const char *)from + 8 * i, 8);
-		words[i] = word;
+	memcpy(&first, from, 8);
+	memcpy(&second, (const char *)from + 8, 8);
+	((uint64_t *)to)[0] = first;
+	((uint64_t *)to)[1] = second;
+}
+
+static inline void dfi_copy_words(void *to, const void *from, size_t size)
+{
+	const char *in = (const char *)from;
+	char *out = (char *)to;
+	uint64_t word;
+
+	if (size & 64) {
+		dfi_copy_16(out, in);
+		dfi_copy_16(out + 16, in + 16);
+		dfi_copy_16(out + 32, in + 32);
+		dfi_copy_16(out + 48, in + 48);
+	}
+	if (size & 32) {
+		dfi_copy_16(out, in);
+		dfi_copy_16(out + 16, in + 16);
+	}
+	if (size & 16)
+		dfi_copy_16(out + (size & 32), in + (size & 32));
+	if (size & 8) {
+		memcpy(&word, in + (size & 48), 8);
+		*(uint64_t *)(out + (size & 48)) = word;
 	}
 }
 
 /*
- * The second condition only keeps the compiler from warning about sizes that it
- * knows not to occur.
+ * The size of the object that a tuple is, if the compiler knows exactly one and
+ * it is a small one of whole words, which may stay in registers; else 0.
  */
-#define DFI_TUPLE_IS(from, size, usual) \
-	((size) == (usual) && __builtin_object_size((from), 0) >= (usual))
+#define DFI_SMALL_TUPLE 64
+#define DFI_KNOWN_SIZE(tuple)                                               \
+	(__builtin_object_size((tuple), 0) ==                               \
+			__builtin_object_size((tuple), 2) &&                \
+		    __builtin_object_size((tuple), 0) <= DFI_SMALL_TUPLE && \
+		    __builtin_object_size((tuple), 0) % 8 == 0              \
+		? __builtin_object_size((tuple), 0)                         \
+		: 0)
+
+#define DFI_COPY_WORD(i)                       \
+	if (known > 8 * (i) && size > 8 * (i)) \
+		memcpy(&copy[i], from + 8 * (i), 8);
+
+/*
+ * The address of a tuple for code that needs one. For a small variable that is
+ * a copy of its first size bytes, made only there, so that the variable itself
+ * can stay in registers on the fast path.
+ */
+static inline const void *dfi_tuple_address(const void *tuple,
+    uint64_t copy[DFI_SMALL_TUPLE / 8], size_t known, size_t size)
+{
+	const char *from = (const char *)tuple;
+
+	if (!known)
+		return tuple;
+	DFI_COPY_WORD(0)
+	DFI_COPY_WORD(1)
+	DFI_COPY_WORD(2)
+	DFI_COPY_WORD(3)
+	DFI_COPY_WORD(4)
+	DFI_COPY_WORD(5)
+	DFI_COPY_WORD(6)
+	DFI_COPY_WORD(7)
+	return copy;
+}
 
 static inline void dfi_copy_tuple(void *to, const void *from, size_t size)
 {
-	if (DFI_TUPLE_IS(from, size, 16))
-		dfi_copy_words(to, from, 2);
-	else if (DFI_TUPLE_IS(from, size, 8))
-		dfi_copy_words(to, from, 1);
-	else if (DFI_TUPLE_IS(from, size, 32))
-		dfi_copy_words(to, from, 4);
-	else if (DFI_TUPLE_IS(from, size, 64))
+	const size_t known = DFI_KNOWN_SIZE(from);
+	uint64_t copy[DFI_SMALL_TUPLE / 8];
+
+	if (known && __builtin_expect(size == known, 1))
+		dfi_copy_words(to, from, known);
+	else if (known)
+		memcpy(to, dfi_tuple_address(from, copy, known, size), size);
+	else if (size == 16)
+		dfi_copy_words(to, from, 16);
+	else if (size == 8)
 		dfi_copy_words(to, from, 8);
+	else if (size == 32)
+		dfi_copy_words(to, from, 32);
+	else if (size == 64)
+		dfi_copy_words(to, from, 64);
 	else
 		memcpy(to, from, size);
 }
@@ -201,7 +269,7 @@ static inline int dfi_source_push_lane(struct dfi_source *source,
 
 /*
  * Copy a tuple into the ring of the given target. The caller may reuse the
- * tuple's memory at once. 0, or an error: -ERANGE: no such target; not sticky.
+ * tuple's memory at once. 0, or an error: -ERANGE: no such target.
  */
 static inline int dfi_source_push_to(
     struct dfi_source *source, uint32_t target, const void *tuple)
@@ -217,25 +285,25 @@ static inline int dfi_source_push_to(
 /*
  * Route a tuple and copy it into its target's ring. The caller may reuse the
  * tuple's memory at once. 0, or an error: -EPROTOTYPE: the flow's routing is
- * DFI_ROUTE_DIRECT; -ERANGE: the routing function named no target; both not
- * sticky.
+ * DFI_ROUTE_DIRECT; -ERANGE: the routing function named no target.
  */
 static inline int dfi_source_push(struct dfi_source *source, const void *tuple)
 {
 	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
+	uint64_t key, copy[DFI_SMALL_TUPLE / 8];
+	const void *address;
 	uint32_t target;
-	uint64_t key;
 
-	if (head->inline_routing == DFI_INLINE_ONE)
+	if (__builtin_expect(head->inline_routing == DFI_INLINE_ONE, 1))
 		return dfi_source_push_lane(source, &head->only, 0, tuple);
-	if (head->inline_routing == DFI_INLINE_HASH64) {
-		memcpy(
-		    &key, (const char *)tuple + head->key_offset, sizeof(key));
-		target = dfi_hash_partition(dfi_hash64(key), head->n_lanes);
-		return dfi_source_push_lane(
-		    source, &head->lanes[target], target, tuple);
-	}
-	return dfi_source_push_slow(source, tuple);
+	address = dfi_tuple_address(
+	    tuple, copy, DFI_KNOWN_SIZE(tuple), head->tuple_size);
+	if (head->inline_routing != DFI_INLINE_HASH64)
+		return dfi_source_push_slow(source, address);
+	memcpy(&key, (const char *)address + head->key_offset, sizeof(key));
+	target = dfi_hash_partition(dfi_hash64(key), head->n_lanes);
+	return dfi_source_push_lane(
+	    source, &head->lanes[target], target, tuple);
 }
 
 /*
@@ -276,7 +344,8 @@ DFI_API int dfi_source_commit(
  * one target. Keep it in a local variable. Between open and close no other call
  * may use the source.
  *
- *	struct dfi_source_cursor c = dfi_source_cursor_open(source, 0);
+ *	struct dfi_source_cursor c =
+ *	    dfi_source_cursor_open(source, 0, sizeof(tuples[0]));
  *	for (i = 0; i < n; i++)
  *		if (dfi_source_cursor_push(&c, &tuples[i], sizeof(tuples[i])))
  *			break;
@@ -298,17 +367,19 @@ DFI_API struct dfi_source_cursor dfi_source_cursor_slow(
     struct dfi_source_cursor cursor);
 
 /*
- * Open a cursor on a target. Check .status only if a wrong argument is
- * possible: pushes do nothing once it is set, and close returns it.
- * -ERANGE: no such target.
+ * Open a cursor on a target, for tuples of size bytes. Check .status only if a
+ * wrong argument is possible: pushes do nothing once it is set, and close
+ * returns it. -ERANGE: no such target. -EINVAL: size is not the flow's tuple
+ * size.
  */
 DFI_API struct dfi_source_cursor dfi_source_cursor_open(
-    struct dfi_source *source, uint32_t target);
+    struct dfi_source *source, uint32_t target, size_t size);
 
 /*
- * Copy a tuple into the cursor's target. size must be the flow's tuple size;
- * write it as a constant. 0, or an error, which is also in .status: then the
- * tuple was not taken; after -EAGAIN and -ETIMEDOUT it may be tried again.
+ * Copy a tuple into the cursor's target. size is the one that the cursor was
+ * opened with; write it as a constant. 0, or an error, which is also in
+ * .status: then the tuple was not taken; after -EAGAIN and -ETIMEDOUT it may be
+ * tried again.
  */
 static inline int dfi_source_cursor_push(
     struct dfi_source_cursor *cursor, const void *tuple, size_t size)

@@ -20,9 +20,10 @@
  *   -ECANCELED   a source aborted the flow
  *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
  *                the text names both ends
- *   -ETIMEDOUT   nothing came for stall_timeout_ms, or some source has not
- *                attached within open_timeout_ms (the text says which); not
- *                sticky
+ *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
+ *                some source has not attached within open_timeout_ms (the text
+ *                says which; repeated after the same time); not sticky
+ *   -EBUSY       a batch or a cursor is out; not sticky
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: a truncated stream never looks like a clean end.
  */
@@ -50,10 +51,7 @@ struct dfi_target_attr {
 	uint32_t wait;             /* enum dfi_wait */
 	uint32_t reserved;         /* 0 */
 };
-#define DFI_TARGET_ATTR_INIT                           \
-	{                                              \
-		.size = sizeof(struct dfi_target_attr) \
-	}
+#define DFI_TARGET_ATTR_INIT DFI_INIT(struct dfi_target_attr)
 
 /*
  * Attach as target number index (0 to n_targets - 1) of a flow, and reserve its
@@ -84,7 +82,7 @@ struct dfi_target_stats {
 	uint64_t tuples, bytes; /* given to the application */
 	uint64_t segments;
 	uint64_t stalls;   /* waits for data */
-	uint64_t stall_ns; /* time in them */
+	uint64_t stall_ns; /* in those that outlast spinning */
 };
 DFI_API void dfi_target_query(
     const struct dfi_target *target, struct dfi_target_stats *stats);
@@ -131,9 +129,8 @@ struct dfi_batch {
 };
 
 /*
- * Lend a batch until dfi_target_release(). One batch at a time: with one still
- * out, -EBUSY, not sticky. Returns its count (> 0), 0 at the end of the flow,
- * or an error.
+ * Lend a batch until dfi_target_release(). One batch at a time. Returns its
+ * count (> 0), 0 at the end of the flow, or an error.
  */
 DFI_API int dfi_target_consume_batch(
     struct dfi_target *target, struct dfi_batch *batch);
@@ -150,7 +147,8 @@ DFI_API void dfi_target_release(
  * tuple by tuple at memory speed. Keep it in a local variable. Between open and
  * close no other call may use the target.
  *
- *	struct dfi_target_cursor c = dfi_target_cursor_open(target);
+ *	struct dfi_target_cursor c =
+ *	    dfi_target_cursor_open(target, sizeof(struct kv));
  *	const struct kv *kv;
  *	while ((kv = dfi_target_cursor_get(&c, sizeof(*kv))))
  *		sum += kv->val;
@@ -168,14 +166,18 @@ struct dfi_target_cursor {
 DFI_API struct dfi_target_cursor dfi_target_cursor_slow(
     struct dfi_target_cursor cursor);
 
+/*
+ * Open a cursor for tuples of size bytes. -EINVAL in .status: that is not the
+ * flow's tuple size.
+ */
 DFI_API struct dfi_target_cursor dfi_target_cursor_open(
-    struct dfi_target *target);
+    struct dfi_target *target, size_t size);
 
 /*
  * The next tuple, lent until the next call on the cursor, or NULL: then .status
- * says why; after -EAGAIN or -ETIMEDOUT it may be tried again. size must be the
- * flow's tuple size; write it as a constant. As with a source's cursor, the
- * address never escapes.
+ * says why; after -EAGAIN or -ETIMEDOUT it may be tried again. size is the one
+ * that the cursor was opened with; write it as a constant. As with a source's
+ * cursor, the address never escapes.
  */
 static inline const void *dfi_target_cursor_get(
     struct dfi_target_cursor *cursor, size_t size)

@@ -7,6 +7,9 @@
 #include "bits.h"
 #include "error.h"
 
+/* Larger than any struct will ever be: the size was not initialised. */
+#define MAX_ATTR_SIZE 4096
+
 int dfi__attr_load(void *dst, size_t size, const void *src, const char *what)
 {
 	const unsigned char *bytes = src;
@@ -17,6 +20,10 @@ int dfi__attr_load(void *dst, size_t size, const void *src, const char *what)
 	if (!src)
 		return 0;
 	memcpy(&given, src, sizeof(given));
+	if (given > MAX_ATTR_SIZE)
+		return dfi__fail(-E2BIG,
+		    "%s.size is %u: no attribute struct is that large", what,
+		    given);
 	if (given < sizeof(given))
 		return dfi__fail(-EINVAL,
 		    "%s.size is %u: set it to sizeof(%s), for instance with "

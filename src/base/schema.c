@@ -57,6 +57,9 @@ static int check_field(const struct dfi_schema *schema, uint32_t i)
 		    "schema: field %u: the name must have 1 to %d characters, "
 		    "none of them a blank or one of ,:@[]",
 		    i, DFI_MAX_FIELD_NAME);
+	if (field->reserved)
+		return dfi__fail(-EINVAL,
+		    "schema: field '%s': reserved is not 0", field->name);
 	if (!field->type || field->type >= N_TYPES)
 		return dfi__fail(-EINVAL,
 		    "schema: field '%s': type %u is no enum dfi_type",

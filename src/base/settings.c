@@ -2,6 +2,7 @@
 /* Reads the settings from the environment. */
 #include "settings.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <dfi/context.h>
@@ -54,7 +55,8 @@ static int read_size(
 		shift = 30;
 	if (shift)
 		end++;
-	if (errno || end == value || *end || value[0] == '-' || !number ||
+	if (errno || end == value || *end ||
+	    !isdigit((unsigned char)value[0]) || !number ||
 	    number > UINT64_MAX >> shift)
 		return invalid(variable, value, help);
 	*out = (uint64_t)number << shift;
@@ -69,8 +71,8 @@ static int read_ms(
 
 	errno = 0;
 	number = strtoul(value, &end, 10);
-	if (errno || end == value || *end || value[0] == '-' || !number ||
-	    number > INT32_MAX)
+	if (errno || end == value || *end ||
+	    !isdigit((unsigned char)value[0]) || !number || number > INT32_MAX)
 		return invalid(variable, value, help);
 	*out = (uint32_t)number;
 	return 0;

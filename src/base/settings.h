@@ -17,7 +17,7 @@
 	X(text, registry, "DFI_REGISTRY", NULL,                           \
 	    "address of the registry: unix:PATH, unix:@NAME or "          \
 	    "tcp:127.0.0.1:PORT")                                         \
-	X(size, ring_memory, "DFI_RING_MEMORY", "16M",                    \
+	X(size, ring_memory, "DFI_RING_MEMORY", "4M",                     \
 	    "most memory that the rings of one target may have")          \
 	X(choice, wait, "DFI_WAIT", "adaptive",                           \
 	    "how calls wait: adaptive, spin or block")                    \

@@ -7,6 +7,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <dfi/context.h>
@@ -25,6 +26,14 @@ enum {
 	SPIN_SPINS = 1 << 16,
 };
 
+/*
+ * A waker may be stopped, or die, after it has cleared the word and before it
+ * wakes; nobody else wakes then. And a peer that the sleeper's fence did not
+ * reach may have missed the word. So no sleep is endless.
+ */
+#define LONGEST_SLEEP_NS (INT64_C(100) * NS_PER_MS)
+#define UNFENCED_SLEEP_NS NS_PER_MS
+
 struct wait_policy dfi__wait_policy(uint32_t wait)
 {
 	struct wait_policy policy = { .sleeps = wait != DFI_WAIT_SPIN };
@@ -39,49 +48,77 @@ struct wait_policy dfi__wait_policy(uint32_t wait)
 	return policy;
 }
 
-void dfi__wait_spun(struct wait_policy *policy)
+/*
+ * Sleep until woken, the deadline, or a signal, but not longer than limit_ns.
+ * FUTEX_WAIT_BITSET takes an absolute monotonic time, and returns at once if
+ * the word is no longer 1.
+ */
+static void sleep_on(_Atomic uint32_t *word, int64_t deadline, int64_t limit_ns)
 {
-	if (policy->budget > ADAPTIVE_MIN_SPINS)
-		policy->budget /= 2;
-}
+	int64_t limit = clock_now_ns() + limit_ns;
+	struct timespec until = deadline_timespec(
+	    deadline < limit ? deadline : limit);
 
-bool dfi__wait_yield(const struct wait_policy *policy, uint32_t *yields)
-{
-	if (*yields >= policy->yields)
-		return false;
-	++*yields;
-	sched_yield();
-	return true;
-}
-
-bool dfi__wait_announce(_Atomic uint32_t *word)
-{
-	/* Pairs with the load in wait_wake(): see there. */
-	atomic_set(word, 1);
-	return dfi__fence_heavy();
-}
-
-void dfi__wait_withdraw(_Atomic uint32_t *word)
-{
-	atomic_set(word, 0);
-}
-
-void dfi__wait_sleep(_Atomic uint32_t *word, int64_t deadline, bool brief)
-{
-	struct timespec ts;
-
-	if (brief && deadline > clock_now_ns() + NS_PER_MS)
-		deadline = clock_now_ns() + NS_PER_MS;
-	if (deadline != DEADLINE_NEVER)
-		ts = deadline_timespec(deadline);
-	/*
-	 * FUTEX_WAIT_BITSET takes an absolute monotonic time. It returns at
-	 * once if the word is no longer 1.
-	 */
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, 1,
-	    deadline != DEADLINE_NEVER ? &ts : NULL, NULL,
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, 1, &until, NULL,
 	    FUTEX_BITSET_MATCH_ANY);
+}
+
+/* How often this thread has given up a processor, of its own will or not. */
+static long switches(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw + usage.ru_nivcsw;
+}
+
+/*
+ * Yield a few times. Where a yield lets somebody else run, spinning kept them,
+ * perhaps our peer, from running: spin less next time. Where nobody else wants
+ * the processor, spinning is free, and quickest.
+ */
+static bool wait_yielding(
+    struct wait_policy *policy, bool (*ready)(void *arg), void *arg)
+{
+	long before = switches();
+	uint32_t yields;
+	bool there = false;
+
+	for (yields = 0; !there && yields < policy->yields; yields++) {
+		sched_yield();
+		there = ready(arg);
+	}
+	if (switches() == before)
+		policy->budget = policy->spins;
+	else if (policy->budget > ADAPTIVE_MIN_SPINS)
+		policy->budget /= 2;
+	return there;
+}
+
+bool dfi__wait_asleep(struct wait_policy *policy, _Atomic uint32_t *word,
+    int64_t deadline, bool (*ready)(void *arg), void *arg)
+{
+	bool there, reached;
+
+	if (policy->yields && wait_yielding(policy, ready, arg))
+		return true;
+	for (;;) {
+		/*
+		 * Announce the sleep, and look once more. Pairs with the load
+		 * in wait_wake(): either it sees the word, or we see what was
+		 * published before it.
+		 */
+		atomic_set(word, 1);
+		reached = dfi__fence_heavy();
+		there = ready(arg);
+		if (there ||
+		    (deadline != DEADLINE_NEVER && clock_now_ns() >= deadline))
+			break;
+		sleep_on(word, deadline,
+		    reached ? LONGEST_SLEEP_NS : UNFENCED_SLEEP_NS);
+	}
 	atomic_set(word, 0);
+	return there;
 }
 
 void dfi__wait_wake(_Atomic uint32_t *word)

@@ -7,6 +7,7 @@
 #include "reader.h"
 
 #include "../base/error.h"
+#include "../base/wait.h"
 #include "../transport/transport.h"
 
 static struct ring_header *header(const struct reader *reader)
@@ -83,6 +84,13 @@ int dfi__reader_release(struct reader *reader)
 	    reader->offset + offsetof(struct ring_header, consumed),
 	    reader->seq,
 	    reader->offset + offsetof(struct ring_header, writer_waits));
+}
+
+void dfi__reader_close(struct reader *reader)
+{
+	/* Pairs with dfi__writer_closed(). */
+	atomic_publish(&header(reader)->closed, 1);
+	wait_wake(&header(reader)->writer_waits);
 }
 
 int dfi__reader_check_end(struct reader *reader)

@@ -73,6 +73,9 @@ int dfi__reader_take(
 /* Give back the segment that was taken last; publishes credits in batches. */
 int dfi__reader_release(struct reader *reader);
 
+/* Tell the source that nobody reads any more. */
+void dfi__reader_close(struct reader *reader);
+
 /*
  * Look at the end mark of a ring without a ready segment, and set reader->end.
  * -EBADMSG: the mark contradicts what was received.

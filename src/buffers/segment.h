@@ -3,7 +3,7 @@
  * The memory of a target's rings.
  *
  * A target owns one region, with one ring for each source. All counters run
- * free and wrap; slot i holds the segments seq with seq % segment_count == i.
+ * free and wrap; the slots of a ring are filled in turn.
  *
  *	region  +---------------+--------+--------+----
  *	        | region_header | ring 0 | ring 1 | ...
@@ -74,6 +74,7 @@ struct region_header {
 static_assert(sizeof(struct region_header) == 128, "region header");
 
 /*
+ * closed: the target has left; what is written now nobody will read.
  * consumed: the credit, how many segments the target has given back; it is an
  * absolute count, so that a lost or repeated update does no harm.
  * writer_waits: the source sleeps here when the ring is full.
@@ -83,6 +84,7 @@ static_assert(sizeof(struct region_header) == 128, "region header");
  */
 struct ring_header {
 	alignas(CACHE_LINE) _Atomic uint64_t consumed;
+	_Atomic uint32_t closed;
 	alignas(CACHE_LINE) _Atomic uint32_t writer_waits;
 	alignas(2 * CACHE_LINE) struct segment_footer end;
 };

@@ -6,6 +6,7 @@
 #include "writer.h"
 
 #include "../base/atomic.h"
+#include "../base/error.h"
 #include "../transport/transport.h"
 
 static struct ring_header *header(const struct writer *writer)
@@ -37,25 +38,40 @@ bool dfi__writer_ring_used(const struct writer *writer)
 	    footer_seq(atomic_observe(&first->state)) == (uint32_t)writer->seq;
 }
 
-bool dfi__writer_has_credit(struct writer *writer)
+bool dfi__writer_closed(const struct writer *writer)
 {
-	if (writer->seq - writer->consumed < writer->geometry.segment_count)
-		return true;
+	/* Pairs with the publish in dfi__reader_close(); protects nothing. */
+	return atomic_observe(&header(writer)->closed);
+}
+
+int dfi__writer_credit(struct writer *writer)
+{
+	uint64_t ahead = writer->seq - writer->consumed;
+
+	if (ahead < writer->geometry.segment_count)
+		return 1;
 	/*
 	 * Pairs with the publish in the transport's give_credit(): the reader's
 	 * loads from the slots it gave back come before our stores.
 	 */
 	writer->consumed = atomic_observe(&header(writer)->consumed);
-	return writer->seq - writer->consumed < writer->geometry.segment_count;
+	ahead = writer->seq - writer->consumed;
+	if (ahead > writer->geometry.segment_count)
+		return dfi__fail(-EBADMSG,
+		    "the target counts %lu segments, the source has sent %lu",
+		    (unsigned long)writer->consumed,
+		    (unsigned long)writer->seq);
+	return ahead < writer->geometry.segment_count;
 }
 
-bool dfi__writer_open(struct writer *writer)
+int dfi__writer_open(struct writer *writer)
 {
-	if (!dfi__writer_has_credit(writer))
-		return false;
-	writer->segment = writer->remote->direct + writer->offset +
-	    slot_offset(&writer->geometry, writer->slot);
-	return true;
+	int ret = dfi__writer_credit(writer);
+
+	if (ret > 0)
+		writer->segment = writer->remote->direct + writer->offset +
+		    slot_offset(&writer->geometry, writer->slot);
+	return ret;
 }
 
 int dfi__writer_publish(struct writer *writer, uint64_t used)

@@ -22,6 +22,7 @@ struct writer {
 	uint64_t consumed; /* last credit seen */
 	uint64_t total;    /* tuples published */
 	uint64_t segments, partial_segments; /* published */
+	int refused; /* why the last push found no room, or 0; for the owner */
 };
 
 /*
@@ -34,11 +35,17 @@ void dfi__writer_init(struct writer *writer, struct remote *remote,
 /* Whether another writer has used this ring before. */
 bool dfi__writer_ring_used(const struct writer *writer);
 
-/* Whether the next segment's slot is free. Rereads the credit if need be. */
-bool dfi__writer_has_credit(struct writer *writer);
+/* Whether the target has left. */
+bool dfi__writer_closed(const struct writer *writer);
 
-/* Open the next segment: true, or false without credit. None is open. */
-bool dfi__writer_open(struct writer *writer);
+/*
+ * Whether the next segment's slot is free: 1, or 0; rereads the credit if need
+ * be. -EBADMSG: the target's count is not possible.
+ */
+int dfi__writer_credit(struct writer *writer);
+
+/* Open the next segment: 1, or 0 without credit, or -EBADMSG. None is open. */
+int dfi__writer_open(struct writer *writer);
 
 /* Send the open segment with its first used bytes, whole tuples, not none. */
 int dfi__writer_publish(struct writer *writer, uint64_t used);

@@ -14,9 +14,6 @@
 #include "../registry/client.h"
 #include "context.h"
 
-/* Deadline for saying goodbye to the registry. */
-#define LEAVE_TIMEOUT_MS 1000
-
 struct awaited_flow {
 	const char *key;
 	pthread_mutex_t lock;
@@ -105,16 +102,11 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 	uint32_t n;
 	int ret;
 
-	if (!name || !*name || strlen(name) > DFI_MAX_FLOW_NAME)
-		return dfi__fail(-EINVAL,
-		    "opening a %s: the flow's name must have 1 to %d "
-		    "characters",
-		    role, DFI_MAX_FLOW_NAME);
-	if (schema) {
+	ret = dfi__flow_check_name(name);
+	if (!ret && schema)
 		ret = dfi__schema_check(schema);
-		if (ret < 0)
-			return ret;
-	}
+	if (ret < 0)
+		return ret;
 	ret = get_flow(dfi, name, deadline, flow);
 	if (ret < 0)
 		return ret;
@@ -166,6 +158,5 @@ void dfi__attach_leave(
 	char key[KEY_SIZE];
 
 	dfi__endpoint_key(key, flow, role, index);
-	dfi__client_delete(
-	    dfi->registry, key, 0, deadline_in_ms(LEAVE_TIMEOUT_MS));
+	dfi__client_forget(dfi->registry, key);
 }

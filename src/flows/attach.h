@@ -21,7 +21,7 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
     const char *role, uint32_t index, const struct region_name *region,
     int64_t deadline);
 
-/* Withdraw it. Failing doesn't matter: the lease ends with the context. */
+/* Withdraw it, without waiting and without touching dfi_errmsg(). */
 void dfi__attach_leave(
     struct dfi *dfi, const struct flow *flow, const char *role, uint32_t index);
 

@@ -6,6 +6,7 @@
  */
 #include "target.h"
 
+#include <stdio.h>
 #include "../base/error.h"
 #include "../transport/transport.h"
 
@@ -15,10 +16,23 @@
  */
 #define FAIR_SEGMENTS 16
 
+/* Make err, whose text was just set, sticky. */
 static int fail_target(struct dfi_target *target, int err)
 {
 	target->status = err;
+	snprintf(target->status_text, sizeof(target->status_text), "%s",
+	    dfi_errmsg());
 	return err;
+}
+
+int dfi__target_check_slow(const struct dfi_target *target)
+{
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (!ret && target->status)
+		ret = dfi__fail(target->status, "%s", target->status_text);
+	return ret;
 }
 
 static struct region_header *header(const struct dfi_target *target)
@@ -155,36 +169,65 @@ static bool all_attached(struct dfi_target *target)
 	return true;
 }
 
+/*
+ * Some source has not attached in time: say so now, and again after the same
+ * time. 0: all are there by now.
+ */
+static int check_attached(struct dfi_target *target)
+{
+	struct wait_time *time = &target->wait_time;
+
+	if (all_attached(target)) {
+		time->deadline = DEADLINE_NEVER;
+		return 0;
+	}
+	if (clock_now_ns() < time->deadline)
+		return 0;
+	time->deadline = context_deadline(target->dfi, target->open_timeout_ms);
+	return dfi__peers_missing(&target->sources);
+}
+
+/* A nonblocking handle found nothing. Reading the clock each time would cost.
+ */
+#define ATTACH_CHECK_POLLS 256
+
+static int nothing_there(struct dfi_target *target)
+{
+	int ret = 0;
+
+	if (target->wait_time.deadline != DEADLINE_NEVER &&
+	    target->empty_polls++ % ATTACH_CHECK_POLLS == 0)
+		ret = check_attached(target);
+	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "no tuple is there");
+}
+
 /* Wait for a segment, an end, or a change among the sources. */
 static int wait_for_segment(struct dfi_target *target)
 {
-	int64_t start = clock_now_ns(), deadline = DEADLINE_NEVER;
+	struct wait_time *time = &target->wait_time;
 	_Atomic uint32_t *word = &header(target)->reader_waits;
-	bool attached = target->attach_deadline == DEADLINE_NEVER, there;
+	int64_t attach_deadline;
+	bool there;
+	int ret;
 
-	if (!attached && all_attached(target)) {
-		target->attach_deadline = DEADLINE_NEVER;
-		attached = true;
-	}
-	if (target->stall_timeout_ms)
-		deadline = start +
-		    (int64_t)target->stall_timeout_ms * NS_PER_MS;
-	if (target->attach_deadline < deadline)
-		deadline = target->attach_deadline;
+	if (time->deadline != DEADLINE_NEVER && all_attached(target))
+		time->deadline = DEADLINE_NEVER;
+	attach_deadline = time->deadline;
 	atomic_set(&target->sources.sleeping, word);
-	there = wait_until(&target->wait, word, deadline, segment_or_change,
-	    target, target->n_readers);
+	there = wait_until(&target->wait, word, time, segment_or_change, target,
+	    target->n_readers);
 	atomic_set(&target->sources.sleeping, NULL);
 	target->stalls++;
-	target->stall_ns += (uint64_t)(clock_now_ns() - start);
 	if (there)
 		return 0;
-	if (!attached && clock_now_ns() >= target->attach_deadline &&
-	    !all_attached(target))
-		return dfi__peers_missing(&target->sources);
+	if (attach_deadline != DEADLINE_NEVER) {
+		ret = check_attached(target);
+		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)
+			return ret;
+	}
 	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': target %u: no tuple came for %u ms", target->flow.name,
-	    target->index, target->stall_timeout_ms);
+	    "flow '%s': target %u: no tuple came for %ld ms", target->flow.name,
+	    target->index, (long)(time->timeout_ns / NS_PER_MS));
 }
 
 /* Give the segment in work back, if all of it was consumed. */
@@ -211,8 +254,6 @@ static int next_segment(struct dfi_target *target)
 
 	if (ret < 0)
 		return ret;
-	if (unlikely(target->status))
-		return target->status;
 	ret = give_back(target);
 	if (ret < 0)
 		return ret;
@@ -229,36 +270,38 @@ static int next_segment(struct dfi_target *target)
 		ret = check_sources(target);
 		if (ret < 0)
 			return ret;
-		if (!target->n_open) {
-			target->finished = true;
+		if (!target->n_open)
 			return 0;
-		}
 		if (find_ready(target) < target->n_readers)
 			continue;
 		if (target->flags & DFI_NONBLOCK)
-			return dfi__fail_text(-EAGAIN, "no tuple is there");
+			return nothing_there(target);
 		ret = wait_for_segment(target);
 		if (ret < 0)
 			return ret;
 	}
 }
 
-/* Whether calls other than release are possible now. */
-static int check_batch(struct dfi_target *target)
+/* The handle is whole, and neither a batch nor a cursor is out. */
+static int check_free(struct dfi_target *target)
 {
-	if (likely(!target->lends_batch))
-		return 0;
-	return dfi__fail(-EBUSY,
-	    "flow '%s': target %u: a batch is out: release it first",
-	    target->flow.name, target->index);
+	int ret = target_check(target);
+
+	if (unlikely(!ret && target->lends_batch))
+		return dfi__fail(-EBUSY,
+		    "flow '%s': target %u: a batch is out: release it first",
+		    target->flow.name, target->index);
+	if (unlikely(!ret && target->cursor_open))
+		return dfi__fail(-EBUSY,
+		    "flow '%s': target %u: a cursor is open: close it first",
+		    target->flow.name, target->index);
+	return ret;
 }
 
 int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 {
-	int ret = target_check(target);
+	int ret = check_free(target);
 
-	if (!ret)
-		ret = check_batch(target);
 	if (!ret)
 		ret = next_segment(target);
 	if (ret <= 0)
@@ -271,10 +314,8 @@ int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 {
 	struct dfi_target_head *head = &target->head;
-	int ret = target_check(target);
+	int ret = check_free(target);
 
-	if (!ret)
-		ret = check_batch(target);
 	if (ret < 0)
 		return ret;
 	if (head->next == head->end) {
@@ -302,28 +343,43 @@ void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 	give_back(target);
 }
 
-struct dfi_target_cursor dfi_target_cursor_open(struct dfi_target *target)
+struct dfi_target_cursor dfi_target_cursor_open(
+    struct dfi_target *target, size_t size)
 {
-	struct dfi_target_cursor cursor = { .target = target };
-	int ret = target_check(target);
+	struct dfi_target_cursor cursor = {
+		.target = target,
+		.status = check_free(target),
+	};
 
-	if (!ret)
-		ret = check_batch(target);
-	cursor.status = ret;
-	if (!ret) {
-		cursor.next = target->head.next;
-		cursor.end = target->head.end;
+	if (cursor.status)
+		return cursor;
+	if (size != target->head.tuple_size) {
+		cursor.status = dfi__fail(-EINVAL,
+		    "flow '%s': a cursor for tuples of %zu bytes, but the "
+		    "flow's have %u",
+		    target->flow.name, size, target->head.tuple_size);
+		return cursor;
 	}
+	target->cursor_open = true;
+	cursor.next = target->head.next;
+	cursor.end = target->head.end;
 	return cursor;
+}
+
+/* Whether it was refused when it was opened. */
+static bool cursor_is_dead(const struct dfi_target_cursor *cursor)
+{
+	return cursor->status == -EINVAL || cursor->status == -EBUSY;
 }
 
 struct dfi_target_cursor dfi_target_cursor_slow(struct dfi_target_cursor cursor)
 {
 	struct dfi_target *target = cursor.target;
-	int ret = target_check(target);
+	int ret;
 
-	if (!ret)
-		ret = check_batch(target);
+	if (cursor_is_dead(&cursor))
+		return cursor;
+	ret = target_check(target);
 	if (!ret)
 		ret = next_segment(target);
 	cursor.status = ret > 0 ? 0 : ret;
@@ -337,9 +393,17 @@ struct dfi_target_cursor dfi_target_cursor_slow(struct dfi_target_cursor cursor)
 
 int dfi_target_cursor_close(struct dfi_target_cursor cursor)
 {
-	if (cursor.status < 0)
+	struct dfi_target *target = cursor.target;
+	int ret;
+
+	if (cursor_is_dead(&cursor))
 		return cursor.status;
-	if (cursor.target->lends_segment && cursor.next)
-		cursor.target->head.next = cursor.next;
-	return 0;
+	ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+	if (ret < 0)
+		return ret;
+	target->cursor_open = false;
+	if (target->lends_segment && cursor.next)
+		target->head.next = cursor.next;
+	return cursor.status;
 }

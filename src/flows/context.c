@@ -103,6 +103,8 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 	if (!out)
 		return dfi__fail(-EINVAL, "dfi_open: dfi is NULL");
 	ret = dfi__attr_load(&attr, sizeof(attr), user, "dfi_attr");
+	if (!ret && attr.reserved)
+		ret = dfi__fail(-EINVAL, "dfi_attr.reserved is not 0");
 	if (ret < 0)
 		return ret;
 	dfi = dfi__handle_alloc(sizeof(*dfi));

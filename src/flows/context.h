@@ -37,6 +37,19 @@ static inline int64_t context_deadline(
 int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,
     struct wait_policy *policy);
 
+/* The time that one wait of a handle may take; stall_timeout_ms 0: any. */
+static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
+{
+	struct wait_time time = {
+		.timeout_ns = DEADLINE_NEVER,
+		.deadline = DEADLINE_NEVER,
+	};
+
+	if (stall_timeout_ms)
+		time.timeout_ns = (int64_t)stall_timeout_ms * NS_PER_MS;
+	return time;
+}
+
 static inline int context_check(const struct dfi *dfi)
 {
 	return handle_check(dfi, dfi ? &dfi->magic : NULL, CONTEXT_MAGIC);

@@ -17,6 +17,22 @@
 /* Version of the layout in buffers/segment.h; a peer must have the same. */
 #define RING_LAYOUT 1
 
+int dfi__flow_check_name(const char *name)
+{
+	static const char allowed[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	    "0123456789._:-";
+	size_t length = name ? strnlen(name, DFI_MAX_FLOW_NAME + 1) : 0;
+
+	if (!length || length > DFI_MAX_FLOW_NAME ||
+	    strspn(name, allowed) != length)
+		return dfi__fail(-EINVAL,
+		    "flow name '%.*s': use 1 to %d characters of "
+		    "[A-Za-z0-9._:-]",
+		    DFI_MAX_FLOW_NAME, name ? name : "", DFI_MAX_FLOW_NAME);
+	return 0;
+}
+
 void dfi__flow_free(struct flow *flow)
 {
 	free(flow->schema);
@@ -104,6 +120,7 @@ int dfi__endpoint_decode(
 	    NULL, size, data);
 
 	if (!message ||
+	    strcmp(message->transport, message->region_size ? "shm" : "") ||
 	    strlen(message->address) >= sizeof(endpoint->region.address)) {
 		if (message)
 			dfi_flow__endpoint__free_unpacked(message, NULL);
@@ -198,6 +215,18 @@ static struct dfi_schema *schema_from_message(const DfiFlow__Flow *message)
 	return dfi__schema_copy(&schema);
 }
 
+/* Radix and range load one integer, whatever else the key's type may be. */
+static bool routing_is_sane(const struct flow *flow)
+{
+	if (flow->routing != DFI_ROUTE_RADIX &&
+	    flow->routing != DFI_ROUTE_RANGE)
+		return flow->routing <= DFI_ROUTE_DIRECT;
+	return flow->n_keys == 1 &&
+	    dfi__type_is_integer(flow->schema->fields[flow->keys[0]].type) &&
+	    (flow->routing == DFI_ROUTE_RADIX || flow->splits ||
+		flow->n_targets == 1);
+}
+
 /* What source and target rely on; the flow's creator checks the rest. */
 static bool flow_is_sane(const struct flow *flow)
 {
@@ -207,16 +236,14 @@ static bool flow_is_sane(const struct flow *flow)
 		if (flow->keys[i] >= flow->schema->n_fields)
 			return false;
 	return flow->kind == DFI_SHUFFLE && flow->goal <= DFI_LATENCY &&
-	    flow->routing <= DFI_ROUTE_DIRECT && flow->n_keys >= 1 &&
+	    flow->n_keys >= 1 && routing_is_sane(flow) &&
 	    flow->n_sources >= 1 && flow->n_sources <= DFI_MAX_ENDPOINTS &&
 	    flow->n_targets >= 1 && flow->n_targets <= DFI_MAX_ENDPOINTS &&
 	    flow->segment_size >= flow->schema->tuple_size &&
 	    flow->segment_size <= DFI_MAX_SEGMENT_SIZE &&
 	    flow->segment_count >= 1 &&
 	    flow->segment_count <= DFI_MAX_SEGMENT_COUNT &&
-	    flow->radix_shift < 64 && flow->radix_bits <= 32 &&
-	    (flow->routing != DFI_ROUTE_RANGE || flow->splits ||
-		flow->n_targets == 1);
+	    flow->radix_shift < 64 && flow->radix_bits <= 32;
 }
 
 static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)

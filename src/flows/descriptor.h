@@ -44,6 +44,9 @@ struct endpoint {
 	struct region_name region; /* targets only */
 };
 
+/* Whether it can be a flow's name: 0 or -EINVAL. */
+int dfi__flow_check_name(const char *name);
+
 void dfi__flow_free(struct flow *flow);
 
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);

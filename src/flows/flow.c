@@ -17,35 +17,21 @@
 #include "route.h"
 
 /*
- * Default geometry. One ring reaches the memory system's limit from about
- * 4 MiB (docs/decisions/0005-default-geometry.md); smaller ones when many must
- * share DFI_RING_MEMORY.
+ * Default geometry: rings that stay in a core's second-level cache, of few
+ * large segments; smaller rings when many must share DFI_RING_MEMORY
+ * (docs/decisions/0005-default-geometry.md).
  */
 enum {
-	DEFAULT_RING_BYTES = 4 << 20,
-	DEFAULT_SEGMENT_BYTES = 16 << 10,
-	DEFAULT_MIN_SEGMENTS = 8,
+	DEFAULT_RING_BYTES = 1 << 20,
+	DEFAULT_SEGMENTS = 16,
 	DEFAULT_LATENCY_SEGMENTS = 1024,
 };
 
-static int check_name(const char *name)
-{
-	static const char allowed[] =
-	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	    "0123456789._:-";
-	size_t length = name ? strnlen(name, DFI_MAX_FLOW_NAME + 1) : 0;
-
-	if (!length || length > DFI_MAX_FLOW_NAME ||
-	    strspn(name, allowed) != length)
-		return dfi__fail(-EINVAL,
-		    "flow name '%.*s': use 1 to %d characters of "
-		    "[A-Za-z0-9._:-]",
-		    DFI_MAX_FLOW_NAME, name ? name : "", DFI_MAX_FLOW_NAME);
-	return 0;
-}
-
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
+	if (attr->reserved)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
 	if (attr->kind != DFI_SHUFFLE)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
@@ -81,24 +67,22 @@ static void choose_geometry(struct flow *flow, uint64_t ring_memory)
 	uint32_t tuple_size = flow->schema->tuple_size;
 	uint64_t ring_bytes = min_u64(
 	    DEFAULT_RING_BYTES, ring_memory / flow->n_sources);
-	struct ring_geometry g;
 	uint64_t count;
 
-	if (flow->goal == DFI_LATENCY)
-		flow->segment_size = tuple_size;
+	count = flow->segment_count ? flow->segment_count : DEFAULT_SEGMENTS;
 	if (!flow->segment_size)
-		flow->segment_size = whole_tuples(
-		    min_u64(DEFAULT_SEGMENT_BYTES,
-			ring_bytes / DEFAULT_MIN_SEGMENTS),
-		    tuple_size);
+		flow->segment_size = flow->goal == DFI_LATENCY
+		    ? tuple_size
+		    : whole_tuples(ring_bytes / count, tuple_size);
 	if (flow->segment_count)
 		return;
-	g = ring_geometry(tuple_size, flow->segment_size, 1);
-	count = ring_bytes / g.slot_size;
 	if (flow->goal == DFI_LATENCY)
-		count = min_u64(count, DEFAULT_LATENCY_SEGMENTS);
-	flow->segment_count = (uint32_t)min_u64(
-	    max_u64(count, 2), DFI_MAX_SEGMENT_COUNT);
+		count = min_u64(DEFAULT_LATENCY_SEGMENTS,
+		    ring_bytes /
+			ring_geometry(tuple_size, tuple_size, 1).slot_size);
+	else
+		count = min_u64(count, ring_bytes / flow->segment_size);
+	flow->segment_count = (uint32_t)max_u64(count, 2);
 }
 
 static int check_geometry(const struct flow *flow)
@@ -190,7 +174,7 @@ int dfi_flow_create(
 	int ret = context_check(dfi);
 
 	if (!ret)
-		ret = check_name(name);
+		ret = dfi__flow_check_name(name);
 	if (!ret)
 		ret = dfi__attr_load(
 		    &attr, sizeof(attr), user, "dfi_flow_attr");
@@ -223,7 +207,7 @@ int dfi_flow_remove(struct dfi *dfi, const char *name)
 	int ret = context_check(dfi);
 
 	if (!ret)
-		ret = check_name(name);
+		ret = dfi__flow_check_name(name);
 	if (ret < 0)
 		return ret;
 	dfi__flow_key(key, name);

@@ -20,7 +20,7 @@
 void *dfi__handle_alloc(size_t size);
 void dfi__handle_free(void *handle, size_t size);
 
-/* -EINVAL for NULL and freed handles, -EOWNERDEAD in a forked child. */
+/* -EINVAL for NULL, -EOWNERDEAD in a forked child. */
 int dfi__handle_check_slow(const void *handle, uint32_t magic);
 
 static inline int handle_check(

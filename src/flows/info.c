@@ -75,12 +75,12 @@ int dfi_flow_query(
 	size_t i, n;
 	int ret = context_check(dfi);
 
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (!ret && !info)
+		ret = dfi__fail(-EINVAL, "dfi_flow_query: info is NULL");
 	if (ret < 0)
 		return ret;
-	if (!name || !info || strlen(name) > DFI_MAX_FLOW_NAME)
-		return dfi__fail(-EINVAL,
-		    "dfi_flow_query: name or info is NULL, or the name too "
-		    "long");
 	dfi__flow_key(key, name);
 	ret = dfi__client_list(
 	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);

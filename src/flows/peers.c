@@ -47,7 +47,7 @@ static void wake_owner(struct peers *peers)
 	 * then looks at what we have published: see wait_wake().
 	 */
 	dfi__fence_full();
-	word = atomic_peek(&peers->sleeping);
+	word = atomic_observe(&peers->sleeping);
 	if (word)
 		dfi__wait_wake(word);
 }

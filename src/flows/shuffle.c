@@ -10,27 +10,27 @@
 #include "../base/compiler.h"
 #include "../base/error.h"
 
+/* Sticky: the tuple is lost, so the stream must not end as if it were whole. */
 int dfi_source_no_target(struct dfi_source *source, uint32_t target)
 {
 	int ret = source_check(source);
 
 	if (ret < 0)
 		return ret;
-	return dfi__fail(-ERANGE,
-	    "flow '%s': target %u: the flow has %u, numbered from 0",
-	    source->flow.name, target, source->head.n_lanes);
+	return dfi__source_fail(source, dfi__source_no_target(source, target));
 }
 
 static int check_routable(struct dfi_source *source)
 {
-	int ret = source_check(source);
+	int ret = dfi__source_check_free(source);
 
-	if (!ret && source->router.routing == DFI_ROUTE_DIRECT)
-		return dfi__fail(-EPROTOTYPE,
-		    "flow '%s' has direct routing: name the target "
-		    "(dfi_source_push_to(), dfi_source_claim() or a cursor)",
-		    source->flow.name);
-	return ret;
+	if (ret || source->router.routing != DFI_ROUTE_DIRECT)
+		return ret;
+	dfi__fail(-EPROTOTYPE,
+	    "flow '%s' has direct routing: name the target "
+	    "(dfi_source_push_to(), dfi_source_claim() or a cursor)",
+	    source->flow.name);
+	return dfi__source_fail(source, -EPROTOTYPE);
 }
 
 /* Round robin goes on only when the tuple was taken. */
@@ -62,7 +62,7 @@ static uint32_t batch_to_one(
 
 	while (taken < n) {
 		if (!source->writers[0].segment) {
-			*ret = dfi__source_make_room(source, 0);
+			*ret = dfi__source_make_room_to_push(source, 0);
 			if (*ret < 0)
 				break;
 		}

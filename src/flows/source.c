@@ -9,7 +9,6 @@
 #include <string.h>
 #include "../base/attr.h"
 #include "../base/error.h"
-#include "../base/log.h"
 #include "../transport/transport.h"
 #include "attach.h"
 
@@ -38,7 +37,7 @@ void dfi_source_query(
 		add_lane_stats(source, t, stats);
 	stats->bytes = stats->tuples * source->head.tuple_size;
 	stats->stalls = source->stalls;
-	stats->stall_ns = source->stall_ns;
+	stats->stall_ns = source->wait_time.waited_ns;
 }
 
 /* Open the ring in each target's region. */
@@ -69,12 +68,6 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 		dfi__writer_init(&source->writers[t], remote, &geometry,
 		    source->index, RING_FIRST_SEGMENT);
 		source->n_remotes++;
-		if (dfi__writer_ring_used(&source->writers[t]))
-			return dfi__fail(-EEXIST,
-			    "flow '%s': source %u has been attached before: a "
-			    "source attaches once",
-			    source->flow.name, source->index);
-		dfi__source_open_segment(source, t);
 	}
 	return 0;
 }
@@ -93,6 +86,8 @@ static void free_source(struct dfi_source *source)
 
 static int check_attr(const struct dfi_source_attr *attr)
 {
+	if (attr->reserved)
+		return dfi__fail(-EINVAL, "dfi_source_attr.reserved is not 0");
 	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
 		return dfi__fail(-EINVAL,
 		    "dfi_source_attr.flags %#x are not all known", attr->flags);
@@ -142,7 +137,7 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->dfi = dfi;
 	source->index = index;
 	source->flags = attr->flags;
-	source->stall_timeout_ms = attr->stall_timeout_ms;
+	source->wait_time = wait_time(attr->stall_timeout_ms);
 	dfi__router_init(&source->router, flow, index);
 	source->router.function = attr->route;
 	source->router.function_arg = attr->route_arg;
@@ -158,28 +153,55 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	return 0;
 }
 
-/* Claim the index, then wait for the targets and open their rings. */
+/* The rings are ours now; somebody may have used them up before. */
+static int open_segments(struct dfi_source *source)
+{
+	uint32_t t;
+	int ret;
+
+	for (t = 0; t < source->head.n_lanes; t++) {
+		if (dfi__writer_ring_used(&source->writers[t]))
+			return dfi__fail(-EEXIST,
+			    "flow '%s': source %u has been attached before: a "
+			    "flow runs once",
+			    source->flow.name, source->index);
+		ret = dfi__source_open_segment(source, t);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+/*
+ * Wait for the targets, open their rings, and only then claim the index: to the
+ * targets, a source that was there and goes has died.
+ */
 static int attach(struct dfi_source *source, int64_t deadline)
 {
 	struct dfi *dfi = source->dfi;
 	int ret;
 
-	ret = dfi__attach_claim(
-	    dfi, &source->flow, role, source->index, NULL, deadline);
-	if (ret < 0)
-		return ret;
 	ret = dfi__peers_open(
 	    &source->targets, dfi, &source->flow, "target", deadline);
 	if (ret < 0)
-		goto leave;
+		return ret;
 	ret = dfi__peers_await(&source->targets, deadline);
 	if (!ret)
 		ret = open_remotes(source, deadline);
 	if (!ret)
-		return 0;
-	dfi__peers_close(&source->targets);
+		ret = dfi__attach_claim(
+		    dfi, &source->flow, role, source->index, NULL, deadline);
+	if (ret < 0)
+		goto close_peers;
+	ret = open_segments(source);
+	if (ret < 0)
+		goto leave;
+	return 0;
+
 leave:
 	dfi__attach_leave(dfi, &source->flow, role, source->index);
+close_peers:
+	dfi__peers_close(&source->targets);
 	return ret;
 }
 
@@ -193,6 +215,8 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	int64_t deadline;
 	int ret = context_check(dfi);
 
+	if (!ret && !out)
+		ret = dfi__fail(-EINVAL, "dfi_source_open: source is NULL");
 	if (!ret)
 		ret = dfi__attr_load(
 		    &attr, sizeof(attr), user, "dfi_source_attr");
@@ -241,14 +265,23 @@ static void end_source(struct dfi_source *source, uint64_t flag)
 	atomic_fetch_sub(&dfi->n_endpoints, 1);
 }
 
-/* A target leaves after our end mark; one that has left already lost tuples. */
-static int check_targets(struct dfi_source *source)
+/*
+ * Whether all tuples that were pushed will be read: no target has left before
+ * our end mark, and none was refused and then forgotten.
+ */
+static int check_whole(struct dfi_source *source)
 {
 	uint32_t t;
 
-	for (t = 0; t < source->head.n_lanes; t++)
-		if (peers_state(&source->targets, t) == PEER_GONE)
+	for (t = 0; t < source->head.n_lanes; t++) {
+		if (dfi__source_target_gone(source, t))
 			return dfi__peers_lost(&source->targets, t);
+		if (source->writers[t].refused)
+			return dfi__fail(source->writers[t].refused,
+			    "flow '%s': source %u: closed after a push for "
+			    "target %u found no room and was not repeated",
+			    source->flow.name, source->index, t);
+	}
 	return 0;
 }
 
@@ -261,7 +294,7 @@ int dfi_source_close(struct dfi_source *source)
 		return ret;
 	ret = dfi_source_flush(source);
 	if (!ret)
-		ret = check_targets(source);
+		ret = check_whole(source);
 	end_source(source, ret ? FOOTER_FLAG_ABORT : FOOTER_FLAG_END);
 	return ret;
 }

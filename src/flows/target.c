@@ -22,7 +22,8 @@ void dfi_target_query(
 	uint32_t i;
 
 	memset(stats, 0, sizeof(*stats));
-	if (target_check(target) < 0)
+	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
+	    0)
 		return;
 	unread = (uint64_t)(target->head.end - target->head.next) /
 	    target->head.tuple_size;
@@ -32,11 +33,13 @@ void dfi_target_query(
 	stats->bytes = stats->tuples * target->head.tuple_size;
 	stats->segments = target->segments;
 	stats->stalls = target->stalls;
-	stats->stall_ns = target->stall_ns;
+	stats->stall_ns = target->wait_time.waited_ns;
 }
 
 static int check_attr(const struct dfi_target_attr *attr)
 {
+	if (attr->reserved)
+		return dfi__fail(-EINVAL, "dfi_target_attr.reserved is not 0");
 	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
 		return dfi__fail(-EINVAL,
 		    "dfi_target_attr.flags %#x are not all known", attr->flags);
@@ -107,6 +110,8 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	int64_t deadline;
 	int ret = context_check(dfi);
 
+	if (!ret && !out)
+		ret = dfi__fail(-EINVAL, "dfi_target_open: target is NULL");
 	if (!ret)
 		ret = dfi__attr_load(
 		    &attr, sizeof(attr), user, "dfi_target_attr");
@@ -132,16 +137,19 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	target->flow = flow;
 	target->index = index;
 	target->flags = attr.flags;
-	target->stall_timeout_ms = attr.stall_timeout_ms;
+	target->wait_time = wait_time(attr.stall_timeout_ms);
 	target->wait = wait;
 	target->n_readers = target->n_open = flow.n_sources;
 	target->head.tuple_size = flow.schema->tuple_size;
-	target->attach_deadline = context_deadline(dfi, attr.open_timeout_ms);
+	target->wait_time.deadline = context_deadline(
+	    dfi, attr.open_timeout_ms);
 	ret = attach(target, deadline);
 	if (ret < 0) {
 		free_target(target);
 		return ret;
 	}
+	target->wait_time.deadline = context_deadline(
+	    dfi, attr.open_timeout_ms);
 	target->magic = TARGET_MAGIC;
 	atomic_fetch_add(&dfi->n_endpoints, 1);
 	*out = target;
@@ -151,15 +159,19 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 int dfi_target_close(struct dfi_target *target)
 {
 	struct dfi *dfi;
-	int status, ret = target_check(target);
+	uint32_t i;
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 
 	if (ret < 0)
 		return ret;
+	ret = dfi__target_check_slow(target);
 	dfi = target->dfi;
-	status = target->status;
+	for (i = 0; i < target->n_readers; i++)
+		dfi__reader_close(&target->readers[i]);
 	dfi__attach_leave(dfi, &target->flow, role, target->index);
 	dfi__peers_close(&target->sources);
 	free_target(target);
 	atomic_fetch_sub(&dfi->n_endpoints, 1);
-	return status;
+	return ret;
 }

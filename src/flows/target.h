@@ -17,9 +17,9 @@ struct dfi_target {
 	struct dfi_target_head head; /* first: see dfi/target.h */
 	uint32_t magic;
 	int status;         /* the first hard error */
-	bool finished;      /* the end of the flow was reached */
-	bool lends_segment; /* of readers[current] */
+	bool lends_segment; /* of readers[head.source] */
 	bool lends_batch;
+	bool cursor_open;
 	bool prefetches; /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
 	uint32_t n_open;       /* readers that have not ended */
@@ -27,22 +27,28 @@ struct dfi_target {
 	uint32_t in_a_row;     /* segments taken from it without a break */
 	uint32_t seen_changes; /* of sources.changes */
 	uint32_t flags;
-	uint32_t stall_timeout_ms;
-	int64_t attach_deadline; /* for the sources */
+	uint32_t empty_polls; /* of a nonblocking handle */
+	uint32_t open_timeout_ms;
+	char status_text[256];
 	struct wait_policy wait;
+	struct wait_time wait_time; /* deadline: for the sources to attach */
 	struct reader *readers;
 	struct region *region;
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;
 	struct peers sources;
-	uint64_t segments, stalls, stall_ns;
+	uint64_t segments, stalls;
 };
 
+int dfi__target_check_slow(const struct dfi_target *target);
+
+/* The sticky error, with its text, or what is wrong with the handle. */
 static inline int target_check(const struct dfi_target *target)
 {
-	return handle_check(
-	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+	if (likely(target && target->magic == TARGET_MAGIC && !target->status))
+		return 0;
+	return dfi__target_check_slow(target);
 }
 
 #endif

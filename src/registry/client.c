@@ -44,7 +44,8 @@ void dfi__client_lose(
 	    client->open ? "the connection to registry %s is lost: %s"
 			 : "registry %s: %s",
 	    client->address, why);
-	dfi__log(DFI_LOG_INFO, "%s", client->lost_text);
+	dfi__log(client->closing ? DFI_LOG_DEBUG : DFI_LOG_WARN, "%s",
+	    client->lost_text);
 	dfi__client_fail_calls(client, client->lost_err);
 	dfi__watch_deliver_lost(client);
 }
@@ -155,6 +156,7 @@ static int detach(void *arg)
 {
 	struct registry_client *client = arg;
 	dfi__watch_free_all(client);
+	client->closing = true;
 	dfi__client_lose(client, -ENOTCONN, "this process has closed it");
 	if (client->keepalive_timer)
 		event_free(client->keepalive_timer);

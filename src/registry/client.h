@@ -112,6 +112,12 @@ void dfi__registry_values_free(struct registry_value *values, size_t count);
 int dfi__client_delete(struct registry_client *client, const char *key,
     uint64_t revision, int64_t deadline);
 
+/*
+ * Delete a key without waiting for an answer, and whatever it is: for saying
+ * goodbye. Does nothing if the connection is lost. Leaves dfi_errmsg() alone.
+ */
+void dfi__client_forget(struct registry_client *client, const char *key);
+
 /* Delete all keys that begin with prefix; none is no error. */
 int dfi__client_delete_prefix(
     struct registry_client *client, const char *prefix, int64_t deadline);

@@ -54,7 +54,8 @@ struct registry_client {
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* 0: none is unanswered */
 	uint64_t last_id;
-	bool open; /* false: dfi__client_open() is still at it */
+	bool open;    /* false: dfi__client_open() is still at it */
+	bool closing; /* by dfi__client_close() */
 	int lost_err;
 	char lost_text[512];
 	TAILQ_HEAD(, client_call) calls;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/loop.h"
 
 static int put(struct registry_client *client, const char *key,
     const void *value, size_t size, bool create, unsigned flags,
@@ -197,6 +198,33 @@ int dfi__client_delete(struct registry_client *client, const char *key,
 	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
 	request.delete_ = &op;
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
+}
+
+struct farewell {
+	struct registry_client *client;
+	const char *key;
+};
+
+static int send_delete(void *arg)
+{
+	struct farewell *farewell = arg;
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
+
+	op.key = (char *)farewell->key;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
+	request.delete_ = &op;
+	/* If it can't be sent, the lease takes the key along later. */
+	if (farewell->client->stream)
+		dfi__client_send(farewell->client, &request);
+	return 0;
+}
+
+void dfi__client_forget(struct registry_client *client, const char *key)
+{
+	struct farewell farewell = { .client = client, .key = key };
+
+	dfi__loop_call(client->loop, send_delete, &farewell);
 }
 
 int dfi__client_delete_prefix(

@@ -16,7 +16,6 @@
 #include <unistd.h>
 #include "../base/bits.h"
 #include "../base/error.h"
-#include "../base/log.h"
 #include "../base/settings.h"
 #include "../base/wait.h"
 
@@ -55,34 +54,6 @@ static void shm_stop(struct transport *transport)
 	free(shm);
 }
 
-/* Reserve the memory now: a later access can't fail, and SIGBUS can't be. */
-static int reserve(int fd, uint64_t size)
-{
-	while (fallocate(fd, 0, 0, (off_t)size) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return 0;
-}
-
-/* A sealed memfd of size bytes: its descriptor, or a negative errno value. */
-static int create_memfd(uint64_t size, unsigned flags)
-{
-	int fd, ret;
-
-	fd = memfd_create(
-	    "dfi-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
-	if (fd < 0)
-		return -errno;
-	ret = ftruncate(fd, (off_t)size) < 0 ? -errno : reserve(fd, size);
-	if (!ret && fcntl(fd, F_ADD_SEALS, SEALS) < 0)
-		ret = -errno;
-	if (ret < 0) {
-		close(fd);
-		return ret;
-	}
-	return fd;
-}
-
 static int no_memory(int err, uint64_t size)
 {
 	if (err == -EMFILE || err == -ENFILE)
@@ -100,48 +71,92 @@ static int no_memory(int err, uint64_t size)
 }
 
 /*
- * Reserved huge pages if there are enough of them, else ordinary ones, which
- * the kernel may turn into huge ones if it is set to.
+ * Map a region and touch all of it from this thread. Where the kernel makes
+ * huge pages out of ordinary ones, it must be told before they are touched.
  */
-static int create_backing(struct shm *shm, uint64_t *size)
-{
-	uint64_t huge_size = align_up(*size, HUGE_PAGE_SIZE);
-	int fd;
-
-	if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE ||
-	    (shm->settings->huge_pages == HUGE_PAGES_TRY &&
-		*size >= HUGE_PAGE_SIZE / 2)) {
-		fd = create_memfd(huge_size, MFD_HUGETLB | MFD_HUGE_2MB);
-		if (fd >= 0) {
-			*size = huge_size;
-			return fd;
-		}
-		if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE)
-			return dfi__fail(-ENOMEM,
-			    "shared memory: %lu bytes of huge pages are not "
-			    "free (%s): reserve %lu pages of 2 MiB (sysctl "
-			    "vm.nr_hugepages), or set DFI_HUGE_PAGES=try",
-			    (unsigned long)huge_size, strerror(-fd),
-			    (unsigned long)(huge_size / HUGE_PAGE_SIZE));
-	}
-	*size = align_up(*size, (uint64_t)sysconf(_SC_PAGESIZE));
-	fd = create_memfd(*size, 0);
-	return fd < 0 ? no_memory(fd, *size) : fd;
-}
-
 static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
 {
-	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_POPULATE, fd, 0);
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (at == MAP_FAILED)
-		return no_memory(-errno, size);
+		return -errno;
 	/* A forked child has no business in a ring. */
 	madvise(at, size, MADV_DONTFORK);
 	if (huge_pages != HUGE_PAGES_NEVER)
 		madvise(at, size, MADV_HUGEPAGE);
+	/* Only for speed: what is missing, reserve() and page faults find. */
+	madvise(at, size, MADV_POPULATE_WRITE);
 	*base = at;
 	return 0;
+}
+
+/* Nothing is missing from now on: no later access can fail with SIGBUS. */
+static int reserve(int fd, uint64_t size)
+{
+	while (fallocate(fd, 0, 0, (off_t)size) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+		return -errno;
+	return 0;
+}
+
+/* A mapped, reserved and sealed memfd: 0 or a bare negative errno value. */
+static int create_memfd(struct shm_region *region, uint64_t size,
+    unsigned flags, uint32_t huge_pages)
+{
+	int fd, ret;
+
+	fd = memfd_create(
+	    "dfi-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	if (fd < 0)
+		return -errno;
+	ret = ftruncate(fd, (off_t)size) < 0
+	    ? -errno
+	    : map(fd, size, huge_pages, &region->base.base);
+	if (ret < 0)
+		goto close_fd;
+	ret = reserve(fd, size);
+	if (ret < 0)
+		goto unmap;
+	region->fd = fd;
+	region->base.name.size = size;
+	return 0;
+
+unmap:
+	munmap(region->base.base, size);
+close_fd:
+	close(fd);
+	return ret;
+}
+
+/*
+ * Reserved huge pages if there are enough of them, else ordinary ones, which
+ * the kernel may turn into huge ones if it is set to.
+ */
+static int create_backing(
+    struct shm_region *region, uint64_t size, uint32_t huge_pages)
+{
+	uint64_t huge_size = align_up(size, HUGE_PAGE_SIZE);
+	int ret;
+
+	if (huge_pages == HUGE_PAGES_REQUIRE ||
+	    (huge_pages == HUGE_PAGES_TRY && size >= HUGE_PAGE_SIZE / 2)) {
+		ret = create_memfd(
+		    region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, huge_pages);
+		if (!ret)
+			return 0;
+		if (huge_pages == HUGE_PAGES_REQUIRE)
+			return dfi__fail(-ENOMEM,
+			    "shared memory: %lu bytes of huge pages are not "
+			    "free (%s): reserve %lu pages of 2 MiB (sysctl "
+			    "vm.nr_hugepages), or set DFI_HUGE_PAGES=try",
+			    (unsigned long)huge_size, strerror(-ret),
+			    (unsigned long)(huge_size / HUGE_PAGE_SIZE));
+	}
+	size = align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
+	ret = create_memfd(region, size, 0, huge_pages);
+	return ret < 0 ? no_memory(ret, size) : 0;
 }
 
 static int shm_region_create(
@@ -153,21 +168,15 @@ static int shm_region_create(
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
-	new->fd = create_backing(shm, &size);
-	if (new->fd < 0) {
-		ret = new->fd;
-		goto free_new;
-	}
-	ret = map(new->fd, size, shm->settings->huge_pages, &new->base.base);
+	ret = create_backing(new, size, shm->settings->huge_pages);
 	if (ret < 0)
-		goto close_fd;
+		goto free_new;
 	if (getrandom(&new->base.name.key, sizeof(new->base.name.key), 0) !=
 	    sizeof(new->base.name.key)) {
 		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 		goto unmap;
 	}
 	new->base.transport = transport;
-	new->base.name.size = size;
 	memcpy(new->base.name.address, transport->address,
 	    sizeof(transport->address));
 	new->refs = 1;
@@ -179,8 +188,7 @@ static int shm_region_create(
 	return 0;
 
 unmap:
-	munmap(new->base.base, size);
-close_fd:
+	munmap(new->base.base, new->base.name.size);
 	close(new->fd);
 free_new:
 	free(new);
@@ -223,7 +231,8 @@ static struct shm_region *find_local(
 		return NULL;
 	pthread_mutex_lock(&shm->lock);
 	for (region = shm->regions; region; region = region->next)
-		if (region->base.name.key == name->key) {
+		if (region->base.name.key == name->key &&
+		    region->base.name.size == name->size) {
 			region->refs++;
 			break;
 		}
@@ -261,8 +270,11 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 	if (ret < 0)
 		return ret;
 	ret = check_memfd(fd, name);
-	if (!ret)
+	if (!ret) {
 		ret = map(fd, name->size, shm->settings->huge_pages, &base);
+		if (ret < 0)
+			ret = no_memory(ret, name->size);
+	}
 	close(fd);
 	if (!ret)
 		remote->base.direct = base;

@@ -10,6 +10,7 @@
 #include "transport.h"
 
 struct evconnlistener;
+struct event;
 struct shm_pass;
 
 struct shm {
@@ -19,6 +20,7 @@ struct shm {
 	pthread_mutex_t lock; /* protects regions and their refs */
 	struct shm_region *regions;
 	struct evconnlistener *listener;
+	struct event *pause;     /* of the listener, after an error */
 	struct shm_pass *passes; /* on the control thread only */
 };
 

@@ -25,6 +25,7 @@
 #define PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
 #define PASS_VERSION 1
 #define PASS_TIMEOUT_S 5
+#define ACCEPT_PAUSE_US 100000
 
 struct pass_request {
 	uint32_t magic;
@@ -43,11 +44,13 @@ struct shm_pass {
 	struct shm_pass *next;
 	struct event *event;
 	int socket;
+	int refused; /* 0, or the negative errno value to answer */
 };
 
+/* Room for one descriptor; the kernel closes those that don't fit. */
 union control {
 	struct cmsghdr header;
-	char bytes[CMSG_SPACE(sizeof(int))];
+	char bytes[CMSG_LEN(sizeof(int))];
 };
 
 static int peer_is_us(int socket)
@@ -112,11 +115,17 @@ static void serve(struct shm_pass *pass)
 {
 	struct pass_request request;
 	struct shm_region *region;
+	ssize_t got;
 	int ret;
 
-	if (recv(pass->socket, &request, sizeof(request),
-		MSG_DONTWAIT | MSG_TRUNC) != sizeof(request) ||
-	    request.magic != PASS_MAGIC) {
+	got = recv(
+	    pass->socket, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+	/* Not before the request is read: closing would lose the answer. */
+	if (pass->refused) {
+		send_reply(pass->socket, pass->refused, -1);
+		return;
+	}
+	if (got != sizeof(request) || request.magic != PASS_MAGIC) {
 		dfi__log(DFI_LOG_WARN,
 		    "shared memory: a peer sent no valid request");
 		return;
@@ -155,24 +164,18 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 {
 	struct timeval timeout = { .tv_sec = PASS_TIMEOUT_S };
 	struct shm *shm = arg;
-	struct shm_pass *pass;
-	int ret = peer_is_us(socket);
+	struct shm_pass *pass = calloc(1, sizeof(*pass));
 
 	(void)listener;
 	(void)address;
 	(void)size;
-	if (ret < 0) {
-		send_reply(socket, ret, -1);
-		close(socket);
-		return;
-	}
-	pass = calloc(1, sizeof(*pass));
 	if (!pass) {
 		close(socket);
 		return;
 	}
 	pass->shm = shm;
 	pass->socket = socket;
+	pass->refused = peer_is_us(socket);
 	pass->event = event_new(
 	    dfi__loop_base(shm->loop), socket, EV_READ, on_request, pass);
 	if (!pass->event || event_add(pass->event, &timeout) < 0) {
@@ -184,6 +187,27 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	}
 	pass->next = shm->passes;
 	shm->passes = pass;
+}
+
+static void on_pause_over(evutil_socket_t socket, short what, void *arg)
+{
+	struct shm *shm = arg;
+
+	(void)socket;
+	(void)what;
+	evconnlistener_enable(shm->listener);
+}
+
+/* Out of descriptors, for instance: peers wait in the backlog for a moment. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	struct timeval pause = { .tv_usec = ACCEPT_PAUSE_US };
+	struct shm *shm = arg;
+
+	dfi__log(DFI_LOG_ERROR, "shared memory: accepting a peer: %s",
+	    strerror(EVUTIL_SOCKET_ERROR()));
+	evconnlistener_disable(listener);
+	evtimer_add(shm->pause, &pause);
 }
 
 static int listen_on_loop(void *arg)
@@ -212,6 +236,12 @@ static int listen_on_loop(void *arg)
 		return dfi__fail(-EIO, "shared memory: listening on %s: %s",
 		    shm->base.address, strerror(errno));
 	}
+	evconnlistener_set_error_cb(shm->listener, on_accept_error);
+	shm->pause = evtimer_new(dfi__loop_base(shm->loop), on_pause_over, shm);
+	if (!shm->pause) {
+		evconnlistener_free(shm->listener);
+		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	}
 	return 0;
 }
 
@@ -224,6 +254,7 @@ static int stop_on_loop(void *arg)
 {
 	struct shm *shm = arg;
 
+	event_free(shm->pause);
 	evconnlistener_free(shm->listener);
 	while (shm->passes)
 		free_pass(shm->passes);

@@ -74,7 +74,7 @@ struct dfi_target *open_target(
  * (a list that ends with NULL).
  */
 void expect_error(int line, int ret, int err, ...) __attribute__((sentinel));
-#define cr_expect_error(ret, err, ...) \
+#define assert_error(ret, err, ...) \
 	expect_error(__LINE__, (ret), (err), __VA_ARGS__, NULL)
 
 #endif

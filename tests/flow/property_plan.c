@@ -126,8 +126,8 @@ void plan_tuple(
 		tuple[i] = (uint8_t)(word >> (i % 8 * 8)) ^ (uint8_t)i;
 	word = mix(word, 1) & plan->key_mask;
 	for (i = 0; i < plan->key_size; i++)
-		tuple[plan->key_offset + i] = i < 8 ? (uint8_t)(word >> (8 * i))
-						    : 0;
+		tuple[plan->key_offset + i] = (uint8_t)(i < 8 ? word >> (8 * i)
+							      : 0);
 	if (plan->source_at < plan->tuple_size)
 		tuple[plan->source_at] = (uint8_t)source;
 }

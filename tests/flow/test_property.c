@@ -155,7 +155,7 @@ static int push_cursor(struct job *job, uint32_t seq, uint32_t n)
 	uint8_t tuple[PLAN_MAX_TUPLE];
 	uint32_t target = expected_target(job, seq, tuple), count = 0;
 	struct dfi_source_cursor cursor = dfi_source_cursor_open(
-	    job->source, target);
+	    job->source, target, job->plan->tuple_size);
 	int ret;
 
 	while (
@@ -328,7 +328,8 @@ static int consume_batch(struct job *job)
 
 static int consume_cursor(struct job *job)
 {
-	struct dfi_target_cursor cursor = dfi_target_cursor_open(job->target);
+	struct dfi_target_cursor cursor = dfi_target_cursor_open(
+	    job->target, job->plan->tuple_size);
 	uint32_t n = 1 + rng_below(&job->rng, MAX_BATCH), i;
 	const void *tuple;
 	bool ended = false;

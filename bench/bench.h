@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The experiments. Each parses its own options; argv[0] is the text to put
+ * before usage messages. They return the exit status: 0, or 1 after an error or
+ * a result that was not verified.
+ */
+#ifndef DFI_BENCH_BENCH_H
+#define DFI_BENCH_BENCH_H
+
+int bench_raw(int argc, char **argv);
+int bench_shuffle(int argc, char **argv);
+int bench_latency(int argc, char **argv);
+int bench_idle(int argc, char **argv);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Round trips over two latency flows. The baseline is a bare ping-pong with one
+ * cache line for each direction; one with a single line is shown beside it. On
+ * one processor the ends cannot spin, so the baseline there gives it up by
+ * sched_yield().
+ */
+#include <dfi/dfi.h>
+#include <stdlib.h>
+
+#include "bench.h"
+#include "compare.h"
+#include "values.h"
+
+static const struct column columns[] = {
+	{ "tuple_size", "#bytes", 6, 0 },
+	{ "procs", "procs", 5, 0 },
+	{ "wait", "wait", 8, 0 },
+	{ "iterations", "#iterations", 11, 0 },
+	{ "value", "t_typical[nsec]", 15, 0 },
+	{ "min", "min", 7, 0 },
+	{ "max", "max", 7, 0 },
+	{ "p99", "99% percentile[nsec]", 20, 0 },
+	{ "p999", "99.9% percentile[nsec]", 22, 0 },
+	{ "baseline", "baseline", 15, 0 },
+	{ "baseline_value", "t_typical[nsec]", 15, 0 },
+	{ "ratio", "ratio", 6, 3 },
+	{ "one_line_value", "one line[nsec]", 14, 0 },
+	{ "verified", "verified", 8, 0 },
+	{ 0 },
+};
+
+enum {
+	SIDE_FLOW = 0,
+	SIDE_BASELINE,
+	SIDE_ONE_LINE,
+	MAX_SIDES,
+};
+
+/* The median round trip of a round, in ns. */
+static double value_trip(const struct side *side, const struct board *board,
+    const struct outcome *outcome)
+{
+	(void)side;
+	(void)outcome;
+	return histogram_percentile(&board->trips, 0.5) / board->ticks_per_ns;
+}
+
+static struct side echo_side(const struct latency_options *options,
+    enum job_kind job, enum echo echo, uint32_t tuple_size)
+{
+	return (struct side){
+		.plan = {
+			.job = job,
+			.api = API_PUSH,
+			.echo = echo,
+			.wait = options->common.wait,
+			.n_sources = 1,
+			.n_targets = 1,
+			.n_target_threads = 1,
+			.tuple_size = tuple_size,
+			.tuples = options->iterations,
+		},
+		.asked = options->common.geometry,
+	};
+}
+
+static double percentile(const struct side *side, double fraction)
+{
+	return histogram_percentile(side->trips, fraction) / side->ticks_per_ns;
+}
+
+static json_t *latency_row(const struct latency_options *options,
+    const struct side *sides, uint32_t n_sides)
+{
+	const struct side *flow = &sides[SIDE_FLOW];
+	const struct side *base = &sides[SIDE_BASELINE];
+	struct summary summary = stats_summary(flow->values, flow->n_values);
+	struct summary one_line;
+	json_t *row = json_pack("{s:s, s:i, s:i, s:s, s:b, s:I}", "experiment",
+	    "latency", "tuple_size", (int)flow->plan.tuple_size, "procs",
+	    (int)options->common.procs, "wait", wait_name(options->common.wait),
+	    "one_core", options->one_core, "iterations",
+	    (json_int_t)options->iterations);
+
+	json_object_set_new(row, "segment_size",
+	    json_integer(flow->plan.geometry.segment_size));
+	json_object_set_new(row, "segment_count",
+	    json_integer(flow->plan.geometry.segment_count));
+	report_result(row, "ns", &summary, flow->n_values, flow->verified);
+	json_object_set_new(row, "p99", report_number(percentile(flow, 0.99)));
+	json_object_set_new(
+	    row, "p999", report_number(percentile(flow, 0.999)));
+	report_baseline(row,
+	    options->one_core ? "yield-ping-pong" : "ping-pong", flow->values,
+	    base->values, flow->n_values);
+	json_object_set_new(
+	    row, "baseline_p99", report_number(percentile(base, 0.99)));
+	json_object_set_new(row, "one_line_value", json_null());
+	json_object_set_new(row, "one_line_ratio", json_null());
+	if (n_sides > SIDE_ONE_LINE) {
+		one_line = stats_summary(
+		    sides[SIDE_ONE_LINE].values, flow->n_values);
+		json_object_set_new(
+		    row, "one_line_value", report_number(one_line.median));
+		json_object_set_new(row, "one_line_ratio",
+		    report_number(stats_ratio(flow->values,
+			sides[SIDE_ONE_LINE].values, flow->n_values)));
+	}
+	return row;
+}
+
+static bool measure(const struct latency_options *options,
+    struct session *session, struct side *sides, uint32_t n_sides)
+{
+	const struct common_options *common = &options->common;
+	struct placement placement = common->placement;
+	int32_t one_cpu;
+	struct runner_attr attr = {
+		.n_sources = 1,
+		.n_target_threads = 1,
+		.procs = common->procs,
+		.data_size = 4096,
+		.registry = session->address,
+		.timeout_s = common->timeout_s,
+		.placement = &placement,
+	};
+	struct comparison comparison = {
+		.session = session,
+		.options = common,
+		.sides = sides,
+		.n_sides = n_sides,
+		.value = value_trip,
+	};
+	struct runner runner;
+	bool done;
+
+	if (options->one_core) {
+		if (!placement.cpus && usable_cpus(&one_cpu, 1) == 1)
+			placement.cpus = &one_cpu;
+		placement.n_cpus = 1;
+	}
+	if (!runner_start(&attr, &runner))
+		return false;
+	comparison.runner = &runner;
+	done = compare_rounds(&comparison);
+	runner_stop(&runner);
+	return done;
+}
+
+static bool run_size(const struct latency_options *options,
+    struct session *session, struct report *report, uint32_t tuple_size)
+{
+	static struct histogram trips[MAX_SIDES];
+	static struct side sides[MAX_SIDES];
+	enum echo echo = options->one_core ? ECHO_YIELD : ECHO_TWO_LINES;
+	uint32_t n_sides = options->one_core ? SIDE_ONE_LINE : MAX_SIDES, i;
+	struct plan *plan = &sides[SIDE_FLOW].plan;
+
+	sides[SIDE_FLOW] = echo_side(options, JOB_ECHO_FLOW, echo, tuple_size);
+	sides[SIDE_BASELINE] = echo_side(
+	    options, JOB_ECHO_RAW, echo, tuple_size);
+	sides[SIDE_ONE_LINE] = echo_side(
+	    options, JOB_ECHO_RAW, ECHO_ONE_LINE, tuple_size);
+	for (i = 0; i < MAX_SIDES; i++) {
+		trips[i] = (struct histogram){ 0 };
+		sides[i].trips = &trips[i];
+	}
+	if (!session_geometry(
+		session, plan, &sides[SIDE_FLOW].asked, &plan->geometry) ||
+	    !measure(options, session, sides, n_sides))
+		return false;
+	report_row(report, latency_row(options, sides, n_sides));
+	return true;
+}
+
+int bench_latency(int argc, char **argv)
+{
+	static struct latency_options options;
+	const struct common_options *common = &options.common;
+	struct session session;
+	struct report report;
+	bool done = true;
+	uint32_t i;
+	int status;
+
+	latency_options_parse(argc, argv, &options);
+	if (!session_open(common->registry, &session))
+		return 1;
+	report_open(&report, common->format, "latency", columns, 2);
+	for (i = 0; i < common->n_tuple_sizes && done; i++)
+		done = run_size(
+		    &options, &session, &report, common->tuple_sizes[i]);
+	status = report_close(&report);
+	session_close(&session);
+	return done ? status : 1;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hand-written ring alone, 1:1, beside what one core copies; and the sweep
+ * over its geometries, which says what the machine allows at best.
+ */
+#include <dfi/dfi.h>
+#include <string.h>
+
+#include "bench.h"
+#include "compare.h"
+#include "values.h"
+
+/* The paper's geometry is the default. */
+#define DEFAULT_SEGMENT_SIZE 8192
+#define DEFAULT_SEGMENTS 32
+
+#define SWEEP_MIN_SEGMENT (4u << 10)
+#define SWEEP_MAX_SEGMENT (64u << 10)
+#define SWEEP_MIN_RING (64u << 10)
+#define SWEEP_MAX_RING (64u << 20)
+#define SWEEP_MAX_SIDES 64
+
+static const struct column columns[] = {
+	{ "tuple_size", "#bytes", 6, 0 },
+	{ "procs", "procs", 5, 0 },
+	{ "segment_size", "segment", 8, 0 },
+	{ "segment_count", "count", 6, 0 },
+	{ "value", "BW median[GB/s]", 15, 2 },
+	{ "min", "BW min[GB/s]", 12, 2 },
+	{ "max", "BW peak[GB/s]", 13, 2 },
+	{ "message_rate", "MsgRate[Mpps]", 13, 2 },
+	{ "baseline", "baseline", 8, 0 },
+	{ "baseline_value", "BW median[GB/s]", 15, 2 },
+	{ "ratio", "ratio", 6, 3 },
+	{ "verified", "verified", 8, 0 },
+	{ 0 },
+};
+
+static struct side raw_side(const struct common_options *options,
+    enum job_kind job, uint32_t tuple_size, const struct raw_geometry *geometry)
+{
+	return (struct side){
+		.plan = {
+			.job = job,
+			.api = API_CLAIM,
+			.n_sources = 1,
+			.n_targets = job == JOB_RAW,
+			.n_target_threads = job == JOB_RAW,
+			.tuple_size = tuple_size,
+			.yields = options->wait != DFI_WAIT_SPIN,
+			.geometry = *geometry,
+		},
+	};
+}
+
+static json_t *raw_row(const struct common_options *options,
+    const struct side *side, const struct side *copy)
+{
+	const struct plan *plan = &side->plan;
+	struct summary summary = stats_summary(side->values, side->n_values);
+	json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:I}",
+	    "experiment", "raw", "tuple_size", (int)plan->tuple_size, "procs",
+	    (int)options->procs, "segment_size",
+	    (int)plan->geometry.segment_size, "segment_count",
+	    (int)plan->geometry.segment_count, "wait", wait_name(options->wait),
+	    "bytes", (json_int_t)(plan->tuples * plan->tuple_size));
+
+	report_result(row, "GB/s", &summary, side->n_values, side->verified);
+	json_object_set_new(row, "message_rate",
+	    report_number(summary.median * 1e3 / plan->tuple_size));
+	if (copy)
+		report_baseline(
+		    row, "memcpy", side->values, copy->values, side->n_values);
+	else
+		report_baseline(row, NULL, NULL, NULL, 0);
+	return row;
+}
+
+/* Rings of one tuple size, in turns. The data area suits the largest. */
+static bool measure(
+    const struct raw_options *options, struct side *sides, uint32_t n_sides)
+{
+	const struct common_options *common = &options->common;
+	struct runner_attr attr = {
+		.n_sources = 1,
+		.n_target_threads = 1,
+		.procs = common->procs,
+		.timeout_s = common->timeout_s,
+		.placement = &common->placement,
+	};
+	struct comparison comparison = {
+		.options = common,
+		.sides = sides,
+		.n_sides = n_sides,
+		.value = value_bandwidth,
+	};
+	struct runner runner;
+	uint64_t size;
+	uint32_t i;
+	bool done;
+
+	for (i = 0; i < n_sides; i++) {
+		/* A copy needs two rings. */
+		size = 2 * raw_ring_size(&sides[i].plan.geometry);
+		if (size > attr.data_size)
+			attr.data_size = size;
+	}
+	if (!runner_start(&attr, &runner))
+		return false;
+	comparison.runner = &runner;
+	done = compare_bandwidths(&comparison);
+	runner_stop(&runner);
+	return done;
+}
+
+static bool measure_one(const struct raw_options *options,
+    struct report *report, uint32_t tuple_size)
+{
+	const struct common_options *common = &options->common;
+	struct raw_geometry geometry = common->geometry;
+	struct side sides[2];
+
+	if (!geometry.segment_size)
+		geometry.segment_size = DEFAULT_SEGMENT_SIZE;
+	if (!geometry.segment_count)
+		geometry.segment_count = DEFAULT_SEGMENTS;
+	if (tuple_size > geometry.segment_size) {
+		complain("a tuple of %u bytes doesn't fit a segment of %u",
+		    tuple_size, geometry.segment_size);
+		return false;
+	}
+	sides[0] = raw_side(common, JOB_RAW, tuple_size, &geometry);
+	sides[1] = raw_side(common, JOB_COPY, tuple_size, &geometry);
+	if (!measure(options, sides, 2))
+		return false;
+	report_row(report, raw_row(common, &sides[0], &sides[1]));
+	return true;
+}
+
+static uint32_t make_sweep(
+    const struct raw_options *options, uint32_t tuple_size, struct side *sides)
+{
+	struct raw_geometry geometry;
+	uint32_t segment, ring, n = 0;
+
+	for (segment = SWEEP_MIN_SEGMENT; segment <= SWEEP_MAX_SEGMENT;
+	     segment *= 2) {
+		if (tuple_size > segment)
+			continue;
+		for (ring = SWEEP_MIN_RING; ring <= SWEEP_MAX_RING; ring *= 2) {
+			geometry = (struct raw_geometry){
+				.segment_size = segment,
+				.segment_count = ring / segment,
+			};
+			sides[n++] = raw_side(
+			    &options->common, JOB_RAW, tuple_size, &geometry);
+		}
+	}
+	return n;
+}
+
+static bool sweep(const struct raw_options *options, struct report *report,
+    uint32_t tuple_size)
+{
+	static struct side sides[SWEEP_MAX_SIDES];
+	uint32_t i, best = 0, n = make_sweep(options, tuple_size, sides);
+	double median, most = 0;
+	json_t *row;
+
+	if (!n || !measure(options, sides, n))
+		return false;
+	for (i = 0; i < n; i++) {
+		median =
+		    stats_summary(sides[i].values, sides[i].n_values).median;
+		if (median > most) {
+			most = median;
+			best = i;
+		}
+	}
+	for (i = 0; i < n; i++) {
+		row = raw_row(&options->common, &sides[i], NULL);
+		json_object_set_new(row, "best", json_boolean(i == best));
+		report_row(report, row);
+	}
+	report_note(report, "best for tuples of %u bytes: %ux%u, %.2f GB/s",
+	    tuple_size, sides[best].plan.geometry.segment_size,
+	    sides[best].plan.geometry.segment_count, most);
+	return true;
+}
+
+int bench_raw(int argc, char **argv)
+{
+	struct raw_options options;
+	struct report report;
+	uint32_t i, size;
+	bool done = true;
+	int status;
+
+	raw_options_parse(argc, argv, &options);
+	report_open(&report, options.common.format, "raw", columns, 2);
+	for (i = 0; i < options.common.n_tuple_sizes && done; i++) {
+		size = options.common.tuple_sizes[i];
+		done = options.sweep ? sweep(&options, &report, size)
+				     : measure_one(&options, &report, size);
+	}
+	status = report_close(&report);
+	return done ? status : 1;
+}

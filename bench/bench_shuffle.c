@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bandwidth of shuffle flows, beside hand-written rings of the same geometry
+ * that do the same work, or beside the same flow with one source and one
+ * target. One row for each tuple size and way in.
+ */
+#include <dfi/dfi.h>
+
+#include "bench.h"
+#include "compare.h"
+#include "values.h"
+
+static const struct column columns[] = {
+	{ "api", "api", 6, 0 },
+	{ "tuple_size", "#bytes", 6, 0 },
+	{ "sources", "sources", 7, 0 },
+	{ "targets", "targets", 7, 0 },
+	{ "procs", "procs", 5, 0 },
+	{ "segment_size", "segment", 8, 0 },
+	{ "segment_count", "count", 6, 0 },
+	{ "value", "BW median[GB/s]", 15, 2 },
+	{ "min", "BW min[GB/s]", 12, 2 },
+	{ "max", "BW peak[GB/s]", 13, 2 },
+	{ "message_rate", "MsgRate[Mpps]", 13, 2 },
+	{ "baseline", "baseline", 13, 0 },
+	{ "baseline_value", "BW median[GB/s]", 15, 2 },
+	{ "ratio", "ratio", 6, 3 },
+	{ "verified", "verified", 8, 0 },
+	{ 0 },
+};
+
+/* One row in the making. */
+struct trial {
+	const struct shuffle_options *options;
+	struct session *session;
+	uint32_t tuple_size;
+	enum api api;
+	struct side sides[2]; /* the flow, and the baseline */
+	uint32_t n_sides;
+	const char *baseline; /* its name, or NULL */
+	struct raw_geometry geometry;
+};
+
+/* Cursors and spans name their target; with several they go round. */
+static uint32_t flow_routing(const struct trial *trial)
+{
+	if (trial->options->n_targets > 1 &&
+	    (trial->api == API_CURSOR || trial->api == API_CLAIM))
+		return DFI_ROUTE_DIRECT;
+	return trial->options->routing;
+}
+
+static bool make_flow_side(struct trial *trial)
+{
+	const struct shuffle_options *options = trial->options;
+	const struct common_options *common = &options->common;
+	uint32_t threads = options->n_sources + options->n_target_threads;
+	int32_t cpus[MAX_CPUS];
+	struct side *side = &trial->sides[0];
+
+	*side = (struct side){
+		.plan = {
+			.job = JOB_FLOW,
+			.api = trial->api,
+			.routing = flow_routing(trial),
+			.wait = common->wait,
+			.n_sources = options->n_sources,
+			.n_targets = options->n_targets,
+			.n_target_threads = options->n_target_threads,
+			.tuple_size = trial->tuple_size,
+			.batch = options->batch,
+			.yields = common->wait != DFI_WAIT_SPIN ||
+			    threads > usable_cpus(cpus, MAX_CPUS),
+		},
+		.asked = common->geometry,
+	};
+	if (!session_geometry(
+		trial->session, &side->plan, &side->asked, &trial->geometry))
+		return false;
+	side->plan.geometry = trial->geometry;
+	trial->n_sides = 1;
+	return true;
+}
+
+static void make_baseline_side(struct trial *trial)
+{
+	const struct shuffle_options *options = trial->options;
+	struct side *side = &trial->sides[1];
+	struct plan *plan = &side->plan;
+
+	if (options->no_baseline)
+		return;
+	*side = trial->sides[0];
+	trial->n_sides = 2;
+	if (options->one_to_one) {
+		plan->n_sources = 1;
+		plan->n_targets = 1;
+		plan->n_target_threads = 1;
+		trial->baseline = "one-to-one";
+		return;
+	}
+	plan->job = JOB_RAW;
+	if (options->raw_geometry.segment_size)
+		plan->geometry = options->raw_geometry;
+	trial->baseline = trial->api == API_BATCH              ? "raw-partition"
+	    : trial->api == API_PUSH && options->n_targets > 1 ? "raw-routed"
+							       : "raw";
+}
+
+static uint64_t raw_size(const struct trial *trial)
+{
+	const struct plan *plan = &trial->sides[1].plan;
+
+	if (trial->n_sides < 2 || plan->job != JOB_RAW)
+		return 0;
+	return raw_ring_size(&plan->geometry) * (uint64_t)plan->n_sources *
+	    plan->n_targets;
+}
+
+static bool measure(struct trial *trial)
+{
+	const struct shuffle_options *options = trial->options;
+	const struct common_options *common = &options->common;
+	struct runner_attr attr = {
+		.n_sources = options->n_sources,
+		.n_target_threads = options->n_target_threads,
+		.procs = common->procs,
+		.data_size = raw_size(trial),
+		.registry = trial->session->address,
+		.timeout_s = common->timeout_s,
+		.placement = &common->placement,
+	};
+	struct comparison comparison = {
+		.session = trial->session,
+		.options = common,
+		.sides = trial->sides,
+		.n_sides = trial->n_sides,
+		.value = value_bandwidth,
+	};
+	struct runner runner;
+	bool done;
+
+	if (!runner_start(&attr, &runner))
+		return false;
+	comparison.runner = &runner;
+	done = compare_bandwidths(&comparison);
+	runner_stop(&runner);
+	return done;
+}
+
+static json_t *trial_row(const struct trial *trial)
+{
+	const struct shuffle_options *options = trial->options;
+	const struct side *flow = &trial->sides[0];
+	const struct side *other = &trial->sides[1];
+	const struct plan *plan = &flow->plan;
+	struct summary summary = stats_summary(flow->values, flow->n_values);
+	bool verified = flow->verified &&
+	    (trial->n_sides < 2 || other->verified);
+	json_t *row = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:s}",
+	    "experiment", "shuffle", "api", api_name(plan->api), "tuple_size",
+	    (int)plan->tuple_size, "sources", (int)plan->n_sources, "targets",
+	    (int)plan->n_targets, "target_threads", (int)plan->n_target_threads,
+	    "procs", (int)options->common.procs, "routing",
+	    routing_name(plan->routing));
+
+	json_object_set_new(
+	    row, "wait", json_string(wait_name(options->common.wait)));
+	json_object_set_new(
+	    row, "segment_size", json_integer(trial->geometry.segment_size));
+	json_object_set_new(
+	    row, "segment_count", json_integer(trial->geometry.segment_count));
+	json_object_set_new(row, "bytes",
+	    json_integer((json_int_t)(plan->tuples * plan->n_sources *
+		plan->tuple_size)));
+	report_result(row, "GB/s", &summary, flow->n_values, verified);
+	json_object_set_new(
+	    row, "content_checked", json_boolean(options->common.verify));
+	json_object_set_new(row, "message_rate",
+	    report_number(summary.median * 1e3 / plan->tuple_size));
+	report_baseline(
+	    row, trial->baseline, flow->values, other->values, flow->n_values);
+	return row;
+}
+
+static bool run_trial(const struct shuffle_options *options,
+    struct session *session, struct report *report, uint32_t tuple_size,
+    enum api api)
+{
+	struct trial trial = {
+		.options = options,
+		.session = session,
+		.tuple_size = tuple_size,
+		.api = api,
+	};
+
+	if (!make_flow_side(&trial))
+		return false;
+	make_baseline_side(&trial);
+	if (!measure(&trial))
+		return false;
+	report_row(report, trial_row(&trial));
+	return true;
+}
+
+int bench_shuffle(int argc, char **argv)
+{
+	static struct shuffle_options options;
+	const struct common_options *common = &options.common;
+	struct session session;
+	struct report report;
+	uint32_t i, j;
+	bool done = true;
+	int status;
+
+	shuffle_options_parse(argc, argv, &options);
+	if (!session_open(common->registry, &session))
+		return 1;
+	report_open(&report, common->format, "shuffle", columns,
+	    options.n_sources + options.n_target_threads);
+	for (i = 0; i < common->n_tuple_sizes && done; i++)
+		for (j = 0; j < options.n_apis && done; j++)
+			done = run_trial(&options, &session, &report,
+			    common->tuple_sizes[i], options.apis[j]);
+	status = report_close(&report);
+	session_close(&session);
+	return done ? status : 1;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The board: memory that dfi-bench shares with its worker processes. On it lie
+ * the plan of the round, the words that start and end it, a seat for each
+ * worker thread, and a data area for hand-written rings.
+ *
+ * A round: the parent writes the plan and raises `command`; every thread
+ * prepares and adds itself to `ready`; the parent raises `go`; every thread
+ * runs, clears up and adds itself to `done`. Waiting is by futex, so nobody
+ * disturbs the threads that are measured.
+ */
+#ifndef DFI_BENCH_BOARD_H
+#define DFI_BENCH_BOARD_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include "plan.h"
+#include "stats.h"
+
+enum role {
+	ROLE_SOURCE = 0,
+	ROLE_TARGET,
+};
+
+#define SEAT_ERROR_SIZE 512
+
+/* One worker thread: its place, and what it says of its last round. */
+struct seat {
+	alignas(2 * RAW_LINE) uint32_t role; /* enum role */
+	uint32_t number;                     /* among the seats of its role */
+	uint32_t process;
+	uint32_t active; /* takes part in this round */
+	int32_t cpu;     /* to run on; -1: any */
+	int32_t status;  /* 0, or a negative errno value */
+	char error[SEAT_ERROR_SIZE];
+	uint64_t begin_ns, end_ns;
+	uint64_t tuples;
+	uint64_t sum;      /* of all words */
+	uint64_t bad;      /* tuples out of order, misrouted or damaged */
+	uint64_t seen_ns;  /* JOB_IDLE: how long it was watched, and what */
+	uint64_t used_ns;  /* its thread's */
+	uint64_t spent_ns; /* and its process's processor time was */
+};
+
+struct board {
+	_Atomic uint32_t command; /* number of the current round */
+	_Atomic uint32_t go;
+	_Atomic uint32_t ready; /* threads, of this round */
+	_Atomic uint32_t done;
+	_Atomic uint32_t stop;   /* no more rounds */
+	_Atomic uint32_t cancel; /* somebody could not prepare: don't run */
+	uint32_t n_seats;
+	uint32_t n_sources; /* seats; those of targets follow */
+	int32_t parent;     /* process id */
+	uint64_t size;      /* of the whole board */
+	uint64_t data_offset;
+	char registry[256]; /* address; empty: no library needed */
+	struct plan plan;
+	struct histogram trips; /* JOB_ECHO_*: in ticks */
+	double ticks_per_ns;
+	struct seat seats[];
+};
+
+/* Create a board, all zero but its sizes. NULL with errno. */
+struct board *board_create(
+    uint32_t n_sources, uint32_t n_target_threads, uint64_t data_size, int *fd);
+
+/* Map the board of the parent. NULL with errno. */
+struct board *board_attach(int fd);
+
+void board_detach(struct board *board);
+
+/* Replace the data area by fresh, zeroed memory. 0 or a negative errno. */
+int board_clear_data(struct board *board);
+
+static inline char *board_data(struct board *board)
+{
+	return (char *)board + board->data_offset;
+}
+
+/* Add 1 or set a word, and wake its waiters. */
+void board_add(_Atomic uint32_t *word);
+void board_set(_Atomic uint32_t *word, uint32_t value);
+
+/* Wait until word >= value. false: not before deadline_ns (monotonic). */
+bool board_wait(_Atomic uint32_t *word, uint32_t value, uint64_t deadline_ns);
+
+#define NO_DEADLINE UINT64_MAX
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
+	    (uint64_t)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rounds of several sides in turns. Every round of a flow is a fresh flow, made
+ * and removed outside of the timed part.
+ */
+#include "compare.h"
+
+/* The first warm-up round's volume, when nothing is known yet. */
+#define FIRST_BYTES (UINT64_C(64) << 20)
+
+double value_bandwidth(const struct side *side, const struct board *board,
+    const struct outcome *outcome)
+{
+	(void)board;
+	return (double)outcome->tuples * side->plan.tuple_size /
+	    outcome->seconds * 1e-9;
+}
+
+static bool uses_flows(const struct plan *plan)
+{
+	return plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW ||
+	    plan->job == JOB_IDLE;
+}
+
+bool compare_round(struct comparison *comparison, struct side *side,
+    bool counts, struct outcome *outcome)
+{
+	const struct board *board = comparison->runner->board;
+	struct plan *plan = &side->plan;
+	bool flows = uses_flows(plan), done;
+
+	if (flows &&
+	    !session_create_flows(comparison->session, plan, &side->asked))
+		return false;
+	done = runner_round(comparison->runner, plan, outcome);
+	if (flows)
+		session_remove_flows(comparison->session, plan);
+	if (!done)
+		return false;
+	side->verified = side->verified && outcome->verified;
+	side->ticks_per_ns = board->ticks_per_ns;
+	if (counts && side->n_values < STATS_MAX_VALUES) {
+		side->values[side->n_values++] = comparison->value(
+		    side, board, outcome);
+		if (side->trips)
+			histogram_merge(side->trips, &board->trips);
+	}
+	return true;
+}
+
+bool compare_rounds(struct comparison *comparison)
+{
+	struct outcome outcome;
+	uint32_t i, round;
+
+	for (i = 0; i < comparison->n_sides; i++)
+		comparison->sides[i].verified = true;
+	for (round = 0; round <= comparison->options->repeat; round++)
+		for (i = 0; i < comparison->n_sides; i++)
+			if (!compare_round(comparison, &comparison->sides[i],
+				round > 0, &outcome))
+				return false;
+	return true;
+}
+
+static void set_volume(struct side *side, double bytes)
+{
+	struct plan *plan = &side->plan;
+
+	plan->tuples = (uint64_t)(bytes / plan->tuple_size / plan->n_sources);
+	if (plan->tuples < 1)
+		plan->tuples = 1;
+}
+
+/* Set the volume to what the side moves in options->seconds. */
+static bool find_volume(struct comparison *comparison, struct side *side)
+{
+	double wanted = comparison->options->seconds;
+	struct outcome outcome;
+	double volume = FIRST_BYTES;
+	int round;
+
+	/* A short round tells little: the second one starts from the first. */
+	for (round = 0; round < 2; round++) {
+		set_volume(side, volume);
+		if (!compare_round(comparison, side, false, &outcome))
+			return false;
+		volume = value_bandwidth(side, NULL, &outcome) * 1e9 * wanted;
+		if (outcome.seconds > wanted / 4)
+			break;
+	}
+	set_volume(side, volume);
+	return true;
+}
+
+static bool check_content(struct comparison *comparison, struct side *side)
+{
+	double bytes = FIRST_BYTES;
+	struct outcome outcome;
+	bool done;
+
+	if (comparison->options->bytes && comparison->options->bytes < bytes)
+		bytes = (double)comparison->options->bytes;
+	side->plan.check = 1;
+	set_volume(side, bytes);
+	done = compare_round(comparison, side, false, &outcome);
+	side->plan.check = 0;
+	return done;
+}
+
+bool compare_bandwidths(struct comparison *comparison)
+{
+	const struct common_options *options = comparison->options;
+	bool checked = true;
+	struct side *side;
+	uint32_t i;
+
+	for (i = 0; i < comparison->n_sides; i++) {
+		side = &comparison->sides[i];
+		side->verified = true;
+		if (options->verify && side->plan.job == JOB_FLOW &&
+		    !check_content(comparison, side))
+			return false;
+		checked = checked && side->verified;
+		if (options->bytes)
+			set_volume(side, (double)options->bytes);
+		else if (!find_volume(comparison, side))
+			return false;
+	}
+	if (!compare_rounds(comparison))
+		return false;
+	side = comparison->sides;
+	side->verified = side->verified && checked;
+	return true;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measuring several sides in turns: A B A B, so that whatever else happens on
+ * the machine hits all of them alike.
+ */
+#ifndef DFI_BENCH_COMPARE_H
+#define DFI_BENCH_COMPARE_H
+
+#include "options.h"
+#include "runner.h"
+#include "session.h"
+
+/* One of the things compared. */
+struct side {
+	struct plan plan;
+	struct raw_geometry asked; /* of its flows; 0: the library's choice */
+	double values[STATS_MAX_VALUES]; /* one a round */
+	uint32_t n_values;
+	bool verified;           /* every round was right */
+	struct histogram *trips; /* of all rounds, if not NULL */
+	double ticks_per_ns;     /* of the last round */
+};
+
+struct comparison {
+	struct runner *runner;
+	struct session *session; /* NULL: no side uses flows */
+	const struct common_options *options;
+	struct side *sides;
+	uint32_t n_sides;
+	/* What a round is worth. */
+	double (*value)(const struct side *side, const struct board *board,
+	    const struct outcome *outcome);
+};
+
+/* Payload bytes a second, in 1e9. */
+double value_bandwidth(const struct side *side, const struct board *board,
+    const struct outcome *outcome);
+
+/* One round of one side; its value is added unless it is a warm-up. */
+bool compare_round(struct comparison *comparison, struct side *side,
+    bool counts, struct outcome *outcome);
+
+/* One round each, then repeat rounds in turns. */
+bool compare_rounds(struct comparison *comparison);
+
+/*
+ * The same for bandwidths: the content is checked if asked for, and the volume
+ * of a round is set first, from the options or from what the sides move in
+ * options->seconds.
+ */
+bool compare_bandwidths(struct comparison *comparison);
+
+#endif

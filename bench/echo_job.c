@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Round trips: the source's thread is the client, the target's the server. One
+ * time stamp is taken per round trip, between a response and the next request,
+ * and only stored; the histogram is made after the last one.
+ */
+#include <dfi/dfi.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "flow_job.h"
+#include "ticks.h"
+#include "worker.h"
+
+/* Round trips before the first that counts. */
+#define WARM_UP 1000
+
+/* The lines of JOB_ECHO_RAW in the data area. */
+#define LINE_DISTANCE 256
+
+struct echo_state {
+	struct tuple_schema schema;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	uint64_t *tuple;
+	uint64_t *stamps; /* the client's; NULL for the server */
+	uint64_t trips;   /* warm-up included */
+	uint32_t size;
+};
+
+static int prepare_state(struct worker *worker)
+{
+	struct echo_state *state = calloc(1, sizeof(*state));
+	uint32_t size = worker->plan->tuple_size;
+
+	worker->state = state;
+	if (!state)
+		return worker_fail_errno(worker, "a worker");
+	state->size = size;
+	state->trips = worker->plan->tuples + WARM_UP;
+	state->tuple = aligned_alloc(64, (size + 63) / 64 * 64);
+	if (!state->tuple)
+		return worker_fail_errno(worker, "a tuple");
+	if (worker->seat->role == ROLE_TARGET)
+		return 0;
+	state->stamps = calloc(state->trips + 1, sizeof(*state->stamps));
+	return state->stamps ? 0 : worker_fail_errno(worker, "time stamps");
+}
+
+static void echo_finish(struct worker *worker)
+{
+	struct echo_state *state = worker->state;
+
+	if (!state)
+		return;
+	if (state->source)
+		dfi_source_abort(state->source);
+	if (state->target)
+		dfi_target_close(state->target);
+	free(state->tuple);
+	free(state->stamps);
+	free(state);
+}
+
+/* The target first: the other side's source waits for it. */
+static int echo_flow_prepare(struct worker *worker)
+{
+	const struct plan *plan = worker->plan;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
+	bool client = worker->seat->role == ROLE_SOURCE;
+	struct echo_state *state;
+	int ret = prepare_state(worker);
+
+	if (ret)
+		return ret;
+	state = worker->state;
+	tuple_schema_init(&state->schema, plan->tuple_size);
+	target.schema = source.schema = &state->schema.schema;
+	target.wait = source.wait = plan->wait;
+	ret = dfi_target_open(worker->dfi, client ? plan->back : plan->flow, 0,
+	    &target, &state->target);
+	if (ret)
+		return worker_fail(worker, ret, "dfi_target_open");
+	ret = dfi_source_open(worker->dfi, client ? plan->flow : plan->back, 0,
+	    &source, &state->source);
+	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
+}
+
+/* Receive the tuple that must be next. */
+static force_inline int expect(
+    struct echo_state *state, struct word_sum *sum, uint64_t key)
+{
+	const void *tuple;
+	int ret = dfi_target_consume(state->target, &tuple);
+
+	if (ret <= 0)
+		return ret < 0 ? ret : -EBADMSG;
+	tuple_sum(tuple, state->size, sum);
+	return tuple_key(tuple) == key ? 0 : -EBADMSG;
+}
+
+static force_inline int request(struct echo_state *state, struct word_sum *sum)
+{
+	uint64_t i, n = state->trips;
+	int ret;
+
+	state->stamps[0] = ticks();
+	for (i = 0; i < n; i++) {
+		tuple_make(state->tuple, state->size, i);
+		ret = dfi_source_push(state->source, state->tuple);
+		if (ret == 0)
+			ret = expect(state, sum, i);
+		if (ret)
+			return ret;
+		state->stamps[i + 1] = ticks();
+	}
+	return 0;
+}
+
+static force_inline int respond(struct echo_state *state, struct word_sum *sum)
+{
+	uint64_t i, n = state->trips;
+	int ret;
+
+	for (i = 0; i < n; i++) {
+		ret = expect(state, sum, i);
+		if (ret)
+			return ret;
+		tuple_make(state->tuple, state->size, i);
+		ret = dfi_source_push(state->source, state->tuple);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* Put the round trips that count into the board's histogram. */
+static void record(struct worker *worker, uint64_t elapsed_ns)
+{
+	const struct echo_state *state = worker->state;
+	struct histogram *trips = &worker->board->trips;
+	const uint64_t *stamps = state->stamps;
+	uint64_t i;
+
+	*trips = (struct histogram){ 0 };
+	for (i = WARM_UP; i < state->trips; i++)
+		histogram_add(trips, stamps[i + 1] - stamps[i]);
+	worker->board->ticks_per_ns =
+	    (double)(stamps[state->trips] - stamps[0]) / (double)elapsed_ns;
+}
+
+/* Both ends: close the source, then see the other one's end. */
+static int echo_end(struct worker *worker)
+{
+	struct echo_state *state = worker->state;
+	const void *tuple;
+	int ret = dfi_source_close(state->source);
+
+	state->source = NULL;
+	if (ret)
+		return worker_fail(worker, ret, "dfi_source_close");
+	ret = dfi_target_consume(state->target, &tuple);
+	return ret ? worker_fail(worker, ret, "the end of the flow") : 0;
+}
+
+static int echo_flow_run(struct worker *worker)
+{
+	struct echo_state *state = worker->state;
+	struct seat *seat = worker->seat;
+	struct word_sum sum = { 0 };
+	uint64_t begin = now_ns();
+	int ret;
+
+	ret = seat->role == ROLE_SOURCE ? request(state, &sum)
+					: respond(state, &sum);
+	if (ret)
+		return worker_fail(worker, ret, "a round trip");
+	if (seat->role == ROLE_SOURCE)
+		record(worker, now_ns() - begin);
+	seat->tuples = state->trips;
+	seat->sum = word_sum_total(&sum);
+	seat->bad = 0;
+	return echo_end(worker);
+}
+
+const struct job echo_flow_job = {
+	.prepare = echo_flow_prepare,
+	.run = echo_flow_run,
+	.finish = echo_finish,
+};
+
+/*
+ * The lines count half trips: the client makes them odd, the server even. One
+ * line serves both directions, or each has its own.
+ */
+static void bounce(_Atomic uint64_t *out, const _Atomic uint64_t *in,
+    struct echo_state *state, uint64_t first, bool yields)
+{
+	bool client = state->stamps;
+	uint64_t i;
+
+	for (i = 0; i < state->trips; i++) {
+		if (client)
+			atomic_store_explicit(
+			    out, 2 * i + 1, memory_order_release);
+		while (atomic_load_explicit(in, memory_order_acquire) !=
+		    2 * i + first)
+			if (yields)
+				sched_yield();
+		if (client)
+			state->stamps[i + 1] = ticks();
+		else
+			atomic_store_explicit(
+			    out, 2 * i + 2, memory_order_release);
+	}
+}
+
+static int echo_raw_prepare(struct worker *worker)
+{
+	return prepare_state(worker);
+}
+
+static int echo_raw_run(struct worker *worker)
+{
+	const struct plan *plan = worker->plan;
+	struct echo_state *state = worker->state;
+	bool client = worker->seat->role == ROLE_SOURCE;
+	char *lines = board_data(worker->board);
+	char *there = lines;
+	char *back = plan->echo == ECHO_ONE_LINE ? lines
+						 : lines + LINE_DISTANCE;
+	uint64_t begin = now_ns();
+
+	if (client)
+		state->stamps[0] = ticks();
+	bounce((_Atomic uint64_t *)(void *)(client ? there : back),
+	    (_Atomic uint64_t *)(void *)(client ? back : there), state,
+	    client ? 2 : 1, plan->echo == ECHO_YIELD);
+	if (client)
+		record(worker, now_ns() - begin);
+	worker->seat->tuples = state->trips;
+	worker->seat->sum = 0;
+	worker->seat->bad = 0;
+	return 0;
+}
+
+const struct job echo_raw_job = {
+	.prepare = echo_raw_prepare,
+	.run = echo_raw_run,
+	.finish = echo_finish,
+};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checking what comes out of a flow, tuple by tuple: whole, at the right
+ * target, in the order of its source's pushes, none missing, none twice. The
+ * sources' sequences are known, so nothing is stored but where each one is.
+ */
+#include "flow_job.h"
+
+/* A source's sequence of tuples, as seen by one target. */
+struct sequence {
+	uint64_t first_word;
+	uint64_t words;  /* of a tuple */
+	uint64_t length; /* then it starts again */
+};
+
+static struct sequence source_sequence(const struct plan *plan, uint32_t source)
+{
+	return (struct sequence){
+		.first_word = source_first_word(source),
+		.words = plan->tuple_size / 8,
+		.length = plan->api == API_BATCH ? plan_table_tuples(plan)
+						 : UINT64_MAX,
+	};
+}
+
+static uint64_t after(const struct sequence *sequence, uint64_t i)
+{
+	return i + 1 == sequence->length ? 0 : i + 1;
+}
+
+/* Whether the content of a tuple tells where it has to go. */
+static bool routed_by_content(const struct plan *plan)
+{
+	return plan->n_targets == 1 ||
+	    (plan->routing == DFI_ROUTE_HASH &&
+		(plan->api == API_PUSH || plan->api == API_BATCH));
+}
+
+static bool routed_to(const struct plan *plan, uint64_t key, uint32_t target)
+{
+	return dfi_hash_partition(dfi_hash64(key), plan->n_targets) == target;
+}
+
+static bool tuple_is_whole(const char *tuple, uint32_t tuple_size)
+{
+	uint64_t key = tuple_key(tuple);
+	uint32_t i;
+
+	for (i = 8; i < tuple_size; i += 8)
+		if (tuple_key(tuple + i) != key + i / 8)
+			return false;
+	return true;
+}
+
+bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple)
+{
+	const struct plan *plan = receiver->plan;
+	uint64_t key = tuple_key(tuple), i, expected;
+	uint32_t source = word_source(key);
+	struct sequence sequence;
+	uint64_t *next;
+
+	if (source >= plan->n_sources ||
+	    !tuple_is_whole(tuple, plan->tuple_size))
+		return false;
+	sequence = source_sequence(plan, source);
+	next = &receiver->next[index * plan->n_sources + source];
+	i = (key - sequence.first_word) / sequence.words;
+	if (i >= sequence.length)
+		return false;
+	expected = *next;
+	*next = after(&sequence, i);
+	if (!routed_by_content(plan))
+		return i >= expected;
+	while (!routed_to(plan, sequence.first_word + expected * sequence.words,
+	    receiver_target(receiver, index)))
+		expected = after(&sequence, expected);
+	return i == expected;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The job of a flow's round: open the endpoints of a thread, send or receive,
+ * close. Opening maps and touches the rings, so it comes before the start.
+ */
+#include "flow_job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What a thread has from prepare to finish. */
+struct flow_state {
+	struct tuple_schema schema;
+	struct sender sender;
+	struct receiver receiver;
+};
+
+void tuple_schema_init(struct tuple_schema *schema, uint32_t tuple_size)
+{
+	*schema = (struct tuple_schema){
+		.fields = {
+			{
+				.name = "key",
+				.type = DFI_UINT64,
+				.size = 8,
+			},
+			{
+				.name = "rest",
+				.type = DFI_BYTES,
+				.offset = 8,
+				.size = tuple_size - 8,
+			},
+		},
+		.schema = {
+			.n_fields = tuple_size > 8 ? 2 : 1,
+			.tuple_size = tuple_size,
+		},
+	};
+	schema->schema.fields = schema->fields;
+}
+
+static int prepare_sender(struct worker *worker, struct flow_state *state)
+{
+	const struct plan *plan = worker->plan;
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct sender *sender = &state->sender;
+	uint32_t number = worker->seat->number;
+	int ret;
+
+	sender->plan = plan;
+	sender->first_word = source_first_word(number);
+	sender->scratch = aligned_alloc(64, (plan->tuple_size + 63) / 64 * 64);
+	if (!sender->scratch)
+		return worker_fail_errno(worker, "a tuple");
+	if (plan->api == API_BATCH) {
+		sender->table = plan_make_table(plan, number);
+		sender->table_tuples = plan_table_tuples(plan);
+		if (!sender->table)
+			return worker_fail_errno(worker, "a table of tuples");
+	}
+	attr.schema = &state->schema.schema;
+	attr.wait = plan->wait;
+	ret = dfi_source_open(
+	    worker->dfi, plan->flow, number, &attr, &sender->source);
+	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
+}
+
+static int prepare_receiver(struct worker *worker, struct flow_state *state)
+{
+	const struct plan *plan = worker->plan;
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct receiver *receiver = &state->receiver;
+	uint32_t i, thread = worker->seat->number;
+	uint32_t n = (plan->n_targets - thread + plan->n_target_threads - 1) /
+	    plan->n_target_threads;
+	int ret;
+
+	receiver->plan = plan;
+	receiver->thread = thread;
+	receiver->n_targets = n;
+	receiver->targets = calloc(n, sizeof(struct dfi_target *));
+	receiver->next = calloc((size_t)n * plan->n_sources, sizeof(uint64_t));
+	if (!receiver->targets || !receiver->next)
+		return worker_fail_errno(worker, "a receiver");
+	attr.schema = &state->schema.schema;
+	attr.wait = plan->wait;
+	if (n > 1)
+		attr.flags = DFI_NONBLOCK;
+	for (i = 0; i < n; i++) {
+		ret = dfi_target_open(worker->dfi, plan->flow,
+		    receiver_target(receiver, i), &attr, &receiver->targets[i]);
+		if (ret)
+			return worker_fail(worker, ret, "dfi_target_open");
+	}
+	return 0;
+}
+
+static int flow_prepare(struct worker *worker)
+{
+	struct flow_state *state = calloc(1, sizeof(*state));
+
+	if (!state)
+		return worker_fail_errno(worker, "a worker");
+	worker->state = state;
+	tuple_schema_init(&state->schema, worker->plan->tuple_size);
+	if (worker->seat->role == ROLE_SOURCE)
+		return prepare_sender(worker, state);
+	return prepare_receiver(worker, state);
+}
+
+/* Closing is what ends the flow, so it is part of the run. */
+static int run_sender(struct worker *worker, struct sender *sender)
+{
+	struct seat *seat = worker->seat;
+	int sent = flow_send(sender), closed;
+
+	if (sent < 0)
+		worker_fail(worker, sent, "sending");
+	closed = dfi_source_close(sender->source);
+	sender->source = NULL;
+	if (sent < 0)
+		return sent;
+	if (closed < 0)
+		return worker_fail(worker, closed, "dfi_source_close");
+	seat->tuples = worker->plan->tuples;
+	seat->sum = plan_source_sum(worker->plan, seat->number);
+	return 0;
+}
+
+static int run_receiver(struct worker *worker, struct receiver *receiver)
+{
+	struct seat *seat = worker->seat;
+	int ret = flow_receive(receiver);
+
+	if (ret < 0)
+		return worker_fail(worker, ret, "receiving");
+	seat->tuples = receiver->tuples;
+	seat->sum = word_sum_total(&receiver->sum);
+	seat->bad = receiver->bad;
+	return 0;
+}
+
+static int flow_run(struct worker *worker)
+{
+	struct flow_state *state = worker->state;
+
+	if (worker->seat->role == ROLE_SOURCE)
+		return run_sender(worker, &state->sender);
+	return run_receiver(worker, &state->receiver);
+}
+
+static void flow_finish(struct worker *worker)
+{
+	struct flow_state *state = worker->state;
+	uint32_t i;
+
+	if (!state)
+		return;
+	if (state->sender.source)
+		dfi_source_abort(state->sender.source);
+	for (i = 0; state->receiver.targets && i < state->receiver.n_targets;
+	     i++)
+		if (state->receiver.targets[i])
+			dfi_target_close(state->receiver.targets[i]);
+	free(state->receiver.targets);
+	free(state->receiver.next);
+	free(state->sender.scratch);
+	free(state->sender.table);
+	free(state);
+}
+
+const struct job flow_job = {
+	.prepare = flow_prepare,
+	.run = flow_run,
+	.finish = flow_finish,
+};

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The receiving loops, one for each way out of a flow. Each exists twice: to
+ * sum tuples of a constant size, which is what is measured, and to check the
+ * content of tuples of any size, in rounds that are not.
+ */
+#include "flow_job.h"
+
+/* Look at a tuple: check is a constant where this is inlined. */
+static force_inline void take(struct receiver *receiver, uint32_t index,
+    const char *tuple, size_t tuple_size, struct word_sum *sum, bool check)
+{
+	tuple_sum(tuple, tuple_size, sum);
+	if (check && !flow_check(receiver, index, tuple))
+		receiver->bad++;
+}
+
+static force_inline int receive_each(
+    struct receiver *receiver, size_t tuple_size, bool check)
+{
+	struct dfi_target *target = receiver->targets[0];
+	struct word_sum sum = { 0 };
+	uint64_t tuples = 0;
+	const void *tuple;
+	int ret;
+
+	while ((ret = dfi_target_consume(target, &tuple)) > 0) {
+		take(receiver, 0, tuple, tuple_size, &sum, check);
+		tuples++;
+	}
+	receiver->sum = sum;
+	receiver->tuples = tuples;
+	return ret;
+}
+
+static force_inline int receive_cursor(
+    struct receiver *receiver, size_t tuple_size, bool check)
+{
+	struct dfi_target_cursor cursor = dfi_target_cursor_open(
+	    receiver->targets[0], tuple_size);
+	struct word_sum sum = { 0 };
+	uint64_t tuples = 0;
+	const void *tuple;
+
+	while ((tuple = dfi_target_cursor_get(&cursor, tuple_size))) {
+		take(receiver, 0, tuple, tuple_size, &sum, check);
+		tuples++;
+	}
+	receiver->sum = sum;
+	receiver->tuples = tuples;
+	return dfi_target_cursor_close(cursor);
+}
+
+static force_inline void take_batch(struct receiver *receiver, uint32_t index,
+    const struct dfi_batch *batch, size_t tuple_size, struct word_sum *sum,
+    bool check)
+{
+	const char *tuple = batch->tuples;
+	const char *end = tuple + (size_t)batch->count * tuple_size;
+
+	for (; tuple != end; tuple += tuple_size) {
+		take(receiver, index, tuple, tuple_size, sum, check);
+		if (check && word_source(tuple_key(tuple)) != batch->source)
+			receiver->bad++;
+	}
+}
+
+static force_inline int receive_batches(
+    struct receiver *receiver, size_t tuple_size, bool check)
+{
+	struct dfi_target *target = receiver->targets[0];
+	struct word_sum sum = { 0 };
+	uint64_t tuples = 0;
+	struct dfi_batch batch;
+	int ret;
+
+	while ((ret = dfi_target_consume_batch(target, &batch)) > 0) {
+		take_batch(receiver, 0, &batch, tuple_size, &sum, check);
+		tuples += batch.count;
+		dfi_target_release(target, &batch);
+	}
+	receiver->sum = sum;
+	receiver->tuples = tuples;
+	return ret;
+}
+
+/* Several targets of one thread, opened with DFI_NONBLOCK, in turn. */
+static force_inline int receive_many(
+    struct receiver *receiver, size_t tuple_size, bool check)
+{
+	uint32_t open = receiver->n_targets, i = 0, polls = 0;
+	struct dfi_target *target;
+	struct word_sum sum = { 0 };
+	uint64_t tuples = 0;
+	struct dfi_batch batch;
+	int ret;
+
+	while (open > 0) {
+		target = receiver->targets[i];
+		ret = target ? dfi_target_consume_batch(target, &batch)
+			     : -EAGAIN;
+		if (ret > 0) {
+			take_batch(
+			    receiver, i, &batch, tuple_size, &sum, check);
+			tuples += batch.count;
+			dfi_target_release(target, &batch);
+			polls = 0;
+			continue;
+		}
+		if (ret == 0) {
+			open--;
+			dfi_target_close(target);
+			receiver->targets[i] = NULL;
+		} else if (ret != -EAGAIN) {
+			return ret;
+		}
+		if (++i == receiver->n_targets)
+			i = 0;
+		raw_poll_pause(receiver->plan->yields, &polls);
+	}
+	receiver->sum = sum;
+	receiver->tuples = tuples;
+	return 0;
+}
+
+static force_inline int receive(
+    struct receiver *receiver, size_t tuple_size, bool check)
+{
+	if (receiver->n_targets > 1)
+		return receive_many(receiver, tuple_size, check);
+	switch (receiver->plan->api) {
+	case API_PUSH:
+		return receive_each(receiver, tuple_size, check);
+	case API_CURSOR:
+		return receive_cursor(receiver, tuple_size, check);
+	default:
+		return receive_batches(receiver, tuple_size, check);
+	}
+}
+
+static force_inline int receive_unchecked(
+    struct receiver *receiver, size_t tuple_size)
+{
+	return receive(receiver, tuple_size, false);
+}
+
+int flow_receive(struct receiver *receiver)
+{
+	if (receiver->plan->check)
+		return receive(receiver, receiver->plan->tuple_size, true);
+	RETURN_BY_SIZE(receive_unchecked, receiver, receiver->plan->tuple_size);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dfi-bench: the subcommand table. What is measured, and how, is in README.md
+ * and in the bench_*.c files.
+ */
+#include <dfi/dfi.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "worker.h"
+
+/* BSD's sysexits.h and argp: the command was used incorrectly. */
+#define EXIT_USAGE 64
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help; /* NULL: not for users */
+} commands[] = {
+	{ "raw", bench_raw, "the hand-written ring alone, beside memcpy" },
+	{ "shuffle", bench_shuffle, "bandwidth of shuffle flows" },
+	{ "latency", bench_latency, "round trips over two latency flows" },
+	{ "idle", bench_idle, "processor time of a waiting target" },
+	{ WORKER_COMMAND, worker_main, NULL },
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void usage(FILE *to)
+{
+	size_t i;
+
+	fputs("Usage: dfi-bench COMMAND [OPTION...]\n"
+	      "Measure DFI flows beside hand-written baselines.\n\n",
+	    to);
+	for (i = 0; i < N_COMMANDS; i++)
+		if (commands[i].help)
+			fprintf(to, "  %-10s %s\n", commands[i].name,
+			    commands[i].help);
+	fputs("\nEach command has --help.\n", to);
+}
+
+int main(int argc, char **argv)
+{
+	char name[64];
+	size_t i;
+
+	if (argc < 2) {
+		usage(stderr);
+		return EXIT_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0) {
+		usage(stdout);
+		return 0;
+	}
+	if (strcmp(argv[1], "--version") == 0) {
+		printf("dfi-bench %s\n", dfi_version());
+		return 0;
+	}
+	for (i = 0; i < N_COMMANDS; i++) {
+		if (strcmp(argv[1], commands[i].name) != 0)
+			continue;
+		snprintf(name, sizeof(name), "dfi-bench %s", argv[1]);
+		argv[1] = name;
+		return commands[i].run(argc - 1, argv + 1);
+	}
+	fprintf(stderr, "dfi-bench: no command '%s'\n", argv[1]);
+	usage(stderr);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of the subcommands, by argp: each has its own parser around the
+ * common one.
+ */
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "options_impl.h"
+#include "values.h"
+
+static const uint32_t usual_sizes[] = { 16, 64, 256, 1024, 8192 };
+static const uint32_t small_size[] = { 64 };
+
+static error_t parse_raw(int key, char *arg, struct argp_state *state)
+{
+	struct raw_options *options = state->input;
+
+	(void)arg;
+	if (key != KEY_SWEEP)
+		return parse_rest(key, state, &options->common);
+	options->sweep = true;
+	return 0;
+}
+
+void raw_options_parse(int argc, char **argv, struct raw_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "sweep", KEY_SWEEP, NULL, 0,
+		    "try segments of 4K to 64K and rings of 64K to 64M", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_raw,
+		.doc = "Measure the hand-written ring alone, beside memcpy.",
+		.children = common_children,
+	};
+
+	*options = (struct raw_options){ .common = common_defaults() };
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	if (options->sweep)
+		default_tuple_sizes(&options->common, small_size, 1);
+	default_tuple_sizes(&options->common, usual_sizes, 5);
+}
+
+static void parse_apis(const struct argp_state *state, const char *text,
+    struct shuffle_options *options)
+{
+	char names[64], *rest = NULL, *name;
+
+	options->n_apis = 0;
+	snprintf(names, sizeof(names), "%s", text);
+	for (name = strtok_r(names, ",", &rest); name;
+	     name = strtok_r(NULL, ",", &rest)) {
+		if (options->n_apis == N_APIS)
+			argp_error(state, "--api %s: too many", text);
+		options->apis[options->n_apis++] = parse_name(
+		    state, "api", name, api_name, N_APIS);
+	}
+	if (!options->n_apis)
+		argp_error(state, "--api: none given");
+}
+
+static void check_shuffle(
+    const struct argp_state *state, struct shuffle_options *options)
+{
+	uint32_t i;
+
+	if (!options->n_target_threads)
+		options->n_target_threads = options->n_targets;
+	if (options->n_target_threads > options->n_targets)
+		argp_error(state, "--target-threads: more than targets");
+	for (i = 0; i < options->n_apis; i++) {
+		if (options->n_target_threads < options->n_targets &&
+		    options->apis[i] != API_BATCH &&
+		    options->apis[i] != API_CLAIM)
+			argp_error(state,
+			    "--target-threads below --targets: only with "
+			    "--api batch or claim");
+		if (options->routing == DFI_ROUTE_DIRECT &&
+		    options->apis[i] == API_BATCH)
+			argp_error(
+			    state, "--routing direct: not with --api batch");
+	}
+}
+
+static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
+{
+	struct shuffle_options *options = state->input;
+
+	switch (key) {
+	case KEY_SOURCES:
+		options->n_sources = (uint32_t)parse_number(
+		    state, "sources", arg, 1, DFI_MAX_ENDPOINTS);
+		return 0;
+	case KEY_TARGETS:
+		options->n_targets = (uint32_t)parse_number(
+		    state, "targets", arg, 1, DFI_MAX_ENDPOINTS);
+		return 0;
+	case KEY_TARGET_THREADS:
+		options->n_target_threads = (uint32_t)parse_number(
+		    state, "target-threads", arg, 1, DFI_MAX_ENDPOINTS);
+		return 0;
+	case KEY_API:
+		parse_apis(state, arg, options);
+		return 0;
+	case KEY_ROUTING:
+		options->routing = parse_name(
+		    state, "routing", arg, routing_name, DFI_ROUTE_DIRECT + 1);
+		return 0;
+	case KEY_BATCH:
+		options->batch = (uint32_t)parse_number(
+		    state, "batch", arg, 1, INT32_MAX);
+		return 0;
+	case KEY_NO_BASELINE:
+		options->no_baseline = true;
+		return 0;
+	case KEY_ONE_TO_ONE:
+		options->one_to_one = true;
+		return 0;
+	case KEY_RAW_GEOMETRY:
+		if (!parse_geometry(arg, &options->raw_geometry))
+			argp_error(
+			    state, "--raw-geometry %s: not like 8Kx32", arg);
+		return 0;
+	case ARGP_KEY_END:
+		check_shuffle(state, options);
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+void shuffle_options_parse(
+    int argc, char **argv, struct shuffle_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "sources", KEY_SOURCES, "N", 0, "(default 1)", 0 },
+		{ "targets", KEY_TARGETS, "N", 0, "(default 1)", 0 },
+		{ "target-threads", KEY_TARGET_THREADS, "N", 0,
+		    "threads that share the targets, each polling several "
+		    "(default: one for each target)",
+		    0 },
+		{ "api", KEY_API, "LIST", 0,
+		    "push, cursor, batch or claim (default: all four)", 0 },
+		{ "routing", KEY_ROUTING, "hash|round-robin|direct", 0,
+		    "of tuples pushed one by one (default hash)", 0 },
+		{ "batch", KEY_BATCH, "N", 0,
+		    "tuples of one push_batch (default 1024)", 0 },
+		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
+		    "measure the flow only", 0 },
+		{ "vs-one-to-one", KEY_ONE_TO_ONE, NULL, 0,
+		    "the baseline is the same flow with one source and one "
+		    "target, not the hand-written ring",
+		    0 },
+		{ "raw-geometry", KEY_RAW_GEOMETRY, "SIZExN", 0,
+		    "segments of the hand-written ring (default: the flow's)",
+		    0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_shuffle,
+		.doc = "Measure shuffle flows beside hand-written rings.",
+		.children = common_children,
+	};
+
+	*options = (struct shuffle_options){
+		.common = common_defaults(),
+		.n_sources = 1,
+		.n_targets = 1,
+		.apis = { API_PUSH, API_CURSOR, API_BATCH, API_CLAIM },
+		.n_apis = N_APIS,
+		.batch = 1024,
+	};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	default_tuple_sizes(&options->common, usual_sizes, 5);
+}
+
+static error_t parse_latency(int key, char *arg, struct argp_state *state)
+{
+	struct latency_options *options = state->input;
+
+	switch (key) {
+	case KEY_ITERATIONS:
+		options->iterations = (uint64_t)parse_number(
+		    state, "iterations", arg, 1, 100000000);
+		return 0;
+	case KEY_ONE_CORE:
+		options->one_core = true;
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+void latency_options_parse(
+    int argc, char **argv, struct latency_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "iterations", KEY_ITERATIONS, "N", 0,
+		    "round trips of a round (default 200000; 10000 with "
+		    "--one-core)",
+		    0 },
+		{ "one-core", KEY_ONE_CORE, NULL, 0,
+		    "pin both ends to one processor", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_latency,
+		.doc = "Measure round trips over two latency flows beside a "
+		       "bare cache-line ping-pong.",
+		.children = common_children,
+	};
+
+	*options = (struct latency_options){ .common = common_defaults() };
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	default_tuple_sizes(&options->common, small_size, 1);
+	if (!options->iterations)
+		options->iterations = options->one_core ? 10000 : 200000;
+}
+
+static error_t parse_idle(int key, char *arg, struct argp_state *state)
+{
+	struct idle_options *options = state->input;
+
+	(void)arg;
+	return parse_rest(key, state, &options->common);
+}
+
+void idle_options_parse(int argc, char **argv, struct idle_options *options)
+{
+	static const struct argp argp = {
+		.parser = parse_idle,
+		.doc = "Measure the processor time of a target that waits for "
+		       "--seconds without getting a tuple.",
+		.children = common_children,
+	};
+
+	*options = (struct idle_options){ .common = common_defaults() };
+	options->common.seconds = 5;
+	options->common.repeat = 1;
+	options->common.procs = 2;
+	options->common.wait = DFI_WAIT_BLOCK;
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	default_tuple_sizes(&options->common, small_size, 1);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command lines of the subcommands, one struct of parameters for each.
+ * Parsing ends the process on a wrong usage (64) and on --help, as argp does.
+ */
+#ifndef DFI_BENCH_OPTIONS_H
+#define DFI_BENCH_OPTIONS_H
+
+#include "plan.h"
+#include "report.h"
+#include "runner.h"
+
+#define MAX_TUPLE_SIZES 16
+
+/* How every experiment is run and reported. */
+struct common_options {
+	enum report_format format;
+	uint32_t repeat;
+	double seconds; /* of a round */
+	uint64_t bytes; /* of a round; 0: from seconds */
+	uint32_t timeout_s;
+	bool verify;
+	uint32_t procs;
+	uint32_t wait; /* enum dfi_wait */
+	struct placement placement;
+	int32_t cpus[MAX_CPUS];       /* of the placement */
+	struct raw_geometry geometry; /* 0: default */
+	uint32_t tuple_sizes[MAX_TUPLE_SIZES];
+	uint32_t n_tuple_sizes;
+	const char *registry; /* NULL: embedded */
+};
+
+struct raw_options {
+	struct common_options common;
+	bool sweep;
+};
+
+struct shuffle_options {
+	struct common_options common;
+	uint32_t n_sources;
+	uint32_t n_targets;
+	uint32_t n_target_threads;
+	enum api apis[N_APIS];
+	uint32_t n_apis;
+	uint32_t routing; /* enum dfi_routing */
+	uint32_t batch;
+	bool no_baseline;
+	bool one_to_one;                  /* is the baseline */
+	struct raw_geometry raw_geometry; /* 0: the flow's */
+};
+
+struct latency_options {
+	struct common_options common;
+	uint64_t iterations;
+	bool one_core;
+};
+
+struct idle_options {
+	struct common_options common;
+};
+
+/* argv[0] is the subcommand. */
+void raw_options_parse(int argc, char **argv, struct raw_options *options);
+void shuffle_options_parse(
+    int argc, char **argv, struct shuffle_options *options);
+void latency_options_parse(
+    int argc, char **argv, struct latency_options *options);
+void idle_options_parse(int argc, char **argv, struct idle_options *options);
+
+#endif

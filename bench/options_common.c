@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options that all experiments have in common. Wrong values are refused
+ * here, with the option's name, so that nothing behind has to look again.
+ */
+#include "options_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
+
+static const struct argp_option common_table[] = {
+	{ "procs", KEY_PROCS, "1|2", 0,
+	    "all threads in one process, or sources and targets in one each "
+	    "(default 1)",
+	    0 },
+	{ "tuple-size", KEY_TUPLE_SIZE, "LIST", 0,
+	    "bytes of a tuple, multiples of 8; one result for each", 0 },
+	{ "segment-size", KEY_SEGMENT_SIZE, "SIZE", 0,
+	    "payload bytes of a ring's segment", 0 },
+	{ "segments", KEY_SEGMENTS, "N", 0, "segments of a ring", 0 },
+	{ "wait", KEY_WAIT, "spin|adaptive|block", 0,
+	    "how threads wait (default adaptive)", 0 },
+	{ "repeat", KEY_REPEAT, "N", 0, "measured rounds (default 7)", 0 },
+	{ "seconds", KEY_SECONDS, "S", 0, "length of a round (default 0.2)",
+	    0 },
+	{ "bytes", KEY_BYTES, "SIZE", 0,
+	    "volume of a round, instead of --seconds", 0 },
+	{ "pin", KEY_PIN, "CPULIST", 0,
+	    "processors of the sources' and then the targets' threads, in "
+	    "turn (default: one each if there are enough)",
+	    0 },
+	{ "no-pin", KEY_NO_PIN, NULL, 0, "let threads run anywhere", 0 },
+	{ "verify", KEY_VERIFY, NULL, 0,
+	    "check order, content and routing of every tuple in one more "
+	    "round (sums are always compared)",
+	    0 },
+	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
+	    "use this registry (default: start one)", 0 },
+	{ "timeout", KEY_TIMEOUT, "S", 0,
+	    "give up on a round after this long (default 60)", 0 },
+	{ "json", KEY_JSON, NULL, 0, "print one JSON object", 0 },
+	{ "csv", KEY_CSV, NULL, 0, "print comma-separated values", 0 },
+	{ 0 },
+};
+
+static void parse_pin(const struct argp_state *state, const char *text,
+    struct common_options *options)
+{
+	uint32_t n = 0;
+
+	if (!parse_cpu_list(text, options->cpus, MAX_CPUS, &n))
+		argp_error(state, "--pin %s: not a list like 0,2-3", text);
+	options->placement.cpus = options->cpus;
+	options->placement.n_cpus = n;
+}
+
+static void parse_tuple_sizes(const struct argp_state *state, const char *text,
+    struct common_options *options)
+{
+	uint64_t sizes[MAX_TUPLE_SIZES];
+	uint32_t i;
+
+	if (!parse_size_list(
+		text, sizes, MAX_TUPLE_SIZES, &options->n_tuple_sizes))
+		argp_error(state, "--tuple-size %s: not a list of sizes", text);
+	for (i = 0; i < options->n_tuple_sizes; i++) {
+		if (sizes[i] < 8 || sizes[i] % 8 ||
+		    sizes[i] > DFI_MAX_TUPLE_SIZE)
+			argp_error(state,
+			    "--tuple-size: not a multiple of 8 from 8 to %u",
+			    DFI_MAX_TUPLE_SIZE);
+		options->tuple_sizes[i] = (uint32_t)sizes[i];
+	}
+}
+
+static double parse_seconds(const struct argp_state *state, const char *text)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds > 0) || seconds > 3600)
+		argp_error(state, "--seconds %s: not above 0 to 3600", text);
+	return seconds;
+}
+
+/* The options without a value. */
+static error_t parse_flag(int key, struct common_options *options)
+{
+	switch (key) {
+	case KEY_NO_PIN:
+		options->placement.off = true;
+		return 0;
+	case KEY_VERIFY:
+		options->verify = true;
+		return 0;
+	case KEY_JSON:
+		options->format = REPORT_JSON;
+		return 0;
+	case KEY_CSV:
+		options->format = REPORT_CSV;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static uint32_t parse_segment_size(
+    const struct argp_state *state, const char *text)
+{
+	uint64_t size;
+
+	if (!parse_size(text, &size) || size < 8 || size > DFI_MAX_SEGMENT_SIZE)
+		argp_error(state, "--segment-size %s: not a size from 8 to %u",
+		    text, DFI_MAX_SEGMENT_SIZE);
+	return (uint32_t)size;
+}
+
+static error_t parse_common(int key, char *arg, struct argp_state *state)
+{
+	struct common_options *options = state->input;
+
+	switch (key) {
+	case KEY_PROCS:
+		options->procs = (uint32_t)parse_number(
+		    state, "procs", arg, 1, 2);
+		return 0;
+	case KEY_TUPLE_SIZE:
+		parse_tuple_sizes(state, arg, options);
+		return 0;
+	case KEY_SEGMENT_SIZE:
+		options->geometry.segment_size = parse_segment_size(state, arg);
+		return 0;
+	case KEY_SEGMENTS:
+		options->geometry.segment_count = (uint32_t)parse_number(
+		    state, "segments", arg, 1, DFI_MAX_SEGMENT_COUNT);
+		return 0;
+	case KEY_WAIT:
+		options->wait = parse_name(
+		    state, "wait", arg, wait_name, DFI_WAIT_BLOCK + 1);
+		return 0;
+	case KEY_REPEAT:
+		options->repeat = (uint32_t)parse_number(
+		    state, "repeat", arg, 1, STATS_MAX_VALUES);
+		return 0;
+	case KEY_SECONDS:
+		options->seconds = parse_seconds(state, arg);
+		return 0;
+	case KEY_BYTES:
+		if (!parse_size(arg, &options->bytes) || !options->bytes)
+			argp_error(state, "--bytes %s: not a size", arg);
+		return 0;
+	case KEY_PIN:
+		parse_pin(state, arg, options);
+		return 0;
+	case KEY_REGISTRY:
+		options->registry = arg;
+		return 0;
+	case KEY_TIMEOUT:
+		options->timeout_s = (uint32_t)parse_number(
+		    state, "timeout", arg, 1, 86400);
+		return 0;
+	default:
+		return parse_flag(key, options);
+	}
+}
+
+static const struct argp common_argp = {
+	.options = common_table,
+	.parser = parse_common,
+};
+
+const struct argp_child common_children[] = {
+	{ &common_argp, 0, NULL, 0 },
+	{ 0 },
+};
+
+struct common_options common_defaults(void)
+{
+	return (struct common_options){
+		.repeat = 7,
+		.seconds = 0.2,
+		.timeout_s = 60,
+		.procs = 1,
+		.wait = DFI_WAIT_ADAPTIVE,
+	};
+}
+
+void default_tuple_sizes(
+    struct common_options *options, const uint32_t *sizes, uint32_t n)
+{
+	if (options->n_tuple_sizes)
+		return;
+	memcpy(options->tuple_sizes, sizes, n * sizeof(*sizes));
+	options->n_tuple_sizes = n;
+}
+
+error_t parse_rest(
+    int key, struct argp_state *state, struct common_options *common)
+{
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = common;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_usage(state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parsers of the subcommands share; for options*.c only.
+ */
+#ifndef DFI_BENCH_OPTIONS_IMPL_H
+#define DFI_BENCH_OPTIONS_IMPL_H
+
+#include <argp.h>
+#include <dfi/dfi.h>
+#include "options.h"
+
+enum key {
+	KEY_REPEAT = 256,
+	KEY_SECONDS,
+	KEY_BYTES,
+	KEY_PIN,
+	KEY_NO_PIN,
+	KEY_TIMEOUT,
+	KEY_VERIFY,
+	KEY_JSON,
+	KEY_CSV,
+	KEY_PROCS,
+	KEY_WAIT,
+	KEY_TUPLE_SIZE,
+	KEY_SEGMENT_SIZE,
+	KEY_SEGMENTS,
+	KEY_REGISTRY,
+	KEY_SWEEP,
+	KEY_SOURCES,
+	KEY_TARGETS,
+	KEY_TARGET_THREADS,
+	KEY_API,
+	KEY_ROUTING,
+	KEY_BATCH,
+	KEY_NO_BASELINE,
+	KEY_ONE_TO_ONE,
+	KEY_RAW_GEOMETRY,
+	KEY_ITERATIONS,
+	KEY_ONE_CORE,
+};
+
+/* The parser of common options, as the child of a subcommand's. */
+extern const struct argp_child common_children[];
+
+struct common_options common_defaults(void);
+
+/* Sizes to take if none were given. */
+void default_tuple_sizes(
+    struct common_options *options, const uint32_t *sizes, uint32_t n);
+
+/* The part of every subcommand's parser that is the same. */
+error_t parse_rest(
+    int key, struct argp_state *state, struct common_options *common);
+
+#endif

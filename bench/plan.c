@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What follows from a plan alone: the tables that sources push from, and the
+ * sums that must come out at the targets.
+ */
+#include "plan.h"
+
+#include <stdlib.h>
+
+/* Cached, but not so small that its partitions are uneven. */
+#define TABLE_BYTES (UINT64_C(256) << 10)
+#define TABLE_MIN_TUPLES 64
+
+uint64_t plan_table_tuples(const struct plan *plan)
+{
+	uint64_t tuples = TABLE_BYTES / plan->tuple_size;
+
+	return tuples < TABLE_MIN_TUPLES ? TABLE_MIN_TUPLES : tuples;
+}
+
+char *plan_make_table(const struct plan *plan, uint32_t source)
+{
+	struct pattern pattern = pattern_from(source_first_word(source));
+	size_t size = plan->tuple_size;
+	uint64_t i, n = plan_table_tuples(plan);
+	char *table = aligned_alloc(64, (n * size + 63) / 64 * 64);
+
+	for (i = 0; table && i < n; i++)
+		tuple_fill(table + i * size, size, &pattern);
+	return table;
+}
+
+uint64_t plan_source_sum(const struct plan *plan, uint32_t source)
+{
+	uint64_t first = source_first_word(source);
+	uint64_t words = plan->tuple_size / 8;
+	uint64_t table, laps;
+
+	if (plan->api != API_BATCH)
+		return word_sum_expected(first, plan->tuples * words);
+	table = plan_table_tuples(plan);
+	laps = plan->tuples / table;
+	return laps * word_sum_expected(first, table * words) +
+	    word_sum_expected(first, plan->tuples % table * words);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the threads of one round do: pure data, which travels to the worker
+ * processes through shared memory.
+ */
+#ifndef DFI_BENCH_PLAN_H
+#define DFI_BENCH_PLAN_H
+
+#include <stdint.h>
+#include "raw.h"
+
+enum job_kind {
+	JOB_FLOW = 0,  /* tuples from sources to targets through a flow */
+	JOB_RAW,       /* the same through hand-written rings */
+	JOB_COPY,      /* one thread copies memory */
+	JOB_ECHO_FLOW, /* request and response through two flows */
+	JOB_ECHO_RAW,  /* the same through bare cache lines */
+	JOB_IDLE,      /* a target waits for a source that sends nothing */
+	N_JOBS,
+};
+
+/* How tuples go in and out. */
+enum api {
+	API_PUSH = 0, /* dfi_source_push, dfi_target_consume */
+	API_CURSOR,   /* the cursors of both sides */
+	API_BATCH,    /* dfi_source_push_batch, dfi_target_consume_batch */
+	API_CLAIM,    /* claim and commit, dfi_target_consume_batch */
+	N_APIS,
+};
+
+/* The cache lines of JOB_ECHO_RAW. */
+enum echo {
+	ECHO_TWO_LINES = 0, /* one for each direction */
+	ECHO_ONE_LINE,      /* one for both */
+	ECHO_YIELD,         /* two, giving up the processor while waiting */
+};
+
+#define PLAN_NAME_SIZE 64
+
+struct plan {
+	uint32_t job; /* enum job_kind */
+	uint32_t api;
+	uint32_t echo;
+	uint32_t routing; /* enum dfi_routing, for tuples pushed one by one */
+	uint32_t wait;    /* enum dfi_wait */
+	uint32_t n_sources;
+	uint32_t n_targets;
+	uint32_t n_target_threads; /* target t belongs to thread t mod this */
+	uint32_t tuple_size;
+	uint32_t batch;  /* tuples of a dfi_source_push_batch() */
+	uint32_t check;  /* look at each tuple's content */
+	uint32_t yields; /* raw rings: give up the processor while waiting */
+	uint64_t tuples; /* of each source; round trips of an echo */
+	uint64_t idle_ns;
+	struct raw_geometry geometry; /* of raw rings; block size of a copy */
+	char flow[PLAN_NAME_SIZE];
+	char back[PLAN_NAME_SIZE]; /* the flow of the responses */
+};
+
+/* Tuples of the table that API_BATCH pushes from, again and again. */
+uint64_t plan_table_tuples(const struct plan *plan);
+
+/* Make a source's table, to be freed by the caller; NULL without memory. */
+char *plan_make_table(const struct plan *plan, uint32_t source);
+
+/* The sum of all words of all tuples that a source sends. */
+uint64_t plan_source_sum(const struct plan *plan, uint32_t source);
+
+/* The ring of a source and a target, from the start of the data area. */
+static inline size_t plan_ring_offset(
+    const struct plan *plan, uint32_t source, uint32_t target)
+{
+	return raw_ring_size(&plan->geometry) *
+	    ((size_t)target * plan->n_sources + source);
+}
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The baselines' jobs: tuples through hand-written rings, and a plain copy of
+ * memory. The rings lie in the board's data area.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker.h"
+
+#define PAGE 4096
+
+struct raw_state {
+	struct raw_stream stream;
+	struct raw_intake intake;
+};
+
+static void *ring_at(struct worker *worker, uint32_t source, uint32_t target)
+{
+	return board_data(worker->board) +
+	    plan_ring_offset(worker->plan, source, target);
+}
+
+/* Get every page of a ring, without changing what a peer may have written. */
+static void touch(char *ring, size_t size)
+{
+	_Atomic unsigned char *byte;
+	size_t i;
+
+	for (i = 0; i < size; i += PAGE) {
+		byte = (_Atomic unsigned char *)(void *)(ring + i);
+		atomic_fetch_or(byte, 0);
+	}
+}
+
+static int prepare_stream(struct worker *worker, struct raw_state *state)
+{
+	const struct plan *plan = worker->plan;
+	struct raw_stream *stream = &state->stream;
+	uint32_t target, source = worker->seat->number, polls;
+	struct raw_header *header;
+
+	stream->n_targets = plan->n_targets;
+	stream->segment_size = plan->geometry.segment_size;
+	stream->tuples = plan->tuples;
+	stream->first_word = source_first_word(source);
+	stream->writers = calloc(plan->n_targets, sizeof(*stream->writers));
+	if (!stream->writers)
+		return worker_fail_errno(worker, "writers");
+	for (target = 0; target < plan->n_targets; target++) {
+		header = ring_at(worker, source, target);
+		/* The memory is to be the target's: it touches first. */
+		for (polls = RAW_SPINS; !atomic_load(&header->ready);)
+			raw_poll_pause(true, &polls);
+		touch((char *)header, raw_ring_size(&plan->geometry));
+		raw_writer_init(&stream->writers[target], header,
+		    &plan->geometry, plan->yields);
+	}
+	if (plan->api == API_BATCH) {
+		stream->table = plan_make_table(plan, source);
+		stream->table_tuples = plan_table_tuples(plan);
+		if (!stream->table)
+			return worker_fail_errno(worker, "a table of tuples");
+	}
+	return 0;
+}
+
+static int prepare_intake(struct worker *worker, struct raw_state *state)
+{
+	const struct plan *plan = worker->plan;
+	struct raw_intake *intake = &state->intake;
+	struct raw_header *header;
+	uint32_t source, target, n = 0;
+
+	intake->yields = plan->yields;
+	intake->readers = calloc((size_t)plan->n_sources * plan->n_targets,
+	    sizeof(*intake->readers));
+	if (!intake->readers)
+		return worker_fail_errno(worker, "readers");
+	for (target = worker->seat->number; target < plan->n_targets;
+	     target += plan->n_target_threads)
+		for (source = 0; source < plan->n_sources; source++) {
+			header = ring_at(worker, source, target);
+			touch((char *)header, raw_ring_size(&plan->geometry));
+			raw_reader_init(
+			    &intake->readers[n++], header, &plan->geometry);
+			atomic_store(&header->ready, 1);
+		}
+	intake->n_readers = n;
+	return 0;
+}
+
+static int raw_prepare(struct worker *worker)
+{
+	struct raw_state *state = calloc(1, sizeof(*state));
+
+	if (!state)
+		return worker_fail_errno(worker, "a worker");
+	worker->state = state;
+	if (worker->seat->role == ROLE_SOURCE)
+		return prepare_stream(worker, state);
+	return prepare_intake(worker, state);
+}
+
+static void run_stream(struct worker *worker, struct raw_stream *stream)
+{
+	const struct plan *plan = worker->plan;
+	struct seat *seat = worker->seat;
+
+	if (plan->api == API_BATCH)
+		raw_send_table(stream, plan->tuple_size);
+	else if (plan->api == API_PUSH && plan->n_targets > 1)
+		raw_send_routed(stream, plan->tuple_size);
+	else
+		raw_send_in_place(stream, plan->tuple_size);
+	seat->tuples = plan->tuples;
+	seat->sum = plan_source_sum(plan, seat->number);
+}
+
+static int raw_run(struct worker *worker)
+{
+	struct raw_state *state = worker->state;
+	struct seat *seat = worker->seat;
+
+	if (seat->role == ROLE_SOURCE) {
+		run_stream(worker, &state->stream);
+		return 0;
+	}
+	raw_receive(&state->intake, worker->plan->tuple_size);
+	seat->tuples = state->intake.tuples;
+	seat->sum = word_sum_total(&state->intake.sum);
+	seat->bad = 0;
+	return 0;
+}
+
+static void raw_finish(struct worker *worker)
+{
+	struct raw_state *state = worker->state;
+
+	if (!state)
+		return;
+	free(state->stream.writers);
+	free(state->intake.readers);
+	free(state->stream.table);
+	free(state);
+}
+
+const struct job raw_job = {
+	.prepare = raw_prepare,
+	.run = raw_run,
+	.finish = raw_finish,
+};
+
+/*
+ * Copying blocks from a ring's worth of memory to another: what one core does
+ * alone. The data area holds two rings.
+ */
+static int copy_prepare(struct worker *worker)
+{
+	size_t size = raw_ring_size(&worker->plan->geometry);
+
+	touch(board_data(worker->board), 2 * size);
+	return 0;
+}
+
+static int copy_run(struct worker *worker)
+{
+	const struct plan *plan = worker->plan;
+	size_t block = plan->geometry.segment_size, at = 0;
+	size_t ring = block * plan->geometry.segment_count;
+	char *from = board_data(worker->board);
+	char *to = from + raw_ring_size(&plan->geometry);
+	uint64_t left = plan->tuples * plan->tuple_size / block;
+
+	for (; left > 0; left--) {
+		memcpy(to + at, from + at, block);
+		/* Or the compiler may see that nobody looks. */
+		__asm__ volatile("" : : "r"(to) : "memory");
+		at += block;
+		if (at == ring)
+			at = 0;
+	}
+	worker->seat->tuples = plan->tuples;
+	worker->seat->sum = 0;
+	return 0;
+}
+
+static void copy_finish(struct worker *worker)
+{
+	(void)worker;
+}
+
+const struct job copy_job = {
+	.prepare = copy_prepare,
+	.run = copy_run,
+	.finish = copy_finish,
+};

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Worker processes and rounds, seen from the parent. A worker process that dies
+ * or hangs ends the benchmark with an error, never with silence: each wait has
+ * a deadline, and looks after the processes while it lasts.
+ */
+#include "runner.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "report.h"
+#include "worker.h"
+
+#define POLL_NS (UINT64_C(100) * 1000 * 1000)
+
+extern char **environ;
+
+uint32_t usable_cpus(int32_t *cpus, uint32_t max)
+{
+	cpu_set_t set;
+	uint32_t n = 0;
+	int32_t cpu;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return 0;
+	for (cpu = 0; cpu < CPU_SETSIZE && n < max; cpu++)
+		if (CPU_ISSET((unsigned)cpu, &set))
+			cpus[n++] = cpu;
+	return n;
+}
+
+static bool spawn(struct runner *runner, uint32_t number)
+{
+	char fd[16], index[16];
+	char *argv[] = { (char[]){ "dfi-bench" }, (char[]){ WORKER_COMMAND },
+		fd, index, NULL };
+	int ret;
+
+	snprintf(fd, sizeof(fd), "%d", runner->fd);
+	snprintf(index, sizeof(index), "%u", number);
+	ret = posix_spawn(&runner->processes[number], "/proc/self/exe", NULL,
+	    NULL, argv, environ);
+	if (ret) {
+		complain("starting a worker process: %s", strerror(ret));
+		return false;
+	}
+	runner->n_processes++;
+	return true;
+}
+
+static void fill_seats(const struct runner_attr *attr, struct board *board)
+{
+	struct seat *seat;
+	uint32_t i;
+
+	for (i = 0; i < board->n_seats; i++) {
+		seat = &board->seats[i];
+		seat->role = i < attr->n_sources ? ROLE_SOURCE : ROLE_TARGET;
+		seat->number = seat->role == ROLE_SOURCE ? i
+							 : i - attr->n_sources;
+		seat->process = attr->procs == 2 && seat->role == ROLE_TARGET;
+	}
+}
+
+bool runner_start(const struct runner_attr *attr, struct runner *runner)
+{
+	uint32_t i;
+
+	*runner = (struct runner){
+		.attr = *attr,
+		.fd = -1,
+	};
+	runner->board = board_create(attr->n_sources, attr->n_target_threads,
+	    attr->data_size, &runner->fd);
+	if (!runner->board) {
+		complain("%lu bytes of shared memory: %s",
+		    (unsigned long)attr->data_size, strerror(errno));
+		return false;
+	}
+	if (attr->registry)
+		snprintf(runner->board->registry,
+		    sizeof(runner->board->registry), "%s", attr->registry);
+	fill_seats(attr, runner->board);
+	for (i = 0; i < attr->procs; i++)
+		if (!spawn(runner, i)) {
+			runner_stop(runner);
+			return false;
+		}
+	return true;
+}
+
+/* Whether all worker processes live; complains about one that doesn't. */
+static bool processes_live(struct runner *runner)
+{
+	uint32_t i;
+	int status;
+
+	for (i = 0; i < runner->n_processes; i++) {
+		if (runner->processes[i] <= 0 ||
+		    waitpid(runner->processes[i], &status, WNOHANG) == 0)
+			continue;
+		complain("worker process %d ended: %s %d",
+		    (int)runner->processes[i],
+		    WIFSIGNALED(status) ? "signal" : "exit status",
+		    WIFSIGNALED(status) ? WTERMSIG(status)
+					: WEXITSTATUS(status));
+		runner->processes[i] = -1;
+		return false;
+	}
+	return true;
+}
+
+static bool wait_for_seats(
+    struct runner *runner, _Atomic uint32_t *word, const char *what)
+{
+	uint64_t start = now_ns(), now = start;
+	uint64_t limit = runner->attr.timeout_s * UINT64_C(1000000000);
+
+	for (; now - start < limit; now = now_ns()) {
+		if (board_wait(word, runner->board->n_seats, now + POLL_NS))
+			return true;
+		if (!processes_live(runner))
+			return false;
+	}
+	complain("%u of %u threads have not %s after %u s",
+	    runner->board->n_seats - atomic_load(word), runner->board->n_seats,
+	    what, runner->attr.timeout_s);
+	return false;
+}
+
+static uint32_t active_seats(const struct plan *plan)
+{
+	return plan->n_sources + plan->n_target_threads;
+}
+
+/* Choose who takes part, and where it runs. */
+static void place(struct runner *runner, const struct plan *plan)
+{
+	const struct placement *placement = runner->attr.placement;
+	struct board *board = runner->board;
+	int32_t cpus[MAX_CPUS];
+	uint32_t n_cpus, i, n = 0;
+	struct seat *seat;
+
+	n_cpus = usable_cpus(cpus, MAX_CPUS);
+	if (placement->cpus) {
+		n_cpus = placement->n_cpus;
+		memcpy(cpus, placement->cpus, n_cpus * sizeof(*cpus));
+	} else if (placement->off || active_seats(plan) > n_cpus) {
+		n_cpus = 0;
+	}
+	for (i = 0; i < board->n_seats; i++) {
+		seat = &board->seats[i];
+		seat->active = seat->number < (seat->role == ROLE_SOURCE
+						      ? plan->n_sources
+						      : plan->n_target_threads);
+		seat->cpu = seat->active && n_cpus ? cpus[n++ % n_cpus] : -1;
+	}
+}
+
+/* The first error of a seat, if any. */
+static bool seats_succeeded(const struct board *board)
+{
+	const struct seat *seat;
+	uint32_t i;
+
+	for (i = 0; i < board->n_seats; i++) {
+		seat = &board->seats[i];
+		if (seat->active && seat->status) {
+			complain("%s %u: %s",
+			    seat->role == ROLE_SOURCE ? "source" : "target",
+			    seat->number, seat->error);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void collect(const struct board *board, struct outcome *outcome)
+{
+	uint64_t begin = UINT64_MAX, end = 0, sent = 0, sum = 0, bad = 0;
+	const struct seat *seat;
+	uint32_t i;
+
+	*outcome = (struct outcome){ 0 };
+	for (i = 0; i < board->n_seats; i++) {
+		seat = &board->seats[i];
+		if (!seat->active)
+			continue;
+		if (seat->role == ROLE_SOURCE) {
+			if (seat->begin_ns < begin)
+				begin = seat->begin_ns;
+			sent += seat->tuples;
+			sum += seat->sum;
+			if (!board->plan.n_targets)
+				end = seat->end_ns;
+		} else {
+			if (seat->end_ns > end)
+				end = seat->end_ns;
+			outcome->tuples += seat->tuples;
+			sum -= seat->sum;
+			bad += seat->bad;
+		}
+	}
+	outcome->seconds = (double)(end - begin) * 1e-9;
+	outcome->verified = !bad && !sum && outcome->tuples == sent;
+	if (!board->plan.n_targets) {
+		outcome->tuples = sent;
+		outcome->verified = true;
+	}
+}
+
+bool runner_round(
+    struct runner *runner, const struct plan *plan, struct outcome *outcome)
+{
+	struct board *board = runner->board;
+	bool prepared;
+
+	board->plan = *plan;
+	if (board_clear_data(board) < 0) {
+		complain("clearing shared memory: %s", strerror(errno));
+		return false;
+	}
+	place(runner, plan);
+	atomic_store(&board->ready, 0);
+	atomic_store(&board->done, 0);
+	atomic_store(&board->cancel, 0);
+	runner->round++;
+	board_set(&board->command, runner->round);
+	if (!wait_for_seats(runner, &board->ready, "got ready"))
+		return false;
+	prepared = seats_succeeded(board);
+	atomic_store(&board->cancel, !prepared);
+	board_set(&board->go, runner->round);
+	if (!wait_for_seats(runner, &board->done, "finished") || !prepared ||
+	    !seats_succeeded(board))
+		return false;
+	collect(board, outcome);
+	return true;
+}
+
+/* Give the processes a second to leave by themselves. */
+static void end_process(pid_t pid)
+{
+	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	int tries;
+
+	for (tries = 0; tries < 1000; tries++) {
+		if (waitpid(pid, NULL, WNOHANG) != 0)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+void runner_stop(struct runner *runner)
+{
+	uint32_t i;
+
+	if (!runner->board)
+		return;
+	atomic_store(&runner->board->stop, 1);
+	board_set(&runner->board->command, runner->round + 1);
+	for (i = 0; i < runner->n_processes; i++)
+		if (runner->processes[i] > 0)
+			end_process(runner->processes[i]);
+	board_detach(runner->board);
+	close(runner->fd);
+	runner->board = NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parent's side of the rounds: start worker processes, hand out plans, wait
+ * with a deadline, collect what the seats say. Errors are complained about on
+ * stderr where they are found; the functions return false then.
+ */
+#ifndef DFI_BENCH_RUNNER_H
+#define DFI_BENCH_RUNNER_H
+
+#include <sched.h>
+#include <sys/types.h>
+#include "board.h"
+
+/* On which processors the threads of a round run. */
+struct placement {
+	bool off;        /* anywhere */
+	int32_t *cpus;   /* in turn to sources, then to targets; NULL: one */
+	uint32_t n_cpus; /* each, if there are enough, else anywhere */
+};
+
+struct runner_attr {
+	uint32_t n_sources;
+	uint32_t n_target_threads;
+	uint32_t procs;       /* 1: all in one; 2: sources, targets */
+	uint64_t data_size;   /* of the board's data area */
+	const char *registry; /* NULL: the workers need no library */
+	uint32_t timeout_s;   /* for any step of a round */
+	const struct placement *placement;
+};
+
+struct runner {
+	struct runner_attr attr;
+	struct board *board;
+	int fd;
+	uint32_t round;
+	uint32_t n_processes;
+	pid_t processes[2];
+};
+
+/* What came out of a round. */
+struct outcome {
+	double seconds;  /* from the first start to the last target's end */
+	uint64_t tuples; /* received */
+	bool verified;   /* all sent tuples came, and nothing else */
+};
+
+bool runner_start(const struct runner_attr *attr, struct runner *runner);
+
+/* One round. The plan's numbers of threads are at most the runner's. */
+bool runner_round(
+    struct runner *runner, const struct plan *plan, struct outcome *outcome);
+
+void runner_stop(struct runner *runner);
+
+/* Processors that this process may run on, ascending; returns how many. */
+uint32_t usable_cpus(int32_t *cpus, uint32_t max);
+
+#define MAX_CPUS CPU_SETSIZE
+
+#endif

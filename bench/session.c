@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Registry and flows of the parent. The parent moves no tuples.
+ */
+#include "session.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "flow_job.h"
+#include "report.h"
+
+bool session_open(const char *address, struct session *session)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	*session = (struct session){ 0 };
+	if (!address && dfi_registry_start(NULL, &session->registry) < 0) {
+		complain("dfi_registry_start: %s", dfi_errmsg());
+		return false;
+	}
+	session->address = address ? address
+				   : dfi_registry_address(session->registry);
+	attr.registry = session->address;
+	attr.node_name = "dfi-bench";
+	if (dfi_open(&attr, &session->dfi) < 0) {
+		complain("dfi_open: %s", dfi_errmsg());
+		session_close(session);
+		return false;
+	}
+	return true;
+}
+
+void session_close(struct session *session)
+{
+	if (session->dfi && dfi_close(session->dfi) < 0)
+		complain("dfi_close: %s", dfi_errmsg());
+	if (session->registry && dfi_registry_stop(session->registry) < 0)
+		complain("dfi_registry_stop: %s", dfi_errmsg());
+	*session = (struct session){ 0 };
+}
+
+static bool create_flow(struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, char *name)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct tuple_schema schema;
+
+	snprintf(name, PLAN_NAME_SIZE, "dfi-bench.%d.%lu", (int)getpid(),
+	    (unsigned long)session->n_flows++);
+	tuple_schema_init(&schema, plan->tuple_size);
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema.schema;
+	attr.n_sources = plan->n_sources;
+	attr.n_targets = plan->n_targets;
+	attr.goal = plan->job == JOB_ECHO_FLOW ? DFI_LATENCY : DFI_BANDWIDTH;
+	attr.routing = plan->routing;
+	attr.segment_size = asked->segment_size;
+	attr.segment_count = asked->segment_count;
+	if (dfi_flow_create(session->dfi, name, &attr) < 0) {
+		complain("dfi_flow_create: %s", dfi_errmsg());
+		return false;
+	}
+	return true;
+}
+
+bool session_create_flows(struct session *session, struct plan *plan,
+    const struct raw_geometry *asked)
+{
+	plan->back[0] = '\0';
+	if (!create_flow(session, plan, asked, plan->flow))
+		return false;
+	if (plan->job != JOB_ECHO_FLOW)
+		return true;
+	return create_flow(session, plan, asked, plan->back);
+}
+
+static void remove_flow(struct session *session, const char *name)
+{
+	if (*name && dfi_flow_remove(session->dfi, name) < 0)
+		complain("dfi_flow_remove: %s", dfi_errmsg());
+}
+
+void session_remove_flows(struct session *session, const struct plan *plan)
+{
+	remove_flow(session, plan->flow);
+	remove_flow(session, plan->back);
+}
+
+bool session_geometry(struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, struct raw_geometry *geometry)
+{
+	struct plan copy = *plan;
+	struct dfi_flow_info info;
+	int ret;
+
+	if (!session_create_flows(session, &copy, asked))
+		return false;
+	ret = dfi_flow_query(session->dfi, copy.flow, &info);
+	if (ret < 0)
+		complain("dfi_flow_query: %s", dfi_errmsg());
+	session_remove_flows(session, &copy);
+	if (ret < 0)
+		return false;
+	*geometry = (struct raw_geometry){
+		.segment_size = info.segment_size,
+		.segment_count = info.segment_count,
+	};
+	return true;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The library as the parent uses it: a registry of its own or a given one, and
+ * the flows of the rounds, each with a name of its own. Errors are complained
+ * about where they are found; the functions return false then.
+ */
+#ifndef DFI_BENCH_SESSION_H
+#define DFI_BENCH_SESSION_H
+
+#include <dfi/dfi.h>
+#include "plan.h"
+
+struct session {
+	struct dfi_registry *registry; /* NULL: somebody else's */
+	const char *address;
+	struct dfi *dfi;
+	uint64_t n_flows; /* created so far */
+};
+
+/* address NULL: start a registry. */
+bool session_open(const char *address, struct session *session);
+void session_close(struct session *session);
+
+/*
+ * Create the flow of a plan's next round, or both flows of an echo, and put
+ * the names into the plan. asked is the geometry; 0 is the library's choice.
+ */
+bool session_create_flows(struct session *session, struct plan *plan,
+    const struct raw_geometry *asked);
+void session_remove_flows(struct session *session, const struct plan *plan);
+
+/* The geometry that such a flow really has. */
+bool session_geometry(struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, struct raw_geometry *geometry);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a producer writes and a consumer reads, the same code for every flow
+ * and every baseline, so that a ratio compares transports and nothing else.
+ *
+ * A tuple is a run of 64-bit words. The words of a source's tuples count up
+ * from the source's first word, through all its tuples; so each word of memory
+ * changes with each lap of a ring, word 0 serves as the key, and the sum of all
+ * words has a closed form. Sizes are multiples of 8 bytes.
+ */
+#ifndef DFI_BENCH_TUPLE_H
+#define DFI_BENCH_TUPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define force_inline inline __attribute__((always_inline))
+
+/* Two words that are added and stored as one. */
+#define WORD_PAIR __attribute__((vector_size(16)))
+
+/* The next two words that a source will write. */
+struct pattern {
+	uint64_t next WORD_PAIR;
+};
+
+/* Independent partial sums, so that adding never waits for adding. */
+struct word_sum {
+	uint64_t pair[4] WORD_PAIR;
+	uint64_t odd;
+};
+
+/* Each source counts in a range of its own. */
+#define SOURCE_SHIFT 44
+
+static inline uint64_t source_first_word(uint32_t source)
+{
+	return (uint64_t)source << SOURCE_SHIFT;
+}
+
+static inline uint32_t word_source(uint64_t word)
+{
+	return (uint32_t)(word >> SOURCE_SHIFT);
+}
+
+static force_inline struct pattern pattern_from(uint64_t first)
+{
+	return (struct pattern){ .next = { first, first + 1 } };
+}
+
+/* The key of the next tuple. */
+static force_inline uint64_t pattern_key(const struct pattern *pattern)
+{
+	return pattern->next[0];
+}
+
+/* Write one tuple. With a constant size this is a few vector stores. */
+static force_inline void tuple_fill(
+    void *tuple, size_t size, struct pattern *pattern)
+{
+	char *to = tuple;
+	uint64_t v0 WORD_PAIR = pattern->next;
+	uint64_t v1 WORD_PAIR, v2 WORD_PAIR, v3 WORD_PAIR;
+	size_t i;
+
+	for (i = 0; i + 64 <= size; i += 64) {
+		v1 = v0 + UINT64_C(2);
+		v2 = v0 + UINT64_C(4);
+		v3 = v0 + UINT64_C(6);
+		memcpy(to + i, &v0, 16);
+		memcpy(to + i + 16, &v1, 16);
+		memcpy(to + i + 32, &v2, 16);
+		memcpy(to + i + 48, &v3, 16);
+		v0 += UINT64_C(8);
+	}
+	for (; i + 16 <= size; i += 16) {
+		memcpy(to + i, &v0, 16);
+		v0 += UINT64_C(2);
+	}
+	if (i < size) {
+		memcpy(to + i, &v0, 8);
+		v0 += UINT64_C(1);
+	}
+	pattern->next = v0;
+}
+
+/*
+ * Make a tuple outside of a ring. A small one as an application makes a struct,
+ * member by member, so that it may stay in registers.
+ */
+static force_inline void tuple_make(uint64_t *tuple, size_t size, uint64_t key)
+{
+	struct pattern pattern;
+	size_t i;
+
+	if (size > 64) {
+		pattern = pattern_from(key);
+		tuple_fill(tuple, size, &pattern);
+		return;
+	}
+#pragma GCC unroll 8
+	for (i = 0; i < size / 8; i++)
+		tuple[i] = key + i;
+}
+
+/* Read one tuple. */
+static force_inline void tuple_sum(
+    const void *tuple, size_t size, struct word_sum *sum)
+{
+	const char *from = tuple;
+	uint64_t v0 WORD_PAIR, v1 WORD_PAIR, v2 WORD_PAIR, v3 WORD_PAIR;
+	uint64_t word;
+	size_t i;
+
+	for (i = 0; i + 64 <= size; i += 64) {
+		memcpy(&v0, from + i, 16);
+		memcpy(&v1, from + i + 16, 16);
+		memcpy(&v2, from + i + 32, 16);
+		memcpy(&v3, from + i + 48, 16);
+		sum->pair[0] += v0;
+		sum->pair[1] += v1;
+		sum->pair[2] += v2;
+		sum->pair[3] += v3;
+	}
+	for (; i + 16 <= size; i += 16) {
+		memcpy(&v0, from + i, 16);
+		sum->pair[0] += v0;
+	}
+	if (i < size) {
+		memcpy(&word, from + i, 8);
+		sum->odd += word;
+	}
+}
+
+static force_inline uint64_t tuple_key(const void *tuple)
+{
+	uint64_t key;
+
+	memcpy(&key, tuple, sizeof(key));
+	return key;
+}
+
+static force_inline uint64_t word_sum_total(const struct word_sum *sum)
+{
+	uint64_t all WORD_PAIR = sum->pair[0] + sum->pair[1] + sum->pair[2] +
+	    sum->pair[3];
+
+	return all[0] + all[1] + sum->odd;
+}
+
+/* The sum of n words that count up from first. */
+static inline uint64_t word_sum_expected(uint64_t first, uint64_t n)
+{
+	uint64_t triangle = n % 2 ? n * ((n - 1) / 2) : n / 2 * (n - 1);
+
+	return first * n + triangle;
+}
+
+/*
+ * Return fn(arg, size) with the size a constant wherever it is one of the
+ * usual ones, so that the compiler makes a loop for each. fn is force_inline.
+ */
+#define RETURN_BY_SIZE(fn, arg, size)         \
+	do {                                  \
+		switch (size) {               \
+		case 8:                       \
+			return fn(arg, 8);    \
+		case 16:                      \
+			return fn(arg, 16);   \
+		case 32:                      \
+			return fn(arg, 32);   \
+		case 64:                      \
+			return fn(arg, 64);   \
+		case 256:                     \
+			return fn(arg, 256);  \
+		case 1024:                    \
+			return fn(arg, 1024); \
+		case 8192:                    \
+			return fn(arg, 8192); \
+		default:                      \
+			return fn(arg, size); \
+		}                             \
+	} while (0)
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading values from text, and the names of enums. Nothing here knows which
+ * option a value is for.
+ */
+#include "values.h"
+
+#include <dfi/dfi.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+/* A size at the start of text; *rest is what follows. */
+static bool read_size(const char *text, uint64_t *size, const char **rest)
+{
+	static const char suffixes[] = "KMG";
+	const char *suffix;
+	uint64_t value;
+	unsigned shift;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno)
+		return false;
+	suffix = *end ? strchr(suffixes, *end) : NULL;
+	if (suffix) {
+		shift = 10 * ((unsigned)(suffix - suffixes) + 1);
+		if (value > UINT64_MAX >> shift)
+			return false;
+		value <<= shift;
+		end++;
+	}
+	*size = value;
+	*rest = end;
+	return true;
+}
+
+bool parse_size(const char *text, uint64_t *size)
+{
+	const char *rest;
+
+	return read_size(text, size, &rest) && !*rest;
+}
+
+bool parse_size_list(
+    const char *text, uint64_t *sizes, uint32_t max, uint32_t *n)
+{
+	uint32_t used = 0;
+
+	for (;;) {
+		if (used == max || !read_size(text, &sizes[used], &text))
+			return false;
+		used++;
+		if (!*text)
+			break;
+		if (*text++ != ',')
+			return false;
+	}
+	*n = used;
+	return true;
+}
+
+bool parse_cpu_list(const char *text, int32_t *cpus, uint32_t max, uint32_t *n)
+{
+	uint32_t used = 0;
+	uint64_t first, last;
+
+	for (;;) {
+		if (!read_size(text, &first, &text))
+			return false;
+		last = first;
+		if (*text == '-' && !read_size(text + 1, &last, &text))
+			return false;
+		if (last < first || last >= CPU_SETSIZE)
+			return false;
+		for (; first <= last; first++) {
+			if (used == max)
+				return false;
+			cpus[used++] = (int32_t)first;
+		}
+		if (!*text)
+			break;
+		if (*text++ != ',')
+			return false;
+	}
+	*n = used;
+	return true;
+}
+
+bool parse_geometry(const char *text, struct raw_geometry *geometry)
+{
+	uint64_t size, count;
+	const char *rest;
+
+	if (!read_size(text, &size, &rest) || *rest != 'x' ||
+	    !parse_size(rest + 1, &count) || size < 8 ||
+	    size > DFI_MAX_SEGMENT_SIZE || !count ||
+	    count > DFI_MAX_SEGMENT_COUNT)
+		return false;
+	*geometry = (struct raw_geometry){
+		.segment_size = (uint32_t)size,
+		.segment_count = (uint32_t)count,
+	};
+	return true;
+}
+
+int64_t parse_number(const struct argp_state *state, const char *option,
+    const char *text, int64_t min, int64_t max)
+{
+	int64_t value;
+	char *end;
+
+	errno = 0;
+	value = strtoll(text, &end, 10);
+	if (end == text || *end || errno || value < min || value > max)
+		argp_error(state, "--%s %s: not a number from %lld to %lld",
+		    option, text, (long long)min, (long long)max);
+	return value;
+}
+
+uint32_t parse_name(const struct argp_state *state, const char *option,
+    const char *text, const char *(*name)(uint32_t), uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (name(i) && strcmp(name(i), text) == 0)
+			return i;
+	argp_error(state, "--%s %s: unknown", option, text);
+	return 0;
+}
+
+const char *api_name(uint32_t api)
+{
+	static const char *const names[] = {
+		[API_PUSH] = "push",
+		[API_CURSOR] = "cursor",
+		[API_BATCH] = "batch",
+		[API_CLAIM] = "claim",
+	};
+
+	return names[api];
+}
+
+const char *wait_name(uint32_t wait)
+{
+	static const char *const names[] = {
+		[DFI_WAIT_ADAPTIVE] = "adaptive",
+		[DFI_WAIT_SPIN] = "spin",
+		[DFI_WAIT_BLOCK] = "block",
+	};
+
+	return names[wait];
+}
+
+const char *routing_name(uint32_t routing)
+{
+	static const char *const names[] = {
+		[DFI_ROUTE_HASH] = "hash",
+		[DFI_ROUTE_ROUND_ROBIN] = "round-robin",
+		[DFI_ROUTE_DIRECT] = "direct",
+	};
+
+	return names[routing];
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker process: one thread for each of its seats on the board, each
+ * thread waiting for rounds. It reports through the board only, and dies with
+ * its parent.
+ */
+#include "worker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static const struct job *const jobs[N_JOBS] = {
+	[JOB_FLOW] = &flow_job,
+	[JOB_RAW] = &raw_job,
+	[JOB_COPY] = &copy_job,
+	[JOB_ECHO_FLOW] = &echo_flow_job,
+	[JOB_ECHO_RAW] = &echo_raw_job,
+	[JOB_IDLE] = &idle_job,
+};
+
+struct process {
+	struct board *board;
+	struct dfi *dfi;
+	int open_status; /* of dfi_open() */
+	char open_error[SEAT_ERROR_SIZE];
+	cpu_set_t cpus; /* that it may run on */
+};
+
+struct thread {
+	pthread_t id;
+	struct process *process;
+	struct seat *seat;
+};
+
+int worker_fail(struct worker *worker, int ret, const char *what)
+{
+	struct seat *seat = worker->seat;
+
+	snprintf(seat->error, sizeof(seat->error), "%s: %s", what,
+	    *dfi_errmsg() ? dfi_errmsg() : dfi_strerror(ret));
+	return ret;
+}
+
+int worker_fail_errno(struct worker *worker, const char *what)
+{
+	struct seat *seat = worker->seat;
+	int ret = -errno;
+
+	snprintf(
+	    seat->error, sizeof(seat->error), "%s: %s", what, strerror(-ret));
+	return ret;
+}
+
+static int move_to_cpu(struct worker *worker, const struct process *process)
+{
+	cpu_set_t cpus = process->cpus;
+	int ret;
+
+	if (worker->seat->cpu >= 0) {
+		CPU_ZERO(&cpus);
+		CPU_SET((unsigned)worker->seat->cpu, &cpus);
+	}
+	ret = pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	if (!ret)
+		return 0;
+	errno = ret;
+	return worker_fail_errno(worker, "pinning a thread");
+}
+
+static int prepare(
+    struct worker *worker, const struct job *job, const struct process *process)
+{
+	struct seat *seat = worker->seat;
+	int ret;
+
+	if (process->open_status) {
+		memcpy(seat->error, process->open_error, sizeof(seat->error));
+		return process->open_status;
+	}
+	ret = move_to_cpu(worker, process);
+	return ret ? ret : job->prepare(worker);
+}
+
+static void run_round(struct thread *thread, uint32_t round)
+{
+	struct board *board = thread->process->board;
+	struct seat *seat = thread->seat;
+	const struct job *job = jobs[board->plan.job];
+	struct worker worker = {
+		.board = board,
+		.seat = seat,
+		.plan = &board->plan,
+		.dfi = thread->process->dfi,
+	};
+
+	/*
+	 * All of the last round is over, or the parent would not have started
+	 * this one. A race detector sees no parent, but it sees this load and
+	 * the additions at the end.
+	 */
+	(void)atomic_load(&board->done);
+	seat->status = 0;
+	if (seat->active)
+		seat->status = prepare(&worker, job, thread->process);
+	board_add(&board->ready);
+	board_wait(&board->go, round, NO_DEADLINE);
+	if (seat->active) {
+		seat->begin_ns = now_ns();
+		if (!seat->status && !atomic_load(&board->cancel))
+			seat->status = job->run(&worker);
+		seat->end_ns = now_ns();
+		job->finish(&worker);
+	}
+	board_add(&board->done);
+}
+
+static void *thread_main(void *arg)
+{
+	struct thread *thread = arg;
+	struct board *board = thread->process->board;
+	uint32_t round;
+
+	for (round = 1;; round++) {
+		board_wait(&board->command, round, NO_DEADLINE);
+		if (atomic_load(&board->stop))
+			return NULL;
+		run_round(thread, round);
+	}
+}
+
+static int run_threads(struct process *process, uint32_t number)
+{
+	struct board *board = process->board;
+	struct thread *threads = calloc(board->n_seats, sizeof(*threads));
+	uint32_t i, n = 0;
+	int ret = 0;
+
+	if (!threads)
+		return -ENOMEM;
+	for (i = 0; i < board->n_seats; i++) {
+		if (board->seats[i].process != number)
+			continue;
+		threads[n].process = process;
+		threads[n].seat = &board->seats[i];
+		ret = -pthread_create(
+		    &threads[n].id, NULL, thread_main, &threads[n]);
+		if (ret)
+			_exit(1); /* the others wait for ever */
+		n++;
+	}
+	while (n > 0)
+		pthread_join(threads[--n].id, NULL);
+	free(threads);
+	return ret;
+}
+
+static void join_registry(struct process *process)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	if (!*process->board->registry)
+		return;
+	attr.registry = process->board->registry;
+	attr.node_name = "dfi-bench";
+	process->open_status = dfi_open(&attr, &process->dfi);
+	if (process->open_status)
+		snprintf(process->open_error, sizeof(process->open_error),
+		    "dfi_open: %s", dfi_errmsg());
+}
+
+int worker_main(int argc, char **argv)
+{
+	struct process process = { 0 };
+	int ret;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (argc != 3)
+		return 1;
+	process.board = board_attach(atoi(argv[1]));
+	if (!process.board || getppid() != process.board->parent)
+		return 1;
+	sched_getaffinity(0, sizeof(process.cpus), &process.cpus);
+	join_registry(&process);
+	ret = run_threads(&process, (uint32_t)atoi(argv[2]));
+	if (process.dfi)
+		dfi_close(process.dfi);
+	board_detach(process.board);
+	return ret ? 1 : 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Worker processes and threads. dfi-bench starts itself once or twice with a
+ * hidden subcommand; each such process runs the threads of its seats, which do
+ * the jobs below, round by round.
+ */
+#ifndef DFI_BENCH_WORKER_H
+#define DFI_BENCH_WORKER_H
+
+#include <dfi/dfi.h>
+#include "board.h"
+
+/* The hidden subcommand. */
+#define WORKER_COMMAND "worker"
+
+struct worker {
+	struct board *board;
+	struct seat *seat;
+	const struct plan *plan;
+	struct dfi *dfi; /* the process's context; NULL if none is needed */
+	void *state;     /* the job's, from prepare to finish */
+};
+
+/*
+ * A job's three steps. prepare comes before the start, with all that is not to
+ * be measured; run is timed; finish comes after the end, and also after a
+ * prepare that failed. They return 0 or worker_fail().
+ */
+struct job {
+	int (*prepare)(struct worker *worker);
+	int (*run)(struct worker *worker);
+	void (*finish)(struct worker *worker);
+};
+
+extern const struct job flow_job, raw_job, copy_job, echo_flow_job;
+extern const struct job echo_raw_job, idle_job;
+
+/* Note at the seat what failed; says dfi_errmsg() too. Returns ret. */
+int worker_fail(struct worker *worker, int ret, const char *what);
+
+/* The same for a system call: ret from errno. */
+int worker_fail_errno(struct worker *worker, const char *what);
+
+/* Main function of a worker process: arguments are board fd and number. */
+int worker_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The binary interface: sizes and offsets of all public structs, and the values
+ * of all public constants. Programs were compiled with these, and the inline
+ * functions of sources and targets reach into them. A change here breaks every
+ * program that is linked already: attribute structs may grow at their end, new
+ * constants may be added, nothing else may move.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <dfi/dfi.h>
+
+static unsigned n_failed;
+
+static void pin(const char *what, long long is, long long was)
+{
+	if (is == was)
+		return;
+	printf("%s is %lld, it was %lld\n", what, is, was);
+	n_failed++;
+}
+
+#define PIN_SIZE(type, size) \
+	pin("sizeof(struct " #type ")", (long long)sizeof(struct type), (size))
+#define PIN(type, member, offset, size)                                     \
+	do {                                                                \
+		pin("offsetof(struct " #type ", " #member ")",              \
+		    (long long)offsetof(struct type, member), (offset));    \
+		pin("sizeof(" #type "." #member ")",                        \
+		    (long long)sizeof(((struct type *)0)->member), (size)); \
+	} while (0)
+#define PIN_VALUE(constant, value) \
+	pin(#constant, (long long)(constant), (value))
+
+static void pin_the_rest(void)
+{
+	PIN_SIZE(dfi_attr, 32);
+	PIN(dfi_attr, size, 0, 4);
+	PIN(dfi_attr, lease_ttl_ms, 4, 4);
+	PIN(dfi_attr, registry, 8, 8);
+	PIN(dfi_attr, node_name, 16, 8);
+	PIN(dfi_attr, open_timeout_ms, 24, 4);
+	PIN(dfi_attr, reserved, 28, 4);
+
+	PIN_SIZE(dfi_field, 32);
+	PIN(dfi_field, name, 0, 8);
+	PIN(dfi_field, type_name, 8, 8);
+	PIN(dfi_field, type, 16, 4);
+	PIN(dfi_field, offset, 20, 4);
+	PIN(dfi_field, size, 24, 4);
+	PIN(dfi_field, reserved, 28, 4);
+
+	PIN_SIZE(dfi_schema, 16);
+	PIN(dfi_schema, fields, 0, 8);
+	PIN(dfi_schema, n_fields, 8, 4);
+	PIN(dfi_schema, tuple_size, 12, 4);
+
+	PIN_SIZE(dfi_registry_attr, 40);
+	PIN(dfi_registry_attr, size, 0, 4);
+	PIN(dfi_registry_attr, flags, 4, 4);
+	PIN(dfi_registry_attr, listen, 8, 8);
+	PIN(dfi_registry_attr, max_connections, 16, 4);
+	PIN(dfi_registry_attr, max_keys, 20, 4);
+	PIN(dfi_registry_attr, max_watches, 24, 4);
+	PIN(dfi_registry_attr, max_output, 28, 4);
+	PIN(dfi_registry_attr, max_bytes, 32, 8);
+}
+
+static void pin_flows(void)
+{
+	PIN_SIZE(dfi_flow_attr, 72);
+	PIN(dfi_flow_attr, size, 0, 4);
+	PIN(dfi_flow_attr, kind, 4, 4);
+	PIN(dfi_flow_attr, schema, 8, 8);
+	PIN(dfi_flow_attr, n_sources, 16, 4);
+	PIN(dfi_flow_attr, n_targets, 20, 4);
+	PIN(dfi_flow_attr, goal, 24, 4);
+	PIN(dfi_flow_attr, routing, 28, 4);
+	PIN(dfi_flow_attr, key, 32, 8);
+	PIN(dfi_flow_attr, radix_shift, 40, 4);
+	PIN(dfi_flow_attr, radix_bits, 44, 4);
+	PIN(dfi_flow_attr, splits, 48, 8);
+	PIN(dfi_flow_attr, segment_size, 56, 4);
+	PIN(dfi_flow_attr, segment_count, 60, 4);
+	PIN(dfi_flow_attr, flags, 64, 4);
+	PIN(dfi_flow_attr, reserved, 68, 4);
+
+	PIN_SIZE(dfi_flow_info, 1632);
+	PIN(dfi_flow_info, name, 0, 128);
+	PIN(dfi_flow_info, creator, 128, 160);
+	PIN(dfi_flow_info, instance, 288, 8);
+	PIN(dfi_flow_info, kind, 296, 4);
+	PIN(dfi_flow_info, goal, 300, 4);
+	PIN(dfi_flow_info, routing, 304, 4);
+	PIN(dfi_flow_info, flags, 308, 4);
+	PIN(dfi_flow_info, n_sources, 312, 4);
+	PIN(dfi_flow_info, n_targets, 316, 4);
+	PIN(dfi_flow_info, attached_sources, 320, 4);
+	PIN(dfi_flow_info, attached_targets, 324, 4);
+	PIN(dfi_flow_info, tuple_size, 328, 4);
+	PIN(dfi_flow_info, n_fields, 332, 4);
+	PIN(dfi_flow_info, segment_size, 336, 4);
+	PIN(dfi_flow_info, segment_count, 340, 4);
+	PIN(dfi_flow_info, ring_bytes, 344, 8);
+	PIN(dfi_flow_info, schema, 352, 1024);
+	PIN(dfi_flow_info, key, 1376, 256);
+
+	PIN_SIZE(dfi_node_info, 152);
+	PIN(dfi_node_info, name, 0, 64);
+	PIN(dfi_node_info, host, 64, 64);
+	PIN(dfi_node_info, id, 128, 8);
+	PIN(dfi_node_info, pid, 136, 4);
+	PIN(dfi_node_info, n_sources, 140, 4);
+	PIN(dfi_node_info, n_targets, 144, 4);
+}
+
+static void pin_sources(void)
+{
+	PIN_SIZE(dfi_source_attr, 48);
+	PIN(dfi_source_attr, size, 0, 4);
+	PIN(dfi_source_attr, flags, 4, 4);
+	PIN(dfi_source_attr, schema, 8, 8);
+	PIN(dfi_source_attr, route, 16, 8);
+	PIN(dfi_source_attr, route_arg, 24, 8);
+	PIN(dfi_source_attr, open_timeout_ms, 32, 4);
+	PIN(dfi_source_attr, stall_timeout_ms, 36, 4);
+	PIN(dfi_source_attr, wait, 40, 4);
+	PIN(dfi_source_attr, reserved, 44, 4);
+
+	PIN_SIZE(dfi_source_stats, 48);
+	PIN(dfi_source_stats, tuples, 0, 8);
+	PIN(dfi_source_stats, bytes, 8, 8);
+	PIN(dfi_source_stats, segments, 16, 8);
+	PIN(dfi_source_stats, partial_segments, 24, 8);
+	PIN(dfi_source_stats, stalls, 32, 8);
+	PIN(dfi_source_stats, stall_ns, 40, 8);
+
+	PIN_SIZE(dfi_source_lane, 16);
+	PIN(dfi_source_lane, next, 0, 8);
+	PIN(dfi_source_lane, end, 8, 8);
+
+	PIN_SIZE(dfi_source_head, 40);
+	PIN(dfi_source_head, only, 0, 16);
+	PIN(dfi_source_head, lanes, 16, 8);
+	PIN(dfi_source_head, n_lanes, 24, 4);
+	PIN(dfi_source_head, tuple_size, 28, 4);
+	PIN(dfi_source_head, inline_routing, 32, 4);
+	PIN(dfi_source_head, key_offset, 36, 4);
+
+	PIN_SIZE(dfi_span, 16);
+	PIN(dfi_span, tuples, 0, 8);
+	PIN(dfi_span, count, 8, 4);
+	PIN(dfi_span, target, 12, 4);
+
+	PIN_SIZE(dfi_source_cursor, 32);
+	PIN(dfi_source_cursor, next, 0, 8);
+	PIN(dfi_source_cursor, end, 8, 8);
+	PIN(dfi_source_cursor, source, 16, 8);
+	PIN(dfi_source_cursor, target, 24, 4);
+	PIN(dfi_source_cursor, status, 28, 4);
+}
+
+static void pin_targets(void)
+{
+	PIN_SIZE(dfi_target_attr, 32);
+	PIN(dfi_target_attr, size, 0, 4);
+	PIN(dfi_target_attr, flags, 4, 4);
+	PIN(dfi_target_attr, schema, 8, 8);
+	PIN(dfi_target_attr, open_timeout_ms, 16, 4);
+	PIN(dfi_target_attr, stall_timeout_ms, 20, 4);
+	PIN(dfi_target_attr, wait, 24, 4);
+	PIN(dfi_target_attr, reserved, 28, 4);
+
+	PIN_SIZE(dfi_target_stats, 40);
+	PIN(dfi_target_stats, tuples, 0, 8);
+	PIN(dfi_target_stats, bytes, 8, 8);
+	PIN(dfi_target_stats, segments, 16, 8);
+	PIN(dfi_target_stats, stalls, 24, 8);
+	PIN(dfi_target_stats, stall_ns, 32, 8);
+
+	PIN_SIZE(dfi_target_head, 24);
+	PIN(dfi_target_head, next, 0, 8);
+	PIN(dfi_target_head, end, 8, 8);
+	PIN(dfi_target_head, tuple_size, 16, 4);
+	PIN(dfi_target_head, source, 20, 4);
+
+	PIN_SIZE(dfi_batch, 24);
+	PIN(dfi_batch, tuples, 0, 8);
+	PIN(dfi_batch, count, 8, 4);
+	PIN(dfi_batch, stride, 12, 4);
+	PIN(dfi_batch, source, 16, 4);
+	PIN(dfi_batch, reserved, 20, 4);
+
+	PIN_SIZE(dfi_target_cursor, 32);
+	PIN(dfi_target_cursor, next, 0, 8);
+	PIN(dfi_target_cursor, end, 8, 8);
+	PIN(dfi_target_cursor, target, 16, 8);
+	PIN(dfi_target_cursor, status, 24, 4);
+	PIN(dfi_target_cursor, reserved, 28, 4);
+}
+
+static void pin_values(void)
+{
+	PIN_VALUE(DFI_WAIT_DEFAULT, 0);
+	PIN_VALUE(DFI_WAIT_ADAPTIVE, 1);
+	PIN_VALUE(DFI_WAIT_SPIN, 2);
+	PIN_VALUE(DFI_WAIT_BLOCK, 3);
+	PIN_VALUE(DFI_NONBLOCK, 1);
+	PIN_VALUE(DFI_INT8, 1);
+	PIN_VALUE(DFI_INT16, 2);
+	PIN_VALUE(DFI_INT32, 3);
+	PIN_VALUE(DFI_INT64, 4);
+	PIN_VALUE(DFI_UINT8, 5);
+	PIN_VALUE(DFI_UINT16, 6);
+	PIN_VALUE(DFI_UINT32, 7);
+	PIN_VALUE(DFI_UINT64, 8);
+	PIN_VALUE(DFI_FLOAT, 9);
+	PIN_VALUE(DFI_DOUBLE, 10);
+	PIN_VALUE(DFI_BYTES, 11);
+	PIN_VALUE(DFI_USER, 12);
+	PIN_VALUE(DFI_SHUFFLE, 1);
+	PIN_VALUE(DFI_BANDWIDTH, 0);
+	PIN_VALUE(DFI_LATENCY, 1);
+	PIN_VALUE(DFI_ROUTE_HASH, 0);
+	PIN_VALUE(DFI_ROUTE_RADIX, 1);
+	PIN_VALUE(DFI_ROUTE_RANGE, 2);
+	PIN_VALUE(DFI_ROUTE_ROUND_ROBIN, 3);
+	PIN_VALUE(DFI_ROUTE_FUNCTION, 4);
+	PIN_VALUE(DFI_ROUTE_DIRECT, 5);
+	PIN_VALUE(DFI_FLOW_PERSISTENT, 1);
+	PIN_VALUE(DFI_INLINE_NONE, 0);
+	PIN_VALUE(DFI_INLINE_ONE, 1);
+	PIN_VALUE(DFI_INLINE_HASH64, 2);
+	PIN_VALUE(DFI_LOG_ERROR, 1);
+	PIN_VALUE(DFI_LOG_WARN, 2);
+	PIN_VALUE(DFI_LOG_INFO, 3);
+	PIN_VALUE(DFI_LOG_DEBUG, 4);
+	PIN_VALUE(DFI_MAX_FIELDS, 256);
+	PIN_VALUE(DFI_MAX_FIELD_NAME, 63);
+	PIN_VALUE(DFI_MAX_TUPLE_SIZE, 1048576);
+	PIN_VALUE(DFI_MAX_ENDPOINTS, 4096);
+	PIN_VALUE(DFI_MAX_FLOW_NAME, 127);
+	PIN_VALUE(DFI_MAX_KEYS, 8);
+	PIN_VALUE(DFI_MAX_SEGMENT_SIZE, 67108864);
+	PIN_VALUE(DFI_MAX_SEGMENT_COUNT, 1048576);
+}
+
+/* Error codes are those of the system; the list of them is pinned. */
+static void pin_errors(void)
+{
+	static const int codes[] = {
+#define X(code, text) code,
+		DFI_ERRORS(X)
+#undef X
+	};
+
+	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 23);
+	pin("the first one", codes[0], EINVAL);
+	pin("the last one", codes[sizeof(codes) / sizeof(codes[0]) - 1], EIO);
+}
+
+int main(void)
+{
+	pin_the_rest();
+	pin_flows();
+	pin_sources();
+	pin_targets();
+	pin_values();
+	pin_errors();
+	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

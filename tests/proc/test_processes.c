@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows between real processes: that all tuples arrive, what the living see
+ * when a peer is killed, stopped, or leaves without a word, that nothing is
+ * left behind, and what the loss of the registry means. The other processes run
+ * worker.c; their endpoints check content and order.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spawn.h"
+#include "worker.h"
+
+#define FLOW "flow"
+#define LONG_MS 20000u
+/* A peer's death must be known within 2 s; loaded machines get some more. */
+#define DEATH_MS 2000
+
+static struct dfi_registry *registry;
+static struct dfi *dfi;
+static const char *address;
+
+static void join(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	attr.registry = address;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void setup(void)
+{
+	cr_assert_eq(
+	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
+	address = dfi_registry_address(registry);
+	join();
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(processes, .init = setup, .fini = teardown, .timeout = 60);
+
+static void create_flow(
+    uint32_t n_sources, uint32_t n_targets, uint32_t segment_count)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &worker_schema,
+		.n_sources = n_sources,
+		.n_targets = n_targets,
+		.segment_size = 20 * (uint32_t)sizeof(struct worker_tuple),
+		.segment_count = segment_count,
+	};
+
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+static struct dfi_source *open_source(uint32_t index)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source = NULL;
+
+	attr.open_timeout_ms = attr.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, index, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	return source;
+}
+
+static struct dfi_target *open_target(uint32_t index, uint32_t stall_timeout_ms)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target = NULL;
+
+	attr.open_timeout_ms = LONG_MS;
+	attr.stall_timeout_ms = stall_timeout_ms;
+	cr_assert_eq(dfi_target_open(dfi, FLOW, index, &attr, &target), 0, "%s",
+	    dfi_errmsg());
+	return target;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* "source 0 ended 0 100 ..." */
+static uint32_t expect_end(struct child *child, const char *who, int expected)
+{
+	char start[64];
+	uint32_t count;
+	int ret;
+
+	snprintf(start, sizeof(start), "%s ended ", who);
+	child_expect(child, start);
+	cr_assert_eq(
+	    sscanf(child->line + strlen(start), "%d %" SCNu32, &ret, &count),
+	    2);
+	cr_assert_eq(ret, expected, "%s", child->line);
+	return count;
+}
+
+/* Consume until something else than a tuple comes, which is returned. */
+static int consume_all(struct dfi_target *target, uint32_t *count)
+{
+	const struct worker_tuple *tuple;
+	struct worker_tuple expected;
+	const void *at;
+	int ret;
+
+	while ((ret = dfi_target_consume(target, &at)) > 0) {
+		tuple = at;
+		worker_make_tuple(tuple->source, *count, &expected);
+		cr_assert_eq(memcmp(tuple, &expected, sizeof(expected)), 0,
+		    "tuple %u is damaged", *count);
+		++*count;
+	}
+	return ret;
+}
+
+static void expect_text(const char *word)
+{
+	cr_assert(strstr(dfi_errmsg(), word) != NULL, "'%s' is not in '%s'",
+	    word, dfi_errmsg());
+}
+
+static void expect_pid(const struct child *child)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "pid %d", (int)child->pid);
+	expect_text(text);
+}
+
+Test(processes, exchange_all_tuples_between_two_sources_and_two_targets)
+{
+	struct child sources[2], targets[2];
+	uint32_t count = 0;
+	int i;
+
+	create_flow(2, 2, 4);
+	for (i = 0; i < 2; i++) {
+		child_spawn(&sources[i], DFI_WORKER, "-r", address, "-f", FLOW,
+		    "-n", "50000", i ? "source:1" : "source:0", NULL);
+		child_spawn(&targets[i], DFI_WORKER, "-r", address, "-f", FLOW,
+		    i ? "target:1" : "target:0", NULL);
+	}
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(
+		    expect_end(&sources[i], i ? "source 1" : "source 0", 0),
+		    50000);
+		count += expect_end(
+		    &targets[i], i ? "target 1" : "target 0", 0);
+	}
+	cr_assert_eq(count, 100000);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(child_wait(&sources[i]), 0);
+		cr_assert_eq(child_wait(&targets[i]), 0);
+	}
+}
+
+Test(processes, mix_threads_and_processes_in_one_flow)
+{
+	struct child a, b;
+	uint32_t count;
+
+	create_flow(3, 3, 2);
+	child_spawn(&a, DFI_WORKER, "-r", address, "-f", FLOW, "-n", "20000",
+	    "target:0", "source:0", "source:1", NULL);
+	child_spawn(&b, DFI_WORKER, "-r", address, "-f", FLOW, "-n", "20000",
+	    "source:2", "target:1", "target:2", NULL);
+	count = expect_end(&a, "target 0", 0);
+	/* Either of these may end first. */
+	while (child_read(&b)) {
+		int ret;
+		uint32_t part;
+
+		if (sscanf(b.line, "target %*u ended %d %" SCNu32, &ret,
+			&part) == 2) {
+			cr_assert_eq(ret, 0, "%s", b.line);
+			count += part;
+		}
+	}
+	cr_assert_eq(count, 60000);
+	cr_assert_eq(child_wait(&a), 0);
+	cr_assert_eq(child_wait(&b), 0);
+}
+
+Test(processes, target_gets_what_a_killed_source_had_sent_and_then_its_name)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+	int64_t killed;
+
+	create_flow(1, 1, 32);
+	target = open_target(0, LONG_MS);
+	/* 107 are flushed before it holds; no other leaves its process. */
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
+	    "source:0", NULL);
+	child_expect(&source, "source 0 held 107");
+	killed = now_ms();
+	child_signal(&source, SIGKILL);
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_eq(count, 107);
+	expect_text("flow 'flow'");
+	expect_text("source 0");
+	expect_pid(&source);
+	/* The error is sticky, and close tells it too. */
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+}
+
+/* A blocked one, as here, must wake up. */
+Test(processes, source_that_waits_is_told_of_its_killed_target)
+{
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct child target;
+	uint32_t count = 0;
+	int64_t killed = 0;
+	int ret = 0;
+
+	create_flow(1, 1, 2);
+	child_spawn(&target, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "1",
+	    "target:0", NULL);
+	source = open_source(0);
+	worker_make_tuple(0, 0, &tuple);
+	cr_assert_eq(dfi_source_push(source, &tuple), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	child_expect(&target, "target 0 held 1");
+	while (!ret) {
+		worker_make_tuple(0, ++count, &tuple);
+		/* The first segment is still lent: 20 more fit, one left. */
+		if (count == 20) {
+			killed = now_ms();
+			child_signal(&target, SIGKILL);
+		}
+		ret = dfi_source_push(source, &tuple);
+		cr_assert_lt(count, 100, "pushed on to a dead target");
+	}
+	cr_assert_eq(ret, -ECONNRESET);
+	expect_text("target 0");
+	expect_pid(&target);
+	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_eq(dfi_source_push(source, &tuple), -ECONNRESET);
+	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
+}
+
+Test(processes, exit_without_close_is_no_end_of_the_flow)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+
+	create_flow(1, 1, 8);
+	target = open_target(0, LONG_MS);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "40",
+	    "source:0", NULL);
+	child_expect(&source, "source 0 held 40");
+	child_tell(&source, 'x');
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	expect_text("source 0");
+	cr_assert_eq(count, 40);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(child_wait(&source), 0);
+}
+
+/* Stalled is not dead. */
+Test(processes, stopped_source_loses_nothing)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+	int64_t stopped;
+
+	create_flow(1, 1, 4);
+	target = open_target(0, 1000);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
+	    "30000", "-p", "25", "source:0", NULL);
+	child_expect(&source, "source 0 held 25");
+	child_signal(&source, SIGSTOP);
+	child_tell(&source, 'c');
+	stopped = now_ms();
+	cr_assert_eq(consume_all(target, &count), -ETIMEDOUT);
+	cr_assert_geq(now_ms() - stopped, 1000);
+	cr_assert_eq(count, 25);
+	child_signal(&source, SIGCONT);
+	cr_assert_eq(consume_all(target, &count), 0, "%s", dfi_errmsg());
+	cr_assert_eq(count, 30000);
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_eq(expect_end(&source, "source 0", 0), 30000);
+	cr_assert_eq(child_wait(&source), 0);
+}
+
+Test(processes, stopped_target_loses_nothing)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct child target;
+	uint32_t n = 0;
+	int ret = 0, timeouts = 0;
+
+	create_flow(1, 1, 4);
+	child_spawn(
+	    &target, DFI_WORKER, "-r", address, "-f", FLOW, "target:0", NULL);
+	child_expect(&target, "target 0 open");
+	attr.stall_timeout_ms = 1000;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &source), 0);
+	child_signal(&target, SIGSTOP);
+	while (n < 10000) {
+		worker_make_tuple(0, n, &tuple);
+		ret = dfi_source_push(source, &tuple);
+		if (ret == -ETIMEDOUT && !timeouts++)
+			child_signal(&target, SIGCONT);
+		else
+			n += ret == 0;
+		cr_assert(ret == 0 || ret == -ETIMEDOUT, "%s", dfi_errmsg());
+	}
+	cr_assert_geq(timeouts, 1);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(expect_end(&target, "target 0", 0), 10000);
+	cr_assert_eq(child_wait(&target), 0);
+}
+
+/* How many names in a directory have "dfi" and the process's number in them. */
+static unsigned count_entries(const char *path, const struct child *child)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	char pid[16];
+	unsigned n = 0;
+
+	snprintf(pid, sizeof(pid), "%d", (int)child->pid);
+	cr_assert_not_null(dir, "%s", path);
+	while ((entry = readdir(dir)))
+		n += strstr(entry->d_name, "dfi") && strstr(entry->d_name, pid);
+	closedir(dir);
+	return n;
+}
+
+/* How many lines of a file have this text. */
+static unsigned count_lines(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "re");
+	char line[4096];
+	unsigned n = 0;
+
+	cr_assert_not_null(file, "%s", path);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, text) != NULL;
+	fclose(file);
+	return n;
+}
+
+static unsigned count_memfds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	char link[256];
+	unsigned n = 0;
+	ssize_t length;
+
+	cr_assert_not_null(dir);
+	while ((entry = readdir(dir))) {
+		length = readlinkat(
+		    dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+		if (length < 0)
+			continue;
+		link[length] = '\0';
+		n += strstr(link, "memfd:dfi") != NULL;
+	}
+	closedir(dir);
+	return n;
+}
+
+Test(processes, nothing_is_left_of_killed_processes)
+{
+	struct child source, target;
+	struct dfi_target *own;
+	const void *tuple;
+	char name[64];
+	int ret;
+
+	create_flow(1, 2, 8);
+	own = open_target(0, LONG_MS);
+	child_spawn(&target, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "1",
+	    "target:1", NULL);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "100",
+	    "source:0", NULL);
+	child_expect(&source, "source 0 held");
+	child_expect(&target, "target 1 held");
+	snprintf(name, sizeof(name), "@dfi-%d-", (int)target.pid);
+	cr_assert_geq(count_lines("/proc/net/unix", name), 1);
+	cr_assert_geq(count_memfds(), 1);
+	child_signal(&source, SIGKILL);
+	child_signal(&target, SIGKILL);
+	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
+	while ((ret = dfi_target_consume(own, &tuple)) > 0)
+		;
+	cr_assert_eq(ret, -ECONNRESET);
+	cr_assert_eq(dfi_target_close(own), -ECONNRESET);
+
+	cr_assert_eq(count_lines("/proc/net/unix", name), 0);
+	snprintf(name, sizeof(name), "@dfi-%d-", (int)source.pid);
+	cr_assert_eq(count_lines("/proc/net/unix", name), 0);
+	cr_assert_eq(count_entries("/dev/shm", &source), 0);
+	cr_assert_eq(count_entries("/dev/shm", &target), 0);
+	cr_assert_eq(count_entries("/tmp", &source), 0);
+	cr_assert_eq(count_entries("/tmp", &target), 0);
+	cr_assert_eq(count_memfds(), 0);
+	cr_assert_eq(count_lines("/proc/self/maps", "memfd:dfi"), 0);
+}
+
+Test(processes, endpoint_with_another_schema_is_refused)
+{
+	struct child source;
+
+	create_flow(1, 1, 4);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-s",
+	    "source:0", NULL);
+	expect_end(&source, "source 0", -EPROTOTYPE);
+	cr_assert(
+	    strstr(source.line, "source:uint32@8") != NULL, "%s", source.line);
+	cr_assert(
+	    strstr(source.line, "origin:uint32@8") != NULL, "%s", source.line);
+	cr_assert_eq(child_wait(&source), 0);
+}
+
+/* The rest uses a registry in a process of its own. */
+
+static struct child server;
+static char server_address[sizeof(server.line)];
+
+static void setup_server(void)
+{
+	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
+		cr_skip_test("dfi-registry is not built");
+	child_spawn(
+	    &server, DFI_BIN_DIR "/dfi-registry", "--print-address", NULL);
+	cr_assert(child_read(&server));
+	snprintf(server_address, sizeof(server_address), "%s", server.line);
+	address = server_address;
+	join();
+}
+
+TestSuite(registry_process, .init = setup_server, .timeout = 60);
+
+Test(registry_process, running_flow_completes_without_its_registry)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *late;
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+
+	create_flow(1, 1, 4);
+	target = open_target(0, LONG_MS);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
+	    "20000", "-p", "60", "source:0", NULL);
+	child_expect(&source, "source 0 held 60");
+	child_signal(&server, SIGKILL);
+	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
+	child_tell(&source, 'c');
+	cr_assert_eq(consume_all(target, &count), 0, "%s", dfi_errmsg());
+	cr_assert_eq(count, 20000);
+	cr_assert_eq(expect_end(&source, "source 0", 0), 20000);
+	cr_assert_eq(child_wait(&source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+
+	attr.open_timeout_ms = 5000;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &late), -ENOTCONN);
+	expect_text(server_address);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+Test(registry_process, serves_flows_between_processes)
+{
+	struct child source, target;
+
+	create_flow(1, 1, 4);
+	child_spawn(
+	    &target, DFI_WORKER, "-r", address, "-f", FLOW, "target:0", NULL);
+	child_spawn(
+	    &source, DFI_WORKER, "-r", address, "-f", FLOW, "source:0", NULL);
+	cr_assert_eq(expect_end(&target, "target 0", 0), 1000);
+	cr_assert_eq(child_wait(&source), 0);
+	cr_assert_eq(child_wait(&target), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	child_signal(&server, SIGTERM);
+	cr_assert_eq(child_wait(&server), 0);
+}

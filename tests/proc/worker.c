@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process of the tests in test_processes.c: sources and targets of one flow,
+ * each on a thread of its own. What happens is reported as lines on stdout,
+ *	source 0 open
+ *	source 0 held 100		after --hold tuples
+ *	source 0 ended 0 100 TEXT	result, tuples, error text
+ *	target 1 open
+ *	target 1 ended 0 100 TEXT
+ * and a held endpoint goes on when a 'c' comes on stdin, or ends the process
+ * without any closing on an 'x'. Each target checks that its tuples are its
+ * own, whole, and in order. Exits with 1 if they are not.
+ *
+ * worker -r REGISTRY -f FLOW [-n TUPLES] [-p HOLD] [-s] source:I... target:J...
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "worker.h"
+
+#define MAX_ENDS 16
+#define MAX_SOURCES 16
+#define TIMEOUT_MS 30000u
+
+static const char *flow = "";
+static uint32_t n_tuples = 1000, hold = UINT32_MAX;
+static const struct dfi_schema *schema = &worker_schema;
+static struct dfi *dfi;
+
+struct end {
+	const char *role;
+	uint32_t index;
+	pthread_t thread;
+	bool damaged; /* a tuple was not what it should be */
+};
+
+static void say(const struct end *end, const char *what, int ret,
+    uint32_t count, const char *text)
+{
+	printf("%s %u %s %d %u %s\n", end->role, end->index, what, ret, count,
+	    text);
+	fflush(stdout);
+}
+
+static void hold_on(const struct end *end, uint32_t count)
+{
+	char order = 'c';
+
+	printf("%s %u held %u\n", end->role, end->index, count);
+	fflush(stdout);
+	if (read(STDIN_FILENO, &order, 1) != 1 || order == 'x')
+		_exit(EXIT_SUCCESS);
+}
+
+static int push_all(
+    const struct end *end, struct dfi_source *source, uint32_t *count)
+{
+	struct worker_tuple tuple;
+	int ret = 0;
+
+	for (; !ret && *count < n_tuples; ++*count) {
+		if (*count == hold) {
+			ret = dfi_source_flush(source);
+			if (ret < 0)
+				break;
+			hold_on(end, *count);
+		}
+		worker_make_tuple(end->index, *count, &tuple);
+		ret = dfi_source_push(source, &tuple);
+		if (ret < 0)
+			break;
+	}
+	return ret;
+}
+
+static void run_source(struct end *end)
+{
+	struct dfi_source_attr attr = {
+		.size = sizeof(attr),
+		.schema = schema,
+		.open_timeout_ms = TIMEOUT_MS,
+		.stall_timeout_ms = TIMEOUT_MS,
+	};
+	struct dfi_source *source;
+	uint32_t count = 0;
+	int ret;
+
+	ret = dfi_source_open(dfi, flow, end->index, &attr, &source);
+	if (ret < 0) {
+		say(end, "ended", ret, 0, dfi_errmsg());
+		return;
+	}
+	printf("source %u open\n", end->index);
+	fflush(stdout);
+	push_all(end, source, &count);
+	ret = dfi_source_close(source);
+	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
+}
+
+static void check_tuple(struct end *end, uint32_t n_targets,
+    const struct worker_tuple *tuple, uint32_t *last)
+{
+	struct worker_tuple expected;
+
+	if (tuple->source >= MAX_SOURCES) {
+		end->damaged = true;
+		return;
+	}
+	worker_make_tuple(tuple->source, tuple->number - 1, &expected);
+	if (memcmp(&expected, tuple, sizeof(expected)) != 0 ||
+	    tuple->number <= last[tuple->source] ||
+	    dfi_hash_partition(dfi_hash64(tuple->key), n_targets) != end->index)
+		end->damaged = true;
+	last[tuple->source] = tuple->number;
+}
+
+static void run_target(struct end *end)
+{
+	struct dfi_target_attr attr = {
+		.size = sizeof(attr),
+		.schema = schema,
+		.open_timeout_ms = TIMEOUT_MS,
+		.stall_timeout_ms = TIMEOUT_MS,
+	};
+	uint32_t last[MAX_SOURCES] = { 0 }, count = 0;
+	struct dfi_flow_info info = { .n_targets = 0 };
+	struct dfi_target *target;
+	const void *tuple;
+	int ret;
+
+	ret = dfi_target_open(dfi, flow, end->index, &attr, &target);
+	if (ret < 0) {
+		say(end, "ended", ret, 0, dfi_errmsg());
+		return;
+	}
+	dfi_flow_query(dfi, flow, &info);
+	printf("target %u open\n", end->index);
+	fflush(stdout);
+	while ((ret = dfi_target_consume(target, &tuple)) > 0) {
+		check_tuple(end, info.n_targets, tuple, last);
+		if (++count == hold)
+			hold_on(end, count);
+	}
+	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
+	dfi_target_close(target);
+}
+
+static void *run_end(void *arg)
+{
+	struct end *end = arg;
+
+	if (!strcmp(end->role, "source"))
+		run_source(end);
+	else
+		run_target(end);
+	return NULL;
+}
+
+static int run_ends(char **names, unsigned n)
+{
+	static struct end ends[MAX_ENDS];
+	bool damaged = false;
+	unsigned i;
+	char *colon;
+
+	for (i = 0; i < n; i++) {
+		colon = strchr(names[i], ':');
+		if (!colon)
+			return EXIT_FAILURE;
+		*colon = '\0';
+		ends[i].role = names[i];
+		ends[i].index = (uint32_t)strtoul(colon + 1, NULL, 10);
+		if (pthread_create(&ends[i].thread, NULL, run_end, &ends[i]))
+			return EXIT_FAILURE;
+	}
+	for (i = 0; i < n; i++) {
+		pthread_join(ends[i].thread, NULL);
+		damaged = damaged || ends[i].damaged;
+	}
+	return damaged ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int option, ret;
+
+	/* A test that fails leaves nobody behind. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while ((option = getopt(argc, argv, "r:f:n:p:s")) != -1) {
+		if (option == 'r')
+			attr.registry = optarg;
+		else if (option == 'f')
+			flow = optarg;
+		else if (option == 'n')
+			n_tuples = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'p')
+			hold = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 's')
+			schema = &worker_other_schema;
+		else
+			return EXIT_FAILURE;
+	}
+	if (argc - optind > MAX_ENDS)
+		return EXIT_FAILURE;
+	ret = dfi_open(&attr, &dfi);
+	if (ret < 0) {
+		fprintf(stderr, "worker: %s\n", dfi_errmsg());
+		return EXIT_FAILURE;
+	}
+	ret = run_ends(argv + optind, (unsigned)(argc - optind));
+	/* -ENOTCONN when the registry was killed: then there is no goodbye. */
+	dfi_close(dfi);
+	return ret;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transport over plain memory, for rings without processes. In place it is
+ * what shared memory is; apart, the writer has staging memory of its own, and
+ * write() copies payload and footer in steps as a network would, with a look at
+ * the target's side after each.
+ */
+#ifndef DFI_TESTS_FAKE_TRANSPORT_H
+#define DFI_TESTS_FAKE_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buffers/reader.h"
+#include "buffers/writer.h"
+#include "transport/transport.h"
+
+/* A ring with both ends, ring number RING_INDEX of a region of two. */
+#define RING_INDEX 1
+
+struct fake_ring {
+	struct transport transport;
+	struct region region;
+	struct remote remote;
+	struct ring_geometry geometry;
+	struct writer writer;
+	struct reader reader;
+	unsigned n_writes, n_credits;
+	/* After each step of a write that is not in place. */
+	void (*step)(struct fake_ring *ring);
+};
+
+void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint64_t start,
+    bool in_place);
+void fake_ring_stop(struct fake_ring *ring);
+
+/* The footers and the header in the target's memory. */
+struct segment_footer *fake_ring_footer(struct fake_ring *ring, uint32_t slot);
+struct ring_header *fake_ring_header(struct fake_ring *ring);
+
+#endif

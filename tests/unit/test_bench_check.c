@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What dfi-bench --verify rests on: flow_check() accepts exactly the sequence
+ * that a source sends to a target, and nothing damaged, lost, repeated, out of
+ * order or misrouted.
+ */
+#include <criterion/criterion.h>
+#include <dfi/dfi.h>
+#include <string.h>
+
+#include "bench/flow_job.h"
+
+#define WORDS 2
+#define SOURCES 2
+
+static struct plan plan;
+static uint64_t next[SOURCES];
+static struct receiver receiver;
+static uint64_t tuple[WORDS];
+
+static void set_up(void)
+{
+	plan = (struct plan){
+		.api = API_PUSH,
+		.routing = DFI_ROUTE_HASH,
+		.n_sources = SOURCES,
+		.n_targets = 1,
+		.n_target_threads = 1,
+		.tuple_size = sizeof(tuple),
+	};
+	memset(next, 0, sizeof(next));
+	receiver = (struct receiver){
+		.n_targets = 1,
+		.plan = &plan,
+		.next = next,
+	};
+}
+
+TestSuite(flow_check, .init = set_up);
+
+/* Number i of a source's tuples. */
+static uint64_t key_of(uint32_t source, uint64_t i)
+{
+	return source_first_word(source) + i * WORDS;
+}
+
+static bool accepts(uint32_t source, uint64_t i)
+{
+	tuple_make(tuple, sizeof(tuple), key_of(source, i));
+	return flow_check(&receiver, 0, (const char *)tuple);
+}
+
+Test(flow_check, accepts_each_sources_sequence)
+{
+	uint64_t i;
+
+	for (i = 0; i < 100; i++) {
+		cr_assert(accepts(0, i));
+		cr_assert(accepts(1, i));
+	}
+}
+
+Test(flow_check, refuses_a_lost_tuple)
+{
+	cr_assert(accepts(0, 0));
+	cr_assert_not(accepts(0, 2));
+}
+
+Test(flow_check, refuses_a_repeated_tuple)
+{
+	cr_assert(accepts(0, 0));
+	cr_assert_not(accepts(0, 0));
+}
+
+Test(flow_check, refuses_a_source_that_does_not_exist)
+{
+	cr_assert_not(accepts(SOURCES, 0));
+}
+
+Test(flow_check, refuses_a_damaged_tuple)
+{
+	tuple_make(tuple, sizeof(tuple), key_of(0, 0));
+	tuple[1]++;
+	cr_assert_not(flow_check(&receiver, 0, (const char *)tuple));
+}
+
+static uint32_t target_of(uint64_t i)
+{
+	return dfi_hash_partition(dfi_hash64(key_of(0, i)), plan.n_targets);
+}
+
+Test(flow_check, skips_what_is_routed_elsewhere_and_nothing_else)
+{
+	uint64_t i, mine = 0;
+
+	plan.n_targets = 3;
+	plan.n_target_threads = 3;
+	receiver.thread = 1;
+	for (i = 0; i < 1000; i++)
+		if (target_of(i) == 1) {
+			cr_assert(accepts(0, i));
+			mine++;
+		}
+	cr_assert_gt(mine, 200u);
+}
+
+Test(flow_check, refuses_a_misrouted_tuple)
+{
+	uint64_t i = 0;
+
+	plan.n_targets = 3;
+	plan.n_target_threads = 3;
+	receiver.thread = 1;
+	while (target_of(i) == 1)
+		i++;
+	cr_assert_not(accepts(0, i));
+}
+
+Test(flow_check, starts_again_with_the_table)
+{
+	uint64_t i, n;
+
+	plan.api = API_BATCH;
+	n = plan_table_tuples(&plan);
+	for (i = 0; i < n; i++)
+		cr_assert(accepts(0, i));
+	cr_assert(accepts(0, 0));
+	cr_assert_not(accepts(0, n));
+}
+
+Test(flow_check, wants_ascending_tuples_where_the_application_routes)
+{
+	plan.api = API_CLAIM;
+	plan.routing = DFI_ROUTE_DIRECT;
+	plan.n_targets = 2;
+	cr_assert(accepts(0, 3));
+	cr_assert(accepts(0, 7));
+	cr_assert_not(accepts(0, 7));
+	cr_assert_not(accepts(0, 6));
+}
+
+Test(sums, closed_form_agrees_with_adding)
+{
+	struct word_sum sum = { 0 };
+	struct pattern pattern;
+	char memory[1000];
+	size_t size, i;
+
+	for (size = 8; size <= 200; size += 8) {
+		pattern = pattern_from(source_first_word(3));
+		sum = (struct word_sum){ 0 };
+		for (i = 0; i < 5; i++)
+			tuple_fill(memory + i * size, size, &pattern);
+		for (i = 0; i < 5; i++)
+			tuple_sum(memory + i * size, size, &sum);
+		cr_assert_eq(word_sum_total(&sum),
+		    word_sum_expected(source_first_word(3), 5 * size / 8));
+	}
+}

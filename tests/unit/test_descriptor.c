@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is published about flows, endpoints and nodes: that it survives the
+ * trip, and that nothing that can be read from a registry, cut off or changed
+ * anywhere, makes the library crash: it is refused, or it is harmless.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dfi/error.h>
+
+#include "base/schema.h"
+#include "dfi_flow.pb-c.h"
+#include "flows/descriptor.h"
+#include "flows/route.h"
+
+static const struct dfi_field fields[] = {
+	{ "key", NULL, DFI_INT16, 1, 2, 0 },
+	{ "place", "point", DFI_USER, 3, 5, 0 },
+	{ "tail", NULL, DFI_BYTES, 8, 1, 0 },
+};
+static struct dfi_schema schema = { fields, 3, 9 };
+static int64_t splits[] = { INT64_MIN, -1, INT64_MAX };
+
+static struct flow make_flow(void)
+{
+	struct flow flow = {
+		.name = "orders",
+		.instance = UINT64_MAX - 5,
+		.kind = DFI_SHUFFLE,
+		.goal = DFI_LATENCY,
+		.routing = DFI_ROUTE_RANGE,
+		.flags = DFI_FLOW_PERSISTENT,
+		.n_sources = DFI_MAX_ENDPOINTS,
+		.n_targets = 4,
+		.schema = &schema,
+		.n_keys = 1,
+		.keys = { 0 },
+		.radix_shift = 3,
+		.radix_bits = 32,
+		.splits = splits,
+		.segment_size = 9,
+		.segment_count = DFI_MAX_SEGMENT_COUNT,
+		.creator = { UINT64_MAX, UINT32_MAX, "node", "host" },
+	};
+
+	return flow;
+}
+
+Test(descriptor, flow_survives_the_trip)
+{
+	struct flow flow = make_flow(), back;
+	size_t size;
+	void *data = dfi__flow_encode(&flow, &size);
+
+	cr_assert_eq(dfi__flow_decode("orders", data, size, &back), 0);
+	cr_assert_eq(dfi__schema_match(&schema, back.schema, "orders"), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_eq(memcmp(back.splits, splits, sizeof(splits)), 0);
+	cr_assert_eq(memcmp(back.keys, flow.keys, sizeof(flow.keys)), 0);
+	cr_assert_str_eq(back.name, flow.name);
+	cr_assert_eq(back.instance, flow.instance);
+	cr_assert_eq(back.kind, flow.kind);
+	cr_assert_eq(back.goal, flow.goal);
+	cr_assert_eq(back.routing, flow.routing);
+	cr_assert_eq(back.flags, flow.flags);
+	cr_assert_eq(back.n_sources, flow.n_sources);
+	cr_assert_eq(back.n_targets, flow.n_targets);
+	cr_assert_eq(back.n_keys, flow.n_keys);
+	cr_assert_eq(back.radix_shift, flow.radix_shift);
+	cr_assert_eq(back.radix_bits, flow.radix_bits);
+	cr_assert_eq(back.segment_size, flow.segment_size);
+	cr_assert_eq(back.segment_count, flow.segment_count);
+	cr_assert_eq(back.creator.id, flow.creator.id);
+	cr_assert_eq(back.creator.pid, flow.creator.pid);
+	cr_assert_str_eq(back.creator.name, "node");
+	cr_assert_str_eq(back.creator.host, "host");
+	dfi__flow_free(&back);
+	free(data);
+}
+
+Test(descriptor, endpoint_and_node_survive_the_trip)
+{
+	struct endpoint endpoint = {
+		.node = { 7, 8, "n", "h" },
+		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
+	};
+	struct endpoint back;
+	struct node node;
+	size_t size;
+	void *data;
+
+	data = dfi__endpoint_encode(&endpoint, &size);
+	cr_assert_eq(dfi__endpoint_decode(data, size, &back), 0);
+	cr_assert_eq(memcmp(&back, &endpoint, sizeof(back)), 0);
+	free(data);
+	data = dfi__node_encode(&endpoint.node, &size);
+	cr_assert_eq(dfi__node_decode(data, size, &node), 0);
+	cr_assert_eq(memcmp(&node, &endpoint.node, sizeof(node)), 0);
+	free(data);
+}
+
+/* Use what was accepted, as endpoints would; ASan looks on. */
+static void use(const struct flow *flow)
+{
+	struct ring_geometry g = dfi__flow_geometry(flow);
+	struct router router;
+	char *tuple;
+
+	cr_assert_geq(g.segment_tuples, 1);
+	cr_assert_gt(g.ring_size, g.segment_bytes);
+	cr_assert_leq(flow->n_keys, DFI_MAX_KEYS);
+	if (flow->routing == DFI_ROUTE_FUNCTION ||
+	    flow->routing == DFI_ROUTE_DIRECT)
+		return;
+	tuple = malloc(flow->schema->tuple_size);
+	memset(tuple, 0x85, flow->schema->tuple_size);
+	dfi__router_init(&router, flow, 0);
+	cr_assert_lt(dfi__route(&router, tuple), flow->n_targets);
+	free(tuple);
+}
+
+/* A copy on the heap, so that one byte too many is seen. */
+static void try_flow(const void *data, size_t size)
+{
+	void *copy = malloc(size ? size : 1);
+	struct flow flow;
+	int ret;
+
+	memcpy(copy, data, size);
+	ret = dfi__flow_decode("orders", copy, size, &flow);
+	free(copy);
+	if (!ret) {
+		use(&flow);
+		dfi__flow_free(&flow);
+		return;
+	}
+	cr_assert(ret == -EBADMSG || ret == -EPROTO, "%d", ret);
+	cr_assert(strstr(dfi_errmsg(), "'orders'") != NULL);
+	cr_assert_null(flow.schema);
+	cr_assert_null(flow.splits);
+}
+
+static void mutate(
+    uint8_t *data, size_t size, void (*try)(const void *data, size_t size))
+{
+	size_t at;
+	int value;
+
+	for (at = 0; at < size; at++)
+		try(data, at);
+	for (at = 0; at < size; at++)
+		for (value = 1; value < 256; value++) {
+			data[at] ^= (uint8_t)value;
+			try(data, size);
+			data[at] ^= (uint8_t)value;
+		}
+}
+
+Test(descriptor, damaged_flow_is_refused_or_harmless)
+{
+	static const uint32_t routings[] = { DFI_ROUTE_HASH, DFI_ROUTE_RADIX,
+		DFI_ROUTE_RANGE };
+	struct flow flow = make_flow();
+	size_t i, size;
+	void *data;
+
+	for (i = 0; i < 3; i++) {
+		flow.routing = routings[i];
+		data = dfi__flow_encode(&flow, &size);
+		mutate(data, size, try_flow);
+		free(data);
+	}
+}
+
+static void try_endpoint(const void *data, size_t size)
+{
+	void *copy = malloc(size ? size : 1);
+	struct endpoint endpoint;
+	int ret;
+
+	memcpy(copy, data, size);
+	ret = dfi__endpoint_decode(copy, size, &endpoint);
+	free(copy);
+	cr_assert(ret == 0 || ret == -EBADMSG, "%d", ret);
+	if (!ret) {
+		cr_assert_lt(strnlen(endpoint.region.address,
+				 sizeof(endpoint.region.address)),
+		    sizeof(endpoint.region.address));
+		cr_assert_lt(strnlen(endpoint.node.name, NODE_NAME_SIZE),
+		    NODE_NAME_SIZE);
+	}
+}
+
+Test(descriptor, damaged_endpoint_is_refused_or_harmless)
+{
+	struct endpoint endpoint = {
+		.node = { 7, 8, "n", "h" },
+		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
+	};
+	size_t size;
+	void *data = dfi__endpoint_encode(&endpoint, &size);
+
+	mutate(data, size, try_endpoint);
+	free(data);
+}
+
+/* A flow's message, to change one member of and decode. */
+struct changed {
+	DfiFlow__Flow *message;
+	uint8_t data[4096];
+};
+
+static struct changed open_flow(void)
+{
+	struct flow flow = make_flow();
+	struct changed changed;
+	size_t size;
+	void *data = dfi__flow_encode(&flow, &size);
+
+	changed.message = dfi_flow__flow__unpack(NULL, size, data);
+	free(data);
+	return changed;
+}
+
+static int decode(struct changed *changed)
+{
+	struct flow flow;
+	size_t size = dfi_flow__flow__pack(changed->message, changed->data);
+	int ret = dfi__flow_decode("orders", changed->data, size, &flow);
+
+	if (!ret)
+		dfi__flow_free(&flow);
+	return ret;
+}
+
+#define refuse(member, value, err)                                    \
+	do {                                                          \
+		struct changed changed = open_flow();                 \
+		cr_assert_eq(decode(&changed), 0);                    \
+		changed.message->member = (value);                    \
+		cr_assert_eq(decode(&changed), (err), #member);       \
+		dfi_flow__flow__free_unpacked(changed.message, NULL); \
+	} while (0)
+
+Test(descriptor, other_ring_layout_is_another_protocol)
+{
+	refuse(layout, 0, -EPROTO);
+	refuse(layout, UINT32_MAX, -EPROTO);
+	cr_assert(strstr(dfi_errmsg(), "layout 4294967295") != NULL);
+}
+
+Test(descriptor, numbers_out_of_range_are_refused)
+{
+	refuse(kind, 0, -EBADMSG);
+	refuse(kind, 99, -EBADMSG);
+	refuse(goal, 2, -EBADMSG);
+	refuse(routing, DFI_ROUTE_DIRECT + 1, -EBADMSG);
+	refuse(n_sources, 0, -EBADMSG);
+	refuse(n_sources, DFI_MAX_ENDPOINTS + 1, -EBADMSG);
+	refuse(n_targets, 0, -EBADMSG);
+	refuse(n_targets, DFI_MAX_ENDPOINTS + 1, -EBADMSG);
+	refuse(n_targets, 3, -EBADMSG); /* and three splits */
+	refuse(n_splits, 0, -EBADMSG);
+	refuse(n_keys, 0, -EBADMSG);
+	refuse(keys[0], 3, -EBADMSG);
+	refuse(keys[0], 2, -EBADMSG); /* bytes have no order */
+	refuse(tuple_size, 0, -EBADMSG);
+	refuse(tuple_size, 8, -EBADMSG);
+	refuse(segment_size, 8, -EBADMSG);
+	refuse(segment_size, DFI_MAX_SEGMENT_SIZE + 1, -EBADMSG);
+	refuse(segment_count, 0, -EBADMSG);
+	refuse(segment_count, DFI_MAX_SEGMENT_COUNT + 1, -EBADMSG);
+	refuse(radix_shift, 64, -EBADMSG);
+	refuse(radix_bits, 33, -EBADMSG);
+	refuse(fields[1]->type, 0, -EBADMSG);
+	refuse(fields[1]->offset, 9, -EBADMSG);
+}
+
+Test(descriptor, endpoint_keys_end_with_their_number)
+{
+	struct flow flow = make_flow();
+	char key[KEY_SIZE], prefix[KEY_SIZE];
+	uint32_t index = 5;
+
+	dfi__endpoint_key(key, &flow, "source", 4095);
+	dfi__endpoint_prefix(prefix, &flow, "source");
+	cr_assert_str_eq(key, "flows/orders/fffffffffffffffa/sources/4095");
+	cr_assert_eq(strncmp(key, prefix, strlen(prefix)), 0);
+	cr_assert(dfi__endpoint_index(key, &index));
+	cr_assert_eq(index, 4095);
+	cr_assert(!dfi__endpoint_index("flows/a/b/sources/", &index));
+	cr_assert(!dfi__endpoint_index("flows/a/b/sources/1x", &index));
+	cr_assert(!dfi__endpoint_index("flows/a/b/sources/-1", &index));
+	cr_assert(!dfi__endpoint_index("flows/a/b/sources/4294967296", &index));
+	cr_assert(!dfi__endpoint_index("sources", &index));
+	cr_assert_eq(index, 4095);
+	/* The longest name fits. */
+	memset(flow.name, 'x', DFI_MAX_FLOW_NAME);
+	dfi__endpoint_key(key, &flow, "target", UINT32_MAX);
+	cr_assert(dfi__endpoint_index(key, &index));
+	cr_assert_eq(index, UINT32_MAX);
+}
