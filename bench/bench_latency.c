@@ -26,6 +26,7 @@ static const struct column columns[] = {
 	{ "baseline_value", "t_typical[nsec]", 15, 0 },
 	{ "ratio", "ratio", 6, 3 },
 	{ "one_line_value", "one line[nsec]", 14, 0 },
+	{ "preemptions", "preempted", 9, 0 },
 	{ "verified", "verified", 8, 0 },
 	{ 0 },
 };
@@ -96,6 +97,8 @@ static json_t *latency_row(const struct latency_options *options,
 	    base->values, flow->n_values);
 	json_object_set_new(
 	    row, "baseline_p99", report_number(percentile(base, 0.99)));
+	json_object_set_new(row, "preemptions",
+	    json_integer((json_int_t)(flow->preempted + base->preempted)));
 	json_object_set_new(row, "one_line_value", json_null());
 	json_object_set_new(row, "one_line_ratio", json_null());
 	if (n_sides > SIDE_ONE_LINE) {

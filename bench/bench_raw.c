@@ -32,6 +32,7 @@ static const struct column columns[] = {
 	{ "baseline", "baseline", 8, 0 },
 	{ "baseline_value", "BW median[GB/s]", 15, 2 },
 	{ "ratio", "ratio", 6, 3 },
+	{ "preemptions", "preempted", 9, 0 },
 	{ "verified", "verified", 8, 0 },
 	{ 0 },
 };
@@ -68,6 +69,8 @@ static json_t *raw_row(const struct common_options *options,
 	report_result(row, "GB/s", &summary, side->n_values, side->verified);
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
+	json_object_set_new(
+	    row, "preemptions", json_integer((json_int_t)side->preempted));
 	if (copy)
 		report_baseline(
 		    row, "memcpy", side->values, copy->values, side->n_values);

@@ -25,6 +25,7 @@ static const struct column columns[] = {
 	{ "baseline", "baseline", 13, 0 },
 	{ "baseline_value", "BW median[GB/s]", 15, 2 },
 	{ "ratio", "ratio", 6, 3 },
+	{ "preemptions", "preempted", 9, 0 },
 	{ "verified", "verified", 8, 0 },
 	{ 0 },
 };

@@ -39,11 +39,12 @@ struct seat {
 	char error[SEAT_ERROR_SIZE];
 	uint64_t begin_ns, end_ns;
 	uint64_t tuples;
-	uint64_t sum;      /* of all words */
-	uint64_t bad;      /* tuples out of order, misrouted or damaged */
-	uint64_t seen_ns;  /* JOB_IDLE: how long it was watched, and what */
-	uint64_t used_ns;  /* its thread's */
-	uint64_t spent_ns; /* and its process's processor time was */
+	uint64_t sum;       /* of all words */
+	uint64_t bad;       /* tuples out of order, misrouted or damaged */
+	uint64_t preempted; /* times that the thread lost its processor */
+	uint64_t seen_ns;   /* JOB_IDLE: how long it was watched, and what */
+	uint64_t used_ns;   /* its thread's */
+	uint64_t spent_ns;  /* and its process's processor time was */
 };
 
 struct board {

@@ -16,6 +16,7 @@ struct side {
 	struct raw_geometry asked; /* of its flows; 0: the library's choice */
 	double values[STATS_MAX_VALUES]; /* one a round */
 	uint32_t n_values;
+	uint64_t preempted;      /* in all counted rounds */
 	bool verified;           /* every round was right */
 	struct histogram *trips; /* of all rounds, if not NULL */
 	double ticks_per_ns;     /* of the last round */

@@ -193,6 +193,20 @@ int raw_send_routed(struct raw_stream *stream, size_t tuple_size)
 	RETURN_BY_SIZE(send_routed, stream, tuple_size);
 }
 
+/*
+ * Not memcpy() of all: compilers and C libraries make string instructions of a
+ * long one, which write to lines that another core has at half the speed of
+ * plain stores.
+ */
+static force_inline void copy_lines(char *to, const char *from, size_t size)
+{
+	size_t i;
+
+	for (i = 0; i + RAW_LINE <= size; i += RAW_LINE)
+		memcpy(to + i, from + i, RAW_LINE);
+	memcpy(to + i, from + i, size - i);
+}
+
 /* Copy n tuples to their lanes, for any number of targets. */
 static force_inline void partition_each(const struct raw_stream *stream,
     struct lane *lanes, const char *tuples, size_t n, size_t tuple_size)
@@ -204,7 +218,7 @@ static force_inline void partition_each(const struct raw_stream *stream,
 	for (; tuples != end; tuples += tuple_size) {
 		target = partition_of(tuple_key(tuples), n_targets);
 		next = lanes[target].next;
-		memcpy(next, tuples, tuple_size);
+		copy_lines(next, tuples, tuple_size);
 		next += tuple_size;
 		lanes[target].next = next;
 		if (__builtin_expect(next == lanes[target].end, 0))
@@ -294,7 +308,7 @@ static force_inline void copy_block(const struct raw_stream *stream,
 		room = (size_t)(lane->end - lane->next);
 		if (room > bytes)
 			room = bytes;
-		memcpy(lane->next, tuples, room);
+		copy_lines(lane->next, tuples, room);
 		tuples += room;
 		bytes -= room;
 		lane->next += room;

@@ -194,6 +194,7 @@ static void collect(const struct board *board, struct outcome *outcome)
 		seat = &board->seats[i];
 		if (!seat->active)
 			continue;
+		outcome->preempted += seat->preempted;
 		if (seat->role == ROLE_SOURCE) {
 			if (seat->begin_ns < begin)
 				begin = seat->begin_ns;

@@ -39,9 +39,10 @@ struct runner {
 
 /* What came out of a round. */
 struct outcome {
-	double seconds;  /* from the first start to the last target's end */
-	uint64_t tuples; /* received */
-	bool verified;   /* all sent tuples came, and nothing else */
+	double seconds;     /* from the first start to the last target's end */
+	uint64_t tuples;    /* received */
+	uint64_t preempted; /* times that a thread lost its processor */
+	bool verified;      /* all sent tuples came, and nothing else */
 };
 
 bool runner_start(const struct runner_attr *attr, struct runner *runner);

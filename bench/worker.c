@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const struct job *const jobs[N_JOBS] = {
@@ -88,6 +89,15 @@ static int prepare(
 	return ret ? ret : job->prepare(worker);
 }
 
+/* How often this thread had to leave its processor so far. */
+static uint64_t preemptions(void)
+{
+	struct rusage usage = { 0 };
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return (uint64_t)usage.ru_nivcsw;
+}
+
 static void run_round(struct thread *thread, uint32_t round)
 {
 	struct board *board = thread->process->board;
@@ -112,10 +122,12 @@ static void run_round(struct thread *thread, uint32_t round)
 	board_add(&board->ready);
 	board_wait(&board->go, round, NO_DEADLINE);
 	if (seat->active) {
+		seat->preempted = preemptions();
 		seat->begin_ns = now_ns();
 		if (!seat->status && !atomic_load(&board->cancel))
 			seat->status = job->run(&worker);
 		seat->end_ns = now_ns();
+		seat->preempted = preemptions() - seat->preempted;
 		job->finish(&worker);
 	}
 	board_add(&board->done);
@@ -181,6 +193,7 @@ int worker_main(int argc, char **argv)
 	int ret;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dfi-bench"); /* else the link's name, exe */
 	if (argc != 3)
 		return 1;
 	process.board = board_attach(atoi(argv[1]));

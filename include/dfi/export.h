@@ -8,6 +8,12 @@
 #define DFI_API __attribute__((visibility("default")))
 
 /*
+ * The per-tuple functions. Their use of many sizes and routings looks large to
+ * a compiler, which would not inline it by itself, but little is left of it.
+ */
+#define DFI_INLINE static inline __attribute__((__always_inline__))
+
+/*
  * An attribute struct with its size set and all else zero; for the _INIT
  * macros.
  */

@@ -157,17 +157,19 @@ DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
  * lane alone. No loop: it would be unrolled too late for the compiler to see
  * that the tuple needs no memory.
  */
-static inline void dfi_copy_16(void *to, const void *from)
+DFI_INLINE void dfi_copy_16(void *to, const void *from)
 {
 	uint64_t first, second;
 
 	memcpy(&first, from, 8);
 	memcpy(&second, (const char *)from + 8, 8);
+	/* Nothing; but it keeps the two from becoming one vector load. */
+	__asm__("" : "+r"(first), "+r"(second));
 	((uint64_t *)to)[0] = first;
 	((uint64_t *)to)[1] = second;
 }
 
-static inline void dfi_copy_words(void *to, const void *from, size_t size)
+DFI_INLINE void dfi_copy_words(void *to, const void *from, size_t size)
 {
 	const char *in = (const char *)from;
 	char *out = (char *)to;
@@ -192,6 +194,37 @@ static inline void dfi_copy_words(void *to, const void *from, size_t size)
 }
 
 /*
+ * Copy a larger tuple. Up to DFI_COPY_CALL bytes it goes by 16 bytes: memcpy()
+ * would load 32 or 64 at once, and wait for a tuple that was just written by
+ * smaller stores to leave the store buffer. Beyond, memcpy() is better, but as
+ * a call: of a constant size, compilers make string instructions that start
+ * slowly. The empty assembler statements keep them from either.
+ */
+#define DFI_COPY_CALL 2048
+
+DFI_INLINE void dfi_copy_large(void *to, const void *from, size_t size)
+{
+	const char *in = (const char *)from;
+	char *out = (char *)to, *end = out + (size & ~(size_t)63);
+
+	if (size > DFI_COPY_CALL) {
+		__asm__("" : "+r"(size));
+		memcpy(to, from, size);
+		return;
+	}
+	while (out != end) {
+		memcpy(out, in, 16);
+		memcpy(out + 16, in + 16, 16);
+		memcpy(out + 32, in + 32, 16);
+		memcpy(out + 48, in + 48, 16);
+		in += 64;
+		out += 64;
+		__asm__("" : "+r"(out), "+r"(in));
+	}
+	memcpy(out, in, size & 63);
+}
+
+/*
  * The size of the object that a tuple is, if the compiler knows exactly one and
  * it is a small one of whole words, which may stay in registers; else 0.
  */
@@ -213,7 +246,7 @@ static inline void dfi_copy_words(void *to, const void *from, size_t size)
  * a copy of its first size bytes, made only there, so that the variable itself
  * can stay in registers on the fast path.
  */
-static inline const void *dfi_tuple_address(const void *tuple,
+DFI_INLINE const void *dfi_tuple_address(const void *tuple,
     uint64_t copy[DFI_SMALL_TUPLE / 8], size_t known, size_t size)
 {
 	const char *from = (const char *)tuple;
@@ -231,7 +264,7 @@ static inline const void *dfi_tuple_address(const void *tuple,
 	return copy;
 }
 
-static inline void dfi_copy_tuple(void *to, const void *from, size_t size)
+DFI_INLINE void dfi_copy_tuple(void *to, const void *from, size_t size)
 {
 	const size_t known = DFI_KNOWN_SIZE(from);
 	uint64_t copy[DFI_SMALL_TUPLE / 8];
@@ -248,12 +281,14 @@ static inline void dfi_copy_tuple(void *to, const void *from, size_t size)
 		dfi_copy_words(to, from, 32);
 	else if (size == 64)
 		dfi_copy_words(to, from, 64);
-	else
+	else if (size < 64)
 		memcpy(to, from, size);
+	else
+		dfi_copy_large(to, from, size);
 }
 
 /* Push to a target that exists; not for direct use. */
-static inline int dfi_source_push_lane(struct dfi_source *source,
+DFI_INLINE int dfi_source_push_lane(struct dfi_source *source,
     struct dfi_source_lane *lane, uint32_t target, const void *tuple)
 {
 	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
@@ -271,7 +306,7 @@ static inline int dfi_source_push_lane(struct dfi_source *source,
  * Copy a tuple into the ring of the given target. The caller may reuse the
  * tuple's memory at once. 0, or an error: -ERANGE: no such target.
  */
-static inline int dfi_source_push_to(
+DFI_INLINE int dfi_source_push_to(
     struct dfi_source *source, uint32_t target, const void *tuple)
 {
 	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
@@ -287,7 +322,7 @@ static inline int dfi_source_push_to(
  * tuple's memory at once. 0, or an error: -EPROTOTYPE: the flow's routing is
  * DFI_ROUTE_DIRECT; -ERANGE: the routing function named no target.
  */
-static inline int dfi_source_push(struct dfi_source *source, const void *tuple)
+DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 {
 	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
 	uint64_t key, copy[DFI_SMALL_TUPLE / 8];
@@ -381,7 +416,7 @@ DFI_API struct dfi_source_cursor dfi_source_cursor_open(
  * .status: then the tuple was not taken; after -EAGAIN and -ETIMEDOUT it may be
  * tried again.
  */
-static inline int dfi_source_cursor_push(
+DFI_INLINE int dfi_source_cursor_push(
     struct dfi_source_cursor *cursor, const void *tuple, size_t size)
 {
 	if (__builtin_expect(cursor->next == cursor->end, 0)) {
@@ -389,7 +424,12 @@ static inline int dfi_source_cursor_push(
 		if (cursor->next == cursor->end)
 			return cursor->status;
 	}
-	memcpy(cursor->next, tuple, size);
+	if (size <= DFI_SMALL_TUPLE && size % 8 == 0)
+		dfi_copy_words(cursor->next, tuple, size);
+	else if (size < 64)
+		memcpy(cursor->next, tuple, size);
+	else
+		dfi_copy_large(cursor->next, tuple, size);
 	cursor->next += size;
 	return 0;
 }

@@ -106,8 +106,7 @@ DFI_API int dfi_target_consume_slow(
  * Lend the next tuple in *tuple, until the next call on this target. 1, 0 at
  * the end of the flow, or an error.
  */
-static inline int dfi_target_consume(
-    struct dfi_target *target, const void **tuple)
+DFI_INLINE int dfi_target_consume(struct dfi_target *target, const void **tuple)
 {
 	struct dfi_target_head *head = (struct dfi_target_head *)(void *)target;
 	const char *next = head->next;
@@ -179,7 +178,7 @@ DFI_API struct dfi_target_cursor dfi_target_cursor_open(
  * that the cursor was opened with; write it as a constant. As with a source's
  * cursor, the address never escapes.
  */
-static inline const void *dfi_target_cursor_get(
+DFI_INLINE const void *dfi_target_cursor_get(
     struct dfi_target_cursor *cursor, size_t size)
 {
 	const char *tuple = cursor->next;

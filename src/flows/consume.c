@@ -213,7 +213,8 @@ static int wait_for_segment(struct dfi_target *target)
 	if (time->deadline != DEADLINE_NEVER && all_attached(target))
 		time->deadline = DEADLINE_NEVER;
 	attach_deadline = time->deadline;
-	atomic_set(&target->sources.sleeping, word);
+	/* Pairs with wake_owner(): the mapping that word lies in. */
+	atomic_publish(&target->sources.sleeping, word);
 	there = wait_until(&target->wait, word, time, segment_or_change, target,
 	    target->n_readers);
 	atomic_set(&target->sources.sleeping, NULL);

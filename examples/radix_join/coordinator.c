@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Coordination goes over flows, too: workers report in one of N:1, and the
+ * start goes out in one of 1:N. This process is on no path of the relations,
+ * and sleeps while the workers work.
+ */
+#include "coordinator.h"
+#include "children.h"
+#include "platform.h"
+#include "protocol.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* How often to look at the processes, and at rows if there are any. */
+#define TICK_MS 100
+#define ROWS_TICK_MS 1
+
+/*
+ * How long nodes get to end: after success; after a failure, of which running
+ * ones hear by their flows; and before the start, when they hear nothing.
+ */
+#define SUCCESS_GRACE_MS 60000
+#define FAILURE_GRACE_MS 5000
+#define EARLY_GRACE_MS 500
+
+/* A worker has this long from its start to its first report. */
+#define ATTACH_TIMEOUT_MS 3600000
+
+#define PROGRESS_AFTER_NS UINT64_C(1000000000)
+
+struct coordinator {
+	const struct options *options;
+	const struct input *input;
+	struct output *output;
+	struct outcome *outcome;
+	struct dfi_registry *registry;
+	struct dfi *dfi;
+	char run[64];
+	struct children children;
+	struct dfi_target *reports, *rows;
+	uint64_t start_ns;
+	uint32_t n_ready, n_done;
+	bool rows_ended;
+	uint64_t progress, *worker_progress;
+	bool shows_progress;
+};
+
+static int fail(const char *what)
+{
+	return complain("%s: %s", what, dfi_errmsg());
+}
+
+/* Join the registry, or start one, and publish the flows. */
+static int open_flows(struct coordinator *c)
+{
+	struct dfi_target_attr reports = DFI_TARGET_ATTR_INIT;
+	struct dfi_target_attr rows = DFI_TARGET_ATTR_INIT;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int flow;
+
+	if (!c->options->registry && dfi_registry_start(NULL, &c->registry))
+		return fail("registry");
+	attr.node_name = "coordinator";
+	attr.registry = c->registry ? dfi_registry_address(c->registry)
+				    : c->options->registry;
+	if (dfi_open(&attr, &c->dfi))
+		return fail("registry");
+	snprintf(c->run, sizeof(c->run), "radix_join-%d-%" PRIx64,
+	    (int)getpid(), now_ns());
+	for (flow = 0; flow < N_FLOWS; flow++)
+		if ((flow != FLOW_ROWS || c->output) &&
+		    protocol_create(
+			c->dfi, c->run, (enum flow)flow, &c->input->plan))
+			return -1;
+	reports.wait = DFI_WAIT_BLOCK;
+	reports.open_timeout_ms = ATTACH_TIMEOUT_MS;
+	reports.stall_timeout_ms = c->output ? ROWS_TICK_MS : TICK_MS;
+	if (protocol_target(
+		c->dfi, c->run, FLOW_REPORTS, 0, reports, &c->reports))
+		return fail("opening flows");
+	rows.flags = DFI_NONBLOCK;
+	c->rows_ended = !c->output;
+	if (c->output &&
+	    protocol_target(c->dfi, c->run, FLOW_ROWS, 0, rows, &c->rows))
+		return fail("opening flows");
+	return 0;
+}
+
+/* All workers are ready and wait for the start. */
+static int start(struct coordinator *c)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	struct start tuple;
+	uint32_t i;
+
+	if (protocol_source(c->dfi, c->run, FLOW_START, 0, attr, &source))
+		return fail("starting");
+	c->start_ns = tuple.start_ns = now_ns();
+	for (i = 0; i < c->input->plan.n_workers; i++)
+		if (dfi_source_push_to(source, i, &tuple) < 0)
+			break;
+	/* Returns the error of a push that failed. */
+	return dfi_source_close(source) ? fail("starting") : 0;
+}
+
+static int take_report(
+    struct coordinator *c, const struct worker_report *report)
+{
+	struct outcome *outcome = c->outcome;
+	uint32_t worker = report->worker;
+
+	if (worker >= c->input->plan.n_workers)
+		return complain("a report of worker %" PRIu32
+				", who doesn't exist",
+		    worker);
+	switch (report->kind) {
+	case REPORT_READY:
+		result_add(&outcome->expected, &report->expected);
+		if (++c->n_ready == c->input->plan.n_workers)
+			return start(c);
+		return 0;
+	case REPORT_DONE:
+		c->n_done++;
+		result_add(&outcome->result, &report->result);
+		outcome->workers[worker] = report->times;
+		if (report->end_ns - c->start_ns > outcome->total_ns)
+			outcome->total_ns = report->end_ns - c->start_ns;
+		return 0;
+	default:
+		c->progress += report->progress - c->worker_progress[worker];
+		c->worker_progress[worker] = report->progress;
+		return 0;
+	}
+}
+
+/* Each tuple is sent, received unless it was its sender's own, and joined. */
+static void show_progress(struct coordinator *c)
+{
+	const struct plan *plan = &c->input->plan;
+	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
+	uint64_t all = 3 * n;
+
+	if (!c->options->loopback)
+		all -= n / plan->n_workers;
+	if (!c->start_ns || now_ns() - c->start_ns < PROGRESS_AFTER_NS ||
+	    !isatty(STDERR_FILENO) || all == 0)
+		return;
+	c->shows_progress = true;
+	fprintf(stderr, "\rradix_join: %3.0f %%",
+	    100 * (double)c->progress / (double)all);
+}
+
+static void hide_progress(struct coordinator *c)
+{
+	if (c->shows_progress)
+		fprintf(stderr, "\r\033[K");
+	c->shows_progress = false;
+}
+
+/* Write the rows that have come. */
+static int take_rows(struct coordinator *c)
+{
+	struct dfi_batch batch;
+	const struct row *rows;
+	uint32_t i;
+	int ret, err = 0;
+
+	while (!c->rows_ended && err == 0) {
+		ret = dfi_target_consume_batch(c->rows, &batch);
+		if (ret == -EAGAIN)
+			return 0;
+		if (ret < 0)
+			return fail("rows");
+		if (ret == 0) {
+			c->rows_ended = true;
+			return 0;
+		}
+		rows = batch.tuples;
+		for (i = 0; i < batch.count && err == 0; i++)
+			err = output_row(
+			    c->output, rows[i].inner, rows[i].outer);
+		dfi_target_release(c->rows, &batch);
+	}
+	return err;
+}
+
+/* Take reports and rows until both flows have ended. */
+static int collect(struct coordinator *c)
+{
+	bool reports_ended = false;
+	const void *tuple;
+	int ret;
+
+	while (!reports_ended || !c->rows_ended) {
+		ret = reports_ended ? -ETIMEDOUT
+				    : dfi_target_consume(c->reports, &tuple);
+		if (ret == 0) {
+			reports_ended = true;
+		} else if (ret > 0) {
+			if (take_report(c, tuple))
+				return -1;
+			show_progress(c);
+		} else if (ret == -ETIMEDOUT) {
+			if (children_check(&c->children))
+				return -1;
+		} else {
+			return fail("reports");
+		}
+		if (c->start_ns && take_rows(c))
+			return -1;
+	}
+	if (c->n_done != c->input->plan.n_workers)
+		return complain("only %" PRIu32 " of %" PRIu32
+				" workers are done",
+		    c->n_done, c->input->plan.n_workers);
+	return 0;
+}
+
+/* Close everything; whole is whether the join succeeded. */
+static int finish(struct coordinator *c, bool whole)
+{
+	uint32_t grace_ms = EARLY_GRACE_MS;
+	int ret = 0;
+
+	if (c->start_ns)
+		grace_ms = whole ? SUCCESS_GRACE_MS : FAILURE_GRACE_MS;
+	/*
+	 * On failure, wait before leaving the flows: so that workers see who
+	 * failed, not that nobody takes their reports.
+	 */
+	if (c->children.pids && children_end(&c->children, grace_ms))
+		ret = -1;
+	if (c->reports)
+		dfi_target_close(c->reports);
+	if (c->rows)
+		dfi_target_close(c->rows);
+	if (c->dfi)
+		dfi_close(c->dfi);
+	if (c->registry)
+		dfi_registry_stop(c->registry);
+	return ret;
+}
+
+int coordinator_run(const struct options *options, char **argv,
+    const struct input *input, int image_fd, struct output *output,
+    struct outcome *outcome)
+{
+	struct coordinator c = {
+		.options = options,
+		.input = input,
+		.output = output,
+		.outcome = outcome,
+	};
+	int ret;
+
+	c.worker_progress = calloc(
+	    input->plan.n_workers, sizeof(*c.worker_progress));
+	if (!c.worker_progress)
+		return complain("no memory");
+	ret = open_flows(&c);
+	if (ret == 0)
+		ret = children_start(&c.children, options, argv,
+		    c.registry ? dfi_registry_address(c.registry)
+			       : options->registry,
+		    c.run, image_fd);
+	if (ret == 0)
+		ret = collect(&c);
+	hide_progress(&c);
+	if (finish(&c, ret == 0))
+		ret = -1;
+	free(c.worker_progress);
+	return ret;
+}

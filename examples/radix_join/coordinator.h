@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first process of a join over flows: it starts the nodes, says when to
+ * begin, and collects what they find.
+ */
+#ifndef RADIX_JOIN_COORDINATOR_H
+#define RADIX_JOIN_COORDINATOR_H
+
+#include "input.h"
+#include "options.h"
+#include "output.h"
+#include "report.h"
+
+/*
+ * Join the input in processes of their own, which run argv with a few hidden
+ * options; image_fd is that of their tables, or -1. output is NULL if there is
+ * none. Fills the outcome's result, times and, for synthetic input, what is
+ * expected. 0, or -1 after a complaint; no process is left in either case.
+ */
+int coordinator_run(const struct options *options, char **argv,
+    const struct input *input, int image_fd, struct output *output,
+    struct outcome *outcome);
+
+#endif

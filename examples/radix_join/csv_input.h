@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables in CSV files (RFC 4180): a header, then rows of as many fields. Lines
+ * end in LF or CRLF; quoted fields may contain commas, line ends and doubled
+ * quotes; spaces count; empty lines don't. Bytes are taken as they are.
+ */
+#ifndef RADIX_JOIN_CSV_INPUT_H
+#define RADIX_JOIN_CSV_INPUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Texts, one behind the other. */
+struct texts {
+	char *bytes;
+	uint64_t *ends; /* in bytes, of each text */
+	uint64_t n;
+	size_t bytes_capacity, ends_capacity;
+};
+
+struct text {
+	const char *bytes;
+	size_t size;
+};
+
+static inline struct text texts_get(const struct texts *texts, uint64_t i)
+{
+	uint64_t start = i > 0 ? texts->ends[i - 1] : 0;
+	struct text text = { texts->bytes + start,
+		(size_t)(texts->ends[i] - start) };
+
+	return text;
+}
+
+struct csv_table {
+	const char *file;
+	struct texts header;
+	uint64_t n_rows;
+	uint64_t *lines; /* of the file, where each row starts */
+	size_t lines_capacity;
+	struct texts *columns; /* by column; empty for those not loaded */
+};
+
+/*
+ * Load the n named columns of a file; n 0 means all. The table keeps the file
+ * name's pointer. 0, or -1 after a complaint that names file and line.
+ * csv_free() also undoes a failed load.
+ */
+int csv_load(const char *file, const char *const *names, uint32_t n,
+    struct csv_table *table);
+void csv_unload(struct csv_table *table);
+
+/* The number of a column, or -1 after a complaint. */
+int64_t csv_column(const struct csv_table *table, const char *name);
+
+#endif

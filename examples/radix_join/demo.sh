@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# demo.sh [SIZE]: the radix join on real tables, made from this machine's Debian
+# package database and checked with sqlite3, and on synthetic relations of SIZE
+# tuples each (default 16M, less if memory is short), beside the same join
+# without flows. Needs no network. BIN names the folder of the programs (default
+# build/bin). Exits with 1 if a result is wrong.
+set -euo pipefail
+export LC_ALL=C
+
+cd "$(dirname "$0")/../.."
+bin=${BIN:-build/bin}
+join=$bin/radix_join
+repeats=5
+
+die()
+{
+	printf 'demo: %s\n' "$*" >&2
+	exit 1
+}
+
+say()
+{
+	printf '\n== %s\n\n' "$*"
+}
+
+[ -x "$join" ] || die "there is no $join: run scripts/build first"
+for program in dpkg-query sqlite3 awk; do
+	command -v "$program" > /dev/null || die "$program is not installed"
+done
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# --- Real tables -------------------------------------------------------------
+
+# Fields separated by tabs become a row of CSV.
+to_csv()
+{
+	awk -F '\t' '{
+		for (i = 1; i <= NF; i++) {
+			gsub(/"/, "\"\"", $i)
+			printf "%s\"%s\"", (i > 1 ? "," : ""), $i
+		}
+		print ""
+	}'
+}
+
+packages() # FORMAT
+{
+	dpkg-query --show --showformat "\${db:Status-Status}\t$1\n" |
+		sed -n 's/^installed\t//p'
+}
+
+make_packages()
+{
+	printf 'name\tversion\tsection\tinstalled_kib\tsource\n'
+	packages "\${Package}\t\${Version}\t\${Section}\t\${Installed-Size}\t\${source:Package}"
+}
+
+# One row for each package that a package depends on. Of "libc6 (>= 2.36),
+# debconf | debconf-2.0, python3:any" that is libc6, debconf, debconf-2.0 and
+# python3: the alternatives of a dependency are rows of their own.
+make_edges()
+{
+	printf 'package\tkind\talternative\tneeds\n'
+	packages "\${Package}\tdepends\t\${Depends}"
+	packages "\${Package}\tpre-depends\t\${Pre-Depends}"
+}
+
+split_edges()
+{
+	awk -F '\t' 'BEGIN { OFS = "\t" }
+	NR == 1 { print; next }
+	{
+		n = split($3, dependencies, ",")
+		for (i = 1; i <= n; i++) {
+			m = split(dependencies[i], names, "|")
+			for (j = 1; j <= m; j++) {
+				# Versions, architectures, build profiles.
+				sub(/[(\[<].*/, "", names[j])
+				sub(/:[a-z0-9-]+[ \t]*$/, "", names[j])
+				gsub(/[ \t]/, "", names[j])
+				if (names[j] != "")
+					print $1, $2, j, names[j]
+			}
+		}
+	}'
+}
+
+say "Real tables: this machine's packages, and what they depend on"
+make_packages | to_csv > "$tmp/packages.csv"
+make_edges | split_edges | to_csv > "$tmp/edges.csv"
+printf 'packages  %7d rows\nedges     %7d rows\n\n' \
+	$(($(wc -l < "$tmp/packages.csv") - 1)) \
+	$(($(wc -l < "$tmp/edges.csv") - 1))
+
+real=(--nodes 2 --inner-csv "$tmp/packages.csv" --inner-key name
+	--outer-csv "$tmp/edges.csv" --outer-key needs
+	--sum inner:installed_kib)
+
+# A member of a JSON object, on any level: the first of that name.
+member() # NAME FILE
+{
+	sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$2" |
+		head -n 1
+}
+
+"$join" "${real[@]}" --output "$tmp/joined.csv" --json > "$tmp/real.json" ||
+	die "the join failed"
+count=$(member matches "$tmp/real.json")
+sum=$(member sum "$tmp/real.json")
+printf 'radix_join in 2 processes: %s matches, sum of their sizes %s KiB, in %.1f ms\n' \
+	"$count" "$sum" \
+	"$(awk "BEGIN { print $(member seconds "$tmp/real.json") * 1000 }")"
+
+sqlite3 "$tmp/check.db" ".mode csv" ".import $tmp/packages.csv packages" \
+	".import $tmp/edges.csv edges" ".import $tmp/joined.csv joined"
+expected=$(sqlite3 -separator ' ' "$tmp/check.db" \
+	"select count(*), coalesce(sum(installed_kib), 0) from packages
+	 join edges on name = needs")
+rows=$(sqlite3 "$tmp/check.db" "select count(*) from (
+	select name, version, package, kind, alternative from packages
+	join edges on name = needs except select \"inner.name\",
+	\"inner.version\", \"outer.package\", \"outer.kind\",
+	\"outer.alternative\" from joined)")
+printf 'sqlite3:                   %s matches, sum of their sizes %s KiB\n' \
+	"${expected% *}" "${expected#* }"
+[ "$count $sum" = "$expected" ] || die "the results DIFFER"
+[ "$rows" = 0 ] || die "$rows joined rows are MISSING from the output"
+[ "$(sqlite3 "$tmp/check.db" "select count(*) from joined")" = "$count" ] ||
+	die "the output has not $count rows"
+printf 'Equal: count, sum and the joined rows.\n\nThe most needed packages, by the joined rows:\n'
+sqlite3 "$tmp/check.db" "select '  ' || printf('%6d', count(*)) || '  ' ||
+	\"inner.name\" || ' ' || \"inner.version\" from joined
+	group by \"inner.name\", \"inner.version\"
+	order by count(*) desc, 1 limit 5"
+
+# --- Synthetic relations -----------------------------------------------------
+
+# MiB that may be used: of the machine, or of this container if that is less.
+available_mib()
+{
+	local free limit used=0
+	free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+	limit=$(cat /sys/fs/cgroup/memory.max 2> /dev/null || echo max)
+	if [ "$limit" != max ]; then
+		used=$(cat /sys/fs/cgroup/memory.current)
+		limit=$(((limit - used) / 1048576))
+		[ "$limit" -ge "$free" ] || free=$limit
+	fi
+	echo "$free"
+}
+
+size=${1:-16M}
+if [ $# -eq 0 ]; then
+	free=$(available_mib)
+	if [ "$free" -lt 1024 ]; then
+		size=1M
+	elif [ "$free" -lt 3072 ]; then
+		size=4M
+	fi
+	[ "$size" = 16M ] ||
+		printf '\nOnly %d MiB of memory are free: %s tuples instead of 16M.\n' \
+			"$free" "$size"
+fi
+
+# Columns of a run's report: seconds, phases in ms, M tuples/s, GiB/s.
+row() # NAME FILE
+{
+	awk -v name="$1" -v seconds="$(member seconds "$2")" \
+		-v partition="$(member partition "$2")" \
+		-v probe="$(member build_probe "$2")" \
+		-v tuples="$(member tuples_per_second "$2")" \
+		-v gib="$(member gib_per_second "$2")" 'BEGIN {
+		printf "%-22s %9.1f %12.1f %12.1f %13.1f %10.2f\n", name,
+			seconds * 1000, partition * 1000, probe * 1000,
+			tuples / 1e6, gib }'
+}
+
+# The run with the median time, of those in the files.
+median() # FILE...
+{
+	local file
+	for file in "$@"; do
+		echo "$(member seconds "$file") $file"
+	done | sort -g | awk '{ line[NR] = $2 } END { print line[int((NR + 1) / 2)] }'
+}
+
+say "Synthetic: $size x $size tuples of 16 bytes, $repeats runs of each in turn"
+for i in $(seq "$repeats"); do
+	"$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json \
+		> "$tmp/flows.$i" || die "the join over flows failed"
+	"$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json \
+		--baseline local > "$tmp/local.$i" || die "the baseline failed"
+	[ "$(member verified "$tmp/flows.$i")" = true ] &&
+		[ "$(member verified "$tmp/local.$i")" = true ] &&
+		[ "$(member checksum "$tmp/flows.$i")" = \
+			"$(member checksum "$tmp/local.$i")" ] ||
+		die "a result is WRONG"
+done
+flows=$(median "$tmp"/flows.*)
+local=$(median "$tmp"/local.*)
+printf '%-22s %9s %12s %12s %13s %10s\n' 'median run' 'ms' 'partition' \
+	'build+probe' 'M tuples/s' 'GiB/s'
+row 'DFI, 2 processes' "$flows"
+row 'baseline, 2 threads' "$local"
+printf '\n%s matches, checksum %s: verified in all runs.\n' \
+	"$(member matches "$flows")" "$(member checksum "$flows")"
+awk -v flows="$(member seconds "$flows")" \
+	-v local="$(member seconds "$local")" 'BEGIN {
+	printf "Two processes over DFI take %.2f times the time of the same",
+		flows / local
+	print " kernels in two threads." }'
+[ "$(nproc)" -ge 2 ] ||
+	echo "(There is one processor only: the workers take turns.)"
+load=$(cut -d ' ' -f 1 /proc/loadavg)
+awk -v load="$load" -v n="$(nproc)" 'BEGIN { if (load > n + 0.5)
+	printf "(The machine is busy, load %s: the times mean little.)\n", load }'

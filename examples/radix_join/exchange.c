@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The network partitioning: sending and receiving in one thread.
+ *
+ * Rings are bounded. If all workers waited for room in each other's rings, none
+ * would empty its own: blocking calls deadlock. So all handles here have
+ * DFI_NONBLOCK, and whenever a call would have to wait for a peer (-EAGAIN),
+ * the worker receives what has come for itself, of both relations, and tries
+ * again. A worker that waits therefore always frees the room that others wait
+ * for. For speed it also receives now and then when it need not wait, so that
+ * segments are still in the cache.
+ *
+ * Tuples are partitioned once, by the sender: lines of one partition each go
+ * into the ring of the partition's owner, who moves them to its store as a
+ * whole. There is no histogram, and no worker waits for another between phases.
+ */
+#include "worker.h"
+#include "platform.h"
+
+#include <string.h>
+
+/* Tuples to send before looking for received ones. */
+#define SEND_TUPLES 8192
+
+/* Segments to receive of a relation before sending again. */
+#define RECEIVE_SEGMENTS 64
+
+/* Receive what has come of a relation; *n counts tuples, and the end as one. */
+static int receive(struct worker *worker, enum relation relation, uint64_t *n)
+{
+	struct dfi_target *target = worker->targets[relation];
+	struct store *store = &worker->stores[relation];
+	struct lines *strays = &worker->strays[relation];
+	uint32_t bits = worker->input->plan.bits;
+	struct dfi_batch batch;
+	int i, ret, err;
+
+	for (i = 0; i < RECEIVE_SEGMENTS && !worker->ended[relation]; i++) {
+		ret = dfi_target_consume_batch(target, &batch);
+		if (ret == -EAGAIN)
+			return 0;
+		if (ret < 0)
+			return worker_fail(worker, "receiving");
+		if (ret == 0) {
+			worker->ended[relation] = true;
+			worker->ended_ns[relation] = now_ns();
+			++*n;
+			return 0;
+		}
+		err = store_receive(
+		    store, strays, batch.tuples, batch.count, bits);
+		*n += batch.count;
+		worker_progress(worker, batch.count);
+		dfi_target_release(target, &batch);
+		if (err)
+			return complain("worker %u: received a tuple of "
+					"another worker's partition",
+			    (unsigned)worker->index);
+	}
+	return 0;
+}
+
+/* A call would have to wait: receive instead, or wait if nothing has come. */
+static int receive_or_wait(struct worker *worker, struct backoff *backoff)
+{
+	uint64_t n = 0;
+
+	if (receive(worker, INNER, &n) || receive(worker, OUTER, &n))
+		return -1;
+	if (n > 0)
+		backoff->rounds = 0;
+	else
+		backoff_wait(backoff);
+	return 0;
+}
+
+#if defined(__x86_64__)
+#define FOR_WRITING __attribute__((target("prfchw")))
+#else
+#define FOR_WRITING
+#endif
+
+/* Fetch room for a line, which another processor has read last. */
+static FOR_WRITING inline void prefetch_line(const struct tuple *tuples)
+{
+	const char *bytes = (const char *)tuples;
+	size_t i;
+
+	for (i = 0; i < sizeof(struct line); i += CACHE_LINE)
+		__builtin_prefetch(bytes + i, 1);
+}
+
+/* Send tuples of one partition by building them in its owner's ring. */
+static FOR_WRITING __attribute__((noinline)) int send_run(struct worker *worker,
+    enum relation relation, uint32_t partition, const struct tuple *tuples,
+    uint32_t n)
+{
+	struct dfi_source *source = worker->sources[relation];
+	uint32_t owner = plan_owner(&worker->input->plan, partition);
+	struct backoff backoff = { 0 };
+	struct dfi_span span;
+	uint32_t count;
+	int ret;
+
+	while (n > 0) {
+		ret = dfi_source_claim(source, owner, &span);
+		if (ret == -EAGAIN) {
+			if (receive_or_wait(worker, &backoff))
+				return -1;
+			continue;
+		}
+		if (ret < 0)
+			return worker_fail(worker, "sending");
+		count = n < span.count ? n : span.count;
+		memcpy(span.tuples, tuples, count * sizeof(*tuples));
+		prefetch_line((struct tuple *)span.tuples + count);
+		if (dfi_source_commit(source, &span, count) < 0)
+			return worker_fail(worker, "sending");
+		tuples += count;
+		n -= count;
+	}
+	return 0;
+}
+
+/* Move a full line to where it belongs. */
+static inline int send_line(struct worker *worker, enum relation relation,
+    uint32_t partition, const struct tuple *tuples)
+{
+	struct store *store = &worker->stores[relation];
+
+	if (!worker->options->loopback && store_owns(store, partition)) {
+		store_add_line(store, partition, tuples);
+		return 0;
+	}
+	return send_run(worker, relation, partition, tuples, LINE_TUPLES);
+}
+
+static int send_tuples(struct worker *worker, enum relation relation,
+    const struct tuple *tuples, size_t n)
+{
+	struct lines lines = worker->lines;
+	uint64_t mask = plan_partitions(&worker->input->plan) - 1;
+	uint32_t partition;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		prefetch_ahead(&tuples[i]);
+		partition = (uint32_t)(tuples[i].key & mask);
+		if (lines_add(&lines, partition, &tuples[i]) &&
+		    send_line(worker, relation, partition,
+			lines.lines[partition].tuples))
+			return -1;
+	}
+	return 0;
+}
+
+/* Send what is left in the lines; the flow routes it. */
+static int send_rest(struct worker *worker, enum relation relation)
+{
+	struct store *store = &worker->stores[relation];
+	struct dfi_source *source = worker->sources[relation];
+	struct lines *lines = &worker->lines;
+	struct backoff backoff = { 0 };
+	const struct tuple *tuples;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < lines->n_partitions; i++) {
+		tuples = lines->lines[i].tuples;
+		if (!worker->options->loopback && store_owns(store, i)) {
+			(void)store_receive(store, &worker->strays[relation],
+			    tuples, lines->fill[i], worker->input->plan.bits);
+			lines->fill[i] = 0;
+		}
+		while (lines->fill[i] > 0) {
+			ret = dfi_source_push_batch(
+			    source, tuples, lines->fill[i]);
+			if (ret == -EAGAIN) {
+				if (receive_or_wait(worker, &backoff))
+					return -1;
+				continue;
+			}
+			if (ret < 0)
+				return worker_fail(worker, "sending");
+			tuples += ret;
+			lines->fill[i] = (uint8_t)(lines->fill[i] - ret);
+		}
+	}
+	return 0;
+}
+
+int exchange_send(struct worker *worker, enum relation relation)
+{
+	const struct tuple *tuples = worker->slices.tuples[relation];
+	uint64_t rest = worker->slices.n[relation], n, received = 0;
+	struct dfi_source_stats stats;
+	struct dfi_source *source;
+
+	for (; rest > 0; tuples += n, rest -= n) {
+		n = rest < SEND_TUPLES ? rest : SEND_TUPLES;
+		if (send_tuples(worker, relation, tuples, n) ||
+		    receive(worker, INNER, &received) ||
+		    receive(worker, OUTER, &received))
+			return -1;
+		worker_progress(worker, n);
+	}
+	if (send_rest(worker, relation))
+		return -1;
+	source = worker->sources[relation];
+	if (dfi_source_flush(source) < 0)
+		return worker_fail(worker, "sending");
+	dfi_source_query(source, &stats);
+	worker->report.times.sent_bytes += stats.bytes;
+	worker->sources[relation] = NULL;
+	if (dfi_source_close(source) < 0)
+		return worker_fail(worker, "sending");
+	return 0;
+}
+
+int exchange_finish(struct worker *worker)
+{
+	struct backoff backoff = { 0 };
+	int r;
+
+	while (!worker->ended[INNER] || !worker->ended[OUTER])
+		if (receive_or_wait(worker, &backoff))
+			return -1;
+	for (r = 0; r < N_RELATIONS; r++)
+		if (store_finish(&worker->stores[r], &worker->strays[r]))
+			return complain("worker %u: received too many tuples",
+			    (unsigned)worker->index);
+	return 0;
+}

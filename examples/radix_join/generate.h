@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Synthetic relations, each tuple a function of the seed and its index, so that
+ * every worker makes its slice by itself.
+ *
+ * The keys of the inner relation are a permutation of 0 to n - 1. Of the outer
+ * tuples, a share (the selectivity) has one of those keys, uniformly or by
+ * Zipf's law, and the others have keys that don't occur.
+ */
+#ifndef RADIX_JOIN_GENERATE_H
+#define RADIX_JOIN_GENERATE_H
+
+#include <stdint.h>
+#include "relation.h"
+
+/* Numbers 0 to n - 1 in another order. */
+struct permutation {
+	uint64_t n;
+	uint64_t seed;
+	uint32_t bits;
+};
+
+/* Zipf's law over ranks 1 to n: rank k as likely as 1 / k^exponent. */
+struct zipf {
+	double exponent;
+	double n;
+	double integral_first, integral_last;
+	double squeeze;
+};
+
+struct generator {
+	uint64_t n_inner, n_outer;
+	uint64_t n_matches; /* outer tuples with a key of the inner relation */
+	uint64_t seed;
+	struct permutation inner_keys, ranks, matching;
+	struct zipf zipf;
+};
+
+/* selectivity is 0 to 1; zipf 0 means uniform. */
+void generator_init(struct generator *generator, uint64_t n_inner,
+    uint64_t n_outer, double selectivity, double zipf, uint64_t seed);
+
+/* Make the tuples begin to end - 1 of a relation. */
+void generate(const struct generator *generator, enum relation relation,
+    uint64_t begin, uint64_t end, struct tuple *tuples);
+
+/*
+ * What the join of the whole inner relation with these outer tuples gives, by
+ * the law of generation: every inner key occurs once, and its payload is a
+ * function of the key. No partition, table or flow takes part.
+ */
+void generate_expect(const struct generator *generator,
+    const struct tuple *outer, uint64_t n, struct result *expected);
+
+#endif

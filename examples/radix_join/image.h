@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keys of two tables in memory that all node processes map: where a tuple's
+ * payload, a reference, leads to. An entry is a row that has a key; entry e of
+ * a relation travels as the tuple
+ *
+ *	{ hash of its key, e + 1 }
+ *
+ * Integer keys have equal hashes only if they are equal. For strings a match is
+ * one only if the strings are equal too.
+ */
+#ifndef RADIX_JOIN_IMAGE_H
+#define RADIX_JOIN_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "relation.h"
+
+struct image_side {
+	uint64_t n;
+	const int64_t *integers; /* keys; NULL if they are strings */
+	const uint64_t *ends;    /* of each string in bytes */
+	const char *bytes;
+	const int64_t *values; /* to be summed up; NULL if not of this side */
+};
+
+struct image {
+	struct image_side sides[N_RELATIONS];
+	void *memory;
+	size_t size;
+};
+
+/*
+ * Write the sides to a new file in memory, sealed and without a name. Returns
+ * its descriptor, closed on exec, or -1 after a complaint.
+ */
+int image_create(const struct image_side sides[N_RELATIONS]);
+
+/* Map it. 0, or -1 after a complaint. */
+int image_map(int fd, struct image *image);
+void image_unmap(struct image *image);
+
+/* Make the tuples of the entries begin to end - 1. */
+void image_tuples(const struct image *image, enum relation relation,
+    uint64_t begin, uint64_t end, struct tuple *tuples);
+
+static inline const char *image_string(
+    const struct image_side *side, uint64_t entry, size_t *size)
+{
+	uint64_t start = entry > 0 ? side->ends[entry - 1] : 0;
+
+	*size = (size_t)(side->ends[entry] - start);
+	return side->bytes + start;
+}
+
+/* Whether two entries whose hashes are equal have the same key. */
+static inline bool image_match(
+    const struct image *image, uint64_t inner, uint64_t outer)
+{
+	size_t inner_size, outer_size;
+	const char *inner_string, *outer_string;
+
+	if (image->sides[INNER].integers)
+		return true;
+	inner_string = image_string(&image->sides[INNER], inner, &inner_size);
+	outer_string = image_string(&image->sides[OUTER], outer, &outer_size);
+	return inner_size == outer_size &&
+	    memcmp(inner_string, outer_string, inner_size) == 0;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The input of workers, behind one interface for synthetic relations and
+ * tables; the same for the join over flows and the baseline.
+ */
+#include "input.h"
+#include "platform.h"
+
+/*
+ * So many inner tuples of a partition make a hash table of at most 1 MiB, half
+ * of a typical second-level cache.
+ */
+#define PARTITION_TUPLES 16384
+
+/* More lines than 2^12 no longer fit into the second-level cache. */
+#define MAX_BITS 12
+
+/* With 2^4 partitions for each worker, shares differ by at most 1/16. */
+#define WORKER_BITS 4
+
+static uint32_t choose_bits(const struct plan *plan)
+{
+	uint32_t bits = WORKER_BITS;
+
+	while (
+	    bits < MAX_BITS && plan->n_tuples[INNER] >> bits > PARTITION_TUPLES)
+		bits++;
+	while (plan->n_workers << WORKER_BITS > UINT32_C(1) << bits)
+		bits++;
+	return bits;
+}
+
+int input_open(struct input *input, const struct options *options, int image_fd)
+{
+	struct plan *plan = &input->plan;
+	int i;
+
+	memset(input, 0, sizeof(*input));
+	if (image_fd >= 0) {
+		if (image_map(image_fd, &input->image))
+			return -1;
+		input->has_image = true;
+	} else {
+		generator_init(&input->generator, options->n_tuples[INNER],
+		    options->n_tuples[OUTER], options->selectivity,
+		    options->zipf, options->seed);
+	}
+	for (i = 0; i < N_RELATIONS; i++)
+		plan->n_tuples[i] = input->has_image ? input->image.sides[i].n
+						     : options->n_tuples[i];
+	plan->n_workers = options_workers(options);
+	plan->bits = options->radix_bits ? options->radix_bits
+					 : choose_bits(plan);
+	return 0;
+}
+
+void input_close(struct input *input)
+{
+	if (input->has_image)
+		image_unmap(&input->image);
+}
+
+int slices_make(
+    struct slices *slices, const struct input *input, uint32_t worker)
+{
+	uint64_t begin, end;
+	int r;
+
+	memset(slices, 0, sizeof(*slices));
+	for (r = 0; r < N_RELATIONS; r++) {
+		enum relation relation = (enum relation)r;
+
+		begin = plan_slice(&input->plan, relation, worker);
+		end = plan_slice(&input->plan, relation, worker + 1);
+		slices->n[r] = end - begin;
+		slices->tuples[r] = big_alloc(
+		    (end - begin) * sizeof(struct tuple));
+		if (!slices->tuples[r])
+			return -1;
+		if (input->has_image)
+			image_tuples(&input->image, relation, begin, end,
+			    slices->tuples[r]);
+		else
+			generate(&input->generator, relation, begin, end,
+			    slices->tuples[r]);
+	}
+	return 0;
+}
+
+void slices_free(struct slices *slices)
+{
+	int r;
+
+	for (r = 0; r < N_RELATIONS; r++)
+		big_free(
+		    slices->tuples[r], slices->n[r] * sizeof(struct tuple));
+	memset(slices, 0, sizeof(*slices));
+}
+
+bool input_needs_matcher(
+    const struct input *input, const struct options *options)
+{
+	return input->has_image &&
+	    (!input->image.sides[INNER].integers || options->sum.name ||
+		options->output);
+}
+
+int matcher_match(void *arg, uint64_t inner_payload, uint64_t outer_payload)
+{
+	struct matcher *matcher = arg;
+	const struct image *image = matcher->image;
+	struct result *result = matcher->result;
+	uint64_t inner = inner_payload - 1, outer = outer_payload - 1;
+	int64_t value = 0;
+
+	if (!image_match(image, inner, outer))
+		return 0;
+	result->matches++;
+	result->checksum += inner_payload * outer_payload;
+	if (image->sides[INNER].values)
+		value = image->sides[INNER].values[inner];
+	else if (image->sides[OUTER].values)
+		value = image->sides[OUTER].values[outer];
+	sum_add(&result->sum, sum_of(value));
+	return matcher->emit ? matcher->emit(matcher->emit_arg, inner, outer)
+			     : 0;
+}

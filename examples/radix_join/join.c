@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Build and probe per partition: its inner tuples fill the table, which then
+ * lies in the cache, and its outer tuples stream past it.
+ */
+#include "join.h"
+
+static uint64_t partition_tuples(
+    const struct join *join, enum relation relation, uint32_t partition)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < join->n_stores; i++)
+		n += store_tuples(&join->stores[relation][i], partition);
+	return n;
+}
+
+static void build(struct join *join, uint32_t partition)
+{
+	const struct store *store;
+	struct run run;
+	uint32_t i;
+
+	for (i = 0; i < join->n_stores; i++) {
+		store = &join->stores[INNER][i];
+		for (run = store_first_run(store, partition); run.n;
+		     run = store_next_run(store, run))
+			table_build(&join->table, run.tuples, run.n);
+	}
+}
+
+static int probe(struct join *join, uint32_t partition, struct result *result)
+{
+	const struct store *store;
+	struct run run;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < join->n_stores; i++) {
+		store = &join->stores[OUTER][i];
+		for (run = store_first_run(store, partition); run.n;
+		     run = store_next_run(store, run)) {
+			if (!join->match) {
+				table_probe(
+				    &join->table, run.tuples, run.n, result);
+				continue;
+			}
+			ret = table_probe_each(&join->table, run.tuples, run.n,
+			    join->match, join->match_arg);
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+int join_run(struct join *join, struct result *result)
+{
+	uint64_t n_inner, n_outer;
+	uint32_t partition;
+	int ret;
+
+	for (partition = join->first; partition < join->end; partition++) {
+		n_inner = partition_tuples(join, INNER, partition);
+		n_outer = partition_tuples(join, OUTER, partition);
+		if (n_inner > 0 && n_outer > 0) {
+			ret = table_begin(&join->table, n_inner);
+			if (ret)
+				return ret;
+			build(join, partition);
+			ret = probe(join, partition, result);
+			if (ret)
+				return ret;
+		}
+		if (join->progress)
+			join->progress(join->progress_arg, n_inner + n_outer);
+	}
+	return 0;
+}

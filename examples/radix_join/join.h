@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Build and probe: join the partitions of stores, one after the other.
+ */
+#ifndef RADIX_JOIN_JOIN_H
+#define RADIX_JOIN_JOIN_H
+
+#include <stdint.h>
+#include "hash_table.h"
+#include "partition.h"
+#include "relation.h"
+
+struct join {
+	struct table table;
+	/* Stores that hold these partitions: one, or one of each thread. */
+	const struct store *stores[N_RELATIONS];
+	uint32_t n_stores;
+	uint32_t first, end; /* the partitions to join */
+	/* Called for each pair of equal keys; NULL: only count them. */
+	int (*match)(void *arg, uint64_t inner_payload, uint64_t outer_payload);
+	void *match_arg;
+	/* Called after each partition; NULL: nobody wants to know. */
+	void (*progress)(void *arg, uint64_t n_tuples);
+	void *progress_arg;
+};
+
+/*
+ * Join all partitions; adds to the result, unless match does. 0, or what match
+ * returned, or -1 when there is no memory.
+ */
+int join_run(struct join *join, struct result *result);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The distributed radix hash join: reads the input, joins it over flows or by
+ * the local baseline, checks and reports the result. README.md says how the
+ * files belong together.
+ */
+#include "baseline.h"
+#include "coordinator.h"
+#include "node.h"
+#include "options.h"
+#include "output.h"
+#include "platform.h"
+#include "reference.h"
+#include "report.h"
+#include "tables.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* What the first process holds. */
+struct job {
+	struct options options;
+	struct tables tables;
+	int image_fd;
+	struct input input;
+	struct output output;
+	struct outcome outcome;
+};
+
+/* Load the tables, if there are any, and lay them out for all nodes. */
+static int load(struct job *job)
+{
+	struct image_side sides[N_RELATIONS];
+	const struct tables *tables = &job->tables;
+	int r;
+
+	job->image_fd = -1;
+	if (!job->options.csv[INNER])
+		return 0;
+	if (tables_load(&job->options, &job->tables))
+		return -1;
+	for (r = 0; r < N_RELATIONS; r++) {
+		sides[r] = tables_side(tables, (enum relation)r);
+		job->outcome.keyless[r] = tables->csv[r].n_rows - sides[r].n;
+	}
+	job->image_fd = image_create(sides);
+	return job->image_fd < 0 ? -1 : 0;
+}
+
+static int join(struct job *job, char **argv)
+{
+	const struct options *options = &job->options;
+	struct outcome *outcome = &job->outcome;
+	bool has_output = options->output != NULL;
+	int ret;
+
+	if (input_open(&job->input, options, job->image_fd))
+		return -1;
+	outcome->plan = job->input.plan;
+	outcome->workers = calloc(
+	    outcome->plan.n_workers, sizeof(*outcome->workers));
+	if (!outcome->workers)
+		return complain("no memory");
+	if (options->baseline)
+		return baseline_run(options, &job->input, outcome);
+	if (has_output && output_open(&job->output, &job->tables))
+		return -1;
+	ret = coordinator_run(options, argv, &job->input, job->image_fd,
+	    has_output ? &job->output : NULL, outcome);
+	if (has_output && output_close(&job->output, ret == 0))
+		ret = -1;
+	return ret;
+}
+
+/* What the result should be; for synthetic input the workers have told. */
+static int expect(struct job *job)
+{
+	struct outcome *outcome = &job->outcome;
+
+	if (!job->options.verify)
+		return 0;
+	outcome->has_expected = true;
+	if (job->input.has_image)
+		return reference_join(
+		    job->input.image.sides, &outcome->expected);
+	if (outcome->expected.matches != job->input.generator.n_matches)
+		return complain("the generator made %ju matching tuples "
+				"instead of %ju",
+		    (uintmax_t)outcome->expected.matches,
+		    (uintmax_t)job->input.generator.n_matches);
+	return 0;
+}
+
+static int run(struct job *job, char **argv)
+{
+	int ret;
+
+	ret = load(job);
+	if (ret == 0)
+		ret = join(job, argv);
+	if (ret == 0)
+		ret = expect(job);
+	if (ret == 0)
+		ret = report(&job->outcome, &job->options);
+	input_close(&job->input);
+	tables_free(&job->tables);
+	if (job->image_fd >= 0)
+		close(job->image_fd);
+	free(job->outcome.workers);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	static struct job job;
+	int ret;
+
+	options_parse(&job.options, argc, argv);
+	if (job.options.is_node)
+		ret = node_run(&job.options);
+	else
+		ret = run(&job, argv) ? 1 : 0;
+	options_free(&job.options);
+	return ret;
+}

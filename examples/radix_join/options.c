@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parsing of the command line with argp. Everything is checked here, so that
+ * the rest of the program works with valid options.
+ */
+#include "options.h"
+#include "arguments.h"
+#include "platform.h"
+
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORKERS DFI_MAX_ENDPOINTS
+#define MAX_RADIX_BITS 16
+#define MAX_TUPLES (UINT64_C(1) << 40)
+
+/* Options without a letter. */
+enum {
+	KEY_NODES = 256,
+	KEY_THREADS,
+	KEY_INNER,
+	KEY_OUTER,
+	KEY_SELECTIVITY,
+	KEY_ZIPF,
+	KEY_SEED,
+	KEY_INNER_CSV,
+	KEY_INNER_KEY,
+	KEY_OUTER_CSV,
+	KEY_OUTER_KEY,
+	KEY_KEY_TYPE,
+	KEY_SUM,
+	KEY_OUTPUT,
+	KEY_COLUMNS,
+	KEY_BASELINE,
+	KEY_VERIFY,
+	KEY_NO_VERIFY,
+	KEY_JSON,
+	KEY_PIN,
+	KEY_NO_PIN,
+	KEY_REGISTRY,
+	KEY_RADIX_BITS,
+	KEY_LOOPBACK,
+	KEY_NODE,
+	KEY_RUN,
+	KEY_IMAGE_FD,
+	KEY_PROGRESS,
+};
+
+static const struct argp_option descriptions[] = {
+	{ NULL, 0, NULL, 0, "Workers:", 1 },
+	{ "nodes", KEY_NODES, "P", 0, "Processes (default 2)", 0 },
+	{ "threads", KEY_THREADS, "T", 0,
+	    "Worker threads of each process (default 1)", 0 },
+	{ "pin", KEY_PIN, NULL, 0,
+	    "Bind each worker to a processor (default if there are enough)",
+	    0 },
+	{ "no-pin", KEY_NO_PIN, NULL, 0, "Let workers wander", 0 },
+	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
+	    "Use this registry (default: one inside this process)", 0 },
+	{ NULL, 0, NULL, 0, "Synthetic input:", 2 },
+	{ "inner", KEY_INNER, "N", 0,
+	    "Tuples of the inner relation; K, M, G are powers of 1024 "
+	    "(default 4M)",
+	    0 },
+	{ "outer", KEY_OUTER, "N", 0, "Tuples of the outer relation", 0 },
+	{ "selectivity", KEY_SELECTIVITY, "F", 0,
+	    "Share of the outer tuples that match, 0 to 1 (default 1)", 0 },
+	{ "zipf", KEY_ZIPF, "S", 0,
+	    "Exponent of the distribution of outer keys (default 0, uniform)",
+	    0 },
+	{ "seed", KEY_SEED, "N", 0, "Another input (default 1)", 0 },
+	{ NULL, 0, NULL, 0, "Input from files:", 3 },
+	{ "inner-csv", KEY_INNER_CSV, "FILE", 0,
+	    "CSV file of the inner relation, with a header", 0 },
+	{ "inner-key", KEY_INNER_KEY, "COLUMN", 0, "Its key column", 0 },
+	{ "outer-csv", KEY_OUTER_CSV, "FILE", 0,
+	    "CSV file of the outer relation, with a header", 0 },
+	{ "outer-key", KEY_OUTER_KEY, "COLUMN", 0, "Its key column", 0 },
+	{ "key-type", KEY_KEY_TYPE, "TYPE", 0,
+	    "auto (default), integer or string", 0 },
+	{ "sum", KEY_SUM, "SIDE:COLUMN", 0,
+	    "Sum this integer column over the joined rows; SIDE is inner or "
+	    "outer",
+	    0 },
+	{ "output", KEY_OUTPUT, "FILE", 0,
+	    "Write the joined rows to this CSV file, in no order", 0 },
+	{ "columns", KEY_COLUMNS, "LIST", 0,
+	    "Columns of the output, as SIDE:COLUMN,... (default all)", 0 },
+	{ NULL, 0, NULL, 0, "Run and report:", 4 },
+	{ "baseline", KEY_BASELINE, "KIND", 0,
+	    "local: join in P times T threads of this process, without flows",
+	    0 },
+	{ "radix-bits", KEY_RADIX_BITS, "B", 0,
+	    "Partition by B key bits (default: by the inner relation's size)",
+	    0 },
+	{ "loopback", KEY_LOOPBACK, NULL, 0,
+	    "Send a worker's own tuples through the flows, too", 0 },
+	{ "verify", KEY_VERIFY, NULL, 0,
+	    "Check the result (default up to 256M rows)", 0 },
+	{ "no-verify", KEY_NO_VERIFY, NULL, 0, "Don't", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print one JSON object", 0 },
+	{ "node", KEY_NODE, "I", OPTION_HIDDEN, NULL, 0 },
+	{ "run", KEY_RUN, "NAME", OPTION_HIDDEN, NULL, 0 },
+	{ "image-fd", KEY_IMAGE_FD, "FD", OPTION_HIDDEN, NULL, 0 },
+	{ "progress", KEY_PROGRESS, NULL, OPTION_HIDDEN, NULL, 0 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+/* What the command line says, and what it leaves to defaults. */
+struct parsing {
+	struct options *options;
+	int verify, pin; /* -1: not said */
+	bool has_synthetic;
+};
+
+static enum key_type parse_key_type(struct argp_state *state, const char *text)
+{
+	if (strcmp(text, "integer") == 0)
+		return KEY_INTEGER;
+	if (strcmp(text, "string") == 0)
+		return KEY_STRING;
+	if (strcmp(text, "auto") != 0)
+		argp_error(state,
+		    "--key-type: '%s' is not auto, integer or string", text);
+	return KEY_AUTO;
+}
+
+static bool parse_baseline(struct argp_state *state, const char *text)
+{
+	if (strcmp(text, "local") == 0)
+		return true;
+	if (strcmp(text, "none") != 0)
+		argp_error(
+		    state, "--baseline: '%s' is not local or none", text);
+	return false;
+}
+
+/* Options of the input. Whether there was one. */
+static bool parse_input(
+    int key, char *text, struct argp_state *state, struct parsing *parsing)
+{
+	struct options *o = parsing->options;
+
+	if (key >= KEY_INNER && key <= KEY_SEED)
+		parsing->has_synthetic = true;
+	switch (key) {
+	case KEY_INNER:
+		o->n_tuples[INNER] = argument_number(
+		    state, "inner", text, 0, MAX_TUPLES);
+		return true;
+	case KEY_OUTER:
+		o->n_tuples[OUTER] = argument_number(
+		    state, "outer", text, 0, MAX_TUPLES);
+		return true;
+	case KEY_SELECTIVITY:
+		o->selectivity = argument_real(state, "selectivity", text, 1);
+		return true;
+	case KEY_ZIPF:
+		o->zipf = argument_real(state, "zipf", text, 10);
+		return true;
+	case KEY_SEED:
+		o->seed = argument_number(state, "seed", text, 0, UINT64_MAX);
+		return true;
+	case KEY_INNER_CSV:
+		o->csv[INNER] = text;
+		return true;
+	case KEY_INNER_KEY:
+		o->key[INNER] = text;
+		return true;
+	case KEY_OUTER_CSV:
+		o->csv[OUTER] = text;
+		return true;
+	case KEY_OUTER_KEY:
+		o->key[OUTER] = text;
+		return true;
+	case KEY_KEY_TYPE:
+		o->key_type = parse_key_type(state, text);
+		return true;
+	case KEY_SUM:
+		free(o->sum.name);
+		o->sum = argument_column(state, "sum", text);
+		return true;
+	case KEY_OUTPUT:
+		o->output = text;
+		return true;
+	case KEY_COLUMNS:
+		argument_columns(state, o, text);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Options of how to run. Whether there was one. */
+static bool parse_run(
+    int key, char *text, struct argp_state *state, struct parsing *parsing)
+{
+	struct options *o = parsing->options;
+
+	switch (key) {
+	case KEY_NODES:
+		o->nodes = (uint32_t)argument_number(
+		    state, "nodes", text, 1, MAX_WORKERS);
+		return true;
+	case KEY_THREADS:
+		o->threads = (uint32_t)argument_number(
+		    state, "threads", text, 1, MAX_WORKERS);
+		return true;
+	case KEY_BASELINE:
+		o->baseline = parse_baseline(state, text);
+		return true;
+	case KEY_VERIFY:
+	case KEY_NO_VERIFY:
+		parsing->verify = key == KEY_VERIFY;
+		return true;
+	case KEY_JSON:
+		o->json = true;
+		return true;
+	case KEY_PIN:
+	case KEY_NO_PIN:
+		parsing->pin = key == KEY_PIN;
+		return true;
+	case KEY_REGISTRY:
+		o->registry = text;
+		return true;
+	case KEY_RADIX_BITS:
+		o->radix_bits = (uint32_t)argument_number(
+		    state, "radix-bits", text, 1, MAX_RADIX_BITS);
+		return true;
+	case KEY_LOOPBACK:
+		o->loopback = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool parse_hidden(
+    int key, char *text, struct argp_state *state, struct parsing *parsing)
+{
+	struct options *o = parsing->options;
+
+	switch (key) {
+	case KEY_NODE:
+		o->is_node = true;
+		o->node = (uint32_t)argument_number(
+		    state, "node", text, 0, MAX_WORKERS - 1);
+		return true;
+	case KEY_RUN:
+		o->run = text;
+		return true;
+	case KEY_IMAGE_FD:
+		o->image_fd = (int)argument_number(
+		    state, "image-fd", text, 0, INT32_MAX);
+		return true;
+	case KEY_PROGRESS:
+		o->progress = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* What no single option can say. */
+static void check(struct argp_state *state, struct parsing *parsing)
+{
+	struct options *o = parsing->options;
+	uint64_t rows = o->n_tuples[INNER] + o->n_tuples[OUTER];
+	bool has_csv = o->csv[INNER] || o->csv[OUTER] || o->key[INNER] ||
+	    o->key[OUTER];
+
+	if ((uint64_t)o->nodes * o->threads > MAX_WORKERS)
+		argp_error(
+		    state, "more than %u workers", (unsigned)MAX_WORKERS);
+	if (o->radix_bits && options_workers(o) > UINT32_C(1) << o->radix_bits)
+		argp_error(
+		    state, "--radix-bits: fewer partitions than workers");
+	if (has_csv &&
+	    !(o->csv[INNER] && o->csv[OUTER] && o->key[INNER] && o->key[OUTER]))
+		argp_error(state,
+		    "--inner-csv, --inner-key, --outer-csv and "
+		    "--outer-key belong together");
+	if (has_csv && parsing->has_synthetic)
+		argp_error(state, "input is either synthetic or from files");
+	if (!has_csv && (o->sum.name || o->output || o->key_type != KEY_AUTO))
+		argp_error(state, "--sum, --output and --key-type need files");
+	if (o->n_columns && !o->output)
+		argp_error(state, "--columns needs --output");
+	if (o->output && o->baseline)
+		argp_error(state, "the baseline has no --output");
+	o->verify = parsing->verify >= 0 ? parsing->verify
+					 : rows <= UINT64_C(256) << 20;
+	o->pin = parsing->pin >= 0 ? parsing->pin
+				   : options_workers(o) <= cpu_count();
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+	struct parsing *parsing = state->input;
+
+	if (key == ARGP_KEY_END)
+		check(state, parsing);
+	else if (key == ARGP_KEY_ARG)
+		argp_error(state, "'%s' is no option", text);
+	else if (!parse_input(key, text, state, parsing) &&
+	    !parse_run(key, text, state, parsing) &&
+	    !parse_hidden(key, text, state, parsing))
+		return ARGP_ERR_UNKNOWN;
+	return 0;
+}
+
+void options_parse(struct options *options, int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = descriptions,
+		.parser = parse,
+		.doc = "Distributed radix hash join over DFI flows.\v"
+		       "Exit status: 0, 1 if the join failed or its result is "
+		       "wrong, 2 if the command line is wrong.",
+	};
+	struct parsing parsing = { options, -1, -1, false };
+
+	memset(options, 0, sizeof(*options));
+	options->nodes = 2;
+	options->threads = 1;
+	options->n_tuples[INNER] = UINT64_C(4) << 20;
+	options->n_tuples[OUTER] = UINT64_C(4) << 20;
+	options->selectivity = 1;
+	options->seed = 1;
+	options->image_fd = -1;
+	argp_err_exit_status = 2;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &parsing))
+		exit(2);
+}
+
+void options_free(struct options *options)
+{
+	uint32_t i;
+
+	for (i = 0; i < options->n_columns; i++)
+		free(options->columns[i].name);
+	free(options->columns);
+	free(options->sum.name);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the join needs from the machine: big memory, the clock, processors, and
+ * the form of its error messages.
+ */
+#ifndef RADIX_JOIN_PLATFORM_H
+#define RADIX_JOIN_PLATFORM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sched.h>
+
+#define CACHE_LINE 64
+
+/* Nanoseconds of a clock that all processes of the host share. */
+uint64_t now_ns(void);
+
+/* Print "radix_join: ..." with a newline on stderr. Returns -1. */
+int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Zeroed memory in huge pages where the system has them, aligned to them.
+ * Pages beyond what big_touch() has touched cost nothing until they are used.
+ * NULL when there is none; then it has complained. Freed by big_free().
+ */
+void *big_alloc(size_t size);
+void big_free(void *memory, size_t size);
+
+/* Write to every page, so that no page fault falls into the measured time. */
+void big_touch(void *memory, size_t size);
+
+/* The processors that this process may use: how many, and the index-th. */
+uint32_t cpu_count(void);
+
+/* Bind the calling thread to the index-th of them. */
+void cpu_pin(uint32_t index);
+
+/* Wait a little longer each time: spin, then yield, then sleep. */
+struct backoff {
+	uint32_t rounds;
+};
+void backoff_wait(struct backoff *backoff);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The flows of a join of W workers, and what travels in them. Each is named
+ * after the run: "RUN.inner".
+ */
+#ifndef RADIX_JOIN_PROTOCOL_H
+#define RADIX_JOIN_PROTOCOL_H
+
+#include <stdint.h>
+#include <dfi/dfi.h>
+#include "relation.h"
+#include "report.h"
+
+enum flow {
+	FLOW_INNER,   /* W:W, struct tuple, routed by radix */
+	FLOW_OUTER,   /* W:W, struct tuple, routed by radix */
+	FLOW_START,   /* 1:W, struct start: the first process to each worker */
+	FLOW_REPORTS, /* W:1, struct worker_report: to the first process */
+	FLOW_ROWS,    /* W:1, struct row: matches to be written */
+	N_FLOWS,
+};
+
+struct start {
+	uint64_t start_ns; /* of now_ns() */
+};
+
+enum report_kind {
+	REPORT_READY = 1, /* input is made; expected is set */
+	REPORT_PROGRESS,  /* progress is set */
+	REPORT_DONE,      /* result, times and end_ns are set */
+};
+
+struct worker_report {
+	uint32_t kind; /* enum report_kind */
+	uint32_t worker;
+	struct result result, expected;
+	struct worker_times times;
+	uint64_t end_ns;
+	uint64_t progress; /* tuples sent, received and joined, in all */
+};
+
+/* A match, as entries of the tables. */
+struct row {
+	uint64_t inner;
+	uint64_t outer;
+};
+
+/* Create a flow of a run. 0, or -1 after a complaint. */
+int protocol_create(
+    struct dfi *dfi, const char *run, enum flow flow, const struct plan *plan);
+
+/* As dfi_source_open() and dfi_target_open(), with the flow's schema. */
+int protocol_source(struct dfi *dfi, const char *run, enum flow flow,
+    uint32_t index, struct dfi_source_attr attr, struct dfi_source **source);
+int protocol_target(struct dfi *dfi, const char *run, enum flow flow,
+    uint32_t index, struct dfi_target_attr attr, struct dfi_target **target);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The outcome of a join, and its report as text or JSON.
+ */
+#ifndef RADIX_JOIN_REPORT_H
+#define RADIX_JOIN_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "options.h"
+#include "relation.h"
+
+/*
+ * A worker's part, from the start of all: until its inner relation was whole,
+ * from then until its outer was, and from then until it was done.
+ */
+struct worker_times {
+	uint64_t inner_ns;
+	uint64_t outer_ns;
+	uint64_t join_ns;
+	uint64_t sent_bytes; /* through flows */
+};
+
+struct outcome {
+	struct plan plan;
+	struct result result;
+	uint64_t total_ns; /* from the start to the last worker's end */
+	struct worker_times *workers;
+	bool has_expected;
+	struct result expected;
+	uint64_t keyless[N_RELATIONS]; /* rows without a key */
+};
+
+bool outcome_verified(const struct outcome *outcome);
+
+/*
+ * Print it on stdout. 0, or -1 after a complaint: the result is wrong, or it
+ * cannot be printed.
+ */
+int report(const struct outcome *outcome, const struct options *options);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From two CSV files to keys. An empty key is no key and matches nothing, as
+ * NULL does in SQL. Keys are integers if all keys of both tables are integers
+ * in their shortest form, so that integers and texts are equal alike.
+ */
+#include "tables.h"
+#include "platform.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Load the columns of a table that somebody needs. */
+static int load_side(struct tables *tables, enum relation relation)
+{
+	const struct options *options = tables->options;
+	const char **names;
+	uint32_t i, n = 0;
+	int ret;
+
+	names = calloc(options->n_columns + 2, sizeof(*names));
+	if (!names)
+		return complain("no memory");
+	names[n++] = options->key[relation];
+	if (options->sum.name && options->sum.relation == relation)
+		names[n++] = options->sum.name;
+	for (i = 0; i < options->n_columns; i++)
+		if (options->columns[i].relation == relation)
+			names[n++] = options->columns[i].name;
+	/* All columns, if there is an output and no list of its columns. */
+	if (options->output && options->n_columns == 0)
+		n = 0;
+	ret = csv_load(
+	    options->csv[relation], names, n, &tables->csv[relation]);
+	free(names);
+	return ret;
+}
+
+/* Whether a text is a 64-bit integer, and which. */
+static bool parse_integer(struct text text, int64_t *value)
+{
+	char copy[32];
+	char *end;
+
+	if (text.size == 0 || text.size >= sizeof(copy))
+		return false;
+	memcpy(copy, text.bytes, text.size);
+	copy[text.size] = 0;
+	if (copy[0] != '-' && copy[0] != '+' &&
+	    (copy[0] < '0' || copy[0] > '9'))
+		return false;
+	errno = 0;
+	*value = strtoll(copy, &end, 10);
+	return errno == 0 && end == copy + text.size && end[-1] >= '0' &&
+	    end[-1] <= '9';
+}
+
+/* Whether no other text means the same integer. */
+static bool is_shortest(struct text text)
+{
+	size_t sign = text.bytes[0] == '-';
+
+	if (text.bytes[0] == '+')
+		return false;
+	if (text.bytes[sign] == '0')
+		return text.size == 1;
+	return true;
+}
+
+static const struct texts *key_column(
+    const struct tables *tables, enum relation relation)
+{
+	const struct csv_table *csv = &tables->csv[relation];
+
+	return &csv->columns[csv_column(csv, tables->options->key[relation])];
+}
+
+static bool all_integers(const struct texts *keys)
+{
+	struct text text;
+	int64_t value;
+	uint64_t i;
+
+	for (i = 0; i < keys->n; i++) {
+		text = texts_get(keys, i);
+		if (text.size > 0 &&
+		    (!parse_integer(text, &value) || !is_shortest(text)))
+			return false;
+	}
+	return true;
+}
+
+static int complain_integer(const struct csv_table *csv, uint64_t row,
+    const char *column, struct text text)
+{
+	return complain("%s:%ju: column '%s': '%.*s' is no 64-bit integer",
+	    csv->file, (uintmax_t)csv->lines[row], column,
+	    text.size < 80 ? (int)text.size : 80, text.bytes);
+}
+
+static int add_key(struct tables *tables, enum relation relation, uint64_t row,
+    struct text text)
+{
+	struct entries *entries = &tables->entries[relation];
+	struct texts *strings = &entries->strings;
+	int64_t *integer;
+
+	if (tables->key_type == KEY_INTEGER) {
+		integer = &entries->integers[entries->n];
+		if (!parse_integer(text, integer))
+			return complain_integer(&tables->csv[relation], row,
+			    tables->options->key[relation], text);
+	} else {
+		memcpy(strings->bytes +
+			(entries->n ? strings->ends[entries->n - 1] : 0),
+		    text.bytes, text.size);
+		strings->ends[entries->n] = text.size +
+		    (entries->n ? strings->ends[entries->n - 1] : 0);
+	}
+	entries->rows[entries->n] = row;
+	return 0;
+}
+
+/* The value to sum up of the row that becomes the next entry. */
+static int add_value(struct tables *tables, enum relation relation,
+    const struct texts *values, uint64_t row)
+{
+	struct entries *entries = &tables->entries[relation];
+	struct text text = texts_get(values, row);
+	int64_t *value = &entries->values[entries->n];
+
+	if (text.size > 0 && !parse_integer(text, value))
+		return complain_integer(&tables->csv[relation], row,
+		    tables->options->sum.name, text);
+	return 0;
+}
+
+static int alloc_entries(struct entries *entries, const struct texts *keys,
+    bool integers, bool values)
+{
+	size_t n = keys->n + 1;
+
+	entries->rows = calloc(n, sizeof(*entries->rows));
+	if (integers) {
+		entries->integers = calloc(n, sizeof(*entries->integers));
+	} else {
+		entries->strings.ends = calloc(
+		    n, sizeof(*entries->strings.ends));
+		entries->strings.bytes = calloc(
+		    keys->n ? (size_t)keys->ends[keys->n - 1] + 1 : 1, 1);
+	}
+	if (values)
+		entries->values = calloc(n, sizeof(*entries->values));
+	if (!entries->rows || (integers && !entries->integers) ||
+	    (!integers && !entries->strings.ends) ||
+	    (!integers && !entries->strings.bytes) ||
+	    (values && !entries->values))
+		return complain("no memory for a table");
+	return 0;
+}
+
+static int make_entries(struct tables *tables, enum relation relation)
+{
+	const struct options *options = tables->options;
+	const struct csv_table *csv = &tables->csv[relation];
+	const struct texts *keys = key_column(tables, relation);
+	struct entries *entries = &tables->entries[relation];
+	const struct texts *values = NULL;
+	struct text text;
+	uint64_t row;
+
+	if (options->sum.name && options->sum.relation == relation)
+		values = &csv->columns[csv_column(csv, options->sum.name)];
+	if (alloc_entries(
+		entries, keys, tables->key_type == KEY_INTEGER, values != NULL))
+		return -1;
+	for (row = 0; row < csv->n_rows; row++) {
+		text = texts_get(keys, row);
+		if (text.size == 0)
+			continue;
+		if (add_key(tables, relation, row, text))
+			return -1;
+		if (values && add_value(tables, relation, values, row))
+			return -1;
+		entries->n++;
+	}
+	return 0;
+}
+
+int tables_load(const struct options *options, struct tables *tables)
+{
+	memset(tables, 0, sizeof(*tables));
+	tables->options = options;
+	if (load_side(tables, INNER) || load_side(tables, OUTER))
+		return -1;
+	tables->key_type = options->key_type;
+	if (tables->key_type == KEY_AUTO)
+		tables->key_type = all_integers(key_column(tables, INNER)) &&
+			all_integers(key_column(tables, OUTER))
+		    ? KEY_INTEGER
+		    : KEY_STRING;
+	if (make_entries(tables, INNER) || make_entries(tables, OUTER))
+		return -1;
+	return 0;
+}
+
+void tables_free(struct tables *tables)
+{
+	struct entries *entries;
+	int i;
+
+	for (i = 0; i < N_RELATIONS; i++) {
+		entries = &tables->entries[i];
+		free(entries->rows);
+		free(entries->integers);
+		free(entries->strings.bytes);
+		free(entries->strings.ends);
+		free(entries->values);
+		csv_unload(&tables->csv[i]);
+	}
+	memset(tables, 0, sizeof(*tables));
+}
+
+struct image_side tables_side(
+    const struct tables *tables, enum relation relation)
+{
+	const struct entries *entries = &tables->entries[relation];
+	struct image_side side = {
+		.n = entries->n,
+		.integers = entries->integers,
+		.ends = entries->strings.ends,
+		.bytes = entries->strings.bytes,
+		.values = entries->values,
+	};
+
+	return side;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker: the thread that sends its slices of both relations and, at the same
+ * time, receives its range of their partitions and joins them.
+ */
+#ifndef RADIX_JOIN_WORKER_H
+#define RADIX_JOIN_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <dfi/dfi.h>
+#include "input.h"
+#include "join.h"
+#include "options.h"
+#include "partition.h"
+#include "protocol.h"
+
+struct worker {
+	const struct options *options;
+	const struct input *input;
+	struct dfi *dfi;
+	uint32_t index;
+
+	struct slices slices;
+	struct lines lines; /* of all partitions: what is being sent */
+	struct dfi_source *sources[N_RELATIONS];
+
+	struct dfi_target *targets[N_RELATIONS];
+	bool ended[N_RELATIONS]; /* all of the relation was received */
+	uint64_t ended_ns[N_RELATIONS];
+	struct lines strays[N_RELATIONS]; /* received, not yet stored */
+	struct store stores[N_RELATIONS];
+
+	struct join join;
+	struct matcher matcher;
+	struct dfi_source *rows; /* NULL: no rows are to be written */
+
+	struct dfi_target *start;
+	struct dfi_source *reports;
+	struct worker_report report;
+	uint64_t next_progress_ns;
+};
+
+/*
+ * Do all of a worker's work. 0, or -1 after a complaint; then its peers are
+ * told by their flows.
+ */
+int worker_run(const struct options *options, const struct input *input,
+    struct dfi *dfi, uint32_t index);
+
+/* exchange.c: move a relation. Each returns 0, or -1 after a complaint. */
+
+/* Send the worker's slice of a relation, and receive meanwhile. */
+int exchange_send(struct worker *worker, enum relation relation);
+
+/* Receive until both relations have ended. */
+int exchange_finish(struct worker *worker);
+
+/* worker.c, for exchange.c: complain about the library's last error. */
+int worker_fail(const struct worker *worker, const char *what);
+
+/* n more tuples are sent, received or joined; tells so now and then. */
+void worker_progress(struct worker *worker, uint64_t n);
+
+#endif
