@@ -193,11 +193,13 @@ for i in $(seq "$repeats"); do
 		> "$tmp/flows.$i" || die "the join over flows failed"
 	"$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json \
 		--baseline local > "$tmp/local.$i" || die "the baseline failed"
-	[ "$(member verified "$tmp/flows.$i")" = true ] &&
-		[ "$(member verified "$tmp/local.$i")" = true ] &&
-		[ "$(member checksum "$tmp/flows.$i")" = \
-			"$(member checksum "$tmp/local.$i")" ] ||
-		die "a result is WRONG"
+	for file in "$tmp/flows.$i" "$tmp/local.$i"; do
+		[ "$(member verified "$file")" = true ] ||
+			die "a result is WRONG"
+	done
+	[ "$(member checksum "$tmp/flows.$i")" = \
+		"$(member checksum "$tmp/local.$i")" ] ||
+		die "the two results DIFFER"
 done
 flows=$(median "$tmp"/flows.*)
 local=$(median "$tmp"/local.*)

@@ -63,7 +63,8 @@ static const struct argp_option descriptions[] = {
 	    "Tuples of the inner relation; K, M, G are powers of 1024 "
 	    "(default 4M)",
 	    0 },
-	{ "outer", KEY_OUTER, "N", 0, "Tuples of the outer relation", 0 },
+	{ "outer", KEY_OUTER, "N", 0,
+	    "Tuples of the outer relation (default 4M)", 0 },
 	{ "selectivity", KEY_SELECTIVITY, "F", 0,
 	    "Share of the outer tuples that match, 0 to 1 (default 1)", 0 },
 	{ "zipf", KEY_ZIPF, "S", 0,

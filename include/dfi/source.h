@@ -23,12 +23,16 @@
  *   -ETIMEDOUT   the ring stayed full for stall_timeout_ms; not sticky
  *   -EBUSY       a cursor is open; not sticky
  *   -EOWNERDEAD  the handle was inherited over fork()
- * Other errors are sticky: every later call returns the same,
- *dfi_source_close() too. A push that was refused (-EAGAIN, -ETIMEDOUT) and not
- *repeated with success makes dfi_source_close() fail with its error. So for (i
- *= 0; i < n; i++) if (dfi_source_push(source, &tuples[i]) < 0) break; return
- *dfi_source_close(source); is complete: a stream that was cut short never looks
- *whole.
+ * Other errors are sticky: every later call returns the same, and so does
+ * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) and not
+ * repeated with success makes dfi_source_close() fail with its error. So
+ *
+ *	for (i = 0; i < n; i++)
+ *		if (dfi_source_push(source, &tuples[i]) < 0)
+ *			break;
+ *	return dfi_source_close(source);
+ *
+ * is complete: a stream that was cut short never looks whole.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H

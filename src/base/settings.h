@@ -13,17 +13,18 @@
  * kinds: text; size: bytes with an optional suffix K, M or G; ms: milliseconds;
  * choice: one of the words of the setting's table in settings.c.
  */
-#define DFI_SETTINGS(X)                                                   \
-	X(text, registry, "DFI_REGISTRY", NULL,                           \
-	    "address of the registry: unix:PATH, unix:@NAME or "          \
-	    "tcp:127.0.0.1:PORT")                                         \
-	X(size, ring_memory, "DFI_RING_MEMORY", "4M",                     \
-	    "most memory that the rings of one target may have")          \
-	X(choice, wait, "DFI_WAIT", "adaptive",                           \
-	    "how calls wait: adaptive, spin or block")                    \
-	X(choice, huge_pages, "DFI_HUGE_PAGES", "try",                    \
-	    "huge pages for rings: try, never, or require reserved ones") \
-	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",               \
+#define DFI_SETTINGS(X)                                                    \
+	X(text, registry, "DFI_REGISTRY", NULL,                            \
+	    "address of the registry: unix:PATH, unix:@NAME or "           \
+	    "tcp:127.0.0.1:PORT")                                          \
+	X(size, ring_memory, "DFI_RING_MEMORY", "4M",                      \
+	    "payload bytes of all rings of a target, where a flow leaves " \
+	    "them open")                                                   \
+	X(choice, wait, "DFI_WAIT", "adaptive",                            \
+	    "how calls wait: adaptive, spin or block")                     \
+	X(choice, huge_pages, "DFI_HUGE_PAGES", "try",                     \
+	    "huge pages for rings: try, never, or require reserved ones")  \
+	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                \
 	    "milliseconds to wait for the registry, a flow or its endpoints")
 
 enum huge_pages {

@@ -81,8 +81,12 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	char name[256];
 	int ret;
 
-	if (reader->end || reader_ready(reader))
+	if (reader->end)
 		return 0;
+	if (reader_ready(reader)) {
+		target->dead_undrained |= gone;
+		return 0;
+	}
 	ret = dfi__reader_check_end(reader);
 	if (ret < 0)
 		return damaged(target, source, ret);
@@ -110,6 +114,7 @@ static int check_sources(struct dfi_target *target)
 	int ret = 0;
 
 	target->seen_changes = peers_changes(&target->sources);
+	target->dead_undrained = false;
 	for (i = 0; !ret && i < target->n_readers; i++)
 		ret = check_source(target, i);
 	return ret;
@@ -260,7 +265,8 @@ static int next_segment(struct dfi_target *target)
 		return ret;
 	for (;;) {
 		if (unlikely(peers_changes(&target->sources) !=
-			target->seen_changes)) {
+			    target->seen_changes ||
+			target->dead_undrained)) {
 			ret = check_sources(target);
 			if (ret < 0)
 				return ret;

@@ -25,6 +25,7 @@ struct dfi_target {
 	uint32_t n_open;       /* readers that have not ended */
 	uint32_t current;      /* the ring in work */
 	uint32_t in_a_row;     /* segments taken from it without a break */
+	bool dead_undrained;   /* a source is gone, but its ring isn't empty */
 	uint32_t seen_changes; /* of sources.changes */
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */

@@ -27,6 +27,7 @@ struct session {
 	TAILQ_ENTRY(session) link; /* in server.live or server.doomed */
 	struct server *server;
 	struct bufferevent *stream;
+	struct event *death;   /* of the client's process, or NULL */
 	uint64_t lease;        /* 0: none */
 	size_t snapshot_bytes; /* of the output, at most: first events */
 	uint32_t ttl_ms;

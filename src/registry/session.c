@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -72,6 +73,10 @@ static void let_go(struct session *session)
 void dfi__session_free(struct session *session)
 {
 	let_go(session);
+	if (session->death) {
+		close(event_get_fd(session->death));
+		event_free(session->death);
+	}
 	if (session->stream)
 		bufferevent_free(session->stream);
 	free(session);
@@ -261,6 +266,38 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease)
 		session->ttl_ms));
 }
 
+static void on_death(evutil_socket_t pidfd, short what, void *arg)
+{
+	struct session *session = arg;
+	struct server *server = session->server;
+
+	(void)pidfd;
+	(void)what;
+	dfi__session_doom(session, NULL);
+	dfi__server_reap(server);
+}
+
+/*
+ * A child that the client's process forked keeps the connection open beyond its
+ * parent's death, so that is watched for itself, where the kernel tells who the
+ * client is. Without it, the end of the connection still counts.
+ */
+static void watch_process(struct session *session, pid_t pid)
+{
+	int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+
+	if (pidfd < 0)
+		return;
+	session->death = event_new(dfi__loop_base(session->server->loop), pidfd,
+	    EV_READ, on_death, session);
+	if (!session->death || event_add(session->death, NULL)) {
+		if (session->death)
+			event_free(session->death);
+		session->death = NULL;
+		close(pidfd);
+	}
+}
+
 static int set_name(struct session *session, int fd, bool is_unix)
 {
 	struct ucred peer = { .pid = 0 };
@@ -276,6 +313,7 @@ static int set_name(struct session *session, int fd, bool is_unix)
 	snprintf(session->name, sizeof(session->name),
 	    "the client of pid %ld, user %lu", (long)peer.pid,
 	    (unsigned long)peer.uid);
+	watch_process(session, peer.pid);
 	return dfi__address_check_peer(fd, "the client");
 }
 
@@ -322,7 +360,7 @@ void dfi__session_open(struct server *server, int fd)
 	if (open_stream(session, fd)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
 		    server->listen.text);
-		free(session);
+		dfi__session_free(session);
 		return;
 	}
 	TAILQ_INSERT_TAIL(&server->live, session, link);

@@ -145,7 +145,7 @@ static void serve(struct shm_pass *pass)
 		ret = send_reply(pass->socket, -ENOENT, -1);
 	pthread_mutex_unlock(&pass->shm->lock);
 	if (ret < 0)
-		dfi__log(DFI_LOG_WARN, "shared memory: passing a region: %s",
+		dfi__log(DFI_LOG_DEBUG, "shared memory: passing a region: %s",
 		    strerror(-ret));
 }
 

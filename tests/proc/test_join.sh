@@ -95,7 +95,7 @@ synthetic 1M 2M 1 2097152
 
 # What all workers have sent: everything, with --loopback.
 run --inner 100K --outer 100K --nodes 2 --loopback
-sent=$(($(sed -n 's/.*"sent_bytes": \([0-9]*\).*/\1 +/p' json) 0))
+sent=$(awk '/"sent_bytes"/ { n += $2 } END { print n }' json)
 [ "$sent" -eq $((200 * 1024 * 16)) ] || fail "$command: $sent bytes were sent"
 run --inner 10K --outer 10K --no-pin --verify
 timeout 60 "$join" --inner 10K --outer 10K --no-verify > out ||

@@ -228,6 +228,28 @@ Test(processes, target_gets_what_a_killed_source_had_sent_and_then_its_name)
 	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
 }
 
+/* The child has the parent's connection to the registry, too. */
+Test(processes, forked_child_does_not_hide_the_death_of_its_parent)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+	int64_t killed;
+
+	create_flow(1, 1, 32);
+	target = open_target(0, LONG_MS);
+	child_spawn(&source, DFI_WORKER, "-k", "-r", address, "-f", FLOW, "-p",
+	    "20", "source:0", NULL);
+	child_expect(&source, "source 0 held 20");
+	killed = now_ms();
+	child_signal(&source, SIGKILL);
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_eq(count, 20);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+}
+
 /* A blocked one, as here, must wake up. */
 Test(processes, source_that_waits_is_told_of_its_killed_target)
 {

@@ -11,7 +11,10 @@
  * without any closing on an 'x'. Each target checks that its tuples are its
  * own, whole, and in order. Exits with 1 if they are not.
  *
- * worker -r REGISTRY -f FLOW [-n TUPLES] [-p HOLD] [-s] source:I... target:J...
+ * -k forks a child that does nothing, and outlives its parent by some seconds.
+ *
+ * worker -r REGISTRY -f FLOW [-k] [-n TUPLES] [-p HOLD] [-s]
+ *	source:I... target:J...
  */
 #include <pthread.h>
 #include <signal.h>
@@ -32,6 +35,7 @@ static const char *flow = "";
 static uint32_t n_tuples = 1000, hold = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
+static bool forks;
 
 struct end {
 	const char *role;
@@ -186,6 +190,16 @@ static int run_ends(char **names, unsigned n)
 	return damaged ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* A forked child that keeps what it has inherited, but for the pipes. */
+static void linger(void)
+{
+	close(STDIN_FILENO);
+	close(STDOUT_FILENO);
+	alarm(20);
+	pause();
+	_exit(EXIT_FAILURE);
+}
+
 int main(int argc, char **argv)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
@@ -193,7 +207,7 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "r:f:n:p:s")) != -1) {
+	while ((option = getopt(argc, argv, "kr:f:n:p:s")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -204,6 +218,8 @@ int main(int argc, char **argv)
 			hold = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 's')
 			schema = &worker_other_schema;
+		else if (option == 'k')
+			forks = true;
 		else
 			return EXIT_FAILURE;
 	}
@@ -214,6 +230,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "worker: %s\n", dfi_errmsg());
 		return EXIT_FAILURE;
 	}
+	if (forks && fork() == 0)
+		linger();
 	ret = run_ends(argv + optind, (unsigned)(argc - optind));
 	/* -ENOTCONN when the registry was killed: then there is no goodbye. */
 	dfi_close(dfi);
