@@ -181,6 +181,8 @@ static json_t *trial_row(const struct trial *trial)
 	    report_number(summary.median * 1e3 / plan->tuple_size));
 	report_baseline(
 	    row, trial->baseline, flow->values, other->values, flow->n_values);
+	json_object_set_new(row, "preemptions",
+	    json_integer((json_int_t)(flow->preempted + other->preempted)));
 	return row;
 }
 

@@ -42,6 +42,7 @@ bool compare_round(struct comparison *comparison, struct side *side,
 	if (counts && side->n_values < STATS_MAX_VALUES) {
 		side->values[side->n_values++] = comparison->value(
 		    side, board, outcome);
+		side->preempted += outcome->preempted;
 		if (side->trips)
 			histogram_merge(side->trips, &board->trips);
 	}

@@ -90,34 +90,69 @@ static FOR_WRITING inline void prefetch_line(const struct tuple *tuples)
 		__builtin_prefetch(bytes + i, 1);
 }
 
+/* Send what was built in the claimed room. */
+static int commit_room(struct worker *worker, enum relation relation)
+{
+	struct room *room = &worker->room;
+	uint32_t used = room->used;
+
+	room->used = 0;
+	if (used > 0 &&
+	    dfi_source_commit(worker->sources[relation], &room->span, used) < 0)
+		return worker_fail(worker, "sending");
+	room->span.count = 0;
+	return 0;
+}
+
+/* Claim room in the owner's ring. */
+static int claim_room(
+    struct worker *worker, enum relation relation, uint32_t owner)
+{
+	struct backoff backoff = { 0 };
+	int ret;
+
+	if (commit_room(worker, relation))
+		return -1;
+	for (;;) {
+		ret = dfi_source_claim(
+		    worker->sources[relation], owner, &worker->room.span);
+		if (ret == 0)
+			return 0;
+		if (ret != -EAGAIN)
+			return worker_fail(worker, "sending");
+		if (receive_or_wait(worker, &backoff))
+			return -1;
+	}
+}
+
 /* Send tuples of one partition by building them in its owner's ring. */
 static FOR_WRITING __attribute__((noinline)) int send_run(struct worker *worker,
     enum relation relation, uint32_t partition, const struct tuple *tuples,
     uint32_t n)
 {
-	struct dfi_source *source = worker->sources[relation];
 	uint32_t owner = plan_owner(&worker->input->plan, partition);
-	struct backoff backoff = { 0 };
-	struct dfi_span span;
+	struct room *room = &worker->room;
+	struct tuple *to;
 	uint32_t count;
-	int ret;
 
 	while (n > 0) {
-		ret = dfi_source_claim(source, owner, &span);
-		if (ret == -EAGAIN) {
-			if (receive_or_wait(worker, &backoff))
-				return -1;
-			continue;
-		}
-		if (ret < 0)
-			return worker_fail(worker, "sending");
-		count = n < span.count ? n : span.count;
-		memcpy(span.tuples, tuples, count * sizeof(*tuples));
-		prefetch_line((struct tuple *)span.tuples + count);
-		if (dfi_source_commit(source, &span, count) < 0)
-			return worker_fail(worker, "sending");
+		if ((room->used == room->span.count ||
+			room->span.target != owner) &&
+		    claim_room(worker, relation, owner))
+			return -1;
+		count = room->span.count - room->used;
+		if (count > n)
+			count = n;
+		to = (struct tuple *)room->span.tuples + room->used;
+		memcpy(to, tuples, count * sizeof(*tuples));
+		/* Two lines ahead: it takes longer than filling a line. */
+		prefetch_line(to + 2 * LINE_TUPLES);
+		room->used += count;
 		tuples += count;
 		n -= count;
+		if (room->used == room->span.count &&
+		    commit_room(worker, relation))
+			return -1;
 	}
 	return 0;
 }
@@ -165,6 +200,8 @@ static int send_rest(struct worker *worker, enum relation relation)
 	uint32_t i;
 	int ret;
 
+	if (commit_room(worker, relation))
+		return -1;
 	for (i = 0; i < lines->n_partitions; i++) {
 		tuples = lines->lines[i].tuples;
 		if (!worker->options->loopback && store_owns(store, i)) {

@@ -15,6 +15,12 @@
 #include "partition.h"
 #include "protocol.h"
 
+/* Room in a ring that is being filled, to go on with the next line. */
+struct room {
+	struct dfi_span span;
+	uint32_t used; /* of its tuples, and not yet committed */
+};
+
 struct worker {
 	const struct options *options;
 	const struct input *input;
@@ -24,6 +30,7 @@ struct worker {
 	struct slices slices;
 	struct lines lines; /* of all partitions: what is being sent */
 	struct dfi_source *sources[N_RELATIONS];
+	struct room room;
 
 	struct dfi_target *targets[N_RELATIONS];
 	bool ended[N_RELATIONS]; /* all of the relation was received */

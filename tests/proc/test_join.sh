@@ -102,6 +102,26 @@ timeout 60 "$join" --inner 10K --outer 10K --no-verify > out ||
 	fail "text report: exit status $?"
 grep -q "not checked" out || fail "--no-verify: no word of it in the report"
 
+# --- A registry that others use, too ------------------------------------------
+
+"$1/dfi-registry" --listen "unix:$tmp/registry" 2> err &
+registry=$!
+trap 'kill $registry 2> /dev/null || true; rm -rf "$tmp"' EXIT
+for _ in $(seq 100); do
+	[ ! -S "$tmp/registry" ] || break
+	sleep 0.1
+done
+timeout 60 "$join" --inner 100K --outer 100K --registry "unix:$tmp/registry" \
+	> other 2>&1 &
+other=$!
+run --inner 200K --outer 50K --nodes 2 --threads 2 \
+	--registry "unix:$tmp/registry"
+wait $other || fail "the other join: $(cat other)"
+grep -q "verified: true" other || fail "the other join is not verified"
+kill $registry
+wait $registry || fail "dfi-registry: exit status $?"
+trap 'rm -rf "$tmp"' EXIT
+
 # --- Tables ------------------------------------------------------------------
 
 # The join by sqlite3, with the given columns of r (inner) and s (outer). An
