@@ -78,7 +78,7 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 {
 	double wanted = comparison->options->seconds;
 	struct outcome outcome;
-	double volume = FIRST_BYTES;
+	double volume = (double)FIRST_BYTES;
 	int round;
 
 	/* A short round tells little: the second one starts from the first. */
@@ -96,11 +96,12 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 
 static bool check_content(struct comparison *comparison, struct side *side)
 {
-	double bytes = FIRST_BYTES;
+	double bytes = (double)FIRST_BYTES;
 	struct outcome outcome;
 	bool done;
 
-	if (comparison->options->bytes && comparison->options->bytes < bytes)
+	if (comparison->options->bytes &&
+	    (double)comparison->options->bytes < bytes)
 		bytes = (double)comparison->options->bytes;
 	side->plan.check = 1;
 	set_volume(side, bytes);

@@ -140,28 +140,34 @@ static uint32_t active_seats(const struct plan *plan)
 	return plan->n_sources + plan->n_target_threads;
 }
 
+/* The processor of a seat: number n of the active ones, i of all. */
+static int32_t seat_cpu(const struct placement *placement,
+    const struct plan *plan, uint32_t n, uint32_t i)
+{
+	int32_t cpus[MAX_CPUS];
+
+	if (placement->cpus)
+		return placement->cpus[i % placement->n_cpus];
+	if (placement->off || active_seats(plan) > usable_cpus(cpus, MAX_CPUS))
+		return -1;
+	return cpus[n];
+}
+
 /* Choose who takes part, and where it runs. */
 static void place(struct runner *runner, const struct plan *plan)
 {
-	const struct placement *placement = runner->attr.placement;
 	struct board *board = runner->board;
-	int32_t cpus[MAX_CPUS];
-	uint32_t n_cpus, i, n = 0;
 	struct seat *seat;
+	uint32_t i, n = 0;
 
-	n_cpus = usable_cpus(cpus, MAX_CPUS);
-	if (placement->cpus) {
-		n_cpus = placement->n_cpus;
-		memcpy(cpus, placement->cpus, n_cpus * sizeof(*cpus));
-	} else if (placement->off || active_seats(plan) > n_cpus) {
-		n_cpus = 0;
-	}
 	for (i = 0; i < board->n_seats; i++) {
 		seat = &board->seats[i];
 		seat->active = seat->number < (seat->role == ROLE_SOURCE
 						      ? plan->n_sources
 						      : plan->n_target_threads);
-		seat->cpu = seat->active && n_cpus ? cpus[n++ % n_cpus] : -1;
+		if (seat->active)
+			seat->cpu = seat_cpu(
+			    runner->attr.placement, plan, n++, i);
 	}
 }
 

@@ -14,8 +14,10 @@
 /* On which processors the threads of a round run. */
 struct placement {
 	bool off;        /* anywhere */
-	int32_t *cpus;   /* in turn to sources, then to targets; NULL: one */
-	uint32_t n_cpus; /* each, if there are enough, else anywhere */
+	int32_t *cpus;   /* in turn of the runner's sources and then target
+			    threads; NULL: one for each thread of the
+			    round, if there are enough, else anywhere */
+	uint32_t n_cpus; /* of the list */
 };
 
 struct runner_attr {

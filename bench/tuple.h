@@ -27,7 +27,10 @@ struct pattern {
 
 /* Independent partial sums, so that adding never waits for adding. */
 struct word_sum {
-	uint64_t pair[4] WORD_PAIR;
+	uint64_t pair0 WORD_PAIR;
+	uint64_t pair1 WORD_PAIR;
+	uint64_t pair2 WORD_PAIR;
+	uint64_t pair3 WORD_PAIR;
 	uint64_t odd;
 };
 
@@ -118,14 +121,14 @@ static force_inline void tuple_sum(
 		memcpy(&v1, from + i + 16, 16);
 		memcpy(&v2, from + i + 32, 16);
 		memcpy(&v3, from + i + 48, 16);
-		sum->pair[0] += v0;
-		sum->pair[1] += v1;
-		sum->pair[2] += v2;
-		sum->pair[3] += v3;
+		sum->pair0 += v0;
+		sum->pair1 += v1;
+		sum->pair2 += v2;
+		sum->pair3 += v3;
 	}
 	for (; i + 16 <= size; i += 16) {
 		memcpy(&v0, from + i, 16);
-		sum->pair[0] += v0;
+		sum->pair0 += v0;
 	}
 	if (i < size) {
 		memcpy(&word, from + i, 8);
@@ -143,8 +146,8 @@ static force_inline uint64_t tuple_key(const void *tuple)
 
 static force_inline uint64_t word_sum_total(const struct word_sum *sum)
 {
-	uint64_t all WORD_PAIR = sum->pair[0] + sum->pair[1] + sum->pair[2] +
-	    sum->pair[3];
+	uint64_t all WORD_PAIR = sum->pair0 + sum->pair1 + sum->pair2 +
+	    sum->pair3;
 
 	return all[0] + all[1] + sum->odd;
 }

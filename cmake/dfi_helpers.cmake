@@ -30,7 +30,7 @@ function(dfi_compile_options target)
 		C_STANDARD_REQUIRED ON
 		C_EXTENSIONS OFF)
 	target_compile_definitions(${target} PRIVATE
-		_GNU_SOURCE $<$<CONFIG:Debug>:DFI_DEBUG=1>)
+		_GNU_SOURCE)
 	target_compile_options(${target} PRIVATE
 		-Wall -Wextra -Wpedantic -Wconversion -Wshadow
 		$<$<BOOL:${werror}>:-Werror>)

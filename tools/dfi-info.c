@@ -61,8 +61,8 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	}
 	printf("%s: shuffle, %s, %s%s%s%s\n", info->name,
 	    WORD(goals, info->goal), WORD(routings, info->routing),
-	    info->routing == DFI_ROUTE_HASH ? " of " : "",
-	    info->routing == DFI_ROUTE_HASH ? info->key : "",
+	    info->routing <= DFI_ROUTE_RANGE ? " of " : "",
+	    info->routing <= DFI_ROUTE_RANGE ? info->key : "",
 	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "");
 	printf("  schema    %s (%u bytes)\n", info->schema, info->tuple_size);
 	printf("  sources   %u of %u attached\n", info->attached_sources,

@@ -29,7 +29,12 @@ struct dfi;
  */
 struct dfi_attr {
 	uint32_t size;
-	uint32_t lease_ttl_ms;    /* default DFI_LEASE_TTL, 10000 */
+	/*
+	 * Milliseconds without a sign of life after which the process counts as
+	 * dead, 50 to 3600000. 0: only the end of the process or of its
+	 * connection to the registry counts, so that a stopped one is not dead.
+	 */
+	uint32_t lease_ttl_ms;
 	const char *registry;     /* default DFI_REGISTRY; see registry.h */
 	const char *node_name;    /* shown to peers; default the host name */
 	uint32_t open_timeout_ms; /* default DFI_OPEN_TIMEOUT, 10000 */
@@ -59,7 +64,8 @@ enum {
  * -EINVAL: no registry is named, or an attribute is not valid.
  * -ECONNREFUSED: nobody answers there. -ETIMEDOUT: no answer in time.
  * -EPROTO: the registry speaks another version. -EACCES: it belongs to another
- * user. -ENOMEM, -EMFILE, -EIO.
+ * user. -EPERM: a routable address. -ENOSPC: the registry is full. -ENOMEM,
+ * -EMFILE, -EIO.
  */
 DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
 

@@ -89,7 +89,8 @@ struct dfi_flow_attr {
  *
  * -EINVAL: an attribute is not valid; the text names it. -EEXIST: a flow of
  * this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
- * description is too large. -ENOTCONN, -ETIMEDOUT: the registry. -ENOMEM, -EIO.
+ * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
+ * -ENOMEM, -EIO.
  */
 DFI_API int dfi_flow_create(
     struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr);

@@ -24,8 +24,9 @@
  *   -EBUSY       a cursor is open; not sticky
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: every later call returns the same, and so does
- * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) and not
- * repeated with success makes dfi_source_close() fail with its error. So
+ * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) makes
+ * dfi_source_close() fail with its error, unless later a push or claim for that
+ * target found room. So
  *
  *	for (i = 0; i < n; i++)
  *		if (dfi_source_push(source, &tuples[i]) < 0)

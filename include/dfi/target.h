@@ -65,7 +65,8 @@ struct dfi_target_attr {
  * -EEXIST: another target attached with this index. -EPROTOTYPE: the flow has
  * another schema; the text names the field. -ETIMEDOUT: no such flow came.
  * -ENOMEM: no memory for the rings; the text gives the need. -ENOTCONN: the
- * registry. -EMFILE, -EIO.
+ * registry. -EPROTO, -EBADMSG: what the registry holds is of another version,
+ * or damaged. -ENOSPC: the registry is full. -EMFILE, -EIO.
  */
 DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_target_attr *attr, struct dfi_target **target);

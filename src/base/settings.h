@@ -17,7 +17,7 @@
 	X(text, registry, "DFI_REGISTRY", NULL,                            \
 	    "address of the registry: unix:PATH, unix:@NAME or "           \
 	    "tcp:127.0.0.1:PORT")                                          \
-	X(size, ring_memory, "DFI_RING_MEMORY", "4M",                      \
+	X(size, ring_memory, "DFI_RING_MEMORY", "1M",                      \
 	    "payload bytes of all rings of a target, where a flow leaves " \
 	    "them open")                                                   \
 	X(choice, wait, "DFI_WAIT", "adaptive",                            \

@@ -350,6 +350,16 @@ void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 	give_back(target);
 }
 
+/* The cursor has the position; to the handle, nothing is left to read. */
+static void load_cursor(struct dfi_target_cursor *cursor)
+{
+	struct dfi_target_head *head = &cursor->target->head;
+
+	cursor->next = head->next;
+	cursor->end = head->end;
+	head->next = head->end;
+}
+
 struct dfi_target_cursor dfi_target_cursor_open(
     struct dfi_target *target, size_t size)
 {
@@ -368,8 +378,7 @@ struct dfi_target_cursor dfi_target_cursor_open(
 		return cursor;
 	}
 	target->cursor_open = true;
-	cursor.next = target->head.next;
-	cursor.end = target->head.end;
+	load_cursor(&cursor);
 	return cursor;
 }
 
@@ -391,10 +400,8 @@ struct dfi_target_cursor dfi_target_cursor_slow(struct dfi_target_cursor cursor)
 		ret = next_segment(target);
 	cursor.status = ret > 0 ? 0 : ret;
 	cursor.next = cursor.end = NULL;
-	if (ret > 0) {
-		cursor.next = target->head.next;
-		cursor.end = target->head.end;
-	}
+	if (ret > 0)
+		load_cursor(&cursor);
 	return cursor;
 }
 

@@ -24,6 +24,8 @@
 enum {
 	DEFAULT_RING_BYTES = 1 << 20,
 	DEFAULT_SEGMENTS = 16,
+	DEFAULT_MIN_SEGMENTS = 4,
+	DEFAULT_SMALL_SEGMENT = 4096, /* fewer segments rather than smaller */
 	DEFAULT_LATENCY_SEGMENTS = 1024,
 };
 
@@ -69,7 +71,11 @@ static void choose_geometry(struct flow *flow, uint64_t ring_memory)
 	    DEFAULT_RING_BYTES, ring_memory / flow->n_sources);
 	uint64_t count;
 
-	count = flow->segment_count ? flow->segment_count : DEFAULT_SEGMENTS;
+	count = flow->segment_count;
+	if (!count)
+		count = min_u64(DEFAULT_SEGMENTS,
+		    max_u64(DEFAULT_MIN_SEGMENTS,
+			ring_bytes / DEFAULT_SMALL_SEGMENT));
 	if (!flow->segment_size)
 		flow->segment_size = flow->goal == DFI_LATENCY
 		    ? tuple_size

@@ -179,6 +179,10 @@ static int push_spare(struct dfi_source *source, uint32_t target)
 
 int dfi_source_lane_full(struct dfi_source *source, uint32_t target)
 {
+	if (unlikely(source->cursor_open && source->cursor_target == target)) {
+		source_close_lane(source, target);
+		return dfi__source_check_free(source);
+	}
 	if (likely(source->writers[target].segment != NULL))
 		return dfi__source_send(source, target);
 	return push_spare(source, target);
@@ -249,6 +253,18 @@ int dfi_source_commit(
 				       : 0;
 }
 
+/* Move the position of the open segment from the lane to the cursor. */
+static void load_cursor(struct dfi_source_cursor *cursor)
+{
+	struct dfi_source *source = cursor->source;
+	const struct dfi_source_lane *lane =
+	    &source->head.lanes[cursor->target];
+
+	cursor->next = lane->next;
+	cursor->end = lane->end;
+	source_close_lane(source, cursor->target);
+}
+
 struct dfi_source_cursor dfi_source_cursor_open(
     struct dfi_source *source, uint32_t target, size_t size)
 {
@@ -270,10 +286,9 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	if (cursor.status)
 		return cursor;
 	source->cursor_open = true;
-	if (source->writers[target].segment) {
-		cursor.next = source->head.lanes[target].next;
-		cursor.end = source->head.lanes[target].end;
-	}
+	source->cursor_target = target;
+	if (source->writers[target].segment)
+		load_cursor(&cursor);
 	return cursor;
 }
 
@@ -288,6 +303,7 @@ static int store_cursor(const struct dfi_source_cursor *cursor)
 		return ret;
 	lane = &source->head.lanes[cursor->target];
 	lane->next = cursor->next;
+	lane->end = cursor->end;
 	return lane->next == lane->end
 	    ? dfi__source_send(source, cursor->target)
 	    : 0;
@@ -310,12 +326,9 @@ struct dfi_source_cursor dfi_source_cursor_slow(struct dfi_source_cursor cursor)
 	if (!cursor.status && !source->writers[cursor.target].segment)
 		cursor.status = dfi__source_make_room_to_push(
 		    source, cursor.target);
-	if (cursor.status) {
-		cursor.next = cursor.end = NULL;
-	} else {
-		cursor.next = source->head.lanes[cursor.target].next;
-		cursor.end = source->head.lanes[cursor.target].end;
-	}
+	cursor.next = cursor.end = NULL;
+	if (!cursor.status)
+		load_cursor(&cursor);
 	return cursor;
 }
 

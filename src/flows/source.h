@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A source from inside. source.c opens and closes it and moves whole segments;
- * shuffle.c routes tuples into them.
+ * A source from inside. source.c opens and closes it, send.c moves segments,
+ * and shuffle.c routes tuples into them.
  */
 #ifndef DFI_FLOWS_SOURCE_H
 #define DFI_FLOWS_SOURCE_H
@@ -20,13 +20,16 @@
  *				of the segment; segment to next are filled
  *	none is open		segment is NULL, next == spare, end is one
  *				tuple behind it
- * Only inside a cursor may a segment be full and not yet sent.
+ * While a cursor is open, its target's lane is as if none were open, and the
+ * cursor has the position.
  */
 struct dfi_source {
 	struct dfi_source_head head; /* first: see dfi/source.h */
 	uint32_t magic;
 	int status; /* the first hard error; then all lanes are empty */
-	bool cursor_open;
+	bool
+	    cursor_open; /* then its lane is closed, though a segment is open */
+	uint32_t cursor_target;
 	char status_text[256];
 	size_t size; /* of this handle's memory */
 	struct dfi *dfi;
