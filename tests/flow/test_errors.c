@@ -347,6 +347,8 @@ Test(source, open_cursor_keeps_other_calls_out)
 	cursor = dfi_source_cursor_open(source, 0, sizeof(kv));
 	cr_assert_eq(dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), 0);
 	assert_error(dfi_source_flush(source), -EBUSY, "flow 'f'", "cursor");
+	cr_assert_eq(push(1), -EBUSY);
+	cr_assert_eq(dfi_source_push_to(source, 0, &kv), -EBUSY);
 	cr_assert_eq(dfi_source_push_batch(source, &kv, 1), -EBUSY);
 	cr_assert_eq(dfi_source_claim(source, 0, &span), -EBUSY);
 	second = dfi_source_cursor_open(source, 0, sizeof(kv));
@@ -609,6 +611,8 @@ Test(target, open_cursor_keeps_other_calls_out)
 	cr_assert_eq(push(1), 0);
 	cr_assert_eq(push(2), 0);
 	cr_assert_not_null(dfi_target_cursor_get(&cursor, sizeof(struct kv)));
+	/* With a tuple left in the segment, too. */
+	cr_assert_eq(consume(), -EBUSY);
 	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
 	cr_assert_eq(consume(), 1);
 	cr_assert_eq(consume(), -EAGAIN);
