@@ -190,12 +190,13 @@ static int run_ends(char **names, unsigned n)
 	return damaged ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* A forked child that keeps what it has inherited, but for the pipes. */
+/* A forked child that keeps what it has inherited, but for the pipes to others. */
 static void linger(void)
 {
 	close(STDIN_FILENO);
 	close(STDOUT_FILENO);
-	alarm(20);
+	close(STDERR_FILENO);
+	alarm(5);
 	pause();
 	_exit(EXIT_FAILURE);
 }
