@@ -190,7 +190,8 @@ static int run_ends(char **names, unsigned n)
 	return damaged ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* A forked child that keeps what it has inherited, but for the pipes to others. */
+/* A forked child that keeps what it has inherited, but for the pipes to others.
+ */
 static void linger(void)
 {
 	close(STDIN_FILENO);
