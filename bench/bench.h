@@ -11,5 +11,6 @@ int bench_raw(int argc, char **argv);
 int bench_shuffle(int argc, char **argv);
 int bench_latency(int argc, char **argv);
 int bench_idle(int argc, char **argv);
+int bench_setup(int argc, char **argv);
 
 #endif

@@ -89,7 +89,7 @@ int bench_idle(int argc, char **argv)
 	bool done;
 
 	idle_options_parse(argc, argv, &options);
-	if (!session_open(common->registry, &session))
+	if (!session_open(common, &session))
 		return 1;
 	report_open(&report, common->format, "idle", columns, 2);
 	side = (struct side){

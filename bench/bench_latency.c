@@ -10,6 +10,7 @@
 
 #include "bench.h"
 #include "compare.h"
+#include "serve.h"
 #include "values.h"
 
 static const struct column columns[] = {
@@ -26,6 +27,10 @@ static const struct column columns[] = {
 	{ "baseline_value", "t_typical[nsec]", 15, 0 },
 	{ "ratio", "ratio", 6, 3 },
 	{ "one_line_value", "one line[nsec]", 14, 0 },
+	{ "transport", "transport", 9, 0 },
+	{ "device", "device", 8, 0 },
+	{ "notify", "notify", 6, 0 },
+	{ "requests_per_segment", "requests/segment", 16, 3 },
 	{ "preemptions", "preempted", 9, 0 },
 	{ "verified", "verified", 8, 0 },
 	{ 0 },
@@ -72,7 +77,7 @@ static double percentile(const struct side *side, double fraction)
 }
 
 static json_t *latency_row(const struct latency_options *options,
-    const struct side *sides, uint32_t n_sides)
+    const struct session *session, const struct side *sides, uint32_t n_sides)
 {
 	const struct side *flow = &sides[SIDE_FLOW];
 	const struct side *base = &sides[SIDE_BASELINE];
@@ -92,11 +97,15 @@ static json_t *latency_row(const struct latency_options *options,
 	json_object_set_new(row, "p99", report_number(percentile(flow, 0.99)));
 	json_object_set_new(
 	    row, "p999", report_number(percentile(flow, 0.999)));
+	compare_report_travel(row, session, flow);
 	report_baseline(row,
-	    options->one_core ? "yield-ping-pong" : "ping-pong", flow->values,
-	    base->values, flow->n_values);
-	json_object_set_new(
-	    row, "baseline_p99", report_number(percentile(base, 0.99)));
+	    n_sides == SIDE_BASELINE ? NULL
+		: options->one_core  ? "yield-ping-pong"
+				     : "ping-pong",
+	    flow->values, base->values, flow->n_values);
+	json_object_set_new(row, "baseline_p99",
+	    n_sides > SIDE_BASELINE ? report_number(percentile(base, 0.99))
+				    : json_null());
 	json_object_set_new(row, "preemptions",
 	    json_integer((json_int_t)(flow->preempted + base->preempted)));
 	json_object_set_new(row, "one_line_value", json_null());
@@ -121,7 +130,8 @@ static bool measure(const struct latency_options *options,
 	int32_t one_cpu;
 	struct runner_attr attr = {
 		.n_sources = 1,
-		.n_target_threads = 1,
+		.n_target_threads = session->peer ? 0 : 1,
+		.peer = session->peer,
 		.procs = common->procs,
 		.data_size = 4096,
 		.registry = session->address,
@@ -160,6 +170,10 @@ static bool run_size(const struct latency_options *options,
 	uint32_t n_sides = options->one_core ? SIDE_ONE_LINE : MAX_SIDES, i;
 	struct plan *plan = &sides[SIDE_FLOW].plan;
 
+	/* A line in memory says nothing of a network. */
+	if (session->peer || options->common.transport == DFI_TRANSPORT_VERBS)
+		n_sides = SIDE_BASELINE;
+
 	sides[SIDE_FLOW] = echo_side(options, JOB_ECHO_FLOW, echo, tuple_size);
 	sides[SIDE_BASELINE] = echo_side(
 	    options, JOB_ECHO_RAW, echo, tuple_size);
@@ -173,7 +187,7 @@ static bool run_size(const struct latency_options *options,
 		session, plan, &sides[SIDE_FLOW].asked, &plan->geometry) ||
 	    !measure(options, session, sides, n_sides))
 		return false;
-	report_row(report, latency_row(options, sides, n_sides));
+	report_row(report, latency_row(options, session, sides, n_sides));
 	return true;
 }
 
@@ -188,8 +202,10 @@ int bench_latency(int argc, char **argv)
 	int status;
 
 	latency_options_parse(argc, argv, &options);
-	if (!session_open(common->registry, &session))
+	if (!session_open(common, &session))
 		return 1;
+	if (common->role == BENCH_TARGET)
+		return serve(common, &session);
 	report_open(&report, common->format, "latency", columns, 2);
 	for (i = 0; i < common->n_tuple_sizes && done; i++)
 		done = run_size(

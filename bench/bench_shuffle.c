@@ -8,6 +8,7 @@
 
 #include "bench.h"
 #include "compare.h"
+#include "serve.h"
 #include "values.h"
 
 static const struct column columns[] = {
@@ -25,6 +26,10 @@ static const struct column columns[] = {
 	{ "baseline", "baseline", 13, 0 },
 	{ "baseline_value", "BW median[GB/s]", 15, 2 },
 	{ "ratio", "ratio", 6, 3 },
+	{ "transport", "transport", 9, 0 },
+	{ "device", "device", 8, 0 },
+	{ "notify", "notify", 6, 0 },
+	{ "requests_per_segment", "requests/segment", 16, 3 },
 	{ "preemptions", "preempted", 9, 0 },
 	{ "verified", "verified", 8, 0 },
 	{ 0 },
@@ -91,6 +96,11 @@ static void make_baseline_side(struct trial *trial)
 
 	if (options->no_baseline)
 		return;
+	/* A ring in memory says nothing of a network. */
+	if (!options->one_to_one &&
+	    (trial->session->peer ||
+		options->common.transport == DFI_TRANSPORT_VERBS))
+		return;
 	*side = trial->sides[0];
 	trial->n_sides = 2;
 	if (options->one_to_one) {
@@ -124,7 +134,10 @@ static bool measure(struct trial *trial)
 	const struct common_options *common = &options->common;
 	struct runner_attr attr = {
 		.n_sources = options->n_sources,
-		.n_target_threads = options->n_target_threads,
+		.n_target_threads = trial->session->peer
+		    ? 0
+		    : options->n_target_threads,
+		.peer = trial->session->peer,
 		.procs = common->procs,
 		.data_size = raw_size(trial),
 		.registry = trial->session->address,
@@ -179,6 +192,7 @@ static json_t *trial_row(const struct trial *trial)
 	    row, "content_checked", json_boolean(options->common.verify));
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
+	compare_report_travel(row, trial->session, flow);
 	report_baseline(
 	    row, trial->baseline, flow->values, other->values, flow->n_values);
 	json_object_set_new(row, "preemptions",
@@ -217,8 +231,10 @@ int bench_shuffle(int argc, char **argv)
 	int status;
 
 	shuffle_options_parse(argc, argv, &options);
-	if (!session_open(common->registry, &session))
+	if (!session_open(common, &session))
 		return 1;
+	if (common->role == BENCH_TARGET)
+		return serve(common, &session);
 	report_open(&report, common->format, "shuffle", columns,
 	    options.n_sources + options.n_target_threads);
 	for (i = 0; i < common->n_tuple_sizes && done; i++)

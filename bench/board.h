@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
+#include <dfi/context.h>
 #include "plan.h"
 #include "stats.h"
 
@@ -45,6 +46,9 @@ struct seat {
 	uint64_t seen_ns;   /* JOB_IDLE: how long it was watched, and what */
 	uint64_t used_ns;   /* its thread's */
 	uint64_t spent_ns;  /* and its process's processor time was */
+	uint64_t segments;  /* sent */
+	/* Of its process, before the run and after it. */
+	struct dfi_context_stats before, after;
 };
 
 struct board {

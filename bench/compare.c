@@ -5,6 +5,10 @@
  */
 #include "compare.h"
 
+#include <string.h>
+
+#include "values.h"
+
 /* The first warm-up round's volume, when nothing is known yet. */
 #define FIRST_BYTES (UINT64_C(64) << 20)
 
@@ -14,6 +18,31 @@ double value_bandwidth(const struct side *side, const struct board *board,
 	(void)board;
 	return (double)outcome->tuples * side->plan.tuple_size /
 	    outcome->seconds * 1e-9;
+}
+
+static json_t *per(uint64_t n, uint64_t of)
+{
+	return of ? report_number((double)n / (double)of) : json_null();
+}
+
+void compare_report_travel(
+    json_t *row, const struct session *session, const struct side *side)
+{
+	bool device = side->device[0] && side->notify;
+
+	json_object_set_new(
+	    row, "transport", json_string(device ? "verbs" : "shm"));
+	json_object_set_new(row, "split", json_boolean(session->peer != NULL));
+	json_object_set_new(
+	    row, "device", json_string(device ? side->device : "-"));
+	json_object_set_new(
+	    row, "notify", json_string(notify_name(side->notify)));
+	json_object_set_new(
+	    row, "queue_pairs", json_integer(side->queue_pairs));
+	json_object_set_new(row, "requests_per_segment",
+	    per(side->requests, device ? side->segments : 0));
+	json_object_set_new(row, "completions_per_request",
+	    per(side->completions, side->requests));
 }
 
 static bool uses_flows(const struct plan *plan)
@@ -43,6 +72,13 @@ bool compare_round(struct comparison *comparison, struct side *side,
 		side->values[side->n_values++] = comparison->value(
 		    side, board, outcome);
 		side->preempted += outcome->preempted;
+		side->segments += outcome->tally.segments;
+		side->requests += outcome->tally.requests;
+		side->completions += outcome->tally.completions;
+		side->queue_pairs = outcome->tally.queue_pairs;
+		side->notify = outcome->tally.notify;
+		memcpy(
+		    side->device, outcome->tally.device, sizeof(side->device));
 		if (side->trips)
 			histogram_merge(side->trips, &board->trips);
 	}

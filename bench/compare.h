@@ -6,6 +6,8 @@
 #ifndef DFI_BENCH_COMPARE_H
 #define DFI_BENCH_COMPARE_H
 
+#include <jansson.h>
+
 #include "options.h"
 #include "runner.h"
 #include "session.h"
@@ -16,7 +18,10 @@ struct side {
 	struct raw_geometry asked; /* of its flows; 0: the library's choice */
 	double values[STATS_MAX_VALUES]; /* one a round */
 	uint32_t n_values;
-	uint64_t preempted;      /* in all counted rounds */
+	uint64_t preempted;                       /* in all counted rounds */
+	uint64_t segments, requests, completions; /* in them, too */
+	uint32_t queue_pairs, notify;             /* as in struct tally */
+	char device[64];
 	bool verified;           /* every round was right */
 	struct histogram *trips; /* of all rounds, if not NULL */
 	double ticks_per_ns;     /* of the last round */
@@ -32,6 +37,10 @@ struct comparison {
 	double (*value)(const struct side *side, const struct board *board,
 	    const struct outcome *outcome);
 };
+
+/* What a row says of how a flow's tuples travelled. */
+void compare_report_travel(
+    json_t *row, const struct session *session, const struct side *side);
 
 /* Payload bytes a second, in 1e9. */
 double value_bandwidth(const struct side *side, const struct board *board,

@@ -54,8 +54,10 @@ static void echo_finish(struct worker *worker)
 
 	if (!state)
 		return;
-	if (state->source)
+	if (state->source) {
 		dfi_source_abort(state->source);
+		dfi_source_close(state->source);
+	}
 	if (state->target)
 		dfi_target_close(state->target);
 	free(state->tuple);
@@ -179,6 +181,7 @@ static int echo_flow_run(struct worker *worker)
 		return worker_fail(worker, ret, "a round trip");
 	if (seat->role == ROLE_SOURCE)
 		record(worker, now_ns() - begin);
+	seat->segments = state->trips; /* of one tuple each */
 	seat->tuples = state->trips;
 	seat->sum = word_sum_total(&sum);
 	seat->bad = 0;

@@ -113,15 +113,20 @@ static int run_sender(struct worker *worker, struct sender *sender)
 {
 	struct seat *seat = worker->seat;
 	int sent = flow_send(sender), closed;
+	struct dfi_source_stats stats;
 
+	if (sent >= 0)
+		sent = dfi_source_flush(sender->source);
 	if (sent < 0)
 		worker_fail(worker, sent, "sending");
+	dfi_source_query(sender->source, &stats);
 	closed = dfi_source_close(sender->source);
 	sender->source = NULL;
 	if (sent < 0)
 		return sent;
 	if (closed < 0)
 		return worker_fail(worker, closed, "dfi_source_close");
+	seat->segments = stats.segments;
 	seat->tuples = worker->plan->tuples;
 	seat->sum = plan_source_sum(worker->plan, seat->number);
 	return 0;
@@ -156,8 +161,10 @@ static void flow_finish(struct worker *worker)
 
 	if (!state)
 		return;
-	if (state->sender.source)
+	if (state->sender.source) {
 		dfi_source_abort(state->sender.source);
+		dfi_source_close(state->sender.source);
+	}
 	for (i = 0; state->receiver.targets && i < state->receiver.n_targets;
 	     i++)
 		if (state->receiver.targets[i])

@@ -123,30 +123,56 @@ static force_inline int receive_many(
 	return 0;
 }
 
-static force_inline int receive(
-    struct receiver *receiver, size_t tuple_size, bool check)
+/*
+ * Each loop is a function of its own for tuples that are not checked: together
+ * in one they compete for registers, and the sums end up in memory.
+ */
+#define UNCHECKED(loop)                                                      \
+	static force_inline int loop##_unchecked(                            \
+	    struct receiver *receiver, size_t tuple_size)                    \
+	{                                                                    \
+		return loop(receiver, tuple_size, false);                    \
+	}                                                                    \
+                                                                             \
+	static __attribute__((noinline)) int loop##_by_size(                 \
+	    struct receiver *receiver)                                       \
+	{                                                                    \
+		RETURN_BY_SIZE(                                              \
+		    loop##_unchecked, receiver, receiver->plan->tuple_size); \
+	}
+UNCHECKED(receive_each)
+UNCHECKED(receive_cursor)
+UNCHECKED(receive_batches)
+UNCHECKED(receive_many)
+
+static int receive_checked(struct receiver *receiver)
 {
+	size_t tuple_size = receiver->plan->tuple_size;
+
 	if (receiver->n_targets > 1)
-		return receive_many(receiver, tuple_size, check);
+		return receive_many(receiver, tuple_size, true);
 	switch (receiver->plan->api) {
 	case API_PUSH:
-		return receive_each(receiver, tuple_size, check);
+		return receive_each(receiver, tuple_size, true);
 	case API_CURSOR:
-		return receive_cursor(receiver, tuple_size, check);
+		return receive_cursor(receiver, tuple_size, true);
 	default:
-		return receive_batches(receiver, tuple_size, check);
+		return receive_batches(receiver, tuple_size, true);
 	}
-}
-
-static force_inline int receive_unchecked(
-    struct receiver *receiver, size_t tuple_size)
-{
-	return receive(receiver, tuple_size, false);
 }
 
 int flow_receive(struct receiver *receiver)
 {
 	if (receiver->plan->check)
-		return receive(receiver, receiver->plan->tuple_size, true);
-	RETURN_BY_SIZE(receive_unchecked, receiver, receiver->plan->tuple_size);
+		return receive_checked(receiver);
+	if (receiver->n_targets > 1)
+		return receive_many_by_size(receiver);
+	switch (receiver->plan->api) {
+	case API_PUSH:
+		return receive_each_by_size(receiver);
+	case API_CURSOR:
+		return receive_cursor_by_size(receiver);
+	default:
+		return receive_batches_by_size(receiver);
+	}
 }

@@ -19,6 +19,8 @@ static error_t parse_raw(int key, char *arg, struct argp_state *state)
 	struct raw_options *options = state->input;
 
 	(void)arg;
+	if (key == ARGP_KEY_END)
+		refuse_role(state, &options->common);
 	if (key != KEY_SWEEP)
 		return parse_rest(key, state, &options->common);
 	options->sweep = true;
@@ -229,6 +231,8 @@ static error_t parse_idle(int key, char *arg, struct argp_state *state)
 	struct idle_options *options = state->input;
 
 	(void)arg;
+	if (key == ARGP_KEY_END)
+		refuse_role(state, &options->common);
 	return parse_rest(key, state, &options->common);
 }
 
@@ -246,6 +250,48 @@ void idle_options_parse(int argc, char **argv, struct idle_options *options)
 	options->common.repeat = 1;
 	options->common.procs = 2;
 	options->common.wait = DFI_WAIT_BLOCK;
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	default_tuple_sizes(&options->common, small_size, 1);
+}
+
+static error_t parse_setup(int key, char *arg, struct argp_state *state)
+{
+	struct setup_options *options = state->input;
+
+	switch (key) {
+	case KEY_ITERATIONS:
+		options->iterations = (uint64_t)parse_number(
+		    state, "iterations", arg, 1, 100000000);
+		return 0;
+	case ARGP_KEY_END:
+		refuse_role(state, &options->common);
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+void setup_options_parse(int argc, char **argv, struct setup_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "iterations", KEY_ITERATIONS, "N", 0,
+		    "flows, one after another (default 2000)", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_setup,
+		.doc = "Measure the time to create a flow, attach a target and "
+		       "a source, send the first tuple, close, and remove the "
+		       "flow, in one process. --repeat, --procs and other "
+		       "options of rounds do nothing here.",
+		.children = common_children,
+	};
+
+	*options = (struct setup_options){
+		.common = common_defaults(),
+		.iterations = 2000,
+	};
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 	default_tuple_sizes(&options->common, small_size, 1);
 }

@@ -12,6 +12,13 @@
 
 #define MAX_TUPLE_SIZES 16
 
+/* Which endpoints this invocation has; another one has the others. */
+enum bench_role {
+	BENCH_BOTH = 0,
+	BENCH_SOURCE,
+	BENCH_TARGET,
+};
+
 /* How every experiment is run and reported. */
 struct common_options {
 	enum report_format format;
@@ -28,6 +35,8 @@ struct common_options {
 	uint32_t tuple_sizes[MAX_TUPLE_SIZES];
 	uint32_t n_tuple_sizes;
 	const char *registry; /* NULL: embedded */
+	uint32_t transport;   /* enum dfi_transport */
+	uint32_t role;        /* enum bench_role */
 };
 
 struct raw_options {
@@ -59,6 +68,11 @@ struct idle_options {
 	struct common_options common;
 };
 
+struct setup_options {
+	struct common_options common;
+	uint64_t iterations;
+};
+
 /* argv[0] is the subcommand. */
 void raw_options_parse(int argc, char **argv, struct raw_options *options);
 void shuffle_options_parse(
@@ -66,5 +80,6 @@ void shuffle_options_parse(
 void latency_options_parse(
     int argc, char **argv, struct latency_options *options);
 void idle_options_parse(int argc, char **argv, struct idle_options *options);
+void setup_options_parse(int argc, char **argv, struct setup_options *options);
 
 #endif

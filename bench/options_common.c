@@ -38,6 +38,13 @@ static const struct argp_option common_table[] = {
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
 	    "use this registry (default: start one)", 0 },
+	{ "transport", KEY_TRANSPORT, "auto|shm|verbs", 0,
+	    "of the flows (default: as DFI_TRANSPORT says, else auto)", 0 },
+	{ "role", KEY_ROLE, "source|target", 0,
+	    "have only the sources, or the targets, here; another invocation "
+	    "with the same registry has the others, and takes all else from "
+	    "the sources' one (shuffle and latency)",
+	    0 },
 	{ "timeout", KEY_TIMEOUT, "S", 0,
 	    "give up on a round after this long (default 60)", 0 },
 	{ "json", KEY_JSON, NULL, 0, "print one JSON object", 0 },
@@ -117,6 +124,27 @@ static uint32_t parse_segment_size(
 	return (uint32_t)size;
 }
 
+static void check_role(
+    const struct argp_state *state, struct common_options *options)
+{
+	if (options->role == BENCH_BOTH)
+		return;
+	if (!options->registry)
+		options->registry = getenv("DFI_REGISTRY");
+	if (!options->registry || !*options->registry)
+		argp_error(state,
+		    "--role: both invocations need the same --registry "
+		    "ADDRESS, or DFI_REGISTRY");
+	options->procs = 1;
+}
+
+void refuse_role(
+    const struct argp_state *state, const struct common_options *common)
+{
+	if (common->role != BENCH_BOTH)
+		argp_error(state, "--role: only shuffle and latency have it");
+}
+
 static error_t parse_common(int key, char *arg, struct argp_state *state)
 {
 	struct common_options *options = state->input;
@@ -156,6 +184,17 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_REGISTRY:
 		options->registry = arg;
+		return 0;
+	case KEY_TRANSPORT:
+		options->transport = parse_name(state, "transport", arg,
+		    transport_name, DFI_TRANSPORT_VERBS + 1);
+		return 0;
+	case KEY_ROLE:
+		options->role = parse_name(
+		    state, "role", arg, role_name, BENCH_TARGET + 1);
+		return 0;
+	case ARGP_KEY_END:
+		check_role(state, options);
 		return 0;
 	case KEY_TIMEOUT:
 		options->timeout_s = (uint32_t)parse_number(

@@ -25,6 +25,8 @@ enum key {
 	KEY_SEGMENT_SIZE,
 	KEY_SEGMENTS,
 	KEY_REGISTRY,
+	KEY_TRANSPORT,
+	KEY_ROLE,
 	KEY_SWEEP,
 	KEY_SOURCES,
 	KEY_TARGETS,
@@ -47,6 +49,10 @@ struct common_options common_defaults(void);
 /* Sizes to take if none were given. */
 void default_tuple_sizes(
     struct common_options *options, const uint32_t *sizes, uint32_t n);
+
+/* Refuse roles, where an experiment has none. */
+void refuse_role(
+    const struct argp_state *state, const struct common_options *common);
 
 /* The part of every subcommand's parser that is the same. */
 error_t parse_rest(

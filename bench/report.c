@@ -49,8 +49,7 @@ static void print_header(const struct report *report)
 {
 	const struct column *column;
 
-	printf("# dfi-bench %s, dfi %s, transport shm\n", report->experiment,
-	    dfi_version());
+	printf("# dfi-bench %s, dfi %s\n", report->experiment, dfi_version());
 	printf("# %s: %s, %d cores, Linux %s\n", host_text(report, "name"),
 	    host_text(report, "cpu"), (int)host_number(report, "cores"),
 	    host_text(report, "kernel"));
@@ -219,9 +218,9 @@ int report_close(struct report *report)
 	if (report->failed)
 		complain("what came out is not what went in");
 	if (report->format == REPORT_JSON) {
-		all = json_pack("{s:s, s:s, s:s, s:O, s:O}", "experiment",
-		    report->experiment, "version", dfi_version(), "transport",
-		    "shm", "host", report->host, "rows", report->rows);
+		all = json_pack("{s:s, s:s, s:O, s:O}", "experiment",
+		    report->experiment, "version", dfi_version(), "host",
+		    report->host, "rows", report->rows);
 		json_dumpf(
 		    all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 		putchar('\n');

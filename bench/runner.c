@@ -135,20 +135,31 @@ static bool wait_for_seats(
 	return false;
 }
 
-static uint32_t active_seats(const struct plan *plan)
+static bool is_active(const struct seat *seat, const struct plan *plan)
 {
-	return plan->n_sources + plan->n_target_threads;
+	return seat->number < (seat->role == ROLE_SOURCE
+				      ? plan->n_sources
+				      : plan->n_target_threads);
 }
 
-/* The processor of a seat: number n of the active ones, i of all. */
-static int32_t seat_cpu(const struct placement *placement,
-    const struct plan *plan, uint32_t n, uint32_t i)
+static uint32_t active_seats(const struct board *board, const struct plan *plan)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < board->n_seats; i++)
+		n += is_active(&board->seats[i], plan);
+	return n;
+}
+
+/* The processor of a seat: number n of n_active, i of all. */
+static int32_t seat_cpu(const struct placement *placement, uint32_t n_active,
+    uint32_t n, uint32_t i)
 {
 	int32_t cpus[MAX_CPUS];
 
 	if (placement->cpus)
 		return placement->cpus[i % placement->n_cpus];
-	if (placement->off || active_seats(plan) > usable_cpus(cpus, MAX_CPUS))
+	if (placement->off || n_active > usable_cpus(cpus, MAX_CPUS))
 		return -1;
 	return cpus[n];
 }
@@ -157,17 +168,15 @@ static int32_t seat_cpu(const struct placement *placement,
 static void place(struct runner *runner, const struct plan *plan)
 {
 	struct board *board = runner->board;
+	uint32_t i, n = 0, n_active = active_seats(board, plan);
 	struct seat *seat;
-	uint32_t i, n = 0;
 
 	for (i = 0; i < board->n_seats; i++) {
 		seat = &board->seats[i];
-		seat->active = seat->number < (seat->role == ROLE_SOURCE
-						      ? plan->n_sources
-						      : plan->n_target_threads);
+		seat->active = is_active(seat, plan);
 		if (seat->active)
 			seat->cpu = seat_cpu(
-			    runner->attr.placement, plan, n++, i);
+			    runner->attr.placement, n_active, n++, i);
 	}
 }
 
@@ -189,46 +198,118 @@ static bool seats_succeeded(const struct board *board)
 	return true;
 }
 
-static void collect(const struct board *board, struct outcome *outcome)
+static uint32_t notify_of(const struct dfi_context_stats *stats)
 {
-	uint64_t begin = UINT64_MAX, end = 0, sent = 0, sum = 0, bad = 0;
+	if (stats->footer_rings && stats->imm_rings)
+		return NOTIFY_MIXED;
+	return stats->footer_rings ? NOTIFY_FOOTER
+	    : stats->imm_rings     ? NOTIFY_IMM
+				   : NOTIFY_NONE;
+}
+
+static uint64_t requests(const struct dfi_context_stats *stats)
+{
+	return stats->writes + stats->credits + stats->messages;
+}
+
+/* What a process did over RDMA: the last of its seats to end knows all of it.
+ */
+static void add_process(
+    const struct board *board, uint32_t process, struct tally *tally)
+{
+	uint64_t first = UINT64_MAX, last = 0, asked = UINT64_MAX, got = 0;
 	const struct seat *seat;
 	uint32_t i;
 
-	*outcome = (struct outcome){ 0 };
+	for (i = 0; i < board->n_seats; i++) {
+		seat = &board->seats[i];
+		if (!seat->active || seat->process != process)
+			continue;
+		if (requests(&seat->before) < first)
+			first = requests(&seat->before);
+		if (requests(&seat->after) > last)
+			last = requests(&seat->after);
+		if (seat->before.completions < asked)
+			asked = seat->before.completions;
+		if (seat->after.completions > got)
+			got = seat->after.completions;
+		if (seat->before.queue_pairs > tally->queue_pairs)
+			tally->queue_pairs = seat->before.queue_pairs;
+		tally->notify |= notify_of(&seat->before);
+		if (seat->before.device[0])
+			memcpy(tally->device, seat->before.device,
+			    sizeof(tally->device));
+	}
+	if (first > last)
+		return; /* it has no seats */
+	tally->requests += last - first;
+	tally->completions += got - asked;
+}
+
+static void collect(const struct board *board, struct tally *tally)
+{
+	const struct seat *seat;
+	uint32_t i;
+
+	*tally = (struct tally){ .begin_ns = UINT64_MAX };
 	for (i = 0; i < board->n_seats; i++) {
 		seat = &board->seats[i];
 		if (!seat->active)
 			continue;
-		outcome->preempted += seat->preempted;
+		tally->preempted += seat->preempted;
+		tally->segments += seat->segments;
 		if (seat->role == ROLE_SOURCE) {
-			if (seat->begin_ns < begin)
-				begin = seat->begin_ns;
-			sent += seat->tuples;
-			sum += seat->sum;
-			if (!board->plan.n_targets)
-				end = seat->end_ns;
+			if (seat->begin_ns < tally->begin_ns)
+				tally->begin_ns = seat->begin_ns;
+			tally->sent += seat->tuples;
+			tally->sum += seat->sum;
+			if (board->plan.n_targets)
+				continue;
 		} else {
-			if (seat->end_ns > end)
-				end = seat->end_ns;
-			outcome->tuples += seat->tuples;
-			sum -= seat->sum;
-			bad += seat->bad;
+			tally->received += seat->tuples;
+			tally->sum -= seat->sum;
+			tally->bad += seat->bad;
 		}
+		if (seat->end_ns > tally->end_ns)
+			tally->end_ns = seat->end_ns;
 	}
-	outcome->seconds = (double)(end - begin) * 1e-9;
-	outcome->verified = !bad && !sum && outcome->tuples == sent;
-	if (!board->plan.n_targets) {
-		outcome->tuples = sent;
-		outcome->verified = true;
-	}
+	for (i = 0; i < 2; i++)
+		add_process(board, i, tally);
 }
 
-bool runner_round(
-    struct runner *runner, const struct plan *plan, struct outcome *outcome)
+/* Add what the other invocation did; its clock may be another one. */
+static void add_tally(struct tally *tally, const struct tally *other)
+{
+	tally->end_ns = now_ns();
+	tally->received += other->received;
+	tally->sum += other->sum;
+	tally->bad += other->bad;
+	tally->preempted += other->preempted;
+	tally->segments += other->segments;
+	tally->requests += other->requests;
+	tally->completions += other->completions;
+	tally->notify |= other->notify;
+	if (other->queue_pairs > tally->queue_pairs)
+		tally->queue_pairs = other->queue_pairs;
+}
+
+static void fill_outcome(
+    const struct plan *plan, const struct tally *tally, struct outcome *outcome)
+{
+	*outcome = (struct outcome){
+		.seconds = (double)(tally->end_ns - tally->begin_ns) * 1e-9,
+		.tuples = plan->n_targets ? tally->received : tally->sent,
+		.preempted = tally->preempted,
+		.tally = *tally,
+		.verified = !plan->n_targets ||
+		    (!tally->bad && !tally->sum &&
+			tally->received == tally->sent),
+	};
+}
+
+bool runner_prepare(struct runner *runner, const struct plan *plan)
 {
 	struct board *board = runner->board;
-	bool prepared;
 
 	board->plan = *plan;
 	if (board_clear_data(board) < 0) {
@@ -241,15 +322,57 @@ bool runner_round(
 	atomic_store(&board->cancel, 0);
 	runner->round++;
 	board_set(&board->command, runner->round);
-	if (!wait_for_seats(runner, &board->ready, "got ready"))
-		return false;
-	prepared = seats_succeeded(board);
-	atomic_store(&board->cancel, !prepared);
-	board_set(&board->go, runner->round);
-	if (!wait_for_seats(runner, &board->done, "finished") || !prepared ||
+	return wait_for_seats(runner, &board->ready, "got ready") &&
+	    seats_succeeded(board);
+}
+
+void runner_go(struct runner *runner, bool cancel)
+{
+	atomic_store(&runner->board->cancel, cancel);
+	board_set(&runner->board->go, runner->round);
+}
+
+bool runner_finish(struct runner *runner, struct tally *tally)
+{
+	struct board *board = runner->board;
+
+	if (!wait_for_seats(runner, &board->done, "finished") ||
 	    !seats_succeeded(board))
 		return false;
-	collect(board, outcome);
+	collect(board, tally);
+	return true;
+}
+
+/* Tell the other invocation to get ready, do so, and wait until it is. */
+static bool prepare_both(struct runner *runner, const struct plan *plan)
+{
+	struct peer_message message = { .plan = *plan };
+	struct peer *peer = runner->attr.peer;
+
+	if (peer && !peer_send(peer, &message))
+		return false;
+	if (!runner_prepare(runner, plan))
+		return false;
+	return !peer || peer_receive(peer, &message) == 1;
+}
+
+bool runner_round(
+    struct runner *runner, const struct plan *plan, struct outcome *outcome)
+{
+	bool prepared = prepare_both(runner, plan);
+	struct peer *peer = runner->attr.peer;
+	struct peer_message message;
+	struct tally tally;
+
+	runner_go(runner, !prepared);
+	if (!runner_finish(runner, &tally) || !prepared)
+		return false;
+	if (peer) {
+		if (peer_receive(peer, &message) != 1)
+			return false;
+		add_tally(&tally, &message.tally);
+	}
+	fill_outcome(plan, &tally, outcome);
 	return true;
 }
 

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <sys/types.h>
 #include "board.h"
+#include "peer.h"
 
 /* On which processors the threads of a round run. */
 struct placement {
@@ -28,6 +29,7 @@ struct runner_attr {
 	const char *registry; /* NULL: the workers need no library */
 	uint32_t timeout_s;   /* for any step of a round */
 	const struct placement *placement;
+	struct peer *peer; /* runs the targets; NULL: we do */
 };
 
 struct runner {
@@ -44,10 +46,19 @@ struct outcome {
 	double seconds;     /* from the first start to the last target's end */
 	uint64_t tuples;    /* received */
 	uint64_t preempted; /* times that a thread lost its processor */
-	bool verified;      /* all sent tuples came, and nothing else */
+	struct tally tally;
+	bool verified; /* all sent tuples came, and nothing else */
 };
 
 bool runner_start(const struct runner_attr *attr, struct runner *runner);
+
+/*
+ * The steps of a round, for who is told of it by another invocation: get ready,
+ * start, and add up what this side did.
+ */
+bool runner_prepare(struct runner *runner, const struct plan *plan);
+void runner_go(struct runner *runner, bool cancel);
+bool runner_finish(struct runner *runner, struct tally *tally);
 
 /* One round. The plan's numbers of threads are at most the runner's. */
 bool runner_round(

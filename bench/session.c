@@ -10,11 +10,12 @@
 #include "flow_job.h"
 #include "report.h"
 
-bool session_open(const char *address, struct session *session)
+bool session_open(const struct common_options *options, struct session *session)
 {
+	const char *address = options->registry;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 
-	*session = (struct session){ 0 };
+	*session = (struct session){ .transport = options->transport };
 	if (!address && dfi_registry_start(NULL, &session->registry) < 0) {
 		complain("dfi_registry_start: %s", dfi_errmsg());
 		return false;
@@ -28,11 +29,21 @@ bool session_open(const char *address, struct session *session)
 		session_close(session);
 		return false;
 	}
+	if (options->role == BENCH_BOTH)
+		return true;
+	if (!peer_open(session->dfi, options->role == BENCH_SOURCE,
+		options->timeout_s, &session->the_peer)) {
+		session_close(session);
+		return false;
+	}
+	session->peer = &session->the_peer;
 	return true;
 }
 
 void session_close(struct session *session)
 {
+	if (session->peer)
+		peer_close(session->peer);
 	if (session->dfi && dfi_close(session->dfi) < 0)
 		complain("dfi_close: %s", dfi_errmsg());
 	if (session->registry && dfi_registry_stop(session->registry) < 0)
@@ -55,6 +66,7 @@ static bool create_flow(struct session *session, const struct plan *plan,
 	attr.n_targets = plan->n_targets;
 	attr.goal = plan->job == JOB_ECHO_FLOW ? DFI_LATENCY : DFI_BANDWIDTH;
 	attr.routing = plan->routing;
+	attr.transport = session->transport;
 	attr.segment_size = asked->segment_size;
 	attr.segment_count = asked->segment_count;
 	if (dfi_flow_create(session->dfi, name, &attr) < 0) {

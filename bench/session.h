@@ -8,17 +8,26 @@
 #define DFI_BENCH_SESSION_H
 
 #include <dfi/dfi.h>
+#include "options.h"
+#include "peer.h"
 #include "plan.h"
 
 struct session {
 	struct dfi_registry *registry; /* NULL: somebody else's */
 	const char *address;
 	struct dfi *dfi;
-	uint64_t n_flows; /* created so far */
+	uint64_t n_flows;   /* created so far */
+	uint32_t transport; /* enum dfi_transport, of the flows */
+	struct peer *peer;  /* with the targets; NULL: there is none */
+	struct peer the_peer;
 };
 
-/* address NULL: start a registry. */
-bool session_open(const char *address, struct session *session);
+/*
+ * Start a registry unless the options name one, and join it. Whoever has the
+ * role of the sources meets the targets, too.
+ */
+bool session_open(
+    const struct common_options *options, struct session *session);
 void session_close(struct session *session);
 
 /*

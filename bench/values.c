@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "options.h"
+#include "peer.h"
 
 /* A size at the start of text; *rest is what follows. */
 static bool read_size(const char *text, uint64_t *size, const char **rest)
@@ -167,4 +168,37 @@ const char *routing_name(uint32_t routing)
 	};
 
 	return names[routing];
+}
+
+const char *transport_name(uint32_t transport)
+{
+	static const char *const names[] = {
+		[DFI_TRANSPORT_AUTO] = "auto",
+		[DFI_TRANSPORT_SHM] = "shm",
+		[DFI_TRANSPORT_VERBS] = "verbs",
+	};
+
+	return names[transport];
+}
+
+const char *role_name(uint32_t role)
+{
+	static const char *const names[] = {
+		[BENCH_SOURCE] = "source",
+		[BENCH_TARGET] = "target",
+	};
+
+	return names[role];
+}
+
+const char *notify_name(uint32_t notify)
+{
+	static const char *const names[] = {
+		[NOTIFY_NONE] = "-",
+		[NOTIFY_FOOTER] = "footer",
+		[NOTIFY_IMM] = "imm",
+		[NOTIFY_MIXED] = "mixed",
+	};
+
+	return names[notify];
 }

@@ -119,6 +119,8 @@ static void run_round(struct thread *thread, uint32_t round)
 	seat->status = 0;
 	if (seat->active)
 		seat->status = prepare(&worker, job, thread->process);
+	if (seat->active && worker.dfi)
+		dfi_context_query(worker.dfi, &seat->before);
 	board_add(&board->ready);
 	board_wait(&board->go, round, NO_DEADLINE);
 	if (seat->active) {
@@ -128,6 +130,8 @@ static void run_round(struct thread *thread, uint32_t round)
 			seat->status = job->run(&worker);
 		seat->end_ns = now_ns();
 		seat->preempted = preemptions() - seat->preempted;
+		if (worker.dfi)
+			dfi_context_query(worker.dfi, &seat->after);
 		job->finish(&worker);
 	}
 	board_add(&board->done);

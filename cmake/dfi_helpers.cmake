@@ -7,9 +7,12 @@ function(dfi_sanitize kind)
 			-fno-sanitize-recover=all)
 	elseif(kind STREQUAL "thread")
 		set(flags -fsanitize=thread)
+	elseif(kind STREQUAL "fuzzer")
+		set(flags -fsanitize=fuzzer-no-link,address,undefined
+			-fno-sanitize-recover=all)
 	elseif(NOT kind STREQUAL "")
-		message(FATAL_ERROR
-			"DFI_SANITIZE is '${kind}': use address, thread or nothing")
+		message(FATAL_ERROR "DFI_SANITIZE is '${kind}': use address, "
+			"thread, fuzzer or nothing")
 	endif()
 	if(flags)
 		add_compile_options(${flags} -fno-omit-frame-pointer)
@@ -109,6 +112,8 @@ function(dfi_test kind name)
 	set(arguments "")
 	if(kind IN_LIST criterion_kinds)
 		target_link_libraries(${target} PRIVATE PkgConfig::CRITERION)
+		target_sources(${target} PRIVATE
+			${PROJECT_SOURCE_DIR}/tests/runner_leaks.c)
 		# Its default output does not mention skipped tests.
 		set(arguments --verbose)
 	endif()
@@ -125,12 +130,39 @@ function(dfi_test kind name)
 	endif()
 endfunction()
 
+# dfi_fuzz(<name>): the fuzz target tests/fuzz/fuzz_<name>.c. It replays its
+# corpus, tests/fuzz/corpus/<name>, as the CTest test fuzz.replay_<name>; in a
+# build with DFI_SANITIZE=fuzzer (clang) it is a fuzzer instead, which
+# scripts/fuzz runs.
+function(dfi_fuzz name)
+	if(DFI_SANITIZE STREQUAL "thread")
+		return()
+	endif()
+	set(target fuzz_${name})
+	add_executable(${target} fuzz/fuzz_${name}.c)
+	dfi_compile_options(${target})
+	target_link_libraries(${target} PRIVATE dfi_testing)
+	set_target_properties(${target} PROPERTIES
+		RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz)
+	if(DFI_SANITIZE STREQUAL "fuzzer")
+		target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+		return()
+	endif()
+	target_sources(${target} PRIVATE fuzz/replay.c)
+	add_test(NAME fuzz.replay_${name} COMMAND ${target}
+		${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name})
+	set_tests_properties(fuzz.replay_${name} PROPERTIES
+		LABELS fuzz
+		TIMEOUT 60
+		ENVIRONMENT "${dfi_test_environment}")
+endfunction()
+
 # dfi_test_program(<kind> <name> [SOURCES <file>...] [LIBRARIES <library>...]):
 # tests/<kind>/<name>.c, plus SOURCES, as a program that tests of that kind
 # start; not a test itself.
 function(dfi_test_program kind name)
 	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
-	if(DFI_SANITIZE STREQUAL "thread" AND NOT kind STREQUAL "stress")
+	if(DFI_SANITIZE STREQUAL "thread" AND NOT kind MATCHES "stress|chaos")
 		return()
 	endif()
 	dfi_test_executable(${kind} ${name}
@@ -153,7 +185,12 @@ function(dfi_test_executable kind name)
 	if(kind STREQUAL "proc")
 		# Where the programs are that it may start.
 		target_compile_definitions(${target} PRIVATE
+			DFI_MEETING="${PROJECT_BINARY_DIR}/tests/proc/meeting"
 			DFI_WORKER="${PROJECT_BINARY_DIR}/tests/proc/worker"
+			DFI_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
+	elseif(kind STREQUAL "chaos")
+		target_compile_definitions(${target} PRIVATE
+			DFI_CHAOS_WORKER="${PROJECT_BINARY_DIR}/tests/chaos/worker"
 			DFI_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
 	endif()
 	set_target_properties(${target} PROPERTIES

@@ -1,26 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dfi-info: what a registry knows. "flows" lists what is published and how much
- * of it is attached, "nodes" the processes that are members.
+ * of it is attached, "nodes" the processes that are members, "stat" what their
+ * sources and targets have counted (info_stat.c). Also, without a registry, the
+ * RDMA devices of this host: "devices", and the settings as a program started
+ * from here would have them: "config".
  */
 #include <argp.h>
 #include <dfi/dfi.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "info.h"
 
 struct options {
 	const char *registry;
 	const char *what;
 	bool json;
+	double watch; /* seconds between lists; 0: one list */
 };
 
 static const char *const goals[] = { "bandwidth", "latency" };
 static const char *const routings[] = { "hash", "radix", "range", "round-robin",
 	"function", "direct" };
+
+static const char *const origins[] = { "default", "environment", "attribute" };
+static const char *const transports[] = { "default", "auto", "shm", "verbs" };
+static const char *const verifies[] = { "default", "none", "crc" };
 
 static const char *word(const char *const *words, size_t n, uint32_t i)
 {
@@ -34,36 +46,40 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	char instance[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
-	return json_pack("{ss ss ss ss ss ss sb si si si si si si si sI ss}",
+	return json_pack(
+	    "{ss ss ss ss ss so sb ss ss si si si si si si si sI so so so}",
 	    "name", info->name, "instance", instance, "kind",
 	    info->kind == DFI_SHUFFLE ? "shuffle" : "unknown", "goal",
 	    WORD(goals, info->goal), "routing", WORD(routings, info->routing),
-	    "key", info->key, "persistent",
-	    !!(info->flags & DFI_FLOW_PERSISTENT), "sources",
-	    (int)info->n_sources, "attached_sources",
-	    (int)info->attached_sources, "targets", (int)info->n_targets,
-	    "attached_targets", (int)info->attached_targets, "tuple_size",
-	    (int)info->tuple_size, "segment_size", (int)info->segment_size,
-	    "segment_count", (int)info->segment_count, "ring_bytes",
-	    (json_int_t)info->ring_bytes, "schema", info->schema);
+	    "key", info_text_json(info->key), "persistent",
+	    !!(info->flags & DFI_FLOW_PERSISTENT), "transport",
+	    WORD(transports, info->transport), "verify",
+	    WORD(verifies, info->verify), "sources", (int)info->n_sources,
+	    "attached_sources", (int)info->attached_sources, "targets",
+	    (int)info->n_targets, "attached_targets",
+	    (int)info->attached_targets, "tuple_size", (int)info->tuple_size,
+	    "segment_size", (int)info->segment_size, "segment_count",
+	    (int)info->segment_count, "ring_bytes",
+	    (json_int_t)info->ring_bytes, "schema",
+	    info_text_json(info->schema), "creator",
+	    info_text_json(info->creator), "verbs",
+	    info_text_json(info->verbs));
 }
 
 static int add_flow(void *arg, const struct dfi_flow_info *info)
 {
-	json_t *rows = arg, *row;
+	json_t *rows = arg;
 
-	if (rows) {
-		row = flow_json(info);
-		if (!row)
-			return -ENOMEM;
-		json_object_set_new(row, "creator", json_string(info->creator));
-		return json_array_append_new(rows, row);
-	}
-	printf("%s: shuffle, %s, %s%s%s%s\n", info->name,
+	if (rows)
+		return info_append(rows, flow_json(info));
+	printf("%s: shuffle, %s, %s%s%s%s%s%s%s\n", info->name,
 	    WORD(goals, info->goal), WORD(routings, info->routing),
 	    info->routing <= DFI_ROUTE_RANGE ? " of " : "",
 	    info->routing <= DFI_ROUTE_RANGE ? info->key : "",
-	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "");
+	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "",
+	    info->transport ? ", transport " : "",
+	    info->transport ? WORD(transports, info->transport) : "",
+	    info->verify == DFI_VERIFY_CRC ? ", verified" : "");
 	printf("  schema    %s (%u bytes)\n", info->schema, info->tuple_size);
 	printf("  sources   %u of %u attached\n", info->attached_sources,
 	    info->n_sources);
@@ -71,49 +87,234 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	    info->n_targets);
 	printf("  rings     %u x %u bytes\n", info->segment_count,
 	    info->segment_size);
+	if (info->verbs[0])
+		printf("  verbs     %s\n", info->verbs);
 	printf("  creator   %s\n", info->creator);
 	return 0;
 }
 
 static int add_node(void *arg, const struct dfi_node_info *info)
 {
-	json_t *rows = arg, *row;
+	json_t *rows = arg;
 	char id[17];
 
 	snprintf(id, sizeof(id), "%016" PRIx64, info->id);
-	if (rows) {
-		row = json_pack("{ss ss ss si si si}", "id", id, "name",
-		    info->name, "host", info->host, "pid", (int)info->pid,
-		    "sources", (int)info->n_sources, "targets",
-		    (int)info->n_targets);
-		return row ? json_array_append_new(rows, row) : -ENOMEM;
-	}
+	if (rows)
+		return info_append(rows,
+		    json_pack("{ss so so si si si}", "id", id, "name",
+			info_text_json(info->name), "host",
+			info_text_json(info->host), "pid", (int)info->pid,
+			"sources", (int)info->n_sources, "targets",
+			(int)info->n_targets));
 	printf("%s: host %s, pid %u, %u sources, %u targets, id %s\n",
 	    info->name, info->host, info->pid, info->n_sources, info->n_targets,
 	    id);
 	return 0;
 }
 
-static int list(struct dfi *dfi, const char *what, json_t *rows)
+static int add_device(void *arg, const struct dfi_device_info *info)
 {
+	bool usable = !info->reason[0];
+	json_t *rows = arg;
+
+	if (rows)
+		return info_append(rows,
+		    json_pack("{ss si ss ss ss ss si si ss sb sb so}", "device",
+			info->device, "port", (int)info->port, "interface",
+			info->interface, "address", info->address, "state",
+			info->state, "link_layer", info->link_layer, "mtu",
+			(int)info->mtu, "gid_index", (int)info->gid_index,
+			"gid", info->gid, "usable", usable, "chosen",
+			(int)info->chosen, "reason",
+			info_text_json(info->reason)));
+	printf("%s port %u, %s%s%s: %s%s\n", info->device, info->port,
+	    info->address[0] ? info->address : "no address",
+	    info->interface[0] ? " on " : "", info->interface,
+	    usable ? "usable" : "not usable", info->chosen ? ", chosen" : "");
+	if (!usable)
+		printf("  reason    %s\n", info->reason);
+	if (info->state[0])
+		printf("  port      %s, %s, MTU %u\n", info->state,
+		    info->link_layer[0] ? info->link_layer : "other link layer",
+		    info->mtu);
+	if (info->gid_index >= 0)
+		printf("  GID       %d, %s\n", info->gid_index, info->gid);
+	return 0;
+}
+
+/* That there is no RDMA is an answer, not a failure of this program. */
+static int list_devices(json_t *rows)
+{
+	int ret = dfi_device_list(add_device, rows);
+
+	if (ret != -ENODEV)
+		return ret;
+	if (!rows)
+		printf("no RDMA devices: %s\n", dfi_errmsg());
+	return 0;
+}
+
+struct settings_list {
+	json_t *rows;
+	bool invalid; /* one of them */
+};
+
+static int add_setting(void *arg, const struct dfi_setting_info *info)
+{
+	struct settings_list *list = arg;
+	bool bad = info->error;
+
+	list->invalid = list->invalid || bad;
+	if (list->rows)
+		return info_append(list->rows,
+		    json_pack("{ss so ss so ss so}", "variable", info->variable,
+			"value", info_optional_json(info->value), "origin",
+			WORD(origins, info->origin), "default",
+			info_optional_json(info->initial), "help", info->help,
+			"error", info_optional_json(info->error)));
+	printf("%-25s %-15s %s%s\n", info->variable,
+	    info->value ? info->value : "-", WORD(origins, info->origin),
+	    bad ? ", not valid" : "");
+	if (bad)
+		printf("  %s\n", info->error);
+	return 0;
+}
+
+/* What --registry says counts as it does for a context. */
+static int list_settings(const char *registry, json_t *rows)
+{
+	struct settings_list list = { .rows = rows };
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int ret;
+
+	attr.registry = registry;
+	ret = dfi_setting_list(&attr, add_setting, &list);
+	return !ret && list.invalid ? NOT_VALID : ret;
+}
+
+static double seconds_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static int list_stats(struct dfi *dfi, json_t *rows)
+{
+	static double last;
+	double before = last;
+
+	last = seconds_now();
+	return info_list_stats(dfi, rows, before > 0 ? last - before : 0);
+}
+
+static int list(struct dfi *dfi, const struct options *options, json_t *rows)
+{
+	const char *what = options->what;
+
+	if (!strcmp(what, "config"))
+		return list_settings(options->registry, rows);
+	if (!strcmp(what, "devices"))
+		return list_devices(rows);
 	if (!strcmp(what, "flows"))
 		return dfi_flow_list(dfi, add_flow, rows);
+	if (!strcmp(what, "stat"))
+		return list_stats(dfi, rows);
 	return dfi_node_list(dfi, add_node, rows);
 }
 
-static int report(struct dfi *dfi, const struct options *options)
+/* As the times of errors are told. */
+static json_int_t wall_ns(void)
 {
-	json_t *rows = options->json ? json_array() : NULL, *object;
-	int ret = list(dfi, options->what, rows);
+	struct timespec ts;
 
-	if (!ret && rows) {
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (json_int_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int list_json(struct dfi *dfi, const struct options *options)
+{
+	json_t *rows = json_array(), *object = NULL;
+	int ret = rows ? list(dfi, options, rows) : NO_JSON;
+
+	if (!ret || ret == NOT_VALID)
 		object = json_pack("{sO}", options->what, rows);
-		json_dumpf(object, stdout, JSON_INDENT(2));
+	if (object && !strcmp(options->what, "stat") &&
+	    json_object_set_new(object, "time_ns", json_integer(wall_ns())) < 0)
+		ret = NO_JSON;
+	/* Whether it could be written, stdout knows. */
+	if (object &&
+	    json_dumpf(object, stdout,
+		options->watch > 0 ? JSON_COMPACT : JSON_INDENT(2)) == 0)
 		putchar('\n');
-		json_decref(object);
-	}
+	else if (!ret || ret == NOT_VALID)
+		ret = NO_JSON;
+	json_decref(object);
 	json_decref(rows);
 	return ret;
+}
+
+/* The exit status. */
+static int report(struct dfi *dfi, const struct options *options)
+{
+	int ret = options->json ? list_json(dfi, options)
+				: list(dfi, options, NULL);
+
+	if (fflush(stdout) == EOF || ferror(stdout)) {
+		fprintf(stderr, "dfi-info: stdout can't be written: %s\n",
+		    strerror(errno));
+		return EXIT_FAILURE;
+	}
+	if (ret == NOT_VALID)
+		fprintf(stderr, "dfi-info: a setting is not valid\n");
+	else if (ret)
+		fprintf(stderr, "dfi-info: %s\n",
+		    ret == NO_JSON ? "out of memory" : dfi_errmsg());
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Until a list fails, or a signal ends it. */
+static int watch(struct dfi *dfi, const struct options *options)
+{
+	double whole;
+	struct timespec pause = {
+		.tv_nsec = (long)(modf(options->watch, &whole) * 1e9),
+	};
+	int status;
+
+	pause.tv_sec = (time_t)whole;
+	while ((status = report(dfi, options)) == EXIT_SUCCESS) {
+		nanosleep(&pause, NULL);
+		if (!options->json)
+			putchar('\n');
+	}
+	return status;
+}
+
+static double parse_seconds(const char *arg, struct argp_state *state)
+{
+	char *end;
+	double seconds = arg ? strtod(arg, &end) : 1;
+
+	if (arg && (end == arg || *end || !(seconds >= 0.01) || seconds > 1e6))
+		argp_error(state,
+		    "--watch: '%s' is not a number of seconds from 0.01 to "
+		    "1000000",
+		    arg);
+	return seconds;
+}
+
+static bool is_list(const char *what)
+{
+	static const char *const lists[] = { "flows", "nodes", "stat",
+		"devices", "config" };
+	size_t i;
+
+	for (i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		if (!strcmp(what, lists[i]))
+			return true;
+	return false;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -127,15 +328,24 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'j':
 		options->json = true;
 		return 0;
+	case 'w':
+		options->watch = parse_seconds(arg, state);
+		return 0;
 	case ARGP_KEY_ARG:
-		if (options->what ||
-		    (strcmp(arg, "flows") != 0 && strcmp(arg, "nodes") != 0))
-			argp_error(state, "say flows or nodes, not '%s'", arg);
+		if (options->what || !is_list(arg))
+			argp_error(state,
+			    "say flows, nodes, stat, devices or config, not "
+			    "'%s'",
+			    arg);
 		options->what = arg;
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->what)
-			argp_error(state, "say what to list: flows or nodes");
+			argp_error(state,
+			    "say what to list: flows, nodes, stat, devices or "
+			    "config");
+		if (options->watch > 0 && strcmp(options->what, "stat") != 0)
+			argp_error(state, "--watch is for stat");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -148,27 +358,49 @@ int main(int argc, char **argv)
 		{ "registry", 'r', "ADDRESS", 0,
 		    "The registry to ask (default: DFI_REGISTRY)", 0 },
 		{ "json", 'j', NULL, 0, "Print one JSON object", 0 },
+		{ "watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
+		    "With stat: print it again and again, after SECONDS "
+		    "(default 1), with rates; with --json an object a line",
+		    0 },
 		{ 0 },
 	};
-	static const struct argp argp = { arguments, parse, "flows|nodes",
-		"What a DFI registry knows.", NULL, NULL, NULL };
+	static const char doc[] =
+	    "What a DFI registry knows, or the RDMA devices of this host, or "
+	    "all settings and where their values come from.\v"
+	    "  flows    what is published, and who is attached\n"
+	    "  nodes    which processes are members\n"
+	    "  stat     counters of their sources and targets and of RDMA, and "
+	    "errors\n"
+	    "           that they met; only of processes of this host and "
+	    "user\n"
+	    "  devices  the RDMA devices of this host\n"
+	    "  config   all settings, and where their values come from\n\n"
+	    "A registry at a TCP address is asked over TLS if one of these is "
+	    "set; one on another host must be:\n"
+	    "  DFI_REGISTRY_KEY=FILE  its key file\n"
+	    "  DFI_REGISTRY_CA=FILE  who signed its certificate\n"
+	    "  DFI_REGISTRY_CERT=FILE, DFI_REGISTRY_PRIVATE_KEY=FILE  with CA, "
+	    "a certificate for this program\n"
+	    "DFI_REGISTRY_INSECURE=1 does without, on a closed test network.";
+	static const struct argp argp = { arguments, parse,
+		"flows|nodes|stat|devices|config", doc, NULL, NULL, NULL };
 	struct options options = { .registry = NULL };
 	struct dfi_attr attr = DFI_ATTR_INIT;
-	struct dfi *dfi;
-	int ret;
+	struct dfi *dfi = NULL;
+	int status;
 
 	argp_program_version = dfi_version();
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	attr.registry = options.registry;
 	attr.node_name = "dfi-info";
-	ret = dfi_open(&attr, &dfi);
-	if (!ret) {
-		ret = report(dfi, &options);
-		dfi_close(dfi);
-	}
-	if (ret < 0) {
+	if (strcmp(options.what, "devices") != 0 &&
+	    strcmp(options.what, "config") != 0 && dfi_open(&attr, &dfi) < 0) {
 		fprintf(stderr, "dfi-info: %s\n", dfi_errmsg());
 		return EXIT_FAILURE;
 	}
-	return EXIT_SUCCESS;
+	status = options.watch > 0 ? watch(dfi, &options)
+				   : report(dfi, &options);
+	if (dfi)
+		dfi_close(dfi);
+	return status;
 }

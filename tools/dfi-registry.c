@@ -2,33 +2,61 @@
 /*
  * dfi-registry: a registry as a process of its own. It serves until SIGTERM or
  * SIGINT. On stdout there is only the address, if asked for; the library logs
- * to stderr.
+ * to stderr. "dfi-registry keygen FILE" makes a key file instead.
  */
 #include <argp.h>
 #include <errno.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #include <dfi/error.h>
 #include <dfi/registry.h>
 
 struct options {
-	const char *listen;
+	struct dfi_registry_attr attr;
 	bool print_address;
+	bool keygen;
+	const char *key_file; /* for keygen */
+	uint32_t users[DFI_MAX_REGISTRY_USERS];
+};
+
+enum {
+	OPTION_CA = 256,
+	OPTION_CERT,
+	OPTION_PRIVATE_KEY,
+	OPTION_INSECURE,
+	OPTION_ALLOW_USER,
 };
 
 const char *argp_program_version = "dfi-registry " DFI_VERSION;
 
 static const char doc[] =
-    "Serve a DFI registry until SIGTERM or SIGINT.\v"
-    "ADDR is unix:PATH, unix:@NAME (an abstract socket), tcp:127.0.0.1:PORT "
-    "or tcp:[::1]:PORT; port 0 takes any free one. Without --listen the "
+    "Serve a DFI registry until SIGTERM or SIGINT, or make a key file for one."
+    "\v"
+    "ADDR is unix:PATH, unix:@NAME (an abstract socket), tcp:IP:PORT or "
+    "tcp:[IPV6]:PORT, where port 0 takes any free one, and tcp:0.0.0.0:PORT "
+    "and tcp:[::]:PORT are all addresses of this host. Without --listen the "
     "registry takes an abstract socket with a random name.\n\n"
-    "Exit status: 0 after a signal; 64 for a usage error; 78 if ADDR is not "
-    "an address of this host alone; 1 if the registry can't be started.\n\n"
+    "Whoever reaches a registry can read and change what its members share. At "
+    "an address that other hosts can reach it therefore serves TLS 1.3 only, "
+    "and only clients that prove who they are, in one of two ways:\n\n"
+    "A key. \"dfi-registry keygen FILE\" makes a file with 256 random bits. "
+    "Start the registry with --key FILE, copy the file to all hosts, and set "
+    "DFI_REGISTRY_KEY to it there. Its mode must stay 0600.\n\n"
+    "Certificates. Start the registry with --cert, --private-key and --ca. Its "
+    "certificate must name its IP address in subjectAltName. Set "
+    "DFI_REGISTRY_CA, DFI_REGISTRY_CERT and DFI_REGISTRY_PRIVATE_KEY for its "
+    "clients.\n\n"
+    "Clients that are refused are logged to stderr, once a minute for each "
+    "reason.\n\n"
+    "Exit status: 0 after a signal, or if the key file was made; 64 for a "
+    "usage error; 78 if ADDR can be reached by other hosts and clients need "
+    "not prove who they are; 1 if anything else fails.\n\n"
     "DFI_LOG=error|warn|info|debug sets how much is logged to stderr.";
 
 static const struct argp_option option_table[] = {
@@ -36,11 +64,69 @@ static const struct argp_option option_table[] = {
 	    .key = 'l',
 	    .arg = "ADDR",
 	    .doc = "Listen at this address" },
+	{ .name = "key",
+	    .key = 'k',
+	    .arg = "FILE",
+	    .doc = "Serve only clients that have the same key file" },
+	{ .name = "cert",
+	    .key = OPTION_CERT,
+	    .arg = "FILE",
+	    .doc = "The registry's certificate, PEM" },
+	{ .name = "private-key",
+	    .key = OPTION_PRIVATE_KEY,
+	    .arg = "FILE",
+	    .doc = "The private key of --cert, PEM, mode 0600" },
+	{ .name = "ca",
+	    .key = OPTION_CA,
+	    .arg = "FILE",
+	    .doc = "Serve only clients with a certificate signed by this "
+		   "authority, PEM; may be left out at a loopback address" },
+	{ .name = "insecure",
+	    .key = OPTION_INSECURE,
+	    .doc = "Serve anybody, also at an address that other hosts can "
+		   "reach: for a closed test network" },
+	{ .name = "allow-user",
+	    .key = OPTION_ALLOW_USER,
+	    .arg = "USER",
+	    .doc = "Serve processes of this user, too, at a Unix socket: a "
+		   "name or a number; may be repeated. Set DFI_REGISTRY_USER "
+		   "to the number of the registry's user there" },
 	{ .name = "print-address",
 	    .key = 'p',
 	    .doc = "Print the address as one line when it answers" },
 	{ .name = NULL },
 };
+
+static void allow_user(
+    struct options *options, const char *user, struct argp_state *state)
+{
+	const struct passwd *entry = getpwnam(user);
+	unsigned long number;
+	char *end = NULL;
+
+	errno = 0;
+	number = entry ? entry->pw_uid : strtoul(user, &end, 10);
+	if (!entry &&
+	    (errno || end == user || *end || *user == '-' ||
+		number >= UINT32_MAX))
+		argp_error(state, "there is no user '%s'", user);
+	if (options->attr.n_users == DFI_MAX_REGISTRY_USERS)
+		argp_error(state, "more than %d users", DFI_MAX_REGISTRY_USERS);
+	options->users[options->attr.n_users++] = (uint32_t)number;
+	options->attr.users = options->users;
+}
+
+static error_t parse_argument(
+    struct options *options, char *arg, struct argp_state *state)
+{
+	if (!options->keygen && strcmp(arg, "keygen") == 0)
+		options->keygen = true;
+	else if (options->keygen && !options->key_file)
+		options->key_file = arg;
+	else
+		argp_error(state, "unknown argument '%s'", arg);
+	return 0;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -48,14 +134,66 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'l':
-		options->listen = arg;
+		options->attr.listen = arg;
+		return 0;
+	case 'k':
+		options->attr.key = arg;
+		return 0;
+	case OPTION_CA:
+		options->attr.ca = arg;
+		return 0;
+	case OPTION_CERT:
+		options->attr.cert = arg;
+		return 0;
+	case OPTION_PRIVATE_KEY:
+		options->attr.private_key = arg;
+		return 0;
+	case OPTION_INSECURE:
+		options->attr.flags |= DFI_REGISTRY_INSECURE;
+		return 0;
+	case OPTION_ALLOW_USER:
+		allow_user(options, arg, state);
 		return 0;
 	case 'p':
 		options->print_address = true;
 		return 0;
+	case ARGP_KEY_ARG:
+		return parse_argument(options, arg, state);
+	case ARGP_KEY_END:
+		if (options->keygen && !options->key_file)
+			argp_error(state, "keygen: say which file to make");
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+static int fail(int ret)
+{
+	fprintf(stderr, "dfi-registry: %s\n", dfi_errmsg());
+	return ret == -EPERM ? EX_CONFIG : EXIT_FAILURE;
+}
+
+static int serve(const struct options *options)
+{
+	struct dfi_registry *registry;
+	sigset_t signals;
+	int ret, number;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	ret = dfi_registry_start(&options->attr, &registry);
+	if (ret)
+		return fail(ret);
+	if (options->print_address) {
+		puts(dfi_registry_address(registry));
+		fflush(stdout);
+	}
+	sigwait(&signals, &number);
+	dfi_registry_stop(registry);
+	return EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
@@ -63,30 +201,15 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		.options = option_table,
 		.parser = parse,
+		.args_doc = "\nkeygen FILE",
 		.doc = doc,
 	};
-	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
-	struct dfi_registry *registry;
-	struct options options = { .listen = NULL };
-	sigset_t signals;
-	int ret, number;
+	struct options options = { .attr = DFI_REGISTRY_ATTR_INIT };
+	int ret;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	attr.listen = options.listen;
-	ret = dfi_registry_start(&attr, &registry);
-	if (ret) {
-		fprintf(stderr, "dfi-registry: %s\n", dfi_errmsg());
-		return ret == -EPERM ? EX_CONFIG : EXIT_FAILURE;
-	}
-	if (options.print_address) {
-		puts(dfi_registry_address(registry));
-		fflush(stdout);
-	}
-	sigwait(&signals, &number);
-	dfi_registry_stop(registry);
-	return EXIT_SUCCESS;
+	if (!options.keygen)
+		return serve(&options);
+	ret = dfi_registry_key_create(options.key_file);
+	return ret ? fail(ret) : EXIT_SUCCESS;
 }

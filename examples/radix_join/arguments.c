@@ -47,6 +47,21 @@ double argument_real(
 	return x;
 }
 
+const char *argument_name(
+    struct argp_state *state, const char *option, const char *text, size_t max)
+{
+	static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijk"
+					 "lmnopqrstuvwxyz0123456789._:-";
+	size_t n = strspn(text, characters);
+
+	if (n == 0 || n > max || text[n])
+		argp_error(state,
+		    "--%s: '%s' is no name of 1 to %zu letters, digits or any "
+		    "of ._:-",
+		    option, text, max);
+	return text;
+}
+
 struct column_name argument_column(
     struct argp_state *state, const char *option, const char *text)
 {

@@ -17,6 +17,13 @@ uint64_t argument_number(struct argp_state *state, const char *option,
 double argument_real(
     struct argp_state *state, const char *option, const char *text, double max);
 
+/*
+ * Up to max characters of [A-Za-z0-9._:-], which the names of flows are made
+ * of.
+ */
+const char *argument_name(
+    struct argp_state *state, const char *option, const char *text, size_t max);
+
 /* "inner:name" or "outer:name"; the name is the caller's to free. */
 struct column_name argument_column(
     struct argp_state *state, const char *option, const char *text);

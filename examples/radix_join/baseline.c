@@ -42,7 +42,7 @@ static int thread_open(struct thread *thread)
 	uint32_t n_partitions = plan_partitions(plan);
 	int r;
 
-	if (baseline->options->pin)
+	if (options_pin(baseline->options))
 		cpu_pin(thread->index);
 	if (slices_make(&thread->slices, input, thread->index) ||
 	    lines_open(&thread->lines, n_partitions) ||

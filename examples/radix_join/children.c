@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include <sys/wait.h>
 
 extern char **environ;
@@ -33,7 +32,6 @@ struct command {
 static int make_command(struct command *command, char **argv,
     const char *registry, const char *run, bool has_image)
 {
-	static char progress[] = "--progress";
 	size_t argc = 0, n;
 
 	while (argv[argc])
@@ -43,14 +41,14 @@ static int make_command(struct command *command, char **argv,
 		return complain("no memory");
 	for (n = 0; n < argc; n++)
 		command->argv[n] = argv[n];
-	snprintf(command->registry, sizeof(command->registry), "--registry=%s",
-	    registry);
 	snprintf(command->run, sizeof(command->run), "--run=%s", run);
 	command->argv[n++] = command->node;
-	command->argv[n++] = command->registry;
 	command->argv[n++] = command->run;
-	if (isatty(STDERR_FILENO))
-		command->argv[n++] = progress;
+	if (registry) {
+		snprintf(command->registry, sizeof(command->registry),
+		    "--registry=%s", registry);
+		command->argv[n++] = command->registry;
+	}
 	if (has_image) {
 		snprintf(command->image_fd, sizeof(command->image_fd),
 		    "--image-fd=%d", CHILD_IMAGE_FD);
@@ -68,10 +66,11 @@ int children_start(struct children *children, const struct options *options,
 	int ret, err;
 
 	memset(children, 0, sizeof(*children));
-	children->pids = calloc(options->nodes, sizeof(*children->pids));
+	children->pids = calloc(options->local_nodes, sizeof(*children->pids));
 	if (!children->pids)
 		return complain("no memory");
-	children->n = options->nodes;
+	children->first = options->first_node;
+	children->n = options->local_nodes;
 	if (make_command(&command, argv, registry, run, image_fd >= 0))
 		return -1;
 	posix_spawn_file_actions_init(&actions);
@@ -79,15 +78,15 @@ int children_start(struct children *children, const struct options *options,
 	if (image_fd >= 0)
 		posix_spawn_file_actions_adddup2(
 		    &actions, image_fd, CHILD_IMAGE_FD);
-	for (i = 0, ret = 0; i < options->nodes && ret == 0; i++) {
-		snprintf(
-		    command.node, sizeof(command.node), "--node=%" PRIu32, i);
+	for (i = 0, ret = 0; i < children->n && ret == 0; i++) {
+		snprintf(command.node, sizeof(command.node), "--node=%" PRIu32,
+		    children->first + i);
 		err = posix_spawn(&children->pids[i], "/proc/self/exe",
 		    &actions, NULL, command.argv, environ);
 		if (err) {
 			children->pids[i] = 0;
-			ret = complain("cannot start node %" PRIu32 ": %s", i,
-			    strerror(err));
+			ret = complain("cannot start node %" PRIu32 ": %s",
+			    children->first + i, strerror(err));
 		} else {
 			children->n_running++;
 		}
@@ -126,7 +125,7 @@ int children_check(struct children *children)
 			continue;
 		children->pids[i] = 0;
 		children->n_running--;
-		if (judge(children, i, pid, status))
+		if (judge(children, children->first + i, pid, status))
 			children->failed = true;
 	}
 	return children->failed ? -1 : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes of the nodes, as the first process sees them.
+ * The processes of this machine's nodes, as the one that starts them sees them.
  */
 #ifndef RADIX_JOIN_CHILDREN_H
 #define RADIX_JOIN_CHILDREN_H
@@ -11,16 +11,17 @@
 #include "options.h"
 
 struct children {
-	pid_t *pids; /* 0: has ended */
-	uint32_t n;
+	pid_t *pids;       /* 0: has ended */
+	uint32_t first, n; /* nodes */
 	uint32_t n_running;
 	bool failed; /* one has ended badly */
 	bool killed; /* all that were left have been killed */
 };
 
 /*
- * Start a process for each node. 0, or -1 after a complaint; children_end()
- * ends those that were started.
+ * Start a process for each node of this machine; registry NULL is the one that
+ * the environment names. 0, or -1 after a complaint; children_end() ends those
+ * that were started.
  */
 int children_start(struct children *children, const struct options *options,
     char **argv, const char *registry, const char *run, int image_fd);

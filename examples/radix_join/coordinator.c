@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Coordination goes over flows, too: workers report in one of N:1, and the
- * start goes out in one of 1:N. This process is on no path of the relations,
- * and sleeps while the workers work.
+ * Coordination goes over flows, too: nodes get their task in one of 1:N, the
+ * start goes out in another, and workers report in one of N:1. This process is
+ * on no path of the relations, and sleeps while the workers work.
  */
 #include "coordinator.h"
 #include "children.h"
@@ -12,11 +12,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How often to look at the processes, and at rows if there are any. */
 #define TICK_MS 100
 #define ROWS_TICK_MS 1
+
+/* The same while nodes and workers come. */
+#define AWAIT_TICK_NS 10000000
+
+/* Then, if some have not come, for the library to find out which. */
+#define LATE_MS 1000
 
 /*
  * How long nodes get to end: after success; after a failure, of which running
@@ -26,9 +33,6 @@
 #define FAILURE_GRACE_MS 5000
 #define EARLY_GRACE_MS 500
 
-/* A worker has this long from its start to its first report. */
-#define ATTACH_TIMEOUT_MS 3600000
-
 #define PROGRESS_AFTER_NS UINT64_C(1000000000)
 
 struct coordinator {
@@ -36,12 +40,14 @@ struct coordinator {
 	const struct input *input;
 	struct output *output;
 	struct outcome *outcome;
-	struct dfi_registry *registry;
+	struct dfi_registry *registry; /* NULL: one of somebody else */
+	const char *registry_address;  /* NULL: as the environment says */
 	struct dfi *dfi;
-	char run[64];
+	char run[MAX_RUN_NAME + 1];
 	struct children children;
+	struct dfi_source *start;
 	struct dfi_target *reports, *rows;
-	uint64_t start_ns;
+	uint64_t begin_ns, start_ns; /* of the input, of the join */
 	uint32_t n_ready, n_done;
 	bool rows_ended;
 	uint64_t progress, *worker_progress;
@@ -53,30 +59,40 @@ static int fail(const char *what)
 	return complain("%s: %s", what, dfi_errmsg());
 }
 
-/* Join the registry, or start one, and publish the flows. */
+/* Join the registry, or start one for the nodes of this machine. */
+static int open_registry(struct coordinator *c)
+{
+	const struct options *options = c->options;
+
+	c->registry_address = options->registry;
+	if (!options->registry && !options->run) {
+		if (dfi_registry_start(NULL, &c->registry))
+			return fail("registry");
+		c->registry_address = dfi_registry_address(c->registry);
+	}
+	if (protocol_open(options, c->registry_address, "coordinator", &c->dfi))
+		return fail("registry");
+	if (options->run)
+		snprintf(c->run, sizeof(c->run), "%s", options->run);
+	else
+		snprintf(c->run, sizeof(c->run), "radix_join-%d-%" PRIx64,
+		    (int)getpid(), now_ns());
+	return 0;
+}
+
+/* Publish the flows, and open those to this process. */
 static int open_flows(struct coordinator *c)
 {
 	struct dfi_target_attr reports = DFI_TARGET_ATTR_INIT;
 	struct dfi_target_attr rows = DFI_TARGET_ATTR_INIT;
-	struct dfi_attr attr = DFI_ATTR_INIT;
 	int flow;
 
-	if (!c->options->registry && dfi_registry_start(NULL, &c->registry))
-		return fail("registry");
-	attr.node_name = "coordinator";
-	attr.registry = c->registry ? dfi_registry_address(c->registry)
-				    : c->options->registry;
-	if (dfi_open(&attr, &c->dfi))
-		return fail("registry");
-	snprintf(c->run, sizeof(c->run), "radix_join-%d-%" PRIx64,
-	    (int)getpid(), now_ns());
 	for (flow = 0; flow < N_FLOWS; flow++)
 		if ((flow != FLOW_ROWS || c->output) &&
-		    protocol_create(
-			c->dfi, c->run, (enum flow)flow, &c->input->plan))
+		    protocol_create(c->dfi, c->run, (enum flow)flow,
+			c->options->nodes, &c->input->plan))
 			return -1;
 	reports.wait = DFI_WAIT_BLOCK;
-	reports.open_timeout_ms = ATTACH_TIMEOUT_MS;
 	reports.stall_timeout_ms = c->output ? ROWS_TICK_MS : TICK_MS;
 	if (protocol_target(
 		c->dfi, c->run, FLOW_REPORTS, 0, reports, &c->reports))
@@ -89,22 +105,79 @@ static int open_flows(struct coordinator *c)
 	return 0;
 }
 
+/*
+ * Open the source of a flow to nodes or workers when all of them are there. If
+ * a process of this machine ends before, nobody need wait for the others.
+ */
+static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
+    struct dfi_source **source)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	static const struct timespec nap = { 0, AWAIT_TICK_NS };
+	uint64_t deadline = now_ns() +
+	    c->options->timeout_ms * UINT64_C(1000000);
+	uint32_t n = 0;
+	int ret;
+
+	while (n < n_targets && now_ns() < deadline) {
+		if (protocol_count_targets(c->dfi, c->run, flow, &n))
+			return fail("waiting for nodes");
+		if (children_check(&c->children))
+			return -1;
+		if (n < n_targets)
+			nanosleep(&nap, NULL);
+	}
+	/* If somebody is missing, the library says who. */
+	if (n < n_targets)
+		attr.open_timeout_ms = LATE_MS;
+	ret = protocol_source(c->dfi, c->run, flow, 0, attr, source);
+	if (ret && n < n_targets)
+		return complain("not all %s came in %" PRIu32
+				" s (--timeout): %s",
+		    flow == FLOW_TASK ? "nodes" : "workers",
+		    c->options->timeout_ms / 1000, dfi_errmsg());
+	return ret ? fail("waiting for nodes") : 0;
+}
+
+/* Send a tuple to each of n targets of a flow, and end it. */
+static int tell_all(struct dfi_source *source, const void *tuple, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (dfi_source_push_to(source, i, tuple) < 0)
+			break;
+	/* Returns the error of a push that failed. */
+	return dfi_source_close(source);
+}
+
+/*
+ * Gather the nodes, tell them what to do, and wait until all workers listen.
+ * From here on, a process that dies is an error of a flow to all others.
+ */
+static int gather(struct coordinator *c)
+{
+	struct task task = task_of(c->options, &c->input->plan);
+	struct dfi_source *source;
+
+	if (await(c, FLOW_TASK, c->options->nodes, &source))
+		return -1;
+	if (tell_all(source, &task, c->options->nodes))
+		return fail("telling the nodes what to do");
+	return await(c, FLOW_START, c->input->plan.n_workers, &c->start);
+}
+
 /* All workers are ready and wait for the start. */
 static int start(struct coordinator *c)
 {
-	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
-	struct dfi_source *source;
+	struct dfi_source *source = c->start;
 	struct start tuple;
-	uint32_t i;
 
-	if (protocol_source(c->dfi, c->run, FLOW_START, 0, attr, &source))
-		return fail("starting");
+	c->start = NULL;
 	c->start_ns = tuple.start_ns = now_ns();
-	for (i = 0; i < c->input->plan.n_workers; i++)
-		if (dfi_source_push_to(source, i, &tuple) < 0)
-			break;
-	/* Returns the error of a push that failed. */
-	return dfi_source_close(source) ? fail("starting") : 0;
+	if (tell_all(source, &tuple, c->input->plan.n_workers))
+		return fail("starting");
+	return 0;
 }
 
 static int take_report(
@@ -112,6 +185,7 @@ static int take_report(
 {
 	struct outcome *outcome = c->outcome;
 	uint32_t worker = report->worker;
+	uint64_t total_ns;
 
 	if (worker >= c->input->plan.n_workers)
 		return complain("a report of worker %" PRIu32
@@ -127,14 +201,29 @@ static int take_report(
 		c->n_done++;
 		result_add(&outcome->result, &report->result);
 		outcome->workers[worker] = report->times;
-		if (report->end_ns - c->start_ns > outcome->total_ns)
-			outcome->total_ns = report->end_ns - c->start_ns;
+		total_ns = worker_total_ns(&report->times);
+		if (total_ns > outcome->total_ns)
+			outcome->total_ns = total_ns;
 		return 0;
 	default:
 		c->progress += report->progress - c->worker_progress[worker];
 		c->worker_progress[worker] = report->progress;
 		return 0;
 	}
+}
+
+/* Before the start workers make their input, and say only when it is made. */
+static void show_input_progress(struct coordinator *c)
+{
+	if (now_ns() - c->begin_ns < PROGRESS_AFTER_NS ||
+	    !isatty(STDERR_FILENO))
+		return;
+	c->shows_progress = true;
+	fprintf(stderr,
+	    "\r\033[Kradix_join: input of %" PRIu32 " of %" PRIu32
+	    " workers is made, %.0f s",
+	    c->n_ready, c->input->plan.n_workers,
+	    (double)(now_ns() - c->begin_ns) / 1e9);
 }
 
 /* Each tuple is sent, received unless it was its sender's own, and joined. */
@@ -146,11 +235,11 @@ static void show_progress(struct coordinator *c)
 
 	if (!c->options->loopback)
 		all -= n / plan->n_workers;
-	if (!c->start_ns || now_ns() - c->start_ns < PROGRESS_AFTER_NS ||
+	if (now_ns() - c->start_ns < PROGRESS_AFTER_NS ||
 	    !isatty(STDERR_FILENO) || all == 0)
 		return;
 	c->shows_progress = true;
-	fprintf(stderr, "\rradix_join: %3.0f %%",
+	fprintf(stderr, "\r\033[Kradix_join: %3.0f %%",
 	    100 * (double)c->progress / (double)all);
 }
 
@@ -203,10 +292,13 @@ static int collect(struct coordinator *c)
 		} else if (ret > 0) {
 			if (take_report(c, tuple))
 				return -1;
-			show_progress(c);
+			if (c->start_ns)
+				show_progress(c);
 		} else if (ret == -ETIMEDOUT) {
 			if (children_check(&c->children))
 				return -1;
+			if (!c->start_ns)
+				show_input_progress(c);
 		} else {
 			return fail("reports");
 		}
@@ -234,6 +326,8 @@ static int finish(struct coordinator *c, bool whole)
 	 */
 	if (c->children.pids && children_end(&c->children, grace_ms))
 		ret = -1;
+	if (c->start)
+		dfi_source_abort(c->start);
 	if (c->reports)
 		dfi_target_close(c->reports);
 	if (c->rows)
@@ -254,6 +348,7 @@ int coordinator_run(const struct options *options, char **argv,
 		.input = input,
 		.output = output,
 		.outcome = outcome,
+		.begin_ns = now_ns(),
 	};
 	int ret;
 
@@ -261,12 +356,14 @@ int coordinator_run(const struct options *options, char **argv,
 	    input->plan.n_workers, sizeof(*c.worker_progress));
 	if (!c.worker_progress)
 		return complain("no memory");
-	ret = open_flows(&c);
+	ret = open_registry(&c);
+	if (ret == 0)
+		ret = open_flows(&c);
 	if (ret == 0)
 		ret = children_start(&c.children, options, argv,
-		    c.registry ? dfi_registry_address(c.registry)
-			       : options->registry,
-		    c.run, image_fd);
+		    c.registry_address, c.run, image_fd);
+	if (ret == 0)
+		ret = gather(&c);
 	if (ret == 0)
 		ret = collect(&c);
 	hide_progress(&c);

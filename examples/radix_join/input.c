@@ -54,6 +54,22 @@ int input_open(struct input *input, const struct options *options, int image_fd)
 	return 0;
 }
 
+int input_check_memory(const struct input *input, const struct options *options)
+{
+	const struct plan *plan = &input->plan;
+	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
+	uint64_t share = n * options->local_nodes / options->nodes;
+	uint64_t need = 2 * share * sizeof(struct tuple);
+	uint64_t available = memory_available();
+
+	if (need <= available)
+		return 0;
+	return complain("%ju tuples need %ju MiB of memory, but %ju MiB are "
+			"left: choose fewer (--inner, --outer)",
+	    (uintmax_t)share, (uintmax_t)(need >> 20),
+	    (uintmax_t)(available >> 20));
+}
+
 void input_close(struct input *input)
 {
 	if (input->has_image)

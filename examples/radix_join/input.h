@@ -25,6 +25,15 @@ int input_open(
     struct input *input, const struct options *options, int image_fd);
 void input_close(struct input *input);
 
+/*
+ * Memory is touched before the join, so a join that doesn't fit would end with
+ * a process killed, maybe another one. Each tuple is there twice: as input, and
+ * in a store. 0, or -1 after a complaint: this machine's nodes need more than
+ * it has left.
+ */
+int input_check_memory(
+    const struct input *input, const struct options *options);
+
 /* A worker's slices of both relations. */
 struct slices {
 	struct tuple *tuples[N_RELATIONS];

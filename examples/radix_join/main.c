@@ -12,6 +12,7 @@
 #include "platform.h"
 #include "reference.h"
 #include "report.h"
+#include "share.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static int join(struct job *job, char **argv)
 	bool has_output = options->output != NULL;
 	int ret;
 
-	if (input_open(&job->input, options, job->image_fd))
+	if (input_open(&job->input, options, job->image_fd) ||
+	    input_check_memory(&job->input, options))
 		return -1;
 	outcome->plan = job->input.plan;
 	outcome->workers = calloc(
@@ -118,6 +120,8 @@ int main(int argc, char **argv)
 	options_parse(&job.options, argc, argv);
 	if (job.options.is_node)
 		ret = node_run(&job.options);
+	else if (job.options.first_node > 0)
+		ret = share_run(&job.options, argv) ? 1 : 0;
 	else
 		ret = run(&job, argv) ? 1 : 0;
 	options_free(&job.options);

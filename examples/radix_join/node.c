@@ -64,29 +64,90 @@ static int run_threads(
 	return ret;
 }
 
-int node_run(const struct options *options)
+/*
+ * Wait for the task, of which there is one. The target stays open after its
+ * flow's end, so that no other process can be the same node.
+ */
+static int receive_task(struct dfi *dfi, const struct options *options,
+    struct dfi_target **target, struct task *task)
 {
-	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	const void *tuple;
+	int ret;
+
+	attr.wait = DFI_WAIT_BLOCK;
+	/* The first process gives up before its nodes: it says who is missing.
+	 */
+	if (options->first_node == 0)
+		attr.open_timeout_ms = 2 * options->timeout_ms;
+	ret = protocol_target(
+	    dfi, options->run, FLOW_TASK, options->node, attr, target);
+	if (ret == 0)
+		ret = dfi_target_consume(*target, &tuple);
+	if (ret > 0) {
+		*task = *(const struct task *)tuple;
+		return 0;
+	}
+	return complain("node %" PRIu32 ": waiting for the first process of "
+			"run '%s': %s",
+	    options->node, options->run,
+	    ret < 0 ? dfi_errmsg() : "it has nothing to do");
+}
+
+/* The end must be seen, or leaving is an error to the first process. */
+static int end_task(struct dfi_target *target)
+{
+	const void *tuple;
+
+	if (dfi_target_consume(target, &tuple) == 0)
+		return 0;
+	return complain("the end of the task: %s", dfi_errmsg());
+}
+
+static int run_task(const struct options *options, struct dfi *dfi)
+{
 	struct input input;
+	int ret;
+
+	if (input_open(&input, options, options->image_fd))
+		return -1;
+	/* One node speaks for its machine; for the first one, its parent. */
+	if (options->first_node > 0 && options->node == options->first_node)
+		ret = input_check_memory(&input, options);
+	else
+		ret = 0;
+	if (ret == 0)
+		ret = run_threads(options, &input, dfi);
+	input_close(&input);
+	return ret;
+}
+
+int node_run(const struct options *command_line)
+{
+	struct options options = *command_line;
+	struct dfi_target *tasks = NULL;
+	struct task task;
 	char name[32];
 	struct dfi *dfi;
 	int ret;
 
-	/* A node without its first process has nobody to work for. */
+	/* A node without the process that started it works for nobody. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (input_open(&input, options, options->image_fd))
-		return 1;
-	snprintf(name, sizeof(name), "node-%" PRIu32, options->node);
+	snprintf(name, sizeof(name), "node-%" PRIu32, options.node);
 	prctl(PR_SET_NAME, name);
-	attr.registry = options->registry;
-	attr.node_name = name;
-	ret = dfi_open(&attr, &dfi);
-	if (ret) {
+	if (protocol_open(&options, options.registry, name, &dfi)) {
 		complain("%s: %s", name, dfi_errmsg());
-	} else {
-		ret = run_threads(options, &input, dfi);
-		dfi_close(dfi);
+		return 1;
 	}
-	input_close(&input);
+	ret = receive_task(dfi, &options, &tasks, &task);
+	if (ret == 0)
+		ret = end_task(tasks);
+	if (ret == 0)
+		ret = task_take(&task, &options);
+	if (ret == 0)
+		ret = run_task(&options, dfi);
+	if (tasks)
+		dfi_target_close(tasks);
+	dfi_close(dfi);
 	return ret ? 1 : 0;
 }

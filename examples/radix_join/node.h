@@ -8,6 +8,6 @@
 #include "options.h"
 
 /* Run the node that the options name. The exit status. */
-int node_run(const struct options *options);
+int node_run(const struct options *command_line);
 
 #endif

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define MAX_WORKERS DFI_MAX_ENDPOINTS
-#define MAX_RADIX_BITS 16
 #define MAX_TUPLES (UINT64_C(1) << 40)
+#define MAX_TIMEOUT 3600 /* seconds */
 
 /* Options without a letter. */
 enum {
@@ -38,27 +38,43 @@ enum {
 	KEY_JSON,
 	KEY_PIN,
 	KEY_NO_PIN,
+	KEY_RUN,
+	KEY_LOCAL_NODES,
+	KEY_FIRST_NODE,
 	KEY_REGISTRY,
+	KEY_TIMEOUT,
 	KEY_RADIX_BITS,
 	KEY_LOOPBACK,
 	KEY_NODE,
-	KEY_RUN,
 	KEY_IMAGE_FD,
-	KEY_PROGRESS,
 };
 
 static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Workers:", 1 },
-	{ "nodes", KEY_NODES, "P", 0, "Processes (default 2)", 0 },
+	{ "nodes", KEY_NODES, "P", 0, "Processes in all (default 2)", 0 },
 	{ "threads", KEY_THREADS, "T", 0,
 	    "Worker threads of each process (default 1)", 0 },
 	{ "pin", KEY_PIN, NULL, 0,
 	    "Bind each worker to a processor (default if there are enough)",
 	    0 },
 	{ "no-pin", KEY_NO_PIN, NULL, 0, "Let workers wander", 0 },
+	{ NULL, 0, NULL, 0, "Several machines:", 2 },
+	{ "run", KEY_RUN, "NAME", 0,
+	    "Meet the other machines under this name, in the registry", 0 },
+	{ "local-nodes", KEY_LOCAL_NODES, "L", 0,
+	    "Processes on this machine (default: all, or 1 with --first-node)",
+	    0 },
+	{ "first-node", KEY_FIRST_NODE, "K", 0,
+	    "This is another machine, with processes K to K+L-1; the first "
+	    "one, without this option, says what to join",
+	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
-	    "Use this registry (default: one inside this process)", 0 },
-	{ NULL, 0, NULL, 0, "Synthetic input:", 2 },
+	    "Use this registry (default: one inside this process, or with "
+	    "--run that of DFI_REGISTRY)",
+	    0 },
+	{ "timeout", KEY_TIMEOUT, "S", 0,
+	    "Wait for other processes S seconds (default 60)", 0 },
+	{ NULL, 0, NULL, 0, "Synthetic input:", 3 },
 	{ "inner", KEY_INNER, "N", 0,
 	    "Tuples of the inner relation; K, M, G are powers of 1024 "
 	    "(default 4M)",
@@ -71,7 +87,7 @@ static const struct argp_option descriptions[] = {
 	    "Exponent of the distribution of outer keys (default 0, uniform)",
 	    0 },
 	{ "seed", KEY_SEED, "N", 0, "Another input (default 1)", 0 },
-	{ NULL, 0, NULL, 0, "Input from files:", 3 },
+	{ NULL, 0, NULL, 0, "Input from files:", 4 },
 	{ "inner-csv", KEY_INNER_CSV, "FILE", 0,
 	    "CSV file of the inner relation, with a header", 0 },
 	{ "inner-key", KEY_INNER_KEY, "COLUMN", 0, "Its key column", 0 },
@@ -88,7 +104,7 @@ static const struct argp_option descriptions[] = {
 	    "Write the joined rows to this CSV file, in no order", 0 },
 	{ "columns", KEY_COLUMNS, "LIST", 0,
 	    "Columns of the output, as SIDE:COLUMN,... (default all)", 0 },
-	{ NULL, 0, NULL, 0, "Run and report:", 4 },
+	{ NULL, 0, NULL, 0, "Run and report:", 5 },
 	{ "baseline", KEY_BASELINE, "KIND", 0,
 	    "local: join in P times T threads of this process, without flows",
 	    0 },
@@ -102,17 +118,16 @@ static const struct argp_option descriptions[] = {
 	{ "no-verify", KEY_NO_VERIFY, NULL, 0, "Don't", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Print one JSON object", 0 },
 	{ "node", KEY_NODE, "I", OPTION_HIDDEN, NULL, 0 },
-	{ "run", KEY_RUN, "NAME", OPTION_HIDDEN, NULL, 0 },
 	{ "image-fd", KEY_IMAGE_FD, "FD", OPTION_HIDDEN, NULL, 0 },
-	{ "progress", KEY_PROGRESS, NULL, OPTION_HIDDEN, NULL, 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
 /* What the command line says, and what it leaves to defaults. */
 struct parsing {
 	struct options *options;
-	int verify, pin; /* -1: not said */
+	int verify; /* -1: not said */
 	bool has_synthetic;
+	bool says_join; /* an option of what to join, or how */
 };
 
 static enum key_type parse_key_type(struct argp_state *state, const char *text)
@@ -218,19 +233,47 @@ static bool parse_run(
 	case KEY_JSON:
 		o->json = true;
 		return true;
-	case KEY_PIN:
-	case KEY_NO_PIN:
-		parsing->pin = key == KEY_PIN;
-		return true;
-	case KEY_REGISTRY:
-		o->registry = text;
-		return true;
 	case KEY_RADIX_BITS:
 		o->radix_bits = (uint32_t)argument_number(
 		    state, "radix-bits", text, 1, MAX_RADIX_BITS);
 		return true;
 	case KEY_LOOPBACK:
 		o->loopback = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Options of this machine's part. Whether there was one. */
+static bool parse_machine(
+    int key, char *text, struct argp_state *state, struct parsing *parsing)
+{
+	struct options *o = parsing->options;
+
+	switch (key) {
+	case KEY_RUN:
+		o->run = argument_name(state, "run", text, MAX_RUN_NAME);
+		return true;
+	case KEY_LOCAL_NODES:
+		o->local_nodes = (uint32_t)argument_number(
+		    state, "local-nodes", text, 1, MAX_WORKERS);
+		return true;
+	case KEY_FIRST_NODE:
+		o->first_node = (uint32_t)argument_number(
+		    state, "first-node", text, 1, MAX_WORKERS - 1);
+		return true;
+	case KEY_REGISTRY:
+		o->registry = text;
+		return true;
+	case KEY_TIMEOUT:
+		o->timeout_ms = 1000 *
+		    (uint32_t)argument_number(
+			state, "timeout", text, 1, MAX_TIMEOUT);
+		return true;
+	case KEY_PIN:
+	case KEY_NO_PIN:
+		o->pin = key == KEY_PIN;
 		return true;
 	default:
 		return false;
@@ -248,19 +291,42 @@ static bool parse_hidden(
 		o->node = (uint32_t)argument_number(
 		    state, "node", text, 0, MAX_WORKERS - 1);
 		return true;
-	case KEY_RUN:
-		o->run = text;
-		return true;
 	case KEY_IMAGE_FD:
 		o->image_fd = (int)argument_number(
 		    state, "image-fd", text, 0, INT32_MAX);
 		return true;
-	case KEY_PROGRESS:
-		o->progress = true;
-		return true;
 	default:
 		return false;
 	}
+}
+
+/* What no single option can say about machines. */
+static void check_machines(struct argp_state *state, struct parsing *parsing)
+{
+	struct options *o = parsing->options;
+
+	if (o->first_node > 0 && parsing->says_join)
+		argp_error(state,
+		    "--first-node: what to join, and how, is said on the first "
+		    "machine only; here say --run, --local-nodes, --registry, "
+		    "--timeout, --pin or --no-pin");
+	if (o->local_nodes == 0)
+		o->local_nodes = o->first_node > 0 ? 1 : o->nodes;
+	if (o->first_node == 0 && o->local_nodes > o->nodes)
+		argp_error(state,
+		    "--local-nodes: more than --nodes, which counts those of "
+		    "all machines");
+	if (options_across(o) && !o->run)
+		argp_error(state,
+		    "nodes on several machines need a name to meet under: "
+		    "--run");
+	if (options_across(o) && o->baseline)
+		argp_error(state, "the baseline is of one machine");
+	if (options_across(o) && (o->csv[INNER] || o->csv[OUTER]))
+		argp_error(state,
+		    "--inner-csv, --outer-csv: files can be joined on one "
+		    "machine only, because all nodes share the memory with "
+		    "their rows");
 }
 
 /* What no single option can say. */
@@ -292,22 +358,24 @@ static void check(struct argp_state *state, struct parsing *parsing)
 		argp_error(state, "the baseline has no --output");
 	o->verify = parsing->verify >= 0 ? parsing->verify
 					 : rows <= UINT64_C(256) << 20;
-	o->pin = parsing->pin >= 0 ? parsing->pin
-				   : options_workers(o) <= cpu_count();
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
 	struct parsing *parsing = state->input;
 
-	if (key == ARGP_KEY_END)
+	if (key == ARGP_KEY_END) {
+		check_machines(state, parsing);
 		check(state, parsing);
-	else if (key == ARGP_KEY_ARG)
+	} else if (key == ARGP_KEY_ARG) {
 		argp_error(state, "'%s' is no option", text);
-	else if (!parse_input(key, text, state, parsing) &&
-	    !parse_run(key, text, state, parsing) &&
-	    !parse_hidden(key, text, state, parsing))
+	} else if (parse_input(key, text, state, parsing) ||
+	    parse_run(key, text, state, parsing)) {
+		parsing->says_join = true;
+	} else if (!parse_machine(key, text, state, parsing) &&
+	    !parse_hidden(key, text, state, parsing)) {
 		return ARGP_ERR_UNKNOWN;
+	}
 	return 0;
 }
 
@@ -320,7 +388,7 @@ void options_parse(struct options *options, int argc, char **argv)
 		       "Exit status: 0, 1 if the join failed or its result is "
 		       "wrong, 2 if the command line is wrong.",
 	};
-	struct parsing parsing = { options, -1, -1, false };
+	struct parsing parsing = { .options = options, .verify = -1 };
 
 	memset(options, 0, sizeof(*options));
 	options->nodes = 2;
@@ -329,10 +397,19 @@ void options_parse(struct options *options, int argc, char **argv)
 	options->n_tuples[OUTER] = UINT64_C(4) << 20;
 	options->selectivity = 1;
 	options->seed = 1;
+	options->pin = -1;
+	options->timeout_ms = 60000;
 	options->image_fd = -1;
 	argp_err_exit_status = 2;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &parsing))
 		exit(2);
+}
+
+bool options_pin(const struct options *options)
+{
+	if (options->pin >= 0)
+		return options->pin;
+	return options->local_nodes * options->threads <= cpu_count();
 }
 
 void options_free(struct options *options)

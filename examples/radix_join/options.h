@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line. Node processes are started with the same one, and a few
- * hidden options behind it.
+ * The command line. Node processes are started with that of the process that
+ * starts them, and a few hidden options behind it.
  */
 #ifndef RADIX_JOIN_OPTIONS_H
 #define RADIX_JOIN_OPTIONS_H
@@ -23,12 +23,18 @@ struct column_name {
 };
 
 struct options {
-	uint32_t nodes, threads;
+	uint32_t nodes, threads; /* of all machines; of each node */
 	uint32_t radix_bits; /* 0: chosen by the size of the inner relation */
 	bool baseline;       /* join without flows instead */
-	bool verify, json, pin;
-	bool loopback;        /* a worker's own tuples travel, too */
-	const char *registry; /* NULL: one in this process */
+	bool verify, json;
+	int pin;       /* -1: if there are enough processors */
+	bool loopback; /* a worker's own tuples travel, too */
+
+	/* The nodes of this machine, and how it meets the others. */
+	uint32_t first_node, local_nodes;
+	const char *registry; /* NULL: of the environment, if there is a run */
+	const char *run;      /* NULL: made up */
+	uint32_t timeout_ms;  /* to wait for other processes */
 
 	/* Synthetic input. */
 	uint64_t n_tuples[N_RELATIONS];
@@ -47,9 +53,11 @@ struct options {
 	/* A node process: which one, of which run. */
 	bool is_node, progress;
 	uint32_t node;
-	const char *run;
 	int image_fd; /* -1: synthetic input */
 };
+
+#define MAX_RADIX_BITS 16
+#define MAX_RUN_NAME 63
 
 /* Ends the process with status 2 if the command line is wrong. */
 void options_parse(struct options *options, int argc, char **argv);
@@ -59,5 +67,14 @@ static inline uint32_t options_workers(const struct options *options)
 {
 	return options->nodes * options->threads;
 }
+
+/* Whether there are nodes of other machines. */
+static inline bool options_across(const struct options *options)
+{
+	return options->first_node > 0 || options->local_nodes < options->nodes;
+}
+
+/* Whether to bind each worker of this machine to a processor. */
+bool options_pin(const struct options *options);
 
 #endif

@@ -18,6 +18,25 @@
 #define MIN_SEGMENTS 4
 #define TARGET_SEGMENTS 256
 
+/*
+ * A machine that says nothing for so long is gone. On one machine, the end of a
+ * process is seen at once, and a stopped one may go on later.
+ */
+#define LEASE_MS 10000
+
+static const struct dfi_field task_fields[] = {
+	DFI_FIELD(struct task, inner),
+	DFI_FIELD(struct task, outer),
+	DFI_FIELD(struct task, seed),
+	DFI_FIELD(struct task, selectivity),
+	DFI_FIELD(struct task, zipf),
+	DFI_FIELD(struct task, nodes),
+	DFI_FIELD(struct task, threads),
+	DFI_FIELD(struct task, radix_bits),
+	DFI_FIELD(struct task, loopback),
+	DFI_FIELD(struct task, verify),
+	DFI_FIELD(struct task, progress),
+};
 static const struct dfi_field tuple_fields[] = {
 	DFI_FIELD(struct tuple, key),
 	DFI_FIELD(struct tuple, payload),
@@ -31,7 +50,6 @@ static const struct dfi_field report_fields[] = {
 	DFI_FIELD_USER(struct worker_report, result, "result"),
 	DFI_FIELD_USER(struct worker_report, expected, "result"),
 	DFI_FIELD_USER(struct worker_report, times, "worker_times"),
-	DFI_FIELD(struct worker_report, end_ns),
 	DFI_FIELD(struct worker_report, progress),
 };
 static const struct dfi_field row_fields[] = {
@@ -40,6 +58,7 @@ static const struct dfi_field row_fields[] = {
 };
 
 static const struct dfi_schema schemas[N_FLOWS] = {
+	[FLOW_TASK] = DFI_SCHEMA(struct task, task_fields),
 	[FLOW_INNER] = DFI_SCHEMA(struct tuple, tuple_fields),
 	[FLOW_OUTER] = DFI_SCHEMA(struct tuple, tuple_fields),
 	[FLOW_START] = DFI_SCHEMA(struct start, start_fields),
@@ -51,6 +70,7 @@ static void flow_name(
     const char *run, enum flow flow, char name[DFI_MAX_FLOW_NAME + 1])
 {
 	static const char *const names[N_FLOWS] = {
+		"task",
 		"inner",
 		"outer",
 		"start",
@@ -70,17 +90,36 @@ static uint32_t segments(uint32_t n_sources)
 	return n < MIN_SEGMENTS ? MIN_SEGMENTS : n;
 }
 
-int protocol_create(
-    struct dfi *dfi, const char *run, enum flow flow, const struct plan *plan)
+int protocol_open(const struct options *options, const char *registry,
+    const char *name, struct dfi **dfi)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	attr.registry = registry;
+	attr.node_name = name;
+	attr.open_timeout_ms = options->timeout_ms;
+	if (options_across(options))
+		attr.lease_ttl_ms = LEASE_MS;
+	return dfi_open(&attr, dfi);
+}
+
+int protocol_create(struct dfi *dfi, const char *run, enum flow flow,
+    uint32_t n_nodes, const struct plan *plan)
 {
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
 	attr.kind = DFI_SHUFFLE;
 	attr.schema = &schemas[flow];
-	attr.n_sources = flow == FLOW_START ? 1 : plan->n_workers;
+	attr.n_sources = plan->n_workers;
 	attr.n_targets = plan->n_workers;
 	switch (flow) {
+	case FLOW_TASK:
+		attr.goal = DFI_LATENCY;
+		attr.routing = DFI_ROUTE_DIRECT;
+		attr.n_sources = 1;
+		attr.n_targets = n_nodes;
+		break;
 	case FLOW_INNER:
 	case FLOW_OUTER:
 		attr.routing = DFI_ROUTE_RADIX;
@@ -91,6 +130,7 @@ int protocol_create(
 	case FLOW_START:
 		attr.goal = DFI_LATENCY;
 		attr.routing = DFI_ROUTE_DIRECT;
+		attr.n_sources = 1;
 		break;
 	case FLOW_REPORTS:
 		attr.goal = DFI_LATENCY;
@@ -103,6 +143,20 @@ int protocol_create(
 	if (dfi_flow_create(dfi, name, &attr))
 		return complain("%s", dfi_errmsg());
 	return 0;
+}
+
+int protocol_count_targets(
+    struct dfi *dfi, const char *run, enum flow flow, uint32_t *n)
+{
+	char name[DFI_MAX_FLOW_NAME + 1];
+	struct dfi_flow_info info;
+	int ret;
+
+	flow_name(run, flow, name);
+	ret = dfi_flow_query(dfi, name, &info);
+	if (ret == 0)
+		*n = info.attached_targets;
+	return ret;
 }
 
 int protocol_source(struct dfi *dfi, const char *run, enum flow flow,

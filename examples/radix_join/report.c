@@ -97,7 +97,7 @@ static json_t *outcome_json(
 	    options->baseline ? "local" : "none", "inner",
 	    (json_int_t)plan->n_tuples[INNER], "outer",
 	    (json_int_t)plan->n_tuples[OUTER], "radix_bits", (int)plan->bits,
-	    "pinned", (int)options->pin, "workers", workers);
+	    "pinned", (int)options_pin(options), "workers", workers);
 	if (json && options->sum.name)
 		json_object_set_new(json, "sum",
 		    json_integer((json_int_t)outcome->result.sum.low));
@@ -160,7 +160,7 @@ static void print_text(
 		    options->nodes, options->nodes > 1 ? "es" : "",
 		    options->threads, options->threads > 1 ? "s" : "");
 	printf(", %" PRIu32 " radix bits%s\n", plan->bits,
-	    options->pin ? ", pinned" : "");
+	    options_pin(options) ? ", pinned" : "");
 	if (options->csv[INNER])
 		printf("rows without key: inner %" PRIu64 ", outer %" PRIu64
 		       "\n",

@@ -12,7 +12,8 @@
 
 /*
  * A worker's part, from the start of all: until its inner relation was whole,
- * from then until its outer was, and from then until it was done.
+ * from then until its outer was, and from then until it was done. By the clock
+ * of its machine; on others than the first, the start is when word of it came.
  */
 struct worker_times {
 	uint64_t inner_ns;
@@ -30,6 +31,11 @@ struct outcome {
 	struct result expected;
 	uint64_t keyless[N_RELATIONS]; /* rows without a key */
 };
+
+static inline uint64_t worker_total_ns(const struct worker_times *times)
+{
+	return times->inner_ns + times->outer_ns + times->join_ns;
+}
 
 bool outcome_verified(const struct outcome *outcome);
 

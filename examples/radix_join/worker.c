@@ -9,12 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/*
- * The first process opens its source of the start flow when all workers are
- * ready. Should it die instead, this process dies with it (node.c).
- */
-#define START_TIMEOUT_MS 3600000
-
 #define PROGRESS_NS UINT64_C(100000000)
 
 int worker_fail(const struct worker *worker, const char *what)
@@ -68,7 +62,9 @@ static int emit_row(void *arg, uint64_t inner, uint64_t outer)
 
 /*
  * Targets come first: opening a source waits for the flow's targets, and they
- * are other workers' that open theirs in the same order.
+ * are other workers' that open theirs in the same order. But the reports come
+ * before the start: when the first process finds the targets of the start, each
+ * worker is attached to the reports, and its death will be seen there.
  */
 static int open_endpoints(struct worker *worker)
 {
@@ -83,13 +79,15 @@ static int open_endpoints(struct worker *worker)
 
 	target.flags = DFI_NONBLOCK;
 	source.flags = DFI_NONBLOCK;
-	start.open_timeout_ms = START_TIMEOUT_MS;
 	start.wait = DFI_WAIT_BLOCK;
 	ret = protocol_target(
 	    dfi, run, FLOW_INNER, i, target, &worker->targets[INNER]);
 	if (!ret)
 		ret = protocol_target(
 		    dfi, run, FLOW_OUTER, i, target, &worker->targets[OUTER]);
+	if (!ret)
+		ret = protocol_source(
+		    dfi, run, FLOW_REPORTS, i, blocking, &worker->reports);
 	if (!ret)
 		ret = protocol_target(
 		    dfi, run, FLOW_START, i, start, &worker->start);
@@ -99,9 +97,6 @@ static int open_endpoints(struct worker *worker)
 	if (!ret)
 		ret = protocol_source(
 		    dfi, run, FLOW_OUTER, i, source, &worker->sources[OUTER]);
-	if (!ret)
-		ret = protocol_source(
-		    dfi, run, FLOW_REPORTS, i, blocking, &worker->reports);
 	if (!ret && worker->options->output)
 		ret = protocol_source(
 		    dfi, run, FLOW_ROWS, i, blocking, &worker->rows);
@@ -174,7 +169,10 @@ static int wait_for_start(struct worker *worker, uint64_t *ns)
 	if (ret == 0)
 		return complain(
 		    "worker %" PRIu32 ": there is no start", worker->index);
-	*ns = ((const struct start *)tuple)->start_ns;
+	/* Another machine's clock says nothing here. */
+	*ns = worker->options->first_node > 0
+	    ? now_ns()
+	    : ((const struct start *)tuple)->start_ns;
 	return 0;
 }
 
@@ -195,7 +193,7 @@ static int end_start(struct worker *worker)
 static int work(struct worker *worker)
 {
 	struct worker_times *times = &worker->report.times;
-	uint64_t start = 0, inner, outer;
+	uint64_t start = 0, inner, outer, end;
 
 	if (wait_for_start(worker, &start))
 		return -1;
@@ -206,10 +204,10 @@ static int work(struct worker *worker)
 	inner = worker->ended_ns[INNER];
 	if (join_run(&worker->join, &worker->report.result))
 		return -1;
-	worker->report.end_ns = now_ns();
+	end = now_ns();
 	times->inner_ns = inner - start;
 	times->outer_ns = outer - inner;
-	times->join_ns = worker->report.end_ns - outer;
+	times->join_ns = end - outer;
 	return 0;
 }
 
@@ -225,7 +223,7 @@ static int close_reports(struct worker *worker, bool whole)
 			continue;
 		if (!whole)
 			dfi_source_abort(ends[i]);
-		else if (dfi_source_close(ends[i]) < 0)
+		if (dfi_source_close(ends[i]) < 0 && whole)
 			ret = worker_fail(worker, "reporting");
 	}
 	return ret;
@@ -237,8 +235,10 @@ static int close_endpoints(struct worker *worker, bool whole)
 
 	ret = close_reports(worker, whole);
 	for (r = 0; r < N_RELATIONS; r++) {
-		if (worker->sources[r])
+		if (worker->sources[r]) {
 			dfi_source_abort(worker->sources[r]);
+			dfi_source_close(worker->sources[r]);
+		}
 		if (worker->targets[r])
 			dfi_target_close(worker->targets[r]);
 	}
@@ -271,8 +271,8 @@ int worker_run(const struct options *options, const struct input *input,
 	};
 	int ret;
 
-	if (options->pin)
-		cpu_pin(index);
+	if (options_pin(options))
+		cpu_pin(index - options->first_node * options->threads);
 	ret = open_endpoints(&worker);
 	if (ret == 0)
 		ret = open_memory(&worker);

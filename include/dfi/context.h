@@ -4,6 +4,18 @@
  * thread (named "dfi-control", all signals masked), on which the registry
  * connection and the passing of memory between processes run. Tuples never
  * pass through it, and nothing else runs behind the application's back.
+ *
+ * If the connection to the registry is lost, flows that are attached go on; but
+ * deaths of peers are not noticed, and calls that need the registry return
+ * -ENOTCONN with the reason. The control thread connects again, as soon as a
+ * registry answers at the same address, and publishes there what this context
+ * had published; DFI_REGISTRY_GRACE is the time that peers have to do the same
+ * before they count as dead. Applications just repeat what was refused.
+ *
+ * In the child of a fork() nothing of it lives on: calls with a context, source
+ * or target of the parent return -EOWNERDEAD, and the child opens its own. What
+ * was lent before (tuples, spans, batches) and open cursors are pointers into
+ * memory that the child does not have: using them there is a fault (SIGSEGV).
  */
 #ifndef DFI_CONTEXT_H
 #define DFI_CONTEXT_H
@@ -36,9 +48,25 @@ struct dfi_attr {
 	 */
 	uint32_t lease_ttl_ms;
 	const char *registry;     /* default DFI_REGISTRY; see registry.h */
-	const char *node_name;    /* shown to peers; default the host name */
+	const char *node_name;    /* shown to peers: 1 to 63 characters of
+				     printable ASCII; default the host name */
 	uint32_t open_timeout_ms; /* default DFI_OPEN_TIMEOUT, 10000 */
 	uint32_t reserved;        /* 0 */
+	/*
+	 * How the registry and this process prove who they are, where it is at
+	 * a TCP address: the names of the files of dfi_registry_attr, where
+	 * registry_ca is who signed the registry's certificate, and
+	 * registry_cert and registry_private_key are this process's own. If all
+	 * are NULL: those of DFI_REGISTRY_KEY, DFI_REGISTRY_CA,
+	 * DFI_REGISTRY_CERT, DFI_REGISTRY_PRIVATE_KEY. Read during the call
+	 * only.
+	 */
+	const char *registry_key;
+	const char *registry_ca;
+	const char *registry_cert;
+	const char *registry_private_key;
+	uint32_t registry_flags; /* DFI_REGISTRY_INSECURE, also a variable */
+	uint32_t reserved2;      /* 0 */
 };
 #define DFI_ATTR_INIT DFI_INIT(struct dfi_attr)
 
@@ -61,20 +89,63 @@ enum {
  * within open_timeout_ms. On success *dfi is the context, to be closed with
  * dfi_close(). A process may have several. Any thread.
  *
- * -EINVAL: no registry is named, or an attribute is not valid.
- * -ECONNREFUSED: nobody answers there. -ETIMEDOUT: no answer in time.
- * -EPROTO: the registry speaks another version. -EACCES: it belongs to another
- * user. -EPERM: a routable address. -ENOSPC: the registry is full. -ENOMEM,
- * -EMFILE, -EIO.
+ * -EINVAL: no registry is named, an attribute is not valid, or a key or
+ * certificate file is not as it must be. -ECONNREFUSED: nobody answers there.
+ * -ETIMEDOUT: no answer in time. -EPROTO: what answers is no registry, one of
+ * another version, or one without TLS. -EACCES: it belongs to another user, or
+ * it and this process don't have the same key, or don't accept each other's
+ * certificates. -EPERM: a routable address, and no key or CA to know the
+ * registry by. -ENOSPC: the registry is full. -ENOMEM, -EMFILE, -EIO.
  */
 DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
 
 /*
  * Leave the registry and free the context. Flows that it created and that are
- * not persistent are removed. -EBUSY if sources or targets are still open; then
- * nothing happened. Any thread, but no other call may use the context any more.
+ * not persistent are removed. -EBUSY if sources, targets or barriers are still
+ * open; then nothing happened. Any thread, but no other call may use the
+ * context any more.
  */
 DFI_API int dfi_close(struct dfi *dfi);
+
+/*
+ * What a context did over RDMA since it first needed it, and holds of it now.
+ * All zero before.
+ */
+struct dfi_context_stats {
+	uint64_t writes;        /* of segments and end marks: a whole segment
+				   takes one, a partial one two */
+	uint64_t inline_writes; /* of them, sent without a copy by the device */
+	uint64_t bytes;         /* of writes, footers included */
+	uint64_t credits;       /* writes that gave segments back to a source */
+	uint64_t messages;      /* that open and close rings */
+	uint64_t completions;   /* asked for, of all three */
+	uint32_t queue_pairs;   /* now, also those that wait for a source */
+	uint32_t memory_regions;
+	/*
+	 * Rings that are open now, at either end, whose target polls the
+	 * footers for segments, and those where a completion tells it.
+	 */
+	uint32_t footer_rings, imm_rings;
+	/*
+	 * Since then: connections that broke otherwise than by their peer's
+	 * end, fatal errors that the device reported, and how often the link
+	 * of the port went down.
+	 */
+	uint32_t broken_connections, fatal_events, port_downs;
+	uint32_t port;     /* of device */
+	uint32_t receives; /* that are posted for what arrives */
+	/* Of queue_pairs, those for which the driver takes no locks. */
+	uint32_t thread_domains;
+	char device[64];
+	char address[48]; /* IPv4 or IPv6, of this context */
+};
+
+/*
+ * Read the counters, which may be some operations behind those of other
+ * threads. Waits for a transport that is being started. Any thread. -EINVAL:
+ * stats is NULL.
+ */
+DFI_API int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats);
 
 /* The version of the library at run time, "0.1.0". */
 DFI_API const char *dfi_version(void);

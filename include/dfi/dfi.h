@@ -10,14 +10,19 @@
 #ifndef DFI_DFI_H
 #define DFI_DFI_H
 
+#include <dfi/barrier.h>
 #include <dfi/context.h>
+#include <dfi/device.h>
 #include <dfi/error.h>
 #include <dfi/flow.h>
 #include <dfi/log.h>
 #include <dfi/registry.h>
 #include <dfi/route.h>
 #include <dfi/schema.h>
+#include <dfi/setting.h>
 #include <dfi/source.h>
+#include <dfi/stats.h>
 #include <dfi/target.h>
+#include <dfi/target_group.h>
 
 #endif

@@ -13,6 +13,7 @@
 #define DFI_ERROR_H
 
 #include <errno.h>
+#include <stdint.h>
 #include <dfi/export.h>
 
 #ifdef __cplusplus
@@ -20,8 +21,8 @@ extern "C" {
 #endif
 
 /*
- * The one table of error codes: X(errno name, meaning). dfi_strerror() and
- * the documentation are made from it.
+ * The one table of error codes: X(errno name, meaning). dfi_strerror() is made
+ * from it.
  */
 #define DFI_ERRORS(X)                                                         \
 	X(EINVAL, "an argument or attribute is not valid")                    \
@@ -33,9 +34,10 @@ extern "C" {
 	X(EAGAIN, "the call would have to wait")                              \
 	X(ETIMEDOUT, "the deadline passed")                                   \
 	X(ECONNRESET, "a peer died or left before the end of the flow")       \
+	X(EPIPE, "the target has cancelled: it takes no more tuples")         \
 	X(ECONNREFUSED, "nobody answers at the address")                      \
 	X(ENOTCONN, "the connection to the registry is lost")                 \
-	X(ECANCELED, "the flow was aborted by a peer")                        \
+	X(ECANCELED, "the flow was aborted or cancelled")                     \
 	X(EBADMSG, "received data contradicts the protocol")                  \
 	X(EMSGSIZE, "a message or tuple is larger than its limit")            \
 	X(ENOMEM, "out of memory")                                            \
@@ -45,6 +47,8 @@ extern "C" {
 	X(EPERM, "the address or operation is refused by policy")             \
 	X(ERANGE, "a value is outside its range")                             \
 	X(EPROTO, "the peer speaks another protocol version")                 \
+	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
+	X(ENODEV, "this host has no RDMA device that can be used")            \
 	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
 	X(EIO, "a system call failed")
 
@@ -60,6 +64,32 @@ DFI_API const char *dfi_strerror(int err);
  * failing call of the same thread.
  */
 DFI_API const char *dfi_errmsg(void);
+
+/* Distinct errors of a process that are kept. */
+#define DFI_MAX_ERRORS 32
+
+/* An error that calls of this process have returned. */
+struct dfi_error_info {
+	int32_t code;      /* negative errno value */
+	uint32_t reserved; /* 0 */
+	uint64_t count;    /* how often, with this text */
+	int64_t first_ns;  /* when, since 1970: the first time */
+	int64_t last_ns;   /* and the last one */
+	char text[256];    /* what dfi_errmsg() said, cut if longer */
+};
+
+/*
+ * Call fn for each error that this process has met, the last one last: failures
+ * of flows, of their endpoints and barriers, and of what opens and creates
+ * them. A flow's failure counts once for each handle, not with each call that
+ * repeats it. Of more than DFI_MAX_ERRORS those are forgotten that were not met
+ * for longest. Not kept is what tells how the library was called (-EINVAL,
+ * -E2BIG, -ERANGE, -EBUSY), and -EAGAIN and -EPIPE. A non-zero return of fn
+ * ends the call, which returns it. info is valid during the call of fn only.
+ * Any thread. -EINVAL: fn is NULL.
+ */
+DFI_API int dfi_error_list(
+    int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);
 
 #ifdef __cplusplus
 }

@@ -5,8 +5,14 @@
  * A flow is declared once, in the registry, as pure data. Its sources
  * (source.h) and targets (target.h) then attach from any thread of any process
  * by the flow's name and their number. Attaching may come before the creation:
- * it waits. A flow runs once: each source and each target attaches once, and
- * another round needs another flow.
+ * it waits.
+ *
+ * A flow is for one run: each source and each target attaches once, and another
+ * round needs another flow, or this one removed and created again. The library
+ * refuses two endpoints of one number at the same time. That a number was used
+ * before, it knows from the rings only, which go with their target: a second
+ * source is refused as long as the targets are open that the first one sent to.
+ * After that, and for targets, it is the application that must not try.
  */
 #ifndef DFI_FLOW_H
 #define DFI_FLOW_H
@@ -49,6 +55,29 @@ enum dfi_routing {
 	DFI_ROUTE_DIRECT,
 };
 
+/* How tuples travel from a source to a target. */
+enum dfi_transport {
+	/* As DFI_TRANSPORT says where an endpoint is opened, else auto. */
+	DFI_TRANSPORT_DEFAULT = 0,
+	DFI_TRANSPORT_AUTO,  /* shared memory on one host, else RDMA */
+	DFI_TRANSPORT_SHM,   /* shared memory: all endpoints on one host */
+	DFI_TRANSPORT_VERBS, /* RDMA, also on one host */
+};
+
+/* What is checked of each segment, beside its size and its number of tuples. */
+enum dfi_verify {
+	/* As DFI_VERIFY says where the flow is created, else nothing. */
+	DFI_VERIFY_DEFAULT = 0,
+	DFI_VERIFY_NONE,
+	/*
+	 * A checksum of 64 bits (XXH3), which the source computes when it sends
+	 * a segment, and the target before it lends it: memory and networks
+	 * that change data are found. Target calls return -EBADMSG, which names
+	 * both ends. Both read each segment once more for it.
+	 */
+	DFI_VERIFY_CRC,
+};
+
 enum {
 	/* The flow outlives the context that created it. */
 	DFI_FLOW_PERSISTENT = 1,
@@ -78,17 +107,63 @@ struct dfi_flow_attr {
 				   geometry chosen from goal, tuple size and
 				   DFI_RING_MEMORY (see dfi_flow_query()) */
 	uint32_t flags;         /* DFI_FLOW_PERSISTENT */
-	uint32_t reserved;      /* 0 */
+	uint32_t transport;     /* enum dfi_transport; but for its default it
+				   counts more than DFI_TRANSPORT */
+	uint32_t verify;        /* enum dfi_verify */
+	uint32_t reserved;
 };
 #define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)
+
+/*
+ * What a flow takes, in bytes. Memory beside rings, such as handles, is not
+ * counted: some hundred bytes for each ring at either end.
+ */
+struct dfi_flow_estimate {
+	uint32_t segment_size, segment_count; /* as given, or chosen */
+	uint64_t rings;              /* one for each source and target */
+	uint64_t ring_payload_bytes; /* room for tuples in a ring */
+	uint64_t ring_bytes;         /* all of a ring */
+	/*
+	 * What each target reserves for its rings, which it locks if sources
+	 * reach it over RDMA. A source of another process on the same host maps
+	 * the same memory. If DFI_HUGE_PAGES is try and the system has reserved
+	 * huge pages to spare, up to the next 2 MiB.
+	 */
+	uint64_t target_bytes;
+	/*
+	 * What each source reserves and locks for each target that it reaches
+	 * over RDMA; 0 over shared memory.
+	 */
+	uint64_t image_bytes;
+	uint32_t transport;          /* enum dfi_transport that applies */
+	uint32_t target_descriptors; /* files that each target keeps open; a
+					source keeps none, but for up to two
+					while it opens */
+	/*
+	 * The most queue pairs that each source takes: one for each process
+	 * with targets that it reaches over RDMA, counted at both ends.
+	 */
+	uint32_t source_queue_pairs;
+	uint32_t reserved;
+};
+
+/*
+ * Compute what a flow of these attributes would take, with the settings of
+ * this context; it need not be created, and nothing is reserved. A target's
+ * rings, and over RDMA a source's images of them, count towards
+ * DFI_RING_MEMORY_LIMIT. Any thread. Errors are those of the attributes: see
+ * dfi_flow_create().
+ */
+DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
+    struct dfi_flow_estimate *estimate);
 
 /*
  * Publish a flow. name has 1 to DFI_MAX_FLOW_NAME characters of
  * [A-Za-z0-9._:-]. Everything in attr is copied. Unless persistent, the flow is
  * removed when the context closes or its process dies. Any thread.
  *
- * -EINVAL: an attribute is not valid; the text names it. -EEXIST: a flow of
- * this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
+ * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
+ * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
  * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
  * -ENOMEM, -EIO.
  */
@@ -115,6 +190,16 @@ struct dfi_flow_info {
 	uint64_t ring_bytes; /* memory of one ring, all included */
 	char schema[1024];   /* "key:uint64@0 val:uint64@8", cut if longer */
 	char key[256];       /* the routing key's field names */
+	uint32_t transport;  /* enum dfi_transport, as declared */
+	uint32_t verify;     /* enum dfi_verify, never its default */
+	/*
+	 * What the attached endpoints that can use RDMA use, cut if longer:
+	 * "source 0: mlx5_0 port 1, GID 3 ::ffff:10.0.0.1, immediate data;
+	 * target 0: ...". Of a source also how its first target that it
+	 * reaches so learns of segments: "immediate data" (by a completion) or
+	 * "footers are polled".
+	 */
+	char verbs[1024];
 };
 
 /*
@@ -127,7 +212,7 @@ DFI_API int dfi_flow_query(
 /*
  * Call fn for each published flow, in the order of names. A non-zero return of
  * fn ends the call, which returns it. info is valid during the call of fn only.
- * Any thread. -ENOTCONN, -ETIMEDOUT: the registry.
+ * Any thread. -EINVAL: fn is NULL. -ENOTCONN, -ETIMEDOUT: the registry.
  */
 DFI_API int dfi_flow_list(struct dfi *dfi,
     int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg);

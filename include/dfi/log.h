@@ -3,6 +3,14 @@
  * Where the library's log lines go. Default: stderr, warnings and errors only;
  * the environment variable DFI_LOG=error|warn|info|debug sets the level.
  * Nothing is ever written to stdout.
+ *
+ * At level info, each endpoint that is opened has a line with its transports,
+ * geometry and way of waiting, and so has one that waits for the same peer for
+ * a second: once for each such stall, with flow, endpoint and process of the
+ * peer, and if the call blocks, when it goes on. If that process is known to be
+ * stopped (by SIGSTOP or a debugger, on the same host), this is a warning. What
+ * is seen are waits of blocking calls and of groups, and those for a descriptor
+ * of a source, target or group, as long as it is used as it is meant.
  */
 #ifndef DFI_LOG_H
 #define DFI_LOG_H

@@ -6,6 +6,12 @@
  * The program dfi-registry runs one; so can any process of its own, such as a
  * test or the first process of a job. A started registry has one thread of its
  * own, named "dfi-registry", with all signals masked.
+ *
+ * Whoever reaches a registry learns how to reach into its members' memory.
+ * Over a Unix socket, only processes of the same user or of root are served,
+ * and those of users that are named. Over TCP, TLS 1.3 with a key file or with
+ * certificates makes sure of both sides; at an address that other hosts can
+ * reach, one of them is required.
  */
 #ifndef DFI_REGISTRY_H
 #define DFI_REGISTRY_H
@@ -19,14 +25,25 @@ extern "C" {
 
 struct dfi_registry;
 
+/* Of a registry, and of the contexts that join it (dfi_attr.registry_flags). */
+enum {
+	/*
+	 * For a closed test network: serve, or join, a registry at a routable
+	 * address where nobody proves who he is. The registry's log says so at
+	 * every start. What TLS does is not changed by it.
+	 */
+	DFI_REGISTRY_INSECURE = 1,
+};
+
+/* All texts are read during the call only. */
 struct dfi_registry_attr {
 	uint32_t size;  /* DFI_REGISTRY_ATTR_INIT */
-	uint32_t flags; /* 0 */
+	uint32_t flags; /* DFI_REGISTRY_INSECURE */
 	/*
 	 * Where to listen: unix:PATH, unix:@NAME (abstract, no file),
-	 * tcp:127.0.0.1:PORT or tcp:[::1]:PORT (port 0: any free one).
-	 * NULL: an abstract Unix socket with a random name. Read during the
-	 * call only.
+	 * tcp:IP:PORT or tcp:[IPV6]:PORT (port 0: any free one; tcp:0.0.0.0
+	 * and tcp:[::]: all of this host's addresses). NULL: an abstract Unix
+	 * socket with a random name.
 	 */
 	const char *listen;
 	uint32_t max_connections; /* 0: 4096; each may hold one lease */
@@ -34,7 +51,28 @@ struct dfi_registry_attr {
 	uint32_t max_watches;     /* 0: 16384 in all, 4096 per connection */
 	uint32_t max_output;      /* bytes kept for a slow client; 0: 16 MiB */
 	uint64_t max_bytes;       /* of all keys and values; 0: 64 MiB */
+	/*
+	 * For TCP, the names of PEM files and of a key file. Either key: a file
+	 * that dfi_registry_key_create() made, of which all members have a
+	 * copy. Or cert, with what leads to its CA, and private_key; then
+	 * clients prove themselves by certificates that ca signed. Without ca
+	 * they do not, which is for loopback only. NULL: none.
+	 */
+	const char *key;
+	const char *ca;
+	const char *cert;
+	const char *private_key;
+	uint32_t max_client_keys; /* that vanish with one client; 0: 16384 */
+	/*
+	 * Numbers of users whose processes a Unix socket serves, too; its file
+	 * then has mode 0666. They can see and change all flows, but share no
+	 * memory with other users.
+	 */
+	uint32_t n_users; /* at most DFI_MAX_REGISTRY_USERS */
+	const uint32_t *users;
 };
+
+#define DFI_MAX_REGISTRY_USERS 32
 
 #define DFI_REGISTRY_ATTR_INIT DFI_INIT(struct dfi_registry_attr)
 
@@ -42,17 +80,27 @@ struct dfi_registry_attr {
  * Start a registry; attr NULL means all defaults. It answers when this
  * returns. The caller stops it with dfi_registry_stop().
  *
- * A Unix socket's file has mode 0600; only processes of the same user, or of
- * root, are served. A socket file that nobody listens at any more, left by a
- * killed process, is replaced.
+ * A Unix socket's file has mode 0600; only processes of the same user, of root,
+ * or of dfi_registry_attr.users, are served; the others' are told -EACCES. A
+ * socket file that nobody listens at any more, left by a killed process, is
+ * replaced.
  *
- * -EINVAL: a size of 0, an unknown flag, or listen is not an address.
- * -E2BIG: the struct is newer than the library. -EPERM: a routable address:
- * whoever reaches the registry gets the addresses of rings, and this version
- * has no transport security. -EEXIST: the address is in use, or the path is
- * another kind of file. -EBUSY: another process is just replacing the same
- * leftover socket. -ENOENT, -EACCES: no such directory, or no right to use it.
- * -EMFILE, -ENOMEM, -EIO.
+ * A client that can't prove who it is, or is none, is refused within 5 s and
+ * does not count towards max_connections; the reason is logged, once a minute
+ * for each reason.
+ *
+ * A client that is at a limit of its own, or of the registry, is told which by
+ * -ENOSPC: max_connections, max_keys, max_client_keys, max_watches, max_bytes.
+ * Not limits to be set: keys of 512 bytes, values of 64 KiB (-EMSGSIZE) and
+ * messages of 256 KiB, beyond which the client is disconnected.
+ *
+ * -EINVAL: a size of 0, an unknown flag, listen is not an address, or a file is
+ * missing, not what it should be, or not secret. -E2BIG: the struct is newer
+ * than the library. -EPERM: a routable address, and nothing by which clients
+ * prove who they are. -EEXIST: the address is in use, or the path is another
+ * kind of file. -EBUSY: another process is just replacing the same leftover
+ * socket. -ENOENT, -EACCES: no such directory, or no right to use it. -EMFILE,
+ * -ENOMEM, -EIO.
  */
 DFI_API
 int dfi_registry_start(
@@ -73,6 +121,17 @@ const char *dfi_registry_address(const struct dfi_registry *registry);
  */
 DFI_API
 int dfi_registry_stop(struct dfi_registry *registry);
+
+/*
+ * Make a key file: 256 random bits as a line of text, with mode 0600, which it
+ * must keep. Whoever has a copy can be a member, and can be the registry. Any
+ * thread.
+ *
+ * -EEXIST: a file of this name exists; it is never overwritten. -ENOENT,
+ * -EACCES: of its directory. -EMFILE, -ENOSPC, -EIO. -EINVAL: path is NULL.
+ */
+DFI_API
+int dfi_registry_key_create(const char *path);
 
 #ifdef __cplusplus
 }

@@ -49,6 +49,19 @@ static inline uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
 }
 
 /*
+ * dfi_hash_partition(dfi_hash64(key), n), without the hash's last step: that
+ * changes the lower bits only.
+ */
+static inline uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
+{
+	key ^= key >> 33;
+	key *= UINT64_C(0xff51afd7ed558ccd);
+	key ^= key >> 33;
+	key *= UINT64_C(0xc4ceb9fe1a85ec53);
+	return dfi_hash_partition(key, n);
+}
+
+/*
  * The one of n targets (at most 2^bits) whose range of partitions holds a key's
  * radix partition, (key >> shift) mod 2^bits: each target takes consecutive
  * partitions.

@@ -5,7 +5,8 @@
  * A source belongs to one thread at a time; handing it to another thread needs
  * the application's own synchronisation. Tuples are built directly in the
  * target's ring, in segments. A bandwidth flow sends a segment when it is full,
- * on dfi_source_flush() and on close; a latency flow sends each tuple at once.
+ * on dfi_source_flush(), on close, and after linger_us if that is set; a
+ * latency flow sends each tuple at once.
  *
  * Three ways in, from simple to fast:
  *   dfi_source_push()         one tuple, routed
@@ -20,8 +21,15 @@
  *   -ECONNRESET  a target died, or closed before the end of the flow; the text
  *                names it
  *   -EBADMSG     a target's ring makes no sense; the text names both ends
+ *   -ECANCELED   some thread has called dfi_source_abort()
  *   -ETIMEDOUT   the ring stayed full for stall_timeout_ms; not sticky
- *   -EBUSY       a cursor is open; not sticky
+ *   -EPIPE       the tuple's target has cancelled (dfi_target_cancel()): the
+ *                tuple is dropped, as is what was buffered for that target. Not
+ *                sticky: the source goes on with the others, and its close
+ *                returns 0 if they get everything.
+ *   -EBUSY       a cursor is open; not sticky. In debug builds of the library
+ *                also: another thread is inside a call on this source, which
+ *                is a fault of the application; the log says so, too
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: every later call returns the same, and so does
  * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) makes
@@ -41,6 +49,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <dfi/context.h>
+#include <dfi/copy.h>
 #include <dfi/export.h>
 #include <dfi/route.h>
 #include <dfi/schema.h>
@@ -66,8 +75,22 @@ struct dfi_source_attr {
 	uint32_t open_timeout_ms;  /* default the context's */
 	uint32_t stall_timeout_ms; /* default 0: wait while the target lives */
 	uint32_t wait;             /* enum dfi_wait */
-	uint32_t reserved;         /* 0 */
+	uint32_t close_timeout_ms; /* default 0: see dfi_source_close() */
+	/*
+	 * For flows of goal DFI_BANDWIDTH: how many microseconds a tuple waits
+	 * at most until its segment is sent, though it is not full. The
+	 * context's control thread sends it, whatever the owner does meanwhile,
+	 * so late by what that thread takes to run; and, if the ring is full,
+	 * when the target has given room. A ring holds less then: each partial
+	 * segment takes the place of a full one. The time of a tuple that a
+	 * cursor or a claimed span holds begins when it is given back. Default
+	 * 0: as DFI_LINGER_US says, where 0 is never. DFI_NO_LINGER: never. A
+	 * context whose sources linger keeps one file open for it.
+	 */
+	uint32_t linger_us;
+	uint32_t reserved;
 };
+#define DFI_NO_LINGER UINT32_MAX
 #define DFI_SOURCE_ATTR_INIT DFI_INIT(struct dfi_source_attr)
 
 /*
@@ -77,30 +100,45 @@ struct dfi_source_attr {
  * open that failed. attr NULL means all defaults. The caller closes *source
  * with dfi_source_close().
  *
- * -EINVAL: an argument is not valid. -ERANGE: index is not below n_sources.
- * -EEXIST: another source attached with this index, now or before. -EPROTOTYPE:
+ * -EINVAL: an argument is not valid, or a source is to linger, for which its
+ * flow has too few segments. -ERANGE: index is not below n_sources.
+ * -EEXIST: another source is attached with this index, or was, and sent tuples
+ * or ended its part, to a target that is still open (see flow.h). -EPROTOTYPE:
  * the flow has another schema; the text names the field. -ETIMEDOUT: the text
  * says who is missing. -ECONNRESET: a target died meanwhile. -ENOTCONN: the
  * registry. -EACCES: a target belongs to another user. -EPROTO, -EBADMSG: what
  * the registry holds is of another version, or damaged. -ENOSPC: the registry
- * is full. -ENOMEM, -EMFILE, -EIO.
+ * is full. -EHOSTUNREACH: a target's host can't be reached over RDMA, or not
+ * from the device chosen here, or not over shared memory, which the flow or
+ * DFI_TRANSPORT asks for; -ENODEV: no RDMA device here can be used; both
+ * texts say why. -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a process
+ * used RDMA before it forked this one. -ENOMEM: also, more memory than may be
+ * locked (ulimit -l). -EMFILE, -EIO.
  */
 DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_source_attr *attr, struct dfi_source **source);
 
 /*
  * End the source's part of the flow: sends what is buffered and then the end
- * mark with the tuple count. Never waits for a target: what was pushed is in
- * the targets' rings when it returns 0. Frees the source in any case. If the
- * stream is not whole (a hard error, a refused push, an open cursor, a target
- * that is gone), all targets get -ECANCELED instead of an end, and the first
- * such error is returned.
+ * mark with the tuple count. Never waits for a target's program, but over RDMA
+ * until all has arrived: what was pushed is in the targets' rings when it
+ * returns 0. That takes some seconds if the network is slow; only if a target's
+ * process is stopped and has no receive left, it may last as long as the target
+ * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it in any
+ * case. Frees the source in any case, so it can't be repeated. If the stream is
+ * not whole (a hard error, a refused push, an open cursor, a target that is
+ * gone), all targets get -ECANCELED instead of an end, and the first such error
+ * is returned. -ETIMEDOUT, when that time has passed: the end was sent, and may
+ * have arrived or not. Owner thread only.
  */
 DFI_API int dfi_source_close(struct dfi_source *source);
 
 /*
- * End without an end: targets get -ECANCELED after what was sent. Frees the
- * source. Never waits.
+ * Give up: a call in which the owner waits, and all later ones, return
+ * -ECANCELED (but for pushes that go into an open segment and call nothing).
+ * Then the owner closes the source, and targets get -ECANCELED after what was
+ * sent. Frees nothing and never waits. Any thread, the owner's too, any number
+ * of times, but not any more when dfi_source_close() may have begun.
  */
 DFI_API void dfi_source_abort(struct dfi_source *source);
 
@@ -110,6 +148,21 @@ DFI_API void dfi_source_abort(struct dfi_source *source);
  */
 DFI_API int dfi_source_flush(struct dfi_source *source);
 
+/*
+ * A descriptor for poll(), epoll and the like, of a source with DFI_NONBLOCK.
+ * It is readable from the start and until a push or claim has returned -EAGAIN;
+ * then again as soon as there is room for one of the targets that refused and
+ * that was not tried again, or something else happens that a call would report.
+ * So push until -EAGAIN, and then poll: no wake-up is lost. It may be readable
+ * for nothing. Don't read it; the source closes it. More calls return the same
+ * one. -EINVAL: the source has not DFI_NONBLOCK. -EMFILE, -ENOMEM, -EIO.
+ *
+ * A thread that is source and target of flows that may be full must not wait in
+ * either call: it uses DFI_NONBLOCK on both, consumes when a push is refused,
+ * and polls both descriptors when neither goes on.
+ */
+DFI_API int dfi_source_fd(struct dfi_source *source);
+
 /* What a source has done so far. Owner thread only. */
 struct dfi_source_stats {
 	uint64_t tuples, bytes; /* sent */
@@ -117,6 +170,13 @@ struct dfi_source_stats {
 	uint64_t partial_segments;
 	uint64_t stalls;   /* waits for a full ring */
 	uint64_t stall_ns; /* in those that outlast spinning */
+	/* In these waits: looks at the ring while spinning; yields; sleeps. */
+	uint64_t polls, yields, sleeps;
+	/*
+	 * Targets that were waited for for a second, each wait counted once:
+	 * see log.h. Also where dfi_source_fd() is polled.
+	 */
+	uint64_t long_stalls;
 };
 DFI_API void dfi_source_query(
     const struct dfi_source *source, struct dfi_source_stats *stats);
@@ -127,6 +187,8 @@ DFI_API void dfi_source_query(
  * when next reaches end, dfi_source_lane_full() is due. A lane without an open
  * segment points to room for one tuple outside of the ring, so that a push
  * needs one comparison only; dfi_source_lane_full() then finds the tuple there.
+ * If the source lingers, another thread reads next, and may lower end, even
+ * below next, to be told of the next tuple.
  */
 struct dfi_source_lane {
 	char *next;
@@ -154,142 +216,28 @@ DFI_API int dfi_source_no_target(struct dfi_source *source, uint32_t target);
 DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
 
 /*
- * Copy size bytes, a constant multiple of 8 up to 64, by words.
- *
- * Words, not vectors: a tuple that was just built member by member can then go
- * from registers into the ring, where a vector load would wait for the stores.
- * And stores of a type, not of bytes: so the compiler knows that they leave the
- * lane alone. No loop: it would be unrolled too late for the compiler to see
- * that the tuple needs no memory.
+ * The tuples from lane->next to next are there: whether dfi_source_lane_full()
+ * is due. Who sees the new position (acquire) sees the tuples, and end is read
+ * after it was stored; that is for a thread that lowers end and then makes all
+ * others pass a barrier (membarrier(2)). On x86 the processor keeps the order
+ * of stores, and the compiler is held to it without being told that memory
+ * changes, so that positions stay in registers. Not for direct use.
  */
-DFI_INLINE void dfi_copy_16(void *to, const void *from)
+DFI_INLINE int dfi_source_lane_advance(struct dfi_source_lane *lane, char *next)
 {
-	uint64_t first, second;
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+	const struct dfi_source_lane *again = lane;
 
-	memcpy(&first, from, 8);
-	memcpy(&second, (const char *)from + 8, 8);
-	/* Nothing; but it keeps the two from becoming one vector load. */
-	__asm__("" : "+r"(first), "+r"(second));
-	((uint64_t *)to)[0] = first;
-	((uint64_t *)to)[1] = second;
-}
-
-DFI_INLINE void dfi_copy_words(void *to, const void *from, size_t size)
-{
-	const char *in = (const char *)from;
-	char *out = (char *)to;
-	uint64_t word;
-
-	if (size & 64) {
-		dfi_copy_16(out, in);
-		dfi_copy_16(out + 16, in + 16);
-		dfi_copy_16(out + 32, in + 32);
-		dfi_copy_16(out + 48, in + 48);
-	}
-	if (size & 32) {
-		dfi_copy_16(out, in);
-		dfi_copy_16(out + 16, in + 16);
-	}
-	if (size & 16)
-		dfi_copy_16(out + (size & 32), in + (size & 32));
-	if (size & 8) {
-		memcpy(&word, in + (size & 48), 8);
-		*(uint64_t *)(out + (size & 48)) = word;
-	}
-}
-
-/*
- * Copy a larger tuple. Up to DFI_COPY_CALL bytes it goes by 16 bytes: memcpy()
- * would load 32 or 64 at once, and wait for a tuple that was just written by
- * smaller stores to leave the store buffer. Beyond, memcpy() is better, but as
- * a call: of a constant size, compilers make string instructions that start
- * slowly. The empty assembler statements keep them from either.
- */
-#define DFI_COPY_CALL 2048
-
-DFI_INLINE void dfi_copy_large(void *to, const void *from, size_t size)
-{
-	const char *in = (const char *)from;
-	char *out = (char *)to, *end = out + (size & ~(size_t)63);
-
-	if (size > DFI_COPY_CALL) {
-		__asm__("" : "+r"(size));
-		memcpy(to, from, size);
-		return;
-	}
-	while (out != end) {
-		memcpy(out, in, 16);
-		memcpy(out + 16, in + 16, 16);
-		memcpy(out + 32, in + 32, 16);
-		memcpy(out + 48, in + 48, 16);
-		in += 64;
-		out += 64;
-		__asm__("" : "+r"(out), "+r"(in));
-	}
-	memcpy(out, in, size & 63);
-}
-
-/*
- * The size of the object that a tuple is, if the compiler knows exactly one and
- * it is a small one of whole words, which may stay in registers; else 0.
- */
-#define DFI_SMALL_TUPLE 64
-#define DFI_KNOWN_SIZE(tuple)                                               \
-	(__builtin_object_size((tuple), 0) ==                               \
-			__builtin_object_size((tuple), 2) &&                \
-		    __builtin_object_size((tuple), 0) <= DFI_SMALL_TUPLE && \
-		    __builtin_object_size((tuple), 0) % 8 == 0              \
-		? __builtin_object_size((tuple), 0)                         \
-		: 0)
-
-#define DFI_COPY_WORD(i)                       \
-	if (known > 8 * (i) && size > 8 * (i)) \
-		memcpy(&copy[i], from + 8 * (i), 8);
-
-/*
- * The address of a tuple for code that needs one. For a small variable that is
- * a copy of its first size bytes, made only there, so that the variable itself
- * can stay in registers on the fast path.
- */
-DFI_INLINE const void *dfi_tuple_address(const void *tuple,
-    uint64_t copy[DFI_SMALL_TUPLE / 8], size_t known, size_t size)
-{
-	const char *from = (const char *)tuple;
-
-	if (!known)
-		return tuple;
-	DFI_COPY_WORD(0)
-	DFI_COPY_WORD(1)
-	DFI_COPY_WORD(2)
-	DFI_COPY_WORD(3)
-	DFI_COPY_WORD(4)
-	DFI_COPY_WORD(5)
-	DFI_COPY_WORD(6)
-	DFI_COPY_WORD(7)
-	return copy;
-}
-
-DFI_INLINE void dfi_copy_tuple(void *to, const void *from, size_t size)
-{
-	const size_t known = DFI_KNOWN_SIZE(from);
-	uint64_t copy[DFI_SMALL_TUPLE / 8];
-
-	if (known && __builtin_expect(size == known, 1))
-		dfi_copy_words(to, from, known);
-	else if (known)
-		memcpy(to, dfi_tuple_address(from, copy, known, size), size);
-	else if (size == 16)
-		dfi_copy_words(to, from, 16);
-	else if (size == 8)
-		dfi_copy_words(to, from, 8);
-	else if (size == 32)
-		dfi_copy_words(to, from, 32);
-	else if (size == 64)
-		dfi_copy_words(to, from, 64);
-	else if (size < 64)
-		memcpy(to, from, size);
-	else
-		dfi_copy_large(to, from, size);
+	/* A tuple of any size that begins there. */
+	__asm__("" : "+r"(next) : "m"(*(const char(*)[1 << 30]) lane->next));
+	lane->next = next;
+	__asm__("" : "+r"(again) : "m"(lane->next));
+	return next >= again->end;
+#else
+	__atomic_store_n(&lane->next, next, __ATOMIC_RELEASE);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return next >= __atomic_load_n(&lane->end, __ATOMIC_RELAXED);
+#endif
 }
 
 /* Push to a target that exists; not for direct use. */
@@ -300,9 +248,8 @@ DFI_INLINE int dfi_source_push_lane(struct dfi_source *source,
 	size_t size = head->tuple_size;
 	char *next = lane->next;
 
-	lane->next = next + size;
 	dfi_copy_tuple(next, tuple, size);
-	if (__builtin_expect(next + size == lane->end, 0))
+	if (__builtin_expect(dfi_source_lane_advance(lane, next + size), 0))
 		return dfi_source_lane_full(source, target);
 	return 0;
 }
@@ -341,7 +288,7 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 	if (head->inline_routing != DFI_INLINE_HASH64)
 		return dfi_source_push_slow(source, address);
 	memcpy(&key, (const char *)address + head->key_offset, sizeof(key));
-	target = dfi_hash_partition(dfi_hash64(key), head->n_lanes);
+	target = dfi_hash64_partition(key, head->n_lanes);
 	return dfi_source_push_lane(
 	    source, &head->lanes[target], target, tuple);
 }
@@ -350,7 +297,8 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
  * Route and copy n tuples that lie one behind the other. Returns how many were
  * taken: n, or with DFI_NONBLOCK the length (> 0) of the prefix for which there
  * was room; a negative error if none was taken. An error after a prefix was
- * taken comes with the next call. n is at most INT32_MAX (-EINVAL).
+ * taken comes with the next call. After -EPIPE the first tuple is the one that
+ * its target doesn't want: go on behind it. n is at most INT32_MAX (-EINVAL).
  * -EPROTOTYPE, -ERANGE as dfi_source_push().
  */
 DFI_API int dfi_source_push_batch(
@@ -365,7 +313,8 @@ struct dfi_span {
 
 /*
  * Lend the free rest of the target's open segment: at least one tuple. Valid
- * until the next call on this source. To write nothing, don't commit.
+ * until the next call on this source, and not in a forked child. To write
+ * nothing, don't commit.
  * 0, or an error: -ERANGE: no such target; not sticky.
  */
 DFI_API int dfi_source_claim(
@@ -382,7 +331,7 @@ DFI_API int dfi_source_commit(
 /*
  * A cursor: a target's open segment held in registers, for a run of pushes to
  * one target. Keep it in a local variable. Between open and close no other call
- * may use the source.
+ * may use the source. It does not survive fork() into the child (context.h).
  *
  *	struct dfi_source_cursor c =
  *	    dfi_source_cursor_open(source, 0, sizeof(tuples[0]));
@@ -429,12 +378,10 @@ DFI_INLINE int dfi_source_cursor_push(
 		if (cursor->next == cursor->end)
 			return cursor->status;
 	}
-	if (size <= DFI_SMALL_TUPLE && size % 8 == 0)
-		dfi_copy_words(cursor->next, tuple, size);
-	else if (size < 64)
-		memcpy(cursor->next, tuple, size);
+	if (size <= DFI_SMALL_TUPLE)
+		dfi_copy_small(cursor->next, tuple, size);
 	else
-		dfi_copy_large(cursor->next, tuple, size);
+		dfi_copy_lines(cursor->next, tuple, size);
 	cursor->next += size;
 	return 0;
 }

@@ -17,13 +17,16 @@
  * Errors of all calls that consume:
  *   -ECONNRESET  a source died before its end; the text names it. What it had
  *                sent whole was delivered before.
- *   -ECANCELED   a source aborted the flow
+ *   -ECANCELED   a source aborted the flow, or this target was cancelled or
+ *                aborted
  *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
  *                the text names both ends
  *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
  *                some source has not attached within open_timeout_ms (the text
  *                says which; repeated after the same time); not sticky
- *   -EBUSY       a batch or a cursor is out; not sticky
+ *   -EBUSY       a batch or a cursor is out; not sticky. In debug builds of the
+ *                library also: another thread is inside a call on this target,
+ *                which is a fault of the application; the log says so, too
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: a truncated stream never looks like a clean end.
  */
@@ -62,11 +65,17 @@ struct dfi_target_attr {
  * dfi_target_close().
  *
  * -EINVAL: an argument is not valid. -ERANGE: index is not below n_targets.
- * -EEXIST: another target attached with this index. -EPROTOTYPE: the flow has
- * another schema; the text names the field. -ETIMEDOUT: no such flow came.
- * -ENOMEM: no memory for the rings; the text gives the need. -ENOTCONN: the
- * registry. -EPROTO, -EBADMSG: what the registry holds is of another version,
- * or damaged. -ENOSPC: the registry is full. -EMFILE, -EIO.
+ * -EEXIST: another target is attached with this index; one that has left is not
+ * noticed (see flow.h). -EPROTOTYPE: the flow has another schema; the text
+ * names the field. -ETIMEDOUT: no such flow came. -ENOMEM: the rings don't fit
+ * into memory, or are larger than a file may be (ulimit -f); the text gives
+ * need and limit. -ENOTCONN: the registry. -EPROTO, -EBADMSG: what the registry
+ * holds is of another version, or damaged. -ENOSPC: the registry is full. If
+ * the flow, or else DFI_TRANSPORT, asks for verbs, also -ENODEV: no RDMA device
+ * can be used, the text says why; -EOWNERDEAD: a process used RDMA before it
+ * forked this one; -ENOMEM: more memory than may be locked (ulimit -l). Else
+ * what is wrong with RDMA is a warning in the log, and sources of this host can
+ * attach. -EMFILE, -EIO.
  */
 DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_target_attr *attr, struct dfi_target **target);
@@ -74,9 +83,44 @@ DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
 /*
  * Leave the flow and free the target; all pointers it lent end. Sources that
  * have not ended get -ECONNRESET. Never waits for a peer. Returns 0, or the
- * first hard error of the target's life.
+ * first hard error of the target's life. Owner thread only, once.
  */
 DFI_API int dfi_target_close(struct dfi_target *target);
+
+/*
+ * Give up: a call in which the owner waits, and all later ones that take more
+ * than the rest of a segment, return -ECANCELED. What is lent stays so. Then
+ * the owner closes the target, and sources get -ECONNRESET. Frees nothing and
+ * never waits. Any thread, the owner's too, any number of times, but not any
+ * more when dfi_target_close() may have begun.
+ */
+DFI_API void dfi_target_abort(struct dfi_target *target);
+
+/*
+ * Want no more: leave the flow early, without an error for anybody. From now on
+ * what sources push for this target is dropped, and they are told (-EPIPE);
+ * with the other targets they go on as before. A source that attaches later is
+ * told, too, as long as this context is open. Consuming returns -ECANCELED; the
+ * caller still closes the target, which returns 0 if nothing had failed before.
+ * More calls do nothing. Waits for the registry only, at most the context's
+ * open_timeout_ms.
+ *
+ * -EBUSY: a batch or a cursor is out; nothing happened. -ENOTCONN, -ETIMEDOUT:
+ * the registry doesn't know; sources that are attached do.
+ */
+DFI_API int dfi_target_cancel(struct dfi_target *target);
+
+/*
+ * A descriptor for poll(), epoll and the like, of a target with DFI_NONBLOCK.
+ * It is readable from the start and until a consuming call has returned
+ * -EAGAIN; then again as soon as there is something to consume, or the end, or
+ * an error. So consume until -EAGAIN, and then poll: no wake-up is lost. With
+ * level-triggered polling, fewer calls do, too. It may be readable for nothing,
+ * some ten times a second. Don't read it; the target closes it. More calls
+ * return the same one. -EINVAL: the target has not DFI_NONBLOCK. -EBUSY: it is
+ * in a group (target_group.h). -EMFILE, -ENOMEM, -EIO.
+ */
+DFI_API int dfi_target_fd(struct dfi_target *target);
 
 /* What a target has done so far. Owner thread only. */
 struct dfi_target_stats {
@@ -84,6 +128,13 @@ struct dfi_target_stats {
 	uint64_t segments;
 	uint64_t stalls;   /* waits for data */
 	uint64_t stall_ns; /* in those that outlast spinning */
+	/* In these waits: looks at the rings while spinning; yields; sleeps. */
+	uint64_t polls, yields, sleeps;
+	/*
+	 * Times in which nothing came for a second: see log.h. Also those in a
+	 * group's waits, and where a descriptor is polled.
+	 */
+	uint64_t long_stalls;
 };
 DFI_API void dfi_target_query(
     const struct dfi_target *target, struct dfi_target_stats *stats);
@@ -129,8 +180,8 @@ struct dfi_batch {
 };
 
 /*
- * Lend a batch until dfi_target_release(). One batch at a time. Returns its
- * count (> 0), 0 at the end of the flow, or an error.
+ * Lend a batch until dfi_target_release(), but not to a forked child. One batch
+ * at a time. Returns its count (> 0), 0 at the end of the flow, or an error.
  */
 DFI_API int dfi_target_consume_batch(
     struct dfi_target *target, struct dfi_batch *batch);
@@ -145,7 +196,8 @@ DFI_API void dfi_target_release(
 /*
  * A cursor: the segment in work held in registers, for a loop that consumes
  * tuple by tuple at memory speed. Keep it in a local variable. Between open and
- * close no other call may use the target.
+ * close no other call may use the target. It does not survive fork() into the
+ * child (context.h).
  *
  *	struct dfi_target_cursor c =
  *	    dfi_target_cursor_open(target, sizeof(struct kv));
@@ -190,6 +242,9 @@ DFI_INLINE const void *dfi_target_cursor_get(
 		if (tuple == cursor->end)
 			return NULL;
 	}
+	/* Spares the caller's loop a test of each tuple. */
+	if (!tuple)
+		__builtin_unreachable();
 	cursor->next = tuple + size;
 	return tuple;
 }

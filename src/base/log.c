@@ -27,6 +27,8 @@ static int level_from_environment(void)
 	const char *value = getenv("DFI_LOG");
 	int level;
 
+	if (value && !*value)
+		value = NULL;
 	for (level = DFI_LOG_ERROR; value && level <= DFI_LOG_DEBUG; level++)
 		if (!strcmp(value, level_name[level]))
 			return level;

@@ -107,6 +107,11 @@ static void *run_loop(void *arg)
 
 	current_loop = loop;
 	event_base_dispatch(loop->base);
+	/*
+	 * A stream that was freed while a callback of it was pending closes its
+	 * socket only after that callback's turn.
+	 */
+	event_base_loop(loop->base, EVLOOP_NONBLOCK);
 	return NULL;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <dfi/context.h>
+#include <dfi/flow.h>
+#include <dfi/log.h>
 #include "error.h"
 
 struct choice {
@@ -15,18 +17,32 @@ struct choice {
 };
 
 static const struct choice choices[] = {
+	{ "DFI_REGISTRY_INSECURE", "0", 0 },
+	{ "DFI_REGISTRY_INSECURE", "1", 1 },
 	{ "DFI_WAIT", "adaptive", DFI_WAIT_ADAPTIVE },
 	{ "DFI_WAIT", "spin", DFI_WAIT_SPIN },
 	{ "DFI_WAIT", "block", DFI_WAIT_BLOCK },
 	{ "DFI_HUGE_PAGES", "try", HUGE_PAGES_TRY },
 	{ "DFI_HUGE_PAGES", "never", HUGE_PAGES_NEVER },
 	{ "DFI_HUGE_PAGES", "require", HUGE_PAGES_REQUIRE },
+	{ "DFI_TRANSPORT", "auto", DFI_TRANSPORT_AUTO },
+	{ "DFI_TRANSPORT", "shm", DFI_TRANSPORT_SHM },
+	{ "DFI_TRANSPORT", "verbs", DFI_TRANSPORT_VERBS },
+	{ "DFI_VERIFY", "none", DFI_VERIFY_NONE },
+	{ "DFI_VERIFY", "crc", DFI_VERIFY_CRC },
+	{ "DFI_VERBS_NOTIFY", "auto", VERBS_NOTIFY_AUTO },
+	{ "DFI_VERBS_NOTIFY", "footer", VERBS_NOTIFY_FOOTER },
+	{ "DFI_VERBS_NOTIFY", "imm", VERBS_NOTIFY_IMM },
+	{ "DFI_LOG", "error", DFI_LOG_ERROR },
+	{ "DFI_LOG", "warn", DFI_LOG_WARN },
+	{ "DFI_LOG", "info", DFI_LOG_INFO },
+	{ "DFI_LOG", "debug", DFI_LOG_DEBUG },
 };
 
 static int invalid(const char *variable, const char *value, const char *help)
 {
 	return dfi__fail(
-	    -EINVAL, "%s=%s is not valid: it is the %s", variable, value, help);
+	    -EINVAL, "%s=%s is not valid; it sets %s", variable, value, help);
 }
 
 static int read_text(
@@ -63,7 +79,34 @@ static int read_size(
 	return 0;
 }
 
-static int read_ms(
+static int read_limit(
+    const char *variable, const char *value, const char *help, uint64_t *out)
+{
+	if (strcmp(value, "none") != 0)
+		return read_size(variable, value, help, out);
+	*out = UINT64_MAX;
+	return 0;
+}
+
+static int read_uid(
+    const char *variable, const char *value, const char *help, uint32_t *out)
+{
+	unsigned long number;
+	char *end;
+
+	*out = UINT32_MAX;
+	if (!value)
+		return 0;
+	errno = 0;
+	number = strtoul(value, &end, 10);
+	if (errno || end == value || *end ||
+	    !isdigit((unsigned char)value[0]) || number >= UINT32_MAX)
+		return invalid(variable, value, help);
+	*out = (uint32_t)number;
+	return 0;
+}
+
+static int read_us(
     const char *variable, const char *value, const char *help, uint32_t *out)
 {
 	unsigned long number;
@@ -72,10 +115,23 @@ static int read_ms(
 	errno = 0;
 	number = strtoul(value, &end, 10);
 	if (errno || end == value || *end ||
-	    !isdigit((unsigned char)value[0]) || !number || number > INT32_MAX)
+	    !isdigit((unsigned char)value[0]) || number > INT32_MAX)
 		return invalid(variable, value, help);
 	*out = (uint32_t)number;
 	return 0;
+}
+
+static int read_ms(
+    const char *variable, const char *value, const char *help, uint32_t *out)
+{
+	uint32_t number;
+	int ret = read_us(variable, value, help, &number);
+
+	if (!ret && !number)
+		ret = invalid(variable, value, help);
+	if (!ret)
+		*out = number;
+	return ret;
 }
 
 static int read_choice(
@@ -92,17 +148,54 @@ static int read_choice(
 	return invalid(variable, value, help);
 }
 
+/* What the variable says, or NULL. */
+static const char *from_environment(const char *variable)
+{
+	const char *value = getenv(variable);
+
+	return value && *value ? value : NULL;
+}
+
 int dfi__settings_load(struct settings *settings)
 {
 	const char *value;
 	int ret;
 
+	dfi__settings_check_environment();
 #define X(kind, member, variable, initial, help)                     \
-	value = getenv(variable);                                    \
-	if (!value || !*value)                                       \
+	value = from_environment(variable);                          \
+	if (!value)                                                  \
 		value = initial;                                     \
 	ret = read_##kind(variable, value, help, &settings->member); \
 	if (ret < 0)                                                 \
+		return ret;
+	DFI_SETTINGS(X)
+#undef X
+	return 0;
+}
+
+int dfi__settings_each(
+    int (*fn)(void *arg, const struct setting *setting), void *arg)
+{
+	struct settings settings;
+	struct setting setting;
+	const char *value;
+	int ret;
+
+	dfi__settings_check_environment();
+#define X(kind, member, name, default_value, text)                \
+	value = from_environment(name);                           \
+	setting = (struct setting){                               \
+		.variable = name,                                 \
+		.value = value ? value : default_value,           \
+		.initial = default_value,                         \
+		.help = text,                                     \
+		.in_environment = value != NULL,                  \
+	};                                                        \
+	setting.ret = read_##kind(                                \
+	    name, setting.value, setting.help, &settings.member); \
+	ret = fn(arg, &setting);                                  \
+	if (ret)                                                  \
 		return ret;
 	DFI_SETTINGS(X)
 #undef X

@@ -1,31 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Settings: defaults that the environment can change. One table makes the
- * struct, the reading, and the documentation.
+ * struct and the reading; the check "readme" compares README's table with it.
  */
 #ifndef DFI_BASE_SETTINGS_H
 #define DFI_BASE_SETTINGS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
  * X(kind, member, variable, default, help)
- * kinds: text; size: bytes with an optional suffix K, M or G; ms: milliseconds;
- * choice: one of the words of the setting's table in settings.c.
+ * kinds: text; uid: a user's number, UINT32_MAX for none; size: bytes with an
+ * optional suffix K, M or G; limit: a size, or none (UINT64_MAX); ms:
+ * milliseconds; us: microseconds, or 0; choice: one of the words of the
+ * setting's table in settings.c.
  */
-#define DFI_SETTINGS(X)                                                    \
-	X(text, registry, "DFI_REGISTRY", NULL,                            \
-	    "address of the registry: unix:PATH, unix:@NAME or "           \
-	    "tcp:127.0.0.1:PORT")                                          \
-	X(size, ring_memory, "DFI_RING_MEMORY", "1M",                      \
-	    "payload bytes of all rings of a target, where a flow leaves " \
-	    "them open")                                                   \
-	X(choice, wait, "DFI_WAIT", "adaptive",                            \
-	    "how calls wait: adaptive, spin or block")                     \
-	X(choice, huge_pages, "DFI_HUGE_PAGES", "try",                     \
-	    "huge pages for rings: try, never, or require reserved ones")  \
-	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                \
-	    "milliseconds to wait for the registry, a flow or its endpoints")
+#define DFI_SETTINGS(X)                                                       \
+	X(text, registry, "DFI_REGISTRY", NULL,                               \
+	    "address of the registry: unix:PATH, unix:@NAME, tcp:IP:PORT "    \
+	    "or tcp:[IPV6]:PORT")                                             \
+	X(text, registry_key, "DFI_REGISTRY_KEY", NULL,                       \
+	    "key file of the registry, if it is at a TCP address")            \
+	X(text, registry_ca, "DFI_REGISTRY_CA", NULL,                         \
+	    "PEM file of who signs the registry's certificate")               \
+	X(text, registry_cert, "DFI_REGISTRY_CERT", NULL,                     \
+	    "PEM file of this process's certificate")                         \
+	X(text, registry_private_key, "DFI_REGISTRY_PRIVATE_KEY", NULL,       \
+	    "PEM file of this process's private key")                         \
+	X(choice, registry_insecure, "DFI_REGISTRY_INSECURE", "0",            \
+	    "leave to join a registry on another host without a key or "      \
+	    "certificates, on a closed test network: 0 or 1")                 \
+	X(uid, registry_user, "DFI_REGISTRY_USER", NULL,                      \
+	    "number of the user whose registry at a Unix socket is trusted, " \
+	    "besides this process's user and root")                           \
+	X(ms, registry_grace_ms, "DFI_REGISTRY_GRACE", "10000",               \
+	    "milliseconds that peers have for publishing themselves again "   \
+	    "at a registry that was restarted")                               \
+	X(size, ring_memory, "DFI_RING_MEMORY", "1M",                         \
+	    "payload bytes of all rings of a target, where a flow leaves "    \
+	    "them open")                                                      \
+	X(limit, ring_memory_limit, "DFI_RING_MEMORY_LIMIT", "none",          \
+	    "most bytes that the rings of a context take: a size or none")    \
+	X(choice, wait, "DFI_WAIT", "adaptive",                               \
+	    "how calls wait: adaptive, spin or block")                        \
+	X(us, linger_us, "DFI_LINGER_US", "0",                                \
+	    "microseconds after which a partial segment of a bandwidth "      \
+	    "flow is sent; 0: not before it is full, or flushed")             \
+	X(choice, huge_pages, "DFI_HUGE_PAGES", "try",                        \
+	    "huge pages for rings: try, never, or require reserved ones")     \
+	X(choice, transport, "DFI_TRANSPORT", "auto",                         \
+	    "how tuples travel: auto (shm on one host, else verbs), shm "     \
+	    "or verbs")                                                       \
+	X(choice, verify, "DFI_VERIFY", "none",                               \
+	    "checks of each segment of the flows that are created: none, "    \
+	    "or crc, a checksum")                                             \
+	X(text, verbs_device, "DFI_VERBS_DEVICE", NULL,                       \
+	    "name of the RDMA device to use")                                 \
+	X(text, verbs_address, "DFI_VERBS_ADDRESS", NULL,                     \
+	    "IP address of this host, on an RDMA device, to use")             \
+	X(choice, verbs_notify, "DFI_VERBS_NOTIFY", "auto",                   \
+	    "how a target learns of segments: auto, footer or imm")           \
+	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                   \
+	    "milliseconds to wait for the registry, a flow or its endpoints") \
+	X(choice, log_level, "DFI_LOG", "warn",                               \
+	    "what is logged on stderr: error, warn, info or debug")
+
+/*
+ * Other variables that begin with DFI_, of the scripts and tests of the project
+ * itself, which are nobody's mistake. A final * stands for any rest.
+ */
+#define DFI_FOREIGN_VARIABLES "DFI_JOBS", "DFI_TEST_*", "DFI_TESTBED*"
 
 enum huge_pages {
 	HUGE_PAGES_TRY = 1,
@@ -33,9 +78,19 @@ enum huge_pages {
 	HUGE_PAGES_REQUIRE,
 };
 
+/* How a target learns of a segment that came over verbs. */
+enum verbs_notify {
+	VERBS_NOTIFY_AUTO = 1,
+	VERBS_NOTIFY_FOOTER, /* it polls footers: the device keeps the order */
+	VERBS_NOTIFY_IMM,    /* by the completion of a write with immediate */
+};
+
 #define SETTING_TYPE_text const char *
+#define SETTING_TYPE_uid uint32_t
 #define SETTING_TYPE_size uint64_t
+#define SETTING_TYPE_limit uint64_t
 #define SETTING_TYPE_ms uint32_t
+#define SETTING_TYPE_us uint32_t
 #define SETTING_TYPE_choice uint32_t
 
 struct settings {
@@ -49,5 +104,31 @@ struct settings {
  * a value that it can't have; the text names it.
  */
 int dfi__settings_load(struct settings *settings);
+
+/* A setting as it is in the environment. */
+struct setting {
+	const char *variable;
+	const char *value;   /* NULL: none */
+	const char *initial; /* NULL: none */
+	const char *help;
+	bool in_environment;
+	int ret; /* 0, or -EINVAL with dfi_errmsg() */
+};
+
+/* Call fn for each setting until it returns something else than 0. */
+int dfi__settings_each(
+    int (*fn)(void *arg, const struct setting *setting), void *arg);
+
+/*
+ * Log each variable of the environment that begins with DFI_ and is unknown,
+ * the first time that a process calls this; dfi__settings_load() does.
+ */
+void dfi__settings_check_environment(void);
+
+/*
+ * NULL if name, without its value, is a setting or one of the project's other
+ * variables; else the setting whose name is nearest.
+ */
+const char *dfi__settings_nearest(const char *name);
 
 #endif

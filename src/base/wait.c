@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <dfi/context.h>
 #include "clock.h"
+#include "notify.h"
 
 /*
  * Spinning is without pause instructions: they cost some 30 ns each way in a
@@ -49,17 +50,16 @@ struct wait_policy dfi__wait_policy(uint32_t wait)
 }
 
 /*
- * Sleep until woken, the deadline, or a signal, but not longer than limit_ns.
+ * Sleep until woken, the deadline, or a signal, but not beyond limit.
  * FUTEX_WAIT_BITSET takes an absolute monotonic time, and returns at once if
  * the word is no longer 1.
  */
-static void sleep_on(_Atomic uint32_t *word, int64_t deadline, int64_t limit_ns)
+static void sleep_on(_Atomic uint32_t *word, int64_t deadline, int64_t limit)
 {
-	int64_t limit = clock_now_ns() + limit_ns;
 	struct timespec until = deadline_timespec(
 	    deadline < limit ? deadline : limit);
 
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, 1, &until, NULL,
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, WAIT_BY_FUTEX, &until, NULL,
 	    FUTEX_BITSET_MATCH_ANY);
 }
 
@@ -77,8 +77,8 @@ static long switches(void)
  * perhaps our peer, from running: spin less next time. Where nobody else wants
  * the processor, spinning is free, and quickest.
  */
-static bool wait_yielding(
-    struct wait_policy *policy, bool (*ready)(void *arg), void *arg)
+bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
+    bool (*ready)(void *arg), void *arg)
 {
 	long before = switches();
 	uint32_t yields;
@@ -88,6 +88,7 @@ static bool wait_yielding(
 		sched_yield();
 		there = ready(arg);
 	}
+	counter_add(&counts->yields, yields);
 	if (switches() == before)
 		policy->budget = policy->spins;
 	else if (policy->budget > ADAPTIVE_MIN_SPINS)
@@ -95,34 +96,116 @@ static bool wait_yielding(
 	return there;
 }
 
-bool dfi__wait_asleep(struct wait_policy *policy, _Atomic uint32_t *word,
-    int64_t deadline, bool (*ready)(void *arg), void *arg)
+/* Whether who wakes has passed a fence, or will before it looks at the word. */
+static bool fence(const struct wait_policy *policy)
+{
+	if (!policy->fenced)
+		return dfi__fence_heavy();
+	dfi__fence_full();
+	return true;
+}
+
+/* A wait that outlasts spinning. */
+struct slow_wait {
+	int64_t deadline;
+	int64_t next_tick;
+	void (*tick)(void *arg);
+	bool (*ready)(void *arg);
+	void *arg;
+};
+
+/* What is due now of a wait that goes on. */
+static void look_at_clock(struct slow_wait *wait, int64_t now)
+{
+	if (likely(now < wait->next_tick))
+		return;
+	wait->next_tick = now + WAIT_TICK_NS;
+	if (wait->tick)
+		wait->tick(wait->arg);
+}
+
+static bool spin(struct slow_wait *wait, struct wait_counts *counts)
+{
+	uint64_t polls = 0;
+	int64_t now;
+	bool there;
+
+	for (;;) {
+		there = wait->ready(wait->arg);
+		polls++;
+		if (there)
+			break;
+		now = clock_now_ns();
+		if (now >= wait->deadline)
+			break;
+		look_at_clock(wait, now);
+	}
+	counter_add(&counts->polls, polls);
+	return there;
+}
+
+static bool sleep_until_ready(struct wait_policy *policy,
+    struct slow_wait *wait, _Atomic uint32_t *word, struct wait_counts *counts)
 {
 	bool there, reached;
+	int64_t now;
 
-	if (policy->yields && wait_yielding(policy, ready, arg))
-		return true;
 	for (;;) {
 		/*
 		 * Announce the sleep, and look once more. Pairs with the load
 		 * in wait_wake(): either it sees the word, or we see what was
 		 * published before it.
 		 */
-		atomic_set(word, 1);
-		reached = dfi__fence_heavy();
-		there = ready(arg);
-		if (there ||
-		    (deadline != DEADLINE_NEVER && clock_now_ns() >= deadline))
+		atomic_set(word, WAIT_BY_FUTEX);
+		reached = fence(policy) && !policy->unwoken;
+		if (policy->arm)
+			policy->arm(policy->arm_arg);
+		there = wait->ready(wait->arg);
+		if (there)
 			break;
-		sleep_on(word, deadline,
-		    reached ? LONGEST_SLEEP_NS : UNFENCED_SLEEP_NS);
+		now = clock_now_ns();
+		if (now >= wait->deadline)
+			break;
+		look_at_clock(wait, now);
+		counter_add(&counts->sleeps, 1);
+		sleep_on(word, wait->deadline,
+		    now + (reached ? LONGEST_SLEEP_NS : UNFENCED_SLEEP_NS));
 	}
 	atomic_set(word, 0);
 	return there;
 }
 
+bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
+    struct wait_time *time, bool (*ready)(void *arg), void *arg)
+{
+	int64_t start = clock_now_ns();
+	struct slow_wait wait = {
+		.deadline = wait_deadline(time, start),
+		.next_tick = start + WAIT_TICK_NS,
+		.tick = time->tick,
+		.ready = ready,
+		.arg = arg,
+	};
+	struct wait_counts *counts = &time->counts;
+	bool there = false;
+
+	atomic_set(&counts->since, start);
+	if (policy->yields)
+		there = dfi__wait_yielding(policy, counts, ready, arg);
+	if (!there && policy->sleeps)
+		there = sleep_until_ready(policy, &wait, word, counts);
+	else if (!there)
+		there = spin(&wait, counts);
+	atomic_set(&counts->since, 0);
+	counter_add(&counts->ns, (uint64_t)(clock_now_ns() - start));
+	return there;
+}
+
 void dfi__wait_wake(_Atomic uint32_t *word)
 {
-	atomic_set(word, 0);
-	syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	/* Pairs with the publish in dfi__notify_announce(): the name. */
+	if (atomic_exchange(word, 0) == WAIT_BY_NOTICE)
+		dfi__notify_send(atomic_peek(wait_name(word)));
+	else
+		syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }

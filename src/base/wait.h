@@ -4,7 +4,8 @@
  *
  * A sleeper announces itself in a wait word in memory that both sides map, and
  * sleeps there (futex). The peer publishes its data and then calls wait_wake(),
- * which costs a load while nobody sleeps.
+ * which costs a load while nobody sleeps. A sleeper in poll() also leaves the
+ * name that a notice is to be sent to (base/notify.h), 8 bytes behind the word.
  */
 #ifndef DFI_BASE_WAIT_H
 #define DFI_BASE_WAIT_H
@@ -14,7 +15,26 @@
 #include "atomic.h"
 #include "clock.h"
 #include "compiler.h"
+#include "counter.h"
 #include "fence.h"
+
+/* What a wait word says; 0: nobody sleeps. */
+enum {
+	WAIT_BY_FUTEX = 1,
+	WAIT_BY_NOTICE,
+};
+
+/* The name for WAIT_BY_NOTICE. */
+static inline _Atomic uint64_t *wait_name(_Atomic uint32_t *word)
+{
+	return (_Atomic uint64_t *)(void *)(word + 2);
+}
+
+/*
+ * What a look at a completion queue costs, in cache lines: two locks and some
+ * calls through pointers.
+ */
+#define WAIT_QUEUE_COST 16
 
 /* How a handle waits, from enum dfi_wait, and what it has learnt. */
 struct wait_policy {
@@ -22,18 +42,61 @@ struct wait_policy {
 	uint32_t yields; /* polls with sched_yield() before sleeping */
 	bool sleeps;     /* else go on spinning */
 	/*
+	 * If not NULL: called before each sleep, after the sleeper announced
+	 * itself, to have it woken by what would not wake it else.
+	 */
+	void (*arm)(void *arg);
+	void *arm_arg;
+	bool unwoken; /* nobody wakes: sleep for moments only */
+	bool fenced;  /* wakers call wait_wake_fenced(), so it need not reach
+			 theirs: the system call interrupts all of them */
+	/*
 	 * What spins is now: less while other threads want the processor, such
 	 * as the peer that is waited for.
 	 */
 	uint32_t budget;
 };
 
+/* What the waits of a handle came to; any thread may read it. */
+struct wait_counts {
+	_Atomic uint64_t polls;  /* looks while spinning */
+	_Atomic uint64_t yields; /* of the processor */
+	_Atomic uint64_t sleeps;
+	_Atomic uint64_t ns;   /* grows by the waits that outlast spinning */
+	_Atomic int64_t since; /* when such a wait began that lasts, or 0 */
+};
+
+/* How long a wait may take, and where the time goes. */
+struct wait_time {
+	int64_t timeout_ns; /* from its start, or DEADLINE_NEVER */
+	int64_t deadline;   /* or DEADLINE_NEVER */
+	/*
+	 * If not NULL: called with what ready() gets, after a second of a wait
+	 * and then about each second.
+	 */
+	void (*tick)(void *arg);
+	struct wait_counts counts;
+};
+
+/* How often tick() is called. */
+#define WAIT_TICK_NS ((int64_t)NS_PER_S)
+
 /* The policy for an enum dfi_wait other than DFI_WAIT_DEFAULT. */
 struct wait_policy dfi__wait_policy(uint32_t wait);
 
-/* The slow part of wait_until(): yield, then sleep. Sets the budget anew. */
-bool dfi__wait_asleep(struct wait_policy *policy, _Atomic uint32_t *word,
-    int64_t deadline, bool (*ready)(void *arg), void *arg);
+/*
+ * Yield a few times, and learn from it how long to spin next time. Whether it
+ * is ready.
+ */
+bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
+    bool (*ready)(void *arg), void *arg);
+
+/*
+ * The slow part of wait_until(): yield, then sleep, or go on spinning. Sets the
+ * budget anew.
+ */
+bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
+    struct wait_time *time, bool (*ready)(void *arg), void *arg);
 
 /* Wake a sleeper that announced itself. */
 void dfi__wait_wake(_Atomic uint32_t *word);
@@ -50,12 +113,13 @@ static inline void wait_wake(_Atomic uint32_t *word)
 		dfi__wait_wake(word);
 }
 
-/* How long a wait may take, and where the time goes. */
-struct wait_time {
-	int64_t timeout_ns; /* from its start, or DEADLINE_NEVER */
-	int64_t deadline;   /* or DEADLINE_NEVER */
-	uint64_t waited_ns; /* grows by the waits that outlast spinning */
-};
+/* Likewise, for wakers that sleepers need not reach with their own fence. */
+static inline void wait_wake_fenced(_Atomic uint32_t *word)
+{
+	dfi__fence_full();
+	if (atomic_peek(word))
+		dfi__wait_wake(word);
+}
 
 /* Start the clock: the deadline of a wait that begins now. */
 static inline int64_t wait_deadline(const struct wait_time *time, int64_t now)
@@ -79,24 +143,17 @@ static always_inline bool wait_until(struct wait_policy *policy,
     _Atomic uint32_t *word, struct wait_time *time, bool (*ready)(void *arg),
     void *arg, uint32_t cost)
 {
-	int64_t start, deadline;
-	uint32_t spent;
-	bool there;
+	uint32_t spent, polls = 0;
 
-	for (spent = 0; spent < policy->budget; spent += cost)
-		if (ready(arg))
+	for (spent = 0; spent < policy->budget; spent += cost) {
+		polls++;
+		if (ready(arg)) {
+			counter_add(&time->counts.polls, polls);
 			return true;
-	start = clock_now_ns();
-	deadline = wait_deadline(time, start);
-	if (policy->sleeps)
-		there = dfi__wait_asleep(policy, word, deadline, ready, arg);
-	else
-		do
-			there = ready(arg);
-		while (!there &&
-		    (deadline == DEADLINE_NEVER || clock_now_ns() < deadline));
-	time->waited_ns += (uint64_t)(clock_now_ns() - start);
-	return there;
+		}
+	}
+	counter_add(&time->counts.polls, polls);
+	return dfi__wait_slow(policy, word, time, ready, arg);
 }
 
 #endif

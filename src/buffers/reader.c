@@ -6,25 +6,28 @@
  */
 #include "reader.h"
 
+#include "../base/compiler.h"
 #include "../base/error.h"
-#include "../base/wait.h"
 #include "../transport/transport.h"
+#include "checksum.h"
 
 static struct ring_header *header(const struct reader *reader)
 {
 	return (struct ring_header *)(void *)((char *)reader->region->base +
-	    reader->offset);
+	    ring_offset(&reader->geometry, reader->ring));
 }
 
 static struct segment_footer *footer(const struct reader *reader, uint32_t slot)
 {
 	return (struct segment_footer *)(void *)((char *)reader->region->base +
-	    reader->offset + slot_offset(&reader->geometry, slot) +
+	    ring_offset(&reader->geometry, reader->ring) +
+	    slot_offset(&reader->geometry, slot) +
 	    reader->geometry.footer_offset);
 }
 
 void dfi__reader_init(struct reader *reader, struct region *region,
-    const struct ring_geometry *geometry, uint32_t source, uint64_t start)
+    const struct ring_geometry *geometry, uint32_t n_sources, uint32_t source,
+    uint64_t start)
 {
 	uint64_t last_lap = start - geometry->segment_count;
 	uint32_t slot;
@@ -32,15 +35,34 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 	*reader = (struct reader){
 		.geometry = *geometry,
 		.region = region,
-		.offset = ring_offset(geometry, source),
+		.layout = ring_layout(geometry, n_sources),
+		.ring = source,
 		.seq = start,
 		.returned = start,
 	};
 	for (slot = 0; slot < geometry->segment_count; slot++)
 		atomic_set(&footer(reader, slot)->state,
 		    footer_state(last_lap + slot, 0, 0));
-	atomic_set(&header(reader)->consumed, start);
+	atomic_set(&header(reader)->credit.consumed, start);
 	reader->head = footer(reader, 0);
+}
+
+/* The payload that is about to be lent is what the source has sent. */
+static int check_sum(
+    const struct reader *reader, const char *payload, uint64_t state)
+{
+	const struct segment_header *header =
+	    (const struct segment_header *)(const void *)(payload -
+		reader->geometry.payload_offset);
+	uint64_t is = dfi__segment_checksum(payload, footer_used(state), state);
+
+	if (likely(is == header->checksum))
+		return 0;
+	return dfi__fail(-EBADMSG,
+	    "segment %lu: its checksum is %#lx, the source has sent %#lx: its "
+	    "%lu bytes are damaged",
+	    (unsigned long)reader->seq, (unsigned long)is,
+	    (unsigned long)header->checksum, (unsigned long)footer_used(state));
 }
 
 int dfi__reader_take(
@@ -52,6 +74,8 @@ int dfi__reader_take(
 	uint64_t used = footer_used(state);
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
+	const char *tuples_at;
+	int ret;
 
 	if (!used || used > g->segment_bytes ||
 	    tuples * g->tuple_size != used || state & FOOTER_FLAGS)
@@ -60,19 +84,44 @@ int dfi__reader_take(
 		    "tuples of %u bytes",
 		    (unsigned long)reader->seq, (unsigned long)state,
 		    (unsigned long)used, g->segment_tuples, g->tuple_size);
-	if (total != reader->total + tuples)
+	if (total != atomic_peek(&reader->total) + tuples)
 		return dfi__fail(-EBADMSG,
 		    "segment %lu: the source counts %lu tuples up to here, "
 		    "the target %lu",
 		    (unsigned long)reader->seq, (unsigned long)total,
-		    (unsigned long)(reader->total + tuples));
-	*payload = (const char *)reader->head - g->footer_offset;
+		    (unsigned long)(atomic_peek(&reader->total) + tuples));
+	tuples_at = (const char *)reader->head - g->footer_offset +
+	    g->payload_offset;
+	if (unlikely(g->payload_offset)) {
+		ret = check_sum(reader, tuples_at, state);
+		if (ret < 0)
+			return ret;
+	}
+	*payload = tuples_at;
 	*bytes = used;
-	reader->total = total;
+	atomic_set(&reader->total, total);
 	reader->seq++;
 	reader->slot = next_slot(g, reader->slot);
 	reader->head = footer(reader, reader->slot);
 	return 0;
+}
+
+static int give_credit(struct reader *reader, enum ring_closed closed)
+{
+	struct region *region = reader->region;
+	int ret = 0;
+
+	if (unlikely(region->export != NULL))
+		ret = region->export->transport->ops->give_credit(region,
+		    &reader->layout, reader->ring, reader->returned, closed);
+	/*
+	 * Through memory, too: a ring that was opened over the network may
+	 * not be the attached source's, who is told in the region itself.
+	 */
+	if (likely(ret >= 0))
+		ret = region->transport->ops->give_credit(region,
+		    &reader->layout, reader->ring, reader->returned, closed);
+	return ret < 0 ? ret : 0;
 }
 
 int dfi__reader_release(struct reader *reader)
@@ -80,17 +129,12 @@ int dfi__reader_release(struct reader *reader)
 	if (reader->seq - reader->returned < credit_batch(&reader->geometry))
 		return 0;
 	reader->returned = reader->seq;
-	return reader->region->transport->ops->give_credit(reader->region,
-	    reader->offset + offsetof(struct ring_header, consumed),
-	    reader->seq,
-	    reader->offset + offsetof(struct ring_header, writer_waits));
+	return give_credit(reader, RING_OPEN);
 }
 
-void dfi__reader_close(struct reader *reader)
+void dfi__reader_close(struct reader *reader, enum ring_closed closed)
 {
-	/* Pairs with dfi__writer_closed(). */
-	atomic_publish(&header(reader)->closed, 1);
-	wait_wake(&header(reader)->writer_waits);
+	give_credit(reader, closed);
 }
 
 int dfi__reader_check_end(struct reader *reader)
@@ -110,12 +154,13 @@ int dfi__reader_check_end(struct reader *reader)
 		return 0;
 	}
 	if (footer_seq(state) != (uint32_t)reader->seq ||
-	    total != reader->total || !(state & FOOTER_FLAG_END))
+	    total != atomic_peek(&reader->total) || !(state & FOOTER_FLAG_END))
 		return dfi__fail(-EBADMSG,
 		    "the source ended after %lu tuples and segment %u, the "
 		    "target received %lu tuples and segment %u",
 		    (unsigned long)total, footer_seq(state),
-		    (unsigned long)reader->total, (uint32_t)reader->seq);
+		    (unsigned long)atomic_peek(&reader->total),
+		    (uint32_t)reader->seq);
 	reader->end = READER_ENDED;
 	return 0;
 }

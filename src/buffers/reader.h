@@ -23,12 +23,13 @@ enum reader_end {
 struct reader {
 	struct ring_geometry geometry;
 	struct region *region;
-	uint64_t offset;             /* of the ring in the region */
+	struct ring_layout layout;   /* of the region */
+	uint32_t ring;               /* its number in the region */
 	struct segment_footer *head; /* footer of the next segment */
 	uint64_t seq;                /* of the next segment */
 	uint32_t slot;               /* its slot */
 	uint64_t returned;           /* consumed count last published */
-	uint64_t total;              /* tuples lent */
+	_Atomic uint64_t total;      /* tuples lent; any thread reads it */
 	enum reader_end end;
 };
 
@@ -37,7 +38,8 @@ struct reader {
  * segment is number start.
  */
 void dfi__reader_init(struct reader *reader, struct region *region,
-    const struct ring_geometry *geometry, uint32_t source, uint64_t start);
+    const struct ring_geometry *geometry, uint32_t n_sources, uint32_t source,
+    uint64_t start);
 
 /* Whether the next segment is there. */
 static inline bool reader_ready(const struct reader *reader)
@@ -60,7 +62,7 @@ static inline bool reader_end_marked(const struct reader *reader)
 		slot_offset(&reader->geometry, reader->slot));
 
 	/* Pairs with the same publish: all segments came before the mark. */
-	return atomic_observe(&header->end.state) & FOOTER_FLAGS;
+	return footer_is_end(atomic_observe(&header->end.state));
 }
 
 /*
@@ -73,8 +75,8 @@ int dfi__reader_take(
 /* Give back the segment that was taken last; publishes credits in batches. */
 int dfi__reader_release(struct reader *reader);
 
-/* Tell the source that nobody reads any more. */
-void dfi__reader_close(struct reader *reader);
+/* Tell the source that nobody reads any more, and why. */
+void dfi__reader_close(struct reader *reader, enum ring_closed closed);
 
 /*
  * Look at the end mark of a ring without a ready segment, and set reader->end.

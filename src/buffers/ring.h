@@ -6,6 +6,7 @@
 #ifndef DFI_BUFFERS_RING_H
 #define DFI_BUFFERS_RING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "segment.h"
 
@@ -17,24 +18,29 @@ struct ring_geometry {
 	uint32_t segment_tuples; /* tuples of a full segment */
 	uint32_t segment_bytes;  /* payload bytes of a full segment */
 	uint32_t segment_count;
-	uint32_t footer_offset; /* in a slot */
+	uint32_t payload_offset; /* in a slot: 0, or behind the checksum */
+	uint32_t footer_offset;  /* in a slot */
 	uint32_t slot_size;
 	uint64_t ring_size;
 };
 
-/* tuple_size <= segment_size <= DFI_MAX_SEGMENT_SIZE; segment_count > 0. */
-static inline struct ring_geometry ring_geometry(
-    uint32_t tuple_size, uint32_t segment_size, uint32_t segment_count)
+/*
+ * tuple_size <= segment_size <= DFI_MAX_SEGMENT_SIZE; segment_count > 0.
+ * verified: segments have checksums.
+ */
+static inline struct ring_geometry ring_geometry_verified(uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, bool verified)
 {
 	struct ring_geometry g = {
 		.tuple_size = tuple_size,
 		.segment_tuples = segment_size / tuple_size,
 		.segment_count = segment_count,
+		.payload_offset = verified ? sizeof(struct segment_header) : 0,
 	};
 
 	g.segment_bytes = g.segment_tuples * tuple_size;
 	g.footer_offset = (uint32_t)align_up(
-	    segment_size, sizeof(struct segment_footer));
+	    g.payload_offset + segment_size, sizeof(struct segment_footer));
 	g.slot_size = (uint32_t)align_up(
 	    g.footer_offset + sizeof(struct segment_footer),
 	    g.footer_offset + sizeof(struct segment_footer) > CACHE_LINE
@@ -46,11 +52,48 @@ static inline struct ring_geometry ring_geometry(
 	return g;
 }
 
+static inline struct ring_geometry ring_geometry(
+    uint32_t tuple_size, uint32_t segment_size, uint32_t segment_count)
+{
+	return ring_geometry_verified(
+	    tuple_size, segment_size, segment_count, false);
+}
+
 /* Offset of the ring of a source in its target's region. */
 static inline uint64_t ring_offset(
     const struct ring_geometry *g, uint32_t source)
 {
 	return sizeof(struct region_header) + g->ring_size * source;
+}
+
+/* What a transport can know of a footer that did not travel. */
+static inline void ring_next_footer(
+    const struct ring_layout *layout, uint64_t bytes, uint64_t footer[2])
+{
+	/* Shorter than that, it is no segment: its reader says so. */
+	bytes -= min_u64(bytes, layout->payload_offset);
+	footer[0] += bytes / layout->tuple_size;
+	footer[1] = footer_state(footer_seq(footer[1]) + 1, bytes, 0);
+}
+
+/* What a transport must know of the rings. */
+static inline struct ring_layout ring_layout(
+    const struct ring_geometry *g, uint32_t n_sources)
+{
+	return (struct ring_layout){
+		.n_rings = n_sources,
+		.first_ring = ring_offset(g, 0),
+		.ring_size = g->ring_size,
+		.wait_offset = offsetof(struct ring_header, writer_waits),
+		.end_footer = offsetof(struct ring_header, end),
+		.first_slot = sizeof(struct ring_header),
+		.slot_size = g->slot_size,
+		.n_slots = g->segment_count,
+		.payload_offset = g->payload_offset,
+		.footer_offset = g->footer_offset,
+		.tuple_size = g->tuple_size,
+		.next_footer = ring_next_footer,
+	};
 }
 
 /* Offset of a slot in its ring. */

@@ -11,9 +11,12 @@
  *	ring    +-------------+--------+--------+----
  *	        | ring_header | slot 0 | slot 1 | ...
  *	        +-------------+--------+--------+----
- *	slot    +-----------------------+----------------+-----+
- *	        | payload: whole tuples | segment_footer | pad |
- *	        +-----------------------+----------------+-----+
+ *	slot    +----------+-----------------------+----------------+-----+
+ *	        | checksum | payload: whole tuples | segment_footer | pad |
+ *	        +----------+-----------------------+----------------+-----+
+ *
+ * Only the slots of flows that are verified have a checksum; it travels with
+ *the payload, as its first cache line.
  *
  * The footer of a slot is at a fixed place, right behind the largest payload.
  * With a tuple and its footer in one cache line, a latency flow moves one line
@@ -28,6 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "../base/bits.h"
+#include "../transport/transport.h"
 
 /*
  * total: tuples in this ring up to the end of this segment.
@@ -42,6 +46,12 @@ struct segment_footer {
 };
 static_assert(sizeof(struct segment_footer) == 16, "footer");
 static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
+
+/* What lies before the payload in a slot that has it. */
+struct segment_header {
+	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
+};
+static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 
 #define FOOTER_USED_SHIFT 32
 #define FOOTER_USED_MAX ((UINT64_C(1) << 28) - 1)
@@ -59,6 +69,12 @@ static inline uint32_t footer_seq(uint64_t state)
 	return (uint32_t)state;
 }
 
+/* The state of an end mark; not one that its transport holds back. */
+static inline bool footer_is_end(uint64_t state)
+{
+	return state & FOOTER_FLAGS && !(state & TRANSPORT_HELD_FLAG);
+}
+
 static inline uint64_t footer_used(uint64_t state)
 {
 	return (state >> FOOTER_USED_SHIFT) & FOOTER_USED_MAX;
@@ -70,25 +86,34 @@ static inline uint64_t footer_used(uint64_t state)
  */
 struct region_header {
 	alignas(2 * CACHE_LINE) _Atomic uint32_t reader_waits;
+	alignas(8) _Atomic uint64_t reader_name; /* base/wait.h */
 };
 static_assert(sizeof(struct region_header) == 128, "region header");
 
 /*
- * closed: the target has left; what is written now nobody will read.
- * consumed: the credit, how many segments the target has given back; it is an
- * absolute count, so that a lost or repeated update does no harm.
+ * credit: how many segments the target has given back, as an absolute count, so
+ * that a lost or repeated update does no harm; and whether it has left, so that
+ * nobody will read what is written now.
  * writer_waits: the source sleeps here when the ring is full.
  * end: how the source ended. Its total is the tuple count, its state has
  * FOOTER_FLAG_END or _ABORT, once. It isn't a segment, so that closing a source
  * never waits for room (docs/decisions/0002-end-of-flow.md).
  */
 struct ring_header {
-	alignas(CACHE_LINE) _Atomic uint64_t consumed;
-	_Atomic uint32_t closed;
+	alignas(CACHE_LINE) struct ring_credit credit;
 	alignas(CACHE_LINE) _Atomic uint32_t writer_waits;
+	alignas(8) _Atomic uint64_t writer_name; /* base/wait.h */
 	alignas(2 * CACHE_LINE) struct segment_footer end;
 };
 static_assert(sizeof(struct ring_header) == 256, "ring header");
+static_assert(offsetof(struct ring_header, credit) == 0, "ring header");
+static_assert(offsetof(struct ring_header, writer_name) ==
+	offsetof(struct ring_header, writer_waits) + 8,
+    "ring header");
+static_assert(offsetof(struct region_header, reader_name) == 8, "name");
 static_assert(offsetof(struct ring_header, end) == 128, "ring header");
+static_assert(
+    offsetof(struct region_header, reader_waits) == REGION_WAIT_OFFSET,
+    "region header");
 
 #endif

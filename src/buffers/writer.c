@@ -5,112 +5,195 @@
  */
 #include "writer.h"
 
+#include <string.h>
 #include "../base/atomic.h"
+#include "../base/compiler.h"
+#include "../base/counter.h"
 #include "../base/error.h"
 #include "../transport/transport.h"
+#include "checksum.h"
 
 static struct ring_header *header(const struct writer *writer)
 {
-	return (struct ring_header *)(void *)(writer->remote->direct +
-	    writer->offset);
+	return (struct ring_header *)(void *)writer->remote->ring;
 }
 
 void dfi__writer_init(struct writer *writer, struct remote *remote,
-    const struct ring_geometry *geometry, uint32_t source, uint64_t start)
+    const struct ring_geometry *geometry, uint64_t start)
 {
 	*writer = (struct writer){
 		.geometry = *geometry,
 		.remote = remote,
-		.offset = ring_offset(geometry, source),
 		.seq = start,
 		.consumed = start,
 	};
+	if (!remote->in_place)
+		atomic_set(&header(writer)->credit.consumed, start);
 }
 
 bool dfi__writer_ring_used(const struct writer *writer)
 {
-	const struct segment_footer *first = (const struct segment_footer
-		*)(const void *)(writer->remote->direct + writer->offset +
-	    slot_offset(&writer->geometry, 0) + writer->geometry.footer_offset);
+	const struct segment_footer *first =
+	    (const struct segment_footer *)(const void *)(writer->remote->ring +
+		slot_offset(&writer->geometry, 0) +
+		writer->geometry.footer_offset);
 
-	return atomic_observe(&header(writer)->consumed) != writer->seq ||
+	/* An image tells nothing; the ring's owner has checked. */
+	if (!writer->remote->in_place)
+		return false;
+	return atomic_observe(&header(writer)->credit.consumed) !=
+	    writer->seq ||
 	    atomic_observe(&header(writer)->end.state) & FOOTER_FLAGS ||
 	    footer_seq(atomic_observe(&first->state)) == (uint32_t)writer->seq;
 }
 
-bool dfi__writer_closed(const struct writer *writer)
+uint32_t dfi__writer_closed(const struct writer *writer)
 {
 	/* Pairs with the publish in dfi__reader_close(); protects nothing. */
-	return atomic_observe(&header(writer)->closed);
+	return atomic_observe(&header(writer)->credit.closed);
 }
 
-int dfi__writer_credit(struct writer *writer)
+/* Whether the image's next slot may be filled; in place there is no image. */
+static inline int slot_is_free(struct writer *writer)
 {
-	uint64_t ahead = writer->seq - writer->consumed;
+	struct remote *remote = writer->remote;
+
+	if (likely(remote->in_place))
+		return 1;
+	return remote->transport->ops->slot_is_free(remote);
+}
+
+/* Whether the slots of this number of segments more are free. */
+static int credit(struct writer *writer, uint32_t more)
+{
+	uint64_t consumed, ahead = writer->seq + more - 1 - writer->consumed;
+	struct remote *remote = writer->remote;
+	int ret;
 
 	if (ahead < writer->geometry.segment_count)
-		return 1;
+		return slot_is_free(writer);
+	if (!remote->in_place) {
+		ret = remote->transport->ops->remote_progress(remote);
+		if (ret < 0)
+			return ret;
+	}
 	/*
 	 * Pairs with the publish in the transport's give_credit(): the reader's
 	 * loads from the slots it gave back come before our stores.
 	 */
-	writer->consumed = atomic_observe(&header(writer)->consumed);
-	ahead = writer->seq - writer->consumed;
-	if (ahead > writer->geometry.segment_count)
+	consumed = atomic_observe(&header(writer)->credit.consumed);
+	/* A device may be writing it, byte by byte; it only ever grows. */
+	if (unlikely(!remote->in_place) &&
+	    (int64_t)(consumed - writer->consumed) < 0)
+		return 0;
+	writer->consumed = consumed;
+	ahead = writer->seq + more - 1 - writer->consumed;
+	if (writer->seq - writer->consumed > writer->geometry.segment_count)
 		return dfi__fail(-EBADMSG,
 		    "the target counts %lu segments, the source has sent %lu",
 		    (unsigned long)writer->consumed,
 		    (unsigned long)writer->seq);
-	return ahead < writer->geometry.segment_count;
+	return ahead < writer->geometry.segment_count ? slot_is_free(writer)
+						      : 0;
+}
+
+int dfi__writer_credit(struct writer *writer)
+{
+	return credit(writer, 1);
+}
+
+static char *payload(const struct writer *writer)
+{
+	return writer->remote->ring +
+	    slot_offset(&writer->geometry, writer->slot) +
+	    writer->geometry.payload_offset;
 }
 
 int dfi__writer_open(struct writer *writer)
 {
 	int ret = dfi__writer_credit(writer);
 
-	if (ret > 0)
-		writer->segment = writer->remote->direct + writer->offset +
-		    slot_offset(&writer->geometry, writer->slot);
+	if (ret > 0) {
+		writer->segment = payload(writer);
+		writer->end = writer->segment + writer->geometry.segment_bytes;
+	}
 	return ret;
+}
+
+static void add_checksum(
+    const struct writer *writer, uint64_t used, uint64_t state)
+{
+	const char *tuples = payload(writer);
+	struct segment_header *header =
+	    (struct segment_header *)(void *)(writer->remote->ring +
+		slot_offset(&writer->geometry, writer->slot));
+
+	header->checksum = dfi__segment_checksum(tuples, used, state);
 }
 
 int dfi__writer_publish(struct writer *writer, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
-	uint64_t slot = writer->offset + slot_offset(g, writer->slot);
+	uint64_t slot = slot_offset(g, writer->slot);
 	struct transport_write write = {
-		.payload = writer->segment,
 		.payload_offset = slot,
-		.payload_size = used,
+		.payload_size = g->payload_offset + used,
 		.footer_offset = slot + g->footer_offset,
-		.wake_offset = offsetof(struct region_header, reader_waits),
 	};
 
-	writer->total += used == g->segment_bytes ? g->segment_tuples
-						  : used / g->tuple_size;
-	write.footer[0] = writer->total;
+	/* It began behind a part that was sent; even in this very slot. */
+	if (unlikely(writer->segment != payload(writer)))
+		memmove(payload(writer), writer->segment, used);
+	owned_add(&writer->total,
+	    used == g->segment_bytes ? g->segment_tuples
+				     : used / g->tuple_size);
+	write.footer[0] = atomic_peek(&writer->total);
 	write.footer[1] = footer_state(writer->seq, used, 0);
-	writer->segments++;
-	writer->partial_segments += used != g->segment_bytes;
+	if (unlikely(g->payload_offset))
+		add_checksum(writer, used, write.footer[1]);
+	counter_add(&writer->segments, 1);
+	counter_add(&writer->partial_segments, used != g->segment_bytes);
 	writer->segment = NULL;
 	writer->seq++;
 	writer->slot = next_slot(g, writer->slot);
 	return writer->remote->transport->ops->write(writer->remote, &write);
 }
 
+int dfi__writer_publish_part(struct writer *writer, uint64_t used)
+{
+	char *segment = writer->segment;
+	int ret = credit(writer, 2);
+
+	if (ret <= 0)
+		return ret;
+	ret = dfi__writer_publish(writer, used);
+	if (ret < 0)
+		return ret;
+	writer->segment = segment + used;
+	return 1;
+}
+
 int dfi__writer_end(struct writer *writer, uint64_t flag)
 {
 	struct transport_write write = {
-		.payload = writer->remote->direct + writer->offset,
-		.payload_offset = writer->offset,
-		.footer_offset = writer->offset +
-		    offsetof(struct ring_header, end),
-		.footer[0] = writer->total,
+		.footer_offset = offsetof(struct ring_header, end),
+		.footer[0] = atomic_peek(&writer->total),
 		.footer[1] = footer_state(writer->seq, 0, flag),
-		.wake_offset = offsetof(struct region_header, reader_waits),
 	};
 
 	return writer->remote->transport->ops->write(writer->remote, &write);
+}
+
+int dfi__writer_drained(struct writer *writer)
+{
+	struct remote *remote = writer->remote;
+
+	return remote->in_place ? 1 : remote->transport->ops->drained(remote);
+}
+
+bool dfi__writer_lost(const struct writer *writer)
+{
+	return atomic_peek(&writer->remote->lost);
 }
 
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer)

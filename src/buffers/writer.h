@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "../base/atomic.h"
 #include "ring.h"
 
 struct remote;
@@ -15,32 +16,34 @@ struct remote;
 struct writer {
 	struct ring_geometry geometry;
 	struct remote *remote;
-	uint64_t offset;   /* of the ring in the remote region */
-	char *segment;     /* payload of the open segment, or NULL */
+	char *segment;     /* what is to be sent next; NULL: none is open */
+	char *end;         /* of the open segment */
 	uint64_t seq;      /* of the open segment, or the next one */
 	uint32_t slot;     /* its slot */
 	uint64_t consumed; /* last credit seen */
-	uint64_t total;    /* tuples published */
-	uint64_t segments, partial_segments; /* published */
-	int refused; /* why the last push found no room, or 0; for the owner */
+	/* Published, for any thread to read: */
+	_Atomic uint64_t total; /* tuples */
+	_Atomic uint64_t segments, partial_segments;
+	/* For the owner: */
+	int refused;    /* why the last push found no room, or 0 */
+	bool cancelled; /* the target wants no more; remote may be NULL */
+	bool wanted;    /* somebody was refused and has not tried again */
+	int64_t due;    /* when to send what is there, if not 0; see linger.h */
 };
 
-/*
- * Start at ring number source of the region. start is the sequence number of
- * the first segment, the same at both ends.
- */
+/* start: the sequence number of the first segment, the same at both ends. */
 void dfi__writer_init(struct writer *writer, struct remote *remote,
-    const struct ring_geometry *geometry, uint32_t source, uint64_t start);
+    const struct ring_geometry *geometry, uint64_t start);
 
 /* Whether another writer has used this ring before. */
 bool dfi__writer_ring_used(const struct writer *writer);
 
-/* Whether the target has left. */
-bool dfi__writer_closed(const struct writer *writer);
+/* Whether the target has left, and why: enum ring_closed. */
+uint32_t dfi__writer_closed(const struct writer *writer);
 
 /*
  * Whether the next segment's slot is free: 1, or 0; rereads the credit if need
- * be. -EBADMSG: the target's count is not possible.
+ * be. -EBADMSG: the target's count is not possible. -ECONNRESET.
  */
 int dfi__writer_credit(struct writer *writer);
 
@@ -50,8 +53,21 @@ int dfi__writer_open(struct writer *writer);
 /* Send the open segment with its first used bytes, whole tuples, not none. */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 
+/*
+ * The same, but the segment stays open behind these bytes: what is added will
+ * be a segment of its own, and is copied to its slot when it is sent. 1, or 0:
+ * the ring has no room for that one. -EBADMSG, -ECONNRESET.
+ */
+int dfi__writer_publish_part(struct writer *writer, uint64_t used);
+
 /* Send the end mark: FOOTER_FLAG_END or FOOTER_FLAG_ABORT. Once. */
 int dfi__writer_end(struct writer *writer, uint64_t flag);
+
+/* Whether all that was sent has arrived: 1, 0 or -ECONNRESET. */
+int dfi__writer_drained(struct writer *writer);
+
+/* Whether the target can't be reached any more. */
+bool dfi__writer_lost(const struct writer *writer);
 
 /* Where the owner of this writer sleeps for credit. */
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer);

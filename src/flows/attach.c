@@ -12,6 +12,7 @@
 #include "../base/error.h"
 #include "../base/schema.h"
 #include "../registry/client.h"
+#include "../transport/transport.h"
 #include "context.h"
 
 struct awaited_flow {
@@ -28,7 +29,8 @@ static void on_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&awaited->lock);
 	if (event->type == REGISTRY_LOST)
 		awaited->lost = true;
-	else if (!strcmp(event->key, awaited->key))
+	else if (event->type != REGISTRY_BACK &&
+	    !strcmp(event->key, awaited->key))
 		awaited->there = event->type == REGISTRY_PUT;
 	pthread_cond_signal(&awaited->changed);
 	pthread_mutex_unlock(&awaited->lock);
@@ -122,19 +124,36 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 	return ret;
 }
 
-int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
-    const char *role, uint32_t index, const struct region_name *region,
-    int64_t deadline)
+/* An endpoint's entry, or NULL. */
+static void *encode(const struct dfi *dfi, const struct region *region,
+    const struct remote *remote, bool cancelled, size_t *size)
 {
 	struct endpoint endpoint = { .node = dfi->node };
-	char key[KEY_SIZE];
-	size_t size;
-	void *data;
-	int ret;
+	const struct transport *transport = NULL;
 
 	if (region)
-		endpoint.region = *region;
-	data = dfi__endpoint_encode(&endpoint, &size);
+		endpoint.region = region->name;
+	if (region && region->export) {
+		endpoint.verbs = region->export->name;
+		transport = region->export->transport;
+	} else if (remote) {
+		transport = remote->transport;
+	}
+	if (transport)
+		transport->ops->describe(transport, remote, endpoint.verbs_way);
+	endpoint.cancelled = cancelled;
+	return dfi__endpoint_encode(&endpoint, size);
+}
+
+int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
+    const char *role, uint32_t index, const struct region *region,
+    const struct remote *remote, int64_t deadline)
+{
+	char key[KEY_SIZE];
+	size_t size;
+	void *data = encode(dfi, region, remote, false, &size);
+	int ret;
+
 	if (!data)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
@@ -149,6 +168,29 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
 	if (ret < 0)
 		return dfi__fail_within(
 		    ret, "flow '%s': %s %u", flow->name, role, index);
+	return 0;
+}
+
+int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
+    const struct region *region, int64_t deadline)
+{
+	char key[KEY_SIZE];
+	size_t size;
+	void *data = encode(dfi, region, NULL, true, &size);
+	int ret;
+
+	if (!data)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	dfi__endpoint_key(key, flow, "target", index);
+	ret = dfi__client_put(
+	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
+	free(data);
+	if (ret < 0)
+		return dfi__fail_within(ret,
+		    "flow '%s': target %u: cancel: the sources that are "
+		    "attached know, others won't",
+		    flow->name, index);
 	return 0;
 }
 

@@ -18,8 +18,14 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 
 /* Publish this context's endpoint; -EEXIST if the index is taken. */
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
-    const char *role, uint32_t index, const struct region_name *region,
-    int64_t deadline);
+    const char *role, uint32_t index, const struct region *region,
+    const struct remote *remote, int64_t deadline);
+
+/*
+ * Publish that this context's target, attached before, wants no more tuples.
+ */
+int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
+    const struct region *region, int64_t deadline);
 
 /* Withdraw it, without waiting and without touching dfi_errmsg(). */
 void dfi__attach_leave(

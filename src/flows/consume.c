@@ -7,7 +7,9 @@
 #include "target.h"
 
 #include <stdio.h>
+#include "../base/counter.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
 #include "../transport/transport.h"
 
 /*
@@ -19,10 +21,22 @@
 /* Make err, whose text was just set, sticky. */
 static int fail_target(struct dfi_target *target, int err)
 {
-	target->status = err;
+	target->status = dfi__error_keep(err);
 	snprintf(target->status_text, sizeof(target->status_text), "%s",
 	    dfi_errmsg());
 	return err;
+}
+
+static int was_aborted(const struct dfi_target *target)
+{
+	return dfi__fail(-ECANCELED,
+	    "flow '%s': target %u was aborted here (dfi_target_abort())",
+	    target->flow.name, target->index);
+}
+
+int dfi__target_give_up(struct dfi_target *target)
+{
+	return fail_target(target, was_aborted(target));
 }
 
 int dfi__target_check_slow(const struct dfi_target *target)
@@ -32,6 +46,13 @@ int dfi__target_check_slow(const struct dfi_target *target)
 
 	if (!ret && target->status)
 		ret = dfi__fail(target->status, "%s", target->status_text);
+	else if (!ret && target->cancelled)
+		ret = dfi__fail(-ECANCELED,
+		    "flow '%s': target %u was cancelled here "
+		    "(dfi_target_cancel())",
+		    target->flow.name, target->index);
+	else if (!ret && target_aborted(target))
+		ret = was_aborted(target);
 	return ret;
 }
 
@@ -65,8 +86,44 @@ static int take(struct dfi_target *target, uint32_t source)
 	target->head.end = payload + bytes;
 	target->head.source = source;
 	target->lends_segment = true;
-	target->segments++;
+	owned_add(&target->segments, 1);
 	return 1;
+}
+
+static bool is_gone(struct dfi_target *target, uint32_t source)
+{
+	const struct export *export = target->region->export;
+
+	return peers_state(&target->sources, source) == PEER_GONE ||
+	    (export && export->transport->ops->ring_lost(export, source));
+}
+
+/* Counts what may have changed about the sources. */
+static inline uint32_t changes(struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+	uint32_t n = peers_changes(&target->sources);
+
+	/* Pairs with the add where a connection breaks: what it says. */
+	return export ? n + atomic_observe(&export->changes) : n;
+}
+
+/* Have in its ring what a source wrote before it went. */
+static inline void settle(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+
+	if (export)
+		export->transport->ops->settle(export->transport);
+}
+
+/* Let arrive what the network has for this process. */
+static inline void progress(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+
+	if (unlikely(export != NULL))
+		export->transport->ops->progress(export->transport);
 }
 
 /*
@@ -77,12 +134,14 @@ static int check_source(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	/* Before the ring: what a dead source wrote is there by then. */
-	bool gone = peers_state(&target->sources, source) == PEER_GONE;
+	bool gone = is_gone(target, source);
 	char name[256];
 	int ret;
 
 	if (reader->end)
 		return 0;
+	if (gone)
+		settle(target);
 	if (reader_ready(reader)) {
 		target->dead_undrained |= gone;
 		return 0;
@@ -99,7 +158,8 @@ static int check_source(struct dfi_target *target, uint32_t source)
 		return fail_target(target,
 		    dfi__fail(-ECANCELED,
 			"flow '%s': %s aborted the flow after %lu tuples",
-			target->flow.name, name, (unsigned long)reader->total));
+			target->flow.name, name,
+			(unsigned long)atomic_peek(&reader->total)));
 	}
 	if (gone && !reader_ready(reader))
 		return fail_target(
@@ -113,7 +173,7 @@ static int check_sources(struct dfi_target *target)
 	uint32_t i;
 	int ret = 0;
 
-	target->seen_changes = peers_changes(&target->sources);
+	target->seen_changes = changes(target);
 	target->dead_undrained = false;
 	for (i = 0; !ret && i < target->n_readers; i++)
 		ret = check_source(target, i);
@@ -153,6 +213,7 @@ static inline bool segment_or_change(void *arg)
 	const struct reader *reader = target->readers;
 	uint32_t i;
 
+	progress(target);
 	for (i = 0; i < target->n_readers; i++, reader++) {
 		if (target->prefetches)
 			__builtin_prefetch((const char *)reader->head -
@@ -161,17 +222,78 @@ static inline bool segment_or_change(void *arg)
 		    (!reader->end && reader_end_marked(reader)))
 			return true;
 	}
-	return peers_changes(&target->sources) != target->seen_changes;
+	return changes(target) != target->seen_changes ||
+	    target_aborted(target);
 }
 
-static bool all_attached(struct dfi_target *target)
+bool dfi__target_ready(struct dfi_target *target)
 {
-	uint32_t i;
+	return segment_or_change(target);
+}
 
-	for (i = 0; i < target->n_readers; i++)
-		if (peers_state(&target->sources, i) == PEER_ABSENT)
-			return false;
-	return true;
+bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
+{
+	bool fresh = dfi__notify_announce(
+	    notify, &header(target)->reader_waits);
+
+	/* For the control thread and dfi_target_abort(). */
+	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
+		atomic_publish(&target->sources.sleeping, &notify->self.word);
+	return fresh;
+}
+
+void dfi__target_withdraw(struct dfi_target *target)
+{
+	dfi__peers_withdraw(&target->sources);
+	dfi__notify_withdraw(&header(target)->reader_waits);
+}
+
+/*
+ * Have the descriptor readable when there is something to look at. true: there
+ * is now.
+ */
+static bool arm_descriptor(struct dfi_target *target)
+{
+	struct notify *notify = target->notify;
+	bool fresh;
+
+	dfi__notify_drain(notify);
+	fresh = dfi__target_announce(target, notify);
+	fresh |= dfi__notify_announce(notify, &notify->self.word);
+	dfi__notify_sleep(notify, fresh, dfi__target_is_silent(target),
+	    target->wait_time.deadline);
+	if (target->wait.arm)
+		target->wait.arm(target->wait.arm_arg);
+	return segment_or_change(target);
+}
+
+int dfi_target_fd(struct dfi_target *target)
+{
+	TARGET_CALL(target, TARGET_SHARED(target));
+	struct notify *notify;
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!(target->flags & DFI_NONBLOCK))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': target %u: a descriptor is for handles that "
+		    "were opened with DFI_NONBLOCK",
+		    target->flow.name, target->index);
+	if (target->group)
+		return dfi__fail(-EBUSY,
+		    "flow '%s': target %u is in a group, which has a "
+		    "descriptor (dfi_target_group_fd())",
+		    target->flow.name, target->index);
+	if (target->notify)
+		return target->notify->fd;
+	ret = dfi__notify_new(&notify);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s': target %u",
+		    target->flow.name, target->index);
+	target->notify = notify;
+	return notify->fd;
 }
 
 /*
@@ -182,14 +304,14 @@ static int check_attached(struct dfi_target *target)
 {
 	struct wait_time *time = &target->wait_time;
 
-	if (all_attached(target)) {
+	if (dfi__peers_all_there(&target->sources)) {
 		time->deadline = DEADLINE_NEVER;
 		return 0;
 	}
 	if (clock_now_ns() < time->deadline)
 		return 0;
 	time->deadline = context_deadline(target->dfi, target->open_timeout_ms);
-	return dfi__peers_missing(&target->sources);
+	return dfi__error_keep(dfi__peers_missing(&target->sources));
 }
 
 /* A nonblocking handle found nothing. Reading the clock each time would cost.
@@ -200,10 +322,20 @@ static int nothing_there(struct dfi_target *target)
 {
 	int ret = 0;
 
+	if (target->notify)
+		dfi__target_found_nothing(target);
 	if (target->wait_time.deadline != DEADLINE_NEVER &&
-	    target->empty_polls++ % ATTACH_CHECK_POLLS == 0)
+	    (target->notify || target->group ||
+		target->empty_polls++ % ATTACH_CHECK_POLLS == 0))
 		ret = check_attached(target);
 	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "no tuple is there");
+}
+
+bool dfi__target_is_silent(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+
+	return export && atomic_peek(&export->silent);
 }
 
 /* Wait for a segment, an end, or a change among the sources. */
@@ -211,29 +343,41 @@ static int wait_for_segment(struct dfi_target *target)
 {
 	struct wait_time *time = &target->wait_time;
 	_Atomic uint32_t *word = &header(target)->reader_waits;
+	uint32_t cost = target->n_readers;
 	int64_t attach_deadline;
 	bool there;
 	int ret;
 
-	if (time->deadline != DEADLINE_NEVER && all_attached(target))
+	if (time->deadline != DEADLINE_NEVER &&
+	    dfi__peers_all_there(&target->sources))
 		time->deadline = DEADLINE_NEVER;
 	attach_deadline = time->deadline;
+	target->wait.unwoken = dfi__target_is_silent(target);
+	counter_add(&target->stalls, 1);
+	counter_add(&time->counts.ns,
+	    dfi__nap(&target->nap, atomic_peek(&target->segments)));
+	if (target->region->export)
+		cost += WAIT_QUEUE_COST;
 	/* Pairs with wake_owner(): the mapping that word lies in. */
 	atomic_publish(&target->sources.sleeping, word);
-	there = wait_until(&target->wait, word, time, segment_or_change, target,
-	    target->n_readers);
+	there = wait_until(
+	    &target->wait, word, time, segment_or_change, target, cost);
 	atomic_set(&target->sources.sleeping, NULL);
-	target->stalls++;
-	if (there)
+	if (there) {
+		if (unlikely(target->stall.since) &&
+		    find_ready(target) < target->n_readers)
+			dfi__target_goes_on(target);
 		return 0;
+	}
 	if (attach_deadline != DEADLINE_NEVER) {
 		ret = check_attached(target);
 		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)
 			return ret;
 	}
-	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': target %u: no tuple came for %ld ms", target->flow.name,
-	    target->index, (long)(time->timeout_ns / NS_PER_MS));
+	dfi__fail(-ETIMEDOUT, "flow '%s': target %u: no tuple came for %ld ms",
+	    target->flow.name, target->index,
+	    (long)(time->timeout_ns / NS_PER_MS));
+	return dfi__error_keep(-ETIMEDOUT);
 }
 
 /* Give the segment in work back, if all of it was consumed. */
@@ -264,8 +408,9 @@ static int next_segment(struct dfi_target *target)
 	if (ret < 0)
 		return ret;
 	for (;;) {
-		if (unlikely(peers_changes(&target->sources) !=
-			    target->seen_changes ||
+		if (target_aborted(target))
+			return dfi__target_give_up(target);
+		if (unlikely(changes(target) != target->seen_changes ||
 			target->dead_undrained)) {
 			ret = check_sources(target);
 			if (ret < 0)
@@ -274,6 +419,7 @@ static int next_segment(struct dfi_target *target)
 		ring = find_ready(target);
 		if (likely(ring < target->n_readers))
 			return take(target, ring);
+		progress(target);
 		ret = check_sources(target);
 		if (ret < 0)
 			return ret;
@@ -281,7 +427,9 @@ static int next_segment(struct dfi_target *target)
 			return 0;
 		if (find_ready(target) < target->n_readers)
 			continue;
-		if (target->flags & DFI_NONBLOCK)
+		if (target->notify && arm_descriptor(target))
+			continue;
+		if (target->flags & DFI_NONBLOCK || target->group)
 			return nothing_there(target);
 		ret = wait_for_segment(target);
 		if (ret < 0)
@@ -289,10 +437,10 @@ static int next_segment(struct dfi_target *target)
 	}
 }
 
-/* The handle is whole, and neither a batch nor a cursor is out. */
-static int check_free(struct dfi_target *target)
+int dfi__target_check_lent(const struct dfi_target *target)
 {
-	int ret = target_check(target);
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 
 	if (unlikely(!ret && target->lends_batch))
 		return dfi__fail(-EBUSY,
@@ -305,8 +453,17 @@ static int check_free(struct dfi_target *target)
 	return ret;
 }
 
+/* The handle is whole, and neither a batch nor a cursor is out. */
+static int check_free(struct dfi_target *target)
+{
+	int ret = target_check(target);
+
+	return ret ? ret : dfi__target_check_lent(target);
+}
+
 int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 {
+	TARGET_CALL(target, TARGET_SHARED(target));
 	int ret = check_free(target);
 
 	if (!ret)
@@ -320,6 +477,7 @@ int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 
 int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 {
+	TARGET_CALL(target, TARGET_SHARED(target));
 	struct dfi_target_head *head = &target->head;
 	int ret = check_free(target);
 
@@ -350,6 +508,19 @@ void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 	give_back(target);
 }
 
+void dfi__target_take_back(struct dfi_target *target)
+{
+	target->lends_batch = false;
+	give_back(target);
+}
+
+static maybe_unused struct dfi_target_cursor failed_cursor(
+    struct dfi_target_cursor cursor, int err)
+{
+	cursor.status = err;
+	return cursor;
+}
+
 /* The cursor has the position; to the handle, nothing is left to read. */
 static void load_cursor(struct dfi_target_cursor *cursor)
 {
@@ -363,11 +534,10 @@ static void load_cursor(struct dfi_target_cursor *cursor)
 struct dfi_target_cursor dfi_target_cursor_open(
     struct dfi_target *target, size_t size)
 {
-	struct dfi_target_cursor cursor = {
-		.target = target,
-		.status = check_free(target),
-	};
+	struct dfi_target_cursor cursor = { .target = target };
 
+	TARGET_CALL(target, failed_cursor(cursor, TARGET_SHARED(target)));
+	cursor.status = check_free(target);
 	if (cursor.status)
 		return cursor;
 	if (size != target->head.tuple_size) {
@@ -393,6 +563,7 @@ struct dfi_target_cursor dfi_target_cursor_slow(struct dfi_target_cursor cursor)
 	struct dfi_target *target = cursor.target;
 	int ret;
 
+	TARGET_CALL(target, failed_cursor(cursor, TARGET_SHARED(target)));
 	if (cursor_is_dead(&cursor))
 		return cursor;
 	ret = target_check(target);

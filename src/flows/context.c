@@ -5,16 +5,21 @@
  */
 #include "context.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include <dfi/registry.h>
 #include "../base/attr.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
 #include "../base/loop.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
+#include "linger.h"
+#include "network.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "DFI supports little-endian machines only"
@@ -30,18 +35,30 @@ const char *dfi_version(void)
 	    DFI_VERSION_MAJOR, DFI_VERSION_MINOR, DFI_VERSION_PATCH);
 }
 
+/* Whether a name can be shown: it goes into texts, lists and JSON as it is. */
+static bool is_printable(const char *name)
+{
+	for (; *name; name++)
+		if (*name < ' ' || *name > '~')
+			return false;
+	return true;
+}
+
 static int fill_node(struct node *node, const char *name)
 {
 	if (getrandom(&node->id, sizeof(node->id), 0) != sizeof(node->id))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	node->pid = (uint32_t)getpid();
-	if (gethostname(node->host, sizeof(node->host) - 1) < 0)
+	node->host_id = dfi__host_id();
+	if (gethostname(node->host, sizeof(node->host) - 1) < 0 ||
+	    !node->host[0] || !is_printable(node->host))
 		strcpy(node->host, "localhost");
 	if (!name)
 		name = node->host;
-	if (!*name || strlen(name) >= sizeof(node->name))
+	if (!*name || strlen(name) >= sizeof(node->name) || !is_printable(name))
 		return dfi__fail(-EINVAL,
-		    "dfi_attr.node_name must have 1 to %zu characters",
+		    "dfi_attr.node_name must have 1 to %zu characters of "
+		    "printable ASCII",
 		    sizeof(node->name) - 1);
 	memmove(node->name, name, strlen(name) + 1);
 	return 0;
@@ -54,7 +71,8 @@ static int publish_node(struct dfi *dfi, int64_t deadline)
 	void *data;
 	int ret;
 
-	data = dfi__node_encode(&dfi->node, &size);
+	data = dfi__node_encode(&dfi->node, dfi__network_token(dfi->network),
+	    dfi->transport->address, &size);
 	if (!data)
 		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
 	dfi__node_key(key, dfi->node.id);
@@ -64,26 +82,71 @@ static int publish_node(struct dfi *dfi, int64_t deadline)
 	return ret;
 }
 
-static int join(struct dfi *dfi, const char *registry, uint32_t lease_ttl_ms)
+/* What the attributes say replaces what the environment says as a whole. */
+static struct registry_security registry_security(
+    const struct dfi_attr *attr, const struct settings *settings)
 {
+	struct registry_security security = {
+		.key = attr->registry_key,
+		.ca = attr->registry_ca,
+		.cert = attr->registry_cert,
+		.private_key = attr->registry_private_key,
+	};
+
+	if (!security.key && !security.ca && !security.cert &&
+	    !security.private_key) {
+		security.key = settings->registry_key;
+		security.ca = settings->registry_ca;
+		security.cert = settings->registry_cert;
+		security.private_key = settings->registry_private_key;
+	}
+	security.insecure = settings->registry_insecure ||
+	    (attr->registry_flags & DFI_REGISTRY_INSECURE);
+	security.has_user = settings->registry_user != UINT32_MAX;
+	security.user = settings->registry_user;
+	return security;
+}
+
+static int join(
+    struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
+{
+	struct registry_security security = registry_security(
+	    attr, &dfi->settings);
 	int64_t deadline = deadline_in_ms(dfi->open_timeout_ms);
 	int ret;
 
 	ret = dfi__loop_start("dfi-control", &dfi->loop);
 	if (ret < 0)
 		return ret;
-	ret = dfi__client_open(
-	    dfi->loop, registry, lease_ttl_ms, deadline, &dfi->registry);
+	ret = dfi__client_open(dfi->loop, registry, &security,
+	    attr->lease_ttl_ms, deadline, &dfi->registry);
 	if (ret < 0)
 		goto stop_loop;
-	ret = dfi__shm_ops.start(dfi->loop, &dfi->settings, &dfi->transport);
+	dfi__client_set_grace(dfi->registry, dfi->settings.registry_grace_ms);
+	ret = dfi__shm_ops.start(
+	    dfi->loop, &dfi->settings, NULL, &dfi->transport);
 	if (ret < 0)
 		goto close_client;
-	ret = publish_node(dfi, deadline);
+	ret = dfi__network_new(dfi, registry, &dfi->network);
 	if (ret < 0)
 		goto stop_transport;
+	ret = dfi__linger_clock_new(dfi, &dfi->linger);
+	if (ret < 0)
+		goto free_network;
+	ret = dfi__stats_start(dfi);
+	if (ret < 0)
+		goto free_clock;
+	ret = publish_node(dfi, deadline);
+	if (ret < 0)
+		goto stop_stats;
 	return 0;
 
+stop_stats:
+	dfi__stats_stop(dfi);
+free_clock:
+	dfi__linger_clock_free(dfi->linger);
+free_network:
+	dfi__network_free(dfi->network);
 stop_transport:
 	dfi->transport->ops->stop(dfi->transport);
 close_client:
@@ -103,8 +166,12 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 	if (!out)
 		return dfi__fail(-EINVAL, "dfi_open: dfi is NULL");
 	ret = dfi__attr_load(&attr, sizeof(attr), user, "dfi_attr");
-	if (!ret && attr.reserved)
+	if (!ret && (attr.reserved || attr.reserved2))
 		ret = dfi__fail(-EINVAL, "dfi_attr.reserved is not 0");
+	if (!ret && attr.registry_flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
+		ret = dfi__fail(-EINVAL,
+		    "dfi_attr.registry_flags: unknown flags 0x%x",
+		    attr.registry_flags);
 	if (ret < 0)
 		return ret;
 	dfi = dfi__handle_alloc(sizeof(*dfi));
@@ -127,7 +194,7 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 	dfi->open_timeout_ms = attr.open_timeout_ms
 	    ? attr.open_timeout_ms
 	    : dfi->settings.open_timeout_ms;
-	ret = join(dfi, registry, attr.lease_ttl_ms);
+	ret = dfi__error_keep(join(dfi, registry, &attr));
 	if (ret < 0)
 		goto free_dfi;
 	dfi->magic = CONTEXT_MAGIC;
@@ -149,13 +216,29 @@ int dfi_close(struct dfi *dfi)
 	n = atomic_load(&dfi->n_endpoints);
 	if (n)
 		return dfi__fail(-EBUSY,
-		    "dfi_close: %u sources and targets are open: close them "
-		    "first",
+		    "dfi_close: %u sources, targets and barriers are open: "
+		    "close them first",
 		    n);
+	dfi__stats_stop(dfi);
+	dfi__linger_clock_free(dfi->linger);
+	dfi__network_free(dfi->network);
 	dfi__client_close(dfi->registry);
 	dfi->transport->ops->stop(dfi->transport);
 	dfi__loop_stop(dfi->loop);
 	dfi__handle_free(dfi, sizeof(*dfi));
+	return 0;
+}
+
+int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats)
+{
+	int ret = context_check(dfi);
+
+	if (!ret && !stats)
+		ret = dfi__fail(-EINVAL, "dfi_context_query: stats is NULL");
+	if (ret < 0)
+		return ret;
+	memset(stats, 0, sizeof(*stats));
+	dfi__network_query(dfi->network, stats);
 	return 0;
 }
 

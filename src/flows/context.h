@@ -10,21 +10,31 @@
 #include "../base/wait.h"
 #include "descriptor.h"
 #include "handle.h"
+#include "stats.h"
 
+struct linger_clock;
 struct loop;
 struct registry_client;
+struct network;
 struct transport;
 
 struct dfi {
+	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
 	uint32_t open_timeout_ms;
 	struct settings settings;
 	struct node node;
 	struct loop *loop;
 	struct registry_client *registry;
-	struct transport *transport;
-	_Atomic uint32_t n_endpoints; /* open sources and targets */
+	struct transport *transport; /* shared memory */
+	struct network *network;     /* RDMA, started when needed */
+	struct linger_clock *linger;
+	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
+	_Atomic uint32_t n_endpoints; /* open sources, targets, barriers */
+	struct stats_list stats;
 };
+
+_Static_assert(offsetof(struct dfi, magic) == HANDLE_MAGIC_OFFSET, "handle");
 
 /* The deadline of a call that may take timeout_ms, 0 for the context's. */
 static inline int64_t context_deadline(

@@ -14,8 +14,12 @@
 #include "../base/schema.h"
 #include "dfi_flow.pb-c.h"
 
-/* Version of the layout in buffers/segment.h; a peer must have the same. */
-#define RING_LAYOUT 1
+/*
+ * Version of the layout in buffers/segment.h; a peer must have the same. With
+ * checksums it is another one.
+ */
+#define RING_LAYOUT 2
+#define RING_LAYOUT_CHECKSUMS 3
 
 int dfi__flow_check_name(const char *name)
 {
@@ -24,12 +28,14 @@ int dfi__flow_check_name(const char *name)
 	    "0123456789._:-";
 	size_t length = name ? strnlen(name, DFI_MAX_FLOW_NAME + 1) : 0;
 
+	if (!name)
+		return dfi__fail(-EINVAL, "the flow name is NULL");
 	if (!length || length > DFI_MAX_FLOW_NAME ||
 	    strspn(name, allowed) != length)
 		return dfi__fail(-EINVAL,
 		    "flow name '%.*s': use 1 to %d characters of "
 		    "[A-Za-z0-9._:-]",
-		    DFI_MAX_FLOW_NAME, name ? name : "", DFI_MAX_FLOW_NAME);
+		    DFI_MAX_FLOW_NAME, name, DFI_MAX_FLOW_NAME);
 	return 0;
 }
 
@@ -43,8 +49,9 @@ void dfi__flow_free(struct flow *flow)
 
 struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 {
-	return ring_geometry(
-	    flow->schema->tuple_size, flow->segment_size, flow->segment_count);
+	return ring_geometry_verified(flow->schema->tuple_size,
+	    flow->segment_size, flow->segment_count,
+	    flow->verify == DFI_VERIFY_CRC);
 }
 
 static void *pack(const ProtobufCMessage *message, size_t *size)
@@ -58,44 +65,73 @@ static void *pack(const ProtobufCMessage *message, size_t *size)
 	return data;
 }
 
-static void node_to_message(const struct node *node, DfiFlow__Node *message)
+void dfi__node_to_message(const struct node *node, DfiFlow__Node *message)
 {
 	dfi_flow__node__init(message);
 	message->id = node->id;
 	message->name = (char *)node->name;
 	message->host = (char *)node->host;
 	message->pid = node->pid;
+	message->host_id = node->host_id;
 }
 
-static void node_from_message(const DfiFlow__Node *message, struct node *node)
+void dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
 {
 	memset(node, 0, sizeof(*node));
 	if (!message)
 		return;
 	node->id = message->id;
 	node->pid = message->pid;
+	node->host_id = message->host_id;
 	snprintf(node->name, sizeof(node->name), "%s", message->name);
 	snprintf(node->host, sizeof(node->host), "%s", message->host);
 }
 
-void *dfi__node_encode(const struct node *node, size_t *size)
+void *dfi__node_encode(const struct node *node,
+    const uint8_t token[MEMBER_TOKEN_SIZE], const char *address, size_t *size)
 {
 	DfiFlow__Node message;
 
-	node_to_message(node, &message);
+	dfi__node_to_message(node, &message);
+	message.token.data = (uint8_t *)token;
+	message.token.len = MEMBER_TOKEN_SIZE;
+	message.address = (char *)address;
 	return pack(&message.base, size);
 }
 
-int dfi__node_decode(const void *data, size_t size, struct node *node)
+int dfi__node_decode(const void *data, size_t size, struct node *node,
+    uint8_t token[MEMBER_TOKEN_SIZE])
 {
 	DfiFlow__Node *message = dfi_flow__node__unpack(NULL, size, data);
 
+	if (message && message->token.len != MEMBER_TOKEN_SIZE) {
+		dfi_flow__node__free_unpacked(message, NULL);
+		message = NULL;
+	}
 	if (!message)
 		return dfi__fail(
 		    -EBADMSG, "registry: a node's entry is damaged");
-	node_from_message(message, node);
+	dfi__node_from_message(message, node);
+	if (token)
+		memcpy(token, message->token.data, MEMBER_TOKEN_SIZE);
 	dfi_flow__node__free_unpacked(message, NULL);
 	return 0;
+}
+
+int dfi__node_decode_address(
+    const void *data, size_t size, char address[TRANSPORT_ADDRESS_SIZE])
+{
+	DfiFlow__Node *message = dfi_flow__node__unpack(NULL, size, data);
+	bool valid = message &&
+	    strlen(message->address) < TRANSPORT_ADDRESS_SIZE;
+
+	if (valid)
+		strcpy(address, message->address);
+	if (message)
+		dfi_flow__node__free_unpacked(message, NULL);
+	return valid
+	    ? 0
+	    : dfi__fail(-EBADMSG, "registry: a node's entry is damaged");
 }
 
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
@@ -104,12 +140,16 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	DfiFlow__Node node;
 
 	dfi_flow__endpoint__init(&message);
-	node_to_message(&endpoint->node, &node);
+	dfi__node_to_message(&endpoint->node, &node);
 	message.node = &node;
 	message.transport = endpoint->region.size ? "shm" : "";
 	message.address = (char *)endpoint->region.address;
 	message.region_key = endpoint->region.key;
 	message.region_size = endpoint->region.size;
+	message.verbs_address = (char *)endpoint->verbs.address;
+	message.verbs_key = endpoint->verbs.key;
+	message.verbs_way = (char *)endpoint->verbs_way;
+	message.cancelled = endpoint->cancelled;
 	return pack(&message.base, size);
 }
 
@@ -121,17 +161,24 @@ int dfi__endpoint_decode(
 
 	if (!message ||
 	    strcmp(message->transport, message->region_size ? "shm" : "") ||
-	    strlen(message->address) >= sizeof(endpoint->region.address)) {
+	    strlen(message->address) >= sizeof(endpoint->region.address) ||
+	    strlen(message->verbs_address) >= sizeof(endpoint->verbs.address) ||
+	    strlen(message->verbs_way) >= sizeof(endpoint->verbs_way)) {
 		if (message)
 			dfi_flow__endpoint__free_unpacked(message, NULL);
 		return dfi__fail(
 		    -EBADMSG, "registry: an endpoint's entry is damaged");
 	}
 	memset(endpoint, 0, sizeof(*endpoint));
-	node_from_message(message->node, &endpoint->node);
+	dfi__node_from_message(message->node, &endpoint->node);
 	strcpy(endpoint->region.address, message->address);
 	endpoint->region.key = message->region_key;
 	endpoint->region.size = message->region_size;
+	strcpy(endpoint->verbs.address, message->verbs_address);
+	endpoint->verbs.key = message->verbs_key;
+	strcpy(endpoint->verbs_way, message->verbs_way);
+	endpoint->verbs.size = message->region_size;
+	endpoint->cancelled = message->cancelled;
 	dfi_flow__endpoint__free_unpacked(message, NULL);
 	return 0;
 }
@@ -156,6 +203,11 @@ static void fields_to_messages(const struct dfi_schema *schema,
 	}
 }
 
+static uint32_t ring_layout_of(const DfiFlow__Flow *message)
+{
+	return message->checksums ? RING_LAYOUT_CHECKSUMS : RING_LAYOUT;
+}
+
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
 {
 	DfiFlow__Field fields[DFI_MAX_FIELDS], *pointers[DFI_MAX_FIELDS];
@@ -164,7 +216,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 
 	dfi_flow__flow__init(&message);
 	fields_to_messages(flow->schema, fields, pointers);
-	node_to_message(&flow->creator, &creator);
+	dfi__node_to_message(&flow->creator, &creator);
 	message.instance = flow->instance;
 	message.kind = flow->kind;
 	message.goal = flow->goal;
@@ -183,7 +235,9 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.splits = flow->splits;
 	message.segment_size = flow->segment_size;
 	message.segment_count = flow->segment_count;
-	message.layout = RING_LAYOUT;
+	message.checksums = flow->verify == DFI_VERIFY_CRC;
+	message.layout = ring_layout_of(&message);
+	message.transport = flow->transport;
 	message.creator = &creator;
 	return pack(&message.base, size);
 }
@@ -243,7 +297,8 @@ static bool flow_is_sane(const struct flow *flow)
 	    flow->segment_size <= DFI_MAX_SEGMENT_SIZE &&
 	    flow->segment_count >= 1 &&
 	    flow->segment_count <= DFI_MAX_SEGMENT_COUNT &&
-	    flow->radix_shift < 64 && flow->radix_bits <= 32;
+	    flow->radix_shift < 64 && flow->radix_bits <= 32 &&
+	    flow->transport <= DFI_TRANSPORT_VERBS;
 }
 
 static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
@@ -259,7 +314,9 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->radix_bits = message->radix_bits;
 	flow->segment_size = message->segment_size;
 	flow->segment_count = message->segment_count;
-	node_from_message(message->creator, &flow->creator);
+	flow->transport = message->transport;
+	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
+	dfi__node_from_message(message->creator, &flow->creator);
 	if (message->n_keys > DFI_MAX_KEYS)
 		return -EBADMSG;
 	flow->n_keys = (uint32_t)message->n_keys;
@@ -288,16 +345,16 @@ int dfi__flow_decode(
 	DfiFlow__Flow *message = dfi_flow__flow__unpack(NULL, size, data);
 	int ret;
 
+	memset(flow, 0, sizeof(*flow));
 	if (!message)
 		return dfi__fail(-EBADMSG,
 		    "registry: the entry of flow '%s' is damaged", name);
-	memset(flow, 0, sizeof(*flow));
 	snprintf(flow->name, sizeof(flow->name), "%s", name);
-	if (message->layout != RING_LAYOUT)
+	if (message->layout != ring_layout_of(message))
 		ret = dfi__fail(-EPROTO,
 		    "flow '%s' was created by a library with ring layout %u, "
 		    "this one has %u: use the same version",
-		    name, message->layout, RING_LAYOUT);
+		    name, message->layout, ring_layout_of(message));
 	else {
 		ret = flow_from_message(message, flow);
 		if (ret < 0)

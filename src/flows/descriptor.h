@@ -13,6 +13,8 @@
 #include "../buffers/ring.h"
 #include "../transport/transport.h"
 
+struct DfiFlow__Node;
+
 #define NODE_NAME_SIZE 64
 #define KEY_SIZE 256 /* longest key in the registry, the end included */
 
@@ -21,6 +23,7 @@ struct node {
 	uint32_t pid;
 	char name[NODE_NAME_SIZE];
 	char host[NODE_NAME_SIZE];
+	uint64_t host_id; /* equal: they can share memory */
 };
 
 /* A flow's descriptor. */
@@ -35,13 +38,20 @@ struct flow {
 	uint32_t radix_shift, radix_bits;
 	int64_t *splits;
 	uint32_t segment_size, segment_count;
+	uint32_t transport; /* enum dfi_transport */
+	uint32_t verify;    /* enum dfi_verify, not its default */
 	struct node creator;
 };
 
 /* A target's or source's entry. */
 struct endpoint {
 	struct node node;
-	struct region_name region; /* targets only */
+	/* Targets only: */
+	struct region_name region;
+	struct region_name verbs; /* address "": not over verbs */
+	bool cancelled;           /* it wants no more tuples */
+	/* Sources, too: */
+	char verbs_way[TRANSPORT_WAY_SIZE]; /* for people; "": not over verbs */
 };
 
 /* Whether it can be a flow's name: 0 or -EINVAL. */
@@ -62,8 +72,26 @@ int dfi__flow_decode(
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size);
 int dfi__endpoint_decode(
     const void *data, size_t size, struct endpoint *endpoint);
-void *dfi__node_encode(const struct node *node, size_t *size);
-int dfi__node_decode(const void *data, size_t size, struct node *node);
+void *dfi__node_encode(const struct node *node,
+    const uint8_t token[MEMBER_TOKEN_SIZE], const char *address, size_t *size);
+/* token may be NULL. */
+int dfi__node_decode(const void *data, size_t size, struct node *node,
+    uint8_t token[MEMBER_TOKEN_SIZE]);
+/* Where a node's process listens; "" if its entry doesn't say. */
+int dfi__node_decode_address(
+    const void *data, size_t size, char address[TRANSPORT_ADDRESS_SIZE]);
+
+/* As a part of another entry; the message's texts are the node's. */
+void dfi__node_to_message(
+    const struct node *node, struct DfiFlow__Node *message);
+/* message may be NULL. */
+void dfi__node_from_message(
+    const struct DfiFlow__Node *message, struct node *node);
+
+/* What is listed of a node; flows: all values below "flows/" (info.c). */
+struct registry_value;
+void dfi__node_info(const struct node *node, const struct registry_value *flows,
+    size_t n, struct dfi_node_info *info);
 
 /*
  * Keys in the registry:
@@ -71,6 +99,7 @@ int dfi__node_decode(const void *data, size_t size, struct node *node);
  *	flows/<name>
  *	flows/<name>/<instance>/sources/<i>
  *	flows/<name>/<instance>/targets/<j>
+ *	barriers/<name>/<i>	(member.h)
  * The instance in the key keeps leftovers of an earlier flow of the same name
  * apart (docs/decisions/0003-instance-in-key.md).
  */

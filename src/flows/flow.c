@@ -10,9 +10,11 @@
 #include "../base/attr.h"
 #include "../base/bits.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
 #include "../base/schema.h"
 #include "../registry/client.h"
 #include "context.h"
+#include "declare.h"
 #include "descriptor.h"
 #include "route.h"
 
@@ -31,9 +33,6 @@ enum {
 
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
-	if (attr->reserved)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
 	if (attr->kind != DFI_SHUFFLE)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
@@ -53,6 +52,16 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': flags %#x are not all known", name,
 		    attr->flags);
+	if (attr->transport > DFI_TRANSPORT_VERBS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': transport %u is no enum dfi_transport", name,
+		    attr->transport);
+	if (attr->verify > DFI_VERIFY_CRC)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': verify %u is no enum dfi_verify", name,
+		    attr->verify);
+	if (attr->reserved)
+		return dfi__fail(-EINVAL, "dfi_flow_attr.reserved is not 0");
 	return dfi__schema_check(attr->schema);
 }
 
@@ -62,6 +71,15 @@ static uint32_t whole_tuples(uint64_t bytes, uint32_t tuple_size)
 	uint64_t tuples = max_u64(bytes / tuple_size, 1);
 
 	return (uint32_t)(tuples * tuple_size);
+}
+
+static uint32_t latency_slot_size(const struct flow *flow)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+
+	return ring_geometry_verified(
+	    tuple_size, tuple_size, 1, flow->verify == DFI_VERIFY_CRC)
+	    .slot_size;
 }
 
 static void choose_geometry(struct flow *flow, uint64_t ring_memory)
@@ -84,8 +102,7 @@ static void choose_geometry(struct flow *flow, uint64_t ring_memory)
 		return;
 	if (flow->goal == DFI_LATENCY)
 		count = min_u64(DEFAULT_LATENCY_SEGMENTS,
-		    ring_bytes /
-			ring_geometry(tuple_size, tuple_size, 1).slot_size);
+		    ring_bytes / latency_slot_size(flow));
 	else
 		count = min_u64(count, ring_bytes / flow->segment_size);
 	flow->segment_count = (uint32_t)max_u64(count, 2);
@@ -130,6 +147,7 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->radix_bits = attr->radix_bits;
 	flow->segment_size = attr->segment_size;
 	flow->segment_count = attr->segment_count;
+	flow->transport = attr->transport;
 	flow->schema = dfi__schema_copy(attr->schema);
 	if (!flow->schema)
 		return dfi__fail(
@@ -148,12 +166,14 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 
 static int publish(struct dfi *dfi, const struct flow *flow)
 {
-	unsigned flags = flow->flags & DFI_FLOW_PERSISTENT ? 0 : CLIENT_LEASED;
+	unsigned flags = CLIENT_SHARED;
 	char key[KEY_SIZE];
 	size_t size;
 	void *data;
 	int ret;
 
+	if (!(flow->flags & DFI_FLOW_PERSISTENT))
+		flags |= CLIENT_LEASED;
 	data = dfi__flow_encode(flow, &size);
 	if (!data)
 		return dfi__fail(
@@ -172,39 +192,57 @@ static int publish(struct dfi *dfi, const struct flow *flow)
 	return ret;
 }
 
-int dfi_flow_create(
-    struct dfi *dfi, const char *name, const struct dfi_flow_attr *user)
+int dfi__flow_declare(struct dfi *dfi, const char *name,
+    const struct dfi_flow_attr *user, struct flow *flow)
 {
 	struct dfi_flow_attr attr;
-	struct flow flow = { .n_keys = 0 };
+	int ret;
+
+	memset(flow, 0, sizeof(*flow));
+	if (!user)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': attr is NULL: kind, schema, n_sources and "
+		    "n_targets must be given",
+		    name);
+	ret = dfi__attr_load(&attr, sizeof(attr), user, "dfi_flow_attr");
+	if (!ret)
+		ret = check_attr(name, &attr);
+	if (ret < 0)
+		return ret;
+	snprintf(flow->name, sizeof(flow->name), "%s", name);
+	flow->creator = dfi->node;
+	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
+	ret = copy_attr(flow, &attr);
+	if (!ret)
+		ret = dfi__route_declare(flow, attr.key);
+	if (!ret) {
+		choose_geometry(flow, dfi->settings.ring_memory);
+		ret = check_geometry(flow);
+	}
+	if (ret < 0)
+		dfi__flow_free(flow);
+	return ret;
+}
+
+int dfi_flow_create(
+    struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr)
+{
+	struct flow flow;
 	int ret = context_check(dfi);
 
 	if (!ret)
 		ret = dfi__flow_check_name(name);
 	if (!ret)
-		ret = dfi__attr_load(
-		    &attr, sizeof(attr), user, "dfi_flow_attr");
-	if (!ret)
-		ret = check_attr(name, &attr);
+		ret = dfi__flow_declare(dfi, name, attr, &flow);
 	if (ret < 0)
 		return ret;
-	snprintf(flow.name, sizeof(flow.name), "%s", name);
-	flow.creator = dfi->node;
-	ret = copy_attr(&flow, &attr);
-	if (!ret)
-		ret = dfi__route_declare(&flow, attr.key);
-	if (!ret) {
-		choose_geometry(&flow, dfi->settings.ring_memory);
-		ret = check_geometry(&flow);
-	}
-	if (!ret &&
-	    getrandom(&flow.instance, sizeof(flow.instance), 0) !=
-		sizeof(flow.instance))
+	if (getrandom(&flow.instance, sizeof(flow.instance), 0) !=
+	    sizeof(flow.instance))
 		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	if (!ret)
+	else
 		ret = publish(dfi, &flow);
 	dfi__flow_free(&flow);
-	return ret;
+	return dfi__error_keep(ret);
 }
 
 int dfi_flow_remove(struct dfi *dfi, const char *name)

@@ -7,6 +7,7 @@
 #ifndef DFI_FLOWS_HANDLE_H
 #define DFI_FLOWS_HANDLE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "../base/compiler.h"
@@ -15,20 +16,76 @@
 #define CONTEXT_MAGIC UINT32_C(0xdf1c0001)
 #define SOURCE_MAGIC UINT32_C(0xdf1c0002)
 #define TARGET_MAGIC UINT32_C(0xdf1c0003)
+#define GROUP_MAGIC UINT32_C(0xdf1c0004)
+#define BARRIER_MAGIC UINT32_C(0xdf1c0005)
+
+/*
+ * Where every kind of handle has its magic, behind what the public inline
+ * functions use of some: so that one kind is told from another.
+ */
+#define HANDLE_MAGIC_OFFSET 40
 
 /* Zeroed, page-aligned memory; NULL without. */
 void *dfi__handle_alloc(size_t size);
 void dfi__handle_free(void *handle, size_t size);
 
-/* -EINVAL for NULL, -EOWNERDEAD in a forked child. */
-int dfi__handle_check_slow(const void *handle, uint32_t magic);
+/*
+ * -EINVAL for NULL or another kind than expected, -EOWNERDEAD in a forked
+ * child.
+ */
+int dfi__handle_check_slow(
+    const void *handle, uint32_t magic, uint32_t expected);
 
 static inline int handle_check(
     const void *handle, const uint32_t *magic, uint32_t expected)
 {
 	if (likely(handle && *magic == expected))
 		return 0;
-	return dfi__handle_check_slow(handle, handle ? *magic : 0);
+	return dfi__handle_check_slow(handle, handle ? *magic : 0, expected);
 }
+
+/*
+ * In debug builds: a call that begins on a source or target says so in the
+ * handle, so that another thread that comes meanwhile is told instead of
+ * damaging the stream. Calls within calls are one thread's. What is inline in
+ * the public headers is not seen.
+ *
+ * HANDLE_CALL(user, busy) is the first line of such a call; user is the
+ * handle's word, or NULL if it has none, and busy is what to return, where
+ * call.other is the other thread.
+ */
+struct handle_call {
+	_Atomic uint32_t *user; /* ours to clear */
+	uint32_t other;
+};
+
+#ifdef NDEBUG
+#define HANDLE_CALL(user, busy)
+#define HANDLE_LAST_CALL(user, busy)
+#else
+struct handle_call dfi__handle_enter(_Atomic uint32_t *user);
+
+static inline void handle_leave(struct handle_call *call)
+{
+	if (call->user)
+		atomic_store_explicit(call->user, 0, memory_order_relaxed);
+}
+
+#define HANDLE_CALL(user, busy)                                          \
+	__attribute__((cleanup(handle_leave))) struct handle_call call = \
+	    dfi__handle_enter(user);                                     \
+	if (call.other)                                                  \
+	return busy
+
+/* One that frees the handle. */
+#define HANDLE_LAST_CALL(user, busy)                       \
+	struct handle_call call = dfi__handle_enter(user); \
+	if (call.other)                                    \
+	return busy
+#endif
+
+/* The text and the line in the log for it: -EBUSY. */
+int dfi__handle_shared(
+    const char *flow, const char *role, uint32_t index, uint32_t other);
 
 #endif

@@ -31,6 +31,8 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 	info->n_fields = flow->schema->n_fields;
 	info->segment_size = flow->segment_size;
 	info->segment_count = flow->segment_count;
+	info->transport = flow->transport;
+	info->verify = flow->verify;
 	info->ring_bytes = dfi__flow_geometry(flow).ring_size;
 	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
 	for (i = 0; i < flow->n_keys; i++) {
@@ -40,6 +42,20 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 		used += (size_t)snprintf(info->key + used,
 		    sizeof(info->key) - used, "%s%s", i ? "," : "", field);
 	}
+}
+
+static void add_way(const char *role, const struct registry_value *value,
+    struct dfi_flow_info *info)
+{
+	size_t used = strlen(info->verbs);
+	struct endpoint endpoint;
+	uint32_t index;
+
+	if (dfi__endpoint_decode(value->data, value->size, &endpoint) < 0 ||
+	    !endpoint.verbs_way[0] || !dfi__endpoint_index(value->key, &index))
+		return;
+	snprintf(info->verbs + used, sizeof(info->verbs) - used, "%s%s %u: %s",
+	    used ? "; " : "", role, index, endpoint.verbs_way);
 }
 
 /* Endpoint entries among values that belong to the flow. */
@@ -52,10 +68,13 @@ static void count_endpoints(const struct flow *flow,
 	dfi__endpoint_prefix(sources, flow, "source");
 	dfi__endpoint_prefix(targets, flow, "target");
 	for (i = 0; i < n; i++)
-		if (!strncmp(values[i].key, sources, strlen(sources)))
+		if (!strncmp(values[i].key, sources, strlen(sources))) {
 			info->attached_sources++;
-		else if (!strncmp(values[i].key, targets, strlen(targets)))
+			add_way("source", &values[i], info);
+		} else if (!strncmp(values[i].key, targets, strlen(targets))) {
 			info->attached_targets++;
+			add_way("target", &values[i], info);
+		}
 }
 
 /* The flow's name if the key is a flow's descriptor, else NULL. */
@@ -113,6 +132,8 @@ int dfi_flow_list(struct dfi *dfi,
 	size_t i, n;
 	int ret = context_check(dfi);
 
+	if (!ret && !fn)
+		ret = dfi__fail(-EINVAL, "dfi_flow_list: fn is NULL");
 	if (ret < 0)
 		return ret;
 	ret = dfi__client_list(
@@ -153,6 +174,17 @@ static void count_node(
 	}
 }
 
+void dfi__node_info(const struct node *node, const struct registry_value *flows,
+    size_t n, struct dfi_node_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	memcpy(info->name, node->name, sizeof(info->name));
+	memcpy(info->host, node->host, sizeof(info->host));
+	info->id = node->id;
+	info->pid = node->pid;
+	count_node(flows, n, info);
+}
+
 static int list_nodes(const struct registry_value *nodes, size_t n_nodes,
     const struct registry_value *flows, size_t n_flows,
     int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
@@ -163,14 +195,10 @@ static int list_nodes(const struct registry_value *nodes, size_t n_nodes,
 	int ret = 0;
 
 	for (i = 0; !ret && i < n_nodes; i++) {
-		if (dfi__node_decode(nodes[i].data, nodes[i].size, &node) < 0)
+		if (dfi__node_decode(
+			nodes[i].data, nodes[i].size, &node, NULL) < 0)
 			continue;
-		memset(&info, 0, sizeof(info));
-		memcpy(info.name, node.name, sizeof(info.name));
-		memcpy(info.host, node.host, sizeof(info.host));
-		info.id = node.id;
-		info.pid = node.pid;
-		count_node(flows, n_flows, &info);
+		dfi__node_info(&node, flows, n_flows, &info);
 		ret = fn(arg, &info);
 	}
 	return ret;
@@ -184,6 +212,8 @@ int dfi_node_list(struct dfi *dfi,
 	int64_t deadline;
 	int ret = context_check(dfi);
 
+	if (!ret && !fn)
+		ret = dfi__fail(-EINVAL, "dfi_node_list: fn is NULL");
 	if (ret < 0)
 		return ret;
 	deadline = context_deadline(dfi, 0);

@@ -28,16 +28,21 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 			atomic_publish(&peer->state, PEER_GONE);
 		return;
 	}
-	if (atomic_peek(&peer->state) != PEER_ABSENT)
+	if (atomic_peek(&peer->state) > PEER_PRESENT)
 		return;
 	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
 		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
 		return;
 	}
-	peer->endpoint = endpoint;
-	atomic_publish(&peer->state, PEER_PRESENT);
+	if (atomic_peek(&peer->state) == PEER_ABSENT) {
+		peer->endpoint = endpoint;
+		atomic_publish(&peer->state, PEER_PRESENT);
+	}
+	if (endpoint.cancelled)
+		atomic_publish(&peer->state, PEER_CANCELLED);
 }
 
+/* Under the lock, so that the word can't go meanwhile. */
 static void wake_owner(struct peers *peers)
 {
 	_Atomic uint32_t *word;
@@ -52,6 +57,20 @@ static void wake_owner(struct peers *peers)
 		dfi__wait_wake(word);
 }
 
+void dfi__peers_wake(struct peers *peers)
+{
+	pthread_mutex_lock(&peers->lock);
+	wake_owner(peers);
+	pthread_mutex_unlock(&peers->lock);
+}
+
+void dfi__peers_withdraw(struct peers *peers)
+{
+	pthread_mutex_lock(&peers->lock);
+	atomic_set(&peers->sleeping, NULL);
+	pthread_mutex_unlock(&peers->lock);
+}
+
 static void on_event(void *arg, const struct registry_event *event)
 {
 	struct peers *peers = arg;
@@ -60,13 +79,15 @@ static void on_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&peers->lock);
 	if (event->type == REGISTRY_LOST)
 		atomic_set(&peers->registry_lost, true);
+	else if (event->type == REGISTRY_BACK)
+		atomic_set(&peers->registry_lost, false);
 	else if (dfi__endpoint_index(event->key, &index) && index < peers->n)
 		set_peer(&peers->peer[index], event);
 	/* Pairs with peers_changes(). */
 	atomic_publish(&peers->changes, atomic_peek(&peers->changes) + 1);
 	pthread_cond_broadcast(&peers->changed);
-	pthread_mutex_unlock(&peers->lock);
 	wake_owner(peers);
+	pthread_mutex_unlock(&peers->lock);
 }
 
 static void init_lock(struct peers *peers)
@@ -120,6 +141,11 @@ static uint32_t find_state(struct peers *peers, uint32_t state)
 	return i;
 }
 
+bool dfi__peers_all_there(struct peers *peers)
+{
+	return find_state(peers, PEER_ABSENT) == peers->n;
+}
+
 int dfi__peers_missing(struct peers *peers)
 {
 	uint32_t i, first = peers->n, n_missing = 0;
@@ -154,12 +180,33 @@ void dfi__peers_name(
 
 int dfi__peers_lost(struct peers *peers, uint32_t index)
 {
+	const char *why = NULL;
 	char name[256];
 
 	dfi__peers_name(peers, index, name, sizeof(name));
+	if (peers->why_lost && peers_state(peers, index) != PEER_GONE)
+		why = peers->why_lost(peers, index);
+	if (why)
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': the connection with %s broke: %s",
+		    peers->flow->name, name, why);
 	return dfi__fail(-ECONNRESET,
 	    "flow '%s': %s died or closed before the end of the flow",
 	    peers->flow->name, name);
+}
+
+bool dfi__peers_await_gone(
+    struct peers *peers, uint32_t index, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	int err = 0;
+
+	pthread_mutex_lock(&peers->lock);
+	while (peers_state(peers, index) == PEER_PRESENT && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(
+		    &peers->changed, &peers->lock, &until);
+	pthread_mutex_unlock(&peers->lock);
+	return peers_state(peers, index) == PEER_GONE;
 }
 
 int dfi__peers_await(struct peers *peers, int64_t deadline)
@@ -171,8 +218,7 @@ int dfi__peers_await(struct peers *peers, int64_t deadline)
 	pthread_mutex_lock(&peers->lock);
 	for (;;) {
 		gone = find_state(peers, PEER_GONE);
-		if (gone < peers->n ||
-		    find_state(peers, PEER_ABSENT) == peers->n)
+		if (gone < peers->n || dfi__peers_all_there(peers))
 			break;
 		if (atomic_peek(&peers->registry_lost)) {
 			ret = dfi__fail(-ENOTCONN,
@@ -183,7 +229,7 @@ int dfi__peers_await(struct peers *peers, int64_t deadline)
 		}
 		if (pthread_cond_timedwait(
 			&peers->changed, &peers->lock, &until) == ETIMEDOUT) {
-			if (find_state(peers, PEER_ABSENT) < peers->n)
+			if (!dfi__peers_all_there(peers))
 				ret = dfi__peers_missing(peers);
 			break;
 		}

@@ -18,7 +18,8 @@ struct registry_watch;
 enum peer_state {
 	PEER_ABSENT = 0, /* not yet attached */
 	PEER_PRESENT,
-	PEER_GONE, /* was attached; closed or died */
+	PEER_GONE,      /* was attached; closed or died */
+	PEER_CANCELLED, /* a target that wants no more, attached or not */
 };
 
 struct peer {
@@ -27,6 +28,8 @@ struct peer {
 };
 
 struct peers {
+	/* What a transport says of a peer that it has lost, or NULL. */
+	const char *(*why_lost)(const struct peers *peers, uint32_t index);
 	struct flow *flow;
 	const char *role; /* "source" or "target" */
 	uint32_t n;
@@ -56,6 +59,13 @@ void dfi__peers_close(struct peers *peers);
  */
 int dfi__peers_await(struct peers *peers, int64_t deadline);
 
+/* Whether a peer that is there goes until then. */
+bool dfi__peers_await_gone(
+    struct peers *peers, uint32_t index, int64_t deadline);
+
+/* Whether every peer has attached by now. */
+bool dfi__peers_all_there(struct peers *peers);
+
 /* -ETIMEDOUT with a text that says which peers have not attached. */
 int dfi__peers_missing(struct peers *peers);
 
@@ -65,6 +75,12 @@ int dfi__peers_lost(struct peers *peers, uint32_t index);
 /* "source 2 (node N, host H, pid P)" for error texts. */
 void dfi__peers_name(
     struct peers *peers, uint32_t index, char *name, size_t size);
+
+/* Wake the owner, after something was published that ends its wait. */
+void dfi__peers_wake(struct peers *peers);
+
+/* Nobody wakes the word that the owner slept in any more: it may go. */
+void dfi__peers_withdraw(struct peers *peers);
 
 static inline uint32_t peers_changes(struct peers *peers)
 {

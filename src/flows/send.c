@@ -7,13 +7,16 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "../base/counter.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
+#include "../transport/transport.h"
 
 int dfi__source_fail(struct dfi_source *source, int err)
 {
 	uint32_t t;
 
-	source->status = err;
+	source->status = dfi__error_keep(err);
 	snprintf(source->status_text, sizeof(source->status_text), "%s",
 	    dfi_errmsg());
 	for (t = 0; t < source->head.n_lanes; t++) {
@@ -23,6 +26,18 @@ int dfi__source_fail(struct dfi_source *source, int err)
 	return err;
 }
 
+static int was_aborted(const struct dfi_source *source)
+{
+	return dfi__fail(-ECANCELED,
+	    "flow '%s': source %u was aborted here (dfi_source_abort())",
+	    source->flow.name, source->index);
+}
+
+int dfi__source_give_up(struct dfi_source *source)
+{
+	return dfi__source_fail(source, was_aborted(source));
+}
+
 int dfi__source_check_slow(const struct dfi_source *source)
 {
 	int ret = handle_check(
@@ -30,6 +45,8 @@ int dfi__source_check_slow(const struct dfi_source *source)
 
 	if (!ret && source->status)
 		ret = dfi__fail(source->status, "%s", source->status_text);
+	else if (!ret && source_aborted(source))
+		ret = was_aborted(source);
 	return ret;
 }
 
@@ -51,13 +68,57 @@ static int damaged(struct dfi_source *source, uint32_t target, int err)
 	return dfi__source_fail(source, err);
 }
 
-static uint64_t filled(const struct dfi_source *source, uint32_t target)
+enum target_life dfi__source_target_life(
+    struct dfi_source *source, uint32_t target)
 {
 	const struct writer *writer = &source->writers[target];
+	/* Before the ring: what a target wrote before it left is there then. */
+	uint32_t state = peers_state(&source->targets, target);
+	uint32_t closed;
 
-	if (!writer->segment)
-		return 0;
-	return (uint64_t)(source->head.lanes[target].next - writer->segment);
+	if (unlikely(writer->cancelled || state == PEER_CANCELLED))
+		return TARGET_CANCELLED;
+	closed = dfi__writer_closed(writer);
+	if (unlikely(closed == RING_CANCELLED))
+		return TARGET_CANCELLED;
+	if (unlikely(state == PEER_GONE || closed || dfi__writer_lost(writer)))
+		return TARGET_GONE;
+	return TARGET_STAYS;
+}
+
+/* Nobody will read what was not sent to this target yet. */
+static void forget_target(struct dfi_source *source, uint32_t target)
+{
+	struct writer *writer = &source->writers[target];
+
+	writer->cancelled = true;
+	writer->segment = NULL;
+	writer->refused = 0;
+	writer->wanted = false;
+	source_close_lane(source, target);
+}
+
+/*
+ * A target that doesn't stay has left, or can't be written to any more. 0: the
+ * source goes on without it.
+ */
+static int target_left(struct dfi_source *source, uint32_t target)
+{
+	if (dfi__source_target_life(source, target) != TARGET_CANCELLED)
+		return dfi__source_fail(
+		    source, dfi__peers_lost(&source->targets, target));
+	forget_target(source, target);
+	return 0;
+}
+
+static int cancelled(struct dfi_source *source, uint32_t target)
+{
+	char name[256];
+
+	dfi__peers_name(&source->targets, target, name, sizeof(name));
+	return dfi__fail(-EPIPE,
+	    "flow '%s': source %u: %s has cancelled: it takes no more tuples",
+	    source->flow.name, source->index, name);
 }
 
 int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
@@ -68,54 +129,225 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 
 	if (likely(ret > 0)) {
 		lane->next = writer->segment;
-		lane->end = writer->segment + writer->geometry.segment_bytes;
+		/* The first tuple starts its time. */
+		lane_set_end(lane,
+		    source->linger.ns
+			? writer->segment + writer->geometry.tuple_size
+			: writer->end);
+		writer->due = 0;
 		writer->refused = 0;
+		writer->wanted = false;
 		return ret;
 	}
 	source_close_lane(source, target);
+	if (ret == -ECONNRESET)
+		return target_left(source, target);
 	return ret < 0 ? damaged(source, target, ret) : 0;
 }
 
-bool dfi__source_target_gone(struct dfi_source *source, uint32_t target)
+static inline bool has_credit_or_end(const struct target_wait *wait)
 {
-	return peers_state(&source->targets, target) == PEER_GONE ||
-	    dfi__writer_closed(&source->writers[target]);
-}
-
-struct credit_wait {
-	struct dfi_source *source;
-	uint32_t target;
-};
-
-static inline bool credit_or_gone(void *arg)
-{
-	struct credit_wait *wait = arg;
-
 	return dfi__writer_credit(&wait->source->writers[wait->target]) != 0 ||
-	    dfi__source_target_gone(wait->source, wait->target);
+	    dfi__source_target_life(wait->source, wait->target) ||
+	    source_aborted(wait->source);
 }
 
-/* Wait until the target gives a segment back or is gone. */
-static int wait_for_credit(struct dfi_source *source, uint32_t target)
+/* For a source that waits without its lock. */
+static inline bool credit_or_end(void *arg)
 {
-	struct credit_wait wait = { .source = source, .target = target };
-	_Atomic uint32_t *word = dfi__writer_wait_word(
-	    &source->writers[target]);
+	const struct target_wait *wait = arg;
 	bool there;
 
+	source_lock(wait->source);
+	there = has_credit_or_end(wait);
+	source_unlock(wait->source);
+	return there;
+}
+
+/* The same, about to sleep. */
+static void arm_remote(void *arg)
+{
+	const struct target_wait *wait = arg;
+	struct remote *remote = wait->source->writers[wait->target].remote;
+
+	source_lock(wait->source);
+	remote->transport->ops->arm_remote(remote);
+	source_unlock(wait->source);
+}
+
+/* Wait until the target gives a segment back or is gone; without the lock. */
+static int wait_for_credit(struct dfi_source *source, uint32_t target)
+{
+	struct target_wait wait = { .source = source, .target = target };
+	_Atomic uint32_t *word = dfi__writer_wait_word(
+	    &source->writers[target]);
+	struct remote *remote = source->writers[target].remote;
+	bool there;
+
+	counter_add(&source->stalls, 1);
+	atomic_set(&source->waits_for, target);
+	source->wait.arm = remote->in_place ? NULL : arm_remote;
+	/* Credits over a network are seen by threads of this process. */
+	source->wait.fenced = !remote->in_place;
+	source->wait.arm_arg = &wait;
 	/* Pairs with wake_owner(): the mapping that word lies in. */
 	atomic_publish(&source->targets.sleeping, word);
-	there = wait_until(
-	    &source->wait, word, &source->wait_time, credit_or_gone, &wait, 1);
+	source_unlock(source);
+	there = wait_until(&source->wait, word, &source->wait_time,
+	    credit_or_end, &wait, remote->in_place ? 1 : WAIT_QUEUE_COST);
+	source_lock(source);
 	atomic_set(&source->targets.sleeping, NULL);
-	source->stalls++;
-	if (!there)
-		return dfi__fail(-ETIMEDOUT,
-		    "flow '%s': source %u: the ring of target %u stayed full "
-		    "for %ld ms",
-		    source->flow.name, source->index, target,
-		    (long)(source->wait_time.timeout_ns / NS_PER_MS));
-	return 0;
+	if (there)
+		return 0;
+	dfi__fail(-ETIMEDOUT,
+	    "flow '%s': source %u: the ring of target %u stayed full for %ld "
+	    "ms",
+	    source->flow.name, source->index, target,
+	    (long)(source->wait_time.timeout_ns / NS_PER_MS));
+	return dfi__error_keep(-ETIMEDOUT);
+}
+
+static bool has_room(struct dfi_source *source, uint32_t target)
+{
+	struct target_wait wait = { .source = source, .target = target };
+
+	return has_credit_or_end(&wait);
+}
+
+/* Announce the source where it was refused. Whether it had not been. */
+static bool announce(struct dfi_source *source)
+{
+	struct notify *notify = source->notify;
+	bool fresh = dfi__notify_announce(notify, &notify->self.word);
+	struct writer *writer;
+	uint32_t t;
+
+	for (t = 0; t < source->head.n_lanes; t++) {
+		writer = &source->writers[t];
+		if (writer->wanted &&
+		    dfi__notify_announce(notify, dfi__writer_wait_word(writer)))
+			fresh = true;
+	}
+	return fresh;
+}
+
+/*
+ * Refused by this target: have the descriptor readable when there is room in
+ * any that has refused. true: there is room in this one by now.
+ */
+static bool arm_descriptor(struct dfi_source *source, uint32_t target)
+{
+	struct notify *notify = source->notify;
+	struct remote *remote;
+	bool other = false;
+	uint32_t t;
+
+	dfi__notify_drain(notify);
+	dfi__notify_sleep(notify, announce(source), false, DEADLINE_NEVER);
+	for (t = 0; t < source->head.n_lanes; t++) {
+		if (!source->writers[t].wanted)
+			continue;
+		remote = source->writers[t].remote;
+		if (!remote->in_place)
+			remote->transport->ops->arm_remote(remote);
+		if (t != target && has_room(source, t))
+			other = true;
+	}
+	if (other)
+		dfi__notify_kick(notify);
+	return has_room(source, target);
+}
+
+int dfi_source_fd(struct dfi_source *source)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	struct notify *notify;
+	int ret = handle_check(
+	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!(source->flags & DFI_NONBLOCK))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source %u: a descriptor is for handles that "
+		    "were opened with DFI_NONBLOCK",
+		    source->flow.name, source->index);
+	if (source->notify)
+		return source->notify->fd;
+	ret = dfi__notify_new(&notify);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s': source %u",
+		    source->flow.name, source->index);
+	source->notify = notify;
+	/* For the control thread and dfi_source_abort(). */
+	atomic_publish(&source->targets.sleeping, &notify->self.word);
+	return notify->fd;
+}
+
+/*
+ * A target that has left may have read everything before, and the proof be on
+ * its way; but one that is gone for good may never give it, if its queue pair
+ * lives on. So long it is waited for: longer than a queue pair tries.
+ */
+#define GONE_NS (INT64_C(4) * NS_PER_S)
+
+struct drain_wait {
+	struct target_wait base;
+	bool was_gone;
+};
+
+static bool drained_or_gone(void *arg)
+{
+	struct drain_wait *wait = arg;
+	struct dfi_source *source = wait->base.source;
+	uint32_t target = wait->base.target;
+
+	return dfi__writer_drained(&source->writers[target]) != 0 ||
+	    (!wait->was_gone &&
+		peers_state(&source->targets, target) == PEER_GONE);
+}
+
+int dfi__source_drain(
+    struct dfi_source *source, uint32_t target, int64_t deadline)
+{
+	struct drain_wait wait = { .base = { source, target } };
+	struct writer *writer = &source->writers[target];
+	struct wait_time *time = &source->wait_time;
+	int64_t start = clock_now_ns();
+	_Atomic uint32_t *word;
+	bool there = true;
+	int ret;
+
+	/* Such a target may never have been there. */
+	if (writer->cancelled)
+		return 0;
+	word = dfi__writer_wait_word(writer);
+	atomic_set(&source->waits_for, target);
+	while ((ret = dfi__writer_drained(writer)) == 0 && there) {
+		wait.was_gone = peers_state(&source->targets, target) ==
+		    PEER_GONE;
+		time->deadline = deadline;
+		if (wait.was_gone && clock_now_ns() + GONE_NS < deadline)
+			time->deadline = clock_now_ns() + GONE_NS;
+		source->wait.arm = arm_remote;
+		source->wait.fenced = true;
+		source->wait.arm_arg = &wait.base;
+		/* Pairs with wake_owner(): the mapping that word lies in. */
+		atomic_publish(&source->targets.sleeping, word);
+		there = wait_until(
+		    &source->wait, word, time, drained_or_gone, &wait, 1);
+		atomic_set(&source->targets.sleeping, NULL);
+	}
+	if (ret > 0 ||
+	    dfi__source_target_life(source, target) == TARGET_CANCELLED)
+		return 0;
+	if (ret < 0 || wait.was_gone)
+		return dfi__peers_lost(&source->targets, target);
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': source %u: closed, but after %ld ms it is not known "
+	    "whether all has arrived at target %u",
+	    source->flow.name, source->index,
+	    (long)((clock_now_ns() - start) / NS_PER_MS), target);
 }
 
 int dfi__source_make_room(struct dfi_source *source, uint32_t target)
@@ -125,12 +357,22 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t target)
 	if (ret < 0)
 		return ret;
 	for (;;) {
-		if (dfi__source_target_gone(source, target))
-			return dfi__source_fail(
-			    source, dfi__peers_lost(&source->targets, target));
+		if (source_aborted(source))
+			return dfi__source_give_up(source);
+		if (unlikely(dfi__source_target_life(source, target))) {
+			ret = target_left(source, target);
+			return ret < 0 ? ret : cancelled(source, target);
+		}
 		ret = dfi__source_open_segment(source, target);
+		if (ret > 0)
+			dfi__source_goes_on(source, target);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
+		source->writers[target].wanted = true;
+		if (source->notify && arm_descriptor(source, target))
+			continue;
+		if (source->notify)
+			dfi__source_found_no_room(source, target);
 		if (source->flags & DFI_NONBLOCK)
 			return dfi__fail_text(
 			    -EAGAIN, "the ring of the tuple's target is full");
@@ -144,22 +386,39 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target)
 {
 	int ret = dfi__source_make_room(source, target);
 
-	source->writers[target].refused = ret;
+	source->writers[target].refused = ret == -EPIPE ? 0 : ret;
 	return ret;
 }
 
 int dfi__source_send(struct dfi_source *source, uint32_t target)
 {
-	int ret = dfi__writer_publish(
-	    &source->writers[target], filled(source, target));
+	struct writer *writer = &source->writers[target];
+	uint64_t bytes = source_filled(source, target);
+	int ret = 0;
 
-	if (unlikely(ret < 0))
-		return dfi__source_fail(source, ret);
-	if (unlikely(dfi__source_target_gone(source, target)))
-		return dfi__source_fail(
-		    source, dfi__peers_lost(&source->targets, target));
+	if (source_aborted(source))
+		return dfi__source_give_up(source);
+	if (likely(bytes))
+		ret = dfi__writer_publish(writer, bytes);
+	else
+		writer->segment = NULL;
+	if (unlikely(ret < 0 || dfi__source_target_life(source, target)))
+		return target_left(source, target);
 	ret = dfi__source_open_segment(source, target);
 	return ret < 0 ? ret : 0;
+}
+
+/*
+ * lane->next has reached lane->end: the segment is full, or what lies in it was
+ * added while nobody looked. Any number of times.
+ */
+static int reached_end(struct dfi_source *source, uint32_t target)
+{
+	if (likely(
+		source->head.lanes[target].next == source->writers[target].end))
+		return dfi__source_send(source, target);
+	dfi__linger_start(source, target);
+	return 0;
 }
 
 /* The tuple that a push put into the spare room goes into a segment. */
@@ -173,35 +432,64 @@ static int push_spare(struct dfi_source *source, uint32_t target)
 	if (ret < 0)
 		return ret;
 	memcpy(lane->next, source->spare, source->head.tuple_size);
-	lane->next += source->head.tuple_size;
-	return lane->next == lane->end ? dfi__source_send(source, target) : 0;
+	if (dfi_source_lane_advance(lane, lane->next + source->head.tuple_size))
+		return reached_end(source, target);
+	return 0;
 }
 
-int dfi_source_lane_full(struct dfi_source *source, uint32_t target)
+/* The tuple in the spare room is not taken. */
+static maybe_unused int lane_shared(
+    struct dfi_source *source, uint32_t target, int err)
+{
+	source_lock(source);
+	if (!source->writers[target].segment)
+		source_close_lane(source, target);
+	source_unlock(source);
+	return err;
+}
+
+static int lane_full(struct dfi_source *source, uint32_t target)
 {
 	if (unlikely(source->cursor_open && source->cursor_target == target)) {
 		source_close_lane(source, target);
 		return dfi__source_check_free(source);
 	}
 	if (likely(source->writers[target].segment != NULL))
-		return dfi__source_send(source, target);
+		return reached_end(source, target);
 	return push_spare(source, target);
+}
+
+int dfi_source_lane_full(struct dfi_source *source, uint32_t target)
+{
+	SOURCE_CALL(source, lane_shared(source, target, SOURCE_SHARED(source)));
+	int ret;
+
+	source_lock(source);
+	ret = lane_full(source, target);
+	source_unlock(source);
+	return ret;
 }
 
 int dfi_source_flush(struct dfi_source *source)
 {
+	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = dfi__source_check_free(source);
 	uint32_t t;
 
+	if (ret < 0)
+		return ret;
+	source_lock(source);
 	for (t = 0; !ret && t < source->head.n_lanes; t++)
-		if (filled(source, t))
+		if (source_filled(source, t))
 			ret = dfi__source_send(source, t);
+	source_unlock(source);
 	return ret;
 }
 
 int dfi_source_claim(
     struct dfi_source *source, uint32_t target, struct dfi_span *span)
 {
+	SOURCE_CALL(source, SOURCE_SHARED(source));
 	struct dfi_source_lane *lane;
 	int ret = dfi__source_check_free(source);
 
@@ -210,13 +498,15 @@ int dfi_source_claim(
 	if (target >= source->head.n_lanes)
 		return dfi__source_no_target(source, target);
 	lane = &source->head.lanes[target];
-	if (!source->writers[target].segment) {
+	if (source_lane_is_closed(source, target)) {
+		source_lock(source);
 		ret = dfi__source_make_room(source, target);
+		source_unlock(source);
 		if (ret < 0)
 			return ret;
 	}
 	span->tuples = lane->next;
-	span->count = (uint32_t)(lane->end - lane->next) /
+	span->count = (uint32_t)(source->writers[target].end - lane->next) /
 	    source->head.tuple_size;
 	span->target = target;
 	source->claimed = lane->next;
@@ -226,6 +516,7 @@ int dfi_source_claim(
 int dfi_source_commit(
     struct dfi_source *source, const struct dfi_span *span, uint32_t count)
 {
+	SOURCE_CALL(source, SOURCE_SHARED(source));
 	struct dfi_source_lane *lane;
 	int ret = source_check(source);
 
@@ -233,7 +524,7 @@ int dfi_source_commit(
 		return ret;
 	if (!source->claimed || span->tuples != source->claimed ||
 	    span->target >= source->head.n_lanes ||
-	    !source->writers[span->target].segment ||
+	    source_lane_is_closed(source, span->target) ||
 	    span->tuples != source->head.lanes[span->target].next)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': source %u: commit: the span is not the one "
@@ -242,15 +533,23 @@ int dfi_source_commit(
 	lane = &source->head.lanes[span->target];
 	if (count > span->count ||
 	    (uint64_t)count * source->head.tuple_size >
-		(uint64_t)(lane->end - lane->next))
+		(uint64_t)(source->writers[span->target].end - lane->next))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': source %u: commit: %u tuples are more than "
 		    "were claimed",
 		    source->flow.name, source->index, count);
 	source->claimed = NULL;
-	lane->next += (size_t)count * source->head.tuple_size;
-	return lane->next == lane->end ? dfi__source_send(source, span->target)
-				       : 0;
+	if (dfi_source_lane_advance(
+		lane, lane->next + (size_t)count * source->head.tuple_size))
+		return dfi_source_lane_full(source, span->target);
+	return 0;
+}
+
+static maybe_unused struct dfi_source_cursor failed_cursor(
+    struct dfi_source_cursor cursor, int err)
+{
+	cursor.status = err;
+	return cursor;
 }
 
 /* Move the position of the open segment from the lane to the cursor. */
@@ -261,19 +560,18 @@ static void load_cursor(struct dfi_source_cursor *cursor)
 	    &source->head.lanes[cursor->target];
 
 	cursor->next = lane->next;
-	cursor->end = lane->end;
+	cursor->end = source->writers[cursor->target].end;
 	source_close_lane(source, cursor->target);
 }
 
 struct dfi_source_cursor dfi_source_cursor_open(
     struct dfi_source *source, uint32_t target, size_t size)
 {
-	struct dfi_source_cursor cursor = {
-		.source = source,
-		.target = target,
-		.status = dfi__source_check_free(source),
-	};
+	struct dfi_source_cursor cursor = { .source = source,
+		.target = target };
 
+	SOURCE_CALL(source, failed_cursor(cursor, SOURCE_SHARED(source)));
+	cursor.status = dfi__source_check_free(source);
 	if (cursor.status)
 		return cursor;
 	if (size != source->head.tuple_size)
@@ -285,10 +583,12 @@ struct dfi_source_cursor dfi_source_cursor_open(
 		cursor.status = dfi__source_no_target(source, target);
 	if (cursor.status)
 		return cursor;
+	source_lock(source);
 	source->cursor_open = true;
 	source->cursor_target = target;
 	if (source->writers[target].segment)
 		load_cursor(&cursor);
+	source_unlock(source);
 	return cursor;
 }
 
@@ -303,10 +603,16 @@ static int store_cursor(const struct dfi_source_cursor *cursor)
 		return ret;
 	lane = &source->head.lanes[cursor->target];
 	lane->next = cursor->next;
-	lane->end = cursor->end;
-	return lane->next == lane->end
-	    ? dfi__source_send(source, cursor->target)
-	    : 0;
+	lane_set_end(lane, cursor->end);
+	if (lane->next == cursor->end)
+		return dfi__source_send(source, cursor->target);
+	if (!source->linger.ns)
+		return 0;
+	if (source_filled(source, cursor->target))
+		dfi__linger_start(source, cursor->target);
+	else
+		lane_set_end(lane, lane->next + source->head.tuple_size);
+	return 0;
 }
 
 /* Whether it was refused when it was opened, or is closed. */
@@ -320,8 +626,10 @@ struct dfi_source_cursor dfi_source_cursor_slow(struct dfi_source_cursor cursor)
 {
 	struct dfi_source *source = cursor.source;
 
+	SOURCE_CALL(source, failed_cursor(cursor, SOURCE_SHARED(source)));
 	if (cursor_is_dead(&cursor))
 		return cursor;
+	source_lock(source);
 	cursor.status = store_cursor(&cursor);
 	if (!cursor.status && !source->writers[cursor.target].segment)
 		cursor.status = dfi__source_make_room_to_push(
@@ -329,6 +637,7 @@ struct dfi_source_cursor dfi_source_cursor_slow(struct dfi_source_cursor cursor)
 	cursor.next = cursor.end = NULL;
 	if (!cursor.status)
 		load_cursor(&cursor);
+	source_unlock(source);
 	return cursor;
 }
 
@@ -338,9 +647,11 @@ int dfi_source_cursor_close(struct dfi_source_cursor cursor)
 
 	if (cursor_is_dead(&cursor))
 		return cursor.status;
+	source_lock(cursor.source);
 	ret = store_cursor(&cursor);
 	if (ret != -EOWNERDEAD)
 		cursor.source->cursor_open = false;
+	source_unlock(cursor.source);
 	return cursor.status ? cursor.status : ret;
 }
 

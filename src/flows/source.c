@@ -1,72 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a source: attaching to all targets, statistics, and the end. What
- * happens in between is in send.c and shuffle.c.
+ * The life of a source: attaching to all targets, and the end. What happens in
+ * between is in send.c and shuffle.c.
  */
 #include "source.h"
 
+#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/attr.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
 #include "../transport/transport.h"
 #include "attach.h"
+#include "declare.h"
+#include "network.h"
 
 static const char role[] = "source";
 
-static void add_lane_stats(const struct dfi_source *source, uint32_t target,
-    struct dfi_source_stats *stats)
+/* The transport to a target, and the name of its region there. */
+static int choose_transport(struct dfi_source *source,
+    const struct endpoint *endpoint, struct transport **transport,
+    const struct region_name **name)
 {
-	const struct writer *writer = &source->writers[target];
+	struct dfi *dfi = source->dfi;
+	bool same_host = endpoint->node.host_id == dfi->node.host_id;
+	enum dfi_transport choice = dfi__network_choice(dfi, &source->flow);
 
-	stats->tuples += writer->total;
-	stats->segments += writer->segments;
-	stats->partial_segments += writer->partial_segments;
+	*transport = dfi->transport;
+	*name = &endpoint->region;
+	if (choice == DFI_TRANSPORT_SHM && !same_host)
+		return dfi__fail(-EHOSTUNREACH,
+		    "host %s can't be reached over shared memory: %s",
+		    endpoint->node.host,
+		    source->flow.transport
+			? "create the flow with another transport"
+			: "set DFI_TRANSPORT=auto");
+	if (same_host && choice != DFI_TRANSPORT_VERBS)
+		return 0;
+	if (!endpoint->verbs.address[0])
+		return dfi__fail(-EHOSTUNREACH,
+		    "node %s on host %s can't be reached over verbs: it has no "
+		    "RDMA device, or DFI_TRANSPORT=shm, or a registry of its "
+		    "own host only",
+		    endpoint->node.name, endpoint->node.host);
+	*name = &endpoint->verbs;
+	return dfi__network_open(dfi, transport);
 }
 
-void dfi_source_query(
-    const struct dfi_source *source, struct dfi_source_stats *stats)
+/* Memory for the image of a ring counts towards the context's bound. */
+static int take_image(
+    struct dfi_source *source, const struct ring_geometry *geometry)
 {
-	uint32_t t;
+	uint64_t bytes = transport_image_bytes(geometry->ring_size);
+	int ret;
 
-	memset(stats, 0, sizeof(*stats));
-	if (handle_check(source, source ? &source->magic : NULL, SOURCE_MAGIC) <
-	    0)
-		return;
-	for (t = 0; t < source->n_remotes; t++)
-		add_lane_stats(source, t, stats);
-	stats->bytes = stats->tuples * source->head.tuple_size;
-	stats->stalls = source->stalls;
-	stats->stall_ns = source->wait_time.waited_ns;
+	ret = dfi__ring_memory_take(
+	    source->dfi, bytes, source->flow.name, role, source->index);
+	if (!ret)
+		source->ring_memory += bytes;
+	return ret;
 }
 
-/* Open the ring in each target's region. */
+/* Open the ring in a target's region. */
+static int open_remote(
+    struct dfi_source *source, uint32_t target, int64_t deadline)
+{
+	const struct endpoint *endpoint =
+	    &source->targets.peer[target].endpoint;
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+	struct ring_layout layout = ring_layout(
+	    &geometry, source->flow.n_sources);
+	struct writer *writer = &source->writers[target];
+	const struct region_name *name;
+	struct transport *transport;
+	struct remote *remote;
+	char peer[256];
+	int ret;
+
+	if (endpoint->region.size <
+	    region_size(&geometry, source->flow.n_sources))
+		return dfi__fail(-EBADMSG,
+		    "flow '%s': target %u has published a region of %lu "
+		    "bytes, too small for its rings",
+		    source->flow.name, target,
+		    (unsigned long)endpoint->region.size);
+	ret = choose_transport(source, endpoint, &transport, &name);
+	if (!ret && transport != source->dfi->transport)
+		ret = take_image(source, &geometry);
+	if (!ret)
+		ret = transport->ops->remote_open(transport, source, name,
+		    &layout, source->index, deadline, &remote);
+	if (ret == -EEXIST)
+		return dfi__fail(ret,
+		    "flow '%s': source %u is attached already, or has been "
+		    "attached before: a flow runs once",
+		    source->flow.name, source->index);
+	if (ret < 0) {
+		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
+		return dfi__fail_within(ret, "flow '%s': source %u: %s",
+		    source->flow.name, source->index, peer);
+	}
+	dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
+	return 0;
+}
+
+/*
+ * Nobody listens where a target was. If that is because its process has gone,
+ * the registry says so about now.
+ */
+#define REFUSED_NS (INT64_C(1) * NS_PER_S)
+
+static int refused(struct dfi_source *source, uint32_t target, int64_t deadline)
+{
+	int64_t patience = clock_now_ns() + REFUSED_NS;
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (dfi__peers_await_gone(&source->targets, target,
+		patience < deadline ? patience : deadline))
+		return dfi__peers_lost(&source->targets, target);
+	return dfi__fail(-ECONNREFUSED, "%s", text);
+}
+
+/* The ring of each target that wants tuples. */
 static int open_remotes(struct dfi_source *source, int64_t deadline)
 {
-	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
-	struct transport *transport = source->dfi->transport;
-	const struct endpoint *endpoint;
-	struct remote *remote;
 	uint32_t t;
 	int ret;
 
 	for (t = 0; t < source->head.n_lanes; t++) {
-		endpoint = &source->targets.peer[t].endpoint;
-		if (endpoint->region.size <
-		    region_size(&geometry, source->flow.n_sources))
-			return dfi__fail(-EBADMSG,
-			    "flow '%s': target %u has published a region of "
-			    "%lu bytes, too small for its rings",
-			    source->flow.name, t,
-			    (unsigned long)endpoint->region.size);
-		ret = transport->ops->remote_open(
-		    transport, &endpoint->region, deadline, &remote);
-		if (ret < 0)
-			return dfi__fail_within(ret,
-			    "flow '%s': source %u: target %u",
-			    source->flow.name, source->index, t);
-		dfi__writer_init(&source->writers[t], remote, &geometry,
-		    source->index, RING_FIRST_SEGMENT);
+		ret = 0;
+		if (peers_state(&source->targets, t) != PEER_CANCELLED)
+			ret = open_remote(source, t, deadline);
+		if (ret == -ECONNREFUSED)
+			ret = refused(source, t, deadline);
+		/* Its region may just have gone. */
+		if (peers_state(&source->targets, t) == PEER_CANCELLED)
+			source->writers[t].cancelled = true;
+		else if (ret < 0)
+			return ret;
 		source->n_remotes++;
 	}
 	return 0;
@@ -74,11 +148,17 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 
 static void free_source(struct dfi_source *source)
 {
+	struct remote *remote;
 	uint32_t t;
 
-	for (t = 0; t < source->n_remotes; t++)
-		source->dfi->transport->ops->remote_close(
-		    source->writers[t].remote);
+	for (t = 0; t < source->n_remotes; t++) {
+		remote = source->writers[t].remote;
+		if (remote)
+			remote->transport->ops->remote_close(remote);
+	}
+	dfi__notify_free(source->notify);
+	dfi__ring_memory_return(source->dfi, source->ring_memory);
+	free(source->target_stalls);
 	free(source->writers);
 	dfi__flow_free(&source->flow);
 	dfi__handle_free(source, source->size);
@@ -86,11 +166,31 @@ static void free_source(struct dfi_source *source)
 
 static int check_attr(const struct dfi_source_attr *attr)
 {
-	if (attr->reserved)
-		return dfi__fail(-EINVAL, "dfi_source_attr.reserved is not 0");
 	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
 		return dfi__fail(-EINVAL,
 		    "dfi_source_attr.flags %#x are not all known", attr->flags);
+	if (attr->reserved)
+		return dfi__fail(-EINVAL, "dfi_source_attr.reserved is not 0");
+	return 0;
+}
+
+/* How long this source lingers, if it does: only partial segments wait. */
+static int choose_linger(struct dfi_source *source, uint32_t linger_us)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+
+	if (!linger_us)
+		linger_us = source->dfi->settings.linger_us;
+	if (!linger_us || linger_us == DFI_NO_LINGER ||
+	    geometry.segment_tuples == 1)
+		return 0;
+	if (geometry.segment_count < 2)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source %u: to linger (linger_us, "
+		    "DFI_LINGER_US), rings must have 2 segments, and the "
+		    "flow's have %u: set segment_count, or don't linger",
+		    source->flow.name, source->index, geometry.segment_count);
+	source->linger.ns = (int64_t)linger_us * (NS_PER_MS / 1000);
 	return 0;
 }
 
@@ -127,7 +227,11 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	source->writers = calloc(flow->n_targets, sizeof(source->writers[0]));
-	if (!source->writers) {
+	source->target_stalls = calloc(
+	    flow->n_targets, sizeof(source->target_stalls[0]));
+	if (!source->writers || !source->target_stalls) {
+		free(source->target_stalls);
+		free(source->writers);
 		dfi__handle_free(source, size);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
@@ -138,6 +242,7 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->index = index;
 	source->flags = attr->flags;
 	source->wait_time = wait_time(attr->stall_timeout_ms);
+	source->wait_time.tick = dfi__source_tick;
 	dfi__router_init(&source->router, flow, index);
 	source->router.function = attr->route;
 	source->router.function_arg = attr->route_arg;
@@ -160,6 +265,9 @@ static int open_segments(struct dfi_source *source)
 	int ret;
 
 	for (t = 0; t < source->head.n_lanes; t++) {
+		source_close_lane(source, t);
+		if (source->writers[t].cancelled)
+			continue;
 		if (dfi__writer_ring_used(&source->writers[t]))
 			return dfi__fail(-EEXIST,
 			    "flow '%s': source %u has been attached before: a "
@@ -172,6 +280,35 @@ static int open_segments(struct dfi_source *source)
 	return 0;
 }
 
+static const char *why_lost(const struct peers *targets, uint32_t target)
+{
+	const struct dfi_source *source =
+	    (const struct dfi_source *)(const void *)((const char *)targets -
+		offsetof(struct dfi_source, targets));
+	const struct remote *remote;
+
+	if (target >= source->n_remotes)
+		return NULL;
+	remote = source->writers[target].remote;
+	return !remote || remote->in_place
+	    ? NULL
+	    : remote->transport->ops->remote_why(remote);
+}
+
+/* The first that is not in shared memory, if there is any. */
+static const struct remote *first_remote(const struct dfi_source *source)
+{
+	const struct remote *remote;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		remote = source->writers[t].remote;
+		if (remote && !remote->in_place)
+			return remote;
+	}
+	return NULL;
+}
+
 /*
  * Wait for the targets, open their rings, and only then claim the index: to the
  * targets, a source that was there and goes has died.
@@ -181,6 +318,7 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	struct dfi *dfi = source->dfi;
 	int ret;
 
+	source->targets.why_lost = why_lost;
 	ret = dfi__peers_open(
 	    &source->targets, dfi, &source->flow, "target", deadline);
 	if (ret < 0)
@@ -189,11 +327,13 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret)
 		ret = open_remotes(source, deadline);
 	if (!ret)
-		ret = dfi__attach_claim(
-		    dfi, &source->flow, role, source->index, NULL, deadline);
+		ret = dfi__attach_claim(dfi, &source->flow, role, source->index,
+		    NULL, first_remote(source), deadline);
 	if (ret < 0)
 		goto close_peers;
 	ret = open_segments(source);
+	if (!ret && source->linger.ns)
+		ret = dfi__linger_add(source);
 	if (ret < 0)
 		goto leave;
 	return 0;
@@ -231,7 +371,7 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	ret = dfi__attach_find(
 	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
 	if (ret < 0)
-		return ret;
+		return dfi__error_keep(ret);
 	ret = alloc_source(dfi, &flow, index, &attr, &source);
 	if (ret < 0) {
 		dfi__flow_free(&flow);
@@ -239,44 +379,79 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	}
 	source->flow = flow;
 	source->wait = wait;
-	ret = attach(source, deadline);
+	source->close_timeout_ms = attr.close_timeout_ms;
+	ret = choose_linger(source, attr.linger_us);
+	if (!ret)
+		ret = attach(source, deadline);
 	if (ret < 0) {
 		free_source(source);
-		return ret;
+		return dfi__error_keep(ret);
 	}
 	source->magic = SOURCE_MAGIC;
 	atomic_fetch_add(&dfi->n_endpoints, 1);
+	dfi__stats_add(dfi, &source->stats, dfi__source_stats);
+	dfi__source_log_attached(source);
 	*out = source;
 	return 0;
 }
 
-/* Tell the targets how the source ended, leave, and free. */
-static void end_source(struct dfi_source *source, uint64_t flag)
+/* All targets, after one deadline; the first error. */
+static int drain(struct dfi_source *source)
 {
-	struct dfi *dfi = source->dfi;
+	int64_t deadline = source->close_timeout_ms
+	    ? deadline_in_ms(source->close_timeout_ms)
+	    : DEADLINE_NEVER;
+	int err, ret = 0;
 	uint32_t t;
 
-	for (t = 0; t < source->n_remotes; t++)
-		dfi__writer_end(&source->writers[t], flag);
-	/* The marks come first: a target that sees the key go finds them. */
-	dfi__attach_leave(dfi, &source->flow, role, source->index);
-	dfi__peers_close(&source->targets);
-	free_source(source);
-	atomic_fetch_sub(&dfi->n_endpoints, 1);
+	for (t = 0; t < source->n_remotes; t++) {
+		err = dfi__source_drain(source, t, deadline);
+		if (!ret)
+			ret = err;
+	}
+	return ret;
 }
 
 /*
- * Whether all tuples that were pushed will be read: no target has left before
- * our end mark, and none was refused and then forgotten.
+ * Tell the targets how the source ended, leave, and free. 0, or -ECONNRESET or
+ * -ETIMEDOUT: what was sent did not all arrive, or nobody knows.
+ */
+static int end_source(struct dfi_source *source, uint64_t flag)
+{
+	struct dfi *dfi = source->dfi;
+	uint32_t t;
+	int ret;
+
+	if (source->linger.ns)
+		dfi__linger_remove(source);
+	for (t = 0; t < source->n_remotes; t++)
+		if (source->writers[t].remote)
+			dfi__writer_end(&source->writers[t], flag);
+	ret = drain(source);
+	/* The marks come first: a target that sees the key go finds them. */
+	dfi__attach_leave(dfi, &source->flow, role, source->index);
+	dfi__peers_close(&source->targets);
+	dfi__stats_remove(dfi, &source->stats);
+	free_source(source);
+	atomic_fetch_sub(&dfi->n_endpoints, 1);
+	return ret;
+}
+
+/*
+ * Whether all tuples that were pushed will be read, by the targets that want
+ * them: none has left before our end mark, and none was refused and then
+ * forgotten.
  */
 static int check_whole(struct dfi_source *source)
 {
+	enum target_life life;
 	uint32_t t;
 
 	for (t = 0; t < source->head.n_lanes; t++) {
-		if (dfi__source_target_gone(source, t))
+		life = dfi__source_target_life(source, t);
+		if (life == TARGET_GONE)
 			return dfi__peers_lost(&source->targets, t);
-		if (source->writers[t].refused)
+		if (life != TARGET_CANCELLED && source->writers[t].refused)
 			return dfi__fail(source->writers[t].refused,
 			    "flow '%s': source %u: closed after a push for "
 			    "target %u found no room and was not repeated",
@@ -287,21 +462,28 @@ static int check_whole(struct dfi_source *source)
 
 int dfi_source_close(struct dfi_source *source)
 {
+	SOURCE_LAST_CALL(source, SOURCE_SHARED(source));
 	int ret = handle_check(
 	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
+	char text[256];
 
 	if (ret < 0)
 		return ret;
 	ret = dfi_source_flush(source);
 	if (!ret)
-		ret = check_whole(source);
-	end_source(source, ret ? FOOTER_FLAG_ABORT : FOOTER_FLAG_END);
-	return ret;
+		ret = dfi__error_keep(check_whole(source));
+	if (!ret)
+		return dfi__error_keep(end_source(source, FOOTER_FLAG_END));
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	(void)end_source(source, FOOTER_FLAG_ABORT);
+	return dfi__fail(ret, "%s", text);
 }
 
 void dfi_source_abort(struct dfi_source *source)
 {
-	if (handle_check(
-		source, source ? &source->magic : NULL, SOURCE_MAGIC) == 0)
-		end_source(source, FOOTER_FLAG_ABORT);
+	if (handle_check(source, source ? &source->magic : NULL, SOURCE_MAGIC) <
+	    0)
+		return;
+	atomic_set(&source->aborted, true);
+	dfi__peers_wake(&source->targets);
 }

@@ -7,26 +7,36 @@
 #define DFI_FLOWS_SOURCE_H
 
 #include <dfi/source.h>
+#include "../base/notify.h"
 #include "../base/wait.h"
 #include "../buffers/writer.h"
 #include "context.h"
 #include "descriptor.h"
+#include "linger.h"
 #include "peers.h"
 #include "route.h"
+#include "stall.h"
+#include "stats.h"
 
 /*
  * Invariants of lane t of writers[t]:
- *	a segment is open	segment is not NULL, next < end, end is the end
- *				of the segment; segment to next are filled
+ *	a segment is open	segment is not NULL, next < writers[t].end, and
+ *				so is end, or lower (linger.h); segment to next
+ *				are filled and not sent
  *	none is open		segment is NULL, next == spare, end is one
  *				tuple behind it
  * While a cursor is open, its target's lane is as if none were open, and the
  * cursor has the position.
+ *
+ * If the source lingers, its lock is held in all functions below that take it
+ * and are not inline, but for the first four; and in all that change lanes.
  */
 struct dfi_source {
 	struct dfi_source_head head; /* first: see dfi/source.h */
 	uint32_t magic;
 	int status; /* the first hard error; then all lanes are empty */
+	_Atomic uint32_t user; /* HANDLE_CALL() */
+	_Atomic bool aborted;  /* by any thread */
 	bool
 	    cursor_open; /* then its lane is closed, though a segment is open */
 	uint32_t cursor_target;
@@ -36,27 +46,58 @@ struct dfi_source {
 	struct flow flow;
 	uint32_t index;
 	uint32_t flags;
+	uint32_t close_timeout_ms;
+	struct notify *notify; /* dfi_source_fd(), or NULL */
 	struct wait_policy wait;
 	struct wait_time wait_time;
+	struct source_linger linger;
 	struct router router;
 	struct peers targets;
 	struct writer *writers;
 	char *spare; /* room for one tuple, for lanes without a segment */
-	uint32_t n_remotes;  /* opened so far */
-	const void *claimed; /* start of the span that is lent, or NULL */
-	uint64_t stalls;
+	uint64_t ring_memory; /* counted towards the context's bound */
+	uint32_t n_remotes;   /* opened so far */
+	const void *claimed;  /* start of the span that is lent, or NULL */
+	/* For any thread to read: */
+	struct stats_entry stats;
+	_Atomic uint64_t stalls, long_stalls;
+	_Atomic uint32_t waits_for;  /* a target */
+	struct stall *target_stalls; /* of each */
 	struct dfi_source_lane lanes[];
 };
 
+_Static_assert(
+    offsetof(struct dfi_source, magic) == HANDLE_MAGIC_OFFSET, "handle");
+
 int dfi__source_check_slow(const struct dfi_source *source);
+
+/* The first line of each call on a source by its owner. */
+#define SOURCE_USER(source) \
+	((source) && (source)->magic == SOURCE_MAGIC ? &(source)->user : NULL)
+#define SOURCE_CALL(source, busy) HANDLE_CALL(SOURCE_USER(source), busy)
+#define SOURCE_LAST_CALL(source, busy) \
+	HANDLE_LAST_CALL(SOURCE_USER(source), busy)
+#define SOURCE_SHARED(source) \
+	dfi__handle_shared(   \
+	    (source)->flow.name, "source", (source)->index, call.other)
+
+/* Whether the owner is to give up; protects nothing. */
+static inline bool source_aborted(const struct dfi_source *source)
+{
+	return unlikely(atomic_peek(&source->aborted));
+}
 
 /* The sticky error, with its text, or what is wrong with the handle. */
 static inline int source_check(const struct dfi_source *source)
 {
-	if (likely(source && source->magic == SOURCE_MAGIC && !source->status))
+	if (likely(source && source->magic == SOURCE_MAGIC && !source->status &&
+		!source_aborted(source)))
 		return 0;
 	return dfi__source_check_slow(source);
 }
+
+/* -ECANCELED, sticky: some thread has called dfi_source_abort(). */
+int dfi__source_give_up(struct dfi_source *source);
 
 /* Make err, whose text was just set, sticky, and close all segments. */
 int dfi__source_fail(struct dfi_source *source, int err);
@@ -67,8 +108,15 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target);
 /* As source_check(), and no cursor is open (-EBUSY). */
 int dfi__source_check_free(const struct dfi_source *source);
 
-/* Whether a target has died or left. */
-bool dfi__source_target_gone(struct dfi_source *source, uint32_t target);
+/* What has become of a target. */
+enum target_life {
+	TARGET_STAYS = 0,
+	TARGET_CANCELLED, /* it wants no more: the source goes on without it */
+	TARGET_GONE,      /* it died or left: the source fails */
+};
+
+enum target_life dfi__source_target_life(
+    struct dfi_source *source, uint32_t target);
 
 /*
  * Open a segment for a target that has none open: 1, 0 without credit, or a
@@ -78,7 +126,7 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target);
 
 /*
  * Open a segment for a target that has none open: waits for credit as the
- * handle says. -EAGAIN, -ETIMEDOUT, -ECONNRESET.
+ * handle says. -EAGAIN, -ETIMEDOUT, -EPIPE, -ECONNRESET.
  */
 int dfi__source_make_room(struct dfi_source *source, uint32_t target);
 
@@ -87,17 +135,86 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target);
 
 /*
  * Send the open segment of a target, of which the bytes up to lane->next are
- * filled, and open the next one if there is credit.
+ * filled and may have been sent, and open the next one if there is credit.
  */
 int dfi__source_send(struct dfi_source *source, uint32_t target);
+
+/*
+ * Wait until a target has all that was sent: -ECONNRESET, -ETIMEDOUT.
+ */
+int dfi__source_drain(
+    struct dfi_source *source, uint32_t target, int64_t deadline);
+
+static inline void source_lock(struct dfi_source *source)
+{
+	if (unlikely(source->linger.ns))
+		dfi__lock_take(&source->linger.lock);
+}
+
+static inline void source_unlock(struct dfi_source *source)
+{
+	int64_t wake;
+
+	if (likely(!source->linger.ns))
+		return;
+	wake = source->linger.wake;
+	source->linger.wake = 0;
+	lock_release(&source->linger.lock);
+	if (wake)
+		dfi__linger_wake(source, wake);
+}
+
+/*
+ * The words of a lane, which the owner and the control thread both touch if the
+ * source lingers. Only the owner moves next: it may read its own as it is.
+ */
+static inline char *lane_next(const struct dfi_source_lane *lane)
+{
+	/* Pairs with dfi_source_lane_advance(): the tuples before it. */
+	return __atomic_load_n(&lane->next, __ATOMIC_ACQUIRE);
+}
+
+static inline char *lane_end(const struct dfi_source_lane *lane)
+{
+	return __atomic_load_n(&lane->end, __ATOMIC_RELAXED);
+}
+
+static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
+{
+	__atomic_store_n(&lane->end, end, __ATOMIC_RELAXED);
+}
+
+/* One line of the log, level info: what it has attached to, and how. */
+void dfi__source_log_attached(const struct dfi_source *source);
 
 /* Point the lane to the spare room. */
 static inline void source_close_lane(struct dfi_source *source, uint32_t target)
 {
-	source->head.lanes[target] = (struct dfi_source_lane){
-		.next = source->spare,
-		.end = source->spare + source->head.tuple_size,
-	};
+	struct dfi_source_lane *lane = &source->head.lanes[target];
+
+	lane->next = source->spare;
+	lane_set_end(lane, source->spare + source->head.tuple_size);
+	source->writers[target].due = 0;
+}
+
+/* Whether it points there. For the owner. */
+static inline bool source_lane_is_closed(
+    const struct dfi_source *source, uint32_t target)
+{
+	return source->head.lanes[target].next == source->spare;
+}
+
+/* Bytes of the open segment that are to be sent; not of one that a cursor has.
+ */
+static inline uint64_t source_filled(
+    const struct dfi_source *source, uint32_t target)
+{
+	const struct writer *writer = &source->writers[target];
+
+	if (!writer->segment)
+		return 0;
+	return (
+	    uint64_t)(lane_next(&source->head.lanes[target]) - writer->segment);
 }
 
 #endif

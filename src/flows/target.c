@@ -1,39 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a target: reserving its rings, attaching, statistics, and the
- * end. What happens in between is in consume.c.
+ * The life of a target: reserving its rings, attaching, and the end. What
+ * happens in between is in consume.c.
  */
 #include "target.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/attr.h"
 #include "../base/bits.h"
+#include "../base/counter.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
+#include "../base/log.h"
 #include "../transport/transport.h"
 #include "attach.h"
+#include "declare.h"
+#include "network.h"
 
 static const char role[] = "target";
 
-void dfi_target_query(
-    const struct dfi_target *target, struct dfi_target_stats *stats)
+/* For a waiter that is about to sleep. */
+static void arm_network(void *arg)
 {
-	uint64_t unread;
-	uint32_t i;
+	struct transport *transport = arg;
 
-	memset(stats, 0, sizeof(*stats));
-	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
-	    0)
-		return;
-	unread = (uint64_t)(target->head.end - target->head.next) /
-	    target->head.tuple_size;
-	for (i = 0; i < target->n_readers; i++)
-		stats->tuples += target->readers[i].total;
-	stats->tuples -= unread;
-	stats->bytes = stats->tuples * target->head.tuple_size;
-	stats->segments = target->segments;
-	stats->stalls = target->stalls;
-	stats->stall_ns = target->wait_time.waited_ns;
+	transport->ops->arm(transport);
 }
 
 static int check_attr(const struct dfi_target_attr *attr)
@@ -46,11 +39,91 @@ static int check_attr(const struct dfi_target_attr *attr)
 	return 0;
 }
 
+/* Sources on other hosts can't reach the target; an error if they must. */
+static int unreachable(const struct dfi_target *target, int err)
+{
+	if (dfi__network_choice(target->dfi, &target->flow) !=
+	    DFI_TRANSPORT_AUTO)
+		return dfi__fail_within(err, "flow '%s': target %u",
+		    target->flow.name, target->index);
+	dfi__log(DFI_LOG_WARN,
+	    "flow '%s': target %u: only sources on this host can attach: %s",
+	    target->flow.name, target->index, dfi_errmsg());
+	return 0;
+}
+
+/*
+ * The transport by which sources on other hosts reach the rings, NULL if there
+ * are none, or it can't be had; before the rings are reserved.
+ */
+static int find_network(struct dfi_target *target,
+    const struct ring_geometry *geometry, struct transport **verbs)
+{
+	struct transport *shm = target->dfi->transport;
+	uint64_t bytes = shm->ops->region_bytes(
+	    shm, region_size(geometry, target->n_readers));
+	struct transport *found;
+	int ret;
+
+	*verbs = NULL;
+	if (!dfi__network_may_be_needed(target->dfi, &target->flow))
+		return 0;
+	ret = dfi__network_open(target->dfi, &found);
+	if (!ret)
+		ret = found->ops->export_room(found, bytes);
+	if (ret < 0)
+		return unreachable(target, ret);
+	*verbs = found;
+	return 0;
+}
+
+/* Let sources on other hosts write the rings, too. */
+static int export_rings(struct dfi_target *target,
+    const struct ring_geometry *geometry, struct transport *verbs)
+{
+	struct ring_layout layout = ring_layout(geometry, target->n_readers);
+	int ret = verbs->ops->export(verbs, target->region, &layout);
+
+	if (ret < 0)
+		return unreachable(target, ret);
+	target->wait.arm = arm_network;
+	target->wait.arm_arg = verbs;
+	/* Else sources of this host write through memory. */
+	target->wait.fenced = target->flow.transport == DFI_TRANSPORT_VERBS;
+	/* At most half a credit's worth: the sources are not held up. */
+	if (target->flow.goal == DFI_BANDWIDTH && target->wait.sleeps)
+		target->nap.segments = credit_batch(geometry) / 2;
+	return 0;
+}
+
+/* The target's region, within the context's bound. */
+static int reserve(
+    struct dfi_target *target, const struct ring_geometry *geometry)
+{
+	struct transport *transport = target->dfi->transport;
+	uint64_t size = region_size(geometry, target->n_readers);
+	uint64_t bytes = transport->ops->region_bytes(transport, size);
+	int ret;
+
+	ret = dfi__ring_memory_take(
+	    target->dfi, bytes, target->flow.name, role, target->index);
+	if (ret < 0)
+		return ret;
+	ret = transport->ops->region_create(transport, size, &target->region);
+	if (!ret) {
+		target->ring_memory = bytes;
+		return 0;
+	}
+	dfi__ring_memory_return(target->dfi, bytes);
+	return dfi__fail_within(
+	    ret, "flow '%s': target %u", target->flow.name, target->index);
+}
+
 /* Reserve the rings and make them ready for their sources. */
 static int create_rings(struct dfi_target *target)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
-	struct transport *transport = target->dfi->transport;
+	struct transport *verbs;
 	uint32_t i;
 	int ret;
 
@@ -58,14 +131,16 @@ static int create_rings(struct dfi_target *target)
 	if (!target->readers)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-	ret = transport->ops->region_create(transport,
-	    region_size(&geometry, target->n_readers), &target->region);
+	ret = find_network(target, &geometry, &verbs);
+	if (!ret)
+		ret = reserve(target, &geometry);
+	if (!ret && verbs)
+		ret = export_rings(target, &geometry, verbs);
 	if (ret < 0)
-		return dfi__fail_within(ret, "flow '%s': target %u",
-		    target->flow.name, target->index);
+		return ret;
 	for (i = 0; i < target->n_readers; i++)
 		dfi__reader_init(&target->readers[i], target->region, &geometry,
-		    i, RING_FIRST_SEGMENT);
+		    target->n_readers, i, RING_FIRST_SEGMENT);
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.slot_size > CACHE_LINE;
 	return 0;
@@ -73,11 +148,26 @@ static int create_rings(struct dfi_target *target)
 
 static void free_target(struct dfi_target *target)
 {
-	if (target->region)
+	if (target->region && target->region->export)
+		target->region->export->transport->ops->unexport(
+		    target->region);
+	else if (target->region)
 		target->dfi->transport->ops->region_destroy(target->region);
+	dfi__notify_free(target->notify);
+	dfi__ring_memory_return(target->dfi, target->ring_memory);
 	free(target->readers);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
+}
+
+static const char *why_lost(const struct peers *sources, uint32_t source)
+{
+	const struct dfi_target *target =
+	    (const struct dfi_target *)(const void *)((const char *)sources -
+		offsetof(struct dfi_target, sources));
+	const struct export *export = target->region->export;
+
+	return export ? export->transport->ops->ring_why(export, source) : NULL;
 }
 
 /* Watch the sources, then publish the rings. */
@@ -86,6 +176,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	struct dfi *dfi = target->dfi;
 	int ret;
 
+	target->sources.why_lost = why_lost;
 	ret = create_rings(target);
 	if (ret < 0)
 		return ret;
@@ -94,7 +185,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	if (ret < 0)
 		return ret;
 	ret = dfi__attach_claim(dfi, &target->flow, role, target->index,
-	    &target->region->name, deadline);
+	    target->region, NULL, deadline);
 	if (ret < 0)
 		dfi__peers_close(&target->sources);
 	return ret;
@@ -126,7 +217,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	ret = dfi__attach_find(
 	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
 	if (ret < 0)
-		return ret;
+		return dfi__error_keep(ret);
 	target = dfi__handle_alloc(sizeof(*target));
 	if (!target) {
 		ret = dfi__fail(-ENOMEM, "flow '%s': out of memory", flow.name);
@@ -138,6 +229,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	target->index = index;
 	target->flags = attr.flags;
 	target->wait_time = wait_time(attr.stall_timeout_ms);
+	target->wait_time.tick = dfi__target_tick;
 	target->wait = wait;
 	target->n_readers = target->n_open = flow.n_sources;
 	target->head.tuple_size = flow.schema->tuple_size;
@@ -146,31 +238,76 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	ret = attach(target, deadline);
 	if (ret < 0) {
 		free_target(target);
-		return ret;
+		return dfi__error_keep(ret);
 	}
 	target->wait_time.deadline = context_deadline(
 	    dfi, attr.open_timeout_ms);
 	target->magic = TARGET_MAGIC;
 	atomic_fetch_add(&dfi->n_endpoints, 1);
+	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
+	dfi__target_log_attached(target);
 	*out = target;
 	return 0;
 }
 
+void dfi_target_abort(struct dfi_target *target)
+{
+	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
+	    0)
+		return;
+	atomic_set(&target->aborted, true);
+	dfi__peers_wake(&target->sources);
+}
+
+/* Tell all sources that nobody reads any more. */
+static void close_rings(struct dfi_target *target, enum ring_closed closed)
+{
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++)
+		dfi__reader_close(&target->readers[i], closed);
+}
+
+int dfi_target_cancel(struct dfi_target *target)
+{
+	TARGET_CALL(target, TARGET_SHARED(target));
+	int ret = dfi__target_check_lent(target);
+
+	if (ret < 0 || target->cancelled)
+		return ret;
+	target->cancelled = true;
+	/* What was not read of the segment in work never will be. */
+	owned_add(&target->readers[target->head.source].total,
+	    -target_unread(target));
+	target->head.next = target->head.end = NULL;
+	target->lends_segment = false;
+	close_rings(target, RING_CANCELLED);
+	ret = dfi__attach_cancel(target->dfi, &target->flow, target->index,
+	    target->region, context_deadline(target->dfi, 0));
+	return dfi__error_keep(ret);
+}
+
 int dfi_target_close(struct dfi_target *target)
 {
+	TARGET_LAST_CALL(target, TARGET_SHARED(target));
 	struct dfi *dfi;
-	uint32_t i;
 	int ret = handle_check(
 	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 
 	if (ret < 0)
 		return ret;
-	ret = dfi__target_check_slow(target);
+	if (target->status || target_aborted(target))
+		ret = dfi__target_check_slow(target);
 	dfi = target->dfi;
-	for (i = 0; i < target->n_readers; i++)
-		dfi__reader_close(&target->readers[i]);
-	dfi__attach_leave(dfi, &target->flow, role, target->index);
+	if (target->group)
+		dfi__target_group_drop(target);
+	if (!target->cancelled)
+		close_rings(target, RING_CLOSED);
+	/* A source that is still to come must find that it is not missing. */
+	if (!target->cancelled || dfi__peers_all_there(&target->sources))
+		dfi__attach_leave(dfi, &target->flow, role, target->index);
 	dfi__peers_close(&target->sources);
+	dfi__stats_remove(dfi, &target->stats);
 	free_target(target);
 	atomic_fetch_sub(&dfi->n_endpoints, 1);
 	return ret;

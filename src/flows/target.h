@@ -7,20 +7,28 @@
 
 #include <stdbool.h>
 #include <dfi/target.h>
+#include "../base/nap.h"
+#include "../base/notify.h"
 #include "../base/wait.h"
 #include "../buffers/reader.h"
 #include "context.h"
 #include "descriptor.h"
 #include "peers.h"
+#include "stall.h"
+#include "stats.h"
 
 struct dfi_target {
-	struct dfi_target_head head; /* first: see dfi/target.h */
+	struct dfi_target_head head;       /* first: see dfi/target.h */
+	_Atomic uint64_t segments, stalls; /* for any thread to read */
 	uint32_t magic;
-	int status;         /* the first hard error */
-	bool lends_segment; /* of readers[head.source] */
+	int status;            /* the first hard error */
+	_Atomic uint32_t user; /* HANDLE_CALL() */
+	bool lends_segment;    /* of readers[head.source] */
 	bool lends_batch;
 	bool cursor_open;
-	bool prefetches; /* a segment's payload and footer are two lines */
+	bool cancelled;       /* wants no more */
+	_Atomic bool aborted; /* by any thread */
+	bool prefetches;      /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
 	uint32_t n_open;       /* readers that have not ended */
 	uint32_t current;      /* the ring in work */
@@ -32,22 +40,82 @@ struct dfi_target {
 	uint32_t open_timeout_ms;
 	char status_text[256];
 	struct wait_policy wait;
+	struct nap nap;
 	struct wait_time wait_time; /* deadline: for the sources to attach */
+	struct notify *notify;      /* dfi_target_fd(), or NULL */
+	struct dfi_target_group *group;
 	struct reader *readers;
 	struct region *region;
+	uint64_t ring_memory; /* counted towards the context's bound */
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;
 	struct peers sources;
-	uint64_t segments, stalls;
+	struct stats_entry stats;
+	_Atomic uint64_t long_stalls;
+	struct stall stall;
 };
 
+_Static_assert(
+    offsetof(struct dfi_target, magic) == HANDLE_MAGIC_OFFSET, "handle");
+
 int dfi__target_check_slow(const struct dfi_target *target);
+
+/* The first line of each call on a target by its owner. */
+#define TARGET_USER(target) \
+	((target) && (target)->magic == TARGET_MAGIC ? &(target)->user : NULL)
+#define TARGET_CALL(target, busy) HANDLE_CALL(TARGET_USER(target), busy)
+#define TARGET_LAST_CALL(target, busy) \
+	HANDLE_LAST_CALL(TARGET_USER(target), busy)
+#define TARGET_SHARED(target) \
+	dfi__handle_shared(   \
+	    (target)->flow.name, "target", (target)->index, call.other)
+
+/* -ECANCELED, sticky: some thread has called dfi_target_abort(). */
+int dfi__target_give_up(struct dfi_target *target);
+
+/* Whether the owner is to give up; protects nothing. */
+static inline bool target_aborted(const struct dfi_target *target)
+{
+	return unlikely(atomic_peek(&target->aborted));
+}
+
+/* Something for the next consuming call to look at. */
+bool dfi__target_ready(struct dfi_target *target);
+
+/* Announce the target's owner for notices. Whether it had not been. */
+bool dfi__target_announce(struct dfi_target *target, struct notify *notify);
+
+/* Nobody wakes it any more. */
+void dfi__target_withdraw(struct dfi_target *target);
+
+/* Release the batch that is out, for whoever lost it. */
+void dfi__target_take_back(struct dfi_target *target);
+
+/* The target is closed: its group forgets it. */
+void dfi__target_group_drop(struct dfi_target *target);
+
+/* Nobody wakes: see struct wait_policy. */
+bool dfi__target_is_silent(const struct dfi_target *target);
+
+/* The handle is one, and neither a batch nor a cursor is out (-EBUSY). */
+int dfi__target_check_lent(const struct dfi_target *target);
+
+/* Tuples of the segment in work that were not given to the application. */
+static inline uint64_t target_unread(const struct dfi_target *target)
+{
+	return (uint64_t)(target->head.end - target->head.next) /
+	    target->head.tuple_size;
+}
+
+/* One line of the log, level info: what it has attached to, and how. */
+void dfi__target_log_attached(const struct dfi_target *target);
 
 /* The sticky error, with its text, or what is wrong with the handle. */
 static inline int target_check(const struct dfi_target *target)
 {
-	if (likely(target && target->magic == TARGET_MAGIC && !target->status))
+	if (likely(target && target->magic == TARGET_MAGIC && !target->status &&
+		!target->cancelled && !target_aborted(target)))
 		return 0;
 	return dfi__target_check_slow(target);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Address texts, and the policy of who may be at the other end: only this
- * host's own addresses, and over Unix sockets only the same user or root. May
- * not ask a name service: that could block, and the answer could be routable.
+ * Address texts, which of them other hosts can reach, and who may be at the
+ * other end of a Unix socket: the same user or root. May not ask a name
+ * service: that could block, and whoever answers would decide who is trusted.
  */
 #include "address.h"
+#include "security.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,15 +119,47 @@ int dfi__address_parse(const char *text, struct address *address)
 		ret = bad_address(text, "unknown kind");
 	if (ret)
 		return ret;
-	if (!dfi__address_is_unix(&parsed) && !is_loopback(&parsed))
-		return dfi__fail(-EPERM,
-		    "registry address '%s' is not a loopback address: whoever "
-		    "reaches the registry gets the addresses of rings, and "
-		    "this version has no transport security; use loopback or "
-		    "a Unix socket",
-		    text);
 	*address = parsed;
 	return 0;
+}
+
+bool dfi__address_is_routable(const struct address *address)
+{
+	return !dfi__address_is_unix(address) && !is_loopback(address);
+}
+
+void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE])
+{
+	struct address peer = { .size = sizeof(peer.socket) };
+	char text[ADDRESS_TEXT_SIZE];
+
+	if (getpeername(fd, &peer.socket.any, &peer.size))
+		snprintf(text, sizeof(text), "socket %d", fd);
+	else
+		dfi__address_tcp_text(&peer, text);
+	snprintf(name, PEER_NAME_SIZE, "the client at %.80s", text);
+}
+
+void dfi__address_tune_tcp(int fd)
+{
+	/*
+	 * Not TCP_USER_TIMEOUT: it would also end the connection of a process
+	 * that is stopped, when what it doesn't read fills its buffers.
+	 */
+	static const struct {
+		int level, name, value;
+	} options[] = {
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },
+		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, 10 },
+		{ IPPROTO_TCP, TCP_KEEPINTVL, 5 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 4 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		setsockopt(fd, options[i].level, options[i].name,
+		    &options[i].value, sizeof(options[i].value));
 }
 
 void dfi__address_tcp_text(
@@ -158,7 +192,7 @@ const char *dfi__address_path(const struct address *address)
 	return dfi__address_is_unix(address) && path[0] ? path : NULL;
 }
 
-int dfi__address_check_peer(int fd, const char *peer)
+int dfi__address_check_peer(int fd, const char *peer, uid_t also)
 {
 	struct ucred credentials;
 	socklen_t size = sizeof(credentials);
@@ -167,7 +201,8 @@ int dfi__address_check_peer(int fd, const char *peer)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
 		return dfi__fail(-EIO, "who %s is can't be read: %s", peer,
 		    strerrordesc_np(errno));
-	if (credentials.uid == self || credentials.uid == 0)
+	if (credentials.uid == self || credentials.uid == 0 ||
+	    (also != NO_USER && credentials.uid == also))
 		return 0;
 	return dfi__fail(-EACCES,
 	    "%s (pid %ld) runs as user %lu, this process as user %lu", peer,

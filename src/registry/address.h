@@ -11,11 +11,15 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define ADDRESS_SYNTAX \
-	"unix:PATH, unix:@NAME, tcp:127.0.0.1:PORT or tcp:[::1]:PORT"
+#define ADDRESS_SYNTAX                                                      \
+	"unix:PATH, unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in " \
+	"digits"
 
 /* Room for any address as text. */
 #define ADDRESS_TEXT_SIZE 128
+
+/* Room for who is at the other end of a connection. */
+#define PEER_NAME_SIZE 96
 
 struct address {
 	union {
@@ -27,10 +31,7 @@ struct address {
 	socklen_t size;
 };
 
-/*
- * -EINVAL: not an address, the text says the syntax. -EPERM: not of this host;
- * this version has no transport security.
- */
+/* -EINVAL: not an address, the text says the syntax. */
 int dfi__address_parse(const char *text, struct address *address);
 
 /* The text of a TCP address, as dfi__address_parse() reads it. */
@@ -39,14 +40,27 @@ void dfi__address_tcp_text(
 
 bool dfi__address_is_unix(const struct address *address);
 
+/* TCP, and other hosts may reach it: not a loopback address. */
+bool dfi__address_is_routable(const struct address *address);
+
+/* "the client at tcp:IP:PORT", of a connected TCP socket. */
+void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE]);
+
+/*
+ * Small messages go at once, and a host that vanishes without a word ends an
+ * idle connection within half a minute. A process that is stopped does not: its
+ * kernel answers.
+ */
+void dfi__address_tune_tcp(int fd);
+
 /* A path in the file system; NULL for TCP and abstract addresses. */
 const char *dfi__address_path(const struct address *address);
 
 /*
  * Whether the peer of a connected Unix socket may be trusted: it runs as the
- * same user or as root. 0, or -EACCES or -EIO with a text, in which peer says
- * what it is.
+ * same user, as root, or as the user also (NO_USER: nobody). 0, or -EACCES or
+ * -EIO with a text, in which peer says what it is.
  */
-int dfi__address_check_peer(int fd, const char *peer);
+int dfi__address_check_peer(int fd, const char *peer, uid_t also);
 
 #endif

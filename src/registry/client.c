@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client's connection: opening and closing it, what arrives on it, the
- * lease's keepalive, and its loss, which is final. What is asked over it is in
- * the other client_*.c. May not wait for anything on the loop's thread.
+ * lease's keepalive, and its loss. What is asked over it, and how it is got
+ * back, is in the other client_*.c. May not wait for anything on the loop's
+ * thread.
  */
 #include "client_impl.h"
 
@@ -11,6 +12,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "address.h"
 #include "connect.h"
+#include "tls.h"
 
 #define REVOKE_TIMEOUT_MS 1000
 
@@ -39,6 +43,11 @@ void dfi__client_lose(
 	client->stream = NULL;
 	if (client->keepalive_timer)
 		evtimer_del(client->keepalive_timer);
+	if (client->restoring) {
+		dfi__restore_failed(client, why);
+		return;
+	}
+	evtimer_del(client->grace_timer);
 	client->lost_err = client->open ? -ENOTCONN : err;
 	snprintf(client->lost_text, sizeof(client->lost_text),
 	    client->open ? "the connection to registry %s is lost: %s"
@@ -46,6 +55,8 @@ void dfi__client_lose(
 	    client->address, why);
 	dfi__log(client->closing ? DFI_LOG_DEBUG : DFI_LOG_WARN, "%s",
 	    client->lost_text);
+	if (client->open && !client->closing)
+		dfi__restore_begin(client);
 	dfi__client_fail_calls(client, client->lost_err);
 	dfi__watch_deliver_lost(client);
 }
@@ -101,10 +112,17 @@ static void on_read(struct bufferevent *stream, void *arg)
 static void on_end(struct bufferevent *stream, short what, void *arg)
 {
 	struct registry_client *client = arg;
-	int err = EVUTIL_SOCKET_ERROR();
+	int err = EVUTIL_SOCKET_ERROR(), ret = 0;
 
-	(void)stream;
-	if (what & BEV_EVENT_EOF)
+	if (what & BEV_EVENT_CONNECTED)
+		ret = dfi__tls_check(client->tls, stream);
+	else if (client->tls && (what & BEV_EVENT_ERROR))
+		ret = dfi__tls_failure(client->tls, stream, NULL);
+	if (ret)
+		dfi__client_lose(client, ret, "%s", dfi_errmsg());
+	else if (what & BEV_EVENT_CONNECTED)
+		return;
+	else if (what & BEV_EVENT_EOF)
 		dfi__client_lose(client, -ENOTCONN, "it was closed");
 	else
 		dfi__client_lose(client, -ENOTCONN, "%s", strerrordesc_np(err));
@@ -127,6 +145,38 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 		client->keepalive_id = request.id;
 }
 
+static void on_grace_over(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	dfi__watch_expire_missing(arg);
+}
+
+/* Takes the socket. */
+static struct bufferevent *open_stream(struct registry_client *client, int fd)
+{
+	struct event_base *base = dfi__loop_base(client->loop);
+	struct bufferevent *stream;
+
+	if (client->tls)
+		return dfi__tls_stream(client->tls, base, fd, &client->parsed);
+	stream = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
+	if (!stream)
+		close(fd);
+	return stream;
+}
+
+int dfi__client_attach(struct registry_client *client, int fd)
+{
+	client->stream = open_stream(client, fd);
+	if (!client->stream)
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	bufferevent_setcb(client->stream, on_read, NULL, on_end, client);
+	if (bufferevent_enable(client->stream, EV_READ | EV_WRITE))
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	return 0;
+}
+
 struct attachment {
 	struct registry_client *client;
 	int fd;
@@ -140,26 +190,28 @@ static int attach(void *arg)
 
 	client->keepalive_timer = event_new(
 	    base, -1, EV_PERSIST, on_keepalive, client);
-	client->stream = bufferevent_socket_new(
-	    base, attachment->fd, BEV_OPT_CLOSE_ON_FREE);
-	if (client->stream)
-		attachment->fd = -1;
-	if (!client->stream || !client->keepalive_timer)
+	client->grace_timer = evtimer_new(base, on_grace_over, client);
+	if (!client->keepalive_timer || !client->grace_timer ||
+	    dfi__restore_init(client) < 0) {
+		close(attachment->fd);
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	bufferevent_setcb(client->stream, on_read, NULL, on_end, client);
-	if (bufferevent_enable(client->stream, EV_READ | EV_WRITE))
-		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	return 0;
+	}
+	return dfi__client_attach(client, attachment->fd);
 }
 
 static int detach(void *arg)
 {
 	struct registry_client *client = arg;
-	dfi__watch_free_all(client);
+
 	client->closing = true;
+	dfi__keep_free_all(client);
+	dfi__watch_free_all(client);
+	dfi__restore_free(client);
 	dfi__client_lose(client, -ENOTCONN, "this process has closed it");
 	if (client->keepalive_timer)
 		event_free(client->keepalive_timer);
+	if (client->grace_timer)
+		event_free(client->grace_timer);
 	return 0;
 }
 
@@ -172,6 +224,7 @@ static void destroy(struct registry_client *client)
 	pthread_mutex_unlock(&client->lock);
 	pthread_cond_destroy(&client->no_caller);
 	pthread_mutex_destroy(&client->lock);
+	dfi__tls_destroy(client->tls);
 	free(client->address);
 	free(client);
 }
@@ -188,7 +241,10 @@ static int create(
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
 	new->loop = loop;
+	new->grace_ms = CLIENT_GRACE_MS;
+	TAILQ_INIT(&new->kept);
 	TAILQ_INIT(&new->calls);
+	TAILQ_INIT(&new->abandoned);
 	TAILQ_INIT(&new->watches);
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_cond_init(&new->no_caller, NULL);
@@ -226,50 +282,93 @@ static int take_lease(
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
 }
 
-struct opening {
-	struct registry_client *client;
-	uint32_t ttl_ms;
-};
-
-static int finish_opening(void *arg)
+int dfi__client_start_keepalive(struct registry_client *client)
 {
-	struct opening *opening = arg;
-	struct registry_client *client = opening->client;
-	uint32_t period_ms = opening->ttl_ms / 3;
+	uint32_t period_ms = client->ttl_ms / 3;
 	struct timeval period = {
 		.tv_sec = period_ms / 1000,
 		.tv_usec = period_ms % 1000 * 1000,
 	};
 
-	if (!client->stream)
-		return dfi__fail(client->lost_err, "%s", client->lost_text);
-	client->open = true;
-	if (opening->ttl_ms && evtimer_add(client->keepalive_timer, &period))
+	client->keepalive_id = 0;
+	if (client->ttl_ms && evtimer_add(client->keepalive_timer, &period))
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	return 0;
 }
 
-int dfi__client_open(struct loop *loop, const char *address,
-    uint32_t lease_ttl_ms, int64_t deadline, struct registry_client **client)
+static int finish_opening(void *arg)
 {
-	struct attachment attachment = { .fd = -1 };
-	struct opening opening = { .ttl_ms = lease_ttl_ms };
+	struct registry_client *client = arg;
+
+	if (!client->stream)
+		return dfi__fail(client->lost_err, "%s", client->lost_text);
+	client->open = true;
+	return dfi__client_start_keepalive(client);
+}
+
+void dfi__client_set_grace(struct registry_client *client, uint32_t ms)
+{
+	atomic_store(&client->grace_ms, ms);
+}
+
+/* What is known of an address before anything is sent to it. */
+static int prepare(const char *text, const struct registry_security *security,
+    struct address *address, struct tls **tls)
+{
+	static const struct registry_security none = { .insecure = false };
+	int ret = dfi__address_parse(text, address);
+
+	*tls = NULL;
+	/* Who is at a Unix socket, the kernel tells. */
+	if (ret || dfi__address_is_unix(address))
+		return ret;
+	if (!security)
+		security = &none;
+	ret = dfi__tls_create(TLS_CLIENT, security, tls);
+	if (ret || *tls || security->insecure ||
+	    !dfi__address_is_routable(address))
+		return ret;
+	return dfi__fail(-EPERM,
+	    "registry address '%s' is not a loopback address, and nothing "
+	    "proves who answers there: set DFI_REGISTRY_KEY to the registry's "
+	    "key file, or DFI_REGISTRY_CA and the like to certificates, or, on "
+	    "a closed test network, DFI_REGISTRY_INSECURE=1",
+	    text);
+}
+
+int dfi__client_open(struct loop *loop, const char *address,
+    const struct registry_security *security, uint32_t lease_ttl_ms,
+    int64_t deadline, struct registry_client **client)
+{
 	struct registry_client *new = NULL;
+	struct address parsed;
+	uid_t user = security && security->has_user ? security->user : NO_USER;
+	struct attachment attachment;
+	struct tls *tls;
 	int ret;
 
 	if (dfi__loop_is_current(loop))
 		return dfi__fail(-EINVAL,
 		    "dfi__client_open() is called on the loop's thread");
-	attachment.fd = dfi__connect(address, deadline);
-	if (attachment.fd < 0)
+	ret = prepare(address, security, &parsed, &tls);
+	if (ret)
+		return ret;
+	attachment.fd = dfi__connect(address, &parsed, user, deadline);
+	if (attachment.fd < 0) {
+		dfi__tls_destroy(tls);
 		return attachment.fd;
+	}
 	ret = create(loop, address, &new);
 	if (ret) {
 		close(attachment.fd);
+		dfi__tls_destroy(tls);
 		return ret;
 	}
+	new->tls = tls;
+	new->parsed = parsed;
+	new->user = user;
+	new->ttl_ms = lease_ttl_ms;
 	attachment.client = new;
-	opening.client = new;
 	ret = dfi__loop_call(loop, attach, &attachment);
 	if (ret)
 		goto err;
@@ -279,15 +378,13 @@ int dfi__client_open(struct loop *loop, const char *address,
 	ret = take_lease(new, lease_ttl_ms, deadline);
 	if (ret)
 		goto err;
-	ret = dfi__loop_call(loop, finish_opening, &opening);
+	ret = dfi__loop_call(loop, finish_opening, new);
 	if (ret)
 		goto err;
 	*client = new;
 	return 0;
 
 err:
-	if (attachment.fd >= 0)
-		close(attachment.fd);
 	destroy(new);
 	return ret;
 }

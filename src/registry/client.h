@@ -9,7 +9,7 @@
  *	-ETIMEDOUT	no answer in time; whether the request took effect is
  *			unknown, and a late answer is dropped
  *	-ENOTCONN	the connection is lost, the text names the address and
- *			the reason; it stays lost
+ *			the reason; the client connects again by itself
  *	-EINVAL		called on the loop's thread, or a key is not valid
  *	-EMSGSIZE	a key of more than 512 bytes, a value of more than
  *			64 KiB
@@ -25,12 +25,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "security.h"
+
 struct loop;
 struct registry_client;
 struct registry_watch;
 
 enum {
 	CLIENT_LEASED = 1, /* bind the key to this client's lease */
+	/*
+	 * Others may delete the key: follow whether they do, so that it is not
+	 * set again when the connection comes back.
+	 */
+	CLIENT_SHARED = 2,
 };
 
 struct registry_value {
@@ -44,6 +51,7 @@ enum registry_event_type {
 	REGISTRY_PUT = 1, /* key, data, size, revision */
 	REGISTRY_DELETE,  /* key, revision */
 	REGISTRY_LOST,    /* nothing else: the connection is lost */
+	REGISTRY_BACK,    /* nothing else: it is there again */
 };
 
 /* Valid during the callback only. */
@@ -56,21 +64,44 @@ struct registry_event {
 };
 
 /*
- * Connect to address (see dfi_registry_attr.listen), agree on the protocol
- * version and take a lease: the keys bound to it vanish when this process
+ * Connect to address (see dfi_registry_attr.listen), over TLS if it is TCP and
+ * security (may be NULL: nothing) names a file, agree on the protocol version
+ * and take a lease: the keys bound to it vanish when this process
  * closes the client or dies, or when lease_ttl_ms pass without a sign of life
  * (sent every third of it by the loop, so a stopped process counts as dead).
  * lease_ttl_ms 0: the lease lives as long as the connection, however long the
  * process is stopped.
  *
- * -EINVAL: not an address, or a ttl outside of 50 ms to 1 h. -EPERM: a
- * routable address. -ECONNREFUSED: nobody answers there. -EACCES: either side
- * runs as a user that the other does not trust. -EPROTO: the peer speaks
- * another version, or is no registry. -ENOSPC: the registry's limit of
+ * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of
+ * security's is not as it must be. -EPERM: a routable address, and nothing that
+ * proves who is there. -ECONNREFUSED: nobody answers there. -EACCES: either
+ * side runs as a user that the other does not trust, or has no key or
+ * certificate that it accepts. -EPROTO: the peer speaks another version, or is
+ * no registry, or one without TLS. -ENOSPC: the registry's limit of
  * connections. -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
  */
 int dfi__client_open(struct loop *loop, const char *address,
-    uint32_t lease_ttl_ms, int64_t deadline, struct registry_client **client);
+    const struct registry_security *security, uint32_t lease_ttl_ms,
+    int64_t deadline, struct registry_client **client);
+
+/*
+ * When the connection is lost, the client connects again, at first after some
+ * 50 ms, then after twice as long, up to a second, until it is closed. It then
+ * takes a lease anew, sets the keys again that it has set with a flag and that
+ * nobody has deleted since, and renews its watches. A key that exists again
+ * with another value is somebody else's by now: it is left alone and logged.
+ * Calls return -ENOTCONN until all this is done, then watches hear BACK.
+ *
+ * A registry that was restarted has forgotten the keys of the other clients,
+ * too, who need some time to set theirs again. A watch hears nothing of a key
+ * that comes back with the value it had. One that has not come back when the
+ * grace is over, counted from BACK, is a DELETE then; one that comes with
+ * another value is a DELETE and a PUT.
+ */
+
+/* Change the grace, CLIENT_GRACE_MS at first. Any thread. */
+#define CLIENT_GRACE_MS 10000
+void dfi__client_set_grace(struct registry_client *client, uint32_t ms);
 
 /*
  * Give the lease back, disconnect, free the client and the watches that are
@@ -125,8 +156,9 @@ int dfi__client_delete_prefix(
 /*
  * Call fn for each key that begins with prefix, as a PUT in key order, and
  * then for each change, in order and without gaps; when the connection is
- * lost, once with LOST. The first PUTs have been delivered on return. On
- * failure fn may have been called, but will not be any more.
+ * lost, once with LOST, and when it is there again, once with BACK. The first
+ * PUTs have been delivered on return. On failure fn may have been called, but
+ * will not be any more.
  *
  * fn runs on the loop's thread. It may call dfi__client_unwatch(); it may not
  * call the functions that take a deadline, nor wait for a thread that might be

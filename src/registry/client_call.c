@@ -11,10 +11,12 @@
 #include <event2/bufferevent.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/loop.h"
 
 /* Requests that a registry which doesn't read may have waiting. */
@@ -42,6 +44,8 @@ static void complete(
 	struct registry_client *client = call->client;
 
 	TAILQ_REMOVE(&client->calls, call, link);
+	if (!ret)
+		dfi__keep_note(client, call->request, call->keep_flags);
 	if (call->watch && ret == 0)
 		call->watch->made = true;
 	else if (call->watch)
@@ -57,10 +61,20 @@ static void complete(
 	pthread_mutex_unlock(&client->lock);
 }
 
+static void forget_abandoned(
+    struct registry_client *client, struct abandoned_key *key)
+{
+	TAILQ_REMOVE(&client->abandoned, key, link);
+	free(key);
+}
+
 void dfi__client_fail_calls(struct registry_client *client, int err)
 {
+	struct abandoned_key *key;
 	struct client_call *call;
 
+	while ((key = TAILQ_FIRST(&client->abandoned)))
+		forget_abandoned(client, key);
 	dfi__fail(err, "%s", client->lost_text);
 	while ((call = TAILQ_FIRST(&client->calls)))
 		complete(call, err, NULL);
@@ -73,6 +87,36 @@ int dfi__client_known_error(int err)
 	return err < 0 && strcmp(dfi_strerror(err), unknown) ? err : -EBADMSG;
 }
 
+/*
+ * An answer that nobody waits for. If a key was made by it, who asked for that
+ * believes that it was not: it goes again, unless it is another's by now.
+ */
+static void undo(
+    struct registry_client *client, const Dfi__Registry__Reply *reply)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
+	struct abandoned_key *key;
+
+	TAILQ_FOREACH(key, &client->abandoned, link)
+	{
+		if (key->id == reply->id)
+			break;
+	}
+	if (!key)
+		return;
+	op.key = key->key;
+	op.revision = reply->revision;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
+	request.delete_ = &op;
+	if (!reply->error && dfi__client_send(client, &request) < 0)
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: the key '%s' was made too late, and stays: "
+		    "%s",
+		    client->address, key->key, dfi_errmsg());
+	forget_abandoned(client, key);
+}
+
 void dfi__client_answer(
     struct registry_client *client, Dfi__Registry__Message *message)
 {
@@ -80,6 +124,11 @@ void dfi__client_answer(
 	struct client_call *call;
 	int ret;
 
+	if (client->restoring) {
+		dfi__restore_answer(client, reply);
+		dfi__wire_free(message);
+		return;
+	}
 	if (reply->id == client->keepalive_id) {
 		client->keepalive_id = 0;
 		if (reply->error)
@@ -97,6 +146,8 @@ void dfi__client_answer(
 		ret = dfi__fail(dfi__client_known_error(reply->error),
 		    "registry %s: %s", client->address, reply->text);
 	/* Nobody waits: it comes too late, or it answers an unwatch. */
+	if (!call)
+		undo(client, reply);
 	if (!call || ret) {
 		dfi__wire_free(message);
 		message = NULL;
@@ -105,12 +156,44 @@ void dfi__client_answer(
 		complete(call, ret, message);
 }
 
+/* The key of a call that makes one, or NULL. */
+static const char *created_key(const struct client_call *call)
+{
+	const Dfi__Registry__Request *request = call->request;
+
+	return request->op_case == DFI__REGISTRY__REQUEST__OP_PUT &&
+		request->put->create
+	    ? request->put->key
+	    : NULL;
+}
+
+/* The registry may still make the key that this call asks for. */
+static void abandon(struct client_call *call, const char *name)
+{
+	struct registry_client *client = call->client;
+	struct abandoned_key *key = malloc(sizeof(*key) + strlen(name) + 1);
+
+	if (!key) {
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: out of memory: the key '%s' may stay, though "
+		    "nobody waits for it any more",
+		    client->address, name);
+		return;
+	}
+	key->id = call->id;
+	strcpy(key->key, name);
+	TAILQ_INSERT_TAIL(&client->abandoned, key, link);
+}
+
 static int submit(void *arg)
 {
 	struct client_call *call = arg;
 	struct registry_client *client = call->client;
-	int ret = dfi__client_send(client, call->request);
+	int ret;
 
+	if (client->restoring)
+		return dfi__fail(client->lost_err, "%s", client->lost_text);
+	ret = dfi__client_send(client, call->request);
 	if (ret)
 		return ret;
 	call->id = call->request->id;
@@ -131,6 +214,8 @@ static int give_up(void *arg)
 
 	if (call->done)
 		return 0;
+	if (created_key(call))
+		abandon(call, created_key(call));
 	dfi__fail(
 	    -ETIMEDOUT, "registry %s: no answer in time", client->address);
 	if (call->watch) {
@@ -183,6 +268,36 @@ static int init_condition(pthread_cond_t *condition)
 	return pthread_condattr_destroy(&attr);
 }
 
+static int call_and_wait(
+    struct client_call *call, int64_t deadline, Dfi__Registry__Message **reply)
+{
+	struct registry_client *client = call->client;
+	int ret;
+
+	if (dfi__loop_is_current(client->loop))
+		return dfi__fail(-EINVAL,
+		    "registry %s: a waiting call on the loop's thread",
+		    client->address);
+	count_caller(client, 1);
+	init_condition(&call->answered);
+	ret = dfi__loop_call(client->loop, submit, call);
+	if (ret)
+		goto out;
+	if (!wait_until(call, deadline))
+		dfi__loop_call(client->loop, give_up, call);
+	ret = call->ret;
+	if (ret)
+		dfi__fail(ret, "%s", call->text);
+	else if (reply)
+		*reply = call->reply;
+	else
+		dfi__wire_free(call->reply);
+out:
+	pthread_cond_destroy(&call->answered);
+	count_caller(client, -1);
+	return ret;
+}
+
 int dfi__client_call(struct registry_client *client,
     Dfi__Registry__Request *request, struct registry_watch *watch,
     int64_t deadline, Dfi__Registry__Message **reply)
@@ -192,28 +307,19 @@ int dfi__client_call(struct registry_client *client,
 		.request = request,
 		.watch = watch,
 	};
-	int ret;
 
-	if (dfi__loop_is_current(client->loop))
-		return dfi__fail(-EINVAL,
-		    "registry %s: a waiting call on the loop's thread",
-		    client->address);
-	count_caller(client, 1);
-	init_condition(&call.answered);
-	ret = dfi__loop_call(client->loop, submit, &call);
-	if (ret)
-		goto out;
-	if (!wait_until(&call, deadline))
-		dfi__loop_call(client->loop, give_up, &call);
-	ret = call.ret;
-	if (ret)
-		dfi__fail(ret, "%s", call.text);
-	else if (reply)
-		*reply = call.reply;
-	else
-		dfi__wire_free(call.reply);
-out:
-	pthread_cond_destroy(&call.answered);
-	count_caller(client, -1);
-	return ret;
+	return call_and_wait(&call, deadline, reply);
+}
+
+int dfi__client_call_put(struct registry_client *client,
+    Dfi__Registry__Request *request, unsigned flags, int64_t deadline,
+    Dfi__Registry__Message **reply)
+{
+	struct client_call call = {
+		.client = client,
+		.request = request,
+		.keep_flags = flags,
+	};
+
+	return call_and_wait(&call, deadline, reply);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the client share: client.c (the connection), client_call.c
- * (asking and waiting), client_keys.c, client_watch.c.
+ * (asking and waiting), client_keys.c, client_watch.c, client_keep.c (what is
+ * to be set again) and client_restore.c (getting the connection back).
  *
  * Everything belongs to the loop's thread, but for what the comments say. A
  * call lives on the stack of the thread that waits for it; it is in the list
@@ -12,15 +13,41 @@
 #define DFI_REGISTRY_CLIENT_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "address.h"
 #include "client.h"
 #include "wire.h"
 
 struct bufferevent;
 struct event;
+struct restore;
+struct tls;
+
+/* A key that a watch knows of. */
+struct known_key {
+	uint64_t hash; /* of its value */
+	bool missing;  /* from the registry, since the connection is back */
+	char key[];
+};
+
+/* A key that is to be set again when the connection comes back. */
+struct kept_key {
+	TAILQ_ENTRY(kept_key) link;
+	char *key;
+	void *value;
+	size_t size;
+	unsigned flags;
+	struct registry_watch *watch; /* CLIENT_SHARED: for its deletion */
+	bool sent;                    /* in this attempt */
+	uint64_t request;             /* 0: none is unanswered */
+	int op;                       /* of it */
+};
+
+TAILQ_HEAD(kept_list, kept_key);
 
 struct registry_watch {
 	TAILQ_ENTRY(registry_watch) link;
@@ -28,8 +55,22 @@ struct registry_watch {
 	uint64_t id; /* of the request that made it */
 	bool made;   /* the registry has confirmed it */
 	bool told;   /* that the connection is lost */
+	bool sent;   /* again, in this attempt to connect again */
+	bool asked;  /* and not yet answered */
+	bool own;    /* of dfi__watch_start(): if it is refused, so be it */
+	char *prefix;
+	void *known; /* a tree of known_key, by key */
 	void (*fn)(void *arg, const struct registry_event *event);
 	void *arg;
+};
+
+TAILQ_HEAD(watch_list, registry_watch);
+
+/* A key whose creator has given up before the registry answered. */
+struct abandoned_key {
+	TAILQ_ENTRY(abandoned_key) link;
+	uint64_t id; /* of the request */
+	char key[];
 };
 
 struct client_call {
@@ -37,6 +78,7 @@ struct client_call {
 	struct registry_client *client;
 	Dfi__Registry__Request *request; /* until it is written */
 	struct registry_watch *watch;    /* to be made, or NULL */
+	unsigned keep_flags;             /* of a put */
 	/* Under client.lock from here on. */
 	bool done;
 	int ret;
@@ -50,6 +92,9 @@ struct client_call {
 struct registry_client {
 	struct loop *loop;
 	char *address;
+	struct address parsed;
+	uid_t user;      /* whom to trust at a Unix socket, see connect.h */
+	struct tls *tls; /* NULL: none */
 	struct bufferevent *stream; /* NULL: the connection is lost */
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* 0: none is unanswered */
@@ -58,13 +103,29 @@ struct registry_client {
 	bool closing; /* by dfi__client_close() */
 	int lost_err;
 	char lost_text[512];
+	uint32_t ttl_ms;
+	_Atomic uint32_t grace_ms;
+	struct event *grace_timer;
+	struct restore *restore; /* see client_restore.c */
+	bool restoring;          /* lost, and not yet as it was before */
+	struct kept_list kept;
+	void *kept_tree; /* the same, by key */
 	TAILQ_HEAD(, client_call) calls;
-	TAILQ_HEAD(, registry_watch) watches;
+	TAILQ_HEAD(, abandoned_key) abandoned;
+	struct watch_list watches;
 
 	pthread_mutex_t lock; /* protects the calls' results and n_callers */
 	pthread_cond_t no_caller;
 	unsigned n_callers; /* threads inside of dfi__client_call() */
 };
+
+/*
+ * As dfi__client_call(), for a put; flags are those of client.h. If it succeeds
+ * the key is kept.
+ */
+int dfi__client_call_put(struct registry_client *client,
+    Dfi__Registry__Request *request, unsigned flags, int64_t deadline,
+    Dfi__Registry__Message **reply);
 
 /*
  * Send a request and wait for its reply: 0 and *reply (may be NULL; else freed
@@ -89,7 +150,10 @@ void dfi__client_answer(
 /* err, or -EBADMSG if it isn't one of DFI's error codes. */
 int dfi__client_known_error(int err);
 
-/* Fail all calls with client.lost_text. */
+/*
+ * Fail all calls with client.lost_text; and no answer to what was given up will
+ * come any more.
+ */
 void dfi__client_fail_calls(struct registry_client *client, int err);
 
 /* The connection is lost: close it, fail all calls, tell the watches. */
@@ -99,6 +163,51 @@ void dfi__client_lose(struct registry_client *client, int err, const char *fmt,
 void dfi__watch_deliver(
     struct registry_client *client, const Dfi__Registry__Event *event);
 void dfi__watch_deliver_lost(struct registry_client *client);
+
+void dfi__watch_deliver_back(struct registry_client *client);
+
+/* A watch that nobody waits for; NULL: no memory, or it could not be sent. */
+struct registry_watch *dfi__watch_start(struct registry_client *client,
+    const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg);
+
+/* Send it again; what it knew is missing until it is heard of. */
+int dfi__watch_renew(
+    struct registry_client *client, struct registry_watch *watch);
+
+/* The grace is over: what is still missing is deleted. */
+void dfi__watch_expire_missing(struct registry_client *client);
+
+/* A request has succeeded: keep its key, or do not any more. */
+void dfi__keep_note(struct registry_client *client,
+    const Dfi__Registry__Request *request, unsigned flags);
+
+/* Do not set the key again. */
+void dfi__keep_drop(struct registry_client *client, const char *key);
+void dfi__keep_free_all(struct registry_client *client);
+
+/* Before the connection is used: what restoring needs. -ENOMEM. */
+int dfi__restore_init(struct registry_client *client);
+void dfi__restore_free(struct registry_client *client);
+
+/* The connection is lost: get it back. */
+void dfi__restore_begin(struct registry_client *client);
+
+/* What has come of an attempt; the stream is closed. */
+void dfi__restore_failed(struct registry_client *client, const char *why);
+
+/* A reply has come while the client restores. */
+void dfi__restore_answer(
+    struct registry_client *client, const Dfi__Registry__Reply *reply);
+
+/* An unanswered request does not matter any more. */
+void dfi__restore_forget(struct registry_client *client);
+
+/* A stream over a connected socket, with all callbacks; takes fd. -ENOMEM. */
+int dfi__client_attach(struct registry_client *client, int fd);
+
+/* Send a keepalive from now on, if the lease needs it. */
+int dfi__client_start_keepalive(struct registry_client *client);
 
 /* Those that are made; one that is being made belongs to its call. */
 void dfi__watch_free_all(struct registry_client *client);

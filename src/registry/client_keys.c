@@ -28,7 +28,7 @@ static int put(struct registry_client *client, const char *key,
 	op.leased = flags & CLIENT_LEASED;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
 	request.put = &op;
-	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	ret = dfi__client_call_put(client, &request, flags, deadline, &message);
 	if (ret)
 		return ret;
 	if (revision)
@@ -211,6 +211,7 @@ static int send_delete(void *arg)
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
 
+	dfi__keep_drop(farewell->client, farewell->key);
 	op.key = (char *)farewell->key;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
 	request.delete_ = &op;

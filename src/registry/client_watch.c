@@ -3,21 +3,114 @@
  * The client's watches: a list that only the loop's thread touches. Events are
  * delivered right as they arrive, so removing a watch on the loop's thread is
  * enough to know that its function doesn't run any more.
+ *
+ * Each watch knows the keys that it has told of, so that it can tell what has
+ * changed when a registry that was restarted has none of them at first.
  */
 #include "client_impl.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/error.h"
 #include "base/loop.h"
+
+static int compare_keys(const void *a, const void *b)
+{
+	return strcmp(((const struct known_key *)a)->key,
+	    ((const struct known_key *)b)->key);
+}
+
+/* NULL: it is not known, and was not asked to be, or there is no memory. */
+static struct known_key *know(
+    struct registry_watch *watch, const char *key, bool add)
+{
+	size_t size = strlen(key) + 1;
+	struct known_key *probe = calloc(1, sizeof(*probe) + size);
+	void *node;
+
+	if (!probe)
+		return NULL;
+	memcpy(probe->key, key, size);
+	node = add ? tsearch(probe, &watch->known, compare_keys)
+		   : tfind(probe, &watch->known, compare_keys);
+	if (!node || *(struct known_key **)node != probe)
+		free(probe);
+	return node ? *(struct known_key **)node : NULL;
+}
+
+static void forget(struct registry_watch *watch, struct known_key *known)
+{
+	tdelete(known, &watch->known, compare_keys);
+	free(known);
+}
+
+static struct registry_watch *find(struct registry_client *client, uint64_t id)
+{
+	struct registry_watch *watch;
+
+	TAILQ_FOREACH(watch, &client->watches, link)
+	{
+		if (watch->id == id)
+			return watch;
+	}
+	return NULL;
+}
+
+/* Hash 0: not known before. */
+static uint64_t hash_value(const struct registry_event *event)
+{
+	uint64_t hash = XXH3_64bits(
+	    event->size ? event->data : "", event->size);
+
+	return hash ? hash : 1;
+}
+
+static void deliver(struct registry_client *client, uint64_t id,
+    const struct registry_event *event)
+{
+	struct registry_event gone = { .type = REGISTRY_DELETE };
+	struct registry_watch *watch = find(client, id);
+	bool add = event->type == REGISTRY_PUT, missing;
+	struct known_key *known;
+	uint64_t hash;
+
+	/* It was ended while the event was under way. */
+	if (!watch)
+		return;
+	known = know(watch, event->key, add);
+	if (!add && known)
+		forget(watch, known);
+	if (add && !known) {
+		dfi__client_lose(client, -ENOMEM, "no memory for its keys");
+		return;
+	}
+	if (add) {
+		hash = hash_value(event);
+		missing = known->missing;
+		known->missing = false;
+		if (missing && known->hash == hash)
+			return;
+		known->hash = hash;
+		gone.key = event->key;
+		if (missing)
+			watch->fn(watch->arg, &gone);
+		/* That may have ended it. */
+		if (missing && !find(client, id))
+			return;
+	}
+	watch->fn(watch->arg, event);
+}
 
 void dfi__watch_deliver(
     struct registry_client *client, const Dfi__Registry__Event *message)
 {
 	const Dfi__Registry__Value *value = message->value;
 	struct registry_event event = { .type = REGISTRY_DELETE };
-	struct registry_watch *watch;
 
 	if (!value) {
 		dfi__client_lose(client, -EPROTO,
@@ -30,23 +123,17 @@ void dfi__watch_deliver(
 	event.data = value->data.data;
 	event.size = value->data.len;
 	event.revision = value->revision;
-	/* Not found: it was ended while the event was under way. */
-	TAILQ_FOREACH(watch, &client->watches, link)
-	{
-		if (watch->id != message->watch)
-			continue;
-		watch->fn(watch->arg, &event);
-		return;
-	}
+	deliver(client, message->watch, &event);
 }
 
-static struct registry_watch *next_untold(struct registry_client *client)
+static struct registry_watch *next_told(
+    struct registry_client *client, bool told)
 {
 	struct registry_watch *watch;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
-		if (watch->made && !watch->told)
+		if (watch->made && watch->told == told)
 			return watch;
 	}
 	return NULL;
@@ -58,10 +145,130 @@ void dfi__watch_deliver_lost(struct registry_client *client)
 	struct registry_watch *watch;
 
 	/* From the start each time: the function may end any watch. */
-	while ((watch = next_untold(client))) {
+	while ((watch = next_told(client, false))) {
 		watch->told = true;
 		watch->fn(watch->arg, &event);
 	}
+}
+
+void dfi__watch_deliver_back(struct registry_client *client)
+{
+	struct registry_event event = { .type = REGISTRY_BACK };
+	struct registry_watch *watch;
+
+	while ((watch = next_told(client, true))) {
+		watch->told = false;
+		watch->fn(watch->arg, &event);
+	}
+}
+
+static void mark_missing(const void *node, VISIT visit, void *arg)
+{
+	(void)arg;
+	if (visit == postorder || visit == leaf)
+		(*(struct known_key *const *)node)->missing = true;
+}
+
+static int send_watch(
+    struct registry_client *client, struct registry_watch *watch)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
+	int ret;
+
+	op.prefix = watch->prefix;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
+	request.watch = &op;
+	ret = dfi__client_send(client, &request);
+	watch->id = request.id;
+	return ret;
+}
+
+int dfi__watch_renew(
+    struct registry_client *client, struct registry_watch *watch)
+{
+	twalk_r(watch->known, mark_missing, NULL);
+	return send_watch(client, watch);
+}
+
+static void find_missing(const void *node, VISIT visit, void *arg)
+{
+	struct known_key *known = *(struct known_key *const *)node;
+	struct known_key **found = arg;
+
+	if ((visit == postorder || visit == leaf) && known->missing)
+		*found = known;
+}
+
+/* Delete one that is missing; false: there is none. */
+static bool expire_one(struct registry_client *client)
+{
+	struct registry_event event = { .type = REGISTRY_DELETE };
+	struct known_key *known = NULL;
+	struct registry_watch *watch;
+
+	TAILQ_FOREACH(watch, &client->watches, link)
+	{
+		twalk_r(watch->known, find_missing, &known);
+		if (known)
+			break;
+	}
+	if (!known)
+		return false;
+	tdelete(known, &watch->known, compare_keys);
+	event.key = known->key;
+	watch->fn(watch->arg, &event);
+	free(known);
+	return true;
+}
+
+void dfi__watch_expire_missing(struct registry_client *client)
+{
+	/* From the start each time: the function may end any watch. */
+	while (expire_one(client))
+		;
+}
+
+static void free_watch(struct registry_watch *watch)
+{
+	tdestroy(watch->known, free);
+	free(watch->prefix);
+	free(watch);
+}
+
+static struct registry_watch *new_watch(struct registry_client *client,
+    const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg)
+{
+	struct registry_watch *watch = calloc(1, sizeof(*watch));
+
+	if (watch)
+		watch->prefix = strdup(prefix);
+	if (!watch || !watch->prefix) {
+		free(watch);
+		return NULL;
+	}
+	watch->client = client;
+	watch->fn = fn;
+	watch->arg = arg;
+	return watch;
+}
+
+struct registry_watch *dfi__watch_start(struct registry_client *client,
+    const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg)
+{
+	struct registry_watch *watch = new_watch(client, prefix, fn, arg);
+
+	if (!watch)
+		return NULL;
+	if (send_watch(client, watch) < 0) {
+		free_watch(watch);
+		return NULL;
+	}
+	watch->made = watch->own = true;
+	TAILQ_INSERT_TAIL(&client->watches, watch, link);
+	return watch;
 }
 
 void dfi__watch_free_all(struct registry_client *client)
@@ -73,7 +280,7 @@ void dfi__watch_free_all(struct registry_client *client)
 		if (!watch->made)
 			continue;
 		TAILQ_REMOVE(&client->watches, watch, link);
-		free(watch);
+		free_watch(watch);
 	}
 }
 
@@ -83,20 +290,17 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
-	struct registry_watch *new = calloc(1, sizeof(*new));
+	struct registry_watch *new = new_watch(client, prefix, fn, arg);
 	int ret;
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for a registry watch");
-	new->client = client;
-	new->fn = fn;
-	new->arg = arg;
 	op.prefix = (char *)prefix;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 	request.watch = &op;
 	ret = dfi__client_call(client, &request, new, deadline, NULL);
 	if (ret) {
-		free(new);
+		free_watch(new);
 		return ret;
 	}
 	*watch = new;
@@ -111,13 +315,15 @@ static int end(void *arg)
 	Dfi__Registry__Unwatch op = DFI__REGISTRY__UNWATCH__INIT;
 
 	TAILQ_REMOVE(&client->watches, watch, link);
+	if (watch->asked)
+		dfi__restore_forget(client);
 	op.watch = watch->id;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_UNWATCH;
 	request.unwatch = &op;
 	/* If it can't be sent, its events go on and are dropped here. */
 	if (client->stream)
 		dfi__client_send(client, &request);
-	free(watch);
+	free_watch(watch);
 	return 0;
 }
 

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -74,28 +73,68 @@ static int connect_until(
 	return errno;
 }
 
-int dfi__connect(const char *text, int64_t deadline)
+/* Who is there, and whether he may be. */
+static int check_peer(
+    const char *text, const struct address *address, uid_t user, int fd)
 {
-	struct address address;
 	char peer[ADDRESS_TEXT_SIZE + 16];
-	int fd, err, one = 1, ret;
 
-	ret = dfi__address_parse(text, &address);
-	if (ret)
-		return ret;
+	if (!dfi__address_is_unix(address)) {
+		dfi__address_tune_tcp(fd);
+		return 0;
+	}
+	if (geteuid() == 0)
+		return 0;
+	snprintf(peer, sizeof(peer), "registry %s", text);
+	return dfi__address_check_peer(fd, peer, user);
+}
+
+int dfi__connect_begin(const char *text, const struct address *address, int *fd)
+{
+	int new, ret;
+
+	new = socket(address->socket.any.sa_family,
+	    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (new < 0)
+		return connect_error(text, errno);
+	ret = connect(new, &address->socket.any, address->size) ? errno : 0;
+	if (ret && ret != EINPROGRESS && ret != EINTR) {
+		close(new);
+		return connect_error(text, ret);
+	}
+	*fd = new;
+	return ret ? -EINPROGRESS : 0;
+}
+
+int dfi__connect_finish(
+    const char *text, const struct address *address, uid_t user, int fd)
+{
+	socklen_t size = sizeof(int);
+	int err = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size))
+		err = errno;
+	if (err)
+		return connect_error(text, err);
+	return check_peer(text, address, user, fd);
+}
+
+int dfi__connect(const char *text, const struct address *address, uid_t user,
+    int64_t deadline)
+{
+	int fd, err, ret;
+
 	fd = socket(
-	    address.socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	    address->socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return connect_error(text, errno);
-	err = connect_until(fd, &address, deadline);
+	err = connect_until(fd, address, deadline);
 	if (err) {
 		ret = connect_error(text, err);
 		goto err;
 	}
-	snprintf(peer, sizeof(peer), "registry %s", text);
-	if (!dfi__address_is_unix(&address))
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	else if (geteuid() != 0 && (ret = dfi__address_check_peer(fd, peer)))
+	ret = check_peer(text, address, user, fd);
+	if (ret)
 		goto err;
 	if (fcntl(fd, F_SETFL, O_NONBLOCK)) {
 		ret = connect_error(text, errno);

@@ -3,11 +3,27 @@
 #define DFI_REGISTRY_CONNECT_H
 
 #include <stdint.h>
+#include <sys/types.h>
+
+struct address;
 
 /*
- * A connected non-blocking socket to the registry at the address text, whose
- * process is trusted; or a negative errno value, see dfi__client_open().
+ * A connected non-blocking socket to the registry at an address, as text and
+ * parsed. The process at the other end of a Unix socket is trusted: it runs as
+ * this one's user, as root, or as user (NO_USER: nobody). Or a
+ * negative errno value, see dfi__client_open().
  */
-int dfi__connect(const char *text, int64_t deadline);
+int dfi__connect(const char *text, const struct address *address, uid_t user,
+    int64_t deadline);
+
+/*
+ * The same without waiting: 0 and *fd, or -EINPROGRESS and *fd, which is
+ * writable when it is connected or has failed, or another error. In any case
+ * dfi__connect_finish() is next. It leaves fd open.
+ */
+int dfi__connect_begin(
+    const char *text, const struct address *address, int *fd);
+int dfi__connect_finish(
+    const char *text, const struct address *address, uid_t user, int fd);
 
 #endif

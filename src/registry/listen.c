@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -38,7 +39,8 @@ static int fail_system(const char *text, const char *what, int err)
 }
 
 /* A listening socket at address, or a negative errno value. */
-static int listen_at(const char *text, const struct address *address)
+static int listen_at(
+    const char *text, const struct address *address, mode_t mode)
 {
 	int fd, one = 1, err;
 
@@ -55,7 +57,7 @@ static int listen_at(const char *text, const struct address *address)
 	}
 	/* Before anybody can connect. */
 	if (dfi__address_path(address) &&
-	    chmod(dfi__address_path(address), 0600)) {
+	    chmod(dfi__address_path(address), mode)) {
 		err = errno;
 		goto err_unlink;
 	}
@@ -95,6 +97,23 @@ static int probe(const char *text, const struct address *address)
 	return ret;
 }
 
+/*
+ * Lock a directory. Registries of other addresses in it lock it, too, for a
+ * moment; but anybody may, so it is not waited for without end.
+ */
+static int lock_directory(int directory)
+{
+	static const struct timespec nap = { .tv_nsec = 10000000 };
+	unsigned tries;
+
+	for (tries = 0; flock(directory, LOCK_EX | LOCK_NB); tries++) {
+		if (tries == 100)
+			return -1;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 /* Put the socket file temporary in the place of a dead one. */
 static int replace(const char *text, const struct address *address,
     const char *directory, const char *temporary)
@@ -104,7 +123,7 @@ static int replace(const char *text, const struct address *address,
 	lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (lock < 0)
 		return fail_system(text, "open directory", errno);
-	if (flock(lock, LOCK_EX | LOCK_NB)) {
+	if (lock_directory(lock)) {
 		ret = dfi__fail(-EBUSY,
 		    "registry address '%s': another process is replacing a "
 		    "leftover socket there; try again",
@@ -154,7 +173,7 @@ static int temporary_address(const char *text, const char *path,
 }
 
 static int listen_at_path(const char *text, const struct address *address,
-    struct listen_socket *listen)
+    mode_t mode, struct listen_socket *listen)
 {
 	const char *path = dfi__address_path(address), *name;
 	struct address temporary;
@@ -166,7 +185,7 @@ static int listen_at_path(const char *text, const struct address *address,
 	if (ret)
 		return ret;
 	name = dfi__address_path(&temporary);
-	fd = listen_at(text, &temporary);
+	fd = listen_at(text, &temporary, mode);
 	if (fd < 0)
 		return fd;
 	if (stat(name, &st)) {
@@ -208,7 +227,8 @@ static int fresh_name(char text[ADDRESS_TEXT_SIZE])
 	return 0;
 }
 
-int dfi__listen_open(const char *text, struct listen_socket *listen)
+int dfi__listen_open(
+    const char *text, mode_t mode, struct listen_socket *listen)
 {
 	struct listen_socket new = { .fd = -1 };
 	struct address address;
@@ -226,9 +246,9 @@ int dfi__listen_open(const char *text, struct listen_socket *listen)
 	if (text != new.text)
 		snprintf(new.text, sizeof(new.text), "%s", text);
 	if (dfi__address_path(&address)) {
-		ret = listen_at_path(text, &address, &new);
+		ret = listen_at_path(text, &address, mode, &new);
 	} else {
-		new.fd = listen_at(text, &address);
+		new.fd = listen_at(text, &address, mode);
 		ret = new.fd < 0 ? new.fd : 0;
 	}
 	if (ret)

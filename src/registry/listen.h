@@ -19,12 +19,13 @@ struct listen_socket {
 
 /*
  * Listen at the address text, or NULL: at a fresh abstract Unix socket. A
- * socket file that nobody listens at is replaced. -EINVAL, -EPERM: as
- * dfi__address_parse(). -EEXIST: somebody else is there. -EBUSY: somebody else
- * is replacing the same file. -ENOENT, -EACCES: of the directory. -EMFILE,
- * -EIO.
+ * socket file that nobody listens at is replaced. Whether the address may be
+ * used is the caller's affair. -EINVAL: as dfi__address_parse(). -EEXIST:
+ * somebody else is there. -EBUSY: somebody else is replacing the same file.
+ * -ENOENT, -EACCES: of the directory. -EMFILE, -EIO.
  */
-int dfi__listen_open(const char *text, struct listen_socket *listen);
+int dfi__listen_open(
+    const char *text, mode_t mode, struct listen_socket *listen);
 
 /* Close, and remove the file if it is still ours. */
 void dfi__listen_close(struct listen_socket *listen);

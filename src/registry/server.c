@@ -19,6 +19,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "gate.h"
+#include "tls.h"
 
 /* An expiry this late means that the registry itself was stopped. */
 #define STALL_NS (NS_PER_S / 2)
@@ -88,7 +90,10 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
 	(void)peer;
 	(void)peer_size;
 	server->accept_failing = false;
-	dfi__session_open(server, fd);
+	if (server->gate)
+		dfi__gate_admit(server->gate, fd);
+	else
+		dfi__session_open(server, fd);
 	dfi__server_reap(server);
 }
 
@@ -151,6 +156,7 @@ static int detach(void *arg)
 	struct server *server = arg;
 	struct session *session;
 
+	dfi__gate_destroy(server->gate);
 	while ((session = TAILQ_FIRST(&server->live)))
 		dfi__session_doom(session, NULL);
 	dfi__server_reap(server);
@@ -165,6 +171,8 @@ static int create_table(
 		.max_keys = attr->max_keys ? attr->max_keys : 65536,
 		.max_bytes = attr->max_bytes ? attr->max_bytes : 64 << 20,
 		.max_leases = server->max_connections,
+		.max_lease_keys = attr->max_client_keys ? attr->max_client_keys
+							: 16384,
 		.max_watches = attr->max_watches ? attr->max_watches : 16384,
 	};
 	struct table_hooks hooks = {
@@ -176,8 +184,71 @@ static int create_table(
 	return dfi__table_create(&limits, &hooks, &server->table);
 }
 
+/* Whether the address may be served in this way; warns if that is unwise. */
+static int check_exposure(const struct address *address,
+    const struct registry_security *security, const char *text)
+{
+	bool proved = security->key || security->ca;
+
+	if (security->insecure && proved)
+		return dfi__fail(-EINVAL,
+		    "registry address '%s': insecure, and a key or a "
+		    "certificate authority: it is either the one or the other",
+		    text);
+	if (security->insecure && !dfi__address_is_unix(address)) {
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: INSECURE: whoever reaches this address can "
+		    "read and change what the members' memory holds; only for "
+		    "a closed test network",
+		    text);
+		return 0;
+	}
+	if (!dfi__address_is_routable(address) || proved)
+		return 0;
+	return dfi__fail(-EPERM,
+	    "registry address '%s' is not a loopback address: whoever reaches "
+	    "it could read and change what the members' memory holds; give it "
+	    "a key (made by 'dfi-registry keygen FILE'), or a certificate, its "
+	    "private key and a certificate authority for its clients, or say "
+	    "--insecure on a closed test network",
+	    text);
+}
+
+/* What clients must prove; *tls is NULL if nothing. */
+static int read_security(const struct dfi_registry_attr *attr, struct tls **tls)
+{
+	struct registry_security security = {
+		.key = attr->key,
+		.ca = attr->ca,
+		.cert = attr->cert,
+		.private_key = attr->private_key,
+		.insecure = attr->flags & DFI_REGISTRY_INSECURE,
+	};
+	const char *text = attr->listen ? attr->listen : "unix:@";
+	struct address address;
+	int ret;
+
+	if (attr->listen) {
+		ret = dfi__address_parse(text, &address);
+		if (!ret)
+			ret = check_exposure(&address, &security, text);
+		if (ret)
+			return ret;
+	}
+	ret = dfi__tls_create(TLS_SERVER, &security, tls);
+	if (!ret && *tls && (!attr->listen || dfi__address_is_unix(&address))) {
+		dfi__tls_destroy(*tls);
+		ret = dfi__fail(-EINVAL,
+		    "registry address '%s': a Unix socket takes no key and no "
+		    "certificate: the kernel tells who its clients are",
+		    text);
+	}
+	return ret;
+}
+
 static int start(struct server *server, const struct dfi_registry_attr *attr)
 {
+	struct tls *tls;
 	int ret;
 
 	TAILQ_INIT(&server->live);
@@ -186,10 +257,23 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 	server->max_connections = attr->max_connections ? attr->max_connections
 							: 4096;
 	server->max_output = attr->max_output ? attr->max_output : 16 << 20;
-	ret = create_table(server, attr);
+	server->n_users = attr->n_users;
+	if (attr->n_users)
+		memcpy(server->users, attr->users,
+		    attr->n_users * sizeof(server->users[0]));
+	ret = read_security(attr, &tls);
 	if (ret)
 		return ret;
-	ret = dfi__listen_open(attr->listen, &server->listen);
+	ret = tls ? dfi__gate_create(server, tls, &server->gate) : 0;
+	if (ret) {
+		dfi__tls_destroy(tls);
+		return ret;
+	}
+	ret = create_table(server, attr);
+	if (ret)
+		goto err_gate;
+	ret = dfi__listen_open(
+	    attr->listen, server->n_users ? 0666 : 0600, &server->listen);
 	if (ret)
 		goto err_table;
 	ret = dfi__loop_start("dfi-registry", &server->loop);
@@ -206,7 +290,27 @@ err_listen:
 	dfi__listen_close(&server->listen);
 err_table:
 	dfi__table_destroy(server->table);
+err_gate:
+	dfi__gate_destroy(server->gate);
 	return ret;
+}
+
+static int check_users(const struct dfi_registry_attr *attr)
+{
+	if (!attr->n_users)
+		return 0;
+	if (attr->n_users > DFI_MAX_REGISTRY_USERS)
+		return dfi__fail(-EINVAL,
+		    "dfi_registry_attr.n_users %u is more than %d",
+		    attr->n_users, DFI_MAX_REGISTRY_USERS);
+	if (!attr->users)
+		return dfi__fail(-EINVAL, "dfi_registry_attr.users is NULL");
+	if (attr->listen && strncmp(attr->listen, "unix:", 5) != 0)
+		return dfi__fail(-EINVAL,
+		    "registry address '%s': users are known at a Unix socket "
+		    "only: use a key or certificates",
+		    attr->listen);
+	return 0;
 }
 
 int dfi_registry_start(
@@ -223,7 +327,10 @@ int dfi_registry_start(
 	    &loaded, sizeof(loaded), attr, "dfi_registry_attr");
 	if (ret)
 		return ret;
-	if (loaded.flags)
+	ret = check_users(&loaded);
+	if (ret)
+		return ret;
+	if (loaded.flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
 		return dfi__fail(-EINVAL,
 		    "dfi_registry_attr: unknown flags 0x%x", loaded.flags);
 	new = calloc(1, sizeof(*new));

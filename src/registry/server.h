@@ -15,12 +15,15 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include <dfi/registry.h>
+
 #include "listen.h"
 #include "table.h"
 
 struct bufferevent;
 struct event;
 struct evconnlistener;
+struct gate;
 struct loop;
 
 struct session {
@@ -34,9 +37,10 @@ struct session {
 	uint32_t n_watches;
 	bool greeted; /* versions agree */
 	bool paused;  /* not read from until it reads */
+	bool behind;  /* nor until what was read is answered */
 	bool closing; /* only its last reply is still to be sent */
 	bool doomed;
-	char name[64]; /* for the log */
+	char name[PEER_NAME_SIZE]; /* for the log */
 };
 
 TAILQ_HEAD(session_list, session);
@@ -45,6 +49,7 @@ struct server {
 	struct loop *loop;
 	struct listen_socket listen;
 	struct evconnlistener *listener;
+	struct gate *gate; /* NULL: no TLS, clients come straight in */
 	struct event *expiry_timer;
 	struct event *accept_timer;
 	struct table *table;
@@ -52,12 +57,18 @@ struct server {
 	size_t n_sessions; /* live and doomed */
 	size_t max_connections;
 	size_t max_output;
+	uint32_t users[DFI_MAX_REGISTRY_USERS]; /* that are served, too */
+	uint32_t n_users;
 	bool accept_failing;
 	int64_t expiry_due; /* when expiry_timer fires; INT64_MAX: not set */
 };
 
 /* A new client on socket fd, which becomes the session's, or is closed. */
 void dfi__session_open(struct server *server, int fd);
+
+/* The same for one that has passed the gate. */
+void dfi__session_adopt(
+    struct server *server, struct bufferevent *stream, const char *name);
 
 /* Let go of everything it has, the lease's keys included. */
 void dfi__session_free(struct session *session);

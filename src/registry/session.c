@@ -4,16 +4,17 @@
  * answers to its requests. A client can hurt only itself: what it sends is
  * checked, what it does not read is bounded, and what it may hold is counted.
  *
- * While more than OUTPUT_PAUSE bytes of answers wait for a client, no more of
- * its requests are read. Events can't be held back that way: a client that
- * lets more than the limit pile up is disconnected.
+ * While more than OUTPUT_PAUSE bytes of answers wait for a client, or requests
+ * from an earlier turn, no more of its requests are read. A watermark would not
+ * do for that: libevent's TLS streams stall when they reach it in the middle of
+ * a record. Events can't be held back: a client that lets more than the limit
+ * pile up is disconnected.
  */
 #include "server.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "security.h"
 #include "session.h"
 #include "wire.h"
 
-#define INPUT_MAX (WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX)
 #define OUTPUT_PAUSE (1 << 20)
 #define OUTPUT_RESUME (256 << 10)
 /* Then it is the other clients' turn. */
@@ -74,8 +75,11 @@ void dfi__session_free(struct session *session)
 {
 	let_go(session);
 	if (session->death) {
-		close(event_get_fd(session->death));
+		int fd = event_get_fd(session->death);
+
+		/* In this order: a closed number may be another's by now. */
 		event_free(session->death);
+		close(fd);
 	}
 	if (session->stream)
 		bufferevent_free(session->stream);
@@ -129,6 +133,14 @@ static bool may_read(struct session *session)
 	return false;
 }
 
+/* All that was read has been answered. */
+static void catch_up(struct session *session)
+{
+	if (session->behind)
+		bufferevent_enable(session->stream, EV_READ);
+	session->behind = false;
+}
+
 static void read_requests(struct session *session)
 {
 	struct evbuffer *in = bufferevent_get_input(session->stream);
@@ -137,13 +149,17 @@ static void read_requests(struct session *session)
 
 	while (may_read(session)) {
 		if (n++ == REQUESTS_PER_TURN) {
+			session->behind = true;
+			bufferevent_disable(session->stream, EV_READ);
 			bufferevent_trigger(
 			    session->stream, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
 			return;
 		}
 		ret = dfi__wire_read(in, &message);
-		if (ret == 0)
+		if (ret == 0) {
+			catch_up(session);
 			return;
+		}
 		if (ret < 0) {
 			dfi__session_refuse(session, 0, ret);
 			break;
@@ -298,14 +314,16 @@ static void watch_process(struct session *session, pid_t pid)
 	}
 }
 
-static int set_name(struct session *session, int fd, bool is_unix)
+/* Who is there, and whether he may be. */
+static int identify(struct session *session, int fd)
 {
 	struct ucred peer = { .pid = 0 };
 	socklen_t size = sizeof(peer);
+	uint32_t i;
 
-	if (!is_unix) {
-		snprintf(session->name, sizeof(session->name),
-		    "a client on socket %d", fd);
+	if (strncmp(session->server->listen.text, "unix:", 5) != 0) {
+		dfi__address_peer_name(fd, session->name);
+		dfi__address_tune_tcp(fd);
 		return 0;
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
@@ -314,50 +332,35 @@ static int set_name(struct session *session, int fd, bool is_unix)
 	    "the client of pid %ld, user %lu", (long)peer.pid,
 	    (unsigned long)peer.uid);
 	watch_process(session, peer.pid);
-	return dfi__address_check_peer(fd, "the client");
+	for (i = 0; i < session->server->n_users; i++)
+		if (peer.pid && peer.uid == session->server->users[i])
+			return 0;
+	return dfi__address_check_peer(fd, "the client", NO_USER);
 }
 
-/* Owns fd, also if it fails. */
-static int open_stream(struct session *session, int fd)
+/* A few more than the limit are told so. */
+static struct session *create(struct server *server)
 {
-	struct timeval timeout = { .tv_sec = GREETING_TIMEOUT_S };
-
-	session->stream = bufferevent_socket_new(
-	    dfi__loop_base(session->server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
-	if (!session->stream) {
-		close(fd);
-		return -ENOMEM;
-	}
-	bufferevent_setcb(
-	    session->stream, on_read, on_written, on_end, session);
-	bufferevent_setwatermark(session->stream, EV_READ, 0, INPUT_MAX);
-	bufferevent_setwatermark(session->stream, EV_WRITE, OUTPUT_RESUME, 0);
-	bufferevent_set_timeouts(session->stream, &timeout, NULL);
-	if (bufferevent_enable(session->stream, EV_READ | EV_WRITE)) {
-		bufferevent_free(session->stream);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-void dfi__session_open(struct server *server, int fd)
-{
-	bool is_unix = !strncmp(server->listen.text, "unix:", 5);
 	struct session *session = NULL;
-	int one = 1, ret;
 
-	/* A few more than the limit are told so. */
 	if (server->n_sessions < server->max_connections + EXCESS_MAX)
 		session = calloc(1, sizeof(*session));
-	if (!session) {
-		close(fd);
-		return;
-	}
-	session->server = server;
-	if (!is_unix)
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	ret = set_name(session, fd, is_unix);
-	if (open_stream(session, fd)) {
+	if (session)
+		session->server = server;
+	return session;
+}
+
+/* Refused, if err is not 0, with the text that belongs to it. */
+static void start(struct session *session, int err)
+{
+	struct server *server = session->server;
+	struct bufferevent *stream = session->stream;
+	struct timeval timeout = { .tv_sec = GREETING_TIMEOUT_S };
+
+	bufferevent_setcb(stream, on_read, on_written, on_end, session);
+	bufferevent_setwatermark(stream, EV_WRITE, OUTPUT_RESUME, 0);
+	bufferevent_set_timeouts(stream, &timeout, NULL);
+	if (bufferevent_enable(stream, EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
 		    server->listen.text);
 		dfi__session_free(session);
@@ -365,11 +368,45 @@ void dfi__session_open(struct server *server, int fd)
 	}
 	TAILQ_INSERT_TAIL(&server->live, session, link);
 	server->n_sessions++;
-	if (ret)
-		dfi__session_refuse(session, 0, ret);
+	if (err)
+		dfi__session_refuse(session, 0, err);
 	else if (server->n_sessions > server->max_connections)
 		dfi__session_refuse(session, 0,
 		    dfi__fail(-ENOSPC,
 			"the registry is at its limit of %zu connections",
 			server->max_connections));
+}
+
+void dfi__session_open(struct server *server, int fd)
+{
+	struct session *session = create(server);
+	int err;
+
+	if (!session) {
+		close(fd);
+		return;
+	}
+	err = identify(session, fd);
+	session->stream = bufferevent_socket_new(
+	    dfi__loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+	if (!session->stream) {
+		close(fd);
+		dfi__session_free(session);
+		return;
+	}
+	start(session, err);
+}
+
+void dfi__session_adopt(
+    struct server *server, struct bufferevent *stream, const char *name)
+{
+	struct session *session = create(server);
+
+	if (!session) {
+		bufferevent_free(stream);
+		return;
+	}
+	snprintf(session->name, sizeof(session->name), "%s", name);
+	session->stream = stream;
+	start(session, 0);
 }

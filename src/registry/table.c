@@ -123,10 +123,16 @@ static int check_put(const char *key, size_t key_size, size_t size)
 	return 0;
 }
 
-static int check_room(
-    const struct table *table, const struct entry *old, size_t added)
+static int check_room(const struct table *table, const struct entry *old,
+    const struct lease *lease, size_t added)
 {
 	size_t freed = old ? old->size : 0;
+	bool binds = lease && (!old || old->lease != lease);
+
+	if (binds && lease->n_keys >= table->limits.max_lease_keys)
+		return dfi__fail(-ENOSPC,
+		    "the client is at its limit of %zu keys bound to its lease",
+		    table->limits.max_lease_keys);
 
 	if (!old && table->n_entries >= table->limits.max_keys)
 		return dfi__fail(-ENOSPC,
@@ -212,7 +218,7 @@ int dfi__table_put(struct table *table, const char *key, const void *value,
 		if (!lease)
 			return -ENOENT;
 	}
-	ret = check_room(table, entry, size + (found ? 0 : key_size));
+	ret = check_room(table, entry, lease, size + (found ? 0 : key_size));
 	if (ret)
 		return ret;
 	ret = copy_value(value, size, &copy);

@@ -25,6 +25,7 @@ struct table_limits {
 	size_t max_keys;
 	size_t max_bytes; /* of all keys and values */
 	size_t max_leases;
+	size_t max_lease_keys; /* bound to one lease */
 	size_t max_watches;
 };
 

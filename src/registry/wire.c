@@ -11,6 +11,10 @@
 
 #include "base/error.h"
 
+/* How TLS begins, and how it ends if it can't: no length is that large. */
+#define TLS_HELLO 0x16030100u
+#define TLS_ALERT 0x15030300u
+
 static int write_message(
     struct evbuffer *out, const Dfi__Registry__Message *message)
 {
@@ -74,6 +78,10 @@ int dfi__wire_read(struct evbuffer *in, Dfi__Registry__Message **message)
 		return 0;
 	evbuffer_copyout(in, &header, sizeof(header));
 	size = ntohl(header);
+	if (size >> 8 == TLS_HELLO >> 8 || size >> 8 == TLS_ALERT >> 8)
+		return dfi__fail(-EPROTO,
+		    "it speaks TLS, and this side has neither key nor "
+		    "certificate");
 	if (size == 0 || size > WIRE_MESSAGE_MAX)
 		return dfi__fail(-EMSGSIZE,
 		    "a registry message claims %u bytes, 1 to %d are allowed",
@@ -96,6 +104,12 @@ int dfi__wire_read(struct evbuffer *in, Dfi__Registry__Message **message)
 	}
 	*message = decoded;
 	return 1;
+}
+
+bool dfi__wire_begins(unsigned char byte)
+{
+	_Static_assert(WIRE_MESSAGE_MAX < 1 << 24, "lengths begin with 0");
+	return byte == 0;
 }
 
 void dfi__wire_free(Dfi__Registry__Message *message)

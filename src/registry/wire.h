@@ -7,6 +7,7 @@
 #ifndef DFI_REGISTRY_WIRE_H
 #define DFI_REGISTRY_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,9 @@ int dfi__wire_write_event(struct evbuffer *out, Dfi__Registry__Event *event);
  * stream is then beyond help. -ENOMEM.
  */
 int dfi__wire_read(struct evbuffer *in, Dfi__Registry__Message **message);
+
+/* Whether a stream that begins with this byte may be one of messages. */
+bool dfi__wire_begins(unsigned char byte);
 
 /* NULL is allowed. */
 void dfi__wire_free(Dfi__Registry__Message *message);

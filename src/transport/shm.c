@@ -12,10 +12,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "../base/bits.h"
 #include "../base/error.h"
+#include "../base/memory.h"
+#include "../base/notify.h"
 #include "../base/settings.h"
 #include "../base/wait.h"
 
@@ -23,11 +26,12 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static int shm_start(struct loop *loop, const struct settings *settings,
-    struct transport **transport)
+    const struct member *self, struct transport **transport)
 {
 	struct shm *shm = calloc(1, sizeof(*shm));
 	int ret;
 
+	(void)self; /* peers are known by their user */
 	if (!shm)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	shm->base.ops = &dfi__shm_ops;
@@ -35,14 +39,21 @@ static int shm_start(struct loop *loop, const struct settings *settings,
 	shm->settings = settings;
 	pthread_mutex_init(&shm->lock, NULL);
 	dfi__fence_setup();
+	ret = dfi__notify_setup();
+	if (ret < 0)
+		goto free_shm;
 	ret = dfi__shm_pass_start(shm);
-	if (ret < 0) {
-		pthread_mutex_destroy(&shm->lock);
-		free(shm);
-		return ret;
-	}
+	if (ret < 0)
+		goto cleanup;
 	*transport = &shm->base;
 	return 0;
+
+cleanup:
+	dfi__notify_cleanup();
+free_shm:
+	pthread_mutex_destroy(&shm->lock);
+	free(shm);
+	return ret;
 }
 
 static void shm_stop(struct transport *transport)
@@ -50,21 +61,37 @@ static void shm_stop(struct transport *transport)
 	struct shm *shm = (struct shm *)transport;
 
 	dfi__shm_pass_stop(shm);
+	dfi__notify_cleanup();
 	pthread_mutex_destroy(&shm->lock);
 	free(shm);
 }
 
 static int no_memory(int err, uint64_t size)
 {
-	if (err == -EMFILE || err == -ENFILE)
+	struct rlimit files = { .rlim_cur = 0 };
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	if (err == -EMFILE)
 		return dfi__fail(-EMFILE,
-		    "shared memory: no file descriptor left for a region: "
-		    "raise the limit (ulimit -n)");
+		    "shared memory: a region needs 1 file descriptor, and all "
+		    "%lu that the process may have are open: raise the limit "
+		    "(ulimit -n)",
+		    (unsigned long)files.rlim_cur);
+	if (err == -ENFILE)
+		return dfi__fail(-EMFILE,
+		    "shared memory: a region needs 1 file descriptor, and the "
+		    "system has none left (sysctl fs.file-max)");
 	if (err == -ENOMEM || err == -ENOSPC)
 		return dfi__fail(-ENOMEM,
 		    "shared memory: %lu bytes for a region could not be "
 		    "reserved: free memory, or make rings smaller "
 		    "(segment_count, DFI_RING_MEMORY)",
+		    (unsigned long)size);
+	if (err == -EFBIG)
+		return dfi__fail(-ENOMEM,
+		    "shared memory: %lu bytes for a region are more than a "
+		    "file may have: raise the limit (ulimit -f), or make rings "
+		    "smaller (segment_count, DFI_RING_MEMORY)",
 		    (unsigned long)size);
 	return dfi__fail(-EIO, "shared memory: reserving %lu bytes: %s",
 	    (unsigned long)size, strerror(-err));
@@ -90,6 +117,48 @@ static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
 	return 0;
 }
 
+/*
+ * Refuse what is not there before the kernel looks for it: it would drive other
+ * memory out to swap, and then end a process, maybe this one.
+ */
+static int check_room(uint64_t size)
+{
+	struct memory_room room;
+
+	dfi__memory_room("", &room);
+	if (size <= room.bytes)
+		return 0;
+	return dfi__fail(-ENOMEM,
+	    "shared memory: %lu bytes for a region, but %lu are left (%s): "
+	    "free memory, raise the limit, or make rings smaller "
+	    "(segment_count, DFI_RING_MEMORY)",
+	    (unsigned long)size, (unsigned long)room.bytes, room.limit);
+}
+
+/* Address space, too: else mmap() fails, and says nothing of why. */
+static int check_address_space(uint64_t size)
+{
+	uint64_t room, limit;
+
+	room = dfi__memory_address_room(&limit);
+	if (size <= room)
+		return 0;
+	return dfi__fail(-ENOMEM,
+	    "shared memory: mapping a region takes %lu bytes of address "
+	    "space, but %lu are left of %lu: raise the limit (ulimit -v), or "
+	    "make rings smaller (segment_count, DFI_RING_MEMORY)",
+	    (unsigned long)size, (unsigned long)room, (unsigned long)limit);
+}
+
+/* Beyond this limit it is not an error to grow a file, but a signal. */
+static bool exceeds_file_limit(uint64_t size)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+	    limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
+}
+
 /* Nothing is missing from now on: no later access can fail with SIGBUS. */
 static int reserve(int fd, uint64_t size)
 {
@@ -107,6 +176,8 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 {
 	int fd, ret;
 
+	if (exceeds_file_limit(size))
+		return -EFBIG;
 	fd = memfd_create(
 	    "dfi-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	if (fd < 0)
@@ -146,6 +217,8 @@ static int create_backing(
 		    region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, huge_pages);
 		if (!ret)
 			return 0;
+		if (huge_pages == HUGE_PAGES_REQUIRE && ret == -EFBIG)
+			return no_memory(ret, huge_size);
 		if (huge_pages == HUGE_PAGES_REQUIRE)
 			return dfi__fail(-ENOMEM,
 			    "shared memory: %lu bytes of huge pages are not "
@@ -155,8 +228,23 @@ static int create_backing(
 			    (unsigned long)(huge_size / HUGE_PAGE_SIZE));
 	}
 	size = align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
+	ret = check_room(size);
+	if (!ret)
+		ret = check_address_space(size);
+	if (ret < 0)
+		return ret;
 	ret = create_memfd(region, size, 0, huge_pages);
 	return ret < 0 ? no_memory(ret, size) : 0;
+}
+
+static uint64_t shm_region_bytes(
+    const struct transport *transport, uint64_t size)
+{
+	const struct shm *shm = (const struct shm *)transport;
+
+	if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE)
+		return align_up(size, HUGE_PAGE_SIZE);
+	return align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 static int shm_region_create(
@@ -242,6 +330,8 @@ static struct shm_region *find_local(
 
 struct shm_remote {
 	struct remote base;
+	char *region;
+	uint64_t size;
 	struct shm_region *local; /* NULL: mapped for this remote alone */
 };
 
@@ -266,7 +356,9 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 	void *base;
 	int fd, ret;
 
-	ret = dfi__shm_pass_fetch(name, deadline, &fd);
+	ret = check_address_space(name->size);
+	if (!ret)
+		ret = dfi__shm_pass_fetch(name, deadline, &fd);
 	if (ret < 0)
 		return ret;
 	ret = check_memfd(fd, name);
@@ -277,12 +369,13 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 	}
 	close(fd);
 	if (!ret)
-		remote->base.direct = base;
+		remote->region = base;
 	return ret;
 }
 
-static int shm_remote_open(struct transport *transport,
-    const struct region_name *name, int64_t deadline, struct remote **remote)
+static int shm_remote_open(struct transport *transport, const void *writer,
+    const struct region_name *name, const struct ring_layout *layout,
+    uint32_t ring, int64_t deadline, struct remote **remote)
 {
 	struct shm *shm = (struct shm *)transport;
 	struct shm_remote *new = calloc(1, sizeof(*new));
@@ -290,17 +383,21 @@ static int shm_remote_open(struct transport *transport,
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	(void)writer;
 	new->base.transport = transport;
-	new->base.size = name->size;
+	new->base.in_place = true;
+	new->size = name->size;
 	new->local = find_local(shm, name);
 	if (new->local)
-		new->base.direct = new->local->base.base;
+		new->region = new->local->base.base;
 	else
 		ret = map_remote(shm, name, deadline, new);
 	if (ret < 0) {
 		free(new);
 		return ret;
 	}
+	new->base.ring = new->region + layout->first_ring +
+	    ring * layout->ring_size;
 	*remote = &new->base;
 	return 0;
 }
@@ -312,42 +409,44 @@ static void shm_remote_close(struct remote *remote)
 	if (old->local)
 		put_region((struct shm *)remote->transport, old->local);
 	else
-		munmap(remote->direct, remote->size);
+		munmap(old->region, old->size);
 	free(old);
 }
 
 static int shm_write(struct remote *remote, const struct transport_write *write)
 {
-	char *payload = remote->direct + write->payload_offset;
-	_Atomic uint64_t *footer = (_Atomic uint64_t *)(void *)(remote->direct +
+	char *region = ((struct shm_remote *)remote)->region;
+	_Atomic uint64_t *footer = (_Atomic uint64_t *)(void *)(remote->ring +
 	    write->footer_offset);
 
-	if (write->payload != payload)
-		memcpy(payload, write->payload, write->payload_size);
 	atomic_set(&footer[0], write->footer[0]);
 	/* Pairs with the reader's observe of this word (reader.c). */
 	atomic_publish(&footer[1], write->footer[1]);
-	wait_wake(
-	    (_Atomic uint32_t *)(void *)(remote->direct + write->wake_offset));
+	wait_wake((_Atomic uint32_t *)(void *)(region + REGION_WAIT_OFFSET));
 	return 0;
 }
 
-static int shm_give_credit(struct region *region, uint64_t credit_offset,
-    uint64_t consumed, uint64_t wake_offset)
+static int shm_give_credit(struct region *region,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed)
 {
-	char *base = region->base;
+	char *at = (char *)region->base + layout->first_ring +
+	    ring * layout->ring_size;
+	struct ring_credit *credit = (struct ring_credit *)(void *)at;
 
-	/* Pairs with the writer's observe of the word (writer.c). */
-	atomic_publish(
-	    (_Atomic uint64_t *)(void *)(base + credit_offset), consumed);
-	wait_wake((_Atomic uint32_t *)(void *)(base + wake_offset));
-	return 0;
+	/* Both pair with the writer's observe of the words (writer.c). */
+	atomic_publish(&credit->consumed, consumed);
+	if (closed)
+		atomic_publish(&credit->closed, closed);
+	wait_wake((_Atomic uint32_t *)(void *)(at + layout->wait_offset));
+	return 1;
 }
 
 const struct transport_ops dfi__shm_ops = {
 	.name = "shm",
 	.start = shm_start,
 	.stop = shm_stop,
+	.region_bytes = shm_region_bytes,
 	.region_create = shm_region_create,
 	.region_destroy = shm_region_destroy,
 	.remote_open = shm_remote_open,

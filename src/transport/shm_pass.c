@@ -27,17 +27,6 @@
 #define PASS_TIMEOUT_S 5
 #define ACCEPT_PAUSE_US 100000
 
-struct pass_request {
-	uint32_t magic;
-	uint32_t version;
-	uint64_t key;
-};
-
-struct pass_reply {
-	uint32_t magic;
-	int32_t error; /* 0, or a negative errno value */
-};
-
 /* A peer that has connected and not yet been answered. */
 struct shm_pass {
 	struct shm *shm;
@@ -81,7 +70,7 @@ static void fill_address(
 
 static int send_reply(int socket, int error, int fd)
 {
-	struct pass_reply reply = { .magic = PASS_MAGIC, .error = error };
+	struct shm_reply reply = { .magic = PASS_MAGIC, .error = error };
 	struct iovec data = { .iov_base = &reply, .iov_len = sizeof(reply) };
 	union control control = { .bytes = { 0 } };
 	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
@@ -111,18 +100,40 @@ static void free_pass(struct shm_pass *pass)
 	free(pass);
 }
 
+static void serve_region(struct shm_pass *pass, uint64_t key)
+{
+	struct shm_region *region;
+	int ret;
+
+	/* Under the lock, so that the descriptor can't be closed meanwhile. */
+	pthread_mutex_lock(&pass->shm->lock);
+	for (region = pass->shm->regions; region; region = region->next)
+		if (region->base.name.key == key)
+			break;
+	if (region)
+		ret = send_reply(pass->socket, 0, region->fd);
+	else
+		ret = send_reply(pass->socket, -ENOENT, -1);
+	pthread_mutex_unlock(&pass->shm->lock);
+	if (ret < 0)
+		dfi__log(DFI_LOG_DEBUG, "shared memory: passing a region: %s",
+		    strerror(-ret));
+}
+
 static void serve(struct shm_pass *pass)
 {
-	struct pass_request request;
-	struct shm_region *region;
+	struct shm_request request;
 	ssize_t got;
-	int ret;
 
 	got = recv(
 	    pass->socket, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
 	/* Not before the request is read: closing would lose the answer. */
 	if (pass->refused) {
 		send_reply(pass->socket, pass->refused, -1);
+		return;
+	}
+	if (got == sizeof(request) && request.magic == SHM_REPORT_MAGIC) {
+		dfi__shm_report_serve(pass->shm, pass->socket, &request);
 		return;
 	}
 	if (got != sizeof(request) || request.magic != PASS_MAGIC) {
@@ -134,19 +145,7 @@ static void serve(struct shm_pass *pass)
 		send_reply(pass->socket, -EPROTO, -1);
 		return;
 	}
-	/* Under the lock, so that the descriptor can't be closed meanwhile. */
-	pthread_mutex_lock(&pass->shm->lock);
-	for (region = pass->shm->regions; region; region = region->next)
-		if (region->base.name.key == request.key)
-			break;
-	if (region)
-		ret = send_reply(pass->socket, 0, region->fd);
-	else
-		ret = send_reply(pass->socket, -ENOENT, -1);
-	pthread_mutex_unlock(&pass->shm->lock);
-	if (ret < 0)
-		dfi__log(DFI_LOG_DEBUG, "shared memory: passing a region: %s",
-		    strerror(-ret));
+	serve_region(pass, request.key);
 }
 
 static void on_request(evutil_socket_t socket, short what, void *arg)
@@ -266,11 +265,15 @@ void dfi__shm_pass_stop(struct shm *shm)
 	dfi__loop_call(shm->loop, stop_on_loop, shm);
 }
 
-/* Wait for the socket until the deadline. */
-static int await(
-    int socket, short events, const struct region_name *name, int64_t deadline)
+static int no_answer(const char *address)
 {
-	struct pollfd pollfd = { .fd = socket, .events = events };
+	return dfi__fail(-ETIMEDOUT,
+	    "shared memory: the process at %s doesn't answer", address);
+}
+
+int dfi__shm_pass_await(int socket, const char *address, int64_t deadline)
+{
+	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
 	int ret;
 
 	do
@@ -280,14 +283,12 @@ static int await(
 		return 0;
 	if (ret < 0)
 		return dfi__fail(-EIO, "poll: %s", strerror(errno));
-	return dfi__fail(-ETIMEDOUT,
-	    "shared memory: the process at %s doesn't answer", name->address);
+	return no_answer(address);
 }
 
-static int connect_to_owner(
-    const struct region_name *name, int64_t deadline, int *out)
+int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 {
-	struct sockaddr_un address;
+	struct sockaddr_un name;
 	socklen_t size;
 	int fd, ret;
 
@@ -295,19 +296,19 @@ static int connect_to_owner(
 	if (fd < 0)
 		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
 		    "shared memory: socket: %s", strerror(errno));
-	fill_address(name->address, &address, &size);
-	while (connect(fd, (struct sockaddr *)&address, size) < 0) {
+	fill_address(address, &name, &size);
+	while (connect(fd, (struct sockaddr *)&name, size) < 0) {
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN) {
 			ret = dfi__fail(-ECONNRESET,
 			    "shared memory: the process at %s is gone (%s)",
-			    name->address, strerror(errno));
+			    address, strerror(errno));
 			goto close_fd;
 		}
 		/* Its backlog is full; there is no event to wait for. */
 		if (!deadline_left_ms(deadline)) {
-			ret = await(fd, 0, name, 0);
+			ret = no_answer(address);
 			goto close_fd;
 		}
 		poll(NULL, 0, 1);
@@ -317,15 +318,16 @@ static int connect_to_owner(
 		*out = fd;
 		return 0;
 	}
-	dfi__fail(ret, "shared memory: the process at %s is another user's",
-	    name->address);
+	dfi__fail(
+	    ret, "shared memory: the process at %s is another user's", address);
 close_fd:
 	close(fd);
 	return ret;
 }
 
 /* One reply, with the descriptor in *fd, or -1 there. */
-static int receive_reply(int socket, struct pass_reply *reply, int *fd)
+static int receive_reply(int socket, const struct region_name *name,
+    struct shm_reply *reply, int *fd)
 {
 	struct iovec data = { .iov_base = reply, .iov_len = sizeof(*reply) };
 	union control control;
@@ -339,17 +341,27 @@ static int receive_reply(int socket, struct pass_reply *reply, int *fd)
 	ssize_t got;
 
 	*fd = -1;
+	memset(reply, 0, sizeof(*reply));
 	got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
 	if (header && header->cmsg_level == SOL_SOCKET &&
 	    header->cmsg_type == SCM_RIGHTS &&
 	    header->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(fd, CMSG_DATA(header), sizeof(int));
-	return got == sizeof(*reply) && reply->magic == PASS_MAGIC ? 0 : -1;
+	if (got <= 0)
+		return dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s is gone (%s)",
+		    name->address,
+		    got < 0 ? strerror(errno) : "it closed the connection");
+	if (got != sizeof(*reply) || reply->magic != PASS_MAGIC)
+		return dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s gave no valid answer",
+		    name->address);
+	return 0;
 }
 
 static int reply_error(
-    const struct pass_reply *reply, const struct region_name *name)
+    const struct shm_reply *reply, const struct region_name *name)
 {
 	switch (reply->error) {
 	case -EPROTO:
@@ -371,15 +383,15 @@ static int reply_error(
 int dfi__shm_pass_fetch(
     const struct region_name *name, int64_t deadline, int *out)
 {
-	struct pass_request request = {
+	struct shm_request request = {
 		.magic = PASS_MAGIC,
 		.version = PASS_VERSION,
 		.key = name->key,
 	};
-	struct pass_reply reply;
+	struct shm_reply reply;
 	int socket = -1, fd = -1, ret;
 
-	ret = connect_to_owner(name, deadline, &socket);
+	ret = dfi__shm_pass_connect(name->address, deadline, &socket);
 	if (ret < 0)
 		return ret;
 	if (send(socket, &request, sizeof(request), MSG_NOSIGNAL) < 0)
@@ -387,11 +399,9 @@ int dfi__shm_pass_fetch(
 		    "shared memory: the process at %s is gone (%s)",
 		    name->address, strerror(errno));
 	if (!ret)
-		ret = await(socket, POLLIN, name, deadline);
-	if (!ret && receive_reply(socket, &reply, &fd) < 0)
-		ret = dfi__fail(-ECONNRESET,
-		    "shared memory: the process at %s gave no valid answer",
-		    name->address);
+		ret = dfi__shm_pass_await(socket, name->address, deadline);
+	if (!ret)
+		ret = receive_reply(socket, name, &reply, &fd);
 	if (!ret && reply.error)
 		ret = reply_error(&reply, name);
 	if (!ret && fd < 0)

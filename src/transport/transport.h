@@ -14,14 +14,20 @@
 #define DFI_TRANSPORT_TRANSPORT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct dfi_context_stats;
+struct dfi_device_info;
 struct loop;
 struct settings;
 
 /* Longest text form of an address, the end included. */
 #define TRANSPORT_ADDRESS_SIZE 128
+
+/* Room for what describe() says. */
+#define TRANSPORT_WAY_SIZE 160
 
 /* What a peer needs to open a region; travels through the registry. */
 struct region_name {
@@ -30,43 +36,126 @@ struct region_name {
 	uint64_t size;                        /* in bytes */
 };
 
+/*
+ * Who this process is to its peers: a number and a secret that the registry
+ * gives to members only, and the check of another's.
+ */
+#define MEMBER_TOKEN_SIZE 16
+
+struct member {
+	const char *registry; /* its address */
+	uint64_t node;
+	uint8_t token[MEMBER_TOKEN_SIZE];
+	bool (*is_member)(
+	    void *arg, uint64_t node, const uint8_t token[MEMBER_TOKEN_SIZE]);
+	void *arg;
+};
+
 /* A process's instance of a transport; one per context. */
 struct transport {
 	const struct transport_ops *ops;
 	char address[TRANSPORT_ADDRESS_SIZE];
 };
 
-/* Memory of this process that peers write into. Page-aligned, zeroed. */
+/*
+ * Memory of this process that peers write into. Page-aligned, zeroed. One
+ * transport makes it; another may export it, too, so that some rings are
+ * written through the one and some through the other.
+ */
 struct region {
 	struct transport *transport;
 	void *base;
 	struct region_name name;
+	struct export *export; /* NULL: by nobody else */
+};
+
+/* A region as another transport shows it to peers. */
+struct export
+{
+	struct transport *transport;
+	struct region_name name;
+	/* Counts the writers that were lost; see ring_lost(). */
+	_Atomic uint32_t changes;
+	/* Some ring is written without telling this process. */
+	_Atomic bool silent;
+};
+
+/* What a transport must know of the rings of a region. */
+struct ring_layout {
+	uint32_t n_rings;
+	uint64_t first_ring; /* offset in the region */
+	uint64_t ring_size;
+	/* Offsets in a ring: */
+	uint32_t wait_offset; /* where its writer sleeps */
+	uint32_t end_footer;  /* of the end mark */
+	uint32_t first_slot;
+	uint32_t slot_size;
+	uint32_t n_slots;
+	uint32_t payload_offset; /* in a slot; what is before it is sent, too */
+	uint32_t footer_offset;  /* in a slot */
+	uint32_t tuple_size;
+	/*
+	 * Make the footer of a segment of so many bytes, as written, whole
+	 * tuples or not, from the one of the segment before it. Before the
+	 * first segment, the last slot of the ring has that.
+	 */
+	void (*next_footer)(const struct ring_layout *layout, uint64_t bytes,
+	    uint64_t footer[2]);
 };
 
 /*
- * A peer's region. Where the transport can address it with loads and stores,
- * direct is its base, and tuples are built in place; else direct is NULL and
- * every byte goes through write().
+ * A ring of a peer's region, for its one writer. ring is the ring's memory
+ * itself if it can be mapped (in_place); else an image of it in this process,
+ * from which write() sends and into whose first words the owner's credits
+ * arrive.
  */
 struct remote {
 	struct transport *transport;
-	char *direct;
-	uint64_t size;
+	char *ring;
+	bool in_place;
+	_Atomic bool lost; /* the owner can't be reached any more */
+};
+
+/* Whether the owner of a ring has left. */
+enum ring_closed {
+	RING_OPEN = 0,
+	RING_CLOSED,    /* left, or gave up */
+	RING_CANCELLED, /* left because it wants no more */
+};
+
+/*
+ * What the owner of a ring tells its writer, in the first words of the ring:
+ * how many segments it has given back, and whether it has left.
+ */
+struct ring_credit {
+	_Atomic uint64_t consumed;
+	_Atomic uint32_t closed; /* enum ring_closed */
 };
 
 /*
  * One segment to write: the payload, and then the 16-byte footer, of which the
  * second word publishes both. A reader that observes that word (acquire) sees
- * all that was written before it.
+ * all that was written before it. The payload lies in the remote's ring, at the
+ * same offset. Offsets count from the start of the ring.
  */
 struct transport_write {
-	const void *payload;     /* == direct + payload_offset: in place */
-	uint64_t payload_offset; /* in the remote region */
+	uint64_t payload_offset;
 	uint64_t payload_size;
 	uint64_t footer_offset; /* 16-byte aligned */
 	uint64_t footer[2];
-	uint64_t wake_offset; /* the reader's wait word */
 };
+
+/* The first word of a region is where its reader sleeps (base/wait.h). */
+#define REGION_WAIT_OFFSET 0
+
+/*
+ * A transport that learns of an end mark's arrival in another way than by its
+ * footer writes footer[1] with these bits inverted, in which form a reader
+ * doesn't take it for what it expects, and publishes it when it knows. Of a
+ * segment it need not write the footer at all: see next_footer().
+ */
+#define TRANSPORT_HELD_FLAG (UINT64_C(1) << 62)
+#define TRANSPORT_HELD (TRANSPORT_HELD_FLAG | UINT64_C(1) << 31)
 
 struct transport_ops {
 	const char *name;
@@ -76,10 +165,17 @@ struct transport_ops {
 	 * must outlive the transport.
 	 */
 	int (*start)(struct loop *loop, const struct settings *settings,
-	    struct transport **transport);
+	    const struct member *self, struct transport **transport);
 
 	/* Stop; all its regions and remotes must be gone. */
 	void (*stop)(struct transport *transport);
+
+	/*
+	 * What region_create() takes for size bytes, if it finds no reserved
+	 * huge pages that it need not have.
+	 */
+	uint64_t (*region_bytes)(
+	    const struct transport *transport, uint64_t size);
 
 	/*
 	 * Reserve size bytes, backed by memory now, so that no later access
@@ -94,29 +190,130 @@ struct transport_ops {
 	 */
 	void (*region_destroy)(struct region *region);
 
-	/* Connect to the owner and open its region. Waits till deadline. */
-	int (*remote_open)(struct transport *transport,
-	    const struct region_name *name, int64_t deadline,
-	    struct remote **remote);
+	/*
+	 * Whether so many bytes more may be exported, before they are reserved:
+	 * 0, or -ENOMEM with need, limit and remedy.
+	 */
+	int (*export_room)(struct transport *transport, uint64_t size);
+
+	/*
+	 * Show a region that another transport made to this one's peers, until
+	 * unexport(), which also destroys the region; its memory goes when no
+	 * peer may write to it any more. Sets region->export.
+	 */
+	int (*export)(struct transport *transport, struct region *region,
+	    const struct ring_layout *layout);
+	void (*unexport)(struct region *region);
+
+	/*
+	 * Connect to the owner and open ring number ring. Waits till deadline.
+	 * The remotes of one writer, which one thread at a time uses, may share
+	 * a connection. -EEXIST: the ring has had a writer.
+	 */
+	int (*remote_open)(struct transport *transport, const void *writer,
+	    const struct region_name *name, const struct ring_layout *layout,
+	    uint32_t ring, int64_t deadline, struct remote **remote);
 	void (*remote_close)(struct remote *remote);
 
 	/*
 	 * Write a segment and wake its reader. Writes of one remote become
 	 * visible in the order of the calls. The footer must lie inside the
-	 * region; the caller checked that when it computed the layout.
+	 * ring; the caller checked that when it computed the layout.
 	 */
 	int (*write)(
 	    struct remote *remote, const struct transport_write *write);
 
 	/*
-	 * The owner's side of credits: publish a ring's consumed count to the
-	 * source that writes it, and wake the source. Both offsets are in the
-	 * owner's region.
+	 * The owner's side of credits: publish a ring's credit to its writer,
+	 * and wake it. 1, or 0 if the ring isn't written through this
+	 * transport, or an error.
 	 */
-	int (*give_credit)(struct region *region, uint64_t credit_offset,
-	    uint64_t consumed, uint64_t wake_offset);
+	int (*give_credit)(struct region *region,
+	    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+	    enum ring_closed closed);
+
+	/*
+	 * For remotes that are not in place, and exports. Whether a slot of the
+	 * ring's image that the target has given back may be filled now: 1, or
+	 * 0 while too much is under way, or -ECONNRESET.
+	 */
+	int (*slot_is_free)(struct remote *remote);
+
+	/* Whether all that was written has arrived: 1, 0 or -ECONNRESET. */
+	int (*drained)(struct remote *remote);
+
+	/* Whether the ring's writer was lost before its end mark came. */
+	bool (*ring_lost)(const struct export *export, uint32_t ring);
+
+	/*
+	 * Why a remote, or a ring's writer, was lost, for an error text; NULL:
+	 * the peer closed the connection, or nothing was lost.
+	 */
+	const char *(*remote_why)(const struct remote *remote);
+	const char *(*ring_why)(const struct export *export, uint32_t ring);
+
+	/*
+	 * Take in what has arrived, for all endpoints, unless another thread
+	 * just does; whoever waits calls it again and again. arm() before
+	 * sleeping: from then on the control thread does it, and wakes
+	 * sleepers.
+	 */
+	void (*progress)(struct transport *transport);
+
+	/* The same for who waits for a remote's credit: -ECONNRESET. */
+	int (*remote_progress)(struct remote *remote);
+
+	/* All that arrived before the call is taken in when it returns. */
+	void (*settle)(struct transport *transport);
+	void (*arm)(struct transport *transport);
+
+	/* The same before sleeping for a remote's credit or slots. */
+	void (*arm_remote)(struct remote *remote);
+
+	/*
+	 * The device, port and GID in use, for people; with a remote also how
+	 * its owner learns of segments.
+	 */
+	void (*describe)(const struct transport *transport,
+	    const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
+
+	/* Add what was counted. */
+	void (*query)(
+	    struct transport *transport, struct dfi_context_stats *stats);
 };
 
+/* Memory for the image of a ring: see struct remote. */
+#define TRANSPORT_IMAGE_PAGE 4096
+static inline uint64_t transport_image_bytes(uint64_t ring_size)
+{
+	return (ring_size + TRANSPORT_IMAGE_PAGE - 1) &
+	    ~(uint64_t)(TRANSPORT_IMAGE_PAGE - 1);
+}
+
 extern const struct transport_ops dfi__shm_ops;
+extern const struct transport_ops dfi__verbs_ops;
+
+/*
+ * Over shared memory's socket, processes of this host and user may also ask for
+ * a report: from now on report(arg, after, &size) makes one on the control
+ * thread, in memory that is freed with free() (NULL: there is none), and not
+ * larger than SHM_REPORT_MAX. What after means is between the two ends. NULL:
+ * none is given any more, when the call returns.
+ */
+#define SHM_REPORT_MAX (128 << 10)
+int dfi__shm_report(struct transport *transport,
+    void *(*report)(void *arg, uint64_t after, size_t *size), void *arg);
+
+/*
+ * Ask the process at an address for its report; the caller frees *data.
+ * -ECONNRESET: it is gone, -EACCES: another user's, -ETIMEDOUT: it doesn't
+ * answer, -EPROTO: it has another version, -EBADMSG, -ENOMEM, -EMFILE, -EIO.
+ */
+int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
+    void **data, size_t *size);
+
+/* What dfi_device_list() does, with these settings. */
+int dfi__verbs_list(const struct settings *settings,
+    int (*fn)(void *arg, const struct dfi_device_info *info), void *arg);
 
 #endif

@@ -4,7 +4,9 @@
 # symbols.sh LIBDFI_SO LIBDFI_A NM READELF: the functions that the headers
 # declare with DFI_API, those that cmake/dfi.map lists and those that libdfi.so
 # exports are the same; its soname and dependencies are as decided; libdfi.a
-# defines no name outside dfi_*, where it could clash with an application's.
+# defines no name outside dfi_*, where it could clash with an application's; and
+# nothing is called that ends the process, writes to stdout, or changes what
+# signals and processors the application has chosen.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -73,7 +75,9 @@ fi
 for needed in $(sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' <<< "$dynamic"); do
 	case $needed in
 	libc.so.6 | libm.so.6 | ld-linux-*) ;;
-	libevent_core-* | libevent_pthreads-* | libprotobuf-c.so.*) ;;
+	libevent_core-* | libevent_openssl-* | libevent_pthreads-*) ;;
+	libcrypto.so.3 | libprotobuf-c.so.* | libssl.so.3) ;;
+	libibverbs.so.* | librdmacm.so.*) ;;
 	*)
 		echo "the library depends on $needed"
 		failed=1 ;;
@@ -85,6 +89,23 @@ foreign=$("$nm" -g --defined-only --format=posix "$archive" |
 if [ -n "$foreign" ]; then
 	printf 'libdfi.a defines names that do not begin with dfi_:\n'
 	printf '\t%s\n' $foreign
+	failed=1
+fi
+
+# What a guest in a process leaves alone. __assert_fail is in debug builds only.
+forbidden='_?exit|_Exit|quick_exit|abort|atexit|on_exit|system|stdout|puts'
+forbidden+='|putchar|printf|vprintf|__v?printf_chk|signal|sigaction|sigprocmask'
+forbidden+='|bsd_signal|raise|sched_setaffinity|pthread_setaffinity_np|setenv'
+forbidden+='|putenv|unsetenv|setlocale|chdir|umask|setrlimit64?'
+"$nm" -D --undefined-only --format=posix "$library" |
+	awk '{ sub(/@.*/, "", $1); print $1 }' > "$tmp/called"
+if ! grep -qx memcpy "$tmp/called"; then
+	echo "found no call of memcpy in the library: is this list whole?"
+	failed=1
+fi
+if grep -Ex "$forbidden" "$tmp/called" > "$tmp/found"; then
+	echo "the library uses what belongs to the application:" \
+		"$(xargs < "$tmp/found")"
 	failed=1
 fi
 

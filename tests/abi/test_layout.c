@@ -36,13 +36,41 @@ static void pin(const char *what, long long is, long long was)
 
 static void pin_the_rest(void)
 {
-	PIN_SIZE(dfi_attr, 32);
+	PIN_VALUE(DFI_MAX_MEMBERS, 1024);
+
+	PIN_SIZE(dfi_attr, 72);
 	PIN(dfi_attr, size, 0, 4);
 	PIN(dfi_attr, lease_ttl_ms, 4, 4);
 	PIN(dfi_attr, registry, 8, 8);
 	PIN(dfi_attr, node_name, 16, 8);
 	PIN(dfi_attr, open_timeout_ms, 24, 4);
 	PIN(dfi_attr, reserved, 28, 4);
+	PIN(dfi_attr, registry_key, 32, 8);
+	PIN(dfi_attr, registry_ca, 40, 8);
+	PIN(dfi_attr, registry_cert, 48, 8);
+	PIN(dfi_attr, registry_private_key, 56, 8);
+	PIN(dfi_attr, registry_flags, 64, 4);
+	PIN(dfi_attr, reserved2, 68, 4);
+
+	PIN_SIZE(dfi_context_stats, 200);
+	PIN(dfi_context_stats, writes, 0, 8);
+	PIN(dfi_context_stats, inline_writes, 8, 8);
+	PIN(dfi_context_stats, bytes, 16, 8);
+	PIN(dfi_context_stats, credits, 24, 8);
+	PIN(dfi_context_stats, messages, 32, 8);
+	PIN(dfi_context_stats, completions, 40, 8);
+	PIN(dfi_context_stats, queue_pairs, 48, 4);
+	PIN(dfi_context_stats, memory_regions, 52, 4);
+	PIN(dfi_context_stats, footer_rings, 56, 4);
+	PIN(dfi_context_stats, imm_rings, 60, 4);
+	PIN(dfi_context_stats, broken_connections, 64, 4);
+	PIN(dfi_context_stats, fatal_events, 68, 4);
+	PIN(dfi_context_stats, port_downs, 72, 4);
+	PIN(dfi_context_stats, port, 76, 4);
+	PIN(dfi_context_stats, receives, 80, 4);
+	PIN(dfi_context_stats, thread_domains, 84, 4);
+	PIN(dfi_context_stats, device, 88, 64);
+	PIN(dfi_context_stats, address, 152, 48);
 
 	PIN_SIZE(dfi_field, 32);
 	PIN(dfi_field, name, 0, 8);
@@ -57,7 +85,7 @@ static void pin_the_rest(void)
 	PIN(dfi_schema, n_fields, 8, 4);
 	PIN(dfi_schema, tuple_size, 12, 4);
 
-	PIN_SIZE(dfi_registry_attr, 40);
+	PIN_SIZE(dfi_registry_attr, 88);
 	PIN(dfi_registry_attr, size, 0, 4);
 	PIN(dfi_registry_attr, flags, 4, 4);
 	PIN(dfi_registry_attr, listen, 8, 8);
@@ -66,11 +94,92 @@ static void pin_the_rest(void)
 	PIN(dfi_registry_attr, max_watches, 24, 4);
 	PIN(dfi_registry_attr, max_output, 28, 4);
 	PIN(dfi_registry_attr, max_bytes, 32, 8);
+	PIN(dfi_registry_attr, key, 40, 8);
+	PIN(dfi_registry_attr, ca, 48, 8);
+	PIN(dfi_registry_attr, cert, 56, 8);
+	PIN(dfi_registry_attr, private_key, 64, 8);
+	PIN(dfi_registry_attr, max_client_keys, 72, 4);
+	PIN(dfi_registry_attr, n_users, 76, 4);
+	PIN(dfi_registry_attr, users, 80, 8);
+	PIN_VALUE(DFI_MAX_REGISTRY_USERS, 32);
+}
+
+static void pin_settings(void)
+{
+	PIN_SIZE(dfi_setting_info, 48);
+	PIN(dfi_setting_info, variable, 0, 8);
+	PIN(dfi_setting_info, value, 8, 8);
+	PIN(dfi_setting_info, initial, 16, 8);
+	PIN(dfi_setting_info, help, 24, 8);
+	PIN(dfi_setting_info, error, 32, 8);
+	PIN(dfi_setting_info, origin, 40, 4);
+	PIN(dfi_setting_info, reserved, 44, 4);
+	PIN_VALUE(DFI_SETTING_DEFAULT, 0);
+	PIN_VALUE(DFI_SETTING_ENVIRONMENT, 1);
+	PIN_VALUE(DFI_SETTING_ATTRIBUTE, 2);
+}
+
+static void pin_stats(void)
+{
+	PIN_SIZE(dfi_endpoint_stats, 240);
+	PIN(dfi_endpoint_stats, flow, 0, 128);
+	PIN(dfi_endpoint_stats, instance, 128, 8);
+	PIN(dfi_endpoint_stats, role, 136, 4);
+	PIN(dfi_endpoint_stats, index, 140, 4);
+	PIN(dfi_endpoint_stats, tuples, 144, 8);
+	PIN(dfi_endpoint_stats, bytes, 152, 8);
+	PIN(dfi_endpoint_stats, segments, 160, 8);
+	PIN(dfi_endpoint_stats, partial_segments, 168, 8);
+	PIN(dfi_endpoint_stats, stalls, 176, 8);
+	PIN(dfi_endpoint_stats, stall_ns, 184, 8);
+	PIN(dfi_endpoint_stats, polls, 192, 8);
+	PIN(dfi_endpoint_stats, yields, 200, 8);
+	PIN(dfi_endpoint_stats, sleeps, 208, 8);
+	PIN(dfi_endpoint_stats, long_stalls, 216, 8);
+	PIN(dfi_endpoint_stats, waiting_ns, 224, 8);
+	PIN(dfi_endpoint_stats, waits_for, 232, 4);
+	PIN(dfi_endpoint_stats, reserved, 236, 4);
+
+	PIN_SIZE(dfi_node_stats, 384);
+	PIN(dfi_node_stats, node, 0, 152);
+	PIN(dfi_node_stats, error, 152, 8);
+	PIN(dfi_node_stats, endpoints, 160, 8);
+	PIN(dfi_node_stats, errors, 168, 8);
+	PIN(dfi_node_stats, n_endpoints, 176, 4);
+	PIN(dfi_node_stats, n_errors, 180, 4);
+	PIN(dfi_node_stats, context, 184, 200);
+
+	PIN_SIZE(dfi_error_info, 288);
+	PIN(dfi_error_info, code, 0, 4);
+	PIN(dfi_error_info, reserved, 4, 4);
+	PIN(dfi_error_info, count, 8, 8);
+	PIN(dfi_error_info, first_ns, 16, 8);
+	PIN(dfi_error_info, last_ns, 24, 8);
+	PIN(dfi_error_info, text, 32, 256);
+	PIN_VALUE(DFI_ROLE_SOURCE, 1);
+	PIN_VALUE(DFI_ROLE_TARGET, 2);
+	PIN_VALUE(DFI_MAX_ERRORS, 32);
+}
+
+static void pin_devices(void)
+{
+	PIN_SIZE(dfi_device_info, 472);
+	PIN(dfi_device_info, device, 0, 64);
+	PIN(dfi_device_info, state, 64, 16);
+	PIN(dfi_device_info, link_layer, 80, 16);
+	PIN(dfi_device_info, interface, 96, 16);
+	PIN(dfi_device_info, address, 112, 48);
+	PIN(dfi_device_info, gid, 160, 40);
+	PIN(dfi_device_info, reason, 200, 256);
+	PIN(dfi_device_info, port, 456, 4);
+	PIN(dfi_device_info, mtu, 460, 4);
+	PIN(dfi_device_info, gid_index, 464, 4);
+	PIN(dfi_device_info, chosen, 468, 4);
 }
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 72);
+	PIN_SIZE(dfi_flow_attr, 80);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -85,9 +194,24 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, segment_size, 56, 4);
 	PIN(dfi_flow_attr, segment_count, 60, 4);
 	PIN(dfi_flow_attr, flags, 64, 4);
-	PIN(dfi_flow_attr, reserved, 68, 4);
+	PIN(dfi_flow_attr, transport, 68, 4);
+	PIN(dfi_flow_attr, verify, 72, 4);
+	PIN(dfi_flow_attr, reserved, 76, 4);
 
-	PIN_SIZE(dfi_flow_info, 1632);
+	PIN_SIZE(dfi_flow_estimate, 64);
+	PIN(dfi_flow_estimate, segment_size, 0, 4);
+	PIN(dfi_flow_estimate, segment_count, 4, 4);
+	PIN(dfi_flow_estimate, rings, 8, 8);
+	PIN(dfi_flow_estimate, ring_payload_bytes, 16, 8);
+	PIN(dfi_flow_estimate, ring_bytes, 24, 8);
+	PIN(dfi_flow_estimate, target_bytes, 32, 8);
+	PIN(dfi_flow_estimate, image_bytes, 40, 8);
+	PIN(dfi_flow_estimate, transport, 48, 4);
+	PIN(dfi_flow_estimate, target_descriptors, 52, 4);
+	PIN(dfi_flow_estimate, source_queue_pairs, 56, 4);
+	PIN(dfi_flow_estimate, reserved, 60, 4);
+
+	PIN_SIZE(dfi_flow_info, 2664);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
 	PIN(dfi_flow_info, instance, 288, 8);
@@ -106,6 +230,9 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, ring_bytes, 344, 8);
 	PIN(dfi_flow_info, schema, 352, 1024);
 	PIN(dfi_flow_info, key, 1376, 256);
+	PIN(dfi_flow_info, transport, 1632, 4);
+	PIN(dfi_flow_info, verify, 1636, 4);
+	PIN(dfi_flow_info, verbs, 1640, 1024);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);
@@ -118,7 +245,7 @@ static void pin_flows(void)
 
 static void pin_sources(void)
 {
-	PIN_SIZE(dfi_source_attr, 48);
+	PIN_SIZE(dfi_source_attr, 56);
 	PIN(dfi_source_attr, size, 0, 4);
 	PIN(dfi_source_attr, flags, 4, 4);
 	PIN(dfi_source_attr, schema, 8, 8);
@@ -127,15 +254,21 @@ static void pin_sources(void)
 	PIN(dfi_source_attr, open_timeout_ms, 32, 4);
 	PIN(dfi_source_attr, stall_timeout_ms, 36, 4);
 	PIN(dfi_source_attr, wait, 40, 4);
-	PIN(dfi_source_attr, reserved, 44, 4);
+	PIN(dfi_source_attr, close_timeout_ms, 44, 4);
+	PIN(dfi_source_attr, linger_us, 48, 4);
+	PIN(dfi_source_attr, reserved, 52, 4);
 
-	PIN_SIZE(dfi_source_stats, 48);
+	PIN_SIZE(dfi_source_stats, 80);
 	PIN(dfi_source_stats, tuples, 0, 8);
 	PIN(dfi_source_stats, bytes, 8, 8);
 	PIN(dfi_source_stats, segments, 16, 8);
 	PIN(dfi_source_stats, partial_segments, 24, 8);
 	PIN(dfi_source_stats, stalls, 32, 8);
 	PIN(dfi_source_stats, stall_ns, 40, 8);
+	PIN(dfi_source_stats, polls, 48, 8);
+	PIN(dfi_source_stats, yields, 56, 8);
+	PIN(dfi_source_stats, sleeps, 64, 8);
+	PIN(dfi_source_stats, long_stalls, 72, 8);
 
 	PIN_SIZE(dfi_source_lane, 16);
 	PIN(dfi_source_lane, next, 0, 8);
@@ -173,18 +306,36 @@ static void pin_targets(void)
 	PIN(dfi_target_attr, wait, 24, 4);
 	PIN(dfi_target_attr, reserved, 28, 4);
 
-	PIN_SIZE(dfi_target_stats, 40);
+	PIN_SIZE(dfi_target_stats, 72);
 	PIN(dfi_target_stats, tuples, 0, 8);
 	PIN(dfi_target_stats, bytes, 8, 8);
 	PIN(dfi_target_stats, segments, 16, 8);
 	PIN(dfi_target_stats, stalls, 24, 8);
 	PIN(dfi_target_stats, stall_ns, 32, 8);
+	PIN(dfi_target_stats, polls, 40, 8);
+	PIN(dfi_target_stats, yields, 48, 8);
+	PIN(dfi_target_stats, sleeps, 56, 8);
+	PIN(dfi_target_stats, long_stalls, 64, 8);
 
 	PIN_SIZE(dfi_target_head, 24);
 	PIN(dfi_target_head, next, 0, 8);
 	PIN(dfi_target_head, end, 8, 8);
 	PIN(dfi_target_head, tuple_size, 16, 4);
 	PIN(dfi_target_head, source, 20, 4);
+
+	PIN_SIZE(dfi_target_group_attr, 16);
+	PIN(dfi_target_group_attr, size, 0, 4);
+	PIN(dfi_target_group_attr, flags, 4, 4);
+	PIN(dfi_target_group_attr, stall_timeout_ms, 8, 4);
+	PIN(dfi_target_group_attr, wait, 12, 4);
+
+	PIN_SIZE(dfi_target_group_batch, 56);
+	PIN(dfi_target_group_batch, batch, 0, 24);
+	PIN(dfi_target_group_batch, target, 24, 8);
+	PIN(dfi_target_group_batch, arg, 32, 8);
+	PIN(dfi_target_group_batch, flow, 40, 8);
+	PIN(dfi_target_group_batch, index, 48, 4);
+	PIN(dfi_target_group_batch, reserved, 52, 4);
 
 	PIN_SIZE(dfi_batch, 24);
 	PIN(dfi_batch, tuples, 0, 8);
@@ -208,6 +359,7 @@ static void pin_values(void)
 	PIN_VALUE(DFI_WAIT_SPIN, 2);
 	PIN_VALUE(DFI_WAIT_BLOCK, 3);
 	PIN_VALUE(DFI_NONBLOCK, 1);
+	PIN_VALUE(DFI_REGISTRY_INSECURE, 1);
 	PIN_VALUE(DFI_INT8, 1);
 	PIN_VALUE(DFI_INT16, 2);
 	PIN_VALUE(DFI_INT32, 3);
@@ -230,6 +382,10 @@ static void pin_values(void)
 	PIN_VALUE(DFI_ROUTE_FUNCTION, 4);
 	PIN_VALUE(DFI_ROUTE_DIRECT, 5);
 	PIN_VALUE(DFI_FLOW_PERSISTENT, 1);
+	PIN_VALUE(DFI_TRANSPORT_DEFAULT, 0);
+	PIN_VALUE(DFI_TRANSPORT_AUTO, 1);
+	PIN_VALUE(DFI_TRANSPORT_SHM, 2);
+	PIN_VALUE(DFI_TRANSPORT_VERBS, 3);
 	PIN_VALUE(DFI_INLINE_NONE, 0);
 	PIN_VALUE(DFI_INLINE_ONE, 1);
 	PIN_VALUE(DFI_INLINE_HASH64, 2);
@@ -256,7 +412,7 @@ static void pin_errors(void)
 #undef X
 	};
 
-	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 23);
+	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 26);
 	pin("the first one", codes[0], EINVAL);
 	pin("the last one", codes[sizeof(codes) / sizeof(codes[0]) - 1], EIO);
 }
@@ -264,6 +420,9 @@ static void pin_errors(void)
 int main(void)
 {
 	pin_the_rest();
+	pin_stats();
+	pin_devices();
+	pin_settings();
 	pin_flows();
 	pin_sources();
 	pin_targets();

@@ -72,7 +72,7 @@ allowed() # FILE INCLUDED
 			$included == src/flows/* ||
 			$included == src/transport/transport.h ||
 			$included == src/registry/client.h ]] ;;
-	tests/unit/* | tests/stress/*)
+	tests/unit/* | tests/stress/* | tests/fuzz/*)
 		[[ $included == src/* || $included == bench/* ||
 			$included == tests/* ]] ;;
 	tools/* | bench/* | tests/*)
@@ -94,6 +94,10 @@ check_includes()
 			[[ $file == src/transport/verbs* ]] ||
 				report "$file:$line" \
 					"only src/transport/verbs* may include $name" ;;
+		'<openssl/'*)
+			[[ $file != src/* || $file == src/registry/tls* ]] ||
+				report "$file:$line" \
+					"only src/registry/tls* may include $name" ;;
 		'<dfi/'*) ;;
 		'<'*)
 			[[ $file != include/* || $name != */* ]] ||

@@ -25,7 +25,7 @@ while IFS= read -r file; do
 		echo "$file is in no list of CMakeLists.txt or tests/CMakeLists.txt"
 		failed=1
 	fi
-done < <(find "${dirs[@]}" -path tests/checks/consumer -prune -o \
+done < <(find "${dirs[@]}" \( -path tests/checks/consumer -o -path tests/testbed \) -prune -o \
 	-name '*.c' -print | sort)
 
 while IFS= read -r file; do

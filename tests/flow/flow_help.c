@@ -139,6 +139,50 @@ struct dfi_target *open_target(
 	return target;
 }
 
+int consume_soon(struct dfi_target *target, const void **tuple)
+{
+	int64_t deadline = now_ms() + LONG_MS;
+	int ret;
+
+	while ((ret = dfi_target_consume(target, tuple)) == -EAGAIN &&
+	    now_ms() < deadline)
+		sched_yield();
+	return ret;
+}
+
+int consume_batch_soon(struct dfi_target *target, struct dfi_batch *batch)
+{
+	int64_t deadline = now_ms() + LONG_MS;
+	int ret;
+
+	while ((ret = dfi_target_consume_batch(target, batch)) == -EAGAIN &&
+	    now_ms() < deadline)
+		sched_yield();
+	return ret;
+}
+
+const void *cursor_get_soon(struct dfi_target_cursor *cursor, size_t size)
+{
+	int64_t deadline = now_ms() + LONG_MS;
+	const void *tuple;
+
+	while (!(tuple = dfi_target_cursor_get(cursor, size)) &&
+	    cursor->status == -EAGAIN && now_ms() < deadline)
+		sched_yield();
+	return tuple;
+}
+
+int push_soon(struct dfi_source *source, const void *tuple)
+{
+	int64_t deadline = now_ms() + LONG_MS;
+	int ret;
+
+	while ((ret = dfi_source_push(source, tuple)) == -EAGAIN &&
+	    now_ms() < deadline)
+		sched_yield();
+	return ret;
+}
+
 void expect_error(int line, int ret, int err, ...)
 {
 	const char *word;

@@ -70,6 +70,17 @@ struct dfi_target *open_target(
     struct dfi *dfi, const char *flow, uint32_t index, uint32_t flags);
 
 /*
+ * dfi_target_consume() with a nonblocking target, but waiting for what is on
+ * its way: a push is not in a target's memory at once on every transport.
+ */
+int consume_soon(struct dfi_target *target, const void **tuple);
+int consume_batch_soon(struct dfi_target *target, struct dfi_batch *batch);
+const void *cursor_get_soon(struct dfi_target_cursor *cursor, size_t size);
+
+/* Likewise dfi_source_push(): credits take their time, too. */
+int push_soon(struct dfi_source *source, const void *tuple);
+
+/*
  * Assert the exact code of a call, and that its text has each of the words
  * (a list that ends with NULL).
  */

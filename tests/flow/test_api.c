@@ -80,6 +80,10 @@ Test(context, refuses_bad_attributes)
 	name[64] = '\0';
 	assert_error(open_with("unix:@x", name), -EINVAL, "node_name", "63");
 	assert_error(open_with("unix:@x", ""), -EINVAL, "node_name");
+	assert_error(open_with("unix:@x", "a\nb"), -EINVAL, "printable ASCII");
+	assert_error(open_with("unix:@x", "a\x1b"), -EINVAL, "printable ASCII");
+	assert_error(open_with("unix:@x", "\x7f"), -EINVAL, "printable ASCII");
+	assert_error(open_with("unix:@x", "\xc3\xa4"), -EINVAL, "printable");
 	setenv("DFI_WAIT", "patiently", 1);
 	assert_error(open_with("unix:@x", NULL), -EINVAL, "DFI_WAIT=patiently");
 }
@@ -88,12 +92,14 @@ Test(context, handles_are_checked)
 {
 	struct dfi_flow_info info;
 
-	assert_error(dfi_close(NULL), -EINVAL, "NULL");
-	assert_error(dfi_flow_remove(NULL, "f"), -EINVAL, "NULL");
-	assert_error(dfi_flow_query(NULL, "f", &info), -EINVAL, "NULL");
-	assert_error(dfi_source_flush(NULL), -EINVAL, "NULL");
-	assert_error(dfi_source_close(NULL), -EINVAL, "NULL");
-	assert_error(dfi_target_close(NULL), -EINVAL, "NULL");
+	assert_error(dfi_close(NULL), -EINVAL, "the context", "is NULL");
+	assert_error(
+	    dfi_flow_remove(NULL, "f"), -EINVAL, "the context", "is NULL");
+	assert_error(dfi_flow_query(NULL, "f", &info), -EINVAL, "the context",
+	    "is NULL");
+	assert_error(dfi_source_flush(NULL), -EINVAL, "the source is NULL");
+	assert_error(dfi_source_close(NULL), -EINVAL, "the source is NULL");
+	assert_error(dfi_target_close(NULL), -EINVAL, "the target is NULL");
 }
 
 Test(context, version_is_that_of_the_headers)
@@ -115,7 +121,8 @@ Test(flow, context_with_open_endpoints_stays_open)
 	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
-	assert_error(dfi_close(rig.dfi), -EBUSY, "1 sources and targets");
+	assert_error(
+	    dfi_close(rig.dfi), -EBUSY, "1 sources, targets and barriers");
 	assert_error(dfi_close(rig.other), -EBUSY, "close them");
 	/* Nothing happened to them. */
 	cr_assert_eq(dfi_source_push(source, &kv), 0);
@@ -164,10 +171,27 @@ Test(flow, attributes_out_of_range_are_named)
 	refuse(routing, DFI_ROUTE_RANGE, -EINVAL, "splits");
 	refuse(key, "value", -EINVAL, "key", "'value'");
 	refuse(flags, 2, -EINVAL, "flags 0x2");
+	refuse(transport, DFI_TRANSPORT_VERBS + 1, -EINVAL, "transport 4");
 	refuse(segment_size, 15, -EMSGSIZE, "16 bytes", "15", "segment_size");
 	refuse(segment_size, DFI_MAX_SEGMENT_SIZE + 1, -EINVAL, "segment_size");
 	refuse(
 	    segment_count, DFI_MAX_SEGMENT_COUNT + 1, -EINVAL, "segment_count");
+}
+
+Test(flow, missing_arguments_are_named)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	assert_error(dfi_flow_create(rig.dfi, "f", NULL), -EINVAL, "flow 'f'",
+	    "attr is NULL");
+	assert_error(dfi_flow_create(rig.dfi, NULL, &attr), -EINVAL,
+	    "the flow name is NULL");
+	assert_error(
+	    dfi_flow_query(rig.dfi, "f", NULL), -EINVAL, "info is NULL");
+	assert_error(dfi_flow_list(rig.dfi, NULL, NULL), -EINVAL,
+	    "dfi_flow_list: fn is NULL");
+	assert_error(dfi_node_list(rig.dfi, NULL, NULL), -EINVAL,
+	    "dfi_node_list: fn is NULL");
 }
 
 Test(flow, latency_flow_has_segments_of_one_tuple)

@@ -4,6 +4,7 @@
  * how they mix with single tuples, and calls that never wait.
  */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static void expect_number(struct dfi_target *target, uint64_t number)
 	const void *tuple;
 	const struct kv *kv;
 
-	cr_assert_eq(dfi_target_consume(target, &tuple), 1, "%s", dfi_errmsg());
+	cr_assert_eq(consume_soon(target, &tuple), 1, "%s", dfi_errmsg());
 	kv = tuple;
 	cr_assert_eq(kv->val, number);
 	cr_assert_eq(kv->key, kv_of(number).key);
@@ -51,7 +52,7 @@ static void expect_end(struct dfi_target *target)
 {
 	const void *tuple;
 
-	cr_assert_eq(dfi_target_consume(target, &tuple), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
@@ -78,6 +79,17 @@ static uint64_t fill(struct dfi_source *source, uint64_t number)
 	return number - first;
 }
 
+/* Likewise, once the target's credit has come. */
+static uint64_t fill_soon(struct dfi_source *source, uint64_t number)
+{
+	int64_t deadline = now_ms() + LONG_MS;
+	uint64_t n;
+
+	while (!(n = fill(source, number)) && now_ms() < deadline)
+		sched_yield();
+	return n;
+}
+
 Test(moving, tuple_is_lent_until_the_next_call)
 {
 	struct dfi_source *source;
@@ -92,7 +104,7 @@ Test(moving, tuple_is_lent_until_the_next_call)
 	next = fill(source, 0);
 	cr_assert_eq(next, 6);
 	for (i = 0; i < 100; i++) {
-		cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+		cr_assert_eq(consume_soon(target, &tuple), 1);
 		kv = tuple;
 		/* However much is pushed meanwhile, it stays as it is. */
 		next += fill(source, next);
@@ -120,7 +132,7 @@ Test(moving, batch_is_lent_until_it_is_released)
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	next = fill(source, 0);
 	cr_assert_eq(next, 3);
-	cr_assert_eq(dfi_target_consume_batch(target, &batch), 3);
+	cr_assert_eq(consume_batch_soon(target, &batch), 3);
 	cr_assert_eq(batch.count, 3);
 	cr_assert_eq(batch.stride, sizeof(struct kv));
 	cr_assert_eq(batch.source, 0);
@@ -133,8 +145,8 @@ Test(moving, batch_is_lent_until_it_is_released)
 	cr_assert_null(batch.tuples);
 	/* The second release does nothing. */
 	dfi_target_release(target, &batch);
-	cr_assert_eq(fill(source, next), 3);
-	cr_assert_eq(dfi_target_consume_batch(target, &batch), 3);
+	cr_assert_eq(fill_soon(source, next), 3);
+	cr_assert_eq(consume_batch_soon(target, &batch), 3);
 	dfi_target_release(target, &batch);
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect_end(target);
@@ -155,7 +167,7 @@ Test(moving, batch_is_the_rest_of_a_segment_in_work)
 		push_number(source, i);
 	expect_number(target, 0);
 	expect_number(target, 1);
-	cr_assert_eq(dfi_target_consume_batch(target, &batch), 3);
+	cr_assert_eq(consume_batch_soon(target, &batch), 3);
 	cr_assert_eq(((const struct kv *)batch.tuples)->val, 2);
 	dfi_target_release(target, &batch);
 	expect_number(target, 5);
@@ -186,7 +198,8 @@ Test(moving, target_cursor_leaves_unread_tuples)
 	for (i = 1; i < 19; i += n) {
 		cursor = dfi_target_cursor_open(target, sizeof(*kv));
 		for (n = 0; n < 6; n++) {
-			kv = dfi_target_cursor_get(&cursor, sizeof(*kv));
+			kv = cursor_get_soon(&cursor, sizeof(*kv));
+			cr_assert_not_null(kv);
 			cr_assert_eq(kv->val, i + n);
 		}
 		cr_assert_eq(dfi_target_cursor_close(cursor), 0);
@@ -198,11 +211,12 @@ Test(moving, target_cursor_leaves_unread_tuples)
 	/* It may be tried again. */
 	push_number(source, 20);
 	cr_assert_eq(dfi_source_flush(source), 0);
-	kv = dfi_target_cursor_get(&cursor, sizeof(*kv));
+	kv = cursor_get_soon(&cursor, sizeof(*kv));
+	cr_assert_not_null(kv);
 	cr_assert_eq(kv->val, 20);
 	cr_assert_eq(cursor.status, 0);
 	cr_assert_eq(dfi_source_close(source), 0);
-	cr_assert_null(dfi_target_cursor_get(&cursor, sizeof(*kv)));
+	cr_assert_null(cursor_get_soon(&cursor, sizeof(*kv)));
 	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
 	expect_end(target);
 }
@@ -250,7 +264,9 @@ Test(moving, source_cursor_may_try_again_when_there_is_room)
 	struct dfi_source_cursor cursor;
 	struct dfi_source *source;
 	struct dfi_target *target;
+	int64_t deadline;
 	struct kv kv;
+	int ret;
 
 	create_kv_flow(rig.dfi, "f", 1, 1, 2, 1);
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
@@ -263,12 +279,33 @@ Test(moving, source_cursor_may_try_again_when_there_is_room)
 	expect_number(target, 0);
 	expect_number(target, 1);
 	expect_nothing(target);
-	cr_assert_eq(dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), 0);
+	deadline = now_ms() + LONG_MS;
+	while ((ret = dfi_source_cursor_push(&cursor, &kv, sizeof(kv))) &&
+	    now_ms() < deadline)
+		cr_assert_eq(ret, -EAGAIN);
+	cr_assert_eq(ret, 0);
 	cr_assert_eq(cursor.status, 0);
 	cr_assert_eq(dfi_source_cursor_close(cursor), 0);
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect_number(target, 2);
 	expect_end(target);
+}
+
+/* Push a batch until so many have been taken, as credits come; how many. */
+static int push_batch_soon(
+    struct dfi_source *source, const struct kv *kvs, int n, int wanted)
+{
+	int64_t deadline = now_ms() + LONG_MS;
+	int ret, taken = 0;
+
+	do {
+		ret = dfi_source_push_batch(
+		    source, kvs + taken, (uint32_t)(n - taken));
+		if (ret != -EAGAIN)
+			cr_assert_geq(ret, 0);
+		taken += ret > 0 ? ret : 0;
+	} while (taken < wanted && now_ms() < deadline);
+	return taken;
 }
 
 Test(moving, nonblocking_batch_takes_the_prefix_that_fits)
@@ -289,11 +326,11 @@ Test(moving, nonblocking_batch_takes_the_prefix_that_fits)
 	for (i = 0; i < 3; i++)
 		expect_number(target, i);
 	expect_number(target, 3);
-	cr_assert_eq(dfi_source_push_batch(source, kvs + 6, 14), 3);
+	cr_assert_eq(push_batch_soon(source, kvs + 6, 14, 3), 3);
 	for (i = 4; i < 9; i++)
 		expect_number(target, i);
 	expect_nothing(target); /* and so gives the last segment back */
-	cr_assert_eq(dfi_source_push_batch(source, kvs + 9, 4), 4);
+	cr_assert_eq(push_batch_soon(source, kvs + 9, 4, 4), 4);
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (i = 9; i < 13; i++)
 		expect_number(target, i);

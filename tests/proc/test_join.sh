@@ -260,6 +260,10 @@ printf 'k,v\na,9223372036854775807\na,1\n' > large.csv
 refuse 1 'sum exceeds 64 bits' $(files ab.csv k large.csv k) --sum outer:v
 refuse 1 '/none/rows.csv: No such' $(files ab.csv k ab.csv k) \
 	--output /none/rows.csv
+for baseline in "" "--baseline local"; do
+	refuse 1 'tuples need 33554432 MiB of memory, but [0-9]* MiB are left' \
+		--inner 1000G --outer 24G $baseline
+done
 refuse 1 'registry' --registry unix:@nobody-listens-here --inner 1K --outer 1K
 refuse 2 'belong together' --inner-csv ab.csv
 refuse 2 'either synthetic or' $(files ab.csv k ab.csv k) --inner 5

@@ -156,22 +156,91 @@ Test(processes, exchange_all_tuples_between_two_sources_and_two_targets)
 	create_flow(2, 2, 4);
 	for (i = 0; i < 2; i++) {
 		child_spawn(&sources[i], DFI_WORKER, "-r", address, "-f", FLOW,
-		    "-n", "50000", i ? "source:1" : "source:0", NULL);
+		    "-n", "20000", i ? "source:1" : "source:0", NULL);
 		child_spawn(&targets[i], DFI_WORKER, "-r", address, "-f", FLOW,
 		    i ? "target:1" : "target:0", NULL);
 	}
 	for (i = 0; i < 2; i++) {
 		cr_assert_eq(
 		    expect_end(&sources[i], i ? "source 1" : "source 0", 0),
-		    50000);
+		    20000);
 		count += expect_end(
 		    &targets[i], i ? "target 1" : "target 0", 0);
 	}
-	cr_assert_eq(count, 100000);
+	cr_assert_eq(count, 40000);
 	for (i = 0; i < 2; i++) {
 		cr_assert_eq(child_wait(&sources[i]), 0);
 		cr_assert_eq(child_wait(&targets[i]), 0);
 	}
+}
+
+/* All of them wait in poll(), for tuples and for room. */
+Test(processes, wake_each_other_by_descriptors)
+{
+	struct child sources[2], targets[2];
+	uint32_t count = 0;
+	int i;
+
+	create_flow(2, 2, 2);
+	for (i = 0; i < 2; i++) {
+		child_spawn(&sources[i], DFI_WORKER, "-e", "-r", address, "-f",
+		    FLOW, "-n", "20000", i ? "source:1" : "source:0", NULL);
+		child_spawn(&targets[i], DFI_WORKER, "-e", "-r", address, "-f",
+		    FLOW, i ? "target:1" : "target:0", NULL);
+	}
+	for (i = 0; i < 2; i++) {
+		expect_end(&sources[i], i ? "source 1" : "source 0", 0);
+		count += expect_end(
+		    &targets[i], i ? "target 1" : "target 0", 0);
+	}
+	cr_assert_eq(count, 40000);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(child_wait(&sources[i]), 0);
+		cr_assert_eq(child_wait(&targets[i]), 0);
+	}
+}
+
+/* How many of the tuples of source 0 are for a target of four. */
+static uint32_t count_for(uint32_t n_tuples, uint32_t target)
+{
+	struct worker_tuple tuple;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < n_tuples; i++) {
+		worker_make_tuple(0, i, &tuple);
+		n += dfi_hash64_partition(tuple.key, 4) == target;
+	}
+	return n;
+}
+
+/* Its process may be gone long before the others come to the end. */
+Test(processes, go_on_when_one_of_four_targets_leaves_after_a_percent)
+{
+	static const char *const names[] = { "target:0", "target:1", "target:2",
+		"target:3" };
+	struct child source, targets[4];
+	char name[16];
+	uint32_t i;
+
+	create_flow(1, 4, 4);
+	for (i = 0; i < 4; i++)
+		child_spawn(&targets[i], DFI_WORKER, "-x",
+		    i == 2 ? "100" : "1000000", "-r", address, "-f", FLOW,
+		    names[i], NULL);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
+	    "40000", "source:0", NULL);
+	cr_assert_eq(expect_end(&targets[2], "target 2", 0), 100);
+	cr_assert_eq(child_wait(&targets[2]), 0);
+	cr_assert_lt(expect_end(&source, "source 0", 0), 40000);
+	for (i = 0; i < 4; i++) {
+		if (i == 2)
+			continue;
+		snprintf(name, sizeof(name), "target %u", i);
+		cr_assert_eq(
+		    expect_end(&targets[i], name, 0), count_for(40000, i));
+		cr_assert_eq(child_wait(&targets[i]), 0);
+	}
+	cr_assert_eq(child_wait(&source), 0);
 }
 
 Test(processes, mix_threads_and_processes_in_one_flow)
@@ -514,6 +583,162 @@ Test(registry_process, running_flow_completes_without_its_registry)
 	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &late), -ENOTCONN);
 	expect_text(server_address);
 	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+static char socket_address[64];
+
+static void start_server_at_socket(void)
+{
+	child_spawn(&server, DFI_BIN_DIR "/dfi-registry", "--listen",
+	    socket_address, "--print-address", NULL);
+	cr_assert(child_read(&server));
+}
+
+static void setup_restarts(void)
+{
+	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
+		cr_skip_test("dfi-registry is not built");
+	snprintf(socket_address, sizeof(socket_address),
+	    "unix:/tmp/dfi-restart-%d", (int)getpid());
+	setenv("DFI_REGISTRY_GRACE", "1500", 1);
+	start_server_at_socket();
+	address = socket_address;
+	join();
+}
+
+static void teardown_restarts(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0);
+	child_signal(&server, SIGTERM);
+	cr_assert_eq(child_wait(&server), 0);
+}
+
+static void kill_server(void)
+{
+	child_signal(&server, SIGKILL);
+	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
+}
+
+/* Wait until the flow is published again with so many endpoints. */
+static void await_flow(uint32_t sources, uint32_t targets)
+{
+	int64_t patience = now_ms() + LONG_MS;
+	struct dfi_flow_info info;
+	int ret;
+
+	do
+		ret = dfi_flow_query(dfi, FLOW, &info);
+	while (now_ms() < patience &&
+	    (ret < 0 || info.attached_sources != sources ||
+		info.attached_targets != targets));
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_eq(info.attached_sources, sources);
+	cr_assert_eq(info.attached_targets, targets);
+}
+
+TestSuite(registry_restart, .init = setup_restarts, .fini = teardown_restarts,
+    .timeout = 60);
+
+Test(registry_restart, running_flow_goes_on_and_deaths_are_seen_again)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+	int64_t killed;
+
+	create_flow(1, 1, 32);
+	target = open_target(0, LONG_MS);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
+	    "source:0", NULL);
+	child_expect(&source, "source 0 held 107");
+	kill_server();
+	start_server_at_socket();
+	await_flow(1, 1);
+	killed = now_ms();
+	child_signal(&source, SIGKILL);
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_eq(count, 107);
+	expect_pid(&source);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+}
+
+Test(registry_restart, death_while_there_is_no_registry_is_seen_after_it)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+	int64_t back;
+
+	create_flow(1, 1, 32);
+	target = open_target(0, LONG_MS);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
+	    "source:0", NULL);
+	child_expect(&source, "source 0 held 107");
+	kill_server();
+	child_signal(&source, SIGKILL);
+	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+	start_server_at_socket();
+	back = now_ms();
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	/* Over RDMA the connection tells. */
+	if (!getenv("DFI_TRANSPORT") ||
+	    strcmp(getenv("DFI_TRANSPORT"), "verbs"))
+		cr_assert_geq(now_ms() - back, 1500);
+	cr_assert_lt(now_ms() - back, 1500 + 1250 + DEATH_MS);
+	cr_assert_eq(count, 107);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+}
+
+Test(registry_restart, flow_that_was_published_again_can_be_joined)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+
+	create_flow(1, 1, 4);
+	target = open_target(0, LONG_MS);
+	kill_server();
+	start_server_at_socket();
+	await_flow(0, 1);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
+	    "20000", "source:0", NULL);
+	cr_assert_eq(consume_all(target, &count), 0, "%s", dfi_errmsg());
+	cr_assert_eq(count, 20000);
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_eq(child_wait(&source), 0);
+}
+
+/* The one that comes late finds its flow's name taken, and leaves it alone. */
+Test(registry_restart, name_belongs_to_who_publishes_it_first)
+{
+	struct dfi_flow_info info;
+	struct child creator;
+	char text[32];
+	int i;
+
+	child_spawn(&creator, DFI_WORKER, "-r", address, "-f", FLOW, "-c",
+	    "1:1", "-p", "10", "target:0", "source:0", NULL);
+	child_expect(&creator, "source 0 held 10");
+	child_signal(&creator, SIGSTOP);
+	kill_server();
+	start_server_at_socket();
+	/* Until this process is connected again. */
+	for (i = 0; i < 1000 && dfi_flow_query(dfi, FLOW, &info) == -ENOTCONN;
+	     i++)
+		usleep(20000);
+	create_flow(2, 2, 4);
+	child_signal(&creator, SIGCONT);
+	child_tell(&creator, 'c');
+	child_tell(&creator, 'c');
+	cr_assert_eq(child_wait(&creator), 0);
+	cr_assert_eq(dfi_flow_query(dfi, FLOW, &info), 0, "%s", dfi_errmsg());
+	snprintf(text, sizeof(text), "pid %d", (int)getpid());
+	cr_assert_not_null(strstr(info.creator, text), "%s", info.creator);
+	cr_assert_eq(info.n_sources, 2);
+	cr_assert_eq(info.attached_sources, 0);
+	cr_assert_eq(info.attached_targets, 0);
 }
 
 Test(registry_process, serves_flows_between_processes)

@@ -1,18 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_programs.sh BIN_DIR: the programs do what README says: hello_flow, the
-# bench with its JSON, dfi-registry with dfi-info.
+# test_programs.sh BIN_DIR HOLDER: the programs do what README says: hello_flow,
+# the bench with its JSON, dfi-registry with dfi-info, while HOLDER (holder.c)
+# has a flow.
 set -euo pipefail
-bin=$1
+bin=$1 holder_program=$2
 tmp=$(mktemp -d)
-registry=
-trap '[ -z "$registry" ] || kill "$registry" 2>/dev/null; rm -rf "$tmp"' EXIT
+registry= holder=
+trap 'kill $registry $holder 2>/dev/null || :; rm -rf "$tmp"' EXIT
 
 fail()
 {
 	echo "test_programs: $*"
 	exit 1
+}
+
+await() # FILE: something is in it
+{
+	for _ in $(seq 100); do
+		[ ! -s "$1" ] || return 0
+		sleep 0.05
+	done
+	fail "nothing came in $1"
 }
 
 has() # FILE WORD...
@@ -40,7 +50,31 @@ for procs in 1 2; do
 		fail "dfi-bench shuffle: $(cat "$tmp/log")"
 	has "$tmp/shuffle" "${fields[@]}"
 done
-"$bin/dfi-bench" latency --repeat 1 --json > "$tmp/latency" 2> "$tmp/log" ||
+# The sources in one invocation, the targets in another one.
+"$bin/dfi-registry" --listen "unix:$tmp/bench" --print-address > "$tmp/bench.at" &
+registry=$!
+await "$tmp/bench.at"
+for command in "shuffle --sources 2 --targets 2" "latency --iterations 100"; do
+	# shellcheck disable=SC2086 # several words
+	"$bin/dfi-bench" ${command%% *} --role target \
+		--registry "unix:$tmp/bench" 2> "$tmp/log.target" &
+	holder=$!
+	# shellcheck disable=SC2086
+	"$bin/dfi-bench" $command --role source --registry "unix:$tmp/bench" \
+		--tuple-size 16 "${quick[@]}" > "$tmp/split" 2> "$tmp/log" ||
+		fail "$command --role: $(cat "$tmp/log" "$tmp/log.target")"
+	wait $holder || fail "$command --role target: $(cat "$tmp/log.target")"
+	has "$tmp/split" '"split": true' '"transport": "shm"' \
+		'"verified": true' '"baseline": null'
+done
+if "$bin/dfi-bench" raw --role source > /dev/null 2>&1; then
+	fail "dfi-bench raw takes a role"
+fi
+kill $registry
+wait $registry || :
+registry= holder=
+
+"$bin/dfi-bench" latency --iterations 2000 --repeat 1 --json > "$tmp/latency" 2> "$tmp/log" ||
 	fail "dfi-bench latency: $(cat "$tmp/log")"
 has "$tmp/latency" "${fields[@]}"
 "$bin/dfi-bench" raw "${quick[@]}" > "$tmp/raw" 2> "$tmp/log" ||
@@ -52,10 +86,7 @@ fi
 "$bin/dfi-registry" --listen "unix:$tmp/socket" --print-address \
 	> "$tmp/address" 2> "$tmp/log" &
 registry=$!
-for _ in $(seq 100); do
-	[ -s "$tmp/address" ] && break
-	sleep 0.05
-done
+await "$tmp/address"
 has "$tmp/address" "unix:$tmp/socket"
 export DFI_REGISTRY="unix:$tmp/socket"
 "$bin/dfi-info" nodes > "$tmp/nodes"
@@ -64,6 +95,107 @@ has "$tmp/nodes" "dfi-info: host"
 has "$tmp/nodes" '"nodes"' '"pid"' '"sources": 0'
 "$bin/dfi-info" flows --json > "$tmp/flows"
 has "$tmp/flows" '"flows": \[\]'
+
+# A flow with one of its five endpoints attached.
+mkfifo "$tmp/hold"
+"$holder_program" "the holder" < "$tmp/hold" > "$tmp/ready" &
+holder=$!
+exec 3> "$tmp/hold"
+await "$tmp/ready"
+"$bin/dfi-info" flows > "$tmp/flows"
+has "$tmp/flows" "^held: shuffle, bandwidth, hash of number$" \
+	"schema .*key:uint64@0 source:uint32@8 number:uint32@12 (16 bytes)" \
+	"sources *0 of 3 attached" "targets *1 of 2 attached" \
+	"rings *5 x 1600 bytes" "creator *the holder (host .*, pid $holder)"
+"$bin/dfi-info" flows --json > "$tmp/flows"
+has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
+	'"routing": "hash"' '"key": "number"' '"persistent": false' \
+	'"transport": "default"' '"verify": "none"' \
+	'"sources": 3' '"attached_sources": 0' '"targets": 2' \
+	'"attached_targets": 1' '"tuple_size": 16' '"segment_size": 1600' \
+	'"segment_count": 5' '"ring_bytes": [1-9]' '"instance": "[0-9a-f]*"' \
+	'"schema": "key:uint64@0 ' \
+	"\"creator\": \"the holder (host .*, pid $holder)\""
+"$bin/dfi-info" nodes > "$tmp/nodes"
+has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
+"$bin/dfi-info" nodes --json > "$tmp/nodes"
+has "$tmp/nodes" '"name": "the holder"' "\"pid\": $holder" '"targets": 1'
+"$bin/dfi-info" stat > "$tmp/stat"
+has "$tmp/stat" "^the holder: host .*, pid $holder, id " \
+	"^  target 1 of flow 'held': 0 tuples, 0 bytes, 0 segments$" \
+	"^    waits     0 for data, .* polls, 0 yields, 0 sleeps$"
+! grep -q "dfi-info" "$tmp/stat" || fail "dfi-info lists itself"
+"$bin/dfi-info" stat --json > "$tmp/stat"
+has "$tmp/stat" '"name": "the holder"' "\"pid\": $holder" '"error": null' \
+	'"flow": "held"' '"role": "target"' '"index": 1' '"tuples": 0' \
+	'"long_stalls": 0' '"waits_for": null' '"errors": \[\]' '"time_ns": [1-9]'
+# It goes on until nobody reads any more.
+"$bin/dfi-info" stat --json --watch=0.05 2> "$tmp/log" | head -n 3 \
+	> "$tmp/stat" || :
+[ "$(grep -c '^{"stat":\[{.*"flow":"held"' "$tmp/stat")" = 3 ] ||
+	fail "dfi-info stat --watch prints $(cat "$tmp/stat" "$tmp/log")"
+"$bin/dfi-info" stat --watch=0.05 2> "$tmp/log" | head -n 8 > "$tmp/stat" || :
+has "$tmp/stat" "tuples, 0 bytes, 0 segments, 0 tuples/s, 0.000 MB/s$"
+for wrong in "nodes --watch" "stat --watch=0" "stat --watch=often" "stats"; do
+	# shellcheck disable=SC2086 # several words
+	if "$bin/dfi-info" $wrong > /dev/null 2> "$tmp/log"; then
+		fail "dfi-info takes '$wrong'"
+	fi
+done
+# A process that doesn't answer is said to be so.
+kill -STOP "$holder"
+"$bin/dfi-info" stat > "$tmp/stat"
+kill -CONT "$holder"
+has "$tmp/stat" "^the holder: host .*, pid $holder, id " \
+	"^  no counters: .* doesn't answer$"
+
+for format in "" --json; do
+	if "$bin/dfi-info" flows $format > /dev/full 2> "$tmp/log"; then
+		fail "dfi-info $format says nothing of a full disk"
+	fi
+	has "$tmp/log" "stdout can't be written: No space left"
+done
+exec 3>&-
+wait "$holder" || fail "holder ends with $?"
+holder=
+if "$holder_program" "$(printf 'two\nlines')" > /dev/null 2> "$tmp/log"; then
+	fail "a node name may have two lines"
+fi
+has "$tmp/log" "node_name"
+
+# Without a registry, and with or without a device.
+for format in "" --json; do
+	env -u DFI_REGISTRY "$bin/dfi-info" devices $format > "$tmp/devices" ||
+		fail "dfi-info devices $format ends with $?"
+	if [ "${DFI_TEST_DEVICE-}" ]; then
+		has "$tmp/devices" "$DFI_TEST_DEVICE"
+	elif [ -e /sys/class/infiniband ]; then
+		[ -s "$tmp/devices" ] || fail "dfi-info devices is silent"
+	elif [ "$format" ]; then
+		has "$tmp/devices" '"devices": \[\]'
+	else
+		has "$tmp/devices" "^no RDMA devices: .*rdma link"
+	fi
+done
+
+# Settings: values, origins, mistakes.
+env -u DFI_WAIT DFI_LOG=error DFI_RING_MEMORY=2M "$bin/dfi-info" config \
+	> "$tmp/config" || fail "dfi-info config ends with $?"
+has "$tmp/config" "^DFI_WAIT *adaptive *default$" \
+	"^DFI_RING_MEMORY *2M *environment$" \
+	"^DFI_REGISTRY *unix:$tmp/socket *environment$" \
+	"^DFI_REGISTRY_CA *- *default$"
+DFI_LOG=error "$bin/dfi-info" config --json -r unix:@x > "$tmp/config"
+has "$tmp/config" '"config": \[' '"variable": "DFI_LOG"' '"value": "error"' \
+	'"value": "unix:@x"' '"origin": "attribute"' '"default": null' \
+	'"error": null'
+if DFI_WAIT=often DFI_WIAT=spin "$bin/dfi-info" config > "$tmp/config" \
+	2> "$tmp/log"; then
+	fail "dfi-info config accepts DFI_WAIT=often"
+fi
+has "$tmp/config" "^DFI_WAIT *often *environment, not valid$" \
+	"adaptive, spin or block" "^DFI_OPEN_TIMEOUT "
+has "$tmp/log" "DFI_WIAT is no setting.*DFI_WAIT" "setting is not valid"
 
 kill -TERM "$registry"
 wait "$registry" || fail "dfi-registry ends with $? on SIGTERM"

@@ -13,9 +13,20 @@
  *
  * -k forks a child that does nothing, and outlives its parent by some seconds.
  *
- * worker -r REGISTRY -f FLOW [-k] [-n TUPLES] [-p HOLD] [-s]
- *	source:I... target:J...
+ * -c creates the flow before, for so many sources and targets; -g BYTES with
+ * segments of so many bytes.
+ *
+ * -e: the endpoints don't block; they wait in poll() on their descriptors.
+ *
+ * -x TUPLES: targets cancel after so many. Sources skip what a target that has
+ * cancelled doesn't want, and report only the others.
+ *
+ * -l MS: a process that gives no sign of life for so long counts as dead.
+ *
+ * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES]] [-k] [-l MS]
+ *	[-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I... target:J...
  */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -32,10 +43,10 @@
 #define TIMEOUT_MS 30000u
 
 static const char *flow = "";
-static uint32_t n_tuples = 1000, hold = UINT32_MAX;
+static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
-static bool forks;
+static bool forks, polls;
 
 struct end {
 	const char *role;
@@ -62,23 +73,59 @@ static void hold_on(const struct end *end, uint32_t count)
 		_exit(EXIT_SUCCESS);
 }
 
+/* After -EAGAIN. */
+static int wait_for(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pollfd, 1, TIMEOUT_MS) > 0 ? 0 : -ETIMEDOUT;
+}
+
+static int push(struct dfi_source *source, const struct worker_tuple *tuple)
+{
+	int ret;
+
+	while ((ret = dfi_source_push(source, tuple)) == -EAGAIN) {
+		ret = wait_for(dfi_source_fd(source));
+		if (ret < 0)
+			break;
+	}
+	return ret;
+}
+
+static int consume(struct dfi_target *target, const void **tuple)
+{
+	int ret;
+
+	while ((ret = dfi_target_consume(target, tuple)) == -EAGAIN) {
+		ret = wait_for(dfi_target_fd(target));
+		if (ret < 0)
+			break;
+	}
+	return ret;
+}
+
 static int push_all(
     const struct end *end, struct dfi_source *source, uint32_t *count)
 {
 	struct worker_tuple tuple;
+	uint32_t i;
 	int ret = 0;
 
-	for (; !ret && *count < n_tuples; ++*count) {
-		if (*count == hold) {
+	for (i = 0; i < n_tuples; i++) {
+		if (i == hold) {
 			ret = dfi_source_flush(source);
 			if (ret < 0)
 				break;
-			hold_on(end, *count);
+			hold_on(end, i);
 		}
-		worker_make_tuple(end->index, *count, &tuple);
-		ret = dfi_source_push(source, &tuple);
+		worker_make_tuple(end->index, i, &tuple);
+		ret = push(source, &tuple);
+		if (ret == -EPIPE)
+			continue;
 		if (ret < 0)
 			break;
+		++*count;
 	}
 	return ret;
 }
@@ -95,6 +142,7 @@ static void run_source(struct end *end)
 	uint32_t count = 0;
 	int ret;
 
+	attr.flags = polls ? DFI_NONBLOCK : 0;
 	ret = dfi_source_open(dfi, flow, end->index, &attr, &source);
 	if (ret < 0) {
 		say(end, "ended", ret, 0, dfi_errmsg());
@@ -138,6 +186,7 @@ static void run_target(struct end *end)
 	const void *tuple;
 	int ret;
 
+	attr.flags = polls ? DFI_NONBLOCK : 0;
 	ret = dfi_target_open(dfi, flow, end->index, &attr, &target);
 	if (ret < 0) {
 		say(end, "ended", ret, 0, dfi_errmsg());
@@ -146,10 +195,14 @@ static void run_target(struct end *end)
 	dfi_flow_query(dfi, flow, &info);
 	printf("target %u open\n", end->index);
 	fflush(stdout);
-	while ((ret = dfi_target_consume(target, &tuple)) > 0) {
+	while ((ret = consume(target, &tuple)) > 0) {
 		check_tuple(end, info.n_targets, tuple, last);
 		if (++count == hold)
 			hold_on(end, count);
+		if (count == leave) {
+			ret = dfi_target_cancel(target);
+			break;
+		}
 	}
 	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
 	dfi_target_close(target);
@@ -202,14 +255,34 @@ static void linger(void)
 	_exit(EXIT_FAILURE);
 }
 
+static int create(const char *ends, uint32_t segment_size)
+{
+	const char *colon = strchr(ends, ':');
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = schema,
+		.n_sources = (uint32_t)strtoul(ends, NULL, 10),
+		.n_targets = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0,
+		.segment_size = segment_size,
+	};
+	int ret = dfi_flow_create(dfi, flow, &attr);
+
+	if (ret < 0)
+		fprintf(stderr, "worker: %s\n", dfi_errmsg());
+	return ret;
+}
+
 int main(int argc, char **argv)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
+	const char *creates = NULL;
+	uint32_t segment_size = 0;
 	int option, ret;
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "kr:f:n:p:s")) != -1) {
+	while ((option = getopt(argc, argv, "c:eg:kl:r:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -218,10 +291,20 @@ int main(int argc, char **argv)
 			n_tuples = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'p')
 			hold = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'c')
+			creates = optarg;
+		else if (option == 'g')
+			segment_size = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 's')
 			schema = &worker_other_schema;
+		else if (option == 'e')
+			polls = true;
+		else if (option == 'x')
+			leave = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'k')
 			forks = true;
+		else if (option == 'l')
+			attr.lease_ttl_ms = (uint32_t)strtoul(optarg, NULL, 10);
 		else
 			return EXIT_FAILURE;
 	}
@@ -232,6 +315,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "worker: %s\n", dfi_errmsg());
 		return EXIT_FAILURE;
 	}
+	if (creates && create(creates, segment_size) < 0)
+		return EXIT_FAILURE;
 	if (forks && fork() == 0)
 		linger();
 	ret = run_ends(argv + optind, (unsigned)(argc - optind));

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <dfi/error.h>
 #include <dfi/registry.h>
@@ -30,6 +31,7 @@ struct stress {
 	struct loop *loop;
 	struct registry_client *client;
 	const char *address;
+	struct registry_security security;
 	atomic_bool stopping; /* from here on -ENOTCONN fits */
 	atomic_int failures;
 	atomic_int rounds; /* of all threads */
@@ -79,6 +81,8 @@ static void hear(void *arg, const struct registry_event *event)
 			complain(hearing->stress, "lost twice", 0);
 		return;
 	}
+	if (event->type == REGISTRY_BACK)
+		complain(hearing->stress, "heard of a return", 0);
 	if (hearing->n_lost)
 		complain(hearing->stress, "heard after the loss", 0);
 	if (!hearing->first && event->revision <= hearing->revision)
@@ -188,8 +192,8 @@ static void *come_and_go(void *arg)
 		int64_t deadline = deadline_in_ms(30000);
 
 		hearing.n_lost = 0;
-		ret = dfi__client_open(
-		    stress->loop, stress->address, 1000, deadline, &client);
+		ret = dfi__client_open(stress->loop, stress->address,
+		    &stress->security, 1000, deadline, &client);
 		if (ret == -ECONNREFUSED && atomic_load(&stress->stopping))
 			break;
 		check(stress, "open", ret, 0);
@@ -244,12 +248,21 @@ int main(void)
 {
 	struct stress stress = { .loop = NULL };
 	struct dfi_registry *registry;
+	char key[64];
 	int round;
 
-	for (round = 0; round < 4; round++) {
+	snprintf(key, sizeof(key), "/tmp/dfi-stress-%ld", (long)getpid());
+	if (dfi_registry_key_create(key)) {
+		fprintf(stderr, "key: %s\n", dfi_errmsg());
+		return 1;
+	}
+	/* Over a Unix socket, TCP, and TLS. */
+	for (round = 0; round < 6; round++) {
 		struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 
-		attr.listen = round % 2 ? "tcp:127.0.0.1:0" : NULL;
+		attr.listen = round % 3 ? "tcp:127.0.0.1:0" : NULL;
+		attr.key = round % 3 == 2 ? key : NULL;
+		stress.security.key = attr.key;
 		atomic_store(&stress.stopping, false);
 		atomic_store(&stress.rounds, 0);
 		if (dfi_registry_start(&attr, &registry) ||
@@ -258,8 +271,9 @@ int main(void)
 			return 1;
 		}
 		stress.address = strdup(dfi_registry_address(registry));
-		if (dfi__client_open(stress.loop, stress.address, 0,
-			deadline_in_ms(30000), &stress.client)) {
+		if (dfi__client_open(stress.loop, stress.address,
+			&stress.security, 0, deadline_in_ms(30000),
+			&stress.client)) {
 			fprintf(stderr, "open: %s\n", dfi_errmsg());
 			return 1;
 		}
@@ -268,5 +282,6 @@ int main(void)
 		dfi__loop_stop(stress.loop);
 		free((char *)stress.address);
 	}
+	unlink(key);
 	return atomic_load(&stress.failures) ? 1 : 0;
 }

@@ -55,7 +55,10 @@ static void *run_writer(void *arg)
 {
 	struct ring_run *run = arg;
 	struct wait_policy policy = dfi__wait_policy(run->wait);
-	struct wait_time time = { DEADLINE_NEVER, deadline_in_ms(LONG_MS), 0 };
+	struct wait_time time = {
+		.timeout_ns = DEADLINE_NEVER,
+		.deadline = deadline_in_ms(LONG_MS),
+	};
 	struct writer *writer = &run->writer;
 	struct rng rng = { .state = run->seed + 1 };
 	uint64_t i, used, word, words;
@@ -95,7 +98,10 @@ static void *run_reader(void *arg)
 {
 	struct ring_run *run = arg;
 	struct wait_policy policy = dfi__wait_policy(run->wait);
-	struct wait_time time = { DEADLINE_NEVER, deadline_in_ms(LONG_MS), 0 };
+	struct wait_time time = {
+		.timeout_ns = DEADLINE_NEVER,
+		.deadline = deadline_in_ms(LONG_MS),
+	};
 	struct reader *reader = &run->reader;
 	struct region_header *header = run->region->base;
 	struct rng rng = { .state = run->seed + 2 };
@@ -131,6 +137,7 @@ static void run_ring(uint32_t segment_count, uint64_t start, uint32_t wait)
 	static struct ring_run run;
 	struct rng rng = { .state = start + segment_count * 8 + wait };
 	pthread_t writer, reader;
+	struct ring_layout layout;
 	struct remote *remote;
 	uint32_t i;
 
@@ -148,11 +155,12 @@ static void run_ring(uint32_t segment_count, uint64_t start, uint32_t wait)
 		  transport, region_size(&run.geometry, 2), &run.region) == 0,
 	    "region");
 	/* The second of two rings, so that offsets matter. */
-	dfi__reader_init(&run.reader, run.region, &run.geometry, 1, start);
-	check(transport->ops->remote_open(transport, &run.region->name,
-		  deadline_in_ms(LONG_MS), &remote) == 0,
+	dfi__reader_init(&run.reader, run.region, &run.geometry, 2, 1, start);
+	layout = ring_layout(&run.geometry, 2);
+	check(transport->ops->remote_open(transport, NULL, &run.region->name,
+		  &layout, 1, deadline_in_ms(LONG_MS), &remote) == 0,
 	    "remote");
-	dfi__writer_init(&run.writer, remote, &run.geometry, 1, start);
+	dfi__writer_init(&run.writer, remote, &run.geometry, start);
 	reader = start_thread(run_reader, &run);
 	writer = start_thread(run_writer, &run);
 	pthread_join(writer, NULL);
@@ -172,7 +180,8 @@ int main(void)
 
 	check(dfi__settings_load(&settings) == 0, "settings");
 	check(dfi__loop_start("stress", &loop) == 0, "loop");
-	check(dfi__shm_ops.start(loop, &settings, &transport) == 0, "shm");
+	check(
+	    dfi__shm_ops.start(loop, &settings, NULL, &transport) == 0, "shm");
 	for (count = 0; count < sizeof(counts) / sizeof(counts[0]); count++)
 		for (start = 0; start < 3; start++)
 			for (wait = 0; wait < 2; wait++)

@@ -26,19 +26,18 @@ static int fake_write(
 {
 	struct fake_ring *ring = ring_of(remote->transport);
 	char *base = ring->region.base;
-	struct segment_footer *footer = (struct segment_footer *)(void *)(base +
-	    write->footer_offset);
-	const char *payload = write->payload;
+	uint64_t size = ring->geometry.ring_size;
+	struct segment_footer *footer;
+	const char *payload = remote->ring + write->payload_offset;
 	uint64_t done, step;
 
+	base += ring_offset(&ring->geometry, RING_INDEX);
+	footer = (struct segment_footer *)(void *)(base + write->footer_offset);
 	ring->n_writes++;
-	cr_assert_leq(
-	    write->payload_offset + write->payload_size, remote->size);
-	cr_assert_leq(write->footer_offset + sizeof(*footer), remote->size);
+	cr_assert_leq(write->payload_offset + write->payload_size, size);
+	cr_assert_leq(write->footer_offset + sizeof(*footer), size);
 	cr_assert_eq(write->footer_offset % sizeof(*footer), 0);
-	cr_assert_eq(
-	    write->wake_offset, offsetof(struct region_header, reader_waits));
-	for (done = 0; remote->direct != base && done < write->payload_size;
+	for (done = 0; !remote->in_place && done < write->payload_size;
 	     done += step) {
 		step = min_u64(STEP, write->payload_size - done);
 		memcpy(
@@ -51,21 +50,47 @@ static int fake_write(
 	return 0;
 }
 
-static int fake_give_credit(struct region *region, uint64_t credit_offset,
-    uint64_t consumed, uint64_t wake_offset)
+static int fake_give_credit(struct region *region,
+    const struct ring_layout *layout, uint32_t number, uint64_t consumed,
+    enum ring_closed closed)
 {
 	struct fake_ring *ring = ring_of(region->transport);
+	struct ring_credit *credit =
+	    (struct ring_credit *)(void *)ring->remote.ring;
 
-	cr_assert_eq(credit_offset,
-	    ring_offset(&ring->geometry, RING_INDEX) +
-		offsetof(struct ring_header, consumed));
-	cr_assert_eq(wake_offset,
-	    ring_offset(&ring->geometry, RING_INDEX) +
-		offsetof(struct ring_header, writer_waits));
+	cr_assert_eq(number, RING_INDEX);
+	cr_assert_eq(layout->first_ring + number * layout->ring_size,
+	    ring_offset(&ring->geometry, RING_INDEX));
+	cr_assert_eq(
+	    layout->wait_offset, offsetof(struct ring_header, writer_waits));
 	ring->n_credits++;
-	atomic_publish(
-	    (_Atomic uint64_t *)(void *)(ring->remote.direct + credit_offset),
-	    consumed);
+	atomic_publish(&credit->consumed, consumed);
+	if (closed)
+		atomic_publish(&credit->closed, closed);
+	return 1;
+}
+
+/* Nothing is ever under way. */
+static int fake_slot_is_free(struct remote *remote)
+{
+	(void)remote;
+	return 1;
+}
+
+static int fake_drained(struct remote *remote)
+{
+	(void)remote;
+	return 1;
+}
+
+static void fake_progress(struct transport *transport)
+{
+	(void)transport;
+}
+
+static int fake_remote_progress(struct remote *remote)
+{
+	(void)remote;
 	return 0;
 }
 
@@ -73,39 +98,62 @@ static const struct transport_ops fake_ops = {
 	.name = "fake",
 	.write = fake_write,
 	.give_credit = fake_give_credit,
+	.slot_is_free = fake_slot_is_free,
+	.drained = fake_drained,
+	.progress = fake_progress,
+	.remote_progress = fake_remote_progress,
 };
 
-void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, uint64_t start,
-    bool in_place)
+static void start_ring(struct fake_ring *ring, struct ring_geometry g,
+    uint64_t start, bool in_place)
 {
-	struct ring_geometry g = ring_geometry(
-	    tuple_size, segment_size, segment_count);
 	uint64_t size = region_size(&g, 2);
 
 	*ring = (struct fake_ring){
 		.transport.ops = &fake_ops,
 		.geometry = g,
 		.region.base = aligned_alloc(128, size),
-		.remote.size = size,
+		.remote.in_place = in_place,
 	};
+	char *in_region;
+
 	cr_assert_not_null(ring->region.base);
 	memset(ring->region.base, 0, size);
 	ring->region.transport = ring->remote.transport = &ring->transport;
-	ring->remote.direct = in_place ? ring->region.base
-				       : aligned_alloc(128, size);
-	cr_assert_not_null(ring->remote.direct);
-	dfi__reader_init(&ring->reader, &ring->region, &g, RING_INDEX, start);
+	in_region = (char *)ring->region.base + ring_offset(&g, RING_INDEX);
+	ring->remote.ring = in_place ? in_region
+				     : aligned_alloc(128, g.ring_size);
+	cr_assert_not_null(ring->remote.ring);
+	dfi__reader_init(
+	    &ring->reader, &ring->region, &g, 2, RING_INDEX, start);
 	/* What connecting would do. */
 	if (!in_place)
-		memcpy(ring->remote.direct, ring->region.base, size);
-	dfi__writer_init(&ring->writer, &ring->remote, &g, RING_INDEX, start);
+		memcpy(ring->remote.ring, in_region, g.ring_size);
+	dfi__writer_init(&ring->writer, &ring->remote, &g, start);
+}
+
+void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint64_t start,
+    bool in_place)
+{
+	start_ring(ring, ring_geometry(tuple_size, segment_size, segment_count),
+	    start, in_place);
+}
+
+void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint64_t start,
+    bool in_place)
+{
+	start_ring(ring,
+	    ring_geometry_verified(
+		tuple_size, segment_size, segment_count, true),
+	    start, in_place);
 }
 
 void fake_ring_stop(struct fake_ring *ring)
 {
-	if (ring->remote.direct != ring->region.base)
-		free(ring->remote.direct);
+	if (!ring->remote.in_place)
+		free(ring->remote.ring);
 	free(ring->region.base);
 }
 

@@ -33,6 +33,10 @@ struct fake_ring {
 void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place);
+/* The same, with checksums. */
+void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint64_t start,
+    bool in_place);
 void fake_ring_stop(struct fake_ring *ring);
 
 /* The footers and the header in the target's memory. */

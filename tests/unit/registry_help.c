@@ -72,7 +72,7 @@ struct registry_client *open_client(
 	struct registry_client *client;
 
 	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry),
-			 60000, soon(), &client),
+			 NULL, 60000, soon(), &client),
 	    0, "%s", dfi_errmsg());
 	return client;
 }
@@ -110,7 +110,8 @@ void ear_hear(void *arg, const struct registry_event *event)
 	else if (event->type == REGISTRY_DELETE)
 		snprintf(end, room, "-%s ", event->key);
 	else
-		snprintf(end, room, "LOST ");
+		snprintf(end, room,
+		    event->type == REGISTRY_LOST ? "LOST " : "BACK ");
 	ear->used = strlen(ear->log);
 	pthread_cond_broadcast(&ear->heard);
 	pthread_mutex_unlock(&ear->lock);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process of another user, for test_shm.c: asks the owner of a region for it,
- * says so with a byte on stdout, and exits with the errno value of the answer,
- * or 0 if it was served.
+ * or for a report, says so with a byte on stdout, and exits with the errno
+ * value of the answer, or 0 if it was served.
  *
- * shm_peer ADDRESS
+ * shm_peer ADDRESS [report]
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,7 +26,9 @@ int main(int argc, char **argv)
 	int32_t reply[2] = { 0, 0 };
 	socklen_t size;
 
-	if (argc != 2 || setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+	if (argc > 2)
+		request[0] = UINT32_C(0x44464953);
+	if (argc < 2 || setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
 		return EXIT_FAILURE;
 	strncpy(
 	    address.sun_path + 1, argv[1] + 1, sizeof(address.sun_path) - 2);

@@ -43,6 +43,8 @@ static struct flow make_flow(void)
 		.splits = splits,
 		.segment_size = 9,
 		.segment_count = DFI_MAX_SEGMENT_COUNT,
+		.transport = DFI_TRANSPORT_VERBS,
+		.verify = DFI_VERIFY_CRC,
 		.creator = { UINT64_MAX, UINT32_MAX, "node", "host" },
 	};
 
@@ -73,6 +75,8 @@ Test(descriptor, flow_survives_the_trip)
 	cr_assert_eq(back.radix_bits, flow.radix_bits);
 	cr_assert_eq(back.segment_size, flow.segment_size);
 	cr_assert_eq(back.segment_count, flow.segment_count);
+	cr_assert_eq(back.transport, flow.transport);
+	cr_assert_eq(back.verify, flow.verify);
 	cr_assert_eq(back.creator.id, flow.creator.id);
 	cr_assert_eq(back.creator.pid, flow.creator.pid);
 	cr_assert_str_eq(back.creator.name, "node");
@@ -84,9 +88,12 @@ Test(descriptor, flow_survives_the_trip)
 Test(descriptor, endpoint_and_node_survive_the_trip)
 {
 	struct endpoint endpoint = {
-		.node = { 7, 8, "n", "h" },
+		.node = { 7, 8, "n", "h", 9 },
 		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
+		.verbs = { "10.0.0.1:18515", 10, 4096 },
 	};
+	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
+	uint8_t token_back[MEMBER_TOKEN_SIZE];
 	struct endpoint back;
 	struct node node;
 	size_t size;
@@ -96,8 +103,9 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 	cr_assert_eq(dfi__endpoint_decode(data, size, &back), 0);
 	cr_assert_eq(memcmp(&back, &endpoint, sizeof(back)), 0);
 	free(data);
-	data = dfi__node_encode(&endpoint.node, &size);
-	cr_assert_eq(dfi__node_decode(data, size, &node), 0);
+	data = dfi__node_encode(&endpoint.node, token, "@x", &size);
+	cr_assert_eq(dfi__node_decode(data, size, &node, token_back), 0);
+	cr_assert_eq(memcmp(token_back, token, sizeof(token)), 0);
 	cr_assert_eq(memcmp(&node, &endpoint.node, sizeof(node)), 0);
 	free(data);
 }
@@ -273,6 +281,9 @@ Test(descriptor, numbers_out_of_range_are_refused)
 	refuse(segment_size, DFI_MAX_SEGMENT_SIZE + 1, -EBADMSG);
 	refuse(segment_count, 0, -EBADMSG);
 	refuse(segment_count, DFI_MAX_SEGMENT_COUNT + 1, -EBADMSG);
+	refuse(transport, DFI_TRANSPORT_VERBS + 1, -EBADMSG);
+	/* A library that knows no checksums has another layout. */
+	refuse(checksums, false, -EPROTO);
 	refuse(radix_shift, 64, -EBADMSG);
 	refuse(radix_bits, 33, -EBADMSG);
 	refuse(fields[1]->type, 0, -EBADMSG);

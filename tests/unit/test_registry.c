@@ -378,7 +378,7 @@ Test(client, keepalives_keep_a_lease)
 	struct raw dying;
 
 	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry),
-			 1000, soon(), &living),
+			 NULL, 1000, soon(), &living),
 	    0);
 	cr_assert_eq(dfi__client_put(
 			 living, "living", "", 0, CLIENT_LEASED, soon(), NULL),

@@ -33,7 +33,7 @@ static int open_error(const char *address)
 	struct registry_client *client;
 	int ret;
 
-	ret = dfi__client_open(loop, address, 0, soon(), &client);
+	ret = dfi__client_open(loop, address, NULL, 0, soon(), &client);
 	dfi__loop_stop(loop);
 	return ret;
 }
@@ -43,7 +43,7 @@ static const char *path_of(const char *address)
 	return address + strlen("unix:");
 }
 
-Test(address, a_routable_one_is_eperm_and_the_text_says_why)
+Test(address, a_routable_one_is_eperm_and_the_text_says_what_to_do)
 {
 	static const char *const routable[] = { "tcp:0.0.0.0:7000",
 		"tcp:192.168.1.1:0", "tcp:[::]:7000", "tcp:[fe80::1]:7000",
@@ -52,10 +52,10 @@ Test(address, a_routable_one_is_eperm_and_the_text_says_why)
 
 	for (i = 0; i < sizeof(routable) / sizeof(routable[0]); i++) {
 		cr_assert_eq(start_error(routable[i]), -EPERM);
-		cr_assert_not_null(
-		    strstr(dfi_errmsg(), "no transport security"));
+		cr_assert_not_null(strstr(dfi_errmsg(), "dfi-registry keygen"));
 		cr_assert_not_null(strstr(dfi_errmsg(), "loopback"));
 		cr_assert_eq(open_error(routable[i]), -EPERM);
+		cr_assert_not_null(strstr(dfi_errmsg(), "DFI_REGISTRY_KEY"));
 	}
 }
 
@@ -121,7 +121,7 @@ Test(address, attributes_are_checked)
 	struct dfi_registry *registry;
 
 	cr_assert_eq(dfi_registry_start(&attr, NULL), -EINVAL);
-	attr.flags = 1;
+	attr.flags = 2;
 	cr_assert_eq(dfi_registry_start(&attr, &registry), -EINVAL);
 	attr.flags = 0;
 	attr.size = 0;

@@ -325,6 +325,80 @@ Test(server, another_user_is_refused)
 	assert_served();
 }
 
+Test(server_limits, another_user_is_served_if_it_is_named)
+{
+	static const uint32_t users[] = { 12345, 65534 };
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct raw raw;
+	pthread_t thread;
+	void *connected;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	attr.users = users;
+	attr.n_users = 2;
+	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
+	pthread_create(&thread, NULL, connect_as_nobody, &raw);
+	pthread_join(thread, &connected);
+	if (!connected)
+		cr_skip_test("not allowed to become another user");
+	cr_assert_eq(raw_hello(&raw, WIRE_VERSION), 0);
+	raw_close(&raw);
+	dfi_registry_stop(registry);
+	attr.listen = "tcp:127.0.0.1:0";
+	cr_assert_eq(dfi_registry_start(&attr, &registry), -EINVAL);
+	attr.n_users = 33;
+	cr_assert_eq(dfi_registry_start(&attr, &registry), -EINVAL);
+}
+
+Test(server, watches_of_one_client_are_limited)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Watch watch = DFI__REGISTRY__WATCH__INIT;
+	Dfi__Registry__Unwatch unwatch = DFI__REGISTRY__UNWATCH__INIT;
+	struct raw raw;
+	int i;
+
+	connect_greeted(&raw);
+	watch.prefix = "none";
+	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
+	request.watch = &watch;
+	for (i = 0; i < 4096; i++)
+		cr_assert_eq(raw_ask(&raw, &request), 0);
+	cr_assert_eq(raw_ask(&raw, &request), -ENOSPC);
+	unwatch.watch = request.id - 1;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_UNWATCH;
+	request.unwatch = &unwatch;
+	cr_assert_eq(raw_ask(&raw, &request), 0);
+	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
+	request.watch = &watch;
+	cr_assert_eq(raw_ask(&raw, &request), 0);
+	raw_close(&raw);
+	assert_served();
+}
+
+Test(server_limits, keys_of_one_client_are_limited)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+
+	attr.max_client_keys = 2;
+	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
+	loop = start_loop();
+	client = open_client(loop, registry);
+	cr_assert_eq(
+	    dfi__client_put(client, "a", "", 0, CLIENT_LEASED, soon(), NULL),
+	    0);
+	cr_assert_eq(
+	    dfi__client_put(client, "b", "", 0, CLIENT_LEASED, soon(), NULL),
+	    0);
+	cr_assert_eq(
+	    dfi__client_put(client, "c", "", 0, CLIENT_LEASED, soon(), NULL),
+	    -ENOSPC);
+	cr_assert_not_null(strstr(dfi_errmsg(), "2 keys"), "%s", dfi_errmsg());
+	assert_served();
+	teardown();
+}
+
 Test(server_limits, connections_are_limited)
 {
 	struct registry_client *second, *third;
@@ -333,16 +407,16 @@ Test(server_limits, connections_are_limited)
 
 	start_limited(2, 0);
 	second = open_client(loop, registry);
-	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry), 0,
-			 soon(), &third),
+	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry),
+			 NULL, 0, soon(), &third),
 	    -ENOSPC, "%s", dfi_errmsg());
 	cr_assert_not_null(strstr(dfi_errmsg(), "2 connections"));
 	assert_served();
 	dfi__client_close(second);
 	/* Its place is free as soon as the registry has noticed. */
 	do
-		ret = dfi__client_open(
-		    loop, dfi_registry_address(registry), 0, soon(), &third);
+		ret = dfi__client_open(loop, dfi_registry_address(registry),
+		    NULL, 0, soon(), &third);
 	while (ret == -ENOSPC && clock_now_ns() < deadline);
 	cr_assert_eq(ret, 0);
 	dfi__client_close(third);
@@ -357,7 +431,7 @@ static int open_fake(const struct fake *fake, uint32_t timeout_ms)
 
 	loop = start_loop();
 	ret = dfi__client_open(
-	    loop, fake->address, 0, deadline_in_ms(timeout_ms), &client);
+	    loop, fake->address, NULL, 0, deadline_in_ms(timeout_ms), &client);
 	return ret;
 }
 
@@ -458,6 +532,70 @@ Test(client, an_answer_that_comes_too_late_is_dropped)
 	dfi__client_close(client);
 	dfi__loop_stop(loop);
 	fake_stop(&fake);
+}
+
+/* Late answers to two creations, of which one fails; then what is asked. */
+struct late_creations {
+	sem_t given_up, undone;
+	char deleted[64];
+	uint64_t revision;
+};
+
+static void create_late(struct raw *raw, void *arg)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	Dfi__Registry__Message *first, *second, *undo;
+	struct late_creations *late = arg;
+
+	agree_to_opening(raw);
+	first = fake_receive(raw);
+	second = fake_receive(raw);
+	sem_wait(&late->given_up);
+	reply.id = second->request->id;
+	reply.error = -EEXIST;
+	reply.text = "it exists";
+	raw_send_reply(raw, &reply);
+	reply.id = first->request->id;
+	reply.error = 0;
+	reply.text = "";
+	reply.revision = 77;
+	raw_send_reply(raw, &reply);
+	undo = fake_receive(raw);
+	if (undo->request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE) {
+		snprintf(late->deleted, sizeof(late->deleted), "%s",
+		    undo->request->delete_->key);
+		late->revision = undo->request->delete_->revision;
+	}
+	fake_agree(raw, undo);
+	sem_post(&late->undone);
+	dfi__wire_free(first);
+	dfi__wire_free(second);
+	dfi__wire_free(undo);
+	dfi__wire_free(raw_read(raw)); /* the lease is given back */
+}
+
+Test(client, a_key_that_is_created_too_late_is_deleted)
+{
+	struct late_creations late = { .revision = 0 };
+	struct fake fake;
+
+	sem_init(&late.given_up, 0, 0);
+	sem_init(&late.undone, 0, 0);
+	fake_start(&fake, create_late, &late);
+	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(dfi__client_create(client, "mine", "", 0, CLIENT_LEASED,
+			 deadline_in_ms(50), NULL),
+	    -ETIMEDOUT);
+	cr_assert_eq(dfi__client_create(client, "another's", "", 0, 0,
+			 deadline_in_ms(50), NULL),
+	    -ETIMEDOUT);
+	sem_post(&late.given_up);
+	sem_wait(&late.undone);
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
+	cr_assert_str_eq(late.deleted, "mine");
+	cr_assert_eq(late.revision, 77);
 }
 
 static void send_event(struct raw *raw, uint64_t watch)

@@ -177,10 +177,25 @@ Test(segment, footer_state_keeps_its_parts_apart)
 			}
 }
 
+/* What an owner makes of payloads is what their writer would have sent. */
+Test(segment, footers_follow_from_the_bytes_that_arrived)
+{
+	struct ring_geometry g = ring_geometry(24, 8192, 16);
+	struct ring_layout layout = ring_layout(&g, 1);
+	uint64_t footer[2] = { 0, footer_state(UINT32_MAX - 1, 0, 0) };
+
+	layout.next_footer(&layout, g.segment_bytes, footer);
+	cr_assert_eq(footer[0], g.segment_tuples);
+	cr_assert_eq(footer[1], footer_state(UINT32_MAX, g.segment_bytes, 0));
+	layout.next_footer(&layout, 24, footer);
+	cr_assert_eq(footer[0], g.segment_tuples + 1);
+	cr_assert_eq(footer[1], footer_state(0, 24, 0));
+}
+
 /* The words that two sides write are never in one pair of cache lines. */
 Test(segment, words_of_different_writers_lie_apart)
 {
-	size_t consumed = offsetof(struct ring_header, consumed);
+	size_t consumed = offsetof(struct ring_header, credit);
 	size_t waits = offsetof(struct ring_header, writer_waits);
 	size_t end = offsetof(struct ring_header, end);
 

@@ -7,6 +7,8 @@
 
 #include <dfi/context.h>
 #include <dfi/error.h>
+#include <dfi/log.h>
+#include <dfi/setting.h>
 
 #include "base/settings.h"
 
@@ -61,6 +63,9 @@ Test(settings, text_is_taken_as_it_is)
 {
 	cr_assert_eq(load_with("DFI_REGISTRY", "unix:/run/x y"), 0);
 	cr_assert_str_eq(settings.registry, "unix:/run/x y");
+	cr_assert_null(settings.registry_key);
+	cr_assert_eq(load_with("DFI_REGISTRY_KEY", "/etc/dfi/a key"), 0);
+	cr_assert_str_eq(settings.registry_key, "/etc/dfi/a key");
 }
 
 Test(settings, sizes_have_suffixes)
@@ -98,6 +103,28 @@ Test(settings, bad_sizes_are_named)
 		refuse("DFI_RING_MEMORY", bad[i]);
 }
 
+Test(settings, limits_are_sizes_or_none)
+{
+	cr_assert_eq(load_with("DFI_RING_MEMORY_LIMIT", "none"), 0);
+	cr_assert_eq(settings.ring_memory_limit, UINT64_MAX);
+	cr_assert_eq(load_with("DFI_RING_MEMORY_LIMIT", "3M"), 0);
+	cr_assert_eq(settings.ring_memory_limit, 3 << 20);
+	refuse("DFI_RING_MEMORY_LIMIT", "0");
+	refuse("DFI_RING_MEMORY_LIMIT", "None");
+	refuse("DFI_RING_MEMORY", "none");
+}
+
+Test(settings, linger_may_be_zero)
+{
+	cr_assert_eq(load_with("DFI_LINGER_US", "250"), 0);
+	cr_assert_eq(settings.linger_us, 250);
+	cr_assert_eq(load_with("DFI_LINGER_US", "0"), 0);
+	cr_assert_eq(settings.linger_us, 0);
+	refuse("DFI_LINGER_US", "-1");
+	refuse("DFI_LINGER_US", "2147483648");
+	refuse("DFI_LINGER_US", "1ms");
+}
+
 Test(settings, bad_times_are_named)
 {
 	static const char *const bad[] = { "0", "-1", "x", "10s", "1.5",
@@ -110,6 +137,17 @@ Test(settings, bad_times_are_named)
 	cr_assert_eq(settings.open_timeout_ms, INT32_MAX);
 }
 
+Test(settings, users_are_numbers)
+{
+	cr_assert_eq(dfi__settings_load(&settings), 0);
+	cr_assert_eq(settings.registry_user, UINT32_MAX);
+	cr_assert_eq(load_with("DFI_REGISTRY_USER", "0"), 0);
+	cr_assert_eq(settings.registry_user, 0);
+	refuse("DFI_REGISTRY_USER", "root");
+	refuse("DFI_REGISTRY_USER", "-1");
+	refuse("DFI_REGISTRY_USER", "4294967295");
+}
+
 Test(settings, choices_are_words)
 {
 	cr_assert_eq(load_with("DFI_WAIT", "spin"), 0);
@@ -120,6 +158,10 @@ Test(settings, choices_are_words)
 	cr_assert_eq(settings.huge_pages, HUGE_PAGES_NEVER);
 	cr_assert_eq(load_with("DFI_HUGE_PAGES", "require"), 0);
 	cr_assert_eq(settings.huge_pages, HUGE_PAGES_REQUIRE);
+	cr_assert_eq(settings.registry_insecure, 0);
+	cr_assert_eq(load_with("DFI_REGISTRY_INSECURE", "1"), 0);
+	cr_assert_eq(settings.registry_insecure, 1);
+	refuse("DFI_REGISTRY_INSECURE", "yes");
 	refuse("DFI_WAIT", "Spin");
 	refuse("DFI_WAIT", "try"); /* a word of another setting */
 	refuse("DFI_HUGE_PAGES", "spin");
@@ -130,4 +172,151 @@ Test(settings, text_of_a_bad_value_says_what_is_expected)
 {
 	cr_assert_eq(load_with("DFI_WAIT", "often"), -EINVAL);
 	cr_assert(strstr(dfi_errmsg(), "adaptive, spin or block") != NULL);
+}
+
+Test(settings, log_level_is_one_of_them)
+{
+	cr_assert_eq(dfi__settings_load(&settings), 0);
+	cr_assert_eq(settings.log_level, DFI_LOG_WARN);
+	refuse("DFI_LOG", "loud");
+}
+
+Test(settings, nearest_name_is_found_for_what_is_misspelt)
+{
+	static const struct {
+		const char *name;
+		const char *nearest;
+	} names[] = {
+		{ "DFI_WIAT=spin", "DFI_WAIT" },
+		{ "DFI_RING_MEMROY", "DFI_RING_MEMORY" },
+		{ "DFI_REGISTRY_KEYS=/x", "DFI_REGISTRY_KEY" },
+		{ "DFI_REGISTRYKEY", "DFI_REGISTRY_KEY" },
+		{ "DFI_HUGEPAGES", "DFI_HUGE_PAGES" },
+		{ "DFI_OPEN_TIMEOUT_MS=5", "DFI_OPEN_TIMEOUT" },
+		{ "DFI_TIMEOUT", "DFI_OPEN_TIMEOUT" },
+		{ "DFI_wait", "DFI_WAIT" },
+		{ "DFI_TEST", "DFI_WAIT" },
+	};
+	char endless[4096] = "DFI_LO";
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		cr_assert_str_eq(dfi__settings_nearest(names[i].name),
+		    names[i].nearest, "%s", names[i].name);
+	memset(endless + strlen(endless), 'G', 4000);
+	cr_assert_not_null(dfi__settings_nearest(endless));
+	cr_assert_not_null(dfi__settings_nearest("DFI_"));
+}
+
+Test(settings, own_names_and_those_of_the_project_are_no_mistakes)
+{
+	static const char *const known[] = { "DFI_WAIT=", "DFI_LOG=x",
+		"DFI_REGISTRY", "DFI_JOBS=2", "DFI_TEST_DEVICE=rxe0",
+		"DFI_TESTBED=x", "DFI_TESTBED_CACHE=/x" };
+	size_t i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		cr_assert_null(dfi__settings_nearest(known[i]), "%s", known[i]);
+	cr_assert_not_null(dfi__settings_nearest("DFI_JOBS2"));
+}
+
+static unsigned n_warnings;
+
+static void count_warning(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	cr_assert_eq(level, DFI_LOG_WARN);
+	cr_assert(strstr(line, "DFI_WIAT is no setting") != NULL, "%s", line);
+	cr_assert(strstr(line, "DFI_WAIT ") != NULL, "%s", line);
+	n_warnings++;
+}
+
+Test(settings, unknown_variable_is_warned_of_once)
+{
+	setenv("DFI_WIAT", "spin", 1);
+	setenv("DFI_TEST_SEED", "1", 1);
+	dfi_log_set(DFI_LOG_WARN, count_warning, NULL);
+	cr_assert_eq(dfi__settings_load(&settings), 0);
+	cr_assert_eq(dfi__settings_load(&settings), 0);
+	cr_assert_eq(n_warnings, 1);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
+struct listed {
+	struct dfi_setting_info wait, registry, key, timeout;
+	char wait_error[256];
+	unsigned n;
+};
+
+static int note(void *arg, const struct dfi_setting_info *info)
+{
+	struct listed *listed = arg;
+
+	listed->n++;
+	if (!strcmp(info->variable, "DFI_WAIT")) {
+		listed->wait = *info;
+		snprintf(listed->wait_error, sizeof(listed->wait_error), "%s",
+		    info->error ? info->error : "");
+	} else if (!strcmp(info->variable, "DFI_REGISTRY")) {
+		listed->registry = *info;
+	} else if (!strcmp(info->variable, "DFI_REGISTRY_KEY")) {
+		listed->key = *info;
+	} else if (!strcmp(info->variable, "DFI_OPEN_TIMEOUT")) {
+		listed->timeout = *info;
+	}
+	return 0;
+}
+
+Test(settings, list_says_where_values_come_from)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct listed listed = { .n = 0 };
+	struct settings all;
+
+	setenv("DFI_REGISTRY", "unix:@a", 1);
+	setenv("DFI_REGISTRY_KEY", "/a", 1);
+	cr_assert_eq(dfi_setting_list(NULL, note, &listed), 0);
+	/* All, and each once. */
+	cr_assert_gt(listed.n, 10);
+	cr_assert_leq(listed.n, sizeof(all) / sizeof(uint32_t));
+	cr_assert_eq(listed.wait.origin, DFI_SETTING_DEFAULT);
+	cr_assert_str_eq(listed.wait.value, "adaptive");
+	cr_assert_str_eq(listed.wait.initial, "adaptive");
+	cr_assert_eq(listed.registry.origin, DFI_SETTING_ENVIRONMENT);
+	cr_assert_str_eq(listed.registry.value, "unix:@a");
+	cr_assert_null(listed.registry.initial);
+	cr_assert_eq(listed.key.origin, DFI_SETTING_ENVIRONMENT);
+
+	attr.registry = "unix:@b";
+	attr.registry_ca = "/ca";
+	attr.open_timeout_ms = 7;
+	cr_assert_eq(dfi_setting_list(&attr, note, &listed), 0);
+	cr_assert_eq(listed.registry.origin, DFI_SETTING_ATTRIBUTE);
+	cr_assert_str_eq(listed.registry.value, "unix:@b");
+	/* One file named replaces all that the environment names. */
+	cr_assert_eq(listed.key.origin, DFI_SETTING_ATTRIBUTE);
+	cr_assert_null(listed.key.value);
+	cr_assert_eq(listed.timeout.origin, DFI_SETTING_ATTRIBUTE);
+}
+
+static int stop(void *arg, const struct dfi_setting_info *info)
+{
+	(void)arg;
+	(void)info;
+	return 17;
+}
+
+Test(settings, list_goes_on_past_what_is_not_valid)
+{
+	struct listed listed = { .n = 0 }, good = { .n = 0 };
+
+	cr_assert_eq(dfi_setting_list(NULL, note, &good), 0);
+	setenv("DFI_WAIT", "often", 1);
+	cr_assert_eq(dfi_setting_list(NULL, note, &listed), 0);
+	cr_assert_eq(listed.n, good.n);
+	cr_assert_str_eq(listed.wait.value, "often");
+	cr_assert(strstr(listed.wait_error, "adaptive, spin or block") != NULL);
+	cr_assert_null(listed.registry.error);
+	cr_assert_eq(dfi_setting_list(NULL, NULL, NULL), -EINVAL);
+	cr_assert_eq(dfi_setting_list(NULL, stop, NULL), 17);
 }

@@ -54,8 +54,8 @@ static void start(struct side *side)
 	cr_assert_eq(dfi__settings_load(&side->settings), 0);
 	side->settings.huge_pages = HUGE_PAGES_NEVER;
 	cr_assert_eq(dfi__loop_start("side", &side->loop), 0);
-	cr_assert_eq(
-	    dfi__shm_ops.start(side->loop, &side->settings, &side->transport),
+	cr_assert_eq(dfi__shm_ops.start(
+			 side->loop, &side->settings, NULL, &side->transport),
 	    0);
 }
 
@@ -89,11 +89,14 @@ static struct region *create(uint64_t size)
 	return region;
 }
 
+/* A ring that is the whole region. */
+static const struct ring_layout whole = { .n_rings = 1, .ring_size = SIZE };
+
 static int open_at(
     struct side *side, const struct region_name *name, struct remote **remote)
 {
-	return dfi__shm_ops.remote_open(
-	    side->transport, name, deadline_in_ms(10000), remote);
+	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
+	    deadline_in_ms(10000), remote);
 }
 
 static void expect_text(const char *word)
@@ -142,9 +145,9 @@ Test(shm, region_is_zeroed_and_shared)
 	    open_at(&peer, &region->name, &remote), 0, "%s", dfi_errmsg());
 	cr_assert_eq(open_at(&owner, &region->name, &local), 0);
 	/* Two mappings for the two sides, one for both on one side. */
-	cr_assert_neq((void *)remote->direct, region->base);
-	cr_assert_eq((void *)local->direct, region->base);
-	remote->direct[SIZE - 1] = 'x';
+	cr_assert_neq((void *)remote->ring, region->base);
+	cr_assert_eq((void *)local->ring, region->base);
+	remote->ring[SIZE - 1] = 'x';
 	cr_assert_eq(base[SIZE - 1], 'x');
 	dfi__shm_ops.remote_close(remote);
 	dfi__shm_ops.remote_close(local);
@@ -155,29 +158,46 @@ Test(shm, write_and_credit_publish_and_wake)
 {
 	struct region *region = create(SIZE);
 	_Atomic uint32_t *waits = region->base;
-	_Atomic uint64_t *words =
-	    (_Atomic uint64_t *)(void *)((char *)region->base + 4096);
+	/* Behind the region's wait word, as a flow's first ring. */
+	struct ring_layout layout = {
+		.n_rings = 2,
+		.first_ring = 128,
+		.ring_size = (SIZE - 128) / 2,
+		.wait_offset = 64,
+	};
+	char *in_ring = (char *)region->base + 128 + layout.ring_size;
+	_Atomic uint64_t *words = (_Atomic uint64_t *)(void *)(in_ring + 4096);
+	struct ring_credit *credit = (struct ring_credit *)(void *)in_ring;
+	_Atomic uint32_t *writer_waits = (_Atomic uint32_t *)(void *)(in_ring +
+	    64);
 	struct transport_write write = {
-		.payload = "payload",
 		.payload_offset = 1024,
 		.payload_size = 8,
 		.footer_offset = 4096,
 		.footer = { 11, 22 },
-		.wake_offset = 0,
 	};
 	struct remote *remote;
 
-	cr_assert_eq(open_at(&peer, &region->name, &remote), 0);
+	cr_assert_eq(
+	    dfi__shm_ops.remote_open(peer.transport, NULL, &region->name,
+		&layout, 1, deadline_in_ms(10000), &remote),
+	    0);
+	strcpy(remote->ring + 1024, "payload");
 	atomic_set(waits, 1);
 	cr_assert_eq(dfi__shm_ops.write(remote, &write), 0);
-	cr_assert_str_eq((char *)region->base + 1024, "payload");
+	cr_assert_str_eq(in_ring + 1024, "payload");
 	cr_assert_eq(atomic_peek(&words[0]), 11);
 	cr_assert_eq(atomic_peek(&words[1]), 22);
 	cr_assert_eq(atomic_peek(waits), 0);
-	atomic_set(waits, 1);
-	cr_assert_eq(dfi__shm_ops.give_credit(region, 4096 + 64, 7, 0), 0);
-	cr_assert_eq(atomic_peek(&words[8]), 7);
-	cr_assert_eq(atomic_peek(waits), 0);
+	atomic_set(writer_waits, 1);
+	cr_assert_eq(
+	    dfi__shm_ops.give_credit(region, &layout, 1, 7, RING_OPEN), 1);
+	cr_assert_eq(atomic_peek(&credit->consumed), 7);
+	cr_assert_eq(atomic_peek(&credit->closed), 0);
+	cr_assert_eq(atomic_peek(writer_waits), 0);
+	cr_assert_eq(
+	    dfi__shm_ops.give_credit(region, &layout, 1, 7, RING_CLOSED), 1);
+	cr_assert_eq(atomic_peek(&credit->closed), 1);
 	dfi__shm_ops.remote_close(remote);
 	dfi__shm_ops.region_destroy(region);
 }
@@ -239,18 +259,91 @@ Test(shm, owner_that_is_gone_is_named)
 	expect_text("@dfi-1-nobody is gone");
 }
 
+static socklen_t abstract_address(const char *text, struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	strcpy(address->sun_path + 1, text + 1);
+	return (
+	    socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(text));
+}
+
 static int connect_raw(const char *text)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address;
+	socklen_t size = abstract_address(text, &address);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	cr_assert_geq(fd, 0);
-	strcpy(address.sun_path + 1, text + 1);
-	cr_assert_eq(connect(fd, (struct sockaddr *)&address,
-			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-			     strlen(text))),
-	    0);
+	cr_assert_eq(connect(fd, (struct sockaddr *)&address, size), 0);
 	return fd;
+}
+
+/* An owner that takes a request, and answers with what it is told to, if. */
+struct false_owner {
+	struct region_name name;
+	const char *answer;
+	int listener;
+	pthread_t thread;
+};
+
+static void *answer_falsely(void *arg)
+{
+	struct false_owner *liar = arg;
+	int fd = accept(liar->listener, NULL, NULL);
+	char request[64];
+
+	if (fd < 0)
+		return NULL;
+	if (recv(fd, request, sizeof(request), 0) > 0 && liar->answer)
+		send(fd, liar->answer, strlen(liar->answer), MSG_NOSIGNAL);
+	close(fd);
+	return NULL;
+}
+
+static void start_false_owner(struct false_owner *liar)
+{
+	struct sockaddr_un address;
+	socklen_t size;
+
+	liar->name = (struct region_name){ .key = 1, .size = 4096 };
+	sprintf(liar->name.address, "@dfi-test-%d", (int)getpid());
+	size = abstract_address(liar->name.address, &address);
+	liar->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	cr_assert_geq(liar->listener, 0);
+	cr_assert_eq(
+	    bind(liar->listener, (struct sockaddr *)&address, size), 0);
+	cr_assert_eq(listen(liar->listener, 1), 0);
+	pthread_create(&liar->thread, NULL, answer_falsely, liar);
+}
+
+static void stop_false_owner(struct false_owner *liar)
+{
+	pthread_join(liar->thread, NULL);
+	close(liar->listener);
+}
+
+Test(shm, owner_that_dies_while_it_answers_is_gone)
+{
+	struct false_owner liar = { .answer = NULL };
+	struct remote *remote;
+
+	start_false_owner(&liar);
+	cr_assert_eq(open_at(&peer, &liar.name, &remote), -ECONNRESET);
+	expect_text(liar.name.address);
+	expect_text("is gone");
+	stop_false_owner(&liar);
+}
+
+Test(shm, owner_that_answers_nonsense_is_named)
+{
+	struct false_owner liar = { .answer = "hello" };
+	struct remote *remote;
+
+	start_false_owner(&liar);
+	cr_assert_eq(open_at(&peer, &liar.name, &remote), -ECONNRESET);
+	expect_text(liar.name.address);
+	expect_text("no valid answer");
+	stop_false_owner(&liar);
 }
 
 /* The reply's second word, or 1 if the owner just hung up. */
@@ -307,9 +400,10 @@ static void *hold_owner(void *arg)
 }
 
 /* Even with its request unread, which would turn the answer into a reset. */
-Test(shm, process_of_another_user_is_refused)
+static void expect_refusal(char *what)
 {
-	char *argv[] = { (char *)DFI_SHM_PEER, owner.transport->address, NULL };
+	char *argv[] = { (char *)DFI_SHM_PEER, owner.transport->address, what,
+		NULL };
 	posix_spawn_file_actions_t actions;
 	int status, words[2];
 	pthread_t holder;
@@ -333,6 +427,99 @@ Test(shm, process_of_another_user_is_refused)
 	cr_assert_eq(WEXITSTATUS(status), EACCES);
 }
 
+Test(shm, process_of_another_user_is_refused)
+{
+	expect_refusal(NULL);
+}
+
+static void *make_report(void *arg, uint64_t after, size_t *size)
+{
+	uint64_t *words = arg;
+	char *data;
+
+	if (words[0] == after)
+		return NULL;
+	*size = words[1];
+	data = malloc(*size + 1);
+	memset(data, (int)after, *size);
+	return data;
+}
+
+static int fetch(uint64_t after, char **data, size_t *size)
+{
+	void *at = NULL;
+	int ret = dfi__shm_report_fetch(
+	    owner.transport->address, after, deadline_in_ms(10000), &at, size);
+
+	*data = at;
+	return ret;
+}
+
+Test(shm, report_is_given_to_who_asks)
+{
+	uint64_t words[2] = { 7, SHM_REPORT_MAX };
+	char *data;
+	size_t size;
+
+	cr_assert_eq(fetch(1, &data, &size), -EIO);
+	cr_assert_eq(dfi__shm_report(owner.transport, make_report, words), 0);
+	cr_assert_eq(fetch('a', &data, &size), 0, "%s", dfi_errmsg());
+	cr_assert_eq(size, SHM_REPORT_MAX);
+	cr_assert_eq(data[0], 'a');
+	cr_assert_eq(data[size - 1], 'a');
+	free(data);
+	words[1] = 0;
+	cr_assert_eq(fetch(1, &data, &size), 0);
+	cr_assert_eq(size, 0);
+	free(data);
+	cr_assert_eq(fetch(7, &data, &size), -EIO);
+	words[1] = SHM_REPORT_MAX + 1;
+	cr_assert_eq(fetch(1, &data, &size), -EBADMSG);
+	cr_assert_eq(dfi__shm_report(owner.transport, NULL, NULL), 0);
+	cr_assert_eq(fetch(1, &data, &size), -EIO);
+}
+
+Test(shm, report_is_refused_to_another_user)
+{
+	uint64_t words[2] = { 7, 100 };
+
+	cr_assert_eq(dfi__shm_report(owner.transport, make_report, words), 0);
+	expect_refusal("report");
+}
+
+Test(shm, report_of_another_version_is_refused)
+{
+	uint32_t request[4] = { SHM_REPORT_MAGIC, SHM_REPORT_VERSION + 1, 1,
+		0 };
+
+	cr_assert_eq(ask(request, 16), -EPROTO);
+}
+
+Test(shm, report_of_a_process_that_is_gone_or_silent_is_an_error)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int silent = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char name[64];
+	socklen_t length;
+	size_t size;
+	void *data;
+
+	snprintf(name, sizeof(name), "@dfi-silent-%d", (int)getpid());
+	cr_assert_eq(
+	    dfi__shm_report_fetch(name, 0, deadline_in_ms(10000), &data, &size),
+	    -ECONNRESET);
+	strcpy(address.sun_path + 1, name + 1);
+	length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+	    strlen(name));
+	cr_assert_eq(bind(silent, (struct sockaddr *)&address, length), 0);
+	cr_assert_eq(listen(silent, 5), 0);
+	cr_assert_eq(
+	    dfi__shm_report_fetch(name, 0, deadline_in_ms(20), &data, &size),
+	    -ETIMEDOUT);
+	expect_text("doesn't answer");
+	close(silent);
+}
+
 Test(shm, region_goes_with_its_last_user)
 {
 	unsigned descriptors = count_descriptors(), i;
@@ -348,7 +535,7 @@ Test(shm, region_goes_with_its_last_user)
 	dfi__shm_ops.region_destroy(region);
 	for (i = 0; i < 3; i++) {
 		/* Still there for those that have it open. */
-		memset(remotes[i]->direct, 1, SIZE);
+		memset(remotes[i]->ring, 1, SIZE);
 		dfi__shm_ops.remote_close(remotes[i]);
 	}
 	cr_assert_eq(count_mappings(), 0);
@@ -416,4 +603,49 @@ Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
 	cr_assert_null(none);
 	cr_assert_null(remote);
 	dfi__shm_ops.region_destroy(region);
+}
+
+/* At once: nothing is mapped, and nobody is driven out. */
+Test(shm, region_larger_than_memory_is_refused)
+{
+	static const uint32_t huge_pages[] = { HUGE_PAGES_NEVER,
+		HUGE_PAGES_TRY };
+	uint64_t size = UINT64_C(1) << 46;
+	unsigned descriptors = count_descriptors(), i;
+	int64_t start = clock_now_ns();
+	struct region *region = NULL;
+
+	for (i = 0; i < 2; i++) {
+		owner.settings.huge_pages = huge_pages[i];
+		cr_assert_eq(
+		    dfi__shm_ops.region_create(owner.transport, size, &region),
+		    -ENOMEM);
+		expect_text("70368744177664 bytes");
+		expect_text("are left (");
+		expect_text("DFI_RING_MEMORY");
+	}
+	cr_assert_null(region);
+	cr_assert_eq(count_descriptors(), descriptors);
+	cr_assert_lt(clock_now_ns() - start, INT64_C(1000000000));
+}
+
+/* Not a SIGXFSZ, which would end the process. */
+Test(shm, region_larger_than_a_file_may_be_is_refused)
+{
+	struct rlimit limit, low;
+	struct region *region = NULL;
+
+	cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	low = limit;
+	low.rlim_cur = SIZE / 2;
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &low), 0);
+	cr_expect_eq(dfi__shm_ops.region_create(owner.transport, SIZE, &region),
+	    -ENOMEM);
+	cr_expect(strstr(dfi_errmsg(), "ulimit -f") != NULL);
+	owner.settings.huge_pages = HUGE_PAGES_REQUIRE;
+	cr_expect_eq(dfi__shm_ops.region_create(owner.transport, SIZE, &region),
+	    -ENOMEM);
+	cr_expect(strstr(dfi_errmsg(), "ulimit -f") != NULL);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_assert_null(region);
 }

@@ -76,6 +76,7 @@ static void setup(void)
 		.max_keys = 1000,
 		.max_bytes = 1 << 20,
 		.max_leases = 10,
+		.max_lease_keys = 1000,
 		.max_watches = 10,
 	};
 
@@ -383,6 +384,7 @@ Test(table, limits_are_enospc_and_a_freed_place_can_be_taken)
 		.max_keys = 2,
 		.max_bytes = 10,
 		.max_leases = 1,
+		.max_lease_keys = 2,
 		.max_watches = 1,
 	};
 	uint64_t lease, other;
@@ -620,6 +622,7 @@ static void run_model(unsigned seed)
 		.max_keys = N_KEYS,
 		.max_bytes = N_KEYS * 8,
 		.max_leases = N_LEASES,
+		.max_lease_keys = N_KEYS,
 		.max_watches = 1,
 	};
 	struct model model;
@@ -653,4 +656,32 @@ Test(table_model, random_operations_agree_with_a_naive_model)
 
 	for (seed = 1; seed <= 300; seed++)
 		run_model(seed);
+}
+
+Test(table, keys_of_one_lease_are_limited)
+{
+	struct table_limits limits = {
+		.max_keys = 10,
+		.max_bytes = 100,
+		.max_leases = 2,
+		.max_lease_keys = 2,
+		.max_watches = 1,
+	};
+	uint64_t first, second;
+
+	dfi__table_destroy(table);
+	setup_limited(limits);
+	cr_assert_eq(dfi__table_grant(table, NULL, INT64_MAX, 0, &first), 0);
+	cr_assert_eq(dfi__table_grant(table, NULL, INT64_MAX, 0, &second), 0);
+	cr_assert_eq(put("a", "", first), 0);
+	cr_assert_eq(put("b", "", first), 0);
+	cr_assert_eq(put("c", "", first), -ENOSPC);
+	cr_assert_not_null(strstr(dfi_errmsg(), "2 keys bound to its lease"));
+	/* Again, without a lease, with another one, and when there is room. */
+	cr_assert_eq(put("a", "", first), 0);
+	cr_assert_eq(put("c", "", 0), 0);
+	cr_assert_eq(put("c", "", first), -ENOSPC);
+	cr_assert_eq(put("b", "", second), 0);
+	cr_assert_eq(put("c", "", first), 0);
+	cr_assert_eq(put("b", "", first), -ENOSPC);
 }

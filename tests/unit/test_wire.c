@@ -164,6 +164,23 @@ Test(wire, a_size_outside_the_limits_is_refused_before_the_bytes_come)
 	cr_assert_eq(dfi__wire_read(stream, &message), 0);
 }
 
+Test(wire, tls_is_told_from_garbage)
+{
+	static const char *const tls[] = { "\x16\x03\x01\x02",
+		"\x15\x03\x03\x00" };
+	Dfi__Registry__Message *message;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		cr_assert_not(dfi__wire_begins((unsigned char)tls[i][0]));
+		evbuffer_drain(stream, evbuffer_get_length(stream));
+		evbuffer_add(stream, tls[i], 4);
+		cr_assert_eq(dfi__wire_read(stream, &message), -EPROTO);
+		cr_assert_not_null(strstr(dfi_errmsg(), "TLS"));
+	}
+	cr_assert(dfi__wire_begins(0));
+}
+
 Test(wire, a_message_over_the_limit_is_not_written)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;

@@ -24,22 +24,34 @@ static const uint32_t sizes[][2] = { { 1, 1 }, { 3, 8 }, { 16, 16 },
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 
-static void for_each_ring(void (*fn)(struct fake_ring *ring))
+/* In place or not, with checksums or without. */
+static void for_each_kind(void (*fn)(struct fake_ring *ring), size_t size,
+    uint32_t count, uint64_t start)
 {
 	struct fake_ring ring;
+	unsigned kind;
+
+	for (kind = 0; kind < 4; kind++) {
+		if (kind & 2)
+			fake_ring_start_verified(&ring, sizes[size][0],
+			    sizes[size][1], count, start, kind & 1);
+		else
+			fake_ring_start(&ring, sizes[size][0], sizes[size][1],
+			    count, start, kind & 1);
+		fn(&ring);
+		fake_ring_stop(&ring);
+	}
+}
+
+static void for_each_ring(void (*fn)(struct fake_ring *ring))
+{
 	size_t count, start, size;
-	int in_place;
 
 	for (count = 0; count < N_ELEMENTS(counts); count++)
 		for (start = 0; start < N_ELEMENTS(starts); start++)
 			for (size = 0; size < N_ELEMENTS(sizes); size++)
-				for (in_place = 0; in_place < 2; in_place++) {
-					fake_ring_start(&ring, sizes[size][0],
-					    sizes[size][1], counts[count],
-					    starts[start], in_place);
-					fn(&ring);
-					fake_ring_stop(&ring);
-				}
+				for_each_kind(
+				    fn, size, counts[count], starts[start]);
 }
 
 /* Segment number n of a stream: its tuples and its bytes. */
@@ -140,31 +152,175 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 	struct writer writer;
 	struct reader reader;
 	struct region *region;
+	struct ring_layout layout;
 	struct remote *remote;
 	struct loop *loop;
 	size_t i;
 
 	cr_assert_eq(dfi__settings_load(&settings), 0);
 	cr_assert_eq(dfi__loop_start("test", &loop), 0);
-	cr_assert_eq(dfi__shm_ops.start(loop, &settings, &transport), 0);
+	cr_assert_eq(dfi__shm_ops.start(loop, &settings, NULL, &transport), 0);
 	for (i = 0; i < N_ELEMENTS(counts) * N_ELEMENTS(starts); i++) {
 		g = ring_geometry(24, 127, counts[i / N_ELEMENTS(starts)]);
 		cr_assert_eq(transport->ops->region_create(
 				 transport, region_size(&g, 3), &region),
 		    0);
-		cr_assert_eq(transport->ops->remote_open(transport,
-				 &region->name, deadline_in_ms(20000), &remote),
+		layout = ring_layout(&g, 3);
+		cr_assert_eq(
+		    transport->ops->remote_open(transport, NULL, &region->name,
+			&layout, 2, deadline_in_ms(20000), &remote),
 		    0);
 		dfi__reader_init(
-		    &reader, region, &g, 2, starts[i % N_ELEMENTS(starts)]);
+		    &reader, region, &g, 3, 2, starts[i % N_ELEMENTS(starts)]);
 		dfi__writer_init(
-		    &writer, remote, &g, 2, starts[i % N_ELEMENTS(starts)]);
+		    &writer, remote, &g, starts[i % N_ELEMENTS(starts)]);
 		stream(&writer, &reader);
 		transport->ops->remote_close(remote);
 		transport->ops->region_destroy(region);
 	}
 	transport->ops->stop(transport);
 	dfi__loop_stop(loop);
+}
+
+/* Read what is there: bytes of one stream, from *read on. */
+static void read_stream(struct reader *reader, uint64_t *read)
+{
+	const char *payload;
+	uint64_t bytes, at;
+
+	while (reader_ready(reader)) {
+		cr_assert_eq(dfi__reader_take(reader, &payload, &bytes), 0,
+		    "%s", dfi_errmsg());
+		for (at = 0; at < bytes; at++)
+			cr_assert_eq(payload[at], byte_of(0, (*read)++));
+		cr_assert_eq(dfi__reader_release(reader), 0);
+	}
+}
+
+/* Tuple by tuple, of which each third is sent at once, with what precedes it.
+ */
+static void stream_in_parts(struct fake_ring *ring)
+{
+	struct writer *writer = &ring->writer;
+	const struct ring_geometry *g = &ring->geometry;
+	uint32_t n, i, tuples = 5 * g->segment_count * g->segment_tuples + 9;
+	uint64_t written = 0, read = 0;
+	char *next = NULL;
+
+	for (n = 0; n < tuples; n++) {
+		if (!writer->segment) {
+			cr_assert_eq(dfi__writer_open(writer), 1);
+			next = writer->segment;
+		}
+		for (i = 0; i < g->tuple_size; i++)
+			*next++ = byte_of(0, written++);
+		if (n % 3 == 0 && next != writer->end) {
+			i = g->segment_count > 1;
+			cr_assert_eq(dfi__writer_publish_part(writer,
+					 (uint64_t)(next - writer->segment)),
+			    (int)i);
+			cr_assert_eq(next == writer->segment, i);
+		} else if (next == writer->end) {
+			cr_assert_eq(dfi__writer_publish(writer,
+					 (uint64_t)(next - writer->segment)),
+			    0);
+		}
+		read_stream(&ring->reader, &read);
+		cr_assert(read == written || writer->segment);
+	}
+	cr_assert_eq(writer->total * g->tuple_size, read);
+}
+
+Test(writer_reader, parts_of_a_segment_are_segments)
+{
+	for_each_ring(stream_in_parts);
+}
+
+/* The slot behind a part is held for what is added. */
+static void send_parts(struct fake_ring *ring)
+{
+	struct writer *writer = &ring->writer;
+	uint32_t n, size = ring->geometry.tuple_size;
+
+	cr_assert_eq(dfi__writer_open(writer), 1);
+	for (n = 1; n < ring->geometry.segment_count; n++)
+		cr_assert_eq(dfi__writer_publish_part(writer, size), 1);
+	cr_assert_eq(dfi__writer_publish_part(writer, size), 0);
+	cr_assert_eq(dfi__writer_publish(writer, size), 0);
+	cr_assert_eq(dfi__writer_open(writer), 0);
+}
+
+Test(writer_reader, parts_leave_room_for_what_follows)
+{
+	struct fake_ring ring;
+	size_t i;
+
+	for (i = 0; i < N_ELEMENTS(counts); i++) {
+		fake_ring_start(
+		    &ring, 8, 400, counts[i], UINT32_MAX - 1, i % 2);
+		send_parts(&ring);
+		fake_ring_stop(&ring);
+	}
+}
+
+/* Send a segment, change one bit of what has arrived, and read it. */
+static int read_damaged(uint32_t byte, bool in_place)
+{
+	struct fake_ring ring;
+	const char *payload;
+	uint64_t bytes;
+	char *slot;
+	int ret;
+
+	fake_ring_start_verified(&ring, 24, 127, 4, 0, in_place);
+	cr_assert(write_segment(&ring.writer, 1));
+	slot = (char *)fake_ring_footer(&ring, 0) - ring.geometry.footer_offset;
+	slot[byte] = (char)(slot[byte] ^ 4);
+	ret = dfi__reader_take(&ring.reader, &payload, &bytes);
+	fake_ring_stop(&ring);
+	return ret;
+}
+
+Test(writer_reader, damage_is_found_by_the_checksum)
+{
+	const uint32_t tuples = sizeof(struct segment_header);
+	const uint32_t used = 120;
+	uint32_t byte;
+	int in_place;
+
+	for (in_place = 0; in_place < 2; in_place++) {
+		for (byte = 0; byte < tuples + used; byte++) {
+			if (byte == sizeof(uint64_t))
+				byte = tuples; /* only room */
+			cr_assert_eq(read_damaged(byte, in_place), -EBADMSG,
+			    "byte %u", byte);
+			cr_assert_not_null(strstr(dfi_errmsg(), "segment 0"));
+			cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
+		}
+		/* Behind the last tuple is nothing that was sent. */
+		cr_assert_eq(read_damaged(tuples + used, in_place), 0);
+	}
+}
+
+/* A whole segment of an earlier lap, in the place of the next one. */
+Test(writer_reader, checksum_tells_one_segment_from_another)
+{
+	struct fake_ring ring;
+	const char *payload;
+	uint64_t bytes;
+	char *slots;
+
+	fake_ring_start_verified(&ring, 24, 127, 4, 0, true);
+	cr_assert(write_segment(&ring.writer, 1));
+	cr_assert(write_segment(&ring.writer, 2));
+	slots = (char *)fake_ring_footer(&ring, 0) -
+	    ring.geometry.footer_offset;
+	memcpy(slots + ring.geometry.slot_size, slots,
+	    ring.geometry.footer_offset);
+	cr_assert_eq(dfi__reader_take(&ring.reader, &payload, &bytes), 0);
+	cr_assert_eq(
+	    dfi__reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+	fake_ring_stop(&ring);
 }
 
 static void fill(struct fake_ring *ring)
@@ -203,10 +359,8 @@ Test(writer_reader, writer_without_credit_opens_nothing)
 
 static void watch_credits(struct fake_ring *ring)
 {
-	_Atomic uint64_t *consumed = &(
-	    (struct ring_header *)(void *)(ring->remote.direct +
-		ring->writer.offset))
-					  ->consumed;
+	_Atomic uint64_t *consumed =
+	    &((struct ring_header *)(void *)ring->remote.ring)->credit.consumed;
 	uint32_t n, batch = credit_batch(&ring->geometry);
 	uint32_t total = 4 * ring->geometry.segment_count + 3;
 
@@ -371,7 +525,7 @@ Test(writer_reader, end_mark_with_a_wrong_count_is_refused)
 		{ 1, FOOTER_FLAG_END, 4 }, { 1, FOOTER_FLAG_END, 6 },
 		{ 1, FOOTER_FLAG_END, 0 }, { 0, FOOTER_FLAG_END, 5 },
 		{ 2, FOOTER_FLAG_END, 5 },
-		{ 1, UINT64_C(1) << 62, 5 }, /* a flag that nobody knows */
+		{ 1, UINT64_C(1) << 63, 5 }, /* a flag that nobody knows */
 	};
 	struct fake_ring ring;
 	size_t i, j;
@@ -431,10 +585,10 @@ static void use_and_look(struct fake_ring *ring)
 {
 	struct writer second;
 
-	dfi__writer_init(&second, &ring->remote, &ring->geometry, RING_INDEX,
-	    ring->reader.seq);
+	dfi__writer_init(
+	    &second, &ring->remote, &ring->geometry, ring->reader.seq);
 	cr_assert(!dfi__writer_ring_used(&second));
-	if (ring->remote.direct != ring->region.base)
+	if (!ring->remote.in_place)
 		return; /* the look goes to memory that both share */
 	for (uint32_t n = 0; n < 2 * ring->geometry.segment_count; n++) {
 		cr_assert(write_segment(&ring->writer, n));
@@ -452,7 +606,7 @@ Test(writer_reader, used_ring_is_known_to_be_used)
 	for_each_ring(use_and_look);
 	/* Even if its source ended without a tuple. */
 	fake_ring_start(&ring, 8, 8, 2, 0, true);
-	dfi__writer_init(&second, &ring.remote, &ring.geometry, RING_INDEX, 0);
+	dfi__writer_init(&second, &ring.remote, &ring.geometry, 0);
 	cr_assert_eq(dfi__writer_end(&ring.writer, FOOTER_FLAG_END), 0);
 	cr_assert(dfi__writer_ring_used(&second));
 	fake_ring_stop(&ring);
@@ -469,7 +623,7 @@ Test(writer_reader, impossible_credit_is_refused)
 		for (j = 0; j < N_ELEMENTS(wrong); j++) {
 			fake_ring_start(&ring, 8, 8, 4, starts[i], true);
 			fill(&ring);
-			atomic_set(&fake_ring_header(&ring)->consumed,
+			atomic_set(&fake_ring_header(&ring)->credit.consumed,
 			    starts[i] + (uint64_t)wrong[j]);
 			cr_assert_eq(
 			    dfi__writer_credit(&ring.writer), -EBADMSG);
@@ -484,8 +638,10 @@ Test(writer_reader, writer_sees_that_its_reader_has_left)
 	struct fake_ring ring;
 
 	fake_ring_start(&ring, 8, 8, 4, 0, true);
-	cr_assert(!dfi__writer_closed(&ring.writer));
-	dfi__reader_close(&ring.reader);
-	cr_assert(dfi__writer_closed(&ring.writer));
+	cr_assert_eq(dfi__writer_closed(&ring.writer), RING_OPEN);
+	dfi__reader_close(&ring.reader, RING_CANCELLED);
+	cr_assert_eq(dfi__writer_closed(&ring.writer), RING_CANCELLED);
+	dfi__reader_close(&ring.reader, RING_CLOSED);
+	cr_assert_eq(dfi__writer_closed(&ring.writer), RING_CLOSED);
 	fake_ring_stop(&ring);
 }

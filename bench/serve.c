@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rounds of the targets' invocation, one for each plan that comes. */
+#include "serve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "report.h"
+#include "runner.h"
+
+/* Whether a plan of another process makes sense here. */
+static bool is_valid(const struct plan *plan)
+{
+	return memchr(plan->flow, '\0', sizeof(plan->flow)) &&
+	    memchr(plan->back, '\0', sizeof(plan->back)) &&
+	    (plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW) &&
+	    plan->api < N_APIS && plan->n_target_threads >= 1 &&
+	    plan->n_target_threads <= plan->n_targets &&
+	    plan->n_targets <= DFI_MAX_ENDPOINTS && plan->n_sources >= 1 &&
+	    plan->n_sources <= DFI_MAX_ENDPOINTS && plan->tuple_size >= 8 &&
+	    plan->tuple_size <= DFI_MAX_TUPLE_SIZE && plan->tuple_size % 8 == 0;
+}
+
+/* Worker threads for the plan, unless those there are enough. */
+static bool have_threads(const struct common_options *options,
+    const struct session *session, const struct plan *plan,
+    struct runner *runner)
+{
+	struct runner_attr attr = {
+		.n_target_threads = plan->n_target_threads,
+		.procs = 1,
+		.registry = session->address,
+		.timeout_s = options->timeout_s,
+		.placement = &options->placement,
+	};
+
+	if (runner->board &&
+	    runner->attr.n_target_threads >= plan->n_target_threads)
+		return true;
+	runner_stop(runner);
+	return runner_start(&attr, runner);
+}
+
+/* One round: get ready, say so, run, and say what came of it. */
+static bool run_round(const struct common_options *options,
+    struct session *session, struct runner *runner,
+    struct peer_message *message)
+{
+	bool ready = have_threads(options, session, &message->plan, runner) &&
+	    runner_prepare(runner, &message->plan);
+
+	if (!ready) {
+		message->status = 1;
+		snprintf(message->error, sizeof(message->error),
+		    "the targets could not be opened; it says why");
+		if (runner->board)
+			runner_go(runner, true);
+		peer_send(session->peer, message);
+		return false;
+	}
+	runner_go(runner, false);
+	if (!peer_send(session->peer, message))
+		return false;
+	if (!runner_finish(runner, &message->tally)) {
+		message->status = 1;
+		snprintf(message->error, sizeof(message->error),
+		    "the targets failed; it says why");
+	}
+	return peer_send(session->peer, message) && !message->status;
+}
+
+int serve(const struct common_options *options, struct session *session)
+{
+	struct runner runner = { .board = NULL };
+	struct peer_message message;
+	int ret;
+
+	while ((ret = peer_receive(session->peer, &message)) > 0) {
+		if (!is_valid(&message.plan)) {
+			complain("the other invocation's plan makes no sense");
+			ret = -1;
+			break;
+		}
+		if (!run_round(options, session, &runner, &message)) {
+			ret = -1;
+			break;
+		}
+	}
+	runner_stop(&runner);
+	session_close(session);
+	return ret < 0 ? 1 : 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The join as the first process tells it to the nodes, of which those of other
+ * machines know nothing but the run's name and their numbers.
+ */
+#ifndef RADIX_JOIN_TASK_H
+#define RADIX_JOIN_TASK_H
+
+#include <stdint.h>
+#include "options.h"
+#include "relation.h"
+
+/* The tuple of the task flow; members as in struct options. */
+struct task {
+	uint64_t inner, outer, seed;
+	double selectivity, zipf;
+	uint32_t nodes, threads, radix_bits;
+	uint32_t loopback, verify;
+	uint32_t progress; /* somebody looks at it */
+};
+
+/* What the command line of the first process says, with this plan. */
+struct task task_of(const struct options *options, const struct plan *plan);
+
+/* Make the options of a node those of the task. 0, or -1 after a complaint. */
+int task_take(const struct task *task, struct options *options);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A few distinct errors of the process: the same code and text once, with how
+ * often and when. Those that were met last stay.
+ */
+#include "error_list.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "clock.h"
+#include "compiler.h"
+#include "error.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dfi_error_info errors[DFI_MAX_ERRORS]; /* count 0: free */
+
+static int64_t wall_clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+static bool is_worth_it(int err)
+{
+	switch (err) {
+	case -EINVAL:
+	case -E2BIG:
+	case -ERANGE:
+	case -EBUSY:
+	case -EAGAIN:
+	case -EPIPE:
+		return false;
+	default:
+		return err < 0;
+	}
+}
+
+/* The same error, or the one to make room for it. Under the lock. */
+static struct dfi_error_info *find(int err, const char *text)
+{
+	struct dfi_error_info *oldest = errors, *at;
+
+	for (at = errors; at < errors + DFI_MAX_ERRORS; at++) {
+		if (at->count && at->code == err && !strcmp(at->text, text))
+			return at;
+		if (at->last_ns < oldest->last_ns)
+			oldest = at;
+	}
+	memset(oldest, 0, sizeof(*oldest));
+	return oldest;
+}
+
+static void keep(int err)
+{
+	struct dfi_error_info *error;
+	char text[sizeof(error->text)];
+	int64_t now = wall_clock_ns();
+
+	/* A text that doesn't fit is cut before it is compared. */
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	pthread_mutex_lock(&lock);
+	error = find(err, text);
+	if (!error->count) {
+		error->code = err;
+		error->first_ns = now;
+		memcpy(error->text, text, sizeof(text));
+	}
+	error->count++;
+	error->last_ns = now;
+	pthread_mutex_unlock(&lock);
+}
+
+int dfi__error_keep(int err)
+{
+	if (unlikely(is_worth_it(err)))
+		keep(err);
+	return err;
+}
+
+/* The one that was met last longest ago of those that were not given yet. */
+static const struct dfi_error_info *next_after(
+    const struct dfi_error_info *list, const bool *given)
+{
+	const struct dfi_error_info *next = NULL;
+	int i;
+
+	for (i = 0; i < DFI_MAX_ERRORS; i++)
+		if (list[i].count && !given[i] &&
+		    (!next || list[i].last_ns < next->last_ns))
+			next = &list[i];
+	return next;
+}
+
+int dfi_error_list(
+    int (*fn)(void *arg, const struct dfi_error_info *info), void *arg)
+{
+	struct dfi_error_info list[DFI_MAX_ERRORS];
+	bool given[DFI_MAX_ERRORS] = { false };
+	const struct dfi_error_info *info;
+	int ret = 0;
+
+	if (!fn)
+		return dfi__fail(-EINVAL, "dfi_error_list: fn is NULL");
+	pthread_mutex_lock(&lock);
+	memcpy(list, errors, sizeof(list));
+	pthread_mutex_unlock(&lock);
+	while (!ret && (info = next_after(list, given))) {
+		given[info - list] = true;
+		ret = fn(arg, info);
+	}
+	return ret;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* IP addresses with a port as text: "10.0.0.1:7000", "[fd00::1]:7000". */
+#ifndef DFI_BASE_IP_H
+#define DFI_BASE_IP_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+union ip {
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+
+/* Room for an address without a port, and with one. */
+#define IP_TEXT_SIZE 48
+#define IP_PORT_TEXT_SIZE 56
+
+/* Whether text is an address and a port; no names are looked up. */
+bool dfi__ip_parse(const char *text, union ip *ip);
+
+/* The same of an address without a port, which is 0 then. */
+bool dfi__ip_parse_host(const char *text, union ip *ip);
+
+/* Copy from sa; whether it is of IPv4 or IPv6. */
+bool dfi__ip_copy(const struct sockaddr *sa, union ip *ip);
+
+void dfi__ip_host_text(const union ip *ip, char text[IP_TEXT_SIZE]);
+void dfi__ip_text(const union ip *ip, char text[IP_PORT_TEXT_SIZE]);
+
+uint16_t dfi__ip_port(const union ip *ip);
+void dfi__ip_set_port(union ip *ip, uint16_t port);
+
+/* Whether they are the same host's, whatever the port. */
+bool dfi__ip_same_host(const union ip *a, const union ip *b);
+
+bool dfi__ip_is_link_local(const union ip *ip);
+
+/* As IPv6; IPv4 as ::ffff:a.b.c.d. */
+struct in6_addr dfi__ip_as_v6(const union ip *ip);
+
+/*
+ * This host's address from which packets to another one would go, by the
+ * kernel's routes; nothing is sent. Whether there is one.
+ */
+bool dfi__ip_route(const union ip *to, union ip *from);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Notices are empty datagrams between abstract Unix sockets, because a name can
+ * lie in shared memory and needs no descriptor in the waker's process, however
+ * many peers there are. Whoever guesses a name can make a descriptor readable
+ * for nothing, and no more.
+ */
+#include "notify.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "clock.h"
+#include "error.h"
+#include "fence.h"
+#include "wait.h"
+
+/* As in wait.c: no sleep is endless, and one that nobody ends is short. */
+int64_t dfi__notify_longest_ns = INT64_C(100) * NS_PER_MS;
+#define UNWOKEN_NS NS_PER_MS
+
+/* Notices that are taken at once; what is left keeps it readable. */
+#define MAX_DRAINED 64
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users;
+static _Atomic int sender = -1;
+
+static int open_socket(void)
+{
+	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int fail_open(const char *what)
+{
+	int err = errno == EMFILE || errno == ENFILE ? -EMFILE
+	    : errno == ENOMEM                        ? -ENOMEM
+						     : -EIO;
+
+	return dfi__fail(
+	    err, "descriptor to poll: %s: %s", what, strerror(errno));
+}
+
+int dfi__notify_setup(void)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!users)
+		atomic_set(&sender, open_socket());
+	if (atomic_peek(&sender) < 0)
+		ret = fail_open("socket");
+	else
+		users++;
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+void dfi__notify_cleanup(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!--users) {
+		close(atomic_peek(&sender));
+		atomic_set(&sender, -1);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static socklen_t fill_address(uint64_t name, struct sockaddr_un *address)
+{
+	int n;
+
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	/* An abstract name starts with a zero byte. */
+	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
+	    "dfi-wake-%016lx", (unsigned long)name);
+	return (
+	    socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void dfi__notify_send(uint64_t name)
+{
+	struct sockaddr_un address;
+	socklen_t size = fill_address(name, &address);
+	int fd = atomic_peek(&sender);
+
+	if (fd >= 0 &&
+	    (sendto(fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
+		 (struct sockaddr *)&address, size) == 0 ||
+		errno == ECONNREFUSED))
+		return;
+	/*
+	 * Its buffer is full of notices that others have not taken, or the
+	 * receiver's queue is, which does no harm. Another socket has a buffer
+	 * of its own.
+	 */
+	fd = open_socket();
+	if (fd < 0)
+		return; /* the timer will do it */
+	(void)sendto(fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
+	    (struct sockaddr *)&address, size);
+	close(fd);
+}
+
+static int bind_socket(struct notify *notify)
+{
+	struct sockaddr_un address;
+	socklen_t size;
+
+	if (getrandom(&notify->name, sizeof(notify->name), 0) !=
+	    sizeof(notify->name))
+		return fail_open("getrandom");
+	notify->socket = open_socket();
+	if (notify->socket < 0)
+		return fail_open("socket");
+	size = fill_address(notify->name, &address);
+	if (bind(notify->socket, (struct sockaddr *)&address, size) < 0)
+		return fail_open("bind");
+	return 0;
+}
+
+static int watch(const struct notify *notify, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	if (epoll_ctl(notify->fd, EPOLL_CTL_ADD, fd, &event) < 0)
+		return fail_open("epoll_ctl");
+	return 0;
+}
+
+int dfi__notify_open(struct notify *notify)
+{
+	int ret;
+
+	*notify = (struct notify){ .fd = -1, .socket = -1, .timer = -1 };
+	ret = bind_socket(notify);
+	if (ret < 0)
+		goto close_all;
+	notify->timer = timerfd_create(
+	    CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	notify->fd = epoll_create1(EPOLL_CLOEXEC);
+	ret = notify->timer < 0 || notify->fd < 0 ? fail_open("timer or epoll")
+						  : 0;
+	if (!ret)
+		ret = watch(notify, notify->socket);
+	if (!ret)
+		ret = watch(notify, notify->timer);
+	if (ret < 0)
+		goto close_all;
+	dfi__notify_kick(notify);
+	return 0;
+
+close_all:
+	dfi__notify_close(notify);
+	return ret;
+}
+
+void dfi__notify_close(struct notify *notify)
+{
+	if (notify->fd >= 0)
+		close(notify->fd);
+	if (notify->timer >= 0)
+		close(notify->timer);
+	if (notify->socket >= 0)
+		close(notify->socket);
+}
+
+int dfi__notify_new(struct notify **notify)
+{
+	struct notify *new = malloc(sizeof(*new));
+	int ret;
+
+	if (!new)
+		return dfi__fail(-ENOMEM, "descriptor to poll: out of memory");
+	ret = dfi__notify_open(new);
+	if (ret < 0) {
+		free(new);
+		return ret;
+	}
+	*notify = new;
+	return 0;
+}
+
+void dfi__notify_free(struct notify *notify)
+{
+	if (!notify)
+		return;
+	dfi__notify_close(notify);
+	free(notify);
+}
+
+static void set_timer(struct notify *notify, int64_t at)
+{
+	struct itimerspec spec = { .it_value = deadline_timespec(at) };
+
+	/* Also forgets that it has fired. */
+	timerfd_settime(notify->timer, TFD_TIMER_ABSTIME, &spec, NULL);
+	notify->timer_at = at;
+}
+
+void dfi__notify_drain(struct notify *notify)
+{
+	char nothing;
+	int i;
+
+	for (i = 0; i < MAX_DRAINED; i++)
+		if (recv(notify->socket, &nothing, 1, MSG_DONTWAIT) < 0)
+			break;
+}
+
+bool dfi__notify_announce(struct notify *notify, _Atomic uint32_t *word)
+{
+	if (atomic_peek(word) == WAIT_BY_NOTICE)
+		return false;
+	atomic_set(wait_name(word), notify->name);
+	/* Pairs with the exchange in dfi__wait_wake(): the name. */
+	atomic_publish(word, WAIT_BY_NOTICE);
+	return true;
+}
+
+void dfi__notify_withdraw(_Atomic uint32_t *word)
+{
+	atomic_set(word, 0);
+}
+
+void dfi__notify_sleep(
+    struct notify *notify, bool fresh, bool unwoken, int64_t deadline)
+{
+	int64_t now = clock_now_ns(), at = now + dfi__notify_longest_ns;
+
+	if (fresh)
+		notify->unfenced = !dfi__fence_heavy();
+	if (unwoken || notify->unfenced)
+		at = now + UNWOKEN_NS;
+	if (deadline < at)
+		at = deadline > now ? deadline : now + UNWOKEN_NS;
+	/* One that fires in time is left alone, to spare a system call. */
+	if (notify->timer_at <= now || notify->timer_at > at)
+		set_timer(notify, at);
+}
+
+void dfi__notify_kick(const struct notify *notify)
+{
+	dfi__notify_send(notify->name);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a flow takes: computed before it is created, and counted against the
+ * context's bound when an endpoint opens.
+ */
+#include <string.h>
+#include "../base/error.h"
+#include "../transport/transport.h"
+#include "context.h"
+#include "declare.h"
+#include "descriptor.h"
+
+static void fill(struct dfi *dfi, const struct flow *flow,
+    struct dfi_flow_estimate *estimate)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(flow);
+	uint32_t transport = flow->transport ? flow->transport
+					     : dfi->settings.transport;
+
+	memset(estimate, 0, sizeof(*estimate));
+	estimate->segment_size = flow->segment_size;
+	estimate->segment_count = flow->segment_count;
+	estimate->rings = (uint64_t)flow->n_sources * flow->n_targets;
+	estimate->ring_payload_bytes = (uint64_t)geometry.segment_bytes *
+	    flow->segment_count;
+	estimate->ring_bytes = geometry.ring_size;
+	estimate->target_bytes = dfi->transport->ops->region_bytes(
+	    dfi->transport, region_size(&geometry, flow->n_sources));
+	estimate->target_descriptors = 1;
+	estimate->transport = transport;
+	if (transport == DFI_TRANSPORT_SHM)
+		return;
+	estimate->image_bytes = transport_image_bytes(geometry.ring_size);
+	estimate->source_queue_pairs = flow->n_targets;
+}
+
+int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
+    struct dfi_flow_estimate *estimate)
+{
+	struct flow flow;
+	int ret = context_check(dfi);
+
+	if (!ret && !estimate)
+		ret = dfi__fail(-EINVAL, "dfi_flow_estimate: estimate is NULL");
+	if (!ret)
+		ret = dfi__flow_declare(dfi, "(estimate)", attr, &flow);
+	if (ret < 0)
+		return ret;
+	fill(dfi, &flow, estimate);
+	dfi__flow_free(&flow);
+	return 0;
+}
+
+int dfi__ring_memory_take(struct dfi *dfi, uint64_t bytes, const char *flow,
+    const char *role, uint32_t index)
+{
+	uint64_t limit = dfi->settings.ring_memory_limit;
+	uint64_t taken = atomic_load(&dfi->ring_memory);
+
+	do {
+		if (bytes > limit || taken > limit - bytes)
+			return dfi__fail(-ENOMEM,
+			    "flow '%s': %s %u: %lu bytes for rings, but %lu "
+			    "are taken of the %lu that this context may have: "
+			    "raise DFI_RING_MEMORY_LIMIT, close endpoints, or "
+			    "make rings smaller (segment_count, "
+			    "DFI_RING_MEMORY)",
+			    flow, role, index, (unsigned long)bytes,
+			    (unsigned long)taken, (unsigned long)limit);
+	} while (!atomic_compare_exchange_weak(
+	    &dfi->ring_memory, &taken, taken + bytes));
+	return 0;
+}
+
+void dfi__ring_memory_return(struct dfi *dfi, uint64_t bytes)
+{
+	atomic_fetch_sub(&dfi->ring_memory, bytes);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Membership: each context publishes a random token with its node's entry, and
+ * sends it when it connects to a peer, who compares it with what the registry
+ * has told. So only who may read the registry can make a queue pair.
+ */
+#include "network.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include "../base/error.h"
+#include "../registry/client.h"
+#include "../transport/transport.h"
+#include "context.h"
+
+struct known_member {
+	struct known_member *next;
+	uint64_t node;
+	uint8_t token[MEMBER_TOKEN_SIZE];
+};
+
+struct network {
+	struct dfi *dfi;
+	bool registry_is_local;
+	char *registry;
+	uint8_t token[MEMBER_TOKEN_SIZE];
+	pthread_mutex_t start; /* protects transport */
+	struct transport *transport;
+	struct registry_watch *watch;
+	pthread_mutex_t lock; /* protects members */
+	struct known_member *members;
+};
+
+/* FNV-1a, to mix a few words. */
+static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t size)
+{
+	const unsigned char *at = bytes;
+
+	for (; size > 0; size--, at++)
+		hash = (hash ^ *at) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+uint64_t dfi__host_id(void)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char boot_id[64];
+	struct stat ns;
+
+	if (file) {
+		if (fgets(boot_id, sizeof(boot_id), file))
+			hash = mix_bytes(hash, boot_id, strlen(boot_id));
+		fclose(file);
+	}
+	if (stat("/proc/self/ns/net", &ns) == 0)
+		hash = mix_bytes(hash, &ns.st_ino, sizeof(ns.st_ino));
+	return hash;
+}
+
+static bool is_local(const char *registry)
+{
+	static const char *const local[] = { "unix:", "tcp:127.", "tcp:[::1]" };
+	size_t i;
+
+	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if (strncmp(registry, local[i], strlen(local[i])) == 0)
+			return true;
+	return false;
+}
+
+int dfi__network_new(
+    struct dfi *dfi, const char *registry, struct network **out)
+{
+	struct network *network = calloc(1, sizeof(*network));
+
+	if (!network)
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	if (getrandom(network->token, sizeof(network->token), 0) !=
+	    sizeof(network->token)) {
+		free(network);
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	}
+	network->dfi = dfi;
+	network->registry_is_local = is_local(registry);
+	network->registry = strdup(registry);
+	if (!network->registry) {
+		free(network);
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	}
+	pthread_mutex_init(&network->start, NULL);
+	pthread_mutex_init(&network->lock, NULL);
+	*out = network;
+	return 0;
+}
+
+void dfi__network_free(struct network *network)
+{
+	struct known_member *member;
+
+	/* Nobody connects any more once the transport has stopped. */
+	if (network->transport)
+		network->transport->ops->stop(network->transport);
+	dfi__client_unwatch(network->watch);
+	while (network->members) {
+		member = network->members;
+		network->members = member->next;
+		free(member);
+	}
+	pthread_mutex_destroy(&network->lock);
+	pthread_mutex_destroy(&network->start);
+	free(network->registry);
+	free(network);
+}
+
+const uint8_t *dfi__network_token(const struct network *network)
+{
+	return network->token;
+}
+
+enum dfi_transport dfi__network_choice(
+    const struct dfi *dfi, const struct flow *flow)
+{
+	return flow->transport ? flow->transport : dfi->settings.transport;
+}
+
+bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow)
+{
+	switch (dfi__network_choice(dfi, flow)) {
+	case DFI_TRANSPORT_SHM:
+		return false;
+	case DFI_TRANSPORT_VERBS:
+		return true;
+	default:
+		return !dfi->network->registry_is_local;
+	}
+}
+
+static struct known_member **find(struct network *network, uint64_t node)
+{
+	struct known_member **at;
+
+	for (at = &network->members; *at && (*at)->node != node;
+	     at = &(*at)->next)
+		;
+	return at;
+}
+
+static void add_member(
+    struct network *network, const struct registry_event *event)
+{
+	struct known_member *member, **at;
+	uint8_t token[MEMBER_TOKEN_SIZE];
+	struct node node;
+
+	if (dfi__node_decode(event->data, event->size, &node, token) < 0)
+		return;
+	at = find(network, node.id);
+	if (!*at) {
+		member = calloc(1, sizeof(*member));
+		if (!member)
+			return; /* it will be refused, and told so */
+		member->node = node.id;
+		*at = member;
+	}
+	memcpy((*at)->token, token, sizeof(token));
+}
+
+static void remove_member(struct network *network, const char *key)
+{
+	struct known_member *member, **at;
+	uint64_t node = strtoull(key + strlen("nodes/"), NULL, 16);
+
+	at = find(network, node);
+	member = *at;
+	if (!member)
+		return;
+	*at = member->next;
+	free(member);
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct network *network = arg;
+
+	pthread_mutex_lock(&network->lock);
+	if (event->type == REGISTRY_PUT)
+		add_member(network, event);
+	else if (event->type == REGISTRY_DELETE)
+		remove_member(network, event->key);
+	pthread_mutex_unlock(&network->lock);
+}
+
+static bool is_member(
+    void *arg, uint64_t node, const uint8_t token[MEMBER_TOKEN_SIZE])
+{
+	struct network *network = arg;
+	const struct known_member *member;
+	uint8_t differs = 0;
+	size_t i;
+
+	pthread_mutex_lock(&network->lock);
+	member = *find(network, node);
+	/* In constant time: nothing is learnt from a wrong guess. */
+	for (i = 0; member && i < MEMBER_TOKEN_SIZE; i++)
+		differs |= (uint8_t)(member->token[i] ^ token[i]);
+	pthread_mutex_unlock(&network->lock);
+	return member && !differs;
+}
+
+static int start(struct network *network)
+{
+	struct dfi *dfi = network->dfi;
+	struct member self = {
+		.registry = network->registry,
+		.node = dfi->node.id,
+		.is_member = is_member,
+		.arg = network,
+	};
+	int ret = 0;
+
+	if (!network->watch)
+		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
+		    network, deadline_in_ms(dfi->open_timeout_ms),
+		    &network->watch);
+	if (ret < 0)
+		return ret;
+	memcpy(self.token, network->token, sizeof(self.token));
+	return dfi__verbs_ops.start(
+	    dfi->loop, &dfi->settings, &self, &network->transport);
+}
+
+int dfi__network_open(struct dfi *dfi, struct transport **transport)
+{
+	struct network *network = dfi->network;
+	int ret = 0;
+
+	pthread_mutex_lock(&network->start);
+	if (!network->transport)
+		ret = start(network);
+	*transport = network->transport;
+	pthread_mutex_unlock(&network->start);
+	return ret;
+}
+
+void dfi__network_query(
+    struct network *network, struct dfi_context_stats *stats)
+{
+	struct transport *transport;
+
+	pthread_mutex_lock(&network->start);
+	transport = network->transport;
+	pthread_mutex_unlock(&network->start);
+	if (transport)
+		transport->ops->query(transport, stats);
+}
+
+void dfi__network_query_now(
+    struct network *network, struct dfi_context_stats *stats)
+{
+	struct transport *transport;
+
+	if (pthread_mutex_trylock(&network->start) != 0)
+		return;
+	transport = network->transport;
+	pthread_mutex_unlock(&network->start);
+	if (transport)
+		transport->ops->query(transport, stats);
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups of targets. A member never waits by itself; the group polls its
+ * members in turn, and sleeps on one descriptor that any of them makes
+ * readable.
+ */
+#include <dfi/target_group.h>
+
+#include <poll.h>
+#include <stdlib.h>
+#include "../base/attr.h"
+#include "../base/error.h"
+#include "../base/error_list.h"
+#include "../base/notify.h"
+#include "context.h"
+#include "target.h"
+
+/* Segments of one member before the others are looked at. */
+#define FAIR_BATCHES 8
+
+struct group_member {
+	struct dfi_target *target;
+	void *arg;
+	bool done; /* ended or failed: not looked at any more */
+};
+
+struct dfi_target_group {
+	char unused[HANDLE_MAGIC_OFFSET];
+	uint32_t magic;
+	uint32_t flags;
+	struct group_member *members;
+	uint32_t n_members, n_open, current, in_a_row;
+	bool has_descriptor;      /* somebody polls */
+	struct dfi_target *lends; /* whose batch is out */
+	struct wait_policy wait;
+	struct wait_time wait_time;
+	struct notify notify;
+};
+
+_Static_assert(
+    offsetof(struct dfi_target_group, magic) == HANDLE_MAGIC_OFFSET, "handle");
+
+static int group_check(const struct dfi_target_group *group)
+{
+	return handle_check(group, group ? &group->magic : NULL, GROUP_MAGIC);
+}
+
+int dfi_target_group_open(struct dfi *dfi,
+    const struct dfi_target_group_attr *user, struct dfi_target_group **out)
+{
+	struct dfi_target_group_attr attr;
+	struct dfi_target_group *group;
+	struct wait_policy wait;
+	int ret = context_check(dfi);
+
+	if (!ret && !out)
+		ret = dfi__fail(
+		    -EINVAL, "dfi_target_group_open: group is NULL");
+	if (!ret)
+		ret = dfi__attr_load(
+		    &attr, sizeof(attr), user, "dfi_target_group_attr");
+	if (!ret && attr.flags & ~(uint32_t)DFI_NONBLOCK)
+		ret = dfi__fail(-EINVAL,
+		    "dfi_target_group_attr.flags %#x are not all known",
+		    attr.flags);
+	if (!ret)
+		ret = dfi__context_wait(
+		    dfi, attr.wait, "dfi_target_group_attr", &wait);
+	if (ret < 0)
+		return ret;
+	group = dfi__handle_alloc(sizeof(*group));
+	if (!group)
+		return dfi__fail(
+		    -ENOMEM, "dfi_target_group_open: out of memory");
+	ret = dfi__notify_open(&group->notify);
+	if (ret < 0) {
+		dfi__handle_free(group, sizeof(*group));
+		return ret;
+	}
+	group->flags = attr.flags;
+	group->wait = wait;
+	group->wait_time = wait_time(attr.stall_timeout_ms);
+	group->magic = GROUP_MAGIC;
+	*out = group;
+	return 0;
+}
+
+/* The member is a target for itself again. */
+static void let_go(struct dfi_target_group *group, struct dfi_target *target)
+{
+	if (group->lends == target)
+		group->lends = NULL;
+	dfi__target_withdraw(target);
+	target->group = NULL;
+}
+
+int dfi_target_group_close(struct dfi_target_group *group)
+{
+	struct dfi_target *target;
+	int ret = group_check(group);
+	uint32_t i;
+
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < group->n_members; i++) {
+		target = group->members[i].target;
+		if (group->lends == target)
+			dfi__target_take_back(target);
+		let_go(group, target);
+	}
+	dfi__notify_close(&group->notify);
+	free(group->members);
+	dfi__handle_free(group, sizeof(*group));
+	return 0;
+}
+
+int dfi_target_group_add(
+    struct dfi_target_group *group, struct dfi_target *target, void *arg)
+{
+	struct group_member *members;
+	int ret = group_check(group);
+
+	if (!ret)
+		ret = handle_check(
+		    target, target ? &target->magic : NULL, TARGET_MAGIC);
+	if (ret < 0)
+		return ret;
+	if (target->group || target->notify)
+		return dfi__fail(-EBUSY, "flow '%s': target %u %s",
+		    target->flow.name, target->index,
+		    target->group ? "is in a group already"
+				  : "has a descriptor of its own");
+	members = reallocarray(
+	    group->members, group->n_members + 1, sizeof(members[0]));
+	if (!members)
+		return dfi__fail(
+		    -ENOMEM, "dfi_target_group_add: out of memory");
+	group->members = members;
+	members[group->n_members++] = (struct group_member){
+		.target = target,
+		.arg = arg,
+	};
+	group->n_open++;
+	target->group = group;
+	/* It may have tuples that nobody will announce any more. */
+	dfi__notify_kick(&group->notify);
+	return 0;
+}
+
+int dfi_target_group_remove(
+    struct dfi_target_group *group, struct dfi_target *target)
+{
+	struct group_member *members;
+	int ret = group_check(group);
+	uint32_t i;
+
+	if (ret < 0)
+		return ret;
+	members = group->members;
+	for (i = 0; i < group->n_members; i++)
+		if (members[i].target == target)
+			break;
+	if (i == group->n_members)
+		return dfi__fail(-ENOENT,
+		    "dfi_target_group_remove: the target is not in this "
+		    "group");
+	if (group->lends == target)
+		return dfi__fail(-EBUSY,
+		    "flow '%s': target %u: a batch is out: release it first",
+		    target->flow.name, target->index);
+	dfi__target_group_drop(target);
+	return 0;
+}
+
+void dfi__target_group_drop(struct dfi_target *target)
+{
+	struct dfi_target_group *group = target->group;
+	struct group_member *members = group->members;
+	uint32_t i;
+
+	for (i = 0; members[i].target != target; i++)
+		;
+	if (!members[i].done)
+		group->n_open--;
+	members[i] = members[--group->n_members];
+	group->current = group->in_a_row = 0;
+	let_go(group, target);
+}
+
+static void fill(struct dfi_target_group_batch *batch,
+    const struct group_member *member, const struct dfi_batch *tuples)
+{
+	*batch = (struct dfi_target_group_batch){
+		.batch = *tuples,
+		.target = member->target,
+		.arg = member->arg,
+		.flow = member->target->flow.name,
+		.index = member->target->index,
+	};
+}
+
+/* As a consuming call on the member: > 0, 0, -EAGAIN, or its error. */
+static int try_member(struct dfi_target_group *group,
+    struct group_member *member, struct dfi_target_group_batch *batch)
+{
+	struct dfi_batch tuples = { .tuples = NULL };
+	int ret;
+
+	if (member->done)
+		return -EAGAIN;
+	ret = dfi_target_consume_batch(member->target, &tuples);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret > 0)
+		group->lends = member->target;
+	else if (ret != -ETIMEDOUT && ret != -EBUSY) {
+		member->done = true;
+		group->n_open--;
+	}
+	if (ret)
+		fill(batch, member, &tuples);
+	return ret ? ret : -EAGAIN;
+}
+
+/* Each member once, the current one first: > 0, -EAGAIN, or a member's error.
+ */
+static int try_members(
+    struct dfi_target_group *group, struct dfi_target_group_batch *batch)
+{
+	uint32_t i;
+	int ret;
+
+	if (group->in_a_row++ >= FAIR_BATCHES) {
+		group->current++;
+		group->in_a_row = 1;
+	}
+	for (i = 0; i < group->n_members; i++) {
+		if (group->current >= group->n_members)
+			group->current = 0;
+		ret = try_member(group, &group->members[group->current], batch);
+		if (ret != -EAGAIN)
+			return ret;
+		group->current++;
+		group->in_a_row = 1;
+	}
+	return -EAGAIN;
+}
+
+static bool any_ready(void *arg)
+{
+	struct dfi_target_group *group = arg;
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++)
+		if (!group->members[i].done &&
+		    dfi__target_ready(group->members[i].target))
+			return true;
+	return false;
+}
+
+/* When some member must complain about sources that have not attached. */
+static int64_t attach_deadline(const struct dfi_target_group *group)
+{
+	int64_t deadline = DEADLINE_NEVER, member;
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++) {
+		member = group->members[i].target->wait_time.deadline;
+		if (!group->members[i].done && member < deadline)
+			deadline = member;
+	}
+	return deadline;
+}
+
+/*
+ * Have the descriptor readable when there is something to look at. true: there
+ * is now.
+ */
+static bool arm(struct dfi_target_group *group, int64_t deadline)
+{
+	struct notify *notify = &group->notify;
+	struct dfi_target *target;
+	bool fresh, silent = false;
+	uint32_t i;
+
+	dfi__notify_drain(notify);
+	fresh = dfi__notify_announce(notify, &notify->self.word);
+	for (i = 0; i < group->n_members; i++) {
+		if (group->members[i].done)
+			continue;
+		target = group->members[i].target;
+		fresh |= dfi__target_announce(target, notify);
+		silent |= dfi__target_is_silent(target);
+	}
+	dfi__notify_sleep(notify, fresh, silent, deadline);
+	for (i = 0; i < group->n_members; i++) {
+		target = group->members[i].target;
+		if (!group->members[i].done && target->wait.arm)
+			target->wait.arm(target->wait.arm_arg);
+	}
+	return any_ready(group);
+}
+
+/* While the group waits: who is waited for, for the log. */
+static void look_for_stalls(struct dfi_target_group *group)
+{
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++)
+		if (!group->members[i].done)
+			dfi__target_found_nothing(group->members[i].target);
+}
+
+static bool sleep_on_all(struct dfi_target_group *group, int64_t deadline)
+{
+	struct pollfd pollfd = { .fd = group->notify.fd, .events = POLLIN };
+
+	if (group->wait.yields &&
+	    dfi__wait_yielding(
+		&group->wait, &group->wait_time.counts, any_ready, group))
+		return true;
+	while (!arm(group, deadline)) {
+		if (clock_now_ns() >= deadline)
+			return false;
+		look_for_stalls(group);
+		/* Its timer ends it; a signal only makes it look again. */
+		poll(&pollfd, 1, -1);
+	}
+	return true;
+}
+
+/* Wait for a member that has something. Whether there is one in time. */
+static bool wait_for_any(struct dfi_target_group *group, int64_t deadline)
+{
+	int64_t now, next_look = 0;
+	uint32_t spent;
+	bool there;
+
+	for (spent = 0; spent < group->wait.budget; spent += group->n_members)
+		if (any_ready(group))
+			return true;
+	if (group->wait.sleeps)
+		return sleep_on_all(group, deadline);
+	do {
+		there = any_ready(group);
+		now = there ? 0 : clock_now_ns();
+		if (!there && now >= next_look) {
+			look_for_stalls(group);
+			next_look = now + WAIT_TICK_NS / 8;
+		}
+	} while (!there && now < deadline);
+	return there;
+}
+
+/* 0: look again. */
+static int wait_for_batch(struct dfi_target_group *group, int64_t give_up)
+{
+	int64_t attach = attach_deadline(group);
+
+	if (wait_for_any(group, attach < give_up ? attach : give_up) ||
+	    clock_now_ns() < give_up)
+		return 0;
+	dfi__fail(-ETIMEDOUT, "a group of %u targets: no tuple came for %ld ms",
+	    group->n_open, (long)(group->wait_time.timeout_ns / NS_PER_MS));
+	return dfi__error_keep(-ETIMEDOUT);
+}
+
+int dfi_target_group_consume_batch(
+    struct dfi_target_group *group, struct dfi_target_group_batch *batch)
+{
+	int64_t give_up = 0;
+	int ret = group_check(group);
+
+	if (ret < 0)
+		return ret;
+	*batch = (struct dfi_target_group_batch){ .target = NULL };
+	if (group->lends)
+		return dfi__fail(
+		    -EBUSY, "the group's batch is out: release it first");
+	for (;;) {
+		ret = try_members(group, batch);
+		if (ret != -EAGAIN)
+			return ret;
+		if (!group->n_open)
+			return 0;
+		if (group->flags & DFI_NONBLOCK) {
+			if (!group->has_descriptor ||
+			    !arm(group, attach_deadline(group))) {
+				if (group->has_descriptor)
+					look_for_stalls(group);
+				return dfi__fail_text(
+				    -EAGAIN, "no tuple is there");
+			}
+			continue;
+		}
+		if (!give_up)
+			give_up = wait_deadline(
+			    &group->wait_time, clock_now_ns());
+		ret = wait_for_batch(group, give_up);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+void dfi_target_group_release(
+    struct dfi_target_group *group, struct dfi_target_group_batch *batch)
+{
+	if (group_check(group) < 0 || !group->lends ||
+	    batch->target != group->lends)
+		return;
+	dfi_target_release(batch->target, &batch->batch);
+	group->lends = NULL;
+	*batch = (struct dfi_target_group_batch){ .target = NULL };
+}
+
+int dfi_target_group_fd(struct dfi_target_group *group)
+{
+	int ret = group_check(group);
+
+	if (ret < 0)
+		return ret;
+	if (!(group->flags & DFI_NONBLOCK))
+		return dfi__fail(-EINVAL,
+		    "a descriptor is for groups that were opened with "
+		    "DFI_NONBLOCK");
+	group->has_descriptor = true;
+	return group->notify.fd;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keys that the client has set and would set again at a registry that was
+ * restarted: a list, for that, and a tree, to find one. All of it belongs to
+ * the loop's thread.
+ */
+#include "client_impl.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static int compare_keys(const void *a, const void *b)
+{
+	return strcmp(((const struct kept_key *)a)->key,
+	    ((const struct kept_key *)b)->key);
+}
+
+static struct kept_key *find(struct registry_client *client, const char *key)
+{
+	struct kept_key probe = { .key = (char *)key };
+	void *node = tfind(&probe, &client->kept_tree, compare_keys);
+
+	return node ? *(struct kept_key **)node : NULL;
+}
+
+static void free_kept(struct kept_key *kept)
+{
+	free(kept->key);
+	free(kept->value);
+	free(kept);
+}
+
+void dfi__keep_drop(struct registry_client *client, const char *key)
+{
+	struct kept_key *kept = find(client, key);
+
+	if (!kept)
+		return;
+	TAILQ_REMOVE(&client->kept, kept, link);
+	tdelete(kept, &client->kept_tree, compare_keys);
+	if (kept->request)
+		dfi__restore_forget(client);
+	dfi__client_unwatch(kept->watch);
+	free_kept(kept);
+}
+
+void dfi__keep_free_all(struct registry_client *client)
+{
+	struct kept_key *kept;
+
+	while ((kept = TAILQ_FIRST(&client->kept)))
+		dfi__keep_drop(client, kept->key);
+}
+
+/* The watch is of a prefix: other keys may begin so, too. */
+static void on_shared(void *arg, const struct registry_event *event)
+{
+	struct kept_key *kept = arg;
+
+	if (event->type == REGISTRY_DELETE && !strcmp(event->key, kept->key))
+		dfi__keep_drop(kept->watch->client, kept->key);
+}
+
+static struct kept_key *copy(const Dfi__Registry__Put *put, unsigned flags)
+{
+	struct kept_key *kept = calloc(1, sizeof(*kept));
+
+	if (!kept)
+		return NULL;
+	kept->key = strdup(put->key);
+	kept->value = malloc(put->value.len + 1);
+	if (!kept->key || !kept->value) {
+		free_kept(kept);
+		return NULL;
+	}
+	if (put->value.len)
+		memcpy(kept->value, put->value.data, put->value.len);
+	kept->size = put->value.len;
+	kept->flags = flags;
+	return kept;
+}
+
+static void keep(struct registry_client *client, const Dfi__Registry__Put *put,
+    unsigned flags)
+{
+	struct kept_key *kept = copy(put, flags);
+
+	if (!kept || !tsearch(kept, &client->kept_tree, compare_keys)) {
+		if (kept)
+			free_kept(kept);
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: no memory to set '%s' again if the registry "
+		    "is restarted",
+		    client->address, put->key);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&client->kept, kept, link);
+	if (flags & CLIENT_SHARED)
+		kept->watch = dfi__watch_start(
+		    client, kept->key, on_shared, kept);
+}
+
+static void drop_prefix(struct registry_client *client, const char *prefix)
+{
+	struct kept_key *kept, *next;
+
+	for (kept = TAILQ_FIRST(&client->kept); kept; kept = next) {
+		next = TAILQ_NEXT(kept, link);
+		if (!strncmp(kept->key, prefix, strlen(prefix)))
+			dfi__keep_drop(client, kept->key);
+	}
+}
+
+void dfi__keep_note(struct registry_client *client,
+    const Dfi__Registry__Request *request, unsigned flags)
+{
+	switch (request->op_case) {
+	case DFI__REGISTRY__REQUEST__OP_PUT:
+		dfi__keep_drop(client, request->put->key);
+		if (flags)
+			keep(client, request->put, flags);
+		break;
+	case DFI__REGISTRY__REQUEST__OP_DELETE:
+		dfi__keep_drop(client, request->delete_->key);
+		break;
+	case DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX:
+		drop_prefix(client, request->delete_prefix->prefix);
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Getting a lost connection back, on the loop's thread and without ever
+ * blocking it. An attempt goes through these steps, each of which waits for
+ * answers; when one fails, the next attempt begins after a while:
+ *
+ *	WAITING     for the time of the next attempt
+ *	CONNECTING  for the socket
+ *	GREETING    hello and a new lease
+ *	KEYS        each kept key is created again
+ *	WATCHES     each watch is made again
+ *
+ * A key that exists when it is to be created is read: if it has our value, the
+ * registry has not yet noticed the loss of our former connection, and the key
+ * is put, which binds it to the new lease; else it is somebody else's.
+ */
+#include "client_impl.h"
+
+#include <errno.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "connect.h"
+
+#define DELAY_MIN_MS 50
+#define DELAY_MAX_MS 1000
+#define ANSWER_TIMEOUT_MS 5000 /* from one sign of progress to the next */
+#define UNANSWERED_MAX 64      /* so that the output stays small */
+
+enum step {
+	WAITING,
+	CONNECTING,
+	GREETING,
+	KEYS,
+	WATCHES,
+};
+
+enum key_op {
+	OP_CREATE,
+	OP_GET,
+	OP_PUT,
+};
+
+struct restore {
+	enum step step;
+	struct event *timer; /* of the next attempt, or of this one's failure */
+	struct event *kick;  /* go on with the step */
+	struct event *writable; /* while CONNECTING */
+	int fd;                 /* -1: none, or the stream's */
+	unsigned delay_ms;
+	unsigned n_unanswered;
+	uint64_t hello, grant; /* requests */
+	char text[512];        /* of the last failure that was logged */
+};
+
+static void set_timer(struct event *timer, unsigned ms)
+{
+	struct timeval time = {
+		.tv_sec = ms / 1000,
+		.tv_usec = ms % 1000 * 1000,
+	};
+
+	evtimer_add(timer, &time);
+}
+
+/* Many clients have lost the registry at once: a quarter more or less. */
+static unsigned spread(unsigned ms)
+{
+	uint32_t random = 0;
+
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		random = (uint32_t)getpid();
+	return ms - ms / 4 + random % (ms / 2 + 1);
+}
+
+static void wait_for_next(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+
+	restore->step = WAITING;
+	set_timer(restore->timer, spread(restore->delay_ms));
+	restore->delay_ms *= 2;
+	if (restore->delay_ms > DELAY_MAX_MS)
+		restore->delay_ms = DELAY_MAX_MS;
+}
+
+static void close_socket(struct restore *restore)
+{
+	if (restore->writable)
+		event_free(restore->writable);
+	restore->writable = NULL;
+	if (restore->fd >= 0)
+		close(restore->fd);
+	restore->fd = -1;
+}
+
+void dfi__restore_failed(struct registry_client *client, const char *why)
+{
+	struct restore *restore = client->restore;
+	bool news = strcmp(restore->text, why) != 0;
+
+	close_socket(restore);
+	snprintf(restore->text, sizeof(restore->text), "%s", why);
+	snprintf(client->lost_text, sizeof(client->lost_text),
+	    "the connection to registry %s is lost, and is not back yet: %s",
+	    client->address, why);
+	dfi__log(news ? DFI_LOG_INFO : DFI_LOG_DEBUG, "%s", client->lost_text);
+	wait_for_next(client);
+}
+
+/* With dfi_errmsg(); closes the stream, if there is one. */
+static void fail(struct registry_client *client)
+{
+	char why[300];
+
+	snprintf(why, sizeof(why), "%s", dfi_errmsg());
+	if (client->stream)
+		dfi__client_lose(client, -ENOTCONN, "%s", why);
+	else
+		dfi__restore_failed(client, why);
+}
+
+static int send_hello(struct registry_client *client)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	int ret;
+
+	hello.version = WIRE_VERSION;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
+	request.hello = &hello;
+	ret = dfi__client_send(client, &request);
+	client->restore->hello = request.id;
+	return ret;
+}
+
+static int send_grant(struct registry_client *client)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
+	int ret;
+
+	grant.ttl_ms = client->ttl_ms;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
+	request.lease_grant = &grant;
+	ret = dfi__client_send(client, &request);
+	client->restore->grant = request.id;
+	return ret;
+}
+
+static int send_key(
+    struct registry_client *client, struct kept_key *kept, enum key_op op)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Put put = DFI__REGISTRY__PUT__INIT;
+	Dfi__Registry__Get get = DFI__REGISTRY__GET__INIT;
+	int ret;
+
+	if (op == OP_GET) {
+		get.key = kept->key;
+		request.op_case = DFI__REGISTRY__REQUEST__OP_GET;
+		request.get = &get;
+	} else {
+		put.key = kept->key;
+		put.value.data = kept->value;
+		put.value.len = kept->size;
+		put.create = op == OP_CREATE;
+		put.leased = kept->flags & CLIENT_LEASED;
+		request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
+		request.put = &put;
+	}
+	ret = dfi__client_send(client, &request);
+	kept->request = request.id;
+	kept->op = (int)op;
+	return ret;
+}
+
+static void connected(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+	int fd = restore->fd, ret;
+
+	ret = dfi__connect_finish(
+	    client->address, &client->parsed, client->user, fd);
+	if (!ret) {
+		restore->fd = -1;
+		close_socket(restore);
+		ret = dfi__client_attach(client, fd);
+	}
+	if (!ret) {
+		restore->step = GREETING;
+		ret = send_hello(client);
+	}
+	if (ret)
+		fail(client);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	connected(arg);
+}
+
+static void start_attempt(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+	int ret;
+
+	restore->step = CONNECTING;
+	restore->n_unanswered = 0;
+	set_timer(restore->timer, ANSWER_TIMEOUT_MS);
+	ret = dfi__connect_begin(
+	    client->address, &client->parsed, &restore->fd);
+	if (!ret) {
+		connected(client);
+		return;
+	}
+	if (ret == -EINPROGRESS) {
+		restore->writable = event_new(dfi__loop_base(client->loop),
+		    restore->fd, EV_WRITE, on_writable, client);
+		if (restore->writable && !event_add(restore->writable, NULL))
+			return;
+		dfi__fail(-ENOMEM, "no memory for a registry client");
+	}
+	fail(client);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct registry_client *client = arg;
+
+	(void)fd;
+	(void)what;
+	if (client->restore->step == WAITING) {
+		start_attempt(client);
+		return;
+	}
+	dfi__fail(
+	    -ETIMEDOUT, "registry %s: no answer in time", client->address);
+	fail(client);
+}
+
+static void begin_keys(struct registry_client *client)
+{
+	struct kept_key *kept;
+
+	TAILQ_FOREACH(kept, &client->kept, link)
+	{
+		kept->sent = false;
+		kept->request = 0;
+	}
+	client->restore->step = KEYS;
+}
+
+static void begin_watches(struct registry_client *client)
+{
+	struct registry_watch *watch;
+
+	TAILQ_FOREACH(watch, &client->watches, link)
+	{
+		watch->sent = false;
+		watch->asked = false;
+	}
+	client->restore->step = WATCHES;
+}
+
+/* Those that were sent are at the end of the list. */
+static int send_keys(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+	struct kept_key *kept;
+	int ret = 0;
+
+	while (!ret && restore->n_unanswered < UNANSWERED_MAX &&
+	    (kept = TAILQ_FIRST(&client->kept)) && !kept->sent) {
+		TAILQ_REMOVE(&client->kept, kept, link);
+		TAILQ_INSERT_TAIL(&client->kept, kept, link);
+		kept->sent = true;
+		restore->n_unanswered++;
+		ret = send_key(client, kept, OP_CREATE);
+	}
+	return ret;
+}
+
+static int send_watches(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+	struct registry_watch *watch;
+	int ret = 0;
+
+	while (!ret && restore->n_unanswered < UNANSWERED_MAX &&
+	    (watch = TAILQ_FIRST(&client->watches)) && !watch->sent) {
+		TAILQ_REMOVE(&client->watches, watch, link);
+		TAILQ_INSERT_TAIL(&client->watches, watch, link);
+		watch->sent = watch->asked = true;
+		restore->n_unanswered++;
+		ret = dfi__watch_renew(client, watch);
+	}
+	return ret;
+}
+
+static void finish(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+
+	if (dfi__client_start_keepalive(client) < 0) {
+		fail(client);
+		return;
+	}
+	evtimer_del(restore->timer);
+	client->restoring = false;
+	set_timer(client->grace_timer, atomic_load(&client->grace_ms));
+	/* As loud as the loss, whose end it is. */
+	dfi__log(DFI_LOG_WARN, "the connection to registry %s is back",
+	    client->address);
+	dfi__watch_deliver_back(client);
+}
+
+/* Do what can be done without a further answer. */
+static void advance(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+	int ret = 0;
+
+	if (restore->step == KEYS) {
+		ret = send_keys(client);
+		if (!ret && !restore->n_unanswered)
+			begin_watches(client);
+	}
+	if (!ret && restore->step == WATCHES) {
+		ret = send_watches(client);
+		if (!ret && !restore->n_unanswered) {
+			finish(client);
+			return;
+		}
+	}
+	if (ret)
+		fail(client);
+}
+
+static void on_kick(evutil_socket_t fd, short what, void *arg)
+{
+	struct registry_client *client = arg;
+
+	(void)fd;
+	(void)what;
+	if (client->restoring && client->stream)
+		advance(client);
+}
+
+void dfi__restore_forget(struct registry_client *client)
+{
+	if (!client->restoring || client->closing || !client->stream)
+		return;
+	client->restore->n_unanswered--;
+	/* Not at once: the caller is in the midst of something. */
+	event_active(client->restore->kick, EV_TIMEOUT, 0);
+}
+
+/* An answer about a key: 0, or why the attempt fails. */
+static int answer_key(struct registry_client *client, struct kept_key *kept,
+    const Dfi__Registry__Reply *reply)
+{
+	const Dfi__Registry__Value *value;
+
+	if (kept->op == OP_CREATE && reply->error == -EEXIST)
+		return send_key(client, kept, OP_GET);
+	if (kept->op == OP_GET && reply->error == -ENOENT)
+		return send_key(client, kept, OP_CREATE);
+	if (reply->error)
+		return dfi__fail(-ENOTCONN, "registry %s: '%s': %s",
+		    client->address, kept->key, reply->text);
+	if (kept->op == OP_GET) {
+		value = reply->n_values == 1 ? reply->values[0] : NULL;
+		if (value && value->data.len == kept->size &&
+		    !memcmp(value->data.data, kept->value, kept->size))
+			return send_key(client, kept, OP_PUT);
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: '%s' is somebody else's since the registry "
+		    "was lost",
+		    client->address, kept->key);
+		dfi__keep_drop(client, kept->key);
+		return 0;
+	}
+	kept->request = 0;
+	client->restore->n_unanswered--;
+	return 0;
+}
+
+static int answer_greeting(
+    struct registry_client *client, const Dfi__Registry__Reply *reply)
+{
+	int ret;
+
+	if (reply->error)
+		return dfi__fail(
+		    -ENOTCONN, "registry %s: %s", client->address, reply->text);
+	if (reply->id == client->restore->hello) {
+		ret = dfi__wire_check_versions(reply->version, WIRE_VERSION);
+		return ret ? ret : send_grant(client);
+	}
+	if (reply->id == client->restore->grant)
+		begin_keys(client);
+	return 0;
+}
+
+/* Both lists: what is unanswered is near the end. */
+static int answer(
+    struct registry_client *client, const Dfi__Registry__Reply *reply)
+{
+	struct registry_watch *watch;
+	struct kept_key *kept;
+
+	if (client->restore->step == GREETING)
+		return answer_greeting(client, reply);
+	TAILQ_FOREACH_REVERSE(kept, &client->kept, kept_list, link)
+	{
+		if (kept->request == reply->id)
+			return answer_key(client, kept, reply);
+	}
+	TAILQ_FOREACH_REVERSE(watch, &client->watches, watch_list, link)
+	{
+		if (!watch->asked || watch->id != reply->id)
+			continue;
+		if (reply->error && !watch->own)
+			return dfi__fail(-ENOTCONN, "registry %s: %s",
+			    client->address, reply->text);
+		watch->asked = false;
+		client->restore->n_unanswered--;
+		break;
+	}
+	return 0;
+}
+
+void dfi__restore_answer(
+    struct registry_client *client, const Dfi__Registry__Reply *reply)
+{
+	set_timer(client->restore->timer, ANSWER_TIMEOUT_MS);
+	if (answer(client, reply))
+		fail(client);
+	else
+		advance(client);
+}
+
+void dfi__restore_begin(struct registry_client *client)
+{
+	client->restoring = true;
+	client->restore->delay_ms = DELAY_MIN_MS;
+	client->restore->text[0] = '\0';
+	wait_for_next(client);
+}
+
+int dfi__restore_init(struct registry_client *client)
+{
+	struct event_base *base = dfi__loop_base(client->loop);
+	struct restore *restore = calloc(1, sizeof(*restore));
+
+	if (!restore)
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	client->restore = restore;
+	restore->fd = -1;
+	restore->timer = evtimer_new(base, on_timer, client);
+	restore->kick = event_new(base, -1, 0, on_kick, client);
+	if (!restore->timer || !restore->kick)
+		return dfi__fail(-ENOMEM, "no memory for a registry client");
+	return 0;
+}
+
+void dfi__restore_free(struct registry_client *client)
+{
+	struct restore *restore = client->restore;
+
+	client->restoring = false;
+	client->restore = NULL;
+	if (!restore)
+		return;
+	close_socket(restore);
+	if (restore->timer)
+		event_free(restore->timer);
+	if (restore->kick)
+		event_free(restore->kick);
+	free(restore);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading and making files with secrets. The mode is checked on the open file,
+ * so that the file that was checked is the one that is read. May not leave a
+ * key in memory that is given back.
+ *
+ * A key file is one line of text: a word that tells it from other files, and 64
+ * hexadecimal digits.
+ */
+#include "key_file.h"
+
+#include <dfi/registry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define MAGIC "dfi-registry-key-1 "
+#define MAGIC_SIZE (sizeof(MAGIC) - 1)
+#define TEXT_SIZE (MAGIC_SIZE + 2 * REGISTRY_KEY_BYTES + 1)
+
+static const char digits[] = "0123456789abcdef";
+
+static int create_error(const char *path, int err)
+{
+	switch (err) {
+	case EEXIST:
+		return dfi__fail(-EEXIST,
+		    "key file '%s' exists: a key is never overwritten", path);
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		err = EACCES;
+		break;
+	case ENOENT:
+	case EMFILE:
+	case ENOSPC:
+		break;
+	default:
+		return dfi__fail(-EIO, "key file '%s' can't be written: %s",
+		    path, strerrordesc_np(err));
+	}
+	return dfi__fail(-err, "key file '%s' can't be written: %s", path,
+	    strerrordesc_np(err));
+}
+
+static int make_text(const char *path, char text[TEXT_SIZE])
+{
+	unsigned char key[REGISTRY_KEY_BYTES];
+	size_t i;
+
+	if (getrandom(key, sizeof(key), 0) != sizeof(key))
+		return create_error(path, EIO);
+	memcpy(text, MAGIC, MAGIC_SIZE);
+	for (i = 0; i < sizeof(key); i++) {
+		text[MAGIC_SIZE + 2 * i] = digits[key[i] >> 4];
+		text[MAGIC_SIZE + 2 * i + 1] = digits[key[i] & 15];
+	}
+	text[TEXT_SIZE - 1] = '\n';
+	explicit_bzero(key, sizeof(key));
+	return 0;
+}
+
+/* 0, or the errno value of what failed. */
+static int write_secret(int fd, const char text[TEXT_SIZE])
+{
+	ssize_t written;
+
+	/* The umask may have taken the owner's rights away. */
+	if (fchmod(fd, 0600))
+		return errno;
+	written = write(fd, text, TEXT_SIZE);
+	if (written < 0)
+		return errno;
+	if (written != TEXT_SIZE)
+		return ENOSPC;
+	return fsync(fd) ? errno : 0;
+}
+
+int dfi_registry_key_create(const char *path)
+{
+	char text[TEXT_SIZE];
+	int fd, err, ret;
+
+	if (!path)
+		return dfi__fail(
+		    -EINVAL, "dfi_registry_key_create: path is NULL");
+	ret = make_text(path, text);
+	if (ret)
+		return ret;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		ret = create_error(path, errno);
+		goto out;
+	}
+	err = write_secret(fd, text);
+	if (err) {
+		unlink(path);
+		ret = create_error(path, err);
+	}
+	close(fd);
+out:
+	explicit_bzero(text, sizeof(text));
+	return ret;
+}
+
+static int bad_file(const char *what, const char *path, const char *why)
+{
+	return dfi__fail(-EINVAL, "%s '%s': %s", what, path, why);
+}
+
+/* NULL, or why the file is no secret of this user. */
+static const char *exposure(const struct stat *st, enum secret_readers readers)
+{
+	mode_t allowed = S_IRWXU;
+
+	if (!S_ISREG(st->st_mode))
+		return "it is no regular file";
+	/* Root decides by itself whose files it takes. */
+	if (st->st_uid != geteuid() && st->st_uid != 0 && geteuid() != 0)
+		return "it belongs to another user, who could change it";
+	if (readers == SECRET_GROUP_FROM_ROOT && st->st_uid == 0)
+		allowed |= S_IRGRP;
+	if (st->st_mode & (S_IRWXU | S_IRWXG | S_IRWXO) & ~allowed)
+		return "others than its owner can read or write it, so it is "
+		       "no secret: make a new one, with mode 0600";
+	return NULL;
+}
+
+int dfi__secret_file_open(
+    const char *path, const char *what, enum secret_readers readers)
+{
+	const char *why;
+	struct stat st;
+	/* O_NONBLOCK: a FIFO would wait for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return bad_file(what, path, strerrordesc_np(errno));
+	why = fstat(fd, &st) ? strerrordesc_np(errno) : exposure(&st, readers);
+	if (why) {
+		close(fd);
+		return bad_file(what, path, why);
+	}
+	return fd;
+}
+
+static int digit_value(char digit)
+{
+	const char *at = digit ? strchr(digits, digit) : NULL;
+
+	return at ? (int)(at - digits) : -1;
+}
+
+static bool parse_key(
+    const char *text, size_t size, unsigned char key[REGISTRY_KEY_BYTES])
+{
+	size_t i;
+
+	/* An editor may have taken the newline away. */
+	if (size < TEXT_SIZE - 1 || memcmp(text, MAGIC, MAGIC_SIZE) != 0)
+		return false;
+	if (size != TEXT_SIZE - 1 &&
+	    !(size == TEXT_SIZE && text[TEXT_SIZE - 1] == '\n'))
+		return false;
+	for (i = 0; i < REGISTRY_KEY_BYTES; i++) {
+		int high = digit_value(text[MAGIC_SIZE + 2 * i]);
+		int low = digit_value(text[MAGIC_SIZE + 2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		key[i] = (unsigned char)(high << 4 | low);
+	}
+	return true;
+}
+
+int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
+{
+	char text[TEXT_SIZE + 1];
+	ssize_t size;
+	int fd, ret = 0;
+
+	fd = dfi__secret_file_open(path, "key file", SECRET_OWNER);
+	if (fd < 0)
+		return fd;
+	size = read(fd, text, sizeof(text));
+	if (size < 0)
+		ret = bad_file("key file", path, strerrordesc_np(errno));
+	else if (!parse_key(text, (size_t)size, key))
+		ret = bad_file(
+		    "key file", path, "it is no key of 'dfi-registry keygen'");
+	if (ret)
+		explicit_bzero(key, REGISTRY_KEY_BYTES);
+	explicit_bzero(text, sizeof(text));
+	close(fd);
+	return ret;
+}

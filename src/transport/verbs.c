@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport's operations on memory: exports, which are registered regions,
+ * and remotes, which are images of a peer's ring, sent segment by segment.
+ */
+#include "verbs.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "../base/atomic.h"
+#include "../base/bits.h"
+#include "../base/compiler.h"
+#include "../base/error.h"
+#include "../base/fence.h"
+#include "../base/loop.h"
+#include "../base/memory.h"
+#include "../base/settings.h"
+
+static int fail_register(const struct verbs *verbs, uint64_t size, int err)
+{
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if (err == ENOMEM && limit.rlim_cur != RLIM_INFINITY)
+		return dfi__fail(-ENOMEM,
+		    "verbs: %s: registering %lu bytes: more memory than may "
+		    "be locked, %lu bytes in all: raise the limit (ulimit -l), "
+		    "or make rings smaller (segment_count, DFI_RING_MEMORY)",
+		    verbs->device.name, (unsigned long)size,
+		    (unsigned long)limit.rlim_cur);
+	return dfi__fail(err == ENOMEM ? -ENOMEM : -EIO,
+	    "verbs: %s: registering %lu bytes: %s", verbs->device.name,
+	    (unsigned long)size, strerror(err));
+}
+
+static int verbs_start(struct loop *loop, const struct settings *settings,
+    const struct member *self, struct transport **transport)
+{
+	struct verbs *verbs = calloc(1, sizeof(*verbs));
+	pthread_condattr_t attr;
+	int ret;
+
+	if (!verbs)
+		return dfi__fail(-ENOMEM, "verbs: out of memory");
+	verbs->base.ops = &dfi__verbs_ops;
+	verbs->loop = loop;
+	verbs->settings = settings;
+	verbs->self = *self;
+	pthread_mutex_init(&verbs->table, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&verbs->answered, &attr);
+	pthread_condattr_destroy(&attr);
+	dfi__fence_setup();
+	/* Has no effect, and is not needed, where fork() copies pinned pages.
+	 */
+	ibv_fork_init();
+	ret = dfi__verbs_choose(settings, self->registry, &verbs->device);
+	if (ret < 0)
+		goto free_verbs;
+	ret = dfi__verbs_hold(verbs);
+	if (ret < 0)
+		goto free_verbs;
+	verbs->pd = ibv_alloc_pd(verbs->device.context);
+	if (!verbs->pd) {
+		ret = dfi__fail(-EIO, "verbs: %s: a protection domain: %s",
+		    verbs->device.name, strerror(errno));
+		goto let_go;
+	}
+	ret = dfi__verbs_arrivals_start(verbs);
+	if (ret < 0)
+		goto free_pd;
+	ret = dfi__verbs_breaks_start(verbs);
+	if (ret < 0)
+		goto stop_arrivals;
+	ret = dfi__verbs_events_start(verbs);
+	if (ret < 0)
+		goto stop_breaks;
+	ret = dfi__verbs_listen(verbs);
+	if (ret < 0)
+		goto stop_events;
+	*transport = &verbs->base;
+	return 0;
+
+stop_events:
+	dfi__verbs_events_stop(verbs);
+stop_breaks:
+	dfi__verbs_breaks_stop(verbs);
+stop_arrivals:
+	dfi__verbs_arrivals_stop(verbs);
+free_pd:
+	ibv_dealloc_pd(verbs->pd);
+let_go:
+	rdma_destroy_id(verbs->hold);
+free_verbs:
+	pthread_cond_destroy(&verbs->answered);
+	pthread_mutex_destroy(&verbs->table);
+	free(verbs);
+	return ret;
+}
+
+static void free_export(struct verbs_export *export)
+{
+	struct verbs *verbs = (struct verbs *)export->base.transport;
+	struct region *region = export->region;
+	struct verbs_export **at;
+
+	for (at = &verbs->exports; *at != export; at = &(*at)->next)
+		;
+	*at = export->next;
+	dfi__verbs_receives_spare(verbs, &export->layout);
+	ibv_dereg_mr(export->mr);
+	region->transport->ops->region_destroy(region);
+	free(export->rings);
+	free(export);
+}
+
+static void verbs_stop(struct transport *transport)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+	uint32_t i;
+
+	dfi__verbs_arrivals_quiet(verbs);
+	dfi__verbs_events_stop(verbs);
+	dfi__verbs_breaks_quiet(verbs);
+	dfi__verbs_unlisten(verbs);
+	/* Remotes whose owner has not said CLOSED. */
+	for (i = 0; i < verbs->n_links; i++)
+		if (verbs->links[i].remote)
+			dfi__verbs_free_remote(verbs->links[i].remote);
+	while (verbs->exports)
+		free_export(verbs->exports);
+	dfi__verbs_breaks_stop(verbs);
+	dfi__verbs_arrivals_stop(verbs);
+	ibv_dealloc_pd(verbs->pd);
+	rdma_destroy_id(verbs->hold);
+	free(verbs->links);
+	pthread_cond_destroy(&verbs->answered);
+	pthread_mutex_destroy(&verbs->table);
+	free(verbs);
+}
+
+/*
+ * Refuse what may not be locked before it is reserved; what other threads lock
+ * meanwhile is found when it is registered.
+ */
+static int check_lock_room(const struct verbs *verbs, uint64_t size)
+{
+	uint64_t limit, room = dfi__memory_lock_room(&limit);
+
+	if (size <= room)
+		return 0;
+	return dfi__fail(-ENOMEM,
+	    "verbs: %s: registering %lu bytes locks them, but %lu are left of "
+	    "the %lu that may be locked: raise the limit (ulimit -l), or make "
+	    "rings smaller (segment_count, DFI_RING_MEMORY)",
+	    verbs->device.name, (unsigned long)size, (unsigned long)room,
+	    (unsigned long)limit);
+}
+
+static int verbs_export_room(struct transport *transport, uint64_t size)
+{
+	return check_lock_room((const struct verbs *)transport, size);
+}
+
+static int verbs_export(struct transport *transport, struct region *region,
+    const struct ring_layout *layout)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+	struct verbs_export *export = calloc(1, sizeof(*export));
+	int ret = -ENOMEM;
+	uint32_t i;
+
+	if (!export)
+		return dfi__fail(-ENOMEM, "verbs: out of memory");
+	export->rings = calloc(layout->n_rings, sizeof(export->rings[0]));
+	if (!export->rings) {
+		dfi__fail(-ENOMEM, "verbs: out of memory");
+		goto free_new;
+	}
+	for (i = 0; i < layout->n_rings; i++)
+		export->rings[i].link = NO_LINK;
+	export->region = region;
+	export->layout = *layout;
+	export->mr = ibv_reg_mr(verbs->pd, region->base, region->name.size,
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!export->mr) {
+		ret = fail_register(verbs, region->name.size, errno);
+		goto free_new;
+	}
+	export->base.transport = transport;
+	export->base.name = region->name;
+	memcpy(export->base.name.address, transport->address,
+	    sizeof(transport->address));
+	if (getrandom(&export->base.name.key, sizeof(export->base.name.key),
+		0) != sizeof(export->base.name.key)) {
+		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+		goto deregister;
+	}
+	dfi__verbs_lock_poll(verbs);
+	pthread_mutex_lock(&verbs->table);
+	dfi__verbs_receives_need(verbs, layout);
+	export->next = verbs->exports;
+	verbs->exports = export;
+	pthread_mutex_unlock(&verbs->table);
+	lock_release(&verbs->poll);
+	region->export = &export->base;
+	return 0;
+
+deregister:
+	ibv_dereg_mr(export->mr);
+free_new:
+	free(export->rings);
+	free(export);
+	return ret;
+}
+
+void dfi__verbs_put_export(struct verbs_export *export)
+{
+	if (!--export->n_links && export->closing)
+		free_export(export);
+}
+
+bool dfi__verbs_leave_export(const struct verbs_link *link)
+{
+	struct verbs_export *export = link->export;
+	const struct ring_layout *layout = &export->layout;
+	bool written = verbs_footer_state(export, link->ring,
+			   layout->first_slot + layout->footer_offset) !=
+		link->first_state ||
+	    verbs_footer_state(export, link->ring, layout->end_footer);
+
+	export->rings[link->ring].link = NO_LINK;
+	if (!written)
+		atomic_set(&export->rings[link->ring].used, false);
+	dfi__verbs_put_export(export);
+	return written;
+}
+
+static void verbs_unexport(struct region *region)
+{
+	struct verbs_export *export = (struct verbs_export *)region->export;
+	struct verbs *verbs = (struct verbs *)export->base.transport;
+
+	dfi__verbs_lock_poll(verbs);
+	pthread_mutex_lock(&verbs->table);
+	export->closing = true;
+	if (!export->n_links)
+		free_export(export);
+	pthread_mutex_unlock(&verbs->table);
+	lock_release(&verbs->poll);
+}
+
+static bool verbs_ring_lost(const struct export *base, uint32_t ring)
+{
+	const struct verbs_export *export = (const struct verbs_export *)base;
+
+	return atomic_observe(&export->rings[ring].lost);
+}
+
+static const char *verbs_ring_why(const struct export *base, uint32_t ring)
+{
+	const struct verbs_export *export = (const struct verbs_export *)base;
+	const char *why = export->rings[ring].why;
+
+	return verbs_ring_lost(base, ring) && why[0] ? why : NULL;
+}
+
+static const char *verbs_remote_why(const struct remote *remote)
+{
+	return dfi__verbs_why(((const struct verbs_remote *)remote)->conn);
+}
+
+/* The image of a ring, registered. */
+static int create_image(struct verbs *verbs, struct verbs_remote *remote)
+{
+	uint64_t size = transport_image_bytes(remote->layout.ring_size);
+	int ret = check_lock_room(verbs, size);
+	void *at;
+
+	if (ret < 0)
+		return ret;
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (at == MAP_FAILED)
+		return dfi__fail(-ENOMEM,
+		    "verbs: %lu bytes to send from could not be had: free "
+		    "memory, or make rings smaller (segment_count, "
+		    "DFI_RING_MEMORY)",
+		    (unsigned long)size);
+	madvise(at, size, MADV_DONTFORK);
+	remote->base.ring = at;
+	remote->mr = ibv_reg_mr(verbs->pd, at, size,
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!remote->mr)
+		return fail_register(verbs, size, errno);
+	return 0;
+}
+
+void dfi__verbs_free_remote(struct verbs_remote *remote)
+{
+	struct verbs *verbs = (struct verbs *)remote->base.transport;
+
+	if (remote->link != NO_LINK)
+		verbs->links[remote->link] = (struct verbs_link){
+			.conn = NULL,
+		};
+	if (remote->mr)
+		ibv_dereg_mr(remote->mr);
+	if (remote->base.ring)
+		munmap(remote->base.ring,
+		    transport_image_bytes(remote->layout.ring_size));
+	free(remote);
+}
+
+/*
+ * Return the connection, and free the remote; if it was opened, only when the
+ * owner has answered that it gives no more credits.
+ */
+static void leave_conn(
+    struct verbs *verbs, struct verbs_remote *remote, bool opened)
+{
+	struct verbs_message message = { .type = VERBS_CLOSE };
+	struct verbs_conn *conn = remote->conn;
+	uint64_t one = 1;
+
+	/* The image goes, from which the queue pair may still send. */
+	if (opened && conn->completed < remote->last)
+		dfi__verbs_break(conn, "a ring was left in the middle");
+	dfi__verbs_lock_poll(verbs);
+	pthread_mutex_lock(&verbs->table);
+	message.link = remote->link;
+	message.to_link = remote->to_link; /* may come late, if not opened */
+	/* Under the lock, because the answer may come at once. */
+	remote->closing = opened && !dfi__verbs_send(conn, &message);
+	if (!--conn->n_remotes)
+		conn->writer = NULL;
+	if (!remote->closing || atomic_peek(&remote->base.lost))
+		dfi__verbs_free_remote(remote);
+	/* The control thread frees it. */
+	if (atomic_peek(&conn->broken) && !conn->writer)
+		(void)!write(verbs->breaks, &one, sizeof(one));
+	pthread_mutex_unlock(&verbs->table);
+	lock_release(&verbs->poll);
+}
+
+static int opening_failed(const char *peer, uint32_t ring, int err)
+{
+	switch (err) {
+	case -EEXIST:
+		return dfi__fail(err,
+		    "verbs: ring %u at %s has had a writer: a flow runs once",
+		    ring, peer);
+	case -ECONNRESET:
+		return dfi__fail(err, "verbs: %s has closed the region", peer);
+	case -ETIMEDOUT:
+		return dfi__fail(err,
+		    "verbs: %s did not answer the request for ring %u", peer,
+		    ring);
+	default:
+		return dfi__fail(err, "verbs: %s refused to open ring %u: %s",
+		    peer, ring, strerror(-err));
+	}
+}
+
+/* Ask the owner for the ring, and wait for the answer. */
+static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
+    const struct region_name *name, uint32_t ring, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	struct verbs_message message = {
+		.type = VERBS_OPEN,
+		.link = remote->link,
+		.key = name->key,
+		.address = (uintptr_t)remote->base.ring,
+		.size = remote->layout.ring_size,
+		.rkey = remote->mr->rkey,
+		.ring = ring,
+	};
+	int ret = dfi__verbs_send(remote->conn, &message);
+
+	dfi__verbs_arm(&verbs->base);
+	if (!ret) {
+		pthread_mutex_lock(&verbs->table);
+		while (!remote->opened &&
+		    !pthread_cond_timedwait(
+			&verbs->answered, &verbs->table, &until))
+			;
+		ret = remote->opened ? remote->opened : -ETIMEDOUT;
+		pthread_mutex_unlock(&verbs->table);
+		/*
+		 * The owner may still open the ring, and write credits into the
+		 * image that is freed now; its answer may find the link in
+		 * other hands. So this connection is done with.
+		 */
+		if (ret == -ETIMEDOUT)
+			dfi__verbs_break(remote->conn, "no answer");
+	}
+	return ret < 0 ? opening_failed(remote->conn->peer, ring, ret) : 0;
+}
+
+static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
+{
+	uint32_t number;
+
+	dfi__verbs_lock_poll(verbs);
+	pthread_mutex_lock(&verbs->table);
+	number = dfi__verbs_link_take(verbs, remote->conn);
+	if (number != NO_LINK)
+		verbs->links[number].remote = remote;
+	pthread_mutex_unlock(&verbs->table);
+	lock_release(&verbs->poll);
+	return number;
+}
+
+static int verbs_remote_open(struct transport *transport, const void *writer,
+    const struct region_name *name, const struct ring_layout *layout,
+    uint32_t ring, int64_t deadline, struct remote **out)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+	struct verbs_remote *remote = calloc(1, sizeof(*remote));
+	int ret;
+
+	if (!remote)
+		return dfi__fail(-ENOMEM, "verbs: out of memory");
+	remote->base.transport = transport;
+	remote->layout = *layout;
+	remote->link = NO_LINK;
+	ret = dfi__verbs_connect(
+	    verbs, writer, name->address, deadline, &remote->conn);
+	if (ret < 0) {
+		free(remote);
+		return ret;
+	}
+	ret = create_image(verbs, remote);
+	if (ret < 0)
+		goto leave;
+	remote->link = take_link(verbs, remote);
+	if (remote->link == NO_LINK) {
+		ret = dfi__fail(-ENOMEM, "verbs: out of memory");
+		goto leave;
+	}
+	ret = open_ring(verbs, remote, name, ring, deadline);
+	if (ret < 0)
+		goto leave;
+	*out = &remote->base;
+	return 0;
+
+leave:
+	leave_conn(verbs, remote, false);
+	return ret;
+}
+
+static void verbs_remote_close(struct remote *base)
+{
+	struct verbs *verbs = (struct verbs *)base->transport;
+
+	leave_conn(verbs, (struct verbs_remote *)base, true);
+}
+
+static int lost(const struct verbs_remote *remote)
+{
+	const char *why = dfi__verbs_why(remote->conn);
+
+	return dfi__fail(-ECONNRESET, "verbs: the connection with %s broke: %s",
+	    remote->conn->peer, why ? why : "the peer has gone");
+}
+
+/* The request for one write from the ring's image, which is counted. */
+static struct ibv_send_wr write_request(
+    const struct verbs_remote *remote, uint64_t offset, struct ibv_sge *sge)
+{
+	struct verbs_counts *counts = &remote->conn->counts;
+	struct ibv_send_wr wr = {
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma.remote_addr = remote->address + offset,
+		.wr.rdma.rkey = remote->rkey,
+	};
+
+	sge->addr = (uintptr_t)remote->base.ring + offset;
+	sge->lkey = remote->mr->lkey;
+	verbs_count(&counts->writes, 1);
+	verbs_count(&counts->bytes, sge->length);
+	if (sge->length <= remote->conn->max_inline) {
+		wr.send_flags = IBV_SEND_INLINE;
+		verbs_count(&counts->inline_writes, 1);
+	}
+	return wr;
+}
+
+/*
+ * With immediate data the payload is enough. A target that polls footers needs
+ * both in one work request, as devices keep the order within one write only.
+ * The end mark comes with immediate data in any case: so it can't overtake a
+ * segment.
+ */
+static int post_segment(
+    struct verbs_remote *remote, const struct transport_write *write)
+{
+	bool end = !write->payload_size;
+	bool by_footer = remote->notify == VERBS_NOTIFY_FOOTER;
+	uint64_t from = end ? write->footer_offset : write->payload_offset;
+	uint64_t to = end || by_footer
+	    ? write->footer_offset + sizeof(write->footer)
+	    : write->payload_offset + write->payload_size;
+	struct ibv_sge sge = { .length = (uint32_t)(to - from) };
+	struct ibv_send_wr wr = write_request(remote, from, &sge);
+
+	if (end || !by_footer) {
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.imm_data = htobe32(remote->to_link << VERBS_IMM_BITS |
+		    (end ? VERBS_IMM_END : VERBS_IMM_SEGMENT));
+	}
+	return dfi__verbs_post(remote->conn, &wr, &wr, 1, end);
+}
+
+static int verbs_write(struct remote *base, const struct transport_write *write)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+	uint64_t *footer = (uint64_t *)(void *)(base->ring +
+	    write->footer_offset);
+
+	footer[0] = write->footer[0];
+	footer[1] = write->footer[1];
+	if (!write->payload_size)
+		footer[1] ^= TRANSPORT_HELD;
+	if (post_segment(remote, write)) {
+		remote->unsent = true;
+		return lost(remote);
+	}
+	remote->last = remote->conn->posted;
+	return 0;
+}
+
+/*
+ * Whether the connection has room for all segments that its writer may have
+ * open, so that sending one needs no waiting.
+ */
+static bool has_room(const struct verbs_conn *conn)
+{
+	uint64_t under_way = conn->posted - conn->completed;
+	uint64_t open = 2 * (uint64_t)conn->n_remotes;
+
+	return under_way + min_u64(open, conn->max_sends / 2) < conn->max_sends;
+}
+
+/*
+ * That the target has given the slot back proves that its write arrived, before
+ * its completion does. Should the acknowledgement be lost, the queue pair sends
+ * it again, whatever the slot holds by then; but the target's drops what it has
+ * had (InfiniBand C9-105), and so does TCP below iWARP.
+ */
+static int verbs_slot_is_free(struct remote *base)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+	struct verbs_conn *conn = remote->conn;
+
+	if (unlikely(atomic_peek(&conn->broken)) ||
+	    (unlikely(!has_room(conn)) && dfi__verbs_poll_sends(conn)))
+		return lost(remote);
+	return has_room(conn);
+}
+
+static void verbs_arm_remote(struct remote *base)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+
+	ibv_req_notify_cq(remote->conn->sends, 0);
+	dfi__verbs_probe(remote->conn);
+	dfi__verbs_arm(base->transport);
+}
+
+/* The clock is read once in so many looks of one who spins. */
+#define PROBE_WAITS 4096
+
+static int verbs_remote_progress(struct remote *base)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+
+	dfi__verbs_progress(base->transport);
+	if (++remote->waits % PROBE_WAITS == 0)
+		dfi__verbs_probe(remote->conn);
+	if (atomic_peek(&remote->conn->broken) ||
+	    dfi__verbs_poll_sends(remote->conn))
+		return lost(remote);
+	return 0;
+}
+
+static int verbs_drained(struct remote *base)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+
+	/*
+	 * The end mark is signalled if it was posted; else what came before it
+	 * may never complete.
+	 */
+	if (remote->unsent || dfi__verbs_poll_sends(remote->conn))
+		return lost(remote);
+	if (remote->conn->completed >= remote->last)
+		return 1;
+	/* After a device's or queue's failure nothing completes any more. */
+	return dfi__verbs_why(remote->conn) ? lost(remote) : 0;
+}
+
+const struct transport_ops dfi__verbs_ops = {
+	.name = "verbs",
+	.start = verbs_start,
+	.stop = verbs_stop,
+	.export_room = verbs_export_room,
+	.export = verbs_export,
+	.unexport = verbs_unexport,
+	.remote_open = verbs_remote_open,
+	.remote_close = verbs_remote_close,
+	.write = verbs_write,
+	.give_credit = dfi__verbs_give_credit,
+	.slot_is_free = verbs_slot_is_free,
+	.drained = verbs_drained,
+	.ring_lost = verbs_ring_lost,
+	.ring_why = verbs_ring_why,
+	.remote_why = verbs_remote_why,
+	.progress = dfi__verbs_progress,
+	.remote_progress = verbs_remote_progress,
+	.settle = dfi__verbs_settle,
+	.arm = dfi__verbs_arm,
+	.arm_remote = verbs_arm_remote,
+	.describe = dfi__verbs_describe,
+	.query = dfi__verbs_query,
+};

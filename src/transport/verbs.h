@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verbs transport from inside: RDMA through rdma-core. What its parts
+ * share:
+ *
+ *	verbs.c          starting and stopping, exports, remotes, writes
+ *	verbs_device.c   which device and address to use
+ *	verbs_list.c     what users are told about devices
+ *	verbs_stats.c    counters
+ *	verbs_conn.c     connections: reliable queue pairs, made by rdma_cm
+ *	verbs_hello.c    what both ends tell each other when they connect
+ *	verbs_connect.c  the connecting side
+ *	verbs_accept.c   the accepting side, and rdma_cm's events
+ *	verbs_break.c    connections that break
+ *	verbs_event.c    errors that devices report
+ *	verbs_receives.c the shared receive queue
+ *	verbs_post.c     work requests and their completions
+ *	verbs_credit.c   credits, and what else waits for room in a queue
+ *	verbs_arrive.c   what arrives: messages, segments, credits
+ *
+ * Who touches what. Completions of the shared receive queue ("arrivals") are
+ * taken under the poll lock, by whoever waits or by the control thread. The
+ * tables of connections, exports and links change under both locks, so holding
+ * either is enough to read them. A connection that this process initiated is
+ * used by one writer at a time, without a lock; accepted ones carry the credits
+ * of several targets and are posted to under the table lock. Locks are taken in
+ * this order: poll, table.
+ */
+#ifndef DFI_TRANSPORT_VERBS_H
+#define DFI_TRANSPORT_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "../base/atomic.h"
+#include "../base/clock.h"
+#include "../base/ip.h"
+#include "../base/lock.h"
+#include "../base/settings.h"
+#include "transport.h"
+
+struct event;
+
+/*
+ * Receives, and so segments that may arrive at once: how many are posted at
+ * first, and more at a time if rings need them; and the most there will be,
+ * which with their queues take 3 MiB.
+ */
+#define VERBS_RECEIVES 4096
+#define VERBS_MAX_RECEIVES (4 * VERBS_RECEIVES)
+
+/* Receives are posted again so many at a time. */
+#define VERBS_REPOST 32
+
+/* Work requests that may be under way on a connection; devices may take fewer.
+ */
+#define VERBS_SENDS 512
+
+/* The least of both with which connections work as they should. */
+#define VERBS_LEAST 64
+
+/* At least one of so many is signalled; more on a small queue. */
+#define VERBS_SIGNAL_INTERVAL 32
+
+/* Bytes that are asked for to be sent inline; devices may give fewer. */
+#define VERBS_INLINE 128
+
+/* A text that says why a connection broke. */
+#define VERBS_WHY_SIZE 160
+
+/* A message between the two ends of a connection. Little-endian. */
+enum verbs_message_type {
+	VERBS_OPEN = 1, /* writer: may I write ring `ring` of region `key`? */
+	VERBS_OPENED,   /* owner: yes, at address with rkey; or error */
+	VERBS_CLOSE,    /* writer: no more writes */
+	VERBS_CLOSED,   /* owner: no more credits */
+};
+
+struct verbs_message {
+	uint32_t type;
+	uint32_t link;    /* the sender's, for immediate data and answers */
+	uint32_t to_link; /* the receiver's; not in OPEN */
+	int32_t error;    /* OPENED: 0, or a negative errno value */
+	uint64_t key;     /* OPEN: the region's capability */
+	uint64_t address; /* OPEN: of the credit; OPENED: of the ring */
+	uint64_t size;    /* OPEN: of the ring */
+	uint32_t rkey;    /* for address */
+	uint32_t ring;    /* OPEN: its number */
+	uint32_t notify;  /* OPENED: enum verbs_notify */
+	uint32_t reserved[3];
+};
+_Static_assert(sizeof(struct verbs_message) == 64, "verbs message");
+
+/* Immediate data: a link of the receiver, and what has arrived for it. */
+enum verbs_imm {
+	VERBS_IMM_SEGMENT,
+	VERBS_IMM_END,
+	VERBS_IMM_CREDIT,
+};
+#define VERBS_IMM_BITS 2
+
+/* What two processes agree on before they have a queue pair. */
+#define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
+#define VERBS_HELLO_VERSION 1
+
+struct verbs_hello {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t refusal; /* in a rejection: a positive errno value */
+	uint64_t node;
+	uint8_t token[MEMBER_TOKEN_SIZE];
+};
+_Static_assert(sizeof(struct verbs_hello) == 32, "private data");
+
+/* What a device can hold, of what we would like. */
+struct verbs_limits {
+	uint32_t sends;    /* work requests under way on a connection */
+	uint32_t receives; /* posted to the shared queue */
+};
+
+/* An address of this host at which a device can be used. */
+struct verbs_device {
+	union ip address;
+	char address_text[IP_TEXT_SIZE];
+	uint32_t interface; /* index of the network interface */
+	/* The GID of its traffic, and its index; -1: none is known. */
+	char gid[40];
+	int32_t gid_index;
+	char name[64]; /* the device's */
+	uint8_t port;
+	struct verbs_limits limits;
+	struct ibv_context *context;
+};
+
+/* An address of this host, of a network interface that is up. */
+struct verbs_candidate {
+	struct verbs_device device; /* name "": it is on none */
+	const char *interface;
+	bool loopback;
+	bool wanted;     /* the settings name no other address */
+	const char *why; /* it can't be used; NULL: it can */
+};
+
+/*
+ * Work requests, by what for. Written by who posts to the connection, read at
+ * any time; see dfi_context_stats.
+ */
+struct verbs_counts {
+	_Atomic uint64_t writes, inline_writes, bytes;
+	_Atomic uint64_t credits, messages, signalled;
+};
+
+/* There is only one writer, so no atomic addition is needed. */
+static inline void verbs_count(_Atomic uint64_t *count, uint64_t n)
+{
+	atomic_set(count, atomic_peek(count) + n);
+}
+
+struct verbs_conn {
+	struct verbs *verbs;
+	struct verbs_conn *next;
+	struct rdma_cm_id *id;
+	struct ibv_qp *qp;
+	struct ibv_cq *sends;
+	/* Those who use it do so one at a time, so no lock is needed in it;
+	 * NULL: the device has none. */
+	struct ibv_td *thread;
+	struct ibv_pd *domain;
+	char peer[TRANSPORT_ADDRESS_SIZE];
+	bool accepted;
+	bool established;         /* as far as this end knows */
+	_Atomic bool breaking;    /* somebody writes why */
+	_Atomic bool broken;      /* it is to be used no more */
+	char why[VERBS_WHY_SIZE]; /* if it is broken; "": the peer has gone */
+	bool stopped;             /* the queue pair takes nothing more */
+	bool failed;        /* a send has failed, and so will all others */
+	const void *writer; /* who uses it; NULL: it may be taken */
+	uint32_t n_remotes; /* of that writer */
+	uint32_t max_inline;
+	uint32_t max_sends; /* under way */
+	uint32_t interval;  /* one of so many is signalled */
+	/* Work requests since the connection was made. */
+	uint64_t posted, completed;
+	uint32_t unsignalled; /* the last ones */
+	uint32_t n_owing;     /* links with something that waits for room */
+	int64_t next_probe;   /* not before */
+	struct verbs_counts counts;
+};
+
+enum verbs_owing {
+	VERBS_OWES_NOTHING,
+	VERBS_OWES_CREDIT,
+	VERBS_OWES_CLOSED, /* then there is no ring any more */
+};
+
+/* The other end of a ring, by the number that immediate data carries. */
+struct verbs_link {
+	struct verbs_conn *conn; /* NULL: free */
+	uint32_t to_link;        /* the peer's number */
+	/* A ring of ours, that the peer writes ... */
+	struct verbs_export *export; /* NULL: not such a link */
+	uint32_t ring;
+	uint32_t slot;      /* of the next segment */
+	uint64_t footer[2]; /* of the last one, if only payload comes */
+	uint64_t credit_address;
+	uint32_t credit_rkey;
+	uint64_t first_state; /* of the first footer when it was opened */
+	/* What the peer is to be told once the connection has room. */
+	enum verbs_owing owing;
+	struct ring_credit credit; /* the last one that was given */
+	/* ... or a ring of the peer's, that we write. */
+	struct verbs_remote *remote;
+};
+
+struct verbs_export {
+	struct export base;
+	struct verbs_export *next;
+	struct region *region;
+	struct ring_layout layout;
+	struct ibv_mr *mr;
+	struct verbs_ring *rings;
+	uint32_t n_links; /* peers that may write */
+	bool closing;     /* nobody reads; freed when n_links is 0 */
+};
+
+/* What became of a ring of ours. */
+struct verbs_ring {
+	_Atomic bool used; /* a writer opened it, now or before */
+	_Atomic bool lost; /* the connection broke */
+	uint32_t link;     /* while it is written, else NO_LINK */
+	enum verbs_notify notify;
+	char why[VERBS_WHY_SIZE]; /* it was lost; "": the peer has gone */
+};
+#define NO_LINK UINT32_MAX
+
+struct verbs_remote {
+	struct remote base;
+	struct verbs_conn *conn;
+	struct ring_layout layout;
+	struct ibv_mr *mr; /* of the ring's image */
+	uint32_t link;     /* ours */
+	uint32_t to_link;
+	uint64_t address; /* of the owner's ring */
+	uint32_t rkey;
+	enum verbs_notify notify;
+	int opened;     /* 1, or a negative errno value; 0: not answered yet */
+	bool closing;   /* freed when the owner says CLOSED */
+	uint64_t last;  /* work request that wrote last */
+	bool unsent;    /* a write could not be posted */
+	uint32_t waits; /* looks for credit */
+};
+
+struct verbs {
+	struct transport base;
+	struct verbs *next; /* of this process; see verbs_event.c */
+	struct loop *loop;
+	const struct settings *settings;
+	struct member self;
+	struct verbs_device device;
+	_Atomic(const char *) failed; /* the device, and why; NULL: it works */
+	_Atomic uint32_t fatal_events, port_downs;
+	_Atomic uint32_t n_broken; /* connections */
+	struct event *async_event;
+	struct ibv_pd *pd;
+	struct rdma_event_channel *cm;
+	struct rdma_cm_id *listener;
+	struct event *cm_event;
+	int breaks; /* eventfd: a connection broke */
+	struct event *breaks_event;
+	struct event *sweep_timer;
+
+	struct lock poll;
+	_Atomic uint32_t n_waiting; /* for poll */
+	struct ibv_comp_channel *channel;
+	struct rdma_cm_id *hold; /* on the device */
+	struct ibv_cq *arrivals;
+	struct ibv_srq *receives;
+	struct verbs_message *messages;
+	struct ibv_mr *messages_mr[VERBS_MAX_RECEIVES / VERBS_RECEIVES];
+	_Atomic uint32_t n_receives;  /* posted, or about to be again */
+	uint64_t needed;              /* if all rings are full */
+	uint64_t spent[VERBS_REPOST]; /* receives to post again */
+	uint32_t n_spent;
+	struct event *arrivals_event;
+	struct event *arm_timer;
+	_Atomic uint32_t polls; /* by endpoints; tells whether any is active */
+	uint32_t seen_polls;
+
+	pthread_mutex_t table;
+	pthread_cond_t answered; /* with table: a message came, or a break */
+	struct verbs_conn *conns;
+	struct verbs_export *exports;
+	struct verbs_link *links;
+	uint32_t n_links;
+	struct verbs_counts retired; /* of connections that were freed */
+};
+
+/* verbs_device.c */
+
+/*
+ * Call fn for each address of this host; a non-zero return of fn ends it and is
+ * returned. -ENODEV: no RDMA at all. -EOWNERDEAD: in a forked child.
+ */
+int dfi__verbs_candidates(const struct settings *settings,
+    int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
+
+/*
+ * This host's address on the route to the registry at this address, which is
+ * preferred, as all members reach that; whether there is one.
+ */
+bool dfi__verbs_preferred(const char *registry, union ip *preferred);
+
+/*
+ * The device and address that the settings name, or the one on the route to the
+ * registry, or the first active one: of IPv4, then of IPv6, then link-local.
+ * -ENODEV says what is there and why it can't be used.
+ */
+int dfi__verbs_choose(const struct settings *settings, const char *registry,
+    struct verbs_device *device);
+
+/*
+ * What to ask of a device with these attributes. NULL, or why it can't be used
+ * at all.
+ */
+const char *dfi__verbs_limits(
+    const struct ibv_device_attr *attr, struct verbs_limits *limits);
+
+/* verbs_receives.c */
+
+int dfi__verbs_receives_start(struct verbs *verbs);
+/* After all queue pairs are gone. */
+void dfi__verbs_receives_stop(struct verbs *verbs);
+
+/* Post receives of these numbers, not more than VERBS_REPOST; an errno value.
+ */
+int dfi__verbs_post_receives(
+    struct verbs *verbs, const uint64_t *numbers, uint32_t n);
+
+/* Have receives for the rings of a region that is exported, or goes. Both locks
+ * are held. */
+void dfi__verbs_receives_need(
+    struct verbs *verbs, const struct ring_layout *layout);
+void dfi__verbs_receives_spare(
+    struct verbs *verbs, const struct ring_layout *layout);
+
+/* verbs_stats.c */
+
+/* Keep the counts of a connection that goes; both locks are held. */
+void dfi__verbs_retire(struct verbs_conn *conn);
+
+void dfi__verbs_describe(const struct transport *transport,
+    const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
+
+void dfi__verbs_query(
+    struct transport *transport, struct dfi_context_stats *stats);
+
+/* verbs_conn.c */
+
+/* NULL: out of memory. It isn't listed yet. */
+struct verbs_conn *dfi__verbs_new_conn(
+    struct verbs *verbs, struct rdma_cm_id *id, bool accepted);
+
+/* The queue pair, once the id has a device. */
+int dfi__verbs_create_qp(struct verbs_conn *conn);
+
+/* What rdma_cm can't be told; once the queue pair is connected. */
+void dfi__verbs_tune(struct verbs_conn *conn);
+
+struct rdma_conn_param dfi__verbs_conn_param(const struct verbs_hello *hello);
+
+/* Free a connection that isn't listed. */
+void dfi__verbs_destroy_conn(struct verbs_conn *conn);
+
+/* Free a connection; both locks are held, or nobody else is left. */
+void dfi__verbs_free_conn(struct verbs_conn *conn);
+
+/* verbs_hello.c */
+
+struct verbs_hello dfi__verbs_hello(const struct verbs *verbs);
+
+/* 0, or a positive errno value to refuse with. */
+uint16_t dfi__verbs_check_hello(
+    const struct verbs *verbs, const struct rdma_conn_param *param);
+
+/* The error that a rejection by peer means. */
+int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer);
+
+/* verbs_accept.c */
+
+/*
+ * Keep the device open until rdma_destroy_id(verbs->hold): librdmacm closes one
+ * that was removed when the last id on it goes.
+ */
+int dfi__verbs_hold(struct verbs *verbs);
+int dfi__verbs_listen(struct verbs *verbs);
+/* Frees all connections, too. */
+void dfi__verbs_unlisten(struct verbs *verbs);
+
+/*
+ * A channel for events that never waits: librdmacm keeps some events for itself
+ * and then, in a channel that waits, waits for the next one.
+ */
+int dfi__verbs_channel(struct rdma_event_channel **channel);
+
+/* An error of rdma_cm, by errno. */
+int dfi__verbs_fail_cm(const char *what);
+
+/* verbs_connect.c */
+
+/* A connection to the process at an address for this writer alone. */
+int dfi__verbs_connect(struct verbs *verbs, const void *writer,
+    const char *address, int64_t deadline, struct verbs_conn **conn);
+
+/* verbs_break.c */
+
+int dfi__verbs_breaks_start(struct verbs *verbs);
+/* The control thread looks no more; connections may go. */
+void dfi__verbs_breaks_quiet(struct verbs *verbs);
+void dfi__verbs_breaks_stop(struct verbs *verbs);
+
+/*
+ * The connection can't be used any more. The control thread will tell all that
+ * depend on it. Any locks may be held.
+ */
+void dfi__verbs_break(struct verbs_conn *conn, const char *why);
+
+/* The same, but no error of the connection: its peer closed it. */
+void dfi__verbs_left(struct verbs_conn *conn);
+
+/* A break of all connections, and none can be made any more. why lives for
+ * ever. */
+void dfi__verbs_break_all(struct verbs *verbs, const char *why);
+
+/* Why it is broken; NULL: it isn't, or the peer has gone. */
+const char *dfi__verbs_why(const struct verbs_conn *conn);
+
+/* verbs_event.c */
+
+int dfi__verbs_events_start(struct verbs *verbs);
+/* Before any queue pair is destroyed. */
+void dfi__verbs_events_stop(struct verbs *verbs);
+
+/* One of those whose devices' reports concern it; for tests. */
+void dfi__verbs_events_list(struct verbs *verbs);
+void dfi__verbs_events_unlist(struct verbs *verbs);
+
+/* Handle a report, which is acknowledged after; no lock is held. */
+void dfi__verbs_event(
+    const struct ibv_context *context, const struct ibv_async_event *event);
+
+/* verbs_credit.c */
+
+/*
+ * Tell the writer of a ring how much of it is free: now, or when the connection
+ * has room again. Credits are absolute, so of those that wait the last is
+ * enough. 1, or 0 if the ring isn't written through a connection.
+ */
+int dfi__verbs_give_credit(struct region *region,
+    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
+    enum ring_closed closed);
+
+/* Tell the peer that its link, whose ring it has left, gets no more credits;
+ * the link is free then. Both locks are held. */
+void dfi__verbs_say_closed(struct verbs_link *link);
+
+/* Sends have completed: post what waits for room. Both locks are held. */
+void dfi__verbs_pay(struct verbs_conn *conn);
+
+/* verbs_post.c */
+
+/*
+ * A connection has room for all that its writer may have under way if no more
+ * than so many remotes share it: two segments each, and their end marks.
+ */
+static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
+{
+	return conn->max_sends / 4;
+}
+
+/*
+ * Whether so much is under way that credits, which anybody's slowness may
+ * delay, have to wait: the other half of the queue is for answers. The control
+ * thread is then woken when it may be different.
+ */
+bool dfi__verbs_is_busy(struct verbs_conn *conn);
+
+/*
+ * Post a chain of n work requests, of which the last carries the number. signal
+ * is for the last. Never waits: who posts has seen to it that there is room,
+ * else the connection breaks. -ECONNRESET: it is broken.
+ */
+int dfi__verbs_post(struct verbs_conn *conn, struct ibv_send_wr *first,
+    struct ibv_send_wr *last, uint32_t n, bool signal);
+
+/*
+ * Take the completions of sends that are there, also after the peer has left,
+ * who may have acknowledged them before. -ECONNRESET: a send has failed.
+ */
+int dfi__verbs_poll_sends(struct verbs_conn *conn);
+
+/*
+ * Called by a writer again and again while it waits: write nothing to the peer
+ * now and then, so that the queue pair finds out if it has vanished.
+ */
+void dfi__verbs_probe(struct verbs_conn *conn);
+
+/* Send a message; as dfi__verbs_post(). */
+int dfi__verbs_send(
+    struct verbs_conn *conn, const struct verbs_message *message);
+
+/* verbs_arrive.c */
+
+int dfi__verbs_arrivals_start(struct verbs *verbs);
+/* The control thread takes no more; connections may go. */
+void dfi__verbs_arrivals_quiet(struct verbs *verbs);
+void dfi__verbs_arrivals_stop(struct verbs *verbs);
+/* Take the poll lock before all who only try. */
+void dfi__verbs_lock_poll(struct verbs *verbs);
+/* Take what is there; the poll lock is held, the table lock isn't. */
+void dfi__verbs_take(struct verbs *verbs);
+void dfi__verbs_progress(struct transport *transport);
+void dfi__verbs_settle(struct transport *transport);
+void dfi__verbs_arm(struct transport *transport);
+
+/* A free link, taken; NO_LINK: no memory. Both locks are held. */
+uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn);
+
+/* verbs.c */
+
+/*
+ * A peer can't write any more; both locks are held. Whether it has written: if
+ * not, the ring is as if it had never been opened.
+ */
+bool dfi__verbs_leave_export(const struct verbs_link *link);
+void dfi__verbs_put_export(struct verbs_export *export);
+
+/* Free what a remote holds; both locks are held. */
+void dfi__verbs_free_remote(struct verbs_remote *remote);
+
+static inline char *verbs_ring_base(
+    const struct verbs_export *export, uint32_t ring)
+{
+	return (char *)export->region->base + export->layout.first_ring +
+	    ring * export->layout.ring_size;
+}
+
+/* The second word of a footer. */
+static inline uint64_t verbs_footer_state(
+    const struct verbs_export *export, uint32_t ring, uint64_t footer)
+{
+	return atomic_peek(
+	    (_Atomic uint64_t *)(void *)(verbs_ring_base(export, ring) +
+		footer + 8));
+}
+
+#endif

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What arrives on any connection completes on one queue: messages, and writes
+ * with immediate data, which say that a segment or a credit is in memory now.
+ * Endpoints that wait take the completions themselves; when none does, the
+ * control thread is woken for them.
+ */
+#include "verbs.h"
+
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/atomic.h"
+#include "../base/error.h"
+#include "../base/log.h"
+#include "../base/loop.h"
+#include "../base/wait.h"
+
+/* Completions that are taken at once. */
+#define BATCH 32
+
+/*
+ * While endpoints take completions themselves, the control thread only looks
+ * now and then whether they still do.
+ */
+#define IDLE_CHECK_US 5000
+
+static struct verbs_conn *conn_of(const struct verbs *verbs, uint32_t qp_num)
+{
+	struct verbs_conn *conn;
+
+	for (conn = verbs->conns; conn; conn = conn->next)
+		if (conn->qp && conn->qp->qp_num == qp_num)
+			break;
+	return conn;
+}
+
+uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn)
+{
+	struct verbs_link *links;
+	uint32_t i, n;
+
+	for (i = 0; i < verbs->n_links; i++)
+		if (!verbs->links[i].conn)
+			break;
+	if (i == verbs->n_links) {
+		n = verbs->n_links ? 2 * verbs->n_links : 16;
+		links = realloc(verbs->links, n * sizeof(*links));
+		if (!links)
+			return NO_LINK;
+		memset(links + verbs->n_links, 0,
+		    (n - verbs->n_links) * sizeof(*links));
+		verbs->links = links;
+		verbs->n_links = n;
+	}
+	verbs->links[i] = (struct verbs_link){ .conn = conn };
+	return i;
+}
+
+/* The link that a peer's number names, if it is of that peer. */
+static struct verbs_link *link_at(
+    struct verbs *verbs, uint32_t number, uint32_t qp_num)
+{
+	struct verbs_link *link;
+
+	if (number >= verbs->n_links)
+		return NULL;
+	link = &verbs->links[number];
+	if (!link->conn || link->conn->qp->qp_num != qp_num)
+		return NULL;
+	return link;
+}
+
+static void wake_reader(const struct verbs_export *export)
+{
+	wait_wake_fenced(
+	    (_Atomic uint32_t *)(void *)((char *)export->region->base +
+		REGION_WAIT_OFFSET));
+}
+
+static _Atomic uint64_t *footer_at(const struct verbs_link *link, uint32_t slot)
+{
+	const struct ring_layout *layout = &link->export->layout;
+
+	return (_Atomic uint64_t *)(void *)(verbs_ring_base(
+						link->export, link->ring) +
+	    layout->first_slot + (uint64_t)slot * layout->slot_size +
+	    layout->footer_offset);
+}
+
+/*
+ * The payload of the next segment, so many bytes, is in memory. Its footer did
+ * not travel: it would often be a packet of its own.
+ */
+static void segment_arrived(struct verbs_link *link, uint32_t bytes)
+{
+	struct verbs_export *export = link->export;
+	_Atomic uint64_t *footer;
+
+	if (!export || export->closing)
+		return; /* nobody will read it */
+	export->layout.next_footer(&export->layout, bytes, link->footer);
+	footer = footer_at(link, link->slot);
+	atomic_set(&footer[0], link->footer[0]);
+	/* Pairs with the reader's observe of this word (reader.c). */
+	atomic_publish(&footer[1], link->footer[1]);
+	wake_reader(export);
+	if (++link->slot == export->layout.n_slots)
+		link->slot = 0;
+}
+
+/* The end mark, which was held back until now, is for all to see. */
+static void end_arrived(struct verbs_link *link)
+{
+	struct verbs_export *export = link->export;
+	_Atomic uint64_t *state;
+
+	if (!export || export->closing)
+		return;
+	state = (_Atomic uint64_t *)(void *)(verbs_ring_base(
+						 export, link->ring) +
+	    export->layout.end_footer + 8);
+	/* Pairs with the reader's observe of this word (reader.h). */
+	atomic_publish(state, atomic_peek(state) ^ TRANSPORT_HELD);
+	wake_reader(export);
+}
+
+/* The credit itself is in memory already. */
+static void credit_arrived(struct verbs_link *link)
+{
+	struct verbs_remote *remote = link->remote;
+
+	if (remote)
+		wait_wake_fenced(
+		    (_Atomic uint32_t *)(void *)(remote->base.ring +
+			remote->layout.wait_offset));
+}
+
+static void immediate_arrived(struct verbs *verbs, const struct ibv_wc *wc)
+{
+	uint32_t imm = ntohl(wc->imm_data);
+	struct verbs_link *link = link_at(
+	    verbs, imm >> VERBS_IMM_BITS, wc->qp_num);
+
+	if (!link)
+		return; /* late: its ring was given up */
+	switch (imm & ((1u << VERBS_IMM_BITS) - 1)) {
+	case VERBS_IMM_SEGMENT:
+		segment_arrived(link, wc->byte_len);
+		break;
+	case VERBS_IMM_END:
+		end_arrived(link);
+		break;
+	case VERBS_IMM_CREDIT:
+		credit_arrived(link);
+		break;
+	}
+}
+
+static enum verbs_notify choose_notify(
+    const struct verbs *verbs, const struct verbs_conn *conn)
+{
+	if (verbs->settings->verbs_notify != VERBS_NOTIFY_AUTO)
+		return verbs->settings->verbs_notify;
+	return ibv_query_qp_data_in_order(conn->qp, IBV_WR_RDMA_WRITE, 0)
+	    ? VERBS_NOTIFY_FOOTER
+	    : VERBS_NOTIFY_IMM;
+}
+
+/* A peer wants to write a ring. 0, or why not. */
+static int open_ring(struct verbs_conn *conn,
+    const struct verbs_message *message, struct verbs_message *answer)
+{
+	struct verbs *verbs = conn->verbs;
+	struct verbs_export *export;
+	struct verbs_link *link;
+	struct verbs_ring *ring;
+	_Atomic uint64_t *before;
+	uint32_t number;
+
+	for (export = verbs->exports; export; export = export->next)
+		if (export->base.name.key == message->key)
+			break;
+	if (!export || export->closing)
+		return -ECONNRESET;
+	if (message->ring >= export->layout.n_rings ||
+	    message->size != export->layout.ring_size)
+		return -EBADMSG;
+	ring = &export->rings[message->ring];
+	if (atomic_peek(&ring->used))
+		return -EEXIST;
+	number = dfi__verbs_link_take(verbs, conn);
+	if (number == NO_LINK)
+		return -ENOMEM;
+	link = &verbs->links[number];
+	link->to_link = message->link;
+	link->export = export;
+	link->ring = message->ring;
+	link->credit_address = message->address;
+	link->credit_rkey = message->rkey;
+	link->first_state = verbs_footer_state(export, message->ring,
+	    export->layout.first_slot + export->layout.footer_offset);
+	before = footer_at(link, export->layout.n_slots - 1);
+	link->footer[0] = atomic_peek(&before[0]);
+	link->footer[1] = atomic_peek(&before[1]);
+	export->n_links++;
+	ring->link = number;
+	ring->notify = choose_notify(verbs, conn);
+	atomic_publish(&ring->used, true);
+	if (ring->notify == VERBS_NOTIFY_FOOTER)
+		atomic_set(&export->base.silent, true);
+	answer->link = number;
+	answer->address = (uintptr_t)verbs_ring_base(export, message->ring);
+	answer->rkey = export->mr->rkey;
+	answer->notify = ring->notify;
+	return 0;
+}
+
+static void on_open(
+    struct verbs_conn *conn, const struct verbs_message *message)
+{
+	struct verbs_message answer = {
+		.type = VERBS_OPENED,
+		.to_link = message->link,
+	};
+
+	answer.error = open_ring(conn, message, &answer);
+	(void)dfi__verbs_send(conn, &answer); /* else it is broken */
+}
+
+static void on_opened(
+    struct verbs_link *link, const struct verbs_message *message)
+{
+	struct verbs_remote *remote = link->remote;
+
+	if (!remote || remote->opened)
+		return;
+	remote->to_link = message->link;
+	remote->address = message->address;
+	remote->rkey = message->rkey;
+	remote->notify = message->notify == VERBS_NOTIFY_FOOTER
+	    ? VERBS_NOTIFY_FOOTER
+	    : VERBS_NOTIFY_IMM;
+	remote->opened = message->error < 0 ? message->error : 1;
+	pthread_cond_broadcast(&link->conn->verbs->answered);
+}
+
+/* The writer has gone, and everything that it wrote is here. */
+static void on_close(struct verbs_link *link)
+{
+	if (link->export)
+		(void)dfi__verbs_leave_export(link);
+	link->export = NULL;
+	dfi__verbs_say_closed(link);
+}
+
+static void on_closed(struct verbs_link *link)
+{
+	if (link->remote && link->remote->closing)
+		dfi__verbs_free_remote(link->remote);
+}
+
+static void message_arrived(
+    struct verbs *verbs, const struct verbs_message *message, uint32_t qp_num)
+{
+	struct verbs_conn *conn = conn_of(verbs, qp_num);
+	struct verbs_link *link;
+
+	if (!conn)
+		return;
+	pthread_mutex_lock(&verbs->table);
+	if (message->type == VERBS_OPEN) {
+		/* On one that we made, only its writer may post. */
+		if (conn->accepted)
+			on_open(conn, message);
+	} else {
+		link = link_at(verbs, message->to_link, qp_num);
+		if (link && message->type == VERBS_OPENED)
+			on_opened(link, message);
+		else if (link && link->export && message->type == VERBS_CLOSE)
+			on_close(link);
+		else if (link && message->type == VERBS_CLOSED)
+			on_closed(link);
+	}
+	pthread_mutex_unlock(&verbs->table);
+}
+
+/* The receive was used; later, which is soon enough, it is posted again. */
+static void spend_receive(struct verbs *verbs, uint64_t number)
+{
+	int err;
+
+	verbs->spent[verbs->n_spent++] = number;
+	if (verbs->n_spent < VERBS_REPOST)
+		return;
+	verbs->n_spent = 0;
+	err = dfi__verbs_post_receives(verbs, verbs->spent, VERBS_REPOST);
+	if (err)
+		dfi__log(DFI_LOG_ERROR, "verbs: %s: posting receives: %s",
+		    verbs->device.name, strerror(err));
+}
+
+static void arrived(struct verbs *verbs, const struct ibv_wc *wc)
+{
+	struct verbs_conn *conn;
+
+	if (wc->status == IBV_WC_SUCCESS &&
+	    wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+		immediate_arrived(verbs, wc);
+	} else if (wc->status == IBV_WC_SUCCESS) {
+		if (wc->byte_len == sizeof(struct verbs_message))
+			message_arrived(
+			    verbs, &verbs->messages[wc->wr_id], wc->qp_num);
+	} else {
+		conn = conn_of(verbs, wc->qp_num);
+		if (conn)
+			dfi__verbs_break(conn, ibv_wc_status_str(wc->status));
+	}
+	spend_receive(verbs, wc->wr_id);
+}
+
+/* Take what is there; the poll lock is held. Whether there was anything. */
+static bool take_arrivals(struct verbs *verbs)
+{
+	struct ibv_wc wcs[BATCH];
+	bool any = false;
+	int i, n;
+
+	do {
+		n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
+		for (i = 0; i < n; i++)
+			arrived(verbs, &wcs[i]);
+		any |= n > 0;
+	} while (n == BATCH);
+	return any;
+}
+
+void dfi__verbs_take(struct verbs *verbs)
+{
+	take_arrivals(verbs);
+}
+
+void dfi__verbs_progress(struct transport *transport)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+
+	/* Somebody does it now, or waits to do it: on few processors who spins
+	 * would else take the lock again before who sleeps for it runs. */
+	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
+		return;
+	atomic_set(&verbs->polls, atomic_peek(&verbs->polls) + 1);
+	take_arrivals(verbs);
+	lock_release(&verbs->poll);
+}
+
+void dfi__verbs_lock_poll(struct verbs *verbs)
+{
+	atomic_fetch_add(&verbs->n_waiting, 1);
+	dfi__lock_take(&verbs->poll);
+	atomic_fetch_sub(&verbs->n_waiting, 1);
+}
+
+static void take_locked(struct verbs *verbs)
+{
+	dfi__verbs_lock_poll(verbs);
+	take_arrivals(verbs);
+	lock_release(&verbs->poll);
+}
+
+void dfi__verbs_arm(struct transport *transport)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+
+	ibv_req_notify_cq(verbs->arrivals, 0);
+	/* What came before is announced by nobody, and progress() may skip. */
+	take_locked(verbs);
+}
+
+void dfi__verbs_settle(struct transport *transport)
+{
+	take_locked((struct verbs *)transport);
+}
+
+/* Be woken for the next arrival, unless endpoints look themselves. */
+static void rearm(struct verbs *verbs)
+{
+	struct timeval later = { .tv_usec = IDLE_CHECK_US };
+	uint32_t polls = atomic_peek(&verbs->polls);
+
+	if (polls != verbs->seen_polls) {
+		verbs->seen_polls = polls;
+		evtimer_add(verbs->arm_timer, &later);
+		return;
+	}
+	dfi__verbs_arm(&verbs->base);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	rearm(arg);
+}
+
+/*
+ * Sends have completed, for which the connection's writer may sleep, or credits
+ * wait. The poll lock is held.
+ */
+static void sends_completed(struct verbs_conn *conn)
+{
+	struct verbs *verbs = conn->verbs;
+	uint32_t i;
+
+	if (conn->accepted) {
+		pthread_mutex_lock(&verbs->table);
+		dfi__verbs_pay(conn);
+		pthread_mutex_unlock(&verbs->table);
+		return;
+	}
+	for (i = 0; i < verbs->n_links; i++)
+		if (verbs->links[i].conn == conn && verbs->links[i].remote)
+			credit_arrived(&verbs->links[i]);
+}
+
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+	struct verbs *verbs = arg;
+	bool arrivals = false, gone;
+	struct ibv_cq *cq;
+	void *conn;
+
+	(void)fd;
+	(void)what;
+	dfi__verbs_lock_poll(verbs);
+	while (ibv_get_cq_event(verbs->channel, &cq, &conn) == 0) {
+		ibv_ack_cq_events(cq, 1);
+		if (cq == verbs->arrivals)
+			arrivals = true;
+		else
+			sends_completed(conn);
+	}
+	/* The kernel has taken the device away: the file stays readable. */
+	gone = errno != EAGAIN && errno != EINTR;
+	if (arrivals)
+		take_arrivals(verbs);
+	lock_release(&verbs->poll);
+	if (arrivals)
+		rearm(verbs);
+	if (gone) {
+		event_del(verbs->arrivals_event);
+		dfi__verbs_break_all(verbs, "the device is gone");
+	}
+}
+
+static int add_events(void *arg)
+{
+	struct verbs *verbs = arg;
+	struct event_base *base = dfi__loop_base(verbs->loop);
+
+	verbs->arrivals_event = event_new(
+	    base, verbs->channel->fd, EV_READ | EV_PERSIST, on_event, verbs);
+	verbs->arm_timer = evtimer_new(base, on_timer, verbs);
+	if (!verbs->arrivals_event || !verbs->arm_timer ||
+	    event_add(verbs->arrivals_event, NULL) < 0)
+		return dfi__fail(-ENOMEM, "verbs: out of memory");
+	dfi__verbs_arm(&verbs->base);
+	return 0;
+}
+
+static int remove_events(void *arg)
+{
+	struct verbs *verbs = arg;
+
+	if (verbs->arrivals_event)
+		event_free(verbs->arrivals_event);
+	if (verbs->arm_timer)
+		event_free(verbs->arm_timer);
+	verbs->arrivals_event = verbs->arm_timer = NULL;
+	return 0;
+}
+
+static int fail_verb(const struct verbs *verbs, const char *what)
+{
+	return dfi__fail(errno == ENOMEM ? -ENOMEM : -EIO, "verbs: %s: %s: %s",
+	    verbs->device.name, what, strerror(errno));
+}
+
+static int create_queue(struct verbs *verbs)
+{
+	int flags;
+
+	verbs->channel = ibv_create_comp_channel(verbs->device.context);
+	if (!verbs->channel)
+		return fail_verb(verbs, "a completion channel");
+	flags = fcntl(verbs->channel->fd, F_GETFL);
+	if (flags < 0 ||
+	    fcntl(verbs->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return fail_verb(verbs, "the completion channel");
+	/* A receive is posted again only after its completion was taken. */
+	verbs->arrivals = ibv_create_cq(verbs->device.context,
+	    (int)verbs->device.limits.receives + 1, NULL, verbs->channel, 0);
+	if (!verbs->arrivals)
+		return fail_verb(verbs, "a completion queue");
+	return 0;
+}
+
+int dfi__verbs_arrivals_start(struct verbs *verbs)
+{
+	int ret = create_queue(verbs);
+
+	if (!ret)
+		ret = dfi__verbs_receives_start(verbs);
+	if (!ret)
+		ret = dfi__loop_call(verbs->loop, add_events, verbs);
+	if (ret < 0)
+		dfi__verbs_arrivals_stop(verbs);
+	return ret;
+}
+
+void dfi__verbs_arrivals_quiet(struct verbs *verbs)
+{
+	dfi__loop_call(verbs->loop, remove_events, verbs);
+}
+
+void dfi__verbs_arrivals_stop(struct verbs *verbs)
+{
+	dfi__verbs_arrivals_quiet(verbs);
+	dfi__verbs_receives_stop(verbs);
+	if (verbs->arrivals)
+		ibv_destroy_cq(verbs->arrivals);
+	if (verbs->channel)
+		ibv_destroy_comp_channel(verbs->channel);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Work requests on one connection: posting them, selective signalling, and
+ * taking their completions.
+ */
+#include "verbs.h"
+
+#include <string.h>
+#include "../base/atomic.h"
+#include "../base/clock.h"
+
+/* How often who waits for a silent peer looks whether it is there. */
+#define PROBE_NS (INT64_C(500) * NS_PER_MS)
+
+int dfi__verbs_poll_sends(struct verbs_conn *conn)
+{
+	struct ibv_wc wcs[8];
+	int i, n;
+
+	if (conn->failed)
+		return -ECONNRESET;
+	n = ibv_poll_cq(conn->sends, 8, wcs);
+	for (i = 0; i < n && wcs[i].status == IBV_WC_SUCCESS; i++)
+		conn->completed = wcs[i].wr_id;
+	if (n >= 0 && i == n)
+		return 0;
+	conn->failed = true;
+	dfi__verbs_break(conn,
+	    n < 0 ? "its completion queue failed"
+		  : ibv_wc_status_str(wcs[i].status));
+	return -ECONNRESET;
+}
+
+/* Whether n more fit into a part of the queue, by what is known to be done. */
+static bool fits(const struct verbs_conn *conn, uint32_t n, uint32_t part)
+{
+	return conn->posted + n - conn->completed <= part;
+}
+
+/* To find it broken is not to be busy: posting says so. */
+static bool still_busy(struct verbs_conn *conn)
+{
+	return !dfi__verbs_poll_sends(conn) &&
+	    !fits(conn, 1, conn->max_sends / 2);
+}
+
+bool dfi__verbs_is_busy(struct verbs_conn *conn)
+{
+	if (fits(conn, 1, conn->max_sends / 2) || !still_busy(conn))
+		return false;
+	ibv_req_notify_cq(conn->sends, 0);
+	/* What completed before that is announced by nobody. */
+	return still_busy(conn);
+}
+
+int dfi__verbs_post(struct verbs_conn *conn, struct ibv_send_wr *first,
+    struct ibv_send_wr *last, uint32_t n, bool signal)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (atomic_peek(&conn->broken))
+		return -ECONNRESET;
+	if (!fits(conn, n, conn->max_sends) && dfi__verbs_poll_sends(conn))
+		return -ECONNRESET;
+	if (!fits(conn, n, conn->max_sends)) {
+		dfi__verbs_break(conn, "its send queue is full");
+		return -ECONNRESET;
+	}
+	conn->posted += n;
+	conn->unsignalled += n;
+	last->wr_id = conn->posted;
+	if (signal || conn->unsignalled >= conn->interval) {
+		last->send_flags |= IBV_SEND_SIGNALED;
+		verbs_count(&conn->counts.signalled, 1);
+		conn->unsignalled = 0;
+	}
+	err = ibv_post_send(conn->qp, first, &bad);
+	if (err) {
+		dfi__verbs_break(conn, strerror(err));
+		return -ECONNRESET;
+	}
+	return 0;
+}
+
+int dfi__verbs_send(
+    struct verbs_conn *conn, const struct verbs_message *message)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)message,
+		.length = sizeof(*message),
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_INLINE,
+	};
+
+	verbs_count(&conn->counts.messages, 1);
+	return dfi__verbs_post(conn, &wr, &wr, 1, false);
+}
+
+void dfi__verbs_probe(struct verbs_conn *conn)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE };
+	int64_t now = clock_now_ns();
+
+	/* If it is busy, what is under way will tell. */
+	if (now < conn->next_probe || dfi__verbs_is_busy(conn))
+		return;
+	conn->next_probe = now + PROBE_NS;
+	verbs_count(&conn->counts.messages, 1);
+	(void)dfi__verbs_post(conn, &wr, &wr, 1, true); /* else it is broken */
+}

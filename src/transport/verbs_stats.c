@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counters, for users. Each connection has its own, which only who posts to it
+ * writes, so that counting costs no more than an addition; they are summed here
+ * when somebody asks.
+ */
+#include "verbs.h"
+
+#include <stdio.h>
+#include <dfi/context.h>
+
+static void sum(
+    const struct verbs_counts *counts, struct dfi_context_stats *stats)
+{
+	stats->writes += atomic_peek(&counts->writes);
+	stats->inline_writes += atomic_peek(&counts->inline_writes);
+	stats->bytes += atomic_peek(&counts->bytes);
+	stats->credits += atomic_peek(&counts->credits);
+	stats->messages += atomic_peek(&counts->messages);
+	stats->completions += atomic_peek(&counts->signalled);
+}
+
+void dfi__verbs_retire(struct verbs_conn *conn)
+{
+	struct verbs_counts *from = &conn->counts, *to = &conn->verbs->retired;
+
+	verbs_count(&to->writes, atomic_peek(&from->writes));
+	verbs_count(&to->inline_writes, atomic_peek(&from->inline_writes));
+	verbs_count(&to->bytes, atomic_peek(&from->bytes));
+	verbs_count(&to->credits, atomic_peek(&from->credits));
+	verbs_count(&to->messages, atomic_peek(&from->messages));
+	verbs_count(&to->signalled, atomic_peek(&from->signalled));
+}
+
+/* A ring that is open now, at this end or the other. */
+static void add_link(
+    const struct verbs_link *link, struct dfi_context_stats *stats)
+{
+	uint32_t notify = 0;
+
+	if (link->export)
+		notify = link->export->rings[link->ring].notify;
+	else if (link->remote && link->remote->opened == 1)
+		notify = link->remote->notify;
+	stats->footer_rings += notify == VERBS_NOTIFY_FOOTER;
+	stats->imm_rings += notify == VERBS_NOTIFY_IMM;
+	stats->memory_regions += link->remote != NULL;
+}
+
+void dfi__verbs_describe(const struct transport *transport,
+    const struct remote *base, char text[TRANSPORT_WAY_SIZE])
+{
+	const struct verbs_device *device =
+	    &((const struct verbs *)transport)->device;
+	const struct verbs_remote *remote = (const struct verbs_remote *)base;
+
+	snprintf(text, TRANSPORT_WAY_SIZE, "%s port %u, GID %d %s%s",
+	    device->name, device->port, device->gid_index, device->gid,
+	    !remote                                     ? ""
+		: remote->notify == VERBS_NOTIFY_FOOTER ? ", footers are polled"
+							: ", immediate data");
+}
+
+void dfi__verbs_query(
+    struct transport *transport, struct dfi_context_stats *stats)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+	const struct verbs_export *export;
+	const struct verbs_conn *conn;
+	uint32_t i;
+
+	stats->port = verbs->device.port;
+	snprintf(
+	    stats->device, sizeof(stats->device), "%s", verbs->device.name);
+	snprintf(stats->address, sizeof(stats->address), "%s",
+	    verbs->device.address_text);
+	stats->broken_connections = atomic_peek(&verbs->n_broken);
+	stats->fatal_events = atomic_peek(&verbs->fatal_events);
+	stats->port_downs = atomic_peek(&verbs->port_downs);
+	stats->receives = atomic_peek(&verbs->n_receives);
+	/* Of the messages. */
+	stats->memory_regions = (stats->receives + VERBS_RECEIVES - 1) /
+	    VERBS_RECEIVES;
+	pthread_mutex_lock(&verbs->table);
+	sum(&verbs->retired, stats);
+	for (conn = verbs->conns; conn; conn = conn->next) {
+		sum(&conn->counts, stats);
+		stats->queue_pairs++;
+		stats->thread_domains += conn->domain != NULL;
+	}
+	for (export = verbs->exports; export; export = export->next)
+		stats->memory_regions++;
+	for (i = 0; i < verbs->n_links; i++)
+		if (verbs->links[i].conn)
+			add_link(&verbs->links[i], stats);
+	pthread_mutex_unlock(&verbs->table);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Judging a run. Each error needs a cause that the run really had: the peer
+ * that the text names must have died, left or failed, and not long before. Each
+ * clean end needs all tuples.
+ */
+#include "verdict.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct trial {
+	const struct plan *plan;
+	const struct board *board;
+	const struct outcome *outcome;
+	unsigned violations;
+};
+
+__attribute__((format(printf, 2, 3))) static void violation(
+    struct trial *trial, const char *format, ...)
+{
+	va_list ap;
+
+	printf("VIOLATION seed %lu: ", (unsigned long)trial->plan->seed);
+	va_start(ap, format);
+	vprintf(format, ap);
+	va_end(ap);
+	printf("\n");
+	trial->violations++;
+}
+
+static const char *role(const struct trial *trial, uint32_t e)
+{
+	return trial->plan->ends[e].is_source ? "source" : "target";
+}
+
+static uint32_t state(const struct trial *trial, uint32_t e)
+{
+	return atomic_load(&trial->board->ends[e].state);
+}
+
+/* When a process died, or 0; of a hung one nobody knows. */
+static int64_t died_ns(const struct trial *trial, uint32_t process)
+{
+	int64_t at = atomic_load(&trial->board->processes[process].died_ns);
+
+	return at ? at : trial->outcome->killed_ns[process];
+}
+
+static int64_t end_died_ns(const struct trial *trial, uint32_t e)
+{
+	return died_ns(trial, trial->plan->ends[e].process);
+}
+
+/* It closed while its flow went on, by plan or because of an error. */
+static bool left(const struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+
+	if (state(trial, e) < END_CLOSING || state(trial, e) == END_REFUSED ||
+	    at->cancelled)
+		return false;
+	return at->ret < 0 || at->close_ret < 0 ||
+	    (at->acted && trial->plan->ends[e].act == ACT_LEAVE);
+}
+
+static bool aborted(const struct trial *trial, uint32_t e)
+{
+	enum act act = trial->plan->ends[e].act;
+
+	return trial->board->ends[e].acted &&
+	    (act == ACT_ABORT || act == ACT_ABORT_OTHER);
+}
+
+/* The number of the endpoint that a text names after a word, or n_ends. */
+static uint32_t named_peer(
+    const struct trial *trial, uint32_t e, const char *before)
+{
+	bool is_source = trial->plan->ends[e].is_source;
+	uint32_t n = is_source ? trial->plan->n_targets
+			       : trial->plan->n_sources;
+	const char *text = trial->board->ends[e].text;
+	char words[64];
+	unsigned long index;
+	const char *at;
+	char *end;
+
+	snprintf(words, sizeof(words), "%s%s ", before,
+	    is_source ? "target" : "source");
+	at = strstr(text, words);
+	if (!at || !strstr(text, "flow '" FLOW "'"))
+		return trial->plan->n_ends;
+	index = strtoul(at + strlen(words), &end, 10);
+	if (end == at + strlen(words) || index >= n)
+		return trial->plan->n_ends;
+	return (uint32_t)index + (is_source ? trial->plan->n_sources : 0);
+}
+
+static bool names_pid(const struct trial *trial, uint32_t e, uint32_t peer)
+{
+	char words[32];
+
+	snprintf(words, sizeof(words), "pid %u)", trial->board->ends[peer].pid);
+	return strstr(trial->board->ends[e].text, words) != NULL;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* An error that a peer causes comes soon after its cause, or the call. */
+static void check_time(struct trial *trial, uint32_t e, int64_t cause_ns)
+{
+	const struct outcome *outcome = trial->outcome;
+	const struct end_board *at = &trial->board->ends[e];
+	int64_t from = later(cause_ns, atomic_load(&at->entered_ns));
+	int64_t took;
+
+	from = later(from, outcome->continued_ns[trial->plan->ends[e].process]);
+	from = later(from, outcome->continued_ns[REGISTRY]);
+	if (outcome->registry_back_ns)
+		from = later(from,
+		    outcome->registry_back_ns + outcome->grace_ns +
+			INT64_C(1250000000));
+	took = at->failed_ns - from;
+	if (took > outcome->limit_ns)
+		violation(trial, "%s %u was told after %" PRId64 " ms: %s",
+		    role(trial, e), trial->plan->ends[e].index, took / 1000000,
+		    at->text);
+}
+
+static void unjustified(struct trial *trial, uint32_t e, const char *why)
+{
+	const struct end_board *at = &trial->board->ends[e];
+
+	violation(trial, "%s %u (state %u): %s: %d %s", role(trial, e),
+	    trial->plan->ends[e].index, state(trial, e), why, at->ret,
+	    at->text);
+}
+
+/* What a source had flushed before it went was received. */
+static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
+{
+	const struct end_board *to = &trial->board->ends[target];
+	const struct end_board *from = &trial->board->ends[source];
+	uint64_t flushed = atomic_load(
+	    &from->flushed[trial->plan->ends[target].index]);
+	uint64_t got = atomic_load(&to->tuples[source]);
+
+	if (got < flushed)
+		violation(trial,
+		    "target %u: %" PRIu64 " tuples of source %u, which had "
+		    "flushed %" PRIu64,
+		    trial->plan->ends[target].index, got, source, flushed);
+}
+
+static void check_reset(struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+	uint32_t peer = named_peer(trial, e, "");
+	int64_t died;
+
+	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer)) {
+		unjustified(trial, e, "the text names no peer");
+		return;
+	}
+	died = end_died_ns(trial, peer);
+	if (trial->plan->ends[e].is_source) {
+		if (!died && !left(trial, peer))
+			unjustified(trial, e, "that target has not left");
+	} else {
+		if (!died && state(trial, peer) != END_REFUSED)
+			unjustified(trial, e, "that source has not died");
+		else if (state(trial, peer) == END_CLOSED &&
+		    trial->board->ends[peer].close_ret == 0)
+			unjustified(trial, e, "that source had closed");
+		check_flushed(trial, e, peer);
+	}
+	if (!died)
+		died = trial->board->ends[peer].closed_ns;
+	if (at->failed_ns)
+		check_time(trial, e, died);
+}
+
+static void check_canceled(struct trial *trial, uint32_t e)
+{
+	uint32_t peer;
+
+	if (aborted(trial, e))
+		return;
+	peer = named_peer(trial, e, "");
+	if (trial->plan->ends[e].is_source || peer == trial->plan->n_ends) {
+		unjustified(trial, e, "nobody has aborted it");
+		return;
+	}
+	/* In a process that died meanwhile its board may not say so. */
+	if (!aborted(trial, peer) && !left(trial, peer) &&
+	    !end_died_ns(trial, peer))
+		unjustified(trial, e, "that source has not aborted");
+	check_flushed(trial, e, peer);
+	check_time(trial, e, trial->board->ends[peer].closed_ns);
+}
+
+static bool creator_is_gone(const struct trial *trial)
+{
+	const struct process_board *creator = &trial->board->processes[CREATOR];
+
+	if (!atomic_load(&creator->ready) || trial->plan->loses_registry)
+		return true;
+	return !trial->plan->flags && died_ns(trial, CREATOR);
+}
+
+/* A peer that it waited for, but which had not come, or had gone again. */
+static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
+{
+	const struct end_board *at = &trial->board->ends[peer];
+	uint32_t life = state(trial, peer);
+
+	if (life < END_OPEN || life == END_REFUSED || end_died_ns(trial, peer))
+		return true;
+	if (life == END_CLOSED &&
+	    at->closed_ns < trial->board->ends[e].failed_ns)
+		return true;
+	return at->opened_ns + trial->outcome->limit_ns >
+	    trial->board->ends[e].failed_ns;
+}
+
+static void check_timed_out(struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+	int64_t timeout_ns = (int64_t)trial->outcome->open_timeout_ms * 1000000;
+	uint32_t peer = named_peer(trial, e, "waiting for ");
+	int64_t from;
+
+	if (trial->outcome->registry_faulted)
+		return;
+	if (peer < trial->plan->n_ends) {
+		if (!was_missing(trial, e, peer))
+			unjustified(trial, e, "that peer was there");
+	} else if (!strstr(at->text, "nobody has created it") ||
+	    !creator_is_gone(trial)) {
+		unjustified(trial, e, "the text gives no reason");
+	}
+	from = at->opened_ns ? at->opened_ns : at->opening_ns;
+	check_time(trial, e, from + timeout_ns);
+}
+
+static void check_error(struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+
+	if (at->ret == -ECONNRESET)
+		check_reset(trial, e);
+	else if (at->ret == -ECANCELED)
+		check_canceled(trial, e);
+	else if (at->ret == -ETIMEDOUT)
+		check_timed_out(trial, e);
+	else if ((at->ret != -ENOTCONN && at->ret != -ECONNREFUSED) ||
+	    !trial->plan->loses_registry)
+		unjustified(trial, e, "this error can't be");
+}
+
+/* It has got all that each source has pushed for it. */
+static void check_whole(struct trial *trial, uint32_t target)
+{
+	const struct end_board *to = &trial->board->ends[target];
+	uint32_t index = trial->plan->ends[target].index, s;
+	const struct end_board *from;
+	uint64_t got, pushed;
+
+	for (s = 0; s < trial->plan->n_sources; s++) {
+		from = &trial->board->ends[s];
+		got = atomic_load(&to->tuples[s]);
+		pushed = atomic_load(&from->tuples[index]);
+		if (state(trial, s) != END_CLOSED &&
+		    state(trial, s) != END_CLOSING)
+			violation(trial,
+			    "target %u ended clean, but source %u never closed",
+			    index, s);
+		else if (left(trial, s))
+			violation(trial,
+			    "target %u ended clean, but source %u did not: %d "
+			    "%s",
+			    index, s, from->ret, from->text);
+		else if (got != pushed)
+			violation(trial,
+			    "target %u ended clean with %" PRIu64 " of %" PRIu64
+			    " tuples of source %u",
+			    index, got, pushed, s);
+	}
+}
+
+/* No target that wanted tuples had gone before it closed. */
+static void check_readers(struct trial *trial, uint32_t source)
+{
+	const struct end_board *at = &trial->board->ends[source];
+	int64_t closed = atomic_load(&at->entered_ns), gone;
+	uint32_t t;
+
+	if (trial->outcome->registry_faulted)
+		return;
+	for (t = trial->plan->n_sources; t < trial->plan->n_ends; t++) {
+		gone = trial->board->ends[t].cancelled ? 0
+						       : end_died_ns(trial, t);
+		if (!gone && left(trial, t))
+			gone = trial->board->ends[t].closed_ns;
+		/* One that had read to the end is no loss. */
+		if (state(trial, t) == END_CLOSED && !left(trial, t))
+			gone = 0;
+		if (gone && gone + trial->outcome->limit_ns < closed)
+			violation(trial,
+			    "source %u ended clean, but target %u had gone",
+			    source, trial->plan->ends[t].index);
+	}
+}
+
+static void check_refusals(struct trial *trial, uint32_t source)
+{
+	uint32_t refused = trial->board->ends[source].refused_by, t;
+
+	for (t = 0; t < trial->plan->n_targets; t++)
+		if (refused & 1u << t &&
+		    !trial->board->ends[trial->plan->n_sources + t].cancelled)
+			violation(trial,
+			    "source %u: -EPIPE from target %u, which had not "
+			    "cancelled",
+			    source, t);
+}
+
+static void judge_end(struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+	const struct end_plan *plan = &trial->plan->ends[e];
+	uint32_t life = state(trial, e);
+
+	if (at->damaged)
+		violation(trial, "%s %u: wrong: %s", role(trial, e),
+		    plan->index, at->text);
+	if (plan->is_source)
+		check_refusals(trial, e);
+	if (life != END_CLOSED && life != END_REFUSED) {
+		if (!end_died_ns(trial, e) &&
+		    !trial->outcome->hung[plan->process] &&
+		    !trial->board->processes[plan->process].ret)
+			violation(trial, "%s %u did not end", role(trial, e),
+			    plan->index);
+		return;
+	}
+	if (at->ret < 0)
+		check_error(trial, e);
+	else if (plan->is_source)
+		check_readers(trial, e);
+	else if (!at->cancelled && !left(trial, e))
+		check_whole(trial, e);
+}
+
+static void judge_process(struct trial *trial, uint32_t process)
+{
+	const struct outcome *outcome = trial->outcome;
+	const struct process_board *at;
+	int status = outcome->status[process];
+
+	if (outcome->hung[process])
+		violation(trial, "process %u hung", process);
+	if (process == REGISTRY) {
+		if (status && !trial->plan->loses_registry)
+			violation(trial, "the registry ended with %#x", status);
+		return;
+	}
+	at = &trial->board->processes[process];
+	if (status && !outcome->hung[process] && !died_ns(trial, process))
+		violation(trial, "process %u ended with %#x: %s", process,
+		    status, WIFSIGNALED(status) ? "a signal" : "an exit");
+	if (at->ret && !outcome->registry_faulted)
+		violation(
+		    trial, "process %u: %d %s", process, at->ret, at->text);
+}
+
+unsigned judge(const struct plan *plan, const struct board *board,
+    const struct outcome *outcome)
+{
+	struct trial trial = {
+		.plan = plan,
+		.board = board,
+		.outcome = outcome,
+	};
+	uint32_t i;
+
+	for (i = 0; i < plan->n_processes; i++)
+		judge_process(&trial, i);
+	judge_process(&trial, CREATOR);
+	judge_process(&trial, REGISTRY);
+	for (i = 0; i < plan->n_ends; i++)
+		judge_end(&trial, i);
+	return trial.violations;
+}
+
+void print_board(const struct plan *plan, const struct board *board,
+    const struct outcome *outcome)
+{
+	struct trial trial = {
+		.plan = plan,
+		.board = board,
+		.outcome = outcome,
+	};
+	const struct end_board *at;
+	int64_t start = 0;
+	uint32_t e, i;
+
+	for (e = 0; e < plan->n_ends; e++)
+		if (board->ends[e].opening_ns &&
+		    (!start || board->ends[e].opening_ns < start))
+			start = board->ends[e].opening_ns;
+	for (e = 0; e < plan->n_ends; e++) {
+		at = &board->ends[e];
+		printf("  %s %u (pid %u) state %u ret %d close %d opened %.1f "
+		       "entered %.1f failed %.1f closed %.1f died %.1f ms;",
+		    role(&trial, e), plan->ends[e].index, at->pid,
+		    state(&trial, e), at->ret, at->close_ret,
+		    (double)(at->opened_ns - start) / 1e6,
+		    (double)(atomic_load(&at->entered_ns) - start) / 1e6,
+		    (double)(at->failed_ns - start) / 1e6,
+		    (double)(at->closed_ns - start) / 1e6,
+		    (double)(end_died_ns(&trial, e) - start) / 1e6);
+		for (i = 0; i < MAX_ENDS / 2; i++)
+			printf(" %" PRIu64 "/%" PRIu64,
+			    atomic_load(&at->tuples[i]),
+			    atomic_load(&at->flushed[i]));
+		printf(" %s\n", at->text);
+	}
+}

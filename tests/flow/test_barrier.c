@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Barriers between threads: that nobody passes before all have come, time after
+ * time, and what each wrong use is told.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "flow_help.h"
+
+#define N_MEMBERS 4u
+#define N_ROUNDS 1000u
+
+static struct rig rig;
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(barrier, .init = setup, .fini = teardown, .timeout = 120);
+
+/* One barrier with a thread for each member. */
+struct group {
+	const char *name;
+	uint32_t n_rounds, n_uses;
+	uint32_t next; /* index */
+	_Atomic uint32_t arrived;
+	_Atomic uint32_t n_early; /* passed before all had come */
+	char text[300];
+};
+
+struct walker {
+	struct group *group;
+	uint32_t index;
+	pthread_t thread;
+};
+
+static int walk(struct walker *walker, uint32_t *round)
+{
+	struct group *group = walker->group;
+	struct dfi_barrier *barrier;
+	uint32_t i;
+	int ret;
+
+	ret = dfi_barrier_open(walker->index % 2 ? rig.dfi : rig.other,
+	    group->name, N_MEMBERS, walker->index, &barrier);
+	if (ret < 0)
+		return ret;
+	for (i = 0; !ret && i < group->n_rounds; i++) {
+		atomic_fetch_add(&group->arrived, 1);
+		ret = dfi_barrier_wait(barrier, LONG_MS);
+		++*round;
+		if (atomic_load(&group->arrived) < *round * N_MEMBERS)
+			atomic_fetch_add(&group->n_early, 1);
+	}
+	if (ret < 0)
+		return ret;
+	return dfi_barrier_close(barrier);
+}
+
+static void *run_walker(void *arg)
+{
+	struct walker *walker = arg;
+	struct group *group = walker->group;
+	uint32_t use, round = 0;
+	int ret = 0;
+
+	for (use = 0; !ret && use < group->n_uses; use++)
+		ret = walk(walker, &round);
+	if (ret < 0)
+		snprintf(group->text, sizeof(group->text),
+		    "member %u, use %u: %s", walker->index, use, dfi_errmsg());
+	return NULL;
+}
+
+static void start(struct group *group, struct walker *walkers)
+{
+	uint32_t i;
+
+	for (i = 0; i < N_MEMBERS; i++) {
+		walkers[i].group = group;
+		walkers[i].index = i;
+		cr_assert_eq(pthread_create(&walkers[i].thread, NULL,
+				 run_walker, &walkers[i]),
+		    0);
+	}
+}
+
+static void finish(struct group *group, struct walker *walkers)
+{
+	uint32_t i;
+
+	for (i = 0; i < N_MEMBERS; i++)
+		pthread_join(walkers[i].thread, NULL);
+	cr_assert_str_empty(group->text, "%s", group->text);
+	cr_assert_eq(atomic_load(&group->n_early), 0);
+	cr_assert_eq(atomic_load(&group->arrived),
+	    group->n_uses * group->n_rounds * N_MEMBERS);
+}
+
+Test(barrier, holds_all_members_a_thousand_times)
+{
+	struct group group = {
+		.name = "b",
+		.n_rounds = N_ROUNDS,
+		.n_uses = 1,
+	};
+	struct walker walkers[N_MEMBERS];
+
+	start(&group, walkers);
+	finish(&group, walkers);
+}
+
+Test(barrier, is_opened_again_while_others_still_close_it)
+{
+	struct group group = { .name = "b", .n_rounds = 1, .n_uses = 200 };
+	struct walker walkers[N_MEMBERS];
+
+	start(&group, walkers);
+	finish(&group, walkers);
+}
+
+Test(barrier, two_at_once_do_not_mix)
+{
+	struct group groups[2] = {
+		{ .name = "b", .n_rounds = 200, .n_uses = 1 },
+		{ .name = "b2", .n_rounds = 300, .n_uses = 1 },
+	};
+	struct walker walkers[2][N_MEMBERS];
+
+	start(&groups[0], walkers[0]);
+	start(&groups[1], walkers[1]);
+	finish(&groups[0], walkers[0]);
+	finish(&groups[1], walkers[1]);
+}
+
+static struct dfi_barrier *open_member(uint32_t n, uint32_t index)
+{
+	struct dfi_barrier *barrier = NULL;
+
+	cr_assert_eq(dfi_barrier_open(rig.dfi, "b", n, index, &barrier), 0,
+	    "%s", dfi_errmsg());
+	return barrier;
+}
+
+Test(barrier, of_one_member_never_waits)
+{
+	struct dfi_barrier *barrier = open_member(1, 0);
+	uint32_t i;
+
+	for (i = 0; i < 10; i++)
+		cr_assert_eq(dfi_barrier_wait(barrier, 0), 0);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+}
+
+static void *wait_long(void *arg)
+{
+	return (void *)(intptr_t)dfi_barrier_wait(arg, LONG_MS);
+}
+
+Test(barrier, timeout_names_the_missing_and_the_round_goes_on)
+{
+	struct dfi_barrier *first = open_member(3, 0), *second, *third;
+	pthread_t threads[2];
+	void *result;
+
+	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT, "barrier 'b'",
+	    "round 1", "member 1 has not opened it",
+	    "member 2 has not opened it");
+	second = open_member(3, 1);
+	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT,
+	    "round 1 of 3: member 2 has not opened it");
+	third = open_member(3, 2);
+	/* Now that all are there, it has arrived, and the others have not. */
+	assert_error(dfi_barrier_wait(first, 200), -ETIMEDOUT,
+	    "member 1 (node ", "pid ", "has not arrived", "member 2 (node");
+	pthread_create(&threads[0], NULL, wait_long, second);
+	pthread_create(&threads[1], NULL, wait_long, third);
+	pthread_join(threads[0], &result);
+	cr_assert_null(result);
+	pthread_join(threads[1], &result);
+	cr_assert_null(result);
+	/* The round was complete meanwhile; this is still the call for it. */
+	cr_assert_eq(dfi_barrier_wait(first, 0), 0, "%s", dfi_errmsg());
+	assert_error(dfi_barrier_wait(first, 200), -ETIMEDOUT, "round 2");
+	cr_assert_eq(dfi_barrier_close(first), 0);
+	cr_assert_eq(dfi_barrier_close(second), 0);
+	cr_assert_eq(dfi_barrier_close(third), 0);
+}
+
+Test(barrier, without_a_timeout_members_that_never_open_are_named)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_barrier *barrier;
+	struct dfi *dfi;
+
+	attr.registry = dfi_registry_address(rig.registry);
+	attr.open_timeout_ms = 500;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_barrier_open(dfi, "b", 9, 8, &barrier), 0);
+	assert_error(dfi_barrier_wait(barrier, 0), -ETIMEDOUT,
+	    "member 0 has not opened it", "and 5 more");
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+Test(barrier, member_that_leaves_ends_the_wait_of_the_others)
+{
+	struct dfi_barrier *first = open_member(2, 0);
+	struct dfi_barrier *second = open_member(2, 1);
+	pthread_t thread;
+	void *result;
+
+	pthread_create(&thread, NULL, wait_long, first);
+	cr_assert_eq(dfi_barrier_wait(second, LONG_MS), 0, "%s", dfi_errmsg());
+	pthread_join(thread, &result);
+	cr_assert_null(result);
+	pthread_create(&thread, NULL, wait_long, first);
+	cr_assert_eq(dfi_barrier_close(second), 0);
+	pthread_join(thread, &result);
+	cr_assert_eq((int)(intptr_t)result, -ECONNRESET);
+	assert_error(dfi_barrier_wait(first, 0), -ECONNRESET, "barrier 'b'",
+	    "member 1 (node ", "died or closed before round 2");
+	cr_assert_eq(dfi_barrier_close(first), 0);
+}
+
+Test(barrier, members_that_disagree_on_their_number_are_told)
+{
+	struct dfi_barrier *first = open_member(2, 0), *second;
+
+	assert_error(dfi_barrier_open(rig.other, "b", 3, 2, &second),
+	    -EPROTOTYPE, "barrier 'b'", "member 0 (node", "for 2 members",
+	    "for 3");
+	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT, "member 1");
+	cr_assert_eq(dfi_barrier_close(first), 0);
+}
+
+Test(barrier, wrong_use_is_named)
+{
+	struct dfi_barrier *barrier = open_member(2, 1), *other;
+
+	assert_error(dfi_barrier_open(rig.other, "b", 2, 1, &other), -EEXIST,
+	    "member 1 (node ", "open already");
+	assert_error(dfi_barrier_open(rig.dfi, "b", 2, 2, &other), -ERANGE,
+	    "member 2", "has 2");
+	assert_error(dfi_barrier_open(rig.dfi, "b", 0, 0, &other), -EINVAL,
+	    "n_members 0");
+	assert_error(
+	    dfi_barrier_open(rig.dfi, "b", DFI_MAX_MEMBERS + 1, 0, &other),
+	    -EINVAL, "n_members 1025");
+	assert_error(
+	    dfi_barrier_open(rig.dfi, "a/b", 2, 0, &other), -EINVAL, "a/b");
+	assert_error(
+	    dfi_barrier_open(rig.dfi, NULL, 2, 0, &other), -EINVAL, "NULL");
+	assert_error(dfi_barrier_open(rig.dfi, "b", 2, 0, NULL), -EINVAL,
+	    "barrier is NULL");
+	assert_error(dfi_barrier_wait(NULL, 0), -EINVAL, "the barrier is NULL");
+	assert_error(dfi_barrier_wait((struct dfi_barrier *)rig.dfi, 0),
+	    -EINVAL, "takes a barrier");
+	assert_error(dfi_barrier_close(NULL), -EINVAL, "the barrier is NULL");
+	assert_error(dfi_close(rig.dfi), -EBUSY, "barriers are open");
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+}
+
+Test(barrier, loss_of_the_registry_ends_the_wait)
+{
+	struct dfi_registry *registry;
+	struct dfi_barrier *barrier;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	pthread_t thread;
+	struct dfi *dfi;
+	void *result;
+
+	cr_assert_eq(dfi_registry_start(NULL, &registry), 0);
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0);
+	cr_assert_eq(dfi_barrier_open(dfi, "b", 2, 0, &barrier), 0);
+	pthread_create(&thread, NULL, wait_long, barrier);
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+	pthread_join(thread, &result);
+	cr_assert_eq((int)(intptr_t)result, -ENOTCONN);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a flow takes: that the estimate is what is then used, to the byte, and
+ * that what can't be had is refused with need, limit and remedy.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "flow_help.h"
+
+#define MIB (1024.0 * 1024.0)
+
+static struct rig rig;
+
+static void setup(void)
+{
+	setenv("DFI_HUGE_PAGES", "never", 1);
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(estimate, .init = setup, .fini = teardown, .timeout = 120);
+
+static bool over_verbs(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return transport && !strcmp(transport, "verbs");
+}
+
+static struct dfi_flow_estimate estimate_of(const struct dfi_flow_attr *attr)
+{
+	struct dfi_flow_estimate estimate;
+
+	cr_assert_eq(
+	    dfi_flow_estimate(rig.dfi, attr, &estimate), 0, "%s", dfi_errmsg());
+	return estimate;
+}
+
+static struct dfi_flow_attr kv_attr(
+    uint32_t n_sources, uint32_t n_targets, uint32_t size, uint32_t count)
+{
+	return (struct dfi_flow_attr){
+		.size = sizeof(struct dfi_flow_attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &kv_schema,
+		.n_sources = n_sources,
+		.n_targets = n_targets,
+		.segment_size = size,
+		.segment_count = count,
+	};
+}
+
+/*
+ * The memory of a node in the paper (section 7.6.1.4 of Thostrup's thesis): 32
+ * segments of 8 KiB, on so many nodes with so many source and as many target
+ * threads, a ring at either end. 785.5 MiB counts a footer of 16 bytes for each
+ * segment; the others show no difference at their precision.
+ */
+static double paper_mib(uint32_t n_nodes, uint32_t n_threads, double footer)
+{
+	uint32_t n = n_nodes * n_threads;
+	struct dfi_flow_attr attr = kv_attr(n, n, 8192, 32);
+	struct dfi_flow_estimate estimate;
+	double ring, rings;
+
+	attr.transport = DFI_TRANSPORT_VERBS;
+	estimate = estimate_of(&attr);
+	cr_assert_eq(estimate.rings, (uint64_t)n * n);
+	ring = (double)estimate.ring_payload_bytes +
+	    footer * estimate.segment_count;
+	rings = (double)estimate.rings / n_nodes;
+	/* What we add: headers, alignment, and for images whole pages. */
+	cr_assert_lt(
+	    (double)estimate.target_bytes * n_threads, 1.02 * ring * rings);
+	cr_assert_lt((double)estimate.image_bytes * rings, 1.04 * ring * rings);
+	return 2 * ring * rings / MIB;
+}
+
+Test(estimate, gives_the_figures_of_the_paper)
+{
+	cr_assert_float_eq(paper_mib(2, 4, 0), 16, 1e-9);
+	cr_assert_float_eq(paper_mib(8, 4, 0), 64, 1e-9);
+	cr_assert_float_eq(paper_mib(8, 14, 16), 785.5, 0.05);
+}
+
+/* Open files, and the bytes of the regions among them. */
+static uint32_t count_files(uint64_t *region_bytes)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	char target[256];
+	uint32_t n = 0;
+	struct stat st;
+	ssize_t length;
+
+	*region_bytes = 0;
+	cr_assert_not_null(dir);
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		n++;
+		length = readlinkat(
+		    dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+		if (length < 0)
+			continue;
+		target[length] = '\0';
+		if (strstr(target, "memfd:dfi-region") &&
+		    fstatat(dirfd(dir), entry->d_name, &st, 0) == 0)
+			*region_bytes += (uint64_t)st.st_size;
+	}
+	closedir(dir);
+	return n;
+}
+
+/* A figure of /proc/self/status, in bytes. */
+static uint64_t status_bytes(const char *name)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long kib = 0;
+	char line[256];
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			kib = strtoull(line + strlen(name), NULL, 10);
+	fclose(file);
+	return kib << 10;
+}
+
+#define MAX_ENDS 4
+
+struct ends {
+	uint32_t n_sources, n_targets;
+	struct dfi_source *sources[MAX_ENDS];
+	struct dfi_target *targets[MAX_ENDS];
+};
+
+static void open_targets(struct ends *ends)
+{
+	uint32_t i;
+
+	for (i = 0; i < ends->n_targets; i++)
+		ends->targets[i] = open_target(rig.dfi, "f", i, 0);
+}
+
+static void open_sources(struct ends *ends)
+{
+	uint32_t i;
+
+	for (i = 0; i < ends->n_sources; i++)
+		ends->sources[i] = open_source(rig.other, "f", i, 0);
+}
+
+static void close_ends(struct ends *ends)
+{
+	const void *tuple;
+	uint32_t i;
+
+	for (i = 0; i < ends->n_sources; i++)
+		cr_assert_eq(dfi_source_close(ends->sources[i]), 0);
+	for (i = 0; i < ends->n_targets; i++) {
+		cr_assert_eq(dfi_target_consume(ends->targets[i], &tuple), 0);
+		cr_assert_eq(dfi_target_close(ends->targets[i]), 0);
+	}
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+}
+
+static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
+{
+	struct dfi_flow_attr attr;
+
+	ends->n_sources = 1 + rng_below(rng, MAX_ENDS);
+	ends->n_targets = 1 + rng_below(rng, MAX_ENDS);
+	attr = kv_attr(ends->n_sources, ends->n_targets,
+	    rng_below(rng, 4) ? 16 + rng_below(rng, 9000) : 0,
+	    rng_below(rng, 4) ? 1 + rng_below(rng, 70) : 0);
+	if (!rng_below(rng, 4)) {
+		attr.goal = DFI_LATENCY;
+		attr.segment_size = 0;
+	}
+	return attr;
+}
+
+static void check_published(const struct dfi_flow_estimate *estimate)
+{
+	struct dfi_flow_info info;
+
+	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(estimate->segment_size, info.segment_size);
+	cr_assert_eq(estimate->segment_count, info.segment_count);
+	cr_assert_eq(estimate->ring_bytes, info.ring_bytes);
+	cr_assert_eq(
+	    estimate->rings, (uint64_t)info.n_sources * info.n_targets);
+}
+
+static bool has_files(void *n)
+{
+	uint64_t bytes;
+
+	return count_files(&bytes) == *(uint32_t *)n;
+}
+
+static void check_one(struct rng *rng)
+{
+	struct dfi_flow_estimate estimate;
+	struct dfi_flow_attr attr;
+	struct ends ends;
+	uint64_t before, bytes;
+	uint32_t files;
+
+	attr = random_attr(rng, &ends);
+	estimate = estimate_of(&attr);
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	check_published(&estimate);
+	files = count_files(&before);
+	open_targets(&ends);
+	cr_assert_eq(count_files(&bytes) - files,
+	    ends.n_targets * estimate.target_descriptors);
+	cr_assert_eq(bytes - before, ends.n_targets * estimate.target_bytes);
+	files = count_files(&before);
+	open_sources(&ends);
+	/* The other end of what passed the region closes a moment later. */
+	cr_assert(eventually(has_files, &files), "a source keeps a file open");
+	count_files(&bytes);
+	cr_assert_eq(bytes, before);
+	close_ends(&ends);
+}
+
+Test(estimate, is_what_flows_then_use)
+{
+	struct rng rng = { test_setting("SEED", 1) };
+	uint32_t i;
+
+	if (over_verbs())
+		cr_skip_test("files are also those of the devices");
+	for (i = 0; i < 60; i++)
+		check_one(&rng);
+}
+
+static struct dfi_context_stats stats_of(struct dfi *dfi)
+{
+	struct dfi_context_stats stats;
+
+	cr_assert_eq(dfi_context_query(dfi, &stats), 0, "%s", dfi_errmsg());
+	return stats;
+}
+
+static bool no_images(void *before)
+{
+	return status_bytes("VmPin:") == *(uint64_t *)before;
+}
+
+/* Locked memory, which is registered memory, and memory regions. */
+Test(estimate, is_what_is_locked_over_verbs)
+{
+	struct rng rng = { test_setting("SEED", 1) };
+	struct dfi_context_stats at_first, stats;
+	struct dfi_flow_estimate estimate;
+	struct dfi_flow_attr attr;
+	uint64_t before, targets;
+	struct ends ends;
+	uint32_t i;
+
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	/* What the transport itself locks comes with its first flow. */
+	for (i = 0; i < 4; i++) {
+		attr = random_attr(&rng, &ends);
+		estimate = estimate_of(&attr);
+		cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+		before = status_bytes("VmPin:");
+		at_first = stats_of(rig.other);
+		open_targets(&ends);
+		targets = status_bytes("VmPin:");
+		if (i > 0)
+			cr_assert_eq(targets - before,
+			    ends.n_targets * estimate.target_bytes);
+		open_sources(&ends);
+		stats = stats_of(rig.other);
+		if (i > 0) {
+			cr_assert_eq(status_bytes("VmPin:") - targets,
+			    estimate.rings * estimate.image_bytes);
+			cr_assert_eq(
+			    stats.memory_regions - at_first.memory_regions,
+			    estimate.rings);
+		}
+		cr_assert_leq(stats.queue_pairs - at_first.queue_pairs,
+		    ends.n_sources * estimate.source_queue_pairs);
+		close_ends(&ends);
+		if (i > 0)
+			cr_assert(eventually(no_images, &before));
+	}
+}
+
+/* With so much ring memory for a context. */
+static struct dfi *join_with_limit(uint64_t bytes)
+{
+	struct dfi *dfi;
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	setenv("DFI_RING_MEMORY_LIMIT", text, 1);
+	dfi = rig_join(&rig);
+	unsetenv("DFI_RING_MEMORY_LIMIT");
+	return dfi;
+}
+
+Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
+{
+	struct dfi_flow_attr attr = kv_attr(2, 2, 4096, 8);
+	struct dfi_flow_estimate estimate = estimate_of(&attr);
+	struct dfi_target *first, *second;
+	struct dfi *dfi;
+	char need[64];
+
+	if (over_verbs())
+		cr_skip_test("sources of one context count there, too");
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	dfi = join_with_limit(2 * estimate.target_bytes - 1);
+	first = open_target(dfi, "f", 0, 0);
+	snprintf(need, sizeof(need), "%llu bytes",
+	    (unsigned long long)estimate.target_bytes);
+	assert_error(dfi_target_open(dfi, "f", 1, NULL, &second), -ENOMEM,
+	    "flow 'f': target 1", need, "are taken", "DFI_RING_MEMORY_LIMIT");
+	cr_assert_eq(dfi_target_close(first), 0);
+	second = open_target(dfi, "f", 1, 0);
+	cr_assert_eq(dfi_target_close(second), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	dfi = join_with_limit(2 * estimate.target_bytes);
+	first = open_target(dfi, "f", 0, 0);
+	second = open_target(dfi, "f", 1, 0);
+	cr_assert_eq(dfi_target_close(first), 0);
+	cr_assert_eq(dfi_target_close(second), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+Test(estimate, wrong_attributes_are_named)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 0, 0);
+	struct dfi_flow_estimate estimate;
+
+	assert_error(dfi_flow_estimate(rig.dfi, NULL, &estimate), -EINVAL,
+	    "attr is NULL");
+	assert_error(dfi_flow_estimate(rig.dfi, &attr, NULL), -EINVAL,
+	    "estimate is NULL");
+	assert_error(
+	    dfi_flow_estimate(NULL, &attr, &estimate), -EINVAL, "context");
+	attr.n_sources = DFI_MAX_ENDPOINTS + 1;
+	assert_error(dfi_flow_estimate(rig.dfi, &attr, &estimate), -EINVAL,
+	    "n_sources 4097 is not 1 to 4096");
+	attr.n_sources = 1;
+	attr.segment_size = 15;
+	assert_error(dfi_flow_estimate(rig.dfi, &attr, &estimate), -EMSGSIZE,
+	    "a tuple of 16 bytes", "segment of 15", "raise segment_size");
+}
+
+Test(estimate, no_file_descriptor_left_is_refused)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 4096, 8);
+	struct rlimit old, low;
+	struct dfi_target *target;
+	uint64_t mapped;
+	int fd, lowest;
+
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	mapped = status_bytes("VmSize:");
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	lowest = fcntl(STDIN_FILENO, F_DUPFD, 0);
+	cr_assert_geq(lowest, 0);
+	close(lowest);
+	low = old;
+	low.rlim_cur = (rlim_t)lowest;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	assert_error(dfi_target_open(rig.dfi, "f", 0, NULL, &target), -EMFILE,
+	    "flow 'f': target 0", "needs 1 file descriptor", "ulimit -n");
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+	cr_assert_leq(status_bytes("VmSize:"), mapped + 65536);
+	fd = dup(STDIN_FILENO);
+	cr_assert_eq(fd, lowest, "a descriptor was left open");
+	close(fd);
+}
+
+static void limit_address_space(uint64_t more, struct rlimit *old)
+{
+	struct rlimit low;
+
+	cr_assert_eq(getrlimit(RLIMIT_AS, old), 0);
+	low = *old;
+	low.rlim_cur = status_bytes("VmSize:") + more;
+	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
+}
+
+Test(estimate, no_address_space_left_is_refused)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 1 << 20, 64);
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct rlimit old;
+
+	if (over_verbs())
+		cr_skip_test("sources map nothing over verbs");
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	limit_address_space(32 << 20, &old);
+	assert_error(dfi_target_open(rig.dfi, "f", 0, NULL, &target), -ENOMEM,
+	    "flow 'f': target 0", "bytes of address space", "are left of",
+	    "ulimit -v", "segment_count");
+	cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+	target = open_target(rig.dfi, "f", 0, 0);
+	limit_address_space(32 << 20, &old);
+	assert_error(dfi_source_open(rig.other, "f", 0, NULL, &source), -ENOMEM,
+	    "flow 'f': source 0: target 0", "ulimit -v");
+	cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}

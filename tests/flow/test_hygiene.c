@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the library leaves alone in the process that hosts it: signals, threads,
+ * forked children, and other contexts. And, in debug builds, a handle that two
+ * threads use at once is noticed.
+ */
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "flow_help.h"
+
+#define MAX_THREADS 64
+#define N_SIGNALS 64
+
+static struct rig rig;
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(hygiene, .timeout = 120);
+TestSuite(sharing, .init = setup, .fini = teardown, .timeout = 120);
+
+/* Send n tuples through a flow of its own. */
+static void use_flow(struct dfi *dfi, const char *name, uint64_t n)
+{
+	struct dfi_source *source;
+	struct dfi_target *target;
+	const void *tuple;
+	struct kv kv;
+
+	create_kv_flow(dfi, name, 1, 1, 8, 4);
+	target = open_target(dfi, name, 0, DFI_NONBLOCK);
+	source = open_source(dfi, name, 0, 0);
+	for (kv.key = kv.val = 0; kv.key < n; kv.val = ++kv.key) {
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+		cr_assert_eq(dfi_source_flush(source), 0);
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+		cr_assert_eq(((const struct kv *)tuple)->val, kv.val);
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume_soon(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_eq(dfi_flow_remove(dfi, name), 0);
+}
+
+/* ---- Threads ------------------------------------------------------------- */
+
+/* The numbers of this process's threads. */
+static unsigned list_threads(int *tids)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *entry;
+	unsigned n = 0;
+
+	cr_assert_not_null(dir);
+	while ((entry = readdir(dir)))
+		if (isdigit((unsigned char)entry->d_name[0]) && n < MAX_THREADS)
+			tids[n++] = atoi(entry->d_name);
+	closedir(dir);
+	return n;
+}
+
+/* The rest of the line of /proc/self/task/TID/FILE that begins with key. */
+static void read_line(
+    int tid, const char *file, const char *key, char *line, int size)
+{
+	char path[64];
+	FILE *stream;
+	size_t length = strlen(key);
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, file);
+	stream = fopen(path, "re");
+	cr_assert_not_null(stream, "%s", path);
+	do
+		cr_assert_not_null(
+		    fgets(line, size, stream), "%s: no %s", path, key);
+	while (strncmp(line, key, length) != 0);
+	fclose(stream);
+	memmove(line, line + length, strlen(line + length) + 1);
+	line[strcspn(line, "\n")] = '\0';
+}
+
+static bool is_among(int tid, const int *tids, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (tids[i] == tid)
+			return true;
+	return false;
+}
+
+/* All but SIGKILL and SIGSTOP, and two of the C library's own. */
+static uint64_t all_signals(void)
+{
+	return ~(UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1) |
+	    UINT64_C(1) << (32 - 1) | UINT64_C(1) << (33 - 1));
+}
+
+/* A thread that was joined may still be listed for a moment. */
+static bool threads_are(void *arg)
+{
+	int tids[MAX_THREADS];
+
+	return list_threads(tids) == *(unsigned *)arg;
+}
+
+Test(hygiene, threads_are_named_and_take_no_signals)
+{
+	int before[MAX_THREADS], after[MAX_THREADS];
+	unsigned n_before, n_after, i, n_controls = 0, n_registries = 0;
+	char line[256];
+
+	n_before = list_threads(before);
+	rig_start(&rig);
+	use_flow(rig.dfi, "f", 100);
+	n_after = list_threads(after);
+	for (i = 0; i < n_after; i++) {
+		if (is_among(after[i], before, n_before))
+			continue;
+		read_line(after[i], "comm", "", line, sizeof(line));
+		n_controls += !strcmp(line, "dfi-control");
+		n_registries += !strcmp(line, "dfi-registry");
+		cr_assert_eq(strncmp(line, "dfi-", 4), 0, "thread '%s'", line);
+		read_line(after[i], "status", "SigBlk:", line, sizeof(line));
+		cr_assert_eq(strtoull(line, NULL, 16) & all_signals(),
+		    all_signals(), "signals %s are blocked", line);
+	}
+	cr_assert_eq(n_controls, 2);
+	cr_assert_eq(n_registries, 1);
+	rig_stop(&rig);
+	cr_assert(eventually(threads_are, &n_before));
+}
+
+/* TLS included, as its libraries may want to. */
+Test(hygiene, no_signal_handler_or_mask_is_changed)
+{
+	struct sigaction before[N_SIGNALS + 1], after[N_SIGNALS + 1];
+	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	char key[] = "/tmp/dfi-hygiene-XXXXXX";
+	struct dfi_registry *registry;
+	sigset_t mask, now;
+	struct dfi *dfi;
+	int i;
+
+	cr_assert_geq(mkstemp(key), 0);
+	unlink(key);
+	cr_assert_eq(dfi_registry_key_create(key), 0, "%s", dfi_errmsg());
+	for (i = 1; i <= N_SIGNALS; i++)
+		sigaction(i, NULL, &before[i]);
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	registry_attr.listen = "tcp:127.0.0.1:0";
+	registry_attr.key = attr.registry_key = key;
+	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
+	    dfi_errmsg());
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	use_flow(dfi, "f", 100);
+	pthread_sigmask(SIG_SETMASK, NULL, &now);
+	for (i = 1; i <= N_SIGNALS; i++) {
+		cr_assert_eq(sigismember(&now, i), sigismember(&mask, i));
+		sigaction(i, NULL, &after[i]);
+		cr_assert_eq(after[i].sa_handler, before[i].sa_handler,
+		    "the handler of signal %d", i);
+	}
+	cr_assert_eq(dfi_close(dfi), 0);
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+	unlink(key);
+}
+
+/* ---- Two contexts ----------------------------------------------------------
+ */
+
+Test(hygiene, contexts_of_two_registries_do_not_meet)
+{
+	struct rig rigs[2];
+	struct dfi_flow_info info;
+
+	rig_start(&rigs[0]);
+	rig_start(&rigs[1]);
+	create_kv_flow(rigs[0].dfi, "only", 1, 1, 4, 4);
+	cr_assert_eq(dfi_flow_query(rigs[1].dfi, "only", &info), -ENOENT);
+	use_flow(rigs[0].dfi, "f", 100);
+	use_flow(rigs[1].dfi, "f", 100);
+	rig_stop(&rigs[0]);
+	use_flow(rigs[1].dfi, "f", 100);
+	rig_stop(&rigs[1]);
+}
+
+/* One closes while the other moves tuples. */
+Test(sharing, of_a_process_leaves_other_contexts_alone)
+{
+	struct dfi *short_lived;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	const void *tuple;
+	struct kv kv = { 1, 1 };
+	int i;
+
+	create_kv_flow(rig.dfi, "long", 1, 1, 4, 4);
+	target = open_target(rig.dfi, "long", 0, DFI_NONBLOCK);
+	source = open_source(rig.other, "long", 0, 0);
+	for (i = 0; i < 10; i++) {
+		short_lived = rig_join(&rig);
+		use_flow(short_lived, "short", 10);
+		cr_assert_eq(dfi_close(short_lived), 0);
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+		cr_assert_eq(dfi_source_flush(source), 0);
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+	}
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(consume_soon(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+/* ---- Forks under traffic ---------------------------------------------------
+ */
+
+#define N_FORKS 20
+
+struct traffic {
+	struct dfi_source *source;
+	struct dfi_target *target;
+	_Atomic bool stop;
+	uint64_t sent, received;
+	int source_ret, target_ret;
+};
+
+static void *send_on(void *arg)
+{
+	struct traffic *traffic = arg;
+	struct kv kv = { 0, 0 };
+	int ret = 0;
+
+	while (!ret && !traffic->stop) {
+		kv.key = kv.val = traffic->sent;
+		ret = dfi_source_push(traffic->source, &kv);
+		traffic->sent += !ret;
+	}
+	traffic->source_ret = dfi_source_close(traffic->source);
+	return NULL;
+}
+
+static void *receive_on(void *arg)
+{
+	struct traffic *traffic = arg;
+	const void *tuple;
+	int ret;
+
+	while ((ret = dfi_target_consume(traffic->target, &tuple)) > 0)
+		if (((const struct kv *)tuple)->val == traffic->received)
+			traffic->received++;
+	traffic->target_ret = ret;
+	return NULL;
+}
+
+/* What a child gets of handles that other threads of its parent were using. */
+static int try_in_child(struct traffic *traffic)
+{
+	struct dfi_flow_info info;
+	struct kv kv = { 0, 0 };
+	const void *tuple;
+	const int results[] = {
+		dfi_source_push(traffic->source, &kv),
+		dfi_source_flush(traffic->source),
+		dfi_target_consume(traffic->target, &tuple),
+		dfi_flow_query(rig.dfi, "f", &info),
+		dfi_source_close(traffic->source),
+		dfi_target_close(traffic->target),
+		dfi_close(rig.dfi),
+	};
+	size_t i;
+
+	for (i = 0; i < N_ELEMENTS(results); i++)
+		if (results[i] != -EOWNERDEAD)
+			return (int)i + 1;
+	return 0;
+}
+
+Test(sharing, of_handles_with_forked_children_under_traffic_harms_nobody)
+{
+	struct traffic traffic = { .stop = false };
+	pthread_t sender, receiver;
+	int i, status;
+	pid_t pid;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 8, 4);
+	traffic.target = open_target(rig.dfi, "f", 0, 0);
+	traffic.source = open_source(rig.other, "f", 0, 0);
+	pthread_create(&sender, NULL, send_on, &traffic);
+	pthread_create(&receiver, NULL, receive_on, &traffic);
+	for (i = 0; i < N_FORKS; i++) {
+		pid = fork();
+		if (!pid)
+			_exit(try_in_child(&traffic));
+		cr_assert_gt(pid, 0);
+		cr_assert_eq(waitpid(pid, &status, 0), pid);
+		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+		    "child %d: status %#x", i, status);
+	}
+	traffic.stop = true;
+	pthread_join(sender, NULL);
+	pthread_join(receiver, NULL);
+	cr_assert_eq(traffic.source_ret, 0);
+	cr_assert_eq(traffic.target_ret, 0);
+	cr_assert_eq(traffic.received, traffic.sent);
+	cr_assert_eq(dfi_target_close(traffic.target), 0);
+}
+
+/* ---- Two threads on one handle
+ * ----------------------------------------------- */
+
+#ifdef DFI_CHECKS_OWNERS
+
+static _Atomic unsigned n_logged;
+
+static void count_line(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	n_logged += level == DFI_LOG_ERROR &&
+	    strstr(line, "one thread at a time") != NULL;
+}
+
+/* Whether the owner waits: the second call of a thread finds it inside. */
+static bool target_is_shared(void *arg)
+{
+	struct dfi_target *target = arg;
+	struct dfi_batch batch;
+	int ret = dfi_target_consume_batch(target, &batch);
+
+	cr_assert(
+	    ret == -EBUSY || ret == -ETIMEDOUT, "%d %s", ret, dfi_errmsg());
+	return ret == -EBUSY;
+}
+
+static void *consume_once(void *arg)
+{
+	struct dfi_target *target = arg;
+	const void *tuple;
+	int ret;
+
+	do
+		ret = dfi_target_consume(target, &tuple);
+	while (ret == -EBUSY || ret == -ETIMEDOUT);
+	return ret == 1 ? NULL : arg;
+}
+
+Test(sharing, of_a_target_by_two_threads_is_noticed)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 1 };
+	pthread_t thread;
+	void *failed;
+
+	dfi_log_set(DFI_LOG_ERROR, count_line, NULL);
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	attr.stall_timeout_ms = 200;
+	cr_assert_eq(dfi_target_open(rig.dfi, "f", 0, &attr, &target), 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	pthread_create(&thread, NULL, consume_once, target);
+	cr_assert(eventually(target_is_shared, target));
+	assert_error(-EBUSY, -EBUSY, "flow 'f': target 0: thread",
+	    "is inside a call on it", "one thread at a time");
+	cr_assert_geq(n_logged, 1);
+	cr_assert_eq(dfi_source_push(source, &kv), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	pthread_join(thread, &failed);
+	cr_assert_null(failed);
+	cr_assert_eq(dfi_target_close(target), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
+static void *push_once(void *arg)
+{
+	struct dfi_source *source = arg;
+	struct kv kv = { 2, 2 };
+	int ret;
+
+	do
+		ret = dfi_source_push(source, &kv);
+	while (ret == -EBUSY || ret == -ETIMEDOUT);
+	return ret ? arg : NULL;
+}
+
+static bool source_is_shared(void *arg)
+{
+	int ret = dfi_source_flush(arg);
+
+	cr_assert(ret == -EBUSY || ret == 0, "%d %s", ret, dfi_errmsg());
+	return ret == -EBUSY;
+}
+
+Test(sharing, of_a_source_by_two_threads_is_noticed)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 1 };
+	const void *tuple;
+	pthread_t thread;
+	void *failed;
+	int i;
+
+	dfi_log_set(DFI_LOG_ERROR, count_line, NULL);
+	create_kv_flow(rig.dfi, "f", 1, 1, 1, 2);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	attr.stall_timeout_ms = 200;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, &attr, &source), 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+	pthread_create(&thread, NULL, push_once, source);
+	cr_assert(eventually(source_is_shared, source));
+	assert_error(-EBUSY, -EBUSY, "flow 'f': source 0: thread",
+	    "is inside a call on it", "one thread at a time");
+	cr_assert_geq(n_logged, 1);
+	for (i = 0; i < 3; i++)
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+	pthread_join(thread, &failed);
+	cr_assert_null(failed);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(consume_soon(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Leaving a flow before its end, on purpose: targets that cancel, while sources
+ * and the other targets go on; and endpoints that another thread aborts.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "flow_help.h"
+
+static struct rig rig;
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(close, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(abort, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(cancel, .init = setup, .fini = teardown, .timeout = 120);
+
+enum {
+	N_TARGETS = 4,
+	N_TUPLES = 40000,
+	LEAVES = 1, /* the target that leaves */
+};
+
+static struct dfi_target *targets[N_TARGETS];
+
+static void open_targets(uint32_t n, uint32_t flags)
+{
+	uint32_t t;
+
+	for (t = 0; t < n; t++)
+		targets[t] = open_target(rig.other, "f", t, flags);
+}
+
+struct consumer {
+	pthread_t thread;
+	struct dfi_target *target;
+	uint64_t leave_after; /* 0: never */
+	uint64_t n, sum;
+	int ret; /* of the consuming call that ended it */
+};
+
+static void *consume_all(void *arg)
+{
+	struct consumer *consumer = arg;
+	const struct kv *kv;
+	const void *tuple;
+
+	for (;;) {
+		if (consumer->leave_after &&
+		    consumer->n == consumer->leave_after) {
+			consumer->ret = dfi_target_cancel(consumer->target);
+			break;
+		}
+		consumer->ret = dfi_target_consume(consumer->target, &tuple);
+		if (consumer->ret <= 0)
+			break;
+		kv = tuple;
+		consumer->n++;
+		consumer->sum += kv->val;
+	}
+	return NULL;
+}
+
+static struct consumer consumers[N_TARGETS];
+
+static void start_consumers(uint64_t leave_after)
+{
+	uint32_t t;
+
+	for (t = 0; t < N_TARGETS; t++) {
+		consumers[t] = (struct consumer){ .target = targets[t] };
+		if (t == LEAVES)
+			consumers[t].leave_after = leave_after;
+		cr_assert_eq(pthread_create(&consumers[t].thread, NULL,
+				 consume_all, &consumers[t]),
+		    0);
+	}
+}
+
+struct sent {
+	uint64_t n[N_TARGETS], sum[N_TARGETS], refused[N_TARGETS];
+};
+
+/* All tuples to their targets; who doesn't want one is noted. */
+static void push_all(struct dfi_source *source, struct sent *sent)
+{
+	struct kv kv;
+	uint32_t t;
+	int ret;
+
+	for (kv.key = 0; kv.key < N_TUPLES; kv.key++) {
+		kv.val = mix(kv.key, 1);
+		t = dfi_hash64_partition(kv.key, N_TARGETS);
+		ret = dfi_source_push(source, &kv);
+		if (ret == -EPIPE) {
+			sent->refused[t]++;
+			continue;
+		}
+		cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+		sent->n[t]++;
+		sent->sum[t] += kv.val;
+	}
+}
+
+static void check_consumers(const struct sent *sent, uint64_t left_after)
+{
+	uint32_t t;
+
+	for (t = 0; t < N_TARGETS; t++) {
+		cr_assert_eq(pthread_join(consumers[t].thread, NULL), 0);
+		cr_assert_eq(consumers[t].ret, 0, "target %u", t);
+		if (t == LEAVES) {
+			cr_assert_eq(consumers[t].n, left_after);
+			cr_assert_gt(sent->refused[t], 0);
+		} else {
+			cr_assert_eq(consumers[t].n, sent->n[t]);
+			cr_assert_eq(consumers[t].sum, sent->sum[t]);
+			cr_assert_eq(sent->refused[t], 0);
+		}
+		cr_assert_eq(dfi_target_close(targets[t]), 0);
+	}
+}
+
+Test(cancel, of_one_of_four_targets_leaves_the_others_complete)
+{
+	uint64_t percent = N_TUPLES / N_TARGETS / 100;
+	struct sent sent = { .n = { 0 } };
+	struct dfi_source *source;
+
+	create_kv_flow(rig.dfi, "f", 1, N_TARGETS, 8, 4);
+	open_targets(N_TARGETS, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	start_consumers(percent);
+	push_all(source, &sent);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	check_consumers(&sent, percent);
+}
+
+/* The source sleeps on the full ring of the target that leaves. */
+Test(cancel, ends_the_wait_for_the_target)
+{
+	struct consumer consumer = { .leave_after = 1 };
+	struct kv kv = { 1, 1 };
+	struct dfi_source *source;
+	int ret, i;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 2);
+	open_targets(1, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	consumer.target = targets[0];
+	cr_assert_eq(
+	    pthread_create(&consumer.thread, NULL, consume_all, &consumer), 0);
+	for (i = 0; i < 1000; i++) {
+		ret = dfi_source_push(source, &kv);
+		if (ret)
+			break;
+	}
+	assert_error(ret, -EPIPE, "flow 'f'", "source 0", "target 0", "node",
+	    "cancelled");
+	cr_assert_lt(i, 1000);
+	cr_assert_eq(pthread_join(consumer.thread, NULL), 0);
+	cr_assert_eq(consumer.ret, 0);
+	cr_assert_eq(dfi_source_push(source, &kv), -EPIPE);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}
+
+static int push(struct dfi_source *source, uint32_t target)
+{
+	struct kv kv = { target, target };
+
+	return dfi_source_push_to(source, target, &kv);
+}
+
+/* Push to target 0 until the source has noticed. */
+static bool push_is_refused(void *arg)
+{
+	int ret = push(arg, 0);
+
+	return ret == -EPIPE;
+}
+
+static void cancel_noticed(struct dfi_source *source)
+{
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0, "%s", dfi_errmsg());
+	cr_assert(eventually(push_is_refused, source));
+}
+
+Test(cancel, may_be_repeated_and_consuming_says_so)
+{
+	struct dfi_target_stats stats;
+	struct dfi_source *source;
+	struct dfi_batch batch;
+	const void *tuple;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	open_targets(1, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	cr_assert_eq(consume_soon(targets[0], &tuple), 1);
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
+	assert_error(dfi_target_consume(targets[0], &tuple), -ECANCELED,
+	    "flow 'f'", "target 0", "dfi_target_cancel");
+	cr_assert_eq(dfi_target_consume_batch(targets[0], &batch), -ECANCELED);
+	dfi_target_query(targets[0], &stats);
+	cr_assert_eq(stats.tuples, 1);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert(eventually(push_is_refused, source));
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	assert_error(dfi_target_cancel(NULL), -EINVAL, "NULL");
+}
+
+Test(cancel, waits_for_what_is_lent)
+{
+	struct dfi_target_cursor cursor;
+	struct dfi_source *source;
+	struct dfi_batch batch;
+	int ret;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	open_targets(1, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	ret = dfi_target_consume_batch(targets[0], &batch);
+	cr_assert_eq(ret, 1);
+	assert_error(dfi_target_cancel(targets[0]), -EBUSY, "batch");
+	dfi_target_release(targets[0], &batch);
+	cursor = dfi_target_cursor_open(targets[0], sizeof(struct kv));
+	assert_error(dfi_target_cancel(targets[0]), -EBUSY, "cursor");
+	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
+	cr_assert_eq(push(source, 0), 0);
+	cancel_noticed(source);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}
+
+/* Also after the target that has cancelled was closed and its memory went. */
+Test(cancel, is_known_to_a_source_that_attaches_later)
+{
+	struct dfi_source *sources[2];
+	const void *tuple;
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", 2, 2, 4, 4);
+	open_targets(2, 0);
+	sources[0] = open_source(rig.dfi, "f", 0, 0);
+	cancel_noticed(sources[0]);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	sources[1] = open_source(rig.dfi, "f", 1, 0);
+	for (i = 0; i < 2; i++) {
+		assert_error(push(sources[i], 0), -EPIPE, "target 0", "node");
+		cr_assert_eq(push(sources[i], 1), 0, "%s", dfi_errmsg());
+		cr_assert_eq(
+		    dfi_source_close(sources[i]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_target_consume(targets[1], &tuple), 1);
+	}
+	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+}
+
+/* The ways in, each with the target that left and the one that stayed. */
+Test(cancel, is_told_by_every_way_to_push)
+{
+	struct kv kvs[4] = { { 0, 0 } };
+	struct dfi_source_cursor cursor;
+	struct dfi_source *source;
+	struct dfi_span span;
+	const void *tuple;
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", 1, 2, 4, 4);
+	open_targets(2, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cancel_noticed(source);
+	assert_error(dfi_source_claim(source, 0, &span), -EPIPE, "target 0");
+	cr_assert_eq(dfi_source_claim(source, 1, &span), 0);
+	*(struct kv *)span.tuples = (struct kv){ 1, 1 };
+	cr_assert_eq(dfi_source_commit(source, &span, 1), 0);
+	cursor = dfi_source_cursor_open(source, 0, sizeof(kvs[0]));
+	cr_assert_eq(
+	    dfi_source_cursor_push(&cursor, &kvs[0], sizeof(kvs[0])), -EPIPE);
+	cr_assert_eq(dfi_source_cursor_close(cursor), -EPIPE);
+	/* Two for the one that stayed, one for the other, one that stayed. */
+	for (i = 0; i < 4; i++)
+		for (kvs[i].key = i ? kvs[i - 1].key + 1 : 0;
+		     dfi_hash64_partition(kvs[i].key, 2) != (i != 2);
+		     kvs[i].key++)
+			;
+	cr_assert_eq(dfi_source_push_batch(source, kvs, 4), 2);
+	assert_error(
+	    dfi_source_push_batch(source, &kvs[2], 2), -EPIPE, "target 0");
+	cr_assert_eq(dfi_source_push_batch(source, &kvs[3], 1), 1);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 4; i++)
+		cr_assert_eq(dfi_target_consume(targets[1], &tuple), 1);
+	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}
+
+Test(cancel, lets_round_robin_go_on)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct kv kv = { 0, 0 };
+	uint32_t i, n_refused = 0;
+	struct dfi_source *source;
+	const void *tuple;
+	int ret;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &kv_schema;
+	attr.n_sources = 1;
+	attr.n_targets = 2;
+	attr.routing = DFI_ROUTE_ROUND_ROBIN;
+	attr.segment_size = 4 * sizeof(struct kv);
+	attr.segment_count = 64;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	open_targets(2, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cancel_noticed(source);
+	for (i = 0; i < 20; i++) {
+		ret = dfi_source_push(source, &kv);
+		cr_assert(!ret || ret == -EPIPE);
+		n_refused += ret == -EPIPE;
+	}
+	cr_assert_eq(n_refused, 10);
+	cr_assert_eq(dfi_source_close(source), 0);
+	for (i = 0; i < 10; i++)
+		cr_assert_eq(dfi_target_consume(targets[1], &tuple), 1);
+	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}
+
+/* A thread that waits in a call until something ends it. */
+struct waiter {
+	pthread_t thread;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	int ret;
+};
+
+static void *push_until_it_ends(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	do
+		waiter->ret = push(waiter->source, 0);
+	while (!waiter->ret);
+	return NULL;
+}
+
+static void *consume_until_it_ends(void *arg)
+{
+	struct waiter *waiter = arg;
+	const void *tuple;
+
+	do
+		waiter->ret = dfi_target_consume(waiter->target, &tuple);
+	while (waiter->ret > 0);
+	return NULL;
+}
+
+static void open_to_wait(struct waiter *waiter, uint32_t wait)
+{
+	struct dfi_source_attr source_attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
+
+	source_attr.wait = target_attr.wait = wait;
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 2);
+	cr_assert_eq(
+	    dfi_target_open(rig.other, "f", 0, &target_attr, &waiter->target),
+	    0, "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi_source_open(rig.dfi, "f", 0, &source_attr, &waiter->source), 0,
+	    "%s", dfi_errmsg());
+}
+
+static void start_waiter(struct waiter *waiter, void *(*fn)(void *arg))
+{
+	cr_assert_eq(pthread_create(&waiter->thread, NULL, fn, waiter), 0);
+	/* Most likely asleep by now; if not, the outcome is the same. */
+	yield_times(1000);
+}
+
+static void end_waiter(struct waiter *waiter)
+{
+	int64_t start = now_ms();
+
+	cr_assert_eq(pthread_join(waiter->thread, NULL), 0);
+	cr_assert_lt(now_ms() - start, LONG_MS);
+	cr_assert_eq(waiter->ret, -ECANCELED, "%d", waiter->ret);
+}
+
+static void abort_source_that_waits(uint32_t wait)
+{
+	struct waiter waiter = { .ret = 0 };
+	const void *tuple;
+	int ret;
+
+	open_to_wait(&waiter, wait);
+	start_waiter(&waiter, push_until_it_ends);
+	dfi_source_abort(waiter.source);
+	dfi_source_abort(waiter.source);
+	end_waiter(&waiter);
+	assert_error(push(waiter.source, 0), -ECANCELED, "flow 'f'", "source 0",
+	    "dfi_source_abort");
+	cr_assert_eq(dfi_source_close(waiter.source), -ECANCELED);
+	do
+		ret = dfi_target_consume(waiter.target, &tuple);
+	while (ret > 0);
+	assert_error(ret, -ECANCELED, "source 0", "aborted");
+	cr_assert_eq(dfi_target_close(waiter.target), -ECANCELED);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+}
+
+Test(abort, of_a_source_ends_its_wait)
+{
+	abort_source_that_waits(DFI_WAIT_ADAPTIVE);
+	abort_source_that_waits(DFI_WAIT_BLOCK);
+	abort_source_that_waits(DFI_WAIT_SPIN);
+}
+
+static void abort_target_that_waits(uint32_t wait)
+{
+	struct waiter waiter = { .ret = 0 };
+	const void *tuple;
+
+	open_to_wait(&waiter, wait);
+	start_waiter(&waiter, consume_until_it_ends);
+	dfi_target_abort(waiter.target);
+	dfi_target_abort(waiter.target);
+	end_waiter(&waiter);
+	assert_error(dfi_target_consume(waiter.target, &tuple), -ECANCELED,
+	    "flow 'f'", "target 0", "dfi_target_abort");
+	cr_assert_eq(dfi_target_close(waiter.target), -ECANCELED);
+	cr_assert_eq(dfi_source_close(waiter.source), -ECONNRESET);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+}
+
+Test(abort, of_a_target_ends_its_wait)
+{
+	abort_target_that_waits(DFI_WAIT_ADAPTIVE);
+	abort_target_that_waits(DFI_WAIT_BLOCK);
+	abort_target_that_waits(DFI_WAIT_SPIN);
+}
+
+Test(abort, does_nothing_without_a_handle)
+{
+	dfi_source_abort(NULL);
+	dfi_target_abort(NULL);
+}
+
+Test(abort, leaves_a_context_busy_until_the_handle_is_closed)
+{
+	struct dfi *third = rig_join(&rig);
+	struct dfi_target *target;
+
+	create_kv_flow(rig.dfi, "g", 1, 1, 4, 2);
+	target = open_target(third, "g", 0, 0);
+	dfi_target_abort(target);
+	assert_error(
+	    dfi_close(third), -EBUSY, "1 sources, targets and barriers");
+	cr_assert_eq(dfi_target_close(target), -ECANCELED);
+	cr_assert_eq(dfi_close(third), 0);
+}
+
+/* Over shared memory it is there at once; over RDMA in time, here. */
+Test(close, with_a_deadline_delivers_all)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	const void *tuple;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	open_targets(1, 0);
+	attr.close_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, &attr, &source), 0);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 1);
+	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which way tuples travel: the devices there are, the flow's transport, and
+ * what is counted of it. What needs a device runs where DFI_TEST_DEVICE names
+ * it, as in the testbed.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_help.h"
+
+static struct rig rig;
+
+TestSuite(devices, .timeout = 60);
+TestSuite(transport, .timeout = 60);
+TestSuite(stats, .timeout = 60);
+
+struct seen {
+	unsigned n, usable, chosen, of_test_device;
+};
+
+static int see(void *arg, const struct dfi_device_info *info)
+{
+	const char *wanted = getenv("DFI_TEST_DEVICE");
+	struct seen *seen = arg;
+
+	seen->n++;
+	seen->usable += !info->reason[0];
+	if (wanted && !strcmp(info->device, wanted))
+		seen->of_test_device++;
+	cr_assert_neq(info->device[0], '\0');
+	if (info->reason[0])
+		cr_assert_not(info->chosen, "%s", info->reason);
+	if (!info->chosen)
+		return 0;
+	seen->chosen++;
+	cr_assert_neq(info->address[0], '\0');
+	cr_assert_neq(info->interface[0], '\0');
+	cr_assert_str_eq(info->state, "active");
+	cr_assert_gt(info->port, 0);
+	cr_assert_geq(info->mtu, 256);
+	if (!strcmp(info->link_layer, "Ethernet") && info->gid_index >= 0) {
+		cr_assert_not_null(strstr(info->gid, info->address));
+		if (strchr(info->address, '.'))
+			cr_assert_eq(info->gid, strstr(info->gid, "::ffff:"));
+	}
+	return 0;
+}
+
+static int stop(void *arg, const struct dfi_device_info *info)
+{
+	(void)info;
+	++*(int *)arg;
+	return 17;
+}
+
+Test(devices, are_listed_or_it_is_said_why_there_are_none)
+{
+	struct seen seen = { .n = 0 };
+	int ret = dfi_device_list(see, &seen);
+
+	if (ret < 0) {
+		assert_error(ret, -ENODEV, "RDMA");
+		cr_assert_null(getenv("DFI_TEST_DEVICE"));
+		cr_assert_eq(seen.n, 0);
+		return;
+	}
+	cr_assert_eq(ret, 0);
+	cr_assert_gt(seen.n, 0);
+	cr_assert_eq(seen.chosen, seen.usable > 0);
+}
+
+Test(devices, that_the_settings_exclude_are_not_chosen)
+{
+	struct seen seen = { .n = 0 };
+	int n_stops = 0;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_VERBS_DEVICE", getenv("DFI_TEST_DEVICE"), 1);
+	cr_assert_eq(dfi_device_list(see, &seen), 0);
+	cr_assert_gt(seen.of_test_device, 0);
+	cr_assert_eq(seen.chosen, 1);
+	seen = (struct seen){ .n = 0 };
+	setenv("DFI_VERBS_DEVICE", "none_such", 1);
+	cr_assert_eq(dfi_device_list(see, &seen), 0);
+	cr_assert_gt(seen.n, 0);
+	cr_assert_eq(seen.usable + seen.chosen, 0);
+	cr_assert_eq(dfi_device_list(stop, &n_stops), 17);
+	cr_assert_eq(n_stops, 1);
+}
+
+Test(devices, wrong_arguments_are_named)
+{
+	assert_error(dfi_device_list(NULL, NULL), -EINVAL, "fn");
+	setenv("DFI_TRANSPORT", "pigeon", 1);
+	assert_error(dfi_device_list(see, NULL), -EINVAL, "pigeon");
+}
+
+static void create_flow(struct dfi *dfi, uint32_t transport)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &kv_schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.segment_size = 4 * sizeof(struct kv);
+	attr.segment_count = 4;
+	attr.transport = transport;
+	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+}
+
+/* One tuple goes from a context to another one, and the end. */
+static void run_flow(struct dfi *from, struct dfi *to)
+{
+	struct dfi_target *target = open_target(to, "f", 0, 0);
+	struct dfi_source *source = open_source(from, "f", 0, 0);
+	struct kv kv = { 1, 2 };
+	const void *tuple;
+
+	cr_assert_eq(dfi_source_push(source, &kv), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+	cr_assert_eq(memcmp(tuple, &kv, sizeof(kv)), 0);
+	cr_assert_eq(dfi_target_consume(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+/* Without a device this proves it: verbs, which the setting says, can't. */
+Test(transport, shm_of_the_flow_beats_the_setting)
+{
+	struct dfi_target *target;
+	struct dfi_flow_info info;
+
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_SHM);
+	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(info.transport, DFI_TRANSPORT_SHM);
+	run_flow(rig.dfi, rig.other);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	create_flow(rig.dfi, DFI_TRANSPORT_AUTO);
+	run_flow(rig.dfi, rig.other);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	create_flow(rig.dfi, DFI_TRANSPORT_DEFAULT);
+	if (getenv("DFI_TEST_DEVICE"))
+		run_flow(rig.dfi, rig.other);
+	else
+		assert_error(dfi_target_open(rig.dfi, "f", 0, NULL, &target),
+		    -ENODEV, "flow 'f'", "target 0", "RDMA");
+	rig_stop(&rig);
+}
+
+Test(transport, verbs_of_the_flow_needs_a_device)
+{
+	struct dfi_target *target;
+
+	if (getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("DFI_TEST_DEVICE is set");
+	setenv("DFI_TRANSPORT", "shm", 1);
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_VERBS);
+	assert_error(dfi_target_open(rig.other, "f", 0, NULL, &target), -ENODEV,
+	    "flow 'f'", "target 0", "RDMA");
+	rig_stop(&rig);
+}
+
+Test(transport, verbs_of_the_flow_beats_the_setting)
+{
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "shm", 1);
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_VERBS);
+	run_flow(rig.dfi, rig.other);
+	rig_stop(&rig);
+}
+
+static struct dfi_context_stats query(struct dfi *dfi)
+{
+	struct dfi_context_stats stats;
+
+	cr_assert_eq(dfi_context_query(dfi, &stats), 0, "%s", dfi_errmsg());
+	return stats;
+}
+
+Test(stats, are_zero_without_rdma)
+{
+	struct dfi_context_stats stats, zero;
+
+	setenv("DFI_TRANSPORT", "shm", 1);
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_DEFAULT);
+	run_flow(rig.dfi, rig.other);
+	memset(&zero, 0, sizeof(zero));
+	stats = query(rig.dfi);
+	cr_assert_eq(memcmp(&stats, &zero, sizeof(zero)), 0);
+	assert_error(dfi_context_query(rig.dfi, NULL), -EINVAL, "stats");
+	assert_error(dfi_context_query(NULL, &stats), -EINVAL, "NULL");
+	rig_stop(&rig);
+}
+
+enum {
+	SEGMENTS = 1000,
+	SEGMENT_COUNT = 64,
+	SEGMENT_TUPLES = 32
+};
+
+/* Push whole segments; the target is some behind. */
+static void stream(struct dfi_source *source, struct dfi_target *target)
+{
+	struct kv kv = { 1, 2 };
+	const void *tuple;
+	uint32_t i;
+
+	for (i = 0; i < SEGMENTS * SEGMENT_TUPLES; i++) {
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+		if (i >= 4 * SEGMENT_TUPLES)
+			cr_assert_eq(consume_soon(target, &tuple), 1);
+	}
+	cr_assert_eq(dfi_source_flush(source), 0);
+	for (i = 0; i < 4 * SEGMENT_TUPLES; i++)
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+}
+
+Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
+{
+	struct dfi_context_stats from, to;
+	struct dfi_flow_info info;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	uint64_t messages;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	create_kv_flow(rig.dfi, "f", 1, 1, SEGMENT_TUPLES, SEGMENT_COUNT);
+	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	stream(source, target);
+	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_not_null(strstr(info.verbs, "source 0: "), "%s", info.verbs);
+	cr_assert_not_null(strstr(info.verbs, "target 0: "), "%s", info.verbs);
+	cr_assert_not_null(strstr(info.verbs, getenv("DFI_TEST_DEVICE")));
+	from = query(rig.dfi);
+	to = query(rig.other);
+	cr_assert_not_null(strstr(info.verbs,
+	    from.imm_rings ? ", immediate data" : ", footers are polled"));
+	messages = from.writes + from.messages + to.credits + to.messages;
+	cr_assert_eq(from.writes, SEGMENTS);
+	cr_assert_geq(from.bytes,
+	    (uint64_t)SEGMENTS * SEGMENT_TUPLES * sizeof(struct kv));
+	cr_assert_eq(from.inline_writes, 0);
+	cr_assert_gt(to.credits, 0);
+	cr_assert_leq(
+	    (double)messages / SEGMENTS, 1 + 4.0 / SEGMENT_COUNT + 0.01);
+	cr_assert_leq(16 * from.completions, from.writes + from.messages);
+	cr_assert_leq(16 * to.completions, to.credits + to.messages);
+	cr_assert_eq(from.footer_rings + from.imm_rings, 1);
+	cr_assert_eq(to.footer_rings, from.footer_rings);
+	cr_assert_eq(to.imm_rings, from.imm_rings);
+	cr_assert_eq(from.queue_pairs, 1);
+	cr_assert_eq(to.queue_pairs, 1);
+	cr_assert_eq(from.broken_connections + from.fatal_events, 0);
+	cr_assert_eq(to.broken_connections + to.fatal_events, 0);
+	cr_assert_gt(from.port, 0);
+	/* Messages, and the ring's image or the ring. */
+	cr_assert_eq(from.memory_regions, 2);
+	cr_assert_eq(to.memory_regions, 2);
+	cr_assert_neq(from.device[0], '\0');
+	cr_assert_neq(from.address[0], '\0');
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	rig_stop(&rig);
+}
+
+Test(stats, show_a_receive_for_each_segment_that_may_be_under_way)
+{
+	struct dfi_target *small, *large;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	create_kv_flow(rig.dfi, "small", 1, 1, SEGMENT_TUPLES, SEGMENT_COUNT);
+	create_kv_flow(rig.dfi, "large", 2, 1, 1, 3000);
+	small = open_target(rig.dfi, "small", 0, 0);
+	cr_assert_lt(query(rig.dfi).receives, 6000);
+	large = open_target(rig.dfi, "large", 0, 0);
+	cr_assert_geq(query(rig.dfi).receives, 6000);
+	dfi_target_close(large);
+	dfi_target_close(small);
+	rig_stop(&rig);
+}
+
+enum {
+	SIDES = 4
+};
+
+/* Between two processes: each has four sources and four targets. */
+static void open_and_close_all(void)
+{
+	struct dfi *at[2] = { rig.dfi, rig.other };
+	static const char *const flows[2] = { "there", "back" };
+	struct dfi_source *sources[2][SIDES];
+	struct dfi_target *targets[2][SIDES];
+	uint32_t f, i;
+
+	for (f = 0; f < 2; f++) {
+		create_kv_flow(rig.dfi, flows[f], SIDES, SIDES, 4, 4);
+		for (i = 0; i < SIDES; i++)
+			targets[f][i] = open_target(at[!f], flows[f], i, 0);
+		for (i = 0; i < SIDES; i++)
+			sources[f][i] = open_source(at[f], flows[f], i, 0);
+	}
+	for (f = 0; f < 2; f++)
+		cr_assert_leq(query(at[f]).queue_pairs, 2 * SIDES);
+	for (f = 0; f < 2; f++) {
+		for (i = 0; i < SIDES; i++)
+			cr_assert_eq(dfi_source_close(sources[f][i]), 0);
+		for (i = 0; i < SIDES; i++)
+			cr_assert_eq(dfi_target_close(targets[f][i]), 0);
+		cr_assert_eq(dfi_flow_remove(rig.dfi, flows[f]), 0);
+	}
+}
+
+Test(stats, show_a_queue_pair_for_each_source_and_peer_used_again)
+{
+	int i;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	for (i = 0; i < 16; i++)
+		open_and_close_all();
+	cr_assert_eq(query(rig.dfi).queue_pairs, 2 * SIDES);
+	cr_assert_eq(query(rig.other).queue_pairs, 2 * SIDES);
+	rig_stop(&rig);
+}

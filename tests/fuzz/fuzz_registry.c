@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A registry whose client sends these bytes, through the real session, while
+ * another client watches every key. No sockets and no clock: streams in memory.
+ * The first byte says whether hello and a lease come first; the rest is the
+ * client's stream. Afterwards nothing of the client may be left in the table.
+ */
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <string.h>
+
+#include <dfi/log.h>
+
+#include "fuzz.h"
+#include "registry/server.h"
+#include "registry/wire.h"
+
+#define TURNS 64
+
+static struct event_base *base;
+
+static void ignore_line(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	(void)line;
+}
+
+static void ignore(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+/* All that can be done now. */
+static void run(struct bufferevent *a, struct bufferevent *b)
+{
+	int i;
+
+	for (i = 0; i < TURNS; i++) {
+		event_base_loop(base, EVLOOP_NONBLOCK);
+		evbuffer_drain(bufferevent_get_input(a),
+		    evbuffer_get_length(bufferevent_get_input(a)));
+		evbuffer_drain(bufferevent_get_input(b),
+		    evbuffer_get_length(bufferevent_get_input(b)));
+	}
+}
+
+static void start(struct server *server)
+{
+	struct table_limits limits = {
+		.max_keys = 64,
+		.max_bytes = 1 << 18,
+		.max_leases = 2,
+		.max_lease_keys = 32,
+		.max_watches = 16,
+	};
+	struct table_hooks hooks = {
+		.arg = server,
+		.changed = dfi__session_changed,
+		.expired = dfi__session_expired,
+	};
+
+	memset(server, 0, sizeof(*server));
+	TAILQ_INIT(&server->live);
+	TAILQ_INIT(&server->doomed);
+	server->expiry_due = INT64_MAX;
+	server->max_connections = 4;
+	server->max_output = 1 << 16;
+	strcpy(server->listen.text, "fuzz");
+	fuzz_check(dfi__table_create(&limits, &hooks, &server->table) == 0);
+	server->expiry_timer = evtimer_new(base, ignore, NULL);
+	fuzz_check(server->expiry_timer);
+}
+
+static struct bufferevent *join(struct server *server)
+{
+	struct bufferevent *pair[2];
+
+	fuzz_check(
+	    bufferevent_pair_new(base, BEV_OPT_DEFER_CALLBACKS, pair) == 0);
+	bufferevent_enable(pair[1], EV_READ | EV_WRITE);
+	dfi__session_adopt(server, pair[0], "the client");
+	return pair[1];
+}
+
+static void send_request(
+    struct bufferevent *stream, Dfi__Registry__Request *request)
+{
+	fuzz_check(dfi__wire_write_request(
+		       bufferevent_get_output(stream), request) == 0);
+}
+
+static void greet(struct bufferevent *stream, bool watch)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
+	Dfi__Registry__Watch all = DFI__REGISTRY__WATCH__INIT;
+
+	hello.version = WIRE_VERSION;
+	request.id = UINT64_MAX - 1;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
+	request.hello = &hello;
+	send_request(stream, &request);
+	request.id = UINT64_MAX;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
+	request.lease_grant = &grant;
+	if (watch) {
+		request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
+		request.watch = &all;
+	}
+	send_request(stream, &request);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct bufferevent *client, *watcher;
+	struct session *session;
+	struct server server;
+
+	if (!size)
+		return 0;
+	if (!base) {
+		base = event_base_new();
+		fuzz_check(base);
+		dfi_log_set(DFI_LOG_ERROR, ignore_line, NULL);
+	}
+	start(&server);
+	watcher = join(&server);
+	client = join(&server);
+	greet(watcher, true);
+	if (data[0] & 1)
+		greet(client, false);
+	bufferevent_write(client, data + 1, size - 1);
+	run(client, watcher);
+	fuzz_check(server.n_sessions <= 2);
+	while ((session = TAILQ_FIRST(&server.live)))
+		dfi__session_doom(session, NULL);
+	dfi__server_reap(&server);
+	run(client, watcher);
+	fuzz_check(dfi__table_next_expiry(server.table) == INT64_MAX);
+	bufferevent_free(client);
+	bufferevent_free(watcher);
+	event_base_loop(base, EVLOOP_NONBLOCK);
+	event_free(server.expiry_timer);
+	dfi__table_destroy(server.table);
+	return 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A target's ring whose source writes whatever it likes: footers, end marks,
+ * payload. Whatever it is, the reader lends only memory of the ring, never
+ * more than a segment of whole tuples, and ends or refuses.
+ *
+ * The input: tuple size, segment size, segment count, first segment; then
+ * operations, each a byte and what belongs to it.
+ */
+#include <string.h>
+
+#include "buffers/reader.h"
+#include "fuzz.h"
+
+#define SEGMENT_MAX 96
+#define COUNT_MAX 8
+
+struct input {
+	const uint8_t *at;
+	size_t left;
+};
+
+static uint64_t number(struct input *input, size_t size)
+{
+	uint64_t value = 0;
+
+	if (size > input->left)
+		size = input->left;
+	if (size)
+		memcpy(&value, input->at, size);
+	input->at += size;
+	input->left -= size;
+	return value;
+}
+
+static int give_credit(struct region *region, const struct ring_layout *layout,
+    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+{
+	(void)region;
+	(void)layout;
+	(void)ring;
+	(void)consumed;
+	(void)closed;
+	return 0;
+}
+
+static const struct transport_ops ops = {
+	.name = "fuzz",
+	.give_credit = give_credit,
+};
+
+static struct segment_footer *footer(const struct reader *reader, uint32_t slot)
+{
+	const struct ring_geometry *g = &reader->geometry;
+
+	return (struct segment_footer *)(void *)((char *)reader->region->base +
+	    ring_offset(g, 0) + slot_offset(g, slot) + g->footer_offset);
+}
+
+/* Whatever was written; false: the reader has refused it or has ended. */
+static bool read_once(struct reader *reader)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	const char *base = reader->region->base, *payload;
+	volatile char sum = 0;
+	uint64_t bytes, i;
+
+	if (!reader_ready(reader)) {
+		fuzz_check(dfi__reader_check_end(reader) <= 0);
+		return !reader->end;
+	}
+	if (dfi__reader_take(reader, &payload, &bytes) < 0)
+		return false;
+	fuzz_check(bytes >= 1 && bytes <= g->segment_bytes);
+	fuzz_check(bytes % g->tuple_size == 0);
+	fuzz_check(payload >= base + ring_offset(g, 0));
+	fuzz_check(payload + bytes <= base + region_size(g, 1));
+	for (i = 0; i < bytes; i++)
+		sum = (char)(sum + payload[i]);
+	fuzz_check(dfi__reader_release(reader) == 0);
+	return true;
+}
+
+static bool run_operation(struct reader *reader, struct input *input)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	struct segment_footer *at = reader->head;
+	uint8_t operation = (uint8_t)number(input, 1);
+	uint64_t used;
+
+	switch (operation % 4) {
+	case 0: /* any footer anywhere */
+		at = footer(reader, operation / 4 % g->segment_count);
+		atomic_set(&at->total, number(input, 8));
+		atomic_set(&at->state, number(input, 8));
+		return true;
+	case 1: /* the next segment, with any size and right numbers */
+		used = number(input, 2);
+		atomic_set(&at->total, reader->total + used / g->tuple_size);
+		atomic_set(&at->state, footer_state(reader->seq, used, 0));
+		return read_once(reader);
+	case 2: /* an end mark, with right numbers or any */
+		at = &((struct ring_header *)(void *)((char *)
+							  reader->region->base +
+			   ring_offset(g, 0)))
+			  ->end;
+		atomic_set(&at->total,
+		    operation & 4 ? reader->total : number(input, 8));
+		atomic_set(&at->state,
+		    operation & 4
+			? footer_state(reader->seq, 0, FOOTER_FLAG_END)
+			: number(input, 8));
+		return read_once(reader);
+	default:
+		return read_once(reader);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct transport transport = { .ops = &ops };
+	struct region region = { .transport = &transport };
+	struct input input = { .at = data, .left = size };
+	uint32_t tuple_size = 1 + (uint32_t)number(&input, 1) % SEGMENT_MAX;
+	uint32_t segment_size = (uint32_t)number(&input, 1) % SEGMENT_MAX;
+	uint32_t count = 1 + (uint32_t)number(&input, 1) % COUNT_MAX;
+	uint64_t start = number(&input, 8);
+	struct ring_geometry g;
+	struct reader reader;
+
+	if (segment_size < tuple_size)
+		segment_size = tuple_size;
+	g = ring_geometry(tuple_size, segment_size, count);
+	region.base = aligned_alloc(128, region_size(&g, 1));
+	fuzz_check(region.base);
+	memset(region.base, 0, region_size(&g, 1));
+	dfi__reader_init(&reader, &region, &g, 1, 0, start);
+	while (input.left && run_operation(&reader, &input))
+		;
+	dfi__reader_close(&reader, RING_CLOSED);
+	free(region.base);
+	return 0;
+}

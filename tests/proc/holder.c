@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process that holds a flow while others look at it: creates the flow "held"
+ * with three sources and two targets, attaches a target, says "ready" on
+ * stdout, and leaves at the end of stdin. Takes the registry from DFI_REGISTRY.
+ *
+ * holder NODE_NAME
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker.h"
+
+static void check(int ret)
+{
+	if (ret < 0) {
+		fprintf(stderr, "holder: %s\n", dfi_errmsg());
+		exit(EXIT_FAILURE);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_target *target;
+	struct dfi *dfi;
+
+	attr.node_name = argc > 1 ? argv[1] : NULL;
+	check(dfi_open(&attr, &dfi));
+	flow.kind = DFI_SHUFFLE;
+	flow.schema = &worker_schema;
+	flow.n_sources = 3;
+	flow.n_targets = 2;
+	flow.key = "number";
+	flow.segment_size = 1600;
+	flow.segment_count = 5;
+	check(dfi_flow_create(dfi, "held", &flow));
+	check(dfi_target_open(dfi, "held", 1, NULL, &target));
+	puts("ready");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	check(dfi_target_close(target));
+	check(dfi_close(dfi));
+	return EXIT_SUCCESS;
+}

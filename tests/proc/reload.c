@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reload LIBRARY: load the library, move tuples through a flow, and unload it,
+ * again and again, as a database does with an extension. It is really gone each
+ * time, and neither threads nor descriptors stay behind. So this program is not
+ * linked with it.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <dfi/dfi.h>
+
+#define N_ROUNDS 100
+
+struct kv {
+	uint64_t key, val;
+};
+
+static const struct dfi_field fields[] = {
+	DFI_FIELD(struct kv, key),
+	DFI_FIELD(struct kv, val),
+};
+static const struct dfi_schema schema = DFI_SCHEMA(struct kv, fields);
+
+/* The calls, by the names that the headers give them. */
+#define CALLS(X)                    \
+	X(dfi_registry_start)       \
+	X(dfi_registry_address)     \
+	X(dfi_registry_stop)        \
+	X(dfi_open)                 \
+	X(dfi_close)                \
+	X(dfi_flow_create)          \
+	X(dfi_source_open)          \
+	X(dfi_source_push_batch)    \
+	X(dfi_source_close)         \
+	X(dfi_target_open)          \
+	X(dfi_target_consume_batch) \
+	X(dfi_target_release)       \
+	X(dfi_target_close)         \
+	X(dfi_errmsg)
+
+#define DECLARE(name) __typeof__(&name) name;
+static struct {
+	CALLS(DECLARE)
+} call;
+
+static void check(int ret, const char *what)
+{
+	if (ret >= 0)
+		return;
+	fprintf(stderr, "reload: %s: %s\n", what, call.dfi_errmsg());
+	exit(EXIT_FAILURE);
+}
+
+static unsigned count(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* A thread that was joined may still be listed for a moment. */
+static bool threads_are(unsigned n)
+{
+	int i;
+
+	for (i = 0; i < 1000 && count("/proc/self/task") != n; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	return count("/proc/self/task") == n;
+}
+
+static void find(void *library, const char *name, void *at)
+{
+	void *found = dlsym(library, name);
+
+	if (!found) {
+		fprintf(stderr, "reload: %s\n", dlerror());
+		exit(EXIT_FAILURE);
+	}
+	memcpy(at, &found, sizeof(found));
+}
+
+static void move_tuples(struct dfi *dfi)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kvs[4] = { { 1, 1 }, { 2, 2 }, { 3, 3 }, { 4, 4 } };
+	struct dfi_batch batch;
+	uint32_t n = 0;
+	int ret;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.n_sources = attr.n_targets = 1;
+	check(call.dfi_flow_create(dfi, "f", &attr), "create");
+	check(call.dfi_target_open(dfi, "f", 0, NULL, &target), "target");
+	check(call.dfi_source_open(dfi, "f", 0, NULL, &source), "source");
+	check(call.dfi_source_push_batch(source, kvs, 4), "push");
+	check(call.dfi_source_close(source), "close source");
+	while ((ret = call.dfi_target_consume_batch(target, &batch)) > 0) {
+		n += batch.count;
+		call.dfi_target_release(target, &batch);
+	}
+	check(ret, "consume");
+	check(call.dfi_target_close(target), "close target");
+	if (n != 4)
+		exit(EXIT_FAILURE);
+}
+
+static void use(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_registry *registry;
+	struct dfi *dfi;
+
+	if (!library) {
+		fprintf(stderr, "reload: %s\n", dlerror());
+		exit(EXIT_FAILURE);
+	}
+#define FIND(name) find(library, #name, &call.name);
+	CALLS(FIND)
+	check(call.dfi_registry_start(NULL, &registry), "registry");
+	attr.registry = call.dfi_registry_address(registry);
+	check(call.dfi_open(&attr, &dfi), "open");
+	move_tuples(dfi);
+	check(call.dfi_close(dfi), "close");
+	check(call.dfi_registry_stop(registry), "stop");
+	dlclose(library);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned descriptors, i;
+	void *left;
+
+	if (argc != 2)
+		return EXIT_FAILURE;
+	/* What the libraries below it keep for good, they have kept then. */
+	use(argv[1]);
+	descriptors = count("/proc/self/fd");
+	for (i = 1; i < N_ROUNDS; i++)
+		use(argv[1]);
+	left = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
+	if (left) {
+		fprintf(stderr, "reload: the library is still loaded\n");
+		return EXIT_FAILURE;
+	}
+	/* "." and "..", and this one. */
+	if (!threads_are(3)) {
+		fprintf(stderr, "reload: threads are left\n");
+		return EXIT_FAILURE;
+	}
+	if (count("/proc/self/fd") != descriptors) {
+		fprintf(stderr, "reload: %u descriptors, %u before\n",
+		    count("/proc/self/fd"), descriptors);
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}

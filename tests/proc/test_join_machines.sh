@@ -1,0 +1,280 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_join_machines.sh BIN_DIR: the radix join in several invocations, as on
+# several machines, which meet at one registry: right answers, and a named error
+# on all sides, soon, when one is missing or dies. (Between machines it is run by
+# tests/testbed/join.sh.)
+set -euo pipefail
+
+bin=$1
+join=$bin/radix_join
+tmp=$(mktemp -d)
+registry=
+trap '[ -z "$registry" ] || kill $registry 2> /dev/null; rm -rf "$tmp"' EXIT
+cd "$tmp"
+n_checks=0
+n_runs=0
+n_suffered=0
+
+fail() # TEXT...
+{
+	echo "FAILED: $*"
+	tail -n +1 ./*.err ./*.json 2> /dev/null || true
+	exit 1
+}
+
+member() # NAME FILE
+{
+	sed -n "s/^  \"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$2"
+}
+
+# The names of all members, on any level.
+members() # FILE
+{
+	sed -n 's/^ *\("[a-z_]*"\):.*/\1/p' "$1" | sort -u
+}
+
+start_registry() # ADDRESS [OPTION...]
+{
+	rm -f address
+	"$bin/dfi-registry" --listen "$@" --print-address > address &
+	registry=$!
+	for _ in $(seq 100); do
+		[ ! -s address ] || break
+		sleep 0.1
+	done
+	DFI_REGISTRY=$(cat address)
+	export DFI_REGISTRY
+}
+
+stop_registry()
+{
+	kill $registry
+	wait $registry || fail "dfi-registry: exit status $?"
+	registry=
+}
+
+# Start the first machine of a new run, and then another.
+first() # ARGUMENT...
+{
+	run=run-$$-$((n_runs += 1))
+	rm -f ./*.err ./*.json
+	timeout 60 "$join" --run $run --json "$@" > first.json 2> first.err &
+	first=$!
+}
+
+other() # FIRST_NODE ARGUMENT...
+{
+	local node=$1
+	shift
+	timeout 60 "$join" --run "$run" --first-node "$node" "$@" \
+		> "$node.out" 2> "$node.err" &
+	other=$!
+}
+
+# An invocation ends, within its time limit, with this status and a text that
+# matches.
+ends() # NAME PID STATUS [PATTERN]
+{
+	local ret=0
+	wait "$2" || ret=$?
+	[ $ret -eq "$3" ] || fail "$run: $1 ended with $ret, not $3"
+	grep -qE -- "${4-}" "$1.err" || [ $# -lt 4 ] ||
+		fail "$run: stderr of $1 doesn't match '$4'"
+	n_checks=$((n_checks + 1))
+}
+
+# Likewise, after somebody was killed: with status 1 and such a text; or well, if
+# that came when it had all it needed, which is not counted.
+suffers() # NAME PID PATTERN
+{
+	local ret=0
+	wait "$2" || ret=$?
+	[ $ret -ne 0 ] || return 0
+	[ $ret -eq 1 ] || fail "$run: $1 ended with $ret, not 1"
+	grep -qE -- "$3" "$1.err" ||
+		fail "$run: stderr of $1 doesn't match '$3'"
+	n_checks=$((n_checks + 1))
+	n_suffered=$((n_suffered + 1))
+}
+
+# Run a join by itself that must fail, with a text that matches a pattern.
+refuse() # STATUS PATTERN ARGUMENT...
+{
+	local status=$1 pattern=$2 ret=0
+	shift 2
+	timeout 60 "$join" "$@" > out 2> refuse.err || ret=$?
+	[ "$ret" -eq "$status" ] || fail "$*: exit status $ret, not $status"
+	grep -qE -- "$pattern" refuse.err ||
+		fail "$*: stderr doesn't match '$pattern'"
+	n_checks=$((n_checks + 1))
+}
+
+verified() # MATCHES
+{
+	[ "$(member verified first.json)" = true ] || fail "$run: not verified"
+	[ "$(member matches first.json)" = "$1" ] ||
+		fail "$run: $(member matches first.json) matches, not $1"
+}
+
+# --- Right answers -----------------------------------------------------------
+
+# As one invocation of as many nodes, which makes its own registry.
+same() # MATCHES ARGUMENT...
+{
+	local matches=$1 one two
+	shift
+	timeout 60 "$join" --json --nodes 3 "$@" > one
+	first --nodes 3 --local-nodes 2 "$@"
+	other 2
+	ends 2 $other 0
+	ends first $first 0
+	verified "$matches"
+	[ "$(members one)" = "$(members first.json)" ] ||
+		fail "$run: the report has other members"
+	one=$(member checksum one)
+	two=$(member checksum first.json)
+	[ "$one" = "$two" ] || fail "$run: checksum $two, not $one"
+	[ ! -s 2.out ] || fail "$run: output of the other machine: $(cat 2.out)"
+}
+
+start_registry "unix:$tmp/registry"
+same 102400 --inner 200K --outer 100K
+same 76800 --inner 200K --outer 300K --selectivity 0.25 --zipf 0.9 --seed 3
+same 50000 --inner 1000 --outer 50000 --threads 2 --loopback --radix-bits 5
+same 0 --inner 0 --outer 0 --no-pin
+
+# Three, of which the first comes last; and another run at the same time.
+run=late
+other 3 --registry "$DFI_REGISTRY"
+three=$other
+other 1 --local-nodes 2 --pin
+one=$other
+timeout 60 "$join" --nodes 2 --run early --registry "$DFI_REGISTRY" \
+	--inner 300K --outer 300K > early.out 2>&1 &
+early=$!
+timeout 60 "$join" --run late --nodes 4 --local-nodes 1 --inner 50K --json \
+	--outer 70K --registry "$DFI_REGISTRY" > first.json 2> first.err
+ends 3 $three 0
+ends 1 $one 0
+verified $((70 * 1024))
+wait $early || fail "the other run: $(cat early.out)"
+grep -q "verified: true" early.out || fail "the other run is not verified"
+stop_registry
+
+# With a key, by TCP.
+(umask 077 && "$bin/dfi-registry" keygen key)
+export DFI_REGISTRY_KEY=$tmp/key
+start_registry tcp:127.0.0.1:0 --key key
+same 20480 --inner 30K --outer 20K
+(umask 077 && "$bin/dfi-registry" keygen wrong)
+DFI_REGISTRY_KEY=$tmp/wrong other 1
+ends 1 $other 1 'node-1: .*key'
+stop_registry
+unset DFI_REGISTRY_KEY
+
+# --- Somebody doesn't come ---------------------------------------------------
+
+start_registry "unix:$tmp/registry"
+began=$SECONDS
+first --nodes 4 --local-nodes 2 --timeout 2
+other 2 --timeout 5
+ends first $first 1 'not all nodes came in 2 s.*target 3 of 4: nobody'
+ends 2 $other 1 "waiting for the first process of run '$run'.*nobody"
+
+other 1 --timeout 1
+ends 1 $other 1 "waiting for the first process of run '$run'.*"
+
+# Too many come, or twice the same; a run of this name is there already.
+first --nodes 2 --local-nodes 1 --timeout 2
+other 2 --timeout 2
+ends 2 $other 1 'target 2: the flow has 2, numbered from 0'
+ends first $first 1 'not all nodes came in 2 s.*target 1 of 2: nobody'
+first --nodes 4 --local-nodes 1 --timeout 3
+other 1 --local-nodes 2 --timeout 6
+one=$other
+other 2 --timeout 6
+wait $one $other || true
+grep -q 'target 2 is attached already' [12].err ||
+	fail "$run: two nodes of the same number: $(cat [12].err)"
+ends first $first 1 'not all nodes came'
+
+# There is a run of this name.
+first --nodes 2 --local-nodes 1 --timeout 4
+deadline=$((SECONDS + 10))
+until "$bin/dfi-info" flows | grep -F "$run.task" > /dev/null; do
+	[ $SECONDS -lt $deadline ] || fail "$run: it doesn't start"
+done
+refuse 1 "flow '$run.*exists already" --run "$run" --inner 1K --outer 1K
+ends first $first 1 'not all nodes came in 4 s'
+[ $((SECONDS - began)) -le 60 ] || fail "waiting took $((SECONDS - began)) s"
+
+# --- Somebody dies -----------------------------------------------------------
+
+# Kill the process of this run with this name and arguments while the given one
+# runs. Whether there was one.
+kill_process() # PID NAME ARGUMENTS
+{
+	local directory name arguments
+	while kill -0 "$1" 2> /dev/null; do
+		for directory in /proc/[0-9]*; do
+			{ read -r name < "$directory/comm" &&
+				arguments=$(tr '\0' ' ' \
+					< "$directory/cmdline"); } \
+				2> /dev/null || continue
+			if [ "$name" = "$2" ] && [[ $arguments == *" $3 "* ]]
+			then
+				kill -KILL "${directory#/proc/}" 2> /dev/null
+				return
+			fi
+		done
+	done
+	return 1
+}
+
+# At any time, unless the join was faster: the others end, and say why.
+# A process that is killed while it attaches another breaks its answer off.
+died='died or closed before the end|aborted|process at [^ ]* is gone'
+for delay in 0 0.2 0.5; do
+	first --inner 4M --outer 4M --nodes 3 --local-nodes 1 --timeout 5
+	other 1 --local-nodes 2 --timeout 5
+	sleep $delay
+	if kill_process $other node-2 "--run=$run"; then
+		suffers 1 $other 'node 2 .pid [0-9]*. was killed by signal 9'
+		suffers first $first "$died|not all (nodes|workers) came"
+	fi
+	wait $first $other || true
+	first --inner 4M --outer 4M --nodes 3 --local-nodes 1 --timeout 5
+	other 1 --local-nodes 2 --timeout 5
+	sleep $delay
+	if kill_process $first radix_join "--run $run --json"; then
+		suffers 1 $other "$died|nobody has (opened|created) it"
+	fi
+	wait $first $other || true
+done
+[ $n_suffered -gt 0 ] || fail "no process could be killed in time"
+stop_registry
+
+# --- Command lines -----------------------------------------------------------
+
+refuse 1 'registry' --run a --nodes 2 --local-nodes 1 --timeout 1
+unset DFI_REGISTRY
+refuse 1 'DFI_REGISTRY' --run a --first-node 1
+refuse 2 'a name to meet under: --run' --nodes 3 --local-nodes 1
+refuse 2 'a name to meet under: --run' --first-node 1
+refuse 2 'said on the first machine only' --run a --first-node 1 --inner 5
+refuse 2 'said on the first machine only' --run a --first-node 1 --nodes 5
+refuse 2 'said on the first machine only' --run a --first-node 1 --json
+refuse 2 '--local-nodes: more than --nodes' --run a --local-nodes 3
+refuse 2 'the baseline is of one machine' --run a --local-nodes 1 \
+	--baseline local
+printf 'k,v\na,1\n' > ab.csv
+refuse 2 'files can be joined on one machine only' --run a --local-nodes 1 \
+	--inner-csv ab.csv --inner-key k --outer-csv ab.csv --outer-key k
+refuse 2 'is no name' --run a/b
+refuse 2 'is no name' --run ''
+refuse 2 'is no number' --run a --first-node 0
+refuse 2 'is no number' --run a --timeout 0
+
+echo "$n_checks checks passed"

@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_registry.sh BIN_DIR: dfi-registry over TCP as its help says: keys and
+# certificates, what is refused, and that it serves on.
+set -euo pipefail
+bin=$1
+tmp=$(mktemp -d)
+registry=
+trap '[ -z "$registry" ] || kill "$registry" 2>/dev/null; rm -rf "$tmp"' EXIT
+
+fail()
+{
+	echo "test_registry: $*"
+	exit 1
+}
+
+has() # FILE TEXT...
+{
+	local file=$1 text
+
+	shift
+	for text in "$@"; do
+		grep -qF -- "$text" "$file" || {
+			cat "$file"
+			fail "no '$text' in this"
+		}
+	done
+}
+
+counts() # FILE TEXT N
+{
+	local n
+
+	n=$(grep -cF -- "$2" "$1" || true)
+	[ "$n" = "$3" ] || {
+		cat "$1"
+		fail "'$2' is there $n times and not $3"
+	}
+}
+
+start() # OPTION...: sets address
+{
+	: > "$tmp/address"
+	"$bin/dfi-registry" --print-address "$@" \
+		> "$tmp/address" 2> "$tmp/registry" &
+	registry=$!
+	for _ in $(seq 200); do
+		[ ! -s "$tmp/address" ] || break
+		kill -0 "$registry" 2> /dev/null || break
+		sleep 0.05
+	done
+	[ -s "$tmp/address" ] || fail "no start: $(cat "$tmp/registry")"
+	address=$(cat "$tmp/address")
+}
+
+stop()
+{
+	kill -TERM "$registry"
+	wait "$registry" || fail "dfi-registry ends with $? on SIGTERM"
+	registry=
+}
+
+does_not_start() # STATUS TEXT OPTION...
+{
+	local status=$1 text=$2 ret=0
+
+	shift 2
+	timeout 20 "$bin/dfi-registry" "$@" > "$tmp/out" 2> "$tmp/err" || ret=$?
+	[ "$ret" = "$status" ] || fail "$*: exit status $ret: $(cat "$tmp/err")"
+	has "$tmp/err" "$text"
+}
+
+serves() # VARIABLE=VALUE...
+{
+	env "$@" DFI_REGISTRY="$address" "$bin/dfi-info" nodes \
+		> "$tmp/out" 2> "$tmp/err" || fail "$*: $(cat "$tmp/err")"
+	has "$tmp/out" "dfi-info: host"
+}
+
+refuses() # TEXT VARIABLE=VALUE...
+{
+	local text=$1
+
+	shift
+	if env "$@" DFI_REGISTRY="$address" timeout 20 "$bin/dfi-info" nodes \
+		> "$tmp/out" 2> "$tmp/err"; then
+		fail "$* is served"
+	fi
+	has "$tmp/err" "$text"
+}
+
+unset "${!DFI_@}"
+
+"$bin/dfi-registry" keygen "$tmp/key" || fail "keygen"
+"$bin/dfi-registry" keygen "$tmp/other" || fail "keygen"
+[ "$(stat -c %a "$tmp/key")" = 600 ] || fail "the key file is not private"
+does_not_start 1 "exists" keygen "$tmp/key"
+does_not_start 64 "which file" keygen
+does_not_start 64 "unknown argument" keygen "$tmp/key" more
+does_not_start 64 "unknown argument" serve
+does_not_start 78 "keygen" --listen tcp:0.0.0.0:0
+does_not_start 78 "loopback" --listen "tcp:[::]:0"
+does_not_start 1 "No such file" --listen tcp:0.0.0.0:0 --key "$tmp/missing"
+chmod 640 "$tmp/other"
+does_not_start 1 "0600" --listen tcp:0.0.0.0:0 --key "$tmp/other"
+chmod 600 "$tmp/other"
+
+# At all addresses of this machine, of which clients here use one.
+start --listen tcp:0.0.0.0:0 --key "$tmp/key"
+address=tcp:127.0.0.1:${address##*:}
+serves DFI_REGISTRY_KEY="$tmp/key"
+for _ in 1 2 3; do
+	refuses "another key" DFI_REGISTRY_KEY="$tmp/other"
+	refuses "set DFI_REGISTRY_KEY" A=B
+done
+chmod 644 "$tmp/other"
+refuses "0600" DFI_REGISTRY_KEY="$tmp/other"
+for ip in $(hostname -I 2> /dev/null); do
+	case $ip in
+	*:*) continue ;;
+	esac
+	address=tcp:$ip:${address##*:}
+	serves DFI_REGISTRY_KEY="$tmp/key"
+	refuses "DFI_REGISTRY_INSECURE=1" A=B
+	break
+done
+serves DFI_REGISTRY_KEY="$tmp/key"
+counts "$tmp/registry" "it has another key" 1
+counts "$tmp/registry" "neither key nor certificate" 1
+counts "$tmp/registry" "warn:" 2
+stop
+
+for _ in 1 2; do
+	start --listen tcp:0.0.0.0:0 --insecure
+	address=tcp:127.0.0.1:${address##*:}
+	counts "$tmp/registry" "INSECURE" 1
+	serves A=B
+	refuses "does not speak TLS" DFI_REGISTRY_KEY="$tmp/key"
+	stop
+done
+
+if ! command -v openssl > /dev/null; then
+	echo "the program openssl is missing: certificates were not tested"
+	exit 0
+fi
+
+certificate() # NAME EXTENSION
+{
+	openssl req -newkey rsa:2048 -nodes -subj "/CN=$1" \
+		-keyout "$tmp/$1.key" -out "$tmp/$1.csr" 2> /dev/null
+	openssl x509 -req -in "$tmp/$1.csr" -CA "$tmp/ca.pem" \
+		-CAkey "$tmp/ca.key" -CAcreateserial -days 2 \
+		-extfile <(echo "$2") -out "$tmp/$1.pem" 2> /dev/null
+}
+
+openssl req -x509 -newkey rsa:2048 -nodes -subj "/CN=ca" -days 2 \
+	-keyout "$tmp/ca.key" -out "$tmp/ca.pem" 2> /dev/null
+certificate server "subjectAltName=IP:127.0.0.1"
+certificate client "extendedKeyUsage=clientAuth"
+server=(--cert "$tmp/server.pem" --private-key "$tmp/server.key")
+client=(DFI_REGISTRY_CERT="$tmp/client.pem"
+	DFI_REGISTRY_PRIVATE_KEY="$tmp/client.key")
+
+does_not_start 78 "certificate authority" --listen tcp:0.0.0.0:0 "${server[@]}"
+start --listen tcp:0.0.0.0:0 "${server[@]}" --ca "$tmp/ca.pem"
+address=tcp:127.0.0.1:${address##*:}
+serves DFI_REGISTRY_CA="$tmp/ca.pem" "${client[@]}"
+refuses "DFI_REGISTRY_CERT" DFI_REGISTRY_CA="$tmp/ca.pem"
+refuses "DFI_REGISTRY_CA" "${client[@]}"
+address=tcp:127.0.0.2:${address##*:}
+refuses "not for this address" DFI_REGISTRY_CA="$tmp/ca.pem" "${client[@]}"
+stop
+# Other users, at a Unix socket: who is named is served, and trusts the server's
+# user if told to. Only root can play them.
+does_not_start 64 "no user 'nobody-of-this-name'" --allow-user nobody-of-this-name
+does_not_start 1 "Unix socket" --listen tcp:127.0.0.1:0 --allow-user 65534
+as() # UID VARIABLE=VALUE...: whether that user is served
+{
+	local uid=$1
+
+	shift
+	setpriv --reuid "$uid" --clear-groups env "$@" DFI_REGISTRY="$address" \
+		"$bin/dfi-info" nodes > "$tmp/out" 2> "$tmp/err"
+}
+if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups \
+	"$bin/dfi-info" --version > /dev/null 2>&1; then
+	start --listen "unix:@dfi-test-$$" --allow-user 65534 --allow-user 65533
+	as 65534 || fail "a user that is named: $(cat "$tmp/err")"
+	as 65533 || fail "another one: $(cat "$tmp/err")"
+	! as 65532 || fail "a user that is not named is served"
+	has "$tmp/err" "runs as user 65532"
+	stop
+fi
+echo "dfi-registry passed"

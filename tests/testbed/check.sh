@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.sh: the testbed does what its README says. Called with an argument, it is
+# a part of that: `one` runs in a VM that is alone, `two` beside two VMs, and the
+# others are what those run.
+set -euo pipefail
+
+check=$(realpath "$0")
+testbed=${check%/*}/testbed
+port=18515
+
+step() # DESCRIPTION COMMAND...
+{
+	local what=$1 log
+
+	shift
+	log=$(mktemp)
+	if "$@" > "$log" 2>&1; then
+		echo "ok: $what"
+	else
+		echo "failed: $what: $*"
+		cat "$log"
+		exit 1
+	fi
+	rm -f "$log"
+}
+
+status_is() # STATUS COMMAND...
+{
+	local wanted=$1 status=0
+
+	shift
+	"$@" || status=$?
+	echo "exit status: $status, not $wanted"
+	[ $status -eq "$wanted" ]
+}
+
+prints() # TEXT COMMAND...
+{
+	local text=$1 output
+
+	shift
+	output=$("$@" 2>&1) || true
+	printf '%s\n' "$output"
+	[[ $output == *"$text"* ]]
+}
+
+# ---- In a VM --------------------------------------------------------------
+
+perftest() # PROGRAM ITERATIONS [ADDRESS]
+{
+	"$1" -d "$DFI_TEST_DEVICE" -x 1 -p $port -F -s 8192 -n "$2" ${3+"$3"}
+}
+
+# Until perftest's server can be reached.
+listening()
+{
+	local deadline=$((SECONDS + 20))
+
+	until ss -ltn | grep -q ":$port "; do
+		[ $SECONDS -lt $deadline ] || return 1
+		sleep 0.05
+	done
+}
+
+between_processes() # PROGRAM ITERATIONS
+{
+	perftest "$@" > /dev/null &
+	listening
+	perftest "$@" "$NODE_ADDRESS"
+	wait $!
+}
+
+rping_between_processes()
+{
+	local deadline=$((SECONDS + 20)) server
+
+	rping -s -a "$NODE_ADDRESS" -C 10 &
+	server=$!
+	# Until the server is there, the client is refused.
+	until rping -c -a "$NODE_ADDRESS" -C 10; do
+		[ $SECONDS -lt $deadline ] || return 1
+	done
+	wait $server
+}
+
+one()
+{
+	local line
+
+	step "the port is active" prints PORT_ACTIVE ibv_devinfo -d rxe0
+	line=$(ibv_devinfo -d rxe0 | grep active_mtu)
+	step "an MTU of 1500 is one of 1024 for RDMA" prints 1024 echo "$line"
+	step "16 MiB can't be registered with 8 MiB of memlock" \
+		prints "Couldn't register MR" \
+		timeout 10 ibv_rc_pingpong -d rxe0 -g 1 -s 16777216
+	step "rping between two processes" rping_between_processes
+	step "ib_write_bw between two processes" \
+		between_processes ib_write_bw 300
+	step "ib_write_lat between two processes" \
+		between_processes ib_write_lat 100
+	exit 7
+}
+
+# ---- Beside two VMs -------------------------------------------------------
+
+across()
+{
+	local server
+
+	"$testbed" run 0 --timeout 30 -- "$check" perftest ib_write_bw 500 &
+	server=$!
+	"$testbed" run 0 --timeout 30 -- "$check" listening
+	# shellcheck disable=SC2154 # ADDRESS_0 is from the testbed
+	"$testbed" run 1 --timeout 30 -- \
+		"$check" perftest ib_write_bw 500 "$ADDRESS_0"
+	wait $server
+}
+
+reach()
+{
+	"$testbed" run 1 -- busybox ping -c 1 -W 1 "$ADDRESS_0"
+}
+
+port_state()
+{
+	"$testbed" run 0 -- cat /sys/class/infiniband/rxe0/ports/1/state
+}
+
+# The job of a node that goes off ends, soon and with an error.
+power_off()
+{
+	local job deadline=$((SECONDS + 20))
+
+	"$testbed" run 1 --timeout 30 -- \
+		bash -c "touch '$SHARED/started' && sleep 30" &
+	job=$!
+	until [ -e "$SHARED/started" ]; do
+		[ $SECONDS -lt $deadline ] || return 1
+		sleep 0.05
+	done
+	"$testbed" kill 1
+	status_is 125 wait $job
+	[ $SECONDS -lt $deadline ]
+}
+
+two()
+{
+	step "ib_write_bw from node 1 to node 0" across
+	"$testbed" net all loss 1%
+	step "the same with 1 % of the packets lost" across
+	"$testbed" net all heal
+	"$testbed" net 0 cut
+	step "a node that is cut off is not reached" status_is 1 reach
+	step "but its port is active" prints ACTIVE port_state
+	"$testbed" net 0 unplug
+	step "the port is down without a cable" prints DOWN port_state
+	"$testbed" net 0 heal
+	step "a healed node is reached" reach
+	step "a job's node is powered off" power_off
+	step "that node is off" prints "node 1: off" "$testbed" status
+	step "the other one is on" "$testbed" run 0 -- true
+}
+
+# ---- On the host ----------------------------------------------------------
+
+if [ $# -gt 0 ]; then
+	"$@"
+	exit
+fi
+unset DFI_TEST_DEVICE
+TMPDIR=$(mktemp -d)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+step "a device that isn't there is refused" status_is 125 \
+	env DFI_TEST_DEVICE=none_such "$testbed" up 1 -- true
+step "a program that is missing is named" prints "not installed: none_such" \
+	env CC=none_such "$testbed" up 2 -- true
+step "kernel and initramfs are there" "$testbed" prepare
+status=0
+"$testbed" up 1 --timeout 60 --mtu 1500 --memlock 8192 -- "$check" one ||
+	status=$?
+step "the exit status of the command is passed on" [ $status -eq 7 ]
+"$testbed" drive 2 --timeout 60 -- "$check" two
+step "no cluster is left behind" status_is 1 compgen -G "$TMPDIR/dfi-testbed.*"

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# devices.sh BUILD_DIR: which device and address a context takes, in one virtual
+# machine with two soft-RoCE devices: IPv4, IPv6 and link-local addresses, the
+# route to the registry, the settings, and a peer behind the other device.
+set -euo pipefail
+
+script=$(realpath "$0")
+
+if [ "${1-}" != --inside ]; then
+	build=$(realpath "$1")
+	# It makes devices of its own, which is for a virtual machine only.
+	unset DFI_TEST_DEVICE
+	exec "${script%/*}/testbed" up 1 --memory 2048 --timeout 300 -- \
+		bash "$script" --inside "$build"
+fi
+
+cd "$2"
+export DFI_OPEN_TIMEOUT=20000
+
+fail()
+{
+	echo "failed: $*"
+	exit 1
+}
+
+# Both ends are in this machine, and each network is its own.
+ip -6 addr add fd00::1/64 dev eth0 nodad
+ip link add veth0 type veth peer name veth1
+ip addr add 10.88.0.1/24 dev veth0
+ip link set veth0 up
+ip link set veth1 up
+rdma link add rxe1 type rxe netdev veth0
+until ip -6 addr show dev eth0 scope link | grep -v tentative |
+	grep -q inet6; do
+	sleep 0.1
+done
+link_local=$(ip -6 addr show dev eth0 scope link |
+	awk '/inet6/ { sub("/.*", "", $2); print $2 }')
+
+chosen() # VARIABLE=VALUE...: device, address and GID
+{
+	env "$@" bin/dfi-info devices --json | python3 -c '
+import json, sys
+for d in json.load(sys.stdin)["devices"]:
+    if d["chosen"]:
+        print(d["device"], d["address"], d["gid"])'
+}
+
+expect() # WHAT VARIABLE=VALUE...
+{
+	local what=$1 is
+
+	shift
+	is=$(chosen "$@")
+	[ "$is" = "$what" ] || fail "$*: '$is' is chosen, not '$what'"
+}
+
+first="rxe0 $NODE_ADDRESS ::ffff:$NODE_ADDRESS"
+second="rxe1 10.88.0.1 ::ffff:10.88.0.1"
+expect "$first" A=B
+expect "$second" DFI_VERBS_DEVICE=rxe1
+expect "$second" DFI_VERBS_ADDRESS=10.88.0.1
+expect "rxe0 fd00::1 fd00::1" DFI_VERBS_ADDRESS=fd00:0::1
+expect "rxe0 $link_local $link_local" DFI_VERBS_ADDRESS="$link_local"
+expect "" DFI_VERBS_DEVICE=rxe1 DFI_VERBS_ADDRESS=fd00::1
+# What all members reach, but not over what has no device.
+expect "$second" DFI_REGISTRY=tcp:10.88.0.1:7000
+expect "rxe0 fd00::1 fd00::1" "DFI_REGISTRY=tcp:[fd00::2]:7000"
+expect "$first" DFI_REGISTRY=tcp:127.0.0.1:7000
+expect "$second" DFI_REGISTRY=tcp:127.0.0.1:7000 DFI_VERBS_DEVICE=rxe1
+
+# Flows go over each kind of address.
+export DFI_TRANSPORT=verbs
+for address in fd00::1 "$link_local" 10.88.0.1; do
+	echo "== flows over $address"
+	DFI_TEST_DEVICE=$([ "$address" = 10.88.0.1 ] && echo rxe1 || echo rxe0) \
+		DFI_VERBS_ADDRESS=$address tests/flow/test_transport -j1
+done
+
+# A source whose context has one device, and its target the other.
+echo "== a peer behind another device"
+bin/dfi-registry --listen unix:@devices --print-address > /tmp/address &
+registry=$!
+until [ -s /tmp/address ]; do
+	sleep 0.1
+done
+DFI_VERBS_DEVICE=rxe1 tests/proc/worker -r unix:@devices -f f -c 1:1 \
+	target:0 > /tmp/target &
+target=$!
+until grep -q open /tmp/target; do
+	sleep 0.1
+done
+tests/proc/worker -r unix:@devices -f f source:0 | tee /tmp/source
+grep -q "ended -113 .*the route to 10.88.0.1:[0-9]* is through rxe1 \
+(10.88.0.1), but this context uses rxe0 ($NODE_ADDRESS): set \
+DFI_VERBS_DEVICE=rxe1 or DFI_VERBS_ADDRESS=10.88.0.1" /tmp/source ||
+	fail "the source does not say which device to use"
+# As it said.
+DFI_VERBS_DEVICE=rxe1 tests/proc/worker -r unix:@devices -f f source:0 |
+	grep "source 0 ended 0"
+wait $target
+kill $registry
+echo "each device was used as it should be"

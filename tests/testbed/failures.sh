@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# failures.sh BUILD_DIR: what a process sees when its peer in another virtual
+# machine dies mid-flow: an error that names the peer, soon, and no hang. A
+# peer's process is killed, which its connections tell; or its machine is
+# powered off, which only silence tells: of the registry's lease, or of a queue
+# pair that gets no answer.
+set -euo pipefail
+
+script=$(realpath "$0")
+testbed=${script%/*}/testbed
+port=7000
+
+# How long a process may be silent, and the retries of a queue pair: 6 of about
+# 537 ms, of which devices may make four times as much; soft-RoCE does not.
+lease_ms=2000
+retry_ms=3300
+# A killed process is known at once; how much a loaded machine may add.
+slack_ms=4000
+
+# ---- In a VM ---------------------------------------------------------------
+
+registry()
+{
+	bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" \
+		--key "$SHARED/key" --print-address > "$SHARED/address.new"
+}
+
+# A worker whose endpoint, once held, goes on when told to. Its lines, its
+# process and its exit status are in files of this name.
+worker() # NAME ARGUMENT...
+{
+	local name=$1 status=0 told
+
+	shift
+	told=$(mktemp -u)
+	mkfifo "$told"
+	cp "$SHARED/key" "$told.key"
+	chmod 600 "$told.key"
+	export DFI_REGISTRY_KEY=$told.key DFI_OPEN_TIMEOUT=30000
+	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
+		0<> "$told" > "$SHARED/$name.$NODE" &
+	echo $! > "$SHARED/$name.pid.$NODE"
+	{ wait $! || status=$?; } 2> /dev/null
+	echo $status > "$SHARED/$name.status.$NODE"
+}
+
+if [ "${1-}" = --node ]; then
+	cd "$2"
+	shift 2
+	"$@"
+	exit
+fi
+
+# ---- On the host, beside two VMs -------------------------------------------
+
+now_ms()
+{
+	date +%s%3N
+}
+
+await() # WHAT MS COMMAND...
+{
+	local what=$1 deadline=$(($(now_ms) + $2))
+
+	shift 2
+	until "$@"; do
+		if [ "$(now_ms)" -gt $deadline ]; then
+			echo "$case: $what: it did not come"
+			tail -n +1 "$SHARED/$case".* || true
+			exit 1
+		fi
+		sleep 0.05
+	done
+}
+
+on() # K COMMAND...
+{
+	local k=$1
+
+	shift
+	"$testbed" run "$k" -- bash "$script" --node "$build" "$@"
+}
+
+start_registry()
+{
+	(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
+	case=registry
+	"$testbed" run 0 -- bash "$script" --node "$build" registry &
+	registry=$!
+	await "its address" 20000 test -s "$SHARED/address.new"
+	mv "$SHARED/address.new" "$SHARED/address"
+}
+
+says() # K TEXT
+{
+	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
+}
+
+# The survivor on node 0 and the victim on node 1 share a flow, until the victim
+# is gone.
+lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
+{
+	local survivor=$2 victim=$3 ready=$4 limit=$5 begin took pid line
+
+	case=$1
+	shift 5
+	# shellcheck disable=SC2086 # both are several words
+	{
+		on 0 worker "$case" -c 1:1 -l $lease_ms $survivor &
+		on 1 worker "$case" -l $lease_ms $victim &
+	}
+	await "$ready" 30000 says 1 "$ready"
+	await "open" 10000 says 0 open
+	pid=$(cat "$SHARED/$case.pid.1")
+	begin=$(now_ms)
+	"$@"
+	await "the end" 20000 says 0 ended
+	took=$(($(now_ms) - begin))
+	line=$(grep ended "$SHARED/$case.0")
+	echo "$case: after $took ms: $line"
+	[[ $line == *" ended -104 "*"pid $pid)"* ]] || {
+		echo "that is not -ECONNRESET from pid $pid"
+		exit 1
+	}
+	[ $took -le "$limit" ] || {
+		echo "that is later than $limit ms"
+		exit 1
+	}
+	# It leaves soon, too.
+	await "the exit" $((lease_ms + slack_ms)) \
+		test -s "$SHARED/$case.status.0"
+	[ "$(cat "$SHARED/$case.status.0")" = 0 ]
+}
+
+kill_worker()
+{
+	"$testbed" run 1 -- bash -c "kill -KILL \$(cat '$SHARED/$case.pid.1')"
+}
+
+power_off()
+{
+	"$testbed" kill 1
+}
+
+dead_ms=$slack_ms
+off_ms=$((lease_ms + retry_ms + slack_ms))
+
+source_dies()
+{
+	lose killed-source "target:0" "-n 2000 -p 1000 source:0" held \
+		$dead_ms kill_worker
+	lose killed-target "-n 9999999 source:0" "-p 1000 target:0" held \
+		$dead_ms kill_worker
+	lose source-off "target:0" "-n 2000 -p 1000 source:0" held \
+		$off_ms power_off
+}
+
+# The source waits for the target to read.
+waiting_target_dies()
+{
+	lose target-off "-n 9999999 source:0" "-p 1000 target:0" held \
+		$off_ms power_off
+}
+
+# The source has writes under way.
+reading_target_dies()
+{
+	lose reading-target-off "-n 999999999 source:0" "target:0" open \
+		$off_ms power_off
+}
+
+# The same without a lease: only the connection tells, when writes that are under
+# way, or a probe of one who waits, get no answer.
+without_lease()
+{
+	lease_ms=0
+	off_ms=$((retry_ms + slack_ms))
+	"$@"
+}
+
+waiting_target_vanishes()
+{
+	without_lease waiting_target_dies
+}
+
+reading_target_vanishes()
+{
+	without_lease reading_target_dies
+}
+
+build=$(realpath "$1")
+if [ $# -gt 1 ]; then
+	start_registry
+	"$2"
+	kill $registry
+	wait $registry || true
+	exit
+fi
+
+# ---- On the host -----------------------------------------------------------
+
+for part in source_dies waiting_target_dies reading_target_dies \
+	waiting_target_vanishes reading_target_vanishes; do
+	"$testbed" drive 2 --timeout 120 -- bash "$script" "$build" $part
+done
+echo "all survivors were told"

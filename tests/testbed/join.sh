@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# join.sh BUILD_DIR: the radix join across two and three virtual machines, over
+# verbs: its answers are verified; processes of one machine meet in shared
+# memory, in the same flows; and when a machine doesn't come, a process is
+# killed or a machine is powered off, the others end soon and say why.
+set -euo pipefail
+
+script=$(realpath "$0")
+testbed=${script%/*}/testbed
+build=$(realpath "$1")
+port=7000
+
+# Milliseconds: how long a machine may be silent (LEASE_MS of the join), the
+# retries of a queue pair, and what a loaded machine may add.
+lease_ms=10000
+retry_ms=3300
+slack_ms=15000
+
+if [ $# -eq 1 ]; then
+	exec "$testbed" drive 3 --memory 768 --timeout 240 -- \
+		bash "$script" "$build" drive
+fi
+
+# ---- On the host, beside three VMs -----------------------------------------
+
+now_ms()
+{
+	date +%s%3N
+}
+
+fail() # TEXT...
+{
+	echo "FAILED: $run: $*"
+	tail -n +1 "$SHARED/$run".* || true
+	exit 1
+}
+
+await() # WHAT MS COMMAND...
+{
+	local what=$1 deadline=$(($(now_ms) + $2))
+
+	shift 2
+	until "$@"; do
+		[ "$(now_ms)" -le $deadline ] || fail "$what: it did not come"
+		sleep 0.05
+	done
+}
+
+# The key is copied, as on real machines, because its mode must be 0600.
+start_registry()
+{
+	run=registry
+	(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
+	for k in 0 1 2; do
+		"$testbed" run $k -- \
+			install -m 600 "$SHARED/key" /tmp/key
+	done
+	"$testbed" run 0 -- "$build/bin/dfi-registry" \
+		--listen "tcp:$ADDRESS_0:$port" --key /tmp/key \
+		--print-address > "$SHARED/address" &
+	registry=$!
+	await "its address" 20000 test -s "$SHARED/address"
+}
+
+# Start a machine's part of the run, in the background; its output is in files
+# RUN.K.out and RUN.K.err, and its status, at its end, in RUN.K.status.
+join() # K ARGUMENT...
+{
+	local k=$1
+
+	shift
+	"$testbed" run "$k" -- env -u DFI_TRANSPORT \
+		DFI_REGISTRY="tcp:$ADDRESS_0:$port" DFI_REGISTRY_KEY=/tmp/key \
+		bash -c 'out=$1 && shift && "$@" > "$out.out" 2> "$out.err"
+			echo $? > "$out.status.new"
+			mv "$out.status.new" "$out.status"' - \
+		"$SHARED/$run.$k" "$build/bin/radix_join" --run "$run" "$@" \
+		> "$SHARED/$run.$k.log" 2>&1 &
+}
+
+ends() # K STATUS MS [PATTERN]
+{
+	local status
+
+	await "the end of machine $1" "$3" test -e "$SHARED/$run.$1.status"
+	status=$(cat "$SHARED/$run.$1.status")
+	[ "$status" = "$2" ] || fail "machine $1 ended with $status, not $2"
+	[ $# -lt 4 ] || grep -qE -- "$4" "$SHARED/$run.$1.err" ||
+		fail "machine $1 doesn't say '$4'"
+	echo "$run: machine $1: $(head -n 1 "$SHARED/$run.$1.err")"
+}
+
+member() # NAME
+{
+	sed -n "s/^  \"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" \
+		"$SHARED/$run.0.out"
+}
+
+# Packets of node K over RDMA, and of those and others over its network: what
+# goes to the same machine over RDMA does not pass there.
+packets() # K
+{
+	"$testbed" run "$1" -- sh -c '
+		cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts \
+			/sys/class/net/eth0/statistics/tx_packets' | tr '\n' ' '
+}
+
+# All machines took part, and the answer is right. At least this share of the
+# relations' bytes left machine 0, in packets of 4 KiB at most.
+right() # MATCHES MACHINES MIN_BYTES
+{
+	local k rdma all before=$packets
+
+	for k in $(seq 0 $(($2 - 1))); do
+		ends "$k" 0 40000
+	done
+	[ "$(member verified)" = true ] || fail "not verified"
+	[ "$(member matches)" = "$1" ] ||
+		fail "$(member matches) matches, not $1"
+	packets=$(packets 0)
+	# shellcheck disable=SC2086
+	set -- $before $packets $3
+	rdma=$(($3 - $1)) all=$(($4 - $2))
+	echo "$run: $rdma of $all packets of machine 0 were RDMA"
+	[ $((rdma * 4096)) -ge "$5" ] || fail "fewer than $5 bytes"
+	[ $rdma -le $all ] || fail "some did not leave the machine"
+}
+
+answers()
+{
+	packets=$(packets 0)
+	run=two
+	join 0 --nodes 2 --local-nodes 1 --inner 200K --outer 200K --json
+	join 1 --first-node 1
+	right 204800 2 $((200 * 1024 * 2 * 16 / 4))
+
+	run=three
+	join 2 --first-node 2
+	join 0 --nodes 3 --local-nodes 1 --inner 100K --outer 200K --json \
+		--selectivity 0.5 --zipf 0.9 --threads 2
+	join 1 --first-node 1
+	right 102400 3 $((300 * 1024 * 16 * 2 / 9))
+
+	run=mixed
+	join 0 --nodes 3 --local-nodes 2 --inner 200K --outer 200K --json
+	join 1 --first-node 2
+	right 204800 2 $((200 * 1024 * 2 * 16 * 2 / 9))
+}
+
+absent()
+{
+	run=absent
+	join 0 --nodes 3 --local-nodes 1 --timeout 4
+	join 1 --first-node 1 --timeout 6
+	ends 0 1 $((4000 + slack_ms)) \
+		'not all nodes came in 4 s.*target 2 of 3: nobody'
+	ends 1 1 $((6000 + slack_ms)) "first process of run 'absent'.*nobody"
+}
+
+# A join that lasts, until machine 1 has sent some of it; then run a command
+# there.
+begin() # RUN COMMAND
+{
+	run=$1
+	join 0 --nodes 3 --local-nodes 1 --inner 5M --outer 5M --no-verify
+	join 1 --first-node 1
+	join 2 --first-node 2
+	"$testbed" run 1 -- sh -c '
+		sent=/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
+		enough=$(($(cat $sent) + 300)) i=0
+		until [ "$(cat $sent)" -gt $enough ]; do
+			[ $((i += 1)) -lt 1500 ] || exit 1
+			sleep 0.02
+		done
+		'"$2" || fail "machine 1 has sent nothing"
+}
+
+killed()
+{
+	begin killed 'kill -KILL $(pgrep -x node-1)'
+	ends 1 1 $slack_ms 'node 1 .pid [0-9]*. was killed by signal 9'
+	others_end $slack_ms
+}
+
+# The first of them knows that node 1 is gone; the second may hear only that the
+# first has ended.
+others_end() # MS
+{
+	local gone='died or closed before the end|[)] broke: '
+
+	ends 0 1 "$1" "$gone|aborted the flow"
+	ends 2 1 "$1" "$gone|aborted the flow"
+	grep -qE "node-1, .*($gone)" "$SHARED/$run".[02].err ||
+		fail "nobody says that node 1 is gone"
+}
+
+powered_off()
+{
+	begin powered-off ''
+	"$testbed" kill 1
+	others_end $((lease_ms + retry_ms + slack_ms))
+}
+
+start_registry
+answers
+absent
+killed
+powered_off
+kill $registry
+wait $registry || true
+echo "the joins are right, and those that can't be end"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# memlock.sh BUILD_DIR: flows that need more memory than may be locked are
+# refused, without harm to others; in a virtual machine with that limit.
+set -euo pipefail
+
+script=$(realpath "$0")
+limit_kib=8192
+
+if [ "${1-}" != --inside ]; then
+	exec "${script%/*}/testbed" up 1 --timeout 100 --memlock $limit_kib -- \
+		bash "$script" --inside "$(realpath "$1")"
+fi
+
+cd "$2"
+export DFI_REGISTRY=unix:/tmp/registry DFI_TRANSPORT=verbs
+bin/dfi-registry --listen "$DFI_REGISTRY" &
+trap 'kill $!' EXIT
+until [ -S /tmp/registry ]; do
+	kill -0 $!
+	sleep 0.1
+done
+tests/proc/memlock $((limit_kib * 1024))

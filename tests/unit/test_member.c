@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a barrier makes of the registry's events, in the orders that real runs
+ * hardly ever show: names used again while others are still in their last use.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flows/member.h"
+
+#define SELF 0
+#define SELF_ID 100
+
+static struct barrier_members members;
+
+static void setup(void)
+{
+	cr_assert_eq(dfi__members_init(&members, 3, SELF, SELF_ID), 0);
+}
+
+static void teardown(void)
+{
+	free(members.member);
+}
+
+TestSuite(member, .init = setup, .fini = teardown);
+
+static void put(uint32_t index, uint64_t id, uint64_t round, uint64_t set)
+{
+	struct barrier_member member = {
+		.id = id,
+		.round = round,
+		.set = set,
+		.n_members = 3,
+	};
+
+	dfi__members_put(&members, index, &member);
+}
+
+/* All open, as members 100, 101 and 102; the set that they wait for. */
+static uint64_t open_all(void)
+{
+	put(0, SELF_ID, 0, 0);
+	put(1, 101, 0, 0);
+	put(2, 102, 0, 0);
+	cr_assert_neq(members.set, 0);
+	return members.set;
+}
+
+static void complete_round(uint64_t round, uint64_t set)
+{
+	put(0, SELF_ID, round, set);
+	put(1, 101, round, set);
+	cr_assert_eq(members.completed, round - 1);
+	put(2, 102, round, set);
+	cr_assert_eq(members.completed, round);
+}
+
+Test(member, a_round_is_complete_when_all_have_arrived)
+{
+	uint64_t set = open_all();
+
+	complete_round(1, set);
+	complete_round(2, set);
+	cr_assert_eq(members.lost, 3);
+}
+
+Test(member, a_member_may_be_a_round_ahead)
+{
+	uint64_t set = open_all();
+
+	put(0, SELF_ID, 1, set);
+	put(1, 101, 1, set);
+	put(2, 102, 1, set);
+	put(2, 102, 2, set);
+	put(1, 101, 2, set);
+	cr_assert_eq(members.completed, 1);
+	put(0, SELF_ID, 2, set);
+	cr_assert_eq(members.completed, 2);
+}
+
+Test(member, a_lost_member_ends_the_rounds_and_no_later_one_counts)
+{
+	uint64_t set = open_all();
+
+	complete_round(1, set);
+	put(1, 101, 2, set);
+	dfi__members_delete(&members, 1);
+	put(0, SELF_ID, 2, set);
+	put(2, 102, 2, set);
+	cr_assert_eq(members.completed, 1);
+	cr_assert_eq(members.lost, 1);
+	cr_assert_eq(members.member[1].id, 101, "its name is forgotten");
+}
+
+Test(member, who_has_arrived_before_we_came_does_not_count)
+{
+	put(1, 91, 1, 12345);
+	put(0, SELF_ID, 0, 0);
+	put(2, 102, 0, 0);
+	cr_assert_eq(members.set, 0);
+	dfi__members_delete(&members, 1);
+	cr_assert_eq(members.lost, 3, "it was never one of us");
+	put(1, 101, 0, 0);
+	cr_assert_neq(members.set, 0);
+}
+
+/* Member 1 has counted on an earlier member 0, whose end it has yet to see. */
+Test(member, who_waits_for_our_predecessor_does_not_count)
+{
+	put(1, 91, 0, 0);
+	put(0, SELF_ID, 0, 0);
+	put(1, 91, 1, 12345);
+	put(2, 102, 0, 0);
+	cr_assert_eq(members.set, 0);
+	dfi__members_delete(&members, 1);
+	cr_assert_eq(members.lost, 3);
+	put(1, 101, 0, 0);
+	complete_round(1, members.set);
+}
+
+Test(member, who_waits_for_our_predecessor_is_lost_once_we_count_on_it)
+{
+	open_all();
+	put(1, 101, 1, 12345);
+	cr_assert_eq(members.lost, 1);
+}
+
+Test(member, a_predecessor_of_ours_is_not_us)
+{
+	put(0, 90, 4, 12345);
+	dfi__members_delete(&members, 0);
+	put(0, SELF_ID, 0, 0);
+	cr_assert_eq(members.lost, 3);
+	complete_round(1, open_all());
+}
+
+Test(member, our_own_entry_that_is_gone_ends_the_rounds)
+{
+	open_all();
+	dfi__members_delete(&members, SELF);
+	cr_assert_eq(members.lost, SELF);
+}
+
+Test(member, another_number_of_members_is_seen)
+{
+	struct barrier_member member = { .id = 105, .n_members = 6 };
+
+	put(0, SELF_ID, 0, 0);
+	dfi__members_put(&members, 5, &member);
+	cr_assert(members.disagree);
+	cr_assert_eq(members.other_index, 5);
+	cr_assert_eq(members.other.n_members, 6);
+}
+
+Test(member, an_index_that_cannot_be_is_ignored)
+{
+	put(3, 103, 0, 0);
+	put(UINT32_MAX, 104, 0, 0);
+	dfi__members_delete(&members, 3);
+	cr_assert_not(members.disagree);
+	complete_round(1, open_all());
+}
+
+Test(member, an_entry_survives_its_encoding)
+{
+	struct barrier_member member = {
+		.node = { .id = 7, .pid = 8, .name = "n", .host = "h" },
+		.id = UINT64_MAX - 1,
+		.round = UINT64_MAX - 2,
+		.set = UINT64_MAX - 3,
+		.n_members = UINT32_MAX,
+	};
+	struct barrier_member copy;
+	size_t size;
+	void *data = dfi__member_encode(&member, &size);
+
+	cr_assert_not_null(data);
+	cr_assert_eq(dfi__member_decode(data, size, &copy), 0);
+	cr_assert_eq(copy.id, member.id);
+	cr_assert_eq(copy.round, member.round);
+	cr_assert_eq(copy.set, member.set);
+	cr_assert_eq(copy.n_members, member.n_members);
+	cr_assert_eq(copy.node.pid, 8);
+	cr_assert_str_eq(copy.node.name, "n");
+	cr_assert_str_eq(copy.node.host, "h");
+	free(data);
+	cr_assert_eq(dfi__member_decode("\xff\xff", 2, &copy), -EBADMSG);
+}

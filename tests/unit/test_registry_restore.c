@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A registry that goes and comes again at the same address: what its clients
+ * set again, what their watches hear, and what they don't.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <dfi/error.h>
+
+#include "registry_help.h"
+
+static const char *address;
+static struct dfi_registry *registry;
+static struct loop *loop;
+static struct registry_client *owner, *watcher;
+static struct registry_watch *watch;
+static struct ear owner_ear, ear;
+
+static void setup(void)
+{
+	struct registry_watch *ignored;
+
+	lines_collect();
+	address = fresh_address("socket");
+	registry = start_at(address);
+	loop = start_loop();
+	owner = open_client(loop, registry);
+	watcher = open_client(loop, registry);
+	ear_init(&owner_ear);
+	ear_init(&ear);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "none", ear_hear, &owner_ear, soon(), &ignored),
+	    0);
+	cr_assert_eq(
+	    dfi__client_watch(watcher, "p/", ear_hear, &ear, soon(), &watch),
+	    0);
+}
+
+static void teardown(void)
+{
+	dfi__client_close(owner);
+	dfi__client_close(watcher);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
+}
+
+TestSuite(restore, .init = setup, .fini = teardown, .timeout = 60);
+
+static void put(struct registry_client *client, const char *key,
+    const char *value, unsigned flags)
+{
+	cr_assert_eq(dfi__client_create(client, key, value, strlen(value),
+			 flags, soon(), NULL),
+	    0, "%s", dfi_errmsg());
+}
+
+static void expect_value(const char *key, const char *expected)
+{
+	struct registry_value value;
+
+	cr_assert_eq(dfi__client_get(watcher, key, soon(), &value), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_str_eq(value.data, expected);
+	dfi__registry_value_free(&value);
+}
+
+/* Stop the registry; both clients know it. */
+static void lose(void)
+{
+	dfi_registry_stop(registry);
+	ear_expect(&owner_ear, "LOST ");
+}
+
+static void bring_back(void)
+{
+	registry = start_at(address);
+}
+
+Test(restore, keys_and_watches_are_there_again_and_nothing_is_heard_of_it)
+{
+	put(owner, "p/1", "a", CLIENT_LEASED);
+	put(owner, "p/2", "b", CLIENT_LEASED);
+	ear_expect(&ear, "+p/1=a +p/2=b ");
+	lose();
+	bring_back();
+	ear_expect(&owner_ear, "LOST BACK ");
+	ear_expect(&ear, "+p/1=a +p/2=b LOST BACK ");
+	expect_value("p/1", "a");
+	expect_value("p/2", "b");
+	/* The watch lives, and so does the lease. */
+	cr_assert_eq(dfi__client_delete(owner, "p/1", 0, soon()), 0);
+	ear_expect(&ear, "+p/1=a +p/2=b LOST BACK -p/1 ");
+	dfi__client_close(owner);
+	ear_expect(&ear, "+p/1=a +p/2=b LOST BACK -p/1 -p/2 ");
+	owner = open_client(loop, registry);
+	lines_wait("is back");
+}
+
+Test(restore, a_registry_may_be_lost_many_times)
+{
+	char heard[256] = "+p/1=a ", by_owner[256] = "";
+	int i;
+
+	put(owner, "p/1", "a", CLIENT_LEASED);
+	ear_expect(&ear, heard);
+	for (i = 0; i < 5; i++) {
+		dfi_registry_stop(registry);
+		strcat(heard, "LOST ");
+		ear_expect(&ear, heard);
+		strcat(by_owner, "LOST ");
+		ear_expect(&owner_ear, by_owner);
+		bring_back();
+		strcat(heard, "BACK ");
+		ear_expect(&ear, heard);
+		strcat(by_owner, "BACK ");
+		ear_expect(&owner_ear, by_owner);
+		expect_value("p/1", "a");
+	}
+}
+
+Test(restore, more_keys_than_are_sent_at_once)
+{
+	struct registry_value *values;
+	char key[32];
+	size_t n;
+	int i;
+
+	for (i = 0; i < 300; i++) {
+		snprintf(key, sizeof(key), "many/%03d", i);
+		put(owner, key, key, CLIENT_LEASED);
+	}
+	lose();
+	bring_back();
+	ear_expect(&owner_ear, "LOST BACK ");
+	ear_expect(&ear, "LOST BACK ");
+	cr_assert_eq(
+	    dfi__client_list(watcher, "many/", soon(), &values, &n), 0);
+	cr_assert_eq(n, 300);
+	cr_assert_str_eq(values[299].data, "many/299");
+	dfi__registry_values_free(values, n);
+}
+
+Test(restore, who_does_not_come_back_is_gone_after_the_grace)
+{
+	int64_t begin;
+
+	dfi__client_set_grace(watcher, 400);
+	put(owner, "p/1", "a", CLIENT_LEASED);
+	ear_expect(&ear, "+p/1=a ");
+	lose();
+	dfi__client_close(owner);
+	bring_back();
+	begin = clock_now_ns();
+	ear_expect(&ear, "+p/1=a LOST BACK -p/1 ");
+	cr_assert_geq(clock_now_ns() - begin, 400 * NS_PER_MS);
+	owner = open_client(loop, registry);
+}
+
+Test(restore, a_key_of_another_value_is_another_one)
+{
+	struct registry_client *other;
+
+	put(owner, "p/1", "a", CLIENT_LEASED);
+	ear_expect(&ear, "+p/1=a ");
+	lose();
+	dfi__client_close(owner);
+	owner = NULL;
+	bring_back();
+	other = open_client(loop, registry);
+	ear_expect(&ear, "+p/1=a LOST BACK ");
+	put(other, "p/1", "b", CLIENT_LEASED);
+	ear_expect(&ear, "+p/1=a LOST BACK -p/1 +p/1=b ");
+	owner = other;
+}
+
+Test(restore, what_was_deleted_meanwhile_stays_deleted)
+{
+	struct registry_value value;
+
+	put(owner, "own", "a", CLIENT_LEASED);
+	put(owner, "forgotten", "a", CLIENT_LEASED);
+	put(owner, "shared", "a", CLIENT_LEASED | CLIENT_SHARED);
+	put(owner, "lasting", "a", CLIENT_SHARED);
+	cr_assert_eq(dfi__client_delete(owner, "own", 0, soon()), 0);
+	cr_assert_eq(dfi__client_delete(watcher, "shared", 0, soon()), 0);
+	/* Events come before answers: after this the owner knows. */
+	expect_value("lasting", "a");
+	cr_assert_eq(dfi__client_get(owner, "shared", soon(), &value), -ENOENT);
+	lose();
+	dfi__client_forget(owner, "forgotten");
+	bring_back();
+	ear_expect(&owner_ear, "LOST BACK ");
+	ear_expect(&ear, "LOST BACK ");
+	cr_assert_eq(dfi__client_get(watcher, "own", soon(), &value), -ENOENT);
+	cr_assert_eq(
+	    dfi__client_get(watcher, "shared", soon(), &value), -ENOENT);
+	cr_assert_eq(
+	    dfi__client_get(watcher, "forgotten", soon(), &value), -ENOENT);
+	expect_value("lasting", "a");
+}
+
+Test(restore, calls_are_refused_with_the_reason_meanwhile)
+{
+	struct registry_watch *late;
+	int64_t patience = soon();
+	int ret;
+
+	lose();
+	do
+		ret = dfi__client_put(owner, "a", "", 0, 0, soon(), NULL);
+	while (ret == -ENOTCONN && !strstr(dfi_errmsg(), "nobody answers") &&
+	    clock_now_ns() < patience);
+	cr_assert_eq(ret, -ENOTCONN);
+	cr_assert_not_null(strstr(dfi_errmsg(), address));
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "nobody answers"), "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi__client_watch(owner, "", ear_hear, &ear, soon(), &late),
+	    -ENOTCONN);
+	bring_back();
+	ear_expect(&owner_ear, "LOST BACK ");
+	cr_assert_eq(dfi__client_put(owner, "a", "", 0, 0, soon(), NULL), 0);
+}
+
+Test(restore, a_watch_can_be_ended_and_a_client_closed_meanwhile)
+{
+	put(owner, "p/1", "a", CLIENT_LEASED);
+	ear_expect(&ear, "+p/1=a ");
+	lose();
+	dfi__client_unwatch(watch);
+	dfi__client_close(watcher);
+	bring_back();
+	ear_expect(&owner_ear, "LOST BACK ");
+	cr_assert_str_eq(ear.log, "+p/1=a LOST ");
+	watcher = open_client(loop, registry);
+	expect_value("p/1", "a");
+}

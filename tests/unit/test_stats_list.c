@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries of nodes that can't be asked for their counters: each is listed, with
+ * the reason, and the others are asked all the same.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flows/context.h"
+#include "flows/descriptor.h"
+#include "registry/client.h"
+#include "transport/transport.h"
+#include <dfi/dfi.h>
+
+static struct dfi_registry *registry;
+static struct dfi *dfi;
+
+static void setup(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	cr_assert_eq(
+	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(stats_list, .init = setup, .fini = teardown, .timeout = 60);
+
+static void publish(const struct node *node, const char *address)
+{
+	uint8_t token[MEMBER_TOKEN_SIZE] = { 0 };
+	char key[KEY_SIZE];
+	size_t size;
+	void *data = dfi__node_encode(node, token, address, &size);
+
+	cr_assert_not_null(data);
+	dfi__node_key(key, node->id);
+	cr_assert_eq(dfi__client_create(dfi->registry, key, data, size,
+			 CLIENT_LEASED, deadline_in_ms(10000), NULL),
+	    0, "%s", dfi_errmsg());
+	free(data);
+}
+
+struct seen {
+	uint64_t id;
+	unsigned n, n_answers;
+	char error[256];
+};
+
+static int see(void *arg, const struct dfi_node_stats *stats)
+{
+	struct seen *seen = arg;
+
+	seen->n++;
+	seen->n_answers += !stats->error;
+	if (stats->node.id == seen->id)
+		snprintf(seen->error, sizeof(seen->error), "%s",
+		    stats->error ? stats->error : "");
+	return 0;
+}
+
+static void expect_error(
+    const struct node *node, const char *address, const char *text)
+{
+	struct seen seen = { .id = node->id };
+
+	publish(node, address);
+	cr_assert_eq(dfi_stats_list(dfi, see, &seen), 0, "%s", dfi_errmsg());
+	cr_assert_eq(seen.n, 2);
+	cr_assert_eq(seen.n_answers, 1);
+	cr_assert(
+	    strstr(seen.error, text), "no '%s' in '%s'", text, seen.error);
+}
+
+Test(stats_list, node_of_another_host_is_named_as_such)
+{
+	struct node node = dfi->node;
+
+	node.id++;
+	node.host_id++;
+	expect_error(&node, "@x", "not on this host");
+}
+
+Test(stats_list, node_without_an_address_has_an_old_library)
+{
+	struct node node = dfi->node;
+
+	node.id++;
+	expect_error(&node, "", "version of the library without counters");
+}
+
+Test(stats_list, node_that_is_gone_is_said_to_be)
+{
+	struct node node = dfi->node;
+
+	node.id++;
+	expect_error(&node, "@dfi-1-nobody", "@dfi-1-nobody is gone");
+}
+
+Test(stats_list, answer_of_another_context_is_not_taken)
+{
+	struct node node = dfi->node;
+
+	node.id++;
+	expect_error(&node, dfi->transport->address, "another context answers");
+}

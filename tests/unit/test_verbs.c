@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What devices report, and what follows for connections. No device is needed:
+ * the reports are made by hand, and so is what they are about.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "transport/verbs.h"
+
+static struct ibv_device device = { .name = "fake0" };
+static struct ibv_context context = { .device = &device };
+static struct ibv_srq receives;
+static struct ibv_comp_channel channel;
+static struct ibv_cq arrivals, sends = { .channel = &channel };
+static struct ibv_qp qp = { .srq = &receives };
+static struct verbs verbs;
+static struct verbs_conn conn;
+
+static void start(void)
+{
+	verbs = (struct verbs){
+		.device = { .name = "fake0", .port = 1, .context = &context },
+		.receives = &receives,
+		.arrivals = &arrivals,
+		.channel = &channel,
+		.breaks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+	};
+	conn = (struct verbs_conn){ .verbs = &verbs, .peer = "10.0.0.1:7" };
+	qp.qp_context = sends.cq_context = &conn;
+	arrivals.channel = &channel;
+	cr_assert_geq(verbs.breaks, 0);
+	dfi__verbs_events_list(&verbs);
+}
+
+static void stop(void)
+{
+	dfi__verbs_events_unlist(&verbs);
+	close(verbs.breaks);
+}
+
+TestSuite(verbs, .init = start, .fini = stop);
+
+static void report(struct ibv_async_event event)
+{
+	dfi__verbs_event(&context, &event);
+}
+
+static bool control_thread_was_woken(void)
+{
+	uint64_t n;
+
+	return read(verbs.breaks, &n, sizeof(n)) == sizeof(n);
+}
+
+Test(verbs, fatal_error_of_a_queue_pair_breaks_its_connection)
+{
+	report((struct ibv_async_event){
+	    .element.qp = &qp, .event_type = IBV_EVENT_QP_FATAL });
+	cr_assert(conn.broken);
+	cr_assert_eq(verbs.fatal_events, 1);
+	cr_assert_eq(verbs.n_broken, 1);
+	cr_assert(control_thread_was_woken());
+	cr_assert_str_eq(dfi__verbs_why(&conn),
+	    "fake0 port 1: local work queue catastrophic error");
+}
+
+Test(verbs, queue_pair_of_somebody_else_is_left_alone)
+{
+	struct ibv_qp other = { .qp_context = (void *)1 };
+
+	report((struct ibv_async_event){
+	    .element.qp = &other, .event_type = IBV_EVENT_QP_FATAL });
+	cr_assert_eq(verbs.fatal_events, 0);
+	cr_assert_not(control_thread_was_woken());
+}
+
+Test(verbs, failed_queue_of_sends_breaks_its_connection)
+{
+	report((struct ibv_async_event){
+	    .element.cq = &sends, .event_type = IBV_EVENT_CQ_ERR });
+	cr_assert(conn.broken);
+	cr_assert_null(verbs.failed);
+}
+
+Test(verbs, failed_queue_of_arrivals_breaks_all)
+{
+	report((struct ibv_async_event){
+	    .element.cq = &arrivals, .event_type = IBV_EVENT_CQ_ERR });
+	cr_assert_str_eq(verbs.failed, "CQ error");
+	cr_assert(control_thread_was_woken());
+}
+
+Test(verbs, failed_device_breaks_all_of_its_users_only)
+{
+	struct ibv_context elsewhere = { .device = &device };
+	struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
+
+	dfi__verbs_event(&elsewhere, &event);
+	cr_assert_null(verbs.failed);
+	dfi__verbs_event(&context, &event);
+	cr_assert_not_null(verbs.failed);
+	cr_assert(control_thread_was_woken());
+}
+
+Test(verbs, port_that_goes_down_is_counted_and_breaks_nothing)
+{
+	report((struct ibv_async_event){
+	    .element.port_num = 1, .event_type = IBV_EVENT_PORT_ERR });
+	report((struct ibv_async_event){
+	    .element.port_num = 1, .event_type = IBV_EVENT_PORT_ACTIVE });
+	report((struct ibv_async_event){
+	    .element.port_num = 2, .event_type = IBV_EVENT_PORT_ERR });
+	cr_assert_eq(verbs.port_downs, 1);
+	cr_assert_not(conn.broken);
+	cr_assert_not(control_thread_was_woken());
+}
+
+Test(verbs, peer_that_leaves_is_no_broken_connection)
+{
+	dfi__verbs_left(&conn);
+	cr_assert(conn.broken);
+	cr_assert_eq(verbs.n_broken, 0);
+	cr_assert_null(dfi__verbs_why(&conn));
+}
+
+Test(verbs, first_reason_stands)
+{
+	dfi__verbs_break(&conn, "one");
+	dfi__verbs_break(&conn, "two");
+	cr_assert_str_eq(dfi__verbs_why(&conn), "fake0 port 1: one");
+	cr_assert_eq(verbs.n_broken, 1);
+}
+
+static const struct ibv_device_attr large = {
+	.max_qp_wr = 1 << 20,
+	.max_cqe = 1 << 20,
+	.max_srq = 1 << 10,
+	.max_srq_wr = 1 << 20,
+	.max_srq_sge = 32,
+};
+
+Test(verbs, large_device_is_asked_for_what_we_need_only)
+{
+	struct verbs_limits limits;
+
+	cr_assert_null(dfi__verbs_limits(&large, &limits));
+	cr_assert_eq(limits.sends, VERBS_SENDS);
+	cr_assert_eq(limits.receives, VERBS_MAX_RECEIVES);
+}
+
+Test(verbs, small_device_is_asked_for_what_it_has)
+{
+	struct ibv_device_attr attr = large;
+	struct verbs_limits limits;
+
+	attr.max_qp_wr = 100;
+	attr.max_srq_wr = 1000;
+	cr_assert_null(dfi__verbs_limits(&attr, &limits));
+	cr_assert_eq(limits.sends, 100);
+	cr_assert_eq(limits.receives, 1000);
+	/* All completions of the receives have room, and one more. */
+	attr.max_cqe = 80;
+	cr_assert_null(dfi__verbs_limits(&attr, &limits));
+	cr_assert_eq(limits.sends, 80);
+	cr_assert_eq(limits.receives, 79);
+}
+
+Test(verbs, device_that_is_too_small_is_refused_by_the_name_of_its_limit)
+{
+	struct ibv_device_attr attr = large;
+	struct verbs_limits limits;
+
+	attr.max_srq = 0;
+	cr_assert_not_null(
+	    strstr(dfi__verbs_limits(&attr, &limits), "max_srq"));
+	attr = large;
+	attr.max_qp_wr = VERBS_LEAST - 1;
+	cr_assert_not_null(
+	    strstr(dfi__verbs_limits(&attr, &limits), "max_qp_wr"));
+	attr = large;
+	attr.max_cqe = VERBS_LEAST;
+	cr_assert_not_null(
+	    strstr(dfi__verbs_limits(&attr, &limits), "max_cqe"));
+}

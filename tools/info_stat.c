@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dfi-info stat: what each source and target of each process has counted. */
+#include "info.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S 1e9
+
+/* What an endpoint had done when it was printed last, for rates. */
+struct sample {
+	uint64_t node, instance;
+	uint32_t role, index;
+	uint64_t tuples, bytes;
+};
+
+struct samples {
+	struct sample *at;
+	size_t n, room;
+};
+
+struct stat_list {
+	json_t *rows; /* or NULL: text */
+	double seconds;
+	size_t next; /* where the next endpoint's old sample is likely to be */
+};
+
+static struct samples before, now;
+
+static const char *role_name(uint32_t role)
+{
+	return role == DFI_ROLE_SOURCE ? "source" : "target";
+}
+
+static bool is_same(const struct sample *a, const struct sample *b)
+{
+	return a->node == b->node && a->instance == b->instance &&
+	    a->role == b->role && a->index == b->index;
+}
+
+/* What this endpoint had last time; lists keep their order. */
+static const struct sample *find_before(
+    struct stat_list *list, const struct sample *sample)
+{
+	const struct sample *found;
+	size_t i;
+
+	for (i = 0; i < before.n; i++) {
+		found = &before.at[(list->next + i) % before.n];
+		if (is_same(found, sample)) {
+			list->next = (list->next + i + 1) % before.n;
+			return found;
+		}
+	}
+	return NULL;
+}
+
+/* Without memory there are no rates next time. */
+static void keep(const struct sample *sample)
+{
+	struct sample *at;
+
+	if (now.n == now.room) {
+		at = reallocarray(now.at, now.room * 2 + 16, sizeof(*at));
+		if (!at)
+			return;
+		now.at = at;
+		now.room = now.room * 2 + 16;
+	}
+	now.at[now.n++] = *sample;
+}
+
+static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
+{
+	char instance[17];
+
+	snprintf(instance, sizeof(instance), "%016" PRIx64, stats->instance);
+	return json_pack("{ss ss ss si sI sI sI sI sI sI sI sI sI sI sI so}",
+	    "flow", stats->flow, "instance", instance, "role",
+	    role_name(stats->role), "index", (int)stats->index, "tuples",
+	    (json_int_t)stats->tuples, "bytes", (json_int_t)stats->bytes,
+	    "segments", (json_int_t)stats->segments, "partial_segments",
+	    (json_int_t)stats->partial_segments, "stalls",
+	    (json_int_t)stats->stalls, "stall_ns", (json_int_t)stats->stall_ns,
+	    "polls", (json_int_t)stats->polls, "yields",
+	    (json_int_t)stats->yields, "sleeps", (json_int_t)stats->sleeps,
+	    "long_stalls", (json_int_t)stats->long_stalls, "waiting_ns",
+	    (json_int_t)stats->waiting_ns, "waits_for",
+	    stats->waiting_ns && stats->role == DFI_ROLE_SOURCE
+		? json_integer(stats->waits_for)
+		: json_null());
+}
+
+static json_t *error_json(const struct dfi_error_info *info)
+{
+	return json_pack("{si ss sI sI sI so}", "code", (int)info->code,
+	    "meaning", dfi_strerror(info->code), "count",
+	    (json_int_t)info->count, "first_ns", (json_int_t)info->first_ns,
+	    "last_ns", (json_int_t)info->last_ns, "text",
+	    info_text_json(info->text));
+}
+
+/* null: this context has not used RDMA. */
+static json_t *verbs_json(const struct dfi_context_stats *stats)
+{
+	if (!stats->device[0])
+		return json_null();
+	return json_pack("{so so si sI sI sI sI sI sI si si si si si si si si "
+			 "si}",
+	    "device", info_text_json(stats->device), "address",
+	    info_text_json(stats->address), "port", (int)stats->port, "writes",
+	    (json_int_t)stats->writes, "inline_writes",
+	    (json_int_t)stats->inline_writes, "bytes", (json_int_t)stats->bytes,
+	    "credits", (json_int_t)stats->credits, "messages",
+	    (json_int_t)stats->messages, "completions",
+	    (json_int_t)stats->completions, "queue_pairs",
+	    (int)stats->queue_pairs, "thread_domains",
+	    (int)stats->thread_domains, "memory_regions",
+	    (int)stats->memory_regions, "receives", (int)stats->receives,
+	    "footer_rings", (int)stats->footer_rings, "imm_rings",
+	    (int)stats->imm_rings, "broken_connections",
+	    (int)stats->broken_connections, "fatal_events",
+	    (int)stats->fatal_events, "port_downs", (int)stats->port_downs);
+}
+
+static int add_json(json_t *rows, const struct dfi_node_stats *stats)
+{
+	json_t *endpoints = json_array(), *errors = json_array();
+	bool whole = endpoints && errors;
+	char id[17];
+	uint32_t i;
+
+	for (i = 0; whole && i < stats->n_endpoints; i++)
+		whole = !info_append(
+		    endpoints, endpoint_json(&stats->endpoints[i]));
+	for (i = 0; whole && i < stats->n_errors; i++)
+		whole = !info_append(errors, error_json(&stats->errors[i]));
+	if (!whole) {
+		json_decref(endpoints);
+		json_decref(errors);
+		return NO_JSON;
+	}
+	snprintf(id, sizeof(id), "%016" PRIx64, stats->node.id);
+	return info_append(rows,
+	    json_pack("{ss so so si so so so so}", "id", id, "name",
+		info_text_json(stats->node.name), "host",
+		info_text_json(stats->node.host), "pid", (int)stats->node.pid,
+		"error", info_optional_json(stats->error), "endpoints",
+		endpoints, "verbs", verbs_json(&stats->context), "errors",
+		errors));
+}
+
+static void print_rate(struct stat_list *list, const struct sample *sample)
+{
+	const struct sample *old = find_before(list, sample);
+
+	if (!old || list->seconds <= 0)
+		return;
+	printf(", %.0f tuples/s, %.3f MB/s",
+	    (double)(sample->tuples - old->tuples) / list->seconds,
+	    (double)(sample->bytes - old->bytes) / list->seconds / 1e6);
+}
+
+static void print_endpoint(struct stat_list *list, uint64_t node,
+    const struct dfi_endpoint_stats *stats)
+{
+	bool is_source = stats->role == DFI_ROLE_SOURCE;
+	struct sample sample = { node, stats->instance, stats->role,
+		stats->index, stats->tuples, stats->bytes };
+
+	printf("  %s %u of flow '%s': %" PRIu64 " tuples, %" PRIu64
+	       " bytes, %" PRIu64 " segments",
+	    role_name(stats->role), stats->index, stats->flow, stats->tuples,
+	    stats->bytes, stats->segments);
+	if (is_source)
+		printf(" (%" PRIu64 " partial)", stats->partial_segments);
+	print_rate(list, &sample);
+	keep(&sample);
+	printf("\n    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64
+	       " of them for a second and more; %" PRIu64 " polls, %" PRIu64
+	       " yields, %" PRIu64 " sleeps\n",
+	    stats->stalls, is_source ? "room" : "data",
+	    (double)stats->stall_ns / NS_PER_S, stats->long_stalls,
+	    stats->polls, stats->yields, stats->sleeps);
+	if (!stats->waiting_ns)
+		return;
+	printf(
+	    "    waiting   for %.3f s", (double)stats->waiting_ns / NS_PER_S);
+	if (is_source)
+		printf(", on target %u", stats->waits_for);
+	printf("\n");
+}
+
+static void print_verbs(const struct dfi_context_stats *stats)
+{
+	if (!stats->device[0])
+		return;
+	printf("  verbs       %s port %u, %s: %u queue pairs (%u without "
+	       "locks), %u memory regions, %u receives\n",
+	    stats->device, stats->port, stats->address, stats->queue_pairs,
+	    stats->thread_domains, stats->memory_regions, stats->receives);
+	printf("    rings     %u with footers polled, %u with immediate data\n",
+	    stats->footer_rings, stats->imm_rings);
+	printf("    posted    %" PRIu64 " writes (%" PRIu64
+	       " inline) of %" PRIu64 " bytes, %" PRIu64 " credits, %" PRIu64
+	       " messages, %" PRIu64 " completions\n",
+	    stats->writes, stats->inline_writes, stats->bytes, stats->credits,
+	    stats->messages, stats->completions);
+	printf("    failures  %u broken connections, %u fatal events, %u port "
+	       "downs\n",
+	    stats->broken_connections, stats->fatal_events, stats->port_downs);
+}
+
+static void format_time(int64_t ns, char *text, size_t size)
+{
+	time_t seconds = (time_t)(ns / (int64_t)NS_PER_S);
+	struct tm tm;
+
+	if (!localtime_r(&seconds, &tm) ||
+	    !strftime(text, size, "%Y-%m-%d %H:%M:%S", &tm))
+		snprintf(text, size, "?");
+}
+
+static void print_error(const struct dfi_error_info *info)
+{
+	char first[32], last[32];
+
+	format_time(info->first_ns, first, sizeof(first));
+	format_time(info->last_ns, last, sizeof(last));
+	printf("  error       %d (%s), %" PRIu64 " times, first %s, last %s\n"
+	       "    %s\n",
+	    info->code, dfi_strerror(info->code), info->count, first, last,
+	    info->text);
+}
+
+static int add_node(void *arg, const struct dfi_node_stats *stats)
+{
+	struct stat_list *list = arg;
+	uint32_t i;
+
+	if (stats->node.pid == (uint32_t)getpid() && !stats->error)
+		return 0;
+	if (list->rows)
+		return add_json(list->rows, stats);
+	printf("%s: host %s, pid %u, id %016" PRIx64 "\n", stats->node.name,
+	    stats->node.host, stats->node.pid, stats->node.id);
+	if (stats->error) {
+		printf("  no counters: %s\n", stats->error);
+		return 0;
+	}
+	for (i = 0; i < stats->n_endpoints; i++)
+		print_endpoint(list, stats->node.id, &stats->endpoints[i]);
+	print_verbs(&stats->context);
+	for (i = 0; i < stats->n_errors; i++)
+		print_error(&stats->errors[i]);
+	return 0;
+}
+
+int info_list_stats(struct dfi *dfi, json_t *rows, double seconds)
+{
+	struct stat_list list = { .rows = rows, .seconds = seconds };
+	struct samples spare = before;
+
+	before = now;
+	now = spare;
+	now.n = 0;
+	return dfi_stats_list(dfi, add_node, &list);
+}
