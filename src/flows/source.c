@@ -107,21 +107,23 @@ static int open_remote(
 }
 
 /*
- * Nobody listens where a target was. If that is because its process has gone,
- * the registry says so about now.
+ * A target's region was gone, or nobody listened where it was. The registry
+ * says about now whether the target has cancelled, closed or died: that is
+ * another connection, which may be the later one.
  */
-#define REFUSED_NS (INT64_C(1) * NS_PER_S)
+#define REGISTRY_SAYS_NS (INT64_C(1) * NS_PER_S)
 
-static int refused(struct dfi_source *source, uint32_t target, int64_t deadline)
+static int target_was_gone(
+    struct dfi_source *source, uint32_t target, int ret, int64_t deadline)
 {
-	int64_t patience = clock_now_ns() + REFUSED_NS;
+	int64_t patience = clock_now_ns() + REGISTRY_SAYS_NS;
 	char text[512];
 
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	if (dfi__peers_await_gone(&source->targets, target,
 		patience < deadline ? patience : deadline))
 		return dfi__peers_lost(&source->targets, target);
-	return dfi__fail(-ECONNREFUSED, "%s", text);
+	return dfi__fail(ret, "%s", text);
 }
 
 /* The ring of each target that wants tuples. */
@@ -134,9 +136,8 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 		ret = 0;
 		if (peers_state(&source->targets, t) != PEER_CANCELLED)
 			ret = open_remote(source, t, deadline);
-		if (ret == -ECONNREFUSED)
-			ret = refused(source, t, deadline);
-		/* Its region may just have gone. */
+		if (ret == -ECONNREFUSED || ret == -ECONNRESET)
+			ret = target_was_gone(source, t, ret, deadline);
 		if (peers_state(&source->targets, t) == PEER_CANCELLED)
 			source->writers[t].cancelled = true;
 		else if (ret < 0)

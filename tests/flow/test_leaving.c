@@ -4,6 +4,7 @@
  * and the other targets go on; and endpoints that another thread aborts.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "flow_help.h"
@@ -273,6 +274,53 @@ Test(cancel, is_known_to_a_source_that_attaches_later)
 }
 
 /* The ways in, each with the target that left and the one that stayed. */
+struct late_source {
+	uint32_t delay; /* in yields */
+	struct dfi_source *source;
+	int ret;
+	char text[512];
+};
+
+static void *open_late_source(void *arg)
+{
+	struct late_source *late = arg;
+
+	yield_times(late->delay);
+	late->ret = dfi_source_open(rig.dfi, "f", 1, NULL, &late->source);
+	snprintf(late->text, sizeof(late->text), "%s", dfi_errmsg());
+	return NULL;
+}
+
+/*
+ * What the target's region says then, namely that it is gone, may be known
+ * before what the registry says: that the target wants no more.
+ */
+Test(cancel, while_a_source_attaches)
+{
+	uint32_t n_rounds = (uint32_t)test_setting("CANCELS", 200), round;
+	struct dfi_source *first;
+	struct late_source late;
+	pthread_t thread;
+
+	for (round = 0; round < n_rounds; round++) {
+		create_kv_flow(rig.dfi, "f", 2, 1, 4, 4);
+		targets[0] = open_target(rig.other, "f", 0, 0);
+		first = open_source(rig.dfi, "f", 0, 0);
+		late = (struct late_source){ .delay = round % 50 };
+		pthread_create(&thread, NULL, open_late_source, &late);
+		cr_assert_eq(
+		    dfi_target_cancel(targets[0]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(
+		    dfi_target_close(targets[0]), 0, "%s", dfi_errmsg());
+		pthread_join(thread, NULL);
+		cr_assert_eq(
+		    late.ret, 0, "round %u: %d %s", round, late.ret, late.text);
+		cr_assert_eq(dfi_source_close(late.source), 0);
+		cr_assert_eq(dfi_source_close(first), 0);
+		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	}
+}
+
 Test(cancel, is_told_by_every_way_to_push)
 {
 	struct kv kvs[4] = { { 0, 0 } };
