@@ -104,8 +104,8 @@ struct dfi_flow_attr {
 	const int64_t *splits;  /* n_targets - 1 of them; are copied */
 	uint32_t segment_size;  /* payload bytes of a ring's segment */
 	uint32_t segment_count; /* segments of a ring; default for both: the
-				   geometry chosen from goal, tuple size and
-				   DFI_RING_MEMORY (see dfi_flow_query()) */
+				   geometry chosen from goal, tuple size, caches
+				   and DFI_RING_MEMORY (see dfi_flow_query()) */
 	uint32_t flags;         /* DFI_FLOW_PERSISTENT */
 	uint32_t transport;     /* enum dfi_transport; but for its default it
 				   counts more than DFI_TRANSPORT */

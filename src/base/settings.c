@@ -88,6 +88,15 @@ static int read_limit(
 	return 0;
 }
 
+static int read_auto_size(
+    const char *variable, const char *value, const char *help, uint64_t *out)
+{
+	if (strcmp(value, "auto") != 0)
+		return read_size(variable, value, help, out);
+	*out = 0;
+	return 0;
+}
+
 static int read_uid(
     const char *variable, const char *value, const char *help, uint32_t *out)
 {

@@ -12,9 +12,9 @@
 /*
  * X(kind, member, variable, default, help)
  * kinds: text; uid: a user's number, UINT32_MAX for none; size: bytes with an
- * optional suffix K, M or G; limit: a size, or none (UINT64_MAX); ms:
- * milliseconds; us: microseconds, or 0; choice: one of the words of the
- * setting's table in settings.c.
+ * optional suffix K, M or G; auto_size: a size, or auto (0); limit: a size, or
+ * none (UINT64_MAX); ms: milliseconds; us: microseconds, or 0; choice: one of
+ * the words of the setting's table in settings.c.
  */
 #define DFI_SETTINGS(X)                                                       \
 	X(text, registry, "DFI_REGISTRY", NULL,                               \
@@ -37,9 +37,9 @@
 	X(ms, registry_grace_ms, "DFI_REGISTRY_GRACE", "10000",               \
 	    "milliseconds that peers have for publishing themselves again "   \
 	    "at a registry that was restarted")                               \
-	X(size, ring_memory, "DFI_RING_MEMORY", "1M",                         \
+	X(auto_size, ring_memory, "DFI_RING_MEMORY", "auto",                  \
 	    "payload bytes of all rings of a target, where a flow leaves "    \
-	    "them open")                                                      \
+	    "them open: a size, or auto, by the caches")                      \
 	X(limit, ring_memory_limit, "DFI_RING_MEMORY_LIMIT", "none",          \
 	    "most bytes that the rings of a context take: a size or none")    \
 	X(choice, wait, "DFI_WAIT", "adaptive",                               \
@@ -88,6 +88,7 @@ enum verbs_notify {
 #define SETTING_TYPE_text const char *
 #define SETTING_TYPE_uid uint32_t
 #define SETTING_TYPE_size uint64_t
+#define SETTING_TYPE_auto_size uint64_t
 #define SETTING_TYPE_limit uint64_t
 #define SETTING_TYPE_ms uint32_t
 #define SETTING_TYPE_us uint32_t

@@ -16,20 +16,8 @@
 #include "context.h"
 #include "declare.h"
 #include "descriptor.h"
+#include "geometry.h"
 #include "route.h"
-
-/*
- * Default geometry: rings that stay in a core's second-level cache, of few
- * large segments; smaller rings when many must share DFI_RING_MEMORY
- * (docs/decisions/0005-default-geometry.md).
- */
-enum {
-	DEFAULT_RING_BYTES = 1 << 20,
-	DEFAULT_SEGMENTS = 16,
-	DEFAULT_MIN_SEGMENTS = 4,
-	DEFAULT_SMALL_SEGMENT = 4096, /* fewer segments rather than smaller */
-	DEFAULT_LATENCY_SEGMENTS = 1024,
-};
 
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
@@ -63,49 +51,6 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 	if (attr->reserved)
 		return dfi__fail(-EINVAL, "dfi_flow_attr.reserved is not 0");
 	return dfi__schema_check(attr->schema);
-}
-
-/* Round down to whole tuples, but at least one. */
-static uint32_t whole_tuples(uint64_t bytes, uint32_t tuple_size)
-{
-	uint64_t tuples = max_u64(bytes / tuple_size, 1);
-
-	return (uint32_t)(tuples * tuple_size);
-}
-
-static uint32_t latency_slot_size(const struct flow *flow)
-{
-	uint32_t tuple_size = flow->schema->tuple_size;
-
-	return ring_geometry_verified(
-	    tuple_size, tuple_size, 1, flow->verify == DFI_VERIFY_CRC)
-	    .slot_size;
-}
-
-static void choose_geometry(struct flow *flow, uint64_t ring_memory)
-{
-	uint32_t tuple_size = flow->schema->tuple_size;
-	uint64_t ring_bytes = min_u64(
-	    DEFAULT_RING_BYTES, ring_memory / flow->n_sources);
-	uint64_t count;
-
-	count = flow->segment_count;
-	if (!count)
-		count = min_u64(DEFAULT_SEGMENTS,
-		    max_u64(DEFAULT_MIN_SEGMENTS,
-			ring_bytes / DEFAULT_SMALL_SEGMENT));
-	if (!flow->segment_size)
-		flow->segment_size = flow->goal == DFI_LATENCY
-		    ? tuple_size
-		    : whole_tuples(ring_bytes / count, tuple_size);
-	if (flow->segment_count)
-		return;
-	if (flow->goal == DFI_LATENCY)
-		count = min_u64(DEFAULT_LATENCY_SEGMENTS,
-		    ring_bytes / latency_slot_size(flow));
-	else
-		count = min_u64(count, ring_bytes / flow->segment_size);
-	flow->segment_count = (uint32_t)max_u64(count, 2);
 }
 
 static int check_geometry(const struct flow *flow)
@@ -216,7 +161,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	if (!ret)
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {
-		choose_geometry(flow, dfi->settings.ring_memory);
+		dfi__geometry_choose(dfi, flow);
 		ret = check_geometry(flow);
 	}
 	if (ret < 0)

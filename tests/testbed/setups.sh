@@ -29,6 +29,7 @@ cd "$2"
 me=$NODE
 export DFI_REGISTRY=tcp:$ADDRESS_0:$port DFI_REGISTRY_INSECURE=1
 export DFI_OPEN_TIMEOUT=30000
+export DFI_RING_MEMORY=1M
 
 # What the kernel has for a process, by the threads that made it.
 resources() # qp|mr

@@ -48,7 +48,7 @@ Test(settings, defaults_are_those_of_the_table)
 	cr_assert_eq(settings.wait, DFI_WAIT_ADAPTIVE);
 	cr_assert_eq(settings.huge_pages, HUGE_PAGES_TRY);
 	cr_assert_eq(settings.open_timeout_ms, 10000);
-	cr_assert_geq(settings.ring_memory, 1 << 20);
+	cr_assert_eq(settings.ring_memory, 0);
 }
 
 Test(settings, empty_variable_means_the_default)
@@ -103,7 +103,7 @@ Test(settings, bad_sizes_are_named)
 		refuse("DFI_RING_MEMORY", bad[i]);
 }
 
-Test(settings, limits_are_sizes_or_none)
+Test(settings, limits_are_sizes_or_a_word)
 {
 	cr_assert_eq(load_with("DFI_RING_MEMORY_LIMIT", "none"), 0);
 	cr_assert_eq(settings.ring_memory_limit, UINT64_MAX);
@@ -112,6 +112,8 @@ Test(settings, limits_are_sizes_or_none)
 	refuse("DFI_RING_MEMORY_LIMIT", "0");
 	refuse("DFI_RING_MEMORY_LIMIT", "None");
 	refuse("DFI_RING_MEMORY", "none");
+	cr_assert_eq(load_with("DFI_RING_MEMORY", "auto"), 0);
+	cr_assert_eq(settings.ring_memory, 0);
 }
 
 Test(settings, linger_may_be_zero)

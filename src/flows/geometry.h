@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The default geometry of a flow's rings. */
+#ifndef DFI_FLOWS_GEOMETRY_H
+#define DFI_FLOWS_GEOMETRY_H
+
+#include <stdint.h>
+
+struct dfi;
+struct flow;
+
+/*
+ * Choose segment_size and segment_count where the flow leaves them open (0), by
+ * the caches of this machine and DFI_RING_MEMORY.
+ */
+void dfi__geometry_choose(const struct dfi *dfi, struct flow *flow);
+
+/*
+ * The payload bytes of one ring of n_sources x n_targets on a machine with this
+ * much second-level cache a core (0: unknown).
+ */
+uint64_t dfi__geometry_ring_bytes(
+    uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets);
+
+#endif

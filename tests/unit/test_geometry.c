@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How large default rings are, by the caches and by how many they are. */
+#include <criterion/criterion.h>
+
+#include "flows/geometry.h"
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+
+Test(geometry, few_rings_are_larger_than_the_second_level_caches_of_two_cores)
+{
+	cr_assert_eq(dfi__geometry_ring_bytes(1 * MIB, 1, 1), 4 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 1, 1), 8 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(1 * MIB, 2, 2), 4 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(1 * MIB, 1, 4), 4 * MIB);
+}
+
+Test(geometry, a_ring_has_bounds_whatever_the_cache)
+{
+	cr_assert_eq(dfi__geometry_ring_bytes(0, 1, 1), 4 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(128 * KIB, 1, 1), 1 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(256 * MIB, 1, 1), 8 * MIB);
+}
+
+Test(geometry, many_rings_share)
+{
+	cr_assert_eq(dfi__geometry_ring_bytes(1 * MIB, 4, 4), 1 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 2, 2), 4 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 16, 16), 64 * KIB);
+	/* A target has 1 MiB, however many there are. */
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 1, 64), 1 * MIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 64, 64), 16 * KIB);
+	cr_assert_eq(dfi__geometry_ring_bytes(2 * MIB, 4096, 4096), 256);
+}
