@@ -458,8 +458,11 @@ int main(int argc, char **argv)
 	end = options.seconds ? now_ns() + INT64_C(1000000000) * options.seconds
 			      : INT64_MAX;
 	for (runs = 0; now_ns() < end && (!options.runs || runs < options.runs);
-	     runs++)
+	     runs++) {
+		if (runs && runs % 100 == 0)
+			printf("%u runs, %u violations\n", runs, violations);
 		violations += run_once(options.seed + runs);
+	}
 	printf("seeds: %" PRIu64 " to %" PRIu64 "\n", options.seed,
 	    options.seed + runs - 1);
 	printf("runs: %u violations: %u\n", runs, violations);
