@@ -50,7 +50,8 @@ DFI_API int dfi_barrier_open(struct dfi *dfi, const char *name,
  * text names it. All members that were waiting, or come to this round, get
  * this. -EPROTOTYPE: another member has opened the barrier for another number
  * of members. -ENOTCONN: the connection to the registry is lost, and with it
- * the others. -EINVAL: NULL. -EOWNERDEAD, -ENOMEM.
+ * the others; once it is back, calls go on. -EINVAL: NULL. -EOWNERDEAD,
+ * -ENOMEM.
  */
 DFI_API int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms);
 

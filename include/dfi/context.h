@@ -102,8 +102,8 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
 /*
  * Leave the registry and free the context. Flows that it created and that are
  * not persistent are removed. -EBUSY if sources, targets or barriers are still
- * open; then nothing happened. Any thread, but no other call may use the
- * context any more.
+ * open, or another thread is in a call that was given the context; then nothing
+ * happened. Any thread, but no other call may use the context any more.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 

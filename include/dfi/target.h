@@ -16,9 +16,10 @@
  *
  * Errors of all calls that consume:
  *   -ECONNRESET  a source died before its end; the text names it. What it had
- *                sent whole was delivered before.
- *   -ECANCELED   a source aborted the flow, or this target was cancelled or
- *                aborted
+ *                sent whole was delivered before, and so was all that the
+ *                others' rings held then
+ *   -ECANCELED   a source aborted the flow (then the same was delivered
+ *                before), or this target was cancelled or aborted
  *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
  *                the text names both ends
  *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or

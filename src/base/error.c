@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[512];
+static _Thread_local char message[ERROR_TEXT_SIZE];
 static _Thread_local const char *constant; /* instead of message, if set */
 
 int dfi__fail(int err, const char *fmt, ...)

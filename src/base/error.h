@@ -6,6 +6,9 @@
 #ifndef DFI_BASE_ERROR_H
 #define DFI_BASE_ERROR_H
 
+/* Room for the longest text; longer ones are cut. */
+#define ERROR_TEXT_SIZE 512
+
 #include <dfi/error.h>
 
 /*

@@ -47,6 +47,21 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 	reader->head = footer(reader, 0);
 }
 
+uint64_t dfi__reader_arrived(const struct reader *reader)
+{
+	uint32_t slot = reader->slot;
+	uint64_t seq = reader->seq;
+
+	/* Pairs as in reader_ready(). */
+	while (seq - reader->seq < reader->geometry.segment_count &&
+	    footer_seq(atomic_observe(&footer(reader, slot)->state)) ==
+		(uint32_t)seq) {
+		slot = next_slot(&reader->geometry, slot);
+		seq++;
+	}
+	return seq;
+}
+
 /* The payload that is about to be lent is what the source has sent. */
 static int check_sum(
     const struct reader *reader, const char *payload, uint64_t state)

@@ -30,6 +30,7 @@ struct reader {
 	uint32_t slot;               /* its slot */
 	uint64_t returned;           /* consumed count last published */
 	_Atomic uint64_t total;      /* tuples lent; any thread reads it */
+	uint64_t stop; /* for the owner: as dfi__reader_arrived() has said */
 	enum reader_end end;
 };
 
@@ -64,6 +65,9 @@ static inline bool reader_end_marked(const struct reader *reader)
 	/* Pairs with the same publish: all segments came before the mark. */
 	return footer_is_end(atomic_observe(&header->end.state));
 }
+
+/* The number behind the last segment that is there. */
+uint64_t dfi__reader_arrived(const struct reader *reader);
 
 /*
  * Lend the next segment, which is ready: *payload and *bytes. The next call of

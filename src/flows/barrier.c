@@ -64,6 +64,8 @@ static void on_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&barrier->lock);
 	if (event->type == REGISTRY_LOST)
 		barrier->registry_lost = true;
+	else if (event->type == REGISTRY_BACK)
+		barrier->registry_lost = false;
 	else if (event->type == REGISTRY_PUT)
 		on_put(barrier, event);
 	else if (dfi__endpoint_index(event->key, &index))
@@ -219,7 +221,7 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 {
 	struct dfi_barrier *barrier;
 	int64_t deadline;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret)
 		ret = check_arguments(name, n_members, index, out);
@@ -247,7 +249,7 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 		return dfi__error_keep(ret);
 	}
 	barrier->magic = BARRIER_MAGIC;
-	atomic_fetch_add(&dfi->n_endpoints, 1);
+	context_use_keep(&use);
 	*out = barrier;
 	return 0;
 }
@@ -392,6 +394,6 @@ int dfi_barrier_close(struct dfi_barrier *barrier)
 	dfi__member_key(key, barrier->name, barrier->members.self);
 	dfi__client_forget(dfi->registry, key);
 	free_barrier(barrier);
-	atomic_fetch_sub(&dfi->n_endpoints, 1);
+	dfi__context_leave(dfi);
 	return 0;
 }

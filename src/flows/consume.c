@@ -34,6 +34,22 @@ static int was_aborted(const struct dfi_target *target)
 	    target->flow.name, target->index);
 }
 
+/*
+ * Make err, whose text was just set, the end of the flow, but first have the
+ * application consume what has arrived by now, from whatever source.
+ */
+static void lose(struct dfi_target *target, int err)
+{
+	uint32_t i;
+
+	target->lost = err;
+	snprintf(target->status_text, sizeof(target->status_text), "%s",
+	    dfi_errmsg());
+	for (i = 0; i < target->n_readers; i++)
+		target->readers[i].stop = dfi__reader_arrived(
+		    &target->readers[i]);
+}
+
 int dfi__target_give_up(struct dfi_target *target)
 {
 	return fail_target(target, was_aborted(target));
@@ -127,8 +143,8 @@ static inline void progress(const struct dfi_target *target)
 }
 
 /*
- * A ring without a segment: has its source ended, aborted, or gone? 0, or an
- * error that ends the flow.
+ * A ring without a segment: has its source ended, or aborted, or is it gone,
+ * which ends the flow (target->lost)? 0, or an error that ends it at once.
  */
 static int check_source(struct dfi_target *target, uint32_t source)
 {
@@ -155,19 +171,18 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	}
 	if (reader->end == READER_ABORTED) {
 		dfi__peers_name(&target->sources, source, name, sizeof(name));
-		return fail_target(target,
+		lose(target,
 		    dfi__fail(-ECANCELED,
 			"flow '%s': %s aborted the flow after %lu tuples",
 			target->flow.name, name,
 			(unsigned long)atomic_peek(&reader->total)));
+	} else if (gone && !reader_ready(reader)) {
+		lose(target, dfi__peers_lost(&target->sources, source));
 	}
-	if (gone && !reader_ready(reader))
-		return fail_target(
-		    target, dfi__peers_lost(&target->sources, source));
 	return 0;
 }
 
-/* All rings once. 0, or an error that ends the flow. */
+/* All rings once. As check_source(). */
 static int check_sources(struct dfi_target *target)
 {
 	uint32_t i;
@@ -175,7 +190,7 @@ static int check_sources(struct dfi_target *target)
 
 	target->seen_changes = changes(target);
 	target->dead_undrained = false;
-	for (i = 0; !ret && i < target->n_readers; i++)
+	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
 	return ret;
 }
@@ -222,7 +237,7 @@ static inline bool segment_or_change(void *arg)
 		    (!reader->end && reader_end_marked(reader)))
 			return true;
 	}
-	return changes(target) != target->seen_changes ||
+	return changes(target) != target->seen_changes || target->lost ||
 	    target_aborted(target);
 }
 
@@ -393,6 +408,24 @@ static int give_back(struct dfi_target *target)
 	return ret < 0 ? fail_target(target, ret) : 0;
 }
 
+/* The flow is lost: lend what had arrived by then, and then say so. */
+static int last_segment(struct dfi_target *target)
+{
+	uint32_t i, ring = target->current;
+	struct reader *reader;
+
+	for (i = 0; i < target->n_readers; i++) {
+		reader = &target->readers[ring];
+		if (reader->seq != reader->stop && reader_ready(reader)) {
+			target->current = ring;
+			return take(target, ring);
+		}
+		ring = next_ring(target, ring);
+	}
+	return fail_target(
+	    target, dfi__fail(target->lost, "%s", target->status_text));
+}
+
 /*
  * Give the consumed segment back and lend the next one, of any ring: 1, 0 at
  * the end of the flow, or an error.
@@ -416,6 +449,8 @@ static int next_segment(struct dfi_target *target)
 			if (ret < 0)
 				return ret;
 		}
+		if (unlikely(target->lost))
+			return last_segment(target);
 		ring = find_ready(target);
 		if (likely(ring < target->n_readers))
 			return take(target, ring);
@@ -423,6 +458,8 @@ static int next_segment(struct dfi_target *target)
 		ret = check_sources(target);
 		if (ret < 0)
 			return ret;
+		if (target->lost)
+			continue;
 		if (!target->n_open)
 			return 0;
 		if (find_ready(target) < target->n_readers)

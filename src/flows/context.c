@@ -206,18 +206,40 @@ free_dfi:
 	return ret;
 }
 
+/* In n_users: nobody else comes. */
+#define CLOSING UINT32_MAX
+
+int dfi__context_enter(struct dfi *dfi)
+{
+	int ret = context_check(dfi);
+	uint32_t n;
+
+	if (ret < 0)
+		return ret;
+	n = atomic_load(&dfi->n_users);
+	do {
+		if (n == CLOSING)
+			return dfi__fail(-EBUSY, "the context is being closed");
+	} while (!atomic_compare_exchange_weak(&dfi->n_users, &n, n + 1));
+	return 0;
+}
+
+void dfi__context_leave(struct dfi *dfi)
+{
+	atomic_fetch_sub(&dfi->n_users, 1);
+}
+
 int dfi_close(struct dfi *dfi)
 {
-	uint32_t n;
+	uint32_t n = 0;
 	int ret = context_check(dfi);
 
 	if (ret < 0)
 		return ret;
-	n = atomic_load(&dfi->n_endpoints);
-	if (n)
+	if (!atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING))
 		return dfi__fail(-EBUSY,
-		    "dfi_close: %u sources, targets and barriers are open: "
-		    "close them first",
+		    "dfi_close: %u sources, targets, barriers and calls use "
+		    "the context: close or await them first",
 		    n);
 	dfi__stats_stop(dfi);
 	dfi__linger_clock_free(dfi->linger);
@@ -231,7 +253,7 @@ int dfi_close(struct dfi *dfi)
 
 int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats)
 {
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !stats)
 		ret = dfi__fail(-EINVAL, "dfi_context_query: stats is NULL");

@@ -30,7 +30,8 @@ struct dfi {
 	struct network *network;     /* RDMA, started when needed */
 	struct linger_clock *linger;
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
-	_Atomic uint32_t n_endpoints; /* open sources, targets, barriers */
+	/* Open sources, targets and barriers, and calls; see CONTEXT_USE(). */
+	_Atomic uint32_t n_users;
 	struct stats_list stats;
 };
 
@@ -63,6 +64,35 @@ static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
 static inline int context_check(const struct dfi *dfi)
 {
 	return handle_check(dfi, dfi ? &dfi->magic : NULL, CONTEXT_MAGIC);
+}
+
+/*
+ * Keep the context from being closed; as context_check(), and -EBUSY: it is
+ * being closed.
+ */
+int dfi__context_enter(struct dfi *dfi);
+void dfi__context_leave(struct dfi *dfi);
+
+static inline void context_use_end(struct dfi **dfi)
+{
+	if (*dfi)
+		dfi__context_leave(*dfi);
+}
+
+/*
+ * The declaration of ret, what dfi__context_enter() says, in a call that waits:
+ * the context stays at least until that returns, and as long as what it opened
+ * is there, if it calls context_use_keep(&use).
+ */
+#define CONTEXT_USE(dfi, ret)                                               \
+	int ret = dfi__context_enter(dfi);                                  \
+	__attribute__((cleanup(context_use_end))) struct dfi *use = ret < 0 \
+	    ? NULL                                                          \
+	    : (dfi)
+
+static inline void context_use_keep(struct dfi **use)
+{
+	*use = NULL;
 }
 
 #endif

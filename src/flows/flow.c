@@ -173,7 +173,7 @@ int dfi_flow_create(
     struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr)
 {
 	struct flow flow;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret)
 		ret = dfi__flow_check_name(name);
@@ -193,7 +193,7 @@ int dfi_flow_create(
 int dfi_flow_remove(struct dfi *dfi, const char *name)
 {
 	char key[KEY_SIZE];
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret)
 		ret = dfi__flow_check_name(name);

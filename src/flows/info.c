@@ -92,7 +92,7 @@ int dfi_flow_query(
 	char key[KEY_SIZE];
 	struct flow flow;
 	size_t i, n;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret)
 		ret = dfi__flow_check_name(name);
@@ -130,7 +130,7 @@ int dfi_flow_list(struct dfi *dfi,
 	struct flow flow;
 	const char *name;
 	size_t i, n;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !fn)
 		ret = dfi__fail(-EINVAL, "dfi_flow_list: fn is NULL");
@@ -210,7 +210,7 @@ int dfi_node_list(struct dfi *dfi,
 	struct registry_value *nodes, *flows;
 	size_t n_nodes, n_flows;
 	int64_t deadline;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !fn)
 		ret = dfi__fail(-EINVAL, "dfi_node_list: fn is NULL");

@@ -213,18 +213,24 @@ static int start_timer(struct linger_clock *clock)
 	return ret;
 }
 
-int dfi__linger_add(struct dfi_source *source)
+int dfi__linger_clock_start(struct linger_clock *clock)
 {
-	struct linger_clock *clock = source->dfi->linger;
 	int ret = 0;
 
 	pthread_mutex_lock(&clock->lock);
 	if (clock->timer < 0)
 		ret = start_timer(clock);
-	if (!ret)
-		TAILQ_INSERT_TAIL(&clock->sources, source, linger.link);
 	pthread_mutex_unlock(&clock->lock);
 	return ret;
+}
+
+void dfi__linger_add(struct dfi_source *source)
+{
+	struct linger_clock *clock = source->dfi->linger;
+
+	pthread_mutex_lock(&clock->lock);
+	TAILQ_INSERT_TAIL(&clock->sources, source, linger.link);
+	pthread_mutex_unlock(&clock->lock);
 }
 
 void dfi__linger_remove(struct dfi_source *source)

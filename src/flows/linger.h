@@ -34,12 +34,14 @@ struct source_linger {
 	TAILQ_ENTRY(dfi_source) link; /* of the clock's list */
 };
 
-/* One for a context; it takes a descriptor when a source first lingers. */
+/* One for a context. */
 int dfi__linger_clock_new(struct dfi *dfi, struct linger_clock **clock);
+/* Before the first source: takes a descriptor. -EMFILE, -ENOMEM, -EIO. */
+int dfi__linger_clock_start(struct linger_clock *clock);
 void dfi__linger_clock_free(struct linger_clock *clock);
 
-/* Look after a source, until it is removed. -EMFILE, -ENOMEM, -EIO. */
-int dfi__linger_add(struct dfi_source *source);
+/* Look after a source, until it is removed. The clock has been started. */
+void dfi__linger_add(struct dfi_source *source);
 /* Its owner may do without the lock from now on. */
 void dfi__linger_remove(struct dfi_source *source);
 

@@ -117,7 +117,7 @@ static int target_was_gone(
     struct dfi_source *source, uint32_t target, int ret, int64_t deadline)
 {
 	int64_t patience = clock_now_ns() + REGISTRY_SAYS_NS;
-	char text[512];
+	char text[ERROR_TEXT_SIZE];
 
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	if (dfi__peers_await_gone(&source->targets, target,
@@ -327,16 +327,18 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	ret = dfi__peers_await(&source->targets, deadline);
 	if (!ret)
 		ret = open_remotes(source, deadline);
+	if (!ret && source->linger.ns)
+		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, role, source->index,
 		    NULL, first_remote(source), deadline);
 	if (ret < 0)
 		goto close_peers;
 	ret = open_segments(source);
-	if (!ret && source->linger.ns)
-		ret = dfi__linger_add(source);
 	if (ret < 0)
 		goto leave;
+	if (source->linger.ns)
+		dfi__linger_add(source);
 	return 0;
 
 leave:
@@ -354,7 +356,7 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	struct wait_policy wait;
 	struct flow flow;
 	int64_t deadline;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !out)
 		ret = dfi__fail(-EINVAL, "dfi_source_open: source is NULL");
@@ -389,7 +391,7 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 		return dfi__error_keep(ret);
 	}
 	source->magic = SOURCE_MAGIC;
-	atomic_fetch_add(&dfi->n_endpoints, 1);
+	context_use_keep(&use);
 	dfi__stats_add(dfi, &source->stats, dfi__source_stats);
 	dfi__source_log_attached(source);
 	*out = source;
@@ -434,7 +436,7 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 	dfi__peers_close(&source->targets);
 	dfi__stats_remove(dfi, &source->stats);
 	free_source(source);
-	atomic_fetch_sub(&dfi->n_endpoints, 1);
+	dfi__context_leave(dfi);
 	return ret;
 }
 
@@ -466,7 +468,7 @@ int dfi_source_close(struct dfi_source *source)
 	SOURCE_LAST_CALL(source, SOURCE_SHARED(source));
 	int ret = handle_check(
 	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
-	char text[256];
+	char text[ERROR_TEXT_SIZE];
 
 	if (ret < 0)
 		return ret;

@@ -40,7 +40,7 @@ struct dfi_source {
 	bool
 	    cursor_open; /* then its lane is closed, though a segment is open */
 	uint32_t cursor_target;
-	char status_text[256];
+	char status_text[ERROR_TEXT_SIZE];
 	size_t size; /* of this handle's memory */
 	struct dfi *dfi;
 	struct flow flow;

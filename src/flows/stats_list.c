@@ -172,7 +172,7 @@ int dfi_stats_list(struct dfi *dfi,
 	struct registry_value *nodes, *flows;
 	size_t n_nodes, n_flows;
 	int64_t deadline;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !fn)
 		ret = dfi__fail(-EINVAL, "dfi_stats_list: fn is NULL");

@@ -199,7 +199,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	struct wait_policy wait;
 	struct flow flow;
 	int64_t deadline;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !out)
 		ret = dfi__fail(-EINVAL, "dfi_target_open: target is NULL");
@@ -233,6 +233,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	target->wait = wait;
 	target->n_readers = target->n_open = flow.n_sources;
 	target->head.tuple_size = flow.schema->tuple_size;
+	target->open_timeout_ms = attr.open_timeout_ms;
 	target->wait_time.deadline = context_deadline(
 	    dfi, attr.open_timeout_ms);
 	ret = attach(target, deadline);
@@ -243,7 +244,7 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	target->wait_time.deadline = context_deadline(
 	    dfi, attr.open_timeout_ms);
 	target->magic = TARGET_MAGIC;
-	atomic_fetch_add(&dfi->n_endpoints, 1);
+	context_use_keep(&use);
 	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
 	dfi__target_log_attached(target);
 	*out = target;
@@ -296,6 +297,8 @@ int dfi_target_close(struct dfi_target *target)
 
 	if (ret < 0)
 		return ret;
+	if (!target->status)
+		target->status = target->lost;
 	if (target->status || target_aborted(target))
 		ret = dfi__target_check_slow(target);
 	dfi = target->dfi;
@@ -309,6 +312,6 @@ int dfi_target_close(struct dfi_target *target)
 	dfi__peers_close(&target->sources);
 	dfi__stats_remove(dfi, &target->stats);
 	free_target(target);
-	atomic_fetch_sub(&dfi->n_endpoints, 1);
+	dfi__context_leave(dfi);
 	return ret;
 }

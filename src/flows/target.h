@@ -21,7 +21,8 @@ struct dfi_target {
 	struct dfi_target_head head;       /* first: see dfi/target.h */
 	_Atomic uint64_t segments, stalls; /* for any thread to read */
 	uint32_t magic;
-	int status;            /* the first hard error */
+	int status; /* the first hard error */
+	int lost;   /* the next one, when all that came is consumed */
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	bool lends_segment;    /* of readers[head.source] */
 	bool lends_batch;
@@ -38,7 +39,7 @@ struct dfi_target {
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */
 	uint32_t open_timeout_ms;
-	char status_text[256];
+	char status_text[ERROR_TEXT_SIZE];
 	struct wait_policy wait;
 	struct nap nap;
 	struct wait_time wait_time; /* deadline: for the sources to attach */

@@ -122,7 +122,7 @@ Test(flow, context_with_open_endpoints_stays_open)
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
 	assert_error(
-	    dfi_close(rig.dfi), -EBUSY, "1 sources, targets and barriers");
+	    dfi_close(rig.dfi), -EBUSY, "1 sources, targets, barriers");
 	assert_error(dfi_close(rig.other), -EBUSY, "close them");
 	/* Nothing happened to them. */
 	cr_assert_eq(dfi_source_push(source, &kv), 0);

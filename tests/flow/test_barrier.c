@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "flow_help.h"
 
@@ -268,7 +269,7 @@ Test(barrier, wrong_use_is_named)
 	assert_error(dfi_barrier_wait((struct dfi_barrier *)rig.dfi, 0),
 	    -EINVAL, "takes a barrier");
 	assert_error(dfi_barrier_close(NULL), -EINVAL, "the barrier is NULL");
-	assert_error(dfi_close(rig.dfi), -EBUSY, "barriers are open");
+	assert_error(dfi_close(rig.dfi), -EBUSY, "barriers and calls use");
 	cr_assert_eq(dfi_barrier_close(barrier), 0);
 }
 
@@ -291,4 +292,49 @@ Test(barrier, loss_of_the_registry_ends_the_wait)
 	cr_assert_eq((int)(intptr_t)result, -ENOTCONN);
 	cr_assert_eq(dfi_barrier_close(barrier), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+struct members {
+	struct dfi_barrier *at[2];
+};
+
+static bool is_back(void *arg)
+{
+	struct members *members = arg;
+
+	return dfi_barrier_wait(members->at[0], 20) == -ETIMEDOUT;
+}
+
+Test(barrier, goes_on_when_the_registry_is_back)
+{
+	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_registry *registry;
+	struct members members;
+	char address[64];
+	struct dfi *dfi;
+	uint32_t i;
+
+	snprintf(
+	    address, sizeof(address), "unix:@dfi-test-barrier-%d", getpid());
+	registry_attr.listen = attr.registry = address;
+	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_eq(dfi_open(&attr, &dfi), 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(
+		    dfi_barrier_open(dfi, "b", 2, i, &members.at[i]), 0);
+	assert_error(dfi_barrier_wait(members.at[0], 20), -ETIMEDOUT, "1 of 2");
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
+	    dfi_errmsg());
+	cr_assert(eventually(is_back, &members), "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi_barrier_wait(members.at[1], LONG_MS), 0, "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi_barrier_wait(members.at[0], LONG_MS), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_close(members.at[i]), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	cr_assert_eq(dfi_registry_stop(registry), 0);
 }

@@ -215,6 +215,24 @@ Test(open, source_that_gave_up_may_try_again)
 	cr_assert_eq(dfi_target_close(second), 0);
 }
 
+/* Also after the first time, the context's own is long. */
+Test(open, own_timeout_of_a_target_is_repeated)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	int64_t start = now_ms();
+	const void *tuple;
+	int i;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	attr.open_timeout_ms = 20;
+	cr_assert_eq(dfi_target_open(rig.dfi, "f", 0, &attr, &target), 0);
+	for (i = 0; i < 3; i++)
+		assert_error(dfi_target_consume(target, &tuple), -ETIMEDOUT,
+		    "source 0", "nobody has opened it");
+	cr_assert_lt(now_ms() - start, LONG_MS);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
 Test(target, says_which_source_has_not_come)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;

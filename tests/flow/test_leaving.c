@@ -500,6 +500,35 @@ static void abort_target_that_waits(uint32_t wait)
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 }
 
+/* What the others had sent by then is not lost with it. */
+Test(abort, of_a_source_leaves_what_the_others_had_sent)
+{
+	struct dfi_source *leaver, *sender;
+	struct kv kv = { 0, 0 };
+	const void *tuple;
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", 3, 1, 4, 8);
+	targets[0] = open_target(rig.other, "f", 0, 0);
+	leaver = open_source(rig.dfi, "f", 0, 0);
+	sender = open_source(rig.dfi, "f", 1, 0);
+	for (kv.val = 0; kv.val < 10; kv.val++)
+		cr_assert_eq(dfi_source_push(sender, &kv), 0);
+	cr_assert_eq(dfi_source_flush(sender), 0);
+	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 1);
+	dfi_source_abort(leaver);
+	cr_assert_eq(dfi_source_close(leaver), -ECANCELED);
+	for (i = 1; i < 10; i++) {
+		cr_assert_eq(dfi_target_consume(targets[0], &tuple), 1,
+		    "%u: %s", i, dfi_errmsg());
+		cr_assert_eq(((const struct kv *)tuple)->val, i);
+	}
+	assert_error(dfi_target_consume(targets[0], &tuple), -ECANCELED,
+	    "source 0 (node", "aborted");
+	assert_error(dfi_target_close(targets[0]), -ECANCELED, "source 0");
+	cr_assert_eq(dfi_source_close(sender), -ECONNRESET);
+}
+
 Test(abort, of_a_target_ends_its_wait)
 {
 	abort_target_that_waits(DFI_WAIT_ADAPTIVE);
@@ -521,8 +550,7 @@ Test(abort, leaves_a_context_busy_until_the_handle_is_closed)
 	create_kv_flow(rig.dfi, "g", 1, 1, 4, 2);
 	target = open_target(third, "g", 0, 0);
 	dfi_target_abort(target);
-	assert_error(
-	    dfi_close(third), -EBUSY, "1 sources, targets and barriers");
+	assert_error(dfi_close(third), -EBUSY, "1 sources, targets, barriers");
 	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 	cr_assert_eq(dfi_close(third), 0);
 }

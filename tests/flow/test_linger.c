@@ -4,6 +4,8 @@
  * owner is this thread, which waits in the target's calls meanwhile.
  */
 #include <criterion/criterion.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -376,4 +378,24 @@ Test(linger, needs_two_segments)
 	cr_assert_eq(open_lingering(rig.dfi, DFI_NO_LINGER, 0), 0);
 	push(1);
 	close_with_some_unread(1);
+}
+
+/* Not even for a moment was the source there: that would end the flow. */
+Test(linger, without_a_descriptor_for_the_clock_leaves_the_flow_alone)
+{
+	struct rlimit old, low;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, SEGMENT, 4);
+	target = open_target(rig.other, "f", 0, 0);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	low = old;
+	low.rlim_cur = (rlim_t)dup(STDIN_FILENO);
+	close((int)low.rlim_cur);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	cr_assert_lt(open_lingering(rig.other, LINGER_US, 0), 0);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+	cr_assert_eq(
+	    open_lingering(rig.other, LINGER_US, 0), 0, "%s", dfi_errmsg());
+	push(1);
+	close_both();
 }

@@ -287,8 +287,8 @@ Test(messages, of_a_context_that_is_in_use)
 	create_flow(1, 1);
 	target = open_target(0);
 	expect(dfi_close(dfi), -EBUSY,
-	    "dfi_close: 1 sources, targets and barriers are open: close them "
-	    "first");
+	    "dfi_close: 1 sources, targets, barriers and calls use the "
+	    "context: close or await them first");
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
