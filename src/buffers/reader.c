@@ -25,6 +25,24 @@ static struct segment_footer *footer(const struct reader *reader, uint32_t slot)
 	    reader->geometry.footer_offset);
 }
 
+void dfi__region_init(struct region *region)
+{
+	struct region_header *header = region->base;
+
+	atomic_set(&header->reader_waits, 0);
+	atomic_set(&header->reader_name, 0);
+}
+
+static void init_header(struct ring_header *header, uint64_t start)
+{
+	atomic_set(&header->credit.consumed, start);
+	atomic_set(&header->credit.closed, RING_OPEN);
+	atomic_set(&header->writer_waits, 0);
+	atomic_set(&header->writer_name, 0);
+	atomic_set(&header->end.total, 0);
+	atomic_set(&header->end.state, 0);
+}
+
 void dfi__reader_init(struct reader *reader, struct region *region,
     const struct ring_geometry *geometry, uint32_t n_sources, uint32_t source,
     uint64_t start)
@@ -40,10 +58,12 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 		.seq = start,
 		.returned = start,
 	};
-	for (slot = 0; slot < geometry->segment_count; slot++)
+	for (slot = 0; slot < geometry->segment_count; slot++) {
+		atomic_set(&footer(reader, slot)->total, 0);
 		atomic_set(&footer(reader, slot)->state,
 		    footer_state(last_lap + slot, 0, 0));
-	atomic_set(&header(reader)->credit.consumed, start);
+	}
+	init_header(header(reader), start);
 	reader->head = footer(reader, 0);
 }
 

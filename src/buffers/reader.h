@@ -34,9 +34,13 @@ struct reader {
 	enum reader_end end;
 };
 
+/* Make what all rings of a region share ready, before its readers. */
+void dfi__region_init(struct region *region);
+
 /*
  * Make ring number source of the region ready for its writer, whose first
- * segment is number start.
+ * segment is number start. The memory may hold anything, such as another flow's
+ * rings: all that the two ends rely on is set here, and nothing else.
  */
 void dfi__reader_init(struct reader *reader, struct region *region,
     const struct ring_geometry *geometry, uint32_t n_sources, uint32_t source,

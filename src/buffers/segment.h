@@ -37,8 +37,8 @@
  * total: tuples in this ring up to the end of this segment.
  * state: bits 0..31 the segment's sequence number, truncated; 32..59 the
  * payload bytes used; 60..63 flags. One word, so that a reader that observes
- * the number it expects has the rest too. Nothing needs to be reset: a slot's
- * old number is segment_count behind.
+ * the number it expects has the rest too. Once a ring has begun, nothing needs
+ * to be reset: a slot's old number is segment_count behind.
  */
 struct segment_footer {
 	_Atomic uint64_t total;

@@ -138,6 +138,7 @@ static int create_rings(struct dfi_target *target)
 		ret = export_rings(target, &geometry, verbs);
 	if (ret < 0)
 		return ret;
+	dfi__region_init(target->region);
 	for (i = 0; i < target->n_readers; i++)
 		dfi__reader_init(&target->readers[i], target->region, &geometry,
 		    target->n_readers, i, RING_FIRST_SEGMENT);

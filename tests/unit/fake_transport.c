@@ -118,12 +118,14 @@ static void start_ring(struct fake_ring *ring, struct ring_geometry g,
 	char *in_region;
 
 	cr_assert_not_null(ring->region.base);
-	memset(ring->region.base, 0, size);
+	/* Whatever was there, a ring starts empty. */
+	memset(ring->region.base, 0xa5, size);
 	ring->region.transport = ring->remote.transport = &ring->transport;
 	in_region = (char *)ring->region.base + ring_offset(&g, RING_INDEX);
 	ring->remote.ring = in_place ? in_region
 				     : aligned_alloc(128, g.ring_size);
 	cr_assert_not_null(ring->remote.ring);
+	dfi__region_init(&ring->region);
 	dfi__reader_init(
 	    &ring->reader, &ring->region, &g, 2, RING_INDEX, start);
 	/* What connecting would do. */

@@ -144,6 +144,57 @@ Test(writer_reader, stream_crosses_every_wrap_around)
 	for_each_ring(stream_on_fake);
 }
 
+/* Each word says that what the reader awaits is there, or that all is over. */
+static void fill_with_footers(struct fake_ring *ring, uint64_t flag)
+{
+	const struct ring_geometry *g = &ring->geometry;
+	uint64_t *words = ring->region.base;
+	uint64_t i;
+
+	for (i = 0; i < region_size(g, 2) / sizeof(words[0]); i++)
+		words[i] = footer_state(ring->reader.seq, g->tuple_size, flag);
+}
+
+static void start_over(struct fake_ring *ring)
+{
+	const struct ring_header *header = fake_ring_header(ring);
+	const struct region_header *shared = ring->region.base;
+	const struct ring_geometry *g = &ring->geometry;
+	uint64_t start = ring->reader.seq;
+
+	dfi__region_init(&ring->region);
+	dfi__reader_init(&ring->reader, &ring->region, g, 2, RING_INDEX, start);
+	if (!ring->remote.in_place)
+		memcpy(ring->remote.ring, header, g->ring_size);
+	dfi__writer_init(&ring->writer, &ring->remote, g, start);
+	cr_assert(!reader_ready(&ring->reader));
+	cr_assert(!reader_end_marked(&ring->reader));
+	cr_assert(!dfi__writer_ring_used(&ring->writer));
+	cr_assert_eq(dfi__writer_closed(&ring->writer), RING_OPEN);
+	cr_assert_eq(shared->reader_waits, 0);
+	cr_assert_eq(header->writer_waits, 0);
+	/* From which a transport may make the first segment's footer. */
+	cr_assert_eq(fake_ring_footer(ring, g->segment_count - 1)->total, 0);
+}
+
+static void stream_over_footers(struct fake_ring *ring)
+{
+	static const uint64_t flags[] = { 0, FOOTER_FLAG_END, FOOTER_FLAG_ABORT,
+		TRANSPORT_HELD_FLAG };
+	size_t i;
+
+	for (i = 0; i < N_ELEMENTS(flags); i++) {
+		fill_with_footers(ring, flags[i]);
+		start_over(ring);
+	}
+	stream(&ring->writer, &ring->reader);
+}
+
+Test(writer_reader, ring_begins_empty_whatever_was_in_its_memory)
+{
+	for_each_ring(stream_over_footers);
+}
+
 Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 {
 	struct transport *transport;
