@@ -54,7 +54,7 @@ static int read_text(
 	return 0;
 }
 
-static int read_size(
+static int read_room(
     const char *variable, const char *value, const char *help, uint64_t *out)
 {
 	unsigned shift = 0;
@@ -72,11 +72,23 @@ static int read_size(
 	if (shift)
 		end++;
 	if (errno || end == value || *end ||
-	    !isdigit((unsigned char)value[0]) || !number ||
-	    number > UINT64_MAX >> shift)
+	    !isdigit((unsigned char)value[0]) || number > UINT64_MAX >> shift)
 		return invalid(variable, value, help);
 	*out = (uint64_t)number << shift;
 	return 0;
+}
+
+static int read_size(
+    const char *variable, const char *value, const char *help, uint64_t *out)
+{
+	uint64_t size;
+	int ret = read_room(variable, value, help, &size);
+
+	if (!ret && !size)
+		ret = invalid(variable, value, help);
+	if (!ret)
+		*out = size;
+	return ret;
 }
 
 static int read_limit(

@@ -13,8 +13,8 @@
  * X(kind, member, variable, default, help)
  * kinds: text; uid: a user's number, UINT32_MAX for none; size: bytes with an
  * optional suffix K, M or G; auto_size: a size, or auto (0); limit: a size, or
- * none (UINT64_MAX); ms: milliseconds; us: microseconds, or 0; choice: one of
- * the words of the setting's table in settings.c.
+ * none (UINT64_MAX); room: a size, or 0; ms: milliseconds; us: microseconds, or
+ * 0; choice: one of the words of the setting's table in settings.c.
  */
 #define DFI_SETTINGS(X)                                                       \
 	X(text, registry, "DFI_REGISTRY", NULL,                               \
@@ -42,6 +42,9 @@
 	    "them open: a size, or auto, by the caches")                      \
 	X(limit, ring_memory_limit, "DFI_RING_MEMORY_LIMIT", "none",          \
 	    "most bytes that the rings of a context take: a size or none")    \
+	X(room, spare_memory, "DFI_SPARE_MEMORY", "32M",                      \
+	    "most bytes of rings that a context keeps for its next targets "  \
+	    "when targets close; 0 if DFI_RING_MEMORY_LIMIT is set")          \
 	X(choice, wait, "DFI_WAIT", "adaptive",                               \
 	    "how calls wait: adaptive, spin or block")                        \
 	X(us, linger_us, "DFI_LINGER_US", "0",                                \
@@ -90,6 +93,7 @@ enum verbs_notify {
 #define SETTING_TYPE_size uint64_t
 #define SETTING_TYPE_auto_size uint64_t
 #define SETTING_TYPE_limit uint64_t
+#define SETTING_TYPE_room uint64_t
 #define SETTING_TYPE_ms uint32_t
 #define SETTING_TYPE_us uint32_t
 #define SETTING_TYPE_choice uint32_t

@@ -81,14 +81,17 @@ static inline uint64_t footer_used(uint64_t state)
 }
 
 /*
- * The target sleeps in reader_waits; its sources wake it. Cache lines are
- * doubled against the adjacent-line prefetcher.
+ * The target sleeps in reader_waits; its sources wake it. let_go is the
+ * transport's. Cache lines are doubled against the adjacent-line prefetcher.
  */
 struct region_header {
 	alignas(2 * CACHE_LINE) _Atomic uint32_t reader_waits;
 	alignas(8) _Atomic uint64_t reader_name; /* base/wait.h */
+	alignas(CACHE_LINE) _Atomic uint32_t let_go;
 };
 static_assert(sizeof(struct region_header) == 128, "region header");
+static_assert(offsetof(struct region_header, let_go) == REGION_LET_GO_OFFSET,
+    "region header");
 
 /*
  * credit: how many segments the target has given back, as an absolute count, so

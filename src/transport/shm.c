@@ -25,6 +25,11 @@
 #define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+static uint64_t page_size(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static int shm_start(struct loop *loop, const struct settings *settings,
     const struct member *self, struct transport **transport)
 {
@@ -38,6 +43,7 @@ static int shm_start(struct loop *loop, const struct settings *settings,
 	shm->loop = loop;
 	shm->settings = settings;
 	pthread_mutex_init(&shm->lock, NULL);
+	TAILQ_INIT(&shm->spares);
 	dfi__fence_setup();
 	ret = dfi__notify_setup();
 	if (ret < 0)
@@ -61,6 +67,7 @@ static void shm_stop(struct transport *transport)
 	struct shm *shm = (struct shm *)transport;
 
 	dfi__shm_pass_stop(shm);
+	dfi__shm_spares_free(shm);
 	dfi__notify_cleanup();
 	pthread_mutex_destroy(&shm->lock);
 	free(shm);
@@ -191,6 +198,7 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 	if (ret < 0)
 		goto unmap;
 	region->fd = fd;
+	region->page = flags & MFD_HUGETLB ? HUGE_PAGE_SIZE : page_size();
 	region->base.name.size = size;
 	return 0;
 
@@ -227,7 +235,7 @@ static int create_backing(
 			    (unsigned long)huge_size, strerror(-ret),
 			    (unsigned long)(huge_size / HUGE_PAGE_SIZE));
 	}
-	size = align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
+	size = align_up(size, page_size());
 	ret = check_room(size);
 	if (!ret)
 		ret = check_address_space(size);
@@ -244,43 +252,67 @@ static uint64_t shm_region_bytes(
 
 	if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE)
 		return align_up(size, HUGE_PAGE_SIZE);
-	return align_up(size, (uint64_t)sysconf(_SC_PAGESIZE));
+	return align_up(size, page_size());
 }
 
-static int shm_region_create(
-    struct transport *transport, uint64_t size, struct region **region)
+/* A region's memory, touched by the calling thread. */
+static int new_region(struct shm *shm, uint64_t size, struct shm_region **out)
 {
-	struct shm *shm = (struct shm *)transport;
 	struct shm_region *new = calloc(1, sizeof(*new));
 	int ret;
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	ret = create_backing(new, size, shm->settings->huge_pages);
-	if (ret < 0)
-		goto free_new;
+	/* What is short may be what spares take. */
+	if (ret < 0 && dfi__shm_spares_free(shm))
+		ret = create_backing(new, size, shm->settings->huge_pages);
+	if (ret < 0) {
+		free(new);
+		return ret;
+	}
+	new->node = dfi__shm_memory_node();
+	*out = new;
+	return 0;
+}
+
+void dfi__shm_region_free(struct shm_region *region)
+{
+	munmap(region->base.base, region->base.name.size);
+	close(region->fd);
+	free(region);
+}
+
+static int shm_region_create(
+    struct transport *transport, uint64_t size, struct region **region)
+{
+	struct shm *shm = (struct shm *)transport;
+	struct shm_region *new = dfi__shm_spare_take(shm, size);
+	int ret;
+
+	if (!new) {
+		ret = new_region(shm, size, &new);
+		if (ret < 0)
+			return ret;
+	}
+	/* New each time: who knows an old name can't open what is there now. */
 	if (getrandom(&new->base.name.key, sizeof(new->base.name.key), 0) !=
 	    sizeof(new->base.name.key)) {
-		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-		goto unmap;
+		dfi__shm_region_free(new);
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	}
 	new->base.transport = transport;
 	memcpy(new->base.name.address, transport->address,
 	    sizeof(transport->address));
 	new->refs = 1;
+	new->n_passed = 0;
+	atomic_set(shm_let_go(new->base.base), 0);
 	pthread_mutex_lock(&shm->lock);
 	new->next = shm->regions;
 	shm->regions = new;
 	pthread_mutex_unlock(&shm->lock);
 	*region = &new->base;
 	return 0;
-
-unmap:
-	munmap(new->base.base, new->base.name.size);
-	close(new->fd);
-free_new:
-	free(new);
-	return ret;
 }
 
 static void put_region(struct shm *shm, struct shm_region *region)
@@ -296,11 +328,8 @@ static void put_region(struct shm *shm, struct shm_region *region)
 		*at = region->next;
 	}
 	pthread_mutex_unlock(&shm->lock);
-	if (refs)
-		return;
-	munmap(region->base.base, region->base.name.size);
-	close(region->fd);
-	free(region);
+	if (!refs && !dfi__shm_spare_keep(shm, region))
+		dfi__shm_region_free(region);
 }
 
 static void shm_region_destroy(struct region *region)
@@ -392,6 +421,8 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 		new->region = new->local->base.base;
 	else
 		ret = map_remote(shm, name, deadline, new);
+	if ((ret == -ENOMEM || ret == -EMFILE) && dfi__shm_spares_free(shm))
+		ret = map_remote(shm, name, deadline, new);
 	if (ret < 0) {
 		free(new);
 		return ret;
@@ -406,10 +437,16 @@ static void shm_remote_close(struct remote *remote)
 {
 	struct shm_remote *old = (struct shm_remote *)remote;
 
-	if (old->local)
+	if (old->local) {
 		put_region((struct shm *)remote->transport, old->local);
-	else
+	} else {
+		/*
+		 * The last store. Pairs with the observe in is_let_go(): the
+		 * owner may use the memory for something else then.
+		 */
+		atomic_fetch_add(shm_let_go(old->region), 1);
 		munmap(old->region, old->size);
+	}
 	free(old);
 }
 

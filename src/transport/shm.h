@@ -8,18 +8,24 @@
 #define DFI_TRANSPORT_SHM_H
 
 #include <pthread.h>
+#include <sys/queue.h>
 #include "transport.h"
 
 struct evconnlistener;
 struct event;
 struct shm_pass;
 
+TAILQ_HEAD(shm_spares, shm_region);
+
 struct shm {
 	struct transport base;
 	struct loop *loop;
 	const struct settings *settings;
-	pthread_mutex_t lock; /* protects regions and their refs */
+	pthread_mutex_t lock; /* protects regions, their refs, and spares */
 	struct shm_region *regions;
+	struct shm_spares spares; /* the newest first */
+	uint64_t spare_bytes;
+	uint32_t n_spares;
 	struct evconnlistener *listener;
 	struct event *pause; /* of the listener, after an error */
 	/* On the control thread only: */
@@ -32,9 +38,44 @@ struct shm_region {
 	struct region base;
 	struct shm_region *next;
 	int fd;
-	unsigned
-	    refs; /* the owner's, and one for each remote of this context */
+	uint64_t page; /* bytes of a page of this memory */
+	unsigned node; /* of the processor that touched it first */
+	/* The owner's, and one for each remote of this context. */
+	unsigned refs;
+	uint32_t n_passed; /* how often its descriptor was */
+	bool elsewhere;    /* a process of another user has got it */
+	/* Of a spare one: */
+	TAILQ_ENTRY(shm_region) link;
+	int64_t kept_at;
 };
+
+/* How many of those that it was passed to have let go of a region. */
+static inline _Atomic uint32_t *shm_let_go(void *base)
+{
+	return (
+	    _Atomic uint32_t *)(void *)((char *)base + REGION_LET_GO_OFFSET);
+}
+
+/* Unmap a region that is in no list. */
+void dfi__shm_region_free(struct shm_region *region);
+
+/* The memory node of the processor that the calling thread is on. */
+unsigned dfi__shm_memory_node(void);
+
+/*
+ * Spare regions. Take one of so many bytes, near the calling thread, or NULL.
+ * Keep one that is in no list: false if it can't be. Free all: whether there
+ * were any.
+ */
+struct shm_region *dfi__shm_spare_take(struct shm *shm, uint64_t size);
+bool dfi__shm_spare_keep(struct shm *shm, struct shm_region *region);
+bool dfi__shm_spares_free(struct shm *shm);
+
+/*
+ * How long peers have to let go, before they are taken for dead; only tests
+ * change it.
+ */
+extern int64_t dfi__shm_patience_ns;
 
 /* What a peer asks for, and the start of the answer. */
 struct shm_request {

@@ -34,6 +34,7 @@ struct shm_pass {
 	struct event *event;
 	int socket;
 	int refused; /* 0, or the negative errno value to answer */
+	bool root;   /* who is not our user */
 };
 
 /* Room for one descriptor; the kernel closes those that don't fit. */
@@ -42,14 +43,16 @@ union control {
 	char bytes[CMSG_LEN(sizeof(int))];
 };
 
-static int peer_is_us(int socket)
+/* Or root, which may do anything anyway; *root then says if we are not. */
+static int peer_is_us(int socket, bool *root)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return -errno;
-	if (peer.uid == geteuid() || peer.uid == 0)
+	*root = peer.uid == 0 && geteuid() != 0;
+	if (peer.uid == geteuid() || *root)
 		return 0;
 	dfi__log(DFI_LOG_WARN,
 	    "shared memory: refused process %d of user %u: not our user",
@@ -110,10 +113,13 @@ static void serve_region(struct shm_pass *pass, uint64_t key)
 	for (region = pass->shm->regions; region; region = region->next)
 		if (region->base.name.key == key)
 			break;
-	if (region)
+	if (region) {
 		ret = send_reply(pass->socket, 0, region->fd);
-	else
+		region->n_passed += !ret;
+		region->elsewhere |= !ret && pass->root;
+	} else {
 		ret = send_reply(pass->socket, -ENOENT, -1);
+	}
 	pthread_mutex_unlock(&pass->shm->lock);
 	if (ret < 0)
 		dfi__log(DFI_LOG_DEBUG, "shared memory: passing a region: %s",
@@ -174,7 +180,7 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	}
 	pass->shm = shm;
 	pass->socket = socket;
-	pass->refused = peer_is_us(socket);
+	pass->refused = peer_is_us(socket, &pass->root);
 	pass->event = event_new(
 	    dfi__loop_base(shm->loop), socket, EV_READ, on_request, pass);
 	if (!pass->event || event_add(pass->event, &timeout) < 0) {
@@ -291,6 +297,7 @@ int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 	struct sockaddr_un name;
 	socklen_t size;
 	int fd, ret;
+	bool root;
 
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -313,7 +320,7 @@ int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 		}
 		poll(NULL, 0, 1);
 	}
-	ret = peer_is_us(fd);
+	ret = peer_is_us(fd, &root);
 	if (!ret) {
 		*out = fd;
 		return 0;

@@ -58,9 +58,10 @@ struct transport {
 };
 
 /*
- * Memory of this process that peers write into. Page-aligned, zeroed. One
- * transport makes it; another may export it, too, so that some rings are
- * written through the one and some through the other.
+ * Memory of this process that peers write into. Page-aligned; it may hold
+ * anything, such as what another flow has left there. One transport makes it;
+ * another may export it, too, so that some rings are written through the one
+ * and some through the other.
  */
 struct region {
 	struct transport *transport;
@@ -145,8 +146,12 @@ struct transport_write {
 	uint64_t footer[2];
 };
 
-/* The first word of a region is where its reader sleeps (base/wait.h). */
+/*
+ * The first word of a region is where its reader sleeps (base/wait.h). Further
+ * on there is a word of the transport's own.
+ */
 #define REGION_WAIT_OFFSET 0
+#define REGION_LET_GO_OFFSET 64
 
 /*
  * A transport that learns of an end mark's arrival in another way than by its
@@ -179,7 +184,7 @@ struct transport_ops {
 
 	/*
 	 * Reserve size bytes, backed by memory now, so that no later access
-	 * can fail, and touched by the calling thread.
+	 * can fail, and touched by a thread of the calling one's memory node.
 	 */
 	int (*region_create)(
 	    struct transport *transport, uint64_t size, struct region **region);

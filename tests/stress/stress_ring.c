@@ -155,6 +155,7 @@ static void run_ring(uint32_t segment_count, uint64_t start, uint32_t wait)
 		  transport, region_size(&run.geometry, 2), &run.region) == 0,
 	    "region");
 	/* The second of two rings, so that offsets matter. */
+	dfi__region_init(run.region);
 	dfi__reader_init(&run.reader, run.region, &run.geometry, 2, 1, start);
 	layout = ring_layout(&run.geometry, 2);
 	check(transport->ops->remote_open(transport, NULL, &run.region->name,

@@ -116,6 +116,19 @@ Test(settings, limits_are_sizes_or_a_word)
 	cr_assert_eq(settings.ring_memory, 0);
 }
 
+Test(settings, spare_memory_is_a_size_or_zero)
+{
+	cr_assert_eq(load_with("DFI_SPARE_MEMORY", ""), 0);
+	cr_assert_eq(settings.spare_memory, 32 << 20);
+	cr_assert_eq(load_with("DFI_SPARE_MEMORY", "0"), 0);
+	cr_assert_eq(settings.spare_memory, 0);
+	cr_assert_eq(load_with("DFI_SPARE_MEMORY", "5M"), 0);
+	cr_assert_eq(settings.spare_memory, 5 << 20);
+	refuse("DFI_SPARE_MEMORY", "none");
+	refuse("DFI_SPARE_MEMORY", "-1");
+	refuse("DFI_SPARE_MEMORY", "M");
+}
+
 Test(settings, linger_may_be_zero)
 {
 	cr_assert_eq(load_with("DFI_LINGER_US", "250"), 0);

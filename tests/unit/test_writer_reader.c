@@ -221,6 +221,7 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 		    transport->ops->remote_open(transport, NULL, &region->name,
 			&layout, 2, deadline_in_ms(20000), &remote),
 		    0);
+		dfi__region_init(region);
 		dfi__reader_init(
 		    &reader, region, &g, 3, 2, starts[i % N_ELEMENTS(starts)]);
 		dfi__writer_init(
