@@ -166,7 +166,7 @@ static void hand_over(struct visitor *visitor)
 	visitor->stream = NULL;
 	dfi__session_adopt(server, stream, visitor->name);
 	visitor_free(visitor);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 }
 
 static void on_event(struct bufferevent *stream, short what, void *arg)

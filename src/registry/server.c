@@ -31,7 +31,7 @@ struct dfi_registry {
 	pid_t pid;
 };
 
-void dfi__server_reap(struct server *server)
+void dfi__server_settle(struct server *server)
 {
 	struct session *session;
 
@@ -40,6 +40,8 @@ void dfi__server_reap(struct server *server)
 		server->n_sessions--;
 		dfi__session_free(session);
 	}
+	while ((session = TAILQ_FIRST(&server->unsent)))
+		dfi__session_flush(session);
 }
 
 void dfi__server_arm_expiry(struct server *server)
@@ -76,7 +78,7 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	if (now - server->expiry_due > STALL_NS)
 		dfi__table_renew_all(server->table, now);
 	dfi__table_expire(server->table, now);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 	server->expiry_due = 0;
 	dfi__server_arm_expiry(server);
 }
@@ -94,7 +96,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
 		dfi__gate_admit(server->gate, fd);
 	else
 		dfi__session_open(server, fd);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *arg)
@@ -159,7 +161,7 @@ static int detach(void *arg)
 	dfi__gate_destroy(server->gate);
 	while ((session = TAILQ_FIRST(&server->live)))
 		dfi__session_doom(session, NULL);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 	free_events(server);
 	return 0;
 }
@@ -253,6 +255,7 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 
 	TAILQ_INIT(&server->live);
 	TAILQ_INIT(&server->doomed);
+	TAILQ_INIT(&server->unsent);
 	server->expiry_due = INT64_MAX;
 	server->max_connections = attr->max_connections ? attr->max_connections
 							: 4096;

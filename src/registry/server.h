@@ -4,8 +4,9 @@
  * of it belongs to the registry's loop thread.
  *
  * A session is never freed in the middle of something: it is doomed, and
- * dfi__server_reap(), the last act of every event callback, frees it. Freeing
- * one ends its lease, which tells other sessions, which may doom them.
+ * dfi__server_settle(), the last act of every event callback, frees it. Freeing
+ * one ends its lease, which tells other sessions, which may doom them. What the
+ * callback had to say to its own client and to others is written then, too.
  */
 #ifndef DFI_REGISTRY_SERVER_H
 #define DFI_REGISTRY_SERVER_H
@@ -27,7 +28,8 @@ struct gate;
 struct loop;
 
 struct session {
-	TAILQ_ENTRY(session) link; /* in server.live or server.doomed */
+	TAILQ_ENTRY(session) link;        /* in server.live or server.doomed */
+	TAILQ_ENTRY(session) unsent_link; /* in server.unsent, if unsent */
 	struct server *server;
 	struct bufferevent *stream;
 	struct event *death;   /* of the client's process, or NULL */
@@ -40,6 +42,9 @@ struct session {
 	bool behind;  /* nor until what was read is answered */
 	bool closing; /* only its last reply is still to be sent */
 	bool doomed;
+	bool direct;  /* the stream is written at once, see stream.h, */
+	bool writing; /* but libevent is at it now */
+	bool unsent;  /* its output is to be written at the end of this turn */
 	char name[PEER_NAME_SIZE]; /* for the log */
 };
 
@@ -53,7 +58,7 @@ struct server {
 	struct event *expiry_timer;
 	struct event *accept_timer;
 	struct table *table;
-	struct session_list live, doomed;
+	struct session_list live, doomed, unsent;
 	size_t n_sessions; /* live and doomed */
 	size_t max_connections;
 	size_t max_output;
@@ -82,7 +87,10 @@ void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
     enum table_event_type type, const struct table_item *item);
 void dfi__session_expired(void *arg, void *holder, uint64_t lease);
 
-void dfi__server_reap(struct server *server);
+/* Write the output of a session that is in server.unsent, and take it out. */
+void dfi__session_flush(struct session *session);
+
+void dfi__server_settle(struct server *server);
 
 /* A lease was granted: see that it expires. */
 void dfi__server_arm_expiry(struct server *server);

@@ -29,6 +29,7 @@
 #include "base/loop.h"
 #include "security.h"
 #include "session.h"
+#include "stream.h"
 #include "wire.h"
 
 #define OUTPUT_PAUSE (1 << 20)
@@ -81,6 +82,8 @@ void dfi__session_free(struct session *session)
 		event_free(session->death);
 		close(fd);
 	}
+	if (session->unsent)
+		TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
 	if (session->stream)
 		bufferevent_free(session->stream);
 	free(session);
@@ -91,8 +94,30 @@ static struct evbuffer *output(struct session *session)
 	return bufferevent_get_output(session->stream);
 }
 
+/* Something is in the output. */
+static void said(struct session *session)
+{
+	if (!session->direct || session->writing || session->unsent)
+		return;
+	session->unsent = true;
+	TAILQ_INSERT_TAIL(&session->server->unsent, session, unsent_link);
+}
+
+void dfi__session_flush(struct session *session)
+{
+	session->unsent = false;
+	TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
+	/* Who waits for on_written() leaves it to libevent, too. */
+	if (!session->paused && !session->closing &&
+	    dfi__stream_flush(session->stream))
+		return;
+	session->writing = true;
+	bufferevent_enable(session->stream, EV_WRITE);
+}
+
 void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply)
 {
+	said(session);
 	if (dfi__wire_write_reply(output(session), reply))
 		dfi__session_doom(session, "%s", dfi_errmsg());
 }
@@ -184,7 +209,7 @@ static void on_read(struct bufferevent *stream, void *arg)
 
 	(void)stream;
 	read_requests(session);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 }
 
 /* The output has shrunk to the low watermark. */
@@ -193,6 +218,10 @@ static void on_written(struct bufferevent *stream, void *arg)
 	struct session *session = arg;
 	struct server *server = session->server;
 
+	if (session->direct && !evbuffer_get_length(output(session))) {
+		session->writing = false;
+		bufferevent_disable(stream, EV_WRITE);
+	}
 	/*
 	 * The last reply is out. Closing now could break a write of the
 	 * client's, who would then not read it: the client closes first.
@@ -205,7 +234,7 @@ static void on_written(struct bufferevent *stream, void *arg)
 		bufferevent_enable(stream, EV_READ);
 		read_requests(session);
 	}
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 }
 
 static void on_end(struct bufferevent *stream, short what, void *arg)
@@ -219,7 +248,7 @@ static void on_end(struct bufferevent *stream, short what, void *arg)
 		    GREETING_TIMEOUT_S);
 	else
 		dfi__session_doom(session, NULL);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 }
 
 void dfi__session_greeted(struct session *session)
@@ -238,6 +267,7 @@ void dfi__session_event(struct session *session, uint64_t watch,
 	value.data.data = (uint8_t *)item->value;
 	value.data.len = item->size;
 	value.revision = item->revision;
+	said(session);
 	event.watch = watch;
 	event.type = type == TABLE_PUT ? DFI__REGISTRY__EVENT_TYPE__PUT
 				       : DFI__REGISTRY__EVENT_TYPE__DELETE;
@@ -290,7 +320,7 @@ static void on_death(evutil_socket_t pidfd, short what, void *arg)
 	(void)pidfd;
 	(void)what;
 	dfi__session_doom(session, NULL);
-	dfi__server_reap(server);
+	dfi__server_settle(server);
 }
 
 /*
@@ -360,7 +390,10 @@ static void start(struct session *session, int err)
 	bufferevent_setcb(stream, on_read, on_written, on_end, session);
 	bufferevent_setwatermark(stream, EV_WRITE, OUTPUT_RESUME, 0);
 	bufferevent_set_timeouts(stream, &timeout, NULL);
-	if (bufferevent_enable(stream, EV_READ | EV_WRITE)) {
+	if (session->direct)
+		bufferevent_disable(stream, EV_WRITE);
+	if (bufferevent_enable(
+		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
 		    server->listen.text);
 		dfi__session_free(session);
@@ -394,6 +427,7 @@ void dfi__session_open(struct server *server, int fd)
 		dfi__session_free(session);
 		return;
 	}
+	session->direct = true;
 	start(session, err);
 }
 

@@ -66,6 +66,7 @@ static void start(struct server *server)
 	memset(server, 0, sizeof(*server));
 	TAILQ_INIT(&server->live);
 	TAILQ_INIT(&server->doomed);
+	TAILQ_INIT(&server->unsent);
 	server->expiry_due = INT64_MAX;
 	server->max_connections = 4;
 	server->max_output = 1 << 16;
@@ -139,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_check(server.n_sessions <= 2);
 	while ((session = TAILQ_FIRST(&server.live)))
 		dfi__session_doom(session, NULL);
-	dfi__server_reap(&server);
+	dfi__server_settle(&server);
 	run(client, watcher);
 	fuzz_check(dfi__table_next_expiry(server.table) == INT64_MAX);
 	bufferevent_free(client);

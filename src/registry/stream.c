@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libevent freezes the front of an output, so that nobody but the bufferevent
+ * takes from it, and touches it itself only in what EV_WRITE leads to.
+ */
+#include "stream.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <errno.h>
+#include <sys/socket.h>
+
+static ssize_t send_some(int fd, const struct evbuffer_iovec *piece)
+{
+	ssize_t n;
+
+	/* The thread may be the application's, which may want SIGPIPE. */
+	do
+		n = send(fd, piece->iov_base, piece->iov_len,
+		    MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+bool dfi__stream_flush(struct bufferevent *stream)
+{
+	struct evbuffer *output = bufferevent_get_output(stream);
+	int fd = bufferevent_getfd(stream);
+	struct evbuffer_iovec piece;
+	ssize_t n;
+
+	while (evbuffer_get_length(output)) {
+		evbuffer_peek(output, -1, NULL, &piece, 1);
+		n = send_some(fd, &piece);
+		if (n <= 0)
+			return false;
+		evbuffer_unfreeze(output, 1);
+		evbuffer_drain(output, (size_t)n);
+		evbuffer_freeze(output, 1);
+	}
+	return true;
+}
