@@ -41,6 +41,7 @@ void dfi__client_lose(
 	va_end(ap);
 	bufferevent_free(client->stream);
 	client->stream = NULL;
+	client->writing = false;
 	if (client->keepalive_timer)
 		evtimer_del(client->keepalive_timer);
 	if (client->restoring) {
@@ -97,6 +98,7 @@ static void on_read(struct bufferevent *stream, void *arg)
 	Dfi__Registry__Message *message;
 	int ret = 1;
 
+	dfi__client_enter(client);
 	/* What is received may make the connection end. */
 	while (client->stream) {
 		ret = dfi__wire_read(bufferevent_get_input(stream), &message);
@@ -107,11 +109,24 @@ static void on_read(struct bufferevent *stream, void *arg)
 	if (ret < 0)
 		dfi__client_lose(client, -EPROTO,
 		    "what answers there is no registry: %s", dfi_errmsg());
+	dfi__client_exit(client);
 }
 
-static void on_end(struct bufferevent *stream, short what, void *arg)
+/* The output is empty: further requests are written at once again. */
+static void on_written(struct bufferevent *stream, void *arg)
 {
 	struct registry_client *client = arg;
+
+	dfi__client_enter(client);
+	if (client->writing)
+		bufferevent_disable(stream, EV_WRITE);
+	client->writing = false;
+	dfi__client_exit(client);
+}
+
+static void end_stream(
+    struct registry_client *client, struct bufferevent *stream, short what)
+{
 	int err = EVUTIL_SOCKET_ERROR(), ret = 0;
 
 	if (what & BEV_EVENT_CONNECTED)
@@ -128,6 +143,15 @@ static void on_end(struct bufferevent *stream, short what, void *arg)
 		dfi__client_lose(client, -ENOTCONN, "%s", strerrordesc_np(err));
 }
 
+static void on_end(struct bufferevent *stream, short what, void *arg)
+{
+	struct registry_client *client = arg;
+
+	dfi__client_enter(client);
+	end_stream(client, stream, what);
+	dfi__client_exit(client);
+}
+
 static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 {
 	struct registry_client *client = arg;
@@ -136,20 +160,22 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	/* A registry that is stopped needn't hear of it more than once. */
-	if (client->keepalive_id)
-		return;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE;
 	request.lease_keepalive = &op;
-	if (!dfi__client_send(client, &request))
+	dfi__client_enter(client);
+	/* A registry that is stopped needn't hear of it more than once. */
+	if (!client->keepalive_id && !dfi__client_send(client, &request))
 		client->keepalive_id = request.id;
+	dfi__client_exit(client);
 }
 
 static void on_grace_over(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
+	dfi__client_enter(arg);
 	dfi__watch_expire_missing(arg);
+	dfi__client_exit(arg);
 }
 
 /* Takes the socket. */
@@ -171,8 +197,12 @@ int dfi__client_attach(struct registry_client *client, int fd)
 	client->stream = open_stream(client, fd);
 	if (!client->stream)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	bufferevent_setcb(client->stream, on_read, NULL, on_end, client);
-	if (bufferevent_enable(client->stream, EV_READ | EV_WRITE))
+	client->writing = false;
+	if (!client->tls)
+		bufferevent_disable(client->stream, EV_WRITE);
+	bufferevent_setcb(client->stream, on_read, on_written, on_end, client);
+	if (bufferevent_enable(
+		client->stream, client->tls ? EV_READ | EV_WRITE : EV_READ))
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	return 0;
 }
@@ -182,9 +212,8 @@ struct attachment {
 	int fd;
 };
 
-static int attach(void *arg)
+static int attach_entered(struct attachment *attachment)
 {
-	struct attachment *attachment = arg;
 	struct registry_client *client = attachment->client;
 	struct event_base *base = dfi__loop_base(client->loop);
 
@@ -199,15 +228,28 @@ static int attach(void *arg)
 	return dfi__client_attach(client, attachment->fd);
 }
 
+static int attach(void *arg)
+{
+	struct attachment *attachment = arg;
+	int ret;
+
+	dfi__client_enter(attachment->client);
+	ret = attach_entered(attachment);
+	dfi__client_exit(attachment->client);
+	return ret;
+}
+
 static int detach(void *arg)
 {
 	struct registry_client *client = arg;
 
+	dfi__client_enter(client);
 	client->closing = true;
 	dfi__keep_free_all(client);
 	dfi__watch_free_all(client);
 	dfi__restore_free(client);
 	dfi__client_lose(client, -ENOTCONN, "this process has closed it");
+	dfi__client_exit(client);
 	if (client->keepalive_timer)
 		event_free(client->keepalive_timer);
 	if (client->grace_timer)
@@ -224,9 +266,20 @@ static void destroy(struct registry_client *client)
 	pthread_mutex_unlock(&client->lock);
 	pthread_cond_destroy(&client->no_caller);
 	pthread_mutex_destroy(&client->lock);
+	pthread_mutex_destroy(&client->entrance);
 	dfi__tls_destroy(client->tls);
 	free(client->address);
 	free(client);
+}
+
+static void init_entrance(struct registry_client *client)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&client->entrance, &attr);
+	pthread_mutexattr_destroy(&attr);
 }
 
 static int create(
@@ -246,6 +299,7 @@ static int create(
 	TAILQ_INIT(&new->calls);
 	TAILQ_INIT(&new->abandoned);
 	TAILQ_INIT(&new->watches);
+	init_entrance(new);
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_cond_init(&new->no_caller, NULL);
 	*client = new;
@@ -299,11 +353,15 @@ int dfi__client_start_keepalive(struct registry_client *client)
 static int finish_opening(void *arg)
 {
 	struct registry_client *client = arg;
+	int ret;
 
-	if (!client->stream)
-		return dfi__fail(client->lost_err, "%s", client->lost_text);
-	client->open = true;
-	return dfi__client_start_keepalive(client);
+	dfi__client_enter(client);
+	client->open = client->stream;
+	ret = client->open
+	    ? dfi__client_start_keepalive(client)
+	    : dfi__fail(client->lost_err, "%s", client->lost_text);
+	dfi__client_exit(client);
+	return ret;
 }
 
 void dfi__client_set_grace(struct registry_client *client, uint32_t ms)

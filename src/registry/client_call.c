@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's calls: how a thread asks the registry and waits for the answer.
- * A call is written, answered and given up on the loop's thread only; the
- * caller just waits, never past its deadline.
+ * The client's calls: how a thread asks the registry and waits for the answer,
+ * never past its deadline. It is answered on the loop's thread.
  */
 #include "client_impl.h"
 
@@ -280,11 +279,11 @@ static int call_and_wait(
 		    client->address);
 	count_caller(client, 1);
 	init_condition(&call->answered);
-	ret = dfi__loop_call(client->loop, submit, call);
+	ret = dfi__client_do(client, submit, call);
 	if (ret)
 		goto out;
 	if (!wait_until(call, deadline))
-		dfi__loop_call(client->loop, give_up, call);
+		dfi__client_do(client, give_up, call);
 	ret = call->ret;
 	if (ret)
 		dfi__fail(ret, "%s", call->text);

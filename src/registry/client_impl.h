@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the client share: client.c (the connection), client_call.c
- * (asking and waiting), client_keys.c, client_watch.c, client_keep.c (what is
- * to be set again) and client_restore.c (getting the connection back).
+ * What the files of the client share: client.c (the connection), client_enter.c
+ * (who may touch it), client_call.c (asking and waiting), client_keys.c,
+ * client_watch.c, client_keep.c (what is to be set again) and client_restore.c
+ * (getting the connection back).
  *
- * Everything belongs to the loop's thread, but for what the comments say. A
- * call lives on the stack of the thread that waits for it; it is in the list
- * of calls until it is done or, at its deadline, taken out on the loop's
- * thread, after which no reply can reach it.
+ * Everything belongs to the thread that has entered the client, but for what
+ * the comments say. Mostly that is the loop's, on which alone libevent may be
+ * used. Others enter to ask something, and write it to the socket themselves,
+ * so that asking wakes no thread but the registry's; they may while libevent
+ * isn't needed for that (dfi__client_do()).
+ *
+ * A call lives on the stack of the thread that waits for it; it is in the list
+ * of calls until it is done or, at its deadline, taken out, after which no
+ * reply can reach it.
  */
 #ifndef DFI_REGISTRY_CLIENT_IMPL_H
 #define DFI_REGISTRY_CLIENT_IMPL_H
@@ -96,6 +102,7 @@ struct registry_client {
 	uid_t user;      /* whom to trust at a Unix socket, see connect.h */
 	struct tls *tls; /* NULL: none */
 	struct bufferevent *stream; /* NULL: the connection is lost */
+	bool writing; /* libevent is at its output now, see stream.h */
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* 0: none is unanswered */
 	uint64_t last_id;
@@ -114,6 +121,8 @@ struct registry_client {
 	TAILQ_HEAD(, abandoned_key) abandoned;
 	struct watch_list watches;
 
+	pthread_mutex_t entrance; /* recursive: held by who has entered */
+	unsigned n_entered;       /* times, by that thread */
 	pthread_mutex_t lock; /* protects the calls' results and n_callers */
 	pthread_cond_t no_caller;
 	unsigned n_callers; /* threads inside of dfi__client_call() */
@@ -137,13 +146,31 @@ int dfi__client_call(struct registry_client *client,
     Dfi__Registry__Request *request, struct registry_watch *watch,
     int64_t deadline, Dfi__Registry__Message **reply);
 
-/* The rest runs on the loop's thread. */
+/*
+ * Wait until nobody else has entered. On leaving, the requests that were sent
+ * meanwhile are written. Between the two no other thread may be waited for.
+ */
+void dfi__client_enter(struct registry_client *client);
+void dfi__client_exit(struct registry_client *client);
+
+/*
+ * Run fn(arg) entered and return what it returned, with its error text: at
+ * once if the loop isn't needed to write, else on the loop's thread.
+ */
+int dfi__client_do(
+    struct registry_client *client, int (*fn)(void *arg), void *arg);
+
+/* The same for what can't fail, which leaves dfi_errmsg() alone. */
+void dfi__client_tell(
+    struct registry_client *client, int (*fn)(void *arg), void *arg);
+
+/* The rest is called by who has entered; (loop) on the loop's thread only. */
 
 /* Give the request a number and write it. */
 int dfi__client_send(
     struct registry_client *client, Dfi__Registry__Request *request);
 
-/* A reply has come; takes message. */
+/* A reply has come; takes message. (loop) */
 void dfi__client_answer(
     struct registry_client *client, Dfi__Registry__Message *message);
 
@@ -156,7 +183,7 @@ int dfi__client_known_error(int err);
  */
 void dfi__client_fail_calls(struct registry_client *client, int err);
 
-/* The connection is lost: close it, fail all calls, tell the watches. */
+/* The connection is lost: close it, fail all calls, tell the watches. (loop) */
 void dfi__client_lose(struct registry_client *client, int err, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));
 
@@ -175,7 +202,7 @@ struct registry_watch *dfi__watch_start(struct registry_client *client,
 int dfi__watch_renew(
     struct registry_client *client, struct registry_watch *watch);
 
-/* The grace is over: what is still missing is deleted. */
+/* The grace is over: what is still missing is deleted. (loop) */
 void dfi__watch_expire_missing(struct registry_client *client);
 
 /* A request has succeeded: keep its key, or do not any more. */
@@ -186,27 +213,28 @@ void dfi__keep_note(struct registry_client *client,
 void dfi__keep_drop(struct registry_client *client, const char *key);
 void dfi__keep_free_all(struct registry_client *client);
 
-/* Before the connection is used: what restoring needs. -ENOMEM. */
+/* Before the connection is used: what restoring needs. -ENOMEM. (loop) */
 int dfi__restore_init(struct registry_client *client);
 void dfi__restore_free(struct registry_client *client);
 
-/* The connection is lost: get it back. */
+/* The connection is lost: get it back. (loop) */
 void dfi__restore_begin(struct registry_client *client);
 
-/* What has come of an attempt; the stream is closed. */
+/* What has come of an attempt; the stream is closed. (loop) */
 void dfi__restore_failed(struct registry_client *client, const char *why);
 
-/* A reply has come while the client restores. */
+/* A reply has come while the client restores. (loop) */
 void dfi__restore_answer(
     struct registry_client *client, const Dfi__Registry__Reply *reply);
 
-/* An unanswered request does not matter any more. */
+/* An unanswered request of restoring does not matter any more. (loop) */
 void dfi__restore_forget(struct registry_client *client);
 
-/* A stream over a connected socket, with all callbacks; takes fd. -ENOMEM. */
+/* A stream over a connected socket, with callbacks; takes fd. -ENOMEM. (loop)
+ */
 int dfi__client_attach(struct registry_client *client, int fd);
 
-/* Send a keepalive from now on, if the lease needs it. */
+/* Send a keepalive from now on, if the lease needs it. (loop) */
 int dfi__client_start_keepalive(struct registry_client *client);
 
 /* Those that are made; one that is being made belongs to its call. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The keys that the client has set and would set again at a registry that was
- * restarted: a list, for that, and a tree, to find one. All of it belongs to
- * the loop's thread.
+ * restarted: a list, for that, and a tree, to find one.
  */
 #include "client_impl.h"
 

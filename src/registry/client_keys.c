@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/loop.h"
 
 static int put(struct registry_client *client, const char *key,
     const void *value, size_t size, bool create, unsigned flags,
@@ -225,7 +224,7 @@ void dfi__client_forget(struct registry_client *client, const char *key)
 {
 	struct farewell farewell = { .client = client, .key = key };
 
-	dfi__loop_call(client->loop, send_delete, &farewell);
+	dfi__client_tell(client, send_delete, &farewell);
 }
 
 int dfi__client_delete_prefix(

@@ -208,7 +208,9 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
+	dfi__client_enter(arg);
 	connected(arg);
+	dfi__client_exit(arg);
 }
 
 static void start_attempt(struct registry_client *client)
@@ -241,13 +243,15 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	dfi__client_enter(client);
 	if (client->restore->step == WAITING) {
 		start_attempt(client);
-		return;
+	} else {
+		dfi__fail(-ETIMEDOUT, "registry %s: no answer in time",
+		    client->address);
+		fail(client);
 	}
-	dfi__fail(
-	    -ETIMEDOUT, "registry %s: no answer in time", client->address);
-	fail(client);
+	dfi__client_exit(client);
 }
 
 static void begin_keys(struct registry_client *client)
@@ -354,8 +358,10 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	dfi__client_enter(client);
 	if (client->restoring && client->stream)
 		advance(client);
+	dfi__client_exit(client);
 }
 
 void dfi__restore_forget(struct registry_client *client)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's watches: a list that only the loop's thread touches. Events are
- * delivered right as they arrive, so removing a watch on the loop's thread is
- * enough to know that its function doesn't run any more.
+ * The client's watches: a list. Events are delivered right as they arrive, so
+ * who has entered the client and removes a watch knows that its function
+ * doesn't run any more.
  *
  * Each watch knows the keys that it has told of, so that it can tell what has
  * changed when a registry that was restarted has none of them at first.
@@ -17,7 +17,6 @@
 #include <xxhash.h>
 
 #include "base/error.h"
-#include "base/loop.h"
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -330,5 +329,5 @@ static int end(void *arg)
 void dfi__client_unwatch(struct registry_watch *watch)
 {
 	if (watch)
-		dfi__loop_call(watch->client->loop, end, watch);
+		dfi__client_tell(watch->client, end, watch);
 }
