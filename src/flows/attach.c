@@ -14,6 +14,7 @@
 #include "../registry/client.h"
 #include "../transport/transport.h"
 #include "context.h"
+#include "peers.h"
 
 struct awaited_flow {
 	const char *key;
@@ -145,22 +146,15 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 	return dfi__endpoint_encode(&endpoint, size);
 }
 
-int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
-    const char *role, uint32_t index, const struct region *region,
-    const struct remote *remote, int64_t deadline)
+static int out_of_memory(const struct flow *flow)
 {
-	char key[KEY_SIZE];
-	size_t size;
-	void *data = encode(dfi, region, remote, false, &size);
-	int ret;
+	return dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
+}
 
-	if (!data)
-		return dfi__fail(
-		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	dfi__endpoint_key(key, flow, role, index);
-	ret = dfi__client_create(
-	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
-	free(data);
+/* Of a claim. */
+static int claimed(
+    int ret, const struct flow *flow, const char *role, uint32_t index)
+{
 	if (ret == -EEXIST)
 		return dfi__fail(-EEXIST,
 		    "flow '%s': %s %u is attached already", flow->name, role,
@@ -169,6 +163,40 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
 		return dfi__fail_within(
 		    ret, "flow '%s': %s %u", flow->name, role, index);
 	return 0;
+}
+
+int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
+    const struct remote *remote, int64_t deadline)
+{
+	char key[KEY_SIZE];
+	size_t size;
+	void *data = encode(dfi, NULL, remote, false, &size);
+	int ret;
+
+	if (!data)
+		return out_of_memory(flow);
+	dfi__endpoint_key(key, flow, "source", index);
+	ret = dfi__client_create(
+	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
+	free(data);
+	return claimed(ret, flow, "source", index);
+}
+
+int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct region *region, struct peers *sources, int64_t deadline)
+{
+	char key[KEY_SIZE];
+	struct registry_entry entry = { .key = key };
+	void *data = encode(dfi, region, NULL, false, &entry.size);
+	int ret;
+
+	if (!data)
+		return out_of_memory(flow);
+	entry.value = data;
+	dfi__endpoint_key(key, flow, "target", index);
+	ret = dfi__peers_join(sources, dfi, flow, "source", &entry, deadline);
+	free(data);
+	return claimed(ret, flow, "target", index);
 }
 
 int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
@@ -180,8 +208,7 @@ int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	int ret;
 
 	if (!data)
-		return dfi__fail(
-		    -ENOMEM, "flow '%s': out of memory", flow->name);
+		return out_of_memory(flow);
 	dfi__endpoint_key(key, flow, "target", index);
 	ret = dfi__client_put(
 	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
@@ -192,13 +219,4 @@ int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
 		    "attached know, others won't",
 		    flow->name, index);
 	return 0;
-}
-
-void dfi__attach_leave(
-    struct dfi *dfi, const struct flow *flow, const char *role, uint32_t index)
-{
-	char key[KEY_SIZE];
-
-	dfi__endpoint_key(key, flow, role, index);
-	dfi__client_forget(dfi->registry, key);
 }

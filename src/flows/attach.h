@@ -7,6 +7,7 @@
 #include "descriptor.h"
 
 struct dfi;
+struct peers;
 
 /*
  * Wait until the flow is published, and take its descriptor; checks index and,
@@ -16,19 +17,21 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
     uint32_t index, const struct dfi_schema *schema, int64_t deadline,
     struct flow *flow);
 
-/* Publish this context's endpoint; -EEXIST if the index is taken. */
-int dfi__attach_claim(struct dfi *dfi, const struct flow *flow,
-    const char *role, uint32_t index, const struct region *region,
+/*
+ * Publish this context's source, which writes to remote if that isn't NULL;
+ * -EEXIST if the index is taken.
+ */
+int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct remote *remote, int64_t deadline);
+
+/* Watch the sources, and publish this context's target; -EEXIST likewise. */
+int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct region *region, struct peers *sources, int64_t deadline);
 
 /*
  * Publish that this context's target, attached before, wants no more tuples.
  */
 int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct region *region, int64_t deadline);
-
-/* Withdraw it, without waiting and without touching dfi_errmsg(). */
-void dfi__attach_leave(
-    struct dfi *dfi, const struct flow *flow, const char *role, uint32_t index);
 
 #endif

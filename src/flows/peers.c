@@ -101,8 +101,8 @@ static void init_lock(struct peers *peers)
 	pthread_mutex_init(&peers->lock, NULL);
 }
 
-int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
-    const char *role, int64_t deadline)
+int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, const struct registry_entry *own, int64_t deadline)
 {
 	char prefix[KEY_SIZE];
 	int ret;
@@ -116,16 +116,27 @@ int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	init_lock(peers);
 	dfi__endpoint_prefix(prefix, flow, role);
-	ret = dfi__client_watch(
-	    dfi->registry, prefix, on_event, peers, deadline, &peers->watch);
+	ret = own ? dfi__client_watch_and_create(dfi->registry, prefix,
+			on_event, peers, own, deadline, &peers->watch)
+		  : dfi__client_watch(dfi->registry, prefix, on_event, peers,
+			deadline, &peers->watch);
 	if (ret < 0)
-		dfi__peers_close(peers);
+		dfi__peers_close(peers, NULL);
 	return ret;
 }
 
-void dfi__peers_close(struct peers *peers)
+int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, int64_t deadline)
 {
-	dfi__client_unwatch(peers->watch);
+	return dfi__peers_join(peers, dfi, flow, role, NULL, deadline);
+}
+
+void dfi__peers_close(struct peers *peers, const char *own_key)
+{
+	if (own_key)
+		dfi__client_leave(peers->watch, own_key);
+	else
+		dfi__client_unwatch(peers->watch);
 	pthread_cond_destroy(&peers->changed);
 	pthread_mutex_destroy(&peers->lock);
 	free(peers->peer);

@@ -13,6 +13,7 @@
 #include "descriptor.h"
 
 struct dfi;
+struct registry_entry;
 struct registry_watch;
 
 enum peer_state {
@@ -50,8 +51,16 @@ struct peers {
 int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
     const char *role, int64_t deadline);
 
-/* Stop; afterwards nobody wakes the owner any more. */
-void dfi__peers_close(struct peers *peers);
+/* The same, and then create the owner's own entry, in one go. */
+int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, const struct registry_entry *own, int64_t deadline);
+
+/*
+ * Stop, and withdraw the owner's own entry, if own_key isn't NULL, without
+ * waiting for that; afterwards nobody wakes the owner any more. Leaves
+ * dfi_errmsg() alone.
+ */
+void dfi__peers_close(struct peers *peers, const char *own_key);
 
 /*
  * Wait until every peer has attached. -ETIMEDOUT: the text says who is missing.

@@ -317,6 +317,7 @@ static const struct remote *first_remote(const struct dfi_source *source)
 static int attach(struct dfi_source *source, int64_t deadline)
 {
 	struct dfi *dfi = source->dfi;
+	char key[KEY_SIZE];
 	int ret;
 
 	source->targets.why_lost = why_lost;
@@ -330,22 +331,21 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret && source->linger.ns)
 		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)
-		ret = dfi__attach_claim(dfi, &source->flow, role, source->index,
-		    NULL, first_remote(source), deadline);
-	if (ret < 0)
-		goto close_peers;
+		ret = dfi__attach_claim(dfi, &source->flow, source->index,
+		    first_remote(source), deadline);
+	if (ret < 0) {
+		dfi__peers_close(&source->targets, NULL);
+		return ret;
+	}
 	ret = open_segments(source);
-	if (ret < 0)
-		goto leave;
+	if (ret < 0) {
+		dfi__endpoint_key(key, &source->flow, role, source->index);
+		dfi__peers_close(&source->targets, key);
+		return ret;
+	}
 	if (source->linger.ns)
 		dfi__linger_add(source);
 	return 0;
-
-leave:
-	dfi__attach_leave(dfi, &source->flow, role, source->index);
-close_peers:
-	dfi__peers_close(&source->targets);
-	return ret;
 }
 
 int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
@@ -422,6 +422,7 @@ static int drain(struct dfi_source *source)
 static int end_source(struct dfi_source *source, uint64_t flag)
 {
 	struct dfi *dfi = source->dfi;
+	char key[KEY_SIZE];
 	uint32_t t;
 	int ret;
 
@@ -432,8 +433,8 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 			dfi__writer_end(&source->writers[t], flag);
 	ret = drain(source);
 	/* The marks come first: a target that sees the key go finds them. */
-	dfi__attach_leave(dfi, &source->flow, role, source->index);
-	dfi__peers_close(&source->targets);
+	dfi__endpoint_key(key, &source->flow, role, source->index);
+	dfi__peers_close(&source->targets, key);
 	dfi__stats_remove(dfi, &source->stats);
 	free_source(source);
 	dfi__context_leave(dfi);

@@ -171,25 +171,17 @@ static const char *why_lost(const struct peers *sources, uint32_t source)
 	return export ? export->transport->ops->ring_why(export, source) : NULL;
 }
 
-/* Watch the sources, then publish the rings. */
+/* Watch the sources, and publish the rings. */
 static int attach(struct dfi_target *target, int64_t deadline)
 {
-	struct dfi *dfi = target->dfi;
 	int ret;
 
 	target->sources.why_lost = why_lost;
 	ret = create_rings(target);
 	if (ret < 0)
 		return ret;
-	ret = dfi__peers_open(
-	    &target->sources, dfi, &target->flow, "source", deadline);
-	if (ret < 0)
-		return ret;
-	ret = dfi__attach_claim(dfi, &target->flow, role, target->index,
-	    target->region, NULL, deadline);
-	if (ret < 0)
-		dfi__peers_close(&target->sources);
-	return ret;
+	return dfi__attach_join(target->dfi, &target->flow, target->index,
+	    target->region, &target->sources, deadline);
 }
 
 int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
@@ -293,6 +285,8 @@ int dfi_target_close(struct dfi_target *target)
 {
 	TARGET_LAST_CALL(target, TARGET_SHARED(target));
 	struct dfi *dfi;
+	char key[KEY_SIZE];
+	bool leaves;
 	int ret = handle_check(
 	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 
@@ -308,9 +302,9 @@ int dfi_target_close(struct dfi_target *target)
 	if (!target->cancelled)
 		close_rings(target, RING_CLOSED);
 	/* A source that is still to come must find that it is not missing. */
-	if (!target->cancelled || dfi__peers_all_there(&target->sources))
-		dfi__attach_leave(dfi, &target->flow, role, target->index);
-	dfi__peers_close(&target->sources);
+	leaves = !target->cancelled || dfi__peers_all_there(&target->sources);
+	dfi__endpoint_key(key, &target->flow, role, target->index);
+	dfi__peers_close(&target->sources, leaves ? key : NULL);
 	dfi__stats_remove(dfi, &target->stats);
 	free_target(target);
 	dfi__context_leave(dfi);

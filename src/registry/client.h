@@ -47,6 +47,13 @@ struct registry_value {
 	uint64_t revision; /* of the last change of this key */
 };
 
+/* A key to be created. */
+struct registry_entry {
+	const char *key;
+	const void *value;
+	size_t size;
+};
+
 enum registry_event_type {
 	REGISTRY_PUT = 1, /* key, data, size, revision */
 	REGISTRY_DELETE,  /* key, revision */
@@ -169,10 +176,24 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
     int64_t deadline, struct registry_watch **watch);
 
 /*
+ * dfi__client_watch() and then dfi__client_create() of a leased key, in the
+ * time that one of them takes. On failure, of which the text is that of the
+ * one that failed, there is neither the watch nor the key.
+ */
+int dfi__client_watch_and_create(struct registry_client *client,
+    const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg,
+    const struct registry_entry *entry, int64_t deadline,
+    struct registry_watch **watch);
+
+/*
  * End and free the watch. After it returns fn is neither running (unless it is
  * fn that calls) nor will run. Any thread, the loop's included; the caller
  * holds no lock that fn takes. NULL is allowed.
  */
 void dfi__client_unwatch(struct registry_watch *watch);
+
+/* dfi__client_forget() for a key and dfi__client_unwatch() in one message. */
+void dfi__client_leave(struct registry_watch *watch, const char *key);
 
 #endif

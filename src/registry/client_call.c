@@ -37,6 +37,23 @@ int dfi__client_send(
 	return dfi__wire_write_request(output, request);
 }
 
+/* With dfi_errmsg(). */
+static void set_result(
+    struct client_call *call, int ret, Dfi__Registry__Message *reply)
+{
+	struct registry_client *client = call->client;
+
+	pthread_mutex_lock(&client->lock);
+	call->ret = ret;
+	if (ret)
+		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
+	call->reply = reply;
+	call->done = true;
+	/* Under the lock: the caller's stack is gone once it sees done. */
+	pthread_cond_signal(&call->answered);
+	pthread_mutex_unlock(&client->lock);
+}
+
 static void complete(
     struct client_call *call, int ret, Dfi__Registry__Message *reply)
 {
@@ -49,15 +66,7 @@ static void complete(
 		call->watch->made = true;
 	else if (call->watch)
 		TAILQ_REMOVE(&client->watches, call->watch, link);
-	pthread_mutex_lock(&client->lock);
-	call->ret = ret;
-	if (ret)
-		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
-	call->reply = reply;
-	call->done = true;
-	/* Under the lock: the caller's stack is gone once it sees done. */
-	pthread_cond_signal(&call->answered);
-	pthread_mutex_unlock(&client->lock);
+	set_result(call, ret, reply);
 }
 
 static void forget_abandoned(
@@ -106,6 +115,7 @@ static void undo(
 		return;
 	op.key = key->key;
 	op.revision = reply->revision;
+	op.silent = true;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
 	request.delete_ = &op;
 	if (!reply->error && dfi__client_send(client, &request) < 0)
@@ -144,7 +154,7 @@ void dfi__client_answer(
 	if (reply->error)
 		ret = dfi__fail(dfi__client_known_error(reply->error),
 		    "registry %s: %s", client->address, reply->text);
-	/* Nobody waits: it comes too late, or it answers an unwatch. */
+	/* Nobody waits: it comes too late. */
 	if (!call)
 		undo(client, reply);
 	if (!call || ret) {
@@ -184,9 +194,8 @@ static void abandon(struct client_call *call, const char *name)
 	TAILQ_INSERT_TAIL(&client->abandoned, key, link);
 }
 
-static int submit(void *arg)
+static int submit(struct client_call *call)
 {
-	struct client_call *call = arg;
 	struct registry_client *client = call->client;
 	int ret;
 
@@ -204,25 +213,38 @@ static int submit(void *arg)
 	return 0;
 }
 
+struct batch {
+	struct client_call *calls;
+	size_t n;
+};
+
+static int submit_all(void *arg)
+{
+	struct batch *batch = arg;
+	size_t i;
+	int ret;
+
+	for (i = 0; i < batch->n; i++) {
+		ret = submit(&batch->calls[i]);
+		if (ret)
+			set_result(&batch->calls[i], ret, NULL);
+	}
+	return 0;
+}
+
 static int give_up(void *arg)
 {
 	struct client_call *call = arg;
 	struct registry_client *client = call->client;
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__Unwatch op = DFI__REGISTRY__UNWATCH__INIT;
 
 	if (call->done)
 		return 0;
 	if (created_key(call))
 		abandon(call, created_key(call));
+	if (call->watch || call->keep_flags & CLIENT_SHARED)
+		dfi__client_send_unwatch(client, call->id);
 	dfi__fail(
 	    -ETIMEDOUT, "registry %s: no answer in time", client->address);
-	if (call->watch) {
-		op.watch = call->watch->id;
-		request.op_case = DFI__REGISTRY__REQUEST__OP_UNWATCH;
-		request.unwatch = &op;
-		dfi__client_send(client, &request);
-	}
 	complete(call, -ETIMEDOUT, NULL);
 	return 0;
 }
@@ -267,34 +289,53 @@ static int init_condition(pthread_cond_t *condition)
 	return pthread_condattr_destroy(&attr);
 }
 
-static int call_and_wait(
-    struct client_call *call, int64_t deadline, Dfi__Registry__Message **reply)
+static void wait_for(struct client_call *call, int64_t deadline)
 {
-	struct registry_client *client = call->client;
-	int ret;
+	if (!wait_until(call, deadline))
+		dfi__client_do(call->client, give_up, call);
+	pthread_cond_destroy(&call->answered);
+}
+
+int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
+{
+	struct registry_client *client = calls[0].client;
+	struct batch batch = { .calls = calls, .n = n };
+	size_t i;
 
 	if (dfi__loop_is_current(client->loop))
 		return dfi__fail(-EINVAL,
 		    "registry %s: a waiting call on the loop's thread",
 		    client->address);
 	count_caller(client, 1);
-	init_condition(&call->answered);
-	ret = dfi__client_do(client, submit, call);
+	for (i = 0; i < n; i++)
+		init_condition(&calls[i].answered);
+	dfi__client_do(client, submit_all, &batch);
+	/* The last one first: with its answer there are those before it. */
+	for (i = n; i > 0; i--)
+		wait_for(&calls[i - 1], deadline);
+	count_caller(client, -1);
+	return 0;
+}
+
+int dfi__client_call_result(struct client_call *call)
+{
+	return call->ret ? dfi__fail(call->ret, "%s", call->text) : 0;
+}
+
+static int call_one(
+    struct client_call *call, int64_t deadline, Dfi__Registry__Message **reply)
+{
+	int ret = dfi__client_call_all(call, 1, deadline);
+
+	if (!ret)
+		ret = dfi__client_call_result(call);
 	if (ret)
-		goto out;
-	if (!wait_until(call, deadline))
-		dfi__client_do(client, give_up, call);
-	ret = call->ret;
-	if (ret)
-		dfi__fail(ret, "%s", call->text);
-	else if (reply)
+		return ret;
+	if (reply)
 		*reply = call->reply;
 	else
 		dfi__wire_free(call->reply);
-out:
-	pthread_cond_destroy(&call->answered);
-	count_caller(client, -1);
-	return ret;
+	return 0;
 }
 
 int dfi__client_call(struct registry_client *client,
@@ -307,7 +348,7 @@ int dfi__client_call(struct registry_client *client,
 		.watch = watch,
 	};
 
-	return call_and_wait(&call, deadline, reply);
+	return call_one(&call, deadline, reply);
 }
 
 int dfi__client_call_put(struct registry_client *client,
@@ -320,5 +361,5 @@ int dfi__client_call_put(struct registry_client *client,
 		.keep_flags = flags,
 	};
 
-	return call_and_wait(&call, deadline, reply);
+	return call_one(&call, deadline, reply);
 }

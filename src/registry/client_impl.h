@@ -63,7 +63,8 @@ struct registry_watch {
 	bool told;   /* that the connection is lost */
 	bool sent;   /* again, in this attempt to connect again */
 	bool asked;  /* and not yet answered */
-	bool own;    /* of dfi__watch_start(): if it is refused, so be it */
+	bool own;    /* of dfi__watch_follow(): if it is refused, so be it */
+	bool exact;  /* of the key that is the prefix */
 	char *prefix;
 	void *known; /* a tree of known_key, by key */
 	void (*fn)(void *arg, const struct registry_event *event);
@@ -85,11 +86,11 @@ struct client_call {
 	Dfi__Registry__Request *request; /* until it is written */
 	struct registry_watch *watch;    /* to be made, or NULL */
 	unsigned keep_flags;             /* of a put */
-	/* Under client.lock from here on. */
+	/* Under client.lock from here on, until it is done. */
 	bool done;
 	int ret;
 	char text[512];
-	Dfi__Registry__Message *reply;
+	Dfi__Registry__Message *reply; /* if ret is 0 */
 	pthread_cond_t answered;
 	/* Set when it is written. */
 	uint64_t id;
@@ -147,6 +148,21 @@ int dfi__client_call(struct registry_client *client,
     int64_t deadline, Dfi__Registry__Message **reply);
 
 /*
+ * Send several requests of one client at once, and wait for all replies: each
+ * call has its result then. -EINVAL: on the loop's thread, none is sent.
+ */
+int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline);
+
+/* What the call returns, with its text. */
+int dfi__client_call_result(struct client_call *call);
+
+/* As dfi__client_watch() makes it, not yet asked for; NULL: no memory. */
+struct registry_watch *dfi__watch_new(struct registry_client *client,
+    const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg);
+void dfi__watch_free(struct registry_watch *watch);
+
+/*
  * Wait until nobody else has entered. On leaving, the requests that were sent
  * meanwhile are written. Between the two no other thread may be waited for.
  */
@@ -193,10 +209,17 @@ void dfi__watch_deliver_lost(struct registry_client *client);
 
 void dfi__watch_deliver_back(struct registry_client *client);
 
-/* A watch that nobody waits for; NULL: no memory, or it could not be sent. */
-struct registry_watch *dfi__watch_start(struct registry_client *client,
-    const char *prefix,
+/* The watch that came with the put of a key, its request's id. NULL: no memory.
+ */
+struct registry_watch *dfi__watch_follow(struct registry_client *client,
+    uint64_t id, const char *key,
     void (*fn)(void *arg, const struct registry_event *event), void *arg);
+
+/* End a watch at the registry, which may not know it. */
+void dfi__client_send_unwatch(struct registry_client *client, uint64_t id);
+
+/* Do not keep a key, and delete it without waiting for an answer. */
+void dfi__client_send_farewell(struct registry_client *client, const char *key);
 
 /* Send it again; what it knew is missing until it is heard of. */
 int dfi__watch_renew(

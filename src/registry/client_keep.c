@@ -54,12 +54,11 @@ void dfi__keep_free_all(struct registry_client *client)
 		dfi__keep_drop(client, kept->key);
 }
 
-/* The watch is of a prefix: other keys may begin so, too. */
 static void on_shared(void *arg, const struct registry_event *event)
 {
 	struct kept_key *kept = arg;
 
-	if (event->type == REGISTRY_DELETE && !strcmp(event->key, kept->key))
+	if (event->type == REGISTRY_DELETE)
 		dfi__keep_drop(kept->watch->client, kept->key);
 }
 
@@ -82,14 +81,16 @@ static struct kept_key *copy(const Dfi__Registry__Put *put, unsigned flags)
 	return kept;
 }
 
-static void keep(struct registry_client *client, const Dfi__Registry__Put *put,
-    unsigned flags)
+static void keep(struct registry_client *client, uint64_t id,
+    const Dfi__Registry__Put *put, unsigned flags)
 {
 	struct kept_key *kept = copy(put, flags);
 
 	if (!kept || !tsearch(kept, &client->kept_tree, compare_keys)) {
 		if (kept)
 			free_kept(kept);
+		if (flags & CLIENT_SHARED)
+			dfi__client_send_unwatch(client, id);
 		dfi__log(DFI_LOG_WARN,
 		    "registry %s: no memory to set '%s' again if the registry "
 		    "is restarted",
@@ -98,8 +99,8 @@ static void keep(struct registry_client *client, const Dfi__Registry__Put *put,
 	}
 	TAILQ_INSERT_TAIL(&client->kept, kept, link);
 	if (flags & CLIENT_SHARED)
-		kept->watch = dfi__watch_start(
-		    client, kept->key, on_shared, kept);
+		kept->watch = dfi__watch_follow(
+		    client, id, kept->key, on_shared, kept);
 }
 
 static void drop_prefix(struct registry_client *client, const char *prefix)
@@ -120,7 +121,7 @@ void dfi__keep_note(struct registry_client *client,
 	case DFI__REGISTRY__REQUEST__OP_PUT:
 		dfi__keep_drop(client, request->put->key);
 		if (flags)
-			keep(client, request->put, flags);
+			keep(client, request->id, request->put, flags);
 		break;
 	case DFI__REGISTRY__REQUEST__OP_DELETE:
 		dfi__keep_drop(client, request->delete_->key);

@@ -25,6 +25,7 @@ static int put(struct registry_client *client, const char *key,
 	op.value.len = size;
 	op.create = create;
 	op.leased = flags & CLIENT_LEASED;
+	op.follow = flags & CLIENT_SHARED;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
 	request.put = &op;
 	ret = dfi__client_call_put(client, &request, flags, deadline, &message);
@@ -199,24 +200,31 @@ int dfi__client_delete(struct registry_client *client, const char *key,
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
 }
 
+void dfi__client_send_farewell(struct registry_client *client, const char *key)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
+
+	dfi__keep_drop(client, key);
+	op.key = (char *)key;
+	op.silent = true;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
+	request.delete_ = &op;
+	/* If it can't be sent, the lease takes the key along later. */
+	if (client->stream)
+		dfi__client_send(client, &request);
+}
+
 struct farewell {
 	struct registry_client *client;
 	const char *key;
 };
 
-static int send_delete(void *arg)
+static int say_farewell(void *arg)
 {
 	struct farewell *farewell = arg;
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
 
-	dfi__keep_drop(farewell->client, farewell->key);
-	op.key = (char *)farewell->key;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
-	request.delete_ = &op;
-	/* If it can't be sent, the lease takes the key along later. */
-	if (farewell->client->stream)
-		dfi__client_send(farewell->client, &request);
+	dfi__client_send_farewell(farewell->client, farewell->key);
 	return 0;
 }
 
@@ -224,7 +232,7 @@ void dfi__client_forget(struct registry_client *client, const char *key)
 {
 	struct farewell farewell = { .client = client, .key = key };
 
-	dfi__client_tell(client, send_delete, &farewell);
+	dfi__client_tell(client, say_farewell, &farewell);
 }
 
 int dfi__client_delete_prefix(

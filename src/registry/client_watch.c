@@ -176,6 +176,7 @@ static int send_watch(
 	int ret;
 
 	op.prefix = watch->prefix;
+	op.exact = watch->exact;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 	request.watch = &op;
 	ret = dfi__client_send(client, &request);
@@ -228,14 +229,14 @@ void dfi__watch_expire_missing(struct registry_client *client)
 		;
 }
 
-static void free_watch(struct registry_watch *watch)
+void dfi__watch_free(struct registry_watch *watch)
 {
 	tdestroy(watch->known, free);
 	free(watch->prefix);
 	free(watch);
 }
 
-static struct registry_watch *new_watch(struct registry_client *client,
+struct registry_watch *dfi__watch_new(struct registry_client *client,
     const char *prefix,
     void (*fn)(void *arg, const struct registry_event *event), void *arg)
 {
@@ -253,19 +254,18 @@ static struct registry_watch *new_watch(struct registry_client *client,
 	return watch;
 }
 
-struct registry_watch *dfi__watch_start(struct registry_client *client,
-    const char *prefix,
+struct registry_watch *dfi__watch_follow(struct registry_client *client,
+    uint64_t id, const char *key,
     void (*fn)(void *arg, const struct registry_event *event), void *arg)
 {
-	struct registry_watch *watch = new_watch(client, prefix, fn, arg);
+	struct registry_watch *watch = dfi__watch_new(client, key, fn, arg);
 
-	if (!watch)
-		return NULL;
-	if (send_watch(client, watch) < 0) {
-		free_watch(watch);
+	if (!watch) {
+		dfi__client_send_unwatch(client, id);
 		return NULL;
 	}
-	watch->made = watch->own = true;
+	watch->id = id;
+	watch->made = watch->own = watch->exact = true;
 	TAILQ_INSERT_TAIL(&client->watches, watch, link);
 	return watch;
 }
@@ -279,7 +279,7 @@ void dfi__watch_free_all(struct registry_client *client)
 		if (!watch->made)
 			continue;
 		TAILQ_REMOVE(&client->watches, watch, link);
-		free_watch(watch);
+		dfi__watch_free(watch);
 	}
 }
 
@@ -289,7 +289,7 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
-	struct registry_watch *new = new_watch(client, prefix, fn, arg);
+	struct registry_watch *new = dfi__watch_new(client, prefix, fn, arg);
 	int ret;
 
 	if (!new)
@@ -299,30 +299,36 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
 	request.watch = &op;
 	ret = dfi__client_call(client, &request, new, deadline, NULL);
 	if (ret) {
-		free_watch(new);
+		dfi__watch_free(new);
 		return ret;
 	}
 	*watch = new;
 	return 0;
 }
 
-static int end(void *arg)
+void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)
 {
-	struct registry_watch *watch = arg;
-	struct registry_client *client = watch->client;
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Unwatch op = DFI__REGISTRY__UNWATCH__INIT;
 
-	TAILQ_REMOVE(&client->watches, watch, link);
-	if (watch->asked)
-		dfi__restore_forget(client);
-	op.watch = watch->id;
+	op.watch = id;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_UNWATCH;
 	request.unwatch = &op;
 	/* If it can't be sent, its events go on and are dropped here. */
 	if (client->stream)
 		dfi__client_send(client, &request);
-	free_watch(watch);
+}
+
+static int end(void *arg)
+{
+	struct registry_watch *watch = arg;
+	struct registry_client *client = watch->client;
+
+	TAILQ_REMOVE(&client->watches, watch, link);
+	if (watch->asked)
+		dfi__restore_forget(client);
+	dfi__client_send_unwatch(client, watch->id);
+	dfi__watch_free(watch);
 	return 0;
 }
 
@@ -330,4 +336,24 @@ void dfi__client_unwatch(struct registry_watch *watch)
 {
 	if (watch)
 		dfi__client_tell(watch->client, end, watch);
+}
+
+struct leaving {
+	struct registry_watch *watch;
+	const char *key;
+};
+
+static int leave(void *arg)
+{
+	const struct leaving *leaving = arg;
+
+	dfi__client_send_farewell(leaving->watch->client, leaving->key);
+	return end(leaving->watch);
+}
+
+void dfi__client_leave(struct registry_watch *watch, const char *key)
+{
+	struct leaving leaving = { .watch = watch, .key = key };
+
+	dfi__client_tell(watch->client, leave, &leaving);
 }

@@ -74,16 +74,37 @@ static int lease_revoke(struct session *session,
 	return dfi__table_revoke(session->server->table, lease);
 }
 
+static int add_watch(
+    struct session *session, uint64_t id, const char *prefix, bool exact)
+{
+	struct table *table = session->server->table;
+	int ret;
+
+	if (session->n_watches >= WATCHES_MAX)
+		return dfi__fail(-ENOSPC,
+		    "the connection is at its limit of %d watches",
+		    WATCHES_MAX);
+	ret = exact ? dfi__table_watch_key(table, session, id, prefix)
+		    : dfi__table_watch(table, session, id, prefix);
+	if (!ret)
+		session->n_watches++;
+	return ret;
+}
+
 static int put(struct session *session, const Dfi__Registry__Request *request,
     Dfi__Registry__Reply *reply)
 {
 	const Dfi__Registry__Put *op = request->put;
+	int ret;
 
 	if (op->leased && !session->lease)
 		return dfi__fail(-EINVAL, "the connection has no lease");
-	return dfi__table_put(session->server->table, op->key, op->value.data,
+	ret = dfi__table_put(session->server->table, op->key, op->value.data,
 	    op->value.len, op->leased ? session->lease : 0,
 	    op->create ? TABLE_CREATE : 0, &reply->revision);
+	if (!ret && op->follow)
+		(void)add_watch(session, request->id, op->key, true);
+	return ret;
 }
 
 static void set_value(
@@ -172,7 +193,7 @@ static int delete_key(struct session *session,
 	ret = dfi__table_delete(
 	    table, request->delete_->key, request->delete_->revision);
 	reply->revision = dfi__table_revision(table);
-	return ret;
+	return request->delete_->silent ? 1 : ret;
 }
 
 static int delete_prefix(struct session *session,
@@ -185,6 +206,14 @@ static int delete_prefix(struct session *session,
 	return 0;
 }
 
+/* The watched keys are as those of a list. */
+static bool next(const struct table *table, const Dfi__Registry__Watch *op,
+    const char *after, struct table_item *item)
+{
+	return dfi__table_next(table, op->prefix, after, item) &&
+	    (!op->exact || !strcmp(item->key, op->prefix));
+}
+
 static int watch(struct session *session, const Dfi__Registry__Request *request,
     Dfi__Registry__Reply *reply)
 {
@@ -193,16 +222,10 @@ static int watch(struct session *session, const Dfi__Registry__Request *request,
 	struct table_item item;
 	int ret;
 
-	if (session->n_watches >= WATCHES_MAX)
-		return dfi__fail(-ENOSPC,
-		    "the connection is at its limit of %d watches",
-		    WATCHES_MAX);
-	ret = dfi__table_watch(table, session, request->id, prefix);
+	ret = add_watch(session, request->id, prefix, request->watch->exact);
 	if (ret)
 		return ret;
-	session->n_watches++;
-	while (
-	    !session->doomed && dfi__table_next(table, prefix, after, &item)) {
+	while (!session->doomed && next(table, request->watch, after, &item)) {
 		dfi__session_event(session, request->id, TABLE_PUT, &item);
 		after = item.key;
 	}
@@ -214,17 +237,17 @@ static int watch(struct session *session, const Dfi__Registry__Request *request,
 static int unwatch(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
 {
-	int ret;
-
 	(void)reply;
-	ret = dfi__table_unwatch(
-	    session->server->table, session, request->unwatch->watch);
-	if (!ret)
+	if (!dfi__table_unwatch(
+		session->server->table, session, request->unwatch->watch))
 		session->n_watches--;
-	return ret;
+	return 1;
 }
 
-/* Each returns 0 or an error, to be replied, or 1 if it replied itself. */
+/*
+ * Each returns 0 or an error, to be replied, or 1 if it replied itself, or
+ * there is no reply.
+ */
 static int (*const operations[])(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply) = {
 	[DFI__REGISTRY__REQUEST__OP_HELLO] = hello,

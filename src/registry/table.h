@@ -96,6 +96,10 @@ size_t dfi__table_delete_prefix(struct table *table, const char *prefix);
  */
 int dfi__table_watch(
     struct table *table, void *watcher, uint64_t tag, const char *prefix);
+
+/* The same for one key instead of all that begin so. */
+int dfi__table_watch_key(
+    struct table *table, void *watcher, uint64_t tag, const char *key);
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag);
 void dfi__table_unwatch_all(struct table *table, void *watcher);
 

@@ -40,8 +40,8 @@ static bool find_watch(
 	return false;
 }
 
-int dfi__table_watch(
-    struct table *table, void *watcher, uint64_t tag, const char *prefix)
+static int add_watch(struct table *table, void *watcher, uint64_t tag,
+    const char *prefix, bool exact)
 {
 	size_t size = strnlen(prefix, TABLE_KEY_MAX + 1), index;
 	struct watch *watch;
@@ -67,10 +67,23 @@ int dfi__table_watch(
 		return dfi__fail(-ENOMEM, "no memory for a registry watch");
 	watch->watcher = watcher;
 	watch->tag = tag;
-	watch->prefix_size = size;
+	/* Of the key that is the prefix, its end is compared, too. */
+	watch->prefix_size = exact ? size + 1 : size;
 	memcpy(watch->prefix, prefix, size + 1);
 	table->watches[table->n_watches++] = watch;
 	return 0;
+}
+
+int dfi__table_watch(
+    struct table *table, void *watcher, uint64_t tag, const char *prefix)
+{
+	return add_watch(table, watcher, tag, prefix, false);
+}
+
+int dfi__table_watch_key(
+    struct table *table, void *watcher, uint64_t tag, const char *key)
+{
+	return add_watch(table, watcher, tag, key, true);
 }
 
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag)

@@ -369,7 +369,7 @@ Test(server, watches_of_one_client_are_limited)
 	unwatch.watch = request.id - 1;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_UNWATCH;
 	request.unwatch = &unwatch;
-	cr_assert_eq(raw_ask(&raw, &request), 0);
+	raw_send(&raw, &request);
 	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 	request.watch = &watch;
 	cr_assert_eq(raw_ask(&raw, &request), 0);

@@ -234,6 +234,19 @@ Test(table, watches_hear_of_their_prefix_in_the_order_of_their_making)
 	assert_heard("3-a/x@4 1-a/x@4 2-a/x@4 ");
 }
 
+Test(table, a_watch_of_a_key_hears_of_no_other)
+{
+	cr_assert_eq(dfi__table_watch_key(table, NULL, 1, "a/x"), 0);
+	cr_assert_eq(put("a/x", "v", 0), 0);
+	assert_heard("1+a/x=v@1 ");
+	cr_assert_eq(put("a/x/y", "", 0), 0);
+	cr_assert_eq(put("a/", "", 0), 0);
+	assert_heard("");
+	cr_assert_eq(dfi__table_delete_prefix(table, "a/"), 3);
+	assert_heard("1-a/x@5 ");
+	cr_assert_eq(dfi__table_unwatch(table, NULL, 1), 0);
+}
+
 Test(table, a_failed_call_is_not_heard_of)
 {
 	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
