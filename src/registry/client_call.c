@@ -9,10 +9,12 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -20,6 +22,14 @@
 
 /* Requests that a registry which doesn't read may have waiting. */
 #define OUTPUT_MAX (16 << 20)
+
+/*
+ * An answer from the same machine takes some 30 us, and to be woken for it from
+ * a sleep about as long again.
+ */
+#define YIELD_NS 60000
+#define LONG_YIELD_NS 300000
+#define BUSY_NS (100 * NS_PER_MS)
 
 int dfi__client_send(
     struct registry_client *client, Dfi__Registry__Request *request)
@@ -48,7 +58,8 @@ static void set_result(
 	if (ret)
 		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
 	call->reply = reply;
-	call->done = true;
+	/* Pairs with yield_a_while(), which reads nothing else. */
+	atomic_set(&call->done, true);
 	/* Under the lock: the caller's stack is gone once it sees done. */
 	pthread_cond_signal(&call->answered);
 	pthread_mutex_unlock(&client->lock);
@@ -237,7 +248,7 @@ static int give_up(void *arg)
 	struct client_call *call = arg;
 	struct registry_client *client = call->client;
 
-	if (call->done)
+	if (atomic_peek(&call->done))
 		return 0;
 	if (created_key(call))
 		abandon(call, created_key(call));
@@ -249,6 +260,32 @@ static int give_up(void *arg)
 	return 0;
 }
 
+/*
+ * Yielding lets the registry and the control thread run on this processor, too.
+ * But who yields to a busy thread is not woken by the answer, as a sleeper is:
+ * where that happens, waits sleep at once for a while.
+ */
+static void yield_a_while(struct client_call *call, int64_t deadline)
+{
+	struct registry_client *client = call->client;
+	int64_t now = clock_now_ns(), end = now + YIELD_NS, before;
+
+	if (now < atomic_peek(&client->busy_until))
+		return;
+	if (deadline < end)
+		end = deadline;
+	/* Pairs with set_result(); what it protects is read under the lock. */
+	while (!atomic_peek(&call->done) && now < end) {
+		before = now;
+		sched_yield();
+		now = clock_now_ns();
+		if (now - before > LONG_YIELD_NS) {
+			atomic_set(&client->busy_until, now + BUSY_NS);
+			return;
+		}
+	}
+}
+
 /* Whether it was answered. */
 static bool wait_until(struct client_call *call, int64_t deadline)
 {
@@ -257,15 +294,16 @@ static bool wait_until(struct client_call *call, int64_t deadline)
 	int err = 0;
 	bool done;
 
+	yield_a_while(call, deadline);
 	pthread_mutex_lock(&client->lock);
-	while (!call->done && !err) {
+	while (!atomic_peek(&call->done) && !err) {
 		if (deadline == DEADLINE_NEVER)
 			err = pthread_cond_wait(&call->answered, &client->lock);
 		else
 			err = pthread_cond_timedwait(
 			    &call->answered, &client->lock, &when);
 	}
-	done = call->done;
+	done = atomic_peek(&call->done);
 	pthread_mutex_unlock(&client->lock);
 	return done;
 }

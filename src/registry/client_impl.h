@@ -87,7 +87,7 @@ struct client_call {
 	struct registry_watch *watch;    /* to be made, or NULL */
 	unsigned keep_flags;             /* of a put */
 	/* Under client.lock from here on, until it is done. */
-	bool done;
+	_Atomic bool done;
 	int ret;
 	char text[512];
 	Dfi__Registry__Message *reply; /* if ret is 0 */
@@ -126,7 +126,8 @@ struct registry_client {
 	unsigned n_entered;       /* times, by that thread */
 	pthread_mutex_t lock; /* protects the calls' results and n_callers */
 	pthread_cond_t no_caller;
-	unsigned n_callers; /* threads inside of dfi__client_call() */
+	unsigned n_callers;         /* threads inside of dfi__client_call() */
+	_Atomic int64_t busy_until; /* processors, as callers have found */
 };
 
 /*
