@@ -287,7 +287,9 @@ int dfi_source_fd(struct dfi_source *source)
 /*
  * A target that has left may have read everything before, and the proof be on
  * its way; but one that is gone for good may never give it, if its queue pair
- * lives on. So long it is waited for: longer than a queue pair tries.
+ * lives on. So long it is waited for: longer than a queue pair tries. And so is
+ * one that has cancelled: a ring that is left before its writes have completed
+ * costs its connection, which other sources could use.
  */
 #define GONE_NS (INT64_C(4) * NS_PER_S)
 
@@ -296,6 +298,12 @@ struct drain_wait {
 	bool was_gone;
 };
 
+static bool left(struct dfi_source *source, uint32_t target)
+{
+	return peers_state(&source->targets, target) == PEER_GONE ||
+	    dfi__source_target_life(source, target) == TARGET_CANCELLED;
+}
+
 static bool drained_or_gone(void *arg)
 {
 	struct drain_wait *wait = arg;
@@ -303,8 +311,7 @@ static bool drained_or_gone(void *arg)
 	uint32_t target = wait->base.target;
 
 	return dfi__writer_drained(&source->writers[target]) != 0 ||
-	    (!wait->was_gone &&
-		peers_state(&source->targets, target) == PEER_GONE);
+	    (!wait->was_gone && left(source, target));
 }
 
 int dfi__source_drain(
@@ -318,14 +325,13 @@ int dfi__source_drain(
 	bool there = true;
 	int ret;
 
-	/* Such a target may never have been there. */
-	if (writer->cancelled)
+	/* It had cancelled before the source attached. */
+	if (!writer->remote)
 		return 0;
 	word = dfi__writer_wait_word(writer);
 	atomic_set(&source->waits_for, target);
 	while ((ret = dfi__writer_drained(writer)) == 0 && there) {
-		wait.was_gone = peers_state(&source->targets, target) ==
-		    PEER_GONE;
+		wait.was_gone = left(source, target);
 		time->deadline = deadline;
 		if (wait.was_gone && clock_now_ns() + GONE_NS < deadline)
 			time->deadline = clock_now_ns() + GONE_NS;

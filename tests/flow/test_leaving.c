@@ -21,6 +21,19 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
+/* Leaving on purpose costs no connection: others go on over it. */
+static void check_connections(void)
+{
+	struct dfi *const dfis[] = { rig.dfi, rig.other };
+	struct dfi_context_stats stats;
+	size_t i;
+
+	for (i = 0; i < N_ELEMENTS(dfis); i++) {
+		cr_assert_eq(dfi_context_query(dfis[i], &stats), 0);
+		cr_assert_eq(stats.broken_connections, 0);
+	}
+}
+
 TestSuite(close, .init = setup, .fini = teardown, .timeout = 60);
 TestSuite(abort, .init = setup, .fini = teardown, .timeout = 60);
 TestSuite(cancel, .init = setup, .fini = teardown, .timeout = 120);
@@ -144,6 +157,7 @@ Test(cancel, of_one_of_four_targets_leaves_the_others_complete)
 	push_all(source, &sent);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	check_consumers(&sent, percent);
+	check_connections();
 }
 
 /* The source sleeps on the full ring of the target that leaves. */
@@ -174,6 +188,7 @@ Test(cancel, ends_the_wait_for_the_target)
 	cr_assert_eq(dfi_source_flush(source), 0);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	check_connections();
 }
 
 static int push(struct dfi_source *source, uint32_t target)
@@ -222,6 +237,7 @@ Test(cancel, may_be_repeated_and_consuming_says_so)
 	cr_assert(eventually(push_is_refused, source));
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	assert_error(dfi_target_cancel(NULL), -EINVAL, "NULL");
+	check_connections();
 }
 
 Test(cancel, waits_for_what_is_lent)
@@ -247,6 +263,7 @@ Test(cancel, waits_for_what_is_lent)
 	cancel_noticed(source);
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	check_connections();
 }
 
 /* Also after the target that has cancelled was closed and its memory went. */
@@ -271,6 +288,7 @@ Test(cancel, is_known_to_a_source_that_attaches_later)
 	}
 	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
+	check_connections();
 }
 
 /* The ways in, each with the target that left and the one that stayed. */
@@ -319,6 +337,7 @@ Test(cancel, while_a_source_attaches)
 		cr_assert_eq(dfi_source_close(first), 0);
 		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 	}
+	check_connections();
 }
 
 Test(cancel, is_told_by_every_way_to_push)
@@ -358,6 +377,7 @@ Test(cancel, is_told_by_every_way_to_push)
 	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	check_connections();
 }
 
 Test(cancel, lets_round_robin_go_on)
@@ -392,6 +412,7 @@ Test(cancel, lets_round_robin_go_on)
 	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	check_connections();
 }
 
 /* A thread that waits in a call until something ends it. */

@@ -103,10 +103,32 @@ Test(drain, ends_when_the_connection_breaks, .timeout = 30)
 	cr_assert_not_null(strstr(dfi_errmsg(), "target 0"));
 }
 
-Test(drain, asks_nothing_of_a_target_that_wants_no_more, .timeout = 30)
+Test(drain, asks_nothing_of_a_target_that_never_was_there, .timeout = 30)
+{
+	start(UINT32_MAX, 1, DFI_WAIT_BLOCK);
+	writer.cancelled = true;
+	writer.remote = NULL;
+	cr_assert_eq(dfi__source_drain(&source, 0, DEADLINE_NEVER), 0);
+	cr_assert_eq(looks, 0);
+}
+
+/* Else its connection would be broken when the ring is left. */
+Test(drain, waits_for_a_target_that_wants_no_more, .timeout = 30)
+{
+	start(3, 1, DFI_WAIT_BLOCK);
+	writer.cancelled = true;
+	cr_assert_eq(dfi__source_drain(&source, 0, DEADLINE_NEVER), 0);
+	cr_assert_gt(looks, 3);
+}
+
+/* What it has not acknowledged by then nobody misses. */
+Test(drain, ends_at_a_target_that_wants_no_more_and_is_silent, .timeout = 60)
 {
 	start(UINT32_MAX, 1, DFI_WAIT_BLOCK);
 	writer.cancelled = true;
 	cr_assert_eq(dfi__source_drain(&source, 0, DEADLINE_NEVER), 0);
-	cr_assert_eq(looks, 0);
+	start(UINT32_MAX, 1, DFI_WAIT_SPIN);
+	cr_assert_eq(dfi__source_drain(&source, 0, deadline_in_ms(50)), 0);
+	start(0, -ECONNRESET, DFI_WAIT_BLOCK);
+	cr_assert_eq(dfi__source_drain(&source, 0, DEADLINE_NEVER), 0);
 }
