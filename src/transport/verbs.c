@@ -597,16 +597,20 @@ static int verbs_drained(struct remote *base)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 
+	int ret;
+
 	/*
 	 * The end mark is signalled if it was posted; else what came before it
 	 * may never complete.
 	 */
-	if (remote->unsent || dfi__verbs_poll_sends(remote->conn))
+	if (remote->unsent)
 		return lost(remote);
+	ret = dfi__verbs_poll_sends(remote->conn);
+	/* What failed may be another ring's, or came later. */
 	if (remote->conn->completed >= remote->last)
 		return 1;
 	/* After a device's or queue's failure nothing completes any more. */
-	return dfi__verbs_why(remote->conn) ? lost(remote) : 0;
+	return ret || dfi__verbs_why(remote->conn) ? lost(remote) : 0;
 }
 
 const struct transport_ops dfi__verbs_ops = {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../base/atomic.h"
+#include "../base/compiler.h"
 #include "../base/error.h"
 #include "../base/log.h"
 #include "../base/loop.h"
@@ -334,6 +335,10 @@ static bool take_arrivals(struct verbs *verbs)
 			arrived(verbs, &wcs[i]);
 		any |= n > 0;
 	} while (n == BATCH);
+	/* Nothing will arrive any more, on any connection. */
+	if (unlikely(n < 0))
+		dfi__verbs_break_all(
+		    verbs, "the queue of what arrives can't be read");
 	return any;
 }
 

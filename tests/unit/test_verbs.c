@@ -8,13 +8,35 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include <dfi/error.h>
+
 #include "transport/verbs.h"
 
+/* What queues have to say, once; n < 0: they have failed. */
+static struct ibv_wc done[2];
+static int n_done;
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
+{
+	(void)cq;
+	if (n_done < n)
+		n = n_done;
+	if (n > 0)
+		memcpy(wcs, done, (size_t)n * sizeof(*wcs));
+	n_done = 0;
+	return n;
+}
+
 static struct ibv_device device = { .name = "fake0" };
-static struct ibv_context context = { .device = &device };
+static struct ibv_context context = {
+	.device = &device,
+	.ops = { .poll_cq = poll_cq },
+};
 static struct ibv_srq receives;
 static struct ibv_comp_channel channel;
-static struct ibv_cq arrivals, sends = { .channel = &channel };
+static struct ibv_cq arrivals = { .context = &context };
+static struct ibv_cq sends = { .context = &context, .channel = &channel };
 static struct ibv_qp qp = { .srq = &receives };
 static struct verbs verbs;
 static struct verbs_conn conn;
@@ -28,7 +50,11 @@ static void start(void)
 		.channel = &channel,
 		.breaks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
 	};
-	conn = (struct verbs_conn){ .verbs = &verbs, .peer = "10.0.0.1:7" };
+	conn = (struct verbs_conn){
+		.verbs = &verbs,
+		.peer = "10.0.0.1:7",
+		.sends = &sends,
+	};
 	qp.qp_context = sends.cq_context = &conn;
 	arrivals.channel = &channel;
 	cr_assert_geq(verbs.breaks, 0);
@@ -91,6 +117,42 @@ Test(verbs, failed_queue_of_arrivals_breaks_all)
 	    .element.cq = &arrivals, .event_type = IBV_EVENT_CQ_ERR });
 	cr_assert_str_eq(verbs.failed, "CQ error");
 	cr_assert(control_thread_was_woken());
+}
+
+Test(verbs, queue_of_arrivals_that_cannot_be_read_breaks_all)
+{
+	n_done = -1;
+	dfi__verbs_take(&verbs);
+	cr_assert_not_null(verbs.failed);
+	cr_assert_not_null(strstr(verbs.failed, "arrives"));
+	cr_assert(control_thread_was_woken());
+}
+
+/* Of a ring that has sent 7 work requests, and then its peer's went. */
+static int drained(uint64_t completed)
+{
+	struct verbs_remote remote = { .conn = &conn, .last = 7 };
+
+	done[0] = (struct ibv_wc){ .wr_id = completed };
+	done[1] = (struct ibv_wc){
+		.wr_id = 9,
+		.status = IBV_WC_RETRY_EXC_ERR,
+	};
+	n_done = 2;
+	return dfi__verbs_ops.drained(&remote.base);
+}
+
+Test(verbs, what_has_arrived_did_so_also_if_the_connection_breaks_then)
+{
+	cr_assert_eq(drained(7), 1);
+	cr_assert(conn.broken);
+	cr_assert_eq(drained(7), 1);
+}
+
+Test(verbs, what_has_not_arrived_when_the_connection_breaks_is_lost)
+{
+	cr_assert_eq(drained(6), -ECONNRESET);
+	cr_assert_not_null(strstr(dfi_errmsg(), "transport retry counter"));
 }
 
 Test(verbs, failed_device_breaks_all_of_its_users_only)
