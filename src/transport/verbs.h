@@ -288,6 +288,7 @@ struct verbs {
 	struct event *arm_timer;
 	_Atomic uint32_t polls; /* by endpoints; tells whether any is active */
 	uint32_t seen_polls;
+	_Atomic bool sleeper; /* some endpoint has armed since then */
 
 	pthread_mutex_t table;
 	pthread_cond_t answered; /* with table: a message came, or a break */

@@ -374,13 +374,19 @@ static void take_locked(struct verbs *verbs)
 	lock_release(&verbs->poll);
 }
 
+static void arm(struct verbs *verbs)
+{
+	ibv_req_notify_cq(verbs->arrivals, 0);
+	/* What came before is announced by nobody, and progress() may skip. */
+	take_locked(verbs);
+}
+
 void dfi__verbs_arm(struct transport *transport)
 {
 	struct verbs *verbs = (struct verbs *)transport;
 
-	ibv_req_notify_cq(verbs->arrivals, 0);
-	/* What came before is announced by nobody, and progress() may skip. */
-	take_locked(verbs);
+	atomic_set(&verbs->sleeper, true);
+	arm(verbs);
 }
 
 void dfi__verbs_settle(struct transport *transport)
@@ -393,13 +399,14 @@ static void rearm(struct verbs *verbs)
 {
 	struct timeval later = { .tv_usec = IDLE_CHECK_US };
 	uint32_t polls = atomic_peek(&verbs->polls);
+	bool active = polls != verbs->seen_polls;
 
-	if (polls != verbs->seen_polls) {
-		verbs->seen_polls = polls;
+	verbs->seen_polls = polls;
+	/* Who went to sleep since may be the one who has polled. */
+	if (atomic_exchange(&verbs->sleeper, false) || !active)
+		arm(verbs);
+	else
 		evtimer_add(verbs->arm_timer, &later);
-		return;
-	}
-	dfi__verbs_arm(&verbs->base);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -470,7 +477,7 @@ static int add_events(void *arg)
 	if (!verbs->arrivals_event || !verbs->arm_timer ||
 	    event_add(verbs->arrivals_event, NULL) < 0)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
-	dfi__verbs_arm(&verbs->base);
+	arm(verbs);
 	return 0;
 }
 
