@@ -6,6 +6,7 @@
 #include "verbs.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -349,8 +350,21 @@ static void leave_conn(
 	lock_release(&verbs->poll);
 }
 
-static int opening_failed(const char *peer, uint32_t ring, int err)
+static int lost(const struct verbs_remote *remote)
 {
+	const char *why = dfi__verbs_why(remote->conn);
+
+	return dfi__fail(-ECONNRESET, "verbs: the connection with %s broke: %s",
+	    remote->conn->peer, why ? why : "the peer has gone");
+}
+
+static int opening_failed(
+    const struct verbs_remote *remote, uint32_t ring, int err)
+{
+	const char *peer = remote->conn->peer;
+
+	if (err == -ECONNRESET && atomic_observe(&remote->conn->broken))
+		return lost(remote);
 	switch (err) {
 	case -EEXIST:
 		return dfi__fail(err,
@@ -368,11 +382,37 @@ static int opening_failed(const char *peer, uint32_t ring, int err)
 	}
 }
 
+/* How often who waits for an answer looks whether the request has failed. */
+#define ANSWER_CHECK_NS (INT64_C(100) * NS_PER_MS)
+
+/* What the owner says; the request may find that the connection is broken. */
+static int await_answer(
+    struct verbs *verbs, const struct verbs_remote *remote, int64_t deadline)
+{
+	struct timespec until;
+	int64_t now;
+	int ret;
+
+	pthread_mutex_lock(&verbs->table);
+	while (!remote->opened) {
+		now = clock_now_ns();
+		if (now >= deadline)
+			break;
+		until = deadline_timespec(now + ANSWER_CHECK_NS < deadline
+			? now + ANSWER_CHECK_NS
+			: deadline);
+		pthread_cond_timedwait(&verbs->answered, &verbs->table, &until);
+		(void)dfi__verbs_poll_sends(remote->conn);
+	}
+	ret = remote->opened ? remote->opened : -ETIMEDOUT;
+	pthread_mutex_unlock(&verbs->table);
+	return ret;
+}
+
 /* Ask the owner for the ring, and wait for the answer. */
 static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
     const struct region_name *name, uint32_t ring, int64_t deadline)
 {
-	struct timespec until = deadline_timespec(deadline);
 	struct verbs_message message = {
 		.type = VERBS_OPEN,
 		.link = remote->link,
@@ -386,13 +426,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 
 	dfi__verbs_arm(&verbs->base);
 	if (!ret) {
-		pthread_mutex_lock(&verbs->table);
-		while (!remote->opened &&
-		    !pthread_cond_timedwait(
-			&verbs->answered, &verbs->table, &until))
-			;
-		ret = remote->opened ? remote->opened : -ETIMEDOUT;
-		pthread_mutex_unlock(&verbs->table);
+		ret = await_answer(verbs, remote, deadline);
 		/*
 		 * The owner may still open the ring, and write credits into the
 		 * image that is freed now; its answer may find the link in
@@ -401,7 +435,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		if (ret == -ETIMEDOUT)
 			dfi__verbs_break(remote->conn, "no answer");
 	}
-	return ret < 0 ? opening_failed(remote->conn->peer, ring, ret) : 0;
+	return ret < 0 ? opening_failed(remote, ring, ret) : 0;
 }
 
 static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
@@ -418,17 +452,22 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
 	return number;
 }
 
-static int verbs_remote_open(struct transport *transport, const void *writer,
+/*
+ * Once, over a connection that there is or a new one. *stale: it was one that
+ * had been used before, and was found broken now.
+ */
+static int open_once(struct verbs *verbs, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, int64_t deadline, struct remote **out)
+    uint32_t ring, int64_t deadline, bool *stale, struct remote **out)
 {
-	struct verbs *verbs = (struct verbs *)transport;
 	struct verbs_remote *remote = calloc(1, sizeof(*remote));
+	bool used;
 	int ret;
 
+	*stale = false;
 	if (!remote)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
-	remote->base.transport = transport;
+	remote->base.transport = &verbs->base;
 	remote->layout = *layout;
 	remote->link = NO_LINK;
 	ret = dfi__verbs_connect(
@@ -437,6 +476,8 @@ static int verbs_remote_open(struct transport *transport, const void *writer,
 		free(remote);
 		return ret;
 	}
+	/* By others; this writer's rings would be lost with it. */
+	used = remote->conn->posted && remote->conn->n_remotes == 1;
 	ret = create_image(verbs, remote);
 	if (ret < 0)
 		goto leave;
@@ -452,7 +493,36 @@ static int verbs_remote_open(struct transport *transport, const void *writer,
 	return 0;
 
 leave:
+	*stale = used && ret == -ECONNRESET &&
+	    atomic_peek(&remote->conn->broken);
 	leave_conn(verbs, remote, false);
+	return ret;
+}
+
+/*
+ * A connection that lay idle may have broken without anybody noticing. Its end
+ * says nothing about the peer: a new one does.
+ */
+static int verbs_remote_open(struct transport *transport, const void *writer,
+    const struct region_name *name, const struct ring_layout *layout,
+    uint32_t ring, int64_t deadline, struct remote **out)
+{
+	struct verbs *verbs = (struct verbs *)transport;
+	char broke[256];
+	bool stale, again = false;
+	int ret;
+
+	for (;;) {
+		ret = open_once(
+		    verbs, writer, name, layout, ring, deadline, &stale, out);
+		if (!stale)
+			break;
+		again = true;
+		snprintf(broke, sizeof(broke), "%s", dfi_errmsg());
+	}
+	/* It may have had us as the writer, and not know that we are gone. */
+	if (ret == -EEXIST && again)
+		return dfi__fail(-ECONNRESET, "%s", broke);
 	return ret;
 }
 
@@ -461,14 +531,6 @@ static void verbs_remote_close(struct remote *base)
 	struct verbs *verbs = (struct verbs *)base->transport;
 
 	leave_conn(verbs, (struct verbs_remote *)base, true);
-}
-
-static int lost(const struct verbs_remote *remote)
-{
-	const char *why = dfi__verbs_why(remote->conn);
-
-	return dfi__fail(-ECONNRESET, "verbs: the connection with %s broke: %s",
-	    remote->conn->peer, why ? why : "the peer has gone");
 }
 
 /* The request for one write from the ring's image, which is counted. */

@@ -6,10 +6,11 @@
  * setups PROCESS PROCESSES SOURCES TARGETS FLOWS [HOLD...]
  *
  * Process 0 creates the flows; each process opens so many sources and targets
- * of each, pushes some tuples, and consumes to the end. HOLD is "open:K", while
- * the endpoints of flow K are open, "after:K", when they are closed, or
- * "end:0", when the context is: the process says so on stdout, and goes on
- * when a line comes on stdin. Takes the registry from DFI_REGISTRY.
+ * of each, pushes some tuples, and consumes to the end. HOLD is "targets:K",
+ * while only the targets of flow K are open, "open:K", while all its endpoints
+ * are, "after:K", when they are closed, or "end:0", when the context is: the
+ * process says so on stdout, and goes on when a line comes on stdin. Takes the
+ * registry from DFI_REGISTRY.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static void create(const struct run *run, const char *name)
 	check(dfi_flow_create(run->dfi, name, &attr));
 }
 
-static void open_all(struct run *run, const char *name)
+static void open_all(struct run *run, const char *name, uint32_t k)
 {
 	uint32_t i;
 
@@ -75,6 +76,7 @@ static void open_all(struct run *run, const char *name)
 	for (i = 0; i < run->n_targets; i++)
 		check(dfi_target_open(run->dfi, name,
 		    run->process * run->n_targets + i, NULL, &run->targets[i]));
+	hold(run, "targets", k);
 	for (i = 0; i < run->n_sources; i++)
 		check(dfi_source_open(run->dfi, name,
 		    run->process * run->n_sources + i, NULL, &run->sources[i]));
@@ -131,7 +133,7 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), "flow%u", k);
 		if (run.process == 0)
 			create(&run, name);
-		open_all(&run, name);
+		open_all(&run, name, k);
 		hold(&run, "open", k);
 		n_tuples += move(&run);
 		/* All sources have ended, so all have attached. */

@@ -4,7 +4,8 @@
 # links.sh BUILD_DIR: what becomes of a flow between two virtual machines when a
 # link goes down. One that is back before the queue pairs have given up loses
 # nothing; one that stays down, or a device that is removed, breaks the
-# connection, and both ends say which and why.
+# connection, and both ends say which and why. One that broke while nobody used
+# it is replaced.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -47,6 +48,21 @@ worker() # NAME ARGUMENT...
 	reach_registry
 	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
 		> "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" || true
+}
+
+# Two flows, one after the other; goes on when its pipe is written to.
+two_flows()
+{
+	local key
+
+	key=$(mktemp)
+	cp "$SHARED/key" "$key"
+	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=60000 DFI_TRANSPORT=verbs
+	DFI_REGISTRY=$(cat "$SHARED/address")
+	export DFI_REGISTRY DFI_LOG=info
+	mkfifo /tmp/told
+	tests/proc/setups "$NODE" 2 1 1 2 targets:2 0<> /tmp/told \
+		> "$SHARED/idle.$NODE" 2> "$SHARED/idle.log.$NODE" || true
 }
 
 if [ "${1-}" = --node ]; then
@@ -143,6 +159,38 @@ long_break()
 	echo "a link that stayed down broke the connection"
 }
 
+go_on() # K
+{
+	"$testbed" run "$1" -- sh -c 'echo > /tmp/told'
+}
+
+# Each has a connection of its first flow when the second one begins.
+idle_break()
+{
+	local why="$device port 1: transport retry counter exceeded" k
+
+	case=idle
+	for k in 0 1; do
+		on $k two_flows &
+	done
+	for k in 0 1; do
+		await "the targets" 60 says $k targets:2
+	done
+	"$testbed" net 1 cut
+	go_on 0
+	await "the break" 60 grep -q "$why" "$SHARED/idle.log.0"
+	! says 0 tuples || fail "it ended before the connection broke"
+	"$testbed" net 1 heal
+	go_on 1
+	for k in 0 1; do
+		await "the end" 60 says $k tuples
+	done
+	[ "$(cat "$SHARED/idle".[01] |
+		awk -F: '/^tuples/ { n += $2 } END { print n }')" = 80 ] ||
+		fail "tuples are lost"
+	echo "a connection that broke while it lay idle was replaced"
+}
+
 # Last: the device does not come back.
 removal()
 {
@@ -172,6 +220,7 @@ await "its address" 20 test -s "$SHARED/address.new"
 mv "$SHARED/address.new" "$SHARED/address"
 short_breaks
 long_break
+idle_break
 removal
 kill $registry
 wait $registry || true
