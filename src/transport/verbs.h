@@ -7,6 +7,7 @@
  *	verbs_device.c   which device and address to use
  *	verbs_list.c     what users are told about devices
  *	verbs_stats.c    counters
+ *	verbs_fail.c     errors of the system, as texts
  *	verbs_conn.c     connections: reliable queue pairs, made by rdma_cm
  *	verbs_hello.c    what both ends tell each other when they connect
  *	verbs_connect.c  the connecting side
@@ -406,8 +407,16 @@ void dfi__verbs_unlisten(struct verbs *verbs);
  */
 int dfi__verbs_channel(struct rdma_event_channel **channel);
 
-/* An error of rdma_cm, by errno. */
-int dfi__verbs_fail_cm(const char *what);
+/* verbs_fail.c */
+
+/*
+ * -EMFILE with a text, if what failed with this errno value did so because no
+ * descriptors are left; else 0.
+ */
+int dfi__verbs_check_files(const char *what, int err);
+
+/* The error of what failed with this errno value: -EMFILE, -ENOMEM, -EIO. */
+int dfi__verbs_fail_os(const char *what, int err);
 
 /* verbs_connect.c */
 

@@ -54,7 +54,7 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 	verbs->conns = conn;
 	err = dfi__verbs_create_qp(conn);
 	if (!err && rdma_accept(id, &param))
-		err = dfi__verbs_fail_cm("rdma_accept");
+		err = dfi__verbs_fail_os("rdma_accept", errno);
 	if (!err) {
 		dfi__verbs_tune(conn);
 	} else {
@@ -161,23 +161,18 @@ static int remove_event(void *arg)
 	return 0;
 }
 
-int dfi__verbs_fail_cm(const char *what)
-{
-	return dfi__fail(errno == ENOMEM ? -ENOMEM : -EIO, "verbs: %s: %s",
-	    what, strerror(errno));
-}
-
 int dfi__verbs_channel(struct rdma_event_channel **out)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	int flags;
+	int flags, ret;
 
 	if (!channel)
-		return dfi__verbs_fail_cm("rdma_create_event_channel");
+		return dfi__verbs_fail_os("rdma_create_event_channel", errno);
 	flags = fcntl(channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+		ret = dfi__verbs_fail_os("fcntl", errno);
 		rdma_destroy_event_channel(channel);
-		return dfi__verbs_fail_cm("fcntl");
+		return ret;
 	}
 	*out = channel;
 	return 0;
@@ -186,16 +181,19 @@ int dfi__verbs_channel(struct rdma_event_channel **out)
 int dfi__verbs_hold(struct verbs *verbs)
 {
 	union ip address = verbs->device.address;
+	int ret;
 
 	if (rdma_create_id(NULL, &verbs->hold, NULL, RDMA_PS_TCP))
-		return dfi__verbs_fail_cm("rdma_create_id");
+		return dfi__verbs_fail_os("rdma_create_id", errno);
 	dfi__ip_set_port(&address, 0);
 	if (!rdma_bind_addr(verbs->hold, &address.any) &&
 	    verbs->hold->verbs == verbs->device.context)
 		return 0;
+	ret = dfi__verbs_check_files(verbs->device.name, errno);
 	rdma_destroy_id(verbs->hold);
-	return dfi__fail(
-	    -ENODEV, "verbs: %s has just been removed", verbs->device.name);
+	return ret ? ret
+		   : dfi__fail(-ENODEV, "verbs: %s has just been removed",
+			 verbs->device.name);
 }
 
 static int listen_at(struct verbs *verbs)
@@ -203,11 +201,11 @@ static int listen_at(struct verbs *verbs)
 	union ip address = verbs->device.address;
 
 	if (rdma_create_id(verbs->cm, &verbs->listener, NULL, RDMA_PS_TCP))
-		return dfi__verbs_fail_cm("rdma_create_id");
+		return dfi__verbs_fail_os("rdma_create_id", errno);
 	if (rdma_bind_addr(verbs->listener, &address.any))
-		return dfi__verbs_fail_cm("rdma_bind_addr");
+		return dfi__verbs_fail_os("rdma_bind_addr", errno);
 	if (rdma_listen(verbs->listener, BACKLOG))
-		return dfi__verbs_fail_cm("rdma_listen");
+		return dfi__verbs_fail_os("rdma_listen", errno);
 	dfi__ip_set_port(&address, ntohs(rdma_get_src_port(verbs->listener)));
 	dfi__ip_text(&address, verbs->base.address);
 	return 0;

@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/atomic.h"
@@ -495,8 +496,11 @@ static int remove_events(void *arg)
 
 static int fail_verb(const struct verbs *verbs, const char *what)
 {
-	return dfi__fail(errno == ENOMEM ? -ENOMEM : -EIO, "verbs: %s: %s: %s",
-	    verbs->device.name, what, strerror(errno));
+	int err = errno;
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s: %s", verbs->device.name, what);
+	return dfi__verbs_fail_os(text, err);
 }
 
 static int create_queue(struct verbs *verbs)

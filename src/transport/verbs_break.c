@@ -230,7 +230,7 @@ int dfi__verbs_breaks_start(struct verbs *verbs)
 
 	verbs->breaks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (verbs->breaks < 0)
-		return dfi__fail(-EIO, "verbs: eventfd: %s", strerror(errno));
+		return dfi__verbs_fail_os("eventfd", errno);
 	ret = dfi__loop_call(verbs->loop, add_event, verbs);
 	if (ret < 0)
 		dfi__verbs_breaks_stop(verbs);

@@ -29,7 +29,7 @@ static int next_event(struct rdma_event_channel *channel, const char *peer,
 	/* There may be none after all: librdmacm keeps some for itself. */
 	while (rdma_get_cm_event(channel, event)) {
 		if (errno != EAGAIN && errno != EINTR)
-			return dfi__verbs_fail_cm("rdma_get_cm_event");
+			return dfi__verbs_fail_os("rdma_get_cm_event", errno);
 		if (poll(&pollfd, 1, deadline_left_ms(deadline)) == 0)
 			return dfi__fail(-ETIMEDOUT,
 			    "verbs: no answer from %s: is it reachable over "
@@ -123,7 +123,7 @@ static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
 	if (ret < 0)
 		return ret;
 	if (rdma_resolve_route(id, RESOLVE_MS))
-		return dfi__verbs_fail_cm("rdma_resolve_route");
+		return dfi__verbs_fail_os("rdma_resolve_route", errno);
 	return await(
 	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
@@ -147,14 +147,14 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 	if (ret < 0)
 		return ret;
 	if (rdma_connect(id, &param))
-		return dfi__verbs_fail_cm("rdma_connect");
+		return dfi__verbs_fail_os("rdma_connect", errno);
 	ret = await(
 	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ESTABLISHED);
 	if (ret < 0)
 		return ret;
 	dfi__verbs_tune(conn);
 	if (rdma_migrate_id(id, verbs->cm))
-		return dfi__verbs_fail_cm("rdma_migrate_id");
+		return dfi__verbs_fail_os("rdma_migrate_id", errno);
 	return 0;
 }
 
@@ -171,7 +171,7 @@ static int connect_once(struct verbs *verbs, const char *peer, int64_t deadline,
 	if (ret < 0)
 		return ret;
 	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP)) {
-		ret = dfi__verbs_fail_cm("rdma_create_id");
+		ret = dfi__verbs_fail_os("rdma_create_id", errno);
 		goto destroy_channel;
 	}
 	ret = connect_id(verbs, id, peer, deadline, &conn);

@@ -206,6 +206,18 @@ static int check_process(void)
 	return 0;
 }
 
+static int no_rdma_cm(int err)
+{
+	int ret = dfi__verbs_check_files("/dev/infiniband/rdma_cm", err);
+
+	return ret ? ret
+		   : dfi__fail(-ENODEV,
+			 "verbs: no RDMA on this host: "
+			 "/dev/infiniband/rdma_cm: %s (load the kernel module "
+			 "rdma_ucm)",
+			 strerror(err));
+}
+
 int dfi__verbs_candidates(const struct settings *settings,
     int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg)
 {
@@ -213,18 +225,18 @@ int dfi__verbs_candidates(const struct settings *settings,
 	struct ifaddrs *interfaces;
 	int ret = check_process();
 
+	/* libibverbs reads which drivers there are once, as far as it can. */
+	if (!ret)
+		ret = dfi__verbs_check_files("looking for RDMA devices", 0);
 	if (ret < 0)
 		return ret;
 	channel = rdma_create_event_channel();
 	if (!channel)
-		return dfi__fail(-ENODEV,
-		    "verbs: no RDMA on this host: /dev/infiniband/rdma_cm: %s "
-		    "(load the kernel module rdma_ucm)",
-		    strerror(errno));
+		return no_rdma_cm(errno);
 	if (getifaddrs(&interfaces) < 0) {
+		ret = dfi__verbs_fail_os("getifaddrs", errno);
 		rdma_destroy_event_channel(channel);
-		return dfi__fail(
-		    -EIO, "verbs: getifaddrs: %s", strerror(errno));
+		return ret;
 	}
 	ret = try_interfaces(channel, interfaces, settings, fn, arg);
 	freeifaddrs(interfaces);
@@ -287,8 +299,10 @@ int dfi__verbs_choose(const struct settings *settings, const char *registry,
 	ret = dfi__verbs_candidates(settings, consider, &choice);
 	if (ret < 0)
 		return ret;
-	if (!choice.any)
-		return dfi__fail(-ENODEV, "verbs: no usable RDMA device: %s",
-		    choice.reasons.text);
-	return 0;
+	if (choice.any)
+		return 0;
+	ret = dfi__verbs_check_files("no usable RDMA device", 0);
+	return ret ? ret
+		   : dfi__fail(-ENODEV, "verbs: no usable RDMA device: %s",
+			 choice.reasons.text);
 }

@@ -5,8 +5,11 @@
  * it, as in the testbed.
  */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "flow_help.h"
 
@@ -172,6 +175,48 @@ Test(transport, verbs_of_the_flow_beats_the_setting)
 		cr_skip_test("no DFI_TEST_DEVICE");
 	setenv("DFI_TRANSPORT", "shm", 1);
 	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_VERBS);
+	run_flow(rig.dfi, rig.other);
+	rig_stop(&rig);
+}
+
+/* So many descriptors more can be had, or fewer. */
+static void leave_files(rlim_t n)
+{
+	struct rlimit limit;
+	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
+
+	cr_assert_geq(lowest, 0);
+	close(lowest);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = (rlim_t)lowest + n;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* No matter which of the things that a device needs is the one too many. */
+Test(transport, files_that_run_out_are_no_missing_device)
+{
+	struct dfi_target *target = NULL;
+	int n, ret = -EMFILE;
+	struct rlimit limit;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_VERBS);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (n = 0; ret < 0 && n < 100; n++) {
+		leave_files((rlim_t)n);
+		ret = dfi_target_open(rig.other, "f", 0, NULL, &target);
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		if (ret < 0)
+			assert_error(ret, -EMFILE, "flow 'f'", "ulimit -n");
+	}
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_gt(n, 4);
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 	create_flow(rig.dfi, DFI_TRANSPORT_VERBS);
 	run_flow(rig.dfi, rig.other);
 	rig_stop(&rig);
