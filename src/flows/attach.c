@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/error.h"
@@ -127,7 +128,7 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 
 /* An endpoint's entry, or NULL. */
 static void *encode(const struct dfi *dfi, const struct region *region,
-    const struct remote *remote, bool cancelled, size_t *size)
+    const char *why, const struct remote *remote, bool cancelled, size_t *size)
 {
 	struct endpoint endpoint = { .node = dfi->node };
 	const struct transport *transport = NULL;
@@ -142,6 +143,7 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 	}
 	if (transport)
 		transport->ops->describe(transport, remote, endpoint.verbs_way);
+	snprintf(endpoint.verbs_why, sizeof(endpoint.verbs_why), "%s", why);
 	endpoint.cancelled = cancelled;
 	return dfi__endpoint_encode(&endpoint, size);
 }
@@ -170,7 +172,7 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, NULL, remote, false, &size);
+	void *data = encode(dfi, NULL, "", remote, false, &size);
 	int ret;
 
 	if (!data)
@@ -183,11 +185,12 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 }
 
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct region *region, struct peers *sources, int64_t deadline)
+    const struct region *region, const char *why, struct peers *sources,
+    int64_t deadline)
 {
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
-	void *data = encode(dfi, region, NULL, false, &entry.size);
+	void *data = encode(dfi, region, why, NULL, false, &entry.size);
 	int ret;
 
 	if (!data)
@@ -204,7 +207,7 @@ int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, region, NULL, true, &size);
+	void *data = encode(dfi, region, "", NULL, true, &size);
 	int ret;
 
 	if (!data)

@@ -24,9 +24,13 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct remote *remote, int64_t deadline);
 
-/* Watch the sources, and publish this context's target; -EEXIST likewise. */
+/*
+ * Watch the sources, and publish this context's target and why its region is
+ * not exported, "" if it is; -EEXIST likewise.
+ */
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct region *region, struct peers *sources, int64_t deadline);
+    const struct region *region, const char *why, struct peers *sources,
+    int64_t deadline);
 
 /*
  * Publish that this context's target, attached before, wants no more tuples.

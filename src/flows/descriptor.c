@@ -149,6 +149,7 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	message.verbs_address = (char *)endpoint->verbs.address;
 	message.verbs_key = endpoint->verbs.key;
 	message.verbs_way = (char *)endpoint->verbs_way;
+	message.verbs_why = (char *)endpoint->verbs_why;
 	message.cancelled = endpoint->cancelled;
 	return pack(&message.base, size);
 }
@@ -163,7 +164,8 @@ int dfi__endpoint_decode(
 	    strcmp(message->transport, message->region_size ? "shm" : "") ||
 	    strlen(message->address) >= sizeof(endpoint->region.address) ||
 	    strlen(message->verbs_address) >= sizeof(endpoint->verbs.address) ||
-	    strlen(message->verbs_way) >= sizeof(endpoint->verbs_way)) {
+	    strlen(message->verbs_way) >= sizeof(endpoint->verbs_way) ||
+	    strlen(message->verbs_why) >= sizeof(endpoint->verbs_why)) {
 		if (message)
 			dfi_flow__endpoint__free_unpacked(message, NULL);
 		return dfi__fail(
@@ -177,6 +179,7 @@ int dfi__endpoint_decode(
 	strcpy(endpoint->verbs.address, message->verbs_address);
 	endpoint->verbs.key = message->verbs_key;
 	strcpy(endpoint->verbs_way, message->verbs_way);
+	strcpy(endpoint->verbs_why, message->verbs_why);
 	endpoint->verbs.size = message->region_size;
 	endpoint->cancelled = message->cancelled;
 	dfi_flow__endpoint__free_unpacked(message, NULL);

@@ -43,13 +43,17 @@ struct flow {
 	struct node creator;
 };
 
+/* Room for why a target can't be reached over verbs. */
+#define ENDPOINT_WHY_SIZE 320
+
 /* A target's or source's entry. */
 struct endpoint {
 	struct node node;
 	/* Targets only: */
 	struct region_name region;
-	struct region_name verbs; /* address "": not over verbs */
-	bool cancelled;           /* it wants no more tuples */
+	struct region_name verbs;          /* address "": not over verbs */
+	char verbs_why[ENDPOINT_WHY_SIZE]; /* it has no address; or "" */
+	bool cancelled;                    /* it wants no more tuples */
 	/* Sources, too: */
 	char verbs_way[TRANSPORT_WAY_SIZE]; /* for people; "": not over verbs */
 };

@@ -41,10 +41,9 @@ static int choose_transport(struct dfi_source *source,
 		return 0;
 	if (!endpoint->verbs.address[0])
 		return dfi__fail(-EHOSTUNREACH,
-		    "node %s on host %s can't be reached over verbs: it has no "
-		    "RDMA device, or DFI_TRANSPORT=shm, or a registry of its "
-		    "own host only",
-		    endpoint->node.name, endpoint->node.host);
+		    "node %s on host %s can't be reached over verbs: %s",
+		    endpoint->node.name, endpoint->node.host,
+		    endpoint->verbs_why);
 	*name = &endpoint->verbs;
 	return dfi__network_open(dfi, transport);
 }

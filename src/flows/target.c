@@ -6,6 +6,7 @@
 #include "target.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/attr.h"
@@ -40,7 +41,7 @@ static int check_attr(const struct dfi_target_attr *attr)
 }
 
 /* Sources on other hosts can't reach the target; an error if they must. */
-static int unreachable(const struct dfi_target *target, int err)
+static int unreachable(struct dfi_target *target, int err)
 {
 	if (dfi__network_choice(target->dfi, &target->flow) !=
 	    DFI_TRANSPORT_AUTO)
@@ -49,6 +50,8 @@ static int unreachable(const struct dfi_target *target, int err)
 	dfi__log(DFI_LOG_WARN,
 	    "flow '%s': target %u: only sources on this host can attach: %s",
 	    target->flow.name, target->index, dfi_errmsg());
+	snprintf(
+	    target->verbs_why, sizeof(target->verbs_why), "%s", dfi_errmsg());
 	return 0;
 }
 
@@ -66,8 +69,14 @@ static int find_network(struct dfi_target *target,
 	int ret;
 
 	*verbs = NULL;
-	if (!dfi__network_may_be_needed(target->dfi, &target->flow))
+	if (!dfi__network_may_be_needed(target->dfi, &target->flow)) {
+		snprintf(target->verbs_why, sizeof(target->verbs_why), "%s",
+		    dfi__network_choice(target->dfi, &target->flow) ==
+			    DFI_TRANSPORT_SHM
+			? "its transport is shm: set DFI_TRANSPORT=auto there"
+			: "its registry serves its own host only");
 		return 0;
+	}
 	ret = dfi__network_open(target->dfi, &found);
 	if (!ret)
 		ret = found->ops->export_room(found, bytes);
@@ -181,7 +190,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	if (ret < 0)
 		return ret;
 	return dfi__attach_join(target->dfi, &target->flow, target->index,
-	    target->region, &target->sources, deadline);
+	    target->region, target->verbs_why, &target->sources, deadline);
 }
 
 int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,

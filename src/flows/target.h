@@ -48,6 +48,7 @@ struct dfi_target {
 	struct reader *readers;
 	struct region *region;
 	uint64_t ring_memory; /* counted towards the context's bound */
+	char verbs_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;

@@ -169,6 +169,32 @@ Test(transport, verbs_of_the_flow_needs_a_device)
 	rig_stop(&rig);
 }
 
+/* The source wants verbs, and the target's process has another setting. */
+static void expect_why(const char *setting, const char *why)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+	struct dfi *there;
+
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	setenv("DFI_TRANSPORT", setting, 1);
+	there = rig_join(&rig);
+	create_flow(rig.dfi, DFI_TRANSPORT_DEFAULT);
+	target = open_target(there, "f", 0, 0);
+	assert_error(dfi_source_open(rig.dfi, "f", 0, NULL, &source),
+	    -EHOSTUNREACH, "flow 'f'", "source 0", "target 0", "verbs", why);
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_eq(dfi_close(there), 0);
+	rig_stop(&rig);
+}
+
+Test(transport, source_says_why_a_target_is_not_there_over_verbs)
+{
+	expect_why("shm", "DFI_TRANSPORT=auto");
+	expect_why("auto", "registry");
+}
+
 Test(transport, verbs_of_the_flow_beats_the_setting)
 {
 	if (!getenv("DFI_TEST_DEVICE"))

@@ -91,6 +91,7 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 		.node = { 7, 8, "n", "h", 9 },
 		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
 		.verbs = { "10.0.0.1:18515", 10, 4096 },
+		.verbs_why = "it has none",
 	};
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
 	uint8_t token_back[MEMBER_TOKEN_SIZE];
