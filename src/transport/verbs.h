@@ -387,6 +387,10 @@ struct verbs_hello dfi__verbs_hello(const struct verbs *verbs);
 uint16_t dfi__verbs_check_hello(
     const struct verbs *verbs, const struct rdma_conn_param *param);
 
+/* Who accepted must be a member, too: not who took a dead one's port. */
+int dfi__verbs_accepted(const struct verbs *verbs,
+    const struct rdma_cm_event *event, const char *peer);
+
 /* The error that a rejection by peer means. */
 int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer);
 

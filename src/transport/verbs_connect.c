@@ -39,20 +39,6 @@ static int next_event(struct rdma_event_channel *channel, const char *peer,
 	return 0;
 }
 
-/* Who accepted must be a member, too: not who took a dead one's port. */
-static int check_acceptor(const struct verbs *verbs,
-    const struct rdma_cm_event *event, const char *peer)
-{
-	uint16_t refusal = dfi__verbs_check_hello(verbs, &event->param.conn);
-
-	if (!refusal)
-		return 0;
-	return dfi__fail(-(int)refusal,
-	    "verbs: who accepts at %s is no member of our registry, or speaks "
-	    "another version",
-	    peer);
-}
-
 /* Wait for a step of connecting. */
 static int await(struct verbs *verbs, struct rdma_event_channel *channel,
     const char *peer, int64_t deadline, enum rdma_cm_event_type wanted)
@@ -63,7 +49,7 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
 	if (ret < 0)
 		return ret;
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
-		ret = check_acceptor(verbs, event, peer);
+		ret = dfi__verbs_accepted(verbs, event, peer);
 	else if (event->event == wanted)
 		ret = 0;
 	else if (event->event == RDMA_CM_EVENT_REJECTED)

@@ -45,6 +45,33 @@ static int errno_of_refusal(uint16_t refusal)
 	    : -ECONNREFUSED;
 }
 
+static int other_version(uint16_t version, const char *peer)
+{
+	return dfi__fail(-EPROTO,
+	    "verbs: the process at %s speaks version %u over RDMA, this one "
+	    "%u: "
+	    "use the same version of the library",
+	    peer, version, VERBS_HELLO_VERSION);
+}
+
+int dfi__verbs_accepted(const struct verbs *verbs,
+    const struct rdma_cm_event *event, const char *peer)
+{
+	const struct rdma_conn_param *param = &event->param.conn;
+	uint16_t refusal = dfi__verbs_check_hello(verbs, param);
+	struct verbs_hello answer = { .magic = 0 };
+
+	if (!refusal)
+		return 0;
+	if (param->private_data && param->private_data_len >= sizeof(answer))
+		memcpy(&answer, param->private_data, sizeof(answer));
+	if (answer.magic == VERBS_HELLO_MAGIC &&
+	    answer.version != VERBS_HELLO_VERSION)
+		return other_version(answer.version, peer);
+	return dfi__fail(-(int)refusal,
+	    "verbs: who accepts at %s is no member of our registry", peer);
+}
+
 int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer)
 {
 	struct verbs_hello answer = { .refusal = 0 };
@@ -56,6 +83,8 @@ int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer)
 		return dfi__fail(-ECONNREFUSED,
 		    "verbs: nobody listens at %s (%s)", peer,
 		    event->status < 0 ? strerror(-event->status) : "rejected");
+	if (answer.version != VERBS_HELLO_VERSION)
+		return other_version(answer.version, peer);
 	return dfi__fail(errno_of_refusal(answer.refusal),
 	    "verbs: %s refused the connection: %s", peer,
 	    answer.refusal == EACCES ? "it doesn't know us as a member"

@@ -196,8 +196,65 @@ Test(verbs, first_reason_stands)
 	cr_assert_eq(verbs.n_broken, 1);
 }
 
+static bool is_member(
+    void *arg, uint64_t node, const uint8_t token[MEMBER_TOKEN_SIZE])
+{
+	(void)arg;
+	(void)token;
+	return node == 1;
+}
+
+/* What a peer of a version and node has answered. */
+static struct rdma_cm_event answer_of(
+    struct verbs_hello *hello, uint16_t version, uint64_t node)
+{
+	verbs.self.is_member = is_member;
+	*hello = dfi__verbs_hello(&verbs);
+	hello->version = version;
+	hello->node = node;
+	return (struct rdma_cm_event){
+		.param.conn = {
+			.private_data = hello,
+			.private_data_len = sizeof(*hello),
+		},
+	};
+}
+
+static void expect_both_versions(int ret)
+{
+	char ours[32];
+
+	snprintf(ours, sizeof(ours), "this one %u", VERBS_HELLO_VERSION);
+	cr_assert_eq(ret, -EPROTO);
+	cr_assert_not_null(strstr(dfi_errmsg(), "10.0.0.1:7"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "version 99"));
+	cr_assert_not_null(strstr(dfi_errmsg(), ours));
+}
+
+Test(verbs, peer_of_another_version_is_refused_with_both_named)
+{
+	struct verbs_hello hello;
+	struct rdma_cm_event event = answer_of(&hello, 99, 1);
+
+	expect_both_versions(dfi__verbs_accepted(&verbs, &event, conn.peer));
+	hello.refusal = EPROTO;
+	expect_both_versions(dfi__verbs_refused(&event, conn.peer));
+}
+
+Test(verbs, acceptor_that_is_no_member_is_refused)
+{
+	struct verbs_hello hello;
+	struct rdma_cm_event event = answer_of(&hello, VERBS_HELLO_VERSION, 2);
+
+	cr_assert_eq(dfi__verbs_accepted(&verbs, &event, conn.peer), -EACCES);
+	cr_assert_not_null(strstr(dfi_errmsg(), "no member"));
+	event = answer_of(&hello, VERBS_HELLO_VERSION, 1);
+	cr_assert_eq(dfi__verbs_accepted(&verbs, &event, conn.peer), 0);
+}
+
 static const struct ibv_device_attr large = {
 	.max_qp_wr = 1 << 20,
+	.max_sge = 2,
 	.max_cqe = 1 << 20,
 	.max_srq = 1 << 10,
 	.max_srq_wr = 1 << 20,
