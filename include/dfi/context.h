@@ -112,10 +112,11 @@ DFI_API int dfi_close(struct dfi *dfi);
  * All zero before.
  */
 struct dfi_context_stats {
-	uint64_t writes;        /* of segments and end marks: a whole segment
-				   takes one, a partial one two */
+	uint64_t writes;        /* one for each segment, whole or partial, and
+				   for each end mark */
 	uint64_t inline_writes; /* of them, sent without a copy by the device */
-	uint64_t bytes;         /* of writes, footers included */
+	uint64_t bytes;         /* of writes: what is used of segments, and
+				   footers where targets poll them */
 	uint64_t credits;       /* writes that gave segments back to a source */
 	uint64_t messages;      /* that open and close rings */
 	uint64_t completions;   /* asked for, of all three */

@@ -113,7 +113,8 @@ int dfi__reader_take(
 	int ret;
 
 	if (!used || used > g->segment_bytes ||
-	    tuples * g->tuple_size != used || state & FOOTER_FLAGS)
+	    tuples * g->tuple_size != used ||
+	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER)
 		return dfi__fail(-EBADMSG,
 		    "segment %lu: footer state %#lx: %lu bytes are not 1 to %u "
 		    "tuples of %u bytes",
@@ -127,8 +128,12 @@ int dfi__reader_take(
 		    (unsigned long)(atomic_peek(&reader->total) + tuples));
 	tuples_at = (const char *)reader->head - g->footer_offset +
 	    g->payload_offset;
+	if (unlikely(state & TRANSPORT_AT_FOOTER))
+		tuples_at += transport_at_footer(
+		    g->footer_offset, g->payload_offset + used);
 	if (unlikely(g->payload_offset)) {
-		ret = check_sum(reader, tuples_at, state);
+		ret = check_sum(
+		    reader, tuples_at, state & ~TRANSPORT_AT_FOOTER);
 		if (ret < 0)
 			return ret;
 	}

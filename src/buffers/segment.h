@@ -19,6 +19,8 @@
  *the payload, as its first cache line.
  *
  * The footer of a slot is at a fixed place, right behind the largest payload.
+ * A smaller one that comes over a network may end there instead of beginning
+ * where its slot does (TRANSPORT_AT_FOOTER).
  * With a tuple and its footer in one cache line, a latency flow moves one line
  * per tuple.
  */

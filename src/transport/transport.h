@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "../base/bits.h"
 
 struct dfi_context_stats;
 struct dfi_device_info;
@@ -161,6 +162,20 @@ struct transport_write {
  */
 #define TRANSPORT_HELD_FLAG (UINT64_C(1) << 62)
 #define TRANSPORT_HELD (TRANSPORT_HELD_FLAG | UINT64_C(1) << 31)
+
+/*
+ * A transport that must write payload and footer together may have the payload
+ * of a segment that is not full end before its footer, not begin where its slot
+ * does. It then sets this flag in footer[1].
+ */
+#define TRANSPORT_AT_FOOTER (UINT64_C(1) << 63)
+
+/* Where a payload of so many bytes begins in its slot then: on a cache line. */
+static inline uint64_t transport_at_footer(
+    uint64_t footer_offset, uint64_t size)
+{
+	return (footer_offset - size) & ~(uint64_t)(CACHE_LINE - 1);
+}
 
 struct transport_ops {
 	const char *name;

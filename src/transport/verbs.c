@@ -533,54 +533,101 @@ static void verbs_remote_close(struct remote *base)
 	leave_conn(verbs, (struct verbs_remote *)base, true);
 }
 
-/* The request for one write from the ring's image, which is counted. */
-static struct ibv_send_wr write_request(
-    const struct verbs_remote *remote, uint64_t offset, struct ibv_sge *sge)
+/* A part of the ring's image, to be sent. */
+static struct ibv_sge part_of(
+    const struct verbs_remote *remote, uint64_t offset, uint64_t size)
+{
+	return (struct ibv_sge){
+		.addr = (uintptr_t)remote->base.ring + offset,
+		.length = (uint32_t)size,
+		.lkey = remote->mr->lkey,
+	};
+}
+
+/* One write of parts of the image to an offset in the ring, which is counted.
+ */
+static int post_write(struct verbs_remote *remote, uint64_t offset,
+    struct ibv_sge *parts, int n, const enum verbs_imm *imm)
 {
 	struct verbs_counts *counts = &remote->conn->counts;
 	struct ibv_send_wr wr = {
-		.sg_list = sge,
-		.num_sge = 1,
+		.sg_list = parts,
+		.num_sge = n,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.wr.rdma.remote_addr = remote->address + offset,
 		.wr.rdma.rkey = remote->rkey,
 	};
+	uint64_t size = parts[0].length + (n > 1 ? parts[1].length : 0);
 
-	sge->addr = (uintptr_t)remote->base.ring + offset;
-	sge->lkey = remote->mr->lkey;
+	if (imm) {
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.imm_data = htobe32(remote->to_link << VERBS_IMM_BITS | *imm);
+	}
 	verbs_count(&counts->writes, 1);
-	verbs_count(&counts->bytes, sge->length);
-	if (sge->length <= remote->conn->max_inline) {
+	verbs_count(&counts->bytes, size);
+	if (size <= remote->conn->max_inline) {
 		wr.send_flags = IBV_SEND_INLINE;
 		verbs_count(&counts->inline_writes, 1);
 	}
-	return wr;
+	return dfi__verbs_post(
+	    remote->conn, &wr, &wr, 1, imm && *imm == VERBS_IMM_END);
+}
+
+/* With immediate data the payload is enough. */
+static int post_payload(
+    struct verbs_remote *remote, const struct transport_write *write)
+{
+	static const enum verbs_imm imm = VERBS_IMM_SEGMENT;
+	struct ibv_sge part = part_of(
+	    remote, write->payload_offset, write->payload_size);
+
+	return post_write(remote, write->payload_offset, &part, 1, &imm);
+}
+
+/* So many bytes between payload and footer are not worth a part of their own.
+ */
+#define MOST_PADDING 128
+
+/*
+ * A target that polls footers needs both in one work request, as devices keep
+ * the order within one write only (docs/decisions/0018-partial-segments.md). So
+ * the payload of a partial segment moves to its footer on the way; some bytes
+ * behind it fill the last cache line.
+ */
+static int post_with_footer(struct verbs_remote *remote,
+    const struct transport_write *write, uint64_t *footer)
+{
+	uint64_t room = write->footer_offset - write->payload_offset, at = 0;
+	struct ibv_sge parts[2];
+	int n = 1;
+
+	if (room - write->payload_size < MOST_PADDING) {
+		parts[0] = part_of(remote, write->payload_offset,
+		    room + sizeof(write->footer));
+	} else {
+		at = transport_at_footer(room, write->payload_size);
+		footer[1] |= TRANSPORT_AT_FOOTER;
+		parts[0] = part_of(remote, write->payload_offset, room - at);
+		parts[1] = part_of(
+		    remote, write->footer_offset, sizeof(write->footer));
+		n = 2;
+	}
+	return post_write(remote, write->payload_offset + at, parts, n, NULL);
 }
 
 /*
- * With immediate data the payload is enough. A target that polls footers needs
- * both in one work request, as devices keep the order within one write only.
  * The end mark comes with immediate data in any case: so it can't overtake a
  * segment.
  */
-static int post_segment(
-    struct verbs_remote *remote, const struct transport_write *write)
+static int post_end(struct verbs_remote *remote,
+    const struct transport_write *write, uint64_t *footer)
 {
-	bool end = !write->payload_size;
-	bool by_footer = remote->notify == VERBS_NOTIFY_FOOTER;
-	uint64_t from = end ? write->footer_offset : write->payload_offset;
-	uint64_t to = end || by_footer
-	    ? write->footer_offset + sizeof(write->footer)
-	    : write->payload_offset + write->payload_size;
-	struct ibv_sge sge = { .length = (uint32_t)(to - from) };
-	struct ibv_send_wr wr = write_request(remote, from, &sge);
+	static const enum verbs_imm imm = VERBS_IMM_END;
+	struct ibv_sge part = part_of(
+	    remote, write->footer_offset, sizeof(write->footer));
 
-	if (end || !by_footer) {
-		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr.imm_data = htobe32(remote->to_link << VERBS_IMM_BITS |
-		    (end ? VERBS_IMM_END : VERBS_IMM_SEGMENT));
-	}
-	return dfi__verbs_post(remote->conn, &wr, &wr, 1, end);
+	footer[1] ^= TRANSPORT_HELD;
+	return post_write(remote, write->footer_offset, &part, 1, &imm);
 }
 
 static int verbs_write(struct remote *base, const struct transport_write *write)
@@ -588,12 +635,17 @@ static int verbs_write(struct remote *base, const struct transport_write *write)
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 	uint64_t *footer = (uint64_t *)(void *)(base->ring +
 	    write->footer_offset);
+	int ret;
 
 	footer[0] = write->footer[0];
 	footer[1] = write->footer[1];
 	if (!write->payload_size)
-		footer[1] ^= TRANSPORT_HELD;
-	if (post_segment(remote, write)) {
+		ret = post_end(remote, write, footer);
+	else if (remote->notify == VERBS_NOTIFY_FOOTER)
+		ret = post_with_footer(remote, write, footer);
+	else
+		ret = post_payload(remote, write);
+	if (ret) {
 		remote->unsent = true;
 		return lost(remote);
 	}

@@ -69,6 +69,9 @@ struct event;
 /* Bytes that are asked for to be sent inline; devices may give fewer. */
 #define VERBS_INLINE 128
 
+/* Of memory, in a write. */
+#define VERBS_PARTS 2
+
 /* A text that says why a connection broke. */
 #define VERBS_WHY_SIZE 160
 
@@ -105,7 +108,7 @@ enum verbs_imm {
 
 /* What two processes agree on before they have a queue pair. */
 #define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
-#define VERBS_HELLO_VERSION 1
+#define VERBS_HELLO_VERSION 2
 
 struct verbs_hello {
 	uint32_t magic;

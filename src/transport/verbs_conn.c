@@ -127,7 +127,7 @@ int dfi__verbs_create_qp(struct verbs_conn *conn)
 		.srq = verbs->receives,
 		.cap = {
 			.max_send_wr = verbs->device.limits.sends,
-			.max_send_sge = 1,
+			.max_send_sge = VERBS_PARTS,
 			.max_inline_data = VERBS_INLINE,
 		},
 		.qp_type = IBV_QPT_RC,

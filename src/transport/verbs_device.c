@@ -46,6 +46,8 @@ const char *dfi__verbs_limits(
 
 	if (attr->max_srq < 1 || attr->max_srq_sge < 1)
 		return "it has no shared receive queues (max_srq, max_srq_sge)";
+	if (attr->max_sge < VERBS_PARTS)
+		return "its work requests take one part of memory (max_sge)";
 	if (sends < VERBS_LEAST)
 		return "its queue pairs or completion queues hold fewer than "
 		       "64 work requests (max_qp_wr, max_cqe)";

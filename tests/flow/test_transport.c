@@ -347,6 +347,58 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	rig_stop(&rig);
 }
 
+enum {
+	FLUSHES = 20,
+	LARGE_SEGMENT = 4096 /* tuples */
+};
+
+/* Also with checksums, which travel with the tuples. */
+static void flush_single_tuples(uint32_t verify)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_context_stats before, after;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 2 };
+	const void *tuple;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &kv_schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.segment_size = LARGE_SEGMENT * sizeof(kv);
+	attr.segment_count = 4;
+	attr.verify = verify;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	before = query(rig.dfi);
+	for (kv.key = 0; kv.key < FLUSHES; kv.key++) {
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+		cr_assert_eq(dfi_source_flush(source), 0);
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+		cr_assert_eq(memcmp(tuple, &kv, sizeof(kv)), 0);
+		cr_assert_eq((uintptr_t)tuple % 64, 0);
+	}
+	after = query(rig.dfi);
+	cr_assert_eq(after.writes - before.writes, FLUSHES);
+	cr_assert_leq(after.bytes - before.bytes, FLUSHES * 4 * 64);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+}
+
+Test(stats, show_that_a_flushed_tuple_takes_no_whole_segment)
+{
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	flush_single_tuples(DFI_VERIFY_NONE);
+	flush_single_tuples(DFI_VERIFY_CRC);
+	rig_stop(&rig);
+}
+
 Test(stats, show_a_receive_for_each_segment_that_may_be_under_way)
 {
 	struct dfi_target *small, *large;

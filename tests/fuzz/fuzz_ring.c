@@ -97,7 +97,9 @@ static bool run_operation(struct reader *reader, struct input *input)
 	case 1: /* the next segment, with any size and right numbers */
 		used = number(input, 2);
 		atomic_set(&at->total, reader->total + used / g->tuple_size);
-		atomic_set(&at->state, footer_state(reader->seq, used, 0));
+		atomic_set(&at->state,
+		    footer_state(reader->seq, used,
+			operation & 4 ? TRANSPORT_AT_FOOTER : 0));
 		return read_once(reader);
 	case 2: /* an end mark, with right numbers or any */
 		at = &((struct ring_header *)(void *)((char *)

@@ -29,7 +29,8 @@ static int fake_write(
 	uint64_t size = ring->geometry.ring_size;
 	struct segment_footer *footer;
 	const char *payload = remote->ring + write->payload_offset;
-	uint64_t done, step;
+	uint64_t done, step, at = write->payload_offset;
+	uint64_t state = write->footer[1];
 
 	base += ring_offset(&ring->geometry, RING_INDEX);
 	footer = (struct segment_footer *)(void *)(base + write->footer_offset);
@@ -37,16 +38,20 @@ static int fake_write(
 	cr_assert_leq(write->payload_offset + write->payload_size, size);
 	cr_assert_leq(write->footer_offset + sizeof(*footer), size);
 	cr_assert_eq(write->footer_offset % sizeof(*footer), 0);
+	if (ring->at_footer && write->payload_size) {
+		at += transport_at_footer(
+		    write->footer_offset - at, write->payload_size);
+		state |= TRANSPORT_AT_FOOTER;
+	}
 	for (done = 0; !remote->in_place && done < write->payload_size;
 	     done += step) {
 		step = min_u64(STEP, write->payload_size - done);
-		memcpy(
-		    base + write->payload_offset + done, payload + done, step);
+		memcpy(base + at + done, payload + done, step);
 		took_step(ring);
 	}
 	atomic_set(&footer->total, write->footer[0]);
 	took_step(ring);
-	atomic_publish(&footer->state, write->footer[1]);
+	atomic_publish(&footer->state, state);
 	return 0;
 }
 

@@ -26,6 +26,8 @@ struct fake_ring {
 	struct writer writer;
 	struct reader reader;
 	unsigned n_writes, n_credits;
+	/* Payloads that are not in place end at their footer. */
+	bool at_footer;
 	/* After each step of a write that is not in place. */
 	void (*step)(struct fake_ring *ring);
 };

@@ -300,6 +300,10 @@ Test(verbs, device_that_is_too_small_is_refused_by_the_name_of_its_limit)
 	cr_assert_not_null(
 	    strstr(dfi__verbs_limits(&attr, &limits), "max_qp_wr"));
 	attr = large;
+	attr.max_sge = 1;
+	cr_assert_not_null(
+	    strstr(dfi__verbs_limits(&attr, &limits), "max_sge"));
+	attr = large;
 	attr.max_cqe = VERBS_LEAST;
 	cr_assert_not_null(
 	    strstr(dfi__verbs_limits(&attr, &limits), "max_cqe"));

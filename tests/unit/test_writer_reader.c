@@ -24,20 +24,26 @@ static const uint32_t sizes[][2] = { { 1, 1 }, { 3, 8 }, { 16, 16 },
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 
-/* In place or not, with checksums or without. */
+/*
+ * In place, or not and with payloads at either end of their slots; with
+ * checksums or without.
+ */
 static void for_each_kind(void (*fn)(struct fake_ring *ring), size_t size,
     uint32_t count, uint64_t start)
 {
 	struct fake_ring ring;
 	unsigned kind;
+	bool in_place;
 
-	for (kind = 0; kind < 4; kind++) {
-		if (kind & 2)
+	for (kind = 0; kind < 6; kind++) {
+		in_place = kind / 2 == 0;
+		if (kind % 2)
 			fake_ring_start_verified(&ring, sizes[size][0],
-			    sizes[size][1], count, start, kind & 1);
+			    sizes[size][1], count, start, in_place);
 		else
 			fake_ring_start(&ring, sizes[size][0], sizes[size][1],
-			    count, start, kind & 1);
+			    count, start, in_place);
+		ring.at_footer = kind / 2 == 2;
 		fn(&ring);
 		fake_ring_stop(&ring);
 	}
@@ -528,7 +534,8 @@ Test(writer_reader, footer_with_flags_is_refused)
 {
 	refuse(24, FOOTER_FLAG_END, 6);
 	refuse(24, FOOTER_FLAG_ABORT, 6);
-	refuse(24, UINT64_C(1) << 63, 6);
+	refuse(24, TRANSPORT_HELD_FLAG, 6);
+	refuse(48, TRANSPORT_AT_FOOTER, 6);
 }
 
 Test(writer_reader, footer_with_another_count_is_refused)
@@ -577,7 +584,7 @@ Test(writer_reader, end_mark_with_a_wrong_count_is_refused)
 		{ 1, FOOTER_FLAG_END, 4 }, { 1, FOOTER_FLAG_END, 6 },
 		{ 1, FOOTER_FLAG_END, 0 }, { 0, FOOTER_FLAG_END, 5 },
 		{ 2, FOOTER_FLAG_END, 5 },
-		{ 1, UINT64_C(1) << 63, 5 }, /* a flag that nobody knows */
+		{ 1, UINT64_C(1) << 63, 5 }, /* not a flag of end marks */
 	};
 	struct fake_ring ring;
 	size_t i, j;
