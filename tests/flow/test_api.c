@@ -123,7 +123,7 @@ Test(flow, context_with_open_endpoints_stays_open)
 	source = open_source(rig.other, "f", 0, 0);
 	assert_error(
 	    dfi_close(rig.dfi), -EBUSY, "1 sources, targets, barriers");
-	assert_error(dfi_close(rig.other), -EBUSY, "close them");
+	assert_error(dfi_close(rig.other), -EBUSY, "close or await them");
 	/* Nothing happened to them. */
 	cr_assert_eq(dfi_source_push(source, &kv), 0);
 	cr_assert_eq(dfi_source_close(source), 0);
