@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "clock.h"
+
+#define QUIET_NS (INT64_C(60) * NS_PER_S)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int max_level; /* 0: not yet read from the environment */
@@ -71,4 +74,28 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 			    stderr, "dfi: %s: %s\n", level_name[level], line);
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,
+    const char *fmt, ...)
+{
+	int64_t now = clock_now_ns();
+	char line[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	if (now < throttle->quiet_until) {
+		throttle->n_unsaid++;
+		dfi__log(DFI_LOG_DEBUG, "%s", line);
+		return;
+	}
+	if (throttle->n_unsaid)
+		dfi__log(level, "%.450s (and %llu before it)", line,
+		    (unsigned long long)throttle->n_unsaid);
+	else
+		dfi__log(level, "%s", line);
+	throttle->n_unsaid = 0;
+	throttle->quiet_until = now + QUIET_NS;
 }

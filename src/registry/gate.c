@@ -19,7 +19,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -30,7 +29,6 @@
 #define VISITORS_MAX 256
 #define HANDSHAKE_TIMEOUT_S 5
 #define CLOSING_TIMEOUT_S 2
-#define LOG_PERIOD_NS (INT64_C(60) * NS_PER_S)
 
 struct visitor {
 	TAILQ_ENTRY(visitor) link;
@@ -50,10 +48,7 @@ struct gate {
 	struct tls *tls;
 	struct visitor_list visitors; /* the longest there comes first */
 	size_t n_visitors;
-	struct {
-		int64_t quiet_until;
-		uint64_t unsaid;
-	} causes[TLS_N_CAUSES];
+	struct log_throttle causes[TLS_N_CAUSES];
 };
 
 static void visitor_free(struct visitor *visitor)
@@ -77,25 +72,10 @@ static void visitor_free(struct visitor *visitor)
 static void log_refusal(const struct visitor *visitor, enum tls_cause cause)
 {
 	struct gate *gate = visitor->gate;
-	const char *address = gate->server->listen.text;
-	int64_t now = clock_now_ns();
 
-	if (now < gate->causes[cause].quiet_until) {
-		gate->causes[cause].unsaid++;
-		dfi__log(DFI_LOG_DEBUG, "registry %s: refuses %s: %s", address,
-		    visitor->name, dfi_errmsg());
-		return;
-	}
-	if (gate->causes[cause].unsaid)
-		dfi__log(DFI_LOG_WARN,
-		    "registry %s: refuses %s: %s (and %llu before it)", address,
-		    visitor->name, dfi_errmsg(),
-		    (unsigned long long)gate->causes[cause].unsaid);
-	else
-		dfi__log(DFI_LOG_WARN, "registry %s: refuses %s: %s", address,
-		    visitor->name, dfi_errmsg());
-	gate->causes[cause].unsaid = 0;
-	gate->causes[cause].quiet_until = now + LOG_PERIOD_NS;
+	dfi__log_seldom(&gate->causes[cause], DFI_LOG_WARN,
+	    "registry %s: refuses %s: %s", gate->server->listen.text,
+	    visitor->name, dfi_errmsg());
 }
 
 static bool set_late(struct visitor *visitor, int seconds)
