@@ -85,9 +85,11 @@ struct dfi_registry_attr {
  * socket file that nobody listens at any more, left by a killed process, is
  * replaced.
  *
- * A client that can't prove who it is, or is none, is refused within 5 s and
- * does not count towards max_connections; the reason is logged, once a minute
- * for each reason.
+ * A client that can't prove who it is, or is none, is refused at once, or if it
+ * keeps silent after 10 s, and told why. It does not count towards
+ * max_connections any more; it holds one file descriptor for 2 s at most, and
+ * no more than 64 such clients do. The reason is logged, once a minute for each
+ * reason. With TLS it never counts, has 5 s, and no more than 256 are at it.
  *
  * A client that is at a limit of its own, or of the registry, is told which by
  * -ENOSPC: max_connections, max_keys, max_client_keys, max_watches, max_bytes.

@@ -37,7 +37,6 @@ void dfi__server_settle(struct server *server)
 
 	while ((session = TAILQ_FIRST(&server->doomed))) {
 		TAILQ_REMOVE(&server->doomed, session, link);
-		server->n_sessions--;
 		dfi__session_free(session);
 	}
 	while ((session = TAILQ_FIRST(&server->unsent)))
@@ -159,7 +158,8 @@ static int detach(void *arg)
 	struct session *session;
 
 	dfi__gate_destroy(server->gate);
-	while ((session = TAILQ_FIRST(&server->live)))
+	while ((session = TAILQ_FIRST(&server->live)) ||
+	    (session = TAILQ_FIRST(&server->closing)))
 		dfi__session_doom(session, NULL);
 	dfi__server_settle(server);
 	free_events(server);
@@ -254,6 +254,7 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 	int ret;
 
 	TAILQ_INIT(&server->live);
+	TAILQ_INIT(&server->closing);
 	TAILQ_INIT(&server->doomed);
 	TAILQ_INIT(&server->unsent);
 	server->expiry_due = INT64_MAX;

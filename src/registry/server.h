@@ -18,6 +18,7 @@
 
 #include <dfi/registry.h>
 
+#include "base/log.h"
 #include "listen.h"
 #include "table.h"
 
@@ -28,10 +29,11 @@ struct gate;
 struct loop;
 
 struct session {
-	TAILQ_ENTRY(session) link;        /* in server.live or server.doomed */
+	TAILQ_ENTRY(session) link; /* in server.live, .closing or .doomed */
 	TAILQ_ENTRY(session) unsent_link; /* in server.unsent, if unsent */
 	struct server *server;
 	struct bufferevent *stream;
+	struct event *late;    /* to greet, or to go when it is refused */
 	struct event *death;   /* of the client's process, or NULL */
 	uint64_t lease;        /* 0: none */
 	size_t snapshot_bytes; /* of the output, at most: first events */
@@ -50,6 +52,16 @@ struct session {
 
 TAILQ_HEAD(session_list, session);
 
+/* Why one is refused that has not greeted. */
+enum refusal {
+	REFUSED_USER,    /* it is another user's */
+	REFUSED_CROWDED, /* the registry has as many as it may */
+	REFUSED_VERSION, /* it greets otherwise, or not at first */
+	REFUSED_GARBAGE, /* it speaks otherwise */
+	REFUSED_SILENT,  /* it does not greet */
+	N_REFUSALS,
+};
+
 struct server {
 	struct loop *loop;
 	struct listen_socket listen;
@@ -58,8 +70,10 @@ struct server {
 	struct event *expiry_timer;
 	struct event *accept_timer;
 	struct table *table;
-	struct session_list live, doomed, unsent;
-	size_t n_sessions; /* live and doomed */
+	struct session_list live, closing, doomed, unsent;
+	size_t n_sessions; /* live */
+	size_t n_closing;
+	struct log_throttle refusals[N_REFUSALS];
 	size_t max_connections;
 	size_t max_output;
 	uint32_t users[DFI_MAX_REGISTRY_USERS]; /* that are served, too */

@@ -9,6 +9,10 @@
  * do for that: libevent's TLS streams stall when they reach it in the middle of
  * a record. Events can't be held back: a client that lets more than the limit
  * pile up is disconnected.
+ *
+ * A client that is refused does not count any more. It is told why and has a
+ * moment to read it; of many that are told, the first go at once. So whoever
+ * may not be served can't keep others from being served, either.
  */
 #include "server.h"
 
@@ -36,9 +40,22 @@
 #define OUTPUT_RESUME (256 << 10)
 /* Then it is the other clients' turn. */
 #define REQUESTS_PER_TURN 64
-#define EXCESS_MAX 64
 #define GREETING_TIMEOUT_S 10
 #define CLOSING_TIMEOUT_S 2
+#define CLOSING_MAX 64
+
+static void leave_list(struct session *session)
+{
+	struct server *server = session->server;
+
+	if (session->closing) {
+		TAILQ_REMOVE(&server->closing, session, link);
+		server->n_closing--;
+	} else {
+		TAILQ_REMOVE(&server->live, session, link);
+		server->n_sessions--;
+	}
+}
 
 void dfi__session_doom(struct session *session, const char *fmt, ...)
 {
@@ -56,7 +73,7 @@ void dfi__session_doom(struct session *session, const char *fmt, ...)
 		    server->listen.text, session->name, why);
 	}
 	session->doomed = true;
-	TAILQ_REMOVE(&server->live, session, link);
+	leave_list(session);
 	TAILQ_INSERT_TAIL(&server->doomed, session, link);
 }
 
@@ -75,6 +92,8 @@ static void let_go(struct session *session)
 void dfi__session_free(struct session *session)
 {
 	let_go(session);
+	if (session->late)
+		event_free(session->late);
 	if (session->death) {
 		int fd = event_get_fd(session->death);
 
@@ -122,28 +141,65 @@ void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply)
 		dfi__session_doom(session, "%s", dfi_errmsg());
 }
 
-void dfi__session_refuse(struct session *session, uint64_t id, int err)
+static int set_late(struct session *session, int seconds)
 {
-	struct timeval timeout = { .tv_sec = CLOSING_TIMEOUT_S };
+	struct timeval timeout = { .tv_sec = seconds };
+
+	/* Absolute: whatever the client sends meanwhile. */
+	return evtimer_add(session->late, &timeout);
+}
+
+/* It does not count any more. Too many of them: the first have had their time.
+ */
+static void move_to_closing(struct session *session)
+{
+	struct server *server = session->server;
+
+	leave_list(session);
+	session->closing = true;
+	TAILQ_INSERT_TAIL(&server->closing, session, link);
+	if (++server->n_closing > CLOSING_MAX)
+		dfi__session_doom(TAILQ_FIRST(&server->closing), NULL);
+}
+
+/* With dfi_errmsg(); one that has greeted is logged by all means. */
+static void refuse(
+    struct session *session, uint64_t id, int err, enum refusal why)
+{
+	struct server *server = session->server;
 	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
 	char text[512];
 
 	if (session->closing || session->doomed)
 		return;
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
-	dfi__log(DFI_LOG_WARN, "registry %s: disconnects %s: %s",
-	    session->server->listen.text, session->name, text);
+	if (session->greeted)
+		dfi__log(DFI_LOG_WARN, "registry %s: disconnects %s: %s",
+		    server->listen.text, session->name, text);
+	else
+		dfi__log_seldom(&server->refusals[why], DFI_LOG_WARN,
+		    "registry %s: disconnects %s: %s", server->listen.text,
+		    session->name, text);
 	reply.id = id;
 	reply.error = err;
 	reply.text = text;
 	reply.version = WIRE_VERSION;
-	session->closing = true;
+	move_to_closing(session);
 	let_go(session);
 	dfi__session_reply(session, &reply);
+	if (session->doomed)
+		return;
 	/* Input is read on, to be dropped, until the client closes. */
 	bufferevent_setwatermark(session->stream, EV_WRITE, 0, 0);
-	bufferevent_set_timeouts(session->stream, &timeout, &timeout);
 	bufferevent_enable(session->stream, EV_READ);
+	if (set_late(session, CLOSING_TIMEOUT_S))
+		dfi__session_doom(session, NULL);
+}
+
+void dfi__session_refuse(struct session *session, uint64_t id, int err)
+{
+	refuse(session, id, err,
+	    err == -EPROTO ? REFUSED_VERSION : REFUSED_GARBAGE);
 }
 
 /* Whether more requests may be read, now that some answers have been queued. */
@@ -243,18 +299,31 @@ static void on_end(struct bufferevent *stream, short what, void *arg)
 	struct server *server = session->server;
 
 	(void)stream;
-	if ((what & BEV_EVENT_TIMEOUT) && !session->closing)
-		dfi__session_doom(session, "it did not say hello within %d s",
-		    GREETING_TIMEOUT_S);
-	else
-		dfi__session_doom(session, NULL);
+	(void)what;
+	dfi__session_doom(session, NULL);
+	dfi__server_settle(server);
+}
+
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct session *session = arg;
+	struct server *server = session->server;
+
+	(void)fd;
+	(void)what;
+	if (!session->closing)
+		dfi__log_seldom(&server->refusals[REFUSED_SILENT], DFI_LOG_WARN,
+		    "registry %s: disconnects %s: it did not say hello within "
+		    "%d s",
+		    server->listen.text, session->name, GREETING_TIMEOUT_S);
+	dfi__session_doom(session, NULL);
 	dfi__server_settle(server);
 }
 
 void dfi__session_greeted(struct session *session)
 {
 	session->greeted = true;
-	bufferevent_set_timeouts(session->stream, NULL, NULL);
+	evtimer_del(session->late);
 }
 
 void dfi__session_event(struct session *session, uint64_t watch,
@@ -344,8 +413,8 @@ static void watch_process(struct session *session, pid_t pid)
 	}
 }
 
-/* Who is there, and whether he may be. */
-static int identify(struct session *session, int fd)
+/* Who is there, and whether he may be; *pid stays if the kernel can't tell. */
+static int identify(struct session *session, int fd, pid_t *pid)
 {
 	struct ucred peer = { .pid = 0 };
 	socklen_t size = sizeof(peer);
@@ -361,38 +430,39 @@ static int identify(struct session *session, int fd)
 	snprintf(session->name, sizeof(session->name),
 	    "the client of pid %ld, user %lu", (long)peer.pid,
 	    (unsigned long)peer.uid);
-	watch_process(session, peer.pid);
+	*pid = peer.pid;
 	for (i = 0; i < session->server->n_users; i++)
 		if (peer.pid && peer.uid == session->server->users[i])
 			return 0;
 	return dfi__address_check_peer(fd, "the client", NO_USER);
 }
 
-/* A few more than the limit are told so. */
 static struct session *create(struct server *server)
 {
-	struct session *session = NULL;
+	struct session *session = calloc(1, sizeof(*session));
 
-	if (server->n_sessions < server->max_connections + EXCESS_MAX)
-		session = calloc(1, sizeof(*session));
 	if (session)
 		session->server = server;
 	return session;
 }
 
-/* Refused, if err is not 0, with the text that belongs to it. */
-static void start(struct session *session, int err)
+/*
+ * Of process pid, or 0. Refused if err is not 0, with the text that belongs to
+ * it; more than a socket is spent only on one that is not.
+ */
+static void start(struct session *session, pid_t pid, int err)
 {
 	struct server *server = session->server;
 	struct bufferevent *stream = session->stream;
-	struct timeval timeout = { .tv_sec = GREETING_TIMEOUT_S };
 
 	bufferevent_setcb(stream, on_read, on_written, on_end, session);
 	bufferevent_setwatermark(stream, EV_WRITE, OUTPUT_RESUME, 0);
-	bufferevent_set_timeouts(stream, &timeout, NULL);
 	if (session->direct)
 		bufferevent_disable(stream, EV_WRITE);
-	if (bufferevent_enable(
+	session->late = evtimer_new(
+	    dfi__loop_base(server->loop), on_late, session);
+	if (!session->late || set_late(session, GREETING_TIMEOUT_S) ||
+	    bufferevent_enable(
 		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
 		    server->listen.text);
@@ -402,24 +472,28 @@ static void start(struct session *session, int err)
 	TAILQ_INSERT_TAIL(&server->live, session, link);
 	server->n_sessions++;
 	if (err)
-		dfi__session_refuse(session, 0, err);
+		refuse(session, 0, err, REFUSED_USER);
 	else if (server->n_sessions > server->max_connections)
-		dfi__session_refuse(session, 0,
+		refuse(session, 0,
 		    dfi__fail(-ENOSPC,
 			"the registry is at its limit of %zu connections",
-			server->max_connections));
+			server->max_connections),
+		    REFUSED_CROWDED);
+	else
+		watch_process(session, pid);
 }
 
 void dfi__session_open(struct server *server, int fd)
 {
 	struct session *session = create(server);
+	pid_t pid = 0;
 	int err;
 
 	if (!session) {
 		close(fd);
 		return;
 	}
-	err = identify(session, fd);
+	err = identify(session, fd, &pid);
 	session->stream = bufferevent_socket_new(
 	    dfi__loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!session->stream) {
@@ -428,7 +502,7 @@ void dfi__session_open(struct server *server, int fd)
 		return;
 	}
 	session->direct = true;
-	start(session, err);
+	start(session, pid, err);
 }
 
 void dfi__session_adopt(
@@ -442,5 +516,5 @@ void dfi__session_adopt(
 	}
 	snprintf(session->name, sizeof(session->name), "%s", name);
 	session->stream = stream;
-	start(session, 0);
+	start(session, 0, 0);
 }

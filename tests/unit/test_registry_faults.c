@@ -4,7 +4,9 @@
  * else; and that the others don't suffer from it.
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <event2/buffer.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,8 @@
 #include <dfi/error.h>
 
 #include "registry_help.h"
+
+#include "registry/address.h"
 
 static struct dfi_registry *registry;
 static struct loop *loop;
@@ -132,7 +136,8 @@ Test(server, garbage_costs_the_connection_and_one_log_line)
 		raw_expect_farewell(
 		    &raw, i == 0 || i == 2 ? -EMSGSIZE : -EBADMSG);
 		raw_close(&raw);
-		cr_assert_eq(lines_count("\n"), 1);
+		/* Of those that have not greeted once a minute. */
+		cr_assert_eq(lines_count("\n"), i == 2 ? 0 : 1);
 		assert_served();
 	}
 }
@@ -323,6 +328,85 @@ Test(server, another_user_is_refused)
 	cr_assert_eq(lines_count("\n"), 1);
 	cr_assert_geq(lines_count("65534"), 1);
 	assert_served();
+}
+
+#define N_STRANGERS 80
+
+static int strangers[N_STRANGERS];
+
+static void *flood_as_nobody(void *arg)
+{
+	struct address address;
+	int i;
+
+	if (syscall(SYS_setresuid, -1, 65534, -1))
+		return NULL;
+	dfi__address_parse(dfi_registry_address(registry), &address);
+	for (i = 0; i < N_STRANGERS; i++) {
+		strangers[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+		if (connect(strangers[i], &address.socket.any, address.size))
+			return NULL;
+	}
+	return arg;
+}
+
+static unsigned count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Each of them sends a byte now and then; whether any is still connected. */
+static bool trickle(void)
+{
+	bool connected = false;
+	int i;
+
+	for (i = 0; i < N_STRANGERS; i++)
+		connected |= send(strangers[i], "", 1, MSG_NOSIGNAL) == 1;
+	return connected;
+}
+
+Test(server_limits, other_users_cost_no_client_its_place)
+{
+	struct registry_client *second;
+	int64_t deadline = soon();
+	unsigned n_descriptors;
+	pthread_t thread;
+	void *connected;
+	int i;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	start_limited(4, 0);
+	n_descriptors = count_descriptors();
+	pthread_create(&thread, NULL, flood_as_nobody, &registry);
+	pthread_join(thread, &connected);
+	if (!connected)
+		cr_skip_test("not allowed to become another user");
+	for (i = 0; i < 3; i++) {
+		trickle();
+		second = open_client(loop, registry);
+		dfi__client_close(second);
+	}
+	/* One for each of those that are told, and none for their processes. */
+	while (count_descriptors() > n_descriptors + N_STRANGERS + 64 &&
+	    clock_now_ns() < deadline)
+		poll(NULL, 0, 10);
+	cr_assert_leq(count_descriptors(), n_descriptors + N_STRANGERS + 64);
+	while (trickle() && clock_now_ns() < deadline)
+		poll(NULL, 0, 50);
+	cr_assert_not(trickle());
+	for (i = 0; i < N_STRANGERS; i++)
+		close(strangers[i]);
+	cr_assert_eq(lines_count("disconnects"), 1);
+	cr_assert_eq(lines_count("\n"), 1);
+	teardown();
 }
 
 Test(server_limits, another_user_is_served_if_it_is_named)
