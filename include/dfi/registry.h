@@ -130,7 +130,8 @@ int dfi_registry_stop(struct dfi_registry *registry);
  * thread.
  *
  * -EEXIST: a file of this name exists; it is never overwritten. -ENOENT,
- * -EACCES: of its directory. -EMFILE, -ENOSPC, -EIO. -EINVAL: path is NULL.
+ * -EACCES: of its directory. -EMFILE, -ENOSPC, -ENOMEM, -EIO. -EINVAL: path is
+ * NULL.
  */
 DFI_API
 int dfi_registry_key_create(const char *path);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -20,6 +21,11 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "files.h"
+
+/* What libevent opens for a base, and our eventfd. */
+#define BASE_FILES 3
+#define LOOP_FILES (BASE_FILES + 1)
 
 /* Lives on the stack of the waiting caller. */
 struct call {
@@ -131,20 +137,43 @@ static int start_thread(struct loop *loop, const char *name)
 	return 0;
 }
 
+/*
+ * libevent ends the process if it gets an epoll, but no descriptors for a pair
+ * of sockets. So it is asked only if there is room for all; what another thread
+ * takes in the next microseconds, it can't be kept from.
+ */
+static int check_room(int fd)
+{
+	int copies[BASE_FILES], n, err = 0;
+
+	for (n = 0; n < BASE_FILES && !err; n++) {
+		copies[n] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (copies[n] < 0)
+			err = errno;
+	}
+	while (n--)
+		if (copies[n] >= 0)
+			close(copies[n]);
+	return err;
+}
+
 static int create_base(struct loop *loop, const char *name)
 {
 	int ret;
 
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0)
-		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
-		    "no eventfd for loop '%s': %s", name,
-		    strerrordesc_np(errno));
+		return dfi__fail_files(
+		    errno, LOOP_FILES, "eventfd", "thread '%s'", name);
+	ret = check_room(loop->wake_fd);
+	if (ret) {
+		ret = dfi__fail_files(
+		    ret, LOOP_FILES, "fcntl", "thread '%s'", name);
+		goto err_close;
+	}
 	loop->base = event_base_new();
 	if (!loop->base) {
-		ret = dfi__fail(errno == EMFILE ? -EMFILE : -ENOMEM,
-		    "no event base for loop '%s': %s", name,
-		    strerrordesc_np(errno));
+		ret = dfi__fail(-ENOMEM, "no event base for loop '%s'", name);
 		goto err_close;
 	}
 	loop->wake_event = event_new(

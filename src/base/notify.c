@@ -21,6 +21,7 @@
 #include "clock.h"
 #include "error.h"
 #include "fence.h"
+#include "files.h"
 #include "wait.h"
 
 /* As in wait.c: no sleep is endless, and one that nobody ends is short. */
@@ -39,14 +40,9 @@ static int open_socket(void)
 	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static int fail_open(const char *what)
+static int fail_open(const char *call)
 {
-	int err = errno == EMFILE || errno == ENFILE ? -EMFILE
-	    : errno == ENOMEM                        ? -ENOMEM
-						     : -EIO;
-
-	return dfi__fail(
-	    err, "descriptor to poll: %s: %s", what, strerror(errno));
+	return dfi__fail_files(errno, 3, call, "a descriptor to poll");
 }
 
 int dfi__notify_setup(void)
@@ -57,7 +53,8 @@ int dfi__notify_setup(void)
 	if (!users)
 		atomic_set(&sender, open_socket());
 	if (atomic_peek(&sender) < 0)
-		ret = fail_open("socket");
+		ret = dfi__fail_files(
+		    errno, 1, "socket", "shared memory: waking others");
 	else
 		users++;
 	pthread_mutex_unlock(&lock);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "../base/error.h"
 #include "../base/fence.h"
+#include "../base/files.h"
 #include "../base/loop.h"
 #include "source.h"
 
@@ -202,8 +203,8 @@ static int start_timer(struct linger_clock *clock)
 	int ret;
 
 	if (fd < 0)
-		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
-		    "lingering: no timer: %s", strerror(errno));
+		return dfi__fail_files(
+		    errno, 1, "timerfd_create", "linger_us: the timer");
 	clock->timer = fd;
 	ret = dfi__loop_call(clock->dfi->loop, add_event, clock);
 	if (ret < 0) {

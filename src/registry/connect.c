@@ -15,6 +15,7 @@
 #include "address.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 
 static int connect_error(const char *address, int err)
 {
@@ -36,11 +37,9 @@ static int connect_error(const char *address, int err)
 	case EPERM:
 		return dfi__fail(
 		    -EACCES, "registry %s: no permission to connect", address);
-	case EMFILE:
-		return dfi__fail(-EMFILE, "registry %s: no file left", address);
 	default:
-		return dfi__fail(-EIO, "registry %s: connect: %s", address,
-		    strerrordesc_np(err));
+		return dfi__fail_files(
+		    err, 1, "connect", "registry %s: a connection", address);
 	}
 }
 

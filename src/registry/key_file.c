@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/files.h"
 
 #define MAGIC "dfi-registry-key-1 "
 #define MAGIC_SIZE (sizeof(MAGIC) - 1)
@@ -38,12 +39,11 @@ static int create_error(const char *path, int err)
 		err = EACCES;
 		break;
 	case ENOENT:
-	case EMFILE:
 	case ENOSPC:
 		break;
 	default:
-		return dfi__fail(-EIO, "key file '%s' can't be written: %s",
-		    path, strerrordesc_np(err));
+		return dfi__fail_files(
+		    err, 1, "writing", "key file '%s'", path);
 	}
 	return dfi__fail(-err, "key file '%s' can't be written: %s", path,
 	    strerrordesc_np(err));
@@ -140,6 +140,8 @@ int dfi__secret_file_open(
 	/* O_NONBLOCK: a FIFO would wait for its writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return dfi__fail_files(errno, 1, "open", "%s '%s'", what, path);
 	if (fd < 0)
 		return bad_file(what, path, strerrordesc_np(errno));
 	why = fstat(fd, &st) ? strerrordesc_np(errno) : exposure(&st, readers);

@@ -20,22 +20,24 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/files.h"
 
 #define BACKLOG 1024
 
 static int fail_system(const char *text, const char *what, int err)
 {
-	static const int known[] = { EACCES, ENOENT, EMFILE, ENOMEM };
-	size_t i;
-
-	if (err == EADDRINUSE)
+	switch (err) {
+	case EADDRINUSE:
 		return dfi__fail(-EEXIST,
 		    "registry address '%s' is in use by another process", text);
-	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (err == known[i])
-			break;
-	return dfi__fail(i < sizeof(known) / sizeof(known[0]) ? -err : -EIO,
-	    "registry address '%s': %s: %s", text, what, strerrordesc_np(err));
+	case EACCES:
+	case ENOENT:
+		return dfi__fail(-err, "registry address '%s': %s: %s", text,
+		    what, strerrordesc_np(err));
+	default:
+		return dfi__fail_files(
+		    err, 1, what, "registry address '%s'", text);
+	}
 }
 
 /* A listening socket at address, or a negative errno value. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "../base/bits.h"
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/memory.h"
 #include "../base/notify.h"
 #include "../base/settings.h"
@@ -75,19 +76,9 @@ static void shm_stop(struct transport *transport)
 
 static int no_memory(int err, uint64_t size)
 {
-	struct rlimit files = { .rlim_cur = 0 };
-
-	getrlimit(RLIMIT_NOFILE, &files);
-	if (err == -EMFILE)
-		return dfi__fail(-EMFILE,
-		    "shared memory: a region needs 1 file descriptor, and all "
-		    "%lu that the process may have are open: raise the limit "
-		    "(ulimit -n)",
-		    (unsigned long)files.rlim_cur);
-	if (err == -ENFILE)
-		return dfi__fail(-EMFILE,
-		    "shared memory: a region needs 1 file descriptor, and the "
-		    "system has none left (sysctl fs.file-max)");
+	if (err == -EMFILE || err == -ENFILE)
+		return dfi__fail_files(
+		    -err, 1, "memfd_create", "shared memory: a region");
 	if (err == -ENOMEM || err == -ENOSPC)
 		return dfi__fail(-ENOMEM,
 		    "shared memory: %lu bytes for a region could not be "

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include "../base/clock.h"
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/log.h"
 #include "../base/loop.h"
 
@@ -229,8 +230,8 @@ static int listen_on_loop(void *arg)
 	    (int)getpid(), (unsigned long)name);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
-		    "shared memory: socket: %s", strerror(errno));
+		return dfi__fail_files(
+		    errno, 1, "socket", "shared memory: passing regions");
 	fill_address(shm->base.address, &address, &size);
 	if (bind(fd, (struct sockaddr *)&address, size) == 0)
 		shm->listener = evconnlistener_new(dfi__loop_base(shm->loop),
@@ -301,8 +302,9 @@ int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return dfi__fail(errno == EMFILE ? -EMFILE : -EIO,
-		    "shared memory: socket: %s", strerror(errno));
+		return dfi__fail_files(errno, 2, "socket",
+		    "shared memory: getting a region of the process at %s",
+		    address);
 	fill_address(address, &name, &size);
 	while (connect(fd, (struct sockaddr *)&name, size) < 0) {
 		if (errno == EINTR)
@@ -412,9 +414,9 @@ int dfi__shm_pass_fetch(
 	if (!ret && reply.error)
 		ret = reply_error(&reply, name);
 	if (!ret && fd < 0)
-		ret = dfi__fail(-EMFILE,
-		    "shared memory: no file descriptor left for a region: "
-		    "raise the limit (ulimit -n)");
+		ret = dfi__fail_files(EMFILE, 2, "recvmsg",
+		    "shared memory: getting a region of the process at %s",
+		    name->address);
 	if (ret < 0 && fd >= 0)
 		close(fd);
 	if (!ret)

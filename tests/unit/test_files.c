@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Without a file descriptor left: each error says how many who needs, what the
+ * limit is, and how to raise it.
+ */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <dfi/error.h>
+#include <dfi/registry.h>
+
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/loop.h"
+#include "base/notify.h"
+#include "base/settings.h"
+#include "registry/client.h"
+#include "registry/key_file.h"
+#include "transport/transport.h"
+
+static struct rlimit before;
+
+/* Only so many numbers are left; those that are open stay so. */
+static void limit_files(int n)
+{
+	struct rlimit low;
+	int next = 0;
+
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	low = before;
+	while (n || fcntl(next, F_GETFD) >= 0)
+		n -= fcntl(next++, F_GETFD) < 0;
+	low.rlim_cur = (rlim_t)next;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+}
+
+static void assert_remedy(int ret, const char *who, unsigned n)
+{
+	struct rlimit limit;
+	char need[64], have[64];
+
+	cr_assert_eq(ret, -EMFILE, "%d %s", ret, dfi_errmsg());
+	getrlimit(RLIMIT_NOFILE, &limit);
+	snprintf(need, sizeof(need), "needs %u file descriptor%s,", n,
+	    n == 1 ? "" : "s");
+	snprintf(
+	    have, sizeof(have), "may have %lu ", (unsigned long)limit.rlim_cur);
+	cr_assert_eq(
+	    strncmp(dfi_errmsg(), who, strlen(who)), 0, "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), need), "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), have), "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), "(ulimit -n)"), "%s", dfi_errmsg());
+}
+
+/* Whatever it is that it gets; with one more it would have worked. */
+Test(files, that_a_thread_needs_are_told)
+{
+	struct loop *loop;
+	int n;
+
+	for (n = 0; n < 4; n++) {
+		limit_files(n);
+		assert_remedy(dfi__loop_start("t", &loop), "thread 't'", 4);
+		setrlimit(RLIMIT_NOFILE, &before);
+	}
+	limit_files(4);
+	cr_assert_eq(dfi__loop_start("t", &loop), 0, "%s", dfi_errmsg());
+	setrlimit(RLIMIT_NOFILE, &before);
+	dfi__loop_stop(loop);
+}
+
+Test(files, that_a_descriptor_to_poll_needs_are_told)
+{
+	struct notify *notify;
+	int n;
+
+	for (n = 0; n < 3; n++) {
+		limit_files(n);
+		assert_remedy(
+		    dfi__notify_new(&notify), "a descriptor to poll", 3);
+		setrlimit(RLIMIT_NOFILE, &before);
+	}
+	limit_files(3);
+	cr_assert_eq(dfi__notify_new(&notify), 0, "%s", dfi_errmsg());
+	setrlimit(RLIMIT_NOFILE, &before);
+	dfi__notify_free(notify);
+}
+
+Test(files, that_a_registry_and_its_client_need_are_told)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct registry_client *client;
+	struct dfi_registry *registry;
+	char text[64];
+	struct loop *loop;
+
+	snprintf(text, sizeof(text), "unix:@dfi-files-%ld", (long)getpid());
+	attr.listen = text;
+	limit_files(0);
+	assert_remedy(
+	    dfi_registry_start(&attr, &registry), "registry address", 1);
+	assert_remedy(dfi_registry_key_create("/tmp/none"), "key file", 1);
+	assert_remedy(
+	    dfi__secret_file_open("/dev/null", "secret", SECRET_OWNER),
+	    "secret '/dev/null'", 1);
+	setrlimit(RLIMIT_NOFILE, &before);
+	cr_assert_eq(dfi__loop_start("t", &loop), 0);
+	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
+	limit_files(0);
+	assert_remedy(dfi__client_open(
+			  loop, text, NULL, 0, deadline_in_ms(20000), &client),
+	    "registry unix:@dfi-files-", 1);
+	setrlimit(RLIMIT_NOFILE, &before);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
+}
+
+Test(files, that_shared_memory_needs_are_told)
+{
+	static const struct ring_layout layout = { .n_rings = 1,
+		.ring_size = 4096 };
+	struct transport *transports[2];
+	struct settings settings;
+	struct region *region;
+	struct remote *remote;
+	struct loop *loop;
+	int i;
+
+	cr_assert_eq(dfi__settings_load(&settings), 0);
+	cr_assert_eq(dfi__loop_start("t", &loop), 0);
+	for (i = 0; i < 2; i++) {
+		limit_files(i);
+		assert_remedy(
+		    dfi__shm_ops.start(loop, &settings, NULL, &transports[0]),
+		    "shared memory: ", 1);
+		setrlimit(RLIMIT_NOFILE, &before);
+	}
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(
+		    dfi__shm_ops.start(loop, &settings, NULL, &transports[i]),
+		    0);
+	cr_assert_eq(
+	    dfi__shm_ops.region_create(transports[0], 4096, &region), 0);
+	limit_files(0);
+	assert_remedy(
+	    dfi__shm_ops.remote_open(transports[1], NULL, &region->name,
+		&layout, 0, deadline_in_ms(20000), &remote),
+	    "shared memory: getting a region", 2);
+	assert_remedy(dfi__shm_ops.region_create(transports[0], 4096, &region),
+	    "shared memory: a region", 1);
+	setrlimit(RLIMIT_NOFILE, &before);
+	dfi__shm_ops.region_destroy(region);
+	for (i = 0; i < 2; i++)
+		dfi__shm_ops.stop(transports[i]);
+	dfi__loop_stop(loop);
+}
+
+Test(files, of_the_system_have_another_remedy)
+{
+	cr_assert_eq(dfi__fail_files(ENFILE, 2, "open", "it, %d", 1), -EMFILE);
+	cr_assert_str_eq(dfi_errmsg(),
+	    "it, 1 needs 2 file descriptors, but all that the system may have "
+	    "are open: raise the limit (sysctl fs.file-max)");
+	cr_assert_eq(dfi__fail_files(ENOMEM, 2, "open", "it"), -ENOMEM);
+	cr_assert_eq(dfi__fail_files(EPERM, 2, "open", "it"), -EIO);
+	cr_assert_str_eq(dfi_errmsg(), "it: open: Operation not permitted");
+}
