@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sysexits.h>
 
 #include <dfi/error.h>
@@ -54,6 +55,8 @@ static const char doc[] =
     "clients.\n\n"
     "Clients that are refused are logged to stderr, once a minute for each "
     "reason.\n\n"
+    "Each client takes one file descriptor, and two at a Unix socket; the soft "
+    "limit (ulimit -Sn) is raised to the hard one.\n\n"
     "Exit status: 0 after a signal, or if the key file was made; 64 for a "
     "usage error; 78 if ADDR can be reached by other hosts and clients need "
     "not prove who they are; 1 if anything else fails.\n\n"
@@ -174,12 +177,25 @@ static int fail(int ret)
 	return ret == -EPERM ? EX_CONFIG : EXIT_FAILURE;
 }
 
+/* Each client takes two descriptors: all that the process may have. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+	    limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static int serve(const struct options *options)
 {
 	struct dfi_registry *registry;
 	sigset_t signals;
 	int ret, number;
 
+	raise_file_limit();
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);

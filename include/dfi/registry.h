@@ -92,7 +92,9 @@ struct dfi_registry_attr {
  * reason. With TLS it never counts, has 5 s, and no more than 256 are at it.
  *
  * A client that is at a limit of its own, or of the registry, is told which by
- * -ENOSPC: max_connections, max_keys, max_client_keys, max_watches, max_bytes.
+ * -ENOSPC: max_connections, max_keys, max_client_keys, max_watches, max_bytes;
+ * or no file descriptor is left, of which each takes one, and two at a Unix
+ * socket (ulimit -n; the program dfi-registry raises it as far as it may).
  * Not limits to be set: keys of 512 bytes, values of 64 KiB (-EMSGSIZE) and
  * messages of 256 KiB, beyond which the client is disconnected.
  *

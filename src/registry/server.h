@@ -56,6 +56,7 @@ TAILQ_HEAD(session_list, session);
 enum refusal {
 	REFUSED_USER,    /* it is another user's */
 	REFUSED_CROWDED, /* the registry has as many as it may */
+	REFUSED_FILES,   /* and not enough file descriptors */
 	REFUSED_VERSION, /* it greets otherwise, or not at first */
 	REFUSED_GARBAGE, /* it speaks otherwise */
 	REFUSED_SILENT,  /* it does not greet */

@@ -29,6 +29,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "security.h"
@@ -392,25 +393,38 @@ static void on_death(evutil_socket_t pidfd, short what, void *arg)
 	dfi__server_settle(server);
 }
 
+/* The text of an error of the registry's, for a client to read. */
+static int no_resources(int err)
+{
+	dfi__fail_files(err, 1, "pidfd_open", "one more client");
+	return dfi__fail_within(
+	    -ENOSPC, "the registry's process has no room for it");
+}
+
 /*
  * A child that the client's process forked keeps the connection open beyond its
  * parent's death, so that is watched for itself, where the kernel tells who the
- * client is. Without it, the end of the connection still counts.
+ * client is. Where it does not, or has no pidfds, the end of the connection
+ * still counts.
  */
-static void watch_process(struct session *session, pid_t pid)
+static int watch_process(struct session *session, pid_t pid)
 {
 	int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 
+	if (pidfd < 0 && pid > 0 &&
+	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return no_resources(errno);
 	if (pidfd < 0)
-		return;
+		return 0;
 	session->death = event_new(dfi__loop_base(session->server->loop), pidfd,
 	    EV_READ, on_death, session);
-	if (!session->death || event_add(session->death, NULL)) {
-		if (session->death)
-			event_free(session->death);
-		session->death = NULL;
-		close(pidfd);
-	}
+	if (session->death && !event_add(session->death, NULL))
+		return 0;
+	if (session->death)
+		event_free(session->death);
+	session->death = NULL;
+	close(pidfd);
+	return no_resources(ENOMEM);
 }
 
 /* Who is there, and whether he may be; *pid stays if the kernel can't tell. */
@@ -479,8 +493,8 @@ static void start(struct session *session, pid_t pid, int err)
 			"the registry is at its limit of %zu connections",
 			server->max_connections),
 		    REFUSED_CROWDED);
-	else
-		watch_process(session, pid);
+	else if ((err = watch_process(session, pid)))
+		refuse(session, 0, err, REFUSED_FILES);
 }
 
 void dfi__session_open(struct server *server, int fd)

@@ -131,6 +131,14 @@ counts "$tmp/registry" "neither key nor certificate" 1
 counts "$tmp/registry" "warn:" 2
 stop
 
+soft=$(ulimit -Sn)
+ulimit -Sn 64
+start
+ulimit -Sn "$soft"
+read -r _ _ _ soft hard _ < <(grep "Max open files" "/proc/$registry/limits")
+[ "$soft" = "$hard" ] || fail "it may open $soft files, and could $hard"
+stop
+
 for _ in 1 2; do
 	start --listen tcp:0.0.0.0:0 --insecure
 	address=tcp:127.0.0.1:${address##*:}

@@ -5,12 +5,14 @@
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <event2/buffer.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -504,6 +506,32 @@ Test(server_limits, connections_are_limited)
 	while (ret == -ENOSPC && clock_now_ns() < deadline);
 	cr_assert_eq(ret, 0);
 	dfi__client_close(third);
+	teardown();
+}
+
+/* The registry's process has descriptors for so many connections only. */
+Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
+{
+	struct rlimit before, low;
+	struct raw raw;
+	int next = 0, n_free = 0;
+
+	start_limited(0, 0);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	low = before;
+	/* Ours for the test, and one more for the registry. */
+	for (; n_free < 2; next++)
+		n_free += fcntl(next, F_GETFD) < 0;
+	low.rlim_cur = (rlim_t)next;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	raw_connect(&raw, dfi_registry_address(registry));
+	raw_expect_farewell(&raw, -ENOSPC);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	raw_close(&raw);
+	lines_wait("one more client needs 1 file descriptor");
+	cr_assert_eq(lines_count("(ulimit -n)"), 1);
+	connect_greeted(&raw);
+	raw_close(&raw);
 	teardown();
 }
 
