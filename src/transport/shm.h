@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sys/queue.h>
+#include "../base/log.h"
 #include "transport.h"
 
 struct evconnlistener;
@@ -29,7 +30,9 @@ struct shm {
 	struct evconnlistener *listener;
 	struct event *pause; /* of the listener, after an error */
 	/* On the control thread only: */
-	struct shm_pass *passes;
+	TAILQ_HEAD(, shm_pass) passes; /* the longest there comes first */
+	unsigned n_passes;
+	struct log_throttle strangers, nonsense, failures;
 	void *(*report)(void *arg, uint64_t after, size_t *size);
 	void *report_arg;
 };
@@ -102,8 +105,12 @@ void dfi__shm_report_serve(
  */
 int dfi__shm_pass_connect(const char *address, int64_t deadline, int *socket);
 
-/* Wait for its answer. */
-int dfi__shm_pass_await(int socket, const char *address, int64_t deadline);
+/* Ask, and wait for an answer, a refusal, or the end of the connection. */
+int dfi__shm_pass_ask(int socket, const char *address,
+    const struct shm_request *request, int64_t deadline);
+
+/* How long a peer has for asking; only tests change it. */
+extern int dfi__shm_pass_timeout_s;
 
 /* Listen on a fresh abstract socket and serve file descriptors. */
 int dfi__shm_pass_start(struct shm *shm);

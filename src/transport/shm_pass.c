@@ -4,6 +4,10 @@
  * Unix socket that vanishes with its process. Both ends check that the other
  * runs as the same user. The owner's side runs on the control thread and never
  * waits; the peer's side runs in the thread that opens a source.
+ *
+ * A peer asks as soon as it has connected. Another user's is refused without
+ * listening to it, so that it holds no descriptor of ours, and of peers that do
+ * not ask only some are waited for.
  */
 #include "shm.h"
 
@@ -25,17 +29,18 @@
 
 #define PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
 #define PASS_VERSION 1
-#define PASS_TIMEOUT_S 5
 #define ACCEPT_PAUSE_US 100000
+#define PASSES_MAX 128
+
+int dfi__shm_pass_timeout_s = 5;
 
 /* A peer that has connected and not yet been answered. */
 struct shm_pass {
+	TAILQ_ENTRY(shm_pass) link;
 	struct shm *shm;
-	struct shm_pass *next;
 	struct event *event;
 	int socket;
-	int refused; /* 0, or the negative errno value to answer */
-	bool root;   /* who is not our user */
+	bool root; /* who is not our user */
 };
 
 /* Room for one descriptor; the kernel closes those that don't fit. */
@@ -44,20 +49,16 @@ union control {
 	char bytes[CMSG_LEN(sizeof(int))];
 };
 
-/* Or root, which may do anything anyway; *root then says if we are not. */
-static int peer_is_us(int socket, bool *root)
+/* Or root, which may do anything anyway. */
+static int peer_is_us(int socket, struct ucred *peer)
 {
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
+	socklen_t size = sizeof(*peer);
 
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+	*peer = (struct ucred){ .pid = 0 };
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0)
 		return -errno;
-	*root = peer.uid == 0 && geteuid() != 0;
-	if (peer.uid == geteuid() || *root)
+	if (peer->uid == geteuid() || peer->uid == 0)
 		return 0;
-	dfi__log(DFI_LOG_WARN,
-	    "shared memory: refused process %d of user %u: not our user",
-	    (int)peer.pid, (unsigned)peer.uid);
 	return -EACCES;
 }
 
@@ -94,11 +95,8 @@ static int send_reply(int socket, int error, int fd)
 
 static void free_pass(struct shm_pass *pass)
 {
-	struct shm_pass **at;
-
-	for (at = &pass->shm->passes; *at != pass; at = &(*at)->next)
-		;
-	*at = pass->next;
+	TAILQ_REMOVE(&pass->shm->passes, pass, link);
+	pass->shm->n_passes--;
 	event_free(pass->event);
 	close(pass->socket);
 	free(pass);
@@ -134,17 +132,12 @@ static void serve(struct shm_pass *pass)
 
 	got = recv(
 	    pass->socket, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
-	/* Not before the request is read: closing would lose the answer. */
-	if (pass->refused) {
-		send_reply(pass->socket, pass->refused, -1);
-		return;
-	}
 	if (got == sizeof(request) && request.magic == SHM_REPORT_MAGIC) {
 		dfi__shm_report_serve(pass->shm, pass->socket, &request);
 		return;
 	}
 	if (got != sizeof(request) || request.magic != PASS_MAGIC) {
-		dfi__log(DFI_LOG_WARN,
+		dfi__log_seldom(&pass->shm->nonsense, DFI_LOG_WARN,
 		    "shared memory: a peer sent no valid request");
 		return;
 	}
@@ -165,23 +158,63 @@ static void on_request(evutil_socket_t socket, short what, void *arg)
 	free_pass(pass);
 }
 
+/* At once: an answer if there is room for it, and no more. */
+static void refuse(
+    struct shm *shm, int socket, int error, const struct ucred *peer)
+{
+	struct shm_request request;
+
+	dfi__log_seldom(&shm->strangers, DFI_LOG_WARN,
+	    "shared memory: refused process %d of user %u: not our user",
+	    (int)peer->pid, (unsigned)peer->uid);
+	/*
+	 * Nothing more comes in, and nothing that has is left unread: else
+	 * closing would lose the answer.
+	 */
+	shutdown(socket, SHUT_RD);
+	while (recv(socket, &request, sizeof(request), MSG_DONTWAIT) > 0)
+		;
+	send_reply(socket, error, -1);
+	close(socket);
+}
+
+/* Of too many, the one that has been waited for longest has had its time. */
+static void make_room(struct shm *shm)
+{
+	struct shm_pass *first = TAILQ_FIRST(&shm->passes);
+
+	if (shm->n_passes < PASSES_MAX)
+		return;
+	/* It may have asked, and not yet been heard. */
+	serve(first);
+	free_pass(first);
+}
+
 static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
     struct sockaddr *address, int size, void *arg)
 {
-	struct timeval timeout = { .tv_sec = PASS_TIMEOUT_S };
+	struct timeval timeout = { .tv_sec = dfi__shm_pass_timeout_s };
 	struct shm *shm = arg;
-	struct shm_pass *pass = calloc(1, sizeof(*pass));
+	struct shm_pass *pass;
+	struct ucred peer;
+	int ret = peer_is_us(socket, &peer);
 
 	(void)listener;
 	(void)address;
 	(void)size;
+	if (ret < 0) {
+		refuse(shm, socket, ret, &peer);
+		return;
+	}
+	make_room(shm);
+	pass = calloc(1, sizeof(*pass));
 	if (!pass) {
 		close(socket);
 		return;
 	}
 	pass->shm = shm;
 	pass->socket = socket;
-	pass->refused = peer_is_us(socket, &pass->root);
+	pass->root = peer.uid == 0 && geteuid() != 0;
 	pass->event = event_new(
 	    dfi__loop_base(shm->loop), socket, EV_READ, on_request, pass);
 	if (!pass->event || event_add(pass->event, &timeout) < 0) {
@@ -191,8 +224,8 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 		free(pass);
 		return;
 	}
-	pass->next = shm->passes;
-	shm->passes = pass;
+	TAILQ_INSERT_TAIL(&shm->passes, pass, link);
+	shm->n_passes++;
 }
 
 static void on_pause_over(evutil_socket_t socket, short what, void *arg)
@@ -210,7 +243,8 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 	struct timeval pause = { .tv_usec = ACCEPT_PAUSE_US };
 	struct shm *shm = arg;
 
-	dfi__log(DFI_LOG_ERROR, "shared memory: accepting a peer: %s",
+	dfi__log_seldom(&shm->failures, DFI_LOG_ERROR,
+	    "shared memory: accepting a peer: %s",
 	    strerror(EVUTIL_SOCKET_ERROR()));
 	evconnlistener_disable(listener);
 	evtimer_add(shm->pause, &pause);
@@ -224,6 +258,7 @@ static int listen_on_loop(void *arg)
 	uint64_t name;
 	int fd;
 
+	TAILQ_INIT(&shm->passes);
 	if (getrandom(&name, sizeof(name), 0) != sizeof(name))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	snprintf(shm->base.address, sizeof(shm->base.address), "@dfi-%d-%016lx",
@@ -262,8 +297,8 @@ static int stop_on_loop(void *arg)
 
 	event_free(shm->pause);
 	evconnlistener_free(shm->listener);
-	while (shm->passes)
-		free_pass(shm->passes);
+	while (!TAILQ_EMPTY(&shm->passes))
+		free_pass(TAILQ_FIRST(&shm->passes));
 	return 0;
 }
 
@@ -278,7 +313,7 @@ static int no_answer(const char *address)
 	    "shared memory: the process at %s doesn't answer", address);
 }
 
-int dfi__shm_pass_await(int socket, const char *address, int64_t deadline)
+static int await(int socket, const char *address, int64_t deadline)
 {
 	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
 	int ret;
@@ -293,12 +328,24 @@ int dfi__shm_pass_await(int socket, const char *address, int64_t deadline)
 	return no_answer(address);
 }
 
+int dfi__shm_pass_ask(int socket, const char *address,
+    const struct shm_request *request, int64_t deadline)
+{
+	/* The refusal may have closed it already: that is read, then. */
+	if (send(socket, request, sizeof(*request), MSG_NOSIGNAL) < 0 &&
+	    errno != EPIPE)
+		return dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s is gone (%s)", address,
+		    strerror(errno));
+	return await(socket, address, deadline);
+}
+
 int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 {
 	struct sockaddr_un name;
+	struct ucred owner;
 	socklen_t size;
 	int fd, ret;
-	bool root;
 
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -322,7 +369,7 @@ int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 		}
 		poll(NULL, 0, 1);
 	}
-	ret = peer_is_us(fd, &root);
+	ret = peer_is_us(fd, &owner);
 	if (!ret) {
 		*out = fd;
 		return 0;
@@ -403,12 +450,7 @@ int dfi__shm_pass_fetch(
 	ret = dfi__shm_pass_connect(name->address, deadline, &socket);
 	if (ret < 0)
 		return ret;
-	if (send(socket, &request, sizeof(request), MSG_NOSIGNAL) < 0)
-		ret = dfi__fail(-ECONNRESET,
-		    "shared memory: the process at %s is gone (%s)",
-		    name->address, strerror(errno));
-	if (!ret)
-		ret = dfi__shm_pass_await(socket, name->address, deadline);
+	ret = dfi__shm_pass_ask(socket, name->address, &request, deadline);
 	if (!ret)
 		ret = receive_reply(socket, name, &reply, &fd);
 	if (!ret && reply.error)

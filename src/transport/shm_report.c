@@ -111,7 +111,11 @@ static int receive_report(
 		return dfi__fail(-ENOMEM, "a report: out of memory");
 	got = recvmsg(socket, &message, MSG_DONTWAIT);
 	/* A refusal comes before the request is looked at, as for regions. */
-	if (got < (ssize_t)sizeof(reply) || message.msg_flags & MSG_TRUNC ||
+	if (got <= 0)
+		ret = dfi__fail(
+		    -ECONNRESET, "the process at %s is gone", address);
+	else if (got < (ssize_t)sizeof(reply) ||
+	    message.msg_flags & MSG_TRUNC ||
 	    (reply.magic != SHM_REPORT_MAGIC && reply.error != -EACCES))
 		ret = reply_error(-EBADMSG, address);
 	else if (reply.error)
@@ -138,11 +142,7 @@ int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
 	ret = dfi__shm_pass_connect(address, deadline, &socket);
 	if (ret < 0)
 		return ret;
-	if (send(socket, &request, sizeof(request), MSG_NOSIGNAL) < 0)
-		ret = dfi__fail(-ECONNRESET, "the process at %s is gone (%s)",
-		    address, strerror(errno));
-	if (!ret)
-		ret = dfi__shm_pass_await(socket, address, deadline);
+	ret = dfi__shm_pass_ask(socket, address, &request, deadline);
 	if (!ret)
 		ret = receive_report(socket, address, data, size);
 	close(socket);

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -429,6 +430,107 @@ static void expect_refusal(char *what)
 Test(shm, process_of_another_user_is_refused)
 {
 	expect_refusal(NULL);
+}
+
+#define N_STRANGERS 300
+
+static int strangers[N_STRANGERS];
+
+static void connect_all(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *name = owner.transport->address;
+	socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+	    strlen(name));
+	int i;
+
+	strcpy(address.sun_path + 1, name + 1);
+	for (i = 0; i < N_STRANGERS; i++) {
+		strangers[i] = socket(
+		    AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		cr_assert_eq(
+		    connect(strangers[i], (struct sockaddr *)&address, length),
+		    0);
+	}
+}
+
+static void *connect_all_as_nobody(void *arg)
+{
+	if (syscall(SYS_setresuid, -1, 65534, -1))
+		return NULL;
+	connect_all();
+	return arg;
+}
+
+/* What comes next on a connection, within the test's time limit. */
+static ssize_t receive(int socket, void *reply, size_t size)
+{
+	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
+
+	cr_assert_eq(poll(&pollfd, 1, -1), 1);
+	return recv(socket, reply, size, 0);
+}
+
+static unsigned n_lines;
+
+static void count_line(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	n_lines += strstr(line, "not our user") != NULL;
+}
+
+/* None of them asks, and the owner waits for none of them. */
+Test(shm, processes_of_another_user_hold_no_descriptor)
+{
+	unsigned descriptors = count_descriptors();
+	struct shm_reply reply;
+	pthread_t thread;
+	void *connected;
+	int i;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can become another user");
+	dfi__shm_pass_timeout_s = 1000;
+	dfi_log_set(DFI_LOG_WARN, count_line, NULL);
+	pthread_create(&thread, NULL, connect_all_as_nobody, &reply);
+	pthread_join(thread, &connected);
+	if (!connected)
+		cr_skip_test("not allowed to become another user");
+	for (i = 0; i < N_STRANGERS; i++) {
+		cr_assert_eq(receive(strangers[i], &reply, sizeof(reply)),
+		    sizeof(reply));
+		cr_assert_eq(reply.error, -EACCES);
+		cr_assert_eq(receive(strangers[i], &reply, 1), 0);
+	}
+	cr_assert_eq(count_descriptors(), descriptors + N_STRANGERS);
+	for (i = 0; i < N_STRANGERS; i++)
+		close(strangers[i]);
+	dfi_log_set(DFI_LOG_WARN, silence, NULL);
+	cr_assert_eq(n_lines, 1);
+}
+
+/* Of our own user: the first of too many go, and who asks is served. */
+Test(shm, peers_that_do_not_ask_hold_few_descriptors)
+{
+	unsigned descriptors;
+	struct region *region = create(SIZE);
+	struct remote *remote;
+	char byte;
+	int i;
+
+	dfi__shm_pass_timeout_s = 1000;
+	descriptors = count_descriptors();
+	connect_all();
+	for (i = 0; i < N_STRANGERS - 128; i++)
+		cr_assert_eq(receive(strangers[i], &byte, 1), 0);
+	cr_assert_eq(count_descriptors(), descriptors + N_STRANGERS + 128);
+	cr_assert_eq(
+	    open_at(&peer, &region->name, &remote), 0, "%s", dfi_errmsg());
+	dfi__shm_ops.remote_close(remote);
+	for (i = 0; i < N_STRANGERS; i++)
+		close(strangers[i]);
+	dfi__shm_ops.region_destroy(region);
 }
 
 static void *make_report(void *arg, uint64_t after, size_t *size)
