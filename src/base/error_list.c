@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "compiler.h"
 #include "error.h"
+#include "fork.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dfi_error_info errors[DFI_MAX_ERRORS]; /* count 0: free */
@@ -63,6 +64,7 @@ static void keep(int err)
 
 	/* A text that doesn't fit is cut before it is compared. */
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__fork_setup();
 	pthread_mutex_lock(&lock);
 	error = find(err, text);
 	if (!error->count) {
@@ -73,6 +75,14 @@ static void keep(int err)
 	error->count++;
 	error->last_ns = now;
 	pthread_mutex_unlock(&lock);
+}
+
+void dfi__error_list_at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE)
+		pthread_mutex_lock(&lock);
+	else
+		pthread_mutex_unlock(&lock);
 }
 
 int dfi__error_keep(int err)
@@ -106,6 +116,7 @@ int dfi_error_list(
 
 	if (!fn)
 		return dfi__fail(-EINVAL, "dfi_error_list: fn is NULL");
+	dfi__fork_setup();
 	pthread_mutex_lock(&lock);
 	memcpy(list, errors, sizeof(list));
 	pthread_mutex_unlock(&lock);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's log sink. One mutex makes lines whole and the callback serial.
+ * The process's log sink. One lock makes lines whole and the callback serial. A
+ * fork() does not wait for it, as the callback may wait for what the forking
+ * thread holds: a child that is born in the midst of a line just has it free.
  */
 #include "log.h"
 
@@ -10,10 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
+#include "fork.h"
+#include "lock.h"
 
 #define QUIET_NS (INT64_C(60) * NS_PER_S)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock line_lock;
+/* The three below are changed under both, so that no child gets them halved. */
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static int max_level; /* 0: not yet read from the environment */
 static void (*sink)(void *arg, enum dfi_log_level level, const char *line);
 static void *sink_arg;
@@ -47,11 +53,25 @@ void dfi_log_set(enum dfi_log_level level,
     void (*fn)(void *arg, enum dfi_log_level level, const char *line),
     void *arg)
 {
-	pthread_mutex_lock(&lock);
+	dfi__fork_setup();
+	dfi__lock_take(&line_lock);
+	pthread_mutex_lock(&sink_lock);
 	max_level = (int)level;
 	sink = fn;
 	sink_arg = arg;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&sink_lock);
+	lock_release(&line_lock);
+}
+
+void dfi__log_at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE) {
+		pthread_mutex_lock(&sink_lock);
+		return;
+	}
+	if (phase == FORK_CHILD)
+		atomic_set(&line_lock.state, LOCK_FREE);
+	pthread_mutex_unlock(&sink_lock);
 }
 
 void dfi__log(enum dfi_log_level level, const char *fmt, ...)
@@ -63,7 +83,8 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 
-	pthread_mutex_lock(&lock);
+	dfi__fork_setup();
+	dfi__lock_take(&line_lock);
 	if (!max_level)
 		max_level = level_from_environment();
 	if ((int)level <= max_level) {
@@ -73,7 +94,7 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 			fprintf(
 			    stderr, "dfi: %s: %s\n", level_name[level], line);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&line_lock);
 }
 
 void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,

@@ -22,6 +22,7 @@
 
 #include "error.h"
 #include "files.h"
+#include "fork.h"
 
 /* What libevent opens for a base, and our eventfd. */
 #define BASE_FILES 3
@@ -208,7 +209,7 @@ int dfi__loop_start(const char *name, struct loop **loop)
 	if (strlen(name) > 15)
 		return dfi__fail(-EINVAL,
 		    "thread name '%s' is longer than 15 characters", name);
-	new = calloc(1, sizeof(*new));
+	new = dfi__fork_setup() ? calloc(1, sizeof(*new)) : NULL;
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for loop '%s'", name);
 	pthread_mutex_init(&new->lock, NULL);

@@ -22,6 +22,7 @@
 #include "error.h"
 #include "fence.h"
 #include "files.h"
+#include "fork.h"
 #include "wait.h"
 
 /* As in wait.c: no sleep is endless, and one that nobody ends is short. */
@@ -49,6 +50,7 @@ int dfi__notify_setup(void)
 {
 	int ret = 0;
 
+	dfi__fork_setup();
 	pthread_mutex_lock(&lock);
 	if (!users)
 		atomic_set(&sender, open_socket());
@@ -67,6 +69,21 @@ void dfi__notify_cleanup(void)
 	if (!--users) {
 		close(atomic_peek(&sender));
 		atomic_set(&sender, -1);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* A child begins anew: what it inherits are its parent's users. */
+void dfi__notify_at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE) {
+		pthread_mutex_lock(&lock);
+		return;
+	}
+	if (phase == FORK_CHILD && users) {
+		close(atomic_peek(&sender));
+		atomic_set(&sender, -1);
+		users = 0;
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -3,7 +3,7 @@
  * Variables that look like settings and are none: most often misspelt, and
  * without effect, which nobody would notice.
  */
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -117,7 +117,9 @@ static void check(void)
 
 void dfi__settings_check_environment(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static atomic_flag checked = ATOMIC_FLAG_INIT;
 
-	pthread_once(&once, check);
+	/* Nobody waits for whoever warns, and a forked child does not again. */
+	if (!atomic_flag_test_and_set(&checked))
+		check();
 }

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <dirent.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -320,6 +321,106 @@ Test(sharing, of_handles_with_forked_children_under_traffic_harms_nobody)
 	cr_assert_eq(traffic.target_ret, 0);
 	cr_assert_eq(traffic.received, traffic.sent);
 	cr_assert_eq(dfi_target_close(traffic.target), 0);
+}
+
+/* ---- Forks within lines of the log ------------------------------------- */
+
+static sem_t line_begun, line_may_end;
+
+static void hold_line(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	(void)line;
+	sem_post(&line_begun);
+	sem_wait(&line_may_end);
+}
+
+static void *log_line(void *arg)
+{
+	struct dfi_registry *registry;
+
+	if (dfi_registry_start(NULL, &registry))
+		return arg;
+	dfi_registry_stop(registry);
+	return NULL;
+}
+
+/* In a child, which is killed if it hangs: a context of its own, and a flow. */
+static int live_in_child(const char *registry)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 1 };
+	const void *tuple;
+	struct dfi *dfi;
+
+	alarm(LONG_MS / 1000);
+	dfi_log_set(DFI_LOG_DEBUG, NULL, NULL);
+	attr.registry = registry;
+	flow.kind = DFI_SHUFFLE;
+	flow.schema = &kv_schema;
+	flow.n_sources = flow.n_targets = 1;
+	if (dfi_open(&attr, &dfi) || dfi_flow_create(dfi, "child", &flow) ||
+	    dfi_target_open(dfi, "child", 0, NULL, &target) ||
+	    dfi_source_open(dfi, "child", 0, NULL, &source))
+		return 1;
+	if (dfi_source_push(source, &kv) || dfi_source_close(source) ||
+	    dfi_target_consume(target, &tuple) != 1 ||
+	    dfi_target_consume(target, &tuple) != 0)
+		return 2;
+	if (dfi_target_close(target) || dfi_close(dfi))
+		return 3;
+	return 0;
+}
+
+Test(sharing, of_the_log_with_a_child_forked_within_a_line_harms_nobody)
+{
+	pthread_t thread;
+	void *failed;
+	int status;
+	pid_t pid;
+
+	sem_init(&line_begun, 0, 0);
+	sem_init(&line_may_end, 0, 0);
+	dfi_log_set(DFI_LOG_INFO, hold_line, NULL);
+	pthread_create(&thread, NULL, log_line, &rig);
+	sem_wait(&line_begun);
+	pid = fork();
+	if (!pid)
+		_exit(live_in_child(dfi_registry_address(rig.registry)));
+	cr_assert_gt(pid, 0);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	sem_post(&line_may_end);
+	pthread_join(thread, &failed);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+	cr_assert_null(failed);
+	cr_assert_eq(status, 0, "the child's status: %#x", status);
+}
+
+static void fork_in_line(void *arg, enum dfi_log_level level, const char *line)
+{
+	int *status = arg;
+	pid_t pid = fork();
+
+	(void)level;
+	(void)line;
+	if (!pid)
+		_exit(EXIT_SUCCESS);
+	if (pid < 0 || waitpid(pid, status, 0) != pid)
+		*status = -1;
+}
+
+Test(sharing, of_the_log_with_a_child_of_its_callback_harms_nobody)
+{
+	int status = -1;
+
+	dfi_log_set(DFI_LOG_INFO, fork_in_line, &status);
+	cr_assert_null(log_line(&rig));
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+	cr_assert_eq(status, 0, "the child's status: %#x", status);
 }
 
 /* ---- Two threads on one handle

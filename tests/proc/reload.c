@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <dfi/dfi.h>
 
@@ -139,6 +141,17 @@ static void use(const char *path)
 	dlclose(library);
 }
 
+/* Nothing of the library is called any more. */
+static bool forks(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(EXIT_SUCCESS);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned descriptors, i;
@@ -154,6 +167,10 @@ int main(int argc, char **argv)
 	left = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
 	if (left) {
 		fprintf(stderr, "reload: the library is still loaded\n");
+		return EXIT_FAILURE;
+	}
+	if (!forks()) {
+		fprintf(stderr, "reload: a child dies in fork()\n");
 		return EXIT_FAILURE;
 	}
 	/* "." and "..", and this one. */
