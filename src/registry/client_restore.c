@@ -213,13 +213,26 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 	dfi__client_exit(arg);
 }
 
+/* What the last attempt has asked, nobody answers any more. */
+static void forget_requests(struct registry_client *client)
+{
+	struct registry_watch *watch;
+	struct kept_key *kept;
+
+	TAILQ_FOREACH(kept, &client->kept, link)
+	kept->request = 0;
+	TAILQ_FOREACH(watch, &client->watches, link)
+	watch->asked = false;
+	client->restore->n_unanswered = 0;
+}
+
 static void start_attempt(struct registry_client *client)
 {
 	struct restore *restore = client->restore;
 	int ret;
 
 	restore->step = CONNECTING;
-	restore->n_unanswered = 0;
+	forget_requests(client);
 	set_timer(restore->timer, ANSWER_TIMEOUT_MS);
 	ret = dfi__connect_begin(
 	    client->address, &client->parsed, &restore->fd);

@@ -4,8 +4,11 @@
  * set again, what their watches hear, and what they don't.
  */
 #include <criterion/criterion.h>
+#include <event2/buffer.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <dfi/error.h>
 
@@ -236,4 +239,127 @@ Test(restore, a_watch_can_be_ended_and_a_client_closed_meanwhile)
 	cr_assert_str_eq(ear.log, "+p/1=a LOST ");
 	watcher = open_client(loop, registry);
 	expect_value("p/1", "a");
+}
+
+/* ---- A registry that is lost again while a client is at it --------------- */
+
+TestSuite(restore_again, .timeout = 60);
+
+struct play {
+	struct fake fake;
+	struct ear ear;
+	bool in_watches; /* lost there, else in KEYS */
+	sem_t greeting, forgotten, back;
+};
+
+static void accept_next(struct play *play, struct raw *raw)
+{
+	struct timeval patience = { .tv_sec = 20 };
+
+	raw->fd = accept(play->fake.fd, NULL, NULL);
+	cr_assert_geq(raw->fd, 0);
+	setsockopt(
+	    raw->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	raw->in = evbuffer_new();
+	raw->last_id = 0;
+}
+
+/* Agree to all requests up to one of this kind, which is left unanswered. */
+static Dfi__Registry__Message *agree_until(
+    struct raw *raw, Dfi__Registry__Request__OpCase kind)
+{
+	Dfi__Registry__Message *message;
+
+	for (;;) {
+		message = fake_receive(raw);
+		if (message->request->op_case == kind)
+			return message;
+		fake_agree(raw, message);
+		dfi__wire_free(message);
+	}
+}
+
+static void agree_once(struct raw *raw, Dfi__Registry__Request__OpCase kind)
+{
+	Dfi__Registry__Message *message = agree_until(raw, kind);
+
+	fake_agree(raw, message);
+	dfi__wire_free(message);
+}
+
+static void lose_again(struct raw *first, void *arg)
+{
+	struct play *play = arg;
+	Dfi__Registry__Message *message;
+	struct raw raw;
+
+	/* The client opens, sets a key, and watches two prefixes. */
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	ear_expect(&play->ear, "");
+	shutdown(first->fd, SHUT_RDWR);
+
+	accept_next(play, &raw);
+	dfi__wire_free(agree_until(&raw,
+	    play->in_watches ? DFI__REGISTRY__REQUEST__OP_WATCH
+			     : DFI__REGISTRY__REQUEST__OP_PUT));
+	raw_close(&raw);
+
+	accept_next(play, &raw);
+	message = fake_receive(&raw);
+	sem_post(&play->greeting);
+	sem_wait(&play->forgotten);
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	agree_once(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	if (!play->in_watches)
+		agree_once(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+static void lose_and_forget(bool in_watches)
+{
+	struct play play = { .in_watches = in_watches };
+	struct registry_watch *kept_watch, *ended;
+
+	lines_collect();
+	ear_init(&play.ear);
+	sem_init(&play.greeting, 0, 0);
+	sem_init(&play.forgotten, 0, 0);
+	sem_init(&play.back, 0, 0);
+	fake_start(&play.fake, lose_again, &play);
+	loop = start_loop();
+	cr_assert_eq(
+	    dfi__client_open(loop, play.fake.address, NULL, 0, soon(), &owner),
+	    0, "%s", dfi_errmsg());
+	put(owner, "key", "value", CLIENT_LEASED);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
+	    0);
+	cr_assert_eq(
+	    dfi__client_watch(owner, "b/", ear_hear, &play.ear, soon(), &ended),
+	    0);
+	sem_wait(&play.greeting);
+	if (in_watches)
+		dfi__client_unwatch(ended);
+	else
+		dfi__client_forget(owner, "key");
+	sem_post(&play.forgotten);
+	lines_wait("is back");
+	sem_post(&play.back);
+	dfi__client_close(owner);
+	fake_stop(&play.fake);
+	dfi__loop_stop(loop);
+}
+
+Test(restore_again, a_key_that_was_sent_can_be_forgotten)
+{
+	lose_and_forget(false);
+}
+
+Test(restore_again, a_watch_that_was_sent_can_be_ended)
+{
+	lose_and_forget(true);
 }
