@@ -167,6 +167,11 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
  * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
  * -ENOMEM, -EIO.
+ *
+ * After -ENOTCONN a persistent flow may exist nevertheless: the connection may
+ * have been lost between the request and its answer. Creating it again then
+ * returns -EEXIST, and dfi_flow_remove() removes it. One that is not persistent
+ * goes with the connection that was lost.
  */
 DFI_API int dfi_flow_create(
     struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr);
