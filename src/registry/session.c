@@ -474,7 +474,7 @@ static void start(struct session *session, pid_t pid, int err)
 	if (session->direct)
 		bufferevent_disable(stream, EV_WRITE);
 	session->late = evtimer_new(
-	    dfi__loop_base(server->loop), on_late, session);
+	    bufferevent_get_base(stream), on_late, session);
 	if (!session->late || set_late(session, GREETING_TIMEOUT_S) ||
 	    bufferevent_enable(
 		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {

@@ -65,6 +65,7 @@ static void start(struct server *server)
 
 	memset(server, 0, sizeof(*server));
 	TAILQ_INIT(&server->live);
+	TAILQ_INIT(&server->closing);
 	TAILQ_INIT(&server->doomed);
 	TAILQ_INIT(&server->unsent);
 	server->expiry_due = INT64_MAX;
@@ -138,7 +139,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bufferevent_write(client, data + 1, size - 1);
 	run(client, watcher);
 	fuzz_check(server.n_sessions <= 2);
-	while ((session = TAILQ_FIRST(&server.live)))
+	while ((session = TAILQ_FIRST(&server.live)) ||
+	    (session = TAILQ_FIRST(&server.closing)))
 		dfi__session_doom(session, NULL);
 	dfi__server_settle(&server);
 	run(client, watcher);
