@@ -51,18 +51,24 @@ static force_inline int receive_cursor(
 	return dfi_target_cursor_close(cursor);
 }
 
+/*
+ * With a sum of its own: one that lives across the calls of a flow may be in
+ * memory, and each addition then waits for the last one's store.
+ */
 static force_inline void take_batch(struct receiver *receiver, uint32_t index,
     const struct dfi_batch *batch, size_t tuple_size, struct word_sum *sum,
     bool check)
 {
 	const char *tuple = batch->tuples;
 	const char *end = tuple + (size_t)batch->count * tuple_size;
+	struct word_sum part = { 0 };
 
 	for (; tuple != end; tuple += tuple_size) {
-		take(receiver, index, tuple, tuple_size, sum, check);
+		take(receiver, index, tuple, tuple_size, &part, check);
 		if (check && word_source(tuple_key(tuple)) != batch->source)
 			receiver->bad++;
 	}
+	word_sum_add(sum, &part);
 }
 
 static force_inline int receive_batches(

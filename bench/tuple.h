@@ -136,6 +136,16 @@ static force_inline void tuple_sum(
 	}
 }
 
+static force_inline void word_sum_add(
+    struct word_sum *sum, const struct word_sum *part)
+{
+	sum->pair0 += part->pair0;
+	sum->pair1 += part->pair1;
+	sum->pair2 += part->pair2;
+	sum->pair3 += part->pair3;
+	sum->odd += part->odd;
+}
+
 static force_inline uint64_t tuple_key(const void *tuple)
 {
 	uint64_t key;
