@@ -26,6 +26,7 @@
 struct dfi_barrier {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
+	_Atomic uint32_t user; /* HANDLE_CALL() */
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
 	struct barrier_member self;
@@ -40,6 +41,12 @@ struct dfi_barrier {
 
 _Static_assert(
     offsetof(struct dfi_barrier, magic) == HANDLE_MAGIC_OFFSET, "handle");
+
+#define BARRIER_USER(barrier)                                              \
+	((barrier) && (barrier)->magic == BARRIER_MAGIC ? &(barrier)->user \
+							: NULL)
+#define BARRIER_SHARED(barrier) \
+	dfi__handle_shared(call.other, "barrier '%s'", (barrier)->name)
 
 static void on_put(
     struct dfi_barrier *barrier, const struct registry_event *event)
@@ -360,6 +367,7 @@ static int arrive(struct dfi_barrier *barrier, int64_t deadline)
 
 int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 {
+	HANDLE_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
 	int64_t deadline = DEADLINE_NEVER;
 	int ret = handle_check(
 	    barrier, barrier ? &barrier->magic : NULL, BARRIER_MAGIC);
@@ -383,6 +391,7 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 
 int dfi_barrier_close(struct dfi_barrier *barrier)
 {
+	HANDLE_LAST_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
 	struct dfi *dfi;
 	char key[KEY_SIZE];
 	int ret = handle_check(

@@ -6,6 +6,8 @@
  */
 #include "handle.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "../base/log.h"
@@ -49,13 +51,18 @@ int dfi__handle_check_slow(
 	    "the handle is of another kind: this call takes a %s", kind);
 }
 
-int dfi__handle_shared(
-    const char *flow, const char *role, uint32_t index, uint32_t other)
+int dfi__handle_shared(uint32_t other, const char *what, ...)
 {
+	char name[160];
+	va_list ap;
+
+	va_start(ap, what);
+	vsnprintf(name, sizeof(name), what, ap);
+	va_end(ap);
 	dfi__fail(-EBUSY,
-	    "flow '%s': %s %u: thread %u is inside a call on it, and thread %u "
-	    "has made another: a handle belongs to one thread at a time",
-	    flow, role, index, other, (uint32_t)gettid());
+	    "%s: thread %u is inside a call on it, and thread %u has made "
+	    "another: a handle belongs to one thread at a time",
+	    name, other, (uint32_t)gettid());
 	dfi__log(DFI_LOG_ERROR, "%s", dfi_errmsg());
 	return -EBUSY;
 }

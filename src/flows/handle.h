@@ -45,10 +45,10 @@ static inline int handle_check(
 }
 
 /*
- * In debug builds: a call that begins on a source or target says so in the
- * handle, so that another thread that comes meanwhile is told instead of
- * damaging the stream. Calls within calls are one thread's. What is inline in
- * the public headers is not seen.
+ * In debug builds: a call that begins on a source, target, group or barrier
+ * says so in the handle, so that another thread that comes meanwhile is told
+ * instead of damaging the stream. Calls within calls are one thread's. What is
+ * inline in the public headers is not seen.
  *
  * HANDLE_CALL(user, busy) is the first line of such a call; user is the
  * handle's word, or NULL if it has none, and busy is what to return, where
@@ -84,8 +84,8 @@ static inline void handle_leave(struct handle_call *call)
 	return busy
 #endif
 
-/* The text and the line in the log for it: -EBUSY. */
-int dfi__handle_shared(
-    const char *flow, const char *role, uint32_t index, uint32_t other);
+/* The text and the line in the log for it, with what it is first: -EBUSY. */
+int dfi__handle_shared(uint32_t other, const char *what, ...)
+    __attribute__((format(printf, 2, 3), cold));
 
 #endif

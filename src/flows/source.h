@@ -77,9 +77,9 @@ int dfi__source_check_slow(const struct dfi_source *source);
 #define SOURCE_CALL(source, busy) HANDLE_CALL(SOURCE_USER(source), busy)
 #define SOURCE_LAST_CALL(source, busy) \
 	HANDLE_LAST_CALL(SOURCE_USER(source), busy)
-#define SOURCE_SHARED(source) \
-	dfi__handle_shared(   \
-	    (source)->flow.name, "source", (source)->index, call.other)
+#define SOURCE_SHARED(source)                                  \
+	dfi__handle_shared(call.other, "flow '%s': source %u", \
+	    (source)->flow.name, (source)->index)
 
 /* Whether the owner is to give up; protects nothing. */
 static inline bool source_aborted(const struct dfi_source *source)

@@ -69,9 +69,9 @@ int dfi__target_check_slow(const struct dfi_target *target);
 #define TARGET_CALL(target, busy) HANDLE_CALL(TARGET_USER(target), busy)
 #define TARGET_LAST_CALL(target, busy) \
 	HANDLE_LAST_CALL(TARGET_USER(target), busy)
-#define TARGET_SHARED(target) \
-	dfi__handle_shared(   \
-	    (target)->flow.name, "target", (target)->index, call.other)
+#define TARGET_SHARED(target)                                  \
+	dfi__handle_shared(call.other, "flow '%s': target %u", \
+	    (target)->flow.name, (target)->index)
 
 /* -ECANCELED, sticky: some thread has called dfi_target_abort(). */
 int dfi__target_give_up(struct dfi_target *target);

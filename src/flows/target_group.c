@@ -27,6 +27,7 @@ struct group_member {
 struct dfi_target_group {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
+	_Atomic uint32_t user; /* HANDLE_CALL() */
 	uint32_t flags;
 	struct group_member *members;
 	uint32_t n_members, n_open, current, in_a_row;
@@ -39,6 +40,13 @@ struct dfi_target_group {
 
 _Static_assert(
     offsetof(struct dfi_target_group, magic) == HANDLE_MAGIC_OFFSET, "handle");
+
+#define GROUP_CALL(group) HANDLE_CALL(GROUP_USER(group), GROUP_SHARED(group))
+#define GROUP_USER(group) \
+	((group) && (group)->magic == GROUP_MAGIC ? &(group)->user : NULL)
+#define GROUP_SHARED(group) \
+	dfi__handle_shared( \
+	    call.other, "a group of %u targets", (group)->n_members)
 
 static int group_check(const struct dfi_target_group *group)
 {
@@ -96,6 +104,7 @@ static void let_go(struct dfi_target_group *group, struct dfi_target *target)
 
 int dfi_target_group_close(struct dfi_target_group *group)
 {
+	HANDLE_LAST_CALL(GROUP_USER(group), GROUP_SHARED(group));
 	struct dfi_target *target;
 	int ret = group_check(group);
 	uint32_t i;
@@ -117,6 +126,7 @@ int dfi_target_group_close(struct dfi_target_group *group)
 int dfi_target_group_add(
     struct dfi_target_group *group, struct dfi_target *target, void *arg)
 {
+	GROUP_CALL(group);
 	struct group_member *members;
 	int ret = group_check(group);
 
@@ -150,6 +160,7 @@ int dfi_target_group_add(
 int dfi_target_group_remove(
     struct dfi_target_group *group, struct dfi_target *target)
 {
+	GROUP_CALL(group);
 	struct group_member *members;
 	int ret = group_check(group);
 	uint32_t i;
@@ -368,6 +379,7 @@ static int wait_for_batch(struct dfi_target_group *group, int64_t give_up)
 int dfi_target_group_consume_batch(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch)
 {
+	GROUP_CALL(group);
 	int64_t give_up = 0;
 	int ret = group_check(group);
 
@@ -415,6 +427,7 @@ void dfi_target_group_release(
 
 int dfi_target_group_fd(struct dfi_target_group *group)
 {
+	GROUP_CALL(group);
 	int ret = group_check(group);
 
 	if (ret < 0)

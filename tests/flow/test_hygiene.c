@@ -541,4 +541,96 @@ Test(sharing, of_a_source_by_two_threads_is_noticed)
 	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
 }
 
+static void *wait_once(void *arg)
+{
+	int ret;
+
+	do
+		ret = dfi_barrier_wait(arg, 200);
+	while (ret == -EBUSY || ret == -ETIMEDOUT);
+	return ret ? arg : NULL;
+}
+
+static bool barrier_is_shared(void *arg)
+{
+	int ret = dfi_barrier_wait(arg, 1);
+
+	cr_assert(
+	    ret == -EBUSY || ret == -ETIMEDOUT, "%d %s", ret, dfi_errmsg());
+	return ret == -EBUSY;
+}
+
+Test(sharing, of_a_barrier_by_two_threads_is_noticed)
+{
+	struct dfi_barrier *barrier, *late;
+	pthread_t thread;
+	void *failed;
+
+	dfi_log_set(DFI_LOG_ERROR, count_line, NULL);
+	cr_assert_eq(dfi_barrier_open(rig.dfi, "b", 2, 0, &barrier), 0);
+	pthread_create(&thread, NULL, wait_once, barrier);
+	cr_assert(eventually(barrier_is_shared, barrier));
+	assert_error(-EBUSY, -EBUSY, "barrier 'b': thread",
+	    "is inside a call on it", "one thread at a time");
+	cr_assert_geq(n_logged, 1);
+	cr_assert_eq(dfi_barrier_open(rig.dfi, "b", 2, 1, &late), 0);
+	cr_assert_eq(dfi_barrier_wait(late, LONG_MS), 0, "%s", dfi_errmsg());
+	pthread_join(thread, &failed);
+	cr_assert_null(failed);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_barrier_close(late), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
+static void *consume_from_group(void *arg)
+{
+	struct dfi_target_group_batch batch;
+	int ret;
+
+	do
+		ret = dfi_target_group_consume_batch(arg, &batch);
+	while (ret == -EBUSY || ret == -ETIMEDOUT);
+	dfi_target_group_release(arg, &batch);
+	return ret == 1 ? NULL : arg;
+}
+
+static bool group_is_shared(void *arg)
+{
+	int ret = dfi_target_group_fd(arg);
+
+	cr_assert(ret == -EBUSY || ret == -EINVAL, "%d %s", ret, dfi_errmsg());
+	return ret == -EBUSY;
+}
+
+Test(sharing, of_a_group_by_two_threads_is_noticed)
+{
+	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
+	struct dfi_target_group *group;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 1 };
+	pthread_t thread;
+	void *failed;
+
+	dfi_log_set(DFI_LOG_ERROR, count_line, NULL);
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	attr.stall_timeout_ms = 200;
+	cr_assert_eq(dfi_target_group_open(rig.dfi, &attr, &group), 0);
+	cr_assert_eq(dfi_target_group_add(group, target, NULL), 0);
+	pthread_create(&thread, NULL, consume_from_group, group);
+	cr_assert(eventually(group_is_shared, group));
+	assert_error(-EBUSY, -EBUSY, "a group of 1 targets: thread",
+	    "is inside a call on it", "one thread at a time");
+	cr_assert_geq(n_logged, 1);
+	cr_assert_eq(dfi_source_push(source, &kv), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	pthread_join(thread, &failed);
+	cr_assert_null(failed);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
 #endif
