@@ -4,16 +4,18 @@
  * payload. Whatever it is, the reader lends only memory of the ring, never
  * more than a segment of whole tuples, and ends or refuses.
  *
- * The input: tuple size, segment size, segment count, first segment; then
- * operations, each a byte and what belongs to it.
+ * The input: tuple size, segment size, segment count and whether segments have
+ * checksums, first segment; then operations, each a byte and what belongs to
+ * it.
  */
 #include <string.h>
 
+#include "buffers/checksum.h"
 #include "buffers/reader.h"
 #include "fuzz.h"
 
 #define SEGMENT_MAX 96
-#define COUNT_MAX 8
+#define COUNT_MAX 8 /* the next bit: segments have checksums */
 
 struct input {
 	const uint8_t *at;
@@ -81,6 +83,28 @@ static bool read_once(struct reader *reader)
 	return true;
 }
 
+/* The checksum of the next segment: right, unless the operation says else. */
+static void set_checksum(struct reader *reader, uint8_t operation,
+    uint64_t used, struct input *input)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	uint64_t state = atomic_peek(&reader->head->state);
+	char *at = (char *)reader->head - g->footer_offset;
+	bool fits = used <= g->segment_bytes;
+	struct segment_header *header;
+
+	if (!g->payload_offset)
+		return;
+	if (fits && state & TRANSPORT_AT_FOOTER)
+		at += transport_at_footer(
+		    g->footer_offset, g->payload_offset + used);
+	header = (struct segment_header *)(void *)at;
+	header->checksum = operation & 8 || !fits
+	    ? number(input, 8)
+	    : dfi__segment_checksum(
+		  at + g->payload_offset, used, state & ~TRANSPORT_AT_FOOTER);
+}
+
 static bool run_operation(struct reader *reader, struct input *input)
 {
 	const struct ring_geometry *g = &reader->geometry;
@@ -100,6 +124,7 @@ static bool run_operation(struct reader *reader, struct input *input)
 		atomic_set(&at->state,
 		    footer_state(reader->seq, used,
 			operation & 4 ? TRANSPORT_AT_FOOTER : 0));
+		set_checksum(reader, operation, used, input);
 		return read_once(reader);
 	case 2: /* an end mark, with right numbers or any */
 		at = &((struct ring_header *)(void *)((char *)
@@ -125,14 +150,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input input = { .at = data, .left = size };
 	uint32_t tuple_size = 1 + (uint32_t)number(&input, 1) % SEGMENT_MAX;
 	uint32_t segment_size = (uint32_t)number(&input, 1) % SEGMENT_MAX;
-	uint32_t count = 1 + (uint32_t)number(&input, 1) % COUNT_MAX;
+	uint32_t count = (uint32_t)number(&input, 1);
 	uint64_t start = number(&input, 8);
 	struct ring_geometry g;
 	struct reader reader;
 
 	if (segment_size < tuple_size)
 		segment_size = tuple_size;
-	g = ring_geometry(tuple_size, segment_size, count);
+	g = ring_geometry_verified(
+	    tuple_size, segment_size, 1 + count % COUNT_MAX, count & COUNT_MAX);
 	region.base = aligned_alloc(128, region_size(&g, 1));
 	fuzz_check(region.base);
 	memset(region.base, 0, region_size(&g, 1));
