@@ -13,8 +13,11 @@
 #define PACKED_LANES 8
 #define PACKED_TUPLES 255
 
-/* Copying a larger tuple takes longer than that load. */
-#define PACKED_SIZE 32
+/* Of larger tuples, copying takes longer than that load. */
+#define PACKED_SIZE 64
+
+/* Larger tuples are copied without prefetches. */
+#define PREFETCH_SIZE 32
 
 /* Shorter blocks are not worth their preparation. */
 #define PACKED_MIN 16
@@ -67,7 +70,7 @@ static always_inline int copy_each(
 		next = lane->next;
 		/* It takes longer than copying a larger tuple to a few lanes.
 		 */
-		if (size <= PACKED_SIZE)
+		if (size <= PREFETCH_SIZE)
 			dfi_prefetch_write(next + DFI_PREFETCH_DISTANCE);
 		memcpy(next, run->tuples, size);
 		if (unlikely(dfi_source_lane_advance(lane, next + size))) {
