@@ -105,6 +105,20 @@ go_on()
 	echo >&"$told"
 }
 
+# A process that closes its context takes its peer's connections along, so both
+# have been looked at before.
+meet() # NAME
+{
+	local k
+
+	echo here > "$SHARED/$1.$me"
+	for k in 0 1; do
+		until [ -s "$SHARED/$1.$k" ]; do
+			sleep 0.1
+		done
+	done
+}
+
 # The counts are of both processes together.
 finish() # TUPLES
 {
@@ -141,6 +155,7 @@ await "the 64th such flow" '* 8 *'
 go_on
 held after:64
 await "after it" '* 8 *'
+meet sampled-64
 go_on
 held end:0
 await "without a context" '* 0 0'
@@ -159,6 +174,7 @@ grown=$(($(memory) - before_kib))
 	echo "memory has grown by $grown KiB"
 	exit 1
 }
+meet sampled-1000
 go_on
 held end:0
 await "without a context" '* 0 0'
