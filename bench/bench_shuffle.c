@@ -113,7 +113,9 @@ static void make_baseline_side(struct trial *trial)
 	plan->job = JOB_RAW;
 	if (options->raw_geometry.segment_size)
 		plan->geometry = options->raw_geometry;
-	trial->baseline = trial->api == API_BATCH              ? "raw-partition"
+	plan->copies = options->raw_copies;
+	trial->baseline = options->raw_copies                  ? "raw-copied"
+	    : trial->api == API_BATCH                          ? "raw-partition"
 	    : trial->api == API_PUSH && options->n_targets > 1 ? "raw-routed"
 							       : "raw";
 }

@@ -6,36 +6,6 @@
  */
 #include "flow_job.h"
 
-/*
- * Return fn(sender, tuple, size) with a constant size, as RETURN_BY_SIZE does,
- * and room for a tuple: a small one is a local variable of its very size, which
- * the compiler can keep in registers.
- */
-#define RETURN_WITH_TUPLE(fn, sender, size)                     \
-	do {                                                    \
-		uint64_t *scratch = (sender)->scratch;          \
-		uint64_t of_8[1], of_16[2], of_32[4], of_64[8]; \
-                                                                \
-		switch (size) {                                 \
-		case 8:                                         \
-			return fn(sender, of_8, 8);             \
-		case 16:                                        \
-			return fn(sender, of_16, 16);           \
-		case 32:                                        \
-			return fn(sender, of_32, 32);           \
-		case 64:                                        \
-			return fn(sender, of_64, 64);           \
-		case 256:                                       \
-			return fn(sender, scratch, 256);        \
-		case 1024:                                      \
-			return fn(sender, scratch, 1024);       \
-		case 8192:                                      \
-			return fn(sender, scratch, 8192);       \
-		default:                                        \
-			return fn(sender, scratch, size);       \
-		}                                               \
-	} while (0)
-
 static force_inline int send_push(
     struct sender *sender, uint64_t *tuple, size_t tuple_size)
 {

@@ -82,6 +82,13 @@ static void check_shuffle(
 			argp_error(state,
 			    "--target-threads below --targets: only with "
 			    "--api batch or claim");
+		if (options->raw_copies &&
+		    (options->n_targets > 1 ||
+			(options->apis[i] != API_PUSH &&
+			    options->apis[i] != API_CURSOR)))
+			argp_error(state,
+			    "--raw-copies: only with --targets 1 and --api "
+			    "push or cursor");
 		if (options->routing == DFI_ROUTE_DIRECT &&
 		    options->apis[i] == API_BATCH)
 			argp_error(
@@ -128,6 +135,9 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 			argp_error(
 			    state, "--raw-geometry %s: not like 8Kx32", arg);
 		return 0;
+	case KEY_RAW_COPIES:
+		options->raw_copies = true;
+		return 0;
 	case ARGP_KEY_END:
 		check_shuffle(state, options);
 		return 0;
@@ -160,6 +170,11 @@ void shuffle_options_parse(
 		    0 },
 		{ "raw-geometry", KEY_RAW_GEOMETRY, "SIZExN", 0,
 		    "segments of the hand-written ring (default: the flow's)",
+		    0 },
+		{ "raw-copies", KEY_RAW_COPIES, NULL, 0,
+		    "the hand-written ring's tuples are made outside of it and "
+		    "copied in, as those of a push are (default: made in "
+		    "place); with one target, and --api push or cursor",
 		    0 },
 		{ 0 },
 	};

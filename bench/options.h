@@ -55,6 +55,7 @@ struct shuffle_options {
 	uint32_t batch;
 	bool no_baseline;
 	bool one_to_one;                  /* is the baseline */
+	bool raw_copies;                  /* raw tuples are copied in */
 	struct raw_geometry raw_geometry; /* 0: the flow's */
 };
 

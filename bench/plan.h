@@ -50,6 +50,7 @@ struct plan {
 	uint32_t batch;  /* tuples of a dfi_source_push_batch() */
 	uint32_t check;  /* look at each tuple's content */
 	uint32_t yields; /* raw rings: give up the processor while waiting */
+	uint32_t copies; /* raw rings: make tuples outside, and copy them in */
 	uint64_t tuples; /* of each source; round trips of an echo */
 	uint64_t idle_ns;
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */

@@ -73,11 +73,63 @@ void raw_wait_for_room(struct raw_writer *writer)
 	writer->limit = limit;
 }
 
-static force_inline int send_in_place(
-    struct raw_stream *stream, size_t tuple_size)
+/*
+ * Not memcpy() of all: compilers and C libraries make string instructions of a
+ * long one, which write to lines that another core has at half the speed of
+ * plain stores.
+ */
+static force_inline void copy_lines(char *to, const char *from, size_t size)
+{
+	size_t i;
+
+	for (i = 0; i + RAW_LINE <= size; i += RAW_LINE)
+		memcpy(to + i, from + i, RAW_LINE);
+	memcpy(to + i, from + i, size - i);
+}
+
+/*
+ * A tuple that was just made. A small one by the words in which it was made:
+ * wider loads would wait for the stores.
+ */
+static force_inline void copy_made(char *to, const uint64_t *tuple, size_t size)
+{
+	uint64_t word;
+	size_t i;
+
+	if (size > RAW_LINE) {
+		copy_lines(to, (const char *)tuple, size);
+		return;
+	}
+#pragma GCC unroll 8
+	for (i = 0; i < size / 8; i++) {
+		word = tuple[i];
+		__asm__("" : "+r"(word));
+		memcpy(to + 8 * i, &word, 8);
+	}
+}
+
+/* Tuples of a segment, built in place, or in scratch and copied. */
+static force_inline void fill_segment(char *next, uint64_t n, size_t tuple_size,
+    struct pattern *pattern, uint64_t *scratch)
+{
+	uint64_t i;
+
+	for (i = 0; i < n; i++, next += tuple_size) {
+		if (!scratch) {
+			tuple_fill(next, tuple_size, pattern);
+			continue;
+		}
+		tuple_make(scratch, tuple_size, pattern_key(pattern));
+		copy_made(next, scratch, tuple_size);
+		pattern->next += tuple_size / 8;
+	}
+}
+
+static force_inline int send_in_turn(
+    struct raw_stream *stream, size_t tuple_size, uint64_t *scratch)
 {
 	struct pattern pattern = pattern_from(stream->first_word);
-	uint64_t left = stream->tuples, i, n;
+	uint64_t left = stream->tuples, n;
 	uint64_t per_segment = stream->segment_size / tuple_size;
 	uint32_t target = 0;
 	char *next;
@@ -85,8 +137,7 @@ static force_inline int send_in_place(
 	while (left > 0) {
 		n = left < per_segment ? left : per_segment;
 		next = raw_claim(&stream->writers[target]);
-		for (i = 0; i < n; i++, next += tuple_size)
-			tuple_fill(next, tuple_size, &pattern);
+		fill_segment(next, n, tuple_size, &pattern, scratch);
 		raw_commit(&stream->writers[target], n * tuple_size, 0);
 		left -= n;
 		if (++target == stream->n_targets)
@@ -99,9 +150,26 @@ static force_inline int send_in_place(
 	return 0;
 }
 
+static force_inline int send_in_place(
+    struct raw_stream *stream, size_t tuple_size)
+{
+	return send_in_turn(stream, tuple_size, NULL);
+}
+
 int raw_send_in_place(struct raw_stream *stream, size_t tuple_size)
 {
 	RETURN_BY_SIZE(send_in_place, stream, tuple_size);
+}
+
+static force_inline int send_copied(
+    struct raw_stream *stream, uint64_t *tuple, size_t tuple_size)
+{
+	return send_in_turn(stream, tuple_size, tuple);
+}
+
+int raw_send_copied(struct raw_stream *stream, size_t tuple_size)
+{
+	RETURN_WITH_TUPLE(send_copied, stream, tuple_size);
 }
 
 /* The open segment of each target, apart from its writer, to be in cache. */
@@ -191,20 +259,6 @@ static force_inline int send_routed(
 int raw_send_routed(struct raw_stream *stream, size_t tuple_size)
 {
 	RETURN_BY_SIZE(send_routed, stream, tuple_size);
-}
-
-/*
- * Not memcpy() of all: compilers and C libraries make string instructions of a
- * long one, which write to lines that another core has at half the speed of
- * plain stores.
- */
-static force_inline void copy_lines(char *to, const char *from, size_t size)
-{
-	size_t i;
-
-	for (i = 0; i + RAW_LINE <= size; i += RAW_LINE)
-		memcpy(to + i, from + i, RAW_LINE);
-	memcpy(to + i, from + i, size - i);
 }
 
 /* Copy n tuples to their lanes, for any number of targets. */

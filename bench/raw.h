@@ -167,6 +167,7 @@ struct raw_stream {
 	uint64_t first_word;
 	char *table; /* for raw_send_table() */
 	uint64_t table_tuples;
+	uint64_t *scratch; /* for raw_send_copied(): a tuple */
 };
 
 /* What a thread receives, from all rings of all its targets. */
@@ -180,6 +181,12 @@ struct raw_intake {
 
 /* Build tuples in place, a segment for each target in turn. Returns 0. */
 int raw_send_in_place(struct raw_stream *stream, size_t tuple_size);
+
+/*
+ * Build each tuple outside of the rings and copy it in, as a push does; else as
+ * above.
+ */
+int raw_send_copied(struct raw_stream *stream, size_t tuple_size);
 
 /* Build each tuple in the ring that its key's hash names. */
 int raw_send_routed(struct raw_stream *stream, size_t tuple_size);

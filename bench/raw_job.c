@@ -62,6 +62,9 @@ static int prepare_stream(struct worker *worker, struct raw_state *state)
 		if (!stream->table)
 			return worker_fail_errno(worker, "a table of tuples");
 	}
+	stream->scratch = malloc(plan->tuple_size);
+	if (!stream->scratch)
+		return worker_fail_errno(worker, "a tuple");
 	return 0;
 }
 
@@ -111,6 +114,8 @@ static void run_stream(struct worker *worker, struct raw_stream *stream)
 		raw_send_table(stream, plan->tuple_size);
 	else if (plan->api == API_PUSH && plan->n_targets > 1)
 		raw_send_routed(stream, plan->tuple_size);
+	else if (plan->copies)
+		raw_send_copied(stream, plan->tuple_size);
 	else
 		raw_send_in_place(stream, plan->tuple_size);
 	seat->tuples = plan->tuples;
@@ -142,6 +147,7 @@ static void raw_finish(struct worker *worker)
 	free(state->stream.writers);
 	free(state->intake.readers);
 	free(state->stream.table);
+	free(state->stream.scratch);
 	free(state);
 }
 

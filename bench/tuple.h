@@ -196,4 +196,34 @@ static inline uint64_t word_sum_expected(uint64_t first, uint64_t n)
 		}                             \
 	} while (0)
 
+/*
+ * Return fn(arg, tuple, size) with a constant size, as RETURN_BY_SIZE does,
+ * and room for a tuple: a small one is a local variable of its very size, which
+ * the compiler can keep in registers; a larger one is in arg->scratch.
+ */
+#define RETURN_WITH_TUPLE(fn, arg, size)                        \
+	do {                                                    \
+		uint64_t *scratch = (arg)->scratch;             \
+		uint64_t of_8[1], of_16[2], of_32[4], of_64[8]; \
+                                                                \
+		switch (size) {                                 \
+		case 8:                                         \
+			return fn(arg, of_8, 8);                \
+		case 16:                                        \
+			return fn(arg, of_16, 16);              \
+		case 32:                                        \
+			return fn(arg, of_32, 32);              \
+		case 64:                                        \
+			return fn(arg, of_64, 64);              \
+		case 256:                                       \
+			return fn(arg, scratch, 256);           \
+		case 1024:                                      \
+			return fn(arg, scratch, 1024);          \
+		case 8192:                                      \
+			return fn(arg, scratch, 8192);          \
+		default:                                        \
+			return fn(arg, scratch, size);          \
+		}                                               \
+	} while (0)
+
 #endif
