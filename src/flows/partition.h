@@ -12,10 +12,10 @@
 bool dfi__partitions(const struct dfi_source *source);
 
 /*
- * Copy n tuples to the lanes of their targets. Returns how many were taken; if
- * not all, *ret says why.
+ * Copy n tuples to the lanes of their targets. lists: dfi__lists_targets().
+ * Returns how many were taken; if not all, *ret says why.
  */
-uint32_t dfi__partition(
-    struct dfi_source *source, const char *tuples, uint32_t n, int *ret);
+uint32_t dfi__partition(struct dfi_source *source, const char *tuples,
+    uint32_t n, bool lists, int *ret);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "partition.h"
 #include "source.h"
+#include "target_list.h"
 
 #include "../base/bits.h"
 #include "../base/compiler.h"
@@ -133,7 +134,8 @@ int dfi_source_push_batch(
 	if (source->head.inline_routing == DFI_INLINE_ONE)
 		taken = batch_to_one(source, tuples, n, &ret);
 	else if (dfi__partitions(source))
-		taken = dfi__partition(source, tuples, n, &ret);
+		taken = dfi__partition(
+		    source, tuples, n, dfi__lists_targets(), &ret);
 	else
 		taken = batch_any(source, tuples, n, &ret);
 	return taken ? (int)taken : ret;
