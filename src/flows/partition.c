@@ -91,7 +91,10 @@ static always_inline int copy_each(const struct partitioner *p, struct run *run,
 		 */
 		if (size <= PREFETCH_SIZE)
 			dfi_prefetch_write(next + DFI_PREFETCH_DISTANCE);
-		memcpy(next, run->tuples, size);
+		if (size <= PACKED_SIZE)
+			memcpy(next, run->tuples, size);
+		else
+			dfi_copy_lines(next, run->tuples, size);
 		if (unlikely(dfi_source_lane_advance(lane, next + size))) {
 			ret = dfi_source_lane_full(p->source, target);
 			if (ret < 0)
@@ -191,7 +194,7 @@ static always_inline int copy_run(const struct partitioner *p, struct run *run)
 	return ret;
 }
 
-#define PARTITION_SIZES(X) X(8) X(16) X(24) X(32) X(64)
+#define PARTITION_SIZES(X) X(8) X(16) X(24) X(32) X(64) X(128) X(256)
 
 static always_inline int copy_run_by(
     struct partitioner *p, struct run *run, enum finding finding)
