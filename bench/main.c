@@ -22,6 +22,7 @@ static const struct {
 	{ "shuffle", bench_shuffle, "bandwidth of shuffle flows" },
 	{ "latency", bench_latency, "round trips over two latency flows" },
 	{ "idle", bench_idle, "processor time of a waiting target" },
+	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },
 	{ "setup", bench_setup, "time to set up and remove a flow" },
 	{ WORKER_COMMAND, worker_main, NULL },
 };

@@ -269,6 +269,78 @@ void idle_options_parse(int argc, char **argv, struct idle_options *options)
 	default_tuple_sizes(&options->common, small_size, 1);
 }
 
+static void parse_clients(const struct argp_state *state, const char *text,
+    struct sequencer_options *options)
+{
+	uint32_t i;
+
+	if (!parse_size_list(
+		text, options->clients, MAX_CLIENT_COUNTS, &options->n_clients))
+		argp_error(state, "--clients %s: not a list of numbers", text);
+	for (i = 0; i < options->n_clients; i++)
+		if (!options->clients[i] ||
+		    options->clients[i] > DFI_MAX_ENDPOINTS)
+			argp_error(state, "--clients %s: from 1 to %d", text,
+			    DFI_MAX_ENDPOINTS);
+}
+
+static error_t parse_sequencer(int key, char *arg, struct argp_state *state)
+{
+	struct sequencer_options *options = state->input;
+
+	switch (key) {
+	case KEY_CLIENTS:
+		parse_clients(state, arg, options);
+		return 0;
+	case KEY_BATCH:
+		options->batch = (uint32_t)parse_number(
+		    state, "batch", arg, 1, INT32_MAX);
+		return 0;
+	case KEY_ITERATIONS:
+		options->iterations = (uint64_t)parse_number(
+		    state, "iterations", arg, 1, 1000000000);
+		return 0;
+	case ARGP_KEY_END:
+		refuse_role(state, &options->common);
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+void sequencer_options_parse(
+    int argc, char **argv, struct sequencer_options *options)
+{
+	static const struct argp_option table[] = {
+		{ "clients", KEY_CLIENTS, "LIST", 0,
+		    "threads that take numbers; one result for each (default "
+		    "1,2,4,8,16)",
+		    0 },
+		{ "batch", KEY_BATCH, "N", 0,
+		    "numbers taken by one call (default 1)", 0 },
+		{ "iterations", KEY_ITERATIONS, "N", 0,
+		    "calls of all threads in a round (default 4000000)", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_sequencer,
+		.doc = "Measure how fast threads take numbers of a sequencer "
+		       "of another process, beside fetch-and-add on a bare "
+		       "word. Options of flows do nothing here.",
+		.children = common_children,
+	};
+
+	*options = (struct sequencer_options){
+		.common = common_defaults(),
+		.clients = { 1, 2, 4, 8, 16 },
+		.n_clients = 5,
+		.batch = 1,
+		.iterations = 4000000,
+	};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
 static error_t parse_setup(int key, char *arg, struct argp_state *state)
 {
 	struct setup_options *options = state->input;

@@ -69,6 +69,16 @@ struct idle_options {
 	struct common_options common;
 };
 
+#define MAX_CLIENT_COUNTS 16
+
+struct sequencer_options {
+	struct common_options common;
+	uint64_t clients[MAX_CLIENT_COUNTS]; /* a row for each */
+	uint32_t n_clients;
+	uint32_t batch;
+	uint64_t iterations;
+};
+
 struct setup_options {
 	struct common_options common;
 	uint64_t iterations;
@@ -81,6 +91,8 @@ void shuffle_options_parse(
 void latency_options_parse(
     int argc, char **argv, struct latency_options *options);
 void idle_options_parse(int argc, char **argv, struct idle_options *options);
+void sequencer_options_parse(
+    int argc, char **argv, struct sequencer_options *options);
 void setup_options_parse(int argc, char **argv, struct setup_options *options);
 
 #endif

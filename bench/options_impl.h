@@ -40,6 +40,7 @@ enum key {
 	KEY_RAW_COPIES,
 	KEY_ITERATIONS,
 	KEY_ONE_CORE,
+	KEY_CLIENTS,
 };
 
 /* The parser of common options, as the child of a subcommand's. */

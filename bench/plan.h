@@ -16,6 +16,8 @@ enum job_kind {
 	JOB_ECHO_FLOW, /* request and response through two flows */
 	JOB_ECHO_RAW,  /* the same through bare cache lines */
 	JOB_IDLE,      /* a target waits for a source that sends nothing */
+	JOB_SEQUENCER, /* sources take numbers of a sequencer */
+	JOB_FETCH_ADD, /* the same of a bare word */
 	N_JOBS,
 };
 
@@ -47,15 +49,16 @@ struct plan {
 	uint32_t n_targets;
 	uint32_t n_target_threads; /* target t belongs to thread t mod this */
 	uint32_t tuple_size;
-	uint32_t batch;  /* tuples of a dfi_source_push_batch() */
+	uint32_t batch;  /* tuples of a dfi_source_push_batch(), or numbers of
+			    a dfi_sequencer_next() */
 	uint32_t check;  /* look at each tuple's content */
 	uint32_t yields; /* raw rings: give up the processor while waiting */
 	uint32_t copies; /* raw rings: make tuples outside, and copy them in */
-	uint64_t tuples; /* of each source; round trips of an echo */
+	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
-	char flow[PLAN_NAME_SIZE];
-	char back[PLAN_NAME_SIZE]; /* the flow of the responses */
+	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
+	char back[PLAN_NAME_SIZE];    /* the flow of the responses */
 };
 
 /* Tuples of the table that API_BATCH pushes from, again and again. */

@@ -24,6 +24,8 @@ static const struct job *const jobs[N_JOBS] = {
 	[JOB_ECHO_FLOW] = &echo_flow_job,
 	[JOB_ECHO_RAW] = &echo_raw_job,
 	[JOB_IDLE] = &idle_job,
+	[JOB_SEQUENCER] = &sequencer_job,
+	[JOB_FETCH_ADD] = &fetch_add_job,
 };
 
 struct process {

@@ -186,6 +186,7 @@ function(dfi_test_executable kind name)
 		# Where the programs are that it may start.
 		target_compile_definitions(${target} PRIVATE
 			DFI_MEETING="${PROJECT_BINARY_DIR}/tests/proc/meeting"
+			DFI_NUMBERING="${PROJECT_BINARY_DIR}/tests/proc/numbering"
 			DFI_WORKER="${PROJECT_BINARY_DIR}/tests/proc/worker"
 			DFI_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
 	elseif(kind STREQUAL "chaos")

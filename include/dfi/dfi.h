@@ -19,6 +19,7 @@
 #include <dfi/registry.h>
 #include <dfi/route.h>
 #include <dfi/schema.h>
+#include <dfi/sequencer.h>
 #include <dfi/setting.h>
 #include <dfi/source.h>
 #include <dfi/stats.h>

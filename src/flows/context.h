@@ -30,7 +30,7 @@ struct dfi {
 	struct network *network;     /* RDMA, started when needed */
 	struct linger_clock *linger;
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
-	/* Open sources, targets and barriers, and calls; see CONTEXT_USE(). */
+	/* Open handles but groups, and calls; see CONTEXT_USE(). */
 	_Atomic uint32_t n_users;
 	struct stats_list stats;
 };

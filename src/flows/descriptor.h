@@ -104,6 +104,7 @@ void dfi__node_info(const struct node *node, const struct registry_value *flows,
  *	flows/<name>/<instance>/sources/<i>
  *	flows/<name>/<instance>/targets/<j>
  *	barriers/<name>/<i>	(member.h)
+ *	sequencers/<name>/counter	(sequencer.c)
  * The instance in the key keeps leftovers of an earlier flow of the same name
  * apart (docs/decisions/0003-instance-in-key.md).
  */

@@ -38,6 +38,7 @@ int dfi__handle_check_slow(
 	    : expected == SOURCE_MAGIC               ? "source"
 	    : expected == GROUP_MAGIC                ? "group of targets"
 	    : expected == BARRIER_MAGIC              ? "barrier"
+	    : expected == SEQUENCER_MAGIC            ? "sequencer"
 						     : "target";
 
 	if (!handle)

@@ -18,6 +18,7 @@
 #define TARGET_MAGIC UINT32_C(0xdf1c0003)
 #define GROUP_MAGIC UINT32_C(0xdf1c0004)
 #define BARRIER_MAGIC UINT32_C(0xdf1c0005)
+#define SEQUENCER_MAGIC UINT32_C(0xdf1c0006)
 
 /*
  * Where every kind of handle has its magic, behind what the public inline

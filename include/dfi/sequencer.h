@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sequencers: a counter that many threads and processes take numbers from, each
+ * number once. For what must be put in one order, or claimed by one of many:
+ * log positions, transactions, work items.
+ *
+ * The counter is in the memory of the process that has created it, and whoever
+ * takes numbers adds to it directly: the creator's processor has no part in
+ * that, nor has the registry. So far all processes must be on one host.
+ */
+#ifndef DFI_SEQUENCER_H
+#define DFI_SEQUENCER_H
+
+#include <stdint.h>
+#include <dfi/context.h>
+#include <dfi/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct dfi_sequencer;
+
+/*
+ * Publish a sequencer whose first number is first, and open it. name has 1 to
+ * DFI_MAX_FLOW_NAME characters of [A-Za-z0-9._:-]; a flow or a barrier may have
+ * the same. The sequencer lives until this handle is closed or the process
+ * dies. *sequencer belongs to one thread at a time, and is closed with
+ * dfi_sequencer_close(). It takes a page of memory. Any thread.
+ *
+ * -EINVAL: an argument or the name is not valid. -EEXIST: there is one of this
+ * name; the text says whose. -ETIMEDOUT, -ENOTCONN: the registry doesn't
+ * answer. -ENOSPC: one of its limits is reached. -EOWNERDEAD, -EMFILE, -ENOMEM,
+ * -EIO.
+ */
+DFI_API int dfi_sequencer_create(struct dfi *dfi, const char *name,
+    uint64_t first, struct dfi_sequencer **sequencer);
+
+/*
+ * Open a sequencer that some process of this host creates, and wait for that at
+ * most open_timeout_ms (0: the context's). Each thread that takes numbers opens
+ * it for itself: *sequencer belongs to one thread at a time, and is closed with
+ * dfi_sequencer_close(). Any thread.
+ *
+ * -EINVAL: an argument or the name is not valid. -ETIMEDOUT: nobody has created
+ * it, or the registry or the creator doesn't answer; the text says which.
+ * -EHOSTUNREACH: its creator is on another host, which the text names.
+ * -ECONNRESET: it went away meanwhile. -EACCES: it belongs to another user.
+ * -ENOTCONN: the registry. -EBADMSG, -EPROTO: what the registry holds is
+ * damaged, or of another version. -EOWNERDEAD, -EMFILE, -ENOMEM, -EIO.
+ */
+DFI_API int dfi_sequencer_open(struct dfi *dfi, const char *name,
+    uint32_t open_timeout_ms, struct dfi_sequencer **sequencer);
+
+/*
+ * Take the next n numbers: *first to *first + n - 1, which nobody else has got
+ * or will get, and all numbers before *first were taken by somebody. Numbers
+ * are modulo 2^64. What a thread did before it took a number has happened for
+ * whoever takes a higher one. Never waits. Owner thread only.
+ *
+ * -EINVAL: n is 0, or an argument is NULL. -ECONNRESET: the creator has closed
+ * it or died; the text names it. Final; *first is left as it was, though
+ * numbers may have been taken, and nobody uses them. -EBUSY, in debug builds:
+ * another thread is inside a call on this handle. -EOWNERDEAD.
+ */
+DFI_API int dfi_sequencer_next(
+    struct dfi_sequencer *sequencer, uint32_t n, uint64_t *first);
+
+/*
+ * Close and free the handle. If it is the creator's, the sequencer ends: the
+ * others get -ECONNRESET, and its name is free. NULL: nothing is done. Never
+ * waits. Owner thread only. -EINVAL, -EOWNERDEAD: nothing was done.
+ */
+DFI_API int dfi_sequencer_close(struct dfi_sequencer *sequencer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

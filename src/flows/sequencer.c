@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sequencers: a counter in a region of the creator's process, of which the
+ * registry holds the name. All add to it through shared memory.
+ */
+#include <dfi/sequencer.h>
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/atomic.h"
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "../base/error_list.h"
+#include "../base/log.h"
+#include "../buffers/segment.h"
+#include "../registry/client.h"
+#include "../transport/transport.h"
+#include "context.h"
+#include "handle.h"
+
+/* What all share, behind the region's header. */
+struct counter {
+	alignas(2 * CACHE_LINE) _Atomic uint64_t next;
+	/* By the creator. Apart: who reads it must not need the line above. */
+	alignas(2 * CACHE_LINE) _Atomic uint32_t closed;
+};
+
+#define COUNTER_OFFSET sizeof(struct region_header)
+#define SEQUENCER_REGION_SIZE (COUNTER_OFFSET + sizeof(struct counter))
+
+static const struct ring_layout layout = {
+	.n_rings = 1,
+	.first_ring = COUNTER_OFFSET,
+	.ring_size = sizeof(struct counter),
+};
+
+struct dfi_sequencer {
+	char unused[HANDLE_MAGIC_OFFSET];
+	uint32_t magic;
+	_Atomic uint32_t user; /* HANDLE_CALL() */
+	_Atomic bool lost;     /* the creator's entry is gone */
+	struct counter *counter;
+	struct region *region; /* the creator's; else NULL, and: */
+	struct remote *remote;
+	char name[DFI_MAX_FLOW_NAME + 1];
+	struct dfi *dfi;
+	struct registry_watch *watch;
+	pthread_mutex_t lock; /* protects what follows, until it is open */
+	pthread_cond_t changed;
+	bool found, registry_lost;
+	int error; /* of the entry, with its text: */
+	char error_text[ERROR_TEXT_SIZE];
+	struct endpoint creator;
+};
+
+_Static_assert(
+    offsetof(struct dfi_sequencer, magic) == HANDLE_MAGIC_OFFSET, "handle");
+
+#define SEQUENCER_USER(sequencer)                             \
+	((sequencer) && (sequencer)->magic == SEQUENCER_MAGIC \
+		? &(sequencer)->user                          \
+		: NULL)
+#define SEQUENCER_SHARED(sequencer) \
+	dfi__handle_shared(call.other, "sequencer '%s'", (sequencer)->name)
+
+/* With what ends no other name's key begins. */
+static void sequencer_key(char key[KEY_SIZE], const char *name)
+{
+	snprintf(key, KEY_SIZE, "sequencers/%s/counter", name);
+}
+
+static void on_put(
+    struct dfi_sequencer *sequencer, const struct registry_event *event)
+{
+	struct endpoint creator;
+	int ret = dfi__endpoint_decode(event->data, event->size, &creator);
+
+	if (ret < 0 && !sequencer->found) {
+		sequencer->error = ret;
+		snprintf(sequencer->error_text, sizeof(sequencer->error_text),
+		    "%s", dfi_errmsg());
+	} else if (ret == 0 && !sequencer->found) {
+		sequencer->error = 0;
+		sequencer->creator = creator;
+		sequencer->found = true;
+	} else if (ret < 0 ||
+	    creator.region.key != sequencer->creator.region.key) {
+		/* Another one, which has the same name. */
+		atomic_set(&sequencer->lost, true);
+	}
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct dfi_sequencer *sequencer = arg;
+
+	pthread_mutex_lock(&sequencer->lock);
+	if (event->type == REGISTRY_LOST)
+		sequencer->registry_lost = true;
+	else if (event->type == REGISTRY_BACK)
+		sequencer->registry_lost = false;
+	else if (event->type == REGISTRY_PUT)
+		on_put(sequencer, event);
+	else if (sequencer->found)
+		atomic_set(&sequencer->lost, true);
+	pthread_cond_signal(&sequencer->changed);
+	pthread_mutex_unlock(&sequencer->lock);
+}
+
+static struct dfi_sequencer *alloc(struct dfi *dfi, const char *name)
+{
+	struct dfi_sequencer *sequencer = dfi__handle_alloc(sizeof(*sequencer));
+	pthread_condattr_t attr;
+
+	if (!sequencer) {
+		dfi__fail(-ENOMEM, "sequencer '%s': out of memory", name);
+		return NULL;
+	}
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&sequencer->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&sequencer->lock, NULL);
+	sequencer->dfi = dfi;
+	snprintf(sequencer->name, sizeof(sequencer->name), "%s", name);
+	return sequencer;
+}
+
+static void free_sequencer(struct dfi_sequencer *sequencer)
+{
+	struct transport *transport = sequencer->dfi->transport;
+
+	dfi__client_unwatch(sequencer->watch);
+	if (sequencer->remote)
+		transport->ops->remote_close(sequencer->remote);
+	if (sequencer->region)
+		transport->ops->region_destroy(sequencer->region);
+	pthread_cond_destroy(&sequencer->changed);
+	pthread_mutex_destroy(&sequencer->lock);
+	dfi__handle_free(sequencer, sizeof(*sequencer));
+}
+
+static int check_arguments(const char *call, const char *name, const void *out)
+{
+	if (!out)
+		return dfi__fail(-EINVAL, "%s: sequencer is NULL", call);
+	if (dfi__flow_check_name(name) < 0)
+		return dfi__fail_within(-EINVAL, "%s", call);
+	return 0;
+}
+
+static int reserve(struct dfi_sequencer *sequencer, uint64_t first)
+{
+	struct transport *transport = sequencer->dfi->transport;
+	int ret = transport->ops->region_create(
+	    transport, SEQUENCER_REGION_SIZE, &sequencer->region);
+
+	if (ret < 0)
+		return dfi__fail_within(ret, "sequencer '%s'", sequencer->name);
+	sequencer->counter =
+	    (struct counter *)(void *)((char *)sequencer->region->base +
+		COUNTER_OFFSET);
+	atomic_set(&sequencer->counter->closed, 0);
+	atomic_set(&sequencer->counter->next, first);
+	return 0;
+}
+
+/* -EEXIST with a text that says who has the name. */
+static int fail_taken(
+    const struct dfi_sequencer *sequencer, const char *key, int64_t deadline)
+{
+	struct registry_value value;
+	struct endpoint holder;
+	char name[200] = "";
+
+	if (!dfi__client_get(sequencer->dfi->registry, key, deadline, &value)) {
+		if (!dfi__endpoint_decode(value.data, value.size, &holder))
+			snprintf(name, sizeof(name),
+			    ", by node %s, host %s, pid %u", holder.node.name,
+			    holder.node.host, holder.node.pid);
+		dfi__registry_value_free(&value);
+	}
+	return dfi__fail(-EEXIST, "sequencer '%s': it was created already%s",
+	    sequencer->name, name);
+}
+
+static int publish(struct dfi_sequencer *sequencer)
+{
+	struct dfi *dfi = sequencer->dfi;
+	int64_t deadline = context_deadline(dfi, 0);
+	struct endpoint *creator = &sequencer->creator;
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+	int ret;
+
+	creator->node = dfi->node;
+	creator->region = sequencer->region->name;
+	data = dfi__endpoint_encode(creator, &size);
+	if (!data)
+		return dfi__fail(
+		    -ENOMEM, "sequencer '%s': out of memory", sequencer->name);
+	sequencer_key(key, sequencer->name);
+	ret = dfi__client_create(
+	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
+	free(data);
+	if (ret == -EEXIST)
+		return fail_taken(sequencer, key, deadline);
+	if (ret < 0)
+		return dfi__fail_within(ret, "sequencer '%s'", sequencer->name);
+	return 0;
+}
+
+int dfi_sequencer_create(struct dfi *dfi, const char *name, uint64_t first,
+    struct dfi_sequencer **out)
+{
+	struct dfi_sequencer *sequencer;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = check_arguments("dfi_sequencer_create", name, out);
+	if (ret < 0)
+		return ret;
+	sequencer = alloc(dfi, name);
+	if (!sequencer)
+		return -ENOMEM;
+	ret = reserve(sequencer, first);
+	if (!ret)
+		ret = publish(sequencer);
+	if (ret < 0) {
+		free_sequencer(sequencer);
+		return dfi__error_keep(ret);
+	}
+	sequencer->magic = SEQUENCER_MAGIC;
+	context_use_keep(&use);
+	*out = sequencer;
+	return 0;
+}
+
+static int fail_lost(const struct dfi_sequencer *sequencer)
+{
+	const struct node *node = &sequencer->creator.node;
+
+	return dfi__fail(-ECONNRESET,
+	    "sequencer '%s': its creator (node %s, host %s, pid %u) has closed "
+	    "it, or died",
+	    sequencer->name, node->name, node->host, node->pid);
+}
+
+/* Under the lock. */
+static int await(struct dfi_sequencer *sequencer, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	int err = 0;
+
+	while (!sequencer->found) {
+		if (sequencer->registry_lost)
+			return dfi__fail(-ENOTCONN,
+			    "sequencer '%s': the connection to the registry "
+			    "was lost while waiting for its creator",
+			    sequencer->name);
+		if (sequencer->error)
+			return dfi__fail(sequencer->error, "sequencer '%s': %s",
+			    sequencer->name, sequencer->error_text);
+		if (err == ETIMEDOUT)
+			return dfi__fail(-ETIMEDOUT,
+			    "sequencer '%s': nobody has created it",
+			    sequencer->name);
+		err = pthread_cond_timedwait(
+		    &sequencer->changed, &sequencer->lock, &until);
+	}
+	return 0;
+}
+
+/* Watch the creator's entry, which may be still to come. */
+static int find(struct dfi_sequencer *sequencer, int64_t deadline)
+{
+	char key[KEY_SIZE];
+	int ret;
+
+	sequencer_key(key, sequencer->name);
+	ret = dfi__client_watch(sequencer->dfi->registry, key, on_event,
+	    sequencer, deadline, &sequencer->watch);
+	if (ret < 0)
+		return dfi__fail_within(ret, "sequencer '%s'", sequencer->name);
+	pthread_mutex_lock(&sequencer->lock);
+	ret = await(sequencer, deadline);
+	pthread_mutex_unlock(&sequencer->lock);
+	return ret;
+}
+
+/* The creator's entry doesn't change any more. */
+static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
+{
+	struct dfi *dfi = sequencer->dfi;
+	const struct endpoint *creator = &sequencer->creator;
+	int ret;
+
+	if (creator->node.host_id != dfi->node.host_id)
+		return dfi__fail(-EHOSTUNREACH,
+		    "sequencer '%s': its creator (node %s, pid %u) is on host "
+		    "%s, this is %s: open it in processes there",
+		    sequencer->name, creator->node.name, creator->node.pid,
+		    creator->node.host, dfi->node.host);
+	if (creator->region.size < SEQUENCER_REGION_SIZE)
+		return dfi__fail(-EBADMSG,
+		    "sequencer '%s': its entry in the registry is damaged: its "
+		    "counter has %llu bytes",
+		    sequencer->name, (unsigned long long)creator->region.size);
+	ret = dfi->transport->ops->remote_open(dfi->transport, sequencer,
+	    &creator->region, &layout, 0, deadline, &sequencer->remote);
+	if (ret < 0)
+		return dfi__fail_within(ret,
+		    "sequencer '%s' (node %s, host %s, pid %u)",
+		    sequencer->name, creator->node.name, creator->node.host,
+		    creator->node.pid);
+	sequencer->counter = (struct counter *)(void *)sequencer->remote->ring;
+	return 0;
+}
+
+int dfi_sequencer_open(struct dfi *dfi, const char *name,
+    uint32_t open_timeout_ms, struct dfi_sequencer **out)
+{
+	struct dfi_sequencer *sequencer;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = check_arguments("dfi_sequencer_open", name, out);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, open_timeout_ms);
+	sequencer = alloc(dfi, name);
+	if (!sequencer)
+		return -ENOMEM;
+	ret = find(sequencer, deadline);
+	if (!ret)
+		ret = reach(sequencer, deadline);
+	if (ret < 0) {
+		free_sequencer(sequencer);
+		return dfi__error_keep(ret);
+	}
+	sequencer->magic = SEQUENCER_MAGIC;
+	context_use_keep(&use);
+	*out = sequencer;
+	return 0;
+}
+
+int dfi_sequencer_next(
+    struct dfi_sequencer *sequencer, uint32_t n, uint64_t *first)
+{
+	HANDLE_CALL(SEQUENCER_USER(sequencer), SEQUENCER_SHARED(sequencer));
+	int ret = handle_check(
+	    sequencer, sequencer ? &sequencer->magic : NULL, SEQUENCER_MAGIC);
+	uint64_t number;
+
+	if (ret < 0)
+		return ret;
+	if (unlikely(!n || !first))
+		return dfi__fail(-EINVAL, "sequencer '%s': next: %s",
+		    sequencer->name, n ? "first is NULL" : "n is 0");
+	number = atomic_fetch_add_explicit(
+	    &sequencer->counter->next, n, memory_order_acq_rel);
+	if (unlikely(atomic_peek(&sequencer->counter->closed) ||
+		atomic_peek(&sequencer->lost)))
+		return dfi__error_keep(fail_lost(sequencer));
+	*first = number;
+	return 0;
+}
+
+int dfi_sequencer_close(struct dfi_sequencer *sequencer)
+{
+	HANDLE_LAST_CALL(
+	    SEQUENCER_USER(sequencer), SEQUENCER_SHARED(sequencer));
+	char key[KEY_SIZE];
+	struct dfi *dfi;
+	int ret;
+
+	if (!sequencer)
+		return 0;
+	ret = handle_check(sequencer, &sequencer->magic, SEQUENCER_MAGIC);
+	if (ret < 0)
+		return ret;
+	dfi = sequencer->dfi;
+	if (sequencer->region) {
+		atomic_set(&sequencer->counter->closed, 1);
+		sequencer_key(key, sequencer->name);
+		dfi__client_forget(dfi->registry, key);
+	}
+	free_sequencer(sequencer);
+	dfi__context_leave(dfi);
+	return 0;
+}

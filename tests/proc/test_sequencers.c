@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sequencers between real processes, of which the creator is killed. The
+ * processes run numbering.c.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <dfi/dfi.h>
+#include "spawn.h"
+
+static struct dfi_registry *registry;
+
+static void setup(void)
+{
+	cr_assert_eq(
+	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(sequencers, .init = setup, .fini = teardown, .timeout = 60);
+
+static void spawn(struct child *child, const char *first)
+{
+	child_spawn(child, DFI_NUMBERING, dfi_registry_address(registry), "s",
+	    first, NULL);
+	child_expect(child, "open");
+}
+
+static void expect_number(struct child *child, const char *line)
+{
+	child_tell(child, 'n');
+	cr_assert(child_read(child));
+	cr_assert_str_eq(child->line, line);
+}
+
+Test(sequencers, count_for_all_processes)
+{
+	struct child children[3];
+	char line[32];
+	unsigned i;
+
+	spawn(&children[0], "40");
+	spawn(&children[1], NULL);
+	spawn(&children[2], NULL);
+	for (i = 0; i < 30; i++) {
+		snprintf(line, sizeof(line), "number %u", 40 + i);
+		expect_number(&children[i * 7 % 3], line);
+	}
+	/* The creator last: until then there are numbers. */
+	for (i = 3; i-- > 0;) {
+		child_tell(&children[i], 'q');
+		cr_assert_eq(child_wait(&children[i]), 0);
+	}
+}
+
+/* It is told soon, but for how long numbers are still given is not promised. */
+Test(sequencers, say_that_their_creator_was_killed)
+{
+	struct child creator, child;
+	char pid[32];
+
+	spawn(&creator, "0");
+	spawn(&child, NULL);
+	expect_number(&child, "number 0");
+	snprintf(pid, sizeof(pid), "pid %d)", (int)creator.pid);
+	child_signal(&creator, SIGKILL);
+	cr_assert_eq(child_wait(&creator), 128 + SIGKILL);
+	do {
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		child_tell(&child, 'n');
+		cr_assert(child_read(&child));
+	} while (!strncmp(child.line, "number", strlen("number")));
+	cr_assert(strstr(child.line, "error -104 sequencer 's': its creator"),
+	    "%s", child.line);
+	cr_assert(strstr(child.line, pid), "%s", child.line);
+	child_tell(&child, 'q');
+	cr_assert_eq(child_wait(&child), 0);
+}
