@@ -54,6 +54,8 @@ static void parse_apis(const struct argp_state *state, const char *text,
 	char names[64], *rest = NULL, *name;
 
 	options->n_apis = 0;
+	if (strlen(text) >= sizeof(names))
+		argp_error(state, "--api %s: too many", text);
 	snprintf(names, sizeof(names), "%s", text);
 	for (name = strtok_r(names, ",", &rest); name;
 	     name = strtok_r(NULL, ",", &rest)) {

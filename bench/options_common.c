@@ -92,8 +92,17 @@ static double parse_seconds(const struct argp_state *state, const char *text)
 	return seconds;
 }
 
+static void choose_format(const struct argp_state *state,
+    struct common_options *options, enum report_format format)
+{
+	if (options->format != REPORT_TEXT && options->format != format)
+		argp_error(state, "--json and --csv: choose one");
+	options->format = format;
+}
+
 /* The options without a value. */
-static error_t parse_flag(int key, struct common_options *options)
+static error_t parse_flag(
+    const struct argp_state *state, int key, struct common_options *options)
 {
 	switch (key) {
 	case KEY_NO_PIN:
@@ -103,10 +112,10 @@ static error_t parse_flag(int key, struct common_options *options)
 		options->verify = true;
 		return 0;
 	case KEY_JSON:
-		options->format = REPORT_JSON;
+		choose_format(state, options, REPORT_JSON);
 		return 0;
 	case KEY_CSV:
-		options->format = REPORT_CSV;
+		choose_format(state, options, REPORT_CSV);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -201,7 +210,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		    state, "timeout", arg, 1, 86400);
 		return 0;
 	default:
-		return parse_flag(key, options);
+		return parse_flag(state, key, options);
 	}
 }
 

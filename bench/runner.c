@@ -18,6 +18,9 @@
 #include "report.h"
 #include "worker.h"
 
+/* Threads whose errors are printed. */
+#define MAX_COMPLAINTS 4
+
 #define POLL_NS (UINT64_C(100) * 1000 * 1000)
 
 extern char **environ;
@@ -180,22 +183,22 @@ static void place(struct runner *runner, const struct plan *plan)
 	}
 }
 
-/* The first error of a seat, if any. */
+/* Complains about a few of those that failed: one may be another's cause. */
 static bool seats_succeeded(const struct board *board)
 {
 	const struct seat *seat;
-	uint32_t i;
+	uint32_t i, n_failed = 0;
 
-	for (i = 0; i < board->n_seats; i++) {
+	for (i = board->n_seats; i-- > 0;) {
 		seat = &board->seats[i];
-		if (seat->active && seat->status) {
+		if (!seat->active || !seat->status)
+			continue;
+		if (n_failed++ < MAX_COMPLAINTS)
 			complain("%s %u: %s",
 			    seat->role == ROLE_SOURCE ? "source" : "target",
 			    seat->number, seat->error);
-			return false;
-		}
 	}
-	return true;
+	return !n_failed;
 }
 
 static uint32_t notify_of(const struct dfi_context_stats *stats)

@@ -64,6 +64,7 @@ int worker_fail_errno(struct worker *worker, const char *what)
 static int move_to_cpu(struct worker *worker, const struct process *process)
 {
 	cpu_set_t cpus = process->cpus;
+	char what[64];
 	int ret;
 
 	if (worker->seat->cpu >= 0) {
@@ -74,7 +75,9 @@ static int move_to_cpu(struct worker *worker, const struct process *process)
 	if (!ret)
 		return 0;
 	errno = ret;
-	return worker_fail_errno(worker, "pinning a thread");
+	snprintf(what, sizeof(what),
+	    "pinning a thread to processor %d (see --pin)", worker->seat->cpu);
+	return worker_fail_errno(worker, what);
 }
 
 static int prepare(

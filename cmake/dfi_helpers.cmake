@@ -214,6 +214,6 @@ function(dfi_check kind name)
 		WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 	set_tests_properties(${kind}.${name} PROPERTIES
 		LABELS ${kind}
-		TIMEOUT 120
+		TIMEOUT 600
 		SKIP_RETURN_CODE 77)
 endfunction()

@@ -5,6 +5,7 @@
  */
 #include "arguments.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ uint64_t argument_number(struct argp_state *state, const char *option,
 		n <<= shift;
 		end++;
 	}
-	if (errno || end == text || *end || *text == '-' || n < min || n > max)
+	if (errno || end == text || *end || !isdigit((unsigned char)*text) ||
+	    n < min || n > max)
 		argp_error(state, "--%s: '%s' is no number from %ju to %ju",
 		    option, text, (uintmax_t)min, (uintmax_t)max);
 	return n;

@@ -157,7 +157,9 @@ static int end_row(struct loading *loading)
 		return choose_columns(loading);
 	}
 	if (loading->n_fields != table->header.n)
-		return complain("%s:%ju: %ju fields, but the header has %ju",
+		return complain(
+		    "%s:%ju: the row has %ju fields, but the header %ju: add "
+		    "or remove commas, or quote them",
 		    table->file, (uintmax_t)loading->row_line,
 		    (uintmax_t)loading->n_fields, (uintmax_t)table->header.n);
 	lines = grow(table->lines, &table->lines_capacity, table->n_rows + 1,

@@ -188,7 +188,8 @@ int report(const struct outcome *outcome, const struct options *options)
 	int ret = 0;
 
 	if (!sum_fits(&outcome->result.sum))
-		return complain("the sum exceeds 64 bits");
+		return complain("--sum: the sum of column '%s' exceeds 64 bits",
+		    options->sum.name);
 	if (options->json)
 		ret = print_json(outcome, options);
 	else

@@ -110,15 +110,20 @@ DFI_INLINE void dfi_copy_lines(void *to, const void *from, size_t size)
 
 /*
  * The size of the object that a tuple is, if the compiler knows exactly one and
- * it is a small one, which may stay in registers; else 0.
+ * it is a small one, which may stay in registers; else 0. One that doesn't
+ * optimise keeps, and warns of, the code for all sizes: it is told of none.
  */
 #define DFI_SMALL_TUPLE 64
+#ifdef __OPTIMIZE__
 #define DFI_KNOWN_SIZE(tuple)                                            \
 	(__builtin_object_size((tuple), 0) ==                            \
 			__builtin_object_size((tuple), 2) &&             \
 		    __builtin_object_size((tuple), 0) <= DFI_SMALL_TUPLE \
 		? __builtin_object_size((tuple), 0)                      \
 		: 0)
+#else
+#define DFI_KNOWN_SIZE(tuple) 0
+#endif
 
 /*
  * A tuple of a size that is not known, without what the compiler does know of
@@ -148,6 +153,7 @@ DFI_INLINE const void *dfi_tuple_address(const void *tuple,
 {
 	if (!known)
 		return dfi_tuple_origin(tuple, known);
+#ifdef __OPTIMIZE__
 	DFI_COPY_WORD(0)
 	DFI_COPY_WORD(1)
 	DFI_COPY_WORD(2)
@@ -156,6 +162,9 @@ DFI_INLINE const void *dfi_tuple_address(const void *tuple,
 	DFI_COPY_WORD(5)
 	DFI_COPY_WORD(6)
 	DFI_COPY_WORD(7)
+#else
+	(void)size; /* nothing is known */
+#endif
 	return copy;
 }
 #undef DFI_COPY_WORD

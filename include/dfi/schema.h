@@ -48,7 +48,11 @@ enum dfi_type {
 #define DFI_MAX_FIELD_NAME 63
 #define DFI_MAX_TUPLE_SIZE (1u << 20)
 
-/* One field. The strings belong to the caller and must outlive the schema. */
+/*
+ * One field. Fields may overlap, as the members of a union do, and leave bytes
+ * between them that no field has. The strings belong to the caller and
+ * must outlive the schema.
+ */
 struct dfi_field {
 	const char *name;
 	const char *type_name; /* for DFI_USER, else NULL */

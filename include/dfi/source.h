@@ -298,8 +298,8 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
  * taken: n, or with DFI_NONBLOCK the length (> 0) of the prefix for which there
  * was room; a negative error if none was taken. An error after a prefix was
  * taken comes with the next call. After -EPIPE the first tuple is the one that
- * its target doesn't want: go on behind it. n is at most INT32_MAX (-EINVAL).
- * -EPROTOTYPE, -ERANGE as dfi_source_push().
+ * its target doesn't want: go on behind it. n is at most INT32_MAX, and tuples
+ * not NULL unless n is 0 (-EINVAL). -EPROTOTYPE, -ERANGE as dfi_source_push().
  */
 DFI_API int dfi_source_push_batch(
     struct dfi_source *source, const void *tuples, uint32_t n);

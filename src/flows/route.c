@@ -22,6 +22,7 @@ uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed)
 static int resolve_keys(struct flow *flow, const char *key)
 {
 	const struct dfi_field *field;
+	uint32_t index, i;
 	size_t length;
 
 	flow->n_keys = 0;
@@ -40,8 +41,13 @@ static int resolve_keys(struct flow *flow, const char *key)
 			return dfi__fail(-EINVAL,
 			    "flow '%s': key: more than %d fields", flow->name,
 			    DFI_MAX_KEYS);
-		flow->keys[flow->n_keys++] = (uint32_t)(field -
-		    flow->schema->fields);
+		index = (uint32_t)(field - flow->schema->fields);
+		for (i = 0; i < flow->n_keys; i++)
+			if (flow->keys[i] == index)
+				return dfi__fail(-EINVAL,
+				    "flow '%s': key: names '%.*s' twice",
+				    flow->name, (int)length, key);
+		flow->keys[flow->n_keys++] = index;
 		if (!key[length])
 			return 0;
 	}

@@ -131,6 +131,10 @@ int dfi_source_push_batch(
 		    "flow '%s': source %u: push_batch: %u tuples are more "
 		    "than %d",
 		    source->flow.name, source->index, n, INT32_MAX);
+	if (unlikely(!tuples && n))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source %u: push_batch: tuples is NULL",
+		    source->flow.name, source->index);
 	if (source->head.inline_routing == DFI_INLINE_ONE)
 		taken = batch_to_one(source, tuples, n, &ret);
 	else if (dfi__partitions(source))

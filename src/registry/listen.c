@@ -31,9 +31,15 @@ static int fail_system(const char *text, const char *what, int err)
 		return dfi__fail(-EEXIST,
 		    "registry address '%s' is in use by another process", text);
 	case EACCES:
+		return dfi__fail(-err,
+		    "registry address '%s': %s: %s: choose a directory that "
+		    "this user may write to",
+		    text, what, strerrordesc_np(err));
 	case ENOENT:
-		return dfi__fail(-err, "registry address '%s': %s: %s", text,
-		    what, strerrordesc_np(err));
+		return dfi__fail(-err,
+		    "registry address '%s': %s: %s: create its directory, or "
+		    "choose another one",
+		    text, what, strerrordesc_np(err));
 	default:
 		return dfi__fail_files(
 		    err, 1, what, "registry address '%s'", text);

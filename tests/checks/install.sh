@@ -55,6 +55,11 @@ step "pkg-config, shared: uses the installed library" \
 	test "$(realpath "$(shared_library_of "$tmp/shared" "$libdir")")" = \
 	"$(realpath "$libdir/libdfi.so")"
 
+# As a newcomer does, who gives no options.
+step "pkg-config, hello_flow: build" "$cc" -Werror -o "$tmp/hello" \
+	examples/hello_flow.c $flags
+step "pkg-config, hello_flow: run" env LD_LIBRARY_PATH="$libdir" "$tmp/hello"
+
 flags=$(pkg-config --static --cflags --libs dfi)
 step "pkg-config, static: build" "$cc" -std=c11 -static -o "$tmp/static" \
 	"$consumer/main.c" $flags

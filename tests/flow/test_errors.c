@@ -527,6 +527,9 @@ Test(source, batch_has_a_limit)
 	assert_error(
 	    dfi_source_push_batch(source, &kv, (uint32_t)INT32_MAX + 1),
 	    -EINVAL, "push_batch", "2147483648");
+	assert_error(dfi_source_push_batch(source, NULL, 1), -EINVAL,
+	    "push_batch", "tuples is NULL");
+	cr_assert_eq(dfi_source_push_batch(source, NULL, 0), 0);
 	close_both();
 }
 
