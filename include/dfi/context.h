@@ -5,12 +5,14 @@
  * connection and the passing of memory between processes run. Tuples never
  * pass through it, and nothing else runs behind the application's back.
  *
- * If the connection to the registry is lost, flows that are attached go on; but
- * deaths of peers are not noticed, and calls that need the registry return
- * -ENOTCONN with the reason. The control thread connects again, as soon as a
- * registry answers at the same address, and publishes there what this context
- * had published; DFI_REGISTRY_GRACE is the time that peers have to do the same
- * before they count as dead. Applications just repeat what was refused.
+ * If the connection to the registry is lost, flows that are attached go on,
+ * and notice deaths of peers on this host (where the kernel has pidfds, and
+ * /proc tells that both are in one PID namespace) and of RDMA connections.
+ * Calls that need the registry return -ENOTCONN with the reason. The control
+ * thread connects again, as soon as a registry answers at the same address, and
+ * publishes there what this context had published; DFI_REGISTRY_GRACE is the
+ * time that peers have to do the same before they count as dead. Applications
+ * just repeat what was refused.
  *
  * In the child of a fork() nothing of it lives on: calls with a context, source
  * or target of the parent return -EOWNERDEAD, and the child opens its own. What

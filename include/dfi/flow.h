@@ -145,7 +145,12 @@ struct dfi_flow_estimate {
 	 * with targets that it reaches over RDMA, counted at both ends.
 	 */
 	uint32_t source_queue_pairs;
-	uint32_t reserved;
+	/*
+	 * The most files that a context with endpoints of the flow opens to
+	 * watch the processes of its peers: one for each other process of its
+	 * host, which stays open, for later flows too, until that process ends.
+	 */
+	uint32_t process_descriptors;
 };
 
 /*

@@ -13,4 +13,18 @@
  */
 bool dfi__process_is_stopped(uint32_t pid);
 
+/*
+ * When a process was started, in some ticks after the host: with it, a number
+ * that was used again is told from the process that had it before. 0: /proc
+ * doesn't tell.
+ */
+uint64_t dfi__process_start(uint32_t pid);
+
+/*
+ * Where the number of this process and its start mean the same: equal for two
+ * processes of a host in the same PID and time namespaces. 0: /proc doesn't
+ * tell, or is of another PID namespace.
+ */
+uint64_t dfi__process_space(void);
+
 #endif

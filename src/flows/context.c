@@ -16,10 +16,12 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/loop.h"
+#include "../base/process.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
 #include "linger.h"
 #include "network.h"
+#include "processes.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "DFI supports little-endian machines only"
@@ -50,6 +52,8 @@ static int fill_node(struct node *node, const char *name)
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	node->pid = (uint32_t)getpid();
 	node->host_id = dfi__host_id();
+	node->pid_space = dfi__process_space();
+	node->start = dfi__process_start(node->pid);
 	if (gethostname(node->host, sizeof(node->host) - 1) < 0 ||
 	    !node->host[0] || !is_printable(node->host))
 		strcpy(node->host, "localhost");
@@ -127,9 +131,12 @@ static int join(
 	    dfi->loop, &dfi->settings, NULL, &dfi->transport);
 	if (ret < 0)
 		goto close_client;
-	ret = dfi__network_new(dfi, registry, &dfi->network);
+	ret = dfi__processes_new(dfi, &dfi->processes);
 	if (ret < 0)
 		goto stop_transport;
+	ret = dfi__network_new(dfi, registry, &dfi->network);
+	if (ret < 0)
+		goto free_processes;
 	ret = dfi__linger_clock_new(dfi, &dfi->linger);
 	if (ret < 0)
 		goto free_network;
@@ -147,6 +154,8 @@ free_clock:
 	dfi__linger_clock_free(dfi->linger);
 free_network:
 	dfi__network_free(dfi->network);
+free_processes:
+	dfi__processes_free(dfi->processes);
 stop_transport:
 	dfi->transport->ops->stop(dfi->transport);
 close_client:
@@ -245,6 +254,7 @@ int dfi_close(struct dfi *dfi)
 	dfi__linger_clock_free(dfi->linger);
 	dfi__network_free(dfi->network);
 	dfi__client_close(dfi->registry);
+	dfi__processes_free(dfi->processes);
 	dfi->transport->ops->stop(dfi->transport);
 	dfi__loop_stop(dfi->loop);
 	dfi__handle_free(dfi, sizeof(*dfi));

@@ -16,6 +16,7 @@ struct linger_clock;
 struct loop;
 struct registry_client;
 struct network;
+struct processes;
 struct transport;
 
 struct dfi {
@@ -29,6 +30,7 @@ struct dfi {
 	struct transport *transport; /* shared memory */
 	struct network *network;     /* RDMA, started when needed */
 	struct linger_clock *linger;
+	struct processes *processes;  /* of peers on this host */
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
 	/* Open handles but groups, and calls; see CONTEXT_USE(). */
 	_Atomic uint32_t n_users;

@@ -73,6 +73,8 @@ void dfi__node_to_message(const struct node *node, DfiFlow__Node *message)
 	message->host = (char *)node->host;
 	message->pid = node->pid;
 	message->host_id = node->host_id;
+	message->pid_space = node->pid_space;
+	message->start = node->start;
 }
 
 void dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
@@ -83,8 +85,16 @@ void dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
 	node->id = message->id;
 	node->pid = message->pid;
 	node->host_id = message->host_id;
+	node->pid_space = message->pid_space;
+	node->start = message->start;
 	snprintf(node->name, sizeof(node->name), "%s", message->name);
 	snprintf(node->host, sizeof(node->host), "%s", message->host);
+}
+
+bool dfi__node_is_process(const struct node *a, const struct node *b)
+{
+	return a->pid_space && a->pid == b->pid && a->start == b->start &&
+	    a->pid_space == b->pid_space && a->host_id == b->host_id;
 }
 
 void *dfi__node_encode(const struct node *node,

@@ -24,6 +24,8 @@ struct node {
 	char name[NODE_NAME_SIZE];
 	char host[NODE_NAME_SIZE];
 	uint64_t host_id; /* equal: they can share memory */
+	/* See base/process.h; 0: unknown. */
+	uint64_t pid_space, start;
 };
 
 /* A flow's descriptor. */
@@ -84,6 +86,9 @@ int dfi__node_decode(const void *data, size_t size, struct node *node,
 /* Where a node's process listens; "" if its entry doesn't say. */
 int dfi__node_decode_address(
     const void *data, size_t size, char address[TRANSPORT_ADDRESS_SIZE]);
+
+/* Whether two contexts are the same process's, which they may not tell. */
+bool dfi__node_is_process(const struct node *a, const struct node *b);
 
 /* As a part of another entry; the message's texts are the node's. */
 void dfi__node_to_message(

@@ -10,6 +10,19 @@
 #include "declare.h"
 #include "descriptor.h"
 
+/*
+ * Each peer may be a process of its own: all of the other side's, or, for a
+ * context that has endpoints of both sides, all but one of either.
+ */
+static uint32_t most_processes(const struct flow *flow)
+{
+	uint32_t both = flow->n_sources + flow->n_targets - 2;
+	uint32_t one = flow->n_sources > flow->n_targets ? flow->n_sources
+							 : flow->n_targets;
+
+	return both > one ? both : one;
+}
+
 static void fill(struct dfi *dfi, const struct flow *flow,
     struct dfi_flow_estimate *estimate)
 {
@@ -27,6 +40,7 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	estimate->target_bytes = dfi->transport->ops->region_bytes(
 	    dfi->transport, region_size(&geometry, flow->n_sources));
 	estimate->target_descriptors = 1;
+	estimate->process_descriptors = most_processes(flow);
 	estimate->transport = transport;
 	if (transport == DFI_TRANSPORT_SHM)
 		return;

@@ -16,16 +16,23 @@
 #include "../base/wait.h"
 #include "../registry/client.h"
 #include "context.h"
+#include "processes.h"
 
 /* Under the lock, on the control thread. */
+static void set_gone(struct peer *peer)
+{
+	/* Pairs with peers_state(). */
+	if (atomic_peek(&peer->state) == PEER_PRESENT)
+		atomic_publish(&peer->state, PEER_GONE);
+}
+
+/* Likewise. */
 static void set_peer(struct peer *peer, const struct registry_event *event)
 {
 	struct endpoint endpoint;
 
 	if (event->type == REGISTRY_DELETE) {
-		/* Pairs with peers_state(). */
-		if (atomic_peek(&peer->state) == PEER_PRESENT)
-			atomic_publish(&peer->state, PEER_GONE);
+		set_gone(peer);
 		return;
 	}
 	if (atomic_peek(&peer->state) > PEER_PRESENT)
@@ -71,23 +78,72 @@ void dfi__peers_withdraw(struct peers *peers)
 	pthread_mutex_unlock(&peers->lock);
 }
 
-static void on_event(void *arg, const struct registry_event *event)
+/* Under the lock: something is published for the owner to see. */
+static void tell_owner(struct peers *peers)
 {
-	struct peers *peers = arg;
-	uint32_t index;
-
-	pthread_mutex_lock(&peers->lock);
-	if (event->type == REGISTRY_LOST)
-		atomic_set(&peers->registry_lost, true);
-	else if (event->type == REGISTRY_BACK)
-		atomic_set(&peers->registry_lost, false);
-	else if (dfi__endpoint_index(event->key, &index) && index < peers->n)
-		set_peer(&peers->peer[index], event);
 	/* Pairs with peers_changes(). */
 	atomic_publish(&peers->changes, atomic_peek(&peers->changes) + 1);
 	pthread_cond_broadcast(&peers->changed);
 	wake_owner(peers);
+}
+
+/* Under the lock: what it would have told of, the processes tell of now. */
+static void lose_registry(struct peers *peers)
+{
+	const struct peer *peer;
+	uint32_t i;
+
+	atomic_set(&peers->registry_lost, true);
+	for (i = 0; i < peers->n; i++) {
+		peer = &peers->peer[i];
+		if (atomic_peek(&peer->state) == PEER_PRESENT &&
+		    dfi__processes_has_died(
+			peers->processes, &peer->endpoint.node))
+			set_gone(&peers->peer[i]);
+	}
+}
+
+void dfi__peers_process_died(
+    struct peers *peers, const struct node *node, bool at_last)
+{
+	struct peer *peer;
+	bool found = false;
+	uint32_t i;
+
+	pthread_mutex_lock(&peers->lock);
+	for (i = 0; i < peers->n; i++) {
+		peer = &peers->peer[i];
+		if (atomic_peek(&peer->state) != PEER_PRESENT ||
+		    !dfi__node_is_process(&peer->endpoint.node, node) ||
+		    !(at_last || atomic_peek(&peers->registry_lost)))
+			continue;
+		set_gone(peer);
+		found = true;
+	}
+	if (found)
+		tell_owner(peers);
 	pthread_mutex_unlock(&peers->lock);
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct peers *peers = arg;
+	uint32_t index = peers->n;
+
+	pthread_mutex_lock(&peers->lock);
+	if (event->type == REGISTRY_LOST)
+		lose_registry(peers);
+	else if (event->type == REGISTRY_BACK)
+		atomic_set(&peers->registry_lost, false);
+	else if (dfi__endpoint_index(event->key, &index) && index < peers->n)
+		set_peer(&peers->peer[index], event);
+	tell_owner(peers);
+	pthread_mutex_unlock(&peers->lock);
+	/* The control thread's alone: it doesn't change any more. */
+	if (event->type == REGISTRY_PUT && index < peers->n &&
+	    atomic_peek(&peers->peer[index].state) == PEER_PRESENT)
+		dfi__processes_watch(
+		    peers->processes, &peers->peer[index].endpoint.node);
 }
 
 static void init_lock(struct peers *peers)
@@ -115,6 +171,8 @@ int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	init_lock(peers);
+	peers->processes = dfi->processes;
+	dfi__processes_add(peers->processes, peers);
 	dfi__endpoint_prefix(prefix, flow, role);
 	ret = own ? dfi__client_watch_and_create(dfi->registry, prefix,
 			on_event, peers, own, deadline, &peers->watch)
@@ -133,6 +191,7 @@ int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
 
 void dfi__peers_close(struct peers *peers, const char *own_key)
 {
+	dfi__processes_remove(peers->processes, peers);
 	if (own_key)
 		dfi__client_leave(peers->watch, own_key);
 	else

@@ -9,10 +9,12 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 #include "../base/atomic.h"
 #include "descriptor.h"
 
 struct dfi;
+struct processes;
 struct registry_entry;
 struct registry_watch;
 
@@ -42,6 +44,8 @@ struct peers {
 	/* The word in which the owner sleeps, or NULL. */
 	_Atomic(_Atomic uint32_t *) sleeping;
 	struct registry_watch *watch;
+	struct processes *processes;
+	TAILQ_ENTRY(peers) process_link;
 };
 
 /*
@@ -84,6 +88,13 @@ int dfi__peers_lost(struct peers *peers, uint32_t index);
 /* "source 2 (node N, host H, pid P)" for error texts. */
 void dfi__peers_name(
     struct peers *peers, uint32_t index, char *name, size_t size);
+
+/*
+ * A process of this host has ended: for processes.c. Its endpoints are gone if
+ * the registry is lost, or at_last.
+ */
+void dfi__peers_process_died(
+    struct peers *peers, const struct node *node, bool at_last);
 
 /* Wake the owner, after something was published that ends its wait. */
 void dfi__peers_wake(struct peers *peers);

@@ -209,7 +209,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_estimate, transport, 48, 4);
 	PIN(dfi_flow_estimate, target_descriptors, 52, 4);
 	PIN(dfi_flow_estimate, source_queue_pairs, 56, 4);
-	PIN(dfi_flow_estimate, reserved, 60, 4);
+	PIN(dfi_flow_estimate, process_descriptors, 60, 4);
 
 	PIN_SIZE(dfi_flow_info, 2664);
 	PIN(dfi_flow_info, name, 0, 128);
