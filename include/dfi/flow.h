@@ -183,8 +183,10 @@ DFI_API int dfi_flow_create(
 
 /*
  * Withdraw a flow, whoever created it: nobody can attach any more, and the name
- * is free. Endpoints that are attached to each other go on undisturbed. Any
- * thread. -ENOENT: no such flow. -ENOTCONN, -ETIMEDOUT: the registry.
+ * is free. Endpoints that are attached to each other go on undisturbed; those
+ * that still wait for others are told -ECONNRESET, also when the creator has
+ * died or closed its context. Any thread. -ENOENT: no such flow. -ENOTCONN,
+ * -ETIMEDOUT: the registry.
  */
 DFI_API int dfi_flow_remove(struct dfi *dfi, const char *name);
 

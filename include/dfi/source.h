@@ -105,15 +105,16 @@ struct dfi_source_attr {
  * -EEXIST: another source is attached with this index, or was, and sent tuples
  * or ended its part, to a target that is still open (see flow.h). -EPROTOTYPE:
  * the flow has another schema; the text names the field. -ETIMEDOUT: the text
- * says who is missing. -ECONNRESET: a target died meanwhile. -ENOTCONN: the
- * registry. -EACCES: a target belongs to another user. -EPROTO, -EBADMSG: what
- * the registry holds is of another version, or damaged. -ENOSPC: the registry
- * is full. -EHOSTUNREACH: a target's host can't be reached over RDMA, or not
- * from the device chosen here, or not over shared memory, which the flow or
- * DFI_TRANSPORT asks for; -ENODEV: no RDMA device here can be used; both
- * texts say why. -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a process
- * used RDMA before it forked this one. -ENOMEM: also, more memory than may be
- * locked (ulimit -l). -EMFILE, -EIO.
+ * says who is missing. -ECONNRESET: a target died meanwhile, or the flow's
+ * creator died, or the flow was removed, before all targets had attached.
+ * -ENOTCONN: the registry. -EACCES: a target belongs to another user. -EPROTO,
+ * -EBADMSG: what the registry holds is of another version, or damaged. -ENOSPC:
+ * the registry is full. -EHOSTUNREACH: a target's host can't be reached over
+ * RDMA, or not from the device chosen here, or not over shared memory, which
+ * the flow or DFI_TRANSPORT asks for; -ENODEV: no RDMA device here can be used;
+ * both texts say why. -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a
+ * process used RDMA before it forked this one. -ENOMEM: also, more memory than
+ * may be locked (ulimit -l). -EMFILE, -EIO.
  */
 DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_source_attr *attr, struct dfi_source **source);

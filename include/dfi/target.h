@@ -17,7 +17,8 @@
  * Errors of all calls that consume:
  *   -ECONNRESET  a source died before its end; the text names it. What it had
  *                sent whole was delivered before, and so was all that the
- *                others' rings held then
+ *                others' rings held then. Or the flow's creator died, or the
+ *                flow was removed, before all sources had attached
  *   -ECANCELED   a source aborted the flow (then the same was delivered
  *                before), or this target was cancelled or aborted
  *   -EBADMSG     received data contradicts the protocol, or tuples are missing;

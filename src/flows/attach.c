@@ -18,11 +18,28 @@
 #include "peers.h"
 
 struct awaited_flow {
-	const char *key;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool there, lost;
+	void *data; /* its descriptor, the first one that came */
+	size_t size;
 };
+
+/*
+ * What came stays, even if it is gone a moment later: whoever attaches to it
+ * finds out, and says who died.
+ */
+static void keep(
+    struct awaited_flow *awaited, const struct registry_event *event)
+{
+	if (awaited->there)
+		return;
+	awaited->data = malloc(event->size + 1);
+	if (awaited->data && event->size)
+		memcpy(awaited->data, event->data, event->size);
+	awaited->size = event->size;
+	awaited->there = true;
+}
 
 static void on_event(void *arg, const struct registry_event *event)
 {
@@ -31,46 +48,59 @@ static void on_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&awaited->lock);
 	if (event->type == REGISTRY_LOST)
 		awaited->lost = true;
-	else if (event->type != REGISTRY_BACK &&
-	    !strcmp(event->key, awaited->key))
-		awaited->there = event->type == REGISTRY_PUT;
+	else if (event->type == REGISTRY_PUT)
+		keep(awaited, event);
 	pthread_cond_signal(&awaited->changed);
 	pthread_mutex_unlock(&awaited->lock);
 }
 
-/* Wait for a PUT of the flow's key. */
-static int await_flow(
-    struct dfi *dfi, const char *name, const char *key, int64_t deadline)
+/* Wait for a PUT of the flow's key, until the deadline. */
+static int await_put(
+    struct awaited_flow *awaited, const char *name, int64_t deadline)
 {
 	struct timespec until = deadline_timespec(deadline);
-	struct awaited_flow awaited = { .key = key };
+	int ret = 0, err = 0;
+
+	pthread_mutex_lock(&awaited->lock);
+	while (!awaited->there && !awaited->lost && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(
+		    &awaited->changed, &awaited->lock, &until);
+	if (!awaited->there && awaited->lost)
+		ret = dfi__fail(-ENOTCONN,
+		    "flow '%s': the connection to the registry was lost while "
+		    "waiting for the flow",
+		    name);
+	else if (!awaited->there)
+		ret = dfi__fail(
+		    -ETIMEDOUT, "flow '%s': nobody has created it", name);
+	else if (!awaited->data)
+		ret = dfi__fail(-ENOMEM, "flow '%s': out of memory", name);
+	pthread_mutex_unlock(&awaited->lock);
+	return ret;
+}
+
+static int await_flow(struct dfi *dfi, const char *name, const char *key,
+    int64_t deadline, struct flow *flow)
+{
+	struct awaited_flow awaited = { .there = false };
 	struct registry_watch *watch;
 	pthread_condattr_t attr;
-	int ret, err = 0;
+	int ret;
 
 	pthread_mutex_init(&awaited.lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&awaited.changed, &attr);
 	pthread_condattr_destroy(&attr);
-	ret = dfi__client_watch(
+	ret = dfi__client_watch_key(
 	    dfi->registry, key, on_event, &awaited, deadline, &watch);
 	if (!ret) {
-		pthread_mutex_lock(&awaited.lock);
-		while (!awaited.there && !awaited.lost && err != ETIMEDOUT)
-			err = pthread_cond_timedwait(
-			    &awaited.changed, &awaited.lock, &until);
-		if (awaited.lost)
-			ret = dfi__fail(-ENOTCONN,
-			    "flow '%s': the connection to the registry was "
-			    "lost while waiting for the flow",
-			    name);
-		else if (!awaited.there)
-			ret = dfi__fail(-ETIMEDOUT,
-			    "flow '%s': nobody has created it", name);
-		pthread_mutex_unlock(&awaited.lock);
+		ret = await_put(&awaited, name, deadline);
 		dfi__client_unwatch(watch);
 	}
+	if (!ret)
+		ret = dfi__flow_decode(name, awaited.data, awaited.size, flow);
+	free(awaited.data);
 	pthread_cond_destroy(&awaited.changed);
 	pthread_mutex_destroy(&awaited.lock);
 	return ret;
@@ -84,14 +114,9 @@ static int get_flow(
 	int ret;
 
 	dfi__flow_key(key, name);
-	for (;;) {
-		ret = dfi__client_get(dfi->registry, key, deadline, &value);
-		if (ret != -ENOENT)
-			break;
-		ret = await_flow(dfi, name, key, deadline);
-		if (ret < 0)
-			return ret;
-	}
+	ret = dfi__client_get(dfi->registry, key, deadline, &value);
+	if (ret == -ENOENT)
+		return await_flow(dfi, name, key, deadline, flow);
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s'", name);
 	ret = dfi__flow_decode(name, value.data, value.size, flow);

@@ -192,6 +192,8 @@ static int check_sources(struct dfi_target *target)
 	target->dead_undrained = false;
 	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
+	if (!ret && !target->lost && dfi__peers_hopeless(&target->sources))
+		lose(target, dfi__peers_flow_gone(&target->sources));
 	return ret;
 }
 

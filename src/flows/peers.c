@@ -98,7 +98,7 @@ static void lose_registry(struct peers *peers)
 		peer = &peers->peer[i];
 		if (atomic_peek(&peer->state) == PEER_PRESENT &&
 		    dfi__processes_has_died(
-			peers->processes, &peer->endpoint.node))
+			peers->dfi->processes, &peer->endpoint.node))
 			set_gone(&peers->peer[i]);
 	}
 }
@@ -125,8 +125,66 @@ void dfi__peers_process_died(
 	pthread_mutex_unlock(&peers->lock);
 }
 
+/* The flow's watch, if all peers are there, to be ended without the lock. */
+static struct registry_watch *take_flow_watch(struct peers *peers)
+{
+	struct registry_watch *watch = peers->flow_watch;
+
+	if (!watch || !dfi__peers_all_there(peers))
+		return NULL;
+	peers->flow_watch = NULL;
+	return watch;
+}
+
+/* Whether the key's value is still our flow, and not another of its name. */
+static bool is_our_flow(
+    const struct peers *peers, const struct registry_event *event)
+{
+	struct flow flow;
+	bool ours;
+
+	if (event->type != REGISTRY_PUT ||
+	    dfi__flow_decode(
+		peers->flow->name, event->data, event->size, &flow) < 0)
+		return false;
+	ours = flow.instance == peers->flow->instance;
+	dfi__flow_free(&flow);
+	return ours;
+}
+
+/* What peers' watch tells of a lost registry counts here, too. */
+static void on_flow_event(void *arg, const struct registry_event *event)
+{
+	struct peers *peers = arg;
+	bool ours;
+
+	if (event->type != REGISTRY_PUT && event->type != REGISTRY_DELETE)
+		return;
+	ours = is_our_flow(peers, event);
+	pthread_mutex_lock(&peers->lock);
+	peers->flow_seen |= ours;
+	if (!ours)
+		atomic_set(&peers->flow_gone, true);
+	tell_owner(peers);
+	pthread_mutex_unlock(&peers->lock);
+}
+
+/* The flow's watch has told what there is. */
+static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
+{
+	pthread_mutex_lock(&peers->lock);
+	peers->flow_watch = watch;
+	if (!peers->flow_seen)
+		atomic_set(&peers->flow_gone, true);
+	tell_owner(peers);
+	watch = take_flow_watch(peers);
+	pthread_mutex_unlock(&peers->lock);
+	dfi__client_unwatch(watch);
+}
+
 static void on_event(void *arg, const struct registry_event *event)
 {
+	struct registry_watch *flow_watch;
 	struct peers *peers = arg;
 	uint32_t index = peers->n;
 
@@ -138,12 +196,14 @@ static void on_event(void *arg, const struct registry_event *event)
 	else if (dfi__endpoint_index(event->key, &index) && index < peers->n)
 		set_peer(&peers->peer[index], event);
 	tell_owner(peers);
+	flow_watch = take_flow_watch(peers);
 	pthread_mutex_unlock(&peers->lock);
+	dfi__client_unwatch(flow_watch);
 	/* The control thread's alone: it doesn't change any more. */
 	if (event->type == REGISTRY_PUT && index < peers->n &&
 	    atomic_peek(&peers->peer[index].state) == PEER_PRESENT)
 		dfi__processes_watch(
-		    peers->processes, &peers->peer[index].endpoint.node);
+		    peers->dfi->processes, &peers->peer[index].endpoint.node);
 }
 
 static void init_lock(struct peers *peers)
@@ -157,12 +217,10 @@ static void init_lock(struct peers *peers)
 	pthread_mutex_init(&peers->lock, NULL);
 }
 
-int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
-    const char *role, const struct registry_entry *own, int64_t deadline)
+static int init(
+    struct peers *peers, struct dfi *dfi, struct flow *flow, const char *role)
 {
-	char prefix[KEY_SIZE];
-	int ret;
-
+	peers->dfi = dfi;
 	peers->flow = flow;
 	peers->role = role;
 	peers->n = !strcmp(role, "source") ? flow->n_sources : flow->n_targets;
@@ -171,27 +229,64 @@ int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	init_lock(peers);
-	peers->processes = dfi->processes;
-	dfi__processes_add(peers->processes, peers);
-	dfi__endpoint_prefix(prefix, flow, role);
-	ret = own ? dfi__client_watch_and_create(dfi->registry, prefix,
-			on_event, peers, own, deadline, &peers->watch)
-		  : dfi__client_watch(dfi->registry, prefix, on_event, peers,
-			deadline, &peers->watch);
+	dfi__processes_add(dfi->processes, peers);
+	return 0;
+}
+
+int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, const struct registry_entry *own, int64_t deadline)
+{
+	char prefix[KEY_SIZE], flow_key[KEY_SIZE];
+	struct registry_interest interests[] = {
+		{ .prefix = prefix, .fn = on_event, .arg = peers },
+		{ .prefix = flow_key,
+		    .exact = true,
+		    .fn = on_flow_event,
+		    .arg = peers },
+	};
+	int ret = init(peers, dfi, flow, role);
+
 	if (ret < 0)
+		return ret;
+	dfi__endpoint_prefix(prefix, flow, role);
+	dfi__flow_key(flow_key, flow->name);
+	ret = dfi__client_join(dfi->registry, interests,
+	    sizeof(interests) / sizeof(interests[0]), own, deadline);
+	if (ret < 0) {
 		dfi__peers_close(peers, NULL);
-	return ret;
+		return ret;
+	}
+	peers->watch = interests[0].watch;
+	keep_flow_watch(peers, interests[1].watch);
+	return 0;
 }
 
 int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
     const char *role, int64_t deadline)
 {
-	return dfi__peers_join(peers, dfi, flow, role, NULL, deadline);
+	char prefix[KEY_SIZE];
+	int ret = init(peers, dfi, flow, role);
+
+	if (ret < 0)
+		return ret;
+	dfi__endpoint_prefix(prefix, flow, role);
+	ret = dfi__client_watch(
+	    dfi->registry, prefix, on_event, peers, deadline, &peers->watch);
+	if (ret < 0)
+		dfi__peers_close(peers, NULL);
+	return ret;
 }
 
 void dfi__peers_close(struct peers *peers, const char *own_key)
 {
-	dfi__processes_remove(peers->processes, peers);
+	struct registry_watch *flow_watch;
+
+	dfi__processes_remove(peers->dfi->processes, peers);
+	pthread_mutex_lock(&peers->lock);
+	flow_watch = peers->flow_watch;
+	peers->flow_watch = NULL;
+	pthread_mutex_unlock(&peers->lock);
+	dfi__client_unwatch(flow_watch);
 	if (own_key)
 		dfi__client_leave(peers->watch, own_key);
 	else
@@ -216,7 +311,13 @@ bool dfi__peers_all_there(struct peers *peers)
 	return find_state(peers, PEER_ABSENT) == peers->n;
 }
 
-int dfi__peers_missing(struct peers *peers)
+bool dfi__peers_hopeless(struct peers *peers)
+{
+	return atomic_peek(&peers->flow_gone) && !dfi__peers_all_there(peers);
+}
+
+/* "source 2 of 4", or "source 2 and 1 more of 4". Their number. */
+static uint32_t name_missing(struct peers *peers, char *text, size_t size)
 {
 	uint32_t i, first = peers->n, n_missing = 0;
 
@@ -226,14 +327,35 @@ int dfi__peers_missing(struct peers *peers)
 				first = i;
 		}
 	if (n_missing > 1)
-		return dfi__fail(-ETIMEDOUT,
-		    "flow '%s': waiting for %s %u and %u more of %u: nobody "
-		    "has opened them",
-		    peers->flow->name, peers->role, first, n_missing - 1,
-		    peers->n);
+		snprintf(text, size, "%s %u and %u more of %u", peers->role,
+		    first, n_missing - 1, peers->n);
+	else
+		snprintf(
+		    text, size, "%s %u of %u", peers->role, first, peers->n);
+	return n_missing;
+}
+
+int dfi__peers_missing(struct peers *peers)
+{
+	char missing[64];
+	uint32_t n = name_missing(peers, missing, sizeof(missing));
+
 	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': waiting for %s %u of %u: nobody has opened it",
-	    peers->flow->name, peers->role, first, peers->n);
+	    "flow '%s': waiting for %s: nobody has opened %s",
+	    peers->flow->name, missing, n > 1 ? "them" : "it");
+}
+
+int dfi__peers_flow_gone(struct peers *peers)
+{
+	const struct node *creator = &peers->flow->creator;
+	char missing[64];
+
+	name_missing(peers, missing, sizeof(missing));
+	return dfi__fail(-ECONNRESET,
+	    "flow '%s': its creator (node %s, host %s, pid %u) died, or the "
+	    "flow was removed, before %s attached: nobody can any more",
+	    peers->flow->name, creator->name, creator->host, creator->pid,
+	    missing);
 }
 
 void dfi__peers_name(
@@ -279,17 +401,45 @@ bool dfi__peers_await_gone(
 	return peers_state(peers, index) == PEER_GONE;
 }
 
+/*
+ * Some are not there yet: whether they still can come, the flow says. Only who
+ * waits asks.
+ */
+static int watch_flow(struct peers *peers, int64_t deadline)
+{
+	struct dfi *dfi = peers->dfi;
+	struct registry_watch *watch;
+	char key[KEY_SIZE];
+	int ret;
+
+	if (dfi__peers_all_there(peers))
+		return 0;
+	dfi__flow_key(key, peers->flow->name);
+	ret = dfi__client_watch_key(
+	    dfi->registry, key, on_flow_event, peers, deadline, &watch);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", peers->flow->name);
+	keep_flow_watch(peers, watch);
+	return 0;
+}
+
 int dfi__peers_await(struct peers *peers, int64_t deadline)
 {
 	struct timespec until = deadline_timespec(deadline);
+	int ret = watch_flow(peers, deadline);
 	uint32_t gone;
-	int ret = 0;
 
+	if (ret < 0)
+		return ret;
 	pthread_mutex_lock(&peers->lock);
 	for (;;) {
 		gone = find_state(peers, PEER_GONE);
 		if (gone < peers->n || dfi__peers_all_there(peers))
 			break;
+		if (dfi__peers_hopeless(peers)) {
+			ret = dfi__peers_flow_gone(peers);
+			break;
+		}
 		if (atomic_peek(&peers->registry_lost)) {
 			ret = dfi__fail(-ENOTCONN,
 			    "flow '%s': the connection to the registry was "

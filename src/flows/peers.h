@@ -14,7 +14,6 @@
 #include "descriptor.h"
 
 struct dfi;
-struct processes;
 struct registry_entry;
 struct registry_watch;
 
@@ -39,12 +38,17 @@ struct peers {
 	struct peer *peer;
 	_Atomic uint32_t changes; /* counts; a hot loop looks at this alone */
 	_Atomic bool registry_lost;
+	_Atomic bool flow_gone; /* removed, or its creator died: no more come */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/* The word in which the owner sleeps, or NULL. */
 	_Atomic(_Atomic uint32_t *) sleeping;
 	struct registry_watch *watch;
-	struct processes *processes;
+	/* Of the flow, until all peers have attached, or NULL; under the lock.
+	 */
+	struct registry_watch *flow_watch;
+	bool flow_seen;
+	struct dfi *dfi;
 	TAILQ_ENTRY(peers) process_link;
 };
 
@@ -55,7 +59,10 @@ struct peers {
 int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
     const char *role, int64_t deadline);
 
-/* The same, and then create the owner's own entry, in one go. */
+/*
+ * The same, and then create the owner's own entry, in one go. Until all peers
+ * have attached the flow is watched, too.
+ */
 int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
     const char *role, const struct registry_entry *own, int64_t deadline);
 
@@ -68,7 +75,8 @@ void dfi__peers_close(struct peers *peers, const char *own_key);
 
 /*
  * Wait until every peer has attached. -ETIMEDOUT: the text says who is missing.
- * -ECONNRESET: one has left already. -ENOTCONN: the registry is lost.
+ * -ECONNRESET: one has left already, or the flow's creator. -ENOTCONN: the
+ * registry is lost.
  */
 int dfi__peers_await(struct peers *peers, int64_t deadline);
 
@@ -78,6 +86,12 @@ bool dfi__peers_await_gone(
 
 /* Whether every peer has attached by now. */
 bool dfi__peers_all_there(struct peers *peers);
+
+/* Whether peers are missing that can't attach any more, as the flow is gone. */
+bool dfi__peers_hopeless(struct peers *peers);
+
+/* -ECONNRESET with a text for that. */
+int dfi__peers_flow_gone(struct peers *peers);
 
 /* -ETIMEDOUT with a text that says which peers have not attached. */
 int dfi__peers_missing(struct peers *peers);

@@ -22,6 +22,7 @@
 #ifndef DFI_REGISTRY_CLIENT_H
 #define DFI_REGISTRY_CLIENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -175,16 +176,30 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
     void (*fn)(void *arg, const struct registry_event *event), void *arg,
     int64_t deadline, struct registry_watch **watch);
 
-/*
- * dfi__client_watch() and then dfi__client_create() of a leased key, in the
- * time that one of them takes. On failure, of which the text is that of the
- * one that failed, there is neither the watch nor the key.
- */
-int dfi__client_watch_and_create(struct registry_client *client,
-    const char *prefix,
+/* The same for one key alone. */
+int dfi__client_watch_key(struct registry_client *client, const char *key,
     void (*fn)(void *arg, const struct registry_event *event), void *arg,
-    const struct registry_entry *entry, int64_t deadline,
-    struct registry_watch **watch);
+    int64_t deadline, struct registry_watch **watch);
+
+/* A watch that is to be made. */
+struct registry_interest {
+	const char *prefix;
+	bool exact; /* it is a key */
+	void (*fn)(void *arg, const struct registry_event *event);
+	void *arg;
+	struct registry_watch *watch; /* on success: the watch */
+};
+
+#define CLIENT_INTERESTS 2 /* at most */
+
+/*
+ * dfi__client_watch() for each of n interests and then dfi__client_create() of
+ * a leased key, in the time that one of them takes. On failure, of which the
+ * text is that of the one that failed, there is neither a watch nor the key.
+ */
+int dfi__client_join(struct registry_client *client,
+    struct registry_interest *interests, size_t n,
+    const struct registry_entry *entry, int64_t deadline);
 
 /*
  * End and free the watch. After it returns fn is neither running (unless it is

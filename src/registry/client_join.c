@@ -10,11 +10,12 @@
 #include "base/error.h"
 
 static void fill_watch(Dfi__Registry__Request *request,
-    Dfi__Registry__Watch *op, const char *prefix)
+    Dfi__Registry__Watch *op, const struct registry_interest *interest)
 {
 	dfi__registry__request__init(request);
 	dfi__registry__watch__init(op);
-	op->prefix = (char *)prefix;
+	op->prefix = (char *)interest->prefix;
+	op->exact = interest->exact;
 	request->op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 	request->watch = op;
 }
@@ -33,55 +34,75 @@ static void fill_create(Dfi__Registry__Request *request, Dfi__Registry__Put *op,
 	request->put = op;
 }
 
-/* What has succeeded if the other has not is taken back. */
-static int settle(struct client_call *watch, struct client_call *create)
+/*
+ * The last call creates, the others watch. What has succeeded if another has
+ * not is taken back.
+ */
+static int settle(struct client_call *calls, size_t n)
 {
-	int ret = dfi__client_call_result(create);
+	struct client_call *create = &calls[n - 1];
+	int ret = 0;
+	size_t i;
 
-	if (!ret)
-		ret = dfi__client_call_result(watch);
-	dfi__wire_free(create->reply);
-	dfi__wire_free(watch->reply);
+	for (i = n; i > 0; i--) {
+		if (!ret)
+			ret = dfi__client_call_result(&calls[i - 1]);
+		dfi__wire_free(calls[i - 1].reply);
+	}
 	if (!ret)
 		return 0;
 	if (!create->ret)
 		dfi__client_forget(create->client, create->request->put->key);
-	if (watch->ret)
-		dfi__watch_free(watch->watch);
-	else
-		dfi__client_unwatch(watch->watch);
+	for (i = 0; i < n - 1; i++)
+		if (calls[i].ret)
+			dfi__watch_free(calls[i].watch);
+		else
+			dfi__client_unwatch(calls[i].watch);
 	return ret;
 }
 
-int dfi__client_watch_and_create(struct registry_client *client,
-    const char *prefix,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg,
-    const struct registry_entry *entry, int64_t deadline,
-    struct registry_watch **watch)
+static int out_of_memory(struct client_call *calls, size_t n)
 {
-	struct registry_watch *new = dfi__watch_new(client, prefix, fn, arg);
-	Dfi__Registry__Request watch_request, put_request;
-	Dfi__Registry__Watch watch_op;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		dfi__watch_free(calls[i].watch);
+	return dfi__fail(-ENOMEM, "no memory for a registry watch");
+}
+
+int dfi__client_join(struct registry_client *client,
+    struct registry_interest *interests, size_t n,
+    const struct registry_entry *entry, int64_t deadline)
+{
+	Dfi__Registry__Request requests[CLIENT_INTERESTS + 1];
+	Dfi__Registry__Watch watch_ops[CLIENT_INTERESTS];
+	struct client_call calls[CLIENT_INTERESTS + 1] = { 0 };
 	Dfi__Registry__Put put_op;
-	struct client_call calls[] = {
-		{ .client = client, .request = &watch_request, .watch = new },
-		{ .client = client,
-		    .request = &put_request,
-		    .keep_flags = CLIENT_LEASED },
-	};
+	size_t i;
 	int ret;
 
-	if (!new)
-		return dfi__fail(-ENOMEM, "no memory for a registry watch");
-	fill_watch(&watch_request, &watch_op, prefix);
-	fill_create(&put_request, &put_op, entry);
-	ret = dfi__client_call_all(calls, 2, deadline);
+	for (i = 0; i < n; i++) {
+		fill_watch(&requests[i], &watch_ops[i], &interests[i]);
+		calls[i].client = client;
+		calls[i].request = &requests[i];
+		calls[i].watch = dfi__watch_new(client, interests[i].prefix,
+		    interests[i].fn, interests[i].arg);
+		if (!calls[i].watch)
+			return out_of_memory(calls, i);
+		calls[i].watch->exact = interests[i].exact;
+	}
+	fill_create(&requests[n], &put_op, entry);
+	calls[n].client = client;
+	calls[n].request = &requests[n];
+	calls[n].keep_flags = CLIENT_LEASED;
+	ret = dfi__client_call_all(calls, n + 1, deadline);
 	if (ret) {
-		dfi__watch_free(new);
+		for (i = 0; i < n; i++)
+			dfi__watch_free(calls[i].watch);
 		return ret;
 	}
-	ret = settle(&calls[0], &calls[1]);
-	if (!ret)
-		*watch = new;
+	ret = settle(calls, n + 1);
+	for (i = 0; !ret && i < n; i++)
+		interests[i].watch = calls[i].watch;
 	return ret;
 }

@@ -283,9 +283,9 @@ void dfi__watch_free_all(struct registry_client *client)
 	}
 }
 
-int dfi__client_watch(struct registry_client *client, const char *prefix,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg,
-    int64_t deadline, struct registry_watch **watch)
+static int make_watch(struct registry_client *client, const char *prefix,
+    bool exact, void (*fn)(void *arg, const struct registry_event *event),
+    void *arg, int64_t deadline, struct registry_watch **watch)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
@@ -294,6 +294,8 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for a registry watch");
+	new->exact = exact;
+	op.exact = exact;
 	op.prefix = (char *)prefix;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 	request.watch = &op;
@@ -304,6 +306,20 @@ int dfi__client_watch(struct registry_client *client, const char *prefix,
 	}
 	*watch = new;
 	return 0;
+}
+
+int dfi__client_watch(struct registry_client *client, const char *prefix,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg,
+    int64_t deadline, struct registry_watch **watch)
+{
+	return make_watch(client, prefix, false, fn, arg, deadline, watch);
+}
+
+int dfi__client_watch_key(struct registry_client *client, const char *key,
+    void (*fn)(void *arg, const struct registry_event *event), void *arg,
+    int64_t deadline, struct registry_watch **watch)
+{
+	return make_watch(client, key, true, fn, arg, deadline, watch);
 }
 
 void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)

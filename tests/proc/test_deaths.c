@@ -319,3 +319,40 @@ Test(deaths, are_watched_for_by_one_descriptor_for_each_process)
 	child_wait(&sources[1]);
 	kill_server();
 }
+
+/* A flow of another process, which has created it and now waits for a source.
+ */
+static void spawn_creator(struct child *creator, const char *ends)
+{
+	child_spawn(creator, DFI_WORKER, "-r", address, "-f", FLOW, "-c", ends,
+	    "target:0", NULL);
+	child_expect(creator, "target 0 open");
+}
+
+static void expect_creator(const struct child *creator, const char *missing)
+{
+	expect_names("its creator", creator);
+	cr_assert_not_null(strstr(dfi_errmsg(), missing), "'%s' is not in '%s'",
+	    missing, dfi_errmsg());
+}
+
+Test(deaths, of_the_creator_end_the_wait_of_a_target_for_sources)
+{
+	struct dfi_target *target;
+	struct child creator;
+	const void *tuple;
+	int64_t killed;
+
+	spawn_creator(&creator, "2:2");
+	target = open_target(1);
+	killed = now_ms();
+	child_signal(&creator, SIGKILL);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ECONNRESET);
+	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	expect_creator(&creator, "source 0 and 1 more of 2");
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ECONNRESET);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(child_wait(&creator), 128 + SIGKILL);
+	cr_assert_eq(dfi_close(dfi), 0);
+	kill_server();
+}

@@ -49,9 +49,46 @@ static int join(
     const char *key, int64_t deadline, struct registry_watch **watch)
 {
 	struct registry_entry entry = { .key = key, .value = "me", .size = 2 };
+	struct registry_interest interest = {
+		.prefix = "p/",
+		.fn = ear_hear,
+		.arg = &ear,
+	};
+	int ret = dfi__client_join(client, &interest, 1, &entry, deadline);
 
-	return dfi__client_watch_and_create(
-	    client, "p/", ear_hear, &ear, &entry, deadline, watch);
+	if (!ret)
+		*watch = interest.watch;
+	return ret;
+}
+
+Test(join, whoever_joins_may_watch_one_key_besides)
+{
+	struct registry_entry entry = {
+		.key = "p/2", .value = "me", .size = 2
+	};
+	struct ear key_ear;
+	struct registry_interest interests[] = {
+		{ .prefix = "p/", .fn = ear_hear, .arg = &ear },
+		{ .prefix = "p",
+		    .exact = true,
+		    .fn = ear_hear,
+		    .arg = &key_ear },
+	};
+
+	ear_init(&key_ear);
+	put("p", "a");
+	cr_assert_eq(dfi__client_join(client, interests, 2, &entry, soon()), 0);
+	ear_expect(&key_ear, "+p=a ");
+	cr_assert_eq(dfi__client_delete(other, "p", 0, soon()), 0);
+	ear_expect(&key_ear, "+p=a -p ");
+	ear_expect(&ear, "+p/2=me ");
+	/* The key is taken: then there is neither watch. */
+	cr_assert_eq(
+	    dfi__client_join(client, interests, 2, &entry, soon()), -EEXIST);
+	put("p", "b");
+	ear_expect(&key_ear, "+p=a -p +p=b ");
+	dfi__client_unwatch(interests[0].watch);
+	dfi__client_unwatch(interests[1].watch);
 }
 
 Test(join, whoever_joins_hears_of_those_before_and_after)

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting for peers of a flow whose creator goes meanwhile. From inside,
+ * because from outside nobody sees when dfi_source_open() waits.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include <dfi/dfi.h>
+
+#include "base/clock.h"
+#include "flows/attach.h"
+#include "flows/context.h"
+#include "flows/peers.h"
+
+static struct dfi_registry *registry;
+static struct dfi *creator, *dfi;
+static struct flow flow;
+static struct peers targets;
+
+static int64_t soon(void)
+{
+	return deadline_in_ms(20000);
+}
+
+/* Two targets are to come; nobody has opened them. */
+static void setup(void)
+{
+	static const struct dfi_field fields[] = {
+		{ "key", NULL, DFI_UINT64, 0, 8, 0 },
+	};
+	static const struct dfi_schema schema = {
+		.fields = fields,
+		.n_fields = 1,
+		.tuple_size = 8,
+	};
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_flow_attr flow_attr = {
+		.size = sizeof(flow_attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &schema,
+		.n_sources = 1,
+		.n_targets = 2,
+	};
+
+	cr_assert_eq(dfi_registry_start(NULL, &registry), 0);
+	attr.registry = dfi_registry_address(registry);
+	attr.node_name = "creator";
+	cr_assert_eq(dfi_open(&attr, &creator), 0, "%s", dfi_errmsg());
+	attr.node_name = "other";
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_flow_create(creator, "f", &flow_attr), 0);
+	cr_assert_eq(
+	    dfi__attach_find(dfi, "f", "source", 0, NULL, soon(), &flow), 0);
+	cr_assert_eq(
+	    dfi__peers_open(&targets, dfi, &flow, "target", soon()), 0);
+}
+
+static void teardown(void)
+{
+	dfi__peers_close(&targets, NULL);
+	dfi__flow_free(&flow);
+	cr_assert_eq(dfi_close(dfi), 0);
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(peers, .init = setup, .fini = teardown, .timeout = 60);
+
+struct waiter {
+	pthread_t thread;
+	int ret;
+	char text[512];
+};
+
+static void *await(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	waiter->ret = dfi__peers_await(&targets, soon());
+	strncpy(waiter->text, dfi_errmsg(), sizeof(waiter->text) - 1);
+	return NULL;
+}
+
+static void expect_hopeless(int ret, const char *text)
+{
+	cr_assert_eq(ret, -ECONNRESET, "%s", text);
+	cr_assert_not_null(
+	    strstr(text, "flow 'f': its creator (node creator"), "%s", text);
+	cr_assert_not_null(
+	    strstr(text, "target 0 and 1 more of 2"), "%s", text);
+}
+
+Test(peers, are_not_waited_for_when_the_creator_has_gone)
+{
+	cr_assert_eq(dfi_close(creator), 0);
+	expect_hopeless(dfi__peers_await(&targets, soon()), dfi_errmsg());
+}
+
+Test(peers, are_not_waited_for_any_longer_when_the_creator_goes)
+{
+	struct waiter waiter = { .ret = 1 };
+
+	cr_assert_eq(pthread_create(&waiter.thread, NULL, await, &waiter), 0);
+	cr_assert_eq(dfi_close(creator), 0);
+	pthread_join(waiter.thread, NULL);
+	expect_hopeless(waiter.ret, waiter.text);
+}
+
+/* The name is in use, but not by their flow. */
+Test(peers, are_not_waited_for_when_another_flow_has_the_name)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = flow.schema,
+		.n_sources = 1,
+		.n_targets = 2,
+	};
+
+	cr_assert_eq(dfi_flow_remove(creator, "f"), 0);
+	cr_assert_eq(dfi_flow_create(creator, "f", &attr), 0);
+	expect_hopeless(dfi__peers_await(&targets, soon()), dfi_errmsg());
+	cr_assert_eq(dfi_close(creator), 0);
+}
+
+/* A descriptor that came is used, though the flow may be gone by then. */
+static void *find_other(void *arg)
+{
+	struct waiter *waiter = arg;
+	struct flow found;
+
+	waiter->ret = dfi__attach_find(
+	    dfi, "g", "source", 0, NULL, soon(), &found);
+	if (!waiter->ret)
+		dfi__flow_free(&found);
+	return NULL;
+}
+
+Test(peers, flow_that_lives_for_a_moment_is_found_by_who_waits)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = flow.schema,
+		.n_sources = 1,
+		.n_targets = 2,
+	};
+	struct waiter waiter = { .ret = 1 };
+
+	cr_assert_eq(
+	    pthread_create(&waiter.thread, NULL, find_other, &waiter), 0);
+	while (pthread_tryjoin_np(waiter.thread, NULL) == EBUSY) {
+		cr_assert_eq(dfi_flow_create(creator, "g", &attr), 0);
+		cr_assert_eq(dfi_flow_remove(creator, "g"), 0);
+	}
+	cr_assert_eq(waiter.ret, 0);
+	cr_assert_eq(dfi_close(creator), 0);
+}
