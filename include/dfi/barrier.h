@@ -57,8 +57,8 @@ DFI_API int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms);
 
 /*
  * Leave and free it. Never waits for members: those that are in a later round
- * than the last that was complete get -ECONNRESET. -EINVAL, -EOWNERDEAD:
- * nothing was done.
+ * than the last that was complete get -ECONNRESET. NULL: nothing is done.
+ * -EINVAL, -EBADF (closed before), -EOWNERDEAD: nothing was done.
  */
 DFI_API int dfi_barrier_close(struct dfi_barrier *barrier);
 

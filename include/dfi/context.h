@@ -14,6 +14,12 @@
  * time that peers have to do the same before they count as dead. Applications
  * just repeat what was refused.
  *
+ * Handles (contexts, sources, targets, groups, barriers, sequencers) are closed
+ * once, like memory is freed: closing NULL does nothing and returns 0. A handle
+ * that is among the last 64 that the process has closed is still known as such:
+ * calls with it, closing it again among them, do nothing and return -EBADF.
+ * Once 64 more were closed, using it is a fault, or uses another handle.
+ *
  * In the child of a fork() nothing of it lives on: calls with a context, source
  * or target of the parent return -EOWNERDEAD, and the child opens its own. What
  * was lent before (tuples, spans, batches) and open cursors are pointers into
@@ -107,7 +113,8 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
  * Leave the registry and free the context. Flows that it created and that are
  * not persistent are removed. -EBUSY if sources, targets or barriers are still
  * open, or another thread is in a call that was given the context; then nothing
- * happened. Any thread, but no other call may use the context any more.
+ * happened. -EBADF: it was closed before. Any thread, but no other call may use
+ * the context any more.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 

@@ -26,6 +26,7 @@ extern "C" {
  */
 #define DFI_ERRORS(X)                                                         \
 	X(EINVAL, "an argument or attribute is not valid")                    \
+	X(EBADF, "the handle was closed before")                              \
 	X(E2BIG, "an attribute struct is newer than this library")            \
 	X(EPROTOTYPE, "the object is of another kind or schema")              \
 	X(EEXIST, "the name or index is taken")                               \
@@ -84,9 +85,9 @@ struct dfi_error_info {
  * them. A flow's failure counts once for each handle, not with each call that
  * repeats it. Of more than DFI_MAX_ERRORS those are forgotten that were not met
  * for longest. Not kept is what tells how the library was called (-EINVAL,
- * -E2BIG, -ERANGE, -EBUSY), and -EAGAIN and -EPIPE. A non-zero return of fn
- * ends the call, which returns it. info is valid during the call of fn only.
- * Any thread. -EINVAL: fn is NULL.
+ * -EBADF, -E2BIG, -ERANGE, -EBUSY), and -EAGAIN and -EPIPE. A non-zero return
+ * of fn ends the call, which returns it. info is valid during the call of fn
+ * only. Any thread. -EINVAL: fn is NULL.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);

@@ -69,7 +69,8 @@ DFI_API int dfi_sequencer_next(
 /*
  * Close and free the handle. If it is the creator's, the sequencer ends: the
  * others get -ECONNRESET, and its name is free. NULL: nothing is done. Never
- * waits. Owner thread only. -EINVAL, -EOWNERDEAD: nothing was done.
+ * waits. Owner thread only. -EINVAL, -EBADF (closed before), -EOWNERDEAD:
+ * nothing was done.
  */
 DFI_API int dfi_sequencer_close(struct dfi_sequencer *sequencer);
 

@@ -126,11 +126,12 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
  * returns 0. That takes some seconds if the network is slow; only if a target's
  * process is stopped and has no receive left, it may last as long as the target
  * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it in any
- * case. Frees the source in any case, so it can't be repeated. If the stream is
- * not whole (a hard error, a refused push, an open cursor, a target that is
- * gone), all targets get -ECANCELED instead of an end, and the first such error
- * is returned. -ETIMEDOUT, when that time has passed: the end was sent, and may
- * have arrived or not. Owner thread only.
+ * case. Frees the source in any case. Closing it again is -EBADF, NULL is 0,
+ * and neither does anything (see context.h). If the stream is not whole (a hard
+ * error, a refused push, an open cursor, a target that is gone), all targets
+ * get -ECANCELED instead of an end, and the first such error is returned.
+ * -ETIMEDOUT, when that time has passed: the end was sent, and may have arrived
+ * or not. Owner thread only.
  */
 DFI_API int dfi_source_close(struct dfi_source *source);
 
@@ -138,8 +139,10 @@ DFI_API int dfi_source_close(struct dfi_source *source);
  * Give up: a call in which the owner waits, and all later ones, return
  * -ECANCELED (but for pushes that go into an open segment and call nothing).
  * Then the owner closes the source, and targets get -ECANCELED after what was
- * sent. Frees nothing and never waits. Any thread, the owner's too, any number
- * of times, but not any more when dfi_source_close() may have begun.
+ * sent. Frees nothing and never waits for a peer. Any thread, the owner's too,
+ * any number of times, also while dfi_source_close() runs, which then ends the
+ * stream either way, and, as far as closed handles are known (context.h), after
+ * it.
  */
 DFI_API void dfi_source_abort(struct dfi_source *source);
 

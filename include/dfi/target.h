@@ -85,7 +85,8 @@ DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
 /*
  * Leave the flow and free the target; all pointers it lent end. Sources that
  * have not ended get -ECONNRESET. Never waits for a peer. Returns 0, or the
- * first hard error of the target's life. Owner thread only, once.
+ * first hard error of the target's life. Closing it again is -EBADF, NULL is 0,
+ * and neither does anything (see context.h). Owner thread only.
  */
 DFI_API int dfi_target_close(struct dfi_target *target);
 
@@ -93,8 +94,9 @@ DFI_API int dfi_target_close(struct dfi_target *target);
  * Give up: a call in which the owner waits, and all later ones that take more
  * than the rest of a segment, return -ECANCELED. What is lent stays so. Then
  * the owner closes the target, and sources get -ECONNRESET. Frees nothing and
- * never waits. Any thread, the owner's too, any number of times, but not any
- * more when dfi_target_close() may have begun.
+ * never waits for a peer. Any thread, the owner's too, any number of times,
+ * also while dfi_target_close() runs, and, as far as closed handles are known
+ * (context.h), after it.
  */
 DFI_API void dfi_target_abort(struct dfi_target *target);
 
@@ -102,10 +104,11 @@ DFI_API void dfi_target_abort(struct dfi_target *target);
  * Want no more: leave the flow early, without an error for anybody. From now on
  * what sources push for this target is dropped, and they are told (-EPIPE);
  * with the other targets they go on as before. A source that attaches later is
- * told, too, as long as this context is open. Consuming returns -ECANCELED; the
- * caller still closes the target, which returns 0 if nothing had failed before.
- * More calls do nothing. Waits for the registry only, at most the context's
- * open_timeout_ms.
+ * told, too, as long as this context is open, also when the target was closed:
+ * its entry in the registry stays until all sources have attached, or the flow
+ * is removed. Consuming returns -ECANCELED; the caller still closes the target,
+ * which returns 0 if nothing had failed before. More calls do nothing. Waits
+ * for the registry only, at most the context's open_timeout_ms.
  *
  * -EBUSY: a batch or a cursor is out; nothing happened. -ENOTCONN, -ETIMEDOUT:
  * the registry doesn't know; sources that are attached do.

@@ -44,7 +44,7 @@ DFI_API int dfi_target_group_open(struct dfi *dfi,
 
 /*
  * Free the group; its targets stay open and are as before. What the group has
- * lent goes back. -EINVAL: no group.
+ * lent goes back. NULL: nothing is done. -EINVAL: no group.
  */
 DFI_API int dfi_target_group_close(struct dfi_target_group *group);
 

@@ -30,6 +30,7 @@ static bool is_worth_it(int err)
 {
 	switch (err) {
 	case -EINVAL:
+	case -EBADF:
 	case -E2BIG:
 	case -ERANGE:
 	case -EBUSY:

@@ -394,9 +394,11 @@ int dfi_barrier_close(struct dfi_barrier *barrier)
 	HANDLE_LAST_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
 	struct dfi *dfi;
 	char key[KEY_SIZE];
-	int ret = handle_check(
-	    barrier, barrier ? &barrier->magic : NULL, BARRIER_MAGIC);
+	int ret;
 
+	if (!barrier)
+		return 0;
+	ret = handle_check(barrier, &barrier->magic, BARRIER_MAGIC);
 	if (ret < 0)
 		return ret;
 	dfi = barrier->dfi;

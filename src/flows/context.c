@@ -19,6 +19,7 @@
 #include "../base/process.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
+#include "farewell.h"
 #include "linger.h"
 #include "network.h"
 #include "processes.h"
@@ -134,9 +135,12 @@ static int join(
 	ret = dfi__processes_new(dfi, &dfi->processes);
 	if (ret < 0)
 		goto stop_transport;
-	ret = dfi__network_new(dfi, registry, &dfi->network);
+	ret = dfi__farewells_new(&dfi->farewells);
 	if (ret < 0)
 		goto free_processes;
+	ret = dfi__network_new(dfi, registry, &dfi->network);
+	if (ret < 0)
+		goto free_farewells;
 	ret = dfi__linger_clock_new(dfi, &dfi->linger);
 	if (ret < 0)
 		goto free_network;
@@ -154,6 +158,8 @@ free_clock:
 	dfi__linger_clock_free(dfi->linger);
 free_network:
 	dfi__network_free(dfi->network);
+free_farewells:
+	dfi__farewells_free(dfi->farewells);
 free_processes:
 	dfi__processes_free(dfi->processes);
 stop_transport:
@@ -241,8 +247,11 @@ void dfi__context_leave(struct dfi *dfi)
 int dfi_close(struct dfi *dfi)
 {
 	uint32_t n = 0;
-	int ret = context_check(dfi);
+	int ret;
 
+	if (!dfi)
+		return 0;
+	ret = context_check(dfi);
 	if (ret < 0)
 		return ret;
 	if (!atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING))
@@ -251,6 +260,7 @@ int dfi_close(struct dfi *dfi)
 		    "the context: close or await them first",
 		    n);
 	dfi__stats_stop(dfi);
+	dfi__farewells_free(dfi->farewells);
 	dfi__linger_clock_free(dfi->linger);
 	dfi__network_free(dfi->network);
 	dfi__client_close(dfi->registry);

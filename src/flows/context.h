@@ -12,6 +12,7 @@
 #include "handle.h"
 #include "stats.h"
 
+struct farewells;
 struct linger_clock;
 struct loop;
 struct registry_client;
@@ -35,6 +36,7 @@ struct dfi {
 	/* Open handles but groups, and calls; see CONTEXT_USE(). */
 	_Atomic uint32_t n_users;
 	struct stats_list stats;
+	struct farewells *farewells;
 };
 
 _Static_assert(offsetof(struct dfi, magic) == HANDLE_MAGIC_OFFSET, "handle");

@@ -6,8 +6,10 @@
  */
 #include "handle.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "../base/log.h"
@@ -26,9 +28,91 @@ void *dfi__handle_alloc(size_t size)
 	return at;
 }
 
+/*
+ * Pages of closed handles, oldest first from next. Nobody else has their
+ * addresses meanwhile, so a call with one of them is told from others.
+ */
+static _Atomic(void *) closed[CLOSED_HANDLES];
+static _Atomic uint32_t next_closed;
+
+static size_t page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The library is unloaded, or the process ends. */
+__attribute__((destructor)) static void forget_closed(void)
+{
+	void *page;
+	size_t i;
+
+	for (i = 0; i < CLOSED_HANDLES; i++) {
+		page = atomic_exchange(&closed[i], NULL);
+		if (page)
+			munmap(page, page_size());
+	}
+}
+
+static uint32_t *magic_of(void *handle)
+{
+	return (uint32_t *)(void *)((char *)handle + HANDLE_MAGIC_OFFSET);
+}
+
+static _Atomic uint32_t *aborters_of(void *handle)
+{
+	return (_Atomic uint32_t *)(void *)((char *)handle +
+	    HANDLE_ABORTERS_OFFSET);
+}
+
 void dfi__handle_free(void *handle, size_t size)
 {
-	munmap(handle, size);
+	size_t page = page_size(), mapped = (size + page - 1) / page * page;
+	char *at = handle;
+	uint32_t slot;
+
+	/* It was never given out. */
+	if (!*magic_of(handle)) {
+		munmap(handle, size);
+		return;
+	}
+	__atomic_store_n(magic_of(handle), CLOSED_MAGIC, __ATOMIC_RELAXED);
+	if (mapped > page)
+		munmap(at + page, mapped - page);
+	/* As in a forked child: the inline functions find nothing. */
+	memset(at, 0, HANDLE_MAGIC_OFFSET);
+	memset(at + HANDLE_ABORTERS_OFFSET + sizeof(uint32_t), 0,
+	    page - HANDLE_ABORTERS_OFFSET - sizeof(uint32_t));
+	slot = atomic_fetch_add(&next_closed, 1) % CLOSED_HANDLES;
+	at = atomic_exchange(&closed[slot], handle);
+	if (at)
+		munmap(at, page);
+}
+
+bool dfi__handle_hold(void *handle, uint32_t magic)
+{
+	if (__atomic_load_n(magic_of(handle), __ATOMIC_RELAXED) != magic)
+		return false;
+	/*
+	 * Pairs with dfi__handle_retire(): either we see its magic, or it sees
+	 * us. Also closed, the page is there.
+	 */
+	atomic_fetch_add(aborters_of(handle), 1);
+	if (__atomic_load_n(magic_of(handle), __ATOMIC_SEQ_CST) == magic)
+		return true;
+	dfi__handle_let_go(handle);
+	return false;
+}
+
+void dfi__handle_let_go(void *handle)
+{
+	atomic_fetch_sub(aborters_of(handle), 1);
+}
+
+void dfi__handle_retire(void *handle)
+{
+	__atomic_store_n(magic_of(handle), CLOSED_MAGIC, __ATOMIC_SEQ_CST);
+	while (atomic_load(aborters_of(handle)))
+		sched_yield();
 }
 
 int dfi__handle_check_slow(
@@ -48,6 +132,8 @@ int dfi__handle_check_slow(
 		    "the %s was opened before fork(): a child opens its own "
 		    "context",
 		    kind);
+	if (magic == CLOSED_MAGIC)
+		return dfi__fail(-EBADF, "the %s was closed before", kind);
 	return dfi__fail(-EINVAL,
 	    "the handle is of another kind: this call takes a %s", kind);
 }

@@ -8,6 +8,7 @@
 #define DFI_FLOWS_HANDLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "../base/compiler.h"
@@ -19,6 +20,10 @@
 #define GROUP_MAGIC UINT32_C(0xdf1c0004)
 #define BARRIER_MAGIC UINT32_C(0xdf1c0005)
 #define SEQUENCER_MAGIC UINT32_C(0xdf1c0006)
+#define CLOSED_MAGIC UINT32_C(0xdf1cffff)
+
+/* Handles that were closed, the last of the process, that are known as such. */
+#define CLOSED_HANDLES 64
 
 /*
  * Where every kind of handle has its magic, behind what the public inline
@@ -26,13 +31,34 @@
  */
 #define HANDLE_MAGIC_OFFSET 40
 
+/*
+ * And behind it, in those that other threads may abort, how many are at it; see
+ * dfi__handle_hold().
+ */
+#define HANDLE_ABORTERS_OFFSET 44
+
 /* Zeroed, page-aligned memory; NULL without. */
 void *dfi__handle_alloc(size_t size);
+
+/*
+ * A handle that had its magic gets CLOSED_MAGIC, and its first page stays until
+ * CLOSED_HANDLES others were closed.
+ */
 void dfi__handle_free(void *handle, size_t size);
 
 /*
- * -EINVAL for NULL or another kind than expected, -EOWNERDEAD in a forked
- * child.
+ * For a thread that is not the owner, around what it does with a handle that
+ * the owner may close meanwhile: false if that has begun, and then there is
+ * nothing to let go. dfi__handle_retire() is for the owner: it waits until all
+ * have let go, and nobody gets a hold any more.
+ */
+bool dfi__handle_hold(void *handle, uint32_t magic);
+void dfi__handle_let_go(void *handle);
+void dfi__handle_retire(void *handle);
+
+/*
+ * -EINVAL for NULL or another kind than expected, -EBADF for one that was
+ * closed, -EOWNERDEAD in a forked child.
  */
 int dfi__handle_check_slow(
     const void *handle, uint32_t magic, uint32_t expected);

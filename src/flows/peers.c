@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../base/clock.h"
+#include "../base/compiler.h"
 #include "../base/error.h"
 #include "../base/fence.h"
 #include "../base/log.h"
@@ -155,6 +156,7 @@ static bool is_our_flow(
 /* What peers' watch tells of a lost registry counts here, too. */
 static void on_flow_event(void *arg, const struct registry_event *event)
 {
+	void (*outlive)(struct peers * peers);
 	struct peers *peers = arg;
 	bool ours;
 
@@ -166,7 +168,10 @@ static void on_flow_event(void *arg, const struct registry_event *event)
 	if (!ours)
 		atomic_set(&peers->flow_gone, true);
 	tell_owner(peers);
+	outlive = peers->outlive;
 	pthread_mutex_unlock(&peers->lock);
+	if (unlikely(outlive != NULL))
+		outlive(peers);
 }
 
 /* The flow's watch has told what there is. */
@@ -185,6 +190,7 @@ static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
 static void on_event(void *arg, const struct registry_event *event)
 {
 	struct registry_watch *flow_watch;
+	void (*outlive)(struct peers * peers);
 	struct peers *peers = arg;
 	uint32_t index = peers->n;
 
@@ -197,6 +203,7 @@ static void on_event(void *arg, const struct registry_event *event)
 		set_peer(&peers->peer[index], event);
 	tell_owner(peers);
 	flow_watch = take_flow_watch(peers);
+	outlive = peers->outlive;
 	pthread_mutex_unlock(&peers->lock);
 	dfi__client_unwatch(flow_watch);
 	/* The control thread's alone: it doesn't change any more. */
@@ -204,6 +211,8 @@ static void on_event(void *arg, const struct registry_event *event)
 	    atomic_peek(&peers->peer[index].state) == PEER_PRESENT)
 		dfi__processes_watch(
 		    peers->dfi->processes, &peers->peer[index].endpoint.node);
+	if (unlikely(outlive != NULL))
+		outlive(peers);
 }
 
 static void init_lock(struct peers *peers)
@@ -309,6 +318,19 @@ static uint32_t find_state(struct peers *peers, uint32_t state)
 bool dfi__peers_all_there(struct peers *peers)
 {
 	return find_state(peers, PEER_ABSENT) == peers->n;
+}
+
+bool dfi__peers_expected(struct peers *peers)
+{
+	return !atomic_peek(&peers->flow_gone) && !dfi__peers_all_there(peers);
+}
+
+void dfi__peers_outlive(
+    struct peers *peers, void (*outlive)(struct peers *peers))
+{
+	pthread_mutex_lock(&peers->lock);
+	peers->outlive = outlive;
+	pthread_mutex_unlock(&peers->lock);
 }
 
 bool dfi__peers_hopeless(struct peers *peers)

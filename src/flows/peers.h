@@ -48,6 +48,8 @@ struct peers {
 	 */
 	struct registry_watch *flow_watch;
 	bool flow_seen;
+	/* See dfi__peers_outlive(), or NULL. */
+	void (*outlive)(struct peers *peers);
 	struct dfi *dfi;
 	TAILQ_ENTRY(peers) process_link;
 };
@@ -72,6 +74,17 @@ int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
  * dfi_errmsg() alone.
  */
 void dfi__peers_close(struct peers *peers, const char *own_key);
+
+/*
+ * The owner has closed, but its entry has to stay for peers that are to come:
+ * call outlive() after each change from now on, on the control thread, as the
+ * last thing that is done with peers, which it may close.
+ */
+void dfi__peers_outlive(
+    struct peers *peers, void (*outlive)(struct peers *peers));
+
+/* Whether a peer may still attach. */
+bool dfi__peers_expected(struct peers *peers);
 
 /*
  * Wait until every peer has attached. -ETIMEDOUT: the text says who is missing.

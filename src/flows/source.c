@@ -431,6 +431,7 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 		if (source->writers[t].remote)
 			dfi__writer_end(&source->writers[t], flag);
 	ret = drain(source);
+	dfi__handle_retire(source);
 	/* The marks come first: a target that sees the key go finds them. */
 	dfi__endpoint_key(key, &source->flow, role, source->index);
 	dfi__peers_close(&source->targets, key);
@@ -466,10 +467,12 @@ static int check_whole(struct dfi_source *source)
 int dfi_source_close(struct dfi_source *source)
 {
 	SOURCE_LAST_CALL(source, SOURCE_SHARED(source));
-	int ret = handle_check(
-	    source, source ? &source->magic : NULL, SOURCE_MAGIC);
 	char text[ERROR_TEXT_SIZE];
+	int ret;
 
+	if (!source)
+		return 0;
+	ret = handle_check(source, &source->magic, SOURCE_MAGIC);
 	if (ret < 0)
 		return ret;
 	ret = dfi_source_flush(source);
@@ -484,9 +487,9 @@ int dfi_source_close(struct dfi_source *source)
 
 void dfi_source_abort(struct dfi_source *source)
 {
-	if (handle_check(source, source ? &source->magic : NULL, SOURCE_MAGIC) <
-	    0)
+	if (!source || !dfi__handle_hold(source, SOURCE_MAGIC))
 		return;
 	atomic_set(&source->aborted, true);
 	dfi__peers_wake(&source->targets);
+	dfi__handle_let_go(source);
 }

@@ -34,6 +34,7 @@
 struct dfi_source {
 	struct dfi_source_head head; /* first: see dfi/source.h */
 	uint32_t magic;
+	_Atomic uint32_t aborters; /* see handle.h */
 	int status; /* the first hard error; then all lanes are empty */
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	_Atomic bool aborted;  /* by any thread */
@@ -68,6 +69,8 @@ struct dfi_source {
 
 _Static_assert(
     offsetof(struct dfi_source, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi_source, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
 int dfi__source_check_slow(const struct dfi_source *source);
 

@@ -18,6 +18,7 @@
 #include "../transport/transport.h"
 #include "attach.h"
 #include "declare.h"
+#include "farewell.h"
 #include "network.h"
 
 static const char role[] = "target";
@@ -156,7 +157,7 @@ static int create_rings(struct dfi_target *target)
 	return 0;
 }
 
-static void free_target(struct dfi_target *target)
+static void free_rings(struct dfi_target *target)
 {
 	if (target->region && target->region->export)
 		target->region->export->transport->ops->unexport(
@@ -166,6 +167,11 @@ static void free_target(struct dfi_target *target)
 	dfi__notify_free(target->notify);
 	dfi__ring_memory_return(target->dfi, target->ring_memory);
 	free(target->readers);
+}
+
+static void free_target(struct dfi_target *target)
+{
+	free_rings(target);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }
@@ -255,11 +261,11 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 
 void dfi_target_abort(struct dfi_target *target)
 {
-	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
-	    0)
+	if (!target || !dfi__handle_hold(target, TARGET_MAGIC))
 		return;
 	atomic_set(&target->aborted, true);
 	dfi__peers_wake(&target->sources);
+	dfi__handle_let_go(target);
 }
 
 /* Tell all sources that nobody reads any more. */
@@ -295,10 +301,11 @@ int dfi_target_close(struct dfi_target *target)
 	TARGET_LAST_CALL(target, TARGET_SHARED(target));
 	struct dfi *dfi;
 	char key[KEY_SIZE];
-	bool leaves;
-	int ret = handle_check(
-	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+	int ret;
 
+	if (!target)
+		return 0;
+	ret = handle_check(target, &target->magic, TARGET_MAGIC);
 	if (ret < 0)
 		return ret;
 	if (!target->status)
@@ -310,12 +317,18 @@ int dfi_target_close(struct dfi_target *target)
 		dfi__target_group_drop(target);
 	if (!target->cancelled)
 		close_rings(target, RING_CLOSED);
-	/* A source that is still to come must find that it is not missing. */
-	leaves = !target->cancelled || dfi__peers_all_there(&target->sources);
-	dfi__endpoint_key(key, &target->flow, role, target->index);
-	dfi__peers_close(&target->sources, leaves ? key : NULL);
 	dfi__stats_remove(dfi, &target->stats);
-	free_target(target);
+	dfi__handle_retire(target);
+	/* A source that is still to come must find that it is not missing. */
+	if (target->cancelled && dfi__peers_expected(&target->sources)) {
+		dfi__peers_withdraw(&target->sources);
+		free_rings(target);
+		dfi__farewell_begin(target);
+	} else {
+		dfi__endpoint_key(key, &target->flow, role, target->index);
+		dfi__peers_close(&target->sources, key);
+		free_target(target);
+	}
 	dfi__context_leave(dfi);
 	return ret;
 }

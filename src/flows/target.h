@@ -6,6 +6,7 @@
 #define DFI_FLOWS_TARGET_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 #include <dfi/target.h>
 #include "../base/nap.h"
 #include "../base/notify.h"
@@ -21,8 +22,9 @@ struct dfi_target {
 	struct dfi_target_head head;       /* first: see dfi/target.h */
 	_Atomic uint64_t segments, stalls; /* for any thread to read */
 	uint32_t magic;
-	int status; /* the first hard error */
-	int lost;   /* the next one, when all that came is consumed */
+	_Atomic uint32_t aborters; /* see handle.h */
+	int status;                /* the first hard error */
+	int lost; /* the next one, when all that came is consumed */
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	bool lends_segment;    /* of readers[head.source] */
 	bool lends_batch;
@@ -56,10 +58,13 @@ struct dfi_target {
 	struct stats_entry stats;
 	_Atomic uint64_t long_stalls;
 	struct stall stall;
+	TAILQ_ENTRY(dfi_target) farewell; /* when it is closed */
 };
 
 _Static_assert(
     offsetof(struct dfi_target, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi_target, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
 int dfi__target_check_slow(const struct dfi_target *target);
 

@@ -106,9 +106,12 @@ int dfi_target_group_close(struct dfi_target_group *group)
 {
 	HANDLE_LAST_CALL(GROUP_USER(group), GROUP_SHARED(group));
 	struct dfi_target *target;
-	int ret = group_check(group);
 	uint32_t i;
+	int ret;
 
+	if (!group)
+		return 0;
+	ret = group_check(group);
 	if (ret < 0)
 		return ret;
 	for (i = 0; i < group->n_members; i++) {

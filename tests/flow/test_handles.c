@@ -4,6 +4,10 @@
  * child inherits, while the parent's stream goes on.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +74,141 @@ Test(handles, of_another_kind_are_refused)
 	assert_error(dfi_target_close((struct dfi_target *)(void *)source),
 	    -EINVAL, "another kind: this call takes a");
 	close_both();
+}
+
+Test(handles, that_were_closed_are_known_as_such)
+{
+	struct dfi_target_group *group;
+	struct dfi_barrier *barrier;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi *dfi;
+
+	open_both(2, 2);
+	close_both();
+	assert_error(
+	    dfi_source_close(source), -EBADF, "source was closed before");
+	assert_error(
+	    dfi_target_close(target), -EBADF, "target was closed before");
+	cr_assert_eq(push(1), -EBADF);
+	cr_assert_eq(consume(), -EBADF);
+	cr_assert_eq(dfi_source_flush(source), -EBADF);
+	cr_assert_eq(dfi_target_cancel(target), -EBADF);
+	dfi_source_abort(source);
+	dfi_target_abort(target);
+	cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &group), 0);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	cr_assert_eq(dfi_target_group_close(group), -EBADF);
+	cr_assert_eq(dfi_barrier_open(rig.dfi, "b", 1, 0, &barrier), 0);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_barrier_close(barrier), -EBADF);
+	attr.registry = dfi_registry_address(rig.registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	assert_error(dfi_close(dfi), -EBADF, "context", "closed before");
+}
+
+/* They keep no memory beyond the last of them. */
+Test(handles, that_were_closed_do_not_pile_up)
+{
+	struct dfi_target_group *group, *first;
+	uint32_t i;
+
+	cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &first), 0);
+	cr_assert_eq(dfi_target_group_close(first), 0);
+	for (i = 0; i < 1000; i++) {
+		cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &group), 0);
+		cr_assert(i >= 64 || group != first,
+		    "%u closed since, and the address is used again", i);
+		if (group == first)
+			break;
+		cr_assert_eq(dfi_target_group_close(group), 0);
+	}
+	cr_assert_lt(i, 1000, "its page is never given back");
+	cr_assert_eq(dfi_target_group_close(group), 0);
+}
+
+static void *abort_both(void *arg)
+{
+	_Atomic bool *stop = arg;
+
+	while (!*stop) {
+		dfi_source_abort(source);
+		dfi_target_abort(target);
+	}
+	return NULL;
+}
+
+/* Before, while and after they close, as the headers allow. */
+Test(handles, may_be_aborted_any_number_of_times_while_they_close)
+{
+	uint32_t rounds = 200, round;
+	_Atomic bool stop;
+	pthread_t thread;
+	int ret;
+
+	for (round = 0; round < rounds; round++) {
+		open_both(2, 2);
+		stop = false;
+		cr_assert_eq(
+		    pthread_create(&thread, NULL, abort_both, &stop), 0);
+		(void)push(round);
+		ret = dfi_source_close(source);
+		cr_assert(ret == 0 || ret == -ECANCELED, "%d", ret);
+		ret = dfi_target_close(target);
+		cr_assert(ret == 0 || ret == -ECANCELED, "%d", ret);
+		stop = true;
+		pthread_join(thread, NULL);
+		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	}
+}
+
+static void *open_patiently(void *arg)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *late;
+	_Atomic bool *begun = arg;
+
+	attr.open_timeout_ms = 60000;
+	*begun = true;
+	if (dfi_source_open(rig.dfi, "g", 0, &attr, &late) < 0 ||
+	    dfi_source_close(late) < 0)
+		return arg;
+	return NULL;
+}
+
+/* A call that waits in one thread holds up no other thread's endpoints. */
+Test(handles, close_and_abort_while_another_thread_waits_on_the_context)
+{
+	_Atomic bool begun = false;
+	struct dfi_target *late[2];
+	pthread_t thread;
+	const void *tuple;
+	void *failed;
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "g", 1, 2, 2, 2);
+	late[0] = open_target(rig.dfi, "g", 0, 0);
+	cr_assert_eq(pthread_create(&thread, NULL, open_patiently, &begun), 0);
+	while (!begun)
+		sched_yield();
+	open_both(2, 2);
+	close_both();
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	open_both(2, 2);
+	dfi_source_abort(source);
+	dfi_source_abort(source);
+	cr_assert_eq(dfi_source_close(source), -ECANCELED);
+	dfi_target_abort(target);
+	cr_assert_eq(dfi_target_close(target), -ECANCELED);
+	cr_assert_eq(dfi_close(rig.dfi), -EBUSY);
+	/* This is what it waits for. */
+	late[1] = open_target(rig.dfi, "g", 1, 0);
+	cr_assert_eq(pthread_join(thread, &failed), 0);
+	cr_assert_null(failed);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(dfi_target_consume(late[i], &tuple), 0);
+		cr_assert_eq(dfi_target_close(late[i]), 0);
+	}
 }
 
 /* In a forked child: the number of the first call that did not refuse. */

@@ -291,6 +291,68 @@ Test(cancel, is_known_to_a_source_that_attaches_later)
 	check_connections();
 }
 
+static int count_targets(void *arg, const struct dfi_node_info *info)
+{
+	*(uint32_t *)arg += info->n_targets;
+	return 0;
+}
+
+static bool none_is_published(void *arg)
+{
+	uint32_t n = 0;
+
+	(void)arg;
+	cr_assert_eq(dfi_node_list(rig.dfi, count_targets, &n), 0);
+	return n == 0;
+}
+
+/* Of targets that are closed, for sources that have not come. */
+Test(cancel, is_published_until_no_source_is_to_come)
+{
+	struct dfi_source *sources[2];
+
+	create_kv_flow(rig.dfi, "f", 2, 1, 4, 4);
+	open_targets(1, 0);
+	sources[0] = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert(!none_is_published(NULL));
+	sources[1] = open_source(rig.dfi, "f", 1, 0);
+	cr_assert(eventually(none_is_published, NULL));
+	cr_assert_eq(dfi_source_close(sources[0]), 0);
+	cr_assert_eq(dfi_source_close(sources[1]), 0);
+	check_connections();
+}
+
+Test(cancel, leaves_nothing_to_the_next_flow_of_the_name)
+{
+	const void *tuple;
+	struct dfi_source *source;
+	uint32_t round;
+
+	for (round = 0; round < 3; round++) {
+		create_kv_flow(rig.dfi, "f", 2, 1, 4, 4);
+		open_targets(1, 0);
+		cr_assert_eq(dfi_target_cancel(targets[0]), 0);
+		cr_assert_eq(dfi_target_close(targets[0]), 0);
+		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+		cr_assert(eventually(none_is_published, NULL));
+	}
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	open_targets(1, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 1);
+	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	/* And one that is left to the end of its context. */
+	create_kv_flow(rig.dfi, "g", 1, 1, 4, 4);
+	targets[0] = open_target(rig.other, "g", 0, 0);
+	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}
+
 /* The ways in, each with the target that left and the one that stayed. */
 struct late_source {
 	uint32_t delay; /* in yields */
