@@ -51,8 +51,10 @@ struct dfi_attr {
 	uint32_t size;
 	/*
 	 * Milliseconds without a sign of life after which the process counts as
-	 * dead, 50 to 3600000. 0: only the end of the process or of its
-	 * connection to the registry counts, so that a stopped one is not dead.
+	 * dead, 50 to 3600000; it gives one every third of that. Default 0: as
+	 * DFI_LEASE says, and else DFI_NO_LEASE: only the end of the process or
+	 * of its connection to the registry counts, so that a stopped one is
+	 * not dead.
 	 */
 	uint32_t lease_ttl_ms;
 	const char *registry;     /* default DFI_REGISTRY; see registry.h */
@@ -76,6 +78,7 @@ struct dfi_attr {
 	uint32_t registry_flags; /* DFI_REGISTRY_INSECURE, also a variable */
 	uint32_t reserved2;      /* 0 */
 };
+#define DFI_NO_LEASE UINT32_MAX
 #define DFI_ATTR_INIT DFI_INIT(struct dfi_attr)
 
 /* How a waiting call waits. */

@@ -155,6 +155,35 @@ static int read_ms(
 	return ret;
 }
 
+#define HOUR_MS 3600000u
+#define LEASE_MIN_MS 50u /* what a registry allows */
+
+static int read_lease(
+    const char *variable, const char *value, const char *help, uint32_t *out)
+{
+	uint32_t number;
+	int ret = read_us(variable, value, help, &number);
+
+	if (!ret && number && (number < LEASE_MIN_MS || number > HOUR_MS))
+		ret = invalid(variable, value, help);
+	if (!ret)
+		*out = number;
+	return ret;
+}
+
+static int read_retry(
+    const char *variable, const char *value, const char *help, uint32_t *out)
+{
+	uint32_t number;
+	int ret = read_ms(variable, value, help, &number);
+
+	if (!ret && number > HOUR_MS)
+		ret = invalid(variable, value, help);
+	if (!ret)
+		*out = number;
+	return ret;
+}
+
 static int read_choice(
     const char *variable, const char *value, const char *help, uint32_t *out)
 {

@@ -14,7 +14,8 @@
  * kinds: text; uid: a user's number, UINT32_MAX for none; size: bytes with an
  * optional suffix K, M or G; auto_size: a size, or auto (0); limit: a size, or
  * none (UINT64_MAX); room: a size, or 0; ms: milliseconds; us: microseconds, or
- * 0; choice: one of the words of the setting's table in settings.c.
+ * 0; lease: milliseconds as the registry allows, or 0; retry: milliseconds up
+ * to an hour; choice: one of the words of the setting's table in settings.c.
  */
 #define DFI_SETTINGS(X)                                                       \
 	X(text, registry, "DFI_REGISTRY", NULL,                               \
@@ -37,6 +38,9 @@
 	X(ms, registry_grace_ms, "DFI_REGISTRY_GRACE", "10000",               \
 	    "milliseconds that peers have for publishing themselves again "   \
 	    "at a registry that was restarted")                               \
+	X(lease, lease_ms, "DFI_LEASE", "0",                                  \
+	    "milliseconds without a sign of life after which this process "   \
+	    "counts as dead, 50 to 3600000; 0: none")                         \
 	X(auto_size, ring_memory, "DFI_RING_MEMORY", "auto",                  \
 	    "payload bytes of all rings of a target, where a flow leaves "    \
 	    "them open: a size, or auto, by the caches")                      \
@@ -64,6 +68,9 @@
 	    "IP address of this host, on an RDMA device, to use")             \
 	X(choice, verbs_notify, "DFI_VERBS_NOTIFY", "auto",                   \
 	    "how a target learns of segments: auto, footer or imm")           \
+	X(retry, verbs_retry_ms, "DFI_VERBS_RETRY", "3000",                   \
+	    "milliseconds, 1 to 3600000, for which RDMA repeats what is not " \
+	    "answered before a connection breaks")                            \
 	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                   \
 	    "milliseconds to wait for the registry, a flow or its endpoints") \
 	X(choice, log_level, "DFI_LOG", "warn",                               \
@@ -96,6 +103,8 @@ enum verbs_notify {
 #define SETTING_TYPE_room uint64_t
 #define SETTING_TYPE_ms uint32_t
 #define SETTING_TYPE_us uint32_t
+#define SETTING_TYPE_lease uint32_t
+#define SETTING_TYPE_retry uint32_t
 #define SETTING_TYPE_choice uint32_t
 
 struct settings {

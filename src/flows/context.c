@@ -112,6 +112,14 @@ static struct registry_security registry_security(
 	return security;
 }
 
+static uint32_t lease_ms(
+    const struct dfi_attr *attr, const struct settings *settings)
+{
+	if (attr->lease_ttl_ms == DFI_NO_LEASE)
+		return 0;
+	return attr->lease_ttl_ms ? attr->lease_ttl_ms : settings->lease_ms;
+}
+
 static int join(
     struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
 {
@@ -124,7 +132,7 @@ static int join(
 	if (ret < 0)
 		return ret;
 	ret = dfi__client_open(dfi->loop, registry, &security,
-	    attr->lease_ttl_ms, deadline, &dfi->registry);
+	    lease_ms(attr, &dfi->settings), deadline, &dfi->registry);
 	if (ret < 0)
 		goto stop_loop;
 	dfi__client_set_grace(dfi->registry, dfi->settings.registry_grace_ms);

@@ -15,7 +15,7 @@
 
 struct listing {
 	struct dfi_attr attr;
-	char open_timeout_ms[16];
+	char open_timeout_ms[16], lease_ms[16];
 	int (*fn)(void *arg, const struct dfi_setting_info *info);
 	void *arg;
 };
@@ -47,6 +47,7 @@ static bool overrides(
 		    attr->registry_flags & DFI_REGISTRY_INSECURE },
 		{ "DFI_OPEN_TIMEOUT", listing->open_timeout_ms,
 		    attr->open_timeout_ms },
+		{ "DFI_LEASE", listing->lease_ms, attr->lease_ttl_ms },
 	};
 	size_t i;
 
@@ -94,5 +95,9 @@ int dfi_setting_list(const struct dfi_attr *attr,
 		return ret;
 	snprintf(listing.open_timeout_ms, sizeof(listing.open_timeout_ms), "%u",
 	    listing.attr.open_timeout_ms);
+	snprintf(listing.lease_ms, sizeof(listing.lease_ms), "%u",
+	    listing.attr.lease_ttl_ms == DFI_NO_LEASE
+		? 0
+		: listing.attr.lease_ttl_ms);
 	return dfi__settings_each(add, &listing);
 }

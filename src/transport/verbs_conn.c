@@ -13,16 +13,7 @@
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/log.h"
-
-/*
- * Retries of the queue pair: 6 of about 537 ms (4.096 us x 2^17) each, so that
- * a link may be gone for three seconds: Linux alone takes up to one to use a
- * link that is up again (net/core/link_watch.c). Not 7 retries, the most there
- * are: soft-RoCE then retries for ever (the kernel's rxe_comp.c,
- * COMPST_ERROR_RETRY).
- */
-#define RETRY_COUNT 6
-#define ACK_TIMEOUT 17
+#include "verbs_retry.h"
 
 /* The other side waits for credit or receives as long as it lives. */
 #define RNR_RETRY_FOR_EVER 7
@@ -53,7 +44,7 @@ struct rdma_conn_param dfi__verbs_conn_param(const struct verbs_hello *hello)
 	return (struct rdma_conn_param){
 		.private_data = hello,
 		.private_data_len = sizeof(*hello),
-		.retry_count = RETRY_COUNT,
+		.retry_count = VERBS_RETRIES,
 		.rnr_retry_count = RNR_RETRY_FOR_EVER,
 	};
 }
@@ -68,12 +59,13 @@ static int fail_qp(const struct verbs *verbs)
 }
 
 /* Older kernels don't know it, and then take longer to give up. */
-static void set_ack_timeout(struct rdma_cm_id *id)
+static void set_ack_timeout(const struct verbs_conn *conn)
 {
-	uint8_t timeout = ACK_TIMEOUT;
+	uint8_t timeout = verbs_ack_timeout(
+	    conn->verbs->settings->verbs_retry_ms);
 
-	(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
-	    &timeout, sizeof(timeout));
+	(void)rdma_set_option(conn->id, RDMA_OPTION_ID,
+	    RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 }
 
 /* The memory is registered with one device, so others are of no use. */
@@ -133,7 +125,7 @@ int dfi__verbs_create_qp(struct verbs_conn *conn)
 		.qp_type = IBV_QPT_RC,
 	};
 
-	set_ack_timeout(conn->id);
+	set_ack_timeout(conn);
 	if (conn->id->verbs != verbs->device.context)
 		return fail_route(conn);
 	conn->sends = ibv_create_cq(verbs->device.context,

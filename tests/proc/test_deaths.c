@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -317,6 +318,37 @@ Test(deaths, are_watched_for_by_one_descriptor_for_each_process)
 	cr_assert_eq(count_pidfds(), 0);
 	child_signal(&sources[1], SIGKILL);
 	child_wait(&sources[1]);
+	kill_server();
+}
+
+/* And lost, as its target has gone on without it. */
+Test(deaths, are_what_a_lease_says_that_is_over)
+{
+	struct dfi_target *target;
+	struct child source;
+	uint32_t count = 0;
+	int64_t stopped;
+
+	create_flow(1, 1);
+	target = open_target(0);
+	setenv("DFI_LEASE", "3000", 1);
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
+	    "source:0", NULL);
+	unsetenv("DFI_LEASE");
+	child_expect(&source, "source 0 held 107");
+	stopped = now_ms();
+	child_signal(&source, SIGSTOP);
+	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
+	cr_assert_geq(now_ms() - stopped, 1900, "before two thirds of it");
+	cr_assert_lt(now_ms() - stopped, 3000 + DEATH_MS);
+	cr_assert_eq(count, 107);
+	expect_names("source 0", &source);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	child_signal(&source, SIGCONT);
+	child_tell(&source, 'c');
+	child_expect(&source, "source 0 ended -104");
+	cr_assert_eq(child_wait(&source), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
 	kill_server();
 }
 

@@ -148,6 +148,20 @@ Test(settings, bad_times_are_named)
 
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		refuse("DFI_OPEN_TIMEOUT", bad[i]);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (strcmp(bad[i], "0") != 0)
+			refuse("DFI_LEASE", bad[i]);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		refuse("DFI_VERBS_RETRY", bad[i]);
+	refuse("DFI_LEASE", "49");
+	refuse("DFI_LEASE", "3600001");
+	refuse("DFI_VERBS_RETRY", "3600001");
+	cr_assert_eq(load_with("DFI_LEASE", "3600000"), 0);
+	cr_assert_eq(settings.lease_ms, 3600000);
+	cr_assert_eq(load_with("DFI_LEASE", "0"), 0);
+	cr_assert_eq(settings.lease_ms, 0);
+	cr_assert_eq(load_with("DFI_VERBS_RETRY", "1"), 0);
+	cr_assert_eq(settings.verbs_retry_ms, 1);
 	cr_assert_eq(load_with("DFI_OPEN_TIMEOUT", "2147483647"), 0);
 	cr_assert_eq(settings.open_timeout_ms, INT32_MAX);
 }
@@ -210,7 +224,7 @@ Test(settings, nearest_name_is_found_for_what_is_misspelt)
 		{ "DFI_OPEN_TIMEOUT_MS=5", "DFI_OPEN_TIMEOUT" },
 		{ "DFI_TIMEOUT", "DFI_OPEN_TIMEOUT" },
 		{ "DFI_wait", "DFI_WAIT" },
-		{ "DFI_TEST", "DFI_WAIT" },
+		{ "DFI_TEST", "DFI_LEASE" },
 	};
 	char endless[4096] = "DFI_LO";
 	size_t i;
@@ -258,7 +272,7 @@ Test(settings, unknown_variable_is_warned_of_once)
 }
 
 struct listed {
-	struct dfi_setting_info wait, registry, key, timeout;
+	struct dfi_setting_info wait, registry, key, timeout, lease;
 	char wait_error[256];
 	unsigned n;
 };
@@ -278,6 +292,8 @@ static int note(void *arg, const struct dfi_setting_info *info)
 		listed->key = *info;
 	} else if (!strcmp(info->variable, "DFI_OPEN_TIMEOUT")) {
 		listed->timeout = *info;
+	} else if (!strcmp(info->variable, "DFI_LEASE")) {
+		listed->lease = *info;
 	}
 	return 0;
 }
@@ -305,6 +321,7 @@ Test(settings, list_says_where_values_come_from)
 	attr.registry = "unix:@b";
 	attr.registry_ca = "/ca";
 	attr.open_timeout_ms = 7;
+	attr.lease_ttl_ms = DFI_NO_LEASE;
 	cr_assert_eq(dfi_setting_list(&attr, note, &listed), 0);
 	cr_assert_eq(listed.registry.origin, DFI_SETTING_ATTRIBUTE);
 	cr_assert_str_eq(listed.registry.value, "unix:@b");
@@ -312,6 +329,7 @@ Test(settings, list_says_where_values_come_from)
 	cr_assert_eq(listed.key.origin, DFI_SETTING_ATTRIBUTE);
 	cr_assert_null(listed.key.value);
 	cr_assert_eq(listed.timeout.origin, DFI_SETTING_ATTRIBUTE);
+	cr_assert_eq(listed.lease.origin, DFI_SETTING_ATTRIBUTE);
 }
 
 static int stop(void *arg, const struct dfi_setting_info *info)
