@@ -409,7 +409,8 @@ static int receive_reply(int socket, const struct region_name *name,
 		    "shared memory: the process at %s is gone (%s)",
 		    name->address,
 		    got < 0 ? strerror(errno) : "it closed the connection");
-	if (got != sizeof(*reply) || reply->magic != PASS_MAGIC)
+	if (got != sizeof(*reply) || message.msg_flags & MSG_TRUNC ||
+	    reply->magic != PASS_MAGIC)
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s gave no valid answer",
 		    name->address);
