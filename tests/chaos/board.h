@@ -39,10 +39,15 @@ struct end_board {
 };
 
 struct process_board {
+	uint32_t pid;
 	_Atomic int64_t died_ns; /* about to, by its own hand */
-	int32_t ret;        /* of dfi_open(), flow_create() or dfi_close() */
-	char text[512];     /* of ret */
-	_Atomic bool ready; /* the creator's flow is there */
+	int32_t ret;    /* of dfi_open(), flow_create() or dfi_close() */
+	char text[512]; /* of ret */
+	bool met;       /* it was at the barrier, or is refused there */
+	int32_t meet_ret;
+	int64_t meeting_ns, met_ns;
+	char meet_text[512]; /* of meet_ret */
+	_Atomic bool ready;  /* the creator's flow is there */
 };
 
 struct board {

@@ -201,6 +201,9 @@ static void act(struct run *run, const struct action *action)
 		outcome->continued_ns[process] = now_ns();
 	} else if (action->signal == SIGSTOP) {
 		kill(run->pids[process], SIGSTOP);
+		if (process != REGISTRY && outlives_lease(&run->plan, process))
+			outcome->expired_ns[process] = now_ns() +
+			    (int64_t)run->plan.lease_ms * 1000000;
 	} else if (process == REGISTRY) {
 		end_now(run, process);
 	} else {

@@ -103,10 +103,6 @@ static void plan_act(struct plan *plan, struct rng *rng)
 		end->act_at = below(rng, 200);
 	if (end->is_source && (end->act == ACT_CANCEL || end->act == ACT_LEAVE))
 		end->act = ACT_NONE;
-	/* Nobody is told of deaths when there is no registry. */
-	if (plan->loses_registry &&
-	    (end->act == ACT_EXIT || end->act == ACT_DIE))
-		end->act = ACT_NONE;
 }
 
 static void plan_fault(struct plan *plan, struct rng *rng)
@@ -133,18 +129,51 @@ static void plan_registry(struct plan *plan, struct rng *rng)
 	fault->process = REGISTRY;
 	fault->at_ms = below(rng, 150);
 	fault->kind = FAULT_LOSE;
-	if (one_in(rng, 3))
-		return;
-	fault->kind = FAULT_RESTART;
-	fault->for_ms = below(rng, 200);
+	if (!one_in(rng, 3)) {
+		fault->kind = FAULT_RESTART;
+		fault->for_ms = below(rng, 200);
+	}
 	if (one_in(rng, 2))
 		return;
-	/* A death that the new registry never hears of. */
+	/* A death that no registry may ever hear of. */
 	plan->faults[plan->n_faults++] = (struct fault){
 		.kind = FAULT_KILL,
 		.process = below(rng, plan->n_processes),
 		.at_ms = below(rng, 300),
 	};
+}
+
+/*
+ * Leases are long for machines on which a process may get no processor for a
+ * second, and so are the stops that they don't survive.
+ */
+#define LEASE_MS 3000
+#define LONG_STOP_MS 5000
+
+static void plan_lease(struct plan *plan, struct rng *rng)
+{
+	struct fault *fault = &plan->faults[plan->n_faults++];
+
+	plan->lease_ms = LEASE_MS;
+	*fault = (struct fault){
+		.kind = FAULT_STOP,
+		.process = one_in(rng, 6) ? CREATOR
+					  : below(rng, plan->n_processes),
+		.at_ms = below(rng, 250),
+		.for_ms = LONG_STOP_MS,
+	};
+}
+
+bool outlives_lease(const struct plan *plan, uint32_t process)
+{
+	uint32_t i;
+
+	for (i = 0; plan->lease_ms && i < plan->n_faults; i++)
+		if (plan->faults[i].process == process &&
+		    plan->faults[i].kind == FAULT_STOP &&
+		    plan->faults[i].for_ms > plan->lease_ms)
+			return true;
+	return false;
 }
 
 void make_plan(struct plan *plan, uint64_t seed, uint32_t volume)
@@ -171,6 +200,12 @@ void make_plan(struct plan *plan, uint64_t seed, uint32_t volume)
 		plan_act(plan, &rng);
 	if (what == 18)
 		plan_act(plan, &rng);
+	for (e = plan->n_sources; e < plan->n_ends; e++)
+		if (one_in(&rng, 6))
+			plan->ends[e].style = STYLE_GROUP;
+	plan->meets = one_in(&rng, 4);
+	if (what == 19 && one_in(&rng, 2))
+		plan_lease(plan, &rng);
 }
 
 static const char *const act_names[] = { "", "aborts", "is aborted", "leaves",
@@ -178,7 +213,8 @@ static const char *const act_names[] = { "", "aborts", "is aborted", "leaves",
 
 static void print_end(const struct end_plan *end)
 {
-	static const char *const styles[] = { "single", "batch", "cursor" };
+	static const char *const styles[] = { "single", "batch", "cursor",
+		"group" };
 	static const char *const waits[] = { "default", "adaptive", "spin",
 		"block" };
 
@@ -212,6 +248,10 @@ void print_plan(const struct plan *plan)
 	    plan->routing == DFI_ROUTE_DIRECT ? "direct" : "hash",
 	    plan->flags ? "persistent" : "not persistent", plan->tuple_size,
 	    plan->segment_size, plan->segment_count);
+	if (plan->meets)
+		printf("  all processes meet first\n");
+	if (plan->lease_ms)
+		printf("  leases of %u ms\n", plan->lease_ms);
 	for (i = 0; i < plan->n_ends; i++)
 		print_end(&plan->ends[i]);
 	for (i = 0; i < plan->n_faults; i++) {

@@ -27,6 +27,7 @@ enum style {
 	STYLE_BATCH,  /* push_batch or claim, consume_batch */
 	STYLE_CURSOR,
 	N_STYLES,
+	STYLE_GROUP = N_STYLES, /* a target: a group, of it alone */
 };
 
 /* What an endpoint does of its own. */
@@ -77,6 +78,8 @@ struct plan {
 	uint32_t tuple_size, segment_size, segment_count;
 	uint32_t goal, routing, flags; /* of the flow */
 	bool loses_registry;           /* once, or for good */
+	bool meets;        /* all processes, at a barrier, before they begin */
+	uint32_t lease_ms; /* of all processes; 0: none */
 	uint32_t n_faults;
 	struct end_plan ends[MAX_ENDS]; /* sources first */
 	struct fault faults[MAX_FAULTS];
@@ -84,6 +87,9 @@ struct plan {
 
 /* volume: percent of the usual number of tuples. */
 void make_plan(struct plan *plan, uint64_t seed, uint32_t volume);
+
+/* Whether a process is stopped for longer than its lease. */
+bool outlives_lease(const struct plan *plan, uint32_t process);
 
 /* For a report: what happens in it, in some lines. */
 void print_plan(const struct plan *plan);

@@ -52,9 +52,27 @@ static int64_t died_ns(const struct trial *trial, uint32_t process)
 	return at ? at : trial->outcome->killed_ns[process];
 }
 
+/*
+ * When it died for its peers at the latest, or 0: also by its lease, of which
+ * a third may have passed when it was stopped.
+ */
+static int64_t gone_ns(const struct trial *trial, uint32_t process)
+{
+	int64_t died = died_ns(trial, process);
+	int64_t expired = trial->outcome->expired_ns[process];
+
+	return died && (!expired || died < expired) ? died : expired;
+}
+
 static int64_t end_died_ns(const struct trial *trial, uint32_t e)
 {
-	return died_ns(trial, trial->plan->ends[e].process);
+	return gone_ns(trial, trial->plan->ends[e].process);
+}
+
+/* Its process was stopped for so long that its registry forgot it. */
+static bool forgotten(const struct trial *trial, uint32_t e)
+{
+	return trial->outcome->expired_ns[trial->plan->ends[e].process] != 0;
 }
 
 /* It closed while its flow went on, by plan or because of an error. */
@@ -114,6 +132,18 @@ static int64_t later(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+/* From when on it is told what only the registry tells. */
+static int64_t registry_told_ns(const struct outcome *outcome, int64_t cause_ns)
+{
+	int64_t from = later(cause_ns, outcome->continued_ns[REGISTRY]);
+
+	if (outcome->registry_back_ns)
+		from = later(from,
+		    outcome->registry_back_ns + outcome->grace_ns +
+			INT64_C(1250000000));
+	return from;
+}
+
 /* An error that a peer causes comes soon after its cause, or the call. */
 static void check_time(struct trial *trial, uint32_t e, int64_t cause_ns)
 {
@@ -123,11 +153,6 @@ static void check_time(struct trial *trial, uint32_t e, int64_t cause_ns)
 	int64_t took;
 
 	from = later(from, outcome->continued_ns[trial->plan->ends[e].process]);
-	from = later(from, outcome->continued_ns[REGISTRY]);
-	if (outcome->registry_back_ns)
-		from = later(from,
-		    outcome->registry_back_ns + outcome->grace_ns +
-			INT64_C(1250000000));
 	took = at->failed_ns - from;
 	if (took > outcome->limit_ns)
 		violation(trial, "%s %u was told after %" PRId64 " ms: %s",
@@ -160,12 +185,35 @@ static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
 		    trial->plan->ends[target].index, got, source, flushed);
 }
 
+/* The flow's creator has died before all had attached. */
+static void check_creator(struct trial *trial, uint32_t e)
+{
+	int64_t died = gone_ns(trial, CREATOR);
+	char words[32];
+
+	snprintf(words, sizeof(words), "pid %u)",
+	    trial->board->processes[CREATOR].pid);
+	if (!strstr(trial->board->ends[e].text, words))
+		unjustified(trial, e, "the text names another creator");
+	else if (!died && !trial->plan->loses_registry)
+		unjustified(trial, e, "the creator has not died");
+	else if (trial->plan->flags & DFI_FLOW_PERSISTENT &&
+	    !trial->plan->loses_registry)
+		unjustified(trial, e, "the flow needs no creator");
+	else if (died)
+		check_time(trial, e, registry_told_ns(trial->outcome, died));
+}
+
 static void check_reset(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
 	uint32_t peer = named_peer(trial, e, "");
 	int64_t died;
 
+	if (strstr(at->text, "its creator (")) {
+		check_creator(trial, e);
+		return;
+	}
 	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer)) {
 		unjustified(trial, e, "the text names no peer");
 		return;
@@ -213,7 +261,7 @@ static bool creator_is_gone(const struct trial *trial)
 
 	if (!atomic_load(&creator->ready) || trial->plan->loses_registry)
 		return true;
-	return !trial->plan->flags && died_ns(trial, CREATOR);
+	return !trial->plan->flags && gone_ns(trial, CREATOR);
 }
 
 /* A peer that it waited for, but which had not come, or had gone again. */
@@ -231,9 +279,28 @@ static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
 	    trial->board->ends[e].failed_ns;
 }
 
+/* Its process was stopped while it was asked for its region. */
+static bool gave_no_answer(const struct trial *trial, uint32_t e)
+{
+	uint32_t peer = named_peer(trial, e, ""), i;
+	const struct fault *fault;
+
+	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer) ||
+	    !strstr(trial->board->ends[e].text, "doesn't answer"))
+		return false;
+	for (i = 0; i < trial->plan->n_faults; i++) {
+		fault = &trial->plan->faults[i];
+		if (fault->kind == FAULT_STOP &&
+		    fault->process == trial->plan->ends[peer].process)
+			return true;
+	}
+	return false;
+}
+
 static void check_timed_out(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
+	const struct outcome *outcome = trial->outcome;
 	int64_t timeout_ns = (int64_t)trial->outcome->open_timeout_ms * 1000000;
 	uint32_t peer = named_peer(trial, e, "waiting for ");
 	int64_t from;
@@ -243,12 +310,21 @@ static void check_timed_out(struct trial *trial, uint32_t e)
 	if (peer < trial->plan->n_ends) {
 		if (!was_missing(trial, e, peer))
 			unjustified(trial, e, "that peer was there");
-	} else if (!strstr(at->text, "nobody has created it") ||
-	    !creator_is_gone(trial)) {
+		/* It was waiting then: it had found the flow. */
+		if (!trial->plan->flags && gone_ns(trial, CREATOR) &&
+		    gone_ns(trial, CREATOR) + trial->outcome->limit_ns <
+			at->failed_ns)
+			unjustified(trial, e, "nobody told it of the creator");
+		/* One that is stopped meanwhile may have no time left. */
+	} else if (!outcome->continued_ns[trial->plan->ends[e].process] &&
+	    !gave_no_answer(trial, e) &&
+	    (!strstr(at->text, "nobody has created it") ||
+		!creator_is_gone(trial))) {
 		unjustified(trial, e, "the text gives no reason");
 	}
 	from = at->opened_ns ? at->opened_ns : at->opening_ns;
-	check_time(trial, e, from + timeout_ns);
+	check_time(
+	    trial, e, registry_told_ns(trial->outcome, from + timeout_ns));
 }
 
 static void check_error(struct trial *trial, uint32_t e)
@@ -262,7 +338,7 @@ static void check_error(struct trial *trial, uint32_t e)
 	else if (at->ret == -ETIMEDOUT)
 		check_timed_out(trial, e);
 	else if ((at->ret != -ENOTCONN && at->ret != -ECONNREFUSED) ||
-	    !trial->plan->loses_registry)
+	    !(trial->plan->loses_registry || forgotten(trial, e)))
 		unjustified(trial, e, "this error can't be");
 }
 
@@ -296,6 +372,16 @@ static void check_whole(struct trial *trial, uint32_t target)
 	}
 }
 
+/* Nobody forgot it: it came only after its process had been stopped. */
+static bool came_late(const struct trial *trial, uint32_t e)
+{
+	int64_t stopped =
+	    trial->outcome->expired_ns[trial->plan->ends[e].process] -
+	    (int64_t)trial->plan->lease_ms * 1000000;
+
+	return forgotten(trial, e) && trial->board->ends[e].opened_ns > stopped;
+}
+
 /* No target that wanted tuples had gone before it closed. */
 static void check_readers(struct trial *trial, uint32_t source)
 {
@@ -306,8 +392,11 @@ static void check_readers(struct trial *trial, uint32_t source)
 	if (trial->outcome->registry_faulted)
 		return;
 	for (t = trial->plan->n_sources; t < trial->plan->n_ends; t++) {
-		gone = trial->board->ends[t].cancelled ? 0
-						       : end_died_ns(trial, t);
+		gone = came_late(trial, t)
+		    ? died_ns(trial, trial->plan->ends[t].process)
+		    : end_died_ns(trial, t);
+		if (trial->board->ends[t].cancelled)
+			gone = 0;
 		if (!gone && left(trial, t))
 			gone = trial->board->ends[t].closed_ns;
 		/* One that had read to the end is no loss. */
@@ -377,9 +466,65 @@ static void judge_process(struct trial *trial, uint32_t process)
 	if (status && !outcome->hung[process] && !died_ns(trial, process))
 		violation(trial, "process %u ended with %#x: %s", process,
 		    status, WIFSIGNALED(status) ? "a signal" : "an exit");
-	if (at->ret && !outcome->registry_faulted)
+	if (at->ret && !outcome->registry_faulted &&
+	    !outcome->expired_ns[process])
 		violation(
 		    trial, "process %u: %d %s", process, at->ret, at->text);
+}
+
+/* Somebody may have kept the others waiting, or never come. */
+static bool was_disturbed(const struct trial *trial)
+{
+	uint32_t p;
+
+	if (trial->outcome->registry_faulted || trial->plan->n_faults)
+		return true;
+	for (p = 0; p < trial->plan->n_processes; p++)
+		if (gone_ns(trial, p) || trial->board->processes[p].ret)
+			return true;
+	return false;
+}
+
+/* The member that the text names, if it is gone, or was told of one. */
+static bool names_gone_member(const struct trial *trial, const char *text)
+{
+	const struct process_board *at;
+	char words[32];
+	uint32_t p;
+
+	for (p = 0; p < trial->plan->n_processes; p++) {
+		at = &trial->board->processes[p];
+		snprintf(words, sizeof(words), "pid %u)", at->pid);
+		if (strstr(text, words))
+			return gone_ns(trial, p) || (at->met && at->meet_ret) ||
+			    trial->plan->loses_registry;
+	}
+	return false;
+}
+
+static void judge_meeting(struct trial *trial, uint32_t process)
+{
+	const struct process_board *at = &trial->board->processes[process];
+	int64_t took = at->met_ns - at->meeting_ns;
+	bool ok;
+
+	if (!at->met)
+		return;
+	if (at->meet_ret == -ETIMEDOUT)
+		ok = was_disturbed(trial);
+	else if (at->meet_ret == -ECONNRESET)
+		ok = names_gone_member(trial, at->meet_text);
+	else
+		ok = !at->meet_ret || trial->outcome->registry_faulted ||
+		    trial->outcome->expired_ns[process];
+	if (!ok)
+		violation(trial, "process %u at the barrier: %d %s", process,
+		    at->meet_ret, at->meet_text);
+	if (!was_disturbed(trial) &&
+	    took > trial->outcome->limit_ns +
+		    (int64_t)trial->outcome->open_timeout_ms * 1000000)
+		violation(trial, "process %u was %" PRId64 " ms at the barrier",
+		    process, took / 1000000);
 }
 
 unsigned judge(const struct plan *plan, const struct board *board,
@@ -394,6 +539,8 @@ unsigned judge(const struct plan *plan, const struct board *board,
 
 	for (i = 0; i < plan->n_processes; i++)
 		judge_process(&trial, i);
+	for (i = 0; i < plan->n_processes; i++)
+		judge_meeting(&trial, i);
 	judge_process(&trial, CREATOR);
 	judge_process(&trial, REGISTRY);
 	for (i = 0; i < plan->n_ends; i++)

@@ -8,6 +8,7 @@
 /* What the one who runs it knows. Times are of CLOCK_MONOTONIC, 0: never. */
 struct outcome {
 	int64_t killed_ns[MAX_PROCESSES + 1];    /* from outside */
+	int64_t expired_ns[MAX_PROCESSES + 1];   /* stopped beyond its lease */
 	int64_t continued_ns[MAX_PROCESSES + 2]; /* after the last stop */
 	int64_t registry_back_ns;
 	bool registry_faulted; /* killed or stopped */

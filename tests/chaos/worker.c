@@ -36,6 +36,7 @@ struct end {
 	pthread_mutex_t lock; /* of the handle, while another may abort it */
 	struct dfi_source *source;
 	struct dfi_target *target;
+	struct dfi_target_group *group; /* of STYLE_GROUP */
 	uint32_t n_moved;
 	char *tuples; /* MAX_RUN of them */
 	uint32_t next_n[MAX_SOURCES];
@@ -334,9 +335,26 @@ static int consume_one(struct end *end)
 	return ret;
 }
 
+static int consume_group(struct end *end)
+{
+	struct dfi_target_group_batch batch;
+	int ret = dfi_target_group_consume_batch(end->group, &batch);
+	uint32_t i;
+
+	for (i = 0; ret > 0 && i < batch.batch.count; i++)
+		take(end,
+		    (const char *)batch.batch.tuples +
+			(size_t)i * batch.batch.stride);
+	if (ret > 0)
+		dfi_target_group_release(end->group, &batch);
+	return ret;
+}
+
 static int consume(struct end *end)
 {
 	enter(end);
+	if (end->group)
+		return consume_group(end);
 	if (end->plan->style == STYLE_BATCH)
 		return consume_batch(end);
 	if (end->plan->style == STYLE_CURSOR)
@@ -353,7 +371,8 @@ static int consume_all(struct end *end)
 			return 0;
 		ret = consume(end);
 		if (ret == -EAGAIN)
-			wait_for(dfi_target_fd(end->target));
+			wait_for(end->group ? dfi_target_group_fd(end->group)
+					    : dfi_target_fd(end->target));
 		else if (ret > 0)
 			count_moved(end, (uint32_t)ret);
 	} while (ret > 0 || ret == -EAGAIN);
@@ -369,8 +388,20 @@ static int open_target(struct end *end)
 		.open_timeout_ms = open_timeout_ms,
 	};
 
-	return dfi_target_open(contexts[end->plan->second_context], FLOW,
-	    end->plan->index, &attr, &end->target);
+	struct dfi *dfi = contexts[end->plan->second_context];
+	int ret = dfi_target_open(
+	    dfi, FLOW, end->plan->index, &attr, &end->target);
+
+	if (ret < 0 || end->plan->style != STYLE_GROUP)
+		return ret;
+	ret = dfi_target_group_open(dfi,
+	    &(struct dfi_target_group_attr){
+		.size = sizeof(struct dfi_target_group_attr),
+		.flags = attr.flags,
+		.wait = attr.wait,
+	    },
+	    &end->group);
+	return ret ? ret : dfi_target_group_add(end->group, end->target, NULL);
 }
 
 /* ---- Both ---------------------------------------------------------------- */
@@ -378,7 +409,7 @@ static int open_target(struct end *end)
 /* What is refused while there is no registry is just repeated. */
 static bool is_refused(int ret)
 {
-	return plan.loses_registry &&
+	return (plan.loses_registry || outlives_lease(&plan, process)) &&
 	    (ret == -ENOTCONN || ret == -ECONNREFUSED);
 }
 
@@ -422,6 +453,8 @@ static void *run_end(void *arg)
 	pthread_mutex_lock(&end->lock);
 	set_state(end, END_CLOSING);
 	enter(end);
+	if (end->group)
+		dfi_target_group_close(end->group);
 	at->close_ret = end->source ? dfi_source_close(end->source)
 				    : dfi_target_close(end->target);
 	if (at->close_ret < 0 && !ret)
@@ -475,6 +508,7 @@ static int open_context(struct dfi **dfi)
 	int ret;
 
 	attr.registry = address;
+	attr.lease_ttl_ms = plan.lease_ms;
 	do {
 		ret = dfi_open(&attr, dfi);
 		if (is_refused(ret))
@@ -502,6 +536,30 @@ static uint32_t start_ends(struct end *ends)
 	return n;
 }
 
+/* Wait for the other processes; who comes and who doesn't is judged. */
+static void meet(void)
+{
+	struct process_board *at = &board->processes[process];
+	struct dfi_barrier *barrier;
+	int ret;
+
+	at->meeting_ns = now_ns();
+	ret = dfi_barrier_open(
+	    contexts[0], FLOW, plan.n_processes, process, &barrier);
+	if (!ret) {
+		ret = dfi_barrier_wait(barrier, open_timeout_ms);
+		snprintf(at->meet_text, sizeof(at->meet_text), "%s",
+		    ret ? dfi_errmsg() : "");
+		dfi_barrier_close(barrier);
+	} else {
+		snprintf(
+		    at->meet_text, sizeof(at->meet_text), "%s", dfi_errmsg());
+	}
+	at->meet_ret = ret;
+	at->met_ns = now_ns();
+	at->met = true;
+}
+
 static void run_ends(void)
 {
 	static struct end ends[MAX_ENDS];
@@ -511,6 +569,8 @@ static void run_ends(void)
 		return;
 	if (open_context(&contexts[1]) < 0)
 		goto close;
+	if (plan.meets)
+		meet();
 	n = start_ends(ends);
 	abort_ends(ends, n);
 	for (i = 0; i < n; i++) {
@@ -574,6 +634,7 @@ int main(int argc, char **argv)
 	make_plan(&plan, strtoull(argv[2], NULL, 10),
 	    (uint32_t)strtoul(argv[3], NULL, 10));
 	process = (uint32_t)strtoul(argv[4], NULL, 10);
+	board->processes[process].pid = (uint32_t)getpid();
 	address = argv[5];
 	open_timeout_ms = (uint32_t)strtoul(argv[6], NULL, 10);
 	if (process == CREATOR)
