@@ -3,7 +3,8 @@
 #
 # cluster.sh BUILD_DIR: shuffle flows across virtual machines: 1:1 and N:M over
 # two and three of them, with a registry that only those with its key reach,
-# with both MTUs, with lost packets, and with little memory that may be locked.
+# with both MTUs and both ways of arrival, with lost packets, and with little
+# memory that may be locked.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -30,10 +31,31 @@ registry()
 # Run a worker with this node's endpoints; prints what became of each.
 work() # TUPLES ENDS...
 {
-	local tuples=$1
+	local tuples=$1 status=0
 
 	shift
-	tests/proc/worker -r "$(cat "$SHARED/address")" -f f -n "$tuples" "$@"
+	DFI_LOG=info tests/proc/worker -r "$(cat "$SHARED/address")" -f f \
+		-n "$tuples" "$@" 2> "$SHARED/log.$NODE" || status=$?
+	grep -v '^dfi: info' "$SHARED/log.$NODE" >&2 || true
+	return $status
+}
+
+# That its target polled footers, if it was told to.
+check_arrival()
+{
+	[ "${DFI_VERBS_NOTIFY-}" != footer ] ||
+		grep -q 'source.*footers are polled' "$SHARED/log.$NODE"
+}
+
+# That packets this node has sent were lost.
+check_loss()
+{
+	local lost
+
+	lost=$(tc -s qdisc show dev eth0 |
+		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p')
+	echo "$lost packets of node $NODE were lost"
+	[ "$lost" -gt 0 ]
 }
 
 # Every node has one source and one target of one flow.
@@ -63,6 +85,8 @@ node() # BUILD_DIR TUPLES SEGMENT_SIZE LOSS
 		done
 	done
 	[ "$NODE" != 0 ] || kill "$(cat /tmp/registry.pid)"
+	check_arrival
+	[ "$4" = 0% ] || check_loss
 	# All endpoints ended well, and all tuples arrived.
 	[ "$(grep -c ' ended 0 ' "$SHARED/result.$NODE")" = 2 ]
 	awk -v want="$((NODES * $2))" '/^target .* ended 0 / { n += $5 }
@@ -95,5 +119,8 @@ shuffle 'two machines, MTU 1024' 2 100000 8192 0% --mtu 1500
 shuffle 'three machines' 3 100000 8192 0%
 shuffle 'two machines, 8 MiB of memory may be locked' 2 50000 8192 0% \
 	--memlock 8192
-shuffle 'two machines, 1 % of the packets are lost' 2 50000 8192 1%
+# Some thousand packets, so that there is one to lose.
+shuffle 'two machines, 1 % of the packets are lost' 2 400000 8192 1%
+DFI_VERBS_NOTIFY=footer shuffle 'two machines, footers are polled' \
+	2 100000 8192 0%
 echo "all tuples arrived everywhere"

@@ -50,7 +50,10 @@ done
 echo "== stress/stress_lifecycle"
 timeout 300 tests/stress/stress_lifecycle || status=1
 # Hundreds of flows, and what they test happens before a segment is sent: once.
+# (Barriers and copies are not here: they are the same over any transport.)
 DFI_VERBS_NOTIFY=auto run flow/test_partition
+DFI_VERBS_NOTIFY=auto run flow/test_estimate
+DFI_VERBS_NOTIFY=auto run flow/test_registry_tcp
 DFI_VERBS_NOTIFY=auto run flow/test_hygiene
 DFI_VERBS_NOTIFY=auto run proc/test_messages
 
