@@ -14,6 +14,7 @@ static bool registered;
 static void tell(enum fork_phase phase)
 {
 	dfi__error_list_at_fork(phase);
+	dfi__files_at_fork(phase);
 	dfi__log_at_fork(phase);
 	dfi__notify_at_fork(phase);
 }

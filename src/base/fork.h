@@ -25,6 +25,7 @@ enum fork_phase {
  * is not the library's: else fork() could wait for itself.
  */
 void dfi__error_list_at_fork(enum fork_phase phase);
+void dfi__files_at_fork(enum fork_phase phase); /* fork_files.h */
 void dfi__log_at_fork(enum fork_phase phase);
 void dfi__notify_at_fork(enum fork_phase phase);
 

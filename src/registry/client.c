@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "address.h"
@@ -39,6 +40,7 @@ void dfi__client_lose(
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
+	dfi__fork_remove(bufferevent_getfd(client->stream));
 	bufferevent_free(client->stream);
 	client->stream = NULL;
 	client->writing = false;
@@ -204,7 +206,8 @@ int dfi__client_attach(struct registry_client *client, int fd)
 	if (bufferevent_enable(
 		client->stream, client->tls ? EV_READ | EV_WRITE : EV_READ))
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	return 0;
+	/* Else a child would hide our death from a registry over TCP. */
+	return dfi__fork_add(fd);
 }
 
 struct attachment {

@@ -18,6 +18,7 @@
 #include "../base/compiler.h"
 #include "../base/error.h"
 #include "../base/fence.h"
+#include "../base/fork_files.h"
 #include "../base/loop.h"
 #include "../base/memory.h"
 #include "../base/settings.h"
@@ -37,6 +38,44 @@ static int fail_register(const struct verbs *verbs, uint64_t size, int err)
 	return dfi__fail(err == ENOMEM ? -ENOMEM : -EIO,
 	    "verbs: %s: registering %lu bytes: %s", verbs->device.name,
 	    (unsigned long)size, strerror(err));
+}
+
+/*
+ * What keeps the device's queue pairs: a forked child can't use them, but would
+ * have them answer for a process that has died. The descriptors of the device
+ * are those of all contexts here.
+ */
+#define N_FILES 5
+
+static void list_files(const struct verbs *verbs, int fds[N_FILES])
+{
+	fds[0] = verbs->device.context->cmd_fd;
+	fds[1] = verbs->device.context->async_fd;
+	fds[2] = verbs->channel->fd;
+	fds[3] = verbs->hold->channel->fd;
+	fds[4] = verbs->cm->fd;
+}
+
+static void keep_files(const struct verbs *verbs)
+{
+	int fds[N_FILES], i;
+
+	list_files(verbs, fds);
+	for (i = 0; i < N_FILES; i++)
+		dfi__fork_remove(fds[i]);
+}
+
+static int close_files_in_children(const struct verbs *verbs)
+{
+	int fds[N_FILES], i, ret = 0;
+
+	list_files(verbs, fds);
+	for (i = 0; !ret && i < N_FILES; i++)
+		ret = dfi__fork_add(fds[i]);
+	if (ret < 0)
+		while (--i > 0)
+			dfi__fork_remove(fds[i - 1]);
+	return ret;
 }
 
 static int verbs_start(struct loop *loop, const struct settings *settings,
@@ -85,9 +124,14 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	ret = dfi__verbs_listen(verbs);
 	if (ret < 0)
 		goto stop_events;
+	ret = close_files_in_children(verbs);
+	if (ret < 0)
+		goto unlisten;
 	*transport = &verbs->base;
 	return 0;
 
+unlisten:
+	dfi__verbs_unlisten(verbs);
 stop_events:
 	dfi__verbs_events_stop(verbs);
 stop_breaks:
@@ -126,6 +170,7 @@ static void verbs_stop(struct transport *transport)
 	struct verbs *verbs = (struct verbs *)transport;
 	uint32_t i;
 
+	keep_files(verbs);
 	dfi__verbs_arrivals_quiet(verbs);
 	dfi__verbs_events_stop(verbs);
 	dfi__verbs_breaks_quiet(verbs);

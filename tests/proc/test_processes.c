@@ -297,8 +297,8 @@ Test(processes, target_gets_what_a_killed_source_had_sent_and_then_its_name)
 	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
 }
 
-/* The child has the parent's connection to the registry, too. */
-Test(processes, forked_child_does_not_hide_the_death_of_its_parent)
+/* Kill a source that has forked. */
+static void kill_parent(const char *fork_option)
 {
 	struct dfi_target *target;
 	struct child source;
@@ -307,8 +307,8 @@ Test(processes, forked_child_does_not_hide_the_death_of_its_parent)
 
 	create_flow(1, 1, 32);
 	target = open_target(0, LONG_MS);
-	child_spawn(&source, DFI_WORKER, "-k", "-r", address, "-f", FLOW, "-p",
-	    "20", "source:0", NULL);
+	child_spawn(&source, DFI_WORKER, fork_option, "-r", address, "-f", FLOW,
+	    "-p", "20", "source:0", NULL);
 	child_expect(&source, "source 0 held 20");
 	killed = now_ms();
 	child_signal(&source, SIGKILL);
@@ -317,6 +317,27 @@ Test(processes, forked_child_does_not_hide_the_death_of_its_parent)
 	cr_assert_eq(count, 20);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
 	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+}
+
+/* The child keeps the parent's connection, but the registry sees processes. */
+Test(processes, child_that_knows_nothing_does_not_hide_the_death_of_its_parent)
+{
+	kill_parent("-K");
+}
+
+/* Here it doesn't: it must be the child that closes it. */
+Test(processes, forked_child_does_not_hide_it_from_a_registry_over_tcp)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+	attr.listen = "tcp:127.0.0.1:0";
+	cr_assert_eq(
+	    dfi_registry_start(&attr, &registry), 0, "%s", dfi_errmsg());
+	address = dfi_registry_address(registry);
+	join();
+	kill_parent("-k");
 }
 
 /* A blocked one, as here, must wake up. */

@@ -11,7 +11,8 @@
  * without any closing on an 'x'. Each target checks that its tuples are its
  * own, whole, and in order. Exits with 1 if they are not.
  *
- * -k forks a child that does nothing, and outlives its parent by some seconds.
+ * -k: who is held forks a child that does nothing, and outlives its parent by
+ * some seconds; -K: one that knows nothing of it, as handlers are not called.
  *
  * -c creates the flow before, for so many sources and targets; -g BYTES with
  * segments of so many bytes.
@@ -23,7 +24,7 @@
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
- * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES]] [-k] [-l MS]
+ * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES]] [-k | -K] [-l MS]
  *	[-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I... target:J...
  */
 #include <poll.h>
@@ -46,7 +47,8 @@ static const char *flow = "";
 static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
-static bool forks, polls;
+static pid_t (*forks)(void);
+static bool polls;
 
 struct end {
 	const char *role;
@@ -63,10 +65,24 @@ static void say(const struct end *end, const char *what, int ret,
 	fflush(stdout);
 }
 
+/* A forked child that leaves what it has inherited as it is, but for the pipes
+ * to others. */
+static void linger(void)
+{
+	close(STDIN_FILENO);
+	close(STDOUT_FILENO);
+	close(STDERR_FILENO);
+	alarm(15);
+	pause();
+	_exit(EXIT_FAILURE);
+}
+
 static void hold_on(const struct end *end, uint32_t count)
 {
 	char order = 'c';
 
+	if (forks && forks() == 0)
+		linger();
 	printf("%s %u held %u\n", end->role, end->index, count);
 	fflush(stdout);
 	if (read(STDIN_FILENO, &order, 1) != 1 || order == 'x')
@@ -243,18 +259,6 @@ static int run_ends(char **names, unsigned n)
 	return damaged ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* A forked child that keeps what it has inherited, but for the pipes to others.
- */
-static void linger(void)
-{
-	close(STDIN_FILENO);
-	close(STDOUT_FILENO);
-	close(STDERR_FILENO);
-	alarm(5);
-	pause();
-	_exit(EXIT_FAILURE);
-}
-
 static int create(const char *ends, uint32_t segment_size)
 {
 	const char *colon = strchr(ends, ':');
@@ -282,7 +286,7 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "c:eg:kl:r:f:n:p:sx:")) != -1) {
+	while ((option = getopt(argc, argv, "c:eg:kKl:r:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -302,7 +306,9 @@ int main(int argc, char **argv)
 		else if (option == 'x')
 			leave = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'k')
-			forks = true;
+			forks = fork;
+		else if (option == 'K')
+			forks = _Fork;
 		else if (option == 'l')
 			attr.lease_ttl_ms = (uint32_t)strtoul(optarg, NULL, 10);
 		else
@@ -317,8 +323,6 @@ int main(int argc, char **argv)
 	}
 	if (creates && create(creates, segment_size) < 0)
 		return EXIT_FAILURE;
-	if (forks && fork() == 0)
-		linger();
 	ret = run_ends(argv + optind, (unsigned)(argc - optind));
 	/* -ENOTCONN when the registry was killed: then there is no goodbye. */
 	dfi_close(dfi);

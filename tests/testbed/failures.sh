@@ -139,6 +139,30 @@ kill_worker()
 	"$testbed" run 1 -- bash -c "kill -KILL \$(cat '$SHARED/$case.pid.1')"
 }
 
+# Connected queue pairs of node 1.
+queue_pairs()
+{
+	"$testbed" run 1 -- rdma resource show qp | grep -c 'type RC' || true
+}
+
+no_queue_pairs()
+{
+	[ "$(queue_pairs)" = 0 ]
+}
+
+# It has forked, and the child lives on.
+kill_parent()
+{
+	[ "$(queue_pairs)" -gt 0 ]
+	kill_worker
+}
+
+child_holds_nothing()
+{
+	await "the end of its queue pairs" $slack_ms no_queue_pairs
+	"$testbed" run 1 -- pgrep -x worker > /dev/null
+}
+
 power_off()
 {
 	"$testbed" kill 1
@@ -153,6 +177,9 @@ source_dies()
 		$dead_ms kill_worker
 	lose killed-target "-n 9999999 source:0" "-p 1000 target:0" held \
 		$dead_ms kill_worker
+	lease_ms=0 lose killed-parent "target:0" \
+		"-k -n 2000 -p 1000 source:0" held $dead_ms kill_parent
+	child_holds_nothing
 	lose source-off "target:0" "-n 2000 -p 1000 source:0" held \
 		$off_ms power_off
 }

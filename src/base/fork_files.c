@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See fork_files.h. The child only makes calls that are safe there, and the
+ * lock is held for nothing that waits, so that fork() can wait for it.
+ */
+#include "fork_files.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "error.h"
+#include "fork.h"
+
+struct file {
+	int fd;
+	bool maps; /* memory may be mapped from it */
+	dev_t device;
+	ino_t inode;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct file *files;
+static size_t n_files, room;
+
+/* The number at *at, which then is behind it and what ends it. */
+static uint64_t take_number(const char **at, unsigned base)
+{
+	uint64_t number = 0;
+	unsigned digit;
+
+	for (; **at; ++*at) {
+		if (**at >= '0' && **at <= '9')
+			digit = (unsigned)(**at - '0');
+		else if (**at >= 'a' && **at <= 'f')
+			digit = (unsigned)(**at - 'a') + 10;
+		else
+			break;
+		number = number * base + digit;
+	}
+	if (**at)
+		++*at;
+	return number;
+}
+
+static void skip_word(const char **at)
+{
+	while (**at && *(*at)++ != ' ')
+		;
+}
+
+/* A line of /proc/self/maps: START-END PERMS OFFSET MAJOR:MINOR INODE ... */
+static void unmap_line(const char *line)
+{
+	uint64_t start = take_number(&line, 16), end = take_number(&line, 16);
+	unsigned major, minor;
+	uint64_t inode;
+	size_t i;
+
+	skip_word(&line);
+	skip_word(&line);
+	major = (unsigned)take_number(&line, 16);
+	minor = (unsigned)take_number(&line, 16);
+	inode = take_number(&line, 10);
+	for (i = 0; i < n_files; i++)
+		if (files[i].maps && files[i].inode == inode &&
+		    files[i].device == makedev(major, minor)) {
+			munmap((void *)(uintptr_t)start, end - start);
+			return;
+		}
+}
+
+/* A mapping keeps its file open, too. */
+static void unmap_all(void)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	char buffer[2048], line[128];
+	size_t length = 0;
+	ssize_t got, i;
+
+	if (fd < 0)
+		return;
+	while ((got = read(fd, buffer, sizeof(buffer))) > 0)
+		for (i = 0; i < got; i++) {
+			/* What is of interest comes first. */
+			if (buffer[i] != '\n') {
+				if (length < sizeof(line) - 1)
+					line[length++] = buffer[i];
+				continue;
+			}
+			line[length] = '\0';
+			length = 0;
+			unmap_line(line);
+		}
+	close(fd);
+}
+
+/*
+ * The libraries below still know the numbers, and the next files of the child
+ * must not get them: so they stay taken, by what can't be read or written. If
+ * there is no descriptor for that, they are free.
+ */
+static void close_all(void)
+{
+	int nothing = epoll_create1(EPOLL_CLOEXEC);
+	bool maps = false;
+	size_t i;
+
+	for (i = 0; i < n_files; i++) {
+		maps = maps || files[i].maps;
+		if (nothing < 0 || dup3(nothing, files[i].fd, O_CLOEXEC) < 0)
+			close(files[i].fd);
+	}
+	if (nothing >= 0)
+		close(nothing);
+	if (maps)
+		unmap_all();
+	n_files = 0;
+}
+
+void dfi__files_at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE) {
+		pthread_mutex_lock(&lock);
+		return;
+	}
+	if (phase == FORK_CHILD && n_files)
+		close_all();
+	pthread_mutex_unlock(&lock);
+}
+
+/* Room for one more; the lock is held. */
+static bool grow(void)
+{
+	size_t more = room ? 2 * room : 16;
+	struct file *new;
+
+	if (n_files < room)
+		return true;
+	new = realloc(files, more * sizeof(*files));
+	if (!new)
+		return false;
+	files = new;
+	room = more;
+	return true;
+}
+
+int dfi__fork_add(int fd)
+{
+	struct file file = { .fd = fd };
+	struct stat stat;
+	bool grown;
+
+	if (!dfi__fork_setup())
+		return dfi__fail(-ENOMEM, "pthread_atfork: out of memory");
+	if (fstat(fd, &stat) == 0) {
+		file.maps = !S_ISSOCK(stat.st_mode);
+		file.device = stat.st_dev;
+		file.inode = stat.st_ino;
+	}
+	pthread_mutex_lock(&lock);
+	grown = grow();
+	if (grown)
+		files[n_files++] = file;
+	pthread_mutex_unlock(&lock);
+	return grown
+	    ? 0
+	    : dfi__fail(-ENOMEM, "out of memory for what fork() must know");
+}
+
+void dfi__fork_remove(int fd)
+{
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < n_files && files[i].fd != fd; i++)
+		;
+	if (i < n_files)
+		files[i] = files[--n_files];
+	if (!n_files) {
+		free(files);
+		files = NULL;
+		room = 0;
+	}
+	pthread_mutex_unlock(&lock);
+}
