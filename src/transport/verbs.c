@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include "../base/atomic.h"
 #include "../base/bits.h"
@@ -22,23 +21,6 @@
 #include "../base/loop.h"
 #include "../base/memory.h"
 #include "../base/settings.h"
-
-static int fail_register(const struct verbs *verbs, uint64_t size, int err)
-{
-	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
-
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if (err == ENOMEM && limit.rlim_cur != RLIM_INFINITY)
-		return dfi__fail(-ENOMEM,
-		    "verbs: %s: registering %lu bytes: more memory than may "
-		    "be locked, %lu bytes in all: raise the limit (ulimit -l), "
-		    "or make rings smaller (segment_count, DFI_RING_MEMORY)",
-		    verbs->device.name, (unsigned long)size,
-		    (unsigned long)limit.rlim_cur);
-	return dfi__fail(err == ENOMEM ? -ENOMEM : -EIO,
-	    "verbs: %s: registering %lu bytes: %s", verbs->device.name,
-	    (unsigned long)size, strerror(err));
-}
 
 /*
  * What keeps the device's queue pairs: a forked child can't use them, but would
@@ -108,8 +90,8 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 		goto free_verbs;
 	verbs->pd = ibv_alloc_pd(verbs->device.context);
 	if (!verbs->pd) {
-		ret = dfi__fail(-EIO, "verbs: %s: a protection domain: %s",
-		    verbs->device.name, strerror(errno));
+		ret = dfi__verbs_fail_port(
+		    &verbs->device, "a protection domain", errno);
 		goto let_go;
 	}
 	ret = dfi__verbs_arrivals_start(verbs);
@@ -205,8 +187,8 @@ static int check_lock_room(const struct verbs *verbs, uint64_t size)
 	    "verbs: %s: registering %lu bytes locks them, but %lu are left of "
 	    "the %lu that may be locked: raise the limit (ulimit -l), or make "
 	    "rings smaller (segment_count, DFI_RING_MEMORY)",
-	    verbs->device.name, (unsigned long)size, (unsigned long)room,
-	    (unsigned long)limit);
+	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
+	    (unsigned long)room, (unsigned long)limit);
 }
 
 static int verbs_export_room(struct transport *transport, uint64_t size)
@@ -236,7 +218,8 @@ static int verbs_export(struct transport *transport, struct region *region,
 	export->mr = ibv_reg_mr(verbs->pd, region->base, region->name.size,
 	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!export->mr) {
-		ret = fail_register(verbs, region->name.size, errno);
+		ret = dfi__verbs_fail_register(
+		    &verbs->device, region->name.size, errno);
 		goto free_new;
 	}
 	export->base.transport = transport;
@@ -344,7 +327,7 @@ static int create_image(struct verbs *verbs, struct verbs_remote *remote)
 	remote->mr = ibv_reg_mr(verbs->pd, at, size,
 	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!remote->mr)
-		return fail_register(verbs, size, errno);
+		return dfi__verbs_fail_register(&verbs->device, size, errno);
 	return 0;
 }
 
@@ -407,22 +390,26 @@ static int opening_failed(
     const struct verbs_remote *remote, uint32_t ring, int err)
 {
 	const char *peer = remote->conn->peer;
+	struct verbs_place place = dfi__verbs_gid(&remote->conn->verbs->device);
 
 	if (err == -ECONNRESET && atomic_observe(&remote->conn->broken))
 		return lost(remote);
 	switch (err) {
 	case -EEXIST:
 		return dfi__fail(err,
-		    "verbs: ring %u at %s has had a writer: a flow runs once",
-		    ring, peer);
+		    "verbs: %s: ring %u at %s has had a writer: a flow runs "
+		    "once",
+		    place.text, ring, peer);
 	case -ECONNRESET:
-		return dfi__fail(err, "verbs: %s has closed the region", peer);
+		return dfi__fail(err, "verbs: %s: %s has closed the region",
+		    place.text, peer);
 	case -ETIMEDOUT:
 		return dfi__fail(err,
-		    "verbs: %s did not answer the request for ring %u", peer,
-		    ring);
+		    "verbs: %s: %s did not answer the request for ring %u",
+		    place.text, peer, ring);
 	default:
-		return dfi__fail(err, "verbs: %s refused to open ring %u: %s",
+		return dfi__fail(err,
+		    "verbs: %s: %s refused to open ring %u: %s", place.text,
 		    peer, ring, strerror(-err));
 	}
 }

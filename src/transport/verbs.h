@@ -395,7 +395,8 @@ int dfi__verbs_accepted(const struct verbs *verbs,
     const struct rdma_cm_event *event, const char *peer);
 
 /* The error that a rejection by peer means. */
-int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer);
+int dfi__verbs_refused(const struct verbs *verbs,
+    const struct rdma_cm_event *event, const char *peer);
 
 /* verbs_accept.c */
 
@@ -412,9 +413,18 @@ void dfi__verbs_unlisten(struct verbs *verbs);
  * A channel for events that never waits: librdmacm keeps some events for itself
  * and then, in a channel that waits, waits for the next one.
  */
-int dfi__verbs_channel(struct rdma_event_channel **channel);
+int dfi__verbs_channel(
+    const struct verbs_device *device, struct rdma_event_channel **channel);
 
 /* verbs_fail.c */
+
+/* Where something fails, for its text: the device and port, with its GID if one
+ * is known and the network is involved. */
+struct verbs_place {
+	char text[128];
+};
+struct verbs_place dfi__verbs_port(const struct verbs_device *device);
+struct verbs_place dfi__verbs_gid(const struct verbs_device *device);
 
 /*
  * -EMFILE with a text, if what failed with this errno value did so because no
@@ -422,8 +432,22 @@ int dfi__verbs_channel(struct rdma_event_channel **channel);
  */
 int dfi__verbs_check_files(const char *what, int err);
 
-/* The error of what failed with this errno value: -EMFILE, -ENOMEM, -EIO. */
-int dfi__verbs_fail_os(const char *what, int err);
+/* The error of what failed with this errno value: -EMFILE, -ENOMEM, -EIO. The
+ * place may be NULL. */
+int dfi__verbs_fail_os(
+    const struct verbs_place *place, const char *what, int err);
+
+/* Of a call that is for one queue, region or event of a device. */
+int dfi__verbs_fail_port(
+    const struct verbs_device *device, const char *what, int err);
+
+/* Of memory of so many bytes that a device can't have. */
+int dfi__verbs_fail_register(
+    const struct verbs_device *device, uint64_t size, int err);
+
+/* Of a call of rdma_cm, which has to do with addresses. */
+int dfi__verbs_fail_cm(
+    const struct verbs_device *device, const char *what, int err);
 
 /* verbs_connect.c */
 

@@ -54,7 +54,7 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 	verbs->conns = conn;
 	err = dfi__verbs_create_qp(conn);
 	if (!err && rdma_accept(id, &param))
-		err = dfi__verbs_fail_os("rdma_accept", errno);
+		err = dfi__verbs_fail_cm(&verbs->device, "rdma_accept", errno);
 	if (!err) {
 		dfi__verbs_tune(conn);
 	} else {
@@ -161,16 +161,18 @@ static int remove_event(void *arg)
 	return 0;
 }
 
-int dfi__verbs_channel(struct rdma_event_channel **out)
+int dfi__verbs_channel(
+    const struct verbs_device *device, struct rdma_event_channel **out)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	int flags, ret;
 
 	if (!channel)
-		return dfi__verbs_fail_os("rdma_create_event_channel", errno);
+		return dfi__verbs_fail_port(
+		    device, "rdma_create_event_channel", errno);
 	flags = fcntl(channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-		ret = dfi__verbs_fail_os("fcntl", errno);
+		ret = dfi__verbs_fail_port(device, "fcntl", errno);
 		rdma_destroy_event_channel(channel);
 		return ret;
 	}
@@ -181,19 +183,32 @@ int dfi__verbs_channel(struct rdma_event_channel **out)
 int dfi__verbs_hold(struct verbs *verbs)
 {
 	union ip address = verbs->device.address;
+	struct verbs_place place;
 	int ret;
 
 	if (rdma_create_id(NULL, &verbs->hold, NULL, RDMA_PS_TCP))
-		return dfi__verbs_fail_os("rdma_create_id", errno);
+		return dfi__verbs_fail_cm(
+		    &verbs->device, "rdma_create_id", errno);
 	dfi__ip_set_port(&address, 0);
 	if (!rdma_bind_addr(verbs->hold, &address.any) &&
 	    verbs->hold->verbs == verbs->device.context)
 		return 0;
-	ret = dfi__verbs_check_files(verbs->device.name, errno);
+	place = dfi__verbs_gid(&verbs->device);
+	ret = dfi__verbs_check_files(place.text, errno);
 	rdma_destroy_id(verbs->hold);
 	return ret ? ret
-		   : dfi__fail(-ENODEV, "verbs: %s has just been removed",
-			 verbs->device.name);
+		   : dfi__fail(-ENODEV, "verbs: %s at %s has just been removed",
+			 place.text, verbs->device.address_text);
+}
+
+static int fail_listen(const struct verbs *verbs, const char *call)
+{
+	char what[80];
+	int err = errno;
+
+	snprintf(
+	    what, sizeof(what), "%s at %s", call, verbs->device.address_text);
+	return dfi__verbs_fail_cm(&verbs->device, what, err);
 }
 
 static int listen_at(struct verbs *verbs)
@@ -201,11 +216,11 @@ static int listen_at(struct verbs *verbs)
 	union ip address = verbs->device.address;
 
 	if (rdma_create_id(verbs->cm, &verbs->listener, NULL, RDMA_PS_TCP))
-		return dfi__verbs_fail_os("rdma_create_id", errno);
+		return fail_listen(verbs, "rdma_create_id");
 	if (rdma_bind_addr(verbs->listener, &address.any))
-		return dfi__verbs_fail_os("rdma_bind_addr", errno);
+		return fail_listen(verbs, "rdma_bind_addr");
 	if (rdma_listen(verbs->listener, BACKLOG))
-		return dfi__verbs_fail_os("rdma_listen", errno);
+		return fail_listen(verbs, "rdma_listen");
 	dfi__ip_set_port(&address, ntohs(rdma_get_src_port(verbs->listener)));
 	dfi__ip_text(&address, verbs->base.address);
 	return 0;
@@ -215,7 +230,7 @@ int dfi__verbs_listen(struct verbs *verbs)
 {
 	int ret;
 
-	ret = dfi__verbs_channel(&verbs->cm);
+	ret = dfi__verbs_channel(&verbs->device, &verbs->cm);
 	if (ret < 0)
 		return ret;
 	ret = listen_at(verbs);

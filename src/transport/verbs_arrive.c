@@ -10,7 +10,6 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/atomic.h"
@@ -301,7 +300,7 @@ static void spend_receive(struct verbs *verbs, uint64_t number)
 	err = dfi__verbs_post_receives(verbs, verbs->spent, VERBS_REPOST);
 	if (err)
 		dfi__log(DFI_LOG_ERROR, "verbs: %s: posting receives: %s",
-		    verbs->device.name, strerror(err));
+		    dfi__verbs_port(&verbs->device).text, strerror(err));
 }
 
 static void arrived(struct verbs *verbs, const struct ibv_wc *wc)
@@ -496,11 +495,7 @@ static int remove_events(void *arg)
 
 static int fail_verb(const struct verbs *verbs, const char *what)
 {
-	int err = errno;
-	char text[128];
-
-	snprintf(text, sizeof(text), "%s: %s", verbs->device.name, what);
-	return dfi__verbs_fail_os(text, err);
+	return dfi__verbs_fail_port(&verbs->device, what, errno);
 }
 
 static int create_queue(struct verbs *verbs)

@@ -34,8 +34,8 @@ static bool mark(struct verbs_conn *conn, const char *why)
 	if (atomic_exchange(&conn->breaking, true))
 		return false;
 	if (why)
-		snprintf(conn->why, sizeof(conn->why), "%s port %u: %s",
-		    device->name, device->port, why);
+		snprintf(conn->why, sizeof(conn->why), "%s: %s",
+		    dfi__verbs_gid(device).text, why);
 	/* Pairs with dfi__verbs_why(): the text. */
 	atomic_publish(&conn->broken, true);
 	dfi__log(DFI_LOG_INFO, "verbs: connection with %s: %s", conn->peer,
@@ -230,7 +230,7 @@ int dfi__verbs_breaks_start(struct verbs *verbs)
 
 	verbs->breaks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (verbs->breaks < 0)
-		return dfi__verbs_fail_os("eventfd", errno);
+		return dfi__verbs_fail_os(NULL, "eventfd", errno);
 	ret = dfi__loop_call(verbs->loop, add_event, verbs);
 	if (ret < 0)
 		dfi__verbs_breaks_stop(verbs);

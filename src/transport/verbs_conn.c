@@ -51,11 +51,23 @@ struct rdma_conn_param dfi__verbs_conn_param(const struct verbs_hello *hello)
 
 static int fail_qp(const struct verbs *verbs)
 {
-	return dfi__fail(errno == ENOMEM ? -ENOMEM : -EIO,
-	    "verbs: %s port %u: a queue pair for %u work requests and %zu "
-	    "bytes inline: %s",
-	    verbs->device.name, verbs->device.port, verbs->device.limits.sends,
-	    sizeof(struct verbs_message), strerror(errno));
+	char what[80];
+	int err = errno;
+
+	snprintf(what, sizeof(what),
+	    "a queue pair for %u work requests and %zu bytes inline",
+	    verbs->device.limits.sends, sizeof(struct verbs_message));
+	return dfi__verbs_fail_cm(&verbs->device, what, err);
+}
+
+static int fail_sends(const struct verbs *verbs)
+{
+	char what[40];
+	int err = errno;
+
+	snprintf(what, sizeof(what), "a completion queue of %u",
+	    verbs->device.limits.sends);
+	return dfi__verbs_fail_port(&verbs->device, what, err);
 }
 
 /* Older kernels don't know it, and then take longer to give up. */
@@ -131,10 +143,7 @@ int dfi__verbs_create_qp(struct verbs_conn *conn)
 	conn->sends = ibv_create_cq(verbs->device.context,
 	    (int)verbs->device.limits.sends, conn, verbs->channel, 0);
 	if (!conn->sends)
-		return dfi__fail(errno == ENOMEM ? -ENOMEM : -EIO,
-		    "verbs: %s port %u: a completion queue of %u: %s",
-		    verbs->device.name, verbs->device.port,
-		    verbs->device.limits.sends, strerror(errno));
+		return fail_sends(verbs);
 	attr.send_cq = conn->sends;
 	create_domain(conn);
 	if (conn->domain && rdma_create_qp(conn->id, conn->domain, &attr))
@@ -162,7 +171,8 @@ void dfi__verbs_tune(struct verbs_conn *conn)
 
 	if (ibv_modify_qp(conn->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER))
 		dfi__log(DFI_LOG_INFO, "verbs: %s: min_rnr_timer: %s",
-		    conn->verbs->device.name, strerror(errno));
+		    dfi__verbs_port(&conn->verbs->device).text,
+		    strerror(errno));
 }
 
 static void unlist(struct verbs_conn *conn)

@@ -21,20 +21,22 @@
 #define RETRY_REFUSED_NS (INT64_C(20) * NS_PER_MS)
 
 /* Wait for the next event of a channel: 0 and the event, or an error. */
-static int next_event(struct rdma_event_channel *channel, const char *peer,
-    int64_t deadline, struct rdma_cm_event **event)
+static int next_event(const struct verbs *verbs,
+    struct rdma_event_channel *channel, const char *peer, int64_t deadline,
+    struct rdma_cm_event **event)
 {
 	struct pollfd pollfd = { .fd = channel->fd, .events = POLLIN };
 
 	/* There may be none after all: librdmacm keeps some for itself. */
 	while (rdma_get_cm_event(channel, event)) {
 		if (errno != EAGAIN && errno != EINTR)
-			return dfi__verbs_fail_os("rdma_get_cm_event", errno);
+			return dfi__verbs_fail_cm(
+			    &verbs->device, "rdma_get_cm_event", errno);
 		if (poll(&pollfd, 1, deadline_left_ms(deadline)) == 0)
 			return dfi__fail(-ETIMEDOUT,
-			    "verbs: no answer from %s: is it reachable over "
-			    "RDMA?",
-			    peer);
+			    "verbs: %s: no answer from %s: is it reachable "
+			    "over RDMA?",
+			    dfi__verbs_gid(&verbs->device).text, peer);
 	}
 	return 0;
 }
@@ -44,7 +46,7 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
     const char *peer, int64_t deadline, enum rdma_cm_event_type wanted)
 {
 	struct rdma_cm_event *event;
-	int ret = next_event(channel, peer, deadline, &event);
+	int ret = next_event(verbs, channel, peer, deadline, &event);
 
 	if (ret < 0)
 		return ret;
@@ -53,17 +55,18 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
 	else if (event->event == wanted)
 		ret = 0;
 	else if (event->event == RDMA_CM_EVENT_REJECTED)
-		ret = dfi__verbs_refused(event, peer);
+		ret = dfi__verbs_refused(verbs, event, peer);
 	else if (event->event == RDMA_CM_EVENT_CONNECT_ERROR)
 		/* Accepted, but then our queue pair couldn't be made ready:
 		 * rdma_cm forgets the connection when the peer gives it up. */
 		ret = dfi__fail(-ECONNRESET,
-		    "verbs: the connection to %s broke while it was made: is "
-		    "its process gone?",
-		    peer);
+		    "verbs: %s: the connection to %s broke while it was made: "
+		    "is its process gone?",
+		    dfi__verbs_gid(&verbs->device).text, peer);
 	else
 		ret = dfi__fail(-EHOSTUNREACH,
-		    "verbs: connecting to %s: %s (%s)", peer,
+		    "verbs: %s: connecting to %s: %s (%s)",
+		    dfi__verbs_gid(&verbs->device).text, peer,
 		    rdma_event_str(event->event),
 		    strerror(
 			event->status < 0 ? -event->status : event->status));
@@ -92,7 +95,7 @@ static int resolve_address(
 		return dfi__fail(errno == ENOMEM ? -ENOMEM : -EHOSTUNREACH,
 		    "verbs: no RDMA device is on the route to %s: %s (this "
 		    "context uses %s at %s)",
-		    peer, strerror(errno), verbs->device.name,
+		    peer, strerror(errno), dfi__verbs_gid(&verbs->device).text,
 		    verbs->device.address_text);
 	return 0;
 }
@@ -109,7 +112,8 @@ static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
 	if (ret < 0)
 		return ret;
 	if (rdma_resolve_route(id, RESOLVE_MS))
-		return dfi__verbs_fail_os("rdma_resolve_route", errno);
+		return dfi__verbs_fail_cm(
+		    &verbs->device, "rdma_resolve_route", errno);
 	return await(
 	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
@@ -133,14 +137,16 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 	if (ret < 0)
 		return ret;
 	if (rdma_connect(id, &param))
-		return dfi__verbs_fail_os("rdma_connect", errno);
+		return dfi__verbs_fail_cm(
+		    &verbs->device, "rdma_connect", errno);
 	ret = await(
 	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ESTABLISHED);
 	if (ret < 0)
 		return ret;
 	dfi__verbs_tune(conn);
 	if (rdma_migrate_id(id, verbs->cm))
-		return dfi__verbs_fail_os("rdma_migrate_id", errno);
+		return dfi__verbs_fail_cm(
+		    &verbs->device, "rdma_migrate_id", errno);
 	return 0;
 }
 
@@ -153,11 +159,12 @@ static int connect_once(struct verbs *verbs, const char *peer, int64_t deadline,
 	struct rdma_cm_id *id;
 	int ret;
 
-	ret = dfi__verbs_channel(&channel);
+	ret = dfi__verbs_channel(&verbs->device, &channel);
 	if (ret < 0)
 		return ret;
 	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP)) {
-		ret = dfi__verbs_fail_os("rdma_create_id", errno);
+		ret = dfi__verbs_fail_cm(
+		    &verbs->device, "rdma_create_id", errno);
 		goto destroy_channel;
 	}
 	ret = connect_id(verbs, id, peer, deadline, &conn);
@@ -206,7 +213,7 @@ int dfi__verbs_connect(struct verbs *verbs, const void *writer,
 		return dfi__fail(-EIO,
 		    "verbs: %s has failed (%s): close the context and open "
 		    "another",
-		    verbs->device.name, failed);
+		    dfi__verbs_port(&verbs->device).text, failed);
 	conn = take_idle(verbs, writer, address);
 	while (!conn) {
 		ret = connect_once(verbs, address, deadline, &conn);

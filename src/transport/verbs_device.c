@@ -17,17 +17,18 @@
 
 /* Why the addresses that were looked at can't be used. */
 struct reasons {
-	char text[256];
+	char text[512];
 	size_t used;
 };
 
-static void add_reason(struct reasons *reasons, const char *address,
-    const char *device, const char *why)
+static void add_reason(
+    struct reasons *reasons, const struct verbs_device *device, const char *why)
 {
+	bool known = device->name[0];
 	int n = snprintf(reasons->text + reasons->used,
 	    sizeof(reasons->text) - reasons->used, "%s%s%s%s: %s",
-	    reasons->used ? "; " : "", address, device ? " on " : "",
-	    device ? device : "", why);
+	    reasons->used ? "; " : "", device->address_text,
+	    known ? " on " : "", known ? dfi__verbs_gid(device).text : "", why);
 
 	if (n > 0)
 		reasons->used += (size_t)n;
@@ -236,7 +237,7 @@ int dfi__verbs_candidates(const struct settings *settings,
 	if (!channel)
 		return no_rdma_cm(errno);
 	if (getifaddrs(&interfaces) < 0) {
-		ret = dfi__verbs_fail_os("getifaddrs", errno);
+		ret = dfi__verbs_fail_os(NULL, "getifaddrs", errno);
 		rdma_destroy_event_channel(channel);
 		return ret;
 	}
@@ -283,8 +284,7 @@ static int consider(void *arg, const struct verbs_candidate *candidate)
 	}
 	/* The loopback is no candidate anywhere. */
 	if (!candidate->loopback)
-		add_reason(&choice->reasons, device->address_text,
-		    device->name[0] ? device->name : NULL, candidate->why);
+		add_reason(&choice->reasons, device, candidate->why);
 	return 0;
 }
 

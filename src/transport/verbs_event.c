@@ -28,7 +28,7 @@ static void fail_all(struct verbs *verbs, const char *why)
 {
 	atomic_fetch_add(&verbs->fatal_events, 1);
 	dfi__log(DFI_LOG_ERROR, "verbs: %s: %s: all its connections break",
-	    verbs->device.name, why);
+	    dfi__verbs_port(&verbs->device).text, why);
 	dfi__verbs_break_all(verbs, why);
 }
 
@@ -227,8 +227,8 @@ int dfi__verbs_events_start(struct verbs *verbs)
 
 	/* Another context may have read what the loop was woken for. */
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return dfi__fail(-EIO, "verbs: %s: its events: %s",
-		    verbs->device.name, strerror(errno));
+		return dfi__verbs_fail_port(
+		    &verbs->device, "its events", errno);
 	dfi__verbs_events_list(verbs);
 	ret = dfi__loop_call(verbs->loop, add_event, verbs);
 	if (ret < 0)

@@ -45,19 +45,20 @@ static int errno_of_refusal(uint16_t refusal)
 	    : -ECONNREFUSED;
 }
 
-static int other_version(uint16_t version, const char *peer)
+static int other_version(
+    const struct verbs_place *place, uint16_t version, const char *peer)
 {
 	return dfi__fail(-EPROTO,
-	    "verbs: the process at %s speaks version %u over RDMA, this one "
-	    "%u: "
-	    "use the same version of the library",
-	    peer, version, VERBS_HELLO_VERSION);
+	    "verbs: %s: the process at %s speaks version %u over RDMA, this "
+	    "one %u: use the same version of the library",
+	    place->text, peer, version, VERBS_HELLO_VERSION);
 }
 
 int dfi__verbs_accepted(const struct verbs *verbs,
     const struct rdma_cm_event *event, const char *peer)
 {
 	const struct rdma_conn_param *param = &event->param.conn;
+	struct verbs_place place = dfi__verbs_gid(&verbs->device);
 	uint16_t refusal = dfi__verbs_check_hello(verbs, param);
 	struct verbs_hello answer = { .magic = 0 };
 
@@ -67,13 +68,16 @@ int dfi__verbs_accepted(const struct verbs *verbs,
 		memcpy(&answer, param->private_data, sizeof(answer));
 	if (answer.magic == VERBS_HELLO_MAGIC &&
 	    answer.version != VERBS_HELLO_VERSION)
-		return other_version(answer.version, peer);
+		return other_version(&place, answer.version, peer);
 	return dfi__fail(-(int)refusal,
-	    "verbs: who accepts at %s is no member of our registry", peer);
+	    "verbs: %s: who accepts at %s is no member of our registry",
+	    place.text, peer);
 }
 
-int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer)
+int dfi__verbs_refused(const struct verbs *verbs,
+    const struct rdma_cm_event *event, const char *peer)
 {
+	struct verbs_place place = dfi__verbs_gid(&verbs->device);
 	struct verbs_hello answer = { .refusal = 0 };
 
 	if (event->param.conn.private_data &&
@@ -81,12 +85,12 @@ int dfi__verbs_refused(const struct rdma_cm_event *event, const char *peer)
 		memcpy(&answer, event->param.conn.private_data, sizeof(answer));
 	if (answer.magic != VERBS_HELLO_MAGIC)
 		return dfi__fail(-ECONNREFUSED,
-		    "verbs: nobody listens at %s (%s)", peer,
+		    "verbs: %s: nobody listens at %s (%s)", place.text, peer,
 		    event->status < 0 ? strerror(-event->status) : "rejected");
 	if (answer.version != VERBS_HELLO_VERSION)
-		return other_version(answer.version, peer);
+		return other_version(&place, answer.version, peer);
 	return dfi__fail(errno_of_refusal(answer.refusal),
-	    "verbs: %s refused the connection: %s", peer,
+	    "verbs: %s: %s refused the connection: %s", place.text, peer,
 	    answer.refusal == EACCES ? "it doesn't know us as a member"
 				     : strerror(answer.refusal));
 }

@@ -15,13 +15,6 @@
 #include "../base/error.h"
 #include "../base/log.h"
 
-static int fail_verb(const struct verbs *verbs, const char *what, int err)
-{
-	return dfi__fail(err == ENOMEM ? -ENOMEM : -EIO,
-	    "verbs: %s port %u: %s: %s", verbs->device.name, verbs->device.port,
-	    what, strerror(err));
-}
-
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n)
 {
@@ -66,15 +59,16 @@ static int add_receives(struct verbs *verbs)
 		    (end - first) * sizeof(verbs->messages[0]),
 		    IBV_ACCESS_LOCAL_WRITE);
 	if (!*mr)
-		return fail_verb(
-		    verbs, "registering memory for messages", errno);
+		return dfi__verbs_fail_register(&verbs->device,
+		    (end - first) * sizeof(verbs->messages[0]), errno);
 	for (; posted < end; posted += k) {
 		k = (uint32_t)min_u64(VERBS_REPOST, end - posted);
 		for (i = 0; i < k; i++)
 			numbers[i] = posted + i;
 		err = dfi__verbs_post_receives(verbs, numbers, k);
 		if (err)
-			return fail_verb(verbs, "posting receives", err);
+			return dfi__verbs_fail_port(
+			    &verbs->device, "posting receives", err);
 		atomic_set(&verbs->n_receives, posted + k);
 	}
 	return 0;
@@ -90,7 +84,8 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 
 	verbs->receives = ibv_create_srq(verbs->pd, &attr);
 	if (!verbs->receives)
-		return fail_verb(verbs, "a shared receive queue", errno);
+		return dfi__verbs_fail_port(
+		    &verbs->device, "a shared receive queue", errno);
 	/* Memory is used where receives are posted only. */
 	at = mmap(NULL, VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]),
 	    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

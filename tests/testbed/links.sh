@@ -154,7 +154,7 @@ long_break()
 	await "the source's end" 60 says 1 'ended -104 '
 	await "the target's end" 60 says 0 'ended -104 '
 	cat "$SHARED/$case".[01] | grep -q \
-		"ended -104 .*$device port 1: transport retry counter exceeded" ||
+		"ended -104 .*$here: transport retry counter exceeded" ||
 		fail "nobody says why"
 	echo "a link that stayed down broke the connection"
 }
@@ -167,7 +167,7 @@ go_on() # K
 # Each has a connection of its first flow when the second one begins.
 idle_break()
 {
-	local why="$device port 1: transport retry counter exceeded" k
+	local why="$here: transport retry counter exceeded" k
 
 	case=idle
 	for k in 0 1; do
@@ -198,7 +198,7 @@ removal()
 	# Waits until nobody has it open.
 	"$testbed" run 1 -- rdma link delete "$device" &
 	await "the source's end" 20 says 1 ended
-	says 1 "ended -104 .*$device port 1: the device was removed" ||
+	says 1 "ended -104 .*$here: the device was removed" ||
 		fail "the source does not say why"
 	await "the target's end" 20 says 0 ended
 	says 0 'ended -104 ' || fail "the target did not fail"
@@ -208,6 +208,7 @@ removal()
 
 build=$(realpath "$1")
 device=rxe0
+here="$device port 1, GID [0-9]* [0-9a-f:.]*"
 if [ $# -eq 1 ]; then
 	exec "$testbed" drive 2 --timeout 300 -- bash "$script" "$build" inside
 fi

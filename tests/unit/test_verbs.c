@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <dfi/error.h>
@@ -238,7 +239,7 @@ Test(verbs, peer_of_another_version_is_refused_with_both_named)
 
 	expect_both_versions(dfi__verbs_accepted(&verbs, &event, conn.peer));
 	hello.refusal = EPROTO;
-	expect_both_versions(dfi__verbs_refused(&event, conn.peer));
+	expect_both_versions(dfi__verbs_refused(&verbs, &event, conn.peer));
 }
 
 Test(verbs, acceptor_that_is_no_member_is_refused)
@@ -250,6 +251,63 @@ Test(verbs, acceptor_that_is_no_member_is_refused)
 	cr_assert_not_null(strstr(dfi_errmsg(), "no member"));
 	event = answer_of(&hello, VERBS_HELLO_VERSION, 1);
 	cr_assert_eq(dfi__verbs_accepted(&verbs, &event, conn.peer), 0);
+}
+
+/* Nobody who may lock any memory. */
+static void become_nobody(void)
+{
+	cr_assert(geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+}
+
+static void expect_all(const char *const *parts)
+{
+	for (; *parts; parts++)
+		cr_assert_not_null(
+		    strstr(dfi_errmsg(), *parts), "%s", dfi_errmsg());
+}
+
+Test(verbs, memory_that_may_not_be_locked_is_refused_with_need_limit_and_remedy)
+{
+	const struct rlimit limit = { .rlim_cur = 65536, .rlim_max = 65536 };
+
+	become_nobody();
+	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	cr_assert_eq(
+	    dfi__verbs_fail_register(&verbs.device, 123456, ENOMEM), -ENOMEM);
+	expect_all((const char *[]){ "fake0 port 1:", " 123456 bytes",
+	    " 65536 bytes in all", " are left", "ulimit -l", NULL });
+	cr_assert_eq(dfi__verbs_ops.export_room(&verbs.base, 123456), -ENOMEM);
+	expect_all((const char *[]){ "fake0 port 1:", " 123456 bytes",
+	    " 65536 that may", " are left", "ulimit -l", NULL });
+}
+
+Test(verbs, memory_that_a_device_refuses_for_another_reason_is_told_so)
+{
+	cr_assert_eq(
+	    dfi__verbs_fail_register(&verbs.device, 123456, EFAULT), -EIO);
+	expect_all((const char *[]){
+	    "fake0 port 1:", " 123456 bytes", "Bad address", NULL });
+	cr_assert_null(strstr(dfi_errmsg(), "ulimit"));
+}
+
+Test(verbs, error_of_the_network_names_device_port_and_gid)
+{
+	struct rdma_cm_event event = { .status = -ECONNREFUSED };
+
+	strcpy(verbs.device.gid, "::ffff:10.0.0.2");
+	verbs.device.gid_index = 3;
+	cr_assert_eq(
+	    dfi__verbs_refused(&verbs, &event, conn.peer), -ECONNREFUSED);
+	expect_all((const char *[]){ "fake0 port 1, GID 3 ::ffff:10.0.0.2: ",
+	    "nobody listens at 10.0.0.1:7", NULL });
+	cr_assert_eq(
+	    dfi__verbs_fail_cm(&verbs.device, "rdma_bind_addr", EADDRINUSE),
+	    -EIO);
+	expect_all((const char *[]){ "fake0 port 1, GID 3 ::ffff:10.0.0.2: ",
+	    "rdma_bind_addr: Address already in use", NULL });
+	dfi__verbs_break(&conn, "it broke");
+	cr_assert_str_eq(dfi__verbs_why(&conn),
+	    "fake0 port 1, GID 3 ::ffff:10.0.0.2: it broke");
 }
 
 static const struct ibv_device_attr large = {
