@@ -133,7 +133,7 @@ struct dfi_flow_estimate {
 	uint64_t target_bytes;
 	/*
 	 * What each source reserves and locks for each target that it reaches
-	 * over RDMA; 0 over shared memory.
+	 * over RDMA; 0 over shared memory. Huge pages as for target_bytes.
 	 */
 	uint64_t image_bytes;
 	uint32_t transport;          /* enum dfi_transport that applies */

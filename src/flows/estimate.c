@@ -44,7 +44,8 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	estimate->transport = transport;
 	if (transport == DFI_TRANSPORT_SHM)
 		return;
-	estimate->image_bytes = transport_image_bytes(geometry.ring_size);
+	estimate->image_bytes = transport_image_bytes(
+	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 	estimate->source_queue_pairs = flow->n_targets;
 }
 

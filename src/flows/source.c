@@ -52,7 +52,8 @@ static int choose_transport(struct dfi_source *source,
 static int take_image(
     struct dfi_source *source, const struct ring_geometry *geometry)
 {
-	uint64_t bytes = transport_image_bytes(geometry->ring_size);
+	uint64_t bytes = transport_image_bytes(geometry->ring_size,
+	    source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 	int ret;
 
 	ret = dfi__ring_memory_take(

@@ -23,7 +23,6 @@
 #include "../base/settings.h"
 #include "../base/wait.h"
 
-#define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static uint64_t page_size(void)
@@ -189,7 +188,7 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 	if (ret < 0)
 		goto unmap;
 	region->fd = fd;
-	region->page = flags & MFD_HUGETLB ? HUGE_PAGE_SIZE : page_size();
+	region->page = flags & MFD_HUGETLB ? TRANSPORT_HUGE_PAGE : page_size();
 	region->base.name.size = size;
 	return 0;
 
@@ -207,11 +206,11 @@ close_fd:
 static int create_backing(
     struct shm_region *region, uint64_t size, uint32_t huge_pages)
 {
-	uint64_t huge_size = align_up(size, HUGE_PAGE_SIZE);
+	uint64_t huge_size = align_up(size, TRANSPORT_HUGE_PAGE);
 	int ret;
 
 	if (huge_pages == HUGE_PAGES_REQUIRE ||
-	    (huge_pages == HUGE_PAGES_TRY && size >= HUGE_PAGE_SIZE / 2)) {
+	    (huge_pages == HUGE_PAGES_TRY && size >= TRANSPORT_HUGE_PAGE / 2)) {
 		ret = create_memfd(
 		    region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, huge_pages);
 		if (!ret)
@@ -224,7 +223,7 @@ static int create_backing(
 			    "free (%s): reserve %lu pages of 2 MiB (sysctl "
 			    "vm.nr_hugepages), or set DFI_HUGE_PAGES=try",
 			    (unsigned long)huge_size, strerror(-ret),
-			    (unsigned long)(huge_size / HUGE_PAGE_SIZE));
+			    (unsigned long)(huge_size / TRANSPORT_HUGE_PAGE));
 	}
 	size = align_up(size, page_size());
 	ret = check_room(size);
@@ -242,7 +241,7 @@ static uint64_t shm_region_bytes(
 	const struct shm *shm = (const struct shm *)transport;
 
 	if (shm->settings->huge_pages == HUGE_PAGES_REQUIRE)
-		return align_up(size, HUGE_PAGE_SIZE);
+		return align_up(size, TRANSPORT_HUGE_PAGE);
 	return align_up(size, page_size());
 }
 

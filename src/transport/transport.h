@@ -302,12 +302,16 @@ struct transport_ops {
 	    struct transport *transport, struct dfi_context_stats *stats);
 };
 
-/* Memory for the image of a ring: see struct remote. */
+/*
+ * Memory for the image of a ring: see struct remote. Of huge pages if they are
+ * required; if they are only tried, it may be as much.
+ */
 #define TRANSPORT_IMAGE_PAGE 4096
-static inline uint64_t transport_image_bytes(uint64_t ring_size)
+#define TRANSPORT_HUGE_PAGE (UINT64_C(2) << 20)
+static inline uint64_t transport_image_bytes(uint64_t ring_size, bool huge)
 {
-	return (ring_size + TRANSPORT_IMAGE_PAGE - 1) &
-	    ~(uint64_t)(TRANSPORT_IMAGE_PAGE - 1);
+	return align_up(
+	    ring_size, huge ? TRANSPORT_HUGE_PAGE : TRANSPORT_IMAGE_PAGE);
 }
 
 extern const struct transport_ops dfi__shm_ops;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 #include "../base/atomic.h"
@@ -19,7 +18,6 @@
 #include "../base/fence.h"
 #include "../base/fork_files.h"
 #include "../base/loop.h"
-#include "../base/memory.h"
 #include "../base/settings.h"
 
 /*
@@ -174,26 +172,12 @@ static void verbs_stop(struct transport *transport)
 }
 
 /*
- * Refuse what may not be locked before it is reserved; what other threads lock
- * meanwhile is found when it is registered.
+ * What may not be locked is refused before it is reserved; what other threads
+ * lock meanwhile is found when it is registered.
  */
-static int check_lock_room(const struct verbs *verbs, uint64_t size)
-{
-	uint64_t limit, room = dfi__memory_lock_room(&limit);
-
-	if (size <= room)
-		return 0;
-	return dfi__fail(-ENOMEM,
-	    "verbs: %s: registering %lu bytes locks them, but %lu are left of "
-	    "the %lu that may be locked: raise the limit (ulimit -l), or make "
-	    "rings smaller (segment_count, DFI_RING_MEMORY)",
-	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
-	    (unsigned long)room, (unsigned long)limit);
-}
-
 static int verbs_export_room(struct transport *transport, uint64_t size)
 {
-	return check_lock_room((const struct verbs *)transport, size);
+	return dfi__verbs_lock_room((const struct verbs *)transport, size);
 }
 
 static int verbs_export(struct transport *transport, struct region *region,
@@ -305,32 +289,6 @@ static const char *verbs_remote_why(const struct remote *remote)
 	return dfi__verbs_why(((const struct verbs_remote *)remote)->conn);
 }
 
-/* The image of a ring, registered. */
-static int create_image(struct verbs *verbs, struct verbs_remote *remote)
-{
-	uint64_t size = transport_image_bytes(remote->layout.ring_size);
-	int ret = check_lock_room(verbs, size);
-	void *at;
-
-	if (ret < 0)
-		return ret;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (at == MAP_FAILED)
-		return dfi__fail(-ENOMEM,
-		    "verbs: %lu bytes to send from could not be had: free "
-		    "memory, or make rings smaller (segment_count, "
-		    "DFI_RING_MEMORY)",
-		    (unsigned long)size);
-	madvise(at, size, MADV_DONTFORK);
-	remote->base.ring = at;
-	remote->mr = ibv_reg_mr(verbs->pd, at, size,
-	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!remote->mr)
-		return dfi__verbs_fail_register(&verbs->device, size, errno);
-	return 0;
-}
-
 void dfi__verbs_free_remote(struct verbs_remote *remote)
 {
 	struct verbs *verbs = (struct verbs *)remote->base.transport;
@@ -339,11 +297,7 @@ void dfi__verbs_free_remote(struct verbs_remote *remote)
 		verbs->links[remote->link] = (struct verbs_link){
 			.conn = NULL,
 		};
-	if (remote->mr)
-		ibv_dereg_mr(remote->mr);
-	if (remote->base.ring)
-		munmap(remote->base.ring,
-		    transport_image_bytes(remote->layout.ring_size));
+	dfi__verbs_free_image(remote);
 	free(remote);
 }
 
@@ -510,7 +464,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	}
 	/* By others; this writer's rings would be lost with it. */
 	used = remote->conn->posted && remote->conn->n_remotes == 1;
-	ret = create_image(verbs, remote);
+	ret = dfi__verbs_create_image(verbs, remote);
 	if (ret < 0)
 		goto leave;
 	remote->link = take_link(verbs, remote);

@@ -4,6 +4,7 @@
  * share:
  *
  *	verbs.c          starting and stopping, exports, remotes, writes
+ *	verbs_image.c    memory to send from
  *	verbs_device.c   which device and address to use
  *	verbs_list.c     what users are told about devices
  *	verbs_stats.c    counters
@@ -245,7 +246,8 @@ struct verbs_remote {
 	struct verbs_conn *conn;
 	struct ring_layout layout;
 	struct ibv_mr *mr; /* of the ring's image */
-	uint32_t link;     /* ours */
+	uint64_t image_size;
+	uint32_t link; /* ours */
 	uint32_t to_link;
 	uint64_t address; /* of the owner's ring */
 	uint32_t rkey;
@@ -311,6 +313,16 @@ struct verbs {
  */
 int dfi__verbs_candidates(const struct settings *settings,
     int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
+/* verbs_image.c */
+
+/* Whether so many bytes more may be locked: 0, or -ENOMEM. */
+int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
+
+/* Make the image of a remote's ring, with pages as the settings say. */
+int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote);
+/* No queue pair may send from it any more. */
+void dfi__verbs_free_image(struct verbs_remote *remote);
+
 
 /*
  * This host's address on the route to the registry at this address, which is

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pages from which a source sends over verbs. Reserved huge pages are the
+ * machine's, so who runs this reserves them, or none:
+ * tests/testbed/flows.sh does both.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_help.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct rig rig;
+
+static bool over_verbs(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return transport && !strcmp(transport, "verbs");
+}
+
+static unsigned long free_huge_pages(void)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	unsigned long n = 0;
+	char line[128];
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "HugePages_Free: %lu", &n) == 1)
+			break;
+	fclose(file);
+	return n;
+}
+
+/* Bytes of private huge pages in this process, which images alone have. */
+static uint64_t huge_images(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	uint64_t start, end, sum = 0;
+	char line[256];
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (strstr(line, "/anon_hugepage") &&
+		    sscanf(line, "%lx-%lx", &start, &end) == 2)
+			sum += end - start;
+	fclose(file);
+	return sum;
+}
+
+static void start(const char *huge_pages)
+{
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	setenv("DFI_HUGE_PAGES", huge_pages, 1);
+	rig_start(&rig);
+}
+
+/* Rings of so many bytes, about; n_sources of them at one target. */
+static void create_flow(uint64_t bytes)
+{
+	create_kv_flow(rig.dfi, "f", 1, 1, (uint32_t)(bytes / 16 / 32), 32);
+}
+
+static void move_tuples(struct dfi_source *source, struct dfi_target *target)
+{
+	struct kv kv = { .key = 0 };
+	const void *tuple;
+	uint64_t i;
+
+	for (i = 0; i < 100; i++) {
+		kv.val = i;
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 100; i++) {
+		cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+		cr_assert_eq(((const struct kv *)tuple)->val, i);
+	}
+	cr_assert_eq(dfi_target_consume(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+static bool no_huge_images(void *arg)
+{
+	(void)arg;
+	return huge_images() == 0;
+}
+
+Test(images, lie_on_huge_pages_that_are_free)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	if (free_huge_pages() < 8)
+		cr_skip_test("fewer than 8 huge pages are free");
+	start("try");
+	create_flow(2 * MIB);
+	target = open_target(rig.dfi, "f", 0, 0);
+	cr_assert_eq(huge_images(), 0);
+	source = open_source(rig.other, "f", 0, 0);
+	cr_assert_eq(
+	    huge_images(), 4 * MIB, "%lu", (unsigned long)huge_images());
+	move_tuples(source, target);
+	cr_assert(eventually(no_huge_images, NULL));
+	rig_stop(&rig);
+}
+
+Test(images, lie_on_ordinary_pages_if_no_others_are_wanted)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	start("never");
+	create_flow(2 * MIB);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.other, "f", 0, 0);
+	cr_assert_eq(huge_images(), 0);
+	move_tuples(source, target);
+	rig_stop(&rig);
+}
+
+Test(images, lie_on_ordinary_pages_if_no_others_are_free)
+{
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	if (free_huge_pages() > 0)
+		cr_skip_test("huge pages are free");
+	start("try");
+	create_flow(2 * MIB);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.other, "f", 0, 0);
+	cr_assert_eq(huge_images(), 0);
+	move_tuples(source, target);
+	rig_stop(&rig);
+}
+
+Test(images, need_huge_pages_that_are_required)
+{
+	unsigned long pages = free_huge_pages();
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	if (pages < 8 || pages > 64)
+		cr_skip_test("not 8 to 64 huge pages are free");
+	start("require");
+	/* The target takes more than half of them. */
+	create_flow((pages / 2 + 1) * 2 * MIB);
+	target = open_target(rig.dfi, "f", 0, 0);
+	attr.open_timeout_ms = LONG_MS;
+	assert_error(dfi_source_open(rig.other, "f", 0, &attr, &source),
+	    -ENOMEM, " port ", "bytes of huge pages", "vm.nr_hugepages",
+	    "DFI_HUGE_PAGES=try");
+	cr_assert_eq(huge_images(), 0);
+	dfi_target_close(target);
+	rig_stop(&rig);
+}
