@@ -28,23 +28,61 @@ registry()
 	mv "$SHARED/address.new" "$SHARED/address"
 }
 
-# Run a worker with this node's endpoints; prints what became of each.
-work() # TUPLES ENDS...
+# Run a worker with this node's endpoints; what became of each is in a file.
+work() # FLOW TUPLES NOTIFY ARGUMENT...
 {
-	local tuples=$1 status=0
+	local flow=$1 tuples=$2 notify=$3 status=0
 
-	shift
-	DFI_LOG=info tests/proc/worker -r "$(cat "$SHARED/address")" -f f \
-		-n "$tuples" "$@" 2> "$SHARED/log.$NODE" || status=$?
-	grep -v '^dfi: info' "$SHARED/log.$NODE" >&2 || true
+	shift 3
+	DFI_LOG=info DFI_VERBS_NOTIFY=$notify tests/proc/worker \
+		-r "$(cat "$SHARED/address")" -f "$flow" -n "$tuples" "$@" \
+		> "$SHARED/$flow.$NODE" 2> "$SHARED/$flow.log.$NODE" || status=$?
+	grep -v '^dfi: info' "$SHARED/$flow.log.$NODE" >&2 || true
+	cat "$SHARED/$flow.$NODE"
 	return $status
 }
 
-# That its target polled footers, if it was told to.
-check_arrival()
+# The endpoints of this node in a flow: one from node 1 to node 0, or one of each
+# kind on all nodes.
+run() # FLOW SHAPE TUPLES NOTIFY
 {
-	[ "${DFI_VERBS_NOTIFY-}" != footer ] ||
-		grep -q 'source.*footers are polled' "$SHARED/log.$NODE"
+	local create=()
+
+	case $2.$NODE in
+	one.0) work "$1" "$3" "$4" -c 1:1 -g 8192 target:0 ;;
+	one.1) work "$1" "$3" "$4" source:0 ;;
+	one.*) ;;
+	all.*)
+		[ "$NODE" != 0 ] || create=(-c "$NODES:$NODES" -g 8192)
+		work "$1" "$3" "$4" "${create[@]}" "source:$NODE" "target:$NODE"
+		;;
+	esac
+}
+
+# How segments that crossed machines arrived, by what the sources say.
+check_arrival() # FLOW NOTIFY
+{
+	local way='immediate data' ways
+
+	[ "$2" = imm ] || way='footers are polled'
+	ways=$(grep -h ': source .*GID' "$SHARED/$1".log.*)
+	if grep -v "$way" <<< "$ways"; then
+		echo "$1: that is not by $2"
+		return 1
+	fi
+}
+
+# All endpoints ended well, and all tuples arrived.
+check_run() # FLOW SHAPE TUPLES NOTIFY
+{
+	local sources=$NODES
+
+	[ "$2" = all ] || sources=1
+	[ "$(cat "$SHARED/$1".? | grep -c ' ended 0 ')" = $((2 * sources)) ]
+	cat "$SHARED/$1".? | awk -v want="$((sources * $3))" -v name="$1" '
+		/^target .* ended 0 / { n += $5 }
+		END { print name ": " n " tuples of " want; exit n != want }'
+	check_arrival "$1" "$4"
 }
 
 # That packets this node has sent were lost.
@@ -58,25 +96,37 @@ check_loss()
 	[ "$lost" -gt 0 ]
 }
 
-# Every node has one source and one target of one flow.
-node() # BUILD_DIR TUPLES SEGMENT_SIZE LOSS
+for_each_run() # FUNCTION SHAPE:TUPLES:NOTIFY...
 {
+	local function=$1 run shape tuples notify
+
+	shift
+	for run; do
+		IFS=: read -r shape tuples notify <<< "$run"
+		$function "$shape-$notify" "$shape" "$tuples" "$notify"
+	done
+}
+
+node() # BUILD_DIR LOSS SHAPE:TUPLES:NOTIFY...
+{
+	local loss=$2 i
+
 	cd "$1"
-	[ "$4" = 0% ] || tc qdisc add dev eth0 root netem loss "$4"
+	shift 2
+	[ "$loss" = 0% ] || tc qdisc add dev eth0 root netem loss "$loss"
 	export DFI_OPEN_TIMEOUT=30000 DFI_REGISTRY_KEY=/tmp/key
 	# What does not cross hosts takes shared memory.
 	unset DFI_TRANSPORT
 	if [ "$NODE" = 0 ]; then
 		registry
-		work "$2" -c "$NODES:$NODES" -g "$3" source:0 target:0
 	else
 		until [ -e "$SHARED/address" ]; do
 			sleep 0.1
 		done
 		cp "$SHARED/key" /tmp/key
 		chmod 600 /tmp/key
-		work "$2" "source:$NODE" "target:$NODE"
-	fi | tee "$SHARED/result.$NODE"
+	fi
+	for_each_run run "$@"
 	touch "$SHARED/done.$NODE"
 	# The registry ends last.
 	for i in $(seq 0 $((NODES - 1))); do
@@ -85,13 +135,8 @@ node() # BUILD_DIR TUPLES SEGMENT_SIZE LOSS
 		done
 	done
 	[ "$NODE" != 0 ] || kill "$(cat /tmp/registry.pid)"
-	check_arrival
-	[ "$4" = 0% ] || check_loss
-	# All endpoints ended well, and all tuples arrived.
-	[ "$(grep -c ' ended 0 ' "$SHARED/result.$NODE")" = 2 ]
-	awk -v want="$((NODES * $2))" '/^target .* ended 0 / { n += $5 }
-		END { print n " tuples of " want " arrived"; exit n != want }' \
-		"$SHARED"/result.*
+	[ "$loss" = 0% ] || check_loss
+	[ "$NODE" != 0 ] || for_each_run check_run "$@"
 }
 
 if [ "${1-}" = --node ]; then
@@ -104,23 +149,25 @@ fi
 
 build=$(realpath "$1")
 
-shuffle() # DESCRIPTION NODES TUPLES SEGMENT_SIZE LOSS [TESTBED_OPTION...]
+shuffle() # DESCRIPTION NODES LOSS "SHAPE:TUPLES:NOTIFY..." [TESTBED_OPTION...]
 {
-	local what=$1 nodes=$2 tuples=$3 segment=$4 loss=$5
+	local what=$1 nodes=$2 loss=$3 runs=$4
 
-	shift 5
+	shift 4
 	echo "== $what"
+	# shellcheck disable=SC2086 # they are several words
 	"$testbed" up "$nodes" --timeout 120 "$@" -- \
-		bash "$script" --node "$build" "$tuples" "$segment" "$loss"
+		bash "$script" --node "$build" "$loss" $runs
 }
 
-shuffle 'two machines, MTU 4096' 2 200000 8192 0%
-shuffle 'two machines, MTU 1024' 2 100000 8192 0% --mtu 1500
-shuffle 'three machines' 3 100000 8192 0%
-shuffle 'two machines, 8 MiB of memory may be locked' 2 50000 8192 0% \
+shuffle 'two machines, MTU 4096' 2 0% \
+	'one:50000:imm one:50000:footer all:50000:imm all:50000:footer'
+shuffle 'two machines, MTU 1024' 2 0% 'one:20000:footer all:50000:imm' \
+	--mtu 1500
+shuffle 'three machines' 3 0% 'one:20000:imm all:30000:footer all:30000:imm'
+shuffle 'two machines, 8 MiB of memory may be locked' 2 0% all:50000:imm \
 	--memlock 8192
 # Some thousand packets, so that there is one to lose.
-shuffle 'two machines, 1 % of the packets are lost' 2 400000 8192 1%
-DFI_VERBS_NOTIFY=footer shuffle 'two machines, footers are polled' \
-	2 100000 8192 0%
+shuffle 'two machines, 1 % of the packets are lost' 2 1% \
+	'one:50000:footer all:400000:imm'
 echo "all tuples arrived everywhere"
