@@ -152,8 +152,10 @@ static void verbs_stop(struct transport *transport)
 
 	keep_files(verbs);
 	dfi__verbs_arrivals_quiet(verbs);
-	dfi__verbs_events_stop(verbs);
 	dfi__verbs_breaks_quiet(verbs);
+	dfi__verbs_unlisten_quiet(verbs);
+	dfi__verbs_drain_all(verbs);
+	dfi__verbs_events_stop(verbs);
 	dfi__verbs_unlisten(verbs);
 	/* Remotes whose owner has not said CLOSED. */
 	for (i = 0; i < verbs->n_links; i++)

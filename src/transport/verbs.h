@@ -14,6 +14,7 @@
  *	verbs_connect.c  the connecting side
  *	verbs_accept.c   the accepting side, and rdma_cm's events
  *	verbs_break.c    connections that break
+ *	verbs_drain.c    what is under way when a queue pair ends
  *	verbs_event.c    errors that devices report
  *	verbs_receives.c the shared receive queue
  *	verbs_post.c     work requests and their completions
@@ -180,10 +181,16 @@ struct verbs_conn {
 	_Atomic bool breaking;    /* somebody writes why */
 	_Atomic bool broken;      /* it is to be used no more */
 	char why[VERBS_WHY_SIZE]; /* if it is broken; "": the peer has gone */
-	bool stopped;             /* the queue pair takes nothing more */
-	bool failed;        /* a send has failed, and so will all others */
-	const void *writer; /* who uses it; NULL: it may be taken */
-	uint32_t n_remotes; /* of that writer */
+	/* The queue pair's end; see verbs_drain.c. */
+	bool stopped; /* it is in an error state */
+	int64_t stopped_at;
+	uint64_t mark;          /* its last work request; 0: not posted */
+	bool flushed;           /* all that was posted has completed */
+	_Atomic bool gave_back; /* and all that arrived */
+	bool drained;           /* it may be destroyed */
+	bool failed;            /* a send has failed, and so will all others */
+	const void *writer;     /* who uses it; NULL: it may be taken */
+	uint32_t n_remotes;     /* of that writer */
 	uint32_t max_inline;
 	uint32_t max_sends; /* under way */
 	uint32_t interval;  /* one of so many is signalled */
@@ -276,6 +283,7 @@ struct verbs {
 	struct event *cm_event;
 	int breaks; /* eventfd: a connection broke */
 	struct event *breaks_event;
+	struct event *drain_timer;
 	struct event *sweep_timer;
 
 	struct lock poll;
@@ -305,14 +313,6 @@ struct verbs {
 	struct verbs_counts retired; /* of connections that were freed */
 };
 
-/* verbs_device.c */
-
-/*
- * Call fn for each address of this host; a non-zero return of fn ends it and is
- * returned. -ENODEV: no RDMA at all. -EOWNERDEAD: in a forked child.
- */
-int dfi__verbs_candidates(const struct settings *settings,
-    int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
 /* verbs_image.c */
 
 /* Whether so many bytes more may be locked: 0, or -ENOMEM. */
@@ -323,6 +323,14 @@ int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote);
 /* No queue pair may send from it any more. */
 void dfi__verbs_free_image(struct verbs_remote *remote);
 
+/* verbs_device.c */
+
+/*
+ * Call fn for each address of this host; a non-zero return of fn ends it and is
+ * returned. -ENODEV: no RDMA at all. -EOWNERDEAD: in a forked child.
+ */
+int dfi__verbs_candidates(const struct settings *settings,
+    int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
 
 /*
  * This host's address on the route to the registry at this address, which is
@@ -412,13 +420,16 @@ int dfi__verbs_refused(const struct verbs *verbs,
 
 /* verbs_accept.c */
 
+/* No events of rdma_cm are handled any more, so no new connections come. */
+void dfi__verbs_unlisten_quiet(struct verbs *verbs);
+
 /*
  * Keep the device open until rdma_destroy_id(verbs->hold): librdmacm closes one
  * that was removed when the last id on it goes.
  */
 int dfi__verbs_hold(struct verbs *verbs);
 int dfi__verbs_listen(struct verbs *verbs);
-/* Frees all connections, too. */
+/* Frees all connections, too, which are drained. */
 void dfi__verbs_unlisten(struct verbs *verbs);
 
 /*
@@ -474,6 +485,9 @@ int dfi__verbs_breaks_start(struct verbs *verbs);
 void dfi__verbs_breaks_quiet(struct verbs *verbs);
 void dfi__verbs_breaks_stop(struct verbs *verbs);
 
+/* Something that connections wait for has come. Any thread. */
+void dfi__verbs_breaks_wake(struct verbs *verbs);
+
 /*
  * The connection can't be used any more. The control thread will tell all that
  * depend on it. Any locks may be held.
@@ -489,6 +503,19 @@ void dfi__verbs_break_all(struct verbs *verbs, const char *why);
 
 /* Why it is broken; NULL: it isn't, or the peer has gone. */
 const char *dfi__verbs_why(const struct verbs_conn *conn);
+
+/* verbs_drain.c */
+
+/* Have the queue pair end what is under way. The table lock is held, and nobody
+ * posts to it any more. */
+void dfi__verbs_stop_conn(struct verbs_conn *conn);
+
+/* Whether all that was under way has ended, or the time for it has passed. */
+bool dfi__verbs_is_drained(struct verbs_conn *conn);
+
+/* Stop all connections, and wait until they are drained; a few ms, and 0.2 s at
+ * most. No new ones come, but devices' reports still do. */
+void dfi__verbs_drain_all(struct verbs *verbs);
 
 /* verbs_event.c */
 

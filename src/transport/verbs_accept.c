@@ -158,6 +158,7 @@ static int remove_event(void *arg)
 
 	if (verbs->cm_event)
 		event_free(verbs->cm_event);
+	verbs->cm_event = NULL;
 	return 0;
 }
 
@@ -241,14 +242,16 @@ int dfi__verbs_listen(struct verbs *verbs)
 	return ret;
 }
 
-void dfi__verbs_unlisten(struct verbs *verbs)
+void dfi__verbs_unlisten_quiet(struct verbs *verbs)
 {
 	dfi__loop_call(verbs->loop, remove_event, verbs);
-	while (verbs->conns) {
-		/* Tells the peer; what is under way has arrived or is lost. */
-		rdma_disconnect(verbs->conns->id);
+}
+
+void dfi__verbs_unlisten(struct verbs *verbs)
+{
+	dfi__verbs_unlisten_quiet(verbs);
+	while (verbs->conns)
 		dfi__verbs_free_conn(verbs->conns);
-	}
 	if (verbs->listener)
 		rdma_destroy_id(verbs->listener);
 	rdma_destroy_event_channel(verbs->cm);

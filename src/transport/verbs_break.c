@@ -19,7 +19,10 @@
 /* How often accepted connections are looked at. */
 #define SWEEP_US 500000
 
-static void wake(struct verbs *verbs)
+/* How often those that end are, if nothing is reported. */
+#define DRAIN_LOOK_US 2000
+
+void dfi__verbs_breaks_wake(struct verbs *verbs)
 {
 	uint64_t one = 1;
 
@@ -40,7 +43,7 @@ static bool mark(struct verbs_conn *conn, const char *why)
 	atomic_publish(&conn->broken, true);
 	dfi__log(DFI_LOG_INFO, "verbs: connection with %s: %s", conn->peer,
 	    why ? conn->why : "the peer has gone");
-	wake(conn->verbs);
+	dfi__verbs_breaks_wake(conn->verbs);
 	return true;
 }
 
@@ -65,7 +68,7 @@ void dfi__verbs_break_all(struct verbs *verbs, const char *why)
 	const char *none = NULL;
 
 	if (atomic_compare_exchange_strong(&verbs->failed, &none, why))
-		wake(verbs);
+		dfi__verbs_breaks_wake(verbs);
 }
 
 /* If nothing was written yet, the registry tells whether a source has died. */
@@ -111,49 +114,52 @@ static void lose_link(struct verbs_link *link)
 /*
  * Let the queue pairs that go take nothing more, and the peers know. A
  * connection that has a writer stays as it is: what the peer has acknowledged
- * may still complete.
+ * may still complete. Whether one is still to drain.
  */
-static void stop_broken(struct verbs *verbs)
+static bool stop_broken(struct verbs *verbs)
 {
 	const char *failed = atomic_observe(&verbs->failed);
 	struct verbs_conn *conn;
+	bool wait = false;
 
 	pthread_mutex_lock(&verbs->table);
 	for (conn = verbs->conns; conn; conn = conn->next) {
 		if (failed)
 			dfi__verbs_break(conn, failed);
-		if (!atomic_observe(&conn->broken) || conn->writer ||
-		    conn->stopped)
+		/* Pairs with mark(): the reason. */
+		if (!atomic_observe(&conn->broken) || conn->writer)
 			continue;
-		conn->stopped = true;
-		/* Makes it an error state first; fails if the peer did it. */
-		(void)rdma_disconnect(conn->id);
+		if (!conn->stopped)
+			dfi__verbs_stop_conn(conn);
+		conn->drained = dfi__verbs_is_drained(conn);
+		wait = wait || !conn->drained;
 	}
 	pthread_mutex_unlock(&verbs->table);
+	return wait;
 }
 
 /*
- * Tell all that depend on broken connections, and free those nobody uses, after
- * what has arrived on them was taken: devices may drop the completions of a
- * queue pair that is destroyed, and with them what the peer sent before it
- * went, its end mark among it, and our receives.
+ * Tell all that depend on broken connections, and free those nobody uses. What
+ * has arrived on them is taken before, after they were drained: with it comes
+ * what the peer sent before it went, its end mark among it.
  */
 static void handle_breaks(struct verbs *verbs)
 {
+	struct timeval soon = { .tv_usec = DRAIN_LOOK_US };
 	struct verbs_conn *conn, *next;
 	uint32_t i;
+	bool wait;
 
 	dfi__verbs_lock_poll(verbs);
-	stop_broken(verbs);
+	wait = stop_broken(verbs);
 	dfi__verbs_take(verbs);
 	pthread_mutex_lock(&verbs->table);
 	for (conn = verbs->conns; conn; conn = next) {
 		next = conn->next;
-		/* Pairs with mark(): the reason. */
 		if (!atomic_observe(&conn->broken))
 			continue;
 		/* One that broke since then has its turn: it has woken us. */
-		if (!conn->stopped && !conn->writer)
+		if (!conn->drained && !conn->writer)
 			continue;
 		for (i = 0; i < verbs->n_links; i++)
 			if (verbs->links[i].conn == conn)
@@ -164,6 +170,15 @@ static void handle_breaks(struct verbs *verbs)
 	pthread_cond_broadcast(&verbs->answered);
 	pthread_mutex_unlock(&verbs->table);
 	lock_release(&verbs->poll);
+	if (wait)
+		evtimer_add(verbs->drain_timer, &soon);
+}
+
+static void on_drain(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	handle_breaks(arg);
 }
 
 static void on_breaks(evutil_socket_t fd, short what, void *arg)
@@ -205,8 +220,9 @@ static int add_event(void *arg)
 	verbs->breaks_event = event_new(
 	    base, verbs->breaks, EV_READ | EV_PERSIST, on_breaks, verbs);
 	verbs->sweep_timer = event_new(base, -1, EV_PERSIST, on_sweep, verbs);
+	verbs->drain_timer = evtimer_new(base, on_drain, verbs);
 	if (!verbs->breaks_event || !verbs->sweep_timer ||
-	    event_add(verbs->breaks_event, NULL) < 0 ||
+	    !verbs->drain_timer || event_add(verbs->breaks_event, NULL) < 0 ||
 	    event_add(verbs->sweep_timer, &period) < 0)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
 	return 0;
@@ -220,7 +236,9 @@ static int remove_event(void *arg)
 		event_free(verbs->breaks_event);
 	if (verbs->sweep_timer)
 		event_free(verbs->sweep_timer);
-	verbs->breaks_event = verbs->sweep_timer = NULL;
+	if (verbs->drain_timer)
+		event_free(verbs->drain_timer);
+	verbs->breaks_event = verbs->sweep_timer = verbs->drain_timer = NULL;
 	return 0;
 }
 

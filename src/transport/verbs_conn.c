@@ -189,6 +189,9 @@ static void unlist(struct verbs_conn *conn)
 
 void dfi__verbs_destroy_conn(struct verbs_conn *conn)
 {
+	/* Else nothing was posted to it, as it was never connected. */
+	if (conn->qp && !conn->stopped)
+		dfi__verbs_stop_conn(conn);
 	if (conn->qp)
 		rdma_destroy_qp(conn->id);
 	if (conn->sends)

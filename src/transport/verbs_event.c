@@ -77,6 +77,18 @@ static void qp_failed(struct ibv_qp *qp, const char *why)
 		fail_conn(qp->qp_context, why);
 }
 
+/* All that a queue pair which ends had taken of the shared queue is done. */
+static void gave_back(const struct ibv_qp *qp)
+{
+	struct verbs_conn *conn = qp->qp_context;
+
+	if (!is_ours(qp->srq, NULL))
+		return;
+	/* Pairs with dfi__verbs_is_drained(). */
+	atomic_publish(&conn->gave_back, true);
+	dfi__verbs_breaks_wake(conn->verbs);
+}
+
 static void cq_failed(struct ibv_cq *cq, const char *why)
 {
 	if (!is_ours(NULL, cq->channel))
@@ -129,6 +141,9 @@ void dfi__verbs_event(
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 		qp_failed(event->element.qp, text);
+		break;
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		gave_back(event->element.qp);
 		break;
 	case IBV_EVENT_CQ_ERR:
 		cq_failed(event->element.cq, text);

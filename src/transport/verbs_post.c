@@ -17,7 +17,8 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn)
 	struct ibv_wc wcs[8];
 	int i, n;
 
-	if (conn->failed)
+	/* What ends is for verbs_drain.c to look at. */
+	if (conn->failed || conn->stopped)
 		return -ECONNRESET;
 	n = ibv_poll_cq(conn->sends, 8, wcs);
 	for (i = 0; i < n && wcs[i].status == IBV_WC_SUCCESS; i++)

@@ -29,16 +29,33 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
 	return n;
 }
 
+/* What was posted last, and how often there is no room for it. */
+static uint64_t posted_last;
+static int full;
+
+static int post_send(
+    struct ibv_qp *to, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	(void)to;
+	*bad = wr;
+	if (full > 0) {
+		full--;
+		return ENOMEM;
+	}
+	posted_last = wr->wr_id;
+	return 0;
+}
+
 static struct ibv_device device = { .name = "fake0" };
 static struct ibv_context context = {
 	.device = &device,
-	.ops = { .poll_cq = poll_cq },
+	.ops = { .poll_cq = poll_cq, .post_send = post_send },
 };
 static struct ibv_srq receives;
 static struct ibv_comp_channel channel;
 static struct ibv_cq arrivals = { .context = &context };
 static struct ibv_cq sends = { .context = &context, .channel = &channel };
-static struct ibv_qp qp = { .srq = &receives };
+static struct ibv_qp qp = { .context = &context, .srq = &receives };
 static struct verbs verbs;
 static struct verbs_conn conn;
 
@@ -55,7 +72,10 @@ static void start(void)
 		.verbs = &verbs,
 		.peer = "10.0.0.1:7",
 		.sends = &sends,
+		.qp = &qp,
 	};
+	posted_last = 0;
+	full = 0;
 	qp.qp_context = sends.cq_context = &conn;
 	arrivals.channel = &channel;
 	cr_assert_geq(verbs.breaks, 0);
@@ -154,6 +174,96 @@ Test(verbs, what_has_not_arrived_when_the_connection_breaks_is_lost)
 {
 	cr_assert_eq(drained(6), -ECONNRESET);
 	cr_assert_not_null(strstr(dfi_errmsg(), "transport retry counter"));
+}
+
+/* So long after it was made to end, with seven work requests under way. */
+static bool is_drained_after(int64_t ms)
+{
+	conn.posted = conn.posted ? conn.posted : 7;
+	conn.stopped = true;
+	conn.stopped_at = clock_now_ns() - ms * NS_PER_MS;
+	return dfi__verbs_is_drained(&conn);
+}
+
+static void complete(uint64_t number, enum ibv_wc_status status)
+{
+	done[0] = (struct ibv_wc){ .wr_id = number, .status = status };
+	n_done = 1;
+}
+
+static void give_back(void)
+{
+	report((struct ibv_async_event){
+	    .element.qp = &qp, .event_type = IBV_EVENT_QP_LAST_WQE_REACHED });
+}
+
+Test(verbs, queue_pair_is_drained_when_all_that_was_posted_has_completed)
+{
+	give_back();
+	cr_assert(control_thread_was_woken());
+	cr_assert_not(is_drained_after(0));
+	cr_assert_eq(posted_last, 8, "one that is flushed after them");
+	complete(7, IBV_WC_WR_FLUSH_ERR);
+	cr_assert_not(is_drained_after(0));
+	complete(8, IBV_WC_WR_FLUSH_ERR);
+	cr_assert(is_drained_after(0));
+}
+
+Test(verbs, queue_pair_is_drained_when_it_has_given_back_its_receives)
+{
+	cr_assert_not(is_drained_after(0));
+	complete(8, IBV_WC_WR_FLUSH_ERR);
+	cr_assert_not(is_drained_after(0));
+	cr_assert_not(conn.broken);
+	give_back();
+	cr_assert(is_drained_after(0));
+}
+
+Test(verbs, full_queue_pair_is_drained_too)
+{
+	give_back();
+	full = 1;
+	cr_assert_not(is_drained_after(0));
+	cr_assert_eq(posted_last, 0);
+	complete(7, IBV_WC_WR_FLUSH_ERR);
+	cr_assert_not(is_drained_after(0));
+	cr_assert_eq(posted_last, 8);
+	complete(8, IBV_WC_WR_FLUSH_ERR);
+	cr_assert(is_drained_after(0));
+}
+
+Test(verbs, queue_pair_is_not_waited_for_without_end)
+{
+	cr_assert_not(is_drained_after(100));
+	cr_assert(is_drained_after(10000), "it doesn't flush");
+	conn.flushed = false;
+	conn.mark = 0;
+	complete(9, IBV_WC_WR_FLUSH_ERR);
+	cr_assert(is_drained_after(100), "its device reports nothing");
+}
+
+Test(verbs, queue_pair_that_was_never_used_has_nothing_to_drain)
+{
+	give_back();
+	conn.stopped = true;
+	conn.stopped_at = clock_now_ns();
+	cr_assert(dfi__verbs_is_drained(&conn));
+	cr_assert_eq(posted_last, 0);
+}
+
+Test(verbs, queue_pair_of_a_failed_device_is_not_waited_for)
+{
+	verbs.failed = "gone";
+	cr_assert(is_drained_after(0));
+}
+
+Test(verbs, what_ends_is_not_taken_by_others)
+{
+	cr_assert_not(is_drained_after(0));
+	complete(8, IBV_WC_WR_FLUSH_ERR);
+	cr_assert_eq(dfi__verbs_poll_sends(&conn), -ECONNRESET);
+	give_back();
+	cr_assert(is_drained_after(0));
 }
 
 Test(verbs, failed_device_breaks_all_of_its_users_only)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a queue pair. Before it is destroyed it becomes an error state,
+ * and what was posted to it completes: until then the device may read memory
+ * that is freed next, or keep a receive of the shared queue that it has taken;
+ * and of what has arrived on it, completions may be dropped.
+ */
+#include "verbs.h"
+
+#include "../base/atomic.h"
+#include "../base/log.h"
+
+/* A queue pair in an error state flushes at once, or never. */
+#define SENDS_NS (INT64_C(200) * NS_PER_MS)
+
+/*
+ * That it has given back all receives, a device reports (InfiniBand o11-5.2.5);
+ * soft-RoCE doesn't, and then has none when the sends are flushed.
+ */
+#define LAST_RECEIVE_NS (INT64_C(20) * NS_PER_MS)
+
+/* How often is looked, where somebody waits. */
+#define LOOK_NS (NS_PER_MS / 2)
+
+/* The last work request, which is flushed after all others. */
+static bool post_mark(struct verbs_conn *conn)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = conn->posted + 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_send_wr *bad;
+
+	if (ibv_post_send(conn->qp, &wr, &bad))
+		return false; /* no room yet */
+	conn->mark = ++conn->posted;
+	return true;
+}
+
+void dfi__verbs_stop_conn(struct verbs_conn *conn)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	conn->stopped = true;
+	conn->stopped_at = clock_now_ns();
+	/* Nothing can be done about a device that refuses: it is gone. */
+	(void)ibv_modify_qp(conn->qp, &attr, IBV_QP_STATE);
+	/* Tells the peer; fails if it was the peer who told us. */
+	(void)rdma_disconnect(conn->id);
+}
+
+/* Take what has completed, however it ended. */
+static void flush(struct verbs_conn *conn)
+{
+	struct ibv_wc wcs[8];
+	int i, n;
+
+	if (!conn->posted)
+		conn->flushed = true;
+	if (!conn->flushed && !conn->mark)
+		post_mark(conn);
+	while (!conn->flushed) {
+		n = ibv_poll_cq(conn->sends, 8, wcs);
+		for (i = 0; i < n; i++)
+			if (conn->mark && wcs[i].wr_id == conn->mark)
+				conn->flushed = true;
+		if (n < 0)
+			conn->flushed = true; /* the queue itself has failed */
+		if (n == 0)
+			return;
+	}
+}
+
+bool dfi__verbs_is_drained(struct verbs_conn *conn)
+{
+	int64_t since = clock_now_ns() - conn->stopped_at;
+
+	if (atomic_observe(&conn->verbs->failed))
+		return true;
+	flush(conn);
+	if (!conn->flushed) {
+		if (since < SENDS_NS)
+			return false;
+		dfi__log(DFI_LOG_INFO,
+		    "verbs: %s: connection with %s: its sends did not end",
+		    dfi__verbs_gid(&conn->verbs->device).text, conn->peer);
+		conn->flushed = true;
+	}
+	/* Pairs with dfi__verbs_event(): its last arrivals have completed. */
+	return atomic_observe(&conn->gave_back) || since >= LAST_RECEIVE_NS;
+}
+
+/* The table lock is held. */
+static bool are_drained(const struct verbs *verbs)
+{
+	struct verbs_conn *conn;
+	bool all = true;
+
+	for (conn = verbs->conns; conn; conn = conn->next)
+		all = dfi__verbs_is_drained(conn) && all;
+	return all;
+}
+
+void dfi__verbs_drain_all(struct verbs *verbs)
+{
+	struct verbs_conn *conn;
+	struct timespec until;
+
+	pthread_mutex_lock(&verbs->table);
+	for (conn = verbs->conns; conn; conn = conn->next)
+		if (!conn->stopped)
+			dfi__verbs_stop_conn(conn);
+	while (!are_drained(verbs)) {
+		until = deadline_timespec(clock_now_ns() + LOOK_NS);
+		pthread_cond_timedwait(&verbs->answered, &verbs->table, &until);
+	}
+	pthread_mutex_unlock(&verbs->table);
+}
