@@ -39,7 +39,7 @@ struct region_name {
 
 /*
  * Who this process is to its peers: a number and a secret that the registry
- * gives to members only, and the check of another's.
+ * gives to members only, and how to find another's.
  */
 #define MEMBER_TOKEN_SIZE 16
 
@@ -47,8 +47,9 @@ struct member {
 	const char *registry; /* its address */
 	uint64_t node;
 	uint8_t token[MEMBER_TOKEN_SIZE];
-	bool (*is_member)(
-	    void *arg, uint64_t node, const uint8_t token[MEMBER_TOKEN_SIZE]);
+	/* The secret of a node; false: it is no member. */
+	bool (*find)(
+	    void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE]);
 	void *arg;
 };
 

@@ -42,6 +42,7 @@
 #include "../base/clock.h"
 #include "../base/ip.h"
 #include "../base/lock.h"
+#include "../base/mac.h"
 #include "../base/settings.h"
 #include "transport.h"
 
@@ -110,16 +111,18 @@ enum verbs_imm {
 
 /* What two processes agree on before they have a queue pair. */
 #define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
-#define VERBS_HELLO_VERSION 2
+#define VERBS_HELLO_VERSION 3
 
 struct verbs_hello {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t refusal; /* in a rejection: a positive errno value */
 	uint64_t node;
-	uint8_t token[MEMBER_TOKEN_SIZE];
+	uint64_t nonce; /* made up by who connects */
+	uint8_t proof[MAC_SIZE];
 };
-_Static_assert(sizeof(struct verbs_hello) == 32, "private data");
+/* rdma_cm has room for 56 bytes of who connects. */
+_Static_assert(sizeof(struct verbs_hello) == 40, "private data");
 
 /* What a device can hold, of what we would like. */
 struct verbs_limits {
@@ -177,6 +180,7 @@ struct verbs_conn {
 	struct ibv_pd *domain;
 	char peer[TRANSPORT_ADDRESS_SIZE];
 	bool accepted;
+	uint64_t nonce;           /* of our hello */
 	bool established;         /* as far as this end knows */
 	_Atomic bool breaking;    /* somebody writes why */
 	_Atomic bool broken;      /* it is to be used no more */
@@ -404,15 +408,25 @@ void dfi__verbs_free_conn(struct verbs_conn *conn);
 
 /* verbs_hello.c */
 
-struct verbs_hello dfi__verbs_hello(const struct verbs *verbs);
+/* What we connect with, once the id has its addresses. -EIO. */
+int dfi__verbs_hello(const struct verbs *verbs, struct rdma_cm_id *id,
+    struct verbs_hello *hello);
 
-/* 0, or a positive errno value to refuse with. */
-uint16_t dfi__verbs_check_hello(
-    const struct verbs *verbs, const struct rdma_conn_param *param);
+/* What we accept with, who has sent this nonce. -EIO. */
+int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
+    uint64_t nonce, struct verbs_hello *hello);
+
+struct verbs_hello dfi__verbs_refusal(
+    const struct verbs *verbs, uint16_t refusal);
+
+/* Of who wants to connect: 0, or a positive errno value to refuse with. */
+uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
+    struct rdma_cm_id *id, const struct rdma_conn_param *param,
+    uint64_t *nonce);
 
 /* Who accepted must be a member, too: not who took a dead one's port. */
 int dfi__verbs_accepted(const struct verbs *verbs,
-    const struct rdma_cm_event *event, const char *peer);
+    const struct rdma_cm_event *event, uint64_t nonce, const char *peer);
 
 /* The error that a rejection by peer means. */
 int dfi__verbs_refused(const struct verbs *verbs,

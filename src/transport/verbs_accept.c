@@ -20,10 +20,8 @@
 
 static void refuse(struct verbs *verbs, struct rdma_cm_id *id, uint16_t refusal)
 {
-	struct verbs_hello answer = dfi__verbs_hello(verbs);
+	struct verbs_hello answer = dfi__verbs_refusal(verbs, refusal);
 
-	memset(answer.token, 0, sizeof(answer.token));
-	answer.refusal = refusal;
 	rdma_reject(id, &answer, sizeof(answer));
 	rdma_destroy_id(id);
 }
@@ -31,13 +29,16 @@ static void refuse(struct verbs *verbs, struct rdma_cm_id *id, uint16_t refusal)
 static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
     const struct rdma_conn_param *from)
 {
-	uint16_t refusal = dfi__verbs_check_hello(verbs, from);
-	struct verbs_hello answer = dfi__verbs_hello(verbs);
+	struct verbs_hello answer = dfi__verbs_refusal(verbs, 0);
 	struct rdma_conn_param param = dfi__verbs_conn_param(&answer);
+	uint64_t nonce;
+	uint16_t refusal = dfi__verbs_check_hello(verbs, id, from, &nonce);
 	struct verbs_conn *conn;
 	int err;
 
-	if (!refusal && atomic_observe(&verbs->failed))
+	if (!refusal &&
+	    (atomic_observe(&verbs->failed) ||
+		dfi__verbs_answer(verbs, id, nonce, &answer) < 0))
 		refusal = EIO;
 	if (refusal) {
 		refuse(verbs, id, refusal);
@@ -60,8 +61,8 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 	} else {
 		dfi__log(DFI_LOG_WARN, "verbs: a connection from %s: %s",
 		    conn->peer, dfi_errmsg());
-		answer.refusal = err == -ENOMEM ? ENOMEM : EIO;
-		memset(answer.token, 0, sizeof(answer.token));
+		answer = dfi__verbs_refusal(
+		    verbs, err == -ENOMEM ? ENOMEM : EIO);
 		rdma_reject(id, &answer, sizeof(answer));
 		dfi__verbs_free_conn(conn);
 	}

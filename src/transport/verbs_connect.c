@@ -51,7 +51,8 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
 	if (ret < 0)
 		return ret;
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
-		ret = dfi__verbs_accepted(verbs, event, peer);
+		ret = dfi__verbs_accepted(verbs, event,
+		    ((struct verbs_conn *)event->id->context)->nonce, peer);
 	else if (event->event == wanted)
 		ret = 0;
 	else if (event->event == RDMA_CM_EVENT_REJECTED)
@@ -121,7 +122,7 @@ static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
 static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
     const char *peer, int64_t deadline, struct verbs_conn **out)
 {
-	struct verbs_hello greeting = dfi__verbs_hello(verbs);
+	struct verbs_hello greeting = { .magic = 0 };
 	struct rdma_conn_param param = dfi__verbs_conn_param(&greeting);
 	struct verbs_conn *conn;
 	int ret = resolve(verbs, id, peer, deadline);
@@ -136,6 +137,10 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 	ret = dfi__verbs_create_qp(conn);
 	if (ret < 0)
 		return ret;
+	ret = dfi__verbs_hello(verbs, id, &greeting);
+	if (ret < 0)
+		return ret;
+	conn->nonce = greeting.nonce;
 	if (rdma_connect(id, &param))
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_connect", errno);

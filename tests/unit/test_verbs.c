@@ -3,6 +3,7 @@
  * What devices report, and what follows for connections. No device is needed:
  * the reports are made by hand, and so is what they are about.
  */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -307,28 +308,159 @@ Test(verbs, first_reason_stands)
 	cr_assert_eq(verbs.n_broken, 1);
 }
 
-static bool is_member(
-    void *arg, uint64_t node, const uint8_t token[MEMBER_TOKEN_SIZE])
+static const uint8_t tokens[2][MEMBER_TOKEN_SIZE] = { "one of 16 bytes",
+	"two of 16 bytes" };
+
+/* Nodes 1 and 2 are members. */
+static bool find(void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE])
 {
 	(void)arg;
-	(void)token;
-	return node == 1;
+	if (node != 1 && node != 2)
+		return false;
+	memcpy(token, tokens[node - 1], MEMBER_TOKEN_SIZE);
+	return true;
 }
 
-/* What a peer of a version and node has answered. */
-static struct rdma_cm_event answer_of(
-    struct verbs_hello *hello, uint16_t version, uint64_t node)
+static struct verbs be_node(uint64_t node)
 {
-	verbs.self.is_member = is_member;
-	*hello = dfi__verbs_hello(&verbs);
-	hello->version = version;
-	hello->node = node;
-	return (struct rdma_cm_event){
-		.param.conn = {
-			.private_data = hello,
-			.private_data_len = sizeof(*hello),
-		},
+	struct verbs self = verbs;
+
+	self.self.node = node;
+	self.self.find = find;
+	memcpy(self.self.token, tokens[node == 2], MEMBER_TOKEN_SIZE);
+	return self;
+}
+
+/* An end of a connection from 10.0.0.FROM to port 7 of 10.0.0.TO. */
+static struct rdma_cm_id end_of(unsigned from, unsigned to, bool accepts)
+{
+	struct rdma_cm_id id = { .verbs = &context };
+	struct sockaddr_in *local =
+	    (struct sockaddr_in *)(void *)rdma_get_local_addr(&id);
+	struct sockaddr_in *peer =
+	    (struct sockaddr_in *)(void *)rdma_get_peer_addr(&id);
+
+	local->sin_family = peer->sin_family = AF_INET;
+	local->sin_addr.s_addr = htonl(0x0a000000 + (accepts ? to : from));
+	peer->sin_addr.s_addr = htonl(0x0a000000 + (accepts ? from : to));
+	(accepts ? local : peer)->sin_port = htons(7);
+	(accepts ? peer : local)->sin_port = htons(50000);
+	return id;
+}
+
+static struct rdma_conn_param data_of(const struct verbs_hello *hello)
+{
+	return (struct rdma_conn_param){
+		.private_data = hello,
+		.private_data_len = sizeof(*hello),
 	};
+}
+
+/* What node 2 says to who claims to be node 1, over a path. */
+static uint16_t check_hello(
+    const struct verbs_hello *hello, unsigned from, unsigned to)
+{
+	struct verbs self = be_node(2);
+	struct rdma_cm_id id = end_of(from, to, true);
+	struct rdma_conn_param param = data_of(hello);
+	uint64_t nonce;
+
+	return dfi__verbs_check_hello(&self, &id, &param, &nonce);
+}
+
+/* Node 1's, to connect from 10.0.0.1 to 10.0.0.2. */
+static struct verbs_hello hello_of_first(void)
+{
+	struct verbs self = be_node(1);
+	struct rdma_cm_id id = end_of(1, 2, false);
+	struct verbs_hello hello;
+
+	cr_assert_eq(dfi__verbs_hello(&self, &id, &hello), 0);
+	return hello;
+}
+
+Test(verbs, who_connects_proves_to_be_a_member_and_tells_no_secret)
+{
+	struct verbs_hello hello = hello_of_first(), other = hello_of_first();
+
+	cr_assert_eq(check_hello(&hello, 1, 2), 0);
+	cr_assert_eq(check_hello(&other, 1, 2), 0);
+	cr_assert_neq(hello.nonce, other.nonce);
+	cr_assert_neq(memcmp(hello.proof, other.proof, sizeof(hello.proof)), 0);
+	cr_assert_null(
+	    memmem(&hello, sizeof(hello), tokens[0], MEMBER_TOKEN_SIZE));
+}
+
+Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
+{
+	struct verbs_hello hello = hello_of_first(), changed = hello;
+
+	cr_assert_eq(check_hello(&hello, 3, 2), EACCES, "from elsewhere");
+	cr_assert_eq(check_hello(&hello, 1, 3), EACCES, "to elsewhere");
+	changed.node = 2;
+	cr_assert_eq(check_hello(&changed, 1, 2), EACCES);
+	changed.node = 3;
+	cr_assert_eq(check_hello(&changed, 1, 2), EACCES, "no member");
+	changed = hello;
+	changed.nonce++;
+	cr_assert_eq(check_hello(&changed, 1, 2), EACCES);
+	changed = hello;
+	changed.proof[MAC_SIZE - 1] ^= 1;
+	cr_assert_eq(check_hello(&changed, 1, 2), EACCES);
+	changed = hello;
+	changed.version++;
+	cr_assert_eq(check_hello(&changed, 1, 2), EPROTO);
+}
+
+/* What node 1 makes of an answer. */
+static int take_answer(struct verbs_hello *answer, uint64_t nonce)
+{
+	struct verbs self = be_node(1);
+	struct rdma_cm_id id = end_of(1, 2, false);
+	struct rdma_cm_event event = {
+		.id = &id,
+		.param.conn = data_of(answer),
+	};
+
+	return dfi__verbs_accepted(&self, &event, nonce, conn.peer);
+}
+
+static struct verbs_hello answer_of_second(uint64_t nonce)
+{
+	struct verbs self = be_node(2);
+	struct rdma_cm_id id = end_of(1, 2, true);
+	struct verbs_hello answer;
+
+	cr_assert_eq(dfi__verbs_answer(&self, &id, nonce, &answer), 0);
+	return answer;
+}
+
+Test(verbs, acceptor_that_is_no_member_is_refused)
+{
+	struct verbs_hello answer = answer_of_second(77);
+
+	cr_assert_eq(take_answer(&answer, 77), 0, "%s", dfi_errmsg());
+	answer.node = 3;
+	cr_assert_eq(take_answer(&answer, 77), -EACCES);
+	cr_assert_not_null(strstr(dfi_errmsg(), "no member"));
+	answer.node = 1;
+	cr_assert_eq(take_answer(&answer, 77), -EACCES);
+}
+
+Test(verbs, answer_to_another_attempt_is_refused)
+{
+	struct verbs_hello answer = answer_of_second(77);
+
+	answer.nonce = 78;
+	cr_assert_eq(take_answer(&answer, 78), -EACCES);
+}
+
+/* Our own proof, sent back. */
+Test(verbs, reflected_hello_is_refused)
+{
+	struct verbs_hello hello = hello_of_first();
+
+	cr_assert_eq(take_answer(&hello, hello.nonce), -EACCES);
 }
 
 static void expect_both_versions(int ret)
@@ -344,23 +476,13 @@ static void expect_both_versions(int ret)
 
 Test(verbs, peer_of_another_version_is_refused_with_both_named)
 {
-	struct verbs_hello hello;
-	struct rdma_cm_event event = answer_of(&hello, 99, 1);
+	struct verbs_hello hello = answer_of_second(77);
+	struct rdma_cm_event event = { .param.conn = data_of(&hello) };
 
-	expect_both_versions(dfi__verbs_accepted(&verbs, &event, conn.peer));
+	hello.version = 99;
+	expect_both_versions(take_answer(&hello, 77));
 	hello.refusal = EPROTO;
 	expect_both_versions(dfi__verbs_refused(&verbs, &event, conn.peer));
-}
-
-Test(verbs, acceptor_that_is_no_member_is_refused)
-{
-	struct verbs_hello hello;
-	struct rdma_cm_event event = answer_of(&hello, VERBS_HELLO_VERSION, 2);
-
-	cr_assert_eq(dfi__verbs_accepted(&verbs, &event, conn.peer), -EACCES);
-	cr_assert_not_null(strstr(dfi_errmsg(), "no member"));
-	event = answer_of(&hello, VERBS_HELLO_VERSION, 1);
-	cr_assert_eq(dfi__verbs_accepted(&verbs, &event, conn.peer), 0);
 }
 
 /* Nobody who may lock any memory. */
