@@ -23,13 +23,19 @@ struct known_member {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 };
 
+/* Devices of a host, beside the first. */
+#define MOST_OTHERS 15
+
 struct network {
 	struct dfi *dfi;
 	bool registry_is_local;
 	char *registry;
 	uint8_t token[MEMBER_TOKEN_SIZE];
-	pthread_mutex_t start; /* protects transport */
+	pthread_mutex_t start; /* protects transport, others */
 	struct transport *transport;
+	/* To peers whose route is through other devices. */
+	struct transport *others[MOST_OTHERS];
+	unsigned n_others;
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects members */
 	struct known_member *members;
@@ -101,8 +107,11 @@ int dfi__network_new(
 void dfi__network_free(struct network *network)
 {
 	struct known_member *member;
+	unsigned i;
 
-	/* Nobody connects any more once the transport has stopped. */
+	/* Nobody connects any more once the transports have stopped. */
+	for (i = 0; i < network->n_others; i++)
+		network->others[i]->ops->stop(network->others[i]);
 	if (network->transport)
 		network->transport->ops->stop(network->transport);
 	dfi__client_unwatch(network->watch);
@@ -209,11 +218,12 @@ static bool find_token(
 	return member;
 }
 
-static int start(struct network *network)
+static int start(
+    struct network *network, const char *route_to, struct transport **transport)
 {
 	struct dfi *dfi = network->dfi;
 	struct member self = {
-		.registry = network->registry,
+		.route_to = route_to,
 		.node = dfi->node.id,
 		.find = find_token,
 		.arg = network,
@@ -228,7 +238,7 @@ static int start(struct network *network)
 		return ret;
 	memcpy(self.token, network->token, sizeof(self.token));
 	return dfi__verbs_ops.start(
-	    dfi->loop, &dfi->settings, &self, &network->transport);
+	    dfi->loop, &dfi->settings, &self, transport);
 }
 
 int dfi__network_open(struct dfi *dfi, struct transport **transport)
@@ -238,33 +248,97 @@ int dfi__network_open(struct dfi *dfi, struct transport **transport)
 
 	pthread_mutex_lock(&network->start);
 	if (!network->transport)
-		ret = start(network);
+		ret = start(network, network->registry, &network->transport);
 	*transport = network->transport;
 	pthread_mutex_unlock(&network->start);
 	return ret;
 }
 
+/* One for the device on the route to an address, or the first. */
+static int reach(
+    struct network *network, const char *address, struct transport **transport)
+{
+	char route_to[TRANSPORT_ADDRESS_SIZE + 4];
+	struct transport *other;
+	unsigned i;
+	int ret = 0;
+
+	*transport = network->transport;
+	if (network->transport->ops->reaches(network->transport, address))
+		return 0;
+	for (i = 0; i < network->n_others; i++) {
+		other = network->others[i];
+		if (other->ops->reaches(other, address)) {
+			*transport = other;
+			return 0;
+		}
+	}
+	if (network->n_others == MOST_OTHERS)
+		return 0; /* it says which device it would have been */
+	snprintf(route_to, sizeof(route_to), "tcp:%s", address);
+	ret = start(network, route_to, &other);
+	if (ret < 0)
+		return ret;
+	/* The device there can't be used. */
+	if (!other->ops->reaches(other, address)) {
+		other->ops->stop(other);
+		return 0;
+	}
+	network->others[network->n_others++] = other;
+	*transport = other;
+	return 0;
+}
+
+int dfi__network_reach(
+    struct dfi *dfi, const char *address, struct transport **transport)
+{
+	struct network *network = dfi->network;
+	int ret = dfi__network_open(dfi, transport);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&network->start);
+	ret = reach(network, address, transport);
+	pthread_mutex_unlock(&network->start);
+	return ret;
+}
+
+/* What is there when nobody starts another. */
+static unsigned list(
+    struct network *network, struct transport *transports[MOST_OTHERS + 1])
+{
+	unsigned n = 0, i;
+
+	if (network->transport)
+		transports[n++] = network->transport;
+	for (i = 0; i < network->n_others; i++)
+		transports[n++] = network->others[i];
+	return n;
+}
+
 void dfi__network_query(
     struct network *network, struct dfi_context_stats *stats)
 {
-	struct transport *transport;
+	struct transport *transports[MOST_OTHERS + 1];
+	unsigned n, i;
 
 	pthread_mutex_lock(&network->start);
-	transport = network->transport;
+	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
-	if (transport)
-		transport->ops->query(transport, stats);
+	for (i = 0; i < n; i++)
+		transports[i]->ops->query(transports[i], stats);
 }
 
 void dfi__network_query_now(
     struct network *network, struct dfi_context_stats *stats)
 {
-	struct transport *transport;
+	struct transport *transports[MOST_OTHERS + 1];
+	unsigned n, i;
 
 	if (pthread_mutex_trylock(&network->start) != 0)
 		return;
-	transport = network->transport;
+	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
-	if (transport)
-		transport->ops->query(transport, stats);
+	for (i = 0; i < n; i++)
+		transports[i]->ops->query(transports[i], stats);
 }

@@ -45,8 +45,18 @@ enum dfi_transport dfi__network_choice(
  */
 bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow);
 
-/* The transport, started by the first call. Any thread. */
+/*
+ * The transport by which targets can be reached, started by the first call. Any
+ * thread, as below.
+ */
 int dfi__network_open(struct dfi *dfi, struct transport **transport);
+
+/*
+ * The one by which a source reaches the target at an address: the same, or if
+ * the route there is through another device, one for that.
+ */
+int dfi__network_reach(
+    struct dfi *dfi, const char *address, struct transport **transport);
 
 /* Add what the transport counted, if it was started. */
 void dfi__network_query(

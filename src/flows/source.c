@@ -45,7 +45,7 @@ static int choose_transport(struct dfi_source *source,
 		    endpoint->node.name, endpoint->node.host,
 		    endpoint->verbs_why);
 	*name = &endpoint->verbs;
-	return dfi__network_open(dfi, transport);
+	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
 }
 
 /* Memory for the image of a ring counts towards the context's bound. */

@@ -44,7 +44,8 @@ struct region_name {
 #define MEMBER_TOKEN_SIZE 16
 
 struct member {
-	const char *registry; /* its address */
+	/* A peer whose route decides what to use, if the settings don't. */
+	const char *route_to;
 	uint64_t node;
 	uint8_t token[MEMBER_TOKEN_SIZE];
 	/* The secret of a node; false: it is no member. */
@@ -225,6 +226,13 @@ struct transport_ops {
 	int (*export)(struct transport *transport, struct region *region,
 	    const struct ring_layout *layout);
 	void (*unexport)(struct region *region);
+
+	/*
+	 * Whether the route to the owner at an address is through what this
+	 * transport uses, or it is to be tried anyhow, because the settings say
+	 * so or nothing is known.
+	 */
+	bool (*reaches)(const struct transport *transport, const char *address);
 
 	/*
 	 * Connect to the owner and open ring number ring. Waits till deadline.

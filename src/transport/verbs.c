@@ -80,7 +80,7 @@ static int verbs_start(struct loop *loop, const struct settings *settings,
 	/* Has no effect, and is not needed, where fork() copies pinned pages.
 	 */
 	ibv_fork_init();
-	ret = dfi__verbs_choose(settings, self->registry, &verbs->device);
+	ret = dfi__verbs_choose(settings, self->route_to, &verbs->device);
 	if (ret < 0)
 		goto free_verbs;
 	ret = dfi__verbs_hold(verbs);
@@ -722,6 +722,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.export_room = verbs_export_room,
 	.export = verbs_export,
 	.unexport = verbs_unexport,
+	.reaches = dfi__verbs_reaches,
 	.remote_open = verbs_remote_open,
 	.remote_close = verbs_remote_close,
 	.write = verbs_write,

@@ -337,18 +337,21 @@ int dfi__verbs_candidates(const struct settings *settings,
     int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
 
 /*
- * This host's address on the route to the registry at this address, which is
- * preferred, as all members reach that; whether there is one.
+ * This host's address on the route to a peer, "tcp:ADDRESS:PORT", such as the
+ * registry, which all members reach; whether there is one.
  */
-bool dfi__verbs_preferred(const char *registry, union ip *preferred);
+bool dfi__verbs_preferred(const char *route_to, union ip *preferred);
 
 /*
- * The device and address that the settings name, or the one on the route to the
- * registry, or the first active one: of IPv4, then of IPv6, then link-local.
+ * The device and address that the settings name, or the one on the route to a
+ * peer, or the first active one: of IPv4, then of IPv6, then link-local.
  * -ENODEV says what is there and why it can't be used.
  */
-int dfi__verbs_choose(const struct settings *settings, const char *registry,
+int dfi__verbs_choose(const struct settings *settings, const char *route_to,
     struct verbs_device *device);
+
+/* The transport's operation: by the device on the route. */
+bool dfi__verbs_reaches(const struct transport *transport, const char *address);
 
 /*
  * What to ask of a device with these attributes. NULL, or why it can't be used

@@ -155,6 +155,29 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 	return 0;
 }
 
+/*
+ * That the settings have led off the route may be why: say so. ret is the error
+ * of which the text is.
+ */
+static int explain(const struct verbs *verbs, const char *peer, int ret)
+{
+	const struct settings *settings = verbs->settings;
+	bool by_device = settings->verbs_device;
+	char text[IP_TEXT_SIZE];
+	union ip to, from;
+
+	if ((!by_device && !settings->verbs_address) ||
+	    !dfi__ip_parse(peer, &to) || !dfi__ip_route(&to, &from) ||
+	    dfi__ip_same_host(&from, &verbs->device.address))
+		return ret;
+	dfi__ip_host_text(&from, text);
+	return dfi__fail_within(ret,
+	    "verbs: the route to %s is from %s, but %s=%s is set (unset it, or "
+	    "set DFI_VERBS_ADDRESS=%s)",
+	    peer, text, by_device ? "DFI_VERBS_DEVICE" : "DFI_VERBS_ADDRESS",
+	    by_device ? settings->verbs_device : settings->verbs_address, text);
+}
+
 /* Connect once, over a channel of our own, so that waiting is simple. */
 static int connect_once(struct verbs *verbs, const char *peer, int64_t deadline,
     struct verbs_conn **out)
@@ -173,6 +196,8 @@ static int connect_once(struct verbs *verbs, const char *peer, int64_t deadline,
 		goto destroy_channel;
 	}
 	ret = connect_id(verbs, id, peer, deadline, &conn);
+	if (ret == -EHOSTUNREACH || ret == -ETIMEDOUT || ret == -ECONNREFUSED)
+		ret = explain(verbs, peer, ret);
 	if (!ret)
 		*out = conn;
 	else if (conn)

@@ -247,14 +247,37 @@ int dfi__verbs_candidates(const struct settings *settings,
 	return ret;
 }
 
-bool dfi__verbs_preferred(const char *registry, union ip *preferred)
+bool dfi__verbs_preferred(const char *route_to, union ip *preferred)
 {
 	static const char tcp[] = "tcp:";
 	union ip to;
 
-	return registry && strncmp(registry, tcp, strlen(tcp)) == 0 &&
-	    dfi__ip_parse(registry + strlen(tcp), &to) &&
+	return route_to && strncmp(route_to, tcp, strlen(tcp)) == 0 &&
+	    dfi__ip_parse(route_to + strlen(tcp), &to) &&
 	    dfi__ip_route(&to, preferred);
+}
+
+bool dfi__verbs_reaches(const struct transport *transport, const char *address)
+{
+	const struct verbs *verbs = (const struct verbs *)transport;
+	const struct settings *settings = verbs->settings;
+	struct rdma_cm_id *id;
+	union ip to, from;
+	bool reaches;
+
+	/* A link-local peer is on the network of our device. */
+	if (settings->verbs_device || settings->verbs_address ||
+	    !dfi__ip_parse(address, &to) || dfi__ip_is_link_local(&to) ||
+	    !dfi__ip_route(&to, &from) ||
+	    dfi__ip_same_host(&from, &verbs->device.address) ||
+	    rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return true;
+	/* It may be another address of the same device, or of none. */
+	dfi__ip_set_port(&from, 0);
+	reaches = rdma_bind_addr(id, &from.any) || !id->verbs ||
+	    id->verbs == verbs->device.context;
+	rdma_destroy_id(id);
+	return reaches;
 }
 
 /* The best candidate until now, and why others can't be used. */
@@ -288,7 +311,7 @@ static int consider(void *arg, const struct verbs_candidate *candidate)
 	return 0;
 }
 
-int dfi__verbs_choose(const struct settings *settings, const char *registry,
+int dfi__verbs_choose(const struct settings *settings, const char *route_to,
     struct verbs_device *device)
 {
 	struct choice choice = {
@@ -297,7 +320,7 @@ int dfi__verbs_choose(const struct settings *settings, const char *registry,
 	};
 	int ret;
 
-	choice.prefers = dfi__verbs_preferred(registry, &choice.preferred);
+	choice.prefers = dfi__verbs_preferred(route_to, &choice.preferred);
 	ret = dfi__verbs_candidates(settings, consider, &choice);
 	if (ret < 0)
 		return ret;

@@ -67,19 +67,23 @@ void dfi__verbs_query(
 	struct verbs *verbs = (struct verbs *)transport;
 	const struct verbs_export *export;
 	const struct verbs_conn *conn;
-	uint32_t i;
+	uint32_t i, receives;
 
-	stats->port = verbs->device.port;
-	snprintf(
-	    stats->device, sizeof(stats->device), "%s", verbs->device.name);
-	snprintf(stats->address, sizeof(stats->address), "%s",
-	    verbs->device.address_text);
-	stats->broken_connections = atomic_peek(&verbs->n_broken);
-	stats->fatal_events = atomic_peek(&verbs->fatal_events);
-	stats->port_downs = atomic_peek(&verbs->port_downs);
-	stats->receives = atomic_peek(&verbs->n_receives);
+	/* A context that uses several devices has one for its targets. */
+	if (!stats->device[0]) {
+		stats->port = verbs->device.port;
+		snprintf(stats->device, sizeof(stats->device), "%s",
+		    verbs->device.name);
+		snprintf(stats->address, sizeof(stats->address), "%s",
+		    verbs->device.address_text);
+	}
+	stats->broken_connections += atomic_peek(&verbs->n_broken);
+	stats->fatal_events += atomic_peek(&verbs->fatal_events);
+	stats->port_downs += atomic_peek(&verbs->port_downs);
+	receives = atomic_peek(&verbs->n_receives);
+	stats->receives += receives;
 	/* Of the messages. */
-	stats->memory_regions = (stats->receives + VERBS_RECEIVES - 1) /
+	stats->memory_regions += (receives + VERBS_RECEIVES - 1) /
 	    VERBS_RECEIVES;
 	pthread_mutex_lock(&verbs->table);
 	sum(&verbs->retired, stats);

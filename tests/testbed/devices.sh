@@ -79,27 +79,50 @@ for address in fd00::1 "$link_local" 10.88.0.1; do
 		DFI_VERBS_ADDRESS=$address tests/flow/test_transport -j1
 done
 
-# A source whose context has one device, and its target the other.
-echo "== a peer behind another device"
+# Sources whose targets are behind different devices.
+echo "== targets behind two devices"
 bin/dfi-registry --listen unix:@devices --print-address > /tmp/address &
 registry=$!
 until [ -s /tmp/address ]; do
 	sleep 0.1
 done
-DFI_VERBS_DEVICE=rxe1 tests/proc/worker -r unix:@devices -f f -c 1:1 \
-	target:0 > /tmp/target &
-target=$!
-until grep -q open /tmp/target; do
-	sleep 0.1
-done
-tests/proc/worker -r unix:@devices -f f source:0 | tee /tmp/source
-grep -q "ended -113 .*the route to 10.88.0.1:[0-9]* is through rxe1 \
-(10.88.0.1), but this context uses rxe0 ($NODE_ADDRESS): set \
-DFI_VERBS_DEVICE=rxe1 or DFI_VERBS_ADDRESS=10.88.0.1" /tmp/source ||
-	fail "the source does not say which device to use"
-# As it said.
-DFI_VERBS_DEVICE=rxe1 tests/proc/worker -r unix:@devices -f f source:0 |
-	grep "source 0 ended 0"
-wait $target
+
+serve() # FLOW TARGETS TARGET DEVICE
+{
+	DFI_VERBS_DEVICE=$4 tests/proc/worker -r unix:@devices -f "$1" \
+		${2:+-c "$2"} "target:$3" > "/tmp/$1.$3" &
+	targets+=($!)
+	until grep -q open "/tmp/$1.$3"; do
+		kill -0 $!
+		sleep 0.1
+	done
+}
+
+# Over the route to each; the other source's devices are in use, too.
+targets=()
+serve f 2:2 0 rxe1
+serve f "" 1 rxe0
+tests/proc/worker -r unix:@devices -f f -n 10000 source:0 source:1 \
+	> /tmp/sources
+[ "$(grep -c 'ended 0 10000' /tmp/sources)" = 2 ] ||
+	fail "sources with targets behind two devices: $(cat /tmp/sources)"
+wait "${targets[@]}"
+cat /tmp/f.0 /tmp/f.1
+cat /tmp/f.? | awk '/ended 0/ { n += $5 } END { exit n != 20000 }' ||
+	fail "not all tuples have arrived"
+
+# A setting that leads another way is named, if that does not work.
+echo "== a peer behind another device than the one that is set"
+targets=()
+serve g 1:1 0 rxe1
+DFI_VERBS_DEVICE=rxe0 tests/proc/worker -r unix:@devices -f g source:0 |
+	tee /tmp/source
+grep -q "ended -113 .*the route to 10.88.0.1:[0-9]* is from 10.88.0.1, but \
+DFI_VERBS_DEVICE=rxe0 is set .*DFI_VERBS_ADDRESS=10.88.0.1): verbs: \
+rxe0 port 1, GID [0-9]* ::ffff:$NODE_ADDRESS: " /tmp/source ||
+	fail "the source does not say which setting leads it off the route"
+# Without it, it is reached.
+tests/proc/worker -r unix:@devices -f g source:0 | grep "source 0 ended 0"
+wait "${targets[@]}"
 kill $registry
 echo "each device was used as it should be"
