@@ -30,6 +30,8 @@ static const char *const goals[] = { "bandwidth", "latency" };
 static const char *const routings[] = { "hash", "radix", "range", "round-robin",
 	"function", "direct" };
 
+static const char *const kinds[] = { "unknown", "shuffle", "replicate" };
+static const char *const replications[] = { "none", "naive", "multicast" };
 static const char *const origins[] = { "default", "environment", "attribute" };
 static const char *const transports[] = { "default", "auto", "shm", "verbs" };
 static const char *const verifies[] = { "default", "none", "crc" };
@@ -47,11 +49,12 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
 	return json_pack(
-	    "{ss ss ss ss ss so sb ss ss si si si si si si si sI so so so}",
+	    "{ss ss ss ss ss ss so sb ss ss si si si si si si si sI so so so}",
 	    "name", info->name, "instance", instance, "kind",
-	    info->kind == DFI_SHUFFLE ? "shuffle" : "unknown", "goal",
-	    WORD(goals, info->goal), "routing", WORD(routings, info->routing),
-	    "key", info_text_json(info->key), "persistent",
+	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
+	    info->kind == DFI_REPLICATE ? "all" : WORD(routings, info->routing),
+	    "replication", WORD(replications, info->replication), "key",
+	    info_text_json(info->key), "persistent",
 	    !!(info->flags & DFI_FLOW_PERSISTENT), "transport",
 	    WORD(transports, info->transport), "verify",
 	    WORD(verifies, info->verify), "sources", (int)info->n_sources,
@@ -66,16 +69,27 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    info_text_json(info->verbs));
 }
 
+/* "shuffle, bandwidth, hash of key", "replicate, latency, naive" */
+static void print_kind(const struct dfi_flow_info *info)
+{
+	printf("%s: %s, %s, ", info->name, WORD(kinds, info->kind),
+	    WORD(goals, info->goal));
+	if (info->kind == DFI_REPLICATE)
+		printf("%s", WORD(replications, info->replication));
+	else
+		printf("%s%s%s", WORD(routings, info->routing),
+		    info->routing <= DFI_ROUTE_RANGE ? " of " : "",
+		    info->routing <= DFI_ROUTE_RANGE ? info->key : "");
+}
+
 static int add_flow(void *arg, const struct dfi_flow_info *info)
 {
 	json_t *rows = arg;
 
 	if (rows)
 		return info_append(rows, flow_json(info));
-	printf("%s: shuffle, %s, %s%s%s%s%s%s%s\n", info->name,
-	    WORD(goals, info->goal), WORD(routings, info->routing),
-	    info->routing <= DFI_ROUTE_RANGE ? " of " : "",
-	    info->routing <= DFI_ROUTE_RANGE ? info->key : "",
+	print_kind(info);
+	printf("%s%s%s%s\n",
 	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "",
 	    info->transport ? ", transport " : "",
 	    info->transport ? WORD(transports, info->transport) : "",

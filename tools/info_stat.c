@@ -79,12 +79,13 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	char instance[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, stats->instance);
-	return json_pack("{ss ss ss si sI sI sI sI sI sI sI sI sI sI sI so}",
+	return json_pack("{ss ss ss si sI sI sI sI sI sI sI sI sI sI sI sI so}",
 	    "flow", stats->flow, "instance", instance, "role",
 	    role_name(stats->role), "index", (int)stats->index, "tuples",
 	    (json_int_t)stats->tuples, "bytes", (json_int_t)stats->bytes,
 	    "segments", (json_int_t)stats->segments, "partial_segments",
-	    (json_int_t)stats->partial_segments, "stalls",
+	    (json_int_t)stats->partial_segments, "copied_bytes",
+	    (json_int_t)stats->copied_bytes, "stalls",
 	    (json_int_t)stats->stalls, "stall_ns", (json_int_t)stats->stall_ns,
 	    "polls", (json_int_t)stats->polls, "yields",
 	    (json_int_t)stats->yields, "sleeps", (json_int_t)stats->sleeps,
@@ -177,7 +178,8 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 	    role_name(stats->role), stats->index, stats->flow, stats->tuples,
 	    stats->bytes, stats->segments);
 	if (is_source)
-		printf(" (%" PRIu64 " partial)", stats->partial_segments);
+		printf(" (%" PRIu64 " partial), %" PRIu64 " bytes copied",
+		    stats->partial_segments, stats->copied_bytes);
 	print_rate(list, &sample);
 	keep(&sample);
 	printf("\n    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64

@@ -50,6 +50,7 @@ extern "C" {
 	X(EPROTO, "the peer speaks another protocol version")                 \
 	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
 	X(ENODEV, "this host has no RDMA device that can be used")            \
+	X(EOPNOTSUPP, "not with these attributes in this version")            \
 	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
 	X(EIO, "a system call failed")
 

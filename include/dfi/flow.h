@@ -28,6 +28,14 @@ extern "C" {
 
 enum dfi_flow_kind {
 	DFI_SHUFFLE = 1, /* each tuple goes to one target */
+	/*
+	 * Each tuple goes to all targets, once, in the order of each source;
+	 * that of several sources may differ from target to target. There is
+	 * no routing: routing, key, radix_shift, radix_bits and splits stay 0.
+	 * A target that is faster than another is ahead of it by at most a
+	 * ring: sources wait for the slowest.
+	 */
+	DFI_REPLICATE,
 };
 
 enum dfi_goal {
@@ -35,7 +43,20 @@ enum dfi_goal {
 	DFI_LATENCY,       /* each tuple travels at once */
 };
 
-/* Which target a tuple goes to. */
+/* How a replicate flow brings a segment to all targets. */
+enum dfi_replication {
+	/* As it suits the flow: now always naive. */
+	DFI_REPLICATION_DEFAULT = 0,
+	/*
+	 * Tuples are built in memory of the source, and each segment is written
+	 * to each target's ring: 1 + n_targets copies, on any transport.
+	 */
+	DFI_REPLICATION_NAIVE,
+	/* One copy for all. -EOPNOTSUPP: not there yet on any transport. */
+	DFI_REPLICATION_MULTICAST,
+};
+
+/* Which target a tuple of a shuffle flow goes to. */
 enum dfi_routing {
 	/* dfi_hash_partition() of the key fields' hash (route.h). Default. */
 	DFI_ROUTE_HASH = 0,
@@ -110,7 +131,7 @@ struct dfi_flow_attr {
 	uint32_t transport;     /* enum dfi_transport; but for its default it
 				   counts more than DFI_TRANSPORT */
 	uint32_t verify;        /* enum dfi_verify */
-	uint32_t reserved;
+	uint32_t replication;   /* enum dfi_replication; of DFI_REPLICATE */
 };
 #define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)
 
@@ -151,6 +172,13 @@ struct dfi_flow_estimate {
 	 * host, which stays open, for later flows too, until that process ends.
 	 */
 	uint32_t process_descriptors;
+	/*
+	 * What each source of a replicate flow reserves to build segments in,
+	 * which counts towards DFI_RING_MEMORY_LIMIT, too.
+	 */
+	uint64_t source_bytes;
+	uint32_t replication; /* enum dfi_replication that applies, or 0 */
+	uint32_t reserved;
 };
 
 /*
@@ -171,7 +199,7 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
  * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
  * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
- * -ENOMEM, -EIO.
+ * -EOPNOTSUPP: not with this replication. -ENOMEM, -EIO.
  *
  * After -ENOTCONN a persistent flow may exist nevertheless: the connection may
  * have been lost between the request and its answer. Creating it again then
@@ -205,6 +233,9 @@ struct dfi_flow_info {
 	char key[256];       /* the routing key's field names */
 	uint32_t transport;  /* enum dfi_transport, as declared */
 	uint32_t verify;     /* enum dfi_verify, never its default */
+	/* enum dfi_replication of a replicate flow, not its default; or 0 */
+	uint32_t replication;
+	uint32_t reserved;
 	/*
 	 * What the attached endpoints that can use RDMA use, cut if longer:
 	 * "source 0: mlx5_0 port 1, GID 3 ::ffff:10.0.0.1, immediate data;

@@ -42,6 +42,13 @@
  *	return dfi_source_close(source);
  *
  * is complete: a stream that was cut short never looks whole.
+ *
+ * In a flow of kind DFI_REPLICATE each push is for all targets, and a call that
+ * takes a target's number takes DFI_ALL_TARGETS there. A tuple is taken for all
+ * of them or for none, so after -EAGAIN and -ETIMEDOUT nobody has it. Of all
+ * targets' rings, the fullest decides. A target that cancels is left out from
+ * then on, and the source isn't told as long as there are others; -EPIPE means
+ * that all have cancelled. One that dies fails the source, as in other flows.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H
@@ -59,6 +66,9 @@ extern "C" {
 #endif
 
 struct dfi_source;
+
+/* The target of a push in a flow of kind DFI_REPLICATE. */
+#define DFI_ALL_TARGETS 0
 
 struct dfi_source_attr {
 	uint32_t size;
@@ -169,8 +179,9 @@ DFI_API int dfi_source_fd(struct dfi_source *source);
 
 /* What a source has done so far. Owner thread only. */
 struct dfi_source_stats {
-	uint64_t tuples, bytes; /* sent */
-	uint64_t segments;      /* sent, partial ones included */
+	/* Sent; of a replicate flow once, whatever the number of targets. */
+	uint64_t tuples, bytes;
+	uint64_t segments; /* sent, partial ones included */
 	uint64_t partial_segments;
 	uint64_t stalls;   /* waits for a full ring */
 	uint64_t stall_ns; /* in those that outlast spinning */
@@ -181,18 +192,24 @@ struct dfi_source_stats {
 	 * see log.h. Also where dfi_source_fd() is polled.
 	 */
 	uint64_t long_stalls;
+	/*
+	 * Bytes of tuples that were written in this process to send them: once
+	 * where each tuple is built, and once more for each time that it was
+	 * copied from there to a ring.
+	 */
+	uint64_t copied_bytes;
 };
 DFI_API void dfi_source_query(
     const struct dfi_source *source, struct dfi_source_stats *stats);
 
 /*
  * The first member of struct dfi_source, for the inline functions below only.
- * A lane is the open segment of one target: the next tuple goes to next, and
- * when next reaches end, dfi_source_lane_full() is due. A lane without an open
- * segment points to room for one tuple outside of the ring, so that a push
- * needs one comparison only; dfi_source_lane_full() then finds the tuple there.
- * If the source lingers, another thread reads next, and may lower end, even
- * below next, to be told of the next tuple.
+ * A lane is the open segment of one target, or of all in a replicate flow: the
+ * next tuple goes to next, and when next reaches end, dfi_source_lane_full() is
+ * due. A lane without an open segment points to room for one tuple outside of
+ * the ring, so that a push needs one comparison only; dfi_source_lane_full()
+ * then finds the tuple there. If the source lingers, another thread reads next,
+ * and may lower end, even below next, to be told of the next tuple.
  */
 struct dfi_source_lane {
 	char *next;

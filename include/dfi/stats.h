@@ -33,8 +33,8 @@ struct dfi_endpoint_stats {
 	uint32_t role;     /* enum dfi_role */
 	uint32_t index;
 	/*
-	 * Sent by a source; or taken by a target, with all of the segment that
-	 * it is reading.
+	 * Sent by a source, once to however many targets; or taken by a target,
+	 * with all of the segment that it is reading.
 	 */
 	uint64_t tuples, bytes, segments;
 	uint64_t partial_segments; /* of a source */
@@ -47,6 +47,7 @@ struct dfi_endpoint_stats {
 	uint64_t waiting_ns;
 	uint32_t waits_for; /* the target that such a source waits for */
 	uint32_t reserved;
+	uint64_t copied_bytes; /* of a source: as in dfi_source_stats */
 };
 
 /* A context, and what it told. */

@@ -63,10 +63,10 @@ static inline int slot_is_free(struct writer *writer)
 	return remote->transport->ops->slot_is_free(remote);
 }
 
-/* Whether the slots of this number of segments more are free. */
-static int credit(struct writer *writer, uint32_t more)
+int dfi__writer_room(struct writer *writer, uint32_t segments)
 {
-	uint64_t consumed, ahead = writer->seq + more - 1 - writer->consumed;
+	uint64_t consumed,
+	    ahead = writer->seq + segments - 1 - writer->consumed;
 	struct remote *remote = writer->remote;
 	int ret;
 
@@ -87,7 +87,7 @@ static int credit(struct writer *writer, uint32_t more)
 	    (int64_t)(consumed - writer->consumed) < 0)
 		return 0;
 	writer->consumed = consumed;
-	ahead = writer->seq + more - 1 - writer->consumed;
+	ahead = writer->seq + segments - 1 - writer->consumed;
 	if (writer->seq - writer->consumed > writer->geometry.segment_count)
 		return dfi__fail(-EBADMSG,
 		    "the target counts %lu segments, the source has sent %lu",
@@ -99,7 +99,7 @@ static int credit(struct writer *writer, uint32_t more)
 
 int dfi__writer_credit(struct writer *writer)
 {
-	return credit(writer, 1);
+	return dfi__writer_room(writer, 1);
 }
 
 static char *payload(const struct writer *writer)
@@ -141,9 +141,14 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 		.footer_offset = slot + g->footer_offset,
 	};
 
-	/* It began behind a part that was sent; even in this very slot. */
-	if (unlikely(writer->segment != payload(writer)))
+	/*
+	 * It began behind a part that was sent; even in this very slot. Or it
+	 * is for other rings, too (fan.h).
+	 */
+	if (unlikely(writer->segment != payload(writer))) {
 		memmove(payload(writer), writer->segment, used);
+		counter_add(&writer->moved, used);
+	}
 	owned_add(&writer->total,
 	    used == g->segment_bytes ? g->segment_tuples
 				     : used / g->tuple_size);
@@ -162,7 +167,7 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 int dfi__writer_publish_part(struct writer *writer, uint64_t used)
 {
 	char *segment = writer->segment;
-	int ret = credit(writer, 2);
+	int ret = dfi__writer_room(writer, 2);
 
 	if (ret <= 0)
 		return ret;

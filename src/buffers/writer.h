@@ -24,6 +24,7 @@ struct writer {
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
+	_Atomic uint64_t moved; /* bytes that were built elsewhere */
 	/* For the owner: */
 	int refused;    /* why the last push found no room, or 0 */
 	bool cancelled; /* the target wants no more; remote may be NULL */
@@ -47,10 +48,16 @@ uint32_t dfi__writer_closed(const struct writer *writer);
  */
 int dfi__writer_credit(struct writer *writer);
 
+/* The same for the slots of so many segments from the next one on. */
+int dfi__writer_room(struct writer *writer, uint32_t segments);
+
 /* Open the next segment: 1, or 0 without credit, or -EBADMSG. None is open. */
 int dfi__writer_open(struct writer *writer);
 
-/* Send the open segment with its first used bytes, whole tuples, not none. */
+/*
+ * Send the open segment with its first used bytes, whole tuples, not none. One
+ * that does not lie in its slot is copied there.
+ */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 
 /*

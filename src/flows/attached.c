@@ -28,7 +28,7 @@ static void describe_ways(
 	int used = 0;
 
 	for (t = 0; t < source->n_remotes; t++) {
-		remote = source->writers[t].remote;
+		remote = source->rings[t].remote;
 		if (!remote)
 			continue;
 		if (remote->in_place)

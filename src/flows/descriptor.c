@@ -251,6 +251,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.checksums = flow->verify == DFI_VERIFY_CRC;
 	message.layout = ring_layout_of(&message);
 	message.transport = flow->transport;
+	message.replication = flow->replication;
 	message.creator = &creator;
 	return pack(&message.base, size);
 }
@@ -294,6 +295,15 @@ static bool routing_is_sane(const struct flow *flow)
 		flow->n_targets == 1);
 }
 
+static bool kind_is_sane(const struct flow *flow)
+{
+	if (flow->kind == DFI_REPLICATE)
+		return flow->replication == DFI_REPLICATION_NAIVE &&
+		    !flow->routing && !flow->n_keys && !flow->splits;
+	return flow->kind == DFI_SHUFFLE && !flow->replication &&
+	    flow->n_keys >= 1 && routing_is_sane(flow);
+}
+
 /* What source and target rely on; the flow's creator checks the rest. */
 static bool flow_is_sane(const struct flow *flow)
 {
@@ -302,8 +312,7 @@ static bool flow_is_sane(const struct flow *flow)
 	for (i = 0; i < flow->n_keys; i++)
 		if (flow->keys[i] >= flow->schema->n_fields)
 			return false;
-	return flow->kind == DFI_SHUFFLE && flow->goal <= DFI_LATENCY &&
-	    flow->n_keys >= 1 && routing_is_sane(flow) &&
+	return kind_is_sane(flow) && flow->goal <= DFI_LATENCY &&
 	    flow->n_sources >= 1 && flow->n_sources <= DFI_MAX_ENDPOINTS &&
 	    flow->n_targets >= 1 && flow->n_targets <= DFI_MAX_ENDPOINTS &&
 	    flow->segment_size >= flow->schema->tuple_size &&
@@ -328,6 +337,7 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->segment_size = message->segment_size;
 	flow->segment_count = message->segment_count;
 	flow->transport = message->transport;
+	flow->replication = message->replication;
 	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
 	dfi__node_from_message(message->creator, &flow->creator);
 	if (message->n_keys > DFI_MAX_KEYS)

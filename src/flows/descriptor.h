@@ -42,6 +42,8 @@ struct flow {
 	uint32_t segment_size, segment_count;
 	uint32_t transport; /* enum dfi_transport */
 	uint32_t verify;    /* enum dfi_verify, not its default */
+	/* enum dfi_replication, not its default; 0: not a replicate flow */
+	uint32_t replication;
 	struct node creator;
 };
 

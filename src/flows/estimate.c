@@ -5,6 +5,7 @@
  */
 #include <string.h>
 #include "../base/error.h"
+#include "../buffers/fan.h"
 #include "../transport/transport.h"
 #include "context.h"
 #include "declare.h"
@@ -42,6 +43,9 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	estimate->target_descriptors = 1;
 	estimate->process_descriptors = most_processes(flow);
 	estimate->transport = transport;
+	estimate->replication = flow->replication;
+	if (flow->kind == DFI_REPLICATE)
+		estimate->source_bytes = dfi__fan_bytes(&geometry);
 	if (transport == DFI_TRANSPORT_SHM)
 		return;
 	estimate->image_bytes = transport_image_bytes(

@@ -19,9 +19,51 @@
 #include "geometry.h"
 #include "route.h"
 
+/* The first of the attributes that say where a tuple goes, or NULL. */
+static const char *routing_attr(const struct dfi_flow_attr *attr)
+{
+	if (attr->routing)
+		return "routing";
+	if (attr->key)
+		return "key";
+	if (attr->radix_shift)
+		return "radix_shift";
+	if (attr->radix_bits)
+		return "radix_bits";
+	return attr->splits ? "splits" : NULL;
+}
+
+static int check_replication(const char *name, const struct dfi_flow_attr *attr)
+{
+	if (attr->kind != DFI_REPLICATE)
+		return attr->replication
+		    ? dfi__fail(-EINVAL,
+			  "flow '%s': replication is for flows of kind "
+			  "DFI_REPLICATE",
+			  name)
+		    : 0;
+	if (routing_attr(attr))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s is not for flows of kind DFI_REPLICATE: "
+		    "each tuple goes to all targets",
+		    name, routing_attr(attr));
+	if (attr->replication > DFI_REPLICATION_MULTICAST)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': replication %u is no enum dfi_replication",
+		    name, attr->replication);
+	if (attr->replication == DFI_REPLICATION_MULTICAST)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': this version of the library replicates "
+		    "naively only: leave replication 0",
+		    name);
+	return 0;
+}
+
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
-	if (attr->kind != DFI_SHUFFLE)
+	int ret;
+
+	if (attr->kind != DFI_SHUFFLE && attr->kind != DFI_REPLICATE)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
 		    attr->kind);
@@ -48,9 +90,8 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': verify %u is no enum dfi_verify", name,
 		    attr->verify);
-	if (attr->reserved)
-		return dfi__fail(-EINVAL, "dfi_flow_attr.reserved is not 0");
-	return dfi__schema_check(attr->schema);
+	ret = check_replication(name, attr);
+	return ret < 0 ? ret : dfi__schema_check(attr->schema);
 }
 
 static int check_geometry(const struct flow *flow)
@@ -93,6 +134,8 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->segment_size = attr->segment_size;
 	flow->segment_count = attr->segment_count;
 	flow->transport = attr->transport;
+	if (flow->kind == DFI_REPLICATE)
+		flow->replication = DFI_REPLICATION_NAIVE;
 	flow->schema = dfi__schema_copy(attr->schema);
 	if (!flow->schema)
 		return dfi__fail(
@@ -159,7 +202,9 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
 	ret = copy_attr(flow, &attr);
 	if (!ret)
-		ret = dfi__route_declare(flow, attr.key);
+		ret = flow->kind == DFI_REPLICATE
+		    ? 0
+		    : dfi__route_declare(flow, attr.key);
 	if (!ret) {
 		dfi__geometry_choose(dfi, flow);
 		ret = check_geometry(flow);

@@ -33,6 +33,7 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 	info->segment_count = flow->segment_count;
 	info->transport = flow->transport;
 	info->verify = flow->verify;
+	info->replication = flow->replication;
 	info->ring_bytes = dfi__flow_geometry(flow).ring_size;
 	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
 	for (i = 0; i < flow->n_keys; i++) {

@@ -62,7 +62,7 @@ static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 		return false;
 	bytes = source_filled(source, target);
 	if (bytes)
-		ret = dfi__writer_publish_part(writer, bytes);
+		ret = lane_publish_part(source, target, bytes);
 	if (ret < 0)
 		return false;
 	/* Until it is known that the owner will call in. */

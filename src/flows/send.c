@@ -52,6 +52,11 @@ int dfi__source_check_slow(const struct dfi_source *source)
 
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 {
+	if (source->fan)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': source %u: target %u: each tuple of a "
+		    "replicate flow goes to all: name DFI_ALL_TARGETS",
+		    source->flow.name, source->index, target);
 	return dfi__fail(-ERANGE,
 	    "flow '%s': source %u: target %u: the flow has %u, numbered from 0",
 	    source->flow.name, source->index, target, source->head.n_lanes);
@@ -71,7 +76,7 @@ static int damaged(struct dfi_source *source, uint32_t target, int err)
 enum target_life dfi__source_target_life(
     struct dfi_source *source, uint32_t target)
 {
-	const struct writer *writer = &source->writers[target];
+	const struct writer *writer = &source->rings[target];
 	/* Before the ring: what a target wrote before it left is there then. */
 	uint32_t state = peers_state(&source->targets, target);
 	uint32_t closed;
@@ -89,20 +94,18 @@ enum target_life dfi__source_target_life(
 /* Nobody will read what was not sent to this target yet. */
 static void forget_target(struct dfi_source *source, uint32_t target)
 {
-	struct writer *writer = &source->writers[target];
+	struct writer *ring = &source->rings[target];
 
-	writer->cancelled = true;
-	writer->segment = NULL;
-	writer->refused = 0;
-	writer->wanted = false;
+	ring->cancelled = true;
+	ring->wanted = false;
+	ring->segment = NULL;
+	if (source->fan)
+		return; /* its lane is the others', too */
+	ring->refused = 0;
 	source_close_lane(source, target);
 }
 
-/*
- * A target that doesn't stay has left, or can't be written to any more. 0: the
- * source goes on without it.
- */
-static int target_left(struct dfi_source *source, uint32_t target)
+int dfi__source_target_left(struct dfi_source *source, uint32_t target)
 {
 	if (dfi__source_target_life(source, target) != TARGET_CANCELLED)
 		return dfi__source_fail(
@@ -125,7 +128,7 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 {
 	struct writer *writer = &source->writers[target];
 	struct dfi_source_lane *lane = &source->head.lanes[target];
-	int ret = dfi__writer_open(writer);
+	int ret = lane_open(source, target);
 
 	if (likely(ret > 0)) {
 		lane->next = writer->segment;
@@ -141,15 +144,18 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 	}
 	source_close_lane(source, target);
 	if (ret == -ECONNRESET)
-		return target_left(source, target);
-	return ret < 0 ? damaged(source, target, ret) : 0;
+		return dfi__source_target_left(
+		    source, lane_waits_for(source, target));
+	return ret < 0 ? damaged(source, lane_waits_for(source, target), ret)
+		       : 0;
 }
 
 static inline bool has_credit_or_end(const struct target_wait *wait)
 {
-	return dfi__writer_credit(&wait->source->writers[wait->target]) != 0 ||
+	return dfi__writer_credit(&wait->source->rings[wait->target]) != 0 ||
 	    dfi__source_target_life(wait->source, wait->target) ||
-	    source_aborted(wait->source);
+	    source_aborted(wait->source) ||
+	    unlikely(wait->source->fan && dfi__fan_has_left(wait->source));
 }
 
 /* For a source that waits without its lock. */
@@ -168,7 +174,7 @@ static inline bool credit_or_end(void *arg)
 static void arm_remote(void *arg)
 {
 	const struct target_wait *wait = arg;
-	struct remote *remote = wait->source->writers[wait->target].remote;
+	struct remote *remote = wait->source->rings[wait->target].remote;
 
 	source_lock(wait->source);
 	remote->transport->ops->arm_remote(remote);
@@ -179,9 +185,8 @@ static void arm_remote(void *arg)
 static int wait_for_credit(struct dfi_source *source, uint32_t target)
 {
 	struct target_wait wait = { .source = source, .target = target };
-	_Atomic uint32_t *word = dfi__writer_wait_word(
-	    &source->writers[target]);
-	struct remote *remote = source->writers[target].remote;
+	_Atomic uint32_t *word = dfi__writer_wait_word(&source->rings[target]);
+	struct remote *remote = source->rings[target].remote;
 	bool there;
 
 	counter_add(&source->stalls, 1);
@@ -222,8 +227,8 @@ static bool announce(struct dfi_source *source)
 	struct writer *writer;
 	uint32_t t;
 
-	for (t = 0; t < source->head.n_lanes; t++) {
-		writer = &source->writers[t];
+	for (t = 0; t < source->n_remotes; t++) {
+		writer = &source->rings[t];
 		if (writer->wanted &&
 		    dfi__notify_announce(notify, dfi__writer_wait_word(writer)))
 			fresh = true;
@@ -244,10 +249,10 @@ static bool arm_descriptor(struct dfi_source *source, uint32_t target)
 
 	dfi__notify_drain(notify);
 	dfi__notify_sleep(notify, announce(source), false, DEADLINE_NEVER);
-	for (t = 0; t < source->head.n_lanes; t++) {
-		if (!source->writers[t].wanted)
+	for (t = 0; t < source->n_remotes; t++) {
+		if (!source->rings[t].wanted)
 			continue;
-		remote = source->writers[t].remote;
+		remote = source->rings[t].remote;
 		if (!remote->in_place)
 			remote->transport->ops->arm_remote(remote);
 		if (t != target && has_room(source, t))
@@ -310,7 +315,7 @@ static bool drained_or_gone(void *arg)
 	struct dfi_source *source = wait->base.source;
 	uint32_t target = wait->base.target;
 
-	return dfi__writer_drained(&source->writers[target]) != 0 ||
+	return dfi__writer_drained(&source->rings[target]) != 0 ||
 	    (!wait->was_gone && left(source, target));
 }
 
@@ -318,7 +323,7 @@ int dfi__source_drain(
     struct dfi_source *source, uint32_t target, int64_t deadline)
 {
 	struct drain_wait wait = { .base = { source, target } };
-	struct writer *writer = &source->writers[target];
+	struct writer *writer = &source->rings[target];
 	struct wait_time *time = &source->wait_time;
 	int64_t start = clock_now_ns();
 	_Atomic uint32_t *word;
@@ -356,8 +361,48 @@ int dfi__source_drain(
 	    (long)((clock_now_ns() - start) / NS_PER_MS), target);
 }
 
-int dfi__source_make_room(struct dfi_source *source, uint32_t target)
+/* A lane's target, or one of them, doesn't stay: an error, or 0. */
+static int check_life(struct dfi_source *source, uint32_t lane)
 {
+	int ret = 0;
+
+	if (unlikely(source->fan != NULL)) {
+		ret = dfi__fan_left(source, 0);
+		return ret < 0 ? ret : dfi__fan_is_wanted(source);
+	}
+	if (unlikely(dfi__source_target_life(source, lane))) {
+		ret = dfi__source_target_left(source, lane);
+		return ret < 0 ? ret : cancelled(source, lane);
+	}
+	return 0;
+}
+
+/* Refused by this target: it alone of the fan's is waited for. */
+static void want_room(struct dfi_source *source, uint32_t target)
+{
+	uint32_t t;
+
+	if (source->fan)
+		for (t = 0; t < source->n_remotes; t++)
+			source->rings[t].wanted = false;
+	source->rings[target].wanted = true;
+}
+
+static void goes_on(struct dfi_source *source, uint32_t lane)
+{
+	uint32_t t;
+
+	if (likely(!source->fan)) {
+		dfi__source_goes_on(source, lane);
+		return;
+	}
+	for (t = 0; t < source->n_remotes; t++)
+		dfi__source_goes_on(source, t);
+}
+
+int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
+{
+	uint32_t target;
 	int ret = source_check(source);
 
 	if (ret < 0)
@@ -365,16 +410,16 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t target)
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
-		if (unlikely(dfi__source_target_life(source, target))) {
-			ret = target_left(source, target);
-			return ret < 0 ? ret : cancelled(source, target);
-		}
-		ret = dfi__source_open_segment(source, target);
+		ret = check_life(source, lane);
+		if (ret < 0)
+			return ret;
+		ret = dfi__source_open_segment(source, lane);
+		target = lane_waits_for(source, lane);
 		if (ret > 0)
-			dfi__source_goes_on(source, target);
+			goes_on(source, lane);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
-		source->writers[target].wanted = true;
+		want_room(source, target);
 		if (source->notify && arm_descriptor(source, target))
 			continue;
 		if (source->notify)
@@ -398,18 +443,23 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target)
 
 int dfi__source_send(struct dfi_source *source, uint32_t target)
 {
-	struct writer *writer = &source->writers[target];
 	uint64_t bytes = source_filled(source, target);
 	int ret = 0;
 
 	if (source_aborted(source))
 		return dfi__source_give_up(source);
 	if (likely(bytes))
-		ret = dfi__writer_publish(writer, bytes);
+		ret = lane_publish(source, target, bytes);
 	else
-		writer->segment = NULL;
-	if (unlikely(ret < 0 || dfi__source_target_life(source, target)))
-		return target_left(source, target);
+		source->writers[target].segment = NULL;
+	if (unlikely(source->fan != NULL)) {
+		ret = dfi__fan_left(source, ret);
+		if (ret < 0)
+			return ret;
+	} else if (unlikely(
+		       ret < 0 || dfi__source_target_life(source, target))) {
+		return dfi__source_target_left(source, target);
+	}
 	ret = dfi__source_open_segment(source, target);
 	return ret < 0 ? ret : 0;
 }

@@ -72,7 +72,7 @@ static int open_remote(
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	struct ring_layout layout = ring_layout(
 	    &geometry, source->flow.n_sources);
-	struct writer *writer = &source->writers[target];
+	struct writer *writer = &source->rings[target];
 	const struct region_name *name;
 	struct transport *transport;
 	struct remote *remote;
@@ -126,20 +126,39 @@ static int target_was_gone(
 	return dfi__fail(ret, "%s", text);
 }
 
+/* Memory for the segment that goes to all counts towards the same bound. */
+static int take_fan(struct dfi_source *source)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+	uint64_t bytes = dfi__fan_bytes(&geometry);
+	int ret;
+
+	ret = dfi__ring_memory_take(
+	    source->dfi, bytes, source->flow.name, role, source->index);
+	if (ret < 0)
+		return ret;
+	source->ring_memory += bytes;
+	ret = dfi__fan_init(
+	    source->fan, source->rings, source->flow.n_targets, &geometry);
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s': source %u",
+			     source->flow.name, source->index)
+		       : 0;
+}
+
 /* The ring of each target that wants tuples. */
 static int open_remotes(struct dfi_source *source, int64_t deadline)
 {
 	uint32_t t;
 	int ret;
 
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->flow.n_targets; t++) {
 		ret = 0;
 		if (peers_state(&source->targets, t) != PEER_CANCELLED)
 			ret = open_remote(source, t, deadline);
 		if (ret == -ECONNREFUSED || ret == -ECONNRESET)
 			ret = target_was_gone(source, t, ret, deadline);
 		if (peers_state(&source->targets, t) == PEER_CANCELLED)
-			source->writers[t].cancelled = true;
+			source->rings[t].cancelled = true;
 		else if (ret < 0)
 			return ret;
 		source->n_remotes++;
@@ -153,14 +172,17 @@ static void free_source(struct dfi_source *source)
 	uint32_t t;
 
 	for (t = 0; t < source->n_remotes; t++) {
-		remote = source->writers[t].remote;
+		remote = source->rings[t].remote;
 		if (remote)
 			remote->transport->ops->remote_close(remote);
 	}
 	dfi__notify_free(source->notify);
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
+	if (source->fan)
+		dfi__fan_free(source->fan);
+	free(source->fan);
 	free(source->target_stalls);
-	free(source->writers);
+	free(source->rings);
 	dfi__flow_free(&source->flow);
 	dfi__handle_free(source, source->size);
 }
@@ -196,8 +218,10 @@ static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 }
 
 /* The inline functions' view; see dfi/source.h. */
-static uint32_t inline_routing(const struct router *router)
+static uint32_t inline_routing(const struct router *router, uint32_t n_lanes)
 {
+	if (n_lanes == 1 && router->n_targets > 1)
+		return DFI_INLINE_ONE; /* to all of them */
 	if (router->routing == DFI_ROUTE_FUNCTION ||
 	    router->routing == DFI_ROUTE_DIRECT)
 		return DFI_INLINE_NONE;
@@ -213,8 +237,9 @@ static uint32_t inline_routing(const struct router *router)
 static int alloc_source(struct dfi *dfi, const struct flow *flow,
     uint32_t index, const struct dfi_source_attr *attr, struct dfi_source **out)
 {
+	uint32_t n_lanes = flow->kind == DFI_REPLICATE ? 1 : flow->n_targets;
 	size_t lanes_end = sizeof(struct dfi_source) +
-	    flow->n_targets * sizeof(struct dfi_source_lane);
+	    n_lanes * sizeof(struct dfi_source_lane);
 	size_t size = lanes_end + flow->schema->tuple_size;
 	struct dfi_source *source;
 
@@ -227,16 +252,21 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	if (!source)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	source->writers = calloc(flow->n_targets, sizeof(source->writers[0]));
+	source->rings = calloc(flow->n_targets, sizeof(source->rings[0]));
 	source->target_stalls = calloc(
 	    flow->n_targets, sizeof(source->target_stalls[0]));
-	if (!source->writers || !source->target_stalls) {
+	if (flow->kind == DFI_REPLICATE)
+		source->fan = calloc(1, sizeof(*source->fan));
+	if (!source->rings || !source->target_stalls ||
+	    (flow->kind == DFI_REPLICATE && !source->fan)) {
+		free(source->fan);
 		free(source->target_stalls);
-		free(source->writers);
+		free(source->rings);
 		dfi__handle_free(source, size);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	}
+	source->writers = source->fan ? &source->fan->lane : source->rings;
 	source->size = size;
 	source->spare = (char *)source + lanes_end;
 	source->dfi = dfi;
@@ -248,11 +278,10 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->router.function = attr->route;
 	source->router.function_arg = attr->route_arg;
 	source->head = (struct dfi_source_head){
-		.lanes = flow->n_targets == 1 ? &source->head.only
-					      : source->lanes,
-		.n_lanes = flow->n_targets,
+		.lanes = n_lanes == 1 ? &source->head.only : source->lanes,
+		.n_lanes = n_lanes,
 		.tuple_size = flow->schema->tuple_size,
-		.inline_routing = inline_routing(&source->router),
+		.inline_routing = inline_routing(&source->router, n_lanes),
 		.key_offset = source->router.keys[0].offset,
 	};
 	*out = source;
@@ -265,15 +294,17 @@ static int open_segments(struct dfi_source *source)
 	uint32_t t;
 	int ret;
 
-	for (t = 0; t < source->head.n_lanes; t++) {
-		source_close_lane(source, t);
-		if (source->writers[t].cancelled)
-			continue;
-		if (dfi__writer_ring_used(&source->writers[t]))
+	for (t = 0; t < source->n_remotes; t++)
+		if (!source->rings[t].cancelled &&
+		    dfi__writer_ring_used(&source->rings[t]))
 			return dfi__fail(-EEXIST,
 			    "flow '%s': source %u has been attached before: a "
 			    "flow runs once",
 			    source->flow.name, source->index);
+	for (t = 0; t < source->head.n_lanes; t++) {
+		source_close_lane(source, t);
+		if (source->writers[t].cancelled)
+			continue;
 		ret = dfi__source_open_segment(source, t);
 		if (ret < 0)
 			return ret;
@@ -290,7 +321,7 @@ static const char *why_lost(const struct peers *targets, uint32_t target)
 
 	if (target >= source->n_remotes)
 		return NULL;
-	remote = source->writers[target].remote;
+	remote = source->rings[target].remote;
 	return !remote || remote->in_place
 	    ? NULL
 	    : remote->transport->ops->remote_why(remote);
@@ -303,7 +334,7 @@ static const struct remote *first_remote(const struct dfi_source *source)
 	uint32_t t;
 
 	for (t = 0; t < source->n_remotes; t++) {
-		remote = source->writers[t].remote;
+		remote = source->rings[t].remote;
 		if (remote && !remote->in_place)
 			return remote;
 	}
@@ -326,6 +357,8 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (ret < 0)
 		return ret;
 	ret = dfi__peers_await(&source->targets, deadline);
+	if (!ret && source->fan)
+		ret = take_fan(source);
 	if (!ret)
 		ret = open_remotes(source, deadline);
 	if (!ret && source->linger.ns)
@@ -429,8 +462,8 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 	if (source->linger.ns)
 		dfi__linger_remove(source);
 	for (t = 0; t < source->n_remotes; t++)
-		if (source->writers[t].remote)
-			dfi__writer_end(&source->writers[t], flag);
+		if (source->rings[t].remote)
+			dfi__writer_end(&source->rings[t], flag);
 	ret = drain(source);
 	dfi__handle_retire(source);
 	/* The marks come first: a target that sees the key go finds them. */
@@ -449,18 +482,24 @@ static int end_source(struct dfi_source *source, uint64_t flag)
  */
 static int check_whole(struct dfi_source *source)
 {
+	bool wanted = false;
 	enum target_life life;
+	struct writer *lane;
 	uint32_t t;
 
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->n_remotes; t++) {
 		life = dfi__source_target_life(source, t);
 		if (life == TARGET_GONE)
 			return dfi__peers_lost(&source->targets, t);
-		if (life != TARGET_CANCELLED && source->writers[t].refused)
-			return dfi__fail(source->writers[t].refused,
+		if (!source->fan || !wanted)
+			wanted = life != TARGET_CANCELLED;
+		lane = &source->writers[source->fan ? 0 : t];
+		if (wanted && lane->refused)
+			return dfi__fail(lane->refused,
 			    "flow '%s': source %u: closed after a push for "
 			    "target %u found no room and was not repeated",
-			    source->flow.name, source->index, t);
+			    source->flow.name, source->index,
+			    source->fan ? source->fan->short_of : t);
 	}
 	return 0;
 }

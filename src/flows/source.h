@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A source from inside. source.c opens and closes it, send.c moves segments,
- * and shuffle.c routes tuples into them.
+ * shuffle.c routes tuples into them, and replicate.c looks after the targets of
+ * a source that sends each tuple to all.
  */
 #ifndef DFI_FLOWS_SOURCE_H
 #define DFI_FLOWS_SOURCE_H
@@ -9,6 +10,7 @@
 #include <dfi/source.h>
 #include "../base/notify.h"
 #include "../base/wait.h"
+#include "../buffers/fan.h"
 #include "../buffers/writer.h"
 #include "context.h"
 #include "descriptor.h"
@@ -19,6 +21,9 @@
 #include "stats.h"
 
 /*
+ * A shuffle flow has a lane and a ring for each target. A replicate flow has
+ *one lane, whose segments go to the rings of all (fan).
+ *
  * Invariants of lane t of writers[t]:
  *	a segment is open	segment is not NULL, next < writers[t].end, and
  *				so is end, or lower (linger.h); segment to next
@@ -54,7 +59,9 @@ struct dfi_source {
 	struct source_linger linger;
 	struct router router;
 	struct peers targets;
-	struct writer *writers;
+	struct writer *writers; /* of the lanes */
+	struct writer *rings;   /* of the targets; in shuffle flows the same */
+	struct fan *fan;        /* of a replicate flow's source, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint32_t n_remotes;   /* opened so far */
@@ -122,8 +129,24 @@ enum target_life dfi__source_target_life(
     struct dfi_source *source, uint32_t target);
 
 /*
- * Open a segment for a target that has none open: 1, 0 without credit, or a
- * hard error.
+ * A target that doesn't stay has left, or can't be written to any more. 0: the
+ * source goes on without it.
+ */
+int dfi__source_target_left(struct dfi_source *source, uint32_t target);
+
+/*
+ * Of a fan: whether a target doesn't stay, which was not known; and what comes
+ * of it: 0 if the source goes on with the others, or err was not at all for
+ * nothing. err: what sending returned, else 0.
+ */
+bool dfi__fan_has_left(struct dfi_source *source);
+int dfi__fan_left(struct dfi_source *source, int err);
+/* -EPIPE if all targets have cancelled, else 0. */
+int dfi__fan_is_wanted(const struct dfi_source *source);
+
+/*
+ * Open a segment for a lane that has none open: 1, 0 without credit, or a hard
+ * error.
  */
 int dfi__source_open_segment(struct dfi_source *source, uint32_t target);
 
@@ -147,6 +170,37 @@ int dfi__source_send(struct dfi_source *source, uint32_t target);
  */
 int dfi__source_drain(
     struct dfi_source *source, uint32_t target, int64_t deadline);
+
+/* The target that a lane waits for when it has no room. */
+static inline uint32_t lane_waits_for(
+    const struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->fan != NULL) ? source->fan->short_of : lane;
+}
+
+/* As the writer's functions, for whatever kind of lane it is. */
+static inline int lane_open(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->fan != NULL)
+	    ? dfi__fan_open(source->fan)
+	    : dfi__writer_open(&source->writers[lane]);
+}
+
+static inline int lane_publish(
+    struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	return unlikely(source->fan != NULL)
+	    ? dfi__fan_publish(source->fan, used)
+	    : dfi__writer_publish(&source->writers[lane], used);
+}
+
+static inline int lane_publish_part(
+    struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	return unlikely(source->fan != NULL)
+	    ? dfi__fan_publish_part(source->fan, used)
+	    : dfi__writer_publish_part(&source->writers[lane], used);
+}
 
 static inline void source_lock(struct dfi_source *source)
 {

@@ -84,7 +84,7 @@ void dfi__source_tick(void *arg)
 
 	/* It waits without its lock; the control thread may send meanwhile. */
 	source_lock(source);
-	consumed = source->writers[wait->target].consumed;
+	consumed = source->rings[wait->target].consumed;
 	source_unlock(source);
 	source_waits(source, wait->target, consumed,
 	    atomic_peek(&source->wait_time.counts.since));
@@ -92,7 +92,7 @@ void dfi__source_tick(void *arg)
 
 void dfi__source_found_no_room(struct dfi_source *source, uint32_t target)
 {
-	source_waits(source, target, source->writers[target].consumed, 0);
+	source_waits(source, target, source->rings[target].consumed, 0);
 }
 
 void dfi__source_goes_on(struct dfi_source *source, uint32_t target)

@@ -22,8 +22,19 @@ static uint64_t source_tuples(const struct dfi_source *source)
 	uint64_t n = 0;
 	uint32_t t;
 
-	for (t = 0; t < source->n_remotes; t++)
+	for (t = 0; t < source->head.n_lanes; t++)
 		n += atomic_peek(&source->writers[t].total);
+	return n;
+}
+
+/* Built once, and moved how often? */
+static uint64_t source_copied(const struct dfi_source *source)
+{
+	uint64_t n = source_tuples(source) * source->head.tuple_size;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++)
+		n += atomic_peek(&source->rings[t].moved);
 	return n;
 }
 
@@ -50,7 +61,7 @@ void dfi_source_query(
 	counts = &source->wait_time.counts;
 	stats->tuples = source_tuples(source);
 	stats->bytes = stats->tuples * source->head.tuple_size;
-	for (t = 0; t < source->n_remotes; t++) {
+	for (t = 0; t < source->head.n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
 		stats->partial_segments += atomic_peek(
 		    &source->writers[t].partial_segments);
@@ -61,6 +72,7 @@ void dfi_source_query(
 	stats->yields = atomic_peek(&counts->yields);
 	stats->sleeps = atomic_peek(&counts->sleeps);
 	stats->long_stalls = atomic_peek(&source->long_stalls);
+	stats->copied_bytes = source_copied(source);
 }
 
 void dfi_target_query(
@@ -119,7 +131,7 @@ void dfi__source_stats(
 	stats->index = source->index;
 	stats->tuples = source_tuples(source);
 	stats->bytes = stats->tuples * source->head.tuple_size;
-	for (t = 0; t < source->n_remotes; t++) {
+	for (t = 0; t < source->head.n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
 		stats->partial_segments += atomic_peek(
 		    &source->writers[t].partial_segments);
@@ -127,6 +139,7 @@ void dfi__source_stats(
 	stats->stalls = atomic_peek(&source->stalls);
 	stats->long_stalls = atomic_peek(&source->long_stalls);
 	stats->waits_for = atomic_peek(&source->waits_for);
+	stats->copied_bytes = source_copied(source);
 }
 
 void dfi__target_stats(

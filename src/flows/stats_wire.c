@@ -41,6 +41,7 @@ static void endpoint_to_message(uint64_t id,
 	message->long_stalls = stats->long_stalls;
 	message->waiting_ns = stats->waiting_ns;
 	message->waits_for = stats->waits_for;
+	message->copied_bytes = stats->copied_bytes;
 }
 
 static void error_to_message(
@@ -155,6 +156,7 @@ static bool read_endpoint(
 	stats->long_stalls = message->long_stalls;
 	stats->waiting_ns = message->waiting_ns;
 	stats->waits_for = message->waits_for;
+	stats->copied_bytes = message->copied_bytes;
 	return true;
 }
 

@@ -121,7 +121,7 @@ static void pin_settings(void)
 
 static void pin_stats(void)
 {
-	PIN_SIZE(dfi_endpoint_stats, 240);
+	PIN_SIZE(dfi_endpoint_stats, 248);
 	PIN(dfi_endpoint_stats, flow, 0, 128);
 	PIN(dfi_endpoint_stats, instance, 128, 8);
 	PIN(dfi_endpoint_stats, role, 136, 4);
@@ -139,6 +139,7 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, waiting_ns, 224, 8);
 	PIN(dfi_endpoint_stats, waits_for, 232, 4);
 	PIN(dfi_endpoint_stats, reserved, 236, 4);
+	PIN(dfi_endpoint_stats, copied_bytes, 240, 8);
 
 	PIN_SIZE(dfi_node_stats, 384);
 	PIN(dfi_node_stats, node, 0, 152);
@@ -196,9 +197,9 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, flags, 64, 4);
 	PIN(dfi_flow_attr, transport, 68, 4);
 	PIN(dfi_flow_attr, verify, 72, 4);
-	PIN(dfi_flow_attr, reserved, 76, 4);
+	PIN(dfi_flow_attr, replication, 76, 4);
 
-	PIN_SIZE(dfi_flow_estimate, 64);
+	PIN_SIZE(dfi_flow_estimate, 80);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
 	PIN(dfi_flow_estimate, segment_count, 4, 4);
 	PIN(dfi_flow_estimate, rings, 8, 8);
@@ -210,8 +211,10 @@ static void pin_flows(void)
 	PIN(dfi_flow_estimate, target_descriptors, 52, 4);
 	PIN(dfi_flow_estimate, source_queue_pairs, 56, 4);
 	PIN(dfi_flow_estimate, process_descriptors, 60, 4);
+	PIN(dfi_flow_estimate, source_bytes, 64, 8);
+	PIN(dfi_flow_estimate, replication, 72, 4);
 
-	PIN_SIZE(dfi_flow_info, 2664);
+	PIN_SIZE(dfi_flow_info, 2672);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
 	PIN(dfi_flow_info, instance, 288, 8);
@@ -232,7 +235,9 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, key, 1376, 256);
 	PIN(dfi_flow_info, transport, 1632, 4);
 	PIN(dfi_flow_info, verify, 1636, 4);
-	PIN(dfi_flow_info, verbs, 1640, 1024);
+	PIN(dfi_flow_info, replication, 1640, 4);
+	PIN(dfi_flow_info, reserved, 1644, 4);
+	PIN(dfi_flow_info, verbs, 1648, 1024);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);
@@ -258,7 +263,7 @@ static void pin_sources(void)
 	PIN(dfi_source_attr, linger_us, 48, 4);
 	PIN(dfi_source_attr, reserved, 52, 4);
 
-	PIN_SIZE(dfi_source_stats, 80);
+	PIN_SIZE(dfi_source_stats, 88);
 	PIN(dfi_source_stats, tuples, 0, 8);
 	PIN(dfi_source_stats, bytes, 8, 8);
 	PIN(dfi_source_stats, segments, 16, 8);
@@ -269,6 +274,7 @@ static void pin_sources(void)
 	PIN(dfi_source_stats, yields, 56, 8);
 	PIN(dfi_source_stats, sleeps, 64, 8);
 	PIN(dfi_source_stats, long_stalls, 72, 8);
+	PIN(dfi_source_stats, copied_bytes, 80, 8);
 
 	PIN_SIZE(dfi_source_lane, 16);
 	PIN(dfi_source_lane, next, 0, 8);
@@ -373,6 +379,11 @@ static void pin_values(void)
 	PIN_VALUE(DFI_BYTES, 11);
 	PIN_VALUE(DFI_USER, 12);
 	PIN_VALUE(DFI_SHUFFLE, 1);
+	PIN_VALUE(DFI_REPLICATE, 2);
+	PIN_VALUE(DFI_REPLICATION_DEFAULT, 0);
+	PIN_VALUE(DFI_REPLICATION_NAIVE, 1);
+	PIN_VALUE(DFI_REPLICATION_MULTICAST, 2);
+	PIN_VALUE(DFI_ALL_TARGETS, 0);
 	PIN_VALUE(DFI_BANDWIDTH, 0);
 	PIN_VALUE(DFI_LATENCY, 1);
 	PIN_VALUE(DFI_ROUTE_HASH, 0);

@@ -93,6 +93,8 @@ uint32_t plan_route(const struct plan *plan, uint32_t source, uint32_t seq,
 	uint32_t n = plan->n_targets, i;
 	uint64_t part;
 
+	if (plan->kind == DFI_REPLICATE)
+		return DFI_ALL_TARGETS;
 	switch (plan->routing) {
 	case DFI_ROUTE_RADIX:
 		part = load_key(plan, tuple) >> plan->radix_shift;
@@ -114,6 +116,13 @@ uint32_t plan_route(const struct plan *plan, uint32_t source, uint32_t seq,
 		part = hash_tuple(plan, tuple) >> 32;
 		return (uint32_t)((part * n) / (UINT64_C(1) << 32));
 	}
+}
+
+bool plan_goes_to(const struct plan *plan, uint32_t source, uint32_t seq,
+    const uint8_t *tuple, uint32_t target)
+{
+	return plan->kind == DFI_REPLICATE ||
+	    plan_route(plan, source, seq, tuple) == target;
 }
 
 void plan_tuple(
@@ -277,22 +286,26 @@ void plan_make(struct plan *plan, uint64_t seed)
 	plan->goal = rng_below(&rng, 3) ? DFI_BANDWIDTH : DFI_LATENCY;
 	make_routing(plan, &rng);
 	make_geometry(plan, &rng);
+	plan->kind = rng_below(&rng, 4) ? DFI_SHUFFLE : DFI_REPLICATE;
+	if (plan->kind == DFI_REPLICATE)
+		plan->routing = plan->radix_bits = plan->radix_shift = 0;
 }
 
 int plan_create(const struct plan *plan, struct dfi *dfi)
 {
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
-		.kind = DFI_SHUFFLE,
+		.kind = plan->kind,
 		.schema = &plan->schema,
 		.n_sources = plan->n_sources,
 		.n_targets = plan->n_targets,
 		.goal = plan->goal,
 		.routing = plan->routing,
-		.key = *plan->key ? plan->key : NULL,
+		.key = *plan->key && plan->kind == DFI_SHUFFLE ? plan->key
+							       : NULL,
 		.radix_shift = plan->radix_shift,
 		.radix_bits = plan->radix_bits,
-		.splits = plan->splits,
+		.splits = plan->kind == DFI_SHUFFLE ? plan->splits : NULL,
 		.segment_size = plan->segment_size,
 		.segment_count = plan->segment_count,
 	};
@@ -304,9 +317,10 @@ void plan_text(const struct plan *plan, char *text, size_t size)
 {
 	snprintf(text, size,
 	    "%u:%u, %u-byte tuples, key type %u (%u bytes at %u) keys '%s', "
-	    "goal %u, routing %u, segments %u x %u, tuples %u %u %u %u",
+	    "kind %u, goal %u, routing %u, segments %u x %u, tuples %u %u %u "
+	    "%u",
 	    plan->n_sources, plan->n_targets, plan->tuple_size, plan->key_type,
-	    plan->key_size, plan->key_offset, plan->key, plan->goal,
+	    plan->key_size, plan->key_offset, plan->key, plan->kind, plan->goal,
 	    plan->routing, plan->segment_count, plan->segment_size,
 	    plan->n_tuples[0], plan->n_tuples[1], plan->n_tuples[2],
 	    plan->n_tuples[3]);

@@ -25,7 +25,7 @@ struct plan {
 	uint64_t key_mask; /* few keys make skew */
 	struct dfi_field fields[3];
 	struct dfi_schema schema;
-	uint32_t goal, routing;
+	uint32_t kind, goal, routing;
 	char key[32]; /* names, "" for the default */
 	uint32_t radix_shift, radix_bits;
 	int64_t splits[PLAN_MAX_ENDS];
@@ -44,9 +44,14 @@ int plan_create(const struct plan *plan, struct dfi *dfi);
 void plan_tuple(
     const struct plan *plan, uint32_t source, uint32_t seq, uint8_t *tuple);
 
-/* The target that it must arrive at, by naive means. */
+/*
+ * The target that a push names, and that it must arrive at, by naive means; in
+ * a replicate flow it must arrive at all.
+ */
 uint32_t plan_route(const struct plan *plan, uint32_t source, uint32_t seq,
     const uint8_t *tuple);
+bool plan_goes_to(const struct plan *plan, uint32_t source, uint32_t seq,
+    const uint8_t *tuple, uint32_t target);
 
 /* For dfi_source_attr.route; arg is the plan. */
 uint32_t plan_function(void *arg, const void *tuple, uint32_t n_targets);

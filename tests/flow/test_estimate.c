@@ -193,6 +193,7 @@ static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
 		attr.goal = DFI_LATENCY;
 		attr.segment_size = 0;
 	}
+	attr.kind = rng_below(rng, 3) ? DFI_SHUFFLE : DFI_REPLICATE;
 	return attr;
 }
 
@@ -348,6 +349,38 @@ Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
 	cr_assert_eq(dfi_target_close(first), 0);
 	cr_assert_eq(dfi_target_close(second), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+/* A source's segment, where it builds what goes to all targets. */
+Test(estimate, bound_on_ring_memory_counts_segments_of_replicate_flows)
+{
+	struct dfi_flow_attr attr = kv_attr(2, 2, 4096, 8);
+	struct dfi_flow_estimate estimate;
+	struct dfi_source *first, *second;
+	struct ends ends = { .n_targets = 2 };
+	struct dfi *dfi;
+	char need[64];
+
+	if (over_verbs())
+		cr_skip_test("sources count their images, too");
+	cr_assert_eq(estimate_of(&attr).source_bytes, 0);
+	attr.kind = DFI_REPLICATE;
+	estimate = estimate_of(&attr);
+	cr_assert_geq(estimate.source_bytes, 4096);
+	cr_assert_neq(estimate.replication, DFI_REPLICATION_DEFAULT);
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	open_targets(&ends);
+	dfi = join_with_limit(2 * estimate.source_bytes - 1);
+	first = open_source(dfi, "f", 0, 0);
+	snprintf(need, sizeof(need), "%llu bytes",
+	    (unsigned long long)estimate.source_bytes);
+	assert_error(dfi_source_open(dfi, "f", 1, NULL, &second), -ENOMEM,
+	    "flow 'f': source 1", need, "are taken", "DFI_RING_MEMORY_LIMIT");
+	cr_assert_eq(dfi_source_close(first), 0);
+	second = open_source(dfi, "f", 1, 0);
+	cr_assert_eq(dfi_source_close(second), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	close_ends(&ends);
 }
 
 Test(estimate, wrong_attributes_are_named)

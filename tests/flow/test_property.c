@@ -264,7 +264,7 @@ static uint32_t seek(struct job *job, uint32_t source, uint8_t *tuple)
 
 	for (; *next < job->plan->n_tuples[source]; ++*next) {
 		plan_tuple(job->plan, source, *next, tuple);
-		if (plan_route(job->plan, source, *next, tuple) == job->index)
+		if (plan_goes_to(job->plan, source, *next, tuple, job->index))
 			break;
 	}
 	return *next;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process that holds a flow while others look at it: creates the flow "held"
- * with three sources and two targets, attaches a target, says "ready" on
- * stdout, and leaves at the end of stdin. Takes the registry from DFI_REGISTRY.
+ * with three sources and two targets, and "held-by-all", attaches a target of
+ * the first, says "ready" on stdout, and leaves at the end of stdin. Takes the
+ * registry from DFI_REGISTRY.
  *
  * holder NODE_NAME
  */
@@ -37,6 +38,9 @@ int main(int argc, char **argv)
 	flow.segment_count = 5;
 	check(dfi_flow_create(dfi, "held", &flow));
 	check(dfi_target_open(dfi, "held", 1, NULL, &target));
+	flow.kind = DFI_REPLICATE;
+	flow.key = NULL;
+	check(dfi_flow_create(dfi, "held-by-all", &flow));
 	puts("ready");
 	fflush(stdout);
 	while (getchar() != EOF)

@@ -171,7 +171,18 @@ static void run_source(struct end *end)
 	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
 }
 
-static void check_tuple(struct end *end, uint32_t n_targets,
+/* Those of its part, or, of a replicate flow, all. */
+static bool is_for(const struct end *end, const struct dfi_flow_info *info,
+    const struct worker_tuple *tuple, uint32_t last)
+{
+	if (info->kind == DFI_REPLICATE)
+		return tuple->number == last + 1;
+	return tuple->number > last &&
+	    dfi_hash_partition(dfi_hash64(tuple->key), info->n_targets) ==
+	    end->index;
+}
+
+static void check_tuple(struct end *end, const struct dfi_flow_info *info,
     const struct worker_tuple *tuple, uint32_t *last)
 {
 	struct worker_tuple expected;
@@ -182,8 +193,7 @@ static void check_tuple(struct end *end, uint32_t n_targets,
 	}
 	worker_make_tuple(tuple->source, tuple->number - 1, &expected);
 	if (memcmp(&expected, tuple, sizeof(expected)) != 0 ||
-	    tuple->number <= last[tuple->source] ||
-	    dfi_hash_partition(dfi_hash64(tuple->key), n_targets) != end->index)
+	    !is_for(end, info, tuple, last[tuple->source]))
 		end->damaged = true;
 	last[tuple->source] = tuple->number;
 }
@@ -212,7 +222,7 @@ static void run_target(struct end *end)
 	printf("target %u open\n", end->index);
 	fflush(stdout);
 	while ((ret = consume(target, &tuple)) > 0) {
-		check_tuple(end, info.n_targets, tuple, last);
+		check_tuple(end, &info, tuple, last);
 		if (++count == hold)
 			hold_on(end, count);
 		if (count == leave) {

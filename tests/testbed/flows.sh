@@ -38,7 +38,8 @@ run() # TEST
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
 twice=(test_counters test_errors test_leaving test_linger test_moving
-	test_polling test_property test_shuffle test_transport test_verify)
+	test_polling test_property test_replicate test_shuffle test_transport
+	test_verify)
 # What these test does not depend on the way of arrival.
 once=(test_api test_copy test_estimate test_handles test_hygiene
 	test_partition test_registry_tcp)
@@ -67,6 +68,7 @@ for DFI_VERBS_NOTIFY in imm footer; do
 		run "flow/$test"
 	done
 	run proc/test_processes
+	run proc/test_replicate
 	run proc/test_stalls
 done
 # What threads do to each other, and whether anything is left behind.

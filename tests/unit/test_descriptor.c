@@ -85,6 +85,44 @@ Test(descriptor, flow_survives_the_trip)
 	free(data);
 }
 
+static int trip(const struct flow *flow, struct flow *back)
+{
+	size_t size;
+	void *data = dfi__flow_encode(flow, &size);
+	int ret = dfi__flow_decode("orders", data, size, back);
+
+	free(data);
+	return ret;
+}
+
+Test(descriptor, replicate_flow_has_no_routing)
+{
+	struct flow flow = make_flow(), back, bad;
+
+	flow.kind = DFI_REPLICATE;
+	flow.replication = DFI_REPLICATION_NAIVE;
+	flow.routing = flow.n_keys = flow.radix_bits = flow.radix_shift = 0;
+	flow.splits = NULL;
+	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
+	cr_assert_eq(back.kind, DFI_REPLICATE);
+	cr_assert_eq(back.replication, DFI_REPLICATION_NAIVE);
+	dfi__flow_free(&back);
+	bad = flow;
+	bad.replication = DFI_REPLICATION_DEFAULT;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.replication = DFI_REPLICATION_MULTICAST + 1;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = flow;
+	bad.routing = DFI_ROUTE_DIRECT;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = flow;
+	bad.n_keys = 1;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = make_flow();
+	bad.replication = DFI_REPLICATION_NAIVE;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+}
+
 Test(descriptor, endpoint_and_node_survive_the_trip)
 {
 	struct endpoint endpoint = {

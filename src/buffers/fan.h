@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source's end of the rings of a replicate flow: one open segment in memory
+ * of the source, which is copied into each target's ring when it is sent. The
+ * rings go in step, so that all have the same segments under the same numbers;
+ * one is left out when its target has cancelled (writer.cancelled).
+ */
+#ifndef DFI_BUFFERS_FAN_H
+#define DFI_BUFFERS_FAN_H
+
+#include <stdint.h>
+#include "writer.h"
+
+struct fan {
+	/*
+	 * The open segment and what was sent; it has no ring, and so no remote.
+	 */
+	struct writer lane;
+	struct writer *rings; /* one for each target */
+	uint32_t n_rings;
+	uint32_t short_of; /* the ring that the last call failed at */
+	char *stage;       /* room for a segment */
+};
+
+/* What a fan takes beside its rings: counted, and reserved by the next. */
+uint64_t dfi__fan_bytes(const struct ring_geometry *geometry);
+
+/* For rings that are still to be opened. -ENOMEM. */
+int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
+    const struct ring_geometry *geometry);
+void dfi__fan_free(struct fan *fan);
+
+/*
+ * Open the next segment: 1, or 0 while a ring has no credit, or there is none.
+ * As dfi__writer_open().
+ */
+int dfi__fan_open(struct fan *fan);
+
+/*
+ * Send the open segment with its first used bytes to all. An error is one
+ * ring's; the others have got it.
+ */
+int dfi__fan_publish(struct fan *fan, uint64_t used);
+
+/* As dfi__writer_publish_part(): to all, or, with 0, to none. */
+int dfi__fan_publish_part(struct fan *fan, uint64_t used);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The targets of a replicate flow, as one of its sources sees them. A tuple
+ * goes to all of them, so each counts: one that dies or closes early fails the
+ * source, and one that cancels is left out, while the others get all.
+ */
+#include "source.h"
+
+#include "../base/compiler.h"
+#include "../base/error.h"
+
+bool dfi__fan_has_left(struct dfi_source *source)
+{
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++)
+		if (!source->rings[t].cancelled &&
+		    dfi__source_target_life(source, t))
+			return true;
+	return false;
+}
+
+int dfi__fan_left(struct dfi_source *source, int err)
+{
+	uint32_t t;
+	int ret;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		if (source->rings[t].cancelled)
+			continue;
+		if (likely(!dfi__source_target_life(source, t) &&
+			!(err < 0 && t == source->fan->short_of)))
+			continue;
+		ret = dfi__source_target_left(source, t);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+int dfi__fan_is_wanted(const struct dfi_source *source)
+{
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++)
+		if (likely(!source->rings[t].cancelled))
+			return 0;
+	return dfi__fail(-EPIPE,
+	    "flow '%s': source %u: all %u targets have cancelled: they take "
+	    "no more tuples",
+	    source->flow.name, source->index, source->n_remotes);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One segment for several rings, on one thread: all get it or none, rings that
+ * are read at different speeds, over the wrap-around of all counters.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dfi/error.h>
+
+#include "buffers/fan.h"
+#include "fake_transport.h"
+
+enum {
+	N_RINGS = 3,
+	TUPLE = 8,
+	SEGMENT_TUPLES = 5,
+	N_SEGMENTS = 50,
+};
+
+static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
+
+struct fixture {
+	struct fake_ring rings[N_RINGS];
+	struct writer writers[N_RINGS];
+	struct fan fan;
+	uint64_t taken[N_RINGS]; /* tuples */
+};
+
+static void start(struct fixture *f, uint32_t count, uint64_t first)
+{
+	uint32_t i;
+
+	memset(f->taken, 0, sizeof(f->taken));
+	for (i = 0; i < N_RINGS; i++) {
+		/* One of them is as over a network. */
+		fake_ring_start(&f->rings[i], TUPLE, SEGMENT_TUPLES * TUPLE,
+		    count, first, i != 1);
+		f->writers[i] = f->rings[i].writer;
+	}
+	cr_assert_eq(
+	    dfi__fan_init(&f->fan, f->writers, N_RINGS, &f->rings[0].geometry),
+	    0);
+}
+
+static void stop(struct fixture *f)
+{
+	uint32_t i;
+
+	dfi__fan_free(&f->fan);
+	for (i = 0; i < N_RINGS; i++)
+		fake_ring_stop(&f->rings[i]);
+}
+
+static uint32_t tuples_of(uint64_t n)
+{
+	return n % 3 ? SEGMENT_TUPLES : 1 + (uint32_t)n % SEGMENT_TUPLES;
+}
+
+/* Segment n of a stream whose tuples count. 1, or 0 without room. */
+static int send(struct fan *fan, uint64_t n, uint64_t *tuple)
+{
+	int ret = dfi__fan_open(fan);
+	uint32_t i;
+
+	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
+	if (!ret)
+		return 0;
+	for (i = 0; i < tuples_of(n); i++, ++*tuple)
+		memcpy(fan->lane.segment + (size_t)i * TUPLE, tuple, TUPLE);
+	cr_assert_eq(dfi__fan_publish(fan, (uint64_t)i * TUPLE), 0);
+	return 1;
+}
+
+/* Take and give back one segment of a ring, if there is one. */
+static bool take(struct fixture *f, uint32_t ring)
+{
+	struct reader *reader = &f->rings[ring].reader;
+	const char *payload;
+	uint64_t bytes, at, tuple;
+
+	if (!reader_ready(reader))
+		return false;
+	cr_assert_eq(
+	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	for (at = 0; at < bytes; at += TUPLE) {
+		memcpy(&tuple, payload + at, TUPLE);
+		cr_assert_eq(tuple, f->taken[ring]++, "ring %u", ring);
+	}
+	cr_assert_eq(dfi__reader_release(reader), 0);
+	return true;
+}
+
+static void for_each_ring(void (*fn)(struct fixture *f))
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	uint32_t count;
+	size_t i;
+
+	cr_assert_not_null(f);
+	for (count = 1; count <= 4; count++)
+		for (i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+			start(f, count, starts[i]);
+			fn(f);
+			stop(f);
+		}
+	free(f);
+}
+
+/* Ring i is read each i + 1 steps only; the slowest decides. */
+static void stream(struct fixture *f)
+{
+	uint64_t n = 0, sent = 0, step;
+	uint32_t i;
+
+	for (step = 0; n < N_SEGMENTS; step++) {
+		n += (uint64_t)send(&f->fan, n, &sent);
+		for (i = 0; i < N_RINGS; i++)
+			if (step % (i + 1) == 0)
+				take(f, i);
+	}
+	for (i = 0; i < N_RINGS; i++) {
+		cr_assert_eq(
+		    dfi__writer_end(&f->writers[i], FOOTER_FLAG_END), 0);
+		while (take(f, i))
+			;
+		cr_assert_eq(f->taken[i], sent);
+		cr_assert_eq(dfi__reader_check_end(&f->rings[i].reader), 0,
+		    "%s", dfi_errmsg());
+		cr_assert_eq(f->rings[i].reader.end, READER_ENDED);
+		cr_assert_eq(f->writers[i].moved, sent * TUPLE);
+	}
+	cr_assert_eq(f->fan.lane.total, sent);
+	cr_assert_eq(f->fan.lane.segments, N_SEGMENTS);
+}
+
+Test(fan, each_ring_gets_each_tuple_once_and_in_order)
+{
+	for_each_ring(stream);
+}
+
+static void fill(struct fixture *f)
+{
+	uint32_t count = f->rings[0].geometry.segment_count, i, ring;
+	uint64_t n, sent = 0;
+
+	for (n = 0; send(&f->fan, n, &sent); n++)
+		;
+	cr_assert_eq(n, count);
+	/* All but one have room again. */
+	for (ring = 0; ring < N_RINGS; ring++) {
+		cr_assert_eq(dfi__fan_open(&f->fan), 0);
+		cr_assert_eq(f->fan.short_of, ring);
+		for (i = 0; i < count; i++)
+			cr_assert(take(f, ring));
+	}
+	cr_assert_eq(send(&f->fan, n, &sent), 1);
+}
+
+Test(fan, has_no_room_while_one_ring_has_none)
+{
+	for_each_ring(fill);
+}
+
+static void leave_out(struct fixture *f)
+{
+	uint64_t n, sent = 0;
+	uint32_t i;
+
+	for (n = 0; send(&f->fan, n, &sent); n++)
+		;
+	dfi__reader_close(&f->rings[2].reader, RING_CANCELLED);
+	dfi__reader_close(&f->rings[1].reader, RING_CANCELLED);
+	for (; n < N_SEGMENTS; n++) {
+		while (take(f, 0))
+			;
+		cr_assert_eq(send(&f->fan, n, &sent), 1);
+	}
+	while (take(f, 0))
+		;
+	cr_assert_eq(f->taken[0], sent);
+	cr_assert(f->writers[1].cancelled && f->writers[2].cancelled);
+	dfi__reader_close(&f->rings[0].reader, RING_CANCELLED);
+	for (i = 0; send(&f->fan, n, &sent); i++)
+		cr_assert_lt(i, 5, "somebody still takes segments");
+	cr_assert(f->writers[0].cancelled);
+}
+
+Test(fan, leaves_out_who_has_cancelled)
+{
+	for_each_ring(leave_out);
+}
+
+/* A ring without room for one more gets nothing, and neither do the others. */
+static void send_parts(struct fixture *f)
+{
+	uint32_t count = f->rings[0].geometry.segment_count, n_parts = 0, ring;
+	uint64_t tuple, sent = 0;
+	int ret = 1;
+
+	cr_assert_eq(dfi__fan_open(&f->fan), 1);
+	while (ret && n_parts < SEGMENT_TUPLES - 1) {
+		tuple = sent;
+		memcpy(f->fan.lane.segment, &tuple, TUPLE);
+		ret = dfi__fan_publish_part(&f->fan, TUPLE);
+		cr_assert_geq(ret, 0, "%s", dfi_errmsg());
+		sent += (uint64_t)ret;
+		n_parts += (uint32_t)ret;
+	}
+	cr_assert_eq(
+	    n_parts, count < SEGMENT_TUPLES ? count - 1 : SEGMENT_TUPLES - 1);
+	/* What is left of the segment is sent as a whole. */
+	memcpy(f->fan.lane.segment, &sent, TUPLE);
+	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), 0);
+	sent++;
+	for (ring = 0; ring < N_RINGS; ring++) {
+		while (take(f, ring))
+			;
+		cr_assert_eq(f->taken[ring], sent);
+	}
+}
+
+Test(fan, sends_parts_to_all_or_to_none)
+{
+	for_each_ring(send_parts);
+}
+
+static int fail_write(
+    struct remote *remote, const struct transport_write *write)
+{
+	(void)remote;
+	(void)write;
+	return -ECONNRESET;
+}
+
+Test(fan, names_the_ring_that_failed)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct transport_ops ops;
+	uint64_t tuple = 0;
+
+	cr_assert_not_null(f);
+	start(f, 4, 0);
+	ops = *f->rings[1].transport.ops;
+	ops.write = fail_write;
+	f->rings[1].transport.ops = &ops;
+	cr_assert_eq(dfi__fan_open(&f->fan), 1);
+	memcpy(f->fan.lane.segment, &tuple, TUPLE);
+	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), -ECONNRESET);
+	cr_assert_eq(f->fan.short_of, 1);
+	/* The others have it. */
+	cr_assert(take(f, 0) && take(f, 2));
+	stop(f);
+	free(f);
+}
