@@ -45,14 +45,21 @@ enum dfi_goal {
 
 /* How a replicate flow brings a segment to all targets. */
 enum dfi_replication {
-	/* As it suits the flow: now always naive. */
+	/* Multicast where all endpoints share memory for certain, else naive.
+	 */
 	DFI_REPLICATION_DEFAULT = 0,
 	/*
 	 * Tuples are built in memory of the source, and each segment is written
 	 * to each target's ring: 1 + n_targets copies, on any transport.
 	 */
 	DFI_REPLICATION_NAIVE,
-	/* One copy for all. -EOPNOTSUPP: not there yet on any transport. */
+	/*
+	 * Tuples are built in a ring in the source's process, which all targets
+	 * read where it lies: one copy, whatever the number of targets. Over
+	 * shared memory only: the flow's transport becomes DFI_TRANSPORT_SHM,
+	 * and -EOPNOTSUPP if it may need RDMA, which it may if its transport
+	 * says so, or where the registry serves other hosts, too.
+	 */
 	DFI_REPLICATION_MULTICAST,
 };
 
@@ -142,7 +149,8 @@ struct dfi_flow_attr {
  */
 struct dfi_flow_estimate {
 	uint32_t segment_size, segment_count; /* as given, or chosen */
-	uint64_t rings;              /* one for each source and target */
+	uint64_t rings;              /* one for each source and target, or, if
+					replication is multicast, each source */
 	uint64_t ring_payload_bytes; /* room for tuples in a ring */
 	uint64_t ring_bytes;         /* all of a ring */
 	/*
@@ -159,8 +167,9 @@ struct dfi_flow_estimate {
 	uint64_t image_bytes;
 	uint32_t transport;          /* enum dfi_transport that applies */
 	uint32_t target_descriptors; /* files that each target keeps open; a
-					source keeps none, but for up to two
-					while it opens */
+					source keeps none, or one if replication
+					is multicast; and up to two while it
+					opens */
 	/*
 	 * The most queue pairs that each source takes: one for each process
 	 * with targets that it reaches over RDMA, counted at both ends.
@@ -173,8 +182,9 @@ struct dfi_flow_estimate {
 	 */
 	uint32_t process_descriptors;
 	/*
-	 * What each source of a replicate flow reserves to build segments in,
-	 * which counts towards DFI_RING_MEMORY_LIMIT, too.
+	 * What each source of a replicate flow reserves: the segment that it
+	 * builds, or if replication is multicast its ring, which targets map.
+	 * It counts towards DFI_RING_MEMORY_LIMIT, too.
 	 */
 	uint64_t source_bytes;
 	uint32_t replication; /* enum dfi_replication that applies, or 0 */

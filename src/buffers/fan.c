@@ -7,26 +7,35 @@
 
 #include <stdlib.h>
 #include "../base/bits.h"
+#include "../base/compiler.h"
 #include "../base/counter.h"
 #include "../base/error.h"
 #include "../transport/transport.h"
 
 #define STAGE_PAGE 4096
 
-uint64_t dfi__fan_bytes(const struct ring_geometry *geometry)
+uint64_t dfi__fan_bytes(
+    const struct transport *broadcast, const struct ring_geometry *geometry)
 {
+	if (broadcast)
+		return broadcast->ops->region_bytes(
+		    broadcast, region_size(geometry, 1));
 	return align_up(geometry->segment_bytes, STAGE_PAGE);
 }
 
 int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
-    const struct ring_geometry *geometry)
+    struct transport *broadcast, const struct ring_geometry *geometry,
+    uint64_t start)
 {
 	*fan = (struct fan){
 		.lane = { .geometry = *geometry },
 		.rings = rings,
 		.n_rings = n_rings,
-		.stage = aligned_alloc(STAGE_PAGE, dfi__fan_bytes(geometry)),
 	};
+	if (broadcast)
+		return dfi__broadcast_init(&fan->broadcast, broadcast, geometry,
+		    &fan->lane, rings, n_rings, start);
+	fan->stage = aligned_alloc(STAGE_PAGE, dfi__fan_bytes(NULL, geometry));
 	return fan->stage
 	    ? 0
 	    : dfi__fail(-ENOMEM, "no memory for a segment of %u bytes",
@@ -37,6 +46,24 @@ void dfi__fan_free(struct fan *fan)
 {
 	free(fan->stage);
 	fan->stage = NULL;
+	dfi__broadcast_free(&fan->broadcast);
+}
+
+/* With one copy of the slots: the writer's result, and whose it is. */
+static inline int broadcast_said(struct fan *fan, int ret)
+{
+	fan->short_of = fan->broadcast.short_of;
+	return ret;
+}
+
+static bool is_wanted(const struct fan *fan)
+{
+	uint32_t i;
+
+	for (i = 0; i < fan->n_rings; i++)
+		if (likely(!fan->rings[i].cancelled))
+			return true;
+	return false;
 }
 
 /* Whether each ring has room for so many segments: as dfi__writer_room(). */
@@ -67,8 +94,13 @@ static int room(struct fan *fan, uint32_t more)
 
 int dfi__fan_open(struct fan *fan)
 {
-	int ret = room(fan, 1);
+	int ret;
 
+	if (fan->broadcast.region)
+		return is_wanted(fan)
+		    ? broadcast_said(fan, dfi__writer_open(&fan->lane))
+		    : 0;
+	ret = room(fan, 1);
 	if (ret > 0) {
 		fan->lane.segment = fan->stage;
 		fan->lane.end = fan->stage + fan->lane.geometry.segment_bytes;
@@ -83,6 +115,8 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 	int err, ret = 0;
 	uint32_t i;
 
+	if (fan->broadcast.region)
+		return dfi__writer_publish(&fan->lane, used);
 	fan->lane.segment = NULL;
 	for (i = 0; i < fan->n_rings; i++) {
 		if (fan->rings[i].cancelled)
@@ -103,11 +137,22 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 	return ret;
 }
 
+int dfi__fan_end(struct fan *fan, uint32_t ring, uint64_t flag)
+{
+	if (fan->broadcast.region)
+		dfi__broadcast_sync(&fan->broadcast);
+	return dfi__writer_end(&fan->rings[ring], flag);
+}
+
 int dfi__fan_publish_part(struct fan *fan, uint64_t used)
 {
 	char *segment = fan->lane.segment;
-	int ret = room(fan, 2);
+	int ret;
 
+	if (fan->broadcast.region)
+		return broadcast_said(
+		    fan, dfi__writer_publish_part(&fan->lane, used));
+	ret = room(fan, 2);
 	if (ret <= 0)
 		return ret;
 	ret = dfi__fan_publish(fan, used);

@@ -1,33 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The source's end of the rings of a replicate flow: one open segment in memory
- * of the source, which is copied into each target's ring when it is sent. The
- * rings go in step, so that all have the same segments under the same numbers;
- * one is left out when its target has cancelled (writer.cancelled).
+ * of the source, which is copied into each target's ring when it is sent, or
+ * which all read where it is (broadcast.h). The rings go in step, so that all
+ * have the same segments under the same numbers; one is left out when its
+ * target has cancelled (writer.cancelled).
  */
 #ifndef DFI_BUFFERS_FAN_H
 #define DFI_BUFFERS_FAN_H
 
 #include <stdint.h>
+#include "broadcast.h"
 #include "writer.h"
 
 struct fan {
 	/*
-	 * The open segment and what was sent; it has no ring, and so no remote.
+	 * The open segment and what was sent; it has a ring, and so a remote,
+	 * only if that is broadcast.
 	 */
 	struct writer lane;
 	struct writer *rings; /* one for each target */
 	uint32_t n_rings;
-	uint32_t short_of; /* the ring that the last call failed at */
-	char *stage;       /* room for a segment */
+	uint32_t short_of;          /* the ring that the last call failed at */
+	char *stage;                /* room for a segment, if it is copied */
+	struct broadcast broadcast; /* else; without region: copied */
 };
 
-/* What a fan takes beside its rings: counted, and reserved by the next. */
-uint64_t dfi__fan_bytes(const struct ring_geometry *geometry);
+/*
+ * What a fan takes beside its rings. broadcast: where the slots are reserved if
+ * there is one copy of them, else NULL. It must outlive the fan.
+ */
+uint64_t dfi__fan_bytes(
+    const struct transport *broadcast, const struct ring_geometry *geometry);
 
-/* For rings that are still to be opened. -ENOMEM. */
+/*
+ * For rings that are still to be opened; the geometry is not apart. -ENOMEM,
+ * and what reserving a region returns.
+ */
 int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
-    const struct ring_geometry *geometry);
+    struct transport *broadcast, const struct ring_geometry *geometry,
+    uint64_t start);
 void dfi__fan_free(struct fan *fan);
 
 /*
@@ -41,6 +53,9 @@ int dfi__fan_open(struct fan *fan);
  * ring's; the others have got it.
  */
 int dfi__fan_publish(struct fan *fan, uint64_t used);
+
+/* How the source ends, to one: once, and if it has a ring. */
+int dfi__fan_end(struct fan *fan, uint32_t ring, uint64_t flag);
 
 /* As dfi__writer_publish_part(): to all, or, with 0, to none. */
 int dfi__fan_publish_part(struct fan *fan, uint64_t used);

@@ -14,14 +14,14 @@
 static struct ring_header *header(const struct reader *reader)
 {
 	return (struct ring_header *)(void *)((char *)reader->region->base +
-	    ring_offset(&reader->geometry, reader->ring));
+	    reader->layout.first_ring +
+	    reader->layout.ring_size * reader->ring);
 }
 
 static struct segment_footer *footer(const struct reader *reader, uint32_t slot)
 {
-	return (struct segment_footer *)(void *)((char *)reader->region->base +
-	    ring_offset(&reader->geometry, reader->ring) +
-	    slot_offset(&reader->geometry, slot) +
+	return (struct segment_footer *)(void *)(reader->slots +
+	    (uint64_t)reader->geometry.slot_size * slot +
 	    reader->geometry.footer_offset);
 }
 
@@ -41,6 +41,8 @@ static void init_header(struct ring_header *header, uint64_t start)
 	atomic_set(&header->writer_name, 0);
 	atomic_set(&header->end.total, 0);
 	atomic_set(&header->end.state, 0);
+	atomic_set(&header->slots.total, 0);
+	atomic_set(&header->slots.state, footer_state(start - 1, 0, 0));
 }
 
 void dfi__reader_init(struct reader *reader, struct region *region,
@@ -58,13 +60,39 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 		.seq = start,
 		.returned = start,
 	};
+	init_header(header(reader), start);
+	reader->mark = &header(reader)->end;
+	reader->head = &header(reader)->slots;
+	if (geometry->apart)
+		return;
+	reader->slots = (char *)(header(reader) + 1);
 	for (slot = 0; slot < geometry->segment_count; slot++) {
 		atomic_set(&footer(reader, slot)->total, 0);
 		atomic_set(&footer(reader, slot)->state,
 		    footer_state(last_lap + slot, 0, 0));
 	}
-	init_header(header(reader), start);
 	reader->head = footer(reader, 0);
+}
+
+int dfi__reader_find_slots(struct reader *reader)
+{
+	struct ring_geometry whole = reader->geometry;
+	uint64_t key = atomic_peek(&reader->head->total), size = 0;
+	const char *shown = reader->region->transport->ops->shown(
+	    reader->region, reader->ring, key, &size);
+
+	whole.ring_size = sizeof(struct ring_header) +
+	    (uint64_t)whole.slot_size * whole.segment_count;
+	if (!shown || size < region_size(&whole, 1))
+		return dfi__fail(-EBADMSG,
+		    "its segments are not where it says: %lu bytes under key "
+		    "%#lx, but a ring takes %lu",
+		    (unsigned long)size, (unsigned long)key,
+		    (unsigned long)region_size(&whole, 1));
+	reader->slots = shown + ring_offset(&whole, 0) +
+	    sizeof(struct ring_header);
+	reader->head = footer(reader, 0);
+	return 0;
 }
 
 uint64_t dfi__reader_arrived(const struct reader *reader)
@@ -72,6 +100,8 @@ uint64_t dfi__reader_arrived(const struct reader *reader)
 	uint32_t slot = reader->slot;
 	uint64_t seq = reader->seq;
 
+	if (!reader->slots)
+		return seq;
 	/* Pairs as in reader_ready(). */
 	while (seq - reader->seq < reader->geometry.segment_count &&
 	    footer_seq(atomic_observe(&footer(reader, slot)->state)) ==

@@ -23,13 +23,17 @@ enum reader_end {
 struct reader {
 	struct ring_geometry geometry;
 	struct region *region;
-	struct ring_layout layout;   /* of the region */
-	uint32_t ring;               /* its number in the region */
-	struct segment_footer *head; /* footer of the next segment */
-	uint64_t seq;                /* of the next segment */
-	uint32_t slot;               /* its slot */
-	uint64_t returned;           /* consumed count last published */
-	_Atomic uint64_t total;      /* tuples lent; any thread reads it */
+	struct ring_layout layout; /* of the region */
+	uint32_t ring;             /* its number in the region */
+	const char *slots;         /* NULL: of which nothing is known yet */
+	/* Footer of the next segment; without slots, what says where they are.
+	 */
+	struct segment_footer *head;
+	const struct segment_footer *mark; /* how the source ended */
+	uint64_t seq;                      /* of the next segment */
+	uint32_t slot;                     /* its slot */
+	uint64_t returned;                 /* consumed count last published */
+	_Atomic uint64_t total; /* tuples lent; any thread reads it */
 	uint64_t stop; /* for the owner: as dfi__reader_arrived() has said */
 	enum reader_end end;
 };
@@ -40,7 +44,8 @@ void dfi__region_init(struct region *region);
 /*
  * Make ring number source of the region ready for its writer, whose first
  * segment is number start. The memory may hold anything, such as another flow's
- * rings: all that the two ends rely on is set here, and nothing else.
+ * rings: all that the two ends rely on is set here, and nothing else. A ring
+ * that is apart gets its slots later.
  */
 void dfi__reader_init(struct reader *reader, struct region *region,
     const struct ring_geometry *geometry, uint32_t n_sources, uint32_t source,
@@ -60,15 +65,15 @@ static inline bool reader_ready(const struct reader *reader)
 /* Whether the source has written its end mark. */
 static inline bool reader_end_marked(const struct reader *reader)
 {
-	const struct ring_header *header =
-	    (const struct ring_header *)(const void *)((const char *)
-							   reader->head -
-		reader->geometry.footer_offset -
-		slot_offset(&reader->geometry, reader->slot));
-
 	/* Pairs with the same publish: all segments came before the mark. */
-	return footer_is_end(atomic_observe(&header->end.state));
+	return footer_is_end(atomic_observe(&reader->mark->state));
 }
+
+/*
+ * A ring that is apart, without slots yet, and ready: take them. What is ready
+ * then is a segment. -EBADMSG: the source has shown none.
+ */
+int dfi__reader_find_slots(struct reader *reader);
 
 /* The number behind the last segment that is there. */
 uint64_t dfi__reader_arrived(const struct reader *reader);

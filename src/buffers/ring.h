@@ -21,6 +21,7 @@ struct ring_geometry {
 	uint32_t payload_offset; /* in a slot: 0, or behind the checksum */
 	uint32_t footer_offset;  /* in a slot */
 	uint32_t slot_size;
+	bool apart; /* the slots are elsewhere: broadcast.h */
 	uint64_t ring_size;
 };
 
@@ -57,6 +58,14 @@ static inline struct ring_geometry ring_geometry(
 {
 	return ring_geometry_verified(
 	    tuple_size, segment_size, segment_count, false);
+}
+
+/* The ring at the targets, if its slots are elsewhere. */
+static inline struct ring_geometry ring_geometry_apart(struct ring_geometry g)
+{
+	g.apart = true;
+	g.ring_size = sizeof(struct ring_header);
+	return g;
 }
 
 /* Offset of the ring of a source in its target's region. */

@@ -103,12 +103,16 @@ static_assert(offsetof(struct region_header, let_go) == REGION_LET_GO_OFFSET,
  * end: how the source ended. Its total is the tuple count, its state has
  * FOOTER_FLAG_END or _ABORT, once. It isn't a segment, so that closing a source
  * never waits for room (docs/decisions/0002-end-of-flow.md).
+ * slots: of a ring without slots of its own, where they are: its total is the
+ * key of what the source has shown, its state the number of the first segment,
+ * when they are there (broadcast.h).
  */
 struct ring_header {
 	alignas(CACHE_LINE) struct ring_credit credit;
 	alignas(CACHE_LINE) _Atomic uint32_t writer_waits;
 	alignas(8) _Atomic uint64_t writer_name; /* base/wait.h */
 	alignas(2 * CACHE_LINE) struct segment_footer end;
+	alignas(CACHE_LINE) struct segment_footer slots;
 };
 static_assert(sizeof(struct ring_header) == 256, "ring header");
 static_assert(offsetof(struct ring_header, credit) == 0, "ring header");

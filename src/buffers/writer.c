@@ -41,6 +41,8 @@ bool dfi__writer_ring_used(const struct writer *writer)
 	/* An image tells nothing; the ring's owner has checked. */
 	if (!writer->remote->in_place)
 		return false;
+	if (writer->geometry.apart)
+		first = &header(writer)->slots;
 	return atomic_observe(&header(writer)->credit.consumed) !=
 	    writer->seq ||
 	    atomic_observe(&header(writer)->end.state) & FOOTER_FLAGS ||

@@ -45,9 +45,14 @@ static void lose(struct dfi_target *target, int err)
 	target->lost = err;
 	snprintf(target->status_text, sizeof(target->status_text), "%s",
 	    dfi_errmsg());
-	for (i = 0; i < target->n_readers; i++)
+	for (i = 0; i < target->n_readers; i++) {
+		/* One that can't be read ends here, too. */
+		if (!target->readers[i].slots &&
+		    reader_ready(&target->readers[i]))
+			(void)dfi__reader_find_slots(&target->readers[i]);
 		target->readers[i].stop = dfi__reader_arrived(
 		    &target->readers[i]);
+	}
 }
 
 int dfi__target_give_up(struct dfi_target *target)
@@ -88,14 +93,22 @@ static int damaged(struct dfi_target *target, uint32_t source, int err)
 	return fail_target(target, err);
 }
 
-/* Lend the next segment of a ring that is ready. 1, or an error. */
+/*
+ * Lend the next segment of a ring that is ready. 1, or 0: it was only ready to
+ * have segments; or an error.
+ */
 static int take(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	const char *payload;
 	uint64_t bytes;
-	int ret = dfi__reader_take(reader, &payload, &bytes);
+	int ret;
 
+	if (unlikely(!reader->slots)) {
+		ret = dfi__reader_find_slots(reader);
+		return ret < 0 ? damaged(target, source, ret) : 0;
+	}
+	ret = dfi__reader_take(reader, &payload, &bytes);
 	if (unlikely(ret < 0))
 		return damaged(target, source, ret);
 	target->head.next = payload;
@@ -454,8 +467,12 @@ static int next_segment(struct dfi_target *target)
 		if (unlikely(target->lost))
 			return last_segment(target);
 		ring = find_ready(target);
-		if (likely(ring < target->n_readers))
-			return take(target, ring);
+		if (likely(ring < target->n_readers)) {
+			ret = take(target, ring);
+			if (likely(ret))
+				return ret;
+			continue;
+		}
 		progress(target);
 		ret = check_sources(target);
 		if (ret < 0)

@@ -49,6 +49,15 @@ void dfi__flow_free(struct flow *flow)
 
 struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 {
+	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
+
+	return flow->replication == DFI_REPLICATION_MULTICAST
+	    ? ring_geometry_apart(geometry)
+	    : geometry;
+}
+
+struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
+{
 	return ring_geometry_verified(flow->schema->tuple_size,
 	    flow->segment_size, flow->segment_count,
 	    flow->verify == DFI_VERIFY_CRC);
@@ -298,7 +307,9 @@ static bool routing_is_sane(const struct flow *flow)
 static bool kind_is_sane(const struct flow *flow)
 {
 	if (flow->kind == DFI_REPLICATE)
-		return flow->replication == DFI_REPLICATION_NAIVE &&
+		return (flow->replication == DFI_REPLICATION_NAIVE ||
+			   (flow->replication == DFI_REPLICATION_MULTICAST &&
+			       flow->transport == DFI_TRANSPORT_SHM)) &&
 		    !flow->routing && !flow->n_keys && !flow->splits;
 	return flow->kind == DFI_SHUFFLE && !flow->replication &&
 	    flow->n_keys >= 1 && routing_is_sane(flow);

@@ -67,7 +67,10 @@ int dfi__flow_check_name(const char *name);
 
 void dfi__flow_free(struct flow *flow);
 
+/* Of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);
+/* Of rings with their slots, wherever they are. */
+struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow);
 
 /*
  * Encode into a block that the caller frees; NULL: no memory. Decoding checks

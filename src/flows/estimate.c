@@ -27,6 +27,8 @@ static uint32_t most_processes(const struct flow *flow)
 static void fill(struct dfi *dfi, const struct flow *flow,
     struct dfi_flow_estimate *estimate)
 {
+	bool multicast = flow->replication == DFI_REPLICATION_MULTICAST;
+	struct ring_geometry slots = dfi__flow_slots_geometry(flow);
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 	uint32_t transport = flow->transport ? flow->transport
 					     : dfi->settings.transport;
@@ -34,10 +36,11 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	memset(estimate, 0, sizeof(*estimate));
 	estimate->segment_size = flow->segment_size;
 	estimate->segment_count = flow->segment_count;
-	estimate->rings = (uint64_t)flow->n_sources * flow->n_targets;
+	estimate->rings = (uint64_t)flow->n_sources *
+	    (multicast ? 1 : flow->n_targets);
 	estimate->ring_payload_bytes = (uint64_t)geometry.segment_bytes *
 	    flow->segment_count;
-	estimate->ring_bytes = geometry.ring_size;
+	estimate->ring_bytes = slots.ring_size;
 	estimate->target_bytes = dfi->transport->ops->region_bytes(
 	    dfi->transport, region_size(&geometry, flow->n_sources));
 	estimate->target_descriptors = 1;
@@ -45,7 +48,8 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	estimate->transport = transport;
 	estimate->replication = flow->replication;
 	if (flow->kind == DFI_REPLICATE)
-		estimate->source_bytes = dfi__fan_bytes(&geometry);
+		estimate->source_bytes = dfi__fan_bytes(
+		    multicast ? dfi->transport : NULL, &slots);
 	if (transport == DFI_TRANSPORT_SHM)
 		return;
 	estimate->image_bytes = transport_image_bytes(

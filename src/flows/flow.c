@@ -17,6 +17,7 @@
 #include "declare.h"
 #include "descriptor.h"
 #include "geometry.h"
+#include "network.h"
 #include "route.h"
 
 /* The first of the attributes that say where a tuple goes, or NULL. */
@@ -51,11 +52,31 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': replication %u is no enum dfi_replication",
 		    name, attr->replication);
-	if (attr->replication == DFI_REPLICATION_MULTICAST)
+	return 0;
+}
+
+/* Multicast wherever all endpoints share memory, unless the user says else. */
+static int choose_replication(
+    const struct dfi *dfi, uint32_t wanted, struct flow *flow)
+{
+	bool may_share = !dfi__network_may_be_needed(dfi, flow);
+
+	if (flow->kind != DFI_REPLICATE)
+		return 0;
+	if (wanted == DFI_REPLICATION_MULTICAST && !may_share)
 		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': this version of the library replicates "
-		    "naively only: leave replication 0",
-		    name);
+		    "flow '%s': replication: multicast works over shared "
+		    "memory only, in this version, and this flow may need "
+		    "RDMA: set transport to DFI_TRANSPORT_SHM if all endpoints "
+		    "are on one host, or leave replication 0",
+		    flow->name);
+	flow->replication = wanted;
+	if (!wanted)
+		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
+					      : DFI_REPLICATION_NAIVE;
+	/* Whatever DFI_TRANSPORT says in the processes of its endpoints. */
+	if (flow->replication == DFI_REPLICATION_MULTICAST)
+		flow->transport = DFI_TRANSPORT_SHM;
 	return 0;
 }
 
@@ -134,8 +155,6 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->segment_size = attr->segment_size;
 	flow->segment_count = attr->segment_count;
 	flow->transport = attr->transport;
-	if (flow->kind == DFI_REPLICATE)
-		flow->replication = DFI_REPLICATION_NAIVE;
 	flow->schema = dfi__schema_copy(attr->schema);
 	if (!flow->schema)
 		return dfi__fail(
@@ -201,6 +220,8 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	flow->creator = dfi->node;
 	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
 	ret = copy_attr(flow, &attr);
+	if (!ret)
+		ret = choose_replication(dfi, attr.replication, flow);
 	if (!ret)
 		ret = flow->kind == DFI_REPLICATE
 		    ? 0

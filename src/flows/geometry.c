@@ -49,13 +49,16 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	uint64_t l2_bytes = l2 > 0 ? (uint64_t)l2 : 0;
+	/* One ring serves all targets. */
+	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST
+	    ? 1
+	    : flow->n_targets;
 	uint64_t bytes, limit;
 
 	if (dfi->settings.ring_memory)
 		return min_u64(dfi__geometry_ring_bytes(l2_bytes, 1, 1),
 		    dfi->settings.ring_memory / flow->n_sources);
-	bytes = dfi__geometry_ring_bytes(
-	    l2_bytes, flow->n_sources, flow->n_targets);
+	bytes = dfi__geometry_ring_bytes(l2_bytes, flow->n_sources, n_targets);
 	if (dfi__network_may_be_needed(dfi, flow)) {
 		dfi__memory_lock_room(&limit);
 		bytes = min_u64(bytes, limit / LOCKED_SHARE / flow->n_sources);

@@ -106,6 +106,31 @@ static int open_remote(
 	return 0;
 }
 
+/* The same, and show the target where the slots are, if that is elsewhere. */
+static int open_ring(
+    struct dfi_source *source, uint32_t target, int64_t deadline)
+{
+	struct region *slots = source->fan ? source->fan->broadcast.region
+					   : NULL;
+	struct writer *ring = &source->rings[target];
+	char peer[256];
+	int ret = open_remote(source, target, deadline);
+
+	if (ret < 0 || !slots)
+		return ret;
+	ret = slots->transport->ops->show(slots,
+	    &source->targets.peer[target].endpoint.region, source->index,
+	    deadline);
+	if (ret < 0) {
+		ring->remote->transport->ops->remote_close(ring->remote);
+		ring->remote = NULL;
+		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
+		dfi__fail_within(ret, "flow '%s': source %u: %s",
+		    source->flow.name, source->index, peer);
+	}
+	return ret;
+}
+
 /*
  * A target's region was gone, or nobody listened where it was. The registry
  * says about now whether the target has cancelled, closed or died: that is
@@ -129,8 +154,12 @@ static int target_was_gone(
 /* Memory for the segment that goes to all counts towards the same bound. */
 static int take_fan(struct dfi_source *source)
 {
-	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
-	uint64_t bytes = dfi__fan_bytes(&geometry);
+	struct ring_geometry geometry = dfi__flow_slots_geometry(&source->flow);
+	struct transport *broadcast = source->flow.replication ==
+		DFI_REPLICATION_MULTICAST
+	    ? source->dfi->transport
+	    : NULL;
+	uint64_t bytes = dfi__fan_bytes(broadcast, &geometry);
 	int ret;
 
 	ret = dfi__ring_memory_take(
@@ -138,8 +167,8 @@ static int take_fan(struct dfi_source *source)
 	if (ret < 0)
 		return ret;
 	source->ring_memory += bytes;
-	ret = dfi__fan_init(
-	    source->fan, source->rings, source->flow.n_targets, &geometry);
+	ret = dfi__fan_init(source->fan, source->rings, source->flow.n_targets,
+	    broadcast, &geometry, RING_FIRST_SEGMENT);
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s': source %u",
 			     source->flow.name, source->index)
 		       : 0;
@@ -154,7 +183,7 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 	for (t = 0; t < source->flow.n_targets; t++) {
 		ret = 0;
 		if (peers_state(&source->targets, t) != PEER_CANCELLED)
-			ret = open_remote(source, t, deadline);
+			ret = open_ring(source, t, deadline);
 		if (ret == -ECONNREFUSED || ret == -ECONNRESET)
 			ret = target_was_gone(source, t, ret, deadline);
 		if (peers_state(&source->targets, t) == PEER_CANCELLED)
@@ -301,6 +330,11 @@ static int open_segments(struct dfi_source *source)
 			    "flow '%s': source %u has been attached before: a "
 			    "flow runs once",
 			    source->flow.name, source->index);
+	if (source->fan && source->fan->broadcast.region)
+		for (t = 0; t < source->n_remotes; t++)
+			if (!source->rings[t].cancelled)
+				dfi__broadcast_open(
+				    &source->fan->broadcast, &source->rings[t]);
 	for (t = 0; t < source->head.n_lanes; t++) {
 		source_close_lane(source, t);
 		if (source->writers[t].cancelled)
@@ -448,6 +482,14 @@ static int drain(struct dfi_source *source)
 	return ret;
 }
 
+static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
+{
+	if (source->fan)
+		dfi__fan_end(source->fan, target, flag);
+	else
+		dfi__writer_end(&source->rings[target], flag);
+}
+
 /*
  * Tell the targets how the source ended, leave, and free. 0, or -ECONNRESET or
  * -ETIMEDOUT: what was sent did not all arrive, or nobody knows.
@@ -463,7 +505,7 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 		dfi__linger_remove(source);
 	for (t = 0; t < source->n_remotes; t++)
 		if (source->rings[t].remote)
-			dfi__writer_end(&source->rings[t], flag);
+			end_ring(source, t, flag);
 	ret = drain(source);
 	dfi__handle_retire(source);
 	/* The marks come first: a target that sees the key go finds them. */

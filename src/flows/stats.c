@@ -35,7 +35,7 @@ static uint64_t source_copied(const struct dfi_source *source)
 
 	for (t = 0; t < source->n_remotes; t++)
 		n += atomic_peek(&source->rings[t].moved);
-	return n;
+	return source->fan ? n + atomic_peek(&source->fan->lane.moved) : n;
 }
 
 static uint64_t target_tuples(const struct dfi_target *target)

@@ -296,6 +296,7 @@ static int shm_region_create(
 	    sizeof(transport->address));
 	new->refs = 1;
 	new->n_passed = 0;
+	new->closed = false;
 	atomic_set(shm_let_go(new->base.base), 0);
 	pthread_mutex_lock(&shm->lock);
 	new->next = shm->regions;
@@ -305,7 +306,7 @@ static int shm_region_create(
 	return 0;
 }
 
-static void put_region(struct shm *shm, struct shm_region *region)
+void dfi__shm_region_put(struct shm *shm, struct shm_region *region)
 {
 	struct shm_region **at;
 	unsigned refs;
@@ -324,8 +325,10 @@ static void put_region(struct shm *shm, struct shm_region *region)
 
 static void shm_region_destroy(struct region *region)
 {
-	put_region(
-	    (struct shm *)region->transport, (struct shm_region *)region);
+	struct shm *shm = (struct shm *)region->transport;
+
+	dfi__shm_views_free(shm, (struct shm_region *)region);
+	dfi__shm_region_put(shm, (struct shm_region *)region);
 }
 
 /* A region of this very context: its own mapping serves. */
@@ -355,7 +358,7 @@ struct shm_remote {
 };
 
 /* The descriptor came from outside: it must be what its owner said. */
-static int check_memfd(int fd, const struct region_name *name)
+int dfi__shm_check_memfd(int fd, const struct region_name *name)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -380,7 +383,7 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 		ret = dfi__shm_pass_fetch(name, deadline, &fd);
 	if (ret < 0)
 		return ret;
-	ret = check_memfd(fd, name);
+	ret = dfi__shm_check_memfd(fd, name);
 	if (!ret) {
 		ret = map(fd, name->size, shm->settings->huge_pages, &base);
 		if (ret < 0)
@@ -428,7 +431,8 @@ static void shm_remote_close(struct remote *remote)
 	struct shm_remote *old = (struct shm_remote *)remote;
 
 	if (old->local) {
-		put_region((struct shm *)remote->transport, old->local);
+		dfi__shm_region_put(
+		    (struct shm *)remote->transport, old->local);
 	} else {
 		/*
 		 * The last store. Pairs with the observe in is_let_go(): the
@@ -451,6 +455,13 @@ static int shm_write(struct remote *remote, const struct transport_write *write)
 	atomic_publish(&footer[1], write->footer[1]);
 	wait_wake((_Atomic uint32_t *)(void *)(region + REGION_WAIT_OFFSET));
 	return 0;
+}
+
+static void shm_wake(struct remote *remote)
+{
+	char *region = ((struct shm_remote *)remote)->region;
+
+	wait_wake((_Atomic uint32_t *)(void *)(region + REGION_WAIT_OFFSET));
 }
 
 static int shm_give_credit(struct region *region,
@@ -479,5 +490,8 @@ const struct transport_ops dfi__shm_ops = {
 	.remote_open = shm_remote_open,
 	.remote_close = shm_remote_close,
 	.write = shm_write,
+	.show = dfi__shm_show,
+	.shown = dfi__shm_shown,
+	.wake = shm_wake,
 	.give_credit = shm_give_credit,
 };

@@ -15,6 +15,7 @@
 struct evconnlistener;
 struct event;
 struct shm_pass;
+struct shm_view;
 
 TAILQ_HEAD(shm_spares, shm_region);
 
@@ -46,7 +47,10 @@ struct shm_region {
 	/* The owner's, and one for each remote of this context. */
 	unsigned refs;
 	uint32_t n_passed; /* how often its descriptor was */
-	bool elsewhere;    /* a process of another user has got it */
+	/* A process of another user has got it, or it was shown. */
+	bool elsewhere;
+	struct shm_view *views; /* shown for its rings; under the lock */
+	bool closed;            /* by its owner: nothing is shown any more */
 	/* Of a spare one: */
 	TAILQ_ENTRY(shm_region) link;
 	int64_t kept_at;
@@ -58,6 +62,12 @@ static inline _Atomic uint32_t *shm_let_go(void *base)
 	return (
 	    _Atomic uint32_t *)(void *)((char *)base + REGION_LET_GO_OFFSET);
 }
+
+/* Drop a hold on a region: the last one frees it, or keeps it as a spare. */
+void dfi__shm_region_put(struct shm *shm, struct shm_region *region);
+
+/* A descriptor that came from outside is of a sealed memfd of name's size. */
+int dfi__shm_check_memfd(int fd, const struct region_name *name);
 
 /* Unmap a region that is in no list. */
 void dfi__shm_region_free(struct shm_region *region);
@@ -92,6 +102,14 @@ struct shm_reply {
 	int32_t error; /* 0, or a negative errno value */
 };
 
+/* The same for showing: base.key is of the region that it is shown for. */
+struct shm_show_request {
+	struct shm_request base;
+	uint32_t ring;
+	uint32_t reserved;
+	uint64_t key, size; /* of what is shown, whose descriptor comes along */
+};
+
 #define SHM_REPORT_MAGIC UINT32_C(0x44464953) /* "DFIS" */
 #define SHM_REPORT_VERSION 1
 
@@ -108,6 +126,22 @@ int dfi__shm_pass_connect(const char *address, int64_t deadline, int *socket);
 /* Ask, and wait for an answer, a refusal, or the end of the connection. */
 int dfi__shm_pass_ask(int socket, const char *address,
     const struct shm_request *request, int64_t deadline);
+
+/*
+ * The transport's show() and shown(); shm_show.c. Serving: on the control
+ * thread, a bare negative errno value, and fd stays the caller's.
+ */
+int dfi__shm_show(struct region *shown, const struct region_name *to,
+    uint32_t ring, int64_t deadline);
+const void *dfi__shm_shown(
+    struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
+int dfi__shm_show_serve(
+    struct shm *shm, const struct shm_show_request *request, int fd);
+void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
+
+/* Show a region by its descriptor to the owner of another one. */
+int dfi__shm_pass_show(const struct region_name *to,
+    struct shm_show_request *request, int fd, int64_t deadline);
 
 /* How long a peer has for asking; only tests change it. */
 extern int dfi__shm_pass_timeout_s;

@@ -28,6 +28,7 @@
 #include "../base/loop.h"
 
 #define PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
+#define SHOW_MAGIC UINT32_C(0x44464956) /* "DFIV" */
 #define PASS_VERSION 1
 #define ACCEPT_PAUSE_US 100000
 #define PASSES_MAX 128
@@ -73,10 +74,11 @@ static void fill_address(
 	    strlen(address->sun_path + 1));
 }
 
-static int send_reply(int socket, int error, int fd)
+/* A message, with a descriptor if that isn't -1. */
+static int send_message(
+    int socket, const void *bytes, size_t size, int fd, int flags)
 {
-	struct shm_reply reply = { .magic = PASS_MAGIC, .error = error };
-	struct iovec data = { .iov_base = &reply, .iov_len = sizeof(reply) };
+	struct iovec data = { .iov_base = (void *)bytes, .iov_len = size };
 	union control control = { .bytes = { 0 } };
 	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
 
@@ -88,9 +90,16 @@ static int send_reply(int socket, int error, int fd)
 		control.header.cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
 	}
-	if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+	if (sendmsg(socket, &message, MSG_NOSIGNAL | flags) < 0)
 		return -errno;
 	return 0;
+}
+
+static int send_reply(int socket, int error, int fd)
+{
+	struct shm_reply reply = { .magic = PASS_MAGIC, .error = error };
+
+	return send_message(socket, &reply, sizeof(reply), fd, MSG_DONTWAIT);
 }
 
 static void free_pass(struct shm_pass *pass)
@@ -125,27 +134,76 @@ static void serve_region(struct shm_pass *pass, uint64_t key)
 		    strerror(-ret));
 }
 
-static void serve(struct shm_pass *pass)
+/* One message, with the descriptor that it carries in *fd, or -1 there. */
+static ssize_t receive(int socket, void *to, size_t size, int flags, int *fd)
 {
-	struct shm_request request;
+	struct iovec data = { .iov_base = to, .iov_len = size };
+	union control control;
+	struct msghdr message = {
+		.msg_iov = &data,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *header;
 	ssize_t got;
 
-	got = recv(
-	    pass->socket, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
-	if (got == sizeof(request) && request.magic == SHM_REPORT_MAGIC) {
-		dfi__shm_report_serve(pass->shm, pass->socket, &request);
+	*fd = -1;
+	memset(to, 0, size);
+	got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
+	header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (header && header->cmsg_level == SOL_SOCKET &&
+	    header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(fd, CMSG_DATA(header), sizeof(int));
+	return got;
+}
+
+static void serve_show(
+    struct shm_pass *pass, const struct shm_show_request *request, int fd)
+{
+	int ret = dfi__shm_show_serve(pass->shm, request, fd);
+
+	if (ret < 0)
+		dfi__log(DFI_LOG_DEBUG,
+		    "shared memory: a peer shows a region: %s", strerror(-ret));
+	send_reply(pass->socket, ret, -1);
+}
+
+static void serve_request(struct shm_pass *pass,
+    const struct shm_show_request *request, ssize_t got, int fd)
+{
+	const struct shm_request *base = &request->base;
+	bool shows = got == sizeof(*request) && base->magic == SHOW_MAGIC;
+
+	if (got == sizeof(*base) && base->magic == SHM_REPORT_MAGIC) {
+		dfi__shm_report_serve(pass->shm, pass->socket, base);
 		return;
 	}
-	if (got != sizeof(request) || request.magic != PASS_MAGIC) {
+	if (!shows && (got != sizeof(*base) || base->magic != PASS_MAGIC)) {
 		dfi__log_seldom(&pass->shm->nonsense, DFI_LOG_WARN,
 		    "shared memory: a peer sent no valid request");
 		return;
 	}
-	if (request.version != PASS_VERSION) {
+	if (base->version != PASS_VERSION)
 		send_reply(pass->socket, -EPROTO, -1);
-		return;
-	}
-	serve_region(pass, request.key);
+	else if (shows)
+		serve_show(pass, request, fd);
+	else
+		serve_region(pass, base->key);
+}
+
+static void serve(struct shm_pass *pass)
+{
+	struct shm_show_request request;
+	ssize_t got;
+	int fd;
+
+	got = receive(pass->socket, &request, sizeof(request),
+	    MSG_DONTWAIT | MSG_TRUNC, &fd);
+	serve_request(pass, &request, got, fd);
+	if (fd >= 0)
+		close(fd);
 }
 
 static void on_request(evutil_socket_t socket, short what, void *arg)
@@ -385,25 +443,8 @@ close_fd:
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
 {
-	struct iovec data = { .iov_base = reply, .iov_len = sizeof(*reply) };
-	union control control;
-	struct msghdr message = {
-		.msg_iov = &data,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	struct cmsghdr *header;
-	ssize_t got;
+	ssize_t got = receive(socket, reply, sizeof(*reply), 0, fd);
 
-	*fd = -1;
-	memset(reply, 0, sizeof(*reply));
-	got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-	header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
-	if (header && header->cmsg_level == SOL_SOCKET &&
-	    header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(fd, CMSG_DATA(header), sizeof(int));
 	if (got <= 0)
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone (%s)",
@@ -429,6 +470,11 @@ static int reply_error(
 	case -EACCES:
 		return dfi__fail(-EACCES,
 		    "shared memory: the process at %s is another user's",
+		    name->address);
+	case -ENOMEM:
+		return dfi__fail(-ENOMEM,
+		    "shared memory: the process at %s has no memory to map a "
+		    "region",
 		    name->address);
 	default:
 		return dfi__fail(-ECONNRESET,
@@ -464,6 +510,35 @@ int dfi__shm_pass_fetch(
 		close(fd);
 	if (!ret)
 		*out = fd;
+	close(socket);
+	return ret;
+}
+
+int dfi__shm_pass_show(const struct region_name *to,
+    struct shm_show_request *request, int fd, int64_t deadline)
+{
+	struct shm_reply reply;
+	int socket = -1, none = -1, ret;
+
+	request->base.magic = SHOW_MAGIC;
+	request->base.version = PASS_VERSION;
+	ret = dfi__shm_pass_connect(to->address, deadline, &socket);
+	if (ret < 0)
+		return ret;
+	/* A refusal may have closed it already: that is read, then. */
+	ret = send_message(socket, request, sizeof(*request), fd, 0);
+	if (ret < 0 && ret != -EPIPE)
+		ret = dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s is gone (%s)",
+		    to->address, strerror(-ret));
+	else
+		ret = await(socket, to->address, deadline);
+	if (!ret)
+		ret = receive_reply(socket, to, &reply, &none);
+	if (!ret && reply.error)
+		ret = reply_error(&reply, to);
+	if (none >= 0)
+		close(none);
 	close(socket);
 	return ret;
 }

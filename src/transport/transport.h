@@ -253,6 +253,25 @@ struct transport_ops {
 	    struct remote *remote, const struct transport_write *write);
 
 	/*
+	 * Where regions can be mapped: show a region of this process to the
+	 * owner of another one, for a ring of that. It can read it from now on,
+	 * and as long as it has its own, whatever becomes of this process.
+	 * Waits till deadline. What is shown is not made a spare.
+	 */
+	int (*show)(struct region *shown, const struct region_name *to,
+	    uint32_t ring, int64_t deadline);
+
+	/*
+	 * The owner's side: what was shown for a ring of its region under that
+	 * key, and how large it is; NULL: nothing was.
+	 */
+	const void *(*shown)(
+	    struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
+
+	/* Wake the reader of the remote's region, as write() does. */
+	void (*wake)(struct remote *remote);
+
+	/*
 	 * The owner's side of credits: publish a ring's credit to its writer,
 	 * and wake it. 1, or 0 if the ring isn't written through this
 	 * transport, or an error.

@@ -287,8 +287,11 @@ void plan_make(struct plan *plan, uint64_t seed)
 	make_routing(plan, &rng);
 	make_geometry(plan, &rng);
 	plan->kind = rng_below(&rng, 4) ? DFI_SHUFFLE : DFI_REPLICATE;
-	if (plan->kind == DFI_REPLICATE)
-		plan->routing = plan->radix_bits = plan->radix_shift = 0;
+	if (plan->kind == DFI_SHUFFLE)
+		return;
+	plan->routing = plan->radix_bits = plan->radix_shift = 0;
+	plan->replication = rng_below(&rng, 3) ? DFI_REPLICATION_DEFAULT
+					       : DFI_REPLICATION_NAIVE;
 }
 
 int plan_create(const struct plan *plan, struct dfi *dfi)
@@ -296,6 +299,7 @@ int plan_create(const struct plan *plan, struct dfi *dfi)
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
 		.kind = plan->kind,
+		.replication = plan->replication,
 		.schema = &plan->schema,
 		.n_sources = plan->n_sources,
 		.n_targets = plan->n_targets,

@@ -25,7 +25,7 @@ struct plan {
 	uint64_t key_mask; /* few keys make skew */
 	struct dfi_field fields[3];
 	struct dfi_schema schema;
-	uint32_t kind, goal, routing;
+	uint32_t kind, replication, goal, routing;
 	char key[32]; /* names, "" for the default */
 	uint32_t radix_shift, radix_bits;
 	int64_t splits[PLAN_MAX_ENDS];

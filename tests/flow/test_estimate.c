@@ -197,6 +197,12 @@ static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
 	return attr;
 }
 
+/* Then the slots of rings are their sources'. */
+static bool is_multicast(const struct dfi_flow_estimate *estimate)
+{
+	return estimate->replication == DFI_REPLICATION_MULTICAST;
+}
+
 static void check_published(const struct dfi_flow_estimate *estimate)
 {
 	struct dfi_flow_info info;
@@ -205,8 +211,10 @@ static void check_published(const struct dfi_flow_estimate *estimate)
 	cr_assert_eq(estimate->segment_size, info.segment_size);
 	cr_assert_eq(estimate->segment_count, info.segment_count);
 	cr_assert_eq(estimate->ring_bytes, info.ring_bytes);
-	cr_assert_eq(
-	    estimate->rings, (uint64_t)info.n_sources * info.n_targets);
+	cr_assert_eq(estimate->replication, info.replication);
+	cr_assert_eq(estimate->rings,
+	    (uint64_t)info.n_sources *
+		(is_multicast(estimate) ? 1 : info.n_targets));
 }
 
 static bool has_files(void *n)
@@ -236,6 +244,10 @@ static void check_one(struct rng *rng)
 	cr_assert_eq(bytes - before, ends.n_targets * estimate.target_bytes);
 	files = count_files(&before);
 	open_sources(&ends);
+	if (is_multicast(&estimate)) {
+		files += ends.n_sources;
+		before += ends.n_sources * estimate.source_bytes;
+	}
 	/* The other end of what passed the region closes a moment later. */
 	cr_assert(eventually(has_files, &files), "a source keeps a file open");
 	count_files(&bytes);

@@ -25,6 +25,27 @@ static void teardown(void)
 }
 
 TestSuite(replicate, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(naive, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(chosen, .init = setup, .fini = teardown, .timeout = 120);
+
+static uint32_t replication;
+
+/* A test of naive flows, and of those whose replication is left to the library:
+ * multicast, but for flows that may need RDMA.
+ */
+#define TEST_EACH(name)                                \
+	static void name(void);                        \
+	Test(naive, name)                              \
+	{                                              \
+		replication = DFI_REPLICATION_NAIVE;   \
+		name();                                \
+	}                                              \
+	Test(chosen, name)                             \
+	{                                              \
+		replication = DFI_REPLICATION_DEFAULT; \
+		name();                                \
+	}                                              \
+	static void name(void)
 
 enum {
 	MAX_ENDS = 8,
@@ -40,6 +61,7 @@ static struct dfi_flow_attr flow_attr(uint32_t n_sources, uint32_t n_targets)
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
 	attr.kind = DFI_REPLICATE;
+	attr.replication = replication;
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
@@ -282,7 +304,7 @@ static void run(const struct dfi_flow_attr *attr, uint64_t n)
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 }
 
-Test(replicate, one_to_one_to_eight)
+TEST_EACH(one_to_one_to_eight)
 {
 	struct dfi_flow_attr attr;
 	uint32_t n;
@@ -293,14 +315,14 @@ Test(replicate, one_to_one_to_eight)
 	}
 }
 
-Test(replicate, several_sources_to_several_targets)
+TEST_EACH(several_sources_to_several_targets)
 {
 	struct dfi_flow_attr attr = flow_attr(3, 4);
 
 	run(&attr, 3000);
 }
 
-Test(replicate, rings_of_one_to_three_segments)
+TEST_EACH(rings_of_one_to_three_segments)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 3);
 
@@ -309,7 +331,7 @@ Test(replicate, rings_of_one_to_three_segments)
 		run(&attr, 1000);
 }
 
-Test(replicate, for_latency)
+TEST_EACH(for_latency)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 3);
 
@@ -318,7 +340,7 @@ Test(replicate, for_latency)
 	run(&attr, 1000);
 }
 
-Test(replicate, with_checksums)
+TEST_EACH(with_checksums)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 3);
 
@@ -326,7 +348,7 @@ Test(replicate, with_checksums)
 	run(&attr, 1000);
 }
 
-Test(replicate, with_rings_as_chosen)
+TEST_EACH(with_rings_as_chosen)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
@@ -334,7 +356,7 @@ Test(replicate, with_rings_as_chosen)
 	run(&attr, 300000);
 }
 
-Test(replicate, ends_without_tuples)
+TEST_EACH(ends_without_tuples)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 3);
 
@@ -342,7 +364,7 @@ Test(replicate, ends_without_tuples)
 }
 
 /* What is refused is refused for all; the rest is taken by all. */
-Test(replicate, full_ring_of_one_target_refuses_a_push_for_all)
+TEST_EACH(full_ring_of_one_target_refuses_a_push_for_all)
 {
 	struct dfi_source *source = start(3, DFI_NONBLOCK);
 	uint64_t n, i, taken;
@@ -379,7 +401,7 @@ Test(replicate, full_ring_of_one_target_refuses_a_push_for_all)
 		cr_assert_eq(dfi_target_close(targets[i]), -ECANCELED);
 }
 
-Test(replicate, refused_tuple_is_taken_when_it_is_repeated)
+TEST_EACH(refused_tuple_is_taken_when_it_is_repeated)
 {
 	struct dfi_source *source = start(2, DFI_NONBLOCK);
 	uint64_t n, i;
@@ -409,7 +431,7 @@ static bool is_readable(int fd, int timeout_ms)
 }
 
 /* Each target in turn is the one that holds the source up. */
-Test(replicate, descriptor_tells_of_room_in_the_last_ring)
+TEST_EACH(descriptor_tells_of_room_in_the_last_ring)
 {
 	struct dfi_source *source = start(3, DFI_NONBLOCK);
 	int fd = dfi_source_fd(source);
@@ -435,7 +457,7 @@ Test(replicate, descriptor_tells_of_room_in_the_last_ring)
 	close_targets(3);
 }
 
-Test(replicate, target_that_cancels_is_left_out)
+TEST_EACH(target_that_cancels_is_left_out)
 {
 	struct dfi_source *source = start(3, 0);
 	uint64_t i, n = 10 * RING;
@@ -468,7 +490,7 @@ static bool push_is_refused(void *arg)
 	return ret == -EPIPE;
 }
 
-Test(replicate, source_whose_targets_have_all_cancelled_is_told)
+TEST_EACH(source_whose_targets_have_all_cancelled_is_told)
 {
 	struct dfi_source *source = start(2, 0);
 
@@ -483,7 +505,7 @@ Test(replicate, source_whose_targets_have_all_cancelled_is_told)
 }
 
 /* Before the source attaches. */
-Test(replicate, target_that_has_cancelled_gets_nothing)
+TEST_EACH(target_that_has_cancelled_gets_nothing)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 	struct dfi_source *source;
@@ -537,7 +559,7 @@ static bool sleeps(void *arg)
  * The source sleeps on the full ring of target 0 when another one goes: first
  * one that cancels, which changes nothing, then one that leaves.
  */
-Test(replicate, wait_for_one_target_ends_when_another_leaves)
+TEST_EACH(wait_for_one_target_ends_when_another_leaves)
 {
 	struct pusher pusher = { .ret = 0 };
 
@@ -555,7 +577,7 @@ Test(replicate, wait_for_one_target_ends_when_another_leaves)
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
 }
 
-Test(replicate, wait_for_a_target_ends_when_it_cancels)
+TEST_EACH(wait_for_a_target_ends_when_it_cancels)
 {
 	struct pusher pusher = { .ret = 0 };
 
@@ -571,7 +593,7 @@ Test(replicate, wait_for_a_target_ends_when_it_cancels)
 	close_targets(2);
 }
 
-Test(replicate, aborted_source_cancels_all_targets)
+TEST_EACH(aborted_source_cancels_all_targets)
 {
 	struct dfi_source *source = start(2, 0);
 	const void *tuple;
@@ -603,7 +625,7 @@ static struct dfi_source *open_lingering(uint32_t linger_us)
 }
 
 /* Also when one has cancelled, and gives no credit any more. */
-Test(replicate, lingering_segments_come_to_all)
+TEST_EACH(lingering_segments_come_to_all)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 3);
 	struct dfi_source *source;
@@ -629,7 +651,7 @@ Test(replicate, lingering_segments_come_to_all)
 }
 
 /* The owner stays away from the moment when the ring is full. */
-Test(replicate, lingering_goes_on_without_a_target_that_cancels)
+TEST_EACH(lingering_goes_on_without_a_target_that_cancels)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 	struct dfi_source *source;
@@ -654,11 +676,12 @@ Test(replicate, lingering_goes_on_without_a_target_that_cancels)
 	close_targets(2);
 }
 
-Test(replicate, copies_are_counted)
+TEST_EACH(copies_are_counted)
 {
 	struct dfi_source *source = start(3, 0);
 	struct dfi_source_stats stats;
 	struct dfi_target_stats taken;
+	struct dfi_flow_info info;
 	uint64_t i, n = RING - 1;
 	uint32_t t;
 
@@ -670,8 +693,11 @@ Test(replicate, copies_are_counted)
 	cr_assert_eq(stats.bytes, n * sizeof(struct kv));
 	cr_assert_eq(stats.segments, SEGMENTS);
 	cr_assert_eq(stats.partial_segments, 1);
-	/* Into the segment, and from there into three rings. */
-	cr_assert_eq(stats.copied_bytes, 4 * stats.bytes);
+	/* Into the segment, and from there into three rings, if it must. */
+	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(stats.copied_bytes,
+	    info.replication == DFI_REPLICATION_NAIVE ? 4 * stats.bytes
+						      : stats.bytes);
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (t = 0; t < 3; t++) {
 		for (i = 0; i < n; i++)
@@ -699,7 +725,7 @@ Test(replicate, shuffled_tuples_are_copied_once)
 	close_targets(1);
 }
 
-Test(replicate, group_consumes_from_all_targets)
+TEST_EACH(group_consumes_from_all_targets)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 3);
 	struct dfi_target_group_batch batch;
@@ -728,7 +754,7 @@ Test(replicate, group_consumes_from_all_targets)
 	cr_assert_eq(dfi_target_group_close(group), 0);
 }
 
-Test(replicate, targets_have_no_numbers)
+TEST_EACH(targets_have_no_numbers)
 {
 	struct dfi_source *source = start(3, 0);
 	struct dfi_source_cursor cursor;
@@ -788,22 +814,39 @@ Test(replicate, attributes_that_make_no_sense_are_named)
 	assert_error(create_with(&attr), -EINVAL, "flow 'f': kind 3");
 }
 
-Test(replicate, multicast_is_refused)
+Test(replicate, multicast_over_rdma_is_refused)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
 	attr.replication = DFI_REPLICATION_MULTICAST;
-	assert_error(create_with(&attr), -EOPNOTSUPP, "flow 'f'", "naively");
+	attr.transport = DFI_TRANSPORT_VERBS;
+	assert_error(create_with(&attr), -EOPNOTSUPP, "flow 'f'", "replication",
+	    "DFI_TRANSPORT_SHM");
 }
 
-Test(replicate, is_published)
+static uint32_t published(uint32_t wanted, uint32_t transport)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 	struct dfi_flow_info info;
 
+	attr.replication = wanted;
+	attr.transport = transport;
 	create(&attr);
 	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
 	cr_assert_eq(info.kind, DFI_REPLICATE);
-	cr_assert_eq(info.replication, DFI_REPLICATION_NAIVE);
 	cr_assert_str_empty(info.key);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	return info.replication;
+}
+
+Test(replicate, is_published)
+{
+	cr_assert_eq(published(DFI_REPLICATION_DEFAULT, DFI_TRANSPORT_SHM),
+	    DFI_REPLICATION_MULTICAST);
+	cr_assert_eq(published(DFI_REPLICATION_MULTICAST, DFI_TRANSPORT_SHM),
+	    DFI_REPLICATION_MULTICAST);
+	cr_assert_eq(published(DFI_REPLICATION_NAIVE, DFI_TRANSPORT_SHM),
+	    DFI_REPLICATION_NAIVE);
+	cr_assert_eq(published(DFI_REPLICATION_DEFAULT, DFI_TRANSPORT_VERBS),
+	    DFI_REPLICATION_NAIVE);
 }

@@ -107,7 +107,7 @@ has "$tmp/flows" "^held: shuffle, bandwidth, hash of number$" \
 	"schema .*key:uint64@0 source:uint32@8 number:uint32@12 (16 bytes)" \
 	"sources *0 of 3 attached" "targets *1 of 2 attached" \
 	"rings *5 x 1600 bytes" "creator *the holder (host .*, pid $holder)" \
-	"^held-by-all: replicate, bandwidth, naive$"
+	"^held-by-all: replicate, bandwidth, multicast, transport shm$"
 "$bin/dfi-info" flows --json > "$tmp/flows"
 has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"routing": "hash"' '"key": "number"' '"persistent": false' \
@@ -117,7 +117,7 @@ has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"segment_count": 5' '"ring_bytes": [1-9]' '"instance": "[0-9a-f]*"' \
 	'"schema": "key:uint64@0 ' \
 	"\"creator\": \"the holder (host .*, pid $holder)\"" \
-	'"kind": "replicate"' '"routing": "all"' '"replication": "naive"'
+	'"kind": "replicate"' '"routing": "all"' '"replication": "multicast"'
 "$bin/dfi-info" nodes > "$tmp/nodes"
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"

@@ -108,6 +108,13 @@ Test(descriptor, replicate_flow_has_no_routing)
 	cr_assert_eq(back.replication, DFI_REPLICATION_NAIVE);
 	dfi__flow_free(&back);
 	bad = flow;
+	bad.replication = DFI_REPLICATION_MULTICAST;
+	cr_assert_eq(bad.transport, DFI_TRANSPORT_VERBS);
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.transport = DFI_TRANSPORT_SHM;
+	cr_assert_eq(trip(&bad, &back), 0);
+	dfi__flow_free(&back);
+	bad = flow;
 	bad.replication = DFI_REPLICATION_DEFAULT;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad.replication = DFI_REPLICATION_MULTICAST + 1;

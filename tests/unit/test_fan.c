@@ -39,8 +39,8 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		    count, first, i != 1);
 		f->writers[i] = f->rings[i].writer;
 	}
-	cr_assert_eq(
-	    dfi__fan_init(&f->fan, f->writers, N_RINGS, &f->rings[0].geometry),
+	cr_assert_eq(dfi__fan_init(&f->fan, f->writers, N_RINGS, NULL,
+			 &f->rings[0].geometry, first),
 	    0);
 }
 

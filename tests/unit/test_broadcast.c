@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One copy of a ring for several readers, on shared memory and one thread, over
+ * the wrap-around of all counters; half of the readers are another context's,
+ * with a mapping of their own. And what is shown to whom.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dfi/error.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/settings.h"
+#include "buffers/fan.h"
+#include "buffers/reader.h"
+
+enum {
+	N_READERS = 4,
+	N_SOURCES = 2,
+	SOURCE = 1, /* the one that is */
+	TUPLE = 8,
+	SEGMENT_TUPLES = 5,
+	N_SEGMENTS = 60,
+};
+
+static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
+
+static struct settings settings = { .huge_pages = HUGE_PAGES_NEVER };
+static struct loop *loops[2];
+static struct transport *shm[2];
+
+static void setup(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(dfi__loop_start("test", &loops[i]), 0);
+		cr_assert_eq(
+		    dfi__shm_ops.start(loops[i], &settings, NULL, &shm[i]), 0);
+	}
+}
+
+static void teardown(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		dfi__shm_ops.stop(shm[i]);
+		dfi__loop_stop(loops[i]);
+	}
+}
+
+TestSuite(broadcast, .init = setup, .fini = teardown, .timeout = 60);
+
+struct fixture {
+	struct ring_geometry slots, ring;
+	struct region *regions[N_READERS];
+	struct reader readers[N_READERS];
+	struct writer rings[N_READERS];
+	struct fan fan;
+	uint64_t taken[N_READERS]; /* tuples */
+};
+
+static int64_t soon(void)
+{
+	return deadline_in_ms(20000);
+}
+
+static void show(struct fixture *f, uint32_t i)
+{
+	cr_assert_eq(dfi__shm_ops.show(f->fan.broadcast.region,
+			 &f->regions[i]->name, SOURCE, soon()),
+	    0, "%s", dfi_errmsg());
+}
+
+static void start(struct fixture *f, uint32_t count, uint64_t first)
+{
+	struct ring_layout layout;
+	struct remote *remote;
+	uint32_t i;
+
+	memset(f, 0, sizeof(*f));
+	f->slots = ring_geometry(TUPLE, SEGMENT_TUPLES * TUPLE, count);
+	f->ring = ring_geometry_apart(f->slots);
+	layout = ring_layout(&f->ring, N_SOURCES);
+	cr_assert_eq(dfi__fan_init(&f->fan, f->rings, N_READERS, shm[0],
+			 &f->slots, first),
+	    0);
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_eq(
+		    dfi__shm_ops.region_create(shm[i % 2],
+			region_size(&f->ring, N_SOURCES), &f->regions[i]),
+		    0);
+		dfi__region_init(f->regions[i]);
+		dfi__reader_init(&f->readers[i], f->regions[i], &f->ring,
+		    N_SOURCES, SOURCE, first);
+		cr_assert_eq(
+		    dfi__shm_ops.remote_open(shm[0], NULL, &f->regions[i]->name,
+			&layout, SOURCE, soon(), &remote),
+		    0, "%s", dfi_errmsg());
+		dfi__writer_init(&f->rings[i], remote, &f->ring, first);
+		cr_assert(!dfi__writer_ring_used(&f->rings[i]));
+		show(f, i);
+		cr_assert(!reader_ready(&f->readers[i]));
+	}
+}
+
+static void tell(struct fixture *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_eq(
+		    dfi__broadcast_open(&f->fan.broadcast, &f->rings[i]), 0);
+		cr_assert(dfi__writer_ring_used(&f->rings[i]));
+		cr_assert(reader_ready(&f->readers[i]));
+	}
+}
+
+static void stop(struct fixture *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < N_READERS; i++) {
+		dfi__shm_ops.remote_close(f->rings[i].remote);
+		dfi__shm_ops.region_destroy(f->regions[i]);
+	}
+	dfi__fan_free(&f->fan);
+}
+
+static void for_each_ring(void (*fn)(struct fixture *f))
+{
+	struct fixture f;
+	uint32_t count;
+	size_t i;
+
+	for (count = 1; count <= 5; count++)
+		for (i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+			start(&f, count, starts[i]);
+			tell(&f);
+			fn(&f);
+			stop(&f);
+		}
+}
+
+static uint32_t tuples_of(uint64_t n)
+{
+	return n % 3 ? SEGMENT_TUPLES : 1 + (uint32_t)n % SEGMENT_TUPLES;
+}
+
+/* Segment n of a stream whose tuples count. 1, or 0 without room. */
+static int send(struct fan *fan, uint64_t n, uint64_t *tuple)
+{
+	int ret = dfi__fan_open(fan);
+	uint32_t i;
+
+	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
+	if (!ret)
+		return 0;
+	for (i = 0; i < tuples_of(n); i++, ++*tuple)
+		memcpy(fan->lane.segment + (size_t)i * TUPLE, tuple, TUPLE);
+	cr_assert_eq(dfi__fan_publish(fan, (uint64_t)i * TUPLE), 0);
+	return 1;
+}
+
+static bool take(struct fixture *f, uint32_t i)
+{
+	struct reader *reader = &f->readers[i];
+	const char *payload;
+	uint64_t bytes, at, tuple;
+
+	if (!reader->slots && reader_ready(reader))
+		cr_assert_eq(
+		    dfi__reader_find_slots(reader), 0, "%s", dfi_errmsg());
+	if (!reader_ready(reader))
+		return false;
+	cr_assert_eq(
+	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	for (at = 0; at < bytes; at += TUPLE) {
+		memcpy(&tuple, payload + at, TUPLE);
+		cr_assert_eq(tuple, f->taken[i]++, "reader %u", i);
+	}
+	cr_assert_eq(dfi__reader_release(reader), 0);
+	return true;
+}
+
+/* Reader i looks at each i + 1 steps only; the slowest decides. */
+static void stream(struct fixture *f)
+{
+	uint64_t n = 0, sent = 0, step;
+	uint32_t i;
+
+	for (step = 0; n < N_SEGMENTS; step++) {
+		n += (uint64_t)send(&f->fan, n, &sent);
+		for (i = 0; i < N_READERS; i++)
+			if (step % (i + 1) == 0)
+				take(f, i);
+	}
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_eq(dfi__fan_end(&f->fan, i, FOOTER_FLAG_END), 0);
+		cr_assert(reader_end_marked(&f->readers[i]));
+		while (take(f, i))
+			;
+		cr_assert_eq(f->taken[i], sent);
+		cr_assert_eq(dfi__reader_check_end(&f->readers[i]), 0, "%s",
+		    dfi_errmsg());
+		cr_assert_eq(f->readers[i].end, READER_ENDED);
+		cr_assert_eq(f->rings[i].moved, 0);
+	}
+	cr_assert_eq(f->fan.lane.moved, 0);
+}
+
+Test(broadcast, each_reader_gets_each_tuple_once_and_in_order)
+{
+	for_each_ring(stream);
+}
+
+static void fill(struct fixture *f)
+{
+	uint64_t n, sent = 0;
+	uint32_t i, k;
+
+	for (n = 0; send(&f->fan, n, &sent); n++)
+		;
+	cr_assert_eq(n, f->slots.segment_count);
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_eq(dfi__fan_open(&f->fan), 0);
+		cr_assert_geq(f->fan.short_of, i);
+		for (k = 0; k < n; k++)
+			cr_assert(take(f, i));
+	}
+	cr_assert_eq(send(&f->fan, n, &sent), 1);
+}
+
+Test(broadcast, has_no_room_while_one_reader_has_given_nothing_back)
+{
+	for_each_ring(fill);
+}
+
+static void leave_out(struct fixture *f)
+{
+	uint64_t n, sent = 0;
+	uint32_t i;
+
+	for (n = 0; send(&f->fan, n, &sent); n++)
+		;
+	for (i = 1; i < N_READERS; i++)
+		dfi__reader_close(&f->readers[i], RING_CANCELLED);
+	for (; n < N_SEGMENTS; n++) {
+		while (take(f, 0))
+			;
+		cr_assert_eq(send(&f->fan, n, &sent), 1);
+	}
+	while (take(f, 0))
+		;
+	cr_assert_eq(f->taken[0], sent);
+	dfi__reader_close(&f->readers[0], RING_CANCELLED);
+	for (i = 0; send(&f->fan, n, &sent); i++)
+		cr_assert_leq(i, f->slots.segment_count, "nobody takes them");
+}
+
+Test(broadcast, leaves_out_who_has_cancelled)
+{
+	for_each_ring(leave_out);
+}
+
+/* The memory is the readers', too. */
+Test(broadcast, outlives_its_source)
+{
+	uint64_t n, sent = 0;
+	struct fixture f;
+	uint32_t i;
+
+	start(&f, 4, 0);
+	tell(&f);
+	for (n = 0; send(&f.fan, n, &sent); n++)
+		;
+	dfi__fan_free(&f.fan);
+	for (i = 0; i < N_READERS; i++) {
+		while (take(&f, i))
+			;
+		cr_assert_eq(f.taken[i], sent);
+	}
+	stop(&f);
+}
+
+Test(broadcast, segments_that_were_not_shown_are_not_taken)
+{
+	struct fixture f;
+	uint64_t size;
+	uint32_t i;
+
+	start(&f, 4, 0);
+	/* Another key than that of what it has shown. */
+	f.fan.broadcast.region->name.key ^= 1;
+	tell(&f);
+	f.fan.broadcast.region->name.key ^= 1;
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
+		cr_assert_not_null(strstr(dfi_errmsg(), "key"));
+		/* Nor those of another source. */
+		cr_assert_null(dfi__shm_ops.shown(
+		    f.regions[i], 0, f.fan.broadcast.region->name.key, &size));
+	}
+	stop(&f);
+}
+
+Test(broadcast, region_too_small_for_a_ring_is_not_taken)
+{
+	struct region *small;
+	struct fixture f;
+	uint32_t i;
+
+	start(&f, 64, 0);
+	cr_assert_eq(dfi__shm_ops.region_create(shm[0], 1, &small), 0);
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_eq(dfi__shm_ops.show(
+				 small, &f.regions[i]->name, SOURCE, soon()),
+		    0);
+		atomic_set(&f.readers[i].head->total, small->name.key);
+		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
+	}
+	stop(&f);
+	dfi__shm_ops.region_destroy(small);
+}
+
+/* Sources that failed to attach leave something behind, but not for ever. */
+Test(broadcast, newest_of_many_that_were_shown_is_kept)
+{
+	uint64_t size, first = 0, last = 0;
+	struct region *region;
+	struct fixture f;
+	uint32_t i, k;
+
+	start(&f, 4, 0);
+	for (k = 0; k < 20; k++) {
+		cr_assert_eq(
+		    dfi__shm_ops.region_create(shm[0], 4096, &region), 0);
+		last = region->name.key;
+		first = k ? first : last;
+		for (i = 0; i < N_READERS; i++)
+			cr_assert_eq(dfi__shm_ops.show(region,
+					 &f.regions[i]->name, SOURCE, soon()),
+			    0);
+		dfi__shm_ops.region_destroy(region);
+	}
+	for (i = 0; i < N_READERS; i++) {
+		cr_assert_null(
+		    dfi__shm_ops.shown(f.regions[i], SOURCE, first, &size));
+		cr_assert_not_null(
+		    dfi__shm_ops.shown(f.regions[i], SOURCE, last, &size));
+		cr_assert_eq(size, 4096);
+	}
+	stop(&f);
+}
+
+Test(broadcast, region_that_is_closed_is_shown_nothing)
+{
+	struct region_name names[2];
+	struct region *region;
+	int i;
+
+	cr_assert_eq(dfi__shm_ops.region_create(shm[0], 4096, &region), 0);
+	for (i = 0; i < 2; i++) {
+		struct region *closed;
+
+		cr_assert_eq(
+		    dfi__shm_ops.region_create(shm[i], 4096, &closed), 0);
+		names[i] = closed->name;
+		dfi__shm_ops.region_destroy(closed);
+		cr_assert_eq(dfi__shm_ops.show(region, &names[i], 0, soon()),
+		    -ECONNRESET);
+		cr_assert_not_null(strstr(dfi_errmsg(), "has closed"));
+	}
+	dfi__shm_ops.region_destroy(region);
+}
