@@ -443,15 +443,15 @@ close_fd:
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
 {
-	ssize_t got = receive(socket, reply, sizeof(*reply), 0, fd);
+	ssize_t got = receive(
+	    socket, reply, sizeof(*reply), MSG_TRUNC, fd);
 
 	if (got <= 0)
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone (%s)",
 		    name->address,
 		    got < 0 ? strerror(errno) : "it closed the connection");
-	if (got != sizeof(*reply) || message.msg_flags & MSG_TRUNC ||
-	    reply->magic != PASS_MAGIC)
+	if (got != sizeof(*reply) || reply->magic != PASS_MAGIC)
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s gave no valid answer",
 		    name->address);
