@@ -443,8 +443,7 @@ close_fd:
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
 {
-	ssize_t got = receive(
-	    socket, reply, sizeof(*reply), MSG_TRUNC, fd);
+	ssize_t got = receive(socket, reply, sizeof(*reply), MSG_TRUNC, fd);
 
 	if (got <= 0)
 		return dfi__fail(-ECONNRESET,

@@ -397,7 +397,8 @@ Test(route, unknown_keys_are_refused_by_name)
 	refuse(&flow, "i8,", "''");
 	refuse(&flow, "i8,i1", "'i1'");
 	refuse(&flow, "i8 ,i16", "'i8 '");
-	refuse(&flow, "i8,i8,i8,i8,i8,i8,i8,i8,i8", "more than 8");
+	refuse(&flow, "i8,i16,i32,i64,u8,u16,u32,u64,f32", "more than 8");
+	refuse(&flow, "i8,i16,i8", "names 'i8' twice");
 	flow.routing = DFI_ROUTE_DIRECT + 1;
 	refuse(&flow, NULL, "routing 6");
 }
