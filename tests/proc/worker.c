@@ -15,7 +15,8 @@
  * some seconds; -K: one that knows nothing of it, as handlers are not called.
  *
  * -c creates the flow before, for so many sources and targets; -g BYTES with
- * segments of so many bytes.
+ * segments of so many bytes; -P: it stays when this process has ended, for
+ * those that have not attached by then.
  *
  * -e: the endpoints don't block; they wait in poll() on their descriptors.
  *
@@ -24,8 +25,8 @@
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
- * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES]] [-k | -K] [-l MS]
- *	[-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I... target:J...
+ * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-P]] [-k | -K]
+ *	[-l MS] [-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I... target:J...
  */
 #include <poll.h>
 #include <pthread.h>
@@ -48,7 +49,7 @@ static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool polls;
+static bool polls, persistent;
 
 struct end {
 	const char *role;
@@ -279,6 +280,7 @@ static int create(const char *ends, uint32_t segment_size)
 		.n_sources = (uint32_t)strtoul(ends, NULL, 10),
 		.n_targets = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0,
 		.segment_size = segment_size,
+		.flags = persistent ? DFI_FLOW_PERSISTENT : 0,
 	};
 	int ret = dfi_flow_create(dfi, flow, &attr);
 
@@ -296,7 +298,7 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "c:eg:kKl:r:f:n:p:sx:")) != -1) {
+	while ((option = getopt(argc, argv, "c:eg:kKl:Pr:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -315,6 +317,8 @@ int main(int argc, char **argv)
 			polls = true;
 		else if (option == 'x')
 			leave = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'P')
+			persistent = true;
 		else if (option == 'k')
 			forks = fork;
 		else if (option == 'K')

@@ -132,7 +132,7 @@ make_topology()
 
 start_workers()
 {
-	local k create=(-c "$n_sources:$n_targets")
+	local k create=(-P -c "$n_sources:$n_targets")
 
 	for k in "${nodes[@]}"; do
 		# shellcheck disable=SC2086 # several words
