@@ -26,7 +26,8 @@
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
  * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-P]] [-k | -K]
- *	[-l MS] [-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I... target:J...
+ *	[-l MS] [-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I...
+ *target:J...
  */
 #include <poll.h>
 #include <pthread.h>
