@@ -250,14 +250,14 @@ refuse 1 'open.csv:4: a quoted field has no end' $(files open.csv k ab.csv k)
 printf 'k,v\na,1\n"b\nc",2\nd\n' > short.csv
 refuse 1 'short.csv:5: the row has 1 fields, but the header 2' $(files short.csv k ab.csv k)
 printf 'k,v\na,1,2\n' > long.csv
-refuse 1 'long.csv:2: 3 fields, but the header has 2' $(files long.csv k ab.csv k)
+refuse 1 'long.csv:2: the row has 3 fields, but the header 2' $(files long.csv k ab.csv k)
 refuse 1 "ab.csv:2: column 'k': 'a' is no 64-bit integer" \
 	$(files ab.csv k ab.csv k) --key-type integer
 printf 'k,v\na,1\nb,1.5\n' > real.csv
 refuse 1 "real.csv:3: column 'v': '1.5' is no" $(files ab.csv k real.csv k) \
 	--sum outer:v
 printf 'k,v\na,9223372036854775807\na,1\n' > large.csv
-refuse 1 'sum exceeds 64 bits' $(files ab.csv k large.csv k) --sum outer:v
+refuse 1 "sum of column 'v' exceeds 64 bits" $(files ab.csv k large.csv k) --sum outer:v
 refuse 1 '/none/rows.csv: No such' $(files ab.csv k ab.csv k) \
 	--output /none/rows.csv
 for baseline in "" "--baseline local"; do
