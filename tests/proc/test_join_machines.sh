@@ -235,7 +235,7 @@ kill_process() # PID NAME ARGUMENTS
 
 # At any time, unless the join was faster: the others end, and say why.
 # A process that is killed while it attaches another breaks its answer off.
-died='died or closed before the end|aborted|process at [^ ]* is gone'
+died='died or closed before the end|aborted|process at [^ ]* is gone|nobody can any more'
 for delay in 0 0.2 0.5; do
 	first --inner 4M --outer 4M --nodes 3 --local-nodes 1 --timeout 5
 	other 1 --local-nodes 2 --timeout 5
