@@ -123,6 +123,10 @@ function(dfi_test kind name)
 		TIMEOUT ${arg_TIMEOUT}
 		SKIP_RETURN_CODE 77
 		ENVIRONMENT "${dfi_test_environment}")
+	if(kind STREQUAL "stress")
+		# Its threads are to meet.
+		set_tests_properties(${kind}.${name} PROPERTIES RUN_SERIAL ON)
+	endif()
 	if(kind IN_LIST criterion_kinds)
 		# A program that ran none of its tests did not pass.
 		set_tests_properties(${kind}.${name} PROPERTIES

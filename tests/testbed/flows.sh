@@ -61,7 +61,7 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-export DFI_TEST_SEEDS=50
+export DFI_TEST_SEEDS=30
 for DFI_VERBS_NOTIFY in imm footer; do
 	export DFI_VERBS_NOTIFY
 	for test in "${twice[@]}"; do
