@@ -362,6 +362,10 @@ int dfi_sequencer_next(
 	if (unlikely(!n || !first))
 		return dfi__fail(-EINVAL, "sequencer '%s': next: %s",
 		    sequencer->name, n ? "first is NULL" : "n is 0");
+	/*
+	 * Pairs with itself in other threads: what they did before they took
+	 * lower numbers. Who creates it is seen by way of the registry.
+	 */
 	number = atomic_fetch_add_explicit(
 	    &sequencer->counter->next, n, memory_order_acq_rel);
 	if (unlikely(atomic_peek(&sequencer->counter->closed) ||
