@@ -9,10 +9,12 @@
  * The input: a byte of enum scene and, above, what else is special; the rest is
  * the one packet that is sent.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -172,6 +174,7 @@ static void *serve(void *arg)
 static void start_owner(void)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	sigset_t all, mask;
 	socklen_t size;
 
 	snprintf(owner.address, sizeof(owner.address), "@dfi-fuzz-%d",
@@ -185,7 +188,11 @@ static void start_owner(void)
 	fuzz_check(listen(owner.listener, 1) == 0);
 	sem_init(&owner.begin, 0, 0);
 	sem_init(&owner.done, 0, 0);
+	/* The alarm is for the thread that began, as in the library's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	fuzz_check(pthread_create(&owner.thread, NULL, serve, NULL) == 0);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 static void start(void)
@@ -204,6 +211,19 @@ static int64_t soon(void)
 	return deadline_in_ms(20000);
 }
 
+/* The fuzzer has an alarm every few seconds, which ends a poll(). */
+static void await(int socket)
+{
+	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
+	int64_t deadline = soon();
+	int ret;
+
+	do
+		ret = poll(&pollfd, 1, deadline_left_ms(deadline));
+	while (ret < 0 && errno == EINTR);
+	fuzz_check(ret == 1);
+}
+
 /* Descriptors of a reply that came, which are closed; -1 bytes: the end. */
 static int take_reply(int socket, ssize_t *bytes, char packet[PACKET_MAX])
 {
@@ -218,11 +238,10 @@ static int take_reply(int socket, ssize_t *bytes, char packet[PACKET_MAX])
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes),
 	};
-	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
 	int fds[DESCRIPTORS_MAX], n = 0, i;
 	struct cmsghdr *header;
 
-	fuzz_check(poll(&pollfd, 1, 20000) == 1);
+	await(socket);
 	*bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	header = *bytes > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 	if (header && header->cmsg_type == SCM_RIGHTS) {
@@ -240,7 +259,6 @@ static void ask(const uint8_t *data, size_t size, bool right_key)
 	static char reply[PACKET_MAX];
 	struct shm_request request = { .key = 0 };
 	uint8_t *packet = malloc(size + 1);
-	struct pollfd end;
 	int socket, n;
 	ssize_t got;
 
@@ -263,8 +281,7 @@ static void ask(const uint8_t *data, size_t size, bool right_key)
 	}
 	/* It has heard enough, and is the first to close. */
 	shutdown(socket, SHUT_WR);
-	end = (struct pollfd){ .fd = socket, .events = POLLIN };
-	fuzz_check(poll(&end, 1, 20000) == 1);
+	await(socket);
 	close(socket);
 	free(packet);
 }
