@@ -37,12 +37,11 @@ run() # TEST
 
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
-twice=(test_counters test_errors test_leaving test_linger test_moving
-	test_polling test_property test_replicate test_shuffle test_transport
-	test_verify)
+twice=(test_errors test_leaving test_polling test_property test_shuffle
+	test_transport test_verify)
 # What these test does not depend on the way of arrival.
-once=(test_api test_copy test_estimate test_handles test_hygiene
-	test_partition test_registry_tcp)
+once=(test_api test_copy test_counters test_estimate test_handles test_hygiene
+	test_linger test_moving test_partition test_registry_tcp test_replicate)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
 	[test_sequencer]="a sequencer opens no endpoint, so no transport is used"
@@ -68,8 +67,6 @@ for DFI_VERBS_NOTIFY in imm footer; do
 		run "flow/$test"
 	done
 	run proc/test_processes
-	run proc/test_replicate
-	run proc/test_stalls
 done
 # What threads do to each other, and whether anything is left behind.
 echo "== stress/stress_lifecycle"
@@ -78,7 +75,9 @@ DFI_VERBS_NOTIFY=auto
 for test in "${once[@]}" $images; do
 	run "flow/$test"
 done
-run proc/test_messages
+for test in test_messages test_replicate test_stalls; do
+	run "proc/$test"
+done
 # Huge pages are the machine's: they are reserved in a VM only.
 if [ "$(hostname)" = node0 ]; then
 	sysctl -qw vm.nr_hugepages=16
