@@ -73,6 +73,12 @@ static struct shm_view *push_view(
 	return view;
 }
 
+/* It may have it: a ring takes a cache line, and more. */
+static bool has_ring(const struct shm_region *region, uint32_t ring)
+{
+	return ring < region->base.name.size / CACHE_LINE;
+}
+
 /* Keep a view with the region of that key. Whether there is one. */
 static bool keep_view(struct shm *shm, uint64_t key, struct shm_view *view)
 {
@@ -83,6 +89,8 @@ static bool keep_view(struct shm *shm, uint64_t key, struct shm_view *view)
 	for (region = shm->regions; region; region = region->next)
 		if (region->base.name.key == key && !region->closed)
 			break;
+	if (region && !has_ring(region, view->ring))
+		region = NULL;
 	if (region)
 		extra = push_view(region, view);
 	if (region && view->local)

@@ -2,9 +2,9 @@
 /*
  * The socket over which processes of a host pass regions and ask for reports,
  * with a real transport at one end, and any bytes and descriptors from the
- * other: a peer that asks, an owner that answers. Whatever comes, only a region
- * that was asked for by its key is passed on, only one of the right kind and
- * size is taken, and no descriptor stays open.
+ * other: a peer that asks or shows, an owner that answers. Whatever comes, only
+ * a region that was asked for by its key is passed on, only one of the right
+ * kind and size is taken or looked at, and no descriptor stays open.
  *
  * The input: a byte of enum scene and, above, what else is special; the rest is
  * the one packet that is sent.
@@ -30,7 +30,10 @@
 #include "fuzz.h"
 #include "transport/shm.h"
 
-#define PASS_MAGIC UINT32_C(0x44464950) /* as in shm_pass.c */
+/* As in shm_pass.c. */
+#define PASS_MAGIC UINT32_C(0x44464950)
+#define SHOW_MAGIC UINT32_C(0x44464956)
+#define PASS_VERSION 1
 #define PACKET_MAX (1u << 16)
 #define REGION_SIZE 8192u
 #define DESCRIPTORS_MAX 4
@@ -39,13 +42,15 @@ enum scene {
 	ASK,    /* a peer asks; RIGHT_KEY: for a region that there is */
 	ANSWER, /* an owner is asked for a region; enum gift */
 	REPORT, /* and for a report */
+	SHOW,   /* a peer shows; RIGHT_KEY; and above, enum gift */
 	SCENES,
 };
 
 #define SPECIAL_SHIFT 2
 #define RIGHT_KEY 1
+#define GIFT_SHIFT 1
 
-/* What comes with an answer. */
+/* What comes with an answer, or is shown. */
 enum gift {
 	GIFT_NONE,
 	GIFT_REGION,
@@ -122,23 +127,19 @@ static int make_gift(enum gift gift, int fds[2])
 	}
 }
 
-static void answer(int socket)
+/* It may be more than fits: then not all is sent. */
+static ssize_t send_gift(
+    int socket, const uint8_t *packet, size_t size, enum gift gift)
 {
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(2 * sizeof(int))];
 	} control = { .bytes = { 0 } };
-	struct iovec data = {
-		.iov_base = (void *)owner.packet,
-		.iov_len = owner.size,
-	};
+	struct iovec data = { .iov_base = (void *)packet, .iov_len = size };
 	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
-	struct shm_request request;
-	int fds[2], n, i;
+	int fds[2], n = make_gift(gift, fds), i;
+	ssize_t sent;
 
-	fuzz_check(recv(socket, &request, sizeof(request), 0) ==
-	    (ssize_t)sizeof(request));
-	n = make_gift(owner.gift, fds);
 	if (n) {
 		message.msg_control = control.bytes;
 		message.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
@@ -148,10 +149,20 @@ static void answer(int socket)
 		memcpy(
 		    CMSG_DATA(&control.header), fds, (size_t)n * sizeof(int));
 	}
-	/* It may be more than fits; then the peer sees the end. */
-	(void)sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 	for (i = 0; i < n; i++)
 		close(fds[i]);
+	return sent;
+}
+
+static void answer(int socket)
+{
+	struct shm_request request;
+
+	fuzz_check(recv(socket, &request, sizeof(request), 0) ==
+	    (ssize_t)sizeof(request));
+	/* If it doesn't fit, the peer sees the end. */
+	(void)send_gift(socket, owner.packet, owner.size, owner.gift);
 }
 
 static void *serve(void *arg)
@@ -188,7 +199,8 @@ static void start_owner(void)
 	fuzz_check(listen(owner.listener, 1) == 0);
 	sem_init(&owner.begin, 0, 0);
 	sem_init(&owner.done, 0, 0);
-	/* The alarm is for the thread that began, as in the library's threads. */
+	/* The alarm is for the thread that began, as in the library's threads.
+	 */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	fuzz_check(pthread_create(&owner.thread, NULL, serve, NULL) == 0);
@@ -253,6 +265,26 @@ static int take_reply(int socket, ssize_t *bytes, char packet[PACKET_MAX])
 	return n;
 }
 
+/* A socket that has sent a packet; -1: it couldn't. */
+static int ask_with(const uint8_t *packet, size_t size, enum gift gift)
+{
+	int socket;
+
+	fuzz_check(dfi__shm_pass_connect(shm->address, soon(), &socket) == 0);
+	if (send_gift(socket, packet, size, gift) == (ssize_t)size)
+		return socket;
+	close(socket);
+	return -1;
+}
+
+/* We have heard enough, and are the first to close. */
+static void hang_up(int socket)
+{
+	shutdown(socket, SHUT_WR);
+	await(socket);
+	close(socket);
+}
+
 /* The region goes to who knows its key, and to nobody else. */
 static void ask(const uint8_t *data, size_t size, bool right_key)
 {
@@ -269,21 +301,50 @@ static void ask(const uint8_t *data, size_t size, bool right_key)
 		    &region->name.key, sizeof(region->name.key));
 	if (size == sizeof(request))
 		memcpy(&request, packet, sizeof(request));
-	fuzz_check(dfi__shm_pass_connect(shm->address, soon(), &socket) == 0);
-	if (send(socket, packet, size, MSG_NOSIGNAL) == (ssize_t)size) {
+	socket = ask_with(packet, size, GIFT_NONE);
+	if (socket >= 0) {
 		n = take_reply(socket, &got, reply);
 		fuzz_check(n <= 1);
 		if (n)
 			fuzz_check(request.key == region->name.key &&
 			    got == sizeof(struct shm_reply));
 		if (got > 0)
-			fuzz_check(size == sizeof(request));
+			fuzz_check(size == sizeof(request) ||
+			    size == sizeof(struct shm_show_request));
+		hang_up(socket);
 	}
-	/* It has heard enough, and is the first to close. */
-	shutdown(socket, SHUT_WR);
-	await(socket);
-	close(socket);
 	free(packet);
+}
+
+/* A region of the size that was said is shown for one that there is. */
+static void show(
+    const uint8_t *data, size_t size, bool right_key, enum gift gift)
+{
+	static char packet[PACKET_MAX];
+	struct shm_show_request request = { .base.key = 0 };
+	struct shm_reply reply;
+	int socket;
+	ssize_t got;
+
+	if (size == sizeof(request)) {
+		memcpy(&request, data, size);
+		if (right_key)
+			request.base.key = region->name.key;
+		data = (const uint8_t *)&request;
+	}
+	socket = ask_with(data, size, gift);
+	if (socket < 0)
+		return;
+	fuzz_check(take_reply(socket, &got, packet) <= 1);
+	memcpy(&reply, packet, sizeof(reply));
+	if (got == sizeof(reply) && !reply.error && size == sizeof(request) &&
+	    request.base.magic == SHOW_MAGIC)
+		fuzz_check(request.base.version == PASS_VERSION &&
+		    request.base.key == region->name.key &&
+		    request.size == REGION_SIZE &&
+		    request.ring < REGION_SIZE / CACHE_LINE &&
+		    (gift == GIFT_REGION || gift == GIFT_TWO));
+	hang_up(socket);
 }
 
 static void be_answered(const uint8_t *data, size_t size, enum gift gift)
@@ -363,7 +424,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case REPORT:
 		be_reported(data + 1, size - 1, special % GIFTS);
 		break;
-	default:
+	case SHOW:
+		show(data + 1, size - 1, special & RIGHT_KEY,
+		    (special >> GIFT_SHIFT) % GIFTS);
 		break;
 	}
 	fuzz_check(lowest_descriptor() == lowest);
