@@ -48,13 +48,13 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	char instance[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
-	return json_pack(
-	    "{ss ss ss ss ss ss so sb ss ss si si si si si si si sI so so so}",
+	return json_pack("{ss ss ss ss ss ss sb so sb ss ss si si si si si si "
+			 "si sI so so so}",
 	    "name", info->name, "instance", instance, "kind",
 	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
 	    info->kind == DFI_REPLICATE ? "all" : WORD(routings, info->routing),
-	    "replication", WORD(replications, info->replication), "key",
-	    info_text_json(info->key), "persistent",
+	    "replication", WORD(replications, info->replication), "ordered",
+	    !!info->ordered, "key", info_text_json(info->key), "persistent",
 	    !!(info->flags & DFI_FLOW_PERSISTENT), "transport",
 	    WORD(transports, info->transport), "verify",
 	    WORD(verifies, info->verify), "sources", (int)info->n_sources,
@@ -75,7 +75,8 @@ static void print_kind(const struct dfi_flow_info *info)
 	printf("%s: %s, %s, ", info->name, WORD(kinds, info->kind),
 	    WORD(goals, info->goal));
 	if (info->kind == DFI_REPLICATE)
-		printf("%s", WORD(replications, info->replication));
+		printf("%s%s", WORD(replications, info->replication),
+		    info->ordered ? ", ordered" : "");
 	else
 		printf("%s%s%s", WORD(routings, info->routing),
 		    info->routing <= DFI_ROUTE_RANGE ? " of " : "",

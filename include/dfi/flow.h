@@ -30,10 +30,10 @@ enum dfi_flow_kind {
 	DFI_SHUFFLE = 1, /* each tuple goes to one target */
 	/*
 	 * Each tuple goes to all targets, once, in the order of each source;
-	 * that of several sources may differ from target to target. There is
-	 * no routing: routing, key, radix_shift, radix_bits and splits stay 0.
-	 * A target that is faster than another is ahead of it by at most a
-	 * ring: sources wait for the slowest.
+	 * that of several sources may differ from target to target, unless the
+	 * flow is ordered. There is no routing: routing, key, radix_shift,
+	 * radix_bits and splits stay 0. A target that is faster than another is
+	 * ahead of it by at most a ring: sources wait for the slowest.
 	 */
 	DFI_REPLICATE,
 };
@@ -139,6 +139,14 @@ struct dfi_flow_attr {
 				   counts more than DFI_TRANSPORT */
 	uint32_t verify;        /* enum dfi_verify */
 	uint32_t replication;   /* enum dfi_replication; of DFI_REPLICATE */
+	/*
+	 * Of DFI_REPLICATE: 1 if all targets are to get the segments of all
+	 * sources in one order. A source takes the place of a segment in it
+	 * when it sends that, by one atomic addition to a counter in the
+	 * process of target 0. Else 0.
+	 */
+	uint32_t ordered;
+	uint32_t reserved; /* 0 */
 };
 #define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)
 
@@ -166,7 +174,8 @@ struct dfi_flow_estimate {
 	 */
 	uint64_t image_bytes;
 	uint32_t transport;          /* enum dfi_transport that applies */
-	uint32_t target_descriptors; /* files that each target keeps open; a
+	uint32_t target_descriptors; /* files that each target keeps open,
+					target 0 of an ordered flow one more; a
 					source keeps none, or one if replication
 					is multicast; and up to two while it
 					opens */
@@ -209,7 +218,7 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
  * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
  * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
- * -EOPNOTSUPP: not with this replication. -ENOMEM, -EIO.
+ * -EOPNOTSUPP: not with this replication, or ordered over RDMA. -ENOMEM, -EIO.
  *
  * After -ENOTCONN a persistent flow may exist nevertheless: the connection may
  * have been lost between the request and its answer. Creating it again then
@@ -245,7 +254,7 @@ struct dfi_flow_info {
 	uint32_t verify;     /* enum dfi_verify, never its default */
 	/* enum dfi_replication of a replicate flow, not its default; or 0 */
 	uint32_t replication;
-	uint32_t reserved;
+	uint32_t ordered; /* as declared */
 	/*
 	 * What the attached endpoints that can use RDMA use, cut if longer:
 	 * "source 0: mlx5_0 port 1, GID 3 ::ffff:10.0.0.1, immediate data;

@@ -49,6 +49,7 @@
  * targets' rings, the fullest decides. A target that cancels is left out from
  * then on, and the source isn't told as long as there are others; -EPIPE means
  * that all have cancelled. One that dies fails the source, as in other flows.
+ *If the flow is ordered, a segment gets its place in the order when it is sent.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H

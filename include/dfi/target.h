@@ -5,7 +5,8 @@
  * A target belongs to one thread at a time; handing it to another thread needs
  * the application's own synchronisation. Tuples are lent where they lie in the
  * ring and given back, never copied. Tuples of one source come in the order of
- * its pushes; between sources there is no order.
+ * its pushes; between sources there is no order, but in an ordered flow all
+ * targets get all segments in the same one.
  *
  * Consuming follows read(2): > 0 is that many tuples, 0 the end of the flow
  * (all sources have closed and everything was consumed), < 0 an error.
@@ -17,17 +18,16 @@
  * Errors of all calls that consume:
  *   -ECONNRESET  a source died before its end; the text names it. What it had
  *                sent whole was delivered before, and so was all that the
- *                others' rings held then. Or the flow's creator died, or the
- *                flow was removed, before all sources had attached
- *   -ECANCELED   a source aborted the flow (then the same was delivered
- *                before), or this target was cancelled or aborted
- *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
- *                the text names both ends
- *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
- *                some source has not attached within open_timeout_ms (the text
- *                says which; repeated after the same time); not sticky
- *   -EBUSY       a batch or a cursor is out; not sticky. In debug builds of the
- *                library also: another thread is inside a call on this target,
+ *                others' rings held then; in an ordered flow, of all that, what
+ *                has no gap before it in the order. Or the flow's creator died,
+ * or the flow was removed, before all sources had attached -ECANCELED   a
+ * source aborted the flow (then the same was delivered before), or this target
+ * was cancelled or aborted -EBADMSG     received data contradicts the protocol,
+ * or tuples are missing; the text names both ends -ETIMEDOUT   nothing came for
+ * stall_timeout_ms (not with DFI_NONBLOCK), or some source has not attached
+ * within open_timeout_ms (the text says which; repeated after the same time);
+ * not sticky -EBUSY       a batch or a cursor is out; not sticky. In debug
+ * builds of the library also: another thread is inside a call on this target,
  *                which is a fault of the application; the log says so, too
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: a truncated stream never looks like a clean end.

@@ -5,8 +5,15 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-uint64_t dfi__segment_checksum(
+/* Odd: numbers that differ make seeds that differ. */
+#define SPREAD UINT64_C(0x9e3779b97f4a7c15)
+
+uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
     const char *payload, uint64_t used, uint64_t state)
 {
-	return XXH3_64bits_withSeed(payload, used, state);
+	uint64_t seed = state;
+
+	if (geometry->parts & SEGMENT_GLOBAL)
+		seed += SPREAD * segment_header(geometry, payload)->global;
+	return XXH3_64bits_withSeed(payload, used, seed);
 }

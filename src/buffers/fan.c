@@ -108,6 +108,15 @@ int dfi__fan_open(struct fan *fan)
 	return ret;
 }
 
+/* There is credit, so nothing is between this and sending. */
+static int draw(struct fan *fan)
+{
+	int ret = fan->draw(fan->draw_arg, &fan->lane.global);
+
+	fan->undrawn = ret < 0;
+	return ret;
+}
+
 int dfi__fan_publish(struct fan *fan, uint64_t used)
 {
 	const struct ring_geometry *g = &fan->lane.geometry;
@@ -115,12 +124,18 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 	int err, ret = 0;
 	uint32_t i;
 
+	if (unlikely(fan->draw != NULL)) {
+		ret = draw(fan);
+		if (ret < 0)
+			return ret;
+	}
 	if (fan->broadcast.region)
 		return dfi__writer_publish(&fan->lane, used);
 	fan->lane.segment = NULL;
 	for (i = 0; i < fan->n_rings; i++) {
 		if (fan->rings[i].cancelled)
 			continue;
+		fan->rings[i].global = fan->lane.global;
 		/* Not where it belongs in the ring: it is copied there. */
 		fan->rings[i].segment = segment;
 		err = dfi__writer_publish(&fan->rings[i], used);
@@ -149,10 +164,9 @@ int dfi__fan_publish_part(struct fan *fan, uint64_t used)
 	char *segment = fan->lane.segment;
 	int ret;
 
-	if (fan->broadcast.region)
-		return broadcast_said(
-		    fan, dfi__writer_publish_part(&fan->lane, used));
-	ret = room(fan, 2);
+	ret = fan->broadcast.region
+	    ? broadcast_said(fan, dfi__writer_room(&fan->lane, 2))
+	    : room(fan, 2);
 	if (ret <= 0)
 		return ret;
 	ret = dfi__fan_publish(fan, used);

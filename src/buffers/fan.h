@@ -24,6 +24,14 @@ struct fan {
 	uint32_t short_of;          /* the ring that the last call failed at */
 	char *stage;                /* room for a segment, if it is copied */
 	struct broadcast broadcast; /* else; without region: copied */
+	/*
+	 * Of segments that have a place among those of all sources: draws it,
+	 * when a segment is as good as sent, so that nobody waits for one that
+	 * waits for credit. It may fail, with a text.
+	 */
+	int (*draw)(void *arg, uint64_t *global);
+	void *draw_arg;
+	bool undrawn; /* it has failed: nothing was sent */
 };
 
 /*
@@ -50,7 +58,7 @@ int dfi__fan_open(struct fan *fan);
 
 /*
  * Send the open segment with its first used bytes to all. An error is one
- * ring's; the others have got it.
+ * ring's; the others have got it. Or it could not be drawn for (undrawn).
  */
 int dfi__fan_publish(struct fan *fan, uint64_t used);
 

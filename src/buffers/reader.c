@@ -116,18 +116,56 @@ uint64_t dfi__reader_arrived(const struct reader *reader)
 static int check_sum(
     const struct reader *reader, const char *payload, uint64_t state)
 {
-	const struct segment_header *header =
-	    (const struct segment_header *)(const void *)(payload -
-		reader->geometry.payload_offset);
-	uint64_t is = dfi__segment_checksum(payload, footer_used(state), state);
+	const struct ring_geometry *g = &reader->geometry;
+	uint64_t was = segment_header(g, payload)->checksum;
+	uint64_t is = dfi__segment_checksum(
+	    g, payload, footer_used(state), state);
 
-	if (likely(is == header->checksum))
+	if (likely(is == was))
 		return 0;
 	return dfi__fail(-EBADMSG,
 	    "segment %lu: its checksum is %#lx, the source has sent %#lx: its "
 	    "%lu bytes are damaged",
-	    (unsigned long)reader->seq, (unsigned long)is,
-	    (unsigned long)header->checksum, (unsigned long)footer_used(state));
+	    (unsigned long)reader->seq, (unsigned long)is, (unsigned long)was,
+	    (unsigned long)footer_used(state));
+}
+
+/* The tuples of the next segment, whose footer has this state; NULL, with a
+ * text.
+ */
+static inline const char *find_tuples(
+    const struct reader *reader, uint64_t state)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	uint64_t used = footer_used(state);
+	const char *tuples;
+
+	if (!used || used > g->segment_bytes ||
+	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER) {
+		dfi__fail(-EBADMSG,
+		    "segment %lu: footer state %#lx: %lu bytes are not 1 to %u "
+		    "tuples of %u bytes",
+		    (unsigned long)reader->seq, (unsigned long)state,
+		    (unsigned long)used, g->segment_tuples, g->tuple_size);
+		return NULL;
+	}
+	tuples = (const char *)reader->head - g->footer_offset +
+	    g->payload_offset;
+	if (unlikely(state & TRANSPORT_AT_FOOTER))
+		tuples += transport_at_footer(
+		    g->footer_offset, g->payload_offset + used);
+	return tuples;
+}
+
+int dfi__reader_global(const struct reader *reader, uint64_t *global)
+{
+	const char *tuples = find_tuples(
+	    reader, atomic_peek(&reader->head->state));
+
+	if (unlikely(!tuples))
+		return -EBADMSG;
+	*global = segment_header(&reader->geometry, tuples)->global;
+	return 0;
 }
 
 int dfi__reader_take(
@@ -139,29 +177,24 @@ int dfi__reader_take(
 	uint64_t used = footer_used(state);
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
-	const char *tuples_at;
+	const char *tuples_at = find_tuples(reader, state);
 	int ret;
 
-	if (!used || used > g->segment_bytes ||
-	    tuples * g->tuple_size != used ||
-	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER)
+	if (unlikely(!tuples_at))
+		return -EBADMSG;
+	if (tuples * g->tuple_size != used)
 		return dfi__fail(-EBADMSG,
-		    "segment %lu: footer state %#lx: %lu bytes are not 1 to %u "
+		    "segment %lu: footer state %#lx: %lu bytes are no whole "
 		    "tuples of %u bytes",
 		    (unsigned long)reader->seq, (unsigned long)state,
-		    (unsigned long)used, g->segment_tuples, g->tuple_size);
+		    (unsigned long)used, g->tuple_size);
 	if (total != atomic_peek(&reader->total) + tuples)
 		return dfi__fail(-EBADMSG,
 		    "segment %lu: the source counts %lu tuples up to here, "
 		    "the target %lu",
 		    (unsigned long)reader->seq, (unsigned long)total,
 		    (unsigned long)(atomic_peek(&reader->total) + tuples));
-	tuples_at = (const char *)reader->head - g->footer_offset +
-	    g->payload_offset;
-	if (unlikely(state & TRANSPORT_AT_FOOTER))
-		tuples_at += transport_at_footer(
-		    g->footer_offset, g->payload_offset + used);
-	if (unlikely(g->payload_offset)) {
+	if (unlikely(g->parts & SEGMENT_CHECKSUM)) {
 		ret = check_sum(
 		    reader, tuples_at, state & ~TRANSPORT_AT_FOOTER);
 		if (ret < 0)

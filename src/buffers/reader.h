@@ -79,6 +79,12 @@ int dfi__reader_find_slots(struct reader *reader);
 uint64_t dfi__reader_arrived(const struct reader *reader);
 
 /*
+ * The next segment, which is ready, has this place among those of all sources;
+ * segments must have that. -EBADMSG: the footer isn't valid.
+ */
+int dfi__reader_global(const struct reader *reader, uint64_t *global);
+
+/*
  * Lend the next segment, which is ready: *payload and *bytes. The next call of
  * dfi__reader_release() gives it back. -EBADMSG: the footer isn't valid.
  */

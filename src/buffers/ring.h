@@ -13,30 +13,35 @@
 /* Sequence number of the first segment of every ring of a flow. */
 #define RING_FIRST_SEGMENT 0
 
+/* What of struct segment_header a flow's segments have. */
+enum segment_parts {
+	SEGMENT_CHECKSUM = 1,
+	SEGMENT_GLOBAL = 2,
+};
+
 struct ring_geometry {
 	uint32_t tuple_size;
 	uint32_t segment_tuples; /* tuples of a full segment */
 	uint32_t segment_bytes;  /* payload bytes of a full segment */
 	uint32_t segment_count;
-	uint32_t payload_offset; /* in a slot: 0, or behind the checksum */
+	uint32_t parts;          /* enum segment_parts */
+	uint32_t payload_offset; /* in a slot: 0, or behind the header */
 	uint32_t footer_offset;  /* in a slot */
 	uint32_t slot_size;
 	bool apart; /* the slots are elsewhere: broadcast.h */
 	uint64_t ring_size;
 };
 
-/*
- * tuple_size <= segment_size <= DFI_MAX_SEGMENT_SIZE; segment_count > 0.
- * verified: segments have checksums.
- */
-static inline struct ring_geometry ring_geometry_verified(uint32_t tuple_size,
-    uint32_t segment_size, uint32_t segment_count, bool verified)
+/* tuple_size <= segment_size <= DFI_MAX_SEGMENT_SIZE; segment_count > 0. */
+static inline struct ring_geometry ring_geometry_with(uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint32_t parts)
 {
 	struct ring_geometry g = {
 		.tuple_size = tuple_size,
 		.segment_tuples = segment_size / tuple_size,
 		.segment_count = segment_count,
-		.payload_offset = verified ? sizeof(struct segment_header) : 0,
+		.parts = parts,
+		.payload_offset = parts ? sizeof(struct segment_header) : 0,
 	};
 
 	g.segment_bytes = g.segment_tuples * tuple_size;
@@ -56,8 +61,7 @@ static inline struct ring_geometry ring_geometry_verified(uint32_t tuple_size,
 static inline struct ring_geometry ring_geometry(
     uint32_t tuple_size, uint32_t segment_size, uint32_t segment_count)
 {
-	return ring_geometry_verified(
-	    tuple_size, segment_size, segment_count, false);
+	return ring_geometry_with(tuple_size, segment_size, segment_count, 0);
 }
 
 /* The ring at the targets, if its slots are elsewhere. */

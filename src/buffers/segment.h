@@ -11,12 +11,12 @@
  *	ring    +-------------+--------+--------+----
  *	        | ring_header | slot 0 | slot 1 | ...
  *	        +-------------+--------+--------+----
- *	slot    +----------+-----------------------+----------------+-----+
- *	        | checksum | payload: whole tuples | segment_footer | pad |
- *	        +----------+-----------------------+----------------+-----+
+ *	slot    +--------+-----------------------+----------------+-----+
+ *	        | header | payload: whole tuples | segment_footer | pad |
+ *	        +--------+-----------------------+----------------+-----+
  *
- * Only the slots of flows that are verified have a checksum; it travels with
- *the payload, as its first cache line.
+ * Only the slots of flows that are verified or ordered have a segment_header;
+ * it travels with the payload, as its first cache line.
  *
  * The footer of a slot is at a fixed place, right behind the largest payload.
  * A smaller one that comes over a network may end there instead of beginning
@@ -49,9 +49,10 @@ struct segment_footer {
 static_assert(sizeof(struct segment_footer) == 16, "footer");
 static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
 
-/* What lies before the payload in a slot that has it. */
+/* What lies before the payload in a slot that has any of it. */
 struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
+	uint64_t global; /* its place among the segments of all sources */
 };
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 

@@ -122,15 +122,18 @@ int dfi__writer_open(struct writer *writer)
 	return ret;
 }
 
-static void add_checksum(
+static void fill_header(
     const struct writer *writer, uint64_t used, uint64_t state)
 {
+	const struct ring_geometry *g = &writer->geometry;
 	const char *tuples = payload(writer);
-	struct segment_header *header =
-	    (struct segment_header *)(void *)(writer->remote->ring +
-		slot_offset(&writer->geometry, writer->slot));
+	struct segment_header *header = segment_header(g, tuples);
 
-	header->checksum = dfi__segment_checksum(tuples, used, state);
+	if (g->parts & SEGMENT_GLOBAL)
+		header->global = writer->global;
+	if (g->parts & SEGMENT_CHECKSUM)
+		header->checksum = dfi__segment_checksum(
+		    g, tuples, used, state);
 }
 
 int dfi__writer_publish(struct writer *writer, uint64_t used)
@@ -156,8 +159,8 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 				     : used / g->tuple_size);
 	write.footer[0] = atomic_peek(&writer->total);
 	write.footer[1] = footer_state(writer->seq, used, 0);
-	if (unlikely(g->payload_offset))
-		add_checksum(writer, used, write.footer[1]);
+	if (unlikely(g->parts))
+		fill_header(writer, used, write.footer[1]);
 	counter_add(&writer->segments, 1);
 	counter_add(&writer->partial_segments, used != g->segment_bytes);
 	writer->segment = NULL;

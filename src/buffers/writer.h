@@ -21,6 +21,7 @@ struct writer {
 	uint64_t seq;      /* of the open segment, or the next one */
 	uint32_t slot;     /* its slot */
 	uint64_t consumed; /* last credit seen */
+	uint64_t global;   /* of what is sent next, if segments have that */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;

@@ -15,6 +15,7 @@
 #include "../registry/client.h"
 #include "../transport/transport.h"
 #include "context.h"
+#include "dispenser.h"
 #include "peers.h"
 
 struct awaited_flow {
@@ -153,7 +154,8 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 
 /* An endpoint's entry, or NULL. */
 static void *encode(const struct dfi *dfi, const struct region *region,
-    const char *why, const struct remote *remote, bool cancelled, size_t *size)
+    const char *why, const struct dispenser *sequencer,
+    const struct remote *remote, bool cancelled, size_t *size)
 {
 	struct endpoint endpoint = { .node = dfi->node };
 	const struct transport *transport = NULL;
@@ -170,6 +172,8 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 		transport->ops->describe(transport, remote, endpoint.verbs_way);
 	snprintf(endpoint.verbs_why, sizeof(endpoint.verbs_why), "%s", why);
 	endpoint.cancelled = cancelled;
+	if (sequencer)
+		endpoint.sequencer = sequencer->name;
 	return dfi__endpoint_encode(&endpoint, size);
 }
 
@@ -197,7 +201,7 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, NULL, "", remote, false, &size);
+	void *data = encode(dfi, NULL, "", NULL, remote, false, &size);
 	int ret;
 
 	if (!data)
@@ -210,12 +214,13 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 }
 
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct region *region, const char *why, struct peers *sources,
-    int64_t deadline)
+    const struct region *region, const char *why,
+    const struct dispenser *sequencer, struct peers *sources, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
-	void *data = encode(dfi, region, why, NULL, false, &entry.size);
+	void *data = encode(
+	    dfi, region, why, sequencer, NULL, false, &entry.size);
 	int ret;
 
 	if (!data)
@@ -228,11 +233,12 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 }
 
 int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct region *region, int64_t deadline)
+    const struct region *region, const struct dispenser *sequencer,
+    int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, region, "", NULL, true, &size);
+	void *data = encode(dfi, region, "", sequencer, NULL, true, &size);
 	int ret;
 
 	if (!data)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "descriptor.h"
 
+struct dispenser;
 struct dfi;
 struct peers;
 
@@ -26,16 +27,18 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 
 /*
  * Watch the sources, and publish this context's target and why its region is
- * not exported, "" if it is; -EEXIST likewise.
+ * not exported, "" if it is, and the flow's sequencer, NULL if another has it;
+ * -EEXIST likewise.
  */
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct region *region, const char *why, struct peers *sources,
-    int64_t deadline);
+    const struct region *region, const char *why,
+    const struct dispenser *sequencer, struct peers *sources, int64_t deadline);
 
 /*
  * Publish that this context's target, attached before, wants no more tuples.
  */
 int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct region *region, int64_t deadline);
+    const struct region *region, const struct dispenser *sequencer,
+    int64_t deadline);
 
 #endif

@@ -11,6 +11,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../transport/transport.h"
+#include "order.h"
 
 /*
  * A ring with data is drained on, because it is warm, but not for ever: after
@@ -115,6 +116,8 @@ static int take(struct dfi_target *target, uint32_t source)
 	target->head.end = payload + bytes;
 	target->head.source = source;
 	target->lends_segment = true;
+	if (unlikely(target->merge != NULL))
+		dfi__order_taken(target);
 	owned_add(&target->segments, 1);
 	return 1;
 }
@@ -236,6 +239,26 @@ static uint32_t find_ready(struct dfi_target *target)
 	return target->n_readers;
 }
 
+/* The ring to take from, n_readers if there is none: 0, or an error. */
+static inline int find_next(struct dfi_target *target, uint32_t *ring)
+{
+	int ret;
+
+	if (likely(!target->merge)) {
+		*ring = find_ready(target);
+		return 0;
+	}
+	ret = dfi__order_find(target, ring);
+	return ret < 0 ? damaged(target, *ring, ret) : 0;
+}
+
+static inline bool is_there(struct dfi_target *target)
+{
+	uint32_t ring;
+
+	return find_next(target, &ring) == 0 && ring < target->n_readers;
+}
+
 /* Something for next_segment() to look at. */
 static inline bool segment_or_change(void *arg)
 {
@@ -244,7 +267,9 @@ static inline bool segment_or_change(void *arg)
 	uint32_t i;
 
 	progress(target);
-	for (i = 0; i < target->n_readers; i++, reader++) {
+	if (unlikely(target->merge && dfi__order_changed(target)))
+		return true;
+	for (i = 0; !target->merge && i < target->n_readers; i++, reader++) {
 		if (target->prefetches)
 			__builtin_prefetch((const char *)reader->head -
 			    reader->geometry.footer_offset);
@@ -394,8 +419,7 @@ static int wait_for_segment(struct dfi_target *target)
 	    &target->wait, word, time, segment_or_change, target, cost);
 	atomic_set(&target->sources.sleeping, NULL);
 	if (there) {
-		if (unlikely(target->stall.since) &&
-		    find_ready(target) < target->n_readers)
+		if (unlikely(target->stall.since) && is_there(target))
 			dfi__target_goes_on(target);
 		return 0;
 	}
@@ -408,6 +432,13 @@ static int wait_for_segment(struct dfi_target *target)
 	    target->flow.name, target->index,
 	    (long)(time->timeout_ns / NS_PER_MS));
 	return dfi__error_keep(-ETIMEDOUT);
+}
+
+static int check_order(struct dfi_target *target)
+{
+	int ret = dfi__order_check(target);
+
+	return ret < 0 ? fail_target(target, ret) : 0;
 }
 
 /* Give the segment in work back, if all of it was consumed. */
@@ -423,12 +454,34 @@ static int give_back(struct dfi_target *target)
 	return ret < 0 ? fail_target(target, ret) : 0;
 }
 
+static int fail_lost(struct dfi_target *target)
+{
+	return fail_target(
+	    target, dfi__fail(target->lost, "%s", target->status_text));
+}
+
+/* As last_segment(), of an ordered flow: no place is skipped. */
+static int last_in_order(struct dfi_target *target)
+{
+	uint32_t ring;
+	int ret = find_next(target, &ring);
+
+	if (ret < 0)
+		return ret;
+	if (ring < target->n_readers &&
+	    target->readers[ring].seq != target->readers[ring].stop)
+		return take(target, ring);
+	return fail_lost(target);
+}
+
 /* The flow is lost: lend what had arrived by then, and then say so. */
 static int last_segment(struct dfi_target *target)
 {
 	uint32_t i, ring = target->current;
 	struct reader *reader;
 
+	if (target->merge)
+		return last_in_order(target);
 	for (i = 0; i < target->n_readers; i++) {
 		reader = &target->readers[ring];
 		if (reader->seq != reader->stop && reader_ready(reader)) {
@@ -437,8 +490,7 @@ static int last_segment(struct dfi_target *target)
 		}
 		ring = next_ring(target, ring);
 	}
-	return fail_target(
-	    target, dfi__fail(target->lost, "%s", target->status_text));
+	return fail_lost(target);
 }
 
 /*
@@ -466,7 +518,9 @@ static int next_segment(struct dfi_target *target)
 		}
 		if (unlikely(target->lost))
 			return last_segment(target);
-		ring = find_ready(target);
+		ret = find_next(target, &ring);
+		if (unlikely(ret < 0))
+			return ret;
 		if (likely(ring < target->n_readers)) {
 			ret = take(target, ring);
 			if (likely(ret))
@@ -481,8 +535,13 @@ static int next_segment(struct dfi_target *target)
 			continue;
 		if (!target->n_open)
 			return 0;
-		if (find_ready(target) < target->n_readers)
+		ret = find_next(target, &ring);
+		if (!ret && ring < target->n_readers)
 			continue;
+		if (!ret && unlikely(target->merge != NULL))
+			ret = check_order(target);
+		if (ret < 0)
+			return ret;
 		if (target->notify && arm_descriptor(target))
 			continue;
 		if (target->flags & DFI_NONBLOCK || target->group)

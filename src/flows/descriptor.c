@@ -15,11 +15,10 @@
 #include "dfi_flow.pb-c.h"
 
 /*
- * Version of the layout in buffers/segment.h; a peer must have the same. With
- * checksums it is another one.
+ * Version of the layout in buffers/segment.h; a peer must have the same. It
+ * depends on what segments have before their payload.
  */
 #define RING_LAYOUT 2
-#define RING_LAYOUT_CHECKSUMS 3
 
 int dfi__flow_check_name(const char *name)
 {
@@ -56,11 +55,16 @@ struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 	    : geometry;
 }
 
+uint32_t dfi__flow_segment_parts(const struct flow *flow)
+{
+	return (flow->verify == DFI_VERIFY_CRC ? SEGMENT_CHECKSUM : 0) |
+	    (flow->ordered ? SEGMENT_GLOBAL : 0);
+}
+
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
 {
-	return ring_geometry_verified(flow->schema->tuple_size,
-	    flow->segment_size, flow->segment_count,
-	    flow->verify == DFI_VERIFY_CRC);
+	return ring_geometry_with(flow->schema->tuple_size, flow->segment_size,
+	    flow->segment_count, dfi__flow_segment_parts(flow));
 }
 
 static void *pack(const ProtobufCMessage *message, size_t *size)
@@ -153,9 +157,34 @@ int dfi__node_decode_address(
 	    : dfi__fail(-EBADMSG, "registry: a node's entry is damaged");
 }
 
+static void dispenser_to_message(
+    const struct dispenser_name *name, DfiFlow__Dispenser *message)
+{
+	dfi_flow__dispenser__init(message);
+	message->address = (char *)name->region.address;
+	message->region_key = name->region.key;
+	message->region_size = name->region.size;
+}
+
+/* message may be NULL. */
+static bool dispenser_from_message(
+    const DfiFlow__Dispenser *message, struct dispenser_name *name)
+{
+	memset(name, 0, sizeof(*name));
+	if (!message)
+		return true;
+	if (strlen(message->address) >= sizeof(name->region.address))
+		return false;
+	strcpy(name->region.address, message->address);
+	name->region.key = message->region_key;
+	name->region.size = message->region_size;
+	return true;
+}
+
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 {
 	DfiFlow__Endpoint message;
+	DfiFlow__Dispenser sequencer;
 	DfiFlow__Node node;
 
 	dfi_flow__endpoint__init(&message);
@@ -170,6 +199,10 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	message.verbs_way = (char *)endpoint->verbs_way;
 	message.verbs_why = (char *)endpoint->verbs_why;
 	message.cancelled = endpoint->cancelled;
+	if (endpoint->sequencer.region.size) {
+		dispenser_to_message(&endpoint->sequencer, &sequencer);
+		message.sequencer = &sequencer;
+	}
 	return pack(&message.base, size);
 }
 
@@ -178,8 +211,10 @@ int dfi__endpoint_decode(
 {
 	DfiFlow__Endpoint *message = dfi_flow__endpoint__unpack(
 	    NULL, size, data);
+	struct dispenser_name sequencer;
 
 	if (!message ||
+	    !dispenser_from_message(message->sequencer, &sequencer) ||
 	    strcmp(message->transport, message->region_size ? "shm" : "") ||
 	    strlen(message->address) >= sizeof(endpoint->region.address) ||
 	    strlen(message->verbs_address) >= sizeof(endpoint->verbs.address) ||
@@ -201,6 +236,7 @@ int dfi__endpoint_decode(
 	strcpy(endpoint->verbs_why, message->verbs_why);
 	endpoint->verbs.size = message->region_size;
 	endpoint->cancelled = message->cancelled;
+	endpoint->sequencer = sequencer;
 	dfi_flow__endpoint__free_unpacked(message, NULL);
 	return 0;
 }
@@ -227,7 +263,10 @@ static void fields_to_messages(const struct dfi_schema *schema,
 
 static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 {
-	return message->checksums ? RING_LAYOUT_CHECKSUMS : RING_LAYOUT;
+	uint32_t checksum = message->checksums ? SEGMENT_CHECKSUM : 0;
+	uint32_t global = message->ordered ? SEGMENT_GLOBAL : 0;
+
+	return RING_LAYOUT + checksum + global;
 }
 
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
@@ -258,6 +297,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.segment_size = flow->segment_size;
 	message.segment_count = flow->segment_count;
 	message.checksums = flow->verify == DFI_VERIFY_CRC;
+	message.ordered = flow->ordered;
 	message.layout = ring_layout_of(&message);
 	message.transport = flow->transport;
 	message.replication = flow->replication;
@@ -312,7 +352,7 @@ static bool kind_is_sane(const struct flow *flow)
 			       flow->transport == DFI_TRANSPORT_SHM)) &&
 		    !flow->routing && !flow->n_keys && !flow->splits;
 	return flow->kind == DFI_SHUFFLE && !flow->replication &&
-	    flow->n_keys >= 1 && routing_is_sane(flow);
+	    !flow->ordered && flow->n_keys >= 1 && routing_is_sane(flow);
 }
 
 /* What source and target rely on; the flow's creator checks the rest. */
@@ -350,6 +390,7 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->transport = message->transport;
 	flow->replication = message->replication;
 	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
+	flow->ordered = message->ordered;
 	dfi__node_from_message(message->creator, &flow->creator);
 	if (message->n_keys > DFI_MAX_KEYS)
 		return -EBADMSG;

@@ -44,11 +44,17 @@ struct flow {
 	uint32_t verify;    /* enum dfi_verify, not its default */
 	/* enum dfi_replication, not its default; 0: not a replicate flow */
 	uint32_t replication;
+	bool ordered; /* all targets deliver in one order */
 	struct node creator;
 };
 
 /* Room for why a target can't be reached over verbs. */
 #define ENDPOINT_WHY_SIZE 320
+
+/* Where a dispenser is (dispenser.h); region.size 0: there is none. */
+struct dispenser_name {
+	struct region_name region;
+};
 
 /* A target's or source's entry. */
 struct endpoint {
@@ -58,6 +64,7 @@ struct endpoint {
 	struct region_name verbs;          /* address "": not over verbs */
 	char verbs_why[ENDPOINT_WHY_SIZE]; /* it has no address; or "" */
 	bool cancelled;                    /* it wants no more tuples */
+	struct dispenser_name sequencer;   /* of the flow, or a sequencer's */
 	/* Sources, too: */
 	char verbs_way[TRANSPORT_WAY_SIZE]; /* for people; "": not over verbs */
 };
@@ -66,6 +73,9 @@ struct endpoint {
 int dfi__flow_check_name(const char *name);
 
 void dfi__flow_free(struct flow *flow);
+
+/* What its segments have before their payload: enum segment_parts. */
+uint32_t dfi__flow_segment_parts(const struct flow *flow);
 
 /* Of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include "../base/error.h"
+#include "order.h"
 #include "target.h"
 
 struct farewells {
@@ -33,6 +34,7 @@ int dfi__farewells_new(struct farewells **out)
 static void end(struct dfi_target *target, const char *own_key)
 {
 	dfi__peers_close(&target->sources, own_key);
+	dfi__order_close_target(target);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }

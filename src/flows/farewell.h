@@ -19,7 +19,7 @@ void dfi__farewells_free(struct farewells *farewells);
 
 /*
  * Takes the target, of which only peers, flow, index and context are left, and
- * frees it in the end.
+ * its flow's sequencer if it has that, and frees it in the end.
  */
 void dfi__farewell_begin(struct dfi_target *target);
 

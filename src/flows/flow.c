@@ -37,11 +37,10 @@ static const char *routing_attr(const struct dfi_flow_attr *attr)
 static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 {
 	if (attr->kind != DFI_REPLICATE)
-		return attr->replication
+		return attr->replication || attr->ordered
 		    ? dfi__fail(-EINVAL,
-			  "flow '%s': replication is for flows of kind "
-			  "DFI_REPLICATE",
-			  name)
+			  "flow '%s': %s is for flows of kind DFI_REPLICATE",
+			  name, attr->replication ? "replication" : "ordered")
 		    : 0;
 	if (routing_attr(attr))
 		return dfi__fail(-EINVAL,
@@ -52,6 +51,10 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': replication %u is no enum dfi_replication",
 		    name, attr->replication);
+	if (attr->ordered > 1)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': ordered %u is neither 0 nor 1", name,
+		    attr->ordered);
 	return 0;
 }
 
@@ -74,6 +77,15 @@ static int choose_replication(
 	if (!wanted)
 		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
 					      : DFI_REPLICATION_NAIVE;
+	if (flow->ordered && may_share)
+		flow->transport = DFI_TRANSPORT_SHM;
+	else if (flow->ordered)
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': ordered: this works over shared memory only, "
+		    "in this version, and this flow may need RDMA: set "
+		    "transport to DFI_TRANSPORT_SHM if all endpoints are on "
+		    "one host",
+		    flow->name);
 	/* Whatever DFI_TRANSPORT says in the processes of its endpoints. */
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
 		flow->transport = DFI_TRANSPORT_SHM;
@@ -111,6 +123,9 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': verify %u is no enum dfi_verify", name,
 		    attr->verify);
+	if (attr->reserved)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
 	ret = check_replication(name, attr);
 	return ret < 0 ? ret : dfi__schema_check(attr->schema);
 }
@@ -155,6 +170,7 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->segment_size = attr->segment_size;
 	flow->segment_count = attr->segment_count;
 	flow->transport = attr->transport;
+	flow->ordered = attr->ordered;
 	flow->schema = dfi__schema_copy(attr->schema);
 	if (!flow->schema)
 		return dfi__fail(

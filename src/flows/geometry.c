@@ -78,8 +78,8 @@ static uint32_t latency_slot_size(const struct flow *flow)
 {
 	uint32_t tuple_size = flow->schema->tuple_size;
 
-	return ring_geometry_verified(
-	    tuple_size, tuple_size, 1, flow->verify == DFI_VERIFY_CRC)
+	return ring_geometry_with(
+	    tuple_size, tuple_size, 1, dfi__flow_segment_parts(flow))
 	    .slot_size;
 }
 

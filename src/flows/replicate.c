@@ -29,13 +29,17 @@ int dfi__fan_left(struct dfi_source *source, int err)
 		if (source->rings[t].cancelled)
 			continue;
 		if (likely(!dfi__source_target_life(source, t) &&
-			!(err < 0 && t == source->fan->short_of)))
+			!(err < 0 && t == source->fan->short_of &&
+			    !source->fan->undrawn)))
 			continue;
 		ret = dfi__source_target_left(source, t);
 		if (ret < 0)
 			return ret;
 	}
-	return 0;
+	/* What was said first is about the sequencer, if a target is not gone.
+	 */
+	return source->fan->undrawn && err < 0 ? dfi__source_fail(source, err)
+					       : 0;
 }
 
 int dfi__fan_is_wanted(const struct dfi_source *source)

@@ -6,7 +6,6 @@
 #include <dfi/sequencer.h>
 
 #include <pthread.h>
-#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,36 +14,19 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/log.h"
-#include "../buffers/segment.h"
 #include "../registry/client.h"
-#include "../transport/transport.h"
 #include "context.h"
+#include "dispenser.h"
 #include "handle.h"
-
-/* What all share, behind the region's header. */
-struct counter {
-	alignas(2 * CACHE_LINE) _Atomic uint64_t next;
-	/* By the creator. Apart: who reads it must not need the line above. */
-	alignas(2 * CACHE_LINE) _Atomic uint32_t closed;
-};
-
-#define COUNTER_OFFSET sizeof(struct region_header)
-#define SEQUENCER_REGION_SIZE (COUNTER_OFFSET + sizeof(struct counter))
-
-static const struct ring_layout layout = {
-	.n_rings = 1,
-	.first_ring = COUNTER_OFFSET,
-	.ring_size = sizeof(struct counter),
-};
 
 struct dfi_sequencer {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	_Atomic bool lost;     /* the creator's entry is gone */
-	struct counter *counter;
-	struct region *region; /* the creator's; else NULL, and: */
-	struct remote *remote;
+	bool created;          /* by this handle: it has the counter, too */
+	struct dispenser dispenser;
+	struct dispenser_user user_end;
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
 	struct registry_watch *watch;
@@ -87,7 +69,8 @@ static void on_put(
 		sequencer->creator = creator;
 		sequencer->found = true;
 	} else if (ret < 0 ||
-	    creator.region.key != sequencer->creator.region.key) {
+	    creator.sequencer.region.key !=
+		sequencer->creator.sequencer.region.key) {
 		/* Another one, which has the same name. */
 		atomic_set(&sequencer->lost, true);
 	}
@@ -131,13 +114,9 @@ static struct dfi_sequencer *alloc(struct dfi *dfi, const char *name)
 
 static void free_sequencer(struct dfi_sequencer *sequencer)
 {
-	struct transport *transport = sequencer->dfi->transport;
-
 	dfi__client_unwatch(sequencer->watch);
-	if (sequencer->remote)
-		transport->ops->remote_close(sequencer->remote);
-	if (sequencer->region)
-		transport->ops->region_destroy(sequencer->region);
+	dfi__dispenser_close(&sequencer->user_end);
+	dfi__dispenser_destroy(&sequencer->dispenser);
 	pthread_cond_destroy(&sequencer->changed);
 	pthread_mutex_destroy(&sequencer->lock);
 	dfi__handle_free(sequencer, sizeof(*sequencer));
@@ -152,20 +131,20 @@ static int check_arguments(const char *call, const char *name, const void *out)
 	return 0;
 }
 
-static int reserve(struct dfi_sequencer *sequencer, uint64_t first)
+/* Make the counter, and open it as everybody else does. */
+static int reserve(
+    struct dfi_sequencer *sequencer, uint64_t first, int64_t deadline)
 {
-	struct transport *transport = sequencer->dfi->transport;
-	int ret = transport->ops->region_create(
-	    transport, SEQUENCER_REGION_SIZE, &sequencer->region);
+	struct dfi *dfi = sequencer->dfi;
+	int ret = dfi__dispenser_create(dfi, first, &sequencer->dispenser);
 
-	if (ret < 0)
-		return dfi__fail_within(ret, "sequencer '%s'", sequencer->name);
-	sequencer->counter =
-	    (struct counter *)(void *)((char *)sequencer->region->base +
-		COUNTER_OFFSET);
-	atomic_set(&sequencer->counter->closed, 0);
-	atomic_set(&sequencer->counter->next, first);
-	return 0;
+	if (!ret)
+		ret = dfi__dispenser_open(dfi, &dfi->node,
+		    &sequencer->dispenser.name, deadline, &sequencer->user_end);
+	sequencer->created = !ret;
+	return ret < 0
+	    ? dfi__fail_within(ret, "sequencer '%s'", sequencer->name)
+	    : 0;
 }
 
 /* -EEXIST with a text that says who has the name. */
@@ -198,7 +177,7 @@ static int publish(struct dfi_sequencer *sequencer)
 	int ret;
 
 	creator->node = dfi->node;
-	creator->region = sequencer->region->name;
+	creator->sequencer = sequencer->dispenser.name;
 	data = dfi__endpoint_encode(creator, &size);
 	if (!data)
 		return dfi__fail(
@@ -227,7 +206,7 @@ int dfi_sequencer_create(struct dfi *dfi, const char *name, uint64_t first,
 	sequencer = alloc(dfi, name);
 	if (!sequencer)
 		return -ENOMEM;
-	ret = reserve(sequencer, first);
+	ret = reserve(sequencer, first, context_deadline(dfi, 0));
 	if (!ret)
 		ret = publish(sequencer);
 	if (ret < 0) {
@@ -299,26 +278,13 @@ static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
 	const struct endpoint *creator = &sequencer->creator;
 	int ret;
 
-	if (creator->node.host_id != dfi->node.host_id)
-		return dfi__fail(-EHOSTUNREACH,
-		    "sequencer '%s': its creator (node %s, pid %u) is on host "
-		    "%s, this is %s: open it in processes there",
-		    sequencer->name, creator->node.name, creator->node.pid,
-		    creator->node.host, dfi->node.host);
-	if (creator->region.size < SEQUENCER_REGION_SIZE)
-		return dfi__fail(-EBADMSG,
-		    "sequencer '%s': its entry in the registry is damaged: its "
-		    "counter has %llu bytes",
-		    sequencer->name, (unsigned long long)creator->region.size);
-	ret = dfi->transport->ops->remote_open(dfi->transport, sequencer,
-	    &creator->region, &layout, 0, deadline, &sequencer->remote);
-	if (ret < 0)
-		return dfi__fail_within(ret,
-		    "sequencer '%s' (node %s, host %s, pid %u)",
-		    sequencer->name, creator->node.name, creator->node.host,
-		    creator->node.pid);
-	sequencer->counter = (struct counter *)(void *)sequencer->remote->ring;
-	return 0;
+	ret = dfi__dispenser_open(dfi, &creator->node, &creator->sequencer,
+	    deadline, &sequencer->user_end);
+	return ret < 0
+	    ? dfi__fail_within(ret, "sequencer '%s' (node %s, host %s, pid %u)",
+		  sequencer->name, creator->node.name, creator->node.host,
+		  creator->node.pid)
+	    : 0;
 }
 
 int dfi_sequencer_open(struct dfi *dfi, const char *name,
@@ -362,13 +328,10 @@ int dfi_sequencer_next(
 	if (unlikely(!n || !first))
 		return dfi__fail(-EINVAL, "sequencer '%s': next: %s",
 		    sequencer->name, n ? "first is NULL" : "n is 0");
-	/*
-	 * Pairs with itself in other threads: what they did before they took
-	 * lower numbers. Who creates it is seen by way of the registry.
-	 */
-	number = atomic_fetch_add_explicit(
-	    &sequencer->counter->next, n, memory_order_acq_rel);
-	if (unlikely(atomic_peek(&sequencer->counter->closed) ||
+	ret = dispenser_take(&sequencer->user_end, n, &number);
+	if (unlikely(ret < 0))
+		return ret;
+	if (unlikely(dispenser_is_closed(&sequencer->user_end) ||
 		atomic_peek(&sequencer->lost)))
 		return dfi__error_keep(fail_lost(sequencer));
 	*first = number;
@@ -389,8 +352,9 @@ int dfi_sequencer_close(struct dfi_sequencer *sequencer)
 	if (ret < 0)
 		return ret;
 	dfi = sequencer->dfi;
-	if (sequencer->region) {
-		atomic_set(&sequencer->counter->closed, 1);
+	if (sequencer->created) {
+		dfi__dispenser_close(&sequencer->user_end);
+		dfi__dispenser_destroy(&sequencer->dispenser);
 		sequencer_key(key, sequencer->name);
 		dfi__client_forget(dfi->registry, key);
 	}

@@ -16,6 +16,7 @@
 #include "attach.h"
 #include "declare.h"
 #include "network.h"
+#include "order.h"
 
 static const char role[] = "source";
 
@@ -205,6 +206,7 @@ static void free_source(struct dfi_source *source)
 		if (remote)
 			remote->transport->ops->remote_close(remote);
 	}
+	dfi__order_close_source(source);
 	dfi__notify_free(source->notify);
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
 	if (source->fan)
@@ -395,6 +397,8 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = take_fan(source);
 	if (!ret)
 		ret = open_remotes(source, deadline);
+	if (!ret && source->flow.ordered)
+		ret = dfi__order_open_source(source, deadline);
 	if (!ret && source->linger.ns)
 		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)

@@ -62,6 +62,7 @@ struct dfi_source {
 	struct writer *writers; /* of the lanes */
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct fan *fan;        /* of a replicate flow's source, or NULL */
+	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint32_t n_remotes;   /* opened so far */

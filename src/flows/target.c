@@ -20,6 +20,7 @@
 #include "declare.h"
 #include "farewell.h"
 #include "network.h"
+#include "order.h"
 
 static const char role[] = "target";
 
@@ -172,6 +173,7 @@ static void free_rings(struct dfi_target *target)
 static void free_target(struct dfi_target *target)
 {
 	free_rings(target);
+	dfi__order_close_target(target);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }
@@ -193,10 +195,13 @@ static int attach(struct dfi_target *target, int64_t deadline)
 
 	target->sources.why_lost = why_lost;
 	ret = create_rings(target);
+	if (!ret && target->flow.ordered)
+		ret = dfi__order_open_target(target);
 	if (ret < 0)
 		return ret;
 	return dfi__attach_join(target->dfi, &target->flow, target->index,
-	    target->region, target->verbs_why, &target->sources, deadline);
+	    target->region, target->verbs_why, target->sequencer,
+	    &target->sources, deadline);
 }
 
 int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
@@ -292,7 +297,8 @@ int dfi_target_cancel(struct dfi_target *target)
 	target->lends_segment = false;
 	close_rings(target, RING_CANCELLED);
 	ret = dfi__attach_cancel(target->dfi, &target->flow, target->index,
-	    target->region, context_deadline(target->dfi, 0));
+	    target->region, target->sequencer,
+	    context_deadline(target->dfi, 0));
 	return dfi__error_keep(ret);
 }
 

@@ -48,6 +48,9 @@ struct dfi_target {
 	struct notify *notify;      /* dfi_target_fd(), or NULL */
 	struct dfi_target_group *group;
 	struct reader *readers;
+	struct merge *merge; /* of an ordered flow, or NULL */
+	struct dispenser
+	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
 	uint64_t ring_memory; /* counted towards the context's bound */
 	char verbs_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */

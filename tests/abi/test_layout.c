@@ -180,7 +180,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 80);
+	PIN_SIZE(dfi_flow_attr, 88);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -198,6 +198,8 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, transport, 68, 4);
 	PIN(dfi_flow_attr, verify, 72, 4);
 	PIN(dfi_flow_attr, replication, 76, 4);
+	PIN(dfi_flow_attr, ordered, 80, 4);
+	PIN(dfi_flow_attr, reserved, 84, 4);
 
 	PIN_SIZE(dfi_flow_estimate, 80);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
@@ -236,7 +238,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, transport, 1632, 4);
 	PIN(dfi_flow_info, verify, 1636, 4);
 	PIN(dfi_flow_info, replication, 1640, 4);
-	PIN(dfi_flow_info, reserved, 1644, 4);
+	PIN(dfi_flow_info, ordered, 1644, 4);
 	PIN(dfi_flow_info, verbs, 1648, 1024);
 
 	PIN_SIZE(dfi_node_info, 152);

@@ -15,7 +15,7 @@
 #include "fuzz.h"
 
 #define SEGMENT_MAX 96
-#define COUNT_MAX 8 /* the next bit: segments have checksums */
+#define COUNT_MAX 8 /* the next bits: segments have checksums, and places */
 
 struct input {
 	const uint8_t *at;
@@ -93,7 +93,7 @@ static void set_checksum(struct reader *reader, uint8_t operation,
 	bool fits = used <= g->segment_bytes;
 	struct segment_header *header;
 
-	if (!g->payload_offset)
+	if (!(g->parts & SEGMENT_CHECKSUM))
 		return;
 	if (fits && state & TRANSPORT_AT_FOOTER)
 		at += transport_at_footer(
@@ -101,8 +101,8 @@ static void set_checksum(struct reader *reader, uint8_t operation,
 	header = (struct segment_header *)(void *)at;
 	header->checksum = operation & 8 || !fits
 	    ? number(input, 8)
-	    : dfi__segment_checksum(
-		  at + g->payload_offset, used, state & ~TRANSPORT_AT_FOOTER);
+	    : dfi__segment_checksum(g, at + g->payload_offset, used,
+		  state & ~TRANSPORT_AT_FOOTER);
 }
 
 static bool run_operation(struct reader *reader, struct input *input)
@@ -157,8 +157,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (segment_size < tuple_size)
 		segment_size = tuple_size;
-	g = ring_geometry_verified(
-	    tuple_size, segment_size, 1 + count % COUNT_MAX, count & COUNT_MAX);
+	g = ring_geometry_with(tuple_size, segment_size, 1 + count % COUNT_MAX,
+	    (count & COUNT_MAX ? SEGMENT_CHECKSUM : 0) |
+		(count & 2 * COUNT_MAX ? SEGMENT_GLOBAL : 0));
 	region.base = aligned_alloc(128, region_size(&g, 1));
 	fuzz_check(region.base);
 	memset(region.base, 0, region_size(&g, 1));

@@ -117,7 +117,8 @@ has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"segment_count": 5' '"ring_bytes": [1-9]' '"instance": "[0-9a-f]*"' \
 	'"schema": "key:uint64@0 ' \
 	"\"creator\": \"the holder (host .*, pid $holder)\"" \
-	'"kind": "replicate"' '"routing": "all"' '"replication": "multicast"'
+	'"kind": "replicate"' '"routing": "all"' '"replication": "multicast"' \
+	'"ordered": false'
 "$bin/dfi-info" nodes > "$tmp/nodes"
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"

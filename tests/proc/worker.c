@@ -23,11 +23,14 @@
  * -x TUPLES: targets cancel after so many. Sources skip what a target that has
  * cancelled doesn't want, and report only the others.
  *
+ * -o PATH: target J writes the number of each tuple's source, a byte each, to
+ * PATH.J.
+ *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
  * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-P]] [-k | -K]
- *	[-l MS] [-n TUPLES] [-p HOLD] [-s] [-e] [-x TUPLES] source:I...
- *target:J...
+ *	[-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e] [-x TUPLES]
+ *	source:I... target:J...
  */
 #include <poll.h>
 #include <pthread.h>
@@ -51,6 +54,7 @@ static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
 static bool polls, persistent;
+static const char *order_path;
 
 struct end {
 	const char *role;
@@ -200,6 +204,23 @@ static void check_tuple(struct end *end, const struct dfi_flow_info *info,
 	last[tuple->source] = tuple->number;
 }
 
+/* Where a target writes its order, or NULL. */
+static FILE *open_order(const struct end *end)
+{
+	char path[256];
+	FILE *file;
+
+	if (!order_path)
+		return NULL;
+	snprintf(path, sizeof(path), "%s.%u", order_path, end->index);
+	file = fopen(path, "we");
+	if (!file) {
+		perror(path);
+		_exit(EXIT_FAILURE);
+	}
+	return file;
+}
+
 static void run_target(struct end *end)
 {
 	struct dfi_target_attr attr = {
@@ -211,6 +232,7 @@ static void run_target(struct end *end)
 	uint32_t last[MAX_SOURCES] = { 0 }, count = 0;
 	struct dfi_flow_info info = { .n_targets = 0 };
 	struct dfi_target *target;
+	FILE *order = open_order(end);
 	const void *tuple;
 	int ret;
 
@@ -225,6 +247,9 @@ static void run_target(struct end *end)
 	fflush(stdout);
 	while ((ret = consume(target, &tuple)) > 0) {
 		check_tuple(end, &info, tuple, last);
+		if (order)
+			putc((int)((const struct worker_tuple *)tuple)->source,
+			    order);
 		if (++count == hold)
 			hold_on(end, count);
 		if (count == leave) {
@@ -232,6 +257,8 @@ static void run_target(struct end *end)
 			break;
 		}
 	}
+	if (order && fclose(order))
+		end->damaged = true;
 	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
 	dfi_target_close(target);
 }
@@ -299,7 +326,7 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "c:eg:kKl:Pr:f:n:p:sx:")) != -1) {
+	while ((option = getopt(argc, argv, "c:eg:kKl:o:Pr:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -312,6 +339,8 @@ int main(int argc, char **argv)
 			creates = optarg;
 		else if (option == 'g')
 			segment_size = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'o')
+			order_path = optarg;
 		else if (option == 's')
 			schema = &worker_other_schema;
 		else if (option == 'e')

@@ -3,10 +3,12 @@
  * Replicate flows N:M in one process, for ThreadSanitizer: rings of few small
  * segments, so that sources and targets fall asleep and wake each other all the
  * time, naive and multicast, with one context and with two (then what a source
- * shows is mapped again), lingering or not, and with a target that cancels.
+ * shows is mapped again), lingering or not, with a target that cancels, and in
+ * one order for all.
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "stress_help.h"
 
@@ -27,7 +29,7 @@ static const struct dfi_schema schema = DFI_SCHEMA(struct tuple, fields);
 struct run {
 	uint32_t replication, goal, segment_tuples, segment_count, linger_us;
 	uint64_t n_tuples;
-	bool two_contexts, cancels;
+	bool two_contexts, cancels, ordered;
 };
 
 struct end {
@@ -35,6 +37,7 @@ struct end {
 	struct dfi *dfi;
 	uint32_t index;
 	struct dfi_target *target;
+	uint8_t *order; /* the source of each tuple that a target got */
 };
 
 static void *run_source(void *arg)
@@ -79,6 +82,7 @@ static void *run_target(void *arg)
 			    "target %u: not tuple %lu of source %u", end->index,
 			    (unsigned long)next[batch.source] - 1,
 			    batch.source);
+		memset(end->order + n, (int)batch.source, batch.count);
 		n += batch.count;
 		dfi_target_release(end->target, &batch);
 		rng_yield(&rng, 16);
@@ -96,6 +100,7 @@ static void *run_target(void *arg)
 static void run_flow(const struct run *run, struct dfi *a, struct dfi *b)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	uint64_t n = N_SOURCES * run->n_tuples;
 	struct end ends[N_SOURCES + N_TARGETS];
 	pthread_t threads[N_SOURCES + N_TARGETS];
 	uint32_t i;
@@ -106,6 +111,7 @@ static void run_flow(const struct run *run, struct dfi *a, struct dfi *b)
 	attr.n_sources = N_SOURCES;
 	attr.n_targets = N_TARGETS;
 	attr.goal = run->goal;
+	attr.ordered = run->ordered;
 	attr.segment_size = run->segment_tuples *
 	    (uint32_t)sizeof(struct tuple);
 	attr.segment_count = run->segment_count;
@@ -116,18 +122,27 @@ static void run_flow(const struct run *run, struct dfi *a, struct dfi *b)
 			.dfi = run->two_contexts && i % 2 ? b : a,
 			.index = i < N_TARGETS ? i : i - N_TARGETS,
 		};
-		if (i < N_TARGETS)
-			check(!dfi_target_open(
-				  ends[i].dfi, "f", i, NULL, &ends[i].target),
-			    "target %u", i);
+		if (i >= N_TARGETS)
+			continue;
+		ends[i].order = malloc(n);
+		check(ends[i].order, "memory");
+		check(!dfi_target_open(
+			  ends[i].dfi, "f", i, NULL, &ends[i].target),
+		    "target %u", i);
 	}
 	for (i = 0; i < N_SOURCES + N_TARGETS; i++)
 		threads[i] = start_thread(
 		    i < N_TARGETS ? run_target : run_source, &ends[i]);
 	for (i = 0; i < N_SOURCES + N_TARGETS; i++)
 		check(!pthread_join(threads[i], NULL), "join");
-	for (i = 0; i < N_TARGETS; i++)
+	for (i = 1; run->ordered && i < N_TARGETS; i++)
+		check((run->cancels && i == CANCELS) ||
+			!memcmp(ends[i].order, ends[0].order, n),
+		    "targets 0 and %u have different orders", i);
+	for (i = 0; i < N_TARGETS; i++) {
 		check(!dfi_target_close(ends[i].target), "close");
+		free(ends[i].order);
+	}
 	check(!dfi_flow_remove(a, "f"), "remove");
 }
 
@@ -135,16 +150,23 @@ int main(void)
 {
 	static const struct run runs[] = {
 		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 1, 0, 20000, 1,
-		    0 },
+		    0, 0 },
 		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 2, 0, 40000, 0,
-		    1 },
-		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 16, 3, 100, 40000,
 		    1, 1 },
-		{ DFI_REPLICATION_MULTICAST, DFI_LATENCY, 1, 3, 0, 10000, 1,
+		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 16, 3, 100, 40000,
+		    1, 1, 0 },
+		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 3, 100, 20000, 1,
+		    0, 1 },
+		{ DFI_REPLICATION_MULTICAST, DFI_LATENCY, 1, 3, 0, 10000, 1, 0,
 		    0 },
-		{ DFI_REPLICATION_NAIVE, DFI_BANDWIDTH, 8, 2, 100, 20000, 1,
+		{ DFI_REPLICATION_MULTICAST, DFI_LATENCY, 1, 2, 0, 10000, 1, 0,
 		    1 },
-		{ DFI_REPLICATION_NAIVE, DFI_LATENCY, 1, 2, 0, 10000, 0, 0 },
+		{ DFI_REPLICATION_NAIVE, DFI_BANDWIDTH, 8, 2, 100, 20000, 1, 1,
+		    0 },
+		{ DFI_REPLICATION_NAIVE, DFI_BANDWIDTH, 8, 2, 100, 20000, 1, 1,
+		    1 },
+		{ DFI_REPLICATION_NAIVE, DFI_LATENCY, 1, 2, 0, 10000, 0, 0, 0 },
+		{ DFI_REPLICATION_NAIVE, DFI_LATENCY, 1, 1, 0, 5000, 0, 0, 1 },
 	};
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;

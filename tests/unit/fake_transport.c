@@ -147,14 +147,21 @@ void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
 	    start, in_place);
 }
 
+void fake_ring_start_with(struct fake_ring *ring, uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint64_t start,
+    bool in_place, uint32_t parts)
+{
+	start_ring(ring,
+	    ring_geometry_with(tuple_size, segment_size, segment_count, parts),
+	    start, in_place);
+}
+
 void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place)
 {
-	start_ring(ring,
-	    ring_geometry_verified(
-		tuple_size, segment_size, segment_count, true),
-	    start, in_place);
+	fake_ring_start_with(ring, tuple_size, segment_size, segment_count,
+	    start, in_place, SEGMENT_CHECKSUM);
 }
 
 void fake_ring_stop(struct fake_ring *ring)

@@ -35,10 +35,13 @@ struct fake_ring {
 void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place);
-/* The same, with checksums. */
+/* The same, with checksums, or other parts of a segment's header. */
 void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place);
+void fake_ring_start_with(struct fake_ring *ring, uint32_t tuple_size,
+    uint32_t segment_size, uint32_t segment_count, uint64_t start,
+    bool in_place, uint32_t parts);
 void fake_ring_stop(struct fake_ring *ring);
 
 /* The footers and the header in the target's memory. */

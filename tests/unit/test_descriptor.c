@@ -106,7 +106,16 @@ Test(descriptor, replicate_flow_has_no_routing)
 	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
 	cr_assert_eq(back.kind, DFI_REPLICATE);
 	cr_assert_eq(back.replication, DFI_REPLICATION_NAIVE);
+	cr_assert(!back.ordered);
 	dfi__flow_free(&back);
+	flow.ordered = true;
+	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
+	cr_assert(back.ordered);
+	dfi__flow_free(&back);
+	flow.ordered = false;
+	bad = make_flow();
+	bad.ordered = true;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
 	bad.replication = DFI_REPLICATION_MULTICAST;
 	cr_assert_eq(bad.transport, DFI_TRANSPORT_VERBS);
@@ -137,6 +146,7 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
 		.verbs = { "10.0.0.1:18515", 10, 4096 },
 		.verbs_why = "it has none",
+		.sequencer = { { "@dfi-1-abc", 11, 12 } },
 	};
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
 	uint8_t token_back[MEMBER_TOKEN_SIZE];

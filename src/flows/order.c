@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Global order: what is particular about sources and targets of such flows. */
+#include "order.h"
+
+#include <stdlib.h>
+#include "../base/compiler.h"
+#include "../base/error.h"
+#include "../buffers/merge.h"
+#include "dispenser.h"
+#include "source.h"
+#include "target.h"
+
+/* Target 0 has the sequencer. */
+#define HOLDER 0
+
+static int reserve_sequencer(struct dfi_target *target)
+{
+	int ret;
+
+	target->sequencer = calloc(1, sizeof(*target->sequencer));
+	if (!target->sequencer)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
+	ret = dfi__dispenser_create(
+	    target->dfi, MERGE_FIRST_PLACE, target->sequencer);
+	if (ret < 0)
+		return dfi__fail_within(ret,
+		    "flow '%s': target %u: the sequencer", target->flow.name,
+		    target->index);
+	return 0;
+}
+
+int dfi__order_open_target(struct dfi_target *target)
+{
+	int ret;
+
+	target->merge = calloc(1, sizeof(*target->merge));
+	ret = target->merge ? dfi__merge_init(target->merge, target->n_readers,
+				  MERGE_FIRST_PLACE)
+			    : -ENOMEM;
+	if (ret < 0)
+		return dfi__fail(
+		    ret, "flow '%s': out of memory", target->flow.name);
+	return target->index == HOLDER ? reserve_sequencer(target) : 0;
+}
+
+void dfi__order_close_target(struct dfi_target *target)
+{
+	if (target->merge)
+		dfi__merge_free(target->merge);
+	free(target->merge);
+	target->merge = NULL;
+	if (target->sequencer)
+		dfi__dispenser_destroy(target->sequencer);
+	free(target->sequencer);
+	target->sequencer = NULL;
+}
+
+static int fail_place(
+    const struct dfi_target *target, uint32_t ring, uint64_t place)
+{
+	return dfi__fail(-EBADMSG,
+	    "segment %lu: its place is %lu, but all below %lu are delivered",
+	    (unsigned long)target->readers[ring].seq, (unsigned long)place,
+	    (unsigned long)target->merge->place);
+}
+
+/*
+ * The next segment of a ring in the receive list, if there is one, goes into
+ * the next list: 1, or 0, or an error.
+ */
+static int look(struct dfi_target *target, uint32_t position)
+{
+	struct merge *merge = target->merge;
+	uint32_t ring = merge->rings[position];
+	struct reader *reader = &target->readers[ring];
+	uint64_t place;
+	int ret;
+
+	if (!reader_ready(reader))
+		return 0;
+	if (unlikely(!reader->slots)) {
+		ret = dfi__reader_find_slots(reader);
+		if (ret < 0 || !reader_ready(reader))
+			return ret;
+	}
+	ret = dfi__reader_global(reader, &place);
+	if (ret < 0)
+		return ret;
+	return dfi__merge_arrived(merge, position, place)
+	    ? 1
+	    : fail_place(target, ring, place);
+}
+
+int dfi__order_find(struct dfi_target *target, uint32_t *ring)
+{
+	struct merge *merge = target->merge;
+	uint32_t i = merge->n_next;
+	int ret = 0;
+
+	*ring = merge->rings[0];
+	if (unlikely(merge_is_late(merge)))
+		return fail_place(target, *ring, merge->places[*ring]);
+	while (!merge_is_due(merge) && i < merge->n_next + merge->n_waiting) {
+		*ring = merge->rings[i];
+		ret = look(target, i);
+		if (ret < 0)
+			return ret;
+		if (!ret && target->readers[*ring].end)
+			dfi__merge_ended(merge, i);
+		else
+			i++;
+	}
+	*ring = merge_is_due(merge) ? merge_first(merge) : target->n_readers;
+	return 0;
+}
+
+void dfi__order_taken(struct dfi_target *target)
+{
+	dfi__merge_delivered(target->merge);
+}
+
+bool dfi__order_changed(const struct dfi_target *target)
+{
+	const struct merge *merge = target->merge;
+	uint32_t i, end = merge->n_next + merge->n_waiting;
+	const struct reader *reader;
+
+	if (merge_is_due(merge))
+		return true;
+	for (i = merge->n_next; i < end; i++) {
+		reader = &target->readers[merge->rings[i]];
+		if (reader_ready(reader) ||
+		    (!reader->end && reader_end_marked(reader)))
+			return true;
+	}
+	return false;
+}
+
+int dfi__order_check(const struct dfi_target *target)
+{
+	const struct merge *merge = target->merge;
+
+	if (likely(merge->n_next < target->n_open || !merge->n_next ||
+		merge_is_due(merge)))
+		return 0;
+	return dfi__fail(-EBADMSG,
+	    "flow '%s': target %u: no source has sent what belongs at place "
+	    "%lu of the order, and all that have not ended have sent what "
+	    "comes "
+	    "later",
+	    target->flow.name, target->index, (unsigned long)merge->place);
+}
+
+/* The fan's draw(). */
+static int draw(void *arg, uint64_t *place)
+{
+	struct dfi_source *source = arg;
+	char name[256];
+	int ret = dispenser_take(source->sequencer, 1, place);
+
+	if (likely(!ret))
+		return 0;
+	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+	return dfi__fail_within(ret,
+	    "flow '%s': source %u: the flow's sequencer, with %s",
+	    source->flow.name, source->index, name);
+}
+
+int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
+{
+	const struct endpoint *holder = &source->targets.peer[HOLDER].endpoint;
+	char name[256];
+	int ret;
+
+	source->sequencer = calloc(1, sizeof(*source->sequencer));
+	if (!source->sequencer)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	ret = dfi__dispenser_open(source->dfi, &holder->node,
+	    &holder->sequencer, deadline, source->sequencer);
+	if (ret < 0) {
+		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+		return dfi__fail_within(ret,
+		    "flow '%s': source %u: the flow's sequencer, with %s",
+		    source->flow.name, source->index, name);
+	}
+	source->fan->draw = draw;
+	source->fan->draw_arg = source;
+	return 0;
+}
+
+void dfi__order_close_source(struct dfi_source *source)
+{
+	if (source->sequencer)
+		dfi__dispenser_close(source->sequencer);
+	free(source->sequencer);
+	source->sequencer = NULL;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ordered flows with a hole: a source has drawn a number and sends nothing
+ * under it, as if it had died at that moment. The public interface can't do
+ * that.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <dfi/dfi.h>
+
+#include "base/clock.h"
+#include "buffers/merge.h"
+#include "flows/dispenser.h"
+#include "flows/source.h"
+#include "flows/target.h"
+
+#define LONG_MS 20000u
+
+static struct dfi_registry *registry;
+static struct dfi *dfi;
+static struct dfi_source *sources[2];
+static struct dfi_target *target;
+
+struct number {
+	uint64_t source, n;
+};
+
+static const struct dfi_field fields[] = {
+	DFI_FIELD(struct number, source),
+	DFI_FIELD(struct number, n),
+};
+static const struct dfi_schema schema = DFI_SCHEMA(struct number, fields);
+
+static void setup(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	cr_assert_eq(
+	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(order, .init = setup, .fini = teardown, .timeout = 120);
+
+static void start(uint32_t replication, uint32_t target_flags)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
+	uint32_t i;
+
+	attr.kind = DFI_REPLICATE;
+	attr.replication = replication;
+	attr.ordered = 1;
+	attr.schema = &schema;
+	attr.n_sources = 2;
+	attr.n_targets = 1;
+	attr.segment_size = sizeof(struct number);
+	attr.segment_count = 8;
+	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	target_attr.flags = target_flags;
+	cr_assert_eq(dfi_target_open(dfi, "f", 0, &target_attr, &target), 0,
+	    "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_source_open(dfi, "f", i, NULL, &sources[i]), 0,
+		    "%s", dfi_errmsg());
+}
+
+static void push(uint32_t i, uint64_t n)
+{
+	struct number number = { i, n };
+
+	cr_assert_eq(
+	    dfi_source_push(sources[i], &number), 0, "%s", dfi_errmsg());
+}
+
+static uint64_t leave_hole(uint32_t i)
+{
+	uint64_t place;
+
+	cr_assert_eq(dispenser_take(sources[i]->sequencer, 1, &place), 0);
+	return place;
+}
+
+static void expect(uint32_t source, uint64_t n)
+{
+	const struct number *number;
+	const void *tuple;
+
+	cr_assert_eq(dfi_target_consume(target, &tuple), 1, "%s", dfi_errmsg());
+	number = tuple;
+	cr_assert_eq(number->source, source);
+	cr_assert_eq(number->n, n);
+}
+
+static int consume(void)
+{
+	const void *tuple;
+
+	return dfi_target_consume(target, &tuple);
+}
+
+static void finish(uint32_t i, int ret)
+{
+	cr_assert_eq(dfi_source_close(sources[i]), ret, "%s", dfi_errmsg());
+}
+
+static void end(int ret)
+{
+	cr_assert_eq(dfi_target_close(target), ret);
+	cr_assert_eq(dfi_flow_remove(dfi, "f"), 0);
+}
+
+static bool readable(int fd, int ms)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pollfd, 1, ms) == 1;
+}
+
+#define EACH_REPLICATION(r) \
+	for (r = DFI_REPLICATION_NAIVE; r <= DFI_REPLICATION_MULTICAST; r++)
+
+Test(order, nothing_behind_a_hole_is_delivered)
+{
+	uint32_t r;
+
+	EACH_REPLICATION(r)
+	{
+		start(r, DFI_NONBLOCK);
+		push(0, 0);
+		push(1, 0);
+		leave_hole(0);
+		push(1, 1);
+		expect(0, 0);
+		expect(1, 0);
+		cr_assert_eq(consume(), -EAGAIN);
+		push(1, 2);
+		cr_assert_eq(consume(), -EAGAIN);
+		/* Who drew it gives up: what belongs there never comes. */
+		dfi_source_abort(sources[0]);
+		finish(0, -ECANCELED);
+		cr_assert_eq(consume(), -ECANCELED, "%s", dfi_errmsg());
+		cr_assert_not_null(strstr(dfi_errmsg(), "source 0"));
+		end(-ECANCELED);
+		finish(1, -ECONNRESET);
+	}
+}
+
+/* Both have left one: what is before the first is all. */
+Test(order, first_of_several_holes_ends_the_flow)
+{
+	uint32_t r;
+
+	EACH_REPLICATION(r)
+	{
+		start(r, DFI_NONBLOCK);
+		push(1, 0);
+		leave_hole(0);
+		push(1, 1);
+		leave_hole(1);
+		dfi_source_abort(sources[1]);
+		finish(1, -ECANCELED);
+		expect(1, 0);
+		/* Source 1's ring is not empty, and nobody knows of 0. */
+		cr_assert_eq(consume(), -EAGAIN);
+		dfi_source_abort(sources[0]);
+		finish(0, -ECANCELED);
+		cr_assert_eq(consume(), -ECANCELED, "%s", dfi_errmsg());
+		end(-ECANCELED);
+	}
+}
+
+/* That can only be a fault; the flow must not hang. */
+Test(order, hole_that_nobody_can_fill_is_an_error)
+{
+	uint64_t place;
+	char text[64];
+	uint32_t r;
+
+	EACH_REPLICATION(r)
+	{
+		start(r, 0);
+		push(0, 0);
+		place = leave_hole(0);
+		push(1, 0);
+		finish(0, 0);
+		expect(0, 0);
+		cr_assert_eq(consume(), -EBADMSG, "%s", dfi_errmsg());
+		snprintf(text, sizeof(text), "place %lu of the order",
+		    (unsigned long)place);
+		cr_assert_not_null(
+		    strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
+		end(-EBADMSG);
+		finish(1, -ECONNRESET);
+	}
+}
+
+/*
+ * A descriptor is readable when something new is there, but not because of what
+ * is there all the time and not due.
+ */
+Test(order, descriptor_waits_for_what_is_due)
+{
+	uint64_t hole;
+	uint32_t r;
+	int fd;
+
+	EACH_REPLICATION(r)
+	{
+		start(r, DFI_NONBLOCK);
+		fd = dfi_target_fd(target);
+		hole = leave_hole(0);
+		push(1, 0);
+		cr_assert_eq(consume(), -EAGAIN);
+		/* It may be readable for nothing some ten times a second. */
+		while (readable(fd, 0))
+			cr_assert_eq(consume(), -EAGAIN);
+		/* What is due comes: sent under the number that was drawn. */
+		leave_hole(0);
+		atomic_set(&sources[0]->sequencer->words->next, hole);
+		push(0, 0);
+		atomic_set(&sources[0]->sequencer->words->next, hole + 2);
+		cr_assert(readable(fd, LONG_MS));
+		expect(0, 0);
+		expect(1, 0);
+		finish(0, 0);
+		finish(1, 0);
+		while (consume() == -EAGAIN)
+			cr_assert(readable(fd, LONG_MS));
+		end(0);
+	}
+}
+
+static void *consume_one(void *arg)
+{
+	const void *tuple = NULL;
+	struct number *number = arg;
+
+	if (dfi_target_consume(target, &tuple) == 1)
+		*number = *(const struct number *)tuple;
+	return NULL;
+}
+
+static bool sleeps(void)
+{
+	struct dfi_target_stats stats;
+
+	dfi_target_query(target, &stats);
+	return stats.sleeps > 0;
+}
+
+/* The owner sleeps, though a segment is there; and is woken when it is due. */
+Test(order, waiting_target_sleeps_until_its_segment_is_due)
+{
+	struct number number = { 7, 7 };
+	int64_t deadline;
+	pthread_t thread;
+	uint64_t hole;
+	uint32_t r;
+
+	EACH_REPLICATION(r)
+	{
+		start(r, 0);
+		hole = leave_hole(0);
+		push(1, 0);
+		cr_assert_eq(
+		    pthread_create(&thread, NULL, consume_one, &number), 0);
+		deadline = deadline_in_ms(LONG_MS);
+		while (!sleeps()) {
+			cr_assert_lt(clock_now_ns(), deadline);
+			sched_yield();
+		}
+		atomic_set(&sources[0]->sequencer->words->next, hole);
+		push(0, 5);
+		atomic_set(&sources[0]->sequencer->words->next, hole + 2);
+		cr_assert_eq(pthread_join(thread, NULL), 0);
+		cr_assert_eq(number.source, 0);
+		cr_assert_eq(number.n, 5);
+		expect(1, 0);
+		finish(0, 0);
+		finish(1, 0);
+		cr_assert_eq(consume(), 0, "%s", dfi_errmsg());
+		end(0);
+	}
+}
+
+Test(order, place_that_was_delivered_is_damage)
+{
+	uint32_t r;
+
+	EACH_REPLICATION(r)
+	{
+		start(r, DFI_NONBLOCK);
+		push(0, 0);
+		expect(0, 0);
+		atomic_set(
+		    &sources[1]->sequencer->words->next, MERGE_FIRST_PLACE);
+		push(1, 0);
+		cr_assert_eq(consume(), -EBADMSG, "%s", dfi_errmsg());
+		cr_assert_not_null(strstr(dfi_errmsg(), "source 1"));
+		end(-EBADMSG);
+		finish(0, -ECONNRESET);
+		finish(1, -ECONNRESET);
+	}
+}
