@@ -59,6 +59,7 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 		.ring = source,
 		.seq = start,
 		.returned = start,
+		.batch = credit_batch(geometry),
 	};
 	init_header(header(reader), start);
 	reader->mark = &header(reader)->end;
@@ -95,19 +96,42 @@ int dfi__reader_find_slots(struct reader *reader)
 	return 0;
 }
 
+/* Of a footer that says that segments are lost, how many; of others 0. */
+static uint32_t lost_count(const struct reader *reader, uint64_t state)
+{
+	uint64_t n = footer_used(state);
+
+	return reader->lossy && (state & FOOTER_FLAGS) == FOOTER_FLAG_LOST &&
+		n <= reader->geometry.segment_count
+	    ? (uint32_t)n
+	    : 0;
+}
+
+/* The slot so many behind another one, at most a ring. */
+static uint32_t slot_behind(
+    const struct reader *reader, uint32_t slot, uint32_t n)
+{
+	slot += n;
+	return slot < reader->geometry.segment_count
+	    ? slot
+	    : slot - reader->geometry.segment_count;
+}
+
 uint64_t dfi__reader_arrived(const struct reader *reader)
 {
-	uint32_t slot = reader->slot;
-	uint64_t seq = reader->seq;
+	uint32_t n, slot = reader->slot;
+	uint64_t state, seq = reader->seq;
 
 	if (!reader->slots)
 		return seq;
-	/* Pairs as in reader_ready(). */
-	while (seq - reader->seq < reader->geometry.segment_count &&
-	    footer_seq(atomic_observe(&footer(reader, slot)->state)) ==
-		(uint32_t)seq) {
-		slot = next_slot(&reader->geometry, slot);
-		seq++;
+	while (seq - reader->seq < reader->geometry.segment_count) {
+		/* Pairs as in reader_ready(). */
+		state = atomic_observe(&footer(reader, slot)->state);
+		if (footer_seq(state) != (uint32_t)seq)
+			break;
+		n = lost_count(reader, state);
+		slot = slot_behind(reader, slot, n ? n : 1);
+		seq += n ? n : 1;
 	}
 	return seq;
 }
@@ -130,9 +154,20 @@ static int check_sum(
 	    (unsigned long)footer_used(state));
 }
 
-/* The tuples of the next segment, whose footer has this state; NULL, with a
- * text.
- */
+/* Neither a segment's state nor that of a gap. */
+static int no_segment(const struct reader *reader, uint64_t state)
+{
+	const struct ring_geometry *g = &reader->geometry;
+
+	return dfi__fail(-EBADMSG,
+	    "segment %lu: footer state %#lx: %lu bytes are not 1 to %u "
+	    "tuples of %u bytes",
+	    (unsigned long)reader->seq, (unsigned long)state,
+	    (unsigned long)footer_used(state), g->segment_tuples,
+	    g->tuple_size);
+}
+
+/* The tuples of the next segment; NULL: its footer's state is not of one. */
 static inline const char *find_tuples(
     const struct reader *reader, uint64_t state)
 {
@@ -141,14 +176,8 @@ static inline const char *find_tuples(
 	const char *tuples;
 
 	if (!used || used > g->segment_bytes ||
-	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER) {
-		dfi__fail(-EBADMSG,
-		    "segment %lu: footer state %#lx: %lu bytes are not 1 to %u "
-		    "tuples of %u bytes",
-		    (unsigned long)reader->seq, (unsigned long)state,
-		    (unsigned long)used, g->segment_tuples, g->tuple_size);
+	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER)
 		return NULL;
-	}
 	tuples = (const char *)reader->head - g->footer_offset +
 	    g->payload_offset;
 	if (unlikely(state & TRANSPORT_AT_FOOTER))
@@ -159,13 +188,47 @@ static inline const char *find_tuples(
 
 int dfi__reader_global(const struct reader *reader, uint64_t *global)
 {
-	const char *tuples = find_tuples(
-	    reader, atomic_peek(&reader->head->state));
+	uint64_t state = atomic_peek(&reader->head->state);
+	const char *tuples = find_tuples(reader, state);
 
 	if (unlikely(!tuples))
-		return -EBADMSG;
+		return no_segment(reader, state);
 	*global = segment_header(&reader->geometry, tuples)->global;
 	return 0;
+}
+
+/* The footer's state is not that of a segment. */
+static int take_gap(struct reader *reader, uint64_t state)
+{
+	uint32_t n = lost_count(reader, state);
+
+	if (!n)
+		return no_segment(reader, state);
+	reader->gap_first = reader->seq;
+	reader->gap_count = n;
+	reader->lost_segments += n;
+	reader->unsure += n;
+	reader->seq += n;
+	reader->slot = slot_behind(reader, reader->slot, n);
+	reader->head = footer(reader, reader->slot);
+	return dfi__fail(-ENODATA,
+	    "segments %lu to %lu were lost on the network, and will not come",
+	    (unsigned long)reader->gap_first,
+	    (unsigned long)(reader->gap_first + n - 1));
+}
+
+/*
+ * The tuples that the source counts and that did not come: are they those of
+ * segments that were lost? Then they are counted, too.
+ */
+static bool explain_lack(struct reader *reader, uint64_t lack)
+{
+	if (lack < reader->unsure ||
+	    lack > reader->unsure * reader->geometry.segment_tuples)
+		return false;
+	reader->lost_total += lack;
+	reader->unsure = 0;
+	return true;
 }
 
 int dfi__reader_take(
@@ -177,23 +240,19 @@ int dfi__reader_take(
 	uint64_t used = footer_used(state);
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
+	uint64_t counted = atomic_peek(&reader->total) + tuples;
 	const char *tuples_at = find_tuples(reader, state);
 	int ret;
 
-	if (unlikely(!tuples_at))
-		return -EBADMSG;
-	if (tuples * g->tuple_size != used)
-		return dfi__fail(-EBADMSG,
-		    "segment %lu: footer state %#lx: %lu bytes are no whole "
-		    "tuples of %u bytes",
-		    (unsigned long)reader->seq, (unsigned long)state,
-		    (unsigned long)used, g->tuple_size);
-	if (total != atomic_peek(&reader->total) + tuples)
+	if (!tuples_at || tuples * g->tuple_size != used)
+		return take_gap(reader, state);
+	if (unlikely(total != counted + reader->lost_total || reader->unsure) &&
+	    !explain_lack(reader, total - counted - reader->lost_total))
 		return dfi__fail(-EBADMSG,
 		    "segment %lu: the source counts %lu tuples up to here, "
 		    "the target %lu",
 		    (unsigned long)reader->seq, (unsigned long)total,
-		    (unsigned long)(atomic_peek(&reader->total) + tuples));
+		    (unsigned long)(counted + reader->lost_total));
 	if (unlikely(g->parts & SEGMENT_CHECKSUM)) {
 		ret = check_sum(
 		    reader, tuples_at, state & ~TRANSPORT_AT_FOOTER);
@@ -202,7 +261,7 @@ int dfi__reader_take(
 	}
 	*payload = tuples_at;
 	*bytes = used;
-	atomic_set(&reader->total, total);
+	atomic_set(&reader->total, counted);
 	reader->seq++;
 	reader->slot = next_slot(g, reader->slot);
 	reader->head = footer(reader, reader->slot);
@@ -229,7 +288,7 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 
 int dfi__reader_release(struct reader *reader)
 {
-	if (reader->seq - reader->returned < credit_batch(&reader->geometry))
+	if (reader->seq - reader->returned < reader->batch)
 		return 0;
 	reader->returned = reader->seq;
 	return give_credit(reader, RING_OPEN);
@@ -243,7 +302,7 @@ void dfi__reader_close(struct reader *reader, enum ring_closed closed)
 int dfi__reader_check_end(struct reader *reader)
 {
 	const struct segment_footer *end = &header(reader)->end;
-	uint64_t state, total;
+	uint64_t state, total, counted;
 
 	if (reader->end || !reader_end_marked(reader))
 		return 0;
@@ -256,14 +315,16 @@ int dfi__reader_check_end(struct reader *reader)
 		reader->end = READER_ABORTED;
 		return 0;
 	}
+	counted = atomic_peek(&reader->total) + reader->lost_total;
 	if (footer_seq(state) != (uint32_t)reader->seq ||
-	    total != atomic_peek(&reader->total) || !(state & FOOTER_FLAG_END))
+	    !(state & FOOTER_FLAG_END) ||
+	    ((total != counted || reader->unsure) &&
+		!explain_lack(reader, total - counted)))
 		return dfi__fail(-EBADMSG,
 		    "the source ended after %lu tuples and segment %u, the "
 		    "target received %lu tuples and segment %u",
 		    (unsigned long)total, footer_seq(state),
-		    (unsigned long)atomic_peek(&reader->total),
-		    (uint32_t)reader->seq);
+		    (unsigned long)counted, (uint32_t)reader->seq);
 	reader->end = READER_ENDED;
 	return 0;
 }

@@ -35,6 +35,18 @@ struct reader {
 	uint64_t returned;                 /* consumed count last published */
 	_Atomic uint64_t total; /* tuples lent; any thread reads it */
 	uint64_t stop; /* for the owner: as dfi__reader_arrived() has said */
+	/*
+	 * For the owner to set: after how many segments that were released
+	 * the source is told; credit_batch() of the geometry at first.
+	 */
+	uint32_t batch;
+	bool lossy; /* segments may be lost, which dfi__reader_take() tells */
+	/* Of the gap that it told last, the first number and how many. */
+	uint64_t gap_first;
+	uint32_t gap_count;
+	uint64_t lost_segments; /* in all gaps */
+	uint64_t lost_total;    /* and tuples, but for those of the next: */
+	uint64_t unsure;        /* segments whose tuples nobody has counted */
 	enum reader_end end;
 };
 
@@ -87,6 +99,8 @@ int dfi__reader_global(const struct reader *reader, uint64_t *global);
 /*
  * Lend the next segment, which is ready: *payload and *bytes. The next call of
  * dfi__reader_release() gives it back. -EBADMSG: the footer isn't valid.
+ * -ENODATA, of a reader that is lossy: reader->gap_count segments from
+ * gap_first on were lost; once, and dfi__reader_release() gives them back, too.
  */
 int dfi__reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes);

@@ -32,15 +32,21 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dfi/flow.h>
 #include "../base/bits.h"
 #include "../transport/transport.h"
 
 /*
  * total: tuples in this ring up to the end of this segment.
- * state: bits 0..31 the segment's sequence number, truncated; 32..59 the
- * payload bytes used; 60..63 flags. One word, so that a reader that observes
+ * state: bits 0..31 the segment's sequence number, truncated; 32..58 the
+ * payload bytes used; 59..63 flags. One word, so that a reader that observes
  * the number it expects has the rest too. Once a ring has begun, nothing needs
  * to be reset: a slot's old number is segment_count behind.
+ *
+ * With FOOTER_FLAG_LOST there is no segment: so many as "used" says, from this
+ * number on, were lost on their way (stream_target.h), and the next footer is
+ * that of the slot so far ahead. Its total is 0, as nobody knows; the next
+ * segment's, or the end mark's, says how many tuples they had.
  */
 struct segment_footer {
 	_Atomic uint64_t total;
@@ -57,10 +63,13 @@ struct segment_header {
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 
 #define FOOTER_USED_SHIFT 32
-#define FOOTER_USED_MAX ((UINT64_C(1) << 28) - 1)
+#define FOOTER_USED_MAX ((UINT64_C(1) << 27) - 1)
+#define FOOTER_FLAG_LOST (UINT64_C(1) << 59)  /* see above */
 #define FOOTER_FLAG_END (UINT64_C(1) << 60)   /* the source has closed */
 #define FOOTER_FLAG_ABORT (UINT64_C(1) << 61) /* the source has given up */
-#define FOOTER_FLAGS (UINT64_C(15) << 60)
+#define FOOTER_FLAGS (UINT64_C(31) << 59)
+static_assert(DFI_MAX_SEGMENT_SIZE <= FOOTER_USED_MAX, "used");
+static_assert(DFI_MAX_SEGMENT_COUNT <= FOOTER_USED_MAX, "lost");
 
 static inline uint64_t footer_state(uint64_t seq, uint64_t used, uint64_t flags)
 {

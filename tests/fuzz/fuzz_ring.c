@@ -5,9 +5,10 @@
  * more than a segment of whole tuples, and ends or refuses.
  *
  * The input: tuple size, segment size, segment count and whether segments have
- * checksums, first segment; then operations, each a byte and what belongs to
- * it.
+ * checksums and may be lost, first segment; then operations, each a byte and
+ * what belongs to it.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "buffers/checksum.h"
@@ -15,7 +16,9 @@
 #include "fuzz.h"
 
 #define SEGMENT_MAX 96
-#define COUNT_MAX 8 /* the next bits: segments have checksums, and places */
+/* The next bits: segments have checksums, and places, and may be lost. */
+#define COUNT_MAX 8
+#define LOSSY (4 * COUNT_MAX)
 
 struct input {
 	const uint8_t *at;
@@ -65,13 +68,23 @@ static bool read_once(struct reader *reader)
 	const struct ring_geometry *g = &reader->geometry;
 	const char *base = reader->region->base, *payload;
 	volatile char sum = 0;
-	uint64_t bytes, i;
+	uint64_t bytes, i, seq = reader->seq;
+	int ret;
 
 	if (!reader_ready(reader)) {
 		fuzz_check(dfi__reader_check_end(reader) <= 0);
 		return !reader->end;
 	}
-	if (dfi__reader_take(reader, &payload, &bytes) < 0)
+	fuzz_check(dfi__reader_arrived(reader) != seq);
+	ret = dfi__reader_take(reader, &payload, &bytes);
+	if (ret == -ENODATA) {
+		fuzz_check(reader->lossy && reader->gap_first == seq);
+		fuzz_check(reader->gap_count >= 1 &&
+		    reader->gap_count <= g->segment_count);
+		fuzz_check(dfi__reader_release(reader) == 0);
+		return true;
+	}
+	if (ret < 0)
 		return false;
 	fuzz_check(bytes >= 1 && bytes <= g->segment_bytes);
 	fuzz_check(bytes % g->tuple_size == 0);
@@ -164,6 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_check(region.base);
 	memset(region.base, 0, region_size(&g, 1));
 	dfi__reader_init(&reader, &region, &g, 1, 0, start);
+	reader.lossy = count & LOSSY;
 	while (input.left && run_operation(&reader, &input))
 		;
 	dfi__reader_close(&reader, RING_CLOSED);
