@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a target of a multicast over datagrams does with what it receives.
+ * Numbers are counted in 64 bits here; those that come in have 32, and mean
+ *what is within a window of what was consumed.
+ *
+ *	    consumed        expected                known
+ *	-------|---------------|-----------------------|------> numbers
+ *	 free  | with the      | held: copied, not     | unknown
+ *	       | reader        | published; or a gap   |
+ *
+ * Whatever the numbers are, known is at most a window from consumed: so each of
+ * them has a slot of its own.
+ */
+#include "stream_target.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "../base/atomic.h"
+#include "../base/clock.h"
+#include "../base/error.h"
+
+#define ASK_SHIFT_MAX 16
+
+static uint32_t window(const struct stream_target *stream)
+{
+	return stream->config.flow.geometry.segment_count;
+}
+
+static int64_t gap_ns(const struct stream_target *stream)
+{
+	return (int64_t)stream->config.gap_us * 1000;
+}
+
+static struct segment_footer *footer_of(
+    const struct stream_target *stream, uint32_t slot)
+{
+	const struct ring_geometry *g = &stream->config.flow.geometry;
+
+	return (struct segment_footer *)(void *)(stream->slots +
+	    (uint64_t)g->slot_size * slot + g->footer_offset);
+}
+
+/* The slot of a number from expected on, less than a window ahead. */
+static uint32_t slot_of(const struct stream_target *stream, uint64_t number)
+{
+	uint32_t slot = stream->slot + (uint32_t)(number - stream->expected);
+
+	return slot < window(stream) ? slot : slot - window(stream);
+}
+
+static struct stream_slot *held_of(
+    const struct stream_target *stream, uint64_t number)
+{
+	return &stream->held[slot_of(stream, number)];
+}
+
+/* Nothing that comes is for anybody. */
+static bool is_over(const struct stream_target *stream)
+{
+	return stream->state || stream->cancelled || stream->closed;
+}
+
+int dfi__stream_target_init(
+    struct stream_target *stream, const struct stream_target_config *config)
+{
+	*stream = (struct stream_target){
+		.config = *config,
+		.slots = (char *)(config->ring + 1),
+		.consumed = config->start,
+		.reported = config->start,
+		.expected = config->start,
+		.known = config->start,
+		.due = DEADLINE_NEVER,
+		.cut_at = DEADLINE_NEVER,
+		.held = calloc(config->flow.geometry.segment_count,
+		    sizeof(stream->held[0])),
+	};
+	return stream->held
+	    ? 0
+	    : dfi__fail(-ENOMEM, "no memory for a stream of %u segments",
+		  config->flow.geometry.segment_count);
+}
+
+void dfi__stream_target_free(struct stream_target *stream)
+{
+	free(stream->held);
+	stream->held = NULL;
+}
+
+/* What the reader has done. */
+static void look_at_reader(struct stream_target *stream)
+{
+	const struct ring_credit *credit = &stream->config.ring->credit;
+	uint64_t consumed;
+
+	/*
+	 * Pairs with the publish in the transport's give_credit(): the reader's
+	 * loads from the slots that it gave back come before our stores.
+	 */
+	consumed = atomic_observe(&credit->consumed);
+	/* It gives back what it has; so nothing that is to come. */
+	if (consumed - stream->consumed <= stream->expected - stream->consumed)
+		stream->consumed = consumed;
+	switch (atomic_observe(&credit->closed)) {
+	case RING_CANCELLED:
+		stream->cancelled = true;
+		break;
+	case RING_CLOSED:
+		stream->closed = true;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Whether it was sent. asks: for what is missing, as in report->missing. */
+static bool send_report(struct stream_target *stream, struct datagram *report)
+{
+	const struct datagram_port *port = &stream->config.port;
+	bool done = stream->state == STREAM_WHOLE;
+	char header[DATAGRAM_HEADER_MAX];
+	size_t size;
+
+	report->type = DATAGRAM_REPORT;
+	report->source = stream->config.source;
+	report->target = stream->config.target;
+	report->number = (uint32_t)stream->consumed;
+	report->flags = (uint8_t)((done ? DATAGRAM_DONE : 0) |
+	    (stream->cancelled ? DATAGRAM_CANCELLED : 0));
+	size = dfi__datagram_encode(&stream->config.flow, report, header);
+	if (port->send(
+		port->arg, stream->config.source, header, size, NULL, 0) < 0)
+		return false;
+	stream->reported = stream->consumed;
+	stream->says_done = done;
+	stream->says_cancelled = stream->cancelled;
+	stream->counts.reports++;
+	return true;
+}
+
+/* Again and again, but less and less often. */
+static int64_t ask_again_ns(
+    const struct stream_target *stream, uint32_t n_asked)
+{
+	uint32_t shift = n_asked < ASK_SHIFT_MAX ? n_asked : ASK_SHIFT_MAX;
+	int64_t gap = gap_ns(stream), again = gap << shift;
+
+	if (again > STREAM_ASK_MAX_NS)
+		again = STREAM_ASK_MAX_NS;
+	return again > gap ? again : gap;
+}
+
+/* Of all gaps: the first one's time. */
+static void find_due(struct stream_target *stream)
+{
+	const struct stream_slot *held;
+	uint64_t number;
+
+	stream->due = DEADLINE_NEVER;
+	for (number = stream->expected;
+	     stream->n_gaps && number != stream->known; number++) {
+		held = held_of(stream, number);
+		if (!held->used && held->due < stream->due)
+			stream->due = held->due;
+	}
+}
+
+/* Add a number to the ranges, in ascending order; false: there is no room. */
+static bool add_missing(struct datagram *report, uint32_t number)
+{
+	struct datagram_range *last = report->missing + report->n_missing - 1;
+
+	if (report->n_missing && last->first + last->count == number) {
+		last->count++;
+		return true;
+	}
+	if (report->n_missing == DATAGRAM_MISSING_MAX)
+		return false;
+	report->missing[report->n_missing++] = (struct datagram_range){
+		.first = number,
+		.count = 1,
+	};
+	return true;
+}
+
+/* Report, with the gaps that it is time to ask for. */
+static void report(struct stream_target *stream, int64_t now)
+{
+	struct datagram datagram = { .n_missing = 0 };
+	struct stream_slot *held;
+	uint64_t number;
+	bool asks = stream->due <= now && !stream->config.notify &&
+	    !is_over(stream);
+
+	for (number = stream->expected; asks && number != stream->known;
+	     number++) {
+		held = held_of(stream, number);
+		if (held->used || held->due > now)
+			continue;
+		if (!add_missing(&datagram, (uint32_t)number))
+			break;
+		held->n_asked++;
+		held->due = now + ask_again_ns(stream, held->n_asked - 1);
+		stream->counts.asked++;
+	}
+	(void)send_report(stream, &datagram);
+	if (asks)
+		find_due(stream);
+}
+
+/* All below number were sent. */
+static void learn(struct stream_target *stream, uint64_t number, int64_t now)
+{
+	struct stream_slot *held;
+
+	for (; stream->known - stream->expected < number - stream->expected;
+	     stream->known++) {
+		held = held_of(stream, stream->known);
+		*held = (struct stream_slot){ .due = now + gap_ns(stream) };
+		if (held->due < stream->due)
+			stream->due = held->due;
+		stream->n_gaps++;
+	}
+}
+
+static void put_end_mark(
+    struct stream_target *stream, enum stream_state state, uint64_t flag)
+{
+	struct segment_footer *mark = &stream->config.ring->end;
+
+	stream->state = state;
+	stream->n_gaps = 0;
+	stream->due = DEADLINE_NEVER;
+	atomic_set(&mark->total, stream->end_total);
+	/* Pairs with reader_end_marked(): all segments came before. */
+	atomic_publish(&mark->state, footer_state(stream->expected, 0, flag));
+}
+
+/* Publish what is next, once: a segment, or that so many are lost. */
+static void publish(struct stream_target *stream, uint64_t state, uint32_t n)
+{
+	/* Pairs with reader_ready(): the tuples and the footer's total. */
+	atomic_publish(&footer_of(stream, stream->slot)->state, state);
+	stream->slot = slot_of(stream, stream->expected + n);
+	stream->expected += n;
+}
+
+/* T2: all that is in order; and the end. */
+static bool deliver(struct stream_target *stream)
+{
+	struct stream_slot *held = &stream->held[stream->slot];
+	bool fresh = false;
+
+	while (stream->expected != stream->known && held->used) {
+		publish(
+		    stream, footer_state(stream->expected, held->used, 0), 1);
+		held->used = 0;
+		held = &stream->held[stream->slot];
+		stream->counts.segments++;
+		fresh = true;
+	}
+	if (stream->ended && !stream->state &&
+	    stream->expected == stream->end) {
+		put_end_mark(stream, STREAM_WHOLE, FOOTER_FLAG_END);
+		fresh = true;
+	}
+	return fresh;
+}
+
+/* T4, notify: what was not there in time never will be. */
+static bool give_up(struct stream_target *stream, int64_t now)
+{
+	struct segment_footer *footer;
+	bool fresh = false;
+	uint32_t n;
+
+	for (;;) {
+		for (n = 0; stream->expected + n != stream->known; n++)
+			if (held_of(stream, stream->expected + n)->used ||
+			    held_of(stream, stream->expected + n)->due > now)
+				break;
+		if (!n)
+			break;
+		footer = footer_of(stream, stream->slot);
+		atomic_set(&footer->total, 0);
+		publish(stream,
+		    footer_state(stream->expected, n, FOOTER_FLAG_LOST), n);
+		stream->n_gaps -= n;
+		stream->counts.gaps++;
+		stream->counts.lost += n;
+		fresh = true;
+		deliver(stream);
+	}
+	find_due(stream);
+	return fresh;
+}
+
+/* T1 */
+static bool take_data(
+    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+{
+	const struct ring_geometry *g = &stream->config.flow.geometry;
+	uint32_t d = datagram->number - (uint32_t)stream->consumed;
+	uint64_t number = stream->consumed + d;
+	struct segment_footer *footer;
+	struct stream_slot *held;
+
+	if (d >= window(stream) ||
+	    d < (uint32_t)(stream->expected - stream->consumed) ||
+	    (stream->ended &&
+		d >= (uint32_t)(stream->end - stream->consumed))) {
+		stream->counts.repeated++;
+		return false;
+	}
+	held = held_of(stream, number);
+	if (number - stream->expected < stream->known - stream->expected &&
+	    held->used) {
+		stream->counts.repeated++;
+		return false;
+	}
+	learn(stream, number + 1, now);
+	footer = footer_of(stream, slot_of(stream, number));
+	memcpy((char *)footer - g->footer_offset, datagram->payload,
+	    g->payload_offset + datagram->used);
+	atomic_set(&footer->total, datagram->total);
+	held->used = datagram->used;
+	stream->n_gaps--;
+	stream->counts.early += number != stream->expected;
+	if (!stream->n_gaps)
+		stream->due = DEADLINE_NEVER;
+	return deliver(stream);
+}
+
+/* T3; whether the ring changes. */
+static bool take_state(
+    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+{
+	uint32_t d = datagram->number - (uint32_t)stream->consumed;
+	uint64_t next = stream->consumed + d;
+	/* What was delivered was sent; and after the end nothing is. */
+	bool possible = d <= window(stream) &&
+	    next - stream->consumed >= stream->expected - stream->consumed &&
+	    !(stream->ended &&
+		next - stream->consumed > stream->end - stream->consumed);
+
+	if (!possible) {
+		stream->counts.outdated++;
+		return false;
+	}
+	if (datagram->flags & DATAGRAM_ABORT) {
+		put_end_mark(stream, STREAM_ABORTED, FOOTER_FLAG_ABORT);
+		return true;
+	}
+	if (datagram->flags & DATAGRAM_END && !stream->ended) {
+		if (next - stream->consumed <
+		    stream->known - stream->consumed) {
+			stream->counts.outdated++;
+			return false;
+		}
+		stream->ended = true;
+		stream->end = next;
+		stream->end_total = datagram->total;
+	}
+	learn(stream, next, now);
+	return deliver(stream);
+}
+
+bool dfi__stream_target_receive(
+    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+{
+	bool fresh = false;
+
+	if (datagram->source != stream->config.source)
+		return false;
+	look_at_reader(stream);
+	if (datagram->type == DATAGRAM_DATA) {
+		if (!is_over(stream))
+			fresh = take_data(stream, datagram, now);
+		else
+			stream->counts.repeated++;
+	} else if (datagram->type == DATAGRAM_STATE) {
+		stream->counts.states++;
+		stream->bound = max_u64(stream->bound, datagram->bound);
+		if (!is_over(stream))
+			fresh = take_state(stream, datagram, now);
+		/* Who is gone, says the registry. */
+		if (!stream->closed)
+			report(stream, now);
+	}
+	return dfi__stream_target_progress(stream, now) || fresh;
+}
+
+/* T5, and that the reader wants no more. */
+static bool has_news(const struct stream_target *stream)
+{
+	if (stream->closed)
+		return false;
+	if (stream->state == STREAM_WHOLE && !stream->says_done)
+		return true;
+	if (stream->cancelled)
+		return !stream->says_cancelled;
+	return stream->consumed - stream->reported >=
+	    credit_batch(&stream->config.flow.geometry);
+}
+
+bool dfi__stream_target_progress(struct stream_target *stream, int64_t now)
+{
+	bool fresh = false, asks = false;
+
+	look_at_reader(stream);
+	if (!is_over(stream) && stream->due <= now) {
+		asks = !stream->config.notify;
+		fresh = !asks && give_up(stream, now);
+	}
+	if (asks || has_news(stream))
+		report(stream, now);
+	/* What is missing is told first, where that is all there is to do. */
+	if (!stream->state && stream->cut_at <= now &&
+	    !(stream->config.notify && stream->n_gaps)) {
+		stream->state = STREAM_CUT;
+		fresh = true;
+	}
+	return fresh;
+}
+
+void dfi__stream_target_source_gone(struct stream_target *stream, int64_t now)
+{
+	if (stream->cut_at == DEADLINE_NEVER)
+		stream->cut_at = now + gap_ns(stream);
+}
+
+int64_t dfi__stream_target_due(const struct stream_target *stream)
+{
+	int64_t due = is_over(stream) ? DEADLINE_NEVER : stream->due;
+
+	if (!stream->state && stream->cut_at < due &&
+	    !(stream->config.notify && stream->n_gaps))
+		due = stream->cut_at;
+	return due;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Datagrams from anybody, at a source and at a target of one flow: whatever
+ * they say, the target writes only slots that its reader has given back, the
+ * source sends only segments that it has, and neither counts further than it
+ * may.
+ *
+ * The input: segment count, flags (checksums, notify), first segment; then
+ * operations, each a byte and what belongs to it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "buffers/reader.h"
+#include "buffers/stream_source.h"
+#include "buffers/stream_target.h"
+#include "fuzz.h"
+
+enum {
+	TUPLE = 8,
+	TUPLES = 3,
+	COUNT_MAX = 8,
+	N_SOURCES = 2,
+	N_TARGETS = 3
+};
+
+#define INSTANCE UINT64_C(0x0102030405060708)
+
+struct input {
+	const uint8_t *at;
+	size_t left;
+};
+
+static struct {
+	struct datagram_flow flow;
+	struct region region;
+	struct reader reader;
+	struct stream_target target;
+	struct stream_source source;
+	char *slots;
+	struct ring_credit credits[N_TARGETS];
+	uint64_t written, start; /* segments, by the source's writer */
+	uint32_t slot;
+	int64_t now;
+	bool refused; /* by the reader */
+} f;
+
+static uint64_t number(struct input *input, size_t size)
+{
+	uint64_t value = 0;
+
+	if (size > input->left)
+		size = input->left;
+	if (size)
+		memcpy(&value, input->at, size);
+	input->at += size;
+	input->left -= size;
+	return value;
+}
+
+static int give_credit(struct region *region, const struct ring_layout *layout,
+    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+{
+	struct ring_header *header =
+	    (struct ring_header *)(void *)((char *)region->base +
+		layout->first_ring + ring * layout->ring_size);
+
+	atomic_publish(&header->credit.consumed, consumed);
+	if (closed)
+		atomic_publish(&header->credit.closed, closed);
+	return 1;
+}
+
+static const struct transport_ops ops = {
+	.name = "fuzz",
+	.give_credit = give_credit,
+};
+
+static struct segment_footer *own_footer(uint32_t slot)
+{
+	return (struct segment_footer *)(void *)(f.slots +
+	    (size_t)f.flow.geometry.slot_size * slot +
+	    f.flow.geometry.footer_offset);
+}
+
+/* What a source sends is one of its segments, as it was built. */
+static int source_sends(void *arg, uint32_t to, const void *header,
+    size_t header_size, const void *payload, size_t payload_size)
+{
+	char data[512];
+	struct datagram datagram;
+	uint64_t number_is;
+	size_t prefix = f.flow.geometry.payload_offset;
+
+	fuzz_check(arg == &f && (to == DATAGRAM_ALL || to < N_TARGETS));
+	fuzz_check(header_size + payload_size <= sizeof(data));
+	memcpy(data, header, header_size);
+	if (payload_size)
+		memcpy(data + header_size, payload, payload_size);
+	fuzz_check(dfi__datagram_parse(
+	    &f.flow, data, header_size + payload_size, &datagram));
+	if (datagram.type == DATAGRAM_DATA) {
+		memcpy(&number_is, datagram.payload + prefix, TUPLE);
+		fuzz_check((uint32_t)number_is == datagram.number);
+		fuzz_check(number_is - f.start < f.written);
+	}
+	return 0;
+}
+
+static int target_sends(void *arg, uint32_t to, const void *header,
+    size_t header_size, const void *payload, size_t payload_size)
+{
+	struct datagram datagram;
+
+	fuzz_check(arg == &f && !to && !payload && !payload_size);
+	fuzz_check(
+	    dfi__datagram_parse(&f.flow, header, header_size, &datagram));
+	fuzz_check(datagram.type == DATAGRAM_REPORT);
+	return 0;
+}
+
+/* The writer, as far as credit goes. */
+static void write_segment(void)
+{
+	const struct ring_geometry *g = &f.flow.geometry;
+	uint64_t seq = f.start + f.written, least = f.written;
+	uint32_t t;
+
+	for (t = 0; t < N_TARGETS; t++)
+		if (!f.source.peers[t].over)
+			least = min_u64(least, f.credits[t].consumed - f.start);
+	if (f.written - least >= g->segment_count)
+		return;
+	memcpy(f.slots + (size_t)g->slot_size * f.slot + g->payload_offset,
+	    &seq, TUPLE);
+	f.written++;
+	atomic_set(&own_footer(f.slot)->total, f.written);
+	atomic_publish(&own_footer(f.slot)->state, footer_state(seq, TUPLE, 0));
+	f.slot = next_slot(g, f.slot);
+}
+
+static void read_segment(void)
+{
+	const char *base = f.region.base, *payload;
+	volatile char sum = 0;
+	uint64_t bytes, i;
+	int ret;
+
+	if (f.refused)
+		return;
+	if (!reader_ready(&f.reader)) {
+		ret = dfi__reader_check_end(&f.reader);
+		fuzz_check(ret == 0 || ret == -EBADMSG);
+		f.refused = ret < 0;
+		return;
+	}
+	ret = dfi__reader_take(&f.reader, &payload, &bytes);
+	fuzz_check(
+	    ret == 0 || ret == -EBADMSG || (ret == -ENODATA && f.reader.lossy));
+	f.refused = ret == -EBADMSG;
+	if (f.refused)
+		return;
+	for (i = 0; !ret && i < bytes; i++) {
+		fuzz_check(payload + i >= base &&
+		    payload + i < base + region_size(&f.flow.geometry, 1));
+		sum = (char)(sum + payload[i]);
+	}
+	fuzz_check(dfi__reader_release(&f.reader) == 0);
+}
+
+/* Take it apart, and give it to whom it is for, as a port does. */
+static void receive(const void *data, size_t size)
+{
+	struct datagram datagram;
+
+	if (!dfi__datagram_parse(&f.flow, data, size, &datagram))
+		return;
+	if (datagram.type == DATAGRAM_REPORT)
+		dfi__stream_source_receive(&f.source, &datagram);
+	else
+		dfi__stream_target_receive(&f.target, &datagram, f.now);
+}
+
+/* With a head that is believed, and numbers that are near. */
+static void receive_likely(struct input *input, uint8_t kind)
+{
+	struct datagram datagram = {
+		.type = kind & 1 ? DATAGRAM_DATA : DATAGRAM_STATE,
+		.number = (uint32_t)f.target.consumed +
+		    (uint32_t)number(input, 1) - 8,
+		.total = number(input, 1),
+		.used = TUPLE * (uint32_t)number(input, 1),
+	};
+	char data[DATAGRAM_HEADER_MAX + 64 + TUPLE * 256] = { 0 };
+	size_t size;
+
+	if (kind & 2) {
+		datagram.type = DATAGRAM_REPORT;
+		datagram.number = (uint32_t)f.source.peers[0].consumed +
+		    (uint32_t)number(input, 1) - 8;
+		datagram.target = (uint32_t)number(input, 1);
+		datagram.n_missing = 1;
+		datagram.missing[0].first = datagram.number +
+		    (uint32_t)number(input, 1) - 8;
+		datagram.missing[0].count = (uint32_t)number(input, 1);
+	}
+	if (datagram.type != DATAGRAM_DATA)
+		datagram.flags = (uint8_t)number(input, 1);
+	size = dfi__datagram_encode(&f.flow, &datagram, data);
+	if (datagram.type == DATAGRAM_DATA)
+		size += f.flow.geometry.payload_offset + datagram.used;
+	receive(data, size);
+}
+
+static void run_operation(struct input *input)
+{
+	uint8_t operation = (uint8_t)number(input, 1);
+	uint8_t *raw;
+	size_t size;
+
+	switch (operation % 8) {
+	case 0: /* anything */
+		size = min_u64(number(input, 1), input->left);
+		raw = malloc(size ? size : 1);
+		fuzz_check(raw);
+		memcpy(raw, input->at, size);
+		input->at += size;
+		input->left -= size;
+		receive(raw, size);
+		free(raw);
+		break;
+	case 1:
+	case 2:
+		receive_likely(input, operation >> 3);
+		break;
+	case 3:
+		read_segment();
+		break;
+	case 4:
+		write_segment();
+		dfi__stream_source_progress(&f.source, f.now);
+		break;
+	case 5: /* time passes */
+		f.now += (int64_t)number(input, 1) * 100000;
+		dfi__stream_target_progress(&f.target, f.now);
+		dfi__stream_source_progress(&f.source, f.now);
+		break;
+	case 6:
+		dfi__stream_source_leave(&f.source,
+		    (operation >> 3) % N_TARGETS,
+		    (enum stream_over)(1 + (operation >> 5) % 3));
+		break;
+	default:
+		if (operation >> 3 & 1)
+			dfi__stream_target_source_gone(&f.target, f.now);
+		else if (operation >> 3 & 2)
+			dfi__reader_close(&f.reader, RING_CANCELLED);
+		else
+			dfi__stream_source_end(&f.source,
+			    operation >> 3 & 4 ? FOOTER_FLAG_END
+					       : FOOTER_FLAG_ABORT,
+			    f.now);
+		break;
+	}
+}
+
+static void check(void)
+{
+	uint32_t t, window = f.flow.geometry.segment_count;
+
+	fuzz_check(f.target.known - f.target.consumed <= window);
+	fuzz_check(f.target.expected - f.target.consumed <=
+	    f.target.known - f.target.consumed);
+	fuzz_check(f.source.next - f.start <= f.written);
+	for (t = 0; t < N_TARGETS; t++)
+		fuzz_check(f.source.peers[t].over ||
+		    f.source.next - f.source.peers[t].consumed <= window);
+	fuzz_check(dfi__stream_target_due(&f.target) >= 0);
+	fuzz_check(dfi__stream_source_due(&f.source) >= 0);
+}
+
+static void start(struct input *input)
+{
+	uint32_t i, count = 1 + (uint32_t)number(input, 1) % COUNT_MAX;
+	uint8_t flags = (uint8_t)number(input, 1);
+	static struct transport transport = { .ops = &ops };
+	struct stream_source_config source = { .gap_us = 1000 };
+	struct stream_target_config target = { .gap_us = 1000 };
+
+	memset(&f, 0, sizeof(f));
+	f.start = number(input, 8);
+	f.flow = (struct datagram_flow){
+		.instance = INSTANCE,
+		.n_sources = N_SOURCES,
+		.n_targets = N_TARGETS,
+		.geometry = ring_geometry_with(TUPLE, TUPLE * TUPLES, count,
+		    flags & 1 ? SEGMENT_CHECKSUM : 0),
+	};
+	f.region.transport = &transport;
+	f.region.base = aligned_alloc(128, region_size(&f.flow.geometry, 1));
+	f.slots = aligned_alloc(
+	    128, align_up((uint64_t)f.flow.geometry.slot_size * count, 128));
+	fuzz_check(f.region.base && f.slots);
+	memset(f.slots, 0, (size_t)f.flow.geometry.slot_size * count);
+	memset(f.region.base, 0, region_size(&f.flow.geometry, 1));
+	dfi__region_init(&f.region);
+	dfi__reader_init(&f.reader, &f.region, &f.flow.geometry, 1, 0, f.start);
+	f.reader.lossy = flags & 2;
+	for (i = 0; i < count; i++)
+		atomic_set(&own_footer(i)->state,
+		    footer_state(f.start - count + i, 0, 0));
+	source.port = (struct datagram_port){ source_sends, &f };
+	source.flow = target.flow = f.flow;
+	source.slots = f.slots;
+	source.start = target.start = f.start;
+	target.port = (struct datagram_port){ target_sends, &f };
+	target.notify = flags & 2;
+	target.ring = (struct ring_header *)(void *)((char *)f.region.base +
+	    ring_offset(&f.flow.geometry, 0));
+	fuzz_check(dfi__stream_source_init(&f.source, &source) == 0);
+	fuzz_check(dfi__stream_target_init(&f.target, &target) == 0);
+	for (i = 0; i < N_TARGETS; i++)
+		dfi__stream_source_attach(&f.source, i, &f.credits[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input input = { .at = data, .left = size };
+
+	start(&input);
+	while (input.left) {
+		run_operation(&input);
+		check();
+	}
+	dfi__stream_source_free(&f.source);
+	dfi__stream_target_free(&f.target);
+	free(f.region.base);
+	free(f.slots);
+	return 0;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What travels: each field where it is documented, whatever this machine's byte
+ * order, and nothing taken that says what can't be.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffers/datagram.h"
+
+enum {
+	TUPLE = 8,
+	SEGMENT = 40,
+	COUNT = 6
+};
+
+static struct datagram_flow flow(bool verified)
+{
+	return (struct datagram_flow){
+		.instance = 0x0807060504030201,
+		.n_sources = 300,
+		.n_targets = 3,
+		.geometry = ring_geometry_with(
+		    TUPLE, SEGMENT, COUNT, verified ? SEGMENT_CHECKSUM : 0),
+	};
+}
+
+static const struct datagram data = {
+	.type = DATAGRAM_DATA,
+	.source = 0x0102,
+	.number = 0xfffffffe,
+	.total = 0x1122334455667788,
+	.used = 16,
+};
+static const struct datagram state = {
+	.type = DATAGRAM_STATE,
+	.flags = DATAGRAM_END,
+	.source = 299,
+	.number = 5,
+	.total = 0xaabbccdd,
+	.bound = 0x0123456789abcdef,
+};
+static const struct datagram report = {
+	.type = DATAGRAM_REPORT,
+	.flags = DATAGRAM_DONE,
+	.source = 7,
+	.number = 0x01020304,
+	.target = 2,
+	.n_missing = 2,
+	.missing = { { 0x01020305, 1 }, { 0xffffffff, COUNT } },
+};
+
+/* A datagram with its payload, in a block of its size, not aligned. */
+struct block {
+	char *at, *memory;
+	size_t size;
+};
+
+static struct block encode(
+    const struct datagram_flow *f, const struct datagram *datagram)
+{
+	char header[DATAGRAM_HEADER_MAX];
+	struct block block;
+	size_t size, payload = 0;
+
+	size = dfi__datagram_encode(f, datagram, header);
+	if (datagram->type == DATAGRAM_DATA)
+		payload = f->geometry.payload_offset + datagram->used;
+	block.size = size + payload;
+	block.memory = malloc(block.size + 1);
+	cr_assert_not_null(block.memory);
+	block.at = block.memory + 1;
+	memcpy(block.at, header, size);
+	memset(block.at + size, 0x5a, payload);
+	return block;
+}
+
+Test(datagram, fields_are_where_they_are_documented)
+{
+	static const unsigned char data_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
+		0xd1, 0, 2, 1, 0xfe, 0xff, 0xff, 0xff, 0x88, 0x77, 0x66, 0x55,
+		0x44, 0x33, 0x22, 0x11, 16, 0, 0, 0, 0, 0, 0, 0 };
+	static const unsigned char state_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
+		0xd2, 1, 0x2b, 1, 5, 0, 0, 0, 0xdd, 0xcc, 0xbb, 0xaa, 0, 0, 0,
+		0, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 1 };
+	static const unsigned char report_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
+		0xd3, 4, 7, 0, 4, 3, 2, 1, 2, 0, 0, 0, 2, 0, 0, 0, 5, 3, 2, 1,
+		1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0 };
+	struct datagram_flow f = flow(false);
+	char header[DATAGRAM_HEADER_MAX];
+
+	cr_assert_eq(dfi__datagram_encode(&f, &data, header), 32);
+	cr_assert_arr_eq(header, data_bytes, 32);
+	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 32);
+	cr_assert_arr_eq(header, state_bytes, 32);
+	cr_assert_eq(dfi__datagram_encode(&f, &report, header), 40);
+	cr_assert_arr_eq(header, report_bytes, 40);
+}
+
+static void come_back(bool verified)
+{
+	struct datagram_flow f = flow(verified);
+	struct datagram got;
+	struct block block = encode(&f, &data);
+	uint32_t i;
+
+	cr_assert(dfi__datagram_parse(&f, block.at, block.size, &got));
+	cr_assert_eq(got.type, DATAGRAM_DATA);
+	cr_assert_eq(got.source, data.source);
+	cr_assert_eq(got.number, data.number);
+	cr_assert_eq(got.total, data.total);
+	cr_assert_eq(got.used, data.used);
+	cr_assert_eq(got.payload, block.at + 32);
+	free(block.memory);
+
+	block = encode(&f, &state);
+	cr_assert(dfi__datagram_parse(&f, block.at, block.size, &got));
+	cr_assert_eq(got.type, DATAGRAM_STATE);
+	cr_assert_eq(got.flags, DATAGRAM_END);
+	cr_assert_eq(got.source, state.source);
+	cr_assert_eq(got.number, state.number);
+	cr_assert_eq(got.total, state.total);
+	cr_assert_eq(got.bound, state.bound);
+	free(block.memory);
+
+	block = encode(&f, &report);
+	cr_assert(dfi__datagram_parse(&f, block.at, block.size, &got));
+	cr_assert_eq(got.type, DATAGRAM_REPORT);
+	cr_assert_eq(got.flags, DATAGRAM_DONE);
+	cr_assert_eq(got.source, report.source);
+	cr_assert_eq(got.number, report.number);
+	cr_assert_eq(got.target, report.target);
+	cr_assert_eq(got.n_missing, report.n_missing);
+	for (i = 0; i < report.n_missing; i++) {
+		cr_assert_eq(got.missing[i].first, report.missing[i].first);
+		cr_assert_eq(got.missing[i].count, report.missing[i].count);
+	}
+	free(block.memory);
+}
+
+Test(datagram, comes_back_as_it_was)
+{
+	come_back(false);
+	come_back(true);
+}
+
+/* What it is, with one change, is not taken. */
+static void refuse(struct datagram datagram, size_t at, unsigned char byte)
+{
+	struct datagram_flow f = flow(true);
+	struct block block = encode(&f, &datagram);
+	struct datagram got;
+	char before = block.at[at];
+
+	cr_assert(dfi__datagram_parse(&f, block.at, block.size, &got));
+	block.at[at] = (char)byte;
+	cr_assert_neq(block.at[at], before);
+	cr_assert(!dfi__datagram_parse(&f, block.at, block.size, &got),
+	    "type %#x, byte %zu: %#x", datagram.type, at, byte);
+	free(block.memory);
+}
+
+Test(datagram, of_another_flow_or_for_nobody_is_dropped)
+{
+	size_t i;
+
+	for (i = 0; i < 8; i++) {
+		refuse(data, i, 0xaa);
+		refuse(state, i, 0xaa);
+		refuse(report, i, 0xaa);
+	}
+	refuse(data, 8, 0xd4); /* type */
+	refuse(data, 8, 0);
+	refuse(state, 8, 0xd3); /* but what follows is not that */
+	refuse(report, 8, 0xd2);
+	refuse(report, 8, 0xd1);
+	refuse(data, 11, 2); /* source */
+	refuse(state, 10, 0x2c);
+	refuse(report, 11, 0xff);
+	refuse(report, 16, 3); /* target */
+	refuse(report, 19, 1);
+}
+
+Test(datagram, that_says_what_cannot_be_is_dropped)
+{
+	refuse(data, 9, DATAGRAM_END); /* flags of others */
+	refuse(data, 9, 0x80);
+	refuse(state, 9, DATAGRAM_DONE);
+	refuse(state, 9, 0x10);
+	refuse(report, 9, DATAGRAM_ABORT);
+	refuse(data, 24, 0); /* used: none, parts, others, too many */
+	refuse(data, 24, 15);
+	refuse(data, 24, 8);
+	refuse(data, 24, 24);
+	refuse(data, 24, 48);
+	refuse(data, 27, 1);
+	refuse(data, 28, 1);   /* zero */
+	refuse(report, 20, 1); /* ranges: another number, none, too long */
+	refuse(report, 20, 3);
+	refuse(report, 23, 0xff);
+	refuse(report, 28, 0);
+	refuse(report, 36, COUNT + 1);
+	refuse(report, 39, 0x80);
+}
+
+Test(datagram, of_another_length_is_dropped)
+{
+	const struct datagram *all[] = { &data, &state, &report };
+	struct datagram_flow f = flow(true);
+	struct datagram got;
+	struct block block;
+	size_t i, size;
+	char *exact;
+
+	for (i = 0; i < 3; i++) {
+		block = encode(&f, all[i]);
+		for (size = 0; size <= block.size + 3; size++) {
+			/* A block of its size, so that more is noticed. */
+			exact = calloc(1, size ? size : 1);
+			cr_assert_not_null(exact);
+			memcpy(exact, block.at, min_u64(size, block.size));
+			cr_assert_eq(dfi__datagram_parse(&f, exact, size, &got),
+			    size == block.size, "type %#x, %zu of %zu bytes",
+			    all[i]->type, size, block.size);
+			free(exact);
+		}
+		free(block.memory);
+	}
+}
+
+Test(datagram, report_has_room_for_its_most_ranges)
+{
+	struct datagram_flow f = flow(false);
+	struct datagram most = report, got;
+	struct block block;
+	uint32_t i;
+
+	most.n_missing = DATAGRAM_MISSING_MAX;
+	for (i = 0; i < most.n_missing; i++)
+		most.missing[i] = (struct datagram_range){ 2 * i, 1 };
+	block = encode(&f, &most);
+	cr_assert_leq(block.size, DATAGRAM_HEADER_MAX);
+	cr_assert(dfi__datagram_parse(&f, block.at, block.size, &got));
+	for (i = 0; i < most.n_missing; i++)
+		cr_assert_eq(got.missing[i].first, 2 * i);
+	free(block.memory);
+}
+
+Test(datagram, largest_of_a_flow_is_known)
+{
+	struct ring_geometry g = ring_geometry_with(
+	    24, 4000, 8, SEGMENT_CHECKSUM);
+
+	/* 166 tuples, and the checksum's line. */
+	cr_assert_eq(datagram_size_max(&g), 32 + 64 + 3984);
+	g = ring_geometry(8, 8, 8);
+	cr_assert_eq(datagram_size_max(&g), DATAGRAM_HEADER_MAX);
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multicast over datagrams, over a network that loses, repeats, reorders and
+ * delays them: what docs/replicate.md promises, with many seeds, and for each
+ * kind of datagram that is lost.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "stream_net.h"
+
+#define ALL_FAULTS "drop=0.05,duplicate=0.05,reorder=0.05,delay=0.05"
+
+TestSuite(stream, .timeout = 240);
+
+/* What was counted, over all runs of a test. */
+static struct sums {
+	uint64_t segments, resent, repeated, early, asked, stuck, outdated;
+	uint64_t lost, gaps, datagrams;
+} sums;
+
+static void add_sums(const struct net *net)
+{
+	const struct stream_target_counts *counts;
+	uint32_t s, t;
+
+	for (s = 0; s < net->plan.n_sources; s++) {
+		sums.segments += net->sources[s].stream.counts.segments;
+		sums.resent += net->sources[s].stream.counts.resent;
+		sums.stuck += net->sources[s].stream.counts.stuck;
+		sums.outdated += net->sources[s].stream.counts.outdated;
+	}
+	for (t = 0; t < net->plan.n_targets; t++)
+		for (s = 0; s < net->plan.n_sources; s++) {
+			counts = &net->targets[t].views[s].stream.counts;
+			sums.repeated += counts->repeated;
+			sums.early += counts->early;
+			sums.asked += counts->asked;
+			sums.lost += counts->lost;
+			sums.gaps += counts->gaps;
+		}
+	sums.datagrams += net->n_datagrams;
+}
+
+static void has_all(const struct net *net, uint32_t target, uint32_t source)
+{
+	const struct net_view *view = &net->targets[target].views[source];
+
+	cr_assert_eq(view->end, 1);
+	cr_assert_eq(view->next, net->plan.n_segments);
+	cr_assert_eq(view->stream.state, STREAM_WHOLE);
+	cr_assert_eq(view->n_lost, view->stream.counts.lost);
+	cr_assert_eq(view->n_gaps, view->stream.counts.gaps);
+	cr_assert_eq(
+	    view->stream.counts.segments + view->n_lost, net->plan.n_segments);
+	if (!net->plan.notify)
+		cr_assert_eq(view->n_lost, 0);
+}
+
+static void all_have_all(const struct net *net)
+{
+	uint32_t s, t;
+
+	for (t = 0; t < net->plan.n_targets; t++) {
+		cr_assert(net->targets[t].complete);
+		for (s = 0; s < net->plan.n_sources; s++)
+			has_all(net, t, s);
+	}
+	for (s = 0; s < net->plan.n_sources; s++)
+		cr_assert(net->sources[s].complete);
+}
+
+/* As datagrams are lost that loses() names, or none. */
+static void run(const struct net_plan *plan,
+    bool (*loses)(
+	struct net *net, const struct datagram *datagram, uint32_t receiver),
+    void (*check)(const struct net *net))
+{
+	struct net net;
+
+	net_start(&net, plan);
+	net.loses = loses;
+	net_run(&net);
+	check(&net);
+	add_sums(&net);
+	net_stop(&net);
+}
+
+static void run_seeds(const char *faults)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 1000; seed++) {
+		plan = net_any_plan(seed, faults);
+		run(&plan, NULL, all_have_all);
+	}
+	/* Not in vain. */
+	cr_assert_gt(sums.resent, 0);
+	cr_assert_gt(sums.repeated, 1000);
+	cr_assert_gt(sums.early, 1000);
+	cr_assert_gt(sums.asked, 0);
+	cr_assert_gt(sums.stuck, 0);
+	cr_assert_gt(sums.outdated, 0);
+	cr_assert_eq(sums.lost, 0);
+}
+
+Test(stream, all_comes_once_and_in_order_with_losses_of_0_1_percent)
+{
+	run_seeds("drop=0.001,duplicate=0.005,reorder=0.02,delay=0.01");
+}
+
+Test(stream, all_comes_once_and_in_order_with_losses_of_1_percent)
+{
+	run_seeds("drop=0.01,duplicate=0.02,reorder=0.02,delay=0.01");
+}
+
+Test(stream, all_comes_once_and_in_order_with_losses_of_5_percent)
+{
+	run_seeds(ALL_FAULTS);
+}
+
+/* Worse than any network: most of what is sent is lost. */
+Test(stream, all_comes_at_last_when_most_is_lost)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 20; seed++) {
+		plan = net_any_plan(seed, "drop=0.6,duplicate=0.3,reorder=0.3");
+		plan.n_segments = 30;
+		plan.push_us = plan.consume_us = 300;
+		run(&plan, NULL, all_have_all);
+	}
+}
+
+static void is_quiet(const struct net *net)
+{
+	all_have_all(net);
+	cr_assert_eq(net->sources[0].stream.counts.resent, 0);
+	cr_assert_eq(net->targets[0].views[0].stream.counts.asked, 0);
+	cr_assert_eq(net->targets[0].views[0].stream.counts.repeated, 0);
+	/* Nobody had to wait for a probe. */
+	cr_assert_lt(net->now, 30 * NS_PER_MS);
+}
+
+/* What it costs: one datagram for each, and a report for a quarter ring. */
+Test(stream, without_losses_there_is_little_but_segments)
+{
+	struct net_plan plan = {
+		.n_sources = 1,
+		.n_targets = 1,
+		.segment_count = 16,
+		.segment_tuples = 4,
+		.n_segments = 1000,
+		.gap_us = 1000,
+		.push_us = 10,
+		.consume_us = 5,
+		.latency_us = 1,
+		.registry_us = 120000000, /* and nobody to hear from it */
+	};
+
+	run(&plan, NULL, is_quiet);
+	cr_assert_eq(sums.segments, 1000);
+	cr_assert_leq(sums.datagrams, 1000 + 1000 / 4 + 10);
+}
+
+/* The first few of a kind on each way; then its number comes back to 0. */
+static bool lose_first(
+    struct net *net, uint32_t way, uint32_t receiver, uint32_t n)
+{
+	uint32_t shift = 8 * receiver;
+
+	if ((net->marks[way] >> shift & 255) >= n)
+		return false;
+	net->marks[way] += 1u << shift;
+	return true;
+}
+
+static bool lose_ends(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	return datagram->type == DATAGRAM_STATE &&
+	    datagram->flags & DATAGRAM_END &&
+	    lose_first(net, datagram->source % 4, receiver, 9);
+}
+
+Test(stream, lost_ends_are_said_again)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 100; seed++) {
+		plan = net_any_plan(seed, seed % 2 ? NULL : ALL_FAULTS);
+		plan.push_us = plan.consume_us = 100;
+		run(&plan, lose_ends, all_have_all);
+	}
+}
+
+/* Of reports only each fifth arrives. */
+static bool lose_reports(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	(void)receiver;
+	return datagram->type == DATAGRAM_REPORT && net->marks[0]++ % 5;
+}
+
+Test(stream, lost_credits_come_with_the_next_report)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 30; seed++) {
+		plan = net_any_plan(seed, seed % 2 ? NULL : ALL_FAULTS);
+		plan.push_us = plan.consume_us = 300;
+		plan.n_segments = 30;
+		run(&plan, lose_reports, all_have_all);
+	}
+}
+
+static bool lose_done(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	(void)net;
+	(void)receiver;
+	return datagram->type == DATAGRAM_REPORT &&
+	    datagram->flags & DATAGRAM_DONE;
+}
+
+Test(stream, source_learns_from_the_registry_who_has_left_with_all)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 100; seed++) {
+		plan = net_any_plan(seed, seed % 2 ? NULL : ALL_FAULTS);
+		run(&plan, lose_done, all_have_all);
+	}
+}
+
+static bool lose_original(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	/* The last segment of each stream, the first time at each target. */
+	return datagram->type == DATAGRAM_DATA &&
+	    datagram->number ==
+	    (uint32_t)(net->plan.start + net->plan.n_segments - 1) &&
+	    lose_first(net, datagram->source % 4, receiver, 1);
+}
+
+Test(stream, lost_tail_is_found_by_the_state)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 100; seed++) {
+		plan = net_any_plan(seed, NULL);
+		run(&plan, lose_original, all_have_all);
+	}
+	cr_assert_gt(sums.resent, 100);
+}
+
+/* With notify. */
+
+/* Nothing of it is counted as lost that came in time, and nothing comes late.
+ */
+static void lost_is_what_was_dropped(const struct net *net)
+{
+	struct faults_counts counts;
+	uint64_t dropped = 0, lost = 0;
+	uint32_t s, t;
+
+	all_have_all(net);
+	for (t = 0; t < net->plan.n_targets; t++) {
+		dfi__faults_query(net->targets[t].faults, &counts);
+		dropped += counts.dropped;
+		for (s = 0; s < net->plan.n_sources; s++) {
+			const struct net_view *view = &net->targets[t].views[s];
+
+			lost += view->n_lost;
+			cr_assert_eq(view->reader.lost_segments, view->n_lost);
+			/* Also of tuples: they add up. */
+			cr_assert_eq(
+			    view->reader.total + view->reader.lost_total,
+			    net->first_tuple[net->plan.n_segments]);
+			cr_assert_eq(view->reader.unsure, 0);
+		}
+	}
+	cr_assert_leq(lost, dropped);
+	for (s = 0; s < net->plan.n_sources; s++)
+		cr_assert_eq(net->sources[s].stream.counts.resent, 0);
+}
+
+/* stream_net.c checks each segment: told once, and only if it had not come. */
+static void notify_seeds(const char *faults, uint32_t n)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= n; seed++) {
+		plan = net_any_plan(seed, faults);
+		plan.notify = true;
+		run(&plan, NULL, lost_is_what_was_dropped);
+	}
+	cr_assert_gt(sums.lost, n);
+	cr_assert_gt(sums.gaps, n);
+	cr_assert_eq(sums.asked, 0);
+}
+
+Test(stream, notify_tells_what_is_lost_of_1_percent)
+{
+	notify_seeds("drop=0.01,duplicate=0.05", 1000);
+}
+
+Test(stream, notify_tells_what_is_lost_of_20_percent)
+{
+	notify_seeds("drop=0.2,duplicate=0.05", 1000);
+}
+
+/* Later than gap_timeout is lost, too; lost_is_what_was_dropped() is not so. */
+Test(stream, notify_drops_what_comes_after_it_was_told_as_lost)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 1000; seed++) {
+		plan = net_any_plan(
+		    seed, ALL_FAULTS ",delay=0.1,delay_us=5000");
+		plan.notify = true;
+		plan.gap_us = 500;
+		run(&plan, NULL, all_have_all);
+	}
+	cr_assert_gt(sums.lost, 1000);
+	cr_assert_gt(sums.repeated, 1000);
+}
+
+/* Segments 5, 6 and 7; 9; and the last two. */
+static bool lose_six(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	uint32_t segment = datagram->number - (uint32_t)net->plan.start;
+
+	return datagram->type == DATAGRAM_DATA && receiver == 0 &&
+	    ((segment >= 5 && segment <= 7) || segment == 9 ||
+		segment >= net->plan.n_segments - 2);
+}
+
+static void six_are_lost(const struct net *net)
+{
+	all_have_all(net);
+	cr_assert_eq(net->targets[0].views[0].n_gaps, 3);
+	cr_assert_eq(net->targets[0].views[0].n_lost, 6);
+	cr_assert_eq(net->targets[1].views[0].n_gaps, 0);
+}
+
+Test(stream, notify_tells_adjacent_losses_at_once_and_each_gap_once)
+{
+	struct net_plan plan = {
+		.n_sources = 1,
+		.n_targets = 2,
+		.segment_count = 8,
+		.segment_tuples = 3,
+		.n_segments = 40,
+		.start = UINT64_MAX - 7,
+		.notify = true,
+		.gap_us = 200,
+		.push_us = 1,
+		.consume_us = 1,
+		.latency_us = 1,
+		.registry_us = 1000,
+	};
+
+	run(&plan, lose_six, six_are_lost);
+}
+
+static bool lose_all_data(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	(void)net;
+	(void)receiver;
+	return datagram->type == DATAGRAM_DATA;
+}
+
+static void all_is_lost(const struct net *net)
+{
+	uint32_t s, t;
+
+	all_have_all(net);
+	for (t = 0; t < net->plan.n_targets; t++)
+		for (s = 0; s < net->plan.n_sources; s++)
+			cr_assert_eq(net->targets[t].views[s].n_lost,
+			    net->plan.n_segments);
+}
+
+Test(stream, notify_comes_to_an_end_if_no_segment_ever_arrives)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 50; seed++) {
+		plan = net_any_plan(seed, NULL);
+		plan.notify = true;
+		run(&plan, lose_all_data, all_is_lost);
+	}
+}
+
+/* With deaths. */
+
+static uint32_t dead; /* of the plan: net_run() clears it */
+
+static void others_have_all(const struct net *net)
+{
+	uint32_t s, t;
+
+	for (t = 0; t < net->plan.n_targets; t++)
+		for (s = 0; t != dead && s < net->plan.n_sources; s++)
+			has_all(net, t, s);
+	for (s = 0; s < net->plan.n_sources; s++)
+		cr_assert(net->sources[s].complete);
+}
+
+static void run_deaths(bool notify)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 300; seed++) {
+		plan = net_any_plan(seed, ALL_FAULTS);
+		plan.notify = notify;
+		plan.n_targets = 2 + (uint32_t)(seed % 2);
+		dead = (uint32_t)(seed % plan.n_targets);
+		plan.dead_target = dead + 1;
+		plan.death_us = (uint32_t)(seed * 7 % 1000);
+		plan.gap_us = 100;
+		run(&plan, NULL, others_have_all);
+	}
+}
+
+Test(stream, dead_target_holds_up_nobody_else)
+{
+	run_deaths(false);
+}
+
+Test(stream, dead_target_holds_up_nobody_else_with_notify)
+{
+	run_deaths(true);
+}
+
+Test(stream, target_that_cancels_is_left_out)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 300; seed++) {
+		plan = net_any_plan(seed, ALL_FAULTS);
+		plan.n_targets = 2 + (uint32_t)(seed % 2);
+		dead = (uint32_t)(seed % plan.n_targets);
+		plan.cancels = dead + 1;
+		plan.death_us = (uint32_t)(seed * 7 % 1000);
+		run(&plan, NULL, others_have_all);
+	}
+}
+
+static uint64_t n_cut;
+
+/* Of the dead one's stream a prefix; all of the others'. */
+static void streams_end(const struct net *net)
+{
+	const struct net_view *view;
+	uint32_t s, t;
+
+	for (t = 0; t < net->plan.n_targets; t++) {
+		cr_assert(net->targets[t].complete);
+		for (s = 0; s < net->plan.n_sources; s++) {
+			view = &net->targets[t].views[s];
+			if (s == dead && view->end == -ECONNRESET) {
+				cr_assert_eq(view->stream.state, STREAM_CUT);
+				cr_assert_leq(view->next, net->plan.n_segments);
+				n_cut++;
+			} else {
+				has_all(net, t, s);
+			}
+		}
+	}
+}
+
+static void run_source_deaths(bool notify)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	n_cut = 0;
+	for (seed = 1; seed <= 300; seed++) {
+		plan = net_any_plan(seed, ALL_FAULTS);
+		plan.notify = notify;
+		plan.n_sources = 2 + (uint32_t)(seed % 2);
+		dead = (uint32_t)(seed % plan.n_sources);
+		plan.dead_source = dead + 1;
+		plan.death_us = (uint32_t)(seed * 7 % 1000);
+		run(&plan, NULL, streams_end);
+	}
+	cr_assert_gt(n_cut, 300);
+}
+
+Test(stream, dead_source_ends_its_own_stream_only)
+{
+	run_source_deaths(false);
+}
+
+Test(stream, dead_source_ends_its_own_stream_only_with_notify)
+{
+	run_source_deaths(true);
+}
