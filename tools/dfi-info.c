@@ -32,6 +32,7 @@ static const char *const routings[] = { "hash", "radix", "range", "round-robin",
 
 static const char *const kinds[] = { "unknown", "shuffle", "replicate" };
 static const char *const replications[] = { "none", "naive", "multicast" };
+static const char *const losses[] = { "recover", "notify" };
 static const char *const origins[] = { "default", "environment", "attribute" };
 static const char *const transports[] = { "default", "auto", "shm", "verbs" };
 static const char *const verifies[] = { "default", "none", "crc" };
@@ -48,13 +49,17 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	char instance[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
-	return json_pack("{ss ss ss ss ss ss sb so sb ss ss si si si si si si "
-			 "si sI so so so}",
+	return json_pack("{ss ss ss ss ss ss sb ss si so sb ss ss si si si si "
+			 "si si si sI so so so}",
 	    "name", info->name, "instance", instance, "kind",
 	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
 	    info->kind == DFI_REPLICATE ? "all" : WORD(routings, info->routing),
 	    "replication", WORD(replications, info->replication), "ordered",
-	    !!info->ordered, "key", info_text_json(info->key), "persistent",
+	    !!info->ordered, "loss_policy",
+	    info->kind == DFI_REPLICATE ? WORD(losses, info->loss_policy)
+					: "none",
+	    "gap_timeout_us", (int)info->gap_timeout_us, "key",
+	    info_text_json(info->key), "persistent",
 	    !!(info->flags & DFI_FLOW_PERSISTENT), "transport",
 	    WORD(transports, info->transport), "verify",
 	    WORD(verifies, info->verify), "sources", (int)info->n_sources,
@@ -95,6 +100,9 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	    info->transport ? ", transport " : "",
 	    info->transport ? WORD(transports, info->transport) : "",
 	    info->verify == DFI_VERIFY_CRC ? ", verified" : "");
+	if (info->loss_policy == DFI_LOSS_NOTIFY)
+		printf("  losses    are told, %u us after others came\n",
+		    info->gap_timeout_us);
 	printf("  schema    %s (%u bytes)\n", info->schema, info->tuple_size);
 	printf("  sources   %u of %u attached\n", info->attached_sources,
 	    info->n_sources);

@@ -50,6 +50,7 @@ extern "C" {
 	X(EPROTO, "the peer speaks another protocol version")                 \
 	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
 	X(ENODEV, "this host has no RDMA device that can be used")            \
+	X(ENODATA, "tuples were lost, and the flow goes on")                  \
 	X(EOPNOTSUPP, "not with these attributes in this version")            \
 	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
 	X(EIO, "a system call failed")
@@ -86,9 +87,9 @@ struct dfi_error_info {
  * them. A flow's failure counts once for each handle, not with each call that
  * repeats it. Of more than DFI_MAX_ERRORS those are forgotten that were not met
  * for longest. Not kept is what tells how the library was called (-EINVAL,
- * -EBADF, -E2BIG, -ERANGE, -EBUSY), and -EAGAIN and -EPIPE. A non-zero return
- * of fn ends the call, which returns it. info is valid during the call of fn
- * only. Any thread. -EINVAL: fn is NULL.
+ * -EBADF, -E2BIG, -ERANGE, -EBUSY), -EAGAIN, -EPIPE and -ENODATA. A non-zero
+ * return of fn ends the call, which returns it. info is valid during the call
+ * of fn only. Any thread. -EINVAL: fn is NULL.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);

@@ -63,6 +63,25 @@ enum dfi_replication {
 	DFI_REPLICATION_MULTICAST,
 };
 
+/*
+ * What a replicate flow does about segments that a network loses. Only where
+ * they are sent as datagrams (multicast over RDMA) any can be lost.
+ */
+enum dfi_loss_policy {
+	/* They are sent again: each tuple comes once, in order of its source.
+	 */
+	DFI_LOSS_RECOVER = 0,
+	/*
+	 * Nothing is sent again: a target is told once of each gap (-ENODATA,
+	 * dfi_target_gap()), and then gets what comes behind it. For programs
+	 * that recover by themselves. -EINVAL with what loses nothing: other
+	 * kinds of flows, replication DFI_REPLICATION_NAIVE, or transport
+	 * DFI_TRANSPORT_SHM. Where the library chooses one of these, by where
+	 * the endpoints are, there is just nothing to tell.
+	 */
+	DFI_LOSS_NOTIFY,
+};
+
 /* Which target a tuple of a shuffle flow goes to. */
 enum dfi_routing {
 	/* dfi_hash_partition() of the key fields' hash (route.h). Default. */
@@ -116,6 +135,8 @@ enum {
 #define DFI_MAX_KEYS 8
 #define DFI_MAX_SEGMENT_SIZE (1u << 26)
 #define DFI_MAX_SEGMENT_COUNT (1u << 20)
+#define DFI_MAX_GAP_TIMEOUT_US 10000000u
+#define DFI_DEFAULT_GAP_TIMEOUT_US 10000u
 
 struct dfi_flow_attr {
 	uint32_t size;
@@ -146,6 +167,13 @@ struct dfi_flow_attr {
 	 * process of target 0. Else 0.
 	 */
 	uint32_t ordered;
+	uint32_t loss_policy; /* enum dfi_loss_policy; of DFI_REPLICATE */
+	/*
+	 * Of DFI_REPLICATE, where segments are sent as datagrams: microseconds
+	 * after which one that others have overtaken counts as lost. At most
+	 * DFI_MAX_GAP_TIMEOUT_US; 0: DFI_DEFAULT_GAP_TIMEOUT_US.
+	 */
+	uint32_t gap_timeout_us;
 	uint32_t reserved; /* 0 */
 };
 #define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)
@@ -263,6 +291,8 @@ struct dfi_flow_info {
 	 * "footers are polled".
 	 */
 	char verbs[1024];
+	uint32_t loss_policy;    /* enum dfi_loss_policy */
+	uint32_t gap_timeout_us; /* of a replicate flow, never 0; or 0 */
 };
 
 /*

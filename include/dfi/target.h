@@ -18,16 +18,21 @@
  * Errors of all calls that consume:
  *   -ECONNRESET  a source died before its end; the text names it. What it had
  *                sent whole was delivered before, and so was all that the
- *                others' rings held then; in an ordered flow, of all that, what
- *                has no gap before it in the order. Or the flow's creator died,
- * or the flow was removed, before all sources had attached -ECANCELED   a
- * source aborted the flow (then the same was delivered before), or this target
- * was cancelled or aborted -EBADMSG     received data contradicts the protocol,
- * or tuples are missing; the text names both ends -ETIMEDOUT   nothing came for
- * stall_timeout_ms (not with DFI_NONBLOCK), or some source has not attached
- * within open_timeout_ms (the text says which; repeated after the same time);
- * not sticky -EBUSY       a batch or a cursor is out; not sticky. In debug
- * builds of the library also: another thread is inside a call on this target,
+ *                others' rings held then; in an ordered flow, of all that,
+ *                what has no gap before it in the order. Or the flow's creator
+ *                died, or the flow was removed, before all sources had attached
+ *   -ECANCELED   a source aborted the flow (then the same was delivered
+ *                before), or this target was cancelled or aborted
+ *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
+ *                the text names both ends
+ *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
+ *                some source has not attached within open_timeout_ms (the text
+ *                says which; repeated after the same time); not sticky
+ *   -ENODATA     segments of one source were lost on the network, and the flow
+ *                was declared to go on then (DFI_LOSS_NOTIFY). Once for each
+ *                gap: dfi_target_gap() says which; not sticky
+ *   -EBUSY       a batch or a cursor is out; not sticky. In debug builds of the
+ *                library also: another thread is inside a call on this target,
  *                which is a fault of the application; the log says so, too
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: a truncated stream never looks like a clean end.
@@ -145,6 +150,25 @@ DFI_API void dfi_target_query(
     const struct dfi_target *target, struct dfi_target_stats *stats);
 
 /*
+ * Segments of a source that were lost: numbers first to first + count - 1,
+ * where each source counts its own from 0. In a flow for latency a segment is a
+ * tuple.
+ */
+struct dfi_gap {
+	uint64_t first;
+	uint32_t count;
+	uint32_t source;
+};
+
+/*
+ * The gap that the last -ENODATA of a consuming call, or of one on the target's
+ * group, has told. What comes next from that source is behind it. -ENOENT:
+ * there was none. Owner thread only.
+ */
+DFI_API int dfi_target_gap(
+    const struct dfi_target *target, struct dfi_gap *gap);
+
+/*
  * The first member of struct dfi_target, for the inline functions below only:
  * the unread rest of the segment in work. next == end means that there is none.
  */
@@ -232,9 +256,9 @@ DFI_API struct dfi_target_cursor dfi_target_cursor_open(
 
 /*
  * The next tuple, lent until the next call on the cursor, or NULL: then .status
- * says why; after -EAGAIN or -ETIMEDOUT it may be tried again. size is the one
- * that the cursor was opened with; write it as a constant. As with a source's
- * cursor, the address never escapes.
+ * says why; after -EAGAIN, -ETIMEDOUT or -ENODATA it may be tried again. size
+ * is the one that the cursor was opened with; write it as a constant. As with a
+ * source's cursor, the address never escapes.
  */
 DFI_INLINE const void *dfi_target_cursor_get(
     struct dfi_target_cursor *cursor, size_t size)

@@ -74,7 +74,8 @@ struct dfi_target_group_batch {
  * time. Returns its count (> 0); 0 when all targets have come to the end of
  * their flows, or there are none; or an error. If that is one of a target (see
  * target.h), batch->target says of which one, and the others go on with the
- * next call; after a hard error the target is not looked at any more. With
+ * next call; after a hard error the target is not looked at any more; after
+ * -ENODATA (a gap: see dfi_target_gap()) it goes on, too. With
  * batch->target NULL it is one of the group: -ETIMEDOUT: nothing came for
  * stall_timeout_ms. -EAGAIN: with DFI_NONBLOCK, nothing is there. -EBUSY: a
  * batch is out. -EOWNERDEAD.

@@ -36,6 +36,7 @@ static bool is_worth_it(int err)
 	case -EBUSY:
 	case -EAGAIN:
 	case -EPIPE:
+	case -ENODATA:
 		return false;
 	default:
 		return err < 0;

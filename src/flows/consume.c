@@ -94,6 +94,47 @@ static int damaged(struct dfi_target *target, uint32_t source, int err)
 	return fail_target(target, err);
 }
 
+/* The reader has passed a gap: say so, once, and give back what it took up. */
+static int tell_gap(struct dfi_target *target, uint32_t source)
+{
+	struct reader *reader = &target->readers[source];
+	char name[256];
+	int ret = dfi__reader_release(reader);
+
+	if (ret < 0)
+		return fail_target(target, ret);
+	target->has_gap = true;
+	target->gap = (struct dfi_gap){
+		.first = reader->gap_first - RING_FIRST_SEGMENT,
+		.count = reader->gap_count,
+		.source = source,
+	};
+	dfi__peers_name(&target->sources, source, name, sizeof(name));
+	return dfi__fail(-ENODATA,
+	    "flow '%s': target %u: %u segments of %s, from number %lu on, were "
+	    "lost on the network: the flow goes on behind them, as its "
+	    "loss_policy says",
+	    target->flow.name, target->index, target->gap.count, name,
+	    (unsigned long)target->gap.first);
+}
+
+int dfi_target_gap(const struct dfi_target *target, struct dfi_gap *gap)
+{
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!gap)
+		return dfi__fail(-EINVAL, "dfi_target_gap: gap is NULL");
+	if (!target->has_gap)
+		return dfi__fail(-ENOENT,
+		    "flow '%s': target %u: no gap was told (-ENODATA)",
+		    target->flow.name, target->index);
+	*gap = target->gap;
+	return 0;
+}
+
 /*
  * Lend the next segment of a ring that is ready. 1, or 0: it was only ready to
  * have segments; or an error.
@@ -111,7 +152,8 @@ static int take(struct dfi_target *target, uint32_t source)
 	}
 	ret = dfi__reader_take(reader, &payload, &bytes);
 	if (unlikely(ret < 0))
-		return damaged(target, source, ret);
+		return ret == -ENODATA ? tell_gap(target, source)
+				       : damaged(target, source, ret);
 	target->head.next = payload;
 	target->head.end = payload + bytes;
 	target->head.source = source;

@@ -301,6 +301,8 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.layout = ring_layout_of(&message);
 	message.transport = flow->transport;
 	message.replication = flow->replication;
+	message.loss_policy = flow->loss_policy;
+	message.gap_timeout_us = flow->gap_timeout_us;
 	message.creator = &creator;
 	return pack(&message.base, size);
 }
@@ -350,9 +352,13 @@ static bool kind_is_sane(const struct flow *flow)
 		return (flow->replication == DFI_REPLICATION_NAIVE ||
 			   (flow->replication == DFI_REPLICATION_MULTICAST &&
 			       flow->transport == DFI_TRANSPORT_SHM)) &&
+		    flow->loss_policy <= DFI_LOSS_NOTIFY &&
+		    flow->gap_timeout_us &&
+		    flow->gap_timeout_us <= DFI_MAX_GAP_TIMEOUT_US &&
 		    !flow->routing && !flow->n_keys && !flow->splits;
 	return flow->kind == DFI_SHUFFLE && !flow->replication &&
-	    !flow->ordered && flow->n_keys >= 1 && routing_is_sane(flow);
+	    !flow->ordered && !flow->loss_policy && !flow->gap_timeout_us &&
+	    flow->n_keys >= 1 && routing_is_sane(flow);
 }
 
 /* What source and target rely on; the flow's creator checks the rest. */
@@ -389,6 +395,8 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->segment_count = message->segment_count;
 	flow->transport = message->transport;
 	flow->replication = message->replication;
+	flow->loss_policy = message->loss_policy;
+	flow->gap_timeout_us = message->gap_timeout_us;
 	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
 	flow->ordered = message->ordered;
 	dfi__node_from_message(message->creator, &flow->creator);

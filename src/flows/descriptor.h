@@ -44,7 +44,9 @@ struct flow {
 	uint32_t verify;    /* enum dfi_verify, not its default */
 	/* enum dfi_replication, not its default; 0: not a replicate flow */
 	uint32_t replication;
-	bool ordered; /* all targets deliver in one order */
+	bool ordered;            /* all targets deliver in one order */
+	uint32_t loss_policy;    /* enum dfi_loss_policy; 0: likewise */
+	uint32_t gap_timeout_us; /* not its default; 0: likewise */
 	struct node creator;
 };
 

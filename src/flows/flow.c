@@ -34,6 +34,36 @@ static const char *routing_attr(const struct dfi_flow_attr *attr)
 	return attr->splits ? "splits" : NULL;
 }
 
+/* Whatever cannot lose anything has nothing to notify of. */
+static int check_loss(const char *name, const struct dfi_flow_attr *attr)
+{
+	if (attr->kind != DFI_REPLICATE &&
+	    (attr->loss_policy || attr->gap_timeout_us))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s is for flows of kind DFI_REPLICATE: others "
+		    "lose nothing",
+		    name, attr->loss_policy ? "loss_policy" : "gap_timeout_us");
+	if (attr->loss_policy > DFI_LOSS_NOTIFY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': loss_policy %u is no enum dfi_loss_policy",
+		    name, attr->loss_policy);
+	if (attr->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': gap_timeout_us %u is more than %u", name,
+		    attr->gap_timeout_us, DFI_MAX_GAP_TIMEOUT_US);
+	if (attr->loss_policy == DFI_LOSS_NOTIFY &&
+	    (attr->replication == DFI_REPLICATION_NAIVE ||
+		attr->transport == DFI_TRANSPORT_SHM))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': loss_policy DFI_LOSS_NOTIFY: %s loses "
+		    "nothing: leave loss_policy 0",
+		    name,
+		    attr->transport == DFI_TRANSPORT_SHM
+			? "transport DFI_TRANSPORT_SHM"
+			: "replication DFI_REPLICATION_NAIVE");
+	return 0;
+}
+
 static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 {
 	if (attr->kind != DFI_REPLICATE)
@@ -127,6 +157,8 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
 	ret = check_replication(name, attr);
+	if (!ret)
+		ret = check_loss(name, attr);
 	return ret < 0 ? ret : dfi__schema_check(attr->schema);
 }
 
@@ -171,6 +203,10 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->segment_count = attr->segment_count;
 	flow->transport = attr->transport;
 	flow->ordered = attr->ordered;
+	flow->loss_policy = attr->loss_policy;
+	flow->gap_timeout_us = attr->gap_timeout_us;
+	if (flow->kind == DFI_REPLICATE && !flow->gap_timeout_us)
+		flow->gap_timeout_us = DFI_DEFAULT_GAP_TIMEOUT_US;
 	flow->schema = dfi__schema_copy(attr->schema);
 	if (!flow->schema)
 		return dfi__fail(

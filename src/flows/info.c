@@ -35,6 +35,8 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 	info->verify = flow->verify;
 	info->replication = flow->replication;
 	info->ordered = flow->ordered;
+	info->loss_policy = flow->loss_policy;
+	info->gap_timeout_us = flow->gap_timeout_us;
 	info->ring_bytes = dfi__flow_slots_geometry(flow).ring_size;
 	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
 	for (i = 0; i < flow->n_keys; i++) {

@@ -150,9 +150,12 @@ static int create_rings(struct dfi_target *target)
 	if (ret < 0)
 		return ret;
 	dfi__region_init(target->region);
-	for (i = 0; i < target->n_readers; i++)
+	for (i = 0; i < target->n_readers; i++) {
 		dfi__reader_init(&target->readers[i], target->region, &geometry,
 		    target->n_readers, i, RING_FIRST_SEGMENT);
+		target->readers[i].lossy = target->flow.loss_policy ==
+		    DFI_LOSS_NOTIFY;
+	}
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.slot_size > CACHE_LINE;
 	return 0;

@@ -33,9 +33,11 @@ struct dfi_target {
 	_Atomic bool aborted; /* by any thread */
 	bool prefetches;      /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
-	uint32_t n_open;       /* readers that have not ended */
-	uint32_t current;      /* the ring in work */
-	uint32_t in_a_row;     /* segments taken from it without a break */
+	uint32_t n_open;   /* readers that have not ended */
+	uint32_t current;  /* the ring in work */
+	uint32_t in_a_row; /* segments taken from it without a break */
+	bool has_gap;      /* gap is the one that was told last */
+	struct dfi_gap gap;
 	bool dead_undrained;   /* a source is gone, but its ring isn't empty */
 	uint32_t seen_changes; /* of sources.changes */
 	uint32_t flags;

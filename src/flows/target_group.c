@@ -227,7 +227,7 @@ static int try_member(struct dfi_target_group *group,
 		return ret;
 	if (ret > 0)
 		group->lends = member->target;
-	else if (ret != -ETIMEDOUT && ret != -EBUSY) {
+	else if (ret != -ETIMEDOUT && ret != -EBUSY && ret != -ENODATA) {
 		member->done = true;
 		group->n_open--;
 	}

@@ -180,7 +180,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 88);
+	PIN_SIZE(dfi_flow_attr, 96);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -199,7 +199,9 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, verify, 72, 4);
 	PIN(dfi_flow_attr, replication, 76, 4);
 	PIN(dfi_flow_attr, ordered, 80, 4);
-	PIN(dfi_flow_attr, reserved, 84, 4);
+	PIN(dfi_flow_attr, loss_policy, 84, 4);
+	PIN(dfi_flow_attr, gap_timeout_us, 88, 4);
+	PIN(dfi_flow_attr, reserved, 92, 4);
 
 	PIN_SIZE(dfi_flow_estimate, 80);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
@@ -216,7 +218,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_estimate, source_bytes, 64, 8);
 	PIN(dfi_flow_estimate, replication, 72, 4);
 
-	PIN_SIZE(dfi_flow_info, 2672);
+	PIN_SIZE(dfi_flow_info, 2680);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
 	PIN(dfi_flow_info, instance, 288, 8);
@@ -240,6 +242,8 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, replication, 1640, 4);
 	PIN(dfi_flow_info, ordered, 1644, 4);
 	PIN(dfi_flow_info, verbs, 1648, 1024);
+	PIN(dfi_flow_info, loss_policy, 2672, 4);
+	PIN(dfi_flow_info, gap_timeout_us, 2676, 4);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);
@@ -324,6 +328,11 @@ static void pin_targets(void)
 	PIN(dfi_target_stats, yields, 48, 8);
 	PIN(dfi_target_stats, sleeps, 56, 8);
 	PIN(dfi_target_stats, long_stalls, 64, 8);
+
+	PIN_SIZE(dfi_gap, 16);
+	PIN(dfi_gap, first, 0, 8);
+	PIN(dfi_gap, count, 8, 4);
+	PIN(dfi_gap, source, 12, 4);
 
 	PIN_SIZE(dfi_target_head, 24);
 	PIN(dfi_target_head, next, 0, 8);
@@ -425,7 +434,7 @@ static void pin_errors(void)
 #undef X
 	};
 
-	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 28);
+	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 29);
 	pin("the first one", codes[0], EINVAL);
 	pin("the last one", codes[sizeof(codes) / sizeof(codes[0]) - 1], EIO);
 }

@@ -814,6 +814,59 @@ Test(replicate, attributes_that_make_no_sense_are_named)
 	assert_error(create_with(&attr), -EINVAL, "flow 'f': kind 3");
 }
 
+Test(replicate, loss_policy_is_for_what_can_lose_something)
+{
+	struct dfi_flow_attr good = flow_attr(1, 2), attr = good;
+
+	attr.loss_policy = DFI_LOSS_NOTIFY + 1;
+	assert_error(create_with(&attr), -EINVAL, "flow 'f': loss_policy 2");
+	attr = good;
+	attr.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
+	assert_error(create_with(&attr), -EINVAL, "gap_timeout_us 10000001");
+	attr = good;
+	attr.loss_policy = DFI_LOSS_NOTIFY;
+	attr.replication = DFI_REPLICATION_NAIVE;
+	assert_error(create_with(&attr), -EINVAL, "loss_policy",
+	    "DFI_REPLICATION_NAIVE loses nothing");
+	attr = good;
+	attr.loss_policy = DFI_LOSS_NOTIFY;
+	attr.transport = DFI_TRANSPORT_SHM;
+	assert_error(create_with(&attr), -EINVAL, "loss_policy",
+	    "DFI_TRANSPORT_SHM loses nothing");
+	attr = good;
+	attr.kind = DFI_SHUFFLE;
+	attr.gap_timeout_us = 5;
+	assert_error(
+	    create_with(&attr), -EINVAL, "gap_timeout_us", "DFI_REPLICATE");
+	attr.loss_policy = DFI_LOSS_NOTIFY;
+	assert_error(
+	    create_with(&attr), -EINVAL, "loss_policy", "DFI_REPLICATE");
+}
+
+/* Chosen by the library, it just loses nothing. */
+Test(replicate, loss_policy_is_published)
+{
+	struct dfi_flow_attr attr = flow_attr(1, 1);
+	struct dfi_flow_info info;
+
+	create(&attr);
+	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(info.loss_policy, DFI_LOSS_RECOVER);
+	cr_assert_eq(info.gap_timeout_us, DFI_DEFAULT_GAP_TIMEOUT_US);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	attr.loss_policy = DFI_LOSS_NOTIFY;
+	attr.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US;
+	create(&attr);
+	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(info.loss_policy, DFI_LOSS_NOTIFY);
+	cr_assert_eq(info.gap_timeout_us, DFI_MAX_GAP_TIMEOUT_US);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(info.loss_policy, 0);
+	cr_assert_eq(info.gap_timeout_us, 0);
+}
+
 Test(replicate, multicast_over_rdma_is_refused)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);

@@ -112,13 +112,15 @@ has "$tmp/flows" "^held: shuffle, bandwidth, hash of number$" \
 has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"routing": "hash"' '"key": "number"' '"persistent": false' \
 	'"transport": "default"' '"verify": "none"' '"replication": "none"' \
+	'"loss_policy": "none"' '"gap_timeout_us": 0' \
 	'"sources": 3' '"attached_sources": 0' '"targets": 2' \
 	'"attached_targets": 1' '"tuple_size": 16' '"segment_size": 1600' \
 	'"segment_count": 5' '"ring_bytes": [1-9]' '"instance": "[0-9a-f]*"' \
 	'"schema": "key:uint64@0 ' \
 	"\"creator\": \"the holder (host .*, pid $holder)\"" \
 	'"kind": "replicate"' '"routing": "all"' '"replication": "multicast"' \
-	'"ordered": false'
+	'"ordered": false' \
+	'"loss_policy": "recover"' '"gap_timeout_us": 10000'
 "$bin/dfi-info" nodes > "$tmp/nodes"
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"

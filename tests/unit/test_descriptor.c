@@ -101,12 +101,16 @@ Test(descriptor, replicate_flow_has_no_routing)
 
 	flow.kind = DFI_REPLICATE;
 	flow.replication = DFI_REPLICATION_NAIVE;
+	flow.loss_policy = DFI_LOSS_NOTIFY;
+	flow.gap_timeout_us = 123;
 	flow.routing = flow.n_keys = flow.radix_bits = flow.radix_shift = 0;
 	flow.splits = NULL;
 	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
 	cr_assert_eq(back.kind, DFI_REPLICATE);
 	cr_assert_eq(back.replication, DFI_REPLICATION_NAIVE);
 	cr_assert(!back.ordered);
+	cr_assert_eq(back.loss_policy, DFI_LOSS_NOTIFY);
+	cr_assert_eq(back.gap_timeout_us, 123);
 	dfi__flow_free(&back);
 	flow.ordered = true;
 	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
@@ -115,6 +119,14 @@ Test(descriptor, replicate_flow_has_no_routing)
 	flow.ordered = false;
 	bad = make_flow();
 	bad.ordered = true;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = flow;
+	bad.loss_policy = DFI_LOSS_NOTIFY + 1;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = flow;
+	bad.gap_timeout_us = 0;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
 	bad.replication = DFI_REPLICATION_MULTICAST;
@@ -136,6 +148,12 @@ Test(descriptor, replicate_flow_has_no_routing)
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = make_flow();
 	bad.replication = DFI_REPLICATION_NAIVE;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = make_flow();
+	bad.loss_policy = DFI_LOSS_NOTIFY;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad = make_flow();
+	bad.gap_timeout_us = 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 }
 

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a target's application sees of segments that were lost. Nothing loses
+ * any here: the test writes into the rings what a stream would
+ * (buffers/stream_target.h).
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "../flow/flow_help.h"
+#include "flows/target.h"
+
+enum {
+	SEGMENT = 4,
+	SEGMENTS = 8
+};
+
+static struct rig rig;
+static struct dfi_source *sources[2];
+static struct dfi_target *target;
+static uint64_t total; /* tuples that source 1 has sent */
+
+/* Of two sources, the second one's ring is the test's. */
+static void setup(void)
+{
+	uint32_t i;
+
+	rig_start(&rig);
+	create_kv_flow(rig.dfi, "f", 2, 1, SEGMENT, SEGMENTS);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	for (i = 0; i < 2; i++)
+		sources[i] = open_source(rig.other, "f", i, DFI_NONBLOCK);
+	target->readers[1].lossy = true;
+	total = 0;
+}
+
+static void teardown(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_source_close(sources[i]), 0);
+	dfi_target_close(target);
+	rig_stop(&rig);
+}
+
+TestSuite(gap, .init = setup, .fini = teardown, .timeout = 60);
+
+static struct segment_footer *footer(uint64_t number)
+{
+	const struct ring_geometry *g = &target->readers[1].geometry;
+
+	return (struct segment_footer *)(void *)((char *)target->region->base +
+	    ring_offset(g, 1) + slot_offset(g, (uint32_t)number % SEGMENTS) +
+	    g->footer_offset);
+}
+
+static void lose(uint64_t number, uint32_t count)
+{
+	atomic_publish(&footer(number)->state,
+	    footer_state(number, count, FOOTER_FLAG_LOST));
+	total += (uint64_t)count * SEGMENT;
+}
+
+/* One tuple, whose key is the segment's number. */
+static void arrive(uint64_t number)
+{
+	const struct ring_geometry *g = &target->readers[1].geometry;
+	struct kv kv = { .key = number };
+
+	memcpy((char *)footer(number) - g->footer_offset, &kv, sizeof(kv));
+	atomic_set(&footer(number)->total, ++total);
+	atomic_publish(
+	    &footer(number)->state, footer_state(number, sizeof(kv), 0));
+}
+
+static void expect_gap(uint64_t first, uint32_t count)
+{
+	struct dfi_gap gap = { .count = 77 };
+
+	cr_assert_not_null(strstr(dfi_errmsg(), "flow 'f': target 0"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "of source 1"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "lost"));
+	cr_assert_eq(dfi_target_gap(target, &gap), 0);
+	cr_assert_eq(gap.first, first);
+	cr_assert_eq(gap.count, count);
+	cr_assert_eq(gap.source, 1);
+}
+
+static void expect_key(uint64_t key)
+{
+	const void *tuple;
+
+	cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+	cr_assert_eq(((const struct kv *)tuple)->key, key);
+}
+
+Test(gap, is_told_once_and_the_flow_goes_on)
+{
+	const void *tuple;
+	struct dfi_gap gap;
+
+	assert_error(dfi_target_gap(target, &gap), -ENOENT, "no gap");
+	arrive(0);
+	lose(1, 3);
+	expect_key(0);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ENODATA);
+	expect_gap(1, 3);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
+	arrive(4);
+	expect_key(4);
+	/* It stays what was told last. */
+	cr_assert_eq(dfi_target_gap(target, &gap), 0);
+	cr_assert_eq(gap.first, 1);
+	/* All are given back: there is room for a ring of others. */
+	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
+	lose(5, SEGMENTS);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ENODATA);
+	expect_gap(5, SEGMENTS);
+	cr_assert_eq(target->readers[1].returned, 5 + SEGMENTS);
+	cr_assert_eq(target->readers[1].lost_total, 3 * SEGMENT);
+}
+
+Test(gap, is_of_one_source_only)
+{
+	struct kv kv = { .key = 99 };
+	const void *tuple;
+	int ret;
+
+	lose(0, 1);
+	cr_assert_eq(dfi_source_push(sources[0], &kv), 0);
+	cr_assert_eq(dfi_source_flush(sources[0]), 0);
+	/* Either may be first. */
+	ret = consume_soon(target, &tuple);
+	if (ret == -ENODATA) {
+		expect_gap(0, 1);
+		ret = consume_soon(target, &tuple);
+	}
+	cr_assert_eq(ret, 1);
+	cr_assert_eq(((const struct kv *)tuple)->key, 99);
+}
+
+Test(gap, is_told_by_batches)
+{
+	struct dfi_batch batch;
+
+	arrive(0);
+	lose(1, 2);
+	arrive(3);
+	cr_assert_eq(dfi_target_consume_batch(target, &batch), 1);
+	dfi_target_release(target, &batch);
+	cr_assert_eq(dfi_target_consume_batch(target, &batch), -ENODATA);
+	expect_gap(1, 2);
+	cr_assert_eq(dfi_target_consume_batch(target, &batch), 1);
+	cr_assert_eq(((const struct kv *)batch.tuples)->key, 3);
+	dfi_target_release(target, &batch);
+}
+
+Test(gap, is_told_by_cursors)
+{
+	struct dfi_target_cursor cursor;
+	const struct kv *kv;
+
+	arrive(0);
+	lose(1, 1);
+	arrive(2);
+	cursor = dfi_target_cursor_open(target, sizeof(*kv));
+	kv = dfi_target_cursor_get(&cursor, sizeof(*kv));
+	cr_assert(kv && kv->key == 0);
+	cr_assert_null(dfi_target_cursor_get(&cursor, sizeof(*kv)));
+	cr_assert_eq(cursor.status, -ENODATA);
+	expect_gap(1, 1);
+	kv = dfi_target_cursor_get(&cursor, sizeof(*kv));
+	cr_assert(kv && kv->key == 2);
+	cr_assert_eq(cursor.status, 0);
+	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
+}
+
+Test(gap, is_told_by_groups_which_go_on)
+{
+	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
+	struct dfi_target_group_batch batch;
+	struct dfi_target_group *group;
+
+	attr.flags = DFI_NONBLOCK;
+	cr_assert_eq(dfi_target_group_open(rig.dfi, &attr, &group), 0);
+	cr_assert_eq(dfi_target_group_add(group, target, &total), 0);
+	lose(0, 2);
+	arrive(2);
+	cr_assert_eq(dfi_target_group_consume_batch(group, &batch), -ENODATA);
+	cr_assert_eq(batch.target, target);
+	cr_assert_eq(batch.arg, &total);
+	expect_gap(0, 2);
+	cr_assert_eq(dfi_target_group_consume_batch(group, &batch), 1);
+	cr_assert_eq(((const struct kv *)batch.batch.tuples)->key, 2);
+	dfi_target_group_release(group, &batch);
+	cr_assert_eq(dfi_target_group_consume_batch(group, &batch), -EAGAIN);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+}
+
+Test(gap, of_a_flow_that_loses_nothing_is_an_error)
+{
+	const void *tuple;
+
+	target->readers[1].lossy = false;
+	lose(0, 2);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -EBADMSG);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -EBADMSG);
+	cr_assert_eq(dfi_target_close(target), -EBADMSG);
+	target = NULL;
+	cr_assert_lt(dfi_source_close(sources[0]), 0);
+	cr_assert_lt(dfi_source_close(sources[1]), 0);
+	sources[0] = sources[1] = NULL;
+}
+
+Test(gap, arguments_are_checked)
+{
+	struct dfi_gap gap;
+
+	assert_error(dfi_target_gap(target, NULL), -EINVAL, "gap is NULL");
+	cr_assert_lt(dfi_target_gap(NULL, &gap), 0);
+}
