@@ -108,7 +108,7 @@ static bool measure(
 
 	for (i = 0; i < n_sides; i++) {
 		/* A copy needs two rings. */
-		size = 2 * raw_ring_size(&sides[i].plan.geometry);
+		size = 2 * plan_rings_size(&sides[i].plan);
 		if (size > attr.data_size)
 			attr.data_size = size;
 	}

@@ -126,8 +126,7 @@ static uint64_t raw_size(const struct trial *trial)
 
 	if (trial->n_sides < 2 || plan->job != JOB_RAW)
 		return 0;
-	return raw_ring_size(&plan->geometry) * (uint64_t)plan->n_sources *
-	    plan->n_targets;
+	return plan_rings_size(plan);
 }
 
 static bool measure(struct trial *trial)

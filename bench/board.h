@@ -47,6 +47,8 @@ struct seat {
 	uint64_t used_ns;   /* its thread's */
 	uint64_t spent_ns;  /* and its process's processor time was */
 	uint64_t segments;  /* sent */
+	uint64_t copied;    /* bytes that were written to send them */
+	uint64_t cpu_ns;    /* processor time of the thread in the run */
 	/* Of its process, before the run and after it. */
 	struct dfi_context_stats before, after;
 };

@@ -16,8 +16,8 @@ double value_bandwidth(const struct side *side, const struct board *board,
     const struct outcome *outcome)
 {
 	(void)board;
-	return (double)outcome->tuples * side->plan.tuple_size /
-	    outcome->seconds * 1e-9;
+	return (double)(outcome->tuples / plan_copies(&side->plan)) *
+	    side->plan.tuple_size / outcome->seconds * 1e-9;
 }
 
 static json_t *per(uint64_t n, uint64_t of)
@@ -69,6 +69,10 @@ bool compare_round(struct comparison *comparison, struct side *side,
 	side->verified = side->verified && outcome->verified;
 	side->ticks_per_ns = board->ticks_per_ns;
 	if (counts && side->n_values < STATS_MAX_VALUES) {
+		side->copied = outcome->tally.copied;
+		side->source_ns[side->n_values] =
+		    (double)outcome->tally.cpu_ns /
+		    ((double)plan->tuples * plan->n_sources);
 		side->values[side->n_values++] = comparison->value(
 		    side, board, outcome);
 		side->preempted += outcome->preempted;

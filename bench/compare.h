@@ -20,7 +20,9 @@ struct side {
 	uint32_t n_values;
 	uint64_t preempted;                       /* in all counted rounds */
 	uint64_t segments, requests, completions; /* in them, too */
-	uint32_t queue_pairs, notify;             /* as in struct tally */
+	uint64_t copied; /* bytes written by sources in the last round */
+	double source_ns[STATS_MAX_VALUES]; /* processor time for a tuple */
+	uint32_t queue_pairs, notify;       /* as in struct tally */
 	char device[64];
 	bool verified;           /* every round was right */
 	struct histogram *trips; /* of all rounds, if not NULL */
@@ -42,7 +44,7 @@ struct comparison {
 void compare_report_travel(
     json_t *row, const struct session *session, const struct side *side);
 
-/* Payload bytes a second, in 1e9. */
+/* Payload bytes that sources send a second, in 1e9. */
 double value_bandwidth(const struct side *side, const struct board *board,
     const struct outcome *outcome);
 

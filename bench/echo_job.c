@@ -2,7 +2,8 @@
 /*
  * Round trips: the source's thread is the client, the target's the server. One
  * time stamp is taken per round trip, between a response and the next request,
- * and only stored; the histogram is made after the last one.
+ * and only stored; the histogram is made after the last one. When requests are
+ * replicated, each target is a server, and a trip ends with the last response.
  */
 #include <dfi/dfi.h>
 #include <errno.h>
@@ -27,6 +28,7 @@ struct echo_state {
 	uint64_t *stamps; /* the client's; NULL for the server */
 	uint64_t trips;   /* warm-up included */
 	uint32_t size;
+	uint32_t n_servers;
 };
 
 static int prepare_state(struct worker *worker)
@@ -38,6 +40,7 @@ static int prepare_state(struct worker *worker)
 	if (!state)
 		return worker_fail_errno(worker, "a worker");
 	state->size = size;
+	state->n_servers = worker->plan->n_targets;
 	state->trips = worker->plan->tuples + WARM_UP;
 	state->tuple = aligned_alloc(64, (size + 63) / 64 * 64);
 	if (!state->tuple)
@@ -72,6 +75,7 @@ static int echo_flow_prepare(struct worker *worker)
 	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
 	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
 	bool client = worker->seat->role == ROLE_SOURCE;
+	uint32_t number = worker->seat->number;
 	struct echo_state *state;
 	int ret = prepare_state(worker);
 
@@ -81,12 +85,12 @@ static int echo_flow_prepare(struct worker *worker)
 	tuple_schema_init(&state->schema, plan->tuple_size);
 	target.schema = source.schema = &state->schema.schema;
 	target.wait = source.wait = plan->wait;
-	ret = dfi_target_open(worker->dfi, client ? plan->back : plan->flow, 0,
-	    &target, &state->target);
+	ret = dfi_target_open(worker->dfi, client ? plan->back : plan->flow,
+	    number, &target, &state->target);
 	if (ret)
 		return worker_fail(worker, ret, "dfi_target_open");
-	ret = dfi_source_open(worker->dfi, client ? plan->flow : plan->back, 0,
-	    &source, &state->source);
+	ret = dfi_source_open(worker->dfi, client ? plan->flow : plan->back,
+	    number, &source, &state->source);
 	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
 }
 
@@ -105,6 +109,7 @@ static force_inline int expect(
 
 static force_inline int request(struct echo_state *state, struct word_sum *sum)
 {
+	uint32_t n_servers = state->n_servers, server;
 	uint64_t i, n = state->trips;
 	int ret;
 
@@ -112,7 +117,7 @@ static force_inline int request(struct echo_state *state, struct word_sum *sum)
 	for (i = 0; i < n; i++) {
 		tuple_make(state->tuple, state->size, i);
 		ret = dfi_source_push(state->source, state->tuple);
-		if (ret == 0)
+		for (server = 0; !ret && server < n_servers; server++)
 			ret = expect(state, sum, i);
 		if (ret)
 			return ret;
@@ -183,6 +188,8 @@ static int echo_flow_run(struct worker *worker)
 		record(worker, now_ns() - begin);
 	seat->segments = state->trips; /* of one tuple each */
 	seat->tuples = state->trips;
+	if (seat->role == ROLE_SOURCE)
+		seat->tuples *= state->n_servers;
 	seat->sum = word_sum_total(&sum);
 	seat->bad = 0;
 	return echo_end(worker);
@@ -195,23 +202,31 @@ const struct job echo_flow_job = {
 };
 
 /*
- * The lines count half trips: the client makes them odd, the server even. One
- * line serves both directions, or each has its own.
+ * The lines count half trips: the client makes them odd, a server even. One
+ * line serves both directions, or the client and each server have their own.
+ * first: the count that is waited for, from each of the lines in.
  */
-static void bounce(_Atomic uint64_t *out, const _Atomic uint64_t *in,
+static void bounce(char *out_line, char *in_lines, uint32_t n_in,
     struct echo_state *state, uint64_t first, bool yields)
 {
+	_Atomic uint64_t *out = (_Atomic uint64_t *)(void *)out_line;
+	const _Atomic uint64_t *in;
 	bool client = state->stamps;
+	uint32_t line;
 	uint64_t i;
 
 	for (i = 0; i < state->trips; i++) {
 		if (client)
 			atomic_store_explicit(
 			    out, 2 * i + 1, memory_order_release);
-		while (atomic_load_explicit(in, memory_order_acquire) !=
-		    2 * i + first)
-			if (yields)
-				sched_yield();
+		for (line = 0; line < n_in; line++) {
+			in = (const _Atomic uint64_t *)(void *)(in_lines +
+			    (size_t)line * LINE_DISTANCE);
+			while (atomic_load_explicit(in, memory_order_acquire) !=
+			    2 * i + first)
+				if (yields)
+					sched_yield();
+		}
 		if (client)
 			state->stamps[i + 1] = ticks();
 		else
@@ -234,16 +249,17 @@ static int echo_raw_run(struct worker *worker)
 	char *there = lines;
 	char *back = plan->echo == ECHO_ONE_LINE ? lines
 						 : lines + LINE_DISTANCE;
+	char *own = back + (size_t)worker->seat->number * LINE_DISTANCE;
 	uint64_t begin = now_ns();
 
 	if (client)
 		state->stamps[0] = ticks();
-	bounce((_Atomic uint64_t *)(void *)(client ? there : back),
-	    (_Atomic uint64_t *)(void *)(client ? back : there), state,
-	    client ? 2 : 1, plan->echo == ECHO_YIELD);
+	bounce(client ? there : own, client ? back : there,
+	    client ? state->n_servers : 1, state, client ? 2 : 1,
+	    plan->echo == ECHO_YIELD);
 	if (client)
 		record(worker, now_ns() - begin);
-	worker->seat->tuples = state->trips;
+	worker->seat->tuples = state->trips * (client ? state->n_servers : 1);
 	worker->seat->sum = 0;
 	worker->seat->bad = 0;
 	return 0;

@@ -31,14 +31,15 @@ static uint64_t after(const struct sequence *sequence, uint64_t i)
 /* Whether the content of a tuple tells where it has to go. */
 static bool routed_by_content(const struct plan *plan)
 {
-	return plan->n_targets == 1 ||
+	return plan_lanes(plan) == 1 ||
 	    (plan->routing == DFI_ROUTE_HASH &&
 		(plan->api == API_PUSH || plan->api == API_BATCH));
 }
 
 static bool routed_to(const struct plan *plan, uint64_t key, uint32_t target)
 {
-	return dfi_hash_partition(dfi_hash64(key), plan->n_targets) == target;
+	return plan->replicates ||
+	    dfi_hash_partition(dfi_hash64(key), plan->n_targets) == target;
 }
 
 static bool tuple_is_whole(const char *tuple, uint32_t tuple_size)

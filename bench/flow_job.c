@@ -127,6 +127,7 @@ static int run_sender(struct worker *worker, struct sender *sender)
 	if (closed < 0)
 		return worker_fail(worker, closed, "dfi_source_close");
 	seat->segments = stats.segments;
+	seat->copied = stats.copied_bytes;
 	seat->tuples = worker->plan->tuples;
 	seat->sum = plan_source_sum(worker->plan, seat->number);
 	return 0;

@@ -54,7 +54,7 @@ static force_inline int send_cursor(
 	uint32_t target = 0;
 	int ret;
 
-	if (plan->n_targets > 1)
+	if (plan_lanes(plan) > 1)
 		run = plan->geometry.segment_size / tuple_size;
 	while (left > 0) {
 		n = left < run ? left : run;
@@ -69,7 +69,7 @@ static force_inline int send_cursor(
 		ret = dfi_source_cursor_close(cursor);
 		if (ret < 0)
 			return ret;
-		if (++target == plan->n_targets)
+		if (++target == plan_lanes(plan))
 			target = 0;
 	}
 	return 0;
@@ -79,7 +79,7 @@ static force_inline int send_claim(struct sender *sender, size_t tuple_size)
 {
 	struct pattern pattern = pattern_from(sender->first_word);
 	uint64_t left = sender->plan->tuples;
-	uint32_t target = 0, n, i;
+	uint32_t target = 0, n_lanes = plan_lanes(sender->plan), n, i;
 	struct dfi_span span;
 	char *next;
 	int ret;
@@ -96,7 +96,7 @@ static force_inline int send_claim(struct sender *sender, size_t tuple_size)
 		if (ret < 0)
 			return ret;
 		left -= n;
-		if (++target == sender->plan->n_targets)
+		if (++target == n_lanes)
 			target = 0;
 	}
 	return 0;

@@ -20,6 +20,8 @@ static const struct {
 } commands[] = {
 	{ "raw", bench_raw, "the hand-written ring alone, beside memcpy" },
 	{ "shuffle", bench_shuffle, "bandwidth of shuffle flows" },
+	{ "replicate", bench_replicate,
+	    "replicate flows: bandwidth, or time to all replies" },
 	{ "latency", bench_latency, "round trips over two latency flows" },
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },

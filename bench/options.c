@@ -48,23 +48,23 @@ void raw_options_parse(int argc, char **argv, struct raw_options *options)
 	default_tuple_sizes(&options->common, usual_sizes, 5);
 }
 
-static void parse_apis(const struct argp_state *state, const char *text,
-    struct shuffle_options *options)
+void parse_apis(const struct argp_state *state, const char *text,
+    enum api apis[N_APIS], uint32_t *n_apis)
 {
 	char names[64], *rest = NULL, *name;
 
-	options->n_apis = 0;
+	*n_apis = 0;
 	if (strlen(text) >= sizeof(names))
 		argp_error(state, "--api %s: too many", text);
 	snprintf(names, sizeof(names), "%s", text);
 	for (name = strtok_r(names, ",", &rest); name;
 	     name = strtok_r(NULL, ",", &rest)) {
-		if (options->n_apis == N_APIS)
+		if (*n_apis == N_APIS)
 			argp_error(state, "--api %s: too many", text);
-		options->apis[options->n_apis++] = parse_name(
+		apis[(*n_apis)++] = parse_name(
 		    state, "api", name, api_name, N_APIS);
 	}
-	if (!options->n_apis)
+	if (!*n_apis)
 		argp_error(state, "--api: none given");
 }
 
@@ -116,7 +116,7 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 		    state, "target-threads", arg, 1, DFI_MAX_ENDPOINTS);
 		return 0;
 	case KEY_API:
-		parse_apis(state, arg, options);
+		parse_apis(state, arg, options->apis, &options->n_apis);
 		return 0;
 	case KEY_ROUTING:
 		options->routing = parse_name(

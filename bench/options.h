@@ -59,6 +59,31 @@ struct shuffle_options {
 	struct raw_geometry raw_geometry; /* 0: the flow's */
 };
 
+/* How a replicate flow brings tuples to all targets. */
+enum replicate_mode {
+	MODE_NAIVE = 0,
+	MODE_MULTICAST,
+	N_MODES,
+};
+
+#define MAX_TARGET_COUNTS 8
+#define REPLICATE_MAX_TARGETS 8
+
+struct replicate_options {
+	struct common_options common;
+	enum replicate_mode modes[N_MODES];
+	uint32_t n_modes;
+	uint64_t targets[MAX_TARGET_COUNTS]; /* rows for each */
+	uint32_t n_target_counts;
+	enum api apis[N_APIS];
+	uint32_t n_apis;
+	uint32_t batch;
+	bool no_baseline;
+	bool raw_copies; /* raw tuples are copied in */
+	bool latency;
+	uint64_t iterations;
+};
+
 struct latency_options {
 	struct common_options common;
 	uint64_t iterations;
@@ -88,6 +113,8 @@ struct setup_options {
 void raw_options_parse(int argc, char **argv, struct raw_options *options);
 void shuffle_options_parse(
     int argc, char **argv, struct shuffle_options *options);
+void replicate_options_parse(
+    int argc, char **argv, struct replicate_options *options);
 void latency_options_parse(
     int argc, char **argv, struct latency_options *options);
 void idle_options_parse(int argc, char **argv, struct idle_options *options);

@@ -43,7 +43,7 @@ static const struct argp_option common_table[] = {
 	{ "role", KEY_ROLE, "source|target", 0,
 	    "have only the sources, or the targets, here; another invocation "
 	    "with the same registry has the others, and takes all else from "
-	    "the sources' one (shuffle and latency)",
+	    "the sources' one (shuffle, replicate and latency)",
 	    0 },
 	{ "timeout", KEY_TIMEOUT, "S", 0,
 	    "give up on a round after this long (default 60)", 0 },
@@ -151,7 +151,8 @@ void refuse_role(
     const struct argp_state *state, const struct common_options *common)
 {
 	if (common->role != BENCH_BOTH)
-		argp_error(state, "--role: only shuffle and latency have it");
+		argp_error(state,
+		    "--role: only shuffle, replicate and latency have it");
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state)

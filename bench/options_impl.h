@@ -41,6 +41,8 @@ enum key {
 	KEY_ITERATIONS,
 	KEY_ONE_CORE,
 	KEY_CLIENTS,
+	KEY_MODE,
+	KEY_LATENCY,
 };
 
 /* The parser of common options, as the child of a subcommand's. */
@@ -55,6 +57,10 @@ void default_tuple_sizes(
 /* Refuse roles, where an experiment has none. */
 void refuse_role(
     const struct argp_state *state, const struct common_options *common);
+
+/* A list of enum api. */
+void parse_apis(const struct argp_state *state, const char *text,
+    enum api apis[N_APIS], uint32_t *n_apis);
 
 /* The part of every subcommand's parser that is the same. */
 error_t parse_rest(

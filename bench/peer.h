@@ -21,6 +21,8 @@ struct tally {
 	uint64_t bad;
 	uint64_t preempted;
 	uint64_t segments; /* sent */
+	uint64_t copied;   /* bytes that sources wrote to send them */
+	uint64_t cpu_ns;   /* processor time of the sources' threads */
 	uint64_t requests; /* RDMA work requests of all kinds */
 	uint64_t completions;
 	uint32_t queue_pairs; /* the most that a process has */

@@ -54,6 +54,8 @@ struct plan {
 	uint32_t check;  /* look at each tuple's content */
 	uint32_t yields; /* raw rings: give up the processor while waiting */
 	uint32_t copies; /* raw rings: make tuples outside, and copy them in */
+	uint32_t replicates;  /* each tuple goes to all targets */
+	uint32_t replication; /* enum dfi_replication, then */
 	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
@@ -70,12 +72,30 @@ char *plan_make_table(const struct plan *plan, uint32_t source);
 /* The sum of all words of all tuples that a source sends. */
 uint64_t plan_source_sum(const struct plan *plan, uint32_t source);
 
-/* The ring of a source and a target, from the start of the data area. */
-static inline size_t plan_ring_offset(
-    const struct plan *plan, uint32_t source, uint32_t target)
+/* How many targets, or all together, a source sends to by turns. */
+static inline uint32_t plan_lanes(const struct plan *plan)
 {
-	return raw_ring_size(&plan->geometry) *
-	    ((size_t)target * plan->n_sources + source);
+	return plan->replicates ? 1 : plan->n_targets;
+}
+
+/* How many targets get a tuple. */
+static inline uint32_t plan_copies(const struct plan *plan)
+{
+	return plan->replicates ? plan->n_targets : 1;
+}
+
+/* The ring of a source and a lane, from the start of the data area. */
+static inline size_t plan_ring_offset(
+    const struct plan *plan, uint32_t source, uint32_t lane)
+{
+	return raw_ring_size(&plan->geometry, plan_copies(plan)) *
+	    ((size_t)lane * plan->n_sources + source);
+}
+
+/* Of all rings of a round. */
+static inline size_t plan_rings_size(const struct plan *plan)
+{
+	return plan_ring_offset(plan, 0, plan_lanes(plan));
 }
 
 #endif

@@ -19,9 +19,9 @@
 #define PACKED_MIN 16
 
 void raw_writer_init(struct raw_writer *writer, void *ring,
-    const struct raw_geometry *geometry, bool yields)
+    const struct raw_geometry *geometry, uint32_t n_readers, bool yields)
 {
-	char *slots = (char *)ring + sizeof(struct raw_header);
+	char *slots = (char *)ring + sizeof(struct raw_header) * n_readers;
 	size_t slot_size = raw_slot_size(geometry);
 
 	*writer = (struct raw_writer){
@@ -30,16 +30,18 @@ void raw_writer_init(struct raw_writer *writer, void *ring,
 		.end_slot = slots + slot_size * geometry->segment_count,
 		.slot_size = slot_size,
 		.limit = geometry->segment_count,
-		.header = ring,
+		.headers = ring,
+		.n_readers = n_readers,
 		.segment_count = geometry->segment_count,
 		.yields = yields,
 	};
 }
 
-void raw_reader_init(
-    struct raw_reader *reader, void *ring, const struct raw_geometry *geometry)
+void raw_reader_init(struct raw_reader *reader, void *ring,
+    const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number)
 {
-	const char *slots = (char *)ring + sizeof(struct raw_header);
+	const char *slots = (char *)ring +
+	    sizeof(struct raw_header) * n_readers;
 	size_t slot_size = raw_slot_size(geometry);
 	uint64_t batch = geometry->segment_count / 4;
 
@@ -52,8 +54,24 @@ void raw_reader_init(
 		.slot_size = slot_size,
 		.return_at = batch,
 		.batch = batch,
-		.header = ring,
+		.header = (struct raw_header *)ring + number,
 	};
+}
+
+/* What the slowest consumer has given back. */
+static uint64_t least_consumed(const struct raw_writer *writer)
+{
+	uint64_t consumed, least = UINT64_MAX;
+	uint32_t i;
+
+	for (i = 0; i < writer->n_readers; i++) {
+		/* Pairs with raw_release(). */
+		consumed = atomic_load_explicit(
+		    &writer->headers[i].consumed, memory_order_acquire);
+		if (consumed < least)
+			least = consumed;
+	}
+	return least;
 }
 
 void raw_wait_for_room(struct raw_writer *writer)
@@ -62,10 +80,7 @@ void raw_wait_for_room(struct raw_writer *writer)
 	uint64_t limit;
 
 	for (;;) {
-		/* Pairs with raw_release(). */
-		limit = atomic_load_explicit(
-			    &writer->header->consumed, memory_order_acquire) +
-		    writer->segment_count;
+		limit = least_consumed(writer) + writer->segment_count;
 		if (limit != writer->seq)
 			break;
 		raw_poll_pause(writer->yields, &polls);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hand-written ring that flows are compared with: one producer, one
- * consumer, segments of payload and one flag line, data built and read in
- * place. It has nothing that a benchmark does not need: no attachment, no
- * death of peers, no sleeping, no errors.
+ * consumer, or several that all read everything, segments of payload and one
+ * flag line, data built and read in place. It has nothing that a benchmark does
+ * not need: no attachment, no death of peers, no sleeping, no errors.
  *
- *	ring    +--------+--------+--------+----
- *	        | header | slot 0 | slot 1 | ...
- *	        +--------+--------+--------+----
+ *	ring    +----------------------------+--------+--------+----
+ *	        | header of each consumer    | slot 0 | slot 1 | ...
+ *	        +----------------------------+--------+--------+----
  *	slot    +-------------------------+-----------+
  *	        | payload, in whole lines | flag line |
  *	        +-------------------------+-----------+
@@ -56,9 +56,10 @@ static inline size_t raw_slot_size(const struct raw_geometry *geometry)
 }
 
 /* Bytes of a ring, in whole pages. */
-static inline size_t raw_ring_size(const struct raw_geometry *geometry)
+static inline size_t raw_ring_size(
+    const struct raw_geometry *geometry, uint32_t n_readers)
 {
-	size_t size = sizeof(struct raw_header) +
+	size_t size = sizeof(struct raw_header) * n_readers +
 	    raw_slot_size(geometry) * geometry->segment_count;
 
 	return (size + 4095) / 4096 * 4096;
@@ -77,9 +78,10 @@ struct raw_writer {
 	char *first_slot;
 	char *end_slot;
 	size_t slot_size;
-	uint64_t seq;   /* of the open segment */
-	uint64_t limit; /* the first segment there is no room for */
-	struct raw_header *header;
+	uint64_t seq;               /* of the open segment */
+	uint64_t limit;             /* the first segment there is no room for */
+	struct raw_header *headers; /* of each consumer */
+	uint32_t n_readers;
 	uint32_t segment_count;
 	bool yields;
 };
@@ -98,9 +100,10 @@ struct raw_reader {
 };
 
 void raw_writer_init(struct raw_writer *writer, void *ring,
-    const struct raw_geometry *geometry, bool yields);
-void raw_reader_init(
-    struct raw_reader *reader, void *ring, const struct raw_geometry *geometry);
+    const struct raw_geometry *geometry, uint32_t n_readers, bool yields);
+/* Consumer number of n_readers. */
+void raw_reader_init(struct raw_reader *reader, void *ring,
+    const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number);
 
 /* Wait until there is room for the open segment; only when it is needed. */
 void raw_wait_for_room(struct raw_writer *writer);

@@ -15,10 +15,10 @@ struct raw_state {
 	struct raw_intake intake;
 };
 
-static void *ring_at(struct worker *worker, uint32_t source, uint32_t target)
+static void *ring_at(struct worker *worker, uint32_t source, uint32_t lane)
 {
 	return board_data(worker->board) +
-	    plan_ring_offset(worker->plan, source, target);
+	    plan_ring_offset(worker->plan, source, lane);
 }
 
 /* Get every page of a ring, without changing what a peer may have written. */
@@ -37,24 +37,28 @@ static int prepare_stream(struct worker *worker, struct raw_state *state)
 {
 	const struct plan *plan = worker->plan;
 	struct raw_stream *stream = &state->stream;
-	uint32_t target, source = worker->seat->number, polls;
-	struct raw_header *header;
+	uint32_t n_readers = plan_copies(plan), lane, i, polls;
+	uint32_t source = worker->seat->number;
+	struct raw_header *headers;
 
-	stream->n_targets = plan->n_targets;
+	stream->n_targets = plan_lanes(plan);
 	stream->segment_size = plan->geometry.segment_size;
 	stream->tuples = plan->tuples;
 	stream->first_word = source_first_word(source);
-	stream->writers = calloc(plan->n_targets, sizeof(*stream->writers));
+	stream->writers = calloc(stream->n_targets, sizeof(*stream->writers));
 	if (!stream->writers)
 		return worker_fail_errno(worker, "writers");
-	for (target = 0; target < plan->n_targets; target++) {
-		header = ring_at(worker, source, target);
+	for (lane = 0; lane < stream->n_targets; lane++) {
+		headers = ring_at(worker, source, lane);
 		/* The memory is to be the target's: it touches first. */
-		for (polls = RAW_SPINS; !atomic_load(&header->ready);)
-			raw_poll_pause(true, &polls);
-		touch((char *)header, raw_ring_size(&plan->geometry));
-		raw_writer_init(&stream->writers[target], header,
-		    &plan->geometry, plan->yields);
+		for (i = 0; i < n_readers; i++)
+			for (polls = RAW_SPINS;
+			     !atomic_load(&headers[i].ready);)
+				raw_poll_pause(true, &polls);
+		touch(
+		    (char *)headers, raw_ring_size(&plan->geometry, n_readers));
+		raw_writer_init(&stream->writers[lane], headers,
+		    &plan->geometry, n_readers, plan->yields);
 	}
 	if (plan->api == API_BATCH) {
 		stream->table = plan_make_table(plan, source);
@@ -72,8 +76,9 @@ static int prepare_intake(struct worker *worker, struct raw_state *state)
 {
 	const struct plan *plan = worker->plan;
 	struct raw_intake *intake = &state->intake;
-	struct raw_header *header;
-	uint32_t source, target, n = 0;
+	uint32_t source, target, n_readers = plan_copies(plan), n = 0;
+	uint32_t lane, number;
+	struct raw_header *headers;
 
 	intake->yields = plan->yields;
 	intake->readers = calloc((size_t)plan->n_sources * plan->n_targets,
@@ -81,14 +86,18 @@ static int prepare_intake(struct worker *worker, struct raw_state *state)
 	if (!intake->readers)
 		return worker_fail_errno(worker, "readers");
 	for (target = worker->seat->number; target < plan->n_targets;
-	     target += plan->n_target_threads)
+	     target += plan->n_target_threads) {
+		lane = plan->replicates ? 0 : target;
+		number = plan->replicates ? target : 0;
 		for (source = 0; source < plan->n_sources; source++) {
-			header = ring_at(worker, source, target);
-			touch((char *)header, raw_ring_size(&plan->geometry));
-			raw_reader_init(
-			    &intake->readers[n++], header, &plan->geometry);
-			atomic_store(&header->ready, 1);
+			headers = ring_at(worker, source, lane);
+			touch((char *)headers,
+			    raw_ring_size(&plan->geometry, n_readers));
+			raw_reader_init(&intake->readers[n++], headers,
+			    &plan->geometry, n_readers, number);
+			atomic_store(&headers[number].ready, 1);
 		}
+	}
 	intake->n_readers = n;
 	return 0;
 }
@@ -112,7 +121,7 @@ static void run_stream(struct worker *worker, struct raw_stream *stream)
 
 	if (plan->api == API_BATCH)
 		raw_send_table(stream, plan->tuple_size);
-	else if (plan->api == API_PUSH && plan->n_targets > 1)
+	else if (plan->api == API_PUSH && plan_lanes(plan) > 1)
 		raw_send_routed(stream, plan->tuple_size);
 	else if (plan->copies)
 		raw_send_copied(stream, plan->tuple_size);
@@ -163,7 +172,7 @@ const struct job raw_job = {
  */
 static int copy_prepare(struct worker *worker)
 {
-	size_t size = raw_ring_size(&worker->plan->geometry);
+	size_t size = raw_ring_size(&worker->plan->geometry, 1);
 
 	touch(board_data(worker->board), 2 * size);
 	return 0;
@@ -175,7 +184,7 @@ static int copy_run(struct worker *worker)
 	size_t block = plan->geometry.segment_size, at = 0;
 	size_t ring = block * plan->geometry.segment_count;
 	char *from = board_data(worker->board);
-	char *to = from + raw_ring_size(&plan->geometry);
+	char *to = from + raw_ring_size(&plan->geometry, 1);
 	uint64_t left = plan->tuples * plan->tuple_size / block;
 
 	for (; left > 0; left--) {

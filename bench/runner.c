@@ -252,7 +252,12 @@ static void add_process(
 static void collect(const struct board *board, struct tally *tally)
 {
 	const struct seat *seat;
-	uint32_t i;
+	const struct plan *plan = &board->plan;
+	/* The client of an echo counts responses, of all that respond. */
+	uint32_t i,
+	    copies = plan->job == JOB_FLOW || plan->job == JOB_RAW
+	    ? plan_copies(plan)
+	    : 1;
 
 	*tally = (struct tally){ .begin_ns = UINT64_MAX };
 	for (i = 0; i < board->n_seats; i++) {
@@ -264,9 +269,11 @@ static void collect(const struct board *board, struct tally *tally)
 		if (seat->role == ROLE_SOURCE) {
 			if (seat->begin_ns < tally->begin_ns)
 				tally->begin_ns = seat->begin_ns;
-			tally->sent += seat->tuples;
-			tally->sum += seat->sum;
-			if (board->plan.n_targets)
+			tally->sent += seat->tuples * copies;
+			tally->sum += seat->sum * copies;
+			tally->copied += seat->copied;
+			tally->cpu_ns += seat->cpu_ns;
+			if (plan->n_targets)
 				continue;
 		} else {
 			tally->received += seat->tuples;

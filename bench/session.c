@@ -51,8 +51,9 @@ void session_close(struct session *session)
 	*session = (struct session){ 0 };
 }
 
+/* The flow of a plan's tuples; or, of an echo, of the responses. */
 static bool create_flow(struct session *session, const struct plan *plan,
-    const struct raw_geometry *asked, char *name)
+    const struct raw_geometry *asked, bool back, char *name)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 	struct tuple_schema schema;
@@ -60,10 +61,11 @@ static bool create_flow(struct session *session, const struct plan *plan,
 	snprintf(name, PLAN_NAME_SIZE, "dfi-bench.%d.%lu", (int)getpid(),
 	    (unsigned long)session->n_flows++);
 	tuple_schema_init(&schema, plan->tuple_size);
-	attr.kind = DFI_SHUFFLE;
+	attr.kind = plan->replicates && !back ? DFI_REPLICATE : DFI_SHUFFLE;
+	attr.replication = back ? 0 : plan->replication;
 	attr.schema = &schema.schema;
-	attr.n_sources = plan->n_sources;
-	attr.n_targets = plan->n_targets;
+	attr.n_sources = back ? plan->n_targets : plan->n_sources;
+	attr.n_targets = back ? plan->n_sources : plan->n_targets;
 	attr.goal = plan->job == JOB_ECHO_FLOW ? DFI_LATENCY : DFI_BANDWIDTH;
 	attr.routing = plan->routing;
 	attr.transport = session->transport;
@@ -80,11 +82,11 @@ bool session_create_flows(struct session *session, struct plan *plan,
     const struct raw_geometry *asked)
 {
 	plan->back[0] = '\0';
-	if (!create_flow(session, plan, asked, plan->flow))
+	if (!create_flow(session, plan, asked, false, plan->flow))
 		return false;
 	if (plan->job != JOB_ECHO_FLOW)
 		return true;
-	return create_flow(session, plan, asked, plan->back);
+	return create_flow(session, plan, asked, true, plan->back);
 }
 
 static void remove_flow(struct session *session, const char *name)

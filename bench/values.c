@@ -170,6 +170,16 @@ const char *routing_name(uint32_t routing)
 	return names[routing];
 }
 
+const char *mode_name(uint32_t mode)
+{
+	static const char *const names[] = {
+		[MODE_NAIVE] = "naive",
+		[MODE_MULTICAST] = "multicast",
+	};
+
+	return names[mode];
+}
+
 const char *transport_name(uint32_t transport)
 {
 	static const char *const names[] = {

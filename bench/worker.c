@@ -103,6 +103,16 @@ static uint64_t preemptions(void)
 	return (uint64_t)usage.ru_nivcsw;
 }
 
+/* Processor time of this thread so far. */
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
+	    (uint64_t)now.tv_nsec;
+}
+
 static void run_round(struct thread *thread, uint32_t round)
 {
 	struct board *board = thread->process->board;
@@ -130,10 +140,12 @@ static void run_round(struct thread *thread, uint32_t round)
 	board_wait(&board->go, round, NO_DEADLINE);
 	if (seat->active) {
 		seat->preempted = preemptions();
+		seat->cpu_ns = thread_cpu_ns();
 		seat->begin_ns = now_ns();
 		if (!seat->status && !atomic_load(&board->cancel))
 			seat->status = job->run(&worker);
 		seat->end_ns = now_ns();
+		seat->cpu_ns = thread_cpu_ns() - seat->cpu_ns;
 		seat->preempted = preemptions() - seat->preempted;
 		if (worker.dfi)
 			dfi_context_query(worker.dfi, &seat->after);

@@ -54,7 +54,8 @@ done
 "$bin/dfi-registry" --listen "unix:$tmp/bench" --print-address > "$tmp/bench.at" &
 registry=$!
 await "$tmp/bench.at"
-for command in "shuffle --sources 2 --targets 2" "latency --iterations 100"; do
+for command in "shuffle --sources 2 --targets 2" "latency --iterations 100" \
+	"replicate --targets 2 --bytes 256K" "replicate --targets 2 --latency --iterations 100"; do
 	# shellcheck disable=SC2086 # several words
 	"$bin/dfi-bench" ${command%% *} --role target \
 		--registry "unix:$tmp/bench" 2> "$tmp/log.target" &
@@ -73,6 +74,29 @@ fi
 kill $registry
 wait $registry || :
 registry= holder=
+
+# To all: one copy, or one more for each target; and the replies of all.
+"$bin/dfi-bench" replicate --targets 1,3 --tuple-size 16,24 --verify \
+	--bytes 256K --repeat 1 --json > "$tmp/replicate" 2> "$tmp/log" ||
+	fail "dfi-bench replicate: $(cat "$tmp/log")"
+has "$tmp/replicate" "${fields[@]}" '"source_ns": [0-9]' '"source_ratio": [0-9]' \
+	'"naive_ratio": [0-9]'
+# mode, tuple size, targets, bytes copied for a tuple; of each way in
+rows=$("$bin/dfi-bench" replicate --targets 1,3 --tuple-size 16,24 --no-baseline \
+	--bytes 256K --repeat 1 --csv 2> "$tmp/log" | awk -F, '
+	NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
+	{ print $column["mode"], $column["tuple_size"], $column["targets"],
+		$column["copied_bytes"] }' | sort | uniq -c | tr -s ' \n' ' ')
+[ "$rows" = " 4 multicast 16 1 16 4 multicast 16 3 16 4 multicast 24 1 24\
+ 4 multicast 24 3 24 4 naive 16 1 32 4 naive 16 3 64 4 naive 24 1 48 4 naive 24 3 96 " ] ||
+	fail "bytes copied: $rows $(cat "$tmp/log")"
+"$bin/dfi-bench" replicate --latency --targets 1,3 --iterations 200 --repeat 1 \
+	--json > "$tmp/replicate" 2> "$tmp/log" ||
+	fail "dfi-bench replicate --latency: $(cat "$tmp/log")"
+has "$tmp/replicate" "${fields[@]}" '"targets": 3' '"baseline": ".*words"'
+if "$bin/dfi-bench" replicate --targets 9 > /dev/null 2>&1; then
+	fail "dfi-bench replicate takes 9 targets"
+fi
 
 "$bin/dfi-bench" latency --iterations 2000 --repeat 1 --json > "$tmp/latency" 2> "$tmp/log" ||
 	fail "dfi-bench latency: $(cat "$tmp/log")"

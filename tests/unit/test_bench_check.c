@@ -116,6 +116,19 @@ Test(flow_check, refuses_a_misrouted_tuple)
 	cr_assert_not(accepts(0, i));
 }
 
+Test(flow_check, wants_every_tuple_where_all_go_to_all_targets)
+{
+	uint64_t i;
+
+	plan.n_targets = 3;
+	plan.n_target_threads = 3;
+	plan.replicates = 1;
+	receiver.thread = 1;
+	for (i = 0; i < 100; i++)
+		cr_assert(accepts(0, i));
+	cr_assert_not(accepts(0, 101));
+}
+
 Test(flow_check, starts_again_with_the_table)
 {
 	uint64_t i, n;

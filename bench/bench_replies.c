@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time from a request, which a replicate flow brings to all targets, until
+ * each of them has replied over a shuffle flow; both are latency flows. The
+ * baseline is a word in memory that all look at, and one of each for its reply.
+ * One row for each tuple size, number of targets and mode.
+ */
+#include <dfi/dfi.h>
+
+#include "bench.h"
+#include "compare.h"
+#include "replicate.h"
+#include "values.h"
+
+static const struct column columns[] = {
+	{ "mode", "mode", 9, 0 },
+	{ "tuple_size", "#bytes", 6, 0 },
+	{ "targets", "targets", 7, 0 },
+	{ "procs", "procs", 5, 0 },
+	{ "wait", "wait", 8, 0 },
+	{ "iterations", "#iterations", 11, 0 },
+	{ "value", "t_typical[nsec]", 15, 0 },
+	{ "min", "min", 7, 0 },
+	{ "max", "max", 7, 0 },
+	{ "p99", "99% percentile[nsec]", 20, 0 },
+	{ "p999", "99.9% percentile[nsec]", 22, 0 },
+	{ "baseline", "baseline", 15, 0 },
+	{ "baseline_value", "t_typical[nsec]", 15, 0 },
+	{ "ratio", "ratio", 6, 3 },
+	{ "naive_ratio", "to naive", 8, 3 },
+	{ "transport", "transport", 9, 0 },
+	{ "device", "device", 8, 0 },
+	{ "preemptions", "preempted", 9, 0 },
+	{ "verified", "verified", 8, 0 },
+	{ 0 },
+};
+
+enum {
+	SIDE_RAW = N_MODES,
+	MAX_SIDES,
+};
+
+/* The rows of one tuple size and number of targets. */
+struct trial {
+	const struct replicate_options *options;
+	struct session *session;
+	uint32_t tuple_size, n_targets;
+	struct side sides[MAX_SIDES]; /* first those of the modes, in order */
+	struct histogram trips[MAX_SIDES];
+	uint32_t n_sides;
+	const struct side *raw, *naive; /* NULL: not measured */
+};
+
+/* The median of a round, in ns. */
+static double value_trip(const struct side *side, const struct board *board,
+    const struct outcome *outcome)
+{
+	(void)side;
+	(void)outcome;
+	return histogram_percentile(&board->trips, 0.5) / board->ticks_per_ns;
+}
+
+static double percentile(const struct side *side, double fraction)
+{
+	return histogram_percentile(side->trips, fraction) / side->ticks_per_ns;
+}
+
+static struct side *add_side(struct trial *trial, enum job_kind job)
+{
+	const struct replicate_options *options = trial->options;
+	uint32_t i = trial->n_sides++;
+	int32_t cpus[MAX_CPUS];
+	bool crowded = 1 + trial->n_targets > usable_cpus(cpus, MAX_CPUS);
+
+	trial->sides[i] = (struct side){
+		.plan = {
+			.job = job,
+			.api = API_PUSH,
+			.echo = crowded ? ECHO_YIELD : ECHO_TWO_LINES,
+			.wait = options->common.wait,
+			.n_sources = 1,
+			.n_targets = trial->n_targets,
+			.n_target_threads = trial->n_targets,
+			.tuple_size = trial->tuple_size,
+			.tuples = options->iterations,
+		},
+		.asked = options->common.geometry,
+		.trips = &trial->trips[i],
+	};
+	return &trial->sides[i];
+}
+
+static bool make_sides(struct trial *trial)
+{
+	const struct replicate_options *options = trial->options;
+	struct side *side;
+	uint32_t i;
+
+	for (i = 0; i < options->n_modes; i++) {
+		side = add_side(trial, JOB_ECHO_FLOW);
+		replicate_plan(&side->plan, options->modes[i]);
+		if (options->modes[i] == MODE_NAIVE)
+			trial->naive = side;
+		if (!session_geometry(trial->session, &side->plan, &side->asked,
+			&side->plan.geometry))
+			return false;
+	}
+	/* A word in memory says nothing of a network. */
+	if (!options->no_baseline && !trial->session->peer &&
+	    options->common.transport != DFI_TRANSPORT_VERBS)
+		trial->raw = add_side(trial, JOB_ECHO_RAW);
+	return true;
+}
+
+static bool measure(struct trial *trial)
+{
+	const struct common_options *common = &trial->options->common;
+	struct runner_attr attr = {
+		.n_sources = 1,
+		.n_target_threads = trial->session->peer ? 0 : trial->n_targets,
+		.peer = trial->session->peer,
+		.procs = common->procs,
+		.data_size = 4096,
+		.registry = trial->session->address,
+		.timeout_s = common->timeout_s,
+		.placement = &common->placement,
+	};
+	struct comparison comparison = {
+		.session = trial->session,
+		.options = common,
+		.sides = trial->sides,
+		.n_sides = trial->n_sides,
+		.value = value_trip,
+	};
+	struct runner runner;
+	bool done;
+
+	if (!runner_start(&attr, &runner))
+		return false;
+	comparison.runner = &runner;
+	done = compare_rounds(&comparison);
+	runner_stop(&runner);
+	return done;
+}
+
+static json_t *trial_row(const struct trial *trial, uint32_t number)
+{
+	const struct replicate_options *options = trial->options;
+	const struct side *flow = &trial->sides[number];
+	const struct side *raw = trial->raw;
+	struct summary summary = stats_summary(flow->values, flow->n_values);
+	json_t *row = json_pack("{s:s, s:s, s:i, s:i, s:i, s:s, s:I}",
+	    "experiment", "replicate-latency", "mode",
+	    mode_name(options->modes[number]), "tuple_size",
+	    (int)trial->tuple_size, "targets", (int)trial->n_targets, "procs",
+	    (int)options->common.procs, "wait", wait_name(options->common.wait),
+	    "iterations", (json_int_t)options->iterations);
+
+	json_object_set_new(row, "segment_count",
+	    json_integer(flow->plan.geometry.segment_count));
+	report_result(row, "ns", &summary, flow->n_values,
+	    flow->verified && (!raw || raw->verified));
+	json_object_set_new(row, "p99", report_number(percentile(flow, 0.99)));
+	json_object_set_new(
+	    row, "p999", report_number(percentile(flow, 0.999)));
+	compare_report_travel(row, trial->session, flow);
+	report_baseline(row,
+	    !raw                               ? NULL
+		: raw->plan.echo == ECHO_YIELD ? "yield-words"
+					       : "words",
+	    flow->values, raw ? raw->values : flow->values, flow->n_values);
+	json_object_set_new(row, "naive_ratio",
+	    trial->naive ? report_number(stats_ratio(flow->values,
+			       trial->naive->values, flow->n_values))
+			 : json_null());
+	json_object_set_new(
+	    row, "preemptions", json_integer((json_int_t)flow->preempted));
+	return row;
+}
+
+static bool run_trial(const struct replicate_options *options,
+    struct session *session, struct report *report, uint32_t tuple_size,
+    uint32_t n_targets)
+{
+	static struct trial trial;
+	uint32_t i;
+
+	trial = (struct trial){
+		.options = options,
+		.session = session,
+		.tuple_size = tuple_size,
+		.n_targets = n_targets,
+	};
+	if (!make_sides(&trial) || !measure(&trial))
+		return false;
+	for (i = 0; i < options->n_modes; i++)
+		report_row(report, trial_row(&trial, i));
+	return true;
+}
+
+int bench_replies(
+    const struct replicate_options *options, struct session *session)
+{
+	const struct common_options *common = &options->common;
+	struct report report;
+	bool done = true;
+	uint32_t i, j;
+	int status;
+
+	report_open(&report, common->format, "replicate-latency", columns,
+	    1 + replicate_most_targets(options));
+	for (i = 0; i < common->n_tuple_sizes && done; i++)
+		for (j = 0; j < options->n_target_counts && done; j++)
+			done = run_trial(options, session, &report,
+			    common->tuple_sizes[i],
+			    (uint32_t)options->targets[j]);
+	status = report_close(&report);
+	session_close(session);
+	return done ? status : 1;
+}

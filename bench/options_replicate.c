@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of replicate flows.
+ */
+#include "options_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "values.h"
+
+static void parse_modes(const struct argp_state *state, const char *text,
+    struct replicate_options *options)
+{
+	char names[64], *rest = NULL, *name;
+
+	options->n_modes = 0;
+	if (strlen(text) >= sizeof(names))
+		argp_error(state, "--mode %s: too many", text);
+	snprintf(names, sizeof(names), "%s", text);
+	for (name = strtok_r(names, ",", &rest); name;
+	     name = strtok_r(NULL, ",", &rest)) {
+		if (options->n_modes == N_MODES)
+			argp_error(state, "--mode %s: too many", text);
+		options->modes[options->n_modes++] = parse_name(
+		    state, "mode", name, mode_name, N_MODES);
+	}
+	if (!options->n_modes)
+		argp_error(state, "--mode: none given");
+}
+
+static void parse_targets(const struct argp_state *state, const char *text,
+    struct replicate_options *options)
+{
+	uint32_t i;
+
+	if (!parse_size_list(text, options->targets, MAX_TARGET_COUNTS,
+		&options->n_target_counts))
+		argp_error(state, "--targets %s: not a list of numbers", text);
+	for (i = 0; i < options->n_target_counts; i++)
+		if (!options->targets[i] ||
+		    options->targets[i] > REPLICATE_MAX_TARGETS)
+			argp_error(state, "--targets %s: from 1 to %d", text,
+			    REPLICATE_MAX_TARGETS);
+}
+
+static void check_replicate(
+    const struct argp_state *state, const struct replicate_options *options)
+{
+	uint32_t i;
+
+	for (i = 0; i < options->n_apis; i++)
+		if (options->raw_copies && options->apis[i] != API_PUSH &&
+		    options->apis[i] != API_CURSOR)
+			argp_error(state,
+			    "--raw-copies: only with --api push or cursor");
+	for (i = 0; i < options->n_modes; i++)
+		if (options->modes[i] == MODE_MULTICAST &&
+		    options->common.transport == DFI_TRANSPORT_VERBS)
+			argp_error(state,
+			    "--mode multicast: over shared memory only; name "
+			    "--mode naive");
+}
+
+static error_t parse_replicate(int key, char *arg, struct argp_state *state)
+{
+	struct replicate_options *options = state->input;
+
+	switch (key) {
+	case KEY_MODE:
+		parse_modes(state, arg, options);
+		return 0;
+	case KEY_TARGETS:
+		parse_targets(state, arg, options);
+		return 0;
+	case KEY_API:
+		parse_apis(state, arg, options->apis, &options->n_apis);
+		return 0;
+	case KEY_BATCH:
+		options->batch = (uint32_t)parse_number(
+		    state, "batch", arg, 1, INT32_MAX);
+		return 0;
+	case KEY_NO_BASELINE:
+		options->no_baseline = true;
+		return 0;
+	case KEY_RAW_COPIES:
+		options->raw_copies = true;
+		return 0;
+	case KEY_LATENCY:
+		options->latency = true;
+		return 0;
+	case KEY_ITERATIONS:
+		options->iterations = (uint64_t)parse_number(
+		    state, "iterations", arg, 1, 100000000);
+		return 0;
+	case ARGP_KEY_END:
+		check_replicate(state, options);
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+void replicate_options_parse(
+    int argc, char **argv, struct replicate_options *options)
+{
+	static const uint32_t small_size[] = { 64 };
+	static const struct argp_option table[] = {
+		{ "mode", KEY_MODE, "LIST", 0,
+		    "naive or multicast (default: both, in turns)", 0 },
+		{ "targets", KEY_TARGETS, "LIST", 0,
+		    "1 to 8, each with a thread of its own; results for each "
+		    "(default 1,2,4,8)",
+		    0 },
+		{ "api", KEY_API, "LIST", 0,
+		    "push, cursor, batch or claim (default: all four)", 0 },
+		{ "batch", KEY_BATCH, "N", 0,
+		    "tuples of one push_batch (default 1024)", 0 },
+		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
+		    "measure the flows only", 0 },
+		{ "raw-copies", KEY_RAW_COPIES, NULL, 0,
+		    "the hand-written ring's tuples are made outside of it and "
+		    "copied in, as those of a push are; with --api push or "
+		    "cursor",
+		    0 },
+		{ "latency", KEY_LATENCY, NULL, 0,
+		    "the time from a request to the replies of all targets, "
+		    "over latency flows, instead of bandwidth",
+		    0 },
+		{ "iterations", KEY_ITERATIONS, "N", 0,
+		    "requests of a round (default 20000)", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_replicate,
+		.doc = "Measure replicate flows of one source in turns, beside "
+		       "a hand-written ring that all targets read, and beside "
+		       "a shuffle flow with one target.",
+		.children = common_children,
+	};
+
+	*options = (struct replicate_options){
+		.common = common_defaults(),
+		.modes = { MODE_NAIVE, MODE_MULTICAST },
+		.n_modes = N_MODES,
+		.targets = { 1, 2, 4, 8 },
+		.n_target_counts = 4,
+		.apis = { API_PUSH, API_CURSOR, API_BATCH, API_CLAIM },
+		.n_apis = N_APIS,
+		.batch = 1024,
+		.iterations = 20000,
+	};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	default_tuple_sizes(&options->common, small_size, 1);
+}
