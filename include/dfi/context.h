@@ -132,8 +132,9 @@ struct dfi_context_stats {
 	uint64_t bytes;         /* of writes: what is used of segments, and
 				   footers where targets poll them */
 	uint64_t credits;       /* writes that gave segments back to a source */
-	uint64_t messages;      /* that open and close rings */
-	uint64_t completions;   /* asked for, of all three */
+	uint64_t messages;      /* that open and close rings, and numbers
+				   taken from sequencers */
+	uint64_t completions;   /* asked for, of all of these */
 	uint32_t queue_pairs;   /* now, also those that wait for a source */
 	uint32_t memory_regions;
 	/*

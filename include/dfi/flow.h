@@ -164,7 +164,9 @@ struct dfi_flow_attr {
 	 * Of DFI_REPLICATE: 1 if all targets are to get the segments of all
 	 * sources in one order. A source takes the place of a segment in it
 	 * when it sends that, by one atomic addition to a counter in the
-	 * process of target 0. Else 0.
+	 * process of target 0: through memory, or, if the flow may need RDMA,
+	 * all through target 0's device, which must have atomic operations.
+	 * Else 0.
 	 */
 	uint32_t ordered;
 	uint32_t loss_policy; /* enum dfi_loss_policy; of DFI_REPLICATE */
@@ -209,7 +211,8 @@ struct dfi_flow_estimate {
 					opens */
 	/*
 	 * The most queue pairs that each source takes: one for each process
-	 * with targets that it reaches over RDMA, counted at both ends.
+	 * with targets that it reaches over RDMA, and one for the sequencer of
+	 * an ordered flow, counted at both ends.
 	 */
 	uint32_t source_queue_pairs;
 	/*
@@ -246,7 +249,7 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
  * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
  * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
- * -EOPNOTSUPP: not with this replication, or ordered over RDMA. -ENOMEM, -EIO.
+ * -EOPNOTSUPP: not with this replication. -ENOMEM, -EIO.
  *
  * After -ENOTCONN a persistent flow may exist nevertheless: the connection may
  * have been lost between the request and its answer. Creating it again then

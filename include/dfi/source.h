@@ -122,10 +122,12 @@ struct dfi_source_attr {
  * -EBADMSG: what the registry holds is of another version, or damaged. -ENOSPC:
  * the registry is full. -EHOSTUNREACH: a target's host can't be reached over
  * RDMA, or not from the device chosen here, or not over shared memory, which
- * the flow or DFI_TRANSPORT asks for; -ENODEV: no RDMA device here can be used;
- * both texts say why. -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a
- * process used RDMA before it forked this one. -ENOMEM: also, more memory than
- * may be locked (ulimit -l). -EMFILE, -EIO.
+ * the flow or DFI_TRANSPORT asks for, or the sequencer of an ordered flow
+ * can't; -EOPNOTSUPP: the device here has no atomic operations, by which that
+ * is reached; -ENODEV: no RDMA device here can be used; both texts say why.
+ * -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a process used RDMA before
+ * it forked this one. -ENOMEM: also, more memory than may be locked (ulimit
+ * -l). -EMFILE, -EIO.
  */
 DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_source_attr *attr, struct dfi_source **source);

@@ -164,6 +164,9 @@ static void dispenser_to_message(
 	message->address = (char *)name->region.address;
 	message->region_key = name->region.key;
 	message->region_size = name->region.size;
+	message->verbs_address = (char *)name->verbs.address;
+	message->verbs_key = name->verbs.key;
+	message->verbs_why = (char *)name->why;
 }
 
 /* message may be NULL. */
@@ -173,11 +176,17 @@ static bool dispenser_from_message(
 	memset(name, 0, sizeof(*name));
 	if (!message)
 		return true;
-	if (strlen(message->address) >= sizeof(name->region.address))
+	if (strlen(message->address) >= sizeof(name->region.address) ||
+	    strlen(message->verbs_address) >= sizeof(name->verbs.address) ||
+	    strlen(message->verbs_why) >= sizeof(name->why))
 		return false;
 	strcpy(name->region.address, message->address);
 	name->region.key = message->region_key;
 	name->region.size = message->region_size;
+	strcpy(name->verbs.address, message->verbs_address);
+	name->verbs.key = message->verbs_key;
+	name->verbs.size = message->region_size;
+	strcpy(name->why, message->verbs_why);
 	return true;
 }
 

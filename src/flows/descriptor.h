@@ -56,6 +56,9 @@ struct flow {
 /* Where a dispenser is (dispenser.h); region.size 0: there is none. */
 struct dispenser_name {
 	struct region_name region;
+	/* Else, that all take numbers through the device; address "": not. */
+	struct region_name verbs;
+	char why[ENDPOINT_WHY_SIZE]; /* not; or "" */
 };
 
 /* A target's or source's entry. */

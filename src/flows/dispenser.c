@@ -2,10 +2,12 @@
 /* The counter has a region of its own, with one "ring", which has no slots. */
 #include "dispenser.h"
 
+#include <stdio.h>
 #include "../base/error.h"
+#include "../base/log.h"
 #include "../buffers/segment.h"
-#include "../transport/transport.h"
 #include "context.h"
+#include "network.h"
 
 #define DISPENSER_OFFSET sizeof(struct region_header)
 #define DISPENSER_REGION_SIZE \
@@ -15,14 +17,47 @@ static const struct ring_layout layout = {
 	.n_rings = 1,
 	.first_ring = DISPENSER_OFFSET,
 	.ring_size = sizeof(struct dispenser_words),
+	.wait_offset = offsetof(struct dispenser_words, waits),
 };
 
-int dfi__dispenser_create(
-    struct dfi *dfi, uint64_t first, struct dispenser *dispenser)
+/* As of a flow with that transport. */
+static bool may_need_network(
+    const struct dfi *dfi, enum dfi_transport transport)
 {
-	struct transport *transport = dfi->transport;
-	int ret = transport->ops->region_create(
-	    transport, DISPENSER_REGION_SIZE, &dispenser->region);
+	struct flow flow = { .transport = transport };
+
+	return dfi__network_may_be_needed(dfi, &flow);
+}
+
+static enum dfi_transport choice(
+    const struct dfi *dfi, enum dfi_transport transport)
+{
+	return transport ? transport
+			 : (enum dfi_transport)dfi->settings.transport;
+}
+
+/* Have all numbers taken through the device, which those of other hosts reach.
+ */
+static int export_words(struct dfi *dfi, struct dispenser *dispenser)
+{
+	struct region *region = dispenser->region;
+	struct transport *verbs;
+	int ret = dfi__network_open(dfi, &verbs);
+
+	if (!ret)
+		ret = verbs->ops->export(verbs, region, &layout);
+	if (!ret)
+		dispenser->name.verbs = region->export->name;
+	return ret;
+}
+
+int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
+    const char *what, uint64_t first, struct dispenser *dispenser)
+{
+	struct transport *shm = dfi->transport;
+	char *why = dispenser->name.why;
+	int ret = shm->ops->region_create(
+	    shm, DISPENSER_REGION_SIZE, &dispenser->region);
 
 	if (ret < 0)
 		return ret;
@@ -30,21 +65,45 @@ int dfi__dispenser_create(
 	    (struct dispenser_words *)(void *)((char *)dispenser->region->base +
 		DISPENSER_OFFSET);
 	atomic_set(&dispenser->words->closed, 0);
+	atomic_set(&dispenser->words->waits, 0);
+	atomic_set(&dispenser->words->waits_name, 0);
 	atomic_set(&dispenser->words->next, first);
 	dispenser->name.region = dispenser->region->name;
-	return 0;
+	if (!may_need_network(dfi, transport)) {
+		snprintf(why, sizeof(dispenser->name.why), "%s",
+		    choice(dfi, transport) == DFI_TRANSPORT_SHM
+			? "its transport is shm: set DFI_TRANSPORT=auto there"
+			: "its registry serves its own host only");
+		return 0;
+	}
+	ret = export_words(dfi, dispenser);
+	if (ret < 0 && choice(dfi, transport) == DFI_TRANSPORT_AUTO) {
+		snprintf(why, sizeof(dispenser->name.why), "%s", dfi_errmsg());
+		dfi__log(DFI_LOG_WARN,
+		    "%s: only processes on this host can take its numbers: %s",
+		    what, why);
+		ret = 0;
+	}
+	if (ret < 0)
+		dfi__dispenser_destroy(dispenser);
+	return ret;
 }
 
 void dfi__dispenser_destroy(struct dispenser *dispenser)
 {
-	if (!dispenser->region)
+	struct region *region = dispenser->region;
+
+	if (!region)
 		return;
-	atomic_set(&dispenser->words->closed, 1);
-	dispenser->region->transport->ops->region_destroy(dispenser->region);
 	dispenser->region = NULL;
+	atomic_set(&dispenser->words->closed, 1);
+	if (region->export)
+		region->export->transport->ops->unexport(region);
+	else
+		region->transport->ops->region_destroy(region);
 }
 
-int dfi__dispenser_open(struct dfi *dfi, const struct node *holder,
+static int open_through_memory(struct dfi *dfi, const struct node *holder,
     const struct dispenser_name *name, int64_t deadline,
     struct dispenser_user *user)
 {
@@ -52,19 +111,50 @@ int dfi__dispenser_open(struct dfi *dfi, const struct node *holder,
 
 	if (holder->host_id != dfi->node.host_id)
 		return dfi__fail(-EHOSTUNREACH,
-		    "it is on host %s, this is %s: open it in processes there",
-		    holder->host, dfi->node.host);
+		    "it is on host %s, this is %s, and it can't be reached "
+		    "over RDMA: %s",
+		    holder->host, dfi->node.host,
+		    name->why[0] ? name->why : "its version can't do that");
+	ret = dfi->transport->ops->remote_open(dfi->transport, user,
+	    &name->region, &layout, 0, deadline, &user->remote);
+	if (!ret)
+		user->words =
+		    (struct dispenser_words *)(void *)user->remote->ring;
+	return ret;
+}
+
+static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
+    const struct dispenser_name *name, int64_t deadline,
+    struct dispenser_user *user)
+{
+	struct transport *verbs;
+	int ret;
+
+	if (choice(dfi, transport) == DFI_TRANSPORT_SHM)
+		return dfi__fail(-EHOSTUNREACH,
+		    "its numbers are taken over RDMA by all, as some may be on "
+		    "other hosts: set DFI_TRANSPORT=auto here, or shm where it "
+		    "is");
+	ret = dfi__network_reach(dfi, name->verbs.address, &verbs);
+	if (ret < 0)
+		return ret;
+	return verbs->ops->remote_open(
+	    verbs, user, &name->verbs, &layout, 0, deadline, &user->remote);
+}
+
+int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
+    const struct node *holder, const struct dispenser_name *name,
+    int64_t deadline, struct dispenser_user *user)
+{
 	if (name->region.size < DISPENSER_REGION_SIZE)
 		return dfi__fail(-EBADMSG,
 		    "its entry in the registry is damaged: its counter has "
 		    "%lu bytes",
 		    (unsigned long)name->region.size);
-	ret = dfi->transport->ops->remote_open(dfi->transport, user,
-	    &name->region, &layout, 0, deadline, &user->remote);
-	if (ret < 0)
-		return ret;
-	user->words = (struct dispenser_words *)(void *)user->remote->ring;
-	return 0;
+	if (name->verbs.address[0])
+		return open_through_device(
+		    dfi, transport, name, deadline, user);
+	return open_through_memory(dfi, holder, name, deadline, user);
 }
 
 void dfi__dispenser_close(struct dispenser_user *user)

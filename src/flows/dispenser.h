@@ -3,6 +3,12 @@
  * Dispensers of numbers: a counter in a process's memory, to which others add
  * by themselves, so that each number is taken once. Sequencers are made of
  * them, the application's (sequencer.c) and those of ordered flows (order.c).
+ *
+ * A processor and an RDMA device can't add to one word without losing numbers,
+ * so all who take from a dispenser do it in one way, which its holder decides:
+ * through memory, or if some may be on other hosts, through the holder's
+ * device, also those of its own host
+ * (docs/decisions/0022-one-way-to-numbers.md).
  */
 #ifndef DFI_FLOWS_DISPENSER_H
 #define DFI_FLOWS_DISPENSER_H
@@ -10,8 +16,11 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <dfi/flow.h>
 #include "../base/atomic.h"
 #include "../base/bits.h"
+#include "../base/compiler.h"
+#include "../transport/transport.h"
 #include "descriptor.h"
 
 struct dfi;
@@ -21,6 +30,9 @@ struct dispenser_words {
 	alignas(2 * CACHE_LINE) _Atomic uint64_t next;
 	/* By the holder. Apart: who reads it must not need the line above. */
 	alignas(2 * CACHE_LINE) _Atomic uint32_t closed;
+	/* Where a ring's writer would sleep: nobody does. */
+	_Atomic uint32_t waits;
+	_Atomic uint64_t waits_name;
 };
 
 /* The holder's end. */
@@ -30,33 +42,46 @@ struct dispenser {
 	struct dispenser_name name;
 };
 
-/* What region_create() of shared memory returns. */
-int dfi__dispenser_create(
-    struct dfi *dfi, uint64_t first, struct dispenser *dispenser);
+/*
+ * Make one whose first number is first. transport: the flow's, or its default.
+ * what: for the log, that names what it is for. What region_create() returns,
+ * and if RDMA must be used, what export() does; if it may be, and can't, that
+ * is a warning in the log.
+ */
+int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
+    const char *what, uint64_t first, struct dispenser *dispenser);
 
-/* Also if it was not created. Its users are told. */
+/* Also if it was not created. Its users are told, as far as memory can. */
 void dfi__dispenser_destroy(struct dispenser *dispenser);
 
 /* The end of one who takes numbers, one thread at a time. */
 struct dispenser_user {
 	struct remote *remote;
-	struct dispenser_words *words;
+	struct dispenser_words *words; /* NULL: not through memory */
 };
 
 /*
- * holder: whose dispenser it is. -EHOSTUNREACH, -EBADMSG, and what
- * remote_open() of shared memory returns.
+ * holder: whose dispenser it is; user must not move. -EHOSTUNREACH, -EBADMSG,
+ * and what remote_open() returns.
  */
-int dfi__dispenser_open(struct dfi *dfi, const struct node *holder,
-    const struct dispenser_name *name, int64_t deadline,
-    struct dispenser_user *user);
+int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
+    const struct node *holder, const struct dispenser_name *name,
+    int64_t deadline, struct dispenser_user *user);
 /* Also if it was not opened. */
 void dfi__dispenser_close(struct dispenser_user *user);
 
-/* Take n numbers, from *first on. */
+/*
+ * Take n numbers, from *first on. Never waits through memory; else for an
+ * answer: -ECONNRESET.
+ */
 static inline int dispenser_take(
     struct dispenser_user *user, uint64_t n, uint64_t *first)
 {
+	struct remote *remote = user->remote;
+
+	if (unlikely(!user->words))
+		return remote->transport->ops->fetch_add(
+		    remote, offsetof(struct dispenser_words, next), n, first);
 	/*
 	 * Pairs with itself in other threads: what they did before they took
 	 * lower numbers.
@@ -69,7 +94,7 @@ static inline int dispenser_take(
 /* Whether the holder has closed it, as far as its memory says. */
 static inline bool dispenser_is_closed(const struct dispenser_user *user)
 {
-	return atomic_peek(&user->words->closed);
+	return user->words && atomic_peek(&user->words->closed);
 }
 
 #endif

@@ -54,7 +54,8 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 		return;
 	estimate->image_bytes = transport_image_bytes(
 	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
-	estimate->source_queue_pairs = flow->n_targets;
+	/* The sequencer has one of its own. */
+	estimate->source_queue_pairs = flow->n_targets + flow->ordered;
 }
 
 int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,

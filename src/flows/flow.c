@@ -107,15 +107,6 @@ static int choose_replication(
 	if (!wanted)
 		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
 					      : DFI_REPLICATION_NAIVE;
-	if (flow->ordered && may_share)
-		flow->transport = DFI_TRANSPORT_SHM;
-	else if (flow->ordered)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': ordered: this works over shared memory only, "
-		    "in this version, and this flow may need RDMA: set "
-		    "transport to DFI_TRANSPORT_SHM if all endpoints are on "
-		    "one host",
-		    flow->name);
 	/* Whatever DFI_TRANSPORT says in the processes of its endpoints. */
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
 		flow->transport = DFI_TRANSPORT_SHM;

@@ -2,6 +2,7 @@
 /* Global order: what is particular about sources and targets of such flows. */
 #include "order.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "../base/compiler.h"
 #include "../base/error.h"
@@ -15,14 +16,18 @@
 
 static int reserve_sequencer(struct dfi_target *target)
 {
+	char what[DFI_MAX_FLOW_NAME + 40];
 	int ret;
 
 	target->sequencer = calloc(1, sizeof(*target->sequencer));
 	if (!target->sequencer)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-	ret = dfi__dispenser_create(
-	    target->dfi, MERGE_FIRST_PLACE, target->sequencer);
+	snprintf(
+	    what, sizeof(what), "flow '%s': its sequencer", target->flow.name);
+	ret = dfi__dispenser_create(target->dfi,
+	    (enum dfi_transport)target->flow.transport, what, MERGE_FIRST_PLACE,
+	    target->sequencer);
 	if (ret < 0)
 		return dfi__fail_within(ret,
 		    "flow '%s': target %u: the sequencer", target->flow.name,
@@ -177,7 +182,8 @@ int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 	if (!source->sequencer)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	ret = dfi__dispenser_open(source->dfi, &holder->node,
+	ret = dfi__dispenser_open(source->dfi,
+	    (enum dfi_transport)source->flow.transport, &holder->node,
 	    &holder->sequencer, deadline, source->sequencer);
 	if (ret < 0) {
 		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));

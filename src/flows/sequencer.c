@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequencers: a counter in a region of the creator's process, of which the
- * registry holds the name. All add to it through shared memory.
+ * Sequencers: a dispenser of numbers in the creator's process, of which the
+ * registry holds the name.
  */
 #include <dfi/sequencer.h>
 
@@ -136,11 +136,17 @@ static int reserve(
     struct dfi_sequencer *sequencer, uint64_t first, int64_t deadline)
 {
 	struct dfi *dfi = sequencer->dfi;
-	int ret = dfi__dispenser_create(dfi, first, &sequencer->dispenser);
+	char what[DFI_MAX_FLOW_NAME + 16];
+	int ret;
+
+	snprintf(what, sizeof(what), "sequencer '%s'", sequencer->name);
+	ret = dfi__dispenser_create(
+	    dfi, DFI_TRANSPORT_DEFAULT, what, first, &sequencer->dispenser);
 
 	if (!ret)
-		ret = dfi__dispenser_open(dfi, &dfi->node,
-		    &sequencer->dispenser.name, deadline, &sequencer->user_end);
+		ret = dfi__dispenser_open(dfi, DFI_TRANSPORT_DEFAULT,
+		    &dfi->node, &sequencer->dispenser.name, deadline,
+		    &sequencer->user_end);
 	sequencer->created = !ret;
 	return ret < 0
 	    ? dfi__fail_within(ret, "sequencer '%s'", sequencer->name)
@@ -229,6 +235,18 @@ static int fail_lost(const struct dfi_sequencer *sequencer)
 	    sequencer->name, node->name, node->host, node->pid);
 }
 
+/* That its creator has closed it, if that is known, says more. */
+static int fail_take(const struct dfi_sequencer *sequencer, int err)
+{
+	const struct node *node = &sequencer->creator.node;
+
+	if (atomic_peek(&sequencer->lost))
+		return dfi__error_keep(fail_lost(sequencer));
+	return dfi__error_keep(
+	    dfi__fail_within(err, "sequencer '%s' (node %s, host %s, pid %u)",
+		sequencer->name, node->name, node->host, node->pid));
+}
+
 /* Under the lock. */
 static int await(struct dfi_sequencer *sequencer, int64_t deadline)
 {
@@ -278,8 +296,8 @@ static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
 	const struct endpoint *creator = &sequencer->creator;
 	int ret;
 
-	ret = dfi__dispenser_open(dfi, &creator->node, &creator->sequencer,
-	    deadline, &sequencer->user_end);
+	ret = dfi__dispenser_open(dfi, DFI_TRANSPORT_DEFAULT, &creator->node,
+	    &creator->sequencer, deadline, &sequencer->user_end);
 	return ret < 0
 	    ? dfi__fail_within(ret, "sequencer '%s' (node %s, host %s, pid %u)",
 		  sequencer->name, creator->node.name, creator->node.host,
@@ -330,7 +348,7 @@ int dfi_sequencer_next(
 		    sequencer->name, n ? "first is NULL" : "n is 0");
 	ret = dispenser_take(&sequencer->user_end, n, &number);
 	if (unlikely(ret < 0))
-		return ret;
+		return fail_take(sequencer, ret);
 	if (unlikely(dispenser_is_closed(&sequencer->user_end) ||
 		atomic_peek(&sequencer->lost)))
 		return dfi__error_keep(fail_lost(sequencer));

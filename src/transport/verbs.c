@@ -186,10 +186,14 @@ static int verbs_export(struct transport *transport, struct region *region,
     const struct ring_layout *layout)
 {
 	struct verbs *verbs = (struct verbs *)transport;
-	struct verbs_export *export = calloc(1, sizeof(*export));
-	int ret = -ENOMEM;
+	struct verbs_export *export;
+	int ret = layout->n_slots ? 0 : dfi__verbs_check_atomics(verbs);
 	uint32_t i;
 
+	if (ret < 0)
+		return ret;
+	ret = -ENOMEM;
+	export = calloc(1, sizeof(*export));
 	if (!export)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
 	export->rings = calloc(layout->n_rings, sizeof(export->rings[0]));
@@ -202,7 +206,9 @@ static int verbs_export(struct transport *transport, struct region *region,
 	export->region = region;
 	export->layout = *layout;
 	export->mr = ibv_reg_mr(verbs->pd, region->base, region->name.size,
-	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	    IBV_ACCESS_LOCAL_WRITE |
+		(layout->n_slots ? IBV_ACCESS_REMOTE_WRITE
+				 : IBV_ACCESS_REMOTE_ATOMIC));
 	if (!export->mr) {
 		ret = dfi__verbs_fail_register(
 		    &verbs->device, region->name.size, errno);
@@ -245,11 +251,17 @@ bool dfi__verbs_leave_export(const struct verbs_link *link)
 {
 	struct verbs_export *export = link->export;
 	const struct ring_layout *layout = &export->layout;
-	bool written = verbs_footer_state(export, link->ring,
-			   layout->first_slot + layout->footer_offset) !=
+	bool written;
+
+	/* Of words that many add to, nobody is the writer. */
+	if (!layout->n_slots) {
+		dfi__verbs_put_export(export);
+		return false;
+	}
+	written = verbs_footer_state(export, link->ring,
+		      layout->first_slot + layout->footer_offset) !=
 		link->first_state ||
 	    verbs_footer_state(export, link->ring, layout->end_footer);
-
 	export->rings[link->ring].link = NO_LINK;
 	if (!written)
 		atomic_set(&export->rings[link->ring].used, false);
@@ -334,7 +346,7 @@ static void leave_conn(
 	lock_release(&verbs->poll);
 }
 
-static int lost(const struct verbs_remote *remote)
+int dfi__verbs_lost(const struct verbs_remote *remote)
 {
 	const char *why = dfi__verbs_why(remote->conn);
 
@@ -349,7 +361,7 @@ static int opening_failed(
 	struct verbs_place place = dfi__verbs_gid(&remote->conn->verbs->device);
 
 	if (err == -ECONNRESET && atomic_observe(&remote->conn->broken))
-		return lost(remote);
+		return dfi__verbs_lost(remote);
 	switch (err) {
 	case -EEXIST:
 		return dfi__fail(err,
@@ -498,8 +510,10 @@ static int verbs_remote_open(struct transport *transport, const void *writer,
 	struct verbs *verbs = (struct verbs *)transport;
 	char broke[256];
 	bool stale, again = false;
-	int ret;
+	int ret = layout->n_slots ? 0 : dfi__verbs_check_atomics(verbs);
 
+	if (ret < 0)
+		return ret;
 	for (;;) {
 		ret = open_once(
 		    verbs, writer, name, layout, ring, deadline, &stale, out);
@@ -635,7 +649,7 @@ static int verbs_write(struct remote *base, const struct transport_write *write)
 		ret = post_payload(remote, write);
 	if (ret) {
 		remote->unsent = true;
-		return lost(remote);
+		return dfi__verbs_lost(remote);
 	}
 	remote->last = remote->conn->posted;
 	return 0;
@@ -666,7 +680,7 @@ static int verbs_slot_is_free(struct remote *base)
 
 	if (unlikely(atomic_peek(&conn->broken)) ||
 	    (unlikely(!has_room(conn)) && dfi__verbs_poll_sends(conn)))
-		return lost(remote);
+		return dfi__verbs_lost(remote);
 	return has_room(conn);
 }
 
@@ -691,7 +705,7 @@ static int verbs_remote_progress(struct remote *base)
 		dfi__verbs_probe(remote->conn);
 	if (atomic_peek(&remote->conn->broken) ||
 	    dfi__verbs_poll_sends(remote->conn))
-		return lost(remote);
+		return dfi__verbs_lost(remote);
 	return 0;
 }
 
@@ -706,13 +720,14 @@ static int verbs_drained(struct remote *base)
 	 * may never complete.
 	 */
 	if (remote->unsent)
-		return lost(remote);
+		return dfi__verbs_lost(remote);
 	ret = dfi__verbs_poll_sends(remote->conn);
 	/* What failed may be another ring's, or came later. */
 	if (remote->conn->completed >= remote->last)
 		return 1;
 	/* After a device's or queue's failure nothing completes any more. */
-	return ret || dfi__verbs_why(remote->conn) ? lost(remote) : 0;
+	return ret || dfi__verbs_why(remote->conn) ? dfi__verbs_lost(remote)
+						   : 0;
 }
 
 const struct transport_ops dfi__verbs_ops = {
@@ -726,6 +741,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.remote_open = verbs_remote_open,
 	.remote_close = verbs_remote_close,
 	.write = verbs_write,
+	.fetch_add = dfi__verbs_fetch_add,
 	.give_credit = dfi__verbs_give_credit,
 	.slot_is_free = verbs_slot_is_free,
 	.drained = verbs_drained,

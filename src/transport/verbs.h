@@ -18,6 +18,7 @@
  *	verbs_event.c    errors that devices report
  *	verbs_receives.c the shared receive queue
  *	verbs_post.c     work requests and their completions
+ *	verbs_add.c      words that many add to
  *	verbs_credit.c   credits, and what else waits for room in a queue
  *	verbs_arrive.c   what arrives: messages, segments, credits
  *
@@ -128,6 +129,8 @@ _Static_assert(sizeof(struct verbs_hello) == 40, "private data");
 struct verbs_limits {
 	uint32_t sends;    /* work requests under way on a connection */
 	uint32_t receives; /* posted to the shared queue */
+	uint8_t reads;     /* and atomic operations, under way; at most 1 */
+	bool atomics;      /* it has them */
 };
 
 /* An address of this host at which a device can be used. */
@@ -401,7 +404,8 @@ int dfi__verbs_create_qp(struct verbs_conn *conn);
 /* What rdma_cm can't be told; once the queue pair is connected. */
 void dfi__verbs_tune(struct verbs_conn *conn);
 
-struct rdma_conn_param dfi__verbs_conn_param(const struct verbs_hello *hello);
+struct rdma_conn_param dfi__verbs_conn_param(
+    const struct verbs *verbs, const struct verbs_hello *hello);
 
 /* Free a connection that isn't listed. */
 void dfi__verbs_destroy_conn(struct verbs_conn *conn);
@@ -608,6 +612,14 @@ void dfi__verbs_probe(struct verbs_conn *conn);
 int dfi__verbs_send(
     struct verbs_conn *conn, const struct verbs_message *message);
 
+/* verbs_add.c */
+
+/* 0, or -EOPNOTSUPP: the device can't add. */
+int dfi__verbs_check_atomics(const struct verbs *verbs);
+
+int dfi__verbs_fetch_add(
+    struct remote *base, uint64_t offset, uint64_t n, uint64_t *before);
+
 /* verbs_arrive.c */
 
 int dfi__verbs_arrivals_start(struct verbs *verbs);
@@ -633,6 +645,9 @@ uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn);
  */
 bool dfi__verbs_leave_export(const struct verbs_link *link);
 void dfi__verbs_put_export(struct verbs_export *export);
+
+/* -ECONNRESET: why the connection of a remote broke. */
+int dfi__verbs_lost(const struct verbs_remote *remote);
 
 /* Free what a remote holds; both locks are held. */
 void dfi__verbs_free_remote(struct verbs_remote *remote);

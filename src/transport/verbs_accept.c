@@ -30,7 +30,7 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
     const struct rdma_conn_param *from)
 {
 	struct verbs_hello answer = dfi__verbs_refusal(verbs, 0);
-	struct rdma_conn_param param = dfi__verbs_conn_param(&answer);
+	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &answer);
 	uint64_t nonce;
 	uint16_t refusal = dfi__verbs_check_hello(verbs, id, from, &nonce);
 	struct verbs_conn *conn;

@@ -100,7 +100,7 @@ static void segment_arrived(struct verbs_link *link, uint32_t bytes)
 	struct verbs_export *export = link->export;
 	_Atomic uint64_t *footer;
 
-	if (!export || export->closing)
+	if (!export || export->closing || !export->layout.n_slots)
 		return; /* nobody will read it */
 	export->layout.next_footer(&export->layout, bytes, link->footer);
 	footer = footer_at(link, link->slot);
@@ -118,7 +118,7 @@ static void end_arrived(struct verbs_link *link)
 	struct verbs_export *export = link->export;
 	_Atomic uint64_t *state;
 
-	if (!export || export->closing)
+	if (!export || export->closing || !export->layout.n_slots)
 		return;
 	state = (_Atomic uint64_t *)(void *)(verbs_ring_base(
 						 export, link->ring) +
@@ -170,6 +170,26 @@ static enum verbs_notify choose_notify(
 	    : VERBS_NOTIFY_IMM;
 }
 
+/* A peer wants to add to words of ours, as others may. */
+static int open_words(struct verbs_conn *conn, struct verbs_export *export,
+    const struct verbs_message *message, struct verbs_message *answer)
+{
+	uint32_t number = dfi__verbs_link_take(conn->verbs, conn);
+	struct verbs_link *link;
+
+	if (number == NO_LINK)
+		return -ENOMEM;
+	link = &conn->verbs->links[number];
+	link->to_link = message->link;
+	link->export = export;
+	link->ring = message->ring;
+	export->n_links++;
+	answer->link = number;
+	answer->address = (uintptr_t)verbs_ring_base(export, message->ring);
+	answer->rkey = export->mr->rkey;
+	return 0;
+}
+
 /* A peer wants to write a ring. 0, or why not. */
 static int open_ring(struct verbs_conn *conn,
     const struct verbs_message *message, struct verbs_message *answer)
@@ -189,6 +209,8 @@ static int open_ring(struct verbs_conn *conn,
 	if (message->ring >= export->layout.n_rings ||
 	    message->size != export->layout.ring_size)
 		return -EBADMSG;
+	if (!export->layout.n_slots)
+		return open_words(conn, export, message, answer);
 	ring = &export->rings[message->ring];
 	if (atomic_peek(&ring->used))
 		return -EEXIST;
@@ -241,9 +263,10 @@ static void on_opened(
 	remote->to_link = message->link;
 	remote->address = message->address;
 	remote->rkey = message->rkey;
-	remote->notify = message->notify == VERBS_NOTIFY_FOOTER
-	    ? VERBS_NOTIFY_FOOTER
-	    : VERBS_NOTIFY_IMM;
+	if (remote->layout.n_slots)
+		remote->notify = message->notify == VERBS_NOTIFY_FOOTER
+		    ? VERBS_NOTIFY_FOOTER
+		    : VERBS_NOTIFY_IMM;
 	remote->opened = message->error < 0 ? message->error : 1;
 	pthread_cond_broadcast(&link->conn->verbs->answered);
 }

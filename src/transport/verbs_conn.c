@@ -39,11 +39,14 @@ struct verbs_conn *dfi__verbs_new_conn(
 	return conn;
 }
 
-struct rdma_conn_param dfi__verbs_conn_param(const struct verbs_hello *hello)
+struct rdma_conn_param dfi__verbs_conn_param(
+    const struct verbs *verbs, const struct verbs_hello *hello)
 {
 	return (struct rdma_conn_param){
 		.private_data = hello,
 		.private_data_len = sizeof(*hello),
+		.responder_resources = verbs->device.limits.reads,
+		.initiator_depth = verbs->device.limits.reads,
 		.retry_count = VERBS_RETRIES,
 		.rnr_retry_count = RNR_RETRY_FOR_EVER,
 	};

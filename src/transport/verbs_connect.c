@@ -123,7 +123,7 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
     const char *peer, int64_t deadline, struct verbs_conn **out)
 {
 	struct verbs_hello greeting = { .magic = 0 };
-	struct rdma_conn_param param = dfi__verbs_conn_param(&greeting);
+	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &greeting);
 	struct verbs_conn *conn;
 	int ret = resolve(verbs, id, peer, deadline);
 

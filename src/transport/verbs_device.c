@@ -58,6 +58,9 @@ const char *dfi__verbs_limits(
 	limits->sends = sends < VERBS_SENDS ? (uint32_t)sends : VERBS_SENDS;
 	limits->receives = receives < VERBS_MAX_RECEIVES ? (uint32_t)receives
 							 : VERBS_MAX_RECEIVES;
+	limits->reads = attr->max_qp_rd_atom > 0 &&
+	    attr->max_qp_init_rd_atom > 0;
+	limits->atomics = limits->reads && attr->atomic_cap != IBV_ATOMIC_NONE;
 	return NULL;
 }
 

@@ -14,6 +14,8 @@
  * -k: who is held forks a child that does nothing, and outlives its parent by
  * some seconds; -K: one that knows nothing of it, as handlers are not called.
  *
+ * -O: -c creates an ordered replicate flow, not a shuffle.
+ *
  * -c creates the flow before, for so many sources and targets; -g BYTES with
  * segments of so many bytes; -P: it stays when this process has ended, for
  * those that have not attached by then.
@@ -28,9 +30,9 @@
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
- * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-P]] [-k | -K]
- *	[-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e] [-x TUPLES]
- *	source:I... target:J...
+ * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-O] [-P]]
+ *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e]
+ *	[-x TUPLES] source:I... target:J...
  */
 #include <poll.h>
 #include <pthread.h>
@@ -53,7 +55,7 @@ static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool polls, persistent;
+static bool polls, persistent, ordered;
 static const char *order_path;
 
 struct end {
@@ -303,7 +305,8 @@ static int create(const char *ends, uint32_t segment_size)
 	const char *colon = strchr(ends, ':');
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
-		.kind = DFI_SHUFFLE,
+		.kind = ordered ? DFI_REPLICATE : DFI_SHUFFLE,
+		.ordered = ordered,
 		.schema = schema,
 		.n_sources = (uint32_t)strtoul(ends, NULL, 10),
 		.n_targets = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0,
@@ -326,7 +329,8 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "c:eg:kKl:o:Pr:f:n:p:sx:")) != -1) {
+	while (
+	    (option = getopt(argc, argv, "c:eg:kKl:o:OPr:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -347,6 +351,8 @@ int main(int argc, char **argv)
 			polls = true;
 		else if (option == 'x')
 			leave = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'O')
+			ordered = true;
 		else if (option == 'P')
 			persistent = true;
 		else if (option == 'k')

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# cluster.sh BUILD_DIR: shuffle flows across virtual machines: 1:1 and N:M over
-# two and three of them, with a registry that only those with its key reach,
+# cluster.sh BUILD_DIR: flows across virtual machines: shuffles, 1:1 and N:M, and
+# ordered replicate flows, N:M, over two and three of them, with a registry that only those with its key reach,
 # with both MTUs and both ways of arrival, with lost packets, and with little
 # memory that may be locked.
 set -euo pipefail
@@ -43,7 +43,8 @@ work() # FLOW TUPLES NOTIFY ARGUMENT...
 }
 
 # The endpoints of this node in a flow: one from node 1 to node 0, or one of each
-# kind on all nodes.
+# kind on all nodes. In the ordered one, whose sequencer is on node 0, the sources
+# there take their places as all others do.
 run() # FLOW SHAPE TUPLES NOTIFY
 {
 	local create=()
@@ -55,6 +56,11 @@ run() # FLOW SHAPE TUPLES NOTIFY
 	all.*)
 		[ "$NODE" != 0 ] || create=(-c "$NODES:$NODES" -g 8192)
 		work "$1" "$3" "$4" "${create[@]}" "source:$NODE" "target:$NODE"
+		;;
+	order.*)
+		[ "$NODE" != 0 ] || create=(-O -c "$NODES:$NODES" -g 1024)
+		work "$1" "$3" "$4" "${create[@]}" -o "$SHARED/$1.order" \
+			"source:$NODE" "target:$NODE"
 		;;
 	esac
 }
@@ -75,13 +81,18 @@ check_arrival() # FLOW NOTIFY
 # All endpoints ended well, and all tuples arrived.
 check_run() # FLOW SHAPE TUPLES NOTIFY
 {
-	local sources=$NODES
+	local sources=$NODES copies=1 i
 
-	[ "$2" = all ] || sources=1
+	[ "$2" != one ] || sources=1
+	[ "$2" != order ] || copies=$NODES
 	[ "$(cat "$SHARED/$1".? | grep -c ' ended 0 ')" = $((2 * sources)) ]
-	cat "$SHARED/$1".? | awk -v want="$((sources * $3))" -v name="$1" '
+	cat "$SHARED/$1".? |
+		awk -v want="$((copies * sources * $3))" -v name="$1" '
 		/^target .* ended 0 / { n += $5 }
 		END { print name ": " n " tuples of " want; exit n != want }'
+	for ((i = 1; i < copies; i++)); do
+		cmp "$SHARED/$1.order.0" "$SHARED/$1.order.$i"
+	done
 	check_arrival "$1" "$4"
 }
 
@@ -149,7 +160,7 @@ fi
 
 build=$(realpath "$1")
 
-shuffle() # DESCRIPTION NODES LOSS "SHAPE:TUPLES:NOTIFY..." [TESTBED_OPTION...]
+flows() # DESCRIPTION NODES LOSS "SHAPE:TUPLES:NOTIFY..." [TESTBED_OPTION...]
 {
 	local what=$1 nodes=$2 loss=$3 runs=$4
 
@@ -160,14 +171,16 @@ shuffle() # DESCRIPTION NODES LOSS "SHAPE:TUPLES:NOTIFY..." [TESTBED_OPTION...]
 		bash "$script" --node "$build" "$loss" $runs
 }
 
-shuffle 'two machines, MTU 4096' 2 0% \
+flows 'two machines, MTU 4096' 2 0% \
 	'one:50000:imm one:50000:footer all:50000:imm all:50000:footer'
-shuffle 'two machines, MTU 1024' 2 0% 'one:20000:footer all:50000:imm' \
+flows 'two machines, MTU 1024' 2 0% 'one:20000:footer all:50000:imm' \
 	--mtu 1500
-shuffle 'three machines' 3 0% 'one:20000:imm all:30000:footer all:30000:imm'
-shuffle 'two machines, 8 MiB of memory may be locked' 2 0% all:50000:imm \
+flows 'three machines' 3 0% \
+	'one:20000:imm all:30000:footer all:30000:imm
+	order:20000:imm order:20000:footer'
+flows 'two machines, 8 MiB of memory may be locked' 2 0% all:50000:imm \
 	--memlock 8192
 # Some thousand packets, so that there is one to lose.
-shuffle 'two machines, 1 % of the packets are lost' 2 1% \
-	'one:50000:footer all:400000:imm'
+flows 'two machines, 1 % of the packets are lost' 2 1% \
+	'one:50000:footer all:400000:imm order:50000:imm'
 echo "all tuples arrived everywhere"

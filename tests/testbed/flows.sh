@@ -37,14 +37,14 @@ run() # TEST
 
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
-twice=(test_errors test_leaving test_polling test_property test_shuffle
-	test_transport test_verify)
+twice=(test_errors test_leaving test_order test_polling test_property
+	test_shuffle test_transport test_verify)
 # What these test does not depend on the way of arrival.
 once=(test_api test_copy test_counters test_estimate test_handles test_hygiene
-	test_linger test_moving test_partition test_registry_tcp test_replicate)
+	test_linger test_moving test_partition test_registry_tcp test_replicate
+	test_sequencer)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
-	[test_sequencer]="a sequencer opens no endpoint, so no transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 )
 # It depends on the huge pages of the machine, and comes last.
@@ -60,7 +60,7 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-export DFI_TEST_SEEDS=30
+export DFI_TEST_SEEDS=30 DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
 for DFI_VERBS_NOTIFY in imm footer; do
 	export DFI_VERBS_NOTIFY
 	for test in "${twice[@]}"; do
@@ -75,7 +75,8 @@ DFI_VERBS_NOTIFY=auto
 for test in "${once[@]}" $images; do
 	run "flow/$test"
 done
-for test in test_messages test_replicate test_stalls; do
+for test in test_messages test_order test_replicate test_sequencers \
+	test_stalls; do
 	run "proc/$test"
 done
 # Huge pages are the machine's: they are reserved in a VM only.

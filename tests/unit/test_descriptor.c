@@ -164,7 +164,8 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
 		.verbs = { "10.0.0.1:18515", 10, 4096 },
 		.verbs_why = "it has none",
-		.sequencer = { { "@dfi-1-abc", 11, 12 } },
+		.sequencer = { { "@dfi-1-abc", 11, 12 },
+		    { "10.0.0.1:18515", 13, 12 }, "why not" },
 	};
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
 	uint8_t token_back[MEMBER_TOKEN_SIZE];

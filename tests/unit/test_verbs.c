@@ -549,6 +549,9 @@ static const struct ibv_device_attr large = {
 	.max_srq = 1 << 10,
 	.max_srq_wr = 1 << 20,
 	.max_srq_sge = 32,
+	.max_qp_rd_atom = 16,
+	.max_qp_init_rd_atom = 16,
+	.atomic_cap = IBV_ATOMIC_HCA,
 };
 
 Test(verbs, large_device_is_asked_for_what_we_need_only)
@@ -558,6 +561,38 @@ Test(verbs, large_device_is_asked_for_what_we_need_only)
 	cr_assert_null(dfi__verbs_limits(&large, &limits));
 	cr_assert_eq(limits.sends, VERBS_SENDS);
 	cr_assert_eq(limits.receives, VERBS_MAX_RECEIVES);
+	cr_assert_eq(limits.reads, 1);
+	cr_assert(limits.atomics);
+}
+
+Test(verbs, device_without_atomic_operations_can_do_the_rest)
+{
+	static const struct ring_layout words = { .n_rings = 1,
+		.ring_size = 64 };
+	struct ibv_device_attr attr = large;
+	struct verbs_limits limits;
+	struct region region = { .base = NULL };
+	struct remote *remote;
+
+	attr.atomic_cap = IBV_ATOMIC_NONE;
+	cr_assert_null(dfi__verbs_limits(&attr, &limits));
+	cr_assert_eq(limits.reads, 1);
+	cr_assert(!limits.atomics);
+	attr = large;
+	attr.max_qp_rd_atom = 0;
+	cr_assert_null(dfi__verbs_limits(&attr, &limits));
+	cr_assert_eq(limits.reads, 0);
+	cr_assert(!limits.atomics);
+	/* It holds no counter, and reaches none. */
+	verbs.device.limits = limits;
+	snprintf(verbs.device.name, sizeof(verbs.device.name), "fake0");
+	cr_assert_eq(
+	    dfi__verbs_ops.export(&verbs.base, &region, &words), -EOPNOTSUPP);
+	cr_assert_not_null(strstr(dfi_errmsg(), "fake0"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "atomic_cap"));
+	cr_assert_eq(dfi__verbs_ops.remote_open(&verbs.base, &verbs,
+			 &region.name, &words, 0, 0, &remote),
+	    -EOPNOTSUPP);
 }
 
 Test(verbs, small_device_is_asked_for_what_it_has)

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Words that many add to: atomic operations of the owner's device. They are
+ * atomic towards each other only, not towards its processor (IBV_ATOMIC_HCA;
+ * ibv_query_device(3)), so all who add come this way, the owner's process too.
+ *
+ * A word's user has a connection of its own: on one that carries segments, the
+ * operation would wait behind them, and behind a target that is stopped.
+ */
+#include "verbs.h"
+
+#include <sched.h>
+#include "../base/atomic.h"
+#include "../base/error.h"
+
+/* Looks before the processor is given up, which soft-RoCE may need. */
+#define LOOKS 256
+
+int dfi__verbs_check_atomics(const struct verbs *verbs)
+{
+	if (verbs->device.limits.atomics)
+		return 0;
+	return dfi__fail(-EOPNOTSUPP,
+	    "verbs: %s: the device has no atomic operations (atomic_cap, "
+	    "max_qp_rd_atom), by which numbers are taken over RDMA",
+	    dfi__verbs_port(&verbs->device).text);
+}
+
+/* The device has written what the word was. */
+static int await(struct verbs_remote *remote, uint64_t request)
+{
+	struct verbs_conn *conn = remote->conn;
+	unsigned looks = 0;
+
+	while (conn->completed < request) {
+		if (dfi__verbs_poll_sends(conn))
+			return dfi__verbs_lost(remote);
+		if (conn->completed >= request)
+			break;
+		/* After a device's failure nothing completes any more. */
+		if (atomic_peek(&conn->broken))
+			return dfi__verbs_lost(remote);
+		if (++looks % LOOKS == 0)
+			sched_yield();
+	}
+	return 0;
+}
+
+int dfi__verbs_fetch_add(
+    struct remote *base, uint64_t offset, uint64_t n, uint64_t *before)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(base->ring +
+	    offset);
+	struct ibv_sge result = {
+		.addr = (uintptr_t)word,
+		.length = sizeof(*word),
+		.lkey = remote->mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &result,
+		.num_sge = 1,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.wr.atomic.remote_addr = remote->address + offset,
+		.wr.atomic.compare_add = n,
+		.wr.atomic.rkey = remote->rkey,
+	};
+	int ret;
+
+	verbs_count(&remote->conn->counts.messages, 1);
+	if (dfi__verbs_post(remote->conn, &wr, &wr, 1, true))
+		return dfi__verbs_lost(remote);
+	remote->last = remote->conn->posted;
+	ret = await(remote, remote->last);
+	if (ret < 0)
+		return ret;
+	/* Pairs with the device's write, which its completion comes after. */
+	*before = atomic_observe(word);
+	return 0;
+}
