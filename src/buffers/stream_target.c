@@ -71,6 +71,7 @@ int dfi__stream_target_init(
 		.reported = config->start,
 		.expected = config->start,
 		.known = config->start,
+		.overtaken = config->start,
 		.due = DEADLINE_NEVER,
 		.cut_at = DEADLINE_NEVER,
 		.held = calloc(config->flow.geometry.segment_count,
@@ -224,6 +225,25 @@ static void learn(struct stream_target *stream, uint64_t number, int64_t now)
 	}
 }
 
+/* A segment has come: gaps that it is far ahead of are asked for now. */
+static void overtake(struct stream_target *stream, uint64_t number, int64_t now)
+{
+	uint64_t ahead = number - stream->expected;
+	struct stream_slot *held;
+
+	if (stream->config.notify || ahead < STREAM_OVERTAKEN)
+		return;
+	if ((int64_t)(stream->overtaken - stream->expected) < 0)
+		stream->overtaken = stream->expected;
+	for (; stream->overtaken - stream->expected <= ahead - STREAM_OVERTAKEN;
+	     stream->overtaken++) {
+		held = held_of(stream, stream->overtaken);
+		if (held->used || held->n_asked)
+			continue;
+		held->due = stream->due = now;
+	}
+}
+
 static void put_end_mark(
     struct stream_target *stream, enum stream_state state, uint64_t flag)
 {
@@ -329,6 +349,8 @@ static bool take_data(
 	stream->counts.early += number != stream->expected;
 	if (!stream->n_gaps)
 		stream->due = DEADLINE_NEVER;
+	else
+		overtake(stream, number, now);
 	return deliver(stream);
 }
 

@@ -23,7 +23,12 @@
 #include <stdint.h>
 #include "datagram.h"
 
-/* A gap is asked for again after twice the time, until that is so long. */
+/*
+ * A gap is asked for when so many segments behind it have come, or it is older
+ * than gap_timeout: few networks reorder that much. And again after twice the
+ * time, until that is so long.
+ */
+#define STREAM_OVERTAKEN 5
 #define STREAM_ASK_MAX_NS INT64_C(500000000)
 
 struct stream_target_config {
@@ -73,6 +78,7 @@ struct stream_target {
 	uint32_t slot;            /* its slot */
 	uint64_t known;           /* behind the last one known to be sent */
 	uint64_t n_gaps;          /* numbers below that are not there */
+	uint64_t overtaken;       /* those below were seen to be, once */
 	int64_t due;              /* of the first of them */
 	bool ended;               /* the end is known: */
 	uint64_t end;             /* number behind the last segment */

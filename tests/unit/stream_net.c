@@ -103,7 +103,8 @@ static void enqueue(struct net *net, bool to_source, uint32_t receiver,
 	cr_assert_leq(header_size, DATAGRAM_HEADER_MAX);
 	cr_assert_leq(
 	    header_size + payload_size, datagram_size_max(&net->geometry));
-	made->arrives = net->now + some_time(net, net->plan.latency_us);
+	made->arrives = net->now + net->plan.distance_us * US +
+	    some_time(net, net->plan.latency_us);
 	made->to_source = to_source;
 	made->receiver = receiver;
 	made->header_size = header_size;

@@ -35,6 +35,7 @@ struct net_plan {
 	uint64_t seed;
 	/* Mean times of the applications, and of the network. */
 	uint32_t push_us, consume_us, latency_us;
+	uint32_t distance_us; /* that each datagram takes, beside latency */
 	/* 0: they don't; else number + 1 of who dies, and when. */
 	uint32_t dead_target, dead_source, cancels;
 	uint32_t death_us;

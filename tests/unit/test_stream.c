@@ -158,13 +158,53 @@ Test(stream, without_losses_there_is_little_but_segments)
 		.gap_us = 1000,
 		.push_us = 10,
 		.consume_us = 5,
-		.latency_us = 1,
+		.distance_us = 1,         /* and nothing overtakes */
 		.registry_us = 120000000, /* and nobody to hear from it */
 	};
 
 	run(&plan, NULL, is_quiet);
 	cr_assert_eq(sums.segments, 1000);
 	cr_assert_leq(sums.datagrams, 1000 + 1000 / 4 + 10);
+}
+
+/* Each tenth segment, the first time at each target; none of the last. */
+static uint8_t tenths[NET_ENDPOINTS][1000];
+
+static bool lose_tenths(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	uint32_t segment = datagram->number - (uint32_t)net->plan.start;
+
+	return datagram->type == DATAGRAM_DATA && segment % 10 == 2 &&
+	    !tenths[receiver][segment]++;
+}
+
+/* Each was sent again once, and nobody waited for a timer. */
+static void is_quick(const struct net *net)
+{
+	all_have_all(net);
+	cr_assert_eq(net->sources[0].stream.counts.resent,
+	    net->plan.n_segments / 10 * net->plan.n_targets);
+	cr_assert_lt(net->now, net->plan.gap_us * INT64_C(1000));
+}
+
+Test(stream, losses_cost_a_round_trip_and_not_the_timeout)
+{
+	struct net_plan plan = {
+		.n_sources = 1,
+		.n_targets = 3,
+		.segment_count = 64,
+		.segment_tuples = 4,
+		.n_segments = 1000,
+		.start = UINT32_MAX - 500,
+		.gap_us = 100000,
+		.push_us = 10,
+		.consume_us = 3,
+		.distance_us = 10,
+		.registry_us = 1000,
+	};
+
+	run(&plan, lose_tenths, is_quick);
 }
 
 /* The first few of a kind on each way; then its number comes back to 0. */

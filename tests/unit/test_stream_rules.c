@@ -709,6 +709,67 @@ Test(stream_rules, t4_gaps_are_asked_for_again_and_again)
 	for_receivers(ask, false);
 }
 
+/* W is 8. */
+static void ask_at_once(struct receiver *receiver)
+{
+	data(receiver, 3);
+	data(receiver, 4);
+	sent.n = 0;
+	data(receiver, 5);
+	cr_assert_eq(sent.n, 1);
+	cr_assert_eq(sent.datagrams[0].n_missing, 1);
+	cr_assert_eq(
+	    sent.datagrams[0].missing[0].first, (uint32_t)receiver->start);
+	cr_assert_eq(sent.datagrams[0].missing[0].count, 1);
+	data(receiver, 7);
+	cr_assert_eq(sent.n, 2);
+	cr_assert_eq(sent.datagrams[1].n_missing, 1);
+	cr_assert_eq(sent.datagrams[1].missing[0].first,
+	    (uint32_t)(receiver->start + 1));
+	cr_assert_eq(sent.datagrams[1].missing[0].count, 2);
+	/* That was it, for gap_timeout. */
+	data(receiver, 6);
+	data(receiver, 6);
+	cr_assert_eq(sent.n, 2);
+	cr_assert_eq(
+	    dfi__stream_target_due(&receiver->stream), receiver->now + GAP);
+	data(receiver, 0);
+	data(receiver, 1);
+	data(receiver, 2);
+	cr_assert_eq(receiver->stream.counts.segments, W);
+	cr_assert_eq(sent.n, 2);
+}
+
+static void ask_once_at_a_time(struct receiver *receiver)
+{
+	data(receiver, 1);
+	receiver->now += GAP;
+	run_timers(receiver);
+	cr_assert_eq(sent.n, 1);
+	/* On its way already. */
+	data(receiver, 5);
+	cr_assert_eq(sent.n, 1);
+}
+
+static void do_not_tell_at_once(struct receiver *receiver)
+{
+	uint64_t n;
+
+	for (n = 1; n < W; n++)
+		cr_assert(!data(receiver, n));
+	cr_assert_eq(sent.n, 0);
+	cr_assert_eq(
+	    dfi__stream_target_due(&receiver->stream), receiver->now + GAP);
+	cr_assert(data(receiver, 0));
+}
+
+Test(stream_rules, t4_gap_that_many_have_overtaken_is_asked_for_at_once)
+{
+	for_receivers(ask_at_once, false);
+	for_receivers(ask_once_at_a_time, false);
+	for_receivers(do_not_tell_at_once, true);
+}
+
 static void tell(struct receiver *receiver)
 {
 	data(receiver, 0);
