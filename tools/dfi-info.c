@@ -53,7 +53,9 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 			 "si si si sI so so so}",
 	    "name", info->name, "instance", instance, "kind",
 	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
-	    info->kind == DFI_REPLICATE ? "all" : WORD(routings, info->routing),
+	    info->kind == DFI_REPLICATE && !info->routing
+		? "all"
+		: WORD(routings, info->routing),
 	    "replication", WORD(replications, info->replication), "ordered",
 	    !!info->ordered, "loss_policy",
 	    info->kind == DFI_REPLICATE ? WORD(losses, info->loss_policy)
@@ -74,14 +76,27 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    info_text_json(info->verbs));
 }
 
-/* "shuffle, bandwidth, hash of key", "replicate, latency, naive" */
+/* What a replicate flow with groups asks for the set of a tuple; or NULL. */
+static const char *groups_by(const struct dfi_flow_info *info)
+{
+	return info->kind == DFI_REPLICATE && info->routing
+	    ? WORD(routings, info->routing)
+	    : NULL;
+}
+
+/*
+ * "shuffle, bandwidth, hash of key", "replicate, latency, naive",
+ * "replicate, bandwidth, multicast, groups by function"
+ */
 static void print_kind(const struct dfi_flow_info *info)
 {
 	printf("%s: %s, %s, ", info->name, WORD(kinds, info->kind),
 	    WORD(goals, info->goal));
 	if (info->kind == DFI_REPLICATE)
-		printf("%s%s", WORD(replications, info->replication),
-		    info->ordered ? ", ordered" : "");
+		printf("%s%s%s%s", WORD(replications, info->replication),
+		    info->ordered ? ", ordered" : "",
+		    groups_by(info) ? ", groups by " : "",
+		    groups_by(info) ? groups_by(info) : "");
 	else
 		printf("%s%s%s", WORD(routings, info->routing),
 		    info->routing <= DFI_ROUTE_RANGE ? " of " : "",

@@ -31,9 +31,10 @@ enum dfi_flow_kind {
 	/*
 	 * Each tuple goes to all targets, once, in the order of each source;
 	 * that of several sources may differ from target to target, unless the
-	 * flow is ordered. There is no routing: routing, key, radix_shift,
-	 * radix_bits and splits stay 0. A target that is faster than another is
-	 * ahead of it by at most a ring: sources wait for the slowest.
+	 * flow is ordered. A target that is faster than another is ahead of it
+	 * by at most a ring: sources wait for the slowest. key, radix_shift,
+	 * radix_bits and splits stay 0, and routing, too, but for flows with
+	 * groups: see enum dfi_routing.
 	 */
 	DFI_REPLICATE,
 };
@@ -82,7 +83,14 @@ enum dfi_loss_policy {
 	DFI_LOSS_NOTIFY,
 };
 
-/* Which target a tuple of a shuffle flow goes to. */
+/*
+ * Which target a tuple of a shuffle flow goes to.
+ *
+ * In a replicate flow 0 means all targets. With DFI_ROUTE_FUNCTION or
+ * DFI_ROUTE_DIRECT it has groups: each tuple goes to a set of targets, which
+ * dfi_source_attr.route_set or dfi_source_choose() says (source.h). Such a flow
+ * has at most DFI_MAX_SET_TARGETS targets.
+ */
 enum dfi_routing {
 	/* dfi_hash_partition() of the key fields' hash (route.h). Default. */
 	DFI_ROUTE_HASH = 0,
@@ -131,6 +139,7 @@ enum {
 };
 
 #define DFI_MAX_ENDPOINTS 4096 /* sources, and targets, of one flow */
+#define DFI_MAX_SET_TARGETS 64 /* of a replicate flow with groups */
 #define DFI_MAX_FLOW_NAME 127
 #define DFI_MAX_KEYS 8
 #define DFI_MAX_SEGMENT_SIZE (1u << 26)

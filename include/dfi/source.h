@@ -50,6 +50,14 @@
  * then on, and the source isn't told as long as there are others; -EPIPE means
  * that all have cancelled. One that dies fails the source, as in other flows.
  *If the flow is ordered, a segment gets its place in the order when it is sent.
+ *
+ * A replicate flow with groups (enum dfi_routing in flow.h) sends each tuple to
+ * a set of targets: bit t of a set stands for target t. There is one copy of
+ *the tuple at the source, as without groups. A set that differs from that of
+ *the tuple before ends the segment, so that runs of one set are what is fast.
+ *The other targets pass over the segment; it takes room in their rings, too, so
+ * that each target must go on consuming, also one that nothing is for. -EPIPE
+ * means that all targets of the set have cancelled.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H
@@ -100,6 +108,12 @@ struct dfi_source_attr {
 	 */
 	uint32_t linger_us;
 	uint32_t reserved;
+	/*
+	 * For DFI_ROUTE_FUNCTION in a replicate flow: the set of targets of a
+	 * tuple. Called as route is. A set that is empty makes the push fail
+	 * with -EINVAL, one with a bit beyond the last target with -ERANGE.
+	 */
+	uint64_t (*route_set)(void *arg, const void *tuple, uint32_t n_targets);
 };
 #define DFI_NO_LINGER UINT32_MAX
 #define DFI_SOURCE_ATTR_INIT DFI_INIT(struct dfi_source_attr)
@@ -232,12 +246,15 @@ struct dfi_source_head {
 	uint32_t tuple_size;
 	uint32_t inline_routing;
 	uint32_t key_offset;
+	uint64_t targets; /* the set chosen last; 0: the flow has no groups */
 };
 
 /* The slow paths of the inline functions; not for direct use. */
 DFI_API int dfi_source_push_slow(struct dfi_source *source, const void *tuple);
 DFI_API int dfi_source_no_target(struct dfi_source *source, uint32_t target);
 DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
+DFI_API int dfi_source_choose_to_push(
+    struct dfi_source *source, uint64_t targets);
 
 /*
  * The tuples from lane->next to next are there: whether dfi_source_lane_full()
@@ -294,9 +311,36 @@ DFI_INLINE int dfi_source_push_to(
 }
 
 /*
+ * In a replicate flow with groups: what follows goes to these targets,
+ * whichever way it comes in; at first everything goes to all. Sends what is
+ * buffered for another set, and never waits. A span that is lent ends. 0, or an
+ * error: -EINVAL: the set is empty; -ERANGE: it has a bit beyond the last
+ * target; -EPROTOTYPE: the flow has no groups; these are not sticky.
+ */
+DFI_API int dfi_source_choose(struct dfi_source *source, uint64_t targets);
+
+/*
+ * Choose a set and push a tuple to it. Errors of both, which are sticky, as the
+ * tuple is lost.
+ */
+DFI_INLINE int dfi_source_push_set(
+    struct dfi_source *source, uint64_t targets, const void *tuple)
+{
+	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
+	int ret;
+
+	if (__builtin_expect(targets != head->targets || !targets, 0)) {
+		ret = dfi_source_choose_to_push(source, targets);
+		if (ret < 0)
+			return ret;
+	}
+	return dfi_source_push_lane(source, &head->only, 0, tuple);
+}
+
+/*
  * Route a tuple and copy it into its target's ring. The caller may reuse the
- * tuple's memory at once. 0, or an error: -EPROTOTYPE: the flow's routing is
- * DFI_ROUTE_DIRECT; -ERANGE: the routing function named no target.
+ * tuple's memory at once. 0, or an error: -EPROTOTYPE: the routing of a shuffle
+ * flow is DFI_ROUTE_DIRECT; -ERANGE: the routing function named no target.
  */
 DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 {

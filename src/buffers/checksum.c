@@ -7,6 +7,8 @@
 
 /* Odd: numbers that differ make seeds that differ. */
 #define SPREAD UINT64_C(0x9e3779b97f4a7c15)
+/* Odd: sets that differ make seeds that differ. */
+#define SPREAD_TARGETS UINT64_C(0xd6e8feb86659fd93)
 
 uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
     const char *payload, uint64_t used, uint64_t state)
@@ -15,5 +17,8 @@ uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
 
 	if (geometry->parts & SEGMENT_GLOBAL)
 		seed += SPREAD * segment_header(geometry, payload)->global;
+	if (geometry->parts & SEGMENT_TARGETS)
+		seed += SPREAD_TARGETS *
+		    segment_header(geometry, payload)->targets;
 	return XXH3_64bits_withSeed(payload, used, seed);
 }

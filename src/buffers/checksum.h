@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum of a segment: of its tuples, and of its number, size and place,
- * so that one that lies in another's place is found, too.
+ * The checksum of a segment: of its tuples, and of its number, size, place and
+ * targets, so that one that lies in another's place is found, too.
  */
 #ifndef DFI_BUFFERS_CHECKSUM_H
 #define DFI_BUFFERS_CHECKSUM_H

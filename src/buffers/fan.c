@@ -61,7 +61,7 @@ static bool is_wanted(const struct fan *fan)
 	uint32_t i;
 
 	for (i = 0; i < fan->n_rings; i++)
-		if (likely(!fan->rings[i].cancelled))
+		if (likely(!fan->rings[i].cancelled && fan_addresses(fan, i)))
 			return true;
 	return false;
 }
@@ -75,7 +75,7 @@ static int room(struct fan *fan, uint32_t more)
 	for (i = 0; i < fan->n_rings; i++) {
 		if (fan->rings[i].cancelled)
 			continue;
-		n_live++;
+		n_live += fan_addresses(fan, i);
 		ret = dfi__writer_room(&fan->rings[i], more);
 		if (ret > 0)
 			continue;
@@ -83,7 +83,7 @@ static int room(struct fan *fan, uint32_t more)
 		if (!ret &&
 		    dfi__writer_closed(&fan->rings[i]) == RING_CANCELLED) {
 			fan->rings[i].cancelled = true;
-			n_live--;
+			n_live -= fan_addresses(fan, i);
 			continue;
 		}
 		fan->short_of = i;
@@ -124,6 +124,7 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 	int err, ret = 0;
 	uint32_t i;
 
+	fan->lane.targets = fan->targets;
 	if (unlikely(fan->draw != NULL)) {
 		ret = draw(fan);
 		if (ret < 0)
@@ -138,7 +139,9 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 		fan->rings[i].global = fan->lane.global;
 		/* Not where it belongs in the ring: it is copied there. */
 		fan->rings[i].segment = segment;
-		err = dfi__writer_publish(&fan->rings[i], used);
+		fan->rings[i].targets = fan->targets;
+		err = dfi__writer_publish(
+		    &fan->rings[i], fan_addresses(fan, i) ? used : 0);
 		if (err < 0 && !ret) {
 			ret = err;
 			fan->short_of = i;

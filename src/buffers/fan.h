@@ -5,6 +5,9 @@
  * which all read where it is (broadcast.h). The rings go in step, so that all
  * have the same segments under the same numbers; one is left out when its
  * target has cancelled (writer.cancelled).
+ *
+ * With groups, a segment is for a set of targets: where it is copied, the
+ * others get one without tuples.
  */
 #ifndef DFI_BUFFERS_FAN_H
 #define DFI_BUFFERS_FAN_H
@@ -22,6 +25,7 @@ struct fan {
 	struct writer *rings; /* one for each target */
 	uint32_t n_rings;
 	uint32_t short_of;          /* the ring that the last call failed at */
+	uint64_t targets;           /* whose tuples; 0: there are no groups */
 	char *stage;                /* room for a segment, if it is copied */
 	struct broadcast broadcast; /* else; without region: copied */
 	/*
@@ -33,6 +37,12 @@ struct fan {
 	void *draw_arg;
 	bool undrawn; /* it has failed: nothing was sent */
 };
+
+/* Whether the tuples of the open segment are for this ring's target. */
+static inline bool fan_addresses(const struct fan *fan, uint32_t ring)
+{
+	return !fan->targets || fan->targets >> ring & 1;
+}
 
 /*
  * What a fan takes beside its rings. broadcast: where the slots are reserved if
@@ -51,8 +61,8 @@ int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
 void dfi__fan_free(struct fan *fan);
 
 /*
- * Open the next segment: 1, or 0 while a ring has no credit, or there is none.
- * As dfi__writer_open().
+ * Open the next segment: 1, or 0 while a ring has no credit, or none is there
+ * that it is for. As dfi__writer_open().
  */
 int dfi__fan_open(struct fan *fan);
 

@@ -7,6 +7,7 @@
 #include "reader.h"
 
 #include "../base/compiler.h"
+#include "../base/counter.h"
 #include "../base/error.h"
 #include "../transport/transport.h"
 #include "checksum.h"
@@ -175,7 +176,8 @@ static inline const char *find_tuples(
 	uint64_t used = footer_used(state);
 	const char *tuples;
 
-	if (!used || used > g->segment_bytes ||
+	if ((!used && !(g->parts & SEGMENT_TARGETS)) ||
+	    used > g->segment_bytes ||
 	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER)
 		return NULL;
 	tuples = (const char *)reader->head - g->footer_offset +
@@ -231,6 +233,13 @@ static bool explain_lack(struct reader *reader, uint64_t lack)
 	return true;
 }
 
+/* Tuples of the segments before the next one, whatever became of them. */
+static uint64_t seen(const struct reader *reader)
+{
+	return atomic_peek(&reader->total) + reader->passed +
+	    reader->lost_total;
+}
+
 int dfi__reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes)
 {
@@ -240,19 +249,29 @@ int dfi__reader_take(
 	uint64_t used = footer_used(state);
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
-	uint64_t counted = atomic_peek(&reader->total) + tuples;
+	uint64_t counted = seen(reader) + tuples;
 	const char *tuples_at = find_tuples(reader, state);
+	bool grouped = g->parts & SEGMENT_TARGETS, passes = false;
 	int ret;
 
 	if (!tuples_at || tuples * g->tuple_size != used)
 		return take_gap(reader, state);
-	if (unlikely(total != counted + reader->lost_total || reader->unsure) &&
-	    !explain_lack(reader, total - counted - reader->lost_total))
+	if (unlikely(total != counted || reader->unsure) &&
+	    !explain_lack(reader, total - counted))
 		return dfi__fail(-EBADMSG,
 		    "segment %lu: the source counts %lu tuples up to here, "
 		    "the target %lu",
 		    (unsigned long)reader->seq, (unsigned long)total,
-		    (unsigned long)(counted + reader->lost_total));
+		    (unsigned long)counted);
+	if (unlikely(grouped)) {
+		passes = !(
+		    segment_header(g, tuples_at)->targets & reader->own_bit);
+		if (!used && !passes)
+			return dfi__fail(-EBADMSG,
+			    "segment %lu: it is for this target, but has no "
+			    "tuples",
+			    (unsigned long)reader->seq);
+	}
 	if (unlikely(g->parts & SEGMENT_CHECKSUM)) {
 		ret = check_sum(
 		    reader, tuples_at, state & ~TRANSPORT_AT_FOOTER);
@@ -260,8 +279,11 @@ int dfi__reader_take(
 			return ret;
 	}
 	*payload = tuples_at;
-	*bytes = used;
-	atomic_set(&reader->total, counted);
+	*bytes = passes ? 0 : used;
+	if (unlikely(passes))
+		reader->passed += tuples;
+	else
+		owned_add(&reader->total, tuples);
 	reader->seq++;
 	reader->slot = next_slot(g, reader->slot);
 	reader->head = footer(reader, reader->slot);
@@ -315,7 +337,7 @@ int dfi__reader_check_end(struct reader *reader)
 		reader->end = READER_ABORTED;
 		return 0;
 	}
-	counted = atomic_peek(&reader->total) + reader->lost_total;
+	counted = seen(reader);
 	if (footer_seq(state) != (uint32_t)reader->seq ||
 	    !(state & FOOTER_FLAG_END) ||
 	    ((total != counted || reader->unsure) &&

@@ -34,6 +34,8 @@ struct reader {
 	uint32_t slot;                     /* its slot */
 	uint64_t returned;                 /* consumed count last published */
 	_Atomic uint64_t total; /* tuples lent; any thread reads it */
+	uint64_t passed;        /* tuples for others, which were passed over */
+	uint64_t own_bit;       /* of its target, in the sets of segments */
 	uint64_t stop; /* for the owner: as dfi__reader_arrived() has said */
 	/*
 	 * For the owner to set: after how many segments that were released
@@ -97,10 +99,11 @@ uint64_t dfi__reader_arrived(const struct reader *reader);
 int dfi__reader_global(const struct reader *reader, uint64_t *global);
 
 /*
- * Lend the next segment, which is ready: *payload and *bytes. The next call of
- * dfi__reader_release() gives it back. -EBADMSG: the footer isn't valid.
- * -ENODATA, of a reader that is lossy: reader->gap_count segments from
- * gap_first on were lost; once, and dfi__reader_release() gives them back, too.
+ * Lend the next segment, which is ready: *payload and *bytes, which are 0 if it
+ * is for others. The next call of dfi__reader_release() gives it back.
+ * -EBADMSG: the footer isn't valid, or the tuples are damaged. -ENODATA, of a
+ * reader that is lossy: reader->gap_count segments from gap_first on were lost;
+ * once, and dfi__reader_release() gives them back, too.
  */
 int dfi__reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes);

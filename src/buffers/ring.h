@@ -17,6 +17,7 @@
 enum segment_parts {
 	SEGMENT_CHECKSUM = 1,
 	SEGMENT_GLOBAL = 2,
+	SEGMENT_TARGETS = 4,
 };
 
 struct ring_geometry {

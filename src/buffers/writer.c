@@ -131,6 +131,8 @@ static void fill_header(
 
 	if (g->parts & SEGMENT_GLOBAL)
 		header->global = writer->global;
+	if (g->parts & SEGMENT_TARGETS)
+		header->targets = writer->targets;
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
 		    g, tuples, used, state);

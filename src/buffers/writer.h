@@ -22,6 +22,7 @@ struct writer {
 	uint32_t slot;     /* its slot */
 	uint64_t consumed; /* last credit seen */
 	uint64_t global;   /* of what is sent next, if segments have that */
+	uint64_t targets;  /* the same */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
@@ -56,8 +57,9 @@ int dfi__writer_room(struct writer *writer, uint32_t segments);
 int dfi__writer_open(struct writer *writer);
 
 /*
- * Send the open segment with its first used bytes, whole tuples, not none. One
- * that does not lie in its slot is copied there.
+ * Send the open segment with its first used bytes, whole tuples; none only to a
+ * target that it is not for, by its header. One that does not lie in its slot
+ * is copied there.
  */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 

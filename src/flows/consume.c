@@ -137,7 +137,7 @@ int dfi_target_gap(const struct dfi_target *target, struct dfi_gap *gap)
 
 /*
  * Lend the next segment of a ring that is ready. 1, or 0: it was only ready to
- * have segments; or an error.
+ * have segments, or has passed over one for others; or an error.
  */
 static int take(struct dfi_target *target, uint32_t source)
 {
@@ -154,6 +154,12 @@ static int take(struct dfi_target *target, uint32_t source)
 	if (unlikely(ret < 0))
 		return ret == -ENODATA ? tell_gap(target, source)
 				       : damaged(target, source, ret);
+	if (unlikely(!bytes)) {
+		if (target->merge)
+			dfi__order_taken(target);
+		ret = dfi__reader_release(reader);
+		return ret < 0 ? fail_target(target, ret) : 0;
+	}
 	target->head.next = payload;
 	target->head.end = payload + bytes;
 	target->head.source = source;
@@ -516,7 +522,9 @@ static int last_in_order(struct dfi_target *target)
 	return fail_lost(target);
 }
 
-/* The flow is lost: lend what had arrived by then, and then say so. */
+/*
+ * The flow is lost: lend what had arrived by then, and then say so. As take().
+ */
 static int last_segment(struct dfi_target *target)
 {
 	uint32_t i, ring = target->current;
@@ -558,8 +566,12 @@ static int next_segment(struct dfi_target *target)
 			if (ret < 0)
 				return ret;
 		}
-		if (unlikely(target->lost))
-			return last_segment(target);
+		if (unlikely(target->lost)) {
+			ret = last_segment(target);
+			if (likely(ret))
+				return ret;
+			continue;
+		}
 		ret = find_next(target, &ring);
 		if (unlikely(ret < 0))
 			return ret;

@@ -58,7 +58,8 @@ struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 uint32_t dfi__flow_segment_parts(const struct flow *flow)
 {
 	return (flow->verify == DFI_VERIFY_CRC ? SEGMENT_CHECKSUM : 0) |
-	    (flow->ordered ? SEGMENT_GLOBAL : 0);
+	    (flow->ordered ? SEGMENT_GLOBAL : 0) |
+	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0);
 }
 
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
@@ -274,8 +275,10 @@ static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 {
 	uint32_t checksum = message->checksums ? SEGMENT_CHECKSUM : 0;
 	uint32_t global = message->ordered ? SEGMENT_GLOBAL : 0;
+	bool grouped = message->kind == DFI_REPLICATE && message->routing;
 
-	return RING_LAYOUT + checksum + global;
+	return RING_LAYOUT + checksum + global +
+	    (grouped ? SEGMENT_TARGETS : 0);
 }
 
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
@@ -355,6 +358,13 @@ static bool routing_is_sane(const struct flow *flow)
 		flow->n_targets == 1);
 }
 
+static bool groups_are_sane(const struct flow *flow)
+{
+	return (flow->routing == DFI_ROUTE_FUNCTION ||
+		   flow->routing == DFI_ROUTE_DIRECT) &&
+	    flow->n_targets <= DFI_MAX_SET_TARGETS;
+}
+
 static bool kind_is_sane(const struct flow *flow)
 {
 	if (flow->kind == DFI_REPLICATE)
@@ -364,7 +374,8 @@ static bool kind_is_sane(const struct flow *flow)
 		    flow->loss_policy <= DFI_LOSS_NOTIFY &&
 		    flow->gap_timeout_us &&
 		    flow->gap_timeout_us <= DFI_MAX_GAP_TIMEOUT_US &&
-		    !flow->routing && !flow->n_keys && !flow->splits;
+		    (!flow->routing || groups_are_sane(flow)) &&
+		    !flow->n_keys && !flow->splits;
 	return flow->kind == DFI_SHUFFLE && !flow->replication &&
 	    !flow->ordered && !flow->loss_policy && !flow->gap_timeout_us &&
 	    flow->n_keys >= 1 && routing_is_sane(flow);

@@ -84,6 +84,14 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow);
 
 /* Of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);
+/* Whether each tuple of a replicate flow is for a set of targets. */
+static inline bool dfi__flow_has_groups(const struct flow *flow)
+{
+	return flow->kind == DFI_REPLICATE && flow->routing;
+}
+
+/* What its segments have beside tuples: enum segment_parts. */
+uint32_t dfi__flow_segment_parts(const struct flow *flow);
 /* Of rings with their slots, wherever they are. */
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow);
 

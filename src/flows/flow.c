@@ -20,10 +20,11 @@
 #include "network.h"
 #include "route.h"
 
-/* The first of the attributes that say where a tuple goes, or NULL. */
+/* The first attribute that only a shuffle flow's routing has, or NULL. */
 static const char *routing_attr(const struct dfi_flow_attr *attr)
 {
-	if (attr->routing)
+	if (attr->routing && attr->routing != DFI_ROUTE_FUNCTION &&
+	    attr->routing != DFI_ROUTE_DIRECT)
 		return "routing";
 	if (attr->key)
 		return "key";
@@ -75,8 +76,14 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 	if (routing_attr(attr))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s is not for flows of kind DFI_REPLICATE: "
-		    "each tuple goes to all targets",
+		    "each tuple goes to all targets, or, with "
+		    "DFI_ROUTE_FUNCTION and DFI_ROUTE_DIRECT, to a set",
 		    name, routing_attr(attr));
+	if (attr->routing && attr->n_targets > DFI_MAX_SET_TARGETS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_targets %u: a replicate flow with routing "
+		    "has at most %d",
+		    name, attr->n_targets, DFI_MAX_SET_TARGETS);
 	if (attr->replication > DFI_REPLICATION_MULTICAST)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': replication %u is no enum dfi_replication",

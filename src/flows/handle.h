@@ -29,13 +29,13 @@
  * Where every kind of handle has its magic, behind what the public inline
  * functions use of some: so that one kind is told from another.
  */
-#define HANDLE_MAGIC_OFFSET 40
+#define HANDLE_MAGIC_OFFSET 48
 
 /*
  * And behind it, in those that other threads may abort, how many are at it; see
  * dfi__handle_hold().
  */
-#define HANDLE_ABORTERS_OFFSET 44
+#define HANDLE_ABORTERS_OFFSET 52
 
 /* Zeroed, page-aligned memory; NULL without. */
 void *dfi__handle_alloc(size_t size);

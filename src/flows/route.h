@@ -26,7 +26,9 @@ struct router {
 	const int64_t *splits; /* the flow's */
 	uint32_t next;         /* round robin */
 	uint32_t (*function)(void *arg, const void *tuple, uint32_t n_targets);
-	void *function_arg;
+	uint64_t (*set_function)(
+	    void *arg, const void *tuple, uint32_t n_targets);
+	void *function_arg; /* of both */
 };
 
 /*

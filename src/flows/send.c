@@ -417,6 +417,9 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 		target = lane_waits_for(source, lane);
 		if (ret > 0)
 			goes_on(source, lane);
+		/* Nobody to wait for may be why there is no segment. */
+		if (!ret && unlikely(source->fan != NULL))
+			ret = dfi__fan_is_wanted(source);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
 		want_room(source, target);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuple paths of shuffle flows: routing a tuple, or a batch of them, into
- * the open segments of its targets.
+ * The tuple paths of flows with routing: a tuple, or a batch of them, into the
+ * open segments of its targets.
  */
 #include "partition.h"
 #include "source.h"
@@ -29,7 +29,7 @@ static int check_routable(struct dfi_source *source)
 {
 	int ret = dfi__source_check_free(source);
 
-	if (ret || source->router.routing != DFI_ROUTE_DIRECT)
+	if (ret || source->router.routing != DFI_ROUTE_DIRECT || source->fan)
 		return ret;
 	dfi__fail(-EPROTOTYPE,
 	    "flow '%s' has direct routing: name the target "
@@ -47,12 +47,19 @@ static int check_routable(struct dfi_source *source)
  */
 static int push_routed(struct dfi_source *source, const void *tuple)
 {
-	uint32_t next = source->router.next;
-	uint32_t target = dfi__route(&source->router, tuple);
-	int ret = dfi_source_push_to(source, target, tuple);
+	struct router *router = &source->router;
+	uint32_t target, next = router->next;
+	int ret;
 
+	if (unlikely(source->fan != NULL))
+		return dfi_source_push_set(source,
+		    router->set_function(
+			router->function_arg, tuple, router->n_targets),
+		    tuple);
+	target = dfi__route(router, tuple);
+	ret = dfi_source_push_to(source, target, tuple);
 	if (unlikely(ret < 0 && ret != -EPIPE))
-		source->router.next = next;
+		router->next = next;
 	return ret;
 }
 

@@ -170,6 +170,7 @@ static int take_fan(struct dfi_source *source)
 	source->ring_memory += bytes;
 	ret = dfi__fan_init(source->fan, source->rings, source->flow.n_targets,
 	    broadcast, &geometry, RING_FIRST_SEGMENT);
+	source->fan->targets = source->head.targets;
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s': source %u",
 			     source->flow.name, source->index)
 		       : 0;
@@ -249,10 +250,12 @@ static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 }
 
 /* The inline functions' view; see dfi/source.h. */
-static uint32_t inline_routing(const struct router *router, uint32_t n_lanes)
+static uint32_t inline_routing(
+    const struct flow *flow, const struct router *router)
 {
-	if (n_lanes == 1 && router->n_targets > 1)
-		return DFI_INLINE_ONE; /* to all of them */
+	if (flow->kind == DFI_REPLICATE)
+		return router->routing == DFI_ROUTE_FUNCTION ? DFI_INLINE_NONE
+							     : DFI_INLINE_ONE;
 	if (router->routing == DFI_ROUTE_FUNCTION ||
 	    router->routing == DFI_ROUTE_DIRECT)
 		return DFI_INLINE_NONE;
@@ -272,13 +275,15 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	size_t lanes_end = sizeof(struct dfi_source) +
 	    n_lanes * sizeof(struct dfi_source_lane);
 	size_t size = lanes_end + flow->schema->tuple_size;
+	bool groups = dfi__flow_has_groups(flow);
 	struct dfi_source *source;
 
-	if (flow->routing == DFI_ROUTE_FUNCTION && !attr->route)
+	if (flow->routing == DFI_ROUTE_FUNCTION &&
+	    (groups ? !attr->route_set : !attr->route))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: dfi_source_attr.route is NULL, but "
+		    "flow '%s': source %u: dfi_source_attr.%s is NULL, but "
 		    "the flow routes by function",
-		    flow->name, index);
+		    flow->name, index, groups ? "route_set" : "route");
 	source = dfi__handle_alloc(size);
 	if (!source)
 		return dfi__fail(
@@ -307,13 +312,15 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->wait_time.tick = dfi__source_tick;
 	dfi__router_init(&source->router, flow, index);
 	source->router.function = attr->route;
+	source->router.set_function = attr->route_set;
 	source->router.function_arg = attr->route_arg;
 	source->head = (struct dfi_source_head){
 		.lanes = n_lanes == 1 ? &source->head.only : source->lanes,
 		.n_lanes = n_lanes,
 		.tuple_size = flow->schema->tuple_size,
-		.inline_routing = inline_routing(&source->router, n_lanes),
+		.inline_routing = inline_routing(flow, &source->router),
 		.key_offset = source->router.keys[0].offset,
+		.targets = groups ? dfi__fan_all_targets(flow->n_targets) : 0,
 	};
 	*out = source;
 	return 0;

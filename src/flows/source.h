@@ -142,7 +142,13 @@ int dfi__source_target_left(struct dfi_source *source, uint32_t target);
  */
 bool dfi__fan_has_left(struct dfi_source *source);
 int dfi__fan_left(struct dfi_source *source, int err);
-/* -EPIPE if all targets have cancelled, else 0. */
+/* All of a flow with groups, as a set. */
+static inline uint64_t dfi__fan_all_targets(uint32_t n_targets)
+{
+	return UINT64_MAX >> (DFI_MAX_SET_TARGETS - n_targets);
+}
+
+/* -EPIPE if all targets that a tuple is for have cancelled, else 0. */
 int dfi__fan_is_wanted(const struct dfi_source *source);
 
 /*

@@ -155,6 +155,9 @@ static int create_rings(struct dfi_target *target)
 		    target->n_readers, i, RING_FIRST_SEGMENT);
 		target->readers[i].lossy = target->flow.loss_policy ==
 		    DFI_LOSS_NOTIFY;
+		target->readers[i].own_bit = target->index < DFI_MAX_SET_TARGETS
+		    ? UINT64_C(1) << target->index
+		    : 0;
 	}
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.slot_size > CACHE_LINE;

@@ -19,8 +19,9 @@
 #include "stats.h"
 
 struct dfi_target {
-	struct dfi_target_head head;       /* first: see dfi/target.h */
-	_Atomic uint64_t segments, stalls; /* for any thread to read */
+	struct dfi_target_head head; /* first: see dfi/target.h */
+	/* For any thread to read: */
+	_Atomic uint64_t segments, stalls, long_stalls;
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
 	int status;                /* the first hard error */
@@ -61,7 +62,6 @@ struct dfi_target {
 	uint32_t index;
 	struct peers sources;
 	struct stats_entry stats;
-	_Atomic uint64_t long_stalls;
 	struct stall stall;
 	TAILQ_ENTRY(dfi_target) farewell; /* when it is closed */
 };

@@ -256,7 +256,7 @@ static void pin_flows(void)
 
 static void pin_sources(void)
 {
-	PIN_SIZE(dfi_source_attr, 56);
+	PIN_SIZE(dfi_source_attr, 64);
 	PIN(dfi_source_attr, size, 0, 4);
 	PIN(dfi_source_attr, flags, 4, 4);
 	PIN(dfi_source_attr, schema, 8, 8);
@@ -268,6 +268,7 @@ static void pin_sources(void)
 	PIN(dfi_source_attr, close_timeout_ms, 44, 4);
 	PIN(dfi_source_attr, linger_us, 48, 4);
 	PIN(dfi_source_attr, reserved, 52, 4);
+	PIN(dfi_source_attr, route_set, 56, 8);
 
 	PIN_SIZE(dfi_source_stats, 88);
 	PIN(dfi_source_stats, tuples, 0, 8);
@@ -286,13 +287,14 @@ static void pin_sources(void)
 	PIN(dfi_source_lane, next, 0, 8);
 	PIN(dfi_source_lane, end, 8, 8);
 
-	PIN_SIZE(dfi_source_head, 40);
+	PIN_SIZE(dfi_source_head, 48);
 	PIN(dfi_source_head, only, 0, 16);
 	PIN(dfi_source_head, lanes, 16, 8);
 	PIN(dfi_source_head, n_lanes, 24, 4);
 	PIN(dfi_source_head, tuple_size, 28, 4);
 	PIN(dfi_source_head, inline_routing, 32, 4);
 	PIN(dfi_source_head, key_offset, 36, 4);
+	PIN(dfi_source_head, targets, 40, 8);
 
 	PIN_SIZE(dfi_span, 16);
 	PIN(dfi_span, tuples, 0, 8);

@@ -786,7 +786,7 @@ Test(replicate, attributes_that_make_no_sense_are_named)
 	const int64_t splits[] = { 1 };
 
 	attr = good;
-	attr.routing = DFI_ROUTE_DIRECT;
+	attr.routing = DFI_ROUTE_ROUND_ROBIN;
 	assert_error(
 	    create_with(&attr), -EINVAL, "flow 'f': routing", "DFI_REPLICATE");
 	attr = good;

@@ -16,9 +16,9 @@
 #include "fuzz.h"
 
 #define SEGMENT_MAX 96
-/* The next bits: segments have checksums, and places, and may be lost. */
+/* The next bits: segments have checksums, places, sets, and may be lost. */
 #define COUNT_MAX 8
-#define LOSSY (4 * COUNT_MAX)
+#define LOSSY (8 * COUNT_MAX)
 
 struct input {
 	const uint8_t *at;
@@ -86,7 +86,8 @@ static bool read_once(struct reader *reader)
 	}
 	if (ret < 0)
 		return false;
-	fuzz_check(bytes >= 1 && bytes <= g->segment_bytes);
+	fuzz_check(bytes || g->parts & SEGMENT_TARGETS);
+	fuzz_check(bytes <= g->segment_bytes);
 	fuzz_check(bytes % g->tuple_size == 0);
 	fuzz_check(payload >= base + ring_offset(g, 0));
 	fuzz_check(payload + bytes <= base + region_size(g, 1));
@@ -96,9 +97,12 @@ static bool read_once(struct reader *reader)
 	return true;
 }
 
-/* The checksum of the next segment: right, unless the operation says else. */
-static void set_checksum(struct reader *reader, uint8_t operation,
-    uint64_t used, struct input *input)
+/*
+ * The header of the next segment: any targets, and the checksum right, unless
+ * the operation says else.
+ */
+static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
+    struct input *input)
 {
 	const struct ring_geometry *g = &reader->geometry;
 	uint64_t state = atomic_peek(&reader->head->state);
@@ -106,16 +110,25 @@ static void set_checksum(struct reader *reader, uint8_t operation,
 	bool fits = used <= g->segment_bytes;
 	struct segment_header *header;
 
-	if (!(g->parts & SEGMENT_CHECKSUM))
+	if (!g->parts)
 		return;
 	if (fits && state & TRANSPORT_AT_FOOTER)
 		at += transport_at_footer(
 		    g->footer_offset, g->payload_offset + used);
 	header = (struct segment_header *)(void *)at;
+	if (g->parts & SEGMENT_TARGETS)
+		header->targets = number(input, 1);
+	if (!(g->parts & SEGMENT_CHECKSUM))
+		return;
 	header->checksum = operation & 8 || !fits
 	    ? number(input, 8)
 	    : dfi__segment_checksum(g, at + g->payload_offset, used,
 		  state & ~TRANSPORT_AT_FOOTER);
+}
+
+static uint64_t seen(const struct reader *reader)
+{
+	return reader->total + reader->passed;
 }
 
 static bool run_operation(struct reader *reader, struct input *input)
@@ -133,11 +146,11 @@ static bool run_operation(struct reader *reader, struct input *input)
 		return true;
 	case 1: /* the next segment, with any size and right numbers */
 		used = number(input, 2);
-		atomic_set(&at->total, reader->total + used / g->tuple_size);
+		atomic_set(&at->total, seen(reader) + used / g->tuple_size);
 		atomic_set(&at->state,
 		    footer_state(reader->seq, used,
 			operation & 4 ? TRANSPORT_AT_FOOTER : 0));
-		set_checksum(reader, operation, used, input);
+		set_header(reader, operation, used, input);
 		return read_once(reader);
 	case 2: /* an end mark, with right numbers or any */
 		at = &((struct ring_header *)(void *)((char *)
@@ -145,7 +158,7 @@ static bool run_operation(struct reader *reader, struct input *input)
 			   ring_offset(g, 0)))
 			  ->end;
 		atomic_set(&at->total,
-		    operation & 4 ? reader->total : number(input, 8));
+		    operation & 4 ? seen(reader) : number(input, 8));
 		atomic_set(&at->state,
 		    operation & 4
 			? footer_state(reader->seq, 0, FOOTER_FLAG_END)
@@ -172,12 +185,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		segment_size = tuple_size;
 	g = ring_geometry_with(tuple_size, segment_size, 1 + count % COUNT_MAX,
 	    (count & COUNT_MAX ? SEGMENT_CHECKSUM : 0) |
-		(count & 2 * COUNT_MAX ? SEGMENT_GLOBAL : 0));
+		(count & 2 * COUNT_MAX ? SEGMENT_GLOBAL : 0) |
+		(count & 4 * COUNT_MAX ? SEGMENT_TARGETS : 0));
 	region.base = aligned_alloc(128, region_size(&g, 1));
 	fuzz_check(region.base);
 	memset(region.base, 0, region_size(&g, 1));
 	dfi__reader_init(&reader, &region, &g, 1, 0, start);
 	reader.lossy = count & LOSSY;
+	reader.own_bit = 1;
 	while (input.left && run_operation(&reader, &input))
 		;
 	dfi__reader_close(&reader, RING_CLOSED);

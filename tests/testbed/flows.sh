@@ -37,7 +37,7 @@ run() # TEST
 
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
-twice=(test_errors test_leaving test_order test_polling test_property
+twice=(test_errors test_groups test_leaving test_order test_polling test_property
 	test_shuffle test_transport test_verify)
 # What these test does not depend on the way of arrival.
 once=(test_api test_copy test_counters test_estimate test_handles test_hygiene
@@ -60,7 +60,7 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-export DFI_TEST_SEEDS=30 DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
+export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
 for DFI_VERBS_NOTIFY in imm footer; do
 	export DFI_VERBS_NOTIFY
 	for test in "${twice[@]}"; do

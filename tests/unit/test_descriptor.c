@@ -95,7 +95,7 @@ static int trip(const struct flow *flow, struct flow *back)
 	return ret;
 }
 
-Test(descriptor, replicate_flow_has_no_routing)
+Test(descriptor, replicate_flow_has_no_routing_but_for_groups)
 {
 	struct flow flow = make_flow(), back, bad;
 
@@ -141,8 +141,16 @@ Test(descriptor, replicate_flow_has_no_routing)
 	bad.replication = DFI_REPLICATION_MULTICAST + 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
-	bad.routing = DFI_ROUTE_DIRECT;
+	bad.routing = DFI_ROUTE_ROUND_ROBIN;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.routing = DFI_ROUTE_DIRECT;
+	bad.n_targets = DFI_MAX_SET_TARGETS + 1;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.n_targets = DFI_MAX_SET_TARGETS;
+	cr_assert_eq(trip(&bad, &back), 0, "%s", dfi_errmsg());
+	cr_assert_eq(back.routing, DFI_ROUTE_DIRECT);
+	cr_assert(dfi__flow_segment_parts(&back) & SEGMENT_TARGETS);
+	dfi__flow_free(&back);
 	bad = flow;
 	bad.n_keys = 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);

@@ -21,6 +21,8 @@ enum {
 
 static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
+static uint32_t parts; /* of the segments' headers */
+
 struct fixture {
 	struct fake_ring rings[N_RINGS];
 	struct writer writers[N_RINGS];
@@ -35,8 +37,9 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	memset(f->taken, 0, sizeof(f->taken));
 	for (i = 0; i < N_RINGS; i++) {
 		/* One of them is as over a network. */
-		fake_ring_start(&f->rings[i], TUPLE, SEGMENT_TUPLES * TUPLE,
-		    count, first, i != 1);
+		fake_ring_start_with(&f->rings[i], TUPLE,
+		    SEGMENT_TUPLES * TUPLE, count, first, i != 1, parts);
+		f->rings[i].reader.own_bit = UINT64_C(1) << i;
 		f->writers[i] = f->rings[i].writer;
 	}
 	cr_assert_eq(dfi__fan_init(&f->fan, f->writers, N_RINGS, NULL,
@@ -253,4 +256,130 @@ Test(fan, names_the_ring_that_failed)
 	cr_assert(take(f, 0) && take(f, 2));
 	stop(f);
 	free(f);
+}
+
+/* Who is in the set of segment n of a stream: each set in turn. */
+static uint64_t set_of(uint64_t n)
+{
+	return 1 + n % ((1 << N_RINGS) - 1);
+}
+
+/* Take segment n of a ring: for others it has no tuples. */
+static void take_from_set(
+    struct fixture *f, uint32_t ring, uint64_t n, uint64_t first_tuple)
+{
+	struct reader *reader = &f->rings[ring].reader;
+	bool member = set_of(n) >> ring & 1;
+	const char *payload;
+	uint64_t bytes, at, tuple;
+
+	cr_assert(reader_ready(reader));
+	cr_assert_eq(
+	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	cr_assert_eq(bytes, member ? (uint64_t)tuples_of(n) * TUPLE : 0);
+	for (at = 0; at < bytes; at += TUPLE) {
+		memcpy(&tuple, payload + at, TUPLE);
+		cr_assert_eq(tuple, first_tuple++, "ring %u", ring);
+	}
+	f->taken[ring] += bytes / TUPLE;
+	cr_assert_eq(dfi__reader_release(reader), 0);
+}
+
+static void send_to_sets(struct fixture *f)
+{
+	uint64_t n, first, sent = 0;
+	uint32_t i;
+
+	for (n = 0; n < N_SEGMENTS; n++) {
+		first = sent;
+		f->fan.targets = set_of(n);
+		cr_assert_eq(send(&f->fan, n, &sent), 1);
+		for (i = 0; i < N_RINGS; i++)
+			take_from_set(f, i, n, first);
+	}
+	for (i = 0; i < N_RINGS; i++) {
+		cr_assert_eq(
+		    dfi__writer_end(&f->writers[i], FOOTER_FLAG_END), 0);
+		cr_assert_eq(dfi__reader_check_end(&f->rings[i].reader), 0,
+		    "%s", dfi_errmsg());
+		cr_assert_eq(f->rings[i].reader.end, READER_ENDED);
+		cr_assert_eq(f->rings[i].reader.total, f->taken[i]);
+		cr_assert_eq(f->writers[i].moved, f->taken[i] * TUPLE);
+		cr_assert_eq(f->writers[i].seq, f->writers[0].seq);
+	}
+	cr_assert_eq(f->fan.lane.total, sent);
+}
+
+Test(fan, gives_a_segment_without_tuples_to_who_it_is_not_for)
+{
+	parts = SEGMENT_TARGETS;
+	for_each_ring(send_to_sets);
+	parts = SEGMENT_TARGETS | SEGMENT_CHECKSUM;
+	for_each_ring(send_to_sets);
+}
+
+static void cancel_members(struct fixture *f)
+{
+	uint64_t sent = 0;
+
+	dfi__reader_close(&f->rings[0].reader, RING_CANCELLED);
+	dfi__reader_close(&f->rings[2].reader, RING_CANCELLED);
+	f->writers[0].cancelled = f->writers[2].cancelled = true;
+	f->fan.targets = 5;
+	cr_assert_eq(dfi__fan_open(&f->fan), 0);
+	f->fan.targets = 6;
+	cr_assert_eq(send(&f->fan, 1, &sent), 1);
+	cr_assert(take(f, 1));
+}
+
+Test(fan, opens_no_segment_for_a_set_that_has_cancelled)
+{
+	parts = SEGMENT_TARGETS;
+	for_each_ring(cancel_members);
+}
+
+/* So that no target takes what is another's, or leaves its own. */
+static void change_set(struct fixture *f)
+{
+	struct fake_ring *ring = &f->rings[0];
+	uint64_t bytes, sent = 0;
+	struct segment_header *header = (struct segment_header *)(void *)((
+	    char *)ring->reader.slots);
+	const char *payload;
+
+	f->fan.targets = 3;
+	cr_assert_eq(send(&f->fan, 1, &sent), 1);
+	cr_assert_eq(header->targets, 3);
+	header->targets = 2;
+	cr_assert_eq(
+	    dfi__reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
+	cr_assert(strstr(dfi_errmsg(), "checksum"), "%s", dfi_errmsg());
+}
+
+Test(fan, finds_a_set_that_was_changed_if_segments_have_checksums)
+{
+	parts = SEGMENT_TARGETS | SEGMENT_CHECKSUM;
+	for_each_ring(change_set);
+}
+
+/* A target that a segment is for must get something. */
+static void empty_for_member(struct fixture *f)
+{
+	struct fake_ring *ring = &f->rings[0];
+	uint64_t bytes, sent = 0;
+	const char *payload;
+
+	f->fan.targets = 2;
+	cr_assert_eq(send(&f->fan, 1, &sent), 1);
+	((struct segment_header *)(void *)((char *)ring->reader.slots))
+	    ->targets = 1;
+	cr_assert_eq(
+	    dfi__reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
+	cr_assert(strstr(dfi_errmsg(), "no tuples"), "%s", dfi_errmsg());
+}
+
+Test(fan, refuses_a_segment_without_tuples_of_its_own_target)
+{
+	parts = SEGMENT_TARGETS;
+	for_each_ring(empty_for_member);
 }
