@@ -233,7 +233,9 @@ static void show_progress(struct coordinator *c)
 	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
 	uint64_t all = 3 * n;
 
-	if (!c->options->loopback)
+	if (plan->replicates)
+		all = 2 * n + (2 * plan->n_workers - 1) * plan->n_tuples[INNER];
+	else if (!c->options->loopback)
 		all -= n / plan->n_workers;
 	if (now_ns() - c->start_ns < PROGRESS_AFTER_NS ||
 	    !isatty(STDERR_FILENO) || all == 0)

@@ -139,12 +139,32 @@ static int claim_room(
 	}
 }
 
-/* Send tuples of one partition by building them in its owner's ring. */
+/* The target of a partition's tuples. */
+static inline uint32_t target_of(
+    const struct worker *worker, enum relation relation, uint32_t partition)
+{
+	const struct plan *plan = &worker->input->plan;
+
+	if (!plan->replicates)
+		return plan_owner(plan, partition);
+	return relation == INNER ? DFI_ALL_TARGETS : worker->index;
+}
+
+/* Whether they need not travel, as they are this worker's alone. */
+static inline bool stay_here(
+    const struct worker *worker, enum relation relation, uint32_t partition)
+{
+	return !worker->options->loopback &&
+	    !(worker->input->plan.replicates && relation == INNER) &&
+	    store_owns(&worker->stores[relation], partition);
+}
+
+/* Send tuples of one partition by building them in its target's ring. */
 static FOR_WRITING __attribute__((noinline)) int send_run(struct worker *worker,
     enum relation relation, uint32_t partition, const struct tuple *tuples,
     uint32_t n)
 {
-	uint32_t owner = plan_owner(&worker->input->plan, partition);
+	uint32_t owner = target_of(worker, relation, partition);
 	struct room *room = &worker->room;
 	struct tuple *to;
 	uint32_t count;
@@ -177,7 +197,7 @@ static inline int send_line(struct worker *worker, enum relation relation,
 {
 	struct store *store = &worker->stores[relation];
 
-	if (!worker->options->loopback && store_owns(store, partition)) {
+	if (stay_here(worker, relation, partition)) {
 		store_add_line(store, partition, tuples);
 		return 0;
 	}
@@ -218,7 +238,7 @@ static int send_rest(struct worker *worker, enum relation relation)
 		return -1;
 	for (i = 0; i < lines->n_partitions; i++) {
 		tuples = lines->lines[i].tuples;
-		if (!worker->options->loopback && store_owns(store, i)) {
+		if (stay_here(worker, relation, i)) {
 			(void)store_receive(store, &worker->strays[relation],
 			    tuples, lines->fill[i], worker->input->plan.bits);
 			lines->fill[i] = 0;

@@ -30,6 +30,26 @@ static uint32_t choose_bits(const struct plan *plan)
 	return bits;
 }
 
+/*
+ * The cost of both strategies, counted in tuples that are moved into or out of
+ * a ring, or built into a hash table, which takes about as long. Whoever probes
+ * does the same in both.
+ *
+ *	repartition  all tuples but one in W travel; each inner one is built in
+ *	replicate    each inner tuple travels to W workers, who all build it in
+ */
+static bool is_replicated(const struct plan *plan, enum strategy strategy)
+{
+	double workers = plan->n_workers;
+	double inner = (double)plan->n_tuples[INNER];
+	double outer = (double)plan->n_tuples[OUTER];
+
+	if (strategy != STRATEGY_AUTO)
+		return strategy == STRATEGY_REPLICATE;
+	return 2 * workers * inner <
+	    (inner + outer) * (workers - 1) / workers + inner;
+}
+
 int input_open(struct input *input, const struct options *options, int image_fd)
 {
 	struct plan *plan = &input->plan;
@@ -49,6 +69,8 @@ int input_open(struct input *input, const struct options *options, int image_fd)
 		plan->n_tuples[i] = input->has_image ? input->image.sides[i].n
 						     : options->n_tuples[i];
 	plan->n_workers = options_workers(options);
+	plan->replicates = !options->baseline &&
+	    is_replicated(plan, options->strategy);
 	plan->bits = options->radix_bits ? options->radix_bits
 					 : choose_bits(plan);
 	return 0;
@@ -59,7 +81,11 @@ int input_check_memory(const struct input *input, const struct options *options)
 	const struct plan *plan = &input->plan;
 	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
 	uint64_t share = n * options->local_nodes / options->nodes;
-	uint64_t need = 2 * share * sizeof(struct tuple);
+	/* The input, and what is received; replicas of other workers, too. */
+	uint64_t replicas = plan->replicates ? plan->n_tuples[INNER] *
+		(options->local_nodes * options->threads - 1)
+					     : 0;
+	uint64_t need = (2 * share + replicas) * sizeof(struct tuple);
 	uint64_t available = memory_available();
 
 	if (need <= available)

@@ -45,6 +45,7 @@ enum {
 	KEY_TIMEOUT,
 	KEY_RADIX_BITS,
 	KEY_LOOPBACK,
+	KEY_STRATEGY,
 	KEY_NODE,
 	KEY_IMAGE_FD,
 };
@@ -111,6 +112,12 @@ static const struct argp_option descriptions[] = {
 	{ "radix-bits", KEY_RADIX_BITS, "B", 0,
 	    "Partition by B key bits (default: by the inner relation's size)",
 	    0 },
+	{ "strategy", KEY_STRATEGY, "NAME", 0,
+	    "repartition (default): tuples of both relations go to the owners "
+	    "of their keys; replicate: those of the inner one go to all "
+	    "workers, and no others travel; auto: replicate if 2 W I < (I + O) "
+	    "(W - 1) / W + I, for W workers and I inner and O outer tuples",
+	    0 },
 	{ "loopback", KEY_LOOPBACK, NULL, 0,
 	    "Send a worker's own tuples through the flows, too", 0 },
 	{ "verify", KEY_VERIFY, NULL, 0,
@@ -128,6 +135,7 @@ struct parsing {
 	int verify; /* -1: not said */
 	bool has_synthetic;
 	bool says_join; /* an option of what to join, or how */
+	bool says_strategy;
 };
 
 static enum key_type parse_key_type(struct argp_state *state, const char *text)
@@ -140,6 +148,19 @@ static enum key_type parse_key_type(struct argp_state *state, const char *text)
 		argp_error(state,
 		    "--key-type: '%s' is not auto, integer or string", text);
 	return KEY_AUTO;
+}
+
+static enum strategy parse_strategy(struct argp_state *state, const char *text)
+{
+	if (strcmp(text, "replicate") == 0)
+		return STRATEGY_REPLICATE;
+	if (strcmp(text, "auto") == 0)
+		return STRATEGY_AUTO;
+	if (strcmp(text, "repartition") != 0)
+		argp_error(state,
+		    "--strategy: '%s' is not repartition, replicate or auto",
+		    text);
+	return STRATEGY_REPARTITION;
 }
 
 static bool parse_baseline(struct argp_state *state, const char *text)
@@ -239,6 +260,10 @@ static bool parse_run(
 		return true;
 	case KEY_LOOPBACK:
 		o->loopback = true;
+		return true;
+	case KEY_STRATEGY:
+		o->strategy = parse_strategy(state, text);
+		parsing->says_strategy = true;
 		return true;
 	default:
 		return false;
@@ -354,6 +379,8 @@ static void check(struct argp_state *state, struct parsing *parsing)
 		argp_error(state, "--sum, --output and --key-type need files");
 	if (o->n_columns && !o->output)
 		argp_error(state, "--columns needs --output");
+	if (parsing->says_strategy && o->baseline)
+		argp_error(state, "the baseline has no --strategy");
 	if (o->output && o->baseline)
 		argp_error(state, "the baseline has no --output");
 	o->verify = parsing->verify >= 0 ? parsing->verify

@@ -16,6 +16,13 @@ enum key_type {
 	KEY_STRING,
 };
 
+/* Which tuples travel. */
+enum strategy {
+	STRATEGY_REPARTITION, /* both relations, to the owners of partitions */
+	STRATEGY_REPLICATE,   /* the inner one, to all workers */
+	STRATEGY_AUTO,        /* as the sizes say: see is_replicated() */
+};
+
 /* A column of one of the two tables, as "inner:name" says. */
 struct column_name {
 	enum relation relation;
@@ -24,6 +31,7 @@ struct column_name {
 
 struct options {
 	uint32_t nodes, threads; /* of all machines; of each node */
+	enum strategy strategy;
 	uint32_t radix_bits; /* 0: chosen by the size of the inner relation */
 	bool baseline;       /* join without flows instead */
 	bool verify, json;

@@ -36,6 +36,8 @@ static const struct dfi_field task_fields[] = {
 	DFI_FIELD(struct task, loopback),
 	DFI_FIELD(struct task, verify),
 	DFI_FIELD(struct task, progress),
+	DFI_FIELD(struct task, replicates),
+	DFI_FIELD(struct task, reserved),
 };
 static const struct dfi_field tuple_fields[] = {
 	DFI_FIELD(struct tuple, key),
@@ -103,6 +105,28 @@ int protocol_open(const struct options *options, const char *registry,
 	return dfi_open(&attr, dfi);
 }
 
+/* All that the two strategies declare differently. */
+static void choose_routing(
+    struct dfi_flow_attr *attr, enum flow flow, const struct plan *plan)
+{
+	if (!plan->replicates) {
+		attr->routing = DFI_ROUTE_RADIX;
+		attr->radix_bits = plan->bits;
+	} else if (flow == FLOW_INNER) {
+		attr->kind = DFI_REPLICATE;
+	} else {
+		attr->routing = DFI_ROUTE_FUNCTION; /* to_self() */
+	}
+}
+
+/* Where the outer relation goes if the inner one is replicated. */
+static uint32_t to_self(void *arg, const void *tuple, uint32_t n_targets)
+{
+	(void)tuple;
+	(void)n_targets;
+	return (uint32_t)(uintptr_t)arg;
+}
+
 int protocol_create(struct dfi *dfi, const char *run, enum flow flow,
     uint32_t n_nodes, const struct plan *plan)
 {
@@ -122,8 +146,7 @@ int protocol_create(struct dfi *dfi, const char *run, enum flow flow,
 		break;
 	case FLOW_INNER:
 	case FLOW_OUTER:
-		attr.routing = DFI_ROUTE_RADIX;
-		attr.radix_bits = plan->bits;
+		choose_routing(&attr, flow, plan);
 		attr.segment_size = SEGMENT_SIZE;
 		attr.segment_count = segments(plan->n_workers);
 		break;
@@ -165,6 +188,10 @@ int protocol_source(struct dfi *dfi, const char *run, enum flow flow,
 	char name[DFI_MAX_FLOW_NAME + 1];
 
 	attr.schema = &schemas[flow];
+	if (flow == FLOW_OUTER) {
+		attr.route = to_self;
+		attr.route_arg = (void *)(uintptr_t)index;
+	}
 	flow_name(run, flow, name);
 	return dfi_source_open(dfi, name, index, &attr, source);
 }

@@ -14,8 +14,8 @@
 
 enum flow {
 	FLOW_TASK,    /* 1:P, struct task: the first process to each node */
-	FLOW_INNER,   /* W:W, struct tuple, routed by radix */
-	FLOW_OUTER,   /* W:W, struct tuple, routed by radix */
+	FLOW_INNER,   /* W:W, struct tuple, routed by radix, or to all */
+	FLOW_OUTER,   /* W:W, struct tuple, routed by radix, or to the sender */
 	FLOW_START,   /* 1:W, struct start: the first process to each worker */
 	FLOW_REPORTS, /* W:1, struct worker_report: to the first process */
 	FLOW_ROWS,    /* W:1, struct row: matches to be written */

@@ -6,6 +6,7 @@
 #ifndef RADIX_JOIN_RELATION_H
 #define RADIX_JOIN_RELATION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <dfi/dfi.h>
 
@@ -67,11 +68,14 @@ static inline int result_equal(const struct result *a, const struct result *b)
 
 /*
  * A partition is a value of the lowest bits of the key. Each worker owns
- * consecutive partitions, as dfi_radix_partition() deals them out.
+ * consecutive partitions, as dfi_radix_partition() deals them out. Or, if the
+ * inner relation is replicated, each has all of that, and of the outer relation
+ * its own slice, in all partitions.
  */
 struct plan {
 	uint32_t n_workers;
 	uint32_t bits;
+	bool replicates;
 	uint64_t n_tuples[N_RELATIONS];
 };
 
@@ -91,6 +95,35 @@ static inline uint32_t plan_first(const struct plan *plan, uint32_t worker)
 	uint64_t scaled = (uint64_t)worker << plan->bits;
 
 	return (uint32_t)((scaled + plan->n_workers - 1) / plan->n_workers);
+}
+
+/*
+ * What a worker has of the partitions when all was exchanged: *n from *first
+ * on.
+ */
+static inline void plan_range(
+    const struct plan *plan, uint32_t worker, uint32_t *first, uint32_t *n)
+{
+	*first = plan->replicates ? 0 : plan_first(plan, worker);
+	*n = plan->replicates ? plan_partitions(plan)
+			      : plan_first(plan, worker + 1) - *first;
+}
+
+/*
+ * How many tuples of a relation it has then. It is an estimate: keys decide, if
+ * the relation is partitioned.
+ */
+static inline uint64_t plan_share(
+    const struct plan *plan, enum relation relation, uint32_t worker)
+{
+	uint32_t first, n;
+
+	if (plan->replicates && relation == INNER)
+		return plan->n_tuples[INNER];
+	if (plan->replicates)
+		return plan->n_tuples[OUTER] / plan->n_workers + 1;
+	plan_range(plan, worker, &first, &n);
+	return plan->n_tuples[relation] * n / plan_partitions(plan);
 }
 
 /* Where the worker's slice of a relation starts; n_workers: its end. */

@@ -82,9 +82,10 @@ static json_t *outcome_json(
 		    workers, worker_json(&outcome->workers[i]));
 	snprintf(checksum, sizeof(checksum), "%016" PRIx64,
 	    outcome->result.checksum);
-	json = json_pack("{s:f, s:I, s:s, s:o, s:f, s:f, "
-			 "s:{s:f, s:f, s:f, s:f}, s:i, s:i, s:s, s:I, s:I, "
-			 "s:i, s:b, s:o}",
+	json = json_pack(
+	    "{s:f, s:I, s:s, s:o, s:f, s:f, "
+	    "s:{s:f, s:f, s:f, s:f}, s:i, s:i, s:s, s:s, s:I, s:I, "
+	    "s:i, s:b, s:o}",
 	    "seconds", f.seconds, "matches",
 	    (json_int_t)outcome->result.matches, "checksum", checksum,
 	    "verified",
@@ -94,8 +95,11 @@ static json_t *outcome_json(
 	    f.gib_per_second, "phases", "partition", f.partition, "inner",
 	    f.inner, "outer", f.outer, "build_probe", f.join, "nodes",
 	    (int)options->nodes, "threads", (int)options->threads, "baseline",
-	    options->baseline ? "local" : "none", "inner",
-	    (json_int_t)plan->n_tuples[INNER], "outer",
+	    options->baseline ? "local" : "none", "strategy",
+	    options->baseline      ? "none"
+		: plan->replicates ? "replicate"
+				   : "repartition",
+	    "inner", (json_int_t)plan->n_tuples[INNER], "outer",
 	    (json_int_t)plan->n_tuples[OUTER], "radix_bits", (int)plan->bits,
 	    "pinned", (int)options_pin(options), "workers", workers);
 	if (json && options->sum.name)

@@ -24,6 +24,7 @@ struct task task_of(const struct options *options, const struct plan *plan)
 		.loopback = options->loopback,
 		.verify = options->verify,
 		.progress = isatty(STDERR_FILENO) == 1,
+		.replicates = plan->replicates,
 	};
 
 	return task;
@@ -53,5 +54,7 @@ int task_take(const struct task *task, struct options *options)
 	options->loopback = task->loopback;
 	options->verify = task->verify;
 	options->progress = task->progress;
+	options->strategy = task->replicates ? STRATEGY_REPLICATE
+					     : STRATEGY_REPARTITION;
 	return 0;
 }

@@ -16,7 +16,9 @@ struct task {
 	double selectivity, zipf;
 	uint32_t nodes, threads, radix_bits;
 	uint32_t loopback, verify;
-	uint32_t progress; /* somebody looks at it */
+	uint32_t progress;   /* somebody looks at it */
+	uint32_t replicates; /* the inner relation */
+	uint32_t reserved;
 };
 
 /* What the command line of the first process says, with this plan. */

@@ -107,16 +107,16 @@ static int open_endpoints(struct worker *worker)
 static int open_memory(struct worker *worker)
 {
 	const struct plan *plan = &worker->input->plan;
-	uint32_t first = plan_first(plan, worker->index);
-	uint32_t n = plan_first(plan, worker->index + 1) - first;
 	uint64_t total, expected;
+	uint32_t first, n;
 	int r;
 
+	plan_range(plan, worker->index, &first, &n);
 	if (lines_open(&worker->lines, plan_partitions(plan)))
 		return -1;
 	for (r = 0; r < N_RELATIONS; r++) {
 		total = plan->n_tuples[r];
-		expected = total * n / plan_partitions(plan);
+		expected = plan_share(plan, (enum relation)r, worker->index);
 		if (lines_open(&worker->strays[r], n) ||
 		    store_open(&worker->stores[r], first, n, total,
 			expected + expected / 64))

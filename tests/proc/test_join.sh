@@ -70,7 +70,8 @@ synthetic() # INNER OUTER SELECTIVITY MATCHES ARGUMENT...
 	shift 4
 	for how in "--nodes 1" "--nodes 2" "--nodes 2 --loopback" \
 		"--nodes 3 --threads 2" "--nodes 1 --threads 5 --loopback" \
-		"--nodes 2 --baseline local"; do
+		"--nodes 2 --baseline local" "--nodes 2 --strategy replicate" \
+		"--nodes 3 --threads 2 --strategy replicate --loopback"; do
 		# shellcheck disable=SC2086
 		run --inner "$inner" --outer "$outer" \
 			--selectivity "$selectivity" $how "$@"
@@ -98,6 +99,21 @@ run --inner 100K --outer 100K --nodes 2 --loopback
 sent=$(awk '/"sent_bytes"/ { n += $2 } END { print n }' json)
 [ "$sent" -eq $((200 * 1024 * 16)) ] || fail "$command: $sent bytes were sent"
 run --inner 10K --outer 10K --no-pin --verify
+expect strategy repartition
+
+# The inner relation goes to all, once; of the outer one nothing travels.
+run --inner 1K --outer 300K --nodes 3 --strategy replicate
+expect strategy replicate
+sent=$(awk '/"sent_bytes"/ { n += $2 } END { print n }' json)
+[ "$sent" -eq $((1024 * 16)) ] || fail "$command: $sent bytes were sent"
+
+# auto: 2 W I < (I + O) (W - 1) / W + I, here 4000 < (1000 + O) / 2 + 1000
+run --inner 1000 --outer 5000 --nodes 2 --strategy auto
+expect strategy repartition
+run --inner 1000 --outer 5002 --nodes 2 --strategy auto
+expect strategy replicate
+run --inner 1000 --outer 100000 --nodes 1 --strategy auto
+expect strategy repartition
 timeout 60 "$join" --inner 10K --outer 10K --no-verify > out ||
 	fail "text report: exit status $?"
 grep -q "not checked" out || fail "--no-verify: no word of it in the report"
@@ -154,6 +170,9 @@ tables() # INNER INNER_KEY OUTER OUTER_KEY SUM_COLUMN ARGUMENT...
 		run "${files[@]}" $how
 		expect matches "$count"
 	done
+	run "${files[@]}" --nodes 2 --sum "outer:$sum" --strategy replicate
+	expect matches "$count"
+	expect sum "${total%.0}"
 
 	run "${files[@]}" --nodes 2 --output rows.csv
 	expect matches "$count"
@@ -278,6 +297,8 @@ refuse 2 'is no number' --inner 99999999999G
 refuse 2 'is no number' --selectivity 1.5
 refuse 2 'is no number' --nodes 0
 refuse 2 'not local or none' --baseline remote
+refuse 2 'not repartition, replicate or auto' --strategy fragment
+refuse 2 'the baseline has no --strategy' --baseline local --strategy auto
 refuse 2 'is no option' 16M
 refuse 2 'unrecognized' --outre 5
 
