@@ -61,6 +61,7 @@ struct trial {
 void replicate_plan(struct plan *plan, enum replicate_mode mode)
 {
 	plan->replicates = 1;
+	plan->ordered = mode == MODE_ORDERED;
 	plan->replication = mode == MODE_NAIVE ? DFI_REPLICATION_NAIVE
 					       : DFI_REPLICATION_MULTICAST;
 }

@@ -63,6 +63,7 @@ struct shuffle_options {
 enum replicate_mode {
 	MODE_NAIVE = 0,
 	MODE_MULTICAST,
+	MODE_ORDERED, /* multicast, in one order at all targets */
 	N_MODES,
 };
 

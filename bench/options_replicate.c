@@ -55,11 +55,12 @@ static void check_replicate(
 			argp_error(state,
 			    "--raw-copies: only with --api push or cursor");
 	for (i = 0; i < options->n_modes; i++)
-		if (options->modes[i] == MODE_MULTICAST &&
+		if (options->modes[i] != MODE_NAIVE &&
 		    options->common.transport == DFI_TRANSPORT_VERBS)
 			argp_error(state,
-			    "--mode multicast: over shared memory only; name "
-			    "--mode naive");
+			    "--mode %s: over shared memory only; name "
+			    "--mode naive",
+			    mode_name(options->modes[i]));
 }
 
 static error_t parse_replicate(int key, char *arg, struct argp_state *state)
@@ -107,7 +108,10 @@ void replicate_options_parse(
 	static const uint32_t small_size[] = { 64 };
 	static const struct argp_option table[] = {
 		{ "mode", KEY_MODE, "LIST", 0,
-		    "naive or multicast (default: both, in turns)", 0 },
+		    "naive, multicast or ordered, which is multicast with one "
+		    "order of all segments at all targets (default: the first "
+		    "two, in turns)",
+		    0 },
 		{ "targets", KEY_TARGETS, "LIST", 0,
 		    "1 to 8, each with a thread of its own; results for each "
 		    "(default 1,2,4,8)",
@@ -143,7 +147,7 @@ void replicate_options_parse(
 	*options = (struct replicate_options){
 		.common = common_defaults(),
 		.modes = { MODE_NAIVE, MODE_MULTICAST },
-		.n_modes = N_MODES,
+		.n_modes = 2,
 		.targets = { 1, 2, 4, 8 },
 		.n_target_counts = 4,
 		.apis = { API_PUSH, API_CURSOR, API_BATCH, API_CLAIM },

@@ -56,6 +56,7 @@ struct plan {
 	uint32_t copies; /* raw rings: make tuples outside, and copy them in */
 	uint32_t replicates;  /* each tuple goes to all targets */
 	uint32_t replication; /* enum dfi_replication, then */
+	uint32_t ordered;     /* then, too */
 	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */

@@ -18,8 +18,8 @@ static bool is_valid(const struct plan *plan)
 	    plan->n_target_threads <= plan->n_targets &&
 	    plan->n_targets <= DFI_MAX_ENDPOINTS && plan->n_sources >= 1 &&
 	    plan->n_sources <= DFI_MAX_ENDPOINTS && plan->replicates <= 1 &&
-	    plan->tuple_size >= 8 && plan->tuple_size <= DFI_MAX_TUPLE_SIZE &&
-	    plan->tuple_size % 8 == 0;
+	    plan->ordered <= 1 && plan->tuple_size >= 8 &&
+	    plan->tuple_size <= DFI_MAX_TUPLE_SIZE && plan->tuple_size % 8 == 0;
 }
 
 /* Worker threads for the plan, unless those there are enough. */

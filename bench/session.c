@@ -63,6 +63,7 @@ static bool create_flow(struct session *session, const struct plan *plan,
 	tuple_schema_init(&schema, plan->tuple_size);
 	attr.kind = plan->replicates && !back ? DFI_REPLICATE : DFI_SHUFFLE;
 	attr.replication = back ? 0 : plan->replication;
+	attr.ordered = back ? 0 : plan->ordered;
 	attr.schema = &schema.schema;
 	attr.n_sources = back ? plan->n_targets : plan->n_sources;
 	attr.n_targets = back ? plan->n_sources : plan->n_targets;

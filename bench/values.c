@@ -175,6 +175,7 @@ const char *mode_name(uint32_t mode)
 	static const char *const names[] = {
 		[MODE_NAIVE] = "naive",
 		[MODE_MULTICAST] = "multicast",
+		[MODE_ORDERED] = "ordered",
 	};
 
 	return names[mode];

@@ -94,6 +94,10 @@ rows=$("$bin/dfi-bench" replicate --targets 1,3 --tuple-size 16,24 --no-baseline
 	--json > "$tmp/replicate" 2> "$tmp/log" ||
 	fail "dfi-bench replicate --latency: $(cat "$tmp/log")"
 has "$tmp/replicate" "${fields[@]}" '"targets": 3' '"baseline": ".*words"'
+"$bin/dfi-bench" replicate --mode ordered --targets 3 --bytes 256K --repeat 1 \
+	--verify --json > "$tmp/replicate" 2> "$tmp/log" ||
+	fail "dfi-bench replicate --mode ordered: $(cat "$tmp/log")"
+has "$tmp/replicate" "${fields[@]}" '"mode": "ordered"'
 if "$bin/dfi-bench" replicate --targets 9 > /dev/null 2>&1; then
 	fail "dfi-bench replicate takes 9 targets"
 fi
