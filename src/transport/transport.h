@@ -22,6 +22,8 @@
 struct dfi_context_stats;
 struct dfi_device_info;
 struct loop;
+struct multicast_attr;
+struct multicast_port;
 struct settings;
 
 /* Longest text form of an address, the end included. */
@@ -340,6 +342,16 @@ struct transport_ops {
 	 */
 	void (*describe)(const struct transport *transport,
 	    const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
+
+	/*
+	 * Datagrams to many, where the network has them (multicast.h): how
+	 * large they may be, 0 if that can't be found out, and a port for them,
+	 * which must be closed before stop(). NULL: there are none.
+	 */
+	uint32_t (*multicast_size)(const struct transport *transport);
+	int (*multicast_open)(struct transport *transport,
+	    const struct multicast_attr *attr, int64_t deadline,
+	    struct multicast_port **port);
 
 	/* Add what was counted. */
 	void (*query)(

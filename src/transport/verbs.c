@@ -754,5 +754,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.arm = dfi__verbs_arm,
 	.arm_remote = verbs_arm_remote,
 	.describe = dfi__verbs_describe,
+	.multicast_size = dfi__verbs_multicast_size,
+	.multicast_open = dfi__verbs_multicast_open,
 	.query = dfi__verbs_query,
 };

@@ -21,6 +21,7 @@
  *	verbs_add.c      words that many add to
  *	verbs_credit.c   credits, and what else waits for room in a queue
  *	verbs_arrive.c   what arrives: messages, segments, credits
+ *	verbs_multicast.c, verbs_datagram.c  multicast ports (verbs_multicast.h)
  *
  * Who touches what. Completions of the shared receive queue ("arrivals") are
  * taken under the poll lock, by whoever waits or by the control thread. The
@@ -48,6 +49,7 @@
 #include "transport.h"
 
 struct event;
+struct verbs_port;
 
 /*
  * Receives, and so segments that may arrive at once: how many are posted at
@@ -318,6 +320,10 @@ struct verbs {
 	struct verbs_link *links;
 	uint32_t n_links;
 	struct verbs_counts retired; /* of connections that were freed */
+
+	/* Multicast; see verbs_event.c. */
+	struct verbs_port *ports;
+	struct verbs_counts retired_ports;
 };
 
 /* verbs_image.c */
@@ -551,6 +557,20 @@ void dfi__verbs_events_unlist(struct verbs *verbs);
 /* Handle a report, which is acknowledged after; no lock is held. */
 void dfi__verbs_event(
     const struct ibv_context *context, const struct ibv_async_event *event);
+
+/* Ports whose queue pairs and queues devices may report errors of; before
+ * these are destroyed. They keep what was counted. */
+void dfi__verbs_list_port(struct verbs_port *port);
+void dfi__verbs_unlist_port(struct verbs_port *port);
+/* Add what was counted on ports that there are, and were. */
+void dfi__verbs_query_ports(
+    const struct verbs *verbs, struct dfi_context_stats *stats);
+
+/* verbs_multicast.c; as the transport's operations. */
+uint32_t dfi__verbs_multicast_size(const struct transport *transport);
+int dfi__verbs_multicast_open(struct transport *transport,
+    const struct multicast_attr *attr, int64_t deadline,
+    struct multicast_port **port);
 
 /* verbs_credit.c */
 

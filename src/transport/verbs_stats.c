@@ -98,4 +98,5 @@ void dfi__verbs_query(
 		if (verbs->links[i].conn)
 			add_link(&verbs->links[i], stats);
 	pthread_mutex_unlock(&verbs->table);
+	dfi__verbs_query_ports(verbs, stats);
 }

@@ -61,16 +61,19 @@ allowed() # FILE INCLUDED
 		family=${family%%[._]*}
 		[[ $included == src/base/* ||
 			$included == src/transport/transport.h ||
+			$included == src/transport/multicast.h ||
 			$included == src/transport/"$family"[._]* ]] ;;
 	src/buffers/*)
 		[[ $included == src/base/* || $included == src/buffers/* ||
-			$included == src/transport/transport.h ]] ;;
+			$included == src/transport/transport.h ||
+			$included == src/transport/multicast.h ]] ;;
 	src/registry/*)
 		[[ $included == src/base/* || $included == src/registry/* ]] ;;
 	src/flows/*)
 		[[ $included == src/base/* || $included == src/buffers/* ||
 			$included == src/flows/* ||
 			$included == src/transport/transport.h ||
+			$included == src/transport/multicast.h ||
 			$included == src/registry/client.h ]] ;;
 	tests/unit/* | tests/stress/* | tests/fuzz/*)
 		[[ $included == src/* || $included == bench/* ||

@@ -72,6 +72,7 @@ done
 echo "== stress/stress_lifecycle"
 timeout 300 tests/stress/stress_lifecycle || status=1
 DFI_VERBS_NOTIFY=auto
+run unit/test_multicast
 for test in "${once[@]}" $images; do
 	run "flow/$test"
 done

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multicast ports over verbs from inside: unreliable datagram queue pairs in a
+ * group that rdma_cm joined. verbs_multicast.c opens and closes them,
+ * verbs_datagram.c sends and receives.
+ */
+#ifndef DFI_TRANSPORT_VERBS_MULTICAST_H
+#define DFI_TRANSPORT_VERBS_MULTICAST_H
+
+#include "multicast.h"
+#include "verbs.h"
+
+/* Before each datagram that was received: the network's own header. */
+#define VERBS_GRH 40
+
+/* Datagrams that may be on their way; each has room for its header. */
+#define VERBS_DATAGRAMS 256
+
+/* One of so many is signalled. */
+#define VERBS_DATAGRAM_INTERVAL 16
+
+/* What a multicast_address is. In network byte order, but for the GID. */
+struct verbs_port_address {
+	uint8_t gid[16];
+	uint32_t number; /* of the queue pair */
+	uint16_t lid;    /* where there are such */
+	uint16_t zero;
+};
+_Static_assert(
+    sizeof(struct verbs_port_address) == MULTICAST_ADDRESS_SIZE, "address");
+
+struct multicast_peer {
+	struct ibv_ah *ah;
+	uint32_t number;
+};
+
+struct verbs_port {
+	struct multicast_port base;
+	struct verbs *verbs;
+	struct verbs_port *next; /* of the transport; see verbs_event.c */
+	struct multicast_attr attr;
+	union ip group_address;
+	bool joined;
+	struct rdma_event_channel *cm;
+	struct rdma_cm_id *id;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *sends, *arrivals;
+	struct multicast_peer group;
+	/* Receives, and behind them headers that are being sent. */
+	char *buffers;
+	size_t buffers_size;
+	uint32_t receive_size; /* from one receive to the next */
+	char *headers;
+	struct ibv_mr *buffers_mr;
+	struct ibv_mr *memory_mr; /* of attr.memory */
+	uint32_t max_inline, max_sends;
+	uint64_t posted, completed; /* sends */
+	struct verbs_counts counts;
+	int timer;
+	struct event *cm_event, *channel_event, *timer_event;
+	_Atomic(const char *) failed; /* why it can't be used any more */
+};
+
+/* verbs_multicast.c */
+
+/* The port can't be used any more; why lives for ever. Any thread. */
+void dfi__verbs_port_fail(struct verbs_port *port, const char *why);
+
+/* verbs_datagram.c */
+
+/* Post receives of these numbers, not more than VERBS_REPOST; an errno value.
+ */
+int dfi__verbs_port_receive(
+    struct verbs_port *port, const uint64_t *numbers, uint32_t n);
+
+int dfi__verbs_port_send(struct multicast_port *base,
+    struct multicast_peer *peer, const void *header, size_t header_size,
+    const void *payload, size_t payload_size);
+int dfi__verbs_port_room(struct multicast_port *base);
+int dfi__verbs_port_progress(struct multicast_port *base);
+
+#endif
