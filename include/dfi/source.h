@@ -49,15 +49,15 @@
  * targets' rings, the fullest decides. A target that cancels is left out from
  * then on, and the source isn't told as long as there are others; -EPIPE means
  * that all have cancelled. One that dies fails the source, as in other flows.
- *If the flow is ordered, a segment gets its place in the order when it is sent.
+ * In an ordered flow a segment gets its place in the order when it is sent.
  *
  * A replicate flow with groups (enum dfi_routing in flow.h) sends each tuple to
  * a set of targets: bit t of a set stands for target t. There is one copy of
- *the tuple at the source, as without groups. A set that differs from that of
- *the tuple before ends the segment, so that runs of one set are what is fast.
- *The other targets pass over the segment; it takes room in their rings, too, so
- * that each target must go on consuming, also one that nothing is for. -EPIPE
- * means that all targets of the set have cancelled.
+ * the tuple at the source, as without groups. A set that differs from that of
+ * the tuple before ends the segment, so that runs of one set are what is fast.
+ * The other targets pass over the segment; it takes room in their rings, too,
+ * so that each target must go on consuming, also one that nothing is for.
+ * -EPIPE means that all targets of the set have cancelled.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H

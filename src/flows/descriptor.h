@@ -79,9 +79,6 @@ int dfi__flow_check_name(const char *name);
 
 void dfi__flow_free(struct flow *flow);
 
-/* What its segments have before their payload: enum segment_parts. */
-uint32_t dfi__flow_segment_parts(const struct flow *flow);
-
 /* Of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);
 /* Whether each tuple of a replicate flow is for a set of targets. */
