@@ -37,12 +37,11 @@ run() # TEST
 
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
-twice=(test_errors test_leaving test_polling test_property test_shuffle
-	test_transport test_verify)
+twice=(test_leaving test_polling test_transport test_verify)
 # What these test does not depend on the way of arrival.
-once=(test_api test_copy test_counters test_estimate test_groups test_handles
-	test_hygiene test_linger test_moving test_order test_partition
-	test_registry_tcp test_replicate test_sequencer)
+once=(test_api test_copy test_counters test_errors test_estimate test_groups
+	test_handles test_hygiene test_linger test_moving test_order test_partition
+	test_property test_registry_tcp test_replicate test_sequencer test_shuffle)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
