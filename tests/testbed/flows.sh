@@ -29,18 +29,19 @@ packets()
 
 before=$(packets)
 
-run() # TEST
+run() # TEST ARGUMENT...
 {
 	echo "== $1, DFI_VERBS_NOTIFY=$DFI_VERBS_NOTIFY"
-	timeout 300 "tests/$1" -j1 || status=1
+	timeout 300 "tests/$1" -j1 "${@:2}" || status=1
 }
 
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
-twice=(test_leaving test_polling test_transport test_verify)
+twice=(test_polling test_transport test_verify)
 # What these test does not depend on the way of arrival.
 once=(test_api test_copy test_counters test_errors test_estimate test_groups
-	test_handles test_hygiene test_linger test_moving test_order test_partition
+	test_handles test_hygiene test_leaving test_linger test_moving test_order
+	test_partition
 	test_property test_registry_tcp test_replicate test_sequencer test_shuffle)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
@@ -65,18 +66,19 @@ for DFI_VERBS_NOTIFY in imm footer; do
 	for test in "${twice[@]}"; do
 		run "flow/$test"
 	done
-	run proc/test_processes
 done
 # What threads do to each other, and whether anything is left behind.
 echo "== stress/stress_lifecycle"
 timeout 300 tests/stress/stress_lifecycle || status=1
 DFI_VERBS_NOTIFY=auto
 run unit/test_multicast
+# Over a network, what the library chooses for replicate flows is naive.
+declare -A arguments=([test_replicate]="--filter=!(chosen)/*")
 for test in "${once[@]}" $images; do
-	run "flow/$test"
+	run "flow/$test" ${arguments[$test]+"${arguments[$test]}"}
 done
-for test in test_messages test_order test_replicate test_sequencers \
-	test_stalls; do
+for test in test_messages test_order test_processes test_replicate \
+	test_sequencers test_stalls; do
 	run "proc/$test"
 done
 # Huge pages are the machine's: they are reserved in a VM only.
