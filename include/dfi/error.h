@@ -47,6 +47,7 @@ extern "C" {
 	X(EACCES, "the peer is not allowed to do this")                       \
 	X(EPERM, "the address or operation is refused by policy")             \
 	X(ERANGE, "a value is outside its range")                             \
+	X(EOVERFLOW, "a result doesn't fit its type")                         \
 	X(EPROTO, "the peer speaks another protocol version")                 \
 	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
 	X(ENODEV, "this host has no RDMA device that can be used")            \

@@ -67,10 +67,13 @@ allowed() # FILE INCLUDED
 		[[ $included == src/base/* || $included == src/buffers/* ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ]] ;;
+	src/combine/*)
+		[[ $included == src/base/* || $included == src/combine/* ]] ;;
 	src/registry/*)
 		[[ $included == src/base/* || $included == src/registry/* ]] ;;
 	src/flows/*)
 		[[ $included == src/base/* || $included == src/buffers/* ||
+			$included == src/combine/* ||
 			$included == src/flows/* ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ||

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One loop for each kind of accumulator and type of field, in two forms: each
+ * tuple into its group's record, and all into one. Loops over a vector of
+ * neighbouring fields are the compiler's to vectorise, which is why this file
+ * is compiled with more optimisation than others; on x86-64 all of them exist
+ * twice, the second time for processors with AVX2.
+ */
+#include "fold.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include "../base/compiler.h"
+
+/* What a field's type becomes before it is folded. */
+typedef int64_t wide_signed;
+typedef uint64_t wide_unsigned;
+typedef double wide_real;
+
+/* Tuples need not be aligned, records are. */
+#define LOADER(name, type)                                      \
+	static always_inline type load_##name(const char *from) \
+	{                                                       \
+		type value;                                     \
+                                                                \
+		memcpy(&value, from, sizeof(value));            \
+		return value;                                   \
+	}
+LOADER(INT8, int8_t)
+LOADER(INT16, int16_t)
+LOADER(INT32, int32_t)
+LOADER(INT64, int64_t)
+LOADER(UINT8, uint8_t)
+LOADER(UINT16, uint16_t)
+LOADER(UINT32, uint32_t)
+LOADER(UINT64, uint64_t)
+LOADER(FLOAT, float)
+LOADER(DOUBLE, double)
+
+static always_inline double to_double(uint64_t word)
+{
+	double value;
+
+	memcpy(&value, &word, sizeof(value));
+	return value;
+}
+
+static always_inline uint64_t from_double(double value)
+{
+	uint64_t word;
+
+	memcpy(&word, &value, sizeof(word));
+	return word;
+}
+
+/* Accumulators are words; a is the old one, v the value: the new one. */
+#define WORD_OF_wide_signed(v) ((uint64_t)(v))
+#define WORD_OF_wide_unsigned(v) (v)
+#define WORD_OF_wide_real(v) from_double(v)
+#define VALUE_OF_wide_signed(a) ((int64_t)(a))
+#define VALUE_OF_wide_unsigned(a) (a)
+#define VALUE_OF_wide_real(a) to_double(a)
+
+/* Without the overflow of signed integers, which has no meaning in C. */
+#define SUM_wide_signed(a, v) ((int64_t)((uint64_t)(a) + (uint64_t)(v)))
+#define SUM_wide_unsigned(a, v) ((a) + (v))
+#define SUM_wide_real(a, v) ((a) + (v))
+#define MIN_wide_signed(a, v) ((v) < (a) ? (v) : (a))
+#define MIN_wide_unsigned(a, v) ((v) < (a) ? (v) : (a))
+#define MAX_wide_signed(a, v) ((v) > (a) ? (v) : (a))
+#define MAX_wide_unsigned(a, v) ((v) > (a) ? (v) : (a))
+/* NaN as an accumulator is nothing yet, and as a value passed over. */
+#define MIN_wide_real(a, v) ((v) < (a) || (a) != (a) ? (v) : (a))
+#define MAX_wide_real(a, v) ((v) > (a) || (a) != (a) ? (v) : (a))
+
+/*
+ * The loops of one kind and type. How many accumulators of one kind are summed
+ * at a time where all go into one record: additions of doubles wait for one
+ * another, so there are chains.
+ */
+#define CHAINS 4
+
+#define FOLD_LOOPS(set, target, kind, name, type, wide)                       \
+	target static void each_##kind##_##name##_##set(                      \
+	    const struct fold *fold, const char *from, size_t stride,         \
+	    uint64_t *const *records, uint32_t n)                             \
+	{                                                                     \
+		const uint32_t word = fold->word, width = fold->width;        \
+		uint64_t *restrict to;                                        \
+		uint32_t i, j;                                                \
+                                                                              \
+		from += fold->offset;                                         \
+		if (width == 1) {                                             \
+			for (i = 0; i < n; i++, from += stride) {             \
+				to = &records[i][word];                       \
+				*to = WORD_OF_##wide(                         \
+				    kind##_##wide(VALUE_OF_##wide(*to),       \
+					(wide)load_##name(from)));            \
+			}                                                     \
+			return;                                               \
+		}                                                             \
+		for (i = 0; i < n; i++, from += stride) {                     \
+			to = &records[i][word];                               \
+			for (j = 0; j < width; j++)                           \
+				to[j] = WORD_OF_##wide(                       \
+				    kind##_##wide(VALUE_OF_##wide(to[j]),     \
+					(wide)load_##name(                    \
+					    from + j * sizeof(type))));       \
+		}                                                             \
+	}                                                                     \
+                                                                              \
+	target static void all_##kind##_##name##_##set(                       \
+	    const struct fold *fold, const char *from, size_t stride,         \
+	    uint64_t *record, uint64_t n)                                     \
+	{                                                                     \
+		uint64_t *restrict to = &record[fold->word];                  \
+		const uint32_t width = fold->width;                           \
+		wide chains[CHAINS];                                          \
+		uint64_t i;                                                   \
+		uint32_t j;                                                   \
+                                                                              \
+		from += fold->offset;                                         \
+		if (width > 1) {                                              \
+			for (i = 0; i < n; i++, from += stride)               \
+				for (j = 0; j < width; j++)                   \
+					to[j] = WORD_OF_##wide(kind##_##wide( \
+					    VALUE_OF_##wide(to[j]),           \
+					    (wide)load_##name(                \
+						from + j * sizeof(type))));   \
+			return;                                               \
+		}                                                             \
+		if (n >= 2 * CHAINS) {                                        \
+			for (j = 0; j < CHAINS; j++, from += stride)          \
+				chains[j] = (wide)load_##name(from);          \
+			for (i = CHAINS; i + CHAINS <= n; i += CHAINS)        \
+				for (j = 0; j < CHAINS; j++, from += stride)  \
+					chains[j] = kind##_##wide(chains[j],  \
+					    (wide)load_##name(from));         \
+			for (j = 0; j < CHAINS; j++)                          \
+				*to = WORD_OF_##wide(kind##_##wide(           \
+				    VALUE_OF_##wide(*to), chains[j]));        \
+		} else {                                                      \
+			i = 0;                                                \
+		}                                                             \
+		for (; i < n; i++, from += stride)                            \
+			*to = WORD_OF_##wide(kind##_##wide(                   \
+			    VALUE_OF_##wide(*to), (wide)load_##name(from)));  \
+	}
+
+/* To 128 bits: the low word, and a carry or the sign's extension to the high.
+ */
+#define WIDE_LOOPS(set, target, name, type, wide)                            \
+	target static void each_WIDE_##name##_##set(const struct fold *fold, \
+	    const char *from, size_t stride, uint64_t *const *records,       \
+	    uint32_t n)                                                      \
+	{                                                                    \
+		const uint32_t word = fold->word;                            \
+		uint32_t i;                                                  \
+                                                                             \
+		from += fold->offset;                                        \
+		for (i = 0; i < n; i++, from += stride)                      \
+			add_wide(&records[i][word],                          \
+			    (uint64_t)(wide)load_##name(from),               \
+			    HIGH_OF_##wide(load_##name(from)));              \
+	}                                                                    \
+                                                                             \
+	target static void all_WIDE_##name##_##set(const struct fold *fold,  \
+	    const char *from, size_t stride, uint64_t *record, uint64_t n)   \
+	{                                                                    \
+		uint64_t sum[2] = { 0, 0 };                                  \
+		uint64_t i;                                                  \
+                                                                             \
+		from += fold->offset;                                        \
+		for (i = 0; i < n; i++, from += stride)                      \
+			add_wide(sum, (uint64_t)(wide)load_##name(from),     \
+			    HIGH_OF_##wide(load_##name(from)));              \
+		add_wide(&record[fold->word], sum[0], sum[1]);               \
+	}
+
+#define HIGH_OF_wide_signed(v) ((uint64_t)((v) < 0 ? -1 : 0))
+#define HIGH_OF_wide_unsigned(v) ((void)(v), UINT64_C(0))
+
+static always_inline void add_wide(uint64_t sum[2], uint64_t low, uint64_t high)
+{
+	sum[0] += low;
+	sum[1] += high + (sum[0] < low);
+}
+
+/* One wide sum to another. */
+static void each_MERGE(const struct fold *fold, const char *from, size_t stride,
+    uint64_t *const *records, uint32_t n)
+{
+	uint32_t i;
+
+	from += fold->offset;
+	for (i = 0; i < n; i++, from += stride)
+		add_wide(&records[i][fold->word], load_UINT64(from),
+		    load_UINT64(from + sizeof(uint64_t)));
+}
+
+static void all_MERGE(const struct fold *fold, const char *from, size_t stride,
+    uint64_t *record, uint64_t n)
+{
+	uint64_t i;
+
+	for (i = 0; i < n; i++, from += stride)
+		each_MERGE(fold, from, stride, &record, 1);
+}
+
+static void each_COUNT(const struct fold *fold, const char *from, size_t stride,
+    uint64_t *const *records, uint32_t n)
+{
+	uint32_t i;
+
+	(void)from;
+	(void)stride;
+	for (i = 0; i < n; i++)
+		records[i][fold->word]++;
+}
+
+static void all_COUNT(const struct fold *fold, const char *from, size_t stride,
+    uint64_t *record, uint64_t n)
+{
+	(void)from;
+	(void)stride;
+	record[fold->word] += n;
+}
+
+#define INTEGER_TYPES(X, set, target)                   \
+	X(set, target, INT8, int8_t, wide_signed)       \
+	X(set, target, INT16, int16_t, wide_signed)     \
+	X(set, target, INT32, int32_t, wide_signed)     \
+	X(set, target, INT64, int64_t, wide_signed)     \
+	X(set, target, UINT8, uint8_t, wide_unsigned)   \
+	X(set, target, UINT16, uint16_t, wide_unsigned) \
+	X(set, target, UINT32, uint32_t, wide_unsigned) \
+	X(set, target, UINT64, uint64_t, wide_unsigned)
+#define TYPES(X, set, target)                   \
+	INTEGER_TYPES(X, set, target)           \
+	X(set, target, FLOAT, float, wide_real) \
+	X(set, target, DOUBLE, double, wide_real)
+
+#define LOOPS(set, target, name, type, wide)           \
+	FOLD_LOOPS(set, target, SUM, name, type, wide) \
+	FOLD_LOOPS(set, target, MIN, name, type, wide) \
+	FOLD_LOOPS(set, target, MAX, name, type, wide)
+
+#define ENTRY(kind, name, set)                                      \
+	[FOLD_##kind][DFI_##name] = { each_##kind##_##name##_##set, \
+		all_##kind##_##name##_##set },
+#define ENTRIES(set, target, name, type, wide) \
+	ENTRY(SUM, name, set)                  \
+	ENTRY(MIN, name, set)                  \
+	ENTRY(MAX, name, set)
+#define WIDE_ENTRIES(set, target, name, type, wide) ENTRY(WIDE, name, set)
+
+/* All functions, for one kind of processor. */
+#define FUNCTIONS(set, target)                                   \
+	TYPES(LOOPS, set, target)                                \
+	INTEGER_TYPES(WIDE_LOOPS, set, target)                   \
+	static const struct fold_functions                       \
+	    functions_##set[FOLD_KINDS][DFI_DOUBLE + 1] = {      \
+		    [FOLD_COUNT][0] = { each_COUNT, all_COUNT }, \
+		    [FOLD_WIDE][0] = { each_MERGE, all_MERGE },  \
+		    TYPES(ENTRIES, set, target)                  \
+			INTEGER_TYPES(WIDE_ENTRIES, set, target) \
+	    };
+
+FUNCTIONS(any, )
+
+#if defined(__x86_64__)
+
+FUNCTIONS(avx2, __attribute__((target("avx2"))))
+
+const struct fold_functions *dfi__fold_functions(const struct fold *fold)
+{
+	if (__builtin_cpu_supports("avx2"))
+		return &functions_avx2[fold->kind][fold->type];
+	return &functions_any[fold->kind][fold->type];
+}
+
+#else
+
+const struct fold_functions *dfi__fold_functions(const struct fold *fold)
+{
+	return &functions_any[fold->kind][fold->type];
+}
+
+#endif
+
+void dfi__fold_each(const struct plan *plan, const char *tuples,
+    uint64_t *const *records, uint32_t n)
+{
+	const struct fold *fold = plan->folds;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_folds; i++, fold++)
+		fold->functions->each(
+		    fold, tuples, plan->tuple_size, records, n);
+}
+
+void dfi__fold_all(
+    const struct plan *plan, const char *tuples, uint64_t *record, uint64_t n)
+{
+	const struct fold *fold = plan->folds;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_folds; i++, fold++)
+		fold->functions->all(fold, tuples, plan->tuple_size, record, n);
+}
+
+void dfi__fold_records(const struct plan *plan, const char *from, size_t stride,
+    uint64_t *const *records, uint32_t n)
+{
+	const struct fold *fold = plan->merges;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_merges; i++, fold++)
+		fold->functions->each(fold, from, stride, records, n);
+}

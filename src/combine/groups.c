@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looking up a batch takes three passes: pack the keys and hash them, find the
+ * slots, and compare. In the first two nothing waits for memory.
+ */
+#include "groups.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dfi/route.h>
+#include "../base/bits.h"
+#include "../base/compiler.h"
+#include "../base/error.h"
+#include "fold.h"
+
+#define WORD sizeof(uint64_t)
+
+#define FIRST_SLOTS 256
+/* Slots for each record, at least: probes are short. */
+#define SLOTS_FOR_RECORD 2
+/* Where all slots and records are in a second-level cache, nobody waits. */
+#define PREFETCH_FROM (UINT64_C(256) << 10)
+
+int dfi__groups_init(
+    struct groups *groups, const struct plan *plan, uint64_t max)
+{
+	*groups = (struct groups){ .plan = plan, .max = max };
+	groups->n_slots = FIRST_SLOTS;
+	groups->slots = calloc(FIRST_SLOTS, sizeof(*groups->slots));
+	groups->keys = malloc(GROUPS_BATCH * plan->key_words * WORD);
+	if (groups->slots && groups->keys)
+		return 0;
+	dfi__groups_free(groups);
+	return dfi__fail(-ENOMEM, "no memory for groups");
+}
+
+void dfi__groups_free(struct groups *groups)
+{
+	free(groups->keys);
+	free(groups->slots);
+	free(groups->records);
+	*groups = (struct groups){ .plan = groups->plan };
+}
+
+void dfi__groups_clear(struct groups *groups)
+{
+	memset(groups->slots, 0, groups->n_slots * sizeof(*groups->slots));
+	groups->n = 0;
+}
+
+/* ---- Room ------------------------------------------------------------------
+ */
+
+static int out_of_memory(const struct groups *groups, uint64_t n)
+{
+	return dfi__fail(-ENOMEM,
+	    "no memory for more than %lu groups: %lu records of %u bytes",
+	    (unsigned long)groups->n, (unsigned long)n,
+	    (unsigned)(groups->plan->record_words * WORD));
+}
+
+/* The hash of a key: words that were packed. */
+static always_inline uint64_t hash_key(const uint64_t *key, uint32_t n_words)
+{
+	uint64_t hash = dfi_hash64(key[0]);
+	uint32_t i;
+
+	for (i = 1; i < n_words; i++)
+		hash = dfi_hash64(hash ^ key[i]);
+	return hash;
+}
+
+/*
+ * Where a hash's probes begin. The routing of a flow with several targets has
+ * chosen this one by the upper bits: the lower ones are still evenly spread.
+ */
+static always_inline uint64_t slot_of(
+    const struct groups *groups, uint64_t hash)
+{
+	return hash & (groups->n_slots - 1);
+}
+
+static void put(struct groups *groups, uint64_t hash, uint32_t record)
+{
+	uint64_t at = slot_of(groups, hash);
+
+	while (groups->slots[at].record)
+		at = (at + 1) & (groups->n_slots - 1);
+	groups->slots[at].tag = (uint32_t)(hash >> 32);
+	groups->slots[at].record = record + 1;
+}
+
+static int more_slots(struct groups *groups, uint64_t n_slots)
+{
+	struct groups_slot *slots = calloc(n_slots, sizeof(*slots));
+	const uint32_t words = groups->plan->key_words;
+	uint64_t i;
+
+	if (!slots)
+		return out_of_memory(groups, n_slots / SLOTS_FOR_RECORD);
+	free(groups->slots);
+	groups->slots = slots;
+	groups->n_slots = n_slots;
+	for (i = 0; i < groups->n; i++)
+		put(groups, hash_key(groups_record(groups, i), words),
+		    (uint32_t)i);
+	return 0;
+}
+
+/* Room for a batch of new groups, so that records stay where they are. */
+static int reserve(struct groups *groups)
+{
+	uint64_t need = min_u64(groups->n + GROUPS_BATCH, groups->max);
+	uint64_t room = groups->room ? groups->room : GROUPS_BATCH;
+	uint64_t n_slots = groups->n_slots;
+	uint64_t *records;
+
+	while (room < need)
+		room *= 2;
+	room = min_u64(room, groups->max);
+	if (room > groups->room) {
+		records = reallocarray(
+		    groups->records, room, groups->plan->record_words * WORD);
+		if (!records)
+			return out_of_memory(groups, room);
+		groups->records = records;
+		groups->room = room;
+	}
+	while (n_slots < need * SLOTS_FOR_RECORD)
+		n_slots *= 2;
+	return n_slots > groups->n_slots ? more_slots(groups, n_slots) : 0;
+}
+
+/* ---- Looking up ------------------------------------------------------------
+ */
+
+static void pack_keys(const struct groups *groups, const char *from,
+    size_t stride, bool merged, uint32_t n)
+{
+	const struct plan *plan = groups->plan;
+	const struct plan_column *column = plan->columns;
+	const uint32_t words = plan->key_words;
+	uint64_t *key = groups->keys;
+	uint32_t i, c;
+
+	if (merged || (plan->n_columns == 1 && column->size == WORD)) {
+		from += merged ? 0 : column->offset;
+		for (i = 0; i < n; i++, from += stride, key += words)
+			memcpy(key, from, words * WORD);
+		return;
+	}
+	for (i = 0; i < n; i++, from += stride, key += words) {
+		key[words - 1] = 0; /* what pads it */
+		for (c = 0; c < plan->n_columns; c++)
+			memcpy((char *)key + plan->columns[c].at,
+			    from + plan->columns[c].offset,
+			    plan->columns[c].size);
+	}
+}
+
+static always_inline bool same_key(
+    const uint64_t *a, const uint64_t *b, uint32_t n_words)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_words; i++)
+		if (a[i] != b[i])
+			return false;
+	return true;
+}
+
+static uint64_t *new_record(struct groups *groups, const uint64_t *key)
+{
+	const struct plan *plan = groups->plan;
+	uint64_t *record = &groups->records[groups->n++ * plan->record_words];
+
+	memcpy(record, key, plan->key_words * WORD);
+	memcpy(record + plan->key_words, plan->identity + plan->key_words,
+	    (plan->record_words - plan->key_words) * WORD);
+	return record;
+}
+
+/* NULL: a group too many. */
+static always_inline uint64_t *find_one(
+    struct groups *groups, const uint64_t *key, uint64_t hash, uint32_t n_words)
+{
+	uint64_t at = slot_of(groups, hash), *record;
+	struct groups_slot *slot;
+
+	for (;; at = (at + 1) & (groups->n_slots - 1)) {
+		slot = &groups->slots[at];
+		if (!slot->record)
+			break;
+		if (slot->tag != (uint32_t)(hash >> 32))
+			continue;
+		record = &groups->records[(uint64_t)(slot->record - 1) *
+		    groups->plan->record_words];
+		if (likely(same_key(record, key, n_words)))
+			return record;
+	}
+	if (groups->n == groups->max)
+		return NULL;
+	slot->tag = (uint32_t)(hash >> 32);
+	slot->record = (uint32_t)groups->n + 1;
+	return new_record(groups, key);
+}
+
+static void prefetch(
+    const struct groups *groups, const uint64_t *hashes, uint32_t n)
+{
+	const struct groups_slot *slot;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(&groups->slots[slot_of(groups, hashes[i])]);
+	/* The record that is likely: of most keys the first probe's. */
+	for (i = 0; i < n; i++) {
+		slot = &groups->slots[slot_of(groups, hashes[i])];
+		if (slot->record)
+			__builtin_prefetch(
+			    &groups->records[(uint64_t)(slot->record - 1) *
+				groups->plan->record_words]);
+	}
+}
+
+/* Of n keys, which are packed: how many were found, or made. */
+static always_inline uint32_t find_keys(struct groups *groups, uint32_t n_words,
+    uint32_t n, uint64_t *records[GROUPS_BATCH])
+{
+	const uint64_t *key = groups->keys;
+	uint64_t hashes[GROUPS_BATCH];
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		hashes[i] = hash_key(&key[i * n_words], n_words);
+	if (groups->n * groups->plan->record_words * WORD > PREFETCH_FROM)
+		prefetch(groups, hashes, n);
+	for (i = 0; i < n; i++) {
+		records[i] = find_one(
+		    groups, &key[i * n_words], hashes[i], n_words);
+		if (unlikely(!records[i]))
+			break;
+	}
+	return i;
+}
+
+int dfi__groups_find(struct groups *groups, const char *from, size_t stride,
+    bool merged, uint32_t n, uint64_t *records[GROUPS_BATCH], uint32_t *found)
+{
+	int ret = reserve(groups);
+
+	if (ret < 0)
+		return ret;
+	pack_keys(groups, from, stride, merged, n);
+	switch (groups->plan->key_words) {
+	case 1:
+		*found = find_keys(groups, 1, n, records);
+		break;
+	case 2:
+		*found = find_keys(groups, 2, n, records);
+		break;
+	default:
+		*found = find_keys(groups, groups->plan->key_words, n, records);
+		break;
+	}
+	return 0;
+}
+
+/* Without columns to group by, all are one group. */
+static int fold_all(struct groups *groups, const char *from, uint64_t n)
+{
+	const uint64_t none = 0;
+	int ret;
+
+	if (!groups->n) {
+		ret = reserve(groups);
+		if (ret < 0)
+			return ret;
+		new_record(groups, &none);
+	}
+	dfi__fold_all(groups->plan, from, groups->records, n);
+	return 0;
+}
+
+int dfi__groups_fold(struct groups *groups, const char *from, size_t stride,
+    bool merged, uint64_t n, uint64_t *taken)
+{
+	uint64_t *records[GROUPS_BATCH];
+	uint32_t batch, found;
+	int ret;
+
+	*taken = 0;
+	if (!groups->plan->n_columns && !merged && n) {
+		ret = fold_all(groups, from, n);
+		*taken = ret < 0 ? 0 : n;
+		return ret;
+	}
+	for (; *taken < n; *taken += found, from += found * stride) {
+		batch = (uint32_t)min_u64(n - *taken, GROUPS_BATCH);
+		ret = dfi__groups_find(
+		    groups, from, stride, merged, batch, records, &found);
+		if (ret < 0)
+			return ret;
+		if (merged)
+			dfi__fold_records(
+			    groups->plan, from, stride, records, found);
+		else
+			dfi__fold_each(groups->plan, from, records, found);
+		if (found < batch) {
+			*taken += found;
+			return 0;
+		}
+	}
+	return 0;
+}

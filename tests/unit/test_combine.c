@@ -1,0 +1,750 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a combiner computes: against a plain loop over random schemas, keys and
+ * aggregates; and the rules of aggregate.h one by one.
+ */
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dfi/aggregate.h>
+#include <dfi/error.h>
+
+#include "base/bits.h"
+#include "base/schema.h"
+#include "combine/fold.h"
+#include "combine/groups.h"
+
+__extension__ typedef __int128 wide;
+
+static uint64_t random_state;
+
+static uint64_t draw(uint64_t below)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (random_state >> 11) % below;
+}
+
+static void expect_text(const char *word)
+{
+	cr_assert(strstr(dfi_errmsg(), word) != NULL, "'%s' is not in '%s'",
+	    word, dfi_errmsg());
+}
+
+/* ---- A table for tests ------------------------------------------------------
+ */
+
+static struct plan *plan_of(const struct dfi_schema *schema,
+    const uint32_t *keys, uint32_t n_keys,
+    const struct dfi_aggregate *aggregates, uint32_t n_aggregates)
+{
+	struct plan *plan = NULL;
+
+	cr_assert_eq(dfi__plan_new(
+			 schema, keys, n_keys, aggregates, n_aggregates, &plan),
+	    0, "%s", dfi_errmsg());
+	return plan;
+}
+
+static void fold(struct groups *groups, const void *from, size_t stride,
+    bool merged, uint64_t n)
+{
+	uint64_t taken;
+
+	cr_assert_eq(
+	    dfi__groups_fold(groups, from, stride, merged, n, &taken), 0);
+	cr_assert_eq(taken, n);
+}
+
+/* What of one table another takes in. */
+static void merge(struct groups *to, const struct groups *from)
+{
+	fold(to, (const char *)from->records,
+	    from->plan->record_words * sizeof(uint64_t), true, from->n);
+}
+
+/* ---- One field
+ * --------------------------------------------------------------- */
+
+struct row {
+	uint64_t key;
+	int64_t number;
+	uint64_t count;
+	double real;
+	float narrow;
+	int8_t tiny;
+	char name[5];
+};
+
+static const struct dfi_field row_fields[] = {
+	DFI_FIELD(struct row, key),
+	DFI_FIELD(struct row, number),
+	DFI_FIELD(struct row, count),
+	DFI_FIELD(struct row, real),
+	DFI_FIELD(struct row, narrow),
+	DFI_FIELD(struct row, tiny),
+	DFI_FIELD_AS(struct row, name, DFI_BYTES),
+	DFI_FIELD_USER(struct row, key, "point"),
+};
+#define N_FIELDS 7 /* and a user type */
+static const struct dfi_schema row_schema = { row_fields, N_FIELDS,
+	sizeof(struct row) };
+#define KEY 0
+#define NAME 6
+
+/* One aggregate of all rows, in a result of its own. */
+static int compute(struct dfi_aggregate aggregate, const struct row *rows,
+    uint64_t n, void *result)
+{
+	struct plan *plan = plan_of(&row_schema, NULL, 0, &aggregate, 1);
+	struct groups groups;
+	int ret;
+
+	cr_assert_eq(plan->schema->tuple_size, plan->schema->fields[0].size);
+	cr_assert_eq(dfi__groups_init(&groups, plan, 1), 0);
+	fold(&groups, rows, sizeof(*rows), false, n);
+	cr_assert_eq(groups.n, n ? 1 : 0);
+	ret = n ? dfi__plan_result(plan, groups_record(&groups, 0), result) : 0;
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+	return ret;
+}
+
+static double real_of(uint32_t function, const struct row *rows, uint64_t n)
+{
+	double value = 0;
+
+	cr_assert_eq(compute((struct dfi_aggregate){ .function = function,
+				 .field = "real" },
+			 rows, n, &value),
+	    0);
+	return value;
+}
+
+Test(rules, no_tuples_are_no_group)
+{
+	uint64_t count;
+
+	cr_assert_eq(compute((struct dfi_aggregate){ .function = DFI_COUNT },
+			 NULL, 0, &count),
+	    0);
+}
+
+Test(rules, sums_wrap_unless_they_are_checked)
+{
+	struct row rows[3] = { { .number = INT64_MAX, .count = UINT64_MAX },
+		{ .number = 1, .count = 2 }, { .number = -1, .count = 0 } };
+	struct dfi_aggregate sum = { .function = DFI_SUM, .field = "number" };
+	int64_t number;
+	uint64_t count;
+
+	cr_assert_eq(compute(sum, rows, 2, &number), 0);
+	cr_assert_eq(number, INT64_MIN);
+	sum.flags = DFI_AGGREGATE_CHECKED;
+	cr_assert_eq(compute(sum, rows, 2, &number), -EOVERFLOW);
+	expect_text("sum_number");
+	expect_text("all tuples");
+	/* What is too much on the way is not too much in the end. */
+	cr_assert_eq(compute(sum, rows, 3, &number), 0);
+	cr_assert_eq(number, INT64_MAX);
+	rows[0].number = INT64_MIN;
+	rows[1].number = -1;
+	cr_assert_eq(compute(sum, rows, 2, &number), -EOVERFLOW);
+
+	sum = (struct dfi_aggregate){ .function = DFI_SUM, .field = "count" };
+	cr_assert_eq(compute(sum, rows, 2, &count), 0);
+	cr_assert_eq(count, 1);
+	sum.flags = DFI_AGGREGATE_CHECKED;
+	cr_assert_eq(compute(sum, rows, 2, &count), -EOVERFLOW);
+	cr_assert_eq(compute(sum, rows, 1, &count), 0);
+	cr_assert_eq(count, UINT64_MAX);
+}
+
+Test(rules, an_average_of_integers_is_exact)
+{
+	struct row rows[4] = { { .number = INT64_MAX, .count = UINT64_MAX },
+		{ .number = INT64_MAX, .count = UINT64_MAX },
+		{ .number = INT64_MIN, .count = UINT64_MAX },
+		{ .number = INT64_MIN, .count = UINT64_MAX } };
+	struct dfi_aggregate avg = { .function = DFI_AVG, .field = "number" };
+	double value;
+
+	cr_assert_eq(compute(avg, rows, 4, &value), 0);
+	cr_assert_eq(value, -0.5);
+	avg.field = "count";
+	cr_assert_eq(compute(avg, rows, 4, &value), 0);
+	cr_assert_eq(value, 18446744073709551616.0);
+	rows[0].tiny = -128;
+	rows[1].tiny = 3;
+	avg.field = "tiny";
+	cr_assert_eq(compute(avg, rows, 2, &value), 0);
+	cr_assert_eq(value, -62.5);
+}
+
+Test(rules, extremes_pass_nan_over_and_sums_do_not)
+{
+	struct row rows[3] = { { .real = NAN }, { .real = 2 }, { .real = -3 } };
+	uint64_t i;
+
+	for (i = 0; i < 3; i++) { /* wherever it comes */
+		cr_assert_eq(real_of(DFI_MIN, rows, 3), -3);
+		cr_assert_eq(real_of(DFI_MAX, rows, 3), 2);
+		cr_assert(isnan(real_of(DFI_SUM, rows, 3)));
+		cr_assert(isnan(real_of(DFI_AVG, rows, 3)));
+		rows[i].real = i < 2 ? rows[i + 1].real : NAN;
+		if (i < 2)
+			rows[i + 1].real = NAN;
+	}
+	rows[0].real = NAN;
+	cr_assert(isnan(real_of(DFI_MIN, rows, 1)));
+	cr_assert(isnan(real_of(DFI_MAX, rows, 1)));
+	rows[0].real = INFINITY;
+	rows[1].real = -INFINITY;
+	cr_assert_eq(real_of(DFI_MAX, rows, 2), INFINITY);
+	cr_assert_eq(real_of(DFI_MIN, rows, 2), -INFINITY);
+	cr_assert(isnan(real_of(DFI_SUM, rows, 2)));
+}
+
+/* An identity must not be seen: all values are on its other side. */
+Test(rules, extremes_are_of_what_came)
+{
+	struct row rows[20];
+	int64_t number;
+	uint64_t count;
+	float narrow;
+	int8_t tiny;
+	int i;
+
+	for (i = 0; i < 20; i++)
+		rows[i] = (struct row){ .number = INT64_MIN,
+			.count = UINT64_MAX,
+			.narrow = -FLT_MAX,
+			.tiny = 127 };
+#define OF(f, name, to)                                               \
+	cr_assert_eq(compute((struct dfi_aggregate){ .function = (f), \
+				 .field = (name) },                   \
+			 rows, 20, (to)),                             \
+	    0)
+	OF(DFI_MAX, "number", &number);
+	cr_assert_eq(number, INT64_MIN);
+	OF(DFI_MIN, "count", &count);
+	cr_assert_eq(count, UINT64_MAX);
+	OF(DFI_MAX, "narrow", &narrow);
+	cr_assert_eq(narrow, -FLT_MAX);
+	OF(DFI_MIN, "tiny", &tiny);
+	cr_assert_eq(tiny, 127);
+}
+
+/* ---- What is refused
+ * ---------------------------------------------------------- */
+
+static void refuse(const uint32_t *keys, uint32_t n_keys,
+    struct dfi_aggregate aggregate, const char *word)
+{
+	static const struct dfi_schema all = { row_fields, N_FIELDS + 1,
+		sizeof(struct row) };
+	struct dfi_aggregate two[2] = {
+		{ .function = DFI_COUNT, .name = "number" }, aggregate
+	};
+	struct plan *plan = NULL;
+
+	cr_assert_eq(dfi__plan_new(&all, keys, n_keys, two, 2, &plan), -EINVAL,
+	    "%s", word);
+	expect_text(word);
+	cr_assert_null(plan);
+}
+
+Test(plan, refuses_what_makes_no_sense)
+{
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct dfi_aggregate many[DFI_MAX_AGGREGATES + 1] = { { 0 } };
+	struct plan *plan = NULL;
+
+	refuse((uint32_t[]){ KEY, KEY }, 2, count, "'key' comes twice");
+	refuse((uint32_t[]){ 3 }, 1, count, "'real' is neither");
+	refuse((uint32_t[]){ 0, 1, 2, 5, 6, 0, 0, 0, 0 }, 9, count, "9 fields");
+	refuse(
+	    NULL, 0, (struct dfi_aggregate){ .function = 0 }, "aggregate 1: 0");
+	refuse(
+	    NULL, 0, (struct dfi_aggregate){ .function = 6 }, "aggregate 1: 6");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){ .function = DFI_COUNT, .field = "key" },
+	    "takes no field");
+	refuse(NULL, 0, (struct dfi_aggregate){ .function = DFI_SUM },
+	    "no field is called ''");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){ .function = DFI_SUM, .field = "keys" },
+	    "no field is called 'keys'");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){ .function = DFI_MAX, .field = "name" },
+	    "not a number");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){ .function = DFI_MAX,
+		.field = "key",
+		.flags = DFI_AGGREGATE_CHECKED },
+	    "only with DFI_SUM");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){ .function = DFI_SUM,
+		.field = "real",
+		.flags = DFI_AGGREGATE_CHECKED },
+	    "is for integers");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){
+		.function = DFI_SUM, .field = "key", .name = "number" },
+	    "two fields are called 'number'");
+	refuse((uint32_t[]){ 1 }, 1, count, "two fields are called 'number'");
+	refuse(NULL, 0,
+	    (struct dfi_aggregate){ .function = DFI_COUNT,
+		.name = "0123456789012345678901234567890123456789012345678901"
+			"234567890123" },
+	    "name must have");
+	cr_assert_eq(
+	    dfi__plan_new(&row_schema, NULL, 0, NULL, 0, &plan), -EINVAL);
+	cr_assert_eq(dfi__plan_new(&row_schema, NULL, 0, many,
+			 DFI_MAX_AGGREGATES + 1, &plan),
+	    -EINVAL);
+	expect_text("256 aggregates");
+}
+
+Test(plan, results_lie_as_in_a_struct)
+{
+	struct result {
+		char name[5];
+		uint64_t key;
+		uint64_t count;
+		float min_narrow;
+		double avg_tiny;
+		int8_t smallest;
+	};
+	const struct dfi_aggregate aggregates[] = {
+		{ .function = DFI_COUNT },
+		{ .function = DFI_MIN, .field = "narrow" },
+		{ .function = DFI_AVG, .field = "tiny" },
+		{ .function = DFI_MIN, .field = "tiny", .name = "smallest" },
+	};
+	const struct dfi_field expected[] = {
+		DFI_FIELD_AS(struct result, name, DFI_BYTES),
+		DFI_FIELD(struct result, key),
+		DFI_FIELD(struct result, count),
+		DFI_FIELD(struct result, min_narrow),
+		DFI_FIELD(struct result, avg_tiny),
+		DFI_FIELD(struct result, smallest),
+	};
+	const struct dfi_schema schema = DFI_SCHEMA(struct result, expected);
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ NAME, KEY }, 2, aggregates, 4);
+
+	cr_assert_eq(dfi__schema_match(plan->schema, &schema, "test"), 0, "%s",
+	    dfi_errmsg());
+	dfi__plan_free(plan);
+}
+
+Test(groups, overflow_names_the_group)
+{
+	struct row row = { .key = 7, .number = INT64_MAX, .name = "R\"m" };
+	const struct dfi_aggregate sum = { .function = DFI_SUM,
+		.field = "number",
+		.flags = DFI_AGGREGATE_CHECKED,
+		.name = "total" };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY, NAME }, 2, &sum, 1);
+	struct groups groups;
+	char result[64];
+
+	cr_assert_eq(dfi__groups_init(&groups, plan, 10), 0);
+	fold(&groups, &row, sizeof(row), false, 1);
+	fold(&groups, &row, sizeof(row), false, 1);
+	cr_assert_eq(dfi__plan_result(plan, groups_record(&groups, 0), result),
+	    -EOVERFLOW);
+	expect_text("'total' of key 7, name R\"m ");
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+}
+
+Test(groups, are_bounded)
+{
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &count, 1);
+	struct row rows[300];
+	struct groups groups;
+	uint64_t taken, i;
+
+	for (i = 0; i < 300; i++)
+		rows[i] = (struct row){ .key = i % 200 };
+	cr_assert_eq(dfi__groups_init(&groups, plan, 150), 0);
+	cr_assert_eq(dfi__groups_fold(&groups, (const char *)rows,
+			 sizeof(*rows), false, 300, &taken),
+	    0);
+	cr_assert_eq(taken, 150);
+	cr_assert_eq(groups.n, 150);
+	/* Those that are there go on. */
+	fold(&groups, &rows[200], sizeof(*rows), false, 100);
+	cr_assert_eq(groups.n, 150);
+	dfi__groups_clear(&groups);
+	fold(&groups, &rows[150], sizeof(*rows), false, 150);
+	cr_assert_eq(groups.n, 150);
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+}
+
+/* ---- Random schemas against a plain loop
+ * ---------------------------------------- */
+
+#define MAX_FIELDS 24
+#define MAX_TUPLES 3000
+#define MAX_AGGREGATES 12
+
+static const struct {
+	uint32_t type, size;
+} kinds[] = {
+	{ DFI_INT8, 1 },
+	{ DFI_INT16, 2 },
+	{ DFI_INT32, 4 },
+	{ DFI_INT64, 8 },
+	{ DFI_UINT8, 1 },
+	{ DFI_UINT16, 2 },
+	{ DFI_UINT32, 4 },
+	{ DFI_UINT64, 8 },
+	{ DFI_FLOAT, 4 },
+	{ DFI_DOUBLE, 8 },
+	{ DFI_BYTES, 0 },
+};
+#define N_NUMBERS 10
+#define N_INTEGERS 8
+
+static struct {
+	struct dfi_field fields[MAX_FIELDS];
+	char names[MAX_FIELDS][8];
+	struct dfi_schema schema;
+	uint32_t keys[3], n_keys;
+	struct dfi_aggregate aggregates[MAX_AGGREGATES];
+	char result_names[MAX_AGGREGATES][8];
+	uint32_t n_aggregates;
+	char *tuples;
+	uint64_t n;
+} random_flow;
+
+static void add_field(uint32_t type, uint32_t size, uint32_t *offset)
+{
+	struct dfi_field *field =
+	    &random_flow.fields[random_flow.schema.n_fields];
+	char *name = random_flow.names[random_flow.schema.n_fields];
+
+	snprintf(name, sizeof(random_flow.names[0]), "f%u",
+	    random_flow.schema.n_fields);
+	*field = (struct dfi_field){
+		.name = name, .type = type, .offset = *offset, .size = size
+	};
+	*offset += size;
+	random_flow.schema.n_fields++;
+}
+
+/* Keys come first; then numbers, some of them a run of one type. */
+static void make_schema(void)
+{
+	uint32_t offset = 0, kind, run;
+
+	memset(&random_flow.schema, 0, sizeof(random_flow.schema));
+	random_flow.n_keys = (uint32_t)draw(4);
+	while (random_flow.schema.n_fields < random_flow.n_keys) {
+		kind = (uint32_t)draw(N_INTEGERS + 1);
+		random_flow.keys[random_flow.schema.n_fields] =
+		    random_flow.schema.n_fields;
+		if (kind == N_INTEGERS)
+			add_field(DFI_BYTES, 1 + (uint32_t)draw(11), &offset);
+		else
+			add_field(kinds[kind].type, kinds[kind].size, &offset);
+	}
+	while (random_flow.schema.n_fields < 12) {
+		kind = (uint32_t)draw(N_NUMBERS);
+		offset += (uint32_t)draw(3);
+		for (run = 1 + (uint32_t)draw(3); run; run--)
+			add_field(kinds[kind].type, kinds[kind].size, &offset);
+	}
+	random_flow.schema.fields = random_flow.fields;
+	random_flow.schema.tuple_size = offset + (uint32_t)draw(9);
+}
+
+static void make_aggregates(void)
+{
+	uint32_t field = random_flow.n_keys, i;
+
+	random_flow.n_aggregates = 1 + (uint32_t)draw(MAX_AGGREGATES);
+	for (i = 0; i < random_flow.n_aggregates; i++) {
+		snprintf(random_flow.result_names[i],
+		    sizeof(random_flow.result_names[0]), "r%u", i);
+		random_flow.aggregates[i] = (struct dfi_aggregate){
+			/* Often the same as before, so that runs come about. */
+			.function = i && draw(3)
+			    ? random_flow.aggregates[i - 1].function
+			    : 1 + (uint32_t)draw(DFI_AVG),
+			.name = random_flow.result_names[i],
+		};
+		if (random_flow.aggregates[i].function == DFI_COUNT)
+			continue;
+		if (!draw(3))
+			field = random_flow.n_keys +
+			    (uint32_t)draw(12 - random_flow.n_keys);
+		random_flow.aggregates[i].field = random_flow.names[field];
+		if (++field == random_flow.schema.n_fields)
+			field = random_flow.n_keys;
+	}
+}
+
+/* Whole numbers, whose sums doubles hold. */
+static void make_value(const struct dfi_field *field, char *to)
+{
+	float f = (float)draw(2000) - 1000;
+	double d = (double)draw(2000000) - 1000000;
+	uint64_t word = draw(2) ? draw(1000) : random_state;
+
+	if (field->type == DFI_FLOAT)
+		memcpy(to, &f, sizeof(f));
+	else if (field->type == DFI_DOUBLE)
+		memcpy(to, &d, sizeof(d));
+	else
+		memcpy(to, &word, field->size);
+}
+
+static void make_tuples(void)
+{
+	const uint32_t size = random_flow.schema.tuple_size;
+	uint64_t distinct = 1 + draw(draw(2) ? 10 : 2000), i, key;
+	uint32_t f;
+	char *tuple;
+
+	random_flow.n = draw(MAX_TUPLES);
+	random_flow.tuples = calloc(random_flow.n + 1, size);
+	for (i = 0; i < random_flow.n; i++) {
+		tuple = random_flow.tuples + i * size;
+		key = draw(distinct) * UINT64_C(0x9e3779b97f4a7c15);
+		for (f = 0; f < random_flow.schema.n_fields; f++)
+			if (f < random_flow.n_keys)
+				memset(tuple + random_flow.fields[f].offset,
+				    (int)(key >> (60 - 3 * f)),
+				    random_flow.fields[f].size);
+			else
+				make_value(&random_flow.fields[f],
+				    tuple + random_flow.fields[f].offset);
+	}
+}
+
+/* The value of a field, as wide as can be. */
+static wide integer_at(const struct dfi_field *field, const char *tuple)
+{
+	uint64_t word = 0;
+	unsigned shift = 64 - 8 * field->size;
+
+	memcpy(&word, tuple + field->offset, field->size);
+	if (dfi__type_is_signed(field->type))
+		return (int64_t)(word << shift) >> shift;
+	return word;
+}
+
+static double real_at(const struct dfi_field *field, const char *tuple)
+{
+	double d;
+	float f;
+
+	if (field->type == DFI_FLOAT) {
+		memcpy(&f, tuple + field->offset, sizeof(f));
+		return f;
+	}
+	memcpy(&d, tuple + field->offset, sizeof(d));
+	return d;
+}
+
+static bool is_same_group(const char *tuple, const char *result)
+{
+	uint32_t k, at = 0, size, align;
+
+	for (k = 0; k < random_flow.n_keys; k++) {
+		size = random_flow.fields[k].size;
+		align = random_flow.fields[k].type == DFI_BYTES ? 1 : size;
+		at = (uint32_t)align_up(at, align);
+		if (memcmp(tuple + random_flow.fields[k].offset, result + at,
+			size) != 0)
+			return false;
+		at += size;
+	}
+	return true;
+}
+
+static void check_integer(const struct dfi_aggregate *aggregate,
+    const struct dfi_field *field, const char *result, const char *at)
+{
+	wide sum = 0, least = 0, most = 0, value, got;
+	uint64_t i, n = 0, word = 0;
+	const char *tuple;
+	double average;
+
+	for (i = 0; i < random_flow.n; i++) {
+		tuple = random_flow.tuples + i * random_flow.schema.tuple_size;
+		if (!is_same_group(tuple, result))
+			continue;
+		value = integer_at(field, tuple);
+		sum += value;
+		least = !n || value < least ? value : least;
+		most = !n || value > most ? value : most;
+		n++;
+	}
+	cr_assert_gt(n, 0);
+	if (aggregate->function == DFI_AVG) {
+		memcpy(&average, at, sizeof(average));
+		cr_assert_eq(average, (double)sum / (double)n);
+	} else if (aggregate->function == DFI_SUM) {
+		memcpy(&word, at, sizeof(word));
+		cr_assert_eq(word, (uint64_t)sum);
+	} else {
+		struct dfi_field there = *field;
+
+		there.offset = 0;
+		got = integer_at(&there, at);
+		cr_assert(
+		    got == (aggregate->function == DFI_MIN ? least : most));
+	}
+}
+
+static void check_real(const struct dfi_aggregate *aggregate,
+    const struct dfi_field *field, const char *result, const char *at)
+{
+	double sum = 0, least = INFINITY, most = -INFINITY, value, got;
+	struct dfi_field there = *field;
+	const char *tuple;
+	uint64_t i, n = 0;
+
+	for (i = 0; i < random_flow.n; i++) {
+		tuple = random_flow.tuples + i * random_flow.schema.tuple_size;
+		if (!is_same_group(tuple, result))
+			continue;
+		value = real_at(field, tuple);
+		sum += value;
+		least = fmin(least, value);
+		most = fmax(most, value);
+		n++;
+	}
+	there.offset = 0;
+	if (aggregate->function == DFI_SUM || aggregate->function == DFI_AVG)
+		there.type = DFI_DOUBLE;
+	got = real_at(&there, at);
+	cr_assert_eq(got,
+	    aggregate->function == DFI_SUM       ? sum
+		: aggregate->function == DFI_AVG ? sum / (double)n
+		: aggregate->function == DFI_MIN ? least
+						 : most);
+}
+
+static void check_count(const char *result, const char *at)
+{
+	uint64_t i, n = 0, count;
+
+	for (i = 0; i < random_flow.n; i++)
+		n += is_same_group(
+		    random_flow.tuples + i * random_flow.schema.tuple_size,
+		    result);
+	memcpy(&count, at, sizeof(count));
+	cr_assert_eq(count, n);
+}
+
+static void check_result(const struct plan *plan, const char *result)
+{
+	const struct dfi_aggregate *aggregate = random_flow.aggregates;
+	const struct dfi_field *field;
+	const char *at;
+	uint32_t i;
+
+	for (i = 0; i < random_flow.n_aggregates; i++, aggregate++) {
+		at = result +
+		    plan->schema->fields[random_flow.n_keys + i].offset;
+		if (aggregate->function == DFI_COUNT) {
+			check_count(result, at);
+			continue;
+		}
+		field = dfi__schema_field(&random_flow.schema, aggregate->field,
+		    strlen(aggregate->field));
+		if (dfi__type_is_integer(field->type))
+			check_integer(aggregate, field, result, at);
+		else
+			check_real(aggregate, field, result, at);
+	}
+}
+
+/* All results, of which some are looked at; and each group once. */
+static void check_results(const struct plan *plan, const struct groups *groups)
+{
+	char *result = malloc(plan->schema->tuple_size);
+	uint64_t i, step = 1 + groups->n / 20, represented = 0, t;
+	bool *seen = calloc(random_flow.n + 1, sizeof(*seen));
+
+	for (i = 0; i < groups->n; i++) {
+		cr_assert_eq(
+		    dfi__plan_result(plan, groups_record(groups, i), result),
+		    0);
+		if (i % step == 0)
+			check_result(plan, result);
+		if (groups->n > 200)
+			continue;
+		for (t = 0; t < random_flow.n; t++)
+			if (is_same_group(random_flow.tuples +
+				    t * random_flow.schema.tuple_size,
+				result)) {
+				cr_assert(!seen[t], "a group comes twice");
+				seen[t] = true;
+				represented++;
+			}
+	}
+	if (groups->n <= 200)
+		cr_assert_eq(represented, random_flow.n);
+	free(seen);
+	free(result);
+}
+
+/* At once, or in parts by several tables of which one takes in the others. */
+static void run(uint64_t seed)
+{
+	struct groups groups, other;
+	uint64_t done = 0, part;
+	struct plan *plan;
+
+	random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	make_schema();
+	make_aggregates();
+	make_tuples();
+	plan = plan_of(&random_flow.schema, random_flow.keys,
+	    random_flow.n_keys, random_flow.aggregates,
+	    random_flow.n_aggregates);
+	cr_assert_eq(dfi__groups_init(&groups, plan, 1 << 20), 0);
+	cr_assert_eq(dfi__groups_init(&other, plan, 1 << 20), 0);
+	while (done < random_flow.n) {
+		part = min_u64(1 + draw(2000), random_flow.n - done);
+		fold(draw(2) ? &groups : &other,
+		    random_flow.tuples + done * random_flow.schema.tuple_size,
+		    random_flow.schema.tuple_size, false, part);
+		done += part;
+		if (draw(2)) {
+			merge(&groups, &other);
+			dfi__groups_clear(&other);
+		}
+	}
+	merge(&groups, &other);
+	check_results(plan, &groups);
+	free(random_flow.tuples);
+	dfi__groups_free(&other);
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+}
+
+Test(groups, equal_a_plain_loop_over_a_thousand_schemas, .timeout = 300)
+{
+	const char *set = getenv("DFI_TEST_SEEDS");
+	uint64_t n = set ? strtoull(set, NULL, 10) : 1000, seed;
+
+	for (seed = 1; seed <= n; seed++)
+		run(seed);
+}
