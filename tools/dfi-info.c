@@ -30,7 +30,8 @@ static const char *const goals[] = { "bandwidth", "latency" };
 static const char *const routings[] = { "hash", "radix", "range", "round-robin",
 	"function", "direct" };
 
-static const char *const kinds[] = { "unknown", "shuffle", "replicate" };
+static const char *const kinds[] = { "unknown", "shuffle", "replicate",
+	"combine" };
 static const char *const replications[] = { "none", "naive", "multicast" };
 static const char *const losses[] = { "recover", "notify" };
 static const char *const origins[] = { "default", "environment", "attribute" };
@@ -86,7 +87,8 @@ static const char *groups_by(const struct dfi_flow_info *info)
 
 /*
  * "shuffle, bandwidth, hash of key", "replicate, latency, naive",
- * "replicate, bandwidth, multicast, groups by function"
+ * "replicate, bandwidth, multicast, groups by function",
+ * "combine, bandwidth, group by shop,city"
  */
 static void print_kind(const struct dfi_flow_info *info)
 {
@@ -97,6 +99,9 @@ static void print_kind(const struct dfi_flow_info *info)
 		    info->ordered ? ", ordered" : "",
 		    groups_by(info) ? ", groups by " : "",
 		    groups_by(info) ? groups_by(info) : "");
+	else if (info->kind == DFI_COMBINE)
+		printf("%s%s", info->key[0] ? "group by " : "one group",
+		    info->key);
 	else
 		printf("%s%s%s", WORD(routings, info->routing),
 		    info->routing <= DFI_ROUTE_RANGE ? " of " : "",

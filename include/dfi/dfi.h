@@ -10,6 +10,7 @@
 #ifndef DFI_DFI_H
 #define DFI_DFI_H
 
+#include <dfi/aggregate.h>
 #include <dfi/barrier.h>
 #include <dfi/context.h>
 #include <dfi/device.h>

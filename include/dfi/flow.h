@@ -18,6 +18,7 @@
 #define DFI_FLOW_H
 
 #include <stdint.h>
+#include <dfi/aggregate.h>
 #include <dfi/export.h>
 #include <dfi/context.h>
 #include <dfi/schema.h>
@@ -37,6 +38,17 @@ enum dfi_flow_kind {
 	 * groups: see enum dfi_routing.
 	 */
 	DFI_REPLICATE,
+	/*
+	 * Tuples are combined: targets get no tuples but the results of
+	 * aggregates (aggregate.h), one for each group, when all sources have
+	 * ended. With several targets each has the groups whose keys hash to it
+	 * (dfi_hash_partition()). There is no other routing: routing, key,
+	 * radix_shift, radix_bits and splits stay 0. Sources push tuples as in
+	 * a shuffle flow. What a target gives is described by
+	 * dfi_flow_result_schema(), which its attributes' schema is checked
+	 * against, too.
+	 */
+	DFI_COMBINE,
 };
 
 enum dfi_goal {
@@ -185,8 +197,25 @@ struct dfi_flow_attr {
 	 * DFI_MAX_GAP_TIMEOUT_US; 0: DFI_DEFAULT_GAP_TIMEOUT_US.
 	 */
 	uint32_t gap_timeout_us;
-	uint32_t reserved; /* 0 */
+	/* Of DFI_COMBINE: what is computed; must be given, and is copied. */
+	uint32_t n_aggregates; /* at most DFI_MAX_AGGREGATES */
+	const struct dfi_aggregate *aggregates;
+	/*
+	 * Of DFI_COMBINE: field names to group by, separated by commas:
+	 * integers and byte arrays, at most DFI_MAX_KEYS. NULL: all tuples are
+	 * one group, which one target has.
+	 */
+	const char *group_by;
+	/*
+	 * Of DFI_COMBINE: how many groups a target has room for, at most
+	 * DFI_MAX_GROUPS; 0: DFI_DEFAULT_GROUPS. Memory is taken as they come:
+	 * for each its key and 8 bytes for each aggregate (up to 24 for an
+	 * average), and 16 to 32 bytes more.
+	 */
+	uint64_t max_groups;
 };
+#define DFI_MAX_GROUPS (UINT64_C(1) << 31)
+#define DFI_DEFAULT_GROUPS (UINT64_C(1) << 20)
 #define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)
 
 /*
@@ -267,6 +296,16 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  */
 DFI_API int dfi_flow_create(
     struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr);
+
+/*
+ * The schema of the tuples that targets of a flow of kind DFI_COMBINE get: see
+ * aggregate.h. *schema is one block, strings included, which the caller frees
+ * with free(). Any thread. -EINVAL: schema is NULL. -EPROTOTYPE: the flow is of
+ * another kind. -ENOENT: no such flow. -ENOTCONN, -ETIMEDOUT: the registry.
+ * -ENOMEM.
+ */
+DFI_API int dfi_flow_result_schema(
+    struct dfi *dfi, const char *name, struct dfi_schema **schema);
 
 /*
  * Withdraw a flow, whoever created it: nobody can attach any more, and the name

@@ -417,3 +417,42 @@ void dfi__plan_free(struct plan *plan)
 	free(plan->folds);
 	free(plan);
 }
+
+static size_t text_size(const char *text)
+{
+	return text ? strlen(text) + 1 : 0;
+}
+
+static char *put_text(char *to, const char **text)
+{
+	size_t size = text_size(*text);
+
+	if (!size)
+		return to;
+	memcpy(to, *text, size);
+	*text = to;
+	return to + size;
+}
+
+struct dfi_aggregate *dfi__aggregates_copy(
+    const struct dfi_aggregate *aggregates, uint32_t n)
+{
+	size_t size = n * sizeof(*aggregates);
+	struct dfi_aggregate *copy;
+	char *texts;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		size += text_size(aggregates[i].field) +
+		    text_size(aggregates[i].name);
+	copy = malloc(size);
+	if (!copy)
+		return NULL;
+	memcpy(copy, aggregates, n * sizeof(*aggregates));
+	texts = (char *)&copy[n];
+	for (i = 0; i < n; i++) {
+		texts = put_text(texts, &copy[i].field);
+		texts = put_text(texts, &copy[i].name);
+	}
+	return copy;
+}

@@ -90,6 +90,10 @@ int dfi__plan_new(const struct dfi_schema *schema, const uint32_t *keys,
     uint32_t n_aggregates, struct plan **plan);
 void dfi__plan_free(struct plan *plan);
 
+/* A copy in one block, strings included; free() it. NULL: no memory. */
+struct dfi_aggregate *dfi__aggregates_copy(
+    const struct dfi_aggregate *aggregates, uint32_t n);
+
 /*
  * The result tuple of a record; the tuple's padding is zero. -EOVERFLOW: a sum
  * that is checked doesn't fit; the text names it and the group.

@@ -14,6 +14,7 @@
 #include "../base/schema.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
+#include "combine.h"
 #include "context.h"
 #include "dispenser.h"
 #include "peers.h"
@@ -125,6 +126,23 @@ static int get_flow(
 	return ret;
 }
 
+/* What a source gives, or a target gets. */
+static int match_schema(
+    const struct flow *flow, const char *role, const struct dfi_schema *schema)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE || !strcmp(role, "source"))
+		return dfi__schema_match(flow->schema, schema, flow->name);
+	ret = dfi__combine_plan(flow, &plan);
+	if (ret < 0)
+		return ret;
+	ret = dfi__schema_match(plan->schema, schema, flow->name);
+	dfi__plan_free(plan);
+	return ret;
+}
+
 int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
     uint32_t index, const struct dfi_schema *schema, int64_t deadline,
     struct flow *flow)
@@ -146,7 +164,7 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 		    "flow '%s': %s %u: the flow has %u, numbered from 0", name,
 		    role, index, n);
 	else if (schema)
-		ret = dfi__schema_match(flow->schema, schema, name);
+		ret = match_schema(flow, role, schema);
 	if (ret < 0)
 		dfi__flow_free(flow);
 	return ret;

@@ -11,6 +11,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../transport/transport.h"
+#include "combine.h"
 #include "order.h"
 
 /*
@@ -307,7 +308,7 @@ static inline bool is_there(struct dfi_target *target)
 	return find_next(target, &ring) == 0 && ring < target->n_readers;
 }
 
-/* Something for next_segment() to look at. */
+/* Something for next_input() to look at. */
 static inline bool segment_or_change(void *arg)
 {
 	struct dfi_target *target = arg;
@@ -331,7 +332,8 @@ static inline bool segment_or_change(void *arg)
 
 bool dfi__target_ready(struct dfi_target *target)
 {
-	return segment_or_change(target);
+	return (target->combiner && combiner_ready(target->combiner)) ||
+	    segment_or_change(target);
 }
 
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
@@ -547,7 +549,7 @@ static int last_segment(struct dfi_target *target)
  * Give the consumed segment back and lend the next one, of any ring: 1, 0 at
  * the end of the flow, or an error.
  */
-static int next_segment(struct dfi_target *target)
+static int next_input(struct dfi_target *target)
 {
 	uint32_t ring;
 	int ret = target_check(target);
@@ -604,6 +606,36 @@ static int next_segment(struct dfi_target *target)
 		if (ret < 0)
 			return ret;
 	}
+}
+
+/* As next_input(), of a combiner flow: results, when all input has come. */
+static int next_results(struct dfi_target *target)
+{
+	int ret = target_check(target);
+
+	while (!ret && !target->combiner->complete) {
+		ret = next_input(target);
+		if (!ret)
+			target->combiner->complete = true;
+		if (ret <= 0)
+			continue;
+		ret = dfi__combine_take(target);
+		if (ret < 0)
+			return fail_target(target, ret);
+	}
+	if (!ret) {
+		ret = dfi__combine_emit(target);
+		if (ret < 0)
+			return fail_target(target, ret);
+	}
+	return ret;
+}
+
+/* Lend what the application gets next; as next_input(). */
+static int next_segment(struct dfi_target *target)
+{
+	return unlikely(target->combiner != NULL) ? next_results(target)
+						  : next_input(target);
 }
 
 int dfi__target_check_lent(const struct dfi_target *target)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "../base/error.h"
 #include "../base/schema.h"
+#include "../combine/plan.h"
 #include "dfi_flow.pb-c.h"
 
 /*
@@ -42,6 +43,8 @@ void dfi__flow_free(struct flow *flow)
 {
 	free(flow->schema);
 	free(flow->splits);
+	free(flow->aggregates);
+	flow->aggregates = NULL;
 	flow->schema = NULL;
 	flow->splits = NULL;
 }
@@ -271,6 +274,24 @@ static void fields_to_messages(const struct dfi_schema *schema,
 	}
 }
 
+static void aggregates_to_messages(const struct flow *flow,
+    DfiFlow__Aggregate *messages, DfiFlow__Aggregate **pointers)
+{
+	const struct dfi_aggregate *aggregate = flow->aggregates;
+	uint32_t i;
+
+	for (i = 0; i < flow->n_aggregates; i++, aggregate++) {
+		dfi_flow__aggregate__init(&messages[i]);
+		messages[i].function = aggregate->function;
+		messages[i].flags = aggregate->flags;
+		if (aggregate->field)
+			messages[i].field = (char *)aggregate->field;
+		if (aggregate->name)
+			messages[i].name = (char *)aggregate->name;
+		pointers[i] = &messages[i];
+	}
+}
+
 static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 {
 	uint32_t checksum = message->checksums ? SEGMENT_CHECKSUM : 0;
@@ -283,6 +304,8 @@ static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
 {
+	DfiFlow__Aggregate aggregates[DFI_MAX_AGGREGATES];
+	DfiFlow__Aggregate *aggregate_pointers[DFI_MAX_AGGREGATES];
 	DfiFlow__Field fields[DFI_MAX_FIELDS], *pointers[DFI_MAX_FIELDS];
 	DfiFlow__Flow message;
 	DfiFlow__Node creator;
@@ -315,8 +338,32 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.replication = flow->replication;
 	message.loss_policy = flow->loss_policy;
 	message.gap_timeout_us = flow->gap_timeout_us;
+	aggregates_to_messages(flow, aggregates, aggregate_pointers);
+	message.n_aggregates = flow->n_aggregates;
+	message.aggregates = aggregate_pointers;
+	message.max_groups = flow->max_groups;
 	message.creator = &creator;
 	return pack(&message.base, size);
+}
+
+static struct dfi_aggregate *aggregates_from_message(
+    const DfiFlow__Flow *message)
+{
+	struct dfi_aggregate aggregates[DFI_MAX_AGGREGATES];
+	const DfiFlow__Aggregate *from;
+	size_t i;
+
+	for (i = 0; i < message->n_aggregates; i++) {
+		from = message->aggregates[i];
+		aggregates[i] = (struct dfi_aggregate){
+			.function = from->function,
+			.flags = from->flags,
+			.field = *from->field ? from->field : NULL,
+			.name = *from->name ? from->name : NULL,
+		};
+	}
+	return dfi__aggregates_copy(
+	    aggregates, (uint32_t)message->n_aggregates);
 }
 
 static struct dfi_schema *schema_from_message(const DfiFlow__Flow *message)
@@ -365,8 +412,22 @@ static bool groups_are_sane(const struct flow *flow)
 	    flow->n_targets <= DFI_MAX_SET_TARGETS;
 }
 
+/* The plan that is made of it checks the rest. */
+static bool combiner_is_sane(const struct flow *flow)
+{
+	return flow->n_aggregates && flow->max_groups &&
+	    flow->max_groups <= DFI_MAX_GROUPS && !flow->routing &&
+	    !flow->splits && !flow->replication && !flow->ordered &&
+	    !flow->loss_policy && !flow->gap_timeout_us &&
+	    (flow->n_keys || flow->n_targets == 1);
+}
+
 static bool kind_is_sane(const struct flow *flow)
 {
+	if (flow->kind == DFI_COMBINE)
+		return combiner_is_sane(flow);
+	if (flow->n_aggregates || flow->max_groups)
+		return false;
 	if (flow->kind == DFI_REPLICATE)
 		return (flow->replication == DFI_REPLICATION_NAIVE ||
 			   (flow->replication == DFI_REPLICATION_MULTICAST &&
@@ -427,8 +488,15 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 		memcpy(flow->keys, message->keys,
 		    message->n_keys * sizeof(flow->keys[0]));
 	flow->schema = schema_from_message(message);
-	if (!flow->schema)
+	if (!flow->schema || message->n_aggregates > DFI_MAX_AGGREGATES)
 		return -EBADMSG;
+	flow->max_groups = message->max_groups;
+	flow->n_aggregates = (uint32_t)message->n_aggregates;
+	if (message->n_aggregates) {
+		flow->aggregates = aggregates_from_message(message);
+		if (!flow->aggregates)
+			return -ENOMEM;
+	}
 	if (message->n_splits) {
 		if (message->n_splits != (size_t)flow->n_targets - 1)
 			return -EBADMSG;

@@ -47,6 +47,9 @@ struct flow {
 	bool ordered;            /* all targets deliver in one order */
 	uint32_t loss_policy;    /* enum dfi_loss_policy; 0: likewise */
 	uint32_t gap_timeout_us; /* not its default; 0: likewise */
+	uint32_t n_aggregates; /* of a combiner flow, whose keys are groups' */
+	struct dfi_aggregate *aggregates;
+	uint64_t max_groups; /* not its default; 0: likewise */
 	struct node creator;
 };
 

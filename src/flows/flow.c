@@ -13,6 +13,7 @@
 #include "../base/error_list.h"
 #include "../base/schema.h"
 #include "../registry/client.h"
+#include "combine.h"
 #include "context.h"
 #include "declare.h"
 #include "descriptor.h"
@@ -124,7 +125,7 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
 	int ret;
 
-	if (attr->kind != DFI_SHUFFLE && attr->kind != DFI_REPLICATE)
+	if (!attr->kind || attr->kind > DFI_COMBINE)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
 		    attr->kind);
@@ -151,9 +152,6 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': verify %u is no enum dfi_verify", name,
 		    attr->verify);
-	if (attr->reserved)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
 	ret = check_replication(name, attr);
 	if (!ret)
 		ret = check_loss(name, attr);
@@ -273,9 +271,9 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	if (!ret)
 		ret = choose_replication(dfi, attr.replication, flow);
 	if (!ret)
-		ret = flow->kind == DFI_REPLICATE
-		    ? 0
-		    : dfi__route_declare(flow, attr.key);
+		ret = dfi__combine_declare(flow, &attr);
+	if (!ret && flow->kind == DFI_SHUFFLE)
+		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {
 		dfi__geometry_choose(dfi, flow);
 		ret = check_geometry(flow);

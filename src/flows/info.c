@@ -7,6 +7,7 @@
 #include "../base/error.h"
 #include "../base/schema.h"
 #include "../registry/client.h"
+#include "combine.h"
 #include "context.h"
 #include "descriptor.h"
 
@@ -123,6 +124,68 @@ int dfi_flow_query(
 		dfi__flow_free(&flow);
 	}
 	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+/* The descriptor of a flow; the caller frees it. */
+static int get_flow(struct dfi *dfi, const char *name, struct flow *flow)
+{
+	struct registry_value *values;
+	char key[KEY_SIZE];
+	size_t i, n;
+	int ret;
+
+	dfi__flow_key(key, name);
+	ret = dfi__client_list(
+	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < n; i++)
+		if (!strcmp(values[i].key, key))
+			break;
+	ret = i == n
+	    ? dfi__fail(-ENOENT, "flow '%s' doesn't exist", name)
+	    : dfi__flow_decode(name, values[i].data, values[i].size, flow);
+	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+static int copy_results(const struct flow *flow, struct dfi_schema **schema)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s' is not of kind DFI_COMBINE: it has no results",
+		    flow->name);
+	ret = dfi__combine_plan(flow, &plan);
+	if (ret < 0)
+		return ret;
+	*schema = dfi__schema_copy(plan->schema);
+	dfi__plan_free(plan);
+	return *schema
+	    ? 0
+	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
+}
+
+int dfi_flow_result_schema(
+    struct dfi *dfi, const char *name, struct dfi_schema **schema)
+{
+	struct flow flow;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (!ret && !schema)
+		ret = dfi__fail(
+		    -EINVAL, "dfi_flow_result_schema: schema is NULL");
+	if (!ret)
+		ret = get_flow(dfi, name, &flow);
+	if (ret < 0)
+		return ret;
+	ret = copy_results(&flow, schema);
+	dfi__flow_free(&flow);
 	return ret;
 }
 

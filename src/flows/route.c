@@ -19,34 +19,30 @@ uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed)
 	return XXH3_64bits_withSeed(bytes, size, seed);
 }
 
-static int resolve_keys(struct flow *flow, const char *key)
+int dfi__route_keys(struct flow *flow, const char *attr, const char *key)
 {
 	const struct dfi_field *field;
 	uint32_t index, i;
 	size_t length;
 
 	flow->n_keys = 0;
-	if (!key) {
-		flow->keys[flow->n_keys++] = 0;
-		return 0;
-	}
 	for (;; key += length + 1) {
 		length = strcspn(key, ",");
 		field = dfi__schema_field(flow->schema, key, length);
 		if (!field)
 			return dfi__fail(-EINVAL,
-			    "flow '%s': key: the schema has no field '%.*s'",
-			    flow->name, (int)length, key);
+			    "flow '%s': %s: the schema has no field '%.*s'",
+			    flow->name, attr, (int)length, key);
 		if (flow->n_keys == DFI_MAX_KEYS)
 			return dfi__fail(-EINVAL,
-			    "flow '%s': key: more than %d fields", flow->name,
-			    DFI_MAX_KEYS);
+			    "flow '%s': %s: more than %d fields", flow->name,
+			    attr, DFI_MAX_KEYS);
 		index = (uint32_t)(field - flow->schema->fields);
 		for (i = 0; i < flow->n_keys; i++)
 			if (flow->keys[i] == index)
 				return dfi__fail(-EINVAL,
-				    "flow '%s': key: names '%.*s' twice",
-				    flow->name, (int)length, key);
+				    "flow '%s': %s: names '%.*s' twice",
+				    flow->name, attr, (int)length, key);
 		flow->keys[flow->n_keys++] = index;
 		if (!key[length])
 			return 0;
@@ -98,7 +94,9 @@ int dfi__route_declare(struct flow *flow, const char *key)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': routing %u is no enum dfi_routing", flow->name,
 		    flow->routing);
-	ret = resolve_keys(flow, key);
+	flow->keys[0] = 0; /* by default the first field */
+	flow->n_keys = 1;
+	ret = key ? dfi__route_keys(flow, "key", key) : 0;
 	if (ret < 0)
 		return ret;
 	if (flow->routing != DFI_ROUTE_RADIX &&

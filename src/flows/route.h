@@ -32,6 +32,12 @@ struct router {
 };
 
 /*
+ * Have the flow's keys be the fields that a text names, separated by commas;
+ * attr is what it is called in error texts. -EINVAL.
+ */
+int dfi__route_keys(struct flow *flow, const char *attr, const char *key);
+
+/*
  * Check the routing part of a flow's declaration, whose other members are
  * valid; key is the list of field names, NULL for the first field. Fills
  * flow->keys. -EINVAL.

@@ -17,6 +17,7 @@
 #include "../base/log.h"
 #include "../transport/transport.h"
 #include "attach.h"
+#include "combine.h"
 #include "declare.h"
 #include "farewell.h"
 #include "network.h"
@@ -180,6 +181,7 @@ static void free_target(struct dfi_target *target)
 {
 	free_rings(target);
 	dfi__order_close_target(target);
+	dfi__combine_close(target->combiner);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }
@@ -203,6 +205,8 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	ret = create_rings(target);
 	if (!ret && target->flow.ordered)
 		ret = dfi__order_open_target(target);
+	if (!ret && target->flow.kind == DFI_COMBINE)
+		ret = dfi__combine_open(target);
 	if (ret < 0)
 		return ret;
 	return dfi__attach_join(target->dfi, &target->flow, target->index,

@@ -51,7 +51,8 @@ struct dfi_target {
 	struct notify *notify;      /* dfi_target_fd(), or NULL */
 	struct dfi_target_group *group;
 	struct reader *readers;
-	struct merge *merge; /* of an ordered flow, or NULL */
+	struct combiner *combiner; /* of a combiner flow, or NULL */
+	struct merge *merge;       /* of an ordered flow, or NULL */
 	struct dispenser
 	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
@@ -113,9 +114,14 @@ bool dfi__target_is_silent(const struct dfi_target *target);
 /* The handle is one, and neither a batch nor a cursor is out (-EBUSY). */
 int dfi__target_check_lent(const struct dfi_target *target);
 
-/* Tuples of the segment in work that were not given to the application. */
+/*
+ * Tuples of the segment in work that were not given to the application; what
+ * was combined, it has got.
+ */
 static inline uint64_t target_unread(const struct dfi_target *target)
 {
+	if (target->combiner)
+		return 0;
 	return (uint64_t)(target->head.end - target->head.next) /
 	    target->head.tuple_size;
 }

@@ -180,7 +180,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 96);
+	PIN_SIZE(dfi_flow_attr, 120);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -201,7 +201,10 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, ordered, 80, 4);
 	PIN(dfi_flow_attr, loss_policy, 84, 4);
 	PIN(dfi_flow_attr, gap_timeout_us, 88, 4);
-	PIN(dfi_flow_attr, reserved, 92, 4);
+	PIN(dfi_flow_attr, n_aggregates, 92, 4);
+	PIN(dfi_flow_attr, aggregates, 96, 8);
+	PIN(dfi_flow_attr, group_by, 104, 8);
+	PIN(dfi_flow_attr, max_groups, 112, 8);
 
 	PIN_SIZE(dfi_flow_estimate, 80);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);

@@ -641,10 +641,6 @@ Test(order, is_an_attribute_of_replicate_flows)
 	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
 	    "flow 'g': ordered 2");
 	attr.ordered = 0;
-	attr.reserved = 1;
-	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
-	    "dfi_flow_attr.reserved");
-	attr.reserved = 0;
 	attr.kind = DFI_SHUFFLE;
 	attr.replication = 0;
 	attr.ordered = 1;

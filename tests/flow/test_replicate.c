@@ -810,8 +810,8 @@ Test(replicate, attributes_that_make_no_sense_are_named)
 	assert_error(create_with(&attr), -EINVAL, "flow 'f': replication",
 	    "DFI_REPLICATE");
 	attr = good;
-	attr.kind = 3;
-	assert_error(create_with(&attr), -EINVAL, "flow 'f': kind 3");
+	attr.kind = 4;
+	assert_error(create_with(&attr), -EINVAL, "flow 'f': kind 4");
 }
 
 Test(replicate, loss_policy_is_for_what_can_lose_something)

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A combiner flow is a shuffle flow by the hash of the group's key, whose
+ * targets fold. Results are made when they are consumed, some at a time.
+ */
+#include "combine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../base/bits.h"
+#include "../base/error.h"
+#include "../base/schema.h"
+#include "descriptor.h"
+#include "route.h"
+#include "target.h"
+
+/* As much as a batch of results takes, if a result is not larger. */
+#define RESULTS_SIZE (UINT64_C(32) << 10)
+
+static const char *attr_of_others(const struct dfi_flow_attr *attr)
+{
+	if (attr->routing)
+		return "routing";
+	if (attr->key)
+		return "key";
+	if (attr->radix_shift)
+		return "radix_shift";
+	if (attr->radix_bits)
+		return "radix_bits";
+	return attr->splits ? "splits" : NULL;
+}
+
+static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
+{
+	if (attr->n_aggregates || attr->aggregates)
+		return "aggregates";
+	if (attr->group_by)
+		return "group_by";
+	return attr->max_groups ? "max_groups" : NULL;
+}
+
+static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	if (attr_of_others(attr))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s is not for flows of kind DFI_COMBINE: "
+		    "targets have the groups whose keys hash to them",
+		    flow->name, attr_of_others(attr));
+	if (!attr->group_by && flow->n_targets > 1)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_targets %u: without group_by there is one "
+		    "group, which one target has",
+		    flow->name, flow->n_targets);
+	if (attr->max_groups > DFI_MAX_GROUPS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': max_groups %lu is more than %lu", flow->name,
+		    (unsigned long)attr->max_groups,
+		    (unsigned long)DFI_MAX_GROUPS);
+	return 0;
+}
+
+int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return attr_of_combiners(attr)
+		    ? dfi__fail(-EINVAL,
+			  "flow '%s': %s is for flows of kind DFI_COMBINE",
+			  flow->name, attr_of_combiners(attr))
+		    : 0;
+	ret = check_attr(flow, attr);
+	if (!ret && attr->group_by)
+		ret = dfi__route_keys(flow, "group_by", attr->group_by);
+	if (ret < 0)
+		return ret;
+	flow->max_groups = attr->max_groups ? attr->max_groups
+					    : DFI_DEFAULT_GROUPS;
+	/* Checks what is given. */
+	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
+	    attr->aggregates, attr->n_aggregates, &plan);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", flow->name);
+	dfi__plan_free(plan);
+	flow->aggregates = dfi__aggregates_copy(
+	    attr->aggregates, attr->n_aggregates);
+	if (!flow->aggregates)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	flow->n_aggregates = attr->n_aggregates;
+	return 0;
+}
+
+int dfi__combine_plan(const struct flow *flow, struct plan **plan)
+{
+	int ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
+	    flow->aggregates, flow->n_aggregates, plan);
+
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
+}
+
+int dfi__combine_open(struct dfi_target *target)
+{
+	const struct flow *flow = &target->flow;
+	struct combiner *combiner = calloc(1, sizeof(*combiner));
+	uint32_t size;
+	int ret;
+
+	if (!combiner)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	target->combiner = combiner;
+	ret = dfi__combine_plan(flow, &combiner->plan);
+	if (ret < 0)
+		return ret;
+	ret = dfi__groups_init(
+	    &combiner->groups, combiner->plan, flow->max_groups);
+	if (ret < 0)
+		return dfi__fail_within(
+		    ret, "flow '%s': target %u", flow->name, target->index);
+	size = combiner->plan->schema->tuple_size;
+	combiner->room = max_u64(RESULTS_SIZE / size, 1);
+	combiner->results = malloc(combiner->room * size);
+	if (!combiner->results)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	target->head.tuple_size = size;
+	return 0;
+}
+
+void dfi__combine_close(struct combiner *combiner)
+{
+	if (!combiner)
+		return;
+	if (combiner->groups.plan)
+		dfi__groups_free(&combiner->groups);
+	dfi__plan_free(combiner->plan);
+	free(combiner->results);
+	free(combiner);
+}
+
+int dfi__combine_take(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	uint32_t size = combiner->plan->tuple_size;
+	const char *tuples = target->head.next;
+	uint64_t n = (uint64_t)(target->head.end - tuples) / size, taken;
+	int ret = dfi__groups_fold(
+	    &combiner->groups, tuples, size, false, n, &taken);
+
+	/* The segment goes back; nothing of it is for the application. */
+	target->head.next = target->head.end;
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s': target %u",
+		    target->flow.name, target->index);
+	if (taken < n)
+		return dfi__fail(-ENOSPC,
+		    "flow '%s': target %u: there are more than %lu groups: "
+		    "raise max_groups",
+		    target->flow.name, target->index,
+		    (unsigned long)combiner->groups.max);
+	return 0;
+}
+
+int dfi__combine_emit(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	uint64_t n = min_u64(
+	    combiner->groups.n - combiner->emitted, combiner->room);
+	uint32_t size = combiner->plan->schema->tuple_size;
+	char *result = combiner->results;
+	int ret;
+
+	target->head.next = target->head.end = NULL;
+	if (!n) {
+		combiner->ended = true;
+		return 0;
+	}
+	for (; n; n--, combiner->emitted++, result += size) {
+		ret = dfi__plan_result(combiner->plan,
+		    groups_record(&combiner->groups, combiner->emitted),
+		    result);
+		if (ret < 0)
+			return dfi__fail_within(ret, "flow '%s': target %u",
+			    target->flow.name, target->index);
+	}
+	target->head.next = combiner->results;
+	target->head.end = result;
+	target->head.source = 0;
+	return 1;
+}
