@@ -1,20 +1,34 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# flows.sh BUILD_DIR: the tests of flows and of processes over verbs, in one
-# virtual machine with soft-RoCE, or with DFI_TEST_DEVICE on this host's device;
-# once for each way in which a target learns of segments.
+# flows.sh BUILD_DIR [PART]: the tests of flows and of processes over verbs, in
+# one virtual machine with soft-RoCE, or with DFI_TEST_DEVICE on this host's
+# device. Parts, by default all in one machine:
+#	threads	what depends on how a target learns of segments, once for each
+#		way, and a stress test of threads: on two processors
+#	odd, even	half of the other tests: on one, as an emulated machine with
+#		two spends much of its time on interrupts between them
 set -euo pipefail
 
 script=$(realpath "$0")
 
 if [ "${1-}" != --inside ]; then
 	build=$(realpath "$1")
-	exec "${script%/*}/testbed" up 1 --memory 3072 --timeout 840 -- \
-		bash "$script" --inside "$build"
+	part=${2-all}
+	case $part in
+	all | threads) cpus=2 memory=3072 ;;
+	odd | even) cpus=1 memory=2048 ;;
+	*)
+		echo "$0: there is no part '$part'" >&2
+		exit 2
+		;;
+	esac
+	exec "${script%/*}/testbed" up 1 --memory $memory --cpus $cpus \
+		--timeout 840 -- bash "$script" --inside "$build" "$part"
 fi
 
 cd "$2"
+part=$3
 export DFI_TRANSPORT=verbs DFI_OPEN_TIMEOUT=20000
 # Hundreds of flows on an emulated processor, which has no caches to use.
 export DFI_RING_MEMORY=1M
@@ -61,28 +75,50 @@ for path in tests/flow/test_*; do
 done
 
 export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
-for DFI_VERBS_NOTIFY in imm footer; do
-	export DFI_VERBS_NOTIFY
-	for test in "${twice[@]}"; do
-		run "flow/$test"
+
+threads()
+{
+	for DFI_VERBS_NOTIFY in imm footer; do
+		export DFI_VERBS_NOTIFY
+		for test in "${twice[@]}"; do
+			run "flow/$test"
+		done
 	done
-done
-# What threads do to each other, and whether anything is left behind.
-echo "== stress/stress_lifecycle"
-timeout 300 tests/stress/stress_lifecycle || status=1
-DFI_VERBS_NOTIFY=auto
-run unit/test_multicast
+	# What threads do to each other, and whether anything is left behind.
+	echo "== stress/stress_lifecycle"
+	timeout 300 tests/stress/stress_lifecycle || status=1
+}
+
 # Over a network, what the library chooses for replicate flows is naive.
-declare -A arguments=([test_replicate]="--filter=!(chosen)/*")
-for test in "${once[@]}" $images; do
-	run "flow/$test" ${arguments[$test]+"${arguments[$test]}"}
-done
-for test in test_messages test_order test_processes test_replicate \
-	test_sequencers test_stalls; do
-	run "proc/$test"
-done
+declare -A arguments=([flow/test_replicate]="--filter=!(chosen)/*")
+others=(unit/test_multicast "${once[@]/#/flow/}"
+	proc/test_{messages,order,processes,replicate,sequencers,stalls}
+	"flow/$images")
+
+half() # FIRST
+{
+	local i test
+
+	export DFI_VERBS_NOTIFY=auto
+	for ((i = $1; i < ${#others[@]}; i += 2)); do
+		test=${others[i]}
+		run "$test" ${arguments[$test]+"${arguments[$test]}"}
+	done
+}
+
+case $part in
+all)
+	threads
+	half 0
+	half 1
+	;;
+threads) threads ;;
+odd) half 0 ;;
+even) half 1 ;;
+esac
+
 # Huge pages are the machine's: they are reserved in a VM only.
-if [ "$(hostname)" = node0 ]; then
+if [[ $part == @(all|even) && $(hostname) == node0 ]]; then
 	sysctl -qw vm.nr_hugepages=16
 	run flow/$images
 	sysctl -qw vm.nr_hugepages=0
