@@ -13,12 +13,18 @@
 #include "../base/compiler.h"
 #include "../base/error.h"
 #include "fold.h"
+#include "single.h"
 
 #define WORD sizeof(uint64_t)
 
 #define FIRST_SLOTS 256
-/* Slots for each record, at least: probes are short. */
+/*
+ * Slots for each record, at least: probes are short. Where all slots take no
+ * more than this many bytes there are more: then almost all end at once.
+ */
 #define SLOTS_FOR_RECORD 2
+#define MANY_SLOTS_FOR_RECORD 8
+#define MANY_SLOTS (UINT64_C(512) << 10)
 /* Where all slots and records are in a second-level cache, nobody waits. */
 #define PREFETCH_FROM (UINT64_C(256) << 10)
 
@@ -29,6 +35,10 @@ int dfi__groups_init(
 	groups->n_slots = FIRST_SLOTS;
 	groups->slots = calloc(FIRST_SLOTS, sizeof(*groups->slots));
 	groups->keys = malloc(GROUPS_BATCH * plan->key_words * WORD);
+	if (plan->key_words == 1) {
+		groups->loops[0] = dfi__single_loop(&plan->folds[0]);
+		groups->loops[1] = dfi__single_loop(&plan->merges[0]);
+	}
 	if (groups->slots && groups->keys)
 		return 0;
 	dfi__groups_free(groups);
@@ -127,7 +137,9 @@ static int reserve(struct groups *groups)
 		groups->records = records;
 		groups->room = room;
 	}
-	while (n_slots < need * SLOTS_FOR_RECORD)
+	while (n_slots < need * SLOTS_FOR_RECORD ||
+	    (n_slots < need * MANY_SLOTS_FOR_RECORD &&
+		2 * n_slots * sizeof(*groups->slots) <= MANY_SLOTS))
 		n_slots *= 2;
 	return n_slots > groups->n_slots ? more_slots(groups, n_slots) : 0;
 }
@@ -135,27 +147,63 @@ static int reserve(struct groups *groups)
 /* ---- Looking up ------------------------------------------------------------
  */
 
-static void pack_keys(const struct groups *groups, const char *from,
-    size_t stride, bool merged, uint32_t n)
+/* One column of up to a word; size is a constant where this is inlined. */
+static always_inline void pack_column(
+    uint64_t *key, const char *from, size_t stride, size_t size, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++, from += stride) {
+		key[i] = 0;
+		memcpy(&key[i], from, size);
+	}
+}
+
+static void pack_columns(
+    const struct groups *groups, const char *from, size_t stride, uint32_t n)
 {
 	const struct plan *plan = groups->plan;
-	const struct plan_column *column = plan->columns;
 	const uint32_t words = plan->key_words;
 	uint64_t *key = groups->keys;
 	uint32_t i, c;
 
-	if (merged || (plan->n_columns == 1 && column->size == WORD)) {
-		from += merged ? 0 : column->offset;
-		for (i = 0; i < n; i++, from += stride, key += words)
-			memcpy(key, from, words * WORD);
-		return;
-	}
 	for (i = 0; i < n; i++, from += stride, key += words) {
 		key[words - 1] = 0; /* what pads it */
 		for (c = 0; c < plan->n_columns; c++)
 			memcpy((char *)key + plan->columns[c].at,
 			    from + plan->columns[c].offset,
 			    plan->columns[c].size);
+	}
+}
+
+static void pack_keys(const struct groups *groups, const char *from,
+    size_t stride, bool merged, uint32_t n)
+{
+	const struct plan *plan = groups->plan;
+	const uint32_t words = plan->key_words;
+	const char *column = from + plan->columns[0].offset;
+	uint32_t i;
+
+	if (merged) {
+		for (i = 0; i < n; i++, from += stride)
+			memcpy(&groups->keys[i * words], from, words * WORD);
+		return;
+	}
+	switch (plan->n_columns == 1 ? plan->columns[0].size : 0) {
+	case 1:
+		pack_column(groups->keys, column, stride, 1, n);
+		return;
+	case 2:
+		pack_column(groups->keys, column, stride, 2, n);
+		return;
+	case 4:
+		pack_column(groups->keys, column, stride, 4, n);
+		return;
+	case WORD:
+		pack_column(groups->keys, column, stride, WORD, n);
+		return;
+	default:
+		pack_columns(groups, from, stride, n);
 	}
 }
 
@@ -181,17 +229,27 @@ static uint64_t *new_record(struct groups *groups, const uint64_t *key)
 	return record;
 }
 
+uint64_t *dfi__groups_insert(
+    struct groups *groups, const uint64_t *key, uint64_t hash, uint64_t slot)
+{
+	if (groups->n == groups->max)
+		return NULL;
+	groups->slots[slot].tag = (uint32_t)(hash >> 32);
+	groups->slots[slot].record = (uint32_t)groups->n + 1;
+	return new_record(groups, key);
+}
+
 /* NULL: a group too many. */
 static always_inline uint64_t *find_one(
     struct groups *groups, const uint64_t *key, uint64_t hash, uint32_t n_words)
 {
 	uint64_t at = slot_of(groups, hash), *record;
-	struct groups_slot *slot;
+	const struct groups_slot *slot;
 
 	for (;; at = (at + 1) & (groups->n_slots - 1)) {
 		slot = &groups->slots[at];
 		if (!slot->record)
-			break;
+			return dfi__groups_insert(groups, key, hash, at);
 		if (slot->tag != (uint32_t)(hash >> 32))
 			continue;
 		record = &groups->records[(uint64_t)(slot->record - 1) *
@@ -199,11 +257,11 @@ static always_inline uint64_t *find_one(
 		if (likely(same_key(record, key, n_words)))
 			return record;
 	}
-	if (groups->n == groups->max)
-		return NULL;
-	slot->tag = (uint32_t)(hash >> 32);
-	slot->record = (uint32_t)groups->n + 1;
-	return new_record(groups, key);
+}
+
+static bool in_cache(const struct groups *groups)
+{
+	return groups->n * groups->plan->record_words * WORD <= PREFETCH_FROM;
 }
 
 static void prefetch(
@@ -234,7 +292,7 @@ static always_inline uint32_t find_keys(struct groups *groups, uint32_t n_words,
 
 	for (i = 0; i < n; i++)
 		hashes[i] = hash_key(&key[i * n_words], n_words);
-	if (groups->n * groups->plan->record_words * WORD > PREFETCH_FROM)
+	if (!in_cache(groups))
 		prefetch(groups, hashes, n);
 	for (i = 0; i < n; i++) {
 		records[i] = find_one(
@@ -283,10 +341,54 @@ static int fold_all(struct groups *groups, const char *from, uint64_t n)
 	return 0;
 }
 
+/* By a loop that does both: the first fold, or merge, and then the others. */
+static int fold_single(struct groups *groups, const char *from, size_t stride,
+    bool merged, uint32_t n, uint32_t *found)
+{
+	const struct plan *plan = groups->plan;
+	const struct fold *fold = merged ? plan->merges : plan->folds;
+	uint32_t n_folds = merged ? plan->n_merges : plan->n_folds, i;
+	uint64_t *records[GROUPS_BATCH];
+	struct single_input input = { from, stride, from, stride };
+	int ret = reserve(groups);
+
+	if (ret < 0)
+		return ret;
+	if (!merged && plan->columns[0].size == WORD && plan->n_columns == 1) {
+		input.keys += plan->columns[0].offset;
+	} else if (!merged) {
+		pack_keys(groups, from, stride, false, n);
+		input.keys = (const char *)groups->keys;
+		input.key_stride = WORD;
+	}
+	n = groups->loops[merged](
+	    groups, fold, &input, n, n_folds > 1 ? records : NULL);
+	for (i = 1; i < n_folds; i++)
+		fold[i].functions->each(&fold[i], from, stride, records, n);
+	*found = n;
+	return 0;
+}
+
+/* In two steps. */
+static int fold_found(struct groups *groups, const char *from, size_t stride,
+    bool merged, uint32_t n, uint32_t *found)
+{
+	uint64_t *records[GROUPS_BATCH];
+	int ret = dfi__groups_find(
+	    groups, from, stride, merged, n, records, found);
+
+	if (ret < 0)
+		return ret;
+	if (merged)
+		dfi__fold_records(groups->plan, from, stride, records, *found);
+	else
+		dfi__fold_each(groups->plan, from, records, *found);
+	return 0;
+}
+
 int dfi__groups_fold(struct groups *groups, const char *from, size_t stride,
     bool merged, uint64_t n, uint64_t *taken)
 {
-	uint64_t *records[GROUPS_BATCH];
 	uint32_t batch, found;
 	int ret;
 
@@ -298,15 +400,14 @@ int dfi__groups_fold(struct groups *groups, const char *from, size_t stride,
 	}
 	for (; *taken < n; *taken += found, from += found * stride) {
 		batch = (uint32_t)min_u64(n - *taken, GROUPS_BATCH);
-		ret = dfi__groups_find(
-		    groups, from, stride, merged, batch, records, &found);
+		if (groups->loops[merged] && in_cache(groups))
+			ret = fold_single(
+			    groups, from, stride, merged, batch, &found);
+		else
+			ret = fold_found(
+			    groups, from, stride, merged, batch, &found);
 		if (ret < 0)
 			return ret;
-		if (merged)
-			dfi__fold_records(
-			    groups->plan, from, stride, records, found);
-		else
-			dfi__fold_each(groups->plan, from, records, found);
 		if (found < batch) {
 			*taken += found;
 			return 0;

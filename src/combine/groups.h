@@ -5,7 +5,8 @@
  * record, and the records lie one behind the other, in the order in which their
  * groups came, so that results are read in one pass. Keys are looked up in
  * batches: where the table is larger than caches, the memory of all is on its
- * way while the first is compared.
+ * way while the first is compared. Smaller ones have more slots for each
+ * record, because there a probe that is mispredicted is what costs most.
  */
 #ifndef DFI_COMBINE_GROUPS_H
 #define DFI_COMBINE_GROUPS_H
@@ -25,6 +26,17 @@ struct groups_slot {
 	uint32_t record; /* its number and 1; 0: the slot is free */
 };
 
+struct groups;
+struct single_input;
+
+/*
+ * Find the groups of n inputs, make those that are missing, and fold; there is
+ * memory for n more. Each input's record goes to records, unless that is NULL.
+ * How many were taken: fewer than n if the next one is a group too many.
+ */
+typedef uint32_t single_loop(struct groups *groups, const struct fold *fold,
+    const struct single_input *input, uint32_t n, uint64_t **records);
+
 struct groups {
 	const struct plan *plan;
 	uint64_t max; /* groups */
@@ -34,6 +46,8 @@ struct groups {
 	struct groups_slot *slots;
 	uint64_t n_slots; /* a power of two */
 	uint64_t *keys;   /* of a batch */
+	/* single.h: of tuples, and of records; NULL: there is none. */
+	single_loop *loops[2];
 };
 
 /* 1 <= max <= GROUPS_MAX. -ENOMEM. The plan must outlive it. */
@@ -59,6 +73,13 @@ int dfi__groups_find(struct groups *groups, const char *from, size_t stride,
  */
 int dfi__groups_fold(struct groups *groups, const char *from, size_t stride,
     bool merged, uint64_t n, uint64_t *taken);
+
+/*
+ * For loops that find groups themselves: a new group for a key, whose probes
+ * have ended at a free slot; there is memory for it. NULL: one too many.
+ */
+uint64_t *dfi__groups_insert(
+    struct groups *groups, const uint64_t *key, uint64_t hash, uint64_t slot);
 
 static inline const uint64_t *groups_record(
     const struct groups *groups, uint64_t i)

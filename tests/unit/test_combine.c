@@ -393,6 +393,56 @@ Test(groups, are_bounded)
 	dfi__plan_free(plan);
 }
 
+/* From a table that caches hold to one that they don't, and back. */
+Test(groups, keep_their_records_while_the_table_grows)
+{
+	enum {
+		N = 40000
+	};
+	const struct dfi_aggregate aggregates[] = {
+		{ .function = DFI_SUM, .field = "number" },
+		{ .function = DFI_COUNT },
+		{ .function = DFI_MAX, .field = "tiny" },
+	};
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, aggregates, 3);
+	struct result {
+		uint64_t key;
+		int64_t sum;
+		uint64_t count;
+		int8_t most;
+	} result;
+	struct row *rows = calloc(N, sizeof(*rows));
+	struct groups groups;
+	uint64_t i, round;
+
+	cr_assert_eq(plan->schema->tuple_size, sizeof(result));
+	cr_assert_eq(dfi__groups_init(&groups, plan, N), 0);
+	for (i = 0; i < N; i++)
+		rows[i] = (struct row){
+			.key = i * i, .number = -(int64_t)i, .tiny = (int8_t)i
+		};
+	for (round = 0; round < 2; round++) {
+		fold(&groups, rows, sizeof(*rows), false, N);
+		fold(&groups, rows, sizeof(*rows), false, N);
+		cr_assert_eq(groups.n, N);
+		for (i = 0; i < N; i++) {
+			cr_assert_eq(
+			    dfi__plan_result(plan, groups_record(&groups, i),
+				(char *)&result),
+			    0);
+			cr_assert_eq(result.key, i * i);
+			cr_assert_eq(result.sum, -2 * (int64_t)i);
+			cr_assert_eq(result.count, 2);
+			cr_assert_eq(result.most, (int8_t)i);
+		}
+		dfi__groups_clear(&groups);
+	}
+	free(rows);
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+}
+
 /* ---- Random schemas against a plain loop
  * ---------------------------------------- */
 
