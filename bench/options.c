@@ -5,9 +5,6 @@
  */
 #include "options.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "options_impl.h"
 #include "values.h"
 
@@ -46,26 +43,6 @@ void raw_options_parse(int argc, char **argv, struct raw_options *options)
 	if (options->sweep)
 		default_tuple_sizes(&options->common, small_size, 1);
 	default_tuple_sizes(&options->common, usual_sizes, 5);
-}
-
-void parse_apis(const struct argp_state *state, const char *text,
-    enum api apis[N_APIS], uint32_t *n_apis)
-{
-	char names[64], *rest = NULL, *name;
-
-	*n_apis = 0;
-	if (strlen(text) >= sizeof(names))
-		argp_error(state, "--api %s: too many", text);
-	snprintf(names, sizeof(names), "%s", text);
-	for (name = strtok_r(names, ",", &rest); name;
-	     name = strtok_r(NULL, ",", &rest)) {
-		if (*n_apis == N_APIS)
-			argp_error(state, "--api %s: too many", text);
-		apis[(*n_apis)++] = parse_name(
-		    state, "api", name, api_name, N_APIS);
-	}
-	if (!*n_apis)
-		argp_error(state, "--api: none given");
 }
 
 static void check_shuffle(
@@ -116,7 +93,8 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 		    state, "target-threads", arg, 1, DFI_MAX_ENDPOINTS);
 		return 0;
 	case KEY_API:
-		parse_apis(state, arg, options->apis, &options->n_apis);
+		parse_names(state, "api", arg, api_name, options->apis, N_APIS,
+		    &options->n_apis);
 		return 0;
 	case KEY_ROUTING:
 		options->routing = parse_name(
@@ -271,28 +249,16 @@ void idle_options_parse(int argc, char **argv, struct idle_options *options)
 	default_tuple_sizes(&options->common, small_size, 1);
 }
 
-static void parse_clients(const struct argp_state *state, const char *text,
-    struct sequencer_options *options)
-{
-	uint32_t i;
-
-	if (!parse_size_list(
-		text, options->clients, MAX_CLIENT_COUNTS, &options->n_clients))
-		argp_error(state, "--clients %s: not a list of numbers", text);
-	for (i = 0; i < options->n_clients; i++)
-		if (!options->clients[i] ||
-		    options->clients[i] > DFI_MAX_ENDPOINTS)
-			argp_error(state, "--clients %s: from 1 to %d", text,
-			    DFI_MAX_ENDPOINTS);
-}
-
 static error_t parse_sequencer(int key, char *arg, struct argp_state *state)
 {
 	struct sequencer_options *options = state->input;
 
 	switch (key) {
 	case KEY_CLIENTS:
-		parse_clients(state, arg, options);
+		parse_counts(state, "clients", arg,
+		    &(struct count_list){ options->clients, 1,
+			DFI_MAX_ENDPOINTS, MAX_CLIENT_COUNTS },
+		    &options->n_clients);
 		return 0;
 	case KEY_BATCH:
 		options->batch = (uint32_t)parse_number(

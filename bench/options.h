@@ -49,7 +49,7 @@ struct shuffle_options {
 	uint32_t n_sources;
 	uint32_t n_targets;
 	uint32_t n_target_threads;
-	enum api apis[N_APIS];
+	uint32_t apis[N_APIS]; /* enum api */
 	uint32_t n_apis;
 	uint32_t routing; /* enum dfi_routing */
 	uint32_t batch;
@@ -72,11 +72,11 @@ enum replicate_mode {
 
 struct replicate_options {
 	struct common_options common;
-	enum replicate_mode modes[N_MODES];
+	uint32_t modes[N_MODES]; /* enum replicate_mode */
 	uint32_t n_modes;
 	uint64_t targets[MAX_TARGET_COUNTS]; /* rows for each */
 	uint32_t n_target_counts;
-	enum api apis[N_APIS];
+	uint32_t apis[N_APIS]; /* enum api */
 	uint32_t n_apis;
 	uint32_t batch;
 	bool no_baseline;

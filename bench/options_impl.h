@@ -58,10 +58,6 @@ void default_tuple_sizes(
 void refuse_role(
     const struct argp_state *state, const struct common_options *common);
 
-/* A list of enum api. */
-void parse_apis(const struct argp_state *state, const char *text,
-    enum api apis[N_APIS], uint32_t *n_apis);
-
 /* The part of every subcommand's parser that is the same. */
 error_t parse_rest(
     int key, struct argp_state *state, struct common_options *common);

@@ -4,45 +4,7 @@
  */
 #include "options_impl.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "values.h"
-
-static void parse_modes(const struct argp_state *state, const char *text,
-    struct replicate_options *options)
-{
-	char names[64], *rest = NULL, *name;
-
-	options->n_modes = 0;
-	if (strlen(text) >= sizeof(names))
-		argp_error(state, "--mode %s: too many", text);
-	snprintf(names, sizeof(names), "%s", text);
-	for (name = strtok_r(names, ",", &rest); name;
-	     name = strtok_r(NULL, ",", &rest)) {
-		if (options->n_modes == N_MODES)
-			argp_error(state, "--mode %s: too many", text);
-		options->modes[options->n_modes++] = parse_name(
-		    state, "mode", name, mode_name, N_MODES);
-	}
-	if (!options->n_modes)
-		argp_error(state, "--mode: none given");
-}
-
-static void parse_targets(const struct argp_state *state, const char *text,
-    struct replicate_options *options)
-{
-	uint32_t i;
-
-	if (!parse_size_list(text, options->targets, MAX_TARGET_COUNTS,
-		&options->n_target_counts))
-		argp_error(state, "--targets %s: not a list of numbers", text);
-	for (i = 0; i < options->n_target_counts; i++)
-		if (!options->targets[i] ||
-		    options->targets[i] > REPLICATE_MAX_TARGETS)
-			argp_error(state, "--targets %s: from 1 to %d", text,
-			    REPLICATE_MAX_TARGETS);
-}
 
 static void check_replicate(
     const struct argp_state *state, const struct replicate_options *options)
@@ -69,13 +31,18 @@ static error_t parse_replicate(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_MODE:
-		parse_modes(state, arg, options);
+		parse_names(state, "mode", arg, mode_name, options->modes,
+		    N_MODES, &options->n_modes);
 		return 0;
 	case KEY_TARGETS:
-		parse_targets(state, arg, options);
+		parse_counts(state, "targets", arg,
+		    &(struct count_list){ options->targets, 1,
+			REPLICATE_MAX_TARGETS, MAX_TARGET_COUNTS },
+		    &options->n_target_counts);
 		return 0;
 	case KEY_API:
-		parse_apis(state, arg, options->apis, &options->n_apis);
+		parse_names(state, "api", arg, api_name, options->apis, N_APIS,
+		    &options->n_apis);
 		return 0;
 	case KEY_BATCH:
 		options->batch = (uint32_t)parse_number(

@@ -7,6 +7,7 @@
 
 #include <dfi/dfi.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,43 @@ uint32_t parse_name(const struct argp_state *state, const char *option,
 			return i;
 	argp_error(state, "--%s %s: unknown", option, text);
 	return 0;
+}
+
+void parse_names(const struct argp_state *state, const char *option,
+    const char *text, const char *(*name)(uint32_t), uint32_t *values,
+    uint32_t max, uint32_t *n)
+{
+	char names[64], *rest = NULL, *one;
+	uint32_t used = 0;
+
+	if (strlen(text) >= sizeof(names))
+		argp_error(state, "--%s %s: too many", option, text);
+	snprintf(names, sizeof(names), "%s", text);
+	for (one = strtok_r(names, ",", &rest); one;
+	     one = strtok_r(NULL, ",", &rest)) {
+		if (used == max)
+			argp_error(state, "--%s %s: too many", option, text);
+		values[used++] = parse_name(state, option, one, name, max);
+	}
+	if (!used)
+		argp_error(state, "--%s: none given", option);
+	*n = used;
+}
+
+void parse_counts(const struct argp_state *state, const char *option,
+    const char *text, const struct count_list *list, uint32_t *n)
+{
+	uint32_t i;
+
+	if (!parse_size_list(text, list->values, list->max, n))
+		argp_error(
+		    state, "--%s %s: not a list of numbers", option, text);
+	for (i = 0; i < *n; i++)
+		if (list->values[i] < list->least ||
+		    list->values[i] > list->most)
+			argp_error(state, "--%s %s: from %lu to %lu", option,
+			    text, (unsigned long)list->least,
+			    (unsigned long)list->most);
 }
 
 const char *api_name(uint32_t api)

@@ -33,6 +33,19 @@ int64_t parse_number(const struct argp_state *state, const char *option,
 uint32_t parse_name(const struct argp_state *state, const char *option,
     const char *text, const char *(*name)(uint32_t), uint32_t n);
 
+/* A list of such names, at most max of them, which is how many there are. */
+void parse_names(const struct argp_state *state, const char *option,
+    const char *text, const char *(*name)(uint32_t), uint32_t *values,
+    uint32_t max, uint32_t *n);
+
+/* Where a list of numbers goes, and from which to which they are. */
+struct count_list {
+	uint64_t *values, least, most;
+	uint32_t max;
+};
+void parse_counts(const struct argp_state *state, const char *option,
+    const char *text, const struct count_list *list, uint32_t *n);
+
 /* Names of enum api, enum dfi_wait and enum dfi_routing; NULL: not here. */
 const char *api_name(uint32_t api);
 const char *wait_name(uint32_t wait);
