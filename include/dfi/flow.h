@@ -67,11 +67,21 @@ enum dfi_replication {
 	 */
 	DFI_REPLICATION_NAIVE,
 	/*
-	 * Tuples are built in a ring in the source's process, which all targets
-	 * read where it lies: one copy, whatever the number of targets. Over
-	 * shared memory only: the flow's transport becomes DFI_TRANSPORT_SHM,
-	 * and -EOPNOTSUPP if it may need RDMA, which it may if its transport
-	 * says so, or where the registry serves other hosts, too.
+	 * Tuples are built in a ring in the source's process: one copy there,
+	 * whatever the number of targets. Over shared memory all targets read
+	 * it where it lies, and the flow's transport becomes DFI_TRANSPORT_SHM.
+	 *
+	 * If the flow may need RDMA, as its transport says so, or the registry
+	 * serves other hosts, too, its transport becomes DFI_TRANSPORT_VERBS:
+	 * each segment is sent once, as a datagram to a multicast group that
+	 * all targets have joined, and what is lost is sent again. A segment
+	 * must fit a datagram, whose size is the MTU of the RDMA device's port:
+	 * -EMSGSIZE here, if the creator's device has smaller ones, or none has
+	 * as large ones (4096 bytes), and where an endpoint is opened whose
+	 * device has. Opening a source waits until each target has answered a
+	 * datagram (-ETIMEDOUT), and closing it until each has all
+	 * (dfi_source_attr.close_timeout_ms). Such a flow can't be ordered or
+	 * have groups, in this version (-EOPNOTSUPP). See docs/replicate.md.
 	 */
 	DFI_REPLICATION_MULTICAST,
 };
@@ -213,6 +223,13 @@ struct dfi_flow_attr {
 	 * average), and 16 to 32 bytes more.
 	 */
 	uint64_t max_groups;
+	/*
+	 * Of a multicast over RDMA: the IPv4 or IPv6 address of its group, such
+	 * as "239.1.2.3" or "ff15::1:2"; NULL: one is chosen at random from
+	 * 239.192.0.0/14, or from ff15::/16 where the context's RDMA device has
+	 * an IPv6 address. Flows may share a group: each has a key.
+	 */
+	const char *multicast_address;
 };
 #define DFI_MAX_GROUPS (UINT64_C(1) << 31)
 #define DFI_DEFAULT_GROUPS (UINT64_C(1) << 20)
@@ -238,7 +255,8 @@ struct dfi_flow_estimate {
 	uint64_t target_bytes;
 	/*
 	 * What each source reserves and locks for each target that it reaches
-	 * over RDMA; 0 over shared memory. Huge pages as for target_bytes.
+	 * over RDMA; 0 over shared memory, and if replication is multicast.
+	 * Huge pages as for target_bytes.
 	 */
 	uint64_t image_bytes;
 	uint32_t transport;          /* enum dfi_transport that applies */
@@ -250,7 +268,8 @@ struct dfi_flow_estimate {
 	/*
 	 * The most queue pairs that each source takes: one for each process
 	 * with targets that it reaches over RDMA, and one for the sequencer of
-	 * an ordered flow, counted at both ends.
+	 * an ordered flow, counted at both ends; or one, and one for each
+	 * target, if replication is multicast.
 	 */
 	uint32_t source_queue_pairs;
 	/*
@@ -285,9 +304,10 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * removed when the context closes or its process dies. Any thread.
  *
  * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
- * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, or the
- * description is too large. -ENOSPC, -ENOTCONN, -ETIMEDOUT: the registry.
- * -EOPNOTSUPP: not with this replication. -ENOMEM, -EIO.
+ * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, a segment
+ * doesn't fit a datagram, or the description is too large. -ENOSPC, -ENOTCONN,
+ * -ETIMEDOUT: the registry. -EOPNOTSUPP: not with this replication. -ENOMEM,
+ * -EIO.
  *
  * After -ENOTCONN a persistent flow may exist nevertheless: the connection may
  * have been lost between the request and its answer. Creating it again then

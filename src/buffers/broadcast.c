@@ -26,8 +26,13 @@ static int publish(struct remote *remote, const struct transport_write *write)
 	uint32_t i;
 
 	atomic_set(&footer[0], write->footer[0]);
-	/* Pairs with each reader's observe of this word (reader.c). */
+	/* Pairs with each reader's observe of this word (reader.c), or that of
+	 * stream_source.c. */
 	atomic_publish(&footer[1], write->footer[1]);
+	if (broadcast->published) {
+		broadcast->published(broadcast->published_arg);
+		return 0;
+	}
 	for (i = 0; i < broadcast->n_rings; i++) {
 		if (broadcast->rings[i].cancelled)
 			continue;

@@ -28,6 +28,9 @@ struct broadcast {
 	struct writer *rings;
 	uint32_t n_rings;
 	uint32_t short_of; /* the ring that has given back least */
+	/* If not NULL, called for each segment, which nobody reads in place. */
+	void (*published)(void *arg);
+	void *published_arg;
 };
 
 /*

@@ -34,7 +34,7 @@ void dfi__region_init(struct region *region)
 	atomic_set(&header->reader_name, 0);
 }
 
-static void init_header(struct ring_header *header, uint64_t start)
+void dfi__ring_header_init(struct ring_header *header, uint64_t start)
 {
 	atomic_set(&header->credit.consumed, start);
 	atomic_set(&header->credit.closed, RING_OPEN);
@@ -62,7 +62,7 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 		.returned = start,
 		.batch = credit_batch(geometry),
 	};
-	init_header(header(reader), start);
+	dfi__ring_header_init(header(reader), start);
 	reader->mark = &header(reader)->end;
 	reader->head = &header(reader)->slots;
 	if (geometry->apart)

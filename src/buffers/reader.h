@@ -52,6 +52,9 @@ struct reader {
 	enum reader_end end;
 };
 
+/* Of a ring that begins with that number. */
+void dfi__ring_header_init(struct ring_header *header, uint64_t start);
+
 /* Make what all rings of a region share ready, before its readers. */
 void dfi__region_init(struct region *region);
 

@@ -170,12 +170,18 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 	return ret;
 }
 
-/* An endpoint's entry, or NULL. */
+/* An endpoint's entry, or NULL; port may be. */
 static void *encode(const struct dfi *dfi, const struct region *region,
     const char *why, const struct dispenser *sequencer,
-    const struct remote *remote, bool cancelled, size_t *size)
+    const struct remote *remote, const struct multicast_address *port,
+    enum attach_end end, size_t *size)
 {
-	struct endpoint endpoint = { .node = dfi->node };
+	struct endpoint endpoint = {
+		.node = dfi->node,
+		.cancelled = end == ATTACH_CANCELLED,
+		.done = end == ATTACH_DONE,
+		.has_port = port != NULL,
+	};
 	const struct transport *transport = NULL;
 
 	if (region)
@@ -189,9 +195,10 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 	if (transport)
 		transport->ops->describe(transport, remote, endpoint.verbs_way);
 	snprintf(endpoint.verbs_why, sizeof(endpoint.verbs_why), "%s", why);
-	endpoint.cancelled = cancelled;
 	if (sequencer)
 		endpoint.sequencer = sequencer->name;
+	if (port)
+		endpoint.port = *port;
 	return dfi__endpoint_encode(&endpoint, size);
 }
 
@@ -215,11 +222,13 @@ static int claimed(
 }
 
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct remote *remote, int64_t deadline)
+    const struct remote *remote, const struct multicast_address *port,
+    int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, NULL, "", NULL, remote, false, &size);
+	void *data = encode(
+	    dfi, NULL, "", NULL, remote, port, ATTACH_STAYS, &size);
 	int ret;
 
 	if (!data)
@@ -233,12 +242,13 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
-    const struct dispenser *sequencer, struct peers *sources, int64_t deadline)
+    const struct dispenser *sequencer, const struct multicast_address *port,
+    struct peers *sources, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
 	void *data = encode(
-	    dfi, region, why, sequencer, NULL, false, &entry.size);
+	    dfi, region, why, sequencer, NULL, port, ATTACH_STAYS, &entry.size);
 	int ret;
 
 	if (!data)
@@ -250,13 +260,13 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 	return claimed(ret, flow, "target", index);
 }
 
-int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
+int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct region *region, const struct dispenser *sequencer,
-    int64_t deadline)
+    enum attach_end end, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	size_t size;
-	void *data = encode(dfi, region, "", sequencer, NULL, true, &size);
+	void *data = encode(dfi, region, "", sequencer, NULL, NULL, end, &size);
 	int ret;
 
 	if (!data)
@@ -267,8 +277,9 @@ int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	free(data);
 	if (ret < 0)
 		return dfi__fail_within(ret,
-		    "flow '%s': target %u: cancel: the sources that are "
+		    "flow '%s': target %u: %s: the sources that are "
 		    "attached know, others won't",
-		    flow->name, index);
+		    flow->name, index,
+		    end == ATTACH_DONE ? "its end" : "cancel");
 	return 0;
 }

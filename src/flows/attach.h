@@ -19,11 +19,12 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
     struct flow *flow);
 
 /*
- * Publish this context's source, which writes to remote if that isn't NULL;
- * -EEXIST if the index is taken.
+ * Publish this context's source, which writes to remote if that isn't NULL, and
+ * where its datagrams go to, unless port is; -EEXIST if the index is taken.
  */
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct remote *remote, int64_t deadline);
+    const struct remote *remote, const struct multicast_address *port,
+    int64_t deadline);
 
 /*
  * Watch the sources, and publish this context's target and why its region is
@@ -32,13 +33,19 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
  */
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
-    const struct dispenser *sequencer, struct peers *sources, int64_t deadline);
+    const struct dispenser *sequencer, const struct multicast_address *port,
+    struct peers *sources, int64_t deadline);
 
-/*
- * Publish that this context's target, attached before, wants no more tuples.
- */
-int dfi__attach_cancel(struct dfi *dfi, const struct flow *flow, uint32_t index,
+/* How a target leaves that lives. */
+enum attach_end {
+	ATTACH_STAYS = 0,
+	ATTACH_CANCELLED, /* it wants no more tuples */
+	ATTACH_DONE,      /* it has all that there were */
+};
+
+/* Publish that of this context's target, attached before. */
+int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct region *region, const struct dispenser *sequencer,
-    int64_t deadline);
+    enum attach_end end, int64_t deadline);
 
 #endif

@@ -70,13 +70,14 @@ void dfi__target_log_attached(const struct dfi_target *target)
 	if (export)
 		export->transport->ops->describe(export->transport, NULL, way);
 	dfi__log(DFI_LOG_INFO,
-	    "flow '%s': target %u of %u is attached: %u sources by shared "
-	    "memory%s%s%s; rings of %u segments of %u bytes, tuples of %u, for "
-	    "%s; %s",
+	    "flow '%s': target %u of %u is attached: %u sources by %s%s%s; "
+	    "rings of %u segments of %u bytes, tuples of %u, for %s; %s",
 	    flow->name, target->index, flow->n_targets, flow->n_sources,
-	    export ? " or verbs (" : "", way, export ? ")" : "",
-	    flow->segment_count, flow->segment_size, flow->schema->tuple_size,
-	    goal(flow),
+	    target->cast ? "datagrams ("
+		: export ? "shared memory or verbs ("
+			 : "shared memory",
+	    way, export ? ")" : "", flow->segment_count, flow->segment_size,
+	    flow->schema->tuple_size, goal(flow),
 	    target->flags & DFI_NONBLOCK ? "doesn't block"
 					 : waiting(&target->wait));
 }

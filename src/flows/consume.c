@@ -174,8 +174,14 @@ static int take(struct dfi_target *target, uint32_t source)
 static bool is_gone(struct dfi_target *target, uint32_t source)
 {
 	const struct export *export = target->region->export;
+	bool gone = peers_state(&target->sources, source) == PEER_GONE;
 
-	return peers_state(&target->sources, source) == PEER_GONE ||
+	/* Some of what it has sent may still come. */
+	if (gone && target->cast) {
+		dfi__cast_target_source_gone(target->cast, source);
+		gone = false;
+	}
+	return gone ||
 	    (export && export->transport->ops->ring_lost(export, source));
 }
 

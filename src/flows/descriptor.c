@@ -53,9 +53,8 @@ struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
 
-	return flow->replication == DFI_REPLICATION_MULTICAST
-	    ? ring_geometry_apart(geometry)
-	    : geometry;
+	return flow_is_broadcast(flow) ? ring_geometry_apart(geometry)
+				       : geometry;
 }
 
 uint32_t dfi__flow_segment_parts(const struct flow *flow)
@@ -216,6 +215,11 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 		dispenser_to_message(&endpoint->sequencer, &sequencer);
 		message.sequencer = &sequencer;
 	}
+	message.done = endpoint->done;
+	if (endpoint->has_port) {
+		message.port.data = (uint8_t *)endpoint->port.bytes;
+		message.port.len = sizeof(endpoint->port.bytes);
+	}
 	return pack(&message.base, size);
 }
 
@@ -232,7 +236,9 @@ int dfi__endpoint_decode(
 	    strlen(message->address) >= sizeof(endpoint->region.address) ||
 	    strlen(message->verbs_address) >= sizeof(endpoint->verbs.address) ||
 	    strlen(message->verbs_way) >= sizeof(endpoint->verbs_way) ||
-	    strlen(message->verbs_why) >= sizeof(endpoint->verbs_why)) {
+	    strlen(message->verbs_why) >= sizeof(endpoint->verbs_why) ||
+	    (message->port.len &&
+		message->port.len != sizeof(endpoint->port.bytes))) {
 		if (message)
 			dfi_flow__endpoint__free_unpacked(message, NULL);
 		return dfi__fail(
@@ -250,6 +256,11 @@ int dfi__endpoint_decode(
 	endpoint->verbs.size = message->region_size;
 	endpoint->cancelled = message->cancelled;
 	endpoint->sequencer = sequencer;
+	endpoint->done = message->done;
+	endpoint->has_port = message->port.len;
+	if (endpoint->has_port)
+		memcpy(endpoint->port.bytes, message->port.data,
+		    sizeof(endpoint->port.bytes));
 	dfi_flow__endpoint__free_unpacked(message, NULL);
 	return 0;
 }
@@ -337,6 +348,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.transport = flow->transport;
 	message.replication = flow->replication;
 	message.loss_policy = flow->loss_policy;
+	message.multicast_address = (char *)flow->multicast_address;
 	message.gap_timeout_us = flow->gap_timeout_us;
 	aggregates_to_messages(flow, aggregates, aggregate_pointers);
 	message.n_aggregates = flow->n_aggregates;
@@ -409,7 +421,18 @@ static bool groups_are_sane(const struct flow *flow)
 {
 	return (flow->routing == DFI_ROUTE_FUNCTION ||
 		   flow->routing == DFI_ROUTE_DIRECT) &&
-	    flow->n_targets <= DFI_MAX_SET_TARGETS;
+	    flow->n_targets <= DFI_MAX_SET_TARGETS && !flow_is_cast(flow);
+}
+
+static bool replication_is_sane(const struct flow *flow)
+{
+	if (flow->loss_policy > DFI_LOSS_NOTIFY || !flow->gap_timeout_us ||
+	    flow->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
+		return false;
+	if (flow_is_cast(flow))
+		return flow->multicast_address[0] && !flow->ordered;
+	return flow->replication == DFI_REPLICATION_NAIVE ||
+	    flow_is_broadcast(flow);
 }
 
 /* The plan that is made of it checks the rest. */
@@ -428,13 +451,10 @@ static bool kind_is_sane(const struct flow *flow)
 		return combiner_is_sane(flow);
 	if (flow->n_aggregates || flow->max_groups)
 		return false;
+	if (flow->multicast_address[0] && !flow_is_cast(flow))
+		return false;
 	if (flow->kind == DFI_REPLICATE)
-		return (flow->replication == DFI_REPLICATION_NAIVE ||
-			   (flow->replication == DFI_REPLICATION_MULTICAST &&
-			       flow->transport == DFI_TRANSPORT_SHM)) &&
-		    flow->loss_policy <= DFI_LOSS_NOTIFY &&
-		    flow->gap_timeout_us &&
-		    flow->gap_timeout_us <= DFI_MAX_GAP_TIMEOUT_US &&
+		return replication_is_sane(flow) &&
 		    (!flow->routing || groups_are_sane(flow)) &&
 		    !flow->n_keys && !flow->splits;
 	return flow->kind == DFI_SHUFFLE && !flow->replication &&
@@ -478,6 +498,10 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->replication = message->replication;
 	flow->loss_policy = message->loss_policy;
 	flow->gap_timeout_us = message->gap_timeout_us;
+	if (strlen(message->multicast_address) >=
+	    sizeof(flow->multicast_address))
+		return -EBADMSG;
+	strcpy(flow->multicast_address, message->multicast_address);
 	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
 	flow->ordered = message->ordered;
 	dfi__node_from_message(message->creator, &flow->creator);

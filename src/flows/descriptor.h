@@ -10,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dfi/flow.h>
+#include "../base/ip.h"
 #include "../buffers/ring.h"
+#include "../transport/multicast.h"
 #include "../transport/transport.h"
 
 struct DfiFlow__Node;
@@ -50,8 +52,24 @@ struct flow {
 	uint32_t n_aggregates; /* of a combiner flow, whose keys are groups' */
 	struct dfi_aggregate *aggregates;
 	uint64_t max_groups; /* not its default; 0: likewise */
+	/* Of a multicast over a network, else "". */
+	char multicast_address[IP_TEXT_SIZE];
 	struct node creator;
 };
+
+/* Whether segments go to all targets as datagrams to a group. */
+static inline bool flow_is_cast(const struct flow *flow)
+{
+	return flow->replication == DFI_REPLICATION_MULTICAST &&
+	    flow->transport == DFI_TRANSPORT_VERBS;
+}
+
+/* Whether all targets read one ring, in memory of the source. */
+static inline bool flow_is_broadcast(const struct flow *flow)
+{
+	return flow->replication == DFI_REPLICATION_MULTICAST &&
+	    flow->transport == DFI_TRANSPORT_SHM;
+}
 
 /* Room for why a target can't be reached over verbs. */
 #define ENDPOINT_WHY_SIZE 320
@@ -73,7 +91,10 @@ struct endpoint {
 	char verbs_why[ENDPOINT_WHY_SIZE]; /* it has no address; or "" */
 	bool cancelled;                    /* it wants no more tuples */
 	struct dispenser_name sequencer;   /* of the flow, or a sequencer's */
+	bool done;                         /* it has all that there was */
 	/* Sources, too: */
+	bool has_port; /* where datagrams to it alone go */
+	struct multicast_address port;
 	char verbs_way[TRANSPORT_WAY_SIZE]; /* for people; "": not over verbs */
 };
 

@@ -7,6 +7,7 @@
 #include "../base/error.h"
 #include "../buffers/fan.h"
 #include "../transport/transport.h"
+#include "cast.h"
 #include "context.h"
 #include "declare.h"
 #include "descriptor.h"
@@ -28,6 +29,7 @@ static void fill(struct dfi *dfi, const struct flow *flow,
     struct dfi_flow_estimate *estimate)
 {
 	bool multicast = flow->replication == DFI_REPLICATION_MULTICAST;
+	bool cast = flow_is_cast(flow);
 	struct ring_geometry slots = dfi__flow_slots_geometry(flow);
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 	uint32_t transport = flow->transport ? flow->transport
@@ -37,7 +39,7 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	estimate->segment_size = flow->segment_size;
 	estimate->segment_count = flow->segment_count;
 	estimate->rings = (uint64_t)flow->n_sources *
-	    (multicast ? 1 : flow->n_targets);
+	    (flow_is_broadcast(flow) ? 1 : flow->n_targets);
 	estimate->ring_payload_bytes = (uint64_t)geometry.segment_bytes *
 	    flow->segment_count;
 	estimate->ring_bytes = slots.ring_size;
@@ -52,6 +54,12 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 		    multicast ? dfi->transport : NULL, &slots);
 	if (transport == DFI_TRANSPORT_SHM)
 		return;
+	if (cast) {
+		estimate->target_bytes += dfi__cast_receive_bytes(flow);
+		estimate->target_descriptors += CAST_FILES;
+		estimate->source_queue_pairs = 1;
+		return;
+	}
 	estimate->image_bytes = transport_image_bytes(
 	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 	/* The sequencer has one of its own. */

@@ -13,6 +13,7 @@
 #include "../base/error_list.h"
 #include "../base/schema.h"
 #include "../registry/client.h"
+#include "cast.h"
 #include "combine.h"
 #include "context.h"
 #include "declare.h"
@@ -104,20 +105,21 @@ static int choose_replication(
 
 	if (flow->kind != DFI_REPLICATE)
 		return 0;
-	if (wanted == DFI_REPLICATION_MULTICAST && !may_share)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': replication: multicast works over shared "
-		    "memory only, in this version, and this flow may need "
-		    "RDMA: set transport to DFI_TRANSPORT_SHM if all endpoints "
-		    "are on one host, or leave replication 0",
-		    flow->name);
 	flow->replication = wanted;
 	if (!wanted)
 		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
 					      : DFI_REPLICATION_NAIVE;
 	/* Whatever DFI_TRANSPORT says in the processes of its endpoints. */
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
-		flow->transport = DFI_TRANSPORT_SHM;
+		flow->transport = may_share ? DFI_TRANSPORT_SHM
+					    : DFI_TRANSPORT_VERBS;
+	if (flow_is_cast(flow) && (flow->ordered || dfi__flow_has_groups(flow)))
+		return dfi__fail(-EOPNOTSUPP,
+		    "flow '%s': replication: a multicast over RDMA can't %s, "
+		    "in this version: leave replication 0, or, if all "
+		    "endpoints are on one host, set transport to "
+		    "DFI_TRANSPORT_SHM",
+		    flow->name, flow->ordered ? "be ordered" : "have groups");
 	return 0;
 }
 
@@ -251,6 +253,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
     const struct dfi_flow_attr *user, struct flow *flow)
 {
 	struct dfi_flow_attr attr;
+	uint32_t largest;
 	int ret;
 
 	memset(flow, 0, sizeof(*flow));
@@ -272,12 +275,16 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 		ret = choose_replication(dfi, attr.replication, flow);
 	if (!ret)
 		ret = dfi__combine_declare(flow, &attr);
+	if (!ret)
+		ret = dfi__cast_declare(dfi, &attr, flow, &largest);
 	if (!ret && flow->kind == DFI_SHUFFLE)
 		ret = dfi__route_declare(flow, attr.key);
 	if (!ret) {
-		dfi__geometry_choose(dfi, flow);
+		dfi__geometry_choose(dfi, flow, largest);
 		ret = check_geometry(flow);
 	}
+	if (!ret && flow_is_cast(flow))
+		ret = dfi__cast_check(flow, largest);
 	if (ret < 0)
 		dfi__flow_free(flow);
 	return ret;

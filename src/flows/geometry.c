@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "../base/bits.h"
 #include "../base/memory.h"
+#include "cast.h"
 #include "context.h"
 #include "descriptor.h"
 #include "network.h"
@@ -30,6 +31,11 @@ enum {
 	SMALL_SEGMENT = 4096,     /* fewer segments rather than smaller */
 	LARGE_SEGMENT = 64 << 10, /* more segments rather than larger */
 	LATENCY_SEGMENTS = 1024,
+	/* The MTU of RDMA where Ethernet's is as it always was. */
+	USUAL_DATAGRAM = 1024,
+	/* More than a network has under way; a target has receives for twice
+	 * as many. */
+	DATAGRAMS = 256,
 	/* What a target takes of the memory that the process may lock. */
 	LOCKED_SHARE = 8,
 };
@@ -49,7 +55,7 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	uint64_t l2_bytes = l2 > 0 ? (uint64_t)l2 : 0;
-	/* One ring serves all targets. */
+	/* One ring serves all targets, or one is at each for all sources. */
 	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST
 	    ? 1
 	    : flow->n_targets;
@@ -83,7 +89,26 @@ static uint32_t latency_slot_size(const struct flow *flow)
 	    .slot_size;
 }
 
-void dfi__geometry_choose(const struct dfi *dfi, struct flow *flow)
+/* A segment for each datagram. */
+static void choose_datagrams(
+    struct flow *flow, uint64_t bytes, uint32_t largest)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+	uint32_t room = dfi__cast_room(
+	    flow, largest ? largest : (uint32_t)USUAL_DATAGRAM);
+	uint64_t count;
+
+	if (!flow->segment_size)
+		flow->segment_size = flow->goal == DFI_LATENCY
+		    ? tuple_size
+		    : whole_tuples(room, tuple_size);
+	count = min_u64(bytes / flow->segment_size, DATAGRAMS);
+	if (!flow->segment_count)
+		flow->segment_count = (uint32_t)max_u64(count, MIN_SEGMENTS);
+}
+
+void dfi__geometry_choose(
+    const struct dfi *dfi, struct flow *flow, uint32_t datagram)
 {
 	uint32_t tuple_size = flow->schema->tuple_size;
 	uint64_t bytes, count;
@@ -91,6 +116,10 @@ void dfi__geometry_choose(const struct dfi *dfi, struct flow *flow)
 	if (flow->segment_size && flow->segment_count)
 		return;
 	bytes = ring_bytes(dfi, flow);
+	if (flow_is_cast(flow)) {
+		choose_datagrams(flow, bytes, datagram);
+		return;
+	}
 	count = flow->segment_count;
 	if (!count) {
 		count = max_u64(MIN_SEGMENTS, bytes / SMALL_SEGMENT);

@@ -10,9 +10,11 @@ struct flow;
 
 /*
  * Choose segment_size and segment_count where the flow leaves them open (0), by
- * the caches of this machine and DFI_RING_MEMORY.
+ * the caches of this machine and DFI_RING_MEMORY. datagram: if segments travel
+ * in datagrams, the largest that there are; 0: nothing is known of them.
  */
-void dfi__geometry_choose(const struct dfi *dfi, struct flow *flow);
+void dfi__geometry_choose(
+    const struct dfi *dfi, struct flow *flow, uint32_t datagram);
 
 /*
  * The payload bytes of one ring of n_sources x n_targets on a machine with this

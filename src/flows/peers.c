@@ -27,6 +27,17 @@ static void set_gone(struct peer *peer)
 		atomic_publish(&peer->state, PEER_GONE);
 }
 
+/* Likewise. Others would wait for answers for nothing. */
+static void set_again(struct peer *peer, const struct endpoint *endpoint)
+{
+	if (atomic_peek(&peer->state) != PEER_GONE || !endpoint->has_port ||
+	    atomic_peek(&peer->again))
+		return;
+	peer->again_port = endpoint->port;
+	/* Pairs with the observe in cast.c: the port. */
+	atomic_publish(&peer->again, true);
+}
+
 /* Likewise. */
 static void set_peer(struct peer *peer, const struct registry_event *event)
 {
@@ -36,16 +47,20 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 		set_gone(peer);
 		return;
 	}
-	if (atomic_peek(&peer->state) > PEER_PRESENT)
-		return;
 	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
 		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
+		return;
+	}
+	if (atomic_peek(&peer->state) > PEER_PRESENT) {
+		set_again(peer, &endpoint);
 		return;
 	}
 	if (atomic_peek(&peer->state) == PEER_ABSENT) {
 		peer->endpoint = endpoint;
 		atomic_publish(&peer->state, PEER_PRESENT);
 	}
+	if (endpoint.done)
+		atomic_set(&peer->done, true);
 	if (endpoint.cancelled)
 		atomic_publish(&peer->state, PEER_CANCELLED);
 }

@@ -25,7 +25,12 @@ enum peer_state {
 };
 
 struct peer {
-	_Atomic uint32_t state; /* publishes endpoint */
+	_Atomic uint32_t state; /* publishes endpoint, and PEER_GONE done */
+	_Atomic bool done;      /* it has said that it has all */
+	/* Another has attached in the place of one that is gone, and is to be
+	 * told so; again publishes where it is. */
+	_Atomic bool again;
+	struct multicast_address again_port;
 	struct endpoint endpoint;
 };
 

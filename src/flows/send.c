@@ -96,6 +96,8 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 {
 	struct writer *ring = &source->rings[target];
 
+	if (source->cast)
+		dfi__cast_source_leave(source->cast, target, STREAM_CANCELLED);
 	ring->cancelled = true;
 	ring->wanted = false;
 	ring->segment = NULL;
@@ -315,6 +317,8 @@ static bool drained_or_gone(void *arg)
 	struct dfi_source *source = wait->base.source;
 	uint32_t target = wait->base.target;
 
+	if (source->cast)
+		dfi__source_cast_look(source);
 	return dfi__writer_drained(&source->rings[target]) != 0 ||
 	    (!wait->was_gone && left(source, target));
 }
@@ -333,6 +337,8 @@ int dfi__source_drain(
 	/* It had cancelled before the source attached. */
 	if (!writer->remote)
 		return 0;
+	if (source->cast)
+		dfi__source_cast_look(source);
 	word = dfi__writer_wait_word(writer);
 	atomic_set(&source->waits_for, target);
 	while ((ret = dfi__writer_drained(writer)) == 0 && there) {

@@ -80,6 +80,10 @@ static int open_remote(
 	char peer[256];
 	int ret;
 
+	if (source->cast) {
+		dfi__source_cast_ring(source, target, &geometry);
+		return 0;
+	}
 	if (endpoint->region.size <
 	    region_size(&geometry, source->flow.n_sources))
 		return dfi__fail(-EBADMSG,
@@ -111,8 +115,9 @@ static int open_remote(
 static int open_ring(
     struct dfi_source *source, uint32_t target, int64_t deadline)
 {
-	struct region *slots = source->fan ? source->fan->broadcast.region
-					   : NULL;
+	struct region *slots = flow_is_broadcast(&source->flow)
+	    ? source->fan->broadcast.region
+	    : NULL;
 	struct writer *ring = &source->rings[target];
 	char peer[256];
 	int ret = open_remote(source, target, deadline);
@@ -209,6 +214,7 @@ static void free_source(struct dfi_source *source)
 	}
 	dfi__order_close_source(source);
 	dfi__notify_free(source->notify);
+	dfi__source_cast_close(source);
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
 	if (source->fan)
 		dfi__fan_free(source->fan);
@@ -339,7 +345,7 @@ static int open_segments(struct dfi_source *source)
 			    "flow '%s': source %u has been attached before: a "
 			    "flow runs once",
 			    source->flow.name, source->index);
-	if (source->fan && source->fan->broadcast.region)
+	if (flow_is_broadcast(&source->flow))
 		for (t = 0; t < source->n_remotes; t++)
 			if (!source->rings[t].cancelled)
 				dfi__broadcast_open(
@@ -402,6 +408,8 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	ret = dfi__peers_await(&source->targets, deadline);
 	if (!ret && source->fan)
 		ret = take_fan(source);
+	if (!ret && flow_is_cast(&source->flow))
+		ret = dfi__source_cast_open(source, deadline);
 	if (!ret)
 		ret = open_remotes(source, deadline);
 	if (!ret && source->flow.ordered)
@@ -410,13 +418,20 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)
 		ret = dfi__attach_claim(dfi, &source->flow, source->index,
-		    first_remote(source), deadline);
+		    first_remote(source),
+		    source->cast ? &source->cast->cast.port->address : NULL,
+		    deadline);
 	if (ret < 0) {
+		dfi__source_cast_stop(source);
 		dfi__peers_close(&source->targets, NULL);
 		return ret;
 	}
-	ret = open_segments(source);
+	if (source->cast)
+		ret = dfi__source_cast_greet(source, deadline);
+	if (!ret)
+		ret = open_segments(source);
 	if (ret < 0) {
+		dfi__source_cast_stop(source);
 		dfi__endpoint_key(key, &source->flow, role, source->index);
 		dfi__peers_close(&source->targets, key);
 		return ret;
@@ -518,6 +533,7 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 		if (source->rings[t].remote)
 			end_ring(source, t, flag);
 	ret = drain(source);
+	dfi__source_cast_stop(source);
 	dfi__handle_retire(source);
 	/* The marks come first: a target that sees the key go finds them. */
 	dfi__endpoint_key(key, &source->flow, role, source->index);

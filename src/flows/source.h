@@ -10,8 +10,10 @@
 #include <dfi/source.h>
 #include "../base/notify.h"
 #include "../base/wait.h"
+#include "../buffers/cast_source.h"
 #include "../buffers/fan.h"
 #include "../buffers/writer.h"
+#include "cast.h"
 #include "context.h"
 #include "descriptor.h"
 #include "linger.h"
@@ -63,6 +65,7 @@ struct dfi_source {
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct fan *fan;        /* of a replicate flow's source, or NULL */
 	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
+	struct cast_source *cast; /* which sends its segments, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint32_t n_remotes;   /* opened so far */

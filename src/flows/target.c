@@ -17,6 +17,7 @@
 #include "../base/log.h"
 #include "../transport/transport.h"
 #include "attach.h"
+#include "cast.h"
 #include "combine.h"
 #include "declare.h"
 #include "farewell.h"
@@ -25,8 +26,7 @@
 
 static const char role[] = "target";
 
-/* For a waiter that is about to sleep. */
-static void arm_network(void *arg)
+void dfi__target_arm_network(void *arg)
 {
 	struct transport *transport = arg;
 
@@ -98,7 +98,7 @@ static int export_rings(struct dfi_target *target,
 
 	if (ret < 0)
 		return unreachable(target, ret);
-	target->wait.arm = arm_network;
+	target->wait.arm = dfi__target_arm_network;
 	target->wait.arm_arg = verbs;
 	/* Else sources of this host write through memory. */
 	target->wait.fenced = target->flow.transport == DFI_TRANSPORT_VERBS;
@@ -132,18 +132,19 @@ static int reserve(
 }
 
 /* Reserve the rings and make them ready for their sources. */
-static int create_rings(struct dfi_target *target)
+static int create_rings(struct dfi_target *target, int64_t deadline)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
-	struct transport *verbs;
+	struct transport *verbs = NULL;
 	uint32_t i;
-	int ret;
+	int ret = 0;
 
 	target->readers = calloc(target->n_readers, sizeof(target->readers[0]));
 	if (!target->readers)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-	ret = find_network(target, &geometry, &verbs);
+	if (!flow_is_cast(&target->flow))
+		ret = find_network(target, &geometry, &verbs);
 	if (!ret)
 		ret = reserve(target, &geometry);
 	if (!ret && verbs)
@@ -160,9 +161,11 @@ static int create_rings(struct dfi_target *target)
 		    ? UINT64_C(1) << target->index
 		    : 0;
 	}
+	if (flow_is_cast(&target->flow))
+		ret = dfi__target_cast_open(target, deadline);
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.slot_size > CACHE_LINE;
-	return 0;
+	return ret;
 }
 
 static void free_rings(struct dfi_target *target)
@@ -202,16 +205,21 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	int ret;
 
 	target->sources.why_lost = why_lost;
-	ret = create_rings(target);
+	ret = create_rings(target, deadline);
 	if (!ret && target->flow.ordered)
 		ret = dfi__order_open_target(target);
 	if (!ret && target->flow.kind == DFI_COMBINE)
 		ret = dfi__combine_open(target);
 	if (ret < 0)
 		return ret;
-	return dfi__attach_join(target->dfi, &target->flow, target->index,
+	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
 	    target->region, target->verbs_why, target->sequencer,
+	    target->cast ? &target->cast->cast.port->address : NULL,
 	    &target->sources, deadline);
+	/* Pairs with find_source() (cast.c): the peers. */
+	if (!ret)
+		atomic_publish(&target->knows_sources, true);
+	return ret;
 }
 
 int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
@@ -306,10 +314,30 @@ int dfi_target_cancel(struct dfi_target *target)
 	target->head.next = target->head.end = NULL;
 	target->lends_segment = false;
 	close_rings(target, RING_CANCELLED);
-	ret = dfi__attach_cancel(target->dfi, &target->flow, target->index,
-	    target->region, target->sequencer,
+	ret = dfi__attach_end(target->dfi, &target->flow, target->index,
+	    target->region, target->sequencer, ATTACH_CANCELLED,
 	    context_deadline(target->dfi, 0));
 	return dfi__error_keep(ret);
+}
+
+/*
+ * What a target answered last may be lost, and nobody answers after it: so its
+ * entry says that it has all, before it goes. Who doesn't hear of it waits for
+ * as long as it was told to.
+ */
+static void leave_group(struct dfi_target *target)
+{
+	char text[ERROR_TEXT_SIZE];
+
+	if (!target->cancelled && !target->n_open) {
+		snprintf(text, sizeof(text), "%s", dfi_errmsg());
+		if (dfi__attach_end(target->dfi, &target->flow, target->index,
+			target->region, target->sequencer, ATTACH_DONE,
+			context_deadline(target->dfi, 0)) < 0)
+			dfi__log(DFI_LOG_WARN, "%s", dfi_errmsg());
+		(void)dfi__fail(-EIO, "%s", text);
+	}
+	dfi__cast_target_stop(target->cast);
 }
 
 int dfi_target_close(struct dfi_target *target)
@@ -333,6 +361,8 @@ int dfi_target_close(struct dfi_target *target)
 		dfi__target_group_drop(target);
 	if (!target->cancelled)
 		close_rings(target, RING_CLOSED);
+	if (target->cast)
+		leave_group(target);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
 	/* A source that is still to come must find that it is not missing. */

@@ -11,6 +11,7 @@
 #include "../base/nap.h"
 #include "../base/notify.h"
 #include "../base/wait.h"
+#include "../buffers/cast_target.h"
 #include "../buffers/reader.h"
 #include "context.h"
 #include "descriptor.h"
@@ -56,7 +57,9 @@ struct dfi_target {
 	struct dispenser
 	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
-	uint64_t ring_memory; /* counted towards the context's bound */
+	struct cast_target *cast;   /* which writes its rings, or NULL */
+	_Atomic bool knows_sources; /* sources is ready for the cast */
+	uint64_t ring_memory;       /* counted towards the context's bound */
 	char verbs_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */
 	struct dfi *dfi;
 	struct flow flow;
@@ -98,6 +101,9 @@ bool dfi__target_ready(struct dfi_target *target);
 
 /* Announce the target's owner for notices. Whether it had not been. */
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify);
+
+/* For a waiter that is about to sleep; of a transport. */
+void dfi__target_arm_network(void *arg);
 
 /* Nobody wakes it any more. */
 void dfi__target_withdraw(struct dfi_target *target);

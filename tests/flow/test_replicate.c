@@ -28,23 +28,55 @@ TestSuite(replicate, .init = setup, .fini = teardown, .timeout = 120);
 TestSuite(naive, .init = setup, .fini = teardown, .timeout = 120);
 TestSuite(chosen, .init = setup, .fini = teardown, .timeout = 120);
 
+static bool over_verbs(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return transport && strcmp(transport, "verbs") == 0;
+}
+
+static bool started;
+
+/* Over shared memory it is what the library chooses. */
+static void setup_multicast(void)
+{
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	started = true;
+	setup();
+}
+
+static void teardown_multicast(void)
+{
+	if (started)
+		teardown();
+}
+
+TestSuite(multicast, .init = setup_multicast, .fini = teardown_multicast,
+    .timeout = 120);
+
 static uint32_t replication;
 
-/* A test of naive flows, and of those whose replication is left to the library:
- * multicast, but for flows that may need RDMA.
+/* A test of naive flows, of those whose replication is left to the library:
+ * multicast, but for flows that may need RDMA; and of multicast over RDMA.
  */
-#define TEST_EACH(name)                                \
-	static void name(void);                        \
-	Test(naive, name)                              \
-	{                                              \
-		replication = DFI_REPLICATION_NAIVE;   \
-		name();                                \
-	}                                              \
-	Test(chosen, name)                             \
-	{                                              \
-		replication = DFI_REPLICATION_DEFAULT; \
-		name();                                \
-	}                                              \
+#define TEST_EACH(name)                                  \
+	static void name(void);                          \
+	Test(naive, name)                                \
+	{                                                \
+		replication = DFI_REPLICATION_NAIVE;     \
+		name();                                  \
+	}                                                \
+	Test(chosen, name)                               \
+	{                                                \
+		replication = DFI_REPLICATION_DEFAULT;   \
+		name();                                  \
+	}                                                \
+	Test(multicast, name)                            \
+	{                                                \
+		replication = DFI_REPLICATION_MULTICAST; \
+		name();                                  \
+	}                                                \
 	static void name(void)
 
 enum {
@@ -309,7 +341,9 @@ TEST_EACH(one_to_one_to_eight)
 	struct dfi_flow_attr attr;
 	uint32_t n;
 
-	for (n = 1; n <= MAX_ENDS; n++) {
+	/* Over an emulated network in steps. */
+	for (n = 1; n <= MAX_ENDS;
+	     n += replication == DFI_REPLICATION_MULTICAST ? 3 : 1) {
 		attr = flow_attr(1, n);
 		run(&attr, 3000);
 	}
@@ -867,14 +901,41 @@ Test(replicate, loss_policy_is_published)
 	cr_assert_eq(info.gap_timeout_us, 0);
 }
 
-Test(replicate, multicast_over_rdma_is_refused)
+/* What is wrong with them is found without a device. */
+Test(replicate, attributes_of_datagrams_that_make_no_sense_are_named)
+{
+	struct dfi_flow_attr good = flow_attr(1, 2), attr;
+
+	good.replication = DFI_REPLICATION_MULTICAST;
+	good.transport = DFI_TRANSPORT_VERBS;
+	attr = good;
+	attr.multicast_address = "10.1.2.3";
+	assert_error(create_with(&attr), -EINVAL, "flow 'f'",
+	    "multicast_address '10.1.2.3'");
+	attr.multicast_address = "fd00::1";
+	assert_error(create_with(&attr), -EINVAL, "fd00::1");
+	attr.multicast_address = "group";
+	assert_error(create_with(&attr), -EINVAL, "multicast_address 'group'");
+	attr = good;
+	attr.multicast_address = "239.1.2.3";
+	attr.replication = DFI_REPLICATION_NAIVE;
+	assert_error(create_with(&attr), -EINVAL, "multicast_address",
+	    "DFI_REPLICATION_MULTICAST");
+}
+
+/* No device has datagrams larger than 4096 bytes. */
+Test(replicate, segments_larger_than_a_datagram_are_refused_with_the_limit)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
 	attr.replication = DFI_REPLICATION_MULTICAST;
 	attr.transport = DFI_TRANSPORT_VERBS;
-	assert_error(create_with(&attr), -EOPNOTSUPP, "flow 'f'", "replication",
-	    "DFI_TRANSPORT_SHM");
+	attr.segment_size = 4096;
+	assert_error(create_with(&attr), -EMSGSIZE, "flow 'f'",
+	    "segments of 4096 bytes", "segment_size");
+	attr.verify = DFI_VERIFY_CRC;
+	attr.segment_size = 4096 - 32;
+	assert_error(create_with(&attr), -EMSGSIZE, "segment_size");
 }
 
 static uint32_t published(uint32_t wanted, uint32_t transport)
@@ -902,4 +963,85 @@ Test(replicate, is_published)
 	    DFI_REPLICATION_NAIVE);
 	cr_assert_eq(published(DFI_REPLICATION_DEFAULT, DFI_TRANSPORT_VERBS),
 	    DFI_REPLICATION_NAIVE);
+	/* Who only creates a flow needs no device. */
+	cr_assert_eq(published(DFI_REPLICATION_MULTICAST, DFI_TRANSPORT_VERBS),
+	    DFI_REPLICATION_MULTICAST);
+}
+
+/* ---- By datagrams ------------------------------------------------------- */
+
+Test(multicast, flows_of_one_group_are_kept_apart)
+{
+	struct dfi_flow_attr attr = flow_attr(1, 2);
+	struct dfi_target *others[2];
+	struct dfi_source *source, *other;
+	uint64_t i;
+
+	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.multicast_address = "239.194.7.9";
+	create(&attr);
+	cr_assert_eq(dfi_flow_create(rig.dfi, "g", &attr), 0);
+	open_targets(2, DFI_NONBLOCK);
+	for (i = 0; i < 2; i++)
+		others[i] = open_target(
+		    rig.dfi, "g", (uint32_t)i, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	other = open_source(rig.other, "g", 0, 0);
+	for (i = 0; i < RING; i++) {
+		cr_assert_eq(push(source, i), 0);
+		cr_assert_eq(push(other, RING + i), 0);
+	}
+	for (i = 0; i < 2 * RING; i++) {
+		expect_tuple(
+		    i % 2 ? others[0] : targets[0], i / 2 + (i % 2 ? RING : 0));
+		expect_tuple(
+		    i % 2 ? others[1] : targets[1], i / 2 + (i % 2 ? RING : 0));
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_close(other), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++) {
+		expect_end(others[i]);
+		cr_assert_eq(dfi_target_close(others[i]), 0);
+		expect_end(targets[i]);
+	}
+	close_targets(2);
+}
+
+/* Targets would take what it sends for what they have had. */
+Test(multicast, source_that_was_attached_before_is_refused)
+{
+	struct dfi_flow_attr attr = flow_attr(2, 1);
+	struct dfi_source *source;
+
+	attr.replication = DFI_REPLICATION_MULTICAST;
+	create(&attr);
+	open_targets(1, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	expect_tuple(targets[0], 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	assert_error(dfi_source_open(rig.other, "f", 0, NULL, &source), -EEXIST,
+	    "source 0", "before");
+	source = open_source(rig.other, "f", 1, 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_end(targets[0]);
+	close_targets(1);
+}
+
+Test(multicast, default_segments_fill_datagrams_of_the_device)
+{
+	struct dfi_flow_attr attr = flow_attr(1, 1);
+	struct dfi_flow_info info;
+
+	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.segment_size = attr.segment_count = 0;
+	create(&attr);
+	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_gt(info.segment_size, 128);
+	cr_assert_leq(info.segment_size, 4096 - 32);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	/* A tuple more doesn't fit. */
+	attr.segment_size = info.segment_size + sizeof(struct kv);
+	assert_error(create_with(&attr), -EMSGSIZE, "at most");
 }

@@ -18,7 +18,7 @@
  *
  * -c creates the flow before, for so many sources and targets; -g BYTES with
  * segments of so many bytes; -P: it stays when this process has ended, for
- * those that have not attached by then.
+ * those that have not attached by then; -M: as a replicate flow, by multicast.
  *
  * -e: the endpoints don't block; they wait in poll() on their descriptors.
  *
@@ -30,7 +30,7 @@
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
- * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-O] [-P]]
+ * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-M] [-O] [-P]]
  *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e]
  *	[-x TUPLES] source:I... target:J...
  */
@@ -55,7 +55,7 @@ static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool polls, persistent, ordered;
+static bool polls, persistent, ordered, multicast;
 static const char *order_path;
 
 struct end {
@@ -313,8 +313,13 @@ static int create(const char *ends, uint32_t segment_size)
 		.segment_size = segment_size,
 		.flags = persistent ? DFI_FLOW_PERSISTENT : 0,
 	};
-	int ret = dfi_flow_create(dfi, flow, &attr);
+	int ret;
 
+	if (multicast) {
+		attr.kind = DFI_REPLICATE;
+		attr.replication = DFI_REPLICATION_MULTICAST;
+	}
+	ret = dfi_flow_create(dfi, flow, &attr);
 	if (ret < 0)
 		fprintf(stderr, "worker: %s\n", dfi_errmsg());
 	return ret;
@@ -330,7 +335,7 @@ int main(int argc, char **argv)
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (
-	    (option = getopt(argc, argv, "c:eg:kKl:o:OPr:f:n:p:sx:")) != -1) {
+	    (option = getopt(argc, argv, "c:eg:kKl:Mo:OPr:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -355,6 +360,8 @@ int main(int argc, char **argv)
 			ordered = true;
 		else if (option == 'P')
 			persistent = true;
+		else if (option == 'M')
+			multicast = true;
 		else if (option == 'k')
 			forks = fork;
 		else if (option == 'K')

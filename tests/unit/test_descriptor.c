@@ -126,6 +126,9 @@ Test(descriptor, replicate_flow_has_no_routing_but_for_groups)
 	bad = flow;
 	bad.gap_timeout_us = 0;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.transport = DFI_TRANSPORT_SHM;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.transport = DFI_TRANSPORT_VERBS;
 	bad.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
@@ -135,6 +138,18 @@ Test(descriptor, replicate_flow_has_no_routing_but_for_groups)
 	bad.transport = DFI_TRANSPORT_SHM;
 	cr_assert_eq(trip(&bad, &back), 0);
 	dfi__flow_free(&back);
+	bad.transport = DFI_TRANSPORT_VERBS;
+	strcpy(bad.multicast_address, "239.1.2.3");
+	bad.gap_timeout_us = 7;
+	cr_assert_eq(trip(&bad, &back), 0);
+	cr_assert_str_eq(back.multicast_address, "239.1.2.3");
+	cr_assert_eq(back.gap_timeout_us, 7);
+	dfi__flow_free(&back);
+	bad.transport = DFI_TRANSPORT_SHM;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.transport = DFI_TRANSPORT_VERBS;
+	bad.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
 	bad.replication = DFI_REPLICATION_DEFAULT;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
@@ -174,6 +189,9 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 		.verbs_why = "it has none",
 		.sequencer = { { "@dfi-1-abc", 11, 12 },
 		    { "10.0.0.1:18515", 13, 12 }, "why not" },
+		.done = true,
+		.has_port = true,
+		.port = { .bytes = { 1, 2, [23] = 3 } },
 	};
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
 	uint8_t token_back[MEMBER_TOKEN_SIZE];

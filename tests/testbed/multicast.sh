@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# multicast.sh BUILD_DIR: replicate flows by multicast across three virtual
+# machines, each with a source and a target: exactly once, and in the order of
+# each source, with no packets lost, and 1 and 5 % of those that each machine
+# sends; and what becomes of it when a machine loses power.
+set -euo pipefail
+
+script=$(realpath "$0")
+testbed=${script%/*}/testbed
+port=7000
+tuples=30000
+segment=1000 # bytes: 62 tuples, so some thousand packets, of which some are lost
+
+# ---- In a VM ---------------------------------------------------------------
+
+registry()
+{
+	exec bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" \
+		--key "$SHARED/key" --print-address > "$SHARED/address.new"
+}
+
+# A worker with endpoints; its lines and what it logs are in files.
+worker() # NAME ARGUMENT...
+{
+	local name=$1 key
+
+	shift
+	key=$(mktemp)
+	cp "$SHARED/key" "$key"
+	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=30000 DFI_LOG=info
+	unset DFI_TRANSPORT
+	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
+		> "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" || true
+}
+
+# One that goes on when its pipe is written to.
+held_worker()
+{
+	mkfifo /tmp/told
+	worker "$@" 0<> /tmp/told
+}
+
+# Packets of this node that netem has lost, in all.
+lost()
+{
+	tc -s qdisc show dev eth0 |
+		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p'
+}
+
+if [ "${1-}" = --node ]; then
+	cd "$2"
+	shift 2
+	"$@"
+	exit
+fi
+
+# ---- On the host, beside the VMs -------------------------------------------
+
+fail()
+{
+	echo "$case: $*"
+	tail -n +1 "$SHARED/$case".*
+	exit 1
+}
+
+await() # WHAT SECONDS COMMAND...
+{
+	local what=$1 deadline=$((SECONDS + $2))
+
+	shift 2
+	until "$@"; do
+		[ $SECONDS -lt $deadline ] || fail "$what: it did not come"
+		sleep 0.05
+	done
+}
+
+on() # K COMMAND...
+{
+	local k=$1
+
+	shift
+	"$testbed" run "$k" -- bash "$script" --node "$build" "$@"
+}
+
+says() # K TEXT
+{
+	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
+}
+
+# All sources to all targets; each target has checked what it got.
+replicate() # LOSS
+{
+	local k n=0 workers=()
+
+	case=loss-${1%\%}
+	[ "$1" = 0% ] || "$testbed" net all loss "$1"
+	on 0 worker "$case" -c 3:3 -M -g $segment -n $tuples source:0 target:0 &
+	workers+=($!)
+	for k in 1 2; do
+		on $k worker "$case" -n $tuples source:$k target:$k &
+		workers+=($!)
+	done
+	wait "${workers[@]}"
+	for k in 0 1 2; do
+		says $k "source $k ended 0 $tuples" ||
+			fail "source $k did not end well"
+		says $k "target $k ended 0 $((3 * tuples))" ||
+			fail "target $k has not got all"
+		grep -q 'multicast to ' "$SHARED/$case.log.$k" ||
+			fail "node $k: that is no multicast"
+	done
+	if [ "$1" != 0% ]; then
+		for k in 0 1 2; do
+			n=$((n + $(on $k lost)))
+		done
+		[ "$n" -gt 0 ] || fail "no packet was lost"
+		"$testbed" net all heal
+	fi
+	echo "$1 of the packets lost ($n): all tuples arrived everywhere," \
+		"once and in order"
+}
+
+# A machine dies while the source waits for another one, which is slow: so the
+# network is idle, and nobody else's signs of life are late. The source fails, as
+# declared, and the others get what was sent, and learn that it is not whole.
+power_off()
+{
+	local k lease=8000 start
+
+	case=power
+	on 0 worker $case -c 1:3 -M -g $segment -l $lease -n 2000000000 \
+		source:0 target:0 &
+	on 1 held_worker $case -l $lease -p 1000 target:1 &
+	on 2 worker $case -l $lease target:2 &
+	await "the slow target" 60 says 1 'target 1 held 1000'
+	await "the target that dies" 60 says 2 'target 2 open'
+	start=$SECONDS
+	"$testbed" kill 2
+	await "the source's end" 60 says 0 'source 0 ended -104 '
+	says 0 'source 0 ended -104 .*target 2 .*died' ||
+		fail "the source does not say who died"
+	echo "the source knew after about $((SECONDS - start)) s," \
+		"with a lease of $lease ms"
+	await "target 0's end" 60 says 0 'target 0 ended -'
+	"$testbed" run 1 -- sh -c 'echo c > /tmp/told'
+	await "target 1's end" 60 says 1 'target 1 ended -'
+	for k in 0 1; do
+		says $k "target $k ended -125 .*aborted" ||
+			says $k "target $k ended -104 .*source 0" ||
+			fail "target $k does not say why"
+		# More than was consumed when the machine died.
+		says $k "target $k ended -[0-9]* [0-9]\\{4,\\} " ||
+			fail "target $k has not got what was sent"
+	done
+	echo "the others got what was sent, and know that it is not all"
+}
+
+build=$(realpath "$1")
+if [ $# -eq 1 ]; then
+	exec "$testbed" drive 3 --timeout 300 -- bash "$script" "$build" inside
+fi
+
+(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
+case=registry
+on 0 registry &
+registry=$!
+await "its address" 20 test -s "$SHARED/address.new"
+mv "$SHARED/address.new" "$SHARED/address"
+replicate 0%
+replicate 1%
+replicate 5%
+power_off
+kill $registry
+wait $registry || true
