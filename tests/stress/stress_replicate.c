@@ -4,7 +4,7 @@
  * segments, so that sources and targets fall asleep and wake each other all the
  * time, naive and multicast, with one context and with two (then what a source
  * shows is mapped again), lingering or not, with a target that cancels, and in
- * one order for all.
+ * one order for all; and by datagrams over a network that loses some.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,7 +97,8 @@ static void *run_target(void *arg)
 	return NULL;
 }
 
-static void run_flow(const struct run *run, struct dfi *a, struct dfi *b)
+static void run_flow(
+    const struct run *run, uint32_t transport, struct dfi *a, struct dfi *b)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 	uint64_t n = N_SOURCES * run->n_tuples;
@@ -112,6 +113,8 @@ static void run_flow(const struct run *run, struct dfi *a, struct dfi *b)
 	attr.n_targets = N_TARGETS;
 	attr.goal = run->goal;
 	attr.ordered = run->ordered;
+	attr.transport = transport;
+	attr.gap_timeout_us = 1000;
 	attr.segment_size = run->segment_tuples *
 	    (uint32_t)sizeof(struct tuple);
 	attr.segment_count = run->segment_count;
@@ -168,17 +171,27 @@ int main(void)
 		{ DFI_REPLICATION_NAIVE, DFI_LATENCY, 1, 2, 0, 10000, 0, 0, 0 },
 		{ DFI_REPLICATION_NAIVE, DFI_LATENCY, 1, 1, 0, 5000, 0, 0, 1 },
 	};
+	static const struct run datagram_runs[] = {
+		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 8, 0, 20000, 1,
+		    0, 0 },
+		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 8, 100, 20000, 0,
+		    1, 0 },
+	};
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;
 	struct dfi *a, *b;
 	size_t i;
 
+	setenv("DFI_TEST_FAULTS",
+	    "drop=0.02,duplicate=0.02,reorder=0.02,delay=0.01", 1);
 	check(!dfi_registry_start(NULL, &registry), "registry");
 	attr.registry = dfi_registry_address(registry);
 	check(!dfi_open(&attr, &a), "open");
 	check(!dfi_open(&attr, &b), "open");
 	for (i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
-		run_flow(&runs[i], a, b);
+		run_flow(&runs[i], DFI_TRANSPORT_DEFAULT, a, b);
+	for (i = 0; i < sizeof(datagram_runs) / sizeof(datagram_runs[0]); i++)
+		run_flow(&datagram_runs[i], DFI_TRANSPORT_VERBS, a, b);
 	check(!dfi_close(b), "close");
 	check(!dfi_close(a), "close");
 	check(!dfi_registry_stop(registry), "stop");

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A network without devices, for multicasts between the contexts of a process:
+ * who links this has it as dfi__verbs_ops, so that flows whose transport is
+ * DFI_TRANSPORT_VERBS use it as they would use RDMA. It has ports for datagrams
+ * (transport/multicast.h) and nothing else. By itself it loses only what finds
+ * no receive; the rest is up to DFI_TEST_FAULTS.
+ */
+#ifndef DFI_TESTS_FAKE_NETWORK_H
+#define DFI_TESTS_FAKE_NETWORK_H
+
+#include <stdint.h>
+
+/* The largest datagrams of transports that start after this. */
+void fake_network_set_mtu(uint32_t mtu);
+
+/* Break all ports that are open, as if their devices were removed. */
+void fake_network_break(void);
+
+#endif
