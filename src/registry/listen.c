@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/fork_files.h"
 
 #define BACKLOG 1024
 
@@ -261,6 +262,12 @@ int dfi__listen_open(
 	}
 	if (ret)
 		return ret;
+	/* A child must not accept clients, whom nobody would serve. */
+	ret = dfi__fork_add(new.fd);
+	if (ret) {
+		dfi__listen_close(&new);
+		return ret;
+	}
 	if (!dfi__address_is_unix(&address) &&
 	    getsockname(new.fd, &address.socket.any, &address.size) == 0)
 		dfi__address_tcp_text(&address, new.text);
@@ -275,6 +282,7 @@ void dfi__listen_close(struct listen_socket *listen)
 	if (listen->path[0] && lstat(listen->path, &st) == 0 &&
 	    st.st_dev == listen->dev && st.st_ino == listen->ino)
 		unlink(listen->path);
+	dfi__fork_remove(listen->fd);
 	close(listen->fd);
 	listen->fd = -1;
 }

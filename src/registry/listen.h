@@ -22,7 +22,7 @@ struct listen_socket {
  * socket file that nobody listens at is replaced. Whether the address may be
  * used is the caller's affair. -EINVAL: as dfi__address_parse(). -EEXIST:
  * somebody else is there. -EBUSY: somebody else is replacing the same file.
- * -ENOENT, -EACCES: of the directory. -EMFILE, -EIO.
+ * -ENOENT, -EACCES: of the directory. -EMFILE, -ENOMEM, -EIO.
  */
 int dfi__listen_open(
     const char *text, mode_t mode, struct listen_socket *listen);

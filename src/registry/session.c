@@ -30,6 +30,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "security.h"
@@ -104,8 +105,10 @@ void dfi__session_free(struct session *session)
 	}
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
-	if (session->stream)
+	if (session->stream) {
+		dfi__fork_remove(bufferevent_getfd(session->stream));
 		bufferevent_free(session->stream);
+	}
 	free(session);
 }
 
@@ -475,7 +478,9 @@ static void start(struct session *session, pid_t pid, int err)
 		bufferevent_disable(stream, EV_WRITE);
 	session->late = evtimer_new(
 	    bufferevent_get_base(stream), on_late, session);
+	/* A child that the application forks would keep it open for ever. */
 	if (!session->late || set_late(session, GREETING_TIMEOUT_S) ||
+	    dfi__fork_add(bufferevent_getfd(stream)) ||
 	    bufferevent_enable(
 		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",

@@ -323,6 +323,64 @@ Test(sharing, of_handles_with_forked_children_under_traffic_harms_nobody)
 	cr_assert_eq(dfi_target_close(traffic.target), 0);
 }
 
+/* ---- Forks of a process that has a registry ---------------------------- */
+
+/* A process with a registry, which forks a child when it is told to. */
+static void serve_and_fork(int from, int to)
+{
+	char address[108] = "";
+	struct dfi_registry *registry;
+	pid_t child;
+	char word;
+
+	if (dfi_registry_start(NULL, &registry))
+		_exit(1);
+	snprintf(
+	    address, sizeof(address), "%s", dfi_registry_address(registry));
+	if (write(to, address, sizeof(address)) < 0 || read(from, &word, 1) < 1)
+		_exit(2);
+	child = fork();
+	alarm(LONG_MS / 1000);
+	if (child && write(to, &child, sizeof(child)) < 0)
+		_exit(3);
+	for (;;)
+		pause();
+}
+
+Test(hygiene, of_a_registry_whose_death_is_not_hidden_by_a_forked_child)
+{
+	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int order[2], answer[2], status, create_ret, open_ret;
+	struct dfi *dfi, *late;
+	pid_t server, child;
+	char address[108];
+
+	cr_assert_eq(pipe(order) || pipe(answer), 0);
+	server = fork();
+	if (!server)
+		serve_and_fork(order[0], answer[1]);
+	cr_assert_eq(
+	    read(answer[0], address, sizeof(address)), sizeof(address));
+	attr.registry = address;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(write(order[1], "", 1), 1);
+	cr_assert_eq(read(answer[0], &child, sizeof(child)), sizeof(child));
+
+	kill(server, SIGKILL);
+	cr_assert_eq(waitpid(server, &status, 0), server);
+	flow.kind = DFI_SHUFFLE;
+	flow.schema = &kv_schema;
+	flow.n_sources = flow.n_targets = 1;
+	/* Nobody answers in its place, neither old clients nor new ones. */
+	create_ret = dfi_flow_create(dfi, "f", &flow);
+	open_ret = dfi_open(&attr, &late);
+	kill(child, SIGKILL);
+	cr_assert_eq(create_ret, -ENOTCONN);
+	cr_assert_eq(open_ret, -ECONNREFUSED);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
 /* ---- Forks within lines of the log ------------------------------------- */
 
 static sem_t line_begun, line_may_end;
