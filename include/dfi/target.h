@@ -19,7 +19,9 @@
  *   -ECONNRESET  a source died before its end; the text names it. What it had
  *                sent whole was delivered before, and so was all that the
  *                others' rings held then; in an ordered flow, of all that,
- *                what has no gap before it in the order. Or the flow's creator
+ *                what has no gap before it in the order; of datagrams, what has
+ *                none before it, as nobody sends again what was lost. Or the
+ *                RDMA device of a multicast is gone. Or the flow's creator
  *                died, or the flow was removed, before all sources had attached
  *   -ECANCELED   a source aborted the flow (then the same was delivered
  *                before), or this target was cancelled or aborted

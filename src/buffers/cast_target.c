@@ -107,6 +107,7 @@ static void free_target(struct cast_target *target)
 		dfi__stream_target_free(&target->streams[i]);
 	free(target->streams);
 	free(target->lost);
+	free(target->looked);
 	free(target);
 }
 
@@ -118,14 +119,26 @@ static void unexport(struct region *region)
 	region->transport->ops->region_destroy(region);
 }
 
-/* The reader gives back, or leaves: its words first, which are looked at. */
+/*
+ * The reader gives back, after each segment, so that whatever asks hears how
+ * far it is; or leaves. There is something to say when as much has come
+ * together as is said unasked (T5).
+ */
 static int give_credit(struct region *region, const struct ring_layout *layout,
     uint32_t ring, uint64_t consumed, enum ring_closed closed)
 {
 	struct cast_target *target = target_with(region->export);
+	struct ring_credit *credit =
+	    (struct ring_credit *)(void *)((char *)region->base +
+		layout->first_ring + ring * layout->ring_size);
 
-	region->transport->ops->give_credit(
-	    region, layout, ring, consumed, closed);
+	/* Both pair with look_at_reader() (stream_target.c). */
+	atomic_publish(&credit->consumed, consumed);
+	if (closed)
+		atomic_publish(&credit->closed, closed);
+	else if (consumed - target->looked[ring] < target->credit_batch)
+		return 1;
+	target->looked[ring] = consumed;
 	dfi__cast_lock(&target->cast);
 	dfi__cast_step(&target->cast);
 	dfi__cast_unlock(&target->cast);
@@ -214,11 +227,15 @@ static int create_streams(struct cast_target *target,
 	target->streams = calloc(
 	    config->flow.n_sources, sizeof(target->streams[0]));
 	target->lost = calloc(config->flow.n_sources, sizeof(target->lost[0]));
-	if (!target->streams || !target->lost)
+	target->looked = calloc(
+	    config->flow.n_sources, sizeof(target->looked[0]));
+	if (!target->streams || !target->lost || !target->looked)
 		return dfi__fail(-ENOMEM, "no memory for %u streams",
 		    config->flow.n_sources);
 	target->n_streams = config->flow.n_sources;
+	target->credit_batch = credit_batch(g);
 	for (i = 0; !ret && i < target->n_streams; i++) {
+		target->looked[i] = start;
 		stream.source = i;
 		stream.ring = (struct ring_header *)(void
 			*)((char *)target->region->base + ring_offset(g, i));

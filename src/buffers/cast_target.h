@@ -19,12 +19,16 @@ struct cast_target {
 	uint32_t n_streams;
 	struct stream_target *streams;
 	_Atomic bool *lost; /* of each: its ring gets nothing more */
+	/* For the owner: what each had given back when its stream looked. */
+	uint64_t *looked;
+	uint32_t credit_batch;
 };
 
 /*
  * Have a region's rings, which are ready for their writers (reader.h), written,
- * and set region->export. config: network, group, find, find_arg and flow. What
- * dfi__cast_open() returns.
+ * and set region->export. Their readers should give back each segment at once
+ * (reader.batch 1): a source that hears of all has no more to ask. config:
+ * network, group, find, find_arg and flow. What dfi__cast_open() returns.
  */
 int dfi__cast_target_open(struct cast_target **target,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,

@@ -365,6 +365,7 @@ int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
 {
 	uint64_t bytes = dfi__cast_receive_bytes(&target->flow);
 	struct cast_config config;
+	uint32_t i;
 	int ret = configure(target->dfi, &target->flow, &config);
 
 	if (ret < 0)
@@ -384,6 +385,8 @@ int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s': target %u",
 		    target->flow.name, target->index);
+	for (i = 0; i < target->n_readers; i++)
+		target->readers[i].batch = 1;
 	target->wait.arm = dfi__target_arm_network;
 	target->wait.arm_arg = target->region->export->transport;
 	target->wait.fenced = true;

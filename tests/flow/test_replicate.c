@@ -630,19 +630,25 @@ TEST_EACH(wait_for_a_target_ends_when_it_cancels)
 	close_targets(2);
 }
 
+/* Of datagrams, what is lost then is not sent again: nothing must be missing.
+ */
 TEST_EACH(aborted_source_cancels_all_targets)
 {
 	struct dfi_source *source = start(2, 0);
+	bool early = replication == DFI_REPLICATION_MULTICAST;
 	const void *tuple;
 	uint32_t t;
 
 	cr_assert_eq(push(source, 0), 0);
 	cr_assert_eq(dfi_source_flush(source), 0);
+	for (t = 0; early && t < 2; t++)
+		expect_tuple(targets[t], 0);
 	dfi_source_abort(source);
 	cr_assert_eq(dfi_source_flush(source), -ECANCELED);
 	cr_assert_eq(dfi_source_close(source), -ECANCELED);
 	for (t = 0; t < 2; t++) {
-		expect_tuple(targets[t], 0);
+		if (!early)
+			expect_tuple(targets[t], 0);
 		assert_error(consume_soon(targets[t], &tuple), -ECANCELED,
 		    "source 0", "aborted");
 		cr_assert_eq(dfi_target_close(targets[t]), -ECANCELED);

@@ -29,7 +29,6 @@
 struct network {
 	struct transport base;
 	struct loop *loop;
-	uint32_t mtu;
 };
 
 struct port {
@@ -56,12 +55,7 @@ struct multicast_peer {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct port *ports;
 static uint64_t n_opened;
-static uint32_t next_mtu = MULTICAST_LARGEST;
-
-void fake_network_set_mtu(uint32_t mtu)
-{
-	next_mtu = mtu;
-}
+static bool is_cut;
 
 /* ---- Under the lock ---------------------------------------------------- */
 
@@ -78,7 +72,7 @@ static void arrive(struct port *port, const void *header, size_t header_size,
 	uint32_t at = (port->first + port->n) % port->attr.receives;
 	char *to = port->bytes + (size_t)at * port->attr.receive_size;
 
-	if (port->n == port->attr.receives ||
+	if (is_cut || port->n == port->attr.receives ||
 	    header_size + payload_size > port->attr.receive_size)
 		return;
 	memcpy(to, header, header_size);
@@ -98,6 +92,13 @@ static bool is_for(const struct port *port, const struct port *from,
 		return port->number == to->number;
 	return port != from && port->attr.member &&
 	    strcmp(port->group, from->group) == 0;
+}
+
+void fake_network_cut(void)
+{
+	pthread_mutex_lock(&lock);
+	is_cut = true;
+	pthread_mutex_unlock(&lock);
 }
 
 void fake_network_break(void)
@@ -299,7 +300,8 @@ static const struct multicast_ops port_ops = {
 
 static uint32_t multicast_size(const struct transport *transport)
 {
-	return ((const struct network *)transport)->mtu;
+	(void)transport;
+	return MULTICAST_LARGEST;
 }
 
 static int multicast_open(struct transport *transport,
@@ -310,7 +312,7 @@ static int multicast_open(struct transport *transport,
 	struct port *port = calloc(1, sizeof(*port));
 
 	(void)deadline;
-	assert(attr->max_size <= network->mtu);
+	assert(attr->max_size <= MULTICAST_LARGEST);
 	assert(port && attr->receives);
 	port->base.ops = &port_ops;
 	port->base.max_size = attr->max_size;
@@ -348,7 +350,6 @@ static int network_start(struct loop *loop, const struct settings *settings,
 	snprintf(
 	    network->base.address, sizeof(network->base.address), "10.0.0.1:1");
 	network->loop = loop;
-	network->mtu = next_mtu;
 	*transport = &network->base;
 	return 0;
 }

@@ -9,10 +9,8 @@
 #ifndef DFI_TESTS_FAKE_NETWORK_H
 #define DFI_TESTS_FAKE_NETWORK_H
 
-#include <stdint.h>
-
-/* The largest datagrams of transports that start after this. */
-void fake_network_set_mtu(uint32_t mtu);
+/* From now on nothing arrives. */
+void fake_network_cut(void);
 
 /* Break all ports that are open, as if their devices were removed. */
 void fake_network_break(void);

@@ -6,16 +6,341 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../flow/flow_help.h"
 #include "fake_network.h"
+#include "flows/source.h"
 
-/* Before each process of Criterion's; what is set by hand stays. */
+enum {
+	SEGMENT = 4, /* tuples */
+	SEGMENTS = 16,
+	MAX_ENDS = 2,
+};
+
+static struct rig rig;
+static struct dfi_target *targets[MAX_ENDS];
+
+/* Before anything else; what is set by hand stays. */
 __attribute__((constructor)) static void set_faults(void)
 {
 	setenv("DFI_TRANSPORT", "verbs", 1);
 	setenv("DFI_TEST_FAULTS",
 	    "drop=0.02,duplicate=0.02,reorder=0.05,delay=0.02,delay_us=500", 0);
+}
+
+static void setup(void)
+{
+	rig_start(&rig);
+}
+
+static void teardown(void)
+{
+	rig_stop(&rig);
+}
+
+TestSuite(cast, .init = setup, .fini = teardown, .timeout = 60);
+
+static void start(uint32_t n_sources, uint32_t n_targets, uint32_t loss_policy,
+    uint32_t target_flags)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	uint32_t t;
+
+	attr.kind = DFI_REPLICATE;
+	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.loss_policy = loss_policy;
+	attr.gap_timeout_us = 2000;
+	attr.schema = &kv_schema;
+	attr.n_sources = n_sources;
+	attr.n_targets = n_targets;
+	attr.segment_size = SEGMENT * sizeof(struct kv);
+	attr.segment_count = SEGMENTS;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	for (t = 0; t < n_targets; t++)
+		targets[t] = open_target(
+		    t % 2 ? rig.dfi : rig.other, "f", t, target_flags);
+}
+
+static int push(struct dfi_source *source, uint64_t seq)
+{
+	struct kv kv = { seq, mix(0, seq) };
+
+	return dfi_source_push(source, &kv);
+}
+
+/* ---- Losses that are told ---------------------------------------------- */
+
+struct end {
+	pthread_t thread;
+	uint32_t index;
+	uint64_t n; /* of each source */
+	uint64_t n_lost, n_gaps;
+	char text[300];
+};
+
+static void *run_source(void *arg)
+{
+	struct end *end = arg;
+	struct dfi_source *source;
+	uint64_t i;
+	int ret = dfi_source_open(rig.dfi, "f", end->index, NULL, &source);
+
+	for (i = 0; ret >= 0 && i < end->n; i++)
+		ret = push(source, i);
+	if (ret >= 0)
+		ret = dfi_source_close(source);
+	if (ret < 0)
+		snprintf(end->text, sizeof(end->text), "source %u: %s",
+		    end->index, dfi_errmsg());
+	return NULL;
+}
+
+/* All segments are full, but the last of a source. */
+static bool take_gap(struct end *end, uint64_t next[MAX_ENDS])
+{
+	struct dfi_gap gap;
+	uint64_t upto;
+
+	if (dfi_target_gap(targets[end->index], &gap) < 0 ||
+	    gap.source >= MAX_ENDS || !gap.count ||
+	    gap.first * SEGMENT != next[gap.source])
+		return false;
+	upto = (gap.first + gap.count) * SEGMENT;
+	upto = upto < end->n ? upto : end->n;
+	end->n_lost += upto - next[gap.source];
+	end->n_gaps++;
+	next[gap.source] = upto;
+	return true;
+}
+
+static bool take_batch(const struct dfi_batch *batch, uint64_t next[MAX_ENDS])
+{
+	const struct kv *kv = batch->tuples;
+	uint64_t seq;
+	uint32_t i;
+
+	for (i = 0; i < batch->count; i++) {
+		seq = next[batch->source]++;
+		if (kv[i].key != seq || kv[i].val != mix(0, seq))
+			return false;
+	}
+	return true;
+}
+
+/* Each tuple comes, or lies in a gap that is told where it would have come. */
+static void *run_target(void *arg)
+{
+	struct end *end = arg;
+	struct dfi_target *target = targets[end->index];
+	uint64_t next[MAX_ENDS] = { 0 };
+	struct dfi_batch batch;
+	bool good = true;
+	int ret = 1;
+
+	while (good && (ret > 0 || ret == -ENODATA)) {
+		ret = dfi_target_consume_batch(target, &batch);
+		if (ret == -ENODATA)
+			good = take_gap(end, next);
+		if (ret <= 0)
+			continue;
+		good = take_batch(&batch, next);
+		dfi_target_release(target, &batch);
+	}
+	if (!good || ret)
+		snprintf(end->text, sizeof(end->text),
+		    "target %u at %lu, %lu: %s", end->index,
+		    (unsigned long)next[0], (unsigned long)next[1],
+		    good ? dfi_errmsg() : "these are others");
+	else if (next[0] != end->n || next[1] != end->n)
+		snprintf(end->text, sizeof(end->text),
+		    "target %u ended after %lu, %lu", end->index,
+		    (unsigned long)next[0], (unsigned long)next[1]);
+	return NULL;
+}
+
+Test(cast, losses_are_told_where_they_are)
+{
+	enum {
+		N_ENDS = 2 * MAX_ENDS
+	};
+	struct end ends[N_ENDS];
+	uint32_t i;
+
+	start(MAX_ENDS, MAX_ENDS, DFI_LOSS_NOTIFY, 0);
+	for (i = 0; i < N_ENDS; i++) {
+		/* The last segment has one tuple. */
+		ends[i] = (struct end){ .index = i / 2,
+			.n = 2000 * SEGMENT + 1 };
+		cr_assert_eq(pthread_create(&ends[i].thread, NULL,
+				 i % 2 ? run_source : run_target, &ends[i]),
+		    0);
+	}
+	for (i = 0; i < N_ENDS; i++)
+		cr_assert_eq(pthread_join(ends[i].thread, NULL), 0);
+	for (i = 0; i < N_ENDS; i++)
+		cr_assert_str_empty(ends[i].text, "%s", ends[i].text);
+	for (i = 0; i < MAX_ENDS; i++) {
+		cr_assert_eq(dfi_target_close(targets[i]), 0);
+		/* Of 4000 segments 80 were to be lost, and one of each source's
+		 * last. */
+		cr_assert_geq(ends[2 * i].n_gaps, 20);
+		cr_assert_leq(ends[2 * i].n_lost, 2000 * SEGMENT);
+	}
+}
+
+/* ---- Who hears of what ------------------------------------------------- */
+
+static bool all_is_given_back(void *arg)
+{
+	struct cast_source *cast = ((struct dfi_source *)arg)->cast;
+	const void *tuple;
+	bool given = true;
+	uint32_t t;
+
+	for (t = 0; t < MAX_ENDS; t++)
+		cr_assert_eq(dfi_target_consume(targets[t], &tuple), -EAGAIN);
+	dfi__cast_lock(&cast->cast);
+	for (t = 0; t < MAX_ENDS; t++)
+		given &= cast->stream.peers[t].consumed == cast->stream.next;
+	dfi__cast_unlock(&cast->cast);
+	return given;
+}
+
+/* Else it would ask for ever: a segment is less than what is said unasked. */
+Test(cast, source_hears_of_the_last_segment_that_is_given_back)
+{
+	struct dfi_source *source;
+	const void *tuple;
+	uint32_t t;
+
+	start(1, MAX_ENDS, DFI_LOSS_RECOVER, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	for (t = 0; t < MAX_ENDS; t++)
+		cr_assert_eq(consume_soon(targets[t], &tuple), 1);
+	cr_assert(eventually(all_is_given_back, source));
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	for (t = 0; t < MAX_ENDS; t++) {
+		cr_assert_eq(consume_soon(targets[t], &tuple), 0);
+		cr_assert_eq(dfi_target_close(targets[t]), 0);
+	}
+}
+
+Test(cast, group_that_nothing_reaches_is_named)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+
+	setenv("DFI_TEST_FAULTS", "drop=1", 1);
+	start(1, 1, DFI_LOSS_RECOVER, DFI_NONBLOCK);
+	attr.open_timeout_ms = 100;
+	assert_error(dfi_source_open(rig.dfi, "f", 0, &attr, &source),
+	    -ETIMEDOUT, "flow 'f': source 0", "target 0", "group 239.",
+	    "doesn't answer");
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+}
+
+Test(cast, closing_waits_for_who_misses_something_as_long_as_it_is_told)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	const void *tuple;
+	uint64_t i;
+
+	start(1, 1, DFI_LOSS_RECOVER, DFI_NONBLOCK);
+	attr.close_timeout_ms = 100;
+	cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	for (i = 0; i < 3; i++)
+		cr_assert_eq(push(source, i), 0);
+	/* The last is not sent yet, and won't arrive. */
+	fake_network_cut();
+	assert_error(dfi_source_close(source), -ETIMEDOUT, "flow 'f'",
+	    "source 0", "target 0");
+	/* Who doesn't have all of a source that is gone is told so. */
+	assert_error(consume_soon(targets[0], &tuple), -ECONNRESET,
+	    "flow 'f': source 0 ", "died or closed before the end");
+	cr_assert_eq(dfi_target_close(targets[0]), -ECONNRESET);
+}
+
+/* ---- Devices that go --------------------------------------------------- */
+
+struct waiter {
+	pthread_t thread;
+	struct dfi_source *source;
+	struct dfi_target *target; /* if that is NULL */
+	uint64_t n;
+	int ret;
+	char text[300];
+};
+
+static void *go_on_until_error(void *arg)
+{
+	struct waiter *waiter = arg;
+	const void *tuple;
+
+	do
+		waiter->ret = waiter->source
+		    ? push(waiter->source, waiter->n)
+		    : dfi_target_consume(waiter->target, &tuple);
+	while (waiter->ret >= 0 && ++waiter->n);
+	snprintf(waiter->text, sizeof(waiter->text), "%s", dfi_errmsg());
+	return NULL;
+}
+
+static bool waits(void *arg)
+{
+	struct dfi_source_stats stats;
+
+	/* Any thread may read counters. */
+	dfi_source_query(arg, &stats);
+	return stats.stalls > 0;
+}
+
+static void expect_broken(const struct waiter *waiter, const char *who)
+{
+	cr_assert_eq(waiter->ret, -ECONNRESET, "%s", waiter->text);
+	cr_assert(strstr(waiter->text, who) &&
+		strstr(waiter->text, "the fake network is broken"),
+	    "%s", waiter->text);
+}
+
+/*
+ * The source waits for credit of target 0, which consumes nothing; target 1 has
+ * all that there is, and waits for more.
+ */
+Test(cast, device_that_is_removed_fails_both_ends)
+{
+	struct waiter source = { .n = 0 }, target = { .n = 0 };
+	struct waiter idle = { .n = 0 };
+
+	start(1, 2, DFI_LOSS_RECOVER, 0);
+	source.source = open_source(rig.dfi, "f", 0, 0);
+	target.target = targets[1];
+	idle.target = targets[0];
+	cr_assert_eq(
+	    pthread_create(&source.thread, NULL, go_on_until_error, &source),
+	    0);
+	cr_assert_eq(
+	    pthread_create(&target.thread, NULL, go_on_until_error, &target),
+	    0);
+	cr_assert(eventually(waits, source.source));
+	fake_network_break();
+	cr_assert_eq(pthread_join(source.thread, NULL), 0);
+	cr_assert_eq(pthread_join(target.thread, NULL), 0);
+	expect_broken(&source, "with target ");
+	expect_broken(&target, "source 0");
+	/* What had come in order is there. */
+	go_on_until_error(&idle);
+	expect_broken(&idle, "source 0");
+	cr_assert_leq(idle.n, SEGMENT * SEGMENTS);
+	cr_assert_eq(dfi_source_close(source.source), -ECONNRESET);
+	cr_assert_eq(dfi_target_close(targets[0]), -ECONNRESET);
+	cr_assert_eq(dfi_target_close(targets[1]), -ECONNRESET);
 }
