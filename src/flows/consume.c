@@ -11,6 +11,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../transport/transport.h"
+#include "await.h"
 #include "combine.h"
 #include "order.h"
 
@@ -77,11 +78,6 @@ int dfi__target_check_slow(const struct dfi_target *target)
 	else if (!ret && target_aborted(target))
 		ret = was_aborted(target);
 	return ret;
-}
-
-static struct region_header *header(const struct dfi_target *target)
-{
-	return target->region->base;
 }
 
 /* A ring that the reader found damaged. */
@@ -185,16 +181,6 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 	    (export && export->transport->ops->ring_lost(export, source));
 }
 
-/* Counts what may have changed about the sources. */
-static inline uint32_t changes(struct dfi_target *target)
-{
-	const struct export *export = target->region->export;
-	uint32_t n = peers_changes(&target->sources);
-
-	/* Pairs with the add where a connection breaks: what it says. */
-	return export ? n + atomic_observe(&export->changes) : n;
-}
-
 /* Have in its ring what a source wrote before it went. */
 static inline void settle(const struct dfi_target *target)
 {
@@ -202,15 +188,6 @@ static inline void settle(const struct dfi_target *target)
 
 	if (export)
 		export->transport->ops->settle(export->transport);
-}
-
-/* Let arrive what the network has for this process. */
-static inline void progress(const struct dfi_target *target)
-{
-	const struct export *export = target->region->export;
-
-	if (unlikely(export != NULL))
-		export->transport->ops->progress(export->transport);
 }
 
 /*
@@ -259,7 +236,7 @@ static int check_sources(struct dfi_target *target)
 	uint32_t i;
 	int ret = 0;
 
-	target->seen_changes = changes(target);
+	target->seen_changes = target_changes(target);
 	target->dead_undrained = false;
 	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
@@ -307,187 +284,11 @@ static inline int find_next(struct dfi_target *target, uint32_t *ring)
 	return ret < 0 ? damaged(target, *ring, ret) : 0;
 }
 
-static inline bool is_there(struct dfi_target *target)
+bool dfi__target_has_segment(struct dfi_target *target)
 {
 	uint32_t ring;
 
 	return find_next(target, &ring) == 0 && ring < target->n_readers;
-}
-
-/* Something for next_input() to look at. */
-static inline bool segment_or_change(void *arg)
-{
-	struct dfi_target *target = arg;
-	const struct reader *reader = target->readers;
-	uint32_t i;
-
-	progress(target);
-	if (unlikely(target->merge && dfi__order_changed(target)))
-		return true;
-	for (i = 0; !target->merge && i < target->n_readers; i++, reader++) {
-		if (target->prefetches)
-			__builtin_prefetch((const char *)reader->head -
-			    reader->geometry.footer_offset);
-		if (reader_ready(reader) ||
-		    (!reader->end && reader_end_marked(reader)))
-			return true;
-	}
-	return changes(target) != target->seen_changes || target->lost ||
-	    target_aborted(target);
-}
-
-bool dfi__target_ready(struct dfi_target *target)
-{
-	return (target->combiner && combiner_ready(target->combiner)) ||
-	    segment_or_change(target);
-}
-
-bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
-{
-	bool fresh = dfi__notify_announce(
-	    notify, &header(target)->reader_waits);
-
-	/* For the control thread and dfi_target_abort(). */
-	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
-		atomic_publish(&target->sources.sleeping, &notify->self.word);
-	return fresh;
-}
-
-void dfi__target_withdraw(struct dfi_target *target)
-{
-	dfi__peers_withdraw(&target->sources);
-	dfi__notify_withdraw(&header(target)->reader_waits);
-}
-
-/*
- * Have the descriptor readable when there is something to look at. true: there
- * is now.
- */
-static bool arm_descriptor(struct dfi_target *target)
-{
-	struct notify *notify = target->notify;
-	bool fresh;
-
-	dfi__notify_drain(notify);
-	fresh = dfi__target_announce(target, notify);
-	fresh |= dfi__notify_announce(notify, &notify->self.word);
-	dfi__notify_sleep(notify, fresh, dfi__target_is_silent(target),
-	    target->wait_time.deadline);
-	if (target->wait.arm)
-		target->wait.arm(target->wait.arm_arg);
-	return segment_or_change(target);
-}
-
-int dfi_target_fd(struct dfi_target *target)
-{
-	TARGET_CALL(target, TARGET_SHARED(target));
-	struct notify *notify;
-	int ret = handle_check(
-	    target, target ? &target->magic : NULL, TARGET_MAGIC);
-
-	if (ret < 0)
-		return ret;
-	if (!(target->flags & DFI_NONBLOCK))
-		return dfi__fail(-EINVAL,
-		    "flow '%s': target %u: a descriptor is for handles that "
-		    "were opened with DFI_NONBLOCK",
-		    target->flow.name, target->index);
-	if (target->group)
-		return dfi__fail(-EBUSY,
-		    "flow '%s': target %u is in a group, which has a "
-		    "descriptor (dfi_target_group_fd())",
-		    target->flow.name, target->index);
-	if (target->notify)
-		return target->notify->fd;
-	ret = dfi__notify_new(&notify);
-	if (ret < 0)
-		return dfi__fail_within(ret, "flow '%s': target %u",
-		    target->flow.name, target->index);
-	target->notify = notify;
-	return notify->fd;
-}
-
-/*
- * Some source has not attached in time: say so now, and again after the same
- * time. 0: all are there by now.
- */
-static int check_attached(struct dfi_target *target)
-{
-	struct wait_time *time = &target->wait_time;
-
-	if (dfi__peers_all_there(&target->sources)) {
-		time->deadline = DEADLINE_NEVER;
-		return 0;
-	}
-	if (clock_now_ns() < time->deadline)
-		return 0;
-	time->deadline = context_deadline(target->dfi, target->open_timeout_ms);
-	return dfi__error_keep(dfi__peers_missing(&target->sources));
-}
-
-/* A nonblocking handle found nothing. Reading the clock each time would cost.
- */
-#define ATTACH_CHECK_POLLS 256
-
-static int nothing_there(struct dfi_target *target)
-{
-	int ret = 0;
-
-	if (target->notify)
-		dfi__target_found_nothing(target);
-	if (target->wait_time.deadline != DEADLINE_NEVER &&
-	    (target->notify || target->group ||
-		target->empty_polls++ % ATTACH_CHECK_POLLS == 0))
-		ret = check_attached(target);
-	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "no tuple is there");
-}
-
-bool dfi__target_is_silent(const struct dfi_target *target)
-{
-	const struct export *export = target->region->export;
-
-	return export && atomic_peek(&export->silent);
-}
-
-/* Wait for a segment, an end, or a change among the sources. */
-static int wait_for_segment(struct dfi_target *target)
-{
-	struct wait_time *time = &target->wait_time;
-	_Atomic uint32_t *word = &header(target)->reader_waits;
-	uint32_t cost = target->n_readers;
-	int64_t attach_deadline;
-	bool there;
-	int ret;
-
-	if (time->deadline != DEADLINE_NEVER &&
-	    dfi__peers_all_there(&target->sources))
-		time->deadline = DEADLINE_NEVER;
-	attach_deadline = time->deadline;
-	target->wait.unwoken = dfi__target_is_silent(target);
-	counter_add(&target->stalls, 1);
-	counter_add(&time->counts.ns,
-	    dfi__nap(&target->nap, atomic_peek(&target->segments)));
-	if (target->region->export)
-		cost += WAIT_QUEUE_COST;
-	/* Pairs with wake_owner(): the mapping that word lies in. */
-	atomic_publish(&target->sources.sleeping, word);
-	there = wait_until(
-	    &target->wait, word, time, segment_or_change, target, cost);
-	atomic_set(&target->sources.sleeping, NULL);
-	if (there) {
-		if (unlikely(target->stall.since) && is_there(target))
-			dfi__target_goes_on(target);
-		return 0;
-	}
-	if (attach_deadline != DEADLINE_NEVER) {
-		ret = check_attached(target);
-		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)
-			return ret;
-	}
-	dfi__fail(-ETIMEDOUT, "flow '%s': target %u: no tuple came for %ld ms",
-	    target->flow.name, target->index,
-	    (long)(time->timeout_ns / NS_PER_MS));
-	return dfi__error_keep(-ETIMEDOUT);
 }
 
 static int check_order(struct dfi_target *target)
@@ -568,7 +369,7 @@ static int next_input(struct dfi_target *target)
 	for (;;) {
 		if (target_aborted(target))
 			return dfi__target_give_up(target);
-		if (unlikely(changes(target) != target->seen_changes ||
+		if (unlikely(target_changes(target) != target->seen_changes ||
 			target->dead_undrained)) {
 			ret = check_sources(target);
 			if (ret < 0)
@@ -589,7 +390,7 @@ static int next_input(struct dfi_target *target)
 				return ret;
 			continue;
 		}
-		progress(target);
+		target_progress(target);
 		ret = check_sources(target);
 		if (ret < 0)
 			return ret;
@@ -604,11 +405,11 @@ static int next_input(struct dfi_target *target)
 			ret = check_order(target);
 		if (ret < 0)
 			return ret;
-		if (target->notify && arm_descriptor(target))
+		if (target->notify && dfi__target_arm(target))
 			continue;
 		if (target->flags & DFI_NONBLOCK || target->group)
-			return nothing_there(target);
-		ret = wait_for_segment(target);
+			return dfi__target_found_none(target);
+		ret = dfi__target_wait(target);
 		if (ret < 0)
 			return ret;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target from inside. target.c opens and closes it, consume.c moves tuples.
+ * A target from inside. target.c opens and closes it, consume.c moves tuples,
+ * await.c waits for them.
  */
 #ifndef DFI_FLOWS_TARGET_H
 #define DFI_FLOWS_TARGET_H
