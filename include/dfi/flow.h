@@ -41,7 +41,8 @@ enum dfi_flow_kind {
 	/*
 	 * Tuples are combined: targets get no tuples but the results of
 	 * aggregates (aggregate.h), one for each group, when all sources have
-	 * ended. With several targets each has the groups whose keys hash to it
+	 * ended, or of each window by itself (window_tuples). With several
+	 * targets each has the groups whose keys hash to it
 	 * (dfi_hash_partition()). There is no other routing: routing, key,
 	 * radix_shift, radix_bits and splits stay 0. Sources push tuples as in
 	 * a shuffle flow. What a target gives is described by
@@ -155,6 +156,20 @@ enum dfi_verify {
 	DFI_VERIFY_CRC,
 };
 
+/* What a target does when more groups come than it has room for. */
+enum dfi_when_full {
+	DFI_FULL_FAIL = 0, /* consuming fails: -ENOSPC */
+	/*
+	 * It gives the results of all groups as they are, forgets them, and
+	 * goes on. So a group can come several times, each time with what has
+	 * come since. Whoever wants one result of it merges them:
+	 * adds counts and sums, and takes the least and the greatest. Averages
+	 * can't be merged: let the flow compute count and sum. What is checked
+	 * (DFI_AGGREGATE_CHECKED), is so in each part.
+	 */
+	DFI_FULL_EMIT,
+};
+
 enum {
 	/* The flow outlives the context that created it. */
 	DFI_FLOW_PERSISTENT = 1,
@@ -230,7 +245,20 @@ struct dfi_flow_attr {
 	 * an IPv6 address. Flows may share a group: each has a key.
 	 */
 	const char *multicast_address;
+	/*
+	 * Of DFI_COMBINE: 0, and results come at the end of the flow. Else
+	 * input is divided into windows, which have results of their own: the
+	 * first of each source, the second of each source, and so on. A window
+	 * is so many tuples of a source, or, with DFI_WINDOW_MARKED, what a
+	 * source pushes between two calls of dfi_source_mark(). It ends at a
+	 * target when all sources have ended it, or themselves; so its results
+	 * wait for the slowest source, and one that is ahead of it waits when a
+	 * target's ring is full. See dfi_target_window().
+	 */
+	uint64_t window_tuples;
+	uint32_t when_full; /* enum dfi_when_full; of DFI_COMBINE */
 };
+#define DFI_WINDOW_MARKED UINT64_MAX
 #define DFI_MAX_GROUPS (UINT64_C(1) << 31)
 #define DFI_DEFAULT_GROUPS (UINT64_C(1) << 20)
 #define DFI_FLOW_ATTR_INIT DFI_INIT(struct dfi_flow_attr)

@@ -58,6 +58,11 @@
  * The other targets pass over the segment; it takes room in their rings, too,
  * so that each target must go on consuming, also one that nothing is for.
  * -EPIPE means that all targets of the set have cancelled.
+ *
+ * In a flow with windows (window_tuples in flow.h) the tuple that ends one is
+ * taken only when each target's ring has room for it or for a segment that says
+ * that the window has ended. So each target decides about it as about a tuple
+ * that is for itself: it is waited for, and -EAGAIN and -ETIMEDOUT may be its.
  */
 #ifndef DFI_SOURCE_H
 #define DFI_SOURCE_H
@@ -180,13 +185,26 @@ DFI_API void dfi_source_abort(struct dfi_source *source);
 DFI_API int dfi_source_flush(struct dfi_source *source);
 
 /*
+ * End this source's window, in a flow with DFI_WINDOW_MARKED: send what is
+ * buffered, and tell all targets, also those that got nothing. A window may be
+ * empty. Waits as a push does until each target's ring has room; of -EAGAIN and
+ * -ETIMEDOUT no target knows: then the window goes on, and unless the mark is
+ * repeated, dfi_source_close() fails with its error. Targets that have
+ * cancelled don't count. A span that is lent ends. The end of the source ends
+ * its window, too. -EPROTOTYPE: the flow has no windows, or they end by
+ * themselves; not sticky. Owner thread only.
+ */
+DFI_API int dfi_source_mark(struct dfi_source *source);
+
+/*
  * A descriptor for poll(), epoll and the like, of a source with DFI_NONBLOCK.
- * It is readable from the start and until a push or claim has returned -EAGAIN;
- * then again as soon as there is room for one of the targets that refused and
- * that was not tried again, or something else happens that a call would report.
- * So push until -EAGAIN, and then poll: no wake-up is lost. It may be readable
- * for nothing. Don't read it; the source closes it. More calls return the same
- * one. -EINVAL: the source has not DFI_NONBLOCK. -EMFILE, -ENOMEM, -EIO.
+ * It is readable from the start and until a push, claim or mark has returned
+ * -EAGAIN; then again as soon as there is room for one of the targets that
+ * refused and that was not tried again, or something else happens that a call
+ * would report. So push until -EAGAIN, and then poll: no wake-up is lost. It
+ * may be readable for nothing. Don't read it; the source closes it. More calls
+ * return the same one. -EINVAL: the source has not DFI_NONBLOCK. -EMFILE,
+ * -ENOMEM, -EIO.
  *
  * A thread that is source and target of flows that may be full must not wait in
  * either call: it uses DFI_NONBLOCK on both, consumes when a push is refused,

@@ -171,6 +171,18 @@ DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);
 
 /*
+ * In a combiner flow with windows: the window, counted from 0, of the results
+ * that were consumed last. Windows come in their order. One without tuples has
+ * no results, but counts; a batch is of one window. Results of the last window,
+ * which is ended by no mark but by the end of all sources, come if any tuple
+ * has. Of a window that not all sources have ended, there are no results (but
+ * for DFI_FULL_EMIT), and after an error no more of any. -EPROTOTYPE: the flow
+ * has no windows. -ENOENT: nothing was consumed yet. Owner thread only.
+ */
+DFI_API int dfi_target_window(
+    const struct dfi_target *target, uint64_t *window);
+
+/*
  * The first member of struct dfi_target, for the inline functions below only:
  * the unread rest of the segment in work. next == end means that there is none.
  */

@@ -9,6 +9,8 @@
 #define SPREAD UINT64_C(0x9e3779b97f4a7c15)
 /* Odd: sets that differ make seeds that differ. */
 #define SPREAD_TARGETS UINT64_C(0xd6e8feb86659fd93)
+/* Odd: ends of windows that differ make seeds that differ. */
+#define SPREAD_WINDOWS UINT64_C(0xa0761d6478bd642f)
 
 uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
     const char *payload, uint64_t used, uint64_t state)
@@ -20,5 +22,8 @@ uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
 	if (geometry->parts & SEGMENT_TARGETS)
 		seed += SPREAD_TARGETS *
 		    segment_header(geometry, payload)->targets;
+	if (geometry->parts & SEGMENT_WINDOWS)
+		seed += SPREAD_WINDOWS *
+		    segment_header(geometry, payload)->windows;
 	return XXH3_64bits_withSeed(payload, used, seed);
 }

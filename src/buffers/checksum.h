@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum of a segment: of its tuples, and of its number, size, place and
- * targets, so that one that lies in another's place is found, too.
+ * The checksum of a segment: of its tuples, and of its number, size, place,
+ * targets and window's end, so that one that lies in another's place is found,
+ * too.
  */
 #ifndef DFI_BUFFERS_CHECKSUM_H
 #define DFI_BUFFERS_CHECKSUM_H

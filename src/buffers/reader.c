@@ -176,7 +176,7 @@ static inline const char *find_tuples(
 	uint64_t used = footer_used(state);
 	const char *tuples;
 
-	if ((!used && !(g->parts & SEGMENT_TARGETS)) ||
+	if ((!used && !(g->parts & (SEGMENT_TARGETS | SEGMENT_WINDOWS))) ||
 	    used > g->segment_bytes ||
 	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER)
 		return NULL;
@@ -233,6 +233,48 @@ static bool explain_lack(struct reader *reader, uint64_t lack)
 	return true;
 }
 
+/* The segment is there to end a window, or has tuples. */
+static int read_window(
+    struct reader *reader, const struct segment_header *header, uint64_t used)
+{
+	if (header->windows ? header->windows != reader->windows + 1 : !used)
+		return dfi__fail(-EBADMSG,
+		    "segment %lu of %lu bytes ends window %lu of the source, "
+		    "of which %lu have ended",
+		    (unsigned long)reader->seq, (unsigned long)used,
+		    (unsigned long)header->windows,
+		    (unsigned long)reader->windows);
+	reader->ended_window = header->windows != 0;
+	reader->windows += reader->ended_window;
+	return 0;
+}
+
+/* What lies before the tuples. *passes: they are for others. */
+static int read_header(
+    struct reader *reader, const char *tuples, uint64_t state, bool *passes)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	const struct segment_header *header = segment_header(g, tuples);
+	int ret;
+
+	if (g->parts & SEGMENT_TARGETS) {
+		*passes = !(header->targets & reader->own_bit);
+		if (!footer_used(state) && !*passes)
+			return dfi__fail(-EBADMSG,
+			    "segment %lu: it is for this target, but has no "
+			    "tuples",
+			    (unsigned long)reader->seq);
+	}
+	if (g->parts & SEGMENT_CHECKSUM) {
+		ret = check_sum(reader, tuples, state & ~TRANSPORT_AT_FOOTER);
+		if (ret < 0)
+			return ret;
+	}
+	return g->parts & SEGMENT_WINDOWS
+	    ? read_window(reader, header, footer_used(state))
+	    : 0;
+}
+
 /* Tuples of the segments before the next one, whatever became of them. */
 static uint64_t seen(const struct reader *reader)
 {
@@ -251,7 +293,7 @@ int dfi__reader_take(
 						   : used / g->tuple_size;
 	uint64_t counted = seen(reader) + tuples;
 	const char *tuples_at = find_tuples(reader, state);
-	bool grouped = g->parts & SEGMENT_TARGETS, passes = false;
+	bool passes = false;
 	int ret;
 
 	if (!tuples_at || tuples * g->tuple_size != used)
@@ -263,18 +305,8 @@ int dfi__reader_take(
 		    "the target %lu",
 		    (unsigned long)reader->seq, (unsigned long)total,
 		    (unsigned long)counted);
-	if (unlikely(grouped)) {
-		passes = !(
-		    segment_header(g, tuples_at)->targets & reader->own_bit);
-		if (!used && !passes)
-			return dfi__fail(-EBADMSG,
-			    "segment %lu: it is for this target, but has no "
-			    "tuples",
-			    (unsigned long)reader->seq);
-	}
-	if (unlikely(g->parts & SEGMENT_CHECKSUM)) {
-		ret = check_sum(
-		    reader, tuples_at, state & ~TRANSPORT_AT_FOOTER);
+	if (unlikely(g->parts)) {
+		ret = read_header(reader, tuples_at, state, &passes);
 		if (ret < 0)
 			return ret;
 	}
@@ -314,6 +346,22 @@ int dfi__reader_release(struct reader *reader)
 		return 0;
 	reader->returned = reader->seq;
 	return give_credit(reader, RING_OPEN);
+}
+
+void dfi__reader_hold(struct reader *reader)
+{
+	/* The number of a segment that has been, and no end. */
+	atomic_set(&reader->nothing.state, footer_state(reader->seq - 1, 0, 0));
+	reader->head = &reader->nothing;
+	reader->mark = &reader->nothing;
+	reader->held = true;
+}
+
+void dfi__reader_let_go(struct reader *reader)
+{
+	reader->head = footer(reader, reader->slot);
+	reader->mark = &header(reader)->end;
+	reader->held = false;
 }
 
 void dfi__reader_close(struct reader *reader, enum ring_closed closed)

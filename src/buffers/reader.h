@@ -42,6 +42,10 @@ struct reader {
 	 * the source is told; credit_batch() of the geometry at first.
 	 */
 	uint32_t batch;
+	uint64_t windows;  /* of its source that have ended */
+	bool ended_window; /* the last one with the segment taken last */
+	bool held;
+	struct segment_footer nothing; /* what is seen while it is held */
 	bool lossy; /* segments may be lost, which dfi__reader_take() tells */
 	/* Of the gap that it told last, the first number and how many. */
 	uint64_t gap_first;
@@ -103,16 +107,24 @@ int dfi__reader_global(const struct reader *reader, uint64_t *global);
 
 /*
  * Lend the next segment, which is ready: *payload and *bytes, which are 0 if it
- * is for others. The next call of dfi__reader_release() gives it back.
- * -EBADMSG: the footer isn't valid, or the tuples are damaged. -ENODATA, of a
- * reader that is lossy: reader->gap_count segments from gap_first on were lost;
- * once, and dfi__reader_release() gives them back, too.
+ * is for others, or there to end a window. The next call of
+ * dfi__reader_release() gives it back. -EBADMSG: the footer isn't valid, or the
+ * tuples are damaged. -ENODATA, of a reader that is lossy: reader->gap_count
+ * segments from gap_first on were lost; once, and dfi__reader_release() gives
+ * them back, too.
  */
 int dfi__reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes);
 
 /* Give back the segment that was taken last; publishes credits in batches. */
 int dfi__reader_release(struct reader *reader);
+
+/*
+ * Until it is let go, a reader sees nothing of what is or comes into its ring:
+ * neither segments nor an end. Its slots must be known.
+ */
+void dfi__reader_hold(struct reader *reader);
+void dfi__reader_let_go(struct reader *reader);
 
 /* Tell the source that nobody reads any more, and why. */
 void dfi__reader_close(struct reader *reader, enum ring_closed closed);

@@ -18,6 +18,7 @@ enum segment_parts {
 	SEGMENT_CHECKSUM = 1,
 	SEGMENT_GLOBAL = 2,
 	SEGMENT_TARGETS = 4,
+	SEGMENT_WINDOWS = 8,
 };
 
 struct ring_geometry {

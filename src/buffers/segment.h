@@ -15,8 +15,8 @@
  *	        | header | payload: whole tuples | segment_footer | pad |
  *	        +--------+-----------------------+----------------+-----+
  *
- * Only the slots of flows that are verified, ordered or have groups have a
- * segment_header; it travels with the payload, as its first cache line.
+ * Only the slots of flows that are verified, ordered, have groups or windows
+ * have a segment_header; it travels with the payload, as its first cache line.
  *
  * The footer of a slot is at a fixed place, right behind the largest payload.
  * A smaller one that comes over a network may end there instead of beginning
@@ -60,6 +60,7 @@ struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
 	uint64_t global;  /* its place among the segments of all sources */
 	uint64_t targets; /* a bit each: whose tuples these are */
+	uint64_t windows; /* so many have ended with it; 0: none ends with it */
 };
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 

@@ -133,6 +133,8 @@ static void fill_header(
 		header->global = writer->global;
 	if (g->parts & SEGMENT_TARGETS)
 		header->targets = writer->targets;
+	if (g->parts & SEGMENT_WINDOWS)
+		header->windows = writer->windows;
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
 		    g, tuples, used, state);

@@ -23,6 +23,7 @@ struct writer {
 	uint64_t consumed; /* last credit seen */
 	uint64_t global;   /* of what is sent next, if segments have that */
 	uint64_t targets;  /* the same */
+	uint64_t windows;  /* the same: see struct segment_header */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
@@ -58,8 +59,8 @@ int dfi__writer_open(struct writer *writer);
 
 /*
  * Send the open segment with its first used bytes, whole tuples; none only to a
- * target that it is not for, by its header. One that does not lie in its slot
- * is copied there.
+ * target that it is not for, by its header, or if a window ends with it. One
+ * that does not lie in its slot is copied there.
  */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 

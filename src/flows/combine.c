@@ -37,7 +37,11 @@ static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
 		return "aggregates";
 	if (attr->group_by)
 		return "group_by";
-	return attr->max_groups ? "max_groups" : NULL;
+	if (attr->max_groups)
+		return "max_groups";
+	if (attr->window_tuples)
+		return "window_tuples";
+	return attr->when_full ? "when_full" : NULL;
 }
 
 static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
@@ -57,6 +61,10 @@ static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    "flow '%s': max_groups %lu is more than %lu", flow->name,
 		    (unsigned long)attr->max_groups,
 		    (unsigned long)DFI_MAX_GROUPS);
+	if (attr->when_full > DFI_FULL_EMIT)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': when_full %u is no enum dfi_when_full",
+		    flow->name, attr->when_full);
 	return 0;
 }
 
@@ -78,6 +86,8 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 		return ret;
 	flow->max_groups = attr->max_groups ? attr->max_groups
 					    : DFI_DEFAULT_GROUPS;
+	flow->window_tuples = attr->window_tuples;
+	flow->when_full = attr->when_full;
 	/* Checks what is given. */
 	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
 	    attr->aggregates, attr->n_aggregates, &plan);
@@ -141,7 +151,67 @@ void dfi__combine_close(struct combiner *combiner)
 	free(combiner);
 }
 
-int dfi__combine_take(struct dfi_target *target)
+/* ---- What is consumed ------------------------------------------------------
+ */
+
+void dfi__combine_hold(struct dfi_target *target, uint32_t source)
+{
+	struct reader *reader = &target->readers[source];
+
+	if (!reader->ended_window)
+		return;
+	dfi__reader_hold(reader);
+	target->n_held++;
+}
+
+/* The next window begins, for all sources. */
+static void let_go(struct dfi_target *target)
+{
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++)
+		if (target->readers[i].held)
+			dfi__reader_let_go(&target->readers[i]);
+	target->n_held = 0;
+	/* Whoever was held back may have gone. */
+	target->dead_undrained = true;
+	target->combiner->window++;
+}
+
+static int too_many(struct dfi_target *target)
+{
+	return dfi__fail(-ENOSPC,
+	    "flow '%s': target %u: there are more than %lu groups: raise "
+	    "max_groups, or have it give what it has (when_full)",
+	    target->flow.name, target->index,
+	    (unsigned long)target->combiner->groups.max);
+}
+
+/* The rest of the segment is for when the groups were given. */
+static void keep_rest(struct dfi_target *target, const char *rest)
+{
+	struct combiner *combiner = target->combiner;
+
+	combiner->rest = rest;
+	combiner->rest_end = target->head.end;
+	combiner->rest_source = target->head.source;
+	combiner->state = COMBINER_FULL;
+	target->lends_segment = false;
+}
+
+static void take_rest(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+
+	target->head.next = combiner->rest;
+	target->head.end = combiner->rest_end;
+	target->head.source = combiner->rest_source;
+	target->lends_segment = true;
+	combiner->rest = NULL;
+}
+
+/* The segment that the head lends; nothing of it is for the application. */
+static int fold(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;
 	uint32_t size = combiner->plan->tuple_size;
@@ -150,21 +220,40 @@ int dfi__combine_take(struct dfi_target *target)
 	int ret = dfi__groups_fold(
 	    &combiner->groups, tuples, size, false, n, &taken);
 
-	/* The segment goes back; nothing of it is for the application. */
 	target->head.next = target->head.end;
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s': target %u",
 		    target->flow.name, target->index);
-	if (taken < n)
-		return dfi__fail(-ENOSPC,
-		    "flow '%s': target %u: there are more than %lu groups: "
-		    "raise max_groups",
-		    target->flow.name, target->index,
-		    (unsigned long)combiner->groups.max);
+	if (taken == n)
+		dfi__combine_hold(target, target->head.source);
+	else if (target->flow.when_full == DFI_FULL_EMIT)
+		keep_rest(target, tuples + taken * size);
+	else
+		return too_many(target);
 	return 0;
 }
 
-int dfi__combine_emit(struct dfi_target *target)
+/* A segment, or the end of a window, or of all. */
+static int take(struct dfi_target *target)
+{
+	int ret = dfi__target_input(target);
+
+	if (ret < 0)
+		return ret;
+	if (!ret) {
+		target->combiner->state = target->n_open ? COMBINER_GIVES
+							 : COMBINER_ENDS;
+		return 0;
+	}
+	ret = fold(target);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
+/* ---- Results ---------------------------------------------------------------
+ */
+
+/* Have the head lend the next ones: 1, or 0 if all were given. */
+static int give(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;
 	uint64_t n = min_u64(
@@ -174,20 +263,84 @@ int dfi__combine_emit(struct dfi_target *target)
 	int ret;
 
 	target->head.next = target->head.end = NULL;
-	if (!n) {
-		combiner->ended = true;
+	if (!n)
 		return 0;
-	}
 	for (; n; n--, combiner->emitted++, result += size) {
 		ret = dfi__plan_result(combiner->plan,
 		    groups_record(&combiner->groups, combiner->emitted),
 		    result);
-		if (ret < 0)
-			return dfi__fail_within(ret, "flow '%s': target %u",
+		if (ret < 0) {
+			ret = dfi__fail_within(ret, "flow '%s': target %u",
 			    target->flow.name, target->index);
+			return dfi__target_fail(target, ret);
+		}
 	}
 	target->head.next = combiner->results;
 	target->head.end = result;
 	target->head.source = 0;
+	combiner->has_given = true;
+	combiner->given = combiner->window;
 	return 1;
+}
+
+/* All results were given: go on. */
+static int go_on(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	enum combiner_state was = combiner->state;
+	int ret;
+
+	if (was == COMBINER_ENDS) {
+		combiner->state = COMBINER_ENDED;
+		return 0;
+	}
+	dfi__groups_clear(&combiner->groups);
+	combiner->emitted = 0;
+	combiner->state = COMBINER_TAKES;
+	if (was == COMBINER_GIVES) {
+		let_go(target);
+		return 0;
+	}
+	take_rest(target);
+	ret = fold(target);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
+int dfi__combine_next(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	int ret = target_check(target);
+
+	while (!ret && combiner->state != COMBINER_ENDED) {
+		if (combiner->state == COMBINER_TAKES) {
+			ret = take(target);
+			continue;
+		}
+		ret = give(target);
+		if (!ret)
+			ret = go_on(target);
+	}
+	return ret;
+}
+
+int dfi_target_window(const struct dfi_target *target, uint64_t *window)
+{
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!window)
+		return dfi__fail(-EINVAL, "dfi_target_window: window is NULL");
+	if (!target->flow.window_tuples)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s': target %u: the flow has no windows "
+		    "(window_tuples)",
+		    target->flow.name, target->index);
+	if (!target->combiner->has_given)
+		return dfi__fail(-ENOENT,
+		    "flow '%s': target %u: no results were consumed yet",
+		    target->flow.name, target->index);
+	*window = target->combiner->given;
+	return 0;
 }

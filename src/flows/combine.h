@@ -14,21 +14,39 @@ struct dfi_flow_attr;
 struct dfi_target;
 struct flow;
 
+/* What a target does, in turn. */
+enum combiner_state {
+	COMBINER_TAKES = 0, /* what is consumed is folded into groups */
+	COMBINER_FULL,      /* no more groups: results are given, as they are */
+	COMBINER_GIVES,     /* a window has ended: its results are given */
+	COMBINER_ENDS,      /* all input has come: the last results are given */
+	COMBINER_ENDED,     /* and were given */
+};
+
 /* A target's: the groups, and then their results. */
 struct combiner {
 	struct plan *plan;
 	struct groups groups;
-	bool complete;    /* all input has come */
-	bool ended;       /* and all results were given */
-	uint64_t emitted; /* groups of which they were */
+	enum combiner_state state;
+	uint64_t emitted; /* groups whose results were given */
 	char *results;    /* that were given last */
 	uint64_t room;    /* for so many */
+	uint64_t window;  /* whose tuples are taken */
+	bool has_given;   /* results, of this window: */
+	uint64_t given;
+	/*
+	 * While it is full: what was not folded of the segment in work, which
+	 * the target's head has again when it is taken up.
+	 */
+	const char *rest, *rest_end;
+	uint32_t rest_source;
 };
 
 /* Results that the next consuming call gives, or the end behind them. */
 static inline bool combiner_ready(const struct combiner *combiner)
 {
-	return combiner->complete && !combiner->ended;
+	return combiner->state != COMBINER_TAKES &&
+	    combiner->state != COMBINER_ENDED;
 }
 
 /*
@@ -46,14 +64,16 @@ int dfi__combine_open(struct dfi_target *target);
 void dfi__combine_close(struct combiner *combiner); /* may be NULL */
 
 /*
- * Take in the segment that the target's head lends: 0, or -ENOSPC, -ENOMEM.
+ * The segment of a source that was taken last, which may have no tuples, may
+ * end the source's window: then nothing more is taken from it till all have.
  */
-int dfi__combine_take(struct dfi_target *target);
+void dfi__combine_hold(struct dfi_target *target, uint32_t source);
 
 /*
- * Have the head lend the next results, when all input has come: 1, or 0 at the
- * end, or -EOVERFLOW.
+ * Consume until there are results, and have the target's head lend them: 1, or
+ * 0 at the end, or what dfi__target_input() returns, or -ENOSPC, -ENOMEM,
+ * -EOVERFLOW.
  */
-int dfi__combine_emit(struct dfi_target *target);
+int dfi__combine_next(struct dfi_target *target);
 
 #endif

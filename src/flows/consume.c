@@ -21,8 +21,7 @@
  */
 #define FAIR_SEGMENTS 16
 
-/* Make err, whose text was just set, sticky. */
-static int fail_target(struct dfi_target *target, int err)
+int dfi__target_fail(struct dfi_target *target, int err)
 {
 	target->status = dfi__error_keep(err);
 	snprintf(target->status_text, sizeof(target->status_text), "%s",
@@ -60,7 +59,7 @@ static void lose(struct dfi_target *target, int err)
 
 int dfi__target_give_up(struct dfi_target *target)
 {
-	return fail_target(target, was_aborted(target));
+	return dfi__target_fail(target, was_aborted(target));
 }
 
 int dfi__target_check_slow(const struct dfi_target *target)
@@ -88,7 +87,7 @@ static int damaged(struct dfi_target *target, uint32_t source, int err)
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
 	dfi__fail_within(err, "flow '%s': from %s to target %u (pid %u)",
 	    target->flow.name, name, target->index, target->dfi->node.pid);
-	return fail_target(target, err);
+	return dfi__target_fail(target, err);
 }
 
 /* The reader has passed a gap: say so, once, and give back what it took up. */
@@ -99,7 +98,7 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 	int ret = dfi__reader_release(reader);
 
 	if (ret < 0)
-		return fail_target(target, ret);
+		return dfi__target_fail(target, ret);
 	target->has_gap = true;
 	target->gap = (struct dfi_gap){
 		.first = reader->gap_first - RING_FIRST_SEGMENT,
@@ -154,8 +153,10 @@ static int take(struct dfi_target *target, uint32_t source)
 	if (unlikely(!bytes)) {
 		if (target->merge)
 			dfi__order_taken(target);
+		if (target->combiner)
+			dfi__combine_hold(target, source);
 		ret = dfi__reader_release(reader);
-		return ret < 0 ? fail_target(target, ret) : 0;
+		return ret < 0 ? dfi__target_fail(target, ret) : 0;
 	}
 	target->head.next = payload;
 	target->head.end = payload + bytes;
@@ -197,13 +198,15 @@ static inline void settle(const struct dfi_target *target)
 static int check_source(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
-	/* Before the ring: what a dead source wrote is there by then. */
-	bool gone = is_gone(target, source);
+	bool gone;
 	char name[256];
 	int ret;
 
-	if (reader->end)
+	/* What became of a source that is held back, is for later. */
+	if (reader->end || reader->held)
 		return 0;
+	/* Before the ring: what a dead source wrote is there by then. */
+	gone = is_gone(target, source);
 	if (gone)
 		settle(target);
 	if (reader_ready(reader)) {
@@ -295,7 +298,7 @@ static int check_order(struct dfi_target *target)
 {
 	int ret = dfi__order_check(target);
 
-	return ret < 0 ? fail_target(target, ret) : 0;
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
 
 /* Give the segment in work back, if all of it was consumed. */
@@ -308,12 +311,12 @@ static int give_back(struct dfi_target *target)
 	target->lends_segment = false;
 	target->head.next = target->head.end = NULL;
 	ret = dfi__reader_release(&target->readers[target->head.source]);
-	return ret < 0 ? fail_target(target, ret) : 0;
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
 
 static int fail_lost(struct dfi_target *target)
 {
-	return fail_target(
+	return dfi__target_fail(
 	    target, dfi__fail(target->lost, "%s", target->status_text));
 }
 
@@ -353,8 +356,8 @@ static int last_segment(struct dfi_target *target)
 }
 
 /*
- * Give the consumed segment back and lend the next one, of any ring: 1, 0 at
- * the end of the flow, or an error.
+ * Give the consumed segment back and lend the next one, of any ring: 1, or 0 at
+ * the end of the flow, or of a window, or an error.
  */
 static int next_input(struct dfi_target *target)
 {
@@ -376,7 +379,9 @@ static int next_input(struct dfi_target *target)
 				return ret;
 		}
 		if (unlikely(target->lost)) {
-			ret = last_segment(target);
+			/* No more results can come of what has arrived. */
+			ret = target->combiner ? fail_lost(target)
+					       : last_segment(target);
 			if (likely(ret))
 				return ret;
 			continue;
@@ -396,7 +401,7 @@ static int next_input(struct dfi_target *target)
 			return ret;
 		if (target->lost)
 			continue;
-		if (!target->n_open)
+		if (target->n_open == target->n_held)
 			return 0;
 		ret = find_next(target, &ring);
 		if (!ret && ring < target->n_readers)
@@ -415,33 +420,15 @@ static int next_input(struct dfi_target *target)
 	}
 }
 
-/* As next_input(), of a combiner flow: results, when all input has come. */
-static int next_results(struct dfi_target *target)
+int dfi__target_input(struct dfi_target *target)
 {
-	int ret = target_check(target);
-
-	while (!ret && !target->combiner->complete) {
-		ret = next_input(target);
-		if (!ret)
-			target->combiner->complete = true;
-		if (ret <= 0)
-			continue;
-		ret = dfi__combine_take(target);
-		if (ret < 0)
-			return fail_target(target, ret);
-	}
-	if (!ret) {
-		ret = dfi__combine_emit(target);
-		if (ret < 0)
-			return fail_target(target, ret);
-	}
-	return ret;
+	return next_input(target);
 }
 
 /* Lend what the application gets next; as next_input(). */
 static int next_segment(struct dfi_target *target)
 {
-	return unlikely(target->combiner != NULL) ? next_results(target)
+	return unlikely(target->combiner != NULL) ? dfi__combine_next(target)
 						  : next_input(target);
 }
 

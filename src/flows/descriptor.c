@@ -61,7 +61,8 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow)
 {
 	return (flow->verify == DFI_VERIFY_CRC ? SEGMENT_CHECKSUM : 0) |
 	    (flow->ordered ? SEGMENT_GLOBAL : 0) |
-	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0);
+	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0) |
+	    (flow->window_tuples ? SEGMENT_WINDOWS : 0);
 }
 
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
@@ -354,6 +355,8 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.n_aggregates = flow->n_aggregates;
 	message.aggregates = aggregate_pointers;
 	message.max_groups = flow->max_groups;
+	message.window_tuples = flow->window_tuples;
+	message.when_full = flow->when_full;
 	message.creator = &creator;
 	return pack(&message.base, size);
 }
@@ -439,7 +442,8 @@ static bool replication_is_sane(const struct flow *flow)
 static bool combiner_is_sane(const struct flow *flow)
 {
 	return flow->n_aggregates && flow->max_groups &&
-	    flow->max_groups <= DFI_MAX_GROUPS && !flow->routing &&
+	    flow->max_groups <= DFI_MAX_GROUPS &&
+	    flow->when_full <= DFI_FULL_EMIT && !flow->routing &&
 	    !flow->splits && !flow->replication && !flow->ordered &&
 	    !flow->loss_policy && !flow->gap_timeout_us &&
 	    (flow->n_keys || flow->n_targets == 1);
@@ -449,7 +453,8 @@ static bool kind_is_sane(const struct flow *flow)
 {
 	if (flow->kind == DFI_COMBINE)
 		return combiner_is_sane(flow);
-	if (flow->n_aggregates || flow->max_groups)
+	if (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
+	    flow->when_full)
 		return false;
 	if (flow->multicast_address[0] && !flow_is_cast(flow))
 		return false;
@@ -515,6 +520,8 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	if (!flow->schema || message->n_aggregates > DFI_MAX_AGGREGATES)
 		return -EBADMSG;
 	flow->max_groups = message->max_groups;
+	flow->window_tuples = message->window_tuples;
+	flow->when_full = message->when_full;
 	flow->n_aggregates = (uint32_t)message->n_aggregates;
 	if (message->n_aggregates) {
 		flow->aggregates = aggregates_from_message(message);

@@ -51,7 +51,9 @@ struct flow {
 	uint32_t gap_timeout_us; /* not its default; 0: likewise */
 	uint32_t n_aggregates; /* of a combiner flow, whose keys are groups' */
 	struct dfi_aggregate *aggregates;
-	uint64_t max_groups; /* not its default; 0: likewise */
+	uint64_t max_groups;    /* not its default; 0: likewise */
+	uint64_t window_tuples; /* of a combiner flow: as declared */
+	uint32_t when_full;     /* enum dfi_when_full; likewise */
 	/* Of a multicast over a network, else "". */
 	char multicast_address[IP_TEXT_SIZE];
 	struct node creator;

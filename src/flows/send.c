@@ -133,6 +133,8 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 	int ret = lane_open(source, target);
 
 	if (likely(ret > 0)) {
+		if (unlikely(source->window != NULL))
+			dfi__window_opened(source, target);
 		lane->next = writer->segment;
 		/* The first tuple starts its time. */
 		lane_set_end(lane,
@@ -406,7 +408,7 @@ static void goes_on(struct dfi_source *source, uint32_t lane)
 		dfi__source_goes_on(source, t);
 }
 
-int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
+int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 {
 	uint32_t target;
 	int ret = source_check(source);
@@ -442,6 +444,13 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 	}
 }
 
+int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->window != NULL)
+	    ? dfi__window_make_room(source, lane)
+	    : dfi__source_make_lane_room(source, lane);
+}
+
 int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target)
 {
 	int ret = dfi__source_make_room(source, target);
@@ -473,6 +482,14 @@ int dfi__source_send(struct dfi_source *source, uint32_t target)
 	return ret < 0 ? ret : 0;
 }
 
+/* What the lane may take is in its segment, which the cursor may have had. */
+static inline int filled_up(struct dfi_source *source, uint32_t target)
+{
+	return unlikely(source->window != NULL)
+	    ? dfi__window_reached(source, target)
+	    : dfi__source_send(source, target);
+}
+
 /*
  * lane->next has reached lane->end: the segment is full, or what lies in it was
  * added while nobody looked. Any number of times.
@@ -481,7 +498,7 @@ static int reached_end(struct dfi_source *source, uint32_t target)
 {
 	if (likely(
 		source->head.lanes[target].next == source->writers[target].end))
-		return dfi__source_send(source, target);
+		return filled_up(source, target);
 	dfi__linger_start(source, target);
 	return 0;
 }
@@ -546,7 +563,8 @@ int dfi_source_flush(struct dfi_source *source)
 	source_lock(source);
 	for (t = 0; !ret && t < source->head.n_lanes; t++)
 		if (source_filled(source, t))
-			ret = dfi__source_send(source, t);
+			ret = source->window ? dfi__window_send(source, t)
+					     : dfi__source_send(source, t);
 	source_unlock(source);
 	return ret;
 }
@@ -670,7 +688,7 @@ static int store_cursor(const struct dfi_source_cursor *cursor)
 	lane->next = cursor->next;
 	lane_set_end(lane, cursor->end);
 	if (lane->next == cursor->end)
-		return dfi__source_send(source, cursor->target);
+		return filled_up(source, cursor->target);
 	if (!source->linger.ns)
 		return 0;
 	if (source_filled(source, cursor->target))

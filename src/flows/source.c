@@ -219,6 +219,7 @@ static void free_source(struct dfi_source *source)
 	if (source->fan)
 		dfi__fan_free(source->fan);
 	free(source->fan);
+	free(source->window);
 	free(source->target_stalls);
 	free(source->rings);
 	dfi__flow_free(&source->flow);
@@ -410,6 +411,8 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = take_fan(source);
 	if (!ret && flow_is_cast(&source->flow))
 		ret = dfi__source_cast_open(source, deadline);
+	if (!ret && source->flow.window_tuples)
+		ret = dfi__window_open(source);
 	if (!ret)
 		ret = open_remotes(source, deadline);
 	if (!ret && source->flow.ordered)
@@ -556,6 +559,11 @@ static int check_whole(struct dfi_source *source)
 	struct writer *lane;
 	uint32_t t;
 
+	if (source->window && source->window->refused)
+		return dfi__fail(source->window->refused,
+		    "flow '%s': source %u: closed after a mark found no room "
+		    "and was not repeated",
+		    source->flow.name, source->index);
 	for (t = 0; t < source->n_remotes; t++) {
 		life = dfi__source_target_life(source, t);
 		if (life == TARGET_GONE)

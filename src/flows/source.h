@@ -21,6 +21,7 @@
 #include "route.h"
 #include "stall.h"
 #include "stats.h"
+#include "window.h"
 
 /*
  * A shuffle flow has a lane and a ring for each target. A replicate flow has
@@ -28,12 +29,11 @@
  *
  * Invariants of lane t of writers[t]:
  *	a segment is open	segment is not NULL, next < writers[t].end, and
- *				so is end, or lower (linger.h); segment to next
- *				are filled and not sent
- *	none is open		segment is NULL, next == spare, end is one
- *				tuple behind it
- * While a cursor is open, its target's lane is as if none were open, and the
- * cursor has the position.
+ *				so is end, or lower (linger.h); with windows
+ *				writers[t].end may be, too (window.h); segment
+ *to next are filled and not sent none is open		segment is NULL, next ==
+ *spare, end is one tuple behind it While a cursor is open, its target's lane is
+ *as if none were open, and the cursor has the position.
  *
  * If the source lingers, its lock is held in all functions below that take it
  * and are not inline, but for the first four; and in all that change lanes.
@@ -65,7 +65,8 @@ struct dfi_source {
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct fan *fan;        /* of a replicate flow's source, or NULL */
 	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
-	struct cast_source *cast; /* which sends its segments, or NULL */
+	struct cast_source *cast;     /* which sends its segments, or NULL */
+	struct source_window *window; /* of a flow with windows, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint32_t n_remotes;   /* opened so far */
@@ -166,7 +167,11 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target);
  */
 int dfi__source_make_room(struct dfi_source *source, uint32_t target);
 
-/* The same for a push, whose tuple must not be forgotten: see close. */
+/* The same, whatever a flow's windows say. */
+int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane);
+
+/* The same as make_room for a push, whose tuple must not be forgotten: see
+ * close. */
 int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target);
 
 /*

@@ -113,7 +113,7 @@ void dfi__source_goes_on(struct dfi_source *source, uint32_t target)
 /* Whether more is to come from a source that is there. */
 static bool is_awaited(struct dfi_target *target, uint32_t source)
 {
-	return !target->readers[source].end &&
+	return !target->readers[source].end && !target->readers[source].held &&
 	    peers_state(&target->sources, source) == PEER_PRESENT;
 }
 

@@ -37,6 +37,7 @@ struct dfi_target {
 	bool prefetches;      /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
 	uint32_t n_open;   /* readers that have not ended */
+	uint32_t n_held;   /* of these, held back (combine.h) */
 	uint32_t current;  /* the ring in work */
 	uint32_t in_a_row; /* segments taken from it without a break */
 	bool has_gap;      /* gap is the one that was told last */
@@ -96,6 +97,16 @@ static inline bool target_aborted(const struct dfi_target *target)
 {
 	return unlikely(atomic_peek(&target->aborted));
 }
+
+/* Make err, whose text was just set, sticky. */
+int dfi__target_fail(struct dfi_target *target, int err);
+
+/*
+ * Give the consumed segment back and have the head lend the next one, of any
+ * ring: 1, or 0 when no source has more but those that are held back, or an
+ * error.
+ */
+int dfi__target_input(struct dfi_target *target);
 
 /* Something for the next consuming call to look at. */
 bool dfi__target_ready(struct dfi_target *target);

@@ -180,7 +180,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 128);
+	PIN_SIZE(dfi_flow_attr, 144);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -206,6 +206,8 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, group_by, 104, 8);
 	PIN(dfi_flow_attr, max_groups, 112, 8);
 	PIN(dfi_flow_attr, multicast_address, 120, 8);
+	PIN(dfi_flow_attr, window_tuples, 128, 8);
+	PIN(dfi_flow_attr, when_full, 136, 4);
 
 	PIN_SIZE(dfi_flow_estimate, 80);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);

@@ -19,6 +19,7 @@
 /* The next bits: segments have checksums, places, sets, and may be lost. */
 #define COUNT_MAX 8
 #define LOSSY (8 * COUNT_MAX)
+#define WINDOWS (16 * COUNT_MAX)
 
 struct input {
 	const uint8_t *at;
@@ -86,7 +87,8 @@ static bool read_once(struct reader *reader)
 	}
 	if (ret < 0)
 		return false;
-	fuzz_check(bytes || g->parts & SEGMENT_TARGETS);
+	fuzz_check(bytes || g->parts & SEGMENT_TARGETS || reader->ended_window);
+	fuzz_check(!reader->ended_window || g->parts & SEGMENT_WINDOWS);
 	fuzz_check(bytes <= g->segment_bytes);
 	fuzz_check(bytes % g->tuple_size == 0);
 	fuzz_check(payload >= base + ring_offset(g, 0));
@@ -98,8 +100,8 @@ static bool read_once(struct reader *reader)
 }
 
 /*
- * The header of the next segment: any targets, and the checksum right, unless
- * the operation says else.
+ * The header of the next segment: any targets, any window's end, and the
+ * checksum right, unless the operation says else.
  */
 static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
     struct input *input)
@@ -118,6 +120,10 @@ static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
 	header = (struct segment_header *)(void *)at;
 	if (g->parts & SEGMENT_TARGETS)
 		header->targets = number(input, 1);
+	/* Often the right one. */
+	if (g->parts & SEGMENT_WINDOWS)
+		header->windows = operation & 16 ? reader->windows + 1
+						 : number(input, 1);
 	if (!(g->parts & SEGMENT_CHECKSUM))
 		return;
 	header->checksum = operation & 8 || !fits
@@ -186,7 +192,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	g = ring_geometry_with(tuple_size, segment_size, 1 + count % COUNT_MAX,
 	    (count & COUNT_MAX ? SEGMENT_CHECKSUM : 0) |
 		(count & 2 * COUNT_MAX ? SEGMENT_GLOBAL : 0) |
-		(count & 4 * COUNT_MAX ? SEGMENT_TARGETS : 0));
+		(count & 4 * COUNT_MAX ? SEGMENT_TARGETS : 0) |
+		(count & WINDOWS ? SEGMENT_WINDOWS : 0));
 	region.base = aligned_alloc(128, region_size(&g, 1));
 	fuzz_check(region.base);
 	memset(region.base, 0, region_size(&g, 1));

@@ -56,7 +56,7 @@ twice=(test_polling test_transport test_verify)
 once=(test_api test_combine test_copy test_counters test_errors test_estimate
 	test_groups test_handles test_hygiene test_leaving test_linger test_moving
 	test_order test_partition test_property test_registry_tcp test_replicate
-	test_sequencer test_shuffle)
+	test_sequencer test_shuffle test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"

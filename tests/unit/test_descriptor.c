@@ -180,6 +180,38 @@ Test(descriptor, replicate_flow_has_no_routing_but_for_groups)
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 }
 
+Test(descriptor, windows_are_for_combiners)
+{
+	struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct flow flow = make_flow(), back, bad = flow;
+
+	bad.window_tuples = 1;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.window_tuples = 0;
+	bad.when_full = DFI_FULL_EMIT;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	flow.kind = DFI_COMBINE;
+	flow.routing = flow.radix_bits = flow.radix_shift = 0;
+	flow.splits = NULL;
+	flow.aggregates = &count;
+	flow.n_aggregates = 1;
+	flow.max_groups = 1;
+	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
+	cr_assert_eq(back.window_tuples, 0);
+	cr_assert_eq(back.when_full, DFI_FULL_FAIL);
+	cr_assert(!(dfi__flow_segment_parts(&back) & SEGMENT_WINDOWS));
+	dfi__flow_free(&back);
+	flow.window_tuples = DFI_WINDOW_MARKED;
+	flow.when_full = DFI_FULL_EMIT;
+	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
+	cr_assert_eq(back.window_tuples, DFI_WINDOW_MARKED);
+	cr_assert_eq(back.when_full, DFI_FULL_EMIT);
+	cr_assert(dfi__flow_segment_parts(&back) & SEGMENT_WINDOWS);
+	dfi__flow_free(&back);
+	flow.when_full = DFI_FULL_EMIT + 1;
+	cr_assert_eq(trip(&flow, &back), -EBADMSG);
+}
+
 Test(descriptor, endpoint_and_node_survive_the_trip)
 {
 	struct endpoint endpoint = {

@@ -390,6 +390,120 @@ static void fill(struct fake_ring *ring)
 	cr_assert_eq(n, ring->geometry.segment_count);
 }
 
+/* ---- Ends of windows, and readers that are held back
+ * ----------------------------- */
+
+static int end_window(struct fake_ring *ring, uint64_t windows, uint64_t used)
+{
+	const char *payload;
+	uint64_t bytes = 1;
+	int ret;
+
+	cr_assert_eq(dfi__writer_open(&ring->writer), 1);
+	memset(ring->writer.segment, 7, used);
+	ring->writer.windows = windows;
+	cr_assert_eq(dfi__writer_publish(&ring->writer, used), 0);
+	ret = dfi__reader_take(&ring->reader, &payload, &bytes);
+	cr_assert(ret < 0 || bytes == used);
+	cr_assert_eq(dfi__reader_release(&ring->reader), 0);
+	return ret;
+}
+
+Test(writer_reader, segments_end_windows_in_their_order)
+{
+	static const struct {
+		uint64_t windows, used;
+	} wrong[] = { { 0, 0 }, { 1, 24 }, { 2, 0 }, { 4, 24 },
+		{ UINT64_MAX, 0 } };
+	struct fake_ring ring;
+	uint32_t kind, i;
+
+	for (kind = 0; kind < 4 * N_ELEMENTS(wrong); kind++) {
+		fake_ring_start_with(&ring, 24, 127, 2, UINT64_MAX - 1,
+		    kind & 1,
+		    SEGMENT_WINDOWS | (kind & 2 ? SEGMENT_CHECKSUM : 0));
+		cr_assert_eq(end_window(&ring, 0, 48), 0);
+		cr_assert(!ring.reader.ended_window);
+		cr_assert_eq(end_window(&ring, 1, 24), 0, "%s", dfi_errmsg());
+		cr_assert(ring.reader.ended_window);
+		cr_assert_eq(end_window(&ring, 2, 0), 0, "%s", dfi_errmsg());
+		cr_assert(ring.reader.ended_window);
+		cr_assert_eq(end_window(&ring, 0, 120), 0);
+		cr_assert(!ring.reader.ended_window);
+		cr_assert_eq(ring.reader.windows, 2);
+		i = kind / 4;
+		cr_assert_eq(end_window(&ring, wrong[i].windows, wrong[i].used),
+		    -EBADMSG, "window %lu", (unsigned long)wrong[i].windows);
+		cr_assert_not_null(strstr(dfi_errmsg(), "segment 2"));
+		cr_assert_not_null(strstr(dfi_errmsg(), "2 have ended"));
+		fake_ring_stop(&ring);
+	}
+}
+
+/* Of another window's end, it is another segment. */
+Test(writer_reader, the_checksum_covers_the_windows_end)
+{
+	struct fake_ring ring;
+	const char *payload;
+	uint64_t bytes;
+	char *slot;
+
+	fake_ring_start_with(
+	    &ring, 24, 127, 2, 0, true, SEGMENT_WINDOWS | SEGMENT_CHECKSUM);
+	cr_assert(write_segment(&ring.writer, 1));
+	slot = (char *)fake_ring_footer(&ring, 0) - ring.geometry.footer_offset;
+	((struct segment_header *)(void *)slot)->windows = 1;
+	cr_assert_eq(
+	    dfi__reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
+	fake_ring_stop(&ring);
+}
+
+/* From the n-th segment on, if it gets so far. */
+static void hold_at(struct fake_ring *ring, uint32_t n)
+{
+	struct reader *reader = &ring->reader;
+	uint32_t read, written = 0;
+
+	for (read = 0; read < n; read++) {
+		cr_assert(write_segment(&ring->writer, written++));
+		cr_assert(read_segment(reader, read));
+	}
+	dfi__reader_hold(reader);
+	while (write_segment(&ring->writer, written))
+		written++;
+	/* What was read and not told yet, is not lost to it. */
+	cr_assert_gt(written - read,
+	    ring->geometry.segment_count - credit_batch(&ring->geometry));
+	cr_assert_eq(dfi__writer_end(&ring->writer, FOOTER_FLAG_END), 0);
+	cr_assert(!reader_ready(reader));
+	cr_assert(!reader_end_marked(reader));
+	cr_assert_eq(dfi__reader_check_end(reader), 0);
+	cr_assert_eq(reader->end, READER_OPEN);
+	cr_assert_eq(dfi__reader_arrived(reader), ring->writer.seq);
+	dfi__reader_let_go(reader);
+	for (; read < written; read++)
+		cr_assert(read_segment(reader, read));
+	cr_assert_eq(dfi__reader_check_end(reader), 0, "%s", dfi_errmsg());
+	cr_assert_eq(reader->end, READER_ENDED);
+}
+
+static void hold_soon(struct fake_ring *ring)
+{
+	hold_at(ring, 1);
+}
+
+static void hold_late(struct fake_ring *ring)
+{
+	hold_at(ring, 2 * ring->geometry.segment_count + 1);
+}
+
+Test(writer_reader, reader_that_is_held_sees_nothing)
+{
+	for_each_ring(hold_soon);
+	for_each_ring(hold_late);
+}
+
 static void fill_and_look(struct fake_ring *ring)
 {
 	const char *payload;
