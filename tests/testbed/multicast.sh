@@ -4,13 +4,13 @@
 # multicast.sh BUILD_DIR: replicate flows by multicast across three virtual
 # machines, each with a source and a target: exactly once, and in the order of
 # each source, with no packets lost, and 1 and 5 % of those that each machine
-# sends; and what becomes of it when a machine loses power.
+# sends; and what becomes of it when a machine loses power, or its device.
 set -euo pipefail
 
 script=$(realpath "$0")
 testbed=${script%/*}/testbed
 port=7000
-tuples=30000
+tuples=20000
 segment=1000 # bytes: 62 tuples, so some thousand packets, of which some are lost
 
 # ---- In a VM ---------------------------------------------------------------
@@ -157,6 +157,23 @@ power_off()
 	echo "the others got what was sent, and know that it is not all"
 }
 
+# Last: the device does not come back.
+removal()
+{
+	case=removal
+	on 0 worker $case -c 1:1 -M -g $segment -n 2000000000 target:0 &
+	on 1 worker $case -n 2000000000 source:0 &
+	await "the source" 60 says 1 'source 0 open'
+	# Waits until nobody has it open.
+	"$testbed" run 1 -- rdma link delete rxe0 &
+	await "the source's end" 60 says 1 'source 0 ended -'
+	says 1 'source 0 ended -104 .*the device was removed' ||
+		fail "the source does not say why"
+	await "the target's end" 60 says 0 'target 0 ended -'
+	wait $!
+	echo "a device that was removed ended the flow"
+}
+
 build=$(realpath "$1")
 if [ $# -eq 1 ]; then
 	exec "$testbed" drive 3 --timeout 300 -- bash "$script" "$build" inside
@@ -172,5 +189,6 @@ replicate 0%
 replicate 1%
 replicate 5%
 power_off
+removal
 kill $registry
 wait $registry || true
