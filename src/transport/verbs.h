@@ -21,7 +21,8 @@
  *	verbs_add.c      words that many add to
  *	verbs_credit.c   credits, and what else waits for room in a queue
  *	verbs_arrive.c   what arrives: messages, segments, credits
- *	verbs_multicast.c, verbs_datagram.c  multicast ports (verbs_multicast.h)
+ *	verbs_multicast.c, verbs_port.c, verbs_datagram.c
+ *	                 multicast ports (verbs_multicast.h)
  *
  * Who touches what. Completions of the shared receive queue ("arrivals") are
  * taken under the poll lock, by whoever waits or by the control thread. The

@@ -2,7 +2,7 @@
 /*
  * Multicast ports over verbs from inside: unreliable datagram queue pairs in a
  * group that rdma_cm joined. verbs_multicast.c opens and closes them,
- * verbs_datagram.c sends and receives.
+ * verbs_port.c makes them, verbs_datagram.c sends and receives.
  */
 #ifndef DFI_TRANSPORT_VERBS_MULTICAST_H
 #define DFI_TRANSPORT_VERBS_MULTICAST_H
@@ -65,6 +65,16 @@ struct verbs_port {
 
 /* The port can't be used any more; why lives for ever. Any thread. */
 void dfi__verbs_port_fail(struct verbs_port *port, const char *why);
+
+/* verbs_port.c */
+
+/*
+ * Make all that a port whose attributes are set has, but for what the control
+ * thread does with it. What transport_ops.multicast_open() returns.
+ */
+int dfi__verbs_port_make(struct verbs_port *port, int64_t deadline);
+/* Also of one that was made in part only. */
+void dfi__verbs_port_free(struct verbs_port *port);
 
 /* verbs_datagram.c */
 
