@@ -107,6 +107,28 @@ enum dfi_loss_policy {
 };
 
 /*
+ * Whether sources of a flow of kind DFI_COMBINE combine tuples of one group
+ * before they send them, as partial aggregates: see source.h. Results are the
+ * same, but for the rounding of floating-point sums.
+ */
+enum dfi_source_combining {
+	/*
+	 * DFI_COMBINING_ADAPTIVE in flows of goal DFI_BANDWIDTH with group_by,
+	 * if a segment has room for a partial aggregate; else
+	 * DFI_COMBINING_OFF.
+	 */
+	DFI_COMBINING_DEFAULT = 0,
+	DFI_COMBINING_OFF,
+	/*
+	 * A source combines as long as that halves what it sends, at least, and
+	 * else sends tuples as they are. It judges by the first tuples, and
+	 * again later, at growing intervals.
+	 */
+	DFI_COMBINING_ADAPTIVE,
+	DFI_COMBINING_ALWAYS,
+};
+
+/*
  * Which target a tuple of a shuffle flow goes to.
  *
  * In a replicate flow 0 means all targets. With DFI_ROUTE_FUNCTION or
@@ -257,6 +279,12 @@ struct dfi_flow_attr {
 	 */
 	uint64_t window_tuples;
 	uint32_t when_full; /* enum dfi_when_full; of DFI_COMBINE */
+	/*
+	 * Of DFI_COMBINE: enum dfi_source_combining. -EINVAL with
+	 * DFI_LATENCY, as each tuple is sent at once; -EMSGSIZE: a partial
+	 * aggregate doesn't fit a segment.
+	 */
+	uint32_t source_combining;
 };
 #define DFI_WINDOW_MARKED UINT64_MAX
 #define DFI_MAX_GROUPS (UINT64_C(1) << 31)
@@ -309,7 +337,8 @@ struct dfi_flow_estimate {
 	/*
 	 * What each source of a replicate flow reserves: the segment that it
 	 * builds, or if replication is multicast its ring, which targets map.
-	 * It counts towards DFI_RING_MEMORY_LIMIT, too.
+	 * What each source of a flow of kind DFI_COMBINE that combines reserves
+	 * for partial aggregates. It counts towards DFI_RING_MEMORY_LIMIT, too.
 	 */
 	uint64_t source_bytes;
 	uint32_t replication; /* enum dfi_replication that applies, or 0 */

@@ -43,6 +43,15 @@
  *
  * is complete: a stream that was cut short never looks whole.
  *
+ * In a flow of kind DFI_COMBINE a source may combine tuples of one group before
+ * it sends them (enum dfi_source_combining in flow.h). They are built in memory
+ * of the source then, and what is combined is kept until there are too many
+ * groups for a cache, until a flush, linger_us after the first of them, and
+ * until the source is closed. So a flush needs room in rings: it waits for it,
+ * or fails, as a push does, and may be repeated; and so does a close, which
+ * waits even with DFI_NONBLOCK: a thread that must not wait flushes before,
+ * until that returns 0.
+ *
  * In a flow of kind DFI_REPLICATE each push is for all targets, and a call that
  * takes a target's number takes DFI_ALL_TARGETS there. A tuple is taken for all
  * of them or for none, so after -EAGAIN and -ETIMEDOUT nobody has it. Of all
@@ -153,8 +162,9 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
 
 /*
  * End the source's part of the flow: sends what is buffered and then the end
- * mark with the tuple count. Never waits for a target's program, but over RDMA
- * until all has arrived: what was pushed is in the targets' rings when it
+ * mark with the tuple count. Never waits for a target's program, but for room
+ * for what the source has combined, if it combines, and over RDMA until all has
+ * arrived: what was pushed is in the targets' rings when it
  * returns 0. That takes some seconds if the network is slow; only if a target's
  * process is stopped and has no receive left, it may last as long as the target
  * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it in any
@@ -163,7 +173,8 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
  * error, a refused push, an open cursor, a target that is gone), all targets
  * get -ECANCELED instead of an end, and the first such error is returned.
  * -ETIMEDOUT, when that time has passed: the end was sent, and may have arrived
- * or not. Owner thread only.
+ * or not; or there was no room in time, and targets get -ECANCELED. Owner
+ * thread only.
  */
 DFI_API int dfi_source_close(struct dfi_source *source);
 
@@ -179,8 +190,9 @@ DFI_API int dfi_source_close(struct dfi_source *source);
 DFI_API void dfi_source_abort(struct dfi_source *source);
 
 /*
- * Send what is buffered for all targets. Never waits. 0, or the source's hard
- * error.
+ * Send what is buffered for all targets. Never waits, unless the source
+ * combines: then for room, and errors are those of a push, but for -EPIPE. 0,
+ * or the source's hard error.
  */
 DFI_API int dfi_source_flush(struct dfi_source *source);
 
@@ -214,7 +226,11 @@ DFI_API int dfi_source_fd(struct dfi_source *source);
 
 /* What a source has done so far. Owner thread only. */
 struct dfi_source_stats {
-	/* Sent; of a replicate flow once, whatever the number of targets. */
+	/*
+	 * Sent; of a replicate flow once, whatever the number of targets. Of a
+	 * source that combines: tuples that it has sent or combined, and bytes
+	 * that it has sent, whatever they stand for.
+	 */
 	uint64_t tuples, bytes;
 	uint64_t segments; /* sent, partial ones included */
 	uint64_t partial_segments;
@@ -233,6 +249,11 @@ struct dfi_source_stats {
 	 * copied from there to a ring.
 	 */
 	uint64_t copied_bytes;
+	/*
+	 * Of a source that combines: tuples that it has combined, and partial
+	 * aggregates that it has sent of them.
+	 */
+	uint64_t combined_tuples, records;
 };
 DFI_API void dfi_source_query(
     const struct dfi_source *source, struct dfi_source_stats *stats);

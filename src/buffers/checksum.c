@@ -11,6 +11,8 @@
 #define SPREAD_TARGETS UINT64_C(0xd6e8feb86659fd93)
 /* Odd: ends of windows that differ make seeds that differ. */
 #define SPREAD_WINDOWS UINT64_C(0xa0761d6478bd642f)
+/* Odd: the same of partial aggregates. */
+#define SPREAD_RECORDS UINT64_C(0xe7037ed1a0b428db)
 
 uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
     const char *payload, uint64_t used, uint64_t state)
@@ -25,5 +27,8 @@ uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
 	if (geometry->parts & SEGMENT_WINDOWS)
 		seed += SPREAD_WINDOWS *
 		    segment_header(geometry, payload)->windows;
+	if (geometry->parts & SEGMENT_RECORDS)
+		seed += SPREAD_RECORDS *
+		    segment_header(geometry, payload)->records;
 	return XXH3_64bits_withSeed(payload, used, seed);
 }

@@ -19,6 +19,7 @@ enum segment_parts {
 	SEGMENT_GLOBAL = 2,
 	SEGMENT_TARGETS = 4,
 	SEGMENT_WINDOWS = 8,
+	SEGMENT_RECORDS = 16,
 };
 
 struct ring_geometry {

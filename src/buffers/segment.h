@@ -15,8 +15,9 @@
  *	        | header | payload: whole tuples | segment_footer | pad |
  *	        +--------+-----------------------+----------------+-----+
  *
- * Only the slots of flows that are verified, ordered, have groups or windows
- * have a segment_header; it travels with the payload, as its first cache line.
+ * Only the slots of flows that are verified, ordered, have groups or windows,
+ *or are combined at their sources have a segment_header; it travels with the
+ * payload, as its first cache line.
  *
  * The footer of a slot is at a fixed place, right behind the largest payload.
  * A smaller one that comes over a network may end there instead of beginning
@@ -61,6 +62,12 @@ struct segment_header {
 	uint64_t global;  /* its place among the segments of all sources */
 	uint64_t targets; /* a bit each: whose tuples these are */
 	uint64_t windows; /* so many have ended with it; 0: none ends with it */
+	/*
+	 * Partial aggregates (combine/plan.h) that lie in the payload instead
+	 * of tuples; 0: tuples do. Their bytes are rounded up to those of whole
+	 * tuples, and counted as such.
+	 */
+	uint64_t records;
 };
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 

@@ -135,6 +135,8 @@ static void fill_header(
 		header->targets = writer->targets;
 	if (g->parts & SEGMENT_WINDOWS)
 		header->windows = writer->windows;
+	if (g->parts & SEGMENT_RECORDS)
+		header->records = writer->records;
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
 		    g, tuples, used, state);

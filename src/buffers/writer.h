@@ -24,6 +24,7 @@ struct writer {
 	uint64_t global;   /* of what is sent next, if segments have that */
 	uint64_t targets;  /* the same */
 	uint64_t windows;  /* the same: see struct segment_header */
+	uint64_t records;  /* the same */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;

@@ -11,6 +11,7 @@
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/schema.h"
+#include "../buffers/checksum.h"
 #include "descriptor.h"
 #include "route.h"
 #include "target.h"
@@ -41,7 +42,9 @@ static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
 		return "max_groups";
 	if (attr->window_tuples)
 		return "window_tuples";
-	return attr->when_full ? "when_full" : NULL;
+	if (attr->when_full)
+		return "when_full";
+	return attr->source_combining ? "source_combining" : NULL;
 }
 
 static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
@@ -65,6 +68,47 @@ static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': when_full %u is no enum dfi_when_full",
 		    flow->name, attr->when_full);
+	return 0;
+}
+
+int dfi__combine_choose(struct flow *flow, uint32_t wanted)
+{
+	uint32_t room = flow->segment_size / flow->schema->tuple_size *
+	    flow->schema->tuple_size;
+	struct plan *plan;
+	uint32_t size;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return 0;
+	if (wanted > DFI_COMBINING_ALWAYS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source_combining %u is no enum "
+		    "dfi_source_combining",
+		    flow->name, wanted);
+	if (wanted > DFI_COMBINING_OFF && flow->goal == DFI_LATENCY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source_combining is for flows of goal "
+		    "DFI_BANDWIDTH: one of DFI_LATENCY sends each tuple at "
+		    "once",
+		    flow->name);
+	ret = dfi__combine_plan(flow, &plan);
+	if (ret < 0)
+		return ret;
+	size = plan->record_words * (uint32_t)sizeof(uint64_t);
+	dfi__plan_free(plan);
+	if (wanted > DFI_COMBINING_OFF && size > room)
+		return dfi__fail(-EMSGSIZE,
+		    "flow '%s': source_combining: a partial aggregate of %u "
+		    "bytes doesn't fit a segment, which has room for %u: raise "
+		    "segment_size",
+		    flow->name, size, room);
+	flow->combining = wanted;
+	if (!wanted)
+		flow->combining = flow->goal == DFI_BANDWIDTH && flow->n_keys &&
+			size <= room
+		    ? DFI_COMBINING_ADAPTIVE
+		    : DFI_COMBINING_OFF;
 	return 0;
 }
 
@@ -187,12 +231,48 @@ static int too_many(struct dfi_target *target)
 	    (unsigned long)target->combiner->groups.max);
 }
 
+static int read_segment(
+    const struct dfi_target *target, struct combiner_input *input)
+{
+	const struct ring_geometry *g =
+	    &target->readers[target->head.source].geometry;
+	struct combiner *combiner = target->combiner;
+	const struct plan *plan = combiner->plan;
+	const char *from = target->head.next;
+	uint64_t used = (uint64_t)(target->head.end - from), records = 0;
+	uint32_t size = plan->record_words * (uint32_t)sizeof(uint64_t);
+
+	if (combiner->resumes) {
+		combiner->resumes = false;
+		*input = combiner->rest_input;
+		return 0;
+	}
+	if (g->parts & SEGMENT_RECORDS)
+		records = segment_header(g, from)->records;
+	*input = (struct combiner_input){ from, used / plan->tuple_size,
+		plan->tuple_size, false };
+	if (!records)
+		return 0;
+	if (records > used / size || used - records * size >= plan->tuple_size)
+		return dfi__fail(-EBADMSG,
+		    "flow '%s': from source %u to target %u: a segment of %lu "
+		    "bytes says that it holds %lu partial aggregates of %u",
+		    target->flow.name, target->head.source, target->index,
+		    (unsigned long)used, (unsigned long)records, size);
+	*input = (struct combiner_input){ from, records, size, true };
+	return 0;
+}
+
 /* The rest of the segment is for when the groups were given. */
-static void keep_rest(struct dfi_target *target, const char *rest)
+static void keep_rest(struct dfi_target *target,
+    const struct combiner_input *input, uint64_t taken)
 {
 	struct combiner *combiner = target->combiner;
 
-	combiner->rest = rest;
+	combiner->rest_input = *input;
+	combiner->rest_input.from += taken * input->size;
+	combiner->rest_input.n -= taken;
+	combiner->rest = combiner->rest_input.from;
 	combiner->rest_end = target->head.end;
 	combiner->rest_source = target->head.source;
 	combiner->state = COMBINER_FULL;
@@ -208,26 +288,29 @@ static void take_rest(struct dfi_target *target)
 	target->head.source = combiner->rest_source;
 	target->lends_segment = true;
 	combiner->rest = NULL;
+	combiner->resumes = true;
 }
 
 /* The segment that the head lends; nothing of it is for the application. */
 static int fold(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;
-	uint32_t size = combiner->plan->tuple_size;
-	const char *tuples = target->head.next;
-	uint64_t n = (uint64_t)(target->head.end - tuples) / size, taken;
-	int ret = dfi__groups_fold(
-	    &combiner->groups, tuples, size, false, n, &taken);
+	struct combiner_input input;
+	uint64_t taken;
+	int ret = read_segment(target, &input);
 
 	target->head.next = target->head.end;
 	if (ret < 0)
+		return ret;
+	ret = dfi__groups_fold(&combiner->groups, input.from, input.size,
+	    input.merged, input.n, &taken);
+	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s': target %u",
 		    target->flow.name, target->index);
-	if (taken == n)
+	if (taken == input.n)
 		dfi__combine_hold(target, target->head.source);
 	else if (target->flow.when_full == DFI_FULL_EMIT)
-		keep_rest(target, tuples + taken * size);
+		keep_rest(target, &input, taken);
 	else
 		return too_many(target);
 	return 0;

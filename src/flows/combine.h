@@ -23,6 +23,14 @@ enum combiner_state {
 	COMBINER_ENDED,     /* and were given */
 };
 
+/* What a segment holds: tuples, or partial aggregates. */
+struct combiner_input {
+	const char *from;
+	uint64_t n;
+	uint32_t size; /* of each */
+	bool merged;
+};
+
 /* A target's: the groups, and then their results. */
 struct combiner {
 	struct plan *plan;
@@ -40,6 +48,8 @@ struct combiner {
 	 */
 	const char *rest, *rest_end;
 	uint32_t rest_source;
+	struct combiner_input rest_input;
+	bool resumes; /* with that */
 };
 
 /* Results that the next consuming call gives, or the end behind them. */
@@ -55,6 +65,12 @@ static inline bool combiner_ready(const struct combiner *combiner)
  * which must have none.
  */
 int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr);
+
+/*
+ * Whether sources combine, as wanted (enum dfi_source_combining), once the
+ * geometry is known. -EINVAL, -EMSGSIZE, -ENOMEM.
+ */
+int dfi__combine_choose(struct flow *flow, uint32_t wanted);
 
 /* The plan of a combiner flow: -EINVAL, -ENOMEM. */
 int dfi__combine_plan(const struct flow *flow, struct plan **plan);

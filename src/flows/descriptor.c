@@ -62,7 +62,8 @@ uint32_t dfi__flow_segment_parts(const struct flow *flow)
 	return (flow->verify == DFI_VERIFY_CRC ? SEGMENT_CHECKSUM : 0) |
 	    (flow->ordered ? SEGMENT_GLOBAL : 0) |
 	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0) |
-	    (flow->window_tuples ? SEGMENT_WINDOWS : 0);
+	    (flow->window_tuples ? SEGMENT_WINDOWS : 0) |
+	    (dfi__flow_combines(flow) ? SEGMENT_RECORDS : 0);
 }
 
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
@@ -311,7 +312,9 @@ static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 	bool grouped = message->kind == DFI_REPLICATE && message->routing;
 
 	return RING_LAYOUT + checksum + global +
-	    (grouped ? SEGMENT_TARGETS : 0);
+	    (grouped ? SEGMENT_TARGETS : 0) +
+	    (message->window_tuples ? SEGMENT_WINDOWS : 0) +
+	    (message->combining > DFI_COMBINING_OFF ? SEGMENT_RECORDS : 0);
 }
 
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
@@ -345,7 +348,6 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.segment_count = flow->segment_count;
 	message.checksums = flow->verify == DFI_VERIFY_CRC;
 	message.ordered = flow->ordered;
-	message.layout = ring_layout_of(&message);
 	message.transport = flow->transport;
 	message.replication = flow->replication;
 	message.loss_policy = flow->loss_policy;
@@ -357,6 +359,8 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.max_groups = flow->max_groups;
 	message.window_tuples = flow->window_tuples;
 	message.when_full = flow->when_full;
+	message.combining = flow->combining;
+	message.layout = ring_layout_of(&message);
 	message.creator = &creator;
 	return pack(&message.base, size);
 }
@@ -446,7 +450,9 @@ static bool combiner_is_sane(const struct flow *flow)
 	    flow->when_full <= DFI_FULL_EMIT && !flow->routing &&
 	    !flow->splits && !flow->replication && !flow->ordered &&
 	    !flow->loss_policy && !flow->gap_timeout_us &&
-	    (flow->n_keys || flow->n_targets == 1);
+	    (flow->n_keys || flow->n_targets == 1) && flow->combining &&
+	    flow->combining <= DFI_COMBINING_ALWAYS &&
+	    (flow->goal == DFI_BANDWIDTH || !dfi__flow_combines(flow));
 }
 
 static bool kind_is_sane(const struct flow *flow)
@@ -454,7 +460,7 @@ static bool kind_is_sane(const struct flow *flow)
 	if (flow->kind == DFI_COMBINE)
 		return combiner_is_sane(flow);
 	if (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
-	    flow->when_full)
+	    flow->when_full || flow->combining)
 		return false;
 	if (flow->multicast_address[0] && !flow_is_cast(flow))
 		return false;
@@ -522,6 +528,7 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->max_groups = message->max_groups;
 	flow->window_tuples = message->window_tuples;
 	flow->when_full = message->when_full;
+	flow->combining = message->combining;
 	flow->n_aggregates = (uint32_t)message->n_aggregates;
 	if (message->n_aggregates) {
 		flow->aggregates = aggregates_from_message(message);

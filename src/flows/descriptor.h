@@ -56,6 +56,7 @@ struct flow {
 	uint32_t when_full;     /* enum dfi_when_full; likewise */
 	/* Of a multicast over a network, else "". */
 	char multicast_address[IP_TEXT_SIZE];
+	uint32_t combining; /* enum dfi_source_combining; likewise */
 	struct node creator;
 };
 
@@ -111,6 +112,12 @@ struct ring_geometry dfi__flow_geometry(const struct flow *flow);
 static inline bool dfi__flow_has_groups(const struct flow *flow)
 {
 	return flow->kind == DFI_REPLICATE && flow->routing;
+}
+
+/* Whether sources of a combiner flow combine. */
+static inline bool dfi__flow_combines(const struct flow *flow)
+{
+	return flow->combining > DFI_COMBINING_OFF;
 }
 
 /* What its segments have beside tuples: enum segment_parts. */

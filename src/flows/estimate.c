@@ -8,6 +8,7 @@
 #include "../buffers/fan.h"
 #include "../transport/transport.h"
 #include "cast.h"
+#include "combine_source.h"
 #include "context.h"
 #include "declare.h"
 #include "descriptor.h"
@@ -25,7 +26,7 @@ static uint32_t most_processes(const struct flow *flow)
 	return both > one ? both : one;
 }
 
-static void fill(struct dfi *dfi, const struct flow *flow,
+static int fill(struct dfi *dfi, const struct flow *flow,
     struct dfi_flow_estimate *estimate)
 {
 	bool multicast = flow->replication == DFI_REPLICATION_MULTICAST;
@@ -34,6 +35,7 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 	uint32_t transport = flow->transport ? flow->transport
 					     : dfi->settings.transport;
+	int ret = 0;
 
 	memset(estimate, 0, sizeof(*estimate));
 	estimate->segment_size = flow->segment_size;
@@ -52,18 +54,21 @@ static void fill(struct dfi *dfi, const struct flow *flow,
 	if (flow->kind == DFI_REPLICATE)
 		estimate->source_bytes = dfi__fan_bytes(
 		    multicast ? dfi->transport : NULL, &slots);
-	if (transport == DFI_TRANSPORT_SHM)
-		return;
+	if (flow->kind == DFI_COMBINE)
+		ret = dfi__combine_source_bytes(flow, &estimate->source_bytes);
+	if (ret < 0 || transport == DFI_TRANSPORT_SHM)
+		return ret;
 	if (cast) {
 		estimate->target_bytes += dfi__cast_receive_bytes(flow);
 		estimate->target_descriptors += CAST_FILES;
 		estimate->source_queue_pairs = 1;
-		return;
+		return 0;
 	}
 	estimate->image_bytes = transport_image_bytes(
 	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 	/* The sequencer has one of its own. */
 	estimate->source_queue_pairs = flow->n_targets + flow->ordered;
+	return 0;
 }
 
 int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
@@ -78,9 +83,9 @@ int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
 		ret = dfi__flow_declare(dfi, "(estimate)", attr, &flow);
 	if (ret < 0)
 		return ret;
-	fill(dfi, &flow, estimate);
+	ret = fill(dfi, &flow, estimate);
 	dfi__flow_free(&flow);
-	return 0;
+	return ret;
 }
 
 int dfi__ring_memory_take(struct dfi *dfi, uint64_t bytes, const char *flow,

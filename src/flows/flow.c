@@ -285,6 +285,8 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	}
 	if (!ret && flow_is_cast(flow))
 		ret = dfi__cast_check(flow, largest);
+	if (!ret)
+		ret = dfi__combine_choose(flow, attr.source_combining);
 	if (ret < 0)
 		dfi__flow_free(flow);
 	return ret;

@@ -52,22 +52,22 @@ static void park(struct dfi_source *source, uint32_t target)
 static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 {
 	struct writer *writer = &source->writers[target];
-	uint64_t bytes;
+	bool open = is_open(source, target), holds = lane_holds(source, target);
+	uint64_t bytes = open ? source_filled(source, target) : 0;
 	int ret = 1;
 
 	if (!writer->due || writer->due > now)
 		return false;
 	writer->due = 0;
-	if (!is_open(source, target))
+	if (!open && !holds)
 		return false;
-	bytes = source_filled(source, target);
-	if (bytes)
+	if (bytes || holds)
 		ret = lane_publish_part(source, target, bytes);
 	if (ret < 0)
 		return false;
 	/* Until it is known that the owner will call in. */
 	writer->due = now + source->linger.ns;
-	if (ret > 0)
+	if (ret > 0 && open)
 		park(source, target);
 	return ret > 0;
 }
@@ -94,7 +94,7 @@ static void check_parked(struct dfi_source *source)
 		return; /* they are looked at again and again, then */
 	for (t = 0; t < source->head.n_lanes; t++)
 		if (is_open(source, t) && is_parked(source, t) &&
-		    !source_filled(source, t))
+		    !source_filled(source, t) && !lane_holds(source, t))
 			source->writers[t].due = 0;
 }
 
@@ -256,10 +256,15 @@ void dfi__linger_wake(struct dfi_source *source, int64_t at)
 
 void dfi__linger_start(struct dfi_source *source, uint32_t target)
 {
+	lane_set_end(&source->head.lanes[target], source->writers[target].end);
+	dfi__linger_note(source, target);
+}
+
+void dfi__linger_note(struct dfi_source *source, uint32_t target)
+{
 	struct writer *writer = &source->writers[target];
 	struct source_linger *linger = &source->linger;
 
-	lane_set_end(&source->head.lanes[target], writer->end);
 	if (writer->due)
 		return;
 	writer->due = clock_now_ns() + linger->ns;

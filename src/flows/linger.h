@@ -54,4 +54,7 @@ void dfi__linger_wake(struct dfi_source *source, int64_t at);
  */
 void dfi__linger_start(struct dfi_source *source, uint32_t target);
 
+/* The same of tuples that a lane holds, if its time has not begun. */
+void dfi__linger_note(struct dfi_source *source, uint32_t target);
+
 #endif

@@ -21,6 +21,8 @@ int dfi__source_fail(struct dfi_source *source, int err)
 	    dfi_errmsg());
 	for (t = 0; t < source->head.n_lanes; t++) {
 		source->writers[t].segment = NULL;
+		if (source->combine)
+			dfi__combine_forget(source, t);
 		source_close_lane(source, t);
 	}
 	return err;
@@ -104,6 +106,8 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 	if (source->fan)
 		return; /* its lane is the others', too */
 	ring->refused = 0;
+	if (source->combine)
+		dfi__combine_forget(source, target);
 	source_close_lane(source, target);
 }
 
@@ -141,7 +145,7 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 		    source->linger.ns
 			? writer->segment + writer->geometry.tuple_size
 			: writer->end);
-		writer->due = 0;
+		lane_reset_due(source, target);
 		writer->refused = 0;
 		writer->wanted = false;
 		return ret;
@@ -188,6 +192,7 @@ static void arm_remote(void *arg)
 /* Wait until the target gives a segment back or is gone; without the lock. */
 static int wait_for_credit(struct dfi_source *source, uint32_t target)
 {
+	int64_t start = clock_now_ns();
 	struct target_wait wait = { .source = source, .target = target };
 	_Atomic uint32_t *word = dfi__writer_wait_word(&source->rings[target]);
 	struct remote *remote = source->rings[target].remote;
@@ -212,7 +217,7 @@ static int wait_for_credit(struct dfi_source *source, uint32_t target)
 	    "flow '%s': source %u: the ring of target %u stayed full for %ld "
 	    "ms",
 	    source->flow.name, source->index, target,
-	    (long)(source->wait_time.timeout_ns / NS_PER_MS));
+	    (long)((clock_now_ns() - start) / NS_PER_MS));
 	return dfi__error_keep(-ETIMEDOUT);
 }
 
@@ -562,7 +567,9 @@ int dfi_source_flush(struct dfi_source *source)
 		return ret;
 	source_lock(source);
 	for (t = 0; !ret && t < source->head.n_lanes; t++)
-		if (source_filled(source, t))
+		if (source->combine)
+			ret = dfi__combine_flush(source, t);
+		else if (source_filled(source, t))
 			ret = source->window ? dfi__window_send(source, t)
 					     : dfi__source_send(source, t);
 	source_unlock(source);

@@ -220,6 +220,7 @@ static void free_source(struct dfi_source *source)
 		dfi__fan_free(source->fan);
 	free(source->fan);
 	free(source->window);
+	dfi__combine_source_close(source);
 	free(source->target_stalls);
 	free(source->rings);
 	dfi__flow_free(&source->flow);
@@ -359,7 +360,7 @@ static int open_segments(struct dfi_source *source)
 		if (ret < 0)
 			return ret;
 	}
-	return 0;
+	return source->window ? dfi__window_settle(source) : 0;
 }
 
 static const char *why_lost(const struct peers *targets, uint32_t target)
@@ -411,6 +412,8 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = take_fan(source);
 	if (!ret && flow_is_cast(&source->flow))
 		ret = dfi__source_cast_open(source, deadline);
+	if (!ret && dfi__flow_combines(&source->flow))
+		ret = dfi__combine_source_open(source);
 	if (!ret && source->flow.window_tuples)
 		ret = dfi__window_open(source);
 	if (!ret)
@@ -495,11 +498,8 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 }
 
 /* All targets, after one deadline; the first error. */
-static int drain(struct dfi_source *source)
+static int drain(struct dfi_source *source, int64_t deadline)
 {
-	int64_t deadline = source->close_timeout_ms
-	    ? deadline_in_ms(source->close_timeout_ms)
-	    : DEADLINE_NEVER;
 	int err, ret = 0;
 	uint32_t t;
 
@@ -523,7 +523,8 @@ static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
  * Tell the targets how the source ended, leave, and free. 0, or -ECONNRESET or
  * -ETIMEDOUT: what was sent did not all arrive, or nobody knows.
  */
-static int end_source(struct dfi_source *source, uint64_t flag)
+static int end_source(
+    struct dfi_source *source, uint64_t flag, int64_t deadline)
 {
 	struct dfi *dfi = source->dfi;
 	char key[KEY_SIZE];
@@ -535,7 +536,7 @@ static int end_source(struct dfi_source *source, uint64_t flag)
 	for (t = 0; t < source->n_remotes; t++)
 		if (source->rings[t].remote)
 			end_ring(source, t, flag);
-	ret = drain(source);
+	ret = drain(source, deadline);
 	dfi__source_cast_stop(source);
 	dfi__handle_retire(source);
 	/* The marks come first: a target that sees the key go finds them. */
@@ -585,6 +586,7 @@ int dfi_source_close(struct dfi_source *source)
 {
 	SOURCE_LAST_CALL(source, SOURCE_SHARED(source));
 	char text[ERROR_TEXT_SIZE];
+	int64_t deadline;
 	int ret;
 
 	if (!source)
@@ -592,13 +594,18 @@ int dfi_source_close(struct dfi_source *source)
 	ret = handle_check(source, &source->magic, SOURCE_MAGIC);
 	if (ret < 0)
 		return ret;
-	ret = dfi_source_flush(source);
+	deadline = source->close_timeout_ms
+	    ? deadline_in_ms(source->close_timeout_ms)
+	    : DEADLINE_NEVER;
+	ret = source->combine ? dfi__combine_finish(source, deadline)
+			      : dfi_source_flush(source);
 	if (!ret)
 		ret = dfi__error_keep(check_whole(source));
 	if (!ret)
-		return dfi__error_keep(end_source(source, FOOTER_FLAG_END));
+		return dfi__error_keep(
+		    end_source(source, FOOTER_FLAG_END, deadline));
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
-	(void)end_source(source, FOOTER_FLAG_ABORT);
+	(void)end_source(source, FOOTER_FLAG_ABORT, deadline);
 	return dfi__fail(ret, "%s", text);
 }
 

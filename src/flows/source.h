@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A source from inside. source.c opens and closes it, send.c moves segments,
- * shuffle.c routes tuples into them, and replicate.c looks after the targets of
- * a source that sends each tuple to all.
+ * shuffle.c routes tuples into them, replicate.c looks after the targets of a
+ * source that sends each tuple to all, and combine_source.c combines.
  */
 #ifndef DFI_FLOWS_SOURCE_H
 #define DFI_FLOWS_SOURCE_H
@@ -14,6 +14,7 @@
 #include "../buffers/fan.h"
 #include "../buffers/writer.h"
 #include "cast.h"
+#include "combine_source.h"
 #include "context.h"
 #include "descriptor.h"
 #include "linger.h"
@@ -64,6 +65,7 @@ struct dfi_source {
 	struct writer *writers; /* of the lanes */
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct fan *fan;        /* of a replicate flow's source, or NULL */
+	struct combine_source *combine;   /* of one that combines, or NULL */
 	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
 	struct cast_source *cast;     /* which sends its segments, or NULL */
 	struct source_window *window; /* of a flow with windows, or NULL */
@@ -196,6 +198,8 @@ static inline uint32_t lane_waits_for(
 /* As the writer's functions, for whatever kind of lane it is. */
 static inline int lane_open(struct dfi_source *source, uint32_t lane)
 {
+	if (unlikely(source->combine != NULL))
+		return dfi__combine_lane_open(source, lane);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_open(source->fan)
 	    : dfi__writer_open(&source->writers[lane]);
@@ -204,6 +208,8 @@ static inline int lane_open(struct dfi_source *source, uint32_t lane)
 static inline int lane_publish(
     struct dfi_source *source, uint32_t lane, uint64_t used)
 {
+	if (unlikely(source->combine != NULL))
+		return dfi__combine_lane_publish(source, lane, used);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_publish(source->fan, used)
 	    : dfi__writer_publish(&source->writers[lane], used);
@@ -212,9 +218,18 @@ static inline int lane_publish(
 static inline int lane_publish_part(
     struct dfi_source *source, uint32_t lane, uint64_t used)
 {
+	if (unlikely(source->combine != NULL))
+		return dfi__combine_lane_publish_part(source, lane, used);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_publish_part(source->fan, used)
 	    : dfi__writer_publish_part(&source->writers[lane], used);
+}
+
+/* Whether the lane has tuples that are neither sent nor in its segment. */
+static inline bool lane_holds(const struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->combine != NULL) &&
+	    dfi__combine_holds(source, lane);
 }
 
 static inline void source_lock(struct dfi_source *source)
@@ -259,6 +274,15 @@ static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
 /* One line of the log, level info: what it has attached to, and how. */
 void dfi__source_log_attached(const struct dfi_source *source);
 
+/* The lane's segment is empty: nothing of it is due any more. */
+static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
+{
+	if (likely(!lane_holds(source, lane)))
+		source->writers[lane].due = 0;
+	else if (source->linger.ns)
+		dfi__linger_note(source, lane);
+}
+
 /* Point the lane to the spare room. */
 static inline void source_close_lane(struct dfi_source *source, uint32_t target)
 {
@@ -266,7 +290,7 @@ static inline void source_close_lane(struct dfi_source *source, uint32_t target)
 
 	lane->next = source->spare;
 	lane_set_end(lane, source->spare + source->head.tuple_size);
-	source->writers[target].due = 0;
+	lane_reset_due(source, target);
 }
 
 /* Whether it points there. For the owner. */

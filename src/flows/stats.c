@@ -17,7 +17,8 @@
 #include "source.h"
 #include "target.h"
 
-static uint64_t source_tuples(const struct dfi_source *source)
+/* In the rings: tuples, and what records take the place of. */
+static uint64_t source_sent(const struct dfi_source *source)
 {
 	uint64_t n = 0;
 	uint32_t t;
@@ -27,11 +28,46 @@ static uint64_t source_tuples(const struct dfi_source *source)
 	return n;
 }
 
+static uint64_t source_combined(const struct dfi_source *source)
+{
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; source->combine && t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->combine->lanes[t].combined);
+	return n;
+}
+
+static uint64_t source_records(const struct dfi_source *source)
+{
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; source->combine && t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->combine->lanes[t].records);
+	return n;
+}
+
+static uint64_t source_tuples(const struct dfi_source *source)
+{
+	uint64_t n = source_combined(source);
+	uint32_t t;
+
+	if (!source->combine)
+		return source_sent(source);
+	for (t = 0; t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->combine->lanes[t].raw);
+	return n;
+}
+
 /* Built once, and moved how often? */
 static uint64_t source_copied(const struct dfi_source *source)
 {
 	uint64_t n = source_tuples(source) * source->head.tuple_size;
 	uint32_t t;
+
+	if (source->combine)
+		n += source_records(source) * source->combine->record_size;
 
 	for (t = 0; t < source->n_remotes; t++)
 		n += atomic_peek(&source->rings[t].moved);
@@ -60,7 +96,7 @@ void dfi_source_query(
 		return;
 	counts = &source->wait_time.counts;
 	stats->tuples = source_tuples(source);
-	stats->bytes = stats->tuples * source->head.tuple_size;
+	stats->bytes = source_sent(source) * source->head.tuple_size;
 	for (t = 0; t < source->head.n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
 		stats->partial_segments += atomic_peek(
@@ -73,6 +109,8 @@ void dfi_source_query(
 	stats->sleeps = atomic_peek(&counts->sleeps);
 	stats->long_stalls = atomic_peek(&source->long_stalls);
 	stats->copied_bytes = source_copied(source);
+	stats->combined_tuples = source_combined(source);
+	stats->records = source_records(source);
 }
 
 void dfi_target_query(
@@ -86,7 +124,7 @@ void dfi_target_query(
 		return;
 	counts = &target->wait_time.counts;
 	stats->tuples = target_tuples(target) - target_unread(target);
-	stats->bytes = stats->tuples * target->head.tuple_size;
+	stats->bytes = stats->tuples * target->flow.schema->tuple_size;
 	stats->segments = atomic_peek(&target->segments);
 	stats->stalls = atomic_peek(&target->stalls);
 	stats->stall_ns = atomic_peek(&counts->ns);
@@ -130,7 +168,7 @@ void dfi__source_stats(
 	stats->role = DFI_ROLE_SOURCE;
 	stats->index = source->index;
 	stats->tuples = source_tuples(source);
-	stats->bytes = stats->tuples * source->head.tuple_size;
+	stats->bytes = source_sent(source) * source->head.tuple_size;
 	for (t = 0; t < source->head.n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
 		stats->partial_segments += atomic_peek(
@@ -154,7 +192,7 @@ void dfi__target_stats(
 	stats->role = DFI_ROLE_TARGET;
 	stats->index = target->index;
 	stats->tuples = target_tuples(target);
-	stats->bytes = stats->tuples * target->head.tuple_size;
+	stats->bytes = stats->tuples * target->flow.schema->tuple_size;
 	stats->segments = atomic_peek(&target->segments);
 	stats->stalls = atomic_peek(&target->stalls);
 	stats->long_stalls = atomic_peek(&target->long_stalls);

@@ -8,6 +8,17 @@
 #include "../base/error.h"
 #include "source.h"
 
+/*
+ * What each lane may take. Of a source that combines, not the last tuple: that
+ * one goes straight into the ring, where there must be room for the mark.
+ */
+static uint64_t next_share(const struct dfi_source *source)
+{
+	uint64_t left = source->window->left - (source->combine != NULL);
+
+	return max_u64(left / source->head.n_lanes, 1);
+}
+
 int dfi__window_open(struct dfi_source *source)
 {
 	uint32_t i, n_lanes = source->head.n_lanes;
@@ -22,7 +33,7 @@ int dfi__window_open(struct dfi_source *source)
 		return 0;
 	window->tuples = window->left = source->flow.window_tuples;
 	for (i = 0; i < n_lanes; i++)
-		window->lanes[i].share = max_u64(window->left / n_lanes, 1);
+		window->lanes[i].share = next_share(source);
 	return 0;
 }
 
@@ -66,8 +77,7 @@ static void show_end(struct dfi_source *source, uint32_t lane)
 		lane_set_end(shown, writer->segment + source->head.tuple_size);
 }
 
-/* Count what a lane has taken. */
-static void count(struct dfi_source *source, uint32_t lane)
+void dfi__window_count(struct dfi_source *source, uint32_t lane)
 {
 	struct source_window *window = source->window;
 	struct window_lane *mine = &window->lanes[lane];
@@ -91,8 +101,8 @@ static void share_out(struct dfi_source *source)
 	uint64_t share;
 
 	for (i = 0; i < n_lanes; i++)
-		count(source, i);
-	share = max_u64(window->left / n_lanes, 1);
+		dfi__window_count(source, i);
+	share = next_share(source);
 	for (i = 0; i < n_lanes; i++) {
 		window->lanes[i].share = share;
 		if (source->writers[i].segment &&
@@ -125,6 +135,8 @@ static int open_all(struct dfi_source *source)
 	int ret;
 
 	for (i = 0; i < source->head.n_lanes; i++) {
+		if (source->combine)
+			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)
 			continue;
 		ret = dfi__source_make_lane_room(source, i);
@@ -166,7 +178,7 @@ static int end_window(struct dfi_source *source)
 	window->n_ended++;
 	window->left = window->tuples;
 	for (i = 0; i < n_lanes; i++)
-		window->lanes[i].share = max_u64(window->left / n_lanes, 1);
+		window->lanes[i].share = next_share(source);
 	for (i = 0; i < n_lanes && !ret; i++)
 		ret = send_mark(source, i);
 	return ret < 0 ? ret : dfi__window_settle(source);
@@ -205,6 +217,8 @@ int dfi__window_settle(struct dfi_source *source)
 	if (!source->window->tuples || source->window->left > 1)
 		return 0;
 	for (i = 0; i < source->head.n_lanes; i++) {
+		if (source->combine)
+			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)
 			continue;
 		ret = dfi__source_open_segment(source, i);
@@ -235,7 +249,7 @@ int dfi__window_send(struct dfi_source *source, uint32_t lane)
 {
 	int ret;
 
-	count(source, lane);
+	dfi__window_count(source, lane);
 	ret = dfi__source_send(source, lane);
 	return ret < 0 ? ret : dfi__window_settle(source);
 }
@@ -246,7 +260,7 @@ int dfi__window_reached(struct dfi_source *source, uint32_t lane)
 
 	if (!window->tuples)
 		return dfi__source_send(source, lane);
-	count(source, lane);
+	dfi__window_count(source, lane);
 	if (!window->left)
 		return end_window(source);
 	if (!window->lanes[lane].share)

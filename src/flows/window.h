@@ -37,7 +37,7 @@ struct source_window {
 	struct window_lane lanes[];
 };
 
-/* Of a source whose flow has windows: -ENOMEM. */
+/* Of a source whose flow has windows, once it is known to combine: -ENOMEM. */
 int dfi__window_open(struct dfi_source *source);
 
 /* A segment was opened for a lane: how far the lane may fill it. */
@@ -48,6 +48,9 @@ void dfi__window_opened(struct dfi_source *source, uint32_t lane);
  * window ends. As dfi__source_send().
  */
 int dfi__window_reached(struct dfi_source *source, uint32_t lane);
+
+/* Count what an open lane has taken, whose segment is about to go. */
+void dfi__window_count(struct dfi_source *source, uint32_t lane);
 
 /* As dfi__source_send(), of a source with windows. */
 int dfi__window_send(struct dfi_source *source, uint32_t lane);

@@ -208,6 +208,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, multicast_address, 120, 8);
 	PIN(dfi_flow_attr, window_tuples, 128, 8);
 	PIN(dfi_flow_attr, when_full, 136, 4);
+	PIN(dfi_flow_attr, source_combining, 140, 4);
 
 	PIN_SIZE(dfi_flow_estimate, 80);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
@@ -276,7 +277,7 @@ static void pin_sources(void)
 	PIN(dfi_source_attr, reserved, 52, 4);
 	PIN(dfi_source_attr, route_set, 56, 8);
 
-	PIN_SIZE(dfi_source_stats, 88);
+	PIN_SIZE(dfi_source_stats, 104);
 	PIN(dfi_source_stats, tuples, 0, 8);
 	PIN(dfi_source_stats, bytes, 8, 8);
 	PIN(dfi_source_stats, segments, 16, 8);
@@ -288,6 +289,8 @@ static void pin_sources(void)
 	PIN(dfi_source_stats, sleeps, 64, 8);
 	PIN(dfi_source_stats, long_stalls, 72, 8);
 	PIN(dfi_source_stats, copied_bytes, 80, 8);
+	PIN(dfi_source_stats, combined_tuples, 88, 8);
+	PIN(dfi_source_stats, records, 96, 8);
 
 	PIN_SIZE(dfi_source_lane, 16);
 	PIN(dfi_source_lane, next, 0, 8);

@@ -180,6 +180,40 @@ Test(deaths, of_a_source_is_noticed_while_there_is_no_registry)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
+/* What it had combined, and even what it had sent, is no result. */
+Test(deaths, of_a_source_that_combines_leave_no_results)
+{
+	static const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target_attr open = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target;
+	struct child source;
+	uint32_t n = 0;
+
+	attr.kind = DFI_COMBINE;
+	attr.schema = &worker_schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.aggregates = &count;
+	attr.n_aggregates = 1;
+	attr.group_by = "source";
+	attr.source_combining = DFI_COMBINING_ALWAYS;
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+	open.open_timeout_ms = open.stall_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_target_open(dfi, FLOW, 0, &open, &target), 0, "%s",
+	    dfi_errmsg());
+	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "107",
+	    "source:0", NULL);
+	child_expect(&source, "source 0 held 107");
+	child_signal(&source, SIGKILL);
+	cr_assert_eq(consume_all(target, &n), -ECONNRESET);
+	cr_assert_eq(n, 0);
+	expect_names("source 0", &source);
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
+	cr_assert_eq(dfi_close(dfi), 0);
+	kill_server();
+}
+
 /* Before the target knows that the registry is gone. */
 Test(deaths, of_a_source_and_the_registry_at_once_are_noticed)
 {

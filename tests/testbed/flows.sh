@@ -53,7 +53,7 @@ run() # TEST ARGUMENT...
 # would test nothing here.
 twice=(test_polling test_transport test_verify)
 # What these test does not depend on the way of arrival.
-once=(test_api test_combine test_copy test_counters test_errors test_estimate
+once=(test_api test_combine test_combine_source test_copy test_counters test_errors test_estimate
 	test_groups test_handles test_hygiene test_leaving test_linger test_moving
 	test_order test_partition test_property test_registry_tcp test_replicate
 	test_sequencer test_shuffle test_window)

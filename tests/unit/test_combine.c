@@ -17,6 +17,7 @@
 #include "base/schema.h"
 #include "combine/fold.h"
 #include "combine/groups.h"
+#include "combine/partials.h"
 
 __extension__ typedef __int128 wide;
 
@@ -755,12 +756,147 @@ static void check_results(const struct plan *plan, const struct groups *groups)
 	free(result);
 }
 
-/* At once, or in parts by several tables of which one takes in the others. */
+/* ---- Partial aggregates
+ * --------------------------------------------------------- */
+
+static void init_partials(
+    struct partials *partials, const struct plan *plan, uint32_t max)
+{
+	size_t size = dfi__partials_size(plan, max);
+	char *memory = malloc(size + sizeof(uint64_t));
+
+	cr_assert_not_null(memory);
+	/* Whatever it holds; and what is behind it stays. */
+	memset(memory, 0xa5, size + sizeof(uint64_t));
+	dfi__partials_init(partials, plan, max, memory);
+}
+
+static void free_partials(struct partials *partials)
+{
+	size_t size = dfi__partials_size(partials->plan, partials->max), i;
+	unsigned char *memory = (void *)partials->keys;
+
+	for (i = size; i < size + sizeof(uint64_t); i++)
+		cr_assert_eq(memory[i], 0xa5);
+	free(memory);
+}
+
+static void merge_partials(struct groups *to, struct partials *from)
+{
+	fold(to, (const char *)partials_record(from, 0),
+	    from->plan->record_words * sizeof(uint64_t), true, from->n);
+	dfi__partials_clear(from);
+}
+
+/* As a source does it: whenever the table is full, its records go on. */
+static void fold_partials(struct groups *to, struct partials *partials,
+    const char *tuples, uint64_t n)
+{
+	uint64_t taken;
+
+	while (n) {
+		taken = dfi__partials_fold(partials, tuples, n);
+		cr_assert(taken || partials->n);
+		cr_assert_leq(taken, n);
+		cr_assert_leq(partials->n, partials->max);
+		n -= taken;
+		tuples += taken * partials->plan->tuple_size;
+		if (n)
+			merge_partials(to, partials);
+	}
+}
+
+/* Keys that one multiplication by this sends to the same place. */
+static void fold_alike(uint64_t step, uint32_t max, uint32_t expected)
+{
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &count, 1);
+	struct row *rows = calloc(max, sizeof(*rows));
+	struct partials partials;
+	uint64_t i, taken = 0;
+
+	cr_assert_not_null(rows);
+	for (i = 0; i < max; i++)
+		rows[i].key = (i + 1) * step;
+	init_partials(&partials, plan, max);
+	taken = dfi__partials_fold(&partials, (const char *)rows, max);
+	cr_assert_geq(taken, expected);
+	cr_assert_eq(partials.n, taken);
+	for (i = 0; i < taken; i++) {
+		cr_assert_eq(
+		    partials_record(&partials, (uint32_t)i)[0], (i + 1) * step);
+		cr_assert_eq(partials_record(&partials, (uint32_t)i)[1], 1);
+	}
+	/* One more is one too many, and one that is there is not. */
+	rows[0].key = UINT64_MAX;
+	if (taken == max)
+		cr_assert_eq(
+		    dfi__partials_fold(&partials, (const char *)rows, 1), 0);
+	cr_assert_eq(
+	    dfi__partials_fold(&partials, (const char *)&rows[1], 1), 1);
+	dfi__partials_clear(&partials);
+	cr_assert_eq(dfi__partials_fold(&partials, (const char *)rows, 1), 1);
+	free_partials(&partials);
+	free(rows);
+	dfi__plan_free(plan);
+}
+
+Test(partials, are_bounded)
+{
+	fold_alike(1, PARTIALS_MIN, PARTIALS_MIN);
+	fold_alike(1, PARTIALS_MAX, PARTIALS_MAX);
+	fold_alike(UINT64_C(1) << 40, 1024, 1024);
+}
+
+/* The inverse of the hash's factor: all products are small. */
+Test(partials, end_early_where_the_hash_fails)
+{
+	uint64_t factor = UINT64_C(0x9e3779b97f4a7c15), inverse = factor;
+	int i;
+
+	for (i = 0; i < 6; i++)
+		inverse *= 2 - factor * inverse;
+	cr_assert_eq(factor * inverse, 1);
+	fold_alike(inverse, 8192, 100);
+}
+
+Test(partials, of_key_zero_and_of_no_key)
+{
+	const struct dfi_aggregate sum = { .function = DFI_SUM,
+		.field = "number" };
+	struct row rows[2] = { { .number = 3 }, { .number = 4 } };
+	struct partials partials;
+	struct plan *plan;
+
+	plan = plan_of(&row_schema, (uint32_t[]){ KEY }, 1, &sum, 1);
+	init_partials(&partials, plan, PARTIALS_MIN);
+	cr_assert_eq(dfi__partials_fold(&partials, (const char *)rows, 2), 2);
+	cr_assert_eq(partials.n, 1);
+	cr_assert_eq(partials_record(&partials, 0)[1], 7);
+	free_partials(&partials);
+	dfi__plan_free(plan);
+	plan = plan_of(&row_schema, NULL, 0, &sum, 1);
+	init_partials(&partials, plan, PARTIALS_MIN);
+	cr_assert_eq(dfi__partials_fold(&partials, (const char *)rows, 2), 2);
+	cr_assert_eq(dfi__partials_fold(&partials, (const char *)rows, 2), 2);
+	cr_assert_eq(partials.n, 1);
+	cr_assert_eq(partials_record(&partials, 0)[1], 14);
+	free_partials(&partials);
+	dfi__plan_free(plan);
+}
+
+/*
+ * At once, or in parts by several tables of which one takes in the others, and
+ * by one of partial aggregates.
+ */
 static void run(uint64_t seed)
 {
 	struct groups groups, other;
+	struct partials partials;
 	uint64_t done = 0, part;
 	struct plan *plan;
+	const char *from;
 
 	random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	make_schema();
@@ -771,11 +907,16 @@ static void run(uint64_t seed)
 	    random_flow.n_aggregates);
 	cr_assert_eq(dfi__groups_init(&groups, plan, 1 << 20), 0);
 	cr_assert_eq(dfi__groups_init(&other, plan, 1 << 20), 0);
+	init_partials(&partials, plan, UINT32_C(64) << draw(4));
 	while (done < random_flow.n) {
 		part = min_u64(1 + draw(2000), random_flow.n - done);
-		fold(draw(2) ? &groups : &other,
-		    random_flow.tuples + done * random_flow.schema.tuple_size,
-		    random_flow.schema.tuple_size, false, part);
+		from = random_flow.tuples +
+		    done * random_flow.schema.tuple_size;
+		if (draw(3))
+			fold(draw(2) ? &groups : &other, from,
+			    random_flow.schema.tuple_size, false, part);
+		else
+			fold_partials(&groups, &partials, from, part);
 		done += part;
 		if (draw(2)) {
 			merge(&groups, &other);
@@ -783,8 +924,10 @@ static void run(uint64_t seed)
 		}
 	}
 	merge(&groups, &other);
+	merge_partials(&groups, &partials);
 	check_results(plan, &groups);
 	free(random_flow.tuples);
+	free_partials(&partials);
 	dfi__groups_free(&other);
 	dfi__groups_free(&groups);
 	dfi__plan_free(plan);

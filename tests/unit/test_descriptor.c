@@ -196,7 +196,12 @@ Test(descriptor, windows_are_for_combiners)
 	flow.aggregates = &count;
 	flow.n_aggregates = 1;
 	flow.max_groups = 1;
+	flow.goal = DFI_BANDWIDTH;
+	flow.combining = DFI_COMBINING_ADAPTIVE;
 	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
+	cr_assert_eq(back.combining, DFI_COMBINING_ADAPTIVE);
+	cr_assert_eq(
+	    dfi__flow_segment_parts(&back) & SEGMENT_RECORDS, SEGMENT_RECORDS);
 	cr_assert_eq(back.window_tuples, 0);
 	cr_assert_eq(back.when_full, DFI_FULL_FAIL);
 	cr_assert(!(dfi__flow_segment_parts(&back) & SEGMENT_WINDOWS));

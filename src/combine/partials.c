@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open addressing with linear probing, in slots that are at most half full and
+ * grow with the groups, so that few groups take few lines of the first-level
+ * cache. The hash is one multiplication, which some sets of keys may defeat: so
+ * a probe that goes on for too long counts as a table that is full.
+ */
+#include "partials.h"
+
+#include <string.h>
+#include "../base/bits.h"
+#include "../base/compiler.h"
+#include "fold.h"
+#include "groups.h"
+#include "operations.h"
+
+#define WORD sizeof(uint64_t)
+
+#define FIRST_SLOTS 256
+/* At least; more, as long as all slots take no more than so many bytes. */
+#define SLOTS_FOR_RECORD 2
+#define MANY_SLOTS_FOR_RECORD 8
+#define MANY_SLOTS (16 << 10)
+#define MAX_PROBES 128
+
+/* 2^64 divided by the golden ratio: what is near is sent far apart. */
+#define SPREAD UINT64_C(0x9e3779b97f4a7c15)
+
+static size_t record_size(const struct plan *plan)
+{
+	return plan->record_words * WORD;
+}
+
+static partials_loop *loop_of(const struct plan *plan);
+
+/* One column that is a word is read where it lies, by a loop that does both. */
+static bool needs_packing(const struct plan *plan)
+{
+	return plan->n_columns &&
+	    (plan->n_columns > 1 || plan->columns[0].size != WORD ||
+		!loop_of(plan));
+}
+
+static size_t keys_size(const struct plan *plan)
+{
+	return needs_packing(plan) ? GROUPS_BATCH * plan->key_words * WORD : 0;
+}
+
+static size_t most_slots(uint32_t max)
+{
+	size_t many = MANY_SLOTS / sizeof(uint16_t);
+
+	many = min_u64(many, (size_t)max * MANY_SLOTS_FOR_RECORD);
+	return max_u64((size_t)max * SLOTS_FOR_RECORD, many);
+}
+
+size_t dfi__partials_size(const struct plan *plan, uint32_t max)
+{
+	return keys_size(plan) + (max + (size_t)1) * record_size(plan) +
+	    most_slots(max) * sizeof(uint16_t);
+}
+
+uint32_t dfi__partials_fit(const struct plan *plan, size_t bytes)
+{
+	uint32_t max = PARTIALS_MIN;
+
+	while (max < PARTIALS_MAX && dfi__partials_size(plan, 2 * max) <= bytes)
+		max *= 2;
+	return max;
+}
+
+static void use_slots(struct partials *partials, uint32_t n)
+{
+	partials->n_slots = n;
+	partials->shift = 64 - (uint32_t)__builtin_ctz(n);
+	memset(partials->slots, 0, n * sizeof(*partials->slots));
+}
+
+void dfi__partials_init(struct partials *partials, const struct plan *plan,
+    uint32_t max, void *memory)
+{
+	*partials = (struct partials){
+		.plan = plan,
+		.keys = memory,
+		.records = (uint64_t *)memory + keys_size(plan) / WORD,
+		.max = max,
+		.loop = loop_of(plan),
+	};
+	partials->slots = (uint16_t *)(void *)((char *)partials->records +
+	    (max + (size_t)1) * record_size(plan));
+	memset(partials->records, 0, record_size(plan));
+	use_slots(partials, FIRST_SLOTS);
+}
+
+void dfi__partials_clear(struct partials *partials)
+{
+	partials->n = 0;
+	use_slots(partials, partials->n_slots);
+}
+
+static always_inline uint32_t slot_of(
+    const struct partials *partials, const uint64_t *key, uint32_t n_words)
+{
+	uint64_t hash = key[0] * SPREAD;
+	uint32_t i;
+
+	for (i = 1; i < n_words; i++)
+		hash = (hash ^ hash >> 32 ^ key[i]) * SPREAD;
+	return (uint32_t)(hash >> partials->shift);
+}
+
+static void more_slots(struct partials *partials)
+{
+	const uint32_t words = partials->plan->key_words;
+	uint32_t i, at;
+
+	use_slots(partials, 2 * partials->n_slots);
+	for (i = 0; i < partials->n; i++) {
+		at = slot_of(partials, partials_record(partials, i), words);
+		while (partials->slots[at])
+			at = (at + 1) & (partials->n_slots - 1);
+		partials->slots[at] = (uint16_t)(i + 1);
+	}
+}
+
+static always_inline uint64_t *record_at(
+    const struct partials *partials, uint32_t slot)
+{
+	return &partials->records[(size_t)partials->slots[slot] *
+	    partials->plan->record_words];
+}
+
+static always_inline bool same_key(
+    const uint64_t *a, const uint64_t *b, uint32_t n_words)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_words; i++)
+		if (a[i] != b[i])
+			return false;
+	return true;
+}
+
+/* For one more group. */
+static bool needs_slots(const struct partials *partials)
+{
+	uint32_t n = partials->n + 1, has = partials->n_slots;
+
+	return n * SLOTS_FOR_RECORD > has ||
+	    (n * MANY_SLOTS_FOR_RECORD > has &&
+		2 * has * sizeof(partials->slots[0]) <= MANY_SLOTS);
+}
+
+/* The key isn't where its hash says. NULL: no room for it. */
+static uint64_t *find_slowly(struct partials *partials, const uint64_t *key)
+{
+	const struct plan *plan = partials->plan;
+	const uint32_t words = plan->key_words;
+	uint32_t at = slot_of(partials, key, words), probes;
+	uint64_t *record;
+
+	for (probes = 0; partials->slots[at]; probes++) {
+		record = record_at(partials, at);
+		if (same_key(record, key, words))
+			return record;
+		if (probes == MAX_PROBES)
+			return NULL;
+		at = (at + 1) & (partials->n_slots - 1);
+	}
+	if (partials->n == partials->max)
+		return NULL;
+	if (needs_slots(partials)) {
+		more_slots(partials);
+		return find_slowly(partials, key);
+	}
+	partials->n++;
+	partials->slots[at] = (uint16_t)partials->n;
+	record = record_at(partials, at);
+	memcpy(record, key, words * WORD);
+	memcpy(record + words, plan->identity + words,
+	    (plan->record_words - words) * WORD);
+	return record;
+}
+
+/* ---- One word: a loop for each kind of accumulator and type of field -------
+ */
+
+static __attribute__((noinline)) uint64_t *find_word_slowly(
+    struct partials *partials, uint64_t key)
+{
+	return find_slowly(partials, &key);
+}
+
+#define SINGLE_LOOP(kind, name, step)                                        \
+	static uint32_t single_##kind##_##name(struct partials *partials,    \
+	    const struct fold *fold, const char *key_at, size_t key_stride,  \
+	    const char *from, uint32_t n, uint64_t **records)                \
+	{                                                                    \
+		uint64_t *const first = partials->records, *record, key;     \
+		const uint16_t *const slots = partials->slots;               \
+		const size_t words = partials->plan->record_words;           \
+		const size_t stride = partials->plan->tuple_size;            \
+		const uint32_t word = fold->word;                            \
+		uint64_t **const end = records + n;                          \
+		uint32_t shift = partials->shift;                            \
+                                                                             \
+		from += fold->offset;                                        \
+		for (; records != end; records++) {                          \
+			key = load_UINT64(key_at);                           \
+			record =                                             \
+			    &first[words * slots[(key * SPREAD) >> shift]];  \
+			if (unlikely(record[0] != key || record == first)) { \
+				record = find_word_slowly(partials, key);    \
+				if (!record)                                 \
+					break;                               \
+				shift = partials->shift;                     \
+			}                                                    \
+			record[word] = step;                                 \
+			*records = record;                                   \
+			key_at += key_stride;                                \
+			from += stride;                                      \
+		}                                                            \
+		return n - (uint32_t)(end - records);                        \
+	}
+
+#define TAKE(kind, name, wide)        \
+	WORD_OF_##wide(kind##_##wide( \
+	    VALUE_OF_##wide(record[word]), (wide)load_##name(from)))
+
+#define LOOPS(set, target, name, type, wide)          \
+	SINGLE_LOOP(SUM, name, TAKE(SUM, name, wide)) \
+	SINGLE_LOOP(MIN, name, TAKE(MIN, name, wide)) \
+	SINGLE_LOOP(MAX, name, TAKE(MAX, name, wide))
+
+TYPES(LOOPS, , )
+SINGLE_LOOP(COUNT, ALL, record[word] + 1)
+
+#define ENTRIES(set, target, name, type, wide)      \
+	[FOLD_SUM][DFI_##name] = single_SUM_##name, \
+	[FOLD_MIN][DFI_##name] = single_MIN_##name, \
+	[FOLD_MAX][DFI_##name] = single_MAX_##name,
+
+/* NULL: there is none for such a fold. */
+static partials_loop *loop_of(const struct plan *plan)
+{
+	static partials_loop *const loops[FOLD_KINDS][DFI_DOUBLE + 1] = {
+		[FOLD_COUNT][0] = single_COUNT_ALL, TYPES(ENTRIES, , )
+	};
+	const struct fold *fold = &plan->folds[0];
+
+	return plan->key_words == 1 && fold->width == 1
+	    ? loops[fold->kind][fold->type]
+	    : NULL;
+}
+
+/* ---- Any key ----------------------------------------------------------------
+ */
+
+/* How many of n keys, which are packed, were found, or made. */
+static always_inline uint32_t find_keys(struct partials *partials,
+    uint32_t n_words, uint32_t n, uint64_t *records[GROUPS_BATCH])
+{
+	const uint64_t *key = partials->keys;
+	uint64_t *record;
+	uint32_t i;
+
+	for (i = 0; i < n; i++, key += n_words) {
+		record = record_at(partials, slot_of(partials, key, n_words));
+		if (unlikely(!same_key(record, key, n_words) ||
+			record == partials->records)) {
+			record = find_slowly(partials, key);
+			if (!record)
+				break;
+		}
+		records[i] = record;
+	}
+	return i;
+}
+
+static uint32_t find(
+    struct partials *partials, uint32_t n, uint64_t *records[GROUPS_BATCH])
+{
+	const uint32_t words = partials->plan->key_words;
+
+	if (words == 1)
+		return find_keys(partials, 1, n, records);
+	if (words == 2)
+		return find_keys(partials, 2, n, records);
+	return find_keys(partials, words, n, records);
+}
+
+static void pack_keys(
+    const struct partials *partials, const char *tuple, uint32_t n)
+{
+	const struct plan *plan = partials->plan;
+	const struct plan_column *column,
+	    *end = &plan->columns[plan->n_columns];
+	const uint32_t words = plan->key_words;
+	uint64_t *key = partials->keys;
+
+	for (; n; n--, tuple += plan->tuple_size, key += words) {
+		key[words - 1] = 0; /* what pads it */
+		for (column = plan->columns; column != end; column++)
+			memcpy((char *)key + column->at, tuple + column->offset,
+			    column->size);
+	}
+}
+
+/* At most GROUPS_BATCH tuples: how many were taken. */
+static uint32_t fold_batch(
+    struct partials *partials, const char *tuples, uint32_t n)
+{
+	const struct plan *plan = partials->plan;
+	uint64_t *records[GROUPS_BATCH];
+	const struct fold *fold = plan->folds;
+	const char *keys = (const char *)partials->keys;
+	size_t stride = WORD;
+	uint32_t i;
+
+	if (needs_packing(plan)) {
+		pack_keys(partials, tuples, n);
+	} else {
+		keys = tuples + plan->columns[0].offset;
+		stride = plan->tuple_size;
+	}
+	if (!partials->loop) {
+		n = find(partials, n, records);
+		dfi__fold_each(plan, tuples, records, n);
+		return n;
+	}
+	n = partials->loop(partials, fold, keys, stride, tuples, n, records);
+	for (i = 1; i < plan->n_folds; i++)
+		fold[i].functions->each(
+		    &fold[i], tuples, plan->tuple_size, records, n);
+	return n;
+}
+
+uint64_t dfi__partials_fold(
+    struct partials *partials, const char *tuples, uint64_t n)
+{
+	const struct plan *plan = partials->plan;
+	const uint64_t none = 0;
+	uint64_t taken = 0;
+	uint32_t batch, found;
+
+	if (!plan->n_columns && n) {
+		dfi__fold_all(plan, tuples, find_slowly(partials, &none), n);
+		return n;
+	}
+	do {
+		batch = (uint32_t)min_u64(n - taken, GROUPS_BATCH);
+		found = fold_batch(partials, tuples, batch);
+		taken += found;
+		tuples += (size_t)found * plan->tuple_size;
+	} while (taken < n && found == batch);
+	return taken;
+}
