@@ -13,7 +13,8 @@
  * A result tuple has the fields that are grouped by, in their order and of
  * their types, and then one field for each aggregate. They lie as in a C struct
  * with these members: each is aligned to its own size (bytes to 1), the tuple
- * to the largest of them. Results come in no particular order.
+ * to the largest of them. Results come in no particular order, but those of one
+ * window (flow.h) after those of the window before.
  *
  * A group exists when a tuple of it came: a flow without tuples has no results,
  * also where nothing is grouped by and all tuples are one group.
@@ -42,14 +43,16 @@ enum dfi_aggregate_function {
 	 */
 	DFI_SUM,
 	/*
-	 * Of the field's type. NaN is passed over, so the result is NaN only if
-	 * the group has nothing else. Of 0.0 and -0.0 it may be either.
+	 * Of the field's type, and always a value that a tuple had: where there
+	 * is none, there is no group. NaN is passed over, so the result is NaN
+	 * only if the group has nothing else. Of 0.0 and -0.0 it may be either.
 	 */
 	DFI_MIN,
 	DFI_MAX,
 	/*
-	 * double: the sum divided by the count, each rounded to double. The sum
-	 * of integers is exact, and can't overflow.
+	 * double, of integers, too: the sum divided by the count, each rounded
+	 * to double. The sum of integers is exact, and can't overflow; of NaN
+	 * it is as DFI_SUM says.
 	 */
 	DFI_AVG,
 };

@@ -249,8 +249,8 @@ struct dfi_flow_attr {
 	const struct dfi_aggregate *aggregates;
 	/*
 	 * Of DFI_COMBINE: field names to group by, separated by commas:
-	 * integers and byte arrays, at most DFI_MAX_KEYS. NULL: all tuples are
-	 * one group, which one target has.
+	 * integers and byte arrays, at most DFI_MAX_KEYS, each once. NULL: all
+	 * tuples are one group, which one target has.
 	 */
 	const char *group_by;
 	/*

@@ -33,11 +33,21 @@
  *   -ENODATA     segments of one source were lost on the network, and the flow
  *                was declared to go on then (DFI_LOSS_NOTIFY). Once for each
  *                gap: dfi_target_gap() says which; not sticky
+ *   -EOVERFLOW   combiner flow: a sum that is checked doesn't fit its type; the
+ *                text names the result's field and the group (aggregate.h)
+ *   -ENOSPC      combiner flow: more groups came than max_groups, and when_full
+ *                is DFI_FULL_FAIL
+ *   -ENOMEM      combiner flow: no memory for more groups
  *   -EBUSY       a batch or a cursor is out; not sticky. In debug builds of the
  *                library also: another thread is inside a call on this target,
  *                which is a fault of the application; the log says so, too
  *   -EOWNERDEAD  the handle was inherited over fork()
  * Other errors are sticky: a truncated stream never looks like a clean end.
+ *
+ * In a combiner flow what is consumed are results, which lie in memory of the
+ * target. They are made when a consuming call finds that a window, or the flow,
+ * has ended: what was delivered before -ECONNRESET or -ECANCELED are then the
+ * results of all windows that all sources have ended.
  */
 #ifndef DFI_TARGET_H
 #define DFI_TARGET_H

@@ -572,7 +572,7 @@ Test(window, random_windows_equal_a_plain_loop)
 {
 	uint64_t first = test_setting("SEED", 1), i;
 
-	for (i = 0; i < test_setting("SEEDS", 60); i++)
+	for (i = 0; i < test_setting("WINDOW_SEEDS", 60); i++)
 		run_seed(first + i);
 }
 

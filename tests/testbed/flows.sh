@@ -74,7 +74,8 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
+export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_WINDOW_SEEDS=4
+export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
 
 threads()
 {
@@ -92,7 +93,7 @@ threads()
 # Over a network, what the library chooses for replicate flows is naive.
 declare -A arguments=([flow/test_replicate]="--filter=!(chosen)/*")
 others=(unit/test_multicast "${once[@]/#/flow/}"
-	proc/test_{messages,order,processes,replicate,sequencers,stalls}
+	proc/test_{messages,order,processes,replicate,sequencers,stalls,windows}
 	"flow/$images")
 
 half() # FIRST
