@@ -23,7 +23,7 @@
  * more than this many bytes there are more: then almost all end at once.
  */
 #define SLOTS_FOR_RECORD 2
-#define MANY_SLOTS_FOR_RECORD 8
+#define MANY_SLOTS_FOR_RECORD 16
 #define MANY_SLOTS (UINT64_C(512) << 10)
 /* Where all slots and records are in a second-level cache, nobody waits. */
 #define PREFETCH_FROM (UINT64_C(256) << 10)
@@ -349,17 +349,16 @@ static int fold_single(struct groups *groups, const char *from, size_t stride,
 	const struct fold *fold = merged ? plan->merges : plan->folds;
 	uint32_t n_folds = merged ? plan->n_merges : plan->n_folds, i;
 	uint64_t *records[GROUPS_BATCH];
-	struct single_input input = { from, stride, from, stride };
+	struct single_input input = { .from = from, .stride = stride };
 	int ret = reserve(groups);
 
 	if (ret < 0)
 		return ret;
 	if (!merged && plan->columns[0].size == WORD && plan->n_columns == 1) {
-		input.keys += plan->columns[0].offset;
+		input.key_offset = plan->columns[0].offset;
 	} else if (!merged) {
 		pack_keys(groups, from, stride, false, n);
-		input.keys = (const char *)groups->keys;
-		input.key_stride = WORD;
+		input.keys = groups->keys;
 	}
 	n = groups->loops[merged](
 	    groups, fold, &input, n, n_folds > 1 ? records : NULL);

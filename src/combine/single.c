@@ -28,49 +28,71 @@ static always_inline struct single_table table_of(struct groups *groups)
 	};
 }
 
+/* Out of line, and with the key by value, so that loops keep it in a register.
+ */
+static __attribute__((noinline)) uint64_t *insert(
+    struct groups *groups, uint64_t key, uint64_t hash, uint64_t slot)
+{
+	return dfi__groups_insert(groups, &key, hash, slot);
+}
+
 /* The record of a key's group; NULL: it would be one too many. */
 static always_inline uint64_t *find(
     const struct single_table *table, uint64_t key)
 {
 	const uint64_t hash = dfi_hash64(key);
-	const struct groups_slot *slot;
 	uint64_t at = hash & table->mask, *record;
+	uint32_t number;
 
 	for (;; at = (at + 1) & table->mask) {
-		slot = &table->slots[at];
-		if (unlikely(!slot->record))
-			return dfi__groups_insert(
-			    table->groups, &key, hash, at);
-		record = &table->records[(slot->record - 1) * table->words];
+		number = table->slots[at].record;
+		if (unlikely(!number))
+			return insert(table->groups, key, hash, at);
+		record = &table->records[(number - 1) * table->words];
 		/* The tag says no more than the key, which is one word. */
 		if (likely(record[0] == key))
 			return record;
 	}
 }
 
-#define SINGLE_LOOP(kind, name, step)                                        \
-	static uint32_t single_##kind##_##name(struct groups *groups,        \
-	    const struct fold *fold, const struct single_input *input,       \
-	    uint32_t n, uint64_t **records)                                  \
-	{                                                                    \
-		const struct single_table table = table_of(groups);          \
-		const char *key = input->keys, *from;                        \
-		const size_t key_stride = input->key_stride,                 \
-			     stride = input->stride;                         \
-		const uint32_t word = fold->word;                            \
-		uint64_t *record;                                            \
-		uint32_t i;                                                  \
-                                                                             \
-		from = input->from + fold->offset;                           \
-		for (i = 0; i < n; i++, key += key_stride, from += stride) { \
-			record = find(&table, load_UINT64(key));             \
-			if (unlikely(!record))                               \
-				break;                                       \
-			record[word] = step;                                 \
-			if (records)                                         \
-				records[i] = record;                         \
-		}                                                            \
-		return i;                                                    \
+/*
+ * Keys in the tuples are a constant distance from their values, those in an
+ * array lie one behind the other: either way there is one pointer less to keep.
+ */
+#define SINGLE_LOOP(kind, name, step)                                          \
+	static always_inline uint32_t loop_##kind##_##name(                    \
+	    struct groups *groups, const struct fold *fold,                    \
+	    const struct single_input *input, uint32_t n, uint64_t **records,  \
+	    bool in_array)                                                     \
+	{                                                                      \
+		const struct single_table table = table_of(groups);            \
+		const char *from = input->from + fold->offset;                 \
+		const uint64_t *keys = input->keys;                            \
+		const size_t stride = input->stride, word = fold->word;        \
+		const size_t back = fold->offset - (size_t)input->key_offset;  \
+		uint64_t *record;                                              \
+		uint32_t i;                                                    \
+                                                                               \
+		for (i = 0; i < n; i++, from += stride) {                      \
+			record = find(&table,                                  \
+			    in_array ? keys[i] : load_UINT64(from - back));    \
+			if (unlikely(!record))                                 \
+				break;                                         \
+			record[word] = step;                                   \
+			if (records)                                           \
+				records[i] = record;                           \
+		}                                                              \
+		return i;                                                      \
+	}                                                                      \
+                                                                               \
+	static uint32_t single_##kind##_##name(struct groups *groups,          \
+	    const struct fold *fold, const struct single_input *input,         \
+	    uint32_t n, uint64_t **records)                                    \
+	{                                                                      \
+		return input->keys ? loop_##kind##_##name(groups, fold, input, \
+					 n, records, true)                     \
+				   : loop_##kind##_##name(groups, fold, input, \
+					 n, records, false);                   \
 	}
 
 #define TAKE(kind, name, wide)        \

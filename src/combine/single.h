@@ -11,12 +11,12 @@
 #include <stdint.h>
 #include "groups.h"
 
-/* Tuples, or records, with their keys, each stride bytes from the last. */
+/* Tuples, or records, stride bytes from one another. */
 struct single_input {
-	const char *keys;
-	size_t key_stride;
 	const char *from;
 	size_t stride;
+	uint32_t key_offset;  /* of 8 bytes in each of them */
+	const uint64_t *keys; /* or all keys lie here; else NULL */
 };
 
 /* NULL: there is none for such a fold. */
