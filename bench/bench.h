@@ -10,6 +10,7 @@
 int bench_raw(int argc, char **argv);
 int bench_shuffle(int argc, char **argv);
 int bench_replicate(int argc, char **argv);
+int bench_combine(int argc, char **argv);
 int bench_latency(int argc, char **argv);
 int bench_idle(int argc, char **argv);
 int bench_sequencer(int argc, char **argv);

@@ -101,10 +101,8 @@ static bool measure(
 		.n_sides = n_sides,
 		.value = value_bandwidth,
 	};
-	struct runner runner;
 	uint64_t size;
 	uint32_t i;
-	bool done;
 
 	for (i = 0; i < n_sides; i++) {
 		/* A copy needs two rings. */
@@ -112,12 +110,7 @@ static bool measure(
 		if (size > attr.data_size)
 			attr.data_size = size;
 	}
-	if (!runner_start(&attr, &runner))
-		return false;
-	comparison.runner = &runner;
-	done = compare_bandwidths(&comparison);
-	runner_stop(&runner);
-	return done;
+	return compare_bandwidths(&comparison, &attr);
 }
 
 static bool measure_one(const struct raw_options *options,

@@ -157,15 +157,8 @@ static bool measure(struct trial *trial)
 		.n_sides = trial->n_sides,
 		.value = value_bandwidth,
 	};
-	struct runner runner;
-	bool done;
 
-	if (!runner_start(&attr, &runner))
-		return false;
-	comparison.runner = &runner;
-	done = compare_bandwidths(&comparison);
-	runner_stop(&runner);
-	return done;
+	return compare_bandwidths(&comparison, &attr);
 }
 
 static json_t *ratio(

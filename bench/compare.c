@@ -48,7 +48,7 @@ void compare_report_travel(
 static bool uses_flows(const struct plan *plan)
 {
 	return plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW ||
-	    plan->job == JOB_IDLE;
+	    plan->job == JOB_IDLE || plan->job == JOB_COMBINE;
 }
 
 bool compare_round(struct comparison *comparison, struct side *side,
@@ -70,6 +70,7 @@ bool compare_round(struct comparison *comparison, struct side *side,
 	side->ticks_per_ns = board->ticks_per_ns;
 	if (counts && side->n_values < STATS_MAX_VALUES) {
 		side->copied = outcome->tally.copied;
+		side->received = outcome->tally.received;
 		side->source_ns[side->n_values] =
 		    (double)outcome->tally.cpu_ns /
 		    ((double)plan->tuples * plan->n_sources);
@@ -150,7 +151,7 @@ static bool check_content(struct comparison *comparison, struct side *side)
 	return done;
 }
 
-bool compare_bandwidths(struct comparison *comparison)
+static bool measure_bandwidths(struct comparison *comparison)
 {
 	const struct common_options *options = comparison->options;
 	bool checked = true;
@@ -160,7 +161,9 @@ bool compare_bandwidths(struct comparison *comparison)
 	for (i = 0; i < comparison->n_sides; i++) {
 		side = &comparison->sides[i];
 		side->verified = true;
-		if (options->verify && side->plan.job == JOB_FLOW &&
+		if (options->verify &&
+		    (side->plan.job == JOB_FLOW ||
+			side->plan.job == JOB_COMBINE) &&
 		    !check_content(comparison, side))
 			return false;
 		checked = checked && side->verified;
@@ -174,4 +177,18 @@ bool compare_bandwidths(struct comparison *comparison)
 	side = comparison->sides;
 	side->verified = side->verified && checked;
 	return true;
+}
+
+bool compare_bandwidths(
+    struct comparison *comparison, const struct runner_attr *attr)
+{
+	struct runner runner;
+	bool done;
+
+	if (!runner_start(attr, &runner))
+		return false;
+	comparison->runner = &runner;
+	done = measure_bandwidths(comparison);
+	runner_stop(&runner);
+	return done;
 }

@@ -20,7 +20,8 @@ struct side {
 	uint32_t n_values;
 	uint64_t preempted;                       /* in all counted rounds */
 	uint64_t segments, requests, completions; /* in them, too */
-	uint64_t copied; /* bytes written by sources in the last round */
+	/* In the last round: bytes written by sources, tuples of targets. */
+	uint64_t copied, received;
 	double source_ns[STATS_MAX_VALUES]; /* processor time for a tuple */
 	uint32_t queue_pairs, notify;       /* as in struct tally */
 	char device[64];
@@ -58,8 +59,9 @@ bool compare_rounds(struct comparison *comparison);
 /*
  * The same for bandwidths: the content is checked if asked for, and the volume
  * of a round is set first, from the options or from what the sides move in
- * options->seconds.
+ * options->seconds. The runner is started and stopped here.
  */
-bool compare_bandwidths(struct comparison *comparison);
+bool compare_bandwidths(
+    struct comparison *comparison, const struct runner_attr *attr);
 
 #endif

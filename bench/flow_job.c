@@ -3,7 +3,7 @@
  * The job of a flow's round: open the endpoints of a thread, send or receive,
  * close. Opening maps and touches the rings, so it comes before the start.
  */
-#include "flow_job.h"
+#include "combine_job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,6 +95,18 @@ static int prepare_receiver(struct worker *worker, struct flow_state *state)
 	return 0;
 }
 
+static void init_schema(struct worker *worker, struct tuple_schema *schema)
+{
+	const struct plan *plan = worker->plan;
+
+	if (plan->job != JOB_COMBINE)
+		tuple_schema_init(schema, plan->tuple_size);
+	else if (worker->seat->role == ROLE_SOURCE)
+		value_schema_init(schema, plan->tuple_size);
+	else
+		result_schema_init(schema, plan->n_groups);
+}
+
 static int flow_prepare(struct worker *worker)
 {
 	struct flow_state *state = calloc(1, sizeof(*state));
@@ -102,7 +114,7 @@ static int flow_prepare(struct worker *worker)
 	if (!state)
 		return worker_fail_errno(worker, "a worker");
 	worker->state = state;
-	tuple_schema_init(&state->schema, worker->plan->tuple_size);
+	init_schema(worker, &state->schema);
 	if (worker->seat->role == ROLE_SOURCE)
 		return prepare_sender(worker, state);
 	return prepare_receiver(worker, state);
@@ -112,7 +124,9 @@ static int flow_prepare(struct worker *worker)
 static int run_sender(struct worker *worker, struct sender *sender)
 {
 	struct seat *seat = worker->seat;
-	int sent = flow_send(sender), closed;
+	int sent = worker->plan->job == JOB_COMBINE ? combine_send(sender)
+						    : flow_send(sender),
+	    closed;
 	struct dfi_source_stats stats;
 
 	if (sent >= 0)
@@ -136,7 +150,8 @@ static int run_sender(struct worker *worker, struct sender *sender)
 static int run_receiver(struct worker *worker, struct receiver *receiver)
 {
 	struct seat *seat = worker->seat;
-	int ret = flow_receive(receiver);
+	int ret = worker->plan->job == JOB_COMBINE ? combine_receive(receiver)
+						   : flow_receive(receiver);
 
 	if (ret < 0)
 		return worker_fail(worker, ret, "receiving");

@@ -8,9 +8,9 @@
 #include <dfi/dfi.h>
 #include "worker.h"
 
-/* A schema of any tuple size: the key, and the rest as bytes. */
+/* A schema of any tuple size: the key, perhaps a value, the rest as bytes. */
 struct tuple_schema {
-	struct dfi_field fields[2];
+	struct dfi_field fields[3];
 	struct dfi_schema schema;
 };
 

@@ -22,6 +22,7 @@ static const struct {
 	{ "shuffle", bench_shuffle, "bandwidth of shuffle flows" },
 	{ "replicate", bench_replicate,
 	    "replicate flows: bandwidth, or time to all replies" },
+	{ "combine", bench_combine, "sums by key through combiner flows" },
 	{ "latency", bench_latency, "round trips over two latency flows" },
 	{ "idle", bench_idle, "processor time of a waiting target" },
 	{ "sequencer", bench_sequencer, "numbers taken of a sequencer" },

@@ -85,6 +85,17 @@ struct replicate_options {
 	uint64_t iterations;
 };
 
+#define MAX_GROUP_COUNTS 16
+#define COMBINE_MAX_GROUPS 100000000
+
+struct combine_options {
+	struct common_options common;
+	uint32_t n_sources;
+	uint64_t groups[MAX_GROUP_COUNTS]; /* rows for each; 0: no group_by */
+	uint32_t n_group_counts;
+	bool no_baseline;
+};
+
 struct latency_options {
 	struct common_options common;
 	uint64_t iterations;
@@ -116,6 +127,8 @@ void shuffle_options_parse(
     int argc, char **argv, struct shuffle_options *options);
 void replicate_options_parse(
     int argc, char **argv, struct replicate_options *options);
+void combine_options_parse(
+    int argc, char **argv, struct combine_options *options);
 void latency_options_parse(
     int argc, char **argv, struct latency_options *options);
 void idle_options_parse(int argc, char **argv, struct idle_options *options);

@@ -43,6 +43,7 @@ enum key {
 	KEY_CLIENTS,
 	KEY_MODE,
 	KEY_LATENCY,
+	KEY_GROUPS,
 };
 
 /* The parser of common options, as the child of a subcommand's. */

@@ -11,6 +11,9 @@
 #define TABLE_BYTES (UINT64_C(256) << 10)
 #define TABLE_MIN_TUPLES 64
 
+/* More than caches hold. */
+#define FOLD_BYTES (UINT64_C(128) << 20)
+
 uint64_t plan_table_tuples(const struct plan *plan)
 {
 	uint64_t tuples = TABLE_BYTES / plan->tuple_size;
@@ -30,12 +33,37 @@ char *plan_make_table(const struct plan *plan, uint32_t source)
 	return table;
 }
 
+uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n)
+{
+	/* A word of the sum for each tuple: first + 1, + words, + words... */
+	return n * (first_word + 1) + tuple_size / 8 * word_sum_expected(0, n);
+}
+
+uint64_t plan_fold_tuples(const struct plan *plan)
+{
+	uint64_t n = FOLD_BYTES / plan->tuple_size;
+
+	return n < plan->tuples ? n : plan->tuples;
+}
+
+static uint64_t fold_sum(const struct plan *plan, uint64_t first)
+{
+	uint64_t n = plan_fold_tuples(plan);
+
+	return plan->tuples / n * plan_value_sum(plan->tuple_size, first, n) +
+	    plan_value_sum(plan->tuple_size, first, plan->tuples % n);
+}
+
 uint64_t plan_source_sum(const struct plan *plan, uint32_t source)
 {
 	uint64_t first = source_first_word(source);
 	uint64_t words = plan->tuple_size / 8;
 	uint64_t table, laps;
 
+	if (plan->job == JOB_COMBINE)
+		return plan_value_sum(plan->tuple_size, first, plan->tuples);
+	if (plan->job == JOB_FOLD)
+		return fold_sum(plan, first);
 	if (plan->api != API_BATCH)
 		return word_sum_expected(first, plan->tuples * words);
 	table = plan_table_tuples(plan);

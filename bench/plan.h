@@ -18,6 +18,8 @@ enum job_kind {
 	JOB_IDLE,      /* a target waits for a source that sends nothing */
 	JOB_SEQUENCER, /* sources take numbers of a sequencer */
 	JOB_FETCH_ADD, /* the same of a bare word */
+	JOB_COMBINE,   /* sums by key, through a combiner flow */
+	JOB_FOLD,      /* the same by a loop over memory */
 	N_JOBS,
 };
 
@@ -57,6 +59,7 @@ struct plan {
 	uint32_t replicates;  /* each tuple goes to all targets */
 	uint32_t replication; /* enum dfi_replication, then */
 	uint32_t ordered;     /* then, too */
+	uint64_t n_groups;    /* of sums by key; 0: of all */
 	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
@@ -70,8 +73,15 @@ uint64_t plan_table_tuples(const struct plan *plan);
 /* Make a source's table, to be freed by the caller; NULL without memory. */
 char *plan_make_table(const struct plan *plan, uint32_t source);
 
-/* The sum of all words of all tuples that a source sends. */
+/* The sum of all words of all tuples that a source sends; of values only, if
+ * these are summed. */
 uint64_t plan_source_sum(const struct plan *plan, uint32_t source);
+
+/* Tuples in memory that JOB_FOLD goes through, again and again. */
+uint64_t plan_fold_tuples(const struct plan *plan);
+
+/* The sum of the second words of n tuples, from a source's first word on. */
+uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n);
 
 /* How many targets, or all together, a source sends to by turns. */
 static inline uint32_t plan_lanes(const struct plan *plan)

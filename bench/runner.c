@@ -306,14 +306,17 @@ static void add_tally(struct tally *tally, const struct tally *other)
 static void fill_outcome(
     const struct plan *plan, const struct tally *tally, struct outcome *outcome)
 {
+	/* What a combiner receives of its sources may stand for more. */
+	bool counted = plan->n_targets && plan->job != JOB_COMBINE;
+
 	*outcome = (struct outcome){
 		.seconds = (double)(tally->end_ns - tally->begin_ns) * 1e-9,
-		.tuples = plan->n_targets ? tally->received : tally->sent,
+		.tuples = counted ? tally->received : tally->sent,
 		.preempted = tally->preempted,
 		.tally = *tally,
 		.verified = !plan->n_targets ||
 		    (!tally->bad && !tally->sum &&
-			tally->received == tally->sent),
+			(!counted || tally->received == tally->sent)),
 	};
 }
 

@@ -44,7 +44,7 @@ struct runner {
 /* What came out of a round. */
 struct outcome {
 	double seconds;     /* from the first start to the last target's end */
-	uint64_t tuples;    /* received */
+	uint64_t tuples;    /* received; of a combiner flow sent */
 	uint64_t preempted; /* times that a thread lost its processor */
 	struct tally tally;
 	bool verified; /* all sent tuples came, and nothing else */

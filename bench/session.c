@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "flow_job.h"
+#include "combine_job.h"
 #include "report.h"
 
 bool session_open(const struct common_options *options, struct session *session)
@@ -56,12 +56,21 @@ static bool create_flow(struct session *session, const struct plan *plan,
     const struct raw_geometry *asked, bool back, char *name)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_aggregate sum = { .function = DFI_SUM, .field = "value" };
 	struct tuple_schema schema;
 
 	snprintf(name, PLAN_NAME_SIZE, "dfi-bench.%d.%lu", (int)getpid(),
 	    (unsigned long)session->n_flows++);
 	tuple_schema_init(&schema, plan->tuple_size);
 	attr.kind = plan->replicates && !back ? DFI_REPLICATE : DFI_SHUFFLE;
+	if (plan->job == JOB_COMBINE) {
+		value_schema_init(&schema, plan->tuple_size);
+		attr.kind = DFI_COMBINE;
+		attr.aggregates = &sum;
+		attr.n_aggregates = 1;
+		attr.group_by = plan->n_groups ? "key" : NULL;
+		attr.max_groups = plan->n_groups;
+	}
 	attr.replication = back ? 0 : plan->replication;
 	attr.ordered = back ? 0 : plan->ordered;
 	attr.schema = &schema.schema;

@@ -26,6 +26,8 @@ static const struct job *const jobs[N_JOBS] = {
 	[JOB_IDLE] = &idle_job,
 	[JOB_SEQUENCER] = &sequencer_job,
 	[JOB_FETCH_ADD] = &fetch_add_job,
+	[JOB_COMBINE] = &flow_job,
+	[JOB_FOLD] = &fold_job,
 };
 
 struct process {

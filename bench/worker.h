@@ -34,7 +34,7 @@ struct job {
 
 extern const struct job flow_job, raw_job, copy_job, echo_flow_job;
 extern const struct job echo_raw_job, idle_job;
-extern const struct job sequencer_job, fetch_add_job;
+extern const struct job sequencer_job, fetch_add_job, fold_job;
 
 /* Note at the seat what failed; says dfi_errmsg() too. Returns ret. */
 int worker_fail(struct worker *worker, int ret, const char *what);

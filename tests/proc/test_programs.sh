@@ -102,6 +102,19 @@ if "$bin/dfi-bench" replicate --targets 9 > /dev/null 2>&1; then
 	fail "dfi-bench replicate takes 9 targets"
 fi
 
+# Sums by key, of no, some and many groups, in a table that grows.
+"$bin/dfi-bench" combine --sources 3 --groups 0,7,20000 --tuple-size 16,40 --verify \
+	--bytes 1M --repeat 1 --json > "$tmp/combine" 2> "$tmp/log" ||
+	fail "dfi-bench combine: $(cat "$tmp/log")"
+has "$tmp/combine" "${fields[@]}" '"groups": 20000' '"target_bytes": [0-9]' \
+	'"shuffle_ratio": [0-9]' '"content_checked": true'
+if grep -q '"verified": false' "$tmp/combine"; then
+	fail "dfi-bench combine: $(cat "$tmp/combine")"
+fi
+if "$bin/dfi-bench" combine --tuple-size 8 > /dev/null 2>&1; then
+	fail "dfi-bench combine takes tuples without a value"
+fi
+
 "$bin/dfi-bench" latency --iterations 2000 --repeat 1 --json > "$tmp/latency" 2> "$tmp/log" ||
 	fail "dfi-bench latency: $(cat "$tmp/log")"
 has "$tmp/latency" "${fields[@]}"

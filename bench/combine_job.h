@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums by key: what the sources of a combiner flow, its target, and the
+ * hand-written loop have in common. A tuple is a key, a value, which is the
+ * word that a tuple of other flows has there, and more words.
+ */
+#ifndef DFI_BENCH_COMBINE_JOB_H
+#define DFI_BENCH_COMBINE_JOB_H
+
+#include <dfi/dfi.h>
+#include "flow_job.h"
+
+/* With a field for the value: a tuple has at least 16 bytes. */
+void value_schema_init(struct tuple_schema *schema, uint32_t tuple_size);
+
+/* Of the results, which are sums. */
+void result_schema_init(struct tuple_schema *schema, uint64_t n_groups);
+
+/* The group of the tuple whose first word would be this one. */
+static force_inline uint64_t group_of(uint64_t word, uint64_t n_groups)
+{
+	return dfi_hash_partition(dfi_hash64(word), (uint32_t)n_groups);
+}
+
+/* One tuple, with its group as key if there are groups. */
+static force_inline void tuple_fill_group(
+    char *tuple, size_t size, struct pattern *pattern, uint64_t n_groups)
+{
+	uint64_t group = group_of(pattern_key(pattern), n_groups);
+
+	tuple_fill(tuple, size, pattern);
+	memcpy(tuple, &group, sizeof(group));
+}
+
+/* Send everything but the end. 0 or the library's error. */
+int combine_send(struct sender *sender);
+
+/*
+ * Add up all results, or with plan->check look at each group's. 0, or the
+ * library's error, or -ENOMEM.
+ */
+int combine_receive(struct receiver *receiver);
+
+#endif

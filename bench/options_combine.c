@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of combiner flows.
+ */
+#include "options_impl.h"
+
+#include "values.h"
+
+/* The key, and the value. */
+#define LEAST_TUPLE 16
+
+static void check_combine(
+    const struct argp_state *state, const struct combine_options *options)
+{
+	const struct common_options *common = &options->common;
+	uint32_t i;
+
+	refuse_role(state, common);
+	for (i = 0; i < common->n_tuple_sizes; i++)
+		if (common->tuple_sizes[i] < LEAST_TUPLE)
+			argp_error(
+			    state, "--tuple-size: at least %d", LEAST_TUPLE);
+}
+
+static error_t parse_combine(int key, char *arg, struct argp_state *state)
+{
+	struct combine_options *options = state->input;
+
+	switch (key) {
+	case KEY_SOURCES:
+		options->n_sources = (uint32_t)parse_number(
+		    state, "sources", arg, 1, DFI_MAX_ENDPOINTS);
+		return 0;
+	case KEY_GROUPS:
+		parse_counts(state, "groups", arg,
+		    &(struct count_list){ options->groups, 0,
+			COMBINE_MAX_GROUPS, MAX_GROUP_COUNTS },
+		    &options->n_group_counts);
+		return 0;
+	case KEY_NO_BASELINE:
+		options->no_baseline = true;
+		return 0;
+	case ARGP_KEY_END:
+		check_combine(state, options);
+		return 0;
+	default:
+		return parse_rest(key, state, &options->common);
+	}
+}
+
+void combine_options_parse(
+    int argc, char **argv, struct combine_options *options)
+{
+	static const uint32_t usual_size[] = { 16 };
+	static const struct argp_option table[] = {
+		{ "sources", KEY_SOURCES, "N", 0, "(default 8)", 0 },
+		{ "groups", KEY_GROUPS, "LIST", 0,
+		    "different keys, evenly spread; 0: nothing is grouped by "
+		    "(default 1,1000,1000000)",
+		    0 },
+		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
+		    "measure the flow only", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_combine,
+		.doc = "Measure a combiner flow that sums integers by a key, "
+		       "in turns with a shuffle flow with one source, and "
+		       "with a loop that was written by hand over a hash "
+		       "table like the flow's, fed from memory.",
+		.children = common_children,
+	};
+
+	*options = (struct combine_options){
+		.common = common_defaults(),
+		.n_sources = 8,
+		.groups = { 1, 1000, 1000000 },
+		.n_group_counts = 3,
+	};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+	default_tuple_sizes(&options->common, usual_size, 1);
+}
