@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine: clock, big memory, processors, waiting, error messages. Nothing
- * here knows about joins or flows.
+ * The machine: clock, big memory, processors, waiting. Nothing here
+ * knows about joins or flows.
  */
 #include "platform.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -27,19 +26,6 @@ uint64_t now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
 	    (uint64_t)now.tv_nsec;
-}
-
-int complain(const char *format, ...)
-{
-	char text[1024];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	/* One write, so that lines of several processes don't mix. */
-	fprintf(stderr, "radix_join: %s\n", text);
-	return -1;
 }
 
 /* The size of the mapping behind size bytes: whole huge pages and one more. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the join needs from the machine: big memory, the clock, processors, and
- * the form of its error messages.
+ * What the join needs from the machine: big memory, the clock, processors.
  */
 #ifndef RADIX_JOIN_PLATFORM_H
 #define RADIX_JOIN_PLATFORM_H
@@ -9,14 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sched.h>
+#include "../common/complain.h"
 
 #define CACHE_LINE 64
 
 /* Nanoseconds of a clock that all processes of the host share. */
 uint64_t now_ns(void);
-
-/* Print "radix_join: ..." with a newline on stderr. Returns -1. */
-int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * Zeroed memory in huge pages where the system has them, aligned to them.

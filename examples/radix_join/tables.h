@@ -6,7 +6,7 @@
 #define RADIX_JOIN_TABLES_H
 
 #include <stdint.h>
-#include "csv_input.h"
+#include "../common/csv_input.h"
 #include "image.h"
 #include "options.h"
 

@@ -84,7 +84,8 @@ allowed() # FILE INCLUDED
 	tools/* | bench/* | tests/*)
 		[[ ${included%/*} == "${file%/*}" ]] ;;
 	examples/*)
-		[[ ${included%/*} == "${file%/*}" ]] ;;
+		[[ ${included%/*} == "${file%/*}" ||
+			$included == examples/common/* ]] ;;
 	*)
 		false ;;
 	esac

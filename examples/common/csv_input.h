@@ -4,8 +4,8 @@
  * end in LF or CRLF; quoted fields may contain commas, line ends and doubled
  * quotes; spaces count; empty lines don't. Bytes are taken as they are.
  */
-#ifndef RADIX_JOIN_CSV_INPUT_H
-#define RADIX_JOIN_CSV_INPUT_H
+#ifndef EXAMPLES_CSV_INPUT_H
+#define EXAMPLES_CSV_INPUT_H
 
 #include <stddef.h>
 #include <stdint.h>
