@@ -217,7 +217,10 @@ static int wait_for_credit(struct dfi_source *source, uint32_t target)
 	    "flow '%s': source %u: the ring of target %u stayed full for %ld "
 	    "ms",
 	    source->flow.name, source->index, target,
-	    (long)((clock_now_ns() - start) / NS_PER_MS));
+	    /* Of a close it may be less. */
+	    (long)(min_u64((uint64_t)(clock_now_ns() - start),
+		       (uint64_t)source->wait_time.timeout_ns) /
+		NS_PER_MS));
 	return dfi__error_keep(-ETIMEDOUT);
 }
 

@@ -88,8 +88,12 @@ static void push_window(
 			ret = dfi_source_push(source, &tuple);
 		while (again(fd, ret));
 		check(ret == 0, "push: %d", ret);
-		if (!rng_below(&end->rng, 8))
-			check(dfi_source_flush(source) == 0, "flush");
+		if (rng_below(&end->rng, 8))
+			continue;
+		do
+			ret = dfi_source_flush(source);
+		while (again(fd, ret));
+		check(ret == 0, "flush: %d", ret);
 	}
 	if (!marks(end->run))
 		return;
