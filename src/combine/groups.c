@@ -25,6 +25,8 @@
 #define SLOTS_FOR_RECORD 2
 #define MANY_SLOTS_FOR_RECORD 16
 #define MANY_SLOTS (UINT64_C(512) << 10)
+/* So many slots are cleared as fast as one that has to be found. */
+#define FEW_RECORDS 64
 /* Where all slots and records are in a second-level cache, nobody waits. */
 #define PREFETCH_FROM (UINT64_C(256) << 10)
 
@@ -51,12 +53,6 @@ void dfi__groups_free(struct groups *groups)
 	free(groups->slots);
 	free(groups->records);
 	*groups = (struct groups){ .plan = groups->plan };
-}
-
-void dfi__groups_clear(struct groups *groups)
-{
-	memset(groups->slots, 0, groups->n_slots * sizeof(*groups->slots));
-	groups->n = 0;
 }
 
 /* ---- Room ------------------------------------------------------------------
@@ -99,6 +95,38 @@ static void put(struct groups *groups, uint64_t hash, uint32_t record)
 		at = (at + 1) & (groups->n_slots - 1);
 	groups->slots[at].tag = (uint32_t)(hash >> 32);
 	groups->slots[at].record = record + 1;
+}
+
+/* The slot of a record; those of others may have been cleared before. */
+static struct groups_slot *slot_with(
+    const struct groups *groups, uint64_t hash, uint32_t record)
+{
+	uint64_t at = slot_of(groups, hash);
+
+	while (groups->slots[at].record != record + 1)
+		at = (at + 1) & (groups->n_slots - 1);
+	return &groups->slots[at];
+}
+
+void dfi__groups_clear(struct groups *groups)
+{
+	const uint32_t words = groups->plan->key_words;
+	uint64_t i, hash;
+
+	/* Where all are one group, its record may be in no slot. */
+	if (!groups->plan->n_columns ||
+	    groups->n > groups->n_slots / FEW_RECORDS) {
+		memset(
+		    groups->slots, 0, groups->n_slots * sizeof(*groups->slots));
+		groups->n = 0;
+		return;
+	}
+	for (i = 0; i < groups->n; i++) {
+		hash = hash_key(groups_record(groups, i), words);
+		*slot_with(
+		    groups, hash, (uint32_t)i) = (struct groups_slot){ 0 };
+	}
+	groups->n = 0;
 }
 
 static int more_slots(struct groups *groups, uint64_t n_slots)

@@ -444,6 +444,41 @@ Test(groups, keep_their_records_while_the_table_grows)
 	dfi__plan_free(plan);
 }
 
+/* Also when they are few in a table that was made for many. */
+Test(groups, are_all_forgotten)
+{
+	enum {
+		N = 5000
+	};
+	const struct dfi_aggregate sum = { .function = DFI_SUM,
+		.field = "number" };
+	static const uint32_t counts[] = { N, 1, 7, 0, 150, N / 2, 2, 200, N };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &sum, 1);
+	struct row *rows = calloc(N, sizeof(*rows));
+	struct groups groups;
+	uint64_t i, round;
+
+	cr_assert_eq(dfi__groups_init(&groups, plan, N), 0);
+	for (round = 0; round < sizeof(counts) / sizeof(counts[0]); round++) {
+		for (i = 0; i < counts[round]; i++)
+			rows[i] = (struct row){ .key = (i + round) * 3,
+				.number = (int64_t)i };
+		fold(&groups, rows, sizeof(*rows), false, counts[round]);
+		cr_assert_eq(groups.n, counts[round]);
+		for (i = 0; i < groups.n; i++)
+			cr_assert_eq(
+			    groups_record(&groups, i)[0], (i + round) * 3);
+		dfi__groups_clear(&groups);
+		cr_assert_eq(groups.n, 0);
+		for (i = 0; i < groups.n_slots; i++)
+			cr_assert_eq(groups.slots[i].record, 0);
+	}
+	free(rows);
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+}
+
 /* ---- Random schemas against a plain loop
  * ---------------------------------------- */
 
