@@ -81,8 +81,9 @@ enum dfi_replication {
 	 * as large ones (4096 bytes), and where an endpoint is opened whose
 	 * device has. Opening a source waits until each target has answered a
 	 * datagram (-ETIMEDOUT), and closing it until each has all
-	 * (dfi_source_attr.close_timeout_ms). Such a flow can't be ordered or
-	 * have groups, in this version (-EOPNOTSUPP). See docs/replicate.md.
+	 * (dfi_source_attr.close_timeout_ms). If it is ordered, it can't leave
+	 * out what is lost, in this version: -EOPNOTSUPP with DFI_LOSS_NOTIFY.
+	 * See docs/replicate.md.
 	 */
 	DFI_REPLICATION_MULTICAST,
 };
@@ -363,7 +364,7 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
  * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, a segment
  * doesn't fit a datagram, or the description is too large. -ENOSPC, -ENOTCONN,
- * -ETIMEDOUT: the registry. -EOPNOTSUPP: not with this replication. -ENOMEM,
+ * -ETIMEDOUT: the registry. -EOPNOTSUPP: not with this loss_policy. -ENOMEM,
  * -EIO.
  *
  * After -ENOTCONN a persistent flow may exist nevertheless: the connection may

@@ -428,7 +428,7 @@ static bool groups_are_sane(const struct flow *flow)
 {
 	return (flow->routing == DFI_ROUTE_FUNCTION ||
 		   flow->routing == DFI_ROUTE_DIRECT) &&
-	    flow->n_targets <= DFI_MAX_SET_TARGETS && !flow_is_cast(flow);
+	    flow->n_targets <= DFI_MAX_SET_TARGETS;
 }
 
 static bool replication_is_sane(const struct flow *flow)
@@ -437,7 +437,8 @@ static bool replication_is_sane(const struct flow *flow)
 	    flow->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
 		return false;
 	if (flow_is_cast(flow))
-		return flow->multicast_address[0] && !flow->ordered;
+		return flow->multicast_address[0] &&
+		    !(flow->ordered && flow->loss_policy == DFI_LOSS_NOTIFY);
 	return flow->replication == DFI_REPLICATION_NAIVE ||
 	    flow_is_broadcast(flow);
 }

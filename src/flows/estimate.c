@@ -61,7 +61,7 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 	if (cast) {
 		estimate->target_bytes += dfi__cast_receive_bytes(flow);
 		estimate->target_descriptors += CAST_FILES;
-		estimate->source_queue_pairs = 1;
+		estimate->source_queue_pairs = 1 + flow->ordered;
 		return 0;
 	}
 	estimate->image_bytes = transport_image_bytes(

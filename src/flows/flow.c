@@ -113,13 +113,13 @@ static int choose_replication(
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
 		flow->transport = may_share ? DFI_TRANSPORT_SHM
 					    : DFI_TRANSPORT_VERBS;
-	if (flow_is_cast(flow) && (flow->ordered || dfi__flow_has_groups(flow)))
+	if (flow_is_cast(flow) && flow->ordered &&
+	    flow->loss_policy == DFI_LOSS_NOTIFY)
 		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': replication: a multicast over RDMA can't %s, "
-		    "in this version: leave replication 0, or, if all "
-		    "endpoints are on one host, set transport to "
-		    "DFI_TRANSPORT_SHM",
-		    flow->name, flow->ordered ? "be ordered" : "have groups");
+		    "flow '%s': loss_policy DFI_LOSS_NOTIFY: an ordered "
+		    "multicast over RDMA can't leave out what is lost, in this "
+		    "version: leave loss_policy 0",
+		    flow->name);
 	return 0;
 }
 

@@ -176,6 +176,8 @@ int main(void)
 		    0, 0 },
 		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 8, 100, 20000, 0,
 		    1, 0 },
+		{ DFI_REPLICATION_MULTICAST, DFI_BANDWIDTH, 8, 8, 100, 10000, 1,
+		    0, 1 },
 	};
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;

@@ -52,8 +52,19 @@ struct multicast_peer {
 	uint64_t number;
 };
 
+/* Words that a transport shows; they stay as long as somebody has them open. */
+struct words {
+	struct export export;
+	struct words *next;
+	struct region *region;
+	char *base;
+	uint32_t n_users;
+	bool closing;
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct port *ports;
+static struct words *all_words;
 static uint64_t n_opened;
 static bool is_cut;
 
@@ -298,6 +309,112 @@ static const struct multicast_ops port_ops = {
 	.alarm = port_alarm,
 };
 
+/* ---- Words ------------------------------------------------------------- */
+
+static int export_words(struct transport *transport, struct region *region,
+    const struct ring_layout *layout)
+{
+	struct words *words = calloc(1, sizeof(*words));
+
+	assert(words && layout->n_slots == 0);
+	words->export.transport = transport;
+	words->export.name = region->name;
+	snprintf(words->export.name.address, sizeof(words->export.name.address),
+	    "%s", transport->address);
+	words->region = region;
+	words->base = (char *)region->base + layout->first_ring;
+	pthread_mutex_lock(&lock);
+	words->next = all_words;
+	all_words = words;
+	pthread_mutex_unlock(&lock);
+	region->export = &words->export;
+	return 0;
+}
+
+/* The lock is held. */
+static void put_words(struct words *words)
+{
+	struct words **at;
+
+	if (!words->closing || words->n_users)
+		return;
+	for (at = &all_words; *at != words; at = &(*at)->next)
+		;
+	*at = words->next;
+	words->region->transport->ops->region_destroy(words->region);
+	free(words);
+}
+
+static void unexport_words(struct region *region)
+{
+	struct words *words = (struct words *)region->export;
+
+	pthread_mutex_lock(&lock);
+	words->closing = true;
+	put_words(words);
+	pthread_mutex_unlock(&lock);
+}
+
+struct user {
+	struct remote base;
+	struct words *words;
+};
+
+static int open_words(struct transport *transport, const void *writer,
+    const struct region_name *name, const struct ring_layout *layout,
+    uint32_t ring, int64_t deadline, struct remote **remote)
+{
+	struct user *user = calloc(1, sizeof(*user));
+	struct words *words;
+
+	(void)writer;
+	(void)deadline;
+	assert(user && layout->n_slots == 0 && ring == 0);
+	pthread_mutex_lock(&lock);
+	for (words = all_words; words; words = words->next)
+		if (words->export.name.key == name->key && !words->closing)
+			break;
+	if (words)
+		words->n_users++;
+	pthread_mutex_unlock(&lock);
+	if (!words) {
+		free(user);
+		return dfi__fail(-ECONNREFUSED, "no such words");
+	}
+	user->base.transport = transport;
+	user->words = words;
+	*remote = &user->base;
+	return 0;
+}
+
+static void close_words(struct remote *remote)
+{
+	struct user *user = (struct user *)remote;
+
+	pthread_mutex_lock(&lock);
+	user->words->n_users--;
+	put_words(user->words);
+	pthread_mutex_unlock(&lock);
+	free(user);
+}
+
+static int fetch_add(
+    struct remote *remote, uint64_t offset, uint64_t n, uint64_t *before)
+{
+	const struct user *user = (struct user *)remote;
+
+	*before = atomic_fetch_add(
+	    (_Atomic uint64_t *)(void *)(user->words->base + offset), n);
+	return 0;
+}
+
+static bool reaches(const struct transport *transport, const char *address)
+{
+	(void)transport;
+	(void)address;
+	return true;
+}
+
 static uint32_t multicast_size(const struct transport *transport)
 {
 	(void)transport;
@@ -378,6 +495,12 @@ const struct transport_ops dfi__verbs_ops = {
 	.start = network_start,
 	.stop = network_stop,
 	.describe = describe,
+	.reaches = reaches,
+	.export = export_words,
+	.unexport = unexport_words,
+	.remote_open = open_words,
+	.remote_close = close_words,
+	.fetch_add = fetch_add,
 	.multicast_size = multicast_size,
 	.multicast_open = multicast_open,
 	.query = query,

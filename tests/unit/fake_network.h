@@ -3,8 +3,8 @@
  * A network without devices, for multicasts between the contexts of a process:
  * who links this has it as dfi__verbs_ops, so that flows whose transport is
  * DFI_TRANSPORT_VERBS use it as they would use RDMA. It has ports for datagrams
- * (transport/multicast.h) and nothing else. By itself it loses only what finds
- * no receive; the rest is up to DFI_TEST_FAULTS.
+ * (transport/multicast.h), words that many add to, and nothing else. By itself
+ * it loses only what finds no receive; the rest is up to DFI_TEST_FAULTS.
  */
 #ifndef DFI_TESTS_FAKE_NETWORK_H
 #define DFI_TESTS_FAKE_NETWORK_H

@@ -126,9 +126,6 @@ Test(descriptor, replicate_flow_has_no_routing_but_for_groups)
 	bad = flow;
 	bad.gap_timeout_us = 0;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
-	bad.transport = DFI_TRANSPORT_SHM;
-	cr_assert_eq(trip(&bad, &back), -EBADMSG);
-	bad.transport = DFI_TRANSPORT_VERBS;
 	bad.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
@@ -148,6 +145,11 @@ Test(descriptor, replicate_flow_has_no_routing_but_for_groups)
 	bad.transport = DFI_TRANSPORT_SHM;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad.transport = DFI_TRANSPORT_VERBS;
+	bad.ordered = true;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
+	bad.loss_policy = DFI_LOSS_RECOVER;
+	cr_assert_eq(trip(&bad, &back), 0);
+	dfi__flow_free(&back);
 	bad.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
 	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 	bad = flow;
