@@ -306,6 +306,32 @@ static void name_result(const struct dfi_aggregate *aggregate, char *name)
 		    functions[aggregate->function], aggregate->field);
 }
 
+/* Whether a result is its accumulator's word. */
+static bool is_word(
+    const struct plan_result *result, const struct dfi_field *field)
+{
+	return result->function != DFI_AVG && !result->wide &&
+	    field->size == WORD;
+}
+
+/* Results that lie as their accumulators do: vectors. */
+static void find_runs(struct plan *plan)
+{
+	const struct dfi_field *field = plan->schema->fields + plan->n_columns;
+	struct plan_result *result = plan->results;
+	uint32_t i;
+
+	for (i = plan->n_results; i-- > 0;) {
+		if (!is_word(&result[i], &field[i]))
+			continue;
+		result[i].run = 1;
+		if (i + 1 < plan->n_results && result[i + 1].run &&
+		    result[i + 1].word == result[i].word + 1 &&
+		    field[i + 1].offset == field[i].offset + WORD)
+			result[i].run += result[i + 1].run;
+	}
+}
+
 static int make_schema(struct plan *plan, const struct dfi_schema *schema,
     const uint32_t *keys, const struct dfi_aggregate *aggregates)
 {
@@ -341,7 +367,9 @@ static int make_schema(struct plan *plan, const struct dfi_schema *schema,
 		goto out;
 	}
 	plan->schema = dfi__schema_copy(&results);
-	if (!plan->schema)
+	if (plan->schema)
+		find_runs(plan);
+	else
 		ret = dfi__fail(-ENOMEM, "no memory for a schema of results");
 out:
 	free(names);

@@ -123,14 +123,21 @@ int dfi__plan_result(
 	const struct dfi_field *field = plan->schema->fields;
 	const struct plan_result *result = plan->results;
 	float narrow;
-	uint32_t i;
+	uint32_t i, n;
 
 	memset(tuple, 0, plan->schema->tuple_size);
 	for (i = 0; i < plan->n_columns; i++, field++)
 		memcpy(tuple + field->offset,
 		    (const char *)record + plan->columns[i].at,
 		    plan->columns[i].size);
-	for (i = 0; i < plan->n_results; i++, field++, result++) {
+	for (i = 0; i < plan->n_results; i += n, field += n, result += n) {
+		n = 1;
+		if (result->run) {
+			n = result->run;
+			memcpy(tuple + field->offset, &record[result->word],
+			    n * sizeof(*record));
+			continue;
+		}
 		if (result->function == DFI_AVG) {
 			average(plan, result, record, tuple + field->offset);
 			continue;

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A parameter server: parameter_server [WORKERS [WEIGHTS [ITERATIONS]]].
+ * Workers, each with data of its own, look for the weights that suit all of
+ * them. In each iteration every worker sends its gradient for all weights into
+ * a combiner flow, as one window of it; the server gets the sums, moves the
+ * weights a step against them, and sends these to all workers by a replicate
+ * flow. With the loss (weight - datum)^2 / 2 for each weight and worker the way
+ * there is known in closed form, so that the result can be checked.
+ */
+#include <error.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <dfi/dfi.h>
+
+/* Weights that travel in one tuple. */
+#define CHUNK 248
+
+struct chunk {
+	uint64_t number;
+	double values[CHUNK];
+};
+
+#define STEP 0.5 /* of the way to the mean */
+#define MAX_WORKERS 64
+
+static uint32_t n_workers = 2;
+static uint64_t n_weights = 1000000, n_iterations = 20, n_chunks;
+static struct dfi *dfi;
+static uint32_t failures;
+
+/* The data of a worker: numbers that differ, and are exact. */
+static double datum(uint32_t worker, uint64_t weight)
+{
+	return (double)(weight % 1000) + (double)(worker * (worker + 3));
+}
+
+static void check(int ret)
+{
+	if (ret < 0)
+		error(1, 0, "%s", dfi_errmsg());
+}
+
+/* Who closes a target earlier takes what its sources are still about to say. */
+static void await_end(struct dfi_target *target)
+{
+	const void *tuple;
+	int ret = dfi_target_consume(target, &tuple);
+
+	check(ret);
+	if (ret)
+		error(1, 0, "there is more than was sent");
+	check(dfi_target_close(target));
+}
+
+static void *allocate(size_t n, size_t size)
+{
+	void *memory = calloc(n, size);
+
+	if (!memory)
+		error(1, 0, "no memory");
+	return memory;
+}
+
+/* ---- Flows -----------------------------------------------------------------
+ */
+
+static char names[CHUNK][8];
+
+/* The number, and a field for each weight. */
+static void make_fields(struct dfi_field fields[CHUNK + 1], const char *prefix)
+{
+	uint32_t i;
+
+	fields[0] = (struct dfi_field){
+		.name = "number", .type = DFI_UINT64, .size = sizeof(uint64_t)
+	};
+	for (i = 0; i < CHUNK; i++) {
+		snprintf(names[i], sizeof(names[i]), "%s%u", prefix, i);
+		fields[i + 1] = (struct dfi_field){ .name = names[i],
+			.type = DFI_DOUBLE,
+			.offset = (uint32_t)((i + 1) * sizeof(double)),
+			.size = sizeof(double) };
+	}
+}
+
+static void create_flows(void)
+{
+	static struct dfi_field fields[CHUNK + 1];
+	static struct dfi_aggregate sums[CHUNK];
+	const struct dfi_schema schema = { fields, CHUNK + 1,
+		sizeof(struct chunk) };
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	uint32_t i;
+
+	make_fields(fields, "w");
+	for (i = 0; i < CHUNK; i++)
+		sums[i] = (struct dfi_aggregate){ .function = DFI_SUM,
+			.field = names[i] };
+	attr.kind = DFI_COMBINE;
+	attr.schema = &schema;
+	attr.n_sources = n_workers;
+	attr.n_targets = 1;
+	attr.group_by = "number";
+	attr.aggregates = sums;
+	attr.n_aggregates = CHUNK;
+	attr.max_groups = n_chunks;
+	attr.window_tuples = DFI_WINDOW_MARKED;
+	check(dfi_flow_create(dfi, "gradients", &attr));
+	attr = (struct dfi_flow_attr)DFI_FLOW_ATTR_INIT;
+	attr.kind = DFI_REPLICATE;
+	attr.schema = &schema;
+	attr.n_sources = 1;
+	attr.n_targets = n_workers;
+	check(dfi_flow_create(dfi, "weights", &attr));
+}
+
+/* ---- Workers ---------------------------------------------------------------
+ */
+
+/* The gradient for all weights, built where it is sent from. */
+static void send_gradient(struct dfi_source *source,
+    const struct chunk *weights, const struct chunk *data)
+{
+	struct dfi_span span;
+	struct chunk *chunk;
+	uint64_t c = 0;
+	uint32_t n, k;
+
+	while (c < n_chunks) {
+		check(dfi_source_claim(source, 0, &span));
+		chunk = span.tuples;
+		for (n = 0; n < span.count && c < n_chunks; n++, c++, chunk++) {
+			chunk->number = c;
+			for (k = 0; k < CHUNK; k++)
+				chunk->values[k] = weights[c].values[k] -
+				    data[c].values[k];
+		}
+		check(dfi_source_commit(source, &span, n));
+	}
+	check(dfi_source_mark(source));
+}
+
+static void take_weights(struct dfi_target *target, struct chunk *weights)
+{
+	const struct chunk *chunk;
+	struct dfi_batch batch;
+	uint64_t left;
+	uint32_t i;
+	int ret;
+
+	for (left = n_chunks; left > 0;) {
+		ret = dfi_target_consume_batch(target, &batch);
+		check(ret);
+		if (!ret)
+			error(1, 0, "the server ended early");
+		chunk = batch.tuples;
+		for (i = 0; i < batch.count; i++)
+			memcpy(weights[chunk[i].number].values, chunk[i].values,
+			    sizeof(chunk[i].values));
+		left -= batch.count;
+		dfi_target_release(target, &batch);
+	}
+}
+
+static void *work(void *arg)
+{
+	uint32_t worker = *(const uint32_t *)arg;
+	struct chunk *weights = allocate(n_chunks, sizeof(*weights));
+	struct chunk *data = allocate(n_chunks, sizeof(*data));
+	struct dfi_source *source;
+	struct dfi_target *target;
+	uint64_t i;
+
+	for (i = 0; i < n_weights; i++)
+		data[i / CHUNK].values[i % CHUNK] = datum(worker, i);
+	check(dfi_target_open(dfi, "weights", worker, NULL, &target));
+	check(dfi_source_open(dfi, "gradients", worker, NULL, &source));
+	for (i = 0; i < n_iterations; i++) {
+		send_gradient(source, weights, data);
+		take_weights(target, weights);
+	}
+	check(dfi_source_close(source));
+	await_end(target);
+	free(weights);
+	free(data);
+	return NULL;
+}
+
+/* ---- The server ------------------------------------------------------------
+ */
+
+/* Move the weights against the sums of gradients of one window. */
+static void take_sums(
+    struct dfi_target *target, struct chunk *weights, uint64_t window)
+{
+	const double rate = STEP / n_workers;
+	const struct chunk *chunk;
+	struct dfi_batch batch;
+	uint64_t left, number;
+	uint32_t i, k;
+	int ret;
+
+	for (left = n_chunks; left > 0;) {
+		ret = dfi_target_consume_batch(target, &batch);
+		check(ret);
+		check(dfi_target_window(target, &number));
+		if (!ret || number != window)
+			error(1, 0, "results are missing");
+		chunk = batch.tuples;
+		for (i = 0; i < batch.count; i++, chunk++)
+			for (k = 0; k < CHUNK; k++)
+				weights[chunk->number].values[k] -= rate *
+				    chunk->values[k];
+		left -= batch.count;
+		dfi_target_release(target, &batch);
+	}
+}
+
+static void send_weights(struct dfi_source *source, const struct chunk *weights)
+{
+	uint64_t sent = 0;
+	int ret;
+
+	while (sent < n_chunks) {
+		ret = dfi_source_push_batch(
+		    source, &weights[sent], (uint32_t)(n_chunks - sent));
+		check(ret);
+		sent += (uint64_t)ret;
+	}
+	check(dfi_source_flush(source));
+}
+
+/* After n steps, each of which goes STEP of the way to the mean. */
+static void check_weights(const struct chunk *weights)
+{
+	double part = 1 - pow(1 - STEP, (double)n_iterations), mean, value;
+	uint64_t i;
+	uint32_t w;
+
+	for (i = 0; i < n_weights; i++) {
+		for (mean = 0, w = 0; w < n_workers; w++)
+			mean += datum(w, i) / n_workers;
+		value = weights[i / CHUNK].values[i % CHUNK];
+		if (fabs(value - mean * part) > 1e-9 * (1 + mean) &&
+		    failures++ < 3)
+			error(0, 0, "weight %lu is %.15g, not %.15g", i, value,
+			    mean * part);
+	}
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static void serve(void)
+{
+	struct chunk *weights = allocate(n_chunks, sizeof(*weights));
+	double *times = allocate(n_iterations, sizeof(*times)), start;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	uint64_t i;
+
+	for (i = 0; i < n_chunks; i++)
+		weights[i].number = i;
+	check(dfi_target_open(dfi, "gradients", 0, NULL, &target));
+	check(dfi_source_open(dfi, "weights", 0, NULL, &source));
+	for (i = 0; i < n_iterations; i++) {
+		start = seconds();
+		take_sums(target, weights, i);
+		send_weights(source, weights);
+		times[i] = seconds() - start;
+	}
+	await_end(target);
+	check(dfi_source_close(source));
+	check_weights(weights);
+	qsort(times, n_iterations, sizeof(*times), by_size);
+	printf("%u workers, %lu weights, %lu iterations: %.3f ms each "
+	       "(median); %s\n",
+	    n_workers, n_weights, n_iterations, times[n_iterations / 2] * 1e3,
+	    failures ? "WRONG" : "the weights are right");
+	free(times);
+	free(weights);
+}
+
+static uint64_t number(const char *text, const char *what, uint64_t most)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (end == text || *end || !value || value > most)
+		error(64, 0, "%s: '%s' is not a number from 1 to %lu", what,
+		    text, most);
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	static uint32_t indexes[MAX_WORKERS];
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	pthread_t threads[MAX_WORKERS];
+	struct dfi_registry *registry;
+	uint32_t i;
+
+	if (argc > 1)
+		n_workers = (uint32_t)number(argv[1], "WORKERS", MAX_WORKERS);
+	if (argc > 2)
+		n_weights = number(argv[2], "WEIGHTS", 100000000);
+	if (argc > 3)
+		n_iterations = number(argv[3], "ITERATIONS", 1000000);
+	n_chunks = (n_weights + CHUNK - 1) / CHUNK;
+	check(dfi_registry_start(NULL, &registry));
+	attr.registry = dfi_registry_address(registry);
+	check(dfi_open(&attr, &dfi));
+	create_flows();
+	for (i = 0; i < n_workers; i++) {
+		indexes[i] = i;
+		if (pthread_create(&threads[i], NULL, work, &indexes[i]))
+			error(1, 0, "cannot start a thread");
+	}
+	serve();
+	for (i = 0; i < n_workers; i++)
+		pthread_join(threads[i], NULL);
+	check(dfi_close(dfi));
+	check(dfi_registry_stop(registry));
+	return failures ? 1 : 0;
+}
