@@ -40,6 +40,14 @@ has() # FILE WORD...
 
 "$bin/hello_flow" > "$tmp/hello" || fail "hello_flow: $(cat "$tmp/hello")"
 
+# Windows of a combiner flow, with weights that don't fill a tuple.
+for arguments in "1 7 9" "3 20000 12"; do
+	# shellcheck disable=SC2086 # several words
+	timeout 60 "$bin/parameter_server" $arguments > "$tmp/weights" 2>&1 ||
+		fail "parameter_server $arguments: $(cat "$tmp/weights")"
+	has "$tmp/weights" 'the weights are right'
+done
+
 quick=(--seconds 0.01 --repeat 1 --json)
 fields=('"host"' '"version"' '"rows"' '"value"' '"unit"' '"baseline"'
 	'"baseline_value"' '"ratio"' '"min"' '"max"' '"repeats"'
