@@ -13,6 +13,7 @@
 
 static const struct column columns[] = {
 	{ "groups", "groups", 8, 0 },
+	{ "source_combining", "combining", 9, 0 },
 	{ "tuple_size", "#bytes", 6, 0 },
 	{ "sources", "sources", 7, 0 },
 	{ "procs", "procs", 5, 0 },
@@ -28,6 +29,8 @@ static const struct column columns[] = {
 	{ "ratio", "ratio", 6, 3 },
 	{ "shuffle_value", "shuffle[GB/s]", 13, 2 },
 	{ "shuffle_ratio", "ratio", 6, 3 },
+	{ "off_ratio", "to off", 6, 3 },
+	{ "off_share", "bytes to off", 12, 4 },
 	{ "transport", "transport", 9, 0 },
 	{ "device", "device", 8, 0 },
 	{ "preemptions", "preempted", 9, 0 },
@@ -36,10 +39,7 @@ static const struct column columns[] = {
 };
 
 enum {
-	SIDE_FLOW = 0,
-	SIDE_SHUFFLE,
-	SIDE_FOLD,
-	N_SIDES,
+	MAX_SIDES = MAX_COMBININGS + 2, /* and the shuffle flow, and the loop */
 };
 
 /* One row in the making. */
@@ -48,8 +48,9 @@ struct trial {
 	struct session *session;
 	uint32_t tuple_size;
 	uint64_t n_groups;
-	struct side sides[N_SIDES];
+	struct side sides[MAX_SIDES]; /* first those of the modes, in order */
 	uint32_t n_sides;
+	const struct side *off, *shuffle, *fold; /* NULL: not measured */
 };
 
 static struct plan make_plan(const struct trial *trial, enum job_kind job)
@@ -73,26 +74,43 @@ static struct plan make_plan(const struct trial *trial, enum job_kind job)
 	};
 }
 
+static struct side *add_side(struct trial *trial, enum job_kind job)
+{
+	struct side *side = &trial->sides[trial->n_sides++];
+
+	*side = (struct side){
+		.plan = make_plan(trial, job),
+		.asked = trial->options->common.geometry,
+	};
+	return side;
+}
+
+static bool find_geometry(const struct trial *trial, struct side *side)
+{
+	return session_geometry(
+	    trial->session, &side->plan, &side->asked, &side->plan.geometry);
+}
+
 static bool make_sides(struct trial *trial)
 {
-	static const enum job_kind jobs[N_SIDES] = { JOB_COMBINE, JOB_FLOW,
-		JOB_FOLD };
+	const struct combine_options *options = trial->options;
 	struct side *side;
 	uint32_t i;
 
-	trial->n_sides = trial->options->no_baseline ? 1 : N_SIDES;
-	for (i = 0; i < trial->n_sides; i++) {
-		side = &trial->sides[i];
-		*side = (struct side){
-			.plan = make_plan(trial, jobs[i]),
-			.asked = trial->options->common.geometry,
-		};
-		if (i != SIDE_FOLD &&
-		    !session_geometry(trial->session, &side->plan, &side->asked,
-			&side->plan.geometry))
+	for (i = 0; i < options->n_combinings; i++) {
+		side = add_side(trial, JOB_COMBINE);
+		side->plan.combining = options->combinings[i];
+		if (options->combinings[i] == DFI_COMBINING_OFF)
+			trial->off = side;
+		if (!find_geometry(trial, side))
 			return false;
 	}
-	return true;
+	if (options->no_baseline)
+		return true;
+	trial->fold = add_side(trial, JOB_FOLD);
+	side = add_side(trial, JOB_FLOW);
+	trial->shuffle = side;
+	return find_geometry(trial, side);
 }
 
 static bool measure(struct trial *trial)
@@ -127,34 +145,44 @@ static bool all_verified(const struct trial *trial)
 	return true;
 }
 
-static void report_shuffle(json_t *row, const struct trial *trial)
+static json_t *median(const struct side *side)
 {
-	const struct side *flow = &trial->sides[SIDE_FLOW];
-	const struct side *other = &trial->sides[SIDE_SHUFFLE];
-	bool is_there = trial->n_sides > SIDE_SHUFFLE;
-
-	json_object_set_new(row, "shuffle_value",
-	    is_there ? report_number(
-			   stats_summary(other->values, other->n_values).median)
-		     : json_null());
-	json_object_set_new(row, "shuffle_ratio",
-	    is_there ? report_number(stats_ratio(
-			   flow->values, other->values, flow->n_values))
-		     : json_null());
+	return side
+	    ? report_number(stats_summary(side->values, side->n_values).median)
+	    : json_null();
 }
 
-static json_t *trial_row(const struct trial *trial)
+static json_t *ratio(const struct side *flow, const struct side *other)
 {
-	const struct side *flow = &trial->sides[SIDE_FLOW];
+	return other ? report_number(stats_ratio(
+			   flow->values, other->values, flow->n_values))
+		     : json_null();
+}
+
+/* Received for each byte that was pushed. */
+static double share(const struct side *flow)
+{
+	return (double)flow->received /
+	    ((double)flow->plan.tuples * flow->plan.n_sources);
+}
+
+static json_t *off_share(const struct side *flow, const struct side *off)
+{
+	return off ? report_number(share(flow) / share(off)) : json_null();
+}
+
+static json_t *trial_row(const struct trial *trial, const struct side *flow)
+{
 	const struct plan *plan = &flow->plan;
 	struct summary summary = stats_summary(flow->values, flow->n_values);
 	uint64_t sent = plan->tuples * plan->n_sources * plan->tuple_size;
 	uint64_t received = flow->received * plan->tuple_size;
-	json_t *row = json_pack("{s:s, s:I, s:i, s:i, s:i, s:s, s:i, s:i}",
+	json_t *row = json_pack("{s:s, s:I, s:s, s:i, s:i, s:i, s:s, s:i, s:i}",
 	    "experiment", "combine", "groups", (json_int_t)plan->n_groups,
-	    "tuple_size", (int)plan->tuple_size, "sources",
-	    (int)plan->n_sources, "procs", (int)trial->options->common.procs,
-	    "wait", wait_name(trial->options->common.wait), "segment_size",
+	    "source_combining", combining_name(plan->combining), "tuple_size",
+	    (int)plan->tuple_size, "sources", (int)plan->n_sources, "procs",
+	    (int)trial->options->common.procs, "wait",
+	    wait_name(trial->options->common.wait), "segment_size",
 	    (int)plan->geometry.segment_size, "segment_count",
 	    (int)plan->geometry.segment_count);
 
@@ -170,9 +198,12 @@ static json_t *trial_row(const struct trial *trial)
 	json_object_set_new(row, "message_rate",
 	    report_number(summary.median * 1e3 / plan->tuple_size));
 	compare_report_travel(row, trial->session, flow);
-	report_baseline(row, trial->n_sides > SIDE_FOLD ? "fold" : NULL,
-	    flow->values, trial->sides[SIDE_FOLD].values, flow->n_values);
-	report_shuffle(row, trial);
+	report_baseline(row, trial->fold ? "fold" : NULL, flow->values,
+	    trial->fold ? trial->fold->values : flow->values, flow->n_values);
+	json_object_set_new(row, "shuffle_value", median(trial->shuffle));
+	json_object_set_new(row, "shuffle_ratio", ratio(flow, trial->shuffle));
+	json_object_set_new(row, "off_ratio", ratio(flow, trial->off));
+	json_object_set_new(row, "off_share", off_share(flow, trial->off));
 	json_object_set_new(
 	    row, "preemptions", json_integer((json_int_t)flow->preempted));
 	return row;
@@ -183,6 +214,7 @@ static bool run_trial(const struct combine_options *options,
     uint64_t n_groups)
 {
 	static struct trial trial;
+	uint32_t i;
 
 	trial = (struct trial){
 		.options = options,
@@ -192,7 +224,8 @@ static bool run_trial(const struct combine_options *options,
 	};
 	if (!make_sides(&trial) || !measure(&trial))
 		return false;
-	report_row(report, trial_row(&trial));
+	for (i = 0; i < options->n_combinings; i++)
+		report_row(report, trial_row(&trial, &trial.sides[i]));
 	return true;
 }
 

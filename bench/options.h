@@ -6,6 +6,7 @@
 #ifndef DFI_BENCH_OPTIONS_H
 #define DFI_BENCH_OPTIONS_H
 
+#include <dfi/flow.h>
 #include "plan.h"
 #include "report.h"
 #include "runner.h"
@@ -86,6 +87,7 @@ struct replicate_options {
 };
 
 #define MAX_GROUP_COUNTS 16
+#define MAX_COMBININGS (DFI_COMBINING_ALWAYS + 1)
 #define COMBINE_MAX_GROUPS 100000000
 
 struct combine_options {
@@ -93,6 +95,9 @@ struct combine_options {
 	uint32_t n_sources;
 	uint64_t groups[MAX_GROUP_COUNTS]; /* rows for each; 0: no group_by */
 	uint32_t n_group_counts;
+	/* enum dfi_source_combining: a row for each */
+	uint32_t combinings[MAX_COMBININGS];
+	uint32_t n_combinings;
 	bool no_baseline;
 };
 

@@ -37,6 +37,11 @@ static error_t parse_combine(int key, char *arg, struct argp_state *state)
 			COMBINE_MAX_GROUPS, MAX_GROUP_COUNTS },
 		    &options->n_group_counts);
 		return 0;
+	case KEY_COMBINING:
+		parse_names(state, "source-combining", arg, combining_name,
+		    options->combinings, MAX_COMBININGS,
+		    &options->n_combinings);
+		return 0;
 	case KEY_NO_BASELINE:
 		options->no_baseline = true;
 		return 0;
@@ -58,6 +63,10 @@ void combine_options_parse(
 		    "different keys, evenly spread; 0: nothing is grouped by "
 		    "(default 1,1000,1000000)",
 		    0 },
+		{ "source-combining", KEY_COMBINING, "LIST", 0,
+		    "off, on (as long as it pays) or always; in turns, a "
+		    "result for each (default off,on)",
+		    0 },
 		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
 		    "measure the flow only", 0 },
 		{ 0 },
@@ -77,6 +86,8 @@ void combine_options_parse(
 		.n_sources = 8,
 		.groups = { 1, 1000, 1000000 },
 		.n_group_counts = 3,
+		.combinings = { DFI_COMBINING_OFF, DFI_COMBINING_ADAPTIVE },
+		.n_combinings = 2,
 	};
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 	default_tuple_sizes(&options->common, usual_size, 1);

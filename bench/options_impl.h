@@ -44,6 +44,7 @@ enum key {
 	KEY_MODE,
 	KEY_LATENCY,
 	KEY_GROUPS,
+	KEY_COMBINING,
 };
 
 /* The parser of common options, as the child of a subcommand's. */

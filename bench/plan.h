@@ -59,6 +59,7 @@ struct plan {
 	uint32_t replicates;  /* each tuple goes to all targets */
 	uint32_t replication; /* enum dfi_replication, then */
 	uint32_t ordered;     /* then, too */
+	uint32_t combining;   /* enum dfi_source_combining, then */
 	uint64_t n_groups;    /* of sums by key; 0: of all */
 	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;

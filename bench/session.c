@@ -70,6 +70,7 @@ static bool create_flow(struct session *session, const struct plan *plan,
 		attr.n_aggregates = 1;
 		attr.group_by = plan->n_groups ? "key" : NULL;
 		attr.max_groups = plan->n_groups;
+		attr.source_combining = plan->combining;
 	}
 	attr.replication = back ? 0 : plan->replication;
 	attr.ordered = back ? 0 : plan->ordered;

@@ -219,6 +219,17 @@ const char *mode_name(uint32_t mode)
 	return names[mode];
 }
 
+const char *combining_name(uint32_t combining)
+{
+	static const char *const names[] = {
+		[DFI_COMBINING_OFF] = "off",
+		[DFI_COMBINING_ADAPTIVE] = "on",
+		[DFI_COMBINING_ALWAYS] = "always",
+	};
+
+	return names[combining];
+}
+
 const char *transport_name(uint32_t transport)
 {
 	static const char *const names[] = {

@@ -54,6 +54,9 @@ const char *routing_name(uint32_t routing);
 /* The same of enum replicate_mode. */
 const char *mode_name(uint32_t mode);
 
+/* The same of enum dfi_source_combining; on is adaptive. */
+const char *combining_name(uint32_t combining);
+
 /* The same of enum dfi_transport, enum bench_role, and enum notify. */
 const char *transport_name(uint32_t transport);
 const char *role_name(uint32_t role);

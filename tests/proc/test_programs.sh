@@ -115,7 +115,8 @@ fi
 	--bytes 1M --repeat 1 --json > "$tmp/combine" 2> "$tmp/log" ||
 	fail "dfi-bench combine: $(cat "$tmp/log")"
 has "$tmp/combine" "${fields[@]}" '"groups": 20000' '"target_bytes": [0-9]' \
-	'"shuffle_ratio": [0-9]' '"content_checked": true'
+	'"shuffle_ratio": [0-9]' '"content_checked": true' '"source_combining": "off"' \
+	'"source_combining": "on"' '"off_share": [0-9]'
 if grep -q '"verified": false' "$tmp/combine"; then
 	fail "dfi-bench combine: $(cat "$tmp/combine")"
 fi
