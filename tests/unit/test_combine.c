@@ -510,7 +510,7 @@ static struct {
 	struct dfi_schema schema;
 	uint32_t keys[3], n_keys;
 	struct dfi_aggregate aggregates[MAX_AGGREGATES];
-	char result_names[MAX_AGGREGATES][8];
+	char result_names[MAX_AGGREGATES][12];
 	uint32_t n_aggregates;
 	char *tuples;
 	uint64_t n;
