@@ -18,6 +18,10 @@
 /* Long enough that only a hanging test reaches it. */
 #define LONG_MS 20000u
 
+/* For what is not to come: a registry answers in less, on a busy machine, too.
+ */
+#define SHORT_MS 1000u
+
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 
 struct kv {

@@ -293,7 +293,7 @@ Test(counters, errors_are_kept_and_seen_by_others)
 	create_kv_flow(rig.dfi, "f", 2, 1, 3, 4);
 	target = open_waiting_target(DFI_WAIT_BLOCK);
 	source = open_source(rig.dfi, "f", 0, 0);
-	attr.open_timeout_ms = 20;
+	attr.open_timeout_ms = SHORT_MS;
 	for (i = 0; i < 3; i++)
 		cr_assert_eq(dfi_target_consume(target, &tuple), -ETIMEDOUT);
 	cr_assert_eq(

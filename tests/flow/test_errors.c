@@ -181,7 +181,7 @@ Test(open, timeout_says_who_is_missing)
 	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
 	int64_t start = now_ms();
 
-	source_attr.open_timeout_ms = target_attr.open_timeout_ms = 30;
+	source_attr.open_timeout_ms = target_attr.open_timeout_ms = SHORT_MS;
 	assert_error(try_source("none", 0, &source_attr), -ETIMEDOUT,
 	    "flow 'none'", "nobody has created it");
 	assert_error(try_target("none", 0, &target_attr), -ETIMEDOUT,
@@ -191,7 +191,7 @@ Test(open, timeout_says_who_is_missing)
 	    "target 0", "2 more of 3");
 	target = open_target(rig.dfi, "f", 0, 0);
 	assert_error(try_source("f", 0, &source_attr), -ETIMEDOUT, "target 1");
-	cr_assert_geq(now_ms() - start, 4 * 30);
+	cr_assert_geq(now_ms() - start, 4 * SHORT_MS);
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
@@ -204,7 +204,7 @@ Test(open, source_that_gave_up_may_try_again)
 
 	create_kv_flow(rig.dfi, "f", 1, 2, 4, 4);
 	target = open_target(rig.dfi, "f", 0, 0);
-	attr.open_timeout_ms = 20;
+	attr.open_timeout_ms = SHORT_MS;
 	assert_error(try_source("f", 0, &attr), -ETIMEDOUT, "target 1 of 2");
 	second = open_target(rig.dfi, "f", 1, 0);
 	source = open_source(rig.dfi, "f", 0, 0);

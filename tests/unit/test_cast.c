@@ -281,7 +281,7 @@ Test(cast, group_that_nothing_reaches_is_named)
 
 	setenv("DFI_TEST_FAULTS", "drop=1", 1);
 	start(1, 1, DFI_LOSS_RECOVER, DFI_NONBLOCK);
-	attr.open_timeout_ms = 100;
+	attr.open_timeout_ms = SHORT_MS;
 	assert_error(dfi_source_open(rig.dfi, "f", 0, &attr, &source),
 	    -ETIMEDOUT, "flow 'f': source 0", "target 0", "group 239.",
 	    "doesn't answer");
