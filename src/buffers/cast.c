@@ -172,7 +172,8 @@ static struct multicast_peer *find_peer(struct cast *cast, uint32_t index)
 	peer->peer = NULL;
 	peer->address = address;
 	if (cast->port->ops->peer_open(cast->port, &address, &peer->peer) < 0)
-		peer->not_before = now + RETRY_NS;
+		/* That may have taken long. */
+		peer->not_before = clock_now_ns() + RETRY_NS;
 	return peer->peer;
 }
 

@@ -42,8 +42,7 @@ static void receive(
 	if (!source->remotes[datagram->target].heard) {
 		source->remotes[datagram->target].heard = true;
 		source->used |= stream->next == stream->config.start &&
-		    (datagram->number != (uint32_t)stream->config.start ||
-			datagram->flags & DATAGRAM_DONE);
+		    datagram->flags & DATAGRAM_USED;
 		cast->fresh = true;
 	}
 	cast->fresh |= dfi__stream_source_receive(stream, datagram);

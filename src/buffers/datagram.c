@@ -107,7 +107,8 @@ static bool parse_report(const struct datagram_flow *flow, const char *at,
 	uint32_t i;
 
 	if (size < sizeof(report) ||
-	    datagram->flags & ~(DATAGRAM_DONE | DATAGRAM_CANCELLED))
+	    datagram->flags &
+		~(DATAGRAM_DONE | DATAGRAM_CANCELLED | DATAGRAM_USED))
 		return false;
 	memcpy(&report, at, sizeof(report));
 	datagram->target = le32toh(report.target);

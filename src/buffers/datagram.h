@@ -39,6 +39,7 @@ enum datagram_type {
 /* Flags of REPORT. */
 #define DATAGRAM_DONE 4      /* the target has all of the stream */
 #define DATAGRAM_CANCELLED 8 /* it wants no more */
+#define DATAGRAM_USED 16     /* something of the stream has come */
 
 struct datagram_head {
 	uint64_t instance; /* of the flow */

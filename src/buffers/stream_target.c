@@ -116,6 +116,13 @@ static void look_at_reader(struct stream_target *stream)
 }
 
 /* Whether it was sent. asks: for what is missing, as in report->missing. */
+/* A source that begins now would go on with what another one began. */
+static bool is_used(const struct stream_target *stream)
+{
+	return stream->known != stream->config.start || stream->ended ||
+	    stream->state;
+}
+
 static bool send_report(struct stream_target *stream, struct datagram *report)
 {
 	const struct datagram_port *port = &stream->config.port;
@@ -128,7 +135,8 @@ static bool send_report(struct stream_target *stream, struct datagram *report)
 	report->target = stream->config.target;
 	report->number = (uint32_t)stream->consumed;
 	report->flags = (uint8_t)((done ? DATAGRAM_DONE : 0) |
-	    (stream->cancelled ? DATAGRAM_CANCELLED : 0));
+	    (stream->cancelled ? DATAGRAM_CANCELLED : 0) |
+	    (is_used(stream) ? DATAGRAM_USED : 0));
 	size = dfi__datagram_encode(&stream->config.flow, report, header);
 	if (port->send(
 		port->arg, stream->config.source, header, size, NULL, 0) < 0)

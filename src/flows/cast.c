@@ -310,6 +310,7 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	struct wait_time time = wait_time(0);
 	_Atomic uint32_t *word =
 	    &((struct ring_header *)(void *)remote->ring)->writer_waits;
+	uint32_t silent;
 	int ret;
 
 	policy.arm = arm;
@@ -326,8 +327,9 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 		&policy, word, &time, all_answered, source, WAIT_QUEUE_COST) &&
 	    clock_now_ns() < deadline);
 	atomic_set(&source->targets.sleeping, NULL);
-	if (!ret && !all_answered(source))
-		return not_answered(source, find_silent(source));
+	silent = find_silent(source);
+	if (!ret && silent < source->n_remotes)
+		return not_answered(source, silent);
 	/* Answers may have said so, or the port is broken. */
 	if (!ret)
 		ret = dfi__cast_source_greet(source->cast);

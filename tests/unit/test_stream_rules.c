@@ -634,7 +634,7 @@ static void answer(struct receiver *receiver)
 	cr_assert_eq(sent.datagrams[0].target, TARGET);
 	cr_assert_eq(sent.datagrams[0].source, SOURCE);
 	cr_assert_eq(sent.datagrams[0].number, (uint32_t)receiver->start);
-	cr_assert_eq(sent.datagrams[0].flags, 0);
+	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_USED);
 	cr_assert_eq(sent.datagrams[0].n_missing, 0, "they are young");
 	cr_assert_eq(receiver->stream.known - receiver->start, 3);
 	cr_assert_eq(receiver->stream.bound, 3);
@@ -889,6 +889,20 @@ Test(stream_rules, t5_credits_come_for_a_quarter_of_the_window)
 	for_receivers(credits, true);
 }
 
+static void be_used(struct receiver *receiver)
+{
+	sent.n = 0;
+	state(receiver, 0, 0, 0);
+	cr_assert_eq(sent.n, 1);
+	cr_assert_eq(sent.datagrams[0].flags, 0);
+	data(receiver, 0);
+	sent.n = 0;
+	state(receiver, 1, 0, 1);
+	cr_assert_eq(sent.n, 1);
+	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_USED);
+	cr_assert_eq(sent.datagrams[0].number, (uint32_t)receiver->start);
+}
+
 static void be_done(struct receiver *receiver)
 {
 	data(receiver, 0);
@@ -900,15 +914,23 @@ static void be_done(struct receiver *receiver)
 	cr_assert(data(receiver, 1));
 	cr_assert_eq(receiver->stream.state, STREAM_WHOLE);
 	cr_assert_eq(sent.n, 2);
-	cr_assert_eq(sent.datagrams[1].flags, DATAGRAM_DONE);
+	cr_assert_eq(sent.datagrams[1].flags, DATAGRAM_DONE | DATAGRAM_USED);
 	read_one(receiver, 0);
 	read_one(receiver, 1);
 	cr_assert_eq(dfi__reader_check_end(&receiver->reader), 0);
 	cr_assert_eq(receiver->reader.end, READER_ENDED);
 	state(receiver, 2, DATAGRAM_END, 2);
-	cr_assert_eq(sent.datagrams[sent.n - 1].flags, DATAGRAM_DONE);
+	cr_assert_eq(
+	    sent.datagrams[sent.n - 1].flags, DATAGRAM_DONE | DATAGRAM_USED);
 	cr_assert_eq(
 	    sent.datagrams[sent.n - 1].number, (uint32_t)(receiver->start + 2));
+}
+
+/* Else another source could go on with its stream. */
+Test(stream_rules, t5_used_is_said_before_anything_is_given_back)
+{
+	for_receivers(be_used, false);
+	for_receivers(be_used, true);
 }
 
 Test(stream_rules, t5_done_is_said_when_all_is_there)
@@ -966,13 +988,15 @@ static void cancel(struct receiver *receiver)
 	dfi__reader_close(&receiver->reader, RING_CANCELLED);
 	run_timers(receiver);
 	cr_assert_eq(sent.n, 1);
-	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_CANCELLED);
+	cr_assert_eq(
+	    sent.datagrams[0].flags, DATAGRAM_CANCELLED | DATAGRAM_USED);
 	cr_assert(!data(receiver, 1));
 	run_timers(receiver);
 	cr_assert_eq(sent.n, 1);
 	cr_assert(!state(receiver, 3, 0, 0));
 	cr_assert_eq(sent.n, 2);
-	cr_assert_eq(sent.datagrams[1].flags, DATAGRAM_CANCELLED);
+	cr_assert_eq(
+	    sent.datagrams[1].flags, DATAGRAM_CANCELLED | DATAGRAM_USED);
 	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
 }
 
