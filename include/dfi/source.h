@@ -34,7 +34,7 @@
  * Other errors are sticky: every later call returns the same, and so does
  * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) makes
  * dfi_source_close() fail with its error, unless later a push or claim for that
- * target found room. So
+ * target found room, or a mark or flush that needed it. So
  *
  *	for (i = 0; i < n; i++)
  *		if (dfi_source_push(source, &tuples[i]) < 0)

@@ -104,7 +104,7 @@ int dfi__writer_credit(struct writer *writer)
 	return dfi__writer_room(writer, 1);
 }
 
-static char *payload(const struct writer *writer)
+char *dfi__writer_payload(const struct writer *writer)
 {
 	return writer->remote->ring +
 	    slot_offset(&writer->geometry, writer->slot) +
@@ -116,7 +116,7 @@ int dfi__writer_open(struct writer *writer)
 	int ret = dfi__writer_credit(writer);
 
 	if (ret > 0) {
-		writer->segment = payload(writer);
+		writer->segment = dfi__writer_payload(writer);
 		writer->end = writer->segment + writer->geometry.segment_bytes;
 	}
 	return ret;
@@ -126,7 +126,7 @@ static void fill_header(
     const struct writer *writer, uint64_t used, uint64_t state)
 {
 	const struct ring_geometry *g = &writer->geometry;
-	const char *tuples = payload(writer);
+	const char *tuples = dfi__writer_payload(writer);
 	struct segment_header *header = segment_header(g, tuples);
 
 	if (g->parts & SEGMENT_GLOBAL)
@@ -156,8 +156,8 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 	 * It began behind a part that was sent; even in this very slot. Or it
 	 * is for other rings, too (fan.h).
 	 */
-	if (unlikely(writer->segment != payload(writer))) {
-		memmove(payload(writer), writer->segment, used);
+	if (unlikely(writer->segment != dfi__writer_payload(writer))) {
+		memmove(dfi__writer_payload(writer), writer->segment, used);
 		counter_add(&writer->moved, used);
 	}
 	owned_add(&writer->total,

@@ -55,6 +55,9 @@ int dfi__writer_credit(struct writer *writer);
 /* The same for the slots of so many segments from the next one on. */
 int dfi__writer_room(struct writer *writer, uint32_t segments);
 
+/* Where the tuples of the next segment lie in the ring; its slot is free. */
+char *dfi__writer_payload(const struct writer *writer);
+
 /* Open the next segment: 1, or 0 without credit, or -EBADMSG. None is open. */
 int dfi__writer_open(struct writer *writer);
 

@@ -113,9 +113,7 @@ void dfi__groups_clear(struct groups *groups)
 	const uint32_t words = groups->plan->key_words;
 	uint64_t i, hash;
 
-	/* Where all are one group, its record may be in no slot. */
-	if (!groups->plan->n_columns ||
-	    groups->n > groups->n_slots / FEW_RECORDS) {
+	if (groups->n > groups->n_slots / FEW_RECORDS) {
 		memset(
 		    groups->slots, 0, groups->n_slots * sizeof(*groups->slots));
 		groups->n = 0;
@@ -357,13 +355,15 @@ int dfi__groups_find(struct groups *groups, const char *from, size_t stride,
 static int fold_all(struct groups *groups, const char *from, uint64_t n)
 {
 	const uint64_t none = 0;
+	uint64_t hash;
 	int ret;
 
 	if (!groups->n) {
 		ret = reserve(groups);
 		if (ret < 0)
 			return ret;
-		new_record(groups, &none);
+		hash = hash_key(&none, 1);
+		dfi__groups_insert(groups, &none, hash, slot_of(groups, hash));
 	}
 	dfi__fold_all(groups->plan, from, groups->records, n);
 	return 0;

@@ -69,13 +69,14 @@ static always_inline uint64_t *find(
 		const char *from = input->from + fold->offset;                 \
 		const uint64_t *keys = input->keys;                            \
 		const size_t stride = input->stride, word = fold->word;        \
-		const size_t back = fold->offset - (size_t)input->key_offset;  \
+		const ptrdiff_t to_key = (ptrdiff_t)input->key_offset -        \
+		    (ptrdiff_t)fold->offset;                                   \
 		uint64_t *record;                                              \
 		uint32_t i;                                                    \
                                                                                \
 		for (i = 0; i < n; i++, from += stride) {                      \
 			record = find(&table,                                  \
-			    in_array ? keys[i] : load_UINT64(from - back));    \
+			    in_array ? keys[i] : load_UINT64(from + to_key));  \
 			if (unlikely(!record))                                 \
 				break;                                         \
 			record[word] = step;                                   \

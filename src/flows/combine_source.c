@@ -132,6 +132,12 @@ int dfi__combine_source_open(struct dfi_source *source)
 	combine->segment_records = geometry.segment_bytes /
 	    combine->record_size;
 	combine->stage_size = (uint32_t)sizes.stage;
+	/* Its creator has refused that. */
+	if (!combine->segment_records)
+		return dfi__fail(-EBADMSG,
+		    "flow '%s': its entry in the registry is damaged: a "
+		    "partial aggregate of %u bytes doesn't fit a segment",
+		    flow->name, combine->record_size);
 	init_lanes(combine, &sizes, n);
 	return 0;
 }
@@ -194,10 +200,12 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 	uint64_t bytes = n * combine->record_size;
 	uint64_t used = (bytes + combine->plan->tuple_size - 1) /
 	    combine->plan->tuple_size * combine->plan->tuple_size;
-	int ret = dfi__writer_open(writer);
+	int ret = dfi__writer_credit(writer);
 
 	if (ret <= 0)
 		return ret;
+	/* Not its end: of the stage, the owner reads that without the lock. */
+	writer->segment = dfi__writer_payload(writer);
 	memcpy(
 	    writer->segment, partials_record(&lane->table, lane->next), bytes);
 	memset(writer->segment + bytes, 0, used - bytes);
@@ -213,13 +221,12 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 static int send_records(struct combine_source *combine,
     struct combine_lane *lane, struct writer *writer)
 {
-	char *segment = writer->segment, *end = writer->end;
+	char *segment = writer->segment;
 	int ret = 1;
 
 	while (ret > 0 && lane->next < lane->table.n)
 		ret = send_some(combine, lane, writer);
 	writer->segment = segment;
-	writer->end = end;
 	if (ret <= 0)
 		return ret;
 	lane->sent += lane->table.n;

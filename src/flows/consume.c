@@ -583,7 +583,8 @@ int dfi_target_cursor_close(struct dfi_target_cursor cursor)
 	if (ret < 0)
 		return ret;
 	target->cursor_open = false;
-	if (target->lends_segment && cursor.next)
+	if ((target->lends_segment || (target->combiner && target->head.end)) &&
+	    cursor.next)
 		target->head.next = cursor.next;
 	return cursor.status;
 }

@@ -336,6 +336,35 @@ Test(combine, all_tuples_are_one_group)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
+Test(combine, a_cursor_leaves_results_that_it_has_not_read)
+{
+	struct dfi_flow_attr attr = flow_attr(1, 1);
+	struct dfi_target_cursor cursor;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	const void *tuple;
+	uint64_t i;
+
+	create(&attr);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	for (i = 0; i < 3; i++)
+		cr_assert_eq(dfi_source_push(source, &(struct kv){ i, i }), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cursor = dfi_target_cursor_open(target, sizeof(struct result));
+	cr_assert_not_null(
+	    dfi_target_cursor_get(&cursor, sizeof(struct result)));
+	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+	cr_assert_eq(dfi_target_consume(target, &tuple), 0);
+	cursor = dfi_target_cursor_open(target, sizeof(struct result));
+	cr_assert_null(dfi_target_cursor_get(&cursor, sizeof(struct result)));
+	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
+	cr_assert_eq(dfi_target_consume(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
 /* ---- Groups of targets, and nonblocking ones
  * ------------------------------------ */
 
@@ -572,7 +601,7 @@ Test(combine, results_have_a_schema)
 	assert_error(
 	    dfi_flow_result_schema(rig.dfi, "h", &schema), -ENOENT, "flow 'h'");
 	attr.schema = &kv_schema;
-	attr.open_timeout_ms = 10;
+	attr.open_timeout_ms = SHORT_MS;
 	assert_error(dfi_target_open(rig.dfi, "f", 0, &attr, &target),
 	    -EPROTOTYPE, "flow 'f'");
 }

@@ -394,6 +394,33 @@ Test(groups, are_bounded)
 	dfi__plan_free(plan);
 }
 
+Test(groups, of_no_key_take_in_tuples_and_records_in_any_order)
+{
+	const struct dfi_aggregate sum = { .function = DFI_SUM,
+		.field = "number" };
+	const struct row rows[2] = { { .number = 3 }, { .number = 4 } };
+	struct plan *plan = plan_of(&row_schema, NULL, 0, &sum, 1);
+	struct groups groups, other;
+	int i;
+
+	cr_assert_eq(dfi__groups_init(&groups, plan, 1), 0);
+	cr_assert_eq(dfi__groups_init(&other, plan, 1), 0);
+	fold(&other, rows, sizeof(rows[0]), false, 2);
+	for (i = 0; i < 3; i++) {
+		if (i % 2)
+			merge(&groups, &other);
+		fold(&groups, rows, sizeof(rows[0]), false, 2);
+		merge(&groups, &other);
+		cr_assert_eq(groups.n, 1);
+		cr_assert_eq(
+		    groups_record(&groups, 0)[plan->key_words], 14 + i % 2 * 7);
+		dfi__groups_clear(&groups);
+	}
+	dfi__groups_free(&other);
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+}
+
 /* From a table that caches hold to one that they don't, and back. */
 Test(groups, keep_their_records_while_the_table_grows)
 {
