@@ -136,8 +136,10 @@ struct dfi_source_attr {
  * Attach as source number index (0 to n_sources - 1) of a flow. Waits until the
  * flow and all its targets are there, at most open_timeout_ms; so a thread that
  * is also a target of the flow opens the target first. Nothing is visible of an
- * open that failed. attr NULL means all defaults. The caller closes *source
- * with dfi_source_close().
+ * open that failed, but for one case: where a source sends datagrams, and a
+ * target doesn't answer in time, targets may have seen the source attach, and
+ * fail with -ECONNRESET: then the flow is to be made anew. attr NULL means all
+ * defaults. The caller closes *source with dfi_source_close().
  *
  * -EINVAL: an argument is not valid, or a source is to linger, for which its
  * flow has too few segments. -ERANGE: index is not below n_sources.
