@@ -19,7 +19,9 @@ void result_schema_init(struct tuple_schema *schema, uint64_t n_groups);
 /* The group of the tuple whose first word would be this one. */
 static force_inline uint64_t group_of(uint64_t word, uint64_t n_groups)
 {
-	return dfi_hash_partition(dfi_hash64(word), (uint32_t)n_groups);
+	uint64_t fraction = word * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (fraction >> 32) * n_groups >> 32;
 }
 
 /* One tuple, with its group as key if there are groups. */

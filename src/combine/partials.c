@@ -4,6 +4,10 @@
  * grow with the groups, so that few groups take few lines of the first-level
  * cache. The hash is one multiplication, which some sets of keys may defeat: so
  * a probe that goes on for too long counts as a table that is full.
+ *
+ * A lookup is one comparison, also with an empty slot: that leads to a record
+ * whose key is zero. Zero itself hashes to slot 0, which is never empty: until
+ * a group takes it, it leads to a record whose key hashes to another slot.
  */
 #include "partials.h"
 
@@ -22,6 +26,9 @@
 #define MANY_SLOTS_FOR_RECORD 8
 #define MANY_SLOTS (16 << 10)
 #define MAX_PROBES 128
+
+/* Records beside those of groups: the first and the last one. */
+#define NO_GROUPS 2
 
 /* 2^64 divided by the golden ratio: what is near is sent far apart. */
 #define SPREAD UINT64_C(0x9e3779b97f4a7c15)
@@ -56,7 +63,7 @@ static size_t most_slots(uint32_t max)
 
 size_t dfi__partials_size(const struct plan *plan, uint32_t max)
 {
-	return keys_size(plan) + (max + (size_t)1) * record_size(plan) +
+	return keys_size(plan) + (max + (size_t)NO_GROUPS) * record_size(plan) +
 	    most_slots(max) * sizeof(uint16_t);
 }
 
@@ -67,35 +74,6 @@ uint32_t dfi__partials_fit(const struct plan *plan, size_t bytes)
 	while (max < PARTIALS_MAX && dfi__partials_size(plan, 2 * max) <= bytes)
 		max *= 2;
 	return max;
-}
-
-static void use_slots(struct partials *partials, uint32_t n)
-{
-	partials->n_slots = n;
-	partials->shift = 64 - (uint32_t)__builtin_ctz(n);
-	memset(partials->slots, 0, n * sizeof(*partials->slots));
-}
-
-void dfi__partials_init(struct partials *partials, const struct plan *plan,
-    uint32_t max, void *memory)
-{
-	*partials = (struct partials){
-		.plan = plan,
-		.keys = memory,
-		.records = (uint64_t *)memory + keys_size(plan) / WORD,
-		.max = max,
-		.loop = loop_of(plan),
-	};
-	partials->slots = (uint16_t *)(void *)((char *)partials->records +
-	    (max + (size_t)1) * record_size(plan));
-	memset(partials->records, 0, record_size(plan));
-	use_slots(partials, FIRST_SLOTS);
-}
-
-void dfi__partials_clear(struct partials *partials)
-{
-	partials->n = 0;
-	use_slots(partials, partials->n_slots);
 }
 
 static always_inline uint32_t slot_of(
@@ -109,6 +87,63 @@ static always_inline uint32_t slot_of(
 	return (uint32_t)(hash >> partials->shift);
 }
 
+/* The record that slot 0 leads to as long as it is no group's. */
+static uint16_t other_number(const struct partials *partials)
+{
+	return (uint16_t)(partials->max + 1);
+}
+
+static bool is_free(const struct partials *partials, uint32_t slot)
+{
+	return !partials->slots[slot] ||
+	    partials->slots[slot] == other_number(partials);
+}
+
+/* What hashes elsewhere with the fewest slots does so with more. */
+static void find_other(struct partials *partials)
+{
+	const struct plan *plan = partials->plan;
+	uint64_t *record = &partials->records[(size_t)other_number(partials) *
+	    plan->record_words];
+
+	memset(record, 0, record_size(plan));
+	do
+		record[0]++;
+	while (plan->key_words && !slot_of(partials, record, plan->key_words));
+}
+
+static void use_slots(struct partials *partials, uint32_t n)
+{
+	partials->n_slots = n;
+	partials->shift = 64 - (uint32_t)__builtin_ctz(n);
+	memset(partials->slots, 0, n * sizeof(*partials->slots));
+	partials->slots[0] = other_number(partials);
+}
+
+void dfi__partials_init(struct partials *partials, const struct plan *plan,
+    uint32_t max, void *memory)
+{
+	*partials = (struct partials){
+		.plan = plan,
+		.keys = memory,
+		.records = (uint64_t *)memory + keys_size(plan) / WORD,
+		.max = max,
+		.loop = loop_of(plan),
+	};
+	partials->slots = (uint16_t *)(void *)((char *)partials->records +
+	    (max + (size_t)NO_GROUPS) * record_size(plan));
+	memset(partials->records, 0, record_size(plan));
+	partials->shift = 64 - (uint32_t)__builtin_ctz(FIRST_SLOTS);
+	find_other(partials);
+	use_slots(partials, FIRST_SLOTS);
+}
+
+void dfi__partials_clear(struct partials *partials)
+{
+	partials->n = 0;
+	use_slots(partials, partials->n_slots);
+}
+
 static void more_slots(struct partials *partials)
 {
 	const uint32_t words = partials->plan->key_words;
@@ -117,7 +152,7 @@ static void more_slots(struct partials *partials)
 	use_slots(partials, 2 * partials->n_slots);
 	for (i = 0; i < partials->n; i++) {
 		at = slot_of(partials, partials_record(partials, i), words);
-		while (partials->slots[at])
+		while (!is_free(partials, at))
 			at = (at + 1) & (partials->n_slots - 1);
 		partials->slots[at] = (uint16_t)(i + 1);
 	}
@@ -159,7 +194,7 @@ static uint64_t *find_slowly(struct partials *partials, const uint64_t *key)
 	uint32_t at = slot_of(partials, key, words), probes;
 	uint64_t *record;
 
-	for (probes = 0; partials->slots[at]; probes++) {
+	for (probes = 0; !is_free(partials, at); probes++) {
 		record = record_at(partials, at);
 		if (same_key(record, key, words))
 			return record;
@@ -191,36 +226,53 @@ static __attribute__((noinline)) uint64_t *find_word_slowly(
 	return find_slowly(partials, &key);
 }
 
-#define SINGLE_LOOP(kind, name, step)                                        \
-	static uint32_t single_##kind##_##name(struct partials *partials,    \
-	    const struct fold *fold, const char *key_at, size_t key_stride,  \
-	    const char *from, uint32_t n, uint64_t **records)                \
-	{                                                                    \
-		uint64_t *const first = partials->records, *record, key;     \
-		const uint16_t *const slots = partials->slots;               \
-		const size_t words = partials->plan->record_words;           \
-		const size_t stride = partials->plan->tuple_size;            \
-		const uint32_t word = fold->word;                            \
-		uint64_t **const end = records + n;                          \
-		uint32_t shift = partials->shift;                            \
-                                                                             \
-		from += fold->offset;                                        \
-		for (; records != end; records++) {                          \
-			key = load_UINT64(key_at);                           \
-			record =                                             \
-			    &first[words * slots[(key * SPREAD) >> shift]];  \
-			if (unlikely(record[0] != key || record == first)) { \
-				record = find_word_slowly(partials, key);    \
-				if (!record)                                 \
-					break;                               \
-				shift = partials->shift;                     \
-			}                                                    \
-			record[word] = step;                                 \
-			*records = record;                                   \
-			key_at += key_stride;                                \
-			from += stride;                                      \
-		}                                                            \
-		return n - (uint32_t)(end - records);                        \
+/*
+ * Keys in tuples are a constant distance from their values, so that there is
+ * one pointer to move. records: NULL if there are no other folds; then a record
+ * is two words.
+ */
+#define SINGLE_LOOP(kind, name, step)                                          \
+	static always_inline uint32_t loop_##kind##_##name(                    \
+	    struct partials *partials, const struct fold *fold,                \
+	    const char *tuples, uint32_t n, uint64_t **records,                \
+	    const uint64_t *keys, const size_t words)                          \
+	{                                                                      \
+		const struct plan *plan = partials->plan;                      \
+		const uint16_t *const slots = partials->slots;                 \
+		uint64_t *const first = partials->records, *record, key;       \
+		const size_t stride = plan->tuple_size, word = fold->word;     \
+		const ptrdiff_t to_key = (ptrdiff_t)plan->columns[0].offset -  \
+		    (ptrdiff_t)fold->offset;                                   \
+		const char *from = tuples + fold->offset;                      \
+		const char *const end = from + n * stride;                     \
+		uint32_t shift = partials->shift;                              \
+                                                                               \
+		for (; from != end; from += stride) {                          \
+			key = keys ? *keys++ : load_UINT64(from + to_key);     \
+			record =                                               \
+			    &first[words * slots[(key * SPREAD) >> shift]];    \
+			if (unlikely(record[0] != key)) {                      \
+				record = find_word_slowly(partials, key);      \
+				if (!record)                                   \
+					break;                                 \
+				shift = partials->shift;                       \
+			}                                                      \
+			record[word] = step;                                   \
+			if (records)                                           \
+				*records++ = record;                           \
+		}                                                              \
+		return n - (uint32_t)((size_t)(end - from) / stride);          \
+	}                                                                      \
+                                                                               \
+	static uint32_t single_##kind##_##name(struct partials *partials,      \
+	    const struct fold *fold, const char *tuples, uint32_t n,           \
+	    uint64_t **records, const uint64_t *keys)                          \
+	{                                                                      \
+		return records || keys                                         \
+		    ? loop_##kind##_##name(partials, fold, tuples, n, records, \
+			  keys, partials->plan->record_words)                  \
+		    : loop_##kind##_##name(                                    \
+			  partials, fold, tuples, n, NULL, NULL, 2);           \
 	}
 
 #define TAKE(kind, name, wide)        \
@@ -266,8 +318,7 @@ static always_inline uint32_t find_keys(struct partials *partials,
 
 	for (i = 0; i < n; i++, key += n_words) {
 		record = record_at(partials, slot_of(partials, key, n_words));
-		if (unlikely(!same_key(record, key, n_words) ||
-			record == partials->records)) {
+		if (unlikely(!same_key(record, key, n_words))) {
 			record = find_slowly(partials, key);
 			if (!record)
 				break;
@@ -313,22 +364,21 @@ static uint32_t fold_batch(
 	const struct plan *plan = partials->plan;
 	uint64_t *records[GROUPS_BATCH];
 	const struct fold *fold = plan->folds;
-	const char *keys = (const char *)partials->keys;
-	size_t stride = WORD;
+	const uint64_t *keys = NULL;
 	uint32_t i;
 
 	if (needs_packing(plan)) {
 		pack_keys(partials, tuples, n);
-	} else {
-		keys = tuples + plan->columns[0].offset;
-		stride = plan->tuple_size;
+		keys = partials->keys;
 	}
 	if (!partials->loop) {
 		n = find(partials, n, records);
 		dfi__fold_each(plan, tuples, records, n);
 		return n;
 	}
-	n = partials->loop(partials, fold, keys, stride, tuples, n, records);
+	if (plan->n_folds == 1)
+		return partials->loop(partials, fold, tuples, n, NULL, keys);
+	n = partials->loop(partials, fold, tuples, n, records, keys);
 	for (i = 1; i < plan->n_folds; i++)
 		fold[i].functions->each(
 		    &fold[i], tuples, plan->tuple_size, records, n);

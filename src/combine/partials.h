@@ -17,15 +17,18 @@
 
 struct partials;
 
-/* Find the records of n tuples, and do the first fold: see partials.c. */
+/*
+ * Find the records of n tuples, whose keys may be packed, and do the first
+ * fold: how many were found, as dfi__partials_fold(). See partials.c.
+ */
 typedef uint32_t partials_loop(struct partials *partials,
-    const struct fold *fold, const char *keys, size_t key_stride,
-    const char *tuples, uint32_t n, uint64_t **records);
+    const struct fold *fold, const char *tuples, uint32_t n, uint64_t **records,
+    const uint64_t *keys);
 
 struct partials {
 	const struct plan *plan;
 	uint64_t *keys;    /* of a batch, packed */
-	uint64_t *records; /* the first one is no group's */
+	uint64_t *records; /* the first and the last are no group's */
 	uint16_t *slots;   /* a record's number, from 1 on; 0: free */
 	uint32_t n, max;   /* groups */
 	uint32_t n_slots, shift;

@@ -911,16 +911,68 @@ Test(partials, are_bounded)
 	fold_alike(UINT64_C(1) << 40, 1024, 1024);
 }
 
-/* The inverse of the hash's factor: all products are small. */
-Test(partials, end_early_where_the_hash_fails)
+/* The inverse of the hash's factor: a key of any product that is wanted. */
+static uint64_t key_of_product(uint64_t product)
 {
-	uint64_t factor = UINT64_C(0x9e3779b97f4a7c15), inverse = factor;
+	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t inverse = factor;
 	int i;
 
 	for (i = 0; i < 6; i++)
 		inverse *= 2 - factor * inverse;
 	cr_assert_eq(factor * inverse, 1);
-	fold_alike(inverse, 8192, 100);
+	return product * inverse;
+}
+
+Test(partials, end_early_where_the_hash_fails)
+{
+	fold_alike(key_of_product(1), 8192, 100);
+}
+
+/* Slot 0 is special, and where probes that came to the last one go on. */
+Test(partials, of_keys_around_the_first_slot)
+{
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &count, 1);
+	uint64_t keys[24], counts[24];
+	struct partials partials;
+	struct row row = { 0 };
+	const uint64_t *record;
+	uint32_t round, i, j;
+
+	random_state = 1;
+	for (i = 0; i < 8; i++) {
+		keys[i] = i;
+		keys[8 + i] = key_of_product(i + 1);
+		keys[16 + i] = key_of_product(-(uint64_t)(i + 1));
+	}
+	init_partials(&partials, plan, PARTIALS_MIN);
+	for (round = 0; round < 1000; round++) {
+		memset(counts, 0, sizeof(counts));
+		for (i = 0; i < 40; i++) {
+			j = (uint32_t)draw(24);
+			counts[j]++;
+			row.key = keys[j];
+			cr_assert_eq(dfi__partials_fold(
+					 &partials, (const char *)&row, 1),
+			    1);
+		}
+		for (i = 0; i < partials.n; i++) {
+			record = partials_record(&partials, i);
+			for (j = 0; j < 24 && keys[j] != record[0]; j++)
+				;
+			cr_assert_lt(j, 24, "round %u: key %lu", round,
+			    (unsigned long)record[0]);
+			cr_assert_eq(record[1], counts[j]);
+			counts[j] = 0;
+		}
+		for (j = 0; j < 24; j++)
+			cr_assert_eq(counts[j], 0);
+		dfi__partials_clear(&partials);
+	}
+	free_partials(&partials);
+	dfi__plan_free(plan);
 }
 
 Test(partials, of_key_zero_and_of_no_key)
