@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parameter server: parameter_server [WORKERS [WEIGHTS [ITERATIONS]]].
- * Workers, each with data of its own, look for the weights that suit all of
- * them. In each iteration every worker sends its gradient for all weights into
- * a combiner flow, as one window of it; the server gets the sums, moves the
- * weights a step against them, and sends these to all workers by a replicate
- * flow. With the loss (weight - datum)^2 / 2 for each weight and worker the way
- * there is known in closed form, so that the result can be checked.
+ * Parameter servers: parameter_server [WORKERS [WEIGHTS [ITERATIONS
+ * [SERVERS]]]]. Workers, each with data of its own, look for the weights that
+ * suit all of them. In each iteration every worker sends its gradient for all
+ * weights into a combiner flow, as one window of it. Each server has the
+ * weights whose keys hash to it: it gets the sums, moves its weights a step
+ * against them, and sends these to all workers by a replicate flow. With the
+ * loss (weight - datum)^2 / 2 for each weight and worker the way there is known
+ * in closed form, so that the result can be checked.
  */
 #include <error.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +28,9 @@ struct chunk {
 };
 
 #define STEP 0.5 /* of the way to the mean */
-#define MAX_WORKERS 64
+#define MAX_THREADS 64
 
-static uint32_t n_workers = 2;
+static uint32_t n_workers = 2, n_servers = 1;
 static uint64_t n_weights = 1000000, n_iterations = 20, n_chunks;
 static struct dfi *dfi;
 static uint32_t failures;
@@ -104,44 +106,76 @@ static void create_flows(void)
 	attr.kind = DFI_COMBINE;
 	attr.schema = &schema;
 	attr.n_sources = n_workers;
-	attr.n_targets = 1;
+	attr.n_targets = n_servers;
 	attr.group_by = "number";
 	attr.aggregates = sums;
 	attr.n_aggregates = CHUNK;
 	attr.max_groups = n_chunks;
 	attr.window_tuples = DFI_WINDOW_MARKED;
+	/* No worker has a weight twice. */
+	attr.source_combining = DFI_COMBINING_OFF;
 	check(dfi_flow_create(dfi, "gradients", &attr));
 	attr = (struct dfi_flow_attr)DFI_FLOW_ATTR_INIT;
 	attr.kind = DFI_REPLICATE;
 	attr.schema = &schema;
-	attr.n_sources = 1;
+	attr.n_sources = n_servers;
 	attr.n_targets = n_workers;
 	check(dfi_flow_create(dfi, "weights", &attr));
+}
+
+/* Which server has a chunk of weights: the target to which the flow routes it.
+ */
+static bool is_of(uint32_t server, uint64_t number)
+{
+	return dfi_hash64_partition(number, n_servers) == server;
 }
 
 /* ---- Workers ---------------------------------------------------------------
  */
 
-/* The gradient for all weights, built where it is sent from. */
-static void send_gradient(struct dfi_source *source,
+static void subtract(
+    double *restrict to, const double *restrict from, const double *restrict by)
+{
+	uint32_t k;
+
+	for (k = 0; k < CHUNK; k++)
+		to[k] = from[k] - by[k];
+}
+
+/* The gradient for the weights of one server, built where it is sent from. */
+static void send_part(struct dfi_source *source, uint32_t server,
     const struct chunk *weights, const struct chunk *data)
 {
-	struct dfi_span span;
+	struct dfi_span span = { 0 };
 	struct chunk *chunk;
-	uint64_t c = 0;
-	uint32_t n, k;
+	uint32_t n = 0;
+	uint64_t c;
 
-	while (c < n_chunks) {
-		check(dfi_source_claim(source, 0, &span));
-		chunk = span.tuples;
-		for (n = 0; n < span.count && c < n_chunks; n++, c++, chunk++) {
-			chunk->number = c;
-			for (k = 0; k < CHUNK; k++)
-				chunk->values[k] = weights[c].values[k] -
-				    data[c].values[k];
+	for (c = 0; c < n_chunks; c++) {
+		if (!is_of(server, c))
+			continue;
+		if (n == span.count) {
+			check(dfi_source_claim(source, server, &span));
+			n = 0;
 		}
-		check(dfi_source_commit(source, &span, n));
+		chunk = (struct chunk *)span.tuples + n++;
+		chunk->number = c;
+		subtract(chunk->values, weights[c].values, data[c].values);
+		if (n == span.count)
+			check(dfi_source_commit(source, &span, n));
 	}
+	if (n < span.count)
+		check(dfi_source_commit(source, &span, n));
+}
+
+/* Workers begin with different servers, so that none has to wait for all. */
+static void send_gradient(struct dfi_source *source, uint32_t worker,
+    const struct chunk *weights, const struct chunk *data)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_servers; i++)
+		send_part(source, (worker + i) % n_servers, weights, data);
 	check(dfi_source_mark(source));
 }
 
@@ -181,7 +215,7 @@ static void *work(void *arg)
 	check(dfi_target_open(dfi, "weights", worker, NULL, &target));
 	check(dfi_source_open(dfi, "gradients", worker, NULL, &source));
 	for (i = 0; i < n_iterations; i++) {
-		send_gradient(source, weights, data);
+		send_gradient(source, worker, weights, data);
 		take_weights(target, weights);
 	}
 	check(dfi_source_close(source));
@@ -191,63 +225,86 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* ---- The server ------------------------------------------------------------
+/* ---- Servers ---------------------------------------------------------------
  */
 
-/* Move the weights against the sums of gradients of one window. */
-static void take_sums(
-    struct dfi_target *target, struct chunk *weights, uint64_t window)
+struct server {
+	uint32_t index;
+	uint64_t n_chunks;
+	struct chunk *weights; /* of all, of which it has some */
+	double *times;         /* of iterations */
+};
+
+/* The new weights, to keep and to send. */
+static void step(double *restrict weights, double *restrict sent,
+    const double *restrict sums)
 {
 	const double rate = STEP / n_workers;
-	const struct chunk *chunk;
-	struct dfi_batch batch;
-	uint64_t left, number;
-	uint32_t i, k;
-	int ret;
+	uint32_t k;
 
-	for (left = n_chunks; left > 0;) {
-		ret = dfi_target_consume_batch(target, &batch);
-		check(ret);
-		check(dfi_target_window(target, &number));
-		if (!ret || number != window)
-			error(1, 0, "results are missing");
-		chunk = batch.tuples;
-		for (i = 0; i < batch.count; i++, chunk++)
-			for (k = 0; k < CHUNK; k++)
-				weights[chunk->number].values[k] -= rate *
-				    chunk->values[k];
-		left -= batch.count;
-		dfi_target_release(target, &batch);
+	for (k = 0; k < CHUNK; k++)
+		sent[k] = weights[k] -= rate * sums[k];
+}
+
+/* The weights of these sums go to all workers, built where they are sent from.
+ */
+static void send_weights(const struct server *server, struct dfi_source *source,
+    const struct chunk *sums, uint32_t left)
+{
+	struct dfi_span span;
+	struct chunk *chunk;
+	uint32_t n, i;
+
+	for (; left > 0; left -= n) {
+		check(dfi_source_claim(source, DFI_ALL_TARGETS, &span));
+		n = left < span.count ? left : span.count;
+		chunk = span.tuples;
+		for (i = 0; i < n; i++, chunk++, sums++) {
+			chunk->number = sums->number;
+			step(server->weights[sums->number].values,
+			    chunk->values, sums->values);
+		}
+		check(dfi_source_commit(source, &span, n));
 	}
 }
 
-static void send_weights(struct dfi_source *source, const struct chunk *weights)
+/* Move the weights against the sums of gradients of one window. */
+static void iterate(const struct server *server, struct dfi_target *target,
+    struct dfi_source *source, uint64_t window)
 {
-	uint64_t sent = 0;
+	struct dfi_batch batch;
+	uint64_t left, number;
 	int ret;
 
-	while (sent < n_chunks) {
-		ret = dfi_source_push_batch(
-		    source, &weights[sent], (uint32_t)(n_chunks - sent));
+	for (left = server->n_chunks; left > 0;) {
+		ret = dfi_target_consume_batch(target, &batch);
 		check(ret);
-		sent += (uint64_t)ret;
+		check(dfi_target_window(target, &number));
+		if (!ret || number != window || batch.count > left)
+			error(1, 0, "results are missing, or too many");
+		send_weights(server, source, batch.tuples, batch.count);
+		left -= batch.count;
+		dfi_target_release(target, &batch);
 	}
 	check(dfi_source_flush(source));
 }
 
 /* After n steps, each of which goes STEP of the way to the mean. */
-static void check_weights(const struct chunk *weights)
+static void check_weights(const struct server *server)
 {
+	const struct chunk *weights = server->weights;
 	double part = 1 - pow(1 - STEP, (double)n_iterations), mean, value;
 	uint64_t i;
 	uint32_t w;
 
 	for (i = 0; i < n_weights; i++) {
+		if (!is_of(server->index, i / CHUNK))
+			continue;
 		for (mean = 0, w = 0; w < n_workers; w++)
 			mean += datum(w, i) / n_workers;
 		value = weights[i / CHUNK].values[i % CHUNK];
 		if (fabs(value - mean * part) > 1e-9 * (1 + mean) &&
-		    failures++ < 3)
+		    __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED) < 3)
 			error(0, 0, "weight %lu is %.15g, not %.15g", i, value,
 			    mean * part);
 	}
@@ -268,34 +325,42 @@ static int by_size(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static void serve(void)
+static void *serve(void *arg)
 {
-	struct chunk *weights = allocate(n_chunks, sizeof(*weights));
-	double *times = allocate(n_iterations, sizeof(*times)), start;
+	struct server *server = arg;
 	struct dfi_target *target;
 	struct dfi_source *source;
+	double start;
 	uint64_t i;
 
-	for (i = 0; i < n_chunks; i++)
-		weights[i].number = i;
-	check(dfi_target_open(dfi, "gradients", 0, NULL, &target));
-	check(dfi_source_open(dfi, "weights", 0, NULL, &source));
+	server->weights = allocate(n_chunks, sizeof(*server->weights));
+	server->times = allocate(n_iterations, sizeof(*server->times));
+	for (i = 0; i < n_chunks; i++) {
+		server->weights[i].number = i;
+		server->n_chunks += is_of(server->index, i);
+	}
+	check(dfi_target_open(dfi, "gradients", server->index, NULL, &target));
+	check(dfi_source_open(dfi, "weights", server->index, NULL, &source));
 	for (i = 0; i < n_iterations; i++) {
 		start = seconds();
-		take_sums(target, weights, i);
-		send_weights(source, weights);
-		times[i] = seconds() - start;
+		iterate(server, target, source, i);
+		server->times[i] = seconds() - start;
 	}
 	await_end(target);
 	check(dfi_source_close(source));
-	check_weights(weights);
+	check_weights(server);
+	free(server->weights);
+	return NULL;
+}
+
+static void report(double *times)
+{
 	qsort(times, n_iterations, sizeof(*times), by_size);
-	printf("%u workers, %lu weights, %lu iterations: %.3f ms each "
-	       "(median); %s\n",
-	    n_workers, n_weights, n_iterations, times[n_iterations / 2] * 1e3,
+	printf("%u workers, %u servers, %lu weights, %lu iterations: "
+	       "%.3f ms each (median); %s\n",
+	    n_workers, n_servers, n_weights, n_iterations,
+	    times[n_iterations / 2] * 1e3,
 	    failures ? "WRONG" : "the weights are right");
-	free(times);
-	free(weights);
 }
 
 static uint64_t number(const char *text, const char *what, uint64_t most)
@@ -309,33 +374,49 @@ static uint64_t number(const char *text, const char *what, uint64_t most)
 	return value;
 }
 
+static void start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	if (pthread_create(thread, NULL, run, arg))
+		error(1, 0, "cannot start a thread");
+}
+
 int main(int argc, char **argv)
 {
-	static uint32_t indexes[MAX_WORKERS];
+	static uint32_t indexes[MAX_THREADS];
+	static struct server servers[MAX_THREADS];
+	pthread_t workers[MAX_THREADS], serving[MAX_THREADS];
 	struct dfi_attr attr = DFI_ATTR_INIT;
-	pthread_t threads[MAX_WORKERS];
 	struct dfi_registry *registry;
 	uint32_t i;
 
 	if (argc > 1)
-		n_workers = (uint32_t)number(argv[1], "WORKERS", MAX_WORKERS);
+		n_workers = (uint32_t)number(argv[1], "WORKERS", MAX_THREADS);
 	if (argc > 2)
 		n_weights = number(argv[2], "WEIGHTS", 100000000);
 	if (argc > 3)
 		n_iterations = number(argv[3], "ITERATIONS", 1000000);
+	if (argc > 4)
+		n_servers = (uint32_t)number(argv[4], "SERVERS", MAX_THREADS);
 	n_chunks = (n_weights + CHUNK - 1) / CHUNK;
 	check(dfi_registry_start(NULL, &registry));
 	attr.registry = dfi_registry_address(registry);
 	check(dfi_open(&attr, &dfi));
 	create_flows();
+	for (i = 0; i < n_servers; i++) {
+		servers[i].index = i;
+		start(&serving[i], serve, &servers[i]);
+	}
 	for (i = 0; i < n_workers; i++) {
 		indexes[i] = i;
-		if (pthread_create(&threads[i], NULL, work, &indexes[i]))
-			error(1, 0, "cannot start a thread");
+		start(&workers[i], work, &indexes[i]);
 	}
-	serve();
+	for (i = 0; i < n_servers; i++)
+		pthread_join(serving[i], NULL);
 	for (i = 0; i < n_workers; i++)
-		pthread_join(threads[i], NULL);
+		pthread_join(workers[i], NULL);
+	report(servers[0].times);
+	for (i = 0; i < n_servers; i++)
+		free(servers[i].times);
 	check(dfi_close(dfi));
 	check(dfi_registry_stop(registry));
 	return failures ? 1 : 0;

@@ -332,6 +332,23 @@ static void find_runs(struct plan *plan)
 	}
 }
 
+/* Whether a record is its result, word by word; what pads its key is zero. */
+static bool are_records(const struct plan *plan)
+{
+	const struct dfi_field *field = plan->schema->fields;
+	const struct plan_result *result = plan->results;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_columns; i++, field++)
+		if (plan->columns[i].at != field->offset)
+			return false;
+	for (i = 0; i < plan->n_results; i++, field++, result++)
+		if (!is_word(result, field) ||
+		    result->word * WORD != field->offset)
+			return false;
+	return plan->schema->tuple_size == plan->record_words * WORD;
+}
+
 static int make_schema(struct plan *plan, const struct dfi_schema *schema,
     const uint32_t *keys, const struct dfi_aggregate *aggregates)
 {
@@ -367,10 +384,12 @@ static int make_schema(struct plan *plan, const struct dfi_schema *schema,
 		goto out;
 	}
 	plan->schema = dfi__schema_copy(&results);
-	if (plan->schema)
-		find_runs(plan);
-	else
+	if (!plan->schema) {
 		ret = dfi__fail(-ENOMEM, "no memory for a schema of results");
+		goto out;
+	}
+	find_runs(plan);
+	plan->results_are_records = are_records(plan);
 out:
 	free(names);
 	free(fields);

@@ -78,6 +78,7 @@ struct plan {
 	struct fold *merges;       /* of records */
 	uint64_t *identity;        /* the accumulators of an empty group */
 	struct dfi_schema *schema; /* of result tuples */
+	bool results_are_records;
 	uint32_t n_results;
 	struct plan_result *results; /* one for each aggregate */
 };

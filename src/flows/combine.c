@@ -176,12 +176,13 @@ int dfi__combine_open(struct dfi_target *target)
 		    ret, "flow '%s': target %u", flow->name, target->index);
 	size = combiner->plan->schema->tuple_size;
 	combiner->room = max_u64(RESULTS_SIZE / size, 1);
-	combiner->results = malloc(combiner->room * size);
-	if (!combiner->results)
-		return dfi__fail(
-		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	target->head.tuple_size = size;
-	return 0;
+	if (combiner->plan->results_are_records)
+		return 0;
+	combiner->results = malloc(combiner->room * size);
+	return combiner->results
+	    ? 0
+	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
 
 void dfi__combine_close(struct combiner *combiner)
@@ -335,31 +336,46 @@ static int take(struct dfi_target *target)
 /* ---- Results ---------------------------------------------------------------
  */
 
+/* The results of n more groups; they last until the next ones are made. */
+static int make_results(
+    struct dfi_target *target, uint64_t n, const char **results)
+{
+	struct combiner *combiner = target->combiner;
+	const struct groups *groups = &combiner->groups;
+	uint64_t first = combiner->emitted, i;
+	char *result = combiner->results;
+	int ret;
+
+	combiner->emitted += n;
+	*results = result ? result : (const char *)groups_record(groups, first);
+	for (i = first; result && i < first + n; i++) {
+		ret = dfi__plan_result(
+		    combiner->plan, groups_record(groups, i), result);
+		if (ret < 0)
+			return dfi__fail_within(ret, "flow '%s': target %u",
+			    target->flow.name, target->index);
+		result += combiner->plan->schema->tuple_size;
+	}
+	return 0;
+}
+
 /* Have the head lend the next ones: 1, or 0 if all were given. */
 static int give(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;
 	uint64_t n = min_u64(
 	    combiner->groups.n - combiner->emitted, combiner->room);
-	uint32_t size = combiner->plan->schema->tuple_size;
-	char *result = combiner->results;
+	const char *results;
 	int ret;
 
 	target->head.next = target->head.end = NULL;
 	if (!n)
 		return 0;
-	for (; n; n--, combiner->emitted++, result += size) {
-		ret = dfi__plan_result(combiner->plan,
-		    groups_record(&combiner->groups, combiner->emitted),
-		    result);
-		if (ret < 0) {
-			ret = dfi__fail_within(ret, "flow '%s': target %u",
-			    target->flow.name, target->index);
-			return dfi__target_fail(target, ret);
-		}
-	}
-	target->head.next = combiner->results;
-	target->head.end = result;
+	ret = make_results(target, n, &results);
+	if (ret < 0)
+		return dfi__target_fail(target, ret);
+	target->head.next = results;
+	target->head.end = results + n * combiner->plan->schema->tuple_size;
 	target->head.source = 0;
 	combiner->has_given = true;
 	combiner->given = combiner->window;

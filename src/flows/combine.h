@@ -37,7 +37,7 @@ struct combiner {
 	struct groups groups;
 	enum combiner_state state;
 	uint64_t emitted; /* groups whose results were given */
-	char *results;    /* that were given last */
+	char *results;    /* that were given last; NULL: records are results */
 	uint64_t room;    /* for so many */
 	uint64_t window;  /* whose tuples are taken */
 	bool has_given;   /* results, of this window: */

@@ -41,7 +41,7 @@ has() # FILE WORD...
 "$bin/hello_flow" > "$tmp/hello" || fail "hello_flow: $(cat "$tmp/hello")"
 
 # Windows of a combiner flow, with weights that don't fill a tuple.
-for arguments in "1 7 9" "3 20000 12"; do
+for arguments in "1 7 9" "3 20000 12" "2 20000 5 3"; do
 	# shellcheck disable=SC2086 # several words
 	timeout 60 "$bin/parameter_server" $arguments > "$tmp/weights" 2>&1 ||
 		fail "parameter_server $arguments: $(cat "$tmp/weights")"

@@ -799,6 +799,9 @@ static void check_results(const struct plan *plan, const struct groups *groups)
 		cr_assert_eq(
 		    dfi__plan_result(plan, groups_record(groups, i), result),
 		    0);
+		if (plan->results_are_records)
+			cr_assert_arr_eq(groups_record(groups, i), result,
+			    plan->schema->tuple_size);
 		if (i % step == 0)
 			check_result(plan, result);
 		if (groups->n > 200)
@@ -1000,6 +1003,8 @@ Test(partials, of_key_zero_and_of_no_key)
 	dfi__plan_free(plan);
 }
 
+static uint64_t n_of_records; /* plans whose results are records */
+
 /*
  * At once, or in parts by several tables of which one takes in the others, and
  * by one of partial aggregates.
@@ -1040,6 +1045,7 @@ static void run(uint64_t seed)
 	merge(&groups, &other);
 	merge_partials(&groups, &partials);
 	check_results(plan, &groups);
+	n_of_records += plan->results_are_records;
 	free(random_flow.tuples);
 	free_partials(&partials);
 	dfi__groups_free(&other);
@@ -1054,4 +1060,8 @@ Test(groups, equal_a_plain_loop_over_a_thousand_schemas, .timeout = 300)
 
 	for (seed = 1; seed <= n; seed++)
 		run(seed);
+	cr_log_info(
+	    "results of %lu plans are records", (unsigned long)n_of_records);
+	if (n >= 100)
+		cr_assert(n_of_records > 0 && n_of_records < n);
 }
