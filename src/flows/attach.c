@@ -237,7 +237,7 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	ret = dfi__client_create(
 	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
 	free(data);
-	return claimed(ret, flow, "source", index);
+	return claimed(ret, flow, flow_source_word(flow), index);
 }
 
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
@@ -257,7 +257,7 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 	dfi__endpoint_key(key, flow, "target", index);
 	ret = dfi__peers_join(sources, dfi, flow, "source", &entry, deadline);
 	free(data);
-	return claimed(ret, flow, "target", index);
+	return claimed(ret, flow, flow_target_word(flow), index);
 }
 
 int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
@@ -277,9 +277,9 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	free(data);
 	if (ret < 0)
 		return dfi__fail_within(ret,
-		    "flow '%s': target %u: %s: the sources that are "
-		    "attached know, others won't",
-		    flow->name, index,
+		    "flow '%s': %s %u: %s: the sources that are attached "
+		    "know, others won't",
+		    flow->name, flow_target_word(flow), index,
 		    end == ATTACH_DONE ? "its end" : "cancel");
 	return 0;
 }

@@ -45,18 +45,28 @@ static void describe_ways(
 		    n_verbs, way);
 }
 
+/* " of 4", if that is all of them. */
+static const char *of_all(bool all, uint32_t n, char text[16])
+{
+	text[0] = '\0';
+	if (all)
+		snprintf(text, 16, " of %u", n);
+	return text;
+}
+
 void dfi__source_log_attached(const struct dfi_source *source)
 {
 	const struct flow *flow = &source->flow;
-	char ways[TRANSPORT_WAY_SIZE + 64];
+	bool all = !flow->part.combiner && !flow->part.from_combiners;
+	char ways[TRANSPORT_WAY_SIZE + 64], of[16];
 
 	describe_ways(source, ways, sizeof(ways));
 	dfi__log(DFI_LOG_INFO,
-	    "flow '%s': source %u of %u is attached: targets: %s; rings of %u "
-	    "segments of %u bytes, tuples of %u, for %s; %s",
-	    flow->name, source->index, flow->n_sources, ways,
-	    flow->segment_count, flow->segment_size, flow->schema->tuple_size,
-	    goal(flow),
+	    "flow '%s': %s %u%s is attached: %ss: %s; rings of %u segments of "
+	    "%u bytes, tuples of %u, for %s; %s",
+	    flow->name, SOURCE_ID(source), of_all(all, flow->n_sources, of),
+	    flow_target_word(flow), ways, flow->segment_count,
+	    flow->segment_size, flow->schema->tuple_size, goal(flow),
 	    source->flags & DFI_NONBLOCK ? "doesn't block"
 					 : waiting(&source->wait));
 }
@@ -65,14 +75,16 @@ void dfi__target_log_attached(const struct dfi_target *target)
 {
 	const struct export *export = target->region->export;
 	const struct flow *flow = &target->flow;
-	char way[TRANSPORT_WAY_SIZE] = "";
+	char way[TRANSPORT_WAY_SIZE] = "", of[16];
+	bool all = !flow->part.combiner;
 
 	if (export)
 		export->transport->ops->describe(export->transport, NULL, way);
 	dfi__log(DFI_LOG_INFO,
-	    "flow '%s': target %u of %u is attached: %u sources by %s%s%s; "
-	    "rings of %u segments of %u bytes, tuples of %u, for %s; %s",
-	    flow->name, target->index, flow->n_targets, flow->n_sources,
+	    "flow '%s': %s %u%s is attached: %u %ss by %s%s%s; rings of %u "
+	    "segments of %u bytes, tuples of %u, for %s; %s",
+	    flow->name, TARGET_ID(target), of_all(all, flow->n_targets, of),
+	    flow->n_sources, flow_source_word(flow),
 	    target->cast ? "datagrams ("
 		: export ? "shared memory or verbs ("
 			 : "shared memory",

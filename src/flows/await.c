@@ -87,20 +87,20 @@ int dfi_target_fd(struct dfi_target *target)
 		return ret;
 	if (!(target->flags & DFI_NONBLOCK))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': target %u: a descriptor is for handles that "
+		    "flow '%s': %s %u: a descriptor is for handles that "
 		    "were opened with DFI_NONBLOCK",
-		    target->flow.name, target->index);
+		    target->flow.name, TARGET_ID(target));
 	if (target->group)
 		return dfi__fail(-EBUSY,
-		    "flow '%s': target %u is in a group, which has a "
+		    "flow '%s': %s %u is in a group, which has a "
 		    "descriptor (dfi_target_group_fd())",
-		    target->flow.name, target->index);
+		    target->flow.name, TARGET_ID(target));
 	if (target->notify)
 		return target->notify->fd;
 	ret = dfi__notify_new(&notify);
 	if (ret < 0)
-		return dfi__fail_within(ret, "flow '%s': target %u",
-		    target->flow.name, target->index);
+		return dfi__fail_within(ret, "flow '%s': %s %u",
+		    target->flow.name, TARGET_ID(target));
 	target->notify = notify;
 	return notify->fd;
 }
@@ -182,8 +182,8 @@ int dfi__target_wait(struct dfi_target *target)
 		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)
 			return ret;
 	}
-	dfi__fail(-ETIMEDOUT, "flow '%s': target %u: no tuple came for %ld ms",
-	    target->flow.name, target->index,
+	dfi__fail(-ETIMEDOUT, "flow '%s': %s %u: no tuple came for %ld ms",
+	    target->flow.name, TARGET_ID(target),
 	    (long)(time->timeout_ns / NS_PER_MS));
 	return dfi__error_keep(-ETIMEDOUT);
 }

@@ -173,7 +173,7 @@ int dfi__combine_open(struct dfi_target *target)
 	    &combiner->groups, combiner->plan, flow->max_groups);
 	if (ret < 0)
 		return dfi__fail_within(
-		    ret, "flow '%s': target %u", flow->name, target->index);
+		    ret, "flow '%s': %s %u", flow->name, TARGET_ID(target));
 	size = combiner->plan->schema->tuple_size;
 	combiner->room = max_u64(RESULTS_SIZE / size, 1);
 	target->head.tuple_size = size;
@@ -226,9 +226,9 @@ static void let_go(struct dfi_target *target)
 static int too_many(struct dfi_target *target)
 {
 	return dfi__fail(-ENOSPC,
-	    "flow '%s': target %u: there are more than %lu groups: raise "
+	    "flow '%s': %s %u: there are more than %lu groups: raise "
 	    "max_groups, or have it give what it has (when_full)",
-	    target->flow.name, target->index,
+	    target->flow.name, TARGET_ID(target),
 	    (unsigned long)target->combiner->groups.max);
 }
 
@@ -256,10 +256,12 @@ static int read_segment(
 		return 0;
 	if (records > used / size || used - records * size >= plan->tuple_size)
 		return dfi__fail(-EBADMSG,
-		    "flow '%s': from source %u to target %u: a segment of %lu "
-		    "bytes says that it holds %lu partial aggregates of %u",
-		    target->flow.name, target->head.source, target->index,
-		    (unsigned long)used, (unsigned long)records, size);
+		    "flow '%s': from %s %u to %s %u: a segment of %lu bytes "
+		    "says that it holds %lu partial aggregates of %u",
+		    target->flow.name,
+		    PEER_ID(&target->sources, target->head.source),
+		    TARGET_ID(target), (unsigned long)used,
+		    (unsigned long)records, size);
 	*input = (struct combiner_input){ from, records, size, true };
 	return 0;
 }
@@ -306,8 +308,8 @@ static int fold(struct dfi_target *target)
 	ret = dfi__groups_fold(&combiner->groups, input.from, input.size,
 	    input.merged, input.n, &taken);
 	if (ret < 0)
-		return dfi__fail_within(ret, "flow '%s': target %u",
-		    target->flow.name, target->index);
+		return dfi__fail_within(ret, "flow '%s': %s %u",
+		    target->flow.name, TARGET_ID(target));
 	if (taken == input.n)
 		dfi__combine_hold(target, target->head.source);
 	else if (target->flow.when_full == DFI_FULL_EMIT)
@@ -352,8 +354,8 @@ static int make_results(
 		ret = dfi__plan_result(
 		    combiner->plan, groups_record(groups, i), result);
 		if (ret < 0)
-			return dfi__fail_within(ret, "flow '%s': target %u",
-			    target->flow.name, target->index);
+			return dfi__fail_within(ret, "flow '%s': %s %u",
+			    target->flow.name, TARGET_ID(target));
 		result += combiner->plan->schema->tuple_size;
 	}
 	return 0;
@@ -433,13 +435,13 @@ int dfi_target_window(const struct dfi_target *target, uint64_t *window)
 		return dfi__fail(-EINVAL, "dfi_target_window: window is NULL");
 	if (!target->flow.window_tuples)
 		return dfi__fail(-EPROTOTYPE,
-		    "flow '%s': target %u: the flow has no windows "
+		    "flow '%s': %s %u: the flow has no windows "
 		    "(window_tuples)",
-		    target->flow.name, target->index);
+		    target->flow.name, TARGET_ID(target));
 	if (!target->combiner->has_given)
 		return dfi__fail(-ENOENT,
-		    "flow '%s': target %u: no results were consumed yet",
-		    target->flow.name, target->index);
+		    "flow '%s': %s %u: no results were consumed yet",
+		    target->flow.name, TARGET_ID(target));
 	*window = target->combiner->given;
 	return 0;
 }

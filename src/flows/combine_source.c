@@ -116,7 +116,7 @@ int dfi__combine_source_open(struct dfi_source *source)
 		return ret;
 	sizes = sizes_of(flow, combine->plan);
 	ret = dfi__ring_memory_take(
-	    source->dfi, sizes.all, flow->name, "source", source->index);
+	    source->dfi, sizes.all, flow->name, SOURCE_ID(source));
 	if (ret < 0)
 		return ret;
 	source->ring_memory += sizes.all;

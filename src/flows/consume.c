@@ -32,8 +32,8 @@ int dfi__target_fail(struct dfi_target *target, int err)
 static int was_aborted(const struct dfi_target *target)
 {
 	return dfi__fail(-ECANCELED,
-	    "flow '%s': target %u was aborted here (dfi_target_abort())",
-	    target->flow.name, target->index);
+	    "flow '%s': %s %u was aborted here (dfi_target_abort())",
+	    target->flow.name, TARGET_ID(target));
 }
 
 /*
@@ -71,9 +71,9 @@ int dfi__target_check_slow(const struct dfi_target *target)
 		ret = dfi__fail(target->status, "%s", target->status_text);
 	else if (!ret && target->cancelled)
 		ret = dfi__fail(-ECANCELED,
-		    "flow '%s': target %u was cancelled here "
+		    "flow '%s': %s %u was cancelled here "
 		    "(dfi_target_cancel())",
-		    target->flow.name, target->index);
+		    target->flow.name, TARGET_ID(target));
 	else if (!ret && target_aborted(target))
 		ret = was_aborted(target);
 	return ret;
@@ -85,8 +85,8 @@ static int damaged(struct dfi_target *target, uint32_t source, int err)
 	char name[256];
 
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
-	dfi__fail_within(err, "flow '%s': from %s to target %u (pid %u)",
-	    target->flow.name, name, target->index, target->dfi->node.pid);
+	dfi__fail_within(err, "flow '%s': from %s to %s %u (pid %u)",
+	    target->flow.name, name, TARGET_ID(target), target->dfi->node.pid);
 	return dfi__target_fail(target, err);
 }
 
@@ -107,10 +107,10 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 	};
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
 	return dfi__fail(-ENODATA,
-	    "flow '%s': target %u: %u segments of %s, from number %lu on, were "
+	    "flow '%s': %s %u: %u segments of %s, from number %lu on, were "
 	    "lost on the network: the flow goes on behind them, as its "
 	    "loss_policy says",
-	    target->flow.name, target->index, target->gap.count, name,
+	    target->flow.name, TARGET_ID(target), target->gap.count, name,
 	    (unsigned long)target->gap.first);
 }
 
@@ -125,8 +125,8 @@ int dfi_target_gap(const struct dfi_target *target, struct dfi_gap *gap)
 		return dfi__fail(-EINVAL, "dfi_target_gap: gap is NULL");
 	if (!target->has_gap)
 		return dfi__fail(-ENOENT,
-		    "flow '%s': target %u: no gap was told (-ENODATA)",
-		    target->flow.name, target->index);
+		    "flow '%s': %s %u: no gap was told (-ENODATA)",
+		    target->flow.name, TARGET_ID(target));
 	*gap = target->gap;
 	return 0;
 }
@@ -439,12 +439,12 @@ int dfi__target_check_lent(const struct dfi_target *target)
 
 	if (unlikely(!ret && target->lends_batch))
 		return dfi__fail(-EBUSY,
-		    "flow '%s': target %u: a batch is out: release it first",
-		    target->flow.name, target->index);
+		    "flow '%s': %s %u: a batch is out: release it first",
+		    target->flow.name, TARGET_ID(target));
 	if (unlikely(!ret && target->cursor_open))
 		return dfi__fail(-EBUSY,
-		    "flow '%s': target %u: a cursor is open: close it first",
-		    target->flow.name, target->index);
+		    "flow '%s': %s %u: a cursor is open: close it first",
+		    target->flow.name, TARGET_ID(target));
 	return ret;
 }
 

@@ -593,15 +593,23 @@ void dfi__flow_key(char key[KEY_SIZE], const char *name)
 void dfi__endpoint_prefix(
     char key[KEY_SIZE], const struct flow *flow, const char *role)
 {
-	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/%ss/", flow->name,
-	    flow->instance, role);
+	char part[32] = "";
+
+	if (flow->part.combiner)
+		snprintf(part, sizeof(part), "combiners/%u/",
+		    flow->part.combiner - 1);
+	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/%s%ss/", flow->name,
+	    flow->instance, part, role);
 }
 
 void dfi__endpoint_key(char key[KEY_SIZE], const struct flow *flow,
     const char *role, uint32_t index)
 {
-	snprintf(key, KEY_SIZE, "flows/%s/%016" PRIx64 "/%ss/%u", flow->name,
-	    flow->instance, role, index);
+	size_t length;
+
+	dfi__endpoint_prefix(key, flow, role);
+	length = strlen(key);
+	snprintf(key + length, KEY_SIZE - length, "%u", index);
 }
 
 bool dfi__endpoint_index(const char *key, uint32_t *index)

@@ -30,6 +30,17 @@ struct node {
 	uint64_t pid_space, start;
 };
 
+/*
+ * What an endpoint of a flow with a tree (tree.h) sees of it: the inputs of one
+ * combiner, or those of the targets. All zero in other flows: then it is all of
+ * the flow.
+ */
+struct flow_part {
+	uint32_t combiner; /* whose inputs: its number and 1; 0: the targets' */
+	bool from_combiners;   /* not from sources */
+	uint32_t first_source; /* the number of the first of these */
+};
+
 /* A flow's descriptor. */
 struct flow {
 	char name[DFI_MAX_FLOW_NAME + 1];
@@ -58,6 +69,7 @@ struct flow {
 	char multicast_address[IP_TEXT_SIZE];
 	uint32_t combining; /* enum dfi_source_combining; likewise */
 	struct node creator;
+	struct flow_part part; /* what is meant; not published */
 };
 
 /* Whether segments go to all targets as datagrams to a group. */
@@ -72,6 +84,22 @@ static inline bool flow_is_broadcast(const struct flow *flow)
 {
 	return flow->replication == DFI_REPLICATION_MULTICAST &&
 	    flow->transport == DFI_TRANSPORT_SHM;
+}
+
+/* What the ends of this part of the flow are called, and their numbers. */
+static inline const char *flow_source_word(const struct flow *flow)
+{
+	return flow->part.from_combiners ? "combiner" : "source";
+}
+
+static inline const char *flow_target_word(const struct flow *flow)
+{
+	return flow->part.combiner ? "combiner" : "target";
+}
+
+static inline uint32_t flow_first_target(const struct flow *flow)
+{
+	return flow->part.combiner ? flow->part.combiner - 1 : 0;
 }
 
 /* Room for why a target can't be reached over verbs. */
@@ -166,8 +194,12 @@ void dfi__node_info(const struct node *node, const struct registry_value *flows,
  *	flows/<name>
  *	flows/<name>/<instance>/sources/<i>
  *	flows/<name>/<instance>/targets/<j>
+ *	flows/<name>/<instance>/combiners/<c>/sources/<i>
+ *	flows/<name>/<instance>/combiners/<c>/targets/<c>
  *	barriers/<name>/<i>	(member.h)
  *	sequencers/<name>/counter	(sequencer.c)
+ * In a flow with a tree, sources and combiners are with the combiner that takes
+ * what they send, and combiners are targets there and sources elsewhere.
  * The instance in the key keeps leftovers of an earlier flow of the same name
  * apart (docs/decisions/0003-instance-in-key.md).
  */

@@ -202,6 +202,19 @@ static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
 	dfi__client_unwatch(watch);
 }
 
+/* The place of the peer whose key it is; else index stays. */
+static bool find_index(
+    const struct peers *peers, const char *key, uint32_t *index)
+{
+	uint32_t number;
+
+	if (!dfi__endpoint_index(key, &number) ||
+	    number - peers->first >= peers->n)
+		return false;
+	*index = number - peers->first;
+	return true;
+}
+
 static void on_event(void *arg, const struct registry_event *event)
 {
 	struct registry_watch *flow_watch;
@@ -214,7 +227,7 @@ static void on_event(void *arg, const struct registry_event *event)
 		lose_registry(peers);
 	else if (event->type == REGISTRY_BACK)
 		atomic_set(&peers->registry_lost, false);
-	else if (dfi__endpoint_index(event->key, &index) && index < peers->n)
+	else if (find_index(peers, event->key, &index))
 		set_peer(&peers->peer[index], event);
 	tell_owner(peers);
 	flow_watch = take_flow_watch(peers);
@@ -247,7 +260,15 @@ static int init(
 	peers->dfi = dfi;
 	peers->flow = flow;
 	peers->role = role;
-	peers->n = !strcmp(role, "source") ? flow->n_sources : flow->n_targets;
+	if (!strcmp(role, "source")) {
+		peers->word = flow_source_word(flow);
+		peers->first = flow->part.first_source;
+		peers->n = flow->n_sources;
+	} else {
+		peers->word = flow_target_word(flow);
+		peers->first = flow_first_target(flow);
+		peers->n = flow->n_targets;
+	}
 	peers->peer = calloc(peers->n, sizeof(peers->peer[0]));
 	if (!peers->peer)
 		return dfi__fail(
@@ -364,11 +385,11 @@ static uint32_t name_missing(struct peers *peers, char *text, size_t size)
 				first = i;
 		}
 	if (n_missing > 1)
-		snprintf(text, size, "%s %u and %u more of %u", peers->role,
-		    first, n_missing - 1, peers->n);
+		snprintf(text, size, "%s %u and %u more of %u",
+		    PEER_ID(peers, first), n_missing - 1, peers->n);
 	else
 		snprintf(
-		    text, size, "%s %u of %u", peers->role, first, peers->n);
+		    text, size, "%s %u of %u", PEER_ID(peers, first), peers->n);
 	return n_missing;
 }
 
@@ -401,10 +422,10 @@ void dfi__peers_name(
 	const struct node *node = &peers->peer[index].endpoint.node;
 
 	if (peers_state(peers, index) == PEER_ABSENT)
-		snprintf(name, size, "%s %u", peers->role, index);
+		snprintf(name, size, "%s %u", PEER_ID(peers, index));
 	else
 		snprintf(name, size, "%s %u (node %s, host %s, pid %u)",
-		    peers->role, index, node->name, node->host, node->pid);
+		    PEER_ID(peers, index), node->name, node->host, node->pid);
 }
 
 int dfi__peers_lost(struct peers *peers, uint32_t index)
@@ -481,7 +502,7 @@ int dfi__peers_await(struct peers *peers, int64_t deadline)
 			ret = dfi__fail(-ENOTCONN,
 			    "flow '%s': the connection to the registry was "
 			    "lost while waiting for its %ss",
-			    peers->flow->name, peers->role);
+			    peers->flow->name, peers->word);
 			break;
 		}
 		if (pthread_cond_timedwait(

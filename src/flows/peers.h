@@ -38,8 +38,9 @@ struct peers {
 	/* What a transport says of a peer that it has lost, or NULL. */
 	const char *(*why_lost)(const struct peers *peers, uint32_t index);
 	struct flow *flow;
-	const char *role; /* "source" or "target" */
-	uint32_t n;
+	const char *role;  /* "source" or "target" */
+	const char *word;  /* for people; of a tree "combiner" */
+	uint32_t first, n; /* their numbers begin here */
 	struct peer *peer;
 	_Atomic uint32_t changes; /* counts; a hot loop looks at this alone */
 	_Atomic bool registry_lost;
@@ -120,6 +121,9 @@ int dfi__peers_lost(struct peers *peers, uint32_t index);
 /* "source 2 (node N, host H, pid P)" for error texts. */
 void dfi__peers_name(
     struct peers *peers, uint32_t index, char *name, size_t size);
+
+/* "%s %u" of a peer. */
+#define PEER_ID(peers, index) (peers)->word, (peers)->first + (index)
 
 /*
  * A process of this host has ended: for processes.c. Its endpoints are gone if

@@ -31,8 +31,8 @@ int dfi__source_fail(struct dfi_source *source, int err)
 static int was_aborted(const struct dfi_source *source)
 {
 	return dfi__fail(-ECANCELED,
-	    "flow '%s': source %u was aborted here (dfi_source_abort())",
-	    source->flow.name, source->index);
+	    "flow '%s': %s %u was aborted here (dfi_source_abort())",
+	    source->flow.name, SOURCE_ID(source));
 }
 
 int dfi__source_give_up(struct dfi_source *source)
@@ -56,12 +56,12 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 {
 	if (source->fan)
 		return dfi__fail(-ERANGE,
-		    "flow '%s': source %u: target %u: each tuple of a "
+		    "flow '%s': %s %u: target %u: each tuple of a "
 		    "replicate flow goes to all: name DFI_ALL_TARGETS",
-		    source->flow.name, source->index, target);
+		    source->flow.name, SOURCE_ID(source), target);
 	return dfi__fail(-ERANGE,
-	    "flow '%s': source %u: target %u: the flow has %u, numbered from 0",
-	    source->flow.name, source->index, target, source->head.n_lanes);
+	    "flow '%s': %s %u: target %u: the flow has %u, numbered from 0",
+	    source->flow.name, SOURCE_ID(source), target, source->head.n_lanes);
 }
 
 /* A ring whose target's words make no sense. */
@@ -70,8 +70,8 @@ static int damaged(struct dfi_source *source, uint32_t target, int err)
 	char name[256];
 
 	dfi__peers_name(&source->targets, target, name, sizeof(name));
-	dfi__fail_within(err, "flow '%s': from source %u (pid %u) to %s",
-	    source->flow.name, source->index, source->dfi->node.pid, name);
+	dfi__fail_within(err, "flow '%s': from %s %u (pid %u) to %s",
+	    source->flow.name, SOURCE_ID(source), source->dfi->node.pid, name);
 	return dfi__source_fail(source, err);
 }
 
@@ -126,8 +126,8 @@ static int cancelled(struct dfi_source *source, uint32_t target)
 
 	dfi__peers_name(&source->targets, target, name, sizeof(name));
 	return dfi__fail(-EPIPE,
-	    "flow '%s': source %u: %s has cancelled: it takes no more tuples",
-	    source->flow.name, source->index, name);
+	    "flow '%s': %s %u: %s has cancelled: it takes no more tuples",
+	    source->flow.name, SOURCE_ID(source), name);
 }
 
 int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
@@ -214,9 +214,9 @@ static int wait_for_credit(struct dfi_source *source, uint32_t target)
 	if (there)
 		return 0;
 	dfi__fail(-ETIMEDOUT,
-	    "flow '%s': source %u: the ring of target %u stayed full for %ld "
-	    "ms",
-	    source->flow.name, source->index, target,
+	    "flow '%s': %s %u: the ring of %s %u stayed full for %ld ms",
+	    source->flow.name, SOURCE_ID(source),
+	    PEER_ID(&source->targets, target),
 	    /* Of a close it may be less. */
 	    (long)(min_u64((uint64_t)(clock_now_ns() - start),
 		       (uint64_t)source->wait_time.timeout_ns) /
@@ -286,15 +286,15 @@ int dfi_source_fd(struct dfi_source *source)
 		return ret;
 	if (!(source->flags & DFI_NONBLOCK))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: a descriptor is for handles that "
+		    "flow '%s': %s %u: a descriptor is for handles that "
 		    "were opened with DFI_NONBLOCK",
-		    source->flow.name, source->index);
+		    source->flow.name, SOURCE_ID(source));
 	if (source->notify)
 		return source->notify->fd;
 	ret = dfi__notify_new(&notify);
 	if (ret < 0)
-		return dfi__fail_within(ret, "flow '%s': source %u",
-		    source->flow.name, source->index);
+		return dfi__fail_within(ret, "flow '%s': %s %u",
+		    source->flow.name, SOURCE_ID(source));
 	source->notify = notify;
 	/* For the control thread and dfi_source_abort(). */
 	atomic_publish(&source->targets.sleeping, &notify->self.word);
@@ -371,10 +371,11 @@ int dfi__source_drain(
 	if (ret < 0 || wait.was_gone)
 		return dfi__peers_lost(&source->targets, target);
 	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': source %u: closed, but after %ld ms it is not known "
-	    "whether all has arrived at target %u",
-	    source->flow.name, source->index,
-	    (long)((clock_now_ns() - start) / NS_PER_MS), target);
+	    "flow '%s': %s %u: closed, but after %ld ms it is not known "
+	    "whether all has arrived at %s %u",
+	    source->flow.name, SOURCE_ID(source),
+	    (long)((clock_now_ns() - start) / NS_PER_MS),
+	    PEER_ID(&source->targets, target));
 }
 
 /* A lane's target, or one of them, doesn't stay: an error, or 0. */
@@ -620,17 +621,17 @@ int dfi_source_commit(
 	    source_lane_is_closed(source, span->target) ||
 	    span->tuples != source->head.lanes[span->target].next)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: commit: the span is not the one "
+		    "flow '%s': %s %u: commit: the span is not the one "
 		    "that was claimed last",
-		    source->flow.name, source->index);
+		    source->flow.name, SOURCE_ID(source));
 	lane = &source->head.lanes[span->target];
 	if (count > span->count ||
 	    (uint64_t)count * source->head.tuple_size >
 		(uint64_t)(source->writers[span->target].end - lane->next))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: commit: %u tuples are more than "
+		    "flow '%s': %s %u: commit: %u tuples are more than "
 		    "were claimed",
-		    source->flow.name, source->index, count);
+		    source->flow.name, SOURCE_ID(source), count);
 	source->claimed = NULL;
 	if (dfi_source_lane_advance(
 		lane, lane->next + (size_t)count * source->head.tuple_size))
@@ -754,7 +755,7 @@ int dfi__source_check_free(const struct dfi_source *source)
 
 	if (!ret && source->cursor_open)
 		return dfi__fail(-EBUSY,
-		    "flow '%s': source %u: a cursor is open: close it first",
-		    source->flow.name, source->index);
+		    "flow '%s': %s %u: a cursor is open: close it first",
+		    source->flow.name, SOURCE_ID(source));
 	return ret;
 }

@@ -135,13 +135,13 @@ int dfi_source_push_batch(
 		return ret;
 	if (n > INT32_MAX)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: push_batch: %u tuples are more "
+		    "flow '%s': %s %u: push_batch: %u tuples are more "
 		    "than %d",
-		    source->flow.name, source->index, n, INT32_MAX);
+		    source->flow.name, SOURCE_ID(source), n, INT32_MAX);
 	if (unlikely(!tuples && n))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: push_batch: tuples is NULL",
-		    source->flow.name, source->index);
+		    "flow '%s': %s %u: push_batch: tuples is NULL",
+		    source->flow.name, SOURCE_ID(source));
 	if (source->head.inline_routing == DFI_INLINE_ONE)
 		taken = batch_to_one(source, tuples, n, &ret);
 	else if (dfi__partitions(source))

@@ -58,7 +58,7 @@ static int take_image(
 	int ret;
 
 	ret = dfi__ring_memory_take(
-	    source->dfi, bytes, source->flow.name, role, source->index);
+	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
 	if (!ret)
 		source->ring_memory += bytes;
 	return ret;
@@ -87,25 +87,25 @@ static int open_remote(
 	if (endpoint->region.size <
 	    region_size(&geometry, source->flow.n_sources))
 		return dfi__fail(-EBADMSG,
-		    "flow '%s': target %u has published a region of %lu "
-		    "bytes, too small for its rings",
-		    source->flow.name, target,
+		    "flow '%s': %s %u has published a region of %lu bytes, "
+		    "too small for its rings",
+		    source->flow.name, PEER_ID(&source->targets, target),
 		    (unsigned long)endpoint->region.size);
 	ret = choose_transport(source, endpoint, &transport, &name);
 	if (!ret && transport != source->dfi->transport)
 		ret = take_image(source, &geometry);
 	if (!ret)
 		ret = transport->ops->remote_open(transport, source, name,
-		    &layout, source->index, deadline, &remote);
+		    &layout, source_ring(source), deadline, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
-		    "flow '%s': source %u is attached already, or has been "
+		    "flow '%s': %s %u is attached already, or has been "
 		    "attached before: a flow runs once",
-		    source->flow.name, source->index);
+		    source->flow.name, SOURCE_ID(source));
 	if (ret < 0) {
 		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
-		return dfi__fail_within(ret, "flow '%s': source %u: %s",
-		    source->flow.name, source->index, peer);
+		return dfi__fail_within(ret, "flow '%s': %s %u: %s",
+		    source->flow.name, SOURCE_ID(source), peer);
 	}
 	dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
 	return 0;
@@ -131,8 +131,8 @@ static int open_ring(
 		ring->remote->transport->ops->remote_close(ring->remote);
 		ring->remote = NULL;
 		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
-		dfi__fail_within(ret, "flow '%s': source %u: %s",
-		    source->flow.name, source->index, peer);
+		dfi__fail_within(ret, "flow '%s': %s %u: %s", source->flow.name,
+		    SOURCE_ID(source), peer);
 	}
 	return ret;
 }
@@ -176,8 +176,8 @@ static int take_fan(struct dfi_source *source)
 	ret = dfi__fan_init(source->fan, source->rings, source->flow.n_targets,
 	    broadcast, &geometry, RING_FIRST_SEGMENT);
 	source->fan->targets = source->head.targets;
-	return ret < 0 ? dfi__fail_within(ret, "flow '%s': source %u",
-			     source->flow.name, source->index)
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
+			     source->flow.name, SOURCE_ID(source))
 		       : 0;
 }
 
@@ -249,10 +249,11 @@ static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 		return 0;
 	if (geometry.segment_count < 2)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source %u: to linger (linger_us, "
+		    "flow '%s': %s %u: to linger (linger_us, "
 		    "DFI_LINGER_US), rings must have 2 segments, and the "
 		    "flow's have %u: set segment_count, or don't linger",
-		    source->flow.name, source->index, geometry.segment_count);
+		    source->flow.name, SOURCE_ID(source),
+		    geometry.segment_count);
 	source->linger.ns = (int64_t)linger_us * (NS_PER_MS / 1000);
 	return 0;
 }
@@ -344,9 +345,9 @@ static int open_segments(struct dfi_source *source)
 		if (!source->rings[t].cancelled &&
 		    dfi__writer_ring_used(&source->rings[t]))
 			return dfi__fail(-EEXIST,
-			    "flow '%s': source %u has been attached before: a "
+			    "flow '%s': %s %u has been attached before: a "
 			    "flow runs once",
-			    source->flow.name, source->index);
+			    source->flow.name, SOURCE_ID(source));
 	if (flow_is_broadcast(&source->flow))
 		for (t = 0; t < source->n_remotes; t++)
 			if (!source->rings[t].cancelled)
@@ -447,11 +448,38 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	return 0;
 }
 
+int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_source_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_source **out)
+{
+	struct dfi_source *source = NULL;
+	int ret = alloc_source(dfi, flow, index, attr, &source);
+
+	if (ret < 0) {
+		dfi__flow_free(flow);
+		return ret;
+	}
+	source->flow = *flow;
+	source->wait = *wait;
+	source->close_timeout_ms = attr->close_timeout_ms;
+	ret = choose_linger(source, attr->linger_us);
+	if (!ret)
+		ret = attach(source, deadline);
+	if (ret < 0) {
+		free_source(source);
+		return dfi__error_keep(ret);
+	}
+	source->magic = SOURCE_MAGIC;
+	dfi__stats_add(dfi, &source->stats, dfi__source_stats);
+	dfi__source_log_attached(source);
+	*out = source;
+	return 0;
+}
+
 int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
     const struct dfi_source_attr *user, struct dfi_source **out)
 {
 	struct dfi_source_attr attr;
-	struct dfi_source *source = NULL;
 	struct wait_policy wait;
 	struct flow flow;
 	int64_t deadline;
@@ -474,27 +502,10 @@ int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
 	if (ret < 0)
 		return dfi__error_keep(ret);
-	ret = alloc_source(dfi, &flow, index, &attr, &source);
-	if (ret < 0) {
-		dfi__flow_free(&flow);
-		return ret;
-	}
-	source->flow = flow;
-	source->wait = wait;
-	source->close_timeout_ms = attr.close_timeout_ms;
-	ret = choose_linger(source, attr.linger_us);
+	ret = dfi__source_open(dfi, &flow, index, &attr, &wait, deadline, out);
 	if (!ret)
-		ret = attach(source, deadline);
-	if (ret < 0) {
-		free_source(source);
-		return dfi__error_keep(ret);
-	}
-	source->magic = SOURCE_MAGIC;
-	context_use_keep(&use);
-	dfi__stats_add(dfi, &source->stats, dfi__source_stats);
-	dfi__source_log_attached(source);
-	*out = source;
-	return 0;
+		context_use_keep(&use);
+	return ret;
 }
 
 /* All targets, after one deadline; the first error. */
@@ -562,9 +573,9 @@ static int check_whole(struct dfi_source *source)
 
 	if (source->window && source->window->refused)
 		return dfi__fail(source->window->refused,
-		    "flow '%s': source %u: closed after a mark found no room "
+		    "flow '%s': %s %u: closed after a mark found no room "
 		    "and was not repeated",
-		    source->flow.name, source->index);
+		    source->flow.name, SOURCE_ID(source));
 	for (t = 0; t < source->n_remotes; t++) {
 		life = dfi__source_target_life(source, t);
 		if (life == TARGET_GONE)
@@ -574,10 +585,11 @@ static int check_whole(struct dfi_source *source)
 		lane = &source->writers[source->fan ? 0 : t];
 		if (wanted && lane->refused)
 			return dfi__fail(lane->refused,
-			    "flow '%s': source %u: closed after a push for "
-			    "target %u found no room and was not repeated",
-			    source->flow.name, source->index,
-			    source->fan ? source->fan->short_of : t);
+			    "flow '%s': %s %u: closed after a push for "
+			    "%s %u found no room and was not repeated",
+			    source->flow.name, SOURCE_ID(source),
+			    PEER_ID(&source->targets,
+				source->fan ? source->fan->short_of : t));
 	}
 	return 0;
 }

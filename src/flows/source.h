@@ -86,6 +86,15 @@ _Static_assert(
 _Static_assert(
     offsetof(struct dfi_source, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
+/*
+ * Attach to a flow, or a part of one, which it takes over, or frees if it
+ * fails. attr is whole and valid; the caller keeps the context. What
+ * dfi_source_open() says, but for what is wrong with its arguments.
+ */
+int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_source_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_source **source);
+
 int dfi__source_check_slow(const struct dfi_source *source);
 
 /* The first line of each call on a source by its owner. */
@@ -94,9 +103,18 @@ int dfi__source_check_slow(const struct dfi_source *source);
 #define SOURCE_CALL(source, busy) HANDLE_CALL(SOURCE_USER(source), busy)
 #define SOURCE_LAST_CALL(source, busy) \
 	HANDLE_LAST_CALL(SOURCE_USER(source), busy)
-#define SOURCE_SHARED(source)                                  \
-	dfi__handle_shared(call.other, "flow '%s': source %u", \
-	    (source)->flow.name, (source)->index)
+#define SOURCE_SHARED(source)                              \
+	dfi__handle_shared(call.other, "flow '%s': %s %u", \
+	    (source)->flow.name, SOURCE_ID(source))
+
+/* "%s %u" of a source. */
+#define SOURCE_ID(source) flow_source_word(&(source)->flow), (source)->index
+
+/* Which ring of a target is this source's. */
+static inline uint32_t source_ring(const struct dfi_source *source)
+{
+	return source->index - source->flow.part.first_source;
+}
 
 /* Whether the owner is to give up; protects nothing. */
 static inline bool source_aborted(const struct dfi_source *source)

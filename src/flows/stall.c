@@ -66,8 +66,8 @@ static void source_waits(struct dfi_source *source, uint32_t target,
 		return;
 	dfi__peers_name(&source->targets, target, name, sizeof(name));
 	dfi__log(stopped ? DFI_LOG_WARN : DFI_LOG_INFO,
-	    "flow '%s': source %u has waited %ld ms for %s, which %s",
-	    source->flow.name, source->index, stalled_ms(stall), name,
+	    "flow '%s': %s %u has waited %ld ms for %s, which %s",
+	    source->flow.name, SOURCE_ID(source), stalled_ms(stall), name,
 	    stopped ? "is stalled: its process is stopped"
 		    : "gives no segments back");
 	if (!stall->told)
@@ -103,9 +103,9 @@ void dfi__source_goes_on(struct dfi_source *source, uint32_t target)
 		return;
 	if (stall->told)
 		dfi__log(DFI_LOG_INFO,
-		    "flow '%s': source %u: target %u goes on after %ld ms",
-		    source->flow.name, source->index, target,
-		    stalled_ms(stall));
+		    "flow '%s': %s %u: %s %u goes on after %ld ms",
+		    source->flow.name, SOURCE_ID(source),
+		    PEER_ID(&source->targets, target), stalled_ms(stall));
 	stall->since = 0;
 	stall->told = stall->told_stopped = false;
 }
@@ -152,8 +152,9 @@ static void log_target(
 	if (n > 1)
 		snprintf(more, sizeof(more), " and %u more", n - 1);
 	dfi__log(stopped ? DFI_LOG_WARN : DFI_LOG_INFO,
-	    "flow '%s': target %u has waited %ld ms for data of %s%s",
-	    target->flow.name, target->index, stalled_ms(&target->stall), name,
+	    "flow '%s': %s %u has waited %ld ms for data of %s%s",
+	    target->flow.name, TARGET_ID(target), stalled_ms(&target->stall),
+	    name,
 	    stopped ? ", which is stalled: its process is stopped" : more);
 }
 
@@ -198,9 +199,8 @@ void dfi__target_goes_on(struct dfi_target *target)
 	if (likely(!stall->since))
 		return;
 	if (stall->told)
-		dfi__log(DFI_LOG_INFO,
-		    "flow '%s': target %u goes on after %ld ms",
-		    target->flow.name, target->index, stalled_ms(stall));
+		dfi__log(DFI_LOG_INFO, "flow '%s': %s %u goes on after %ld ms",
+		    target->flow.name, TARGET_ID(target), stalled_ms(stall));
 	stall->since = 0;
 	stall->told = stall->told_stopped = false;
 }

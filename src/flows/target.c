@@ -48,11 +48,11 @@ static int unreachable(struct dfi_target *target, int err)
 {
 	if (dfi__network_choice(target->dfi, &target->flow) !=
 	    DFI_TRANSPORT_AUTO)
-		return dfi__fail_within(err, "flow '%s': target %u",
-		    target->flow.name, target->index);
+		return dfi__fail_within(err, "flow '%s': %s %u",
+		    target->flow.name, TARGET_ID(target));
 	dfi__log(DFI_LOG_WARN,
-	    "flow '%s': target %u: only sources on this host can attach: %s",
-	    target->flow.name, target->index, dfi_errmsg());
+	    "flow '%s': %s %u: only sources on this host can attach: %s",
+	    target->flow.name, TARGET_ID(target), dfi_errmsg());
 	snprintf(
 	    target->verbs_why, sizeof(target->verbs_why), "%s", dfi_errmsg());
 	return 0;
@@ -118,7 +118,7 @@ static int reserve(
 	int ret;
 
 	ret = dfi__ring_memory_take(
-	    target->dfi, bytes, target->flow.name, role, target->index);
+	    target->dfi, bytes, target->flow.name, TARGET_ID(target));
 	if (ret < 0)
 		return ret;
 	ret = transport->ops->region_create(transport, size, &target->region);
@@ -128,7 +128,7 @@ static int reserve(
 	}
 	dfi__ring_memory_return(target->dfi, bytes);
 	return dfi__fail_within(
-	    ret, "flow '%s': target %u", target->flow.name, target->index);
+	    ret, "flow '%s': %s %u", target->flow.name, TARGET_ID(target));
 }
 
 /* Reserve the rings and make them ready for their sources. */
@@ -222,11 +222,49 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	return ret;
 }
 
+int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_target_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_target **out)
+{
+	struct dfi_target *target = dfi__handle_alloc(sizeof(*target));
+	int ret;
+
+	if (!target) {
+		ret = dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+		dfi__flow_free(flow);
+		return ret;
+	}
+	target->dfi = dfi;
+	target->flow = *flow;
+	target->index = index;
+	target->flags = attr->flags;
+	target->wait_time = wait_time(attr->stall_timeout_ms);
+	target->wait_time.tick = dfi__target_tick;
+	target->wait = *wait;
+	target->n_readers = target->n_open = flow->n_sources;
+	target->head.tuple_size = flow->schema->tuple_size;
+	target->open_timeout_ms = attr->open_timeout_ms;
+	target->wait_time.deadline = context_deadline(
+	    dfi, attr->open_timeout_ms);
+	ret = attach(target, deadline);
+	if (ret < 0) {
+		free_target(target);
+		return dfi__error_keep(ret);
+	}
+	target->wait_time.deadline = context_deadline(
+	    dfi, attr->open_timeout_ms);
+	target->magic = TARGET_MAGIC;
+	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
+	dfi__target_log_attached(target);
+	*out = target;
+	return 0;
+}
+
 int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
     const struct dfi_target_attr *user, struct dfi_target **out)
 {
 	struct dfi_target_attr attr;
-	struct dfi_target *target;
 	struct wait_policy wait;
 	struct flow flow;
 	int64_t deadline;
@@ -249,37 +287,10 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
 	if (ret < 0)
 		return dfi__error_keep(ret);
-	target = dfi__handle_alloc(sizeof(*target));
-	if (!target) {
-		ret = dfi__fail(-ENOMEM, "flow '%s': out of memory", flow.name);
-		dfi__flow_free(&flow);
-		return ret;
-	}
-	target->dfi = dfi;
-	target->flow = flow;
-	target->index = index;
-	target->flags = attr.flags;
-	target->wait_time = wait_time(attr.stall_timeout_ms);
-	target->wait_time.tick = dfi__target_tick;
-	target->wait = wait;
-	target->n_readers = target->n_open = flow.n_sources;
-	target->head.tuple_size = flow.schema->tuple_size;
-	target->open_timeout_ms = attr.open_timeout_ms;
-	target->wait_time.deadline = context_deadline(
-	    dfi, attr.open_timeout_ms);
-	ret = attach(target, deadline);
-	if (ret < 0) {
-		free_target(target);
-		return dfi__error_keep(ret);
-	}
-	target->wait_time.deadline = context_deadline(
-	    dfi, attr.open_timeout_ms);
-	target->magic = TARGET_MAGIC;
-	context_use_keep(&use);
-	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
-	dfi__target_log_attached(target);
-	*out = target;
-	return 0;
+	ret = dfi__target_open(dfi, &flow, index, &attr, &wait, deadline, out);
+	if (!ret)
+		context_use_keep(&use);
+	return ret;
 }
 
 void dfi_target_abort(struct dfi_target *target)

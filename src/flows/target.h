@@ -77,6 +77,15 @@ _Static_assert(
 _Static_assert(
     offsetof(struct dfi_target, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
+/*
+ * Attach to a flow, or a part of one, which it takes over, or frees if it
+ * fails. attr is whole and valid; the caller keeps the context. What
+ * dfi_target_open() says, but for what is wrong with its arguments.
+ */
+int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_target_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_target **target);
+
 int dfi__target_check_slow(const struct dfi_target *target);
 
 /* The first line of each call on a target by its owner. */
@@ -85,9 +94,12 @@ int dfi__target_check_slow(const struct dfi_target *target);
 #define TARGET_CALL(target, busy) HANDLE_CALL(TARGET_USER(target), busy)
 #define TARGET_LAST_CALL(target, busy) \
 	HANDLE_LAST_CALL(TARGET_USER(target), busy)
-#define TARGET_SHARED(target)                                  \
-	dfi__handle_shared(call.other, "flow '%s': target %u", \
-	    (target)->flow.name, (target)->index)
+#define TARGET_SHARED(target)                              \
+	dfi__handle_shared(call.other, "flow '%s': %s %u", \
+	    (target)->flow.name, TARGET_ID(target))
+
+/* "%s %u" of a target. */
+#define TARGET_ID(target) flow_target_word(&(target)->flow), (target)->index
 
 /* -ECANCELED, sticky: some thread has called dfi_target_abort(). */
 int dfi__target_give_up(struct dfi_target *target);

@@ -139,8 +139,8 @@ int dfi_target_group_add(
 	if (ret < 0)
 		return ret;
 	if (target->group || target->notify)
-		return dfi__fail(-EBUSY, "flow '%s': target %u %s",
-		    target->flow.name, target->index,
+		return dfi__fail(-EBUSY, "flow '%s': %s %u %s",
+		    target->flow.name, TARGET_ID(target),
 		    target->group ? "is in a group already"
 				  : "has a descriptor of its own");
 	members = reallocarray(
@@ -180,8 +180,8 @@ int dfi_target_group_remove(
 		    "group");
 	if (group->lends == target)
 		return dfi__fail(-EBUSY,
-		    "flow '%s': target %u: a batch is out: release it first",
-		    target->flow.name, target->index);
+		    "flow '%s': %s %u: a batch is out: release it first",
+		    target->flow.name, TARGET_ID(target));
 	dfi__target_group_drop(target);
 	return 0;
 }

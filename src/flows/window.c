@@ -280,9 +280,9 @@ static int check_marks(const struct dfi_source *source)
 	if (ret < 0 || (source->window && !source->window->tuples))
 		return ret;
 	return dfi__fail(-EPROTOTYPE,
-	    "flow '%s': source %u: mark: %s: declare it with window_tuples = "
+	    "flow '%s': %s %u: mark: %s: declare it with window_tuples = "
 	    "DFI_WINDOW_MARKED",
-	    source->flow.name, source->index,
+	    source->flow.name, SOURCE_ID(source),
 	    source->window ? "a window ends after window_tuples tuples"
 			   : "the flow has no windows");
 }
