@@ -379,6 +379,8 @@ int dfi_target_close(struct dfi_target *target)
 	/* A source that is still to come must find that it is not missing. */
 	if (target->cancelled && dfi__peers_expected(&target->sources)) {
 		dfi__peers_withdraw(&target->sources);
+		dfi__combine_close(target->combiner);
+		target->combiner = NULL;
 		free_rings(target);
 		dfi__farewell_begin(target);
 	} else {

@@ -479,6 +479,24 @@ Test(combine, a_target_may_cancel_while_it_gives_results)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
+/* A leak would be found: it is known to sources that come after it is closed.
+ */
+Test(combine, a_target_may_cancel_before_there_are_sources)
+{
+	struct dfi_flow_attr attr = flow_attr(1, 1);
+	struct dfi_source *source;
+	struct dfi_target *target;
+
+	create(&attr);
+	target = open_target(rig.dfi, "f", 0, 0);
+	cr_assert_eq(dfi_target_cancel(target), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	source = open_source(rig.other, "f", 0, 0);
+	assert_error(dfi_source_push(source, &(struct kv){ 1, 1 }), -EPIPE,
+	    "target 0", "has cancelled");
+	cr_assert_eq(dfi_source_close(source), 0);
+}
+
 /* ---- Bounds and refusals
  * ----------------------------------------------------------- */
 
