@@ -51,7 +51,7 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
 	return json_pack("{ss ss ss ss ss ss sb ss si so sb ss ss si si si si "
-			 "si si si sI so so so}",
+			 "si si si sI so so so si si si}",
 	    "name", info->name, "instance", instance, "kind",
 	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
 	    info->kind == DFI_REPLICATE && !info->routing
@@ -73,8 +73,9 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    (int)info->segment_count, "ring_bytes",
 	    (json_int_t)info->ring_bytes, "schema",
 	    info_text_json(info->schema), "creator",
-	    info_text_json(info->creator), "verbs",
-	    info_text_json(info->verbs));
+	    info_text_json(info->creator), "verbs", info_text_json(info->verbs),
+	    "fan_in", (int)info->fan_in, "combiners", (int)info->n_combiners,
+	    "attached_combiners", (int)info->attached_combiners);
 }
 
 /* What a replicate flow with groups asks for the set of a tuple; or NULL. */
@@ -126,6 +127,9 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	printf("  schema    %s (%u bytes)\n", info->schema, info->tuple_size);
 	printf("  sources   %u of %u attached\n", info->attached_sources,
 	    info->n_sources);
+	if (info->fan_in)
+		printf("  combiners %u of %u attached, a tree of fan-in %u\n",
+		    info->attached_combiners, info->n_combiners, info->fan_in);
 	printf("  targets   %u of %u attached\n", info->attached_targets,
 	    info->n_targets);
 	printf("  rings     %u x %u bytes\n", info->segment_count,

@@ -33,7 +33,15 @@ static struct samples before, now;
 
 static const char *role_name(uint32_t role)
 {
-	return role == DFI_ROLE_SOURCE ? "source" : "target";
+	static const char *const names[] = { "unknown", "source", "target",
+		"combiner-input", "combiner-output" };
+
+	return names[role < sizeof(names) / sizeof(names[0]) ? role : 0];
+}
+
+static bool sends(uint32_t role)
+{
+	return role == DFI_ROLE_SOURCE || role == DFI_ROLE_COMBINER_OUTPUT;
 }
 
 static bool is_same(const struct sample *a, const struct sample *b)
@@ -91,7 +99,7 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	    (json_int_t)stats->yields, "sleeps", (json_int_t)stats->sleeps,
 	    "long_stalls", (json_int_t)stats->long_stalls, "waiting_ns",
 	    (json_int_t)stats->waiting_ns, "waits_for",
-	    stats->waiting_ns && stats->role == DFI_ROLE_SOURCE
+	    stats->waiting_ns && sends(stats->role)
 		? json_integer(stats->waits_for)
 		: json_null());
 }
@@ -169,7 +177,7 @@ static void print_rate(struct stat_list *list, const struct sample *sample)
 static void print_endpoint(struct stat_list *list, uint64_t node,
     const struct dfi_endpoint_stats *stats)
 {
-	bool is_source = stats->role == DFI_ROLE_SOURCE;
+	bool is_source = sends(stats->role);
 	struct sample sample = { node, stats->instance, stats->role,
 		stats->index, stats->tuples, stats->bytes };
 

@@ -12,6 +12,7 @@
 
 #include <dfi/aggregate.h>
 #include <dfi/barrier.h>
+#include <dfi/combiner.h>
 #include <dfi/context.h>
 #include <dfi/device.h>
 #include <dfi/error.h>

@@ -286,6 +286,20 @@ struct dfi_flow_attr {
 	 * aggregate doesn't fit a segment.
 	 */
 	uint32_t source_combining;
+	/*
+	 * Of DFI_COMBINE: 0, and each target takes what all sources send. Else
+	 * 2 or more: between sources and targets there is a tree of combiners,
+	 * which the application opens and runs where it chooses (combiner.h):
+	 * what one target's node would have to take in and fold, they take off
+	 * it. No combiner takes from more than fan_in sources or combiners, and
+	 * no target from more than fan_in combiners. Source i is one of those
+	 * of combiner i / fan_in; one source has one combiner, too. Results are
+	 * the same, but for the rounding of floating-point sums. For a source
+	 * its combiner is the only target: who names a target
+	 * (dfi_source_push_to(), dfi_source_claim(), a cursor) names 0.
+	 */
+	uint32_t fan_in;
+	uint32_t reserved; /* 0 */
 };
 #define DFI_WINDOW_MARKED UINT64_MAX
 #define DFI_MAX_GROUPS (UINT64_C(1) << 31)
@@ -343,7 +357,16 @@ struct dfi_flow_estimate {
 	 */
 	uint64_t source_bytes;
 	uint32_t replication; /* enum dfi_replication that applies, or 0 */
-	uint32_t reserved;
+	/*
+	 * Of a flow with fan_in, 0 in others: how many combiners it has, which
+	 * count in rings, too; what each reserves for its rings at most (as
+	 * target_bytes); and, over RDMA, for each that it sends to (as
+	 * image_bytes). Then ring_bytes and ring_payload_bytes are those of a
+	 * source's ring; target_bytes is what a target reserves for the rings
+	 * of combiners.
+	 */
+	uint32_t n_combiners;
+	uint64_t combiner_bytes, combiner_image_bytes;
 };
 
 /*
@@ -422,6 +445,10 @@ struct dfi_flow_info {
 	char verbs[1024];
 	uint32_t loss_policy;    /* enum dfi_loss_policy */
 	uint32_t gap_timeout_us; /* of a replicate flow, never 0; or 0 */
+	uint32_t fan_in;         /* of a combiner flow with a tree; or 0 */
+	uint32_t n_combiners;    /* of that (combiner.h); or 0 */
+	uint32_t attached_combiners;
+	uint32_t reserved;
 };
 
 /*
@@ -445,7 +472,8 @@ struct dfi_node_info {
 	char host[64];
 	uint64_t id; /* unique for each context */
 	uint32_t pid;
-	uint32_t n_sources, n_targets; /* attached through this context */
+	/* Attached through this context; a combiner is one of each. */
+	uint32_t n_sources, n_targets;
 };
 
 /* As dfi_flow_list(), for the contexts that are open, in the order of ids. */

@@ -24,9 +24,13 @@ extern "C" {
 enum dfi_role {
 	DFI_ROLE_SOURCE = 1,
 	DFI_ROLE_TARGET,
+	/* Of a combiner (combiner.h), by its number: what it takes, as a target
+	   does, and what it sends, as a source. */
+	DFI_ROLE_COMBINER_INPUT,
+	DFI_ROLE_COMBINER_OUTPUT,
 };
 
-/* An open source or target, since it was opened. */
+/* An open source or target, or one side of a combiner, since it was opened. */
 struct dfi_endpoint_stats {
 	char flow[DFI_MAX_FLOW_NAME + 1];
 	uint64_t instance; /* of the flow: see dfi_flow_info */
@@ -45,7 +49,8 @@ struct dfi_endpoint_stats {
 	 * of the first microseconds is not seen, nor are waits of groups.
 	 */
 	uint64_t waiting_ns;
-	uint32_t waits_for; /* the target that such a source waits for */
+	uint32_t waits_for; /* the target that such a source waits for, or in
+			       a flow with fan_in maybe the combiner */
 	uint32_t reserved;
 	uint64_t copied_bytes; /* of a source: as in dfi_source_stats */
 };

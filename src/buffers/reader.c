@@ -383,6 +383,7 @@ int dfi__reader_check_end(struct reader *reader)
 	total = atomic_peek(&end->total);
 	if (state & FOOTER_FLAG_ABORT) {
 		reader->end = READER_ABORTED;
+		reader->cause = (uint32_t)footer_used(state);
 		return 0;
 	}
 	counted = seen(reader);

@@ -120,11 +120,12 @@ static_assert(offsetof(struct region_header, let_go) == REGION_LET_GO_OFFSET,
  * nobody will read what is written now.
  * writer_waits: the source sleeps here when the ring is full.
  * end: how the source ended. Its total is the tuple count, its state has
- * FOOTER_FLAG_END or _ABORT, once. It isn't a segment, so that closing a source
- * never waits for room (docs/decisions/0002-end-of-flow.md).
- * slots: of a ring without slots of its own, where they are: its total is the
- * key of what the source has shown, its state the number of the first segment,
- * when they are there (broadcast.h).
+ * FOOTER_FLAG_END or _ABORT, once; "used" of the latter is for the cause, which
+ * the flow gives a meaning (flows/tree.h). It isn't a segment, so that closing
+ * a source never waits for room (docs/decisions/0002-end-of-flow.md). slots: of
+ * a ring without slots of its own, where they are: its total is the key of what
+ * the source has shown, its state the number of the first segment, when they
+ * are there (broadcast.h).
  */
 struct ring_header {
 	alignas(CACHE_LINE) struct ring_credit credit;

@@ -75,7 +75,10 @@ int dfi__writer_publish(struct writer *writer, uint64_t used);
  */
 int dfi__writer_publish_part(struct writer *writer, uint64_t used);
 
-/* Send the end mark: FOOTER_FLAG_END or FOOTER_FLAG_ABORT. Once. */
+/*
+ * Send the end mark: FOOTER_FLAG_END, or FOOTER_FLAG_ABORT and maybe a cause in
+ * the bits of "used". Once.
+ */
 int dfi__writer_end(struct writer *writer, uint64_t flag);
 
 /* Whether all that was sent has arrived: 1, 0 or -ECONNRESET. */

@@ -83,6 +83,11 @@ struct plan {
 	struct plan_result *results; /* one for each aggregate */
 };
 
+static inline uint32_t plan_record_size(const struct plan *plan)
+{
+	return plan->record_words * (uint32_t)sizeof(uint64_t);
+}
+
 /*
  * keys: indexes of the fields that are grouped by. The schema is a valid one.
  * -EINVAL: the text says which key or aggregate is not possible, and why;

@@ -18,6 +18,7 @@
 #include "context.h"
 #include "dispenser.h"
 #include "peers.h"
+#include "tree.h"
 
 struct awaited_flow {
 	pthread_mutex_t lock;
@@ -147,6 +148,7 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
     uint32_t index, const struct dfi_schema *schema, int64_t deadline,
     struct flow *flow)
 {
+	bool is_source = !strcmp(role, "source");
 	uint32_t n;
 	int ret;
 
@@ -158,15 +160,54 @@ int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
 	ret = get_flow(dfi, name, deadline, flow);
 	if (ret < 0)
 		return ret;
-	n = !strcmp(role, "source") ? flow->n_sources : flow->n_targets;
+	n = is_source ? flow->n_sources : flow->n_targets;
 	if (index >= n)
 		ret = dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: the flow has %u, numbered from 0", name,
 		    role, index, n);
 	else if (schema)
 		ret = match_schema(flow, role, schema);
+	if (!ret)
+		ret = is_source ? dfi__tree_source(flow, index)
+				: dfi__tree_target(flow);
 	if (ret < 0)
 		dfi__flow_free(flow);
+	return ret;
+}
+
+int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
+    int64_t deadline, struct flow *input, struct flow *output)
+{
+	uint32_t n;
+	int ret = dfi__flow_check_name(name);
+
+	if (!ret)
+		ret = get_flow(dfi, name, deadline, input);
+	if (ret < 0)
+		return ret;
+	n = dfi__tree_size(input);
+	if (!n)
+		ret = dfi__fail(-EPROTOTYPE,
+		    "flow '%s' has no combiners: it was declared without "
+		    "fan_in",
+		    name);
+	else if (index >= n)
+		ret = dfi__fail(-ERANGE,
+		    "flow '%s': combiner %u: the flow has %u, numbered from 0",
+		    name, index, n);
+	if (!ret)
+		ret = dfi__flow_copy(input, output);
+	if (ret < 0) {
+		dfi__flow_free(input);
+		return ret;
+	}
+	ret = dfi__tree_input(input, index);
+	if (!ret)
+		ret = dfi__tree_output(output, index);
+	if (ret < 0) {
+		dfi__flow_free(input);
+		dfi__flow_free(output);
+	}
 	return ret;
 }
 

@@ -12,11 +12,19 @@ struct peers;
 
 /*
  * Wait until the flow is published, and take its descriptor; checks index and,
- * if schema isn't NULL, the schema. The caller frees *flow.
+ * if schema isn't NULL, the schema. Of a flow with a tree, *flow is the part
+ * that the endpoint sees. The caller frees *flow.
  */
 int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
     uint32_t index, const struct dfi_schema *schema, int64_t deadline,
     struct flow *flow);
+
+/*
+ * The same for a combiner of a tree: both parts that it sees. -EPROTOTYPE: the
+ * flow has no tree.
+ */
+int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
+    int64_t deadline, struct flow *input, struct flow *output);
 
 /*
  * Publish this context's source, which writes to remote if that isn't NULL, and

@@ -35,7 +35,7 @@ static inline bool segment_or_change(void *arg)
 			return true;
 	}
 	return target_changes(target) != target->seen_changes || target->lost ||
-	    target_aborted(target);
+	    target_aborted(target) || target_is_called(target);
 }
 
 bool dfi__target_ready(struct dfi_target *target)
@@ -168,9 +168,13 @@ int dfi__target_wait(struct dfi_target *target)
 		cost += WAIT_QUEUE_COST;
 	/* Pairs with wake_owner(): the mapping that word lies in. */
 	atomic_publish(&target->sources.sleeping, word);
+	if (target->above)
+		atomic_publish(&target->above->sleeping, word);
 	there = wait_until(
 	    &target->wait, word, time, segment_or_change, target, cost);
 	atomic_set(&target->sources.sleeping, NULL);
+	if (target->above)
+		atomic_set(&target->above->sleeping, NULL);
 	if (there) {
 		if (unlikely(target->stall.since) &&
 		    dfi__target_has_segment(target))

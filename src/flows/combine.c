@@ -44,7 +44,9 @@ static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
 		return "window_tuples";
 	if (attr->when_full)
 		return "when_full";
-	return attr->source_combining ? "source_combining" : NULL;
+	if (attr->source_combining)
+		return "source_combining";
+	return attr->fan_in ? "fan_in" : NULL;
 }
 
 static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
@@ -68,6 +70,11 @@ static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': when_full %u is no enum dfi_when_full",
 		    flow->name, attr->when_full);
+	if (attr->fan_in == 1 || attr->fan_in > DFI_MAX_ENDPOINTS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': fan_in %u: a combiner takes what 2 to %d "
+		    "sources send; 0: there are none",
+		    flow->name, attr->fan_in, DFI_MAX_ENDPOINTS);
 	return 0;
 }
 
@@ -95,8 +102,13 @@ int dfi__combine_choose(struct flow *flow, uint32_t wanted)
 	ret = dfi__combine_plan(flow, &plan);
 	if (ret < 0)
 		return ret;
-	size = plan->record_words * (uint32_t)sizeof(uint64_t);
+	size = plan_record_size(plan);
 	dfi__plan_free(plan);
+	if (flow->fan_in && size > DFI_MAX_SEGMENT_SIZE)
+		return dfi__fail(-EMSGSIZE,
+		    "flow '%s': fan_in: a partial aggregate of %u bytes is "
+		    "larger than a segment may be, which is %u",
+		    flow->name, size, DFI_MAX_SEGMENT_SIZE);
 	if (wanted > DFI_COMBINING_OFF && size > room)
 		return dfi__fail(-EMSGSIZE,
 		    "flow '%s': source_combining: a partial aggregate of %u "
@@ -132,6 +144,7 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 					    : DFI_DEFAULT_GROUPS;
 	flow->window_tuples = attr->window_tuples;
 	flow->when_full = attr->when_full;
+	flow->fan_in = attr->fan_in;
 	/* Checks what is given. */
 	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
 	    attr->aggregates, attr->n_aggregates, &plan);
@@ -149,7 +162,8 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 
 int dfi__combine_plan(const struct flow *flow, struct plan **plan)
 {
-	int ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
+	int ret = dfi__plan_new(flow->tuples ? flow->tuples : flow->schema,
+	    flow->tuples ? flow->tuple_keys : flow->keys, flow->n_keys,
 	    flow->aggregates, flow->n_aggregates, plan);
 
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
@@ -174,6 +188,9 @@ int dfi__combine_open(struct dfi_target *target)
 	if (ret < 0)
 		return dfi__fail_within(
 		    ret, "flow '%s': %s %u", flow->name, TARGET_ID(target));
+	/* It gives no results. */
+	if (flow->part.combiner)
+		return 0;
 	size = combiner->plan->schema->tuple_size;
 	combiner->room = max_u64(RESULTS_SIZE / size, 1);
 	target->head.tuple_size = size;
@@ -241,11 +258,16 @@ static int read_segment(
 	const struct plan *plan = combiner->plan;
 	const char *from = target->head.next;
 	uint64_t used = (uint64_t)(target->head.end - from), records = 0;
-	uint32_t size = plan->record_words * (uint32_t)sizeof(uint64_t);
+	uint32_t size = plan_record_size(plan);
 
 	if (combiner->resumes) {
 		combiner->resumes = false;
 		*input = combiner->rest_input;
+		return 0;
+	}
+	if (target->flow.tuples) {
+		*input = (struct combiner_input){ from, used / size, size,
+			true };
 		return 0;
 	}
 	if (g->parts & SEGMENT_RECORDS)
@@ -279,6 +301,7 @@ static void keep_rest(struct dfi_target *target,
 	combiner->rest_end = target->head.end;
 	combiner->rest_source = target->head.source;
 	combiner->state = COMBINER_FULL;
+	combiner->early++;
 	target->lends_segment = false;
 }
 
@@ -312,7 +335,8 @@ static int fold(struct dfi_target *target)
 		    target->flow.name, TARGET_ID(target));
 	if (taken == input.n)
 		dfi__combine_hold(target, target->head.source);
-	else if (target->flow.when_full == DFI_FULL_EMIT)
+	else if (target->flow.when_full == DFI_FULL_EMIT ||
+	    target->flow.part.combiner)
 		keep_rest(target, &input, taken);
 	else
 		return too_many(target);
@@ -422,6 +446,43 @@ int dfi__combine_next(struct dfi_target *target)
 			ret = go_on(target);
 	}
 	return ret;
+}
+
+/* ---- What a combiner of a tree sends ---------------------------------------
+ */
+
+int dfi__combine_output(
+    struct dfi_target *target, const void **records, uint64_t *n)
+{
+	struct combiner *combiner = target->combiner;
+	int ret = target_check(target);
+
+	while (!ret && combiner->state != COMBINER_ENDED) {
+		if (combiner->state == COMBINER_TAKES) {
+			ret = take(target);
+			continue;
+		}
+		*n = combiner->groups.n - combiner->emitted;
+		if (*n) {
+			*records = groups_record(
+			    &combiner->groups, combiner->emitted);
+			return COMBINE_RECORDS;
+		}
+		if (combiner->state == COMBINER_GIVES)
+			return COMBINE_MARK;
+		ret = go_on(target);
+	}
+	return ret < 0 ? ret : COMBINE_END;
+}
+
+void dfi__combine_sent(struct dfi_target *target, uint64_t n)
+{
+	target->combiner->emitted += n;
+}
+
+int dfi__combine_marked(struct dfi_target *target)
+{
+	return go_on(target);
 }
 
 int dfi_target_window(const struct dfi_target *target, uint64_t *window)

@@ -42,6 +42,7 @@ struct combiner {
 	uint64_t window;  /* whose tuples are taken */
 	bool has_given;   /* results, of this window: */
 	uint64_t given;
+	uint64_t early; /* times that it was full */
 	/*
 	 * While it is full: what was not folded of the segment in work, which
 	 * the target's head has again when it is taken up.
@@ -84,6 +85,22 @@ void dfi__combine_close(struct combiner *combiner); /* may be NULL */
  * end the source's window: then nothing more is taken from it till all have.
  */
 void dfi__combine_hold(struct dfi_target *target, uint32_t source);
+
+/*
+ * For a combiner of a tree (combiner.c), whose input the target is: consume
+ * until there is something to send. What comes next does not change until it is
+ * told that it was done.
+ */
+enum combine_output {
+	COMBINE_END = 0, /* all was sent */
+	COMBINE_RECORDS, /* n of them lie there; dfi__combine_sent() */
+	COMBINE_MARK,    /* a window has ended; dfi__combine_marked() */
+};
+/* One of these, or what dfi__combine_next() returns, but for -ENOSPC. */
+int dfi__combine_output(
+    struct dfi_target *target, const void **records, uint64_t *n);
+void dfi__combine_sent(struct dfi_target *target, uint64_t n);
+int dfi__combine_marked(struct dfi_target *target);
 
 /*
  * Consume until there are results, and have the target's head lend them: 1, or

@@ -127,8 +127,7 @@ int dfi__combine_source_open(struct dfi_source *source)
 		    "%lu bytes",
 		    flow->name, source->index, (unsigned long)sizes.all);
 	combine->adapts = flow->combining == DFI_COMBINING_ADAPTIVE;
-	combine->record_size = combine->plan->record_words *
-	    (uint32_t)sizeof(uint64_t);
+	combine->record_size = plan_record_size(combine->plan);
 	combine->segment_records = geometry.segment_bytes /
 	    combine->record_size;
 	combine->stage_size = (uint32_t)sizes.stage;

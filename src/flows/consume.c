@@ -14,6 +14,7 @@
 #include "await.h"
 #include "combine.h"
 #include "order.h"
+#include "tree.h"
 
 /*
  * A ring with data is drained on, because it is warm, but not for ever: after
@@ -32,8 +33,9 @@ int dfi__target_fail(struct dfi_target *target, int err)
 static int was_aborted(const struct dfi_target *target)
 {
 	return dfi__fail(-ECANCELED,
-	    "flow '%s': %s %u was aborted here (dfi_target_abort())",
-	    target->flow.name, TARGET_ID(target));
+	    "flow '%s': %s %u was aborted here (dfi_%s_abort())",
+	    target->flow.name, TARGET_ID(target),
+	    flow_target_word(&target->flow));
 }
 
 /*
@@ -191,6 +193,35 @@ static inline void settle(const struct dfi_target *target)
 		export->transport->ops->settle(export->transport);
 }
 
+/* A source has aborted; a combiner, maybe for another one's sake. */
+static int aborted(struct dfi_target *target, uint32_t source)
+{
+	const struct reader *reader = &target->readers[source];
+	char name[256], culprit[32];
+	enum tree_fate fate = target->flow.part.from_combiners
+	    ? dfi__tree_fate(reader->cause)
+	    : TREE_UNKNOWN;
+
+	dfi__peers_name(&target->sources, source, name, sizeof(name));
+	if (fate == TREE_UNKNOWN) {
+		target->cause = dfi__tree_cause(
+		    &target->flow, source, TREE_ABORTED);
+		return dfi__fail(-ECANCELED,
+		    "flow '%s': %s aborted the flow after %lu tuples",
+		    target->flow.name, name,
+		    (unsigned long)atomic_peek(&reader->total));
+	}
+	target->cause = reader->cause;
+	dfi__tree_culprit(reader->cause, culprit, sizeof(culprit));
+	return fate == TREE_DIED
+	    ? dfi__fail(-ECONNRESET,
+		  "flow '%s': %s died or closed before the end of the flow, "
+		  "says %s",
+		  target->flow.name, culprit, name)
+	    : dfi__fail(-ECANCELED, "flow '%s': %s aborted the flow, says %s",
+		  target->flow.name, culprit, name);
+}
+
 /*
  * A ring without a segment: has its source ended, or aborted, or is it gone,
  * which ends the flow (target->lost)? 0, or an error that ends it at once.
@@ -199,7 +230,6 @@ static int check_source(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	bool gone;
-	char name[256];
 	int ret;
 
 	/* What became of a source that is held back, is for later. */
@@ -221,13 +251,10 @@ static int check_source(struct dfi_target *target, uint32_t source)
 		return 0;
 	}
 	if (reader->end == READER_ABORTED) {
-		dfi__peers_name(&target->sources, source, name, sizeof(name));
-		lose(target,
-		    dfi__fail(-ECANCELED,
-			"flow '%s': %s aborted the flow after %lu tuples",
-			target->flow.name, name,
-			(unsigned long)atomic_peek(&reader->total)));
+		lose(target, aborted(target, source));
 	} else if (gone && !reader_ready(reader)) {
+		target->cause = dfi__tree_cause(
+		    &target->flow, source, TREE_DIED);
 		lose(target, dfi__peers_lost(&target->sources, source));
 	}
 	return 0;
@@ -410,6 +437,9 @@ static int next_input(struct dfi_target *target)
 			ret = check_order(target);
 		if (ret < 0)
 			return ret;
+		if (target_is_called(target))
+			return dfi__fail_text(
+			    -EAGAIN, "who is sent to has changed");
 		if (target->notify && dfi__target_arm(target))
 			continue;
 		if (target->flags & DFI_NONBLOCK || target->group)

@@ -20,6 +20,8 @@
  * depends on what segments have before their payload.
  */
 #define RING_LAYOUT 2
+/* The rings of a flow with a tree are with its combiners. */
+#define TREE_LAYOUT 0x100
 
 int dfi__flow_check_name(const char *name)
 {
@@ -44,9 +46,25 @@ void dfi__flow_free(struct flow *flow)
 	free(flow->schema);
 	free(flow->splits);
 	free(flow->aggregates);
+	free(flow->tuples);
 	flow->aggregates = NULL;
 	flow->schema = NULL;
 	flow->splits = NULL;
+	flow->tuples = NULL;
+}
+
+int dfi__flow_copy(const struct flow *flow, struct flow *copy)
+{
+	*copy = *flow;
+	copy->splits = NULL;
+	copy->tuples = NULL;
+	copy->schema = dfi__schema_copy(flow->schema);
+	copy->aggregates = dfi__aggregates_copy(
+	    flow->aggregates, flow->n_aggregates);
+	if (copy->schema && copy->aggregates)
+		return 0;
+	dfi__flow_free(copy);
+	return dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
 
 struct ring_geometry dfi__flow_geometry(const struct flow *flow)
@@ -314,7 +332,8 @@ static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 	return RING_LAYOUT + checksum + global +
 	    (grouped ? SEGMENT_TARGETS : 0) +
 	    (message->window_tuples ? SEGMENT_WINDOWS : 0) +
-	    (message->combining > DFI_COMBINING_OFF ? SEGMENT_RECORDS : 0);
+	    (message->combining > DFI_COMBINING_OFF ? SEGMENT_RECORDS : 0) +
+	    (message->fan_in ? TREE_LAYOUT : 0);
 }
 
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
@@ -360,6 +379,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.window_tuples = flow->window_tuples;
 	message.when_full = flow->when_full;
 	message.combining = flow->combining;
+	message.fan_in = flow->fan_in;
 	message.layout = ring_layout_of(&message);
 	message.creator = &creator;
 	return pack(&message.base, size);
@@ -452,7 +472,8 @@ static bool combiner_is_sane(const struct flow *flow)
 	    !flow->splits && !flow->replication && !flow->ordered &&
 	    !flow->loss_policy && !flow->gap_timeout_us &&
 	    (flow->n_keys || flow->n_targets == 1) && flow->combining &&
-	    flow->combining <= DFI_COMBINING_ALWAYS &&
+	    flow->combining <= DFI_COMBINING_ALWAYS && flow->fan_in != 1 &&
+	    flow->fan_in <= DFI_MAX_ENDPOINTS &&
 	    (flow->goal == DFI_BANDWIDTH || !dfi__flow_combines(flow));
 }
 
@@ -461,7 +482,7 @@ static bool kind_is_sane(const struct flow *flow)
 	if (flow->kind == DFI_COMBINE)
 		return combiner_is_sane(flow);
 	if (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
-	    flow->when_full || flow->combining)
+	    flow->when_full || flow->combining || flow->fan_in)
 		return false;
 	if (flow->multicast_address[0] && !flow_is_cast(flow))
 		return false;
@@ -530,6 +551,7 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->window_tuples = message->window_tuples;
 	flow->when_full = message->when_full;
 	flow->combining = message->combining;
+	flow->fan_in = message->fan_in;
 	flow->n_aggregates = (uint32_t)message->n_aggregates;
 	if (message->n_aggregates) {
 		flow->aggregates = aggregates_from_message(message);

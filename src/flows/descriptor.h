@@ -68,8 +68,13 @@ struct flow {
 	/* Of a multicast over a network, else "". */
 	char multicast_address[IP_TEXT_SIZE];
 	uint32_t combining; /* enum dfi_source_combining; likewise */
+	uint32_t fan_in;    /* of a combiner flow; 0: it has no tree */
 	struct node creator;
-	struct flow_part part; /* what is meant; not published */
+	/* What is meant; not published. */
+	struct flow_part part;
+	/* Of a part whose tuples are records: of what is made of, else NULL. */
+	struct dfi_schema *tuples;
+	uint32_t tuple_keys[DFI_MAX_KEYS];
 };
 
 /* Whether segments go to all targets as datagrams to a group. */
@@ -133,6 +138,9 @@ struct endpoint {
 int dfi__flow_check_name(const char *name);
 
 void dfi__flow_free(struct flow *flow);
+
+/* -ENOMEM, then there is nothing to free. Of a combiner flow. */
+int dfi__flow_copy(const struct flow *flow, struct flow *copy);
 
 /* Of the rings in the targets' regions. */
 struct ring_geometry dfi__flow_geometry(const struct flow *flow);

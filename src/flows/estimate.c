@@ -4,6 +4,7 @@
  * context's bound when an endpoint opens.
  */
 #include <string.h>
+#include "../base/bits.h"
 #include "../base/error.h"
 #include "../buffers/fan.h"
 #include "../transport/transport.h"
@@ -12,6 +13,7 @@
 #include "context.h"
 #include "declare.h"
 #include "descriptor.h"
+#include "tree.h"
 
 /*
  * Each peer may be a process of its own: all of the other side's, or, for a
@@ -20,10 +22,90 @@
 static uint32_t most_processes(const struct flow *flow)
 {
 	uint32_t both = flow->n_sources + flow->n_targets - 2;
+	uint32_t n_combiners = dfi__tree_size(flow);
 	uint32_t one = flow->n_sources > flow->n_targets ? flow->n_sources
 							 : flow->n_targets;
 
+	/* Of a tree, a context may have ends of any part. */
+	if (n_combiners)
+		return both + 1 + n_combiners;
 	return both > one ? both : one;
+}
+
+/* What an end that takes in so many rings of a part reserves for them. */
+static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(part);
+
+	return dfi->transport->ops->region_bytes(
+	    dfi->transport, region_size(&geometry, part->n_sources));
+}
+
+static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(part);
+
+	return transport_image_bytes(
+	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+}
+
+/*
+ * A part of a flow with a tree: what a combiner's inputs take, or, for their
+ * number behind the last, a target's. The images are those of who sends to it.
+ */
+static int fill_part(const struct dfi *dfi, const struct flow *flow,
+    uint32_t combiner, uint64_t *rings, uint64_t *images)
+{
+	struct flow part;
+	int ret = dfi__flow_copy(flow, &part);
+
+	if (ret < 0)
+		return ret;
+	ret = combiner < dfi__tree_size(flow) ? dfi__tree_input(&part, combiner)
+					      : dfi__tree_target(&part);
+	if (!ret) {
+		*rings = rings_bytes(dfi, &part);
+		*images = image_bytes(dfi, &part);
+	}
+	dfi__flow_free(&part);
+	return ret;
+}
+
+/* The first combiner of each level has as many inputs as any. */
+static int fill_tree(const struct dfi *dfi, const struct flow *flow,
+    uint32_t transport, struct dfi_flow_estimate *estimate)
+{
+	uint32_t n = dfi__tree_size(flow), top = dfi__tree_top(flow);
+	uint64_t above, above_images;
+	int ret = fill_part(
+	    dfi, flow, 0, &estimate->combiner_bytes, &estimate->image_bytes);
+
+	if (!ret && top)
+		ret = fill_part(dfi, flow, top, &above, &above_images);
+	if (!ret && top)
+		estimate->combiner_bytes = max_u64(
+		    estimate->combiner_bytes, above);
+	if (!ret)
+		ret = fill_part(dfi, flow, n, &estimate->target_bytes,
+		    &estimate->combiner_image_bytes);
+	estimate->n_combiners = n;
+	/* Each but those of the top level has one, at the combiner above. */
+	estimate->rings = flow->n_sources + top +
+	    (uint64_t)(n - top) * flow->n_targets;
+	if (transport == DFI_TRANSPORT_SHM)
+		estimate->image_bytes = estimate->combiner_image_bytes = 0;
+	else
+		estimate->source_queue_pairs = 1;
+	return ret;
+}
+
+/* A source sees only its part of a tree: one target. */
+static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
+{
+	struct flow part = *flow;
+	int ret = dfi__tree_source(&part, 0);
+
+	return ret < 0 ? ret : dfi__combine_source_bytes(&part, bytes);
 }
 
 static int fill(struct dfi *dfi, const struct flow *flow,
@@ -45,8 +127,7 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 	estimate->ring_payload_bytes = (uint64_t)geometry.segment_bytes *
 	    flow->segment_count;
 	estimate->ring_bytes = slots.ring_size;
-	estimate->target_bytes = dfi->transport->ops->region_bytes(
-	    dfi->transport, region_size(&geometry, flow->n_sources));
+	estimate->target_bytes = rings_bytes(dfi, flow);
 	estimate->target_descriptors = 1;
 	estimate->process_descriptors = most_processes(flow);
 	estimate->transport = transport;
@@ -55,7 +136,9 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 		estimate->source_bytes = dfi__fan_bytes(
 		    multicast ? dfi->transport : NULL, &slots);
 	if (flow->kind == DFI_COMBINE)
-		ret = dfi__combine_source_bytes(flow, &estimate->source_bytes);
+		ret = combine_source_bytes(flow, &estimate->source_bytes);
+	if (!ret && flow->fan_in)
+		return fill_tree(dfi, flow, transport, estimate);
 	if (ret < 0 || transport == DFI_TRANSPORT_SHM)
 		return ret;
 	if (cast) {
@@ -64,8 +147,7 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 		estimate->source_queue_pairs = 1 + flow->ordered;
 		return 0;
 	}
-	estimate->image_bytes = transport_image_bytes(
-	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+	estimate->image_bytes = image_bytes(dfi, flow);
 	/* The sequencer has one of its own. */
 	estimate->source_queue_pairs = flow->n_targets + flow->ordered;
 	return 0;

@@ -154,6 +154,9 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': verify %u is no enum dfi_verify", name,
 		    attr->verify);
+	if (attr->reserved)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
 	ret = check_replication(name, attr);
 	if (!ret)
 		ret = check_loss(name, attr);

@@ -55,8 +55,12 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	uint64_t l2_bytes = l2 > 0 ? (uint64_t)l2 : 0;
-	/* One ring serves all targets, or one is at each for all sources. */
-	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST
+	/*
+	 * One ring serves all targets, or one is at each for all sources. With
+	 * a tree, a source has one, at its combiner.
+	 */
+	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST ||
+		flow->fan_in
 	    ? 1
 	    : flow->n_targets;
 	uint64_t bytes, limit;

@@ -123,6 +123,7 @@ int dfi__handle_check_slow(
 	    : expected == GROUP_MAGIC                ? "group of targets"
 	    : expected == BARRIER_MAGIC              ? "barrier"
 	    : expected == SEQUENCER_MAGIC            ? "sequencer"
+	    : expected == COMBINER_MAGIC             ? "combiner"
 						     : "target";
 
 	if (!handle)

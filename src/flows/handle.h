@@ -20,6 +20,7 @@
 #define GROUP_MAGIC UINT32_C(0xdf1c0004)
 #define BARRIER_MAGIC UINT32_C(0xdf1c0005)
 #define SEQUENCER_MAGIC UINT32_C(0xdf1c0006)
+#define COMBINER_MAGIC UINT32_C(0xdf1c0007)
 #define CLOSED_MAGIC UINT32_C(0xdf1cffff)
 
 /* Handles that were closed, the last of the process, that are known as such. */

@@ -10,6 +10,7 @@
 #include "combine.h"
 #include "context.h"
 #include "descriptor.h"
+#include "tree.h"
 
 static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 {
@@ -38,6 +39,8 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 	info->ordered = flow->ordered;
 	info->loss_policy = flow->loss_policy;
 	info->gap_timeout_us = flow->gap_timeout_us;
+	info->fan_in = flow->fan_in;
+	info->n_combiners = dfi__tree_size(flow);
 	info->ring_bytes = dfi__flow_slots_geometry(flow).ring_size;
 	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
 	for (i = 0; i < flow->n_keys; i++) {
@@ -63,23 +66,50 @@ static void add_way(const char *role, const struct registry_value *value,
 	    used ? "; " : "", role, index, endpoint.verbs_way);
 }
 
+/* An entry of a combiner's: of itself, or of one of its inputs. */
+static void count_in_tree(const struct flow *flow,
+    const struct registry_value *value, const char *place,
+    struct dfi_flow_info *info)
+{
+	char *end;
+	unsigned long combiner = strtoul(place, &end, 10);
+
+	if (!strncmp(end, "/targets/", strlen("/targets/"))) {
+		info->attached_combiners++;
+		add_way("combiner", value, info);
+	} else if (combiner < dfi__tree_size(flow) &&
+	    dfi__tree_takes_sources(flow, (uint32_t)combiner)) {
+		info->attached_sources++;
+		add_way("source", value, info);
+	}
+}
+
 /* Endpoint entries among values that belong to the flow. */
 static void count_endpoints(const struct flow *flow,
     const struct registry_value *values, size_t n, struct dfi_flow_info *info)
 {
-	char sources[KEY_SIZE], targets[KEY_SIZE];
+	char sources[KEY_SIZE], targets[KEY_SIZE], combiners[KEY_SIZE];
+	const char *key;
 	size_t i;
 
 	dfi__endpoint_prefix(sources, flow, "source");
 	dfi__endpoint_prefix(targets, flow, "target");
-	for (i = 0; i < n; i++)
-		if (!strncmp(values[i].key, sources, strlen(sources))) {
-			info->attached_sources++;
-			add_way("source", &values[i], info);
-		} else if (!strncmp(values[i].key, targets, strlen(targets))) {
+	dfi__endpoint_prefix(combiners, flow, "combiner");
+	for (i = 0; i < n; i++) {
+		key = values[i].key;
+		if (!strncmp(key, targets, strlen(targets))) {
 			info->attached_targets++;
 			add_way("target", &values[i], info);
+		} else if (flow->fan_in &&
+		    !strncmp(key, combiners, strlen(combiners))) {
+			count_in_tree(
+			    flow, &values[i], key + strlen(combiners), info);
+		} else if (!flow->fan_in &&
+		    !strncmp(key, sources, strlen(sources))) {
+			info->attached_sources++;
+			add_way("source", &values[i], info);
 		}
+	}
 }
 
 /* The flow's name if the key is a flow's descriptor, else NULL. */

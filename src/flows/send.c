@@ -31,8 +31,9 @@ int dfi__source_fail(struct dfi_source *source, int err)
 static int was_aborted(const struct dfi_source *source)
 {
 	return dfi__fail(-ECANCELED,
-	    "flow '%s': %s %u was aborted here (dfi_source_abort())",
-	    source->flow.name, SOURCE_ID(source));
+	    "flow '%s': %s %u was aborted here (dfi_%s_abort())",
+	    source->flow.name, SOURCE_ID(source),
+	    flow_source_word(&source->flow));
 }
 
 int dfi__source_give_up(struct dfi_source *source)
@@ -58,6 +59,11 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 		return dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: target %u: each tuple of a "
 		    "replicate flow goes to all: name DFI_ALL_TARGETS",
+		    source->flow.name, SOURCE_ID(source), target);
+	if (source->flow.part.combiner)
+		return dfi__fail(-ERANGE,
+		    "flow '%s': %s %u: target %u: with fan_in all tuples of a "
+		    "source go to its combiner: name target 0",
 		    source->flow.name, SOURCE_ID(source), target);
 	return dfi__fail(-ERANGE,
 	    "flow '%s': %s %u: target %u: the flow has %u, numbered from 0",

@@ -527,7 +527,10 @@ static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
 	if (source->fan)
 		dfi__fan_end(source->fan, target, flag);
 	else
-		dfi__writer_end(&source->rings[target], flag);
+		dfi__writer_end(&source->rings[target],
+		    flag == FOOTER_FLAG_ABORT
+			? footer_state(0, source->cause, flag)
+			: flag);
 }
 
 /*

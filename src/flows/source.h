@@ -73,6 +73,7 @@ struct dfi_source {
 	uint64_t ring_memory; /* counted towards the context's bound */
 	uint32_t n_remotes;   /* opened so far */
 	const void *claimed;  /* start of the span that is lent, or NULL */
+	uint32_t cause;       /* of an abort that a combiner passes on */
 	/* For any thread to read: */
 	struct stats_entry stats;
 	_Atomic uint64_t stalls, long_stalls;

@@ -165,7 +165,9 @@ void dfi__source_stats(
 
 	read_flow(&source->flow, stats);
 	read_waits(&source->wait_time.counts, stats);
-	stats->role = DFI_ROLE_SOURCE;
+	stats->role = source->flow.part.from_combiners
+	    ? DFI_ROLE_COMBINER_OUTPUT
+	    : DFI_ROLE_SOURCE;
 	stats->index = source->index;
 	stats->tuples = source_tuples(source);
 	stats->bytes = source_sent(source) * source->head.tuple_size;
@@ -176,7 +178,8 @@ void dfi__source_stats(
 	}
 	stats->stalls = atomic_peek(&source->stalls);
 	stats->long_stalls = atomic_peek(&source->long_stalls);
-	stats->waits_for = atomic_peek(&source->waits_for);
+	stats->waits_for = flow_first_target(&source->flow) +
+	    atomic_peek(&source->waits_for);
 	stats->copied_bytes = source_copied(source);
 }
 
@@ -189,7 +192,8 @@ void dfi__target_stats(
 
 	read_flow(&target->flow, stats);
 	read_waits(&target->wait_time.counts, stats);
-	stats->role = DFI_ROLE_TARGET;
+	stats->role = target->flow.part.combiner ? DFI_ROLE_COMBINER_INPUT
+						 : DFI_ROLE_TARGET;
 	stats->index = target->index;
 	stats->tuples = target_tuples(target);
 	stats->bytes = stats->tuples * target->flow.schema->tuple_size;

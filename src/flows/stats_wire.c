@@ -135,8 +135,8 @@ static bool read_endpoint(
     const DfiStats__Endpoint *message, struct dfi_endpoint_stats *stats)
 {
 	if (dfi__flow_check_name(message->flow) < 0 ||
-	    (message->role != DFI_ROLE_SOURCE &&
-		message->role != DFI_ROLE_TARGET) ||
+	    message->role < DFI_ROLE_SOURCE ||
+	    message->role > DFI_ROLE_COMBINER_OUTPUT ||
 	    message->index >= DFI_MAX_ENDPOINTS ||
 	    message->waits_for >= DFI_MAX_ENDPOINTS)
 		return false;

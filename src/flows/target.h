@@ -69,6 +69,13 @@ struct dfi_target {
 	struct peers sources;
 	struct stats_entry stats;
 	struct stall stall;
+	uint32_t cause; /* of its failure, for who is above (tree.h), or 0 */
+	/*
+	 * Of a combiner's inputs: what it sends to, a change of which ends a
+	 * wait, too; and how many changes were looked at. Else NULL.
+	 */
+	struct peers *above;
+	uint32_t seen_above;
 	TAILQ_ENTRY(dfi_target) farewell; /* when it is closed */
 };
 
@@ -101,6 +108,13 @@ int dfi__target_check_slow(const struct dfi_target *target);
 /* "%s %u" of a target. */
 #define TARGET_ID(target) flow_target_word(&(target)->flow), (target)->index
 
+/* Whether those that a combiner sends to have changed. */
+static inline bool target_is_called(const struct dfi_target *target)
+{
+	return unlikely(target->above != NULL) &&
+	    peers_changes(target->above) != target->seen_above;
+}
+
 /* -ECANCELED, sticky: some thread has called dfi_target_abort(). */
 int dfi__target_give_up(struct dfi_target *target);
 
@@ -116,7 +130,7 @@ int dfi__target_fail(struct dfi_target *target, int err);
 /*
  * Give the consumed segment back and have the head lend the next one, of any
  * ring: 1, or 0 when no source has more but those that are held back, or an
- * error.
+ * error; -EAGAIN also when target_is_called().
  */
 int dfi__target_input(struct dfi_target *target);
 

@@ -159,6 +159,8 @@ static void pin_stats(void)
 	PIN(dfi_error_info, text, 32, 256);
 	PIN_VALUE(DFI_ROLE_SOURCE, 1);
 	PIN_VALUE(DFI_ROLE_TARGET, 2);
+	PIN_VALUE(DFI_ROLE_COMBINER_INPUT, 3);
+	PIN_VALUE(DFI_ROLE_COMBINER_OUTPUT, 4);
 	PIN_VALUE(DFI_MAX_ERRORS, 32);
 }
 
@@ -180,7 +182,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 144);
+	PIN_SIZE(dfi_flow_attr, 152);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -209,8 +211,10 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, window_tuples, 128, 8);
 	PIN(dfi_flow_attr, when_full, 136, 4);
 	PIN(dfi_flow_attr, source_combining, 140, 4);
+	PIN(dfi_flow_attr, fan_in, 144, 4);
+	PIN(dfi_flow_attr, reserved, 148, 4);
 
-	PIN_SIZE(dfi_flow_estimate, 80);
+	PIN_SIZE(dfi_flow_estimate, 96);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
 	PIN(dfi_flow_estimate, segment_count, 4, 4);
 	PIN(dfi_flow_estimate, rings, 8, 8);
@@ -224,8 +228,11 @@ static void pin_flows(void)
 	PIN(dfi_flow_estimate, process_descriptors, 60, 4);
 	PIN(dfi_flow_estimate, source_bytes, 64, 8);
 	PIN(dfi_flow_estimate, replication, 72, 4);
+	PIN(dfi_flow_estimate, n_combiners, 76, 4);
+	PIN(dfi_flow_estimate, combiner_bytes, 80, 8);
+	PIN(dfi_flow_estimate, combiner_image_bytes, 88, 8);
 
-	PIN_SIZE(dfi_flow_info, 2680);
+	PIN_SIZE(dfi_flow_info, 2696);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
 	PIN(dfi_flow_info, instance, 288, 8);
@@ -251,6 +258,10 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, verbs, 1648, 1024);
 	PIN(dfi_flow_info, loss_policy, 2672, 4);
 	PIN(dfi_flow_info, gap_timeout_us, 2676, 4);
+	PIN(dfi_flow_info, fan_in, 2680, 4);
+	PIN(dfi_flow_info, n_combiners, 2684, 4);
+	PIN(dfi_flow_info, attached_combiners, 2688, 4);
+	PIN(dfi_flow_info, reserved, 2692, 4);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);
@@ -316,6 +327,32 @@ static void pin_sources(void)
 	PIN(dfi_source_cursor, source, 16, 8);
 	PIN(dfi_source_cursor, target, 24, 4);
 	PIN(dfi_source_cursor, status, 28, 4);
+}
+
+static void pin_combiners(void)
+{
+	PIN_SIZE(dfi_combiner_attr, 32);
+	PIN(dfi_combiner_attr, size, 0, 4);
+	PIN(dfi_combiner_attr, flags, 4, 4);
+	PIN(dfi_combiner_attr, open_timeout_ms, 8, 4);
+	PIN(dfi_combiner_attr, stall_timeout_ms, 12, 4);
+	PIN(dfi_combiner_attr, close_timeout_ms, 16, 4);
+	PIN(dfi_combiner_attr, wait, 20, 4);
+	PIN(dfi_combiner_attr, max_groups, 24, 8);
+
+	PIN_SIZE(dfi_combiner_stats, 96);
+	PIN(dfi_combiner_stats, tuples, 0, 8);
+	PIN(dfi_combiner_stats, bytes, 8, 8);
+	PIN(dfi_combiner_stats, segments, 16, 8);
+	PIN(dfi_combiner_stats, records, 24, 8);
+	PIN(dfi_combiner_stats, record_bytes, 32, 8);
+	PIN(dfi_combiner_stats, record_segments, 40, 8);
+	PIN(dfi_combiner_stats, windows, 48, 8);
+	PIN(dfi_combiner_stats, early, 56, 8);
+	PIN(dfi_combiner_stats, stalls, 64, 8);
+	PIN(dfi_combiner_stats, stall_ns, 72, 8);
+	PIN(dfi_combiner_stats, send_stalls, 80, 8);
+	PIN(dfi_combiner_stats, send_stall_ns, 88, 8);
 }
 
 static void pin_targets(void)
@@ -458,6 +495,7 @@ int main(void)
 	pin_settings();
 	pin_flows();
 	pin_sources();
+	pin_combiners();
 	pin_targets();
 	pin_values();
 	pin_errors();

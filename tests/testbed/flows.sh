@@ -56,7 +56,7 @@ twice=(test_polling test_transport test_verify)
 once=(test_api test_combine test_combine_source test_copy test_counters test_errors test_estimate
 	test_groups test_handles test_hygiene test_leaving test_linger test_moving
 	test_order test_partition test_property test_registry_tcp test_replicate
-	test_sequencer test_shuffle test_window)
+	test_sequencer test_shuffle test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
@@ -75,6 +75,7 @@ for path in tests/flow/test_*; do
 done
 
 export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_WINDOW_SEEDS=4
+export DFI_TEST_TREE_SEEDS=3
 export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
 
 threads()

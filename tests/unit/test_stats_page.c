@@ -15,7 +15,7 @@ static void fill_endpoint(uint32_t i)
 
 	memset(stats->flow, 'f', sizeof(stats->flow) - 1);
 	stats->instance = UINT64_MAX - i;
-	stats->role = i % 2 ? DFI_ROLE_SOURCE : DFI_ROLE_TARGET;
+	stats->role = DFI_ROLE_SOURCE + i % DFI_ROLE_COMBINER_OUTPUT;
 	stats->index = DFI_MAX_ENDPOINTS - 1;
 	stats->waits_for = i % 2 ? DFI_MAX_ENDPOINTS - 1 : 0;
 	stats->tuples = stats->bytes = stats->segments = UINT64_MAX - 2 * i;
@@ -104,7 +104,7 @@ Test(stats_page, more_needs_something_to_go_on_from)
 Test(stats_page, endpoints_must_be_possible)
 {
 	fill_page();
-	page.endpoints[3].role = 3;
+	page.endpoints[3].role = DFI_ROLE_COMBINER_OUTPUT + 1;
 	cr_assert_eq(send_page(0), -EBADMSG);
 	fill_page();
 	page.endpoints[3].index = DFI_MAX_ENDPOINTS;
