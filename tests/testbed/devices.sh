@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # devices.sh BUILD_DIR: which device and address a context takes, in one virtual
-# machine with two soft-RoCE devices: IPv4, IPv6 and link-local addresses, the
-# route to the registry, the settings, and a peer behind the other device.
+# machine with one processor and two soft-RoCE devices: IPv4, IPv6 and link-local
+# addresses, the route to the registry, the settings, and a peer behind the other
+# device.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -12,7 +13,7 @@ if [ "${1-}" != --inside ]; then
 	build=$(realpath "$1")
 	# It makes devices of its own, which is for a virtual machine only.
 	unset DFI_TEST_DEVICE
-	exec "${script%/*}/testbed" up 1 --memory 2048 --timeout 300 -- \
+	exec "${script%/*}/testbed" up 1 --memory 2048 --cpus 1 --timeout 300 -- \
 		bash "$script" --inside "$build"
 fi
 
