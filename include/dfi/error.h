@@ -52,7 +52,7 @@ extern "C" {
 	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
 	X(ENODEV, "this host has no RDMA device that can be used")            \
 	X(ENODATA, "tuples were lost, and the flow goes on")                  \
-	X(EOPNOTSUPP, "not with these attributes in this version")            \
+	X(EOPNOTSUPP, "the RDMA device can't do what this needs")             \
 	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
 	X(EIO, "a system call failed")
 

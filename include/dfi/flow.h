@@ -81,9 +81,7 @@ enum dfi_replication {
 	 * as large ones (4096 bytes), and where an endpoint is opened whose
 	 * device has. Opening a source waits until each target has answered a
 	 * datagram (-ETIMEDOUT), and closing it until each has all
-	 * (dfi_source_attr.close_timeout_ms). If it is ordered, it can't leave
-	 * out what is lost, in this version: -EOPNOTSUPP with DFI_LOSS_NOTIFY.
-	 * See docs/replicate.md.
+	 * (dfi_source_attr.close_timeout_ms). See docs/replicate.md.
 	 */
 	DFI_REPLICATION_MULTICAST,
 };
@@ -98,11 +96,13 @@ enum dfi_loss_policy {
 	DFI_LOSS_RECOVER = 0,
 	/*
 	 * Nothing is sent again: a target is told once of each gap (-ENODATA,
-	 * dfi_target_gap()), and then gets what comes behind it. For programs
-	 * that recover by themselves. -EINVAL with what loses nothing: other
-	 * kinds of flows, replication DFI_REPLICATION_NAIVE, or transport
-	 * DFI_TRANSPORT_SHM. Where the library chooses one of these, by where
-	 * the endpoints are, there is just nothing to tell.
+	 * dfi_target_gap()), and then gets what comes behind it. If the flow is
+	 * ordered, it is told where the gap is in the order, which is the same
+	 * at all targets. For programs that recover by themselves. -EINVAL with
+	 * what loses nothing: other kinds of flows, replication
+	 * DFI_REPLICATION_NAIVE, or transport DFI_TRANSPORT_SHM. Where the
+	 * library chooses one of these, by where the endpoints are, there is
+	 * just nothing to tell.
 	 */
 	DFI_LOSS_NOTIFY,
 };
@@ -387,8 +387,7 @@ DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
  * -EINVAL: an argument or attribute is not valid; the text names it. -EEXIST: a
  * flow of this name exists. -EMSGSIZE: a tuple doesn't fit a segment, a segment
  * doesn't fit a datagram, or the description is too large. -ENOSPC, -ENOTCONN,
- * -ETIMEDOUT: the registry. -EOPNOTSUPP: not with this loss_policy. -ENOMEM,
- * -EIO.
+ * -ETIMEDOUT: the registry. -ENOMEM, -EIO.
  *
  * After -ENOTCONN a persistent flow may exist nevertheless: the connection may
  * have been lost between the request and its answer. Creating it again then

@@ -170,6 +170,12 @@ struct dfi_gap {
 	uint64_t first;
 	uint32_t count;
 	uint32_t source;
+	/*
+	 * In an ordered flow: where the first of them belongs among the
+	 * segments of all sources, counted from 0, which is the same at all
+	 * targets; the others belong right behind it. Else 0.
+	 */
+	uint64_t place;
 };
 
 /*

@@ -237,7 +237,7 @@ static int create_rings(struct cast_source *source, uint32_t n)
 
 int dfi__cast_source_open(struct cast_source *source,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
-    struct broadcast *broadcast, uint64_t start, int64_t deadline)
+    bool notify, struct broadcast *broadcast, uint64_t start, int64_t deadline)
 {
 	struct cast_config whole = *config;
 	struct stream_source_config stream = {
@@ -245,6 +245,7 @@ int dfi__cast_source_open(struct cast_source *source,
 		.flow = config->flow,
 		.source = index,
 		.gap_us = gap_us,
+		.notify = notify,
 		.slots = broadcast->remote.ring + sizeof(struct ring_header),
 		.start = start,
 	};

@@ -40,7 +40,7 @@ struct cast_source {
  */
 int dfi__cast_source_open(struct cast_source *source,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
-    struct broadcast *broadcast, uint64_t start, int64_t deadline);
+    bool notify, struct broadcast *broadcast, uint64_t start, int64_t deadline);
 /* Nothing is sent any more, and config.find not called; the rings stay. */
 void dfi__cast_source_stop(struct cast_source *source);
 void dfi__cast_source_close(struct cast_source *source);

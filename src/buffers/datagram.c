@@ -45,6 +45,7 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 {
 	struct datagram_report report;
 	struct datagram_state state;
+	struct datagram_place place;
 	struct datagram_data data;
 
 	switch (datagram->type) {
@@ -58,12 +59,16 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 	case DATAGRAM_STATE:
 		put_head(flow, datagram, &state.head);
 		state.total = htole64(datagram->total);
-		state.bound = htole64(datagram->bound);
 		memcpy(header, &state, sizeof(state));
 		return sizeof(state);
 	case DATAGRAM_REPORT:
 		put_head(flow, datagram, &report.head);
 		return put_report(datagram, report, header);
+	case DATAGRAM_PLACE:
+		put_head(flow, datagram, &place.head);
+		place.place = htole64(datagram->place);
+		memcpy(header, &place, sizeof(place));
+		return sizeof(place);
 	}
 	return 0;
 }
@@ -95,7 +100,20 @@ static bool parse_state(const char *at, size_t size, struct datagram *datagram)
 		return false;
 	memcpy(&state, at, sizeof(state));
 	datagram->total = le64toh(state.total);
-	datagram->bound = le64toh(state.bound);
+	return true;
+}
+
+/* Only where segments have places. */
+static bool parse_place(const struct datagram_flow *flow, const char *at,
+    size_t size, struct datagram *datagram)
+{
+	struct datagram_place place;
+
+	if (size != sizeof(place) || datagram->flags ||
+	    !(flow->geometry.parts & SEGMENT_GLOBAL))
+		return false;
+	memcpy(&place, at, sizeof(place));
+	datagram->place = le64toh(place.place);
 	return true;
 }
 
@@ -151,6 +169,8 @@ bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
 		return parse_state(data, size, datagram);
 	case DATAGRAM_REPORT:
 		return parse_report(flow, data, size, datagram);
+	case DATAGRAM_PLACE:
+		return parse_place(flow, data, size, datagram);
 	default:
 		return false;
 	}

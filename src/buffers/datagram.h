@@ -6,9 +6,12 @@
  *	DATA    +------+-------+------+------+-- - - - - - --+-----------------+
  *	        | head | total | used | zero | segment_header | tuples |
  *	        +------+-------+------+------+-- - - - - - --+-----------------+
- *	STATE   +------+-------+-------+
- *	        | head | total | bound |
- *	        +------+-------+-------+
+ *	STATE   +------+-------+
+ *	        | head | total |
+ *	        +------+-------+
+ *	PLACE   +------+-------+
+ *	        | head | place |
+ *	        +------+-------+
  *	REPORT  +------+--------+-----------+---------------+----
  *	        | head | target | n_missing | first, count  | ...
  *	        +------+--------+-----------+---------------+----
@@ -31,6 +34,11 @@ enum datagram_type {
 	DATAGRAM_DATA = 0xd1, /* a source's segment */
 	DATAGRAM_STATE,       /* how far a source is */
 	DATAGRAM_REPORT,      /* how far a target is */
+	/*
+	 * Of an ordered flow that notifies: where a segment belongs that a
+	 * target has asked for, instead of the segment.
+	 */
+	DATAGRAM_PLACE,
 };
 
 /* Flags of STATE: how the source ends; number is behind its last segment. */
@@ -47,9 +55,9 @@ struct datagram_head {
 	uint8_t flags;
 	uint16_t source; /* whose stream it is about */
 	/*
-	 * The lowest 32 bits, of DATA of the segment's number, of STATE of the
-	 * number behind the last segment sent, of REPORT of that behind the
-	 * last one given back.
+	 * The lowest 32 bits, of DATA and PLACE of the segment's number, of
+	 * STATE of the number behind the last segment sent, of REPORT of that
+	 * behind the last one given back.
 	 */
 	uint32_t number;
 };
@@ -72,10 +80,14 @@ static_assert(offsetof(struct datagram_data, used) == 24, "DATA");
 struct datagram_state {
 	struct datagram_head head;
 	uint64_t total; /* tuples of the stream, up to number */
-	uint64_t bound; /* of ordered flows; else 0 */
 };
-static_assert(sizeof(struct datagram_state) == 32, "STATE");
-static_assert(offsetof(struct datagram_state, bound) == 24, "STATE");
+static_assert(sizeof(struct datagram_state) == 24, "STATE");
+
+struct datagram_place {
+	struct datagram_head head;
+	uint64_t place; /* among the segments of all sources, in full */
+};
+static_assert(sizeof(struct datagram_place) == 24, "PLACE");
 
 struct datagram_report {
 	struct datagram_head head;
@@ -120,7 +132,7 @@ struct datagram {
 	uint32_t source;
 	uint32_t number;
 	uint64_t total;
-	uint64_t bound;
+	uint64_t place;
 	uint32_t used;
 	/* payload_offset + used bytes; where they were received. */
 	const char *payload;

@@ -90,10 +90,10 @@ void dfi__merge_ended(struct merge *merge, uint32_t position)
 	swap(merge, position, merge->n_next + --merge->n_waiting);
 }
 
-void dfi__merge_delivered(struct merge *merge)
+void dfi__merge_delivered(struct merge *merge, uint32_t n)
 {
 	swap(merge, 0, --merge->n_next);
 	merge->n_waiting++;
 	sift_down(merge, 0);
-	merge->place++;
+	merge->place += n;
 }

@@ -66,7 +66,10 @@ bool dfi__merge_arrived(struct merge *merge, uint32_t position, uint64_t place);
  */
 void dfi__merge_ended(struct merge *merge, uint32_t position);
 
-/* What was due is delivered; its ring goes back to the receive list. */
-void dfi__merge_delivered(struct merge *merge);
+/*
+ * What was due is delivered, so many places; its ring goes back to the receive
+ * list.
+ */
+void dfi__merge_delivered(struct merge *merge, uint32_t n);
 
 #endif

@@ -190,12 +190,16 @@ static inline const char *find_tuples(
 
 int dfi__reader_global(const struct reader *reader, uint64_t *global)
 {
+	const struct ring_geometry *g = &reader->geometry;
 	uint64_t state = atomic_peek(&reader->head->state);
 	const char *tuples = find_tuples(reader, state);
 
+	if (unlikely(!tuples && lost_count(reader, state)))
+		tuples = (const char *)reader->head - g->footer_offset +
+		    g->payload_offset;
 	if (unlikely(!tuples))
 		return no_segment(reader, state);
-	*global = segment_header(&reader->geometry, tuples)->global;
+	*global = segment_header(g, tuples)->global;
 	return 0;
 }
 

@@ -102,7 +102,8 @@ uint64_t dfi__reader_arrived(const struct reader *reader);
 
 /*
  * The next segment, which is ready, has this place among those of all sources;
- * segments must have that. -EBADMSG: the footer isn't valid.
+ * segments must have that. Of segments that were lost, it is the first one's,
+ * and the others' are the next. -EBADMSG: the footer isn't valid.
  */
 int dfi__reader_global(const struct reader *reader, uint64_t *global);
 

@@ -16,7 +16,7 @@
  *	        +--------+-----------------------+----------------+-----+
  *
  * Only the slots of flows that are verified, ordered, have groups or windows,
- *or are combined at their sources have a segment_header; it travels with the
+ * or are combined at their sources have a segment_header; it travels with the
  * payload, as its first cache line.
  *
  * The footer of a slot is at a fixed place, right behind the largest payload.
@@ -47,7 +47,9 @@
  * With FOOTER_FLAG_LOST there is no segment: so many as "used" says, from this
  * number on, were lost on their way (stream_target.h), and the next footer is
  * that of the slot so far ahead. Its total is 0, as nobody knows; the next
- * segment's, or the end mark's, says how many tuples they had.
+ * segment's, or the end mark's, says how many tuples they had. In an ordered
+ * flow the slot's segment_header has the place of the first, behind which the
+ * others' follow.
  */
 struct segment_footer {
 	_Atomic uint64_t total;

@@ -10,6 +10,7 @@
 #include "../base/atomic.h"
 #include "../base/clock.h"
 #include "../base/error.h"
+#include "checksum.h"
 
 /* ABORT is not answered, so it is said more than once. */
 #define ABORTS 4
@@ -109,6 +110,37 @@ static int send_segment(
 	return send(stream, to, &data, g->payload_offset + data.used);
 }
 
+/*
+ * With notify, nothing is sent again; but in an ordered flow its place is said,
+ * which is what a target needs to tell of the loss where it belongs.
+ */
+static void answer(
+    struct stream_source *stream, uint32_t to, uint64_t number, uint32_t slot)
+{
+	const struct ring_geometry *g = &stream->config.flow.geometry;
+	const struct segment_footer *footer = footer_of(stream, slot);
+	struct datagram place = {
+		.type = DATAGRAM_PLACE,
+		.source = stream->config.source,
+		.number = (uint32_t)number,
+	};
+
+	if (!stream->config.notify) {
+		(void)send_segment(stream, to, number, slot);
+		stream->counts.resent++;
+		return;
+	}
+	/* As in send_segment(). */
+	if (!(g->parts & SEGMENT_GLOBAL) ||
+	    footer_seq(atomic_peek(&footer->state)) != (uint32_t)number)
+		return;
+	place.place = segment_header(
+	    g, (const char *)footer - g->footer_offset + g->payload_offset)
+			  ->global;
+	(void)send(stream, to, &place, 0);
+	stream->counts.places++;
+}
+
 static int send_new(struct stream_source *stream, int64_t now)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
@@ -145,7 +177,6 @@ static void send_state(struct stream_source *stream, int64_t now)
 		.number = (uint32_t)stream->next,
 		.flags = stream->ended ? stream->ends : 0,
 		.total = stream->total,
-		.bound = stream->bound,
 	};
 
 	(void)send(stream, DATAGRAM_ALL, &state, 0);
@@ -222,9 +253,8 @@ static void resend(struct stream_source *stream, uint32_t target,
 		    stream->next - peer->consumed - ahead >
 			stream->config.flow.geometry.segment_count)
 			continue;
-		(void)send_segment(stream, target, peer->consumed + ahead,
+		answer(stream, target, peer->consumed + ahead,
 		    slot_of(stream, peer->consumed + ahead));
-		stream->counts.resent++;
 	}
 }
 

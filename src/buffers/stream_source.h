@@ -28,6 +28,8 @@ struct stream_source_config {
 	struct datagram_flow flow;
 	uint32_t source; /* its index */
 	uint32_t gap_us; /* the flow's gap_timeout */
+	/* What is lost is told, not sent again: only where it belongs. */
+	bool notify;
 	const void *slots;
 	uint64_t start; /* number of the first segment */
 };
@@ -50,6 +52,7 @@ struct stream_peer {
 struct stream_source_counts {
 	uint64_t segments; /* sent for the first time */
 	uint64_t resent;
+	uint64_t places; /* said of segments that were lost */
 	uint64_t states;
 	uint64_t reports;  /* that were used */
 	uint64_t outdated; /* that were not */
@@ -62,11 +65,6 @@ struct stream_source {
 	uint64_t next;             /* number behind the last segment sent */
 	uint32_t slot;             /* its slot */
 	uint64_t total;            /* tuples sent */
-	/*
-	 * For the owner, in ordered flows: what STATE says, the global number
-	 * behind the one of the last segment sent. Set before what sends it.
-	 */
-	uint64_t bound;
 	uint8_t ends;     /* DATAGRAM_END or _ABORT, as the owner has said */
 	bool ended;       /* STATE says so */
 	int64_t sent_at;  /* something to all */
@@ -101,8 +99,9 @@ void dfi__stream_source_attach(
 int dfi__stream_source_progress(struct stream_source *stream, int64_t now);
 
 /*
- * Take a REPORT about this stream (S2), and send again what it misses. Whether
- * it brings credit, or its target is over: the writer's owner may be woken.
+ * Take a REPORT about this stream (S2), and send again what it misses, or, with
+ * notify, say where that belongs (O5). Whether it brings credit, or its target
+ * is over: the writer's owner may be woken.
  */
 bool dfi__stream_source_receive(
     struct stream_source *stream, const struct datagram *report);

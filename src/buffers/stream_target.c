@@ -2,7 +2,7 @@
 /*
  * What a target of a multicast over datagrams does with what it receives.
  * Numbers are counted in 64 bits here; those that come in have 32, and mean
- *what is within a window of what was consumed.
+ * what is within a window of what was consumed.
  *
  *	    consumed        expected                known
  *	-------|---------------|-----------------------|------> numbers
@@ -19,6 +19,7 @@
 #include "../base/atomic.h"
 #include "../base/clock.h"
 #include "../base/error.h"
+#include "checksum.h"
 
 #define ASK_SHIFT_MAX 16
 
@@ -30,6 +31,19 @@ static uint32_t window(const struct stream_target *stream)
 static int64_t gap_ns(const struct stream_target *stream)
 {
 	return (int64_t)stream->config.gap_us * 1000;
+}
+
+/* What is lost is told at its place, which only the source knows: O5. */
+static bool needs_places(const struct stream_target *stream)
+{
+	return stream->config.notify &&
+	    stream->config.flow.geometry.parts & SEGMENT_GLOBAL;
+}
+
+/* Whether the source is asked for what is missing. */
+static bool may_ask(const struct stream_target *stream)
+{
+	return !stream->config.notify || needs_places(stream);
 }
 
 static struct segment_footer *footer_of(
@@ -53,6 +67,16 @@ static struct stream_slot *held_of(
     const struct stream_target *stream, uint64_t number)
 {
 	return &stream->held[slot_of(stream, number)];
+}
+
+/* Where a segment belongs that is held, or a gap that is placed. */
+static uint64_t *place_of(const struct stream_target *stream, uint64_t number)
+{
+	const struct ring_geometry *g = &stream->config.flow.geometry;
+	char *slot = (char *)footer_of(stream, slot_of(stream, number)) -
+	    g->footer_offset;
+
+	return &segment_header(g, slot + g->payload_offset)->global;
 }
 
 /* Nothing that comes is for anybody. */
@@ -160,6 +184,13 @@ static int64_t ask_again_ns(
 	return again > gap ? again : gap;
 }
 
+/* A gap that is placed has nothing to do but to be told, when it is first. */
+static bool waits_for_others(
+    const struct stream_target *stream, uint64_t number)
+{
+	return held_of(stream, number)->placed && number != stream->expected;
+}
+
 /* Of all gaps: the first one's time. */
 static void find_due(struct stream_target *stream)
 {
@@ -170,7 +201,8 @@ static void find_due(struct stream_target *stream)
 	for (number = stream->expected;
 	     stream->n_gaps && number != stream->known; number++) {
 		held = held_of(stream, number);
-		if (!held->used && held->due < stream->due)
+		if (!held->used && held->due < stream->due &&
+		    !waits_for_others(stream, number))
 			stream->due = held->due;
 	}
 }
@@ -199,13 +231,12 @@ static void report(struct stream_target *stream, int64_t now)
 	struct datagram datagram = { .n_missing = 0 };
 	struct stream_slot *held;
 	uint64_t number;
-	bool asks = stream->due <= now && !stream->config.notify &&
-	    !is_over(stream);
+	bool asks = stream->due <= now && may_ask(stream) && !is_over(stream);
 
 	for (number = stream->expected; asks && number != stream->known;
 	     number++) {
 		held = held_of(stream, number);
-		if (held->used || held->due > now)
+		if (held->used || held->placed || held->due > now)
 			continue;
 		if (!add_missing(&datagram, (uint32_t)number))
 			break;
@@ -226,7 +257,10 @@ static void learn(struct stream_target *stream, uint64_t number, int64_t now)
 	for (; stream->known - stream->expected < number - stream->expected;
 	     stream->known++) {
 		held = held_of(stream, stream->known);
-		*held = (struct stream_slot){ .due = now + gap_ns(stream) };
+		*held = (struct stream_slot){
+			.due = now + gap_ns(stream),
+			.lost_at = now + gap_ns(stream),
+		};
 		if (held->due < stream->due)
 			stream->due = held->due;
 		stream->n_gaps++;
@@ -239,14 +273,14 @@ static void overtake(struct stream_target *stream, uint64_t number, int64_t now)
 	uint64_t ahead = number - stream->expected;
 	struct stream_slot *held;
 
-	if (stream->config.notify || ahead < STREAM_OVERTAKEN)
+	if (!may_ask(stream) || ahead < STREAM_OVERTAKEN)
 		return;
 	if ((int64_t)(stream->overtaken - stream->expected) < 0)
 		stream->overtaken = stream->expected;
 	for (; stream->overtaken - stream->expected <= ahead - STREAM_OVERTAKEN;
 	     stream->overtaken++) {
 		held = held_of(stream, stream->overtaken);
-		if (held->used || held->n_asked)
+		if (held->used || held->placed || held->n_asked)
 			continue;
 		held->due = stream->due = now;
 	}
@@ -293,10 +327,39 @@ static bool deliver(struct stream_target *stream)
 		put_end_mark(stream, STREAM_WHOLE, FOOTER_FLAG_END);
 		fresh = true;
 	}
+	/* It has waited for those before it. */
+	held = &stream->held[stream->slot];
+	if (stream->expected != stream->known && held->placed &&
+	    held->due < stream->due)
+		stream->due = held->due;
 	return fresh;
 }
 
 /* T4, notify: what was not there in time never will be. */
+static bool is_lost(
+    const struct stream_target *stream, uint64_t number, int64_t now)
+{
+	const struct stream_slot *held = held_of(stream, number);
+
+	return !held->used && held->lost_at <= now &&
+	    (held->placed || !needs_places(stream));
+}
+
+/* How many are lost from expected on that are one gap. */
+static uint32_t count_lost(const struct stream_target *stream, int64_t now)
+{
+	uint64_t number = stream->expected;
+	uint32_t n;
+
+	for (n = 0; number + n != stream->known; n++)
+		if (!is_lost(stream, number + n, now) ||
+		    (n && needs_places(stream) &&
+			*place_of(stream, number + n) !=
+			    *place_of(stream, number) + n))
+			break;
+	return n;
+}
+
 static bool give_up(struct stream_target *stream, int64_t now)
 {
 	struct segment_footer *footer;
@@ -304,10 +367,7 @@ static bool give_up(struct stream_target *stream, int64_t now)
 	uint32_t n;
 
 	for (;;) {
-		for (n = 0; stream->expected + n != stream->known; n++)
-			if (held_of(stream, stream->expected + n)->used ||
-			    held_of(stream, stream->expected + n)->due > now)
-				break;
+		n = count_lost(stream, now);
 		if (!n)
 			break;
 		footer = footer_of(stream, stream->slot);
@@ -353,6 +413,7 @@ static bool take_data(
 	    g->payload_offset + datagram->used);
 	atomic_set(&footer->total, datagram->total);
 	held->used = datagram->used;
+	held->placed = false;
 	stream->n_gaps--;
 	stream->counts.early += number != stream->expected;
 	if (!stream->n_gaps)
@@ -360,6 +421,28 @@ static bool take_data(
 	else
 		overtake(stream, number, now);
 	return deliver(stream);
+}
+
+/* O5 */
+static void take_place(
+    struct stream_target *stream, const struct datagram *datagram)
+{
+	uint64_t number = stream->consumed +
+	    (datagram->number - (uint32_t)stream->consumed);
+	struct stream_slot *held;
+
+	/* It is said of what was asked for, so of a gap; or it is late. */
+	if (!needs_places(stream) ||
+	    number - stream->expected >= stream->known - stream->expected ||
+	    held_of(stream, number)->used || held_of(stream, number)->placed) {
+		stream->counts.repeated++;
+		return;
+	}
+	held = held_of(stream, number);
+	*place_of(stream, number) = datagram->place;
+	held->placed = true;
+	held->due = held->lost_at;
+	find_due(stream);
 }
 
 /* T3; whether the ring changes. */
@@ -411,12 +494,13 @@ bool dfi__stream_target_receive(
 			stream->counts.repeated++;
 	} else if (datagram->type == DATAGRAM_STATE) {
 		stream->counts.states++;
-		stream->bound = max_u64(stream->bound, datagram->bound);
 		if (!is_over(stream))
 			fresh = take_state(stream, datagram, now);
 		/* Who is gone, says the registry. */
 		if (!stream->closed)
 			report(stream, now);
+	} else if (datagram->type == DATAGRAM_PLACE && !is_over(stream)) {
+		take_place(stream, datagram);
 	}
 	return dfi__stream_target_progress(stream, now) || fresh;
 }
@@ -434,20 +518,26 @@ static bool has_news(const struct stream_target *stream)
 	    credit_batch(&stream->config.flow.geometry);
 }
 
+/* Of a source that is gone: what is missing is told first, if it can be. */
+static bool has_to_tell(const struct stream_target *stream)
+{
+	return stream->config.notify && stream->n_gaps &&
+	    (!needs_places(stream) ||
+		held_of(stream, stream->expected)->placed);
+}
+
 bool dfi__stream_target_progress(struct stream_target *stream, int64_t now)
 {
 	bool fresh = false, asks = false;
 
 	look_at_reader(stream);
 	if (!is_over(stream) && stream->due <= now) {
-		asks = !stream->config.notify;
-		fresh = !asks && give_up(stream, now);
+		fresh = stream->config.notify && give_up(stream, now);
+		asks = may_ask(stream) && stream->due <= now;
 	}
 	if (asks || has_news(stream))
 		report(stream, now);
-	/* What is missing is told first, where that is all there is to do. */
-	if (!stream->state && stream->cut_at <= now &&
-	    !(stream->config.notify && stream->n_gaps)) {
+	if (!stream->state && stream->cut_at <= now && !has_to_tell(stream)) {
 		stream->state = STREAM_CUT;
 		fresh = true;
 	}
@@ -464,8 +554,7 @@ int64_t dfi__stream_target_due(const struct stream_target *stream)
 {
 	int64_t due = is_over(stream) ? DEADLINE_NEVER : stream->due;
 
-	if (!stream->state && stream->cut_at < due &&
-	    !(stream->config.notify && stream->n_gaps))
+	if (!stream->state && stream->cut_at < due && !has_to_tell(stream))
 		due = stream->cut_at;
 	return due;
 }

@@ -9,7 +9,8 @@
  * ring's reader finds there what it finds in any ring; what it gives back is in
  * the ring's credit, as everywhere. When the stream is whole, the ring has its
  * end mark. If losses are to be told, the reader gets FOOTER_FLAG_LOST for each
- * gap, and must be lossy (reader.h).
+ * gap, and must be lossy (reader.h). In an ordered flow the slot then has the
+ * place in its header: the source is asked for it first (O5).
  *
  * All calls on one stream are one thread's at a time; the reader may be used by
  * another one meanwhile. Times are of one monotonic clock, in nanoseconds.
@@ -34,9 +35,10 @@
 struct stream_target_config {
 	struct datagram_port port;
 	struct datagram_flow flow;
-	uint32_t source, target;  /* their indices */
-	uint32_t gap_us;          /* the flow's gap_timeout */
-	bool notify;              /* what is lost is told, not sent again */
+	uint32_t source, target; /* their indices */
+	uint32_t gap_us;         /* the flow's gap_timeout */
+	/* What is lost is told, not sent again. */
+	bool notify;
 	struct ring_header *ring; /* with its slots behind it */
 	uint64_t start;           /* number of the first segment */
 };
@@ -56,7 +58,7 @@ struct stream_target_counts {
 	uint64_t states;
 	uint64_t outdated; /* that were too old, or can't be */
 	uint64_t reports;  /* sent */
-	uint64_t asked;    /* for segments, again and again */
+	uint64_t asked;    /* for segments, or their places, again and again */
 	uint64_t gaps;     /* told to the reader */
 	uint64_t lost;     /* segments in them */
 };
@@ -64,8 +66,11 @@ struct stream_target_counts {
 /* What is known of the number that a slot is for; see stream_target.c. */
 struct stream_slot {
 	int64_t due;      /* of a gap: when it is told, or asked for */
+	int64_t lost_at;  /* of a gap that is told: not before */
 	uint32_t used;    /* of one that is held: bytes; 0: it is not */
 	uint32_t n_asked; /* of a gap */
+	/* Of a gap of an ordered flow: the slot's header has its place. */
+	bool placed;
 };
 
 struct stream_target {
@@ -83,7 +88,6 @@ struct stream_target {
 	bool ended;               /* the end is known: */
 	uint64_t end;             /* number behind the last segment */
 	uint64_t end_total;       /* tuples */
-	uint64_t bound;           /* the largest that a STATE has said */
 	enum stream_state state;
 	bool cancelled;      /* the reader wants no more */
 	bool closed;         /* or reads no more */
@@ -101,7 +105,7 @@ int dfi__stream_target_init(
     struct stream_target *stream, const struct stream_target_config *config);
 void dfi__stream_target_free(struct stream_target *stream);
 
-/* Take DATA or STATE of this stream (T1 to T3). */
+/* Take DATA, STATE or PLACE of this stream (T1 to T3, O5). */
 bool dfi__stream_target_receive(
     struct stream_target *stream, const struct datagram *datagram, int64_t now);
 

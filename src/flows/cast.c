@@ -211,8 +211,9 @@ int dfi__source_cast_open(struct dfi_source *source, int64_t deadline)
 	config.find = find_target;
 	config.find_arg = source;
 	ret = dfi__cast_source_open(source->cast, &config, source->index,
-	    source->flow.gap_timeout_us, &source->fan->broadcast,
-	    RING_FIRST_SEGMENT, deadline);
+	    source->flow.gap_timeout_us,
+	    source->flow.loss_policy == DFI_LOSS_NOTIFY,
+	    &source->fan->broadcast, RING_FIRST_SEGMENT, deadline);
 	if (ret < 0) {
 		free(source->cast);
 		source->cast = NULL;

@@ -97,8 +97,12 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	char name[256];
-	int ret = dfi__reader_release(reader);
+	uint64_t place = 0;
+	int ret;
 
+	if (target->merge)
+		place = dfi__order_taken(target, reader->gap_count);
+	ret = dfi__reader_release(reader);
 	if (ret < 0)
 		return dfi__target_fail(target, ret);
 	target->has_gap = true;
@@ -106,6 +110,7 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 		.first = reader->gap_first - RING_FIRST_SEGMENT,
 		.count = reader->gap_count,
 		.source = source,
+		.place = place,
 	};
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
 	return dfi__fail(-ENODATA,
@@ -154,7 +159,7 @@ static int take(struct dfi_target *target, uint32_t source)
 				       : damaged(target, source, ret);
 	if (unlikely(!bytes)) {
 		if (target->merge)
-			dfi__order_taken(target);
+			dfi__order_taken(target, 1);
 		if (target->combiner)
 			dfi__combine_hold(target, source);
 		ret = dfi__reader_release(reader);
@@ -165,7 +170,7 @@ static int take(struct dfi_target *target, uint32_t source)
 	target->head.source = source;
 	target->lends_segment = true;
 	if (unlikely(target->merge != NULL))
-		dfi__order_taken(target);
+		dfi__order_taken(target, 1);
 	owned_add(&target->segments, 1);
 	return 1;
 }

@@ -457,8 +457,7 @@ static bool replication_is_sane(const struct flow *flow)
 	    flow->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
 		return false;
 	if (flow_is_cast(flow))
-		return flow->multicast_address[0] &&
-		    !(flow->ordered && flow->loss_policy == DFI_LOSS_NOTIFY);
+		return flow->multicast_address[0] != '\0';
 	return flow->replication == DFI_REPLICATION_NAIVE ||
 	    flow_is_broadcast(flow);
 }

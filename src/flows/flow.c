@@ -98,13 +98,13 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 }
 
 /* Multicast wherever all endpoints share memory, unless the user says else. */
-static int choose_replication(
+static void choose_replication(
     const struct dfi *dfi, uint32_t wanted, struct flow *flow)
 {
 	bool may_share = !dfi__network_may_be_needed(dfi, flow);
 
 	if (flow->kind != DFI_REPLICATE)
-		return 0;
+		return;
 	flow->replication = wanted;
 	if (!wanted)
 		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
@@ -113,14 +113,6 @@ static int choose_replication(
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
 		flow->transport = may_share ? DFI_TRANSPORT_SHM
 					    : DFI_TRANSPORT_VERBS;
-	if (flow_is_cast(flow) && flow->ordered &&
-	    flow->loss_policy == DFI_LOSS_NOTIFY)
-		return dfi__fail(-EOPNOTSUPP,
-		    "flow '%s': loss_policy DFI_LOSS_NOTIFY: an ordered "
-		    "multicast over RDMA can't leave out what is lost, in this "
-		    "version: leave loss_policy 0",
-		    flow->name);
-	return 0;
 }
 
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
@@ -275,7 +267,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
 	ret = copy_attr(flow, &attr);
 	if (!ret)
-		ret = choose_replication(dfi, attr.replication, flow);
+		choose_replication(dfi, attr.replication, flow);
 	if (!ret)
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)

@@ -120,9 +120,12 @@ int dfi__order_find(struct dfi_target *target, uint32_t *ring)
 	return 0;
 }
 
-void dfi__order_taken(struct dfi_target *target)
+uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n)
 {
-	dfi__merge_delivered(target->merge);
+	uint64_t place = target->merge->place - MERGE_FIRST_PLACE;
+
+	dfi__merge_delivered(target->merge, n);
+	return place;
 }
 
 bool dfi__order_changed(const struct dfi_target *target)

@@ -26,8 +26,11 @@ void dfi__order_close_target(struct dfi_target *target);
  */
 int dfi__order_find(struct dfi_target *target, uint32_t *ring);
 
-/* What was due was taken. */
-void dfi__order_taken(struct dfi_target *target);
+/*
+ * What was due was taken: one segment, or so many that were lost. The place in
+ * the order of the first, counted from 0.
+ */
+uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n);
 
 /* Whether dfi__order_find(), or who looks for ends, may find something new. */
 bool dfi__order_changed(const struct dfi_target *target);

@@ -377,10 +377,11 @@ static void pin_targets(void)
 	PIN(dfi_target_stats, sleeps, 56, 8);
 	PIN(dfi_target_stats, long_stalls, 64, 8);
 
-	PIN_SIZE(dfi_gap, 16);
+	PIN_SIZE(dfi_gap, 24);
 	PIN(dfi_gap, first, 0, 8);
 	PIN(dfi_gap, count, 8, 4);
 	PIN(dfi_gap, source, 12, 4);
+	PIN(dfi_gap, place, 16, 8);
 
 	PIN_SIZE(dfi_target_head, 24);
 	PIN(dfi_target_head, next, 0, 8);

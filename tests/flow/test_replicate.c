@@ -939,11 +939,6 @@ Test(replicate, attributes_of_datagrams_that_make_no_sense_are_named)
 	attr.multicast_address = "group";
 	assert_error(create_with(&attr), -EINVAL, "multicast_address 'group'");
 	attr = good;
-	attr.ordered = 1;
-	attr.loss_policy = DFI_LOSS_NOTIFY;
-	assert_error(create_with(&attr), -EOPNOTSUPP, "flow 'f'",
-	    "loss_policy DFI_LOSS_NOTIFY", "ordered");
-	attr = good;
 	attr.multicast_address = "239.1.2.3";
 	attr.replication = DFI_REPLICATION_NAIVE;
 	assert_error(create_with(&attr), -EINVAL, "multicast_address",

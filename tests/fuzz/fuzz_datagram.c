@@ -5,13 +5,14 @@
  * source sends only segments that it has, and neither counts further than it
  * may.
  *
- * The input: segment count, flags (checksums, notify), first segment; then
- * operations, each a byte and what belongs to it.
+ * The input: segment count, flags (checksums, notify, order), first segment;
+ * then operations, each a byte and what belongs to it.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "buffers/checksum.h"
 #include "buffers/reader.h"
 #include "buffers/stream_source.h"
 #include "buffers/stream_target.h"
@@ -100,6 +101,9 @@ static int source_sends(void *arg, uint32_t to, const void *header,
 		memcpy(data + header_size, payload, payload_size);
 	fuzz_check(dfi__datagram_parse(
 	    &f.flow, data, header_size + payload_size, &datagram));
+	fuzz_check(datagram.type != DATAGRAM_PLACE ||
+	    (f.source.config.notify && to != DATAGRAM_ALL &&
+		datagram.place - f.start < f.written));
 	if (datagram.type == DATAGRAM_DATA) {
 		memcpy(&number_is, datagram.payload + prefix, TUPLE);
 		fuzz_check((uint32_t)number_is == datagram.number);
@@ -134,6 +138,10 @@ static void write_segment(void)
 		return;
 	memcpy(f.slots + (size_t)g->slot_size * f.slot + g->payload_offset,
 	    &seq, TUPLE);
+	if (g->parts & SEGMENT_GLOBAL)
+		segment_header(g,
+		    f.slots + (size_t)g->slot_size * f.slot + g->payload_offset)
+		    ->global = seq;
 	f.written++;
 	atomic_set(&own_footer(f.slot)->total, f.written);
 	atomic_publish(&own_footer(f.slot)->state, footer_state(seq, TUPLE, 0));
@@ -145,10 +153,15 @@ static void read_segment(void)
 	const char *base = f.region.base, *payload;
 	volatile char sum = 0;
 	uint64_t bytes, i;
+	uint64_t place;
 	int ret;
 
 	if (f.refused)
 		return;
+	if (f.flow.geometry.parts & SEGMENT_GLOBAL && reader_ready(&f.reader)) {
+		ret = dfi__reader_global(&f.reader, &place);
+		fuzz_check(ret == 0 || ret == -EBADMSG);
+	}
 	if (!reader_ready(&f.reader)) {
 		ret = dfi__reader_check_end(&f.reader);
 		fuzz_check(ret == 0 || ret == -EBADMSG);
@@ -204,8 +217,11 @@ static void receive_likely(struct input *input, uint8_t kind)
 		datagram.missing[0].first = datagram.number +
 		    (uint32_t)number(input, 1) - 8;
 		datagram.missing[0].count = (uint32_t)number(input, 1);
+	} else if (kind & 4) {
+		datagram.type = DATAGRAM_PLACE;
+		datagram.place = number(input, 1);
 	}
-	if (datagram.type != DATAGRAM_DATA)
+	if (datagram.type == DATAGRAM_STATE || datagram.type == DATAGRAM_REPORT)
 		datagram.flags = (uint8_t)number(input, 1);
 	size = dfi__datagram_encode(&f.flow, &datagram, data);
 	if (datagram.type == DATAGRAM_DATA)
@@ -295,7 +311,8 @@ static void start(struct input *input)
 		.n_sources = N_SOURCES,
 		.n_targets = N_TARGETS,
 		.geometry = ring_geometry_with(TUPLE, TUPLE * TUPLES, count,
-		    flags & 1 ? SEGMENT_CHECKSUM : 0),
+		    (flags & 1 ? SEGMENT_CHECKSUM : 0) |
+			(flags & 4 ? SEGMENT_GLOBAL : 0)),
 	};
 	f.region.transport = &transport;
 	f.region.base = aligned_alloc(128, region_size(&f.flow.geometry, 1));
@@ -315,7 +332,7 @@ static void start(struct input *input)
 	source.slots = f.slots;
 	source.start = target.start = f.start;
 	target.port = (struct datagram_port){ target_sends, &f };
-	target.notify = flags & 2;
+	target.notify = source.notify = flags & 2;
 	target.ring = (struct ring_header *)(void *)((char *)f.region.base +
 	    ring_offset(&f.flow.geometry, 0));
 	fuzz_check(dfi__stream_source_init(&f.source, &source) == 0);

@@ -7,7 +7,9 @@
  * The streams below are those of multicast.pml, so here a segment arrives once,
  * sometime, and, as several streams know nothing of each other, in no order.
  * What a source that dies has sent arrives at all targets, at one or at none.
- * With NOTIFY any segment does, and gap_timeout is over at any time.
+ * With NOTIFY any segment does; a target that misses one asks for its place, of
+ * which the source, as long as it is there, says the number at last; and
+ * gap_timeout is over at any time.
  *
  * Bounds: SEGMENTS(i) segments of source i, a window of WINDOW, numbers in full.
  * A push that finds no credit waits, or is given up, after which its source
@@ -15,10 +17,9 @@
  *
  * Checked: at each place of the order, each target has the segment that drew its
  * number, or with NOTIFY a report, once; segments of a source stay in order.
- * Nobody waits for ever. Without NOTIFY, a target that ends well has all, and if
- * a source dies and something is missing, the flow fails where it is. With
- * NOTIFY a death costs nothing that others have sent, and a target that could
- * not have all ends badly.
+ * Nobody waits for ever. A target that ends well has all, or reports of it, and
+ * if a source dies and something is missing that nobody can say the place of,
+ * the flow fails where it is.
  *
  * check                             holds
  * check -DNOTIFY                    holds
@@ -28,10 +29,12 @@
  * check -DMUTANT_ARRIVAL_ORDER      assertion
  * check -DMUTANT_SKIP               assertion # what is missing at a death
  * check -DMUTANT_END_IS_ALL         assertion # before the segments are there
- * check -DNOTIFY -DMUTANT_NO_BOUND  deadlock  # STATE has no global number
+ * check -DMUTANT_GOOD_END           assertion # after a death
+ * check -DNOTIFY -DMUTANT_GUESS     deadlock  # whose a missing number was
+ * check -DNOTIFY -DMUTANT_NO_ANSWER deadlock  # of a source that closes
+ * check -DNOTIFY -DMUTANT_NO_TAIL   deadlock  # STATE doesn't say what was sent
  * check -DNOTIFY -DMUTANT_PATIENT   deadlock  # with holes
  * check -DNOTIFY -DMUTANT_LATE      assertion # what was reported, still comes
- * check -DNOTIFY -DMUTANT_GOOD_END  assertion
  */
 #define SOURCES 2
 #define TARGETS 2
@@ -73,20 +76,20 @@ byte source_end[SOURCES];
 byte place[TARGETS];            /* the number to be delivered next */
 bool held[TARGETS * PLACES];
 byte n_held[TARGETS];
+#ifdef NOTIFY
+bool placed[TARGETS * PLACES];  /* not there, and known to be lost there */
+#endif
+#if defined(MUTANT_SKIP) || defined(MUTANT_GUESS)
 byte known[TARGETS];            /* numbers below have been drawn */
+#endif
 byte back[TARGETS * SOURCES];   /* given back: the credit */
-byte told[TARGETS * SOURCES];   /* how many were sent, says its STATE, */
-byte told_bound[TARGETS * SOURCES]; /* and with which bound */
-byte got[TARGETS * SOURCES];    /* arrived */
+byte told[TARGETS * SOURCES];   /* how many were sent, as far as is known */
+byte got[TARGETS * SOURCES];    /* arrived, or placed */
 bool ended[TARGETS * SOURCES];  /* its END is here */
 byte target_end[TARGETS];
 
-/* The end of a stream is here, and without NOTIFY all before it. */
-#ifdef NOTIFY
-#define whole(t, i) ended[of(t, i)]
-#else
+/* The end of a stream is here, and all before it, or its places. */
 #define whole(t, i) (ended[of(t, i)] && got[of(t, i)] == told[of(t, i)])
-#endif
 
 #define failed(t) (target_end[t] == BAD)
 #define allows(t, i) (next[i] - back[of(t, i)] < WINDOW)
@@ -191,28 +194,37 @@ active [SOURCES] proctype source()
 	} unless { dead[i] }
 }
 
-inline learn(t, number_after)
+/* Of a segment that is there: its number, and that it was sent. */
+inline learn(t, n)
 {
+#ifdef NOTIFY
 	if
-	:: number_after > known[t] -> known[t] = number_after
+	:: seq[n] >= told[of(t, owner[n])] -> told[of(t, owner[n])] = seq[n] + 1
 	:: else
-	fi
+	fi;
+#endif
+#if defined(MUTANT_SKIP) || defined(MUTANT_GUESS)
+	if
+	:: n >= known[t] -> known[t] = n + 1
+	:: else
+	fi;
+#endif
+	skip
 }
 
 /* STATE, as long as it is news; when other things come first does no harm. */
+#ifdef MUTANT_NO_TAIL
+#define has_news(t, i) false
+#else
 #define has_news(t, i) \
 	(!dead[i] && !closing[i] && told[of(t, i)] < next[i])
+#endif
 
 #define idle(t) (!(data[at(t, 0)] || data[at(t, 1)] || data[at(t, 2)]))
 
 inline take_state(t, i)
 {
-	told[of(t, i)] = next[i];
-	told_bound[of(t, i)] = bound[i];
-#ifndef MUTANT_NO_BOUND
-	learn(t, bound[i]);
-#endif
-	tail_given_back(t, i)
+	told[of(t, i)] = next[i]
 }
 
 inline take_end(t, i)
@@ -222,35 +234,14 @@ inline take_end(t, i)
 	ended[of(t, i)] = true
 }
 
-/* What the target has given back of a stream: all before the segment. */
-inline give_back(t, i, count)
-{
-	if
-	:: count > back[of(t, i)] -> back[of(t, i)] = count
-	:: else
-	fi
-}
-
+/* Deliver it, or report that it is lost; it is given back. */
 inline deliver(t, n)
 {
 	assert(sent[n]);
-	/* Each place of the order has the segment of its number, or none. */
+	/* Each place of the order has the segment of its number. */
 	assert(n == place[t]);
-#ifdef NOTIFY
-	assert(seq[n] >= back[of(t, owner[n])]);
-#else
 	assert(seq[n] == back[of(t, owner[n])]);
-#endif
-	give_back(t, owner[n], seq[n] + 1)
-}
-
-/* Of a stream whose last number was passed, everything. */
-inline tail_given_back(t, i)
-{
-	if
-	:: place[t] >= told_bound[of(t, i)] -> give_back(t, i, told[of(t, i)])
-	:: else
-	fi
+	back[of(t, owner[n])]++
 }
 
 /* The next list: what is there in order, the application gets. */
@@ -265,9 +256,7 @@ inline next_place(t)
 			n_held[t]--
 		:: else -> break
 		fi
-	od;
-	tail_given_back(t, 0);
-	tail_given_back(t, 1)
+	od
 }
 
 #ifdef MUTANT_ARRIVAL_ORDER
@@ -279,12 +268,17 @@ inline next_place(t)
 inline take_data(t, n)
 {
 	data[at(t, n)] = false;
-#ifndef NOTIFY
+#ifdef NOTIFY
+	if
+	:: n >= place[t] && !placed[at(t, n)] -> got[of(t, owner[n])]++
+	:: else -> placed[at(t, n)] = false
+	fi;
+#else
 	got[of(t, owner[n])]++;
 	/* No place was passed that was not filled. */
 	assert(n >= place[t]);
 #endif
-	learn(t, n + 1);
+	learn(t, n);
 	if
 	:: n == place[t] || in_any_order ->
 		deliver(t, n);
@@ -306,6 +300,34 @@ inline take_data(t, n)
 #define room(t, n) true
 #endif
 #define takes(t, n) (data[at(t, n)] && room(t, n))
+
+#ifdef NOTIFY
+/* A source says the place of what a target misses and has asked for. */
+#ifdef MUTANT_NO_ANSWER
+#define answers(i) (!dead[i] && !closing[i])
+#else
+#define answers(i) (!dead[i] && !source_end[i])
+#endif
+#define misses(t, n) \
+	(sent[n] && n >= place[t] && !held[at(t, n)] && !placed[at(t, n)] && \
+	    seq[n] < told[of(t, owner[n])] && answers(owner[n]))
+
+inline take_place(t, n)
+{
+	placed[at(t, n)] = true;
+	got[of(t, owner[n])]++
+}
+
+#define is_lost(t) (place[t] < PLACES && placed[at(t, place[t])])
+
+/* gap_timeout is over. */
+inline report(t)
+{
+	deliver(t, place[t]);
+	placed[at(t, place[t])] = false;
+	next_place(t)
+}
+#endif
 
 /* It is known that nothing more comes from a source. */
 #ifdef MUTANT_END_IS_ALL
@@ -330,23 +352,14 @@ active [TARGETS] proctype target()
 #ifdef NOTIFY
 	:: atomic { has_news(t, 0) && idle(t) -> take_state(t, 0) }
 	:: atomic { has_news(t, 1) && idle(t) -> take_state(t, 1) }
-#ifdef MUTANT_PATIENT
-	:: atomic { place[t] < known[t] && sent[place[t]] -> next_place(t) }
-#else
+	:: atomic { misses(t, 0) -> take_place(t, 0) }
+	:: atomic { misses(t, 1) -> take_place(t, 1) }
+	:: atomic { misses(t, 2) -> take_place(t, 2) }
+	:: atomic { is_lost(t) -> report(t) }
+#ifdef MUTANT_GUESS
 	:: atomic { place[t] < known[t] -> next_place(t) }
 #endif
-	/* Sources that have died end with what is known of them. */
-	:: atomic { (is_over(t, 0) || is_dead(t, 0)) &&
-		(is_over(t, 1) || is_dead(t, 1)) &&
-		place[t] == known[t] ->
-#ifdef MUTANT_GOOD_END
-		target_end[t] = GOOD;
-#else
-		target_end[t] =
-		    (is_dead(t, 0) || is_dead(t, 1) -> BAD : GOOD);
 #endif
-		break }
-#else
 	:: atomic { is_over(t, 0) && is_over(t, 1) ->
 		target_end[t] = GOOD;
 		break }
@@ -357,9 +370,12 @@ active [TARGETS] proctype target()
 #ifndef MUTANT_PATIENT
 	/* What is there in order was delivered: the rest is of no use. */
 	:: atomic { is_dead(t, 0) || is_dead(t, 1) ->
+#ifdef MUTANT_GOOD_END
+		target_end[t] = GOOD;
+#else
 		target_end[t] = BAD;
-		break }
 #endif
+		break }
 #endif
 	od;
 	atomic {
@@ -406,10 +422,5 @@ active proctype judge()
 		    && place[0] >= bound[0] && place[0] >= bound[1]);
 		assert(target_end[1] != GOOD || ended[of(1, 0)] && ended[of(1, 1)]
 		    && place[1] >= bound[0] && place[1] >= bound[1]);
-#ifdef NOTIFY
-		/* The living lose nothing by a death. */
-		assert(source_end[1] == GOOD);
-		assert(place[0] >= bound[1] && place[1] >= bound[1]);
-#endif
 	}
 }

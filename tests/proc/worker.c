@@ -18,7 +18,10 @@
  *
  * -c creates the flow before, for so many sources and targets; -g BYTES with
  * segments of so many bytes; -P: it stays when this process has ended, for
- * those that have not attached by then; -M: as a replicate flow, by multicast.
+ * those that have not attached by then; -M: as a replicate flow, by multicast;
+ * -N: which tells of what is lost on the network. Then targets check that each
+ * tuple comes, or is told as lost, in the order of its source, and end with
+ *	target 1 ended 0 100 and 20 lost in 1 gaps
  *
  * -e: the endpoints don't block; they wait in poll() on their descriptors.
  *
@@ -26,11 +29,12 @@
  * cancelled doesn't want, and report only the others.
  *
  * -o PATH: target J writes the number of each tuple's source, a byte each, to
- * PATH.J.
+ * PATH.J; of tuples that were lost, with 0x80 added.
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
- * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-M] [-O] [-P]]
+ * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-M [-N]] [-O]
+ *[-P]]
  *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e]
  *	[-x TUPLES] source:I... target:J...
  */
@@ -55,7 +59,7 @@ static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool polls, persistent, ordered, multicast;
+static bool polls, persistent, ordered, multicast, notify;
 static const char *order_path;
 
 struct end {
@@ -63,6 +67,7 @@ struct end {
 	uint32_t index;
 	pthread_t thread;
 	bool damaged; /* a tuple was not what it should be */
+	uint32_t n_lost, n_gaps;
 };
 
 static void say(const struct end *end, const char *what, int ret,
@@ -206,6 +211,29 @@ static void check_tuple(struct end *end, const struct dfi_flow_info *info,
 	last[tuple->source] = tuple->number;
 }
 
+/* Segments are full, but for the last one of a source. */
+static void take_gap(struct end *end, struct dfi_target *target,
+    const struct dfi_flow_info *info, uint32_t *last, FILE *order)
+{
+	uint32_t n = info->segment_size / (uint32_t)sizeof(struct worker_tuple);
+	struct dfi_gap gap;
+	uint64_t upto;
+
+	if (dfi_target_gap(target, &gap) < 0 || gap.source >= MAX_SOURCES ||
+	    last[gap.source] != gap.first * n) {
+		end->damaged = true;
+		return;
+	}
+	upto = (gap.first + gap.count) * n;
+	upto = upto < n_tuples ? upto : n_tuples;
+	end->n_gaps++;
+	for (; last[gap.source] < upto; last[gap.source]++) {
+		end->n_lost++;
+		if (order)
+			putc((int)(gap.source | 0x80), order);
+	}
+}
+
 /* Where a target writes its order, or NULL. */
 static FILE *open_order(const struct end *end)
 {
@@ -236,6 +264,7 @@ static void run_target(struct end *end)
 	struct dfi_target *target;
 	FILE *order = open_order(end);
 	const void *tuple;
+	char text[64];
 	int ret;
 
 	attr.flags = polls ? DFI_NONBLOCK : 0;
@@ -247,7 +276,11 @@ static void run_target(struct end *end)
 	dfi_flow_query(dfi, flow, &info);
 	printf("target %u open\n", end->index);
 	fflush(stdout);
-	while ((ret = consume(target, &tuple)) > 0) {
+	while ((ret = consume(target, &tuple)) > 0 || ret == -ENODATA) {
+		if (ret < 0) {
+			take_gap(end, target, &info, last, order);
+			continue;
+		}
 		check_tuple(end, &info, tuple, last);
 		if (order)
 			putc((int)((const struct worker_tuple *)tuple)->source,
@@ -261,7 +294,12 @@ static void run_target(struct end *end)
 	}
 	if (order && fclose(order))
 		end->damaged = true;
-	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
+	snprintf(text, sizeof(text), "and %u lost in %u gaps", end->n_lost,
+	    end->n_gaps);
+	say(end, "ended", ret, count,
+	    ret < 0           ? dfi_errmsg()
+		: end->n_gaps ? text
+			      : "");
 	dfi_target_close(target);
 }
 
@@ -318,6 +356,7 @@ static int create(const char *ends, uint32_t segment_size)
 	if (multicast) {
 		attr.kind = DFI_REPLICATE;
 		attr.replication = DFI_REPLICATION_MULTICAST;
+		attr.loss_policy = notify ? DFI_LOSS_NOTIFY : 0;
 	}
 	ret = dfi_flow_create(dfi, flow, &attr);
 	if (ret < 0)
@@ -335,7 +374,7 @@ int main(int argc, char **argv)
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (
-	    (option = getopt(argc, argv, "c:eg:kKl:Mo:OPr:f:n:p:sx:")) != -1) {
+	    (option = getopt(argc, argv, "c:eg:kKl:MNo:OPr:f:n:p:sx:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -362,6 +401,8 @@ int main(int argc, char **argv)
 			persistent = true;
 		else if (option == 'M')
 			multicast = true;
+		else if (option == 'N')
+			notify = true;
 		else if (option == 'k')
 			forks = fork;
 		else if (option == 'K')

@@ -4,7 +4,8 @@
 # multicast.sh BUILD_DIR: replicate flows by multicast across three virtual
 # machines, each with a source and a target: exactly once, and in the order of
 # each source, with no packets lost, and 1 and 5 % of those that each machine
-# sends, once in one order for all; and what becomes of it when a machine loses
+# sends, once in one order for all, also with losses that are told and not made
+# good; and what becomes of it when a source is killed, or when a machine loses
 # power, or its device.
 set -euo pipefail
 
@@ -33,7 +34,22 @@ worker() # NAME ARGUMENT...
 	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=30000 DFI_LOG=info
 	unset DFI_TRANSPORT
 	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
-		> "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" || true
+		<&0 > "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" &
+	echo $! > "/tmp/$name.pid"
+	{ wait $! || echo "exit $?" >> "$SHARED/$name.$NODE"; } 2> /dev/null
+}
+
+# One that is killed when its source has sent something.
+doomed_worker() # NAME ARGUMENT...
+{
+	worker "$@" &
+	until grep -q ' open' "$SHARED/$1.$NODE" 2> /dev/null; do
+		sleep 0.05
+	done
+	sleep 0.5
+	kill -9 "$(cat "/tmp/$1.pid")"
+	echo killed >> "$SHARED/$1.$NODE"
+	wait
 }
 
 # One that goes on when its pipe is written to.
@@ -90,12 +106,43 @@ says() # K TEXT
 	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
 }
 
+# The orders that targets have written down are beginnings of one, whatever of
+# each was lost.
+same_order() # PATH TARGET...
+{
+	local path=$1 k size
+
+	shift
+	for k; do
+		tr '\200-\217' '\000-\017' < "$path.$k" > "$path.all.$k"
+	done
+	for k in "${@:2}"; do
+		size=$(stat -c %s "$path.all.$1" "$path.all.$k" |
+			sort -n | head -n 1)
+		[ "$size" -gt 1000 ] || fail "target $1 or $k has too little"
+		cmp -n "$size" "$path.all.$1" "$path.all.$k" ||
+			fail "targets $1 and $k had different orders"
+	done
+}
+
+# All of target K, with what it was told of as lost.
+has_all() # K TUPLES
+{
+	local got lost=0 gaps=0
+
+	read -r got lost gaps < <(sed -n "s/^target $1 ended 0 \([0-9]*\) \(and \)*\([0-9]*\)[a-z ]*\([0-9]*\).*/\1 \3 \4/p" \
+		"$SHARED/$case.$1")
+	[ $((got + lost)) -eq "$2" ] || fail "target $1 has not got all"
+	n_told=$((n_told + gaps))
+}
+
 # All sources to all targets; each target has checked what it got.
 replicate() # LOSS ARGUMENT...
 {
-	local k n=0 workers=() orders=$SHARED/order-${1%\%}
+	local k n=0 n_told=0 workers=() arguments="${*:2}" orders
 
-	case=loss-${1%\%}
+	case=loss-${1%\%}${arguments// /}
+	orders=$SHARED/$case.order
 	[ "$1" = 0% ] || "$testbed" net all loss "$1"
 	on 0 worker "$case" -c 3:3 -M -g $segment -n $tuples -o "$orders" \
 		"${@:2}" source:0 target:0 &
@@ -109,26 +156,57 @@ replicate() # LOSS ARGUMENT...
 	for k in 0 1 2; do
 		says $k "source $k ended 0 $tuples" ||
 			fail "source $k did not end well"
-		says $k "target $k ended 0 $((3 * tuples))" ||
-			fail "target $k has not got all"
+		has_all $k $((3 * tuples))
+		! says $k '^exit' || fail "node $k got what it should not"
 		grep -q 'multicast to ' "$SHARED/$case.log.$k" ||
 			fail "node $k: that is no multicast"
 	done
-	if [ "${2-}" = -O ]; then
-		for k in 1 2; do
-			cmp "$orders.0" "$orders.$k" ||
-				fail "targets 0 and $k had different orders"
-		done
+	[[ $arguments != *-O* ]] || same_order "$orders" 0 1 2
+	if [[ $arguments = *-N* ]]; then
+		[ $n_told -gt 0 ] || fail "nobody was told of a loss"
+	else
+		[ $n_told -eq 0 ] || fail "losses were told, not made good"
 	fi
 	if [ "$1" != 0% ]; then
 		for k in 0 1 2; do
 			n=$((n + $(on $k lost)))
 		done
 		[ "$n" -gt 0 ] || fail "no packet was lost"
-		"$testbed" net all heal
 	fi
-	echo "$1 of the packets lost ($n): all tuples arrived everywhere," \
-		"once and in order${2:+, the same everywhere}"
+	echo "$1 of the packets lost ($n, $n_told gaps told): all tuples came" \
+		"everywhere, once and in order, with ${arguments:-no options}"
+}
+
+# A source is killed while others, and the targets, have much to do and packets
+# are lost: all targets get beginnings of one order, and then who died.
+killed_source() # ARGUMENT...
+{
+	local k start arguments="$*" workers=()
+
+	case=killed${arguments// /}
+	on 0 worker "$case" -c 2:2 -M -g $segment -l 8000 -n 2000000000 \
+		-o "$SHARED/$case.order" "$@" target:0 &
+	workers+=($!)
+	on 1 worker "$case" -l 8000 -n 2000000000 -o "$SHARED/$case.order" \
+		source:0 target:1 &
+	workers+=($!)
+	on 2 doomed_worker "$case" -l 8000 -n 2000000000 source:1 &
+	workers+=($!)
+	await "the death" 60 says 2 '^killed'
+	start=$SECONDS
+	for k in 0 1; do
+		await "target $k's end" 20 says $k "target $k ended -"
+		says $k "target $k ended -104 .*source 1 .*died" ||
+			says $k "target $k ended -125 .*source 0 .*aborted" ||
+			fail "target $k does not say who died"
+	done
+	grep -q 'ended -104 .*source 1 ' "$SHARED/$case".[01] ||
+		fail "nobody names the source that died"
+	echo "targets knew after at most $((SECONDS - start)) s, with ${arguments}"
+	wait "${workers[@]}" || true
+	! grep -q '^exit 1$' "$SHARED/$case".[01] ||
+		fail "a target got what it should not"
+	same_order "$SHARED/$case.order" 0 1
 }
 
 # A machine dies while the source waits for another one, which is slow: so the
@@ -197,6 +275,9 @@ mv "$SHARED/address.new" "$SHARED/address"
 replicate 0%
 replicate 1% -O
 replicate 5%
+tuples=4000 replicate 5% -O -N
+killed_source -O -N
+"$testbed" net all heal
 power_off
 removal
 kill $registry

@@ -175,6 +175,20 @@ static struct faults *start_faults(struct net *net, uint64_t salt)
 	return faults;
 }
 
+static int draw(void *arg, uint64_t *place)
+{
+	struct net_source *source = arg;
+	struct net *net = source->net;
+
+	cr_assert_lt(net->n_places, net->plan.n_sources * net->plan.n_segments);
+	*place = MERGE_FIRST_PLACE + net->n_places;
+	net->places[net->n_places++] = (struct net_place){
+		.source = source->index,
+		.segment = source->sent,
+	};
+	return 0;
+}
+
 static void start_source(struct net *net, uint32_t index)
 {
 	struct ring_geometry apart = ring_geometry_apart(net->geometry);
@@ -184,6 +198,7 @@ static void start_source(struct net *net, uint32_t index)
 		.flow = net->flow,
 		.source = index,
 		.gap_us = net->plan.gap_us,
+		.notify = net->plan.notify,
 		.start = net->plan.start,
 	};
 	uint32_t t;
@@ -201,6 +216,8 @@ static void start_source(struct net *net, uint32_t index)
 	    dfi__fan_init(&source->fan, source->rings, net->plan.n_targets,
 		&net->transport, &net->geometry, net->plan.start),
 	    0);
+	source->fan.draw = net->plan.ordered ? draw : NULL;
+	source->fan.draw_arg = source;
 	config.slots = source->fan.broadcast.remote.ring +
 	    sizeof(struct ring_header);
 	cr_assert_eq(dfi__stream_source_init(&source->stream, &config), 0);
@@ -233,6 +250,9 @@ static void start_target(struct net *net, uint32_t index)
 	cr_assert_not_null(target->region.base);
 	memset(target->region.base, 0xa5, size);
 	dfi__region_init(&target->region);
+	cr_assert_eq(dfi__merge_init(&target->merge, net->plan.n_sources,
+			 MERGE_FIRST_PLACE),
+	    0);
 	for (s = 0; s < net->plan.n_sources; s++) {
 		struct stream_target_config config = {
 			.port = { send_from_target, target },
@@ -272,7 +292,9 @@ void net_start(struct net *net, const struct net_plan *plan)
 	net->random = plan->seed;
 	net->geometry = ring_geometry_with(sizeof(uint64_t),
 	    plan->segment_tuples * (uint32_t)sizeof(uint64_t),
-	    plan->segment_count, plan->verified ? SEGMENT_CHECKSUM : 0);
+	    plan->segment_count,
+	    (plan->verified ? SEGMENT_CHECKSUM : 0) |
+		(plan->ordered ? SEGMENT_GLOBAL : 0));
 	net->flow = (struct datagram_flow){
 		.instance = INSTANCE + plan->seed,
 		.n_sources = plan->n_sources,
@@ -281,6 +303,9 @@ void net_start(struct net *net, const struct net_plan *plan)
 	};
 	net->first_tuple = calloc(plan->n_segments + 1, sizeof(uint64_t));
 	cr_assert_not_null(net->first_tuple);
+	net->places = calloc(
+	    plan->n_sources * plan->n_segments + 1, sizeof(net->places[0]));
+	cr_assert_not_null(net->places);
 	for (i = 0; i < plan->n_segments; i++)
 		net->first_tuple[i + 1] = net->first_tuple[i] +
 		    tuples_of(net, i);
@@ -308,6 +333,7 @@ void net_stop(struct net *net)
 			free(net->targets[i].views[s].seen);
 		}
 		dfi__faults_close(net->targets[i].faults);
+		dfi__merge_free(&net->targets[i].merge);
 		free(net->targets[i].region.base);
 	}
 	for (; net->sent; net->sent = next) {
@@ -315,6 +341,7 @@ void net_stop(struct net *net)
 		free(net->sent);
 	}
 	free(net->first_tuple);
+	free(net->places);
 }
 
 /* What the network hands over to a source, and to a target. */
@@ -457,27 +484,25 @@ static void took_segment(
 	view->next++;
 }
 
-static void consume_from(struct net *net, struct net_view *view)
+static void look_at_end(struct net *net, struct net_view *view)
+{
+	cr_assert_eq(dfi__reader_check_end(&view->reader), 0, "seed %lu: %s",
+	    (unsigned long)net->plan.seed, dfi_errmsg());
+	if (view->reader.end == READER_ENDED)
+		view->end = 1;
+	else if (view->reader.end == READER_ABORTED)
+		view->end = -ECANCELED;
+	else if (view->stream.state == STREAM_CUT &&
+	    !reader_ready(&view->reader))
+		view->end = -ECONNRESET;
+}
+
+static void take(struct net *net, struct net_view *view)
 {
 	const char *payload;
 	uint64_t bytes;
 	int ret;
 
-	if (view->end)
-		return;
-	if (!reader_ready(&view->reader)) {
-		ret = dfi__reader_check_end(&view->reader);
-		cr_assert_eq(ret, 0, "seed %lu: %s",
-		    (unsigned long)net->plan.seed, dfi_errmsg());
-		if (view->reader.end == READER_ENDED)
-			view->end = 1;
-		else if (view->reader.end == READER_ABORTED)
-			view->end = -ECANCELED;
-		else if (view->stream.state == STREAM_CUT &&
-		    !reader_ready(&view->reader))
-			view->end = -ECONNRESET;
-		return;
-	}
 	ret = dfi__reader_take(&view->reader, &payload, &bytes);
 	if (ret == -ENODATA) {
 		took_gap(net, view);
@@ -489,6 +514,81 @@ static void consume_from(struct net *net, struct net_view *view)
 	cr_assert_eq(dfi__reader_release(&view->reader), 0);
 }
 
+static void consume_from(struct net *net, struct net_view *view)
+{
+	if (view->end)
+		return;
+	if (reader_ready(&view->reader))
+		take(net, view);
+	else
+		look_at_end(net, view);
+}
+
+/* As flows/order.c does: what is there goes into the next list. */
+static void look_at_rings(struct net *net, struct net_target *target)
+{
+	struct merge *merge = &target->merge;
+	struct net_view *view;
+	uint32_t i = merge->n_next;
+	uint64_t place;
+
+	while (i < merge->n_next + merge->n_waiting) {
+		view = &target->views[merge->rings[i]];
+		if (view->end) {
+			dfi__merge_ended(merge, i);
+			continue;
+		}
+		if (reader_ready(&view->reader)) {
+			cr_assert_eq(
+			    dfi__reader_global(&view->reader, &place), 0);
+			cr_assert(dfi__merge_arrived(merge, i, place),
+			    "seed %lu: place %lu",
+			    (unsigned long)net->plan.seed,
+			    (unsigned long)(place - MERGE_FIRST_PLACE));
+			i++;
+			continue;
+		}
+		look_at_end(net, view);
+		target->lost |= view->end < 0;
+		i += !view->end;
+	}
+}
+
+/* At these places are the segments that the source drew them for. */
+static void check_places(const struct net *net, const struct net_target *target,
+    uint32_t source, uint32_t segment, uint32_t n)
+{
+	uint64_t place = target->merge.place - MERGE_FIRST_PLACE;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		cr_assert_lt(place + i, net->n_places);
+		cr_assert_eq(net->places[place + i].source, source);
+		cr_assert_eq(net->places[place + i].segment, segment + i);
+	}
+}
+
+static void consume_in_order(struct net *net, struct net_target *target)
+{
+	struct net_view *view;
+	uint32_t ring, before, s;
+
+	look_at_rings(net, target);
+	cr_assert(!merge_is_late(&target->merge));
+	if (merge_is_due(&target->merge)) {
+		ring = merge_first(&target->merge);
+		view = &target->views[ring];
+		before = view->next;
+		take(net, view);
+		check_places(net, target, ring, before, view->next - before);
+		dfi__merge_delivered(&target->merge, view->next - before);
+	} else if (target->lost) {
+		for (s = 0; s < net->plan.n_sources; s++)
+			if (!target->views[s].end)
+				target->views[s].end = -ECONNRESET;
+	}
+}
+
 static void consume(struct net_target *target)
 {
 	struct net *net = target->net;
@@ -496,9 +596,12 @@ static void consume(struct net_target *target)
 	bool complete = true;
 	uint32_t s;
 
+	if (net->plan.ordered && !target->cancelled)
+		consume_in_order(net, target);
 	for (s = 0; s < net->plan.n_sources; s++) {
 		view = &target->views[s];
-		consume_from(net, view);
+		if (!net->plan.ordered)
+			consume_from(net, view);
 		dfi__stream_target_progress(&view->stream, net->now);
 		complete &= view->end != 0;
 	}
@@ -508,6 +611,11 @@ static void consume(struct net_target *target)
 		target->there = false;
 		target->left_at = net->now;
 	}
+}
+
+static bool has_all(const struct net_target *target)
+{
+	return target->complete && !target->lost;
 }
 
 /* Who is gone, or has left, says the registry. */
@@ -527,10 +635,10 @@ static void hear_of_others(struct net *net)
 			    target->left_at + registry <= net->now) {
 				source->knows_left[t] = true;
 				dfi__stream_source_leave(&source->stream, t,
-				    target->cancelled      ? STREAM_CANCELLED
-					: target->complete ? STREAM_DONE
-							   : STREAM_GONE);
-				if (!target->complete)
+				    target->cancelled     ? STREAM_CANCELLED
+					: has_all(target) ? STREAM_DONE
+							  : STREAM_GONE);
+				if (!has_all(target))
 					source->rings[t].cancelled = true;
 			}
 			if (target->there && !target->views[s].learns_gone &&
@@ -595,8 +703,9 @@ static void run_source(struct net *net, struct net_source *source)
 	if (dfi__stream_source_due(&source->stream) <= net->now)
 		cr_assert_eq(
 		    dfi__stream_source_progress(&source->stream, net->now), 0);
-	if (source->ended && dfi__stream_source_is_over(&source->stream)) {
-		source->complete = true;
+	/* All may also have left because another source has died. */
+	if (dfi__stream_source_is_over(&source->stream)) {
+		source->complete = source->ended;
 		source->there = false;
 		source->left_at = net->now;
 	}

@@ -6,8 +6,10 @@
  *
  * Checked on the way: tuples come once and in order of their source; no slot is
  * lent that is not the reader's; under notify each segment is delivered, or
- * told as lost once, and then it had not arrived. Beside what faults do, some
- * datagrams are gathered from their slots only when they arrive.
+ * told as lost once, and then it had not arrived. In an ordered flow also: at
+ * each place a target has the segment that drew it, or is told that this one is
+ * lost. Beside what faults do, some datagrams are gathered from their slots
+ * only when they arrive.
  */
 #ifndef DFI_TESTS_STREAM_NET_H
 #define DFI_TESTS_STREAM_NET_H
@@ -18,6 +20,7 @@
 #include "buffers/datagram.h"
 #include "buffers/fan.h"
 #include "buffers/faults.h"
+#include "buffers/merge.h"
 #include "buffers/reader.h"
 #include "buffers/stream_source.h"
 #include "buffers/stream_target.h"
@@ -29,7 +32,7 @@ struct net_plan {
 	uint32_t segment_count, segment_tuples;
 	uint32_t n_segments; /* of each source */
 	uint64_t start;
-	bool notify, verified;
+	bool notify, verified, ordered;
 	uint32_t gap_us;
 	const char *faults; /* as in DFI_TEST_FAULTS; NULL: none */
 	uint64_t seed;
@@ -62,6 +65,8 @@ struct net_target {
 	struct region region;
 	struct faults *faults;
 	struct net_view views[NET_ENDPOINTS];
+	struct merge merge;
+	bool lost;       /* a source is gone: what is in order, and no more */
 	int64_t next_at; /* of the application */
 	int64_t left_at; /* it is not there any more */
 	bool there, complete, cancelled;
@@ -84,6 +89,10 @@ struct net_source {
 	bool knows_left[NET_ENDPOINTS];
 };
 
+struct net_place {
+	uint32_t source, segment;
+};
+
 struct net {
 	struct net_plan plan;
 	struct ring_geometry geometry;
@@ -95,6 +104,9 @@ struct net {
 	struct net_source sources[NET_ENDPOINTS];
 	struct net_target targets[NET_ENDPOINTS];
 	struct net_datagram *sent; /* in order of arrival */
+	/* Of an ordered flow, by place: who drew it, and for which segment. */
+	struct net_place *places;
+	uint32_t n_places;
 	/*
 	 * For tests: true: lose this one on the way to that receiver (a target,
 	 * of REPORT a source).

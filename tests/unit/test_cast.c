@@ -13,7 +13,9 @@
 
 #include "../flow/flow_help.h"
 #include "fake_network.h"
+#include "flows/dispenser.h"
 #include "flows/source.h"
+#include "flows/target.h"
 
 enum {
 	SEGMENT = 4, /* tuples */
@@ -46,7 +48,7 @@ static void teardown(void)
 
 TestSuite(cast, .init = setup, .fini = teardown, .timeout = 60);
 
-static uint32_t routing; /* of the flow */
+static uint32_t routing, ordered; /* of the flow */
 
 static void start(uint32_t n_sources, uint32_t n_targets, uint32_t loss_policy,
     uint32_t target_flags)
@@ -58,6 +60,7 @@ static void start(uint32_t n_sources, uint32_t n_targets, uint32_t loss_policy,
 	attr.replication = DFI_REPLICATION_MULTICAST;
 	attr.loss_policy = loss_policy;
 	attr.routing = routing;
+	attr.ordered = ordered;
 	attr.gap_timeout_us = 2000;
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
@@ -85,8 +88,22 @@ struct end {
 	uint32_t index;
 	uint64_t n; /* of each source */
 	uint64_t n_lost, n_gaps;
+	/* Of an ordered flow: whose segment is at each place, and which. */
+	uint32_t *order;
+	uint64_t n_places;
 	char text[300];
 };
+
+/* So many segments of a source, from number first on. */
+static void note_places(
+    struct end *end, uint32_t source, uint64_t first, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; end->order && i < n; i++)
+		end->order[end->n_places++] = source << 24 |
+		    (uint32_t)(first + i);
+}
 
 /* Of a flow with groups, whom a segment is for: one target, or both. */
 static uint64_t set_of(uint64_t segment)
@@ -134,8 +151,10 @@ static bool take_gap(struct end *end, uint64_t next[MAX_ENDS])
 
 	if (dfi_target_gap(targets[end->index], &gap) < 0 ||
 	    gap.source >= MAX_ENDS || !gap.count ||
+	    gap.place != (ordered ? end->n_places : 0) ||
 	    !pass_over(end, &next[gap.source], gap.first))
 		return false;
+	note_places(end, gap.source, gap.first, gap.count);
 	upto = (gap.first + gap.count) * SEGMENT;
 	upto = upto < end->n ? upto : end->n;
 	end->n_lost += upto - next[gap.source];
@@ -144,14 +163,15 @@ static bool take_gap(struct end *end, uint64_t next[MAX_ENDS])
 	return true;
 }
 
-static bool take_batch(const struct end *end, const struct dfi_batch *batch,
-    uint64_t next[MAX_ENDS])
+static bool take_batch(
+    struct end *end, const struct dfi_batch *batch, uint64_t next[MAX_ENDS])
 {
 	const struct kv *kv = batch->tuples;
 	uint64_t seq;
 	uint32_t i;
 
 	(void)pass_over(end, &next[batch->source], UINT64_MAX);
+	note_places(end, batch->source, next[batch->source] / SEGMENT, 1);
 	for (i = 0; i < batch->count; i++) {
 		seq = next[batch->source]++;
 		if (kv[i].key != seq || kv[i].val != mix(0, seq))
@@ -200,6 +220,7 @@ static void lose_some(void)
 		N_ENDS = 2 * MAX_ENDS
 	};
 	struct end ends[N_ENDS];
+	uint64_t n = MAX_ENDS * 2001;
 	uint32_t i;
 
 	start(MAX_ENDS, MAX_ENDS, DFI_LOSS_NOTIFY, 0);
@@ -207,6 +228,9 @@ static void lose_some(void)
 		/* The last segment has one tuple. */
 		ends[i] = (struct end){ .index = i / 2,
 			.n = 2000 * SEGMENT + 1 };
+		if (!(i % 2) && ordered)
+			cr_assert_not_null(ends[i].order = calloc(
+					       n, sizeof(ends[i].order[0])));
 		cr_assert_eq(pthread_create(&ends[i].thread, NULL,
 				 i % 2 ? run_source : run_target, &ends[i]),
 		    0);
@@ -220,7 +244,13 @@ static void lose_some(void)
 		/* Of 4000 segments some 80 are lost. */
 		cr_assert_geq(ends[2 * i].n_gaps, 10);
 		cr_assert_leq(ends[2 * i].n_lost, 2000 * SEGMENT);
+		cr_assert_eq(ends[2 * i].n_places, ordered ? n : 0);
 	}
+	if (ordered)
+		cr_assert_arr_eq(
+		    ends[0].order, ends[2].order, n * sizeof(ends[0].order[0]));
+	for (i = 0; i < N_ENDS; i++)
+		free(ends[i].order);
 }
 
 Test(cast, losses_are_told_where_they_are)
@@ -233,6 +263,56 @@ Test(cast, losses_are_told_to_all_whoever_they_were_for)
 {
 	routing = DFI_ROUTE_DIRECT;
 	lose_some();
+}
+
+/* Each place of the order has the same segment at all, or the same loss. */
+Test(cast, losses_are_told_at_their_places_in_the_order)
+{
+	ordered = 1;
+	lose_some();
+}
+
+/* ---- Holes in the order ------------------------------------------------ */
+
+static void expect_key(struct dfi_target *target, uint32_t source, uint64_t key)
+{
+	const void *tuple;
+
+	cr_assert_eq(consume_soon(target, &tuple), 1, "%s", dfi_errmsg());
+	cr_assert_eq(((const struct kv *)tuple)->key, key);
+	cr_assert_eq(target->head.source, source);
+}
+
+/* A place that was taken, and then nothing is sent: its source is no more. */
+Test(cast, place_that_nobody_fills_ends_the_order_before_it)
+{
+	struct dfi_source *sources[2];
+	const void *tuple;
+	uint64_t place;
+	uint32_t i;
+
+	setenv("DFI_TEST_FAULTS", "duplicate=0.1", 1);
+	ordered = 1;
+	start(2, 2, DFI_LOSS_NOTIFY, DFI_NONBLOCK);
+	for (i = 0; i < 2; i++)
+		sources[i] = open_source(rig.dfi, "f", i, 0);
+	cr_assert_eq(push(sources[0], 7), 0);
+	cr_assert_eq(dfi_source_flush(sources[0]), 0);
+	cr_assert_eq(dispenser_take(sources[0]->sequencer, 1, &place), 0);
+	cr_assert_eq(push(sources[1], 8), 0);
+	cr_assert_eq(dfi_source_flush(sources[1]), 0);
+	for (i = 0; i < 2; i++) {
+		expect_key(targets[i], 0, 7);
+		cr_assert_eq(dfi_target_consume(targets[i], &tuple), -EAGAIN);
+	}
+	dfi_source_abort(sources[0]);
+	cr_assert_eq(dfi_source_close(sources[0]), -ECANCELED);
+	for (i = 0; i < 2; i++) {
+		assert_error(consume_soon(targets[i], &tuple), -ECANCELED,
+		    "flow 'f'", "source 0", "aborted");
+		cr_assert_eq(dfi_target_close(targets[i]), -ECANCELED);
+	}
+	cr_assert_eq(dfi_source_close(sources[1]), -ECONNRESET);
 }
 
 /* ---- Who hears of what ------------------------------------------------- */

@@ -21,8 +21,8 @@ static struct datagram_flow flow(bool verified)
 		.instance = 0x0807060504030201,
 		.n_sources = 300,
 		.n_targets = 3,
-		.geometry = ring_geometry_with(
-		    TUPLE, SEGMENT, COUNT, verified ? SEGMENT_CHECKSUM : 0),
+		.geometry = ring_geometry_with(TUPLE, SEGMENT, COUNT,
+		    verified ? SEGMENT_CHECKSUM | SEGMENT_GLOBAL : 0),
 	};
 }
 
@@ -39,7 +39,12 @@ static const struct datagram state = {
 	.source = 299,
 	.number = 5,
 	.total = 0xaabbccdd,
-	.bound = 0x0123456789abcdef,
+};
+static const struct datagram place = {
+	.type = DATAGRAM_PLACE,
+	.source = 3,
+	.number = 0xffffffff,
+	.place = 0x0123456789abcdef,
 };
 static const struct datagram report = {
 	.type = DATAGRAM_REPORT,
@@ -83,7 +88,10 @@ Test(datagram, fields_are_where_they_are_documented)
 		0x44, 0x33, 0x22, 0x11, 16, 0, 0, 0, 0, 0, 0, 0 };
 	static const unsigned char state_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd2, 1, 0x2b, 1, 5, 0, 0, 0, 0xdd, 0xcc, 0xbb, 0xaa, 0, 0, 0,
-		0, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 1 };
+		0 };
+	static const unsigned char place_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
+		0xd4, 0, 3, 0, 0xff, 0xff, 0xff, 0xff, 0xef, 0xcd, 0xab, 0x89,
+		0x67, 0x45, 0x23, 1 };
 	static const unsigned char report_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd3, 4, 7, 0, 4, 3, 2, 1, 2, 0, 0, 0, 2, 0, 0, 0, 5, 3, 2, 1,
 		1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0 };
@@ -92,8 +100,10 @@ Test(datagram, fields_are_where_they_are_documented)
 
 	cr_assert_eq(dfi__datagram_encode(&f, &data, header), 32);
 	cr_assert_arr_eq(header, data_bytes, 32);
-	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 32);
-	cr_assert_arr_eq(header, state_bytes, 32);
+	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 24);
+	cr_assert_arr_eq(header, state_bytes, 24);
+	cr_assert_eq(dfi__datagram_encode(&f, &place, header), 24);
+	cr_assert_arr_eq(header, place_bytes, 24);
 	cr_assert_eq(dfi__datagram_encode(&f, &report, header), 40);
 	cr_assert_arr_eq(header, report_bytes, 40);
 }
@@ -121,7 +131,6 @@ static void come_back(bool verified)
 	cr_assert_eq(got.source, state.source);
 	cr_assert_eq(got.number, state.number);
 	cr_assert_eq(got.total, state.total);
-	cr_assert_eq(got.bound, state.bound);
 	free(block.memory);
 
 	block = encode(&f, &report);
@@ -135,6 +144,18 @@ static void come_back(bool verified)
 	for (i = 0; i < report.n_missing; i++) {
 		cr_assert_eq(got.missing[i].first, report.missing[i].first);
 		cr_assert_eq(got.missing[i].count, report.missing[i].count);
+	}
+	free(block.memory);
+
+	/* Only where segments have places. */
+	block = encode(&f, &place);
+	cr_assert_eq(
+	    dfi__datagram_parse(&f, block.at, block.size, &got), verified);
+	if (verified) {
+		cr_assert_eq(got.type, DATAGRAM_PLACE);
+		cr_assert_eq(got.source, place.source);
+		cr_assert_eq(got.number, place.number);
+		cr_assert_eq(got.place, place.place);
 	}
 	free(block.memory);
 }
@@ -169,12 +190,17 @@ Test(datagram, of_another_flow_or_for_nobody_is_dropped)
 		refuse(data, i, 0xaa);
 		refuse(state, i, 0xaa);
 		refuse(report, i, 0xaa);
+		refuse(place, i, 0xaa);
 	}
-	refuse(data, 8, 0xd4); /* type */
+	refuse(data, 8, 0xd5); /* type */
+	refuse(data, 8, 0xd4);
 	refuse(data, 8, 0);
 	refuse(state, 8, 0xd3); /* but what follows is not that */
 	refuse(report, 8, 0xd2);
 	refuse(report, 8, 0xd1);
+	refuse(state, 8, 0xd4);
+	refuse(place, 8, 0xd1);
+	refuse(place, 11, 2);
 	refuse(data, 11, 2); /* source */
 	refuse(state, 10, 0x2c);
 	refuse(report, 11, 0xff);
@@ -189,6 +215,7 @@ Test(datagram, that_says_what_cannot_be_is_dropped)
 	refuse(state, 9, DATAGRAM_DONE);
 	refuse(state, 9, 0x10);
 	refuse(report, 9, DATAGRAM_ABORT);
+	refuse(place, 9, DATAGRAM_END);
 	refuse(data, 24, 0); /* used: none, parts, others, too many */
 	refuse(data, 24, 15);
 	refuse(data, 24, 8);
@@ -206,14 +233,14 @@ Test(datagram, that_says_what_cannot_be_is_dropped)
 
 Test(datagram, of_another_length_is_dropped)
 {
-	const struct datagram *all[] = { &data, &state, &report };
+	const struct datagram *all[] = { &data, &state, &report, &place };
 	struct datagram_flow f = flow(true);
 	struct datagram got;
 	struct block block;
 	size_t i, size;
 	char *exact;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		block = encode(&f, all[i]);
 		for (size = 0; size <= block.size + 3; size++) {
 			/* A block of its size, so that more is noticed. */

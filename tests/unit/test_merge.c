@@ -47,7 +47,7 @@ static void expect_due(struct merge *merge, uint32_t ring)
 {
 	cr_assert(merge_is_due(merge));
 	cr_assert_eq(merge_first(merge), ring);
-	dfi__merge_delivered(merge);
+	dfi__merge_delivered(merge, 1);
 	cr_assert(!merge_is_late(merge));
 }
 
@@ -84,7 +84,7 @@ Test(merge, place_that_was_delivered_is_noticed)
 	arrive(&merge, 2, 0);
 	arrive(&merge, 0, 1);
 	arrive(&merge, 1, 0);
-	dfi__merge_delivered(&merge);
+	dfi__merge_delivered(&merge, 1);
 	cr_assert(merge_is_late(&merge));
 	cr_assert(merge_first(&merge) == 1 || merge_first(&merge) == 2);
 	dfi__merge_free(&merge);

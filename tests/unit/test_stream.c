@@ -18,7 +18,7 @@ TestSuite(stream, .timeout = 240);
 /* What was counted, over all runs of a test. */
 static struct sums {
 	uint64_t segments, resent, repeated, early, asked, stuck, outdated;
-	uint64_t lost, gaps, datagrams;
+	uint64_t lost, gaps, datagrams, places;
 } sums;
 
 static void add_sums(const struct net *net)
@@ -30,6 +30,7 @@ static void add_sums(const struct net *net)
 		sums.segments += net->sources[s].stream.counts.segments;
 		sums.resent += net->sources[s].stream.counts.resent;
 		sums.stuck += net->sources[s].stream.counts.stuck;
+		sums.places += net->sources[s].stream.counts.places;
 		sums.outdated += net->sources[s].stream.counts.outdated;
 	}
 	for (t = 0; t < net->plan.n_targets; t++)
@@ -446,6 +447,81 @@ Test(stream, notify_comes_to_an_end_if_no_segment_ever_arrives)
 	}
 }
 
+/* In one order; that each has its place, stream_net.c checks. */
+
+static void order_seeds(bool notify, const char *faults, uint32_t n)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= n; seed++) {
+		plan = net_any_plan(seed, faults);
+		plan.ordered = true;
+		plan.notify = notify;
+		run(&plan, NULL,
+		    notify ? lost_is_what_was_dropped : all_have_all);
+	}
+}
+
+Test(stream, order_is_one_if_what_is_lost_comes_again)
+{
+	order_seeds(false, ALL_FAULTS, 300);
+	cr_assert_gt(sums.resent, 300);
+	cr_assert_eq(sums.lost + sums.places, 0);
+}
+
+Test(stream, order_with_notify_tells_what_is_lost_of_1_percent)
+{
+	order_seeds(true, "drop=0.01,duplicate=0.05", 500);
+	cr_assert_gt(sums.lost, 500);
+	cr_assert_eq(sums.resent, 0);
+}
+
+/* Among them the answers that say where it belongs. */
+Test(stream, order_with_notify_tells_what_is_lost_of_20_percent)
+{
+	order_seeds(true, "drop=0.2,duplicate=0.1", 500);
+	cr_assert_gt(sums.places, sums.gaps);
+	cr_assert_gt(sums.asked, sums.places);
+}
+
+Test(stream, order_with_notify_drops_what_comes_after_it_was_told_as_lost)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 500; seed++) {
+		plan = net_any_plan(
+		    seed, ALL_FAULTS ",delay=0.1,delay_us=5000");
+		plan.ordered = plan.notify = true;
+		plan.gap_us = 500;
+		run(&plan, NULL, all_have_all);
+	}
+	cr_assert_gt(sums.lost, 500);
+	cr_assert_gt(sums.repeated, 500);
+}
+
+/* And the first answers. */
+static bool lose_all_data_and_answers(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	return datagram->type == DATAGRAM_DATA ||
+	    (datagram->type == DATAGRAM_PLACE &&
+		lose_first(net, datagram->source % 4, receiver, 20));
+}
+
+Test(stream, order_with_notify_comes_to_an_end_if_no_segment_ever_arrives)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 50; seed++) {
+		plan = net_any_plan(seed, NULL);
+		plan.ordered = plan.notify = true;
+		run(&plan, lose_all_data_and_answers, all_is_lost);
+	}
+}
+
 /* With deaths. */
 
 static uint32_t dead; /* of the plan: net_run() clears it */
@@ -552,4 +628,54 @@ Test(stream, dead_source_ends_its_own_stream_only)
 Test(stream, dead_source_ends_its_own_stream_only_with_notify)
 {
 	run_source_deaths(true);
+}
+
+static uint64_t n_whole;
+
+/* Each target has a beginning of the one order, or all of it. */
+static void beginnings_end(const struct net *net)
+{
+	const struct net_target *target;
+	uint32_t s, t;
+
+	for (t = 0; t < net->plan.n_targets; t++) {
+		target = &net->targets[t];
+		cr_assert(target->complete);
+		cr_assert(target->lost || target->merge.n_next == 0);
+		n_cut += target->lost;
+		n_whole += !target->lost;
+		for (s = 0; !target->lost && s < net->plan.n_sources; s++)
+			has_all(net, t, s);
+	}
+}
+
+static void run_ordered_deaths(bool notify)
+{
+	struct net_plan plan;
+	uint64_t seed;
+
+	n_cut = n_whole = 0;
+	for (seed = 1; seed <= 300; seed++) {
+		plan = net_any_plan(seed, ALL_FAULTS);
+		plan.ordered = true;
+		plan.notify = notify;
+		plan.n_sources = 2 + (uint32_t)(seed % 2);
+		plan.dead_source = 1 + (uint32_t)(seed % plan.n_sources);
+		plan.death_us = (uint32_t)(seed * 7 % 1000);
+		plan.port_room = (uint32_t)(seed % 3);
+		run(&plan, NULL, beginnings_end);
+	}
+	cr_assert_gt(n_cut, 300);
+}
+
+/* Some die with places that they have sent nothing for. */
+Test(stream, dead_source_ends_the_order_behind_a_beginning)
+{
+	run_ordered_deaths(false);
+}
+
+Test(stream, dead_source_ends_the_order_behind_a_beginning_with_notify)
+{
+	run_ordered_deaths(true);
+	cr_assert_gt(sums.lost, 0);
 }

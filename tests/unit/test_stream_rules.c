@@ -11,6 +11,7 @@
 #include <dfi/error.h>
 
 #include "base/clock.h"
+#include "buffers/checksum.h"
 #include "buffers/reader.h"
 #include "buffers/stream_source.h"
 #include "buffers/stream_target.h"
@@ -41,6 +42,7 @@ static struct {
 } sent;
 
 static struct datagram_flow flow;
+static uint32_t parts; /* of its segments */
 
 static int take(void *arg, uint32_t to, const void *header, size_t header_size,
     const void *payload, size_t payload_size)
@@ -70,7 +72,7 @@ static void begin(void)
 		.instance = 77,
 		.n_sources = SOURCE + 1,
 		.n_targets = N_TARGETS,
-		.geometry = ring_geometry(TUPLE, TUPLES * TUPLE, W),
+		.geometry = ring_geometry_with(TUPLE, TUPLES * TUPLE, W, parts),
 	};
 }
 
@@ -520,15 +522,17 @@ static void stop_receiver(struct receiver *receiver)
 /* Segment n arrives, of one tuple. */
 static bool data(struct receiver *receiver, uint64_t n)
 {
-	uint64_t tuple = n;
+	uint64_t slot[9] = { 0 };
 	struct datagram datagram = {
 		.type = DATAGRAM_DATA,
 		.source = SOURCE,
 		.number = (uint32_t)(receiver->start + n),
 		.total = n + 1,
 		.used = TUPLE,
-		.payload = (const char *)&tuple,
+		.payload = (const char *)slot,
 	};
+
+	slot[flow.geometry.payload_offset / TUPLE] = n;
 
 	return dfi__stream_target_receive(
 	    &receiver->stream, &datagram, receiver->now);
@@ -543,7 +547,6 @@ static bool state(
 		.source = SOURCE,
 		.number = (uint32_t)(receiver->start + next),
 		.total = total,
-		.bound = next,
 	};
 
 	return dfi__stream_target_receive(
@@ -637,7 +640,6 @@ static void answer(struct receiver *receiver)
 	cr_assert_eq(sent.datagrams[0].flags, DATAGRAM_USED);
 	cr_assert_eq(sent.datagrams[0].n_missing, 0, "they are young");
 	cr_assert_eq(receiver->stream.known - receiver->start, 3);
-	cr_assert_eq(receiver->stream.bound, 3);
 	/* Old, impossible: it teaches nothing, but is answered. */
 	cr_assert(!state(receiver, W + 1, 0, 0));
 	cr_assert(!state(receiver, (uint64_t)0 - 2, DATAGRAM_END, 0));
@@ -1100,6 +1102,180 @@ Test(stream_rules, abort_ends_the_ring_behind_what_is_in_order)
 {
 	for_receivers(be_aborted, false);
 	for_receivers(be_aborted, true);
+}
+
+/* ---- O5: losses of an ordered flow are told at their places. ----------- */
+
+static bool say_place(struct receiver *receiver, uint64_t n, uint64_t place)
+{
+	struct datagram datagram = {
+		.type = DATAGRAM_PLACE,
+		.source = SOURCE,
+		.number = (uint32_t)(receiver->start + n),
+		.place = place,
+	};
+
+	return dfi__stream_target_receive(
+	    &receiver->stream, &datagram, receiver->now);
+}
+
+static void expect_asked(uint64_t first, uint32_t count)
+{
+	const struct datagram *last = &sent.datagrams[sent.n - 1];
+
+	cr_assert_gt(sent.n, 0);
+	cr_assert_eq(last->type, DATAGRAM_REPORT);
+	cr_assert_eq(last->n_missing, 1);
+	cr_assert_eq(last->missing[0].first, (uint32_t)first);
+	cr_assert_eq(last->missing[0].count, count);
+}
+
+static void read_placed_gap(
+    struct receiver *receiver, uint64_t n, uint32_t count, uint64_t place)
+{
+	uint64_t is;
+
+	cr_assert(reader_ready(&receiver->reader));
+	cr_assert_eq(dfi__reader_global(&receiver->reader, &is), 0);
+	cr_assert_eq(is, place);
+	read_gap(receiver, n, count);
+}
+
+static struct receiver *start_ordered(uint64_t start)
+{
+	static struct receiver receiver;
+
+	parts = SEGMENT_GLOBAL;
+	start_receiver(&receiver, start, true);
+	return &receiver;
+}
+
+static void stop_ordered(struct receiver *receiver)
+{
+	stop_receiver(receiver);
+	parts = 0;
+}
+
+Test(stream_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
+{
+	struct receiver *receiver;
+	uint64_t start;
+	size_t i;
+
+	for (i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+		start = starts[i];
+		receiver = start_ordered(start);
+		state(receiver, 4, 0, 0);
+		sent.n = 0;
+		/* Of what was not asked for yet, too. */
+		cr_assert(!say_place(receiver, 3, 11));
+		receiver->now += GAP;
+		cr_assert(!run_timers(receiver), "no place is known");
+		expect_asked(start, 3);
+		cr_assert(!reader_ready(&receiver->reader));
+		cr_assert(!say_place(receiver, 1, 6), "0 is before it");
+		sent.n = 0;
+		receiver->now += GAP;
+		run_timers(receiver);
+		/* Again, but only for what is not known. */
+		cr_assert_eq(sent.n, 1);
+		cr_assert_eq(sent.datagrams[0].n_missing, 2);
+		cr_assert_eq(
+		    sent.datagrams[0].missing[1].first, (uint32_t)(start + 2));
+		cr_assert(say_place(receiver, 0, 5));
+		read_placed_gap(receiver, 0, 2, 5);
+		cr_assert(!say_place(receiver, 0, 5), "it was told");
+		/* Late, but not told yet. */
+		cr_assert(data(receiver, 2));
+		cr_assert(!say_place(receiver, 2, 9));
+		read_one(receiver, 2);
+		read_placed_gap(receiver, 3, 1, 11);
+		cr_assert(!data(receiver, 3));
+		cr_assert_eq(
+		    dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+		cr_assert_eq(receiver->stream.counts.gaps, 2);
+		cr_assert_eq(receiver->stream.counts.lost, 3);
+		stop_ordered(receiver);
+	}
+}
+
+/* Of a gap in numbers, but with others' segments between. */
+Test(stream_rules, o5_losses_with_places_apart_are_told_apart)
+{
+	struct receiver *receiver = start_ordered(0);
+
+	state(receiver, 4, 0, 0);
+	cr_assert(!say_place(receiver, 0, 20));
+	cr_assert(!say_place(receiver, 1, 21));
+	cr_assert(!say_place(receiver, 2, 23));
+	cr_assert_eq(
+	    dfi__stream_target_due(&receiver->stream), receiver->now + GAP);
+	receiver->now += GAP - 1;
+	cr_assert(!run_timers(receiver), "it may still come");
+	receiver->now++;
+	cr_assert(run_timers(receiver));
+	read_placed_gap(receiver, 0, 2, 20);
+	read_placed_gap(receiver, 2, 1, 23);
+	cr_assert(!reader_ready(&receiver->reader));
+	cr_assert(say_place(receiver, 3, 24));
+	read_placed_gap(receiver, 3, 1, 24);
+	stop_ordered(receiver);
+}
+
+/* Nobody will say where the rest belongs. */
+Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
+{
+	struct receiver *receiver = start_ordered(0);
+
+	data(receiver, 0);
+	dfi__stream_target_source_gone(&receiver->stream, receiver->now);
+	receiver->now += GAP / 2;
+	state(receiver, 4, DATAGRAM_END, 4);
+	cr_assert(!say_place(receiver, 1, 3));
+	cr_assert(!say_place(receiver, 3, 9));
+	receiver->now += GAP / 2;
+	run_timers(receiver);
+	cr_assert_eq(receiver->stream.state, STREAM_OPEN, "1 is to be told");
+	receiver->now += GAP / 2;
+	cr_assert(run_timers(receiver));
+	cr_assert_eq(receiver->stream.state, STREAM_CUT);
+	read_one(receiver, 0);
+	read_placed_gap(receiver, 1, 1, 3);
+	cr_assert(!reader_ready(&receiver->reader));
+	cr_assert(!reader_end_marked(&receiver->reader));
+	stop_ordered(receiver);
+}
+
+Test(stream_rules, o5_source_says_places_instead_of_sending_again)
+{
+	struct sender sender;
+	uint32_t i;
+	char *slot;
+
+	parts = SEGMENT_GLOBAL;
+	start_sender(&sender, UINT32_MAX - 1);
+	sender.stream.config.notify = true;
+	for (i = 0; i < 3; i++) {
+		slot = sender.slots + (size_t)flow.geometry.slot_size * i;
+		((struct segment_header *)(void *)slot)->global = 100 + i * i;
+		write_one(&sender);
+	}
+	progress(&sender);
+	sent.n = 0;
+	reports(&sender, 1, 0, 0, 1, 2);
+	cr_assert_eq(sent.n, 2);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(sent.datagrams[i].type, DATAGRAM_PLACE);
+		cr_assert_eq(sent.to[i], 1);
+		cr_assert_eq(
+		    sent.datagrams[i].number, (uint32_t)(sender.start + 1 + i));
+	}
+	cr_assert_eq(sent.datagrams[0].place, 101);
+	cr_assert_eq(sent.datagrams[1].place, 104);
+	cr_assert_eq(sender.stream.counts.places, 2);
+	cr_assert_eq(sender.stream.counts.resent, 0);
+	stop_sender(&sender);
+	parts = 0;
 }
 
 /* A ring whose losses nobody has declared. */
