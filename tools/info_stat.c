@@ -87,13 +87,15 @@ static json_t *endpoint_json(const struct dfi_endpoint_stats *stats)
 	char instance[17];
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, stats->instance);
-	return json_pack("{ss ss ss si sI sI sI sI sI sI sI sI sI sI sI sI so}",
+	return json_pack(
+	    "{ss ss ss si sI sI sI sI sI sI sI sI sI sI sI sI sI sI so}",
 	    "flow", stats->flow, "instance", instance, "role",
 	    role_name(stats->role), "index", (int)stats->index, "tuples",
 	    (json_int_t)stats->tuples, "bytes", (json_int_t)stats->bytes,
 	    "segments", (json_int_t)stats->segments, "partial_segments",
 	    (json_int_t)stats->partial_segments, "copied_bytes",
-	    (json_int_t)stats->copied_bytes, "stalls",
+	    (json_int_t)stats->copied_bytes, "gaps", (json_int_t)stats->gaps,
+	    "lost_segments", (json_int_t)stats->lost_segments, "stalls",
 	    (json_int_t)stats->stalls, "stall_ns", (json_int_t)stats->stall_ns,
 	    "polls", (json_int_t)stats->polls, "yields",
 	    (json_int_t)stats->yields, "sleeps", (json_int_t)stats->sleeps,
@@ -188,6 +190,9 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 	if (is_source)
 		printf(" (%" PRIu64 " partial), %" PRIu64 " bytes copied",
 		    stats->partial_segments, stats->copied_bytes);
+	if (stats->gaps)
+		printf(", %" PRIu64 " gaps of %" PRIu64 " segments lost",
+		    stats->gaps, stats->lost_segments);
 	print_rate(list, &sample);
 	keep(&sample);
 	printf("\n    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64

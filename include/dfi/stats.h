@@ -52,7 +52,8 @@ struct dfi_endpoint_stats {
 	uint32_t waits_for; /* the target that such a source waits for, or in
 			       a flow with fan_in maybe the combiner */
 	uint32_t reserved;
-	uint64_t copied_bytes; /* of a source: as in dfi_source_stats */
+	uint64_t copied_bytes;        /* of a source: as in dfi_source_stats */
+	uint64_t gaps, lost_segments; /* of a target: as in dfi_target_stats */
 };
 
 /* A context, and what it told. */

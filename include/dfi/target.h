@@ -157,6 +157,8 @@ struct dfi_target_stats {
 	 * group's waits, and where a descriptor is polled.
 	 */
 	uint64_t long_stalls;
+	/* Told with -ENODATA: how often, and of how many segments in all. */
+	uint64_t gaps, lost_segments;
 };
 DFI_API void dfi_target_query(
     const struct dfi_target *target, struct dfi_target_stats *stats);

@@ -105,6 +105,8 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 	ret = dfi__reader_release(reader);
 	if (ret < 0)
 		return dfi__target_fail(target, ret);
+	owned_add(&target->gaps, 1);
+	owned_add(&target->lost_segments, reader->gap_count);
 	target->has_gap = true;
 	target->gap = (struct dfi_gap){
 		.first = reader->gap_first - RING_FIRST_SEGMENT,

@@ -132,6 +132,8 @@ void dfi_target_query(
 	stats->yields = atomic_peek(&counts->yields);
 	stats->sleeps = atomic_peek(&counts->sleeps);
 	stats->long_stalls = atomic_peek(&target->long_stalls);
+	stats->gaps = atomic_peek(&target->gaps);
+	stats->lost_segments = atomic_peek(&target->lost_segments);
 }
 
 static void read_waits(
@@ -200,6 +202,8 @@ void dfi__target_stats(
 	stats->segments = atomic_peek(&target->segments);
 	stats->stalls = atomic_peek(&target->stalls);
 	stats->long_stalls = atomic_peek(&target->long_stalls);
+	stats->gaps = atomic_peek(&target->gaps);
+	stats->lost_segments = atomic_peek(&target->lost_segments);
 }
 
 void dfi__stats_add(struct dfi *dfi, struct stats_entry *entry, stats_fn *read)

@@ -42,6 +42,8 @@ static void endpoint_to_message(uint64_t id,
 	message->waiting_ns = stats->waiting_ns;
 	message->waits_for = stats->waits_for;
 	message->copied_bytes = stats->copied_bytes;
+	message->gaps = stats->gaps;
+	message->lost_segments = stats->lost_segments;
 }
 
 static void error_to_message(
@@ -157,6 +159,8 @@ static bool read_endpoint(
 	stats->waiting_ns = message->waiting_ns;
 	stats->waits_for = message->waits_for;
 	stats->copied_bytes = message->copied_bytes;
+	stats->gaps = message->gaps;
+	stats->lost_segments = message->lost_segments;
 	return true;
 }
 

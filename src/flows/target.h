@@ -42,6 +42,7 @@ struct dfi_target {
 	uint32_t in_a_row; /* segments taken from it without a break */
 	bool has_gap;      /* gap is the one that was told last */
 	struct dfi_gap gap;
+	_Atomic uint64_t gaps, lost_segments; /* told; for any thread to read */
 	bool dead_undrained;   /* a source is gone, but its ring isn't empty */
 	uint32_t seen_changes; /* of sources.changes */
 	uint32_t flags;

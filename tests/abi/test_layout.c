@@ -121,7 +121,7 @@ static void pin_settings(void)
 
 static void pin_stats(void)
 {
-	PIN_SIZE(dfi_endpoint_stats, 248);
+	PIN_SIZE(dfi_endpoint_stats, 264);
 	PIN(dfi_endpoint_stats, flow, 0, 128);
 	PIN(dfi_endpoint_stats, instance, 128, 8);
 	PIN(dfi_endpoint_stats, role, 136, 4);
@@ -140,6 +140,8 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, waits_for, 232, 4);
 	PIN(dfi_endpoint_stats, reserved, 236, 4);
 	PIN(dfi_endpoint_stats, copied_bytes, 240, 8);
+	PIN(dfi_endpoint_stats, gaps, 248, 8);
+	PIN(dfi_endpoint_stats, lost_segments, 256, 8);
 
 	PIN_SIZE(dfi_node_stats, 384);
 	PIN(dfi_node_stats, node, 0, 152);
@@ -366,7 +368,7 @@ static void pin_targets(void)
 	PIN(dfi_target_attr, wait, 24, 4);
 	PIN(dfi_target_attr, reserved, 28, 4);
 
-	PIN_SIZE(dfi_target_stats, 72);
+	PIN_SIZE(dfi_target_stats, 88);
 	PIN(dfi_target_stats, tuples, 0, 8);
 	PIN(dfi_target_stats, bytes, 8, 8);
 	PIN(dfi_target_stats, segments, 16, 8);
@@ -376,6 +378,8 @@ static void pin_targets(void)
 	PIN(dfi_target_stats, yields, 48, 8);
 	PIN(dfi_target_stats, sleeps, 56, 8);
 	PIN(dfi_target_stats, long_stalls, 64, 8);
+	PIN(dfi_target_stats, gaps, 72, 8);
+	PIN(dfi_target_stats, lost_segments, 80, 8);
 
 	PIN_SIZE(dfi_gap, 24);
 	PIN(dfi_gap, first, 0, 8);

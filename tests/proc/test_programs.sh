@@ -183,6 +183,7 @@ has "$tmp/stat" "^the holder: host .*, pid $holder, id " \
 "$bin/dfi-info" stat --json > "$tmp/stat"
 has "$tmp/stat" '"name": "the holder"' "\"pid\": $holder" '"error": null' \
 	'"flow": "held"' '"role": "target"' '"index": 1' '"tuples": 0' \
+	'"gaps": 0' '"lost_segments": 0' \
 	'"long_stalls": 0' '"waits_for": null' '"errors": \[\]' '"time_ns": [1-9]'
 # It goes on until nobody reads any more.
 "$bin/dfi-info" stat --json --watch=0.05 2> "$tmp/log" | head -n 3 \

@@ -96,6 +96,49 @@ static void expect_key(uint64_t key)
 	cr_assert_eq(((const struct kv *)tuple)->key, key);
 }
 
+/* Of target 0, as other threads and processes see it. */
+static int find_target(void *arg, const struct dfi_node_stats *stats)
+{
+	struct dfi_endpoint_stats *found = arg;
+	uint32_t i;
+
+	for (i = 0; i < stats->n_endpoints; i++)
+		if (stats->endpoints[i].role == DFI_ROLE_TARGET)
+			*found = stats->endpoints[i];
+	return 0;
+}
+
+static void expect_counted(uint64_t gaps, uint64_t lost_segments)
+{
+	struct dfi_endpoint_stats seen = { .role = 0 };
+	struct dfi_target_stats own;
+
+	dfi_target_query(target, &own);
+	cr_assert_eq(own.gaps, gaps);
+	cr_assert_eq(own.lost_segments, lost_segments);
+	cr_assert_eq(dfi_stats_list(rig.dfi, find_target, &seen), 0);
+	cr_assert_eq(seen.role, DFI_ROLE_TARGET);
+	cr_assert_eq(seen.gaps, gaps);
+	cr_assert_eq(seen.lost_segments, lost_segments);
+}
+
+Test(gap, is_counted_when_it_is_told)
+{
+	const void *tuple;
+
+	expect_counted(0, 0);
+	lose(0, 3);
+	arrive(3);
+	lose(4, 1);
+	expect_counted(0, 0);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ENODATA);
+	expect_counted(1, 3);
+	expect_key(3);
+	expect_counted(1, 3);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ENODATA);
+	expect_counted(2, 4);
+}
+
 Test(gap, is_told_once_and_the_flow_goes_on)
 {
 	const void *tuple;

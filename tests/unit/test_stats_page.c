@@ -23,6 +23,9 @@ static void fill_endpoint(uint32_t i)
 	stats->stall_ns = stats->polls = stats->yields = UINT64_MAX - 4 * i;
 	stats->sleeps = stats->long_stalls = UINT64_MAX - 5 * i;
 	stats->waiting_ns = UINT64_MAX - 6 * i;
+	stats->copied_bytes = UINT64_MAX - 7 * i;
+	stats->gaps = UINT64_MAX - 8 * i;
+	stats->lost_segments = UINT64_MAX - 9 * i;
 	page.ids[i] = UINT64_MAX - STATS_PAGE + i;
 }
 
