@@ -14,6 +14,7 @@
 static const struct column columns[] = {
 	{ "groups", "groups", 8, 0 },
 	{ "source_combining", "combining", 9, 0 },
+	{ "fan_in", "fan-in", 6, 0 },
 	{ "tuple_size", "#bytes", 6, 0 },
 	{ "sources", "sources", 7, 0 },
 	{ "procs", "procs", 5, 0 },
@@ -31,6 +32,8 @@ static const struct column columns[] = {
 	{ "shuffle_ratio", "ratio", 6, 3 },
 	{ "off_ratio", "to off", 6, 3 },
 	{ "off_share", "bytes to off", 12, 4 },
+	{ "plain_ratio", "to no tree", 10, 3 },
+	{ "plain_share", "bytes to no tree", 16, 4 },
 	{ "transport", "transport", 9, 0 },
 	{ "device", "device", 8, 0 },
 	{ "preemptions", "preempted", 9, 0 },
@@ -39,7 +42,8 @@ static const struct column columns[] = {
 };
 
 enum {
-	MAX_SIDES = MAX_COMBININGS + 2, /* and the shuffle flow, and the loop */
+	MAX_MODES = MAX_COMBININGS * MAX_FAN_INS,
+	MAX_SIDES = MAX_MODES + 2, /* and the shuffle flow, and the loop */
 };
 
 /* One row in the making. */
@@ -49,7 +53,7 @@ struct trial {
 	uint32_t tuple_size;
 	uint64_t n_groups;
 	struct side sides[MAX_SIDES]; /* first those of the modes, in order */
-	uint32_t n_sides;
+	uint32_t n_sides, n_modes;
 	const struct side *off, *shuffle, *fold; /* NULL: not measured */
 };
 
@@ -74,6 +78,20 @@ static struct plan make_plan(const struct trial *trial, enum job_kind job)
 	};
 }
 
+/* Levels are put on top of each other until a target has few inputs. */
+static uint32_t count_combiners(uint32_t n, uint32_t fan_in)
+{
+	uint32_t sum = 0;
+
+	if (!fan_in)
+		return 0;
+	do {
+		n = (n + fan_in - 1) / fan_in;
+		sum += n;
+	} while (n > fan_in);
+	return sum;
+}
+
 static struct side *add_side(struct trial *trial, enum job_kind job)
 {
 	struct side *side = &trial->sides[trial->n_sides++];
@@ -91,20 +109,36 @@ static bool find_geometry(const struct trial *trial, struct side *side)
 	    trial->session, &side->plan, &side->asked, &side->plan.geometry);
 }
 
+/* One way to combine, with one tree or without. */
+static bool add_mode(struct trial *trial, uint32_t combining, uint32_t fan_in)
+{
+	struct side *side = add_side(trial, JOB_COMBINE);
+	struct plan *plan = &side->plan;
+	int32_t cpus[MAX_CPUS];
+
+	trial->n_modes++;
+	plan->combining = combining;
+	plan->fan_in = fan_in;
+	plan->n_combiners = count_combiners(plan->n_sources, fan_in);
+	if (1 + plan->n_sources + plan->n_combiners >
+	    usable_cpus(cpus, MAX_CPUS))
+		plan->yields = 1;
+	if (combining == DFI_COMBINING_OFF && !fan_in)
+		trial->off = side;
+	return find_geometry(trial, side);
+}
+
 static bool make_sides(struct trial *trial)
 {
 	const struct combine_options *options = trial->options;
 	struct side *side;
-	uint32_t i;
+	uint32_t i, j;
 
-	for (i = 0; i < options->n_combinings; i++) {
-		side = add_side(trial, JOB_COMBINE);
-		side->plan.combining = options->combinings[i];
-		if (options->combinings[i] == DFI_COMBINING_OFF)
-			trial->off = side;
-		if (!find_geometry(trial, side))
-			return false;
-	}
+	for (i = 0; i < options->n_combinings; i++)
+		for (j = 0; j < options->n_fan_ins; j++)
+			if (!add_mode(trial, options->combinings[i],
+				(uint32_t)options->fan_ins[j]))
+				return false;
 	if (options->no_baseline)
 		return true;
 	trial->fold = add_side(trial, JOB_FOLD);
@@ -113,12 +147,22 @@ static bool make_sides(struct trial *trial)
 	return find_geometry(trial, side);
 }
 
+static uint32_t most_combiners(const struct trial *trial)
+{
+	uint32_t i, most = 0;
+
+	for (i = 0; i < trial->n_modes; i++)
+		if (trial->sides[i].plan.n_combiners > most)
+			most = trial->sides[i].plan.n_combiners;
+	return most;
+}
+
 static bool measure(struct trial *trial)
 {
 	const struct common_options *common = &trial->options->common;
 	struct runner_attr attr = {
 		.n_sources = trial->options->n_sources,
-		.n_target_threads = 1,
+		.n_target_threads = 1 + most_combiners(trial),
 		.procs = common->procs,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
@@ -159,38 +203,58 @@ static json_t *ratio(const struct side *flow, const struct side *other)
 		     : json_null();
 }
 
-/* Received for each byte that was pushed. */
-static double share(const struct side *flow)
+static double sent(const struct side *flow)
 {
-	return (double)flow->received /
-	    ((double)flow->plan.tuples * flow->plan.n_sources);
+	const struct plan *plan = &flow->plan;
+
+	return (double)plan->tuples * plan->n_sources * plan->tuple_size;
 }
 
-static json_t *off_share(const struct side *flow, const struct side *off)
+/* Bytes that the target got, for each byte that was pushed. */
+static double share(const struct side *flow)
 {
-	return off ? report_number(share(flow) / share(off)) : json_null();
+	return (double)flow->received / sent(flow);
+}
+
+static json_t *share_of(const struct side *flow, const struct side *other)
+{
+	return other ? report_number(share(flow) / share(other)) : json_null();
+}
+
+/* The same flow without a tree, or NULL. */
+static const struct side *plain(
+    const struct trial *trial, const struct side *flow)
+{
+	const struct plan *plan;
+	uint32_t i;
+
+	for (i = 0; i < trial->n_modes; i++) {
+		plan = &trial->sides[i].plan;
+		if (plan->combining == flow->plan.combining && !plan->fan_in)
+			return &trial->sides[i];
+	}
+	return NULL;
 }
 
 static json_t *trial_row(const struct trial *trial, const struct side *flow)
 {
 	const struct plan *plan = &flow->plan;
 	struct summary summary = stats_summary(flow->values, flow->n_values);
-	uint64_t sent = plan->tuples * plan->n_sources * plan->tuple_size;
-	uint64_t received = flow->received * plan->tuple_size;
-	json_t *row = json_pack("{s:s, s:I, s:s, s:i, s:i, s:i, s:s, s:i, s:i}",
+	json_t *row = json_pack(
+	    "{s:s, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i}",
 	    "experiment", "combine", "groups", (json_int_t)plan->n_groups,
-	    "source_combining", combining_name(plan->combining), "tuple_size",
-	    (int)plan->tuple_size, "sources", (int)plan->n_sources, "procs",
-	    (int)trial->options->common.procs, "wait",
-	    wait_name(trial->options->common.wait), "segment_size",
+	    "source_combining", combining_name(plan->combining), "fan_in",
+	    (int)plan->fan_in, "combiners", (int)plan->n_combiners,
+	    "tuple_size", (int)plan->tuple_size, "sources",
+	    (int)plan->n_sources, "procs", (int)trial->options->common.procs,
+	    "wait", wait_name(trial->options->common.wait), "segment_size",
 	    (int)plan->geometry.segment_size, "segment_count",
 	    (int)plan->geometry.segment_count);
 
-	json_object_set_new(row, "bytes", json_integer((json_int_t)sent));
+	json_object_set_new(row, "bytes", json_integer((json_int_t)sent(flow)));
 	json_object_set_new(
-	    row, "target_bytes", json_integer((json_int_t)received));
-	json_object_set_new(
-	    row, "sent_share", report_number((double)received / (double)sent));
+	    row, "target_bytes", json_integer((json_int_t)flow->received));
+	json_object_set_new(row, "sent_share", report_number(share(flow)));
 	report_result(
 	    row, "GB/s", &summary, flow->n_values, all_verified(trial));
 	json_object_set_new(row, "content_checked",
@@ -203,7 +267,11 @@ static json_t *trial_row(const struct trial *trial, const struct side *flow)
 	json_object_set_new(row, "shuffle_value", median(trial->shuffle));
 	json_object_set_new(row, "shuffle_ratio", ratio(flow, trial->shuffle));
 	json_object_set_new(row, "off_ratio", ratio(flow, trial->off));
-	json_object_set_new(row, "off_share", off_share(flow, trial->off));
+	json_object_set_new(row, "off_share", share_of(flow, trial->off));
+	json_object_set_new(
+	    row, "plain_ratio", ratio(flow, plain(trial, flow)));
+	json_object_set_new(
+	    row, "plain_share", share_of(flow, plain(trial, flow)));
 	json_object_set_new(
 	    row, "preemptions", json_integer((json_int_t)flow->preempted));
 	return row;
@@ -224,7 +292,7 @@ static bool run_trial(const struct combine_options *options,
 	};
 	if (!make_sides(&trial) || !measure(&trial))
 		return false;
-	for (i = 0; i < options->n_combinings; i++)
+	for (i = 0; i < trial.n_modes; i++)
 		report_row(report, trial_row(&trial, &trial.sides[i]));
 	return true;
 }

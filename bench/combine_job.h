@@ -38,8 +38,8 @@ static force_inline void tuple_fill_group(
 int combine_send(struct sender *sender);
 
 /*
- * Add up all results, or with plan->check look at each group's. 0, or the
- * library's error, or -ENOMEM.
+ * Add up all results, or with plan->check look at each group's; count the bytes
+ * that came as tuples. 0, or the library's error, or -ENOMEM.
  */
 int combine_receive(struct receiver *receiver);
 

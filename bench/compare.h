@@ -20,7 +20,10 @@ struct side {
 	uint32_t n_values;
 	uint64_t preempted;                       /* in all counted rounds */
 	uint64_t segments, requests, completions; /* in them, too */
-	/* In the last round: bytes written by sources, tuples of targets. */
+	/*
+	 * In the last round: bytes written by sources; tuples of targets, but
+	 * bytes of a combiner flow's.
+	 */
 	uint64_t copied, received;
 	double source_ns[STATS_MAX_VALUES]; /* processor time for a tuple */
 	uint32_t queue_pairs, notify;       /* as in struct tally */

@@ -13,7 +13,18 @@ struct flow_state {
 	struct tuple_schema schema;
 	struct sender sender;
 	struct receiver receiver;
+	struct dfi_combiner *combiner;
 };
+
+/* Whether a seat is not a target's, but a combiner's; and its number. */
+static bool is_combiner(const struct worker *worker, uint32_t *number)
+{
+	uint32_t n_targets = worker->plan->n_target_threads;
+
+	*number = worker->seat->number - n_targets;
+	return worker->seat->role == ROLE_TARGET &&
+	    worker->seat->number >= n_targets;
+}
 
 void tuple_schema_init(struct tuple_schema *schema, uint32_t tuple_size)
 {
@@ -95,6 +106,18 @@ static int prepare_receiver(struct worker *worker, struct flow_state *state)
 	return 0;
 }
 
+static int prepare_combiner(
+    struct worker *worker, uint32_t number, struct flow_state *state)
+{
+	struct dfi_combiner_attr attr = DFI_COMBINER_ATTR_INIT;
+	int ret;
+
+	attr.wait = worker->plan->wait;
+	ret = dfi_combiner_open(
+	    worker->dfi, worker->plan->flow, number, &attr, &state->combiner);
+	return ret ? worker_fail(worker, ret, "dfi_combiner_open") : 0;
+}
+
 static void init_schema(struct worker *worker, struct tuple_schema *schema)
 {
 	const struct plan *plan = worker->plan;
@@ -110,10 +133,13 @@ static void init_schema(struct worker *worker, struct tuple_schema *schema)
 static int flow_prepare(struct worker *worker)
 {
 	struct flow_state *state = calloc(1, sizeof(*state));
+	uint32_t combiner;
 
 	if (!state)
 		return worker_fail_errno(worker, "a worker");
 	worker->state = state;
+	if (is_combiner(worker, &combiner))
+		return prepare_combiner(worker, combiner, state);
 	init_schema(worker, &state->schema);
 	if (worker->seat->role == ROLE_SOURCE)
 		return prepare_sender(worker, state);
@@ -161,9 +187,26 @@ static int run_receiver(struct worker *worker, struct receiver *receiver)
 	return 0;
 }
 
+static int run_combiner(struct worker *worker, struct flow_state *state)
+{
+	int ret = dfi_combiner_run(state->combiner), closed;
+
+	if (ret < 0)
+		worker_fail(worker, ret, "combining");
+	closed = dfi_combiner_close(state->combiner);
+	state->combiner = NULL;
+	if (ret < 0)
+		return ret;
+	return closed < 0 ? worker_fail(worker, closed, "dfi_combiner_close")
+			  : 0;
+}
+
 static int flow_run(struct worker *worker)
 {
 	struct flow_state *state = worker->state;
+
+	if (state->combiner)
+		return run_combiner(worker, state);
 
 	if (worker->seat->role == ROLE_SOURCE)
 		return run_sender(worker, &state->sender);
@@ -181,6 +224,8 @@ static void flow_finish(struct worker *worker)
 		dfi_source_abort(state->sender.source);
 		dfi_source_close(state->sender.source);
 	}
+	if (state->combiner)
+		dfi_combiner_close(state->combiner);
 	for (i = 0; state->receiver.targets && i < state->receiver.n_targets;
 	     i++)
 		if (state->receiver.targets[i])

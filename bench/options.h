@@ -88,6 +88,7 @@ struct replicate_options {
 
 #define MAX_GROUP_COUNTS 16
 #define MAX_COMBININGS (DFI_COMBINING_ALWAYS + 1)
+#define MAX_FAN_INS 4
 #define COMBINE_MAX_GROUPS 100000000
 
 struct combine_options {
@@ -98,6 +99,8 @@ struct combine_options {
 	/* enum dfi_source_combining: a row for each */
 	uint32_t combinings[MAX_COMBININGS];
 	uint32_t n_combinings;
+	uint64_t fan_ins[MAX_FAN_INS]; /* likewise; 0: no tree */
+	uint32_t n_fan_ins;
 	bool no_baseline;
 };
 

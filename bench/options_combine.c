@@ -20,6 +20,9 @@ static void check_combine(
 		if (common->tuple_sizes[i] < LEAST_TUPLE)
 			argp_error(
 			    state, "--tuple-size: at least %d", LEAST_TUPLE);
+	for (i = 0; i < options->n_fan_ins; i++)
+		if (options->fan_ins[i] == 1)
+			argp_error(state, "--fan-in: 0, or at least 2");
 }
 
 static error_t parse_combine(int key, char *arg, struct argp_state *state)
@@ -41,6 +44,12 @@ static error_t parse_combine(int key, char *arg, struct argp_state *state)
 		parse_names(state, "source-combining", arg, combining_name,
 		    options->combinings, MAX_COMBININGS,
 		    &options->n_combinings);
+		return 0;
+	case KEY_FAN_IN:
+		parse_counts(state, "fan-in", arg,
+		    &(struct count_list){
+			options->fan_ins, 0, DFI_MAX_ENDPOINTS, MAX_FAN_INS },
+		    &options->n_fan_ins);
 		return 0;
 	case KEY_NO_BASELINE:
 		options->no_baseline = true;
@@ -67,6 +76,11 @@ void combine_options_parse(
 		    "off, on (as long as it pays) or always; in turns, a "
 		    "result for each (default off,on)",
 		    0 },
+		{ "fan-in", KEY_FAN_IN, "LIST", 0,
+		    "inputs of each combiner of a tree, which are threads "
+		    "beside the target; 0: no tree; in turns, a result for "
+		    "each (default 0)",
+		    0 },
 		{ "no-baseline", KEY_NO_BASELINE, NULL, 0,
 		    "measure the flow only", 0 },
 		{ 0 },
@@ -88,6 +102,7 @@ void combine_options_parse(
 		.n_group_counts = 3,
 		.combinings = { DFI_COMBINING_OFF, DFI_COMBINING_ADAPTIVE },
 		.n_combinings = 2,
+		.n_fan_ins = 1,
 	};
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 	default_tuple_sizes(&options->common, usual_size, 1);

@@ -45,6 +45,7 @@ enum key {
 	KEY_LATENCY,
 	KEY_GROUPS,
 	KEY_COMBINING,
+	KEY_FAN_IN,
 };
 
 /* The parser of common options, as the child of a subcommand's. */

@@ -60,6 +60,8 @@ struct plan {
 	uint32_t replication; /* enum dfi_replication, then */
 	uint32_t ordered;     /* then, too */
 	uint32_t combining;   /* enum dfi_source_combining, then */
+	uint32_t fan_in;      /* of the flow's tree; 0: none */
+	uint32_t n_combiners; /* of that: threads behind those of targets */
 	uint64_t n_groups;    /* of sums by key; 0: of all */
 	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;

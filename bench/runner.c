@@ -140,9 +140,10 @@ static bool wait_for_seats(
 
 static bool is_active(const struct seat *seat, const struct plan *plan)
 {
-	return seat->number < (seat->role == ROLE_SOURCE
-				      ? plan->n_sources
-				      : plan->n_target_threads);
+	return seat->number <
+	    (seat->role == ROLE_SOURCE
+		    ? plan->n_sources
+		    : plan->n_target_threads + plan->n_combiners);
 }
 
 static uint32_t active_seats(const struct board *board, const struct plan *plan)

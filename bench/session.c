@@ -71,6 +71,7 @@ static bool create_flow(struct session *session, const struct plan *plan,
 		attr.group_by = plan->n_groups ? "key" : NULL;
 		attr.max_groups = plan->n_groups;
 		attr.source_combining = plan->combining;
+		attr.fan_in = plan->fan_in;
 	}
 	attr.replication = back ? 0 : plan->replication;
 	attr.ordered = back ? 0 : plan->ordered;

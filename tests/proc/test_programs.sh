@@ -112,11 +112,12 @@ fi
 
 # Sums by key, of no, some and many groups, in a table that grows.
 "$bin/dfi-bench" combine --sources 3 --groups 0,7,20000 --tuple-size 16,40 --verify \
-	--bytes 1M --repeat 1 --json > "$tmp/combine" 2> "$tmp/log" ||
+	--fan-in 0,2 --bytes 1M --repeat 1 --json > "$tmp/combine" 2> "$tmp/log" ||
 	fail "dfi-bench combine: $(cat "$tmp/log")"
 has "$tmp/combine" "${fields[@]}" '"groups": 20000' '"target_bytes": [0-9]' \
 	'"shuffle_ratio": [0-9]' '"content_checked": true' '"source_combining": "off"' \
-	'"source_combining": "on"' '"off_share": [0-9]'
+	'"source_combining": "on"' '"off_share": [0-9]' '"fan_in": 2' \
+	'"combiners": 2' '"plain_share": [0-9]'
 if grep -q '"verified": false' "$tmp/combine"; then
 	fail "dfi-bench combine: $(cat "$tmp/combine")"
 fi
