@@ -321,6 +321,126 @@ Test(estimate, is_what_is_locked_over_verbs)
 	}
 }
 
+/* ---- Trees of combiners ----------------------------------------------------
+ */
+
+/* Bytes that are locked over verbs, or else those of regions. */
+static uint64_t taken(void)
+{
+	uint64_t bytes;
+
+	if (over_verbs())
+		return status_bytes("VmPin:");
+	count_files(&bytes);
+	return bytes;
+}
+
+static bool all_is_returned(void *before)
+{
+	return taken() == *(uint64_t *)before;
+}
+
+static void open_combiners(struct dfi_combiner **combiners, uint32_t n)
+{
+	uint32_t c;
+
+	for (c = n; c-- > 0;)
+		cr_assert_eq(
+		    dfi_combiner_open(rig.other, "f", c, NULL, &combiners[c]),
+		    0, "%s", dfi_errmsg());
+}
+
+/* Of one level whose combiners all have as many inputs. */
+static void check_tree(
+    uint32_t n_sources, uint32_t n_targets, uint32_t fan_in, bool exact)
+{
+	static const struct dfi_aggregate sum = { .function = DFI_SUM,
+		.field = "val" };
+	struct dfi_flow_attr attr = kv_attr(n_sources, n_targets, 4096, 4);
+	struct ends ends = { .n_sources = n_sources, .n_targets = n_targets };
+	uint64_t at_first = taken(), before = at_first;
+	struct dfi_flow_estimate estimate;
+	struct dfi_combiner *combiners[8];
+	uint32_t c;
+
+	attr.kind = DFI_COMBINE;
+	attr.group_by = "key";
+	attr.aggregates = &sum;
+	attr.n_aggregates = 1;
+	attr.fan_in = fan_in;
+	estimate = estimate_of(&attr);
+	/* It doesn't know that all is on one host. */
+	if (!over_verbs())
+		estimate.image_bytes = estimate.combiner_image_bytes = 0;
+	cr_assert_eq(estimate.n_combiners, n_sources / fan_in);
+	cr_assert_eq(estimate.rings,
+	    n_sources + (uint64_t)estimate.n_combiners * n_targets);
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	open_targets(&ends);
+	if (exact)
+		cr_assert_eq(
+		    taken() - before, n_targets * estimate.target_bytes);
+	before = taken();
+	open_combiners(combiners, estimate.n_combiners);
+	if (exact)
+		cr_assert_eq(taken() - before,
+		    estimate.n_combiners *
+			(estimate.combiner_bytes +
+			    n_targets * estimate.combiner_image_bytes));
+	before = taken();
+	open_sources(&ends);
+	if (exact)
+		cr_assert_eq(
+		    taken() - before, n_sources * estimate.image_bytes);
+	for (c = 0; c < n_sources; c++)
+		cr_assert_eq(dfi_source_close(ends.sources[c]), 0);
+	ends.n_sources = 0;
+	for (c = 0; c < estimate.n_combiners; c++) {
+		cr_assert_eq(dfi_combiner_run(combiners[c]), 0);
+		cr_assert_eq(dfi_combiner_close(combiners[c]), 0);
+	}
+	close_ends(&ends);
+	if (exact)
+		cr_assert(eventually(all_is_returned, &at_first));
+}
+
+Test(estimate, has_the_combiners_of_a_tree)
+{
+	/* What the transport itself locks comes with its first flow. */
+	check_tree(2, 1, 2, false);
+	check_tree(4, 1, 4, true);
+	check_tree(4, 3, 2, true);
+	check_tree(3, 2, 3, true);
+}
+
+/* A level above takes records: the larger ones of all rings count. */
+Test(estimate, of_a_tree_takes_the_largest_combiner)
+{
+	static const struct dfi_aggregate averages[] = {
+		{ .function = DFI_AVG, .field = "val", .name = "a" },
+		{ .function = DFI_MAX, .field = "val", .name = "b" },
+	};
+	struct dfi_flow_attr attr = kv_attr(8, 1, 16, 4);
+	struct dfi_flow_estimate one, two;
+
+	attr.kind = DFI_COMBINE;
+	attr.group_by = "key";
+	attr.aggregates = averages;
+	attr.n_aggregates = 2;
+	attr.goal = DFI_LATENCY;
+	attr.fan_in = 4;
+	one = estimate_of(&attr);
+	attr.fan_in = 2;
+	two = estimate_of(&attr);
+	cr_assert_eq(one.n_combiners, 2);
+	cr_assert_eq(two.n_combiners, 4 + 2);
+	cr_assert_eq(two.rings, 8 + 4 + 2);
+	/* Two rings of records against four of tuples. */
+	cr_assert_eq(two.combiner_bytes, two.target_bytes);
+	cr_assert_eq(one.target_bytes, two.target_bytes);
+	cr_assert_gt(one.combiner_bytes, 0);
+}
+
 /* With so much ring memory for a context. */
 static struct dfi *join_with_limit(uint64_t bytes)
 {

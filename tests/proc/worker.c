@@ -25,6 +25,9 @@
  *
  * -e: the endpoints don't block; they wait in poll() on their descriptors.
  *
+ * combiner:C is a combiner of a flow with a tree. With -p it is held when it is
+ * open.
+ *
  * -x TUPLES: targets cancel after so many. Sources skip what a target that has
  * cancelled doesn't want, and report only the others.
  *
@@ -36,7 +39,7 @@
  * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-M [-N]] [-O]
  *[-P]]
  *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e]
- *	[-x TUPLES] source:I... target:J...
+ *	[-x TUPLES] source:I... target:J... combiner:C...
  */
 #include <poll.h>
 #include <pthread.h>
@@ -303,12 +306,41 @@ static void run_target(struct end *end)
 	dfi_target_close(target);
 }
 
+static void run_combiner(struct end *end)
+{
+	struct dfi_combiner_attr attr = {
+		.size = sizeof(attr),
+		.open_timeout_ms = TIMEOUT_MS,
+		.stall_timeout_ms = TIMEOUT_MS,
+	};
+	struct dfi_combiner_stats stats;
+	struct dfi_combiner *combiner;
+	int ret;
+
+	ret = dfi_combiner_open(dfi, flow, end->index, &attr, &combiner);
+	if (ret < 0) {
+		say(end, "ended", ret, 0, dfi_errmsg());
+		return;
+	}
+	printf("combiner %u open\n", end->index);
+	fflush(stdout);
+	if (hold != UINT32_MAX)
+		hold_on(end, 0);
+	ret = dfi_combiner_run(combiner);
+	dfi_combiner_query(combiner, &stats);
+	say(end, "ended", ret, (uint32_t)stats.records,
+	    ret < 0 ? dfi_errmsg() : "");
+	dfi_combiner_close(combiner);
+}
+
 static void *run_end(void *arg)
 {
 	struct end *end = arg;
 
 	if (!strcmp(end->role, "source"))
 		run_source(end);
+	else if (!strcmp(end->role, "combiner"))
+		run_combiner(end);
 	else
 		run_target(end);
 	return NULL;

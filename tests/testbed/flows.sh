@@ -75,7 +75,7 @@ for path in tests/flow/test_*; do
 done
 
 export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_WINDOW_SEEDS=4
-export DFI_TEST_TREE_SEEDS=3
+export DFI_TEST_TREE_SEEDS=2
 export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2
 
 threads()
@@ -94,7 +94,7 @@ threads()
 # Over a network, what the library chooses for replicate flows is naive.
 declare -A arguments=([flow/test_replicate]="--filter=!(chosen)/*")
 others=(unit/test_multicast "${once[@]/#/flow/}"
-	proc/test_{messages,order,processes,replicate,sequencers,stalls,windows}
+	proc/test_{messages,order,processes,replicate,sequencers,stalls,trees,windows}
 	"flow/$images")
 
 half() # FIRST
