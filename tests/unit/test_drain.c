@@ -57,7 +57,7 @@ static void start(unsigned after, int with, uint32_t wait)
 	source.wait = dfi__wait_policy(wait);
 	source.wait_time = wait_time(0);
 	source.targets.flow = &flow;
-	source.targets.role = "target";
+	source.targets.role = source.targets.word = "target";
 	source.targets.n = 1;
 	source.targets.peer = &peer;
 	atomic_set(&peer.state, PEER_PRESENT);
