@@ -361,9 +361,9 @@ struct dfi_flow_estimate {
 	 * Of a flow with fan_in, 0 in others: how many combiners it has, which
 	 * count in rings, too; what each reserves for its rings at most (as
 	 * target_bytes); and, over RDMA, for each that it sends to (as
-	 * image_bytes). Then ring_bytes and ring_payload_bytes are those of a
-	 * source's ring; target_bytes is what a target reserves for the rings
-	 * of combiners.
+	 * image_bytes), with a queue pair each. Then ring_bytes and
+	 * ring_payload_bytes are those of a source's ring; target_bytes is what
+	 * a target reserves for the rings of combiners.
 	 */
 	uint32_t n_combiners;
 	uint64_t combiner_bytes, combiner_image_bytes;

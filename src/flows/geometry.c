@@ -55,23 +55,25 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	uint64_t l2_bytes = l2 > 0 ? (uint64_t)l2 : 0;
-	/*
-	 * One ring serves all targets, or one is at each for all sources. With
-	 * a tree, a source has one, at its combiner.
-	 */
-	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST ||
-		flow->fan_in
+	/* One ring serves all targets, or one is at each for all sources. */
+	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST
 	    ? 1
 	    : flow->n_targets;
+	uint32_t n_sources = flow->n_sources;
 	uint64_t bytes, limit;
 
+	/* With a tree these are combiners, which have few sources each. */
+	if (flow->fan_in) {
+		n_targets = (n_sources + flow->fan_in - 1) / flow->fan_in;
+		n_sources = (uint32_t)min_u64(n_sources, flow->fan_in);
+	}
 	if (dfi->settings.ring_memory)
 		return min_u64(dfi__geometry_ring_bytes(l2_bytes, 1, 1),
-		    dfi->settings.ring_memory / flow->n_sources);
-	bytes = dfi__geometry_ring_bytes(l2_bytes, flow->n_sources, n_targets);
+		    dfi->settings.ring_memory / n_sources);
+	bytes = dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
 	if (dfi__network_may_be_needed(dfi, flow)) {
 		dfi__memory_lock_room(&limit);
-		bytes = min_u64(bytes, limit / LOCKED_SHARE / flow->n_sources);
+		bytes = min_u64(bytes, limit / LOCKED_SHARE / n_sources);
 	}
 	return bytes;
 }

@@ -441,6 +441,33 @@ Test(estimate, of_a_tree_takes_the_largest_combiner)
 	cr_assert_gt(one.combiner_bytes, 0);
 }
 
+/* Where a source has many others beside it, but its combiner has few. */
+Test(estimate, of_a_tree_has_rings_for_few_sources)
+{
+	static const struct dfi_aggregate sum = { .function = DFI_SUM,
+		.field = "val" };
+	struct dfi_flow_attr attr = kv_attr(64, 3, 0, 0);
+	struct dfi_flow_estimate all, few, tree;
+
+	attr.kind = DFI_COMBINE;
+	attr.group_by = "key";
+	attr.aggregates = &sum;
+	attr.n_aggregates = 1;
+	all = estimate_of(&attr);
+	attr.n_sources = 4;
+	attr.n_targets = 1;
+	few = estimate_of(&attr);
+	attr.n_sources = 64;
+	attr.n_targets = 3;
+	attr.fan_in = 4;
+	tree = estimate_of(&attr);
+	cr_assert_eq(tree.n_combiners, 16 + 4);
+	cr_assert_gt(tree.ring_bytes, all.ring_bytes);
+	cr_assert_leq(tree.ring_bytes, few.ring_bytes);
+	/* A source's tables are for one combiner, not for three targets. */
+	cr_assert_eq(tree.source_bytes, few.source_bytes);
+}
+
 /* With so much ring memory for a context. */
 static struct dfi *join_with_limit(uint64_t bytes)
 {
