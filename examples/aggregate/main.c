@@ -30,7 +30,7 @@ extern char **environ;
 struct options {
 	const char *text; /* of the query */
 	const char *types;
-	uint32_t n_processes, n_threads;
+	uint32_t n_processes, n_threads, fan_in;
 	/* Of a process that was started. */
 	const char *registry, *flow;
 	int64_t process; /* -1: the first, which prints */
@@ -41,6 +41,7 @@ enum key {
 	KEY_PROCESS,
 	KEY_REGISTRY,
 	KEY_FLOW,
+	KEY_FAN_IN,
 };
 
 static uint32_t parse_count(const struct argp_state *state, const char *name,
@@ -69,6 +70,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_TYPES:
 		options->types = arg;
+		return 0;
+	case KEY_FAN_IN:
+		options->fan_in = parse_count(
+		    state, "fan-in", arg, MAX_PROCESSES * MAX_THREADS);
+		if (options->fan_in < 2)
+			argp_error(state, "--fan-in %s: at least 2", arg);
 		return 0;
 	case KEY_PROCESS:
 		options->process = strtol(arg, NULL, 10);
@@ -99,6 +106,10 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "processes", 'p', "N", 0, "(default 2)", 0 },
 		{ "threads", 't', "N", 0,
 		    "of each process that push rows (default 2)", 0 },
+		{ "fan-in", KEY_FAN_IN, "N", 0,
+		    "have combiners between threads that push rows and those "
+		    "that give results, each with so many inputs at most",
+		    0 },
 		{ "types", KEY_TYPES, "LIST", 0,
 		    "NAME=integer, NAME=real or NAME=text, with commas "
 		    "(default: as the values look)",
@@ -226,6 +237,7 @@ int main(int argc, char **argv)
 	parse(argc, argv, &options);
 	job.n_processes = options.n_processes;
 	job.n_threads = options.n_threads;
+	job.fan_in = options.fan_in;
 	if (query_parse(options.text, &query))
 		return EX_USAGE;
 	ret = relation_load(&query, options.types, &relation);

@@ -19,6 +19,14 @@ struct pusher {
 	int ret;
 };
 
+/* A thread with a combiner of the flow's tree. */
+struct merger {
+	const struct job *job;
+	uint32_t combiner;
+	pthread_t thread;
+	int ret;
+};
+
 /* Without GROUP BY there is one group, which one target has. */
 static uint32_t n_targets(const struct job *job)
 {
@@ -110,6 +118,7 @@ int job_create(const struct job *job)
 	attr.n_aggregates = list_aggregates(job, names, aggregates);
 	check_sums(job, aggregates, attr.n_aggregates);
 	attr.max_groups = job->relation->table.n_rows;
+	attr.fan_in = job->fan_in;
 	ret = dfi_flow_create(job->dfi, job->flow, &attr);
 	if (!ret)
 		ret = dfi_flow_result_schema(job->dfi, job->flow, &schema);
@@ -214,14 +223,61 @@ static int give_results(const struct job *job, uint32_t target)
 	return ret;
 }
 
+static void *merge(void *arg)
+{
+	struct merger *merger = arg;
+	const struct job *job = merger->job;
+	struct dfi_combiner *combiner = NULL;
+	int ret, closed;
+
+	ret = dfi_combiner_open(
+	    job->dfi, job->flow, merger->combiner, NULL, &combiner);
+	if (!ret)
+		ret = dfi_combiner_run(combiner);
+	if (ret < 0)
+		complain("combiner %u: %s", merger->combiner, dfi_errmsg());
+	closed = dfi_combiner_close(combiner);
+	if (!ret && closed < 0)
+		ret = complain(
+		    "combiner %u: %s", merger->combiner, dfi_errmsg());
+	merger->ret = ret;
+	return NULL;
+}
+
+/* Combiner c is of process c modulo their number. */
+static int start_mergers(const struct job *job, uint32_t process,
+    struct merger **out, uint32_t *n_out)
+{
+	struct dfi_flow_info info;
+	struct merger *mergers;
+	uint32_t c, n = 0;
+
+	if (dfi_flow_query(job->dfi, job->flow, &info) < 0)
+		return complain("%s", dfi_errmsg());
+	mergers = calloc(info.n_combiners + 1, sizeof(*mergers));
+	if (!mergers)
+		return complain("no memory");
+	*out = mergers;
+	for (c = process; c < info.n_combiners; c += job->n_processes) {
+		mergers[n] = (struct merger){ .job = job, .combiner = c };
+		if (pthread_create(
+			&mergers[n].thread, NULL, merge, &mergers[n]))
+			return complain("cannot start a thread");
+		*n_out = ++n;
+	}
+	return 0;
+}
+
 int job_work(const struct job *job, uint32_t process)
 {
 	struct pusher *pushers = calloc(job->n_threads, sizeof(*pushers));
-	uint32_t t, n = 0;
-	int ret = 0;
+	struct merger *mergers = NULL;
+	uint32_t t, n = 0, n_mergers = 0;
+	int ret;
 
 	if (!pushers)
 		return complain("no memory");
+	ret = start_mergers(job, process, &mergers, &n_mergers);
 	for (t = 0; t < job->n_threads && !ret; t++) {
 		pushers[t] = (struct pusher){ .job = job,
 			.source = process * job->n_threads + t };
@@ -238,6 +294,12 @@ int job_work(const struct job *job, uint32_t process)
 		if (pushers[t].ret < 0)
 			ret = -1;
 	}
+	for (t = 0; t < n_mergers; t++) {
+		pthread_join(mergers[t].thread, NULL);
+		if (mergers[t].ret < 0)
+			ret = -1;
+	}
+	free(mergers);
 	free(pushers);
 	return ret < 0 ? -1 : 0;
 }

@@ -3,7 +3,8 @@
  * The flows of a query and what its processes do. Each process reads the file
  * and pushes its share of the rows, with several threads, into a combiner flow,
  * whose targets, one in each process, have the groups that hash to them. Their
- * results go to the first process through a shuffle flow.
+ * results go to the first process through a shuffle flow. If the flow has a
+ * tree, the processes take turns to have its combiners.
  */
 #ifndef AGGREGATE_WORKER_H
 #define AGGREGATE_WORKER_H
@@ -19,6 +20,7 @@ struct job {
 	const struct relation *relation;
 	const char *flow; /* its name, and before ".results" the other's */
 	uint32_t n_processes, n_threads;
+	uint32_t fan_in; /* of the tree; 0: none */
 };
 
 /* Create both flows; 0, or -1 after a complaint. */

@@ -86,6 +86,8 @@ same 'select section, count(*), sum(size), min(size), max(size) from packages.cs
 same 'select architecture, priority, section, max(half), sum(half), count(*) from packages.csv group by section, priority, architecture' --processes 3 --threads 3
 same 'select summary, count(*) from packages.csv group by summary' --processes 2 --threads 4
 same 'select size, count(*) from packages.csv group by size' --processes 4 --threads 1
+same 'select section, avg(size), sum(size), min(half) from packages.csv group by section' --processes 3 --threads 3 --fan-in 2
+same 'select summary, count(*), max(size) from packages.csv group by summary' --threads 4 --fan-in 4
 same 'select count(*), sum(size), min(half), max(size) from packages.csv' --processes 3
 same 'SELECT priority, AVG(size) AS mean FROM packages.csv GROUP BY priority;' --processes 1 --threads 1
 [ "$(head -n 1 out)" = priority,mean ] || fail "the header is $(head -n 1 out)"
