@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process that holds a flow while others look at it: creates the flow "held"
- * with three sources and two targets, and "held-by-all", attaches a target of
- * the first, says "ready" on stdout, and leaves at the end of stdin. Takes the
- * registry from DFI_REGISTRY.
+ * with three sources and two targets, "held-by-all", and "held-in-parts", which
+ * has a tree, attaches a target of the first, says "ready" on stdout, and
+ * leaves at the end of stdin. Takes the registry from DFI_REGISTRY.
  *
  * holder NODE_NAME
  */
@@ -22,6 +22,7 @@ static void check(int ret)
 
 int main(int argc, char **argv)
 {
+	static const struct dfi_aggregate count = { .function = DFI_COUNT };
 	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_target *target;
@@ -41,6 +42,13 @@ int main(int argc, char **argv)
 	flow.kind = DFI_REPLICATE;
 	flow.key = NULL;
 	check(dfi_flow_create(dfi, "held-by-all", &flow));
+	flow.kind = DFI_COMBINE;
+	flow.n_sources = 5;
+	flow.group_by = "key";
+	flow.aggregates = &count;
+	flow.n_aggregates = 1;
+	flow.fan_in = 2;
+	check(dfi_flow_create(dfi, "held-in-parts", &flow));
 	puts("ready");
 	fflush(stdout);
 	while (getchar() != EOF)

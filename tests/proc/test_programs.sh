@@ -158,7 +158,9 @@ has "$tmp/flows" "^held: shuffle, bandwidth, hash of number$" \
 	"schema .*key:uint64@0 source:uint32@8 number:uint32@12 (16 bytes)" \
 	"sources *0 of 3 attached" "targets *1 of 2 attached" \
 	"rings *5 x 1600 bytes" "creator *the holder (host .*, pid $holder)" \
-	"^held-by-all: replicate, bandwidth, multicast, transport shm$"
+	"^held-by-all: replicate, bandwidth, multicast, transport shm$" \
+	"^held-in-parts: combine, bandwidth, group by key$" \
+	"combiners *0 of 5 attached, a tree of fan-in 2$"
 "$bin/dfi-info" flows --json > "$tmp/flows"
 has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"routing": "hash"' '"key": "number"' '"persistent": false' \
@@ -171,7 +173,8 @@ has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	"\"creator\": \"the holder (host .*, pid $holder)\"" \
 	'"kind": "replicate"' '"routing": "all"' '"replication": "multicast"' \
 	'"ordered": false' \
-	'"loss_policy": "recover"' '"gap_timeout_us": 10000'
+	'"loss_policy": "recover"' '"gap_timeout_us": 10000' \
+	'"fan_in": 2' '"combiners": 5' '"attached_combiners": 0' '"fan_in": 0'
 "$bin/dfi-info" nodes > "$tmp/nodes"
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"

@@ -217,6 +217,18 @@ Test(descriptor, windows_are_for_combiners)
 	dfi__flow_free(&back);
 	flow.when_full = DFI_FULL_EMIT + 1;
 	cr_assert_eq(trip(&flow, &back), -EBADMSG);
+	flow.when_full = DFI_FULL_EMIT;
+	flow.fan_in = DFI_MAX_ENDPOINTS;
+	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
+	cr_assert_eq(back.fan_in, DFI_MAX_ENDPOINTS);
+	dfi__flow_free(&back);
+	flow.fan_in = 1;
+	cr_assert_eq(trip(&flow, &back), -EBADMSG);
+	flow.fan_in = DFI_MAX_ENDPOINTS + 1;
+	cr_assert_eq(trip(&flow, &back), -EBADMSG);
+	bad = make_flow();
+	bad.fan_in = 2;
+	cr_assert_eq(trip(&bad, &back), -EBADMSG);
 }
 
 Test(descriptor, endpoint_and_node_survive_the_trip)
