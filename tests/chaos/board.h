@@ -20,6 +20,9 @@ enum end_state {
 	END_REFUSED, /* it could not be opened */
 };
 
+/* Of an ordered flow, the tuples of a target whose order is noted. */
+#define MAX_ORDER (1u << 18)
+
 struct end_board {
 	_Atomic uint32_t state; /* enum end_state */
 	int32_t ret;            /* how the stream ended: an error, or 0 */
@@ -36,6 +39,9 @@ struct end_board {
 	_Atomic int64_t entered_ns; /* the last call that may wait */
 	int64_t failed_ns;
 	char text[512]; /* of ret, and what is damaged */
+	/* From which source each tuple came, and how many were noted. */
+	_Atomic uint32_t n_order;
+	uint8_t order[MAX_ORDER];
 };
 
 struct process_board {

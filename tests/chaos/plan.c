@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct rng {
@@ -50,6 +51,24 @@ static void plan_flow(struct plan *plan, struct rng *rng)
 	plan->segment_count = 1u << between(rng, 1, 5);
 	plan->routing = one_in(rng, 2) ? DFI_ROUTE_DIRECT : DFI_ROUTE_HASH;
 	plan->flags = one_in(rng, 2) ? DFI_FLOW_PERSISTENT : 0;
+}
+
+/* By numbers of their own: the rest of a seed's plan is the same as ever. */
+static void plan_kind(struct plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
+	const char *only = getenv("DFI_TEST_CHAOS_KIND");
+	bool replicates = one_in(&rng, 3);
+
+	if (only)
+		replicates = strcmp(only, "replicate") == 0;
+	plan->kind = replicates ? DFI_REPLICATE : DFI_SHUFFLE;
+	if (!replicates)
+		return;
+	plan->routing = 0;
+	plan->replication = one_in(&rng, 2) ? DFI_REPLICATION_NAIVE
+					    : DFI_REPLICATION_DEFAULT;
+	plan->ordered = one_in(&rng, 2);
 }
 
 static uint32_t plan_wait(struct rng *rng)
@@ -184,6 +203,7 @@ void make_plan(struct plan *plan, uint64_t seed, uint32_t volume)
 	memset(plan, 0, sizeof(*plan));
 	plan->seed = seed;
 	plan_flow(plan, &rng);
+	plan_kind(plan);
 	for (e = 0; e < plan->n_ends; e++)
 		plan_end(plan, &rng, e, volume);
 	/* One that spins takes a processor from the others, but no more. */
@@ -241,11 +261,15 @@ void print_plan(const struct plan *plan)
 	const struct fault *fault;
 	uint32_t i;
 
-	printf("seed %lu: %s flow, %s, %s, tuples of %u, segments of %u, "
+	printf("seed %lu: %s flow, %s%s, %s, tuples of %u, segments of %u, "
 	       "%u of them\n",
 	    (unsigned long)plan->seed,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
-	    plan->routing == DFI_ROUTE_DIRECT ? "direct" : "hash",
+	    plan->ordered ? "ordered " : "",
+	    !goes_to_all(plan)
+		? plan->routing == DFI_ROUTE_DIRECT ? "direct" : "hash"
+		: plan->replication ? "naive"
+				    : "replicate",
 	    plan->flags ? "persistent" : "not persistent", plan->tuple_size,
 	    plan->segment_size, plan->segment_count);
 	if (plan->meets)

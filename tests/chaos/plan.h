@@ -76,8 +76,10 @@ struct plan {
 	uint64_t seed;
 	uint32_t n_sources, n_targets, n_ends, n_processes;
 	uint32_t tuple_size, segment_size, segment_count;
-	uint32_t goal, routing, flags; /* of the flow */
-	bool loses_registry;           /* once, or for good */
+	uint32_t kind, goal, routing, flags; /* of the flow */
+	uint32_t replication;                /* of DFI_REPLICATE */
+	bool ordered;
+	bool loses_registry; /* once, or for good */
 	bool meets;        /* all processes, at a barrier, before they begin */
 	uint32_t lease_ms; /* of all processes; 0: none */
 	uint32_t n_faults;
@@ -85,11 +87,21 @@ struct plan {
 	struct fault faults[MAX_FAULTS];
 };
 
-/* volume: percent of the usual number of tuples. */
+/*
+ * volume: percent of the usual number of tuples. A third of the flows are
+ * replicate flows, unless DFI_TEST_CHAOS_KIND is "shuffle"; with "replicate",
+ * all are.
+ */
 void make_plan(struct plan *plan, uint64_t seed, uint32_t volume);
 
 /* Whether a process is stopped for longer than its lease. */
 bool outlives_lease(const struct plan *plan, uint32_t process);
+
+/* Each tuple goes to all targets, which count it alike. */
+static inline bool goes_to_all(const struct plan *plan)
+{
+	return plan->kind == DFI_REPLICATE;
+}
 
 /* For a report: what happens in it, in some lines. */
 void print_plan(const struct plan *plan);

@@ -126,9 +126,35 @@ static void count_moved(struct end *end, uint32_t n)
 
 /* ---- Sources ----------------------------------------------------------- */
 
+/* The tuple was pushed for this target, or for all. */
+static void count_pushed(struct end *end, uint32_t target)
+{
+	uint32_t t;
+
+	if (!goes_to_all(&plan)) {
+		atomic_fetch_add(&end->board->tuples[target], 1);
+		return;
+	}
+	for (t = 0; t < plan.n_targets; t++)
+		atomic_fetch_add(&end->board->tuples[t], 1);
+}
+
+static void note_refused(struct end *end, uint32_t target)
+{
+	end->board->refused_by |= goes_to_all(&plan)
+	    ? (1u << plan.n_targets) - 1
+	    : 1u << target;
+}
+
+/* As calls take it. */
+static uint32_t named_target(uint32_t target)
+{
+	return goes_to_all(&plan) ? DFI_ALL_TARGETS : target;
+}
+
 static int push_one(struct end *end, uint32_t target)
 {
-	if (plan.routing == DFI_ROUTE_HASH)
+	if (plan.routing == DFI_ROUTE_HASH || goes_to_all(&plan))
 		return dfi_source_push(end->source, end->tuples);
 	return dfi_source_push_to(end->source, target, end->tuples);
 }
@@ -136,7 +162,7 @@ static int push_one(struct end *end, uint32_t target)
 static int claim_one(struct end *end, uint32_t target)
 {
 	struct dfi_span span;
-	int ret = dfi_source_claim(end->source, target, &span);
+	int ret = dfi_source_claim(end->source, named_target(target), &span);
 
 	if (ret < 0)
 		return ret;
@@ -147,7 +173,7 @@ static int claim_one(struct end *end, uint32_t target)
 static int cursor_one(struct end *end, uint32_t target)
 {
 	struct dfi_source_cursor cursor = dfi_source_cursor_open(
-	    end->source, target, plan.tuple_size);
+	    end->source, named_target(target), plan.tuple_size);
 
 	dfi_source_cursor_push(&cursor, end->tuples, plan.tuple_size);
 	return dfi_source_cursor_close(cursor);
@@ -175,9 +201,9 @@ static int push(struct end *end, uint32_t n)
 			wait_for(dfi_source_fd(end->source));
 	} while (ret == -EAGAIN);
 	if (ret == -EPIPE)
-		at->refused_by |= 1u << target;
+		note_refused(end, target);
 	else if (!ret)
-		atomic_store(&at->tuples[target], number + 1);
+		count_pushed(end, target);
 	count_moved(end, 1);
 	return ret == -EPIPE ? 0 : ret;
 }
@@ -197,7 +223,8 @@ static int push_batch(struct end *end, uint32_t *n)
 	for (i = 0; i < count; i++) {
 		target = tuple_target(&plan, index, *n + i);
 		make_tuple(&plan, index, *n + i,
-		    (uint32_t)atomic_load(&at->tuples[target]) + made[target]++,
+		    (uint32_t)atomic_load(&at->tuples[target]) +
+			(goes_to_all(&plan) ? i : made[target]++),
 		    end->tuples + (size_t)i * plan.tuple_size);
 	}
 	enter(end);
@@ -207,13 +234,12 @@ static int push_batch(struct end *end, uint32_t *n)
 		return 0;
 	}
 	if (ret == -EPIPE) {
-		at->refused_by |= 1u << tuple_target(&plan, index, *n);
+		note_refused(end, tuple_target(&plan, index, *n));
 		++*n;
 		return 0;
 	}
 	for (i = 0; ret > 0 && i < (uint32_t)ret; i++)
-		atomic_fetch_add(
-		    &at->tuples[tuple_target(&plan, index, *n + i)], 1);
+		count_pushed(end, tuple_target(&plan, index, *n + i));
 	if (ret > 0) {
 		*n += (uint32_t)ret;
 		count_moved(end, (uint32_t)ret);
@@ -240,7 +266,7 @@ static int push_all(struct end *end)
 {
 	const struct end_plan *what = end->plan;
 	bool batches = what->style == STYLE_BATCH &&
-	    plan.routing == DFI_ROUTE_HASH;
+	    (plan.routing == DFI_ROUTE_HASH || goes_to_all(&plan));
 	uint32_t n = 0, flushed = 0;
 	int ret = 0;
 
@@ -277,12 +303,18 @@ static void take(struct end *end, const void *tuple)
 	struct end_board *at = end->board;
 	struct chaos_tuple head;
 	uint64_t number;
+	uint32_t order = atomic_load(&at->n_order);
 
 	memcpy(&head, tuple, sizeof(head));
 	if (check_tuple(&plan, tuple)) {
 		number = atomic_load(&at->tuples[head.source]);
-		if (head.number == number && head.target == end->plan->index &&
+		if (head.number == number &&
+		    (goes_to_all(&plan) || head.target == end->plan->index) &&
 		    head.n >= end->next_n[head.source]) {
+			if (plan.ordered && order < MAX_ORDER) {
+				at->order[order] = (uint8_t)head.source;
+				atomic_store(&at->n_order, order + 1);
+			}
 			end->next_n[head.source] = head.n + 1;
 			atomic_store(&at->tuples[head.source], number + 1);
 			return;
@@ -595,7 +627,9 @@ static void create(void)
 	struct dfi_schema schema = DFI_SCHEMA(struct chaos_tuple, fields);
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
-		.kind = DFI_SHUFFLE,
+		.kind = plan.kind,
+		.replication = plan.replication,
+		.ordered = plan.ordered,
 		.schema = &schema,
 		.n_sources = plan.n_sources,
 		.n_targets = plan.n_targets,

@@ -50,10 +50,12 @@ worker() # NAME ARGUMENT...
 	echo $status > "$SHARED/$name.status.$NODE"
 }
 
-# The same kinds of runs as on the host, with fewer tuples: the machine is slow.
+# Runs as on the host, but of shuffle flows only, and with fewer tuples: the
+# machine is slow.
 processes() # SECONDS SEED
 {
-	DFI_TRANSPORT=verbs tests/chaos/chaos --seconds "$1" --seed "$2" \
+	export DFI_TEST_CHAOS_KIND=shuffle DFI_TRANSPORT=verbs
+	tests/chaos/chaos --seconds "$1" --seed "$2" \
 		--limit 15000 --patience 60000 --open-timeout 6000 --volume 5
 }
 
