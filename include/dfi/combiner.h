@@ -42,8 +42,8 @@
  *   - A target that cancels is left out, and its groups are dropped; sources
  *     aren't told. If all have cancelled, so does the combiner.
  *   - Whoever closes a source cleanly knows that what it pushed is in the rings
- *     of its combiner; what is in the targets' rings, the combiner's close
- *says.
+ *     of its combiner; the combiner's close says the same of the targets'
+ *rings.
  */
 #ifndef DFI_COMBINER_H
 #define DFI_COMBINER_H
@@ -122,7 +122,8 @@ DFI_API int dfi_combiner_fd(struct dfi_combiner *combiner);
 
 /*
  * Give up: a run in which the owner waits, and all later ones, return
- * -ECANCELED. Then the owner closes the combiner: targets get -ECANCELED, and
+ * -ECANCELED, unless one has returned 0 before: then only the close does. Then
+ * the owner closes the combiner: targets get -ECANCELED, and
  * sources -ECONNRESET. Frees nothing and never waits for a peer. Any thread,
  * any number of times, as dfi_source_abort().
  */
@@ -132,9 +133,10 @@ DFI_API void dfi_combiner_abort(struct dfi_combiner *combiner);
  * Leave the flow and free the combiner. After dfi_combiner_run() has returned 0
  * it ends the stream, and waits, as dfi_source_close() does, over RDMA until
  * all has arrived; 0, or -ECONNRESET, -ETIMEDOUT. Else the stream is not whole:
- * targets are told so, with the cause, and the first hard error is returned, or
- * -ECANCELED if there was none. Closing it again is -EBADF, NULL is 0, and
- * neither does anything. Owner thread only.
+ * targets are told so, and of which source or combiner below that came, if it
+ * did; and the first hard error is returned, or -ECANCELED if there was none.
+ * Closing it again is -EBADF, NULL is 0, and neither does anything. Owner
+ * thread only.
  */
 DFI_API int dfi_combiner_close(struct dfi_combiner *combiner);
 

@@ -152,7 +152,7 @@ static int open_both(struct dfi_combiner *combiner, struct dfi *dfi,
 		give_up_output(combiner->output, TREE_UNKNOWN);
 		return dfi__fail(ret, "%s", text);
 	}
-	/* What changed before the upper end was open is no news. */
+	/* Whoever has left since the upper end was open is looked at first. */
 	combiner->input->seen_above = 0;
 	combiner->input->above = &combiner->output->targets;
 	return 0;
@@ -201,6 +201,9 @@ static int cancel(struct dfi_combiner *combiner)
 
 	if (ret < 0 && !combiner->input->cancelled)
 		return ret;
+	/* A mark that was refused is nobody's any more. */
+	if (combiner->output->window)
+		combiner->output->window->refused = 0;
 	combiner->ended = true;
 	return 0;
 }
@@ -245,8 +248,10 @@ static int step(struct dfi_combiner *combiner)
 	struct dfi_target *input = combiner->input;
 	const void *records;
 	uint64_t n;
-	int ret;
+	int ret = source_check(combiner->output);
 
+	if (ret < 0)
+		return ret;
 	if (target_is_called(input)) {
 		/* Before they are looked at. */
 		input->seen_above = peers_changes(input->above);

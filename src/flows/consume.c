@@ -220,13 +220,18 @@ static int aborted(struct dfi_target *target, uint32_t source)
 	}
 	target->cause = reader->cause;
 	dfi__tree_culprit(reader->cause, culprit, sizeof(culprit));
-	return fate == TREE_DIED
-	    ? dfi__fail(-ECONNRESET,
-		  "flow '%s': %s died or closed before the end of the flow, "
-		  "says %s",
-		  target->flow.name, culprit, name)
-	    : dfi__fail(-ECANCELED, "flow '%s': %s aborted the flow, says %s",
-		  target->flow.name, culprit, name);
+	if (fate == TREE_DIED)
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s died or closed before the end of the flow, "
+		    "says %s",
+		    target->flow.name, culprit, name);
+	if (fate == TREE_NEVER_CAME)
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s never attached, and nobody can any more, "
+		    "says %s",
+		    target->flow.name, culprit, name);
+	return dfi__fail(-ECANCELED, "flow '%s': %s aborted the flow, says %s",
+	    target->flow.name, culprit, name);
 }
 
 /*
@@ -267,6 +272,18 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	return 0;
 }
 
+/* Some source hasn't attached, and can't any more. */
+static void lose_absent(struct dfi_target *target)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < target->n_readers &&
+	    peers_state(&target->sources, i) != PEER_ABSENT)
+		i++;
+	target->cause = dfi__tree_cause(&target->flow, i, TREE_NEVER_CAME);
+	lose(target, dfi__peers_flow_gone(&target->sources));
+}
+
 /* All rings once. As check_source(). */
 static int check_sources(struct dfi_target *target)
 {
@@ -278,7 +295,7 @@ static int check_sources(struct dfi_target *target)
 	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
 		ret = check_source(target, i);
 	if (!ret && !target->lost && dfi__peers_hopeless(&target->sources))
-		lose(target, dfi__peers_flow_gone(&target->sources));
+		lose_absent(target);
 	return ret;
 }
 
@@ -406,6 +423,9 @@ static int next_input(struct dfi_target *target)
 	for (;;) {
 		if (target_aborted(target))
 			return dfi__target_give_up(target);
+		if (target_is_called(target))
+			return dfi__fail_text(
+			    -EAGAIN, "who is sent to has changed");
 		if (unlikely(target_changes(target) != target->seen_changes ||
 			target->dead_undrained)) {
 			ret = check_sources(target);
@@ -444,9 +464,6 @@ static int next_input(struct dfi_target *target)
 			ret = check_order(target);
 		if (ret < 0)
 			return ret;
-		if (target_is_called(target))
-			return dfi__fail_text(
-			    -EAGAIN, "who is sent to has changed");
 		if (target->notify && dfi__target_arm(target))
 			continue;
 		if (target->flags & DFI_NONBLOCK || target->group)

@@ -378,18 +378,21 @@ bool dfi__peers_hopeless(struct peers *peers)
 static uint32_t name_missing(struct peers *peers, char *text, size_t size)
 {
 	uint32_t i, first = peers->n, n_missing = 0;
+	char of[24] = "";
 
+	/* In a tree these are only some of the flow's. */
+	if (!peers->flow->fan_in)
+		snprintf(of, sizeof(of), " of %u", peers->n);
 	for (i = 0; i < peers->n; i++)
 		if (peers_state(peers, i) == PEER_ABSENT) {
 			if (!n_missing++)
 				first = i;
 		}
 	if (n_missing > 1)
-		snprintf(text, size, "%s %u and %u more of %u",
-		    PEER_ID(peers, first), n_missing - 1, peers->n);
+		snprintf(text, size, "%s %u and %u more%s",
+		    PEER_ID(peers, first), n_missing - 1, of);
 	else
-		snprintf(
-		    text, size, "%s %u of %u", PEER_ID(peers, first), peers->n);
+		snprintf(text, size, "%s %u%s", PEER_ID(peers, first), of);
 	return n_missing;
 }
 

@@ -238,7 +238,7 @@ enum tree_fate dfi__tree_fate(uint32_t cause)
 {
 	enum tree_fate fate = cause & ((1 << FATE_BITS) - 1);
 
-	return fate <= TREE_ABORTED &&
+	return fate <= TREE_NEVER_CAME &&
 		cause >> FATE_BITS < 2 * DFI_MAX_ENDPOINTS
 	    ? fate
 	    : TREE_UNKNOWN;

@@ -55,6 +55,7 @@ enum tree_fate {
 	TREE_UNKNOWN = 0,
 	TREE_DIED,
 	TREE_ABORTED,
+	TREE_NEVER_CAME,
 };
 
 /* Of a sender of this part of a flow; and whether it makes sense. */

@@ -948,6 +948,7 @@ static void expect_lost(struct dfi_combiner *combiner, const char *name)
 {
 	assert_error(run_soon(combiner), -ECONNRESET, "flow 'f'", name,
 	    "died or closed");
+	cr_assert_eq(dfi_combiner_run(combiner), -ECONNRESET);
 	cr_assert_eq(dfi_combiner_close(combiner), -ECONNRESET);
 }
 
@@ -1132,6 +1133,119 @@ Test(tree, cancels_when_all_targets_have)
 	close_targets(&small, 0);
 }
 
+/* Nor does it say later that all was well, or close as if it wasn't. */
+Test(tree, stays_failed_when_its_inputs_have_ended)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 2);
+	struct small small;
+
+	open_small(&small, &attr);
+	cr_assert_eq(dfi_target_close(small.targets[0]), 0);
+	cr_assert_eq(run_soon(small.combiners[0]), -ECONNRESET);
+	cr_assert_eq(dfi_combiner_run(small.combiners[0]), -ECONNRESET);
+	cr_assert_eq(dfi_source_close(small.sources[0]), 0);
+	cr_assert_eq(dfi_combiner_run(small.combiners[0]), -ECONNRESET);
+	cr_assert_eq(dfi_combiner_close(small.combiners[0]), -ECONNRESET);
+}
+
+/* The refused mark can't be repeated, and nobody misses it. */
+Test(tree, cancels_while_it_has_a_mark_to_send)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 2);
+	struct small small;
+	uint32_t i;
+
+	attr.window_tuples = DFI_WINDOW_MARKED;
+	attr.segment_count = 2;
+	attr.segment_size = 64;
+	open_small(&small, &attr);
+	/* Rings of two: the third one finds no room above. */
+	for (i = 0; i < 4; i++) {
+		cr_assert_eq(
+		    dfi_source_mark(small.sources[0]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_combiner_run(small.combiners[0]), -EAGAIN);
+	}
+	cr_assert_eq(dfi_target_cancel(small.targets[0]), 0);
+	cr_assert_eq(run_soon(small.combiners[0]), 0, "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi_combiner_close(small.combiners[0]), 0, "%s", dfi_errmsg());
+	close_sources(&small);
+	close_targets(&small, 0);
+}
+
+static void *cancel_target(void *arg)
+{
+	yield_times(1000);
+	cr_assert_eq(dfi_target_cancel(arg), 0);
+	return NULL;
+}
+
+static void *push_until_refused(void *arg)
+{
+	uint64_t i;
+	int ret;
+
+	for (i = 0, ret = 0; !ret; i++)
+		ret = dfi_source_push(
+		    arg, &(struct kv){ dfi_hash64(i) % 500000, 1 });
+	cr_assert_eq(ret, -EPIPE, "%s", dfi_errmsg());
+	return NULL;
+}
+
+/* It never waits for its inputs, which are two. */
+Test(tree, cancels_while_its_inputs_are_ahead_of_it)
+{
+	struct dfi_flow_attr attr = kv_attr(2, 1, 2);
+	struct dfi_source *sources[2];
+	struct dfi_combiner *combiner;
+	struct dfi_target *target;
+	pthread_t threads[2], other;
+	uint32_t i;
+
+	attr.source_combining = DFI_COMBINING_OFF;
+	create(&attr);
+	target = open_target(rig.other, "f", 0, 0);
+	combiner = open_combiner(0, 0);
+	for (i = 0; i < 2; i++) {
+		sources[i] = open_source(rig.other, "f", i, 0);
+		cr_assert_eq(pthread_create(&threads[i], NULL,
+				 push_until_refused, sources[i]),
+		    0);
+	}
+	cr_assert_eq(pthread_create(&other, NULL, cancel_target, target), 0);
+	cr_assert_eq(dfi_combiner_run(combiner), 0, "%s", dfi_errmsg());
+	pthread_join(other, NULL);
+	cr_assert_eq(dfi_combiner_close(combiner), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		cr_assert_eq(dfi_source_close(sources[i]), 0);
+	}
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(tree, tells_targets_of_a_source_that_cannot_come_any_more)
+{
+	struct dfi_flow_attr attr = kv_attr(2, 1, 2);
+	struct dfi_combiner *combiner;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	const void *tuple;
+
+	create(&attr);
+	target = open_target(rig.dfi, "f", 0, 0);
+	combiner = open_combiner(0, DFI_NONBLOCK);
+	source = open_source(rig.other, "f", 0, 0);
+	cr_assert_eq(dfi_combiner_run(combiner), -EAGAIN);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	assert_error(run_soon(combiner), -ECONNRESET, "flow 'f'", "source 1",
+	    "nobody can any more");
+	cr_assert_eq(dfi_combiner_close(combiner), -ECONNRESET);
+	assert_error(dfi_target_consume(target, &tuple), -ECONNRESET,
+	    "flow 'f'", "source 1 never attached", "says combiner 0 (node");
+	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
+	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+}
+
 /* ---- Attaching, and what is refused ----------------------------------------
  */
 
@@ -1179,7 +1293,7 @@ Test(tree, has_combiners_of_some_numbers_only)
 	assert_error(dfi_combiner_open(rig.dfi, "f", 2, &attr, &combiner),
 	    -ERANGE, "flow 'f'", "combiner 2", "has 2");
 	assert_error(dfi_combiner_open(rig.dfi, "f", 0, &attr, &combiner),
-	    -ETIMEDOUT, "flow 'f'", "waiting for target 0 of 1");
+	    -ETIMEDOUT, "flow 'f'", "waiting for target 0: ");
 	assert_error(dfi_combiner_open(rig.dfi, "f", 0, &attr, NULL), -EINVAL,
 	    "combiner is NULL");
 	attr.flags = 2;
@@ -1212,7 +1326,7 @@ Test(tree, makes_a_source_wait_for_its_combiner_which_is_its_only_target)
 	attr.open_timeout_ms = SHORT_MS;
 	create(&flow);
 	assert_error(dfi_source_open(rig.dfi, "f", 3, &attr, &source),
-	    -ETIMEDOUT, "flow 'f'", "waiting for combiner 1 of 1");
+	    -ETIMEDOUT, "flow 'f'", "waiting for combiner 1: ");
 	assert_error(dfi_source_open(rig.dfi, "f", 4, &attr, &source), -ERANGE,
 	    "source 4", "the flow has 4");
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
@@ -1266,7 +1380,7 @@ Test(tree, tells_of_inputs_that_have_not_attached)
 	cr_assert_eq(dfi_combiner_open(rig.dfi, "f", 0, &attr, &combiner), 0);
 	sources[1] = open_source(rig.dfi, "f", 1, 0);
 	assert_error(dfi_combiner_run(combiner), -ETIMEDOUT, "flow 'f'",
-	    "waiting for source 0 of 2");
+	    "waiting for source 0: ");
 	/* Which is not the end of it. */
 	sources[0] = open_source(rig.dfi, "f", 0, 0);
 	push(sources[0], 3, 4);

@@ -211,6 +211,6 @@ Test(parts, have_causes_that_name_who_it_was)
 	dfi__flow_free(&flow);
 	cr_assert_eq(dfi__tree_fate(0), TREE_UNKNOWN);
 	/* What a hostile one may write. */
-	cr_assert_eq(dfi__tree_fate(3), TREE_UNKNOWN);
+	cr_assert_eq(dfi__tree_fate(3), TREE_NEVER_CAME);
 	cr_assert_eq(dfi__tree_fate((1u << 27) - 2), TREE_UNKNOWN);
 }
