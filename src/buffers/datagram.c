@@ -67,6 +67,8 @@ size_t dfi__datagram_encode(const struct datagram_flow *flow,
 	case DATAGRAM_PLACE:
 		put_head(flow, datagram, &place.head);
 		place.place = htole64(datagram->place);
+		place.count = htole32(datagram->count);
+		place.zero = 0;
 		memcpy(header, &place, sizeof(place));
 		return sizeof(place);
 	}
@@ -114,7 +116,9 @@ static bool parse_place(const struct datagram_flow *flow, const char *at,
 		return false;
 	memcpy(&place, at, sizeof(place));
 	datagram->place = le64toh(place.place);
-	return true;
+	datagram->count = le32toh(place.count);
+	return !place.zero && datagram->count &&
+	    datagram->count <= flow->geometry.segment_count;
 }
 
 static bool parse_report(const struct datagram_flow *flow, const char *at,

@@ -9,9 +9,9 @@
  *	STATE   +------+-------+
  *	        | head | total |
  *	        +------+-------+
- *	PLACE   +------+-------+
- *	        | head | place |
- *	        +------+-------+
+ *	PLACE   +------+-------+-------+------+
+ *	        | head | place | count | zero |
+ *	        +------+-------+-------+------+
  *	REPORT  +------+--------+-----------+---------------+----
  *	        | head | target | n_missing | first, count  | ...
  *	        +------+--------+-----------+---------------+----
@@ -35,8 +35,8 @@ enum datagram_type {
 	DATAGRAM_STATE,       /* how far a source is */
 	DATAGRAM_REPORT,      /* how far a target is */
 	/*
-	 * Of an ordered flow that notifies: where a segment belongs that a
-	 * target has asked for, instead of the segment.
+	 * Of an ordered flow that notifies: where segments belong that a target
+	 * has asked for, instead of the segments.
 	 */
 	DATAGRAM_PLACE,
 };
@@ -55,9 +55,9 @@ struct datagram_head {
 	uint8_t flags;
 	uint16_t source; /* whose stream it is about */
 	/*
-	 * The lowest 32 bits, of DATA and PLACE of the segment's number, of
-	 * STATE of the number behind the last segment sent, of REPORT of that
-	 * behind the last one given back.
+	 * The lowest 32 bits, of DATA of the segment's number, of PLACE of the
+	 * first one's, of STATE of the number behind the last segment sent, of
+	 * REPORT of that behind the last one given back.
 	 */
 	uint32_t number;
 };
@@ -83,11 +83,15 @@ struct datagram_state {
 };
 static_assert(sizeof(struct datagram_state) == 24, "STATE");
 
+/* A run: count segments with adjacent numbers, at adjacent places. */
 struct datagram_place {
 	struct datagram_head head;
 	uint64_t place; /* among the segments of all sources, in full */
+	uint32_t count;
+	uint32_t zero;
 };
-static_assert(sizeof(struct datagram_place) == 24, "PLACE");
+static_assert(sizeof(struct datagram_place) == 32, "PLACE");
+static_assert(offsetof(struct datagram_place, count) == 24, "PLACE");
 
 struct datagram_report {
 	struct datagram_head head;
@@ -133,6 +137,7 @@ struct datagram {
 	uint32_t number;
 	uint64_t total;
 	uint64_t place;
+	uint32_t count;
 	uint32_t used;
 	/* payload_offset + used bytes; where they were received. */
 	const char *payload;

@@ -88,6 +88,18 @@ static int send(struct stream_source *stream, uint32_t to,
 	    payload_size ? datagram->payload : NULL, payload_size);
 }
 
+/*
+ * Whether a slot still has the segment: only the owner can have let it be
+ * overwritten, see leave().
+ */
+static bool is_kept(
+    const struct stream_source *stream, uint64_t number, uint32_t slot)
+{
+	const struct segment_footer *footer = footer_of(stream, slot);
+
+	return footer_seq(atomic_peek(&footer->state)) == (uint32_t)number;
+}
+
 /* A segment that is there, with the fields that it always has. */
 static int send_segment(
     struct stream_source *stream, uint32_t to, uint64_t number, uint32_t slot)
@@ -104,41 +116,17 @@ static int send_segment(
 		.payload = (const char *)footer - g->footer_offset,
 	};
 
-	/* Only the owner can have let it be overwritten: see leave(). */
-	if (footer_seq(state) != (uint32_t)number)
-		return 0;
 	return send(stream, to, &data, g->payload_offset + data.used);
 }
 
-/*
- * With notify, nothing is sent again; but in an ordered flow its place is said,
- * which is what a target needs to tell of the loss where it belongs.
- */
-static void answer(
-    struct stream_source *stream, uint32_t to, uint64_t number, uint32_t slot)
+/* Where a segment that is there belongs. */
+static uint64_t place_of(const struct stream_source *stream, uint32_t slot)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
-	const struct segment_footer *footer = footer_of(stream, slot);
-	struct datagram place = {
-		.type = DATAGRAM_PLACE,
-		.source = stream->config.source,
-		.number = (uint32_t)number,
-	};
+	const char *base = (const char *)footer_of(stream, slot) -
+	    g->footer_offset;
 
-	if (!stream->config.notify) {
-		(void)send_segment(stream, to, number, slot);
-		stream->counts.resent++;
-		return;
-	}
-	/* As in send_segment(). */
-	if (!(g->parts & SEGMENT_GLOBAL) ||
-	    footer_seq(atomic_peek(&footer->state)) != (uint32_t)number)
-		return;
-	place.place = segment_header(
-	    g, (const char *)footer - g->footer_offset + g->payload_offset)
-			  ->global;
-	(void)send(stream, to, &place, 0);
-	stream->counts.places++;
+	return segment_header(g, base + g->payload_offset)->global;
 }
 
 static int send_new(struct stream_source *stream, int64_t now)
@@ -241,21 +229,76 @@ int dfi__stream_source_end(
 	return dfi__stream_source_progress(stream, now);
 }
 
-static void resend(struct stream_source *stream, uint32_t target,
+static int send_run(
+    struct stream_source *stream, uint32_t to, const struct datagram *run)
+{
+	int ret = run->count ? send(stream, to, run, 0) : 0;
+
+	if (!ret)
+		stream->counts.places += run->count;
+	return ret;
+}
+
+/*
+ * Add a segment to a run of places, or send that and begin another one: what
+ * others have sent between two segments parts them.
+ */
+static int add_place(struct stream_source *stream, uint32_t to, uint64_t number,
+    uint32_t slot, struct datagram *run)
+{
+	uint64_t place = place_of(stream, slot);
+	int ret;
+
+	if (run->count && run->number + run->count == (uint32_t)number &&
+	    run->place + run->count == place) {
+		run->count++;
+		return 0;
+	}
+	ret = send_run(stream, to, run);
+	*run = (struct datagram){
+		.type = DATAGRAM_PLACE,
+		.source = stream->config.source,
+		.number = (uint32_t)number,
+		.place = place,
+		.count = 1,
+	};
+	return ret;
+}
+
+/*
+ * With notify, nothing is sent again; but in an ordered flow its places are
+ * said, which a target needs to tell of losses where they belong. false: the
+ * port has no room for the rest, which the target asks for again.
+ */
+static bool resend(struct stream_source *stream, uint32_t target,
     const struct datagram_range *range)
 {
 	const struct stream_peer *peer = &stream->peers[target];
-	uint32_t i, ahead;
+	const struct ring_geometry *g = &stream->config.flow.geometry;
+	struct datagram run = { .count = 0 };
+	uint32_t i, ahead, slot;
+	int ret = 0;
 
-	for (i = 0; i < range->count; i++) {
+	if (stream->config.notify && !(g->parts & SEGMENT_GLOBAL))
+		return true;
+	for (i = 0; !ret && i < range->count; i++) {
 		ahead = range->first + i - (uint32_t)peer->consumed;
 		if (ahead >= stream->next - peer->consumed ||
-		    stream->next - peer->consumed - ahead >
-			stream->config.flow.geometry.segment_count)
+		    stream->next - peer->consumed - ahead > g->segment_count)
 			continue;
-		answer(stream, target, peer->consumed + ahead,
-		    slot_of(stream, peer->consumed + ahead));
+		slot = slot_of(stream, peer->consumed + ahead);
+		if (!is_kept(stream, peer->consumed + ahead, slot))
+			continue;
+		if (stream->config.notify) {
+			ret = add_place(
+			    stream, target, peer->consumed + ahead, slot, &run);
+			continue;
+		}
+		ret = send_segment(
+		    stream, target, peer->consumed + ahead, slot);
+		stream->counts.resent += !ret;
 	}
+	return !ret && !send_run(stream, target, &run);
 }
 
 /* Whether it was not known before. */
@@ -297,7 +340,8 @@ bool dfi__stream_source_receive(
 	    stream->ends == DATAGRAM_END)
 		news |= set_over(peer, STREAM_DONE);
 	for (i = 0; !peer->over && i < report->n_missing; i++)
-		resend(stream, report->target, &report->missing[i]);
+		if (!resend(stream, report->target, &report->missing[i]))
+			break;
 	if (news)
 		stream->probe_ns = first_probe_ns(stream);
 	return news;

@@ -267,6 +267,17 @@ static void learn(struct stream_target *stream, uint64_t number, int64_t now)
 	}
 }
 
+/*
+ * Places are asked for of a whole gap at once, and so are answered, and told,
+ * at once: of one that begins before that number and is there, too.
+ */
+static bool goes_on(const struct stream_target *stream, uint64_t number)
+{
+	return needs_places(stream) && number != stream->expected &&
+	    !held_of(stream, number - 1)->used &&
+	    !held_of(stream, number)->used;
+}
+
 /* A segment has come: gaps that it is far ahead of are asked for now. */
 static void overtake(struct stream_target *stream, uint64_t number, int64_t now)
 {
@@ -277,7 +288,9 @@ static void overtake(struct stream_target *stream, uint64_t number, int64_t now)
 		return;
 	if ((int64_t)(stream->overtaken - stream->expected) < 0)
 		stream->overtaken = stream->expected;
-	for (; stream->overtaken - stream->expected <= ahead - STREAM_OVERTAKEN;
+	for (;
+	     stream->overtaken - stream->expected <= ahead - STREAM_OVERTAKEN ||
+	     goes_on(stream, stream->overtaken);
 	     stream->overtaken++) {
 		held = held_of(stream, stream->overtaken);
 		if (held->used || held->placed || held->n_asked)
@@ -308,6 +321,16 @@ static void publish(struct stream_target *stream, uint64_t state, uint32_t n)
 	stream->expected += n;
 }
 
+/* The gap that is first has waited for those before it, or for its place. */
+static void see_to_first(struct stream_target *stream)
+{
+	const struct stream_slot *held = &stream->held[stream->slot];
+
+	if (stream->expected != stream->known && held->placed &&
+	    held->due < stream->due)
+		stream->due = held->due;
+}
+
 /* T2: all that is in order; and the end. */
 static bool deliver(struct stream_target *stream)
 {
@@ -327,11 +350,7 @@ static bool deliver(struct stream_target *stream)
 		put_end_mark(stream, STREAM_WHOLE, FOOTER_FLAG_END);
 		fresh = true;
 	}
-	/* It has waited for those before it. */
-	held = &stream->held[stream->slot];
-	if (stream->expected != stream->known && held->placed &&
-	    held->due < stream->due)
-		stream->due = held->due;
+	see_to_first(stream);
 	return fresh;
 }
 
@@ -360,7 +379,8 @@ static uint32_t count_lost(const struct stream_target *stream, int64_t now)
 	return n;
 }
 
-static bool give_up(struct stream_target *stream, int64_t now)
+/* Whether there was something. */
+static bool tell(struct stream_target *stream, int64_t now)
 {
 	struct segment_footer *footer;
 	bool fresh = false;
@@ -380,6 +400,13 @@ static bool give_up(struct stream_target *stream, int64_t now)
 		fresh = true;
 		deliver(stream);
 	}
+	return fresh;
+}
+
+static bool give_up(struct stream_target *stream, int64_t now)
+{
+	bool fresh = tell(stream, now);
+
 	find_due(stream);
 	return fresh;
 }
@@ -423,26 +450,46 @@ static bool take_data(
 	return deliver(stream);
 }
 
-/* O5 */
-static void take_place(
-    struct stream_target *stream, const struct datagram *datagram)
+/* It is said of what was asked for, so of a gap; or it is late. */
+static bool lacks_place(const struct stream_target *stream, uint64_t number)
 {
-	uint64_t number = stream->consumed +
-	    (datagram->number - (uint32_t)stream->consumed);
-	struct stream_slot *held;
+	return number - stream->expected < stream->known - stream->expected &&
+	    !held_of(stream, number)->used && !held_of(stream, number)->placed;
+}
 
-	/* It is said of what was asked for, so of a gap; or it is late. */
-	if (!needs_places(stream) ||
-	    number - stream->expected >= stream->known - stream->expected ||
-	    held_of(stream, number)->used || held_of(stream, number)->placed) {
-		stream->counts.repeated++;
-		return;
+/* O5; whether the ring changes. */
+static bool take_places(
+    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+{
+	/* What was consumed meanwhile may be among them. */
+	uint64_t first = stream->consumed +
+	    (uint64_t)(int32_t)(datagram->number - (uint32_t)stream->consumed);
+	int64_t due = stream->due;
+	struct stream_slot *held;
+	bool fresh;
+	uint32_t i;
+
+	for (i = 0; i < datagram->count; i++) {
+		if (!needs_places(stream) || !lacks_place(stream, first + i)) {
+			stream->counts.repeated++;
+			continue;
+		}
+		held = held_of(stream, first + i);
+		*place_of(stream, first + i) = datagram->place + i;
+		held->placed = true;
+		held->due = held->lost_at;
 	}
-	held = held_of(stream, number);
-	*place_of(stream, number) = datagram->place;
-	held->placed = true;
-	held->due = held->lost_at;
-	find_due(stream);
+	fresh = needs_places(stream) && tell(stream, now);
+	/*
+	 * No gap that is left is due before that, but the first one, if that is
+	 * placed now. It may be too early, which is cheaper than to look at all
+	 * gaps for each answer.
+	 */
+	if (!stream->state) {
+		stream->due = stream->n_gaps ? due : DEADLINE_NEVER;
+		see_to_first(stream);
+	}
+	return fresh;
 }
 
 /* T3; whether the ring changes. */
@@ -500,7 +547,7 @@ bool dfi__stream_target_receive(
 		if (!stream->closed)
 			report(stream, now);
 	} else if (datagram->type == DATAGRAM_PLACE && !is_over(stream)) {
-		take_place(stream, datagram);
+		fresh = take_places(stream, datagram, now);
 	}
 	return dfi__stream_target_progress(stream, now) || fresh;
 }

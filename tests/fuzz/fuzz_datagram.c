@@ -103,7 +103,8 @@ static int source_sends(void *arg, uint32_t to, const void *header,
 	    &f.flow, data, header_size + payload_size, &datagram));
 	fuzz_check(datagram.type != DATAGRAM_PLACE ||
 	    (f.source.config.notify && to != DATAGRAM_ALL &&
-		datagram.place - f.start < f.written));
+		datagram.place - f.start < f.written &&
+		datagram.count <= f.written - (datagram.place - f.start)));
 	if (datagram.type == DATAGRAM_DATA) {
 		memcpy(&number_is, datagram.payload + prefix, TUPLE);
 		fuzz_check((uint32_t)number_is == datagram.number);
@@ -220,6 +221,7 @@ static void receive_likely(struct input *input, uint8_t kind)
 	} else if (kind & 4) {
 		datagram.type = DATAGRAM_PLACE;
 		datagram.place = number(input, 1);
+		datagram.count = 1 + (kind >> 3);
 	}
 	if (datagram.type == DATAGRAM_STATE || datagram.type == DATAGRAM_REPORT)
 		datagram.flags = (uint8_t)number(input, 1);

@@ -45,6 +45,7 @@ static const struct datagram place = {
 	.source = 3,
 	.number = 0xffffffff,
 	.place = 0x0123456789abcdef,
+	.count = COUNT,
 };
 static const struct datagram report = {
 	.type = DATAGRAM_REPORT,
@@ -91,7 +92,7 @@ Test(datagram, fields_are_where_they_are_documented)
 		0 };
 	static const unsigned char place_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd4, 0, 3, 0, 0xff, 0xff, 0xff, 0xff, 0xef, 0xcd, 0xab, 0x89,
-		0x67, 0x45, 0x23, 1 };
+		0x67, 0x45, 0x23, 1, COUNT, 0, 0, 0, 0, 0, 0, 0 };
 	static const unsigned char report_bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8,
 		0xd3, 4, 7, 0, 4, 3, 2, 1, 2, 0, 0, 0, 2, 0, 0, 0, 5, 3, 2, 1,
 		1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0 };
@@ -102,8 +103,8 @@ Test(datagram, fields_are_where_they_are_documented)
 	cr_assert_arr_eq(header, data_bytes, 32);
 	cr_assert_eq(dfi__datagram_encode(&f, &state, header), 24);
 	cr_assert_arr_eq(header, state_bytes, 24);
-	cr_assert_eq(dfi__datagram_encode(&f, &place, header), 24);
-	cr_assert_arr_eq(header, place_bytes, 24);
+	cr_assert_eq(dfi__datagram_encode(&f, &place, header), 32);
+	cr_assert_arr_eq(header, place_bytes, 32);
 	cr_assert_eq(dfi__datagram_encode(&f, &report, header), 40);
 	cr_assert_arr_eq(header, report_bytes, 40);
 }
@@ -156,6 +157,7 @@ static void come_back(bool verified)
 		cr_assert_eq(got.source, place.source);
 		cr_assert_eq(got.number, place.number);
 		cr_assert_eq(got.place, place.place);
+		cr_assert_eq(got.count, place.count);
 	}
 	free(block.memory);
 }
@@ -222,7 +224,12 @@ Test(datagram, that_says_what_cannot_be_is_dropped)
 	refuse(data, 24, 24);
 	refuse(data, 24, 48);
 	refuse(data, 27, 1);
-	refuse(data, 28, 1);   /* zero */
+	refuse(data, 28, 1);  /* zero */
+	refuse(place, 24, 0); /* count: none, too many */
+	refuse(place, 24, COUNT + 1);
+	refuse(place, 27, 1);
+	refuse(place, 28, 1); /* zero */
+	refuse(place, 31, 0x80);
 	refuse(report, 20, 1); /* ranges: another number, none, too long */
 	refuse(report, 20, 3);
 	refuse(report, 23, 0xff);

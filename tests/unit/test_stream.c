@@ -396,9 +396,9 @@ static void six_are_lost(const struct net *net)
 	cr_assert_eq(net->targets[1].views[0].n_gaps, 0);
 }
 
-Test(stream, notify_tells_adjacent_losses_at_once_and_each_gap_once)
+static struct net_plan few_losses(bool ordered)
 {
-	struct net_plan plan = {
+	return (struct net_plan){
 		.n_sources = 1,
 		.n_targets = 2,
 		.segment_count = 8,
@@ -406,14 +406,53 @@ Test(stream, notify_tells_adjacent_losses_at_once_and_each_gap_once)
 		.n_segments = 40,
 		.start = UINT64_MAX - 7,
 		.notify = true,
+		.ordered = ordered,
 		.gap_us = 200,
 		.push_us = 1,
 		.consume_us = 1,
 		.latency_us = 1,
 		.registry_us = 1000,
 	};
+}
+
+Test(stream, notify_tells_adjacent_losses_at_once_and_each_gap_once)
+{
+	struct net_plan plan = few_losses(false);
 
 	run(&plan, lose_six, six_are_lost);
+}
+
+Test(stream, order_with_notify_tells_adjacent_losses_at_once)
+{
+	struct net_plan plan = few_losses(true);
+
+	run(&plan, lose_six, six_are_lost);
+}
+
+static bool lose_three(
+    struct net *net, const struct datagram *datagram, uint32_t receiver)
+{
+	uint32_t segment = datagram->number - (uint32_t)net->plan.start;
+
+	return datagram->type == DATAGRAM_DATA && receiver == 0 &&
+	    segment >= 5 && segment <= 7;
+}
+
+static void three_are_lost(const struct net *net)
+{
+	all_have_all(net);
+	cr_assert_eq(net->targets[0].views[0].n_gaps, 1);
+	cr_assert_eq(net->targets[0].views[0].n_lost, 3);
+}
+
+/* So that the places are known when gap_timeout is over. */
+Test(stream, order_with_notify_tells_adjacent_losses_at_once_after_late_answers)
+{
+	struct net_plan plan = few_losses(true);
+
+	for (plan.distance_us = 100; plan.distance_us <= 2000;
+	     plan.distance_us += 100)
+		run(&plan, lose_three, three_are_lost);
 }
 
 static bool lose_all_data(

@@ -38,7 +38,8 @@ static struct {
 	uint32_t to[64];
 	const void *payloads[64];
 	uint32_t n;
-	int refuse; /* what sending returns */
+	int refuse;    /* what sending returns */
+	uint32_t room; /* for so many; then there is none */
 } sent;
 
 static struct datagram_flow flow;
@@ -52,6 +53,8 @@ static int take(void *arg, uint32_t to, const void *header, size_t header_size,
 	cr_assert_eq(arg, &sent);
 	if (sent.refuse)
 		return sent.refuse;
+	if (sent.n == sent.room)
+		return -EAGAIN;
 	cr_assert_leq(header_size + payload_size, sizeof(data));
 	memcpy(data, header, header_size);
 	if (payload_size)
@@ -68,6 +71,7 @@ static int take(void *arg, uint32_t to, const void *header, size_t header_size,
 static void begin(void)
 {
 	memset(&sent, 0, sizeof(sent));
+	sent.room = UINT32_MAX;
 	flow = (struct datagram_flow){
 		.instance = 77,
 		.n_sources = SOURCE + 1,
@@ -268,6 +272,49 @@ static void send_again(struct sender *sender)
 	cr_assert(!reports(sender, 1, 4, 0, 2, 3));
 	cr_assert_eq(sent.n, 1);
 	cr_assert_eq(sent.datagrams[0].number, (uint32_t)(sender->start + 4));
+}
+
+static uint32_t n_tried;
+
+/* Has room for one. */
+static int refuse_more(void *arg, uint32_t to, const void *header,
+    size_t header_size, const void *payload, size_t payload_size)
+{
+	(void)arg;
+	(void)to;
+	(void)header;
+	(void)header_size;
+	(void)payload;
+	(void)payload_size;
+	return n_tried++ ? -EAGAIN : 0;
+}
+
+/* And not tried for each of the rest, of all ranges. */
+static void stop_at_no_room(struct sender *sender)
+{
+	struct datagram report = {
+		.type = DATAGRAM_REPORT,
+		.source = SOURCE,
+		.number = (uint32_t)sender->start,
+		.n_missing = 2,
+		.missing = { { (uint32_t)sender->start, 3 },
+		    { (uint32_t)sender->start + 4, 2 } },
+	};
+	uint32_t i;
+
+	for (i = 0; i < W; i++)
+		write_one(sender);
+	progress(sender);
+	n_tried = 0;
+	sender->stream.config.port.send = refuse_more;
+	dfi__stream_source_receive(&sender->stream, &report);
+	cr_assert_eq(n_tried, 2);
+	cr_assert_eq(sender->stream.counts.resent, 1);
+}
+
+Test(stream_rules, s2_nothing_more_is_sent_again_when_there_is_no_room)
+{
+	for_starts(stop_at_no_room);
 }
 
 Test(stream_rules, s2_what_is_missing_is_sent_again_as_it_was)
@@ -1106,17 +1153,24 @@ Test(stream_rules, abort_ends_the_ring_behind_what_is_in_order)
 
 /* ---- O5: losses of an ordered flow are told at their places. ----------- */
 
-static bool say_place(struct receiver *receiver, uint64_t n, uint64_t place)
+static bool say_places(
+    struct receiver *receiver, uint64_t n, uint32_t count, uint64_t place)
 {
 	struct datagram datagram = {
 		.type = DATAGRAM_PLACE,
 		.source = SOURCE,
 		.number = (uint32_t)(receiver->start + n),
 		.place = place,
+		.count = count,
 	};
 
 	return dfi__stream_target_receive(
 	    &receiver->stream, &datagram, receiver->now);
+}
+
+static bool say_place(struct receiver *receiver, uint64_t n, uint64_t place)
+{
+	return say_places(receiver, n, 1, place);
 }
 
 static void expect_asked(uint64_t first, uint32_t count)
@@ -1222,6 +1276,68 @@ Test(stream_rules, o5_losses_with_places_apart_are_told_apart)
 	stop_ordered(receiver);
 }
 
+/* Answers that come late, all the same. */
+Test(stream_rules, o5_run_of_places_is_told_at_once)
+{
+	struct receiver *receiver = start_ordered(UINT64_MAX - 1);
+
+	state(receiver, 6, 0, 0);
+	receiver->now += GAP;
+	cr_assert(!run_timers(receiver), "no place is known");
+	expect_asked(receiver->start, 6);
+	cr_assert(say_places(receiver, 0, 4, 20));
+	read_placed_gap(receiver, 0, 4, 20);
+	cr_assert(!reader_ready(&receiver->reader));
+	/* Of what was told, nothing; what is not known to be sent, neither. */
+	cr_assert(say_places(receiver, 2, W, 22));
+	read_placed_gap(receiver, 4, 2, 24);
+	cr_assert_eq(receiver->stream.counts.repeated, W - 2);
+	cr_assert_eq(receiver->stream.counts.gaps, 2);
+	cr_assert_eq(receiver->stream.counts.lost, 6);
+	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+	stop_ordered(receiver);
+}
+
+/* And then what is behind it, though it came before. */
+Test(stream_rules, o5_run_of_places_leaves_out_what_has_come)
+{
+	struct receiver *receiver = start_ordered(0);
+
+	state(receiver, 4, 0, 0);
+	cr_assert(!data(receiver, 1));
+	receiver->now += GAP;
+	cr_assert(!run_timers(receiver));
+	cr_assert(say_places(receiver, 0, 4, 20));
+	read_placed_gap(receiver, 0, 1, 20);
+	read_one(receiver, 1);
+	read_placed_gap(receiver, 2, 2, 22);
+	stop_ordered(receiver);
+}
+
+/* Not in parts, which would be answered in parts. */
+Test(stream_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
+{
+	struct receiver *receiver = start_ordered(0);
+	int64_t due;
+
+	cr_assert(!data(receiver, 3));
+	cr_assert(!data(receiver, 4));
+	cr_assert_eq(sent.n, 0);
+	cr_assert(!data(receiver, 5));
+	cr_assert_eq(sent.n, 1);
+	expect_asked(0, 3);
+	cr_assert(!data(receiver, 7));
+	cr_assert_eq(sent.n, 1, "6 is another gap");
+	/* Known, but too young: it waits for its time alone. */
+	cr_assert(!say_places(receiver, 0, 3, 9));
+	due = dfi__stream_target_due(&receiver->stream);
+	cr_assert_eq(due, receiver->now + GAP);
+	receiver->now += GAP;
+	cr_assert(run_timers(receiver));
+	read_placed_gap(receiver, 0, 3, 9);
+	stop_ordered(receiver);
+}
+
 /* Nobody will say where the rest belongs. */
 Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 {
@@ -1246,36 +1362,88 @@ Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 	stop_ordered(receiver);
 }
 
-Test(stream_rules, o5_source_says_places_instead_of_sending_again)
+/* One that has sent segments at these places. */
+static void start_ordered_sender(
+    struct sender *sender, const uint64_t *places, uint32_t n)
 {
-	struct sender sender;
 	uint32_t i;
 	char *slot;
 
 	parts = SEGMENT_GLOBAL;
-	start_sender(&sender, UINT32_MAX - 1);
-	sender.stream.config.notify = true;
-	for (i = 0; i < 3; i++) {
-		slot = sender.slots + (size_t)flow.geometry.slot_size * i;
-		((struct segment_header *)(void *)slot)->global = 100 + i * i;
-		write_one(&sender);
+	start_sender(sender, UINT32_MAX - 1);
+	sender->stream.config.notify = true;
+	for (i = 0; i < n; i++) {
+		slot = sender->slots + (size_t)flow.geometry.slot_size * i;
+		((struct segment_header *)(void *)slot)->global = places[i];
+		write_one(sender);
 	}
-	progress(&sender);
+	progress(sender);
 	sent.n = 0;
-	reports(&sender, 1, 0, 0, 1, 2);
-	cr_assert_eq(sent.n, 2);
-	for (i = 0; i < 2; i++) {
-		cr_assert_eq(sent.datagrams[i].type, DATAGRAM_PLACE);
-		cr_assert_eq(sent.to[i], 1);
-		cr_assert_eq(
-		    sent.datagrams[i].number, (uint32_t)(sender.start + 1 + i));
-	}
-	cr_assert_eq(sent.datagrams[0].place, 101);
-	cr_assert_eq(sent.datagrams[1].place, 104);
-	cr_assert_eq(sender.stream.counts.places, 2);
-	cr_assert_eq(sender.stream.counts.resent, 0);
-	stop_sender(&sender);
+}
+
+static void stop_ordered_sender(struct sender *sender)
+{
+	stop_sender(sender);
 	parts = 0;
+}
+
+static void expect_run(
+    const struct sender *sender, uint64_t n, uint32_t count, uint64_t place)
+{
+	const struct datagram *last = &sent.datagrams[sent.n - 1];
+
+	cr_assert_gt(sent.n, 0);
+	cr_assert_eq(last->type, DATAGRAM_PLACE);
+	cr_assert_eq(sent.to[sent.n - 1], 1);
+	cr_assert_eq(last->number, (uint32_t)(sender->start + n));
+	cr_assert_eq(last->count, count);
+	cr_assert_eq(last->place, place);
+}
+
+Test(stream_rules, o5_source_says_places_instead_of_sending_again)
+{
+	static const uint64_t places[] = { 99, UINT64_MAX - 1, UINT64_MAX, 0, 1,
+		3, 4, 9 };
+	struct sender sender;
+
+	start_ordered_sender(&sender, places, W);
+	reports(&sender, 1, 0, 0, 1, 4);
+	cr_assert_eq(sent.n, 1, "adjacent, whatever wraps around");
+	expect_run(&sender, 1, 4, UINT64_MAX - 1);
+	reports(&sender, 1, 0, 0, 5, 2);
+	cr_assert_eq(sent.n, 2);
+	expect_run(&sender, 5, 2, 3);
+	cr_assert_eq(sender.stream.counts.places, 6);
+	/* What others have sent between parts them. */
+	sent.n = 0;
+	reports(&sender, 1, 0, 0, 0, W);
+	cr_assert_eq(sent.n, 4);
+	cr_assert_eq(sent.datagrams[0].count, 1);
+	cr_assert_eq(sent.datagrams[1].count, 4);
+	cr_assert_eq(sent.datagrams[2].count, 2);
+	expect_run(&sender, 7, 1, 9);
+	cr_assert_eq(sender.stream.counts.places, 6 + W);
+	cr_assert_eq(sender.stream.counts.resent, 0);
+	stop_ordered_sender(&sender);
+}
+
+Test(stream_rules, o5_source_without_room_says_no_more_places)
+{
+	static const uint64_t places[] = { 1, 3, 4, 7, 9, 11, 13, 15 };
+	struct sender sender;
+
+	start_ordered_sender(&sender, places, W);
+	sent.room = 2;
+	reports(&sender, 1, 0, 0, 0, W);
+	cr_assert_eq(sent.n, 2);
+	expect_run(&sender, 1, 2, 3);
+	cr_assert_eq(sender.stream.counts.places, 3);
+	/* It is asked again. */
+	sent.room = 64;
+	reports(&sender, 1, 0, 0, 3, W - 3);
+	cr_assert_eq(sent.n, 2 + W - 3);
+	cr_assert_eq(sender.stream.counts.places, W);
+	stop_ordered_sender(&sender);
 }
 
 /* A ring whose losses nobody has declared. */
