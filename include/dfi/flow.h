@@ -98,7 +98,11 @@ enum dfi_loss_policy {
 	 * Nothing is sent again: a target is told once of each gap (-ENODATA,
 	 * dfi_target_gap()), and then gets what comes behind it. If the flow is
 	 * ordered, it is told where the gap is in the order, which is the same
-	 * at all targets. For programs that recover by themselves. -EINVAL with
+	 * at all targets; it asks the source for that. So while the process of
+	 * a source is stopped but not dead, a target that lacks something of it
+	 * waits, and when rings are full, all sources and targets of the flow
+	 * do: stall_timeout_ms of sources and targets bounds that
+	 * (-ETIMEDOUT). For programs that recover by themselves. -EINVAL with
 	 * what loses nothing: other kinds of flows, replication
 	 * DFI_REPLICATION_NAIVE, or transport DFI_TRANSPORT_SHM. Where the
 	 * library chooses one of these, by where the endpoints are, there is
