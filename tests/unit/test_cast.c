@@ -283,7 +283,7 @@ static void expect_key(struct dfi_target *target, uint32_t source, uint64_t key)
 	cr_assert_eq(target->head.source, source);
 }
 
-/* A place that was taken, and then nothing is sent: its source is no more. */
+/* A place that was taken, and then nothing is sent: its source aborts. */
 Test(cast, place_that_nobody_fills_ends_the_order_before_it)
 {
 	struct dfi_source *sources[2];

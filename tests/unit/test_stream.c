@@ -705,6 +705,7 @@ static void run_ordered_deaths(bool notify)
 		run(&plan, NULL, beginnings_end);
 	}
 	cr_assert_gt(n_cut, 300);
+	cr_assert_gt(n_whole, 0);
 }
 
 /* Some die with places that they have sent nothing for. */
