@@ -191,8 +191,8 @@ static void print_endpoint(struct stat_list *list, uint64_t node,
 		printf(" (%" PRIu64 " partial), %" PRIu64 " bytes copied",
 		    stats->partial_segments, stats->copied_bytes);
 	if (stats->gaps)
-		printf(", %" PRIu64 " gaps of %" PRIu64 " segments lost",
-		    stats->gaps, stats->lost_segments);
+		printf(", segments lost: %" PRIu64 ", gaps: %" PRIu64,
+		    stats->lost_segments, stats->gaps);
 	print_rate(list, &sample);
 	keep(&sample);
 	printf("\n    waits     %" PRIu64 " for %s, %.3f s, %" PRIu64
