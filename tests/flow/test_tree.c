@@ -204,6 +204,16 @@ static void put_number(char *at, uint32_t type, uint32_t number)
 	}
 }
 
+/* Any bytes, so that integers are large, and negative. */
+static void put_key(char *to, uint32_t size, uint64_t number)
+{
+	uint64_t bytes = dfi_hash64(number + 1);
+	uint32_t i;
+
+	for (i = 0; i < size; i++)
+		to[i] = (char)(bytes >> 8 * (i % 8));
+}
+
 static void make_tuple(
     const struct scenario *s, struct rng *rng, char tuple[MAX_TUPLE])
 {
@@ -216,11 +226,9 @@ static void make_tuple(
 		if (i >= s->n_keys)
 			put_number(tuple + field->offset, field->type,
 			    rng_below(rng, 100));
-		else {
-			memset(tuple + field->offset, 0, field->size);
-			tuple[field->offset] = (char)rng_below(
-			    rng, s->n_groups);
-		}
+		else
+			put_key(tuple + field->offset, field->size,
+			    rng_below(rng, s->n_groups));
 	}
 }
 
@@ -433,7 +441,7 @@ static int compare(const void *a, const void *b)
 	return memcmp(a, b, result_size);
 }
 
-/* All results, of all windows, in an order of their own. */
+/* All results, of all windows, target by target, in an order of their own. */
 struct results {
 	char *all;
 	size_t n, size;
@@ -449,17 +457,19 @@ static struct results collect(struct end *targets, uint32_t n)
 		if (targets[t].n)
 			results.size = targets[t].size;
 	}
+	result_size = results.size;
 	results.all = malloc(results.n * results.size + 1);
 	results.n = 0;
 	for (t = 0; t < n; t++) {
-		if (targets[t].n)
+		if (targets[t].n) {
+			qsort(targets[t].results, targets[t].n, results.size,
+			    compare);
 			memcpy(results.all + results.n * results.size,
 			    targets[t].results, targets[t].n * results.size);
+		}
 		results.n += targets[t].n;
 		free(targets[t].results);
 	}
-	result_size = results.size;
-	qsort(results.all, results.n, results.size, compare);
 	return results;
 }
 
