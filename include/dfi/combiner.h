@@ -42,8 +42,7 @@
  *   - A target that cancels is left out, and its groups are dropped; sources
  *     aren't told. If all have cancelled, so does the combiner.
  *   - Whoever closes a source cleanly knows that what it pushed is in the rings
- *     of its combiner; the combiner's close says the same of the targets'
- *rings.
+ *     of its combiner; of the targets' rings, the combiner's close says so.
  */
 #ifndef DFI_COMBINER_H
 #define DFI_COMBINER_H
@@ -123,9 +122,9 @@ DFI_API int dfi_combiner_fd(struct dfi_combiner *combiner);
 /*
  * Give up: a run in which the owner waits, and all later ones, return
  * -ECANCELED, unless one has returned 0 before: then only the close does. Then
- * the owner closes the combiner: targets get -ECANCELED, and
- * sources -ECONNRESET. Frees nothing and never waits for a peer. Any thread,
- * any number of times, as dfi_source_abort().
+ * the owner closes the combiner: targets get -ECANCELED, and sources
+ * -ECONNRESET. Frees nothing and never waits for a peer. Any thread, any number
+ * of times, as dfi_source_abort().
  */
 DFI_API void dfi_combiner_abort(struct dfi_combiner *combiner);
 

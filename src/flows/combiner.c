@@ -250,6 +250,9 @@ static int step(struct dfi_combiner *combiner)
 	uint64_t n;
 	int ret = source_check(combiner->output);
 
+	/* What it has failed with stays, whoever cancels then. */
+	if (!ret)
+		ret = target_check(input);
 	if (ret < 0)
 		return ret;
 	if (target_is_called(input)) {

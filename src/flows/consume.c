@@ -277,10 +277,12 @@ static void lose_absent(struct dfi_target *target)
 {
 	uint32_t i = 0;
 
-	while (i + 1 < target->n_readers &&
+	while (i < target->n_readers &&
 	    peers_state(&target->sources, i) != PEER_ABSENT)
 		i++;
-	target->cause = dfi__tree_cause(&target->flow, i, TREE_NEVER_CAME);
+	if (i < target->n_readers)
+		target->cause = dfi__tree_cause(
+		    &target->flow, i, TREE_NEVER_CAME);
 	lose(target, dfi__peers_flow_gone(&target->sources));
 }
 

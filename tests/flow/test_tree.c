@@ -1158,6 +1158,24 @@ Test(tree, stays_failed_when_its_inputs_have_ended)
 	cr_assert_eq(dfi_combiner_close(small.combiners[0]), -ECONNRESET);
 }
 
+/* Nor because nobody wants what it lost any more. */
+Test(tree, stays_failed_when_its_targets_have_cancelled)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 2);
+	struct small small;
+
+	open_small(&small, &attr);
+	dfi_source_abort(small.sources[0]);
+	cr_assert_eq(dfi_source_close(small.sources[0]), -ECANCELED);
+	cr_assert_eq(run_soon(small.combiners[0]), -ECANCELED);
+	cr_assert_eq(dfi_target_cancel(small.targets[0]), 0);
+	cr_assert_eq(dfi_target_close(small.targets[0]), 0);
+	assert_error(dfi_combiner_run(small.combiners[0]), -ECANCELED,
+	    "source 0 (node", "aborted the flow");
+	assert_error(dfi_combiner_close(small.combiners[0]), -ECANCELED,
+	    "source 0 (node", "aborted the flow");
+}
+
 /* The refused mark can't be repeated, and nobody misses it. */
 Test(tree, cancels_while_it_has_a_mark_to_send)
 {

@@ -36,8 +36,8 @@
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
- * worker -r REGISTRY -f FLOW [-c SOURCES:TARGETS [-g BYTES] [-M [-N]] [-O]
- *[-P]]
+ * worker -r REGISTRY -f FLOW
+ *	[-c SOURCES:TARGETS [-g BYTES] [-M [-N]] [-O] [-P]]
  *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e]
  *	[-x TUPLES] source:I... target:J... combiner:C...
  */
