@@ -52,8 +52,8 @@ struct process_board {
 	bool met;       /* it was at the barrier, or is refused there */
 	int32_t meet_ret;
 	int64_t meeting_ns, met_ns;
-	char meet_text[512]; /* of meet_ret */
-	_Atomic bool ready;  /* the creator's flow is there */
+	char meet_text[512];      /* of meet_ret */
+	_Atomic int64_t ready_ns; /* the creator's flow is there since then */
 };
 
 struct board {

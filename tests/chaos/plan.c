@@ -58,17 +58,28 @@ static void plan_kind(struct plan *plan)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
 	const char *only = getenv("DFI_TEST_CHAOS_KIND");
-	bool replicates = one_in(&rng, 3);
+	bool naive = only && !strcmp(only, "unicast");
 
-	if (only)
-		replicates = strcmp(only, "replicate") == 0;
-	plan->kind = replicates ? DFI_REPLICATE : DFI_SHUFFLE;
-	if (!replicates)
-		return;
-	plan->routing = 0;
-	plan->replication = one_in(&rng, 2) ? DFI_REPLICATION_NAIVE
-					    : DFI_REPLICATION_DEFAULT;
-	plan->ordered = one_in(&rng, 2);
+	plan->kind = one_in(&rng, 3) ? DFI_REPLICATE : DFI_SHUFFLE;
+	if (only && !naive)
+		plan->kind = !strcmp(only, "replicate") ? DFI_REPLICATE
+		    : !strcmp(only, "combine")          ? DFI_COMBINE
+							: DFI_SHUFFLE;
+	if (plan->kind == DFI_REPLICATE) {
+		plan->replication = one_in(&rng, 2) || naive
+		    ? DFI_REPLICATION_NAIVE
+		    : DFI_REPLICATION_DEFAULT;
+		plan->ordered = one_in(&rng, 2);
+	} else if (!only || naive) {
+		if (below(&rng, 10) < 3)
+			plan->kind = DFI_COMBINE;
+	}
+	if (plan->kind != DFI_SHUFFLE)
+		plan->routing = 0;
+	/* Where a partial aggregate fits, and tuples may wait for others. */
+	if (plan->kind == DFI_COMBINE && plan->goal == DFI_BANDWIDTH &&
+	    plan->segment_size >= 64)
+		plan->source_combining = below(&rng, DFI_COMBINING_ALWAYS);
 }
 
 static uint32_t plan_wait(struct rng *rng)
@@ -122,6 +133,10 @@ static void plan_act(struct plan *plan, struct rng *rng)
 		end->act_at = below(rng, 200);
 	if (end->is_source && (end->act == ACT_CANCEL || end->act == ACT_LEAVE))
 		end->act = ACT_NONE;
+	/* It gets a result for each source at most. */
+	if (plan->kind == DFI_COMBINE && !end->is_source &&
+	    end->act != ACT_ABORT_OTHER)
+		end->act_at %= 3;
 }
 
 static void plan_fault(struct plan *plan, struct rng *rng)
@@ -266,7 +281,8 @@ void print_plan(const struct plan *plan)
 	    (unsigned long)plan->seed,
 	    plan->goal == DFI_LATENCY ? "latency" : "bandwidth",
 	    plan->ordered ? "ordered " : "",
-	    !goes_to_all(plan)
+	    plan->kind == DFI_COMBINE ? "combiner"
+		: !goes_to_all(plan)
 		? plan->routing == DFI_ROUTE_DIRECT ? "direct" : "hash"
 		: plan->replication ? "naive"
 				    : "replicate",
@@ -298,8 +314,10 @@ static uint64_t tuple_key(const struct plan *plan, uint32_t source, uint32_t n)
 
 uint32_t tuple_target(const struct plan *plan, uint32_t source, uint32_t n)
 {
-	return dfi_hash64_partition(
-	    tuple_key(plan, source, n), plan->n_targets);
+	uint64_t key = plan->kind == DFI_COMBINE ? source
+						 : tuple_key(plan, source, n);
+
+	return dfi_hash64_partition(key, plan->n_targets);
 }
 
 static unsigned char tuple_byte(uint64_t key, uint32_t i)

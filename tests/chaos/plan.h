@@ -78,6 +78,7 @@ struct plan {
 	uint32_t tuple_size, segment_size, segment_count;
 	uint32_t kind, goal, routing, flags; /* of the flow */
 	uint32_t replication;                /* of DFI_REPLICATE */
+	uint32_t source_combining;           /* of DFI_COMBINE */
 	bool ordered;
 	bool loses_registry; /* once, or for good */
 	bool meets;        /* all processes, at a barrier, before they begin */
@@ -89,13 +90,21 @@ struct plan {
 
 /*
  * volume: percent of the usual number of tuples. A third of the flows are
- * replicate flows, unless DFI_TEST_CHAOS_KIND is "shuffle"; with "replicate",
- * all are.
+ * replicate flows, and a fifth combiner flows. DFI_TEST_CHAOS_KIND: "shuffle",
+ * "replicate" or "combine" for no others, or "unicast" for none by multicast.
  */
 void make_plan(struct plan *plan, uint64_t seed, uint32_t volume);
 
 /* Whether a process is stopped for longer than its lease. */
 bool outlives_lease(const struct plan *plan, uint32_t process);
+
+/* What a target of a combiner flow gives: how many tuples a source has sent. */
+struct chaos_result {
+	uint32_t source;
+	uint64_t count;
+	uint64_t sum;         /* of chaos_tuple.number */
+	uint32_t first, last; /* the least and the greatest of them */
+};
 
 /* Each tuple goes to all targets, which count it alike. */
 static inline bool goes_to_all(const struct plan *plan)

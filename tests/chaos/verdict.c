@@ -178,8 +178,12 @@ static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
 	    &from->flushed[trial->plan->ends[target].index]);
 	uint64_t got = atomic_load(&to->tuples[source]);
 
-	/* In one order others that are amid sending may be before it. */
-	if (got < flushed && !trial->plan->ordered)
+	/*
+	 * In one order others that are amid sending may be before it; and
+	 * results come when all sources have ended.
+	 */
+	if (got < flushed && !trial->plan->ordered &&
+	    trial->plan->kind != DFI_COMBINE)
 		violation(trial,
 		    "target %u: %" PRIu64 " tuples of source %u, which had "
 		    "flushed %" PRIu64,
@@ -256,13 +260,17 @@ static void check_canceled(struct trial *trial, uint32_t e)
 	check_time(trial, e, trial->board->ends[peer].closed_ns);
 }
 
-static bool creator_is_gone(const struct trial *trial)
+/* When it was told so, nobody had created the flow, or not for long. */
+static bool was_not_created(const struct trial *trial, uint32_t e)
 {
-	const struct process_board *creator = &trial->board->processes[CREATOR];
+	int64_t ready = atomic_load(&trial->board->processes[CREATOR].ready_ns);
 
-	if (!atomic_load(&creator->ready) || trial->plan->loses_registry)
+	if (trial->plan->loses_registry ||
+	    (!trial->plan->flags && gone_ns(trial, CREATOR)))
 		return true;
-	return !trial->plan->flags && gone_ns(trial, CREATOR);
+	return !ready ||
+	    ready + trial->outcome->limit_ns / 4 >
+	    trial->board->ends[e].failed_ns;
 }
 
 /* A peer that it waited for, but which had not come, or had gone again. */
@@ -320,7 +328,7 @@ static void check_timed_out(struct trial *trial, uint32_t e)
 	} else if (!outcome->continued_ns[trial->plan->ends[e].process] &&
 	    !gave_no_answer(trial, e) &&
 	    (!strstr(at->text, "nobody has created it") ||
-		!creator_is_gone(trial))) {
+		!was_not_created(trial, e))) {
 		unjustified(trial, e, "the text gives no reason");
 	}
 	from = at->opened_ns ? at->opened_ns : at->opening_ns;
@@ -590,6 +598,11 @@ void print_board(const struct plan *plan, const struct board *board,
 		if (board->ends[e].opening_ns &&
 		    (!start || board->ends[e].opening_ns < start))
 			start = board->ends[e].opening_ns;
+	if (atomic_load(&board->processes[CREATOR].ready_ns))
+		printf("  the flow was created at %.1f ms\n",
+		    (double)(atomic_load(&board->processes[CREATOR].ready_ns) -
+			start) /
+			1e6);
 	for (e = 0; e < plan->n_ends; e++) {
 		at = &board->ends[e];
 		printf("  %s %u (pid %u) state %u ret %d close %d opened %.1f "

@@ -38,7 +38,8 @@ struct end {
 	struct dfi_target *target;
 	struct dfi_target_group *group; /* of STYLE_GROUP */
 	uint32_t n_moved;
-	char *tuples; /* MAX_RUN of them */
+	uint32_t out_size; /* of what a target gives */
+	char *tuples;      /* MAX_RUN of them */
 	uint32_t next_n[MAX_SOURCES];
 };
 
@@ -255,8 +256,13 @@ static int flush(struct end *end)
 
 	for (t = 0; t < plan.n_targets; t++)
 		pushed[t] = atomic_load(&end->board->tuples[t]);
-	enter(end);
-	ret = dfi_source_flush(end->source);
+	do {
+		enter(end);
+		ret = dfi_source_flush(end->source);
+		/* What was combined needs room. */
+		if (ret == -EAGAIN)
+			wait_for(dfi_source_fd(end->source));
+	} while (ret == -EAGAIN);
 	for (t = 0; !ret && t < plan.n_targets; t++)
 		atomic_store(&end->board->flushed[t], pushed[t]);
 	return ret;
@@ -298,7 +304,7 @@ static int open_source(struct end *end)
 
 /* ---- Targets ----------------------------------------------------------- */
 
-static void take(struct end *end, const void *tuple)
+static void take_tuple(struct end *end, const void *tuple)
 {
 	struct end_board *at = end->board;
 	struct chaos_tuple head;
@@ -327,6 +333,36 @@ static void take(struct end *end, const void *tuple)
 	at->damaged = true;
 }
 
+/* All tuples of a source, which has ended. */
+static void take_result(struct end *end, const void *tuple)
+{
+	struct end_board *at = end->board;
+	struct chaos_result result;
+
+	memcpy(&result, tuple, sizeof(result));
+	if (result.source < plan.n_sources && result.count &&
+	    !atomic_load(&at->tuples[result.source]) && !result.first &&
+	    result.last == result.count - 1 &&
+	    result.sum == result.count * (result.count - 1) / 2) {
+		atomic_store(&at->tuples[result.source], result.count);
+		return;
+	}
+	if (!at->damaged)
+		snprintf(at->text, sizeof(at->text),
+		    "%lu tuples of source %u, numbers %u to %u, sum %lu",
+		    (unsigned long)result.count, result.source, result.first,
+		    result.last, (unsigned long)result.sum);
+	at->damaged = true;
+}
+
+static void take(struct end *end, const void *tuple)
+{
+	if (plan.kind == DFI_COMBINE)
+		take_result(end, tuple);
+	else
+		take_tuple(end, tuple);
+}
+
 static int consume_batch(struct end *end)
 {
 	struct dfi_batch batch;
@@ -344,12 +380,12 @@ static int consume_batch(struct end *end)
 static int consume_run(struct end *end)
 {
 	struct dfi_target_cursor cursor = dfi_target_cursor_open(
-	    end->target, plan.tuple_size);
+	    end->target, end->out_size);
 	const void *tuple;
 	int ret, n = 0;
 
 	while (n < MAX_RUN &&
-	    (tuple = dfi_target_cursor_get(&cursor, plan.tuple_size))) {
+	    (tuple = dfi_target_cursor_get(&cursor, end->out_size))) {
 		take(end, tuple);
 		n++;
 	}
@@ -560,6 +596,9 @@ static uint32_t start_ends(struct end *ends)
 		ends[n].plan = &plan.ends[e];
 		ends[n].board = &board->ends[e];
 		ends[n].board->pid = (uint32_t)getpid();
+		ends[n].out_size = plan.kind == DFI_COMBINE
+		    ? (uint32_t)sizeof(struct chaos_result)
+		    : plan.tuple_size;
 		ends[n].tuples = malloc((size_t)MAX_RUN * plan.tuple_size);
 		pthread_mutex_init(&ends[n].lock, NULL);
 		pthread_create(&ends[n].thread, NULL, run_end, &ends[n]);
@@ -625,9 +664,20 @@ static void create(void)
 		{ .name = "rest", .type = DFI_BYTES },
 	};
 	struct dfi_schema schema = DFI_SCHEMA(struct chaos_tuple, fields);
+	static const struct dfi_aggregate aggregates[] = {
+		{ .function = DFI_COUNT },
+		{ .function = DFI_SUM, .field = "number" },
+		{ .function = DFI_MIN, .field = "number" },
+		{ .function = DFI_MAX, .field = "number" },
+	};
+	bool combines = plan.kind == DFI_COMBINE;
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
 		.kind = plan.kind,
+		.aggregates = combines ? aggregates : NULL,
+		.n_aggregates = combines ? 4 : 0,
+		.group_by = combines ? "source" : NULL,
+		.source_combining = plan.source_combining,
 		.replication = plan.replication,
 		.ordered = plan.ordered,
 		.schema = &schema,
@@ -649,7 +699,7 @@ static void create(void)
 	if (open_context(&contexts[0]) < 0)
 		return;
 	if (note(dfi_flow_create(contexts[0], FLOW, &attr)) == 0)
-		atomic_store(&board->processes[process].ready, true);
+		atomic_store(&board->processes[process].ready_ns, now_ns());
 	while (read(STDIN_FILENO, &word, 1) > 0)
 		;
 	note(dfi_close(contexts[0]));
