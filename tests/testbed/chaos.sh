@@ -207,7 +207,8 @@ check_lost()
 					violation "names nobody: $line"
 				;;
 			*" ended -125 "* | *" ended -110 "*waiting*) ;;
-			*" ended -107 "*)
+			*" ended -107 "* | \
+				*" ended -110 "*": no answer in time")
 				# Its machine was cut off before it had all.
 				[ "$k" = "$victim" ] || violation "why: $line"
 				;;
