@@ -202,7 +202,7 @@ check_lost()
 		[ "$k" != "$lost" ] || continue
 		while read -r line; do
 			case $line in
-			*" ended -104 "*)
+			*" ended -104 "* | *" ended -110 "*": no answer from "*)
 				grep -qE "pid ($pids)\)" <<< "$line" ||
 					violation "names nobody: $line"
 				;;
