@@ -13,6 +13,10 @@
  * Tuples are partitioned once, by the sender: lines of one partition each go
  * into the ring of the partition's owner, who moves them to its store as a
  * whole. There is no histogram, and no worker waits for another between phases.
+ *
+ * If a worker's inner tuples are so few that they make one table in the cache,
+ * it builds that as soon as they have come, and joins outer tuples where they
+ * are: in the ring, or in its own input.
  */
 #include "worker.h"
 #include "platform.h"
@@ -23,16 +27,65 @@
 /* Segments to receive of a relation before sending again. */
 #define RECEIVE_SEGMENTS 64
 
+/* Of what comes, nothing is to be stored before it is joined. */
+static inline bool joins(const struct worker *worker, enum relation relation)
+{
+	return worker->input->plan.direct && relation == OUTER;
+}
+
+static int join_now(
+    struct worker *worker, const struct tuple *tuples, uint64_t n)
+{
+	worker_progress(worker, n);
+	return join_probe(
+	    &worker->join, tuples, (uint32_t)n, &worker->report.result);
+}
+
+static int join_kept(struct worker *worker)
+{
+	uint32_t n = worker->kept.n;
+
+	worker->kept.n = 0;
+	return join_now(worker, worker->kept.tuples, n);
+}
+
+/* A few tuples that stay here. */
+static inline int keep(
+    struct worker *worker, const struct tuple *tuples, uint32_t n)
+{
+	struct kept *kept = &worker->kept;
+
+	memcpy(&kept->tuples[kept->n], tuples, n * sizeof(*tuples));
+	kept->n += n;
+	return kept->n + LINE_TUPLES > KEPT_TUPLES ? join_kept(worker) : 0;
+}
+
+/* Move what a flow brought to its store, or join it. */
+static int take(struct worker *worker, enum relation relation,
+    const struct dfi_batch *batch)
+{
+	uint32_t bits = worker->input->plan.bits;
+
+	if (joins(worker, relation))
+		return join_now(worker, batch->tuples, batch->count);
+	if (store_receive(&worker->stores[relation], &worker->strays[relation],
+		batch->tuples, batch->count, bits))
+		return complain("worker %u: received a tuple of another "
+				"worker's partition",
+		    (unsigned)worker->index);
+	return 0;
+}
+
 /* Receive what has come of a relation; *n counts tuples, and the end as one. */
 static int receive(struct worker *worker, enum relation relation, uint64_t *n)
 {
 	struct dfi_target *target = worker->targets[relation];
-	struct store *store = &worker->stores[relation];
-	struct lines *strays = &worker->strays[relation];
-	uint32_t bits = worker->input->plan.bits;
 	struct dfi_batch batch;
 	int i, ret, err;
 
+	/* Until there is a table to join it with, it stays in the ring. */
+	if (joins(worker, relation) && !worker->built)
+		return 0;
 	for (i = 0; i < RECEIVE_SEGMENTS && !worker->ended[relation]; i++) {
 		ret = dfi_target_consume_batch(target, &batch);
 		if (ret == -EAGAIN)
@@ -45,15 +98,12 @@ static int receive(struct worker *worker, enum relation relation, uint64_t *n)
 			++*n;
 			return 0;
 		}
-		err = store_receive(
-		    store, strays, batch.tuples, batch.count, bits);
+		err = take(worker, relation, &batch);
 		*n += batch.count;
 		worker_progress(worker, batch.count);
 		dfi_target_release(target, &batch);
 		if (err)
-			return complain("worker %u: received a tuple of "
-					"another worker's partition",
-			    (unsigned)worker->index);
+			return err;
 	}
 	return 0;
 }
@@ -198,6 +248,8 @@ static inline int send_line(struct worker *worker, enum relation relation,
 	struct store *store = &worker->stores[relation];
 
 	if (stay_here(worker, relation, partition)) {
+		if (joins(worker, relation))
+			return keep(worker, tuples, LINE_TUPLES);
 		store_add_line(store, partition, tuples);
 		return 0;
 	}
@@ -212,6 +264,10 @@ static int send_tuples(struct worker *worker, enum relation relation,
 	uint32_t partition;
 	size_t i;
 
+	/* Each of them stays here. */
+	if (joins(worker, relation) && worker->input->plan.replicates &&
+	    !worker->options->loopback)
+		return join_now(worker, tuples, n);
 	for (i = 0; i < n; i++) {
 		prefetch_ahead(&tuples[i]);
 		partition = (uint32_t)(tuples[i].key & mask);
@@ -239,8 +295,12 @@ static int send_rest(struct worker *worker, enum relation relation)
 	for (i = 0; i < lines->n_partitions; i++) {
 		tuples = lines->lines[i].tuples;
 		if (stay_here(worker, relation, i)) {
-			(void)store_receive(store, &worker->strays[relation],
-			    tuples, lines->fill[i], worker->input->plan.bits);
+			if (!joins(worker, relation))
+				(void)store_receive(store,
+				    &worker->strays[relation], tuples,
+				    lines->fill[i], worker->input->plan.bits);
+			else if (keep(worker, tuples, lines->fill[i]))
+				return -1;
 			lines->fill[i] = 0;
 		}
 		while (lines->fill[i] > 0) {
@@ -260,6 +320,21 @@ static int send_rest(struct worker *worker, enum relation relation)
 	return 0;
 }
 
+/* Make the table that outer tuples are joined with, once all is there. */
+static int build_table(struct worker *worker)
+{
+	struct backoff backoff = { 0 };
+
+	while (!worker->ended[INNER])
+		if (receive_or_wait(worker, &backoff))
+			return -1;
+	if (store_finish(&worker->stores[INNER], &worker->strays[INNER]))
+		return complain("worker %u: received too many tuples",
+		    (unsigned)worker->index);
+	worker->built = true;
+	return join_build(&worker->join);
+}
+
 int exchange_send(struct worker *worker, enum relation relation)
 {
 	const struct tuple *tuples = worker->slices.tuples[relation];
@@ -267,6 +342,8 @@ int exchange_send(struct worker *worker, enum relation relation)
 	struct dfi_source_stats stats;
 	struct dfi_source *source;
 
+	if (joins(worker, relation) && build_table(worker))
+		return -1;
 	for (; rest > 0; tuples += n, rest -= n) {
 		n = rest < SEND_TUPLES ? rest : SEND_TUPLES;
 		if (send_tuples(worker, relation, tuples, n) ||
@@ -275,7 +352,8 @@ int exchange_send(struct worker *worker, enum relation relation)
 			return -1;
 		worker_progress(worker, n);
 	}
-	if (send_rest(worker, relation))
+	if (send_rest(worker, relation) ||
+	    (joins(worker, relation) && join_kept(worker)))
 		return -1;
 	source = worker->sources[relation];
 	if (dfi_source_flush(source) < 0)
@@ -296,7 +374,7 @@ int exchange_finish(struct worker *worker)
 	while (!worker->ended[INNER] || !worker->ended[OUTER])
 		if (receive_or_wait(worker, &backoff))
 			return -1;
-	for (r = 0; r < N_RELATIONS; r++)
+	for (r = 0; r < N_RELATIONS && !worker->input->plan.direct; r++)
 		if (store_finish(&worker->stores[r], &worker->strays[r]))
 			return complain("worker %u: received too many tuples",
 			    (unsigned)worker->index);

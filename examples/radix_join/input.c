@@ -12,6 +12,12 @@
  */
 #define PARTITION_TUPLES 16384
 
+/*
+ * So few that to partition the outer relation takes longer than to look into a
+ * table of them, in the second-level cache or the third.
+ */
+#define DIRECT_TUPLES 65536
+
 /* More lines than 2^12 no longer fit into the second-level cache. */
 #define MAX_BITS 12
 
@@ -73,6 +79,8 @@ int input_open(struct input *input, const struct options *options, int image_fd)
 	    is_replicated(plan, options->strategy);
 	plan->bits = options->radix_bits ? options->radix_bits
 					 : choose_bits(plan);
+	plan->direct = !options->baseline && !options->fixed_bits &&
+	    plan_share(plan, INNER, 0) <= DIRECT_TUPLES;
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Build and probe per partition: its inner tuples fill the table, which then
- * lies in the cache, and its outer tuples stream past it.
+ * lies in the cache, and its outer tuples stream past it. If all inner tuples
+ * fit there, that is one table, and outer tuples need no partitions.
  */
 #include "join.h"
 
@@ -30,6 +31,30 @@ static void build(struct join *join, uint32_t partition)
 	}
 }
 
+int join_build(struct join *join)
+{
+	uint64_t n = 0;
+	uint32_t partition;
+
+	for (partition = join->first; partition < join->end; partition++)
+		n += partition_tuples(join, INNER, partition);
+	if (table_begin(&join->table, n))
+		return -1;
+	for (partition = join->first; partition < join->end; partition++)
+		build(join, partition);
+	return 0;
+}
+
+int join_probe(struct join *join, const struct tuple *tuples, uint32_t n,
+    struct result *result)
+{
+	if (join->match)
+		return table_probe_each(
+		    &join->table, tuples, n, join->match, join->match_arg);
+	table_probe(&join->table, tuples, n, result);
+	return 0;
+}
+
 static int probe(struct join *join, uint32_t partition, struct result *result)
 {
 	const struct store *store;
@@ -41,13 +66,7 @@ static int probe(struct join *join, uint32_t partition, struct result *result)
 		store = &join->stores[OUTER][i];
 		for (run = store_first_run(store, partition); run.n;
 		     run = store_next_run(store, run)) {
-			if (!join->match) {
-				table_probe(
-				    &join->table, run.tuples, run.n, result);
-				continue;
-			}
-			ret = table_probe_each(&join->table, run.tuples, run.n,
-			    join->match, join->match_arg);
+			ret = join_probe(join, run.tuples, run.n, result);
 			if (ret)
 				return ret;
 		}

@@ -25,6 +25,16 @@ struct join {
 };
 
 /*
+ * Fill the table, which was opened for 0 bits, with all inner tuples: -1 when
+ * there is no memory.
+ */
+int join_build(struct join *join);
+
+/* Join outer tuples with that. Adds and returns as join_run(). */
+int join_probe(struct join *join, const struct tuple *tuples, uint32_t n,
+    struct result *result);
+
+/*
  * Join all partitions; adds to the result, unless match does. 0, or what match
  * returned, or -1 when there is no memory.
  */

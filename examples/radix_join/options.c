@@ -255,6 +255,7 @@ static bool parse_run(
 		o->json = true;
 		return true;
 	case KEY_RADIX_BITS:
+		o->fixed_bits = true;
 		o->radix_bits = (uint32_t)argument_number(
 		    state, "radix-bits", text, 1, MAX_RADIX_BITS);
 		return true;

@@ -33,6 +33,7 @@ struct options {
 	uint32_t nodes, threads; /* of all machines; of each node */
 	enum strategy strategy;
 	uint32_t radix_bits; /* 0: chosen by the size of the inner relation */
+	bool fixed_bits;     /* by the command line: there are partitions */
 	bool baseline;       /* join without flows instead */
 	bool verify, json;
 	int pin;       /* -1: if there are enough processors */

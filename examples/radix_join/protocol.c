@@ -37,7 +37,7 @@ static const struct dfi_field task_fields[] = {
 	DFI_FIELD(struct task, verify),
 	DFI_FIELD(struct task, progress),
 	DFI_FIELD(struct task, replicates),
-	DFI_FIELD(struct task, reserved),
+	DFI_FIELD(struct task, fixed_bits),
 };
 static const struct dfi_field tuple_fields[] = {
 	DFI_FIELD(struct tuple, key),

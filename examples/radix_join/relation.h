@@ -76,6 +76,11 @@ struct plan {
 	uint32_t n_workers;
 	uint32_t bits;
 	bool replicates;
+	/*
+	 * Each worker's inner tuples make one table that lies in the cache:
+	 * outer ones are not stored, but pass it when they come.
+	 */
+	bool direct;
 	uint64_t n_tuples[N_RELATIONS];
 };
 

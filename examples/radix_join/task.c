@@ -25,6 +25,7 @@ struct task task_of(const struct options *options, const struct plan *plan)
 		.verify = options->verify,
 		.progress = isatty(STDERR_FILENO) == 1,
 		.replicates = plan->replicates,
+		.fixed_bits = options->fixed_bits,
 	};
 
 	return task;
@@ -51,6 +52,7 @@ int task_take(const struct task *task, struct options *options)
 	options->nodes = task->nodes;
 	options->threads = task->threads;
 	options->radix_bits = task->radix_bits;
+	options->fixed_bits = task->fixed_bits;
 	options->loopback = task->loopback;
 	options->verify = task->verify;
 	options->progress = task->progress;

@@ -18,7 +18,7 @@ struct task {
 	uint32_t loopback, verify;
 	uint32_t progress;   /* somebody looks at it */
 	uint32_t replicates; /* the inner relation */
-	uint32_t reserved;
+	uint32_t fixed_bits;
 };
 
 /* What the command line of the first process says, with this plan. */

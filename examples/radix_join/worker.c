@@ -117,6 +117,8 @@ static int open_memory(struct worker *worker)
 	for (r = 0; r < N_RELATIONS; r++) {
 		total = plan->n_tuples[r];
 		expected = plan_share(plan, (enum relation)r, worker->index);
+		if (plan->direct && r == OUTER)
+			total = expected = 0;
 		if (lines_open(&worker->strays[r], n) ||
 		    store_open(&worker->stores[r], first, n, total,
 			expected + expected / 64))
@@ -129,6 +131,9 @@ static int open_memory(struct worker *worker)
 	worker->join.end = first + n;
 	worker->join.progress = join_progress;
 	worker->join.progress_arg = worker;
+	if (plan->direct)
+		return table_open(&worker->join.table, 0,
+		    plan_share(plan, INNER, worker->index) + 1);
 	return table_open(&worker->join.table, plan->bits,
 	    2 * (plan->n_tuples[INNER] >> plan->bits));
 }
@@ -202,7 +207,8 @@ static int work(struct worker *worker)
 		return -1;
 	outer = now_ns();
 	inner = worker->ended_ns[INNER];
-	if (join_run(&worker->join, &worker->report.result))
+	if (!worker->input->plan.direct &&
+	    join_run(&worker->join, &worker->report.result))
 		return -1;
 	end = now_ns();
 	times->inner_ns = inner - start;

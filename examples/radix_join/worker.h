@@ -15,6 +15,15 @@
 #include "partition.h"
 #include "protocol.h"
 
+/* Outer tuples that stay here, to be joined at once: few enough for the cache.
+ */
+#define KEPT_TUPLES 512
+
+struct kept {
+	struct tuple tuples[KEPT_TUPLES];
+	uint32_t n;
+};
+
 /* Room in a ring that is being filled, to go on with the next line. */
 struct room {
 	struct dfi_span span;
@@ -39,6 +48,8 @@ struct worker {
 	struct store stores[N_RELATIONS];
 
 	struct join join;
+	bool built; /* its table, if the join is direct */
+	struct kept kept;
 	struct matcher matcher;
 	struct dfi_source *rows; /* NULL: no rows are to be written */
 
@@ -57,7 +68,10 @@ int worker_run(const struct options *options, const struct input *input,
 
 /* exchange.c: move a relation. Each returns 0, or -1 after a complaint. */
 
-/* Send the worker's slice of a relation, and receive meanwhile. */
+/*
+ * Send the worker's slice of a relation, and receive meanwhile. If the join is
+ * direct, outer tuples are joined when they come.
+ */
 int exchange_send(struct worker *worker, enum relation relation);
 
 /* Receive until both relations have ended. */

@@ -79,7 +79,7 @@ static void plan_kind(struct plan *plan)
 	/* Where a partial aggregate fits, and tuples may wait for others. */
 	if (plan->kind == DFI_COMBINE && plan->goal == DFI_BANDWIDTH &&
 	    plan->segment_size >= 64)
-		plan->source_combining = below(&rng, DFI_COMBINING_ALWAYS);
+		plan->source_combining = below(&rng, DFI_COMBINING_ALWAYS + 1);
 }
 
 static uint32_t plan_wait(struct rng *rng)

@@ -260,6 +260,9 @@ static void check_canceled(struct trial *trial, uint32_t e)
 	check_time(trial, e, trial->board->ends[peer].closed_ns);
 }
 
+/* How long a change may take to be known, at the end of a wait for it. */
+#define TOLD_NS INT64_C(500000000)
+
 /* When it was told so, nobody had created the flow, or not for long. */
 static bool was_not_created(const struct trial *trial, uint32_t e)
 {
@@ -268,9 +271,7 @@ static bool was_not_created(const struct trial *trial, uint32_t e)
 	if (trial->plan->loses_registry ||
 	    (!trial->plan->flags && gone_ns(trial, CREATOR)))
 		return true;
-	return !ready ||
-	    ready + trial->outcome->limit_ns / 4 >
-	    trial->board->ends[e].failed_ns;
+	return !ready || ready + TOLD_NS > trial->board->ends[e].failed_ns;
 }
 
 /* A peer that it waited for, but which had not come, or had gone again. */

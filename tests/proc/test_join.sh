@@ -63,13 +63,15 @@ refuse() # STATUS PATTERN ARGUMENT...
 # --- Synthetic relations -----------------------------------------------------
 
 # Matches follow from the arguments; the same relations have the same checksum
-# in any number of workers, through flows or without.
+# in any number of workers, through flows or without. With a given number of bits
+# there are partitions, however few the inner tuples are.
 synthetic() # INNER OUTER SELECTIVITY MATCHES ARGUMENT...
 {
 	local inner=$1 outer=$2 selectivity=$3 matches=$4 sum="" how
 	shift 4
 	for how in "--nodes 1" "--nodes 2" "--nodes 2 --loopback" \
 		"--nodes 3 --threads 2" "--nodes 1 --threads 5 --loopback" \
+		"--nodes 2 --radix-bits 5" "--nodes 3 --radix-bits 4 --strategy replicate" \
 		"--nodes 2 --baseline local" "--nodes 2 --strategy replicate" \
 		"--nodes 3 --threads 2 --strategy replicate --loopback"; do
 		# shellcheck disable=SC2086
@@ -91,7 +93,7 @@ synthetic 10000 30001 0.5 15001
 synthetic 65536 65536 1 65536 --seed 7
 synthetic 200K 300K 0.25 76800 --zipf 0.9
 synthetic 50000 200000 1 200000 --zipf 1
-synthetic 2 100000 0.75 75000 --zipf 2.5 --radix-bits 6
+synthetic 2 100000 0.75 75000 --zipf 2.5
 synthetic 1M 2M 1 2097152
 
 # What all workers have sent: everything, with --loopback.
@@ -161,7 +163,7 @@ tables() # INNER INNER_KEY OUTER OUTER_KEY SUM_COLUMN ARGUMENT...
 	total=$(by_sqlite "$inner" "$outer" "$inner_key" "$outer_key" \
 		"coalesce(sum(s.\"$sum\"), 0)")
 	for how in "--nodes 1" "--nodes 2" "--nodes 3 --threads 2" \
-		"--nodes 2 --baseline local"; do
+		"--nodes 2 --radix-bits 4" "--nodes 2 --baseline local"; do
 		# shellcheck disable=SC2086
 		run "${files[@]}" $how --sum "outer:$sum"
 		expect matches "$count"
