@@ -9,10 +9,12 @@
  *
  * A flow is for one run: each source and each target attaches once, and another
  * round needs another flow, or this one removed and created again. The library
- * refuses two endpoints of one number at the same time. That a number was used
- * before, it knows from the rings only, which go with their target: a second
- * source is refused as long as the targets are open that the first one sent to.
- * After that, and for targets, it is the application that must not try.
+ * refuses two endpoints of one number at the same time, and nobody joins late:
+ * a target is refused as long as any of the flow's sources is open, because
+ * those have waited for all targets. That a source's number was used before, it
+ * knows from the rings, which go with their target: a second source is refused
+ * as long as the targets are open that the first one sent to. After that it is
+ * the application that must not try.
  */
 #ifndef DFI_FLOW_H
 #define DFI_FLOW_H

@@ -154,7 +154,10 @@ struct dfi_source_attr {
  * RDMA, or not from the device chosen here, or not over shared memory, which
  * the flow or DFI_TRANSPORT asks for, or the sequencer of an ordered flow
  * can't; -EOPNOTSUPP: the device here has no atomic operations, by which that
- * is reached; -ENODEV: no RDMA device here can be used; both texts say why.
+ * is reached; -ENODEV: no RDMA device here can be used; both texts say why. Of
+ * a multicast over RDMA also -EMSGSIZE: a segment is larger than a datagram of
+ * the device here, the text gives the limit; -EHOSTUNREACH: the group can't be
+ * joined; -ETIMEDOUT: that took too long, or a target doesn't answer.
  * -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a process used RDMA before
  * it forked this one. -ENOMEM: also, more memory than may be locked (ulimit
  * -l). -EMFILE, -EIO.
@@ -173,7 +176,8 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
  * case. Frees the source in any case. Closing it again is -EBADF, NULL is 0,
  * and neither does anything (see context.h). If the stream is not whole (a hard
  * error, a refused push, an open cursor, a target that is gone), all targets
- * get -ECANCELED instead of an end, and the first such error is returned.
+ * get -ECANCELED instead of an end (of a multicast over RDMA -ECONNRESET, if
+ * that is lost on the network), and the first such error is returned.
  * -ETIMEDOUT, when that time has passed: the end was sent, and may have arrived
  * or not; or there was no room in time, and targets get -ECANCELED. Owner
  * thread only.

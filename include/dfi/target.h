@@ -84,17 +84,21 @@ struct dfi_target_attr {
  * dfi_target_close().
  *
  * -EINVAL: an argument is not valid. -ERANGE: index is not below n_targets.
- * -EEXIST: another target is attached with this index; one that has left is not
- * noticed (see flow.h). -EPROTOTYPE: the flow has another schema; the text
- * names the field. -ETIMEDOUT: no such flow came. -ENOMEM: the rings don't fit
- * into memory, or are larger than a file may be (ulimit -f); the text gives
- * need and limit. -ENOTCONN: the registry. -EPROTO, -EBADMSG: what the registry
- * holds is of another version, or damaged. -ENOSPC: the registry is full. If
- * the flow, or else DFI_TRANSPORT, asks for verbs, also -ENODEV: no RDMA device
- * can be used, the text says why; -EOWNERDEAD: a process used RDMA before it
- * forked this one; -ENOMEM: more memory than may be locked (ulimit -l). Else
- * what is wrong with RDMA is a warning in the log, and sources of this host can
- * attach. -EMFILE, -EIO.
+ * -EEXIST: another target is attached with this index, or was before a source
+ * attached that is still there (see flow.h). -EPROTOTYPE: the flow has another
+ * schema; the text names the field. -ETIMEDOUT: no such flow came. -ENOMEM: the
+ * rings don't fit into memory, or are larger than a file may be (ulimit -f);
+ * the text gives need and limit. -ENOTCONN: the registry. -EPROTO, -EBADMSG:
+ * what the registry holds is of another version, or damaged. -ENOSPC: the
+ * registry is full. If the flow, or else DFI_TRANSPORT, asks for verbs, also
+ * -ENODEV: no RDMA device can be used, the text says why; -EOWNERDEAD: a
+ * process used RDMA before it forked this one; -ENOMEM: more memory than may be
+ * locked (ulimit -l). Else what is wrong with RDMA is a warning in the log, and
+ * sources of this host can attach. Of an ordered flow over RDMA, target 0:
+ * -EOPNOTSUPP, if the device has no atomic operations. Of a multicast over RDMA
+ * also -EMSGSIZE: a segment is larger than a datagram of the device here, the
+ * text gives the limit; -EHOSTUNREACH: the group can't be joined; -ETIMEDOUT:
+ * nor did it take that long. -EMFILE, -EIO.
  */
 DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_target_attr *attr, struct dfi_target **target);
@@ -183,7 +187,8 @@ struct dfi_gap {
 /*
  * The gap that the last -ENODATA of a consuming call, or of one on the target's
  * group, has told. What comes next from that source is behind it. -ENOENT:
- * there was none. Owner thread only.
+ * there was none. -EINVAL: gap is NULL. -EBADF, -EOWNERDEAD as the others.
+ * Owner thread only.
  */
 DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);

@@ -288,6 +288,7 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 {
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
+	uint32_t before;
 	void *data = encode(
 	    dfi, region, why, sequencer, NULL, port, ATTACH_STAYS, &entry.size);
 	int ret;
@@ -296,8 +297,16 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return out_of_memory(flow);
 	entry.value = data;
 	dfi__endpoint_key(key, flow, "target", index);
-	ret = dfi__peers_join(sources, dfi, flow, "source", &entry, deadline);
+	ret = dfi__peers_join(
+	    sources, dfi, flow, "source", &entry, &before, deadline);
 	free(data);
+	/* A source attaches when all targets are there. */
+	if (ret == -EEXIST && before < sources->n)
+		return dfi__fail(-EEXIST,
+		    "flow '%s': %s %u has been attached before: a flow runs "
+		    "once, and %s %u is attached already",
+		    flow->name, flow_target_word(flow), index, sources->word,
+		    sources->first + before);
 	return claimed(ret, flow, flow_target_word(flow), index);
 }
 

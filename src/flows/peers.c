@@ -57,6 +57,7 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 	}
 	if (atomic_peek(&peer->state) == PEER_ABSENT) {
 		peer->endpoint = endpoint;
+		peer->revision = event->revision;
 		atomic_publish(&peer->state, PEER_PRESENT);
 	}
 	if (endpoint.done)
@@ -278,8 +279,23 @@ static int init(
 	return 0;
 }
 
+/* One that was there when an entry of that revision came; n: none was. */
+static uint32_t find_before(struct peers *peers, uint64_t revision)
+{
+	uint32_t i;
+
+	for (i = 0; i < peers->n; i++)
+		/* Pairs with set_peer(): the revision. */
+		if (atomic_observe(&peers->peer[i].state) != PEER_ABSENT &&
+		    peers->peer[i].revision &&
+		    peers->peer[i].revision < revision)
+			break;
+	return i;
+}
+
 int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
-    const char *role, const struct registry_entry *own, int64_t deadline)
+    const char *role, struct registry_entry *own, uint32_t *before,
+    int64_t deadline)
 {
 	char prefix[KEY_SIZE], flow_key[KEY_SIZE];
 	struct registry_interest interests[] = {
@@ -293,6 +309,7 @@ int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
 
 	if (ret < 0)
 		return ret;
+	*before = peers->n;
 	dfi__endpoint_prefix(prefix, flow, role);
 	dfi__flow_key(flow_key, flow->name);
 	ret = dfi__client_join(dfi->registry, interests,
@@ -303,7 +320,11 @@ int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
 	}
 	peers->watch = interests[0].watch;
 	keep_flow_watch(peers, interests[1].watch);
-	return 0;
+	*before = find_before(peers, own->revision);
+	if (*before == peers->n)
+		return 0;
+	dfi__peers_close(peers, own->key);
+	return -EEXIST;
 }
 
 int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,

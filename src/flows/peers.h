@@ -32,6 +32,7 @@ struct peer {
 	_Atomic bool again;
 	struct multicast_address again_port;
 	struct endpoint endpoint;
+	uint64_t revision; /* of the registry, when it attached */
 };
 
 struct peers {
@@ -69,10 +70,13 @@ int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
 
 /*
  * The same, and then create the owner's own entry, in one go. Until all peers
- * have attached the flow is watched, too.
+ * have attached the flow is watched, too. -EEXIST: somebody has that entry; or,
+ * if *before is not the number of peers but one of them, that was attached
+ * before the owner was.
  */
 int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
-    const char *role, const struct registry_entry *own, int64_t deadline);
+    const char *role, struct registry_entry *own, uint32_t *before,
+    int64_t deadline);
 
 /*
  * Stop, and withdraw the owner's own entry, if own_key isn't NULL, without

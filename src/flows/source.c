@@ -138,9 +138,9 @@ static int open_ring(
 }
 
 /*
- * A target's region was gone, or nobody listened where it was. The registry
- * says about now whether the target has cancelled, closed or died: that is
- * another connection, which may be the later one.
+ * A target's region was gone, or nobody listened or answered where it was. The
+ * registry says about now whether the target has cancelled, closed or died:
+ * that is another connection, which may be the later one.
  */
 #define REGISTRY_SAYS_NS (INT64_C(1) * NS_PER_S)
 
@@ -191,7 +191,8 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 		ret = 0;
 		if (peers_state(&source->targets, t) != PEER_CANCELLED)
 			ret = open_ring(source, t, deadline);
-		if (ret == -ECONNREFUSED || ret == -ECONNRESET)
+		if (ret == -ECONNREFUSED || ret == -ECONNRESET ||
+		    ret == -ETIMEDOUT || ret == -EHOSTUNREACH)
 			ret = target_was_gone(source, t, ret, deadline);
 		if (peers_state(&source->targets, t) == PEER_CANCELLED)
 			source->rings[t].cancelled = true;

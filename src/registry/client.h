@@ -53,6 +53,7 @@ struct registry_entry {
 	const char *key;
 	const void *value;
 	size_t size;
+	uint64_t revision; /* dfi__client_join() sets it: of the creation */
 };
 
 enum registry_event_type {
@@ -198,8 +199,8 @@ struct registry_interest {
  * text is that of the one that failed, there is neither a watch nor the key.
  */
 int dfi__client_join(struct registry_client *client,
-    struct registry_interest *interests, size_t n,
-    const struct registry_entry *entry, int64_t deadline);
+    struct registry_interest *interests, size_t n, struct registry_entry *entry,
+    int64_t deadline);
 
 /*
  * End and free the watch. After it returns fn is neither running (unless it is

@@ -71,8 +71,8 @@ static int out_of_memory(struct client_call *calls, size_t n)
 }
 
 int dfi__client_join(struct registry_client *client,
-    struct registry_interest *interests, size_t n,
-    const struct registry_entry *entry, int64_t deadline)
+    struct registry_interest *interests, size_t n, struct registry_entry *entry,
+    int64_t deadline)
 {
 	Dfi__Registry__Request requests[CLIENT_INTERESTS + 1];
 	Dfi__Registry__Watch watch_ops[CLIENT_INTERESTS];
@@ -101,6 +101,8 @@ int dfi__client_join(struct registry_client *client,
 			dfi__watch_free(calls[i].watch);
 		return ret;
 	}
+	if (!calls[n].ret)
+		entry->revision = calls[n].reply->reply->revision;
 	ret = settle(calls, n + 1);
 	for (i = 0; !ret && i < n; i++)
 		interests[i].watch = calls[i].watch;

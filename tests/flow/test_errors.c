@@ -106,6 +106,25 @@ Test(open, index_is_taken_once)
 	close_both();
 }
 
+/* A source has waited for all targets, so one of them was this one before. */
+Test(open, target_does_not_join_late)
+{
+	struct dfi_target *other;
+
+	create_kv_flow(rig.dfi, "f", 1, 2, 4, 4);
+	target = open_target(rig.dfi, "f", 0, 0);
+	other = open_target(rig.other, "f", 1, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(dfi_target_cancel(other), 0);
+	cr_assert_eq(dfi_target_close(other), 0);
+	assert_error(try_target("f", 1, NULL), -EEXIST, "flow 'f'", "target 1",
+	    "before", "source 0 is attached already");
+	assert_error(try_target("f", 1, NULL), -EEXIST, "before");
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume(), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
 /* Or a second stream would be written over the first one, or be lost. */
 Test(open, source_attaches_once_in_the_life_of_its_rings)
 {

@@ -4,7 +4,7 @@
 # multicast.sh BUILD_DIR: replicate flows by multicast across three virtual
 # machines, each with a source and a target: exactly once, and in the order of
 # each source, with no packets lost, and 1 and 5 % of those that each machine
-# sends, once in one order for all, also with losses that are told and not made
+# sends, also in one order for all, and with losses that are told and not made
 # good; and what becomes of it when a source is killed, or when a machine loses
 # power, or its device.
 set -euo pipefail
@@ -230,7 +230,9 @@ power_off()
 	await "the target that dies" 60 says 2 'target 2 open'
 	start=$SECONDS
 	"$testbed" kill 2
-	await "the source's end" 60 says 0 'source 0 ended -104 '
+	# The machines are slow, and one of them has just been taken away.
+	await "the source's end" $((lease / 1000 + 12)) \
+		says 0 'source 0 ended -104 '
 	says 0 'source 0 ended -104 .*target 2 .*died' ||
 		fail "the source does not say who died"
 	echo "the source knew after about $((SECONDS - start)) s," \
@@ -277,10 +279,15 @@ on 0 registry &
 registry=$!
 await "its address" 20 test -s "$SHARED/address.new"
 mv "$SHARED/address.new" "$SHARED/address"
-replicate 0%
+for loss in 0% 1% 5%; do
+	replicate $loss
+done
 replicate 1% -O
-replicate 5%
-tuples=4000 replicate 5% -O -N
+# Fewer suffice where nothing is lost, or many are.
+for arguments in "0% -O" "5% -O" "5% -O -N"; do
+	# shellcheck disable=SC2086 # several words
+	tuples=4000 replicate $arguments
+done
 killed_source -O -N
 "$testbed" net all heal
 power_off
