@@ -64,6 +64,20 @@ static int take_image(
 	return ret;
 }
 
+/* A target whose ring is being opened. */
+struct opening {
+	struct dfi_source *source;
+	uint32_t target;
+};
+
+static bool target_is_gone(void *arg)
+{
+	const struct opening *opening = arg;
+
+	return peers_state(&opening->source->targets, opening->target) ==
+	    PEER_GONE;
+}
+
 /* Open the ring in a target's region. */
 static int open_remote(
     struct dfi_source *source, uint32_t target, int64_t deadline)
@@ -73,6 +87,8 @@ static int open_remote(
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	struct ring_layout layout = ring_layout(
 	    &geometry, source->flow.n_sources);
+	struct opening opening = { source, target };
+	struct patience patience = { deadline, target_is_gone, &opening };
 	struct writer *writer = &source->rings[target];
 	const struct region_name *name;
 	struct transport *transport;
@@ -96,7 +112,7 @@ static int open_remote(
 		ret = take_image(source, &geometry);
 	if (!ret)
 		ret = transport->ops->remote_open(transport, source, name,
-		    &layout, source_ring(source), deadline, &remote);
+		    &layout, source_ring(source), &patience, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
 		    "flow '%s': %s %u is attached already, or has been "
@@ -150,6 +166,10 @@ static int target_was_gone(
 	int64_t patience = clock_now_ns() + REGISTRY_SAYS_NS;
 	char text[ERROR_TEXT_SIZE];
 
+	if (ret != -ECONNREFUSED && ret != -ECONNRESET && ret != -ETIMEDOUT &&
+	    ret != -EHOSTUNREACH)
+		return ret;
+
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	if (dfi__peers_await_gone(&source->targets, target,
 		patience < deadline ? patience : deadline))
@@ -191,8 +211,7 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 		ret = 0;
 		if (peers_state(&source->targets, t) != PEER_CANCELLED)
 			ret = open_ring(source, t, deadline);
-		if (ret == -ECONNREFUSED || ret == -ECONNRESET ||
-		    ret == -ETIMEDOUT || ret == -EHOSTUNREACH)
+		if (ret < 0)
 			ret = target_was_gone(source, t, ret, deadline);
 		if (peers_state(&source->targets, t) == PEER_CANCELLED)
 			source->rings[t].cancelled = true;
@@ -420,8 +439,12 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = dfi__window_open(source);
 	if (!ret)
 		ret = open_remotes(source, deadline);
-	if (!ret && source->flow.ordered)
+	if (!ret && source->flow.ordered) {
 		ret = dfi__order_open_source(source, deadline);
+		/* It has the sequencer. */
+		if (ret < 0)
+			ret = target_was_gone(source, 0, ret, deadline);
+	}
 	if (!ret && source->linger.ns)
 		ret = dfi__linger_clock_start(dfi->linger);
 	if (!ret)

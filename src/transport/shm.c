@@ -397,8 +397,9 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 
 static int shm_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, int64_t deadline, struct remote **remote)
+    uint32_t ring, const struct patience *patience, struct remote **remote)
 {
+	int64_t deadline = patience->deadline;
 	struct shm *shm = (struct shm *)transport;
 	struct shm_remote *new = calloc(1, sizeof(*new));
 	int ret = 0;

@@ -185,6 +185,25 @@ static inline uint64_t transport_at_footer(
 	return (footer_offset - size) & ~(uint64_t)(CACHE_LINE - 1);
 }
 
+/*
+ * How long who opens a ring waits for its owner. given_up: may be NULL; whether
+ * the owner is known to be gone. It is called now and then, with locks of the
+ * transport held, and may not call that.
+ */
+struct patience {
+	int64_t deadline;
+	bool (*given_up)(void *arg);
+	void *arg;
+};
+
+/* Until then, whatever becomes of the owner. */
+#define PATIENCE(until) (&(const struct patience){ .deadline = (until) })
+
+static inline bool patience_given_up(const struct patience *patience)
+{
+	return patience->given_up && patience->given_up(patience->arg);
+}
+
 struct transport_ops {
 	const char *name;
 
@@ -242,13 +261,15 @@ struct transport_ops {
 	bool (*reaches)(const struct transport *transport, const char *address);
 
 	/*
-	 * Connect to the owner and open ring number ring. Waits till deadline.
-	 * The remotes of one writer, which one thread at a time uses, may share
-	 * a connection. -EEXIST: the ring has had a writer.
+	 * Connect to the owner and open ring number ring. The remotes of one
+	 * writer, which one thread at a time uses, may share a connection.
+	 * -EEXIST: the ring has had a writer. -ECONNRESET: also, if it was
+	 * given up.
 	 */
 	int (*remote_open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,
-	    uint32_t ring, int64_t deadline, struct remote **remote);
+	    uint32_t ring, const struct patience *patience,
+	    struct remote **remote);
 	void (*remote_close)(struct remote *remote);
 
 	/*

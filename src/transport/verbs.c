@@ -386,15 +386,17 @@ static int opening_failed(
 #define ANSWER_CHECK_NS (INT64_C(100) * NS_PER_MS)
 
 /* What the owner says; the request may find that the connection is broken. */
-static int await_answer(
-    struct verbs *verbs, const struct verbs_remote *remote, int64_t deadline)
+static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
+    const struct patience *patience)
 {
+	int64_t deadline = patience->deadline;
+	bool given_up = false;
 	struct timespec until;
 	int64_t now;
 	int ret;
 
 	pthread_mutex_lock(&verbs->table);
-	while (!remote->opened) {
+	while (!remote->opened && !given_up) {
 		now = clock_now_ns();
 		if (now >= deadline)
 			break;
@@ -403,15 +405,19 @@ static int await_answer(
 			: deadline);
 		pthread_cond_timedwait(&verbs->answered, &verbs->table, &until);
 		(void)dfi__verbs_poll_sends(remote->conn);
+		given_up = patience_given_up(patience);
 	}
-	ret = remote->opened ? remote->opened : -ETIMEDOUT;
+	ret = remote->opened ? remote->opened
+	    : given_up       ? -ECONNRESET
+			     : -ETIMEDOUT;
 	pthread_mutex_unlock(&verbs->table);
 	return ret;
 }
 
 /* Ask the owner for the ring, and wait for the answer. */
 static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
-    const struct region_name *name, uint32_t ring, int64_t deadline)
+    const struct region_name *name, uint32_t ring,
+    const struct patience *patience)
 {
 	struct verbs_message message = {
 		.type = VERBS_OPEN,
@@ -426,13 +432,13 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 
 	dfi__verbs_arm(&verbs->base);
 	if (!ret) {
-		ret = await_answer(verbs, remote, deadline);
+		ret = await_answer(verbs, remote, patience);
 		/*
 		 * The owner may still open the ring, and write credits into the
 		 * image that is freed now; its answer may find the link in
 		 * other hands. So this connection is done with.
 		 */
-		if (ret == -ETIMEDOUT)
+		if (ret < 0 && !remote->opened)
 			dfi__verbs_break(remote->conn, "no answer");
 	}
 	return ret < 0 ? opening_failed(remote, ring, ret) : 0;
@@ -458,7 +464,8 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
  */
 static int open_once(struct verbs *verbs, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, int64_t deadline, bool *stale, struct remote **out)
+    uint32_t ring, const struct patience *patience, bool *stale,
+    struct remote **out)
 {
 	struct verbs_remote *remote = calloc(1, sizeof(*remote));
 	bool used;
@@ -471,7 +478,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	remote->layout = *layout;
 	remote->link = NO_LINK;
 	ret = dfi__verbs_connect(
-	    verbs, writer, name->address, deadline, &remote->conn);
+	    verbs, writer, name->address, patience, &remote->conn);
 	if (ret < 0) {
 		free(remote);
 		return ret;
@@ -486,7 +493,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 		ret = dfi__fail(-ENOMEM, "verbs: out of memory");
 		goto leave;
 	}
-	ret = open_ring(verbs, remote, name, ring, deadline);
+	ret = open_ring(verbs, remote, name, ring, patience);
 	if (ret < 0)
 		goto leave;
 	*out = &remote->base;
@@ -505,7 +512,7 @@ leave:
  */
 static int verbs_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, int64_t deadline, struct remote **out)
+    uint32_t ring, const struct patience *patience, struct remote **out)
 {
 	struct verbs *verbs = (struct verbs *)transport;
 	char broke[256];
@@ -516,7 +523,7 @@ static int verbs_remote_open(struct transport *transport, const void *writer,
 		return ret;
 	for (;;) {
 		ret = open_once(
-		    verbs, writer, name, layout, ring, deadline, &stale, out);
+		    verbs, writer, name, layout, ring, patience, &stale, out);
 		if (!stale)
 			break;
 		again = true;

@@ -504,7 +504,8 @@ int dfi__verbs_fail_cm(
 
 /* A connection to the process at an address for this writer alone. */
 int dfi__verbs_connect(struct verbs *verbs, const void *writer,
-    const char *address, int64_t deadline, struct verbs_conn **conn);
+    const char *address, const struct patience *patience,
+    struct verbs_conn **conn);
 
 /* verbs_break.c */
 

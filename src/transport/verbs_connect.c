@@ -17,13 +17,24 @@
 /* rdma_cm's own limit of a step; ours is the deadline. It may not be 0. */
 #define RESOLVE_MS 10000
 
+/* How often who waits looks whether the peer is known to be gone. */
+#define LOOK_NS (INT64_C(100) * NS_PER_MS)
+
 /* A peer may not know yet that we are a member. */
 #define RETRY_REFUSED_NS (INT64_C(20) * NS_PER_MS)
 
+static int look_ms(const struct patience *patience)
+{
+	int64_t look = clock_now_ns() + LOOK_NS;
+
+	return deadline_left_ms(
+	    look < patience->deadline ? look : patience->deadline);
+}
+
 /* Wait for the next event of a channel: 0 and the event, or an error. */
 static int next_event(const struct verbs *verbs,
-    struct rdma_event_channel *channel, const char *peer, int64_t deadline,
-    struct rdma_cm_event **event)
+    struct rdma_event_channel *channel, const char *peer,
+    const struct patience *patience, struct rdma_cm_event **event)
 {
 	struct pollfd pollfd = { .fd = channel->fd, .events = POLLIN };
 
@@ -32,7 +43,13 @@ static int next_event(const struct verbs *verbs,
 		if (errno != EAGAIN && errno != EINTR)
 			return dfi__verbs_fail_cm(
 			    &verbs->device, "rdma_get_cm_event", errno);
-		if (poll(&pollfd, 1, deadline_left_ms(deadline)) == 0)
+		if (poll(&pollfd, 1, look_ms(patience)) > 0)
+			continue;
+		if (patience_given_up(patience))
+			return dfi__fail(-ECONNRESET,
+			    "verbs: %s: %s is gone, as the registry says",
+			    dfi__verbs_gid(&verbs->device).text, peer);
+		if (clock_now_ns() >= patience->deadline)
 			return dfi__fail(-ETIMEDOUT,
 			    "verbs: %s: no answer from %s: is it reachable "
 			    "over RDMA?",
@@ -43,10 +60,11 @@ static int next_event(const struct verbs *verbs,
 
 /* Wait for a step of connecting. */
 static int await(struct verbs *verbs, struct rdma_event_channel *channel,
-    const char *peer, int64_t deadline, enum rdma_cm_event_type wanted)
+    const char *peer, const struct patience *patience,
+    enum rdma_cm_event_type wanted)
 {
 	struct rdma_cm_event *event;
-	int ret = next_event(verbs, channel, peer, deadline, &event);
+	int ret = next_event(verbs, channel, peer, patience, &event);
 
 	if (ret < 0)
 		return ret;
@@ -102,30 +120,30 @@ static int resolve_address(
 }
 
 static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
-    int64_t deadline)
+    const struct patience *patience)
 {
 	int ret = resolve_address(verbs, id, peer);
 
 	if (ret < 0)
 		return ret;
 	ret = await(
-	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ADDR_RESOLVED);
+	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ADDR_RESOLVED);
 	if (ret < 0)
 		return ret;
 	if (rdma_resolve_route(id, RESOLVE_MS))
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_resolve_route", errno);
 	return await(
-	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
 static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
-    const char *peer, int64_t deadline, struct verbs_conn **out)
+    const char *peer, const struct patience *patience, struct verbs_conn **out)
 {
 	struct verbs_hello greeting = { .magic = 0 };
 	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &greeting);
 	struct verbs_conn *conn;
-	int ret = resolve(verbs, id, peer, deadline);
+	int ret = resolve(verbs, id, peer, patience);
 
 	if (ret < 0)
 		return ret;
@@ -145,7 +163,7 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_connect", errno);
 	ret = await(
-	    verbs, id->channel, peer, deadline, RDMA_CM_EVENT_ESTABLISHED);
+	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ESTABLISHED);
 	if (ret < 0)
 		return ret;
 	dfi__verbs_tune(conn);
@@ -179,8 +197,8 @@ static int explain(const struct verbs *verbs, const char *peer, int ret)
 }
 
 /* Connect once, over a channel of our own, so that waiting is simple. */
-static int connect_once(struct verbs *verbs, const char *peer, int64_t deadline,
-    struct verbs_conn **out)
+static int connect_once(struct verbs *verbs, const char *peer,
+    const struct patience *patience, struct verbs_conn **out)
 {
 	struct rdma_event_channel *channel;
 	struct verbs_conn *conn = NULL;
@@ -195,7 +213,7 @@ static int connect_once(struct verbs *verbs, const char *peer, int64_t deadline,
 		    &verbs->device, "rdma_create_id", errno);
 		goto destroy_channel;
 	}
-	ret = connect_id(verbs, id, peer, deadline, &conn);
+	ret = connect_id(verbs, id, peer, patience, &conn);
 	if (ret == -EHOSTUNREACH || ret == -ETIMEDOUT || ret == -ECONNREFUSED)
 		ret = explain(verbs, peer, ret);
 	if (!ret)
@@ -232,7 +250,8 @@ static struct verbs_conn *take_idle(
 }
 
 int dfi__verbs_connect(struct verbs *verbs, const void *writer,
-    const char *address, int64_t deadline, struct verbs_conn **out)
+    const char *address, const struct patience *patience,
+    struct verbs_conn **out)
 {
 	const char *failed = atomic_observe(&verbs->failed);
 	struct verbs_conn *conn;
@@ -246,11 +265,12 @@ int dfi__verbs_connect(struct verbs *verbs, const void *writer,
 		    dfi__verbs_port(&verbs->device).text, failed);
 	conn = take_idle(verbs, writer, address);
 	while (!conn) {
-		ret = connect_once(verbs, address, deadline, &conn);
+		ret = connect_once(verbs, address, patience, &conn);
 		if (!ret)
 			break;
 		if (ret != -EACCES ||
-		    clock_now_ns() + RETRY_REFUSED_NS >= deadline)
+		    clock_now_ns() + RETRY_REFUSED_NS >= patience->deadline ||
+		    patience_given_up(patience))
 			return ret;
 		/* The registry may just not have told the peer of us yet. */
 		until = deadline_timespec(clock_now_ns() + RETRY_REFUSED_NS);

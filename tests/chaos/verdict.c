@@ -289,21 +289,14 @@ static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
 	    trial->board->ends[e].failed_ns;
 }
 
-/*
- * Its process was stopped while it was asked for its region, or, over RDMA,
- * died: if that is lost that says so, it is repeated after seconds only.
- */
+/* Its process was stopped while it was asked for its region. */
 static bool gave_no_answer(const struct trial *trial, uint32_t e)
 {
-	const char *text = trial->board->ends[e].text;
 	uint32_t peer = named_peer(trial, e, ""), i;
 	const struct fault *fault;
 
-	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer))
-		return false;
-	if (strstr(text, "no answer from"))
-		return end_died_ns(trial, peer) != 0;
-	if (!strstr(text, "doesn't answer"))
+	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer) ||
+	    !strstr(trial->board->ends[e].text, "doesn't answer"))
 		return false;
 	for (i = 0; i < trial->plan->n_faults; i++) {
 		fault = &trial->plan->faults[i];

@@ -102,7 +102,7 @@ says() # K TEXT
 # is gone.
 lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 {
-	local survivor=$2 victim=$3 ready=$4 limit=$5 begin took pid line
+	local survivor=$2 victim=$3 ready=$4 limit=$5 begin pid
 
 	case=$1
 	shift 5
@@ -116,6 +116,14 @@ lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 	pid=$(cat "$SHARED/$case.pid.1")
 	begin=$(now_ms)
 	"$@"
+	check_told "$begin" "$limit" "$pid"
+}
+
+# The survivor has ended, so many ms after BEGIN, for the process that is gone.
+check_told() # BEGIN LIMIT_MS PID
+{
+	local begin=$1 limit=$2 pid=$3 took line
+
 	await "the end" 20000 says 0 ended
 	took=$(($(now_ms) - begin))
 	line=$(grep ended "$SHARED/$case.0")
@@ -198,6 +206,23 @@ reading_target_dies()
 		$off_ms power_off
 }
 
+# The target's machine is gone when the source comes, and the registry doesn't
+# know yet: connecting ends when it does.
+attached_target_dies()
+{
+	local begin
+
+	case=target-off-before
+	lease_ms=8000
+	on 1 worker $case -P -c 1:1 -l $lease_ms target:0 &
+	await "the target" 30000 says 1 open
+	"$testbed" kill 1
+	begin=$(now_ms)
+	on 0 worker $case -l $lease_ms -n 1000 source:0 &
+	check_told "$begin" $((lease_ms + slack_ms)) \
+		"$(cat "$SHARED/$case.pid.1")"
+}
+
 # The same without a lease: only the connection tells, when writes that are under
 # way, or a probe of one who waits, get no answer.
 without_lease()
@@ -228,8 +253,8 @@ fi
 
 # ---- On the host -----------------------------------------------------------
 
-for part in source_dies waiting_target_dies reading_target_dies \
-	waiting_target_vanishes reading_target_vanishes; do
+for part in source_dies attached_target_dies waiting_target_dies \
+	reading_target_dies waiting_target_vanishes reading_target_vanishes; do
 	"$testbed" drive 2 --timeout 120 -- bash "$script" "$build" $part
 done
 echo "all survivors were told"

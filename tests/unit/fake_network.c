@@ -362,13 +362,13 @@ struct user {
 
 static int open_words(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, int64_t deadline, struct remote **remote)
+    uint32_t ring, const struct patience *patience, struct remote **remote)
 {
 	struct user *user = calloc(1, sizeof(*user));
 	struct words *words;
 
 	(void)writer;
-	(void)deadline;
+	(void)patience;
 	assert(user && layout->n_slots == 0 && ring == 0);
 	pthread_mutex_lock(&lock);
 	for (words = all_words; words; words = words->next)
