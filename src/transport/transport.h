@@ -263,8 +263,8 @@ struct transport_ops {
 	/*
 	 * Connect to the owner and open ring number ring. The remotes of one
 	 * writer, which one thread at a time uses, may share a connection.
-	 * -EEXIST: the ring has had a writer. -ECONNRESET: also, if it was
-	 * given up.
+	 * -EEXIST: the ring has had a writer. -ECONNRESET, -ETIMEDOUT: also,
+	 * if it was given up.
 	 */
 	int (*remote_open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,

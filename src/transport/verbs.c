@@ -407,9 +407,7 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 		(void)dfi__verbs_poll_sends(remote->conn);
 		given_up = patience_given_up(patience);
 	}
-	ret = remote->opened ? remote->opened
-	    : given_up       ? -ECONNRESET
-			     : -ETIMEDOUT;
+	ret = remote->opened ? remote->opened : -ETIMEDOUT;
 	pthread_mutex_unlock(&verbs->table);
 	return ret;
 }
@@ -438,7 +436,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		 * image that is freed now; its answer may find the link in
 		 * other hands. So this connection is done with.
 		 */
-		if (ret < 0 && !remote->opened)
+		if (ret == -ETIMEDOUT)
 			dfi__verbs_break(remote->conn, "no answer");
 	}
 	return ret < 0 ? opening_failed(remote, ring, ret) : 0;
