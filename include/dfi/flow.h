@@ -332,8 +332,9 @@ struct dfi_flow_estimate {
 	uint64_t target_bytes;
 	/*
 	 * What each source reserves and locks for each target that it reaches
-	 * over RDMA; 0 over shared memory, and if replication is multicast.
-	 * Huge pages as for target_bytes.
+	 * over RDMA: as much as a ring takes, or, of a replicate flow, little
+	 * (see stage_bytes). 0 over shared memory, and if replication is
+	 * multicast. Huge pages as for target_bytes.
 	 */
 	uint64_t image_bytes;
 	uint32_t transport;          /* enum dfi_transport that applies */
@@ -357,7 +358,8 @@ struct dfi_flow_estimate {
 	uint32_t process_descriptors;
 	/*
 	 * What each source of a replicate flow reserves: the segment that it
-	 * builds, or if replication is multicast its ring, which targets map.
+	 * builds, if it reaches no target over RDMA (else stage_bytes), or if
+	 * replication is multicast its ring, which targets map.
 	 * What each source of a flow of kind DFI_COMBINE that combines reserves
 	 * for partial aggregates. It counts towards DFI_RING_MEMORY_LIMIT, too.
 	 */
@@ -373,6 +375,13 @@ struct dfi_flow_estimate {
 	 */
 	uint32_t n_combiners;
 	uint64_t combiner_bytes, combiner_image_bytes;
+	/*
+	 * What each source of a naive replicate flow that reaches any target
+	 * over RDMA reserves, in place of source_bytes, and locks, once for
+	 * each device that it uses: as many segments as a ring has, from which
+	 * all targets are sent to. Huge pages as for target_bytes.
+	 */
+	uint64_t stage_bytes;
 };
 
 /*

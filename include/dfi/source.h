@@ -252,7 +252,8 @@ struct dfi_source_stats {
 	/*
 	 * Bytes of tuples that were written in this process to send them: once
 	 * where each tuple is built, and once more for each time that it was
-	 * copied from there to a ring.
+	 * copied from there to a ring. What a device reads from there, it does
+	 * not count.
 	 */
 	uint64_t copied_bytes;
 	/*

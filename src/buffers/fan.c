@@ -6,13 +6,14 @@
 #include "fan.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include "../base/bits.h"
 #include "../base/compiler.h"
 #include "../base/counter.h"
 #include "../base/error.h"
 #include "../transport/transport.h"
 
-#define STAGE_PAGE 4096
+#define ROOM_PAGE 4096
 
 uint64_t dfi__fan_bytes(
     const struct transport *broadcast, const struct ring_geometry *geometry)
@@ -20,7 +21,7 @@ uint64_t dfi__fan_bytes(
 	if (broadcast)
 		return broadcast->ops->region_bytes(
 		    broadcast, region_size(geometry, 1));
-	return align_up(geometry->segment_bytes, STAGE_PAGE);
+	return align_up(geometry->segment_bytes, ROOM_PAGE);
 }
 
 int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
@@ -28,15 +29,15 @@ int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
     uint64_t start)
 {
 	*fan = (struct fan){
-		.lane = { .geometry = *geometry },
+		.lane = { .geometry = *geometry, .seq = start },
 		.rings = rings,
 		.n_rings = n_rings,
 	};
 	if (broadcast)
 		return dfi__broadcast_init(&fan->broadcast, broadcast, geometry,
 		    &fan->lane, rings, n_rings, start);
-	fan->stage = aligned_alloc(STAGE_PAGE, dfi__fan_bytes(NULL, geometry));
-	return fan->stage
+	fan->room = aligned_alloc(ROOM_PAGE, dfi__fan_bytes(NULL, geometry));
+	return fan->room
 	    ? 0
 	    : dfi__fail(-ENOMEM, "no memory for a segment of %u bytes",
 		  geometry->segment_bytes);
@@ -44,9 +45,53 @@ int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
 
 void dfi__fan_free(struct fan *fan)
 {
-	free(fan->stage);
+	free(fan->room);
+	fan->room = NULL;
+	if (fan->stage)
+		fan->stage->transport->ops->stage_free(fan->stage);
 	fan->stage = NULL;
 	dfi__broadcast_free(&fan->broadcast);
+}
+
+/*
+ * In a stage the slots come first. Behind them, for each, is the header that
+ * goes to those whom the segment is not for: they get no tuples with it.
+ */
+static uint64_t stage_slot(const struct ring_geometry *g, uint32_t slot)
+{
+	return (uint64_t)g->slot_size * slot;
+}
+
+static uint64_t stage_empty(const struct ring_geometry *g, uint32_t slot)
+{
+	return stage_slot(g, g->segment_count) +
+	    (uint64_t)slot * sizeof(struct segment_header);
+}
+
+uint64_t dfi__fan_stage_size(const struct ring_geometry *geometry)
+{
+	uint32_t n_empty = geometry->parts & SEGMENT_TARGETS
+	    ? geometry->segment_count
+	    : 0;
+
+	return stage_empty(geometry, n_empty) + TRANSPORT_STAGE_PAD;
+}
+
+void dfi__fan_use_stage(struct fan *fan, struct stage *stage)
+{
+	free(fan->room);
+	fan->room = NULL;
+	fan->stage = stage;
+}
+
+/* Where the tuples of the next segment will lie, to be copied from there. */
+static char *lane_payload(const struct fan *fan)
+{
+	const struct ring_geometry *g = &fan->lane.geometry;
+
+	return fan->stage
+	    ? fan->stage->at + stage_slot(g, fan->lane.slot) + g->payload_offset
+	    : fan->room;
 }
 
 /* With one copy of the slots: the writer's result, and whose it is. */
@@ -102,8 +147,9 @@ int dfi__fan_open(struct fan *fan)
 		    : 0;
 	ret = room(fan, 1);
 	if (ret > 0) {
-		fan->lane.segment = fan->stage;
-		fan->lane.end = fan->stage + fan->lane.geometry.segment_bytes;
+		fan->lane.segment = lane_payload(fan);
+		fan->lane.end = fan->lane.segment +
+		    fan->lane.geometry.segment_bytes;
 	}
 	return ret;
 }
@@ -117,10 +163,56 @@ static int draw(struct fan *fan)
 	return ret;
 }
 
-int dfi__fan_publish(struct fan *fan, uint64_t used)
+/*
+ * Make the open segment what all rings are sent, with its headers. It may have
+ * begun behind a part that was sent, in a slot that the target gives back with
+ * that: then it moves to its own.
+ */
+static void settle_in_stage(struct fan *fan, uint64_t used)
 {
 	const struct ring_geometry *g = &fan->lane.geometry;
-	char *segment = fan->lane.segment;
+	char *payload = lane_payload(fan);
+
+	if (unlikely(fan->lane.segment != payload)) {
+		memmove(payload, fan->lane.segment, used);
+		counter_add(&fan->lane.moved, used);
+		fan->lane.segment = payload;
+	}
+	if (unlikely(g->parts))
+		dfi__writer_fill_header(&fan->lane, payload, used);
+	if (unlikely(g->parts & SEGMENT_TARGETS))
+		dfi__writer_fill_header(&fan->lane,
+		    fan->stage->at + stage_empty(g, fan->lane.slot) +
+			g->payload_offset,
+		    0);
+}
+
+/* To a ring that a device writes to. */
+static int publish_staged(struct fan *fan, uint32_t ring, uint64_t used)
+{
+	const struct ring_geometry *g = &fan->lane.geometry;
+	const char *at = fan->stage->at;
+
+	if (fan_addresses(fan, ring))
+		return dfi__writer_publish_from(&fan->rings[ring],
+		    at + stage_slot(g, fan->lane.slot), used);
+	return dfi__writer_publish_from(
+	    &fan->rings[ring], at + stage_empty(g, fan->lane.slot), 0);
+}
+
+/* To a ring that is mapped: it is copied there. */
+static int publish_copy(struct fan *fan, uint32_t ring, uint64_t used)
+{
+	struct writer *writer = &fan->rings[ring];
+
+	writer->global = fan->lane.global;
+	writer->targets = fan->targets;
+	writer->segment = fan->lane.segment;
+	return dfi__writer_publish(writer, fan_addresses(fan, ring) ? used : 0);
+}
+
+int dfi__fan_publish(struct fan *fan, uint64_t used)
+{
 	int err, ret = 0;
 	uint32_t i;
 
@@ -132,26 +224,19 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 	}
 	if (fan->broadcast.region)
 		return dfi__writer_publish(&fan->lane, used);
-	fan->lane.segment = NULL;
+	if (fan->stage)
+		settle_in_stage(fan, used);
 	for (i = 0; i < fan->n_rings; i++) {
 		if (fan->rings[i].cancelled)
 			continue;
-		fan->rings[i].global = fan->lane.global;
-		/* Not where it belongs in the ring: it is copied there. */
-		fan->rings[i].segment = segment;
-		fan->rings[i].targets = fan->targets;
-		err = dfi__writer_publish(
-		    &fan->rings[i], fan_addresses(fan, i) ? used : 0);
+		err = fan->rings[i].remote->stage ? publish_staged(fan, i, used)
+						  : publish_copy(fan, i, used);
 		if (err < 0 && !ret) {
 			ret = err;
 			fan->short_of = i;
 		}
 	}
-	owned_add(&fan->lane.total,
-	    used == g->segment_bytes ? g->segment_tuples
-				     : used / g->tuple_size);
-	counter_add(&fan->lane.segments, 1);
-	counter_add(&fan->lane.partial_segments, used != g->segment_bytes);
+	dfi__writer_count(&fan->lane, used);
 	return ret;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The source's end of the rings of a replicate flow: one open segment in memory
- * of the source, which is copied into each target's ring when it is sent, or
- * which all read where it is (broadcast.h). The rings go in step, so that all
- * have the same segments under the same numbers; one is left out when its
- * target has cancelled (writer.cancelled).
+ * of the source. All targets read it where it is (broadcast.h); or, when it is
+ * sent, it is copied into each target's ring, by the processor where that is
+ * mapped, and by the device from a stage, which has slots like the rings'. The
+ * rings go in step, so that all have the same segments under the same numbers;
+ * one is left out when its target has cancelled (writer.cancelled).
  *
  * With groups, a segment is for a set of targets: where it is copied, the
  * others get one without tuples.
@@ -26,7 +27,8 @@ struct fan {
 	uint32_t n_rings;
 	uint32_t short_of;          /* the ring that the last call failed at */
 	uint64_t targets;           /* whose tuples; 0: there are no groups */
-	char *stage;                /* room for a segment, if it is copied */
+	char *room;                 /* for a segment, if it is copied */
+	struct stage *stage;        /* instead, if a device sends from there */
 	struct broadcast broadcast; /* else; without region: copied */
 	/*
 	 * Of segments that have a place among those of all sources: draws it,
@@ -59,6 +61,15 @@ int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
     struct transport *broadcast, const struct ring_geometry *geometry,
     uint64_t start);
 void dfi__fan_free(struct fan *fan);
+
+/* How large a stage must be. */
+uint64_t dfi__fan_stage_size(const struct ring_geometry *geometry);
+
+/*
+ * From now on segments lie in a stage, which the fan takes over. Nothing was
+ * opened yet, and there is no broadcast.
+ */
+void dfi__fan_use_stage(struct fan *fan, struct stage *stage);
 
 /*
  * Open the next segment: 1, or 0 while a ring has no credit, or none is there

@@ -122,11 +122,10 @@ int dfi__writer_open(struct writer *writer)
 	return ret;
 }
 
-static void fill_header(
-    const struct writer *writer, uint64_t used, uint64_t state)
+void dfi__writer_fill_header(
+    const struct writer *writer, const char *tuples, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
-	const char *tuples = dfi__writer_payload(writer);
 	struct segment_header *header = segment_header(g, tuples);
 
 	if (g->parts & SEGMENT_GLOBAL)
@@ -139,19 +138,43 @@ static void fill_header(
 		header->records = writer->records;
 	if (g->parts & SEGMENT_CHECKSUM)
 		header->checksum = dfi__segment_checksum(
-		    g, tuples, used, state);
+		    g, tuples, used, footer_state(writer->seq, used, 0));
 }
 
-int dfi__writer_publish(struct writer *writer, uint64_t used)
+void dfi__writer_count(struct writer *writer, uint64_t used)
+{
+	const struct ring_geometry *g = &writer->geometry;
+
+	owned_add(&writer->total,
+	    used == g->segment_bytes ? g->segment_tuples
+				     : used / g->tuple_size);
+	counter_add(&writer->segments, 1);
+	counter_add(&writer->partial_segments, used != g->segment_bytes);
+	writer->segment = NULL;
+	writer->seq++;
+	writer->slot = next_slot(g, writer->slot);
+}
+
+int dfi__writer_publish_from(
+    struct writer *writer, const char *staged, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
 	uint64_t slot = slot_offset(g, writer->slot);
 	struct transport_write write = {
+		.staged = staged,
 		.payload_offset = slot,
 		.payload_size = g->payload_offset + used,
 		.footer_offset = slot + g->footer_offset,
+		.footer[1] = footer_state(writer->seq, used, 0),
 	};
 
+	dfi__writer_count(writer, used);
+	write.footer[0] = atomic_peek(&writer->total);
+	return writer->remote->transport->ops->write(writer->remote, &write);
+}
+
+int dfi__writer_publish(struct writer *writer, uint64_t used)
+{
 	/*
 	 * It began behind a part that was sent; even in this very slot. Or it
 	 * is for other rings, too (fan.h).
@@ -160,19 +183,10 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 		memmove(dfi__writer_payload(writer), writer->segment, used);
 		counter_add(&writer->moved, used);
 	}
-	owned_add(&writer->total,
-	    used == g->segment_bytes ? g->segment_tuples
-				     : used / g->tuple_size);
-	write.footer[0] = atomic_peek(&writer->total);
-	write.footer[1] = footer_state(writer->seq, used, 0);
-	if (unlikely(g->parts))
-		fill_header(writer, used, write.footer[1]);
-	counter_add(&writer->segments, 1);
-	counter_add(&writer->partial_segments, used != g->segment_bytes);
-	writer->segment = NULL;
-	writer->seq++;
-	writer->slot = next_slot(g, writer->slot);
-	return writer->remote->transport->ops->write(writer->remote, &write);
+	if (unlikely(writer->geometry.parts))
+		dfi__writer_fill_header(
+		    writer, dfi__writer_payload(writer), used);
+	return dfi__writer_publish_from(writer, NULL, used);
 }
 
 int dfi__writer_publish_part(struct writer *writer, uint64_t used)

@@ -69,9 +69,21 @@ int dfi__writer_open(struct writer *writer);
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 
 /*
- * The same, but the segment stays open behind these bytes: what is added will
- * be a segment of its own, and is copied to its slot when it is sent. 1, or 0:
- * the ring has no room for that one. -EBADMSG, -ECONNRESET.
+ * What that does in parts, for a segment that goes to several rings, from a
+ * stage that their remotes have been opened with: fill in the header before its
+ * tuples, if segments have one; send it from where that begins; and count it,
+ * where nothing is sent.
+ */
+void dfi__writer_fill_header(
+    const struct writer *writer, const char *tuples, uint64_t used);
+int dfi__writer_publish_from(
+    struct writer *writer, const char *staged, uint64_t used);
+void dfi__writer_count(struct writer *writer, uint64_t used);
+
+/*
+ * As publishing, but the segment stays open behind these bytes: what is added
+ * will be a segment of its own, and is copied to its slot when it is sent. 1,
+ * or 0: the ring has no room for that one. -EBADMSG, -ECONNRESET.
  */
 int dfi__writer_publish_part(struct writer *writer, uint64_t used);
 

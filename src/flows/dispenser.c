@@ -116,7 +116,7 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 		    holder->host, dfi->node.host,
 		    name->why[0] ? name->why : "its version can't do that");
 	ret = dfi->transport->ops->remote_open(dfi->transport, user,
-	    &name->region, &layout, 0, PATIENCE(deadline), &user->remote);
+	    &name->region, &layout, 0, NULL, PATIENCE(deadline), &user->remote);
 	if (!ret)
 		user->words =
 		    (struct dispenser_words *)(void *)user->remote->ring;
@@ -139,7 +139,7 @@ static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
 	if (ret < 0)
 		return ret;
 	return verbs->ops->remote_open(verbs, user, &name->verbs, &layout, 0,
-	    PATIENCE(deadline), &user->remote);
+	    NULL, PATIENCE(deadline), &user->remote);
 }
 
 int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,

@@ -41,12 +41,21 @@ static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 	    dfi->transport, region_size(&geometry, part->n_sources));
 }
 
+/* What so many bytes take that a device sends from. */
+static uint64_t locked_bytes(const struct dfi *dfi, uint64_t size)
+{
+	return transport_image_bytes(
+	    size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+}
+
+/* A replicate flow's segments lie in a stage. */
 static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
+	struct ring_layout layout = ring_layout(&geometry, part->n_sources);
 
-	return transport_image_bytes(
-	    geometry.ring_size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+	return locked_bytes(
+	    dfi, transport_image_size(&layout, part->kind == DFI_REPLICATE));
 }
 
 /*
@@ -148,6 +157,9 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 		return 0;
 	}
 	estimate->image_bytes = image_bytes(dfi, flow);
+	if (flow->kind == DFI_REPLICATE)
+		estimate->stage_bytes = locked_bytes(
+		    dfi, dfi__fan_stage_size(&geometry));
 	/* The sequencer has one of its own. */
 	estimate->source_queue_pairs = flow->n_targets + flow->ordered;
 	return 0;

@@ -49,19 +49,50 @@ static int choose_transport(struct dfi_source *source,
 	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
 }
 
-/* Memory for the image of a ring counts towards the context's bound. */
-static int take_image(
-    struct dfi_source *source, const struct ring_geometry *geometry)
+/* Memory that devices send from counts towards the context's bound. */
+static int take_memory(struct dfi_source *source, uint64_t size)
 {
-	uint64_t bytes = transport_image_bytes(geometry->ring_size,
-	    source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
-	int ret;
-
-	ret = dfi__ring_memory_take(
+	uint64_t bytes = transport_image_bytes(
+	    size, source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+	int ret = dfi__ring_memory_take(
 	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
+
 	if (!ret)
 		source->ring_memory += bytes;
 	return ret;
+}
+
+/* From the first target on that a device writes to, a fan has a stage. */
+static int take_stage(struct dfi_source *source, struct transport *transport)
+{
+	const struct ring_geometry *geometry = &source->fan->lane.geometry;
+	uint64_t size = dfi__fan_stage_size(geometry);
+	struct stage *stage;
+	int ret = take_memory(source, size);
+
+	if (!ret)
+		ret = transport->ops->stage_create(transport, size, &stage);
+	if (ret < 0)
+		return ret;
+	dfi__fan_use_stage(source->fan, stage);
+	dfi__ring_memory_return(source->dfi, dfi__fan_bytes(NULL, geometry));
+	source->ring_memory -= dfi__fan_bytes(NULL, geometry);
+	return 0;
+}
+
+/* What a ring takes that a device writes to, and whence that sends. */
+static int take_image(struct dfi_source *source, struct transport *transport,
+    const struct ring_layout *layout, struct stage **stage)
+{
+	int ret = source->fan && !source->fan->stage
+	    ? take_stage(source, transport)
+	    : 0;
+
+	if (ret < 0)
+		return ret;
+	*stage = source->fan ? source->fan->stage : NULL;
+	return take_memory(
+	    source, transport_image_size(layout, *stage != NULL));
 }
 
 /* A target whose ring is being opened. */
@@ -92,6 +123,7 @@ static int open_remote(
 	struct writer *writer = &source->rings[target];
 	const struct region_name *name;
 	struct transport *transport;
+	struct stage *stage = NULL;
 	struct remote *remote;
 	char peer[256];
 	int ret;
@@ -109,10 +141,10 @@ static int open_remote(
 		    (unsigned long)endpoint->region.size);
 	ret = choose_transport(source, endpoint, &transport, &name);
 	if (!ret && transport != source->dfi->transport)
-		ret = take_image(source, &geometry);
+		ret = take_image(source, transport, &layout, &stage);
 	if (!ret)
 		ret = transport->ops->remote_open(transport, source, name,
-		    &layout, source_ring(source), &patience, &remote);
+		    &layout, source_ring(source), stage, &patience, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
 		    "flow '%s': %s %u is attached already, or has been "

@@ -397,7 +397,8 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 
 static int shm_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, const struct patience *patience, struct remote **remote)
+    uint32_t ring, struct stage *stage, const struct patience *patience,
+    struct remote **remote)
 {
 	int64_t deadline = patience->deadline;
 	struct shm *shm = (struct shm *)transport;
@@ -407,6 +408,7 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	(void)writer;
+	(void)stage; /* rings are mapped */
 	new->base.transport = transport;
 	new->base.in_place = true;
 	new->size = name->size;

@@ -114,14 +114,28 @@ struct ring_layout {
 };
 
 /*
+ * Memory of this process that a writer sends to several rings from, instead of
+ * filling an image of each.
+ */
+struct stage {
+	struct transport *transport; /* that made it */
+	char *at;
+};
+
+/* A device may read so far behind what is sent. */
+#define TRANSPORT_STAGE_PAD (2 * CACHE_LINE)
+
+/*
  * A ring of a peer's region, for its one writer. ring is the ring's memory
  * itself if it can be mapped (in_place); else an image of it in this process,
  * from which write() sends and into whose first words the owner's credits
- * arrive.
+ * arrive. With a stage it is an image without slots, and write() sends from the
+ * stage.
  */
 struct remote {
 	struct transport *transport;
 	char *ring;
+	struct stage *stage;
 	bool in_place;
 	_Atomic bool lost; /* the owner can't be reached any more */
 };
@@ -146,9 +160,11 @@ struct ring_credit {
  * One segment to write: the payload, and then the 16-byte footer, of which the
  * second word publishes both. A reader that observes that word (acquire) sees
  * all that was written before it. The payload lies in the remote's ring, at the
- * same offset. Offsets count from the start of the ring.
+ * same offset, or, if that has a stage, in this. Offsets count from the start
+ * of the ring.
  */
 struct transport_write {
+	const char *staged; /* where the payload lies, with a stage */
 	uint64_t payload_offset;
 	uint64_t payload_size;
 	uint64_t footer_offset; /* 16-byte aligned */
@@ -261,14 +277,25 @@ struct transport_ops {
 	bool (*reaches)(const struct transport *transport, const char *address);
 
 	/*
+	 * Where rings can't be mapped: reserve a stage, locked, which remotes
+	 * of all instances of this transport can be opened with. After
+	 * stage_free() nobody may write from it, but those that are closing may
+	 * keep it for a while. -ENOMEM.
+	 */
+	int (*stage_create)(
+	    struct transport *transport, uint64_t size, struct stage **stage);
+	void (*stage_free)(struct stage *stage);
+
+	/*
 	 * Connect to the owner and open ring number ring. The remotes of one
 	 * writer, which one thread at a time uses, may share a connection.
-	 * -EEXIST: the ring has had a writer. -ECONNRESET, -ETIMEDOUT: also,
-	 * if it was given up.
+	 * stage: NULL, or where all that is sent to the ring will lie; only
+	 * where rings can't be mapped. -EEXIST: the ring has had a writer.
+	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up.
 	 */
 	int (*remote_open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,
-	    uint32_t ring, const struct patience *patience,
+	    uint32_t ring, struct stage *stage, const struct patience *patience,
 	    struct remote **remote);
 	void (*remote_close)(struct remote *remote);
 
@@ -380,15 +407,28 @@ struct transport_ops {
 };
 
 /*
- * Memory for the image of a ring: see struct remote. Of huge pages if they are
- * required; if they are only tried, it may be as much.
+ * Memory for a stage, or for the image of a ring: see struct remote. Of huge
+ * pages if they are required; if they are only tried, it may be as much.
  */
 #define TRANSPORT_IMAGE_PAGE 4096
 #define TRANSPORT_HUGE_PAGE (UINT64_C(2) << 20)
-static inline uint64_t transport_image_bytes(uint64_t ring_size, bool huge)
+static inline uint64_t transport_image_bytes(uint64_t size, bool huge)
 {
 	return align_up(
-	    ring_size, huge ? TRANSPORT_HUGE_PAGE : TRANSPORT_IMAGE_PAGE);
+	    size, huge ? TRANSPORT_HUGE_PAGE : TRANSPORT_IMAGE_PAGE);
+}
+
+/*
+ * How much an image has of the ring: with a stage, what is before the slots,
+ * and the footers, which may differ from ring to ring, one behind the other.
+ */
+#define TRANSPORT_FOOTER_SIZE 16
+static inline uint64_t transport_image_size(
+    const struct ring_layout *layout, bool staged)
+{
+	return staged ? layout->first_slot +
+		(uint64_t)layout->n_slots * TRANSPORT_FOOTER_SIZE
+		      : layout->ring_size;
 }
 
 extern const struct transport_ops dfi__shm_ops;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transport's operations on memory: exports, which are registered regions,
- * and remotes, which are images of a peer's ring, sent segment by segment.
+ * and remotes, whose segments are sent from an image of a peer's ring.
  */
 #include "verbs.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -423,7 +424,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 		.key = name->key,
 		.address = (uintptr_t)remote->base.ring,
 		.size = remote->layout.ring_size,
-		.rkey = remote->mr->rkey,
+		.rkey = remote->image.mr->rkey,
 		.ring = ring,
 	};
 	int ret = dfi__verbs_send(remote->conn, &message);
@@ -462,8 +463,8 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
  */
 static int open_once(struct verbs *verbs, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, const struct patience *patience, bool *stale,
-    struct remote **out)
+    uint32_t ring, struct stage *stage, const struct patience *patience,
+    bool *stale, struct remote **out)
 {
 	struct verbs_remote *remote = calloc(1, sizeof(*remote));
 	bool used;
@@ -473,6 +474,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	if (!remote)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
 	remote->base.transport = &verbs->base;
+	remote->base.stage = stage;
 	remote->layout = *layout;
 	remote->link = NO_LINK;
 	ret = dfi__verbs_connect(
@@ -510,7 +512,8 @@ leave:
  */
 static int verbs_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, const struct patience *patience, struct remote **out)
+    uint32_t ring, struct stage *stage, const struct patience *patience,
+    struct remote **out)
 {
 	struct verbs *verbs = (struct verbs *)transport;
 	char broke[256];
@@ -520,8 +523,8 @@ static int verbs_remote_open(struct transport *transport, const void *writer,
 	if (ret < 0)
 		return ret;
 	for (;;) {
-		ret = open_once(
-		    verbs, writer, name, layout, ring, patience, &stale, out);
+		ret = open_once(verbs, writer, name, layout, ring, stage,
+		    patience, &stale, out);
 		if (!stale)
 			break;
 		again = true;
@@ -547,7 +550,20 @@ static struct ibv_sge part_of(
 	return (struct ibv_sge){
 		.addr = (uintptr_t)remote->base.ring + offset,
 		.length = (uint32_t)size,
-		.lkey = remote->mr->lkey,
+		.lkey = remote->image.mr->lkey,
+	};
+}
+
+/* The payload of a segment, and maybe what is behind it, to be sent. */
+static struct ibv_sge payload_of(const struct verbs_remote *remote,
+    const struct transport_write *write, uint64_t size)
+{
+	if (!remote->base.stage)
+		return part_of(remote, write->payload_offset, size);
+	return (struct ibv_sge){
+		.addr = (uintptr_t)write->staged,
+		.length = (uint32_t)size,
+		.lkey = remote->stage_key,
 	};
 }
 
@@ -585,8 +601,7 @@ static int post_payload(
     struct verbs_remote *remote, const struct transport_write *write)
 {
 	static const enum verbs_imm imm = VERBS_IMM_SEGMENT;
-	struct ibv_sge part = part_of(
-	    remote, write->payload_offset, write->payload_size);
+	struct ibv_sge part = payload_of(remote, write, write->payload_size);
 
 	return post_write(remote, write->payload_offset, &part, 1, &imm);
 }
@@ -594,6 +609,20 @@ static int post_payload(
 /* So many bytes between payload and footer are not worth a part of their own.
  */
 #define MOST_PADDING 128
+static_assert(MOST_PADDING <= TRANSPORT_STAGE_PAD, "what is read of a stage");
+
+/* Where the footer of a segment lies, to be sent: all have their own. */
+static uint64_t footer_in_image(
+    const struct verbs_remote *remote, uint64_t offset)
+{
+	const struct ring_layout *layout = &remote->layout;
+
+	if (!remote->base.stage || offset < layout->first_slot)
+		return offset;
+	return layout->first_slot +
+	    (offset - layout->first_slot) / layout->slot_size *
+	    TRANSPORT_FOOTER_SIZE;
+}
 
 /*
  * A target that polls footers needs both in one work request, as devices keep
@@ -605,19 +634,21 @@ static int post_with_footer(struct verbs_remote *remote,
     const struct transport_write *write, uint64_t *footer)
 {
 	uint64_t room = write->footer_offset - write->payload_offset, at = 0;
-	struct ibv_sge parts[2];
-	int n = 1;
+	struct ibv_sge parts[2] = {
+		[1] = part_of(remote,
+		    footer_in_image(remote, write->footer_offset),
+		    sizeof(write->footer)),
+	};
+	int n = 2;
 
-	if (room - write->payload_size < MOST_PADDING) {
-		parts[0] = part_of(remote, write->payload_offset,
-		    room + sizeof(write->footer));
-	} else {
+	if (room - write->payload_size >= MOST_PADDING) {
 		at = transport_at_footer(room, write->payload_size);
 		footer[1] |= TRANSPORT_AT_FOOTER;
-		parts[0] = part_of(remote, write->payload_offset, room - at);
-		parts[1] = part_of(
-		    remote, write->footer_offset, sizeof(write->footer));
-		n = 2;
+	}
+	parts[0] = payload_of(remote, write, room - at);
+	if (!at && !remote->base.stage) {
+		parts[0].length += sizeof(write->footer);
+		n = 1;
 	}
 	return post_write(remote, write->payload_offset + at, parts, n, NULL);
 }
@@ -641,7 +672,7 @@ static int verbs_write(struct remote *base, const struct transport_write *write)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 	uint64_t *footer = (uint64_t *)(void *)(base->ring +
-	    write->footer_offset);
+	    footer_in_image(remote, write->footer_offset));
 	int ret;
 
 	footer[0] = write->footer[0];
@@ -742,6 +773,8 @@ const struct transport_ops dfi__verbs_ops = {
 	.export_room = verbs_export_room,
 	.export = verbs_export,
 	.unexport = verbs_unexport,
+	.stage_create = dfi__verbs_stage_create,
+	.stage_free = dfi__verbs_stage_free,
 	.reaches = dfi__verbs_reaches,
 	.remote_open = verbs_remote_open,
 	.remote_close = verbs_remote_close,

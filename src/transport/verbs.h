@@ -258,13 +258,20 @@ struct verbs_ring {
 };
 #define NO_LINK UINT32_MAX
 
+/* Memory of this process to send from, registered. */
+struct verbs_memory {
+	void *at;
+	uint64_t size;
+	struct ibv_mr *mr;
+};
+
 struct verbs_remote {
 	struct remote base;
 	struct verbs_conn *conn;
 	struct ring_layout layout;
-	struct ibv_mr *mr; /* of the ring's image */
-	uint64_t image_size;
-	uint32_t link; /* ours */
+	struct verbs_memory image; /* of the ring */
+	uint32_t stage_key;        /* the stage's local key, if it has one */
+	uint32_t link;             /* ours */
 	uint32_t to_link;
 	uint64_t address; /* of the owner's ring */
 	uint32_t rkey;
@@ -321,6 +328,7 @@ struct verbs {
 	struct verbs_link *links;
 	uint32_t n_links;
 	struct verbs_counts retired; /* of connections that were freed */
+	_Atomic uint32_t n_stages;   /* registered */
 
 	/* Multicast; see verbs_event.c. */
 	struct verbs_port *ports;
@@ -332,10 +340,25 @@ struct verbs {
 /* Whether so many bytes more may be locked: 0, or -ENOMEM. */
 int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
 
-/* Make the image of a remote's ring, with pages as the settings say. */
+/* Reserve and register memory, with pages as the settings say. */
+int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,
+    unsigned access, struct verbs_memory *memory);
+void dfi__verbs_memory_free(const struct verbs_memory *memory);
+
+/* Make the image of a remote's ring, and use its stage, if it has one. */
 int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote);
-/* No queue pair may send from it any more. */
+/* No queue pair may send from these any more. */
 void dfi__verbs_free_image(struct verbs_remote *remote);
+
+/* verbs_stage.c: the transport's operations, and: */
+
+int dfi__verbs_stage_create(
+    struct transport *transport, uint64_t size, struct stage **stage);
+void dfi__verbs_stage_free(struct stage *stage);
+
+/* A remote of an instance begins to use its stage, and ends. */
+int dfi__verbs_stage_enter(struct verbs *verbs, struct verbs_remote *remote);
+void dfi__verbs_stage_leave(struct verbs_remote *remote);
 
 /* verbs_device.c */
 

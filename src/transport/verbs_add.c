@@ -55,7 +55,7 @@ int dfi__verbs_fetch_add(
 	struct ibv_sge result = {
 		.addr = (uintptr_t)word,
 		.length = sizeof(*word),
-		.lkey = remote->mr->lkey,
+		.lkey = remote->image.mr->lkey,
 	};
 	struct ibv_send_wr wr = {
 		.sg_list = &result,

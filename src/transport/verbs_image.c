@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The image of a peer's ring: memory of this process, registered, from which
- * its segments are sent. Huge pages make a device's table of it shorter, and
- * the processor's; like rings in shared memory it has them if it can.
+ * its segments are sent, unless they lie in a stage. Huge pages make a device's
+ * table of it shorter, and the processor's; like rings in shared memory it has
+ * them if it can.
  */
 #include "verbs.h"
 
@@ -49,76 +50,94 @@ static int fail_huge(const struct verbs *verbs, uint64_t size)
 
 /* Nobody touches it before it is registered, which finds what is missing. */
 static int register_at(
-    struct verbs *verbs, struct verbs_remote *remote, void *at, uint64_t size)
+    const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
 	int ret;
 
-	remote->mr = ibv_reg_mr(verbs->pd, at, size,
-	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!remote->mr) {
-		ret = dfi__verbs_fail_register(&verbs->device, size, errno);
-		munmap(at, size);
-		return ret;
-	}
-	remote->base.ring = at;
-	remote->image_size = size;
-	return 0;
+	memory->mr = ibv_reg_mr(verbs->pd, memory->at, memory->size, access);
+	if (memory->mr)
+		return 0;
+	ret = dfi__verbs_fail_register(&verbs->device, memory->size, errno);
+	munmap(memory->at, memory->size);
+	return ret;
 }
 
 static int create_huge(
-    struct verbs *verbs, struct verbs_remote *remote, uint64_t size)
+    const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
-	void *at;
-	int ret = dfi__verbs_lock_room(verbs, size);
+	int ret = dfi__verbs_lock_room(verbs, memory->size);
 
 	if (ret < 0)
 		return ret;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	memory->at = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
-	if (at == MAP_FAILED)
-		return fail_huge(verbs, size);
-	madvise(at, size, MADV_DONTFORK);
-	return register_at(verbs, remote, at, size);
+	if (memory->at == MAP_FAILED)
+		return fail_huge(verbs, memory->size);
+	madvise(memory->at, memory->size, MADV_DONTFORK);
+	return register_at(verbs, memory, access);
 }
 
 static int create_ordinary(
-    struct verbs *verbs, struct verbs_remote *remote, uint64_t size)
+    const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
-	int ret = dfi__verbs_lock_room(verbs, size);
-	void *at;
+	int ret = dfi__verbs_lock_room(verbs, memory->size);
 
 	if (ret < 0)
 		return ret;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	memory->at = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
-		return fail_memory(verbs, size);
-	madvise(at, size, MADV_DONTFORK);
+	if (memory->at == MAP_FAILED)
+		return fail_memory(verbs, memory->size);
+	madvise(memory->at, memory->size, MADV_DONTFORK);
 	/* Before the pages are there. */
 	if (verbs->settings->huge_pages != HUGE_PAGES_NEVER)
-		madvise(at, size, MADV_HUGEPAGE);
-	return register_at(verbs, remote, at, size);
+		madvise(memory->at, memory->size, MADV_HUGEPAGE);
+	return register_at(verbs, memory, access);
+}
+
+int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,
+    unsigned access, struct verbs_memory *memory)
+{
+	uint32_t huge_pages = verbs->settings->huge_pages;
+
+	memory->size = transport_image_bytes(size, true);
+	if (huge_pages == HUGE_PAGES_REQUIRE)
+		return create_huge(verbs, memory, access);
+	if (huge_pages == HUGE_PAGES_TRY && size >= LEAST_HUGE &&
+	    !create_huge(verbs, memory, access))
+		return 0;
+	memory->size = transport_image_bytes(size, false);
+	return create_ordinary(verbs, memory, access);
+}
+
+void dfi__verbs_memory_free(const struct verbs_memory *memory)
+{
+	ibv_dereg_mr(memory->mr);
+	munmap(memory->at, memory->size);
 }
 
 int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote)
 {
-	uint32_t huge_pages = verbs->settings->huge_pages;
-	uint64_t ring = remote->layout.ring_size;
+	int ret = 0;
 
-	if (huge_pages == HUGE_PAGES_REQUIRE)
-		return create_huge(
-		    verbs, remote, transport_image_bytes(ring, true));
-	if (huge_pages == HUGE_PAGES_TRY && ring >= LEAST_HUGE &&
-	    !create_huge(verbs, remote, transport_image_bytes(ring, true)))
-		return 0;
-	return create_ordinary(
-	    verbs, remote, transport_image_bytes(ring, false));
+	if (remote->base.stage)
+		ret = dfi__verbs_stage_enter(verbs, remote);
+	if (ret < 0) {
+		remote->base.stage = NULL;
+		return ret;
+	}
+	ret = dfi__verbs_memory_create(verbs,
+	    transport_image_size(&remote->layout, remote->base.stage != NULL),
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &remote->image);
+	if (!ret)
+		remote->base.ring = remote->image.at;
+	return ret;
 }
 
 void dfi__verbs_free_image(struct verbs_remote *remote)
 {
-	if (!remote->mr)
-		return;
-	ibv_dereg_mr(remote->mr);
-	munmap(remote->base.ring, remote->image_size);
+	if (remote->base.ring)
+		dfi__verbs_memory_free(&remote->image);
+	if (remote->base.stage)
+		dfi__verbs_stage_leave(remote);
 }

@@ -94,6 +94,7 @@ void dfi__verbs_query(
 	}
 	for (export = verbs->exports; export; export = export->next)
 		stats->memory_regions++;
+	stats->memory_regions += atomic_peek(&verbs->n_stages);
 	for (i = 0; i < verbs->n_links; i++)
 		if (verbs->links[i].conn)
 			add_link(&verbs->links[i], stats);

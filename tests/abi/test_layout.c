@@ -216,7 +216,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, fan_in, 144, 4);
 	PIN(dfi_flow_attr, reserved, 148, 4);
 
-	PIN_SIZE(dfi_flow_estimate, 96);
+	PIN_SIZE(dfi_flow_estimate, 104);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
 	PIN(dfi_flow_estimate, segment_count, 4, 4);
 	PIN(dfi_flow_estimate, rings, 8, 8);
@@ -233,6 +233,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_estimate, n_combiners, 76, 4);
 	PIN(dfi_flow_estimate, combiner_bytes, 80, 8);
 	PIN(dfi_flow_estimate, combiner_image_bytes, 88, 8);
+	PIN(dfi_flow_estimate, stage_bytes, 96, 8);
 
 	PIN_SIZE(dfi_flow_info, 2696);
 	PIN(dfi_flow_info, name, 0, 128);

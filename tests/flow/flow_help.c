@@ -139,6 +139,13 @@ struct dfi_target *open_target(
 	return target;
 }
 
+bool over_verbs(void)
+{
+	const char *transport = getenv("DFI_TRANSPORT");
+
+	return transport && strcmp(transport, "verbs") == 0;
+}
+
 int consume_soon(struct dfi_target *target, const void **tuple)
 {
 	int64_t deadline = now_ms() + LONG_MS;

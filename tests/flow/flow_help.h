@@ -73,6 +73,9 @@ struct dfi_source *open_source(
 struct dfi_target *open_target(
     struct dfi *dfi, const char *flow, uint32_t index, uint32_t flags);
 
+/* Whether all goes over RDMA, as in tests/testbed/flows.sh. */
+bool over_verbs(void);
+
 /*
  * dfi_target_consume() with a nonblocking target, but waiting for what is on
  * its way: a push is not in a target's memory at once on every transport.

@@ -25,13 +25,6 @@ static void teardown(void)
 
 TestSuite(combine_source, .init = setup, .fini = teardown, .timeout = 120);
 
-static bool over_verbs(void)
-{
-	const char *transport = getenv("DFI_TRANSPORT");
-
-	return transport && !strcmp(transport, "verbs");
-}
-
 enum {
 	MAX_ENDS = 3,
 	MAX_GROUPS = 20000,

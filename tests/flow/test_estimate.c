@@ -35,13 +35,6 @@ static void teardown(void)
 
 TestSuite(estimate, .init = setup, .fini = teardown, .timeout = 120);
 
-static bool over_verbs(void)
-{
-	const char *transport = getenv("DFI_TRANSPORT");
-
-	return transport && !strcmp(transport, "verbs");
-}
-
 static struct dfi_flow_estimate estimate_of(const struct dfi_flow_attr *attr)
 {
 	struct dfi_flow_estimate estimate;
@@ -280,6 +273,14 @@ static bool no_images(void *before)
 }
 
 /* Locked memory, which is registered memory, and memory regions. */
+/* What sources lock over RDMA: images, and if they stage segments, these. */
+static uint64_t locked_by_sources(
+    const struct dfi_flow_estimate *estimate, const struct ends *ends)
+{
+	return estimate->rings * estimate->image_bytes +
+	    ends->n_sources * estimate->stage_bytes;
+}
+
 Test(estimate, is_what_is_locked_over_verbs)
 {
 	struct rng rng = { test_setting("SEED", 1) };
@@ -295,6 +296,7 @@ Test(estimate, is_what_is_locked_over_verbs)
 	/* What the transport itself locks comes with its first flow. */
 	for (i = 0; i < 4; i++) {
 		attr = random_attr(&rng, &ends);
+		attr.kind = i % 2 ? DFI_REPLICATE : DFI_SHUFFLE;
 		estimate = estimate_of(&attr);
 		cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 		before = status_bytes("VmPin:");
@@ -308,17 +310,18 @@ Test(estimate, is_what_is_locked_over_verbs)
 		stats = stats_of(rig.other);
 		if (i > 0) {
 			cr_assert_eq(status_bytes("VmPin:") - targets,
-			    estimate.rings * estimate.image_bytes);
+			    locked_by_sources(&estimate, &ends));
 			cr_assert_eq(
 			    stats.memory_regions - at_first.memory_regions,
-			    estimate.rings);
+			    estimate.rings +
+				(estimate.stage_bytes ? ends.n_sources : 0));
 		}
 		cr_assert_leq(stats.queue_pairs - at_first.queue_pairs,
 		    ends.n_sources * estimate.source_queue_pairs);
 		if (i == 0)
 			before = status_bytes("VmPin:") -
 			    ends.n_targets * estimate.target_bytes -
-			    estimate.rings * estimate.image_bytes;
+			    locked_by_sources(&estimate, &ends);
 		close_ends(&ends);
 		cr_assert(eventually(no_images, &before));
 	}

@@ -298,15 +298,18 @@ static int check_source(struct end *end, struct dfi_source *source)
 	struct dfi_source_stats stats;
 	struct dfi_flow_info info;
 	uint64_t copies = 0, i;
+	bool copied;
 
 	if (dfi_source_flush(source) < 0 ||
 	    dfi_flow_query(rig.dfi, "f", &info) < 0)
 		return -EIO;
+	/* Over RDMA the device takes them from where they are built. */
+	copied = info.replication == DFI_REPLICATION_NAIVE && !over_verbs();
 	for (i = 0; i < plan->n; i++)
-		copies += info.replication == DFI_REPLICATION_NAIVE ? 1 +
+		copies += copied ? 1 +
 			(uint64_t)__builtin_popcountll(
 			    set_of(plan, end->index, i))
-								    : 1;
+				 : 1;
 	dfi_source_query(source, &stats);
 	if (stats.tuples == plan->n &&
 	    stats.bytes == plan->n * sizeof(struct kv) &&

@@ -15,13 +15,6 @@
 
 static struct rig rig;
 
-static bool over_verbs(void)
-{
-	const char *transport = getenv("DFI_TRANSPORT");
-
-	return transport && !strcmp(transport, "verbs");
-}
-
 static unsigned long free_huge_pages(void)
 {
 	FILE *file = fopen("/proc/meminfo", "r");

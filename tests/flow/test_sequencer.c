@@ -187,13 +187,6 @@ Test(sequencer, has_one_creator)
 	cr_assert_eq(dfi_sequencer_close(sequencer), 0);
 }
 
-static bool over_verbs(void)
-{
-	const char *transport = getenv("DFI_TRANSPORT");
-
-	return transport && !strcmp(transport, "verbs");
-}
-
 static bool is_over(void *arg)
 {
 	uint64_t number;

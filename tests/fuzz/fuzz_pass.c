@@ -382,8 +382,8 @@ static void be_answered(const uint8_t *data, size_t size, enum gift gift)
 	owner.size = size;
 	owner.gift = gift;
 	sem_post(&owner.begin);
-	if (dfi__shm_ops.remote_open(
-		shm, NULL, &name, &layout, 0, PATIENCE(soon()), &remote) == 0) {
+	if (dfi__shm_ops.remote_open(shm, NULL, &name, &layout, 0, NULL,
+		PATIENCE(soon()), &remote) == 0) {
 		fuzz_check(valid);
 		valid = false;
 		remote->ring[layout.ring_size - 1] = 1;

@@ -362,11 +362,13 @@ struct user {
 
 static int open_words(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, const struct patience *patience, struct remote **remote)
+    uint32_t ring, struct stage *stage, const struct patience *patience,
+    struct remote **remote)
 {
 	struct user *user = calloc(1, sizeof(*user));
 	struct words *words;
 
+	(void)stage; /* numbers are not sent */
 	(void)writer;
 	(void)patience;
 	assert(user && layout->n_slots == 0 && ring == 0);

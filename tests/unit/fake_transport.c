@@ -21,23 +21,19 @@ static void took_step(struct fake_ring *ring)
 		ring->step(ring);
 }
 
-static int fake_write(
-    struct remote *remote, const struct transport_write *write)
+static void arrive(struct fake_ring *ring, const struct transport_write *write)
 {
-	struct fake_ring *ring = ring_of(remote->transport);
+	const struct remote *remote = &ring->remote;
 	char *base = ring->region.base;
-	uint64_t size = ring->geometry.ring_size;
 	struct segment_footer *footer;
-	const char *payload = remote->ring + write->payload_offset;
+	const char *payload = remote->stage
+	    ? write->staged
+	    : remote->ring + write->payload_offset;
 	uint64_t done, step, at = write->payload_offset;
 	uint64_t state = write->footer[1];
 
 	base += ring_offset(&ring->geometry, RING_INDEX);
 	footer = (struct segment_footer *)(void *)(base + write->footer_offset);
-	ring->n_writes++;
-	cr_assert_leq(write->payload_offset + write->payload_size, size);
-	cr_assert_leq(write->footer_offset + sizeof(*footer), size);
-	cr_assert_eq(write->footer_offset % sizeof(*footer), 0);
 	if (ring->at_footer && write->payload_size) {
 		at += transport_at_footer(
 		    write->footer_offset - at, write->payload_size);
@@ -52,6 +48,38 @@ static int fake_write(
 	atomic_set(&footer->total, write->footer[0]);
 	took_step(ring);
 	atomic_publish(&footer->state, state);
+}
+
+bool fake_ring_arrive(struct fake_ring *ring)
+{
+	struct transport_write *first = ring->on_the_way;
+
+	if (!ring->n_on_the_way)
+		return false;
+	arrive(ring, first);
+	memmove(first, first + 1, --ring->n_on_the_way * sizeof(*first));
+	return true;
+}
+
+static int fake_write(
+    struct remote *remote, const struct transport_write *write)
+{
+	struct fake_ring *ring = ring_of(remote->transport);
+	uint64_t size = ring->geometry.ring_size;
+
+	ring->n_writes++;
+	cr_assert_leq(write->payload_offset + write->payload_size, size);
+	cr_assert_leq(
+	    write->footer_offset + sizeof(struct segment_footer), size);
+	cr_assert_eq(write->footer_offset % sizeof(struct segment_footer), 0);
+	cr_assert_eq(write->staged != NULL,
+	    remote->stage && write->payload_size, "where it lies");
+	if (!ring->late) {
+		arrive(ring, write);
+		return 0;
+	}
+	cr_assert_leq(ring->n_on_the_way, ring->geometry.segment_count);
+	ring->on_the_way[ring->n_on_the_way++] = *write;
 	return 0;
 }
 
@@ -99,8 +127,15 @@ static int fake_remote_progress(struct remote *remote)
 	return 0;
 }
 
+static void fake_stage_free(struct stage *stage)
+{
+	free(stage->at);
+	free(stage);
+}
+
 static const struct transport_ops fake_ops = {
 	.name = "fake",
+	.stage_free = fake_stage_free,
 	.write = fake_write,
 	.give_credit = fake_give_credit,
 	.slot_is_free = fake_slot_is_free,
@@ -129,7 +164,9 @@ static void start_ring(struct fake_ring *ring, struct ring_geometry g,
 	in_region = (char *)ring->region.base + ring_offset(&g, RING_INDEX);
 	ring->remote.ring = in_place ? in_region
 				     : aligned_alloc(128, g.ring_size);
-	cr_assert_not_null(ring->remote.ring);
+	ring->on_the_way = calloc(
+	    g.segment_count + 1, sizeof(ring->on_the_way[0]));
+	cr_assert(ring->remote.ring && ring->on_the_way);
 	dfi__region_init(&ring->region);
 	dfi__reader_init(
 	    &ring->reader, &ring->region, &g, 2, RING_INDEX, start);
@@ -168,7 +205,28 @@ void fake_ring_stop(struct fake_ring *ring)
 {
 	if (!ring->remote.in_place)
 		free(ring->remote.ring);
+	free(ring->on_the_way);
 	free(ring->region.base);
+}
+
+void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage)
+{
+	cr_assert(!ring->remote.in_place);
+	ring->remote.stage = stage;
+}
+
+struct stage *fake_stage(uint64_t size)
+{
+	static struct transport transport = { .ops = &fake_ops };
+	struct stage *stage = malloc(sizeof(*stage));
+
+	cr_assert_not_null(stage);
+	stage->transport = &transport;
+	stage->at = malloc(size);
+	cr_assert_not_null(stage->at);
+	/* Whatever was there. */
+	memset(stage->at, 0x5a, size);
+	return stage;
 }
 
 struct segment_footer *fake_ring_footer(struct fake_ring *ring, uint32_t slot)

@@ -3,7 +3,7 @@
  * A transport over plain memory, for rings without processes. In place it is
  * what shared memory is; apart, the writer has staging memory of its own, and
  * write() copies payload and footer in steps as a network would, with a look at
- * the target's side after each.
+ * the target's side after each. It may do so late.
  */
 #ifndef DFI_TESTS_FAKE_TRANSPORT_H
 #define DFI_TESTS_FAKE_TRANSPORT_H
@@ -30,6 +30,10 @@ struct fake_ring {
 	bool at_footer;
 	/* After each step of a write that is not in place. */
 	void (*step)(struct fake_ring *ring);
+	/* Nothing is read of what is sent before fake_ring_arrive(). */
+	bool late;
+	struct transport_write *on_the_way; /* room for a ring, and the end */
+	uint32_t n_on_the_way;
 };
 
 void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
@@ -43,6 +47,14 @@ void fake_ring_start_with(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place, uint32_t parts);
 void fake_ring_stop(struct fake_ring *ring);
+
+/* What was sent first; whether there was anything. */
+bool fake_ring_arrive(struct fake_ring *ring);
+
+/* Have a ring that is not in place send from a stage, which must outlive it. */
+void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage);
+/* Not of any ring's transport; its fan frees it. */
+struct stage *fake_stage(uint64_t size);
 
 /* The footers and the header in the target's memory. */
 struct segment_footer *fake_ring_footer(struct fake_ring *ring, uint32_t slot);

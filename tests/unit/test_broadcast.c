@@ -98,7 +98,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		    N_SOURCES, SOURCE, first);
 		cr_assert_eq(
 		    dfi__shm_ops.remote_open(shm[0], NULL, &f->regions[i]->name,
-			&layout, SOURCE, PATIENCE(soon()), &remote),
+			&layout, SOURCE, NULL, PATIENCE(soon()), &remote),
 		    0, "%s", dfi_errmsg());
 		dfi__writer_init(&f->rings[i], remote, &f->ring, first);
 		cr_assert(!dfi__writer_ring_used(&f->rings[i]));

@@ -22,6 +22,10 @@ enum {
 static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
 static uint32_t parts; /* of the segments' headers */
+static bool staged;    /* what is sent over the network */
+
+/* One of the rings is as over a network, from which things come late. */
+#define FAR 1
 
 struct fixture {
 	struct fake_ring rings[N_RINGS];
@@ -36,15 +40,26 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 
 	memset(f->taken, 0, sizeof(f->taken));
 	for (i = 0; i < N_RINGS; i++) {
-		/* One of them is as over a network. */
 		fake_ring_start_with(&f->rings[i], TUPLE,
-		    SEGMENT_TUPLES * TUPLE, count, first, i != 1, parts);
+		    SEGMENT_TUPLES * TUPLE, count, first, i != FAR, parts);
 		f->rings[i].reader.own_bit = UINT64_C(1) << i;
 		f->writers[i] = f->rings[i].writer;
 	}
 	cr_assert_eq(dfi__fan_init(&f->fan, f->writers, N_RINGS, NULL,
 			 &f->rings[0].geometry, first),
 	    0);
+	f->rings[FAR].late = true;
+	if (staged) {
+		dfi__fan_use_stage(&f->fan,
+		    fake_stage(dfi__fan_stage_size(&f->rings[0].geometry)));
+		fake_ring_use_stage(&f->rings[FAR], f->fan.stage);
+	}
+}
+
+/* Bytes of so many tuples that were copied from segment to ring. */
+static uint64_t copies(uint32_t ring, uint64_t tuples)
+{
+	return staged && ring == FAR ? 0 : tuples * TUPLE;
 }
 
 static void stop(struct fixture *f)
@@ -84,6 +99,8 @@ static bool take(struct fixture *f, uint32_t ring)
 	uint64_t bytes, at, tuple;
 
 	if (!reader_ready(reader))
+		fake_ring_arrive(&f->rings[ring]);
+	if (!reader_ready(reader))
 		return false;
 	cr_assert_eq(
 	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
@@ -102,9 +119,11 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 	size_t i;
 
 	cr_assert_not_null(f);
-	for (count = 1; count <= 4; count++)
-		for (i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
-			start(f, count, starts[i]);
+	/* With one for each tuple of a segment, too: see stream_parts(). */
+	for (count = 1; count <= SEGMENT_TUPLES; count++)
+		for (i = 0; i < 2 * sizeof(starts) / sizeof(starts[0]); i++) {
+			staged = i % 2;
+			start(f, count, starts[i / 2]);
 			fn(f);
 			stop(f);
 		}
@@ -132,7 +151,7 @@ static void stream(struct fixture *f)
 		cr_assert_eq(dfi__reader_check_end(&f->rings[i].reader), 0,
 		    "%s", dfi_errmsg());
 		cr_assert_eq(f->rings[i].reader.end, READER_ENDED);
-		cr_assert_eq(f->writers[i].moved, sent * TUPLE);
+		cr_assert_eq(f->writers[i].moved, copies(i, sent));
 	}
 	cr_assert_eq(f->fan.lane.total, sent);
 	cr_assert_eq(f->fan.lane.segments, N_SEGMENTS);
@@ -229,6 +248,70 @@ Test(fan, sends_parts_to_all_or_to_none)
 	for_each_ring(send_parts);
 }
 
+/* Send what is open, by a tuple or as a whole: 1, or 0 without room. */
+static int send_some(struct fan *fan, bool whole, uint64_t *sent)
+{
+	struct writer *lane = &fan->lane;
+	char *at = lane->segment;
+	int ret;
+
+	do {
+		memcpy(at, sent, TUPLE);
+		++*sent;
+		at += TUPLE;
+	} while (whole && at < lane->end);
+	if (at == lane->end)
+		return !dfi__fan_publish(fan, (uint64_t)(at - lane->segment));
+	ret = dfi__fan_publish_part(fan, TUPLE);
+	*sent -= !ret;
+	return ret;
+}
+
+/*
+ * Every other segment is sent in parts, which lie in its slot until they are
+ * sent; with as many slots, the next one lies there, too, before the last of
+ * them has arrived.
+ */
+static void stream_parts(struct fixture *f)
+{
+	struct writer *lane = &f->fan.lane;
+	uint64_t sent = 0, moved = 0, n;
+	bool whole = true;
+	uint32_t i;
+	int ret;
+
+	if (lane->geometry.segment_count == 1)
+		return; /* no part leaves room for the rest */
+	while (sent < N_SEGMENTS * SEGMENT_TUPLES || lane->segment) {
+		ret = 1;
+		if (!lane->segment) {
+			ret = dfi__fan_open(&f->fan);
+			whole ^= ret > 0;
+		}
+		n = sent;
+		if (ret > 0)
+			ret = send_some(&f->fan, whole, &sent);
+		cr_assert_geq(ret, 0, "%s", dfi_errmsg());
+		if (!whole && n % SEGMENT_TUPLES)
+			moved += (sent - n) * TUPLE;
+		for (i = 0; !ret && i < N_RINGS; i++)
+			take(f, i);
+	}
+	for (i = 0; i < N_RINGS; i++) {
+		while (take(f, i))
+			;
+		cr_assert_eq(f->taken[i], sent, "ring %u", i);
+		cr_assert_eq(f->writers[i].moved, copies(i, sent));
+	}
+	/* The first part of a segment is where it belongs. */
+	cr_assert_eq(lane->moved, staged ? moved : 0);
+}
+
+Test(fan, segments_that_begin_behind_parts_outlive_their_slots)
+{
+	for_each_ring(stream_parts);
+}
+
 static int fail_write(
     struct remote *remote, const struct transport_write *write)
 {
@@ -273,6 +356,7 @@ static void take_from_set(
 	const char *payload;
 	uint64_t bytes, at, tuple;
 
+	fake_ring_arrive(&f->rings[ring]);
 	cr_assert(reader_ready(reader));
 	cr_assert_eq(
 	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
@@ -300,11 +384,13 @@ static void send_to_sets(struct fixture *f)
 	for (i = 0; i < N_RINGS; i++) {
 		cr_assert_eq(
 		    dfi__writer_end(&f->writers[i], FOOTER_FLAG_END), 0);
+		while (fake_ring_arrive(&f->rings[i]))
+			;
 		cr_assert_eq(dfi__reader_check_end(&f->rings[i].reader), 0,
 		    "%s", dfi_errmsg());
 		cr_assert_eq(f->rings[i].reader.end, READER_ENDED);
 		cr_assert_eq(f->rings[i].reader.total, f->taken[i]);
-		cr_assert_eq(f->writers[i].moved, f->taken[i] * TUPLE);
+		cr_assert_eq(f->writers[i].moved, copies(i, f->taken[i]));
 		cr_assert_eq(f->writers[i].seq, f->writers[0].seq);
 	}
 	cr_assert_eq(f->fan.lane.total, sent);

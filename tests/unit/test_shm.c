@@ -99,7 +99,7 @@ static int open_at(
     struct side *side, const struct region_name *name, struct remote **remote)
 {
 	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
-	    PATIENCE(deadline_in_ms(10000)), remote);
+	    NULL, PATIENCE(deadline_in_ms(10000)), remote);
 }
 
 static void expect_text(const char *word)
@@ -180,7 +180,7 @@ Test(shm, write_and_credit_publish_and_wake)
 
 	cr_assert_eq(
 	    dfi__shm_ops.remote_open(peer.transport, NULL, &region->name,
-		&layout, 1, PATIENCE(deadline_in_ms(10000)), &remote),
+		&layout, 1, NULL, PATIENCE(deadline_in_ms(10000)), &remote),
 	    0);
 	strcpy(remote->ring + 1024, "payload");
 	atomic_set(waits, 1);

@@ -117,7 +117,7 @@ static int open_at(
 	struct ring_layout whole = { .n_rings = 1, .ring_size = name->size };
 
 	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
-	    PATIENCE(deadline_in_ms(20000)), remote);
+	    NULL, PATIENCE(deadline_in_ms(20000)), remote);
 }
 
 static struct remote *open_ring(struct side *side, const struct region *region)

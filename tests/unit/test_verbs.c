@@ -591,7 +591,7 @@ Test(verbs, device_without_atomic_operations_can_do_the_rest)
 	cr_assert_not_null(strstr(dfi_errmsg(), "fake0"));
 	cr_assert_not_null(strstr(dfi_errmsg(), "atomic_cap"));
 	cr_assert_eq(dfi__verbs_ops.remote_open(&verbs.base, &verbs,
-			 &region.name, &words, 0, PATIENCE(0), &remote),
+			 &region.name, &words, 0, NULL, PATIENCE(0), &remote),
 	    -EOPNOTSUPP);
 }
 

@@ -223,9 +223,9 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 				 transport, region_size(&g, 3), &region),
 		    0);
 		layout = ring_layout(&g, 3);
-		cr_assert_eq(
-		    transport->ops->remote_open(transport, NULL, &region->name,
-			&layout, 2, PATIENCE(deadline_in_ms(20000)), &remote),
+		cr_assert_eq(transport->ops->remote_open(transport, NULL,
+				 &region->name, &layout, 2, NULL,
+				 PATIENCE(deadline_in_ms(20000)), &remote),
 		    0);
 		dfi__region_init(region);
 		dfi__reader_init(
