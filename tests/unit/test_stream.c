@@ -504,8 +504,8 @@ static void order_seeds(bool notify, const char *faults, uint32_t n)
 
 Test(stream, order_is_one_if_what_is_lost_comes_again)
 {
-	order_seeds(false, ALL_FAULTS, 300);
-	cr_assert_gt(sums.resent, 300);
+	order_seeds(false, ALL_FAULTS, 1000);
+	cr_assert_gt(sums.resent, 1000);
 	cr_assert_eq(sums.lost + sums.places, 0);
 }
 
@@ -554,7 +554,7 @@ Test(stream, order_with_notify_comes_to_an_end_if_no_segment_ever_arrives)
 	struct net_plan plan;
 	uint64_t seed;
 
-	for (seed = 1; seed <= 50; seed++) {
+	for (seed = 1; seed <= 20; seed++) {
 		plan = net_any_plan(seed, NULL);
 		plan.ordered = plan.notify = true;
 		run(&plan, lose_all_data_and_answers, all_is_lost);
