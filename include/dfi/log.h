@@ -8,9 +8,13 @@
  * geometry and way of waiting, and so has one that waits for the same peer for
  * a second: once for each such stall, with flow, endpoint and process of the
  * peer, and if the call blocks, when it goes on. If that process is known to be
- * stopped (by SIGSTOP or a debugger, on the same host), this is a warning. What
- * is seen are waits of blocking calls and of groups, and those for a descriptor
- * of a source, target or group, as long as it is used as it is meant.
+ * stopped (by SIGSTOP or a debugger, on the same host), this is a warning. Of a
+ * process on another host nobody here can tell: its device goes on answering.
+ * So the line remains one of level info; the stall is counted as any other
+ * (long_stalls in source.h and target.h), and nothing is lost when the process
+ * goes on, unless a lease has ended (context.h). What is seen are waits of
+ * blocking calls and of groups, and those for a descriptor of a source, target
+ * or group, as long as it is used as it is meant.
  */
 #ifndef DFI_LOG_H
 #define DFI_LOG_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Flows between real processes: that all tuples arrive, what the living see
- * when a peer is killed, stopped, or leaves without a word, that nothing is
- * left behind, and what the loss of the registry means. The other processes run
- * worker.c; their endpoints check content and order.
+ * when a peer is killed, or leaves without a word, that nothing is left behind,
+ * and what the loss of the registry means. The other processes run worker.c;
+ * their endpoints check content and order.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -394,64 +394,6 @@ Test(processes, exit_without_close_is_no_end_of_the_flow)
 	cr_assert_eq(count, 40);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
 	cr_assert_eq(child_wait(&source), 0);
-}
-
-/* Stalled is not dead. */
-Test(processes, stopped_source_loses_nothing)
-{
-	struct dfi_target *target;
-	struct child source;
-	uint32_t count = 0;
-	int64_t stopped;
-
-	create_flow(1, 1, 4);
-	target = open_target(0, 1000);
-	child_spawn(&source, DFI_WORKER, "-r", address, "-f", FLOW, "-n",
-	    "30000", "-p", "25", "source:0", NULL);
-	child_expect(&source, "source 0 held 25");
-	child_signal(&source, SIGSTOP);
-	child_tell(&source, 'c');
-	stopped = now_ms();
-	cr_assert_eq(consume_all(target, &count), -ETIMEDOUT);
-	cr_assert_geq(now_ms() - stopped, 1000);
-	cr_assert_eq(count, 25);
-	child_signal(&source, SIGCONT);
-	cr_assert_eq(consume_all(target, &count), 0, "%s", dfi_errmsg());
-	cr_assert_eq(count, 30000);
-	cr_assert_eq(dfi_target_close(target), 0);
-	cr_assert_eq(expect_end(&source, "source 0", 0), 30000);
-	cr_assert_eq(child_wait(&source), 0);
-}
-
-Test(processes, stopped_target_loses_nothing)
-{
-	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
-	struct worker_tuple tuple;
-	struct dfi_source *source;
-	struct child target;
-	uint32_t n = 0;
-	int ret = 0, timeouts = 0;
-
-	create_flow(1, 1, 4);
-	child_spawn(
-	    &target, DFI_WORKER, "-r", address, "-f", FLOW, "target:0", NULL);
-	child_expect(&target, "target 0 open");
-	attr.stall_timeout_ms = 1000;
-	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &source), 0);
-	child_signal(&target, SIGSTOP);
-	while (n < 10000) {
-		worker_make_tuple(0, n, &tuple);
-		ret = dfi_source_push(source, &tuple);
-		if (ret == -ETIMEDOUT && !timeouts++)
-			child_signal(&target, SIGCONT);
-		else
-			n += ret == 0;
-		cr_assert(ret == 0 || ret == -ETIMEDOUT, "%s", dfi_errmsg());
-	}
-	cr_assert_geq(timeouts, 1);
-	cr_assert_eq(dfi_source_close(source), 0);
-	cr_assert_eq(expect_end(&target, "target 0", 0), 10000);
-	cr_assert_eq(child_wait(&target), 0);
 }
 
 /* How many names in a directory have "dfi" and the process's number in them. */
