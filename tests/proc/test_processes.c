@@ -396,6 +396,164 @@ Test(processes, exit_without_close_is_no_end_of_the_flow)
 	cr_assert_eq(child_wait(&source), 0);
 }
 
+/*
+ * A run of one flow of two sources and three targets, of which targets 0 and 1
+ * are another process's. The tuples of each run have numbers of their own.
+ */
+struct run {
+	struct child child;
+	uint32_t first;
+	struct dfi_target *target; /* 2 */
+	struct dfi_source *source; /* 0 */
+};
+
+#define RUN_TUPLES 200 /* of each source: so that they fit the rings */
+
+/* With what the first two sources need to attach. */
+static void begin_run(struct run *run, uint32_t number)
+{
+	run->first = number * RUN_TUPLES;
+	run->target = open_target(2, LONG_MS);
+	run->source = open_source(0);
+}
+
+static void push_run(
+    const struct run *run, struct dfi_source *source, uint32_t index)
+{
+	struct worker_tuple tuple;
+	uint32_t i;
+
+	for (i = 0; i < RUN_TUPLES; i++) {
+		worker_make_tuple(index, run->first + i, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+	}
+	cr_assert_eq(dfi_source_flush(source), 0);
+}
+
+/* What the run's target gets, which must all be of this run. */
+static int consume_run(const struct run *run, uint32_t *count)
+{
+	const void *tuple;
+	uint32_t number;
+	int ret;
+
+	for (*count = 0;; ++*count) {
+		ret = dfi_target_consume(run->target, &tuple);
+		if (ret <= 0)
+			return ret;
+		number = ((const struct worker_tuple *)tuple)->number;
+		cr_assert(
+		    number > run->first && number <= run->first + RUN_TUPLES,
+		    "%u is not of the run from %u", number, run->first);
+	}
+}
+
+/* As soon as the name is free. */
+static void create_again(void)
+{
+	struct dfi_flow_info info;
+	int64_t patience = now_ms() + LONG_MS;
+	int ret;
+
+	while ((ret = dfi_flow_query(dfi, FLOW, &info)) == 0)
+		cr_assert_lt(now_ms(), patience);
+	cr_assert_eq(ret, -ENOENT, "%s", dfi_errmsg());
+	create_flow(2, 3, 32);
+}
+
+/* A whole run, as if there had not been another one. */
+static void run_anew(void)
+{
+	struct run run;
+	struct dfi_source *second;
+	uint32_t count;
+
+	child_spawn(&run.child, DFI_WORKER, "-r", address, "-f", FLOW,
+	    "target:0", "target:1", NULL);
+	begin_run(&run, 1);
+	second = open_source(1);
+	push_run(&run, run.source, 0);
+	push_run(&run, second, 1);
+	cr_assert_eq(dfi_source_close(run.source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_source_close(second), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume_run(&run, &count), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(run.target), 0);
+	while (child_read(&run.child)) {
+		uint32_t part;
+
+		if (sscanf(run.child.line, "target %*u ended 0 %" SCNu32,
+			&part) == 1)
+			count += part;
+	}
+	cr_assert_eq(count, 2 * RUN_TUPLES);
+	cr_assert_eq(child_wait(&run.child), 0);
+}
+
+/* Its other targets have had one tuple each, and hold. */
+static void begin_old_run(struct run *run)
+{
+	unsigned n_held = 0;
+
+	child_spawn(&run->child, DFI_WORKER, "-r", address, "-f", FLOW, "-c",
+	    "2:3", "-g", "640", "-p", "1", "target:0", "target:1", NULL);
+	begin_run(run, 0);
+	push_run(run, run->source, 0);
+	while (n_held < 2) {
+		cr_assert(child_read(&run->child));
+		n_held += strstr(run->child.line, " held 1") != NULL;
+	}
+}
+
+/* It still waits for source 1, which there is in the other run only. */
+static void end_old_run(struct run *run, int source_ret)
+{
+	uint32_t count;
+
+	cr_assert_eq(consume_run(run, &count), -ECONNRESET);
+	cr_assert_gt(count, 0);
+	expect_text("flow 'flow': its creator (node ");
+	expect_text("source 1 of 2");
+	expect_pid(&run->child);
+	cr_assert_eq(dfi_source_close(run->source), source_ret);
+	cr_assert_eq(dfi_target_close(run->target), -ECONNRESET);
+}
+
+Test(processes, leftovers_of_a_killed_run_are_not_joined_by_the_next_one)
+{
+	struct run old;
+	struct worker_tuple tuple = { .number = 1 };
+	int ret;
+
+	begin_old_run(&old);
+	child_signal(&old.child, SIGKILL);
+	create_again();
+	run_anew();
+	do
+		ret = dfi_source_push_to(old.source, 0, &tuple);
+	while (!ret);
+	cr_assert_eq(ret, -ECONNRESET);
+	expect_text("flow 'flow'");
+	expect_text("target ");
+	expect_pid(&old.child);
+	end_old_run(&old, -ECONNRESET);
+	cr_assert_eq(child_wait(&old.child), 128 + SIGKILL);
+}
+
+/* Also while their process lives, as somebody else has removed the flow. */
+Test(processes, leftovers_of_a_removed_flow_are_not_joined_by_the_next_one)
+{
+	struct run old;
+
+	begin_old_run(&old);
+	cr_assert_eq(dfi_flow_remove(dfi, FLOW), 0, "%s", dfi_errmsg());
+	create_again();
+	run_anew();
+	end_old_run(&old, 0);
+	child_signal(&old.child, SIGKILL);
+	cr_assert_eq(child_wait(&old.child), 128 + SIGKILL);
+}
+
 /* How many names in a directory have "dfi" and the process's number in them. */
 static unsigned count_entries(const char *path, const struct child *child)
 {
