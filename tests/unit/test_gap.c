@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target's application sees of segments that were lost. Nothing loses
- * any here: the test writes into the rings what a stream would
- * (buffers/stream_target.h).
+ * What a target's application sees of segments that were lost, and what both
+ * see when their counts differ. Nothing loses any segments here: the test
+ * writes into the rings what a stream would (buffers/stream_target.h), or what
+ * neither end has written.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../flow/flow_help.h"
 #include "flows/target.h"
@@ -46,14 +49,20 @@ static void teardown(void)
 }
 
 TestSuite(gap, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(counts, .init = setup, .fini = teardown, .timeout = 60);
+
+static char *ring(void)
+{
+	return (char *)target->region->base +
+	    ring_offset(&target->readers[1].geometry, 1);
+}
 
 static struct segment_footer *footer(uint64_t number)
 {
 	const struct ring_geometry *g = &target->readers[1].geometry;
 
-	return (struct segment_footer *)(void *)((char *)target->region->base +
-	    ring_offset(g, 1) + slot_offset(g, (uint32_t)number % SEGMENTS) +
-	    g->footer_offset);
+	return (struct segment_footer *)(void *)(ring() +
+	    slot_offset(g, (uint32_t)number % SEGMENTS) + g->footer_offset);
 }
 
 static void lose(uint64_t number, uint32_t count)
@@ -263,4 +272,118 @@ Test(gap, arguments_are_checked)
 
 	assert_error(dfi_target_gap(target, NULL), -EINVAL, "gap is NULL");
 	cr_assert_lt(dfi_target_gap(NULL, &gap), 0);
+}
+
+/* ---- Counts of both ends ------------------------------------------------- */
+
+/* 5 tuples in 2 segments. */
+static void send_five(void)
+{
+	struct kv kv = { 1, 1 };
+	uint32_t i;
+
+	target->readers[1].lossy = false;
+	for (i = 0; i < 5; i++)
+		cr_assert_eq(dfi_source_push(sources[1], &kv), 0);
+	cr_assert_eq(dfi_source_flush(sources[1]), 0);
+}
+
+/* The whole text; who says it, has only its process for itself. */
+static void expect_damage(int ret, bool by_source, const char *what)
+{
+	char host[64] = "", whole[200], own[32], text[600];
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(own, sizeof(own), "pid %d", (int)getpid());
+	snprintf(whole, sizeof(whole), "node %s, host %s, %s", host, host, own);
+	snprintf(text, sizeof(text),
+	    "flow 'f': from source 1 (%s) to target 0 (%s): %s",
+	    by_source ? own : whole, by_source ? whole : own, what);
+	cr_assert_eq(ret, -EBADMSG, "%d", ret);
+	cr_assert_str_eq(dfi_errmsg(), text);
+}
+
+static int consume_on(void)
+{
+	const void *tuple;
+	int ret;
+
+	do
+		ret = dfi_target_consume(target, &tuple);
+	while (ret > 0);
+	return ret;
+}
+
+/* What it sends nobody reads. */
+static void end_in_vain(uint32_t index)
+{
+	cr_assert_eq(dfi_source_close(sources[index]), -ECONNRESET);
+	sources[index] = NULL;
+}
+
+/* The source ends, and then its end mark has been something else. */
+static void end_otherwise(uint64_t tuples, uint64_t segments, const char *what)
+{
+	struct segment_footer *end =
+	    &((struct ring_header *)(void *)ring())->end;
+
+	send_five();
+	cr_assert_eq(dfi_source_close(sources[1]), 0);
+	sources[1] = NULL;
+	cr_assert_eq(atomic_peek(&end->total), 5);
+	cr_assert_eq(
+	    atomic_peek(&end->state), footer_state(2, 0, FOOTER_FLAG_END));
+	atomic_set(&end->total, tuples);
+	atomic_set(&end->state, footer_state(segments, 0, FOOTER_FLAG_END));
+	expect_damage(consume_on(), false, what);
+	/* It stays. */
+	expect_damage(consume_on(), false, what);
+	expect_damage(dfi_target_close(target), false, what);
+	target = NULL;
+	end_in_vain(0);
+}
+
+Test(counts, at_the_end_that_lack_a_tuple_name_both_ends)
+{
+	end_otherwise(6, 2,
+	    "the source ended after 6 tuples and segment 2, the target "
+	    "received 5 tuples and segment 2");
+}
+
+Test(counts, at_the_end_that_lack_a_segment_name_both_ends)
+{
+	end_otherwise(9, 3,
+	    "the source ended after 9 tuples and segment 3, the target "
+	    "received 5 tuples and segment 2");
+}
+
+Test(counts, of_a_segment_that_lack_tuples_name_both_ends)
+{
+	send_five();
+	atomic_set(&footer(1)->total, 7);
+	expect_damage(consume_on(), false,
+	    "segment 1: the source counts 7 tuples up to here, the target 5");
+	dfi_target_close(target);
+	target = NULL;
+	end_in_vain(0);
+	end_in_vain(1);
+}
+
+/* Of segments that it has never got. */
+Test(counts, of_a_target_that_gives_too_much_back_name_both_ends)
+{
+	struct ring_header *header = (void *)ring();
+	struct kv kv = { 1, 1 };
+	int ret;
+
+	send_five();
+	atomic_set(&header->credit.consumed, 100);
+	do
+		ret = dfi_source_push(sources[1], &kv);
+	while (!ret);
+	expect_damage(
+	    ret, true, "the target counts 100 segments, the source has sent 8");
+	expect_damage(dfi_source_close(sources[1]), true,
+	    "the target counts 100 segments, the source has sent 8");
+	sources[1] = NULL;
 }
