@@ -115,6 +115,20 @@ static void choose_replication(
 					    : DFI_TRANSPORT_VERBS;
 }
 
+static int check_number(const char *name, const char *role, uint32_t n)
+{
+	if (!n)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_%ss is 0: a flow has 1 to %d %ss", name, role,
+		    DFI_MAX_ENDPOINTS, role);
+	if (n > DFI_MAX_ENDPOINTS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_%ss is %u, but a flow has at most %d %ss: "
+		    "open fewer, or divide them among several flows",
+		    name, role, n, DFI_MAX_ENDPOINTS, role);
+	return 0;
+}
+
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
 	int ret;
@@ -123,14 +137,11 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': kind %u is no enum dfi_flow_kind", name,
 		    attr->kind);
-	if (!attr->n_sources || attr->n_sources > DFI_MAX_ENDPOINTS)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': n_sources %u is not 1 to %d", name,
-		    attr->n_sources, DFI_MAX_ENDPOINTS);
-	if (!attr->n_targets || attr->n_targets > DFI_MAX_ENDPOINTS)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': n_targets %u is not 1 to %d", name,
-		    attr->n_targets, DFI_MAX_ENDPOINTS);
+	ret = check_number(name, "source", attr->n_sources);
+	if (!ret)
+		ret = check_number(name, "target", attr->n_targets);
+	if (ret < 0)
+		return ret;
 	if (attr->goal > DFI_LATENCY)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': goal %u is no enum dfi_goal", name, attr->goal);

@@ -82,7 +82,9 @@ static int add_watch(
 
 	if (session->n_watches >= WATCHES_MAX)
 		return dfi__fail(-ENOSPC,
-		    "the connection is at its limit of %d watches",
+		    "the client is at its limit of %d watches, up to two for "
+		    "each endpoint and barrier: close some, or use another "
+		    "context for more",
 		    WATCHES_MAX);
 	ret = exact ? dfi__table_watch_key(table, session, id, prefix)
 		    : dfi__table_watch(table, session, id, prefix);

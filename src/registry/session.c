@@ -495,7 +495,9 @@ static void start(struct session *session, pid_t pid, int err)
 	else if (server->n_sessions > server->max_connections)
 		refuse(session, 0,
 		    dfi__fail(-ENOSPC,
-			"the registry is at its limit of %zu connections",
+			"the registry is at its limit of %zu connections, one "
+			"for each context: close some, or raise "
+			"max_connections (dfi_registry_attr)",
 			server->max_connections),
 		    REFUSED_CROWDED);
 	else if ((err = watch_process(session, pid)))

@@ -131,16 +131,23 @@ static int check_room(const struct table *table, const struct entry *old,
 
 	if (binds && lease->n_keys >= table->limits.max_lease_keys)
 		return dfi__fail(-ENOSPC,
-		    "the client is at its limit of %zu keys bound to its lease",
+		    "the client is at its limit of %zu keys, one for each "
+		    "flow, endpoint and barrier: close some, use another "
+		    "context for more, or raise max_client_keys "
+		    "(dfi_registry_attr)",
 		    table->limits.max_lease_keys);
 
 	if (!old && table->n_entries >= table->limits.max_keys)
 		return dfi__fail(-ENOSPC,
-		    "the registry is at its limit of %zu keys",
+		    "the registry is at its limit of %zu keys, one for each "
+		    "context, flow, endpoint and barrier: close some, or raise "
+		    "max_keys (dfi_registry_attr)",
 		    table->limits.max_keys);
 	if (table->bytes - freed + added > table->limits.max_bytes)
 		return dfi__fail(-ENOSPC,
-		    "the registry is at its limit of %zu bytes",
+		    "the registry is at its limit of %zu bytes for contexts, "
+		    "flows, endpoints and barriers: close some, or raise "
+		    "max_bytes (dfi_registry_attr)",
 		    table->limits.max_bytes);
 	return 0;
 }

@@ -46,7 +46,9 @@ int dfi__table_grant(struct table *table, void *holder, int64_t ttl_ns,
 
 	if (table->n_leases >= table->limits.max_leases)
 		return dfi__fail(-ENOSPC,
-		    "the registry is at its limit of %zu leases",
+		    "the registry is at its limit of %zu leases, one for each "
+		    "context: close some, or raise max_connections "
+		    "(dfi_registry_attr)",
 		    table->limits.max_leases);
 	ret = dfi__table_reserve(
 	    &table->leases, table->n_leases, &table->leases_capacity);

@@ -56,7 +56,9 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 		    -EEXIST, "watch %llu is taken", (unsigned long long)tag);
 	if (table->n_watches >= table->limits.max_watches)
 		return dfi__fail(-ENOSPC,
-		    "the registry is at its limit of %zu watches",
+		    "the registry is at its limit of %zu watches, up to two "
+		    "for each endpoint and barrier: close some, or raise "
+		    "max_watches (dfi_registry_attr)",
 		    table->limits.max_watches);
 	ret = dfi__table_reserve(
 	    &table->watches, table->n_watches, &table->watches_capacity);

@@ -163,10 +163,10 @@ Test(flow, attributes_out_of_range_are_named)
 	refuse(kind, 77, -EINVAL, "kind 77");
 	refuse(schema, NULL, -EINVAL, "schema");
 	refuse(schema, &empty, -EINVAL, "schema");
-	refuse(n_sources, 0, -EINVAL, "n_sources 0");
-	refuse(n_sources, DFI_MAX_ENDPOINTS + 1, -EINVAL, "n_sources 4097");
-	refuse(n_targets, 0, -EINVAL, "n_targets 0");
-	refuse(n_targets, DFI_MAX_ENDPOINTS + 1, -EINVAL, "n_targets 4097");
+	refuse(n_sources, 0, -EINVAL, "n_sources is 0");
+	refuse(n_sources, DFI_MAX_ENDPOINTS + 1, -EINVAL, "n_sources is 4097");
+	refuse(n_targets, 0, -EINVAL, "n_targets is 0");
+	refuse(n_targets, DFI_MAX_ENDPOINTS + 1, -EINVAL, "n_targets is 4097");
 	refuse(goal, 2, -EINVAL, "goal 2");
 	refuse(routing, DFI_ROUTE_DIRECT + 1, -EINVAL, "routing 6");
 	refuse(routing, DFI_ROUTE_RADIX, -EINVAL, "radix_bits 0");

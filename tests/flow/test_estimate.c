@@ -566,7 +566,7 @@ Test(estimate, wrong_attributes_are_named)
 	    dfi_flow_estimate(NULL, &attr, &estimate), -EINVAL, "context");
 	attr.n_sources = DFI_MAX_ENDPOINTS + 1;
 	assert_error(dfi_flow_estimate(rig.dfi, &attr, &estimate), -EINVAL,
-	    "n_sources 4097 is not 1 to 4096");
+	    "n_sources is 4097", "at most 4096");
 	attr.n_sources = 1;
 	attr.segment_size = 15;
 	assert_error(dfi_flow_estimate(rig.dfi, &attr, &estimate), -EMSGSIZE,

@@ -280,6 +280,24 @@ Test(messages, of_a_tuple_larger_than_a_segment)
 	    "raise segment_size");
 }
 
+Test(messages, of_too_many_endpoints)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_flow_estimate estimate;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.n_sources = 5000;
+	attr.n_targets = 1;
+	expect(dfi_flow_create(dfi, FLOW, &attr), -EINVAL,
+	    "flow 'orders': n_sources is 5000, but a flow has at most 4096 "
+	    "sources: open fewer, or divide them among several flows");
+	attr.n_sources = 1;
+	attr.n_targets = 4097;
+	expect(dfi_flow_estimate(dfi, &attr, &estimate), -EINVAL,
+	    "flow '(estimate)': n_targets is 4097, but a flow has at most 4096 "
+	    "targets: open fewer, or divide them among several flows");
+}
+
 Test(messages, of_a_context_that_is_in_use)
 {
 	struct dfi_target *target;
@@ -346,6 +364,29 @@ Test(lone_messages, of_a_registry_that_is_not_there)
 	expect(dfi_open(&attr, &none), -EINVAL,
 	    "registry address 'somewhere': unknown kind; use unix:PATH, "
 	    "unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in digits");
+}
+
+/* Of the context, the flow and target 0. */
+Test(lone_messages, of_a_registry_that_has_no_room_for_more_endpoints)
+{
+	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_target *target, *other;
+
+	registry_attr.max_keys = 3;
+	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
+	    dfi_errmsg());
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	create_flow(1, 2);
+	target = open_target(0);
+	expect(dfi_target_open(dfi, FLOW, 1, NULL, &other), -ENOSPC,
+	    "flow 'orders': target 1: registry %s: the registry is at its "
+	    "limit of 3 keys, one for each context, flow, endpoint and "
+	    "barrier: close some, or raise max_keys (dfi_registry_attr)",
+	    attr.registry);
+	cr_assert_eq(dfi_target_close(target), 0);
+	teardown();
 }
 
 Test(lone_messages, of_a_setting_that_is_not_valid)

@@ -689,7 +689,8 @@ Test(table, keys_of_one_lease_are_limited)
 	cr_assert_eq(put("a", "", first), 0);
 	cr_assert_eq(put("b", "", first), 0);
 	cr_assert_eq(put("c", "", first), -ENOSPC);
-	cr_assert_not_null(strstr(dfi_errmsg(), "2 keys bound to its lease"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "limit of 2 keys"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "raise max_client_keys"));
 	/* Again, without a lease, with another one, and when there is room. */
 	cr_assert_eq(put("a", "", first), 0);
 	cr_assert_eq(put("c", "", 0), 0);
