@@ -48,7 +48,8 @@ static void teardown(void)
 
 TestSuite(stalls, .init = setup, .fini = teardown, .timeout = 120);
 
-static void create_flow(uint32_t n_ends)
+static void create_flow_of(
+    uint32_t n_ends, uint32_t segment_tuples, uint32_t segment_count)
 {
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
@@ -56,11 +57,17 @@ static void create_flow(uint32_t n_ends)
 		.schema = &worker_schema,
 		.n_sources = n_ends,
 		.n_targets = n_ends,
-		.segment_size = 20 * (uint32_t)sizeof(struct worker_tuple),
-		.segment_count = 4,
+		.segment_size = segment_tuples *
+		    (uint32_t)sizeof(struct worker_tuple),
+		.segment_count = segment_count,
 	};
 
 	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+static void create_flow(uint32_t n_ends)
+{
+	create_flow_of(n_ends, 20, 4);
 }
 
 #define MAX_WARNINGS 8
@@ -413,7 +420,7 @@ struct view {
 	int pid;
 	bool found;
 	char error[256];
-	uint32_t n_endpoints;
+	uint32_t n_endpoints, receives;
 	struct dfi_endpoint_stats endpoint; /* the first */
 };
 
@@ -427,6 +434,7 @@ static int look(void *arg, const struct dfi_node_stats *stats)
 	snprintf(view->error, sizeof(view->error), "%s",
 	    stats->error ? stats->error : "");
 	view->n_endpoints = stats->n_endpoints;
+	view->receives = stats->context.receives;
 	if (stats->n_endpoints)
 		view->endpoint = stats->endpoints[0];
 	return 0;
@@ -473,4 +481,83 @@ Test(stalls, counters_of_another_process_are_seen)
 		;
 	cr_assert_eq(dfi_target_close(target), 0);
 	cr_assert_eq(child_wait(&source), 0);
+}
+
+/* ---- Closing towards a stopped process ----------------------------------- */
+
+#define CLOSE_MS 1000u
+#define MANY_SEGMENTS 20000u /* more than there are receives for */
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* The last segment and the end mark find no receive. */
+static void use_up_receives(struct dfi_source *source, uint32_t receives)
+{
+	struct worker_tuple tuple;
+	uint32_t i;
+
+	cr_assert_lt(receives, MANY_SEGMENTS);
+	for (i = 0; i <= receives; i++) {
+		worker_make_tuple(0, i, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+	}
+}
+
+/* What has arrived and what the target then was told, is not known here. */
+static void expect_end_or_loss(struct child *target, uint32_t sent)
+{
+	static const char end[] = "target 0 ended ";
+	unsigned count;
+	int ret;
+
+	child_expect(target, end);
+	cr_assert_eq(
+	    sscanf(target->line + strlen(end), "%d %u", &ret, &count), 2);
+	cr_assert(
+	    ret == 0 ? count == sent : ret == -ECONNRESET, "%s", target->line);
+	cr_assert_eq(child_wait(target), 0);
+}
+
+Test(stalls, closing_towards_a_stopped_target_has_a_deadline_over_rdma)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	const char *transport = getenv("DFI_TRANSPORT");
+	struct dfi_source *source;
+	struct child target;
+	uint32_t receives;
+	int64_t start;
+
+	if (!transport || strcmp(transport, "verbs"))
+		cr_skip_test("memory needs nobody to receive: see "
+			     "tests/testbed/flows.sh");
+	create_flow_of(1, 1, MANY_SEGMENTS);
+	child_spawn(
+	    &target, DFI_WORKER, "-r", address, "-f", FLOW, "target:0", NULL);
+	attr.stall_timeout_ms = LONG_MS;
+	attr.close_timeout_ms = CLOSE_MS;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	receives = look_at(&target).receives;
+	child_signal(&target, SIGSTOP);
+	use_up_receives(source, receives);
+	start = now_ms();
+	cr_assert_eq(dfi_source_close(source), -ETIMEDOUT);
+	cr_assert_geq(now_ms() - start, CLOSE_MS);
+	cr_assert_lt(now_ms() - start, CLOSE_MS + LONG_MS);
+	cr_assert_not_null(strstr(dfi_errmsg(),
+			       "flow '" FLOW "': source 0: closed, but after"),
+	    "%s", dfi_errmsg());
+	cr_assert_not_null(strstr(dfi_errmsg(), "target 0"));
+	/* It is closed, and neither call does anything any more. */
+	dfi_source_abort(source);
+	cr_assert_eq(dfi_source_close(source), -EBADF);
+	child_signal(&target, SIGCONT);
+	expect_end_or_loss(&target, receives + 1);
 }
