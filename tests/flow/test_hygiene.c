@@ -237,9 +237,12 @@ Test(sharing, of_a_process_leaves_other_contexts_alone)
 struct traffic {
 	struct dfi_source *source;
 	struct dfi_target *target;
+	struct dfi_target_group *group; /* of it, or NULL */
+	struct dfi_barrier *barriers[2];
+	struct dfi_sequencer *sequencer;
 	_Atomic bool stop;
 	uint64_t sent, received;
-	int source_ret, target_ret;
+	int source_ret, target_ret, barrier_ret;
 };
 
 static void *send_on(void *arg)
@@ -248,63 +251,145 @@ static void *send_on(void *arg)
 	struct kv kv = { 0, 0 };
 	int ret = 0;
 
+	/* The numbers are nobody else's. */
 	while (!ret && !traffic->stop) {
-		kv.key = kv.val = traffic->sent;
-		ret = dfi_source_push(traffic->source, &kv);
+		ret = dfi_sequencer_next(traffic->sequencer, 1, &kv.val);
+		if (!ret)
+			ret = dfi_source_push(traffic->source, &kv);
 		traffic->sent += !ret;
 	}
 	traffic->source_ret = dfi_source_close(traffic->source);
 	return NULL;
 }
 
+static void receive(struct traffic *traffic, const void *tuples, int n)
+{
+	const struct kv *kv = tuples;
+
+	for (; n > 0; n--, kv++)
+		if (kv->val == traffic->received)
+			traffic->received++;
+}
+
 static void *receive_on(void *arg)
 {
 	struct traffic *traffic = arg;
-	const void *tuple;
+	struct dfi_target_group_batch batch = { .target = NULL };
+	const void *tuple = NULL;
 	int ret;
 
-	while ((ret = dfi_target_consume(traffic->target, &tuple)) > 0)
-		if (((const struct kv *)tuple)->val == traffic->received)
-			traffic->received++;
+	do {
+		if (!traffic->group) {
+			ret = dfi_target_consume(traffic->target, &tuple);
+			receive(traffic, tuple, ret);
+			continue;
+		}
+		ret = dfi_target_group_consume_batch(traffic->group, &batch);
+		receive(traffic, batch.batch.tuples, ret);
+		if (ret > 0)
+			dfi_target_group_release(traffic->group, &batch);
+	} while (ret > 0);
 	traffic->target_ret = ret;
+	return NULL;
+}
+
+static void *meet(void *arg)
+{
+	struct traffic *traffic = arg;
+
+	traffic->barrier_ret = dfi_barrier_wait(traffic->barriers[0], LONG_MS);
 	return NULL;
 }
 
 /* What a child gets of handles that other threads of its parent were using. */
 static int try_in_child(struct traffic *traffic)
 {
+	struct dfi_target_group_batch batch;
+	struct dfi_barrier *barrier;
 	struct dfi_flow_info info;
 	struct kv kv = { 0, 0 };
+	uint64_t number;
 	const void *tuple;
 	const int results[] = {
 		dfi_source_push(traffic->source, &kv),
 		dfi_source_flush(traffic->source),
 		dfi_target_consume(traffic->target, &tuple),
+		dfi_target_cancel(traffic->target),
+		dfi_barrier_wait(traffic->barriers[0], 1),
+		dfi_barrier_wait(traffic->barriers[1], 1),
+		dfi_sequencer_next(traffic->sequencer, 1, &number),
 		dfi_flow_query(rig.dfi, "f", &info),
+		dfi_barrier_open(rig.dfi, "b", 2, 1, &barrier),
+		dfi_barrier_close(traffic->barriers[0]),
+		dfi_barrier_close(traffic->barriers[1]),
+		dfi_sequencer_close(traffic->sequencer),
 		dfi_source_close(traffic->source),
 		dfi_target_close(traffic->target),
 		dfi_close(rig.dfi),
 	};
+	/* Of a target that is in none, there is no group to ask. */
+	const int group_results[] = {
+		dfi_target_group_consume_batch(traffic->group, &batch),
+		dfi_target_group_fd(traffic->group),
+		dfi_target_group_add(traffic->group, traffic->target, NULL),
+		dfi_target_group_remove(traffic->group, traffic->target),
+		dfi_target_group_close(traffic->group),
+	};
 	size_t i;
 
+	/* Of these it is the parent that would see something. */
+	dfi_source_abort(traffic->source);
+	dfi_target_abort(traffic->target);
 	for (i = 0; i < N_ELEMENTS(results); i++)
 		if (results[i] != -EOWNERDEAD)
 			return (int)i + 1;
+	for (i = 0; traffic->group && i < N_ELEMENTS(group_results); i++)
+		if (group_results[i] != -EOWNERDEAD)
+			return (int)i + 101;
 	return 0;
 }
 
-Test(sharing, of_handles_with_forked_children_under_traffic_harms_nobody)
+static void open_traffic(struct traffic *traffic, bool grouped)
+{
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 8, 4);
+	traffic->target = open_target(rig.dfi, "f", 0, 0);
+	traffic->source = open_source(rig.other, "f", 0, 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(
+		    dfi_barrier_open(rig.dfi, "b", 2, i, &traffic->barriers[i]),
+		    0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_sequencer_create(rig.dfi, "s", 0, &traffic->sequencer),
+	    0, "%s", dfi_errmsg());
+	if (!grouped)
+		return;
+	cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &traffic->group), 0);
+	cr_assert_eq(
+	    dfi_target_group_add(traffic->group, traffic->target, NULL), 0);
+}
+
+static void close_traffic(struct traffic *traffic)
+{
+	if (traffic->group)
+		cr_assert_eq(dfi_target_group_close(traffic->group), 0);
+	cr_assert_eq(dfi_barrier_close(traffic->barriers[0]), 0);
+	cr_assert_eq(dfi_barrier_close(traffic->barriers[1]), 0);
+	cr_assert_eq(dfi_sequencer_close(traffic->sequencer), 0);
+	cr_assert_eq(dfi_target_close(traffic->target), 0);
+}
+
+static void fork_under_traffic(bool grouped)
 {
 	struct traffic traffic = { .stop = false };
-	pthread_t sender, receiver;
+	pthread_t sender, receiver, member;
 	int i, status;
 	pid_t pid;
 
-	create_kv_flow(rig.dfi, "f", 1, 1, 8, 4);
-	traffic.target = open_target(rig.dfi, "f", 0, 0);
-	traffic.source = open_source(rig.other, "f", 0, 0);
+	open_traffic(&traffic, grouped);
 	pthread_create(&sender, NULL, send_on, &traffic);
 	pthread_create(&receiver, NULL, receive_on, &traffic);
+	pthread_create(&member, NULL, meet, &traffic);
 	for (i = 0; i < N_FORKS; i++) {
 		pid = fork();
 		if (!pid)
@@ -314,13 +399,27 @@ Test(sharing, of_handles_with_forked_children_under_traffic_harms_nobody)
 		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0,
 		    "child %d: status %#x", i, status);
 	}
+	cr_assert_eq(dfi_barrier_wait(traffic.barriers[1], LONG_MS), 0, "%s",
+	    dfi_errmsg());
 	traffic.stop = true;
 	pthread_join(sender, NULL);
 	pthread_join(receiver, NULL);
+	pthread_join(member, NULL);
 	cr_assert_eq(traffic.source_ret, 0);
 	cr_assert_eq(traffic.target_ret, 0);
+	cr_assert_eq(traffic.barrier_ret, 0);
 	cr_assert_eq(traffic.received, traffic.sent);
-	cr_assert_eq(dfi_target_close(traffic.target), 0);
+	close_traffic(&traffic);
+}
+
+Test(sharing, of_handles_with_forked_children_under_traffic_harms_nobody)
+{
+	fork_under_traffic(false);
+}
+
+Test(sharing, of_a_group_with_forked_children_under_traffic_harms_nobody)
+{
+	fork_under_traffic(true);
 }
 
 /* ---- Forks of a process that has a registry ---------------------------- */
