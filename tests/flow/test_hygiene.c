@@ -150,7 +150,9 @@ Test(hygiene, threads_are_named_and_take_no_signals)
 /* TLS included, as its libraries may want to. */
 Test(hygiene, no_signal_handler_or_mask_is_changed)
 {
-	struct sigaction before[N_SIGNALS + 1], after[N_SIGNALS + 1];
+	/* Of its own signals the C library tells nothing. */
+	struct sigaction before[N_SIGNALS + 1] = { { .sa_flags = 0 } };
+	struct sigaction after[N_SIGNALS + 1] = { { .sa_flags = 0 } };
 	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	char key[] = "/tmp/dfi-hygiene-XXXXXX";
