@@ -28,14 +28,14 @@ struct end_board {
 	int32_t ret;            /* how the stream ended: an error, or 0 */
 	int32_t close_ret;
 	uint32_t pid;
-	bool acted;          /* what its plan says; before it does */
+	int64_t acted_ns;    /* just before it does what its plan says */
 	bool cancelled;      /* so far it is a target that has */
 	bool damaged;        /* a tuple was not what it should be */
 	uint32_t refused_by; /* targets that told -EPIPE, a bit each */
 	/* For each target of a source, each source of a target. */
 	_Atomic uint64_t tuples[MAX_ENDS];
 	_Atomic uint64_t flushed[MAX_ENDS];
-	int64_t opening_ns, opened_ns, closed_ns;
+	int64_t opening_ns, opened_ns, closing_ns, closed_ns;
 	_Atomic int64_t entered_ns; /* the last call that may wait */
 	int64_t failed_ns;
 	char text[512]; /* of ret, and what is damaged */

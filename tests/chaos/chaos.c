@@ -9,11 +9,11 @@
  *	[--open-timeout MS] [--volume PERCENT] [--verbose]
  *
  * Without --seconds and --runs: 100 runs. --limit is the time in which a death
- * must be told, --patience the time without a tuple, or any other progress,
- *after which a run hangs, --volume how many tuples are sent, compared to the
- *usual. Each violation is printed with its seed, which --seed S --runs 1
- *repeats. The last line is "runs: N violations: M", the exit status 0 without a
- *violation.
+ * must be told, not counting what the machine is late meanwhile (lateness.h),
+ * --patience the time without a tuple, or any other progress, after which a run
+ * hangs, --volume how many tuples are sent, compared to the usual. Each
+ *violation is printed with its seed, which --seed S --runs 1 repeats. The last
+ *line is "runs: N violations: M", the exit status 0 without a violation.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lateness.h"
 #include "verdict.h"
 
 #define BOARD_FD 3
@@ -184,6 +185,17 @@ static void end_now(struct run *run, uint32_t process)
 	run->pids[process] = 0;
 }
 
+/* All stops of a process end at once. */
+static void note_continued(struct outcome *outcome, uint32_t process)
+{
+	uint32_t i;
+
+	for (i = 0; i < outcome->n_stops; i++)
+		if (outcome->stops[i].process == process &&
+		    !outcome->stops[i].to_ns)
+			outcome->stops[i].to_ns = now_ns();
+}
+
 static void act(struct run *run, const struct action *action)
 {
 	struct outcome *outcome = &run->outcome;
@@ -199,12 +211,18 @@ static void act(struct run *run, const struct action *action)
 	if (action->signal == SIGCONT) {
 		kill(run->pids[process], SIGCONT);
 		outcome->continued_ns[process] = now_ns();
+		note_continued(outcome, process);
 	} else if (action->signal == SIGSTOP) {
+		outcome->stops[outcome->n_stops++] = (struct stop){
+			.process = process,
+			.from_ns = now_ns(),
+		};
 		kill(run->pids[process], SIGSTOP);
 		if (process != REGISTRY && outlives_lease(&run->plan, process))
 			outcome->expired_ns[process] = now_ns() +
 			    (int64_t)run->plan.lease_ms * 1000000;
 	} else if (process == REGISTRY) {
+		outcome->registry_down_ns = now_ns();
 		end_now(run, process);
 	} else {
 		/* If it was not over before. */
@@ -245,8 +263,6 @@ static void plan_actions(struct run *run)
 			add_action(run, at, fault->process, SIGCONT);
 		else if (fault->kind == FAULT_RESTART)
 			add_action(run, at, REGISTRY, 0);
-		if (fault->process == REGISTRY)
-			run->outcome.registry_faulted = true;
 	}
 }
 
@@ -354,7 +370,7 @@ static void open_board(struct run *run)
 		die("mmap");
 }
 
-static unsigned run_once(uint64_t seed)
+static unsigned run_once(uint64_t seed, struct latest *latest)
 {
 	struct run run = { .creator_in = -1 };
 	unsigned violations;
@@ -375,7 +391,7 @@ static unsigned run_once(uint64_t seed)
 		start_process(&run, i, -1);
 	plan_actions(&run);
 	run_processes(&run);
-	violations = judge(&run.plan, run.board, &run.outcome);
+	violations = judge(&run.plan, run.board, &run.outcome, latest);
 	if (violations && !options.verbose)
 		print_plan(&run.plan);
 	if (violations || options.verbose)
@@ -444,6 +460,7 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	struct latest latest = { .took_ns = 0 };
 	unsigned violations = 0;
 	char grace[12];
 	uint32_t runs;
@@ -458,14 +475,20 @@ int main(int argc, char **argv)
 	setenv("DFI_REGISTRY_GRACE", grace, 1);
 	/* That a registry is lost is expected, and said often. */
 	setenv("DFI_LOG", "error", 0);
+	errno = lateness_start();
+	if (errno)
+		die("a thread on each processor");
 	end = options.seconds ? now_ns() + INT64_C(1000000000) * options.seconds
 			      : INT64_MAX;
 	for (runs = 0; now_ns() < end && (!options.runs || runs < options.runs);
 	     runs++) {
 		if (runs && runs % 100 == 0)
 			printf("%u runs, %u violations\n", runs, violations);
-		violations += run_once(options.seed + runs);
+		violations += run_once(options.seed + runs, &latest);
 	}
+	printf("latest error: after %" PRId64 " ms, of which this machine was "
+	       "late for %" PRId64 "\n",
+	    latest.took_ns / 1000000, latest.late_ns / 1000000);
 	printf("seeds: %" PRIu64 " to %" PRIu64 "\n", options.seed,
 	    options.seed + runs - 1);
 	printf("runs: %u violations: %u\n", runs, violations);

@@ -14,10 +14,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "lateness.h"
+
 struct trial {
 	const struct plan *plan;
 	const struct board *board;
 	const struct outcome *outcome;
+	struct latest *latest;
 	unsigned violations;
 };
 
@@ -69,6 +72,24 @@ static int64_t end_died_ns(const struct trial *trial, uint32_t e)
 	return gone_ns(trial, trial->plan->ends[e].process);
 }
 
+/* When its lease was over at the earliest, or 0. */
+static int64_t expired_soonest_ns(const struct trial *trial, uint32_t process)
+{
+	int64_t expired = trial->outcome->expired_ns[process];
+
+	return expired ? expired - (int64_t)trial->plan->lease_ms * 1000000 / 3
+		       : 0;
+}
+
+/* When it died for its peers at the earliest, or 0. */
+static int64_t gone_soonest_ns(const struct trial *trial, uint32_t process)
+{
+	int64_t died = died_ns(trial, process);
+	int64_t expired = expired_soonest_ns(trial, process);
+
+	return died && (!expired || died < expired) ? died : expired;
+}
+
 /* Its process was stopped for so long that its registry forgot it. */
 static bool forgotten(const struct trial *trial, uint32_t e)
 {
@@ -84,14 +105,14 @@ static bool left(const struct trial *trial, uint32_t e)
 	    at->cancelled)
 		return false;
 	return at->ret < 0 || at->close_ret < 0 ||
-	    (at->acted && trial->plan->ends[e].act == ACT_LEAVE);
+	    (at->acted_ns && trial->plan->ends[e].act == ACT_LEAVE);
 }
 
 static bool aborted(const struct trial *trial, uint32_t e)
 {
 	enum act act = trial->plan->ends[e].act;
 
-	return trial->board->ends[e].acted &&
+	return trial->board->ends[e].acted_ns &&
 	    (act == ACT_ABORT || act == ACT_ABORT_OTHER);
 }
 
@@ -132,6 +153,14 @@ static int64_t later(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Until a client is at a restarted registry: its longest pause, in any case. */
+#define RECONNECT_NS INT64_C(1250000000)
+
 /* From when on it is told what only the registry tells. */
 static int64_t registry_told_ns(const struct outcome *outcome, int64_t cause_ns)
 {
@@ -140,24 +169,71 @@ static int64_t registry_told_ns(const struct outcome *outcome, int64_t cause_ns)
 	if (outcome->registry_back_ns)
 		from = later(from,
 		    outcome->registry_back_ns + outcome->grace_ns +
-			INT64_C(1250000000));
+			RECONNECT_NS);
 	return from;
 }
 
-/* An error that a peer causes comes soon after its cause, or the call. */
+/* It was stopped at some time of these. */
+static bool was_stopped(
+    const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
+{
+	const struct outcome *outcome = trial->outcome;
+	const struct stop *stop;
+	uint32_t i;
+
+	for (i = 0; i < outcome->n_stops; i++) {
+		stop = &outcome->stops[i];
+		if (stop->process == process && stop->from_ns <= to_ns &&
+		    (!stop->to_ns || stop->to_ns >= from_ns))
+			return true;
+	}
+	return false;
+}
+
+/* So long ago that whoever was told must have been. */
+static bool was_before(int64_t cause_ns, int64_t at_ns, int64_t limit_ns)
+{
+	return cause_ns + limit_ns + lateness_between(cause_ns, at_ns) < at_ns;
+}
+
+/* At some time of these there was no registry that knew all. */
+static bool lacked_registry(
+    const struct trial *trial, int64_t from_ns, int64_t to_ns)
+{
+	int64_t down = trial->outcome->registry_down_ns;
+	int64_t back = trial->outcome->registry_back_ns;
+
+	if (was_stopped(trial, REGISTRY, from_ns, to_ns))
+		return true;
+	return down && down <= to_ns &&
+	    (!back || !was_before(back, from_ns, RECONNECT_NS));
+}
+
+/*
+ * An error comes soon after its cause, or after its endpoint began: whatever
+ * else that has to do, it takes no long time.
+ */
 static void check_time(struct trial *trial, uint32_t e, int64_t cause_ns)
 {
 	const struct outcome *outcome = trial->outcome;
 	const struct end_board *at = &trial->board->ends[e];
-	int64_t from = later(cause_ns, atomic_load(&at->entered_ns));
-	int64_t took;
+	int64_t from = later(
+	    cause_ns, at->opened_ns ? at->opened_ns : at->opening_ns);
+	int64_t took, late;
 
 	from = later(from, outcome->continued_ns[trial->plan->ends[e].process]);
 	took = at->failed_ns - from;
-	if (took > outcome->limit_ns)
-		violation(trial, "%s %u was told after %" PRId64 " ms: %s",
+	late = lateness_between(from, at->failed_ns);
+	if (took - late > trial->latest->took_ns - trial->latest->late_ns) {
+		trial->latest->took_ns = took;
+		trial->latest->late_ns = late;
+	}
+	if (took - late > outcome->limit_ns)
+		violation(trial,
+		    "%s %u was told after %" PRId64 " ms, of which this "
+		    "machine was late for %" PRId64 ": %s",
 		    role(trial, e), trial->plan->ends[e].index, took / 1000000,
-		    at->text);
+		    late / 1000000, at->text);
 }
 
 static void unjustified(struct trial *trial, uint32_t e, const char *why)
@@ -193,19 +269,20 @@ static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
 /* The flow's creator has died before all had attached. */
 static void check_creator(struct trial *trial, uint32_t e)
 {
+	const struct end_board *at = &trial->board->ends[e];
+	bool lacked = lacked_registry(trial, at->opening_ns, at->failed_ns);
 	int64_t died = gone_ns(trial, CREATOR);
 	char words[32];
 
 	snprintf(words, sizeof(words), "pid %u)",
 	    trial->board->processes[CREATOR].pid);
-	if (!strstr(trial->board->ends[e].text, words))
+	if (!strstr(at->text, words))
 		unjustified(trial, e, "the text names another creator");
-	else if (!died && !trial->plan->loses_registry)
+	else if (!died && !lacked)
 		unjustified(trial, e, "the creator has not died");
-	else if (trial->plan->flags & DFI_FLOW_PERSISTENT &&
-	    !trial->plan->loses_registry)
+	else if (trial->plan->flags & DFI_FLOW_PERSISTENT && !lacked)
 		unjustified(trial, e, "the flow needs no creator");
-	else if (died)
+	if (died)
 		check_time(trial, e, registry_told_ns(trial->outcome, died));
 }
 
@@ -236,9 +313,10 @@ static void check_reset(struct trial *trial, uint32_t e)
 		check_flushed(trial, e, peer);
 	}
 	if (!died)
-		died = trial->board->ends[peer].closed_ns;
-	if (at->failed_ns)
-		check_time(trial, e, died);
+		died = state(trial, peer) == END_REFUSED
+		    ? trial->board->ends[peer].failed_ns
+		    : trial->board->ends[peer].closed_ns;
+	check_time(trial, e, died);
 }
 
 static void check_canceled(struct trial *trial, uint32_t e)
@@ -252,89 +330,146 @@ static void check_canceled(struct trial *trial, uint32_t e)
 		unjustified(trial, e, "nobody has aborted it");
 		return;
 	}
-	/* In a process that died meanwhile its board may not say so. */
+	/* Its close may have failed when its process died. */
 	if (!aborted(trial, peer) && !left(trial, peer) &&
-	    !end_died_ns(trial, peer))
+	    !(end_died_ns(trial, peer) && state(trial, peer) == END_CLOSING))
 		unjustified(trial, e, "that source has not aborted");
 	check_flushed(trial, e, peer);
-	check_time(trial, e, trial->board->ends[peer].closed_ns);
+	check_time(trial, e,
+	    aborted(trial, peer) ? trial->board->ends[peer].acted_ns
+				 : trial->board->ends[peer].closed_ns);
 }
 
 /* How long a change may take to be known, at the end of a wait for it. */
 #define TOLD_NS INT64_C(500000000)
 
-/* When it was told so, nobody had created the flow, or not for long. */
-static bool was_not_created(const struct trial *trial, uint32_t e)
+/* How long a process was stopped in this time. */
+static int64_t stopped_ns(
+    const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
 {
-	int64_t ready = atomic_load(&trial->board->processes[CREATOR].ready_ns);
+	const struct outcome *outcome = trial->outcome;
+	const struct stop *stop;
+	int64_t sum = 0, begin, end;
+	uint32_t i;
 
-	if (trial->plan->loses_registry ||
-	    (!trial->plan->flags && gone_ns(trial, CREATOR)))
-		return true;
-	return !ready || ready + TOLD_NS > trial->board->ends[e].failed_ns;
+	for (i = 0; i < outcome->n_stops; i++) {
+		stop = &outcome->stops[i];
+		if (stop->process != process)
+			continue;
+		begin = later(stop->from_ns, from_ns);
+		end = stop->to_ns ? earlier(stop->to_ns, to_ns) : to_ns;
+		sum += later(end - begin, 0);
+	}
+	return sum;
 }
 
-/* A peer that it waited for, but which had not come, or had gone again. */
+/* What was there all this time can't be overlooked by a process that runs. */
+static bool is_long(
+    const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
+{
+	return was_before(from_ns, to_ns,
+	    TOLD_NS + stopped_ns(trial, process, from_ns, to_ns));
+}
+
+/* While it waited, nobody had created the flow, or not for long. */
+static bool was_not_created(const struct trial *trial, uint32_t e)
+{
+	const struct end_board *at = &trial->board->ends[e];
+	int64_t from = atomic_load(&trial->board->processes[CREATOR].ready_ns);
+	int64_t to = at->failed_ns, gone = gone_soonest_ns(trial, CREATOR);
+
+	if (!from)
+		return true;
+	if (!trial->plan->flags && gone)
+		to = earlier(to, gone);
+	return !is_long(trial, trial->plan->ends[e].process,
+	    later(from, at->opening_ns), to);
+}
+
+/*
+ * A peer that it waited for was not there, or not for long: it had not come, or
+ * had gone again before. What it is told of peers it is told since it was open,
+ * or, a source, which opens only then, soon after it found the flow.
+ */
 static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
 {
-	const struct end_board *at = &trial->board->ends[peer];
-	uint32_t life = state(trial, peer);
+	const struct end_board *at = &trial->board->ends[e];
+	const struct end_board *of = &trial->board->ends[peer];
+	uint32_t process = trial->plan->ends[peer].process;
+	int64_t gone = gone_soonest_ns(trial, process);
+	int64_t from, to = at->failed_ns;
 
-	if (life < END_OPEN || life == END_REFUSED || end_died_ns(trial, peer))
+	if (!of->opened_ns)
 		return true;
-	if (life == END_CLOSED &&
-	    at->closed_ns < trial->board->ends[e].failed_ns)
-		return true;
-	return at->opened_ns + trial->outcome->limit_ns >
-	    trial->board->ends[e].failed_ns;
+	from = later(at->opening_ns,
+	    atomic_load(&trial->board->processes[CREATOR].ready_ns));
+	from = later(from, later(at->opened_ns, of->opened_ns));
+	if (gone)
+		to = earlier(to, gone);
+	if (of->closing_ns)
+		to = earlier(to, of->closing_ns);
+	return !is_long(trial, trial->plan->ends[e].process, from, to);
 }
 
 /* Its process was stopped while it was asked for its region. */
 static bool gave_no_answer(const struct trial *trial, uint32_t e)
 {
-	uint32_t peer = named_peer(trial, e, ""), i;
-	const struct fault *fault;
+	const struct end_board *at = &trial->board->ends[e];
+	uint32_t peer = named_peer(trial, e, "");
 
-	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer) ||
-	    !strstr(trial->board->ends[e].text, "doesn't answer"))
-		return false;
-	for (i = 0; i < trial->plan->n_faults; i++) {
-		fault = &trial->plan->faults[i];
-		if (fault->kind == FAULT_STOP &&
-		    fault->process == trial->plan->ends[peer].process)
-			return true;
-	}
-	return false;
+	return peer < trial->plan->n_ends && names_pid(trial, e, peer) &&
+	    strstr(at->text, "doesn't answer") &&
+	    was_stopped(trial, trial->plan->ends[peer].process, at->opening_ns,
+		at->failed_ns);
+}
+
+/* It had found the flow, and nobody else could attach to it any more. */
+static void check_hope(struct trial *trial, uint32_t e)
+{
+	int64_t gone = gone_ns(trial, CREATOR);
+
+	if (!trial->plan->flags && gone &&
+	    was_before(gone, trial->board->ends[e].failed_ns,
+		trial->outcome->limit_ns))
+		unjustified(trial, e, "nobody told it of the creator");
 }
 
 static void check_timed_out(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
-	const struct outcome *outcome = trial->outcome;
 	int64_t timeout_ns = (int64_t)trial->outcome->open_timeout_ms * 1000000;
 	uint32_t peer = named_peer(trial, e, "waiting for ");
-	int64_t from;
+	/* A target waits for its sources for as long, once it is open. */
+	int64_t from = at->opened_ns ? at->opened_ns : at->opening_ns;
+	bool lacks = lacked_registry(trial, at->opening_ns, at->failed_ns);
 
-	if (trial->outcome->registry_faulted)
-		return;
-	if (peer < trial->plan->n_ends) {
+	if (at->failed_ns < at->opening_ns + timeout_ns)
+		unjustified(trial, e, "it gave up early");
+	if (peer < trial->plan->n_ends && !lacks) {
 		if (!was_missing(trial, e, peer))
 			unjustified(trial, e, "that peer was there");
-		/* It was waiting then: it had found the flow. */
-		if (!trial->plan->flags && gone_ns(trial, CREATOR) &&
-		    gone_ns(trial, CREATOR) + trial->outcome->limit_ns <
-			at->failed_ns)
-			unjustified(trial, e, "nobody told it of the creator");
+		check_hope(trial, e);
+	} else if (strstr(at->text, "nobody has created it") && !lacks) {
+		if (!was_not_created(trial, e))
+			unjustified(trial, e, "the flow was there");
+	} else if (!lacks && !gave_no_answer(trial, e) &&
+	    !was_stopped(
+		trial, trial->plan->ends[e].process, from, at->failed_ns)) {
 		/* One that is stopped meanwhile may have no time left. */
-	} else if (!outcome->continued_ns[trial->plan->ends[e].process] &&
-	    !gave_no_answer(trial, e) &&
-	    (!strstr(at->text, "nobody has created it") ||
-		!was_not_created(trial, e))) {
 		unjustified(trial, e, "the text gives no reason");
 	}
-	from = at->opened_ns ? at->opened_ns : at->opening_ns;
-	check_time(
-	    trial, e, registry_told_ns(trial->outcome, from + timeout_ns));
+	check_time(trial, e, from + timeout_ns);
+}
+
+/* Its registry had died or had taken it for dead, at some time of these. */
+static bool was_disconnected(
+    const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
+{
+	int64_t expired = expired_soonest_ns(trial, process);
+
+	return (trial->outcome->registry_down_ns &&
+		   lacked_registry(trial, from_ns, to_ns)) ||
+	    (expired && expired <= to_ns);
 }
 
 static void check_error(struct trial *trial, uint32_t e)
@@ -348,7 +483,8 @@ static void check_error(struct trial *trial, uint32_t e)
 	else if (at->ret == -ETIMEDOUT)
 		check_timed_out(trial, e);
 	else if ((at->ret != -ENOTCONN && at->ret != -ECONNREFUSED) ||
-	    !(trial->plan->loses_registry || forgotten(trial, e)))
+	    !was_disconnected(trial, trial->plan->ends[e].process,
+		at->opening_ns, at->failed_ns))
 		unjustified(trial, e, "this error can't be");
 }
 
@@ -396,23 +532,23 @@ static bool came_late(const struct trial *trial, uint32_t e)
 static void check_readers(struct trial *trial, uint32_t source)
 {
 	const struct end_board *at = &trial->board->ends[source];
-	int64_t closed = atomic_load(&at->entered_ns), gone;
+	int64_t closed = at->closing_ns, gone;
 	uint32_t t;
 
-	if (trial->outcome->registry_faulted)
-		return;
 	for (t = trial->plan->n_sources; t < trial->plan->n_ends; t++) {
 		gone = came_late(trial, t)
 		    ? died_ns(trial, trial->plan->ends[t].process)
 		    : end_died_ns(trial, t);
 		if (trial->board->ends[t].cancelled)
 			gone = 0;
-		if (!gone && left(trial, t))
+		/* Only the registry tells of one that has left. */
+		if (!gone && left(trial, t) &&
+		    !lacked_registry(trial, at->opening_ns, at->closed_ns))
 			gone = trial->board->ends[t].closed_ns;
 		/* One that had read to the end is no loss. */
 		if (state(trial, t) == END_CLOSED && !left(trial, t))
 			gone = 0;
-		if (gone && gone + trial->outcome->limit_ns < closed)
+		if (gone && was_before(gone, closed, trial->outcome->limit_ns))
 			violation(trial,
 			    "source %u ended clean, but target %u had gone",
 			    source, trial->plan->ends[t].index);
@@ -476,7 +612,8 @@ static void judge_process(struct trial *trial, uint32_t process)
 	if (status && !outcome->hung[process] && !died_ns(trial, process))
 		violation(trial, "process %u ended with %#x: %s", process,
 		    status, WIFSIGNALED(status) ? "a signal" : "an exit");
-	if (at->ret && !outcome->registry_faulted &&
+	if (at->ret && !outcome->registry_down_ns &&
+	    !was_stopped(trial, REGISTRY, 0, INT64_MAX) &&
 	    !outcome->expired_ns[process])
 		violation(
 		    trial, "process %u: %d %s", process, at->ret, at->text);
@@ -506,15 +643,31 @@ static void judge_order(struct trial *trial)
 		}
 }
 
-/* Somebody may have kept the others waiting, or never come. */
-static bool was_disturbed(const struct trial *trial)
+/* When all was over for a process at the barrier, this one was not there. */
+static bool kept_waiting(
+    const struct trial *trial, uint32_t process, uint32_t waiting)
 {
+	const struct process_board *at = &trial->board->processes[process];
+	const struct process_board *of = &trial->board->processes[waiting];
+
+	/* It came at last, or never, or was stopped meanwhile, or died there.
+	 */
+	return !at->meeting_ns ||
+	    !is_long(trial, waiting, at->meeting_ns, of->met_ns) ||
+	    was_stopped(trial, process, at->meeting_ns, of->met_ns) ||
+	    (gone_ns(trial, process) && !at->met);
+}
+
+/* Somebody has kept it waiting, or it could not know of the others. */
+static bool waited_in_vain(const struct trial *trial, uint32_t process)
+{
+	const struct process_board *at = &trial->board->processes[process];
 	uint32_t p;
 
-	if (trial->outcome->registry_faulted || trial->plan->n_faults)
+	if (lacked_registry(trial, at->meeting_ns, at->met_ns))
 		return true;
 	for (p = 0; p < trial->plan->n_processes; p++)
-		if (gone_ns(trial, p) || trial->board->processes[p].ret)
+		if (kept_waiting(trial, p, process))
 			return true;
 	return false;
 }
@@ -531,7 +684,7 @@ static bool names_gone_member(const struct trial *trial, const char *text)
 		snprintf(words, sizeof(words), "pid %u)", at->pid);
 		if (strstr(text, words))
 			return gone_ns(trial, p) || (at->met && at->meet_ret) ||
-			    trial->plan->loses_registry;
+			    trial->outcome->registry_down_ns;
 	}
 	return false;
 }
@@ -539,35 +692,38 @@ static bool names_gone_member(const struct trial *trial, const char *text)
 static void judge_meeting(struct trial *trial, uint32_t process)
 {
 	const struct process_board *at = &trial->board->processes[process];
-	int64_t took = at->met_ns - at->meeting_ns;
+	int64_t timeout_ns = (int64_t)trial->outcome->open_timeout_ms * 1000000;
 	bool ok;
 
 	if (!at->met)
 		return;
 	if (at->meet_ret == -ETIMEDOUT)
-		ok = was_disturbed(trial);
+		ok = waited_in_vain(trial, process);
 	else if (at->meet_ret == -ECONNRESET)
 		ok = names_gone_member(trial, at->meet_text);
 	else
-		ok = !at->meet_ret || trial->outcome->registry_faulted ||
-		    trial->outcome->expired_ns[process];
+		ok = !at->meet_ret ||
+		    was_disconnected(
+			trial, process, at->meeting_ns, at->met_ns);
 	if (!ok)
 		violation(trial, "process %u at the barrier: %d %s", process,
 		    at->meet_ret, at->meet_text);
-	if (!was_disturbed(trial) &&
-	    took > trial->outcome->limit_ns +
-		    (int64_t)trial->outcome->open_timeout_ms * 1000000)
+	/* Opening takes as long as waiting, at most. */
+	if (!was_stopped(trial, process, at->meeting_ns, at->met_ns) &&
+	    was_before(at->meeting_ns, at->met_ns,
+		trial->outcome->limit_ns + 2 * timeout_ns))
 		violation(trial, "process %u was %" PRId64 " ms at the barrier",
-		    process, took / 1000000);
+		    process, (at->met_ns - at->meeting_ns) / 1000000);
 }
 
 unsigned judge(const struct plan *plan, const struct board *board,
-    const struct outcome *outcome)
+    const struct outcome *outcome, struct latest *latest)
 {
 	struct trial trial = {
 		.plan = plan,
 		.board = board,
 		.outcome = outcome,
+		.latest = latest,
 	};
 	uint32_t i;
 

@@ -5,23 +5,40 @@
 
 #include "board.h"
 
+/* A process that did not run, if it was there. */
+struct stop {
+	uint32_t process;
+	int64_t from_ns, to_ns; /* to_ns is 0 while it goes on */
+};
+
 /* What the one who runs it knows. Times are of CLOCK_MONOTONIC, 0: never. */
 struct outcome {
 	int64_t killed_ns[MAX_PROCESSES + 1];    /* from outside */
 	int64_t expired_ns[MAX_PROCESSES + 1];   /* stopped beyond its lease */
 	int64_t continued_ns[MAX_PROCESSES + 2]; /* after the last stop */
-	int64_t registry_back_ns;
-	bool registry_faulted; /* killed or stopped */
+	struct stop stops[MAX_FAULTS];
+	uint32_t n_stops;
+	int64_t registry_down_ns, registry_back_ns;
 	bool hung[MAX_PROCESSES + 2];
 	int status[MAX_PROCESSES + 2]; /* of waitpid() */
-	int64_t limit_ns;              /* in which a death must be told */
-	int64_t grace_ns;              /* of DFI_REGISTRY_GRACE */
+	int64_t limit_ns; /* in which a death must be told, if this machine
+			     is never late */
+	int64_t grace_ns; /* of DFI_REGISTRY_GRACE */
 	uint32_t open_timeout_ms;
 };
 
-/* Print each violation; how many there are. */
+/* The error that came latest after what it was for. */
+struct latest {
+	int64_t took_ns;
+	int64_t late_ns; /* that the machine was late meanwhile */
+};
+
+/*
+ * Print each violation; how many there are. latest is replaced by one that came
+ * later.
+ */
 unsigned judge(const struct plan *plan, const struct board *board,
-    const struct outcome *outcome);
+    const struct outcome *outcome, struct latest *latest);
 
 /* For a report: what became of each endpoint. */
 void print_board(const struct plan *plan, const struct board *board,

@@ -89,6 +89,13 @@ static void wait_for(int fd)
 	poll(&pollfd, 1, -1);
 }
 
+/* Before it does what its plan says, the first time. */
+static void note_acting(struct end *end)
+{
+	if (!end->board->acted_ns)
+		end->board->acted_ns = now_ns();
+}
+
 /* The end of this process, or what its endpoint does, if it is time for it. */
 static bool acts(struct end *end)
 {
@@ -97,7 +104,7 @@ static bool acts(struct end *end)
 	if (act == ACT_NONE || act == ACT_ABORT_OTHER ||
 	    end->n_moved < end->plan->act_at)
 		return false;
-	end->board->acted = true;
+	note_acting(end);
 	if (act == ACT_EXIT || act == ACT_DIE)
 		atomic_store(&board->processes[process].died_ns, now_ns());
 	if (act == ACT_DIE)
@@ -390,7 +397,8 @@ static int consume_run(struct end *end)
 		n++;
 	}
 	ret = dfi_target_cursor_close(cursor);
-	return n ? n : ret;
+	/* A time limit would be told again only after the next one. */
+	return n && (ret >= 0 || ret == -EAGAIN) ? n : ret;
 }
 
 static int consume_one(struct end *end)
@@ -519,6 +527,7 @@ static void *run_end(void *arg)
 	if (ret < 0)
 		failed(end, ret);
 	pthread_mutex_lock(&end->lock);
+	at->closing_ns = now_ns();
 	set_state(end, END_CLOSING);
 	enter(end);
 	if (end->group)
@@ -537,7 +546,7 @@ static void abort_end(struct end *end)
 {
 	pthread_mutex_lock(&end->lock);
 	if (atomic_load(&end->board->state) == END_OPEN) {
-		end->board->acted = true;
+		note_acting(end);
 		if (end->source)
 			dfi_source_abort(end->source);
 		else
