@@ -36,10 +36,15 @@
  *
  * -l MS: a process that gives no sign of life for so long counts as dead.
  *
+ * -t MS: endpoints wait for so long to be open, and to have found each other.
+ *
+ * -F: a source says so as soon as a call fails, before it closes:
+ *	source 0 failed -104 100 TEXT
+ *
  * worker -r REGISTRY -f FLOW
  *	[-c SOURCES:TARGETS [-g BYTES] [-M [-N]] [-O] [-P]]
- *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e]
- *	[-x TUPLES] source:I... target:J... combiner:C...
+ *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e] [-F]
+ *	[-t MS] [-x TUPLES] source:I... target:J... combiner:C...
  */
 #include <poll.h>
 #include <pthread.h>
@@ -58,11 +63,12 @@
 #define TIMEOUT_MS 30000u
 
 static const char *flow = "";
+static uint32_t open_timeout_ms = TIMEOUT_MS;
 static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool polls, persistent, ordered, multicast, notify;
+static bool tells_failures, polls, persistent, ordered, multicast, notify;
 static const char *order_path;
 
 struct end {
@@ -167,7 +173,7 @@ static void run_source(struct end *end)
 	struct dfi_source_attr attr = {
 		.size = sizeof(attr),
 		.schema = schema,
-		.open_timeout_ms = TIMEOUT_MS,
+		.open_timeout_ms = open_timeout_ms,
 		.stall_timeout_ms = TIMEOUT_MS,
 	};
 	struct dfi_source *source;
@@ -182,7 +188,9 @@ static void run_source(struct end *end)
 	}
 	printf("source %u open\n", end->index);
 	fflush(stdout);
-	push_all(end, source, &count);
+	ret = push_all(end, source, &count);
+	if (ret < 0 && tells_failures)
+		say(end, "failed", ret, count, dfi_errmsg());
 	ret = dfi_source_close(source);
 	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
 }
@@ -259,7 +267,7 @@ static void run_target(struct end *end)
 	struct dfi_target_attr attr = {
 		.size = sizeof(attr),
 		.schema = schema,
-		.open_timeout_ms = TIMEOUT_MS,
+		.open_timeout_ms = open_timeout_ms,
 		.stall_timeout_ms = TIMEOUT_MS,
 	};
 	uint32_t last[MAX_SOURCES] = { 0 }, count = 0;
@@ -310,7 +318,7 @@ static void run_combiner(struct end *end)
 {
 	struct dfi_combiner_attr attr = {
 		.size = sizeof(attr),
-		.open_timeout_ms = TIMEOUT_MS,
+		.open_timeout_ms = open_timeout_ms,
 		.stall_timeout_ms = TIMEOUT_MS,
 	};
 	struct dfi_combiner_stats stats;
@@ -405,8 +413,8 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (
-	    (option = getopt(argc, argv, "c:eg:kKl:MNo:OPr:f:n:p:sx:")) != -1) {
+	while ((option = getopt(argc, argv, "c:eFg:kKl:MNo:OPr:f:n:p:st:x:")) !=
+	    -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -425,6 +433,10 @@ int main(int argc, char **argv)
 			schema = &worker_other_schema;
 		else if (option == 'e')
 			polls = true;
+		else if (option == 'F')
+			tells_failures = true;
+		else if (option == 't')
+			open_timeout_ms = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'x')
 			leave = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'O')

@@ -4,11 +4,11 @@
 # chaos.sh BUILD_DIR [RUNS [SEED]]: random flows between three virtual machines
 # of which one is powered off, cut from the network for good or for a moment, or
 # has its process killed, at a random moment. All that survives must end in time:
-# with what it was owed if the network came back, else with an error that names
-# a process that was lost, and never as if all had come. Some runs of processes
-# in one machine, over verbs, come first (tests/chaos), for 4 s for each of RUNS.
-# Prints "runs: N violations: M" last. RUNS is 4 by default; each takes some
-# seconds.
+# with what it was owed if the network came back, else with an error that follows
+# from that loss, by itself or by those that it made fail, and never as if all had
+# come. Some runs of processes in one machine, over verbs, come first (tests/chaos),
+# for 4 s for each of RUNS. Prints "runs: N violations: M" last. RUNS is 4 by
+# default; each takes some 15 s, with its share of the boots.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -20,8 +20,13 @@ port=7000
 # seconds.
 lease_ms=12000
 retry_ms=3300
-# How much a loaded machine may add, and the open timeout of who was attaching.
-slack_ms=30000
+# For each of: to reach the registry, to open, to find all sources.
+open_ms=10000
+# In which a death that is known is told by emulated machines, when this one is not
+# late (watch_lateness).
+slack_ms=2000
+# How long a source that closes waits for a target that is gone.
+gone_ms=4000
 # Many boots would take longer than what they are for.
 batch=5
 
@@ -42,7 +47,7 @@ worker() # NAME ARGUMENT...
 	shift
 	key=$(mktemp)
 	cp "$SHARED/key" "$key"
-	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=10000
+	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=$open_ms
 	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
 		> "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" &
 	echo $! > "$SHARED/$name.pid.$NODE"
@@ -56,7 +61,7 @@ processes() # SECONDS SEED
 {
 	export DFI_TEST_CHAOS_KIND=unicast DFI_TRANSPORT=verbs
 	tests/chaos/chaos --seconds "$1" --seed "$2" \
-		--limit 15000 --patience 60000 --open-timeout 6000 --volume 5
+		--patience 60000 --open-timeout 6000 --volume 5
 }
 
 if [ "${1-}" = --node ]; then
@@ -139,7 +144,7 @@ start_workers()
 	for k in "${nodes[@]}"; do
 		# shellcheck disable=SC2086 # several words
 		on "$k" worker "$name" "${create[@]}" -l $lease_ms \
-			-n "$tuples" ${ends[k]} &
+			-t $open_ms -F -n "$tuples" ${ends[k]} &
 		create=()
 	done
 }
@@ -155,6 +160,72 @@ all_open()
 	done
 }
 
+# The endpoints that are open now.
+list_open()
+{
+	sed -nE 's/^(source|target) ([0-9]+) open.*/ \1:\2 /p' \
+		"$SHARED/$name".[0-2] | tr -d '\n'
+}
+
+# What this machine is late, as lines "MICROSECONDS LATE_MICROSECONDS".
+watch_lateness()
+{
+	local before=${EPOCHREALTIME/./} now late
+
+	while sleep 0.1; do
+		now=${EPOCHREALTIME/./}
+		late=$((now - before - 100000))
+		before=$now
+		# A process starts and ends meanwhile.
+		[ $late -lt 20000 ] || echo "$now $late"
+	done
+}
+
+late_ms() # SINCE_MS
+{
+	awk -v since="$1" '$1 > since * 1000 {
+			late = $1 - since * 1000 < $2 ? $1 - since * 1000 : $2
+			sum += late }
+		END { print int(sum / 1000) }' "$results/late"
+}
+
+# What the endpoints of survivors say, so far: when one has failed or ended, in
+# ms after the strike, and how it has ended.
+listen()
+{
+	local k role index what rest end
+
+	for k in "${nodes[@]}"; do
+		[ "$k" != "$lost" ] || continue
+		while read -r role index what rest; do
+			end=$role:$index
+			case $what in
+			failed) told[$end]=${told[$end]-$(($(now_ms) - struck))} ;;
+			ended)
+				told[$end]=${told[$end]-$(($(now_ms) - struck))}
+				ended[$end]=$rest
+				;;
+			esac
+		done < <(cat "$SHARED/$name.$k" 2> /dev/null || true)
+	done
+}
+
+# One that never reached the registry has no endpoints.
+survivors_told()
+{
+	local k end
+
+	listen
+	for k in "${nodes[@]}"; do
+		if [ "$k" = "$lost" ] || [ -s "$SHARED/$name.status.$k" ]; then
+			continue
+		fi
+		for end in ${ends[k]}; do
+			[ -n "${told[$end]-}" ] || return 1
+		done
+	done
+}
+
 survivors_ended()
 {
 	local k
@@ -163,13 +234,13 @@ survivors_ended()
 		[ "$k" = "$lost" ] || [ -s "$SHARED/$name.status.$k" ] ||
 			return 1
 	done
+	listen
 }
 
 kill_worker()
 {
 	"$testbed" run "$victim" -- bash -c \
-		"kill -KILL \$(cat '$SHARED/$name.pid.$victim')" ||
-		true # it may not have begun
+		"kill -KILL \$(cat '$SHARED/$name.pid.$victim')"
 }
 
 strike()
@@ -192,36 +263,96 @@ strike()
 	esac
 }
 
-# Each endpoint of a flow that was cut short says so.
+# Whether the strike has parted two machines, or a machine and the registry.
+parts() # NODE NODE
+{
+	[ "$1" != "$2" ] && { [ "$1" = "$victim" ] || [ "$2" = "$victim" ]; }
+}
+
+is_cut_off() # NODE
+{
+	[ "$1" = "$victim" ] && [[ $kind == @(cut|unplug) ]]
+}
+
+# The endpoint that a text names, with its process, if it is there: in $named.
+name_process() # TEXT
+{
+	local node pid
+
+	named=
+	[[ $1 =~ (source|target)\ ([0-9]+)\ \(node\ [^,]*,\ host\ node([0-9]),\ pid\ ([0-9]+)\) ]] ||
+		return 1
+	node=${BASH_REMATCH[3]} pid=${BASH_REMATCH[4]}
+	named=${BASH_REMATCH[1]}:${BASH_REMATCH[2]}
+	[ "${home[$named]-}" = "$node" ] &&
+		[ "$(cat "$SHARED/$name.pid.$node")" = "$pid" ]
+}
+
+never_open() # END
+{
+	! grep -q "^${1/:/ } open" "$SHARED/$name.${home[$1]}" 2> /dev/null
+}
+
+# Whether the error of an endpoint follows from the strike; or, with the names of
+# others whose errors do, from theirs.
+follows() # END EXPLAINED
+{
+	local end=$1 explained=" $2 " k=${home[$1]} code text other
+
+	read -r code _ text <<< "${ended[$end]}"
+	case "$code $text" in
+	"-104 "*" died or closed before the end of the flow" | \
+		"-104 "*": the connection with "*" broke: "*)
+		name_process "$text" || return 1
+		parts "$k" "${home[$named]}" ||
+			[[ $explained == *" $named "* ]]
+		;;
+	"-125 "*" aborted the flow"*)
+		name_process "$text" && [[ $named == source:* ]] &&
+			[[ $explained == *" $named "* ]]
+		;;
+	"-110 "*": no answer from "* | \
+		"-113 "*": connecting to "*UNREACHABLE*)
+		$attaching && name_process "$text" &&
+			parts "$k" "${home[$named]}"
+		;;
+	"-110 "*": no answer in time" | "-107 "*"registry"*)
+		$attaching && is_cut_off "$k"
+		;;
+	"-110 "*": nobody has created it")
+		$attaching && parts "$k" "${nodes[0]}"
+		;;
+	"-110 "*": waiting for "*": nobody has opened "*)
+		$attaching || return 1
+		[[ $text =~ waiting\ for\ (source|target)\ ([0-9]+)\  ]] ||
+			return 1
+		other=${BASH_REMATCH[1]}:${BASH_REMATCH[2]}
+		# It hears of nobody.
+		! is_cut_off "$k" || return 0
+		# It may have come when that one had gone.
+		never_open "$other" || [[ $opened != *" $end "* ]] || return 1
+		parts "$k" "${home[$other]}" ||
+			[[ $explained == *" $other "* ]]
+		;;
+	*) return 1 ;;
+	esac
+}
+
+# Each endpoint of a flow that was cut short says so, and why.
 check_lost()
 {
-	local k line pids
+	local explained='' before=none end
 
-	pids=$(cat "$SHARED/$name".pid.* | paste -sd '|')
-	for k in "${nodes[@]}"; do
-		[ "$k" != "$lost" ] || continue
-		while read -r line; do
-			case $line in
-			*" ended -104 "* | *" ended -110 "*": no answer from "*)
-				grep -qE "pid ($pids)\)" <<< "$line" ||
-					violation "names nobody: $line"
-				;;
-			*" ended -125 "* | *" ended -110 "*waiting*) ;;
-			*" ended -107 "* | \
-				*" ended -110 "*": no answer in time")
-				# Its machine was cut off before it had all.
-				[ "$k" = "$victim" ] || violation "why: $line"
-				;;
-			*" ended -110 "*"nobody has created it"*)
-				# Who was to create it was lost before, or who
-				# looked for it was cut off from the registry.
-				[ "${nodes[0]}" = "$victim" ] ||
-					[ "$k" = "$victim" ] ||
-					violation "why: $line"
-				;;
-			*) violation "not this end: $line" ;;
-			esac
-		done < <(grep ' ended ' "$SHARED/$name.$k" || true)
+	while [ "$explained" != "$before" ]; do
+		before=$explained
+		for end in "${!ended[@]}"; do
+			[[ " $explained " != *" $end "* ]] || continue
+			! follows "$end" "$explained" || explained+=" $end"
+		done
+	done
+	for end in "${!ended[@]}"; do
+		[[ " $explained " == *" $end "* ]] ||
+			violation "why: $end ended ${ended[$end]}"
 	done
 }
 
@@ -238,20 +369,29 @@ check_whole()
 	[ "$got" = $((tuples * n_sources)) ] || violation "$got tuples came"
 }
 
+# A machine that is cut off before it has reached the registry says so.
+has_not_begun() # NODE
+{
+	is_cut_off "$1" && $attaching && [ ! -s "$SHARED/$name.$1" ] &&
+		grep -q '^worker: .*registry tcp:' "$SHARED/$name.log.$1"
+}
+
 check()
 {
-	local k status
+	local k status end
 
 	for k in "${nodes[@]}"; do
 		[ "$k" != "$lost" ] || continue
 		status=$(cat "$SHARED/$name.status.$k" 2> /dev/null || true)
-		# 1: a tuple was wrong, or the registry could not be reached.
-		if [ "$status" = 1 ] && [ "$kind" != blink ] &&
-			[ ! -s "$SHARED/$name.$k" ]; then
+		if [ "$status" = 1 ] && has_not_begun "$k"; then
 			continue
 		fi
 		[ "$status" = 0 ] ||
 			violation "node $k: exit status '$status'"
+		for end in ${ends[k]}; do
+			[ -n "${ended[$end]-}" ] ||
+				violation "$end did not end"
+		done
 	done
 	if [ "$kind" = blink ]; then
 		check_whole
@@ -260,21 +400,71 @@ check()
 	fi
 }
 
+# How long it may take until all know, and then until all have left.
+set_limits()
+{
+	told_limit=$slack_ms
+	left_limit=$((gone_ms + slack_ms))
+	case $kind in
+	blink) told_limit=120000 ;;
+	kill) ;;
+	*) told_limit=$((told_limit + lease_ms + retry_ms)) ;;
+	esac
+	# Of who was attaching nobody knows that it will never come.
+	! $attaching || told_limit=$((told_limit + 2 * open_ms))
+	# A machine that is cut off asks the registry in vain: once more to begin,
+	# and to leave.
+	if [[ $kind == @(cut|unplug) ]]; then
+		! $attaching || told_limit=$((told_limit + open_ms))
+		left_limit=$((left_limit + open_ms))
+	fi
+}
+
+# Until COMMAND succeeds, by the clock of a machine that is never late.
+await() # SINCE_MS LIMIT_MS COMMAND...
+{
+	local since=$1 limit=$2
+
+	shift 2
+	until "$@"; do
+		[ $(($(now_ms) - since)) -le "$limit" ] ||
+			[ $(($(now_ms) - since - $(late_ms "$since"))) -le \
+				"$limit" ] || return 1
+		sleep 0.05
+	done
+}
+
+# What the survivors said, and when.
+report()
+{
+	local end when=
+
+	for end in "${!told[@]}"; do
+		when+=" $end ${told[$end]}"
+	done
+	echo "$plan$($attaching && echo ', attaching'): told after ms:$when;" \
+		"left: $(($(now_ms) - struck)), this machine late: $(late_ms "$struck")"
+}
+
 run_once() # NUMBER KIND
 {
-	local begin limit
+	local struck left told_limit left_limit opened attaching=false k end
+	local -A home=() told=() ended=()
 
 	name=chaos-$1
 	kind=$2
 	draw 2
 	victim=$((drawn + 1)) # node 0 has the registry
 	make_topology
+	for k in 0 1 2; do
+		for end in ${ends[k]}; do
+			home[$end]=$k
+		done
+	done
 	draw 8
 	blink_ms=$(((drawn + 1) * 100))
 	tuples=500000
 	[ "$kind" = blink ] || tuples=2000000000
-	limit=$((lease_ms + retry_ms + slack_ms))
-	[ "$kind" != blink ] || limit=120000
 	plan="$kind node $victim; node 0:${ends[0]}; 1:${ends[1]}; 2:${ends[2]}"
 	start_workers
 	# Some are struck while they attach, but then they exist.
@@ -282,15 +472,24 @@ run_once() # NUMBER KIND
 	if [ "$kind" = blink ] || [ $drawn -gt 0 ]; then
 		within 90000 all_open || violation "they did not open"
 	else
-		within 30000 test -s "$SHARED/$name.pid.$victim" || true
+		within 30000 test -s "$SHARED/$name.pid.$victim" ||
+			violation "it did not begin"
 	fi
 	draw 10
 	sleep 0.$drawn
-	begin=$(now_ms)
+	all_open || attaching=true
+	opened=$(list_open)
+	struck=$(now_ms)
 	strike
-	within $limit survivors_ended ||
-		violation "after $(($(now_ms) - begin)) ms somebody goes on"
-	echo "$plan: $(($(now_ms) - begin)) ms"
+	# When a command in a machine has been carried out, is known then.
+	[ "$kind" != kill ] || struck=$(now_ms)
+	set_limits
+	await "$struck" "$told_limit" survivors_told ||
+		violation "after $told_limit ms not all have been told"
+	left=$(now_ms)
+	await "$left" "$left_limit" survivors_ended ||
+		violation "$left_limit ms later not all have left"
+	report
 	for k in "${nodes[@]}"; do
 		if [ ! -s "$SHARED/$name.status.$k" ] && [ "$k" != "$lost" ]; then
 			"$testbed" run "$k" -- bash -c \
@@ -308,7 +507,8 @@ wait_for_workers()
 	local job
 
 	for job in $(jobs -p); do
-		[ "$job" = $registry ] || wait "$job" || true
+		[ "$job" = $registry ] || [ "$job" = $watch ] ||
+			wait "$job" || true
 	done
 }
 
@@ -328,6 +528,8 @@ run_batch() # FIRST LAST SEED
 
 	RANDOM=$(($3 + $1))
 	violations=0
+	watch_lateness > "$results/late" &
+	watch=$!
 	start_registry
 	for ((i = $1; i <= $2; i++)); do
 		draw 4
@@ -338,8 +540,8 @@ run_batch() # FIRST LAST SEED
 		fi
 	done
 	echo $violations > "$results/$1"
-	kill $registry
-	wait $registry 2> /dev/null || true
+	kill $registry $watch
+	wait $registry $watch 2> /dev/null || true
 }
 
 build=$(realpath "$1")
