@@ -15,6 +15,7 @@ trap '[ -z "$registry" ] || kill $registry 2> /dev/null; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 n_runs=0
+started=()
 
 fail() # TEXT...
 {
@@ -57,7 +58,7 @@ stop_registry()
 # Start the first machine of a new run, and then another.
 first() # ARGUMENT...
 {
-	run=run-$$-$((n_runs += 1))
+	run=run-$BASHPID-$((n_runs += 1))
 	rm -f ./*.err ./*.json
 	timeout 60 "$join" --run $run --json "$@" > first.json 2> first.err &
 	first=$!
@@ -107,6 +108,36 @@ refuse() # STATUS PATTERN ARGUMENT...
 	grep -qE -- "$pattern" refuse.err ||
 		fail "$*: stderr doesn't match '$pattern'"
 	n_checks=$((n_checks + 1))
+}
+
+# Start a command in a folder of its own, beside others: most of them wait.
+start() # COMMAND...
+{
+	local folder=${*// /-}
+
+	mkdir "$folder"
+	(
+		cd "$folder"
+		n_checks=0 n_runs=0
+		"$@"
+		echo "$n_checks $n_runs" > counts
+	) > "$folder/log" 2>&1 &
+	started+=("$!:$folder")
+}
+
+# The ends of what start() has started.
+finish()
+{
+	local job checks runs
+	for job in "${started[@]}"; do
+		if ! wait "${job%%:*}"; then
+			cat "${job#*:}/log"
+			fail "${job#*:}"
+		fi
+		read -r checks runs < "${job#*:}/counts"
+		n_checks=$((n_checks + checks)) n_runs=$((n_runs + runs))
+	done
+	started=()
 }
 
 verified() # MATCHES
@@ -174,38 +205,61 @@ unset DFI_REGISTRY_KEY
 
 # --- Somebody doesn't come ---------------------------------------------------
 
-start_registry "unix:$tmp/registry"
-began=$SECONDS
-first --nodes 4 --local-nodes 2 --timeout 2
-other 2 --timeout 5
-ends first $first 1 'not all nodes came in 2 s.*target 3 of 4: nobody'
-ends 2 $other 1 "waiting for the first process of run '$run'.*nobody"
+missing()
+{
+	first --nodes 4 --local-nodes 2 --timeout 2
+	other 2 --timeout 5
+	ends first $first 1 'not all nodes came in 2 s.*target 3 of 4: nobody'
+	ends 2 $other 1 "waiting for the first process of run '$run'.*nobody"
+}
 
-other 1 --timeout 1
-ends 1 $other 1 "waiting for the first process of run '$run'.*"
+first_is_missing()
+{
+	run=run-$BASHPID
+	other 1 --timeout 1
+	ends 1 $other 1 "waiting for the first process of run '$run'.*"
+}
 
-# Too many come, or twice the same; a run of this name is there already.
-first --nodes 2 --local-nodes 1 --timeout 2
-other 2 --timeout 2
-ends 2 $other 1 'target 2: the flow has 2, numbered from 0'
-ends first $first 1 'not all nodes came in 2 s.*target 1 of 2: nobody'
-first --nodes 4 --local-nodes 1 --timeout 3
-other 1 --local-nodes 2 --timeout 6
-one=$other
-other 2 --timeout 6
-wait $one $other || true
-grep -q 'target 2 is attached already' [12].err ||
-	fail "$run: two nodes of the same number: $(cat [12].err)"
-ends first $first 1 'not all nodes came'
+too_many()
+{
+	first --nodes 2 --local-nodes 1 --timeout 2
+	other 2 --timeout 2
+	ends 2 $other 1 'target 2: the flow has 2, numbered from 0'
+	ends first $first 1 'not all nodes came in 2 s.*target 1 of 2: nobody'
+}
+
+# Two of the same number.
+twice()
+{
+	local one
+	first --nodes 4 --local-nodes 1 --timeout 3
+	other 1 --local-nodes 2 --timeout 6
+	one=$other
+	other 2 --timeout 6
+	wait $one $other || true
+	grep -q 'target 2 is attached already' [12].err ||
+		fail "$run: two nodes of the same number: $(cat [12].err)"
+	ends first $first 1 'not all nodes came'
+}
 
 # There is a run of this name.
-first --nodes 2 --local-nodes 1 --timeout 4
-deadline=$((SECONDS + 10))
-until "$bin/dfi-info" flows | grep -F "$run.task" > /dev/null; do
-	[ $SECONDS -lt $deadline ] || fail "$run: it doesn't start"
+taken()
+{
+	local deadline=$((SECONDS + 10))
+	first --nodes 2 --local-nodes 1 --timeout 4
+	until "$bin/dfi-info" flows | grep -F "$run.task" > /dev/null; do
+		[ $SECONDS -lt $deadline ] || fail "$run: it doesn't start"
+	done
+	refuse 1 "flow '$run.*exists already" --run "$run" --inner 1K --outer 1K
+	ends first $first 1 'not all nodes came in 4 s'
+}
+
+start_registry "unix:$tmp/registry"
+began=$SECONDS
+for case in missing first_is_missing too_many twice taken; do
+	start $case
 done
-refuse 1 "flow '$run.*exists already" --run "$run" --inner 1K --outer 1K
-ends first $first 1 'not all nodes came in 4 s'
+finish
 [ $((SECONDS - began)) -le 60 ] || fail "waiting took $((SECONDS - began)) s"
 
 # --- Somebody dies -----------------------------------------------------------
@@ -232,35 +286,57 @@ kill_process() # PID NAME ARGUMENTS
 }
 
 # While all wait for one that never comes: the others end at once, and say why.
-began=$SECONDS
-first --nodes 4 --local-nodes 1 --timeout 30
-other 1 --local-nodes 2 --timeout 30
-kill_process $other node-2 "--run=$run" || fail "$run: there is no node-2"
-ends 1 $other 1 'node 2 .pid [0-9]*. was killed by signal 9'
-kill_process $first radix_join "--run $run --json" || fail "$run: no join"
-wait $first || true
-[ $((SECONDS - began)) -lt 30 ] || fail "$run: it was waited for"
+died_waiting()
+{
+	local began=$SECONDS
+	first --nodes 4 --local-nodes 1 --timeout 30
+	other 1 --local-nodes 2 --timeout 30
+	kill_process $other node-2 "--run=$run" ||
+		fail "$run: there is no node-2"
+	ends 1 $other 1 'node 2 .pid [0-9]*. was killed by signal 9'
+	kill_process $first radix_join "--run $run --json" ||
+		fail "$run: no join"
+	wait $first || true
+	[ $((SECONDS - began)) -lt 30 ] || fail "$run: it was waited for"
+}
 
 # At any time, unless the join was faster: the others end, and say why.
 # A process that is killed while it attaches another breaks its answer off.
 died='died or closed before the end|aborted|process at [^ ]* is gone|nobody can any more'
-for delay in 0 0.2 0.5; do
+
+node_dies() # DELAY
+{
 	first --inner 4M --outer 4M --nodes 3 --local-nodes 1 --timeout 5
 	other 1 --local-nodes 2 --timeout 5
-	sleep $delay
+	sleep "$1"
 	if kill_process $other node-2 "--run=$run"; then
 		suffers 1 $other 'node 2 .pid [0-9]*. was killed by signal 9'
 		suffers first $first "$died|not all (nodes|workers) came"
 	fi
 	wait $first $other || true
+}
+
+first_dies() # DELAY
+{
 	first --inner 4M --outer 4M --nodes 3 --local-nodes 1 --timeout 5
 	other 1 --local-nodes 2 --timeout 5
-	sleep $delay
+	sleep "$1"
 	if kill_process $first radix_join "--run $run --json"; then
 		suffers 1 $other "$died|nobody has (opened|created) it"
 	fi
 	wait $first $other || true
+}
+
+start died_waiting
+for delay in 0 0.2 0.5; do
+	start node_dies $delay
 done
+finish
+# Not all at once: each takes memory.
+for delay in 0 0.2 0.5; do
+	start first_dies $delay
+done
+finish
 stop_registry
 
 # --- Command lines -----------------------------------------------------------
