@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # cluster.sh BUILD_DIR: flows across virtual machines: shuffles, 1:1 and N:M, and
-# ordered replicate flows, N:M, over two and three of them, with a registry that only those with its key reach,
-# with both MTUs and both ways of arrival, with lost packets, and with little
-# memory that may be locked.
+# ordered replicate flows, N:M, over two and three of them, with a registry that
+# only those with its key reach, with both MTUs and both ways of arrival, with lost
+# packets, and with little memory that may be locked. All of it in three machines
+# that boot once.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -15,17 +16,10 @@ port=7000
 
 registry()
 {
-	(umask 077 && bin/dfi-registry keygen "$SHARED/key")
 	cp "$SHARED/key" /tmp/key
 	chmod 600 /tmp/key
-	bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" --key /tmp/key \
-		--print-address > "$SHARED/address.new" &
-	echo $! > /tmp/registry.pid
-	until [ -s "$SHARED/address.new" ]; do
-		kill -0 $!
-		sleep 0.1
-	done
-	mv "$SHARED/address.new" "$SHARED/address"
+	exec bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" --key /tmp/key \
+		--print-address > "$SHARED/address.new"
 }
 
 # Run a worker with this node's endpoints; what became of each is in a file.
@@ -65,6 +59,62 @@ run() # FLOW SHAPE TUPLES NOTIFY
 	esac
 }
 
+# That packets this node has sent were lost; and none is, from now on.
+end_loss()
+{
+	local lost
+
+	lost=$(tc -s qdisc show dev eth0 |
+		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p')
+	echo "$lost packets of node $NODE were lost"
+	[ "$lost" -gt 0 ]
+	tc qdisc del dev eth0 root
+}
+
+# RDMA's MTU is the next lower power of two.
+set_mtu() # MTU
+{
+	local active
+
+	ip link set dev eth0 mtu "$1"
+	active=$(ibv_devinfo -d rxe0 | awk '/active_mtu/ { print $2 }')
+	[ "$active" -le "$1" ]
+	[ "$((2 * active))" -gt "$1" ] || [ "$active" = 4096 ]
+}
+
+node() # NODES LOSS MTU SHAPE:TUPLES:NOTIFY...
+{
+	local loss=$2 run shape tuples notify
+
+	NODES=$1
+	set_mtu "$3"
+	shift 3
+	[ "$loss" = 0% ] || tc qdisc add dev eth0 root netem loss "$loss"
+	export DFI_OPEN_TIMEOUT=30000 DFI_REGISTRY_KEY=/tmp/key
+	# What does not cross hosts takes shared memory.
+	unset DFI_TRANSPORT
+	[ "$NODE" = 0 ] || install -m 600 "$SHARED/key" /tmp/key
+	for run; do
+		IFS=: read -r shape tuples notify <<< "$run"
+		run "$shape-$notify" "$shape" "$tuples" "$notify"
+	done
+	[ "$loss" = 0% ] || end_loss
+}
+
+if [ "${1-}" = --node ]; then
+	cd "$2"
+	shift 2
+	"$@"
+	exit
+fi
+
+# ---- On the host, beside three VMs -----------------------------------------
+
+build=$(realpath "$1")
+if [ $# -eq 1 ]; then
+	exec "$testbed" drive 3 --timeout 300 -- bash "$script" "$build" drive
+fi
+
 # How segments that crossed machines arrived, by what the sources say.
 check_arrival() # FLOW NOTIFY
 {
@@ -79,108 +129,72 @@ check_arrival() # FLOW NOTIFY
 }
 
 # All endpoints ended well, and all tuples arrived.
-check_run() # FLOW SHAPE TUPLES NOTIFY
+check_run() # FLOW NODES SHAPE TUPLES NOTIFY
 {
-	local sources=$NODES copies=1 i
+	local sources=$2 copies=1 i
 
-	[ "$2" != one ] || sources=1
-	[ "$2" != order ] || copies=$NODES
+	[ "$3" != one ] || sources=1
+	[ "$3" != order ] || copies=$2
 	[ "$(cat "$SHARED/$1".? | grep -c ' ended 0 ')" = $((2 * sources)) ]
 	cat "$SHARED/$1".? |
-		awk -v want="$((copies * sources * $3))" -v name="$1" '
+		awk -v want="$((copies * sources * $4))" -v name="$1" '
 		/^target .* ended 0 / { n += $5 }
 		END { print name ": " n " tuples of " want; exit n != want }'
 	for ((i = 1; i < copies; i++)); do
 		cmp "$SHARED/$1.order.0" "$SHARED/$1.order.$i"
 	done
-	check_arrival "$1" "$4"
+	check_arrival "$1" "$5"
 }
 
-# That packets this node has sent were lost.
-check_loss()
+# On the first NODES machines.
+flows() # DESCRIPTION NODES LOSS MTU "SHAPE:TUPLES:NOTIFY..." [RUN_OPTION...]
 {
-	local lost
+	local what=$1 nodes=$2 loss=$3 mtu=$4 runs=$5 k pids=() status=0
+	local run shape tuples notify
 
-	lost=$(tc -s qdisc show dev eth0 |
-		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p')
-	echo "$lost packets of node $NODE were lost"
-	[ "$lost" -gt 0 ]
-}
-
-for_each_run() # FUNCTION SHAPE:TUPLES:NOTIFY...
-{
-	local function=$1 run shape tuples notify
-
-	shift
-	for run; do
-		IFS=: read -r shape tuples notify <<< "$run"
-		$function "$shape-$notify" "$shape" "$tuples" "$notify"
-	done
-}
-
-node() # BUILD_DIR LOSS SHAPE:TUPLES:NOTIFY...
-{
-	local loss=$2 i
-
-	cd "$1"
-	shift 2
-	[ "$loss" = 0% ] || tc qdisc add dev eth0 root netem loss "$loss"
-	export DFI_OPEN_TIMEOUT=30000 DFI_REGISTRY_KEY=/tmp/key
-	# What does not cross hosts takes shared memory.
-	unset DFI_TRANSPORT
-	if [ "$NODE" = 0 ]; then
-		registry
-	else
-		until [ -e "$SHARED/address" ]; do
-			sleep 0.1
-		done
-		cp "$SHARED/key" /tmp/key
-		chmod 600 /tmp/key
-	fi
-	for_each_run run "$@"
-	touch "$SHARED/done.$NODE"
-	# The registry ends last.
-	for i in $(seq 0 $((NODES - 1))); do
-		until [ -e "$SHARED/done.$i" ]; do
-			sleep 0.1
-		done
-	done
-	[ "$NODE" != 0 ] || kill "$(cat /tmp/registry.pid)"
-	[ "$loss" = 0% ] || check_loss
-	[ "$NODE" != 0 ] || for_each_run check_run "$@"
-}
-
-if [ "${1-}" = --node ]; then
-	shift
-	node "$@"
-	exit
-fi
-
-# ---- On the host -----------------------------------------------------------
-
-build=$(realpath "$1")
-
-flows() # DESCRIPTION NODES LOSS "SHAPE:TUPLES:NOTIFY..." [TESTBED_OPTION...]
-{
-	local what=$1 nodes=$2 loss=$3 runs=$4
-
-	shift 4
+	shift 5
 	echo "== $what"
-	# shellcheck disable=SC2086 # they are several words
-	"$testbed" up "$nodes" --timeout 120 "$@" -- \
-		bash "$script" --node "$build" "$loss" $runs
+	# Flows have the same names as before.
+	rm -f "$SHARED"/*-*
+	for ((k = 0; k < nodes; k++)); do
+		# shellcheck disable=SC2086 # they are several words
+		"$testbed" run $k --timeout 120 "$@" -- bash "$script" --node \
+			"$build" node "$nodes" "$loss" "$mtu" $runs &
+		pids+=($!)
+	done
+	for k in "${!pids[@]}"; do
+		wait "${pids[k]}" || status=$?
+	done
+	[ $status -eq 0 ] || {
+		echo "$what: exit status $status"
+		exit 1
+	}
+	for run in $runs; do
+		IFS=: read -r shape tuples notify <<< "$run"
+		check_run "$shape-$notify" "$nodes" "$shape" "$tuples" "$notify"
+	done
 }
 
-flows 'two machines, MTU 4096' 2 0% \
+(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
+"$testbed" run 0 -- bash "$script" --node "$build" registry &
+registry=$!
+until [ -s "$SHARED/address.new" ]; do
+	kill -0 $registry
+	sleep 0.1
+done
+mv "$SHARED/address.new" "$SHARED/address"
+
+flows 'two machines, MTU 4096' 2 0% 4200 \
 	'one:50000:imm one:50000:footer all:50000:imm all:50000:footer'
-flows 'two machines, MTU 1024' 2 0% 'one:20000:footer all:50000:imm' \
-	--mtu 1500
-flows 'three machines' 3 0% \
+flows 'two machines, 8 MiB of memory may be locked' 2 0% 4200 all:50000:imm \
+	--memlock 8192
+flows 'three machines' 3 0% 4200 \
 	'one:20000:imm all:30000:footer all:30000:imm
 	order:20000:imm order:20000:footer'
-flows 'two machines, 8 MiB of memory may be locked' 2 0% all:50000:imm \
-	--memlock 8192
 # Some thousand packets, so that there is one to lose.
-flows 'two machines, 1 % of the packets are lost' 2 1% \
+flows 'two machines, 1 % of the packets are lost' 2 1% 4200 \
 	'one:50000:footer all:400000:imm order:50000:imm'
+flows 'two machines, MTU 1024' 2 0% 1500 'one:20000:footer all:50000:imm'
+kill $registry
+wait $registry || true
 echo "all tuples arrived everywhere"

@@ -4,8 +4,9 @@
 # failures.sh BUILD_DIR: what a process sees when its peer in another virtual
 # machine dies mid-flow: an error that names the peer, soon, and no hang. A
 # peer's process is killed, which its connections tell; or its machine is
-# powered off, which only silence tells: of the registry's lease, or of a queue
-# pair that gets no answer.
+# powered off, or cut off, which only silence tells: of the registry's lease, or of
+# a queue pair that gets no answer. Each machine that dies is one of five that boot
+# together.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -53,7 +54,7 @@ if [ "${1-}" = --node ]; then
 	exit
 fi
 
-# ---- On the host, beside two VMs -------------------------------------------
+# ---- On the host, beside the VMs -------------------------------------------
 
 now_ms()
 {
@@ -98,7 +99,7 @@ says() # K TEXT
 	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
 }
 
-# The survivor on node 0 and the victim on node 1 share a flow, until the victim
+# The survivor on node 0 and the victim on its node share a flow, until the victim
 # is gone.
 lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 {
@@ -109,11 +110,11 @@ lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 	# shellcheck disable=SC2086 # both are several words
 	{
 		on 0 worker "$case" -c 1:1 -l $lease_ms $survivor &
-		on 1 worker "$case" -l $lease_ms $victim &
+		on "$node" worker "$case" -l $lease_ms $victim &
 	}
-	await "$ready" 30000 says 1 "$ready"
+	await "$ready" 30000 says "$node" "$ready"
 	await "open" 10000 says 0 open
-	pid=$(cat "$SHARED/$case.pid.1")
+	pid=$(cat "$SHARED/$case.pid.$node")
 	begin=$(now_ms)
 	"$@"
 	check_told "$begin" "$limit" "$pid"
@@ -144,13 +145,14 @@ check_told() # BEGIN LIMIT_MS PID
 
 kill_worker()
 {
-	"$testbed" run 1 -- bash -c "kill -KILL \$(cat '$SHARED/$case.pid.1')"
+	"$testbed" run "$node" -- bash -c \
+		"kill -KILL \$(cat '$SHARED/$case.pid.$node')"
 }
 
-# Connected queue pairs of node 1.
+# Connected queue pairs of the victim's node.
 queue_pairs()
 {
-	"$testbed" run 1 -- rdma resource show qp | grep -c 'type RC' || true
+	"$testbed" run "$node" -- rdma resource show qp | grep -c 'type RC' || true
 }
 
 no_queue_pairs()
@@ -168,18 +170,31 @@ kill_parent()
 child_holds_nothing()
 {
 	await "the end of its queue pairs" $slack_ms no_queue_pairs
-	"$testbed" run 1 -- pgrep -x worker > /dev/null
+	"$testbed" run "$node" -- pgrep -x worker > /dev/null
 }
 
 power_off()
 {
-	"$testbed" kill 1
+	"$testbed" kill "$node"
+}
+
+cut_off()
+{
+	"$testbed" net "$node" cut
+}
+
+# Who was cut off has survived, and may have learned of it.
+restore()
+{
+	"$testbed" net "$node" heal
+	[ -s "$SHARED/$case.status.$node" ] || kill_worker ||
+		test -s "$SHARED/$case.status.$node"
 }
 
 dead_ms=$slack_ms
 off_ms=$((lease_ms + retry_ms + slack_ms))
 
-source_dies()
+process_dies()
 {
 	lose killed-source "target:0" "-n 2000 -p 1000 source:0" held \
 		$dead_ms kill_worker
@@ -188,6 +203,24 @@ source_dies()
 	lease_ms=0 lose killed-parent "target:0" \
 		"-k -n 2000 -p 1000 source:0" held $dead_ms kill_parent
 	child_holds_nothing
+}
+
+# Without a lease only the connection tells, when writes that are under way, or a
+# probe of one who waits, get no answer.
+target_vanishes()
+{
+	local lease_ms=0 limit=$((retry_ms + slack_ms))
+
+	lose target-cut "-n 9999999 source:0" "-p 1000 target:0" held \
+		$limit cut_off
+	restore
+	lose reading-target-cut "-n 999999999 source:0" "target:0" open \
+		$limit cut_off
+	restore
+}
+
+source_dies()
+{
 	lose source-off "target:0" "-n 2000 -p 1000 source:0" held \
 		$off_ms power_off
 }
@@ -210,51 +243,34 @@ reading_target_dies()
 # know yet: connecting ends when it does.
 attached_target_dies()
 {
-	local begin
+	local lease_ms=8000 begin
 
 	case=target-off-before
-	lease_ms=8000
-	on 1 worker $case -P -c 1:1 -l $lease_ms target:0 &
-	await "the target" 30000 says 1 open
-	"$testbed" kill 1
+	on "$node" worker $case -P -c 1:1 -l $lease_ms target:0 &
+	await "the target" 30000 says "$node" open
+	power_off
 	begin=$(now_ms)
 	on 0 worker $case -l $lease_ms -n 1000 source:0 &
 	check_told "$begin" $((lease_ms + slack_ms)) \
-		"$(cat "$SHARED/$case.pid.1")"
-}
-
-# The same without a lease: only the connection tells, when writes that are under
-# way, or a probe of one who waits, get no answer.
-without_lease()
-{
-	lease_ms=0
-	off_ms=$((retry_ms + slack_ms))
-	"$@"
-}
-
-waiting_target_vanishes()
-{
-	without_lease waiting_target_dies
-}
-
-reading_target_vanishes()
-{
-	without_lease reading_target_dies
+		"$(cat "$SHARED/$case.pid.$node")"
 }
 
 build=$(realpath "$1")
-if [ $# -gt 1 ]; then
-	start_registry
-	"$2"
-	kill $registry
-	wait $registry || true
-	exit
+if [ $# -eq 1 ]; then
+	exec "$testbed" drive 5 --timeout 400 -- bash "$script" "$build" drive
 fi
 
-# ---- On the host -----------------------------------------------------------
-
-for part in source_dies attached_target_dies waiting_target_dies \
-	reading_target_dies waiting_target_vanishes reading_target_vanishes; do
-	"$testbed" drive 2 --timeout 120 -- bash "$script" "$build" $part
-done
+start_registry
+node=1
+process_dies
+target_vanishes
+source_dies
+node=2
+attached_target_dies
+node=3
+waiting_target_dies
+node=4
+reading_target_dies
+kill $registry
+wait $registry || true
 echo "all survivors were told"
