@@ -286,7 +286,7 @@ replicate 1% -O
 # Fewer suffice where nothing is lost, or many are.
 for arguments in "0% -O" "5% -O" "5% -O -N"; do
 	# shellcheck disable=SC2086 # several words
-	tuples=4000 replicate $arguments
+	tuples=2000 replicate $arguments
 done
 killed_source -O -N
 "$testbed" net all heal
