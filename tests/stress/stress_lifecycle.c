@@ -4,16 +4,18 @@
  * on few names so that they meet: indexes that are taken, flows that vanish,
  * sources that give up, targets that leave early, opens that run out of time.
  * Whatever a call returns must be one of the codes that such a meeting may
- * give. In the end all file descriptors are closed.
+ * give. In the end all file descriptors are closed. DFI_TEST_CYCLES says how
+ * many contexts and endpoints are opened and closed; by default 1300.
  */
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "stress_help.h"
 
 #define N_THREADS 4
-#define N_ROUNDS 250
+#define N_CYCLES 1300
 #define N_FLOWS 2
 #define N_ENDS 2
 
@@ -29,6 +31,8 @@ static const struct dfi_schema schema = DFI_SCHEMA(struct kv, fields);
 
 static const char *address;
 static struct dfi *shared;
+static uint64_t n_cycles = N_CYCLES;
+static _Atomic uint64_t n_contexts, n_sources, n_targets; /* opened */
 
 struct actor {
 	struct rng rng;
@@ -93,6 +97,7 @@ static void use_source(struct actor *actor)
 	    over_verbs() ? -EACCES : -ETIMEDOUT);
 	if (ret < 0)
 		return;
+	n_sources++;
 	for (i = 0; i < 10 && ret >= 0; i++) {
 		kv.key = rng_next(&actor->rng);
 		ret = dfi_source_push(source, &kv);
@@ -123,6 +128,7 @@ static void use_target(struct actor *actor)
 	check_codes(ret, -EEXIST, -ETIMEDOUT);
 	if (ret < 0)
 		return;
+	n_targets++;
 	for (i = 0; i < 40; i++) {
 		ret = dfi_target_consume(target, &tuple);
 		check_codes(ret, -ETIMEDOUT, -ECONNRESET, -ECANCELED);
@@ -203,13 +209,15 @@ static void *run_actor(void *arg)
 {
 	struct actor *actor = arg;
 	struct dfi_attr attr = DFI_ATTR_INIT;
-	uint32_t round, i;
+	uint32_t i;
 
 	attr.registry = address;
-	for (round = 0; round < N_ROUNDS; round++) {
+	while (n_contexts + n_sources + n_targets < n_cycles) {
 		actor->dfi = shared;
-		if (rng_below(&actor->rng, 2))
+		if (rng_below(&actor->rng, 2)) {
 			check(dfi_open(&attr, &actor->dfi) == 0, "open");
+			n_contexts++;
+		}
 		for (i = 0; i < 5; i++)
 			act(actor);
 		if (actor->dfi != shared)
@@ -243,8 +251,11 @@ int main(void)
 	struct actor actors[N_THREADS];
 	pthread_t threads[N_THREADS];
 	struct dfi_registry *registry;
+	const char *cycles = getenv("DFI_TEST_CYCLES");
 	unsigned before, i;
 
+	if (cycles && *cycles)
+		n_cycles = strtoull(cycles, NULL, 0);
 	/* librdmacm keeps the devices open that it has seen. */
 	if (getenv("DFI_TEST_DEVICE"))
 		check(dfi_device_list(count_device, NULL) == 0, "devices");
@@ -261,6 +272,9 @@ int main(void)
 		pthread_join(threads[i], NULL);
 	check(dfi_close(shared) == 0, "close");
 	check(dfi_registry_stop(registry) == 0, "stop");
+	printf("%lu contexts, %lu sources and %lu targets were opened\n",
+	    (unsigned long)n_contexts, (unsigned long)n_sources,
+	    (unsigned long)n_targets);
 	check(count_descriptors() == before, "%u descriptors, %u before",
 	    count_descriptors(), before);
 	return EXIT_SUCCESS;
