@@ -190,3 +190,9 @@ void dfi__fork_remove(int fd)
 	}
 	pthread_mutex_unlock(&lock);
 }
+
+void dfi__fork_close(int fd)
+{
+	dfi__fork_remove(fd);
+	close(fd);
+}

@@ -22,4 +22,7 @@ int dfi__fork_add(int fd);
  */
 void dfi__fork_remove(int fd);
 
+/* Both. */
+void dfi__fork_close(int fd);
+
 #endif

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -190,7 +189,7 @@ static struct bufferevent *open_stream(struct registry_client *client, int fd)
 		return dfi__tls_stream(client->tls, base, fd, &client->parsed);
 	stream = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!stream)
-		close(fd);
+		dfi__fork_close(fd);
 	return stream;
 }
 
@@ -203,11 +202,10 @@ int dfi__client_attach(struct registry_client *client, int fd)
 	if (!client->tls)
 		bufferevent_disable(client->stream, EV_WRITE);
 	bufferevent_setcb(client->stream, on_read, on_written, on_end, client);
-	if (bufferevent_enable(
-		client->stream, client->tls ? EV_READ | EV_WRITE : EV_READ))
-		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	/* Else a child would hide our death from a registry over TCP. */
-	return dfi__fork_add(fd);
+	return bufferevent_enable(
+		   client->stream, client->tls ? EV_READ | EV_WRITE : EV_READ)
+	    ? dfi__fail(-ENOMEM, "no memory for a registry client")
+	    : 0;
 }
 
 struct attachment {
@@ -225,7 +223,7 @@ static int attach_entered(struct attachment *attachment)
 	client->grace_timer = evtimer_new(base, on_grace_over, client);
 	if (!client->keepalive_timer || !client->grace_timer ||
 	    dfi__restore_init(client) < 0) {
-		close(attachment->fd);
+		dfi__fork_close(attachment->fd);
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
 	return dfi__client_attach(client, attachment->fd);
@@ -421,7 +419,7 @@ int dfi__client_open(struct loop *loop, const char *address,
 	}
 	ret = create(loop, address, &new);
 	if (ret) {
-		close(attachment.fd);
+		dfi__fork_close(attachment.fd);
 		dfi__tls_destroy(tls);
 		return ret;
 	}

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "connect.h"
@@ -99,7 +100,7 @@ static void close_socket(struct restore *restore)
 		event_free(restore->writable);
 	restore->writable = NULL;
 	if (restore->fd >= 0)
-		close(restore->fd);
+		dfi__fork_close(restore->fd);
 	restore->fd = -1;
 }
 

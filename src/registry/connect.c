@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/fork_files.h"
 
 static int connect_error(const char *address, int err)
 {
@@ -88,17 +89,33 @@ static int check_peer(
 	return dfi__address_check_peer(fd, peer, user);
 }
 
+static int open_socket(
+    const char *text, const struct address *address, int flags)
+{
+	int ret,
+	    fd = socket(address->socket.any.sa_family,
+		SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+
+	if (fd < 0)
+		return connect_error(text, errno);
+	ret = dfi__fork_add(fd);
+	if (ret < 0) {
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
 int dfi__connect_begin(const char *text, const struct address *address, int *fd)
 {
 	int new, ret;
 
-	new = socket(address->socket.any.sa_family,
-	    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	new = open_socket(text, address, SOCK_NONBLOCK);
 	if (new < 0)
-		return connect_error(text, errno);
+		return new;
 	ret = connect(new, &address->socket.any, address->size) ? errno : 0;
 	if (ret && ret != EINPROGRESS && ret != EINTR) {
-		close(new);
+		dfi__fork_close(new);
 		return connect_error(text, ret);
 	}
 	*fd = new;
@@ -123,10 +140,9 @@ int dfi__connect(const char *text, const struct address *address, uid_t user,
 {
 	int fd, err, ret;
 
-	fd = socket(
-	    address->socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = open_socket(text, address, 0);
 	if (fd < 0)
-		return connect_error(text, errno);
+		return fd;
 	err = connect_until(fd, address, deadline);
 	if (err) {
 		ret = connect_error(text, err);
@@ -142,6 +158,6 @@ int dfi__connect(const char *text, const struct address *address, uid_t user,
 	return fd;
 
 err:
-	close(fd);
+	dfi__fork_close(fd);
 	return ret;
 }

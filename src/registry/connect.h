@@ -11,7 +11,9 @@ struct address;
  * A connected non-blocking socket to the registry at an address, as text and
  * parsed. The process at the other end of a Unix socket is trusted: it runs as
  * this one's user, as root, or as user (NO_USER: nobody). Or a
- * negative errno value, see dfi__client_open().
+ * negative errno value, see dfi__client_open(). A forked child closes it from
+ * the start, or it would hide this process's death from the registry: it is
+ * closed by dfi__fork_close().
  */
 int dfi__connect(const char *text, const struct address *address, uid_t user,
     int64_t deadline);

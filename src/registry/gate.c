@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "server.h"
@@ -51,6 +52,15 @@ struct gate {
 	struct log_throttle causes[TLS_N_CAUSES];
 };
 
+static void free_stream(struct visitor *visitor)
+{
+	if (!visitor->stream)
+		return;
+	dfi__fork_remove(bufferevent_getfd(visitor->stream));
+	bufferevent_free(visitor->stream);
+	visitor->stream = NULL;
+}
+
 static void visitor_free(struct visitor *visitor)
 {
 	struct gate *gate = visitor->gate;
@@ -61,10 +71,9 @@ static void visitor_free(struct visitor *visitor)
 		event_free(visitor->readable);
 	if (visitor->late)
 		event_free(visitor->late);
-	if (visitor->stream)
-		bufferevent_free(visitor->stream);
+	free_stream(visitor);
 	if (visitor->fd >= 0)
-		close(visitor->fd);
+		dfi__fork_close(visitor->fd);
 	free(visitor);
 }
 
@@ -114,8 +123,11 @@ static void refuse(struct visitor *visitor, enum tls_cause cause)
 	visitor->refused = true;
 	if (visitor->stream) {
 		visitor->fd = dup(bufferevent_getfd(visitor->stream));
-		bufferevent_free(visitor->stream);
-		visitor->stream = NULL;
+		free_stream(visitor);
+		if (visitor->fd >= 0 && dfi__fork_add(visitor->fd) < 0) {
+			visitor_free(visitor);
+			return;
+		}
 	}
 	if (visitor->fd < 0 || shutdown(visitor->fd, SHUT_WR) ||
 	    !listen_to(visitor, on_rest) ||
@@ -256,7 +268,7 @@ void dfi__gate_admit(struct gate *gate, int fd)
 	make_room(gate);
 	visitor = calloc(1, sizeof(*visitor));
 	if (!visitor) {
-		close(fd);
+		dfi__fork_close(fd);
 		return;
 	}
 	visitor->gate = gate;

@@ -19,7 +19,10 @@ int dfi__gate_create(
 /* Disconnects who waits at it. NULL is allowed. */
 void dfi__gate_destroy(struct gate *gate);
 
-/* A new connection, which becomes the gate's, or is closed. */
+/*
+ * A new connection, which becomes the gate's, or is closed. Children close it
+ * already (base/fork_files.h).
+ */
 void dfi__gate_admit(struct gate *gate, int fd);
 
 #endif

@@ -17,6 +17,7 @@
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "gate.h"
@@ -91,6 +92,13 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
 	(void)peer;
 	(void)peer_size;
 	server->accept_failing = false;
+	/* A child that the application forks would keep it open for ever. */
+	if (dfi__fork_add(fd)) {
+		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
+		    server->listen.text);
+		close(fd);
+		return;
+	}
 	if (server->gate)
 		dfi__gate_admit(server->gate, fd);
 	else

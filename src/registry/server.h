@@ -83,7 +83,10 @@ struct server {
 	int64_t expiry_due; /* when expiry_timer fires; INT64_MAX: not set */
 };
 
-/* A new client on socket fd, which becomes the session's, or is closed. */
+/*
+ * A new client on socket fd, which becomes the session's, or is closed.
+ * Children close it already (base/fork_files.h).
+ */
 void dfi__session_open(struct server *server, int fd);
 
 /* The same for one that has passed the gate. */

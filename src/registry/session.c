@@ -478,9 +478,7 @@ static void start(struct session *session, pid_t pid, int err)
 		bufferevent_disable(stream, EV_WRITE);
 	session->late = evtimer_new(
 	    bufferevent_get_base(stream), on_late, session);
-	/* A child that the application forks would keep it open for ever. */
 	if (!session->late || set_late(session, GREETING_TIMEOUT_S) ||
-	    dfi__fork_add(bufferevent_getfd(stream)) ||
 	    bufferevent_enable(
 		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
@@ -511,14 +509,14 @@ void dfi__session_open(struct server *server, int fd)
 	int err;
 
 	if (!session) {
-		close(fd);
+		dfi__fork_close(fd);
 		return;
 	}
 	err = identify(session, fd, &pid);
 	session->stream = bufferevent_socket_new(
 	    dfi__loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!session->stream) {
-		close(fd);
+		dfi__fork_close(fd);
 		dfi__session_free(session);
 		return;
 	}
@@ -532,6 +530,7 @@ void dfi__session_adopt(
 	struct session *session = create(server);
 
 	if (!session) {
+		dfi__fork_remove(bufferevent_getfd(stream));
 		bufferevent_free(stream);
 		return;
 	}

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fork_files.h"
 
 #define TLS_RECORD_HANDSHAKE 22
 
@@ -338,7 +339,7 @@ struct bufferevent *dfi__tls_stream(struct tls *tls, struct event_base *base,
 		    BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS);
 	if (!stream) {
 		ERR_clear_error();
-		close(fd);
+		dfi__fork_close(fd);
 		return NULL;
 	}
 	bufferevent_openssl_set_allow_dirty_shutdown(stream, 1);

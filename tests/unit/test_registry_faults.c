@@ -14,7 +14,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <dfi/error.h>
@@ -829,4 +832,90 @@ Test(client, answers_that_make_no_sense_are_ebadmsg)
 	dfi__client_close(client);
 	dfi__loop_stop(loop);
 	fake_stop(&fake);
+}
+
+/* ---- Children of a client ------------------------------------------------ */
+
+#define N_FDS 256
+
+static int count_sockets(void)
+{
+	struct stat st;
+	int fd, n = 0;
+
+	for (fd = 0; fd < N_FDS; fd++)
+		n += fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+	return n;
+}
+
+static int count_in_child(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(count_sockets());
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* It will be so. */
+static void await_count(int (*count)(void), int n)
+{
+	int64_t deadline = soon();
+
+	while (count() != n)
+		cr_assert_lt(clock_now_ns(), deadline, "%d", count());
+}
+
+/* An address that takes nobody in any more: its backlog is full. */
+static int listen_full(char address[64], int *filler)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n;
+	socklen_t size;
+
+	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "dfi-full-%d",
+	    (int)getpid());
+	size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+	    (size_t)n);
+	cr_assert_eq(bind(fd, (struct sockaddr *)&un, size), 0);
+	cr_assert_eq(listen(fd, 0), 0);
+	*filler = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cr_assert_eq(connect(*filler, (struct sockaddr *)&un, size), 0);
+	snprintf(address, 64, "unix:@dfi-full-%d", (int)getpid());
+	return fd;
+}
+
+static void *open_in_vain(void *arg)
+{
+	struct registry_client *none;
+
+	return (void *)(intptr_t)dfi__client_open(
+	    loop, arg, NULL, 0, soon(), &none);
+}
+
+/* Or the registry would not see this process die, were it connected next. */
+Test(client, is_not_kept_connecting_by_a_forked_child)
+{
+	char address[64];
+	pthread_t thread;
+	int fd, filler, n;
+	void *ret;
+
+	loop = start_loop();
+	fd = listen_full(address, &filler);
+	n = count_sockets();
+	cr_assert_eq(pthread_create(&thread, NULL, open_in_vain, address), 0);
+	await_count(count_sockets, n + 1);
+	/* But for an instant, in which the socket is new. */
+	await_count(count_in_child, n);
+	cr_assert_eq(count_sockets(), n + 1);
+	close(fd);
+	pthread_join(thread, &ret);
+	cr_assert_eq(
+	    (int)(intptr_t)ret, -ECONNREFUSED, "%d", (int)(intptr_t)ret);
+	close(filler);
+	dfi__loop_stop(loop);
 }

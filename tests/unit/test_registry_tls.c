@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <dfi/error.h>
@@ -413,10 +414,49 @@ Test(registry_key, half_open_connections_cost_no_member_its_place)
 	cr_assert_eq(lines_count("\n"), 2);
 }
 
+/* Stop it, and start another one for teardown(). */
+static void stop_and_start(void)
+{
+	dfi_registry_stop(registry);
+	dfi__client_close(member);
+	dfi__loop_stop(loop);
+	unlink(key.key);
+	setup_key();
+}
+
+/* Or its clients would go on waiting for it when the registry has ended. */
+Test(registry_key, a_forked_child_keeps_no_handshake_open)
+{
+	struct raw raws[2];
+	int hold[2], i;
+	char byte;
+	pid_t pid;
+
+	for (i = 0; i < 2; i++) {
+		raw_connect(&raws[i], dfi_registry_address(registry));
+		if (i)
+			raw_send_bytes(&raws[i], "\x16\x03\x01\x02\x00\x01", 6);
+	}
+	/* Who came before has been accepted, too. */
+	cr_assert_eq(open_with(&key), 0, "%s", dfi_errmsg());
+	cr_assert_eq(pipe(hold), 0);
+	pid = fork();
+	if (!pid) {
+		close(hold[1]);
+		_exit(read(hold[0], &byte, 1) != 0);
+	}
+	stop_and_start();
+	for (i = 0; i < 2; i++) {
+		drain(&raws[i]);
+		raw_close(&raws[i]);
+	}
+	close(hold[1]);
+	cr_assert_eq(waitpid(pid, NULL, 0), pid);
+}
+
 Test(registry_key, a_registry_may_stop_while_handshakes_are_under_way)
 {
 	struct raw raws[8];
-	struct registry_client *client = member;
 	size_t i;
 
 	for (i = 0; i < 8; i++) {
@@ -427,16 +467,11 @@ Test(registry_key, a_registry_may_stop_while_handshakes_are_under_way)
 			raw_send_bytes(&raws[i], "GET", 3);
 	}
 	assert_served();
-	dfi_registry_stop(registry);
+	stop_and_start();
 	for (i = 0; i < 8; i++) {
 		drain(&raws[i]);
 		raw_close(&raws[i]);
 	}
-	dfi__client_close(client);
-	dfi__loop_stop(loop);
-	/* For teardown() */
-	unlink(key.key);
-	setup_key();
 }
 
 Test(registry_key, a_registry_that_never_shakes_hands_is_etimedout)
