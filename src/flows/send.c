@@ -474,7 +474,12 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target)
 	return ret;
 }
 
-int dfi__source_send(struct dfi_source *source, uint32_t target)
+/*
+ * Between a push that fills a segment and the writer: each call here is a part
+ * of the time that a tuple takes in a latency flow.
+ */
+static always_inline int send_segment(
+    struct dfi_source *source, uint32_t target)
 {
 	uint64_t bytes = source_filled(source, target);
 	int ret = 0;
@@ -497,19 +502,24 @@ int dfi__source_send(struct dfi_source *source, uint32_t target)
 	return ret < 0 ? ret : 0;
 }
 
+int dfi__source_send(struct dfi_source *source, uint32_t target)
+{
+	return send_segment(source, target);
+}
+
 /* What the lane may take is in its segment, which the cursor may have had. */
-static inline int filled_up(struct dfi_source *source, uint32_t target)
+static always_inline int filled_up(struct dfi_source *source, uint32_t target)
 {
 	return unlikely(source->window != NULL)
 	    ? dfi__window_reached(source, target)
-	    : dfi__source_send(source, target);
+	    : send_segment(source, target);
 }
 
 /*
  * lane->next has reached lane->end: the segment is full, or what lies in it was
  * added while nobody looked. Any number of times.
  */
-static int reached_end(struct dfi_source *source, uint32_t target)
+static always_inline int reached_end(struct dfi_source *source, uint32_t target)
 {
 	if (likely(
 		source->head.lanes[target].next == source->writers[target].end))
@@ -545,7 +555,7 @@ static maybe_unused int lane_shared(
 	return err;
 }
 
-static int lane_full(struct dfi_source *source, uint32_t target)
+static always_inline int lane_full(struct dfi_source *source, uint32_t target)
 {
 	if (unlikely(source->cursor_open && source->cursor_target == target)) {
 		source_close_lane(source, target);
