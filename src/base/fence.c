@@ -27,21 +27,9 @@ void dfi__fence_setup(void)
 	pthread_once(&once, setup);
 }
 
-void dfi__fence_full(void)
-{
-#ifdef __SANITIZE_THREAD__
-	/* ThreadSanitizer doesn't know fences; on x86 this is one. */
-	static _Thread_local _Atomic int dummy;
-
-	atomic_exchange_explicit(&dummy, 1, memory_order_seq_cst);
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
 bool dfi__fence_heavy(void)
 {
-	dfi__fence_full();
+	fence_full();
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) ==
 	    0;
 }

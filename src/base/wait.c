@@ -101,7 +101,7 @@ static bool fence(const struct wait_policy *policy)
 {
 	if (!policy->fenced)
 		return dfi__fence_heavy();
-	dfi__fence_full();
+	fence_full();
 	return true;
 }
 

@@ -116,7 +116,7 @@ static inline void wait_wake(_Atomic uint32_t *word)
 /* Likewise, for wakers that sleepers need not reach with their own fence. */
 static inline void wait_wake_fenced(_Atomic uint32_t *word)
 {
-	dfi__fence_full();
+	fence_full();
 	if (atomic_peek(word))
 		dfi__wait_wake(word);
 }

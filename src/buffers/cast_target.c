@@ -160,8 +160,10 @@ static const char *ring_why(const struct export *export, uint32_t ring)
 	return atomic_observe(&cast->failed) ? cast->why : NULL;
 }
 
-static void progress(struct transport *transport)
+/* It takes all that is there, and a look more or less is no matter. */
+static void progress(struct transport *transport, uint32_t looks)
 {
+	(void)looks;
 	dfi__cast_poll(&target_at(transport)->cast);
 }
 
@@ -271,6 +273,7 @@ int dfi__cast_target_open(struct cast_target **out,
 		return ret;
 	}
 	target->export.name.size = region->name.size;
+	atomic_set(&target->export.told, true);
 	region->export = &target->export;
 	*out = target;
 	return 0;

@@ -88,7 +88,9 @@ static inline void ring_next_footer(
 {
 	/* Shorter than that, it is no segment: its reader says so. */
 	bytes -= min_u64(bytes, layout->payload_offset);
-	footer[0] += bytes / layout->tuple_size;
+	footer[0] += bytes == layout->segment_bytes
+	    ? layout->segment_tuples
+	    : bytes / layout->tuple_size;
 	footer[1] = footer_state(footer_seq(footer[1]) + 1, bytes, 0);
 }
 
@@ -108,6 +110,8 @@ static inline struct ring_layout ring_layout(
 		.payload_offset = g->payload_offset,
 		.footer_offset = g->footer_offset,
 		.tuple_size = g->tuple_size,
+		.segment_bytes = g->segment_bytes,
+		.segment_tuples = g->segment_tuples,
 		.next_footer = ring_next_footer,
 	};
 }

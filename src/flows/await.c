@@ -16,14 +16,21 @@ static struct region_header *region_header(const struct dfi_target *target)
 	return target->region->base;
 }
 
-/* Something for a consuming call to look at. */
-static inline bool segment_or_change(void *arg)
+/*
+ * Of a wait's looks at a network's queue. If segments come through it, so many
+ * are made at once, as the locks around them take longer. If they are seen in
+ * memory, only one of so many looks there (a power of two) is followed by one
+ * for what else may have arrived.
+ */
+#define LOOKS_AT_ONCE 4
+#define LOOKS_FOR_REST 32
+
+/* Something for a consuming call to look at, of what has arrived. */
+static always_inline bool segment_or_change(struct dfi_target *target)
 {
-	struct dfi_target *target = arg;
 	const struct reader *reader = target->readers;
 	uint32_t i;
 
-	target_progress(target);
 	if (unlikely(target->merge && dfi__order_changed(target)))
 		return true;
 	for (i = 0; !target->merge && i < target->n_readers; i++, reader++) {
@@ -38,10 +45,27 @@ static inline bool segment_or_change(void *arg)
 	    target_aborted(target) || target_is_called(target);
 }
 
+static bool arrived(struct dfi_target *target)
+{
+	target_progress(target, 1);
+	return segment_or_change(target);
+}
+
 bool dfi__target_ready(struct dfi_target *target)
 {
 	return (target->combiner && combiner_ready(target->combiner)) ||
-	    segment_or_change(target);
+	    arrived(target);
+}
+
+static always_inline bool look(void *arg)
+{
+	struct dfi_target *target = arg;
+	struct looks *looks = &target->looks;
+
+	if (unlikely(target->region->export != NULL) &&
+	    (looks->n++ & looks->mask) == 0)
+		target_progress(target, looks->at_once);
+	return segment_or_change(target);
 }
 
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
@@ -73,7 +97,7 @@ bool dfi__target_arm(struct dfi_target *target)
 	    target->wait_time.deadline);
 	if (target->wait.arm)
 		target->wait.arm(target->wait.arm_arg);
-	return segment_or_change(target);
+	return arrived(target);
 }
 
 int dfi_target_fd(struct dfi_target *target)
@@ -147,6 +171,17 @@ bool dfi__target_is_silent(const struct dfi_target *target)
 	return export && atomic_peek(&export->silent);
 }
 
+static struct looks looks_of(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+	bool told = export && atomic_peek(&export->told);
+
+	return (struct looks){
+		.mask = told ? 0 : LOOKS_FOR_REST - 1,
+		.at_once = told ? LOOKS_AT_ONCE : 1,
+	};
+}
+
 int dfi__target_wait(struct dfi_target *target)
 {
 	struct wait_time *time = &target->wait_time;
@@ -161,17 +196,17 @@ int dfi__target_wait(struct dfi_target *target)
 		time->deadline = DEADLINE_NEVER;
 	attach_deadline = time->deadline;
 	target->wait.unwoken = dfi__target_is_silent(target);
+	target->looks = looks_of(target);
 	counter_add(&target->stalls, 1);
 	counter_add(&time->counts.ns,
 	    dfi__nap(&target->nap, atomic_peek(&target->segments)));
-	if (target->region->export)
+	if (!target->looks.mask)
 		cost += WAIT_QUEUE_COST;
 	/* Pairs with wake_owner(): the mapping that word lies in. */
 	atomic_publish(&target->sources.sleeping, word);
 	if (target->above)
 		atomic_publish(&target->above->sleeping, word);
-	there = wait_until(
-	    &target->wait, word, time, segment_or_change, target, cost);
+	there = wait_until(&target->wait, word, time, look, target, cost);
 	atomic_set(&target->sources.sleeping, NULL);
 	if (target->above)
 		atomic_set(&target->above->sleeping, NULL);

@@ -16,13 +16,14 @@ static inline uint32_t target_changes(struct dfi_target *target)
 	return export ? n + atomic_observe(&export->changes) : n;
 }
 
-/* Let arrive what the network has for this process. */
-static inline void target_progress(const struct dfi_target *target)
+/* Let arrive what the network has for this process; see transport.h. */
+static inline void target_progress(
+    const struct dfi_target *target, uint32_t looks)
 {
 	const struct export *export = target->region->export;
 
 	if (unlikely(export != NULL))
-		export->transport->ops->progress(export->transport);
+		export->transport->ops->progress(export->transport, looks);
 }
 
 /* Whether some ring has a segment to take. */

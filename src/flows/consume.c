@@ -451,7 +451,7 @@ static int next_input(struct dfi_target *target)
 				return ret;
 			continue;
 		}
-		target_progress(target);
+		target_progress(target, 1);
 		ret = check_sources(target);
 		if (ret < 0)
 			return ret;

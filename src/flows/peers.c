@@ -75,7 +75,7 @@ static void wake_owner(struct peers *peers)
 	 * The owner stores sleeping, announces its sleep (with a fence), and
 	 * then looks at what we have published: see wait_wake().
 	 */
-	dfi__fence_full();
+	fence_full();
 	word = atomic_observe(&peers->sleeping);
 	if (word)
 		dfi__wait_wake(word);

@@ -20,6 +20,13 @@
 #include "stall.h"
 #include "stats.h"
 
+/* The looks of a wait, and those of them that are at a network's queue. */
+struct looks {
+	uint32_t n;
+	uint32_t mask;    /* its turn is when these bits of n are 0 */
+	uint32_t at_once; /* how many they are then */
+};
+
 struct dfi_target {
 	struct dfi_target_head head; /* first: see dfi/target.h */
 	/* For any thread to read: */
@@ -50,6 +57,7 @@ struct dfi_target {
 	uint32_t open_timeout_ms;
 	char status_text[ERROR_TEXT_SIZE];
 	struct wait_policy wait;
+	struct looks looks;
 	struct nap nap;
 	struct wait_time wait_time; /* deadline: for the sources to attach */
 	struct notify *notify;      /* dfi_target_fd(), or NULL */

@@ -84,6 +84,8 @@ struct export
 	_Atomic uint32_t changes;
 	/* Some ring is written without telling this process. */
 	_Atomic bool silent;
+	/* Of some, the segments are seen only after progress() took them in. */
+	_Atomic bool told;
 };
 
 /* What a transport must know of the rings of a region. */
@@ -104,6 +106,8 @@ struct ring_layout {
 	uint32_t payload_offset; /* in a slot; what is before it is sent, too */
 	uint32_t footer_offset;  /* in a slot */
 	uint32_t tuple_size;
+	uint32_t segment_bytes; /* of a full one's tuples */
+	uint32_t segment_tuples;
 	/*
 	 * Make the footer of a segment of so many bytes, as written, whole
 	 * tuples or not, from the one of the segment before it. Before the
@@ -368,11 +372,11 @@ struct transport_ops {
 
 	/*
 	 * Take in what has arrived, for all endpoints, unless another thread
-	 * just does; whoever waits calls it again and again. arm() before
-	 * sleeping: from then on the control thread does it, and wakes
-	 * sleepers.
+	 * just does; whoever waits calls it again and again. While nothing is
+	 * there, it looks so many times. arm() before sleeping: from then on
+	 * the control thread does it, and wakes sleepers.
 	 */
-	void (*progress)(struct transport *transport);
+	void (*progress)(struct transport *transport, uint32_t looks);
 
 	/* The same for who waits for a remote's credit: -ECONNRESET. */
 	int (*remote_progress)(struct remote *remote);

@@ -736,7 +736,7 @@ static int verbs_remote_progress(struct remote *base)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 
-	dfi__verbs_progress(base->transport);
+	dfi__verbs_progress(base->transport, 1);
 	if (++remote->waits % PROBE_WAITS == 0)
 		dfi__verbs_probe(remote->conn);
 	if (atomic_peek(&remote->conn->broken) ||

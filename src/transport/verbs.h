@@ -675,7 +675,7 @@ void dfi__verbs_arrivals_stop(struct verbs *verbs);
 void dfi__verbs_lock_poll(struct verbs *verbs);
 /* Take what is there; the poll lock is held, the table lock isn't. */
 void dfi__verbs_take(struct verbs *verbs);
-void dfi__verbs_progress(struct transport *transport);
+void dfi__verbs_progress(struct transport *transport, uint32_t looks);
 void dfi__verbs_settle(struct transport *transport);
 void dfi__verbs_arm(struct transport *transport);
 

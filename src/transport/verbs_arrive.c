@@ -232,8 +232,9 @@ static int open_ring(struct verbs_conn *conn,
 	ring->link = number;
 	ring->notify = choose_notify(verbs, conn);
 	atomic_publish(&ring->used, true);
-	if (ring->notify == VERBS_NOTIFY_FOOTER)
-		atomic_set(&export->base.silent, true);
+	atomic_set(ring->notify == VERBS_NOTIFY_FOOTER ? &export->base.silent
+						       : &export->base.told,
+	    true);
 	answer->link = number;
 	answer->address = (uintptr_t)verbs_ring_base(export, message->ring);
 	answer->rkey = export->mr->rkey;
@@ -345,32 +346,34 @@ static void arrived(struct verbs *verbs, const struct ibv_wc *wc)
 	spend_receive(verbs, wc->wr_id);
 }
 
-/* Take what is there; the poll lock is held. Whether there was anything. */
-static bool take_arrivals(struct verbs *verbs)
+/* Take what is there after so many looks; the poll lock is held. */
+static always_inline void take_arrivals(struct verbs *verbs, uint32_t looks)
 {
 	struct ibv_wc wcs[BATCH];
-	bool any = false;
 	int i, n;
 
-	do {
+	do
 		n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
+	while (!n && --looks);
+	while (n > 0) {
 		for (i = 0; i < n; i++)
 			arrived(verbs, &wcs[i]);
-		any |= n > 0;
-	} while (n == BATCH);
+		if (n < BATCH)
+			return;
+		n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
+	}
 	/* Nothing will arrive any more, on any connection. */
 	if (unlikely(n < 0))
 		dfi__verbs_break_all(
 		    verbs, "the queue of what arrives can't be read");
-	return any;
 }
 
 void dfi__verbs_take(struct verbs *verbs)
 {
-	take_arrivals(verbs);
+	take_arrivals(verbs, 1);
 }
 
-void dfi__verbs_progress(struct transport *transport)
+void dfi__verbs_progress(struct transport *transport, uint32_t looks)
 {
 	struct verbs *verbs = (struct verbs *)transport;
 
@@ -379,7 +382,7 @@ void dfi__verbs_progress(struct transport *transport)
 	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
 		return;
 	atomic_set(&verbs->polls, atomic_peek(&verbs->polls) + 1);
-	take_arrivals(verbs);
+	take_arrivals(verbs, looks);
 	lock_release(&verbs->poll);
 }
 
@@ -393,7 +396,7 @@ void dfi__verbs_lock_poll(struct verbs *verbs)
 static void take_locked(struct verbs *verbs)
 {
 	dfi__verbs_lock_poll(verbs);
-	take_arrivals(verbs);
+	dfi__verbs_take(verbs);
 	lock_release(&verbs->poll);
 }
 
@@ -479,7 +482,7 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 	/* The kernel has taken the device away: the file stays readable. */
 	gone = errno != EAGAIN && errno != EINTR;
 	if (arrivals)
-		take_arrivals(verbs);
+		dfi__verbs_take(verbs);
 	lock_release(&verbs->poll);
 	if (arrivals)
 		rearm(verbs);

@@ -116,8 +116,9 @@ static int fake_drained(struct remote *remote)
 	return 1;
 }
 
-static void fake_progress(struct transport *transport)
+static void fake_progress(struct transport *transport, uint32_t looks)
 {
+	(void)looks;
 	(void)transport;
 }
 
