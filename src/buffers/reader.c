@@ -286,7 +286,16 @@ static uint64_t seen(const struct reader *reader)
 	    reader->lost_total;
 }
 
-int dfi__reader_take(
+/* The next segment, or gap, is the one behind. */
+static inline void go_on(struct reader *reader)
+{
+	reader->seq++;
+	reader->slot = next_slot(&reader->geometry, reader->slot);
+	reader->head = footer(reader, reader->slot);
+}
+
+/* A segment that is not full, or one with a header; or a gap. */
+static int take_other(
     struct reader *reader, const char **payload, uint64_t *bytes)
 {
 	const struct ring_geometry *g = &reader->geometry;
@@ -320,9 +329,26 @@ int dfi__reader_take(
 		reader->passed += tuples;
 	else
 		owned_add(&reader->total, tuples);
-	reader->seq++;
-	reader->slot = next_slot(g, reader->slot);
-	reader->head = footer(reader, reader->slot);
+	go_on(reader);
+	return 0;
+}
+
+int dfi__reader_take(
+    struct reader *reader, const char **payload, uint64_t *bytes)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	const struct segment_footer *head = reader->head;
+
+	/* A full one, and nothing else to be said of it: one comparison. */
+	if (unlikely(g->parts || reader->unsure ||
+		atomic_peek(&head->state) !=
+		    footer_state(reader->seq, g->segment_bytes, 0) ||
+		atomic_peek(&head->total) != seen(reader) + g->segment_tuples))
+		return take_other(reader, payload, bytes);
+	*payload = (const char *)head - g->footer_offset;
+	*bytes = g->segment_bytes;
+	owned_add(&reader->total, g->segment_tuples);
+	go_on(reader);
 	return 0;
 }
 

@@ -140,33 +140,45 @@ int dfi_target_gap(const struct dfi_target *target, struct dfi_gap *gap)
 	return 0;
 }
 
+/* The slots of a ring that is ready to have them: 0, or an error. */
+static int find_slots(struct dfi_target *target, uint32_t source)
+{
+	int ret = dfi__reader_find_slots(&target->readers[source]);
+
+	return ret < 0 ? damaged(target, source, ret) : 0;
+}
+
+/* A segment that is for others, or ends a window; or none, or a gap. As take().
+ */
+static int pass_over(struct dfi_target *target, uint32_t source, int ret)
+{
+	if (ret < 0)
+		return ret == -ENODATA ? tell_gap(target, source)
+				       : damaged(target, source, ret);
+	if (target->merge)
+		dfi__order_taken(target, 1);
+	if (target->combiner)
+		dfi__combine_hold(target, source);
+	ret = dfi__reader_release(&target->readers[source]);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
 /*
  * Lend the next segment of a ring that is ready. 1, or 0: it was only ready to
  * have segments, or has passed over one for others; or an error.
  */
-static int take(struct dfi_target *target, uint32_t source)
+static always_inline int take(struct dfi_target *target, uint32_t source)
 {
 	struct reader *reader = &target->readers[source];
 	const char *payload;
 	uint64_t bytes;
 	int ret;
 
-	if (unlikely(!reader->slots)) {
-		ret = dfi__reader_find_slots(reader);
-		return ret < 0 ? damaged(target, source, ret) : 0;
-	}
+	if (unlikely(!reader->slots))
+		return find_slots(target, source);
 	ret = dfi__reader_take(reader, &payload, &bytes);
-	if (unlikely(ret < 0))
-		return ret == -ENODATA ? tell_gap(target, source)
-				       : damaged(target, source, ret);
-	if (unlikely(!bytes)) {
-		if (target->merge)
-			dfi__order_taken(target, 1);
-		if (target->combiner)
-			dfi__combine_hold(target, source);
-		ret = dfi__reader_release(reader);
-		return ret < 0 ? dfi__target_fail(target, ret) : 0;
-	}
+	if (unlikely(ret < 0 || !bytes))
+		return pass_over(target, source, ret);
 	target->head.next = payload;
 	target->head.end = payload + bytes;
 	target->head.source = source;
@@ -306,16 +318,11 @@ static inline uint32_t next_ring(const struct dfi_target *target, uint32_t ring)
 	return ring + 1 == target->n_readers ? 0 : ring + 1;
 }
 
-/* The next ring with a segment, the current one first; n_readers if none. */
-static uint32_t find_ready(struct dfi_target *target)
+/* Of the rings behind the current one, which is the last that is tried. */
+static uint32_t find_other(struct dfi_target *target)
 {
 	uint32_t i, ring = target->current;
 
-	if (target->in_a_row < FAIR_SEGMENTS &&
-	    reader_ready(&target->readers[ring])) {
-		target->in_a_row++;
-		return ring;
-	}
 	for (i = 0; i < target->n_readers; i++) {
 		ring = next_ring(target, ring);
 		if (reader_ready(&target->readers[ring])) {
@@ -325,6 +332,19 @@ static uint32_t find_ready(struct dfi_target *target)
 		}
 	}
 	return target->n_readers;
+}
+
+/* The next ring with a segment, the current one first; n_readers if none. */
+static always_inline uint32_t find_ready(struct dfi_target *target)
+{
+	uint32_t ring = target->current;
+
+	if (target->in_a_row < FAIR_SEGMENTS &&
+	    reader_ready(&target->readers[ring])) {
+		target->in_a_row++;
+		return ring;
+	}
+	return find_other(target);
 }
 
 /* The ring to take from, n_readers if there is none: 0, or an error. */
