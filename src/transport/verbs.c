@@ -569,31 +569,29 @@ static struct ibv_sge payload_of(const struct verbs_remote *remote,
 
 /* One write of parts of the image to an offset in the ring, which is counted.
  */
-static int post_write(struct verbs_remote *remote, uint64_t offset,
-    struct ibv_sge *parts, int n, const enum verbs_imm *imm)
+static always_inline int post_write(struct verbs_remote *remote,
+    uint64_t offset, struct ibv_sge *parts, int n, const enum verbs_imm *imm)
 {
-	struct verbs_counts *counts = &remote->conn->counts;
-	struct ibv_send_wr wr = {
-		.sg_list = parts,
-		.num_sge = n,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma.remote_addr = remote->address + offset,
-		.wr.rdma.rkey = remote->rkey,
-	};
+	struct verbs_conn *conn = remote->conn;
+	struct ibv_send_wr *wr = &remote->request;
 	uint64_t size = parts[0].length + (n > 1 ? parts[1].length : 0);
 
-	if (imm) {
-		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr.imm_data = htobe32(remote->to_link << VERBS_IMM_BITS | *imm);
+	wr->sg_list = parts;
+	wr->num_sge = n;
+	wr->opcode = imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+	if (imm)
+		wr->imm_data = htobe32(
+		    remote->to_link << VERBS_IMM_BITS | *imm);
+	wr->wr.rdma.remote_addr = remote->address + offset;
+	wr->wr.rdma.rkey = remote->rkey;
+	wr->send_flags = 0;
+	verbs_count(&conn->counts.writes, 1);
+	verbs_count(&conn->counts.bytes, size);
+	if (size <= conn->max_inline) {
+		wr->send_flags = IBV_SEND_INLINE;
+		verbs_count(&conn->counts.inline_writes, 1);
 	}
-	verbs_count(&counts->writes, 1);
-	verbs_count(&counts->bytes, size);
-	if (size <= remote->conn->max_inline) {
-		wr.send_flags = IBV_SEND_INLINE;
-		verbs_count(&counts->inline_writes, 1);
-	}
-	return dfi__verbs_post(
-	    remote->conn, &wr, &wr, 1, imm && *imm == VERBS_IMM_END);
+	return verbs_post(conn, wr, imm && *imm == VERBS_IMM_END);
 }
 
 /* With immediate data the payload is enough. */

@@ -38,11 +38,13 @@
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "../base/atomic.h"
 #include "../base/clock.h"
+#include "../base/compiler.h"
 #include "../base/ip.h"
 #include "../base/lock.h"
 #include "../base/mac.h"
@@ -281,6 +283,9 @@ struct verbs_remote {
 	uint64_t last;  /* work request that wrote last */
 	bool unsent;    /* a write could not be posted */
 	uint32_t waits; /* looks for credit */
+	/* For writes: to clear all of one each time would take longer than to
+	 * fill it in. */
+	struct ibv_send_wr request;
 };
 
 struct verbs {
@@ -633,13 +638,35 @@ static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
  */
 bool dfi__verbs_is_busy(struct verbs_conn *conn);
 
+/* Of a connection that is broken, or full by what is known; and of a post that
+ * the device refused, with an errno value. 0, or -ECONNRESET. */
+int dfi__verbs_make_room(struct verbs_conn *conn);
+int dfi__verbs_not_posted(struct verbs_conn *conn, int err);
+
 /*
- * Post a chain of n work requests, of which the last carries the number. signal
- * is for the last. Never waits: who posts has seen to it that there is room,
- * else the connection breaks. -ECONNRESET: it is broken.
+ * Post a work request, which gets the next number. Never waits: who posts has
+ * seen to it that there is room, else the connection breaks. -ECONNRESET: it is
+ * broken.
  */
-int dfi__verbs_post(struct verbs_conn *conn, struct ibv_send_wr *first,
-    struct ibv_send_wr *last, uint32_t n, bool signal);
+static inline int verbs_post(
+    struct verbs_conn *conn, struct ibv_send_wr *wr, bool signal)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (unlikely(atomic_peek(&conn->broken) ||
+		conn->posted - conn->completed >= conn->max_sends) &&
+	    dfi__verbs_make_room(conn))
+		return -ECONNRESET;
+	wr->wr_id = ++conn->posted;
+	if (++conn->unsignalled >= conn->interval || signal) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		verbs_count(&conn->counts.signalled, 1);
+		conn->unsignalled = 0;
+	}
+	err = ibv_post_send(conn->qp, wr, &bad);
+	return likely(!err) ? 0 : dfi__verbs_not_posted(conn, err);
+}
 
 /*
  * Take the completions of sends that are there, also after the peer has left,
@@ -653,7 +680,7 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn);
  */
 void dfi__verbs_probe(struct verbs_conn *conn);
 
-/* Send a message; as dfi__verbs_post(). */
+/* Send a message; as verbs_post(). */
 int dfi__verbs_send(
     struct verbs_conn *conn, const struct verbs_message *message);
 

@@ -68,7 +68,7 @@ int dfi__verbs_fetch_add(
 	int ret;
 
 	verbs_count(&remote->conn->counts.messages, 1);
-	if (dfi__verbs_post(remote->conn, &wr, &wr, 1, true))
+	if (verbs_post(remote->conn, &wr, true))
 		return dfi__verbs_lost(remote);
 	remote->last = remote->conn->posted;
 	ret = await(remote, remote->last);

@@ -40,7 +40,7 @@ static void post_credit(struct verbs_link *link)
 	owe(link, VERBS_OWES_NOTHING);
 	verbs_count(&conn->counts.credits, 1);
 	/* If it is broken, the ring will be lost; not our error. */
-	(void)dfi__verbs_post(conn, &wr, &wr, 1, false);
+	(void)verbs_post(conn, &wr, false);
 }
 
 static void post_closed(struct verbs_link *link)

@@ -32,56 +32,42 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn)
 	return -ECONNRESET;
 }
 
-/* Whether n more fit into a part of the queue, by what is known to be done. */
-static bool fits(const struct verbs_conn *conn, uint32_t n, uint32_t part)
+/* Whether one more fits into a part of the queue, by what is known to be done.
+ */
+static bool fits(const struct verbs_conn *conn, uint32_t part)
 {
-	return conn->posted + n - conn->completed <= part;
+	return conn->posted - conn->completed < part;
 }
 
 /* To find it broken is not to be busy: posting says so. */
 static bool still_busy(struct verbs_conn *conn)
 {
-	return !dfi__verbs_poll_sends(conn) &&
-	    !fits(conn, 1, conn->max_sends / 2);
+	return !dfi__verbs_poll_sends(conn) && !fits(conn, conn->max_sends / 2);
 }
 
 bool dfi__verbs_is_busy(struct verbs_conn *conn)
 {
-	if (fits(conn, 1, conn->max_sends / 2) || !still_busy(conn))
+	if (fits(conn, conn->max_sends / 2) || !still_busy(conn))
 		return false;
 	ibv_req_notify_cq(conn->sends, 0);
 	/* What completed before that is announced by nobody. */
 	return still_busy(conn);
 }
 
-int dfi__verbs_post(struct verbs_conn *conn, struct ibv_send_wr *first,
-    struct ibv_send_wr *last, uint32_t n, bool signal)
+int dfi__verbs_make_room(struct verbs_conn *conn)
 {
-	struct ibv_send_wr *bad;
-	int err;
+	if (atomic_peek(&conn->broken) || dfi__verbs_poll_sends(conn))
+		return -ECONNRESET;
+	if (fits(conn, conn->max_sends))
+		return 0;
+	dfi__verbs_break(conn, "its send queue is full");
+	return -ECONNRESET;
+}
 
-	if (atomic_peek(&conn->broken))
-		return -ECONNRESET;
-	if (!fits(conn, n, conn->max_sends) && dfi__verbs_poll_sends(conn))
-		return -ECONNRESET;
-	if (!fits(conn, n, conn->max_sends)) {
-		dfi__verbs_break(conn, "its send queue is full");
-		return -ECONNRESET;
-	}
-	conn->posted += n;
-	conn->unsignalled += n;
-	last->wr_id = conn->posted;
-	if (signal || conn->unsignalled >= conn->interval) {
-		last->send_flags |= IBV_SEND_SIGNALED;
-		verbs_count(&conn->counts.signalled, 1);
-		conn->unsignalled = 0;
-	}
-	err = ibv_post_send(conn->qp, first, &bad);
-	if (err) {
-		dfi__verbs_break(conn, strerror(err));
-		return -ECONNRESET;
-	}
-	return 0;
+int dfi__verbs_not_posted(struct verbs_conn *conn, int err)
+{
+	dfi__verbs_break(conn, strerror(err));
+	return -ECONNRESET;
 }
 
 int dfi__verbs_send(
@@ -99,7 +85,7 @@ int dfi__verbs_send(
 	};
 
 	verbs_count(&conn->counts.messages, 1);
-	return dfi__verbs_post(conn, &wr, &wr, 1, false);
+	return verbs_post(conn, &wr, false);
 }
 
 void dfi__verbs_probe(struct verbs_conn *conn)
@@ -112,5 +98,5 @@ void dfi__verbs_probe(struct verbs_conn *conn)
 		return;
 	conn->next_probe = now + PROBE_NS;
 	verbs_count(&conn->counts.messages, 1);
-	(void)dfi__verbs_post(conn, &wr, &wr, 1, true); /* else it is broken */
+	(void)verbs_post(conn, &wr, true); /* else it is broken */
 }
