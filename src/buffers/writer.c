@@ -141,7 +141,7 @@ void dfi__writer_fill_header(
 		    g, tuples, used, footer_state(writer->seq, used, 0));
 }
 
-void dfi__writer_count(struct writer *writer, uint64_t used)
+static always_inline void count(struct writer *writer, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
 
@@ -155,7 +155,12 @@ void dfi__writer_count(struct writer *writer, uint64_t used)
 	writer->slot = next_slot(g, writer->slot);
 }
 
-int dfi__writer_publish_from(
+void dfi__writer_count(struct writer *writer, uint64_t used)
+{
+	count(writer, used);
+}
+
+static always_inline int publish_from(
     struct writer *writer, const char *staged, uint64_t used)
 {
 	const struct ring_geometry *g = &writer->geometry;
@@ -168,9 +173,15 @@ int dfi__writer_publish_from(
 		.footer[1] = footer_state(writer->seq, used, 0),
 	};
 
-	dfi__writer_count(writer, used);
+	count(writer, used);
 	write.footer[0] = atomic_peek(&writer->total);
 	return writer->remote->transport->ops->write(writer->remote, &write);
+}
+
+int dfi__writer_publish_from(
+    struct writer *writer, const char *staged, uint64_t used)
+{
+	return publish_from(writer, staged, used);
 }
 
 int dfi__writer_publish(struct writer *writer, uint64_t used)
@@ -186,7 +197,7 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 	if (unlikely(writer->geometry.parts))
 		dfi__writer_fill_header(
 		    writer, dfi__writer_payload(writer), used);
-	return dfi__writer_publish_from(writer, NULL, used);
+	return publish_from(writer, NULL, used);
 }
 
 int dfi__writer_publish_part(struct writer *writer, uint64_t used)
