@@ -51,15 +51,33 @@ uint64_t dfi__geometry_ring_bytes(
 	return min_u64(ring, share);
 }
 
+uint64_t dfi__geometry_broadcast_bytes(
+    uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets)
+{
+	uint64_t one = dfi__geometry_ring_bytes(l2_bytes, n_sources, 1);
+	uint64_t all = n_targets *
+	    dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
+
+	return max_u64(one, min_u64(all, FLOW_BYTES / n_sources));
+}
+
+static uint64_t share(uint64_t l2_bytes, const struct flow *flow,
+    uint32_t n_sources, uint32_t n_targets)
+{
+	if (flow_is_broadcast(flow))
+		return dfi__geometry_broadcast_bytes(
+		    l2_bytes, n_sources, n_targets);
+	/* A target of a group has rings of its own, but a source sends once. */
+	if (flow_is_cast(flow))
+		n_targets = 1;
+	return dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
+}
+
 static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	uint64_t l2_bytes = l2 > 0 ? (uint64_t)l2 : 0;
-	/* One ring serves all targets, or one is at each for all sources. */
-	uint32_t n_targets = flow->replication == DFI_REPLICATION_MULTICAST
-	    ? 1
-	    : flow->n_targets;
-	uint32_t n_sources = flow->n_sources;
+	uint32_t n_sources = flow->n_sources, n_targets = flow->n_targets;
 	uint64_t bytes, limit;
 
 	/* With a tree these are combiners, which have few sources each. */
@@ -68,9 +86,9 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 		n_sources = (uint32_t)min_u64(n_sources, flow->fan_in);
 	}
 	if (dfi->settings.ring_memory)
-		return min_u64(dfi__geometry_ring_bytes(l2_bytes, 1, 1),
+		return min_u64(share(l2_bytes, flow, 1, 1),
 		    dfi->settings.ring_memory / n_sources);
-	bytes = dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
+	bytes = share(l2_bytes, flow, n_sources, n_targets);
 	if (dfi__network_may_be_needed(dfi, flow)) {
 		dfi__memory_lock_room(&limit);
 		bytes = min_u64(bytes, limit / LOCKED_SHARE / n_sources);

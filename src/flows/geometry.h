@@ -23,4 +23,12 @@ void dfi__geometry_choose(
 uint64_t dfi__geometry_ring_bytes(
     uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets);
 
+/*
+ * The same of a ring that all targets read: what a ring for each would take
+ * together, but at most the flow's share. A source that waits for the slowest
+ * fills what that one has read last: in a small ring, lines of its caches.
+ */
+uint64_t dfi__geometry_broadcast_bytes(
+    uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets);
+
 #endif
