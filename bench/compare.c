@@ -90,19 +90,32 @@ bool compare_round(struct comparison *comparison, struct side *side,
 	return true;
 }
 
-bool compare_rounds(struct comparison *comparison)
+/* What was found wrong with a side before stays so. */
+static bool run_rounds(struct comparison *comparison)
 {
 	struct outcome outcome;
 	uint32_t i, round;
 
-	for (i = 0; i < comparison->n_sides; i++)
-		comparison->sides[i].verified = true;
 	for (round = 0; round <= comparison->options->repeat; round++)
 		for (i = 0; i < comparison->n_sides; i++)
 			if (!compare_round(comparison, &comparison->sides[i],
 				round > 0, &outcome))
 				return false;
 	return true;
+}
+
+static void begin_sides(struct comparison *comparison)
+{
+	uint32_t i;
+
+	for (i = 0; i < comparison->n_sides; i++)
+		comparison->sides[i].verified = true;
+}
+
+bool compare_rounds(struct comparison *comparison)
+{
+	begin_sides(comparison);
+	return run_rounds(comparison);
 }
 
 static void set_volume(struct side *side, double bytes)
@@ -154,29 +167,23 @@ static bool check_content(struct comparison *comparison, struct side *side)
 static bool measure_bandwidths(struct comparison *comparison)
 {
 	const struct common_options *options = comparison->options;
-	bool checked = true;
 	struct side *side;
 	uint32_t i;
 
+	begin_sides(comparison);
 	for (i = 0; i < comparison->n_sides; i++) {
 		side = &comparison->sides[i];
-		side->verified = true;
 		if (options->verify &&
 		    (side->plan.job == JOB_FLOW ||
 			side->plan.job == JOB_COMBINE) &&
 		    !check_content(comparison, side))
 			return false;
-		checked = checked && side->verified;
 		if (options->bytes)
 			set_volume(side, (double)options->bytes);
 		else if (!find_volume(comparison, side))
 			return false;
 	}
-	if (!compare_rounds(comparison))
-		return false;
-	side = comparison->sides;
-	side->verified = side->verified && checked;
-	return true;
+	return run_rounds(comparison);
 }
 
 bool compare_bandwidths(

@@ -28,7 +28,7 @@ struct side {
 	double source_ns[STATS_MAX_VALUES]; /* processor time for a tuple */
 	uint32_t queue_pairs, notify;       /* as in struct tally */
 	char device[64];
-	bool verified;           /* every round was right */
+	bool verified;           /* every round was right, checks included */
 	struct histogram *trips; /* of all rounds, if not NULL */
 	double ticks_per_ns;     /* of the last round */
 };
