@@ -105,8 +105,7 @@ static struct side *add_side(struct trial *trial, enum job_kind job)
 
 static bool find_geometry(const struct trial *trial, struct side *side)
 {
-	return session_geometry(
-	    trial->session, &side->plan, &side->asked, &side->plan.geometry);
+	return session_look_up(trial->session, &side->plan, &side->asked);
 }
 
 /* One way to combine, with one tree or without. */

@@ -170,10 +170,6 @@ static bool run_size(const struct latency_options *options,
 	uint32_t n_sides = options->one_core ? SIDE_ONE_LINE : MAX_SIDES, i;
 	struct plan *plan = &sides[SIDE_FLOW].plan;
 
-	/* A line in memory says nothing of a network. */
-	if (session->peer || options->common.transport == DFI_TRANSPORT_VERBS)
-		n_sides = SIDE_BASELINE;
-
 	sides[SIDE_FLOW] = echo_side(options, JOB_ECHO_FLOW, echo, tuple_size);
 	sides[SIDE_BASELINE] = echo_side(
 	    options, JOB_ECHO_RAW, echo, tuple_size);
@@ -183,9 +179,12 @@ static bool run_size(const struct latency_options *options,
 		trips[i] = (struct histogram){ 0 };
 		sides[i].trips = &trips[i];
 	}
-	if (!session_geometry(
-		session, plan, &sides[SIDE_FLOW].asked, &plan->geometry) ||
-	    !measure(options, session, sides, n_sides))
+	if (!session_look_up(session, plan, &sides[SIDE_FLOW].asked))
+		return false;
+	/* A line in memory says nothing of a network. */
+	if (session_needs_network(session, plan))
+		n_sides = SIDE_BASELINE;
+	if (!measure(options, session, sides, n_sides))
 		return false;
 	report_row(report, latency_row(options, session, sides, n_sides));
 	return true;

@@ -101,8 +101,18 @@ static bool add_flow(struct trial *trial, const struct plan *plan)
 {
 	struct side *side = add_side(trial, plan);
 
-	return session_geometry(
-	    trial->session, &side->plan, &side->asked, &side->plan.geometry);
+	return session_look_up(trial->session, &side->plan, &side->asked);
+}
+
+static bool any_needs_network(const struct trial *trial)
+{
+	uint32_t i;
+
+	for (i = 0; i < trial->n_sides; i++)
+		if (session_needs_network(
+			trial->session, &trial->sides[i].plan))
+			return true;
+	return false;
 }
 
 static bool make_sides(struct trial *trial)
@@ -123,8 +133,7 @@ static bool make_sides(struct trial *trial)
 	if (options->no_baseline)
 		return true;
 	/* A ring in memory says nothing of a network. */
-	if (!trial->session->peer &&
-	    options->common.transport != DFI_TRANSPORT_VERBS) {
+	if (!any_needs_network(trial)) {
 		/* The geometry is the last mode's: multicast's, by default. */
 		plan = trial->sides[trial->n_sides - 1].plan;
 		plan.job = JOB_RAW;

@@ -93,6 +93,7 @@ static struct side *add_side(struct trial *trial, enum job_kind job)
 static bool make_sides(struct trial *trial)
 {
 	const struct replicate_options *options = trial->options;
+	bool network = false;
 	struct side *side;
 	uint32_t i;
 
@@ -101,13 +102,12 @@ static bool make_sides(struct trial *trial)
 		replicate_plan(&side->plan, options->modes[i]);
 		if (options->modes[i] == MODE_NAIVE)
 			trial->naive = side;
-		if (!session_geometry(trial->session, &side->plan, &side->asked,
-			&side->plan.geometry))
+		if (!session_look_up(trial->session, &side->plan, &side->asked))
 			return false;
+		network |= session_needs_network(trial->session, &side->plan);
 	}
 	/* A word in memory says nothing of a network. */
-	if (!options->no_baseline && !trial->session->peer &&
-	    options->common.transport != DFI_TRANSPORT_VERBS)
+	if (!options->no_baseline && !network)
 		trial->raw = add_side(trial, JOB_ECHO_RAW);
 	return true;
 }

@@ -44,7 +44,6 @@ struct trial {
 	struct side sides[2]; /* the flow, and the baseline */
 	uint32_t n_sides;
 	const char *baseline; /* its name, or NULL */
-	struct raw_geometry geometry;
 };
 
 /* Cursors and spans name their target; with several they go round. */
@@ -80,10 +79,8 @@ static bool make_flow_side(struct trial *trial)
 		},
 		.asked = common->geometry,
 	};
-	if (!session_geometry(
-		trial->session, &side->plan, &side->asked, &trial->geometry))
+	if (!session_look_up(trial->session, &side->plan, &side->asked))
 		return false;
-	side->plan.geometry = trial->geometry;
 	trial->n_sides = 1;
 	return true;
 }
@@ -98,8 +95,7 @@ static void make_baseline_side(struct trial *trial)
 		return;
 	/* A ring in memory says nothing of a network. */
 	if (!options->one_to_one &&
-	    (trial->session->peer ||
-		options->common.transport == DFI_TRANSPORT_VERBS))
+	    session_needs_network(trial->session, &trial->sides[0].plan))
 		return;
 	*side = trial->sides[0];
 	trial->n_sides = 2;
@@ -175,9 +171,9 @@ static json_t *trial_row(const struct trial *trial)
 	json_object_set_new(
 	    row, "wait", json_string(wait_name(options->common.wait)));
 	json_object_set_new(
-	    row, "segment_size", json_integer(trial->geometry.segment_size));
+	    row, "segment_size", json_integer(plan->geometry.segment_size));
 	json_object_set_new(
-	    row, "segment_count", json_integer(trial->geometry.segment_count));
+	    row, "segment_count", json_integer(plan->geometry.segment_count));
 	json_object_set_new(row, "bytes",
 	    json_integer((json_int_t)(plan->tuples * plan->n_sources *
 		plan->tuple_size)));

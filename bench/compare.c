@@ -81,7 +81,8 @@ bool compare_round(struct comparison *comparison, struct side *side,
 		side->requests += outcome->tally.requests;
 		side->completions += outcome->tally.completions;
 		side->queue_pairs = outcome->tally.queue_pairs;
-		side->notify = outcome->tally.notify;
+		side->notify = outcome->tally.notify |
+		    (plan->datagrams ? NOTIFY_DATAGRAM : NOTIFY_NONE);
 		memcpy(
 		    side->device, outcome->tally.device, sizeof(side->device));
 		if (side->trips)

@@ -26,7 +26,8 @@ struct side {
 	 */
 	uint64_t copied, received;
 	double source_ns[STATS_MAX_VALUES]; /* processor time for a tuple */
-	uint32_t queue_pairs, notify;       /* as in struct tally */
+	uint32_t queue_pairs, notify;       /* as in struct tally; datagrams,
+					       too */
 	char device[64];
 	bool verified;           /* every round was right, checks included */
 	struct histogram *trips; /* of all rounds, if not NULL */

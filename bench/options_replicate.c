@@ -16,13 +16,6 @@ static void check_replicate(
 		    options->apis[i] != API_CURSOR)
 			argp_error(state,
 			    "--raw-copies: only with --api push or cursor");
-	for (i = 0; i < options->n_modes; i++)
-		if (options->modes[i] != MODE_NAIVE &&
-		    options->common.transport == DFI_TRANSPORT_VERBS)
-			argp_error(state,
-			    "--mode %s: over shared memory only; name "
-			    "--mode naive",
-			    mode_name(options->modes[i]));
 }
 
 static error_t parse_replicate(int key, char *arg, struct argp_state *state)

@@ -26,16 +26,16 @@ struct tally {
 	uint64_t requests; /* RDMA work requests of all kinds */
 	uint64_t completions;
 	uint32_t queue_pairs; /* the most that a process has */
-	uint32_t notify;      /* enum notify */
+	uint32_t notify;      /* enum notify, or several of these */
 	char device[64];      /* "": none was needed */
 };
 
-/* How targets learnt of segments. */
+/* How targets learnt of segments: none, one or, together, several. */
 enum notify {
 	NOTIFY_NONE = 0, /* no device */
-	NOTIFY_FOOTER,
-	NOTIFY_IMM,
-	NOTIFY_MIXED,
+	NOTIFY_FOOTER = 1,
+	NOTIFY_IMM = 2,
+	NOTIFY_DATAGRAM = 4, /* they are in it */
 };
 
 /* Between invocations of the same build; larger is the flows' tuple. */

@@ -59,6 +59,7 @@ struct plan {
 	uint32_t replicates;  /* each tuple goes to all targets */
 	uint32_t replication; /* enum dfi_replication, then */
 	uint32_t ordered;     /* then, too */
+	uint32_t datagrams;   /* and segments go over RDMA, one for all */
 	uint32_t combining;   /* enum dfi_source_combining, then */
 	uint32_t fan_in;      /* of the flow's tree; 0: none */
 	uint32_t n_combiners; /* of that: threads behind those of targets */

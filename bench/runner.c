@@ -204,11 +204,8 @@ static bool seats_succeeded(const struct board *board)
 
 static uint32_t notify_of(const struct dfi_context_stats *stats)
 {
-	if (stats->footer_rings && stats->imm_rings)
-		return NOTIFY_MIXED;
-	return stats->footer_rings ? NOTIFY_FOOTER
-	    : stats->imm_rings     ? NOTIFY_IMM
-				   : NOTIFY_NONE;
+	return (stats->footer_rings ? NOTIFY_FOOTER : 0) |
+	    (stats->imm_rings ? NOTIFY_IMM : 0);
 }
 
 static uint64_t requests(const struct dfi_context_stats *stats)

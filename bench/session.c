@@ -5,10 +5,13 @@
 #include "session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "combine_job.h"
 #include "report.h"
+#include "values.h"
 
 bool session_open(const struct common_options *options, struct session *session)
 {
@@ -113,8 +116,8 @@ void session_remove_flows(struct session *session, const struct plan *plan)
 	remove_flow(session, plan->back);
 }
 
-bool session_geometry(struct session *session, const struct plan *plan,
-    const struct raw_geometry *asked, struct raw_geometry *geometry)
+bool session_look_up(struct session *session, struct plan *plan,
+    const struct raw_geometry *asked)
 {
 	struct plan copy = *plan;
 	struct dfi_flow_info info;
@@ -128,9 +131,23 @@ bool session_geometry(struct session *session, const struct plan *plan,
 	session_remove_flows(session, &copy);
 	if (ret < 0)
 		return false;
-	*geometry = (struct raw_geometry){
+	plan->geometry = (struct raw_geometry){
 		.segment_size = info.segment_size,
 		.segment_count = info.segment_count,
 	};
+	plan->datagrams = info.replication == DFI_REPLICATION_MULTICAST &&
+	    info.transport == DFI_TRANSPORT_VERBS;
 	return true;
+}
+
+bool session_needs_network(
+    const struct session *session, const struct plan *plan)
+{
+	const char *set = getenv("DFI_TRANSPORT");
+
+	if (session->peer || plan->datagrams)
+		return true;
+	if (session->transport)
+		return session->transport == DFI_TRANSPORT_VERBS;
+	return set && !strcmp(set, transport_name(DFI_TRANSPORT_VERBS));
 }

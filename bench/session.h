@@ -38,8 +38,14 @@ bool session_create_flows(struct session *session, struct plan *plan,
     const struct raw_geometry *asked);
 void session_remove_flows(struct session *session, const struct plan *plan);
 
-/* The geometry that such a flow really has. */
-bool session_geometry(struct session *session, const struct plan *plan,
-    const struct raw_geometry *asked, struct raw_geometry *geometry);
+/* Put into the plan what such a flow really is: its geometry, and whether its
+ * segments are datagrams. */
+bool session_look_up(struct session *session, struct plan *plan,
+    const struct raw_geometry *asked);
+
+/* Whether the tuples of a plan that was looked up need RDMA, also on one host:
+ * then memory is nothing to compare them with. */
+bool session_needs_network(
+    const struct session *session, const struct plan *plan);
 
 #endif

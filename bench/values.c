@@ -257,8 +257,9 @@ const char *notify_name(uint32_t notify)
 		[NOTIFY_NONE] = "-",
 		[NOTIFY_FOOTER] = "footer",
 		[NOTIFY_IMM] = "imm",
-		[NOTIFY_MIXED] = "mixed",
+		[NOTIFY_DATAGRAM] = "datagram",
 	};
 
-	return names[notify];
+	return notify <= NOTIFY_DATAGRAM && names[notify] ? names[notify]
+							  : "mixed";
 }

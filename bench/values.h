@@ -57,7 +57,8 @@ const char *mode_name(uint32_t mode);
 /* The same of enum dfi_source_combining; on is adaptive. */
 const char *combining_name(uint32_t combining);
 
-/* The same of enum dfi_transport, enum bench_role, and enum notify. */
+/* The same of enum dfi_transport, enum bench_role, and enum notify, which is
+ * "mixed" where several are together. */
 const char *transport_name(uint32_t transport);
 const char *role_name(uint32_t role);
 const char *notify_name(uint32_t notify);

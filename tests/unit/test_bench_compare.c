@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What dfi-bench says of the sides that it compares, with rounds that are made
- * up here: whose content was wrong.
+ * up here: whose content was wrong, and how tuples travelled.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -20,6 +20,9 @@ static struct comparison comparison;
  * or if they are not. */
 static uint32_t wrong_if_checked, wrong_if_not;
 
+/* What each round tells. */
+static struct tally tally;
+
 bool runner_start(const struct runner_attr *attr, struct runner *runner)
 {
 	*runner = (struct runner){ .attr = *attr, .board = &board };
@@ -35,6 +38,7 @@ bool runner_round(
 		.tuples = plan->tuples,
 		.verified = plan->tuple_size !=
 		    (plan->check ? wrong_if_checked : wrong_if_not),
+		.tally = tally,
 	};
 	return true;
 }
@@ -69,6 +73,7 @@ static void set_up(void)
 	uint32_t i;
 
 	wrong_if_checked = wrong_if_not = 0;
+	tally = (struct tally){ .segments = 10 };
 	options = (struct common_options){
 		.repeat = 2,
 		.bytes = 1024,
@@ -119,4 +124,57 @@ Test(compare, a_round_that_is_wrong_counts_against_its_own_side)
 {
 	wrong_if_not = 24;
 	assert_verified(true, true, false);
+}
+
+/* Of the first side, after its rounds. */
+static void assert_travel(
+    const char *transport, const char *notify, double requests)
+{
+	struct runner_attr attr = { .procs = 1 };
+	struct session session = { .peer = NULL };
+	json_t *row = json_object();
+	const char *key = "requests_per_segment";
+
+	cr_assert(compare_bandwidths(&comparison, &attr));
+	compare_report_travel(row, &session, &sides[0]);
+	cr_assert_str_eq(
+	    json_string_value(json_object_get(row, "transport")), transport);
+	cr_assert_str_eq(
+	    json_string_value(json_object_get(row, "notify")), notify);
+	cr_assert_eq(json_is_real(json_object_get(row, key)), requests > 0);
+	cr_assert_eq(json_real_value(json_object_get(row, key)), requests);
+	json_decref(row);
+}
+
+Test(travel, segments_that_are_datagrams_go_over_rdma, .init = set_up)
+{
+	tally.requests = 11;
+	strcpy(tally.device, "a device");
+	sides[0].plan.datagrams = 1;
+	assert_travel("verbs", "datagram", 1.1);
+}
+
+Test(travel, rings_that_a_device_writes_go_over_rdma, .init = set_up)
+{
+	tally.requests = 12;
+	tally.notify = NOTIFY_IMM;
+	strcpy(tally.device, "a device");
+	assert_travel("verbs", "imm", 1.2);
+}
+
+Test(travel, several_ways_to_notify_are_mixed, .init = set_up)
+{
+	tally.requests = 12;
+	tally.notify = NOTIFY_FOOTER;
+	strcpy(tally.device, "a device");
+	sides[0].plan.datagrams = 1;
+	assert_travel("verbs", "mixed", 1.2);
+}
+
+/* It may have one for numbers only, or of other flows. */
+Test(travel, a_device_alone_is_no_way, .init = set_up)
+{
+	tally.requests = 12;
+	strcpy(tally.device, "a device");
+	assert_travel("shm", "-", 0);
 }
