@@ -4,7 +4,8 @@
 # setups.sh BUILD_DIR: between processes of two virtual machines, nothing grows
 # by setting flows up and taking them down: no file descriptors, memory, queue
 # pairs and memory regions; and a process has as many queue pairs as it has
-# sources, and peers' sources that write to it, whatever number of flows ran.
+# sources, and peers' sources that write to it, whatever number of flows ran. And
+# dfi-bench measures flows between the machines, and says by which way they went.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -137,6 +138,31 @@ finish() # TUPLES
 		END { print n " tuples of " want; exit n != want }'
 }
 
+# The sources are on node 0, which prints; the targets on node 1.
+bench() # NOTIFY COMMAND OPTION...
+{
+	local notify=$1 word
+
+	shift
+	meet "bench.$1" # the last one's flows are gone
+	if [ "$me" = 1 ]; then
+		bin/dfi-bench "$1" --role target
+		return
+	fi
+	bin/dfi-bench "$@" --role source --transport verbs --api claim \
+		--tuple-size 64 --bytes 1M --repeat 1 --verify --json > /tmp/row
+	for word in '"transport": "verbs"' '"device": "rxe0"' \
+		"\"notify\": \"$notify\"" '"requests_per_segment": [0-9]' \
+		'"baseline": null' '"verified": true'; do
+		grep -q "$word" /tmp/row || {
+			echo "dfi-bench $1 does not say $word"
+			cat /tmp/row
+			exit 1
+		}
+	done
+	echo "dfi-bench $1: 1 MiB over RDMA, by $notify"
+}
+
 if [ "$me" = 0 ]; then
 	bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" --insecure &
 	registry=$!
@@ -179,4 +205,7 @@ go_on
 held end:0
 await "without a context" '* 0 0'
 finish $((2 * 1000 * 20))
+
+bench imm shuffle
+bench datagram replicate --mode multicast --targets 2 --wait block
 [ "$me" != 0 ] || kill "$registry"
