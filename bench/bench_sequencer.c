@@ -16,6 +16,8 @@ static const struct column columns[] = {
 	{ "baseline", "baseline", 10, 0 },
 	{ "baseline_value", "median[M calls/s]", 17, 2 },
 	{ "ratio", "ratio", 7, 3 },
+	{ "transport", "transport", 9, 0 },
+	{ "device", "device", 8, 0 },
 	{ "preemptions", "preempted", 9, 0 },
 	{ "verified", "verified", 8, 0 },
 	{ 0 },
@@ -111,6 +113,7 @@ static bool add_row(const struct sequencer_options *options,
 {
 	static struct side sides[2];
 	struct summary summary;
+	bool over_rdma;
 	json_t *row;
 
 	sides[0] = (struct side){
@@ -128,6 +131,7 @@ static bool add_row(const struct sequencer_options *options,
 	sides[1].plan.job = JOB_FETCH_ADD;
 	if (!measure(options, session, sides))
 		return false;
+	over_rdma = sides[0].requests > 0; /* one for each number */
 	summary = stats_summary(sides[0].values, sides[0].n_values);
 	row = json_pack("{s:s, s:i, s:i}", "experiment", "sequencer", "clients",
 	    (int)n_clients, "batch", (int)options->batch);
@@ -135,6 +139,10 @@ static bool add_row(const struct sequencer_options *options,
 	    sides[0].verified && sides[1].verified);
 	report_baseline(row, "fetch-add", sides[0].values, sides[1].values,
 	    sides[0].n_values);
+	json_object_set_new(
+	    row, "transport", json_string(over_rdma ? "verbs" : "shm"));
+	json_object_set_new(
+	    row, "device", json_string(over_rdma ? sides[0].device : "-"));
 	json_object_set_new(row, "preemptions",
 	    json_integer(
 		(json_int_t)(sides[0].preempted + sides[1].preempted)));

@@ -16,8 +16,11 @@ static error_t parse_raw(int key, char *arg, struct argp_state *state)
 	struct raw_options *options = state->input;
 
 	(void)arg;
-	if (key == ARGP_KEY_END)
+	if (key == ARGP_KEY_END) {
 		refuse_role(state, &options->common);
+		refuse_transport(state, &options->common,
+		    "hand-written rings are in memory");
+	}
 	if (key != KEY_SWEEP)
 		return parse_rest(key, state, &options->common);
 	options->sweep = true;
@@ -270,6 +273,8 @@ static error_t parse_sequencer(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		refuse_role(state, &options->common);
+		refuse_transport(state, &options->common,
+		    "numbers are taken as DFI_TRANSPORT says");
 		return 0;
 	default:
 		return parse_rest(key, state, &options->common);
@@ -295,7 +300,8 @@ void sequencer_options_parse(
 		.parser = parse_sequencer,
 		.doc = "Measure how fast threads take numbers of a sequencer "
 		       "of another process, beside fetch-and-add on a bare "
-		       "word. Options of flows do nothing here.",
+		       "word. Options of flows do nothing here; DFI_TRANSPORT "
+		       "says how numbers are taken.",
 		.children = common_children,
 	};
 

@@ -155,6 +155,13 @@ void refuse_role(
 		    "--role: only shuffle, replicate and latency have it");
 }
 
+void refuse_transport(const struct argp_state *state,
+    const struct common_options *common, const char *why)
+{
+	if (common->transport)
+		argp_error(state, "--transport: there are no flows: %s", why);
+}
+
 static error_t parse_common(int key, char *arg, struct argp_state *state)
 {
 	struct common_options *options = state->input;

@@ -61,6 +61,11 @@ void default_tuple_sizes(
 void refuse_role(
     const struct argp_state *state, const struct common_options *common);
 
+/* Refuse to choose a transport, where there are no flows; why is what there is
+ * instead. */
+void refuse_transport(const struct argp_state *state,
+    const struct common_options *common, const char *why);
+
 /* The part of every subcommand's parser that is the same. */
 error_t parse_rest(
     int key, struct argp_state *state, struct common_options *common);

@@ -79,6 +79,17 @@ done
 if "$bin/dfi-bench" raw --role source > /dev/null 2>&1; then
 	fail "dfi-bench raw takes a role"
 fi
+# Without flows, a transport would mean nothing.
+for command in raw sequencer; do
+	if "$bin/dfi-bench" $command --transport shm > /dev/null 2> "$tmp/log"; then
+		fail "dfi-bench $command takes a transport"
+	fi
+	has "$tmp/log" '--transport: there are no flows'
+done
+"$bin/dfi-bench" sequencer --clients 2 --iterations 1000 --repeat 1 --json \
+	> "$tmp/sequencer" 2> "$tmp/log" ||
+	fail "dfi-bench sequencer: $(cat "$tmp/log")"
+has "$tmp/sequencer" "${fields[@]}" '"transport": "shm"' '"device": "-"'
 kill $registry
 wait $registry || :
 registry= holder=
