@@ -69,8 +69,9 @@ void replicate_options_parse(
 	static const struct argp_option table[] = {
 		{ "mode", KEY_MODE, "LIST", 0,
 		    "naive, multicast or ordered, which is multicast with one "
-		    "order of all segments at all targets (default: the first "
-		    "two, in turns)",
+		    "order of all segments at all targets; with one source "
+		    "that is only the price of its numbers, as nothing is "
+		    "merged (default: the first two, in turns)",
 		    0 },
 		{ "targets", KEY_TARGETS, "LIST", 0,
 		    "1 to 8, each with a thread of its own; results for each "
