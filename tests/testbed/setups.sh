@@ -138,10 +138,27 @@ finish() # TUPLES
 		END { print n " tuples of " want; exit n != want }'
 }
 
+# That rows of dfi-bench, which it printed into /tmp/row, went over RDMA.
+check_row() # COMMAND WORD...
+{
+	local command=$1 word
+
+	shift
+	for word in '"transport": "verbs"' "\"device\": \"$DFI_TEST_DEVICE\"" \
+		'"verified": true' "$@"; do
+		grep -q "$word" /tmp/row || {
+			echo "dfi-bench $command does not say $word"
+			cat /tmp/row
+			exit 1
+		}
+	done
+	echo "dfi-bench $command: over RDMA"
+}
+
 # The sources are on node 0, which prints; the targets on node 1.
 bench() # NOTIFY COMMAND OPTION...
 {
-	local notify=$1 word
+	local notify=$1
 
 	shift
 	meet "bench.$1" # the last one's flows are gone
@@ -151,16 +168,14 @@ bench() # NOTIFY COMMAND OPTION...
 	fi
 	bin/dfi-bench "$@" --role source --transport verbs --api claim \
 		--tuple-size 64 --bytes 1M --repeat 1 --verify --json > /tmp/row
-	for word in '"transport": "verbs"' '"device": "rxe0"' \
-		"\"notify\": \"$notify\"" '"requests_per_segment": [0-9]' \
-		'"baseline": null' '"verified": true'; do
-		grep -q "$word" /tmp/row || {
-			echo "dfi-bench $1 does not say $word"
-			cat /tmp/row
-			exit 1
-		}
-	done
-	echo "dfi-bench $1: 1 MiB over RDMA, by $notify"
+	check_row "$1" "\"notify\": \"$notify\"" \
+		'"requests_per_segment": [0-9]' '"baseline": null'
+}
+
+# By the setting instead of the option, and on one machine.
+bench_here() # COMMAND OPTION...
+{
+	DFI_TRANSPORT=verbs bin/dfi-bench "$@" --repeat 1 --json > /tmp/row
 }
 
 if [ "$me" = 0 ]; then
@@ -208,4 +223,10 @@ finish $((2 * 1000 * 20))
 
 bench imm shuffle
 bench datagram replicate --mode multicast --targets 2 --wait block
+if [ "$me" = 0 ]; then
+	bench_here shuffle --api claim --tuple-size 64 --bytes 1M --wait block
+	check_row shuffle '"baseline": null'
+	bench_here sequencer --clients 1 --iterations 1000
+	check_row sequencer '"baseline": "fetch-add"'
+fi
 [ "$me" != 0 ] || kill "$registry"
