@@ -24,6 +24,7 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 #include "../base/files.h"
+#include "../base/fork_files.h"
 #include "../base/log.h"
 #include "../base/loop.h"
 
@@ -107,7 +108,7 @@ static void free_pass(struct shm_pass *pass)
 	TAILQ_REMOVE(&pass->shm->passes, pass, link);
 	pass->shm->n_passes--;
 	event_free(pass->event);
-	close(pass->socket);
+	dfi__fork_close(pass->socket);
 	free(pass);
 }
 
@@ -264,10 +265,15 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 		refuse(shm, socket, ret, &peer);
 		return;
 	}
+	/* A child that the application forks would hide our death from it. */
+	if (dfi__fork_add(socket) < 0) {
+		close(socket);
+		return;
+	}
 	make_room(shm);
 	pass = calloc(1, sizeof(*pass));
 	if (!pass) {
-		close(socket);
+		dfi__fork_close(socket);
 		return;
 	}
 	pass->shm = shm;
@@ -278,7 +284,7 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	if (!pass->event || event_add(pass->event, &timeout) < 0) {
 		if (pass->event)
 			event_free(pass->event);
-		close(socket);
+		dfi__fork_close(socket);
 		free(pass);
 		return;
 	}
@@ -308,37 +314,62 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 	evtimer_add(shm->pause, &pause);
 }
 
-static int listen_on_loop(void *arg)
+/*
+ * Children close it, or peers would go on connecting after this process's
+ * death, and wait for answers.
+ */
+static int open_listener(struct shm *shm)
 {
-	struct shm *shm = arg;
 	struct sockaddr_un address;
 	socklen_t size;
-	uint64_t name;
-	int fd;
+	int fd, ret;
 
-	TAILQ_INIT(&shm->passes);
-	if (getrandom(&name, sizeof(name), 0) != sizeof(name))
-		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	snprintf(shm->base.address, sizeof(shm->base.address), "@dfi-%d-%016lx",
-	    (int)getpid(), (unsigned long)name);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return dfi__fail_files(
 		    errno, 1, "socket", "shared memory: passing regions");
+	ret = dfi__fork_add(fd);
+	if (ret < 0) {
+		close(fd);
+		return ret;
+	}
 	fill_address(shm->base.address, &address, &size);
 	if (bind(fd, (struct sockaddr *)&address, size) == 0)
 		shm->listener = evconnlistener_new(dfi__loop_base(shm->loop),
 		    on_peer, shm, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
 		    1024, fd);
 	if (!shm->listener) {
-		close(fd);
-		return dfi__fail(-EIO, "shared memory: listening on %s: %s",
+		ret = dfi__fail(-EIO, "shared memory: listening on %s: %s",
 		    shm->base.address, strerror(errno));
+		dfi__fork_close(fd);
 	}
+	return ret;
+}
+
+static void free_listener(struct shm *shm)
+{
+	dfi__fork_remove(evconnlistener_get_fd(shm->listener));
+	evconnlistener_free(shm->listener);
+}
+
+static int listen_on_loop(void *arg)
+{
+	struct shm *shm = arg;
+	uint64_t name;
+	int ret;
+
+	TAILQ_INIT(&shm->passes);
+	if (getrandom(&name, sizeof(name), 0) != sizeof(name))
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	snprintf(shm->base.address, sizeof(shm->base.address), "@dfi-%d-%016lx",
+	    (int)getpid(), (unsigned long)name);
+	ret = open_listener(shm);
+	if (ret < 0)
+		return ret;
 	evconnlistener_set_error_cb(shm->listener, on_accept_error);
 	shm->pause = evtimer_new(dfi__loop_base(shm->loop), on_pause_over, shm);
 	if (!shm->pause) {
-		evconnlistener_free(shm->listener);
+		free_listener(shm);
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	}
 	return 0;
@@ -354,7 +385,7 @@ static int stop_on_loop(void *arg)
 	struct shm *shm = arg;
 
 	event_free(shm->pause);
-	evconnlistener_free(shm->listener);
+	free_listener(shm);
 	while (!TAILQ_EMPTY(&shm->passes))
 		free_pass(TAILQ_FIRST(&shm->passes));
 	return 0;

@@ -346,6 +346,50 @@ Test(shm, owner_that_answers_nonsense_is_named)
 	stop_false_owner(&liar);
 }
 
+/* The sockets of this process that have an address: to listen, or accepted. */
+static int count_sockets(const char *text)
+{
+	struct sockaddr_un wanted, address;
+	socklen_t size = abstract_address(text, &wanted), got;
+	int fd, n = 0;
+
+	for (fd = 0; fd < 256; fd++) {
+		got = sizeof(address);
+		if (getsockname(fd, (struct sockaddr *)&address, &got) == 0 &&
+		    got == size && memcmp(&address, &wanted, size) == 0)
+			n++;
+	}
+	return n;
+}
+
+static int do_nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+/* Else who asks for a region would wait for a child of an owner that died. */
+Test(shm, forked_child_neither_listens_nor_keeps_peers)
+{
+	const char *address = owner.transport->address;
+	int idle = connect_raw(address), status;
+	int64_t patience = deadline_in_ms(20000);
+	pid_t pid;
+
+	while (count_sockets(address) < 2)
+		cr_assert_lt(clock_now_ns(), patience);
+	/* And what is done with an accepted one was done. */
+	dfi__loop_call(owner.loop, do_nothing, NULL);
+	pid = fork();
+	if (!pid)
+		_exit(count_sockets(address));
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status), "%x", (unsigned)status);
+	cr_assert_eq(WEXITSTATUS(status), 0);
+	cr_assert_eq(count_sockets(address), 2);
+	close(idle);
+}
+
 /* The reply's second word, or 1 if the owner just hung up. */
 static int ask(const void *request, size_t size)
 {

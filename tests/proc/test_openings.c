@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Deaths of those whom a source is just asking for their memory: it is told as
+ * soon as the registry knows, and does not wait until it may not wait any
+ * longer. The other processes run worker.c.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spawn.h"
+#include "worker.h"
+
+#define FLOW "flow"
+#define LONG_MS 20000u
+/* How long a source may take to open, and what is much less. */
+#define OPEN_MS 50000u
+#define SOON_MS 12000
+
+static struct dfi_registry *registry;
+static struct dfi *dfi;
+
+static void setup(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	cr_assert_eq(
+	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(openings, .init = setup, .fini = teardown, .timeout = 90);
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void create_flow(uint32_t n_sources, uint32_t n_targets)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &worker_schema;
+	attr.n_sources = n_sources;
+	attr.n_targets = n_targets;
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
+/* A source that a thread opens, and what it is told. */
+struct opening {
+	pthread_t thread;
+	uint32_t index;
+	int ret;
+	int64_t told_ms;
+	char text[512];
+};
+
+static void *run_opening(void *arg)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct opening *opening = arg;
+	struct dfi_source *source;
+
+	attr.open_timeout_ms = OPEN_MS;
+	opening->ret = dfi_source_open(
+	    dfi, FLOW, opening->index, &attr, &source);
+	opening->told_ms = now_ms();
+	snprintf(opening->text, sizeof(opening->text), "%s",
+	    opening->ret ? dfi_errmsg() : "");
+	return NULL;
+}
+
+static unsigned count_sockets(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	unsigned n = 0;
+	char link[64];
+	ssize_t size;
+
+	cr_assert_not_null(dir);
+	while ((entry = readdir(dir))) {
+		size = readlinkat(
+		    dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+		if (size < 0)
+			continue;
+		link[size] = '\0';
+		n += strstr(link, "socket:") != NULL;
+	}
+	closedir(dir);
+	return n;
+}
+
+/* Until it waits for the answer of a target, which is stopped. */
+static void start_asking(struct opening *opening, uint32_t index)
+{
+	unsigned sockets = count_sockets();
+	int64_t patience = now_ms() + LONG_MS;
+
+	opening->index = index;
+	cr_assert_eq(
+	    pthread_create(&opening->thread, NULL, run_opening, opening), 0);
+	while (count_sockets() == sockets) {
+		cr_assert_lt(now_ms(), patience);
+		usleep(1000);
+	}
+}
+
+static void expect_told(
+    struct opening *opening, const struct child *target, int64_t since_ms)
+{
+	char pid[32];
+
+	pthread_join(opening->thread, NULL);
+	cr_assert_eq(
+	    opening->ret, -ECONNRESET, "%d %s", opening->ret, opening->text);
+	snprintf(pid, sizeof(pid), "pid %d)", (int)target->pid);
+	cr_assert_not_null(strstr(opening->text, "flow '" FLOW "': target "),
+	    "%s", opening->text);
+	cr_assert_not_null(strstr(opening->text, pid), "%s", opening->text);
+	cr_assert_lt(opening->told_ms - since_ms, SOON_MS, "%s", opening->text);
+}
+
+/* The child has all that its parent had, and lives on. */
+Test(openings, are_told_of_a_target_whose_child_lives_on)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct opening opening;
+	struct child target;
+	int64_t killed;
+
+	create_flow(2, 1);
+	child_spawn(&target, DFI_WORKER, "-r", dfi_registry_address(registry),
+	    "-f", FLOW, "-k", "-p", "1", "target:0", NULL);
+	attr.open_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	worker_make_tuple(0, 0, &tuple);
+	cr_assert_eq(dfi_source_push(source, &tuple), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	child_expect(&target, "target 0 held 1");
+	child_signal(&target, SIGSTOP);
+	start_asking(&opening, 1);
+	killed = now_ms();
+	child_signal(&target, SIGKILL);
+	expect_told(&opening, &target, killed);
+	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
+}
