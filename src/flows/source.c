@@ -101,25 +101,24 @@ struct opening {
 	uint32_t target;
 };
 
-static bool target_is_gone(void *arg)
+/* Or wants no tuples, and then may be gone, too. */
+static bool target_has_left(void *arg)
 {
 	const struct opening *opening = arg;
 
-	return peers_state(&opening->source->targets, opening->target) ==
-	    PEER_GONE;
+	return peers_state(&opening->source->targets, opening->target) !=
+	    PEER_PRESENT;
 }
 
 /* Open the ring in a target's region. */
 static int open_remote(
-    struct dfi_source *source, uint32_t target, int64_t deadline)
+    struct dfi_source *source, uint32_t target, const struct patience *patience)
 {
 	const struct endpoint *endpoint =
 	    &source->targets.peer[target].endpoint;
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	struct ring_layout layout = ring_layout(
 	    &geometry, source->flow.n_sources);
-	struct opening opening = { source, target };
-	struct patience patience = { deadline, target_is_gone, &opening };
 	struct writer *writer = &source->rings[target];
 	const struct region_name *name;
 	struct transport *transport;
@@ -144,7 +143,7 @@ static int open_remote(
 		ret = take_image(source, transport, &layout, &stage);
 	if (!ret)
 		ret = transport->ops->remote_open(transport, source, name,
-		    &layout, source_ring(source), stage, &patience, &remote);
+		    &layout, source_ring(source), stage, patience, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
 		    "flow '%s': %s %u is attached already, or has been "
@@ -166,15 +165,17 @@ static int open_ring(
 	struct region *slots = flow_is_broadcast(&source->flow)
 	    ? source->fan->broadcast.region
 	    : NULL;
+	struct opening opening = { source, target };
+	struct patience patience = { deadline, target_has_left, &opening };
 	struct writer *ring = &source->rings[target];
 	char peer[256];
-	int ret = open_remote(source, target, deadline);
+	int ret = open_remote(source, target, &patience);
 
 	if (ret < 0 || !slots)
 		return ret;
 	ret = slots->transport->ops->show(slots,
 	    &source->targets.peer[target].endpoint.region, source->index,
-	    deadline);
+	    &patience);
 	if (ret < 0) {
 		ring->remote->transport->ops->remote_close(ring->remote);
 		ring->remote = NULL;

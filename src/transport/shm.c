@@ -373,14 +373,14 @@ int dfi__shm_check_memfd(int fd, const struct region_name *name)
 }
 
 static int map_remote(struct shm *shm, const struct region_name *name,
-    int64_t deadline, struct shm_remote *remote)
+    const struct patience *patience, struct shm_remote *remote)
 {
 	void *base;
 	int fd, ret;
 
 	ret = check_address_space(name->size);
 	if (!ret)
-		ret = dfi__shm_pass_fetch(name, deadline, &fd);
+		ret = dfi__shm_pass_fetch(name, patience, &fd);
 	if (ret < 0)
 		return ret;
 	ret = dfi__shm_check_memfd(fd, name);
@@ -400,7 +400,6 @@ static int shm_remote_open(struct transport *transport, const void *writer,
     uint32_t ring, struct stage *stage, const struct patience *patience,
     struct remote **remote)
 {
-	int64_t deadline = patience->deadline;
 	struct shm *shm = (struct shm *)transport;
 	struct shm_remote *new = calloc(1, sizeof(*new));
 	int ret = 0;
@@ -416,9 +415,9 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 	if (new->local)
 		new->region = new->local->base.base;
 	else
-		ret = map_remote(shm, name, deadline, new);
+		ret = map_remote(shm, name, patience, new);
 	if ((ret == -ENOMEM || ret == -EMFILE) && dfi__shm_spares_free(shm))
-		ret = map_remote(shm, name, deadline, new);
+		ret = map_remote(shm, name, patience, new);
 	if (ret < 0) {
 		free(new);
 		return ret;

@@ -119,20 +119,21 @@ void dfi__shm_report_serve(
 
 /*
  * A connection with the process at an address, which runs as our user:
- * -ECONNRESET, -EACCES, -ETIMEDOUT, -EMFILE, -EIO.
+ * -ECONNRESET, also if it was given up, -EACCES, -ETIMEDOUT, -EMFILE, -EIO.
  */
-int dfi__shm_pass_connect(const char *address, int64_t deadline, int *socket);
+int dfi__shm_pass_connect(
+    const char *address, const struct patience *patience, int *socket);
 
 /* Ask, and wait for an answer, a refusal, or the end of the connection. */
 int dfi__shm_pass_ask(int socket, const char *address,
-    const struct shm_request *request, int64_t deadline);
+    const struct shm_request *request, const struct patience *patience);
 
 /*
  * The transport's show() and shown(); shm_show.c. Serving: on the control
  * thread, a bare negative errno value, and fd stays the caller's.
  */
 int dfi__shm_show(struct region *shown, const struct region_name *to,
-    uint32_t ring, int64_t deadline);
+    uint32_t ring, const struct patience *patience);
 const void *dfi__shm_shown(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
 int dfi__shm_show_serve(
@@ -141,7 +142,7 @@ void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
 
 /* Show a region by its descriptor to the owner of another one. */
 int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd, int64_t deadline);
+    struct shm_show_request *request, int fd, const struct patience *patience);
 
 /* How long a peer has for asking; only tests change it. */
 extern int dfi__shm_pass_timeout_s;
@@ -155,6 +156,6 @@ void dfi__shm_pass_stop(struct shm *shm);
  * caller's.
  */
 int dfi__shm_pass_fetch(
-    const struct region_name *name, int64_t deadline, int *fd);
+    const struct region_name *name, const struct patience *patience, int *fd);
 
 #endif

@@ -402,23 +402,36 @@ static int no_answer(const char *address)
 	    "shared memory: the process at %s doesn't answer", address);
 }
 
-static int await(int socket, const char *address, int64_t deadline)
+/* Whether there is still hope for an answer: 0, or an error. */
+static int check_hope(const char *address, const struct patience *patience)
+{
+	if (patience_given_up(patience))
+		return dfi__fail(-ECONNRESET,
+		    "shared memory: the process at %s is gone, as the registry "
+		    "says",
+		    address);
+	return clock_now_ns() < patience->deadline ? 0 : no_answer(address);
+}
+
+static int await(
+    int socket, const char *address, const struct patience *patience)
 {
 	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
-	int ret;
+	int n, ret;
 
-	do
-		ret = poll(&pollfd, 1, deadline_left_ms(deadline));
-	while (ret < 0 && errno == EINTR);
-	if (ret > 0)
-		return 0;
-	if (ret < 0)
-		return dfi__fail(-EIO, "poll: %s", strerror(errno));
-	return no_answer(address);
+	do {
+		n = poll(&pollfd, 1, patience_look_ms(patience));
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return dfi__fail(-EIO, "poll: %s", strerror(errno));
+		ret = check_hope(address, patience);
+	} while (!ret);
+	return ret;
 }
 
 int dfi__shm_pass_ask(int socket, const char *address,
-    const struct shm_request *request, int64_t deadline)
+    const struct shm_request *request, const struct patience *patience)
 {
 	/* The refusal may have closed it already: that is read, then. */
 	if (send(socket, request, sizeof(*request), MSG_NOSIGNAL) < 0 &&
@@ -426,10 +439,11 @@ int dfi__shm_pass_ask(int socket, const char *address,
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone (%s)", address,
 		    strerror(errno));
-	return await(socket, address, deadline);
+	return await(socket, address, patience);
 }
 
-int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
+int dfi__shm_pass_connect(
+    const char *address, const struct patience *patience, int *out)
 {
 	struct sockaddr_un name;
 	struct ucred owner;
@@ -452,10 +466,9 @@ int dfi__shm_pass_connect(const char *address, int64_t deadline, int *out)
 			goto close_fd;
 		}
 		/* Its backlog is full; there is no event to wait for. */
-		if (!deadline_left_ms(deadline)) {
-			ret = no_answer(address);
+		ret = check_hope(address, patience);
+		if (ret < 0)
 			goto close_fd;
-		}
 		poll(NULL, 0, 1);
 	}
 	ret = peer_is_us(fd, &owner);
@@ -514,7 +527,7 @@ static int reply_error(
 }
 
 int dfi__shm_pass_fetch(
-    const struct region_name *name, int64_t deadline, int *out)
+    const struct region_name *name, const struct patience *patience, int *out)
 {
 	struct shm_request request = {
 		.magic = PASS_MAGIC,
@@ -524,10 +537,10 @@ int dfi__shm_pass_fetch(
 	struct shm_reply reply;
 	int socket = -1, fd = -1, ret;
 
-	ret = dfi__shm_pass_connect(name->address, deadline, &socket);
+	ret = dfi__shm_pass_connect(name->address, patience, &socket);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_pass_ask(socket, name->address, &request, deadline);
+	ret = dfi__shm_pass_ask(socket, name->address, &request, patience);
 	if (!ret)
 		ret = receive_reply(socket, name, &reply, &fd);
 	if (!ret && reply.error)
@@ -545,14 +558,14 @@ int dfi__shm_pass_fetch(
 }
 
 int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd, int64_t deadline)
+    struct shm_show_request *request, int fd, const struct patience *patience)
 {
 	struct shm_reply reply;
 	int socket = -1, none = -1, ret;
 
 	request->base.magic = SHOW_MAGIC;
 	request->base.version = PASS_VERSION;
-	ret = dfi__shm_pass_connect(to->address, deadline, &socket);
+	ret = dfi__shm_pass_connect(to->address, patience, &socket);
 	if (ret < 0)
 		return ret;
 	/* A refusal may have closed it already: that is read, then. */
@@ -562,7 +575,7 @@ int dfi__shm_pass_show(const struct region_name *to,
 		    "shared memory: the process at %s is gone (%s)",
 		    to->address, strerror(-ret));
 	else
-		ret = await(socket, to->address, deadline);
+		ret = await(socket, to->address, patience);
 	if (!ret)
 		ret = receive_reply(socket, to, &reply, &none);
 	if (!ret && reply.error)

@@ -139,10 +139,10 @@ int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
 	};
 	int socket, ret;
 
-	ret = dfi__shm_pass_connect(address, deadline, &socket);
+	ret = dfi__shm_pass_connect(address, PATIENCE(deadline), &socket);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_pass_ask(socket, address, &request, deadline);
+	ret = dfi__shm_pass_ask(socket, address, &request, PATIENCE(deadline));
 	if (!ret)
 		ret = receive_report(socket, address, data, size);
 	close(socket);

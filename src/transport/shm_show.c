@@ -161,7 +161,7 @@ static int show_here(struct shm *shm, struct shm_region *region,
 }
 
 int dfi__shm_show(struct region *shown, const struct region_name *to,
-    uint32_t ring, int64_t deadline)
+    uint32_t ring, const struct patience *patience)
 {
 	struct shm_region *region = (struct shm_region *)shown;
 	struct shm *shm = (struct shm *)shown->transport;
@@ -176,7 +176,7 @@ int dfi__shm_show(struct region *shown, const struct region_name *to,
 	region->elsewhere = true;
 	if (!strcmp(to->address, shm->base.address))
 		return show_here(shm, region, to, ring);
-	return dfi__shm_pass_show(to, &request, region->fd, deadline);
+	return dfi__shm_pass_show(to, &request, region->fd, patience);
 }
 
 const void *dfi__shm_shown(

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "../base/bits.h"
+#include "../base/clock.h"
 
 struct dfi_context_stats;
 struct dfi_device_info;
@@ -224,6 +225,15 @@ static inline bool patience_given_up(const struct patience *patience)
 	return patience->given_up && patience->given_up(patience->arg);
 }
 
+/* How long to sleep in poll(2) before the next look at given_up. */
+static inline int patience_look_ms(const struct patience *patience)
+{
+	int64_t look = clock_now_ns() + INT64_C(100) * NS_PER_MS;
+
+	return deadline_left_ms(
+	    look < patience->deadline ? look : patience->deadline);
+}
+
 struct transport_ops {
 	const char *name;
 
@@ -315,10 +325,11 @@ struct transport_ops {
 	 * Where regions can be mapped: show a region of this process to the
 	 * owner of another one, for a ring of that. It can read it from now on,
 	 * and as long as it has its own, whatever becomes of this process.
-	 * Waits till deadline. What is shown is not made a spare.
+	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. What is shown is
+	 * not made a spare.
 	 */
 	int (*show)(struct region *shown, const struct region_name *to,
-	    uint32_t ring, int64_t deadline);
+	    uint32_t ring, const struct patience *patience);
 
 	/*
 	 * The owner's side: what was shown for a ring of its region under that

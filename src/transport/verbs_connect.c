@@ -17,19 +17,8 @@
 /* rdma_cm's own limit of a step; ours is the deadline. It may not be 0. */
 #define RESOLVE_MS 10000
 
-/* How often who waits looks whether the peer is known to be gone. */
-#define LOOK_NS (INT64_C(100) * NS_PER_MS)
-
 /* A peer may not know yet that we are a member. */
 #define RETRY_REFUSED_NS (INT64_C(20) * NS_PER_MS)
-
-static int look_ms(const struct patience *patience)
-{
-	int64_t look = clock_now_ns() + LOOK_NS;
-
-	return deadline_left_ms(
-	    look < patience->deadline ? look : patience->deadline);
-}
 
 /* Wait for the next event of a channel: 0 and the event, or an error. */
 static int next_event(const struct verbs *verbs,
@@ -43,7 +32,7 @@ static int next_event(const struct verbs *verbs,
 		if (errno != EAGAIN && errno != EINTR)
 			return dfi__verbs_fail_cm(
 			    &verbs->device, "rdma_get_cm_event", errno);
-		if (poll(&pollfd, 1, look_ms(patience)) > 0)
+		if (poll(&pollfd, 1, patience_look_ms(patience)) > 0)
 			continue;
 		if (patience_given_up(patience))
 			return dfi__fail(-ECONNRESET,

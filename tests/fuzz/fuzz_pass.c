@@ -275,7 +275,8 @@ static int ask_with(const uint8_t *packet, size_t size, enum gift gift)
 {
 	int socket;
 
-	fuzz_check(dfi__shm_pass_connect(shm->address, soon(), &socket) == 0);
+	fuzz_check(dfi__shm_pass_connect(
+		       shm->address, PATIENCE(soon()), &socket) == 0);
 	if (send_gift(socket, packet, size, gift) == (ssize_t)size)
 		return socket;
 	close(socket);

@@ -87,6 +87,24 @@ static void *run_opening(void *arg)
 	return NULL;
 }
 
+static void spawn_target(
+    struct child *target, const char *lease, const char *end)
+{
+	child_spawn(target, DFI_WORKER, "-r", dfi_registry_address(registry),
+	    "-f", FLOW, "-l", lease, end, NULL);
+	child_expect(target, "target");
+}
+
+static void end_targets(struct child *targets, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		child_signal(&targets[i], SIGKILL);
+		cr_assert_eq(child_wait(&targets[i]), 128 + SIGKILL);
+	}
+}
+
 static unsigned count_sockets(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -165,4 +183,26 @@ Test(openings, are_told_of_a_target_whose_child_lives_on)
 	expect_told(&opening, &target, killed);
 	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
 	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
+}
+
+/*
+ * The registry has dropped a target that is stopped, and still there. Another
+ * one that is stopped keeps the source until it asks.
+ */
+Test(openings, are_told_of_a_target_whose_lease_is_over)
+{
+	struct child targets[2];
+	struct opening opening;
+	int64_t stopped;
+
+	create_flow(1, 2);
+	spawn_target(&targets[0], "60000", "target:0");
+	spawn_target(&targets[1], "3000", "target:1");
+	child_signal(&targets[0], SIGSTOP);
+	start_asking(&opening, 0);
+	stopped = now_ms();
+	child_signal(&targets[1], SIGSTOP);
+	child_signal(&targets[0], SIGCONT);
+	expect_told(&opening, &targets[1], stopped);
+	end_targets(targets, 2);
 }

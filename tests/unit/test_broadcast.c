@@ -71,7 +71,7 @@ static int64_t soon(void)
 static void show(struct fixture *f, uint32_t i)
 {
 	cr_assert_eq(dfi__shm_ops.show(f->fan.broadcast.region,
-			 &f->regions[i]->name, SOURCE, soon()),
+			 &f->regions[i]->name, SOURCE, PATIENCE(soon())),
 	    0, "%s", dfi_errmsg());
 }
 
@@ -316,8 +316,8 @@ Test(broadcast, region_too_small_for_a_ring_is_not_taken)
 	start(&f, 64, 0);
 	cr_assert_eq(dfi__shm_ops.region_create(shm[0], 1, &small), 0);
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_eq(dfi__shm_ops.show(
-				 small, &f.regions[i]->name, SOURCE, soon()),
+		cr_assert_eq(dfi__shm_ops.show(small, &f.regions[i]->name,
+				 SOURCE, PATIENCE(soon())),
 		    0);
 		atomic_set(&f.readers[i].head->total, small->name.key);
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
@@ -341,8 +341,9 @@ Test(broadcast, newest_of_many_that_were_shown_is_kept)
 		last = region->name.key;
 		first = k ? first : last;
 		for (i = 0; i < N_READERS; i++)
-			cr_assert_eq(dfi__shm_ops.show(region,
-					 &f.regions[i]->name, SOURCE, soon()),
+			cr_assert_eq(
+			    dfi__shm_ops.show(region, &f.regions[i]->name,
+				SOURCE, PATIENCE(soon())),
 			    0);
 		dfi__shm_ops.region_destroy(region);
 	}
@@ -370,7 +371,8 @@ Test(broadcast, region_that_is_closed_is_shown_nothing)
 		    dfi__shm_ops.region_create(shm[i], 4096, &closed), 0);
 		names[i] = closed->name;
 		dfi__shm_ops.region_destroy(closed);
-		cr_assert_eq(dfi__shm_ops.show(region, &names[i], 0, soon()),
+		cr_assert_eq(
+		    dfi__shm_ops.show(region, &names[i], 0, PATIENCE(soon())),
 		    -ECONNRESET);
 		cr_assert_not_null(strstr(dfi_errmsg(), "has closed"));
 	}

@@ -207,8 +207,9 @@ Test(shm, nobody_can_change_the_size_of_a_region)
 	struct region *region = create(SIZE);
 	int fd = -1;
 
-	cr_assert_eq(
-	    dfi__shm_pass_fetch(&region->name, deadline_in_ms(10000), &fd), 0);
+	cr_assert_eq(dfi__shm_pass_fetch(
+			 &region->name, PATIENCE(deadline_in_ms(10000)), &fd),
+	    0);
 	cr_assert_eq(ftruncate(fd, 0), -1);
 	cr_assert_eq(errno, EPERM);
 	cr_assert_eq(ftruncate(fd, 1 << 20), -1);
@@ -640,28 +641,89 @@ Test(shm, report_of_another_version_is_refused)
 	cr_assert_eq(ask(request, 16), -EPROTO);
 }
 
+/* One that takes so many connections, and answers nothing. */
+static int start_silent_owner(struct region_name *name, int backlog)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address;
+	socklen_t size;
+
+	*name = (struct region_name){ .key = 1, .size = SIZE };
+	sprintf(name->address, "@dfi-silent-%d", (int)getpid());
+	size = abstract_address(name->address, &address);
+	cr_assert_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+	cr_assert_eq(listen(fd, backlog), 0);
+	return fd;
+}
+
 Test(shm, report_of_a_process_that_is_gone_or_silent_is_an_error)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int silent = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	char name[64];
-	socklen_t length;
+	struct region_name name;
+	int silent;
 	size_t size;
 	void *data;
 
-	snprintf(name, sizeof(name), "@dfi-silent-%d", (int)getpid());
-	cr_assert_eq(
-	    dfi__shm_report_fetch(name, 0, deadline_in_ms(10000), &data, &size),
+	cr_assert_eq(dfi__shm_report_fetch("@dfi-1-nobody", 0,
+			 deadline_in_ms(10000), &data, &size),
 	    -ECONNRESET);
-	strcpy(address.sun_path + 1, name + 1);
-	length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-	    strlen(name));
-	cr_assert_eq(bind(silent, (struct sockaddr *)&address, length), 0);
-	cr_assert_eq(listen(silent, 5), 0);
-	cr_assert_eq(
-	    dfi__shm_report_fetch(name, 0, deadline_in_ms(20), &data, &size),
+	silent = start_silent_owner(&name, 5);
+	cr_assert_eq(dfi__shm_report_fetch(
+			 name.address, 0, deadline_in_ms(20), &data, &size),
 	    -ETIMEDOUT);
 	expect_text("doesn't answer");
+	close(silent);
+}
+
+static bool is_gone_at_last(void *arg)
+{
+	return ++*(unsigned *)arg == 3;
+}
+
+/* Longer than this test may take. */
+#define GIVEN_UP_LATER(looks)      \
+	(&(const struct patience){ \
+	    deadline_in_ms(INT32_MAX), is_gone_at_last, (looks) })
+
+Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
+{
+	struct region *shown = create(SIZE);
+	struct region_name name;
+	struct remote *remote;
+	unsigned looks = 0;
+	int silent = start_silent_owner(&name, 5);
+
+	cr_assert_eq(dfi__shm_ops.remote_open(peer.transport, NULL, &name,
+			 &whole, 0, NULL, GIVEN_UP_LATER(&looks), &remote),
+	    -ECONNRESET);
+	expect_text("is gone, as the registry says");
+	looks = 0;
+	cr_assert_eq(dfi__shm_ops.show(shown, &name, 0, GIVEN_UP_LATER(&looks)),
+	    -ECONNRESET);
+	expect_text("is gone, as the registry says");
+	cr_assert_eq(
+	    dfi__shm_ops.remote_open(peer.transport, NULL, &name, &whole, 0,
+		NULL, PATIENCE(deadline_in_ms(20)), &remote),
+	    -ETIMEDOUT);
+	expect_text("doesn't answer");
+	close(silent);
+	dfi__shm_ops.region_destroy(shown);
+}
+
+/* Of those that wait for a place in its backlog nothing comes to be polled. */
+Test(shm, owner_that_is_gone_is_not_waited_for_at_its_door)
+{
+	struct region_name name;
+	struct remote *remote;
+	unsigned looks = 0;
+	int silent = start_silent_owner(&name, 0), first;
+
+	first = connect_raw(name.address);
+	cr_assert_eq(dfi__shm_ops.remote_open(peer.transport, NULL, &name,
+			 &whole, 0, NULL, GIVEN_UP_LATER(&looks), &remote),
+	    -ECONNRESET);
+	expect_text("is gone, as the registry says");
+	cr_assert_eq(looks, 3);
+	close(first);
 	close(silent);
 }
 

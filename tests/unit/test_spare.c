@@ -355,8 +355,9 @@ Test(spare, peer_that_took_only_the_descriptor_has_not_let_go)
 	ino_t file = file_of(region);
 	int fd = -1;
 
-	cr_assert_eq(
-	    dfi__shm_pass_fetch(&region->name, deadline_in_ms(20000), &fd), 0);
+	cr_assert_eq(dfi__shm_pass_fetch(
+			 &region->name, PATIENCE(deadline_in_ms(20000)), &fd),
+	    0);
 	destroy(region);
 	cr_assert_neq(pass_by(SIZE), file);
 	close(fd);
