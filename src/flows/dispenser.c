@@ -104,7 +104,7 @@ void dfi__dispenser_destroy(struct dispenser *dispenser)
 }
 
 static int open_through_memory(struct dfi *dfi, const struct node *holder,
-    const struct dispenser_name *name, int64_t deadline,
+    const struct dispenser_name *name, const struct patience *patience,
     struct dispenser_user *user)
 {
 	int ret;
@@ -116,7 +116,7 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 		    holder->host, dfi->node.host,
 		    name->why[0] ? name->why : "its version can't do that");
 	ret = dfi->transport->ops->remote_open(dfi->transport, user,
-	    &name->region, &layout, 0, NULL, PATIENCE(deadline), &user->remote);
+	    &name->region, &layout, 0, NULL, patience, &user->remote);
 	if (!ret)
 		user->words =
 		    (struct dispenser_words *)(void *)user->remote->ring;
@@ -124,7 +124,7 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 }
 
 static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
-    const struct dispenser_name *name, int64_t deadline,
+    const struct dispenser_name *name, const struct patience *patience,
     struct dispenser_user *user)
 {
 	struct transport *verbs;
@@ -139,12 +139,12 @@ static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
 	if (ret < 0)
 		return ret;
 	return verbs->ops->remote_open(verbs, user, &name->verbs, &layout, 0,
-	    NULL, PATIENCE(deadline), &user->remote);
+	    NULL, patience, &user->remote);
 }
 
 int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
     const struct node *holder, const struct dispenser_name *name,
-    int64_t deadline, struct dispenser_user *user)
+    const struct patience *patience, struct dispenser_user *user)
 {
 	if (name->region.size < DISPENSER_REGION_SIZE)
 		return dfi__fail(-EBADMSG,
@@ -153,8 +153,8 @@ int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
 		    (unsigned long)name->region.size);
 	if (name->verbs.address[0])
 		return open_through_device(
-		    dfi, transport, name, deadline, user);
-	return open_through_memory(dfi, holder, name, deadline, user);
+		    dfi, transport, name, patience, user);
+	return open_through_memory(dfi, holder, name, patience, user);
 }
 
 void dfi__dispenser_close(struct dispenser_user *user)

@@ -66,7 +66,7 @@ struct dispenser_user {
  */
 int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
     const struct node *holder, const struct dispenser_name *name,
-    int64_t deadline, struct dispenser_user *user);
+    const struct patience *patience, struct dispenser_user *user);
 /* Also if it was not opened. */
 void dfi__dispenser_close(struct dispenser_user *user);
 

@@ -175,8 +175,16 @@ static int draw(void *arg, uint64_t *place)
 	    source->flow.name, source->index, name);
 }
 
+static bool holder_is_gone(void *arg)
+{
+	struct dfi_source *source = arg;
+
+	return peers_state(&source->targets, HOLDER) == PEER_GONE;
+}
+
 int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 {
+	struct patience patience = { deadline, holder_is_gone, source };
 	const struct endpoint *holder = &source->targets.peer[HOLDER].endpoint;
 	char name[256];
 	int ret;
@@ -187,7 +195,7 @@ int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	ret = dfi__dispenser_open(source->dfi,
 	    (enum dfi_transport)source->flow.transport, &holder->node,
-	    &holder->sequencer, deadline, source->sequencer);
+	    &holder->sequencer, &patience, source->sequencer);
 	if (ret < 0) {
 		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 		return dfi__fail_within(ret,

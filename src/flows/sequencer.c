@@ -145,7 +145,7 @@ static int reserve(
 
 	if (!ret)
 		ret = dfi__dispenser_open(dfi, DFI_TRANSPORT_DEFAULT,
-		    &dfi->node, &sequencer->dispenser.name, deadline,
+		    &dfi->node, &sequencer->dispenser.name, PATIENCE(deadline),
 		    &sequencer->user_end);
 	sequencer->created = !ret;
 	return ret < 0
@@ -289,15 +289,23 @@ static int find(struct dfi_sequencer *sequencer, int64_t deadline)
 	return ret;
 }
 
-/* The creator's entry doesn't change any more. */
+static bool is_lost(void *arg)
+{
+	struct dfi_sequencer *sequencer = arg;
+
+	return atomic_peek(&sequencer->lost);
+}
+
+/* The creator's entry doesn't change any more, but may go. */
 static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
 {
+	struct patience patience = { deadline, is_lost, sequencer };
 	struct dfi *dfi = sequencer->dfi;
 	const struct endpoint *creator = &sequencer->creator;
 	int ret;
 
 	ret = dfi__dispenser_open(dfi, DFI_TRANSPORT_DEFAULT, &creator->node,
-	    &creator->sequencer, deadline, &sequencer->user_end);
+	    &creator->sequencer, &patience, &sequencer->user_end);
 	return ret < 0
 	    ? dfi__fail_within(ret, "sequencer '%s' (node %s, host %s, pid %u)",
 		  sequencer->name, creator->node.name, creator->node.host,

@@ -63,6 +63,19 @@ static void create_flow(uint32_t n_sources, uint32_t n_targets)
 	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
 }
 
+static void create_ordered_flow(uint32_t n_sources, uint32_t n_targets)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	attr.kind = DFI_REPLICATE;
+	attr.replication = DFI_REPLICATION_NAIVE;
+	attr.ordered = 1;
+	attr.schema = &worker_schema;
+	attr.n_sources = n_sources;
+	attr.n_targets = n_targets;
+	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
+}
+
 /* A source that a thread opens, and what it is told. */
 struct opening {
 	pthread_t thread;
@@ -126,19 +139,39 @@ static unsigned count_sockets(void)
 	return n;
 }
 
-/* Until it waits for the answer of a target, which is stopped. */
-static void start_asking(struct opening *opening, uint32_t index)
+static unsigned count_mapped_rings(void)
 {
-	unsigned sockets = count_sockets();
+	FILE *file = fopen("/proc/self/maps", "re");
+	char line[1024];
+	unsigned n = 0;
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, "memfd:dfi-region") != NULL;
+	fclose(file);
+	return n;
+}
+
+/* Until there is one more of something than there was. */
+static void start_opening(
+    struct opening *opening, uint32_t index, unsigned (*count)(void))
+{
+	unsigned before = count();
 	int64_t patience = now_ms() + LONG_MS;
 
 	opening->index = index;
 	cr_assert_eq(
 	    pthread_create(&opening->thread, NULL, run_opening, opening), 0);
-	while (count_sockets() == sockets) {
+	while (count() == before) {
 		cr_assert_lt(now_ms(), patience);
 		usleep(1000);
 	}
+}
+
+/* Until it waits for the answer of a target, which is stopped. */
+static void start_asking(struct opening *opening, uint32_t index)
+{
+	start_opening(opening, index, count_sockets);
 }
 
 static void expect_told(
@@ -204,5 +237,27 @@ Test(openings, are_told_of_a_target_whose_lease_is_over)
 	child_signal(&targets[1], SIGSTOP);
 	child_signal(&targets[0], SIGCONT);
 	expect_told(&opening, &targets[1], stopped);
+	end_targets(targets, 2);
+}
+
+/*
+ * The source has its ring at the target that holds the sequencer, and asks for
+ * that when it has all rings.
+ */
+Test(openings, are_told_of_a_holder_of_the_sequencer_whose_lease_is_over)
+{
+	struct child targets[2];
+	struct opening opening;
+	int64_t stopped;
+
+	create_ordered_flow(1, 2);
+	spawn_target(&targets[0], "3000", "target:0");
+	spawn_target(&targets[1], "60000", "target:1");
+	child_signal(&targets[1], SIGSTOP);
+	start_opening(&opening, 0, count_mapped_rings);
+	stopped = now_ms();
+	child_signal(&targets[0], SIGSTOP);
+	child_signal(&targets[1], SIGCONT);
+	expect_told(&opening, &targets[0], stopped);
 	end_targets(targets, 2);
 }

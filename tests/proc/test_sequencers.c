@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -84,4 +85,43 @@ Test(sequencers, say_that_their_creator_was_killed)
 	cr_assert(strstr(child.line, pid), "%s", child.line);
 	child_tell(&child, 'q');
 	cr_assert_eq(child_wait(&child), 0);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Much longer than its lease. */
+#define OPEN_MS 50000
+
+/* Stopped, it doesn't answer, and its socket doesn't end. */
+Test(sequencers, are_not_waited_for_when_the_lease_of_their_creator_is_over)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_sequencer *sequencer;
+	struct child creator;
+	struct dfi *dfi;
+	int64_t began;
+	char pid[32];
+
+	setenv("DFI_LEASE", "4000", 1);
+	spawn(&creator, "0");
+	unsetenv("DFI_LEASE");
+	attr.registry = dfi_registry_address(registry);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	child_signal(&creator, SIGSTOP);
+	began = now_ms();
+	cr_assert_eq(
+	    dfi_sequencer_open(dfi, "s", OPEN_MS, &sequencer), -ECONNRESET);
+	cr_assert_lt(now_ms() - began, OPEN_MS / 2);
+	snprintf(pid, sizeof(pid), "pid %d)", (int)creator.pid);
+	cr_assert_not_null(strstr(dfi_errmsg(), "sequencer 's' ("));
+	cr_assert_not_null(strstr(dfi_errmsg(), pid), "%s", dfi_errmsg());
+	child_signal(&creator, SIGKILL);
+	cr_assert_eq(child_wait(&creator), 128 + SIGKILL);
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
 }
