@@ -15,6 +15,7 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -122,7 +123,8 @@ static void refuse(struct visitor *visitor, enum tls_cause cause)
 	log_refusal(visitor, cause);
 	visitor->refused = true;
 	if (visitor->stream) {
-		visitor->fd = dup(bufferevent_getfd(visitor->stream));
+		visitor->fd = fcntl(
+		    bufferevent_getfd(visitor->stream), F_DUPFD_CLOEXEC, 0);
 		free_stream(visitor);
 		if (visitor->fd >= 0 && dfi__fork_add(visitor->fd) < 0) {
 			visitor_free(visitor);

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <semaphore.h>
@@ -306,6 +307,42 @@ Test(registry_key, garbage_is_logged_once_for_each_kind)
 	}
 	cr_assert_eq(lines_count("not of this handshake"), 1);
 	cr_assert_eq(lines_count("\n"), 2);
+}
+
+/* The registry's sockets: how many, and how many an exec() would hand on. */
+static int count_sockets(int *handed_on)
+{
+	struct address address, wanted;
+	int fd, n = 0;
+
+	cr_assert_eq(
+	    dfi__address_parse(dfi_registry_address(registry), &wanted), 0);
+	*handed_on = 0;
+	for (fd = 0; fd < 256; fd++) {
+		address.size = sizeof(address.socket);
+		if (getsockname(fd, &address.socket.any, &address.size) ||
+		    address.size != wanted.size ||
+		    memcmp(&address.socket, &wanted.socket, wanted.size) != 0)
+			continue;
+		n++;
+		*handed_on += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	}
+	return n;
+}
+
+Test(registry_key, a_refused_client_is_not_handed_on_to_other_programs)
+{
+	struct raw raw;
+	int handed_on;
+
+	raw_connect(&raw, dfi_registry_address(registry));
+	raw_send_bytes(&raw, "\x16\x03\x01\x00\x08nonsense", 13);
+	/* It is told, and may still say something. */
+	drain(&raw);
+	/* To listen, the member's, and that. */
+	cr_assert_eq(count_sockets(&handed_on), 3);
+	cr_assert_eq(handed_on, 0);
+	raw_close(&raw);
 }
 
 /* Between a client and the registry: keeps what the client says. */
