@@ -232,6 +232,11 @@ free_dfi:
 /* In n_users: nobody else comes. */
 #define CLOSING UINT32_MAX
 
+static int fail_closing(void)
+{
+	return dfi__fail(-EBUSY, "the context is being closed");
+}
+
 int dfi__context_enter(struct dfi *dfi)
 {
 	int ret = context_check(dfi);
@@ -242,7 +247,7 @@ int dfi__context_enter(struct dfi *dfi)
 	n = atomic_load(&dfi->n_users);
 	do {
 		if (n == CLOSING)
-			return dfi__fail(-EBUSY, "the context is being closed");
+			return fail_closing();
 	} while (!atomic_compare_exchange_weak(&dfi->n_users, &n, n + 1));
 	return 0;
 }
@@ -250,6 +255,16 @@ int dfi__context_enter(struct dfi *dfi)
 void dfi__context_leave(struct dfi *dfi)
 {
 	atomic_fetch_sub(&dfi->n_users, 1);
+}
+
+static int fail_used(uint32_t n)
+{
+	if (n == CLOSING)
+		return fail_closing();
+	return dfi__fail(-EBUSY,
+	    "dfi_close: %u sources, targets, barriers and calls use the "
+	    "context: close or await them first",
+	    n);
 }
 
 int dfi_close(struct dfi *dfi)
@@ -263,10 +278,7 @@ int dfi_close(struct dfi *dfi)
 	if (ret < 0)
 		return ret;
 	if (!atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING))
-		return dfi__fail(-EBUSY,
-		    "dfi_close: %u sources, targets, barriers and calls use "
-		    "the context: close or await them first",
-		    n);
+		return fail_used(n);
 	dfi__stats_stop(dfi);
 	dfi__farewells_free(dfi->farewells);
 	dfi__linger_clock_free(dfi->linger);

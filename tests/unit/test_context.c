@@ -77,6 +77,7 @@ Test(context, takes_nobody_while_it_is_closed)
 	atomic_store(&rig.dfi->n_users, closing);
 	cr_assert_eq(open_source_in_vain(), -EBUSY);
 	assert_error(dfi_flow_remove(rig.dfi, "f"), -EBUSY, "being closed");
+	assert_error(dfi_close(rig.dfi), -EBUSY, "being closed");
 	cr_assert_eq(atomic_load(&rig.dfi->n_users), closing);
 	atomic_store(&rig.dfi->n_users, 0);
 }
