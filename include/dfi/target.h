@@ -128,11 +128,14 @@ DFI_API void dfi_target_abort(struct dfi_target *target);
  * told, too, as long as this context is open, also when the target was closed:
  * its entry in the registry stays until all sources have attached, or the flow
  * is removed. Consuming returns -ECANCELED; the caller still closes the target,
- * which returns 0 if nothing had failed before. More calls do nothing. Waits
- * for the registry only, at most the context's open_timeout_ms.
+ * which returns 0 if nothing had failed before. More calls do nothing once it
+ * has returned 0. Waits for the registry only, at most the context's
+ * open_timeout_ms.
  *
  * -EBUSY: a batch or a cursor is out; nothing happened. -ENOTCONN, -ETIMEDOUT:
- * the registry doesn't know; sources that are attached do.
+ * the registry doesn't know, only the sources that are attached do: call again,
+ * to tell those that come later. Closing tries once more, if any are to come;
+ * if that fails as well, the log says so, and they get -ECONNRESET.
  */
 DFI_API int dfi_target_cancel(struct dfi_target *target);
 

@@ -311,24 +311,44 @@ static void close_rings(struct dfi_target *target, enum ring_closed closed)
 		dfi__reader_close(&target->readers[i], closed);
 }
 
+/* Publish how it ends, for sources that attach later. */
+static int publish_end(struct dfi_target *target, enum attach_end end)
+{
+	return dfi__attach_end(target->dfi, &target->flow, target->index,
+	    target->region, target->sequencer, end,
+	    context_deadline(target->dfi, 0));
+}
+
 int dfi_target_cancel(struct dfi_target *target)
 {
 	TARGET_CALL(target, TARGET_SHARED(target));
 	int ret = dfi__target_check_lent(target);
 
-	if (ret < 0 || target->cancelled)
+	if (ret < 0 || target->cancel_told)
 		return ret;
-	target->cancelled = true;
-	/* What was not read of the segment in work never will be. */
-	owned_add(&target->readers[target->head.source].total,
-	    -target_unread(target));
-	target->head.next = target->head.end = NULL;
-	target->lends_segment = false;
-	close_rings(target, RING_CANCELLED);
-	ret = dfi__attach_end(target->dfi, &target->flow, target->index,
-	    target->region, target->sequencer, ATTACH_CANCELLED,
-	    context_deadline(target->dfi, 0));
+	if (!target->cancelled) {
+		target->cancelled = true;
+		/* What was not read of the segment in work never will be. */
+		owned_add(&target->readers[target->head.source].total,
+		    -target_unread(target));
+		target->head.next = target->head.end = NULL;
+		target->lends_segment = false;
+		close_rings(target, RING_CANCELLED);
+	}
+	ret = publish_end(target, ATTACH_CANCELLED);
+	target->cancel_told = !ret;
 	return dfi__error_keep(ret);
+}
+
+/* Who doesn't hear of it is told less, but the target goes all the same. */
+static void try_publish_end(struct dfi_target *target, enum attach_end end)
+{
+	char text[ERROR_TEXT_SIZE];
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (publish_end(target, end) < 0)
+		dfi__log(DFI_LOG_WARN, "%s", dfi_errmsg());
+	(void)dfi__fail(-EIO, "%s", text);
 }
 
 /*
@@ -338,16 +358,8 @@ int dfi_target_cancel(struct dfi_target *target)
  */
 static void leave_group(struct dfi_target *target)
 {
-	char text[ERROR_TEXT_SIZE];
-
-	if (!target->cancelled && !target->n_open) {
-		snprintf(text, sizeof(text), "%s", dfi_errmsg());
-		if (dfi__attach_end(target->dfi, &target->flow, target->index,
-			target->region, target->sequencer, ATTACH_DONE,
-			context_deadline(target->dfi, 0)) < 0)
-			dfi__log(DFI_LOG_WARN, "%s", dfi_errmsg());
-		(void)dfi__fail(-EIO, "%s", text);
-	}
+	if (!target->cancelled && !target->n_open)
+		try_publish_end(target, ATTACH_DONE);
 	dfi__cast_target_stop(target->cast);
 }
 
@@ -372,6 +384,8 @@ int dfi_target_close(struct dfi_target *target)
 		dfi__target_group_drop(target);
 	if (!target->cancelled)
 		close_rings(target, RING_CLOSED);
+	else if (!target->cancel_told && dfi__peers_expected(&target->sources))
+		try_publish_end(target, ATTACH_CANCELLED);
 	if (target->cast)
 		leave_group(target);
 	dfi__stats_remove(dfi, &target->stats);

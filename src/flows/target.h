@@ -40,6 +40,7 @@ struct dfi_target {
 	bool lends_batch;
 	bool cursor_open;
 	bool cancelled;       /* wants no more */
+	bool cancel_told;     /* and the registry knows */
 	_Atomic bool aborted; /* by any thread */
 	bool prefetches;      /* a segment's payload and footer are two lines */
 	uint32_t n_readers;

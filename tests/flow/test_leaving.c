@@ -291,6 +291,82 @@ Test(cancel, is_known_to_a_source_that_attaches_later)
 	check_connections();
 }
 
+static void stop_registry(char *address, size_t size)
+{
+	snprintf(address, size, "%s", dfi_registry_address(rig.registry));
+	cr_assert_eq(dfi_registry_stop(rig.registry), 0);
+}
+
+/* Both contexts have set their keys again. */
+static bool all_are_back(void *arg)
+{
+	struct dfi_flow_info info;
+	int ret = dfi_flow_query(rig.other, "f", &info);
+
+	(void)arg;
+	if (!ret)
+		ret = dfi_flow_query(rig.dfi, "f", &info);
+	return !ret && info.attached_sources == 1 && info.attached_targets == 2;
+}
+
+static void start_registry_again(const char *address)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+
+	attr.listen = address;
+	cr_assert_eq(
+	    dfi_registry_start(&attr, &rig.registry), 0, "%s", dfi_errmsg());
+	cr_assert(eventually(all_are_back, NULL), "%s", dfi_errmsg());
+}
+
+/*
+ * Target 0 cancels while the registry is away, and closes after its return: a
+ * source that attaches then knows, and goes on without it.
+ */
+static void cancel_without_registry(bool again)
+{
+	struct dfi_source *sources[2];
+	char address[128];
+	const void *tuple;
+	uint32_t i;
+
+	create_kv_flow(rig.dfi, "f", 2, 2, 4, 4);
+	open_targets(2, 0);
+	sources[0] = open_source(rig.dfi, "f", 0, 0);
+	stop_registry(address, sizeof(address));
+	for (i = 0; i < 2; i++)
+		assert_error(dfi_target_cancel(targets[0]), -ENOTCONN,
+		    "flow 'f'", "target 0", "others won't");
+	cr_assert(eventually(push_is_refused, sources[0]));
+	start_registry_again(address);
+	if (again)
+		for (i = 0; i < 2; i++)
+			cr_assert_eq(dfi_target_cancel(targets[0]), 0, "%s",
+			    dfi_errmsg());
+	cr_assert_eq(dfi_target_close(targets[0]), 0, "%s", dfi_errmsg());
+	sources[1] = open_source(rig.dfi, "f", 1, 0);
+	for (i = 0; i < 2; i++) {
+		assert_error(push(sources[i], 0), -EPIPE, "target 0", "node");
+		cr_assert_eq(push(sources[i], 1), 0, "%s", dfi_errmsg());
+		cr_assert_eq(
+		    dfi_source_close(sources[i]), 0, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_target_consume(targets[1], &tuple), 1);
+	}
+	cr_assert_eq(dfi_target_consume(targets[1], &tuple), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+	check_connections();
+}
+
+Test(cancel, that_the_registry_missed_is_told_by_the_next_call)
+{
+	cancel_without_registry(true);
+}
+
+Test(cancel, that_the_registry_missed_is_told_by_closing)
+{
+	cancel_without_registry(false);
+}
+
 static int count_targets(void *arg, const struct dfi_node_info *info)
 {
 	*(uint32_t *)arg += info->n_targets;
