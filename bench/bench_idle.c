@@ -11,6 +11,7 @@
 #include "values.h"
 
 static const struct column columns[] = {
+	{ "how", "how", 7, 0 },
 	{ "wait", "wait", 8, 0 },
 	{ "procs", "procs", 5, 0 },
 	{ "seconds", "seconds", 8, 1 },
@@ -96,6 +97,7 @@ int bench_idle(int argc, char **argv)
 		.plan = {
 			.job = JOB_IDLE,
 			.wait = common->wait,
+			.how = options.how,
 			.n_sources = 1,
 			.n_targets = 1,
 			.n_target_threads = 1,
@@ -109,9 +111,10 @@ int bench_idle(int argc, char **argv)
 	done = measure(&options, &session, &side, &process);
 	if (done) {
 		summary = stats_summary(side.values, side.n_values);
-		row = json_pack("{s:s, s:i, s:s, s:f}", "experiment", "idle",
-		    "procs", (int)common->procs, "wait",
-		    wait_name(common->wait), "seconds", common->seconds);
+		row = json_pack("{s:s, s:i, s:s, s:s, s:f}", "experiment",
+		    "idle", "procs", (int)common->procs, "how",
+		    how_name(options.how), "wait", wait_name(common->wait),
+		    "seconds", common->seconds);
 		report_result(
 		    row, "% CPU", &summary, side.n_values, side.verified);
 		json_object_set_new(row, "process", report_number(process));

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "idle_receive.h"
 
 /* What a thread has from prepare to finish. */
 struct flow_state {
@@ -95,7 +96,7 @@ static int prepare_receiver(struct worker *worker, struct flow_state *state)
 		return worker_fail_errno(worker, "a receiver");
 	attr.schema = &state->schema.schema;
 	attr.wait = plan->wait;
-	if (n > 1)
+	if (n > 1 || plan->how != HOW_CONSUME)
 		attr.flags = DFI_NONBLOCK;
 	for (i = 0; i < n; i++) {
 		ret = dfi_target_open(worker->dfi, plan->flow,
@@ -173,11 +174,18 @@ static int run_sender(struct worker *worker, struct sender *sender)
 	return 0;
 }
 
+static int receive(struct worker *worker, struct receiver *receiver)
+{
+	if (worker->plan->how != HOW_CONSUME)
+		return idle_receive(worker->dfi, receiver);
+	return worker->plan->job == JOB_COMBINE ? combine_receive(receiver)
+						: flow_receive(receiver);
+}
+
 static int run_receiver(struct worker *worker, struct receiver *receiver)
 {
 	struct seat *seat = worker->seat;
-	int ret = worker->plan->job == JOB_COMBINE ? combine_receive(receiver)
-						   : flow_receive(receiver);
+	int ret = receive(worker, receiver);
 
 	if (ret < 0)
 		return worker_fail(worker, ret, "receiving");

@@ -228,7 +228,10 @@ static error_t parse_idle(int key, char *arg, struct argp_state *state)
 {
 	struct idle_options *options = state->input;
 
-	(void)arg;
+	if (key == KEY_HOW) {
+		options->how = parse_name(state, "how", arg, how_name, N_HOWS);
+		return 0;
+	}
 	if (key == ARGP_KEY_END)
 		refuse_role(state, &options->common);
 	return parse_rest(key, state, &options->common);
@@ -236,7 +239,16 @@ static error_t parse_idle(int key, char *arg, struct argp_state *state)
 
 void idle_options_parse(int argc, char **argv, struct idle_options *options)
 {
+	static const struct argp_option table[] = {
+		{ "how", KEY_HOW, "consume|fd|group", 0,
+		    "wait in a consuming call, as --wait says (default), or "
+		    "in poll() for the descriptor of the target, or of a "
+		    "group",
+		    0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
+		.options = table,
 		.parser = parse_idle,
 		.doc = "Measure the processor time of a target that waits for "
 		       "--seconds without getting a tuple.",

@@ -112,6 +112,7 @@ struct latency_options {
 
 struct idle_options {
 	struct common_options common;
+	uint32_t how; /* enum how */
 };
 
 #define MAX_CLIENT_COUNTS 16

@@ -46,6 +46,7 @@ enum key {
 	KEY_GROUPS,
 	KEY_COMBINING,
 	KEY_FAN_IN,
+	KEY_HOW,
 };
 
 /* The parser of common options, as the child of a subcommand's. */

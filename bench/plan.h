@@ -39,6 +39,14 @@ enum echo {
 	ECHO_YIELD,         /* two, giving up the processor while waiting */
 };
 
+/* How the target of JOB_IDLE waits. */
+enum how {
+	HOW_CONSUME = 0, /* in dfi_target_consume(), as plan.wait says */
+	HOW_FD,          /* in poll(), for its descriptor */
+	HOW_GROUP,       /* in poll(), for a group's */
+	N_HOWS,
+};
+
 #define PLAN_NAME_SIZE 64
 
 struct plan {
@@ -66,6 +74,7 @@ struct plan {
 	uint64_t n_groups;    /* of sums by key; 0: of all */
 	uint64_t tuples; /* of each source; round trips of an echo; takings */
 	uint64_t idle_ns;
+	uint32_t how;                 /* enum how */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
 	char flow[PLAN_NAME_SIZE];    /* or the sequencer's name */
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */

@@ -208,6 +208,17 @@ const char *routing_name(uint32_t routing)
 	return names[routing];
 }
 
+const char *how_name(uint32_t how)
+{
+	static const char *const names[] = {
+		[HOW_CONSUME] = "consume",
+		[HOW_FD] = "fd",
+		[HOW_GROUP] = "group",
+	};
+
+	return names[how];
+}
+
 const char *mode_name(uint32_t mode)
 {
 	static const char *const names[] = {

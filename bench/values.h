@@ -51,6 +51,9 @@ const char *api_name(uint32_t api);
 const char *wait_name(uint32_t wait);
 const char *routing_name(uint32_t routing);
 
+/* The same of enum how. */
+const char *how_name(uint32_t how);
+
 /* The same of enum replicate_mode. */
 const char *mode_name(uint32_t mode);
 

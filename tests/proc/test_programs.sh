@@ -94,6 +94,15 @@ kill $registry
 wait $registry || :
 registry= holder=
 
+# Who waits leaves the processor to others, in whichever way.
+for how in consume fd group; do
+	"$bin/dfi-bench" idle --how $how --seconds 1 --json > "$tmp/idle" 2> "$tmp/log" ||
+		fail "dfi-bench idle --how $how: $(cat "$tmp/log")"
+	has "$tmp/idle" "\"how\": \"$how\"" '"verified": true'
+	grep -qE '"value": 0(\.[0-9]+)?(,|$)' "$tmp/idle" ||
+		fail "a target that waits uses 1 % of a processor: $(cat "$tmp/idle")"
+done
+
 # To all: one copy, or one more for each target; and the replies of all.
 "$bin/dfi-bench" replicate --targets 1,3 --tuple-size 16,24 --verify \
 	--bytes 256K --repeat 1 --json > "$tmp/replicate" 2> "$tmp/log" ||

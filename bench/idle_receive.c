@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receiving as an event loop does: until -EAGAIN, and then poll() on the
+ * descriptor of the target, or of a group that it is in.
+ */
+#include "idle_receive.h"
+
+#include <errno.h>
+#include <poll.h>
+
+static void take(struct receiver *receiver, const struct dfi_batch *batch)
+{
+	const char *tuple = batch->tuples;
+	uint32_t i;
+
+	for (i = 0; i < batch->count; i++, tuple += batch->stride) {
+		tuple_sum(tuple, receiver->plan->tuple_size, &receiver->sum);
+		if (receiver->plan->check && !flow_check(receiver, 0, tuple))
+			receiver->bad++;
+	}
+	receiver->tuples += batch->count;
+}
+
+/* What dfi_target_consume_batch() returns; what came is taken. */
+static int consume(struct receiver *receiver, struct dfi_target_group *group)
+{
+	struct dfi_target_group_batch batch;
+	int ret;
+
+	if (group) {
+		ret = dfi_target_group_consume_batch(group, &batch);
+	} else {
+		ret = dfi_target_consume_batch(
+		    receiver->targets[0], &batch.batch);
+	}
+	if (ret <= 0)
+		return ret;
+	take(receiver, &batch.batch);
+	if (group)
+		dfi_target_group_release(group, &batch);
+	else
+		dfi_target_release(receiver->targets[0], &batch.batch);
+	return ret;
+}
+
+static int receive(
+    struct receiver *receiver, int fd, struct dfi_target_group *group)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	for (;;) {
+		ret = consume(receiver, group);
+		if (ret == 0 || (ret < 0 && ret != -EAGAIN))
+			return ret;
+		if (ret == -EAGAIN && poll(&pollfd, 1, -1) < 0 &&
+		    errno != EINTR)
+			return -errno;
+	}
+}
+
+static int receive_in_group(struct dfi *dfi, struct receiver *receiver)
+{
+	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
+	struct dfi_target_group *group;
+	int ret;
+
+	attr.flags = DFI_NONBLOCK;
+	ret = dfi_target_group_open(dfi, &attr, &group);
+	if (ret < 0)
+		return ret;
+	ret = dfi_target_group_add(group, receiver->targets[0], NULL);
+	if (!ret)
+		ret = receive(receiver, dfi_target_group_fd(group), group);
+	dfi_target_group_close(group);
+	return ret;
+}
+
+int idle_receive(struct dfi *dfi, struct receiver *receiver)
+{
+	struct dfi_target *target = receiver->targets[0];
+
+	if (receiver->plan->how == HOW_GROUP)
+		return receive_in_group(dfi, receiver);
+	return receive(receiver, dfi_target_fd(target), NULL);
+}
