@@ -81,7 +81,12 @@ struct dfi_attr {
 #define DFI_NO_LEASE UINT32_MAX
 #define DFI_ATTR_INIT DFI_INIT(struct dfi_attr)
 
-/* How a waiting call waits. */
+/*
+ * How a waiting call waits. Sleepers are woken at once, but for targets whose
+ * segments come over RDMA with footers (DFI_VERBS_NOTIFY), and all on kernels
+ * without membarrier(2). These look by themselves, and so does a descriptor:
+ * after 1 ms, or a hundredth of the silence if that is longer, at most 10 ms.
+ */
 enum dfi_wait {
 	DFI_WAIT_DEFAULT = 0, /* DFI_WAIT, else adaptive */
 	DFI_WAIT_ADAPTIVE,    /* spin, then yield, then sleep */

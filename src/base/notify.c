@@ -25,9 +25,8 @@
 #include "fork.h"
 #include "wait.h"
 
-/* As in wait.c: no sleep is endless, and one that nobody ends is short. */
+/* As in wait.c: no sleep is endless; for those that nobody ends, see wait.h. */
 int64_t dfi__notify_longest_ns = INT64_C(100) * NS_PER_MS;
-#define UNWOKEN_NS NS_PER_MS
 
 /* Notices that are taken at once; what is left keeps it readable. */
 #define MAX_DRAINED 64
@@ -246,17 +245,21 @@ void dfi__notify_withdraw(_Atomic uint32_t *word)
 	atomic_set(word, 0);
 }
 
-void dfi__notify_sleep(
-    struct notify *notify, bool fresh, bool unwoken, int64_t deadline)
+void dfi__notify_sleep(struct notify *notify, bool fresh, bool unwoken,
+    uint64_t progress, int64_t deadline)
 {
 	int64_t now = clock_now_ns(), at = now + dfi__notify_longest_ns;
 
+	if (!notify->quiet_since || progress != notify->progress) {
+		notify->quiet_since = now;
+		notify->progress = progress;
+	}
 	if (fresh)
 		notify->unfenced = !dfi__fence_heavy();
 	if (unwoken || notify->unfenced)
-		at = now + UNWOKEN_NS;
+		at = now + wait_unwoken_ns(now - notify->quiet_since);
 	if (deadline < at)
-		at = deadline > now ? deadline : now + UNWOKEN_NS;
+		at = deadline > now ? deadline : now + UNWOKEN_LEAST_NS;
 	/* One that fires in time is left alone, to spare a system call. */
 	if (notify->timer_at <= now || notify->timer_at > at)
 		set_timer(notify, at);

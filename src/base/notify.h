@@ -27,8 +27,10 @@ struct notify {
 	int socket;
 	int timer;
 	uint64_t name;
-	int64_t timer_at; /* when the timer fires; 0: it is not set */
-	bool unfenced;    /* wakers may miss us */
+	int64_t timer_at;    /* when the timer fires; 0: it is not set */
+	bool unfenced;       /* wakers may miss us */
+	uint64_t progress;   /* at the last sleep */
+	int64_t quiet_since; /* it has not changed; 0: no sleep yet */
 	/* For wakers of this process that have no ring's word. */
 	struct notify_word self;
 };
@@ -59,10 +61,11 @@ bool dfi__notify_announce(struct notify *notify, _Atomic uint32_t *word);
 
 /*
  * After announcing, if fresh, and before looking once more: order the two, and
- * set the timer. unwoken: nobody wakes, so the timer must.
+ * set the timer. unwoken: nobody wakes, so the timer must, which it does less
+ * often the longer progress, whatever that counts, has been the same.
  */
-void dfi__notify_sleep(
-    struct notify *notify, bool fresh, bool unwoken, int64_t deadline);
+void dfi__notify_sleep(struct notify *notify, bool fresh, bool unwoken,
+    uint64_t progress, int64_t deadline);
 
 /* Withdraw the announcement. */
 void dfi__notify_withdraw(_Atomic uint32_t *word);

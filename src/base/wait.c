@@ -30,10 +30,10 @@ enum {
 /*
  * A waker may be stopped, or die, after it has cleared the word and before it
  * wakes; nobody else wakes then. And a peer that the sleeper's fence did not
- * reach may have missed the word. So no sleep is endless.
+ * reach may have missed the word. So no sleep is endless, and that one is as
+ * short as if nobody woke.
  */
 #define LONGEST_SLEEP_NS (INT64_C(100) * NS_PER_MS)
-#define UNFENCED_SLEEP_NS NS_PER_MS
 
 struct wait_policy dfi__wait_policy(uint32_t wait)
 {
@@ -107,6 +107,7 @@ static bool fence(const struct wait_policy *policy)
 
 /* A wait that outlasts spinning. */
 struct slow_wait {
+	int64_t start;
 	int64_t deadline;
 	int64_t next_tick;
 	void (*tick)(void *arg);
@@ -169,7 +170,9 @@ static bool sleep_until_ready(struct wait_policy *policy,
 		look_at_clock(wait, now);
 		counter_add(&counts->sleeps, 1);
 		sleep_on(word, wait->deadline,
-		    now + (reached ? LONGEST_SLEEP_NS : UNFENCED_SLEEP_NS));
+		    now +
+			(reached ? LONGEST_SLEEP_NS
+				 : wait_unwoken_ns(now - wait->start)));
 	}
 	atomic_set(word, 0);
 	return there;
@@ -180,6 +183,7 @@ bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
 {
 	int64_t start = clock_now_ns();
 	struct slow_wait wait = {
+		.start = start,
 		.deadline = wait_deadline(time, start),
 		.next_tick = start + WAIT_TICK_NS,
 		.tick = time->tick,

@@ -47,7 +47,8 @@ struct wait_policy {
 	 */
 	void (*arm)(void *arg);
 	void *arm_arg;
-	bool unwoken; /* nobody wakes: sleep for moments only */
+	bool unwoken; /* nobody wakes: sleep for moments only, see
+			 wait_unwoken_ns() */
 	bool fenced;  /* wakers call wait_wake_fenced(), so it need not reach
 			 theirs: the system call interrupts all of them */
 	/*
@@ -77,6 +78,23 @@ struct wait_time {
 	void (*tick)(void *arg);
 	struct wait_counts counts;
 };
+
+/*
+ * How long a sleep may last that nobody ends, after so long a wait: what comes
+ * is seen later by a hundredth of that, but by 1 ms at least, and by 10 at
+ * most. A thread that looks each millisecond uses a percent of a processor.
+ */
+#define UNWOKEN_LEAST_NS NS_PER_MS
+#define UNWOKEN_MOST_NS (INT64_C(10) * NS_PER_MS)
+
+static inline int64_t wait_unwoken_ns(int64_t waited)
+{
+	int64_t ns = waited / 100;
+
+	if (ns < UNWOKEN_LEAST_NS)
+		return UNWOKEN_LEAST_NS;
+	return ns < UNWOKEN_MOST_NS ? ns : UNWOKEN_MOST_NS;
+}
 
 /* How often tick() is called. */
 #define WAIT_TICK_NS ((int64_t)NS_PER_S)

@@ -94,7 +94,7 @@ bool dfi__target_arm(struct dfi_target *target)
 	fresh = dfi__target_announce(target, notify);
 	fresh |= dfi__notify_announce(notify, &notify->self.word);
 	dfi__notify_sleep(notify, fresh, dfi__target_is_silent(target),
-	    target->wait_time.deadline);
+	    atomic_peek(&target->segments), target->wait_time.deadline);
 	if (target->wait.arm)
 		target->wait.arm(target->wait.arm_arg);
 	return arrived(target);

@@ -254,6 +254,16 @@ static bool announce(struct dfi_source *source)
 	return fresh;
 }
 
+static uint64_t segments_sent(const struct dfi_source *source)
+{
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->writers[t].segments);
+	return n;
+}
+
 /*
  * Refused by this target: have the descriptor readable when there is room in
  * any that has refused. true: there is room in this one by now.
@@ -266,7 +276,8 @@ static bool arm_descriptor(struct dfi_source *source, uint32_t target)
 	uint32_t t;
 
 	dfi__notify_drain(notify);
-	dfi__notify_sleep(notify, announce(source), false, DEADLINE_NEVER);
+	dfi__notify_sleep(notify, announce(source), false,
+	    segments_sent(source), DEADLINE_NEVER);
 	for (t = 0; t < source->n_remotes; t++) {
 		if (!source->rings[t].wanted)
 			continue;

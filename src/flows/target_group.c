@@ -295,6 +295,7 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 	struct notify *notify = &group->notify;
 	struct dfi_target *target;
 	bool fresh, silent = false;
+	uint64_t segments = 0;
 	uint32_t i;
 
 	dfi__notify_drain(notify);
@@ -305,8 +306,9 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 		target = group->members[i].target;
 		fresh |= dfi__target_announce(target, notify);
 		silent |= dfi__target_is_silent(target);
+		segments += atomic_peek(&target->segments);
 	}
-	dfi__notify_sleep(notify, fresh, silent, deadline);
+	dfi__notify_sleep(notify, fresh, silent, segments, deadline);
 	for (i = 0; i < group->n_members; i++) {
 		target = group->members[i].target;
 		if (!group->members[i].done && target->wait.arm)

@@ -81,12 +81,13 @@ Test(descriptor, is_for_nonblocking_handles)
 }
 
 /*
- * Spurious wake-ups are allowed, some ten a second, and over RDMA a thousand;
- * more would be a descriptor that nobody resets.
+ * Spurious wake-ups are allowed, some ten a second, and over RDMA with footers
+ * 330 in the first one and then 100; more would be a descriptor that nobody
+ * resets, or looks too often.
  */
 Test(descriptor, sleeps_while_nothing_is_there)
 {
-	int64_t until = now_ms() + 300;
+	int64_t until = now_ms() + 2000;
 	const void *tuple;
 	unsigned n = 0;
 	int fd;
@@ -101,7 +102,7 @@ Test(descriptor, sleeps_while_nothing_is_there)
 		is_readable(fd, 300);
 		n++;
 	}
-	cr_assert_leq(n, 1000);
+	cr_assert_leq(n, 550);
 	close_both();
 }
 
