@@ -61,11 +61,13 @@ static unsigned count_files(void)
 }
 
 /* A flow of one source and one target, whose ring has so many bytes. */
-static void create(const char *name, uint64_t bytes)
+static void create(const char *name, enum dfi_flow_kind kind, uint64_t bytes)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
-	attr.kind = DFI_SHUFFLE;
+	attr.kind = kind;
+	if (kind == DFI_REPLICATE)
+		attr.replication = DFI_REPLICATION_NAIVE;
 	attr.schema = &worker_schema;
 	attr.n_sources = 1;
 	attr.n_targets = 1;
@@ -119,26 +121,40 @@ static void refuse_target(uint64_t size)
 		fail("the rings were reserved first");
 }
 
-/* The target fits, but not what the source sends from as well. */
-static void refuse_source(void)
+/*
+ * The target fits, but not what the source sends from as well: a ring's image,
+ * or the stage of all.
+ */
+static void refuse_source(const char *flow)
 {
 	struct dfi_source *source = NULL;
 
-	expect_limit("a middle source",
-	    dfi_source_open(dfi, "middle", 0, NULL, &source));
+	expect_limit(flow, dfi_source_open(dfi, flow, 0, NULL, &source));
 	if (source)
 		fail("a handle for nothing");
 }
 
-static void work(void)
+static void refuse_sources(const char *flow)
+{
+	struct dfi_target *target;
+	unsigned i, n_files;
+
+	expect(flow, dfi_target_open(dfi, flow, 0, NULL, &target), 0);
+	refuse_source(flow);
+	n_files = count_files();
+	for (i = 0; i < REPEATS; i++)
+		refuse_source(flow);
+	expect("files", (int)count_files(), (int)n_files);
+	expect("close", dfi_target_close(target), 0);
+}
+
+static void work(const char *flow)
 {
 	struct dfi_source *source;
 	struct dfi_target *target;
 
-	expect("a small target",
-	    dfi_target_open(dfi, "small", 0, NULL, &target), 0);
-	expect("a small source",
-	    dfi_source_open(dfi, "small", 0, NULL, &source), 0);
+	expect(flow, dfi_target_open(dfi, flow, 0, NULL, &target), 0);
+	expect(flow, dfi_source_open(dfi, flow, 0, NULL, &source), 0);
 	move(source, target);
 	expect("close", dfi_target_close(target), 0);
 }
@@ -146,13 +162,14 @@ static void work(void)
 int main(int argc, char **argv)
 {
 	uint64_t limit = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
-	struct dfi_target *target;
 	unsigned i, n_files = 0;
 
 	expect("open", dfi_open(NULL, &dfi), 0);
-	create("large", 4 * limit);
-	create("middle", limit / 8 * 5);
-	create("small", limit / 8);
+	create("large", DFI_SHUFFLE, 4 * limit);
+	create("middle", DFI_SHUFFLE, limit / 8 * 5);
+	create("small", DFI_SHUFFLE, limit / 8);
+	create("middle-to-all", DFI_REPLICATE, limit / 8 * 5);
+	create("small-to-all", DFI_REPLICATE, limit / 8);
 	for (i = 0; i < REPEATS; i++) {
 		refuse_target(4 * limit);
 		/* The first one opened the device. */
@@ -160,15 +177,10 @@ int main(int argc, char **argv)
 			n_files = count_files();
 	}
 	expect("files", (int)count_files(), (int)n_files);
-	expect("a middle target",
-	    dfi_target_open(dfi, "middle", 0, NULL, &target), 0);
-	refuse_source();
-	n_files = count_files();
-	for (i = 0; i < REPEATS; i++)
-		refuse_source();
-	expect("files", (int)count_files(), (int)n_files);
-	expect("close", dfi_target_close(target), 0);
-	work();
+	refuse_sources("middle");
+	work("small");
+	refuse_sources("middle-to-all");
+	work("small-to-all");
 	expect("close", dfi_close(dfi), 0);
 	puts("ok");
 	return EXIT_SUCCESS;
