@@ -49,11 +49,16 @@ static int choose_transport(struct dfi_source *source,
 	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
 }
 
-/* Memory that devices send from counts towards the context's bound. */
-static int take_memory(struct dfi_source *source, uint64_t size)
+/*
+ * Memory that devices send from counts towards the context's bound; had: so
+ * much of it does already.
+ */
+static int take_memory(struct dfi_source *source, uint64_t size, uint64_t had)
 {
-	uint64_t bytes = transport_image_bytes(
-	    size, source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+	uint64_t bytes = transport_image_bytes(size,
+			     source->dfi->settings.huge_pages ==
+				 HUGE_PAGES_REQUIRE) -
+	    had;
 	int ret = dfi__ring_memory_take(
 	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
 
@@ -62,21 +67,30 @@ static int take_memory(struct dfi_source *source, uint64_t size)
 	return ret;
 }
 
-/* From the first target on that a device writes to, a fan has a stage. */
+/*
+ * From the first target on that a device writes to, a fan has a stage. That
+ * takes the place of its room for a segment, which is smaller and has been
+ * counted; if there is no stage, the room stays.
+ */
 static int take_stage(struct dfi_source *source, struct transport *transport)
 {
 	const struct ring_geometry *geometry = &source->fan->lane.geometry;
 	uint64_t size = dfi__fan_stage_size(geometry);
+	uint64_t before = source->ring_memory;
 	struct stage *stage;
-	int ret = take_memory(source, size);
+	int ret;
 
-	if (!ret)
-		ret = transport->ops->stage_create(transport, size, &stage);
+	ret = take_memory(source, size, dfi__fan_bytes(NULL, geometry));
 	if (ret < 0)
 		return ret;
+	ret = transport->ops->stage_create(transport, size, &stage);
+	if (ret < 0) {
+		dfi__ring_memory_return(
+		    source->dfi, source->ring_memory - before);
+		source->ring_memory = before;
+		return ret;
+	}
 	dfi__fan_use_stage(source->fan, stage);
-	dfi__ring_memory_return(source->dfi, dfi__fan_bytes(NULL, geometry));
-	source->ring_memory -= dfi__fan_bytes(NULL, geometry);
 	return 0;
 }
 
@@ -92,7 +106,7 @@ static int take_image(struct dfi_source *source, struct transport *transport,
 		return ret;
 	*stage = source->fan ? source->fan->stage : NULL;
 	return take_memory(
-	    source, transport_image_size(layout, *stage != NULL));
+	    source, transport_image_size(layout, *stage != NULL), 0);
 }
 
 /* A target whose ring is being opened. */
