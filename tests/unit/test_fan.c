@@ -23,6 +23,7 @@ static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
 static uint32_t parts; /* of the segments' headers */
 static bool staged;    /* what is sent over the network */
+static bool at_footer; /* and where its payloads arrive */
 
 /* One of the rings is as over a network, from which things come late. */
 #define FAR 1
@@ -49,6 +50,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 			 &f->rings[0].geometry, first),
 	    0);
 	f->rings[FAR].late = true;
+	f->rings[FAR].at_footer = at_footer;
 	if (staged) {
 		dfi__fan_use_stage(&f->fan,
 		    fake_stage(dfi__fan_stage_size(&f->rings[0].geometry)));
@@ -121,9 +123,10 @@ static void for_each_ring(void (*fn)(struct fixture *f))
 	cr_assert_not_null(f);
 	/* With one for each tuple of a segment, too: see stream_parts(). */
 	for (count = 1; count <= SEGMENT_TUPLES; count++)
-		for (i = 0; i < 2 * sizeof(starts) / sizeof(starts[0]); i++) {
-			staged = i % 2;
-			start(f, count, starts[i / 2]);
+		for (i = 0; i < 3 * sizeof(starts) / sizeof(starts[0]); i++) {
+			staged = i % 3 > 0;
+			at_footer = i % 3 > 1;
+			start(f, count, starts[i / 3]);
 			fn(f);
 			stop(f);
 		}
