@@ -139,7 +139,6 @@ static void look_at_reader(struct stream_target *stream)
 	}
 }
 
-/* Whether it was sent. asks: for what is missing, as in report->missing. */
 /* A source that begins now would go on with what another one began. */
 static bool is_used(const struct stream_target *stream)
 {
@@ -147,6 +146,7 @@ static bool is_used(const struct stream_target *stream)
 	    stream->state;
 }
 
+/* Whether it was sent. report->missing: what is asked for. */
 static bool send_report(struct stream_target *stream, struct datagram *report)
 {
 	const struct datagram_port *port = &stream->config.port;

@@ -4,7 +4,8 @@
  * share:
  *
  *	verbs.c          starting and stopping, exports, remotes, writes
- *	verbs_image.c    memory to send from
+ *	verbs_image.c    memory to send from, for each ring
+ *	verbs_stage.c    the same for all rings of a writer
  *	verbs_device.c   which device and address to use
  *	verbs_list.c     what users are told about devices
  *	verbs_stats.c    counters
@@ -35,10 +36,10 @@
 #ifndef DFI_TRANSPORT_VERBS_H
 #define DFI_TRANSPORT_VERBS_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>

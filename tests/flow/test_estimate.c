@@ -272,7 +272,6 @@ static bool no_images(void *before)
 	return status_bytes("VmPin:") == *(uint64_t *)before;
 }
 
-/* Locked memory, which is registered memory, and memory regions. */
 /* What sources lock over RDMA: images, and if they stage segments, these. */
 static uint64_t locked_by_sources(
     const struct dfi_flow_estimate *estimate, const struct ends *ends)
@@ -281,6 +280,7 @@ static uint64_t locked_by_sources(
 	    ends->n_sources * estimate->stage_bytes;
 }
 
+/* Locked memory, which is registered memory, and memory regions. */
 Test(estimate, is_what_is_locked_over_verbs)
 {
 	struct rng rng = { test_setting("SEED", 1) };
