@@ -73,10 +73,8 @@ fi
 
 # ---- On the host, beside three VMs -----------------------------------------
 
-now_ms()
-{
-	date +%s%3N
-}
+# shellcheck source=tests/testbed/lateness.sh
+. "${script%/*}/lateness.sh"
 
 violation()
 {
@@ -165,28 +163,6 @@ list_open()
 {
 	sed -nE 's/^(source|target) ([0-9]+) open.*/ \1:\2 /p' \
 		"$SHARED/$name".[0-2] | tr -d '\n'
-}
-
-# What this machine is late, as lines "MICROSECONDS LATE_MICROSECONDS".
-watch_lateness()
-{
-	local before=${EPOCHREALTIME/./} now late
-
-	while sleep 0.1; do
-		now=${EPOCHREALTIME/./}
-		late=$((now - before - 100000))
-		before=$now
-		# A process starts and ends meanwhile.
-		[ $late -lt 20000 ] || echo "$now $late"
-	done
-}
-
-late_ms() # SINCE_MS
-{
-	awk -v since="$1" '$1 > since * 1000 {
-			late = $1 - since * 1000 < $2 ? $1 - since * 1000 : $2
-			sum += late }
-		END { print int(sum / 1000) }' "$results/late"
 }
 
 # What the endpoints of survivors say, so far: when one has failed or ended, in
@@ -420,20 +396,6 @@ set_limits()
 	fi
 }
 
-# Until COMMAND succeeds, by the clock of a machine that is never late.
-await() # SINCE_MS LIMIT_MS COMMAND...
-{
-	local since=$1 limit=$2
-
-	shift 2
-	until "$@"; do
-		[ $(($(now_ms) - since)) -le "$limit" ] ||
-			[ $(($(now_ms) - since - $(late_ms "$since"))) -le \
-				"$limit" ] || return 1
-		sleep 0.05
-	done
-}
-
 # What the survivors said, and when.
 report()
 {
@@ -484,10 +446,10 @@ run_once() # NUMBER KIND
 	# When a command in a machine has been carried out, is known then.
 	[ "$kind" != kill ] || struck=$(now_ms)
 	set_limits
-	await "$struck" "$told_limit" survivors_told ||
+	in_time "$struck" "$told_limit" survivors_told ||
 		violation "after $told_limit ms not all have been told"
 	left=$(now_ms)
-	await "$left" "$left_limit" survivors_ended ||
+	in_time "$left" "$left_limit" survivors_ended ||
 		violation "$left_limit ms later not all have left"
 	report
 	for k in "${nodes[@]}"; do
@@ -528,7 +490,8 @@ run_batch() # FIRST LAST SEED
 
 	RANDOM=$(($3 + $1))
 	violations=0
-	watch_lateness > "$results/late" &
+	lateness=$results/late
+	watch_lateness &
 	watch=$!
 	start_registry
 	for ((i = $1; i <= $2; i++)); do

@@ -15,6 +15,12 @@ port=7000
 tuples=20000
 least_order=1000 # bytes: as many tuples, or losses
 segment=1000 # bytes: 62 tuples, so some thousand packets, of which some are lost
+# How long a process may be silent; in which emulated machines tell what they know,
+# when this one is not late; and how long a source that closes waits for a target
+# that is gone.
+lease_ms=8000
+slack_ms=2000
+gone_ms=4000
 
 # ---- In a VM ---------------------------------------------------------------
 
@@ -46,10 +52,10 @@ kill_worker() # NAME
 }
 
 # One that goes on when its pipe is written to.
-held_worker()
+held_worker() # NAME ARGUMENT...
 {
-	mkfifo /tmp/told
-	worker "$@" 0<> /tmp/told
+	mkfifo "/tmp/told.$1"
+	worker "$@" 0<> "/tmp/told.$1"
 }
 
 # Packets of this node that netem has lost, in all.
@@ -67,6 +73,9 @@ if [ "${1-}" = --node ]; then
 fi
 
 # ---- On the host, beside the VMs -------------------------------------------
+
+# shellcheck source=tests/testbed/lateness.sh
+. "${script%/*}/lateness.sh"
 
 fail()
 {
@@ -186,13 +195,13 @@ killed_source() # ARGUMENT...
 	local k start arguments="$*" workers=()
 
 	case=killed${arguments// /}
-	on 0 worker "$case" -c 2:2 -M -g $segment -l 8000 -n 2000000000 \
+	on 0 worker "$case" -c 2:2 -M -g $segment -l $lease_ms -n 2000000000 \
 		-o "$SHARED/$case.order" "$@" target:0 &
 	workers+=($!)
-	on 1 worker "$case" -l 8000 -n 2000000000 -o "$SHARED/$case.order" \
+	on 1 worker "$case" -l $lease_ms -n 2000000000 -o "$SHARED/$case.order" \
 		source:0 target:1 &
 	workers+=($!)
-	on 2 worker "$case" -l 8000 -n 2000000000 source:1 &
+	on 2 worker "$case" -l $lease_ms -n 2000000000 source:1 &
 	workers+=($!)
 	for k in 0 1; do
 		await "what target $k has to compare" 60 has_order $k
@@ -214,32 +223,45 @@ killed_source() # ARGUMENT...
 	same_order "$SHARED/$case.order" 0 1
 }
 
-# A machine dies while the source waits for another one, which is slow: so the
-# network is idle, and nobody else's signs of life are late. The source fails, as
-# declared, and the others get what was sent, and learn that it is not whole.
-power_off()
+start_three() # ARGUMENT...
 {
-	local k lease=8000 start
+	local arguments="$*"
 
-	case=power
-	on 0 worker $case -c 1:3 -M -g $segment -l $lease -n 2000000000 \
-		source:0 target:0 &
-	on 1 held_worker $case -l $lease -p 1000 target:1 &
-	on 2 worker $case -l $lease target:2 &
+	case=power${arguments// /}
+	on 0 worker "$case" -c 1:3 -M "$@" -F -g $segment -l $lease_ms \
+		-n 2000000000 source:0 target:0 &
+	on 1 held_worker "$case" -l $lease_ms -p 1000 target:1 &
+	on 2 worker "$case" -l $lease_ms target:2 &
 	await "the slow target" 60 says 1 'target 1 held 1000'
 	await "the target that dies" 60 says 2 'target 2 open'
-	start=$SECONDS
-	"$testbed" kill 2
-	# The machines are slow, and one of them has just been taken away.
-	await "the source's end" $((lease / 1000 + 12)) \
-		says 0 'source 0 ended -104 '
-	says 0 'source 0 ended -104 .*target 2 .*died' ||
+}
+
+must_come() # WHAT SINCE_MS LIMIT_MS COMMAND...
+{
+	in_time "${@:2}" ||
+		fail "$1: it did not come in $3 ms, and the $(late_ms "$2") ms" \
+			"that this machine was late"
+}
+
+# The source fails, and says why; the others get what was sent, and learn that it
+# is not whole.
+check_two_of_three() # CASE STRUCK_MS
+{
+	local k failed
+
+	case=$1
+	must_come "the source's failure" "$2" $((lease_ms + slack_ms)) \
+		says 0 'source 0 failed -'
+	failed=$(now_ms)
+	says 0 'source 0 failed -104 .*target 2 .*died' ||
 		fail "the source does not say who died"
-	echo "the source knew after about $((SECONDS - start)) s," \
-		"with a lease of $lease ms"
-	await "target 0's end" 60 says 0 'target 0 ended -'
-	"$testbed" run 1 -- sh -c 'echo c > /tmp/told'
-	await "target 1's end" 60 says 1 'target 1 ended -'
+	must_come "target 0's end" "$failed" $slack_ms \
+		says 0 'target 0 ended -'
+	"$testbed" run 1 -- sh -c "echo c > /tmp/told.$case"
+	must_come "target 1's end" "$(now_ms)" $slack_ms \
+		says 1 'target 1 ended -'
+	must_come "the source's end" "$failed" $((gone_ms + slack_ms)) \
+		says 0 'source 0 ended -104 '
 	for k in 0 1; do
 		says $k "target $k ended -125 .*aborted" ||
 			says $k "target $k ended -104 .*source 0" ||
@@ -248,7 +270,32 @@ power_off()
 		says $k "target $k ended -[0-9]* [0-9]\\{4,\\} " ||
 			fail "target $k has not got what was sent"
 	done
-	echo "the others got what was sent, and know that it is not all"
+	echo "$case: the source knew $((failed - $2)) ms after a machine had died," \
+		"with a lease of $lease_ms ms, and the others got what was sent," \
+		"and know that it is not all, $(($(now_ms) - failed)) ms later;" \
+		"this machine was late by $(late_ms "$2") ms"
+}
+
+# A machine dies while sources wait for another one, which is slow: so the
+# network is idle, and nobody else's signs of life are late.
+power_off()
+{
+	local struck name names=() checks=() check
+
+	for name in "" -O; do
+		# shellcheck disable=SC2086 # none, or one
+		start_three $name
+		names+=("$case")
+	done
+	struck=$(now_ms)
+	"$testbed" kill 2
+	for name in "${names[@]}"; do
+		check_two_of_three "$name" "$struck" &
+		checks+=($!)
+	done
+	for check in "${checks[@]}"; do
+		wait "$check"
+	done
 }
 
 # Last: the device does not come back.
@@ -274,6 +321,9 @@ if [ $# -eq 1 ]; then
 fi
 
 (umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
+lateness=$SHARED/late
+watch_lateness &
+watch=$!
 case=registry
 on 0 registry &
 registry=$!
@@ -292,5 +342,5 @@ killed_source -O -N
 "$testbed" net all heal
 power_off
 removal
-kill $registry
-wait $registry || true
+kill $registry $watch
+wait $registry $watch || true
