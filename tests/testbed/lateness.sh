@@ -11,19 +11,19 @@ now_ms()
 }
 
 # In the background: what this machine is late, as lines
-# "MICROSECONDS LATE_MICROSECONDS".
+# "MICROSECONDS LATE_MICROSECONDS", until the script ends.
 # shellcheck disable=SC2154
 watch_lateness()
 {
 	local before=${EPOCHREALTIME/./} now late
 
-	while sleep 0.1; do
+	while sleep 0.1 && kill -0 $$; do
 		now=${EPOCHREALTIME/./}
 		late=$((now - before - 100000))
 		before=$now
 		# A process starts and ends meanwhile.
 		[ $late -lt 20000 ] || echo "$now $late"
-	done > "$lateness"
+	done > "$lateness" 2> /dev/null
 }
 
 late_ms() # SINCE_MS
