@@ -183,8 +183,10 @@ static void expect_told(
 	cr_assert_eq(
 	    opening->ret, -ECONNRESET, "%d %s", opening->ret, opening->text);
 	snprintf(pid, sizeof(pid), "pid %d)", (int)target->pid);
-	cr_assert_not_null(strstr(opening->text, "flow '" FLOW "': target "),
-	    "%s", opening->text);
+	cr_assert_not_null(
+	    strstr(opening->text, "flow '" FLOW "': "), "%s", opening->text);
+	cr_assert_not_null(
+	    strstr(opening->text, "target "), "%s", opening->text);
 	cr_assert_not_null(strstr(opening->text, pid), "%s", opening->text);
 	cr_assert_lt(opening->told_ms - since_ms, SOON_MS, "%s", opening->text);
 }
@@ -260,4 +262,48 @@ Test(openings, are_told_of_a_holder_of_the_sequencer_whose_lease_is_over)
 	child_signal(&targets[1], SIGCONT);
 	expect_told(&opening, &targets[0], stopped);
 	end_targets(targets, 2);
+}
+
+static void spawn_run(struct child *run)
+{
+	child_spawn(run, DFI_WORKER, "-r", dfi_registry_address(registry), "-f",
+	    FLOW, "-c", "1:1", "target:0", NULL);
+	child_expect(run, "target 0 open");
+}
+
+static void await_no_flow(void)
+{
+	int64_t patience = now_ms() + LONG_MS;
+	struct dfi_flow_info info;
+
+	while (dfi_flow_query(dfi, FLOW, &info) != -ENOENT) {
+		cr_assert_lt(now_ms(), patience);
+		usleep(1000);
+	}
+}
+
+/* The source that asks it does not end up with the next one's target. */
+Test(openings, are_told_of_the_end_of_an_earlier_run)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	struct opening opening;
+	struct child runs[2];
+	int64_t killed;
+
+	spawn_run(&runs[0]);
+	child_signal(&runs[0], SIGSTOP);
+	start_asking(&opening, 0);
+	killed = now_ms();
+	child_signal(&runs[0], SIGKILL);
+	cr_assert_eq(child_wait(&runs[0]), 128 + SIGKILL);
+	expect_told(&opening, &runs[0], killed);
+	await_no_flow();
+	spawn_run(&runs[1]);
+	attr.open_timeout_ms = LONG_MS;
+	cr_assert_eq(dfi_source_open(dfi, FLOW, 0, &attr, &source), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	child_expect(&runs[1], "target 0 ended 0 0");
+	cr_assert_eq(child_wait(&runs[1]), 0);
 }
