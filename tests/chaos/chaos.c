@@ -11,9 +11,10 @@
  * Without --seconds and --runs: 100 runs. --limit is the time in which a death
  * must be told, not counting what the machine is late meanwhile (lateness.h),
  * --patience the time without a tuple, or any other progress, after which a run
- * hangs, --volume how many tuples are sent, compared to the usual. Each
- *violation is printed with its seed, which --seed S --runs 1 repeats. The last
- *line is "runs: N violations: M", the exit status 0 without a violation.
+ * hangs, --open-timeout that of all endpoints; else it is 2 s, and in some runs
+ * 8 s, --volume how many tuples are sent, compared to the usual. Each violation
+ * is printed with its seed, which --seed S --runs 1 repeats. The last line is
+ * "runs: N violations: M", the exit status 0 without a violation.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +37,8 @@
 #define BOARD_FD 3
 #define BOARD_FD_NAME "3"
 #define GRACE_MS 2000
+#define OPEN_TIMEOUT_MS 2000
+#define LONG_OPEN_TIMEOUT_MS 8000
 #define MAX_ACTIONS (2 * MAX_FAULTS)
 
 extern char **environ;
@@ -50,7 +53,6 @@ static struct {
 	.volume = 100,
 	.limit_ms = 2000,
 	.patience_ms = 20000,
-	.open_timeout_ms = 2000,
 };
 
 /* Something that happens at a time. */
@@ -141,7 +143,7 @@ static void start_process(struct run *run, uint32_t process, int in)
 	snprintf(seed, sizeof(seed), "%" PRIu64, run->plan.seed);
 	snprintf(volume, sizeof(volume), "%u", options.volume);
 	snprintf(number, sizeof(number), "%u", process);
-	snprintf(timeout, sizeof(timeout), "%u", options.open_timeout_ms);
+	snprintf(timeout, sizeof(timeout), "%u", run->outcome.open_timeout_ms);
 	run->pids[process] = spawn(run, argv, in, -1);
 }
 
@@ -370,6 +372,13 @@ static void open_board(struct run *run)
 		die("mmap");
 }
 
+static uint32_t open_timeout_ms(const struct plan *plan)
+{
+	if (options.open_timeout_ms)
+		return options.open_timeout_ms;
+	return plan->is_patient ? LONG_OPEN_TIMEOUT_MS : OPEN_TIMEOUT_MS;
+}
+
 static unsigned run_once(uint64_t seed, struct latest *latest)
 {
 	struct run run = { .creator_in = -1 };
@@ -384,7 +393,7 @@ static unsigned run_once(uint64_t seed, struct latest *latest)
 	    "unix:@dfi-chaos-%d-%" PRIu64, (int)getpid(), seed);
 	run.outcome.limit_ns = (int64_t)options.limit_ms * 1000000;
 	run.outcome.grace_ns = (int64_t)GRACE_MS * 1000000;
-	run.outcome.open_timeout_ms = options.open_timeout_ms;
+	run.outcome.open_timeout_ms = open_timeout_ms(&run.plan);
 	start_registry(&run);
 	start_creator(&run);
 	for (i = 0; i < run.plan.n_processes; i++)

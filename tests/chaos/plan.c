@@ -184,6 +184,31 @@ static void plan_registry(struct plan *plan, struct rng *rng)
 #define LEASE_MS 3000
 #define LONG_STOP_MS 5000
 
+/* Longer than even long open timeouts. */
+#define LONGER_STOP_MS 12000
+
+/*
+ * One that has targets, most likely, and sources elsewhere that attach when it
+ * is stopped: they have to hear of the lease's end, and not wait for the stop's
+ * or their own patience's.
+ */
+static void plan_lease_amid_opening(struct plan *plan, struct rng *rng)
+{
+	struct fault *fault = &plan->faults[plan->n_faults - 1];
+	struct end_plan *end;
+	uint32_t e;
+
+	plan->is_patient = true;
+	fault->process = plan->ends[plan->n_ends - 1].process;
+	fault->at_ms = between(rng, 50, 250);
+	fault->for_ms = LONGER_STOP_MS;
+	for (e = 0; e < plan->n_sources; e++) {
+		end = &plan->ends[e];
+		if (end->process != fault->process)
+			end->delay_ms = fault->at_ms + between(rng, 50, 250);
+	}
+}
+
 static void plan_lease(struct plan *plan, struct rng *rng)
 {
 	struct fault *fault = &plan->faults[plan->n_faults++];
@@ -196,6 +221,21 @@ static void plan_lease(struct plan *plan, struct rng *rng)
 		.at_ms = below(rng, 250),
 		.for_ms = LONG_STOP_MS,
 	};
+	if (one_in(rng, 2))
+		plan_lease_amid_opening(plan, rng);
+}
+
+/*
+ * With open timeouts as short as the time in which a death must be told,
+ * nothing tells who is told from who has only lost patience. By numbers of
+ * their own, too. Without a registry it would only take its time.
+ */
+static void plan_patience(struct plan *plan)
+{
+	struct rng rng = { .state = mix(plan->seed ^ 0x70617469) };
+
+	if (one_in(&rng, 8) && !plan->loses_registry)
+		plan->is_patient = true;
 }
 
 bool outlives_lease(const struct plan *plan, uint32_t process)
@@ -241,6 +281,7 @@ void make_plan(struct plan *plan, uint64_t seed, uint32_t volume)
 	plan->meets = one_in(&rng, 4);
 	if (what == 19 && one_in(&rng, 2))
 		plan_lease(plan, &rng);
+	plan_patience(plan);
 }
 
 static const char *const act_names[] = { "", "aborts", "is aborted", "leaves",
@@ -290,6 +331,8 @@ void print_plan(const struct plan *plan)
 	    plan->segment_size, plan->segment_count);
 	if (plan->meets)
 		printf("  all processes meet first\n");
+	if (plan->is_patient)
+		printf("  long open timeouts\n");
 	if (plan->lease_ms)
 		printf("  leases of %u ms\n", plan->lease_ms);
 	for (i = 0; i < plan->n_ends; i++)

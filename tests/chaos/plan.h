@@ -82,6 +82,7 @@ struct plan {
 	bool ordered;
 	bool loses_registry; /* once, or for good */
 	bool meets;        /* all processes, at a barrier, before they begin */
+	bool is_patient;   /* open timeouts are long, compared to the usual */
 	uint32_t lease_ms; /* of all processes; 0: none */
 	uint32_t n_faults;
 	struct end_plan ends[MAX_ENDS]; /* sources first */

@@ -411,16 +411,24 @@ static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
 	return !is_long(trial, trial->plan->ends[e].process, from, to);
 }
 
-/* Its process was stopped while it was asked for its region. */
+/*
+ * Its process was stopped while it was asked for its region, and not known to
+ * be gone.
+ */
 static bool gave_no_answer(const struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
 	uint32_t peer = named_peer(trial, e, "");
+	int64_t gone;
 
-	return peer < trial->plan->n_ends && names_pid(trial, e, peer) &&
-	    strstr(at->text, "doesn't answer") &&
-	    was_stopped(trial, trial->plan->ends[peer].process, at->opening_ns,
-		at->failed_ns);
+	if (peer == trial->plan->n_ends || !names_pid(trial, e, peer) ||
+	    !strstr(at->text, "doesn't answer"))
+		return false;
+	gone = end_died_ns(trial, peer);
+	return was_stopped(trial, trial->plan->ends[peer].process,
+		   at->opening_ns, at->failed_ns) &&
+	    (!gone ||
+		!was_before(gone, at->failed_ns, trial->outcome->limit_ns));
 }
 
 /* It had found the flow, and nobody else could attach to it any more. */
