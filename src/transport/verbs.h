@@ -212,6 +212,8 @@ struct verbs_conn {
 	uint32_t unsignalled; /* the last ones */
 	uint32_t n_owing;     /* links with something that waits for room */
 	int64_t next_probe;   /* not before */
+	bool read;            /* of what was accepted: a ring is written */
+	uint64_t swept;       /* posted, when that was last looked at */
 	struct verbs_counts counts;
 };
 
@@ -676,8 +678,8 @@ static inline int verbs_post(
 int dfi__verbs_poll_sends(struct verbs_conn *conn);
 
 /*
- * Called by a writer again and again while it waits: write nothing to the peer
- * now and then, so that the queue pair finds out if it has vanished.
+ * Called again and again by who waits for the peer: write nothing to it now and
+ * then, so that the queue pair finds out if it has vanished.
  */
 void dfi__verbs_probe(struct verbs_conn *conn);
 

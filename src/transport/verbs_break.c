@@ -190,10 +190,39 @@ static void on_breaks(evutil_socket_t fd, short what, void *arg)
 		handle_breaks(arg);
 }
 
+/* A peer may write rings here, so that somebody waits for what comes. */
+static void mark_read(struct verbs *verbs)
+{
+	const struct verbs_link *link;
+	struct verbs_conn *conn;
+	uint32_t i;
+
+	for (conn = verbs->conns; conn; conn = conn->next)
+		conn->read = false;
+	for (i = 0; i < verbs->n_links; i++) {
+		link = &verbs->links[i];
+		if (link->conn && link->export && link->export->layout.n_slots)
+			link->conn->read = true;
+	}
+}
+
 /*
  * Nobody waits for the credits and answers that go out on connections that were
- * accepted; so this is where it is noticed that they don't arrive.
+ * accepted; so this is where it is noticed that they don't arrive. If none went
+ * out for a while, a probe does: a link that is down may break what is in use,
+ * but not what is kept for later.
  */
+static void look_after(struct verbs_conn *conn)
+{
+	if (!conn->accepted || atomic_peek(&conn->broken) ||
+	    dfi__verbs_poll_sends(conn))
+		return;
+	dfi__verbs_pay(conn);
+	if (conn->read && conn->posted == conn->swept)
+		dfi__verbs_probe(conn);
+	conn->swept = conn->posted;
+}
+
 static void on_sweep(evutil_socket_t fd, short what, void *arg)
 {
 	struct verbs *verbs = arg;
@@ -203,10 +232,9 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
+	mark_read(verbs);
 	for (conn = verbs->conns; conn; conn = conn->next)
-		if (conn->accepted && !atomic_peek(&conn->broken) &&
-		    !dfi__verbs_poll_sends(conn))
-			dfi__verbs_pay(conn);
+		look_after(conn);
 	pthread_mutex_unlock(&verbs->table);
 	lock_release(&verbs->poll);
 }

@@ -14,11 +14,32 @@
 #include "../base/error.h"
 #include "../base/log.h"
 
-/* rdma_cm's own limit of a step; ours is the deadline. It may not be 0. */
+/*
+ * rdma_cm's own limit of a step; ours is the deadline. It may not be 0. Linux
+ * may miss that a neighbour has just become known, as ib_core begins to listen
+ * after it has asked, and looks again only when the limit is reached: so for an
+ * address it is given in parts.
+ */
 #define RESOLVE_MS 10000
+#define RESOLVE_PART_MS 100
 
 /* A peer may not know yet that we are a member. */
 #define RETRY_REFUSED_NS (INT64_C(20) * NS_PER_MS)
+
+/* Whether to wait on: 0, or an error. */
+static int check_patience(const struct verbs *verbs, const char *peer,
+    const struct patience *patience)
+{
+	if (patience_given_up(patience))
+		return dfi__fail(-ECONNRESET,
+		    "verbs: %s: %s is gone, as the registry says",
+		    dfi__verbs_gid(&verbs->device).text, peer);
+	if (clock_now_ns() >= patience->deadline)
+		return dfi__fail(-ETIMEDOUT,
+		    "verbs: %s: no answer from %s: is it reachable over RDMA?",
+		    dfi__verbs_gid(&verbs->device).text, peer);
+	return 0;
+}
 
 /* Wait for the next event of a channel: 0 and the event, or an error. */
 static int next_event(const struct verbs *verbs,
@@ -26,6 +47,7 @@ static int next_event(const struct verbs *verbs,
     const struct patience *patience, struct rdma_cm_event **event)
 {
 	struct pollfd pollfd = { .fd = channel->fd, .events = POLLIN };
+	int ret;
 
 	/* There may be none after all: librdmacm keeps some for itself. */
 	while (rdma_get_cm_event(channel, event)) {
@@ -34,20 +56,15 @@ static int next_event(const struct verbs *verbs,
 			    &verbs->device, "rdma_get_cm_event", errno);
 		if (poll(&pollfd, 1, patience_look_ms(patience)) > 0)
 			continue;
-		if (patience_given_up(patience))
-			return dfi__fail(-ECONNRESET,
-			    "verbs: %s: %s is gone, as the registry says",
-			    dfi__verbs_gid(&verbs->device).text, peer);
-		if (clock_now_ns() >= patience->deadline)
-			return dfi__fail(-ETIMEDOUT,
-			    "verbs: %s: no answer from %s: is it reachable "
-			    "over RDMA?",
-			    dfi__verbs_gid(&verbs->device).text, peer);
+		ret = check_patience(verbs, peer, patience);
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
 
-/* Wait for a step of connecting. */
+/* Wait for a step of connecting. -EAGAIN, without a text: an address is still
+ * not resolved. */
 static int await(struct verbs *verbs, struct rdma_event_channel *channel,
     const char *peer, const struct patience *patience,
     enum rdma_cm_event_type wanted)
@@ -64,6 +81,9 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
 		ret = 0;
 	else if (event->event == RDMA_CM_EVENT_REJECTED)
 		ret = dfi__verbs_refused(verbs, event, peer);
+	else if (event->event == RDMA_CM_EVENT_ADDR_ERROR &&
+	    event->status == -ETIMEDOUT)
+		ret = -EAGAIN;
 	else if (event->event == RDMA_CM_EVENT_CONNECT_ERROR)
 		/* Accepted, but then our queue pair couldn't be made ready:
 		 * rdma_cm forgets the connection when the peer gives it up. */
@@ -86,8 +106,8 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
  * The kernel's routes say which device to use, unless the settings do. A
  * link-local peer is on the network of our device.
  */
-static int resolve_address(
-    struct verbs *verbs, struct rdma_cm_id *id, const char *peer)
+static int resolve_address(struct verbs *verbs, struct rdma_cm_id *id,
+    const char *peer, const struct patience *patience)
 {
 	const struct settings *settings = verbs->settings;
 	union ip from = verbs->device.address, to;
@@ -99,24 +119,32 @@ static int resolve_address(
 	if (dfi__ip_is_link_local(&to))
 		to.in6.sin6_scope_id = verbs->device.interface;
 	set = set && from.any.sa_family == to.any.sa_family;
-	if (rdma_resolve_addr(id, set ? &from.any : NULL, &to.any, RESOLVE_MS))
+	if (rdma_resolve_addr(
+		id, set ? &from.any : NULL, &to.any, RESOLVE_PART_MS))
 		return dfi__fail(errno == ENOMEM ? -ENOMEM : -EHOSTUNREACH,
 		    "verbs: no RDMA device is on the route to %s: %s (this "
 		    "context uses %s at %s)",
 		    peer, strerror(errno), dfi__verbs_gid(&verbs->device).text,
 		    verbs->device.address_text);
-	return 0;
+	return await(
+	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ADDR_RESOLVED);
 }
 
 static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
     const struct patience *patience)
 {
-	int ret = resolve_address(verbs, id, peer);
+	int parts = RESOLVE_MS / RESOLVE_PART_MS, ret;
 
-	if (ret < 0)
-		return ret;
-	ret = await(
-	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ADDR_RESOLVED);
+	while ((ret = resolve_address(verbs, id, peer, patience)) == -EAGAIN) {
+		ret = check_patience(verbs, peer, patience);
+		if (!ret && !--parts)
+			ret = dfi__fail(-EHOSTUNREACH,
+			    "verbs: %s: connecting to %s: nobody answers to "
+			    "its address",
+			    dfi__verbs_gid(&verbs->device).text, peer);
+		if (ret < 0)
+			return ret;
+	}
 	if (ret < 0)
 		return ret;
 	if (rdma_resolve_route(id, RESOLVE_MS))

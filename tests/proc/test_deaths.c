@@ -4,7 +4,6 @@
  * processes run worker.c.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "spawn.h"
 #include "worker.h"
 
@@ -116,34 +116,13 @@ static void expect_names(const char *endpoint, const struct child *child)
 		    "'%s' is not in '%s'", words[i], dfi_errmsg());
 }
 
-static uint32_t count_pidfds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	uint32_t n = 0;
-	char link[64];
-	ssize_t size;
-
-	cr_assert_not_null(dir);
-	while ((entry = readdir(dir))) {
-		size = readlinkat(
-		    dirfd(dir), entry->d_name, link, sizeof(link) - 1);
-		if (size < 0)
-			continue;
-		link[size] = '\0';
-		n += strstr(link, "pidfd") != NULL;
-	}
-	closedir(dir);
-	return n;
-}
-
 static void await_pidfds(uint32_t n)
 {
 	int64_t patience = now_ms() + LONG_MS;
 
-	while (count_pidfds() != n) {
+	while (count_descriptors("pidfd") != n) {
 		cr_assert_lt(now_ms(), patience, "%u, not %u, pidfds",
-		    count_pidfds(), n);
+		    count_descriptors("pidfd"), n);
 		usleep(1000);
 	}
 }
@@ -347,9 +326,9 @@ Test(deaths, are_watched_for_by_one_descriptor_for_each_process)
 		cr_assert_eq(dfi_target_close(targets[i]), -ECONNRESET);
 	}
 	/* For another flow with it. */
-	cr_assert_eq(count_pidfds(), 1);
+	cr_assert_eq(count_descriptors("pidfd"), 1);
 	cr_assert_eq(dfi_close(dfi), 0);
-	cr_assert_eq(count_pidfds(), 0);
+	cr_assert_eq(count_descriptors("pidfd"), 0);
 	child_signal(&sources[1], SIGKILL);
 	child_wait(&sources[1]);
 	kill_server();

@@ -5,7 +5,6 @@
  * longer. The other processes run worker.c.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "spawn.h"
 #include "worker.h"
 
@@ -120,23 +120,7 @@ static void end_targets(struct child *targets, unsigned n)
 
 static unsigned count_sockets(void)
 {
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	unsigned n = 0;
-	char link[64];
-	ssize_t size;
-
-	cr_assert_not_null(dir);
-	while ((entry = readdir(dir))) {
-		size = readlinkat(
-		    dirfd(dir), entry->d_name, link, sizeof(link) - 1);
-		if (size < 0)
-			continue;
-		link[size] = '\0';
-		n += strstr(link, "socket:") != NULL;
-	}
-	closedir(dir);
-	return n;
+	return count_descriptors("socket:");
 }
 
 static unsigned count_mapped_rings(void)

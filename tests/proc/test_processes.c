@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "spawn.h"
 #include "worker.h"
 
@@ -584,27 +585,6 @@ static unsigned count_lines(const char *path, const char *text)
 	return n;
 }
 
-static unsigned count_memfds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	char link[256];
-	unsigned n = 0;
-	ssize_t length;
-
-	cr_assert_not_null(dir);
-	while ((entry = readdir(dir))) {
-		length = readlinkat(
-		    dirfd(dir), entry->d_name, link, sizeof(link) - 1);
-		if (length < 0)
-			continue;
-		link[length] = '\0';
-		n += strstr(link, "memfd:dfi") != NULL;
-	}
-	closedir(dir);
-	return n;
-}
-
 Test(processes, nothing_is_left_of_killed_processes)
 {
 	struct child source, target;
@@ -623,7 +603,7 @@ Test(processes, nothing_is_left_of_killed_processes)
 	child_expect(&target, "target 1 held");
 	snprintf(name, sizeof(name), "@dfi-%d-", (int)target.pid);
 	cr_assert_geq(count_lines("/proc/net/unix", name), 1);
-	cr_assert_geq(count_memfds(), 1);
+	cr_assert_geq(count_descriptors("memfd:dfi"), 1);
 	child_signal(&source, SIGKILL);
 	child_signal(&target, SIGKILL);
 	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
@@ -641,9 +621,9 @@ Test(processes, nothing_is_left_of_killed_processes)
 	cr_assert_eq(count_entries("/tmp", &source), 0);
 	cr_assert_eq(count_entries("/tmp", &target), 0);
 	/* Our own region may be kept for a while: its source may yet let go. */
-	cr_assert_leq(count_memfds(), 1);
+	cr_assert_leq(count_descriptors("memfd:dfi"), 1);
 	cr_assert_eq(dfi_close(dfi), 0);
-	cr_assert_eq(count_memfds(), 0);
+	cr_assert_eq(count_descriptors("memfd:dfi"), 0);
 	cr_assert_eq(count_lines("/proc/self/maps", "memfd:dfi"), 0);
 	join(); /* for the teardown */
 }

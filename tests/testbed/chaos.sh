@@ -64,6 +64,29 @@ processes() # SECONDS SEED
 		--patience 60000 --open-timeout 6000 --volume 5
 }
 
+# What a machine is about, when something is wrong: what its threads wait for, and
+# whether packets and interrupts still come.
+look() # NAME
+{
+	local pid thread
+
+	pid=$(cat "$SHARED/$1.pid.$NODE" 2> /dev/null || true)
+	for thread in /proc/"${pid:-none}"/task/*; do
+		[ -d "$thread" ] || continue
+		echo "$(cat "$thread/comm") $(cut -d' ' -f3,14,15 "$thread/stat")"
+		cat "$thread/stack"
+	done
+	ip neigh
+	for _ in 1 2; do
+		date +%T.%N
+		ip -s link show eth0
+		grep virtio /proc/interrupts
+		grep -H . /sys/class/infiniband/*/ports/1/hw_counters/* |
+			sed 's,.*/,,; /:0$/d'
+		sleep 1
+	done
+}
+
 if [ "${1-}" = --node ]; then
 	cd "$2"
 	shift 2
@@ -76,11 +99,21 @@ fi
 # shellcheck source=tests/testbed/lateness.sh
 . "${script%/*}/lateness.sh"
 
+# The first one of a run has all that may explain it.
 violation()
 {
+	local k
+
 	echo "VIOLATION $name ($plan): $*"
-	tail -n +1 "$SHARED/$name".*
 	violations=$((violations + 1))
+	[ "$looked" != "$name" ] || return 0
+	looked=$name
+	tail -n +1 "$SHARED/$name".*
+	for k in 0 1 2; do
+		echo "== node $k"
+		timeout 30 "$testbed" run $k -- \
+			bash "$script" --node "$build" look "$name" || true
+	done
 }
 
 on() # K COMMAND...
@@ -288,7 +321,8 @@ follows() # END EXPLAINED
 			[[ $explained == *" $named "* ]]
 		;;
 	"-110 "*": no answer from "* | \
-		"-113 "*": connecting to "*UNREACHABLE*)
+		"-113 "*": connecting to "*UNREACHABLE* | \
+		"-113 "*": connecting to "*": nobody answers to its address")
 		$attaching && name_process "$text" &&
 			parts "$k" "${home[$named]}"
 		;;
@@ -489,7 +523,7 @@ run_batch() # FIRST LAST SEED
 	local i kinds=(cut blink kill unplug)
 
 	RANDOM=$(($3 + $1))
-	violations=0
+	violations=0 looked=
 	lateness=$results/late
 	watch_lateness &
 	watch=$!

@@ -17,6 +17,8 @@ port=7000
 # 537 ms, of which devices may make four times as much; soft-RoCE does not.
 lease_ms=2000
 retry_ms=3300
+# Until a target probes, and looks at what came of it.
+sweep_ms=1500
 # In which a death that is known is told, when this machine is not late (lateness.sh).
 slack_ms=2000
 # How long a source that closes waits for a target that is gone.
@@ -228,6 +230,14 @@ target_vanishes()
 	restore
 }
 
+# Nor has a target more, when there is nothing to give credit for.
+source_vanishes()
+{
+	lease_ms=0 lose source-cut "target:0" "-n 2000 -p 1000 source:0" held \
+		$((retry_ms + sweep_ms + slack_ms)) cut_off
+	restore
+}
+
 source_dies()
 {
 	lose source-off "target:0" "-n 2000 -p 1000 source:0" held \
@@ -276,6 +286,7 @@ start_registry
 node=1
 process_dies
 target_vanishes
+source_vanishes
 source_dies
 node=2
 attached_target_dies

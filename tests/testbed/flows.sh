@@ -45,8 +45,11 @@ before=$(packets)
 
 run() # TEST ARGUMENT...
 {
+	local begin=$SECONDS
+
 	echo "== $1, DFI_VERBS_NOTIFY=$DFI_VERBS_NOTIFY"
 	timeout 300 "tests/$1" -j1 "${@:2}" || status=1
+	echo "== $1 took $((SECONDS - begin)) s"
 }
 
 # Each program of tests/flow is in one of these, or in the list of those that

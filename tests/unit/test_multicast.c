@@ -5,7 +5,6 @@
  * what devices report is made by hand.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,8 @@
 
 #include "base/loop.h"
 #include "transport/verbs_multicast.h"
+
+#include "../proc/descriptors.h"
 
 /* The loss of what a queue of a device can't take isn't what is tested. */
 #define PATIENCE_NS (INT64_C(20) * NS_PER_S)
@@ -357,23 +358,13 @@ Test(multicast, what_finds_no_receive_is_lost_and_nothing_else)
 	close_end(&one);
 }
 
-static int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 Test(multicast, closing_leaves_nothing_behind)
 {
 	struct dfi_context_stats before = { .receives = 0 },
 				 now = { .receives = 0 };
 	static struct end one;
-	int i, files = open_files();
+	unsigned files = count_descriptors("");
+	int i;
 
 	transport->ops->query(transport, &before);
 	for (i = 0; i < 20; i++) {
@@ -390,7 +381,7 @@ Test(multicast, closing_leaves_nothing_behind)
 	cr_assert_eq(now.queue_pairs, before.queue_pairs);
 	cr_assert_eq(now.memory_regions, before.memory_regions);
 	cr_assert_eq(now.messages, before.messages + 20);
-	cr_assert_eq(open_files(), files);
+	cr_assert_eq(count_descriptors(""), files);
 }
 
 /* ---- Without a device -------------------------------------------------- */

@@ -4,7 +4,6 @@
  * else; and that the others don't suffer from it.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <event2/buffer.h>
 #include <poll.h>
@@ -22,6 +21,7 @@
 
 #include <dfi/error.h>
 
+#include "../proc/descriptors.h"
 #include "registry_help.h"
 
 #include "registry/address.h"
@@ -355,17 +355,6 @@ static void *flood_as_nobody(void *arg)
 	return arg;
 }
 
-static unsigned count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 /* Each of them sends a byte now and then; whether any is still connected. */
 static bool trickle(void)
 {
@@ -389,7 +378,7 @@ Test(server_limits, other_users_cost_no_client_its_place)
 	if (geteuid() != 0)
 		cr_skip_test("only root can become another user");
 	start_limited(4, 0);
-	n_descriptors = count_descriptors();
+	n_descriptors = count_descriptors("");
 	pthread_create(&thread, NULL, flood_as_nobody, &registry);
 	pthread_join(thread, &connected);
 	if (!connected)
@@ -400,10 +389,10 @@ Test(server_limits, other_users_cost_no_client_its_place)
 		dfi__client_close(second);
 	}
 	/* One for each of those that are told, and none for their processes. */
-	while (count_descriptors() > n_descriptors + N_STRANGERS + 64 &&
+	while (count_descriptors("") > n_descriptors + N_STRANGERS + 64 &&
 	    clock_now_ns() < deadline)
 		poll(NULL, 0, 10);
-	cr_assert_leq(count_descriptors(), n_descriptors + N_STRANGERS + 64);
+	cr_assert_leq(count_descriptors(""), n_descriptors + N_STRANGERS + 64);
 	while (trickle() && clock_now_ns() < deadline)
 		poll(NULL, 0, 50);
 	cr_assert_not(trickle());

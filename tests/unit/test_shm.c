@@ -5,7 +5,6 @@
  * everything is given back.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -29,6 +28,8 @@
 #include "base/settings.h"
 #include "base/wait.h"
 #include "transport/shm.h"
+
+#include "../proc/descriptors.h"
 
 #define SIZE UINT64_C(100000)
 
@@ -106,18 +107,6 @@ static void expect_text(const char *word)
 {
 	cr_assert(strstr(dfi_errmsg(), word) != NULL, "'%s' is not in '%s'",
 	    word, dfi_errmsg());
-}
-
-static unsigned count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	cr_assert_not_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static unsigned count_mappings(void)
@@ -528,7 +517,7 @@ static void count_line(void *arg, enum dfi_log_level level, const char *line)
 /* None of them asks, and the owner waits for none of them. */
 Test(shm, processes_of_another_user_hold_no_descriptor)
 {
-	unsigned descriptors = count_descriptors();
+	unsigned descriptors = count_descriptors("");
 	struct shm_reply reply;
 	pthread_t thread;
 	void *connected;
@@ -548,7 +537,7 @@ Test(shm, processes_of_another_user_hold_no_descriptor)
 		cr_assert_eq(reply.error, -EACCES);
 		cr_assert_eq(receive(strangers[i], &reply, 1), 0);
 	}
-	cr_assert_eq(count_descriptors(), descriptors + N_STRANGERS);
+	cr_assert_eq(count_descriptors(""), descriptors + N_STRANGERS);
 	for (i = 0; i < N_STRANGERS; i++)
 		close(strangers[i]);
 	dfi_log_set(DFI_LOG_WARN, silence, NULL);
@@ -565,11 +554,11 @@ Test(shm, peers_that_do_not_ask_hold_few_descriptors)
 	int i;
 
 	dfi__shm_pass_timeout_s = 1000;
-	descriptors = count_descriptors();
+	descriptors = count_descriptors("");
 	connect_all();
 	for (i = 0; i < N_STRANGERS - 128; i++)
 		cr_assert_eq(receive(strangers[i], &byte, 1), 0);
-	cr_assert_eq(count_descriptors(), descriptors + N_STRANGERS + 128);
+	cr_assert_eq(count_descriptors(""), descriptors + N_STRANGERS + 128);
 	cr_assert_eq(
 	    open_at(&peer, &region->name, &remote), 0, "%s", dfi_errmsg());
 	dfi__shm_ops.remote_close(remote);
@@ -729,7 +718,7 @@ Test(shm, owner_that_is_gone_is_not_waited_for_at_its_door)
 
 Test(shm, region_goes_with_its_last_user)
 {
-	unsigned descriptors = count_descriptors(), i;
+	unsigned descriptors = count_descriptors(""), i;
 	struct region *region;
 	struct remote *remotes[3];
 
@@ -747,9 +736,9 @@ Test(shm, region_goes_with_its_last_user)
 	}
 	cr_assert_eq(count_mappings(), 0);
 	/* The owner's side closes its sockets on its own thread. */
-	for (i = 0; i < 1000000 && count_descriptors() != descriptors; i++)
+	for (i = 0; i < 1000000 && count_descriptors("") != descriptors; i++)
 		sched_yield();
-	cr_assert_eq(count_descriptors(), descriptors);
+	cr_assert_eq(count_descriptors(""), descriptors);
 }
 
 static unsigned free_huge_pages(void)
@@ -818,7 +807,7 @@ Test(shm, region_larger_than_memory_is_refused)
 	static const uint32_t huge_pages[] = { HUGE_PAGES_NEVER,
 		HUGE_PAGES_TRY };
 	uint64_t size = UINT64_C(1) << 46;
-	unsigned descriptors = count_descriptors(), i;
+	unsigned descriptors = count_descriptors(""), i;
 	int64_t start = clock_now_ns();
 	struct region *region = NULL;
 
@@ -832,7 +821,7 @@ Test(shm, region_larger_than_memory_is_refused)
 		expect_text("DFI_RING_MEMORY");
 	}
 	cr_assert_null(region);
-	cr_assert_eq(count_descriptors(), descriptors);
+	cr_assert_eq(count_descriptors(""), descriptors);
 	cr_assert_lt(clock_now_ns() - start, INT64_C(1000000000));
 }
 

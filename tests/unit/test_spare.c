@@ -4,7 +4,6 @@
  * is, and the bounds. A region is known by the number of its file.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -24,6 +23,8 @@
 #include "base/loop.h"
 #include "base/settings.h"
 #include "transport/shm.h"
+
+#include "../proc/descriptors.h"
 
 #define SIZE (UINT64_C(64) << 10)
 #define NOBODY 65534
@@ -150,21 +151,7 @@ static unsigned count_mappings(void)
 /* Descriptors of regions; others come and go on control threads. */
 static unsigned count_files(void)
 {
-	DIR *dir = opendir("/proc/self/fd");
-	const struct dirent *entry;
-	char target[256];
-	ssize_t length;
-	unsigned n = 0;
-
-	cr_assert_not_null(dir);
-	while ((entry = readdir(dir))) {
-		length = readlinkat(
-		    dirfd(dir), entry->d_name, target, sizeof(target) - 1);
-		target[length > 0 ? length : 0] = '\0';
-		n += strstr(target, "memfd:dfi") != NULL;
-	}
-	closedir(dir);
-	return n;
+	return count_descriptors("memfd:dfi");
 }
 
 Test(spare, destroyed_region_is_used_again)

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first step of connecting over RDMA, which asks the kernel for an address.
+ * No device is needed: librdmacm's functions that it takes are these.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <dfi/error.h>
+
+#include "transport/verbs.h"
+
+static struct rdma_event_channel channel;
+static struct rdma_cm_id id;
+static struct rdma_cm_event event;
+static bool pending;
+
+/* How often the kernel is asked, until when it doesn't know, and how long it
+ * takes for that. */
+static int n_asked, n_unknown, n_acked;
+static int64_t take_ns;
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	channel.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return &channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *of)
+{
+	close(of->fd);
+}
+
+int rdma_create_id(struct rdma_event_channel *on, struct rdma_cm_id **out,
+    void *context, enum rdma_port_space space)
+{
+	(void)space;
+	id = (struct rdma_cm_id){ .channel = on, .context = context };
+	*out = &id;
+	return 0;
+}
+
+int rdma_destroy_id(struct rdma_cm_id *of)
+{
+	(void)of;
+	return 0;
+}
+
+static void happen(enum rdma_cm_event_type type, int status)
+{
+	event = (struct rdma_cm_event){ .event = type, .status = status };
+	pending = true;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *of, struct sockaddr *from,
+    struct sockaddr *to, int timeout_ms)
+{
+	struct timespec takes = { .tv_nsec = take_ns };
+
+	(void)of;
+	(void)from;
+	(void)to;
+	cr_assert_leq(timeout_ms, 1000);
+	nanosleep(&takes, NULL);
+	if (n_asked++ < n_unknown)
+		happen(RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+	else
+		happen(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	return 0;
+}
+
+/* Far enough. */
+int rdma_resolve_route(struct rdma_cm_id *of, int timeout_ms)
+{
+	(void)of;
+	(void)timeout_ms;
+	errno = ENODEV;
+	return -1;
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *of, struct rdma_cm_event **out)
+{
+	(void)of;
+	if (!pending) {
+		errno = EAGAIN;
+		return -1;
+	}
+	pending = false;
+	*out = &event;
+	return 0;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *of)
+{
+	(void)of;
+	n_acked++;
+	return 0;
+}
+
+static struct verbs verbs;
+static struct settings settings;
+
+static void start(void)
+{
+	verbs = (struct verbs){
+		.settings = &settings,
+		.device = { .name = "fake0", .port = 1 },
+		.table = PTHREAD_MUTEX_INITIALIZER,
+	};
+	n_asked = n_unknown = n_acked = 0;
+	take_ns = 0;
+	pending = false;
+}
+
+TestSuite(verbs_connect, .init = start, .timeout = 60);
+
+static int try_to_connect(const struct patience *patience)
+{
+	struct verbs_conn *conn;
+
+	return dfi__verbs_connect(
+	    &verbs, &verbs, "10.0.0.1:7", patience, &conn);
+}
+
+/* It may have missed the neighbour's answer. */
+Test(
+    verbs_connect, address_that_the_kernel_does_not_know_yet_is_asked_for_again)
+{
+	struct patience patience = { .deadline = deadline_in_ms(20000) };
+
+	n_unknown = 5;
+	cr_assert_eq(try_to_connect(&patience), -EIO);
+	cr_assert(
+	    strstr(dfi_errmsg(), "rdma_resolve_route"), "%s", dfi_errmsg());
+	cr_assert_eq(n_asked, 6);
+	cr_assert_eq(n_acked, 6);
+}
+
+Test(verbs_connect, address_that_stays_unknown_is_nobodys)
+{
+	struct patience patience = { .deadline = deadline_in_ms(20000) };
+
+	n_unknown = INT32_MAX;
+	cr_assert_eq(try_to_connect(&patience), -EHOSTUNREACH);
+	cr_assert(strstr(dfi_errmsg(), "10.0.0.1:7: nobody answers"), "%s",
+	    dfi_errmsg());
+	cr_assert_gt(n_asked, 10);
+	cr_assert_eq(n_acked, n_asked);
+}
+
+Test(verbs_connect, unknown_address_is_asked_for_until_the_deadline)
+{
+	struct patience patience = { .deadline = deadline_in_ms(300) };
+
+	n_unknown = INT32_MAX;
+	take_ns = 10 * NS_PER_MS;
+	cr_assert_eq(try_to_connect(&patience), -ETIMEDOUT);
+	cr_assert(strstr(dfi_errmsg(), "no answer from 10.0.0.1:7"), "%s",
+	    dfi_errmsg());
+	cr_assert_geq(clock_now_ns(), patience.deadline);
+	cr_assert_gt(n_asked, 1);
+	cr_assert_eq(n_acked, n_asked);
+}
+
+static bool is_gone(void *arg)
+{
+	(void)arg;
+	return n_asked == 3;
+}
+
+/* Though there is always an event, so that nobody sleeps. */
+Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
+{
+	struct patience patience = {
+		.deadline = deadline_in_ms(20000),
+		.given_up = is_gone,
+	};
+
+	n_unknown = INT32_MAX;
+	cr_assert_eq(try_to_connect(&patience), -ECONNRESET);
+	cr_assert_eq(n_asked, 3);
+	cr_assert_eq(n_acked, 3);
+}
