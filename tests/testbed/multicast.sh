@@ -206,6 +206,7 @@ killed_source() # ARGUMENT...
 	for k in 0 1; do
 		await "what target $k has to compare" 60 has_order $k
 	done
+	await "the source that dies" 60 says 2 'source 1 open'
 	on 2 kill_worker "$case"
 	start=$SECONDS
 	for k in 0 1; do
