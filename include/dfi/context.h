@@ -112,8 +112,8 @@ enum {
  * it and this process don't have the same key, or don't accept each other's
  * certificates. -EPERM: a routable address, and no key or CA to know the
  * registry by. -ENOSPC: the registry is full. -ENOTCONN: it died, or was
- * stopped, meanwhile; another attempt may find it again. -ENOMEM, -EMFILE,
- * -EIO.
+ * stopped, meanwhile; another attempt may find it again. -EHOSTUNREACH: the
+ * network doesn't lead to its machine. -ENOMEM, -EMFILE, -EIO.
  */
 DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
 

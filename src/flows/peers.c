@@ -120,6 +120,28 @@ static void lose_registry(struct peers *peers)
 	}
 }
 
+/* Whether only the registry tells that this peer has died. */
+static bool is_out_of_sight(const struct peers *peers, const struct peer *peer)
+{
+	return flow_is_cast(peers->flow) &&
+	    peer->endpoint.node.host_id != peers->dfi->node.host_id;
+}
+
+/*
+ * Likewise. The registry's machine has not answered for as long as our lease,
+ * so whoever it could tell takes us for dead. With a peer that we have a
+ * connection with, that decides.
+ */
+static void lose_contact(struct peers *peers)
+{
+	uint32_t i;
+
+	atomic_set(&peers->cut_off, true);
+	for (i = 0; i < peers->n; i++)
+		if (is_out_of_sight(peers, &peers->peer[i]))
+			set_gone(&peers->peer[i]);
+}
+
 void dfi__peers_process_died(
     struct peers *peers, const struct node *node, bool at_last)
 {
@@ -226,6 +248,8 @@ static void on_event(void *arg, const struct registry_event *event)
 	pthread_mutex_lock(&peers->lock);
 	if (event->type == REGISTRY_LOST)
 		lose_registry(peers);
+	else if (event->type == REGISTRY_CUT)
+		lose_contact(peers);
 	else if (event->type == REGISTRY_BACK)
 		atomic_set(&peers->registry_lost, false);
 	else if (find_index(peers, event->key, &index))
@@ -379,7 +403,8 @@ bool dfi__peers_all_there(struct peers *peers)
 
 bool dfi__peers_expected(struct peers *peers)
 {
-	return !atomic_peek(&peers->flow_gone) && !dfi__peers_all_there(peers);
+	return !atomic_peek(&peers->flow_gone) &&
+	    !atomic_peek(&peers->cut_off) && !dfi__peers_all_there(peers);
 }
 
 void dfi__peers_outlive(
@@ -392,7 +417,9 @@ void dfi__peers_outlive(
 
 bool dfi__peers_hopeless(struct peers *peers)
 {
-	return atomic_peek(&peers->flow_gone) && !dfi__peers_all_there(peers);
+	return (atomic_peek(&peers->flow_gone) ||
+		   atomic_peek(&peers->cut_off)) &&
+	    !dfi__peers_all_there(peers);
 }
 
 /* "source 2 of 4", or "source 2 and 1 more of 4". Their number. */
@@ -427,12 +454,21 @@ int dfi__peers_missing(struct peers *peers)
 	    peers->flow->name, missing, n > 1 ? "them" : "it");
 }
 
+#define CUT_OFF                                                               \
+	"the registry's machine has not answered for as long as this "        \
+	"process's lease, so that the others take this process for dead: is " \
+	"the network there?"
+
 int dfi__peers_flow_gone(struct peers *peers)
 {
 	const struct node *creator = &peers->flow->creator;
 	char missing[64];
 
 	name_missing(peers, missing, sizeof(missing));
+	if (!atomic_peek(&peers->flow_gone))
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s can't attach any more: " CUT_OFF,
+		    peers->flow->name, missing);
 	return dfi__fail(-ECONNRESET,
 	    "flow '%s': its creator (node %s, host %s, pid %u) died, or the "
 	    "flow was removed, before %s attached: nobody can any more",
@@ -464,6 +500,11 @@ int dfi__peers_lost(struct peers *peers, uint32_t index)
 		return dfi__fail(-ECONNRESET,
 		    "flow '%s': the connection with %s broke: %s",
 		    peers->flow->name, name, why);
+	if (atomic_peek(&peers->cut_off) &&
+	    is_out_of_sight(peers, &peers->peer[index]))
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s is lost to this process: " CUT_OFF,
+		    peers->flow->name, name);
 	return dfi__fail(-ECONNRESET,
 	    "flow '%s': %s died or closed before the end of the flow",
 	    peers->flow->name, name);

@@ -46,6 +46,7 @@ struct peers {
 	_Atomic uint32_t changes; /* counts; a hot loop looks at this alone */
 	_Atomic bool registry_lost;
 	_Atomic bool flow_gone; /* removed, or its creator died: no more come */
+	_Atomic bool cut_off;   /* we are; so no more come here */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/* The word in which the owner sleeps, or NULL. */
@@ -110,7 +111,10 @@ bool dfi__peers_await_gone(
 /* Whether every peer has attached by now. */
 bool dfi__peers_all_there(struct peers *peers);
 
-/* Whether peers are missing that can't attach any more, as the flow is gone. */
+/*
+ * Whether peers are missing that can't attach any more: the flow is gone, or
+ * this process is taken for dead.
+ */
 bool dfi__peers_hopeless(struct peers *peers);
 
 /* -ECONNRESET with a text for that. */

@@ -143,8 +143,9 @@ void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE])
 void dfi__address_tune_tcp(int fd)
 {
 	/*
-	 * Not TCP_USER_TIMEOUT: it would also end the connection of a process
-	 * that is stopped, when what it doesn't read fills its buffers.
+	 * Not TCP_USER_TIMEOUT at the registry: it would also end the
+	 * connection of a client that is stopped, when what it doesn't read
+	 * fills its buffers.
 	 */
 	static const struct {
 		int level, name, value;
@@ -160,6 +161,13 @@ void dfi__address_tune_tcp(int fd)
 	for (i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		setsockopt(fd, options[i].level, options[i].name,
 		    &options[i].value, sizeof(options[i].value));
+}
+
+void dfi__address_limit_silence(int fd, uint32_t ms)
+{
+	unsigned int value = ms;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof(value));
 }
 
 void dfi__address_tcp_text(

@@ -53,6 +53,12 @@ void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE]);
  */
 void dfi__address_tune_tcp(int fd);
 
+/*
+ * Have a connection fail when what was sent is not acknowledged for so many ms:
+ * not even by the machine of a peer that is stopped.
+ */
+void dfi__address_limit_silence(int fd, uint32_t ms);
+
 /* A path in the file system; NULL for TCP and abstract addresses. */
 const char *dfi__address_path(const struct address *address);
 

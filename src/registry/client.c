@@ -60,7 +60,7 @@ void dfi__client_lose(
 	if (client->open && !client->closing)
 		dfi__restore_begin(client);
 	dfi__client_fail_calls(client, client->lost_err);
-	dfi__watch_deliver_lost(client);
+	dfi__watch_tell(client, REGISTRY_LOST);
 }
 
 /* The registry says why it is about to disconnect. */
@@ -100,6 +100,7 @@ static void on_read(struct bufferevent *stream, void *arg)
 	int ret = 1;
 
 	dfi__client_enter(client);
+	client->heard_at = clock_now_ns();
 	/* What is received may make the connection end. */
 	while (client->stream) {
 		ret = dfi__wire_read(bufferevent_get_input(stream), &message);
@@ -195,6 +196,8 @@ static struct bufferevent *open_stream(struct registry_client *client, int fd)
 
 int dfi__client_attach(struct registry_client *client, int fd)
 {
+	if (client->ttl_ms && !dfi__address_is_unix(&client->parsed))
+		dfi__address_limit_silence(fd, client->ttl_ms);
 	client->stream = open_stream(client, fd);
 	if (!client->stream)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");

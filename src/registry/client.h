@@ -60,7 +60,12 @@ enum registry_event_type {
 	REGISTRY_PUT = 1, /* key, data, size, revision */
 	REGISTRY_DELETE,  /* key, revision */
 	REGISTRY_LOST,    /* nothing else: the connection is lost */
-	REGISTRY_BACK,    /* nothing else: it is there again */
+	/*
+	 * Nothing else: and the registry's machine has not answered for as long
+	 * as this client's lease; so the others take this process for dead.
+	 */
+	REGISTRY_CUT,
+	REGISTRY_BACK, /* nothing else: it is there again */
 };
 
 /* Valid during the callback only. */
@@ -78,8 +83,9 @@ struct registry_event {
  * and take a lease: the keys bound to it vanish when this process
  * closes the client or dies, or when lease_ttl_ms pass without a sign of life
  * (sent every third of it by the loop, so a stopped process counts as dead).
- * lease_ttl_ms 0: the lease lives as long as the connection, however long the
- * process is stopped.
+ * A connection over TCP is lost when the registry's machine acknowledges
+ * nothing for that time. lease_ttl_ms 0: the lease lives as long as the
+ * connection, however long the process is stopped.
  *
  * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of
  * security's is not as it must be. -EPERM: a routable address, and nothing that
@@ -87,7 +93,8 @@ struct registry_event {
  * side runs as a user that the other does not trust, or has no key or
  * certificate that it accepts. -EPROTO: the peer speaks another version, or is
  * no registry, or one without TLS. -ENOSPC: the registry's limit of
- * connections. -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
+ * connections. -EHOSTUNREACH: the network doesn't lead to its machine.
+ * -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
  */
 int dfi__client_open(struct loop *loop, const char *address,
     const struct registry_security *security, uint32_t lease_ttl_ms,
@@ -165,9 +172,9 @@ int dfi__client_delete_prefix(
 /*
  * Call fn for each key that begins with prefix, as a PUT in key order, and
  * then for each change, in order and without gaps; when the connection is
- * lost, once with LOST, and when it is there again, once with BACK. The first
- * PUTs have been delivered on return. On failure fn may have been called, but
- * will not be any more.
+ * lost, once with LOST, then maybe once with CUT, and when it is there again,
+ * once with BACK. The first PUTs have been delivered on return. On failure fn
+ * may have been called, but will not be any more.
  *
  * fn runs on the loop's thread. It may call dfi__client_unwatch(); it may not
  * call the functions that take a deadline, nor wait for a thread that might be

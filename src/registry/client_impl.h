@@ -60,11 +60,12 @@ struct registry_watch {
 	struct registry_client *client;
 	uint64_t id; /* of the request that made it */
 	bool made;   /* the registry has confirmed it */
-	bool told;   /* that the connection is lost */
-	bool sent;   /* again, in this attempt to connect again */
-	bool asked;  /* and not yet answered */
-	bool own;    /* of dfi__watch_follow(): if it is refused, so be it */
-	bool exact;  /* of the key that is the prefix */
+	/* What it was told last of the connection: LOST, CUT or BACK. */
+	enum registry_event_type told;
+	bool sent;  /* again, in this attempt to connect again */
+	bool asked; /* and not yet answered */
+	bool own;   /* of dfi__watch_follow(): if it is refused, so be it */
+	bool exact; /* of the key that is the prefix */
 	char *prefix;
 	void *known; /* a tree of known_key, by key */
 	void (*fn)(void *arg, const struct registry_event *event);
@@ -106,6 +107,7 @@ struct registry_client {
 	bool writing; /* libevent is at its output now, see stream.h */
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* 0: none is unanswered */
+	int64_t heard_at;      /* when the registry's machine last answered */
 	uint64_t last_id;
 	bool open;    /* false: dfi__client_open() is still at it */
 	bool closing; /* by dfi__client_close() */
@@ -206,9 +208,9 @@ void dfi__client_lose(struct registry_client *client, int err, const char *fmt,
 
 void dfi__watch_deliver(
     struct registry_client *client, const Dfi__Registry__Event *event);
-void dfi__watch_deliver_lost(struct registry_client *client);
-
-void dfi__watch_deliver_back(struct registry_client *client);
+/* LOST, CUT or BACK, to each watch that wasn't told that last. (loop) */
+void dfi__watch_tell(
+    struct registry_client *client, enum registry_event_type type);
 
 /* The watch that came with the put of a key, its request's id. NULL: no memory.
  */

@@ -26,6 +26,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fork_files.h"
 #include "base/log.h"
@@ -104,6 +105,25 @@ static void close_socket(struct restore *restore)
 	restore->fd = -1;
 }
 
+/* Whether not even the registry's machine has answered to an attempt. */
+static bool is_silence(const struct registry_client *client, int err)
+{
+	return !dfi__address_is_unix(&client->parsed) &&
+	    (err == -ETIMEDOUT || err == -EHOSTUNREACH);
+}
+
+/*
+ * Nobody answers there: it may have died, and be started again. But where not
+ * even its machine answers, it has heard nothing of us for as long.
+ */
+static void look_at_silence(struct registry_client *client)
+{
+	int64_t limit = (int64_t)client->ttl_ms * NS_PER_MS;
+
+	if (limit && clock_now_ns() - client->heard_at >= limit)
+		dfi__watch_tell(client, REGISTRY_CUT);
+}
+
 void dfi__restore_failed(struct registry_client *client, const char *why)
 {
 	struct restore *restore = client->restore;
@@ -116,6 +136,7 @@ void dfi__restore_failed(struct registry_client *client, const char *why)
 	    client->address, why);
 	dfi__log(news ? DFI_LOG_INFO : DFI_LOG_DEBUG, "%s", client->lost_text);
 	wait_for_next(client);
+	look_at_silence(client);
 }
 
 /* With dfi_errmsg(); closes the stream, if there is one. */
@@ -192,6 +213,8 @@ static void connected(struct registry_client *client)
 
 	ret = dfi__connect_finish(
 	    client->address, &client->parsed, client->user, fd);
+	if (!is_silence(client, ret))
+		client->heard_at = clock_now_ns();
 	if (!ret) {
 		restore->fd = -1;
 		close_socket(restore);
@@ -248,6 +271,8 @@ static void start_attempt(struct registry_client *client)
 			return;
 		dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
+	if (!is_silence(client, ret))
+		client->heard_at = clock_now_ns();
 	fail(client);
 }
 
@@ -341,7 +366,7 @@ static void finish(struct registry_client *client)
 	/* As loud as the loss, whose end it is. */
 	dfi__log(DFI_LOG_WARN, "the connection to registry %s is back",
 	    client->address);
-	dfi__watch_deliver_back(client);
+	dfi__watch_tell(client, REGISTRY_BACK);
 }
 
 /* Do what can be done without a further answer. */

@@ -125,38 +125,28 @@ void dfi__watch_deliver(
 	deliver(client, message->watch, &event);
 }
 
-static struct registry_watch *next_told(
-    struct registry_client *client, bool told)
+static struct registry_watch *next_untold(
+    struct registry_client *client, enum registry_event_type type)
 {
 	struct registry_watch *watch;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
-		if (watch->made && watch->told == told)
+		if (watch->made && watch->told != type)
 			return watch;
 	}
 	return NULL;
 }
 
-void dfi__watch_deliver_lost(struct registry_client *client)
+void dfi__watch_tell(
+    struct registry_client *client, enum registry_event_type type)
 {
-	struct registry_event event = { .type = REGISTRY_LOST };
+	struct registry_event event = { .type = type };
 	struct registry_watch *watch;
 
 	/* From the start each time: the function may end any watch. */
-	while ((watch = next_told(client, false))) {
-		watch->told = true;
-		watch->fn(watch->arg, &event);
-	}
-}
-
-void dfi__watch_deliver_back(struct registry_client *client)
-{
-	struct registry_event event = { .type = REGISTRY_BACK };
-	struct registry_watch *watch;
-
-	while ((watch = next_told(client, true))) {
-		watch->told = false;
+	while ((watch = next_untold(client, type))) {
+		watch->told = type;
 		watch->fn(watch->arg, &event);
 	}
 }
@@ -249,6 +239,7 @@ struct registry_watch *dfi__watch_new(struct registry_client *client,
 		return NULL;
 	}
 	watch->client = client;
+	watch->told = REGISTRY_BACK;
 	watch->fn = fn;
 	watch->arg = arg;
 	return watch;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,6 +35,14 @@ static int connect_error(const char *address, int err)
 	case ETIMEDOUT:
 		return dfi__fail(
 		    -ETIMEDOUT, "registry %s: no connection in time", address);
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case ENETDOWN:
+	case EHOSTDOWN:
+		return dfi__fail(-EHOSTUNREACH,
+		    "registry %s: its machine can't be reached: %s: is the "
+		    "network there?",
+		    address, strerrordesc_np(err));
 	case EACCES:
 	case EPERM:
 		return dfi__fail(

@@ -23,6 +23,8 @@ sweep_ms=1500
 slack_ms=2000
 # How long a source that closes waits for a target that is gone.
 gone_ms=4000
+# How long it takes to find that nobody answers to an address, and to begin.
+silent_ms=6000
 
 # ---- In a VM ---------------------------------------------------------------
 
@@ -202,6 +204,31 @@ restore()
 		test -s "$SHARED/$case.status.$node"
 }
 
+# Who is cut off and waits for a source that has not come can't be told by anybody:
+# the registry's machine, which does not answer for as long as the lease, tells.
+waiting_machine_is_cut_off()
+{
+	local limit_ms=$((lease_ms * 4 / 3 + silent_ms + slack_ms)) begin
+
+	case=absent-source-cut
+	on "$node" worker $case -c 2:1 -l $lease_ms -n 1000 source:0 target:0 &
+	await "the target" 30000 says "$node" 'target 0 open'
+	await "the source" 30000 says "$node" 'source 0 ended 0'
+	cut_off
+	begin=$(now_ms)
+	in_time "$begin" $limit_ms says "$node" 'target 0 ended' || {
+		echo "$case: the target was not told within $limit_ms ms"
+		exit 1
+	}
+	echo "$case: after $(($(now_ms) - begin)) ms, of which this machine was" \
+		"$(late_ms "$begin") late: $(grep 'target 0 ended' \
+			"$SHARED/$case.$node")"
+	says "$node" "target 0 ended -104 .*source 1 of 2 can't attach any more"
+	in_time "$(now_ms)" $((gone_ms + slack_ms)) \
+		test -s "$SHARED/$case.status.$node"
+	restore
+}
+
 dead_ms=$slack_ms
 off_ms=$((lease_ms + retry_ms + slack_ms))
 
@@ -287,6 +314,7 @@ node=1
 process_dies
 target_vanishes
 source_vanishes
+waiting_machine_is_cut_off
 source_dies
 node=2
 attached_target_dies

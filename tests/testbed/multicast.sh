@@ -5,8 +5,8 @@
 # machines, each with a source and a target: exactly once, and in the order of
 # each source, with no packets lost, and 1 and 5 % of those that each machine
 # sends, also in one order for all, and with losses that are told and not made
-# good; and what becomes of it when a source is killed, or when a machine loses
-# power, or its device.
+# good; and what becomes of it when a source is killed, or when a machine is cut
+# off, or loses power, or its device.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -21,6 +21,9 @@ segment=1000 # bytes: 62 tuples, so some thousand packets, of which some are los
 lease_ms=8000
 slack_ms=2000
 gone_ms=4000
+# Where the network is idle; and how long it takes to find that nobody answers.
+cut_lease_ms=3000
+silent_ms=6000
 
 # ---- In a VM ---------------------------------------------------------------
 
@@ -277,6 +280,52 @@ check_two_of_three() # CASE STRUCK_MS
 		"this machine was late by $(late_ms "$2") ms"
 }
 
+# A flow between two machines, whose source waits for a target that is held.
+start_held() # CASE COUNTS ENDS_HERE ENDS_THERE
+{
+	case=$1
+	# shellcheck disable=SC2086 # several words
+	{
+		on 0 held_worker "$case" -c "$2" -M -F -g $segment \
+			-l $cut_lease_ms -p 1000 -n 2000000000 $3 &
+		on 2 worker "$case" -F -l $cut_lease_ms -n 2000000000 $4 &
+	}
+	await "the slow target" 60 says 0 'target 0 held 1000'
+	await "the other machine" 60 says 2 open
+}
+
+check_cut() # CASE STRUCK_MS WHAT
+{
+	case=$1
+	must_come "$3 where the network is cut" "$2" \
+		$((cut_lease_ms * 4 / 3 + silent_ms + slack_ms)) \
+		says 2 "$3 -104 .* is lost to this process: .*answered"
+	echo "$case: who was cut off knew after $(($(now_ms) - $2)) ms, with a" \
+		"lease of $cut_lease_ms ms; this machine was late by" \
+		"$(late_ms "$2") ms"
+}
+
+# A machine is cut off: nothing there has a connection with the other ends, so all
+# it knows is that the registry's machine doesn't answer.
+cut_off()
+{
+	local struck name
+
+	start_held cut-target 1:2 "source:0 target:0" target:1
+	start_held cut-source 1:1 target:0 source:0
+	struck=$(now_ms)
+	"$testbed" net 2 cut
+	check_cut cut-target "$struck" 'target 1 ended'
+	check_cut cut-source "$struck" 'source 0 failed'
+	for name in cut-target cut-source; do
+		"$testbed" run 0 -- sh -c "echo c > /tmp/told.$name"
+		case=$name
+		must_come "target 0's end" "$(now_ms)" $slack_ms \
+			says 0 'target 0 ended -'
+	done
+	"$testbed" net 2 heal
+}
+
 # A machine dies while sources wait for another one, which is slow: so the
 # network is idle, and nobody else's signs of life are late.
 power_off()
@@ -341,6 +390,7 @@ for arguments in "0% -O" "5% -O" "5% -O -N"; do
 done
 killed_source -O -N
 "$testbed" net all heal
+cut_off
 power_off
 removal
 kill $registry $watch

@@ -111,7 +111,9 @@ void ear_hear(void *arg, const struct registry_event *event)
 		snprintf(end, room, "-%s ", event->key);
 	else
 		snprintf(end, room,
-		    event->type == REGISTRY_LOST ? "LOST " : "BACK ");
+		    event->type == REGISTRY_LOST      ? "LOST "
+			: event->type == REGISTRY_CUT ? "CUT "
+						      : "BACK ");
 	ear->used = strlen(ear->log);
 	pthread_cond_broadcast(&ear->heard);
 	pthread_mutex_unlock(&ear->lock);

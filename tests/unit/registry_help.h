@@ -32,7 +32,8 @@ struct loop *start_loop(void);
 struct registry_client *open_client(
     struct loop *loop, const struct dfi_registry *registry);
 
-/* What a watch hears, as text: "+key=value " "-key " "LOST " "BACK ". */
+/* What a watch hears, as text: "+key=value " "-key " "LOST " "CUT "
+ * "BACK ". */
 struct ear {
 	pthread_mutex_t lock;
 	pthread_cond_t heard;

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client whose connection is lost, and that can't have another one: whether
+ * the registry has died, or its machine does not answer. connect() here fails
+ * as it is told to.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <dfi/error.h>
+
+#include "registry_help.h"
+
+#define LEASE_MS 300
+
+/* What connect() fails with, and how often it has; 0: with nothing. */
+static _Atomic int fails_with, n_failed;
+
+/* TCP_USER_TIMEOUT of the last socket that was given one. */
+static _Atomic unsigned silence_ms;
+
+/* The type is glibc's, for any kind of address. */
+int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t size)
+{
+	if (!fails_with)
+		return (int)syscall(SYS_connect, fd, to.__sockaddr__, size);
+	n_failed++;
+	errno = fails_with;
+	return -1;
+}
+
+int setsockopt(int fd, int level, int option, const void *value, socklen_t size)
+{
+	if (level == IPPROTO_TCP && option == TCP_USER_TIMEOUT)
+		silence_ms = *(const unsigned *)value;
+	return (int)syscall(SYS_setsockopt, fd, level, option, value, size);
+}
+
+static char address[128];
+static struct dfi_registry *registry;
+static struct loop *loop;
+static struct registry_client *client;
+static struct ear ear;
+
+static void open_with(const char *listen, uint32_t lease_ms)
+{
+	struct registry_watch *watch;
+
+	registry = start_at(listen);
+	snprintf(
+	    address, sizeof(address), "%s", dfi_registry_address(registry));
+	loop = start_loop();
+	cr_assert_eq(
+	    dfi__client_open(loop, address, NULL, lease_ms, soon(), &client), 0,
+	    "%s", dfi_errmsg());
+	ear_init(&ear);
+	cr_assert_eq(
+	    dfi__client_watch(client, "p/", ear_hear, &ear, soon(), &watch), 0);
+}
+
+static void lose_to(int err)
+{
+	fails_with = err;
+	dfi_registry_stop(registry);
+	registry = NULL;
+	ear_expect(&ear, "LOST ");
+}
+
+/* So many more attempts have failed. */
+static void await_attempts(int n)
+{
+	int until = n_failed + n;
+
+	while (n_failed < until)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+static void close_all(void)
+{
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	if (registry)
+		dfi_registry_stop(registry);
+}
+
+TestSuite(silence, .init = lines_collect, .fini = close_all, .timeout = 60);
+
+Test(silence, of_its_machine_for_as_long_as_the_lease_is_told_once)
+{
+	int64_t begin;
+
+	open_with("tcp:127.0.0.1:0", LEASE_MS);
+	cr_assert_eq(silence_ms, LEASE_MS);
+	begin = clock_now_ns();
+	lose_to(EHOSTUNREACH);
+	ear_expect(&ear, "LOST CUT ");
+	/* What was heard last was a keepalive's answer, or the loss. */
+	cr_assert_geq(
+	    clock_now_ns() - begin, LEASE_MS * NS_PER_MS * INT64_C(2) / 3);
+	await_attempts(2);
+	ear_expect(&ear, "LOST CUT ");
+	fails_with = 0;
+	registry = start_at(address);
+	ear_expect(&ear, "LOST CUT BACK ");
+}
+
+Test(silence, that_is_shorter_than_the_lease_is_not_told)
+{
+	open_with("tcp:127.0.0.1:0", 5000);
+	lose_to(EHOSTUNREACH);
+	await_attempts(5);
+	ear_expect(&ear, "LOST ");
+	fails_with = 0;
+	registry = start_at(address);
+	ear_expect(&ear, "LOST BACK ");
+}
+
+Test(silence, is_not_that_of_a_registry_that_has_died)
+{
+	int64_t until;
+
+	open_with("tcp:127.0.0.1:0", LEASE_MS);
+	lose_to(ECONNREFUSED);
+	until = clock_now_ns() + 3 * LEASE_MS * INT64_C(1000000);
+	while (clock_now_ns() < until)
+		await_attempts(1);
+	ear_expect(&ear, "LOST ");
+	/* From here on. */
+	fails_with = ENETUNREACH;
+	ear_expect(&ear, "LOST CUT ");
+	fails_with = 0;
+	registry = start_at(address);
+	ear_expect(&ear, "LOST CUT BACK ");
+}
+
+Test(silence, is_for_ever_without_a_lease)
+{
+	open_with("tcp:127.0.0.1:0", 0);
+	cr_assert_eq(silence_ms, 0);
+	lose_to(EHOSTUNREACH);
+	await_attempts(4);
+	fails_with = 0;
+	registry = start_at(address);
+	ear_expect(&ear, "LOST BACK ");
+}
+
+/* EAGAIN: the queue of who wants to connect is full. */
+Test(silence, is_none_at_a_socket_of_this_machine)
+{
+	open_with(fresh_address("socket"), LEASE_MS);
+	cr_assert_eq(silence_ms, 0);
+	lose_to(EAGAIN);
+	await_attempts(5);
+	fails_with = 0;
+	registry = start_at(address);
+	ear_expect(&ear, "LOST BACK ");
+}
