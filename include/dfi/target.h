@@ -22,7 +22,11 @@
  *                what has no gap before it in the order; of datagrams, what has
  *                none before it, as nobody sends again what was lost. Or the
  *                RDMA device of a multicast is gone. Or the flow's creator
- *                died, or the flow was removed, before all sources had attached
+ *                died, or the flow was removed, before all sources had
+ *                attached; or the registry's machine has not answered for as
+ *                long as this process's lease, so that nobody attaches any
+ *                more, and of a multicast's sources on other hosts nothing is
+ *                known
  *   -ECANCELED   a source aborted the flow (then the same was delivered
  *                before), or this target was cancelled or aborted
  *   -EBADMSG     received data contradicts the protocol, or tuples are missing;

@@ -75,7 +75,8 @@ static void on_event(void *arg, const struct registry_event *event)
 		barrier->registry_lost = false;
 	else if (event->type == REGISTRY_PUT)
 		on_put(barrier, event);
-	else if (dfi__endpoint_index(event->key, &index))
+	else if (event->type == REGISTRY_DELETE &&
+	    dfi__endpoint_index(event->key, &index))
 		dfi__members_delete(&barrier->members, index);
 	pthread_cond_signal(&barrier->changed);
 	pthread_mutex_unlock(&barrier->lock);

@@ -87,7 +87,7 @@ static void on_event(void *arg, const struct registry_event *event)
 		sequencer->registry_lost = false;
 	else if (event->type == REGISTRY_PUT)
 		on_put(sequencer, event);
-	else if (sequencer->found)
+	else if (event->type == REGISTRY_DELETE && sequencer->found)
 		atomic_set(&sequencer->lost, true);
 	pthread_cond_signal(&sequencer->changed);
 	pthread_mutex_unlock(&sequencer->lock);

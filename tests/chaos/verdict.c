@@ -658,9 +658,12 @@ static bool kept_waiting(
 	const struct process_board *at = &trial->board->processes[process];
 	const struct process_board *of = &trial->board->processes[waiting];
 
-	/* It came at last, or never, or was stopped meanwhile, or died there.
+	/*
+	 * It came at last, or never, or had given up before, or was stopped
+	 * meanwhile, or died there.
 	 */
 	return !at->meeting_ns ||
+	    (at->met && at->meet_ret && at->met_ns < of->met_ns) ||
 	    !is_long(trial, waiting, at->meeting_ns, of->met_ns) ||
 	    was_stopped(trial, process, at->meeting_ns, of->met_ns) ||
 	    (gone_ns(trial, process) && !at->met);

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <dfi/error.h>
+#include <dfi/dfi.h>
 
 #include "registry_help.h"
 
@@ -162,4 +162,73 @@ Test(silence, is_none_at_a_socket_of_this_machine)
 	fails_with = 0;
 	registry = start_at(address);
 	ear_expect(&ear, "LOST BACK ");
+}
+
+/* A flow whose second source never comes. */
+static struct dfi_target *open_target(struct dfi *dfi)
+{
+	static const struct dfi_field field = {
+		.name = "n",
+		.type = DFI_UINT64,
+		.size = 8,
+	};
+	static const struct dfi_schema schema = {
+		.fields = &field,
+		.n_fields = 1,
+		.tuple_size = 8,
+	};
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target *target;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.n_sources = 2;
+	attr.n_targets = 1;
+	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi_target_open(dfi, "f", 0, NULL, &target), 0, "%s", dfi_errmsg());
+	return target;
+}
+
+/* The lease has ended for who is cut off, too: nobody will attach. */
+Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
+    .timeout = 60)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_sequencer *creator, *sequencer;
+	struct dfi_barrier *barrier;
+	struct dfi_target *target;
+	struct dfi_source *source;
+	uint64_t word = 7, first;
+	const void *tuple;
+	struct dfi *dfi;
+
+	registry = start_at("tcp:127.0.0.1:0");
+	attr.registry = dfi_registry_address(registry);
+	attr.lease_ttl_ms = LEASE_MS;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_barrier_open(dfi, "b", 2, 0, &barrier), 0);
+	cr_assert_eq(dfi_sequencer_create(dfi, "s", 0, &creator), 0);
+	cr_assert_eq(dfi_sequencer_open(dfi, "s", 0, &sequencer), 0);
+	target = open_target(dfi);
+	cr_assert_eq(dfi_source_open(dfi, "f", 0, NULL, &source), 0);
+	cr_assert_eq(dfi_source_push(source, &word), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	fails_with = EHOSTUNREACH;
+	dfi_registry_stop(registry);
+	cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+	cr_assert_eq(dfi_target_consume(target, &tuple), -ECONNRESET);
+	cr_assert_str_eq(dfi_errmsg(),
+	    "flow 'f': source 1 of 2 can't attach any more: the registry's "
+	    "machine has not answered for as long as this process's lease, so "
+	    "that the others take this process for dead: is the network "
+	    "there?");
+	/* These know from before, and are not harmed. */
+	cr_assert_eq(dfi_barrier_wait(barrier, 10), -ENOTCONN);
+	cr_assert_eq(dfi_sequencer_next(sequencer, 1, &first), 0);
+	dfi_target_close(target);
+	dfi_barrier_close(barrier);
+	dfi_sequencer_close(sequencer);
+	dfi_sequencer_close(creator);
+	cr_assert_eq(dfi_close(dfi), 0);
 }
