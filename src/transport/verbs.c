@@ -152,6 +152,7 @@ static void verbs_stop(struct transport *transport)
 	uint32_t i;
 
 	keep_files(verbs);
+	dfi__verbs_see_off(verbs);
 	dfi__verbs_arrivals_quiet(verbs);
 	dfi__verbs_breaks_quiet(verbs);
 	dfi__verbs_unlisten_quiet(verbs);

@@ -235,6 +235,7 @@ struct verbs_link {
 	uint64_t credit_address;
 	uint32_t credit_rkey;
 	uint64_t first_state; /* of the first footer when it was opened */
+	bool ended;           /* the writer's end mark is here */
 	/* What the peer is to be told once the connection has room. */
 	enum verbs_owing owing;
 	struct ring_credit credit; /* the last one that was given */
@@ -572,6 +573,12 @@ void dfi__verbs_stop_conn(struct verbs_conn *conn);
 
 /* Whether all that was under way has ended, or the time for it has passed. */
 bool dfi__verbs_is_drained(struct verbs_conn *conn);
+
+/*
+ * Wait until the writers whose end marks are here have gone, or are lost; a
+ * third of the time that queue pairs try, at most.
+ */
+void dfi__verbs_see_off(struct verbs *verbs);
 
 /* Stop all connections, and wait until they are drained; a few ms, and 0.2 s at
  * most. No new ones come, but devices' reports still do. */

@@ -118,6 +118,7 @@ static void end_arrived(struct verbs_link *link)
 	struct verbs_export *export = link->export;
 	_Atomic uint64_t *state;
 
+	link->ended = true;
 	if (!export || export->closing || !export->layout.n_slots)
 		return;
 	state = (_Atomic uint64_t *)(void *)(verbs_ring_base(

@@ -7,8 +7,10 @@
  */
 #include "verbs.h"
 
+#include <time.h>
 #include "../base/atomic.h"
 #include "../base/log.h"
+#include "../base/settings.h"
 
 /* A queue pair in an error state flushes at once, or never. */
 #define SENDS_NS (INT64_C(200) * NS_PER_MS)
@@ -21,6 +23,9 @@
 
 /* How often is looked, where somebody waits. */
 #define LOOK_NS (NS_PER_MS / 2)
+
+/* Of the time in which a queue pair sends six times again: two of them. */
+#define SEE_OFF_PART 3
 
 /* The last work request, which is flushed after all others. */
 static bool post_mark(struct verbs_conn *conn)
@@ -100,6 +105,41 @@ static bool are_drained(const struct verbs *verbs)
 	for (conn = verbs->conns; conn; conn = conn->next)
 		all = dfi__verbs_is_drained(conn) && all;
 	return all;
+}
+
+/*
+ * Whether a writer whose end mark is here has not gone yet. What its device was
+ * told of the arrival may be lost, and is told again when it asks again: not
+ * once this queue pair is gone.
+ */
+static bool awaits_writers(struct verbs *verbs)
+{
+	const struct verbs_link *link;
+	bool awaits = false;
+	uint32_t i;
+
+	dfi__verbs_lock_poll(verbs);
+	dfi__verbs_take(verbs);
+	pthread_mutex_lock(&verbs->table);
+	for (i = 0; i < verbs->n_links; i++) {
+		link = &verbs->links[i];
+		awaits |= link->conn && link->export && link->ended &&
+		    !atomic_peek(&link->conn->broken);
+	}
+	pthread_mutex_unlock(&verbs->table);
+	lock_release(&verbs->poll);
+	return awaits;
+}
+
+void dfi__verbs_see_off(struct verbs *verbs)
+{
+	int64_t until = clock_now_ns() +
+	    (int64_t)verbs->settings->verbs_retry_ms * NS_PER_MS / SEE_OFF_PART;
+	struct timespec look = { .tv_nsec = LOOK_NS };
+
+	while (!atomic_observe(&verbs->failed) && awaits_writers(verbs) &&
+	    clock_now_ns() < until)
+		nanosleep(&look, NULL);
 }
 
 void dfi__verbs_drain_all(struct verbs *verbs)
