@@ -121,8 +121,9 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
  * Leave the registry and free the context. Flows that it created and that are
  * not persistent are removed. -EBUSY if sources, targets or barriers are still
  * open, or another thread is in a call that was given the context, also in this
- * one; then nothing happened. -EBADF: it was closed before. Any thread, but no
- * other call may use the context any more.
+ * one; then nothing happened. -EBADF: it was closed before. Over RDMA it waits,
+ * 2 s at most, until sources whose flows have ended here have closed. Any
+ * thread, but no other call may use the context any more.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 

@@ -576,7 +576,7 @@ bool dfi__verbs_is_drained(struct verbs_conn *conn);
 
 /*
  * Wait until the writers whose end marks are here have gone, or are lost; a
- * third of the time that queue pairs try, at most.
+ * third of the time that queue pairs try, and 2 s, at most.
  */
 void dfi__verbs_see_off(struct verbs *verbs);
 

@@ -11,6 +11,7 @@
 #include "../base/atomic.h"
 #include "../base/log.h"
 #include "../base/settings.h"
+#include "verbs_retry.h"
 
 /* A queue pair in an error state flushes at once, or never. */
 #define SENDS_NS (INT64_C(200) * NS_PER_MS)
@@ -24,8 +25,13 @@
 /* How often is looked, where somebody waits. */
 #define LOOK_NS (NS_PER_MS / 2)
 
-/* Of the time in which a queue pair sends six times again: two of them. */
-#define SEE_OFF_PART 3
+/*
+ * Until a writer's queue pair has asked again, if it was set as ours are: two
+ * of its retries, of which each takes up to twice its share as devices count in
+ * powers of two. Not for ever, where retries take long.
+ */
+#define SEE_OFF_RETRIES 2
+#define SEE_OFF_MOST_NS (INT64_C(2) * NS_PER_S)
 
 /* The last work request, which is flushed after all others. */
 static bool post_mark(struct verbs_conn *conn)
@@ -133,8 +139,10 @@ static bool awaits_writers(struct verbs *verbs)
 
 void dfi__verbs_see_off(struct verbs *verbs)
 {
+	int64_t retries_ns = (int64_t)verbs->settings->verbs_retry_ms *
+	    NS_PER_MS * SEE_OFF_RETRIES / VERBS_RETRIES;
 	int64_t until = clock_now_ns() +
-	    (int64_t)verbs->settings->verbs_retry_ms * NS_PER_MS / SEE_OFF_PART;
+	    (retries_ns < SEE_OFF_MOST_NS ? retries_ns : SEE_OFF_MOST_NS);
 	struct timespec look = { .tv_nsec = LOOK_NS };
 
 	while (!atomic_observe(&verbs->failed) && awaits_writers(verbs) &&
