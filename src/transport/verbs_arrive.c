@@ -2,8 +2,10 @@
 /*
  * What arrives on any connection completes on one queue: messages, and writes
  * with immediate data, which say that a segment or a credit is in memory now.
- * Endpoints that wait take the completions themselves; when none does, the
- * control thread is woken for them.
+ * Endpoints that wait take the completions themselves. The control thread is
+ * woken for messages, which are solicited, and while some endpoint sleeps for
+ * everything. What else arrives while no endpoint looks is for endpoints that
+ * will, and until then takes a receive.
  */
 #include "verbs.h"
 
@@ -23,8 +25,8 @@
 #define BATCH 32
 
 /*
- * While endpoints take completions themselves, the control thread only looks
- * now and then whether they still do.
+ * While some endpoints take completions and others sleep, the control thread
+ * only looks now and then whether the former still do.
  */
 #define IDLE_CHECK_US 5000
 
@@ -74,11 +76,23 @@ static struct verbs_link *link_at(
 	return link;
 }
 
+/* Where the reader of a region, and the writer of a ring, say that they sleep.
+ */
+static _Atomic uint32_t *reader_word(const struct verbs_export *export)
+{
+	return (_Atomic uint32_t *)(void *)((char *)export->region->base +
+	    REGION_WAIT_OFFSET);
+}
+
+static _Atomic uint32_t *writer_word(const struct verbs_remote *remote)
+{
+	return (_Atomic uint32_t *)(void *)(remote->base.ring +
+	    remote->layout.wait_offset);
+}
+
 static void wake_reader(const struct verbs_export *export)
 {
-	wait_wake_fenced(
-	    (_Atomic uint32_t *)(void *)((char *)export->region->base +
-		REGION_WAIT_OFFSET));
+	wait_wake_fenced(reader_word(export));
 }
 
 static _Atomic uint64_t *footer_at(const struct verbs_link *link, uint32_t slot)
@@ -132,12 +146,8 @@ static void end_arrived(struct verbs_link *link)
 /* The credit itself is in memory already. */
 static void credit_arrived(struct verbs_link *link)
 {
-	struct verbs_remote *remote = link->remote;
-
-	if (remote)
-		wait_wake_fenced(
-		    (_Atomic uint32_t *)(void *)(remote->base.ring +
-			remote->layout.wait_offset));
+	if (link->remote)
+		wait_wake_fenced(writer_word(link->remote));
 }
 
 static void immediate_arrived(struct verbs *verbs, const struct ibv_wc *wc)
@@ -394,18 +404,12 @@ void dfi__verbs_lock_poll(struct verbs *verbs)
 	atomic_fetch_sub(&verbs->n_waiting, 1);
 }
 
-static void take_locked(struct verbs *verbs)
+/* Have the next arrival, or message, wake the control thread. */
+static void arm(struct verbs *verbs, bool messages_only)
 {
-	dfi__verbs_lock_poll(verbs);
-	dfi__verbs_take(verbs);
-	lock_release(&verbs->poll);
-}
-
-static void arm(struct verbs *verbs)
-{
-	ibv_req_notify_cq(verbs->arrivals, 0);
+	ibv_req_notify_cq(verbs->arrivals, messages_only);
 	/* What came before is announced by nobody, and progress() may skip. */
-	take_locked(verbs);
+	dfi__verbs_take(verbs);
 }
 
 void dfi__verbs_arm(struct transport *transport)
@@ -413,26 +417,72 @@ void dfi__verbs_arm(struct transport *transport)
 	struct verbs *verbs = (struct verbs *)transport;
 
 	atomic_set(&verbs->sleeper, true);
-	arm(verbs);
+	dfi__verbs_lock_poll(verbs);
+	arm(verbs, false);
+	lock_release(&verbs->poll);
 }
 
 void dfi__verbs_settle(struct transport *transport)
 {
-	take_locked((struct verbs *)transport);
+	struct verbs *verbs = (struct verbs *)transport;
+
+	dfi__verbs_lock_poll(verbs);
+	dfi__verbs_take(verbs);
+	lock_release(&verbs->poll);
 }
 
-/* Be woken for the next arrival, unless endpoints look themselves. */
+/* Whether an arrival would wake an endpoint. The table lock is held. */
+static bool endpoint_sleeps(const struct verbs *verbs)
+{
+	const struct verbs_export *export;
+	const struct verbs_remote *remote;
+	uint32_t i;
+
+	for (export = verbs->exports; export; export = export->next)
+		if (!export->closing && export->layout.n_slots &&
+		    atomic_peek(reader_word(export)))
+			return true;
+	for (i = 0; i < verbs->n_links; i++) {
+		remote = verbs->links[i].remote;
+		if (remote && atomic_peek(writer_word(remote)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether all that arrives has to be taken soon, whoever it is for: for who
+ * sleeps, or because there are fewer receives than may be needed. The poll lock
+ * is held: an endpoint that goes to sleep says so first, and then arms under
+ * this lock, before us, so that we see its word, or after us.
+ */
+static bool must_take_all(struct verbs *verbs)
+{
+	bool must;
+
+	pthread_mutex_lock(&verbs->table);
+	must = verbs->needed > atomic_peek(&verbs->n_receives) ||
+	    endpoint_sleeps(verbs);
+	pthread_mutex_unlock(&verbs->table);
+	return must;
+}
+
+/* Be woken again as far as endpoints do not look themselves. */
 static void rearm(struct verbs *verbs)
 {
 	struct timeval later = { .tv_usec = IDLE_CHECK_US };
 	uint32_t polls = atomic_peek(&verbs->polls);
-	bool active = polls != verbs->seen_polls;
+	/* Who went to sleep since may be the one who has polled. */
+	bool slept = atomic_exchange(&verbs->sleeper, false);
+	bool active = polls != verbs->seen_polls && !slept;
+	bool all;
 
 	verbs->seen_polls = polls;
-	/* Who went to sleep since may be the one who has polled. */
-	if (atomic_exchange(&verbs->sleeper, false) || !active)
-		arm(verbs);
-	else
+	dfi__verbs_lock_poll(verbs);
+	all = must_take_all(verbs);
+	arm(verbs, !all || active);
+	lock_release(&verbs->poll);
+	if (all && active)
 		evtimer_add(verbs->arm_timer, &later);
 }
 
@@ -504,7 +554,7 @@ static int add_events(void *arg)
 	if (!verbs->arrivals_event || !verbs->arm_timer ||
 	    event_add(verbs->arrivals_event, NULL) < 0)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
-	arm(verbs);
+	rearm(verbs);
 	return 0;
 }
 

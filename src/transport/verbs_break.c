@@ -16,7 +16,7 @@
 #include "../base/loop.h"
 #include "../base/wait.h"
 
-/* How often accepted connections are looked at. */
+/* How often accepted connections, and all arrivals, are looked at. */
 #define SWEEP_US 500000
 
 /* How often those that end are, if nothing is reported. */
@@ -231,6 +231,8 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	dfi__verbs_lock_poll(verbs);
+	/* What is for endpoints that don't look has taken receives. */
+	dfi__verbs_take(verbs);
 	pthread_mutex_lock(&verbs->table);
 	mark_read(verbs);
 	for (conn = verbs->conns; conn; conn = conn->next)

@@ -81,7 +81,7 @@ int dfi__verbs_send(
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_INLINE,
+		.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED,
 	};
 
 	verbs_count(&conn->counts.messages, 1);

@@ -125,13 +125,16 @@ void dfi__verbs_receives_need(
 			why = dfi_errmsg();
 			break;
 		}
-	if (verbs->needed > atomic_peek(&verbs->n_receives))
+	if (verbs->needed > atomic_peek(&verbs->n_receives)) {
+		/* From now on the control thread gives them back. */
+		ibv_req_notify_cq(verbs->arrivals, 0);
 		dfi__log(DFI_LOG_INFO,
 		    "verbs: %s port %u: %u receives for %lu segments, so that "
 		    "sources may have to send again: %s",
 		    verbs->device.name, verbs->device.port,
 		    atomic_peek(&verbs->n_receives),
 		    (unsigned long)verbs->needed, why);
+	}
 }
 
 void dfi__verbs_receives_spare(

@@ -147,6 +147,69 @@ Test(hygiene, threads_are_named_and_take_no_signals)
 	cr_assert(eventually(threads_are, &n_before));
 }
 
+/* How often threads of this name have slept. */
+static unsigned long sleeps_of(const char *name)
+{
+	int tids[MAX_THREADS];
+	unsigned long n = 0;
+	char line[256];
+	unsigned i, n_tids = list_threads(tids);
+
+	for (i = 0; i < n_tids; i++) {
+		read_line(tids[i], "comm", "", line, sizeof(line));
+		if (strcmp(line, name) != 0)
+			continue;
+		read_line(tids[i], "status", "voluntary_ctxt_switches:", line,
+		    sizeof(line));
+		n += strtoul(line, NULL, 10);
+	}
+	return n;
+}
+
+/*
+ * What arrives is for endpoints that look themselves: credits above all, for
+ * which the source of a stream hardly ever waits.
+ */
+Test(hygiene, control_threads_sleep_while_nobody_else_does)
+{
+	enum {
+		SEGMENTS = 2000,
+		SEGMENT_TUPLES = 8,
+		BEHIND = 4
+	};
+	struct dfi_context_stats stats;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 2 };
+	const void *tuple;
+	unsigned long woken;
+	int i;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	rig_start(&rig);
+	create_kv_flow(rig.dfi, "f", 1, 1, SEGMENT_TUPLES, 2 * BEHIND);
+	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	woken = sleeps_of("dfi-control");
+	for (i = 0; i < SEGMENTS * SEGMENT_TUPLES; i++) {
+		cr_assert_eq(dfi_source_push(source, &kv), 0);
+		if (i >= BEHIND * SEGMENT_TUPLES)
+			cr_assert_eq(consume_soon(target, &tuple), 1);
+	}
+	woken = sleeps_of("dfi-control") - woken;
+	cr_assert_eq(dfi_context_query(rig.other, &stats), 0);
+	cr_assert_geq(stats.credits, SEGMENTS / 2 - BEHIND);
+	/* They look after connections and leases now and then. */
+	cr_assert_leq(woken, stats.credits / 32, "%lu times for %lu credits",
+	    woken, (unsigned long)stats.credits);
+	cr_assert_eq(dfi_source_close(source), 0);
+	for (i = 0; i < BEHIND * SEGMENT_TUPLES; i++)
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+	cr_assert_eq(dfi_target_close(target), 0);
+	rig_stop(&rig);
+}
+
 /* TLS included, as its libraries may want to. */
 Test(hygiene, no_signal_handler_or_mask_is_changed)
 {
