@@ -55,11 +55,12 @@ run() # TEST ARGUMENT...
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
 twice=(test_polling test_transport test_verify)
-# What these test does not depend on the way of arrival.
+# What these test does not depend on the way of arrival. Every second one is in the
+# same half; both halves take about as long.
 once=(test_api test_combine test_combine_source test_copy test_counters test_errors test_estimate
-	test_groups test_handles test_hygiene test_leaving test_linger test_moving
+	test_handles test_groups test_hygiene test_leaving test_linger test_moving
 	test_order test_partition test_property test_registry_tcp test_replicate
-	test_sequencer test_shuffle test_tree test_window)
+	test_shuffle test_sequencer test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
@@ -102,7 +103,7 @@ declare -A arguments=([flow/test_replicate]="--filter=!(chosen)/*"
 declare -A footers=([flow/test_replicate]="--filter=naive/*"
 	[flow/test_groups]="--filter=groups_naive/*")
 others=(unit/test_multicast "${once[@]/#/flow/}"
-	proc/test_{messages,order,processes,replicate,sequencers,stalls,trees,windows}
+	proc/test_{messages,order,processes,replicate,stalls,sequencers,trees,windows}
 	"flow/$images")
 
 half() # FIRST
