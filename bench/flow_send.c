@@ -92,10 +92,11 @@ static force_inline int send_claim(struct sender *sender, size_t tuple_size)
 		next = span.tuples;
 		for (i = 0; i < n; i++, next += tuple_size)
 			tuple_fill(next, tuple_size, &pattern);
-		ret = dfi_source_commit(sender->source, &span, n);
+		left -= n;
+		ret = left ? dfi_source_commit_more(sender->source, &span, n)
+			   : dfi_source_commit(sender->source, &span, n);
 		if (ret < 0)
 			return ret;
-		left -= n;
 		if (++target == n_lanes)
 			target = 0;
 	}

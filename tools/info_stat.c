@@ -120,15 +120,17 @@ static json_t *verbs_json(const struct dfi_context_stats *stats)
 {
 	if (!stats->device[0])
 		return json_null();
-	return json_pack("{so so si sI sI sI sI sI sI si si si si si si si si "
-			 "si}",
+	return json_pack(
+	    "{so so si sI sI sI sI sI sI sI si si si si si si si si "
+	    "si}",
 	    "device", info_text_json(stats->device), "address",
 	    info_text_json(stats->address), "port", (int)stats->port, "writes",
 	    (json_int_t)stats->writes, "inline_writes",
 	    (json_int_t)stats->inline_writes, "bytes", (json_int_t)stats->bytes,
 	    "credits", (json_int_t)stats->credits, "messages",
 	    (json_int_t)stats->messages, "completions",
-	    (json_int_t)stats->completions, "queue_pairs",
+	    (json_int_t)stats->completions, "doorbells",
+	    (json_int_t)stats->doorbells, "queue_pairs",
 	    (int)stats->queue_pairs, "thread_domains",
 	    (int)stats->thread_domains, "memory_regions",
 	    (int)stats->memory_regions, "receives", (int)stats->receives,
@@ -222,9 +224,9 @@ static void print_verbs(const struct dfi_context_stats *stats)
 	    stats->footer_rings, stats->imm_rings);
 	printf("    posted    %" PRIu64 " writes (%" PRIu64
 	       " inline) of %" PRIu64 " bytes, %" PRIu64 " credits, %" PRIu64
-	       " messages, %" PRIu64 " completions\n",
+	       " messages, %" PRIu64 " completions, %" PRIu64 " doorbells\n",
 	    stats->writes, stats->inline_writes, stats->bytes, stats->credits,
-	    stats->messages, stats->completions);
+	    stats->messages, stats->completions, stats->doorbells);
 	printf("    failures  %u broken connections, %u fatal events, %u port "
 	       "downs\n",
 	    stats->broken_connections, stats->fatal_events, stats->port_downs);

@@ -141,6 +141,8 @@ struct dfi_context_stats {
 	uint64_t messages;      /* that open and close rings, and numbers
 				   taken from sequencers */
 	uint64_t completions;   /* asked for, of all of these */
+	uint64_t doorbells;     /* calls of the driver that posted all of these;
+				   see dfi_source_commit_more() */
 	uint32_t queue_pairs;   /* now, also those that wait for a source */
 	uint32_t memory_regions;
 	/*

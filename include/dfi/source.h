@@ -443,6 +443,18 @@ DFI_API int dfi_source_commit(
     struct dfi_source *source, const struct dfi_span *span, uint32_t count);
 
 /*
+ * The same by a source that has more to send at once, as MSG_MORE says it to a
+ * socket. Over RDMA a segment that is full may then wait for three more, so
+ * that one call of the driver sends them all. What waits goes out with a
+ * dfi_source_commit(), dfi_source_push_batch() or dfi_source_flush() that
+ * succeeds, with dfi_source_close(), and before any call waits for room or
+ * returns -EAGAIN or -EPIPE. So commit the last span without more, or flush:
+ * dfi_source_push() and cursors don't send it. Else it is the same.
+ */
+DFI_API int dfi_source_commit_more(
+    struct dfi_source *source, const struct dfi_span *span, uint32_t count);
+
+/*
  * A cursor: a target's open segment held in registers, for a run of pushes to
  * one target. Keep it in a local variable. Between open and close no other call
  * may use the source. It does not survive fork() into the child (context.h).

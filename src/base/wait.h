@@ -131,12 +131,17 @@ static inline void wait_wake(_Atomic uint32_t *word)
 		dfi__wait_wake(word);
 }
 
-/* Likewise, for wakers that sleepers need not reach with their own fence. */
-static inline void wait_wake_fenced(_Atomic uint32_t *word)
+/*
+ * Likewise, for wakers that sleepers need not reach with their own fence.
+ * Whether the peer slept.
+ */
+static inline bool wait_wake_fenced(_Atomic uint32_t *word)
 {
 	fence_full();
-	if (atomic_peek(word))
-		dfi__wait_wake(word);
+	if (!atomic_peek(word))
+		return false;
+	dfi__wait_wake(word);
+	return true;
 }
 
 /* Start the clock: the deadline of a wait that begins now. */

@@ -160,6 +160,28 @@ void dfi__writer_count(struct writer *writer, uint64_t used)
 	count(writer, used);
 }
 
+void dfi__write_batch_post(struct write_batch *batch)
+{
+	struct remote *held = batch->held;
+
+	batch->held = NULL;
+	if (held)
+		held->transport->ops->post(held);
+}
+
+/* Only one queue's are held: mostly all are of one. */
+static int write_held(struct writer *writer, struct transport_write *write)
+{
+	struct write_batch *batch = writer->batch;
+	struct remote *remote = writer->remote;
+
+	if (batch->held && batch->held->queue != remote->queue)
+		dfi__write_batch_post(batch);
+	batch->held = remote;
+	write->more = true;
+	return remote->transport->ops->write(remote, write);
+}
+
 static always_inline int publish_from(
     struct writer *writer, const char *staged, uint64_t used)
 {
@@ -175,6 +197,8 @@ static always_inline int publish_from(
 
 	count(writer, used);
 	write.footer[0] = atomic_peek(&writer->total);
+	if (unlikely(writer->batch && writer->batch->open))
+		return write_held(writer, &write);
 	return writer->remote->transport->ops->write(writer->remote, &write);
 }
 

@@ -13,9 +13,21 @@
 
 struct remote;
 
+/*
+ * What a source sends one after another while this is open may be held, so that
+ * a device gets several segments with one call. The source posts it before it
+ * waits for anything, and before it returns, unless its caller has promised
+ * more.
+ */
+struct write_batch {
+	bool open;
+	struct remote *held; /* the last one written to; NULL: none */
+};
+
 struct writer {
 	struct ring_geometry geometry;
 	struct remote *remote;
+	struct write_batch *batch; /* NULL: each segment is sent at once */
 	char *segment;     /* what is to be sent next; NULL: none is open */
 	char *end;         /* of the open segment */
 	uint64_t seq;      /* of the open segment, or the next one */
@@ -92,6 +104,9 @@ int dfi__writer_publish_part(struct writer *writer, uint64_t used);
  * the bits of "used". Once.
  */
 int dfi__writer_end(struct writer *writer, uint64_t flag);
+
+/* Post what is held. If that fails, who writes there next finds out. */
+void dfi__write_batch_post(struct write_batch *batch);
 
 /* Whether all that was sent has arrived: 1, 0 or -ECONNRESET. */
 int dfi__writer_drained(struct writer *writer);

@@ -441,6 +441,9 @@ int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 
 	if (ret < 0)
 		return ret;
+	/* Before all waiting, and before saying that there is nothing to wait
+	 * for: the caller may do something else then. */
+	source_post(source);
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
@@ -603,6 +606,7 @@ int dfi_source_flush(struct dfi_source *source)
 		else if (source_filled(source, t))
 			ret = source->window ? dfi__window_send(source, t)
 					     : dfi__source_send(source, t);
+	source_post(source);
 	source_unlock(source);
 	return ret;
 }
@@ -634,10 +638,9 @@ int dfi_source_claim(
 	return 0;
 }
 
-int dfi_source_commit(
-    struct dfi_source *source, const struct dfi_span *span, uint32_t count)
+static int commit(struct dfi_source *source, const struct dfi_span *span,
+    uint32_t count, bool more)
 {
-	SOURCE_CALL(source, SOURCE_SHARED(source));
 	struct dfi_source_lane *lane;
 	int ret = source_check(source);
 
@@ -660,10 +663,33 @@ int dfi_source_commit(
 		    "were claimed",
 		    source->flow.name, SOURCE_ID(source), count);
 	source->claimed = NULL;
+	more = more && source_may_hold(source);
+	if (more)
+		source->batch.open = true;
 	if (dfi_source_lane_advance(
 		lane, lane->next + (size_t)count * source->head.tuple_size))
-		return dfi_source_lane_full(source, span->target);
-	return 0;
+		ret = dfi_source_lane_full(source, span->target);
+	if (more)
+		source->batch.open = false;
+	else
+		source_post(source);
+	return ret;
+}
+
+int dfi_source_commit(
+    struct dfi_source *source, const struct dfi_span *span, uint32_t count)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+
+	return commit(source, span, count, false);
+}
+
+int dfi_source_commit_more(
+    struct dfi_source *source, const struct dfi_span *span, uint32_t count)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+
+	return commit(source, span, count, true);
 }
 
 static maybe_unused struct dfi_source_cursor failed_cursor(

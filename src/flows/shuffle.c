@@ -124,6 +124,27 @@ static uint32_t batch_any(
 	return taken;
 }
 
+/* No code of the application's runs meanwhile. */
+static uint32_t batch_held(
+    struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
+{
+	bool holds = source_may_hold(source);
+	uint32_t taken;
+
+	/* Else another thread may look at it. */
+	if (holds)
+		source->batch.open = true;
+	if (source->head.inline_routing == DFI_INLINE_ONE)
+		taken = batch_to_one(source, tuples, n, ret);
+	else
+		taken = dfi__partition(
+		    source, tuples, n, dfi__lists_targets(), ret);
+	if (holds)
+		source->batch.open = false;
+	source_post(source);
+	return taken;
+}
+
 int dfi_source_push_batch(
     struct dfi_source *source, const void *tuples, uint32_t n)
 {
@@ -142,12 +163,12 @@ int dfi_source_push_batch(
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: push_batch: tuples is NULL",
 		    source->flow.name, SOURCE_ID(source));
-	if (source->head.inline_routing == DFI_INLINE_ONE)
-		taken = batch_to_one(source, tuples, n, &ret);
-	else if (dfi__partitions(source))
-		taken = dfi__partition(
-		    source, tuples, n, dfi__lists_targets(), &ret);
-	else
+	if (source->head.inline_routing == DFI_INLINE_ONE ||
+	    dfi__partitions(source)) {
+		taken = batch_held(source, tuples, n, &ret);
+	} else {
+		source_post(source);
 		taken = batch_any(source, tuples, n, &ret);
+	}
 	return taken ? (int)taken : ret;
 }

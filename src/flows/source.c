@@ -169,6 +169,8 @@ static int open_remote(
 		    source->flow.name, SOURCE_ID(source), peer);
 	}
 	dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
+	if (!remote->in_place)
+		writer->batch = &source->batch;
 	return 0;
 }
 

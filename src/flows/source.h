@@ -64,7 +64,8 @@ struct dfi_source {
 	struct peers targets;
 	struct writer *writers; /* of the lanes */
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
-	struct fan *fan;        /* of a replicate flow's source, or NULL */
+	struct write_batch batch; /* segments that wait for each other */
+	struct fan *fan;          /* of a replicate flow's source, or NULL */
 	struct combine_source *combine;   /* of one that combines, or NULL */
 	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
 	struct cast_source *cast;     /* which sends its segments, or NULL */
@@ -300,6 +301,24 @@ static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
 		source->writers[lane].due = 0;
 	else if (source->linger.ns)
 		dfi__linger_note(source, lane);
+}
+
+/*
+ * Whether the segments of one call, or of several in a row, may wait for each
+ * other. Not if what sends them waits in ways of its own, or another thread
+ * sends, too.
+ */
+static inline bool source_may_hold(const struct dfi_source *source)
+{
+	return !source->fan && !source->combine && !source->window &&
+	    !source->linger.ns;
+}
+
+/* Post those that wait. */
+static inline void source_post(struct dfi_source *source)
+{
+	if (unlikely(source->batch.held))
+		dfi__write_batch_post(&source->batch);
 }
 
 /* Point the lane to the spare room. */

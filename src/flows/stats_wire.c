@@ -67,6 +67,7 @@ static void context_to_message(
 	message->credits = stats->credits;
 	message->messages = stats->messages;
 	message->completions = stats->completions;
+	message->doorbells = stats->doorbells;
 	message->queue_pairs = stats->queue_pairs;
 	message->memory_regions = stats->memory_regions;
 	message->footer_rings = stats->footer_rings;
@@ -183,6 +184,7 @@ static void read_context(
 	stats->credits = message->credits;
 	stats->messages = message->messages;
 	stats->completions = message->completions;
+	stats->doorbells = message->doorbells;
 	stats->queue_pairs = message->queue_pairs;
 	stats->memory_regions = message->memory_regions;
 	stats->footer_rings = message->footer_rings;

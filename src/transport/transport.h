@@ -141,6 +141,7 @@ struct remote {
 	struct transport *transport;
 	char *ring;
 	struct stage *stage;
+	const void *queue; /* remotes that have the same one share it */
 	bool in_place;
 	_Atomic bool lost; /* the owner can't be reached any more */
 };
@@ -174,6 +175,7 @@ struct transport_write {
 	uint64_t payload_size;
 	uint64_t footer_offset; /* 16-byte aligned */
 	uint64_t footer[2];
+	bool more; /* it may be held until the next write, or post() */
 };
 
 /*
@@ -322,6 +324,15 @@ struct transport_ops {
 	    struct remote *remote, const struct transport_write *write);
 
 	/*
+	 * Of remotes that are not in place: what was written with "more", to
+	 * any remote of this one's queue, is held no longer. The caller does so
+	 * before it waits for anything, and before it returns, unless its own
+	 * caller has promised more. If it fails, the remotes are lost, which
+	 * the next call finds.
+	 */
+	void (*post)(struct remote *remote);
+
+	/*
 	 * Where regions can be mapped: show a region of this process to the
 	 * owner of another one, for a ring of that. It can read it from now on,
 	 * and as long as it has its own, whatever becomes of this process.
@@ -384,8 +395,9 @@ struct transport_ops {
 	/*
 	 * Take in what has arrived, for all endpoints, unless another thread
 	 * just does; whoever waits calls it again and again. While nothing is
-	 * there, it looks so many times. arm() before sleeping: from then on
-	 * the control thread does it, and wakes sleepers.
+	 * there, it looks so many times. arm() before sleeping, once the
+	 * endpoint's wait word is set: from then on the control thread does
+	 * it, and wakes sleepers.
 	 */
 	void (*progress)(struct transport *transport, uint32_t looks);
 

@@ -139,7 +139,8 @@ static void free_export(struct verbs_export *export)
 	for (at = &verbs->exports; *at != export; at = &(*at)->next)
 		;
 	*at = export->next;
-	dfi__verbs_receives_spare(verbs, &export->layout);
+	dfi__verbs_receives_spare(
+	    verbs, verbs_region_receives(&export->layout));
 	ibv_dereg_mr(export->mr);
 	region->transport->ops->region_destroy(region);
 	free(export->rings);
@@ -227,7 +228,7 @@ static int verbs_export(struct transport *transport, struct region *region,
 	}
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
-	dfi__verbs_receives_need(verbs, layout);
+	dfi__verbs_receives_need(verbs, verbs_region_receives(layout));
 	export->next = verbs->exports;
 	verbs->exports = export;
 	pthread_mutex_unlock(&verbs->table);
@@ -309,10 +310,12 @@ void dfi__verbs_free_remote(struct verbs_remote *remote)
 {
 	struct verbs *verbs = (struct verbs *)remote->base.transport;
 
-	if (remote->link != NO_LINK)
+	if (remote->link != NO_LINK) {
 		verbs->links[remote->link] = (struct verbs_link){
 			.conn = NULL,
 		};
+		dfi__verbs_receives_spare(verbs, VERBS_RING_RECEIVES);
+	}
 	dfi__verbs_free_image(remote);
 	free(remote);
 }
@@ -430,6 +433,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 	};
 	int ret = dfi__verbs_send(remote->conn, &message);
 
+	/* No word is set: the answer is a message, which wakes in any case. */
 	dfi__verbs_arm(&verbs->base);
 	if (!ret) {
 		ret = await_answer(verbs, remote, patience);
@@ -451,8 +455,10 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
 	number = dfi__verbs_link_take(verbs, remote->conn);
-	if (number != NO_LINK)
+	if (number != NO_LINK) {
 		verbs->links[number].remote = remote;
+		dfi__verbs_receives_need(verbs, VERBS_RING_RECEIVES);
+	}
 	pthread_mutex_unlock(&verbs->table);
 	lock_release(&verbs->poll);
 	return number;
@@ -484,6 +490,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 		free(remote);
 		return ret;
 	}
+	remote->base.queue = remote->conn;
 	/* By others; this writer's rings would be lost with it. */
 	used = remote->conn->posted && remote->conn->n_remotes == 1;
 	ret = dfi__verbs_create_image(verbs, remote);
@@ -571,7 +578,8 @@ static struct ibv_sge payload_of(const struct verbs_remote *remote,
 /* One write of parts of the image to an offset in the ring, which is counted.
  */
 static always_inline int post_write(struct verbs_remote *remote,
-    uint64_t offset, struct ibv_sge *parts, int n, const enum verbs_imm *imm)
+    uint64_t offset, struct ibv_sge *parts, int n, const enum verbs_imm *imm,
+    bool more)
 {
 	struct verbs_conn *conn = remote->conn;
 	struct ibv_send_wr *wr = &remote->request;
@@ -592,6 +600,8 @@ static always_inline int post_write(struct verbs_remote *remote,
 		wr->send_flags = IBV_SEND_INLINE;
 		verbs_count(&conn->counts.inline_writes, 1);
 	}
+	if (unlikely(more))
+		return dfi__verbs_post_later(conn, wr);
 	return verbs_post(conn, wr, imm && *imm == VERBS_IMM_END);
 }
 
@@ -602,7 +612,8 @@ static int post_payload(
 	static const enum verbs_imm imm = VERBS_IMM_SEGMENT;
 	struct ibv_sge part = payload_of(remote, write, write->payload_size);
 
-	return post_write(remote, write->payload_offset, &part, 1, &imm);
+	return post_write(
+	    remote, write->payload_offset, &part, 1, &imm, write->more);
 }
 
 /* So many bytes between payload and footer are not worth a part of their own.
@@ -649,7 +660,8 @@ static int post_with_footer(struct verbs_remote *remote,
 		parts[0].length += sizeof(write->footer);
 		n = 1;
 	}
-	return post_write(remote, write->payload_offset + at, parts, n, NULL);
+	return post_write(
+	    remote, write->payload_offset + at, parts, n, NULL, write->more);
 }
 
 /*
@@ -664,10 +676,10 @@ static int post_end(struct verbs_remote *remote,
 	    remote, write->footer_offset, sizeof(write->footer));
 
 	footer[1] ^= TRANSPORT_HELD;
-	return post_write(remote, write->footer_offset, &part, 1, &imm);
+	return post_write(remote, write->footer_offset, &part, 1, &imm, false);
 }
 
-/* A writer takes what has arrived each so many writes. */
+/* A writer takes some of what has arrived each so many writes. */
 #define TAKE_WRITES 16
 
 static int verbs_write(struct remote *base, const struct transport_write *write)
@@ -692,8 +704,16 @@ static int verbs_write(struct remote *base, const struct transport_write *write)
 	remote->last = remote->conn->posted;
 	/* Credits that a source does not wait for take receives, too. */
 	if (remote->last % TAKE_WRITES == 0)
-		dfi__verbs_progress(base->transport, 1);
+		dfi__verbs_take_some((struct verbs *)base->transport);
 	return 0;
+}
+
+static void verbs_post_remote(struct remote *base)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+
+	if (dfi__verbs_post_held(remote->conn))
+		remote->unsent = true;
 }
 
 /*
@@ -784,6 +804,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.remote_open = verbs_remote_open,
 	.remote_close = verbs_remote_close,
 	.write = verbs_write,
+	.post = verbs_post_remote,
 	.fetch_add = dfi__verbs_fetch_add,
 	.give_credit = dfi__verbs_give_credit,
 	.slot_is_free = verbs_slot_is_free,

@@ -26,12 +26,12 @@
  *	                 multicast ports (verbs_multicast.h)
  *
  * Who touches what. Completions of the shared receive queue ("arrivals") are
- * taken under the poll lock, by whoever waits or by the control thread. The
- * tables of connections, exports and links change under both locks, so holding
- * either is enough to read them. A connection that this process initiated is
- * used by one writer at a time, without a lock; accepted ones carry the credits
- * of several targets and are posted to under the table lock. Locks are taken in
- * this order: poll, table.
+ * taken under the poll lock, by whoever waits, by the control thread, and now
+ * and then by who writes. The tables of connections, exports and links change
+ * under both locks, so holding either is enough to read them. A connection that
+ * this process initiated is used by one writer at a time, without a lock;
+ * accepted ones carry the credits of several targets and are posted to under
+ * the table lock. Locks are taken in this order: poll, table.
  */
 #ifndef DFI_TRANSPORT_VERBS_H
 #define DFI_TRANSPORT_VERBS_H
@@ -118,7 +118,7 @@ enum verbs_imm {
 
 /* What two processes agree on before they have a queue pair. */
 #define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
-#define VERBS_HELLO_VERSION 3
+#define VERBS_HELLO_VERSION 4
 
 struct verbs_hello {
 	uint32_t magic;
@@ -168,7 +168,7 @@ struct verbs_candidate {
  */
 struct verbs_counts {
 	_Atomic uint64_t writes, inline_writes, bytes;
-	_Atomic uint64_t credits, messages, signalled;
+	_Atomic uint64_t credits, messages, signalled, doorbells;
 };
 
 /* There is only one writer, so no atomic addition is needed. */
@@ -176,6 +176,15 @@ static inline void verbs_count(_Atomic uint64_t *count, uint64_t n)
 {
 	atomic_set(count, atomic_peek(count) + n);
 }
+
+/* So many writes of a batch are posted together. */
+#define VERBS_CHAIN 4
+
+/* One that waits for the others. */
+struct verbs_held {
+	struct ibv_send_wr request;
+	struct ibv_sge parts[VERBS_PARTS];
+};
 
 struct verbs_conn {
 	struct verbs *verbs;
@@ -202,6 +211,7 @@ struct verbs_conn {
 	_Atomic bool gave_back; /* and all that arrived */
 	bool drained;           /* it may be destroyed */
 	bool failed;            /* a send has failed, and so will all others */
+	bool refused;           /* a post has: nothing may go behind the hole */
 	const void *writer;     /* who uses it; NULL: it may be taken */
 	uint32_t n_remotes;     /* of that writer */
 	uint32_t max_inline;
@@ -210,10 +220,12 @@ struct verbs_conn {
 	/* Work requests since the connection was made. */
 	uint64_t posted, completed;
 	uint32_t unsignalled; /* the last ones */
-	uint32_t n_owing;     /* links with something that waits for room */
-	int64_t next_probe;   /* not before */
-	bool read;            /* of what was accepted: a ring is written */
-	uint64_t swept;       /* posted, when that was last looked at */
+	uint32_t n_held;      /* the last ones, not posted yet */
+	struct verbs_held held[VERBS_CHAIN];
+	uint32_t n_owing;   /* links with something that waits for room */
+	int64_t next_probe; /* not before */
+	bool read;          /* of what was accepted: a ring is written */
+	uint64_t swept;     /* posted, when that was last looked at */
 	struct verbs_counts counts;
 };
 
@@ -328,7 +340,9 @@ struct verbs {
 	struct event *arm_timer;
 	_Atomic uint32_t polls; /* by endpoints; tells whether any is active */
 	uint32_t seen_polls;
-	_Atomic bool sleeper; /* some endpoint has armed since then */
+	_Atomic bool sleeper;   /* some endpoint has armed since then */
+	bool woke;              /* an arrival has woken one since then */
+	uint32_t sleeping_link; /* where a writer was last seen to sleep */
 
 	pthread_mutex_t table;
 	pthread_cond_t answered; /* with table: a message came, or a break */
@@ -413,12 +427,18 @@ void dfi__verbs_receives_stop(struct verbs *verbs);
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n);
 
-/* Have receives for the rings of a region that is exported, or goes. Both locks
- * are held. */
-void dfi__verbs_receives_need(
-    struct verbs *verbs, const struct ring_layout *layout);
-void dfi__verbs_receives_spare(
-    struct verbs *verbs, const struct ring_layout *layout);
+/* Have so many more receives, or fewer. Both locks are held. */
+void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n);
+void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n);
+
+/* What may arrive for a ring beside its segments: messages and the end mark for
+ * its reader, messages and credits for its writer. */
+#define VERBS_RING_RECEIVES UINT64_C(4)
+
+static inline uint64_t verbs_region_receives(const struct ring_layout *layout)
+{
+	return layout->n_rings * (layout->n_slots + VERBS_RING_RECEIVES);
+}
 
 /* verbs_stats.c */
 
@@ -653,6 +673,26 @@ bool dfi__verbs_is_busy(struct verbs_conn *conn);
 int dfi__verbs_make_room(struct verbs_conn *conn);
 int dfi__verbs_not_posted(struct verbs_conn *conn, int err);
 
+/* The number of the next work request, and whether it is signalled. */
+static inline int verbs_number(
+    struct verbs_conn *conn, struct ibv_send_wr *wr, bool signal)
+{
+	if (unlikely(atomic_peek(&conn->broken) || conn->refused ||
+		conn->posted - conn->completed >= conn->max_sends) &&
+	    dfi__verbs_make_room(conn))
+		return -ECONNRESET;
+	wr->wr_id = ++conn->posted;
+	if (++conn->unsignalled >= conn->interval || signal) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		verbs_count(&conn->counts.signalled, 1);
+		conn->unsignalled = 0;
+	}
+	return 0;
+}
+
+/* What is held, and behind it one that has its number. */
+int dfi__verbs_post_behind(struct verbs_conn *conn, struct ibv_send_wr *wr);
+
 /*
  * Post a work request, which gets the next number. Never waits: who posts has
  * seen to it that there is room, else the connection breaks. -ECONNRESET: it is
@@ -664,19 +704,20 @@ static inline int verbs_post(
 	struct ibv_send_wr *bad;
 	int err;
 
-	if (unlikely(atomic_peek(&conn->broken) ||
-		conn->posted - conn->completed >= conn->max_sends) &&
-	    dfi__verbs_make_room(conn))
+	if (unlikely(verbs_number(conn, wr, signal)))
 		return -ECONNRESET;
-	wr->wr_id = ++conn->posted;
-	if (++conn->unsignalled >= conn->interval || signal) {
-		wr->send_flags |= IBV_SEND_SIGNALED;
-		verbs_count(&conn->counts.signalled, 1);
-		conn->unsignalled = 0;
-	}
+	if (unlikely(conn->n_held))
+		return dfi__verbs_post_behind(conn, wr);
+	verbs_count(&conn->counts.doorbells, 1);
 	err = ibv_post_send(conn->qp, wr, &bad);
 	return likely(!err) ? 0 : dfi__verbs_not_posted(conn, err);
 }
+
+/* Hold a write until there are enough, or something else is posted. */
+int dfi__verbs_post_later(struct verbs_conn *conn, struct ibv_send_wr *wr);
+
+/* Post what is held. */
+int dfi__verbs_post_held(struct verbs_conn *conn);
 
 /*
  * Take the completions of sends that are there, also after the peer has left,
@@ -713,6 +754,9 @@ void dfi__verbs_lock_poll(struct verbs *verbs);
 /* Take what is there; the poll lock is held, the table lock isn't. */
 void dfi__verbs_take(struct verbs *verbs);
 void dfi__verbs_progress(struct transport *transport, uint32_t looks);
+/* Take some of what is there, unless another thread just does; who calls it is
+ * not there to do it for others. */
+void dfi__verbs_take_some(struct verbs *verbs);
 void dfi__verbs_settle(struct transport *transport);
 void dfi__verbs_arm(struct transport *transport);
 

@@ -5,7 +5,7 @@
  * Endpoints that wait take the completions themselves. The control thread is
  * woken for messages, which are solicited, and while some endpoint sleeps for
  * everything. What else arrives while no endpoint looks is for endpoints that
- * will, and until then takes a receive.
+ * will, and until then takes a receive; sources take some now and then.
  */
 #include "verbs.h"
 
@@ -90,9 +90,11 @@ static _Atomic uint32_t *writer_word(const struct verbs_remote *remote)
 	    remote->layout.wait_offset);
 }
 
-static void wake_reader(const struct verbs_export *export)
+/* What is published comes before. */
+static void wake(struct verbs *verbs, _Atomic uint32_t *word)
 {
-	wait_wake_fenced(reader_word(export));
+	if (wait_wake_fenced(word))
+		verbs->woke = true;
 }
 
 static _Atomic uint64_t *footer_at(const struct verbs_link *link, uint32_t slot)
@@ -109,7 +111,8 @@ static _Atomic uint64_t *footer_at(const struct verbs_link *link, uint32_t slot)
  * The payload of the next segment, so many bytes, is in memory. Its footer did
  * not travel: it would often be a packet of its own.
  */
-static void segment_arrived(struct verbs_link *link, uint32_t bytes)
+static void segment_arrived(
+    struct verbs *verbs, struct verbs_link *link, uint32_t bytes)
 {
 	struct verbs_export *export = link->export;
 	_Atomic uint64_t *footer;
@@ -121,13 +124,13 @@ static void segment_arrived(struct verbs_link *link, uint32_t bytes)
 	atomic_set(&footer[0], link->footer[0]);
 	/* Pairs with the reader's observe of this word (reader.c). */
 	atomic_publish(&footer[1], link->footer[1]);
-	wake_reader(export);
+	wake(verbs, reader_word(export));
 	if (++link->slot == export->layout.n_slots)
 		link->slot = 0;
 }
 
 /* The end mark, which was held back until now, is for all to see. */
-static void end_arrived(struct verbs_link *link)
+static void end_arrived(struct verbs *verbs, struct verbs_link *link)
 {
 	struct verbs_export *export = link->export;
 	_Atomic uint64_t *state;
@@ -140,14 +143,14 @@ static void end_arrived(struct verbs_link *link)
 	    export->layout.end_footer + 8);
 	/* Pairs with the reader's observe of this word (reader.h). */
 	atomic_publish(state, atomic_peek(state) ^ TRANSPORT_HELD);
-	wake_reader(export);
+	wake(verbs, reader_word(export));
 }
 
 /* The credit itself is in memory already. */
-static void credit_arrived(struct verbs_link *link)
+static void credit_arrived(struct verbs *verbs, struct verbs_link *link)
 {
 	if (link->remote)
-		wait_wake_fenced(writer_word(link->remote));
+		wake(verbs, writer_word(link->remote));
 }
 
 static void immediate_arrived(struct verbs *verbs, const struct ibv_wc *wc)
@@ -160,13 +163,13 @@ static void immediate_arrived(struct verbs *verbs, const struct ibv_wc *wc)
 		return; /* late: its ring was given up */
 	switch (imm & ((1u << VERBS_IMM_BITS) - 1)) {
 	case VERBS_IMM_SEGMENT:
-		segment_arrived(link, wc->byte_len);
+		segment_arrived(verbs, link, wc->byte_len);
 		break;
 	case VERBS_IMM_END:
-		end_arrived(link);
+		end_arrived(verbs, link);
 		break;
 	case VERBS_IMM_CREDIT:
-		credit_arrived(link);
+		credit_arrived(verbs, link);
 		break;
 	}
 }
@@ -397,6 +400,20 @@ void dfi__verbs_progress(struct transport *transport, uint32_t looks)
 	lock_release(&verbs->poll);
 }
 
+void dfi__verbs_take_some(struct verbs *verbs)
+{
+	struct ibv_wc wcs[BATCH];
+	int i, n;
+
+	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
+		return;
+	/* A queue that can't be read is for others to find. */
+	n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
+	for (i = 0; i < n; i++)
+		arrived(verbs, &wcs[i]);
+	lock_release(&verbs->poll);
+}
+
 void dfi__verbs_lock_poll(struct verbs *verbs)
 {
 	atomic_fetch_add(&verbs->n_waiting, 1);
@@ -431,23 +448,45 @@ void dfi__verbs_settle(struct transport *transport)
 	lock_release(&verbs->poll);
 }
 
-/* Whether an arrival would wake an endpoint. The table lock is held. */
-static bool endpoint_sleeps(const struct verbs *verbs)
+static bool reader_sleeps(const struct verbs *verbs)
 {
 	const struct verbs_export *export;
-	const struct verbs_remote *remote;
-	uint32_t i;
 
 	for (export = verbs->exports; export; export = export->next)
 		if (!export->closing && export->layout.n_slots &&
 		    atomic_peek(reader_word(export)))
 			return true;
-	for (i = 0; i < verbs->n_links; i++) {
-		remote = verbs->links[i].remote;
-		if (remote && atomic_peek(writer_word(remote)))
+	return false;
+}
+
+/* There may be thousands; where the last one slept is a good place to begin. */
+static bool writer_sleeps(struct verbs *verbs)
+{
+	const struct verbs_remote *remote;
+	uint32_t at = verbs->sleeping_link, i;
+
+	for (i = 0; i < verbs->n_links; i++, at++) {
+		if (at >= verbs->n_links)
+			at = 0;
+		remote = verbs->links[at].remote;
+		if (remote && atomic_peek(writer_word(remote))) {
+			verbs->sleeping_link = at;
 			return true;
+		}
 	}
 	return false;
+}
+
+/*
+ * Whether an arrival would wake an endpoint, or may soon, as one has just been
+ * woken: then it is not worth looking at all. Both locks are held.
+ */
+static bool endpoint_sleeps(struct verbs *verbs)
+{
+	bool woke = verbs->woke;
+
+	verbs->woke = false;
+	return woke || reader_sleeps(verbs) || writer_sleeps(verbs);
 }
 
 /*
@@ -510,7 +549,7 @@ static void sends_completed(struct verbs_conn *conn)
 	}
 	for (i = 0; i < verbs->n_links; i++)
 		if (verbs->links[i].conn == conn && verbs->links[i].remote)
-			credit_arrived(&verbs->links[i]);
+			credit_arrived(verbs, &verbs->links[i]);
 }
 
 static void on_event(evutil_socket_t fd, short what, void *arg)

@@ -102,6 +102,7 @@ static int post(struct verbs_port *port, const struct multicast_peer *peer,
 		wr.send_flags |= IBV_SEND_SIGNALED;
 		verbs_count(&counts->signalled, 1);
 	}
+	verbs_count(&counts->doorbells, 1);
 	err = ibv_post_send(port->id->qp, &wr, &bad);
 	if (unlikely(err != 0)) {
 		dfi__verbs_port_fail(port, strerror(err));

@@ -116,6 +116,7 @@ void dfi__verbs_unlist_port(struct verbs_port *port)
 	verbs_count(&to->messages, atomic_peek(&port->counts.messages));
 	verbs_count(&to->bytes, atomic_peek(&port->counts.bytes));
 	verbs_count(&to->signalled, atomic_peek(&port->counts.signalled));
+	verbs_count(&to->doorbells, atomic_peek(&port->counts.doorbells));
 	pthread_mutex_unlock(&all_lock);
 }
 
@@ -125,6 +126,7 @@ static void add_counts(
 	stats->messages += atomic_peek(&counts->messages);
 	stats->bytes += atomic_peek(&counts->bytes);
 	stats->completions += atomic_peek(&counts->signalled);
+	stats->doorbells += atomic_peek(&counts->doorbells);
 }
 
 void dfi__verbs_query_ports(

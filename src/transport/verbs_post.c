@@ -8,6 +8,7 @@
 #include <string.h>
 #include "../base/atomic.h"
 #include "../base/clock.h"
+#include "../base/compiler.h"
 
 /* How often who waits for a silent peer looks whether it is there. */
 #define PROBE_NS (INT64_C(500) * NS_PER_MS)
@@ -56,7 +57,8 @@ bool dfi__verbs_is_busy(struct verbs_conn *conn)
 
 int dfi__verbs_make_room(struct verbs_conn *conn)
 {
-	if (atomic_peek(&conn->broken) || dfi__verbs_poll_sends(conn))
+	if (atomic_peek(&conn->broken) || conn->refused ||
+	    dfi__verbs_poll_sends(conn))
 		return -ECONNRESET;
 	if (fits(conn, conn->max_sends))
 		return 0;
@@ -66,7 +68,50 @@ int dfi__verbs_make_room(struct verbs_conn *conn)
 
 int dfi__verbs_not_posted(struct verbs_conn *conn, int err)
 {
+	conn->refused = true;
 	dfi__verbs_break(conn, strerror(err));
+	return -ECONNRESET;
+}
+
+static int post_chain(struct verbs_conn *conn)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	conn->n_held = 0;
+	verbs_count(&conn->counts.doorbells, 1);
+	err = ibv_post_send(conn->qp, &conn->held[0].request, &bad);
+	return likely(!err) ? 0 : dfi__verbs_not_posted(conn, err);
+}
+
+int dfi__verbs_post_behind(struct verbs_conn *conn, struct ibv_send_wr *wr)
+{
+	conn->held[conn->n_held - 1].request.next = wr;
+	return post_chain(conn);
+}
+
+int dfi__verbs_post_later(struct verbs_conn *conn, struct ibv_send_wr *wr)
+{
+	struct verbs_held *held = &conn->held[conn->n_held];
+
+	if (unlikely(verbs_number(conn, wr, false)))
+		return -ECONNRESET;
+	held->request = *wr;
+	memcpy(held->parts, wr->sg_list,
+	    (size_t)wr->num_sge * sizeof(held->parts[0]));
+	held->request.sg_list = held->parts;
+	if (conn->n_held)
+		held[-1].request.next = &held->request;
+	return ++conn->n_held < VERBS_CHAIN ? 0 : post_chain(conn);
+}
+
+int dfi__verbs_post_held(struct verbs_conn *conn)
+{
+	if (!conn->n_held)
+		return 0;
+	if (!atomic_peek(&conn->broken) && !conn->refused)
+		return post_chain(conn);
+	conn->n_held = 0;
 	return -ECONNRESET;
 }
 

@@ -2,8 +2,9 @@
 /*
  * The shared receive queue. Messages need a receive each, and so do segments
  * and credits that come with immediate data; who finds none is sent away and
- * tries again, which is right but slow. So there are as many as segments may be
- * under way to the rings of this context, within what the device can hold.
+ * tries again, which is right but slow. So there are as many as may be under
+ * way to the rings of this context, and for those that it writes, within what
+ * the device can hold.
  */
 #include "verbs.h"
 
@@ -112,33 +113,32 @@ void dfi__verbs_receives_stop(struct verbs *verbs)
 		    VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]));
 }
 
-void dfi__verbs_receives_need(
-    struct verbs *verbs, const struct ring_layout *layout)
+void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n)
 {
 	const char *why = "max_srq_wr, max_cqe";
+	bool enough = verbs->needed <= atomic_peek(&verbs->n_receives);
 
-	/* Each slot of a ring, its end mark, and what opens and closes it. */
-	verbs->needed += layout->n_rings * (layout->n_slots + UINT64_C(4));
+	verbs->needed += n;
 	while (atomic_peek(&verbs->n_receives) < verbs->needed &&
 	    atomic_peek(&verbs->n_receives) < verbs->device.limits.receives)
 		if (add_receives(verbs) < 0) {
 			why = dfi_errmsg();
 			break;
 		}
-	if (verbs->needed > atomic_peek(&verbs->n_receives)) {
-		/* From now on the control thread gives them back. */
-		ibv_req_notify_cq(verbs->arrivals, 0);
+	if (verbs->needed <= atomic_peek(&verbs->n_receives))
+		return;
+	/* From now on the control thread gives them back. */
+	ibv_req_notify_cq(verbs->arrivals, 0);
+	if (enough)
 		dfi__log(DFI_LOG_INFO,
-		    "verbs: %s port %u: %u receives for %lu segments, so that "
-		    "sources may have to send again: %s",
+		    "verbs: %s port %u: %u receives where %lu may arrive at "
+		    "once, so that peers may have to send again: %s",
 		    verbs->device.name, verbs->device.port,
 		    atomic_peek(&verbs->n_receives),
 		    (unsigned long)verbs->needed, why);
-	}
 }
 
-void dfi__verbs_receives_spare(
-    struct verbs *verbs, const struct ring_layout *layout)
+void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n)
 {
-	verbs->needed -= layout->n_rings * (layout->n_slots + UINT64_C(4));
+	verbs->needed -= n;
 }

@@ -18,6 +18,7 @@ static void sum(
 	stats->credits += atomic_peek(&counts->credits);
 	stats->messages += atomic_peek(&counts->messages);
 	stats->completions += atomic_peek(&counts->signalled);
+	stats->doorbells += atomic_peek(&counts->doorbells);
 }
 
 void dfi__verbs_retire(struct verbs_conn *conn)
@@ -30,6 +31,7 @@ void dfi__verbs_retire(struct verbs_conn *conn)
 	verbs_count(&to->credits, atomic_peek(&from->credits));
 	verbs_count(&to->messages, atomic_peek(&from->messages));
 	verbs_count(&to->signalled, atomic_peek(&from->signalled));
+	verbs_count(&to->doorbells, atomic_peek(&from->doorbells));
 }
 
 /* A ring that is open now, at this end or the other. */

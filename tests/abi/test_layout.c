@@ -52,25 +52,26 @@ static void pin_the_rest(void)
 	PIN(dfi_attr, registry_flags, 64, 4);
 	PIN(dfi_attr, reserved2, 68, 4);
 
-	PIN_SIZE(dfi_context_stats, 200);
+	PIN_SIZE(dfi_context_stats, 208);
 	PIN(dfi_context_stats, writes, 0, 8);
 	PIN(dfi_context_stats, inline_writes, 8, 8);
 	PIN(dfi_context_stats, bytes, 16, 8);
 	PIN(dfi_context_stats, credits, 24, 8);
 	PIN(dfi_context_stats, messages, 32, 8);
 	PIN(dfi_context_stats, completions, 40, 8);
-	PIN(dfi_context_stats, queue_pairs, 48, 4);
-	PIN(dfi_context_stats, memory_regions, 52, 4);
-	PIN(dfi_context_stats, footer_rings, 56, 4);
-	PIN(dfi_context_stats, imm_rings, 60, 4);
-	PIN(dfi_context_stats, broken_connections, 64, 4);
-	PIN(dfi_context_stats, fatal_events, 68, 4);
-	PIN(dfi_context_stats, port_downs, 72, 4);
-	PIN(dfi_context_stats, port, 76, 4);
-	PIN(dfi_context_stats, receives, 80, 4);
-	PIN(dfi_context_stats, thread_domains, 84, 4);
-	PIN(dfi_context_stats, device, 88, 64);
-	PIN(dfi_context_stats, address, 152, 48);
+	PIN(dfi_context_stats, doorbells, 48, 8);
+	PIN(dfi_context_stats, queue_pairs, 56, 4);
+	PIN(dfi_context_stats, memory_regions, 60, 4);
+	PIN(dfi_context_stats, footer_rings, 64, 4);
+	PIN(dfi_context_stats, imm_rings, 68, 4);
+	PIN(dfi_context_stats, broken_connections, 72, 4);
+	PIN(dfi_context_stats, fatal_events, 76, 4);
+	PIN(dfi_context_stats, port_downs, 80, 4);
+	PIN(dfi_context_stats, port, 84, 4);
+	PIN(dfi_context_stats, receives, 88, 4);
+	PIN(dfi_context_stats, thread_domains, 92, 4);
+	PIN(dfi_context_stats, device, 96, 64);
+	PIN(dfi_context_stats, address, 160, 48);
 
 	PIN_SIZE(dfi_field, 32);
 	PIN(dfi_field, name, 0, 8);
@@ -143,14 +144,14 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, gaps, 248, 8);
 	PIN(dfi_endpoint_stats, lost_segments, 256, 8);
 
-	PIN_SIZE(dfi_node_stats, 384);
+	PIN_SIZE(dfi_node_stats, 392);
 	PIN(dfi_node_stats, node, 0, 152);
 	PIN(dfi_node_stats, error, 152, 8);
 	PIN(dfi_node_stats, endpoints, 160, 8);
 	PIN(dfi_node_stats, errors, 168, 8);
 	PIN(dfi_node_stats, n_endpoints, 176, 4);
 	PIN(dfi_node_stats, n_errors, 180, 4);
-	PIN(dfi_node_stats, context, 184, 200);
+	PIN(dfi_node_stats, context, 184, 208);
 
 	PIN_SIZE(dfi_error_info, 288);
 	PIN(dfi_error_info, code, 0, 4);

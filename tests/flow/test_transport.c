@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -343,6 +344,297 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	cr_assert_neq(from.device[0], '\0');
 	cr_assert_neq(from.address[0], '\0');
 	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	rig_stop(&rig);
+}
+
+enum {
+	BATCH_SEGMENTS = 8,
+	BATCH_TUPLES = BATCH_SEGMENTS * SEGMENT_TUPLES,
+	CHAIN = 4 /* VERBS_CHAIN */
+};
+
+/* So many tuples from key on are there, without a flush; then no more. */
+static void expect_keys(struct dfi_target *target, uint64_t key, int n)
+{
+	const struct kv *kv;
+	const void *tuple;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+		kv = tuple;
+		cr_assert_eq(kv->key, key + (uint64_t)i);
+	}
+	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
+}
+
+/* With room for a batch, and for one more list of writes. */
+static void open_both(struct dfi_source **source, struct dfi_target **target)
+{
+	rig_start(&rig);
+	create_kv_flow(
+	    rig.dfi, "f", 1, 1, SEGMENT_TUPLES, BATCH_SEGMENTS + CHAIN);
+	*target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	*source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+}
+
+/*
+ * And whatever ends the call: all tuples are taken, or the ring is full; the
+ * segments that it has filled don't wait for another call.
+ */
+Test(stats, show_that_a_batch_of_segments_is_posted_together)
+{
+	struct dfi_context_stats before, after;
+	struct kv batch[2 * BATCH_TUPLES];
+	struct dfi_source *source;
+	struct dfi_target *target;
+	int i, key, taken;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	open_both(&source, &target);
+	for (i = 0; i < 2 * BATCH_TUPLES; i++)
+		batch[i] = (struct kv){ (uint64_t)i, 0 };
+	before = query(rig.dfi);
+	cr_assert_eq(
+	    dfi_source_push_batch(source, batch, BATCH_TUPLES), BATCH_TUPLES);
+	after = query(rig.dfi);
+	cr_assert_eq(after.writes - before.writes, BATCH_SEGMENTS);
+	cr_assert_eq(
+	    after.doorbells - before.doorbells, BATCH_SEGMENTS / CHAIN);
+	expect_keys(target, 0, BATCH_TUPLES);
+	/* Fewer than are posted together. */
+	cr_assert_eq(dfi_source_push_batch(source, batch, 2 * SEGMENT_TUPLES),
+	    2 * SEGMENT_TUPLES);
+	expect_keys(target, 0, 2 * SEGMENT_TUPLES);
+	/* One tuple more than a segment: it stays here. */
+	cr_assert_eq(dfi_source_push_batch(source, batch, SEGMENT_TUPLES + 1),
+	    SEGMENT_TUPLES + 1);
+	expect_keys(target, 0, SEGMENT_TUPLES);
+	cr_assert_eq(dfi_source_push_batch(source, batch + SEGMENT_TUPLES + 1,
+			 SEGMENT_TUPLES - 1),
+	    SEGMENT_TUPLES - 1);
+	expect_keys(target, SEGMENT_TUPLES, SEGMENT_TUPLES);
+	/* More than the ring takes. */
+	for (key = 0; key < 2 * BATCH_TUPLES; key += taken) {
+		taken = dfi_source_push_batch(
+		    source, batch + key, (uint32_t)(2 * BATCH_TUPLES - key));
+		if (taken == -EAGAIN)
+			taken = 0;
+		cr_assert_geq(taken, 0, "%s", dfi_errmsg());
+		cr_assert_eq((key + taken) % SEGMENT_TUPLES, 0);
+		expect_keys(target, (uint64_t)key, taken);
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+	rig_stop(&rig);
+}
+
+/* All that is free of the open segment, with keys from here on. */
+static void fill_segment(struct dfi_source *source, uint32_t lane, uint64_t key,
+    uint32_t n, bool more)
+{
+	struct dfi_span span;
+	struct kv *kv;
+	uint32_t i;
+
+	cr_assert_eq(
+	    dfi_source_claim(source, lane, &span), 0, "%s", dfi_errmsg());
+	cr_assert_leq(n, span.count);
+	for (kv = span.tuples, i = 0; i < n; i++)
+		kv[i] = (struct kv){ key + i, 0 };
+	cr_assert_eq((more ? dfi_source_commit_more : dfi_source_commit)(
+			 source, &span, n),
+	    0, "%s", dfi_errmsg());
+}
+
+/* A lane is full, or its target wants no more: the source may do something
+ * else then. */
+Test(stats, show_that_nothing_is_held_where_there_is_no_room)
+{
+	enum {
+		ODD_COUNT = CHAIN + 1
+	};
+	struct dfi_source *source;
+	struct dfi_target *targets[2];
+	struct dfi_span span;
+	int64_t deadline;
+	int i, ret;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	create_kv_flow(rig.dfi, "f", 1, 2, SEGMENT_TUPLES, ODD_COUNT);
+	targets[0] = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	targets[1] = open_target(rig.other, "f", 1, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	for (i = 0; i < ODD_COUNT; i++)
+		fill_segment(source, 0, (uint64_t)i * SEGMENT_TUPLES,
+		    SEGMENT_TUPLES, true);
+	cr_assert_eq(dfi_source_claim(source, 0, &span), -EAGAIN);
+	expect_keys(targets[0], 0, ODD_COUNT * SEGMENT_TUPLES);
+	for (i = 0; i < ODD_COUNT; i++)
+		fill_segment(source, 1, 0, SEGMENT_TUPLES, true);
+	cr_assert_eq(dfi_target_cancel(targets[1]), 0);
+	deadline = now_ms() + 10000;
+	while ((ret = dfi_source_claim(source, 1, &span)) == -EAGAIN)
+		cr_assert_lt(now_ms(), deadline, "not cancelled");
+	cr_assert_eq(ret, -EPIPE);
+	while (dfi_source_claim(source, 0, &span) == -EAGAIN)
+		cr_assert_lt(now_ms(), deadline, "no credit");
+	fill_segment(source, 0, 0, SEGMENT_TUPLES, true);
+	ret = dfi_source_claim(source, 1, &span);
+	cr_assert_eq(ret, -EPIPE);
+	expect_keys(targets[0], 0, SEGMENT_TUPLES);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+	rig_stop(&rig);
+}
+
+/* A queue pair for each of two processes, as it were. */
+Test(stats, show_that_one_queue_pair_holds_writes_at_a_time)
+{
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *targets[2];
+	struct kv kv = { 1, 1 };
+	struct dfi *third;
+	uint64_t doorbells;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	third = rig_join(&rig);
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &kv_schema;
+	attr.routing = DFI_ROUTE_ROUND_ROBIN;
+	attr.n_sources = 1;
+	attr.n_targets = 2;
+	attr.segment_size = SEGMENT_TUPLES * sizeof(kv);
+	attr.segment_count = SEGMENT_COUNT;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	targets[0] = open_target(rig.other, "f", 0, DFI_NONBLOCK);
+	targets[1] = open_target(third, "f", 1, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	doorbells = query(rig.dfi).doorbells;
+	fill_segment(source, 0, 0, SEGMENT_TUPLES, true);
+	cr_assert_eq(query(rig.dfi).doorbells, doorbells);
+	/* The other one's goes out. */
+	fill_segment(source, 1, 0, SEGMENT_TUPLES, true);
+	cr_assert_eq(query(rig.dfi).doorbells, doorbells + 1);
+	expect_keys(targets[0], 0, SEGMENT_TUPLES);
+	/* This one's, though what is pushed fills nothing. */
+	cr_assert_eq(dfi_source_push_batch(source, &kv, 1), 1);
+	cr_assert_eq(query(rig.dfi).doorbells, doorbells + 2);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(targets[0]), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+	cr_assert_eq(dfi_close(third), 0);
+	rig_stop(&rig);
+}
+
+enum {
+	STREAM_SEGMENTS = 400
+};
+
+static void *consume_all(void *arg)
+{
+	const struct kv *kv;
+	const void *tuple;
+	uint64_t key = 0;
+	int ret;
+
+	while ((ret = dfi_target_consume(arg, &tuple)) > 0) {
+		kv = tuple;
+		cr_assert_eq(kv->key, key++);
+	}
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	cr_assert_eq(key, STREAM_SEGMENTS * SEGMENT_TUPLES);
+	return NULL;
+}
+
+/* With rings of so many segments that writes are held when they are full. */
+Test(stats, show_that_nobody_waits_for_what_is_held)
+{
+	static const uint32_t counts[] = { 2, 3, 4, 5, 7, 13 };
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	pthread_t consumer;
+	uint64_t key;
+	size_t i;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	rig_start(&rig);
+	attr.schema = &kv_schema;
+	attr.stall_timeout_ms = 10000;
+	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		create_kv_flow(rig.dfi, "f", 1, 1, SEGMENT_TUPLES, counts[i]);
+		target = open_target(rig.other, "f", 0, 0);
+		cr_assert_eq(dfi_source_open(rig.dfi, "f", 0, &attr, &source),
+		    0, "%s", dfi_errmsg());
+		pthread_create(&consumer, NULL, consume_all, target);
+		for (key = 0; key < STREAM_SEGMENTS * SEGMENT_TUPLES;
+		     key += SEGMENT_TUPLES)
+			fill_segment(source, 0, key, SEGMENT_TUPLES, true);
+		cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+		pthread_join(consumer, NULL);
+		cr_assert_eq(dfi_target_close(target), 0);
+		cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	}
+	rig_stop(&rig);
+}
+
+/* Until the source says that nothing more comes now. */
+Test(stats, show_that_segments_with_more_to_come_are_posted_together)
+{
+	struct dfi_context_stats before, after;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	const void *tuple;
+	uint64_t key = 0;
+	int i;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	open_both(&source, &target);
+	before = query(rig.dfi);
+	for (i = 0; i < BATCH_SEGMENTS; i++, key += SEGMENT_TUPLES)
+		fill_segment(source, 0, key, SEGMENT_TUPLES, true);
+	after = query(rig.dfi);
+	cr_assert_eq(after.writes - before.writes, BATCH_SEGMENTS);
+	cr_assert_eq(
+	    after.doorbells - before.doorbells, BATCH_SEGMENTS / CHAIN);
+	expect_keys(target, 0, BATCH_TUPLES);
+	/* Held, and sent with the last one, which is not full. */
+	before = query(rig.dfi);
+	fill_segment(source, 0, key, SEGMENT_TUPLES, true);
+	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells);
+	fill_segment(source, 0, key + SEGMENT_TUPLES, 1, false);
+	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells + 1);
+	expect_keys(target, key, SEGMENT_TUPLES);
+	key += SEGMENT_TUPLES;
+	/* With what is flushed, if anything is. */
+	fill_segment(source, 0, key + 1, SEGMENT_TUPLES - 1, true);
+	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells + 1);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	cr_assert_eq(query(rig.dfi).doorbells, before.doorbells + 2);
+	expect_keys(target, key, SEGMENT_TUPLES);
+	key += SEGMENT_TUPLES;
+	/* And at the end. */
+	fill_segment(source, 0, key, SEGMENT_TUPLES, true);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	for (i = 0; i < SEGMENT_TUPLES; i++)
+		cr_assert_eq(consume_soon(target, &tuple), 1);
+	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(target), 0);
 	rig_stop(&rig);
 }

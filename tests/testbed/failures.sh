@@ -61,9 +61,11 @@ go_on() # NAME
 }
 
 # RDMA's packets from this node are lost until its worker has ended, and for a
-# moment longer.
+# moment longer: until then nobody asks again whether all has arrived.
 lose_answers() # NAME
 {
+	local deadline=$((SECONDS + 60))
+
 	tc qdisc add dev eth0 root handle 1: \
 		prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
 	tc qdisc add dev eth0 parent 1:2 netem loss 100%
@@ -71,9 +73,11 @@ lose_answers() # NAME
 		u32 match ip dport 4791 0xffff flowid 1:2
 	touch "$SHARED/$1.losing"
 	until grep -q ' ended ' "$SHARED/$1.$NODE"; do
+		[ "$SECONDS" -lt $deadline ] || break
 		sleep 0.02
 	done
 	sleep 0.2
+	tc qdisc change dev eth0 parent 1:2 netem loss 0%
 	tc -s qdisc show dev eth0 |
 		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p' \
 			> "$SHARED/$1.lost"
