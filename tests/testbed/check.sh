@@ -140,7 +140,7 @@ power_off()
 		[ $SECONDS -lt $deadline ] || return 1
 		sleep 0.05
 	done
-	"$testbed" kill 1
+	"$testbed" kill 1 || return 1
 	status_is 125 wait $job
 	[ $SECONDS -lt $deadline ]
 }
