@@ -4,8 +4,9 @@
 # cluster.sh BUILD_DIR: flows across virtual machines: shuffles, 1:1 and N:M, and
 # ordered replicate flows, N:M, over two and three of them, with a registry that
 # only those with its key reach, with both MTUs and both ways of arrival, with lost
-# packets, and with little memory that may be locked. All of it in three machines
-# that boot once.
+# packets, and with little memory that may be locked; and dfi-bench measures flows
+# between machines, and says by which way they went. All of it in three machines that
+# boot once.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -101,6 +102,26 @@ node() # NODES LOSS MTU SHAPE:TUPLES:NOTIFY...
 	[ "$loss" = 0% ] || end_loss
 }
 
+# The sources are on node 0, which prints; the targets on node 1. A node of its own,
+# by the setting instead of the option, is both.
+bench() # COMMAND OPTION...
+{
+	local role=(--role source --transport verbs)
+
+	export DFI_OPEN_TIMEOUT=30000 DFI_REGISTRY_KEY=/tmp/key
+	DFI_REGISTRY=$(cat "$SHARED/address")
+	export DFI_REGISTRY
+	if [ "$NODE" = 1 ]; then
+		exec bin/dfi-bench "$1" --role target
+	fi
+	if [ "$1" = alone ]; then
+		unset DFI_REGISTRY
+		role=()
+		shift
+	fi
+	exec bin/dfi-bench "$@" "${role[@]}" --repeat 1 --json
+}
+
 if [ "${1-}" = --node ]; then
 	cd "$2"
 	shift 2
@@ -175,6 +196,45 @@ flows() # DESCRIPTION NODES LOSS MTU "SHAPE:TUPLES:NOTIFY..." [RUN_OPTION...]
 	done
 }
 
+# That rows of dfi-bench are of flows that went over RDMA.
+check_rows() # COMMAND WORD...
+{
+	local command=$1 word
+
+	shift
+	for word in '"transport": "verbs"' '"device": "rxe0"' \
+		'"verified": true' "$@"; do
+		grep -q "$word" "$SHARED/rows" || {
+			echo "dfi-bench $command does not say $word"
+			cat "$SHARED/rows"
+			exit 1
+		}
+	done
+	echo "dfi-bench $command: over RDMA"
+}
+
+measure() # NOTIFY COMMAND OPTION...
+{
+	local notify=$1 target
+
+	shift
+	"$testbed" run 1 --timeout 60 -- bash "$script" --node "$build" bench "$1" &
+	target=$!
+	"$testbed" run 0 --timeout 60 -- bash "$script" --node "$build" bench "$@" \
+		--api claim --tuple-size 64 --bytes 1M --verify > "$SHARED/rows"
+	wait $target
+	check_rows "$1" "\"notify\": \"$notify\"" \
+		'"requests_per_segment": [0-9]' '"baseline": null'
+}
+
+measure_alone() # BASELINE COMMAND OPTION...
+{
+	"$testbed" run 0 --timeout 60 -- env DFI_TRANSPORT=verbs \
+		bash "$script" --node "$build" bench alone "${@:2}" \
+		> "$SHARED/rows"
+	check_rows "$2" "\"baseline\": $1"
+}
+
 (umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
 "$testbed" run 0 -- bash "$script" --node "$build" registry &
 registry=$!
@@ -195,6 +255,11 @@ flows 'three machines' 3 0% 4200 \
 flows 'two machines, 1 % of the packets are lost' 2 1% 4200 \
 	'one:50000:footer all:400000:imm order:50000:imm'
 flows 'two machines, MTU 1024' 2 0% 1500 'one:20000:footer all:50000:imm'
+echo "== dfi-bench"
+measure imm shuffle
+measure datagram replicate --mode multicast --targets 2 --wait block
+measure_alone null shuffle --api claim --tuple-size 64 --bytes 1M --wait block
+measure_alone '"fetch-add"' sequencer --clients 1 --iterations 1000
 kill $registry
 wait $registry || true
 echo "all tuples arrived everywhere"
