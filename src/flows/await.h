@@ -38,6 +38,12 @@ bool dfi__target_arm(struct dfi_target *target);
 /* There is nothing, and the owner doesn't wait: -EAGAIN, or -ETIMEDOUT. */
 int dfi__target_found_none(struct dfi_target *target);
 
+/*
+ * Nothing was there a moment ago: look at memory some more, before what takes
+ * longer. Whether there is a segment by now; of a combining target, an input.
+ */
+bool dfi__target_glance(struct dfi_target *target);
+
 /* Wait for a segment, an end, or a change among the sources: -ETIMEDOUT. */
 int dfi__target_wait(struct dfi_target *target);
 
