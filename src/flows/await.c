@@ -74,24 +74,36 @@ static always_inline bool look(void *arg)
  */
 #define GLANCE_RINGS 64
 
+/* As dfi__target_has_segment(), and nothing comes of it. */
+static bool any_ready(const struct dfi_target *target)
+{
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++)
+		if (reader_ready(&target->readers[i]))
+			return true;
+	return false;
+}
+
 bool dfi__target_glance(struct dfi_target *target)
 {
 	const struct export *export = target->region->export;
-	uint32_t budget = target->wait.budget, spent, polls = 0;
+	uint32_t budget = target->wait.budget, spent;
 	bool there = false;
 
-	/* Segments come through a queue, which a look at memory does not take
-	 * from. */
-	if (export && atomic_peek(&export->told))
+	/* What comes through a queue is not in memory before it is taken from
+	 * there; and what is first in an order takes more than a look. */
+	if (target->merge || (export && atomic_peek(&export->told)))
 		return false;
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
-	for (spent = 0; !there && spent < budget; spent += target->n_readers) {
+	for (spent = 0; !there && spent < budget; spent += target->n_readers)
 		there = segment_or_change(target);
-		polls++;
-	}
-	counter_add(&target->wait_time.counts.polls, polls);
-	return there && dfi__target_has_segment(target);
+	if (!there || !any_ready(target))
+		return false;
+	if (unlikely(target->stall.since))
+		dfi__target_goes_on(target);
+	return true;
 }
 
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify)

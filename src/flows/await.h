@@ -40,7 +40,7 @@ int dfi__target_found_none(struct dfi_target *target);
 
 /*
  * Nothing was there a moment ago: look at memory some more, before what takes
- * longer. Whether there is a segment by now; of a combining target, an input.
+ * longer. Whether a ring has a segment by now. Not in an ordered flow.
  */
 bool dfi__target_glance(struct dfi_target *target);
 

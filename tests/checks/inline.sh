@@ -40,4 +40,4 @@ compile -O0 1 2 3 4 7 8 12 16 24 32 33 64 72
 # All that a tuple's end can be, and those beside a multiple of what is copied at
 # once.
 # shellcheck disable=SC2046 # several words
-compile -O2 $(seq 33) 36 40 47 48 49 55 56 57 63 64 65 71 72
+compile -O2 $(seq 33) 36 40 44 47 48 49 52 55 56 57 60 63 64 65 68 71 72

@@ -3,6 +3,8 @@
  * dfi_source_push_batch() against the definition of its routing: every tuple
  * size that has a loop of its own and some that have none, few targets and
  * many, keys that all go to one target, and rings that are full.
+ *
+ * DFI_TEST_PARTITION_SIZES: so many tuple sizes are enough (default: 9).
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -229,9 +231,11 @@ static void run_sizes(uint32_t routing, uint32_t n_targets, enum keys keys)
 {
 	static const uint32_t sizes[] = { 8, 12, 16, 20, 24, 28, 32, 40, 64 };
 	struct table table = { .n_targets = n_targets, .routing = routing };
-	size_t i;
+	size_t i, n_sizes = N_ELEMENTS(sizes);
+	size_t wanted = test_setting("PARTITION_SIZES", n_sizes);
+	size_t step = wanted && wanted < n_sizes ? n_sizes / wanted : 1;
 
-	for (i = 0; i < N_ELEMENTS(sizes); i++) {
+	for (i = 0; i < n_sizes; i += step) {
 		table.tuple_size = sizes[i];
 		table.key_offset = sizes[i] >= KEY_OFFSET + sizeof(uint64_t)
 		    ? KEY_OFFSET

@@ -67,9 +67,7 @@ listening()
 between_processes() # PROGRAM ITERATIONS
 {
 	perftest "$@" > /dev/null &
-	listening
-	perftest "$@" "$NODE_ADDRESS"
-	wait $!
+	listening && perftest "$@" "$NODE_ADDRESS" && wait $!
 }
 
 rping_between_processes()
@@ -111,11 +109,11 @@ across()
 
 	"$testbed" run 0 --timeout 30 -- "$check" perftest ib_write_bw 500 &
 	server=$!
-	"$testbed" run 0 --timeout 30 -- "$check" listening
 	# shellcheck disable=SC2154 # ADDRESS_0 is from the testbed
-	"$testbed" run 1 --timeout 30 -- \
-		"$check" perftest ib_write_bw 500 "$ADDRESS_0"
-	wait $server
+	"$testbed" run 0 --timeout 30 -- "$check" listening &&
+		"$testbed" run 1 --timeout 30 -- \
+			"$check" perftest ib_write_bw 500 "$ADDRESS_0" &&
+		wait $server
 }
 
 reach()
@@ -141,8 +139,7 @@ power_off()
 		sleep 0.05
 	done
 	"$testbed" kill 1 || return 1
-	status_is 125 wait $job
-	[ $SECONDS -lt $deadline ]
+	status_is 125 wait $job && [ $SECONDS -lt $deadline ]
 }
 
 # With a device, a command runs on this machine, which here is a VM. It must not

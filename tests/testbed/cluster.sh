@@ -133,7 +133,7 @@ fi
 
 build=$(realpath "$1")
 if [ $# -eq 1 ]; then
-	exec "$testbed" drive 3 --timeout 300 -- bash "$script" "$build" drive
+	exec "$testbed" drive 3 --timeout 400 -- bash "$script" "$build" drive
 fi
 
 # How segments that crossed machines arrived, by what the sources say.
@@ -254,12 +254,12 @@ flows 'three machines' 3 0% 4200 \
 # Some thousand packets, so that there is one to lose.
 flows 'two machines, 1 % of the packets are lost' 2 1% 4200 \
 	'one:50000:footer all:400000:imm order:50000:imm'
-flows 'two machines, MTU 1024' 2 0% 1500 'one:20000:footer all:50000:imm'
 echo "== dfi-bench"
 measure imm shuffle
 measure datagram replicate --mode multicast --targets 2 --wait block
 measure_alone null shuffle --api claim --tuple-size 64 --bytes 1M --wait block
 measure_alone '"fetch-add"' sequencer --clients 1 --iterations 1000
+flows 'two machines, MTU 1024' 2 0% 1500 'one:20000:footer all:50000:imm'
 kill $registry
 wait $registry || true
 echo "all tuples arrived everywhere"

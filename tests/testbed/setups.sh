@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setups.sh BUILD_DIR: between two processes that take each other for one of another
-# machine, in one virtual machine or, as root, with DFI_TEST_DEVICE on this host's
-# device, nothing grows by setting flows up and taking them down: no file
-# descriptors, memory, queue pairs and memory regions; and a process has as many
-# queue pairs as it has sources, and peers' sources that write to it, whatever
-# number of flows ran.
+# setups.sh BUILD_DIR: between two processes of a virtual machine, which take each
+# other for one of another machine, nothing grows by setting flows up and taking
+# them down: no file descriptors, memory, queue pairs and memory regions; and a
+# process has as many queue pairs as it has sources, and peers' sources that write
+# to it, whatever number of flows ran.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -15,7 +14,8 @@ script=$(realpath "$0")
 noise_kib=256
 
 if [ "${1-}" != --inside ]; then
-	exec "${script%/*}/testbed" up 1 --cpus 2 --timeout 400 -- \
+	unset DFI_TEST_DEVICE
+	exec "${script%/*}/testbed" up 1 --timeout 400 -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi
 
@@ -43,6 +43,10 @@ sample() # K
 {
 	local files=("/proc/${pids[$1]}/fd/"*)
 
+	[ -e "${files[0]}" ] || {
+		echo "process $1 is gone" >&2
+		return 1
+	}
 	echo "${#files[@]} $(resources "$1" qp) $(resources "$1" mr)"
 }
 
@@ -113,8 +117,9 @@ held() # WHEN
 
 go_on()
 {
-	echo > "$scratch/told.0"
-	echo > "$scratch/told.1"
+	# Opened for both directions, it waits for nobody who is gone.
+	echo 1<> "$scratch/told.0"
+	echo 1<> "$scratch/told.1"
 }
 
 both() # WHAT PATTERN
