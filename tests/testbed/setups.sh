@@ -60,8 +60,10 @@ await() # K WHAT PATTERN
 {
 	local deadline=$((SECONDS + 20)) is
 
-	# shellcheck disable=SC2053 # it is a pattern
-	until is=$(sample "$1") && [[ $is == $3 ]]; do
+	while :; do
+		is=$(sample "$1") || exit 1
+		# shellcheck disable=SC2053 # it is a pattern
+		[[ $is != $3 ]] || break
 		if [ $SECONDS -ge $deadline ]; then
 			echo "$2: '$is' files, queue pairs and regions, not '$3'"
 			exit 1
@@ -74,9 +76,15 @@ await() # K WHAT PATTERN
 # Until two samples are the same.
 settle() # K
 {
-	local before='' is
+	local deadline=$((SECONDS + 20)) before='' is
 
-	until is=$(sample "$1") && [ "$is" = "$before" ]; do
+	while :; do
+		is=$(sample "$1") || return 1
+		[ "$is" != "$before" ] || break
+		[ $SECONDS -lt $deadline ] || {
+			echo "process $1 does not settle: $is" >&2
+			return 1
+		}
 		before=$is
 		sleep 0.2
 	done
