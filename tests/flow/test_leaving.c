@@ -668,7 +668,8 @@ Test(abort, of_a_source_leaves_what_the_others_had_sent)
 	uint32_t i;
 
 	create_kv_flow(rig.dfi, "f", 3, 1, 4, 8);
-	targets[0] = open_target(rig.other, "f", 0, 0);
+	/* Here the registry has told who they are when they are open. */
+	targets[0] = open_target(rig.dfi, "f", 0, 0);
 	leaver = open_source(rig.dfi, "f", 0, 0);
 	sender = open_source(rig.dfi, "f", 1, 0);
 	for (kv.val = 0; kv.val < 10; kv.val++)

@@ -1170,10 +1170,11 @@ Test(tree, stays_failed_when_its_targets_have_cancelled)
 	cr_assert_eq(run_soon(small.combiners[0]), -ECANCELED);
 	cr_assert_eq(dfi_target_cancel(small.targets[0]), 0);
 	cr_assert_eq(dfi_target_close(small.targets[0]), 0);
+	/* The registry may not have told yet of which node it is. */
 	assert_error(dfi_combiner_run(small.combiners[0]), -ECANCELED,
-	    "source 0 (node", "aborted the flow");
+	    "source 0", "aborted the flow");
 	assert_error(dfi_combiner_close(small.combiners[0]), -ECANCELED,
-	    "source 0 (node", "aborted the flow");
+	    "source 0", "aborted the flow");
 }
 
 /* The refused mark can't be repeated, and nobody misses it. */

@@ -276,12 +276,19 @@ Test(gap, arguments_are_checked)
 
 /* ---- Counts of both ends ------------------------------------------------- */
 
-/* 5 tuples in 2 segments. */
+static bool knows_source(void *arg)
+{
+	(void)arg;
+	return peers_state(&target->sources, 1) == PEER_PRESENT;
+}
+
+/* 5 tuples in 2 segments, of a source that the target can name. */
 static void send_five(void)
 {
 	struct kv kv = { 1, 1 };
 	uint32_t i;
 
+	cr_assert(eventually(knows_source, NULL));
 	target->readers[1].lossy = false;
 	for (i = 0; i < 5; i++)
 		cr_assert_eq(dfi_source_push(sources[1], &kv), 0);
