@@ -75,7 +75,7 @@ static int gather_credits(struct remote *remote)
 			broadcast->short_of = i;
 			return ret;
 		}
-		if (!ret && dfi__writer_closed(ring) == RING_CANCELLED) {
+		if (!ret && writer_closed(ring) == RING_CANCELLED) {
 			ring->cancelled = true;
 			continue;
 		}

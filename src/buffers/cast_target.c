@@ -36,7 +36,7 @@ static void lose(struct cast_target *target, uint32_t source)
 		return;
 	/* Pairs with ring_lost(): all that came is in the ring. */
 	atomic_publish(&target->lost[source], true);
-	/* Pairs with changes() in flows/consume.c: that it is lost. */
+	/* Pairs with target_changes() in flows/await.h: that it is lost. */
 	atomic_publish(
 	    &target->export.changes, atomic_peek(&target->export.changes) + 1);
 	target->cast.fresh = true;

@@ -125,8 +125,7 @@ static int room(struct fan *fan, uint32_t more)
 		if (ret > 0)
 			continue;
 		/* It gives nothing back any more, whoever looks next. */
-		if (!ret &&
-		    dfi__writer_closed(&fan->rings[i]) == RING_CANCELLED) {
+		if (!ret && writer_closed(&fan->rings[i]) == RING_CANCELLED) {
 			fan->rings[i].cancelled = true;
 			n_live -= fan_addresses(fan, i);
 			continue;
@@ -143,7 +142,7 @@ int dfi__fan_open(struct fan *fan)
 
 	if (fan->broadcast.region)
 		return is_wanted(fan)
-		    ? broadcast_said(fan, dfi__writer_open(&fan->lane))
+		    ? broadcast_said(fan, writer_open(&fan->lane))
 		    : 0;
 	ret = room(fan, 1);
 	if (ret > 0) {

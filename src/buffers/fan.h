@@ -73,7 +73,7 @@ void dfi__fan_use_stage(struct fan *fan, struct stage *stage);
 
 /*
  * Open the next segment: 1, or 0 while a ring has no credit, or none is there
- * that it is for. As dfi__writer_open().
+ * that it is for. As writer_open().
  */
 int dfi__fan_open(struct fan *fan);
 

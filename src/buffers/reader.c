@@ -6,7 +6,6 @@
  */
 #include "reader.h"
 
-#include "../base/compiler.h"
 #include "../base/counter.h"
 #include "../base/error.h"
 #include "../transport/transport.h"
@@ -17,13 +16,6 @@ static struct ring_header *header(const struct reader *reader)
 	return (struct ring_header *)(void *)((char *)reader->region->base +
 	    reader->layout.first_ring +
 	    reader->layout.ring_size * reader->ring);
-}
-
-static struct segment_footer *footer(const struct reader *reader, uint32_t slot)
-{
-	return (struct segment_footer *)(void *)(reader->slots +
-	    (uint64_t)reader->geometry.slot_size * slot +
-	    reader->geometry.footer_offset);
 }
 
 void dfi__region_init(struct region *region)
@@ -69,11 +61,11 @@ void dfi__reader_init(struct reader *reader, struct region *region,
 		return;
 	reader->slots = (char *)(header(reader) + 1);
 	for (slot = 0; slot < geometry->segment_count; slot++) {
-		atomic_set(&footer(reader, slot)->total, 0);
-		atomic_set(&footer(reader, slot)->state,
+		atomic_set(&reader_footer(reader, slot)->total, 0);
+		atomic_set(&reader_footer(reader, slot)->state,
 		    footer_state(last_lap + slot, 0, 0));
 	}
-	reader->head = footer(reader, 0);
+	reader->head = reader_footer(reader, 0);
 }
 
 int dfi__reader_find_slots(struct reader *reader)
@@ -93,7 +85,7 @@ int dfi__reader_find_slots(struct reader *reader)
 		    (unsigned long)region_size(&whole, 1));
 	reader->slots = shown + ring_offset(&whole, 0) +
 	    sizeof(struct ring_header);
-	reader->head = footer(reader, 0);
+	reader->head = reader_footer(reader, 0);
 	return 0;
 }
 
@@ -127,7 +119,7 @@ uint64_t dfi__reader_arrived(const struct reader *reader)
 		return seq;
 	while (seq - reader->seq < reader->geometry.segment_count) {
 		/* Pairs as in reader_ready(). */
-		state = atomic_observe(&footer(reader, slot)->state);
+		state = atomic_observe(&reader_footer(reader, slot)->state);
 		if (footer_seq(state) != (uint32_t)seq)
 			break;
 		n = lost_count(reader, state);
@@ -216,7 +208,7 @@ static int take_gap(struct reader *reader, uint64_t state)
 	reader->unsure += n;
 	reader->seq += n;
 	reader->slot = slot_behind(reader, reader->slot, n);
-	reader->head = footer(reader, reader->slot);
+	reader->head = reader_footer(reader, reader->slot);
 	return dfi__fail(-ENODATA,
 	    "segments %lu to %lu were lost on the network, and will not come",
 	    (unsigned long)reader->gap_first,
@@ -279,23 +271,7 @@ static int read_header(
 	    : 0;
 }
 
-/* Tuples of the segments before the next one, whatever became of them. */
-static uint64_t seen(const struct reader *reader)
-{
-	return atomic_peek(&reader->total) + reader->passed +
-	    reader->lost_total;
-}
-
-/* The next segment, or gap, is the one behind. */
-static inline void go_on(struct reader *reader)
-{
-	reader->seq++;
-	reader->slot = next_slot(&reader->geometry, reader->slot);
-	reader->head = footer(reader, reader->slot);
-}
-
-/* A segment that is not full, or one with a header; or a gap. */
-static int take_other(
+int dfi__reader_take_other(
     struct reader *reader, const char **payload, uint64_t *bytes)
 {
 	const struct ring_geometry *g = &reader->geometry;
@@ -304,7 +280,7 @@ static int take_other(
 	uint64_t used = footer_used(state);
 	uint64_t tuples = used == g->segment_bytes ? g->segment_tuples
 						   : used / g->tuple_size;
-	uint64_t counted = seen(reader) + tuples;
+	uint64_t counted = reader_seen(reader) + tuples;
 	const char *tuples_at = find_tuples(reader, state);
 	bool passes = false;
 	int ret;
@@ -329,26 +305,7 @@ static int take_other(
 		reader->passed += tuples;
 	else
 		owned_add(&reader->total, tuples);
-	go_on(reader);
-	return 0;
-}
-
-int dfi__reader_take(
-    struct reader *reader, const char **payload, uint64_t *bytes)
-{
-	const struct ring_geometry *g = &reader->geometry;
-	const struct segment_footer *head = reader->head;
-
-	/* A full one, and nothing else to be said of it: one comparison. */
-	if (unlikely(g->parts || reader->unsure ||
-		atomic_peek(&head->state) !=
-		    footer_state(reader->seq, g->segment_bytes, 0) ||
-		atomic_peek(&head->total) != seen(reader) + g->segment_tuples))
-		return take_other(reader, payload, bytes);
-	*payload = (const char *)head - g->footer_offset;
-	*bytes = g->segment_bytes;
-	owned_add(&reader->total, g->segment_tuples);
-	go_on(reader);
+	reader_go_on(reader);
 	return 0;
 }
 
@@ -370,10 +327,8 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 	return ret < 0 ? ret : 0;
 }
 
-int dfi__reader_release(struct reader *reader)
+int dfi__reader_return(struct reader *reader)
 {
-	if (reader->seq - reader->returned < reader->batch)
-		return 0;
 	reader->returned = reader->seq;
 	return give_credit(reader, RING_OPEN);
 }
@@ -389,7 +344,7 @@ void dfi__reader_hold(struct reader *reader)
 
 void dfi__reader_let_go(struct reader *reader)
 {
-	reader->head = footer(reader, reader->slot);
+	reader->head = reader_footer(reader, reader->slot);
 	reader->mark = &header(reader)->end;
 	reader->held = false;
 }
@@ -416,7 +371,7 @@ int dfi__reader_check_end(struct reader *reader)
 		reader->cause = (uint32_t)footer_used(state);
 		return 0;
 	}
-	counted = seen(reader);
+	counted = reader_seen(reader);
 	if (footer_seq(state) != (uint32_t)reader->seq ||
 	    !(state & FOOTER_FLAG_END) ||
 	    ((total != counted || reader->unsure) &&

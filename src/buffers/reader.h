@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "../base/atomic.h"
+#include "../base/compiler.h"
+#include "../base/counter.h"
 #include "ring.h"
 
 struct region;
@@ -46,7 +48,7 @@ struct reader {
 	bool ended_window; /* the last one with the segment taken last */
 	bool held;
 	struct segment_footer nothing; /* what is seen while it is held */
-	bool lossy; /* segments may be lost, which dfi__reader_take() tells */
+	bool lossy; /* segments may be lost, which reader_take() tells */
 	/* Of the gap that it told last, the first number and how many. */
 	uint64_t gap_first;
 	uint32_t gap_count;
@@ -107,19 +109,71 @@ uint64_t dfi__reader_arrived(const struct reader *reader);
  */
 int dfi__reader_global(const struct reader *reader, uint64_t *global);
 
+/* Tuples of the segments before the next one, whatever became of them. */
+static inline uint64_t reader_seen(const struct reader *reader)
+{
+	return atomic_peek(&reader->total) + reader->passed +
+	    reader->lost_total;
+}
+
+static inline struct segment_footer *reader_footer(
+    const struct reader *reader, uint32_t slot)
+{
+	return (struct segment_footer *)(void *)(reader->slots +
+	    (uint64_t)reader->geometry.slot_size * slot +
+	    reader->geometry.footer_offset);
+}
+
+/* The next segment, or gap, is the one behind. */
+static inline void reader_go_on(struct reader *reader)
+{
+	reader->seq++;
+	reader->slot = next_slot(&reader->geometry, reader->slot);
+	reader->head = reader_footer(reader, reader->slot);
+}
+
+/* Of reader_take(): a segment that is not full, or has a header; or a gap. */
+int dfi__reader_take_other(
+    struct reader *reader, const char **payload, uint64_t *bytes);
+
 /*
  * Lend the next segment, which is ready: *payload and *bytes, which are 0 if it
  * is for others, or there to end a window. The next call of
- * dfi__reader_release() gives it back. -EBADMSG: the footer isn't valid, or the
+ * reader_release() gives it back. -EBADMSG: the footer isn't valid, or the
  * tuples are damaged. -ENODATA, of a reader that is lossy: reader->gap_count
- * segments from gap_first on were lost; once, and dfi__reader_release() gives
+ * segments from gap_first on were lost; once, and reader_release() gives
  * them back, too.
  */
-int dfi__reader_take(
-    struct reader *reader, const char **payload, uint64_t *bytes);
+static inline int reader_take(
+    struct reader *reader, const char **payload, uint64_t *bytes)
+{
+	const struct ring_geometry *g = &reader->geometry;
+	const struct segment_footer *head = reader->head;
+
+	/* A full one, and nothing else to be said of it: one comparison. */
+	if (unlikely(g->parts || reader->unsure ||
+		atomic_peek(&head->state) !=
+		    footer_state(reader->seq, g->segment_bytes, 0) ||
+		atomic_peek(&head->total) !=
+		    reader_seen(reader) + g->segment_tuples))
+		return dfi__reader_take_other(reader, payload, bytes);
+	*payload = (const char *)head - g->footer_offset;
+	*bytes = g->segment_bytes;
+	owned_add(&reader->total, g->segment_tuples);
+	reader_go_on(reader);
+	return 0;
+}
+
+/* Of reader_release(): give back all that were taken, whatever the batch. */
+int dfi__reader_return(struct reader *reader);
 
 /* Give back the segment that was taken last; publishes credits in batches. */
-int dfi__reader_release(struct reader *reader);
+static inline int reader_release(struct reader *reader)
+{
+	if (likely(reader->seq - reader->returned < reader->batch))
+		return 0;
+	return dfi__reader_return(reader);
+}
 
 /*
  * Until it is let go, a reader sees nothing of what is or comes into its ring:

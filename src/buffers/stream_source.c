@@ -307,7 +307,7 @@ static bool set_over(struct stream_peer *peer, enum stream_over over)
 	if (peer->over)
 		return false;
 	peer->over = over;
-	/* Pairs with dfi__writer_closed(); protects nothing. */
+	/* Pairs with writer_closed(); protects nothing. */
 	if (over == STREAM_CANCELLED)
 		atomic_publish(&peer->credit->closed, RING_CANCELLED);
 	return true;

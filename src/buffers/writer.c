@@ -7,16 +7,9 @@
 
 #include <string.h>
 #include "../base/atomic.h"
-#include "../base/compiler.h"
 #include "../base/counter.h"
 #include "../base/error.h"
-#include "../transport/transport.h"
 #include "checksum.h"
-
-static struct ring_header *header(const struct writer *writer)
-{
-	return (struct ring_header *)(void *)writer->remote->ring;
-}
 
 void dfi__writer_init(struct writer *writer, struct remote *remote,
     const struct ring_geometry *geometry, uint64_t start)
@@ -28,7 +21,7 @@ void dfi__writer_init(struct writer *writer, struct remote *remote,
 		.consumed = start,
 	};
 	if (!remote->in_place)
-		atomic_set(&header(writer)->credit.consumed, start);
+		atomic_set(&writer_header(writer)->credit.consumed, start);
 }
 
 bool dfi__writer_ring_used(const struct writer *writer)
@@ -42,27 +35,11 @@ bool dfi__writer_ring_used(const struct writer *writer)
 	if (!writer->remote->in_place)
 		return false;
 	if (writer->geometry.apart)
-		first = &header(writer)->slots;
-	return atomic_observe(&header(writer)->credit.consumed) !=
+		first = &writer_header(writer)->slots;
+	return atomic_observe(&writer_header(writer)->credit.consumed) !=
 	    writer->seq ||
-	    atomic_observe(&header(writer)->end.state) & FOOTER_FLAGS ||
+	    atomic_observe(&writer_header(writer)->end.state) & FOOTER_FLAGS ||
 	    footer_seq(atomic_observe(&first->state)) == (uint32_t)writer->seq;
-}
-
-uint32_t dfi__writer_closed(const struct writer *writer)
-{
-	/* Pairs with the publish in dfi__reader_close(); protects nothing. */
-	return atomic_observe(&header(writer)->credit.closed);
-}
-
-/* Whether the image's next slot may be filled; in place there is no image. */
-static inline int slot_is_free(struct writer *writer)
-{
-	struct remote *remote = writer->remote;
-
-	if (likely(remote->in_place))
-		return 1;
-	return remote->transport->ops->slot_is_free(remote);
 }
 
 int dfi__writer_room(struct writer *writer, uint32_t segments)
@@ -73,7 +50,7 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 	int ret;
 
 	if (ahead < writer->geometry.segment_count)
-		return slot_is_free(writer);
+		return writer_slot_is_free(writer);
 	if (!remote->in_place) {
 		ret = remote->transport->ops->remote_progress(remote);
 		if (ret < 0)
@@ -83,7 +60,7 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 	 * Pairs with the publish in the transport's give_credit(): the reader's
 	 * loads from the slots it gave back come before our stores.
 	 */
-	consumed = atomic_observe(&header(writer)->credit.consumed);
+	consumed = atomic_observe(&writer_header(writer)->credit.consumed);
 	/* A device may be writing it, byte by byte; it only ever grows. */
 	if (unlikely(!remote->in_place) &&
 	    (int64_t)(consumed - writer->consumed) < 0)
@@ -95,31 +72,9 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 		    "the target counts %lu segments, the source has sent %lu",
 		    (unsigned long)writer->consumed,
 		    (unsigned long)writer->seq);
-	return ahead < writer->geometry.segment_count ? slot_is_free(writer)
-						      : 0;
-}
-
-int dfi__writer_credit(struct writer *writer)
-{
-	return dfi__writer_room(writer, 1);
-}
-
-char *dfi__writer_payload(const struct writer *writer)
-{
-	return writer->remote->ring +
-	    slot_offset(&writer->geometry, writer->slot) +
-	    writer->geometry.payload_offset;
-}
-
-int dfi__writer_open(struct writer *writer)
-{
-	int ret = dfi__writer_credit(writer);
-
-	if (ret > 0) {
-		writer->segment = dfi__writer_payload(writer);
-		writer->end = writer->segment + writer->geometry.segment_bytes;
-	}
-	return ret;
+	return ahead < writer->geometry.segment_count
+	    ? writer_slot_is_free(writer)
+	    : 0;
 }
 
 void dfi__writer_fill_header(
@@ -214,13 +169,12 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 	 * It began behind a part that was sent; even in this very slot. Or it
 	 * is for other rings, too (fan.h).
 	 */
-	if (unlikely(writer->segment != dfi__writer_payload(writer))) {
-		memmove(dfi__writer_payload(writer), writer->segment, used);
+	if (unlikely(writer->segment != writer_payload(writer))) {
+		memmove(writer_payload(writer), writer->segment, used);
 		counter_add(&writer->moved, used);
 	}
 	if (unlikely(writer->geometry.parts))
-		dfi__writer_fill_header(
-		    writer, dfi__writer_payload(writer), used);
+		dfi__writer_fill_header(writer, writer_payload(writer), used);
 	return publish_from(writer, NULL, used);
 }
 
@@ -256,12 +210,7 @@ int dfi__writer_drained(struct writer *writer)
 	return remote->in_place ? 1 : remote->transport->ops->drained(remote);
 }
 
-bool dfi__writer_lost(const struct writer *writer)
-{
-	return atomic_peek(&writer->remote->lost);
-}
-
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer)
 {
-	return &header(writer)->writer_waits;
+	return &writer_header(writer)->writer_waits;
 }

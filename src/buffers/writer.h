@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "../base/atomic.h"
+#include "../base/compiler.h"
+#include "../transport/transport.h"
 #include "ring.h"
-
-struct remote;
 
 /*
  * What a source sends one after another while this is open may be held, so that
@@ -55,23 +55,75 @@ void dfi__writer_init(struct writer *writer, struct remote *remote,
 /* Whether another writer has used this ring before. */
 bool dfi__writer_ring_used(const struct writer *writer);
 
+static inline struct ring_header *writer_header(const struct writer *writer)
+{
+	return (struct ring_header *)(void *)writer->remote->ring;
+}
+
 /* Whether the target has left, and why: enum ring_closed. */
-uint32_t dfi__writer_closed(const struct writer *writer);
+static inline uint32_t writer_closed(const struct writer *writer)
+{
+	/* Pairs with the publish in dfi__reader_close(); protects nothing. */
+	return atomic_observe(&writer_header(writer)->credit.closed);
+}
+
+/* Whether the target can't be reached any more. */
+static inline bool writer_lost(const struct writer *writer)
+{
+	return atomic_peek(&writer->remote->lost);
+}
 
 /*
- * Whether the next segment's slot is free: 1, or 0; rereads the credit if need
- * be. -EBADMSG: the target's count is not possible. -ECONNRESET.
+ * Whether the slots of so many segments from the next one on are free: 1, or 0;
+ * rereads the credit if need be. -EBADMSG: the target's count is not possible.
+ * -ECONNRESET.
  */
-int dfi__writer_credit(struct writer *writer);
-
-/* The same for the slots of so many segments from the next one on. */
 int dfi__writer_room(struct writer *writer, uint32_t segments);
 
-/* Where the tuples of the next segment lie in the ring; its slot is free. */
-char *dfi__writer_payload(const struct writer *writer);
+/*
+ * Whether the image's next slot may be filled: 1, 0 or -ECONNRESET. In place
+ * there is no image.
+ */
+static inline int writer_slot_is_free(struct writer *writer)
+{
+	struct remote *remote = writer->remote;
 
-/* Open the next segment: 1, or 0 without credit, or -EBADMSG. None is open. */
-int dfi__writer_open(struct writer *writer);
+	if (likely(remote->in_place))
+		return 1;
+	return remote->transport->ops->slot_is_free(remote);
+}
+
+/* dfi__writer_room() for the next segment. */
+static always_inline int writer_credit(struct writer *writer)
+{
+	if (unlikely(writer->seq - writer->consumed >=
+		writer->geometry.segment_count))
+		return dfi__writer_room(writer, 1);
+	return writer_slot_is_free(writer);
+}
+
+/* Where the tuples of the next segment lie in the ring; its slot is free. */
+static inline char *writer_payload(const struct writer *writer)
+{
+	return writer->remote->ring +
+	    slot_offset(&writer->geometry, writer->slot) +
+	    writer->geometry.payload_offset;
+}
+
+/*
+ * Open the next segment, none being open: 1, or 0 without credit. -EBADMSG,
+ * -ECONNRESET.
+ */
+static always_inline int writer_open(struct writer *writer)
+{
+	int ret = writer_credit(writer);
+
+	if (likely(ret > 0)) {
+		writer->segment = writer_payload(writer);
+		writer->end = writer->segment + writer->geometry.segment_bytes;
+	}
+	return ret;
+}
 
 /*
  * Send the open segment with its first used bytes, whole tuples; none only to a
@@ -110,9 +162,6 @@ void dfi__write_batch_post(struct write_batch *batch);
 
 /* Whether all that was sent has arrived: 1, 0 or -ECONNRESET. */
 int dfi__writer_drained(struct writer *writer);
-
-/* Whether the target can't be reached any more. */
-bool dfi__writer_lost(const struct writer *writer);
 
 /* Where the owner of this writer sleeps for credit. */
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer);

@@ -199,12 +199,12 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 	uint64_t bytes = n * combine->record_size;
 	uint64_t used = (bytes + combine->plan->tuple_size - 1) /
 	    combine->plan->tuple_size * combine->plan->tuple_size;
-	int ret = dfi__writer_credit(writer);
+	int ret = writer_credit(writer);
 
 	if (ret <= 0)
 		return ret;
 	/* Not its end: of the stage, the owner reads that without the lock. */
-	writer->segment = dfi__writer_payload(writer);
+	writer->segment = writer_payload(writer);
 	memcpy(
 	    writer->segment, partials_record(&lane->table, lane->next), bytes);
 	memset(writer->segment + bytes, 0, used - bytes);
@@ -277,7 +277,7 @@ int dfi__combine_lane_open(struct dfi_source *source, uint32_t target)
 		lane->combines = true;
 	lane->staged = lane->combines && !lane->raw_next;
 	if (!lane->staged) {
-		ret = dfi__writer_open(writer);
+		ret = writer_open(writer);
 		lane->raw_next &= ret <= 0;
 		return ret;
 	}

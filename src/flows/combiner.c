@@ -217,7 +217,7 @@ static int look_above(struct dfi_combiner *combiner)
 	int ret = 0;
 
 	for (t = 0; t < output->n_remotes && !ret; t++) {
-		if (dfi__source_target_life(output, t))
+		if (source_target_life(output, t))
 			ret = dfi__source_target_left(output, t);
 		else
 			wanted = true;

@@ -102,7 +102,7 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 
 	if (target->merge)
 		place = dfi__order_taken(target, reader->gap_count);
-	ret = dfi__reader_release(reader);
+	ret = reader_release(reader);
 	if (ret < 0)
 		return dfi__target_fail(target, ret);
 	owned_add(&target->gaps, 1);
@@ -159,7 +159,7 @@ static int pass_over(struct dfi_target *target, uint32_t source, int ret)
 		dfi__order_taken(target, 1);
 	if (target->combiner)
 		dfi__combine_hold(target, source);
-	ret = dfi__reader_release(&target->readers[source]);
+	ret = reader_release(&target->readers[source]);
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
 
@@ -176,7 +176,7 @@ static always_inline int take(struct dfi_target *target, uint32_t source)
 
 	if (unlikely(!reader->slots))
 		return find_slots(target, source);
-	ret = dfi__reader_take(reader, &payload, &bytes);
+	ret = reader_take(reader, &payload, &bytes);
 	if (unlikely(ret < 0 || !bytes))
 		return pass_over(target, source, ret);
 	target->head.next = payload;
@@ -375,7 +375,7 @@ static int check_order(struct dfi_target *target)
 }
 
 /* Give the segment in work back, if all of it was consumed. */
-static int give_back(struct dfi_target *target)
+static always_inline int give_back(struct dfi_target *target)
 {
 	int ret;
 
@@ -383,7 +383,7 @@ static int give_back(struct dfi_target *target)
 		return 0;
 	target->lends_segment = false;
 	target->head.next = target->head.end = NULL;
-	ret = dfi__reader_release(&target->readers[target->head.source]);
+	ret = reader_release(&target->readers[target->head.source]);
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
 
@@ -430,16 +430,14 @@ static int last_segment(struct dfi_target *target)
 
 /*
  * Give the consumed segment back and lend the next one, of any ring: 1, or 0 at
- * the end of the flow, or of a window, or an error.
+ * the end of the flow, or of a window, or an error. The target has been
+ * checked.
  */
 static int next_input(struct dfi_target *target)
 {
 	uint32_t ring;
-	int ret = target_check(target);
+	int ret = give_back(target);
 
-	if (ret < 0)
-		return ret;
-	ret = give_back(target);
 	if (ret < 0)
 		return ret;
 	for (;;) {
@@ -501,14 +499,35 @@ static int next_input(struct dfi_target *target)
 
 int dfi__target_input(struct dfi_target *target)
 {
-	return next_input(target);
+	int ret = target_check(target);
+
+	return ret < 0 ? ret : next_input(target);
 }
 
 /* Lend what the application gets next; as next_input(). */
-static int next_segment(struct dfi_target *target)
+static inline int next_segment(struct dfi_target *target)
 {
 	return unlikely(target->combiner != NULL) ? dfi__combine_next(target)
 						  : next_input(target);
+}
+
+/* Why a target that lends something else lends nothing more now. */
+static int lends_already(const struct dfi_target *target)
+{
+	if (target->lends_batch)
+		return dfi__fail(-EBUSY,
+		    "flow '%s': %s %u: a batch is out: release it first",
+		    target->flow.name, TARGET_ID(target));
+	return dfi__fail(-EBUSY,
+	    "flow '%s': %s %u: a cursor is open: close it first",
+	    target->flow.name, TARGET_ID(target));
+}
+
+static inline int check_lent(const struct dfi_target *target)
+{
+	return unlikely(target->lends_batch || target->cursor_open)
+	    ? lends_already(target)
+	    : 0;
 }
 
 int dfi__target_check_lent(const struct dfi_target *target)
@@ -516,23 +535,15 @@ int dfi__target_check_lent(const struct dfi_target *target)
 	int ret = handle_check(
 	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 
-	if (unlikely(!ret && target->lends_batch))
-		return dfi__fail(-EBUSY,
-		    "flow '%s': %s %u: a batch is out: release it first",
-		    target->flow.name, TARGET_ID(target));
-	if (unlikely(!ret && target->cursor_open))
-		return dfi__fail(-EBUSY,
-		    "flow '%s': %s %u: a cursor is open: close it first",
-		    target->flow.name, TARGET_ID(target));
-	return ret;
+	return ret ? ret : check_lent(target);
 }
 
 /* The handle is whole, and neither a batch nor a cursor is out. */
-static int check_free(struct dfi_target *target)
+static inline int check_free(struct dfi_target *target)
 {
 	int ret = target_check(target);
 
-	return ret ? ret : dfi__target_check_lent(target);
+	return ret ? ret : check_lent(target);
 }
 
 int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)

@@ -16,7 +16,7 @@ bool dfi__fan_has_left(struct dfi_source *source)
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (!source->rings[t].cancelled &&
-		    dfi__source_target_life(source, t))
+		    source_target_life(source, t))
 			return true;
 	return false;
 }
@@ -29,7 +29,7 @@ int dfi__fan_left(struct dfi_source *source, int err)
 	for (t = 0; t < source->n_remotes; t++) {
 		if (source->rings[t].cancelled)
 			continue;
-		if (likely(!dfi__source_target_life(source, t) &&
+		if (likely(!source_target_life(source, t) &&
 			!(err < 0 && t == source->fan->short_of &&
 			    !source->fan->undrawn)))
 			continue;

@@ -81,24 +81,6 @@ static int damaged(struct dfi_source *source, uint32_t target, int err)
 	return dfi__source_fail(source, err);
 }
 
-enum target_life dfi__source_target_life(
-    struct dfi_source *source, uint32_t target)
-{
-	const struct writer *writer = &source->rings[target];
-	/* Before the ring: what a target wrote before it left is there then. */
-	uint32_t state = peers_state(&source->targets, target);
-	uint32_t closed;
-
-	if (unlikely(writer->cancelled || state == PEER_CANCELLED))
-		return TARGET_CANCELLED;
-	closed = dfi__writer_closed(writer);
-	if (unlikely(closed == RING_CANCELLED))
-		return TARGET_CANCELLED;
-	if (unlikely(state == PEER_GONE || closed || dfi__writer_lost(writer)))
-		return TARGET_GONE;
-	return TARGET_STAYS;
-}
-
 /* Nobody will read what was not sent to this target yet. */
 static void forget_target(struct dfi_source *source, uint32_t target)
 {
@@ -119,7 +101,7 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 
 int dfi__source_target_left(struct dfi_source *source, uint32_t target)
 {
-	if (dfi__source_target_life(source, target) != TARGET_CANCELLED)
+	if (source_target_life(source, target) != TARGET_CANCELLED)
 		return dfi__source_fail(
 		    source, dfi__peers_lost(&source->targets, target));
 	forget_target(source, target);
@@ -136,7 +118,8 @@ static int cancelled(struct dfi_source *source, uint32_t target)
 	    source->flow.name, SOURCE_ID(source), name);
 }
 
-int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
+static always_inline int open_segment(
+    struct dfi_source *source, uint32_t target)
 {
 	struct writer *writer = &source->writers[target];
 	struct dfi_source_lane *lane = &source->head.lanes[target];
@@ -164,10 +147,15 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 		       : 0;
 }
 
+int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
+{
+	return open_segment(source, target);
+}
+
 static inline bool has_credit_or_end(const struct target_wait *wait)
 {
-	return dfi__writer_credit(&wait->source->rings[wait->target]) != 0 ||
-	    dfi__source_target_life(wait->source, wait->target) ||
+	return writer_credit(&wait->source->rings[wait->target]) != 0 ||
+	    source_target_life(wait->source, wait->target) ||
 	    source_aborted(wait->source) ||
 	    unlikely(wait->source->fan && dfi__fan_has_left(wait->source));
 }
@@ -335,7 +323,7 @@ struct drain_wait {
 static bool left(struct dfi_source *source, uint32_t target)
 {
 	return peers_state(&source->targets, target) == PEER_GONE ||
-	    dfi__source_target_life(source, target) == TARGET_CANCELLED;
+	    source_target_life(source, target) == TARGET_CANCELLED;
 }
 
 static bool drained_or_gone(void *arg)
@@ -382,8 +370,7 @@ int dfi__source_drain(
 		    &source->wait, word, time, drained_or_gone, &wait, 1);
 		atomic_set(&source->targets.sleeping, NULL);
 	}
-	if (ret > 0 ||
-	    dfi__source_target_life(source, target) == TARGET_CANCELLED)
+	if (ret > 0 || source_target_life(source, target) == TARGET_CANCELLED)
 		return 0;
 	if (ret < 0 || wait.was_gone)
 		return dfi__peers_lost(&source->targets, target);
@@ -404,7 +391,7 @@ static int check_life(struct dfi_source *source, uint32_t lane)
 		ret = dfi__fan_left(source, 0);
 		return ret < 0 ? ret : dfi__fan_is_wanted(source);
 	}
-	if (unlikely(dfi__source_target_life(source, lane))) {
+	if (unlikely(source_target_life(source, lane))) {
 		ret = dfi__source_target_left(source, lane);
 		return ret < 0 ? ret : cancelled(source, lane);
 	}
@@ -508,11 +495,10 @@ static always_inline int send_segment(
 		ret = dfi__fan_left(source, ret);
 		if (ret < 0)
 			return ret;
-	} else if (unlikely(
-		       ret < 0 || dfi__source_target_life(source, target))) {
+	} else if (unlikely(ret < 0 || source_target_life(source, target))) {
 		return dfi__source_target_left(source, target);
 	}
-	ret = dfi__source_open_segment(source, target);
+	ret = open_segment(source, target);
 	return ret < 0 ? ret : 0;
 }
 

@@ -653,7 +653,7 @@ static int check_whole(struct dfi_source *source)
 		    "and was not repeated",
 		    source->flow.name, SOURCE_ID(source));
 	for (t = 0; t < source->n_remotes; t++) {
-		life = dfi__source_target_life(source, t);
+		life = source_target_life(source, t);
 		if (life == TARGET_GONE)
 			return dfi__peers_lost(&source->targets, t);
 		if (!source->fan || !wanted)

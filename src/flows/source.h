@@ -152,8 +152,23 @@ enum target_life {
 	TARGET_GONE,      /* it died or left: the source fails */
 };
 
-enum target_life dfi__source_target_life(
-    struct dfi_source *source, uint32_t target);
+static inline enum target_life source_target_life(
+    struct dfi_source *source, uint32_t target)
+{
+	const struct writer *writer = &source->rings[target];
+	/* Before the ring: what a target wrote before it left is there then. */
+	uint32_t state = peers_state(&source->targets, target);
+	uint32_t closed;
+
+	if (unlikely(writer->cancelled || state == PEER_CANCELLED))
+		return TARGET_CANCELLED;
+	closed = writer_closed(writer);
+	if (unlikely(closed == RING_CANCELLED))
+		return TARGET_CANCELLED;
+	if (unlikely(state == PEER_GONE || closed || writer_lost(writer)))
+		return TARGET_GONE;
+	return TARGET_STAYS;
+}
 
 /*
  * A target that doesn't stay has left, or can't be written to any more. 0: the
@@ -222,7 +237,7 @@ static inline int lane_open(struct dfi_source *source, uint32_t lane)
 		return dfi__combine_lane_open(source, lane);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_open(source->fan)
-	    : dfi__writer_open(&source->writers[lane]);
+	    : writer_open(&source->writers[lane]);
 }
 
 static inline int lane_publish(

@@ -160,7 +160,7 @@ static int send_mark(struct dfi_source *source, uint32_t lane)
 	writer->windows = source->window->n_ended;
 	ret = lane_publish(source, lane, source_filled(source, lane));
 	writer->windows = 0;
-	if (ret < 0 || dfi__source_target_life(source, lane))
+	if (ret < 0 || source_target_life(source, lane))
 		return dfi__source_target_left(source, lane);
 	ret = dfi__source_open_segment(source, lane);
 	return ret < 0 ? ret : 0;

@@ -474,7 +474,7 @@ static int shm_give_credit(struct region *region,
 	    ring * layout->ring_size;
 	struct ring_credit *credit = (struct ring_credit *)(void *)at;
 
-	/* Both pair with the writer's observe of the words (writer.c). */
+	/* They pair with dfi__writer_room() and writer_closed(). */
 	atomic_publish(&credit->consumed, consumed);
 	if (closed)
 		atomic_publish(&credit->closed, closed);

@@ -739,8 +739,11 @@ static int verbs_slot_is_free(struct remote *base)
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 	struct verbs_conn *conn = remote->conn;
 
-	if (unlikely(atomic_peek(&conn->broken)) ||
-	    (unlikely(!has_room(conn)) && dfi__verbs_poll_sends(conn)))
+	bool broken = atomic_peek(&conn->broken);
+
+	if (likely(!broken && has_room(conn)))
+		return 1;
+	if (broken || dfi__verbs_poll_sends(conn))
 		return dfi__verbs_lost(remote);
 	return has_room(conn);
 }

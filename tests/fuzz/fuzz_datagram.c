@@ -169,7 +169,7 @@ static void read_segment(void)
 		f.refused = ret < 0;
 		return;
 	}
-	ret = dfi__reader_take(&f.reader, &payload, &bytes);
+	ret = reader_take(&f.reader, &payload, &bytes);
 	fuzz_check(
 	    ret == 0 || ret == -EBADMSG || (ret == -ENODATA && f.reader.lossy));
 	f.refused = ret == -EBADMSG;
@@ -180,7 +180,7 @@ static void read_segment(void)
 		    payload + i < base + region_size(&f.flow.geometry, 1));
 		sum = (char)(sum + payload[i]);
 	}
-	fuzz_check(dfi__reader_release(&f.reader) == 0);
+	fuzz_check(reader_release(&f.reader) == 0);
 }
 
 /* Take it apart, and give it to whom it is for, as a port does. */

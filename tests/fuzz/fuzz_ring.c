@@ -77,12 +77,12 @@ static bool read_once(struct reader *reader)
 		return !reader->end;
 	}
 	fuzz_check(dfi__reader_arrived(reader) != seq);
-	ret = dfi__reader_take(reader, &payload, &bytes);
+	ret = reader_take(reader, &payload, &bytes);
 	if (ret == -ENODATA) {
 		fuzz_check(reader->lossy && reader->gap_first == seq);
 		fuzz_check(reader->gap_count >= 1 &&
 		    reader->gap_count <= g->segment_count);
-		fuzz_check(dfi__reader_release(reader) == 0);
+		fuzz_check(reader_release(reader) == 0);
 		return true;
 	}
 	if (ret < 0)
@@ -95,7 +95,7 @@ static bool read_once(struct reader *reader)
 	fuzz_check(payload + bytes <= base + region_size(g, 1));
 	for (i = 0; i < bytes; i++)
 		sum = (char)(sum + payload[i]);
-	fuzz_check(dfi__reader_release(reader) == 0);
+	fuzz_check(reader_release(reader) == 0);
 	return true;
 }
 

@@ -3,9 +3,10 @@
  * A ring between one source and one target, in shared memory: segments, their
  * way back, the end, and sleeping. Modelled are
  *
- *	source  credit(), dfi__writer_publish(), dfi__writer_end() (writer.c),
- *	        wait_for_credit(), dfi__source_target_life() (send.c)
- *	target  reader_ready(), dfi__reader_take(), dfi__reader_release(),
+ *	source  writer_credit() (writer.h), dfi__writer_publish(),
+ *	        dfi__writer_end() (writer.c), wait_for_credit() (send.c),
+ *	        source_target_life() (source.h)
+ *	target  reader_ready(), reader_take(), reader_release() (reader.h),
  *	        dfi__reader_check_end() (reader.c), check_source() (consume.c)
  *	both    shm_write(), shm_give_credit() (shm.c), wait_wake(),
  *	        sleep_until_ready() (wait.c), fence_light(), dfi__fence_heavy()
@@ -281,7 +282,7 @@ inline write(payload, what, footer, state)
 	((seq + NUMBERS - memory[CONSUMED]) % NUMBERS < ALLOWED || \
 	memory[CLOSED] != OPEN || gone[TARGET] || aborted[SOURCE])
 
-/* dfi__source_target_life(): peers first, then the ring. */
+/* source_target_life(): peers first, then the ring. */
 inline look_at_target()
 {
 	was_gone = gone[TARGET];
@@ -487,7 +488,7 @@ proctype target()
 				slot = (slot + 1) % SLOTS;
 				seq = (seq + 1) % NUMBERS
 			}
-			/* dfi__reader_release() */
+			/* reader_release() */
 			returned++;
 			publish(TARGET, CONSUMED, seq);
 			wake_if_asleep(SOURCE)

@@ -36,7 +36,7 @@ struct ring_run {
 
 static bool has_credit(void *arg)
 {
-	return dfi__writer_credit(arg) != 0;
+	return writer_credit(arg) != 0;
 }
 
 static bool segment_or_end(void *arg)
@@ -67,7 +67,7 @@ static void *run_writer(void *arg)
 		check(wait_until(&policy, dfi__writer_wait_word(writer), &time,
 			  has_credit, writer, 1),
 		    "segment %" PRIu64 ": no credit came", i);
-		check(dfi__writer_open(writer) == 1, "credit went away");
+		check(writer_open(writer) == 1, "credit went away");
 		used = (uint64_t)run->tuples[i] * run->geometry.tuple_size;
 		words = used / sizeof(word);
 		for (word = 0; word < words; word++) {
@@ -116,7 +116,7 @@ static void *run_reader(void *arg)
 			check(dfi__reader_check_end(reader) == 0, "end");
 			continue;
 		}
-		check(dfi__reader_take(reader, &payload, &bytes) == 0, "take");
+		check(reader_take(reader, &payload, &bytes) == 0, "take");
 		check(i < N_SEGMENTS &&
 			bytes ==
 			    (uint64_t)run->tuples[i] * run->geometry.tuple_size,
@@ -124,7 +124,7 @@ static void *run_reader(void *arg)
 		check_segment(i, payload, bytes);
 		rng_yield(&rng, 16);
 		check_segment(i, payload, bytes);
-		check(dfi__reader_release(reader) == 0, "release");
+		check(reader_release(reader) == 0, "release");
 		i++;
 	}
 	check(reader->end == READER_ENDED && i == N_SEGMENTS,

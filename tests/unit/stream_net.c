@@ -503,7 +503,7 @@ static void take(struct net *net, struct net_view *view)
 	uint64_t bytes;
 	int ret;
 
-	ret = dfi__reader_take(&view->reader, &payload, &bytes);
+	ret = reader_take(&view->reader, &payload, &bytes);
 	if (ret == -ENODATA) {
 		took_gap(net, view);
 	} else {
@@ -511,7 +511,7 @@ static void take(struct net *net, struct net_view *view)
 		    (unsigned long)net->plan.seed, dfi_errmsg());
 		took_segment(net, view, payload, bytes);
 	}
-	cr_assert_eq(dfi__reader_release(&view->reader), 0);
+	cr_assert_eq(reader_release(&view->reader), 0);
 }
 
 static void consume_from(struct net *net, struct net_view *view)

@@ -177,12 +177,12 @@ static bool take(struct fixture *f, uint32_t i)
 	if (!reader_ready(reader))
 		return false;
 	cr_assert_eq(
-	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
 	for (at = 0; at < bytes; at += TUPLE) {
 		memcpy(&tuple, payload + at, TUPLE);
 		cr_assert_eq(tuple, f->taken[i]++, "reader %u", i);
 	}
-	cr_assert_eq(dfi__reader_release(reader), 0);
+	cr_assert_eq(reader_release(reader), 0);
 	return true;
 }
 

@@ -105,12 +105,12 @@ static bool take(struct fixture *f, uint32_t ring)
 	if (!reader_ready(reader))
 		return false;
 	cr_assert_eq(
-	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
 	for (at = 0; at < bytes; at += TUPLE) {
 		memcpy(&tuple, payload + at, TUPLE);
 		cr_assert_eq(tuple, f->taken[ring]++, "ring %u", ring);
 	}
-	cr_assert_eq(dfi__reader_release(reader), 0);
+	cr_assert_eq(reader_release(reader), 0);
 	return true;
 }
 
@@ -362,14 +362,14 @@ static void take_from_set(
 	fake_ring_arrive(&f->rings[ring]);
 	cr_assert(reader_ready(reader));
 	cr_assert_eq(
-	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
 	cr_assert_eq(bytes, member ? (uint64_t)tuples_of(n) * TUPLE : 0);
 	for (at = 0; at < bytes; at += TUPLE) {
 		memcpy(&tuple, payload + at, TUPLE);
 		cr_assert_eq(tuple, first_tuple++, "ring %u", ring);
 	}
 	f->taken[ring] += bytes / TUPLE;
-	cr_assert_eq(dfi__reader_release(reader), 0);
+	cr_assert_eq(reader_release(reader), 0);
 }
 
 static void send_to_sets(struct fixture *f)
@@ -440,8 +440,7 @@ static void change_set(struct fixture *f)
 	cr_assert_eq(send(&f->fan, 1, &sent), 1);
 	cr_assert_eq(header->targets, 3);
 	header->targets = 2;
-	cr_assert_eq(
-	    dfi__reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
 	cr_assert(strstr(dfi_errmsg(), "checksum"), "%s", dfi_errmsg());
 }
 
@@ -462,8 +461,7 @@ static void empty_for_member(struct fixture *f)
 	cr_assert_eq(send(&f->fan, 1, &sent), 1);
 	((struct segment_header *)(void *)((char *)ring->reader.slots))
 	    ->targets = 1;
-	cr_assert_eq(
-	    dfi__reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
 	cr_assert(strstr(dfi_errmsg(), "no tuples"), "%s", dfi_errmsg());
 }
 

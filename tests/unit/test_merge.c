@@ -205,11 +205,11 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 			cr_assert_eq(
 			    dfi__reader_global(&rings[r].reader, &global), 0);
 			cr_assert_eq(global, place);
-			cr_assert_eq(dfi__reader_take(
-					 &rings[r].reader, &payload, &bytes),
-			    0, "%s", dfi_errmsg());
+			cr_assert_eq(
+			    reader_take(&rings[r].reader, &payload, &bytes), 0,
+			    "%s", dfi_errmsg());
 			cr_assert_eq(memcmp(payload, &i, TUPLE), 0);
-			cr_assert_eq(dfi__reader_release(&rings[r].reader), 0);
+			cr_assert_eq(reader_release(&rings[r].reader), 0);
 		}
 	}
 	cr_assert_eq(dfi__fan_open(&fan), 1);
@@ -218,7 +218,7 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 	    (struct segment_header *)(void *)((char *)rings[0].reader.head -
 		rings[0].geometry.footer_offset);
 	header->global++;
-	cr_assert_eq(dfi__reader_take(&rings[0].reader, &payload, &bytes),
+	cr_assert_eq(reader_take(&rings[0].reader, &payload, &bytes),
 	    verified ? -EBADMSG : 0);
 	dfi__fan_free(&fan);
 	for (r = 0; r < 2; r++)

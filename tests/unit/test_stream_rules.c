@@ -608,12 +608,12 @@ static void read_one(struct receiver *receiver, uint64_t n)
 
 	cr_assert(
 	    reader_ready(&receiver->reader), "segment %lu", (unsigned long)n);
-	cr_assert_eq(dfi__reader_take(&receiver->reader, &payload, &bytes), 0,
-	    "%s", dfi_errmsg());
+	cr_assert_eq(reader_take(&receiver->reader, &payload, &bytes), 0, "%s",
+	    dfi_errmsg());
 	cr_assert_eq(bytes, TUPLE);
 	memcpy(&tuple, payload, TUPLE);
 	cr_assert_eq(tuple, n);
-	cr_assert_eq(dfi__reader_release(&receiver->reader), 0);
+	cr_assert_eq(reader_release(&receiver->reader), 0);
 }
 
 static void read_gap(struct receiver *receiver, uint64_t n, uint32_t count)
@@ -623,10 +623,10 @@ static void read_gap(struct receiver *receiver, uint64_t n, uint32_t count)
 
 	cr_assert(reader_ready(&receiver->reader));
 	cr_assert_eq(
-	    dfi__reader_take(&receiver->reader, &payload, &bytes), -ENODATA);
+	    reader_take(&receiver->reader, &payload, &bytes), -ENODATA);
 	cr_assert_eq(receiver->reader.gap_first, receiver->start + n);
 	cr_assert_eq(receiver->reader.gap_count, count);
-	cr_assert_eq(dfi__reader_release(&receiver->reader), 0);
+	cr_assert_eq(reader_release(&receiver->reader), 0);
 }
 
 static bool run_timers(struct receiver *receiver)
@@ -1458,21 +1458,17 @@ Test(stream_rules, reader_that_is_not_lossy_refuses_gaps)
 	receiver.now += GAP;
 	run_timers(&receiver);
 	receiver.reader.lossy = false;
-	cr_assert_eq(
-	    dfi__reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
 	receiver.reader.lossy = true;
 	/* Nor more than a ring, nor none. */
 	atomic_set(&receiver.reader.head->state,
 	    footer_state(0, W + 1, FOOTER_FLAG_LOST));
-	cr_assert_eq(
-	    dfi__reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
 	atomic_set(
 	    &receiver.reader.head->state, footer_state(0, 0, FOOTER_FLAG_LOST));
-	cr_assert_eq(
-	    dfi__reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
 	atomic_set(&receiver.reader.head->state,
 	    footer_state(0, 2, FOOTER_FLAG_LOST | FOOTER_FLAG_END));
-	cr_assert_eq(
-	    dfi__reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&receiver.reader, &payload, &bytes), -EBADMSG);
 	stop_receiver(&receiver);
 }

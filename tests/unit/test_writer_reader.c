@@ -73,7 +73,7 @@ static char byte_of(uint32_t n, uint64_t at)
 
 static bool write_segment(struct writer *writer, uint32_t n)
 {
-	int ret = dfi__writer_open(writer);
+	int ret = writer_open(writer);
 	uint64_t used, at;
 
 	if (!ret) {
@@ -107,9 +107,9 @@ static bool read_segment(struct reader *reader, uint32_t n)
 	if (!reader_ready(reader))
 		return false;
 	cr_assert_eq(
-	    dfi__reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
+	    reader_take(reader, &payload, &bytes), 0, "%s", dfi_errmsg());
 	check_segment(&reader->geometry, n, payload, bytes);
-	cr_assert_eq(dfi__reader_release(reader), 0);
+	cr_assert_eq(reader_release(reader), 0);
 	return true;
 }
 
@@ -176,7 +176,7 @@ static void start_over(struct fake_ring *ring)
 	cr_assert(!reader_ready(&ring->reader));
 	cr_assert(!reader_end_marked(&ring->reader));
 	cr_assert(!dfi__writer_ring_used(&ring->writer));
-	cr_assert_eq(dfi__writer_closed(&ring->writer), RING_OPEN);
+	cr_assert_eq(writer_closed(&ring->writer), RING_OPEN);
 	cr_assert_eq(shared->reader_waits, 0);
 	cr_assert_eq(header->writer_waits, 0);
 	/* From which a transport may make the first segment's footer. */
@@ -247,11 +247,11 @@ static void read_stream(struct reader *reader, uint64_t *read)
 	uint64_t bytes, at;
 
 	while (reader_ready(reader)) {
-		cr_assert_eq(dfi__reader_take(reader, &payload, &bytes), 0,
-		    "%s", dfi_errmsg());
+		cr_assert_eq(reader_take(reader, &payload, &bytes), 0, "%s",
+		    dfi_errmsg());
 		for (at = 0; at < bytes; at++)
 			cr_assert_eq(payload[at], byte_of(0, (*read)++));
-		cr_assert_eq(dfi__reader_release(reader), 0);
+		cr_assert_eq(reader_release(reader), 0);
 	}
 }
 
@@ -267,7 +267,7 @@ static void stream_in_parts(struct fake_ring *ring)
 
 	for (n = 0; n < tuples; n++) {
 		if (!writer->segment) {
-			cr_assert_eq(dfi__writer_open(writer), 1);
+			cr_assert_eq(writer_open(writer), 1);
 			next = writer->segment;
 		}
 		for (i = 0; i < g->tuple_size; i++)
@@ -300,12 +300,12 @@ static void send_parts(struct fake_ring *ring)
 	struct writer *writer = &ring->writer;
 	uint32_t n, size = ring->geometry.tuple_size;
 
-	cr_assert_eq(dfi__writer_open(writer), 1);
+	cr_assert_eq(writer_open(writer), 1);
 	for (n = 1; n < ring->geometry.segment_count; n++)
 		cr_assert_eq(dfi__writer_publish_part(writer, size), 1);
 	cr_assert_eq(dfi__writer_publish_part(writer, size), 0);
 	cr_assert_eq(dfi__writer_publish(writer, size), 0);
-	cr_assert_eq(dfi__writer_open(writer), 0);
+	cr_assert_eq(writer_open(writer), 0);
 }
 
 Test(writer_reader, parts_leave_room_for_what_follows)
@@ -334,7 +334,7 @@ static int read_damaged(uint32_t byte, bool in_place)
 	cr_assert(write_segment(&ring.writer, 1));
 	slot = (char *)fake_ring_footer(&ring, 0) - ring.geometry.footer_offset;
 	slot[byte] = (char)(slot[byte] ^ 4);
-	ret = dfi__reader_take(&ring.reader, &payload, &bytes);
+	ret = reader_take(&ring.reader, &payload, &bytes);
 	fake_ring_stop(&ring);
 	return ret;
 }
@@ -375,9 +375,8 @@ Test(writer_reader, checksum_tells_one_segment_from_another)
 	    ring.geometry.footer_offset;
 	memcpy(slots + ring.geometry.slot_size, slots,
 	    ring.geometry.footer_offset);
-	cr_assert_eq(dfi__reader_take(&ring.reader, &payload, &bytes), 0);
-	cr_assert_eq(
-	    dfi__reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), 0);
+	cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
 	fake_ring_stop(&ring);
 }
 
@@ -399,13 +398,13 @@ static int end_window(struct fake_ring *ring, uint64_t windows, uint64_t used)
 	uint64_t bytes = 1;
 	int ret;
 
-	cr_assert_eq(dfi__writer_open(&ring->writer), 1);
+	cr_assert_eq(writer_open(&ring->writer), 1);
 	memset(ring->writer.segment, 7, used);
 	ring->writer.windows = windows;
 	cr_assert_eq(dfi__writer_publish(&ring->writer, used), 0);
-	ret = dfi__reader_take(&ring->reader, &payload, &bytes);
+	ret = reader_take(&ring->reader, &payload, &bytes);
 	cr_assert(ret < 0 || bytes == used);
-	cr_assert_eq(dfi__reader_release(&ring->reader), 0);
+	cr_assert_eq(reader_release(&ring->reader), 0);
 	return ret;
 }
 
@@ -453,8 +452,7 @@ Test(writer_reader, the_checksum_covers_the_windows_end)
 	cr_assert(write_segment(&ring.writer, 1));
 	slot = (char *)fake_ring_footer(&ring, 0) - ring.geometry.footer_offset;
 	((struct segment_header *)(void *)slot)->windows = 1;
-	cr_assert_eq(
-	    dfi__reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+	cr_assert_eq(reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
 	cr_assert_not_null(strstr(dfi_errmsg(), "checksum"));
 	fake_ring_stop(&ring);
 }
@@ -511,13 +509,13 @@ static void fill_and_look(struct fake_ring *ring)
 	uint32_t n;
 
 	fill(ring);
-	cr_assert_eq(dfi__writer_credit(&ring->writer), 0);
+	cr_assert_eq(writer_credit(&ring->writer), 0);
 	/* A segment that is lent stays as it is, however often one tries. */
-	cr_assert_eq(dfi__reader_take(&ring->reader, &payload, &bytes), 0);
+	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), 0);
 	cr_assert(!write_segment(&ring->writer, 99));
 	check_segment(&ring->geometry, 0, payload, bytes);
-	cr_assert_eq(dfi__reader_release(&ring->reader), 0);
-	for (n = 1; !dfi__writer_credit(&ring->writer); n++) {
+	cr_assert_eq(reader_release(&ring->reader), 0);
+	for (n = 1; !writer_credit(&ring->writer); n++) {
 		cr_assert_lt(n, credit_batch(&ring->geometry));
 		cr_assert(read_segment(&ring->reader, n));
 	}
@@ -576,9 +574,9 @@ Test(writer_reader, partial_segments_are_counted)
 	struct fake_ring ring;
 
 	fake_ring_start(&ring, 8, 32, 4, 0, true);
-	cr_assert_eq(dfi__writer_open(&ring.writer), 1);
+	cr_assert_eq(writer_open(&ring.writer), 1);
 	cr_assert_eq(dfi__writer_publish(&ring.writer, 24), 0);
-	cr_assert_eq(dfi__writer_open(&ring.writer), 1);
+	cr_assert_eq(writer_open(&ring.writer), 1);
 	cr_assert_eq(dfi__writer_publish(&ring.writer, 32), 0);
 	cr_assert_eq(ring.writer.segments, 2);
 	cr_assert_eq(ring.writer.partial_segments, 1);
@@ -613,7 +611,7 @@ static void refuse(uint64_t used, uint64_t flags, uint64_t total)
 		forge(&ring, used, flags, total);
 		cr_assert(reader_ready(&ring.reader));
 		cr_assert_eq(
-		    dfi__reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
+		    reader_take(&ring.reader, &payload, &bytes), -EBADMSG);
 		cr_assert_null(payload);
 		cr_assert_eq(bytes, 0);
 		/* Nothing was taken. */
@@ -798,9 +796,8 @@ Test(writer_reader, impossible_credit_is_refused)
 			fill(&ring);
 			atomic_set(&fake_ring_header(&ring)->credit.consumed,
 			    starts[i] + (uint64_t)wrong[j]);
-			cr_assert_eq(
-			    dfi__writer_credit(&ring.writer), -EBADMSG);
-			cr_assert_eq(dfi__writer_open(&ring.writer), -EBADMSG);
+			cr_assert_eq(writer_credit(&ring.writer), -EBADMSG);
+			cr_assert_eq(writer_open(&ring.writer), -EBADMSG);
 			cr_assert_null(ring.writer.segment);
 			fake_ring_stop(&ring);
 		}
@@ -811,10 +808,10 @@ Test(writer_reader, writer_sees_that_its_reader_has_left)
 	struct fake_ring ring;
 
 	fake_ring_start(&ring, 8, 8, 4, 0, true);
-	cr_assert_eq(dfi__writer_closed(&ring.writer), RING_OPEN);
+	cr_assert_eq(writer_closed(&ring.writer), RING_OPEN);
 	dfi__reader_close(&ring.reader, RING_CANCELLED);
-	cr_assert_eq(dfi__writer_closed(&ring.writer), RING_CANCELLED);
+	cr_assert_eq(writer_closed(&ring.writer), RING_CANCELLED);
 	dfi__reader_close(&ring.reader, RING_CLOSED);
-	cr_assert_eq(dfi__writer_closed(&ring.writer), RING_CLOSED);
+	cr_assert_eq(writer_closed(&ring.writer), RING_CLOSED);
 	fake_ring_stop(&ring);
 }
