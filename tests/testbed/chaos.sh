@@ -317,8 +317,13 @@ follows() # END EXPLAINED
 			[[ $explained == *" $named "* ]]
 		;;
 	"-125 "*" aborted the flow"*)
-		name_process "$text" && [[ $named == source:* ]] &&
-			[[ $explained == *" $named "* ]]
+		# An abort may be there before the registry has told whose it is.
+		if [[ $text =~ source\ ([0-9]+)\ aborted ]]; then
+			named=source:${BASH_REMATCH[1]}
+		else
+			name_process "$text" || return 1
+		fi
+		[[ $named == source:* ]] && [[ $explained == *" $named "* ]]
 		;;
 	"-110 "*": no answer from "* | \
 		"-113 "*": connecting to "*UNREACHABLE* | \
