@@ -164,7 +164,10 @@ static inline int reader_take(
 	return 0;
 }
 
-/* Of reader_release(): give back all that were taken, whatever the batch. */
+/*
+ * Of reader_release(): give back all that were taken, whatever the batch. 0, or
+ * what the transport says.
+ */
 int dfi__reader_return(struct reader *reader);
 
 /* Give back the segment that was taken last; publishes credits in batches. */

@@ -738,7 +738,6 @@ static int verbs_slot_is_free(struct remote *base)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 	struct verbs_conn *conn = remote->conn;
-
 	bool broken = atomic_peek(&conn->broken);
 
 	if (likely(!broken && has_room(conn)))
