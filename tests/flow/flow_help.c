@@ -99,6 +99,11 @@ uint64_t test_setting(const char *name, uint64_t value)
 	return text && *text ? strtoull(text, NULL, 0) : value;
 }
 
+uint32_t fewer(uint32_t n)
+{
+	return n / (uint32_t)test_setting("DIVISOR", 1);
+}
+
 void create_kv_flow(struct dfi *dfi, const char *name, uint32_t n_sources,
     uint32_t n_targets, uint32_t segment_tuples, uint32_t segment_count)
 {

@@ -64,6 +64,9 @@ bool eventually(bool (*condition)(void *arg), void *arg);
 /* The number in DFI_TEST_<name>, or the default. */
 uint64_t test_setting(const char *name, uint64_t value);
 
+/* So many tuples, or the part of them that DFI_TEST_DIVISOR says. */
+uint32_t fewer(uint32_t n);
+
 /* The shortest way to a flow of kv tuples; fails the test. */
 void create_kv_flow(struct dfi *dfi, const char *name, uint32_t n_sources,
     uint32_t n_targets, uint32_t segment_tuples, uint32_t segment_count);

@@ -352,7 +352,7 @@ TEST_EACH(one_to_one_to_eight)
 	for (n = 1; n <= MAX_ENDS;
 	     n += replication == DFI_REPLICATION_MULTICAST ? 3 : 1) {
 		attr = flow_attr(1, n);
-		run(&attr, 3000);
+		run(&attr, fewer(3000));
 	}
 }
 
@@ -360,7 +360,7 @@ TEST_EACH_DEVICE(several_sources_to_several_targets)
 {
 	struct dfi_flow_attr attr = flow_attr(3, 4);
 
-	run(&attr, 3000);
+	run(&attr, fewer(3000));
 }
 
 TEST_EACH(rings_of_one_to_three_segments)
@@ -394,7 +394,7 @@ TEST_EACH_DEVICE(with_rings_as_chosen)
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
 	attr.segment_size = attr.segment_count = 0;
-	run(&attr, 300000);
+	run(&attr, fewer(300000));
 }
 
 TEST_EACH(ends_without_tuples)

@@ -137,7 +137,8 @@ static void run_topology(uint32_t n_sources, uint32_t n_targets, uint32_t goal)
 		.segment_count = 3 };
 	struct part parts[2 * MAX_ENDS];
 	uint32_t i, n = n_sources + n_targets;
-	uint64_t count = 0, sum = 0, total = 3000u * n_sources;
+	uint32_t n_tuples = fewer(3000);
+	uint64_t count = 0, sum = 0, total = (uint64_t)n_tuples * n_sources;
 	char name[64];
 
 	snprintf(name, sizeof(name), "t%u-%u-%u", n_sources, n_targets, goal);
@@ -147,7 +148,7 @@ static void run_topology(uint32_t n_sources, uint32_t n_targets, uint32_t goal)
 			.flow = name,
 			.index = i < n_sources ? i : i - n_sources,
 			.n_targets = n_targets,
-			.n = 3000,
+			.n = n_tuples,
 		};
 		cr_assert_eq(
 		    pthread_create(&parts[i].thread, NULL,

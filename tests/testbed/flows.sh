@@ -78,8 +78,9 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-export DFI_TEST_SEEDS=30 DFI_TEST_GROUP_SEEDS=4 DFI_TEST_WINDOW_SEEDS=4
-export DFI_TEST_TREE_SEEDS=2
+# The same cases as outside, with fewer repetitions and tuples.
+export DFI_TEST_SEEDS=18 DFI_TEST_GROUP_SEEDS=2 DFI_TEST_WINDOW_SEEDS=4
+export DFI_TEST_TREE_SEEDS=2 DFI_TEST_DIVISOR=4
 export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2 DFI_TEST_PARTITION_SIZES=3
 
 threads()

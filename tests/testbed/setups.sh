@@ -15,7 +15,7 @@ noise_kib=256
 
 if [ "${1-}" != --inside ]; then
 	unset DFI_TEST_DEVICE
-	exec "${script%/*}/testbed" up 1 --timeout 400 -- \
+	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 800 -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi
 

@@ -2,11 +2,12 @@
 /*
  * Multicast over datagrams, over a network that loses, repeats, reorders and
  * delays them: what docs/replicate.md promises, with many seeds, and for each
- * kind of datagram that is lost.
+ * kind of datagram that is lost. DFI_TEST_SEEDS: how many, instead of 1000.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "stream_net.h"
@@ -89,19 +90,26 @@ static void run(const struct net_plan *plan,
 	net_stop(&net);
 }
 
+static uint64_t n_seeds(void)
+{
+	const char *set = getenv("DFI_TEST_SEEDS");
+
+	return set ? strtoull(set, NULL, 10) : 1000;
+}
+
 static void run_seeds(const char *faults)
 {
+	uint64_t n = n_seeds(), seed;
 	struct net_plan plan;
-	uint64_t seed;
 
-	for (seed = 1; seed <= 1000; seed++) {
+	for (seed = 1; seed <= n; seed++) {
 		plan = net_any_plan(seed, faults);
 		run(&plan, NULL, all_have_all);
 	}
 	/* Not in vain. */
 	cr_assert_gt(sums.resent, 0);
-	cr_assert_gt(sums.repeated, 1000);
-	cr_assert_gt(sums.early, 1000);
+	cr_assert_gt(sums.repeated, n);
+	cr_assert_gt(sums.early, n);
 	cr_assert_gt(sums.asked, 0);
 	cr_assert_gt(sums.stuck, 0);
 	cr_assert_gt(sums.outdated, 0);
@@ -363,18 +371,18 @@ Test(stream, notify_tells_what_is_lost_of_20_percent)
 /* Later than gap_timeout is lost, too; lost_is_what_was_dropped() is not so. */
 Test(stream, notify_drops_what_comes_after_it_was_told_as_lost)
 {
+	uint64_t n = n_seeds(), seed;
 	struct net_plan plan;
-	uint64_t seed;
 
-	for (seed = 1; seed <= 1000; seed++) {
+	for (seed = 1; seed <= n; seed++) {
 		plan = net_any_plan(
 		    seed, ALL_FAULTS ",delay=0.1,delay_us=5000");
 		plan.notify = true;
 		plan.gap_us = 500;
 		run(&plan, NULL, all_have_all);
 	}
-	cr_assert_gt(sums.lost, 1000);
-	cr_assert_gt(sums.repeated, 1000);
+	cr_assert_gt(sums.lost, n);
+	cr_assert_gt(sums.repeated, n);
 }
 
 /* Segments 5, 6 and 7; 9; and the last two. */
