@@ -23,7 +23,7 @@ static struct region_header *region_header(const struct dfi_target *target)
  * for what else may have arrived.
  */
 #define LOOKS_AT_ONCE 4
-#define LOOKS_FOR_REST 32
+#define LOOKS_FOR_REST 256
 
 /* Something for a consuming call to look at, of what has arrived. */
 static always_inline bool segment_or_change(struct dfi_target *target)
