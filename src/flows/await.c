@@ -19,11 +19,13 @@ static struct region_header *region_header(const struct dfi_target *target)
 /*
  * Of a wait's looks at a network's queue. If segments come through it, so many
  * are made at once, as the locks around them take longer. If they are seen in
- * memory, only one of so many looks there (a power of two) is followed by one
- * for what else may have arrived.
+ * memory, what else may have arrived is looked for each time that so many lines
+ * of memory have been looked at, but not more often than each few looks: a
+ * segment that comes meanwhile is seen later.
  */
 #define LOOKS_AT_ONCE 4
-#define LOOKS_FOR_REST 256
+#define LINES_FOR_REST 256
+#define LEAST_FOR_REST 8
 
 /* Something for a consuming call to look at, of what has arrived. */
 static always_inline bool segment_or_change(struct dfi_target *target)
@@ -212,12 +214,14 @@ bool dfi__target_is_silent(const struct dfi_target *target)
 static struct looks looks_of(const struct dfi_target *target)
 {
 	const struct export *export = target->region->export;
-	bool told = export && atomic_peek(&export->told);
+	uint32_t n = LINES_FOR_REST;
 
-	return (struct looks){
-		.mask = told ? 0 : LOOKS_FOR_REST - 1,
-		.at_once = told ? LOOKS_AT_ONCE : 1,
-	};
+	if (export && atomic_peek(&export->told))
+		return (struct looks){ .at_once = LOOKS_AT_ONCE };
+	while (n > LEAST_FOR_REST && n * target->n_readers > LINES_FOR_REST)
+		n /= 2;
+	/* Who waits has just looked. */
+	return (struct looks){ .n = 1, .mask = n - 1, .at_once = 1 };
 }
 
 int dfi__target_wait(struct dfi_target *target)

@@ -101,7 +101,10 @@ uint64_t test_setting(const char *name, uint64_t value)
 
 uint32_t fewer(uint32_t n)
 {
-	return n / (uint32_t)test_setting("DIVISOR", 1);
+	uint32_t divisor = (uint32_t)test_setting("DIVISOR", 1);
+
+	cr_assert(divisor > 0 && divisor <= n);
+	return n / divisor;
 }
 
 void create_kv_flow(struct dfi *dfi, const char *name, uint32_t n_sources,

@@ -470,7 +470,7 @@ static void run_plan(const struct plan *plan)
 
 TEST_EACH(random_sets_come_to_their_targets_and_to_no_other)
 {
-	uint64_t seed = test_setting("SEED", 1);
+	uint64_t seed = test_setting("GROUP_SEED", test_setting("SEED", 1));
 	uint64_t end = seed + test_setting("GROUP_SEEDS", 100);
 	struct plan plan;
 

@@ -394,6 +394,7 @@ TEST_EACH_DEVICE(with_rings_as_chosen)
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
 	attr.segment_size = attr.segment_count = 0;
+	/* Each source flushes now and then: these go around all rings. */
 	run(&attr, fewer(300000));
 }
 

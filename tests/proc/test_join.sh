@@ -65,19 +65,21 @@ refuse() # STATUS PATTERN ARGUMENT...
 # Matches follow from the arguments; the same relations have the same checksum
 # in any number of workers, through flows or without. With a given number of bits
 # there are partitions, however few the inner tuples are. DFI_TEST_WAYS: so many
-# ways for each two relations are enough; other ones each time.
+# ways for each two relations are enough, but two at least; other ones each time.
 ways=("--nodes 1" "--nodes 2" "--nodes 2 --loopback"
 	"--nodes 3 --threads 2" "--nodes 1 --threads 5 --loopback"
 	"--nodes 2 --radix-bits 5" "--nodes 3 --radix-bits 4 --strategy replicate"
 	"--nodes 2 --baseline local" "--nodes 2 --strategy replicate"
 	"--nodes 3 --threads 2 --strategy replicate --loopback")
 first_way=0
+n_ways=${DFI_TEST_WAYS:-${#ways[@]}}
+[ "$n_ways" -ge 2 ] || fail "DFI_TEST_WAYS=$n_ways compares nothing"
 
 synthetic() # INNER OUTER SELECTIVITY MATCHES ARGUMENT...
 {
 	local inner=$1 outer=$2 selectivity=$3 matches=$4 sum="" i
 	shift 4
-	for ((i = 0; i < ${DFI_TEST_WAYS:-${#ways[@]}}; i++)); do
+	for ((i = 0; i < n_ways; i++)); do
 		# shellcheck disable=SC2086
 		run --inner "$inner" --outer "$outer" \
 			--selectivity "$selectivity" \

@@ -78,8 +78,10 @@ for path in tests/flow/test_*; do
 	fi
 done
 
-# The same cases as outside, with fewer repetitions and tuples.
-export DFI_TEST_SEEDS=18 DFI_TEST_GROUP_SEEDS=2 DFI_TEST_WINDOW_SEEDS=4
+# The same cases as outside, with fewer repetitions and tuples. These seeds have
+# all ways of routing, both goals, lingering and checksums among them.
+export DFI_TEST_SEEDS=24 DFI_TEST_GROUP_SEED=5 DFI_TEST_GROUP_SEEDS=2
+export DFI_TEST_WINDOW_SEEDS=4
 export DFI_TEST_TREE_SEEDS=2 DFI_TEST_DIVISOR=4
 export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2 DFI_TEST_PARTITION_SIZES=3
 

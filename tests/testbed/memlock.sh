@@ -9,15 +9,18 @@ script=$(realpath "$0")
 limit_kib=8192
 
 if [ "${1-}" != --inside ]; then
-	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 300 --memlock $limit_kib -- \
+	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 300 \
+		--memlock $limit_kib -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi
 
 cd "$2"
-export DFI_REGISTRY=unix:/tmp/registry DFI_TRANSPORT=verbs
+scratch=$(mktemp -d)
+export DFI_REGISTRY=unix:$scratch/registry DFI_TRANSPORT=verbs
+export DFI_OPEN_TIMEOUT=20000
 bin/dfi-registry --listen "$DFI_REGISTRY" &
-trap 'kill $!' EXIT
-until [ -S /tmp/registry ]; do
+trap 'kill $!; rm -rf "$scratch"' EXIT
+until [ -S "$scratch/registry" ]; do
 	kill -0 $!
 	sleep 0.1
 done

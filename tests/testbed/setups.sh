@@ -15,7 +15,7 @@ noise_kib=256
 
 if [ "${1-}" != --inside ]; then
 	unset DFI_TEST_DEVICE
-	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 800 -- \
+	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 700 -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi
 
@@ -58,7 +58,7 @@ memory() # K
 # Samples, until one matches a pattern. What a peer has to answer may take a moment.
 await() # K WHAT PATTERN
 {
-	local deadline=$((SECONDS + 20)) is
+	local deadline=$((SECONDS + 60)) is
 
 	while :; do
 		is=$(sample "$1") || exit 1
@@ -73,14 +73,14 @@ await() # K WHAT PATTERN
 	echo "$2: $is files, queue pairs and regions, $(memory "$1") KiB"
 }
 
-# Until two samples are the same.
+# Until several samples in a row are the same.
 settle() # K
 {
-	local deadline=$((SECONDS + 20)) before='' is
+	local deadline=$((SECONDS + 60)) before='' is same=0
 
-	while :; do
+	while [ $same -lt 4 ]; do
 		is=$(sample "$1") || return 1
-		[ "$is" != "$before" ] || break
+		[ "$is" = "$before" ] && same=$((same + 1)) || same=0
 		[ $SECONDS -lt $deadline ] || {
 			echo "process $1 does not settle: $is" >&2
 			return 1

@@ -2,7 +2,8 @@
 /*
  * Multicast over datagrams, over a network that loses, repeats, reorders and
  * delays them: what docs/replicate.md promises, with many seeds, and for each
- * kind of datagram that is lost. DFI_TEST_SEEDS: how many, instead of 1000.
+ * kind of datagram that is lost. DFI_TEST_SEEDS: how many for each rate
+ * of losses, and for late datagrams, instead of 1000.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -108,8 +109,8 @@ static void run_seeds(const char *faults)
 	}
 	/* Not in vain. */
 	cr_assert_gt(sums.resent, 0);
-	cr_assert_gt(sums.repeated, n);
-	cr_assert_gt(sums.early, n);
+	cr_assert_gt(sums.repeated, n / 2);
+	cr_assert_gt(sums.early, n / 2);
 	cr_assert_gt(sums.asked, 0);
 	cr_assert_gt(sums.stuck, 0);
 	cr_assert_gt(sums.outdated, 0);
@@ -381,8 +382,8 @@ Test(stream, notify_drops_what_comes_after_it_was_told_as_lost)
 		plan.gap_us = 500;
 		run(&plan, NULL, all_have_all);
 	}
-	cr_assert_gt(sums.lost, n);
-	cr_assert_gt(sums.repeated, n);
+	cr_assert_gt(sums.lost, n / 2);
+	cr_assert_gt(sums.repeated, n / 2);
 }
 
 /* Segments 5, 6 and 7; 9; and the last two. */
