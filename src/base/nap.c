@@ -6,21 +6,41 @@
 
 /*
  * A sleep takes some 50 us more than it was asked for, so shorter ones are
- * without use; and nobody is to notice the longest.
+ * without use; and nobody is to notice the longest. Of what comes more seldom
+ * than once in SELDOM_NS, a wake-up for each does no harm.
  */
 #define SHORTEST_NS INT64_C(100000)
-#define LONGEST_NS INT64_C(1000000)
+#define SELDOM_NS INT64_C(1000000)
+#define LONGEST_NS (2 * SELDOM_NS)
 
-/* Waits without a nap after one in vain: so a dialogue is hardly disturbed. */
-#define HOLD_OFF 256
+/*
+ * Waits without a nap after one in vain, and after one more in a row each time
+ * twice as many: so a dialogue is hardly disturbed, and a stream of which a nap
+ * has brought little by chance naps again soon.
+ */
+#define LEAST_HOLD_OFF 1
+#define MOST_HOLD_OFF 256
+
+static void nap_ended(struct nap *nap, bool in_vain)
+{
+	if (!in_vain) {
+		nap->last_hold_off = 0;
+		return;
+	}
+	if (!nap->last_hold_off)
+		nap->last_hold_off = LEAST_HOLD_OFF;
+	else if (nap->last_hold_off < MOST_HOLD_OFF)
+		nap->last_hold_off *= 2;
+	nap->hold_off = nap->last_hold_off;
+}
 
 int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now)
 {
 	int64_t came = (int64_t)(segments - nap->seen);
 	int64_t elapsed = now - nap->since, length;
 
-	if (nap->napped && came < 2)
-		nap->hold_off = HOLD_OFF;
+	if (nap->napped)
+		nap_ended(nap, came < 2);
 	nap->napped = false;
 	nap->seen = segments;
 	nap->since = now;
@@ -28,9 +48,8 @@ int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now)
 		nap->hold_off--;
 		return 0;
 	}
-	/* None, or so seldom that a wake-up for each does no harm; also after a
-	 * silence, which says nothing of what comes now. */
-	if (came < 1 || elapsed / came > LONGEST_NS)
+	/* Also after a silence, which says nothing of what comes now. */
+	if (came < 1 || elapsed / came > SELDOM_NS)
 		return 0;
 	length = elapsed / came * nap->segments;
 	if (length < SHORTEST_NS)

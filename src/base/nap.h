@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 struct nap {
-	uint32_t segments; /* that may come meanwhile; 0: never nap */
-	uint32_t hold_off; /* waits before the next nap */
-	bool napped;       /* before the last wait */
-	uint64_t seen;     /* segments at the last wait */
-	int64_t since;     /* and its time */
+	uint32_t segments;      /* that may come meanwhile; 0: never nap */
+	uint32_t hold_off;      /* waits before the next nap */
+	uint32_t last_hold_off; /* as it began; 0: no nap in vain since */
+	bool napped;            /* before the last wait */
+	uint64_t seen;          /* segments at the last wait */
+	int64_t since;          /* and its time */
 };
 
 /*

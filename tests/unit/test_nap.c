@@ -48,7 +48,8 @@ Test(nap, is_not_long)
 {
 	struct stream stream = stream_start();
 
-	cr_assert_eq(wait_after(&stream, 1, 800 * US), 1000 * US);
+	stream.nap.segments = 4;
+	cr_assert_eq(wait_after(&stream, 1, 800 * US), 2000 * US);
 }
 
 /* Nor before the first segment is known, nor for what comes after a silence. */
@@ -71,6 +72,35 @@ Test(nap, in_vain_is_not_repeated_soon)
 
 	for (i = 0; i < 1000; i++)
 		naps += wait_after(&stream, 1, 200 * US) > 0;
+	cr_assert_leq(naps, 12);
+	for (naps = 0; i < 2000; i++)
+		naps += wait_after(&stream, 1, 200 * US) > 0;
 	cr_assert_leq(naps, 4);
 	cr_assert_geq(naps, 2);
+}
+
+/* So many waits are without a nap after one that was in vain. */
+static int waits_after_nap_in_vain(struct stream *stream)
+{
+	int waits = 0;
+
+	while (wait_after(stream, 1, 200 * US) == 0)
+		waits++;
+	return waits;
+}
+
+/* A stream that is about as slow as the longest nap: some bring one segment. */
+Test(nap, in_vain_by_chance_is_repeated_soon)
+{
+	struct stream stream = stream_start();
+	int first, i;
+
+	cr_assert_gt(wait_after(&stream, 2, 200 * US), 0);
+	first = waits_after_nap_in_vain(&stream);
+	cr_assert_leq(first, 8);
+	for (i = 0; i < 20; i++) {
+		cr_assert_gt(wait_after(&stream, 2, 200 * US), 0);
+		cr_assert_eq(waits_after_nap_in_vain(&stream), first);
+	}
+	cr_assert_eq(waits_after_nap_in_vain(&stream), 2 * first);
 }
