@@ -21,9 +21,18 @@
 #define LEAST_HOLD_OFF 1
 #define MOST_HOLD_OFF 256
 
-static void nap_ended(struct nap *nap, bool in_vain)
+/*
+ * A dialogue, in which the other side waits for us, too, brings no more than
+ * without a nap, however long that is.
+ */
+static bool in_vain(const struct nap *nap, int64_t came)
 {
-	if (!in_vain) {
+	return came < 2 || 2 * came < nap->expected;
+}
+
+static void nap_ended(struct nap *nap, int64_t came)
+{
+	if (!in_vain(nap, came)) {
 		nap->last_hold_off = 0;
 		return;
 	}
@@ -40,7 +49,7 @@ int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now)
 	int64_t elapsed = now - nap->since, length;
 
 	if (nap->napped)
-		nap_ended(nap, came < 2);
+		nap_ended(nap, came);
 	nap->napped = false;
 	nap->seen = segments;
 	nap->since = now;
@@ -54,8 +63,11 @@ int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now)
 	length = elapsed / came * nap->segments;
 	if (length < SHORTEST_NS)
 		return 0;
+	if (length > LONGEST_NS)
+		length = LONGEST_NS;
 	nap->napped = true;
-	return length < LONGEST_NS ? length : LONGEST_NS;
+	nap->expected = length * came / elapsed;
+	return length;
 }
 
 uint64_t dfi__nap(struct nap *nap, uint64_t segments)

@@ -17,14 +17,15 @@ struct nap {
 	uint32_t hold_off;      /* waits before the next nap */
 	uint32_t last_hold_off; /* as it began; 0: no nap in vain since */
 	bool napped;            /* before the last wait */
+	int64_t expected;       /* segments, if it was a stream's */
 	uint64_t seen;          /* segments at the last wait */
 	int64_t since;          /* and its time */
 };
 
 /*
  * How long to nap now, or 0: before waiting for segments, of which so many have
- * come up to now. A nap that brought less than two was for no stream; others
- * are then tried much later.
+ * come up to now. A nap that brought less than two, or less than half of what a
+ * stream would have, was for no stream; others are then tried later.
  */
 int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now);
 

@@ -79,6 +79,18 @@ Test(nap, in_vain_is_not_repeated_soon)
 	cr_assert_geq(naps, 2);
 }
 
+/* Nor if each of its messages takes several segments. */
+Test(nap, in_vain_may_bring_some_segments)
+{
+	struct stream stream = stream_start();
+	int i, naps = 0;
+
+	stream.nap.segments = 8;
+	for (i = 0; i < 1000; i++)
+		naps += wait_after(&stream, 3, 200 * US) > 0;
+	cr_assert_leq(naps, 12);
+}
+
 /* So many waits are without a nap after one that was in vain. */
 static int waits_after_nap_in_vain(struct stream *stream)
 {
