@@ -14,26 +14,26 @@
 #define LONGEST_NS (2 * SELDOM_NS)
 
 /*
- * Waits without a nap after one in vain, and after one more in a row each time
- * twice as many: so a dialogue is hardly disturbed, and a stream of which a nap
- * has brought little by chance naps again soon.
+ * Waits without a nap after one in vain; twice as many after a further one, and
+ * half as many after one that was not: so a dialogue is hardly disturbed, and a
+ * stream of which a nap has brought little by chance naps again soon.
  */
 #define LEAST_HOLD_OFF 1
 #define MOST_HOLD_OFF 256
 
 /*
  * A dialogue, in which the other side waits for us, too, brings no more than
- * without a nap, however long that is.
+ * without a nap, however long that is; a stream goes on meanwhile.
  */
-static bool in_vain(const struct nap *nap, int64_t came)
+static bool in_vain(const struct nap *nap, int64_t came, int64_t elapsed)
 {
-	return came < 2 || 2 * came < nap->expected;
+	return came < 2 || 2 * elapsed >= 3 * came * nap->usual_ns;
 }
 
-static void nap_ended(struct nap *nap, int64_t came)
+static void nap_ended(struct nap *nap, bool in_vain)
 {
-	if (!in_vain(nap, came)) {
-		nap->last_hold_off = 0;
+	if (!in_vain) {
+		nap->last_hold_off /= 2;
 		return;
 	}
 	if (!nap->last_hold_off)
@@ -47,27 +47,26 @@ int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now)
 {
 	int64_t came = (int64_t)(segments - nap->seen);
 	int64_t elapsed = now - nap->since, length;
+	bool napped = nap->napped, held_off;
 
-	if (nap->napped)
-		nap_ended(nap, came);
+	if (napped)
+		nap_ended(nap, in_vain(nap, came, elapsed));
+	held_off = nap->hold_off > 0;
+	nap->hold_off -= held_off;
 	nap->napped = false;
 	nap->seen = segments;
 	nap->since = now;
-	if (nap->hold_off) {
-		nap->hold_off--;
-		return 0;
-	}
 	/* Also after a silence, which says nothing of what comes now. */
 	if (came < 1 || elapsed / came > SELDOM_NS)
 		return 0;
-	length = elapsed / came * nap->segments;
-	if (length < SHORTEST_NS)
+	/* A nap may hold a dialogue up, but makes nothing faster. */
+	if (!napped || elapsed / came < nap->usual_ns)
+		nap->usual_ns = elapsed / came;
+	length = nap->usual_ns * nap->segments;
+	if (held_off || length < SHORTEST_NS)
 		return 0;
-	if (length > LONGEST_NS)
-		length = LONGEST_NS;
 	nap->napped = true;
-	nap->expected = length * came / elapsed;
-	return length;
+	return length < LONGEST_NS ? length : LONGEST_NS;
 }
 
 uint64_t dfi__nap(struct nap *nap, uint64_t segments)

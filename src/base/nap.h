@@ -15,17 +15,17 @@
 struct nap {
 	uint32_t segments;      /* that may come meanwhile; 0: never nap */
 	uint32_t hold_off;      /* waits before the next nap */
-	uint32_t last_hold_off; /* as it began; 0: no nap in vain since */
+	uint32_t last_hold_off; /* as it began; naps that help halve it */
 	bool napped;            /* before the last wait */
-	int64_t expected;       /* segments, if it was a stream's */
+	int64_t usual_ns;       /* per segment, as they come without naps */
 	uint64_t seen;          /* segments at the last wait */
 	int64_t since;          /* and its time */
 };
 
 /*
  * How long to nap now, or 0: before waiting for segments, of which so many have
- * come up to now. A nap that brought less than two, or less than half of what a
- * stream would have, was for no stream; others are then tried later.
+ * come up to now. If less than two came while napping, or they took one and a
+ * half times as long as without, it was for no stream; others are tried later.
  */
 int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now);
 
