@@ -91,7 +91,8 @@ static void expect_tuples(struct dfi_target *target, uint32_t size, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		fill(bytes, size, i % N_TUPLES);
-		cr_assert_eq(dfi_target_consume(target, &tuple), 1);
+		cr_assert_eq(
+		    consume_soon(target, &tuple), 1, "%s", dfi_errmsg());
 		cr_assert_eq(memcmp(tuple, bytes, size), 0,
 		    "tuple %u of %u bytes", i, size);
 	}
@@ -137,7 +138,7 @@ static void move(const struct way *way, uint32_t tuple_size, uint32_t routing)
 		/* Cursors push to target 0, once for each call. */
 		n = N_TUPLES + (t ? 0 : n_targets * cursor);
 		expect_tuples(targets[t], tuple_size, n);
-		cr_assert_eq(dfi_target_consume(targets[t], &tuple), 0);
+		cr_assert_eq(consume_soon(targets[t], &tuple), 0);
 		cr_assert_eq(dfi_target_close(targets[t]), 0);
 	}
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "copy"), 0);
