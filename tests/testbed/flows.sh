@@ -4,10 +4,11 @@
 # flows.sh BUILD_DIR [PART]: the tests of flows and of processes over verbs, in
 # one virtual machine with soft-RoCE, or with DFI_TEST_DEVICE on this host's
 # device. Parts, by default all in one machine:
-#	threads	what depends on how a target learns of segments, once for each
-#		way, and a stress test of threads: on two processors
+#	threads	waiting, once for each way in which a target learns of segments,
+#		and a stress test of threads: on two processors
 #	odd, even	half of the other tests: on one, as an emulated machine with
-#		two spends much of its time on interrupts between them
+#		two spends much of its time on interrupts between them. What depends
+#		on how a target learns of segments is in both, each with one way
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -54,7 +55,8 @@ run() # TEST ARGUMENT...
 
 # Each program of tests/flow is in one of these, or in the list of those that
 # would test nothing here.
-twice=(test_polling test_transport test_verify)
+waiting=test_polling
+twice=(test_transport test_verify)
 # What these test does not depend on the way of arrival. Every second one is in the
 # same half; both halves take about as long.
 once=(test_api test_combine test_combine_source test_copy test_counters test_errors test_estimate
@@ -72,7 +74,7 @@ for path in tests/flow/test_*; do
 	test=${path##*/}
 	if [ "${without[$test]-}" ]; then
 		echo "== flow/$test is left out: ${without[$test]}"
-	elif [[ " ${twice[*]} ${once[*]} $images " != *" $test "* ]]; then
+	elif [[ " $waiting ${twice[*]} ${once[*]} $images " != *" $test "* ]]; then
 		echo "flow/$test is in no list of $script"
 		status=1
 	fi
@@ -89,9 +91,7 @@ threads()
 {
 	for DFI_VERBS_NOTIFY in imm footer; do
 		export DFI_VERBS_NOTIFY
-		for test in "${twice[@]}"; do
-			run "flow/$test"
-		done
+		run flow/$waiting
 	done
 	# What threads do to each other, and whether anything is left behind.
 	echo "== stress/stress_lifecycle"
@@ -110,10 +110,14 @@ others=(unit/test_multicast "${once[@]/#/flow/}"
 	proc/test_{messages,order,processes,replicate,stalls,sequencers,trees,windows}
 	"flow/$images")
 
-half() # FIRST
+half() # FIRST WAY
 {
 	local i test
 
+	export DFI_VERBS_NOTIFY=$2
+	for test in "${twice[@]}"; do
+		run "flow/$test"
+	done
 	for ((i = $1; i < ${#others[@]}; i += 2)); do
 		test=${others[i]}
 		export DFI_VERBS_NOTIFY=auto
@@ -127,12 +131,12 @@ half() # FIRST
 case $part in
 all)
 	threads
-	half 0
-	half 1
+	half 0 footer
+	half 1 imm
 	;;
 threads) threads ;;
-odd) half 0 ;;
-even) half 1 ;;
+odd) half 0 footer ;;
+even) half 1 imm ;;
 esac
 
 # Huge pages are the machine's: they are reserved in a VM only.
