@@ -80,6 +80,24 @@ function(dfi_program name)
 	endif()
 endfunction()
 
+# dfi_late_git2(): the library late_git2, with the name of the libgit2 that Criterion
+# needs, so that programs which link it find it instead. If that can't be told, there
+# is none, and tests start more slowly.
+function(dfi_late_git2)
+	execute_process(COMMAND ldd ${CRITERION_LINK_LIBRARIES}
+		OUTPUT_VARIABLE libraries ERROR_QUIET)
+	if(NOT libraries MATCHES "libgit2\\.so\\.([0-9.]+) => (/[^ ]+)")
+		return()
+	endif()
+	add_library(late_git2 SHARED ${PROJECT_SOURCE_DIR}/tests/late_git2.c)
+	dfi_compile_options(late_git2)
+	target_compile_definitions(late_git2 PRIVATE DFI_GIT2="${CMAKE_MATCH_2}")
+	set_target_properties(late_git2 PROPERTIES
+		OUTPUT_NAME git2
+		SOVERSION ${CMAKE_MATCH_1}
+		LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/lib)
+endfunction()
+
 # dfi_test(<kind> <name> [SOURCES <file>...] [LIBRARIES <library>...]
 #          [TIMEOUT <seconds>]):
 # tests/<kind>/<name>.c, plus SOURCES, as the CTest test <kind>.<name> with the
@@ -112,6 +130,11 @@ function(dfi_test kind name)
 	set(arguments "")
 	if(kind IN_LIST criterion_kinds)
 		target_link_libraries(${target} PRIVATE PkgConfig::CRITERION)
+		if(TARGET late_git2)
+			target_link_libraries(${target} PRIVATE
+				-Wl,--push-state,--no-as-needed late_git2
+				-Wl,--pop-state)
+		endif()
 		target_sources(${target} PRIVATE
 			${PROJECT_SOURCE_DIR}/tests/runner_leaks.c)
 		# Its default output does not mention skipped tests.
