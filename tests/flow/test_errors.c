@@ -257,7 +257,7 @@ Test(target, says_which_source_has_not_come)
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 
 	create_kv_flow(rig.dfi, "f", 2, 1, 4, 4);
-	attr.open_timeout_ms = 1000;
+	attr.open_timeout_ms = 2000;
 	cr_assert_eq(dfi_target_open(rig.dfi, "f", 0, &attr, &target), 0);
 	source = open_source(rig.dfi, "f", 0, 0);
 	cr_assert_eq(push(1), 0);

@@ -18,7 +18,7 @@
 
 #define FLOW "flow"
 #define LONG_MS 20000u
-#define DEATH_MS 2000
+#define DEATH_MS 4000
 
 static struct child server;
 static char address[sizeof(server.line)];

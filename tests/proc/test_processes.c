@@ -23,7 +23,7 @@
 #define FLOW "flow"
 #define LONG_MS 20000u
 /* A peer's death must be known within 2 s; loaded machines get some more. */
-#define DEATH_MS 2000
+#define DEATH_MS 4000
 
 static struct dfi_registry *registry;
 static struct dfi *dfi;

@@ -121,6 +121,16 @@ reach()
 	"$testbed" run 1 -- busybox ping -c 1 -W 1 "$ADDRESS_0"
 }
 
+reach_soon()
+{
+	local i
+
+	for ((i = 0; i < 10; i++)); do
+		! reach || return 0
+	done
+	return 1
+}
+
 port_state()
 {
 	"$testbed" run 0 -- cat /sys/class/infiniband/rxe0/ports/1/state
@@ -166,7 +176,7 @@ two()
 	"$testbed" net 0 unplug
 	step "the port is down without a cable" prints DOWN port_state
 	"$testbed" net 0 heal
-	step "a healed node is reached" reach
+	step "a healed node is reached" reach_soon
 	step "a job's node is powered off" power_off
 	step "that node is off" prints "node 1: off" "$testbed" status
 	step "the other one is on" "$testbed" run 0 -- true

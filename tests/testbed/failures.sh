@@ -16,7 +16,7 @@ port=7000
 
 # How long a process may be silent, and the retries of a queue pair: 6 of about
 # 537 ms, of which devices may make four times as much; soft-RoCE does not.
-lease_ms=2000
+lease_ms=4000
 retry_ms=3300
 # Until a target probes, and looks at what came of it.
 sweep_ms=1500
@@ -26,8 +26,6 @@ slack_ms=2000
 gone_ms=4000
 # How long it takes to find that nobody answers to an address, and to begin.
 silent_ms=6000
-# What a device that asks each half second, and is answered for two, hears for sure.
-soon_ms=1000
 
 # ---- In a VM ---------------------------------------------------------------
 
@@ -267,8 +265,8 @@ waiting_machine_is_cut_off()
 
 # The target has got the end, and leaves before the source's device, which asks each
 # half second, has learned of it: it must stay to answer, for its two seconds. Soon
-# answers get through again. If a late machine let them through too late, and the
-# source was told that the target is gone, it fails, but does not end the test.
+# answers get through again. A machine may be late, and let them through, or ask, too
+# late: then the source is told that the target is gone, which does not end the test.
 last_answer_is_lost() # CASE
 {
 	local losing end longer
@@ -292,12 +290,10 @@ last_answer_is_lost() # CASE
 	# What was lost is what this is about.
 	[ "$(cat "$SHARED/$case.lost")" -gt 0 ] || exit 1
 	says "$node" ' ended 0 2001' || exit 1
-	says 0 ' ended 0 2001' || {
-		[ "$longer" -gt $soon_ms ] || exit 1
-		return 1
-	}
+	says 0 ' ended 0 2001'
 }
 
+# Not three times.
 last_answers_are_lost()
 {
 	last_answer_is_lost unanswered-end ||

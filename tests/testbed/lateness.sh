@@ -26,8 +26,10 @@ watch_lateness()
 	done > "$lateness" 2> /dev/null
 }
 
+# With what the watch has not noted yet: it was late, too.
 late_ms() # SINCE_MS
 {
+	sleep 0.2
 	awk -v since="$1" '$1 > since * 1000 {
 			late = $1 - since * 1000 < $2 ? $1 - since * 1000 : $2
 			sum += late }
@@ -37,13 +39,14 @@ late_ms() # SINCE_MS
 # Until COMMAND succeeds, by the clock of a machine that is never late.
 in_time() # SINCE_MS LIMIT_MS COMMAND...
 {
-	local since=$1 limit=$2
+	local since=$1 limit=$2 took
 
 	shift 2
 	until "$@"; do
-		[ $(($(now_ms) - since)) -le "$limit" ] ||
-			[ $(($(now_ms) - since - $(late_ms "$since"))) -le \
-				"$limit" ] || return 1
+		took=$(($(now_ms) - since))
+		[ $took -le "$limit" ] ||
+			[ $((took - $(late_ms "$since"))) -le "$limit" ] ||
+			return 1
 		sleep 0.05
 	done
 }

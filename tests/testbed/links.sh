@@ -110,6 +110,11 @@ logs() # K TEXT: how often
 	grep -c "$2" "$SHARED/$case.log.$1" || true
 }
 
+logged() # K TEXT TIMES
+{
+	[ "$(logs "$1" "$2")" = "$3" ]
+}
+
 # A source on node 1 writes to a target on node 0.
 start_flow() # CASE TUPLES
 {
@@ -125,19 +130,19 @@ short_breaks()
 	local i n=3
 
 	start_flow short 24000000
-	for ((i = 0; i < n; i++)); do
+	for ((i = 1; i <= n; i++)); do
 		"$testbed" net 1 unplug
-		sleep 0.2
+		await "its log" 20 logged 1 "$device port 1: the link is down" $i
 		"$testbed" net 1 heal
-		sleep 0.5
+		await "its log" 20 logged 1 "$device port 1: the link is up" $i
 	done
 	! says 1 ended || fail "it ended before the link went"
 	await "the source's end" 100 says 1 ended
 	await "the target's end" 20 says 0 ended
 	says 0 'target 0 ended 0 24000000' || fail "tuples are lost"
 	says 1 'source 0 ended 0 24000000' || fail "the source failed"
-	if [ "$(logs 1 "$device port 1: the link is down")" != $n ] ||
-		[ "$(logs 1 "$device port 1: the link is up")" != $n ]; then
+	if ! logged 1 "$device port 1: the link is down" $n ||
+		! logged 1 "$device port 1: the link is up" $n; then
 		fail "not each of $n breaks was logged once"
 	fi
 	echo "a link that was down $n times lost nothing"

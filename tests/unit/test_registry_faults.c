@@ -97,7 +97,7 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	cr_assert_eq(raw_grant(&endless, 0), 0);
 	cr_assert_eq(raw_put_leased(&endless, "p/endless"), 0);
 	connect_greeted(&silent);
-	cr_assert_eq(raw_grant(&silent, 100), 0);
+	cr_assert_eq(raw_grant(&silent, 1000), 0);
 	cr_assert_eq(dfi__client_watch(
 			 client, "p/silent", ear_hear, &ear, soon(), &watch),
 	    0);

@@ -19,7 +19,7 @@
 
 #include "registry_help.h"
 
-#define LEASE_MS 300
+#define LEASE_MS 600
 
 /* What connect() fails with, and how often it has; 0: with nothing. */
 static _Atomic int fails_with, n_failed;

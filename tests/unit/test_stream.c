@@ -344,10 +344,10 @@ static void lost_is_what_was_dropped(const struct net *net)
 }
 
 /* stream_net.c checks each segment: told once, and only if it had not come. */
-static void notify_seeds(const char *faults, uint32_t n)
+static void notify_seeds(const char *faults)
 {
+	uint64_t n = n_seeds(), seed;
 	struct net_plan plan;
-	uint64_t seed;
 
 	for (seed = 1; seed <= n; seed++) {
 		plan = net_any_plan(seed, faults);
@@ -361,12 +361,12 @@ static void notify_seeds(const char *faults, uint32_t n)
 
 Test(stream, notify_tells_what_is_lost_of_1_percent)
 {
-	notify_seeds("drop=0.01,duplicate=0.05", 1000);
+	notify_seeds("drop=0.01,duplicate=0.05");
 }
 
 Test(stream, notify_tells_what_is_lost_of_20_percent)
 {
-	notify_seeds("drop=0.2,duplicate=0.05", 1000);
+	notify_seeds("drop=0.2,duplicate=0.05");
 }
 
 /* Later than gap_timeout is lost, too; lost_is_what_was_dropped() is not so. */
@@ -497,7 +497,7 @@ Test(stream, notify_comes_to_an_end_if_no_segment_ever_arrives)
 
 /* In one order; that each has its place, stream_net.c checks. */
 
-static void order_seeds(bool notify, const char *faults, uint32_t n)
+static void order_seeds(bool notify, const char *faults, uint64_t n)
 {
 	struct net_plan plan;
 	uint64_t seed;
@@ -513,40 +513,44 @@ static void order_seeds(bool notify, const char *faults, uint32_t n)
 
 Test(stream, order_is_one_if_what_is_lost_comes_again)
 {
-	order_seeds(false, ALL_FAULTS, 1000);
-	cr_assert_gt(sums.resent, 1000);
+	uint64_t n = n_seeds();
+
+	order_seeds(false, ALL_FAULTS, n);
+	cr_assert_gt(sums.resent, n);
 	cr_assert_eq(sums.lost + sums.places, 0);
 }
 
 Test(stream, order_with_notify_tells_what_is_lost_of_1_percent)
 {
-	order_seeds(true, "drop=0.01,duplicate=0.05", 500);
-	cr_assert_gt(sums.lost, 500);
+	uint64_t n = n_seeds() / 2;
+
+	order_seeds(true, "drop=0.01,duplicate=0.05", n);
+	cr_assert_gt(sums.lost, n);
 	cr_assert_eq(sums.resent, 0);
 }
 
 /* Among them the answers that say where it belongs. */
 Test(stream, order_with_notify_tells_what_is_lost_of_20_percent)
 {
-	order_seeds(true, "drop=0.2,duplicate=0.1", 500);
+	order_seeds(true, "drop=0.2,duplicate=0.1", n_seeds() / 2);
 	cr_assert_gt(sums.places, sums.gaps);
 	cr_assert_gt(sums.asked, sums.places);
 }
 
 Test(stream, order_with_notify_drops_what_comes_after_it_was_told_as_lost)
 {
+	uint64_t n = n_seeds() / 2, seed;
 	struct net_plan plan;
-	uint64_t seed;
 
-	for (seed = 1; seed <= 500; seed++) {
+	for (seed = 1; seed <= n; seed++) {
 		plan = net_any_plan(
 		    seed, ALL_FAULTS ",delay=0.1,delay_us=5000");
 		plan.ordered = plan.notify = true;
 		plan.gap_us = 500;
 		run(&plan, NULL, all_have_all);
 	}
-	cr_assert_gt(sums.lost, 500);
-	cr_assert_gt(sums.repeated, 500);
+	cr_assert_gt(sums.lost, n);
+	cr_assert_gt(sums.repeated, n);
 }
 
 /* And the first answers. */
@@ -565,6 +569,9 @@ Test(stream, order_with_notify_comes_to_an_end_if_no_segment_ever_arrives)
 
 	for (seed = 1; seed <= 20; seed++) {
 		plan = net_any_plan(seed, NULL);
+		/* In vain for seconds: each look is a step of the test. */
+		plan.consume_us *= 10;
+		plan.push_us *= 10;
 		plan.ordered = plan.notify = true;
 		run(&plan, lose_all_data_and_answers, all_is_lost);
 	}
