@@ -161,7 +161,8 @@ struct dfi_target_stats {
 	uint64_t segments;
 	uint64_t stalls;   /* waits for data */
 	uint64_t stall_ns; /* in those that outlast spinning */
-	/* In these waits: looks at the rings while spinning; yields; sleeps. */
+	/* In these waits: while spinning, looks, each of which may be several
+	 * at the rings; yields; sleeps. */
 	uint64_t polls, yields, sleeps;
 	/*
 	 * Times in which nothing came for a second: see log.h. Also those in a

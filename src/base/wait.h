@@ -110,8 +110,8 @@ bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
     bool (*ready)(void *arg), void *arg);
 
 /*
- * The slow part of wait_until(): yield, then sleep, or go on spinning. Sets the
- * budget anew.
+ * What follows wait_spin() in a wait: yield, then sleep, or go on spinning.
+ * Sets the budget anew.
  */
 bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
     struct wait_time *time, bool (*ready)(void *arg), void *arg);
@@ -156,27 +156,35 @@ static inline int64_t wait_deadline(const struct wait_time *time, int64_t now)
 }
 
 /*
+ * The first part of a wait: spin as long as the policy says. Whether ready(arg)
+ * was true. cost: what one call of it costs, in cache lines looked at.
+ */
+static always_inline bool wait_spin(struct wait_policy *policy,
+    struct wait_time *time, bool (*ready)(void *arg), void *arg, uint32_t cost)
+{
+	uint32_t spent, polls = 0;
+	bool there = false;
+
+	for (spent = 0; !there && spent < policy->budget; spent += cost) {
+		polls++;
+		there = ready(arg);
+	}
+	counter_add(&time->counts.polls, polls);
+	return there;
+}
+
+/*
  * Wait until ready(arg) is true: then true. false after the deadline. ready
  * must also look at whatever else ends the wait, such as a dead peer; whoever
- * sets that calls dfi__wait_wake(). cost: what one call of ready costs, in
- * cache lines looked at. The clock is read only after the first round of
- * spinning: it would be a tenth of a short wait.
+ * sets that calls dfi__wait_wake(). The clock is read only after the first
+ * round of spinning: it would be a tenth of a short wait.
  */
 static always_inline bool wait_until(struct wait_policy *policy,
     _Atomic uint32_t *word, struct wait_time *time, bool (*ready)(void *arg),
     void *arg, uint32_t cost)
 {
-	uint32_t spent, polls = 0;
-
-	for (spent = 0; spent < policy->budget; spent += cost) {
-		polls++;
-		if (ready(arg)) {
-			counter_add(&time->counts.polls, polls);
-			return true;
-		}
-	}
-	counter_add(&time->counts.polls, polls);
-	return dfi__wait_slow(policy, word, time, ready, arg);
+	return wait_spin(policy, time, ready, arg, cost) ||
+	    dfi__wait_slow(policy, word, time, ready, arg);
 }
 
 #endif

@@ -124,12 +124,19 @@ static inline struct segment_footer *reader_footer(
 	    reader->geometry.footer_offset);
 }
 
-/* The next segment, or gap, is the one behind. */
+/* The next segment, or gap, is the one behind; for each, a product would cost.
+ */
 static inline void reader_go_on(struct reader *reader)
 {
 	reader->seq++;
-	reader->slot = next_slot(&reader->geometry, reader->slot);
-	reader->head = reader_footer(reader, reader->slot);
+	if (likely(++reader->slot < reader->geometry.segment_count)) {
+		reader->head =
+		    (struct segment_footer *)(void *)((char *)reader->head +
+			reader->geometry.slot_size);
+		return;
+	}
+	reader->slot = 0;
+	reader->head = reader_footer(reader, 0);
 }
 
 /* Of reader_take(): a segment that is not full, or has a header; or a gap. */

@@ -20,12 +20,41 @@ static struct region_header *region_header(const struct dfi_target *target)
  * Of a wait's looks at a network's queue. If segments come through it, so many
  * are made at once, as the locks around them take longer. If they are seen in
  * memory, what else may have arrived is looked for each time that so many lines
- * of memory have been looked at, but not more often than each few looks: a
- * segment that comes meanwhile is seen later.
+ * of memory have been looked at, but not more often than each few passes over
+ * the rings: a segment that comes meanwhile is seen later.
  */
 #define LOOKS_AT_ONCE 4
 #define LINES_FOR_REST 256
 #define LEAST_FOR_REST 8
+
+/*
+ * Who spins passes so many times over the rings for segments alone, if these
+ * are few and segments seen in memory, before it looks for what else ends a
+ * wait.
+ */
+#define PASSES_IN_MEMORY 8
+#define RINGS_IN_MEMORY 8
+
+static always_inline bool ring_ready(
+    const struct dfi_target *target, const struct reader *reader)
+{
+	if (target->prefetches)
+		__builtin_prefetch((const char *)reader->head -
+		    reader->geometry.footer_offset);
+	return reader_ready(reader);
+}
+
+/* The quickest of looks. */
+static always_inline bool any_ready(const struct dfi_target *target)
+{
+	const struct reader *reader = target->readers;
+	const struct reader *end = reader + target->n_readers;
+
+	for (; reader < end; reader++)
+		if (ring_ready(target, reader))
+			return true;
+	return false;
+}
 
 /* Something for a consuming call to look at, of what has arrived. */
 static always_inline bool segment_or_change(struct dfi_target *target)
@@ -35,14 +64,10 @@ static always_inline bool segment_or_change(struct dfi_target *target)
 
 	if (unlikely(target->merge && dfi__order_changed(target)))
 		return true;
-	for (i = 0; !target->merge && i < target->n_readers; i++, reader++) {
-		if (target->prefetches)
-			__builtin_prefetch((const char *)reader->head -
-			    reader->geometry.footer_offset);
-		if (reader_ready(reader) ||
+	for (i = 0; !target->merge && i < target->n_readers; i++, reader++)
+		if (ring_ready(target, reader) ||
 		    (!reader->end && reader_end_marked(reader)))
 			return true;
-	}
 	return target_changes(target) != target->seen_changes || target->lost ||
 	    target_aborted(target) || target_is_called(target);
 }
@@ -59,14 +84,43 @@ bool dfi__target_ready(struct dfi_target *target)
 	    arrived(target);
 }
 
-static always_inline bool look(void *arg)
+/* Look at the network's queue, if it is its turn before so many passes. */
+static always_inline void look_at_queue(
+    struct dfi_target *target, uint32_t passes)
 {
-	struct dfi_target *target = arg;
 	struct looks *looks = &target->looks;
 
-	if (unlikely(target->region->export != NULL) &&
-	    (looks->n++ & looks->mask) == 0)
-		target_progress(target, looks->at_once);
+	if (likely(!target->region->export))
+		return;
+	if (looks->left > passes) {
+		looks->left -= passes;
+		return;
+	}
+	looks->left = looks->period;
+	target_progress(target, looks->at_once);
+}
+
+static bool look(void *arg)
+{
+	struct dfi_target *target = arg;
+
+	look_at_queue(target, 1);
+	return segment_or_change(target);
+}
+
+/*
+ * Of who spins: each instruction between a segment's arrival and its sight is a
+ * part of the time that it takes. Mostly nothing else comes, or not in a hurry.
+ */
+static always_inline bool spin_look(void *arg)
+{
+	struct dfi_target *target = arg;
+	uint32_t passes = target->looks.in_memory, i;
+
+	look_at_queue(target, passes + 1);
+	for (i = 0; i < passes; i++)
+		if (any_ready(target))
+			return true;
 	return segment_or_change(target);
 }
 
@@ -75,17 +129,6 @@ static always_inline bool look(void *arg)
  * an answer often comes to look just before it.
  */
 #define GLANCE_RINGS 64
-
-/* As dfi__target_has_segment(), and nothing comes of it. */
-static bool any_ready(const struct dfi_target *target)
-{
-	uint32_t i;
-
-	for (i = 0; i < target->n_readers; i++)
-		if (reader_ready(&target->readers[i]))
-			return true;
-	return false;
-}
 
 bool dfi__target_glance(struct dfi_target *target)
 {
@@ -100,12 +143,10 @@ bool dfi__target_glance(struct dfi_target *target)
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
 	for (spent = 0; !there && spent < budget; spent += target->n_readers)
-		there = segment_or_change(target);
-	if (!there || !any_ready(target))
-		return false;
-	if (unlikely(target->stall.since))
+		there = any_ready(target);
+	if (there && unlikely(target->stall.since))
 		dfi__target_goes_on(target);
-	return true;
+	return there;
 }
 
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
@@ -214,21 +255,33 @@ bool dfi__target_is_silent(const struct dfi_target *target)
 static struct looks looks_of(const struct dfi_target *target)
 {
 	const struct export *export = target->region->export;
-	uint32_t n = LINES_FOR_REST;
+	struct looks looks = { .at_once = 1 };
 
-	if (export && atomic_peek(&export->told))
-		return (struct looks){ .at_once = LOOKS_AT_ONCE };
-	while (n > LEAST_FOR_REST && n * target->n_readers > LINES_FOR_REST)
-		n /= 2;
-	/* Who waits has just looked. */
-	return (struct looks){ .n = 1, .mask = n - 1, .at_once = 1 };
+	if (export && atomic_peek(&export->told)) {
+		looks.at_once = LOOKS_AT_ONCE;
+		looks.cost = WAIT_QUEUE_COST;
+		/* What came through the queue is seen at once. */
+		looks.in_memory = 1;
+	} else {
+		looks.period = LINES_FOR_REST / target->n_readers;
+		if (looks.period < LEAST_FOR_REST)
+			looks.period = LEAST_FOR_REST;
+		if (target->n_readers <= RINGS_IN_MEMORY)
+			looks.in_memory = PASSES_IN_MEMORY;
+	}
+	/* What is first in an order takes more than a look. */
+	if (target->merge)
+		looks.in_memory = 0;
+	looks.cost += target->n_readers * (looks.in_memory + 1);
+	/* Who waits has just looked at the queue. */
+	looks.left = looks.period;
+	return looks;
 }
 
 int dfi__target_wait(struct dfi_target *target)
 {
 	struct wait_time *time = &target->wait_time;
 	_Atomic uint32_t *word = &region_header(target)->reader_waits;
-	uint32_t cost = target->n_readers;
 	int64_t attach_deadline;
 	bool there;
 	int ret;
@@ -242,13 +295,14 @@ int dfi__target_wait(struct dfi_target *target)
 	counter_add(&target->stalls, 1);
 	counter_add(&time->counts.ns,
 	    dfi__nap(&target->nap, atomic_peek(&target->segments)));
-	if (!target->looks.mask)
-		cost += WAIT_QUEUE_COST;
 	/* Pairs with wake_owner(): the mapping that word lies in. */
 	atomic_publish(&target->sources.sleeping, word);
 	if (target->above)
 		atomic_publish(&target->above->sleeping, word);
-	there = wait_until(&target->wait, word, time, look, target, cost);
+	there = wait_spin(&target->wait, time, spin_look, target,
+		    target->looks.cost) ||
+	    dfi__wait_slow(&target->wait, word, time,
+		target->wait.sleeps ? look : spin_look, target);
 	atomic_set(&target->sources.sleeping, NULL);
 	if (target->above)
 		atomic_set(&target->above->sleeping, NULL);

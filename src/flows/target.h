@@ -22,9 +22,11 @@
 
 /* The looks of a wait, and those of them that are at a network's queue. */
 struct looks {
-	uint32_t n;
-	uint32_t mask;    /* its turn is when these bits of n are 0 */
-	uint32_t at_once; /* how many they are then */
+	uint32_t period;    /* passes over the rings between two; 0: none */
+	uint32_t left;      /* of these */
+	uint32_t at_once;   /* how many they are then */
+	uint32_t in_memory; /* passes for segments alone, of who spins */
+	uint32_t cost;      /* of a look of who spins, in cache lines */
 };
 
 struct dfi_target {
