@@ -96,7 +96,10 @@ bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
 	return there;
 }
 
-/* Whether who wakes has passed a fence, or will before it looks at the word. */
+/*
+ * Whether who wakes has passed a fence, or will before it looks at the word;
+ * or, of wait_wake_locked(), arm() comes between.
+ */
 static bool fence(const struct wait_policy *policy)
 {
 	if (!policy->fenced)
@@ -154,8 +157,8 @@ static bool sleep_until_ready(struct wait_policy *policy,
 	for (;;) {
 		/*
 		 * Announce the sleep, and look once more. Pairs with the load
-		 * in wait_wake(): either it sees the word, or we see what was
-		 * published before it.
+		 * in wait_wake() and its kin: either it sees the word, or we
+		 * see what was published before it.
 		 */
 		atomic_set(word, WAIT_BY_FUTEX);
 		reached = fence(policy) && !policy->unwoken;

@@ -49,8 +49,9 @@ struct wait_policy {
 	void *arm_arg;
 	bool unwoken; /* nobody wakes: sleep for moments only, see
 			 wait_unwoken_ns() */
-	bool fenced;  /* wakers call wait_wake_fenced(), so it need not reach
-			 theirs: the system call interrupts all of them */
+	bool fenced;  /* wakers call wait_wake_fenced(), or wait_wake_locked()
+			 and arm is set: it need not reach theirs, as the system
+			 call interrupts all of them */
 	/*
 	 * What spins is now: less while other threads want the processor, such
 	 * as the peer that is waited for.
@@ -131,14 +132,23 @@ static inline void wait_wake(_Atomic uint32_t *word)
 		dfi__wait_wake(word);
 }
 
-/*
- * Likewise, for wakers that sleepers need not reach with their own fence.
- * Whether the peer slept.
- */
-static inline bool wait_wake_fenced(_Atomic uint32_t *word)
+/* Likewise, for wakers that sleepers need not reach with their own fence. */
+static inline void wait_wake_fenced(_Atomic uint32_t *word)
 {
 	fence_full();
-	if (!atomic_peek(word))
+	if (atomic_peek(word))
+		dfi__wait_wake(word);
+}
+
+/*
+ * Likewise, without a fence, for wakers that hold a lock which who sleeps takes
+ * by arm(): after it has stored its word, and before it looks once more. If it
+ * takes it before us, we see the word, and if after us, it sees what is
+ * published. Whether the peer slept.
+ */
+static inline bool wait_wake_locked(_Atomic uint32_t *word)
+{
+	if (likely(!atomic_peek(word)))
 		return false;
 	dfi__wait_wake(word);
 	return true;

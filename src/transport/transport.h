@@ -396,8 +396,9 @@ struct transport_ops {
 	 * Take in what has arrived, for all endpoints, unless another thread
 	 * just does; whoever waits calls it again and again. While nothing is
 	 * there, it looks so many times. arm() before sleeping, once the
-	 * endpoint's wait word is set: from then on the control thread does
-	 * it, and wakes sleepers.
+	 * endpoint's wait word is set, and look once more: from then on the
+	 * control thread does it, and wakes sleepers. Who takes in and wakes
+	 * needs no fence, as arm() orders both (wait_wake_locked()).
 	 */
 	void (*progress)(struct transport *transport, uint32_t looks);
 

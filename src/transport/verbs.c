@@ -635,30 +635,45 @@ static uint64_t footer_in_image(
 }
 
 /*
+ * The footer goes into the image, to be sent from there, with these bits of its
+ * state inverted. Its offset there.
+ */
+static uint64_t put_footer(const struct verbs_remote *remote,
+    const struct transport_write *write, uint64_t bits)
+{
+	uint64_t offset = footer_in_image(remote, write->footer_offset);
+	uint64_t *footer = (uint64_t *)(void *)(remote->base.ring + offset);
+
+	footer[0] = write->footer[0];
+	footer[1] = write->footer[1] ^ bits;
+	return offset;
+}
+
+/*
  * A target that polls footers needs both in one work request, as devices keep
  * the order within one write only (docs/decisions/0018-partial-segments.md). So
  * the payload of a partial segment moves to its footer on the way; some bytes
  * behind it fill the last cache line.
  */
-static int post_with_footer(struct verbs_remote *remote,
-    const struct transport_write *write, uint64_t *footer)
+static int post_with_footer(
+    struct verbs_remote *remote, const struct transport_write *write)
 {
 	uint64_t room = write->footer_offset - write->payload_offset, at = 0;
-	struct ibv_sge parts[2] = {
-		[1] = part_of(remote,
-		    footer_in_image(remote, write->footer_offset),
-		    sizeof(write->footer)),
-	};
+	uint64_t bits = 0, footer;
+	struct ibv_sge parts[2];
 	int n = 2;
 
-	if (room - write->payload_size >= MOST_PADDING) {
+	if (unlikely(room - write->payload_size >= MOST_PADDING)) {
 		at = transport_at_footer(room, write->payload_size);
-		footer[1] |= TRANSPORT_AT_FOOTER;
+		bits = TRANSPORT_AT_FOOTER;
 	}
+	footer = put_footer(remote, write, bits);
 	parts[0] = payload_of(remote, write, room - at);
-	if (!at && !remote->base.stage) {
+	if (likely(!at && !remote->base.stage)) {
 		parts[0].length += sizeof(write->footer);
 		n = 1;
+	} else {
+		parts[1] = part_of(remote, footer, sizeof(write->footer));
 	}
 	return post_write(
 	    remote, write->payload_offset + at, parts, n, NULL, write->more);
@@ -668,14 +683,13 @@ static int post_with_footer(struct verbs_remote *remote,
  * The end mark comes with immediate data in any case: so it can't overtake a
  * segment.
  */
-static int post_end(struct verbs_remote *remote,
-    const struct transport_write *write, uint64_t *footer)
+static int post_end(
+    struct verbs_remote *remote, const struct transport_write *write)
 {
 	static const enum verbs_imm imm = VERBS_IMM_END;
-	struct ibv_sge part = part_of(
-	    remote, write->footer_offset, sizeof(write->footer));
+	struct ibv_sge part = part_of(remote,
+	    put_footer(remote, write, TRANSPORT_HELD), sizeof(write->footer));
 
-	footer[1] ^= TRANSPORT_HELD;
 	return post_write(remote, write->footer_offset, &part, 1, &imm, false);
 }
 
@@ -685,19 +699,15 @@ static int post_end(struct verbs_remote *remote,
 static int verbs_write(struct remote *base, const struct transport_write *write)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
-	uint64_t *footer = (uint64_t *)(void *)(base->ring +
-	    footer_in_image(remote, write->footer_offset));
 	int ret;
 
-	footer[0] = write->footer[0];
-	footer[1] = write->footer[1];
-	if (!write->payload_size)
-		ret = post_end(remote, write, footer);
+	if (unlikely(!write->payload_size))
+		ret = post_end(remote, write);
 	else if (remote->notify == VERBS_NOTIFY_FOOTER)
-		ret = post_with_footer(remote, write, footer);
+		ret = post_with_footer(remote, write);
 	else
 		ret = post_payload(remote, write);
-	if (ret) {
+	if (unlikely(ret)) {
 		remote->unsent = true;
 		return dfi__verbs_lost(remote);
 	}

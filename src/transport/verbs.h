@@ -242,7 +242,8 @@ struct verbs_link {
 	/* A ring of ours, that the peer writes ... */
 	struct verbs_export *export; /* NULL: not such a link */
 	uint32_t ring;
-	uint32_t slot;      /* of the next segment */
+	uint32_t slot;                 /* of the next segment */
+	_Atomic uint64_t *next_footer; /* in that slot */
 	uint64_t footer[2]; /* of the last one, if only payload comes */
 	uint64_t credit_address;
 	uint32_t credit_rkey;

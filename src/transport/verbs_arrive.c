@@ -90,10 +90,10 @@ static _Atomic uint32_t *writer_word(const struct verbs_remote *remote)
 	    remote->layout.wait_offset);
 }
 
-/* What is published comes before. */
-static void wake(struct verbs *verbs, _Atomic uint32_t *word)
+/* What is published comes before. The poll lock is held, which arm() takes. */
+static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 {
-	if (wait_wake_fenced(word))
+	if (wait_wake_locked(word))
 		verbs->woke = true;
 }
 
@@ -107,26 +107,39 @@ static _Atomic uint64_t *footer_at(const struct verbs_link *link, uint32_t slot)
 	    layout->footer_offset);
 }
 
+/* The link's next segment is the one behind; for each, a product would cost. */
+static inline void link_go_on(struct verbs_link *link)
+{
+	const struct ring_layout *layout = &link->export->layout;
+
+	if (likely(++link->slot < layout->n_slots)) {
+		link->next_footer =
+		    (_Atomic uint64_t *)(void *)((char *)link->next_footer +
+			layout->slot_size);
+		return;
+	}
+	link->slot = 0;
+	link->next_footer = footer_at(link, 0);
+}
+
 /*
  * The payload of the next segment, so many bytes, is in memory. Its footer did
  * not travel: it would often be a packet of its own.
  */
-static void segment_arrived(
+static inline void segment_arrived(
     struct verbs *verbs, struct verbs_link *link, uint32_t bytes)
 {
 	struct verbs_export *export = link->export;
-	_Atomic uint64_t *footer;
+	_Atomic uint64_t *footer = link->next_footer;
 
-	if (!export || export->closing || !export->layout.n_slots)
+	if (unlikely(!export || export->closing || !export->layout.n_slots))
 		return; /* nobody will read it */
 	export->layout.next_footer(&export->layout, bytes, link->footer);
-	footer = footer_at(link, link->slot);
 	atomic_set(&footer[0], link->footer[0]);
 	/* Pairs with the reader's observe of this word (reader.c). */
 	atomic_publish(&footer[1], link->footer[1]);
 	wake(verbs, reader_word(export));
-	if (++link->slot == export->layout.n_slots)
-		link->slot = 0;
+	link_go_on(link);
 }
 
 /* The end mark, which was held back until now, is for all to see. */
@@ -153,13 +166,14 @@ static void credit_arrived(struct verbs *verbs, struct verbs_link *link)
 		wake(verbs, writer_word(link->remote));
 }
 
-static void immediate_arrived(struct verbs *verbs, const struct ibv_wc *wc)
+static always_inline void immediate_arrived(
+    struct verbs *verbs, const struct ibv_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
 	struct verbs_link *link = link_at(
 	    verbs, imm >> VERBS_IMM_BITS, wc->qp_num);
 
-	if (!link)
+	if (unlikely(!link))
 		return; /* late: its ring was given up */
 	switch (imm & ((1u << VERBS_IMM_BITS) - 1)) {
 	case VERBS_IMM_SEGMENT:
@@ -242,6 +256,7 @@ static int open_ring(struct verbs_conn *conn,
 	before = footer_at(link, export->layout.n_slots - 1);
 	link->footer[0] = atomic_peek(&before[0]);
 	link->footer[1] = atomic_peek(&before[1]);
+	link->next_footer = footer_at(link, 0);
 	export->n_links++;
 	ring->link = number;
 	ring->notify = choose_notify(verbs, conn);
@@ -341,39 +356,49 @@ static void spend_receive(struct verbs *verbs, uint64_t number)
 		    dfi__verbs_port(&verbs->device).text, strerror(err));
 }
 
-static void arrived(struct verbs *verbs, const struct ibv_wc *wc)
+static void other_arrived(struct verbs *verbs, const struct ibv_wc *wc)
 {
 	struct verbs_conn *conn;
 
-	if (wc->status == IBV_WC_SUCCESS &&
-	    wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-		immediate_arrived(verbs, wc);
-	} else if (wc->status == IBV_WC_SUCCESS) {
+	if (wc->status == IBV_WC_SUCCESS) {
 		if (wc->byte_len == sizeof(struct verbs_message))
 			message_arrived(
 			    verbs, &verbs->messages[wc->wr_id], wc->qp_num);
-	} else {
-		conn = conn_of(verbs, wc->qp_num);
-		if (conn)
-			dfi__verbs_break(conn, ibv_wc_status_str(wc->status));
+		return;
 	}
-	spend_receive(verbs, wc->wr_id);
+	conn = conn_of(verbs, wc->qp_num);
+	if (conn)
+		dfi__verbs_break(conn, ibv_wc_status_str(wc->status));
+}
+
+static always_inline void arrived(
+    struct verbs *verbs, const struct ibv_wc *wcs, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (likely(wcs[i].status == IBV_WC_SUCCESS &&
+			wcs[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM))
+			immediate_arrived(verbs, &wcs[i]);
+		else
+			other_arrived(verbs, &wcs[i]);
+		spend_receive(verbs, wcs[i].wr_id);
+	}
 }
 
 /* Take what is there after so many looks; the poll lock is held. */
 static always_inline void take_arrivals(struct verbs *verbs, uint32_t looks)
 {
 	struct ibv_wc wcs[BATCH];
-	int i, n;
+	int n;
 
 	do
 		n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
 	while (!n && --looks);
-	while (n > 0) {
-		for (i = 0; i < n; i++)
-			arrived(verbs, &wcs[i]);
-		if (n < BATCH)
-			return;
+	for (;;) {
+		arrived(verbs, wcs, n);
+		if (likely(n < BATCH))
+			break;
 		n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
 	}
 	/* Nothing will arrive any more, on any connection. */
@@ -403,14 +428,11 @@ void dfi__verbs_progress(struct transport *transport, uint32_t looks)
 void dfi__verbs_take_some(struct verbs *verbs)
 {
 	struct ibv_wc wcs[BATCH];
-	int i, n;
 
 	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
 		return;
 	/* A queue that can't be read is for others to find. */
-	n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
-	for (i = 0; i < n; i++)
-		arrived(verbs, &wcs[i]);
+	arrived(verbs, wcs, ibv_poll_cq(verbs->arrivals, BATCH, wcs));
 	lock_release(&verbs->poll);
 }
 
