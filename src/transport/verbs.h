@@ -21,6 +21,7 @@
  *	verbs_post.c     work requests and their completions
  *	verbs_add.c      words that many add to
  *	verbs_credit.c   credits, and what else waits for room in a queue
+ *	verbs_message.c  messages: rings are opened and left
  *	verbs_arrive.c   what arrives: messages, segments, credits
  *	verbs_multicast.c, verbs_port.c, verbs_datagram.c
  *	                 multicast ports (verbs_multicast.h)
@@ -744,6 +745,29 @@ int dfi__verbs_check_atomics(const struct verbs *verbs);
 int dfi__verbs_fetch_add(
     struct remote *base, uint64_t offset, uint64_t n, uint64_t *before);
 
+/* verbs_message.c */
+
+/* A free link, taken; NO_LINK: no memory. Both locks are held. */
+uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn);
+
+/* The link that a peer's number names, if it is of that peer. */
+static inline struct verbs_link *verbs_link_at(
+    struct verbs *verbs, uint32_t number, uint32_t qp_num)
+{
+	struct verbs_link *link;
+
+	if (number >= verbs->n_links)
+		return NULL;
+	link = &verbs->links[number];
+	if (!link->conn || link->conn->qp->qp_num != qp_num)
+		return NULL;
+	return link;
+}
+
+/* The poll lock is held, the table lock isn't. */
+void dfi__verbs_message_arrived(
+    struct verbs_conn *conn, const struct verbs_message *message);
+
 /* verbs_arrive.c */
 
 int dfi__verbs_arrivals_start(struct verbs *verbs);
@@ -760,9 +784,6 @@ void dfi__verbs_progress(struct transport *transport, uint32_t looks);
 void dfi__verbs_take_some(struct verbs *verbs);
 void dfi__verbs_settle(struct transport *transport);
 void dfi__verbs_arm(struct transport *transport);
-
-/* A free link, taken; NO_LINK: no memory. Both locks are held. */
-uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn);
 
 /* verbs.c */
 
@@ -784,6 +805,17 @@ static inline char *verbs_ring_base(
 {
 	return (char *)export->region->base + export->layout.first_ring +
 	    ring * export->layout.ring_size;
+}
+
+static inline _Atomic uint64_t *verbs_footer_at(
+    const struct verbs_link *link, uint32_t slot)
+{
+	const struct ring_layout *layout = &link->export->layout;
+
+	return (_Atomic uint64_t *)(void *)(verbs_ring_base(
+						link->export, link->ring) +
+	    layout->first_slot + (uint64_t)slot * layout->slot_size +
+	    layout->footer_offset);
 }
 
 /* The second word of a footer. */

@@ -12,7 +12,6 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include "../base/atomic.h"
 #include "../base/compiler.h"
@@ -40,42 +39,6 @@ static struct verbs_conn *conn_of(const struct verbs *verbs, uint32_t qp_num)
 	return conn;
 }
 
-uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn)
-{
-	struct verbs_link *links;
-	uint32_t i, n;
-
-	for (i = 0; i < verbs->n_links; i++)
-		if (!verbs->links[i].conn)
-			break;
-	if (i == verbs->n_links) {
-		n = verbs->n_links ? 2 * verbs->n_links : 16;
-		links = realloc(verbs->links, n * sizeof(*links));
-		if (!links)
-			return NO_LINK;
-		memset(links + verbs->n_links, 0,
-		    (n - verbs->n_links) * sizeof(*links));
-		verbs->links = links;
-		verbs->n_links = n;
-	}
-	verbs->links[i] = (struct verbs_link){ .conn = conn };
-	return i;
-}
-
-/* The link that a peer's number names, if it is of that peer. */
-static struct verbs_link *link_at(
-    struct verbs *verbs, uint32_t number, uint32_t qp_num)
-{
-	struct verbs_link *link;
-
-	if (number >= verbs->n_links)
-		return NULL;
-	link = &verbs->links[number];
-	if (!link->conn || link->conn->qp->qp_num != qp_num)
-		return NULL;
-	return link;
-}
-
 /* Where the reader of a region, and the writer of a ring, say that they sleep.
  */
 static _Atomic uint32_t *reader_word(const struct verbs_export *export)
@@ -97,16 +60,6 @@ static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 		verbs->woke = true;
 }
 
-static _Atomic uint64_t *footer_at(const struct verbs_link *link, uint32_t slot)
-{
-	const struct ring_layout *layout = &link->export->layout;
-
-	return (_Atomic uint64_t *)(void *)(verbs_ring_base(
-						link->export, link->ring) +
-	    layout->first_slot + (uint64_t)slot * layout->slot_size +
-	    layout->footer_offset);
-}
-
 /* The link's next segment is the one behind; for each, a product would cost. */
 static inline void link_go_on(struct verbs_link *link)
 {
@@ -119,7 +72,7 @@ static inline void link_go_on(struct verbs_link *link)
 		return;
 	}
 	link->slot = 0;
-	link->next_footer = footer_at(link, 0);
+	link->next_footer = verbs_footer_at(link, 0);
 }
 
 /*
@@ -170,7 +123,7 @@ static always_inline void immediate_arrived(
     struct verbs *verbs, const struct ibv_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
-	struct verbs_link *link = link_at(
+	struct verbs_link *link = verbs_link_at(
 	    verbs, imm >> VERBS_IMM_BITS, wc->qp_num);
 
 	if (unlikely(!link))
@@ -186,159 +139,6 @@ static always_inline void immediate_arrived(
 		credit_arrived(verbs, link);
 		break;
 	}
-}
-
-static enum verbs_notify choose_notify(
-    const struct verbs *verbs, const struct verbs_conn *conn)
-{
-	if (verbs->settings->verbs_notify != VERBS_NOTIFY_AUTO)
-		return verbs->settings->verbs_notify;
-	return ibv_query_qp_data_in_order(conn->qp, IBV_WR_RDMA_WRITE, 0)
-	    ? VERBS_NOTIFY_FOOTER
-	    : VERBS_NOTIFY_IMM;
-}
-
-/* A peer wants to add to words of ours, as others may. */
-static int open_words(struct verbs_conn *conn, struct verbs_export *export,
-    const struct verbs_message *message, struct verbs_message *answer)
-{
-	uint32_t number = dfi__verbs_link_take(conn->verbs, conn);
-	struct verbs_link *link;
-
-	if (number == NO_LINK)
-		return -ENOMEM;
-	link = &conn->verbs->links[number];
-	link->to_link = message->link;
-	link->export = export;
-	link->ring = message->ring;
-	export->n_links++;
-	answer->link = number;
-	answer->address = (uintptr_t)verbs_ring_base(export, message->ring);
-	answer->rkey = export->mr->rkey;
-	return 0;
-}
-
-/* A peer wants to write a ring. 0, or why not. */
-static int open_ring(struct verbs_conn *conn,
-    const struct verbs_message *message, struct verbs_message *answer)
-{
-	struct verbs *verbs = conn->verbs;
-	struct verbs_export *export;
-	struct verbs_link *link;
-	struct verbs_ring *ring;
-	_Atomic uint64_t *before;
-	uint32_t number;
-
-	for (export = verbs->exports; export; export = export->next)
-		if (export->base.name.key == message->key)
-			break;
-	if (!export || export->closing)
-		return -ECONNRESET;
-	if (message->ring >= export->layout.n_rings ||
-	    message->size != export->layout.ring_size)
-		return -EBADMSG;
-	if (!export->layout.n_slots)
-		return open_words(conn, export, message, answer);
-	ring = &export->rings[message->ring];
-	if (atomic_peek(&ring->used))
-		return -EEXIST;
-	number = dfi__verbs_link_take(verbs, conn);
-	if (number == NO_LINK)
-		return -ENOMEM;
-	link = &verbs->links[number];
-	link->to_link = message->link;
-	link->export = export;
-	link->ring = message->ring;
-	link->credit_address = message->address;
-	link->credit_rkey = message->rkey;
-	link->first_state = verbs_footer_state(export, message->ring,
-	    export->layout.first_slot + export->layout.footer_offset);
-	before = footer_at(link, export->layout.n_slots - 1);
-	link->footer[0] = atomic_peek(&before[0]);
-	link->footer[1] = atomic_peek(&before[1]);
-	link->next_footer = footer_at(link, 0);
-	export->n_links++;
-	ring->link = number;
-	ring->notify = choose_notify(verbs, conn);
-	atomic_publish(&ring->used, true);
-	atomic_set(ring->notify == VERBS_NOTIFY_FOOTER ? &export->base.silent
-						       : &export->base.told,
-	    true);
-	answer->link = number;
-	answer->address = (uintptr_t)verbs_ring_base(export, message->ring);
-	answer->rkey = export->mr->rkey;
-	answer->notify = ring->notify;
-	return 0;
-}
-
-static void on_open(
-    struct verbs_conn *conn, const struct verbs_message *message)
-{
-	struct verbs_message answer = {
-		.type = VERBS_OPENED,
-		.to_link = message->link,
-	};
-
-	answer.error = open_ring(conn, message, &answer);
-	(void)dfi__verbs_send(conn, &answer); /* else it is broken */
-}
-
-static void on_opened(
-    struct verbs_link *link, const struct verbs_message *message)
-{
-	struct verbs_remote *remote = link->remote;
-
-	if (!remote || remote->opened)
-		return;
-	remote->to_link = message->link;
-	remote->address = message->address;
-	remote->rkey = message->rkey;
-	if (remote->layout.n_slots)
-		remote->notify = message->notify == VERBS_NOTIFY_FOOTER
-		    ? VERBS_NOTIFY_FOOTER
-		    : VERBS_NOTIFY_IMM;
-	remote->opened = message->error < 0 ? message->error : 1;
-	pthread_cond_broadcast(&link->conn->verbs->answered);
-}
-
-/* The writer has gone, and everything that it wrote is here. */
-static void on_close(struct verbs_link *link)
-{
-	if (link->export)
-		(void)dfi__verbs_leave_export(link);
-	link->export = NULL;
-	dfi__verbs_say_closed(link);
-}
-
-static void on_closed(struct verbs_link *link)
-{
-	if (link->remote && link->remote->closing)
-		dfi__verbs_free_remote(link->remote);
-}
-
-static void message_arrived(
-    struct verbs *verbs, const struct verbs_message *message, uint32_t qp_num)
-{
-	struct verbs_conn *conn = conn_of(verbs, qp_num);
-	struct verbs_link *link;
-
-	if (!conn)
-		return;
-	pthread_mutex_lock(&verbs->table);
-	if (message->type == VERBS_OPEN) {
-		/* On one that we made, only its writer may post. */
-		if (conn->accepted)
-			on_open(conn, message);
-	} else {
-		link = link_at(verbs, message->to_link, qp_num);
-		if (link && message->type == VERBS_OPENED)
-			on_opened(link, message);
-		else if (link && link->export && message->type == VERBS_CLOSE)
-			on_close(link);
-		else if (link && message->type == VERBS_CLOSED)
-			on_closed(link);
-	}
-	pthread_mutex_unlock(&verbs->table);
 }
 
 /* The receive was used; later, which is soon enough, it is posted again. */
@@ -358,17 +158,14 @@ static void spend_receive(struct verbs *verbs, uint64_t number)
 
 static void other_arrived(struct verbs *verbs, const struct ibv_wc *wc)
 {
-	struct verbs_conn *conn;
+	struct verbs_conn *conn = conn_of(verbs, wc->qp_num);
 
-	if (wc->status == IBV_WC_SUCCESS) {
-		if (wc->byte_len == sizeof(struct verbs_message))
-			message_arrived(
-			    verbs, &verbs->messages[wc->wr_id], wc->qp_num);
+	if (!conn)
 		return;
-	}
-	conn = conn_of(verbs, wc->qp_num);
-	if (conn)
+	if (wc->status != IBV_WC_SUCCESS)
 		dfi__verbs_break(conn, ibv_wc_status_str(wc->status));
+	else if (wc->byte_len == sizeof(struct verbs_message))
+		dfi__verbs_message_arrived(conn, &verbs->messages[wc->wr_id]);
 }
 
 static always_inline void arrived(
