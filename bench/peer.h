@@ -36,6 +36,7 @@ enum notify {
 	NOTIFY_FOOTER = 1,
 	NOTIFY_IMM = 2,
 	NOTIFY_DATAGRAM = 4, /* they are in it */
+	NOTIFY_CHECKSUM = 8,
 };
 
 /* Between invocations of the same build; larger is the flows' tuple. */

@@ -205,6 +205,7 @@ static bool seats_succeeded(const struct board *board)
 static uint32_t notify_of(const struct dfi_context_stats *stats)
 {
 	return (stats->footer_rings ? NOTIFY_FOOTER : 0) |
+	    (stats->checksum_rings ? NOTIFY_CHECKSUM : 0) |
 	    (stats->imm_rings ? NOTIFY_IMM : 0);
 }
 

@@ -269,8 +269,9 @@ const char *notify_name(uint32_t notify)
 		[NOTIFY_FOOTER] = "footer",
 		[NOTIFY_IMM] = "imm",
 		[NOTIFY_DATAGRAM] = "datagram",
+		[NOTIFY_CHECKSUM] = "checksum",
 	};
 
-	return notify <= NOTIFY_DATAGRAM && names[notify] ? names[notify]
+	return notify <= NOTIFY_CHECKSUM && names[notify] ? names[notify]
 							  : "mixed";
 }

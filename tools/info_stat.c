@@ -122,7 +122,7 @@ static json_t *verbs_json(const struct dfi_context_stats *stats)
 		return json_null();
 	return json_pack(
 	    "{so so si sI sI sI sI sI sI sI si si si si si si si si "
-	    "si}",
+	    "si si}",
 	    "device", info_text_json(stats->device), "address",
 	    info_text_json(stats->address), "port", (int)stats->port, "writes",
 	    (json_int_t)stats->writes, "inline_writes",
@@ -134,10 +134,11 @@ static json_t *verbs_json(const struct dfi_context_stats *stats)
 	    (int)stats->queue_pairs, "thread_domains",
 	    (int)stats->thread_domains, "memory_regions",
 	    (int)stats->memory_regions, "receives", (int)stats->receives,
-	    "footer_rings", (int)stats->footer_rings, "imm_rings",
-	    (int)stats->imm_rings, "broken_connections",
-	    (int)stats->broken_connections, "fatal_events",
-	    (int)stats->fatal_events, "port_downs", (int)stats->port_downs);
+	    "footer_rings", (int)stats->footer_rings, "checksum_rings",
+	    (int)stats->checksum_rings, "imm_rings", (int)stats->imm_rings,
+	    "broken_connections", (int)stats->broken_connections,
+	    "fatal_events", (int)stats->fatal_events, "port_downs",
+	    (int)stats->port_downs);
 }
 
 static int add_json(json_t *rows, const struct dfi_node_stats *stats)
@@ -220,8 +221,9 @@ static void print_verbs(const struct dfi_context_stats *stats)
 	       "locks), %u memory regions, %u receives\n",
 	    stats->device, stats->port, stats->address, stats->queue_pairs,
 	    stats->thread_domains, stats->memory_regions, stats->receives);
-	printf("    rings     %u with footers polled, %u with immediate data\n",
-	    stats->footer_rings, stats->imm_rings);
+	printf("    rings     %u with footers polled, %u with checksums in "
+	       "them, %u with immediate data\n",
+	    stats->footer_rings, stats->checksum_rings, stats->imm_rings);
 	printf("    posted    %" PRIu64 " writes (%" PRIu64
 	       " inline) of %" PRIu64 " bytes, %" PRIu64 " credits, %" PRIu64
 	       " messages, %" PRIu64 " completions, %" PRIu64 " doorbells\n",

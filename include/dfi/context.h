@@ -83,9 +83,10 @@ struct dfi_attr {
 
 /*
  * How a waiting call waits. Sleepers are woken at once, but for targets whose
- * segments come over RDMA with footers (DFI_VERBS_NOTIFY), and all on kernels
- * without membarrier(2). These look by themselves, and so does a descriptor:
- * after 1 ms, or a hundredth of the silence if that is longer, at most 10 ms.
+ * segments come over RDMA with footers (DFI_VERBS_NOTIFY; also by themselves
+ * where DFI_WAIT_SPIN was asked for), and all on kernels without membarrier(2).
+ * These look by themselves, and so does a descriptor: after 1 ms, or a
+ * hundredth of the silence if that is longer, at most 10 ms.
  */
 enum dfi_wait {
 	DFI_WAIT_DEFAULT = 0, /* DFI_WAIT, else adaptive */
@@ -147,7 +148,8 @@ struct dfi_context_stats {
 	uint32_t memory_regions;
 	/*
 	 * Rings that are open now, at either end, whose target polls the
-	 * footers for segments, and those where a completion tells it.
+	 * footers for segments, but for those of checksum_rings; and those
+	 * where a completion tells it.
 	 */
 	uint32_t footer_rings, imm_rings;
 	/*
@@ -162,6 +164,9 @@ struct dfi_context_stats {
 	uint32_t thread_domains;
 	char device[64];
 	char address[48]; /* IPv4 or IPv6, of this context */
+	/* Rings whose target polls footers that have checksums. */
+	uint32_t checksum_rings;
+	uint32_t reserved; /* 0 */
 };
 
 /*

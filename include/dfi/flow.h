@@ -453,8 +453,8 @@ struct dfi_flow_info {
 	 * What the attached endpoints that can use RDMA use, cut if longer:
 	 * "source 0: mlx5_0 port 1, GID 3 ::ffff:10.0.0.1, immediate data;
 	 * target 0: ...". Of a source also how its first target that it
-	 * reaches so learns of segments: "immediate data" (by a completion) or
-	 * "footers are polled".
+	 * reaches so learns of segments: "immediate data" (by a completion),
+	 * "footers are polled", or that and "with checksums".
 	 */
 	char verbs[1024];
 	uint32_t loss_policy;    /* enum dfi_loss_policy */

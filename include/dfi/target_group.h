@@ -50,6 +50,9 @@ DFI_API int dfi_target_group_close(struct dfi_target_group *group);
 
 /*
  * Add a target; arg comes back with its batches. Closing the target removes it.
+ * Over RDMA, one that was opened with DFI_WAIT_SPIN is better added before its
+ * sources attach: their segments may come without waking anybody, see enum
+ * dfi_wait.
  * -EBUSY: it is in a group, or has a descriptor (dfi_target_fd()). -ENOMEM.
  */
 DFI_API int dfi_target_group_add(

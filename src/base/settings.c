@@ -33,6 +33,7 @@ static const struct choice choices[] = {
 	{ "DFI_VERBS_NOTIFY", "auto", VERBS_NOTIFY_AUTO },
 	{ "DFI_VERBS_NOTIFY", "footer", VERBS_NOTIFY_FOOTER },
 	{ "DFI_VERBS_NOTIFY", "imm", VERBS_NOTIFY_IMM },
+	{ "DFI_VERBS_NOTIFY", "checksum", VERBS_NOTIFY_CHECKSUM },
 	{ "DFI_LOG", "error", DFI_LOG_ERROR },
 	{ "DFI_LOG", "warn", DFI_LOG_WARN },
 	{ "DFI_LOG", "info", DFI_LOG_INFO },

@@ -67,7 +67,7 @@
 	X(text, verbs_address, "DFI_VERBS_ADDRESS", NULL,                     \
 	    "IP address of this host, on an RDMA device, to use")             \
 	X(choice, verbs_notify, "DFI_VERBS_NOTIFY", "auto",                   \
-	    "how a target learns of segments: auto, footer or imm")           \
+	    "how a target learns of segments: auto, footer, checksum or imm") \
 	X(retry, verbs_retry_ms, "DFI_VERBS_RETRY", "3000",                   \
 	    "milliseconds, 1 to 3600000, for which RDMA repeats what is not " \
 	    "answered before a connection breaks")                            \
@@ -93,6 +93,7 @@ enum verbs_notify {
 	VERBS_NOTIFY_AUTO = 1,
 	VERBS_NOTIFY_FOOTER, /* it polls footers: the device keeps the order */
 	VERBS_NOTIFY_IMM,    /* by the completion of a write with immediate */
+	VERBS_NOTIFY_CHECKSUM, /* it polls footers with checksums */
 };
 
 #define SETTING_TYPE_text const char *

@@ -113,6 +113,8 @@ static inline struct ring_layout ring_layout(
 		.segment_bytes = g->segment_bytes,
 		.segment_tuples = g->segment_tuples,
 		.next_footer = ring_next_footer,
+		.first_footer[1] = footer_state(
+		    RING_FIRST_SEGMENT - UINT64_C(1), 0, 0),
 	};
 }
 

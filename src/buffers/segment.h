@@ -41,8 +41,8 @@
  * total: tuples in this ring up to the end of this segment.
  * state: bits 0..31 the segment's sequence number, truncated; 32..58 the
  * payload bytes used; 59..63 flags. One word, so that a reader that observes
- * the number it expects has the rest too. Once a ring has begun, nothing needs
- * to be reset: a slot's old number is segment_count behind.
+ * the number it expects has the rest too. Once a ring has begun, no reader
+ * needs anything to be reset: a slot's old number is segment_count behind.
  *
  * With FOOTER_FLAG_LOST there is no segment: so many as "used" says, from this
  * number on, were lost on their way (stream_target.h), and the next footer is

@@ -72,6 +72,7 @@ static void context_to_message(
 	message->memory_regions = stats->memory_regions;
 	message->footer_rings = stats->footer_rings;
 	message->imm_rings = stats->imm_rings;
+	message->checksum_rings = stats->checksum_rings;
 	message->broken_connections = stats->broken_connections;
 	message->fatal_events = stats->fatal_events;
 	message->port_downs = stats->port_downs;
@@ -189,6 +190,7 @@ static void read_context(
 	stats->memory_regions = message->memory_regions;
 	stats->footer_rings = message->footer_rings;
 	stats->imm_rings = message->imm_rings;
+	stats->checksum_rings = message->checksum_rings;
 	stats->broken_connections = message->broken_connections;
 	stats->fatal_events = message->fatal_events;
 	stats->port_downs = message->port_downs;

@@ -100,6 +100,8 @@ static int export_rings(struct dfi_target *target,
 		return unreachable(target, ret);
 	target->wait.arm = dfi__target_arm_network;
 	target->wait.arm_arg = verbs;
+	atomic_set(&target->region->export->spins,
+	    !target->wait.sleeps && !(target->flags & DFI_NONBLOCK));
 	/* Else sources of this host write through memory. */
 	target->wait.fenced = target->flow.transport == DFI_TRANSPORT_VERBS;
 	/* At most half a credit's worth: the sources are not held up. */

@@ -155,6 +155,8 @@ int dfi_target_group_add(
 	};
 	group->n_open++;
 	target->group = group;
+	if (target->region->export)
+		atomic_set(&target->region->export->spins, false);
 	/* It may have tuples that nobody will announce any more. */
 	dfi__notify_kick(&group->notify);
 	return 0;

@@ -87,6 +87,11 @@ struct export
 	_Atomic bool silent;
 	/* Of some, the segments are seen only after progress() took them in. */
 	_Atomic bool told;
+	/*
+	 * For the owner to set: its reader never sleeps, so that rings that are
+	 * opened now may be silent.
+	 */
+	_Atomic bool spins;
 };
 
 /* What a transport must know of the rings of a region. */
@@ -111,11 +116,12 @@ struct ring_layout {
 	uint32_t segment_tuples;
 	/*
 	 * Make the footer of a segment of so many bytes, as written, whole
-	 * tuples or not, from the one of the segment before it. Before the
-	 * first segment, the last slot of the ring has that.
+	 * tuples or not, from the one of the segment before it; of the first
+	 * one, from first_footer.
 	 */
 	void (*next_footer)(const struct ring_layout *layout, uint64_t bytes,
 	    uint64_t footer[2]);
+	uint64_t first_footer[2];
 };
 
 /*
@@ -189,7 +195,9 @@ struct transport_write {
  * A transport that learns of an end mark's arrival in another way than by its
  * footer writes footer[1] with these bits inverted, in which form a reader
  * doesn't take it for what it expects, and publishes it when it knows. Of a
- * segment it need not write the footer at all: see next_footer().
+ * segment it need not write the footer at all, or may write another one, if no
+ * byte of the low half of its second word is that of the segment's number: see
+ * next_footer().
  */
 #define TRANSPORT_HELD_FLAG (UINT64_C(1) << 62)
 #define TRANSPORT_HELD (TRANSPORT_HELD_FLAG | UINT64_C(1) << 31)

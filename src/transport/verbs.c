@@ -171,6 +171,7 @@ static void verbs_stop(struct transport *transport)
 	ibv_dealloc_pd(verbs->pd);
 	rdma_destroy_id(verbs->hold);
 	free(verbs->links);
+	free(verbs->polled);
 	pthread_cond_destroy(&verbs->answered);
 	pthread_mutex_destroy(&verbs->table);
 	free(verbs);
@@ -250,7 +251,7 @@ void dfi__verbs_put_export(struct verbs_export *export)
 		free_export(export);
 }
 
-bool dfi__verbs_leave_export(const struct verbs_link *link)
+bool dfi__verbs_leave_export(struct verbs_link *link)
 {
 	struct verbs_export *export = link->export;
 	const struct ring_layout *layout = &export->layout;
@@ -261,6 +262,8 @@ bool dfi__verbs_leave_export(const struct verbs_link *link)
 		dfi__verbs_put_export(export);
 		return false;
 	}
+	dfi__verbs_take_ring((struct verbs *)export->base.transport, link);
+	dfi__verbs_unpoll_ring((struct verbs *)export->base.transport, link);
 	written = verbs_footer_state(export, link->ring,
 		      layout->first_slot + layout->footer_offset) !=
 		link->first_state ||
@@ -616,11 +619,6 @@ static int post_payload(
 	    remote, write->payload_offset, &part, 1, &imm, write->more);
 }
 
-/* So many bytes between payload and footer are not worth a part of their own.
- */
-#define MOST_PADDING 128
-static_assert(MOST_PADDING <= TRANSPORT_STAGE_PAD, "what is read of a stage");
-
 /* Where the footer of a segment lies, to be sent: all have their own. */
 static uint64_t footer_in_image(
     const struct verbs_remote *remote, uint64_t offset)
@@ -649,6 +647,21 @@ static uint64_t put_footer(const struct verbs_remote *remote,
 	return offset;
 }
 
+/* The same of a segment's, with a checksum where that is the way. */
+static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
+    const struct transport_write *write, uint64_t flags)
+{
+	uint64_t offset = put_footer(remote, write, flags);
+
+	if (remote->notify == VERBS_NOTIFY_CHECKSUM)
+		dfi__verbs_seal(remote->base.stage
+			? write->staged
+			: remote->base.ring + write->payload_offset,
+		    write->payload_size,
+		    (uint64_t *)(void *)(remote->base.ring + offset));
+	return offset;
+}
+
 /*
  * A target that polls footers needs both in one work request, as devices keep
  * the order within one write only (docs/decisions/0018-partial-segments.md). So
@@ -658,16 +671,13 @@ static uint64_t put_footer(const struct verbs_remote *remote,
 static int post_with_footer(
     struct verbs_remote *remote, const struct transport_write *write)
 {
-	uint64_t room = write->footer_offset - write->payload_offset, at = 0;
-	uint64_t bits = 0, footer;
+	uint64_t room = write->footer_offset - write->payload_offset;
+	uint64_t at = verbs_payload_at(room, write->payload_size);
+	uint64_t footer = put_segment_footer(
+	    remote, write, unlikely(at) ? TRANSPORT_AT_FOOTER : 0);
 	struct ibv_sge parts[2];
 	int n = 2;
 
-	if (unlikely(room - write->payload_size >= MOST_PADDING)) {
-		at = transport_at_footer(room, write->payload_size);
-		bits = TRANSPORT_AT_FOOTER;
-	}
-	footer = put_footer(remote, write, bits);
 	parts[0] = payload_of(remote, write, room - at);
 	if (likely(!at && !remote->base.stage)) {
 		parts[0].length += sizeof(write->footer);
@@ -703,10 +713,10 @@ static int verbs_write(struct remote *base, const struct transport_write *write)
 
 	if (unlikely(!write->payload_size))
 		ret = post_end(remote, write);
-	else if (remote->notify == VERBS_NOTIFY_FOOTER)
-		ret = post_with_footer(remote, write);
-	else
+	else if (remote->notify == VERBS_NOTIFY_IMM)
 		ret = post_payload(remote, write);
+	else
+		ret = post_with_footer(remote, write);
 	if (unlikely(ret)) {
 		remote->unsent = true;
 		return dfi__verbs_lost(remote);

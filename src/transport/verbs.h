@@ -23,6 +23,7 @@
  *	verbs_credit.c   credits, and what else waits for room in a queue
  *	verbs_message.c  messages: rings are opened and left
  *	verbs_arrive.c   what arrives: messages, segments, credits
+ *	verbs_checksum.c footers that say whether their segment is whole
  *	verbs_multicast.c, verbs_port.c, verbs_datagram.c
  *	                 multicast ports (verbs_multicast.h)
  *
@@ -119,7 +120,7 @@ enum verbs_imm {
 
 /* What two processes agree on before they have a queue pair. */
 #define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
-#define VERBS_HELLO_VERSION 4
+#define VERBS_HELLO_VERSION 5
 
 struct verbs_hello {
 	uint32_t magic;
@@ -245,7 +246,8 @@ struct verbs_link {
 	uint32_t ring;
 	uint32_t slot;                 /* of the next segment */
 	_Atomic uint64_t *next_footer; /* in that slot */
-	uint64_t footer[2]; /* of the last one, if only payload comes */
+	uint64_t footer[2];            /* of the last one, if it is made here */
+	uint32_t blank_slot;           /* behind those that are ready */
 	uint64_t credit_address;
 	uint32_t credit_rkey;
 	uint64_t first_state; /* of the first footer when it was opened */
@@ -352,6 +354,8 @@ struct verbs {
 	struct verbs_export *exports;
 	struct verbs_link *links;
 	uint32_t n_links;
+	uint32_t *polled; /* numbers of links whose footers have checksums */
+	uint32_t n_polled;
 	struct verbs_counts retired; /* of connections that were freed */
 	_Atomic uint32_t n_stages;   /* registered */
 
@@ -770,6 +774,12 @@ void dfi__verbs_message_arrived(
 
 /* verbs_arrive.c */
 
+/*
+ * Take all segments of a link that were there at the call, if its footers have
+ * checksums; and no more in all than the ring has slots. The poll lock is held.
+ */
+void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link);
+
 int dfi__verbs_arrivals_start(struct verbs *verbs);
 /* The control thread takes no more; connections may go. */
 void dfi__verbs_arrivals_quiet(struct verbs *verbs);
@@ -785,13 +795,48 @@ void dfi__verbs_take_some(struct verbs *verbs);
 void dfi__verbs_settle(struct transport *transport);
 void dfi__verbs_arm(struct transport *transport);
 
+/* verbs_checksum.c */
+
+/* Of a segment with that payload, make its footer the one that travels. */
+void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2]);
+
+/* The low half of footer[1] on its way, of the segment of that number: all top
+ * bits are set, the others inverted. */
+static inline uint32_t verbs_sealed_number(uint32_t number)
+{
+	return ~number | UINT32_C(0x80808080);
+}
+
+/*
+ * Whether the link's next segment is there, whose footer[1] on its way was
+ * observed to be this; how many bytes its payload has, and the flags of its
+ * footer[1].
+ */
+bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
+    uint64_t *bytes, uint64_t *flags);
+
+/*
+ * Make the slots of a ring ready for such footers that nobody has written; and
+ * later so many more, which were given back, from the one behind those that
+ * are.
+ */
+void dfi__verbs_blank_new(struct verbs_link *link);
+void dfi__verbs_blank(struct verbs_link *link, uint64_t n);
+
+/* Whether somebody has written a ring, through memory or else. */
+bool dfi__verbs_is_written(const struct verbs_export *export, uint32_t ring);
+
+/* Links whose rings have such footers: -ENOMEM. Both locks are held. */
+int dfi__verbs_poll_ring(struct verbs *verbs, uint32_t link);
+void dfi__verbs_unpoll_ring(struct verbs *verbs, const struct verbs_link *link);
+
 /* verbs.c */
 
 /*
  * A peer can't write any more; both locks are held. Whether it has written: if
  * not, the ring is as if it had never been opened.
  */
-bool dfi__verbs_leave_export(const struct verbs_link *link);
+bool dfi__verbs_leave_export(struct verbs_link *link);
 void dfi__verbs_put_export(struct verbs_export *export);
 
 /* -ECONNRESET: why the connection of a remote broke. */
@@ -816,6 +861,38 @@ static inline _Atomic uint64_t *verbs_footer_at(
 						link->export, link->ring) +
 	    layout->first_slot + (uint64_t)slot * layout->slot_size +
 	    layout->footer_offset);
+}
+
+/* The footer behind that of a slot, which becomes that one's; for each, a
+ * product would cost. */
+static inline _Atomic uint64_t *verbs_footer_behind(
+    const struct verbs_link *link, _Atomic uint64_t *footer, uint32_t *slot)
+{
+	const struct ring_layout *layout = &link->export->layout;
+
+	if (likely(++*slot < layout->n_slots))
+		return (_Atomic uint64_t *)(void *)((char *)footer +
+		    layout->slot_size);
+	*slot = 0;
+	return verbs_footer_at(link, 0);
+}
+
+/* So many bytes between payload and footer are not worth a part of their own.
+ */
+#define VERBS_MOST_PADDING 128
+_Static_assert(
+    VERBS_MOST_PADDING <= TRANSPORT_STAGE_PAD, "what is read of a stage");
+
+/*
+ * Where in its slot the payload of a segment lies whose footer travels with it,
+ * in one write, with so much room before the footer; not 0 means
+ * TRANSPORT_AT_FOOTER.
+ */
+static inline uint64_t verbs_payload_at(uint64_t room, uint64_t bytes)
+{
+	return likely(room - bytes < VERBS_MOST_PADDING)
+	    ? 0
+	    : transport_at_footer(room, bytes);
 }
 
 /* The second word of a footer. */

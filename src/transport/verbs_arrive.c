@@ -6,6 +6,9 @@
  * woken for messages, which are solicited, and while some endpoint sleeps for
  * everything. What else arrives while no endpoint looks is for endpoints that
  * will, and until then takes a receive; sources take some now and then.
+ *
+ * Segments whose footers have checksums complete on no queue; who takes what
+ * arrives looks at these footers, too.
  */
 #include "verbs.h"
 
@@ -60,27 +63,13 @@ static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 		verbs->woke = true;
 }
 
-/* The link's next segment is the one behind; for each, a product would cost. */
-static inline void link_go_on(struct verbs_link *link)
-{
-	const struct ring_layout *layout = &link->export->layout;
-
-	if (likely(++link->slot < layout->n_slots)) {
-		link->next_footer =
-		    (_Atomic uint64_t *)(void *)((char *)link->next_footer +
-			layout->slot_size);
-		return;
-	}
-	link->slot = 0;
-	link->next_footer = verbs_footer_at(link, 0);
-}
-
 /*
  * The payload of the next segment, so many bytes, is in memory. Its footer did
- * not travel: it would often be a packet of its own.
+ * not travel, as it would often be a packet of its own, or another one did.
+ * flags: of footer[1].
  */
-static inline void segment_arrived(
-    struct verbs *verbs, struct verbs_link *link, uint32_t bytes)
+static inline void segment_arrived(struct verbs *verbs, struct verbs_link *link,
+    uint64_t bytes, uint64_t flags)
 {
 	struct verbs_export *export = link->export;
 	_Atomic uint64_t *footer = link->next_footer;
@@ -90,9 +79,61 @@ static inline void segment_arrived(
 	export->layout.next_footer(&export->layout, bytes, link->footer);
 	atomic_set(&footer[0], link->footer[0]);
 	/* Pairs with the reader's observe of this word (reader.c). */
-	atomic_publish(&footer[1], link->footer[1]);
+	atomic_publish(&footer[1], link->footer[1] | flags);
 	wake(verbs, reader_word(export));
-	link_go_on(link);
+	link->next_footer = verbs_footer_behind(link, footer, &link->slot);
+}
+
+/*
+ * The next segments of a link whose footers have checksums, as far as they are
+ * there, and at most so many: whether there was one.
+ */
+static always_inline bool take_whole(
+    struct verbs *verbs, struct verbs_link *link, uint32_t most)
+{
+	uint64_t sealed, bytes, flags;
+	uint32_t n, number;
+
+	for (n = 0; n < most; n++) {
+		/* A device wrote it: the first word is read after it, but
+		 * nothing else is known to be there. */
+		sealed = atomic_observe(&link->next_footer[1]);
+		number = (uint32_t)link->footer[1] + 1;
+		if (likely((uint32_t)sealed != verbs_sealed_number(number)) ||
+		    link->export->closing ||
+		    !dfi__verbs_is_whole(link, sealed, &bytes, &flags))
+			break;
+		segment_arrived(verbs, link, bytes, flags);
+	}
+	return n;
+}
+
+void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link)
+{
+	struct verbs_export *export = link->export;
+
+	if (export->rings[link->ring].notify == VERBS_NOTIFY_CHECKSUM)
+		take_whole(verbs, link, export->layout.n_slots);
+}
+
+/*
+ * Who looks for segments with checksums passes over their rings so many times,
+ * if none is there, before it looks at the queue; and takes at most a batch of
+ * each ring. While some are there, the queue has its turn each so many calls.
+ */
+#define CHECKSUM_PASSES 16
+#define QUEUE_TURN 8
+
+static always_inline bool take_checksums(struct verbs *verbs)
+{
+	uint32_t passes, i;
+	bool any = false;
+
+	for (passes = 0; !any && passes < CHECKSUM_PASSES; passes++)
+		for (i = 0; i < verbs->n_polled; i++)
+			any |= take_whole(
+			    verbs, &verbs->links[verbs->polled[i]], BATCH);
+	return any;
 }
 
 /* The end mark, which was held back until now, is for all to see. */
@@ -104,6 +145,8 @@ static void end_arrived(struct verbs *verbs, struct verbs_link *link)
 	link->ended = true;
 	if (!export || export->closing || !export->layout.n_slots)
 		return;
+	/* The segments came before it. */
+	dfi__verbs_take_ring(verbs, link);
 	state = (_Atomic uint64_t *)(void *)(verbs_ring_base(
 						 export, link->ring) +
 	    export->layout.end_footer + 8);
@@ -130,7 +173,7 @@ static always_inline void immediate_arrived(
 		return; /* late: its ring was given up */
 	switch (imm & ((1u << VERBS_IMM_BITS) - 1)) {
 	case VERBS_IMM_SEGMENT:
-		segment_arrived(verbs, link, wc->byte_len);
+		segment_arrived(verbs, link, wc->byte_len, 0);
 		break;
 	case VERBS_IMM_END:
 		end_arrived(verbs, link);
@@ -206,19 +249,28 @@ static always_inline void take_arrivals(struct verbs *verbs, uint32_t looks)
 
 void dfi__verbs_take(struct verbs *verbs)
 {
+	uint32_t i;
+
 	take_arrivals(verbs, 1);
+	for (i = 0; i < verbs->n_polled; i++)
+		dfi__verbs_take_ring(verbs, &verbs->links[verbs->polled[i]]);
 }
 
 void dfi__verbs_progress(struct transport *transport, uint32_t looks)
 {
 	struct verbs *verbs = (struct verbs *)transport;
+	uint32_t polls;
 
 	/* Somebody does it now, or waits to do it: on few processors who spins
 	 * would else take the lock again before who sleeps for it runs. */
 	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
 		return;
-	atomic_set(&verbs->polls, atomic_peek(&verbs->polls) + 1);
-	take_arrivals(verbs, looks);
+	polls = atomic_peek(&verbs->polls) + 1;
+	atomic_set(&verbs->polls, polls);
+	if (!verbs->n_polled)
+		take_arrivals(verbs, looks);
+	else if (!take_checksums(verbs) || polls % QUEUE_TURN == 0)
+		take_arrivals(verbs, 1);
 	lock_release(&verbs->poll);
 }
 

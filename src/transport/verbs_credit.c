@@ -70,6 +70,9 @@ int dfi__verbs_give_credit(struct region *region,
 	pthread_mutex_lock(&verbs->table);
 	if (export->rings[ring].link != NO_LINK) {
 		link = &verbs->links[export->rings[ring].link];
+		if (export->rings[ring].notify == VERBS_NOTIFY_CHECKSUM)
+			dfi__verbs_blank(link,
+			    consumed - atomic_peek(&link->credit.consumed));
 		atomic_set(&link->credit.consumed, consumed);
 		atomic_set(&link->credit.closed, closed);
 		if (dfi__verbs_is_busy(link->conn))

@@ -32,13 +32,27 @@ uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn)
 	return i;
 }
 
-static enum verbs_notify choose_notify(
-    const struct verbs *verbs, const struct verbs_conn *conn)
+/*
+ * Without a promise of order: to sum slots with so many bytes before their
+ * footer takes no more time than a completion, and XXH3 has another way for
+ * more (docs/decisions/0027-footers-with-checksums.md); and so many rings are
+ * looked at for each segment.
+ */
+#define CHECKSUM_BYTES 240
+#define CHECKSUM_RINGS 16
+
+static enum verbs_notify choose_notify(const struct verbs *verbs,
+    const struct verbs_conn *conn, const struct verbs_export *export)
 {
 	if (verbs->settings->verbs_notify != VERBS_NOTIFY_AUTO)
 		return verbs->settings->verbs_notify;
-	return ibv_query_qp_data_in_order(conn->qp, IBV_WR_RDMA_WRITE, 0)
-	    ? VERBS_NOTIFY_FOOTER
+	if (ibv_query_qp_data_in_order(conn->qp, IBV_WR_RDMA_WRITE, 0))
+		return VERBS_NOTIFY_FOOTER;
+	/* A sleeper is woken by completions only. */
+	return atomic_peek(&export->base.spins) &&
+		export->layout.footer_offset <= CHECKSUM_BYTES &&
+		verbs->n_polled < CHECKSUM_RINGS
+	    ? VERBS_NOTIFY_CHECKSUM
 	    : VERBS_NOTIFY_IMM;
 }
 
@@ -62,6 +76,26 @@ static int open_words(struct verbs_conn *conn, struct verbs_export *export,
 	return 0;
 }
 
+/* From now on, what comes for the link is the ring's. */
+static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
+{
+	struct verbs_export *export = link->export;
+	struct verbs_ring *ring = &export->rings[link->ring];
+
+	memcpy(link->footer, export->layout.first_footer, sizeof(link->footer));
+	link->next_footer = verbs_footer_at(link, 0);
+	if (notify == VERBS_NOTIFY_CHECKSUM)
+		dfi__verbs_blank_new(link);
+	link->first_state = atomic_peek(&link->next_footer[1]);
+	export->n_links++;
+	ring->notify = notify;
+	atomic_publish(&ring->used, true);
+	if (notify != VERBS_NOTIFY_IMM)
+		atomic_set(&export->base.silent, true);
+	if (notify != VERBS_NOTIFY_FOOTER)
+		atomic_set(&export->base.told, true);
+}
+
 /* A peer wants to write a ring. 0, or why not. */
 static int open_ring(struct verbs_conn *conn,
     const struct verbs_message *message, struct verbs_message *answer)
@@ -69,8 +103,6 @@ static int open_ring(struct verbs_conn *conn,
 	struct verbs *verbs = conn->verbs;
 	struct verbs_export *export;
 	struct verbs_link *link;
-	struct verbs_ring *ring;
-	_Atomic uint64_t *before;
 	uint32_t number;
 
 	for (export = verbs->exports; export; export = export->next)
@@ -83,35 +115,29 @@ static int open_ring(struct verbs_conn *conn,
 		return -EBADMSG;
 	if (!export->layout.n_slots)
 		return open_words(conn, export, message, answer);
-	ring = &export->rings[message->ring];
-	if (atomic_peek(&ring->used))
+	if (atomic_peek(&export->rings[message->ring].used) ||
+	    dfi__verbs_is_written(export, message->ring))
 		return -EEXIST;
 	number = dfi__verbs_link_take(verbs, conn);
 	if (number == NO_LINK)
 		return -ENOMEM;
 	link = &verbs->links[number];
+	answer->notify = choose_notify(verbs, conn, export);
+	if (answer->notify == VERBS_NOTIFY_CHECKSUM &&
+	    dfi__verbs_poll_ring(verbs, number) < 0) {
+		link->conn = NULL;
+		return -ENOMEM;
+	}
 	link->to_link = message->link;
 	link->export = export;
 	link->ring = message->ring;
 	link->credit_address = message->address;
 	link->credit_rkey = message->rkey;
-	link->first_state = verbs_footer_state(export, message->ring,
-	    export->layout.first_slot + export->layout.footer_offset);
-	before = verbs_footer_at(link, export->layout.n_slots - 1);
-	link->footer[0] = atomic_peek(&before[0]);
-	link->footer[1] = atomic_peek(&before[1]);
-	link->next_footer = verbs_footer_at(link, 0);
-	export->n_links++;
-	ring->link = number;
-	ring->notify = choose_notify(verbs, conn);
-	atomic_publish(&ring->used, true);
-	atomic_set(ring->notify == VERBS_NOTIFY_FOOTER ? &export->base.silent
-						       : &export->base.told,
-	    true);
+	export->rings[message->ring].link = number;
+	begin_ring(link, answer->notify);
 	answer->link = number;
 	answer->address = (uintptr_t)verbs_ring_base(export, message->ring);
 	answer->rkey = export->mr->rkey;
-	answer->notify = ring->notify;
 	return 0;
 }
 
@@ -138,8 +164,9 @@ static void on_opened(
 	remote->address = message->address;
 	remote->rkey = message->rkey;
 	if (remote->layout.n_slots)
-		remote->notify = message->notify == VERBS_NOTIFY_FOOTER
-		    ? VERBS_NOTIFY_FOOTER
+		remote->notify = message->notify == VERBS_NOTIFY_FOOTER ||
+			message->notify == VERBS_NOTIFY_CHECKSUM
+		    ? message->notify
 		    : VERBS_NOTIFY_IMM;
 	remote->opened = message->error < 0 ? message->error : 1;
 	pthread_cond_broadcast(&link->conn->verbs->answered);

@@ -45,8 +45,21 @@ static void add_link(
 	else if (link->remote && link->remote->opened == 1)
 		notify = link->remote->notify;
 	stats->footer_rings += notify == VERBS_NOTIFY_FOOTER;
+	stats->checksum_rings += notify == VERBS_NOTIFY_CHECKSUM;
 	stats->imm_rings += notify == VERBS_NOTIFY_IMM;
 	stats->memory_regions += link->remote != NULL;
+}
+
+static const char *way(enum verbs_notify notify)
+{
+	switch (notify) {
+	case VERBS_NOTIFY_FOOTER:
+		return ", footers are polled";
+	case VERBS_NOTIFY_CHECKSUM:
+		return ", footers are polled, with checksums";
+	default:
+		return ", immediate data";
+	}
 }
 
 void dfi__verbs_describe(const struct transport *transport,
@@ -58,9 +71,7 @@ void dfi__verbs_describe(const struct transport *transport,
 
 	snprintf(text, TRANSPORT_WAY_SIZE, "%s port %u, GID %d %s%s",
 	    device->name, device->port, device->gid_index, device->gid,
-	    !remote                                     ? ""
-		: remote->notify == VERBS_NOTIFY_FOOTER ? ", footers are polled"
-							: ", immediate data");
+	    remote ? way(remote->notify) : "");
 }
 
 void dfi__verbs_query(

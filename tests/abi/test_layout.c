@@ -52,7 +52,7 @@ static void pin_the_rest(void)
 	PIN(dfi_attr, registry_flags, 64, 4);
 	PIN(dfi_attr, reserved2, 68, 4);
 
-	PIN_SIZE(dfi_context_stats, 208);
+	PIN_SIZE(dfi_context_stats, 216);
 	PIN(dfi_context_stats, writes, 0, 8);
 	PIN(dfi_context_stats, inline_writes, 8, 8);
 	PIN(dfi_context_stats, bytes, 16, 8);
@@ -72,6 +72,8 @@ static void pin_the_rest(void)
 	PIN(dfi_context_stats, thread_domains, 92, 4);
 	PIN(dfi_context_stats, device, 96, 64);
 	PIN(dfi_context_stats, address, 160, 48);
+	PIN(dfi_context_stats, checksum_rings, 208, 4);
+	PIN(dfi_context_stats, reserved, 212, 4);
 
 	PIN_SIZE(dfi_field, 32);
 	PIN(dfi_field, name, 0, 8);
@@ -144,14 +146,14 @@ static void pin_stats(void)
 	PIN(dfi_endpoint_stats, gaps, 248, 8);
 	PIN(dfi_endpoint_stats, lost_segments, 256, 8);
 
-	PIN_SIZE(dfi_node_stats, 392);
+	PIN_SIZE(dfi_node_stats, 400);
 	PIN(dfi_node_stats, node, 0, 152);
 	PIN(dfi_node_stats, error, 152, 8);
 	PIN(dfi_node_stats, endpoints, 160, 8);
 	PIN(dfi_node_stats, errors, 168, 8);
 	PIN(dfi_node_stats, n_endpoints, 176, 4);
 	PIN(dfi_node_stats, n_errors, 180, 4);
-	PIN(dfi_node_stats, context, 184, 208);
+	PIN(dfi_node_stats, context, 184, 216);
 
 	PIN_SIZE(dfi_error_info, 288);
 	PIN(dfi_error_info, code, 0, 4);

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -320,6 +321,8 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	to = query(rig.other);
 	cr_assert_not_null(strstr(info.verbs,
 	    from.imm_rings ? ", immediate data" : ", footers are polled"));
+	cr_assert_eq(strstr(info.verbs, ", with checksums") != NULL,
+	    from.checksum_rings);
 	messages = from.writes + from.messages + to.credits + to.messages;
 	cr_assert_eq(from.writes, SEGMENTS);
 	cr_assert_geq(from.bytes,
@@ -330,8 +333,10 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	    (double)messages / SEGMENTS, 1 + 4.0 / SEGMENT_COUNT + 0.01);
 	cr_assert_leq(16 * from.completions, from.writes + from.messages);
 	cr_assert_leq(16 * to.completions, to.credits + to.messages);
-	cr_assert_eq(from.footer_rings + from.imm_rings, 1);
+	cr_assert_eq(
+	    from.footer_rings + from.checksum_rings + from.imm_rings, 1);
 	cr_assert_eq(to.footer_rings, from.footer_rings);
+	cr_assert_eq(to.checksum_rings, from.checksum_rings);
 	cr_assert_eq(to.imm_rings, from.imm_rings);
 	cr_assert_eq(from.queue_pairs, 1);
 	cr_assert_eq(to.queue_pairs, 1);
@@ -345,6 +350,104 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	cr_assert_neq(from.address[0], '\0');
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_eq(dfi_target_close(target), 0);
+	rig_stop(&rig);
+}
+
+static struct dfi_target *open_waiting(
+    const char *flow, uint32_t segment_tuples, uint32_t wait, uint32_t flags)
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_target *target;
+
+	create_kv_flow(rig.dfi, flow, 1, 1, segment_tuples, SEGMENT_COUNT);
+	attr.wait = wait;
+	attr.flags = flags;
+	cr_assert_eq(dfi_target_open(rig.other, flow, 0, &attr, &target), 0,
+	    "%s", dfi_errmsg());
+	return target;
+}
+
+/* How the target learns of segments, by itself. */
+static struct dfi_context_stats rings_of(
+    const char *flow, struct dfi_target *target)
+{
+	struct dfi_source *source = open_source(rig.dfi, flow, 0, 0);
+	struct dfi_context_stats stats = query(rig.other);
+
+	cr_assert_eq(
+	    stats.footer_rings + stats.checksum_rings + stats.imm_rings, 1);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	return stats;
+}
+
+static void expect_imm(const char *flow, struct dfi_target *target)
+{
+	cr_assert_eq(rings_of(flow, target).imm_rings, 1, "%s", flow);
+}
+
+/* If the device promises no order, as soft-RoCE. */
+Test(stats, show_checksums_where_a_target_spins_for_small_segments)
+{
+	struct dfi_target_group *group;
+	struct dfi_target *target;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	setenv("DFI_VERBS_NOTIFY", "auto", 1);
+	rig_start(&rig);
+	target = open_waiting("blocks", 4, DFI_WAIT_BLOCK, 0);
+	if (rings_of("blocks", target).footer_rings)
+		cr_skip_test("the device promises to write in order");
+	target = open_waiting("spins", 4, DFI_WAIT_SPIN, 0);
+	cr_assert_eq(rings_of("spins", target).checksum_rings, 1);
+	target = open_waiting("again", 4, DFI_WAIT_BLOCK, 0);
+	expect_imm("again", target);
+	target = open_waiting("large", 64, DFI_WAIT_SPIN, 0);
+	expect_imm("large", target);
+	target = open_waiting("polls", 4, DFI_WAIT_SPIN, DFI_NONBLOCK);
+	expect_imm("polls", target);
+	target = open_waiting("grouped", 4, DFI_WAIT_SPIN, 0);
+	cr_assert_eq(dfi_target_group_open(rig.other, NULL, &group), 0);
+	cr_assert_eq(dfi_target_group_add(group, target, NULL), 0);
+	expect_imm("grouped", target);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	rig_stop(&rig);
+}
+
+/* All are looked at for each segment. */
+Test(stats, show_checksums_on_few_rings)
+{
+	enum {
+		FLOWS = 20,
+		MOST = 16
+	};
+	struct dfi_context_stats stats;
+	struct dfi_target *targets[FLOWS];
+	struct dfi_source *sources[FLOWS];
+	char name[16];
+	int i;
+
+	if (!getenv("DFI_TEST_DEVICE"))
+		cr_skip_test("no DFI_TEST_DEVICE");
+	setenv("DFI_TRANSPORT", "verbs", 1);
+	setenv("DFI_VERBS_NOTIFY", "auto", 1);
+	rig_start(&rig);
+	for (i = 0; i < FLOWS; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		targets[i] = open_waiting(name, 4, DFI_WAIT_SPIN, 0);
+		sources[i] = open_source(rig.dfi, name, 0, 0);
+	}
+	stats = query(rig.other);
+	if (stats.footer_rings)
+		cr_skip_test("the device promises to write in order");
+	cr_assert_eq(stats.checksum_rings, MOST);
+	cr_assert_eq(stats.imm_rings, FLOWS - MOST);
+	for (i = 0; i < FLOWS; i++) {
+		cr_assert_eq(dfi_source_close(sources[i]), 0);
+		cr_assert_eq(dfi_target_close(targets[i]), 0);
+	}
 	rig_stop(&rig);
 }
 

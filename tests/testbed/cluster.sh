@@ -139,11 +139,15 @@ fi
 # How segments that crossed machines arrived, by what the sources say.
 check_arrival() # FLOW NOTIFY
 {
-	local way='immediate data' ways
+	local way ways
 
-	[ "$2" = imm ] || way='footers are polled'
+	case $2 in
+	imm) way='immediate data' ;;
+	footer) way='footers are polled($|[^,])' ;;
+	checksum) way='footers are polled, with checksums' ;;
+	esac
 	ways=$(grep -h ': source .*GID' "$SHARED/$1".log.*)
-	if grep -v "$way" <<< "$ways"; then
+	if grep -Ev "$way" <<< "$ways"; then
 		echo "$1: that is not by $2"
 		return 1
 	fi
@@ -245,7 +249,8 @@ done
 mv "$SHARED/address.new" "$SHARED/address"
 
 flows 'two machines, MTU 4096' 2 0% 4200 \
-	'one:50000:imm one:50000:footer all:50000:imm all:50000:footer'
+	'one:50000:imm one:50000:footer all:50000:imm all:50000:footer
+	all:50000:checksum'
 flows 'two machines, 8 MiB of memory may be locked' 2 0% 4200 all:50000:imm \
 	--memlock 8192
 flows 'three machines' 3 0% 4200 \
@@ -253,7 +258,7 @@ flows 'three machines' 3 0% 4200 \
 	order:20000:imm order:20000:footer'
 # Some thousand packets, so that there is one to lose.
 flows 'two machines, 1 % of the packets are lost' 2 1% 4200 \
-	'one:50000:footer all:400000:imm order:50000:imm'
+	'one:50000:footer one:50000:checksum all:400000:imm order:50000:imm'
 echo "== dfi-bench"
 measure imm shuffle
 measure datagram replicate --mode multicast --targets 2 --wait block

@@ -8,7 +8,8 @@
 #		and a stress test of threads: on two processors
 #	odd, even	half of the other tests: on one, as an emulated machine with
 #		two spends much of its time on interrupts between them. What depends
-#		on how a target learns of segments is in both, each with one way
+#		on how a target learns of segments is in both, with one way or
+#		two each
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -89,7 +90,7 @@ export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2 DFI_TEST_PARTITION_SIZES=3
 
 threads()
 {
-	for DFI_VERBS_NOTIFY in imm footer; do
+	for DFI_VERBS_NOTIFY in imm footer checksum; do
 		export DFI_VERBS_NOTIFY
 		run flow/$waiting
 	done
@@ -110,21 +111,24 @@ others=(unit/test_multicast "${once[@]/#/flow/}"
 	proc/test_{messages,order,processes,replicate,stalls,sequencers,trees,windows}
 	"flow/$images")
 
-half() # FIRST WAY
+half() # FIRST WAY...
 {
 	local i test
 
-	export DFI_VERBS_NOTIFY=$2
-	for test in "${twice[@]}"; do
-		run "flow/$test"
+	for DFI_VERBS_NOTIFY in "${@:2}"; do
+		export DFI_VERBS_NOTIFY
+		for test in "${twice[@]}"; do
+			run "flow/$test"
+		done
 	done
 	for ((i = $1; i < ${#others[@]}; i += 2)); do
 		test=${others[i]}
 		export DFI_VERBS_NOTIFY=auto
 		run "$test" ${arguments[$test]+"${arguments[$test]}"}
 		[ "${footers[$test]-}" ] || continue
-		export DFI_VERBS_NOTIFY=footer
-		run "$test" "${footers[$test]}"
+		for DFI_VERBS_NOTIFY in footer checksum; do
+			run "$test" "${footers[$test]}"
+		done
 	done
 }
 
@@ -132,11 +136,11 @@ case $part in
 all)
 	threads
 	half 0 footer
-	half 1 imm
+	half 1 imm checksum
 	;;
 threads) threads ;;
 odd) half 0 footer ;;
-even) half 1 imm ;;
+even) half 1 imm checksum ;;
 esac
 
 # Huge pages are the machine's: they are reserved in a VM only.
