@@ -139,11 +139,15 @@ bool dfi__target_glance(struct dfi_target *target)
 	/* What comes through a queue is not in memory before it is taken from
 	 * there; and what is first in an order takes more than a look. */
 	if (target->merge || (export && atomic_peek(&export->told)))
-		return false;
+		budget = 0;
 	if (budget > GLANCE_RINGS)
 		budget = GLANCE_RINGS;
 	for (spent = 0; !there && spent < budget; spent += target->n_readers)
 		there = any_ready(target);
+	if (!there && export) {
+		target_progress(target, 1);
+		there = !target->merge && any_ready(target);
+	}
 	if (there && unlikely(target->stall.since))
 		dfi__target_goes_on(target);
 	return there;

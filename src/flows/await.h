@@ -39,8 +39,10 @@ bool dfi__target_arm(struct dfi_target *target);
 int dfi__target_found_none(struct dfi_target *target);
 
 /*
- * Nothing was there a moment ago: look at memory some more, before what takes
- * longer. Whether a ring has a segment by now. Not in an ordered flow.
+ * Nothing was there a moment ago: look at memory some more, and at the
+ * network's queue, before what takes longer: what became of the sources waits
+ * while segments come. Whether a ring has one by now; in an ordered flow,
+ * false.
  */
 bool dfi__target_glance(struct dfi_target *target);
 

@@ -469,10 +469,10 @@ static int next_input(struct dfi_target *target)
 				return ret;
 			continue;
 		}
-		if (!(target->flags & DFI_NONBLOCK) && !target->group &&
-		    dfi__target_glance(target))
+		if (target->flags & DFI_NONBLOCK || target->group)
+			target_progress(target, 1);
+		else if (dfi__target_glance(target))
 			continue;
-		target_progress(target, 1);
 		ret = check_sources(target);
 		if (ret < 0)
 			return ret;
