@@ -148,6 +148,14 @@ short_breaks()
 	echo "a link that was down $n times lost nothing"
 }
 
+# Node 1 may have given up asking for node 0's address while its link was down.
+network_is_back()
+{
+	# shellcheck disable=SC2016 # for the node's shell
+	"$testbed" run 1 -- sh -c \
+		'busybox ping -c 1 -W 2 "$ADDRESS_0" > /dev/null'
+}
+
 long_break()
 {
 	start_flow long 2000000000
@@ -161,6 +169,7 @@ long_break()
 	cat "$SHARED/$case".[01] | grep -q \
 		"ended -104 .*$here: transport retry counter exceeded" ||
 		fail "nobody says why"
+	await "the network" 60 network_is_back
 	echo "a link that stayed down broke the connection"
 }
 
