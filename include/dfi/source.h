@@ -172,15 +172,15 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
  * arrived: what was pushed is in the targets' rings when it
  * returns 0. That takes some seconds if the network is slow; only if a target's
  * process is stopped and has no receive left, it may last as long as the target
- * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it in any
- * case. Frees the source in any case. Closing it again is -EBADF, NULL is 0,
- * and neither does anything (see context.h). If the stream is not whole (a hard
- * error, a refused push, an open cursor, a target that is gone), all targets
- * get -ECANCELED instead of an end (of a multicast over RDMA -ECONNRESET, if
- * that is lost on the network), and the first such error is returned.
- * -ETIMEDOUT, when that time has passed: the end was sent, and may have arrived
- * or not; or there was no room in time, and targets get -ECANCELED. Owner
- * thread only.
+ * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it, but for
+ * the wait for a segment's number that dfi_source_flush() tells of. Frees the
+ * source in any case. Closing it again is -EBADF, NULL is 0, and neither does
+ * anything (see context.h). If the stream is not whole (a hard error, a refused
+ * push, an open cursor, a target that is gone), all targets get -ECANCELED
+ * instead of an end (of a multicast over RDMA -ECONNRESET, if that is lost on
+ * the network), and the first such error is returned. -ETIMEDOUT, when that
+ * time has passed: the end was sent, and may have arrived or not; or there was
+ * no room in time, and targets get -ECANCELED. Owner thread only.
  */
 DFI_API int dfi_source_close(struct dfi_source *source);
 
@@ -198,7 +198,10 @@ DFI_API void dfi_source_abort(struct dfi_source *source);
 /*
  * Send what is buffered for all targets. Never waits, unless the source
  * combines: then for room, and errors are those of a push, but for -EPIPE. 0,
- * or the source's hard error.
+ * or the source's hard error. In an ordered flow over RDMA each segment's
+ * number comes over the network first, in this and in all calls that send one,
+ * also those that don't block: if target 0's machine is lost, until its
+ * connection is given up (DFI_VERBS_RETRY), and no timeout or abort ends that.
  */
 DFI_API int dfi_source_flush(struct dfi_source *source);
 
