@@ -98,10 +98,9 @@ function(dfi_late_git2)
 		LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/lib)
 endfunction()
 
-# dfi_test(<kind> <name> [SOURCES <file>...] [LIBRARIES <library>...]
-#          [TIMEOUT <seconds>]):
+# dfi_test(<kind> <name> [SOURCES <file>...] [LIBRARIES <library>...]):
 # tests/<kind>/<name>.c, plus SOURCES, as the CTest test <kind>.<name> with the
-# label <kind>. The kind says what it links and how long it may take:
+# label <kind>. The kind says what it links:
 #   unit    internals (dfi_testing); Criterion
 #   flow    libdfi.so and its public headers; Criterion
 #   proc    as flow, and may start tests/proc/worker.c and the programs
@@ -110,18 +109,10 @@ endfunction()
 # Criterion does not run under ThreadSanitizer, so there only stress and abi
 # tests are built.
 function(dfi_test kind name)
-	cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "SOURCES;LIBRARIES")
+	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
 	set(criterion_kinds unit flow proc)
 	if(DFI_SANITIZE STREQUAL "thread" AND kind IN_LIST criterion_kinds)
 		return()
-	endif()
-	set(timeout_unit 60)
-	set(timeout_flow 240)
-	set(timeout_proc 180)
-	set(timeout_stress 240)
-	set(timeout_abi 30)
-	if(NOT arg_TIMEOUT)
-		set(arg_TIMEOUT ${timeout_${kind}})
 	endif()
 
 	dfi_test_executable(${kind} ${name}
@@ -143,7 +134,7 @@ function(dfi_test kind name)
 	add_test(NAME ${kind}.${name} COMMAND ${target} ${arguments})
 	set_tests_properties(${kind}.${name} PROPERTIES
 		LABELS ${kind}
-		TIMEOUT ${arg_TIMEOUT}
+		TIMEOUT ${dfi_test_timeout}
 		SKIP_RETURN_CODE 77
 		ENVIRONMENT "${dfi_test_environment}")
 	if(kind STREQUAL "stress")
@@ -180,7 +171,7 @@ function(dfi_fuzz name)
 		${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name})
 	set_tests_properties(fuzz.replay_${name} PROPERTIES
 		LABELS fuzz
-		TIMEOUT 60
+		TIMEOUT ${dfi_test_timeout}
 		ENVIRONMENT "${dfi_test_environment}")
 endfunction()
 
@@ -241,6 +232,6 @@ function(dfi_check kind name)
 		WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 	set_tests_properties(${kind}.${name} PROPERTIES
 		LABELS ${kind}
-		TIMEOUT 600
+		TIMEOUT ${dfi_test_timeout}
 		SKIP_RETURN_CODE 77)
 endfunction()

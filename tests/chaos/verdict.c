@@ -540,6 +540,8 @@ static bool came_late(const struct trial *trial, uint32_t e)
 static void check_readers(struct trial *trial, uint32_t source)
 {
 	const struct end_board *at = &trial->board->ends[source];
+	int64_t continued =
+	    trial->outcome->continued_ns[trial->plan->ends[source].process];
 	int64_t closed = at->closing_ns, gone;
 	uint32_t t;
 
@@ -556,6 +558,9 @@ static void check_readers(struct trial *trial, uint32_t source)
 		/* One that had read to the end is no loss. */
 		if (state(trial, t) == END_CLOSED && !left(trial, t))
 			gone = 0;
+		/* Itself stopped, it was told only when it went on. */
+		if (gone)
+			gone = later(gone, continued);
 		if (gone && was_before(gone, closed, trial->outcome->limit_ns))
 			violation(trial,
 			    "source %u ended clean, but target %u had gone",

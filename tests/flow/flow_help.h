@@ -20,7 +20,7 @@
 
 /* For what is not to come: a registry answers in less, on a busy machine, too.
  */
-#define SHORT_MS 1000u
+#define SHORT_MS 3000u
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 

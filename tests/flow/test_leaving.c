@@ -34,9 +34,9 @@ static void check_connections(void)
 	}
 }
 
-TestSuite(close, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(abort, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(cancel, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(close, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(abort, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(cancel, .init = setup, .fini = teardown, .timeout = 300);
 
 enum {
 	N_TARGETS = 4,

@@ -22,7 +22,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(moving, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(moving, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct kv kv_of(uint64_t number)
 {

@@ -562,9 +562,9 @@ Test(group, has_timeouts)
 	create_kv_flow(rig.dfi, "first", 1, 1, 4, 4);
 	first = open_target(rig.other, "first", 0, 0);
 	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
-	attr.stall_timeout_ms = 2000;
+	attr.stall_timeout_ms = 2 * SHORT_MS;
 	cr_assert_eq(dfi_target_group_open(rig.dfi, &attr, &group), 0);
-	target_attr.open_timeout_ms = 1000;
+	target_attr.open_timeout_ms = SHORT_MS;
 	cr_assert_eq(dfi_target_open(rig.other, "f", 0, &target_attr, &target),
 	    0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_group_add(group, target, NULL), 0);
@@ -573,7 +573,7 @@ Test(group, has_timeouts)
 	cr_assert_eq(batch.target, target);
 	source = open_source(rig.dfi, "f", 0, 0);
 	assert_error(dfi_target_group_consume_batch(group, &batch), -ETIMEDOUT,
-	    "group of 1", "2000 ms");
+	    "group of 1", "6000 ms");
 	cr_assert_null(batch.target);
 	cr_assert_eq(dfi_target_group_close(group), 0);
 	cr_assert_eq(dfi_target_close(first), 0);

@@ -24,9 +24,9 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(replicate, .init = setup, .fini = teardown, .timeout = 120);
-TestSuite(naive, .init = setup, .fini = teardown, .timeout = 120);
-TestSuite(chosen, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(replicate, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(naive, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(chosen, .init = setup, .fini = teardown, .timeout = 300);
 
 static bool started;
 
@@ -46,7 +46,7 @@ static void teardown_multicast(void)
 }
 
 TestSuite(multicast, .init = setup_multicast, .fini = teardown_multicast,
-    .timeout = 120);
+    .timeout = 300);
 
 static uint32_t replication;
 

@@ -171,7 +171,7 @@ Test(sequencer, says_that_nobody_has_created_it)
 	struct dfi_sequencer *near = create("s2", 0), *sequencer;
 
 	cr_assert_eq(
-	    dfi_sequencer_open(rig.dfi, "s", 20, &sequencer), -ETIMEDOUT);
+	    dfi_sequencer_open(rig.dfi, "s", SHORT_MS, &sequencer), -ETIMEDOUT);
 	cr_assert_str_eq(dfi_errmsg(), "sequencer 's': nobody has created it");
 	cr_assert_eq(dfi_sequencer_close(near), 0);
 }

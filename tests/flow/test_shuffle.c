@@ -26,7 +26,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(shuffle, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(shuffle, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct kv kv_of(uint64_t number)
 {

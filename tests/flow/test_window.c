@@ -25,7 +25,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(window, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(window, .init = setup, .fini = teardown, .timeout = 300);
 
 enum {
 	MAX_ENDS = 4,

@@ -207,9 +207,9 @@ unset DFI_REGISTRY_KEY
 
 missing()
 {
-	first --nodes 4 --local-nodes 2 --timeout 2
-	other 2 --timeout 5
-	ends first $first 1 'not all nodes came in 2 s.*target 3 of 4: nobody'
+	first --nodes 4 --local-nodes 2 --timeout 4
+	other 2 --timeout 7
+	ends first $first 1 'not all nodes came in 4 s.*target 3 of 4: nobody'
 	ends 2 $other 1 "waiting for the first process of run '$run'.*nobody"
 }
 
@@ -222,10 +222,10 @@ first_is_missing()
 
 too_many()
 {
-	first --nodes 2 --local-nodes 1 --timeout 2
-	other 2 --timeout 2
+	first --nodes 2 --local-nodes 1 --timeout 4
+	other 2 --timeout 4
 	ends 2 $other 1 'target 2: the flow has 2, numbered from 0'
-	ends first $first 1 'not all nodes came in 2 s.*target 1 of 2: nobody'
+	ends first $first 1 'not all nodes came in 4 s.*target 1 of 2: nobody'
 }
 
 # Two of the same number.

@@ -26,7 +26,7 @@ static int open_source_in_vain(void)
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
 
-	attr.open_timeout_ms = 300;
+	attr.open_timeout_ms = SHORT_MS;
 	return dfi_source_open(rig.dfi, "f", 0, &attr, &source);
 }
 
@@ -35,7 +35,7 @@ static int open_target_in_vain(void)
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 	struct dfi_target *target;
 
-	attr.open_timeout_ms = 300;
+	attr.open_timeout_ms = SHORT_MS;
 	return dfi_target_open(rig.dfi, "nothing", 0, &attr, &target);
 }
 

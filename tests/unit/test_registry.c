@@ -22,6 +22,8 @@ struct transport {
 /* Starts a registry, or skips the test where there is no IPv6. */
 static struct dfi_registry *start_over(const struct transport *transport)
 {
+	char name[64];
+
 	if (strstr(transport->listen, "[::1]")) {
 		int fd = socket(AF_INET6, SOCK_STREAM, 0);
 		struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
@@ -37,6 +39,11 @@ static struct dfi_registry *start_over(const struct transport *transport)
 	}
 	if (!strcmp(transport->listen, "unix:PATH"))
 		return start_at(fresh_address("registry"));
+	if (!strcmp(transport->listen, "unix:@NAME")) {
+		snprintf(
+		    name, sizeof(name), "unix:@dfi-test-registry-%d", getpid());
+		return start_at(name);
+	}
 	if (!strcmp(transport->listen, "default"))
 		return start_at(NULL);
 	return start_at(transport->listen);
@@ -44,7 +51,7 @@ static struct dfi_registry *start_over(const struct transport *transport)
 
 static struct transport transports[] = {
 	{ "default" },
-	{ "unix:@dfi-test-registry" },
+	{ "unix:@NAME" },
 	{ "unix:PATH" },
 	{ "tcp:127.0.0.1:0" },
 	{ "tcp:[::1]:0" },
@@ -378,14 +385,14 @@ Test(client, keepalives_keep_a_lease)
 	struct raw dying;
 
 	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry),
-			 NULL, 1000, soon(), &living),
+			 NULL, 3000, soon(), &living),
 	    0);
 	cr_assert_eq(dfi__client_put(
 			 living, "living", "", 0, CLIENT_LEASED, soon(), NULL),
 	    0);
 	raw_connect(&dying, dfi_registry_address(registry));
 	cr_assert_eq(raw_hello(&dying, WIRE_VERSION), 0);
-	cr_assert_eq(raw_grant(&dying, 2000), 0);
+	cr_assert_eq(raw_grant(&dying, 6000), 0);
 	cr_assert_eq(raw_put_leased(&dying, "dying"), 0);
 	cr_assert_eq(
 	    dfi__client_watch(client, "dying", ear_hear, &ear, soon(), &watch),

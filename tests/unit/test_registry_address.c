@@ -179,6 +179,7 @@ Test(address, a_registry_that_lives_is_not_replaced)
 	struct dfi_registry *registry = start_at(address);
 	struct loop *loop = start_loop();
 	struct registry_client *client;
+	char name[64];
 
 	cr_assert_eq(start_error(address), -EEXIST);
 	cr_assert_not_null(strstr(dfi_errmsg(), "in use"));
@@ -186,8 +187,9 @@ Test(address, a_registry_that_lives_is_not_replaced)
 	dfi__client_close(client);
 	dfi__loop_stop(loop);
 	dfi_registry_stop(registry);
-	registry = start_at("unix:@dfi-test-taken");
-	cr_assert_eq(start_error("unix:@dfi-test-taken"), -EEXIST);
+	snprintf(name, sizeof(name), "unix:@dfi-test-taken-%d", getpid());
+	registry = start_at(name);
+	cr_assert_eq(start_error(name), -EEXIST);
 	dfi_registry_stop(registry);
 }
 

@@ -97,10 +97,10 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	cr_assert_eq(raw_grant(&endless, 0), 0);
 	cr_assert_eq(raw_put_leased(&endless, "p/endless"), 0);
 	connect_greeted(&silent);
-	cr_assert_eq(raw_grant(&silent, 1000), 0);
 	cr_assert_eq(dfi__client_watch(
 			 client, "p/silent", ear_hear, &ear, soon(), &watch),
 	    0);
+	cr_assert_eq(raw_grant(&silent, 3000), 0);
 	cr_assert_eq(raw_put_leased(&silent, "p/silent"), 0);
 	ear_expect(&ear, "+p/silent= -p/silent ");
 	raw_expect_farewell(&silent, -ETIMEDOUT);

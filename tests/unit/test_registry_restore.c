@@ -69,7 +69,7 @@ static void expect_value(const char *key, const char *expected)
 	dfi__registry_value_free(&value);
 }
 
-/* Stop the registry; both clients know it. */
+/* Stop the registry; the owner knows it. */
 static void lose(void)
 {
 	dfi_registry_stop(registry);
@@ -233,6 +233,7 @@ Test(restore, a_watch_can_be_ended_and_a_client_closed_meanwhile)
 	put(owner, "p/1", "a", CLIENT_LEASED);
 	ear_expect(&ear, "+p/1=a ");
 	lose();
+	ear_expect(&ear, "+p/1=a LOST ");
 	dfi__client_unwatch(watch);
 	dfi__client_close(watcher);
 	bring_back();

@@ -289,7 +289,7 @@ Test(registry_key, garbage_is_logged_once_for_each_kind)
 {
 	static const char *const words[] = { "GET / HTTP/1.1\r\n\r\n", "\r\n",
 		"\xff\xff\xff\xff" };
-	unsigned seed = 1;
+	unsigned seed = 2, n_late;
 	char bytes[4096];
 	size_t i, j;
 
@@ -297,16 +297,20 @@ Test(registry_key, garbage_is_logged_once_for_each_kind)
 		send_and_drain(words[i % 3], strlen(words[i % 3]));
 	cr_assert_eq(lines_count("not TLS"), 1);
 	for (i = 0; i < 20; i++) {
-		for (j = 0; j < sizeof(bytes); j++)
-			bytes[j] = (char)(seed = seed * 1664525 + 1013904223) >>
-			    16;
+		for (j = 0; j < sizeof(bytes); j++) {
+			seed = seed * 1664525 + 1013904223;
+			bytes[j] = (char)(seed >> 16);
+		}
 		/* A record of a handshake, of 3 bytes and of 4 KiB. */
 		memcpy(bytes,
 		    i % 2 ? "\x16\x03\x01\x00\x03" : "\x16\x03\x01\x0f\xfb", 5);
 		send_and_drain(bytes, sizeof(bytes));
 	}
 	cr_assert_eq(lines_count("not of this handshake"), 1);
-	cr_assert_eq(lines_count("\n"), 2);
+	/* One may look as if more were to come. */
+	n_late = lines_count("has not finished");
+	cr_assert_leq(n_late, 1);
+	cr_assert_eq(lines_count("\n"), 2 + n_late);
 }
 
 /* The registry's sockets: how many, and how many an exec() would hand on. */
