@@ -73,7 +73,9 @@ int64_t now_ms(void)
 
 void yield_times(uint32_t n)
 {
-	while (n--)
+	int64_t end = now_ms() + 100;
+
+	while (n-- && now_ms() < end)
 		sched_yield();
 }
 

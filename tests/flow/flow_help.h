@@ -55,7 +55,7 @@ uint64_t mix(uint64_t a, uint64_t b);
 
 int64_t now_ms(void);
 
-/* Let others run, n times. */
+/* Let others run, n times, which is not for long if there are many. */
 void yield_times(uint32_t n);
 
 /* Poll until condition(arg), with yields; false after LONG_MS. */

@@ -68,6 +68,8 @@ declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 )
+# It shares one processor among its threads, wherever it runs.
+crowd=test_crowd
 # It depends on the huge pages of the machine, and comes last.
 images=test_images
 
@@ -75,7 +77,8 @@ for path in tests/flow/test_*; do
 	test=${path##*/}
 	if [ "${without[$test]-}" ]; then
 		echo "== flow/$test is left out: ${without[$test]}"
-	elif [[ " $waiting ${twice[*]} ${once[*]} $images " != *" $test "* ]]; then
+	elif [[ " $waiting ${twice[*]} ${once[*]} $crowd $images " != \
+		*" $test "* ]]; then
 		echo "flow/$test is in no list of $script"
 		status=1
 	fi
@@ -109,7 +112,7 @@ declare -A footers=(
 	[flow/test_groups]="--filter=groups_naive/@(random_*|largest_*|set_*|*cursor*|*span*)")
 others=(unit/test_multicast "${once[@]/#/flow/}"
 	proc/test_{messages,order,processes,replicate,stalls,sequencers,trees,windows}
-	"flow/$images")
+	"flow/$images" "flow/$crowd")
 
 half() # FIRST WAY...
 {
