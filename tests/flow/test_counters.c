@@ -24,31 +24,41 @@ static void teardown(void)
 
 TestSuite(counters, .init = setup, .fini = teardown, .timeout = 120);
 
-static struct dfi_target *open_waiting_target(uint32_t wait)
+static struct dfi_target *open_waiting_target(
+    struct dfi *dfi, uint32_t wait, uint32_t stall_timeout_ms)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 	struct dfi_target *target = NULL;
 
 	attr.wait = wait;
-	attr.stall_timeout_ms = 20;
-	cr_assert_eq(dfi_target_open(rig.dfi, "f", 0, &attr, &target), 0, "%s",
+	attr.stall_timeout_ms = stall_timeout_ms;
+	cr_assert_eq(dfi_target_open(dfi, "f", 0, &attr, &target), 0, "%s",
 	    dfi_errmsg());
 	return target;
 }
 
-/* What a target counts that waits once, in vain. */
-static struct dfi_target_stats wait_in_vain(uint32_t wait)
+/*
+ * What a target counts that is opened to wait as attr says, and waits in vain.
+ * A sleep comes after yields, each of which takes as long as others run; who
+ * was not let run before the time was over waits again.
+ */
+static struct dfi_target_stats wait_in_vain(
+    struct dfi *dfi, uint32_t attr, enum dfi_wait wait)
 {
+	int64_t patience = now_ms() + LONG_MS;
 	struct dfi_target_stats stats;
 	struct dfi_source *source;
 	struct dfi_target *target;
 	const void *tuple;
 
 	create_kv_flow(rig.dfi, "f", 1, 1, 3, 4);
-	target = open_waiting_target(wait);
+	target = open_waiting_target(
+	    dfi, attr, wait == DFI_WAIT_ADAPTIVE ? 1000 : 20);
 	source = open_source(rig.other, "f", 0, 0);
-	cr_assert_eq(dfi_target_consume(target, &tuple), -ETIMEDOUT);
-	dfi_target_query(target, &stats);
+	do {
+		cr_assert_eq(dfi_target_consume(target, &tuple), -ETIMEDOUT);
+		dfi_target_query(target, &stats);
+	} while (wait != DFI_WAIT_SPIN && !stats.sleeps && now_ms() < patience);
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_eq(dfi_target_close(target), 0);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
@@ -59,21 +69,69 @@ static struct dfi_target_stats wait_in_vain(uint32_t wait)
 	return stats;
 }
 
+static void expect_wait(const struct dfi_target_stats *stats, uint32_t wait)
+{
+	if (wait == DFI_WAIT_BLOCK)
+		cr_assert_eq(stats->polls, 0);
+	else
+		cr_assert_geq(stats->polls, 1);
+	if (wait == DFI_WAIT_ADAPTIVE)
+		cr_assert_geq(stats->yields, 1);
+	else
+		cr_assert_eq(stats->yields, 0);
+	if (wait == DFI_WAIT_SPIN)
+		cr_assert_eq(stats->sleeps, 0);
+	else
+		cr_assert_geq(stats->sleeps, 1);
+}
+
+static const struct way {
+	const char *setting;
+	enum dfi_wait wait;
+} ways[] = {
+	{ "block", DFI_WAIT_BLOCK },
+	{ "adaptive", DFI_WAIT_ADAPTIVE },
+	{ "spin", DFI_WAIT_SPIN },
+};
+
 Test(counters, waits_are_counted_by_what_they_did)
 {
-	struct dfi_target_stats stats = wait_in_vain(DFI_WAIT_BLOCK);
+	struct dfi_target_stats stats;
+	size_t i;
 
-	cr_assert_eq(stats.polls, 0);
-	cr_assert_eq(stats.yields, 0);
-	cr_assert_geq(stats.sleeps, 1);
-	stats = wait_in_vain(DFI_WAIT_ADAPTIVE);
-	cr_assert_geq(stats.polls, 1);
-	cr_assert_geq(stats.yields, 1);
-	cr_assert_geq(stats.sleeps, 1);
-	stats = wait_in_vain(DFI_WAIT_SPIN);
-	cr_assert_geq(stats.polls, 1);
-	cr_assert_eq(stats.yields, 0);
-	cr_assert_eq(stats.sleeps, 0);
+	for (i = 0; i < N_ELEMENTS(ways); i++) {
+		stats = wait_in_vain(rig.dfi, ways[i].wait, ways[i].wait);
+		expect_wait(&stats, ways[i].wait);
+	}
+}
+
+/* What a context was opened with: DFI_WAIT, or, without it, adaptive. */
+static void expect_default_wait(const char *setting, enum dfi_wait wait)
+{
+	struct dfi_target_stats stats;
+	struct dfi *dfi;
+
+	if (setting)
+		setenv("DFI_WAIT", setting, 1);
+	else
+		unsetenv("DFI_WAIT");
+	dfi = rig_join(&rig);
+	stats = wait_in_vain(dfi, DFI_WAIT_DEFAULT, wait);
+	expect_wait(&stats, wait);
+	/* An attribute is stronger. */
+	wait = wait == DFI_WAIT_BLOCK ? DFI_WAIT_SPIN : DFI_WAIT_BLOCK;
+	stats = wait_in_vain(dfi, wait, wait);
+	expect_wait(&stats, wait);
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+}
+
+Test(counters, default_wait_of_a_handle_is_the_setting)
+{
+	size_t i;
+
+	for (i = 0; i < N_ELEMENTS(ways); i++)
+		expect_default_wait(ways[i].setting, ways[i].wait);
+	expect_default_wait(NULL, DFI_WAIT_ADAPTIVE);
 }
 
 /* One of the rig's contexts, as dfi_stats_list() shows it. */
@@ -291,7 +349,7 @@ Test(counters, errors_are_kept_and_seen_by_others)
 	int i;
 
 	create_kv_flow(rig.dfi, "f", 2, 1, 3, 4);
-	target = open_waiting_target(DFI_WAIT_BLOCK);
+	target = open_waiting_target(rig.dfi, DFI_WAIT_BLOCK, 20);
 	source = open_source(rig.dfi, "f", 0, 0);
 	attr.open_timeout_ms = SHORT_MS;
 	for (i = 0; i < 3; i++)
