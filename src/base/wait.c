@@ -33,7 +33,7 @@ enum {
  * reach may have missed the word. So no sleep is endless, and that one is as
  * short as if nobody woke.
  */
-#define LONGEST_SLEEP_NS (INT64_C(100) * NS_PER_MS)
+int64_t dfi__wait_longest_ns = INT64_C(100) * NS_PER_MS;
 
 struct wait_policy dfi__wait_policy(uint32_t wait)
 {
@@ -174,7 +174,7 @@ static bool sleep_until_ready(struct wait_policy *policy,
 		counter_add(&counts->sleeps, 1);
 		sleep_on(word, wait->deadline,
 		    now +
-			(reached ? LONGEST_SLEEP_NS
+			(reached ? dfi__wait_longest_ns
 				 : wait_unwoken_ns(now - wait->start)));
 	}
 	atomic_set(word, 0);

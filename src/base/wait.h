@@ -117,6 +117,9 @@ bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
 bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
     struct wait_time *time, bool (*ready)(void *arg), void *arg);
 
+/* How long a sleep lasts at most that is to be woken; only tests change it. */
+extern int64_t dfi__wait_longest_ns;
+
 /* Wake a sleeper that announced itself. */
 void dfi__wait_wake(_Atomic uint32_t *word);
 

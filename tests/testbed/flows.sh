@@ -5,7 +5,7 @@
 # one virtual machine with soft-RoCE, or with DFI_TEST_DEVICE on this host's
 # device. Parts, by default all in one machine:
 #	threads	waiting, once for each way in which a target learns of segments,
-#		and a stress test of threads: on two processors
+#		and stress tests of threads: on two processors
 #	odd, even	half of the other tests: on one, as an emulated machine with
 #		two spends much of its time on interrupts between them. What depends
 #		on how a target learns of segments is in both, with one way or
@@ -93,6 +93,8 @@ export DFI_TEST_ORDER_TUPLES=200 DFI_TEST_KILLS=2 DFI_TEST_PARTITION_SIZES=3
 
 threads()
 {
+	local test
+
 	for DFI_VERBS_NOTIFY in imm footer checksum; do
 		export DFI_VERBS_NOTIFY
 		run flow/$waiting
@@ -100,6 +102,12 @@ threads()
 	# What threads do to each other, and whether anything is left behind.
 	echo "== stress/stress_lifecycle"
 	timeout 300 tests/stress/stress_lifecycle || status=1
+	# Each waits for the other's segments or credits: no wake-up is lost.
+	DFI_VERBS_NOTIFY=auto
+	for test in stress_waking stress_polling; do
+		echo "== stress/$test"
+		timeout 300 tests/stress/$test 300 || status=1
+	done
 }
 
 # Over a network, what the library chooses for replicate flows is naive.
