@@ -70,6 +70,19 @@ between_processes() # PROGRAM ITERATIONS
 	listening && perftest "$@" "$NODE_ADDRESS" && wait $!
 }
 
+# What a program finds that measures it by the kernel's clock. The kernel may have
+# corrected it by a percent.
+clock_is_as_told()
+{
+	local told found
+
+	told=$(sed -n 's/.* tsc_early_khz=\([0-9]*\) .*/\1/p' /proc/cmdline)
+	found=$("$TMPDIR/tsc_khz") || return
+	echo "kHz: told ${told:=0}, found $found"
+	[ $((found * 100)) -gt $((told * 98)) ] &&
+		[ $((found * 100)) -lt $((told * 102)) ]
+}
+
 rping_between_processes()
 {
 	local deadline=$((SECONDS + 20)) server
@@ -87,6 +100,9 @@ one()
 {
 	local line
 
+	[ "${DFI_TESTBED_ACCEL:-tcg}" != tcg ] ||
+		step "the clock has the frequency that the kernel was told" \
+			clock_is_as_told
 	step "the port is active" prints PORT_ACTIVE ibv_devinfo -d rxe0
 	line=$(ibv_devinfo -d rxe0 | grep active_mtu)
 	step "an MTU of 1500 is one of 1024 for RDMA" prints 1024 echo "$line"
@@ -197,6 +213,7 @@ step "a device that isn't there is refused" status_is 125 \
 step "a program that is missing is named" prints "not installed: none_such" \
 	env CC=none_such "$testbed" up 2 -- true
 step "kernel and initramfs are there" "$testbed" prepare
+"${CC:-cc}" -D_GNU_SOURCE -o "$TMPDIR/tsc_khz" "${check%/*}/tsc_khz.c"
 status=0
 "$testbed" up 1 --timeout 60 --mtu 1500 --memlock 8192 -- "$check" one ||
 	status=$?
