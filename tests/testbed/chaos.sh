@@ -12,8 +12,8 @@
 set -euo pipefail
 
 script=$(realpath "$0")
-testbed=${script%/*}/testbed
-port=7000
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
 
 # How long a process may be silent, and the retries of a queue pair: 6 of about
 # 537 ms. Three machines share a few processors: one that starts may get none for
@@ -32,27 +32,12 @@ batch=5
 
 # ---- In a VM ---------------------------------------------------------------
 
-registry()
-{
-	bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" \
-		--key "$SHARED/key" --print-address > "$SHARED/address.new"
-}
-
-# A process with endpoints. Its lines, its number and its exit status are in
-# files of this name.
+# A process with endpoints.
 worker() # NAME ARGUMENT...
 {
-	local name=$1 status=0 key
-
-	shift
-	key=$(mktemp)
-	cp "$SHARED/key" "$key"
-	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=$open_ms
-	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
-		> "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" &
-	echo $! > "$SHARED/$name.pid.$NODE"
-	{ wait $! || status=$?; } 2> /dev/null
-	echo $status > "$SHARED/$name.status.$NODE"
+	use_registry
+	export DFI_OPEN_TIMEOUT=$open_ms
+	record "$1" tests/proc/worker -f "$@" 2> "$SHARED/$1.log.$NODE"
 }
 
 # Runs as on the host, but without multicast, which has a test of its own, and
@@ -87,17 +72,9 @@ look() # NAME
 	done
 }
 
-if [ "${1-}" = --node ]; then
-	cd "$2"
-	shift 2
-	"$@"
-	exit
-fi
+run_in_node "$@"
 
 # ---- On the host, beside three VMs -----------------------------------------
-
-# shellcheck source=tests/testbed/lateness.sh
-. "${script%/*}/lateness.sh"
 
 # The first one of a run has all that may explain it.
 violation()
@@ -113,26 +90,6 @@ violation()
 		echo "== node $k"
 		timeout 30 "$testbed" run $k -- \
 			bash "$script" --node "$build" look "$name" || true
-	done
-}
-
-on() # K COMMAND...
-{
-	local k=$1
-
-	shift
-	"$testbed" run "$k" -- bash "$script" --node "$build" "$@"
-}
-
-# Whether COMMAND succeeds within MS.
-within() # MS COMMAND...
-{
-	local deadline=$(($(now_ms) + $1))
-
-	shift
-	until "$@"; do
-		[ "$(now_ms)" -le $deadline ] || return 1
-		sleep 0.05
 	done
 }
 
@@ -246,17 +203,11 @@ survivors_ended()
 	listen
 }
 
-kill_worker()
-{
-	"$testbed" run "$victim" -- bash -c \
-		"kill -KILL \$(cat '$SHARED/$name.pid.$victim')"
-}
-
 strike()
 {
 	lost=$victim
 	case $kind in
-	kill) kill_worker ;;
+	kill) on "$victim" signal "$name" KILL ;;
 	off) "$testbed" kill "$victim" ;;
 	cut | unplug)
 		# It survives, and is to be told as well.
@@ -493,8 +444,7 @@ run_once() # NUMBER KIND
 	report
 	for k in "${nodes[@]}"; do
 		if [ ! -s "$SHARED/$name.status.$k" ] && [ "$k" != "$lost" ]; then
-			"$testbed" run "$k" -- bash -c \
-				"kill -KILL \$(cat '$SHARED/$name.pid.$k')"
+			on "$k" signal "$name" KILL
 		fi
 	done
 	[ "$kind" = kill ] || [ "$kind" = off ] || "$testbed" net "$victim" heal
@@ -511,15 +461,6 @@ wait_for_workers()
 		[ "$job" = $registry ] || [ "$job" = $watch ] ||
 			wait "$job" || true
 	done
-}
-
-start_registry()
-{
-	(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
-	on 0 registry &
-	registry=$!
-	within 20000 test -s "$SHARED/address.new"
-	mv "$SHARED/address.new" "$SHARED/address"
 }
 
 # Runs FIRST to LAST; the last one of a full batch takes a machine away.

@@ -10,18 +10,10 @@
 set -euo pipefail
 
 script=$(realpath "$0")
-testbed=${script%/*}/testbed
-port=7000
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
 
 # ---- In a VM ---------------------------------------------------------------
-
-registry()
-{
-	cp "$SHARED/key" /tmp/key
-	chmod 600 /tmp/key
-	exec bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" --key /tmp/key \
-		--print-address > "$SHARED/address.new"
-}
 
 # Run a worker with this node's endpoints; what became of each is in a file.
 work() # FLOW TUPLES NOTIFY ARGUMENT...
@@ -30,7 +22,7 @@ work() # FLOW TUPLES NOTIFY ARGUMENT...
 
 	shift 3
 	DFI_LOG=info DFI_VERBS_NOTIFY=$notify tests/proc/worker \
-		-r "$(cat "$SHARED/address")" -f "$flow" -n "$tuples" "$@" \
+		-f "$flow" -n "$tuples" "$@" \
 		> "$SHARED/$flow.$NODE" 2> "$SHARED/$flow.log.$NODE" || status=$?
 	grep -v '^dfi: info' "$SHARED/$flow.log.$NODE" >&2 || true
 	cat "$SHARED/$flow.$NODE"
@@ -63,12 +55,11 @@ run() # FLOW SHAPE TUPLES NOTIFY
 # That packets this node has sent were lost; and none is, from now on.
 end_loss()
 {
-	local lost
+	local n
 
-	lost=$(tc -s qdisc show dev eth0 |
-		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p')
-	echo "$lost packets of node $NODE were lost"
-	[ "$lost" -gt 0 ]
+	n=$(lost)
+	echo "$n packets of node $NODE were lost"
+	[ "$n" -gt 0 ]
 	tc qdisc del dev eth0 root
 }
 
@@ -91,10 +82,10 @@ node() # NODES LOSS MTU SHAPE:TUPLES:NOTIFY...
 	set_mtu "$3"
 	shift 3
 	[ "$loss" = 0% ] || tc qdisc add dev eth0 root netem loss "$loss"
-	export DFI_OPEN_TIMEOUT=30000 DFI_REGISTRY_KEY=/tmp/key
+	use_registry
+	export DFI_OPEN_TIMEOUT=30000
 	# What does not cross hosts takes shared memory.
 	unset DFI_TRANSPORT
-	[ "$NODE" = 0 ] || install -m 600 "$SHARED/key" /tmp/key
 	for run; do
 		IFS=: read -r shape tuples notify <<< "$run"
 		run "$shape-$notify" "$shape" "$tuples" "$notify"
@@ -108,9 +99,8 @@ bench() # COMMAND OPTION...
 {
 	local role=(--role source --transport verbs)
 
-	export DFI_OPEN_TIMEOUT=30000 DFI_REGISTRY_KEY=/tmp/key
-	DFI_REGISTRY=$(cat "$SHARED/address")
-	export DFI_REGISTRY
+	use_registry
+	export DFI_OPEN_TIMEOUT=30000
 	if [ "$NODE" = 1 ]; then
 		exec bin/dfi-bench "$1" --role target
 	fi
@@ -122,19 +112,12 @@ bench() # COMMAND OPTION...
 	exec bin/dfi-bench "$@" "${role[@]}" --repeat 1 --json
 }
 
-if [ "${1-}" = --node ]; then
-	cd "$2"
-	shift 2
-	"$@"
-	exit
-fi
+run_in_node "$@"
 
 # ---- On the host, beside three VMs -----------------------------------------
 
 build=$(realpath "$1")
-if [ $# -eq 1 ]; then
-	exec "$testbed" drive 3 --timeout 400 -- bash "$script" "$build" drive
-fi
+[ $# -gt 1 ] || drive 3 --timeout 400
 
 # How segments that crossed machines arrived, by what the sources say.
 check_arrival() # FLOW NOTIFY
@@ -239,14 +222,7 @@ measure_alone() # BASELINE COMMAND OPTION...
 	check_rows "$2" "\"baseline\": $1"
 }
 
-(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
-"$testbed" run 0 -- bash "$script" --node "$build" registry &
-registry=$!
-until [ -s "$SHARED/address.new" ]; do
-	kill -0 $registry
-	sleep 0.1
-done
-mv "$SHARED/address.new" "$SHARED/address"
+start_registry
 
 flows 'two machines, MTU 4096' 2 0% 4200 \
 	'one:50000:imm one:50000:footer all:50000:imm all:50000:footer

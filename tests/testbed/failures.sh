@@ -11,8 +11,8 @@
 set -euo pipefail
 
 script=$(realpath "$0")
-testbed=${script%/*}/testbed
-port=7000
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
 
 # How long a process may be silent, and the retries of a queue pair: 6 of about
 # 537 ms, of which devices may make four times as much; soft-RoCE does not.
@@ -29,35 +29,12 @@ silent_ms=6000
 
 # ---- In a VM ---------------------------------------------------------------
 
-registry()
-{
-	bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" \
-		--key "$SHARED/key" --print-address > "$SHARED/address.new"
-}
-
-# A worker whose endpoint, once held, goes on when told to. Its lines, its
-# process and its exit status are in files of this name.
+# Its endpoint, once held, goes on when told to.
 worker() # NAME ARGUMENT...
 {
-	local name=$1 status=0 told
-
-	shift
-	told=$(mktemp -u)
-	mkfifo "$told"
-	echo "$told" > "$SHARED/$name.told.$NODE"
-	cp "$SHARED/key" "$told.key"
-	chmod 600 "$told.key"
-	export DFI_REGISTRY_KEY=$told.key DFI_OPEN_TIMEOUT=30000
-	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
-		0<> "$told" > "$SHARED/$name.$NODE" &
-	echo $! > "$SHARED/$name.pid.$NODE"
-	{ wait $! || status=$?; } 2> /dev/null
-	echo $status > "$SHARED/$name.status.$NODE"
-}
-
-go_on() # NAME
-{
-	echo c > "$(cat "$SHARED/$1.told.$NODE")"
+	use_registry
+	export DFI_OPEN_TIMEOUT=30000
+	held record "$1" tests/proc/worker -f "$@"
 }
 
 # RDMA's packets from this node are lost until its worker has the end, and for a
@@ -81,61 +58,13 @@ lose_answers() # NAME
 	sleep 0.1
 	tc qdisc change dev eth0 parent 1:2 netem loss 0%
 	echo $(((${EPOCHREALTIME/./} - ${before/./}) / 1000)) > "$SHARED/$1.longer"
-	tc -s qdisc show dev eth0 |
-		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p' \
-			> "$SHARED/$1.lost"
+	lost > "$SHARED/$1.lost"
 	tc qdisc del dev eth0 root
 }
 
-if [ "${1-}" = --node ]; then
-	cd "$2"
-	shift 2
-	"$@"
-	exit
-fi
+run_in_node "$@"
 
 # ---- On the host, beside the VMs -------------------------------------------
-
-# shellcheck source=tests/testbed/lateness.sh
-. "${script%/*}/lateness.sh"
-
-await() # WHAT MS COMMAND...
-{
-	local what=$1 deadline=$(($(now_ms) + $2))
-
-	shift 2
-	until "$@"; do
-		if [ "$(now_ms)" -gt $deadline ]; then
-			echo "$case: $what: it did not come"
-			tail -n +1 "$SHARED/$case".* || true
-			exit 1
-		fi
-		sleep 0.05
-	done
-}
-
-on() # K COMMAND...
-{
-	local k=$1
-
-	shift
-	"$testbed" run "$k" -- bash "$script" --node "$build" "$@"
-}
-
-start_registry()
-{
-	(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
-	case=registry
-	"$testbed" run 0 -- bash "$script" --node "$build" registry &
-	registry=$!
-	await "its address" 20000 test -s "$SHARED/address.new"
-	mv "$SHARED/address.new" "$SHARED/address"
-}
-
-says() # K TEXT
-{
-	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
-}
 
 # The survivor on node 0 and the victim on its node share a flow, until the victim
 # is gone.
@@ -170,27 +99,18 @@ check_told() # BEGIN LIMIT_MS PID
 	late=$(late_ms "$begin")
 	line=$(grep ended "$SHARED/$case.0")
 	echo "$case: after $took ms, of which this machine was $late late: $line"
-	[[ $line == *" ended -104 "*"pid $pid)"* ]] || {
-		echo "that is not -ECONNRESET from pid $pid"
-		exit 1
-	}
-	[ $((took - late)) -le "$limit" ] || {
-		echo "that is later than $limit ms"
-		exit 1
-	}
+	[[ $line == *" ended -104 "*"pid $pid)"* ]] ||
+		fail "that is not -ECONNRESET from pid $pid"
+	[ $((took - late)) -le "$limit" ] || fail "that is later than $limit ms"
 	# It leaves soon, too.
 	in_time "$(now_ms)" $((gone_ms + slack_ms)) \
-		test -s "$SHARED/$case.status.0" || {
-		echo "it has not left"
-		exit 1
-	}
-	[ "$(cat "$SHARED/$case.status.0")" = 0 ]
+		test -s "$SHARED/$case.status.0" || fail "it has not left"
+	[ "$(status 0)" = 0 ] || fail "the survivor failed"
 }
 
 kill_worker()
 {
-	"$testbed" run "$node" -- bash -c \
-		"kill -KILL \$(cat '$SHARED/$case.pid.$node')"
+	on "$node" signal "$case" KILL
 }
 
 # Connected queue pairs of the victim's node.
@@ -207,17 +127,16 @@ no_queue_pairs()
 # It has forked, and the child lives on.
 kill_parent()
 {
-	[ "$(queue_pairs)" -gt 0 ]
+	[ "$(queue_pairs)" -gt 0 ] || fail "there is no queue pair"
 	kill_worker
 }
 
 child_holds_nothing()
 {
-	in_time "$(now_ms)" $slack_ms no_queue_pairs || {
-		echo "$case: queue pairs are left"
-		exit 1
-	}
-	"$testbed" run "$node" -- pgrep -x worker > /dev/null
+	in_time "$(now_ms)" $slack_ms no_queue_pairs ||
+		fail "queue pairs are left"
+	"$testbed" run "$node" -- pgrep -x worker > /dev/null ||
+		fail "the child has not lived on"
 }
 
 power_off()
@@ -235,7 +154,7 @@ restore()
 {
 	"$testbed" net "$node" heal
 	[ -s "$SHARED/$case.status.$node" ] || kill_worker ||
-		test -s "$SHARED/$case.status.$node"
+		test -s "$SHARED/$case.status.$node" || fail "it can't be ended"
 }
 
 # Who is cut off and waits for a source that has not come can't be told by anybody:
@@ -250,16 +169,15 @@ waiting_machine_is_cut_off()
 	await "the source" 30000 says "$node" 'source 0 ended 0'
 	cut_off
 	begin=$(now_ms)
-	in_time "$begin" $limit_ms says "$node" 'target 0 ended' || {
-		echo "$case: the target was not told within $limit_ms ms"
-		exit 1
-	}
+	in_time "$begin" $limit_ms says "$node" 'target 0 ended' ||
+		fail "the target was not told within $limit_ms ms"
 	echo "$case: after $(($(now_ms) - begin)) ms, of which this machine was" \
 		"$(late_ms "$begin") late: $(grep 'target 0 ended' \
 			"$SHARED/$case.$node")"
-	says "$node" "target 0 ended -104 .*source 1 of 2 can't attach any more"
+	says "$node" "target 0 ended -104 .*source 1 of 2 can't attach any more" ||
+		fail "the target does not say who can't attach"
 	in_time "$(now_ms)" $((gone_ms + slack_ms)) \
-		test -s "$SHARED/$case.status.$node"
+		test -s "$SHARED/$case.status.$node" || fail "it has not left"
 	restore
 }
 
@@ -280,7 +198,7 @@ last_answer_is_lost() # CASE
 	losing=$!
 	await "the loss" 10000 test -e "$SHARED/$case.losing"
 	on 0 go_on "$case"
-	wait $losing
+	wait $losing || fail "node $node could not lose packets"
 	longer=$(cat "$SHARED/$case.longer")
 	for end in 0 "$node"; do
 		await "the end" 30000 test -s "$SHARED/$case.status.$end"
@@ -288,8 +206,8 @@ last_answer_is_lost() # CASE
 			"$(grep ended "$SHARED/$case.$end")"
 	done
 	# What was lost is what this is about.
-	[ "$(cat "$SHARED/$case.lost")" -gt 0 ] || exit 1
-	says "$node" ' ended 0 2001' || exit 1
+	[ "$(cat "$SHARED/$case.lost")" -gt 0 ] || fail "nothing was lost"
+	says "$node" ' ended 0 2001' || fail "the target did not end well"
 	says 0 ' ended 0 2001'
 }
 
@@ -298,7 +216,8 @@ last_answers_are_lost()
 {
 	last_answer_is_lost unanswered-end ||
 		last_answer_is_lost unanswered-end-2 ||
-		last_answer_is_lost unanswered-end-3
+		last_answer_is_lost unanswered-end-3 ||
+		fail "the source was told thrice that its target is gone"
 }
 
 dead_ms=$slack_ms
@@ -374,9 +293,7 @@ attached_target_dies()
 }
 
 build=$(realpath "$1")
-if [ $# -eq 1 ]; then
-	exec "$testbed" drive 5 --timeout 400 -- bash "$script" "$build" drive
-fi
+[ $# -gt 1 ] || drive 5 --timeout 400
 
 lateness=$SHARED/late
 watch_lateness &

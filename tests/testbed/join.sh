@@ -8,9 +8,8 @@
 set -euo pipefail
 
 script=$(realpath "$0")
-testbed=${script%/*}/testbed
-build=$(realpath "$1")
-port=7000
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
 
 # Milliseconds: how long a machine may be silent (LEASE_MS of the join), the
 # retries of a queue pair, and what a loaded machine may add.
@@ -18,84 +17,42 @@ lease_ms=10000
 retry_ms=3300
 slack_ms=15000
 
-if [ $# -eq 1 ]; then
-	exec "$testbed" drive 3 --memory 768 --timeout 240 -- \
-		bash "$script" "$build" drive
-fi
+# ---- In a VM ---------------------------------------------------------------
+
+# This machine's part of a run. What it says beside its output is in a file, too.
+part() # RUN ARGUMENT...
+{
+	use_registry
+	unset DFI_TRANSPORT
+	record "$1" bin/radix_join --run "$@" 2> "$SHARED/$1.log.$NODE"
+}
+
+run_in_node "$@"
 
 # ---- On the host, beside three VMs -----------------------------------------
 
-now_ms()
-{
-	date +%s%3N
-}
-
-fail() # TEXT...
-{
-	echo "FAILED: $run: $*"
-	tail -n +1 "$SHARED/$run".* || true
-	exit 1
-}
-
-await() # WHAT MS COMMAND...
-{
-	local what=$1 deadline=$(($(now_ms) + $2))
-
-	shift 2
-	until "$@"; do
-		[ "$(now_ms)" -le $deadline ] || fail "$what: it did not come"
-		sleep 0.05
-	done
-}
-
-# The key is copied, as on real machines, because its mode must be 0600.
-start_registry()
-{
-	run=registry
-	(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
-	for k in 0 1 2; do
-		"$testbed" run $k -- \
-			install -m 600 "$SHARED/key" /tmp/key
-	done
-	"$testbed" run 0 -- "$build/bin/dfi-registry" \
-		--listen "tcp:$ADDRESS_0:$port" --key /tmp/key \
-		--print-address > "$SHARED/address" &
-	registry=$!
-	await "its address" 20000 test -s "$SHARED/address"
-}
-
-# Start a machine's part of the run, in the background; its output is in files
-# RUN.K.out and RUN.K.err, and its status, at its end, in RUN.K.status.
+# Start a machine's part of the run, in the background.
 join() # K ARGUMENT...
 {
-	local k=$1
-
-	shift
-	"$testbed" run "$k" -- env -u DFI_TRANSPORT \
-		DFI_REGISTRY="tcp:$ADDRESS_0:$port" DFI_REGISTRY_KEY=/tmp/key \
-		bash -c 'out=$1 && shift && "$@" > "$out.out" 2> "$out.err"
-			echo $? > "$out.status.new"
-			mv "$out.status.new" "$out.status"' - \
-		"$SHARED/$run.$k" "$build/bin/radix_join" --run "$run" "$@" \
-		> "$SHARED/$run.$k.log" 2>&1 &
+	on "$1" part "$case" "${@:2}" &
 }
 
 ends() # K STATUS MS [PATTERN]
 {
-	local status
+	local is
 
-	await "the end of machine $1" "$3" test -e "$SHARED/$run.$1.status"
-	status=$(cat "$SHARED/$run.$1.status")
-	[ "$status" = "$2" ] || fail "machine $1 ended with $status, not $2"
-	[ $# -lt 4 ] || grep -qE -- "$4" "$SHARED/$run.$1.err" ||
+	await "the end of machine $1" "$3" test -s "$SHARED/$case.status.$1"
+	is=$(status "$1")
+	[ "$is" = "$2" ] || fail "machine $1 ended with $is, not $2"
+	[ $# -lt 4 ] || grep -qE -- "$4" "$SHARED/$case.log.$1" ||
 		fail "machine $1 doesn't say '$4'"
-	echo "$run: machine $1: $(head -n 1 "$SHARED/$run.$1.err")"
+	echo "$case: machine $1: $(head -n 1 "$SHARED/$case.log.$1")"
 }
 
 member() # NAME
 {
 	sed -n "s/^  \"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" \
-		"$SHARED/$run.0.out"
+		"$SHARED/$case.0"
 }
 
 # Packets of node K over RDMA, and of those and others over its network: what
@@ -123,7 +80,7 @@ right() # MATCHES MACHINES MIN_BYTES
 	# shellcheck disable=SC2086
 	set -- $before $packets $3
 	rdma=$(($3 - $1)) all=$(($4 - $2))
-	echo "$run: $rdma of $all packets of machine 0 were RDMA"
+	echo "$case: $rdma of $all packets of machine 0 were RDMA"
 	[ $((rdma * 4096)) -ge "$5" ] || fail "fewer than $5 bytes"
 	[ $rdma -le $all ] || fail "some did not leave the machine"
 }
@@ -131,19 +88,19 @@ right() # MATCHES MACHINES MIN_BYTES
 answers()
 {
 	packets=$(packets 0)
-	run=two
+	case=two
 	join 0 --nodes 2 --local-nodes 1 --inner 200K --outer 200K --json
 	join 1 --first-node 1
 	right 204800 2 $((200 * 1024 * 2 * 16 / 4))
 
-	run=three
+	case=three
 	join 2 --first-node 2
 	join 0 --nodes 3 --local-nodes 1 --inner 100K --outer 200K --json \
 		--selectivity 0.5 --zipf 0.9 --threads 2
 	join 1 --first-node 1
 	right 102400 3 $((300 * 1024 * 16 * 2 / 9))
 
-	run=mixed
+	case=mixed
 	join 0 --nodes 3 --local-nodes 2 --inner 200K --outer 200K --json
 	join 1 --first-node 2
 	right 204800 2 $((200 * 1024 * 2 * 16 * 2 / 9))
@@ -151,7 +108,7 @@ answers()
 
 absent()
 {
-	run=absent
+	case=absent
 	join 0 --nodes 3 --local-nodes 1 --timeout 4
 	join 1 --first-node 1 --timeout 6
 	ends 0 1 $((4000 + slack_ms)) \
@@ -163,7 +120,7 @@ absent()
 # there.
 begin() # RUN COMMAND
 {
-	run=$1
+	case=$1
 	join 0 --nodes 3 --local-nodes 1 --inner 5M --outer 5M --no-verify
 	join 1 --first-node 1
 	join 2 --first-node 2
@@ -192,7 +149,7 @@ others_end() # MS
 
 	ends 0 1 "$1" "$gone|aborted the flow"
 	ends 2 1 "$1" "$gone|aborted the flow"
-	grep -qE "node-1, .*($gone)" "$SHARED/$run".[02].err ||
+	grep -qE "node-1, .*($gone)" "$SHARED/$case.log".[02] ||
 		fail "nobody says that node 1 is gone"
 }
 
@@ -202,6 +159,9 @@ powered_off()
 	"$testbed" kill 1
 	others_end $((lease_ms + retry_ms + slack_ms))
 }
+
+build=$(realpath "$1")
+[ $# -gt 1 ] || drive 3 --memory 768 --timeout 240
 
 start_registry
 answers

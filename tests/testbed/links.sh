@@ -9,19 +9,13 @@
 set -euo pipefail
 
 script=$(realpath "$0")
-testbed=${script%/*}/testbed
-port=7000
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
 
 # The retries of a queue pair: 6 of about 537 ms.
 retry_s=4
 
 # ---- In a VM ---------------------------------------------------------------
-
-registry()
-{
-	bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" \
-		--key "$SHARED/key" --print-address > "$SHARED/address.new"
-}
 
 # A link that is up again does not carry packets at once.
 reach_registry()
@@ -36,83 +30,31 @@ reach_registry()
 	done
 }
 
-# A worker with one endpoint; its lines and what it logs are in files.
+# Its lines and what it logs are in files.
 worker() # NAME ARGUMENT...
 {
-	local name=$1 key
-
-	shift
-	key=$(mktemp)
-	cp "$SHARED/key" "$key"
-	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=30000 DFI_TRANSPORT=verbs
+	use_registry
+	export DFI_TRANSPORT=verbs DFI_OPEN_TIMEOUT=30000
 	reach_registry
-	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
-		> "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" || true
+	record "$1" tests/proc/worker -f "$@" 2> "$SHARED/$1.log.$NODE"
 }
 
-# Two flows, one after the other; goes on when its pipe is written to.
-two_flows()
+# Two flows, one after the other; goes on when told to.
+two_flows() # NAME
 {
-	local key
-
-	key=$(mktemp)
-	cp "$SHARED/key" "$key"
-	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=60000 DFI_TRANSPORT=verbs
-	DFI_REGISTRY=$(cat "$SHARED/address")
-	export DFI_REGISTRY DFI_LOG=info
-	mkfifo /tmp/told
-	tests/proc/setups "$NODE" 2 1 1 2 targets:2 0<> /tmp/told \
-		> "$SHARED/idle.$NODE" 2> "$SHARED/idle.log.$NODE" || true
+	use_registry
+	export DFI_TRANSPORT=verbs DFI_OPEN_TIMEOUT=60000 DFI_LOG=info
+	held record "$1" tests/proc/setups "$NODE" 2 1 1 2 targets:2 \
+		2> "$SHARED/$1.log.$NODE"
 }
 
-if [ "${1-}" = --node ]; then
-	cd "$2"
-	shift 2
-	"$@"
-	exit
-fi
+run_in_node "$@"
 
 # ---- On the host, beside two VMs -------------------------------------------
 
-fail()
-{
-	echo "$case: $*"
-	tail -n +1 "$SHARED/$case".*
-	exit 1
-}
-
-await() # WHAT SECONDS COMMAND...
-{
-	local what=$1 deadline=$((SECONDS + $2))
-
-	shift 2
-	until "$@"; do
-		[ $SECONDS -lt $deadline ] || fail "$what: it did not come"
-		sleep 0.05
-	done
-}
-
-on() # K COMMAND...
-{
-	local k=$1
-
-	shift
-	"$testbed" run "$k" -- bash "$script" --node "$build" "$@"
-}
-
-says() # K TEXT
-{
-	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
-}
-
-logs() # K TEXT: how often
-{
-	grep -c "$2" "$SHARED/$case.log.$1" || true
-}
-
 logged() # K TEXT TIMES
 {
-	[ "$(logs "$1" "$2")" = "$3" ]
+	[ "$(grep -c "$2" "$SHARED/$case.log.$1")" = "$3" ]
 }
 
 # A source on node 1 writes to a target on node 0.
@@ -121,8 +63,8 @@ start_flow() # CASE TUPLES
 	case=$1
 	on 0 worker "$case" -c 1:1 -n "$2" target:0 &
 	on 1 worker "$case" -n "$2" source:0 &
-	await "the source" 30 says 1 open
-	await "the target" 30 says 0 open
+	await "the source" 30000 says 1 open
+	await "the target" 30000 says 0 open
 }
 
 short_breaks()
@@ -132,13 +74,13 @@ short_breaks()
 	start_flow short 24000000
 	for ((i = 1; i <= n; i++)); do
 		"$testbed" net 1 unplug
-		await "its log" 20 logged 1 "$device port 1: the link is down" $i
+		await "its log" 20000 logged 1 "$device port 1: the link is down" $i
 		"$testbed" net 1 heal
-		await "its log" 20 logged 1 "$device port 1: the link is up" $i
+		await "its log" 20000 logged 1 "$device port 1: the link is up" $i
 	done
 	! says 1 ended || fail "it ended before the link went"
-	await "the source's end" 100 says 1 ended
-	await "the target's end" 20 says 0 ended
+	await "the source's end" 100000 says 1 ended
+	await "the target's end" 20000 says 0 ended
 	says 0 'target 0 ended 0 24000000' || fail "tuples are lost"
 	says 1 'source 0 ended 0 24000000' || fail "the source failed"
 	if ! logged 1 "$device port 1: the link is down" $n ||
@@ -164,18 +106,13 @@ long_break()
 	sleep $((retry_s + 2))
 	"$testbed" net 1 heal
 	# The registry's connection was cut, too, and waits longer and longer.
-	await "the source's end" 60 says 1 'ended -104 '
-	await "the target's end" 60 says 0 'ended -104 '
+	await "the source's end" 60000 says 1 'ended -104 '
+	await "the target's end" 60000 says 0 'ended -104 '
 	cat "$SHARED/$case".[01] | grep -q \
 		"ended -104 .*$here: transport retry counter exceeded" ||
 		fail "nobody says why"
-	await "the network" 60 network_is_back
+	await "the network" 60000 network_is_back
 	echo "a link that stayed down broke the connection"
-}
-
-go_on() # K
-{
-	"$testbed" run "$1" -- sh -c 'echo > /tmp/told'
 }
 
 # Each has a connection of its first flow when the second one begins.
@@ -185,21 +122,21 @@ idle_break()
 
 	case=idle
 	for k in 0 1; do
-		on $k two_flows &
+		on $k two_flows $case &
 	done
 	for k in 0 1; do
-		await "the targets" 60 says $k targets:2
+		await "the targets" 60000 says $k targets:2
 	done
 	"$testbed" net 1 cut
-	go_on 0
-	await "the break" 60 grep -q "$why" "$SHARED/idle.log.0"
+	on 0 go_on $case
+	await "the break" 60000 logs 0 "$why"
 	! says 0 tuples || fail "it ended before the connection broke"
 	"$testbed" net 1 heal
-	go_on 1
+	on 1 go_on $case
 	for k in 0 1; do
-		await "the end" 60 says $k tuples
+		await "the end" 60000 says $k tuples
 	done
-	[ "$(cat "$SHARED/idle".[01] |
+	[ "$(cat "$SHARED/$case".[01] |
 		awk -F: '/^tuples/ { n += $2 } END { print n }')" = 80 ] ||
 		fail "tuples are lost"
 	echo "a connection that broke while it lay idle was replaced"
@@ -211,10 +148,10 @@ removal()
 	start_flow removal 2000000000
 	# Waits until nobody has it open.
 	"$testbed" run 1 -- rdma link delete "$device" &
-	await "the source's end" 20 says 1 ended
+	await "the source's end" 20000 says 1 ended
 	says 1 "ended -104 .*$here: the device was removed" ||
 		fail "the source does not say why"
-	await "the target's end" 20 says 0 ended
+	await "the target's end" 20000 says 0 ended
 	says 0 'ended -104 ' || fail "the target did not fail"
 	wait $!
 	echo "a device that was removed broke the connection"
@@ -223,16 +160,9 @@ removal()
 build=$(realpath "$1")
 device=rxe0
 here="$device port 1, GID [0-9]* [0-9a-f:.]*"
-if [ $# -eq 1 ]; then
-	exec "$testbed" drive 2 --timeout 300 -- bash "$script" "$build" inside
-fi
+[ $# -gt 1 ] || drive 2 --timeout 300
 
-(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
-case=registry
-on 0 registry &
-registry=$!
-await "its address" 20 test -s "$SHARED/address.new"
-mv "$SHARED/address.new" "$SHARED/address"
+start_registry
 short_breaks
 long_break
 idle_break

@@ -10,8 +10,8 @@
 set -euo pipefail
 
 script=$(realpath "$0")
-testbed=${script%/*}/testbed
-port=7000
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
 tuples=20000
 least_order=1000 # bytes: as many tuples, or losses
 segment=1000 # bytes: 62 tuples, so some thousand packets, of which some are lost
@@ -29,89 +29,18 @@ silent_ms=6000
 
 # ---- In a VM ---------------------------------------------------------------
 
-registry()
-{
-	exec bin/dfi-registry --listen "tcp:$NODE_ADDRESS:$port" \
-		--key "$SHARED/key" --print-address > "$SHARED/address.new"
-}
-
-# A worker with endpoints; its lines and what it logs are in files.
+# Its lines and what it logs are in files.
 worker() # NAME ARGUMENT...
 {
-	local name=$1 key
-
-	shift
-	key=$(mktemp)
-	cp "$SHARED/key" "$key"
-	export DFI_REGISTRY_KEY=$key DFI_OPEN_TIMEOUT=30000 DFI_LOG=info
+	use_registry
+	export DFI_OPEN_TIMEOUT=30000 DFI_LOG=info
 	unset DFI_TRANSPORT
-	tests/proc/worker -r "$(cat "$SHARED/address")" -f "$name" "$@" \
-		<&0 > "$SHARED/$name.$NODE" 2> "$SHARED/$name.log.$NODE" &
-	echo $! > "/tmp/$name.pid"
-	{ wait $! || echo "exit $?" >> "$SHARED/$name.$NODE"; } 2> /dev/null
+	record "$1" tests/proc/worker -f "$@" 2> "$SHARED/$1.log.$NODE"
 }
 
-kill_worker() # NAME
-{
-	kill -9 "$(cat "/tmp/$1.pid")"
-}
-
-# One that goes on when its pipe is written to.
-held_worker() # NAME ARGUMENT...
-{
-	mkfifo "/tmp/told.$1"
-	worker "$@" 0<> "/tmp/told.$1"
-}
-
-# Packets of this node that netem has lost, in all.
-lost()
-{
-	tc -s qdisc show dev eth0 |
-		sed -n '/netem/,$s/.*(dropped \([0-9]*\),.*/\1/p'
-}
-
-if [ "${1-}" = --node ]; then
-	cd "$2"
-	shift 2
-	"$@"
-	exit
-fi
+run_in_node "$@"
 
 # ---- On the host, beside the VMs -------------------------------------------
-
-# shellcheck source=tests/testbed/lateness.sh
-. "${script%/*}/lateness.sh"
-
-fail()
-{
-	echo "$case: $*"
-	tail -n +1 "$SHARED/$case".*
-	exit 1
-}
-
-await() # WHAT SECONDS COMMAND...
-{
-	local what=$1 deadline=$((SECONDS + $2))
-
-	shift 2
-	until "$@"; do
-		[ $SECONDS -lt $deadline ] || fail "$what: it did not come"
-		sleep 0.05
-	done
-}
-
-on() # K COMMAND...
-{
-	local k=$1
-
-	shift
-	"$testbed" run "$k" -- bash "$script" --node "$build" "$@"
-}
-
-says() # K TEXT
-{
-	grep -q "$2" "$SHARED/$case.$1" 2> /dev/null
-}
 
 # What target K has written down is enough to compare.
 has_order() # K
@@ -173,8 +102,8 @@ replicate() # LOSS ARGUMENT...
 		says $k "source $k ended 0 $tuples" ||
 			fail "source $k did not end well"
 		has_all $k $((3 * tuples))
-		! says $k '^exit' || fail "node $k got what it should not"
-		grep -q 'multicast to ' "$SHARED/$case.log.$k" ||
+		[ "$(status $k)" = 0 ] || fail "node $k got what it should not"
+		logs $k 'multicast to ' ||
 			fail "node $k: that is no multicast"
 	done
 	[[ $arguments != *-O* ]] || same_order "$orders" 0 1 2
@@ -209,13 +138,13 @@ killed_source() # ARGUMENT...
 	on 2 worker "$case" -l $lease_ms -n 2000000000 source:1 &
 	workers+=($!)
 	for k in 0 1; do
-		await "what target $k has to compare" 60 has_order $k
+		await "what target $k has to compare" 60000 has_order $k
 	done
-	await "the source that dies" 60 says 2 'source 1 open'
-	on 2 kill_worker "$case"
+	await "the source that dies" 60000 says 2 'source 1 open'
+	on 2 signal "$case" KILL || fail "the source has ended by itself"
 	start=$SECONDS
 	for k in 0 1; do
-		await "target $k's end" 20 says $k "target $k ended -"
+		await "target $k's end" 20000 says $k "target $k ended -"
 		says $k "target $k ended -104 .*source 1 .*died" ||
 			says $k "target $k ended -125 .*source 0 .*aborted" ||
 			fail "target $k does not say who died"
@@ -224,7 +153,7 @@ killed_source() # ARGUMENT...
 		fail "nobody names the source that died"
 	echo "targets knew after at most $((SECONDS - start)) s, with ${arguments}"
 	wait "${workers[@]}" || true
-	! grep -q '^exit 1$' "$SHARED/$case".[01] ||
+	! grep -qx 1 "$SHARED/$case.status".[01] ||
 		fail "a target got what it should not"
 	same_order "$SHARED/$case.order" 0 1
 }
@@ -236,10 +165,10 @@ start_three() # ARGUMENT...
 	case=power${arguments// /}
 	on 0 worker "$case" -c 1:3 -M "$@" -F -g $segment -l $lease_ms \
 		-n 2000000000 source:0 target:0 &
-	on 1 held_worker "$case" -l $lease_ms -p 1000 target:1 &
+	on 1 held worker "$case" -l $lease_ms -p 1000 target:1 &
 	on 2 worker "$case" -l $lease_ms target:2 &
-	await "the slow target" 60 says 1 'target 1 held 1000'
-	await "the target that dies" 60 says 2 'target 2 open'
+	await "the slow target" 60000 says 1 'target 1 held 1000'
+	await "the target that dies" 60000 says 2 'target 2 open'
 }
 
 must_come() # WHAT SINCE_MS LIMIT_MS COMMAND...
@@ -263,7 +192,7 @@ check_two_of_three() # CASE STRUCK_MS
 		fail "the source does not say who died"
 	must_come "target 0's end" "$failed" $ends_ms \
 		says 0 'target 0 ended -'
-	"$testbed" run 1 -- sh -c "echo c > /tmp/told.$case"
+	on 1 go_on "$case"
 	must_come "target 1's end" "$(now_ms)" $ends_ms \
 		says 1 'target 1 ended -'
 	must_come "the source's end" "$failed" $((gone_ms + slack_ms)) \
@@ -288,12 +217,12 @@ start_held() # CASE COUNTS ENDS_HERE ENDS_THERE
 	case=$1
 	# shellcheck disable=SC2086 # several words
 	{
-		on 0 held_worker "$case" -c "$2" -M -F -g $segment \
+		on 0 held worker "$case" -c "$2" -M -F -g $segment \
 			-l $cut_lease_ms -p 1000 -n 2000000000 $3 &
 		on 2 worker "$case" -F -l $cut_lease_ms -n 2000000000 $4 &
 	}
-	await "the slow target" 60 says 0 'target 0 held 1000'
-	await "the other machine" 60 says 2 open
+	await "the slow target" 60000 says 0 'target 0 held 1000'
+	await "the other machine" 60000 says 2 open
 }
 
 check_cut() # CASE STRUCK_MS WHAT
@@ -320,8 +249,8 @@ cut_off()
 	check_cut cut-target "$struck" 'target 1 ended'
 	check_cut cut-source "$struck" 'source 0 failed'
 	for name in cut-target cut-source; do
-		"$testbed" run 0 -- sh -c "echo c > /tmp/told.$name"
 		case=$name
+		on 0 go_on $case
 		must_come "target 0's end" "$(now_ms)" $slack_ms \
 			says 0 'target 0 ended -'
 	done
@@ -356,31 +285,24 @@ removal()
 	case=removal
 	on 0 worker $case -c 1:1 -M -g $segment -n 2000000000 target:0 &
 	on 1 worker $case -n 2000000000 source:0 &
-	await "the source" 60 says 1 'source 0 open'
+	await "the source" 60000 says 1 'source 0 open'
 	# Waits until nobody has it open.
 	"$testbed" run 1 -- rdma link delete rxe0 &
-	await "the source's end" 60 says 1 'source 0 ended -'
+	await "the source's end" 60000 says 1 'source 0 ended -'
 	says 1 'source 0 ended -104 .*the device was removed' ||
 		fail "the source does not say why"
-	await "the target's end" 60 says 0 'target 0 ended -'
+	await "the target's end" 60000 says 0 'target 0 ended -'
 	wait $!
 	echo "a device that was removed ended the flow"
 }
 
 build=$(realpath "$1")
-if [ $# -eq 1 ]; then
-	exec "$testbed" drive 3 --timeout 300 -- bash "$script" "$build" inside
-fi
+[ $# -gt 1 ] || drive 3 --timeout 300
 
-(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
 lateness=$SHARED/late
 watch_lateness &
 watch=$!
-case=registry
-on 0 registry &
-registry=$!
-await "its address" 20 test -s "$SHARED/address.new"
-mv "$SHARED/address.new" "$SHARED/address"
+start_registry
 for loss in 0% 1% 5%; do
 	replicate $loss
 done
