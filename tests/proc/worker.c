@@ -41,9 +41,12 @@
  * -F: a source says so as soon as a call fails, before it closes:
  *	source 0 failed -104 100 TEXT
  *
+ * -S: a source or target says, before it closes, what it has counted:
+ *	source 0 long stalls 1
+ *
  * worker -r REGISTRY -f FLOW
  *	[-c SOURCES:TARGETS [-g BYTES] [-M [-N]] [-O] [-P]]
- *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e] [-F]
+ *	[-k | -K] [-l MS] [-n TUPLES] [-o PATH] [-p HOLD] [-s] [-e] [-F] [-S]
  *	[-t MS] [-x TUPLES] source:I... target:J... combiner:C...
  */
 #include <poll.h>
@@ -68,7 +71,8 @@ static uint32_t n_tuples = 1000, hold = UINT32_MAX, leave = UINT32_MAX;
 static const struct dfi_schema *schema = &worker_schema;
 static struct dfi *dfi;
 static pid_t (*forks)(void);
-static bool tells_failures, polls, persistent, ordered, multicast, notify;
+static bool tells_failures, tells_stalls, polls, persistent, ordered, multicast,
+    notify;
 static const char *order_path;
 
 struct end {
@@ -84,6 +88,15 @@ static void say(const struct end *end, const char *what, int ret,
 {
 	printf("%s %u %s %d %u %s\n", end->role, end->index, what, ret, count,
 	    text);
+	fflush(stdout);
+}
+
+static void say_stalls(const struct end *end, uint64_t n)
+{
+	if (!tells_stalls)
+		return;
+	printf(
+	    "%s %u long stalls %lu\n", end->role, end->index, (unsigned long)n);
 	fflush(stdout);
 }
 
@@ -176,6 +189,7 @@ static void run_source(struct end *end)
 		.open_timeout_ms = open_timeout_ms,
 		.stall_timeout_ms = TIMEOUT_MS,
 	};
+	struct dfi_source_stats stats;
 	struct dfi_source *source;
 	uint32_t count = 0;
 	int ret;
@@ -191,6 +205,8 @@ static void run_source(struct end *end)
 	ret = push_all(end, source, &count);
 	if (ret < 0 && tells_failures)
 		say(end, "failed", ret, count, dfi_errmsg());
+	dfi_source_query(source, &stats);
+	say_stalls(end, stats.long_stalls);
 	ret = dfi_source_close(source);
 	say(end, "ended", ret, count, ret < 0 ? dfi_errmsg() : "");
 }
@@ -272,6 +288,7 @@ static void run_target(struct end *end)
 	};
 	uint32_t last[MAX_SOURCES] = { 0 }, count = 0;
 	struct dfi_flow_info info = { .n_targets = 0 };
+	struct dfi_target_stats stats;
 	struct dfi_target *target;
 	FILE *order = open_order(end);
 	const void *tuple;
@@ -311,6 +328,8 @@ static void run_target(struct end *end)
 	    ret < 0           ? dfi_errmsg()
 		: end->n_gaps ? text
 			      : "");
+	dfi_target_query(target, &stats);
+	say_stalls(end, stats.long_stalls);
 	dfi_target_close(target);
 }
 
@@ -413,8 +432,8 @@ int main(int argc, char **argv)
 
 	/* A test that fails leaves nobody behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((option = getopt(argc, argv, "c:eFg:kKl:MNo:OPr:f:n:p:st:x:")) !=
-	    -1) {
+	while ((option = getopt(
+		    argc, argv, "c:eFg:kKl:MNo:OPr:f:n:p:sSt:x:")) != -1) {
 		if (option == 'r')
 			attr.registry = optarg;
 		else if (option == 'f')
@@ -435,6 +454,8 @@ int main(int argc, char **argv)
 			polls = true;
 		else if (option == 'F')
 			tells_failures = true;
+		else if (option == 'S')
+			tells_stalls = true;
 		else if (option == 't')
 			open_timeout_ms = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (option == 'x')

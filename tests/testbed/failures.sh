@@ -7,7 +7,8 @@
 # powered off, or cut off, which only silence tells: of the registry's lease, or of
 # a queue pair that gets no answer. Each machine that dies is one of five that boot
 # together. And no error is seen by who only misses the last word of a peer that
-# has all, and leaves.
+# has all, and leaves; nor of a process that is stopped for a while, which its peers
+# log and count; nor when the registry is killed and started again during a flow.
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -35,6 +36,13 @@ worker() # NAME ARGUMENT...
 	use_registry
 	export DFI_OPEN_TIMEOUT=30000
 	held record "$1" tests/proc/worker -f "$@"
+}
+
+# With what it logs in a file, and few segments in its rings.
+logging_worker() # NAME ARGUMENT...
+{
+	DFI_LOG=info DFI_RING_MEMORY=64K worker "$@" \
+		2> "$SHARED/$1.log.$NODE"
 }
 
 # RDMA's packets from this node are lost until its worker has the end, and for a
@@ -65,6 +73,23 @@ lose_answers() # NAME
 run_in_node "$@"
 
 # ---- On the host, beside the VMs -------------------------------------------
+
+# The workers of these nodes have ended well, and their targets have so many tuples.
+end_well() # TUPLES NODE...
+{
+	local want=$1 k
+
+	shift
+	for k; do
+		await "the end" 60000 test -s "$SHARED/$case.status.$k"
+		[ "$(status "$k")" = 0 ] || fail "node $k's worker failed"
+		! says "$k" ' ended -' || fail "node $k did not end well"
+	done
+	cat "$SHARED/$case".[0-9] | awk -v want="$want" -v name="$case" '
+		/^target .* ended 0 / { n += $5 }
+		END { print name ": " n " tuples of " want; exit n != want }' ||
+		fail "that is not the number of tuples"
+}
 
 # The survivor on node 0 and the victim on its node share a flow, until the victim
 # is gone.
@@ -220,6 +245,75 @@ last_answers_are_lost()
 		fail "the source was told thrice that its target is gone"
 }
 
+# A flow whose end on the other machine is stopped in the middle, for a while.
+stop_peer() # CASE ROLE PEERS_ROLE
+{
+	case=$1
+	on 0 logging_worker "$case" -c 1:1 -g 1024 -l 20000 -S -n 20000 "$2:0" &
+	on "$node" logging_worker "$case" -l 20000 -n 20000 -p 25 "$3:0" &
+	await "its $3" 30000 says "$node" 'held 25'
+	on "$node" signal "$case" STOP
+	# It does when its process goes on.
+	on "$node" go_on "$case"
+}
+
+# The survivor has said, at level info and once, for whom it waits, and counted it.
+continue_peer() # CASE ROLE TEXT
+{
+	case=$1
+	! says 0 ' ended ' || fail "its peer has ended"
+	on "$node" signal "$case" CONT
+	end_well 20000 0 "$node"
+	grep ' has waited ' "$SHARED/$case.log.0" || true
+	logs 0 "info: flow '$case': $2 0 has waited [0-9]* ms for $3" ||
+		fail "for whom it waits is not said"
+	! logs 0 'dfi: warn: ' || fail "it warns"
+	logs 0 "$2 0.* goes on after \([5-9]\|[0-9][0-9]\)[0-9]\{3\} ms" ||
+		fail "how long it has waited is not said"
+	says 0 "$2 0 long stalls [1-9]" || fail "that is not counted"
+}
+
+# Who waits for a process on another machine can't tell that it is stopped.
+stopped_process_goes_on()
+{
+	stop_peer stopped-source target source
+	stop_peer stopped-target source target
+	sleep 5
+	continue_peer stopped-source target \
+		"data of source 0 (node node$node, .*)$"
+	continue_peer stopped-target source \
+		"target 0 (node node$node, .*), which gives no segments back"
+}
+
+# Tuples go on between two machines while there is no registry; when one is there
+# again, both processes tell it of themselves, so that the second source can come.
+registry_is_restarted()
+{
+	local n=20000 k
+
+	case=registry-restarted
+	on 0 logging_worker $case -c 2:1 -g 1024 -l $lease_ms -p 1000 -n $n \
+		target:0 &
+	on "$node" logging_worker $case -l $lease_ms -p 500 -n $n source:0 &
+	await "its source" 30000 says "$node" 'held 500'
+	"$testbed" run 0 -- pkill -KILL -x dfi-registry
+	wait $registry || true
+	for k in 0 "$node"; do
+		await "the loss" 10000 logs "$k" 'registry .* is lost'
+	done
+	on "$node" go_on $case
+	await "the tuples" 10000 says 0 'held 1000'
+	start_registry
+	for k in 0 "$node"; do
+		await "the return" 10000 logs "$k" 'registry .* is back'
+	done
+	! says "$node" ' ended ' || fail "the source has ended"
+	on 2 logging_worker $case -l $lease_ms -n $n source:1 &
+	await "the second source" 30000 says 2 open
+	on 0 go_on $case
+	end_well $((2 * n)) 0 "$node" 2
+}
+
 dead_ms=$slack_ms
 off_ms=$((lease_ms + retry_ms + slack_ms))
 
@@ -301,6 +395,8 @@ watch=$!
 start_registry
 node=1
 last_answers_are_lost
+stopped_process_goes_on
+registry_is_restarted
 process_dies
 target_vanishes
 source_vanishes

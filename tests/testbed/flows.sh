@@ -65,7 +65,7 @@ once=(test_api test_combine test_combine_source test_copy test_counters test_err
 	test_order test_partition test_property test_registry_tcp test_replicate
 	test_shuffle test_sequencer test_tree test_window)
 declare -A without=(
-	[test_barrier]="a barrier opens no endpoint, so no transport is used"
+	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 )
 # It shares one processor among its threads, wherever it runs.

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# barriers.sh BUILD_DIR: a barrier whose members are in two virtual machines, one of
+# them with the registry, holds them both; and who waits is told which member is lost,
+# soon when its process is killed, and within the lease when its machine is powered
+# off.
+set -euo pipefail
+
+script=$(realpath "$0")
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
+
+# How long a process may be silent.
+lease_ms=4000
+# In which a death that is known is told, when this machine is not late (lateness.sh).
+slack_ms=2000
+
+# ---- In a VM ---------------------------------------------------------------
+
+# Member NODE of two. It arrives at once, or never.
+member() # NAME ROUNDS arrives|waits
+{
+	local meeting
+
+	use_registry
+	export DFI_LEASE=$lease_ms DFI_OPEN_TIMEOUT=30000
+	meeting=(tests/proc/meeting "$DFI_REGISTRY" "$1" 2 "$NODE" "$2")
+	case $3 in
+	arrives) record "$1" "${meeting[@]}" <<< c ;;
+	waits) held record "$1" "${meeting[@]}" ;;
+	esac
+}
+
+run_in_node "$@"
+
+# ---- On the host, beside the VMs -------------------------------------------
+
+rounds_are_held()
+{
+	local k
+
+	case=rounds
+	on 0 member $case 20 arrives &
+	on 1 member $case 20 arrives &
+	for k in 0 1; do
+		await "the end of member $k" 60000 test -s "$SHARED/$case.status.$k"
+		echo "$case: member $k: $(grep ended "$SHARED/$case.$k")"
+		says $k '^ended 0 20 '
+		[ "$(status $k)" = 0 ]
+	done
+}
+
+# Member 0 waits, and member 1 is lost by the command.
+lose() # CASE LIMIT_MS COMMAND...
+{
+	local limit=$2 begin pid k
+
+	case=$1
+	shift 2
+	on 0 member "$case" 20 arrives &
+	on 1 member "$case" 20 waits &
+	for k in 0 1; do
+		await "member $k" 30000 says $k open
+	done
+	pid=$(cat "$SHARED/$case.pid.1")
+	"$@"
+	# When a command in a machine has been carried out, is known then.
+	begin=$(now_ms)
+	in_time "$begin" "$limit" says 0 ended ||
+		fail "member 0 was not told within $limit ms"
+	echo "$case: after $(($(now_ms) - begin)) ms, of which this machine was" \
+		"$(late_ms "$begin") late: $(grep ended "$SHARED/$case.0")"
+	says 0 "^ended -104 0 barrier '$case': member 1 (node .*pid $pid) died"
+}
+
+build=$(realpath "$1")
+[ $# -gt 1 ] || drive 2 --timeout 300
+
+lateness=$SHARED/late
+watch_lateness &
+watch=$!
+start_registry
+rounds_are_held
+lose killed $slack_ms on 1 signal killed KILL
+lose off $((lease_ms + slack_ms)) "$testbed" kill 1
+kill $registry $watch
+wait $registry $watch || true
+echo "all members were told"
