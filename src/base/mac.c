@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <string.h>
+#include "crypto.h"
 
 bool dfi__mac_make(const void *key, size_t key_size, const void *message,
     size_t size, uint8_t mac[MAC_SIZE])
@@ -13,7 +14,8 @@ bool dfi__mac_make(const void *key, size_t key_size, const void *message,
 	unsigned char whole[EVP_MAX_MD_SIZE];
 	unsigned length = 0;
 
-	if (!HMAC(EVP_sha256(), key, (int)key_size, message, size, whole,
+	if (!dfi__crypto_init() ||
+	    !HMAC(EVP_sha256(), key, (int)key_size, message, size, whole,
 		&length) ||
 	    length < MAC_SIZE)
 		return false;

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/fork_files.h"
 
@@ -210,11 +211,7 @@ static int set_certificates(
 
 static SSL_CTX *create_context(enum tls_role role)
 {
-	/*
-	 * A process may exit while its control thread is at it: OpenSSL must
-	 * not take itself apart then.
-	 */
-	if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL))
+	if (!dfi__crypto_init())
 		return NULL;
 	return SSL_CTX_new(
 	    role == TLS_SERVER ? TLS_server_method() : TLS_client_method());
