@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "text.h"
 
 static _Thread_local char message[ERROR_TEXT_SIZE];
 static _Thread_local const char *constant; /* instead of message, if set */
@@ -19,6 +20,7 @@ int dfi__fail(int err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
+	dfi__text_make_plain(message);
 	constant = NULL;
 	return err;
 }
@@ -43,6 +45,7 @@ int dfi__fail_within(int err, const char *fmt, ...)
 	if (used >= 0 && room > 0)
 		sprintf(message + used, ": %.*s", room,
 		    constant ? constant : inner);
+	dfi__text_make_plain(message);
 	constant = NULL;
 	return err;
 }

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "fork.h"
 #include "lock.h"
+#include "text.h"
 
 #define QUIET_NS (INT64_C(60) * NS_PER_S)
 
@@ -82,6 +83,7 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
+	dfi__text_make_plain(line);
 
 	dfi__fork_setup();
 	dfi__lock_take(&line_lock);

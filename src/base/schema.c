@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "error.h"
+#include "text.h"
 
 static const struct {
 	const char *name;
@@ -45,7 +46,7 @@ static bool name_is_valid(const char *name)
 	size_t length = name ? strnlen(name, DFI_MAX_FIELD_NAME + 1) : 0;
 
 	return length > 0 && length <= DFI_MAX_FIELD_NAME &&
-	    strcspn(name, ", \t\n:@[]") == length;
+	    strcspn(name, ", :@[]") == length && dfi__text_is_plain(name);
 }
 
 static int check_field(const struct dfi_schema *schema, uint32_t i)
@@ -55,7 +56,8 @@ static int check_field(const struct dfi_schema *schema, uint32_t i)
 	if (!name_is_valid(field->name))
 		return dfi__fail(-EINVAL,
 		    "schema: field %u: the name must have 1 to %d characters, "
-		    "none of them a blank or one of ,:@[]",
+		    "none of them a blank, a control character or one of "
+		    ",:@[]",
 		    i, DFI_MAX_FIELD_NAME);
 	if (field->reserved)
 		return dfi__fail(-EINVAL,

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "../base/error.h"
 #include "../base/schema.h"
+#include "../base/text.h"
 #include "../combine/plan.h"
 #include "dfi_flow.pb-c.h"
 
@@ -90,6 +91,12 @@ struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow)
 	    flow->segment_count, dfi__flow_segment_parts(flow));
 }
 
+/* A text that a peer has published, for this many bytes. */
+static bool text_is_sane(const char *text, size_t size)
+{
+	return strlen(text) < size && dfi__text_is_plain(text);
+}
+
 static void *pack(const ProtobufCMessage *message, size_t *size)
 {
 	void *data;
@@ -113,11 +120,11 @@ void dfi__node_to_message(const struct node *node, DfiFlow__Node *message)
 	message->start = node->start;
 }
 
-void dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
+bool dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
 {
 	memset(node, 0, sizeof(*node));
 	if (!message)
-		return;
+		return true;
 	node->id = message->id;
 	node->pid = message->pid;
 	node->host_id = message->host_id;
@@ -125,6 +132,10 @@ void dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
 	node->start = message->start;
 	snprintf(node->name, sizeof(node->name), "%s", message->name);
 	snprintf(node->host, sizeof(node->host), "%s", message->host);
+	dfi__text_make_plain(node->name);
+	dfi__text_make_plain(node->host);
+	return dfi__text_is_plain(message->name) &&
+	    dfi__text_is_plain(message->host);
 }
 
 bool dfi__node_is_process(const struct node *a, const struct node *b)
@@ -150,14 +161,15 @@ int dfi__node_decode(const void *data, size_t size, struct node *node,
 {
 	DfiFlow__Node *message = dfi_flow__node__unpack(NULL, size, data);
 
-	if (message && message->token.len != MEMBER_TOKEN_SIZE) {
+	if (message &&
+	    (message->token.len != MEMBER_TOKEN_SIZE ||
+		!dfi__node_from_message(message, node))) {
 		dfi_flow__node__free_unpacked(message, NULL);
 		message = NULL;
 	}
 	if (!message)
 		return dfi__fail(
 		    -EBADMSG, "registry: a node's entry is damaged");
-	dfi__node_from_message(message, node);
 	if (token)
 		memcpy(token, message->token.data, MEMBER_TOKEN_SIZE);
 	dfi_flow__node__free_unpacked(message, NULL);
@@ -169,7 +181,7 @@ int dfi__node_decode_address(
 {
 	DfiFlow__Node *message = dfi_flow__node__unpack(NULL, size, data);
 	bool valid = message &&
-	    strlen(message->address) < TRANSPORT_ADDRESS_SIZE;
+	    text_is_sane(message->address, TRANSPORT_ADDRESS_SIZE);
 
 	if (valid)
 		strcpy(address, message->address);
@@ -199,9 +211,10 @@ static bool dispenser_from_message(
 	memset(name, 0, sizeof(*name));
 	if (!message)
 		return true;
-	if (strlen(message->address) >= sizeof(name->region.address) ||
-	    strlen(message->verbs_address) >= sizeof(name->verbs.address) ||
-	    strlen(message->verbs_why) >= sizeof(name->why))
+	if (!text_is_sane(message->address, sizeof(name->region.address)) ||
+	    !text_is_sane(
+		message->verbs_address, sizeof(name->verbs.address)) ||
+	    !text_is_sane(message->verbs_why, sizeof(name->why)))
 		return false;
 	strcpy(name->region.address, message->address);
 	name->region.key = message->region_key;
@@ -243,20 +256,31 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	return pack(&message.base, size);
 }
 
+static bool endpoint_texts_are_sane(const DfiFlow__Endpoint *message)
+{
+	const struct endpoint *endpoint;
+
+	return text_is_sane(
+		   message->address, sizeof(endpoint->region.address)) &&
+	    text_is_sane(
+		message->verbs_address, sizeof(endpoint->verbs.address)) &&
+	    text_is_sane(message->verbs_way, sizeof(endpoint->verbs_way)) &&
+	    text_is_sane(message->verbs_why, sizeof(endpoint->verbs_why));
+}
+
 int dfi__endpoint_decode(
     const void *data, size_t size, struct endpoint *endpoint)
 {
 	DfiFlow__Endpoint *message = dfi_flow__endpoint__unpack(
 	    NULL, size, data);
 	struct dispenser_name sequencer;
+	struct node node;
 
 	if (!message ||
 	    !dispenser_from_message(message->sequencer, &sequencer) ||
+	    !dfi__node_from_message(message->node, &node) ||
+	    !endpoint_texts_are_sane(message) ||
 	    strcmp(message->transport, message->region_size ? "shm" : "") ||
-	    strlen(message->address) >= sizeof(endpoint->region.address) ||
-	    strlen(message->verbs_address) >= sizeof(endpoint->verbs.address) ||
-	    strlen(message->verbs_way) >= sizeof(endpoint->verbs_way) ||
-	    strlen(message->verbs_why) >= sizeof(endpoint->verbs_why) ||
 	    (message->port.len &&
 		message->port.len != sizeof(endpoint->port.bytes))) {
 		if (message)
@@ -265,7 +289,7 @@ int dfi__endpoint_decode(
 		    -EBADMSG, "registry: an endpoint's entry is damaged");
 	}
 	memset(endpoint, 0, sizeof(*endpoint));
-	dfi__node_from_message(message->node, &endpoint->node);
+	endpoint->node = node;
 	strcpy(endpoint->region.address, message->address);
 	endpoint->region.key = message->region_key;
 	endpoint->region.size = message->region_size;
@@ -530,13 +554,14 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->replication = message->replication;
 	flow->loss_policy = message->loss_policy;
 	flow->gap_timeout_us = message->gap_timeout_us;
-	if (strlen(message->multicast_address) >=
-	    sizeof(flow->multicast_address))
+	if (!text_is_sane(
+		message->multicast_address, sizeof(flow->multicast_address)))
 		return -EBADMSG;
 	strcpy(flow->multicast_address, message->multicast_address);
 	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
 	flow->ordered = message->ordered;
-	dfi__node_from_message(message->creator, &flow->creator);
+	if (!dfi__node_from_message(message->creator, &flow->creator))
+		return -EBADMSG;
 	if (message->n_keys > DFI_MAX_KEYS)
 		return -EBADMSG;
 	flow->n_keys = (uint32_t)message->n_keys;

@@ -187,8 +187,11 @@ bool dfi__node_is_process(const struct node *a, const struct node *b);
 /* As a part of another entry; the message's texts are the node's. */
 void dfi__node_to_message(
     const struct node *node, struct DfiFlow__Node *message);
-/* message may be NULL. */
-void dfi__node_from_message(
+/*
+ * message may be NULL. False: a name has control characters; in the node there
+ * is a '?' for each byte of them.
+ */
+bool dfi__node_from_message(
     const struct DfiFlow__Node *message, struct node *node);
 
 /* What is listed of a node; flows: all values below "flows/" (info.c). */

@@ -239,7 +239,7 @@ int dfi_flow_list(struct dfi *dfi,
 		return ret;
 	for (i = 0; !ret && i < n; i++) {
 		name = flow_name(values[i].key);
-		if (!name ||
+		if (!name || dfi__flow_check_name(name) < 0 ||
 		    dfi__flow_decode(
 			name, values[i].data, values[i].size, &flow) < 0)
 			continue;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/schema.h"
+#include "base/text.h"
 #include "flows/descriptor.h"
 #include "flows/route.h"
 #include "flows/stats.h"
@@ -18,6 +19,8 @@ static void check_node(const struct node *node)
 {
 	fuzz_check(memchr(node->name, 0, sizeof(node->name)));
 	fuzz_check(memchr(node->host, 0, sizeof(node->host)));
+	fuzz_check(dfi__text_is_plain(node->name));
+	fuzz_check(dfi__text_is_plain(node->host));
 }
 
 /* Each tuple has a target, whatever its bytes are. */
@@ -53,6 +56,7 @@ static void check_flow(const struct flow *flow)
 	fuzz_check(dfi__schema_check(flow->schema) == 0);
 	fuzz_check(!dfi__schema_match(flow->schema, flow->schema, "f"));
 	dfi__schema_text(flow->schema, text, sizeof(text));
+	fuzz_check(dfi__text_is_plain(text));
 	check_node(&flow->creator);
 	check_routing(flow);
 	data = dfi__flow_encode(flow, &size);
@@ -121,6 +125,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			    sizeof(endpoint.region.address)));
 			fuzz_check(memchr(endpoint.verbs.address, 0,
 			    sizeof(endpoint.verbs.address)));
+			fuzz_check(dfi__text_is_plain(endpoint.verbs_way));
+			fuzz_check(dfi__text_is_plain(endpoint.verbs_why));
 		}
 		break;
 	case 2:

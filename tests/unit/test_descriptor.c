@@ -262,6 +262,61 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 	free(data);
 }
 
+static void refuse_endpoint(const struct endpoint *endpoint)
+{
+	struct endpoint back;
+	size_t size;
+	void *data = dfi__endpoint_encode(endpoint, &size);
+
+	cr_assert_eq(dfi__endpoint_decode(data, size, &back), -EBADMSG);
+	free(data);
+}
+
+#define HOSTILE "a\033[2J"
+
+Test(descriptor, text_with_control_characters_is_refused)
+{
+	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
+	const struct endpoint good = { .node = { 7, 8, "n", "h", 9 },
+		.sequencer.region.size = 1 };
+	char address[TRANSPORT_ADDRESS_SIZE];
+	struct flow flow = make_flow(), back;
+	struct endpoint bad;
+	struct node node;
+	size_t size;
+	void *data;
+
+#define REFUSE(text)                   \
+	do {                           \
+		bad = good;            \
+		strcpy(text, HOSTILE); \
+		refuse_endpoint(&bad); \
+	} while (0)
+	REFUSE(bad.node.name);
+	REFUSE(bad.node.host);
+	REFUSE(bad.region.address);
+	REFUSE(bad.verbs.address);
+	REFUSE(bad.verbs_way);
+	REFUSE(bad.verbs_why);
+	REFUSE(bad.sequencer.region.address);
+	REFUSE(bad.sequencer.verbs.address);
+	REFUSE(bad.sequencer.why);
+	strcpy(flow.creator.host, HOSTILE);
+	cr_assert_eq(trip(&flow, &back), -EBADMSG);
+	flow = make_flow();
+	strcpy(flow.multicast_address, HOSTILE);
+	cr_assert_eq(trip(&flow, &back), -EBADMSG);
+	node = good.node;
+	data = dfi__node_encode(&node, token, HOSTILE, &size);
+	cr_assert_eq(dfi__node_decode(data, size, &node, NULL), 0);
+	cr_assert_eq(dfi__node_decode_address(data, size, address), -EBADMSG);
+	free(data);
+	strcpy(node.name, HOSTILE);
+	data = dfi__node_encode(&node, token, "@x", &size);
+	cr_assert_eq(dfi__node_decode(data, size, &node, NULL), -EBADMSG);
+	free(data);
+}
+
 /* Use what was accepted, as endpoints would; ASan looks on. */
 static void use(const struct flow *flow)
 {

@@ -86,6 +86,12 @@ Test(schema, field_names_are_limited)
 	refuse("field 2");
 	fields[2].name = "a b";
 	refuse("field 2");
+	fields[2].name = "a\033b";
+	refuse("field 2");
+	fields[2].name = "a\177b";
+	refuse("a control character");
+	fields[4].type_name = "a\rb";
+	refuse("'position': a user type");
 	fields[2].name = "key";
 	refuse("two fields are called 'key'");
 }

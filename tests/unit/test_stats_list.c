@@ -113,3 +113,35 @@ Test(stats_list, answer_of_another_context_is_not_taken)
 	node.id++;
 	expect_error(&node, dfi->transport->address, "another context answers");
 }
+
+static int count_flows(void *arg, const struct dfi_flow_info *info)
+{
+	cr_assert_str_eq(info->name, "f");
+	++*(unsigned *)arg;
+	return 0;
+}
+
+Test(stats_list, flow_whose_name_is_none_is_left_out)
+{
+	static const struct dfi_field field = { "key", NULL, DFI_UINT64, 0, 8,
+		0 };
+	static const struct dfi_schema schema = { &field, 1, 8 };
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	int64_t deadline = deadline_in_ms(10000);
+	struct registry_value value;
+	unsigned n = 0;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.n_sources = attr.n_targets = 1;
+	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi__client_get(dfi->registry, "flows/f", deadline, &value), 0);
+	cr_assert_eq(dfi__client_create(dfi->registry, "flows/\033[2J",
+			 value.data, value.size, CLIENT_LEASED, deadline, NULL),
+	    0, "%s", dfi_errmsg());
+	dfi__registry_value_free(&value);
+	cr_assert_eq(
+	    dfi_flow_list(dfi, count_flows, &n), 0, "%s", dfi_errmsg());
+	cr_assert_eq(n, 1);
+}
