@@ -631,6 +631,14 @@ void dfi__node_key(char key[KEY_SIZE], uint64_t id)
 	snprintf(key, KEY_SIZE, "nodes/%016" PRIx64, id);
 }
 
+bool dfi__node_is_at(const struct node *node, const char *key)
+{
+	char own_key[KEY_SIZE];
+
+	dfi__node_key(own_key, node->id);
+	return !strcmp(own_key, key);
+}
+
 void dfi__flow_key(char key[KEY_SIZE], const char *name)
 {
 	snprintf(key, KEY_SIZE, "flows/%s", name);

@@ -215,6 +215,8 @@ void dfi__node_info(const struct node *node, const struct registry_value *flows,
  * apart (docs/decisions/0003-instance-in-key.md).
  */
 void dfi__node_key(char key[KEY_SIZE], uint64_t id);
+/* Whether an entry that says it is the node's has the key for it. */
+bool dfi__node_is_at(const struct node *node, const char *key);
 void dfi__flow_key(char key[KEY_SIZE], const char *name);
 void dfi__endpoint_key(char key[KEY_SIZE], const struct flow *flow,
     const char *role, uint32_t index);

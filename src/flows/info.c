@@ -293,7 +293,8 @@ static int list_nodes(const struct registry_value *nodes, size_t n_nodes,
 
 	for (i = 0; !ret && i < n_nodes; i++) {
 		if (dfi__node_decode(
-			nodes[i].data, nodes[i].size, &node, NULL) < 0)
+			nodes[i].data, nodes[i].size, &node, NULL) < 0 ||
+		    !dfi__node_is_at(&node, nodes[i].key))
 			continue;
 		dfi__node_info(&node, flows, n_flows, &info);
 		ret = fn(arg, &info);

@@ -2,7 +2,8 @@
 /*
  * Membership: each context publishes a random token with its node's entry, and
  * proves that it knows it when it connects to a peer, or accepts one, who finds
- * the token here. So only who may read the registry can make a queue pair.
+ * the token here (known.h). So only who may read the registry can make a queue
+ * pair.
  */
 #include "network.h"
 
@@ -16,12 +17,7 @@
 #include "../registry/client.h"
 #include "../transport/transport.h"
 #include "context.h"
-
-struct known_member {
-	struct known_member *next;
-	uint64_t node;
-	uint8_t token[MEMBER_TOKEN_SIZE];
-};
+#include "known.h"
 
 /* Devices of a host, beside the first. */
 #define MOST_OTHERS 15
@@ -37,8 +33,8 @@ struct network {
 	struct transport *others[MOST_OTHERS];
 	unsigned n_others;
 	struct registry_watch *watch;
-	pthread_mutex_t lock; /* protects members */
-	struct known_member *members;
+	pthread_mutex_t lock; /* protects known */
+	struct known_nodes known;
 };
 
 /* FNV-1a, to mix a few words. */
@@ -106,7 +102,6 @@ int dfi__network_new(
 
 void dfi__network_free(struct network *network)
 {
-	struct known_member *member;
 	unsigned i;
 
 	/* Nobody connects any more once the transports have stopped. */
@@ -115,11 +110,7 @@ void dfi__network_free(struct network *network)
 	if (network->transport)
 		network->transport->ops->stop(network->transport);
 	dfi__client_unwatch(network->watch);
-	while (network->members) {
-		member = network->members;
-		network->members = member->next;
-		free(member);
-	}
+	dfi__known_free(&network->known);
 	pthread_mutex_destroy(&network->lock);
 	pthread_mutex_destroy(&network->start);
 	free(network->registry);
@@ -149,58 +140,16 @@ bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow)
 	}
 }
 
-static struct known_member **find(struct network *network, uint64_t node)
-{
-	struct known_member **at;
-
-	for (at = &network->members; *at && (*at)->node != node;
-	     at = &(*at)->next)
-		;
-	return at;
-}
-
-static void add_member(
-    struct network *network, const struct registry_event *event)
-{
-	struct known_member *member, **at;
-	uint8_t token[MEMBER_TOKEN_SIZE];
-	struct node node;
-
-	if (dfi__node_decode(event->data, event->size, &node, token) < 0)
-		return;
-	at = find(network, node.id);
-	if (!*at) {
-		member = calloc(1, sizeof(*member));
-		if (!member)
-			return; /* it will be refused, and told so */
-		member->node = node.id;
-		*at = member;
-	}
-	memcpy((*at)->token, token, sizeof(token));
-}
-
-static void remove_member(struct network *network, const char *key)
-{
-	struct known_member *member, **at;
-	uint64_t node = strtoull(key + strlen("nodes/"), NULL, 16);
-
-	at = find(network, node);
-	member = *at;
-	if (!member)
-		return;
-	*at = member->next;
-	free(member);
-}
-
 static void on_event(void *arg, const struct registry_event *event)
 {
 	struct network *network = arg;
 
 	pthread_mutex_lock(&network->lock);
 	if (event->type == REGISTRY_PUT)
-		add_member(network, event);
+		dfi__known_put(
+		    &network->known, event->key, event->data, event->size);
 	else if (event->type == REGISTRY_DELETE)
-		remove_member(network, event->key);
+		dfi__known_delete(&network->known, event->key);
 	pthread_mutex_unlock(&network->lock);
 }
 
@@ -208,14 +157,12 @@ static bool find_token(
     void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE])
 {
 	struct network *network = arg;
-	const struct known_member *member;
+	bool known;
 
 	pthread_mutex_lock(&network->lock);
-	member = *find(network, node);
-	if (member)
-		memcpy(token, member->token, MEMBER_TOKEN_SIZE);
+	known = dfi__known_token(&network->known, node, token);
 	pthread_mutex_unlock(&network->lock);
-	return member;
+	return known;
 }
 
 static int start(

@@ -158,6 +158,7 @@ static int list_nodes(struct dfi *dfi, const struct registry_value *nodes,
 	for (i = 0; !ret && i < n_nodes; i++)
 		if (dfi__node_decode(nodes[i].data, nodes[i].size,
 			&collection->node, NULL) == 0 &&
+		    dfi__node_is_at(&collection->node, nodes[i].key) &&
 		    dfi__node_decode_address(
 			nodes[i].data, nodes[i].size, collection->address) == 0)
 			ret = list_node(collection, flows, n_flows, fn, arg);

@@ -35,19 +35,26 @@ static void teardown(void)
 
 TestSuite(stats_list, .init = setup, .fini = teardown, .timeout = 60);
 
-static void publish(const struct node *node, const char *address)
+static void publish_at(
+    const char *key, const struct node *node, const char *address)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE] = { 0 };
-	char key[KEY_SIZE];
 	size_t size;
 	void *data = dfi__node_encode(node, token, address, &size);
 
 	cr_assert_not_null(data);
-	dfi__node_key(key, node->id);
 	cr_assert_eq(dfi__client_create(dfi->registry, key, data, size,
 			 CLIENT_LEASED, deadline_in_ms(10000), NULL),
 	    0, "%s", dfi_errmsg());
 	free(data);
+}
+
+static void publish(const struct node *node, const char *address)
+{
+	char key[KEY_SIZE];
+
+	dfi__node_key(key, node->id);
+	publish_at(key, node, address);
 }
 
 struct seen {
@@ -112,6 +119,27 @@ Test(stats_list, answer_of_another_context_is_not_taken)
 
 	node.id++;
 	expect_error(&node, dfi->transport->address, "another context answers");
+}
+
+static int count_nodes(void *arg, const struct dfi_node_info *info)
+{
+	(void)info;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+Test(stats_list, node_under_the_key_of_another_is_left_out)
+{
+	struct seen seen = { .id = dfi->node.id };
+	unsigned n = 0;
+
+	publish_at("nodes/1", &dfi->node, "@x");
+	cr_assert_eq(dfi_stats_list(dfi, see, &seen), 0, "%s", dfi_errmsg());
+	cr_assert_eq(seen.n, 1);
+	cr_assert_eq(seen.n_answers, 1);
+	cr_assert_eq(
+	    dfi_node_list(dfi, count_nodes, &n), 0, "%s", dfi_errmsg());
+	cr_assert_eq(n, 1);
 }
 
 static int count_flows(void *arg, const struct dfi_flow_info *info)

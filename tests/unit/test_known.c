@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes and their tokens count under their own keys, and as long as those. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dfi/log.h>
+
+#include "flows/known.h"
+
+#define NODE UINT64_C(0xabcdef)
+
+static struct known_nodes known;
+static unsigned n_warnings;
+
+static void count_warning(void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	n_warnings += level == DFI_LOG_WARN && strstr(line, "another node");
+}
+
+static void setup(void)
+{
+	dfi_log_set(DFI_LOG_WARN, count_warning, NULL);
+}
+
+static void teardown(void)
+{
+	dfi__known_free(&known);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
+TestSuite(known, .init = setup, .fini = teardown, .timeout = 60);
+
+static void put(const char *key, uint64_t id, uint8_t first)
+{
+	uint8_t token[MEMBER_TOKEN_SIZE] = { first };
+	struct node node = { .id = id, .name = "n", .host = "h" };
+	size_t size;
+	void *data = dfi__node_encode(&node, token, "@x", &size);
+
+	cr_assert_not_null(data);
+	dfi__known_put(&known, key, data, size);
+	free(data);
+}
+
+/* The first byte of its token, or -1. */
+static int token_of(uint64_t id)
+{
+	uint8_t token[MEMBER_TOKEN_SIZE];
+
+	return dfi__known_token(&known, id, token) ? token[0] : -1;
+}
+
+Test(known, node_is_known_as_long_as_its_key)
+{
+	char key[KEY_SIZE];
+
+	dfi__node_key(key, NODE);
+	cr_assert_eq(token_of(NODE), -1);
+	put(key, NODE, 1);
+	cr_assert_eq(token_of(NODE), 1);
+	put(key, NODE, 2);
+	cr_assert_eq(token_of(NODE), 2);
+	cr_assert_eq(token_of(NODE + 1), -1);
+	dfi__known_delete(&known, key);
+	cr_assert_eq(token_of(NODE), -1);
+	cr_assert_null(known.first);
+	cr_assert_eq(n_warnings, 0);
+}
+
+Test(known, entry_under_another_key_is_refused_with_a_warning)
+{
+	char key[KEY_SIZE];
+
+	dfi__node_key(key, NODE);
+	put(key, NODE, 1);
+	put("nodes/1", NODE, 2);
+	put("nodes/0000000000000001", NODE + 1, 3);
+	put("nodes/abcdef", NODE, 4);
+	put("nodes/0000000000ABCDEF", NODE, 5);
+	put("nodes/0000000000abcdef/", NODE, 6);
+	put("nodes/", NODE, 7);
+	cr_assert_eq(token_of(NODE), 1);
+	cr_assert_eq(token_of(NODE + 1), -1);
+	/* The others within the same minute are lines of level debug. */
+	cr_assert_eq(n_warnings, 1);
+}
+
+Test(known, deleting_another_key_forgets_nobody)
+{
+	char key[KEY_SIZE];
+
+	dfi__node_key(key, NODE);
+	put(key, NODE, 1);
+	dfi__known_delete(&known, "nodes/abcdef");
+	dfi__known_delete(&known, "nodes/0000000000ABCDEF");
+	dfi__known_delete(&known, "nodes/0xabcdef");
+	dfi__known_delete(&known, "nodes/0000000000abcdef/");
+	dfi__known_delete(&known, "nodes/");
+	cr_assert_eq(token_of(NODE), 1);
+}
