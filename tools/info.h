@@ -23,7 +23,7 @@ json_t *info_optional_json(const char *text);
 int info_append(json_t *rows, json_t *row);
 
 /*
- * "stat": counters of all contexts but those of this process; rows NULL: as
+ * "stat": counters of all contexts but the one that is given; rows NULL: as
  * text. What dfi_stats_list() returns, or NO_JSON. seconds: since the same was
  * printed last, for rates; 0: never.
  */

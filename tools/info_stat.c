@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #define NS_PER_S 1e9
 
@@ -261,7 +260,7 @@ static int add_node(void *arg, const struct dfi_node_stats *stats)
 	struct stat_list *list = arg;
 	uint32_t i;
 
-	if (stats->node.pid == (uint32_t)getpid() && !stats->error)
+	if (stats->node.is_own)
 		return 0;
 	if (list->rows)
 		return add_json(list->rows, stats);

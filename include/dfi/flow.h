@@ -488,6 +488,11 @@ struct dfi_node_info {
 	uint32_t pid;
 	/* Attached through this context; a combiner is one of each. */
 	uint32_t n_sources, n_targets;
+	/*
+	 * 1 for the context that was asked for the list, else 0. pid doesn't
+	 * tell, as each process has it from its own PID namespace.
+	 */
+	uint32_t is_own;
 };
 
 /* As dfi_flow_list(), for the contexts that are open, in the order of ids. */

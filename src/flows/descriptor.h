@@ -194,10 +194,13 @@ void dfi__node_to_message(
 bool dfi__node_from_message(
     const struct DfiFlow__Node *message, struct node *node);
 
-/* What is listed of a node; flows: all values below "flows/" (info.c). */
+/*
+ * What is listed of a node by the context of node own; flows: all values below
+ * "flows/" (info.c).
+ */
 struct registry_value;
-void dfi__node_info(const struct node *node, const struct registry_value *flows,
-    size_t n, struct dfi_node_info *info);
+void dfi__node_info(uint64_t own, const struct node *node,
+    const struct registry_value *flows, size_t n, struct dfi_node_info *info);
 
 /*
  * Keys in the registry:

@@ -271,19 +271,20 @@ static void count_node(
 	}
 }
 
-void dfi__node_info(const struct node *node, const struct registry_value *flows,
-    size_t n, struct dfi_node_info *info)
+void dfi__node_info(uint64_t own, const struct node *node,
+    const struct registry_value *flows, size_t n, struct dfi_node_info *info)
 {
 	memset(info, 0, sizeof(*info));
 	memcpy(info->name, node->name, sizeof(info->name));
 	memcpy(info->host, node->host, sizeof(info->host));
 	info->id = node->id;
 	info->pid = node->pid;
+	info->is_own = node->id == own;
 	count_node(flows, n, info);
 }
 
-static int list_nodes(const struct registry_value *nodes, size_t n_nodes,
-    const struct registry_value *flows, size_t n_flows,
+static int list_nodes(uint64_t own, const struct registry_value *nodes,
+    size_t n_nodes, const struct registry_value *flows, size_t n_flows,
     int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
 {
 	struct dfi_node_info info;
@@ -296,7 +297,7 @@ static int list_nodes(const struct registry_value *nodes, size_t n_nodes,
 			nodes[i].data, nodes[i].size, &node, NULL) < 0 ||
 		    !dfi__node_is_at(&node, nodes[i].key))
 			continue;
-		dfi__node_info(&node, flows, n_flows, &info);
+		dfi__node_info(own, &node, flows, n_flows, &info);
 		ret = fn(arg, &info);
 	}
 	return ret;
@@ -322,7 +323,8 @@ int dfi_node_list(struct dfi *dfi,
 	ret = dfi__client_list(
 	    dfi->registry, "flows/", deadline, &flows, &n_flows);
 	if (!ret) {
-		ret = list_nodes(nodes, n_nodes, flows, n_flows, fn, arg);
+		ret = list_nodes(
+		    dfi->node.id, nodes, n_nodes, flows, n_flows, fn, arg);
 		dfi__registry_values_free(flows, n_flows);
 	}
 	dfi__registry_values_free(nodes, n_nodes);

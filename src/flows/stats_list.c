@@ -129,7 +129,8 @@ static int list_node(struct collection *collection,
 		ret = collect(collection);
 	if (ret == -ENOMEM)
 		return ret;
-	dfi__node_info(&collection->node, flows, n_flows, &stats.node);
+	dfi__node_info(collection->dfi->node.id, &collection->node, flows,
+	    n_flows, &stats.node);
 	if (ret < 0) {
 		snprintf(collection->error, sizeof(collection->error), "%s",
 		    dfi_errmsg());

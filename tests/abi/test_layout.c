@@ -276,6 +276,7 @@ static void pin_flows(void)
 	PIN(dfi_node_info, pid, 136, 4);
 	PIN(dfi_node_info, n_sources, 140, 4);
 	PIN(dfi_node_info, n_targets, 144, 4);
+	PIN(dfi_node_info, is_own, 148, 4);
 }
 
 static void pin_sources(void)

@@ -216,6 +216,18 @@ has "$tmp/stat" '"name": "the holder"' "\"pid\": $holder" '"error": null' \
 	'"flow": "held"' '"role": "target"' '"index": 1' '"tuples": 0' \
 	'"gaps": 0' '"lost_segments": 0' \
 	'"long_stalls": 0' '"waits_for": null' '"errors": \[\]' '"time_ns": [1-9]'
+# In PID namespaces of their own, both have the same number.
+if unshare --pid --fork --kill-child true 2> "$tmp/log"; then
+	unshare --pid --fork --kill-child "$bin/dfi-info" stat --watch=1 \
+		> "$tmp/ready-apart" &
+	apart=$!
+	await "$tmp/ready-apart"
+	unshare --pid --fork "$bin/dfi-info" stat > "$tmp/stat"
+	kill -KILL "$apart"
+	wait "$apart" 2> "$tmp/log" || :
+	[ "$(grep -c "^dfi-info: host .*, pid 1, id " "$tmp/stat")" = 1 ] ||
+		fail "dfi-info stat doesn't list another: $(cat "$tmp/stat")"
+fi
 # It goes on until nobody reads any more.
 "$bin/dfi-info" stat --json --watch=0.05 2> "$tmp/log" | head -n 3 \
 	> "$tmp/stat" || :

@@ -59,7 +59,7 @@ static void publish(const struct node *node, const char *address)
 
 struct seen {
 	uint64_t id;
-	unsigned n, n_answers;
+	unsigned n, n_answers, n_own;
 	char error[256];
 };
 
@@ -69,6 +69,8 @@ static int see(void *arg, const struct dfi_node_stats *stats)
 
 	seen->n++;
 	seen->n_answers += !stats->error;
+	seen->n_own += stats->node.is_own;
+	cr_assert_eq(stats->node.is_own, stats->node.id == dfi->node.id);
 	if (stats->node.id == seen->id)
 		snprintf(seen->error, sizeof(seen->error), "%s",
 		    stats->error ? stats->error : "");
@@ -84,6 +86,7 @@ static void expect_error(
 	cr_assert_eq(dfi_stats_list(dfi, see, &seen), 0, "%s", dfi_errmsg());
 	cr_assert_eq(seen.n, 2);
 	cr_assert_eq(seen.n_answers, 1);
+	cr_assert_eq(seen.n_own, 1);
 	cr_assert(
 	    strstr(seen.error, text), "no '%s' in '%s'", text, seen.error);
 }
