@@ -23,6 +23,7 @@
 #include "error.h"
 #include "files.h"
 #include "fork.h"
+#include "lock.h"
 
 /* What libevent opens for a base, and our eventfd. */
 #define BASE_FILES 3
@@ -40,6 +41,7 @@ struct call {
 };
 
 struct loop {
+	char name[16];
 	struct event_base *base;
 	struct event *wake_event;
 	int wake_fd;
@@ -50,6 +52,16 @@ struct loop {
 };
 
 static _Thread_local struct loop *current_loop;
+
+/* Whoever has it makes a base. */
+static struct lock base_lock;
+
+/* What a child inherits of a base that was just being made is harmless. */
+void dfi__loop_at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_CHILD)
+		atomic_set(&base_lock.state, LOCK_FREE);
+}
 
 static void run_call(struct loop *loop, struct call *call)
 {
@@ -113,6 +125,8 @@ static void *run_loop(void *arg)
 	struct loop *loop = arg;
 
 	current_loop = loop;
+	/* From another thread it would need a descriptor. */
+	pthread_setname_np(pthread_self(), loop->name);
 	event_base_dispatch(loop->base);
 	/*
 	 * A stream that was freed while a callback of it was pending closes its
@@ -122,7 +136,7 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct loop *loop, const char *name)
+static int start_thread(struct loop *loop)
 {
 	sigset_t all, old;
 	int err;
@@ -133,15 +147,16 @@ static int start_thread(struct loop *loop, const char *name)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
 		return dfi__fail(err == EAGAIN ? -ENOMEM : -EIO,
-		    "no thread for loop '%s': %s", name, strerrordesc_np(err));
-	pthread_setname_np(loop->thread, name);
+		    "no thread for loop '%s': %s", loop->name,
+		    strerrordesc_np(err));
 	return 0;
 }
 
 /*
  * libevent ends the process if it gets an epoll, but no descriptors for a pair
- * of sockets. So it is asked only if there is room for all; what another thread
- * takes in the next microseconds, it can't be kept from.
+ * of sockets. So it is asked only if there is room for all, under a lock, so
+ * that no other loop takes it meanwhile. What the application's threads take in
+ * these microseconds, they can't be kept from.
  */
 static int check_room(int fd)
 {
@@ -158,40 +173,49 @@ static int check_room(int fd)
 	return err;
 }
 
-static int create_base(struct loop *loop, const char *name)
+/* The descriptors; base_lock is held. */
+static int open_base(struct loop *loop)
 {
 	int ret;
 
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0)
 		return dfi__fail_files(
-		    errno, LOOP_FILES, "eventfd", "thread '%s'", name);
+		    errno, LOOP_FILES, "eventfd", "thread '%s'", loop->name);
 	ret = check_room(loop->wake_fd);
 	if (ret) {
 		ret = dfi__fail_files(
-		    ret, LOOP_FILES, "fcntl", "thread '%s'", name);
+		    ret, LOOP_FILES, "fcntl", "thread '%s'", loop->name);
 		goto err_close;
 	}
 	loop->base = event_base_new();
-	if (!loop->base) {
-		ret = dfi__fail(-ENOMEM, "no event base for loop '%s'", name);
-		goto err_close;
-	}
-	loop->wake_event = event_new(
-	    loop->base, loop->wake_fd, EV_READ | EV_PERSIST, on_wake, loop);
-	if (!loop->wake_event || event_add(loop->wake_event, NULL)) {
-		ret = dfi__fail(-ENOMEM, "no event for loop '%s'", name);
-		goto err_base;
-	}
-	return 0;
+	if (loop->base)
+		return 0;
+	ret = dfi__fail(-ENOMEM, "no event base for loop '%s'", loop->name);
 
-err_base:
-	if (loop->wake_event)
-		event_free(loop->wake_event);
-	event_base_free(loop->base);
 err_close:
 	close(loop->wake_fd);
 	return ret;
+}
+
+static int create_base(struct loop *loop)
+{
+	int ret;
+
+	dfi__lock_take(&base_lock);
+	ret = open_base(loop);
+	lock_release(&base_lock);
+	if (ret)
+		return ret;
+	loop->wake_event = event_new(
+	    loop->base, loop->wake_fd, EV_READ | EV_PERSIST, on_wake, loop);
+	if (loop->wake_event && event_add(loop->wake_event, NULL) == 0)
+		return 0;
+	if (loop->wake_event)
+		event_free(loop->wake_event);
+	event_base_free(loop->base);
+	close(loop->wake_fd);
+	return dfi__fail(-ENOMEM, "no event for loop '%s'", loop->name);
 }
 
 static void destroy_base(struct loop *loop)
@@ -214,10 +238,11 @@ int dfi__loop_start(const char *name, struct loop **loop)
 		return dfi__fail(-ENOMEM, "no memory for loop '%s'", name);
 	pthread_mutex_init(&new->lock, NULL);
 	STAILQ_INIT(&new->calls);
-	ret = create_base(new, name);
+	strcpy(new->name, name);
+	ret = create_base(new);
 	if (ret)
 		goto err_free;
-	ret = start_thread(new, name);
+	ret = start_thread(new);
 	if (ret)
 		goto err_base;
 	*loop = new;

@@ -5,11 +5,16 @@
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <dfi/context.h>
 #include <dfi/error.h>
 #include <dfi/registry.h>
 
@@ -73,6 +78,41 @@ Test(files, that_a_thread_needs_are_told)
 	dfi__loop_stop(loop);
 }
 
+#define N_LOOPS 2000
+
+static void *start_loops(void *arg)
+{
+	_Atomic unsigned *n_started = arg;
+	struct loop *loop;
+	int i, ret;
+
+	for (i = 0; i < N_LOOPS; i++) {
+		ret = dfi__loop_start("t", &loop);
+		cr_assert(!ret || ret == -EMFILE, "%s", dfi_errmsg());
+		if (ret)
+			continue;
+		++*n_started;
+		dfi__loop_stop(loop);
+	}
+	return NULL;
+}
+
+/* libevent would end the process in the one that gets only some. */
+Test(files, that_several_threads_need_at_once_end_no_process)
+{
+	pthread_t threads[3];
+	_Atomic unsigned n_started = 0;
+	unsigned i;
+
+	limit_files(8);
+	for (i = 0; i < 3; i++)
+		pthread_create(&threads[i], NULL, start_loops, &n_started);
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	setrlimit(RLIMIT_NOFILE, &before);
+	cr_assert_gt(n_started, 0);
+}
+
 Test(files, that_a_descriptor_to_poll_needs_are_told)
 {
 	struct notify *notify;
@@ -117,6 +157,59 @@ Test(files, that_a_registry_and_its_client_need_are_told)
 	setrlimit(RLIMIT_NOFILE, &before);
 	dfi__loop_stop(loop);
 	dfi_registry_stop(registry);
+}
+
+/* A process with a registry at this address, until it is killed. */
+static pid_t fork_registry(const char *address)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_registry *registry;
+	int started[2];
+	char word;
+	pid_t pid;
+
+	attr.listen = address;
+	cr_assert_eq(pipe(started), 0);
+	pid = fork();
+	if (!pid) {
+		if (dfi_registry_start(&attr, &registry) ||
+		    write(started[1], "", 1) < 1)
+			_exit(EXIT_FAILURE);
+		for (;;)
+			pause();
+	}
+	cr_assert_gt(pid, 0);
+	close(started[1]);
+	cr_assert_eq(read(started[0], &word, 1), 1);
+	close(started[0]);
+	return pid;
+}
+
+/* Whichever it is of all that it opens. */
+Test(files, that_a_context_needs_are_told)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	int n, ret = -EMFILE, status;
+	struct dfi *dfi;
+	char text[64];
+	pid_t pid;
+
+	snprintf(text, sizeof(text), "unix:@dfi-files-%ld", (long)getpid());
+	attr.registry = text;
+	pid = fork_registry(text);
+	for (n = 0; ret && n < 100; n++) {
+		limit_files(n);
+		ret = dfi_open(&attr, &dfi);
+		setrlimit(RLIMIT_NOFILE, &before);
+		cr_assert(!ret ||
+			(ret == -EMFILE && strstr(dfi_errmsg(), "(ulimit -n)")),
+		    "%d files: %d %s", n, ret, dfi_errmsg());
+	}
+	cr_assert_eq(ret, 0);
+	cr_assert_gt(n, 6);
+	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+	kill(pid, SIGKILL);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
 }
 
 Test(files, that_shared_memory_needs_are_told)
