@@ -199,6 +199,30 @@ close_fd:
 	return ret;
 }
 
+/* Of huge pages that are required: which of what they need is missing. */
+static int no_huge_pages(int err, uint64_t size)
+{
+	if (err == -EMFILE || err == -ENFILE || err == -EFBIG)
+		return no_memory(err, size);
+	return dfi__fail(-ENOMEM,
+	    "shared memory: %lu bytes of huge pages are not free (%s): reserve "
+	    "%lu pages of 2 MiB (sysctl vm.nr_hugepages), or set "
+	    "DFI_HUGE_PAGES=try",
+	    (unsigned long)size, strerror(-err),
+	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
+}
+
+static int create_huge(struct shm_region *region, uint64_t size)
+{
+	int ret = check_address_space(size);
+
+	if (ret < 0)
+		return ret;
+	ret = create_memfd(
+	    region, size, MFD_HUGETLB | MFD_HUGE_2MB, HUGE_PAGES_REQUIRE);
+	return ret < 0 ? no_huge_pages(ret, size) : 0;
+}
+
 /*
  * Reserved huge pages if there are enough of them, else ordinary ones, which
  * the kernel may turn into huge ones if it is set to.
@@ -209,22 +233,12 @@ static int create_backing(
 	uint64_t huge_size = align_up(size, TRANSPORT_HUGE_PAGE);
 	int ret;
 
-	if (huge_pages == HUGE_PAGES_REQUIRE ||
-	    (huge_pages == HUGE_PAGES_TRY && size >= TRANSPORT_HUGE_PAGE / 2)) {
-		ret = create_memfd(
-		    region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, huge_pages);
-		if (!ret)
-			return 0;
-		if (huge_pages == HUGE_PAGES_REQUIRE && ret == -EFBIG)
-			return no_memory(ret, huge_size);
-		if (huge_pages == HUGE_PAGES_REQUIRE)
-			return dfi__fail(-ENOMEM,
-			    "shared memory: %lu bytes of huge pages are not "
-			    "free (%s): reserve %lu pages of 2 MiB (sysctl "
-			    "vm.nr_hugepages), or set DFI_HUGE_PAGES=try",
-			    (unsigned long)huge_size, strerror(-ret),
-			    (unsigned long)(huge_size / TRANSPORT_HUGE_PAGE));
-	}
+	if (huge_pages == HUGE_PAGES_REQUIRE)
+		return create_huge(region, huge_size);
+	if (huge_pages == HUGE_PAGES_TRY && size >= TRANSPORT_HUGE_PAGE / 2 &&
+	    !create_memfd(
+		region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, huge_pages))
+		return 0;
 	size = align_up(size, page_size());
 	ret = check_room(size);
 	if (!ret)

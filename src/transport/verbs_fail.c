@@ -10,38 +10,43 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/memory.h"
 
 /* More than any call of the libraries opens. */
 #define SPARE_FILES 8
 
 /*
- * Whether so many descriptors can be had. The libraries often say no more than
- * that there is no device, when it was these that they lacked.
+ * Whether so many descriptors can be had: 0, or the errno value of the limit.
+ * The libraries often say no more than that there is no device, when it was
+ * these that they lacked.
  */
-static bool has_files(void)
+static int try_files(void)
 {
-	int fds[SPARE_FILES];
+	int fds[SPARE_FILES], err = 0;
 	unsigned i, n;
 
 	for (n = 0; n < SPARE_FILES; n++) {
 		fds[n] = eventfd(0, EFD_CLOEXEC);
-		if (fds[n] < 0)
+		if (fds[n] < 0) {
+			err = errno;
 			break;
+		}
 	}
+	if (err != EMFILE && err != ENFILE)
+		err = 0;
 	for (i = 0; i < n; i++)
 		close(fds[i]);
-	return n == SPARE_FILES;
+	return err;
 }
 
 int dfi__verbs_check_files(const char *what, int err)
 {
-	if (err != EMFILE && err != ENFILE && has_files())
-		return 0;
-	return dfi__fail(-EMFILE,
-	    "verbs: %s: the limit on open files is reached: raise it (ulimit "
-	    "-n)",
-	    what);
+	if (err != EMFILE && err != ENFILE)
+		err = try_files();
+	return err
+	    ? dfi__fail_files(err, SPARE_FILES, "eventfd", "verbs: %s", what)
+	    : 0;
 }
 
 struct verbs_place dfi__verbs_port(const struct verbs_device *device)

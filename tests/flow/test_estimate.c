@@ -595,7 +595,7 @@ Test(estimate, no_file_descriptor_left_is_refused)
 	struct dfi_flow_attr attr = kv_attr(1, 1, 65536, 64);
 	struct rlimit old, low;
 	/* The device is looked for first. */
-	const char *need = over_verbs() ? "limit on open files"
+	const char *need = over_verbs() ? "needs 8 file descriptors"
 					: "needs 1 file descriptor";
 	struct dfi_target *target;
 	uint64_t mapped;

@@ -801,6 +801,35 @@ Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
 	dfi__shm_ops.region_destroy(region);
 }
 
+/* What is missing is named, not the huge pages. */
+Test(shm, huge_pages_that_are_required_need_descriptors_and_address_space_too)
+{
+	struct rlimit files, space, low;
+	struct region *region = NULL;
+
+	owner.settings.huge_pages = HUGE_PAGES_REQUIRE;
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+	low = files;
+	low.rlim_cur = 3;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	cr_expect_eq(dfi__shm_ops.region_create(owner.transport, SIZE, &region),
+	    -EMFILE);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+	expect_text("needs 1 file descriptor");
+	expect_text("ulimit -n");
+	cr_assert_eq(getrlimit(RLIMIT_AS, &space), 0);
+	low = space;
+	low.rlim_cur = 1 << 30;
+	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
+	cr_expect_eq(dfi__shm_ops.region_create(
+			 owner.transport, UINT64_C(1) << 32, &region),
+	    -ENOMEM);
+	cr_assert_eq(setrlimit(RLIMIT_AS, &space), 0);
+	expect_text("4294967296 bytes of address space");
+	expect_text("ulimit -v");
+	cr_assert_null(region);
+}
+
 /* At once: nothing is mapped, and nobody is driven out. */
 Test(shm, region_larger_than_memory_is_refused)
 {

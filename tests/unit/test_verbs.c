@@ -513,6 +513,35 @@ Test(verbs, memory_that_may_not_be_locked_is_refused_with_need_limit_and_remedy)
 	    " 65536 that may", " are left", "ulimit -l", NULL });
 }
 
+/* Also where a library says only that there is no device. */
+Test(verbs, files_that_may_not_be_opened_are_refused_with_limit_and_remedy)
+{
+	static const int errs[] = { EMFILE, ENODEV };
+	struct rlimit old, low;
+	char limit[64];
+	size_t i;
+	int fd = dup(STDIN_FILENO);
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	low = old;
+	/* Some are left, but not as many as a library may open. */
+	low.rlim_cur = (rlim_t)fd + 3;
+	snprintf(limit, sizeof(limit), "may have %d ", fd + 3);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+		cr_expect_eq(
+		    dfi__verbs_fail_port(&verbs.device, "a queue", errs[i]),
+		    -EMFILE);
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+		expect_all((const char *[]){ "verbs: a queue",
+		    "needs 8 file descriptors", limit, "ulimit -n", NULL });
+	}
+	cr_assert_eq(
+	    dfi__verbs_fail_port(&verbs.device, "a queue", ENODEV), -EIO);
+}
+
 Test(verbs, memory_that_a_device_refuses_for_another_reason_is_told_so)
 {
 	cr_assert_eq(
