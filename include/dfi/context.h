@@ -124,7 +124,8 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
  * open, or another thread is in a call that was given the context, also in this
  * one; then nothing happened. -EBADF: it was closed before. Over RDMA it waits,
  * 2 s at most, until sources whose flows have ended here have closed. Any
- * thread, but no other call may use the context any more.
+ * thread; what another one asks of the context meanwhile or later fails, with
+ * -EBUSY or -EBADF.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 

@@ -237,9 +237,23 @@ static int fail_closing(void)
 	return dfi__fail(-EBUSY, "the context is being closed");
 }
 
+/*
+ * Between a look at the magic and at n_users, another thread may have closed
+ * the context as a whole: so it waits for who holds it meanwhile.
+ */
+static int hold(struct dfi *dfi)
+{
+	uint32_t magic;
+
+	if (dfi && dfi__handle_hold(dfi, CONTEXT_MAGIC))
+		return 0;
+	magic = dfi ? __atomic_load_n(&dfi->magic, __ATOMIC_RELAXED) : 0;
+	return dfi__handle_check_slow(dfi, magic, CONTEXT_MAGIC);
+}
+
 int dfi__context_enter(struct dfi *dfi)
 {
-	int ret = context_check(dfi);
+	int ret = hold(dfi);
 	uint32_t n;
 
 	if (ret < 0)
@@ -247,9 +261,11 @@ int dfi__context_enter(struct dfi *dfi)
 	n = atomic_load(&dfi->n_users);
 	do {
 		if (n == CLOSING)
-			return fail_closing();
-	} while (!atomic_compare_exchange_weak(&dfi->n_users, &n, n + 1));
-	return 0;
+			ret = fail_closing();
+	} while (
+	    !ret && !atomic_compare_exchange_weak(&dfi->n_users, &n, n + 1));
+	dfi__handle_let_go(dfi);
+	return ret;
 }
 
 void dfi__context_leave(struct dfi *dfi)
@@ -270,14 +286,17 @@ static int fail_used(uint32_t n)
 int dfi_close(struct dfi *dfi)
 {
 	uint32_t n = 0;
+	bool closes;
 	int ret;
 
 	if (!dfi)
 		return 0;
-	ret = context_check(dfi);
+	ret = hold(dfi);
 	if (ret < 0)
 		return ret;
-	if (!atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING))
+	closes = atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING);
+	dfi__handle_let_go(dfi);
+	if (!closes)
 		return fail_used(n);
 	dfi__stats_stop(dfi);
 	dfi__farewells_free(dfi->farewells);
@@ -287,6 +306,7 @@ int dfi_close(struct dfi *dfi)
 	dfi__processes_free(dfi->processes);
 	dfi->transport->ops->stop(dfi->transport);
 	dfi__loop_stop(dfi->loop);
+	dfi__handle_retire(dfi);
 	dfi__handle_free(dfi, sizeof(*dfi));
 	return 0;
 }

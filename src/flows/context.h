@@ -23,6 +23,8 @@ struct transport;
 struct dfi {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
+	/* Threads between a look at magic and at n_users. */
+	_Atomic uint32_t entering;
 	uint32_t open_timeout_ms;
 	struct settings settings;
 	struct node node;
@@ -40,6 +42,8 @@ struct dfi {
 };
 
 _Static_assert(offsetof(struct dfi, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi, entering) == HANDLE_ABORTERS_OFFSET, "handle");
 
 /* The deadline of a call that may take timeout_ms, 0 for the context's. */
 static inline int64_t context_deadline(
@@ -65,14 +69,9 @@ static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
 	return time;
 }
 
-static inline int context_check(const struct dfi *dfi)
-{
-	return handle_check(dfi, dfi ? &dfi->magic : NULL, CONTEXT_MAGIC);
-}
-
 /*
- * Keep the context from being closed; as context_check(), and -EBUSY: it is
- * being closed.
+ * Keep the context from being closed; as handle_check(), and -EBUSY: it is
+ * being closed. Any thread, also while another one closes it.
  */
 int dfi__context_enter(struct dfi *dfi);
 void dfi__context_leave(struct dfi *dfi);
@@ -84,9 +83,9 @@ static inline void context_use_end(struct dfi **dfi)
 }
 
 /*
- * The declaration of ret, what dfi__context_enter() says, in a call that waits:
- * the context stays at least until that returns, and as long as what it opened
- * is there, if it calls context_use_keep(&use).
+ * The declaration of ret, what dfi__context_enter() says, in a call that is
+ * given a context: the context stays at least until that returns, and as long
+ * as what it opened is there, if it calls context_use_keep(&use).
  */
 #define CONTEXT_USE(dfi, ret)                                               \
 	int ret = dfi__context_enter(dfi);                                  \

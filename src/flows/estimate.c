@@ -169,7 +169,7 @@ int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
     struct dfi_flow_estimate *estimate)
 {
 	struct flow flow;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !estimate)
 		ret = dfi__fail(-EINVAL, "dfi_flow_estimate: estimate is NULL");

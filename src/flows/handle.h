@@ -33,8 +33,8 @@
 #define HANDLE_MAGIC_OFFSET 48
 
 /*
- * And behind it, in those that other threads may abort, how many are at it; see
- * dfi__handle_hold().
+ * And behind it, in those that other threads may abort, and in contexts, how
+ * many are at it; see dfi__handle_hold().
  */
 #define HANDLE_ABORTERS_OFFSET 52
 

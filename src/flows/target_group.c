@@ -59,7 +59,7 @@ int dfi_target_group_open(struct dfi *dfi,
 	struct dfi_target_group_attr attr;
 	struct dfi_target_group *group;
 	struct wait_policy wait;
-	int ret = context_check(dfi);
+	CONTEXT_USE(dfi, ret);
 
 	if (!ret && !out)
 		ret = dfi__fail(

@@ -81,3 +81,46 @@ Test(context, takes_nobody_while_it_is_closed)
 	cr_assert_eq(atomic_load(&rig.dfi->n_users), closing);
 	atomic_store(&rig.dfi->n_users, 0);
 }
+
+struct closing {
+	struct dfi *dfi;
+	int ret;
+	_Atomic bool done;
+};
+
+static void *close_context(void *arg)
+{
+	struct closing *closing = arg;
+
+	closing->ret = dfi_close(closing->dfi);
+	closing->done = true;
+	return NULL;
+}
+
+/* Not by a call with it: while that runs, dfi_close() says -EBUSY. */
+static bool is_retired(void *arg)
+{
+	const struct dfi *dfi = arg;
+
+	return __atomic_load_n(&dfi->magic, __ATOMIC_SEQ_CST) != CONTEXT_MAGIC;
+}
+
+/* One that has seen that it is open, and not yet that it is being closed. */
+Test(context, stays_while_a_call_looks_whether_it_is_closed)
+{
+	struct closing closing = { .done = false };
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	pthread_t thread;
+
+	attr.registry = dfi_registry_address(rig.registry);
+	cr_assert_eq(dfi_open(&attr, &closing.dfi), 0, "%s", dfi_errmsg());
+	cr_assert(dfi__handle_hold(closing.dfi, CONTEXT_MAGIC));
+	pthread_create(&thread, NULL, close_context, &closing);
+	cr_assert(eventually(is_retired, closing.dfi));
+	cr_assert_not(closing.done);
+	cr_assert_neq(atomic_load(&closing.dfi->n_users), 0);
+	assert_error(dfi_close(closing.dfi), -EBADF, "was closed before");
+	dfi__handle_let_go(closing.dfi);
+	pthread_join(thread, NULL);
+	cr_assert_eq(closing.ret, 0);
+}
