@@ -586,6 +586,7 @@ int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 
 void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 {
+	HANDLE_VOID_CALL(TARGET_USER(target), TARGET_SHARED(target));
 	if (target_check(target) < 0 || !target->lends_batch || !batch->count)
 		return;
 	target->lends_batch = false;
@@ -668,6 +669,7 @@ int dfi_target_cursor_close(struct dfi_target_cursor cursor)
 
 	if (cursor_is_dead(&cursor))
 		return cursor.status;
+	TARGET_CALL(target, TARGET_SHARED(target));
 	ret = handle_check(
 	    target, target ? &target->magic : NULL, TARGET_MAGIC);
 	if (ret < 0)

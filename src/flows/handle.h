@@ -90,6 +90,7 @@ struct handle_call {
 #ifdef NDEBUG
 #define HANDLE_CALL(user, busy)
 #define HANDLE_LAST_CALL(user, busy)
+#define HANDLE_VOID_CALL(user, busy)
 #else
 struct handle_call dfi__handle_enter(_Atomic uint32_t *user);
 
@@ -104,6 +105,15 @@ static inline void handle_leave(struct handle_call *call)
 	    dfi__handle_enter(user);                                     \
 	if (call.other)                                                  \
 	return busy
+
+/* One that returns nothing; busy is only done. */
+#define HANDLE_VOID_CALL(user, busy)                                     \
+	__attribute__((cleanup(handle_leave))) struct handle_call call = \
+	    dfi__handle_enter(user);                                     \
+	if (call.other) {                                                \
+		(void)(busy);                                            \
+		return;                                                  \
+	}
 
 /* One that frees the handle. */
 #define HANDLE_LAST_CALL(user, busy)                       \

@@ -780,6 +780,7 @@ int dfi_source_cursor_close(struct dfi_source_cursor cursor)
 
 	if (cursor_is_dead(&cursor))
 		return cursor.status;
+	SOURCE_CALL(cursor.source, SOURCE_SHARED(cursor.source));
 	source_lock(cursor.source);
 	ret = store_cursor(&cursor);
 	if (ret != -EOWNERDEAD)

@@ -424,10 +424,14 @@ int dfi_target_group_consume_batch(
 void dfi_target_group_release(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch)
 {
+	HANDLE_VOID_CALL(GROUP_USER(group), GROUP_SHARED(group));
 	if (group_check(group) < 0 || !group->lends ||
 	    batch->target != group->lends)
 		return;
 	dfi_target_release(batch->target, &batch->batch);
+	/* Another thread is at that target: it is still lent. */
+	if (batch->batch.count)
+		return;
 	group->lends = NULL;
 	*batch = (struct dfi_target_group_batch){ .target = NULL };
 }

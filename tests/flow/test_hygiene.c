@@ -717,6 +717,120 @@ Test(sharing, of_a_target_by_two_threads_is_noticed)
 	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
 }
 
+static bool says_shared(int ret)
+{
+	return ret == -EBUSY && strstr(dfi_errmsg(), "is inside a call on it");
+}
+
+static bool target_is_inside(void *arg)
+{
+	struct dfi_batch batch;
+
+	return says_shared(dfi_target_consume_batch(arg, &batch));
+}
+
+/* A cursor as it was opened, and what a thread that waits has got of it. */
+struct reading {
+	struct dfi_target_cursor opened, got;
+};
+
+static void *read_by_cursor(void *arg)
+{
+	struct reading *reading = arg;
+
+	do
+		reading->got = dfi_target_cursor_slow(reading->opened);
+	while (reading->got.status == -EBUSY);
+	return NULL;
+}
+
+Test(sharing, of_a_target_that_is_given_back_to_is_noticed)
+{
+	struct dfi_batch batch = { .count = 1 };
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct reading reading;
+	struct kv kv = { 1, 1 };
+	pthread_t thread;
+
+	dfi_log_set(DFI_LOG_ERROR, count_line, NULL);
+	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	reading.opened = dfi_target_cursor_open(target, sizeof(kv));
+	pthread_create(&thread, NULL, read_by_cursor, &reading);
+	cr_assert(eventually(target_is_inside, target));
+	assert_error(dfi_target_cursor_close(reading.opened), -EBUSY,
+	    "flow 'f': target 0: thread", "one thread at a time");
+	n_logged = 0;
+	dfi_target_release(target, &batch);
+	cr_assert_eq(n_logged, 1);
+	cr_assert_eq(batch.count, 1);
+	cr_assert_eq(dfi_source_push(source, &kv), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	pthread_join(thread, NULL);
+	cr_assert_eq(reading.got.status, 0);
+	cr_assert_not_null(dfi_target_cursor_get(&reading.got, sizeof(kv)));
+	cr_assert_eq(dfi_target_cursor_close(reading.got), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
+struct writing {
+	struct dfi_source_cursor opened, got;
+};
+
+static void *write_by_cursor(void *arg)
+{
+	struct writing *writing = arg;
+
+	do
+		writing->got = dfi_source_cursor_slow(writing->opened);
+	while (writing->got.status == -EBUSY);
+	return NULL;
+}
+
+static bool source_is_inside(void *arg)
+{
+	return says_shared(dfi_source_flush(arg));
+}
+
+Test(sharing, of_a_source_whose_cursor_is_closed_is_noticed)
+{
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct writing writing;
+	struct kv kv = { 1, 1 };
+	const void *tuple;
+	pthread_t thread;
+	int i;
+
+	dfi_log_set(DFI_LOG_ERROR, count_line, NULL);
+	create_kv_flow(rig.dfi, "f", 1, 1, 1, 2);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	writing.opened = dfi_source_cursor_open(source, 0, sizeof(kv));
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(
+		    dfi_source_cursor_push(&writing.opened, &kv, sizeof(kv)),
+		    0);
+	pthread_create(&thread, NULL, write_by_cursor, &writing);
+	cr_assert(eventually(source_is_inside, source));
+	assert_error(dfi_source_cursor_close(writing.opened), -EBUSY,
+	    "flow 'f': source 0: thread", "one thread at a time");
+	cr_assert_eq(consume_soon(target, &tuple), 1);
+	cr_assert_eq(consume_soon(target, &tuple), 1);
+	pthread_join(thread, NULL);
+	cr_assert_eq(writing.got.status, 0);
+	cr_assert_eq(dfi_source_cursor_push(&writing.got, &kv, sizeof(kv)), 0);
+	cr_assert_eq(dfi_source_cursor_close(writing.got), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(consume_soon(target, &tuple), 1);
+	cr_assert_eq(consume_soon(target, &tuple), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+}
+
 static void *push_once(void *arg)
 {
 	struct dfi_source *source = arg;
@@ -826,6 +940,15 @@ static void *consume_from_group(void *arg)
 	return ret == 1 ? NULL : arg;
 }
 
+static bool group_release_is_noticed(void *arg)
+{
+	struct dfi_target_group_batch batch = { .target = NULL };
+	unsigned before = n_logged;
+
+	dfi_target_group_release(arg, &batch);
+	return n_logged > before;
+}
+
 static bool group_is_shared(void *arg)
 {
 	int ret = dfi_target_group_fd(arg);
@@ -856,6 +979,7 @@ Test(sharing, of_a_group_by_two_threads_is_noticed)
 	assert_error(-EBUSY, -EBUSY, "a group of 1 targets: thread",
 	    "is inside a call on it", "one thread at a time");
 	cr_assert_geq(n_logged, 1);
+	cr_assert(eventually(group_release_is_noticed, group));
 	cr_assert_eq(dfi_source_push(source, &kv), 0);
 	cr_assert_eq(dfi_source_close(source), 0);
 	pthread_join(thread, &failed);
