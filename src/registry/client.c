@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -289,8 +290,12 @@ static void init_entrance(struct registry_client *client)
 static int create(
     struct loop *loop, const char *address, struct registry_client **client)
 {
-	struct registry_client *new = calloc(1, sizeof(*new));
+	struct registry_client *new;
+	uint64_t id;
 
+	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	new = calloc(1, sizeof(*new));
 	if (new)
 		new->address = strdup(address);
 	if (!new || !new->address) {
@@ -298,6 +303,7 @@ static int create(
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
 	new->loop = loop;
+	new->id = id;
 	new->grace_ms = CLIENT_GRACE_MS;
 	TAILQ_INIT(&new->kept);
 	TAILQ_INIT(&new->calls);
@@ -318,6 +324,8 @@ static int say_hello(struct registry_client *client, int64_t deadline)
 	int ret;
 
 	hello.version = WIRE_VERSION;
+	hello.client = client->id;
+	hello.connection = ++client->n_connections;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
 	request.hello = &hello;
 	ret = dfi__client_call(client, &request, NULL, deadline, &message);

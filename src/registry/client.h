@@ -104,8 +104,8 @@ int dfi__client_open(struct loop *loop, const char *address,
  * When the connection is lost, the client connects again, at first after some
  * 50 ms, then after twice as long, up to a second, until it is closed. It then
  * takes a lease anew, sets the keys again that it has set with a flag and that
- * nobody has deleted since, and renews its watches. A key that exists again
- * with another value is somebody else's by now: it is left alone and logged.
+ * nobody has deleted since, and renews its watches. A key that exists, and that
+ * another client has put last, is somebody else's: it is left alone and logged.
  * Calls return -ENOTCONN until all this is done, then watches hear BACK.
  *
  * A registry that was restarted has forgotten the keys of the other clients,

@@ -50,7 +50,6 @@ struct kept_key {
 	struct registry_watch *watch; /* CLIENT_SHARED: for its deletion */
 	bool sent;                    /* in this attempt */
 	uint64_t request;             /* 0: none is unanswered */
-	int op;                       /* of it */
 };
 
 TAILQ_HEAD(kept_list, kept_key);
@@ -99,6 +98,8 @@ struct client_call {
 
 struct registry_client {
 	struct loop *loop;
+	uint64_t id; /* drawn: by it the registry knows whose keys are whose */
+	uint64_t n_connections; /* that were begun */
 	char *address;
 	struct address parsed;
 	uid_t user;      /* whom to trust at a Unix socket, see connect.h */

@@ -10,9 +10,10 @@
  *	KEYS        each kept key is created again
  *	WATCHES     each watch is made again
  *
- * A key that exists when it is to be created is read: if it has our value, the
- * registry has not yet noticed the loss of our former connection, and the key
- * is put, which binds it to the new lease; else it is somebody else's.
+ * A key that exists when it is to be created is ours if we have put it last, be
+ * it that no answer has come to that: the registry has not yet noticed the loss
+ * of our former connection, and binds the key to the new lease. Else it is
+ * somebody else's.
  */
 #include "client_impl.h"
 
@@ -44,12 +45,6 @@ enum step {
 	GREETING,
 	KEYS,
 	WATCHES,
-};
-
-enum key_op {
-	OP_CREATE,
-	OP_GET,
-	OP_PUT,
 };
 
 struct restore {
@@ -158,6 +153,8 @@ static int send_hello(struct registry_client *client)
 	int ret;
 
 	hello.version = WIRE_VERSION;
+	hello.client = client->id;
+	hello.connection = ++client->n_connections;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
 	request.hello = &hello;
 	ret = dfi__client_send(client, &request);
@@ -179,30 +176,22 @@ static int send_grant(struct registry_client *client)
 	return ret;
 }
 
-static int send_key(
-    struct registry_client *client, struct kept_key *kept, enum key_op op)
+static int send_key(struct registry_client *client, struct kept_key *kept)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put put = DFI__REGISTRY__PUT__INIT;
-	Dfi__Registry__Get get = DFI__REGISTRY__GET__INIT;
 	int ret;
 
-	if (op == OP_GET) {
-		get.key = kept->key;
-		request.op_case = DFI__REGISTRY__REQUEST__OP_GET;
-		request.get = &get;
-	} else {
-		put.key = kept->key;
-		put.value.data = kept->value;
-		put.value.len = kept->size;
-		put.create = op == OP_CREATE;
-		put.leased = kept->flags & CLIENT_LEASED;
-		request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
-		request.put = &put;
-	}
+	put.key = kept->key;
+	put.value.data = kept->value;
+	put.value.len = kept->size;
+	put.create = true;
+	put.reclaim = true;
+	put.leased = kept->flags & CLIENT_LEASED;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
+	request.put = &put;
 	ret = dfi__client_send(client, &request);
 	kept->request = request.id;
-	kept->op = (int)op;
 	return ret;
 }
 
@@ -330,7 +319,7 @@ static int send_keys(struct registry_client *client)
 		TAILQ_INSERT_TAIL(&client->kept, kept, link);
 		kept->sent = true;
 		restore->n_unanswered++;
-		ret = send_key(client, kept, OP_CREATE);
+		ret = send_key(client, kept);
 	}
 	return ret;
 }
@@ -416,20 +405,7 @@ void dfi__restore_forget(struct registry_client *client)
 static int answer_key(struct registry_client *client, struct kept_key *kept,
     const Dfi__Registry__Reply *reply)
 {
-	const Dfi__Registry__Value *value;
-
-	if (kept->op == OP_CREATE && reply->error == -EEXIST)
-		return send_key(client, kept, OP_GET);
-	if (kept->op == OP_GET && reply->error == -ENOENT)
-		return send_key(client, kept, OP_CREATE);
-	if (reply->error)
-		return dfi__fail(-ENOTCONN, "registry %s: '%s': %s",
-		    client->address, kept->key, reply->text);
-	if (kept->op == OP_GET) {
-		value = reply->n_values == 1 ? reply->values[0] : NULL;
-		if (value && value->data.len == kept->size &&
-		    !memcmp(value->data.data, kept->value, kept->size))
-			return send_key(client, kept, OP_PUT);
+	if (reply->error == -EEXIST) {
 		dfi__log(DFI_LOG_WARN,
 		    "registry %s: '%s' is somebody else's since the registry "
 		    "was lost",
@@ -437,6 +413,9 @@ static int answer_key(struct registry_client *client, struct kept_key *kept,
 		dfi__keep_drop(client, kept->key);
 		return 0;
 	}
+	if (reply->error)
+		return dfi__fail(-ENOTCONN, "registry %s: '%s': %s",
+		    client->address, kept->key, reply->text);
 	kept->request = 0;
 	client->restore->n_unanswered--;
 	return 0;

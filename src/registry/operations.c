@@ -97,13 +97,20 @@ static int put(struct session *session, const Dfi__Registry__Request *request,
     Dfi__Registry__Reply *reply)
 {
 	const Dfi__Registry__Put *op = request->put;
+	struct table_put put = {
+		.key = op->key,
+		.value = op->value.data,
+		.size = op->value.len,
+		.lease = op->leased ? session->lease : 0,
+		.owner = session->client,
+		.flags = (op->create ? TABLE_CREATE : 0) |
+		    (op->reclaim ? TABLE_RECLAIM : 0),
+	};
 	int ret;
 
 	if (op->leased && !session->lease)
 		return dfi__fail(-EINVAL, "the connection has no lease");
-	ret = dfi__table_put(session->server->table, op->key, op->value.data,
-	    op->value.len, op->leased ? session->lease : 0,
-	    op->create ? TABLE_CREATE : 0, &reply->revision);
+	ret = dfi__table_put(session->server->table, &put, &reply->revision);
 	if (!ret && op->follow)
 		(void)add_watch(session, request->id, op->key, true);
 	return ret;
@@ -280,11 +287,12 @@ static void greet(
 		return;
 	}
 	ret = dfi__wire_check_versions(WIRE_VERSION, request->hello->version);
+	if (!ret)
+		ret = dfi__session_greeted(session, request->hello);
 	if (ret) {
 		dfi__session_refuse(session, request->id, ret);
 		return;
 	}
-	dfi__session_greeted(session);
 	reply.id = request->id;
 	reply.version = WIRE_VERSION;
 	dfi__session_reply(session, &reply);
@@ -303,6 +311,8 @@ void dfi__session_request(
 		    dfi__fail(-EBADMSG, "the client sent an unknown request"));
 		return;
 	}
+	if (session->past)
+		return;
 	if (!session->greeted) {
 		greet(session, request);
 		return;

@@ -36,10 +36,13 @@ struct session {
 	struct event *late;    /* to greet, or to go when it is refused */
 	struct event *death;   /* of the client's process, or NULL */
 	uint64_t lease;        /* 0: none */
+	uint64_t client;       /* see Hello in dfi_registry.proto, */
+	uint64_t connection;   /* likewise */
 	size_t snapshot_bytes; /* of the output, at most: first events */
 	uint32_t ttl_ms;
 	uint32_t n_watches;
 	bool greeted; /* versions agree */
+	bool past;    /* its client has a later connection */
 	bool paused;  /* not read from until it reads */
 	bool behind;  /* nor until what was read is answered */
 	bool closing; /* only its last reply is still to be sent */

@@ -324,10 +324,40 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 	dfi__server_settle(server);
 }
 
-void dfi__session_greeted(struct session *session)
+/*
+ * The network may still deliver what was sent before the client gave a
+ * connection up. Its lease goes on until it ends, for the keys that are not yet
+ * reclaimed.
+ */
+static int leave_behind(struct session *session)
 {
+	struct session *other;
+
+	TAILQ_FOREACH(other, &session->server->live, link)
+	{
+		if (other == session || other->client != session->client)
+			continue;
+		if (other->connection > session->connection)
+			return dfi__fail(
+			    -ESTALE, "the client has a later connection");
+		other->past = true;
+	}
+	return 0;
+}
+
+int dfi__session_greeted(
+    struct session *session, const Dfi__Registry__Hello *hello)
+{
+	int ret;
+
+	session->client = hello->client;
+	session->connection = hello->connection;
+	ret = session->client ? leave_behind(session) : 0;
+	if (ret)
+		return ret;
 	session->greeted = true;
 	evtimer_del(session->late);
+	return 0;
 }
 
 void dfi__session_event(struct session *session, uint64_t watch,

@@ -24,8 +24,12 @@ void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply);
  */
 void dfi__session_refuse(struct session *session, uint64_t id, int err);
 
-/* The client speaks this version: it may take its time from now on. */
-void dfi__session_greeted(struct session *session);
+/*
+ * The client speaks this version: it may take its time from now on, and what it
+ * still says on earlier connections is dropped. -ESTALE: this is one of those.
+ */
+int dfi__session_greeted(
+    struct session *session, const Dfi__Registry__Hello *hello);
 
 void dfi__session_event(struct session *session, uint64_t watch,
     enum table_event_type type, const struct table_item *item);

@@ -106,7 +106,7 @@ static struct table_item item_of(const struct entry *entry)
 	return item;
 }
 
-static int check_put(const char *key, size_t key_size, size_t size)
+static int check_put(const struct table_put *put, size_t key_size)
 {
 	if (!key_size)
 		return dfi__fail(-EINVAL, "a registry key must not be empty");
@@ -114,13 +114,26 @@ static int check_put(const char *key, size_t key_size, size_t size)
 		return dfi__fail(-EMSGSIZE,
 		    "a registry key of %zu bytes is longer than %d: "
 		    "'%.60s...'",
-		    key_size, TABLE_KEY_MAX, key);
-	if (size > TABLE_VALUE_MAX)
+		    key_size, TABLE_KEY_MAX, put->key);
+	if (put->size > TABLE_VALUE_MAX)
 		return dfi__fail(-EMSGSIZE,
 		    "the value of registry key '%s' has %zu bytes, at most %d "
 		    "are allowed",
-		    key, size, TABLE_VALUE_MAX);
+		    put->key, put->size, TABLE_VALUE_MAX);
 	return 0;
+}
+
+/* Whether a put may change an entry that is there. */
+static int check_owner(const struct table_put *put, const struct entry *entry)
+{
+	bool reclaims = put->flags & TABLE_RECLAIM && put->owner &&
+	    put->owner == entry->owner;
+
+	if (!(put->flags & TABLE_CREATE) || reclaims)
+		return 0;
+	return dfi__fail(-EEXIST,
+	    "registry key '%s' exists since revision %llu", put->key,
+	    (unsigned long long)entry->revision);
 }
 
 static int check_room(const struct table *table, const struct entry *old,
@@ -169,20 +182,22 @@ static int new_entry(
 	return 0;
 }
 
-static void set_value(struct table *table, struct entry *entry, void *value,
-    size_t size, struct lease *lease)
+/* Takes value, a copy. */
+static void set_value(struct table *table, struct entry *entry,
+    const struct table_put *put, void *value, struct lease *lease)
 {
 	struct table_item item;
 
-	table->bytes = table->bytes - entry->size + size;
+	table->bytes = table->bytes - entry->size + put->size;
 	free(entry->value);
 	entry->value = value;
-	entry->size = size;
+	entry->size = put->size;
 	if (entry->lease)
 		entry->lease->n_keys--;
 	if (lease)
 		lease->n_keys++;
 	entry->lease = lease;
+	entry->owner = put->owner;
 	entry->revision = ++table->revision;
 	item = item_of(entry);
 	dfi__table_announce(table, TABLE_PUT, &item);
@@ -200,39 +215,40 @@ static int copy_value(const void *value, size_t size, void **copy)
 	return 0;
 }
 
-int dfi__table_put(struct table *table, const char *key, const void *value,
-    size_t size, uint64_t lease_id, unsigned flags, uint64_t *revision)
+int dfi__table_put(
+    struct table *table, const struct table_put *put, uint64_t *revision)
 {
-	size_t key_size = strnlen(key, TABLE_KEY_MAX + 1), at, index;
+	size_t key_size = strnlen(put->key, TABLE_KEY_MAX + 1), at, index;
 	struct lease *lease = NULL;
 	struct entry *entry = NULL;
 	void *copy;
 	bool found;
 	int ret;
 
-	ret = check_put(key, key_size, size);
+	ret = check_put(put, key_size);
 	if (ret)
 		return ret;
-	at = position(table, key, &found);
-	if (found)
+	at = position(table, put->key, &found);
+	if (found) {
 		entry = table->entries[at];
-	if (found && (flags & TABLE_CREATE))
-		return dfi__fail(-EEXIST,
-		    "registry key '%s' exists since revision %llu", key,
-		    (unsigned long long)entry->revision);
-	if (lease_id) {
-		lease = dfi__table_lease(table, lease_id, &index);
+		ret = check_owner(put, entry);
+		if (ret)
+			return ret;
+	}
+	if (put->lease) {
+		lease = dfi__table_lease(table, put->lease, &index);
 		if (!lease)
 			return -ENOENT;
 	}
-	ret = check_room(table, entry, lease, size + (found ? 0 : key_size));
+	ret = check_room(
+	    table, entry, lease, put->size + (found ? 0 : key_size));
 	if (ret)
 		return ret;
-	ret = copy_value(value, size, &copy);
+	ret = copy_value(put->value, put->size, &copy);
 	if (ret)
 		return ret;
 	if (!found) {
-		ret = new_entry(table, key, key_size, &entry);
+		ret = new_entry(table, put->key, key_size, &entry);
 		if (ret) {
 			free(copy);
 			return ret;
@@ -243,7 +259,7 @@ int dfi__table_put(struct table *table, const char *key, const void *value,
 		table->n_entries++;
 		table->bytes += key_size;
 	}
-	set_value(table, entry, copy, size, lease);
+	set_value(table, entry, put, copy, lease);
 	if (revision)
 		*revision = table->revision;
 	return 0;

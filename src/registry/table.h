@@ -56,7 +56,17 @@ struct table_hooks {
 };
 
 enum {
-	TABLE_CREATE = 1, /* -EEXIST if the key exists */
+	TABLE_CREATE = 1,  /* -EEXIST if the key exists, */
+	TABLE_RECLAIM = 2, /* and owner is not who has put it last */
+};
+
+struct table_put {
+	const char *key;
+	const void *value; /* copied */
+	size_t size;
+	uint64_t lease; /* to bind the key to; 0: none */
+	uint64_t owner; /* who puts it; 0: nobody can say so later */
+	unsigned flags;
 };
 
 int dfi__table_create(const struct table_limits *limits,
@@ -67,11 +77,11 @@ uint64_t dfi__table_revision(const struct table *table);
 size_t dfi__table_n_keys(const struct table *table);
 
 /*
- * Set a key and bind it to lease, or to none (0), whatever it was bound to
+ * Set a key and bind it to the lease, or to none, whatever it was bound to
  * before. -ENOENT: no such lease. revision may be NULL.
  */
-int dfi__table_put(struct table *table, const char *key, const void *value,
-    size_t size, uint64_t lease, unsigned flags, uint64_t *revision);
+int dfi__table_put(
+    struct table *table, const struct table_put *put, uint64_t *revision);
 
 /* -ENOENT: no such key. */
 int dfi__table_get(

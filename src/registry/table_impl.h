@@ -28,6 +28,7 @@ struct entry {
 	size_t size;
 	uint64_t revision;
 	struct lease *lease;
+	uint64_t owner;
 	struct entry *next_dead;
 	char key[];
 };

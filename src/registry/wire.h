@@ -13,7 +13,7 @@
 
 #include "dfi_registry.pb-c.h"
 
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 #define WIRE_HEADER_SIZE 4
 #define WIRE_MESSAGE_MAX (256 << 10) /* bytes, without the header */
 

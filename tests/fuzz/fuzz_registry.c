@@ -2,8 +2,9 @@
 /*
  * A registry whose client sends these bytes, through the real session, while
  * another client watches every key. No sockets and no clock: streams in memory.
- * The first byte says whether hello and a lease come first; the rest is the
- * client's stream. Afterwards nothing of the client may be left in the table.
+ * The first byte says whether hello and a lease come first, and whether the
+ * client has two connections, the second one with half of the rest, which is
+ * what it sends. Afterwards nothing of the client may be left in the table.
  */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -34,17 +35,33 @@ static void ignore(evutil_socket_t fd, short what, void *arg)
 	(void)arg;
 }
 
-/* All that can be done now. */
-static void run(struct bufferevent *a, struct bufferevent *b)
+/* What the registry's clients hold. */
+enum {
+	WATCHER,
+	FIRST,
+	SECOND,
+	N_STREAMS,
+};
+
+static struct bufferevent *streams[N_STREAMS]; /* NULL: not there */
+
+static void drain(struct bufferevent *stream)
 {
-	int i;
+	struct evbuffer *input = bufferevent_get_input(stream);
+
+	evbuffer_drain(input, evbuffer_get_length(input));
+}
+
+/* All that can be done now. */
+static void run(void)
+{
+	int i, j;
 
 	for (i = 0; i < TURNS; i++) {
 		event_base_loop(base, EVLOOP_NONBLOCK);
-		evbuffer_drain(bufferevent_get_input(a),
-		    evbuffer_get_length(bufferevent_get_input(a)));
-		evbuffer_drain(bufferevent_get_input(b),
-		    evbuffer_get_length(bufferevent_get_input(b)));
+		for (j = 0; j < N_STREAMS; j++)
+			if (streams[j])
+				drain(streams[j]);
 	}
 }
 
@@ -95,14 +112,17 @@ static void send_request(
 		       bufferevent_get_output(stream), request) == 0);
 }
 
-static void greet(struct bufferevent *stream, bool watch)
+static void greet(int i)
 {
+	struct bufferevent *stream = streams[i];
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
 	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
 	Dfi__Registry__Watch all = DFI__REGISTRY__WATCH__INIT;
 
 	hello.version = WIRE_VERSION;
+	hello.client = i == WATCHER ? 1 : 2;
+	hello.connection = (uint64_t)i;
 	request.id = UINT64_MAX - 1;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
 	request.hello = &hello;
@@ -110,18 +130,30 @@ static void greet(struct bufferevent *stream, bool watch)
 	request.id = UINT64_MAX;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
 	request.lease_grant = &grant;
-	if (watch) {
+	if (i == WATCHER) {
 		request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 		request.watch = &all;
 	}
 	send_request(stream, &request);
 }
 
+static void connect_client(
+    struct server *server, int i, bool greets, const uint8_t *data, size_t size)
+{
+	streams[i] = join(server);
+	if (greets)
+		greet(i);
+	bufferevent_write(streams[i], data, size);
+	run();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct bufferevent *client, *watcher;
 	struct session *session;
 	struct server server;
+	bool greets, twice;
+	size_t half;
+	int i;
 
 	if (!size)
 		return 0;
@@ -130,23 +162,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_check(base);
 		dfi_log_set(DFI_LOG_ERROR, ignore_line, NULL);
 	}
+	greets = data[0] & 1;
+	twice = data[0] & 2;
+	half = twice ? size / 2 : size - 1;
 	start(&server);
-	watcher = join(&server);
-	client = join(&server);
-	greet(watcher, true);
-	if (data[0] & 1)
-		greet(client, false);
-	bufferevent_write(client, data + 1, size - 1);
-	run(client, watcher);
-	fuzz_check(server.n_sessions <= 2);
+	streams[WATCHER] = join(&server);
+	greet(WATCHER);
+	connect_client(&server, FIRST, greets, data + 1, half);
+	if (twice)
+		connect_client(
+		    &server, SECOND, greets, data + 1 + half, size - 1 - half);
+	fuzz_check(server.n_sessions <= N_STREAMS);
 	while ((session = TAILQ_FIRST(&server.live)) ||
 	    (session = TAILQ_FIRST(&server.closing)))
 		dfi__session_doom(session, NULL);
 	dfi__server_settle(&server);
-	run(client, watcher);
+	run();
 	fuzz_check(dfi__table_next_expiry(server.table) == INT64_MAX);
-	bufferevent_free(client);
-	bufferevent_free(watcher);
+	for (i = 0; i < N_STREAMS; i++)
+		if (streams[i])
+			bufferevent_free(streams[i]);
+	memset(streams, 0, sizeof(streams));
 	event_base_loop(base, EVLOOP_NONBLOCK);
 	event_free(server.expiry_timer);
 	dfi__table_destroy(server.table);

@@ -270,30 +270,51 @@ Dfi__Registry__Message *raw_read(struct raw *raw)
 	return message;
 }
 
-int raw_ask(struct raw *raw, Dfi__Registry__Request *request)
+/* Of the reply to what was sent last. */
+static int read_error(struct raw *raw)
 {
-	Dfi__Registry__Message *message;
+	Dfi__Registry__Message *message = raw_read(raw);
 	int ret;
 
-	raw_send(raw, request);
-	message = raw_read(raw);
 	cr_assert_not_null(message);
 	cr_assert_eq(message->body_case, DFI__REGISTRY__MESSAGE__BODY_REPLY);
-	cr_assert_eq(message->reply->id, request->id);
+	cr_assert_eq(message->reply->id, raw->last_id);
 	ret = message->reply->error;
 	dfi__wire_free(message);
 	return ret;
 }
 
-int raw_hello(struct raw *raw, uint32_t version)
+int raw_ask(struct raw *raw, Dfi__Registry__Request *request)
+{
+	raw_send(raw, request);
+	return read_error(raw);
+}
+
+static int say_hello(struct raw *raw, Dfi__Registry__Hello *hello)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
+	request.hello = hello;
+	return raw_ask(raw, &request);
+}
+
+int raw_hello(struct raw *raw, uint32_t version)
+{
 	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
 
 	hello.version = version;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
-	request.hello = &hello;
-	return raw_ask(raw, &request);
+	return say_hello(raw, &hello);
+}
+
+int raw_join(struct raw *raw, uint64_t client, uint64_t connection)
+{
+	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+
+	hello.version = WIRE_VERSION;
+	hello.client = client;
+	hello.connection = connection;
+	return say_hello(raw, &hello);
 }
 
 int raw_grant(struct raw *raw, uint32_t ttl_ms)
@@ -307,16 +328,30 @@ int raw_grant(struct raw *raw, uint32_t ttl_ms)
 	return raw_ask(raw, &request);
 }
 
-int raw_put_leased(struct raw *raw, const char *key)
+void raw_send_put(struct raw *raw, const char *key, bool reclaim)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put put = DFI__REGISTRY__PUT__INIT;
 
 	put.key = (char *)key;
+	put.create = reclaim;
+	put.reclaim = reclaim;
 	put.leased = true;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
 	request.put = &put;
-	return raw_ask(raw, &request);
+	raw_send(raw, &request);
+}
+
+int raw_put_leased(struct raw *raw, const char *key)
+{
+	raw_send_put(raw, key, false);
+	return read_error(raw);
+}
+
+int raw_reclaim(struct raw *raw, const char *key)
+{
+	raw_send_put(raw, key, true);
+	return read_error(raw);
 }
 
 void raw_expect_farewell(struct raw *raw, int err)

@@ -68,8 +68,13 @@ Dfi__Registry__Message *raw_read(struct raw *raw);
 /* Send, and return the error of the reply. */
 int raw_ask(struct raw *raw, Dfi__Registry__Request *request);
 int raw_hello(struct raw *raw, uint32_t version);
+/* A hello of this client's, on its connection of this number. */
+int raw_join(struct raw *raw, uint64_t client, uint64_t connection);
 int raw_grant(struct raw *raw, uint32_t ttl_ms);
+/* Bound to the lease; created, or reclaimed, or set in any case. */
+void raw_send_put(struct raw *raw, const char *key, bool reclaim);
 int raw_put_leased(struct raw *raw, const char *key);
+int raw_reclaim(struct raw *raw, const char *key);
 void raw_expect_farewell(struct raw *raw, int err);
 
 /* A registry played by script, which has one client. */

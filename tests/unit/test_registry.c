@@ -404,3 +404,64 @@ Test(client, keepalives_keep_a_lease)
 	raw_close(&dying);
 	dfi__client_close(living);
 }
+
+/* ---- A client with several connections -------------------------------------
+ */
+
+static void join_at(
+    struct raw *raw, const char *address, uint64_t id, uint64_t connection)
+{
+	raw_connect(raw, address);
+	cr_assert_eq(raw_join(raw, id, connection), 0);
+	cr_assert_eq(raw_grant(raw, 0), 0);
+}
+
+Test(client, gets_its_keys_back_when_it_comes_again)
+{
+	const char *address = dfi_registry_address(registry);
+	struct registry_watch *watch;
+	struct raw old, new, other;
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
+	join_at(&old, address, 1, 1);
+	cr_assert_eq(raw_reclaim(&old, "key"), 0);
+	cr_assert_eq(raw_put_leased(&old, "old"), 0);
+	join_at(&other, address, 2, 1);
+	cr_assert_eq(raw_reclaim(&other, "key"), -EEXIST);
+	join_at(&new, address, 1, 2);
+	cr_assert_eq(raw_reclaim(&new, "key"), 0);
+	raw_close(&old);
+	ear_expect(&ear, "+key= +old= +key= -old ");
+	raw_close(&new);
+	ear_expect(&ear, "+key= +old= +key= -old -key ");
+	raw_close(&other);
+}
+
+/* As when the network delivers what was sent before it was given up. */
+Test(client, is_not_heard_any_more_on_earlier_connections)
+{
+	const char *address = dfi_registry_address(registry);
+	struct registry_watch *watch;
+	struct raw old, late, new;
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
+	join_at(&old, address, 1, 1);
+	cr_assert_eq(raw_put_leased(&old, "key"), 0);
+	raw_connect(&late, address);
+	join_at(&new, address, 1, 3);
+	cr_assert_eq(raw_reclaim(&new, "key"), 0);
+	raw_send_put(&old, "key", true);
+	raw_send_put(&old, "key", false);
+	raw_send_put(&old, "more", false);
+	raw_close(&old);
+	cr_assert_eq(raw_join(&late, 1, 2), -ESTALE);
+	cr_assert_null(raw_read(&late));
+	raw_close(&late);
+	/* It has heard the others to their ends. */
+	cr_assert_eq(raw_put_leased(&new, "end"), 0);
+	ear_expect(&ear, "+key= +key= +end= ");
+	raw_close(&new);
+	ear_expect(&ear, "+key= +key= +end= -end -key ");
+}

@@ -321,22 +321,37 @@ static void lose_again(struct raw *first, void *arg)
 	raw_close(&raw);
 }
 
+/* The owner has a key at it. */
+static void start_play(
+    struct play *play, void (*script)(struct raw *first, void *arg))
+{
+	lines_collect();
+	ear_init(&play->ear);
+	sem_init(&play->greeting, 0, 0);
+	sem_init(&play->forgotten, 0, 0);
+	sem_init(&play->back, 0, 0);
+	fake_start(&play->fake, script, play);
+	loop = start_loop();
+	cr_assert_eq(
+	    dfi__client_open(loop, play->fake.address, NULL, 0, soon(), &owner),
+	    0, "%s", dfi_errmsg());
+	put(owner, "key", "value", CLIENT_LEASED);
+}
+
+static void end_play(struct play *play)
+{
+	sem_post(&play->back);
+	dfi__client_close(owner);
+	fake_stop(&play->fake);
+	dfi__loop_stop(loop);
+}
+
 static void lose_and_forget(bool in_watches)
 {
 	struct play play = { .in_watches = in_watches };
 	struct registry_watch *kept_watch, *ended;
 
-	lines_collect();
-	ear_init(&play.ear);
-	sem_init(&play.greeting, 0, 0);
-	sem_init(&play.forgotten, 0, 0);
-	sem_init(&play.back, 0, 0);
-	fake_start(&play.fake, lose_again, &play);
-	loop = start_loop();
-	cr_assert_eq(
-	    dfi__client_open(loop, play.fake.address, NULL, 0, soon(), &owner),
-	    0, "%s", dfi_errmsg());
-	put(owner, "key", "value", CLIENT_LEASED);
+	start_play(&play, lose_again);
 	cr_assert_eq(dfi__client_watch(
 			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
 	    0);
@@ -350,10 +365,7 @@ static void lose_and_forget(bool in_watches)
 		dfi__client_forget(owner, "key");
 	sem_post(&play.forgotten);
 	lines_wait("is back");
-	sem_post(&play.back);
-	dfi__client_close(owner);
-	fake_stop(&play.fake);
-	dfi__loop_stop(loop);
+	end_play(&play);
 }
 
 Test(restore_again, a_key_that_was_sent_can_be_forgotten)
@@ -364,4 +376,90 @@ Test(restore_again, a_key_that_was_sent_can_be_forgotten)
 Test(restore_again, a_watch_that_was_sent_can_be_ended)
 {
 	lose_and_forget(true);
+}
+
+/* ---- A connection that breaks before the registry notices ---------------- */
+
+struct relay {
+	struct play play;
+	const char *address; /* of the registry */
+};
+
+static void pass_on(struct raw *client, struct raw *to, bool answers)
+{
+	Dfi__Registry__Message *request = fake_receive(client), *reply;
+
+	to->last_id = request->request->id - 1;
+	raw_send(to, request->request);
+	reply = raw_read(to);
+	cr_assert_not_null(reply);
+	if (answers)
+		raw_send_reply(client, reply->reply);
+	dfi__wire_free(request);
+	dfi__wire_free(reply);
+}
+
+static void break_before_an_answer(struct raw *first, void *arg)
+{
+	struct relay *relay = arg;
+	struct raw old, new, raw;
+	int i;
+
+	/* A hello, a lease, a key, and the key once more. */
+	raw_connect(&old, relay->address);
+	for (i = 0; i < 4; i++)
+		pass_on(first, &old, i < 3);
+	sem_wait(&relay->play.forgotten);
+	cr_assert_eq(raw_put_leased(&old, "old"), 0);
+	shutdown(first->fd, SHUT_RDWR);
+
+	accept_next(&relay->play, &raw);
+	raw_connect(&new, relay->address);
+	for (i = 0; i < 3; i++)
+		pass_on(&raw, &new, true);
+	raw_close(&old);
+	sem_wait(&relay->play.back);
+	raw_close(&raw);
+	raw_close(&new);
+}
+
+/*
+ * A put was given up, the registry has its value, and a lease that has not
+ * ended: the key still belongs to who has put it, with the value that it
+ * believes in.
+ */
+Test(restore_again, a_key_whose_last_put_was_not_answered_stays)
+{
+	struct relay relay = { .address = fresh_address("socket") };
+	struct registry_client *client;
+
+	lines_collect();
+	ear_init(&ear);
+	sem_init(&relay.play.forgotten, 0, 0);
+	sem_init(&relay.play.back, 0, 0);
+	registry = start_at(relay.address);
+	fake_start(&relay.play.fake, break_before_an_answer, &relay);
+	loop = start_loop();
+	watcher = open_client(loop, registry);
+	cr_assert_eq(
+	    dfi__client_watch(watcher, "", ear_hear, &ear, soon(), &watch), 0);
+	cr_assert_eq(dfi__client_open(loop, relay.play.fake.address, NULL, 0,
+			 soon(), &client),
+	    0, "%s", dfi_errmsg());
+	put(client, "key", "a", CLIENT_LEASED);
+	cr_assert_eq(dfi__client_put(client, "key", "b", 1, CLIENT_LEASED,
+			 deadline_in_ms(100), NULL),
+	    -ETIMEDOUT);
+	ear_expect(&ear, "+key=a +key=b ");
+	sem_post(&relay.play.forgotten);
+	lines_wait("is back");
+	ear_expect(&ear, "+key=a +key=b +old= +key=a -old ");
+	expect_value("key", "a");
+	cr_assert_eq(lines_count("somebody else's"), 0);
+	sem_post(&relay.play.back);
+	dfi__client_close(client);
+	fake_stop(&relay.play.fake);
+	dfi__client_close(watcher);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
 }

@@ -92,7 +92,14 @@ TestSuite(table, .init = setup, .fini = teardown);
 
 static int put(const char *key, const char *value, uint64_t lease)
 {
-	return dfi__table_put(table, key, value, strlen(value), lease, 0, NULL);
+	struct table_put put = {
+		.key = key,
+		.value = value,
+		.size = strlen(value),
+		.lease = lease,
+	};
+
+	return dfi__table_put(table, &put, NULL);
 }
 
 static void assert_heard(const char *log)
@@ -119,16 +126,57 @@ static void assert_listed(const char *prefix, const char *keys)
 
 Test(table, create_refuses_a_key_that_exists)
 {
+	struct table_put put = {
+		.key = "a",
+		.value = "1",
+		.size = 1,
+		.flags = TABLE_CREATE,
+	};
 	uint64_t revision = 0;
 
-	cr_assert_eq(
-	    dfi__table_put(table, "a", "1", 1, 0, TABLE_CREATE, &revision), 0);
+	cr_assert_eq(dfi__table_put(table, &put, &revision), 0);
 	cr_assert_eq(revision, 1);
-	cr_assert_eq(
-	    dfi__table_put(table, "a", "2", 1, 0, TABLE_CREATE, &revision),
-	    -EEXIST);
+	put.value = "2";
+	cr_assert_eq(dfi__table_put(table, &put, &revision), -EEXIST);
 	cr_assert_eq(revision, 1);
 	cr_assert_not_null(strstr(dfi_errmsg(), "'a'"));
+}
+
+static int put_by(uint64_t owner, uint64_t lease, unsigned flags)
+{
+	struct table_put put = {
+		.key = "a",
+		.lease = lease,
+		.owner = owner,
+		.flags = flags,
+	};
+
+	return dfi__table_put(table, &put, NULL);
+}
+
+Test(table, only_who_has_put_a_key_last_can_reclaim_it)
+{
+	unsigned reclaim = TABLE_CREATE | TABLE_RECLAIM;
+	uint64_t old, new;
+
+	cr_assert_eq(dfi__table_grant(table, NULL, 100, 0, &old), 0);
+	cr_assert_eq(dfi__table_grant(table, NULL, INT64_MAX, 0, &new), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
+	cr_assert_eq(put_by(1, old, reclaim), 0);
+	cr_assert_eq(put_by(2, new, reclaim), -EEXIST);
+	cr_assert_eq(put_by(0, new, reclaim), -EEXIST);
+	cr_assert_eq(put_by(1, new, TABLE_CREATE), -EEXIST);
+	cr_assert_eq(put_by(1, new, reclaim), 0);
+	assert_heard("1+a=@1 1+a=@2 ");
+	/* It has changed to the new lease. */
+	cr_assert_eq(dfi__table_expire(table, 100), 1);
+	assert_heard("");
+	cr_assert_eq(put_by(2, new, 0), 0);
+	cr_assert_eq(put_by(1, new, reclaim), -EEXIST);
+	cr_assert_eq(put_by(2, new, reclaim), 0);
+	/* Nobody can say so of what nobody has put. */
+	cr_assert_eq(put_by(0, new, 0), 0);
+	cr_assert_eq(put_by(0, new, reclaim), -EEXIST);
 }
 
 Test(table, put_replaces_the_value_and_counts_revisions)
@@ -371,6 +419,11 @@ Test(table, keys_and_values_have_a_longest_size)
 {
 	char *key = malloc(TABLE_KEY_MAX + 2);
 	char *value = calloc(1, TABLE_VALUE_MAX + 1);
+	struct table_put large = {
+		.key = key,
+		.value = value,
+		.size = TABLE_VALUE_MAX + 1,
+	};
 	struct table_item item;
 
 	memset(key, 'k', TABLE_KEY_MAX + 1);
@@ -379,12 +432,10 @@ Test(table, keys_and_values_have_a_longest_size)
 	cr_assert_eq(dfi__table_watch(table, NULL, 1, key), -EMSGSIZE);
 	key[TABLE_KEY_MAX] = '\0';
 	cr_assert_eq(dfi__table_watch(table, NULL, 1, key), 0);
-	cr_assert_eq(
-	    dfi__table_put(table, key, value, TABLE_VALUE_MAX + 1, 0, 0, NULL),
-	    -EMSGSIZE);
+	cr_assert_eq(dfi__table_put(table, &large, NULL), -EMSGSIZE);
 	dfi__table_unwatch_all(table, NULL);
-	cr_assert_eq(
-	    dfi__table_put(table, key, value, TABLE_VALUE_MAX, 0, 0, NULL), 0);
+	large.size = TABLE_VALUE_MAX;
+	cr_assert_eq(dfi__table_put(table, &large, NULL), 0);
 	cr_assert_eq(dfi__table_get(table, key, &item), 0);
 	cr_assert_eq(item.size, TABLE_VALUE_MAX);
 	free(key);
@@ -434,6 +485,7 @@ Test(table, limits_are_enospc_and_a_freed_place_can_be_taken)
  */
 #define N_KEYS 40
 #define N_LEASES 6
+#define N_OWNERS 3
 
 struct model_key {
 	char name[8];
@@ -441,6 +493,7 @@ struct model_key {
 	char value;
 	uint64_t revision;
 	int lease; /* -1: none */
+	uint64_t owner;
 };
 
 struct model {
@@ -514,17 +567,31 @@ static void step_put(struct model *model)
 {
 	struct model_key *key = &model->keys[draw(model, N_KEYS)];
 	int lease = (int)draw(model, N_LEASES + 1) - 1;
-	unsigned flags = draw(model, 2) ? TABLE_CREATE : 0;
+	static const unsigned flags[] = {
+		0,
+		TABLE_CREATE,
+		TABLE_CREATE | TABLE_RECLAIM,
+	};
 	char value = (char)('a' + draw(model, 26));
-	uint64_t revision, id = lease < 0 ? 0 : model->leases[lease];
+	struct table_put put = {
+		.key = key->name,
+		.value = &value,
+		.size = 1,
+		.lease = lease < 0 ? 0 : model->leases[lease],
+		.owner = draw(model, N_OWNERS),
+		.flags = flags[draw(model, 3)],
+	};
+	bool reclaims = put.flags & TABLE_RECLAIM && put.owner &&
+	    put.owner == key->owner;
+	uint64_t revision;
 	int ret;
 
-	if (lease >= 0 && id == 0)
-		id = UINT64_MAX;
-	ret = dfi__table_put(table, key->name, &value, 1, id, flags, &revision);
-	if (key->exists && flags) {
+	if (lease >= 0 && put.lease == 0)
+		put.lease = UINT64_MAX;
+	ret = dfi__table_put(table, &put, &revision);
+	if (key->exists && put.flags && !reclaims) {
 		cr_assert_eq(ret, -EEXIST);
-	} else if (id == UINT64_MAX) {
+	} else if (put.lease == UINT64_MAX) {
 		cr_assert_eq(ret, -ENOENT);
 	} else {
 		cr_assert_eq(ret, 0);
@@ -533,6 +600,7 @@ static void step_put(struct model *model)
 		key->value = value;
 		key->revision = revision;
 		key->lease = lease;
+		key->owner = put.owner;
 	}
 }
 
