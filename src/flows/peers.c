@@ -38,19 +38,31 @@ static void set_again(struct peer *peer, const struct endpoint *endpoint)
 	atomic_publish(&peer->again, true);
 }
 
+static bool is_same(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->node.id == b->node.id && a->region.key == b->region.key;
+}
+
 /* Likewise. */
 static void set_peer(struct peer *peer, const struct registry_event *event)
 {
 	struct endpoint endpoint;
 
 	if (event->type == REGISTRY_DELETE) {
-		set_gone(peer);
+		/* What follows tells whether it is another one. */
+		if (!event->replaced)
+			set_gone(peer);
 		return;
 	}
 	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
 		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
+		/* Not whom we knew. */
+		set_gone(peer);
 		return;
 	}
+	if (atomic_peek(&peer->state) == PEER_PRESENT &&
+	    !is_same(&peer->endpoint, &endpoint))
+		set_gone(peer);
 	if (atomic_peek(&peer->state) > PEER_PRESENT) {
 		set_again(peer, &endpoint);
 		return;

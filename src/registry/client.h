@@ -75,6 +75,9 @@ struct registry_event {
 	const void *data;
 	size_t size;
 	uint64_t revision;
+	/* Of a DELETE: the same key follows, which came back with another
+	 * value: its owner's, who may never have been away, or another's. */
+	bool replaced;
 };
 
 /*
@@ -112,7 +115,7 @@ int dfi__client_open(struct loop *loop, const char *address,
  * too, who need some time to set theirs again. A watch hears nothing of a key
  * that comes back with the value it had. One that has not come back when the
  * grace is over, counted from BACK, is a DELETE then; one that comes with
- * another value is a DELETE and a PUT.
+ * another value is a DELETE, which says so, and a PUT.
  */
 
 /* Change the grace, CLIENT_GRACE_MS at first. Any thread. */

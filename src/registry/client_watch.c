@@ -72,7 +72,10 @@ static uint64_t hash_value(const struct registry_event *event)
 static void deliver(struct registry_client *client, uint64_t id,
     const struct registry_event *event)
 {
-	struct registry_event gone = { .type = REGISTRY_DELETE };
+	struct registry_event gone = {
+		.type = REGISTRY_DELETE,
+		.replaced = true,
+	};
 	struct registry_watch *watch = find(client, id);
 	bool add = event->type == REGISTRY_PUT, missing;
 	struct known_key *known;

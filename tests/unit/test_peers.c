@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <dfi/dfi.h>
@@ -14,6 +15,7 @@
 #include "flows/attach.h"
 #include "flows/context.h"
 #include "flows/peers.h"
+#include "registry/client_impl.h"
 
 static struct dfi_registry *registry;
 static struct dfi *creator, *dfi;
@@ -156,5 +158,68 @@ Test(peers, flow_that_lives_for_a_moment_is_found_by_who_waits)
 		cr_assert_eq(dfi_flow_remove(creator, "g"), 0);
 	}
 	cr_assert_eq(waiter.ret, 0);
+	cr_assert_eq(dfi_close(creator), 0);
+}
+
+/* ---- Registries that were restarted -------------------------------------- */
+
+/* What the registry tells of target 0, when that is not known yet, or again. */
+static void put_target(const struct endpoint *endpoint)
+{
+	struct registry_event event = { .type = REGISTRY_PUT };
+	char key[KEY_SIZE];
+	size_t size;
+	void *data = dfi__endpoint_encode(endpoint, &size);
+
+	cr_assert_not_null(data);
+	dfi__endpoint_key(key, &flow, "target", 0);
+	event.key = key;
+	event.data = data;
+	event.size = size;
+	targets.watch->fn(targets.watch->arg, &event);
+	free(data);
+}
+
+/* It was away with the registry, and comes back with another value. */
+static void put_replaced(const struct endpoint *endpoint)
+{
+	struct registry_event event = {
+		.type = REGISTRY_DELETE,
+		.replaced = true,
+	};
+	char key[KEY_SIZE];
+
+	dfi__endpoint_key(key, &flow, "target", 0);
+	event.key = key;
+	targets.watch->fn(targets.watch->arg, &event);
+	put_target(endpoint);
+}
+
+Test(peers, one_that_changed_its_entry_meanwhile_is_not_gone)
+{
+	struct endpoint endpoint = { .node = dfi->node };
+
+	endpoint.region.key = 7;
+	put_target(&endpoint);
+	cr_assert_eq(peers_state(&targets, 0), PEER_PRESENT);
+	endpoint.done = true;
+	put_replaced(&endpoint);
+	cr_assert_eq(peers_state(&targets, 0), PEER_PRESENT);
+	cr_assert(atomic_load(&targets.peer[0].done));
+	endpoint.cancelled = true;
+	put_replaced(&endpoint);
+	cr_assert_eq(peers_state(&targets, 0), PEER_CANCELLED);
+	cr_assert_eq(dfi_close(creator), 0);
+}
+
+Test(peers, one_in_whose_place_is_another_is_gone)
+{
+	struct endpoint endpoint = { .node = dfi->node };
+
+	endpoint.region.key = 7;
+	put_target(&endpoint);
+	endpoint.region.key = 8;
+	put_replaced(&endpoint);
+	cr_assert_eq(peers_state(&targets, 0), PEER_GONE);
 	cr_assert_eq(dfi_close(creator), 0);
 }
