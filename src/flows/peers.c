@@ -6,6 +6,7 @@
  */
 #include "peers.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,6 @@
 #include "../base/wait.h"
 #include "../registry/client.h"
 #include "context.h"
-#include "processes.h"
 
 /* Under the lock, on the control thread. */
 static void set_gone(struct peer *peer)
@@ -154,9 +154,12 @@ static void lose_contact(struct peers *peers)
 			set_gone(&peers->peer[i]);
 }
 
-void dfi__peers_process_died(
-    struct peers *peers, const struct node *node, bool at_last)
+/* Its endpoints are gone if the registry is lost, or at_last. */
+static void on_process_end(
+    struct process_watcher *watcher, const struct node *node, bool at_last)
 {
+	struct peers *peers = (void *)((char *)watcher -
+	    offsetof(struct peers, processes));
 	struct peer *peer;
 	bool found = false;
 	uint32_t i;
@@ -311,7 +314,8 @@ static int init(
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	init_lock(peers);
-	dfi__processes_add(dfi->processes, peers);
+	peers->processes.ended = on_process_end;
+	dfi__processes_add(dfi->processes, &peers->processes);
 	return 0;
 }
 
@@ -383,7 +387,7 @@ void dfi__peers_close(struct peers *peers, const char *own_key)
 {
 	struct registry_watch *flow_watch;
 
-	dfi__processes_remove(peers->dfi->processes, peers);
+	dfi__processes_remove(peers->dfi->processes, &peers->processes);
 	pthread_mutex_lock(&peers->lock);
 	flow_watch = peers->flow_watch;
 	peers->flow_watch = NULL;

@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/queue.h>
 #include "../base/atomic.h"
 #include "descriptor.h"
+#include "processes.h"
 
 struct dfi;
 struct registry_entry;
@@ -59,7 +59,7 @@ struct peers {
 	/* See dfi__peers_outlive(), or NULL. */
 	void (*outlive)(struct peers *peers);
 	struct dfi *dfi;
-	TAILQ_ENTRY(peers) process_link;
+	struct process_watcher processes;
 };
 
 /*
@@ -132,13 +132,6 @@ void dfi__peers_name(
 
 /* "%s %u" of a peer. */
 #define PEER_ID(peers, index) (peers)->word, (peers)->first + (index)
-
-/*
- * A process of this host has ended: for processes.c. Its endpoints are gone if
- * the registry is lost, or at_last.
- */
-void dfi__peers_process_died(
-    struct peers *peers, const struct node *node, bool at_last);
 
 /* Wake the owner, after something was published that ends its wait. */
 void dfi__peers_wake(struct peers *peers);

@@ -3,8 +3,8 @@
  * One pidfd for each process, on the control thread's loop. It is kept when the
  * flow ends, for the next one with the same process, and closed when that ends.
  *
- * Peers hear of a death at once if the registry is lost, as soon as it is lost,
- * or half a second later.
+ * Watchers hear of a death at once, and of the same half a second later: peers
+ * heed the first if the registry is lost, or ask as soon as it is lost.
  */
 #include "processes.h"
 
@@ -23,7 +23,7 @@
 #include "../base/loop.h"
 #include "../base/process.h"
 #include "context.h"
-#include "peers.h"
+#include "descriptor.h"
 
 /* What the registry has for saying so itself. */
 static const struct timeval registry_time = { .tv_usec = 500000 };
@@ -40,8 +40,8 @@ struct processes {
 	struct dfi *dfi;
 	TAILQ_HEAD(process_list, process) list; /* the control thread's */
 	struct log_throttle unwatched;
-	pthread_mutex_t lock; /* protects told; before the lock of peers */
-	TAILQ_HEAD(told_list, peers) told;
+	pthread_mutex_t lock; /* protects told; before those of watchers */
+	TAILQ_HEAD(told_list, process_watcher) told;
 };
 
 int dfi__processes_new(struct dfi *dfi, struct processes **out)
@@ -84,17 +84,19 @@ void dfi__processes_free(struct processes *processes)
 	free(processes);
 }
 
-void dfi__processes_add(struct processes *processes, struct peers *peers)
+void dfi__processes_add(
+    struct processes *processes, struct process_watcher *watcher)
 {
 	pthread_mutex_lock(&processes->lock);
-	TAILQ_INSERT_TAIL(&processes->told, peers, process_link);
+	TAILQ_INSERT_TAIL(&processes->told, watcher, link);
 	pthread_mutex_unlock(&processes->lock);
 }
 
-void dfi__processes_remove(struct processes *processes, struct peers *peers)
+void dfi__processes_remove(
+    struct processes *processes, struct process_watcher *watcher)
 {
 	pthread_mutex_lock(&processes->lock);
-	TAILQ_REMOVE(&processes->told, peers, process_link);
+	TAILQ_REMOVE(&processes->told, watcher, link);
 	pthread_mutex_unlock(&processes->lock);
 }
 
@@ -102,12 +104,12 @@ void dfi__processes_remove(struct processes *processes, struct peers *peers)
 static void tell(const struct process *process, bool at_last)
 {
 	struct processes *processes = process->all;
-	struct peers *peers;
+	struct process_watcher *watcher;
 
 	pthread_mutex_lock(&processes->lock);
-	TAILQ_FOREACH(peers, &processes->told, process_link)
+	TAILQ_FOREACH(watcher, &processes->told, link)
 	{
-		dfi__peers_process_died(peers, &process->node, at_last);
+		watcher->ended(watcher, &process->node, at_last);
 	}
 	pthread_mutex_unlock(&processes->lock);
 }

@@ -10,24 +10,38 @@
 #define DFI_FLOWS_PROCESSES_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 struct dfi;
 struct node;
-struct peers;
 struct processes;
+
+/* Who is told of ends: part of what has the peers. */
+struct process_watcher {
+	TAILQ_ENTRY(process_watcher) link;
+	/*
+	 * A process has ended. at_last: the registry has had its time to say
+	 * so; else only who has lost it makes something of this. On the control
+	 * thread; may not call the functions of this header.
+	 */
+	void (*ended)(struct process_watcher *watcher, const struct node *node,
+	    bool at_last);
+};
 
 /* -ENOMEM. */
 int dfi__processes_new(struct dfi *dfi, struct processes **processes);
 
-/* No peers are left, and the registry's client is closed. */
+/* No watchers are left, and the registry's client is closed. */
 void dfi__processes_free(struct processes *processes);
 
 /*
- * Have peers told by dfi__peers_process_died(), or not any more: then it is not
- * running either. Not under the lock of peers.
+ * Have a watcher told, or not any more: then it is not running either. Not
+ * under a lock that ended() takes.
  */
-void dfi__processes_add(struct processes *processes, struct peers *peers);
-void dfi__processes_remove(struct processes *processes, struct peers *peers);
+void dfi__processes_add(
+    struct processes *processes, struct process_watcher *watcher);
+void dfi__processes_remove(
+    struct processes *processes, struct process_watcher *watcher);
 
 /*
  * Watch a peer's process until it ends, if it is another one of this host; it
