@@ -25,8 +25,10 @@ struct dfi_barrier;
  * have the same. Doesn't wait for the others. *barrier belongs to one thread at
  * a time, and is closed with dfi_barrier_close(). Any thread.
  *
- * A name can be used again once its members have closed it, also while some of
- * them are still about to.
+ * A name can be used again once its members have closed it, or one of them was
+ * lost, also while some of them are still about to close it: as soon as they
+ * have heard of the loss, whatever they do; who opens it before may have to do
+ * so again after -ECONNRESET.
  *
  * -EINVAL: the name, n_members or an argument is not valid. -ERANGE: index is
  * not below n_members. -EEXIST: this member is open already; the text says
@@ -45,13 +47,16 @@ DFI_API int dfi_barrier_open(struct dfi *dfi, const char *name,
  *
  * -ETIMEDOUT: somebody is missing; the text names who, with node, host and pid
  * where it has opened the barrier. The next call goes on waiting for the same
- * round. The other errors are final, the handle can only be closed:
- * -ECONNRESET: a member died or closed before it, or another, had arrived; the
- * text names it. All members that were waiting, or come to this round, get
- * this. -EPROTOTYPE: another member has opened the barrier for another number
- * of members. -ENOTCONN: the connection to the registry is lost, and with it
- * the others; once it is back, calls go on. -EINVAL: NULL. -EOWNERDEAD,
- * -ENOMEM.
+ * round. -ENOTCONN: the connection to the registry is lost, and with it the
+ * others; once it is back, calls go on. The other errors are final, the handle
+ * can only be closed: -ECONNRESET: a member died or closed before it, or
+ * another, had arrived; the text names it. All members that were waiting, or
+ * come to this round, get this, as long as the registry lives and answers: who
+ * dies while it doesn't may have been seen to arrive by some, who end a round
+ * later. It comes within two seconds of the end of a process of this host and
+ * PID namespace, also while the registry hangs or is gone; of another's, only
+ * the registry tells. -EPROTOTYPE: another member has opened the barrier for
+ * another number of members. -EINVAL: NULL. -EOWNERDEAD, -ENOMEM.
  */
 DFI_API int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms);
 

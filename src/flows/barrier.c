@@ -4,10 +4,8 @@
  * it has arrived, and watches those of all. What the entries mean is in
  * member.c; here are the entries' way there and back, and the waiting.
  */
-#include <dfi/barrier.h>
+#include "barrier_impl.h"
 
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,29 +13,8 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 #include "../base/error_list.h"
-#include "../base/log.h"
 #include "../registry/client.h"
 #include "context.h"
-#include "handle.h"
-#include "member.h"
-
-#define NAMED_MISSING 3 /* members that a text names */
-
-struct dfi_barrier {
-	char unused[HANDLE_MAGIC_OFFSET];
-	uint32_t magic;
-	_Atomic uint32_t user; /* HANDLE_CALL() */
-	char name[DFI_MAX_FLOW_NAME + 1];
-	struct dfi *dfi;
-	struct barrier_member self;
-	uint64_t arrived; /* the last round that the registry knows of */
-	uint64_t passed;  /* and the last that a call returned from */
-	struct registry_watch *watch;
-	pthread_mutex_t lock; /* protects what follows */
-	pthread_cond_t changed;
-	struct barrier_members members;
-	bool registry_lost;
-};
 
 _Static_assert(
     offsetof(struct dfi_barrier, magic) == HANDLE_MAGIC_OFFSET, "handle");
@@ -47,40 +24,6 @@ _Static_assert(
 							: NULL)
 #define BARRIER_SHARED(barrier) \
 	dfi__handle_shared(call.other, "barrier '%s'", (barrier)->name)
-
-static void on_put(
-    struct dfi_barrier *barrier, const struct registry_event *event)
-{
-	struct barrier_member member;
-	uint32_t index;
-
-	if (!dfi__endpoint_index(event->key, &index))
-		return;
-	if (dfi__member_decode(event->data, event->size, &member) < 0) {
-		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
-		return;
-	}
-	dfi__members_put(&barrier->members, index, &member);
-}
-
-static void on_event(void *arg, const struct registry_event *event)
-{
-	struct dfi_barrier *barrier = arg;
-	uint32_t index;
-
-	pthread_mutex_lock(&barrier->lock);
-	if (event->type == REGISTRY_LOST)
-		barrier->registry_lost = true;
-	else if (event->type == REGISTRY_BACK)
-		barrier->registry_lost = false;
-	else if (event->type == REGISTRY_PUT)
-		on_put(barrier, event);
-	else if (event->type == REGISTRY_DELETE &&
-	    dfi__endpoint_index(event->key, &index))
-		dfi__members_delete(&barrier->members, index);
-	pthread_cond_signal(&barrier->changed);
-	pthread_mutex_unlock(&barrier->lock);
-}
 
 static void init_lock(struct dfi_barrier *barrier)
 {
@@ -96,53 +39,43 @@ static void init_lock(struct dfi_barrier *barrier)
 static void free_barrier(struct dfi_barrier *barrier)
 {
 	dfi__client_unwatch(barrier->watch);
+	if (barrier->processes.ended)
+		dfi__processes_remove(
+		    barrier->dfi->processes, &barrier->processes);
 	pthread_cond_destroy(&barrier->changed);
 	pthread_mutex_destroy(&barrier->lock);
 	free(barrier->members.member);
 	dfi__handle_free(barrier, sizeof(*barrier));
 }
 
-/* "member 2 (node N, host H, pid P)" */
-static void name_member(char *text, size_t size, uint32_t index,
-    const struct barrier_member *member)
+/* dfi__barrier_check() without the lock. */
+static int check(struct dfi_barrier *barrier)
 {
-	if (!member->id)
-		snprintf(text, size, "member %u", index);
-	else
-		snprintf(text, size, "member %u (node %s, host %s, pid %u)",
-		    index, member->node.name, member->node.host,
-		    member->node.pid);
+	int ret;
+
+	pthread_mutex_lock(&barrier->lock);
+	ret = dfi__barrier_check(barrier);
+	pthread_mutex_unlock(&barrier->lock);
+	return ret;
 }
 
-/* What ends all rounds, with its text; 0: nothing so far. Under the lock. */
-static int check(const struct dfi_barrier *barrier)
+/* Whether all rounds have ended, whatever the registry answers. */
+static bool is_over(void *arg)
 {
-	const struct barrier_members *members = &barrier->members;
-	char name[256];
+	return check(arg) < 0;
+}
 
-	if (members->disagree) {
-		name_member(
-		    name, sizeof(name), members->other_index, &members->other);
-		return dfi__fail(-EPROTOTYPE,
-		    "barrier '%s': %s has opened it for %u members, and "
-		    "member %u for %u: all must name the same number",
-		    barrier->name, name, members->other.n_members,
-		    members->self, members->n);
-	}
-	if (members->lost < members->n) {
-		name_member(name, sizeof(name), members->lost,
-		    &members->member[members->lost]);
-		return dfi__fail(-ECONNRESET,
-		    "barrier '%s': %s died or closed before round %llu was "
-		    "complete",
-		    barrier->name, name,
-		    (unsigned long long)members->completed + 1);
-	}
-	if (barrier->registry_lost)
-		return dfi__fail(-ENOTCONN,
-		    "barrier '%s': the connection to the registry is lost",
-		    barrier->name);
-	return 0;
+/* Our entry as it is now; NULL: no memory. */
+static void *encode_self(
+    const struct dfi_barrier *barrier, char key[KEY_SIZE], size_t *size)
+{
+	void *data = dfi__member_encode(&barrier->self, size);
+
+	if (!data)
+		dfi__fail(
+		    -ENOMEM, "barrier '%s': out of memory", barrier->name);
+	dfi__member_key(key, barrier->name, barrier->members.self);
+	return data;
 }
 
 static int publish(struct dfi_barrier *barrier, bool create, int64_t deadline)
@@ -153,19 +86,25 @@ static int publish(struct dfi_barrier *barrier, bool create, int64_t deadline)
 	void *data;
 	int ret;
 
-	data = dfi__member_encode(&barrier->self, &size);
+	data = encode_self(barrier, key, &size);
 	if (!data)
-		return dfi__fail(
-		    -ENOMEM, "barrier '%s': out of memory", barrier->name);
-	dfi__member_key(key, barrier->name, barrier->members.self);
+		return -ENOMEM;
 	ret = create ? dfi__client_create(client, key, data, size,
 			   CLIENT_LEASED, deadline, NULL)
-		     : dfi__client_put(client, key, data, size, CLIENT_LEASED,
-			   deadline, NULL);
+		     : dfi__client_put_unless(client, key, data, size,
+			   CLIENT_LEASED, is_over, barrier, deadline);
 	free(data);
 	if (ret < 0 && ret != -EEXIST)
 		dfi__fail_within(ret, "barrier '%s'", barrier->name);
 	return ret;
+}
+
+static void end_publishing(struct dfi_barrier *barrier)
+{
+	pthread_mutex_lock(&barrier->lock);
+	barrier->publishing = false;
+	pthread_mutex_unlock(&barrier->lock);
+	dfi__barrier_withdraw(barrier);
 }
 
 /* -EEXIST with a text that says who has the index. */
@@ -181,7 +120,7 @@ static int fail_taken(struct dfi_barrier *barrier, int64_t deadline)
 		dfi__member_decode(value.data, value.size, &holder);
 		dfi__registry_value_free(&value);
 	}
-	name_member(name, sizeof(name), index, &holder);
+	dfi__barrier_name(name, sizeof(name), index, &holder);
 	return dfi__fail(
 	    -EEXIST, "barrier '%s': %s is open already", barrier->name, name);
 }
@@ -192,16 +131,20 @@ static int join(struct dfi_barrier *barrier, int64_t deadline)
 	int ret;
 
 	dfi__member_prefix(prefix, barrier->name);
-	ret = dfi__client_watch(barrier->dfi->registry, prefix, on_event,
-	    barrier, deadline, &barrier->watch);
+	barrier->suspect = barrier->members.n;
+	barrier->publishing = true;
+	barrier->processes.ended = dfi__barrier_process_ended;
+	dfi__processes_add(barrier->dfi->processes, &barrier->processes);
+	ret = dfi__client_watch(barrier->dfi->registry, prefix,
+	    dfi__barrier_event, barrier, deadline, &barrier->watch);
 	if (ret < 0)
 		return dfi__fail_within(ret, "barrier '%s'", barrier->name);
-	pthread_mutex_lock(&barrier->lock);
 	ret = check(barrier);
-	pthread_mutex_unlock(&barrier->lock);
 	if (ret < 0)
 		return ret;
 	ret = publish(barrier, true, deadline);
+	if (!ret)
+		end_publishing(barrier);
 	return ret == -EEXIST ? fail_taken(barrier, deadline) : ret;
 }
 
@@ -262,108 +205,113 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 	return 0;
 }
 
-/* A text that grows, and is cut at its end. */
-struct text {
-	char at[400];
-	size_t used;
-};
-
-static void __attribute__((format(printf, 2, 3)))
-append(struct text *text, const char *fmt, ...)
-{
-	va_list ap;
-	int length;
-
-	va_start(ap, fmt);
-	length = vsnprintf(
-	    text->at + text->used, sizeof(text->at) - text->used, fmt, ap);
-	va_end(ap);
-	if (length > 0)
-		text->used += (size_t)length;
-	if (text->used >= sizeof(text->at))
-		text->used = sizeof(text->at) - 1;
-}
-
-/* Whether a member is what the round waits for. */
-static bool is_missing(
-    const struct barrier_members *members, uint32_t i, uint64_t round)
-{
-	if (!members->set)
-		return !member_joined(members, i);
-	return members->member[i].round < round;
-}
-
-static int fail_missing(const struct dfi_barrier *barrier, uint64_t round)
-{
-	const struct barrier_members *members = &barrier->members;
-	struct text text = { .used = 0 };
-	uint32_t i, n_missing = 0;
-	char name[256];
-
-	for (i = 0; i < members->n; i++) {
-		if (!is_missing(members, i, round) ||
-		    n_missing++ >= NAMED_MISSING)
-			continue;
-		if (member_joined(members, i))
-			name_member(name, sizeof(name), i, &members->member[i]);
-		else
-			snprintf(name, sizeof(name), "member %u", i);
-		append(&text, "%s%s has not %s", n_missing > 1 ? ", " : "",
-		    name, members->set ? "arrived" : "opened it");
-	}
-	if (n_missing > NAMED_MISSING)
-		append(&text, ", and %u more", n_missing - NAMED_MISSING);
-	return dfi__fail(-ETIMEDOUT, "barrier '%s': round %llu of %u: %s",
-	    barrier->name, (unsigned long long)round, members->n, text.at);
-}
-
 /*
  * Wait until all members are there (round 0), or have arrived at the round.
  * Under the lock.
  */
 static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 {
-	struct timespec until = deadline_timespec(deadline);
 	struct barrier_members *members = &barrier->members;
-	int err = 0, ret;
+	struct timespec until;
+	int64_t next;
+	int ret;
 
 	for (;;) {
 		if (round ? members->completed >= round : members->set != 0)
 			return 0;
-		ret = check(barrier);
+		ret = dfi__barrier_check(barrier);
 		if (ret < 0)
 			return ret;
-		if (err == ETIMEDOUT)
-			return fail_missing(barrier, barrier->arrived + !round);
-		if (deadline == DEADLINE_NEVER)
+		if (clock_now_ns() >= deadline)
+			return dfi__barrier_missing(
+			    barrier, barrier->arrived + !round);
+		next = deadline;
+		if (barrier->suspect < members->n &&
+		    barrier->suspect_until < deadline)
+			next = barrier->suspect_until;
+		until = deadline_timespec(next);
+		if (next == DEADLINE_NEVER)
 			pthread_cond_wait(&barrier->changed, &barrier->lock);
 		else
-			err = pthread_cond_timedwait(
+			pthread_cond_timedwait(
 			    &barrier->changed, &barrier->lock, &until);
 	}
 }
 
-/* Tell the others. A late answer is no harm: it is told again, or known. */
-static int arrive(struct dfi_barrier *barrier, int64_t deadline)
+/*
+ * What a call gave up to wait for may have been done: our own watch tells.
+ * Under the lock.
+ */
+static bool has_arrived(const struct dfi_barrier *barrier)
 {
-	int64_t soon = deadline == DEADLINE_NEVER
-	    ? context_deadline(barrier->dfi, 0)
-	    : deadline;
+	const struct barrier_members *members = &barrier->members;
+	const struct barrier_member *self = &members->member[members->self];
+
+	return self->present && self->id == barrier->self.id &&
+	    self->round > barrier->arrived;
+}
+
+/* All are there: 1 if we need not tell them, or 0, or why there is nothing to
+ * tell. */
+static int prepare(struct dfi_barrier *barrier, int64_t deadline)
+{
 	int ret;
 
 	pthread_mutex_lock(&barrier->lock);
-	ret = await(barrier, 0, soon);
+	ret = await(barrier, 0, deadline);
+	if (!ret && has_arrived(barrier))
+		ret = 1;
 	if (!ret)
-		ret = check(barrier);
-	barrier->self.set = barrier->members.set;
+		ret = dfi__barrier_check(barrier);
+	barrier->publishing = !ret;
+	if (!ret)
+		barrier->self.set = barrier->members.set;
 	pthread_mutex_unlock(&barrier->lock);
-	if (ret < 0)
-		return ret;
-	barrier->self.round = barrier->arrived + 1;
-	ret = publish(barrier, false, soon);
-	if (!ret)
-		barrier->arrived++;
 	return ret;
+}
+
+/* With timeout_ms 0, what the registry is waited for. */
+static int64_t soon(const struct dfi_barrier *barrier, int64_t deadline)
+{
+	return deadline == DEADLINE_NEVER ? context_deadline(barrier->dfi, 0)
+					  : deadline;
+}
+
+/*
+ * What no answer has come to would not be set again when the registry is lost,
+ * and may have been taken back already, if it was.
+ */
+static int renew(struct dfi_barrier *barrier)
+{
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+
+	data = encode_self(barrier, key, &size);
+	if (!data)
+		return -ENOMEM;
+	dfi__client_renew(barrier->dfi->registry, key, data, size);
+	free(data);
+	return 0;
+}
+
+/* Tell the others. */
+static int arrive(struct dfi_barrier *barrier, int64_t deadline)
+{
+	int ret = prepare(barrier, soon(barrier, deadline)), over;
+
+	if (ret > 0) {
+		ret = renew(barrier);
+	} else if (!ret) {
+		barrier->self.round = barrier->arrived + 1;
+		ret = publish(barrier, false, soon(barrier, deadline));
+		end_publishing(barrier);
+		if (ret == -ETIMEDOUT && (over = check(barrier)) < 0)
+			ret = over;
+	}
+	if (ret >= 0)
+		barrier->arrived++;
+	return ret < 0 ? ret : 0;
 }
 
 int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
@@ -387,7 +335,22 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 	pthread_mutex_unlock(&barrier->lock);
 	if (!ret)
 		barrier->passed++;
+	/* It may have been a call that found the loss. */
+	else if (ret == -ECONNRESET)
+		dfi__barrier_withdraw(barrier);
 	return dfi__error_keep(ret);
+}
+
+/* And from now on, the control thread does not. */
+static bool is_first_to_withdraw(struct dfi_barrier *barrier)
+{
+	bool first;
+
+	pthread_mutex_lock(&barrier->lock);
+	first = !barrier->withdrawn;
+	barrier->withdrawn = true;
+	pthread_mutex_unlock(&barrier->lock);
+	return first;
 }
 
 int dfi_barrier_close(struct dfi_barrier *barrier)
@@ -403,8 +366,10 @@ int dfi_barrier_close(struct dfi_barrier *barrier)
 	if (ret < 0)
 		return ret;
 	dfi = barrier->dfi;
+	dfi__barrier_withdraw(barrier);
 	dfi__member_key(key, barrier->name, barrier->members.self);
-	dfi__client_forget(dfi->registry, key);
+	if (is_first_to_withdraw(barrier))
+		dfi__client_retire(dfi->registry, key, NULL, 0);
 	free_barrier(barrier);
 	dfi__context_leave(dfi);
 	return 0;

@@ -11,9 +11,11 @@
 /* A member's entry. */
 struct barrier_member {
 	struct node node;
-	uint64_t id;        /* random, unique for each opened handle */
-	uint64_t round;     /* it has arrived at; 0: none */
-	uint64_t set;       /* hash of the members it waits for; 0 in round 0 */
+	uint64_t id;      /* random, unique for each opened handle */
+	uint64_t round;   /* it has arrived at, or, if lost_id is set, the last
+			   * that was complete; 0: none */
+	uint64_t set;     /* hash of the members it waits for; 0 in round 0 */
+	uint64_t lost_id; /* of whom it has lost; so it is about to leave */
 	uint32_t n_members; /* that it counts on */
 	bool present;       /* not in the registry */
 	/*

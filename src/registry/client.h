@@ -109,6 +109,8 @@ int dfi__client_open(struct loop *loop, const char *address,
  * takes a lease anew, sets the keys again that it has set with a flag and that
  * nobody has deleted since, and renews its watches. A key that exists, and that
  * another client has put last, is somebody else's: it is left alone and logged.
+ * Another one gets the value that the last put has set which was answered, even
+ * if a later one was carried out, too (dfi__client_renew()).
  * Calls return -ENOTCONN until all this is done, then watches hear BACK.
  *
  * A registry that was restarted has forgotten the keys of the other clients,
@@ -142,6 +144,15 @@ int dfi__client_put(struct registry_client *client, const char *key,
     const void *value, size_t size, unsigned flags, int64_t deadline,
     uint64_t *revision);
 
+/*
+ * dfi__client_put() that also ends, with -ETIMEDOUT, when over(arg) is true. It
+ * is asked ten times a second, by the thread that calls, and may wait for a
+ * lock that fn of a watch takes.
+ */
+int dfi__client_put_unless(struct registry_client *client, const char *key,
+    const void *value, size_t size, unsigned flags, bool (*over)(void *arg),
+    void *arg, int64_t deadline);
+
 /* -ENOENT. The caller frees *value with dfi__registry_value_free(). */
 int dfi__client_get(struct registry_client *client, const char *key,
     int64_t deadline, struct registry_value *value);
@@ -167,6 +178,23 @@ int dfi__client_delete(struct registry_client *client, const char *key,
  * goodbye. Does nothing if the connection is lost. Leaves dfi_errmsg() alone.
  */
 void dfi__client_forget(struct registry_client *client, const char *key);
+
+/*
+ * Put a leased key of this client without waiting for an answer, and set it so
+ * again when the connection is lost: for what a call has given up to wait for,
+ * and a watch says was carried out. Nothing is done to a key that is somebody
+ * else's by now, or to none. Leaves dfi_errmsg() alone.
+ */
+void dfi__client_renew(struct registry_client *client, const char *key,
+    const void *value, size_t size);
+
+/*
+ * Delete a leased key of this client, which first gets a last value, if
+ * that is not NULL, for those that watch it. Nothing is done to a key that is
+ * somebody else's by now, as after a lease that ended.
+ */
+void dfi__client_retire(struct registry_client *client, const char *key,
+    const void *value, size_t size);
 
 /* Delete all keys that begin with prefix; none is no error. */
 int dfi__client_delete_prefix(

@@ -31,6 +31,9 @@
 #define LONG_YIELD_NS 300000
 #define BUSY_NS (100 * NS_PER_MS)
 
+/* From one look at whether the call is over to the next. */
+#define LOOK_NS (100 * NS_PER_MS)
+
 int dfi__client_send(
     struct registry_client *client, Dfi__Registry__Request *request)
 {
@@ -287,14 +290,13 @@ static void yield_a_while(struct client_call *call, int64_t deadline)
 }
 
 /* Whether it was answered. */
-static bool wait_until(struct client_call *call, int64_t deadline)
+static bool sleep_until(struct client_call *call, int64_t deadline)
 {
 	struct registry_client *client = call->client;
 	struct timespec when = deadline_timespec(deadline);
 	int err = 0;
 	bool done;
 
-	yield_a_while(call, deadline);
 	pthread_mutex_lock(&client->lock);
 	while (!atomic_peek(&call->done) && !err) {
 		if (deadline == DEADLINE_NEVER)
@@ -306,6 +308,24 @@ static bool wait_until(struct client_call *call, int64_t deadline)
 	done = atomic_peek(&call->done);
 	pthread_mutex_unlock(&client->lock);
 	return done;
+}
+
+/* Likewise. Without the lock of the client: over() may take others. */
+static bool wait_until(struct client_call *call, int64_t deadline)
+{
+	int64_t look;
+
+	yield_a_while(call, deadline);
+	while (call->over) {
+		look = clock_now_ns() + LOOK_NS;
+		if (look >= deadline)
+			break;
+		if (sleep_until(call, look))
+			return true;
+		if (call->over(call->over_arg))
+			return false;
+	}
+	return sleep_until(call, deadline);
 }
 
 static void count_caller(struct registry_client *client, int by)
@@ -390,13 +410,15 @@ int dfi__client_call(struct registry_client *client,
 }
 
 int dfi__client_call_put(struct registry_client *client,
-    Dfi__Registry__Request *request, unsigned flags, int64_t deadline,
-    Dfi__Registry__Message **reply)
+    Dfi__Registry__Request *request, unsigned flags, bool (*over)(void *arg),
+    void *arg, int64_t deadline, Dfi__Registry__Message **reply)
 {
 	struct client_call call = {
 		.client = client,
 		.request = request,
 		.keep_flags = flags,
+		.over = over,
+		.over_arg = arg,
 	};
 
 	return call_one(&call, deadline, reply);

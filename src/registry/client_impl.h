@@ -49,7 +49,9 @@ struct kept_key {
 	unsigned flags;
 	struct registry_watch *watch; /* CLIENT_SHARED: for its deletion */
 	bool sent;                    /* in this attempt */
+	bool stale;                   /* has changed since */
 	uint64_t request;             /* 0: none is unanswered */
+	bool leaves;                  /* once it is known to be ours */
 };
 
 TAILQ_HEAD(kept_list, kept_key);
@@ -86,6 +88,8 @@ struct client_call {
 	Dfi__Registry__Request *request; /* until it is written */
 	struct registry_watch *watch;    /* to be made, or NULL */
 	unsigned keep_flags;             /* of a put */
+	bool (*over)(void *arg); /* see dfi__client_put_unless(), or NULL */
+	void *over_arg;
 	/* Under client.lock from here on, until it is done. */
 	_Atomic bool done;
 	int ret;
@@ -135,11 +139,11 @@ struct registry_client {
 
 /*
  * As dfi__client_call(), for a put; flags are those of client.h. If it succeeds
- * the key is kept.
+ * the key is kept. over: see dfi__client_put_unless(), or NULL.
  */
 int dfi__client_call_put(struct registry_client *client,
-    Dfi__Registry__Request *request, unsigned flags, int64_t deadline,
-    Dfi__Registry__Message **reply);
+    Dfi__Registry__Request *request, unsigned flags, bool (*over)(void *arg),
+    void *arg, int64_t deadline, Dfi__Registry__Message **reply);
 
 /*
  * Send a request and wait for its reply: 0 and *reply (may be NULL; else freed
@@ -239,6 +243,12 @@ void dfi__keep_note(struct registry_client *client,
 /* Do not set the key again. */
 void dfi__keep_drop(struct registry_client *client, const char *key);
 void dfi__keep_free_all(struct registry_client *client);
+/* Another value is to be set again. */
+void dfi__keep_change(struct registry_client *client, struct kept_key *kept,
+    const void *value, size_t size);
+/* NULL: it was never set, or is somebody else's since. */
+struct kept_key *dfi__keep_find(
+    struct registry_client *client, const char *key);
 
 /* Before the connection is used: what restoring needs. -ENOMEM. (loop) */
 int dfi__restore_init(struct registry_client *client);
@@ -256,6 +266,15 @@ void dfi__restore_answer(
 
 /* An unanswered request of restoring does not matter any more. (loop) */
 void dfi__restore_forget(struct registry_client *client);
+
+/* While restoring: a kept key has changed. */
+void dfi__restore_renew(struct registry_client *client, struct kept_key *kept);
+
+/*
+ * While restoring: a key is to go. Whether it is known to be ours; else it is
+ * not set again, or goes if it turns out to be. (loop)
+ */
+bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept);
 
 /* A stream over a connected socket, with callbacks; takes fd. -ENOMEM. (loop)
  */

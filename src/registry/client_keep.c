@@ -17,7 +17,7 @@ static int compare_keys(const void *a, const void *b)
 	    ((const struct kept_key *)b)->key);
 }
 
-static struct kept_key *find(struct registry_client *client, const char *key)
+struct kept_key *dfi__keep_find(struct registry_client *client, const char *key)
 {
 	struct kept_key probe = { .key = (char *)key };
 	void *node = tfind(&probe, &client->kept_tree, compare_keys);
@@ -34,7 +34,7 @@ static void free_kept(struct kept_key *kept)
 
 void dfi__keep_drop(struct registry_client *client, const char *key)
 {
-	struct kept_key *kept = find(client, key);
+	struct kept_key *kept = dfi__keep_find(client, key);
 
 	if (!kept)
 		return;
@@ -60,6 +60,24 @@ static void on_shared(void *arg, const struct registry_event *event)
 
 	if (event->type == REGISTRY_DELETE)
 		dfi__keep_drop(kept->watch->client, kept->key);
+}
+
+void dfi__keep_change(struct registry_client *client, struct kept_key *kept,
+    const void *value, size_t size)
+{
+	void *copy = malloc(size + 1);
+
+	if (!copy) {
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: no memory to set '%s' again as it is now if "
+		    "the registry is restarted",
+		    client->address, kept->key);
+		return;
+	}
+	memcpy(copy, value, size);
+	free(kept->value);
+	kept->value = copy;
+	kept->size = size;
 }
 
 static struct kept_key *copy(const Dfi__Registry__Put *put, unsigned flags)

@@ -11,9 +11,16 @@
 
 #include "base/error.h"
 
+struct putting {
+	bool create;
+	unsigned flags;
+	bool (*over)(void *arg);
+	void *arg;
+};
+
 static int put(struct registry_client *client, const char *key,
-    const void *value, size_t size, bool create, unsigned flags,
-    int64_t deadline, uint64_t *revision)
+    const void *value, size_t size, const struct putting *how, int64_t deadline,
+    uint64_t *revision)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
@@ -23,12 +30,13 @@ static int put(struct registry_client *client, const char *key,
 	op.key = (char *)key;
 	op.value.data = (uint8_t *)value;
 	op.value.len = size;
-	op.create = create;
-	op.leased = flags & CLIENT_LEASED;
-	op.follow = flags & CLIENT_SHARED;
+	op.create = how->create;
+	op.leased = how->flags & CLIENT_LEASED;
+	op.follow = how->flags & CLIENT_SHARED;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
 	request.put = &op;
-	ret = dfi__client_call_put(client, &request, flags, deadline, &message);
+	ret = dfi__client_call_put(client, &request, how->flags, how->over,
+	    how->arg, deadline, &message);
 	if (ret)
 		return ret;
 	if (revision)
@@ -41,14 +49,27 @@ int dfi__client_create(struct registry_client *client, const char *key,
     const void *value, size_t size, unsigned flags, int64_t deadline,
     uint64_t *revision)
 {
-	return put(client, key, value, size, true, flags, deadline, revision);
+	struct putting how = { .create = true, .flags = flags };
+
+	return put(client, key, value, size, &how, deadline, revision);
 }
 
 int dfi__client_put(struct registry_client *client, const char *key,
     const void *value, size_t size, unsigned flags, int64_t deadline,
     uint64_t *revision)
 {
-	return put(client, key, value, size, false, flags, deadline, revision);
+	struct putting how = { .flags = flags };
+
+	return put(client, key, value, size, &how, deadline, revision);
+}
+
+int dfi__client_put_unless(struct registry_client *client, const char *key,
+    const void *value, size_t size, unsigned flags, bool (*over)(void *arg),
+    void *arg, int64_t deadline)
+{
+	struct putting how = { .flags = flags, .over = over, .arg = arg };
+
+	return put(client, key, value, size, &how, deadline, NULL);
 }
 
 static int copy_value(
@@ -205,7 +226,6 @@ void dfi__client_send_farewell(struct registry_client *client, const char *key)
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
 
-	dfi__keep_drop(client, key);
 	op.key = (char *)key;
 	op.silent = true;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
@@ -213,26 +233,100 @@ void dfi__client_send_farewell(struct registry_client *client, const char *key)
 	/* If it can't be sent, the lease takes the key along later. */
 	if (client->stream)
 		dfi__client_send(client, &request);
+	/* Last, as key may be its own. */
+	dfi__keep_drop(client, key);
 }
 
-struct farewell {
+/* What is said without waiting for an answer. */
+struct saying {
 	struct registry_client *client;
 	const char *key;
+	const void *value;
+	size_t size;
 };
 
 static int say_farewell(void *arg)
 {
-	struct farewell *farewell = arg;
+	struct saying *saying = arg;
 
-	dfi__client_send_farewell(farewell->client, farewell->key);
+	dfi__client_send_farewell(saying->client, saying->key);
 	return 0;
+}
+
+/* By fn, which gets it as a saying. */
+static void say(struct registry_client *client, int (*fn)(void *arg),
+    const char *key, const void *value, size_t size)
+{
+	struct saying saying = {
+		.client = client,
+		.key = key,
+		.value = value,
+		.size = size,
+	};
+
+	dfi__client_tell(client, fn, &saying);
 }
 
 void dfi__client_forget(struct registry_client *client, const char *key)
 {
-	struct farewell farewell = { .client = client, .key = key };
+	say(client, say_farewell, key, NULL, 0);
+}
 
-	dfi__client_tell(client, say_farewell, &farewell);
+/* The answer to the put is dropped, as is one that comes too late. */
+static void say_value(const struct saying *saying)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
+
+	op.key = (char *)saying->key;
+	op.value.data = (uint8_t *)saying->value;
+	op.value.len = saying->size;
+	op.leased = true;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
+	request.put = &op;
+	if (saying->client->stream)
+		dfi__client_send(saying->client, &request);
+}
+
+static int renew(void *arg)
+{
+	struct saying *saying = arg;
+	struct registry_client *client = saying->client;
+	struct kept_key *kept = dfi__keep_find(client, saying->key);
+
+	if (!kept)
+		return 0;
+	dfi__keep_change(client, kept, saying->value, saying->size);
+	if (client->restoring)
+		dfi__restore_renew(client, kept);
+	else
+		say_value(saying);
+	return 0;
+}
+
+void dfi__client_renew(struct registry_client *client, const char *key,
+    const void *value, size_t size)
+{
+	say(client, renew, key, value, size);
+}
+
+static int retire(void *arg)
+{
+	struct saying *saying = arg;
+	struct registry_client *client = saying->client;
+	struct kept_key *kept = dfi__keep_find(client, saying->key);
+
+	if (!kept || (client->restoring && !dfi__restore_leave(client, kept)))
+		return 0;
+	if (saying->value && !client->restoring)
+		say_value(saying);
+	return say_farewell(saying);
+}
+
+void dfi__client_retire(struct registry_client *client, const char *key,
+    const void *value, size_t size)
+{
+	say(client, retire, key, value, size);
 }
 
 int dfi__client_delete_prefix(

@@ -284,12 +284,15 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 static void begin_keys(struct registry_client *client)
 {
-	struct kept_key *kept;
+	struct kept_key *kept, *next;
 
-	TAILQ_FOREACH(kept, &client->kept, link)
-	{
+	for (kept = TAILQ_FIRST(&client->kept); kept; kept = next) {
+		next = TAILQ_NEXT(kept, link);
 		kept->sent = false;
+		kept->stale = false;
 		kept->request = 0;
+		if (kept->leaves)
+			dfi__keep_drop(client, kept->key);
 	}
 	client->restore->step = KEYS;
 }
@@ -306,7 +309,12 @@ static void begin_watches(struct registry_client *client)
 	client->restore->step = WATCHES;
 }
 
-/* Those that were sent are at the end of the list. */
+static bool is_due(const struct kept_key *kept)
+{
+	return !kept->sent || (kept->stale && !kept->request);
+}
+
+/* Those that are not due are at the end of the list. */
 static int send_keys(struct registry_client *client)
 {
 	struct restore *restore = client->restore;
@@ -314,10 +322,11 @@ static int send_keys(struct registry_client *client)
 	int ret = 0;
 
 	while (!ret && restore->n_unanswered < UNANSWERED_MAX &&
-	    (kept = TAILQ_FIRST(&client->kept)) && !kept->sent) {
+	    (kept = TAILQ_FIRST(&client->kept)) && is_due(kept)) {
 		TAILQ_REMOVE(&client->kept, kept, link);
 		TAILQ_INSERT_TAIL(&client->kept, kept, link);
 		kept->sent = true;
+		kept->stale = false;
 		restore->n_unanswered++;
 		ret = send_key(client, kept);
 	}
@@ -364,11 +373,11 @@ static void advance(struct registry_client *client)
 	struct restore *restore = client->restore;
 	int ret = 0;
 
-	if (restore->step == KEYS) {
+	/* Also late ones, see dfi__restore_renew(). */
+	if (restore->step >= KEYS)
 		ret = send_keys(client);
-		if (!ret && !restore->n_unanswered)
-			begin_watches(client);
-	}
+	if (!ret && restore->step == KEYS && !restore->n_unanswered)
+		begin_watches(client);
 	if (!ret && restore->step == WATCHES) {
 		ret = send_watches(client);
 		if (!ret && !restore->n_unanswered) {
@@ -401,6 +410,45 @@ void dfi__restore_forget(struct registry_client *client)
 	event_active(client->restore->kick, EV_TIMEOUT, 0);
 }
 
+static bool is_sent(
+    const struct registry_client *client, const struct kept_key *kept)
+{
+	return client->stream && client->restore->step != GREETING &&
+	    kept->sent;
+}
+
+/* Before those that were not sent so far. */
+static void send_again(struct registry_client *client, struct kept_key *kept)
+{
+	TAILQ_REMOVE(&client->kept, kept, link);
+	TAILQ_INSERT_HEAD(&client->kept, kept, link);
+}
+
+void dfi__restore_renew(struct registry_client *client, struct kept_key *kept)
+{
+	if (!is_sent(client, kept))
+		return;
+	kept->stale = true;
+	/* Else its answer goes on with it. */
+	if (!kept->request) {
+		send_again(client, kept);
+		event_active(client->restore->kick, EV_TIMEOUT, 0);
+	}
+}
+
+bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept)
+{
+	bool sent = is_sent(client, kept);
+
+	if (sent && !kept->request)
+		return true;
+	if (sent)
+		kept->leaves = true;
+	else
+		dfi__keep_drop(client, kept->key);
+	return false;
+}
+
 /* An answer about a key: 0, or why the attempt fails. */
 static int answer_key(struct registry_client *client, struct kept_key *kept,
     const Dfi__Registry__Reply *reply)
@@ -418,6 +466,10 @@ static int answer_key(struct registry_client *client, struct kept_key *kept,
 		    client->address, kept->key, reply->text);
 	kept->request = 0;
 	client->restore->n_unanswered--;
+	if (kept->leaves)
+		dfi__client_send_farewell(client, kept->key);
+	else if (kept->stale)
+		send_again(client, kept);
 	return 0;
 }
 

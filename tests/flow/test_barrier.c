@@ -262,6 +262,52 @@ Test(barrier, member_that_leaves_ends_the_wait_of_the_others)
 	cr_assert_eq(dfi_barrier_close(first), 0);
 }
 
+struct opening {
+	uint32_t index;
+	struct dfi_barrier *barrier;
+};
+
+static bool is_free(void *arg)
+{
+	struct opening *opening = arg;
+
+	return !dfi_barrier_open(
+	    rig.other, "b", 3, opening->index, &opening->barrier);
+}
+
+/* They may be busy for long before they ask. */
+Test(barrier, name_is_free_before_all_have_asked_who_was_lost)
+{
+	struct dfi_barrier *former[3];
+	struct opening next[3];
+	pthread_t threads[2];
+	void *result;
+	uint32_t i;
+
+	for (i = 0; i < 3; i++)
+		former[i] = open_member(3, i);
+	cr_assert_eq(dfi_barrier_close(former[2]), 0);
+	for (i = 0; i < 3; i++) {
+		next[i].index = i;
+		cr_assert(eventually(is_free, &next[i]), "%s", dfi_errmsg());
+	}
+	for (i = 0; i < 2; i++) {
+		assert_error(dfi_barrier_wait(former[i], 0), -ECONNRESET,
+		    "member 2 (node ");
+		cr_assert_eq(dfi_barrier_close(former[i]), 0);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, wait_long, next[i].barrier);
+	cr_assert_eq(
+	    dfi_barrier_wait(next[2].barrier, LONG_MS), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++) {
+		pthread_join(threads[i], &result);
+		cr_assert_null(result);
+	}
+	for (i = 0; i < 3; i++)
+		cr_assert_eq(dfi_barrier_close(next[i].barrier), 0);
+}
+
 Test(barrier, members_that_disagree_on_their_number_are_told)
 {
 	struct dfi_barrier *first = open_member(2, 0), *second;
@@ -320,15 +366,9 @@ Test(barrier, loss_of_the_registry_ends_the_wait)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
-struct members {
-	struct dfi_barrier *at[2];
-};
-
-static bool is_back(void *arg)
+static bool passes(void *arg)
 {
-	struct members *members = arg;
-
-	return dfi_barrier_wait(members->at[0], 20) == -ETIMEDOUT;
+	return dfi_barrier_wait(arg, LONG_MS) == 0;
 }
 
 Test(barrier, goes_on_when_the_registry_is_back)
@@ -336,7 +376,7 @@ Test(barrier, goes_on_when_the_registry_is_back)
 	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry;
-	struct members members;
+	struct dfi_barrier *members[2];
 	char address[64];
 	struct dfi *dfi;
 	uint32_t i;
@@ -348,19 +388,18 @@ Test(barrier, goes_on_when_the_registry_is_back)
 	    dfi_errmsg());
 	cr_assert_eq(dfi_open(&attr, &dfi), 0);
 	for (i = 0; i < 2; i++)
-		cr_assert_eq(
-		    dfi_barrier_open(dfi, "b", 2, i, &members.at[i]), 0);
-	assert_error(dfi_barrier_wait(members.at[0], 20), -ETIMEDOUT, "1 of 2");
+		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &members[i]), 0);
+	expect_vain_wait(members[0], "1 of 2");
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",
 	    dfi_errmsg());
-	cr_assert(eventually(is_back, &members), "%s", dfi_errmsg());
+	expect_vain_wait(members[0], "1 of 2");
+	/* It is told after the other one that the registry is back. */
+	cr_assert(eventually(passes, members[1]), "%s", dfi_errmsg());
 	cr_assert_eq(
-	    dfi_barrier_wait(members.at[1], LONG_MS), 0, "%s", dfi_errmsg());
-	cr_assert_eq(
-	    dfi_barrier_wait(members.at[0], LONG_MS), 0, "%s", dfi_errmsg());
+	    dfi_barrier_wait(members[0], LONG_MS), 0, "%s", dfi_errmsg());
 	for (i = 0; i < 2; i++)
-		cr_assert_eq(dfi_barrier_close(members.at[i]), 0);
+		cr_assert_eq(dfi_barrier_close(members[i]), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }

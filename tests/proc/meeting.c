@@ -4,7 +4,9 @@
  * test_barriers.c. Before the rounds it says "open", and waits for a character
  * on stdin; after them, or the first that fails, it says
  *	ended RET ROUNDS TEXT
+ * While the registry is lost it asks again, and again.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
 	if (read(STDIN_FILENO, &order, 1) != 1)
 		return EXIT_FAILURE;
 	for (ret = 0; !ret && round < number(argv[5]); round += !ret)
-		ret = dfi_barrier_wait(barrier, 0);
+		while ((ret = dfi_barrier_wait(barrier, 0)) == -ENOTCONN)
+			usleep(10000);
 	printf("ended %d %u %s\n", ret, round, ret ? dfi_errmsg() : "");
 	fflush(stdout);
 	dfi_barrier_close(barrier);

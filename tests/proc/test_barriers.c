@@ -5,15 +5,22 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <dfi/dfi.h>
 #include "spawn.h"
 
 #define N 3u
+
+/* Two seconds, and one for a machine that has much to do. */
+#define TOLD_MS 3000
 
 static struct dfi_registry *registry;
 static struct child children[N];
@@ -124,6 +131,219 @@ Test(barriers, agree_on_the_last_round_when_one_is_killed_in_mid_flight)
 	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
 }
 
+static struct dfi *open_context(const char *address)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi *dfi = NULL;
+
+	attr.registry = address;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	return dfi;
+}
+
+/* With a registry that is a process, which the test is member 3 at. */
+struct hanging {
+	struct child server;
+	struct dfi *dfi;
+	struct dfi_barrier *barrier;
+};
+
+static void start_hanging(struct hanging *hanging)
+{
+	char index[16];
+	uint32_t i;
+
+	child_spawn(&hanging->server, DFI_BIN_DIR "/dfi-registry",
+	    "--print-address", NULL);
+	cr_assert(child_read(&hanging->server));
+	for (i = 0; i < N; i++) {
+		snprintf(index, sizeof(index), "%u", i);
+		child_spawn(&children[i], DFI_MEETING, hanging->server.line,
+		    "b", "4", index, "100", NULL);
+		child_expect(&children[i], "open");
+	}
+	hanging->dfi = open_context(hanging->server.line);
+	cr_assert_eq(
+	    dfi_barrier_open(hanging->dfi, "b", 4, 3, &hanging->barrier), 0,
+	    "%s", dfi_errmsg());
+}
+
+static void end_hanging(struct hanging *hanging, int number)
+{
+	cr_assert_eq(dfi_barrier_close(hanging->barrier), 0);
+	cr_assert_eq(dfi_close(hanging->dfi), 0);
+	if (number)
+		child_signal(&hanging->server, number);
+	cr_assert_eq(child_wait(&hanging->server), 128 + SIGKILL);
+}
+
+static void await_arrival(struct dfi_barrier *barrier, const char *member)
+{
+	int64_t patience = now_ms() + 20000;
+
+	do {
+		cr_assert_lt(now_ms(), patience, "%s", dfi_errmsg());
+		cr_assert_eq(dfi_barrier_wait(barrier, 20), -ETIMEDOUT, "%s",
+		    dfi_errmsg());
+	} while (strstr(dfi_errmsg(), member));
+}
+
+/* Children 0 and 1, and this process, are told in time. */
+static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
+{
+	char text[32];
+	uint32_t i;
+	int ret;
+
+	while ((ret = dfi_barrier_wait(hanging->barrier, 20000)) == -ENOTCONN)
+		cr_assert_lt(now_ms(), killed + 10000, "%s", dfi_errmsg());
+	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
+	cr_assert_lt(now_ms() - killed, TOLD_MS);
+	snprintf(text, sizeof(text), "pid %d)", (int)pid);
+	cr_assert(strstr(dfi_errmsg(), "barrier 'b': member 2 (node "), "%s",
+	    dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++)
+		expect_loss(&children[i], pid, "0 ");
+	cr_assert_lt(now_ms() - killed, TOLD_MS);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(child_wait(&children[i]), 0);
+}
+
+/* Member 0 waits for the others then, and member 1 for the registry. */
+Test(barriers, tell_of_a_death_while_the_registry_hangs)
+{
+	struct hanging hanging;
+	pid_t pid;
+	int64_t killed;
+
+	start_hanging(&hanging);
+	child_tell(&children[0], 'c');
+	await_arrival(hanging.barrier, "member 0 (");
+	child_signal(&hanging.server, SIGSTOP);
+	child_tell(&children[1], 'c');
+	pid = children[2].pid;
+	killed = now_ms();
+	child_signal(&children[2], SIGKILL);
+	expect_losses(&hanging, pid, killed);
+	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
+	end_hanging(&hanging, SIGKILL);
+}
+
+Test(barriers, tell_of_a_death_after_that_of_the_registry)
+{
+	struct hanging hanging;
+	pid_t pid;
+	int64_t killed;
+
+	start_hanging(&hanging);
+	child_tell(&children[0], 'c');
+	await_arrival(hanging.barrier, "member 0 (");
+	child_signal(&hanging.server, SIGKILL);
+	while (dfi_barrier_wait(hanging.barrier, 20) != -ENOTCONN)
+		;
+	child_tell(&children[1], 'c');
+	pid = children[2].pid;
+	killed = now_ms();
+	child_signal(&children[2], SIGKILL);
+	expect_losses(&hanging, pid, killed);
+	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
+	end_hanging(&hanging, 0);
+}
+
+/* Before the others know that it is gone, too. */
+Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
+{
+	struct hanging hanging;
+	pid_t pid;
+	int64_t killed;
+
+	start_hanging(&hanging);
+	child_tell(&children[0], 'c');
+	child_tell(&children[1], 'c');
+	await_arrival(hanging.barrier, "member 0 (");
+	child_signal(&hanging.server, SIGSTOP);
+	pid = children[2].pid;
+	killed = now_ms();
+	child_signal(&children[2], SIGKILL);
+	child_signal(&hanging.server, SIGKILL);
+	expect_losses(&hanging, pid, killed);
+	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
+	end_hanging(&hanging, 0);
+}
+
+/* Whoever asks with a short timeout never gets the answer that it has arrived.
+ */
+Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
+{
+	int64_t patience = now_ms() + 20000;
+	struct dfi_barrier *at[2];
+	struct child server;
+	struct dfi *dfi;
+	uint32_t i;
+
+	child_spawn(
+	    &server, DFI_BIN_DIR "/dfi-registry", "--print-address", NULL);
+	cr_assert(child_read(&server));
+	dfi = open_context(server.line);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &at[i]), 0, "%s",
+		    dfi_errmsg());
+	do {
+		cr_assert_lt(now_ms(), patience, "%s", dfi_errmsg());
+		child_signal(&server, SIGSTOP);
+		cr_assert_eq(dfi_barrier_wait(at[0], 10), -ETIMEDOUT, "%s",
+		    dfi_errmsg());
+		child_signal(&server, SIGCONT);
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	} while (!strstr(dfi_errmsg(), "1 of 2"));
+	cr_assert_eq(dfi_barrier_wait(at[1], 20000), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_barrier_wait(at[0], 20000), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_close(at[i]), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	child_signal(&server, SIGKILL);
+	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
+}
+
+/* The child is stopped meanwhile, and finds that the other one has arrived. */
+Test(barriers, go_on_where_one_comes_back_late_to_a_restarted_registry)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_registry *restarted;
+	struct dfi_barrier *barrier;
+	struct dfi *dfi;
+	char address[64];
+	int ret;
+
+	snprintf(
+	    address, sizeof(address), "unix:@dfi-test-barriers-%d", getpid());
+	attr.listen = address;
+	cr_assert_eq(dfi_registry_start(&attr, &restarted), 0);
+	dfi = open_context(address);
+	cr_assert_eq(dfi_barrier_open(dfi, "b", 2, 0, &barrier), 0);
+	child_spawn(
+	    &children[1], DFI_MEETING, address, "b", "2", "1", "2", NULL);
+	child_expect(&children[1], "open");
+	child_signal(&children[1], SIGSTOP);
+	cr_assert_eq(dfi_registry_stop(restarted), 0);
+	cr_assert_eq(dfi_registry_start(&attr, &restarted), 0);
+	do
+		ret = dfi_barrier_wait(barrier, 20);
+	while (ret == -ENOTCONN);
+	cr_assert_eq(ret, -ETIMEDOUT, "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), "has not arrived"), "%s", dfi_errmsg());
+	child_signal(&children[1], SIGCONT);
+	child_tell(&children[1], 'c');
+	cr_assert_eq(dfi_barrier_wait(barrier, 20000), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_barrier_wait(barrier, 20000), 0, "%s", dfi_errmsg());
+	child_expect(&children[1], "ended 0 2");
+	cr_assert_eq(child_wait(&children[1]), 0);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	cr_assert_eq(dfi_registry_stop(restarted), 0);
+}
+
 Test(barriers, can_be_opened_again_after_a_loss)
 {
 	uint32_t i;
@@ -143,4 +363,116 @@ Test(barriers, can_be_opened_again_after_a_loss)
 		child_expect(&children[i], "ended 0 5");
 		cr_assert_eq(child_wait(&children[i]), 0);
 	}
+}
+
+/* ---- Members that were stopped for too long ------------------------------ */
+
+/* The child was member 0 of two, until its lease ended; member 1 has left. */
+static void start_stopped(struct child *child, struct dfi *dfi)
+{
+	struct dfi_barrier *barrier;
+	int ret;
+
+	setenv("DFI_LEASE", "500", 1);
+	child_spawn(child, DFI_MEETING, dfi_registry_address(registry), "b",
+	    "2", "0", "2", NULL);
+	unsetenv("DFI_LEASE");
+	child_expect(child, "open");
+	cr_assert_eq(dfi_barrier_open(dfi, "b", 2, 1, &barrier), 0);
+	child_signal(child, SIGSTOP);
+	while ((ret = dfi_barrier_wait(barrier, 20)) == -ETIMEDOUT)
+		;
+	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+}
+
+static void *pass(void *arg)
+{
+	return (void *)(intptr_t)dfi_barrier_wait(arg, 20000);
+}
+
+/* The members of the next use. */
+static void expect_to_pass(struct dfi_barrier *members[2])
+{
+	pthread_t thread;
+	void *ret;
+
+	cr_assert_eq(pthread_create(&thread, NULL, pass, members[0]), 0);
+	cr_assert_eq(
+	    dfi_barrier_wait(members[1], 20000), 0, "%s", dfi_errmsg());
+	cr_assert_eq(pthread_join(thread, &ret), 0);
+	cr_assert_eq((int)(intptr_t)ret, 0);
+}
+
+static int count_node(void *arg, const struct dfi_node_info *info)
+{
+	(void)info;
+	++*(uint32_t *)arg;
+	return 0;
+}
+
+static void await_nodes(struct dfi *dfi, uint32_t n)
+{
+	int64_t patience = now_ms() + 20000;
+	uint32_t found;
+
+	do {
+		found = 0;
+		cr_assert_eq(dfi_node_list(dfi, count_node, &found), 0);
+		cr_assert_lt(now_ms(), patience, "%u nodes", found);
+	} while (found != n);
+}
+
+static void open_members(struct dfi *dfi, struct dfi_barrier *members[2])
+{
+	uint32_t i;
+
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &members[i]), 0,
+		    "%s", dfi_errmsg());
+	expect_to_pass(members);
+}
+
+/* The child asks, is told, and leaves; that is nothing to the others. */
+static void expect_to_go_on(struct dfi_barrier *members[2], struct child *child)
+{
+	uint32_t i;
+
+	child_tell(child, 'c');
+	child_expect(child, "ended -104 0");
+	cr_assert_eq(child_wait(child), 0);
+	expect_to_pass(members);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_close(members[i]), 0);
+}
+
+Test(barriers, leave_alone_who_has_the_place_of_one_that_was_stopped)
+{
+	struct dfi *dfi = open_context(dfi_registry_address(registry));
+	struct dfi_barrier *members[2];
+	struct child *child = &children[0];
+
+	start_stopped(child, dfi);
+	await_nodes(dfi, 1);
+	open_members(dfi, members);
+	child_signal(child, SIGCONT);
+	await_nodes(dfi, 2);
+	expect_to_go_on(members, child);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+/* Its process is there again, and its owner has not asked yet. */
+Test(barriers, have_no_place_for_one_that_was_stopped_for_too_long)
+{
+	struct dfi *dfi = open_context(dfi_registry_address(registry));
+	struct dfi_barrier *members[2];
+	struct child *child = &children[0];
+
+	start_stopped(child, dfi);
+	await_nodes(dfi, 1);
+	child_signal(child, SIGCONT);
+	await_nodes(dfi, 2);
+	open_members(dfi, members);
+	expect_to_go_on(members, child);
+	cr_assert_eq(dfi_close(dfi), 0);
 }

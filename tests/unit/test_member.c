@@ -27,6 +27,21 @@ static void teardown(void)
 
 TestSuite(member, .init = setup, .fini = teardown);
 
+/* It has lost a member, and leaves. */
+static void put_last(uint32_t index, uint64_t id, uint64_t lost_id,
+    uint64_t completed, uint64_t set)
+{
+	struct barrier_member member = {
+		.id = id,
+		.round = completed,
+		.set = set,
+		.lost_id = lost_id,
+		.n_members = 3,
+	};
+
+	dfi__members_put(&members, index, &member);
+}
+
 static void put(uint32_t index, uint64_t id, uint64_t round, uint64_t set)
 {
 	struct barrier_member member = {
@@ -137,11 +152,138 @@ Test(member, a_predecessor_of_ours_is_not_us)
 	complete_round(1, open_all());
 }
 
+Test(member, an_entry_that_comes_back_older_has_still_arrived)
+{
+	uint64_t set = open_all();
+
+	put(0, SELF_ID, 1, set);
+	put(1, 101, 1, set);
+	put(1, 101, 0, 0);
+	cr_assert_eq(members.lost, 3);
+	put(2, 102, 1, set);
+	cr_assert_eq(members.completed, 1);
+}
+
+/* Its last entry is gone with a registry, and so is the member. */
+Test(member, who_is_a_round_ahead_tells_that_all_had_arrived)
+{
+	uint64_t set = open_all();
+
+	complete_round(1, set);
+	put(0, SELF_ID, 2, set);
+	put(1, 101, 3, set);
+	cr_assert_eq(members.completed, 2);
+	dfi__members_delete(&members, 2);
+	cr_assert_eq(members.lost, 2);
+	cr_assert_eq(members.completed, 2);
+}
+
+Test(member, another_one_in_its_place_is_its_loss)
+{
+	open_all();
+	put(1, 111, 0, 0);
+	cr_assert_eq(members.lost, 1);
+	cr_assert_eq(members.member[1].id, 101, "its name is forgotten");
+}
+
+Test(member, another_one_in_our_place_is_our_loss)
+{
+	open_all();
+	put(SELF, 111, 0, 0);
+	cr_assert_eq(members.lost, SELF);
+}
+
+/* We have missed that it came, as the registry was lost. */
+Test(member, who_waits_for_us_counts_whenever_it_came)
+{
+	uint64_t set = open_all();
+
+	free(members.member);
+	setup();
+	put(0, SELF_ID, 0, 0);
+	put(2, 102, 1, set);
+	cr_assert_eq(members.set, 0);
+	put(1, 101, 1, set);
+	cr_assert_eq(members.set, set);
+	put(0, SELF_ID, 1, set);
+	cr_assert_eq(members.completed, 1);
+}
+
+/* It can't be told from a new one before it says so. */
+Test(member, who_has_never_arrived_in_an_earlier_use_does_not_count)
+{
+	put(0, SELF_ID, 0, 0);
+	put(1, 91, 0, 0);
+	put_last(1, 91, 77, 3, 12345);
+	put(2, 102, 0, 0);
+	cr_assert_eq(members.set, 0);
+	dfi__members_delete(&members, 1);
+	cr_assert_eq(members.lost, 3, "it was never one of us");
+	put(1, 101, 0, 0);
+	complete_round(1, members.set);
+}
+
+Test(member, who_leaves_an_earlier_use_as_we_come_does_not_count)
+{
+	put_last(1, 91, 77, 3, 12345);
+	put(0, SELF_ID, 0, 0);
+	put(2, 102, 0, 0);
+	cr_assert_eq(members.set, 0);
+	dfi__members_delete(&members, 1);
+	put(1, 101, 0, 0);
+	complete_round(1, members.set);
+}
+
+Test(member, who_leaves_names_whom_it_has_lost)
+{
+	uint64_t set = open_all();
+
+	complete_round(1, set);
+	put(1, 101, 2, set);
+	put_last(1, 101, 102, 1, set);
+	dfi__members_delete(&members, 1);
+	cr_assert_eq(members.lost, 2);
+	cr_assert_eq(members.completed, 1);
+}
+
+/* We have missed the last one's arrival, as the registry was lost. */
+Test(member, who_leaves_tells_which_rounds_were_complete)
+{
+	uint64_t set = open_all();
+
+	put(0, SELF_ID, 1, set);
+	put(1, 101, 1, set);
+	put_last(1, 101, 102, 1, set);
+	cr_assert_eq(members.completed, 1);
+	cr_assert_eq(members.lost, 2);
+}
+
+Test(member, who_leaves_an_earlier_use_once_we_count_on_it_is_lost)
+{
+	open_all();
+	put_last(1, 101, 77, 3, 12345);
+	cr_assert_eq(members.lost, 1);
+	cr_assert_eq(members.completed, 0);
+}
+
 Test(member, our_own_entry_that_is_gone_ends_the_rounds)
 {
 	open_all();
 	dfi__members_delete(&members, SELF);
 	cr_assert_eq(members.lost, SELF);
+}
+
+Test(member, who_goes_before_we_are_in_is_no_loss)
+{
+	put(1, 91, 0, 0);
+	dfi__members_delete(&members, 1);
+	cr_assert_eq(members.lost, 3);
+	put(1, 92, 0, 0);
+	put(1, 101, 0, 0);
+	cr_assert_eq(members.lost, 3);
+	put(2, 102, 0, 0);
+	put(0, SELF_ID, 0, 0);
+	complete_round(1, members.set);
 }
 
 Test(member, another_number_of_members_is_seen)
@@ -171,6 +313,7 @@ Test(member, an_entry_survives_its_encoding)
 		.id = UINT64_MAX - 1,
 		.round = UINT64_MAX - 2,
 		.set = UINT64_MAX - 3,
+		.lost_id = UINT64_MAX - 4,
 		.n_members = UINT32_MAX,
 	};
 	struct barrier_member copy;
@@ -182,6 +325,7 @@ Test(member, an_entry_survives_its_encoding)
 	cr_assert_eq(copy.id, member.id);
 	cr_assert_eq(copy.round, member.round);
 	cr_assert_eq(copy.set, member.set);
+	cr_assert_eq(copy.lost_id, member.lost_id);
 	cr_assert_eq(copy.n_members, member.n_members);
 	cr_assert_eq(copy.node.pid, 8);
 	cr_assert_str_eq(copy.node.name, "n");

@@ -243,6 +243,21 @@ Test(restore, a_watch_can_be_ended_and_a_client_closed_meanwhile)
 	expect_value("p/1", "a");
 }
 
+Test(restore, a_value_that_nobody_waited_for_is_there_again)
+{
+	put(owner, "p/1", "a", CLIENT_LEASED);
+	put(watcher, "other", "a", CLIENT_LEASED);
+	dfi__client_renew(owner, "p/1", "b", 1);
+	dfi__client_renew(owner, "other", "b", 1);
+	ear_expect(&ear, "+p/1=a +p/1=b ");
+	lose();
+	bring_back();
+	ear_expect(&owner_ear, "LOST BACK ");
+	ear_expect(&ear, "+p/1=a +p/1=b LOST BACK ");
+	expect_value("p/1", "b");
+	expect_value("other", "a");
+}
+
 /* ---- A registry that is lost again while a client is at it --------------- */
 
 TestSuite(restore_again, .timeout = 60);
@@ -251,6 +266,8 @@ struct play {
 	struct fake fake;
 	struct ear ear;
 	bool in_watches; /* lost there, else in KEYS */
+	bool taken;      /* the key, by somebody else */
+	Dfi__Registry__Request__OpCase next;
 	sem_t greeting, forgotten, back;
 };
 
@@ -376,6 +393,138 @@ Test(restore_again, a_key_that_was_sent_can_be_forgotten)
 Test(restore_again, a_watch_that_was_sent_can_be_ended)
 {
 	lose_and_forget(true);
+}
+
+/* ---- Keys that are retired while it is not known whose they are ---------- */
+
+/* The key is set again, and retired before that is answered. */
+static void answer_late(struct raw *first, void *arg)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	struct play *play = arg;
+	Dfi__Registry__Message *message;
+	struct raw raw;
+
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	shutdown(first->fd, SHUT_RDWR);
+	accept_next(play, &raw);
+	message = agree_until(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
+	sem_post(&play->greeting);
+	sem_wait(&play->forgotten);
+	if (play->taken) {
+		reply.id = message->request->id;
+		reply.error = -EEXIST;
+		raw_send_reply(&raw, &reply);
+	} else {
+		fake_agree(&raw, message);
+	}
+	dfi__wire_free(message);
+	/* What the test asks next, or what the client says before. */
+	message = fake_receive(&raw);
+	play->next = message->request->op_case;
+	if (play->next == DFI__REGISTRY__REQUEST__OP_DELETE) {
+		cr_assert_str_eq(message->request->delete_->key, "key");
+		dfi__wire_free(message);
+		message = fake_receive(&raw);
+	}
+	cr_assert_eq(
+	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LIST);
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+static void retire_early(bool taken, Dfi__Registry__Request__OpCase next)
+{
+	struct play play = { .taken = taken };
+	struct registry_value *values;
+	size_t n;
+
+	start_play(&play, answer_late);
+	sem_wait(&play.greeting);
+	dfi__client_retire(owner, "key", "last", 4);
+	sem_post(&play.forgotten);
+	lines_wait("is back");
+	cr_assert_eq(dfi__client_list(owner, "none/", soon(), &values, &n), 0);
+	dfi__registry_values_free(values, n);
+	cr_assert_eq(play.next, next);
+	/* It is nobody's now: nothing is done. */
+	dfi__client_retire(owner, "key", "last", 4);
+	end_play(&play);
+}
+
+Test(restore_again, a_key_that_was_retired_goes_if_it_is_ours)
+{
+	retire_early(false, DFI__REGISTRY__REQUEST__OP_DELETE);
+}
+
+Test(restore_again, a_key_that_was_retired_stays_if_it_is_somebody_elses)
+{
+	retire_early(true, DFI__REGISTRY__REQUEST__OP_LIST);
+}
+
+/* ---- Keys that change while they are set again --------------------------- */
+
+/* It changes while it is unanswered, or when it has been answered. */
+static void hear_change(struct raw *first, void *arg)
+{
+	struct play *play = arg;
+	Dfi__Registry__Message *message, *late;
+	const Dfi__Registry__Put *put;
+	struct raw raw;
+
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	shutdown(first->fd, SHUT_RDWR);
+	accept_next(play, &raw);
+	message = agree_until(&raw,
+	    play->in_watches ? DFI__REGISTRY__REQUEST__OP_WATCH
+			     : DFI__REGISTRY__REQUEST__OP_PUT);
+	sem_post(&play->greeting);
+	sem_wait(&play->forgotten);
+	if (!play->in_watches)
+		fake_agree(&raw, message);
+	late = agree_until(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
+	put = late->request->put;
+	cr_assert(put->create && put->reclaim);
+	cr_assert_eq(put->value.len, 5);
+	cr_assert_arr_eq(put->value.data, "later", 5);
+	if (play->in_watches)
+		fake_agree(&raw, message);
+	dfi__wire_free(message);
+	fake_agree(&raw, late);
+	dfi__wire_free(late);
+	if (!play->in_watches)
+		agree_once(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+static void change_early(bool in_watches)
+{
+	struct play play = { .in_watches = in_watches };
+	struct registry_watch *kept_watch;
+
+	start_play(&play, hear_change);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
+	    0);
+	sem_wait(&play.greeting);
+	dfi__client_renew(owner, "key", "later", 5);
+	sem_post(&play.forgotten);
+	lines_wait("is back");
+	end_play(&play);
+}
+
+Test(restore_again, a_key_that_changes_before_its_answer_is_sent_once_more)
+{
+	change_early(false);
+}
+
+Test(restore_again, a_key_that_changes_after_its_answer_is_sent_once_more)
+{
+	change_early(true);
 }
 
 /* ---- A connection that breaks before the registry notices ---------------- */

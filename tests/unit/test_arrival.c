@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A barrier's member at a registry that answers late, and then dies. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dfi/registry.h>
+
+#include "../flow/flow_help.h"
+#include "base/clock.h"
+#include "flows/context.h"
+#include "flows/member.h"
+#include "registry/client.h"
+
+TestSuite(arrival, .timeout = 120);
+
+static pid_t serve_at(const char *address)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_registry *registry;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	attr.listen = address;
+	if (dfi_registry_start(&attr, &registry))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static void send_signal(pid_t pid, int number)
+{
+	int status;
+
+	cr_assert_eq(kill(pid, number), 0);
+	if (number != SIGCONT)
+		cr_assert_eq(waitpid(pid, &status, WUNTRACED), pid);
+}
+
+struct opening {
+	struct dfi_attr attr;
+	struct dfi *dfi;
+};
+
+static bool is_open(void *arg)
+{
+	struct opening *opening = arg;
+
+	return !dfi_open(&opening->attr, &opening->dfi);
+}
+
+struct entry {
+	struct dfi *dfi;
+	struct barrier_member member;
+};
+
+static bool is_there(void *arg)
+{
+	struct entry *entry = arg;
+	struct registry_value value;
+	char key[KEY_SIZE];
+	int ret;
+
+	dfi__member_key(key, "b", 0);
+	if (dfi__client_get(
+		entry->dfi->registry, key, deadline_in_ms(LONG_MS), &value))
+		return false;
+	ret = dfi__member_decode(value.data, value.size, &entry->member);
+	dfi__registry_value_free(&value);
+	return !ret;
+}
+
+/* Its call has given up to wait for the answer, and the next one knows better.
+ */
+Test(arrival, is_there_at_the_next_registry)
+{
+	struct opening opening = { .attr = DFI_ATTR_INIT };
+	struct dfi_barrier *at[2];
+	struct entry entry;
+	char address[64];
+	struct dfi *dfi;
+	pid_t server;
+	uint32_t i;
+
+	snprintf(address, sizeof(address), "unix:@dfi-test-late-%d", getpid());
+	opening.attr.registry = address;
+	server = serve_at(address);
+	cr_assert(eventually(is_open, &opening), "%s", dfi_errmsg());
+	dfi = opening.dfi;
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &at[i]), 0);
+	do {
+		send_signal(server, SIGSTOP);
+		assert_error(dfi_barrier_wait(at[0], 10), -ETIMEDOUT, "'b'");
+		send_signal(server, SIGCONT);
+		usleep(10000);
+	} while (!strstr(dfi_errmsg(), "1 of 2"));
+	send_signal(server, SIGKILL);
+	server = serve_at(address);
+	cr_assert(eventually(is_open, &opening), "%s", dfi_errmsg());
+	entry.dfi = opening.dfi;
+	cr_assert(eventually(is_there, &entry), "%s", dfi_errmsg());
+	cr_assert_eq(entry.member.round, 1);
+	cr_assert_eq(dfi_close(opening.dfi), 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(dfi_barrier_close(at[i]), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	send_signal(server, SIGKILL);
+}
