@@ -146,7 +146,7 @@ int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
     const struct node *holder, const struct dispenser_name *name,
     const struct patience *patience, struct dispenser_user *user)
 {
-	if (name->region.size < DISPENSER_REGION_SIZE)
+	if (!transport_region_fits(name->region.size, DISPENSER_REGION_SIZE))
 		return dfi__fail(-EBADMSG,
 		    "its entry in the registry is damaged: its counter has "
 		    "%lu bytes",

@@ -133,6 +133,7 @@ static int open_remote(
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
 	struct ring_layout layout = ring_layout(
 	    &geometry, source->flow.n_sources);
+	uint64_t bytes = region_size(&geometry, source->flow.n_sources);
 	struct writer *writer = &source->rings[target];
 	const struct region_name *name;
 	struct transport *transport;
@@ -145,13 +146,12 @@ static int open_remote(
 		dfi__source_cast_ring(source, target, &geometry);
 		return 0;
 	}
-	if (endpoint->region.size <
-	    region_size(&geometry, source->flow.n_sources))
+	if (!transport_region_fits(endpoint->region.size, bytes))
 		return dfi__fail(-EBADMSG,
 		    "flow '%s': %s %u has published a region of %lu bytes, "
-		    "too small for its rings",
+		    "but its rings take %lu",
 		    source->flow.name, PEER_ID(&source->targets, target),
-		    (unsigned long)endpoint->region.size);
+		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
 	ret = choose_transport(source, endpoint, &transport, &name);
 	if (!ret && transport != source->dfi->transport)
 		ret = take_image(source, transport, &layout, &stage);

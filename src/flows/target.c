@@ -133,6 +133,14 @@ static int reserve(
 	    ret, "flow '%s': %s %u", target->flow.name, TARGET_ID(target));
 }
 
+/* Each source shows where its slots are. */
+static void expect_slots(struct dfi_target *target)
+{
+	struct ring_geometry slots = dfi__flow_slots_geometry(&target->flow);
+
+	target->region->shown_size = region_size(&slots, 1);
+}
+
 /* Reserve the rings and make them ready for their sources. */
 static int create_rings(struct dfi_target *target, int64_t deadline)
 {
@@ -153,6 +161,8 @@ static int create_rings(struct dfi_target *target, int64_t deadline)
 		ret = export_rings(target, &geometry, verbs);
 	if (ret < 0)
 		return ret;
+	if (flow_is_broadcast(&target->flow))
+		expect_slots(target);
 	dfi__region_init(target->region);
 	for (i = 0; i < target->n_readers; i++) {
 		dfi__reader_init(&target->readers[i], target->region, &geometry,

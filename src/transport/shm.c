@@ -311,6 +311,7 @@ static int shm_region_create(
 	new->refs = 1;
 	new->n_passed = 0;
 	new->closed = false;
+	new->base.shown_size = 0;
 	atomic_set(shm_let_go(new->base.base), 0);
 	pthread_mutex_lock(&shm->lock);
 	new->next = shm->regions;

@@ -138,6 +138,8 @@ const void *dfi__shm_shown(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
 int dfi__shm_show_serve(
     struct shm *shm, const struct shm_show_request *request, int fd);
+/* -EBADMSG: what was shown for a region is not what its owner wants. */
+int dfi__shm_fail_shown(const struct region_name *to);
 void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
 
 /* Show a region by its descriptor to the owner of another one. */

@@ -519,6 +519,8 @@ static int reply_error(
 		    "shared memory: the process at %s has no memory to map a "
 		    "region",
 		    name->address);
+	case -EBADMSG:
+		return dfi__shm_fail_shown(name);
 	default:
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s has closed the region",

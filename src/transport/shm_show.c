@@ -79,18 +79,46 @@ static bool has_ring(const struct shm_region *region, uint32_t ring)
 	return ring < region->base.name.size / CACHE_LINE;
 }
 
-/* Keep a view with the region of that key. Whether there is one. */
+/* Under the lock: the region of that key, if it has such a ring. */
+static struct shm_region *find(
+    const struct shm *shm, uint64_t key, uint32_t ring)
+{
+	struct shm_region *region;
+
+	for (region = shm->regions; region; region = region->next)
+		if (region->base.name.key == key && !region->closed)
+			break;
+	return region && has_ring(region, ring) ? region : NULL;
+}
+
+/*
+ * Whether a view of so many bytes is for a ring of that region, before they are
+ * mapped: 0, or a bare -ENOENT or -EBADMSG.
+ */
+static int check_view(
+    struct shm *shm, uint64_t key, uint32_t ring, uint64_t size)
+{
+	const struct shm_region *region;
+	uint64_t wanted = 0;
+
+	pthread_mutex_lock(&shm->lock);
+	region = find(shm, key, ring);
+	if (region)
+		wanted = region->base.shown_size;
+	pthread_mutex_unlock(&shm->lock);
+	if (!region)
+		return -ENOENT;
+	return wanted && transport_region_fits(size, wanted) ? 0 : -EBADMSG;
+}
+
+/* Keep a view with the region of that key. Whether there still is one. */
 static bool keep_view(struct shm *shm, uint64_t key, struct shm_view *view)
 {
 	struct shm_view *extra = NULL;
 	struct shm_region *region;
 
 	pthread_mutex_lock(&shm->lock);
-	for (region = shm->regions; region; region = region->next)
-		if (region->base.name.key == key && !region->closed)
-			break;
-	if (region && !has_ring(region, view->ring))
-		region = NULL;
+	region = find(shm, key, view->ring);
 	if (region)
 		extra = push_view(region, view);
 	if (region && view->local)
@@ -113,13 +141,26 @@ static struct shm_view *new_view(uint32_t ring, uint64_t key, uint64_t size)
 	return view;
 }
 
+int dfi__shm_fail_shown(const struct region_name *to)
+{
+	return dfi__fail(-EBADMSG,
+	    "shared memory: the process at %s refused the region that was "
+	    "shown to it: it is not sealed, or not as large as the segments of "
+	    "the flow",
+	    to->address);
+}
+
 int dfi__shm_show_serve(
     struct shm *shm, const struct shm_show_request *request, int fd)
 {
 	struct region_name name = { .size = request->size };
 	struct shm_view *view;
 	void *base;
+	int ret = check_view(
+	    shm, request->base.key, request->ring, request->size);
 
+	if (ret < 0)
+		return ret;
 	if (fd < 0 || dfi__shm_check_memfd(fd, &name) < 0)
 		return -EBADMSG;
 	view = new_view(request->ring, request->key, request->size);
@@ -145,9 +186,12 @@ int dfi__shm_show_serve(
 static int show_here(struct shm *shm, struct shm_region *region,
     const struct region_name *to, uint32_t ring)
 {
-	struct shm_view *view = new_view(
-	    ring, region->base.name.key, region->base.name.size);
+	uint64_t size = region->base.name.size;
+	struct shm_view *view;
 
+	if (check_view(shm, to->key, ring, size) == -EBADMSG)
+		return dfi__shm_fail_shown(to);
+	view = new_view(ring, region->base.name.key, size);
 	if (!view)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	view->base = region->base.base;

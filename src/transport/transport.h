@@ -74,6 +74,11 @@ struct region {
 	void *base;
 	struct region_name name;
 	struct export *export; /* NULL: by nobody else */
+	/*
+	 * For the owner to set before others know of it: what is shown for a
+	 * ring of it was made for so many bytes; 0: nothing is.
+	 */
+	uint64_t shown_size;
 };
 
 /* A region as another transport shows it to peers. */
@@ -344,6 +349,7 @@ struct transport_ops {
 	 * Where regions can be mapped: show a region of this process to the
 	 * owner of another one, for a ring of that. It can read it from now on,
 	 * and as long as it has its own, whatever becomes of this process.
+	 * -EBADMSG: it is not of the size that the owner wants (shown_size).
 	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. What is shown is
 	 * not made a spare.
 	 */
@@ -452,6 +458,16 @@ static inline uint64_t transport_image_bytes(uint64_t size, bool huge)
 {
 	return align_up(
 	    size, huge ? TRANSPORT_HUGE_PAGE : TRANSPORT_IMAGE_PAGE);
+}
+
+/*
+ * Whether a region that was made for so many bytes can be as large as a peer
+ * says, who may have pages of another size. Else it isn't worth being looked
+ * at: whoever maps it would have all of its memory.
+ */
+static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
+{
+	return size >= bytes && size <= align_up(bytes, TRANSPORT_HUGE_PAGE);
 }
 
 /*

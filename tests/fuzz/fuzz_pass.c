@@ -215,6 +215,7 @@ static void start(void)
 	fuzz_check(dfi__loop_start("fuzz", &loop) == 0);
 	fuzz_check(dfi__shm_ops.start(loop, &settings, NULL, &shm) == 0);
 	fuzz_check(dfi__shm_ops.region_create(shm, REGION_SIZE, &region) == 0);
+	region->shown_size = REGION_SIZE;
 	fuzz_check(dfi__shm_report(shm, report, NULL) == 0);
 	start_owner();
 }

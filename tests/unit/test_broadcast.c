@@ -5,8 +5,12 @@
  * with a mapping of their own. And what is shown to whom.
  */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <dfi/error.h>
 
@@ -15,6 +19,7 @@
 #include "base/settings.h"
 #include "buffers/fan.h"
 #include "buffers/reader.h"
+#include "transport/shm.h"
 
 enum {
 	N_READERS = 4,
@@ -94,6 +99,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 			region_size(&f->ring, N_SOURCES), &f->regions[i]),
 		    0);
 		dfi__region_init(f->regions[i]);
+		f->regions[i]->shown_size = region_size(&f->slots, 1);
 		dfi__reader_init(&f->readers[i], f->regions[i], &f->ring,
 		    N_SOURCES, SOURCE, first);
 		cr_assert_eq(
@@ -318,12 +324,60 @@ Test(broadcast, region_too_small_for_a_ring_is_not_taken)
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(dfi__shm_ops.show(small, &f.regions[i]->name,
 				 SOURCE, PATIENCE(soon())),
+		    -EBADMSG);
+		f.regions[i]->shown_size = 1;
+		cr_assert_eq(dfi__shm_ops.show(small, &f.regions[i]->name,
+				 SOURCE, PATIENCE(soon())),
 		    0);
 		atomic_set(&f.readers[i].head->total, small->name.key);
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
 	}
 	stop(&f);
 	dfi__shm_ops.region_destroy(small);
+}
+
+/* All of it would be had as soon as it is mapped. */
+Test(broadcast, region_that_no_ring_needs_is_not_mapped)
+{
+	struct shm_show_request request = { .ring = SOURCE, .key = 7 };
+	struct region_name name;
+	struct region *large;
+	struct fixture f;
+	struct stat st;
+	uint32_t i;
+	int fd;
+
+	request.size = 16 << 20;
+	fd = memfd_create("large", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ftruncate(fd, (off_t)request.size), 0);
+	cr_assert_eq(
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+	    0);
+	start(&f, 4, 0);
+	cr_assert_eq(
+	    dfi__shm_ops.region_create(shm[0], request.size, &large), 0);
+	for (i = 0; i < N_READERS; i++) {
+		name = f.regions[i]->name;
+		cr_assert_eq(
+		    dfi__shm_ops.show(large, &name, SOURCE, PATIENCE(soon())),
+		    -EBADMSG);
+		cr_assert_not_null(strstr(dfi_errmsg(), "refused the region"));
+		request.base.key = name.key;
+		cr_assert_eq(
+		    dfi__shm_pass_show(&name, &request, fd, PATIENCE(soon())),
+		    -EBADMSG);
+		/* Nor is it for a region that there isn't. */
+		request.base.key ^= 1;
+		cr_assert_eq(
+		    dfi__shm_pass_show(&name, &request, fd, PATIENCE(soon())),
+		    -ECONNRESET);
+	}
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(st.st_blocks, 0);
+	close(fd);
+	stop(&f);
+	dfi__shm_ops.region_destroy(large);
 }
 
 /* Sources that failed to attach leave something behind, but not for ever. */
@@ -335,6 +389,8 @@ Test(broadcast, newest_of_many_that_were_shown_is_kept)
 	uint32_t i, k;
 
 	start(&f, 4, 0);
+	for (i = 0; i < N_READERS; i++)
+		f.regions[i]->shown_size = 4096;
 	for (k = 0; k < 20; k++) {
 		cr_assert_eq(
 		    dfi__shm_ops.region_create(shm[0], 4096, &region), 0);
