@@ -95,8 +95,12 @@ static int no_memory(int err, uint64_t size)
 }
 
 /*
- * Map a region and touch all of it from this thread. Where the kernel makes
- * huge pages out of ordinary ones, it must be told before they are touched.
+ * Map a region and have all of it there, from this thread. Where the kernel
+ * makes huge pages out of ordinary ones, it must be told before there are any;
+ * and fallocate() heeds no advice, so that with shmem_enabled=advise reserve()
+ * before this would give small ones. What is missing is no signal here:
+ * madvise() fails (madvise(2)), and a new region has no other user before it is
+ * reserved.
  */
 static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
 {
@@ -108,7 +112,7 @@ static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
 	madvise(at, size, MADV_DONTFORK);
 	if (huge_pages != HUGE_PAGES_NEVER)
 		madvise(at, size, MADV_HUGEPAGE);
-	/* Only for speed: what is missing, reserve() and page faults find. */
+	/* Only for speed: what is missing, reserve() finds. */
 	madvise(at, size, MADV_POPULATE_WRITE);
 	*base = at;
 	return 0;

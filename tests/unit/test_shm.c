@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -34,6 +35,18 @@
 #define SIZE UINT64_C(100000)
 
 extern char **environ;
+
+/* 0, or why no memory can be reserved: there is no other way to run short of
+ * it than with all others. */
+static int reserve_error;
+
+int fallocate(int fd, int mode, off_t offset, off_t size)
+{
+	if (!reserve_error)
+		return (int)syscall(SYS_fallocate, fd, mode, offset, size);
+	errno = reserve_error;
+	return -1;
+}
 
 /* An instance of the transport, as a process has one. */
 struct side {
@@ -798,6 +811,38 @@ Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	cr_assert_null(none);
 	cr_assert_null(remote);
+	dfi__shm_ops.region_destroy(region);
+}
+
+/* Nobody gets it, who would be sent a signal when he uses it. */
+Test(shm, region_that_cannot_be_reserved_is_refused_and_leaves_nothing)
+{
+	static const uint32_t huge_pages[] = { HUGE_PAGES_NEVER,
+		HUGE_PAGES_TRY };
+	unsigned descriptors = count_descriptors(""), i;
+	struct region *region = NULL;
+
+	reserve_error = ENOSPC;
+	for (i = 0; i < 2; i++) {
+		owner.settings.huge_pages = huge_pages[i];
+		cr_assert_eq(dfi__shm_ops.region_create(
+				 owner.transport, 2u << 20, &region),
+		    -ENOMEM);
+		expect_text("2097152 bytes for a region could not be reserved");
+		expect_text("DFI_RING_MEMORY");
+	}
+	cr_assert_null(region);
+	cr_assert_eq(count_mappings(), 0);
+	cr_assert_eq(count_descriptors(""), descriptors);
+}
+
+Test(shm, region_has_all_of_its_memory)
+{
+	struct region *region = create(SIZE);
+	struct stat st;
+
+	cr_assert_eq(fstat(((struct shm_region *)region)->fd, &st), 0);
+	cr_assert_geq((uint64_t)st.st_blocks * 512, SIZE);
 	dfi__shm_ops.region_destroy(region);
 }
 
