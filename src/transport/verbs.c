@@ -376,6 +376,11 @@ static int opening_failed(
 		    "verbs: %s: ring %u at %s has had a writer: a flow runs "
 		    "once",
 		    place.text, ring, peer);
+	case -EBUSY:
+		return dfi__fail(err,
+		    "verbs: %s: the connection with %s has the counter open "
+		    "already: it may be opened once over each",
+		    place.text, peer);
 	case -ECONNRESET:
 		return dfi__fail(err, "verbs: %s: %s has closed the region",
 		    place.text, peer);

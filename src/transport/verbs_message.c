@@ -56,13 +56,37 @@ static enum verbs_notify choose_notify(const struct verbs *verbs,
 	    : VERBS_NOTIFY_IMM;
 }
 
+/*
+ * Whether the peer has words open over this connection. Many may open them, but
+ * who does so has a connection for it alone, so that once is enough; else a
+ * peer could have us make links without end.
+ */
+static bool has_words(const struct verbs_conn *conn,
+    const struct verbs_export *export, uint32_t ring)
+{
+	const struct verbs *verbs = conn->verbs;
+	const struct verbs_link *link;
+	uint32_t i;
+
+	for (i = 0; i < verbs->n_links; i++) {
+		link = &verbs->links[i];
+		if (link->conn == conn && link->export == export &&
+		    link->ring == ring)
+			return true;
+	}
+	return false;
+}
+
 /* A peer wants to add to words of ours, as others may. */
 static int open_words(struct verbs_conn *conn, struct verbs_export *export,
     const struct verbs_message *message, struct verbs_message *answer)
 {
-	uint32_t number = dfi__verbs_link_take(conn->verbs, conn);
 	struct verbs_link *link;
+	uint32_t number;
 
+	if (has_words(conn, export, message->ring))
+		return -EBUSY;
+	number = dfi__verbs_link_take(conn->verbs, conn);
 	if (number == NO_LINK)
 		return -ENOMEM;
 	link = &conn->verbs->links[number];
