@@ -145,9 +145,11 @@ uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
 
 	if (refusal)
 		return refusal;
-	*nonce = hello.nonce;
 	claim = claim_of(id, true, CONNECTS, hello.node, hello.nonce);
-	return check(verbs, &claim, &hello);
+	refusal = check(verbs, &claim, &hello);
+	if (!refusal)
+		*nonce = hello.nonce;
+	return refusal;
 }
 
 /* Of who accepts, for the attempt that has this number. */
@@ -164,12 +166,28 @@ static uint16_t check_answer(const struct verbs *verbs,
 	return check(verbs, &claim, &hello);
 }
 
-static int errno_of_refusal(uint16_t refusal)
+/* Whether it is one that this version refuses with. */
+static bool is_known(uint16_t refusal)
 {
 	return refusal == EACCES || refusal == EPROTO || refusal == ENOMEM ||
-		refusal == EIO
-	    ? -(int)refusal
-	    : -ECONNREFUSED;
+	    refusal == EIO;
+}
+
+/* Who refuses proves nothing, and may say anything. */
+static int fail_refused(const struct verbs_place *place, const char *peer,
+    const struct verbs_hello *answer)
+{
+	uint16_t refusal = answer->refusal;
+
+	if (!is_known(refusal))
+		return dfi__fail(-ECONNREFUSED,
+		    "verbs: %s: %s refused the connection, for no reason that "
+		    "is known (%u): is it a process of this library?",
+		    place->text, peer, refusal);
+	return dfi__fail(-(int)refusal,
+	    "verbs: %s: %s refused the connection: %s", place->text, peer,
+	    refusal == EACCES ? "it doesn't know us as a member"
+			      : strerror(refusal));
 }
 
 static int other_version(
@@ -216,8 +234,5 @@ int dfi__verbs_refused(const struct verbs *verbs,
 		    event->status < 0 ? strerror(-event->status) : "rejected");
 	if (answer.version != VERBS_HELLO_VERSION)
 		return other_version(&place, answer.version, peer);
-	return dfi__fail(errno_of_refusal(answer.refusal),
-	    "verbs: %s: %s refused the connection: %s", place.text, peer,
-	    answer.refusal == EACCES ? "it doesn't know us as a member"
-				     : strerror(answer.refusal));
+	return fail_refused(&place, peer, &answer);
 }

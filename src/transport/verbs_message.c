@@ -177,6 +177,18 @@ static void on_open(
 	(void)dfi__verbs_send(conn, &answer); /* else it is broken */
 }
 
+/*
+ * What open_ring() says there. Another error would be taken for one of this
+ * end, such as -ETIMEDOUT for an answer that did not come.
+ */
+static int error_of_answer(int32_t error)
+{
+	return error == -ECONNRESET || error == -EBADMSG || error == -EEXIST ||
+		error == -EBUSY || error == -ENOMEM
+	    ? error
+	    : -EBADMSG;
+}
+
 static void on_opened(
     struct verbs_link *link, const struct verbs_message *message)
 {
@@ -192,7 +204,7 @@ static void on_opened(
 			message->notify == VERBS_NOTIFY_CHECKSUM
 		    ? message->notify
 		    : VERBS_NOTIFY_IMM;
-	remote->opened = message->error < 0 ? message->error : 1;
+	remote->opened = message->error ? error_of_answer(message->error) : 1;
 	pthread_cond_broadcast(&link->conn->verbs->answered);
 }
 

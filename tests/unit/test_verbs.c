@@ -363,9 +363,12 @@ static uint16_t check_hello(
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(from, to, true);
 	struct rdma_conn_param param = data_of(hello);
-	uint64_t nonce;
+	uint64_t nonce = ~hello->nonce;
+	uint16_t refusal = dfi__verbs_check_hello(&self, &id, &param, &nonce);
 
-	return dfi__verbs_check_hello(&self, &id, &param, &nonce);
+	/* Of who is refused, nothing is taken. */
+	cr_assert_eq(nonce, refusal ? ~hello->nonce : hello->nonce);
+	return refusal;
 }
 
 /* Node 1's, to connect from 10.0.0.1 to 10.0.0.2. */
@@ -483,6 +486,29 @@ Test(verbs, peer_of_another_version_is_refused_with_both_named)
 	expect_both_versions(take_answer(&hello, 77));
 	hello.refusal = EPROTO;
 	expect_both_versions(dfi__verbs_refused(&verbs, &event, conn.peer));
+}
+
+/* What node 1 makes of a rejection. */
+static int be_refused(uint16_t refusal)
+{
+	struct verbs self = be_node(2);
+	struct verbs_hello hello = dfi__verbs_refusal(&self, refusal);
+	struct rdma_cm_event event = { .param.conn = data_of(&hello) };
+
+	return dfi__verbs_refused(&verbs, &event, conn.peer);
+}
+
+Test(verbs, refusal_has_a_reason_of_this_library_or_none)
+{
+	cr_assert_eq(be_refused(EACCES), -EACCES);
+	cr_assert_eq(be_refused(ENOMEM), -ENOMEM);
+	cr_assert_not_null(strstr(dfi_errmsg(), "Cannot allocate memory"));
+	cr_assert_eq(be_refused(0), -ECONNREFUSED);
+	cr_assert_not_null(strstr(dfi_errmsg(), "no reason that is known (0)"));
+	cr_assert_eq(be_refused(ETIMEDOUT), -ECONNREFUSED);
+	cr_assert_not_null(strstr(dfi_errmsg(), "no reason"));
+	cr_assert_eq(be_refused(UINT16_MAX), -ECONNREFUSED);
+	cr_assert_not_null(strstr(dfi_errmsg(), "(65535)"));
 }
 
 /* Nobody who may lock any memory. */
@@ -661,4 +687,39 @@ Test(verbs, device_that_is_too_small_is_refused_by_the_name_of_its_limit)
 	attr.max_cqe = VERBS_LEAST;
 	cr_assert_not_null(
 	    strstr(dfi__verbs_limits(&attr, &limits), "max_cqe"));
+}
+
+/* What the owner of a ring answers to who wants to write it. */
+static int answered_with(int error)
+{
+	struct verbs_message message = { .type = VERBS_OPENED, .error = error };
+	struct verbs_remote remote = { .conn = &conn };
+	struct verbs_link link = { .conn = &conn, .remote = &remote };
+
+	verbs.links = &link;
+	verbs.n_links = 1;
+	dfi__verbs_message_arrived(&conn, &message);
+	verbs.links = NULL;
+	verbs.n_links = 0;
+	return remote.opened;
+}
+
+Test(verbs, answer_has_an_error_of_who_opens_rings_or_is_bad)
+{
+	pthread_mutex_init(&verbs.table, NULL);
+	pthread_cond_init(&verbs.answered, NULL);
+	cr_assert_eq(answered_with(0), 1);
+	cr_assert_eq(answered_with(-EEXIST), -EEXIST);
+	cr_assert_eq(answered_with(-ECONNRESET), -ECONNRESET);
+	cr_assert_eq(answered_with(-EBUSY), -EBUSY);
+	cr_assert_eq(answered_with(-ENOMEM), -ENOMEM);
+	cr_assert_eq(answered_with(-ETIMEDOUT), -EBADMSG, "nobody answered");
+	cr_assert_eq(answered_with(-EOWNERDEAD), -EBADMSG, "we were forked");
+	cr_assert_eq(answered_with(-EAGAIN), -EBADMSG);
+	cr_assert_eq(answered_with(EEXIST), -EBADMSG);
+	cr_assert_eq(answered_with(1), -EBADMSG);
+	cr_assert_eq(answered_with(-4095), -EBADMSG);
+	cr_assert_eq(answered_with(INT32_MIN), -EBADMSG);
+	pthread_cond_destroy(&verbs.answered);
+	pthread_mutex_destroy(&verbs.table);
 }
