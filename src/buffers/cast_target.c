@@ -145,10 +145,11 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 	return 1;
 }
 
-static bool ring_lost(const struct export *export, uint32_t ring)
+static enum ring_loss ring_lost(const struct export *export, uint32_t ring)
 {
 	/* Pairs with lose(). */
-	return atomic_observe(&target_with(export)->lost[ring]);
+	return atomic_observe(&target_with(export)->lost[ring]) ? RING_LOST
+								: RING_KEPT;
 }
 
 static const char *ring_why(const struct export *export, uint32_t ring)

@@ -189,18 +189,31 @@ static always_inline int take(struct dfi_target *target, uint32_t source)
 	return 1;
 }
 
-static bool is_gone(struct dfi_target *target, uint32_t source)
+/* Whether the connection says so. state: what the registry had said before. */
+static bool is_lost(
+    const struct dfi_target *target, uint32_t source, uint32_t state)
 {
 	const struct export *export = target->region->export;
-	bool gone = peers_state(&target->sources, source) == PEER_GONE;
+	enum ring_loss loss = export
+	    ? export->transport->ops->ring_lost(export, source)
+	    : RING_KEPT;
+
+	/* Who has not attached may have gone without, and another may come. */
+	return loss == RING_LOST ||
+	    (loss == RING_LOST_UNWRITTEN && state != PEER_ABSENT);
+}
+
+static bool is_gone(struct dfi_target *target, uint32_t source)
+{
+	uint32_t state = peers_state(&target->sources, source);
+	bool gone = state == PEER_GONE;
 
 	/* Some of what it has sent may still come. */
 	if (gone && target->cast) {
 		dfi__cast_target_source_gone(target->cast, source);
 		gone = false;
 	}
-	return gone ||
-	    (export && export->transport->ops->ring_lost(export, source));
+	return gone || is_lost(target, source, state);
 }
 
 /* Have in its ring what a source wrote before it went. */

@@ -249,6 +249,13 @@ static inline int patience_look_ms(const struct patience *patience)
 	    look < patience->deadline ? look : patience->deadline);
 }
 
+/* What became of a ring's writer. */
+enum ring_loss {
+	RING_KEPT = 0,
+	RING_LOST_UNWRITTEN, /* it had written nothing: another may come */
+	RING_LOST,
+};
+
 struct transport_ops {
 	const char *name;
 
@@ -397,7 +404,7 @@ struct transport_ops {
 	int (*drained)(struct remote *remote);
 
 	/* Whether the ring's writer was lost before its end mark came. */
-	bool (*ring_lost)(const struct export *export, uint32_t ring);
+	enum ring_loss (*ring_lost)(const struct export *export, uint32_t ring);
 
 	/*
 	 * Why a remote, or a ring's writer, was lost, for an error text; NULL:

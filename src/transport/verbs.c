@@ -289,11 +289,11 @@ static void verbs_unexport(struct region *region)
 	lock_release(&verbs->poll);
 }
 
-static bool verbs_ring_lost(const struct export *base, uint32_t ring)
+static enum ring_loss verbs_ring_lost(const struct export *base, uint32_t ring)
 {
 	const struct verbs_export *export = (const struct verbs_export *)base;
 
-	return atomic_observe(&export->rings[ring].lost);
+	return (enum ring_loss)atomic_observe(&export->rings[ring].lost);
 }
 
 static const char *verbs_ring_why(const struct export *base, uint32_t ring)

@@ -272,9 +272,9 @@ struct verbs_export {
 
 /* What became of a ring of ours. */
 struct verbs_ring {
-	_Atomic bool used; /* a writer opened it, now or before */
-	_Atomic bool lost; /* the connection broke */
-	uint32_t link;     /* while it is written, else NO_LINK */
+	_Atomic bool used;     /* a writer opened it, now or before */
+	_Atomic uint32_t lost; /* enum ring_loss: the connection broke */
+	uint32_t link;         /* while it is written, else NO_LINK */
 	enum verbs_notify notify;
 	char why[VERBS_WHY_SIZE]; /* it was lost; "": the peer has gone */
 };

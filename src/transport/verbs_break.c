@@ -71,22 +71,30 @@ void dfi__verbs_break_all(struct verbs *verbs, const char *why)
 		dfi__verbs_breaks_wake(verbs);
 }
 
-/* If nothing was written yet, the registry tells whether a source has died. */
+/*
+ * Also if nothing was written yet: the registry would tell that a source has
+ * died, but it may be lost together with it, or have lost nobody.
+ */
 static void lose_ring(struct verbs_link *link)
 {
 	struct verbs_export *export = link->export;
+	struct verbs_ring *ring = &export->rings[link->ring];
+	bool written;
 
-	export->n_links++; /* keeps it */
-	if (dfi__verbs_leave_export(link)) {
-		memcpy(export->rings[link->ring].why, link->conn->why,
-		    sizeof(link->conn->why));
-		/* Pairs with verbs_ring_lost(): why. */
-		atomic_publish(&export->rings[link->ring].lost, true);
-		atomic_fetch_add(&export->base.changes, 1);
-		wait_wake_fenced(
-		    (_Atomic uint32_t *)(void *)((char *)export->region->base +
-			REGION_WAIT_OFFSET));
+	/* Words have no writer. */
+	if (!export->layout.n_slots) {
+		(void)dfi__verbs_leave_export(link);
+		return;
 	}
+	export->n_links++; /* keeps it */
+	written = dfi__verbs_leave_export(link);
+	memcpy(ring->why, link->conn->why, sizeof(ring->why));
+	/* Pairs with verbs_ring_lost(): why. */
+	atomic_publish(&ring->lost, written ? RING_LOST : RING_LOST_UNWRITTEN);
+	atomic_fetch_add(&export->base.changes, 1);
+	wait_wake_fenced(
+	    (_Atomic uint32_t *)(void *)((char *)export->region->base +
+		REGION_WAIT_OFFSET));
 	dfi__verbs_put_export(export);
 }
 

@@ -174,6 +174,17 @@ cut_off()
 	"$testbed" net "$node" cut
 }
 
+signal_registry() # SIGNAL
+{
+	"$testbed" run 0 -- pkill "-$1" -x dfi-registry
+}
+
+cut_off_without_registry()
+{
+	signal_registry STOP
+	cut_off
+}
+
 # Who was cut off has survived, and may have learned of it.
 restore()
 {
@@ -342,11 +353,17 @@ target_vanishes()
 	restore
 }
 
-# Nor has a target more, when there is nothing to give credit for.
+# Nor has a target more, when there is nothing to give credit for, be it that nothing
+# has come yet; nor if the registry answers nobody.
 source_vanishes()
 {
-	lease_ms=0 lose source-cut "target:0" "-n 2000 -p 1000 source:0" held \
-		$((retry_ms + sweep_ms + slack_ms)) cut_off
+	local lease_ms=0 limit=$((retry_ms + sweep_ms + slack_ms))
+
+	lose source-cut "target:0" "-n 2000 -p 1000 source:0" held $limit cut_off
+	restore
+	lose silent-source-cut "target:0" "-n 2000 -p 0 source:0" held $limit \
+		cut_off_without_registry
+	signal_registry CONT
 	restore
 }
 
