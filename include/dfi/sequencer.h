@@ -65,7 +65,7 @@ DFI_API int dfi_sequencer_open(struct dfi *dfi, const char *name,
  * are modulo 2^64. Through memory it never waits, and what a thread did before
  * it took a number has happened for whoever takes a higher one; over RDMA it
  * waits for the device's answer, for as long as a connection lasts
- * (docs/rdma.md). Owner thread only.
+ * (docs/rdma.md) and the creator is there. Owner thread only.
  *
  * -EINVAL: n is 0, or an argument is NULL. -ECONNRESET: the creator has closed
  * it or died; the text names it. Over RDMA that it has closed it comes by way

@@ -59,6 +59,14 @@
  * then on, and the source isn't told as long as there are others; -EPIPE means
  * that all have cancelled. One that dies fails the source, as in other flows.
  * In an ordered flow a segment gets its place in the order when it is sent.
+ * Over RDMA that place comes from target 0's device, so that the call which
+ * sends the segment waits for a round trip, at most stall_timeout_ms if that
+ * is set; with DFI_NONBLOCK some microseconds. What waits longer has been
+ * taken, and the next push, flush or other call that sends goes on with it:
+ * -ETIMEDOUT or -EAGAIN, as if a ring were full, until the place is there. All
+ * targets wait for it meanwhile. So who has a stall_timeout_ms or doesn't
+ * block, and is about to do something else, flushes until that returns 0, or
+ * lingers.
  *
  * A replicate flow with groups (enum dfi_routing in flow.h) sends each tuple to
  * a set of targets: bit t of a set stands for target t. There is one copy of
@@ -172,8 +180,8 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
  * arrived: what was pushed is in the targets' rings when it
  * returns 0. That takes some seconds if the network is slow; only if a target's
  * process is stopped and has no receive left, it may last as long as the target
- * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it, but for
- * the wait for a segment's number that dfi_source_flush() tells of. Frees the
+ * lives, or stall_timeout_ms. close_timeout_ms, if not 0, bounds it in any
+ * case; after dfi_source_abort() it takes some seconds at most. Frees the
  * source in any case. Closing it again is -EBADF, NULL is 0, and neither does
  * anything (see context.h). If the stream is not whole (a hard error, a refused
  * push, an open cursor, a target that is gone), all targets get -ECANCELED
@@ -197,11 +205,9 @@ DFI_API void dfi_source_abort(struct dfi_source *source);
 
 /*
  * Send what is buffered for all targets. Never waits, unless the source
- * combines: then for room, and errors are those of a push, but for -EPIPE. 0,
- * or the source's hard error. In an ordered flow over RDMA each segment's
- * number comes over the network first, in this and in all calls that send one,
- * also those that don't block: if target 0's machine is lost, until its
- * connection is given up (DFI_VERBS_RETRY), and no timeout or abort ends that.
+ * combines: then for room; or the flow is ordered, and goes over RDMA: then for
+ * a segment's place. Errors then are those of a push, but for -EPIPE. Else 0,
+ * or the source's hard error.
  */
 DFI_API int dfi_source_flush(struct dfi_source *source);
 
@@ -219,12 +225,12 @@ DFI_API int dfi_source_mark(struct dfi_source *source);
 
 /*
  * A descriptor for poll(), epoll and the like, of a source with DFI_NONBLOCK.
- * It is readable from the start and until a push, claim or mark has returned
- * -EAGAIN; then again as soon as there is room for one of the targets that
- * refused and that was not tried again, or something else happens that a call
- * would report. So push until -EAGAIN, and then poll: no wake-up is lost. It
- * may be readable for nothing. Don't read it; the source closes it. More calls
- * return the same one. -EINVAL: the source has not DFI_NONBLOCK. -EMFILE,
+ * It is readable from the start and until a push, claim, mark or flush has
+ * returned -EAGAIN; then again as soon as there is room for one of the targets
+ * that refused and that was not tried again, or something else happens that a
+ * call would report. So push until -EAGAIN, and then poll: no wake-up is lost.
+ * It may be readable for nothing. Don't read it; the source closes it. More
+ * calls return the same one. -EINVAL: the source has not DFI_NONBLOCK. -EMFILE,
  * -ENOMEM, -EIO.
  *
  * A thread that is source and target of flows that may be full must not wait in
@@ -362,9 +368,10 @@ DFI_INLINE int dfi_source_push_to(
 /*
  * In a replicate flow with groups: what follows goes to these targets,
  * whichever way it comes in; at first everything goes to all. Sends what is
- * buffered for another set, and never waits. A span that is lent ends. 0, or an
- * error: -EINVAL: the set is empty; -ERANGE: it has a bit beyond the last
- * target; -EPROTOTYPE: the flow has no groups; these are not sticky.
+ * buffered for another set, as a push that fills a segment does. A span that is
+ * lent ends. 0, or an error: -EINVAL: the set is empty; -ERANGE: it has a bit
+ * beyond the last target; -EPROTOTYPE: the flow has no groups; these are not
+ * sticky.
  */
 DFI_API int dfi_source_choose(struct dfi_source *source, uint64_t targets);
 

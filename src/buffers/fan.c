@@ -140,6 +140,11 @@ int dfi__fan_open(struct fan *fan)
 {
 	int ret;
 
+	if (unlikely(fan_waits(fan))) {
+		ret = dfi__fan_go_on(fan);
+		if (ret <= 0)
+			return ret;
+	}
 	if (fan->broadcast.region)
 		return is_wanted(fan)
 		    ? broadcast_said(fan, writer_open(&fan->lane))
@@ -150,15 +155,6 @@ int dfi__fan_open(struct fan *fan)
 		fan->lane.end = fan->lane.segment +
 		    fan->lane.geometry.segment_bytes;
 	}
-	return ret;
-}
-
-/* There is credit, so nothing is between this and sending. */
-static int draw(struct fan *fan)
-{
-	int ret = fan->draw(fan->draw_arg, &fan->lane.global);
-
-	fan->undrawn = ret < 0;
 	return ret;
 }
 
@@ -210,17 +206,13 @@ static int publish_copy(struct fan *fan, uint32_t ring, uint64_t used)
 	return dfi__writer_publish(writer, fan_addresses(fan, ring) ? used : 0);
 }
 
-int dfi__fan_publish(struct fan *fan, uint64_t used)
+static int send_all(struct fan *fan, uint64_t used)
 {
 	int err, ret = 0;
 	uint32_t i;
 
+	fan->asked = fan->drawn = false;
 	fan->lane.targets = fan->targets;
-	if (unlikely(fan->draw != NULL)) {
-		ret = draw(fan);
-		if (ret < 0)
-			return ret;
-	}
 	if (fan->broadcast.region)
 		return dfi__writer_publish(&fan->lane, used);
 	if (fan->stage)
@@ -239,6 +231,79 @@ int dfi__fan_publish(struct fan *fan, uint64_t used)
 	return ret;
 }
 
+/* There is credit, so nothing is between this and sending. */
+int dfi__fan_drawn(struct fan *fan)
+{
+	int ret = 1;
+
+	if (fan->draw && !fan->drawn) {
+		ret = fan->draw(fan->draw_arg, &fan->lane.global);
+		fan->asked = true;
+		fan->drawn = ret > 0;
+		fan->undrawn = ret < 0;
+	}
+	return ret;
+}
+
+/* A device needs less for a round trip to a neighbour. */
+#define LOOKS 256
+
+static int draw(struct fan *fan)
+{
+	unsigned looks;
+	int ret = 0;
+
+	for (looks = 0; !ret && looks < LOOKS; looks++)
+		ret = dfi__fan_drawn(fan);
+	return ret;
+}
+
+int dfi__fan_publish(struct fan *fan, uint64_t used)
+{
+	int ret = unlikely(fan->draw != NULL) ? draw(fan) : 1;
+
+	if (unlikely(ret < 0))
+		return ret;
+	if (likely(ret))
+		return send_all(fan, used);
+	fan->waiting = (struct fan_waiting){
+		.segment = fan->lane.segment,
+		.used = used,
+		.targets = fan->targets,
+	};
+	fan->lane.segment = NULL;
+	return 0;
+}
+
+/* Whether anybody is left who gets what is sent. */
+static bool is_left(const struct fan *fan)
+{
+	uint32_t i = 0;
+
+	while (i < fan->n_rings && fan->rings[i].cancelled)
+		i++;
+	return i < fan->n_rings;
+}
+
+int dfi__fan_go_on(struct fan *fan)
+{
+	struct fan_waiting waiting = fan->waiting;
+	uint64_t targets = fan->targets;
+	int ret;
+
+	if (!waiting.segment)
+		return 1;
+	ret = is_left(fan) ? dfi__fan_drawn(fan) : 1;
+	if (ret <= 0)
+		return ret;
+	fan->waiting.segment = NULL;
+	fan->lane.segment = waiting.segment;
+	fan->targets = waiting.targets;
+	ret = send_all(fan, waiting.used);
+	fan->targets = targets;
+	return ret < 0 ? ret : 1;
+}
+
 int dfi__fan_end(struct fan *fan, uint32_t ring, uint64_t flag)
 {
 	if (fan->broadcast.region)
@@ -251,12 +316,18 @@ int dfi__fan_publish_part(struct fan *fan, uint64_t used)
 	char *segment = fan->lane.segment;
 	int ret;
 
-	ret = fan->broadcast.region
-	    ? broadcast_said(fan, dfi__writer_room(&fan->lane, 2))
-	    : room(fan, 2);
+	/* There was, when its place was asked for. */
+	if (unlikely(fan->asked))
+		ret = 1;
+	else
+		ret = fan->broadcast.region
+		    ? broadcast_said(fan, dfi__writer_room(&fan->lane, 2))
+		    : room(fan, 2);
+	if (ret > 0 && fan->draw)
+		ret = draw(fan);
 	if (ret <= 0)
 		return ret;
-	ret = dfi__fan_publish(fan, used);
+	ret = send_all(fan, used);
 	if (ret < 0)
 		return ret;
 	fan->lane.segment = segment + used;

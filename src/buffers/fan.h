@@ -33,12 +33,27 @@ struct fan {
 	/*
 	 * Of segments that have a place among those of all sources: draws it,
 	 * when a segment is as good as sent, so that nobody waits for one that
-	 * waits for credit. It may fail, with a text.
+	 * waits for credit. 1, or 0: it is on its way, and the same call tells
+	 * when it is there. It may fail, with a text.
 	 */
 	int (*draw)(void *arg, uint64_t *global);
 	void *draw_arg;
+	bool asked;   /* for the next segment's place, which all had room for */
+	bool drawn;   /* it is there: lane.global */
 	bool undrawn; /* it has failed: nothing was sent */
+	/* A segment that waits for its place, in which none other is open. */
+	struct fan_waiting {
+		char *segment; /* NULL: none waits */
+		uint64_t used;
+		uint64_t targets;
+	} waiting;
 };
+
+/* Whether a segment waits for its place; see dfi__fan_publish(). */
+static inline bool fan_waits(const struct fan *fan)
+{
+	return fan->waiting.segment;
+}
 
 /* Whether the tuples of the open segment are for this ring's target. */
 static inline bool fan_addresses(const struct fan *fan, uint32_t ring)
@@ -73,20 +88,30 @@ void dfi__fan_use_stage(struct fan *fan, struct stage *stage);
 
 /*
  * Open the next segment: 1, or 0 while a ring has no credit, or none is there
- * that it is for. As writer_open().
+ * that it is for, or the last one waits. As writer_open().
  */
 int dfi__fan_open(struct fan *fan);
 
 /*
  * Send the open segment with its first used bytes to all. An error is one
- * ring's; the others have got it. Or it could not be drawn for (undrawn).
+ * ring's; the others have got it. Or it could not be drawn for (undrawn). If
+ * its place is still on its way, it waits (fan_waits()), and none is open.
  */
 int dfi__fan_publish(struct fan *fan, uint64_t used);
+
+/* Whether the place of the segment that waits is there: 1, 0 or an error. */
+int dfi__fan_drawn(struct fan *fan);
+
+/* Send the one that waits, if there is one: 1, or 0: it still waits. */
+int dfi__fan_go_on(struct fan *fan);
 
 /* How the source ends, to one: once, and if it has a ring. */
 int dfi__fan_end(struct fan *fan, uint32_t ring, uint64_t flag);
 
-/* As dfi__writer_publish_part(): to all, or, with 0, to none. */
+/*
+ * As dfi__writer_publish_part(): to all, or, with 0, to none: also while the
+ * place is on its way.
+ */
 int dfi__fan_publish_part(struct fan *fan, uint64_t used);
 
 #endif

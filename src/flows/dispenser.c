@@ -157,6 +157,56 @@ int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
 	return open_through_memory(dfi, holder, name, patience, user);
 }
 
+/* What was asked for: 1, or 0: it is on its way. */
+static int take_asked(struct dispenser_user *user, uint64_t *first)
+{
+	struct remote *remote = user->remote;
+	int ret = remote->transport->ops->added(
+	    remote, offsetof(struct dispenser_words, next), first);
+
+	if (ret > 0)
+		user->asked = 0;
+	return ret;
+}
+
+static int ask(struct dispenser_user *user, uint64_t n)
+{
+	struct remote *remote = user->remote;
+	int ret = remote->transport->ops->add(
+	    remote, offsetof(struct dispenser_words, next), n);
+
+	if (!ret)
+		user->asked = n;
+	return ret;
+}
+
+int dfi__dispenser_take_far(
+    struct dispenser_user *user, uint64_t n, uint64_t *first)
+{
+	uint64_t others;
+	int ret = 1;
+
+	if (user->asked && user->asked != n)
+		ret = take_asked(user, &others);
+	if (ret > 0 && !user->asked) {
+		ret = ask(user, n);
+		if (ret < 0)
+			return ret;
+	}
+	return user->asked == n ? take_asked(user, first) : ret;
+}
+
+_Atomic uint32_t *dfi__dispenser_wait_word(const struct dispenser_user *user)
+{
+	return (_Atomic uint32_t *)(void *)(user->remote->ring +
+	    layout.wait_offset);
+}
+
+void dfi__dispenser_arm(const struct dispenser_user *user)
+{
+	user->remote->transport->ops->arm_remote(user->remote);
+}
+
 void dfi__dispenser_close(struct dispenser_user *user)
 {
 	if (user->remote)

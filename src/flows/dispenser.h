@@ -30,7 +30,7 @@ struct dispenser_words {
 	alignas(2 * CACHE_LINE) _Atomic uint64_t next;
 	/* By the holder. Apart: who reads it must not need the line above. */
 	alignas(2 * CACHE_LINE) _Atomic uint32_t closed;
-	/* Where a ring's writer would sleep: nobody does. */
+	/* In a user's image of them: where it sleeps while numbers come. */
 	_Atomic uint32_t waits;
 	_Atomic uint64_t waits_name;
 };
@@ -58,6 +58,7 @@ void dfi__dispenser_destroy(struct dispenser *dispenser);
 struct dispenser_user {
 	struct remote *remote;
 	struct dispenser_words *words; /* NULL: not through memory */
+	uint64_t asked;                /* so many numbers are on their way */
 };
 
 /*
@@ -71,25 +72,34 @@ int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
 void dfi__dispenser_close(struct dispenser_user *user);
 
 /*
- * Take n numbers, from *first on. Never waits through memory; else for an
- * answer: -ECONNRESET.
+ * Take n numbers, from *first on: 1; or 0: they are on their way, which takes a
+ * round trip: try again. Through memory they are there at once. Never waits. If
+ * other numbers are on their way, since somebody gave up, those come first, and
+ * nobody gets them. -ECONNRESET.
  */
+int dfi__dispenser_take_far(
+    struct dispenser_user *user, uint64_t n, uint64_t *first);
+
 static inline int dispenser_take(
     struct dispenser_user *user, uint64_t n, uint64_t *first)
 {
-	struct remote *remote = user->remote;
-
 	if (unlikely(!user->words))
-		return remote->transport->ops->fetch_add(
-		    remote, offsetof(struct dispenser_words, next), n, first);
+		return dfi__dispenser_take_far(user, n, first);
 	/*
 	 * Pairs with itself in other threads: what they did before they took
 	 * lower numbers.
 	 */
 	*first = atomic_fetch_add_explicit(
 	    &user->words->next, n, memory_order_acq_rel);
-	return 0;
+	return 1;
 }
+
+/*
+ * For who sleeps until numbers come that are on their way: the word to sleep
+ * in, and what to call before.
+ */
+_Atomic uint32_t *dfi__dispenser_wait_word(const struct dispenser_user *user);
+void dfi__dispenser_arm(const struct dispenser_user *user);
 
 /* Whether the holder has closed it, as far as its memory says. */
 static inline bool dispenser_is_closed(const struct dispenser_user *user)

@@ -46,6 +46,27 @@ static void park(struct dfi_source *source, uint32_t target)
 }
 
 /*
+ * How soon to look again for a segment's place in an order: no target delivers
+ * what others have behind it meanwhile.
+ */
+#define PLACE_LOOK_NS (INT64_C(100) * (NS_PER_MS / 1000))
+
+static int64_t next_look(const struct dfi_source *source)
+{
+	int64_t ns = source->linger.ns;
+
+	return lane_awaits_place(source) && ns > PLACE_LOOK_NS ? PLACE_LOOK_NS
+							       : ns;
+}
+
+/* A segment that its owner has sent waits for its place. */
+static void go_on(struct dfi_source *source, uint32_t target, int64_t now)
+{
+	if (!dfi__fan_go_on(source->fan))
+		source->writers[target].due = now + next_look(source);
+}
+
+/*
  * Send what is due in a lane. Whether it was parked then. What goes wrong is
  * left for the owner to find: the writer stays as broken as it is.
  */
@@ -59,6 +80,8 @@ static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 	if (!writer->due || writer->due > now)
 		return false;
 	writer->due = 0;
+	if (unlikely(source->fan && fan_waits(source->fan)))
+		go_on(source, target, now);
 	if (!open && !holds)
 		return false;
 	if (bytes || holds)
@@ -66,7 +89,7 @@ static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 	if (ret < 0)
 		return false;
 	/* Until it is known that the owner will call in. */
-	writer->due = now + source->linger.ns;
+	writer->due = now + next_look(source);
 	if (ret > 0 && open)
 		park(source, target);
 	return ret > 0;
@@ -264,12 +287,18 @@ void dfi__linger_note(struct dfi_source *source, uint32_t target)
 {
 	struct writer *writer = &source->writers[target];
 	struct source_linger *linger = &source->linger;
+	bool sooner = lane_awaits_place(source);
+	int64_t due;
 
-	if (writer->due)
+	if (writer->due && !sooner)
 		return;
-	writer->due = clock_now_ns() + linger->ns;
-	if (linger->armed)
+	due = clock_now_ns() + next_look(source);
+	if (writer->due && writer->due <= due)
+		return;
+	writer->due = due;
+	/* Else the timer is set, and not for later. */
+	if (linger->armed && !sooner)
 		return;
 	linger->armed = true;
-	linger->wake = writer->due;
+	linger->wake = due;
 }

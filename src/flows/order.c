@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "../base/compiler.h"
+#include "../base/counter.h"
 #include "../base/error.h"
+#include "../base/error_list.h"
+#include "../base/log.h"
 #include "../buffers/merge.h"
 #include "dispenser.h"
 #include "source.h"
@@ -167,12 +170,143 @@ static int draw(void *arg, uint64_t *place)
 	char name[256];
 	int ret = dispenser_take(source->sequencer, 1, place);
 
-	if (likely(!ret))
-		return 0;
+	if (likely(ret >= 0))
+		return ret;
 	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 	return dfi__fail_within(ret,
 	    "flow '%s': source %u: the flow's sequencer, with %s",
 	    source->flow.name, source->index, name);
+}
+
+/* ---- Places that are on their way ---------------------------------------
+ */
+
+int dfi__order_late(const struct dfi_source *source)
+{
+	if (source->flags & DFI_NONBLOCK)
+		return dfi__fail_text(-EAGAIN,
+		    "the place in the order of the source's last segment is on "
+		    "its way");
+	return dfi__error_keep(dfi__fail(-ETIMEDOUT,
+	    "flow '%s': source %u: the flow's sequencer, with target %u, has "
+	    "not said where in the order the last segment is",
+	    source->flow.name, source->index, HOLDER));
+}
+
+/* One that waits for a place; for a second and more, if it was told. */
+struct place_wait {
+	struct dfi_source *source;
+	bool told;
+};
+
+/* The control thread of one that lingers may have sent it. */
+static bool is_drawn_or_end(struct dfi_source *source)
+{
+	return !fan_waits(source->fan) || dfi__fan_drawn(source->fan) ||
+	    source_aborted(source) || dfi__fan_has_left(source);
+}
+
+/* For a source that waits without its lock. */
+static bool place_or_end(void *arg)
+{
+	struct dfi_source *source = ((struct place_wait *)arg)->source;
+	bool there;
+
+	source_lock(source);
+	there = is_drawn_or_end(source);
+	source_unlock(source);
+	return there;
+}
+
+/* The same, about to sleep. */
+static void arm_sequencer(void *arg)
+{
+	struct dfi_source *source = ((struct place_wait *)arg)->source;
+
+	source_lock(source);
+	dfi__dispenser_arm(source->sequencer);
+	source_unlock(source);
+}
+
+static void tell_wait(void *arg)
+{
+	struct place_wait *wait = arg;
+	struct dfi_source *source = wait->source;
+	char name[256];
+
+	if (wait->told)
+		return;
+	wait->told = true;
+	counter_add(&source->long_stalls, 1);
+	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+	dfi__log(DFI_LOG_INFO,
+	    "flow '%s': source %u waits for its place in the order, which the "
+	    "device of %s has not told for a second",
+	    source->flow.name, source->index, name);
+}
+
+/* Have the descriptor readable when the place is there. Whether it is now. */
+static bool arm_descriptor(struct dfi_source *source)
+{
+	struct notify *notify = source->notify;
+	_Atomic uint32_t *word = dfi__dispenser_wait_word(source->sequencer);
+	bool fresh;
+
+	dfi__notify_drain(notify);
+	fresh = dfi__notify_announce(notify, &notify->self.word);
+	fresh = dfi__notify_announce(notify, word) || fresh;
+	dfi__notify_sleep(notify, fresh, false,
+	    atomic_peek(&source->fan->lane.segments), DEADLINE_NEVER);
+	dfi__dispenser_arm(source->sequencer);
+	return is_drawn_or_end(source);
+}
+
+/* Wait as long as the handle may; without the lock. */
+static bool await_place(struct dfi_source *source)
+{
+	struct place_wait wait = { .source = source };
+	struct wait_time *time = &source->wait_time;
+	_Atomic uint32_t *word = dfi__dispenser_wait_word(source->sequencer);
+	void (*tick)(void *arg) = time->tick;
+	bool there;
+
+	counter_add(&source->stalls, 1);
+	atomic_set(&source->waits_for, HOLDER);
+	/* That one is about a target's ring. */
+	time->tick = tell_wait;
+	source->wait.arm = arm_sequencer;
+	source->wait.fenced = true;
+	source->wait.arm_arg = &wait;
+	/* Pairs with wake_owner(): the mapping that word lies in. */
+	atomic_publish(&source->targets.sleeping, word);
+	source_unlock(source);
+	there = wait_until(
+	    &source->wait, word, time, place_or_end, &wait, WAIT_QUEUE_COST);
+	source_lock(source);
+	atomic_set(&source->targets.sleeping, NULL);
+	time->tick = tick;
+	return there;
+}
+
+int dfi__order_wait(struct dfi_source *source)
+{
+	bool there;
+	int ret;
+
+	for (;;) {
+		if (source_aborted(source))
+			return dfi__source_give_up(source);
+		ret = dfi__fan_go_on(source->fan);
+		ret = dfi__fan_left(source, ret < 0 ? ret : 0);
+		if (ret < 0 || !fan_waits(source->fan))
+			return ret;
+		if (!(source->flags & DFI_NONBLOCK))
+			there = await_place(source);
+		else
+			there = source->notify && arm_descriptor(source);
+		if (!there)
+			return dfi__order_late(source);
+	}
 }
 
 static bool holder_is_gone(void *arg)

@@ -11,6 +11,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../transport/transport.h"
+#include "order.h"
 
 int dfi__source_fail(struct dfi_source *source, int err)
 {
@@ -140,6 +141,8 @@ static always_inline int open_segment(
 		return ret;
 	}
 	source_close_lane(source, target);
+	if (unlikely(ret < 0 && source->fan && source->fan->undrawn))
+		return dfi__fan_left(source, ret);
 	if (ret == -ECONNRESET)
 		return dfi__source_target_left(
 		    source, lane_waits_for(source, target));
@@ -434,7 +437,10 @@ int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
-		ret = check_life(source, lane);
+		/* It may be for others than what comes now is for. */
+		ret = dfi__order_settle(source);
+		if (!ret)
+			ret = check_life(source, lane);
 		if (ret < 0)
 			return ret;
 		ret = dfi__source_open_segment(source, lane);
@@ -493,7 +499,10 @@ static always_inline int send_segment(
 		source->writers[target].segment = NULL;
 	if (unlikely(source->fan != NULL)) {
 		ret = dfi__fan_left(source, ret);
-		if (ret < 0)
+		if (!ret && !(source->flags & DFI_NONBLOCK))
+			ret = dfi__order_settle(source);
+		/* The tuples are taken: the next call tells. */
+		if (ret < 0 && ret != -ETIMEDOUT)
 			return ret;
 	} else if (unlikely(ret < 0 || source_target_life(source, target))) {
 		return dfi__source_target_left(source, target);
@@ -586,12 +595,15 @@ int dfi_source_flush(struct dfi_source *source)
 	if (ret < 0)
 		return ret;
 	source_lock(source);
+	ret = dfi__order_settle(source);
 	for (t = 0; !ret && t < source->head.n_lanes; t++)
 		if (source->combine)
 			ret = dfi__combine_flush(source, t);
 		else if (source_filled(source, t))
 			ret = source->window ? dfi__window_send(source, t)
 					     : dfi__source_send(source, t);
+	if (!ret)
+		ret = dfi__order_unsettled(source);
 	source_post(source);
 	source_unlock(source);
 	return ret;
@@ -717,6 +729,13 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	if (cursor.status)
 		return cursor;
 	source_lock(source);
+	/* Nobody waits for a place whose segment waits for the cursor. */
+	if (lane_awaits_place(source) && source_filled(source, target))
+		cursor.status = dfi__source_send(source, target);
+	if (cursor.status) {
+		source_unlock(source);
+		return cursor;
+	}
 	source->cursor_open = true;
 	source->cursor_target = target;
 	if (source->writers[target].segment)

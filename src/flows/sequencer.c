@@ -6,6 +6,7 @@
 #include <dfi/sequencer.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,6 +342,24 @@ int dfi_sequencer_open(struct dfi *dfi, const char *name,
 	return 0;
 }
 
+/* Looks before the processor is given up, which soft-RoCE may need. */
+#define LOOKS 256
+
+/* What is on its way comes, or the connection ends, or the creator does. */
+static int take(struct dfi_sequencer *sequencer, uint32_t n, uint64_t *number)
+{
+	unsigned looks = 0;
+	int ret;
+
+	while ((ret = dispenser_take(&sequencer->user_end, n, number)) == 0) {
+		if (atomic_peek(&sequencer->lost))
+			return fail_lost(sequencer);
+		if (++looks % LOOKS == 0)
+			sched_yield();
+	}
+	return ret < 0 ? ret : 0;
+}
+
 int dfi_sequencer_next(
     struct dfi_sequencer *sequencer, uint32_t n, uint64_t *first)
 {
@@ -354,7 +373,7 @@ int dfi_sequencer_next(
 	if (unlikely(!n || !first))
 		return dfi__fail(-EINVAL, "sequencer '%s': next: %s",
 		    sequencer->name, n ? "first is NULL" : "n is 0");
-	ret = dispenser_take(&sequencer->user_end, n, &number);
+	ret = take(sequencer, n, &number);
 	if (unlikely(ret < 0))
 		return fail_take(sequencer, ret);
 	if (unlikely(dispenser_is_closed(&sequencer->user_end) ||

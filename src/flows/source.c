@@ -670,6 +670,14 @@ static int check_whole(struct dfi_source *source)
 	return 0;
 }
 
+/* What is still to be sent waits for nothing but its place in an order. */
+static int flush_to_close(struct dfi_source *source, int64_t deadline)
+{
+	source->flags &= ~(uint32_t)DFI_NONBLOCK;
+	source->wait_time.deadline = deadline;
+	return dfi_source_flush(source);
+}
+
 int dfi_source_close(struct dfi_source *source)
 {
 	SOURCE_LAST_CALL(source, SOURCE_SHARED(source));
@@ -686,7 +694,7 @@ int dfi_source_close(struct dfi_source *source)
 	    ? deadline_in_ms(source->close_timeout_ms)
 	    : DEADLINE_NEVER;
 	ret = source->combine ? dfi__combine_finish(source, deadline)
-			      : dfi_source_flush(source);
+			      : flush_to_close(source, deadline);
 	if (!ret)
 		ret = dfi__error_keep(check_whole(source));
 	if (!ret)

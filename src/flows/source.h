@@ -309,10 +309,16 @@ static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
 /* One line of the log, level info: what it has attached to, and how. */
 void dfi__source_log_attached(const struct dfi_source *source);
 
+/* Whether the place of what the lane has sent, or will, is on its way. */
+static inline bool lane_awaits_place(const struct dfi_source *source)
+{
+	return unlikely(source->fan != NULL) && unlikely(source->fan->asked);
+}
+
 /* The lane's segment is empty: nothing of it is due any more. */
 static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
 {
-	if (likely(!lane_holds(source, lane)))
+	if (likely(!lane_holds(source, lane) && !lane_awaits_place(source)))
 		source->writers[lane].due = 0;
 	else if (source->linger.ns)
 		dfi__linger_note(source, lane);

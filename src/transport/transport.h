@@ -111,7 +111,7 @@ struct ring_layout {
 	uint32_t slot_size;
 	/*
 	 * 0: these are no rings, but words that any number of peers open and
-	 * change by fetch_add() alone.
+	 * change by add() alone.
 	 */
 	uint32_t n_slots;
 	uint32_t payload_offset; /* in a slot; what is before it is sent, too */
@@ -299,7 +299,7 @@ struct transport_ops {
 	 * Show a region that another transport made to this one's peers, until
 	 * unexport(), which also destroys the region; its memory goes when no
 	 * peer may write to it any more. Sets region->export. -EOPNOTSUPP: the
-	 * device can't do fetch_add(), for a layout that is there for that.
+	 * device can't do add(), for a layout that is there for that.
 	 */
 	int (*export)(struct transport *transport, struct region *region,
 	    const struct ring_layout *layout);
@@ -373,13 +373,14 @@ struct transport_ops {
 	/*
 	 * Of a remote that is not in place: add to the word at an offset in
 	 * what it has opened, in one step for all who do the same through the
-	 * owner's transport, and say what it was before. The owner's processor
-	 * may not add to it meanwhile. Waits for the answer, as long as the
-	 * connection lasts. What peers did before they got lower numbers is not
-	 * known by that. -ECONNRESET: nobody knows whether it was added.
+	 * owner's transport. The owner's processor may not add to it meanwhile.
+	 * What the word was before, added() says, when that is known: 1, or 0;
+	 * it must have been before the next add(). What peers did before they
+	 * got lower numbers is not known by that. Neither waits. -ECONNRESET:
+	 * nobody knows whether it was added.
 	 */
-	int (*fetch_add)(struct remote *remote, uint64_t offset, uint64_t n,
-	    uint64_t *before);
+	int (*add)(struct remote *remote, uint64_t offset, uint64_t n);
+	int (*added)(struct remote *remote, uint64_t offset, uint64_t *before);
 
 	/* Wake the reader of the remote's region, as write() does. */
 	void (*wake)(struct remote *remote);

@@ -746,8 +746,8 @@ int dfi__verbs_send(
 /* 0, or -EOPNOTSUPP: the device can't add. */
 int dfi__verbs_check_atomics(const struct verbs *verbs);
 
-int dfi__verbs_fetch_add(
-    struct remote *base, uint64_t offset, uint64_t n, uint64_t *before);
+int dfi__verbs_add(struct remote *base, uint64_t offset, uint64_t n);
+int dfi__verbs_added(struct remote *base, uint64_t offset, uint64_t *before);
 
 /* verbs_message.c */
 

@@ -9,12 +9,8 @@
  */
 #include "verbs.h"
 
-#include <sched.h>
 #include "../base/atomic.h"
 #include "../base/error.h"
-
-/* Looks before the processor is given up, which soft-RoCE may need. */
-#define LOOKS 256
 
 int dfi__verbs_check_atomics(const struct verbs *verbs)
 {
@@ -26,32 +22,15 @@ int dfi__verbs_check_atomics(const struct verbs *verbs)
 	    dfi__verbs_port(&verbs->device).text);
 }
 
-/* The device has written what the word was. */
-static int await(struct verbs_remote *remote, uint64_t request)
+static _Atomic uint64_t *word_at(const struct remote *remote, uint64_t offset)
 {
-	struct verbs_conn *conn = remote->conn;
-	unsigned looks = 0;
-
-	while (conn->completed < request) {
-		if (dfi__verbs_poll_sends(conn))
-			return dfi__verbs_lost(remote);
-		if (conn->completed >= request)
-			break;
-		/* After a device's failure nothing completes any more. */
-		if (atomic_peek(&conn->broken))
-			return dfi__verbs_lost(remote);
-		if (++looks % LOOKS == 0)
-			sched_yield();
-	}
-	return 0;
+	return (_Atomic uint64_t *)(void *)(remote->ring + offset);
 }
 
-int dfi__verbs_fetch_add(
-    struct remote *base, uint64_t offset, uint64_t n, uint64_t *before)
+int dfi__verbs_add(struct remote *base, uint64_t offset, uint64_t n)
 {
 	struct verbs_remote *remote = (struct verbs_remote *)base;
-	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(base->ring +
-	    offset);
+	_Atomic uint64_t *word = word_at(base, offset);
 	struct ibv_sge result = {
 		.addr = (uintptr_t)word,
 		.length = sizeof(*word),
@@ -65,16 +44,27 @@ int dfi__verbs_fetch_add(
 		.wr.atomic.compare_add = n,
 		.wr.atomic.rkey = remote->rkey,
 	};
-	int ret;
 
 	verbs_count(&remote->conn->counts.messages, 1);
 	if (verbs_post(remote->conn, &wr, true))
 		return dfi__verbs_lost(remote);
 	remote->last = remote->conn->posted;
-	ret = await(remote, remote->last);
-	if (ret < 0)
-		return ret;
-	/* Pairs with the device's write, which its completion comes after. */
-	*before = atomic_observe(word);
 	return 0;
+}
+
+int dfi__verbs_added(struct remote *base, uint64_t offset, uint64_t *before)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+	struct verbs_conn *conn = remote->conn;
+	int err = 0;
+
+	if (conn->completed < remote->last)
+		err = dfi__verbs_poll_sends(conn);
+	if (conn->completed >= remote->last) {
+		/* The device writes it before it tells of the completion. */
+		*before = atomic_observe(word_at(base, offset));
+		return 1;
+	}
+	/* After a device's failure nothing completes any more. */
+	return err || atomic_peek(&conn->broken) ? dfi__verbs_lost(remote) : 0;
 }

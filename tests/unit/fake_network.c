@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "base/wait.h"
 #include "transport/multicast.h"
 #include "transport/transport.h"
 
@@ -357,8 +358,33 @@ static void unexport_words(struct region *region)
 
 struct user {
 	struct remote base;
+	struct user *next;
 	struct words *words;
+	uint64_t before; /* what the last add() found */
+	_Atomic uint32_t *waits;
 };
+
+static struct user *users;
+
+/* Answers are on their way; and so many were asked for. */
+static _Atomic bool adds_are_held;
+static _Atomic uint32_t n_adds;
+
+void fake_network_hold_adds(bool hold)
+{
+	const struct user *user;
+
+	atomic_store(&adds_are_held, hold);
+	pthread_mutex_lock(&lock);
+	for (user = users; !hold && user; user = user->next)
+		wait_wake_fenced(user->waits);
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t fake_network_adds(void)
+{
+	return atomic_load(&n_adds);
+}
 
 static int open_words(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
@@ -384,30 +410,57 @@ static int open_words(struct transport *transport, const void *writer,
 		return dfi__fail(-ECONNREFUSED, "no such words");
 	}
 	user->base.transport = transport;
+	user->base.ring = calloc(1, layout->ring_size);
+	assert(user->base.ring);
+	user->waits = (_Atomic uint32_t *)(void *)(user->base.ring +
+	    layout->wait_offset);
 	user->words = words;
+	pthread_mutex_lock(&lock);
+	user->next = users;
+	users = user;
+	pthread_mutex_unlock(&lock);
 	*remote = &user->base;
 	return 0;
 }
 
 static void close_words(struct remote *remote)
 {
-	struct user *user = (struct user *)remote;
+	struct user *user = (struct user *)remote, **at;
 
 	pthread_mutex_lock(&lock);
+	for (at = &users; *at != user; at = &(*at)->next)
+		;
+	*at = user->next;
 	user->words->n_users--;
 	put_words(user->words);
 	pthread_mutex_unlock(&lock);
+	free(user->base.ring);
 	free(user);
 }
 
-static int fetch_add(
-    struct remote *remote, uint64_t offset, uint64_t n, uint64_t *before)
+static int add(struct remote *remote, uint64_t offset, uint64_t n)
 {
-	const struct user *user = (struct user *)remote;
+	struct user *user = (struct user *)remote;
 
-	*before = atomic_fetch_add(
+	user->before = atomic_fetch_add(
 	    (_Atomic uint64_t *)(void *)(user->words->base + offset), n);
+	atomic_fetch_add(&n_adds, 1);
 	return 0;
+}
+
+static int added(struct remote *remote, uint64_t offset, uint64_t *before)
+{
+	(void)offset;
+	if (atomic_load(&adds_are_held))
+		return 0;
+	*before = ((struct user *)remote)->before;
+	return 1;
+}
+
+/* Who lets answers go on wakes all. */
+static void arm_words(struct remote *remote)
+{
+	(void)remote;
 }
 
 static bool reaches(const struct transport *transport, const char *address)
@@ -502,7 +555,9 @@ const struct transport_ops dfi__verbs_ops = {
 	.unexport = unexport_words,
 	.remote_open = open_words,
 	.remote_close = close_words,
-	.fetch_add = fetch_add,
+	.add = add,
+	.added = added,
+	.arm_remote = arm_words,
 	.multicast_size = multicast_size,
 	.multicast_open = multicast_open,
 	.query = query,

@@ -9,10 +9,20 @@
 #ifndef DFI_TESTS_FAKE_NETWORK_H
 #define DFI_TESTS_FAKE_NETWORK_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 /* From now on nothing arrives. */
 void fake_network_cut(void);
 
 /* Break all ports that are open, as if their devices were removed. */
 void fake_network_break(void);
+
+/*
+ * Whether answers to those who add to words are on their way, and how many were
+ * asked for so far.
+ */
+void fake_network_hold_adds(bool hold);
+uint32_t fake_network_adds(void);
 
 #endif

@@ -186,7 +186,7 @@ static int draw(void *arg, uint64_t *place)
 		.source = source->index,
 		.segment = source->sent,
 	};
-	return 0;
+	return 1;
 }
 
 static void start_source(struct net *net, uint32_t index)

@@ -156,7 +156,7 @@ static int draw(void *arg, uint64_t *global)
 	if (*next % 128 == 77)
 		return dfi__fail(-ECONNRESET, "no number today");
 	*global = (*next)++;
-	return 0;
+	return 1;
 }
 
 static void start_ring(struct fake_ring *ring, bool verified, uint64_t first)
@@ -247,5 +247,78 @@ Test(merge, segment_whose_footer_makes_no_sense_has_no_place)
 	cr_assert(reader_ready(&ring.reader));
 	cr_assert_eq(dfi__reader_global(&ring.reader, &global), -EBADMSG);
 	cr_assert_not_null(strstr(dfi_errmsg(), "segment 0"));
+	fake_ring_stop(&ring);
+}
+
+/* ---- Places that are on their way --------------------------------------- */
+
+/* So many there are before a segment waits. */
+#define FEW_LOOKS 256
+
+struct far {
+	unsigned looks; /* until it is there */
+	uint64_t next;
+};
+
+static int draw_far(void *arg, uint64_t *global)
+{
+	struct far *far = arg;
+
+	if (far->looks && far->looks--)
+		return 0;
+	*global = far->next++;
+	return 1;
+}
+
+static void expect_segment(struct fake_ring *ring, uint64_t place, uint64_t i)
+{
+	uint64_t global, bytes;
+	const char *payload;
+
+	cr_assert(reader_ready(&ring->reader));
+	cr_assert_eq(dfi__reader_global(&ring->reader, &global), 0);
+	cr_assert_eq(global, place);
+	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), 0);
+	cr_assert_eq(memcmp(payload, &i, TUPLE), 0);
+	cr_assert_eq(reader_release(&ring->reader), 0);
+}
+
+Test(merge, segment_waits_for_its_place)
+{
+	struct far far = { .next = MERGE_FIRST_PLACE };
+	struct fake_ring ring;
+	struct fan fan;
+	uint64_t i = 1;
+	char *at;
+
+	start_ring(&ring, false, 1);
+	cr_assert_eq(
+	    dfi__fan_init(&fan, &ring.writer, 1, NULL, &ring.geometry, 1), 0);
+	fan.draw = draw_far;
+	fan.draw_arg = &far;
+	cr_assert_eq(dfi__fan_open(&fan), 1);
+	memcpy(fan.lane.segment, &i, TUPLE);
+	far.looks = FEW_LOOKS + 1;
+	cr_assert_eq(dfi__fan_publish(&fan, TUPLE), 0);
+	cr_assert(fan_waits(&fan));
+	cr_assert_null(fan.lane.segment);
+	/* None is opened behind it. */
+	cr_assert_eq(dfi__fan_open(&fan), 0);
+	cr_assert_not(reader_ready(&ring.reader));
+	cr_assert_eq(dfi__fan_open(&fan), 1);
+	cr_assert_not(fan_waits(&fan));
+	expect_segment(&ring, MERGE_FIRST_PLACE, i);
+	/* A part stays in its segment, with what is added meanwhile. */
+	i = 2;
+	at = fan.lane.segment;
+	memcpy(at, &i, TUPLE);
+	far.looks = FEW_LOOKS;
+	cr_assert_eq(dfi__fan_publish_part(&fan, TUPLE), 0);
+	cr_assert_eq(fan.lane.segment, at);
+	cr_assert_not(reader_ready(&ring.reader));
+	cr_assert_eq(dfi__fan_publish_part(&fan, TUPLE), 1);
+	cr_assert_eq(fan.lane.segment, at + TUPLE);
+	expect_segment(&ring, MERGE_FIRST_PLACE + 1, i);
+	dfi__fan_free(&fan);
 	fake_ring_stop(&ring);
 }
