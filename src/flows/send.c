@@ -318,15 +318,33 @@ int dfi_source_fd(struct dfi_source *source)
  */
 #define GONE_NS (INT64_C(4) * NS_PER_S)
 
-struct drain_wait {
-	struct target_wait base;
-	bool was_gone;
+/*
+ * Once its connection is known to be lost, only what the target had
+ * acknowledged before comes.
+ */
+#define LOST_NS (INT64_C(1) * NS_PER_S)
+
+/* Why there is no end to wait for; the later, the shorter. */
+enum hope {
+	TARGET_ANSWERS,
+	TARGET_LEFT, /* or the source has given up */
+	TARGET_LOST,
 };
 
-static bool left(struct dfi_source *source, uint32_t target)
+struct drain_wait {
+	struct target_wait base;
+	enum hope hope;
+};
+
+static enum hope hope_of(struct dfi_source *source, uint32_t target)
 {
-	return peers_state(&source->targets, target) == PEER_GONE ||
-	    source_target_life(source, target) == TARGET_CANCELLED;
+	if (writer_lost(&source->rings[target]))
+		return TARGET_LOST;
+	return source_aborted(source) ||
+		peers_state(&source->targets, target) == PEER_GONE ||
+		source_target_life(source, target) == TARGET_CANCELLED
+	    ? TARGET_LEFT
+	    : TARGET_ANSWERS;
 }
 
 static bool drained_or_gone(void *arg)
@@ -338,7 +356,44 @@ static bool drained_or_gone(void *arg)
 	if (source->cast)
 		dfi__source_cast_look(source);
 	return dfi__writer_drained(&source->rings[target]) != 0 ||
-	    (!wait->was_gone && left(source, target));
+	    hope_of(source, target) > wait->hope;
+}
+
+/* After an abort, all targets have that time together. */
+static int64_t drain_deadline(
+    struct dfi_source *source, enum hope hope, int64_t deadline)
+{
+	int64_t now = clock_now_ns();
+	int64_t until = now + (hope == TARGET_LOST ? LOST_NS : GONE_NS);
+
+	if (hope != TARGET_ANSWERS && until < deadline)
+		deadline = until;
+	if (!source_aborted(source))
+		return deadline;
+	if (!source->gives_up)
+		source->gives_up = now + GONE_NS;
+	return source->gives_up < deadline ? source->gives_up : deadline;
+}
+
+/* It has not drained, or can't (-ECONNRESET). */
+static int fail_drain(struct dfi_source *source, const struct drain_wait *wait,
+    int ret, int64_t start)
+{
+	uint32_t target = wait->base.target;
+
+	if (source_target_life(source, target) == TARGET_CANCELLED)
+		return 0;
+	if (!ret && source_aborted(source) &&
+	    peers_state(&source->targets, target) == PEER_PRESENT)
+		return was_aborted(source);
+	if (ret < 0 || wait->hope != TARGET_ANSWERS)
+		return dfi__peers_lost(&source->targets, target);
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: closed, but after %ld ms it is not known "
+	    "whether all has arrived at %s %u",
+	    source->flow.name, SOURCE_ID(source),
+	    (long)((clock_now_ns() - start) / NS_PER_MS),
+	    PEER_ID(&source->targets, target));
 }
 
 int dfi__source_drain(
@@ -360,10 +415,8 @@ int dfi__source_drain(
 	word = dfi__writer_wait_word(writer);
 	atomic_set(&source->waits_for, target);
 	while ((ret = dfi__writer_drained(writer)) == 0 && there) {
-		wait.was_gone = left(source, target);
-		time->deadline = deadline;
-		if (wait.was_gone && clock_now_ns() + GONE_NS < deadline)
-			time->deadline = clock_now_ns() + GONE_NS;
+		wait.hope = hope_of(source, target);
+		time->deadline = drain_deadline(source, wait.hope, deadline);
 		source->wait.arm = arm_remote;
 		source->wait.fenced = true;
 		source->wait.arm_arg = &wait.base;
@@ -373,16 +426,7 @@ int dfi__source_drain(
 		    &source->wait, word, time, drained_or_gone, &wait, 1);
 		atomic_set(&source->targets.sleeping, NULL);
 	}
-	if (ret > 0 || source_target_life(source, target) == TARGET_CANCELLED)
-		return 0;
-	if (ret < 0 || wait.was_gone)
-		return dfi__peers_lost(&source->targets, target);
-	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': %s %u: closed, but after %ld ms it is not known "
-	    "whether all has arrived at %s %u",
-	    source->flow.name, SOURCE_ID(source),
-	    (long)((clock_now_ns() - start) / NS_PER_MS),
-	    PEER_ID(&source->targets, target));
+	return ret > 0 ? 0 : fail_drain(source, &wait, ret, start);
 }
 
 /* A lane's target, or one of them, doesn't stay: an error, or 0. */

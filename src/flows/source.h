@@ -79,6 +79,7 @@ struct dfi_source {
 	struct stats_entry stats;
 	_Atomic uint64_t stalls, long_stalls;
 	_Atomic uint32_t waits_for;  /* a target */
+	int64_t gives_up;            /* closing, after an abort, or 0 */
 	struct stall *target_stalls; /* of each */
 	struct dfi_source_lane lanes[];
 };

@@ -391,6 +391,40 @@ Test(cast, closing_waits_for_who_misses_something_as_long_as_it_is_told)
 	cr_assert_eq(dfi_target_close(targets[0]), -ECONNRESET);
 }
 
+static void *close_source(void *arg)
+{
+	return (void *)(intptr_t)dfi_source_close(arg);
+}
+
+static bool sleeps(void *arg)
+{
+	struct dfi_source_stats stats;
+
+	dfi_source_query(arg, &stats);
+	return stats.sleeps > 0;
+}
+
+/* Nobody tells it that this target won't answer any more. */
+Test(cast, abort_ends_closing)
+{
+	struct dfi_source *source;
+	const void *tuple;
+	pthread_t thread;
+	void *ret;
+
+	start(1, 1, DFI_LOSS_RECOVER, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, 0);
+	cr_assert_eq(push(source, 0), 0);
+	fake_network_cut();
+	cr_assert_eq(pthread_create(&thread, NULL, close_source, source), 0);
+	cr_assert(eventually(sleeps, source));
+	dfi_source_abort(source);
+	cr_assert_eq(pthread_join(thread, &ret), 0);
+	cr_assert_eq((int)(intptr_t)ret, -ECANCELED);
+	cr_assert_eq(consume_soon(targets[0], &tuple), -ECONNRESET);
+	cr_assert_eq(dfi_target_close(targets[0]), -ECONNRESET);
+}
+
 /* ---- Devices that go --------------------------------------------------- */
 
 struct waiter {
