@@ -339,10 +339,8 @@ struct dfi_flow_estimate {
 	uint64_t image_bytes;
 	uint32_t transport;          /* enum dfi_transport that applies */
 	uint32_t target_descriptors; /* files that each target keeps open,
-					target 0 of an ordered flow one more; a
-					source keeps none, or one if replication
-					is multicast; and up to two while it
-					opens */
+					target 0 of an ordered flow one more;
+					for sources see source_descriptors */
 	/*
 	 * The most queue pairs that each source takes: one for each process
 	 * with targets that it reaches over RDMA, and one for the sequencer of
@@ -382,6 +380,36 @@ struct dfi_flow_estimate {
 	 * all targets are sent to. Huge pages as for target_bytes.
 	 */
 	uint64_t stage_bytes;
+	/*
+	 * Of an ordered flow, 0 in others: what target 0 reserves for the
+	 * sequencer, and locks if sources may be on other hosts; and what each
+	 * source reserves and locks that takes numbers over RDMA. They don't
+	 * count towards DFI_RING_MEMORY_LIMIT.
+	 */
+	uint64_t sequencer_bytes, sequencer_image_bytes;
+	/*
+	 * Over RDMA, how many receives a context needs for each target, source
+	 * and, at most, combiner of the flow; for target 0 of an ordered flow 4
+	 * more. It has 4096 for all of its endpoints as soon as it uses a
+	 * device, and 4096 more, which lock 256 KiB, each time that these are
+	 * not enough, until it closes; up to 16384, or what the device holds.
+	 */
+	uint64_t target_receives, source_receives, combiner_receives;
+	/*
+	 * If replication is multicast over RDMA, else 0: what each target
+	 * receives datagrams in, and each source reports, with their headers.
+	 * target_bytes and source_bytes have them, too; of target_bytes this
+	 * part alone is locked, of source_bytes all. Less if a device takes
+	 * fewer receives, which a context finds out that has one.
+	 */
+	uint64_t target_port_bytes, source_port_bytes;
+	/*
+	 * Files that each source keeps open: one if replication is multicast,
+	 * and then three more over RDMA. Each opens up to two more while it
+	 * attaches.
+	 */
+	uint32_t source_descriptors;
+	uint32_t reserved; /* 0 */
 };
 
 /*

@@ -198,10 +198,9 @@ int dfi__cast_send(void *arg, uint32_t to, const void *header,
 	return ret;
 }
 
-int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
-    const struct cast_config *config, int64_t deadline)
+struct multicast_attr dfi__cast_attr(const struct cast_config *config)
 {
-	struct multicast_attr attr = {
+	return (struct multicast_attr){
 		.group = config->group,
 		.key = cast_key(config->flow.instance),
 		.max_size = (uint32_t)datagram_size_max(&config->flow.geometry),
@@ -213,12 +212,19 @@ int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
 		    : DATAGRAM_HEADER_MAX,
 		.memory = config->memory,
 		.memory_size = config->memory_size,
-		.received = received,
-		.ready = ready,
-		.arg = cast,
 	};
+}
+
+int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
+    const struct cast_config *config, int64_t deadline)
+{
+	struct multicast_attr attr = dfi__cast_attr(config);
 	struct multicast_port *port;
 	int ret;
+
+	attr.received = received;
+	attr.ready = ready;
+	attr.arg = cast;
 
 	*cast = (struct cast){
 		.protocol = protocol,

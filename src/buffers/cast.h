@@ -82,6 +82,9 @@ static inline uint32_t cast_key(uint64_t instance)
 	return (uint32_t)(instance ^ instance >> 32) & MULTICAST_KEY_MASK;
 }
 
+/* What its port is like, but for whom it calls. */
+struct multicast_attr dfi__cast_attr(const struct cast_config *config);
+
 /*
  * Open the port, and join the group if it is to be a member. From then on the
  * protocol is called. What transport_ops.multicast_open() returns.

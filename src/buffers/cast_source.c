@@ -12,13 +12,6 @@
 #include "../base/wait.h"
 #include "reader.h"
 
-/*
- * Receives: each target reports some times for each window, and answers. What
- * is lost is said again.
- */
-#define REPORTS 32
-#define REPORTS_MAX 8192
-
 /* ---- The protocol, under the lock -------------------------------------- */
 
 /* Room comes soon, and may not be told. */
@@ -255,8 +248,7 @@ int dfi__cast_source_open(struct cast_source *source,
 	whole.n_peers = config->flow.n_targets;
 	whole.memory = broadcast->region->base;
 	whole.memory_size = broadcast->region->name.size;
-	whole.receives = (uint32_t)min_u64(
-	    (uint64_t)REPORTS * whole.n_peers, REPORTS_MAX);
+	whole.receives = cast_source_receives(whole.n_peers);
 	*source = (struct cast_source){
 		.transport.ops = &ring_ops,
 		.broadcast = broadcast,

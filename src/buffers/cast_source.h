@@ -35,6 +35,18 @@ struct cast_source {
 };
 
 /*
+ * Receives: each target reports some times for each window, and answers. What
+ * is lost is said again.
+ */
+#define CAST_REPORTS 32
+#define CAST_REPORTS_MAX 8192
+static inline uint32_t cast_source_receives(uint32_t n_targets)
+{
+	return (uint32_t)min_u64(
+	    (uint64_t)CAST_REPORTS * n_targets, CAST_REPORTS_MAX);
+}
+
+/*
  * Have a broadcast's segments sent. config: network, group, find, find_arg and
  * flow. -ENOMEM, and what dfi__cast_open() returns.
  */

@@ -134,6 +134,47 @@ int dfi__cast_check(const struct flow *flow, uint32_t largest)
 	    dfi__cast_room(flow, limit));
 }
 
+/* What both ends have. */
+static struct cast_config describe(const struct flow *flow)
+{
+	return (struct cast_config){
+		.group = flow->multicast_address,
+		.flow = { .instance = flow->instance,
+		    .n_sources = flow->n_sources,
+		    .n_targets = flow->n_targets,
+		    .geometry = dfi__flow_slots_geometry(flow) },
+	};
+}
+
+/* Of a target, or else of a source, which sends from its ring. */
+static struct multicast_attr port_attr(
+    struct dfi *dfi, const struct flow *flow, bool target)
+{
+	struct cast_config config = describe(flow);
+	const struct ring_geometry *geometry = &config.flow.geometry;
+
+	config.member = target;
+	config.receives = target
+	    ? cast_target_receives(geometry, flow->n_sources)
+	    : cast_source_receives(flow->n_targets);
+	if (!target)
+		config.memory_size = dfi__fan_bytes(dfi->transport, geometry);
+	return dfi__cast_attr(&config);
+}
+
+void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+    uint64_t *target, uint64_t *source)
+{
+	struct multicast_attr at_target = port_attr(dfi, flow, true);
+	struct multicast_attr at_source = port_attr(dfi, flow, false);
+	struct transport *network;
+
+	if (dfi__network_open(dfi, &network) < 0)
+		network = NULL;
+	*target = dfi__verbs_ops.multicast_bytes(network, &at_target);
+	*source = dfi__verbs_ops.multicast_bytes(network, &at_source);
+}
+
 uint64_t dfi__cast_receive_bytes(const struct flow *flow)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
@@ -146,7 +187,6 @@ uint64_t dfi__cast_receive_bytes(const struct flow *flow)
 static int configure(
     struct dfi *dfi, const struct flow *flow, struct cast_config *config)
 {
-	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
 	struct transport *network;
 	int ret = dfi__network_open(dfi, &network);
 
@@ -155,14 +195,8 @@ static int configure(
 	ret = dfi__cast_check(flow, network->ops->multicast_size(network));
 	if (ret < 0)
 		return ret;
-	*config = (struct cast_config){
-		.network = network,
-		.group = flow->multicast_address,
-		.flow = { .instance = flow->instance,
-		    .n_sources = flow->n_sources,
-		    .n_targets = flow->n_targets,
-		    .geometry = geometry },
-	};
+	*config = describe(flow);
+	config->network = network;
 	return 0;
 }
 

@@ -29,6 +29,13 @@ uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram);
  */
 int dfi__cast_check(const struct flow *flow, uint32_t largest);
 
+/*
+ * What the ports of a target and of a source take and lock beside the ring that
+ * a source sends from, at this context's device, if it has one.
+ */
+void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+    uint64_t *target, uint64_t *source);
+
 /* What a target receives datagrams in, in bytes. */
 uint64_t dfi__cast_receive_bytes(const struct flow *flow);
 

@@ -20,6 +20,18 @@ static const struct ring_layout layout = {
 	.wait_offset = offsetof(struct dispenser_words, waits),
 };
 
+uint64_t dfi__dispenser_bytes(const struct dfi *dfi)
+{
+	return dfi->transport->ops->region_bytes(
+	    dfi->transport, DISPENSER_REGION_SIZE);
+}
+
+uint64_t dfi__dispenser_image_bytes(const struct dfi *dfi)
+{
+	return transport_image_bytes(transport_image_size(&layout, false),
+	    dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+}
+
 /* As of a flow with that transport. */
 static bool may_need_network(
     const struct dfi *dfi, enum dfi_transport transport)

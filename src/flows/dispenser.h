@@ -54,6 +54,13 @@ int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
 /* Also if it was not created. Its users are told, as far as memory can. */
 void dfi__dispenser_destroy(struct dispenser *dispenser);
 
+/*
+ * What one takes where it is, and in a process that takes numbers through a
+ * device.
+ */
+uint64_t dfi__dispenser_bytes(const struct dfi *dfi);
+uint64_t dfi__dispenser_image_bytes(const struct dfi *dfi);
+
 /* The end of one who takes numbers, one thread at a time. */
 struct dispenser_user {
 	struct remote *remote;

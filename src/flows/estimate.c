@@ -13,6 +13,7 @@
 #include "context.h"
 #include "declare.h"
 #include "descriptor.h"
+#include "dispenser.h"
 #include "tree.h"
 
 /*
@@ -58,12 +59,25 @@ static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
 	    dfi, transport_image_size(&layout, part->kind == DFI_REPLICATE));
 }
 
+/* Of an end that takes in so many rings of a part that a device writes to. */
+static uint64_t receives(const struct flow *part)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(part);
+	struct ring_layout layout = ring_layout(&geometry, part->n_sources);
+
+	return transport_region_receives(&layout);
+}
+
 /*
  * A part of a flow with a tree: what a combiner's inputs take, or, for their
  * number behind the last, a target's. The images are those of who sends to it.
  */
+struct part_bytes {
+	uint64_t rings, images, receives;
+};
+
 static int fill_part(const struct dfi *dfi, const struct flow *flow,
-    uint32_t combiner, uint64_t *rings, uint64_t *images)
+    uint32_t combiner, struct part_bytes *bytes)
 {
 	struct flow part;
 	int ret = dfi__flow_copy(flow, &part);
@@ -73,11 +87,29 @@ static int fill_part(const struct dfi *dfi, const struct flow *flow,
 	ret = combiner < dfi__tree_size(flow) ? dfi__tree_input(&part, combiner)
 					      : dfi__tree_target(&part);
 	if (!ret) {
-		*rings = rings_bytes(dfi, &part);
-		*images = image_bytes(dfi, &part);
+		bytes->rings = rings_bytes(dfi, &part);
+		bytes->images = image_bytes(dfi, &part);
+		bytes->receives = receives(&part);
 	}
 	dfi__flow_free(&part);
 	return ret;
+}
+
+/* What is 0 without RDMA. A combiner sends to one above it, or all targets. */
+static void fill_tree_network(const struct flow *flow,
+    const struct part_bytes *first, const struct part_bytes *above,
+    const struct part_bytes *target, struct dfi_flow_estimate *estimate)
+{
+	uint64_t lowest = dfi__tree_top(flow) ? 1 : flow->n_targets;
+
+	estimate->image_bytes = first->images;
+	estimate->combiner_image_bytes = target->images;
+	estimate->source_queue_pairs = 1;
+	estimate->target_receives = target->receives;
+	estimate->source_receives = TRANSPORT_RING_RECEIVES;
+	estimate->combiner_receives = max_u64(
+	    first->receives + lowest * TRANSPORT_RING_RECEIVES,
+	    above->receives + flow->n_targets * TRANSPORT_RING_RECEIVES);
 }
 
 /* The first combiner of each level has as many inputs as any. */
@@ -85,27 +117,25 @@ static int fill_tree(const struct dfi *dfi, const struct flow *flow,
     uint32_t transport, struct dfi_flow_estimate *estimate)
 {
 	uint32_t n = dfi__tree_size(flow), top = dfi__tree_top(flow);
-	uint64_t above, above_images;
-	int ret = fill_part(
-	    dfi, flow, 0, &estimate->combiner_bytes, &estimate->image_bytes);
+	struct part_bytes first, above, target;
+	int ret = fill_part(dfi, flow, 0, &first);
 
+	above = first;
 	if (!ret && top)
-		ret = fill_part(dfi, flow, top, &above, &above_images);
-	if (!ret && top)
-		estimate->combiner_bytes = max_u64(
-		    estimate->combiner_bytes, above);
+		ret = fill_part(dfi, flow, top, &above);
 	if (!ret)
-		ret = fill_part(dfi, flow, n, &estimate->target_bytes,
-		    &estimate->combiner_image_bytes);
+		ret = fill_part(dfi, flow, n, &target);
+	if (ret < 0)
+		return ret;
+	estimate->combiner_bytes = max_u64(first.rings, above.rings);
+	estimate->target_bytes = target.rings;
 	estimate->n_combiners = n;
 	/* Each but those of the top level has one, at the combiner above. */
 	estimate->rings = flow->n_sources + top +
 	    (uint64_t)(n - top) * flow->n_targets;
-	if (transport == DFI_TRANSPORT_SHM)
-		estimate->image_bytes = estimate->combiner_image_bytes = 0;
-	else
-		estimate->source_queue_pairs = 1;
-	return ret;
+	if (transport != DFI_TRANSPORT_SHM)
+		fill_tree_network(flow, &first, &above, &target, estimate);
+	return 0;
 }
 
 /* A source sees only its part of a tree: one target. */
@@ -117,11 +147,41 @@ static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
 	return ret < 0 ? ret : dfi__combine_source_bytes(&part, bytes);
 }
 
+/* What is 0 without RDMA. */
+static void fill_network(struct dfi *dfi, const struct flow *flow,
+    struct dfi_flow_estimate *estimate)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(flow);
+
+	/* The sequencer has one of its own, and a link. */
+	estimate->source_queue_pairs = flow->ordered;
+	estimate->source_receives = flow->ordered * TRANSPORT_RING_RECEIVES;
+	if (flow->ordered)
+		estimate->sequencer_image_bytes = dfi__dispenser_image_bytes(
+		    dfi);
+	if (flow_is_cast(flow)) {
+		dfi__cast_port_bytes(dfi, flow, &estimate->target_port_bytes,
+		    &estimate->source_port_bytes);
+		estimate->target_bytes += estimate->target_port_bytes;
+		estimate->source_bytes += estimate->source_port_bytes;
+		estimate->target_descriptors += CAST_FILES;
+		estimate->source_descriptors += CAST_FILES;
+		estimate->source_queue_pairs++;
+		return;
+	}
+	estimate->image_bytes = image_bytes(dfi, flow);
+	if (flow->kind == DFI_REPLICATE)
+		estimate->stage_bytes = locked_bytes(
+		    dfi, dfi__fan_stage_size(&geometry));
+	estimate->source_queue_pairs += flow->n_targets;
+	estimate->target_receives = receives(flow);
+	estimate->source_receives += flow->n_targets * TRANSPORT_RING_RECEIVES;
+}
+
 static int fill(struct dfi *dfi, const struct flow *flow,
     struct dfi_flow_estimate *estimate)
 {
 	bool multicast = flow->replication == DFI_REPLICATION_MULTICAST;
-	bool cast = flow_is_cast(flow);
 	struct ring_geometry slots = dfi__flow_slots_geometry(flow);
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 	uint32_t transport = flow->transport ? flow->transport
@@ -138,9 +198,12 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 	estimate->ring_bytes = slots.ring_size;
 	estimate->target_bytes = rings_bytes(dfi, flow);
 	estimate->target_descriptors = 1;
+	estimate->source_descriptors = multicast;
 	estimate->process_descriptors = most_processes(flow);
 	estimate->transport = transport;
 	estimate->replication = flow->replication;
+	if (flow->ordered)
+		estimate->sequencer_bytes = dfi__dispenser_bytes(dfi);
 	if (flow->kind == DFI_REPLICATE)
 		estimate->source_bytes = dfi__fan_bytes(
 		    multicast ? dfi->transport : NULL, &slots);
@@ -148,21 +211,9 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 		ret = combine_source_bytes(flow, &estimate->source_bytes);
 	if (!ret && flow->fan_in)
 		return fill_tree(dfi, flow, transport, estimate);
-	if (ret < 0 || transport == DFI_TRANSPORT_SHM)
-		return ret;
-	if (cast) {
-		estimate->target_bytes += dfi__cast_receive_bytes(flow);
-		estimate->target_descriptors += CAST_FILES;
-		estimate->source_queue_pairs = 1 + flow->ordered;
-		return 0;
-	}
-	estimate->image_bytes = image_bytes(dfi, flow);
-	if (flow->kind == DFI_REPLICATE)
-		estimate->stage_bytes = locked_bytes(
-		    dfi, dfi__fan_stage_size(&geometry));
-	/* The sequencer has one of its own. */
-	estimate->source_queue_pairs = flow->n_targets + flow->ordered;
-	return 0;
+	if (!ret && transport != DFI_TRANSPORT_SHM)
+		fill_network(dfi, flow, estimate);
+	return ret;
 }
 
 int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,

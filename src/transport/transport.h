@@ -447,6 +447,12 @@ struct transport_ops {
 	 * which must be closed before stop(). NULL: there are none.
 	 */
 	uint32_t (*multicast_size)(const struct transport *transport);
+	/*
+	 * What a port takes, and locks, beside the memory that it sends from,
+	 * which it locks, too; transport NULL: where no device limits it.
+	 */
+	uint64_t (*multicast_bytes)(const struct transport *transport,
+	    const struct multicast_attr *attr);
 	int (*multicast_open)(struct transport *transport,
 	    const struct multicast_attr *attr, int64_t deadline,
 	    struct multicast_port **port);
@@ -489,6 +495,18 @@ static inline uint64_t transport_image_size(
 	return staged ? layout->first_slot +
 		(uint64_t)layout->n_slots * TRANSPORT_FOOTER_SIZE
 		      : layout->ring_size;
+}
+
+/*
+ * What may arrive at once for a ring that a device writes to, beside its
+ * segments: messages and the end mark for its reader, messages and credits for
+ * its writer; and for all rings of a region.
+ */
+#define TRANSPORT_RING_RECEIVES UINT64_C(4)
+static inline uint64_t transport_region_receives(
+    const struct ring_layout *layout)
+{
+	return layout->n_rings * (layout->n_slots + TRANSPORT_RING_RECEIVES);
 }
 
 extern const struct transport_ops dfi__shm_ops;

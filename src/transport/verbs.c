@@ -140,7 +140,7 @@ static void free_export(struct verbs_export *export)
 		;
 	*at = export->next;
 	dfi__verbs_receives_spare(
-	    verbs, verbs_region_receives(&export->layout));
+	    verbs, transport_region_receives(&export->layout));
 	ibv_dereg_mr(export->mr);
 	region->transport->ops->region_destroy(region);
 	free(export->rings);
@@ -229,7 +229,7 @@ static int verbs_export(struct transport *transport, struct region *region,
 	}
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
-	dfi__verbs_receives_need(verbs, verbs_region_receives(layout));
+	dfi__verbs_receives_need(verbs, transport_region_receives(layout));
 	export->next = verbs->exports;
 	verbs->exports = export;
 	pthread_mutex_unlock(&verbs->table);
@@ -317,7 +317,7 @@ void dfi__verbs_free_remote(struct verbs_remote *remote)
 		verbs->links[remote->link] = (struct verbs_link){
 			.conn = NULL,
 		};
-		dfi__verbs_receives_spare(verbs, VERBS_RING_RECEIVES);
+		dfi__verbs_receives_spare(verbs, TRANSPORT_RING_RECEIVES);
 	}
 	dfi__verbs_free_image(remote);
 	free(remote);
@@ -465,7 +465,7 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
 	number = dfi__verbs_link_take(verbs, remote->conn);
 	if (number != NO_LINK) {
 		verbs->links[number].remote = remote;
-		dfi__verbs_receives_need(verbs, VERBS_RING_RECEIVES);
+		dfi__verbs_receives_need(verbs, TRANSPORT_RING_RECEIVES);
 	}
 	pthread_mutex_unlock(&verbs->table);
 	lock_release(&verbs->poll);
@@ -847,6 +847,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.arm_remote = verbs_arm_remote,
 	.describe = dfi__verbs_describe,
 	.multicast_size = dfi__verbs_multicast_size,
+	.multicast_bytes = dfi__verbs_multicast_bytes,
 	.multicast_open = dfi__verbs_multicast_open,
 	.query = dfi__verbs_query,
 };

@@ -437,15 +437,6 @@ int dfi__verbs_post_receives(
 void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n);
 void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n);
 
-/* What may arrive for a ring beside its segments: messages and the end mark for
- * its reader, messages and credits for its writer. */
-#define VERBS_RING_RECEIVES UINT64_C(4)
-
-static inline uint64_t verbs_region_receives(const struct ring_layout *layout)
-{
-	return layout->n_rings * (layout->n_slots + VERBS_RING_RECEIVES);
-}
-
 /* verbs_stats.c */
 
 /* Keep the counts of a connection that goes; both locks are held. */
@@ -632,8 +623,10 @@ void dfi__verbs_unlist_port(struct verbs_port *port);
 void dfi__verbs_query_ports(
     const struct verbs *verbs, struct dfi_context_stats *stats);
 
-/* verbs_multicast.c; as the transport's operations. */
+/* verbs_multicast.c, verbs_port.c; as the transport's operations. */
 uint32_t dfi__verbs_multicast_size(const struct transport *transport);
+uint64_t dfi__verbs_multicast_bytes(
+    const struct transport *transport, const struct multicast_attr *attr);
 int dfi__verbs_multicast_open(struct transport *transport,
     const struct multicast_attr *attr, int64_t deadline,
     struct multicast_port **port);

@@ -58,39 +58,78 @@ static int check_attr(struct verbs_port *port)
 	return 0;
 }
 
+/* How much it may have under way, where no device limits it. */
+static const struct ibv_device_attr no_limits = {
+	.max_qp_wr = INT32_MAX,
+	.max_cqe = INT32_MAX,
+};
+
 /* As many receives as it can hold of those that are wanted. */
+static void set_sizes(struct verbs_port *port,
+    const struct ibv_device_attr *device, uint32_t sends)
+{
+	uint32_t most = (uint32_t)(device->max_qp_wr < device->max_cqe
+		? device->max_qp_wr
+		: device->max_cqe - 1);
+
+	port->base.receives = (uint32_t)min_u64(port->attr.receives, most);
+	port->base.max_size = port->attr.max_size;
+	port->max_sends = (uint32_t)min_u64(VERBS_DATAGRAMS, sends);
+	port->receive_size = (uint32_t)align_up(
+	    VERBS_GRH + port->attr.receive_size, CACHE_LINE);
+}
+
+static uint64_t receives_size(const struct verbs_port *port)
+{
+	return align_up(
+	    (uint64_t)port->base.receives * port->receive_size, CACHE_LINE);
+}
+
+/* Memory for receives and headers. */
+static uint64_t buffers_size(const struct verbs_port *port)
+{
+	return align_up(receives_size(port) +
+		(uint64_t)port->max_sends * MULTICAST_HEADER_MAX,
+	    TRANSPORT_IMAGE_PAGE);
+}
+
 static int choose_sizes(struct verbs_port *port)
 {
 	struct verbs *verbs = port->verbs;
 	struct ibv_device_attr device;
-	uint32_t most, wanted = port->attr.receives;
+	uint32_t wanted = port->attr.receives;
 
 	if (ibv_query_device(verbs->device.context, &device))
 		return fail(port, "ibv_query_device");
-	most = (uint32_t)(device.max_qp_wr < device.max_cqe
-		? device.max_qp_wr
-		: device.max_cqe - 1);
-	if (wanted > most)
+	set_sizes(port, &device, verbs->device.limits.sends);
+	if (port->base.receives < wanted)
 		dfi__log(DFI_LOG_INFO,
 		    "verbs: %s: %u receives for %u datagrams, so that more may "
 		    "be lost: max_qp_wr, max_cqe",
-		    dfi__verbs_port(&verbs->device).text, most, wanted);
-	port->base.receives = (uint32_t)min_u64(wanted, most);
-	port->base.max_size = port->attr.max_size;
-	port->max_sends = (uint32_t)min_u64(
-	    VERBS_DATAGRAMS, verbs->device.limits.sends);
-	port->receive_size = (uint32_t)align_up(
-	    VERBS_GRH + port->attr.receive_size, CACHE_LINE);
+		    dfi__verbs_port(&verbs->device).text, port->base.receives,
+		    wanted);
 	return 0;
 }
 
-/* Memory for receives and headers; of no use to a forked child. */
+uint64_t dfi__verbs_multicast_bytes(
+    const struct transport *transport, const struct multicast_attr *attr)
+{
+	const struct verbs *verbs = (const struct verbs *)transport;
+	struct verbs_port port = { .attr = *attr };
+	struct ibv_device_attr device;
+
+	if (!verbs || ibv_query_device(verbs->device.context, &device))
+		set_sizes(&port, &no_limits, VERBS_DATAGRAMS);
+	else
+		set_sizes(&port, &device, verbs->device.limits.sends);
+	return buffers_size(&port);
+}
+
+/* Of no use to a forked child. */
 static int create_buffers(struct verbs_port *port)
 {
 	struct verbs *verbs = port->verbs;
-	uint64_t receives = align_up(
-	    (uint64_t)port->base.receives * port->receive_size, CACHE_LINE);
-	uint64_t size = receives + port->max_sends * MULTICAST_HEADER_MAX;
+	uint64_t size = buffers_size(port);
 	void *at;
 	int ret = dfi__verbs_lock_room(verbs, size + port->attr.memory_size);
 
@@ -103,7 +142,7 @@ static int create_buffers(struct verbs_port *port)
 	madvise(at, size, MADV_DONTFORK);
 	port->buffers = at;
 	port->buffers_size = size;
-	port->headers = port->buffers + receives;
+	port->headers = port->buffers + receives_size(port);
 	port->buffers_mr = ibv_reg_mr(
 	    verbs->pd, at, size, IBV_ACCESS_LOCAL_WRITE);
 	if (!port->buffers_mr)

@@ -219,7 +219,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, fan_in, 144, 4);
 	PIN(dfi_flow_attr, reserved, 148, 4);
 
-	PIN_SIZE(dfi_flow_estimate, 104);
+	PIN_SIZE(dfi_flow_estimate, 168);
 	PIN(dfi_flow_estimate, segment_size, 0, 4);
 	PIN(dfi_flow_estimate, segment_count, 4, 4);
 	PIN(dfi_flow_estimate, rings, 8, 8);
@@ -237,6 +237,15 @@ static void pin_flows(void)
 	PIN(dfi_flow_estimate, combiner_bytes, 80, 8);
 	PIN(dfi_flow_estimate, combiner_image_bytes, 88, 8);
 	PIN(dfi_flow_estimate, stage_bytes, 96, 8);
+	PIN(dfi_flow_estimate, sequencer_bytes, 104, 8);
+	PIN(dfi_flow_estimate, sequencer_image_bytes, 112, 8);
+	PIN(dfi_flow_estimate, target_receives, 120, 8);
+	PIN(dfi_flow_estimate, source_receives, 128, 8);
+	PIN(dfi_flow_estimate, combiner_receives, 136, 8);
+	PIN(dfi_flow_estimate, target_port_bytes, 144, 8);
+	PIN(dfi_flow_estimate, source_port_bytes, 152, 8);
+	PIN(dfi_flow_estimate, source_descriptors, 160, 4);
+	PIN(dfi_flow_estimate, reserved, 164, 4);
 
 	PIN_SIZE(dfi_flow_info, 2696);
 	PIN(dfi_flow_info, name, 0, 128);

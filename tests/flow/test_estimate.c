@@ -159,7 +159,7 @@ static void open_sources(struct ends *ends)
 		ends->sources[i] = open_source(rig.other, "f", i, 0);
 }
 
-static void close_ends(struct ends *ends)
+static void close_ends(struct ends *ends, const char *flow)
 {
 	const void *tuple;
 	uint32_t i;
@@ -170,7 +170,7 @@ static void close_ends(struct ends *ends)
 		cr_assert_eq(dfi_target_consume(ends->targets[i], &tuple), 0);
 		cr_assert_eq(dfi_target_close(ends->targets[i]), 0);
 	}
-	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, flow), 0);
 }
 
 static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
@@ -187,6 +187,7 @@ static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
 		attr.segment_size = 0;
 	}
 	attr.kind = rng_below(rng, 3) ? DFI_SHUFFLE : DFI_REPLICATE;
+	attr.ordered = attr.kind == DFI_REPLICATE && !rng_below(rng, 3);
 	return attr;
 }
 
@@ -233,19 +234,19 @@ static void check_one(struct rng *rng)
 	files = count_files(&before);
 	open_targets(&ends);
 	cr_assert_eq(count_files(&bytes) - files,
-	    ends.n_targets * estimate.target_descriptors);
-	cr_assert_eq(bytes - before, ends.n_targets * estimate.target_bytes);
+	    ends.n_targets * estimate.target_descriptors + attr.ordered);
+	cr_assert_eq(bytes - before,
+	    ends.n_targets * estimate.target_bytes + estimate.sequencer_bytes);
 	files = count_files(&before);
 	open_sources(&ends);
-	if (is_multicast(&estimate)) {
-		files += ends.n_sources;
+	files += ends.n_sources * estimate.source_descriptors;
+	if (is_multicast(&estimate))
 		before += ends.n_sources * estimate.source_bytes;
-	}
 	/* The other end of what passed the region closes a moment later. */
 	cr_assert(eventually(has_files, &files), "a source keeps a file open");
 	count_files(&bytes);
 	cr_assert_eq(bytes, before);
-	close_ends(&ends);
+	close_ends(&ends, "f");
 }
 
 Test(estimate, is_what_flows_then_use)
@@ -254,7 +255,7 @@ Test(estimate, is_what_flows_then_use)
 	uint32_t i;
 
 	if (over_verbs())
-		cr_skip_test("files are also those of the devices");
+		cr_skip_test("see is_what_is_taken_over_verbs");
 	for (i = 0; i < 60; i++)
 		check_one(&rng);
 }
@@ -267,64 +268,206 @@ static struct dfi_context_stats stats_of(struct dfi *dfi)
 	return stats;
 }
 
-static bool no_images(void *before)
+static bool is_locked(void *bytes)
 {
-	return status_bytes("VmPin:") == *(uint64_t *)before;
+	return status_bytes("VmPin:") == *(uint64_t *)bytes;
 }
 
-/* What sources lock over RDMA: images, and if they stage segments, these. */
+/* Of its rings: what it has for messages stays. */
+static bool has_no_memory_regions(void *dfi)
+{
+	struct dfi_context_stats stats = stats_of(dfi);
+
+	return stats.memory_regions == (stats.receives + 4095) / 4096;
+}
+
+/* What a device needs itself comes with its first use. */
+static void use_device(void)
+{
+	struct ends ends = { .n_sources = 1, .n_targets = 1 };
+
+	create_kv_flow(rig.dfi, "g", 1, 1, 16, 4);
+	ends.targets[0] = open_target(rig.dfi, "g", 0, 0);
+	ends.sources[0] = open_source(rig.other, "g", 0, 0);
+	close_ends(&ends, "g");
+	cr_assert(eventually(has_no_memory_regions, rig.dfi));
+	cr_assert(eventually(has_no_memory_regions, rig.other));
+}
+
+/* Receives of a context for what needs so many; as many as it had at least. */
+static uint32_t receives_for(uint64_t needed, uint32_t had)
+{
+	uint64_t steps = (needed + 4095) / 4096;
+	uint32_t all = (uint32_t)(steps > 4 ? 4 : steps) * 4096;
+
+	return all > had ? all : had;
+}
+
+/* The bytes of a context's messages. */
+static uint64_t receive_bytes(uint32_t receives)
+{
+	return receives * UINT64_C(64);
+}
+
+/* Of a multicast, the receives of ports count among the others. */
+static uint32_t receives_of(struct dfi *dfi)
+{
+	return stats_of(dfi).receives;
+}
+
+static uint64_t locked_by_targets(
+    const struct dfi_flow_estimate *estimate, const struct ends *ends)
+{
+	uint64_t each = is_multicast(estimate) ? estimate->target_port_bytes
+					       : estimate->target_bytes;
+
+	return ends->n_targets * each + estimate->sequencer_bytes;
+}
+
 static uint64_t locked_by_sources(
     const struct dfi_flow_estimate *estimate, const struct ends *ends)
 {
-	return estimate->rings * estimate->image_bytes +
-	    ends->n_sources * estimate->stage_bytes;
+	uint64_t each = estimate->stage_bytes + estimate->sequencer_image_bytes;
+
+	if (is_multicast(estimate))
+		each += estimate->source_bytes;
+	return ends->n_sources * each + estimate->rings * estimate->image_bytes;
 }
 
-/* Locked memory, which is registered memory, and memory regions. */
-Test(estimate, is_what_is_locked_over_verbs)
+static void check_targets_over_verbs(const struct dfi_flow_estimate *estimate,
+    uint32_t ordered, struct ends *ends)
+{
+	uint32_t receives = receives_of(rig.dfi), new = 0;
+	uint64_t locked = status_bytes("VmPin:"), regions, bytes;
+	uint32_t files = count_files(&regions);
+
+	if (!is_multicast(estimate))
+		new = receives_for(ends->n_targets * estimate->target_receives +
+			      4 * ordered,
+			  receives) -
+		    receives;
+	open_targets(ends);
+	if (!is_multicast(estimate))
+		cr_assert_eq(receives_of(rig.dfi), receives + new);
+	cr_assert_eq(status_bytes("VmPin:") - locked,
+	    locked_by_targets(estimate, ends) + receive_bytes(new));
+	cr_assert_eq(count_files(&bytes) - files,
+	    ends->n_targets * estimate->target_descriptors + ordered);
+	cr_assert_eq(bytes - regions,
+	    ends->n_targets *
+		    (estimate->target_bytes - estimate->target_port_bytes) +
+		estimate->sequencer_bytes);
+}
+
+/* Of those of a source: rings, stages, sequencers, and two of each port. */
+static uint32_t regions_of_sources(const struct dfi_flow_estimate *estimate,
+    uint32_t ordered, const struct ends *ends)
+{
+	uint32_t each = (estimate->stage_bytes ? 1 : 0) + ordered;
+
+	if (is_multicast(estimate))
+		return ends->n_sources * (each + 2);
+	return ends->n_sources * (each + ends->n_targets);
+}
+
+static void check_sources_over_verbs(const struct dfi_flow_estimate *estimate,
+    uint32_t ordered, struct ends *ends)
+{
+	struct dfi_context_stats before = stats_of(rig.other), stats;
+	uint64_t locked = status_bytes("VmPin:"), bytes;
+	uint32_t files = count_files(&bytes), new;
+
+	new = receives_for(ends->n_sources * estimate->source_receives,
+		  before.receives) -
+	    before.receives;
+	open_sources(ends);
+	stats = stats_of(rig.other);
+	if (!is_multicast(estimate))
+		cr_assert_eq(stats.receives, before.receives + new);
+	cr_assert_eq(status_bytes("VmPin:") - locked,
+	    locked_by_sources(estimate, ends) + receive_bytes(new));
+	cr_assert_eq(stats.memory_regions - before.memory_regions,
+	    regions_of_sources(estimate, ordered, ends) + new / 4096);
+	cr_assert_leq(stats.queue_pairs - before.queue_pairs,
+	    ends->n_sources * estimate->source_queue_pairs);
+	/* What was opened to connect is closed a moment later. */
+	files += ends->n_sources * estimate->source_descriptors;
+	cr_assert(eventually(has_files, &files), "not the files of sources");
+}
+
+static void check_over_verbs(const struct dfi_flow_attr *attr)
+{
+	struct dfi_flow_estimate estimate = estimate_of(attr);
+	struct ends ends = { .n_sources = attr->n_sources,
+		.n_targets = attr->n_targets };
+	uint64_t locked;
+
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, "f", attr), 0, "%s", dfi_errmsg());
+	check_targets_over_verbs(&estimate, attr->ordered, &ends);
+	check_sources_over_verbs(&estimate, attr->ordered, &ends);
+	locked = status_bytes("VmPin:") - locked_by_targets(&estimate, &ends) -
+	    locked_by_sources(&estimate, &ends);
+	close_ends(&ends, "f");
+	cr_assert(eventually(is_locked, &locked));
+	cr_assert(eventually(has_no_memory_regions, rig.dfi));
+	cr_assert(eventually(has_no_memory_regions, rig.other));
+}
+
+/* Locked memory, which is registered memory, memory regions, and files. */
+Test(estimate, is_what_is_taken_over_verbs)
 {
 	struct rng rng = { test_setting("SEED", 1) };
-	struct dfi_context_stats at_first, stats;
-	struct dfi_flow_estimate estimate;
 	struct dfi_flow_attr attr;
-	uint64_t before, targets;
 	struct ends ends;
 	uint32_t i;
 
 	if (!over_verbs())
 		cr_skip_test("DFI_TRANSPORT is not verbs");
-	/* What the transport itself locks comes with its first flow. */
-	for (i = 0; i < 4; i++) {
+	use_device();
+	for (i = 0; i < 6; i++) {
 		attr = random_attr(&rng, &ends);
-		attr.kind = i % 2 ? DFI_REPLICATE : DFI_SHUFFLE;
-		estimate = estimate_of(&attr);
-		cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
-		before = status_bytes("VmPin:");
-		at_first = stats_of(rig.other);
-		open_targets(&ends);
-		targets = status_bytes("VmPin:");
-		if (i > 0)
-			cr_assert_eq(targets - before,
-			    ends.n_targets * estimate.target_bytes);
-		open_sources(&ends);
-		stats = stats_of(rig.other);
-		if (i > 0) {
-			cr_assert_eq(status_bytes("VmPin:") - targets,
-			    locked_by_sources(&estimate, &ends));
-			cr_assert_eq(
-			    stats.memory_regions - at_first.memory_regions,
-			    estimate.rings +
-				(estimate.stage_bytes ? ends.n_sources : 0));
-		}
-		cr_assert_leq(stats.queue_pairs - at_first.queue_pairs,
-		    ends.n_sources * estimate.source_queue_pairs);
-		if (i == 0)
-			before = status_bytes("VmPin:") -
-			    ends.n_targets * estimate.target_bytes -
-			    locked_by_sources(&estimate, &ends);
-		close_ends(&ends);
-		cr_assert(eventually(no_images, &before));
+		attr.kind = i % 3 ? DFI_REPLICATE : DFI_SHUFFLE;
+		attr.ordered = i % 3 == 2;
+		check_over_verbs(&attr);
 	}
+}
+
+/* Ports have files, and room for datagrams, which have headers of their own. */
+Test(estimate, is_what_a_multicast_takes_over_verbs)
+{
+	struct rng rng = { test_setting("SEED", 1) };
+	struct dfi_flow_attr attr;
+	uint32_t i;
+
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	use_device();
+	for (i = 0; i < 6; i++) {
+		attr = kv_attr(1 + i % 3, 1 + i / 2, 16 + rng_below(&rng, 500),
+		    1 + rng_below(&rng, 300));
+		attr.kind = DFI_REPLICATE;
+		attr.replication = DFI_REPLICATION_MULTICAST;
+		attr.ordered = i % 2;
+		check_over_verbs(&attr);
+	}
+}
+
+/* Receives come 4096 at a time, and never go. */
+Test(estimate, has_the_receives_of_many_segments)
+{
+	struct dfi_flow_attr attr = kv_attr(2, 2, 16, 2000);
+
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	use_device();
+	cr_assert_eq(stats_of(rig.dfi).receives, 4096);
+	check_over_verbs(&attr);
+	cr_assert_eq(stats_of(rig.dfi).receives, 8192);
+	attr = kv_attr(3, 2, 16, 4000);
+	check_over_verbs(&attr);
+	cr_assert_eq(stats_of(rig.dfi).receives, 16384);
+	cr_assert_eq(stats_of(rig.other).receives, 4096);
 }
 
 /* ---- Trees of combiners ----------------------------------------------------
@@ -379,6 +522,11 @@ static void check_tree(
 	if (!over_verbs())
 		estimate.image_bytes = estimate.combiner_image_bytes = 0;
 	cr_assert_eq(estimate.n_combiners, n_sources / fan_in);
+	/* For each segment, and four more for each end of a ring. */
+	cr_assert_eq(estimate.source_receives, 4);
+	cr_assert_eq(
+	    estimate.combiner_receives, fan_in * (4 + 4) + n_targets * 4);
+	cr_assert_eq(estimate.target_receives, estimate.n_combiners * (4 + 4));
 	cr_assert_eq(estimate.rings,
 	    n_sources + (uint64_t)estimate.n_combiners * n_targets);
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
@@ -411,7 +559,7 @@ static void check_tree(
 		cr_assert_eq(dfi_combiner_run(combiners[c]), 0);
 		cr_assert_eq(dfi_combiner_close(combiners[c]), 0);
 	}
-	close_ends(&ends);
+	close_ends(&ends, "f");
 	cr_assert(eventually(all_is_returned, &at_first));
 }
 
@@ -556,7 +704,7 @@ static void check_limit(const struct dfi_flow_attr *attr, bool exact)
 		cr_assert_eq(dfi_source_close(first), 0);
 	cr_assert_eq(dfi_source_close(second), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
-	close_ends(&ends);
+	close_ends(&ends, "f");
 }
 
 Test(estimate, bound_on_ring_memory_counts_segments_of_replicate_flows)

@@ -476,6 +476,13 @@ static uint32_t multicast_size(const struct transport *transport)
 	return MULTICAST_LARGEST;
 }
 
+static uint64_t multicast_bytes(
+    const struct transport *transport, const struct multicast_attr *attr)
+{
+	(void)transport;
+	return (uint64_t)attr->receives * attr->receive_size;
+}
+
 static int multicast_open(struct transport *transport,
     const struct multicast_attr *attr, int64_t deadline,
     struct multicast_port **out)
@@ -559,6 +566,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.added = added,
 	.arm_remote = arm_words,
 	.multicast_size = multicast_size,
+	.multicast_bytes = multicast_bytes,
 	.multicast_open = multicast_open,
 	.query = query,
 };
