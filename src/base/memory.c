@@ -237,6 +237,32 @@ uint64_t dfi__memory_address_room(uint64_t *limit)
 	    min_u64(*limit, pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+/* See admin-guide/mm/hugetlbpage.rst. */
+static bool ask_huge(const char *root, const char *what, uint64_t *pages)
+{
+	struct file file;
+
+	return read_file(&file,
+		   "%s/sys/kernel/mm/hugepages/hugepages-2048kB/%s", root,
+		   what) &&
+	    parse_number(file.text, pages);
+}
+
+uint64_t dfi__memory_huge_room(const char *root)
+{
+	uint64_t unused, taken, extra, had;
+
+	if (!ask_huge(root, "free_hugepages", &unused) ||
+	    !ask_huge(root, "resv_hugepages", &taken) ||
+	    !ask_huge(root, "nr_overcommit_hugepages", &extra) ||
+	    !ask_huge(root, "surplus_hugepages", &had))
+		return UINT64_MAX;
+	/* They are asked for one after another. There may be no limit. */
+	unused = min_u64(unused - min_u64(unused, taken), UINT64_MAX >> 22);
+	extra = min_u64(extra - min_u64(extra, had), UINT64_MAX >> 22);
+	return (unused + extra) << 21;
+}
+
 /* Bit of CAP_IPC_LOCK in the capabilities of /proc/self/status. */
 #define MAY_LOCK (UINT64_C(1) << 14)
 

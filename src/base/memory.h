@@ -29,6 +29,13 @@ void dfi__memory_room(const char *root, struct memory_room *room);
 uint64_t dfi__memory_address_room(uint64_t *limit);
 
 /*
+ * How much of the memory that the system has reserved for huge pages of 2 MiB
+ * nobody has yet, with what it may still reserve by itself. UINT64_MAX: that is
+ * not known. root: as above.
+ */
+uint64_t dfi__memory_huge_room(const char *root);
+
+/*
  * How much memory this process can still have pinned for devices, and the limit
  * of all (RLIMIT_MEMLOCK). UINT64_MAX in both if there is none, as for who may
  * lock any (CAP_IPC_LOCK).

@@ -175,15 +175,7 @@ void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
 	*source = dfi__verbs_ops.multicast_bytes(network, &at_source);
 }
 
-uint64_t dfi__cast_receive_bytes(const struct flow *flow)
-{
-	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
-
-	return (uint64_t)cast_target_receives(&geometry, flow->n_sources) *
-	    datagram_size_max(&geometry);
-}
-
-/* What both ends have, and the device. */
+/* The same, and the device. */
 static int configure(
     struct dfi *dfi, const struct flow *flow, struct cast_config *config)
 {
@@ -198,6 +190,29 @@ static int configure(
 	*config = describe(flow);
 	config->network = network;
 	return 0;
+}
+
+/* Receives are no rings, but count as such. */
+static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
+    bool target, uint64_t *ring_memory)
+{
+	struct multicast_attr attr = port_attr(dfi, flow, target);
+	const char *role = target ? "target" : "source";
+	struct cast_config config;
+	uint64_t bytes;
+	int ret = configure(dfi, flow, &config);
+
+	if (ret < 0)
+		return ret;
+	bytes = config.network->ops->multicast_bytes(config.network, &attr);
+	ret = dfi__ring_memory_take(dfi, bytes, flow->name, role, index);
+	if (ret < 0)
+		return ret;
+	*ring_memory += bytes;
+	ret = config.network->ops->multicast_room(config.network, &attr);
+	return ret < 0
+	    ? dfi__fail_within(ret, "flow '%s': %s %u", flow->name, role, index)
+	    : 0;
 }
 
 /* Where a peer is, if it has attached. */
@@ -229,6 +244,12 @@ static bool find_target(
 	struct dfi_source *source = arg;
 
 	return find_in(&source->targets, index, address);
+}
+
+int dfi__source_cast_room(struct dfi_source *source)
+{
+	return take_room(source->dfi, &source->flow, source->index, false,
+	    &source->ring_memory);
 }
 
 int dfi__source_cast_open(struct dfi_source *source, int64_t deadline)
@@ -398,21 +419,20 @@ static bool find_source(
 	    find_in(&target->sources, index, address);
 }
 
+int dfi__target_cast_room(struct dfi_target *target)
+{
+	return take_room(target->dfi, &target->flow, target->index, true,
+	    &target->ring_memory);
+}
+
 int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
 {
-	uint64_t bytes = dfi__cast_receive_bytes(&target->flow);
 	struct cast_config config;
 	uint32_t i;
 	int ret = configure(target->dfi, &target->flow, &config);
 
 	if (ret < 0)
 		return ret;
-	/* Receives are no rings, but as large. */
-	ret = dfi__ring_memory_take(
-	    target->dfi, bytes, target->flow.name, "target", target->index);
-	if (ret < 0)
-		return ret;
-	target->ring_memory += bytes;
 	config.find = find_source;
 	config.find_arg = target;
 	ret = dfi__cast_target_open(&target->cast, &config, target->index,

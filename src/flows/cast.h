@@ -36,13 +36,14 @@ int dfi__cast_check(const struct flow *flow, uint32_t largest);
 void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
     uint64_t *target, uint64_t *source);
 
-/* What a target receives datagrams in, in bytes. */
-uint64_t dfi__cast_receive_bytes(const struct flow *flow);
-
 /* Files that each endpoint keeps open for its port. */
 #define CAST_FILES 3
 
 /* ---- A source ---------------------------------------------------------- */
+
+/* Take room for its port, before anything is reserved. -ENOMEM, and of the
+ * network. */
+int dfi__source_cast_room(struct dfi_source *source);
 
 /* Open its port, when its fan is there. What dfi__cast_source_open() returns,
  * and of the network. */
@@ -69,7 +70,8 @@ void dfi__source_cast_close(struct dfi_source *source);
 
 /* ---- A target ---------------------------------------------------------- */
 
-/* Join the group, when its rings are ready. As above. */
+/* Take room, and join the group when its rings are ready. As above. */
+int dfi__target_cast_room(struct dfi_target *target);
 int dfi__target_cast_open(struct dfi_target *target, int64_t deadline);
 
 #endif

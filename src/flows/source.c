@@ -15,99 +15,9 @@
 #include "../transport/transport.h"
 #include "attach.h"
 #include "declare.h"
-#include "network.h"
 #include "order.h"
 
 static const char role[] = "source";
-
-/* The transport to a target, and the name of its region there. */
-static int choose_transport(struct dfi_source *source,
-    const struct endpoint *endpoint, struct transport **transport,
-    const struct region_name **name)
-{
-	struct dfi *dfi = source->dfi;
-	bool same_host = endpoint->node.host_id == dfi->node.host_id;
-	enum dfi_transport choice = dfi__network_choice(dfi, &source->flow);
-
-	*transport = dfi->transport;
-	*name = &endpoint->region;
-	if (choice == DFI_TRANSPORT_SHM && !same_host)
-		return dfi__fail(-EHOSTUNREACH,
-		    "host %s can't be reached over shared memory: %s",
-		    endpoint->node.host,
-		    source->flow.transport
-			? "create the flow with another transport"
-			: "set DFI_TRANSPORT=auto");
-	if (same_host && choice != DFI_TRANSPORT_VERBS)
-		return 0;
-	if (!endpoint->verbs.address[0])
-		return dfi__fail(-EHOSTUNREACH,
-		    "node %s on host %s can't be reached over verbs: %s",
-		    endpoint->node.name, endpoint->node.host,
-		    endpoint->verbs_why);
-	*name = &endpoint->verbs;
-	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
-}
-
-/*
- * Memory that devices send from counts towards the context's bound; had: so
- * much of it does already.
- */
-static int take_memory(struct dfi_source *source, uint64_t size, uint64_t had)
-{
-	uint64_t bytes = transport_image_bytes(size,
-			     source->dfi->settings.huge_pages ==
-				 HUGE_PAGES_REQUIRE) -
-	    had;
-	int ret = dfi__ring_memory_take(
-	    source->dfi, bytes, source->flow.name, SOURCE_ID(source));
-
-	if (!ret)
-		source->ring_memory += bytes;
-	return ret;
-}
-
-/*
- * From the first target on that a device writes to, a fan has a stage. That
- * takes the place of its room for a segment, which is smaller and has been
- * counted; if there is no stage, the room stays.
- */
-static int take_stage(struct dfi_source *source, struct transport *transport)
-{
-	const struct ring_geometry *geometry = &source->fan->lane.geometry;
-	uint64_t size = dfi__fan_stage_size(geometry);
-	uint64_t before = source->ring_memory;
-	struct stage *stage;
-	int ret;
-
-	ret = take_memory(source, size, dfi__fan_bytes(NULL, geometry));
-	if (ret < 0)
-		return ret;
-	ret = transport->ops->stage_create(transport, size, &stage);
-	if (ret < 0) {
-		dfi__ring_memory_return(
-		    source->dfi, source->ring_memory - before);
-		source->ring_memory = before;
-		return ret;
-	}
-	dfi__fan_use_stage(source->fan, stage);
-	return 0;
-}
-
-/* What a ring takes that a device writes to, and whence that sends. */
-static int take_image(struct dfi_source *source, struct transport *transport,
-    const struct ring_layout *layout, struct stage **stage)
-{
-	int ret = source->fan && !source->fan->stage
-	    ? take_stage(source, transport)
-	    : 0;
-
-	if (ret < 0)
-		return ret;
-	*stage = source->fan ? source->fan->stage : NULL;
-	return take_memory(
-	    source, transport_image_size(layout, *stage != NULL), 0);
-}
 
 /* A target whose ring is being opened. */
 struct opening {
@@ -152,9 +62,9 @@ static int open_remote(
 		    "but its rings take %lu",
 		    source->flow.name, PEER_ID(&source->targets, target),
 		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
-	ret = choose_transport(source, endpoint, &transport, &name);
+	ret = dfi__source_way(source, endpoint, &transport, &name);
 	if (!ret && transport != source->dfi->transport)
-		ret = take_image(source, transport, &layout, &stage);
+		ret = dfi__source_take_image(source, transport, &stage);
 	if (!ret)
 		ret = transport->ops->remote_open(transport, source, name,
 		    &layout, source_ring(source), stage, patience, &remote);
@@ -254,8 +164,10 @@ static int take_fan(struct dfi_source *source)
 static int open_remotes(struct dfi_source *source, int64_t deadline)
 {
 	uint32_t t;
-	int ret;
+	int ret = dfi__source_room(source);
 
+	if (ret < 0)
+		return ret;
 	for (t = 0; t < source->flow.n_targets; t++) {
 		ret = 0;
 		if (peers_state(&source->targets, t) != PEER_CANCELLED)
@@ -268,6 +180,7 @@ static int open_remotes(struct dfi_source *source, int64_t deadline)
 			return ret;
 		source->n_remotes++;
 	}
+	dfi__source_room_return(source);
 	return 0;
 }
 
@@ -478,6 +391,8 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (ret < 0)
 		return ret;
 	ret = dfi__peers_await(&source->targets, deadline);
+	if (!ret && flow_is_cast(&source->flow))
+		ret = dfi__source_cast_room(source);
 	if (!ret && source->fan)
 		ret = take_fan(source);
 	if (!ret && flow_is_cast(&source->flow))

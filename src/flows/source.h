@@ -2,7 +2,8 @@
 /*
  * A source from inside. source.c opens and closes it, send.c moves segments,
  * shuffle.c routes tuples into them, replicate.c looks after the targets of a
- * source that sends each tuple to all, and combine_source.c combines.
+ * source that sends each tuple to all, combine_source.c combines, and
+ * source_room.c asks for memory.
  */
 #ifndef DFI_FLOWS_SOURCE_H
 #define DFI_FLOWS_SOURCE_H
@@ -72,6 +73,7 @@ struct dfi_source {
 	struct source_window *window; /* of a flow with windows, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
+	uint64_t unspent;     /* of that, for rings that are not open yet */
 	uint32_t n_remotes;   /* opened so far */
 	const void *claimed;  /* start of the span that is lent, or NULL */
 	uint32_t cause;       /* of an abort that a combiner passes on */
@@ -97,6 +99,25 @@ _Static_assert(
 int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct dfi_source_attr *attr, const struct wait_policy *wait,
     int64_t deadline, struct dfi_source **source);
+
+/* source_room.c */
+
+/* The transport to a target, and the name of its region there. */
+int dfi__source_way(const struct dfi_source *source,
+    const struct endpoint *endpoint, struct transport **transport,
+    const struct region_name **name);
+
+/*
+ * Whether all rings that are to be opened can be had, which then count towards
+ * the context's bound: 0, or -ENOMEM. What wasn't taken is returned when they
+ * are open.
+ */
+int dfi__source_room(struct dfi_source *source);
+void dfi__source_room_return(struct dfi_source *source);
+
+/* For a ring that a device writes to: the stage to send from, or NULL. */
+int dfi__source_take_image(struct dfi_source *source,
+    struct transport *transport, struct stage **stage);
 
 int dfi__source_check_slow(const struct dfi_source *source);
 

@@ -125,7 +125,7 @@ static int reserve(
 		return ret;
 	ret = transport->ops->region_create(transport, size, &target->region);
 	if (!ret) {
-		target->ring_memory = bytes;
+		target->ring_memory += bytes;
 		return 0;
 	}
 	dfi__ring_memory_return(target->dfi, bytes);
@@ -147,14 +147,15 @@ static int create_rings(struct dfi_target *target, int64_t deadline)
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
 	struct transport *verbs = NULL;
 	uint32_t i;
-	int ret = 0;
+	int ret;
 
 	target->readers = calloc(target->n_readers, sizeof(target->readers[0]));
 	if (!target->readers)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
-	if (!flow_is_cast(&target->flow))
-		ret = find_network(target, &geometry, &verbs);
+	ret = flow_is_cast(&target->flow)
+	    ? dfi__target_cast_room(target)
+	    : find_network(target, &geometry, &verbs);
 	if (!ret)
 		ret = reserve(target, &geometry);
 	if (!ret && verbs)

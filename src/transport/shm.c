@@ -145,7 +145,7 @@ static int check_address_space(uint64_t size)
 	if (size <= room)
 		return 0;
 	return dfi__fail(-ENOMEM,
-	    "shared memory: mapping a region takes %lu bytes of address "
+	    "shared memory: mapping rings takes %lu bytes of address "
 	    "space, but %lu are left of %lu: raise the limit (ulimit -v), or "
 	    "make rings smaller (segment_count, DFI_RING_MEMORY)",
 	    (unsigned long)size, (unsigned long)room, (unsigned long)limit);
@@ -369,6 +369,18 @@ static struct shm_region *find_local(
 	return region;
 }
 
+static int shm_remote_room(
+    struct transport *transport, uint64_t size, uint64_t locked)
+{
+	int ret = check_address_space(size);
+
+	(void)locked;
+	/* What is short may be what spares take. */
+	if (ret < 0 && dfi__shm_spares_free((struct shm *)transport))
+		ret = check_address_space(size);
+	return ret;
+}
+
 struct shm_remote {
 	struct remote base;
 	char *region;
@@ -508,6 +520,7 @@ const struct transport_ops dfi__shm_ops = {
 	.region_bytes = shm_region_bytes,
 	.region_create = shm_region_create,
 	.region_destroy = shm_region_destroy,
+	.remote_room = shm_remote_room,
 	.remote_open = shm_remote_open,
 	.remote_close = shm_remote_close,
 	.write = shm_write,

@@ -323,6 +323,15 @@ struct transport_ops {
 	void (*stage_free)(struct stage *stage);
 
 	/*
+	 * Whether what all remotes of a writer take can be had, before the
+	 * first of them is opened: so many bytes, of which some are locked,
+	 * once or by several devices. 0, or -ENOMEM with need, limit and
+	 * remedy.
+	 */
+	int (*remote_room)(
+	    struct transport *transport, uint64_t size, uint64_t locked);
+
+	/*
 	 * Connect to the owner and open ring number ring. The remotes of one
 	 * writer, which one thread at a time uses, may share a connection.
 	 * stage: NULL, or where all that is sent to the ring will lie; only
@@ -449,10 +458,13 @@ struct transport_ops {
 	uint32_t (*multicast_size)(const struct transport *transport);
 	/*
 	 * What a port takes, and locks, beside the memory that it sends from,
-	 * which it locks, too; transport NULL: where no device limits it.
+	 * which it locks, too; transport NULL: where no device limits it. And
+	 * whether that can be had: 0, or -ENOMEM with need, limit and remedy.
 	 */
 	uint64_t (*multicast_bytes)(const struct transport *transport,
 	    const struct multicast_attr *attr);
+	int (*multicast_room)(
+	    struct transport *transport, const struct multicast_attr *attr);
 	int (*multicast_open)(struct transport *transport,
 	    const struct multicast_attr *attr, int64_t deadline,
 	    struct multicast_port **port);

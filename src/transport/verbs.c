@@ -177,6 +177,15 @@ static void verbs_stop(struct transport *transport)
 	free(verbs);
 }
 
+static int verbs_remote_room(
+    struct transport *transport, uint64_t size, uint64_t locked)
+{
+	const struct verbs *verbs = (const struct verbs *)transport;
+
+	return dfi__verbs_room(
+	    verbs, size, locked, verbs->settings->huge_pages);
+}
+
 /*
  * What may not be locked is refused before it is reserved; what other threads
  * lock meanwhile is found when it is registered.
@@ -828,6 +837,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.stage_create = dfi__verbs_stage_create,
 	.stage_free = dfi__verbs_stage_free,
 	.reaches = dfi__verbs_reaches,
+	.remote_room = verbs_remote_room,
 	.remote_open = verbs_remote_open,
 	.remote_close = verbs_remote_close,
 	.write = verbs_write,
@@ -848,6 +858,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.describe = dfi__verbs_describe,
 	.multicast_size = dfi__verbs_multicast_size,
 	.multicast_bytes = dfi__verbs_multicast_bytes,
+	.multicast_room = dfi__verbs_multicast_room,
 	.multicast_open = dfi__verbs_multicast_open,
 	.query = dfi__verbs_query,
 };

@@ -369,6 +369,14 @@ struct verbs {
 /* Whether so many bytes more may be locked: 0, or -ENOMEM. */
 int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
 
+/*
+ * Whether size bytes more can be had for devices, and so many of this process
+ * be locked: 0, or -ENOMEM with need, limit and remedy. huge_pages: of such as
+ * in the settings.
+ */
+int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
+    uint32_t huge_pages);
+
 /* Reserve and register memory, with pages as the settings say. */
 int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,
     unsigned access, struct verbs_memory *memory);
@@ -627,6 +635,8 @@ void dfi__verbs_query_ports(
 uint32_t dfi__verbs_multicast_size(const struct transport *transport);
 uint64_t dfi__verbs_multicast_bytes(
     const struct transport *transport, const struct multicast_attr *attr);
+int dfi__verbs_multicast_room(
+    struct transport *transport, const struct multicast_attr *attr);
 int dfi__verbs_multicast_open(struct transport *transport,
     const struct multicast_attr *attr, int64_t deadline,
     struct multicast_port **port);

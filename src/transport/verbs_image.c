@@ -9,6 +9,7 @@
 
 #include <linux/mman.h>
 #include <sys/mman.h>
+#include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/memory.h"
 #include "../base/settings.h"
@@ -30,12 +31,34 @@ int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size)
 	    (unsigned long)room, (unsigned long)limit);
 }
 
-static int fail_memory(const struct verbs *verbs, uint64_t size)
+/* See check_room() in shm.c. What is had must be there, not only promised. */
+static int check_memory(const struct verbs *verbs, uint64_t size)
 {
+	struct memory_room room;
+
+	dfi__memory_room("", &room);
+	if (size <= room.bytes)
+		return 0;
 	return dfi__fail(-ENOMEM,
-	    "verbs: %s: %lu bytes to send from could not be had: free memory, "
-	    "or make rings smaller (segment_count, DFI_RING_MEMORY)",
-	    dfi__verbs_port(&verbs->device).text, (unsigned long)size);
+	    "verbs: %s: %lu bytes for a device to use, but %lu are left "
+	    "(%s): free memory, raise the limit, or make rings smaller "
+	    "(segment_count, DFI_RING_MEMORY)",
+	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
+	    (unsigned long)room.bytes, room.limit);
+}
+
+static int check_address_space(const struct verbs *verbs, uint64_t size)
+{
+	uint64_t limit, room = dfi__memory_address_room(&limit);
+
+	if (size <= room)
+		return 0;
+	return dfi__fail(-ENOMEM,
+	    "verbs: %s: %lu bytes for a device to use take address space, "
+	    "but %lu are left of %lu: raise the limit (ulimit -v), or make "
+	    "rings smaller (segment_count, DFI_RING_MEMORY)",
+	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
+	    (unsigned long)room, (unsigned long)limit);
 }
 
 static int fail_huge(const struct verbs *verbs, uint64_t size)
@@ -46,6 +69,49 @@ static int fail_huge(const struct verbs *verbs, uint64_t size)
 	    "DFI_HUGE_PAGES=try",
 	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
 	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
+}
+
+/* Else one after another would be had, until one isn't there. */
+static int check_huge(const struct verbs *verbs, uint64_t size)
+{
+	size = align_up(size, TRANSPORT_HUGE_PAGE);
+	return size <= dfi__memory_huge_room("") ? 0 : fail_huge(verbs, size);
+}
+
+/* Not what huge pages may be had for, which are no part of what is available.
+ */
+static int check_ordinary(
+    const struct verbs *verbs, uint64_t size, uint32_t huge_pages)
+{
+	uint64_t huge = 0;
+
+	if (huge_pages == HUGE_PAGES_TRY)
+		huge = dfi__memory_huge_room("");
+	if (huge == UINT64_MAX)
+		huge = 0;
+	return check_memory(verbs, size - min_u64(size, huge));
+}
+
+int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
+    uint32_t huge_pages)
+{
+	int ret = dfi__verbs_lock_room(verbs, locked);
+
+	if (!ret)
+		ret = check_address_space(verbs, size);
+	if (!ret)
+		ret = huge_pages == HUGE_PAGES_REQUIRE
+		    ? check_huge(verbs, size)
+		    : check_ordinary(verbs, size, huge_pages);
+	return ret;
+}
+
+static int fail_memory(const struct verbs *verbs, uint64_t size)
+{
+	return dfi__fail(-ENOMEM,
+	    "verbs: %s: %lu bytes to send from could not be had: free memory, "
+	    "or make rings smaller (segment_count, DFI_RING_MEMORY)",
+	    dfi__verbs_port(&verbs->device).text, (unsigned long)size);
 }
 
 /* Nobody touches it before it is registered, which finds what is missing. */
@@ -65,7 +131,8 @@ static int register_at(
 static int create_huge(
     const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
-	int ret = dfi__verbs_lock_room(verbs, memory->size);
+	int ret = dfi__verbs_room(
+	    verbs, memory->size, memory->size, HUGE_PAGES_REQUIRE);
 
 	if (ret < 0)
 		return ret;
@@ -80,7 +147,8 @@ static int create_huge(
 static int create_ordinary(
     const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
-	int ret = dfi__verbs_lock_room(verbs, memory->size);
+	int ret = dfi__verbs_room(
+	    verbs, memory->size, memory->size, HUGE_PAGES_NEVER);
 
 	if (ret < 0)
 		return ret;

@@ -125,13 +125,23 @@ uint64_t dfi__verbs_multicast_bytes(
 	return buffers_size(&port);
 }
 
+int dfi__verbs_multicast_room(
+    struct transport *transport, const struct multicast_attr *attr)
+{
+	uint64_t size = dfi__verbs_multicast_bytes(transport, attr);
+
+	return dfi__verbs_room((const struct verbs *)transport, size,
+	    size + attr->memory_size, HUGE_PAGES_NEVER);
+}
+
 /* Of no use to a forked child. */
 static int create_buffers(struct verbs_port *port)
 {
 	struct verbs *verbs = port->verbs;
 	uint64_t size = buffers_size(port);
 	void *at;
-	int ret = dfi__verbs_lock_room(verbs, size + port->attr.memory_size);
+	int ret = dfi__verbs_room(
+	    verbs, size, size + port->attr.memory_size, HUGE_PAGES_NEVER);
 
 	if (ret < 0)
 		return ret;

@@ -81,19 +81,23 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 		.attr = { .max_wr = verbs->device.limits.receives,
 		    .max_sge = 1 },
 	};
+	uint64_t size = VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]);
 	void *at;
+	int ret = dfi__verbs_room(verbs, size,
+	    VERBS_RECEIVES * sizeof(verbs->messages[0]), HUGE_PAGES_NEVER);
 
+	if (ret < 0)
+		return ret;
 	verbs->receives = ibv_create_srq(verbs->pd, &attr);
 	if (!verbs->receives)
 		return dfi__verbs_fail_port(
 		    &verbs->device, "a shared receive queue", errno);
 	/* Memory is used where receives are posted only. */
-	at = mmap(NULL, VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]),
-	    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
-	madvise(
-	    at, VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]), MADV_DONTFORK);
+	madvise(at, size, MADV_DONTFORK);
 	verbs->messages = at;
 	return add_receives(verbs);
 }

@@ -670,16 +670,17 @@ Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
 }
 
 /*
- * A source's segment, where it builds what goes to all targets; over RDMA its
- * stage, in place of that, and last the image of its ring. There is one target:
+ * A source's segment, where it builds what goes to all targets; over RDMA then
+ * its stage, in place of that, and the image of its ring. There is one target:
  * images of more would take what a segment must not take beside the stage.
  */
 static void check_limit(const struct dfi_flow_attr *attr, bool exact)
 {
 	struct dfi_flow_estimate estimate = estimate_of(attr);
-	uint64_t last = over_verbs() ? estimate.image_bytes
-				     : estimate.source_bytes;
-	uint64_t each = over_verbs() ? estimate.stage_bytes + last : last;
+	uint64_t each = over_verbs()
+	    ? estimate.stage_bytes + estimate.image_bytes
+	    : estimate.source_bytes;
+	uint64_t last = over_verbs() ? each - estimate.source_bytes : each;
 	struct ends ends = { .n_targets = 1 };
 	struct dfi_source *first, *second;
 	struct dfi *dfi;
@@ -777,6 +778,7 @@ static void limit_address_space(uint64_t more, struct rlimit *old)
 	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
 }
 
+/* A target's region, and what a source has of it: mapped, or an image. */
 Test(estimate, no_address_space_left_is_refused)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 1 << 20, 64);
@@ -784,9 +786,10 @@ Test(estimate, no_address_space_left_is_refused)
 	struct dfi_target *target;
 	struct rlimit old;
 
-	if (over_verbs())
-		cr_skip_test("sources map nothing over verbs");
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	/* What a device needs comes with its first use. */
+	if (over_verbs())
+		use_device();
 	limit_address_space(32 << 20, &old);
 	assert_error(dfi_target_open(rig.dfi, "f", 0, NULL, &target), -ENOMEM,
 	    "flow 'f': target 0", "bytes of address space", "are left of",
@@ -795,7 +798,137 @@ Test(estimate, no_address_space_left_is_refused)
 	target = open_target(rig.dfi, "f", 0, 0);
 	limit_address_space(32 << 20, &old);
 	assert_error(dfi_source_open(rig.other, "f", 0, NULL, &source), -ENOMEM,
-	    "flow 'f': source 0: target 0", "ulimit -v");
+	    "flow 'f': source 0: ", "ulimit -v", "segment_count");
 	cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+/* A source's rings at so many targets can't all be had, each but the last can:
+ * it is told what all of them take, and nothing was opened. */
+static void expect_nothing_opened(struct dfi *dfi, uint64_t bytes,
+    const char *limit, const struct rlimit *space)
+{
+	uint64_t messages = stats_of(dfi).messages, most = 0;
+	struct dfi_source *source;
+	struct rlimit old;
+	char need[64];
+
+	snprintf(need, sizeof(need), "%llu bytes", (unsigned long long)bytes);
+	if (space) {
+		cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
+		most = status_bytes("VmPeak:");
+		cr_assert_eq(setrlimit(RLIMIT_AS, space), 0);
+	}
+	assert_error(dfi_source_open(dfi, "f", 0, NULL, &source), -ENOMEM,
+	    "flow 'f': source 0", need, limit);
+	if (space) {
+		cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+		cr_assert_lt(status_bytes("VmPeak:"), most + (16 << 20));
+	}
+	cr_assert_eq(stats_of(dfi).messages, messages);
+}
+
+#define N_LARGE 3
+
+/* What a source maps. */
+static void refuse_mappings(const struct dfi_flow_attr *attr)
+{
+	struct dfi_flow_estimate estimate = estimate_of(attr);
+	struct ends ends = { .n_sources = 1, .n_targets = N_LARGE };
+	uint64_t all = N_LARGE * estimate.target_bytes;
+	struct rlimit space;
+
+	if (over_verbs())
+		all = N_LARGE * estimate.image_bytes + estimate.stage_bytes +
+		    estimate.sequencer_image_bytes;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", attr), 0);
+	open_targets(&ends);
+	cr_assert_eq(getrlimit(RLIMIT_AS, &space), 0);
+	space.rlim_cur = status_bytes("VmSize:") + all - 1;
+	expect_nothing_opened(rig.other, all, "ulimit -v", &space);
+	open_sources(&ends);
+	close_ends(&ends, "f");
+}
+
+Test(estimate, rings_of_a_source_are_refused_before_the_first_is_mapped)
+{
+	struct dfi_flow_attr attr = kv_attr(1, N_LARGE, 1 << 20, 32);
+
+	if (over_verbs())
+		use_device();
+	refuse_mappings(&attr);
+	if (!over_verbs())
+		return;
+	attr.kind = DFI_REPLICATE;
+	attr.replication = DFI_REPLICATION_NAIVE;
+	attr.ordered = 1;
+	refuse_mappings(&attr);
+}
+
+Test(estimate, rings_of_a_source_are_refused_before_the_first_counts)
+{
+	struct dfi_flow_attr attr = kv_attr(1, N_LARGE, 8192, 8);
+	struct dfi_flow_estimate estimate = estimate_of(&attr);
+	struct ends ends = { .n_targets = N_LARGE };
+	uint64_t all = N_LARGE * estimate.image_bytes;
+	struct dfi_source *source;
+	struct dfi *dfi;
+
+	if (!over_verbs())
+		cr_skip_test("what is mapped doesn't count");
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	open_targets(&ends);
+	dfi = join_with_limit(all - 1);
+	expect_nothing_opened(dfi, all, "DFI_RING_MEMORY_LIMIT", NULL);
+	cr_assert_eq(dfi_close(dfi), 0);
+	dfi = join_with_limit(all);
+	source = open_source(dfi, "f", 0, 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	close_ends(&ends, "f");
+}
+
+/* From now on VmHWM is what there was at most since. */
+static void forget_most_memory(void)
+{
+	FILE *file = fopen("/proc/self/clear_refs", "we");
+
+	cr_assert_not_null(file);
+	fputs("5", file);
+	cr_assert_eq(fclose(file), 0);
+}
+
+/* Of one end of a multicast: its ring is not reserved for nothing. */
+Test(estimate, port_is_refused_before_its_ring_is_reserved)
+{
+	struct dfi_flow_attr attr = kv_attr(1, 1, 512, 16384);
+	struct dfi_flow_estimate estimate;
+	struct rlimit old, low;
+	struct dfi_target *target;
+	char need[64];
+	uint64_t most;
+
+	if (!over_verbs())
+		cr_skip_test("DFI_TRANSPORT is not verbs");
+	use_device();
+	attr.kind = DFI_REPLICATE;
+	attr.replication = DFI_REPLICATION_MULTICAST;
+	estimate = estimate_of(&attr);
+	cr_assert_gt(estimate.target_bytes - estimate.target_port_bytes,
+	    UINT64_C(8) << 20);
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	snprintf(need, sizeof(need), "%llu bytes",
+	    (unsigned long long)estimate.target_port_bytes);
+	cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
+	low = old;
+	forget_most_memory();
+	most = status_bytes("VmHWM:");
+	low.rlim_cur = status_bytes("VmSize:") + estimate.target_port_bytes - 1;
+	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
+	assert_error(dfi_target_open(rig.dfi, "f", 0, NULL, &target), -ENOMEM,
+	    "flow 'f': target 0", need, "ulimit -v");
+	cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+	cr_assert_lt(status_bytes("VmHWM:"), most + (4 << 20));
+	target = open_target(rig.dfi, "f", 0, 0);
 	cr_assert_eq(dfi_target_close(target), 0);
 }

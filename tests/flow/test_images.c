@@ -29,6 +29,15 @@ static unsigned long free_huge_pages(void)
 	return n;
 }
 
+/* What the context has said to others. */
+static uint64_t messages_of(struct dfi *dfi)
+{
+	struct dfi_context_stats stats;
+
+	cr_assert_eq(dfi_context_query(dfi, &stats), 0);
+	return stats.messages;
+}
+
 /* Bytes of private huge pages in this process, which images alone have. */
 static uint64_t huge_images(void)
 {
@@ -53,10 +62,16 @@ static void start(const char *huge_pages)
 	rig_start(&rig);
 }
 
-/* Rings of so many bytes, about; n_sources of them at one target. */
+/* Rings of so many bytes, about, from one source. */
+static void create_flow_to(uint32_t n_targets, uint64_t bytes)
+{
+	create_kv_flow(
+	    rig.dfi, "f", 1, n_targets, (uint32_t)(bytes / 16 / 32), 32);
+}
+
 static void create_flow(uint64_t bytes)
 {
-	create_kv_flow(rig.dfi, "f", 1, 1, (uint32_t)(bytes / 16 / 32), 32);
+	create_flow_to(1, bytes);
 }
 
 static void move_tuples(struct dfi_source *source, struct dfi_target *target)
@@ -152,5 +167,35 @@ Test(images, need_huge_pages_that_are_required)
 	    "DFI_HUGE_PAGES=try");
 	cr_assert_eq(huge_images(), 0);
 	dfi_target_close(target);
+	rig_stop(&rig);
+}
+
+/* The first of a source's two images would be had, and both are missing. */
+Test(images, need_huge_pages_for_all_before_the_first_is_had)
+{
+	unsigned long pages = free_huge_pages(), each = pages / 3;
+	struct dfi_target *targets[2];
+	struct dfi_source *source;
+	uint64_t messages;
+	char need[64];
+	int i;
+
+	if (pages < 8 || pages > 64)
+		cr_skip_test("not 8 to 64 huge pages are free");
+	start("require");
+	/* With its headers a ring takes a page more. */
+	create_flow_to(2, (each - 1) * 2 * MIB);
+	for (i = 0; i < 2; i++)
+		targets[i] = open_target(rig.dfi, "f", (uint32_t)i, 0);
+	cr_assert_geq(free_huge_pages(), each);
+	messages = messages_of(rig.other);
+	snprintf(need, sizeof(need), "%lu bytes of huge pages",
+	    (unsigned long)(2 * each * 2 * MIB));
+	assert_error(dfi_source_open(rig.other, "f", 0, NULL, &source), -ENOMEM,
+	    "flow 'f': source 0: ", need, "vm.nr_hugepages",
+	    "DFI_HUGE_PAGES=try");
+	cr_assert_eq(messages_of(rig.other), messages);
+	for (i = 0; i < 2; i++)
+		dfi_target_close(targets[i]);
 	rig_stop(&rig);
 }

@@ -22,6 +22,7 @@
 /* Enough to reach the limit, were a small part of a failed open left. */
 #define REPEATS 50
 #define TUPLES 1000
+#define WIDTH 4
 
 static struct dfi *dfi;
 
@@ -60,8 +61,9 @@ static unsigned count_files(void)
 	return n;
 }
 
-/* A flow of one source and one target, whose ring has so many bytes. */
-static void create(const char *name, enum dfi_flow_kind kind, uint64_t bytes)
+/* A flow of one source, whose rings have so many bytes. */
+static void create(const char *name, enum dfi_flow_kind kind, uint64_t bytes,
+    uint32_t n_targets)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
@@ -70,7 +72,7 @@ static void create(const char *name, enum dfi_flow_kind kind, uint64_t bytes)
 		attr.replication = DFI_REPLICATION_NAIVE;
 	attr.schema = &worker_schema;
 	attr.n_sources = 1;
-	attr.n_targets = 1;
+	attr.n_targets = n_targets;
 	attr.segment_size = SEGMENT_SIZE;
 	attr.segment_count = (uint32_t)(bytes / SEGMENT_SIZE);
 	expect(name, dfi_flow_create(dfi, name, &attr), 0);
@@ -148,6 +150,35 @@ static void refuse_sources(const char *flow)
 	expect("close", dfi_target_close(target), 0);
 }
 
+static uint64_t messages(void)
+{
+	struct dfi_context_stats stats;
+
+	expect("query", dfi_context_query(dfi, &stats), 0);
+	return stats.messages;
+}
+
+/*
+ * All targets fit, and each image of their rings but the last: the source finds
+ * so before it has opened any.
+ */
+static void refuse_wide(const char *flow)
+{
+	struct dfi_target *targets[WIDTH];
+	uint64_t before;
+	uint32_t i;
+
+	for (i = 0; i < WIDTH; i++)
+		expect(
+		    flow, dfi_target_open(dfi, flow, i, NULL, &targets[i]), 0);
+	before = messages();
+	refuse_source(flow);
+	if (messages() != before)
+		fail("rings were opened first");
+	for (i = 0; i < WIDTH; i++)
+		expect("close", dfi_target_close(targets[i]), 0);
+}
+
 static void work(const char *flow)
 {
 	struct dfi_source *source;
@@ -165,11 +196,12 @@ int main(int argc, char **argv)
 	unsigned i, n_files = 0;
 
 	expect("open", dfi_open(NULL, &dfi), 0);
-	create("large", DFI_SHUFFLE, 4 * limit);
-	create("middle", DFI_SHUFFLE, limit / 8 * 5);
-	create("small", DFI_SHUFFLE, limit / 8);
-	create("middle-to-all", DFI_REPLICATE, limit / 8 * 5);
-	create("small-to-all", DFI_REPLICATE, limit / 8);
+	create("large", DFI_SHUFFLE, 4 * limit, 1);
+	create("middle", DFI_SHUFFLE, limit / 8 * 5, 1);
+	create("small", DFI_SHUFFLE, limit / 8, 1);
+	create("wide", DFI_SHUFFLE, limit / 8, WIDTH);
+	create("middle-to-all", DFI_REPLICATE, limit / 8 * 5, 1);
+	create("small-to-all", DFI_REPLICATE, limit / 8, 1);
 	for (i = 0; i < REPEATS; i++) {
 		refuse_target(4 * limit);
 		/* The first one opened the device. */
@@ -179,6 +211,7 @@ int main(int argc, char **argv)
 	expect("files", (int)count_files(), (int)n_files);
 	refuse_sources("middle");
 	work("small");
+	refuse_wide("wide");
 	refuse_sources("middle-to-all");
 	work("small-to-all");
 	expect("close", dfi_close(dfi), 0);

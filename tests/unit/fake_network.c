@@ -423,6 +423,15 @@ static int open_words(struct transport *transport, const void *writer,
 	return 0;
 }
 
+/* There is always enough. */
+static int room(struct transport *transport, uint64_t size, uint64_t locked)
+{
+	(void)transport;
+	(void)size;
+	(void)locked;
+	return 0;
+}
+
 static void close_words(struct remote *remote)
 {
 	struct user *user = (struct user *)remote, **at;
@@ -481,6 +490,14 @@ static uint64_t multicast_bytes(
 {
 	(void)transport;
 	return (uint64_t)attr->receives * attr->receive_size;
+}
+
+static int multicast_room(
+    struct transport *transport, const struct multicast_attr *attr)
+{
+	(void)transport;
+	(void)attr;
+	return 0;
 }
 
 static int multicast_open(struct transport *transport,
@@ -560,6 +577,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.reaches = reaches,
 	.export = export_words,
 	.unexport = unexport_words,
+	.remote_room = room,
 	.remote_open = open_words,
 	.remote_close = close_words,
 	.add = add,
@@ -567,6 +585,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.arm_remote = arm_words,
 	.multicast_size = multicast_size,
 	.multicast_bytes = multicast_bytes,
+	.multicast_room = multicast_room,
 	.multicast_open = multicast_open,
 	.query = query,
 };

@@ -94,6 +94,28 @@ Test(memory, field_is_a_line_of_that_name)
 	cr_assert_eq(number, 8);
 }
 
+Test(memory, huge_pages_that_somebody_has_asked_for_are_not_free)
+{
+	char dir[] = "/sys/kernel/mm/hugepages/hugepages-2048kB/%s", path[128];
+	static const char *const files[][2] = {
+		{ "free_hugepages", "9\n" },
+		{ "resv_hugepages", "4\n" },
+		{ "nr_overcommit_hugepages", "3\n" },
+		{ "surplus_hugepages", "1\n" },
+	};
+	size_t i;
+
+	for (i = 0; i < 4; i++) {
+		cr_assert_eq(dfi__memory_huge_room(root), UINT64_MAX);
+		snprintf(path, sizeof(path), dir, files[i][0]);
+		put(path, files[i][1]);
+	}
+	cr_assert_eq(dfi__memory_huge_room(root), (5 + 2) * 2 * MIB);
+	snprintf(path, sizeof(path), dir, "resv_hugepages");
+	put(path, "10\n");
+	cr_assert_eq(dfi__memory_huge_room(root), 2 * 2 * MIB);
+}
+
 Test(memory, group_is_that_of_the_controller)
 {
 	static const char text[] = "12:cpu,cpuacct:/a\n5:memory:/b/c/\n"

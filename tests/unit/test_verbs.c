@@ -13,6 +13,7 @@
 
 #include <dfi/error.h>
 
+#include "base/memory.h"
 #include "transport/verbs.h"
 
 /* What queues have to say, once; n < 0: they have failed. */
@@ -537,6 +538,58 @@ Test(verbs, memory_that_may_not_be_locked_is_refused_with_need_limit_and_remedy)
 	cr_assert_eq(dfi__verbs_ops.export_room(&verbs.base, 123456), -ENOMEM);
 	expect_all((const char *[]){ "fake0 port 1:", " 123456 bytes",
 	    " 65536 that may", " are left", "ulimit -l", NULL });
+}
+
+/* Nothing is mapped: there is no device that could refuse it later. */
+Test(verbs, memory_that_is_not_there_is_refused_with_need_limit_and_remedy)
+{
+	static const uint32_t pages[] = { HUGE_PAGES_NEVER, HUGE_PAGES_TRY };
+	struct settings settings = { .huge_pages = HUGE_PAGES_NEVER };
+	uint64_t limit, size = UINT64_C(1) << 46;
+	struct verbs_memory memory;
+	size_t i;
+
+	if (dfi__memory_lock_room(&limit) < size)
+		cr_skip_test("memory that may be locked is limited");
+	verbs.settings = &settings;
+	for (i = 0; i < 2; i++) {
+		settings.huge_pages = pages[i];
+		cr_assert_eq(dfi__verbs_memory_create(&verbs, size, 0, &memory),
+		    -ENOMEM);
+		expect_all((const char *[]){
+		    "fake0 port 1:", " 70368744177664 bytes", " are left (",
+		    "free memory", "DFI_RING_MEMORY", NULL });
+	}
+}
+
+/* Whatever its pages are. */
+Test(verbs, address_space_that_is_not_there_is_refused_with_limit_and_remedy)
+{
+	static const uint32_t pages[] = { HUGE_PAGES_NEVER, HUGE_PAGES_TRY,
+		HUGE_PAGES_REQUIRE };
+	struct settings settings = { .huge_pages = HUGE_PAGES_NEVER };
+	struct rlimit old, low;
+	struct verbs_memory memory;
+	uint64_t limit;
+	size_t i;
+
+	if (dfi__memory_lock_room(&limit) < 256 << 20)
+		cr_skip_test("memory that may be locked is limited");
+	verbs.settings = &settings;
+	cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
+	low = old;
+	low.rlim_cur = 256 << 20;
+	for (i = 0; i < 3; i++) {
+		settings.huge_pages = pages[i];
+		cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
+		cr_expect_eq(
+		    dfi__verbs_memory_create(&verbs, 256 << 20, 0, &memory),
+		    -ENOMEM);
+		cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+		expect_all(
+		    (const char *[]){ "fake0 port 1:", " 268435456 bytes",
+			" are left of 268435456:", "ulimit -v", NULL });
+	}
 }
 
 /* Also where a library says only that there is no device. */
