@@ -148,16 +148,17 @@ function(dfi_test kind name)
 	endif()
 endfunction()
 
-# dfi_fuzz(<name>): the fuzz target tests/fuzz/fuzz_<name>.c. It replays its
-# corpus, tests/fuzz/corpus/<name>, as the CTest test fuzz.replay_<name>; in a
-# build with DFI_SANITIZE=fuzzer (clang) it is a fuzzer instead, which
-# scripts/fuzz runs.
+# dfi_fuzz(<name> [SOURCES <file>...]): the fuzz target tests/fuzz/fuzz_<name>.c,
+# plus SOURCES. It replays its corpus, tests/fuzz/corpus/<name>, as the CTest test
+# fuzz.replay_<name>; in a build with DFI_SANITIZE=fuzzer (clang) it is a fuzzer
+# instead, which scripts/fuzz runs.
 function(dfi_fuzz name)
+	cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
 	if(DFI_SANITIZE STREQUAL "thread")
 		return()
 	endif()
 	set(target fuzz_${name})
-	add_executable(${target} fuzz/fuzz_${name}.c)
+	add_executable(${target} fuzz/fuzz_${name}.c ${arg_SOURCES})
 	dfi_compile_options(${target})
 	target_link_libraries(${target} PRIVATE dfi_testing)
 	set_target_properties(${target} PROPERTIES

@@ -55,7 +55,8 @@ const char *dfi_errmsg(void)
 	return constant ? constant : message;
 }
 
-const char *dfi_strerror(int err)
+/* NULL: unknown. */
+static const char *meaning(int err)
 {
 	switch (err) {
 	case 0:
@@ -66,6 +67,18 @@ const char *dfi_strerror(int err)
 		DFI_ERRORS(X)
 #undef X
 	default:
-		return "unknown error";
+		return NULL;
 	}
+}
+
+const char *dfi_strerror(int err)
+{
+	const char *text = meaning(err);
+
+	return text ? text : "unknown error";
+}
+
+int dfi__known_error(int err)
+{
+	return err < 0 && meaning(err) ? err : -EBADMSG;
 }

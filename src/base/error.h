@@ -28,4 +28,10 @@ int dfi__fail_text(int err, const char *text);
 int dfi__fail_within(int err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
+/*
+ * For an error that a peer tells of: err, or -EBADMSG if it isn't one of the
+ * codes that this library returns.
+ */
+int dfi__known_error(int err);
+
 #endif

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,13 +101,6 @@ void dfi__client_fail_calls(struct registry_client *client, int err)
 		complete(call, err, NULL);
 }
 
-int dfi__client_known_error(int err)
-{
-	const char *unknown = dfi_strerror(INT_MAX);
-
-	return err < 0 && strcmp(dfi_strerror(err), unknown) ? err : -EBADMSG;
-}
-
 /*
  * An answer that nobody waits for. If a key was made by it, who asked for that
  * believes that it was not: it goes again, unless it is another's by now.
@@ -166,7 +158,7 @@ void dfi__client_answer(
 	}
 	ret = 0;
 	if (reply->error)
-		ret = dfi__fail(dfi__client_known_error(reply->error),
+		ret = dfi__fail(dfi__known_error(reply->error),
 		    "registry %s: %s", client->address, reply->text);
 	/* Nobody waits: it comes too late. */
 	if (!call)

@@ -198,9 +198,6 @@ int dfi__client_send(
 void dfi__client_answer(
     struct registry_client *client, Dfi__Registry__Message *message);
 
-/* err, or -EBADMSG if it isn't one of DFI's error codes. */
-int dfi__client_known_error(int err);
-
 /*
  * Fail all calls with client.lost_text; and no answer to what was given up will
  * come any more.
