@@ -786,7 +786,15 @@ static void verbs_arm_remote(struct remote *base)
 	struct verbs_remote *remote = (struct verbs_remote *)base;
 
 	ibv_req_notify_cq(remote->conn->sends, 0);
-	dfi__verbs_probe(remote->conn);
+	/*
+	 * Who waits for a number from a word learns by that whether the peer is
+	 * there. A probe would do harm: whenever something is acknowledged,
+	 * soft-RoCE puts off sending again what is not (the kernel's
+	 * rxe_comp.c, retrans_timer), and nothing else acknowledges a number.
+	 * So once its answer is lost twice, probes would put it off for ever.
+	 */
+	if (remote->layout.n_slots)
+		dfi__verbs_probe(remote->conn);
 	dfi__verbs_arm(base->transport);
 }
 
