@@ -296,6 +296,10 @@ int dfi__order_wait(struct dfi_source *source)
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
+		/* Who has left first: if all have, nothing is waited for. */
+		ret = dfi__fan_left(source, 0);
+		if (ret < 0)
+			return ret;
 		ret = dfi__fan_go_on(source->fan);
 		ret = dfi__fan_left(source, ret < 0 ? ret : 0);
 		if (ret < 0 || !fan_waits(source->fan))

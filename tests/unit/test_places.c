@@ -184,6 +184,65 @@ Test(places, abort_ends_the_wait_for_one)
 	expect_canceled();
 }
 
+static void *cancel_soon(void *arg)
+{
+	return (void *)(intptr_t)(eventually(is_asked_for, arg)
+		? dfi_target_cancel(target)
+		: -ETIMEDOUT);
+}
+
+Test(places, nobody_waits_for_one_that_no_target_wants)
+{
+	struct dfi_source *source = open_source(rig.dfi, "f", 0, 0);
+	uint32_t before = fake_network_adds();
+	pthread_t thread;
+	void *ret;
+
+	fake_network_hold_adds(true);
+	cr_assert_eq(pthread_create(&thread, NULL, cancel_soon, &before), 0);
+	cr_assert_eq((int)(intptr_t)push_on(source), -EPIPE);
+	cr_assert_eq(pthread_join(thread, &ret), 0);
+	cr_assert_eq((int)(intptr_t)ret, 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(places, descriptor_tells_that_no_target_wants_one)
+{
+	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	int fd = dfi_source_fd(source);
+	int ret;
+
+	cr_assert_geq(fd, 0);
+	fill_segment(source);
+	assert_error(push(source, SEGMENT), -EAGAIN, "place in the order");
+	cr_assert_not(is_readable(fd, 0));
+	cr_assert_eq(dfi_target_cancel(target), 0);
+	do
+		cr_assert(is_readable(fd, LONG_MS));
+	while ((ret = push(source, SEGMENT)) == -EAGAIN);
+	cr_assert_eq(ret, -EPIPE);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+Test(places, nobody_waits_for_one_after_a_target_has_gone)
+{
+	struct dfi_source *source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	int fd = dfi_source_fd(source);
+	int ret;
+
+	cr_assert_geq(fd, 0);
+	fill_segment(source);
+	assert_error(push(source, SEGMENT), -EAGAIN, "place in the order");
+	cr_assert_eq(dfi_target_close(target), 0);
+	do
+		cr_assert(is_readable(fd, LONG_MS));
+	while ((ret = push(source, SEGMENT)) == -EAGAIN);
+	assert_error(ret, -ECONNRESET, "target 0");
+	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
+}
+
 Test(places, close_waits_for_one_as_long_as_it_may)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
