@@ -111,6 +111,14 @@ static bool is_wanted(const struct fan *fan)
 	return false;
 }
 
+/* It gives nothing back any more, whoever looks next, and need not be there. */
+static bool has_cancelled(struct writer *ring)
+{
+	if (writer_closed(ring) == RING_CANCELLED)
+		ring->cancelled = true;
+	return ring->cancelled;
+}
+
 /* Whether each ring has room for so many segments: as dfi__writer_room(). */
 static int room(struct fan *fan, uint32_t more)
 {
@@ -124,9 +132,7 @@ static int room(struct fan *fan, uint32_t more)
 		ret = dfi__writer_room(&fan->rings[i], more);
 		if (ret > 0)
 			continue;
-		/* It gives nothing back any more, whoever looks next. */
-		if (!ret && writer_closed(&fan->rings[i]) == RING_CANCELLED) {
-			fan->rings[i].cancelled = true;
+		if (has_cancelled(&fan->rings[i])) {
 			n_live -= fan_addresses(fan, i);
 			continue;
 		}
@@ -222,7 +228,7 @@ static int send_all(struct fan *fan, uint64_t used)
 			continue;
 		err = fan->rings[i].remote->stage ? publish_staged(fan, i, used)
 						  : publish_copy(fan, i, used);
-		if (err < 0 && !ret) {
+		if (err < 0 && !ret && !has_cancelled(&fan->rings[i])) {
 			ret = err;
 			fan->short_of = i;
 		}
@@ -328,8 +334,7 @@ int dfi__fan_publish_part(struct fan *fan, uint64_t used)
 	if (ret <= 0)
 		return ret;
 	ret = send_all(fan, used);
-	if (ret < 0)
-		return ret;
+	/* Of one ring's failure the owner may learn later, and goes on here. */
 	fan->lane.segment = segment + used;
-	return 1;
+	return ret < 0 ? ret : 1;
 }

@@ -24,6 +24,7 @@ static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 static uint32_t parts; /* of the segments' headers */
 static bool staged;    /* what is sent over the network */
 static bool at_footer; /* and where its payloads arrive */
+static bool late;      /* places in an order come after they were asked for */
 
 /* One of the rings is as over a network, from which things come late. */
 #define FAR 1
@@ -33,7 +34,33 @@ struct fixture {
 	struct writer writers[N_RINGS];
 	struct fan fan;
 	uint64_t taken[N_RINGS]; /* tuples */
+	uint64_t places;         /* drawn */
+	unsigned looks;          /* for the next one */
 };
+
+/* Each place takes another time: at once, or more than dfi__fan_publish()
+ * looks.
+ */
+static int draw_late(void *arg, uint64_t *place)
+{
+	struct fixture *f = arg;
+
+	if (f->looks++ < f->places % 3 * 400)
+		return 0;
+	f->looks = 0;
+	*place = f->places++;
+	return 1;
+}
+
+/* What waits for its place gets it. */
+static void settle(struct fan *fan)
+{
+	int ret;
+
+	while ((ret = dfi__fan_go_on(fan)) == 0)
+		;
+	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+}
 
 static void start(struct fixture *f, uint32_t count, uint64_t first)
 {
@@ -49,6 +76,9 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	cr_assert_eq(dfi__fan_init(&f->fan, f->writers, N_RINGS, NULL,
 			 &f->rings[0].geometry, first),
 	    0);
+	f->places = f->looks = 0;
+	f->fan.draw = late ? draw_late : NULL;
+	f->fan.draw_arg = f;
 	f->rings[FAR].late = true;
 	f->rings[FAR].at_footer = at_footer;
 	if (staged) {
@@ -145,6 +175,7 @@ static void stream(struct fixture *f)
 			if (step % (i + 1) == 0)
 				take(f, i);
 	}
+	settle(&f->fan);
 	for (i = 0; i < N_RINGS; i++) {
 		cr_assert_eq(
 		    dfi__writer_end(&f->writers[i], FOOTER_FLAG_END), 0);
@@ -162,6 +193,8 @@ static void stream(struct fixture *f)
 
 Test(fan, each_ring_gets_each_tuple_once_and_in_order)
 {
+	for_each_ring(stream);
+	late = true;
 	for_each_ring(stream);
 }
 
@@ -300,6 +333,7 @@ static void stream_parts(struct fixture *f)
 		for (i = 0; !ret && i < N_RINGS; i++)
 			take(f, i);
 	}
+	settle(&f->fan);
 	for (i = 0; i < N_RINGS; i++) {
 		while (take(f, i))
 			;
@@ -313,6 +347,8 @@ static void stream_parts(struct fixture *f)
 Test(fan, segments_that_begin_behind_parts_outlive_their_slots)
 {
 	for_each_ring(stream_parts);
+	late = true;
+	for_each_ring(stream_parts);
 }
 
 static int fail_write(
@@ -323,22 +359,72 @@ static int fail_write(
 	return -ECONNRESET;
 }
 
+/* A tuple lies in the open segment; one ring can be written no more. */
+static struct transport_ops start_to_fail(struct fixture *f)
+{
+	struct transport_ops ops;
+	uint64_t tuple = 0;
+
+	start(f, 4, 0);
+	ops = *f->rings[1].transport.ops;
+	ops.write = fail_write;
+	cr_assert_eq(dfi__fan_open(&f->fan), 1);
+	memcpy(f->fan.lane.segment, &tuple, TUPLE);
+	return ops;
+}
+
 Test(fan, names_the_ring_that_failed)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct transport_ops ops;
-	uint64_t tuple = 0;
 
 	cr_assert_not_null(f);
-	start(f, 4, 0);
-	ops = *f->rings[1].transport.ops;
-	ops.write = fail_write;
+	ops = start_to_fail(f);
 	f->rings[1].transport.ops = &ops;
-	cr_assert_eq(dfi__fan_open(&f->fan), 1);
-	memcpy(f->fan.lane.segment, &tuple, TUPLE);
 	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), -ECONNRESET);
 	cr_assert_eq(f->fan.short_of, 1);
 	/* The others have it. */
+	cr_assert(take(f, 0) && take(f, 2));
+	stop(f);
+	free(f);
+}
+
+/* Who sends parts is not who fills the segment, and learns of it later. */
+Test(fan, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct transport_ops ops;
+	char *segment;
+
+	cr_assert_not_null(f);
+	ops = start_to_fail(f);
+	f->rings[1].transport.ops = &ops;
+	segment = f->fan.lane.segment;
+	cr_assert_eq(dfi__fan_publish_part(&f->fan, TUPLE), -ECONNRESET);
+	cr_assert_eq(f->fan.short_of, 1);
+	cr_assert_eq(f->fan.lane.segment, segment + TUPLE);
+	cr_assert(take(f, 0) && take(f, 2));
+	stop(f);
+	free(f);
+}
+
+/* A target that cancels while a place is on its way may be gone when it comes.
+ */
+Test(fan, who_has_cancelled_may_fail)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct transport_ops ops;
+
+	cr_assert_not_null(f);
+	late = true;
+	ops = start_to_fail(f);
+	f->places = 1; /* the next one is late */
+	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), 0);
+	cr_assert(fan_waits(&f->fan));
+	dfi__reader_close(&f->rings[1].reader, RING_CANCELLED);
+	f->rings[1].transport.ops = &ops;
+	settle(&f->fan);
+	cr_assert(f->writers[1].cancelled);
 	cr_assert(take(f, 0) && take(f, 2));
 	stop(f);
 	free(f);
@@ -381,6 +467,9 @@ static void send_to_sets(struct fixture *f)
 		first = sent;
 		f->fan.targets = set_of(n);
 		cr_assert_eq(send(&f->fan, n, &sent), 1);
+		/* What is chosen now is for what comes. */
+		f->fan.targets = set_of(n + 1);
+		settle(&f->fan);
 		for (i = 0; i < N_RINGS; i++)
 			take_from_set(f, i, n, first);
 	}
@@ -404,6 +493,8 @@ Test(fan, gives_a_segment_without_tuples_to_who_it_is_not_for)
 	parts = SEGMENT_TARGETS;
 	for_each_ring(send_to_sets);
 	parts = SEGMENT_TARGETS | SEGMENT_CHECKSUM;
+	for_each_ring(send_to_sets);
+	late = true;
 	for_each_ring(send_to_sets);
 }
 
