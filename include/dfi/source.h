@@ -249,13 +249,15 @@ struct dfi_source_stats {
 	uint64_t tuples, bytes;
 	uint64_t segments; /* sent, partial ones included */
 	uint64_t partial_segments;
-	uint64_t stalls;   /* waits for a full ring */
+	/* Waits for a full ring, or for a segment's place in an order. */
+	uint64_t stalls;
 	uint64_t stall_ns; /* in those that outlast spinning */
-	/* In these waits: looks at the ring while spinning; yields; sleeps. */
+	/* In these waits: looks while spinning; yields; sleeps. */
 	uint64_t polls, yields, sleeps;
 	/*
-	 * Targets that were waited for for a second, each wait counted once:
-	 * see log.h. Also where dfi_source_fd() is polled.
+	 * Targets, or places, that were waited for for a second, each wait
+	 * counted once: see log.h. Targets also where dfi_source_fd() is
+	 * polled.
 	 */
 	uint64_t long_stalls;
 	/*

@@ -345,6 +345,8 @@ static void leave_conn(
 
 	/* The image goes, from which the queue pair may still send. */
 	if (opened && conn->completed < remote->last)
+		(void)dfi__verbs_poll_sends(conn);
+	if (opened && conn->completed < remote->last)
 		dfi__verbs_break(conn, "a ring was left in the middle");
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
