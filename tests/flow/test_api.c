@@ -23,8 +23,8 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(context, .timeout = 60);
-TestSuite(flow, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(context, .timeout = 300);
+TestSuite(flow, .init = setup, .fini = teardown, .timeout = 300);
 
 static int open_with(const char *registry, const char *node_name)
 {

@@ -28,7 +28,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(barrier, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(barrier, .init = setup, .fini = teardown, .timeout = 300);
 
 /* One barrier with a thread for each member. */
 struct group {

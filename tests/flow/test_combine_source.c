@@ -23,7 +23,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(combine_source, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(combine_source, .init = setup, .fini = teardown, .timeout = 300);
 
 enum {
 	MAX_ENDS = 3,

@@ -26,7 +26,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(copy, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(copy, .init = setup, .fini = teardown, .timeout = 300);
 
 static void fill(void *tuple, size_t size, uint32_t number)
 {

@@ -22,7 +22,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(counters, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(counters, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_target *open_waiting_target(
     struct dfi *dfi, uint32_t wait, uint32_t stall_timeout_ms)

@@ -52,7 +52,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(crowd, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(crowd, .init = setup, .fini = teardown, .timeout = 300);
 
 static void *run_source(void *arg)
 {

@@ -23,9 +23,9 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(open, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(source, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(target, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(open, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(source, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(target, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_source *source;
 static struct dfi_target *target;

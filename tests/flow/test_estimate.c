@@ -33,7 +33,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(estimate, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(estimate, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_flow_estimate estimate_of(const struct dfi_flow_attr *attr)
 {

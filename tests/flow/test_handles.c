@@ -26,7 +26,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(handles, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(handles, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_source *source;
 static struct dfi_target *target;

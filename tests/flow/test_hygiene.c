@@ -32,8 +32,8 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(hygiene, .timeout = 120);
-TestSuite(sharing, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(hygiene, .timeout = 300);
+TestSuite(sharing, .init = setup, .fini = teardown, .timeout = 300);
 
 /* Send n tuples through a flow of its own. */
 static void use_flow(struct dfi *dfi, const char *name, uint64_t n)

@@ -30,7 +30,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(linger, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(linger, .init = setup, .fini = teardown, .timeout = 300);
 
 static int open_lingering(struct dfi *dfi, uint32_t linger_us, uint32_t flags)
 {

@@ -24,10 +24,10 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(order, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(order, .init = setup, .fini = teardown, .timeout = 300);
 TestSuite(order_datagrams, .init = setup, .fini = teardown, .timeout = 300);
-TestSuite(naive_order, .init = setup, .fini = teardown, .timeout = 120);
-TestSuite(chosen_order, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(naive_order, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(chosen_order, .init = setup, .fini = teardown, .timeout = 300);
 
 static uint32_t replication;
 

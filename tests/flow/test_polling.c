@@ -22,8 +22,8 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(descriptor, .init = setup, .fini = teardown, .timeout = 120);
-TestSuite(group, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(descriptor, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(group, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_source *source;
 static struct dfi_target *target;

@@ -27,7 +27,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(sequencer, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(sequencer, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_sequencer *create(const char *name, uint64_t first)
 {

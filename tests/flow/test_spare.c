@@ -32,7 +32,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(spare, .init = setup, .fini = teardown, .timeout = 200);
+TestSuite(spare, .init = setup, .fini = teardown, .timeout = 300);
 
 /* The regions of this process; *file: the number of one of them. */
 static unsigned count_regions(ino_t *file)

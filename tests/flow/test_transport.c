@@ -17,9 +17,9 @@
 
 static struct rig rig;
 
-TestSuite(devices, .timeout = 60);
-TestSuite(transport, .timeout = 60);
-TestSuite(stats, .timeout = 60);
+TestSuite(devices, .timeout = 300);
+TestSuite(transport, .timeout = 300);
+TestSuite(stats, .timeout = 300);
 
 struct seen {
 	unsigned n, usable, chosen, of_test_device;

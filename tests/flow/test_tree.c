@@ -24,7 +24,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(tree, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(tree, .init = setup, .fini = teardown, .timeout = 300);
 
 enum {
 	MAX_ENDS = 16,

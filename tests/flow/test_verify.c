@@ -20,7 +20,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(verify, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(verify, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_flow_attr flow_attr(uint32_t verify, uint32_t transport)
 {

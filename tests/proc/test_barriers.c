@@ -44,7 +44,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(barriers, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(barriers, .init = setup, .fini = teardown, .timeout = 300);
 
 static void spawn_members(const char *rounds)
 {

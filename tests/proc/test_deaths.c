@@ -38,7 +38,7 @@ static void setup(void)
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 }
 
-TestSuite(deaths, .init = setup, .timeout = 60);
+TestSuite(deaths, .init = setup, .timeout = 300);
 
 static void create_flow(uint32_t n_sources, uint32_t n_targets)
 {

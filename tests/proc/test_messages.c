@@ -41,8 +41,8 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(lone_messages, .timeout = 60);
-TestSuite(messages, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(lone_messages, .timeout = 300);
+TestSuite(messages, .init = setup, .fini = teardown, .timeout = 300);
 
 /* The code of a call, and its whole text. */
 __attribute__((format(printf, 3, 4))) static void expect(

@@ -42,7 +42,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(openings, .init = setup, .fini = teardown, .timeout = 90);
+TestSuite(openings, .init = setup, .fini = teardown, .timeout = 300);
 
 static int64_t now_ms(void)
 {

@@ -63,7 +63,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(order, .init = setup, .fini = teardown, .timeout = 240);
+TestSuite(order, .init = setup, .fini = teardown, .timeout = 300);
 
 static void create_flow(uint32_t replication)
 {

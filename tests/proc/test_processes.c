@@ -51,7 +51,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(processes, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(processes, .init = setup, .fini = teardown, .timeout = 300);
 
 static void create_flow(
     uint32_t n_sources, uint32_t n_targets, uint32_t segment_count)
@@ -660,7 +660,7 @@ static void setup_server(void)
 	join();
 }
 
-TestSuite(registry_process, .init = setup_server, .timeout = 60);
+TestSuite(registry_process, .init = setup_server, .timeout = 300);
 
 Test(registry_process, running_flow_completes_without_its_registry)
 {
@@ -742,7 +742,7 @@ static void await_flow(uint32_t sources, uint32_t targets)
 }
 
 TestSuite(registry_restart, .init = setup_restarts, .fini = teardown_restarts,
-    .timeout = 60);
+    .timeout = 300);
 
 Test(registry_restart, running_flow_goes_on_and_deaths_are_seen_again)
 {

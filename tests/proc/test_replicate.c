@@ -37,7 +37,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(replicate, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(replicate, .init = setup, .fini = teardown, .timeout = 300);
 
 static void create_flow(
     uint32_t n_sources, uint32_t n_targets, uint32_t segment_count)

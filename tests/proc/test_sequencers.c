@@ -27,7 +27,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(sequencers, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(sequencers, .init = setup, .fini = teardown, .timeout = 300);
 
 static void spawn(struct child *child, const char *first)
 {

@@ -46,7 +46,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(stalls, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(stalls, .init = setup, .fini = teardown, .timeout = 300);
 
 static void create_flow_of(
     uint32_t n_ends, uint32_t segment_tuples, uint32_t segment_count)

@@ -61,7 +61,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(trees, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(trees, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_target *open_target(void)
 {

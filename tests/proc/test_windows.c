@@ -59,7 +59,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(windows, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(windows, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_target *open_target(void)
 {

@@ -17,7 +17,7 @@
 #include "flows/member.h"
 #include "registry/client.h"
 
-TestSuite(arrival, .timeout = 120);
+TestSuite(arrival, .timeout = 300);
 
 static pid_t serve_at(const char *address)
 {

@@ -57,7 +57,7 @@ static void teardown(void)
 	}
 }
 
-TestSuite(broadcast, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(broadcast, .init = setup, .fini = teardown, .timeout = 300);
 
 struct fixture {
 	struct ring_geometry slots, ring;

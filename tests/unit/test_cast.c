@@ -46,7 +46,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(cast, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(cast, .init = setup, .fini = teardown, .timeout = 300);
 
 static uint32_t routing, ordered; /* of the flow */
 

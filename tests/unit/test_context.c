@@ -19,7 +19,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(context, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(context, .init = setup, .fini = teardown, .timeout = 300);
 
 static int open_source_in_vain(void)
 {

@@ -48,8 +48,8 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(gap, .init = setup, .fini = teardown, .timeout = 60);
-TestSuite(counts, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(gap, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(counts, .init = setup, .fini = teardown, .timeout = 300);
 
 static char *ring(void)
 {

@@ -26,7 +26,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(glance, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(glance, .init = setup, .fini = teardown, .timeout = 300);
 
 static void open_ends(uint32_t kind, uint32_t wait)
 {

@@ -30,7 +30,7 @@ static void teardown(void)
 	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
 }
 
-TestSuite(known, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(known, .init = setup, .fini = teardown, .timeout = 300);
 
 static void put(const char *key, uint64_t id, uint8_t first)
 {

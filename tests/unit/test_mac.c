@@ -32,7 +32,7 @@ int __cxa_atexit(void (*fn)(void *), void *arg, void *library)
 	return next(fn, arg, library);
 }
 
-TestSuite(mac, .timeout = 60);
+TestSuite(mac, .timeout = 300);
 
 /* RFC 4231, test case 2, of which the first half is kept. */
 Test(mac, is_that_of_the_standard)

@@ -41,7 +41,7 @@ static void teardown(void)
 	cr_assert_eq(system(command), 0);
 }
 
-TestSuite(memory, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(memory, .init = setup, .fini = teardown, .timeout = 300);
 
 /* A file in the tree, with its folders. */
 static void put(const char *path, const char *text)

@@ -52,7 +52,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(order, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(order, .init = setup, .fini = teardown, .timeout = 300);
 
 static void start(uint32_t replication, uint32_t target_flags)
 {

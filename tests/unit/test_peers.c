@@ -68,7 +68,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(peers, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(peers, .init = setup, .fini = teardown, .timeout = 300);
 
 struct waiter {
 	pthread_t thread;

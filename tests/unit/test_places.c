@@ -53,7 +53,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(places, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(places, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct dfi_source *open_with(const struct dfi_source_attr *attr)
 {

@@ -33,7 +33,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-TestSuite(published, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(published, .init = setup, .fini = teardown, .timeout = 300);
 
 /* The entry of target 0 of flow "f", as its process has published it. */
 static void read_entry(void)

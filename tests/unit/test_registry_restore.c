@@ -49,7 +49,7 @@ static void teardown(void)
 	dfi_registry_stop(registry);
 }
 
-TestSuite(restore, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(restore, .init = setup, .fini = teardown, .timeout = 300);
 
 static void put(struct registry_client *client, const char *key,
     const char *value, unsigned flags)
@@ -260,7 +260,7 @@ Test(restore, a_value_that_nobody_waited_for_is_there_again)
 
 /* ---- A registry that is lost again while a client is at it --------------- */
 
-TestSuite(restore_again, .timeout = 60);
+TestSuite(restore_again, .timeout = 300);
 
 struct play {
 	struct fake fake;

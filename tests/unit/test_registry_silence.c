@@ -94,7 +94,7 @@ static void close_all(void)
 		dfi_registry_stop(registry);
 }
 
-TestSuite(silence, .init = lines_collect, .fini = close_all, .timeout = 60);
+TestSuite(silence, .init = lines_collect, .fini = close_all, .timeout = 300);
 
 Test(silence, of_its_machine_for_as_long_as_the_lease_is_told_once)
 {
@@ -195,7 +195,7 @@ static struct dfi_target *open_target(struct dfi *dfi)
 
 /* The lease has ended for who is cut off, too: nobody will attach. */
 Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
-    .timeout = 60)
+    .timeout = 300)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_sequencer *creator, *sequencer;

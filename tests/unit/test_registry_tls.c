@@ -335,7 +335,7 @@ static int count_sockets(int *handed_on)
 }
 
 Test(registry_key, a_refused_client_is_not_handed_on_to_other_programs,
-    .timeout = 30)
+    .timeout = 300)
 {
 	struct raw raw;
 	int handed_on;

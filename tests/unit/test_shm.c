@@ -95,7 +95,7 @@ static void teardown(void)
 	stop(&owner);
 }
 
-TestSuite(shm, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(shm, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct region *create(uint64_t size)
 {

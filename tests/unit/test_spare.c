@@ -72,7 +72,7 @@ static void teardown(void)
 	stop(&owner);
 }
 
-TestSuite(spare, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(spare, .init = setup, .fini = teardown, .timeout = 300);
 
 static struct region *create_at(struct side *side, uint64_t size)
 {

@@ -33,7 +33,7 @@ static void teardown(void)
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 }
 
-TestSuite(stats_list, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(stats_list, .init = setup, .fini = teardown, .timeout = 300);
 
 static void publish_at(
     const char *key, const struct node *node, const char *address)

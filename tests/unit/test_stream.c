@@ -15,7 +15,7 @@
 
 #define ALL_FAULTS "drop=0.05,duplicate=0.05,reorder=0.05,delay=0.05"
 
-TestSuite(stream, .timeout = 240);
+TestSuite(stream, .timeout = 300);
 
 /* What was counted, over all runs of a test. */
 static struct sums {

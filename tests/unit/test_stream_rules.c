@@ -30,7 +30,7 @@ enum {
 
 static const uint64_t starts[] = { 0, UINT32_MAX - 3, UINT64_MAX - 3 };
 
-TestSuite(stream_rules, .timeout = 60);
+TestSuite(stream_rules, .timeout = 300);
 
 /* The last ones that were sent, and how many in all. */
 static struct {

@@ -104,7 +104,7 @@ static void stop(void)
 	close(verbs.breaks);
 }
 
-TestSuite(verbs_add, .init = start, .fini = stop, .timeout = 60);
+TestSuite(verbs_add, .init = start, .fini = stop, .timeout = 300);
 
 /* The peer's device answers all that was posted. */
 static void answer(uint64_t number)

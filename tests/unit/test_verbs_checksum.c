@@ -231,7 +231,7 @@ static void stop(void)
 	free(region.base);
 }
 
-TestSuite(verbs_checksum, .fini = stop, .timeout = 60);
+TestSuite(verbs_checksum, .fini = stop, .timeout = 300);
 
 /* The source sends a segment of so many bytes, none of them 0. */
 static void send_segment(uint64_t used)

@@ -115,7 +115,7 @@ static void start(void)
 	pending = false;
 }
 
-TestSuite(verbs_connect, .init = start, .timeout = 60);
+TestSuite(verbs_connect, .init = start, .timeout = 300);
 
 static int try_to_connect(const struct patience *patience)
 {

@@ -126,7 +126,7 @@ static void stop(void)
 	close(verbs.breaks);
 }
 
-TestSuite(verbs_credit, .init = start, .fini = stop, .timeout = 10);
+TestSuite(verbs_credit, .init = start, .fini = stop, .timeout = 300);
 
 static void give(uint32_t ring, uint64_t consumed)
 {

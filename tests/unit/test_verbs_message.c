@@ -90,7 +90,7 @@ static void stop(void)
 	close(verbs.breaks);
 }
 
-TestSuite(verbs_message, .init = start, .fini = stop, .timeout = 10);
+TestSuite(verbs_message, .init = start, .fini = stop, .timeout = 300);
 
 /* What the peer at the other end of a connection is answered. */
 static int32_t open_words(struct verbs_conn *conn, uint32_t link)
