@@ -73,9 +73,9 @@ static unsigned count(const char *path)
 /* A thread that was joined may still be listed for a moment. */
 static bool threads_are(unsigned n)
 {
-	int i;
+	time_t patience = time(NULL) + 30;
 
-	for (i = 0; i < 1000 && count("/proc/self/task") != n; i++)
+	while (count("/proc/self/task") != n && time(NULL) < patience)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	return count("/proc/self/task") == n;
 }

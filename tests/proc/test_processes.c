@@ -817,7 +817,7 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	struct dfi_flow_info info;
 	struct child creator;
 	char text[32];
-	int i;
+	int64_t patience;
 
 	child_spawn(&creator, DFI_WORKER, "-r", address, "-f", FLOW, "-c",
 	    "1:1", "-p", "10", "target:0", "source:0", NULL);
@@ -826,8 +826,9 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	kill_server();
 	start_server_at_socket();
 	/* Until this process is connected again. */
-	for (i = 0; i < 1000 && dfi_flow_query(dfi, FLOW, &info) == -ENOTCONN;
-	     i++)
+	patience = now_ms() + LONG_MS;
+	while (dfi_flow_query(dfi, FLOW, &info) == -ENOTCONN &&
+	    now_ms() < patience)
 		usleep(20000);
 	create_flow(2, 2, 4);
 	child_signal(&creator, SIGCONT);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "stress_help.h"
 
 #define N_ENDS 2
@@ -94,9 +95,9 @@ static struct holdings look(void)
 static struct holdings look_when_threads_are(unsigned threads)
 {
 	struct holdings now = look();
-	int i;
+	int64_t patience = deadline_in_ms(30000);
 
-	for (i = 0; i < 1000 && now.threads != threads; i++) {
+	while (now.threads != threads && clock_now_ns() < patience) {
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		now = look();
 	}

@@ -376,7 +376,7 @@ Test(shm, forked_child_neither_listens_nor_keeps_peers)
 {
 	const char *address = owner.transport->address;
 	int idle = connect_raw(address), status;
-	int64_t patience = deadline_in_ms(20000);
+	int64_t patience = deadline_in_ms(60000);
 	pid_t pid;
 
 	while (count_sockets(address) < 2)
@@ -401,7 +401,7 @@ static int ask(const void *request, size_t size)
 	ssize_t got;
 
 	cr_assert_eq(send(fd, request, size, MSG_NOSIGNAL), (ssize_t)size);
-	cr_assert_eq(poll(&pollfd, 1, 10000), 1);
+	cr_assert_eq(poll(&pollfd, 1, 60000), 1);
 	got = recv(fd, reply, sizeof(reply), 0);
 	close(fd);
 	return got == sizeof(reply) ? reply[1] : 1;
@@ -734,6 +734,7 @@ Test(shm, region_goes_with_its_last_user)
 	unsigned descriptors = count_descriptors(""), i;
 	struct region *region;
 	struct remote *remotes[3];
+	int64_t patience;
 
 	cr_assert_eq(count_mappings(), 0);
 	region = create(SIZE);
@@ -749,7 +750,9 @@ Test(shm, region_goes_with_its_last_user)
 	}
 	cr_assert_eq(count_mappings(), 0);
 	/* The owner's side closes its sockets on its own thread. */
-	for (i = 0; i < 1000000 && count_descriptors("") != descriptors; i++)
+	patience = deadline_in_ms(30000);
+	while (
+	    count_descriptors("") != descriptors && clock_now_ns() < patience)
 		sched_yield();
 	cr_assert_eq(count_descriptors(""), descriptors);
 }
