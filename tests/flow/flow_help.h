@@ -16,11 +16,13 @@
 #include <dfi/dfi.h>
 
 /* Long enough that only a hanging test reaches it. */
-#define LONG_MS 20000u
+#define LONG_MS 60000u
 
-/* For what is not to come: a registry answers in less, on a busy machine, too.
+/*
+ * For what is not to come: a registry answers in less, on a busy machine, too,
+ * though the asking thread and those that answer pause for 2 s in turn.
  */
-#define SHORT_MS 3000u
+#define SHORT_MS 5000u
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 

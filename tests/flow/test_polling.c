@@ -573,7 +573,7 @@ Test(group, has_timeouts)
 	cr_assert_eq(batch.target, target);
 	source = open_source(rig.dfi, "f", 0, 0);
 	assert_error(dfi_target_group_consume_batch(group, &batch), -ETIMEDOUT,
-	    "group of 1", "6000 ms");
+	    "group of 1", "10000 ms");
 	cr_assert_null(batch.target);
 	cr_assert_eq(dfi_target_group_close(group), 0);
 	cr_assert_eq(dfi_target_close(first), 0);

@@ -18,7 +18,7 @@
 
 #include "registry/address.h"
 
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 60000
 
 int64_t soon(void)
 {

@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	send(pollfd.fd, request, sizeof(request), MSG_NOSIGNAL);
 	if (write(STDOUT_FILENO, "x", 1) != 1)
 		return EXIT_FAILURE;
-	if (poll(&pollfd, 1, 10000) != 1 ||
+	if (poll(&pollfd, 1, 60000) != 1 ||
 	    recv(pollfd.fd, reply, sizeof(reply), 0) != sizeof(reply))
 		return EXIT_FAILURE;
 	return -reply[1];

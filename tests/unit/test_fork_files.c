@@ -82,7 +82,7 @@ Test(fork_files, are_not_kept_open_by_a_child_that_lives_on)
 	dfi__fork_remove(fds[1]);
 	close(fds[1]);
 	end.fd = fds[0];
-	cr_assert_eq(poll(&end, 1, 20000), 1);
+	cr_assert_eq(poll(&end, 1, 60000), 1);
 	cr_assert(end.revents & POLLHUP);
 	close(hold[1]);
 	cr_assert_eq(waitpid(pid, NULL, 0), pid);

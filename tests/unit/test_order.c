@@ -19,7 +19,7 @@
 #include "flows/source.h"
 #include "flows/target.h"
 
-#define LONG_MS 20000u
+#define LONG_MS 60000u
 
 static struct dfi_registry *registry;
 static struct dfi *dfi;

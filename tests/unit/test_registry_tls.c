@@ -196,7 +196,8 @@ Test(registry_key, a_client_without_one_is_told_at_once)
 
 	expect_refusal(
 	    NULL, -EACCES, "DFI_REGISTRY_KEY", "neither key nor certificate");
-	cr_assert_lt(clock_now_ns() - start, INT64_C(4) * NS_PER_S);
+	/* Not when its patience, a minute, is over. */
+	cr_assert_lt(clock_now_ns() - start, INT64_C(20) * NS_PER_S);
 }
 
 Test(registry_key, a_client_with_certificates_is_refused)
