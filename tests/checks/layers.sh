@@ -81,6 +81,9 @@ allowed() # FILE INCLUDED
 	tests/unit/* | tests/stress/* | tests/fuzz/*)
 		[[ $included == src/* || $included == bench/* ||
 			$included == tests/* ]] ;;
+	tests/proc/*)
+		[[ $included == tests/proc/* ||
+			$included == tests/chaos/lateness.h ]] ;;
 	tools/* | bench/* | tests/*)
 		[[ ${included%/*} == "${file%/*}" ]] ;;
 	examples/*)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <dfi/dfi.h>
+#include "in_time.h"
 #include "spawn.h"
 
 #define N 3u
@@ -25,16 +26,9 @@
 static struct dfi_registry *registry;
 static struct child children[N];
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void setup(void)
 {
+	in_time_start();
 	cr_assert_eq(
 	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
 }
@@ -102,7 +96,7 @@ Test(barriers, tell_all_which_member_was_killed)
 		expect_loss(&children[i], pid, "0 ");
 		cr_assert_eq(child_wait(&children[i]), 0);
 	}
-	cr_assert_lt(now_ms() - start, 4000);
+	cr_assert_lt(ms_since(start), 4000);
 	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
 }
 
@@ -198,14 +192,14 @@ static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
 	while ((ret = dfi_barrier_wait(hanging->barrier, 20000)) == -ENOTCONN)
 		cr_assert_lt(now_ms(), killed + 10000, "%s", dfi_errmsg());
 	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
-	cr_assert_lt(now_ms() - killed, TOLD_MS);
+	cr_assert_lt(ms_since(killed), TOLD_MS);
 	snprintf(text, sizeof(text), "pid %d)", (int)pid);
 	cr_assert(strstr(dfi_errmsg(), "barrier 'b': member 2 (node "), "%s",
 	    dfi_errmsg());
 	cr_assert(strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
 	for (i = 0; i < 2; i++)
 		expect_loss(&children[i], pid, "0 ");
-	cr_assert_lt(now_ms() - killed, TOLD_MS);
+	cr_assert_lt(ms_since(killed), TOLD_MS);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(child_wait(&children[i]), 0);
 }

@@ -9,15 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "descriptors.h"
+#include "in_time.h"
 #include "spawn.h"
 #include "worker.h"
 
 #define FLOW "flow"
 #define LONG_MS 20000u
+/* Two seconds, and two for a machine that has much to do. */
 #define DEATH_MS 4000
 
 static struct child server;
@@ -28,6 +29,7 @@ static void setup(void)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
 
+	in_time_start();
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
 	child_spawn(
@@ -75,14 +77,6 @@ static struct dfi_source *open_source(uint32_t index)
 	cr_assert_eq(dfi_source_open(dfi, FLOW, index, &attr, &source), 0, "%s",
 	    dfi_errmsg());
 	return source;
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 static void kill_server(void)
@@ -134,7 +128,7 @@ static void expect_death(struct dfi_target *target, struct child *source,
 	uint32_t count = 0;
 
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	cr_assert_eq(count, 107);
 	expect_names(name, source);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
@@ -261,7 +255,7 @@ Test(deaths, of_a_target_is_noticed_while_there_is_no_registry)
 		cr_assert_lt(count, 1000, "pushed on to a dead target");
 	}
 	cr_assert_eq(ret, -ECONNRESET);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	expect_names("target 0", &target);
 	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
 	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
@@ -353,7 +347,7 @@ Test(deaths, are_what_a_lease_says_that_is_over)
 	child_signal(&source, SIGSTOP);
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
 	cr_assert_geq(now_ms() - stopped, 1900, "before two thirds of it");
-	cr_assert_lt(now_ms() - stopped, 3000 + DEATH_MS);
+	cr_assert_lt(ms_since(stopped), 3000 + DEATH_MS);
 	cr_assert_eq(count, 107);
 	expect_names("source 0", &source);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
@@ -393,7 +387,7 @@ Test(deaths, of_the_creator_end_the_wait_of_a_target_for_sources)
 	killed = now_ms();
 	child_signal(&creator, SIGKILL);
 	cr_assert_eq(dfi_target_consume(target, &tuple), -ECONNRESET);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	expect_creator(&creator, "source 0 and 1 more of 2");
 	cr_assert_eq(dfi_target_consume(target, &tuple), -ECONNRESET);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "descriptors.h"
+#include "in_time.h"
 #include "spawn.h"
 #include "worker.h"
 
@@ -39,6 +39,7 @@ static void join(void)
 
 static void setup(void)
 {
+	in_time_start();
 	cr_assert_eq(
 	    dfi_registry_start(NULL, &registry), 0, "%s", dfi_errmsg());
 	address = dfi_registry_address(registry);
@@ -90,14 +91,6 @@ static struct dfi_target *open_target(uint32_t index, uint32_t stall_timeout_ms)
 	cr_assert_eq(dfi_target_open(dfi, FLOW, index, &attr, &target), 0, "%s",
 	    dfi_errmsg());
 	return target;
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 /* "source 0 ended 0 100 ..." */
@@ -287,7 +280,7 @@ Test(processes, target_gets_what_a_killed_source_had_sent_and_then_its_name)
 	killed = now_ms();
 	child_signal(&source, SIGKILL);
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	cr_assert_eq(count, 107);
 	expect_text("flow 'flow'");
 	expect_text("source 0");
@@ -314,7 +307,7 @@ static void kill_parent(const char *fork_option)
 	killed = now_ms();
 	child_signal(&source, SIGKILL);
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	cr_assert_eq(count, 20);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
 	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
@@ -372,7 +365,7 @@ Test(processes, source_that_waits_is_told_of_its_killed_target)
 	cr_assert_eq(ret, -ECONNRESET);
 	expect_text("target 0");
 	expect_pid(&target);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	cr_assert_eq(dfi_source_push(source, &tuple), -ECONNRESET);
 	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
 	cr_assert_eq(child_wait(&target), 128 + SIGKILL);
@@ -701,6 +694,7 @@ static void start_server_at_socket(void)
 
 static void setup_restarts(void)
 {
+	in_time_start();
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
 	snprintf(socket_address, sizeof(socket_address),
@@ -762,7 +756,7 @@ Test(registry_restart, running_flow_goes_on_and_deaths_are_seen_again)
 	killed = now_ms();
 	child_signal(&source, SIGKILL);
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
-	cr_assert_lt(now_ms() - killed, DEATH_MS);
+	cr_assert_lt(ms_since(killed), DEATH_MS);
 	cr_assert_eq(count, 107);
 	expect_pid(&source);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
@@ -787,7 +781,7 @@ Test(registry_restart, dead_source_stays_dead_when_the_registry_is_back)
 	start_server_at_socket();
 	back = now_ms();
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
-	cr_assert_lt(now_ms() - back, DEATH_MS);
+	cr_assert_lt(ms_since(back), DEATH_MS);
 	cr_assert_eq(count, 107);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
 }
