@@ -117,11 +117,15 @@ static pid_t spawn(struct run *run, const char *const *argv, int in, int out)
 	return pid;
 }
 
-/* It answers when it has printed its address. */
+/*
+ * It answers when it has printed its address. Like the others, it does not
+ * outlive who judges them, of whom it knows nothing.
+ */
 static void start_registry(struct run *run)
 {
-	const char *const argv[] = { DFI_BIN_DIR "/dfi-registry", "--listen",
-		run->address, "--print-address", NULL };
+	const char *const argv[] = { "/usr/bin/setpriv", "--pdeathsig", "KILL",
+		DFI_BIN_DIR "/dfi-registry", "--listen", run->address,
+		"--print-address", NULL };
 	char line[128];
 	int out[2];
 

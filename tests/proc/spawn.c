@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEADLINE_MS 20000
+#define DEADLINE_MS 60000
 #define MAX_ARGUMENTS 24
 
 extern char **environ;
@@ -43,6 +43,15 @@ void child_spawn(struct child *child, ...)
 	close(out[1]);
 	child->in = in[1];
 	child->out = out[0];
+}
+
+/* The program itself outlives whoever started it. */
+void child_spawn_registry(struct child *child, const char *address)
+{
+	child_spawn(child, "/usr/bin/setpriv", "--pdeathsig", "KILL",
+	    DFI_BIN_DIR "/dfi-registry", "--print-address",
+	    address ? "--listen" : NULL, address, NULL);
+	cr_assert(child_read(child), "dfi-registry doesn't start");
 }
 
 static bool await(int fd)

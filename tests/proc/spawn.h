@@ -22,6 +22,12 @@ struct child {
 /* The arguments, the program first, end with NULL. */
 void child_spawn(struct child *child, ...) __attribute__((sentinel));
 
+/*
+ * dfi-registry at this address, or, if it is NULL, one of its own choice, which
+ * child->line then is. It ends with this process, stopped or not.
+ */
+void child_spawn_registry(struct child *child, const char *address);
+
 /* Read a line; false at the end of its output. */
 bool child_read(struct child *child);
 

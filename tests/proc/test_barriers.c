@@ -147,9 +147,7 @@ static void start_hanging(struct hanging *hanging)
 	char index[16];
 	uint32_t i;
 
-	child_spawn(&hanging->server, DFI_BIN_DIR "/dfi-registry",
-	    "--print-address", NULL);
-	cr_assert(child_read(&hanging->server));
+	child_spawn_registry(&hanging->server, NULL);
 	for (i = 0; i < N; i++) {
 		snprintf(index, sizeof(index), "%u", i);
 		child_spawn(&children[i], DFI_MEETING, hanging->server.line,
@@ -276,9 +274,7 @@ Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
 	struct dfi *dfi;
 	uint32_t i;
 
-	child_spawn(
-	    &server, DFI_BIN_DIR "/dfi-registry", "--print-address", NULL);
-	cr_assert(child_read(&server));
+	child_spawn_registry(&server, NULL);
 	dfi = open_context(server.line);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &at[i]), 0, "%s",

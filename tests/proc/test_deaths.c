@@ -32,9 +32,7 @@ static void setup(void)
 	in_time_start();
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
-	child_spawn(
-	    &server, DFI_BIN_DIR "/dfi-registry", "--print-address", NULL);
-	cr_assert(child_read(&server));
+	child_spawn_registry(&server, NULL);
 	snprintf(address, sizeof(address), "%s", server.line);
 	attr.registry = address;
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());

@@ -411,9 +411,7 @@ Test(lone_messages, of_a_registry_that_was_killed)
 
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
-	child_spawn(
-	    &server, DFI_BIN_DIR "/dfi-registry", "--print-address", NULL);
-	cr_assert(child_read(&server));
+	child_spawn_registry(&server, NULL);
 	snprintf(where, sizeof(where), "%s", server.line);
 	attr.registry = where;
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());

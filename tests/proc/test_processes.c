@@ -645,9 +645,7 @@ static void setup_server(void)
 {
 	if (access(DFI_BIN_DIR "/dfi-registry", X_OK) < 0)
 		cr_skip_test("dfi-registry is not built");
-	child_spawn(
-	    &server, DFI_BIN_DIR "/dfi-registry", "--print-address", NULL);
-	cr_assert(child_read(&server));
+	child_spawn_registry(&server, NULL);
 	snprintf(server_address, sizeof(server_address), "%s", server.line);
 	address = server_address;
 	join();
@@ -687,9 +685,7 @@ static char socket_address[64];
 
 static void start_server_at_socket(void)
 {
-	child_spawn(&server, DFI_BIN_DIR "/dfi-registry", "--listen",
-	    socket_address, "--print-address", NULL);
-	cr_assert(child_read(&server));
+	child_spawn_registry(&server, socket_address);
 }
 
 static void setup_restarts(void)
