@@ -2,7 +2,7 @@
 /*
  * meeting REGISTRY NAME MEMBERS INDEX ROUNDS: a member of a barrier, for
  * test_barriers.c. Before the rounds it says "open", and waits for a character
- * on stdin; after them, or the first that fails, it says
+ * on stdin; after the first of several "passed"; after all, or one that fails,
  *	ended RET ROUNDS TEXT
  * While the registry is lost it asks again, and again.
  */
@@ -43,9 +43,14 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (read(STDIN_FILENO, &order, 1) != 1)
 		return EXIT_FAILURE;
-	for (ret = 0; !ret && round < number(argv[5]); round += !ret)
+	for (ret = 0; !ret && round < number(argv[5]); round += !ret) {
+		if (round == 1) {
+			puts("passed");
+			fflush(stdout);
+		}
 		while ((ret = dfi_barrier_wait(barrier, 0)) == -ENOTCONN)
 			usleep(10000);
+	}
 	printf("ended %d %u %s\n", ret, round, ret ? dfi_errmsg() : "");
 	fflush(stdout);
 	dfi_barrier_close(barrier);

@@ -16,7 +16,7 @@
 #include "worker.h"
 
 #define FLOW "orders"
-#define LONG_MS 20000u
+#define LONG_MS 60000u
 
 static struct dfi_registry *registry;
 static struct dfi *dfi;
@@ -230,7 +230,7 @@ Test(messages, of_peers_that_do_not_come)
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_source *source;
 
-	attr.open_timeout_ms = 1000; /* enough for a registry to answer */
+	attr.open_timeout_ms = 5000; /* enough for a registry to answer */
 	expect(dfi_source_open(dfi, FLOW, 0, &attr, &source), -ETIMEDOUT,
 	    "flow 'orders': nobody has created it");
 	create_flow(1, 3);

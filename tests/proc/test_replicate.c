@@ -14,7 +14,7 @@
 #include "worker.h"
 
 #define FLOW "flow"
-#define LONG_MS 20000u
+#define LONG_MS 60000u
 
 static struct dfi_registry *registry;
 static struct dfi *dfi;

@@ -13,7 +13,7 @@
 #include "worker.h"
 
 #define FLOW "flow"
-#define LONG_MS 20000u
+#define LONG_MS 60000u
 
 enum {
 	WINDOW = 20,  /* tuples */
