@@ -5,6 +5,8 @@
 # relations against their closed form, CSV files against sqlite3, and errors with
 # the right exit status. Exits with 77 if sqlite3 is not installed.
 set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
 
 join=$1/radix_join
 if ! command -v sqlite3 > /dev/null; then
@@ -12,7 +14,7 @@ if ! command -v sqlite3 > /dev/null; then
 	exit 77
 fi
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
@@ -40,7 +42,7 @@ expect() # NAME VALUE
 run() # ARGUMENT...
 {
 	command="radix_join $*"
-	timeout 120 "$join" --json "$@" > json 2> err ||
+	timeout $patience "$join" --json "$@" > json 2> err ||
 		fail "$command: exit status $?"
 	expect verified true
 	n_checks=$((n_checks + 1))
@@ -52,7 +54,7 @@ refuse() # STATUS PATTERN ARGUMENT...
 	local status=$1 pattern=$2 ret=0
 	shift 2
 	command="radix_join $*"
-	timeout 60 "$join" "$@" > out 2> err || ret=$?
+	timeout $patience "$join" "$@" > out 2> err || ret=$?
 	[ "$ret" -eq "$status" ] ||
 		fail "$command: exit status $ret, not $status"
 	grep -qE -- "$pattern" err ||
@@ -124,20 +126,17 @@ run --inner 1000 --outer 5002 --nodes 2 --strategy auto
 expect strategy replicate
 run --inner 1000 --outer 100000 --nodes 1 --strategy auto
 expect strategy repartition
-timeout 60 "$join" --inner 10K --outer 10K --no-verify > out ||
+timeout $patience "$join" --inner 10K --outer 10K --no-verify > out ||
 	fail "text report: exit status $?"
 grep -q "not checked" out || fail "--no-verify: no word of it in the report"
 
 # --- A registry that others use, too ------------------------------------------
 
-"$1/dfi-registry" --listen "unix:$tmp/registry" 2> err &
+"$1/dfi-registry" --listen "unix:$tmp/registry" --print-address \
+	> address 2> err &
 registry=$!
-trap 'kill $registry 2> /dev/null || true; rm -rf "$tmp"' EXIT
-for _ in $(seq 100); do
-	[ ! -S "$tmp/registry" ] || break
-	sleep 0.1
-done
-timeout 60 "$join" --inner 100K --outer 100K --registry "unix:$tmp/registry" \
+await address
+timeout $patience "$join" --inner 100K --outer 100K --registry "unix:$tmp/registry" \
 	> other 2>&1 &
 other=$!
 run --inner 200K --outer 50K --nodes 2 --threads 2 \
@@ -146,7 +145,6 @@ wait $other || fail "the other join: $(cat other)"
 grep -q "verified: true" other || fail "the other join is not verified"
 kill $registry
 wait $registry || fail "dfi-registry: exit status $?"
-trap 'rm -rf "$tmp"' EXIT
 
 # --- Tables ------------------------------------------------------------------
 

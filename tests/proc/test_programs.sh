@@ -5,24 +5,16 @@
 # the bench with its JSON, dfi-registry with dfi-info, while HOLDER (holder.c)
 # has a flow.
 set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
 bin=$1 holder_program=$2
 tmp=$(mktemp -d)
-registry= holder=
-trap 'kill $registry $holder 2>/dev/null || :; rm -rf "$tmp"' EXIT
+trap 'end_children; rm -rf "$tmp"' EXIT
 
 fail()
 {
 	echo "test_programs: $*"
 	exit 1
-}
-
-await() # FILE: something is in it
-{
-	for _ in $(seq 100); do
-		[ ! -s "$1" ] || return 0
-		sleep 0.05
-	done
-	fail "nothing came in $1"
 }
 
 has() # FILE WORD...
@@ -43,7 +35,7 @@ has() # FILE WORD...
 # Windows of a combiner flow, with weights that don't fill a tuple.
 for arguments in "1 7 9" "3 20000 12" "2 20000 5 3"; do
 	# shellcheck disable=SC2086 # several words
-	timeout 60 "$bin/parameter_server" $arguments > "$tmp/weights" 2>&1 ||
+	timeout $patience "$bin/parameter_server" $arguments > "$tmp/weights" 2>&1 ||
 		fail "parameter_server $arguments: $(cat "$tmp/weights")"
 	has "$tmp/weights" 'the weights are right'
 done
@@ -92,13 +84,12 @@ done
 has "$tmp/sequencer" "${fields[@]}" '"transport": "shm"' '"device": "-"'
 kill $registry
 wait $registry || :
-registry= holder=
 
 # Who waits leaves the processor to others, in whichever way. On a busy machine each
-# wake-up may cost more: one second of three must do.
+# wake-up may cost more: one second of ten must do.
 idles() # HOW
 {
-	for _ in 1 2 3; do
+	for _ in $(seq 10); do
 		"$bin/dfi-bench" idle --how "$1" --seconds 1 --json > "$tmp/idle" \
 			2> "$tmp/log" || fail "dfi-bench idle --how $1: $(cat "$tmp/log")"
 		has "$tmp/idle" "\"how\": \"$1\"" '"verified": true'
@@ -206,12 +197,28 @@ has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"
 has "$tmp/nodes" '"name": "the holder"' "\"pid\": $holder" '"targets": 1'
-"$bin/dfi-info" stat > "$tmp/stat"
+# The output of a command, in the file stat, in which all have answered: dfi-info
+# waits for 2 s, which a busy machine may be late.
+all_answer() # COMMAND...
+{
+	local deadline=$((SECONDS + 60))
+
+	until "$@" > "$tmp/stat" || fail "$*"
+		! grep -q "doesn't answer" "$tmp/stat"; do
+		[ $SECONDS -lt $deadline ] || fail "$*: $(cat "$tmp/stat")"
+	done
+}
+# It goes on until nobody reads any more.
+watch() # LINES ARGUMENT...
+{
+	"$bin/dfi-info" stat "${@:2}" 2> "$tmp/log" | head -n "$1" || :
+}
+all_answer "$bin/dfi-info" stat
 has "$tmp/stat" "^the holder: host .*, pid $holder, id " \
 	"^  target 1 of flow 'held': 0 tuples, 0 bytes, 0 segments$" \
 	"^    waits     0 for data, .* polls, 0 yields, 0 sleeps$"
 ! grep -q "dfi-info" "$tmp/stat" || fail "dfi-info lists itself"
-"$bin/dfi-info" stat --json > "$tmp/stat"
+all_answer "$bin/dfi-info" stat --json
 has "$tmp/stat" '"name": "the holder"' "\"pid\": $holder" '"error": null' \
 	'"flow": "held"' '"role": "target"' '"index": 1' '"tuples": 0' \
 	'"gaps": 0' '"lost_segments": 0' \
@@ -228,12 +235,10 @@ if unshare --pid --fork --kill-child true 2> "$tmp/log"; then
 	[ "$(grep -c "^dfi-info: host .*, pid 1, id " "$tmp/stat")" = 1 ] ||
 		fail "dfi-info stat doesn't list another: $(cat "$tmp/stat")"
 fi
-# It goes on until nobody reads any more.
-"$bin/dfi-info" stat --json --watch=0.05 2> "$tmp/log" | head -n 3 \
-	> "$tmp/stat" || :
+all_answer watch 3 --json --watch=0.05
 [ "$(grep -c '^{"stat":\[{.*"flow":"held"' "$tmp/stat")" = 3 ] ||
 	fail "dfi-info stat --watch prints $(cat "$tmp/stat" "$tmp/log")"
-"$bin/dfi-info" stat --watch=0.05 2> "$tmp/log" | head -n 8 > "$tmp/stat" || :
+all_answer watch 8 --watch=0.05
 has "$tmp/stat" "tuples, 0 bytes, 0 segments, 0 tuples/s, 0.000 MB/s$"
 for wrong in "nodes --watch" "stat --watch=0" "stat --watch=often" "stats"; do
 	# shellcheck disable=SC2086 # several words
@@ -256,7 +261,6 @@ for format in "" --json; do
 done
 exec 3>&-
 wait "$holder" || fail "holder ends with $?"
-holder=
 if "$holder_program" "$(printf 'two\nlines')" > /dev/null 2> "$tmp/log"; then
 	fail "a node name may have two lines"
 fi
@@ -298,7 +302,6 @@ has "$tmp/log" "DFI_WIAT is no setting.*DFI_WAIT" "setting is not valid"
 
 kill -TERM "$registry"
 wait "$registry" || fail "dfi-registry ends with $? on SIGTERM"
-registry=
 [ ! -e "$tmp/socket" ] || fail "dfi-registry leaves its socket behind"
 if "$bin/dfi-info" flows > /dev/null 2> "$tmp/log"; then
 	fail "dfi-info finds flows without a registry"

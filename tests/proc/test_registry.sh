@@ -4,14 +4,16 @@
 # test_registry.sh BIN_DIR: dfi-registry over TCP as its help says: keys and
 # certificates, what is refused, and that it serves on.
 set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
 bin=$1
 tmp=$(mktemp -d)
-registry=
-trap '[ -z "$registry" ] || kill "$registry" 2>/dev/null; rm -rf "$tmp"' EXIT
+trap 'end_children; rm -rf "$tmp"' EXIT
 
 fail()
 {
 	echo "test_registry: $*"
+	[ ! -s "$tmp/registry" ] || cat "$tmp/registry"
 	exit 1
 }
 
@@ -45,12 +47,7 @@ start() # OPTION...: sets address
 	"$bin/dfi-registry" --print-address "$@" \
 		> "$tmp/address" 2> "$tmp/registry" &
 	registry=$!
-	for _ in $(seq 200); do
-		[ ! -s "$tmp/address" ] || break
-		kill -0 "$registry" 2> /dev/null || break
-		sleep 0.05
-	done
-	[ -s "$tmp/address" ] || fail "no start: $(cat "$tmp/registry")"
+	await "$tmp/address"
 	address=$(cat "$tmp/address")
 }
 
@@ -58,7 +55,6 @@ stop()
 {
 	kill -TERM "$registry"
 	wait "$registry" || fail "dfi-registry ends with $? on SIGTERM"
-	registry=
 }
 
 does_not_start() # STATUS TEXT OPTION...
@@ -66,7 +62,7 @@ does_not_start() # STATUS TEXT OPTION...
 	local status=$1 text=$2 ret=0
 
 	shift 2
-	timeout 20 "$bin/dfi-registry" "$@" > "$tmp/out" 2> "$tmp/err" || ret=$?
+	timeout $patience "$bin/dfi-registry" "$@" > "$tmp/out" 2> "$tmp/err" || ret=$?
 	[ "$ret" = "$status" ] || fail "$*: exit status $ret: $(cat "$tmp/err")"
 	has "$tmp/err" "$text"
 }
@@ -83,7 +79,7 @@ refuses() # TEXT VARIABLE=VALUE...
 	local text=$1
 
 	shift
-	if env "$@" DFI_REGISTRY="$address" timeout 20 "$bin/dfi-info" nodes \
+	if env "$@" DFI_REGISTRY="$address" timeout $patience "$bin/dfi-info" nodes \
 		> "$tmp/out" 2> "$tmp/err"; then
 		fail "$* is served"
 	fi
