@@ -61,7 +61,7 @@ lose() # CASE LIMIT_MS COMMAND...
 	on 0 member "$case" 20 arrives &
 	on 1 member "$case" 20 waits &
 	for k in 0 1; do
-		await "member $k" 30000 says $k open
+		await "member $k" 60000 says $k open
 	done
 	pid=$(cat "$SHARED/$case.pid.1")
 	"$@"
@@ -75,7 +75,7 @@ lose() # CASE LIMIT_MS COMMAND...
 }
 
 build=$(realpath "$1")
-[ $# -gt 1 ] || drive 2 --timeout 300
+[ $# -gt 1 ] || drive 2 --timeout 840
 
 lateness=$SHARED/late
 watch_lateness &

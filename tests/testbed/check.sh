@@ -56,7 +56,7 @@ perftest() # PROGRAM ITERATIONS [ADDRESS]
 # Until perftest's server can be reached.
 listening()
 {
-	local deadline=$((SECONDS + 20))
+	local deadline=$((SECONDS + 60))
 
 	until ss -ltn | grep -q ":$port "; do
 		[ $SECONDS -lt $deadline ] || return 1
@@ -85,7 +85,7 @@ clock_is_as_told()
 
 rping_between_processes()
 {
-	local deadline=$((SECONDS + 20)) server
+	local deadline=$((SECONDS + 60)) server
 
 	rping -s -a "$NODE_ADDRESS" -C 10 &
 	server=$!
@@ -108,7 +108,7 @@ one()
 	step "an MTU of 1500 is one of 1024 for RDMA" prints 1024 echo "$line"
 	step "16 MiB can't be registered with 8 MiB of memlock" \
 		prints "Couldn't register MR" \
-		timeout 10 ibv_rc_pingpong -d rxe0 -g 1 -s 16777216
+		timeout 60 ibv_rc_pingpong -d rxe0 -g 1 -s 16777216
 	step "rping between two processes" rping_between_processes
 	step "ib_write_bw between two processes" \
 		between_processes ib_write_bw 300
@@ -123,11 +123,11 @@ across()
 {
 	local server
 
-	"$testbed" run 0 --timeout 30 -- "$check" perftest ib_write_bw 500 &
+	"$testbed" run 0 --timeout 120 -- "$check" perftest ib_write_bw 500 &
 	server=$!
 	# shellcheck disable=SC2154 # ADDRESS_0 is from the testbed
-	"$testbed" run 0 --timeout 30 -- "$check" listening &&
-		"$testbed" run 1 --timeout 30 -- \
+	"$testbed" run 0 --timeout 120 -- "$check" listening &&
+		"$testbed" run 1 --timeout 120 -- \
 			"$check" perftest ib_write_bw 500 "$ADDRESS_0" &&
 		wait $server
 }
@@ -141,7 +141,7 @@ reach_soon()
 {
 	local i
 
-	for ((i = 0; i < 10; i++)); do
+	for ((i = 0; i < 30; i++)); do
 		! reach || return 0
 	done
 	return 1
@@ -155,10 +155,10 @@ port_state()
 # The job of a node that goes off ends, soon and with an error.
 power_off()
 {
-	local job deadline=$((SECONDS + 20))
+	local job deadline=$((SECONDS + 60))
 
-	"$testbed" run 1 --timeout 30 -- \
-		bash -c "touch '$SHARED/started' && sleep 30" &
+	"$testbed" run 1 --timeout 300 -- \
+		bash -c "touch '$SHARED/started' && sleep 300" &
 	job=$!
 	until [ -e "$SHARED/started" ]; do
 		[ $SECONDS -lt $deadline ] || return 1
@@ -175,7 +175,7 @@ lock_on_host()
 	"$testbed" run 1 -- bash -c 'mkdir /tmp/inside &&
 		TMPDIR=/tmp/inside exec "$@"' - \
 		"$testbed" up 1 --memlock 8192 -- \
-		timeout 10 ibv_rc_pingpong -d rxe0 -g 1 -s 16777216
+		timeout 60 ibv_rc_pingpong -d rxe0 -g 1 -s 16777216
 }
 
 two()
@@ -215,8 +215,8 @@ step "a program that is missing is named" prints "not installed: none_such" \
 step "kernel and initramfs are there" "$testbed" prepare
 "${CC:-cc}" -D_GNU_SOURCE -o "$TMPDIR/tsc_khz" "${check%/*}/tsc_khz.c"
 status=0
-"$testbed" up 1 --timeout 60 --mtu 1500 --memlock 8192 -- "$check" one ||
+"$testbed" up 1 --timeout 300 --mtu 1500 --memlock 8192 -- "$check" one ||
 	status=$?
 step "the exit status of the command is passed on" [ $status -eq 7 ]
-"$testbed" drive 2 --timeout 60 -- "$check" two
+"$testbed" drive 2 --timeout 300 -- "$check" two
 step "no cluster is left behind" status_is 1 compgen -G "$TMPDIR/dfi-testbed.*"

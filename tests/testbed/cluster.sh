@@ -117,7 +117,7 @@ run_in_node "$@"
 # ---- On the host, beside three VMs -----------------------------------------
 
 build=$(realpath "$1")
-[ $# -gt 1 ] || drive 3 --timeout 400
+[ $# -gt 1 ] || drive 3 --timeout 840
 
 # How segments that crossed machines arrived, by what the sources say.
 check_arrival() # FLOW NOTIFY
@@ -166,7 +166,7 @@ flows() # DESCRIPTION NODES LOSS MTU "SHAPE:TUPLES:NOTIFY..." [RUN_OPTION...]
 	rm -f "$SHARED"/*-*
 	for ((k = 0; k < nodes; k++)); do
 		# shellcheck disable=SC2086 # they are several words
-		"$testbed" run $k --timeout 120 "$@" -- bash "$script" --node \
+		"$testbed" run $k --timeout 400 "$@" -- bash "$script" --node \
 			"$build" node "$nodes" "$loss" "$mtu" $runs &
 		pids+=($!)
 	done
@@ -205,9 +205,9 @@ measure() # NOTIFY COMMAND OPTION...
 	local notify=$1 target
 
 	shift
-	"$testbed" run 1 --timeout 60 -- bash "$script" --node "$build" bench "$1" &
+	"$testbed" run 1 --timeout 400 -- bash "$script" --node "$build" bench "$1" &
 	target=$!
-	"$testbed" run 0 --timeout 60 -- bash "$script" --node "$build" bench "$@" \
+	"$testbed" run 0 --timeout 400 -- bash "$script" --node "$build" bench "$@" \
 		--api claim --tuple-size 64 --bytes 1M --verify > "$SHARED/rows"
 	wait $target
 	check_rows "$1" "\"notify\": \"$notify\"" \
@@ -216,7 +216,7 @@ measure() # NOTIFY COMMAND OPTION...
 
 measure_alone() # BASELINE COMMAND OPTION...
 {
-	"$testbed" run 0 --timeout 60 -- env DFI_TRANSPORT=verbs \
+	"$testbed" run 0 --timeout 400 -- env DFI_TRANSPORT=verbs \
 		bash "$script" --node "$build" bench alone "${@:2}" \
 		> "$SHARED/rows"
 	check_rows "$2" "\"baseline\": $1"

@@ -13,7 +13,7 @@ if [ "${1-}" != --inside ]; then
 	build=$(realpath "$1")
 	# It makes devices of its own, which is for a virtual machine only.
 	unset DFI_TEST_DEVICE
-	exec "${script%/*}/testbed" up 1 --memory 2048 --cpus 1 --timeout 300 -- \
+	exec "${script%/*}/testbed" up 1 --memory 2048 --cpus 1 --timeout 840 -- \
 		bash "$script" --inside "$build"
 fi
 

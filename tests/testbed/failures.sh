@@ -104,8 +104,8 @@ lose() # CASE SURVIVOR VICTIM READY LIMIT_MS COMMAND...
 		on 0 worker "$case" -c 1:1 -l $lease_ms $survivor &
 		on "$node" worker "$case" -l $lease_ms $victim &
 	}
-	await "$ready" 30000 says "$node" "$ready"
-	await "open" 10000 says 0 open
+	await "$ready" 60000 says "$node" "$ready"
+	await "open" 60000 says 0 open
 	pid=$(cat "$SHARED/$case.pid.$node")
 	begin=$(now_ms)
 	"$@"
@@ -201,8 +201,8 @@ waiting_machine_is_cut_off()
 
 	case=absent-source-cut
 	on "$node" worker $case -c 2:1 -l $lease_ms -n 1000 source:0 target:0 &
-	await "the target" 30000 says "$node" 'target 0 open'
-	await "the source" 30000 says "$node" 'source 0 ended 0'
+	await "the target" 60000 says "$node" 'target 0 open'
+	await "the source" 60000 says "$node" 'source 0 ended 0'
 	cut_off
 	begin=$(now_ms)
 	in_time "$begin" $limit_ms says "$node" 'target 0 ended' ||
@@ -229,15 +229,15 @@ last_answer_is_lost() # CASE
 	DFI_VERBS_RETRY=3000 on 0 worker "$case" -c 1:1 -n 2001 -p 2000 \
 		source:0 &
 	DFI_VERBS_RETRY=6000 on "$node" worker "$case" target:0 &
-	await "all tuples" 30000 says 0 held
+	await "all tuples" 60000 says 0 held
 	on "$node" lose_answers "$case" &
 	losing=$!
-	await "the loss" 10000 test -e "$SHARED/$case.losing"
+	await "the loss" 60000 test -e "$SHARED/$case.losing"
 	on 0 go_on "$case"
 	wait $losing || fail "node $node could not lose packets"
 	longer=$(cat "$SHARED/$case.longer")
 	for end in 0 "$node"; do
-		await "the end" 30000 test -s "$SHARED/$case.status.$end"
+		await "the end" 60000 test -s "$SHARED/$case.status.$end"
 		echo "$case: answers were lost for $longer ms:" \
 			"$(grep ended "$SHARED/$case.$end")"
 	done
@@ -262,7 +262,7 @@ stop_peer() # CASE ROLE PEERS_ROLE
 	case=$1
 	on 0 logging_worker "$case" -c 1:1 -g 1024 -l 20000 -S -n 20000 "$2:0" &
 	on "$node" logging_worker "$case" -l 20000 -n 20000 -p 25 "$3:0" &
-	await "its $3" 30000 says "$node" 'held 25'
+	await "its $3" 60000 says "$node" 'held 25'
 	on "$node" signal "$case" STOP
 	# It does when its process goes on.
 	on "$node" go_on "$case"
@@ -306,21 +306,21 @@ registry_is_restarted()
 	on 0 logging_worker $case -c 2:1 -g 1024 -l $lease_ms -p 1000 -n $n \
 		target:0 &
 	on "$node" logging_worker $case -l $lease_ms -p 500 -n $n source:0 &
-	await "its source" 30000 says "$node" 'held 500'
+	await "its source" 60000 says "$node" 'held 500'
 	"$testbed" run 0 -- pkill -KILL -x dfi-registry
 	wait $registry || true
 	for k in 0 "$node"; do
-		await "the loss" 10000 logs "$k" 'registry .* is lost'
+		await "the loss" 60000 logs "$k" 'registry .* is lost'
 	done
 	on "$node" go_on $case
-	await "the tuples" 10000 says 0 'held 1000'
+	await "the tuples" 60000 says 0 'held 1000'
 	start_registry
 	for k in 0 "$node"; do
-		await "the return" 10000 logs "$k" 'registry .* is back'
+		await "the return" 60000 logs "$k" 'registry .* is back'
 	done
 	! says "$node" ' ended ' || fail "the source has ended"
 	on 2 logging_worker $case -l $lease_ms -n $n source:1 &
-	await "the second source" 30000 says 2 open
+	await "the second source" 60000 says 2 open
 	on 0 go_on $case
 	end_well $((2 * n)) 0 "$node" 2
 }
@@ -395,7 +395,7 @@ attached_target_dies()
 
 	case=target-off-before
 	on "$node" worker $case -P -c 1:1 -l $lease_ms target:0 &
-	await "the target" 30000 says "$node" open
+	await "the target" 60000 says "$node" open
 	power_off
 	begin=$(now_ms)
 	on 0 worker $case -l $lease_ms -n 1000 source:0 &
@@ -404,7 +404,7 @@ attached_target_dies()
 }
 
 build=$(realpath "$1")
-[ $# -gt 1 ] || drive 5 --timeout 400
+[ $# -gt 1 ] || drive 5 --timeout 840
 
 lateness=$SHARED/late
 watch_lateness &

@@ -24,7 +24,7 @@ reach_registry()
 
 	address=$(sed 's,^tcp:\(.*\):\([0-9]*\)$,/dev/tcp/\1/\2,' \
 		"$SHARED/address")
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		! (: < "$address") 2> /dev/null || return 0
 		sleep 0.1
 	done
@@ -63,8 +63,8 @@ start_flow() # CASE TUPLES
 	case=$1
 	on 0 worker "$case" -c 1:1 -n "$2" target:0 &
 	on 1 worker "$case" -n "$2" source:0 &
-	await "the source" 30000 says 1 open
-	await "the target" 30000 says 0 open
+	await "the source" 60000 says 1 open
+	await "the target" 60000 says 0 open
 }
 
 short_breaks()
@@ -74,13 +74,13 @@ short_breaks()
 	start_flow short 24000000
 	for ((i = 1; i <= n; i++)); do
 		"$testbed" net 1 unplug
-		await "its log" 20000 logged 1 "$device port 1: the link is down" $i
+		await "its log" 60000 logged 1 "$device port 1: the link is down" $i
 		"$testbed" net 1 heal
-		await "its log" 20000 logged 1 "$device port 1: the link is up" $i
+		await "its log" 60000 logged 1 "$device port 1: the link is up" $i
 	done
 	! says 1 ended || fail "it ended before the link went"
 	await "the source's end" 100000 says 1 ended
-	await "the target's end" 20000 says 0 ended
+	await "the target's end" 60000 says 0 ended
 	says 0 'target 0 ended 0 24000000' || fail "tuples are lost"
 	says 1 'source 0 ended 0 24000000' || fail "the source failed"
 	if ! logged 1 "$device port 1: the link is down" $n ||
@@ -148,10 +148,10 @@ removal()
 	start_flow removal 2000000000
 	# Waits until nobody has it open.
 	"$testbed" run 1 -- rdma link delete "$device" &
-	await "the source's end" 20000 says 1 ended
+	await "the source's end" 60000 says 1 ended
 	says 1 "ended -104 .*$here: the device was removed" ||
 		fail "the source does not say why"
-	await "the target's end" 20000 says 0 ended
+	await "the target's end" 60000 says 0 ended
 	says 0 'ended -104 ' || fail "the target did not fail"
 	wait $!
 	echo "a device that was removed broke the connection"
@@ -160,7 +160,7 @@ removal()
 build=$(realpath "$1")
 device=rxe0
 here="$device port 1, GID [0-9]* [0-9a-f:.]*"
-[ $# -gt 1 ] || drive 2 --timeout 300
+[ $# -gt 1 ] || drive 2 --timeout 840
 
 start_registry
 short_breaks

@@ -9,7 +9,7 @@ script=$(realpath "$0")
 limit_kib=8192
 
 if [ "${1-}" != --inside ]; then
-	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 300 \
+	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 840 \
 		--memlock $limit_kib -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi

@@ -163,6 +163,6 @@ start_registry()
 		(umask 077 && "$build/bin/dfi-registry" keygen "$SHARED/key")
 	"$testbed" run 0 -- bash "$script" --node "$build" registry &
 	registry=$!
-	await "the registry's address" 30000 test -s "$SHARED/address.new"
+	await "the registry's address" 60000 test -s "$SHARED/address.new"
 	mv "$SHARED/address.new" "$SHARED/address"
 }

@@ -15,7 +15,7 @@ noise_kib=256
 
 if [ "${1-}" != --inside ]; then
 	unset DFI_TEST_DEVICE
-	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 700 -- \
+	exec "${script%/*}/testbed" up 1 --cpus 1 --timeout 840 -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi
 
