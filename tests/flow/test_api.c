@@ -33,7 +33,7 @@ static int open_with(const char *registry, const char *node_name)
 
 	attr.registry = registry;
 	attr.node_name = node_name;
-	attr.open_timeout_ms = 1000;
+	attr.open_timeout_ms = LONG_MS;
 	return dfi_open(&attr, &dfi);
 }
 

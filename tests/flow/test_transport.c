@@ -677,7 +677,7 @@ Test(stats, show_that_nobody_waits_for_what_is_held)
 	setenv("DFI_TRANSPORT", "verbs", 1);
 	rig_start(&rig);
 	attr.schema = &kv_schema;
-	attr.stall_timeout_ms = 10000;
+	attr.stall_timeout_ms = LONG_MS;
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		create_kv_flow(rig.dfi, "f", 1, 1, SEGMENT_TUPLES, counts[i]);
 		target = open_target(rig.other, "f", 0, 0);

@@ -70,7 +70,7 @@ struct fixture {
 
 static int64_t soon(void)
 {
-	return deadline_in_ms(20000);
+	return deadline_in_ms(60000);
 }
 
 static void show(struct fixture *f, uint32_t i)

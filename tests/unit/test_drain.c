@@ -86,7 +86,7 @@ Test(drain, ends_with_its_deadline, .timeout = 300)
 Test(drain, ends_when_all_has_arrived, .timeout = 300)
 {
 	start(3, 1, DFI_WAIT_BLOCK);
-	cr_assert_eq(dfi__source_drain(&source, 0, deadline_in_ms(20000)), 0);
+	cr_assert_eq(dfi__source_drain(&source, 0, deadline_in_ms(60000)), 0);
 	cr_assert_gt(looks, 3);
 	/* Also without a deadline, and one that has passed asks once. */
 	start(3, 1, DFI_WAIT_BLOCK);

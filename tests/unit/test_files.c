@@ -152,7 +152,7 @@ Test(files, that_a_registry_and_its_client_need_are_told)
 	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
 	limit_files(0);
 	assert_remedy(dfi__client_open(
-			  loop, text, NULL, 0, deadline_in_ms(20000), &client),
+			  loop, text, NULL, 0, deadline_in_ms(60000), &client),
 	    "registry unix:@dfi-files-", 1);
 	setrlimit(RLIMIT_NOFILE, &before);
 	dfi__loop_stop(loop);
@@ -241,7 +241,7 @@ Test(files, that_shared_memory_needs_are_told)
 	limit_files(0);
 	assert_remedy(
 	    dfi__shm_ops.remote_open(transports[1], NULL, &region->name,
-		&layout, 0, NULL, PATIENCE(deadline_in_ms(20000)), &remote),
+		&layout, 0, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
 	    "shared memory: getting a region", 2);
 	assert_remedy(dfi__shm_ops.region_create(transports[0], 4096, &region),
 	    "shared memory: a region", 1);

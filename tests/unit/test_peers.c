@@ -24,7 +24,7 @@ static struct peers targets;
 
 static int64_t soon(void)
 {
-	return deadline_in_ms(20000);
+	return deadline_in_ms(60000);
 }
 
 /* Two targets are to come; nobody has opened them. */

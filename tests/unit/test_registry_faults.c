@@ -563,7 +563,7 @@ Test(client, what_is_no_registry_is_eproto)
 	struct fake fake;
 
 	fake_start(&fake, answer_garbage, NULL);
-	cr_assert_eq(open_fake(&fake, 20000), -EPROTO);
+	cr_assert_eq(open_fake(&fake, 60000), -EPROTO);
 	cr_assert_not_null(strstr(dfi_errmsg(), "no registry"));
 	dfi__loop_stop(loop);
 	fake_stop(&fake);
@@ -587,7 +587,7 @@ Test(client, a_registry_of_another_version_is_eproto)
 	struct fake fake;
 
 	fake_start(&fake, answer_newer, NULL);
-	cr_assert_eq(open_fake(&fake, 20000), -EPROTO);
+	cr_assert_eq(open_fake(&fake, 60000), -EPROTO);
 	cr_assert_not_null(strstr(dfi_errmsg(), "version 77"));
 	dfi__loop_stop(loop);
 	fake_stop(&fake);
@@ -627,7 +627,7 @@ Test(client, an_answer_that_comes_too_late_is_dropped)
 
 	sem_init(&given_up, 0, 0);
 	fake_start(&fake, answer_late, &given_up);
-	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(open_fake(&fake, 60000), 0);
 	cr_assert_eq(
 	    dfi__client_delete(client, "a", 0, deadline_in_ms(50)), -ETIMEDOUT);
 	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
@@ -686,7 +686,7 @@ Test(client, a_key_that_is_created_too_late_is_deleted)
 	sem_init(&late.given_up, 0, 0);
 	sem_init(&late.undone, 0, 0);
 	fake_start(&fake, create_late, &late);
-	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(open_fake(&fake, 60000), 0);
 	cr_assert_eq(dfi__client_create(client, "mine", "", 0, CLIENT_LEASED,
 			 deadline_in_ms(50), NULL),
 	    -ETIMEDOUT);
@@ -749,7 +749,7 @@ Test(client, a_watch_that_timed_out_hears_nothing)
 	ear_init(&ear);
 	sem_init(&given_up, 0, 0);
 	fake_start(&fake, confirm_watch_late, &given_up);
-	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(open_fake(&fake, 60000), 0);
 	cr_assert_eq(dfi__client_watch(client, "", ear_hear, &ear,
 			 deadline_in_ms(50), &watch),
 	    -ETIMEDOUT);
@@ -774,7 +774,7 @@ Test(client, a_call_does_not_outlive_the_connection)
 	struct fake fake;
 
 	fake_start(&fake, vanish, NULL);
-	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(open_fake(&fake, 60000), 0);
 	cr_assert_eq(
 	    dfi__client_get(client, "a", DEADLINE_NEVER, &value), -ENOTCONN);
 	cr_assert_not_null(strstr(dfi_errmsg(), fake.address));
@@ -813,7 +813,7 @@ Test(client, answers_that_make_no_sense_are_ebadmsg)
 	size_t count;
 
 	fake_start(&fake, answer_nonsense, NULL);
-	cr_assert_eq(open_fake(&fake, 20000), 0);
+	cr_assert_eq(open_fake(&fake, 60000), 0);
 	cr_assert_eq(dfi__client_get(client, "a", soon(), &value), -EBADMSG);
 	cr_assert_eq(
 	    dfi__client_list(client, "a", soon(), &values, &count), -EBADMSG);

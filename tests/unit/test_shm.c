@@ -113,7 +113,7 @@ static int open_at(
     struct side *side, const struct region_name *name, struct remote **remote)
 {
 	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
-	    NULL, PATIENCE(deadline_in_ms(10000)), remote);
+	    NULL, PATIENCE(deadline_in_ms(60000)), remote);
 }
 
 static void expect_text(const char *word)
@@ -182,7 +182,7 @@ Test(shm, write_and_credit_publish_and_wake)
 
 	cr_assert_eq(
 	    dfi__shm_ops.remote_open(peer.transport, NULL, &region->name,
-		&layout, 1, NULL, PATIENCE(deadline_in_ms(10000)), &remote),
+		&layout, 1, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
 	    0);
 	strcpy(remote->ring + 1024, "payload");
 	atomic_set(waits, 1);
@@ -210,7 +210,7 @@ Test(shm, nobody_can_change_the_size_of_a_region)
 	int fd = -1;
 
 	cr_assert_eq(dfi__shm_pass_fetch(
-			 &region->name, PATIENCE(deadline_in_ms(10000)), &fd),
+			 &region->name, PATIENCE(deadline_in_ms(60000)), &fd),
 	    0);
 	cr_assert_eq(ftruncate(fd, 0), -1);
 	cr_assert_eq(errno, EPERM);
@@ -597,7 +597,7 @@ static int fetch(uint64_t after, char **data, size_t *size)
 {
 	void *at = NULL;
 	int ret = dfi__shm_report_fetch(
-	    owner.transport->address, after, deadline_in_ms(10000), &at, size);
+	    owner.transport->address, after, deadline_in_ms(60000), &at, size);
 
 	*data = at;
 	return ret;
@@ -666,7 +666,7 @@ Test(shm, report_of_a_process_that_is_gone_or_silent_is_an_error)
 	void *data;
 
 	cr_assert_eq(dfi__shm_report_fetch("@dfi-1-nobody", 0,
-			 deadline_in_ms(10000), &data, &size),
+			 deadline_in_ms(60000), &data, &size),
 	    -ECONNRESET);
 	silent = start_silent_owner(&name, 5);
 	cr_assert_eq(dfi__shm_report_fetch(

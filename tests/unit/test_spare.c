@@ -118,7 +118,7 @@ static int open_at(
 	struct ring_layout whole = { .n_rings = 1, .ring_size = name->size };
 
 	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
-	    NULL, PATIENCE(deadline_in_ms(20000)), remote);
+	    NULL, PATIENCE(deadline_in_ms(60000)), remote);
 }
 
 static struct remote *open_ring(struct side *side, const struct region *region)
@@ -343,7 +343,7 @@ Test(spare, peer_that_took_only_the_descriptor_has_not_let_go)
 	int fd = -1;
 
 	cr_assert_eq(dfi__shm_pass_fetch(
-			 &region->name, PATIENCE(deadline_in_ms(20000)), &fd),
+			 &region->name, PATIENCE(deadline_in_ms(60000)), &fd),
 	    0);
 	destroy(region);
 	cr_assert_neq(pass_by(SIZE), file);

@@ -44,7 +44,7 @@ static void publish_at(
 
 	cr_assert_not_null(data);
 	cr_assert_eq(dfi__client_create(dfi->registry, key, data, size,
-			 CLIENT_LEASED, deadline_in_ms(10000), NULL),
+			 CLIENT_LEASED, deadline_in_ms(60000), NULL),
 	    0, "%s", dfi_errmsg());
 	free(data);
 }
@@ -158,7 +158,7 @@ Test(stats_list, flow_whose_name_is_none_is_left_out)
 		0 };
 	static const struct dfi_schema schema = { &field, 1, 8 };
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	int64_t deadline = deadline_in_ms(10000);
+	int64_t deadline = deadline_in_ms(60000);
 	struct registry_value value;
 	unsigned n = 0;
 

@@ -129,7 +129,7 @@ static int try_to_connect(const struct patience *patience)
 Test(
     verbs_connect, address_that_the_kernel_does_not_know_yet_is_asked_for_again)
 {
-	struct patience patience = { .deadline = deadline_in_ms(20000) };
+	struct patience patience = { .deadline = deadline_in_ms(60000) };
 
 	n_unknown = 5;
 	cr_assert_eq(try_to_connect(&patience), -EIO);
@@ -141,7 +141,7 @@ Test(
 
 Test(verbs_connect, address_that_stays_unknown_is_nobodys)
 {
-	struct patience patience = { .deadline = deadline_in_ms(20000) };
+	struct patience patience = { .deadline = deadline_in_ms(60000) };
 
 	n_unknown = INT32_MAX;
 	cr_assert_eq(try_to_connect(&patience), -EHOSTUNREACH);
@@ -175,7 +175,7 @@ static bool is_gone(void *arg)
 Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 {
 	struct patience patience = {
-		.deadline = deadline_in_ms(20000),
+		.deadline = deadline_in_ms(60000),
 		.given_up = is_gone,
 	};
 

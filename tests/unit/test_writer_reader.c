@@ -225,7 +225,7 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 		layout = ring_layout(&g, 3);
 		cr_assert_eq(transport->ops->remote_open(transport, NULL,
 				 &region->name, &layout, 2, NULL,
-				 PATIENCE(deadline_in_ms(20000)), &remote),
+				 PATIENCE(deadline_in_ms(60000)), &remote),
 		    0);
 		dfi__region_init(region);
 		dfi__reader_init(
