@@ -108,7 +108,7 @@ Test(sequencers, are_not_waited_for_when_the_lease_of_their_creator_is_over)
 	int64_t began;
 	char pid[32];
 
-	setenv("DFI_LEASE", "4000", 1);
+	setenv("DFI_LEASE", "6000", 1);
 	spawn(&creator, "0");
 	unsetenv("DFI_LEASE");
 	attr.registry = dfi_registry_address(registry);

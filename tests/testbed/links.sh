@@ -103,7 +103,7 @@ long_break()
 	start_flow long 2000000000
 	"$testbed" net 1 unplug
 	# Segments are under way, or credits are, or both.
-	sleep $((retry_s + 2))
+	sleep $((retry_s + 6))
 	"$testbed" net 1 heal
 	# The registry's connection was cut, too, and waits longer and longer.
 	await "the source's end" 60000 says 1 'ended -104 '

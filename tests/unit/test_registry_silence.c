@@ -117,7 +117,7 @@ Test(silence, of_its_machine_for_as_long_as_the_lease_is_told_once)
 
 Test(silence, that_is_shorter_than_the_lease_is_not_told)
 {
-	open_with(OWN_ADDRESS, 5000);
+	open_with(OWN_ADDRESS, 60000);
 	lose_to(EHOSTUNREACH);
 	await_attempts(5);
 	ear_expect(&ear, "LOST ");
@@ -208,7 +208,8 @@ Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
 
 	registry = start_at(OWN_ADDRESS);
 	attr.registry = dfi_registry_address(registry);
-	attr.lease_ttl_ms = LEASE_MS;
+	/* Or it would end before the registry is lost, if this stood still. */
+	attr.lease_ttl_ms = 3 * LEASE_MS;
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_barrier_open(dfi, "b", 2, 0, &barrier), 0);
 	cr_assert_eq(dfi_sequencer_create(dfi, "s", 0, &creator), 0);
