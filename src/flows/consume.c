@@ -600,7 +600,10 @@ int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 {
 	HANDLE_VOID_CALL(TARGET_USER(target), TARGET_SHARED(target));
-	if (target_check(target) < 0 || !target->lends_batch || !batch->count)
+	/* Also of one that has failed, or was aborted meanwhile. */
+	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
+		0 ||
+	    !target->lends_batch || !batch->count)
 		return;
 	target->lends_batch = false;
 	*batch = (struct dfi_batch){ .tuples = NULL };

@@ -521,6 +521,41 @@ Test(group, says_whose_error_it_is_and_goes_on_with_the_others)
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
 }
 
+/* Another thread aborts a target while its batch is out. */
+Test(group, goes_on_after_an_abort_of_the_target_whose_batch_is_out)
+{
+	struct dfi_target_group *group = open_group(0, 0);
+	struct dfi_target_group_batch batch;
+	struct dfi_source *sources[2];
+	struct dfi_target *targets[2];
+	struct kv kv = { 0, 0 };
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		create_kv_flow(rig.dfi, flows[i], 1, 1, 1, 64);
+		targets[i] = open_target(rig.other, flows[i], 0, 0);
+		sources[i] = open_source(rig.dfi, flows[i], 0, 0);
+		cr_assert_eq(dfi_target_group_add(group, targets[i], NULL), 0);
+	}
+	cr_assert_eq(dfi_source_push(sources[0], &kv), 0);
+	cr_assert_eq(dfi_target_group_consume_batch(group, &batch), 1);
+	cr_assert_eq(batch.target, targets[0]);
+	dfi_target_abort(targets[0]);
+	dfi_target_group_release(group, &batch);
+	cr_assert_null(batch.target);
+	cr_assert_eq(dfi_source_push(sources[1], &kv), 0);
+	assert_error(dfi_target_group_consume_batch(group, &batch), -ECANCELED,
+	    "target 0", "aborted");
+	cr_assert_eq(dfi_target_group_consume_batch(group, &batch), 1);
+	cr_assert_eq(batch.target, targets[1]);
+	dfi_target_group_release(group, &batch);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	cr_assert_eq(dfi_target_close(targets[0]), -ECANCELED);
+	cr_assert_eq(dfi_source_close(sources[0]), -ECONNRESET);
+	cr_assert_eq(dfi_source_close(sources[1]), 0);
+	cr_assert_eq(dfi_target_close(targets[1]), 0);
+}
+
 Test(group, knows_its_members)
 {
 	struct dfi_target_group *group = open_group(DFI_NONBLOCK, 0);
