@@ -145,18 +145,22 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 	return 1;
 }
 
-static enum ring_loss ring_lost(const struct export *export, uint32_t ring)
+static enum ring_loss ring_lost(
+    const struct export *export, uint32_t ring, uint64_t node)
 {
+	(void)node;
 	/* Pairs with lose(). */
 	return atomic_observe(&target_with(export)->lost[ring]) ? RING_LOST
 								: RING_KEPT;
 }
 
-static const char *ring_why(const struct export *export, uint32_t ring)
+static const char *ring_why(
+    const struct export *export, uint32_t ring, uint64_t node)
 {
 	const struct cast *cast = &target_with(export)->cast;
 
 	(void)ring;
+	(void)node;
 	/* Pairs with the publish in cast.c: why. */
 	return atomic_observe(&cast->failed) ? cast->why : NULL;
 }

@@ -195,7 +195,8 @@ static bool is_lost(
 {
 	const struct export *export = target->region->export;
 	enum ring_loss loss = export
-	    ? export->transport->ops->ring_lost(export, source)
+	    ? export->transport->ops->ring_lost(
+		  export, source, peers_node(&target->sources, source))
 	    : RING_KEPT;
 
 	/* Who has not attached may have gone without, and another may come. */

@@ -145,10 +145,18 @@ static inline uint32_t peers_changes(struct peers *peers)
 	return atomic_observe(&peers->changes);
 }
 
-static inline uint32_t peers_state(struct peers *peers, uint32_t index)
+static inline uint32_t peers_state(const struct peers *peers, uint32_t index)
 {
 	/* Pairs with the publish in set_peer(): the endpoint. */
 	return atomic_observe(&peers->peer[index].state);
+}
+
+/* The id of the process that a peer is in, or was; 0: it has not attached. */
+static inline uint64_t peers_node(const struct peers *peers, uint32_t index)
+{
+	return peers_state(peers, index) == PEER_ABSENT
+	    ? 0
+	    : peers->peer[index].endpoint.node.id;
 }
 
 #endif

@@ -209,7 +209,9 @@ static const char *why_lost(const struct peers *sources, uint32_t source)
 		offsetof(struct dfi_target, sources));
 	const struct export *export = target->region->export;
 
-	return export ? export->transport->ops->ring_why(export, source) : NULL;
+	return export ? export->transport->ops->ring_why(
+			    export, source, peers_node(sources, source))
+		      : NULL;
 }
 
 /* Watch the sources, and publish the rings. */

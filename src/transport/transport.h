@@ -413,15 +413,22 @@ struct transport_ops {
 	/* Whether all that was written has arrived: 1, 0 or -ECONNRESET. */
 	int (*drained)(struct remote *remote);
 
-	/* Whether the ring's writer was lost before its end mark came. */
-	enum ring_loss (*ring_lost)(const struct export *export, uint32_t ring);
+	/*
+	 * Whether the ring's writer was lost before its end mark came. node:
+	 * the id of the process that it is by now, or 0 if that is not known:
+	 * another one that was lost before, and had written nothing, doesn't
+	 * count.
+	 */
+	enum ring_loss (*ring_lost)(
+	    const struct export *export, uint32_t ring, uint64_t node);
 
 	/*
 	 * Why a remote, or a ring's writer, was lost, for an error text; NULL:
 	 * the peer closed the connection, or nothing was lost.
 	 */
 	const char *(*remote_why)(const struct remote *remote);
-	const char *(*ring_why)(const struct export *export, uint32_t ring);
+	const char *(*ring_why)(
+	    const struct export *export, uint32_t ring, uint64_t node);
 
 	/*
 	 * Take in what has arrived, for all endpoints, unless another thread

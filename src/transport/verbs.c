@@ -298,19 +298,29 @@ static void verbs_unexport(struct region *region)
 	lock_release(&verbs->poll);
 }
 
-static enum ring_loss verbs_ring_lost(const struct export *base, uint32_t ring)
+/*
+ * Who came in its place may write through memory, and so open no ring here. But
+ * nobody may in place of who has written.
+ */
+static enum ring_loss verbs_ring_lost(
+    const struct export *base, uint32_t ring, uint64_t node)
 {
 	const struct verbs_export *export = (const struct verbs_export *)base;
+	const struct verbs_ring *at = &export->rings[ring];
+	uint32_t lost = atomic_observe(&at->lost);
 
-	return (enum ring_loss)atomic_observe(&export->rings[ring].lost);
+	return lost == RING_LOST_UNWRITTEN && node && at->writer != node
+	    ? RING_KEPT
+	    : (enum ring_loss)lost;
 }
 
-static const char *verbs_ring_why(const struct export *base, uint32_t ring)
+static const char *verbs_ring_why(
+    const struct export *base, uint32_t ring, uint64_t node)
 {
 	const struct verbs_export *export = (const struct verbs_export *)base;
 	const char *why = export->rings[ring].why;
 
-	return verbs_ring_lost(base, ring) && why[0] ? why : NULL;
+	return verbs_ring_lost(base, ring, node) && why[0] ? why : NULL;
 }
 
 static const char *verbs_remote_why(const struct remote *remote)

@@ -200,6 +200,7 @@ struct verbs_conn {
 	struct ibv_pd *domain;
 	char peer[TRANSPORT_ADDRESS_SIZE];
 	bool accepted;
+	uint64_t node;            /* of who was accepted: its id, proved */
 	uint64_t nonce;           /* of our hello */
 	bool established;         /* as far as this end knows */
 	_Atomic bool breaking;    /* somebody writes why */
@@ -277,6 +278,7 @@ struct verbs_ring {
 	uint32_t link;         /* while it is written, else NO_LINK */
 	enum verbs_notify notify;
 	char why[VERBS_WHY_SIZE]; /* it was lost; "": the peer has gone */
+	uint64_t writer;          /* it was lost: its node's id */
 };
 #define NO_LINK UINT32_MAX
 
@@ -490,10 +492,13 @@ int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
 struct verbs_hello dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal);
 
-/* Of who wants to connect: 0, or a positive errno value to refuse with. */
+/*
+ * Of who wants to connect: 0, and what it has said and proved; or a positive
+ * errno value to refuse with.
+ */
 uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
-    uint64_t *nonce);
+    struct verbs_hello *proved);
 
 /* Who accepted must be a member, too: not who took a dead one's port. */
 int dfi__verbs_accepted(const struct verbs *verbs,

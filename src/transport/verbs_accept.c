@@ -31,14 +31,14 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 {
 	struct verbs_hello answer = dfi__verbs_refusal(verbs, 0);
 	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &answer);
-	uint64_t nonce;
-	uint16_t refusal = dfi__verbs_check_hello(verbs, id, from, &nonce);
+	struct verbs_hello hello;
+	uint16_t refusal = dfi__verbs_check_hello(verbs, id, from, &hello);
 	struct verbs_conn *conn;
 	int err;
 
 	if (!refusal &&
 	    (atomic_observe(&verbs->failed) ||
-		dfi__verbs_answer(verbs, id, nonce, &answer) < 0))
+		dfi__verbs_answer(verbs, id, hello.nonce, &answer) < 0))
 		refusal = EIO;
 	if (refusal) {
 		refuse(verbs, id, refusal);
@@ -49,6 +49,7 @@ static void on_request(struct verbs *verbs, struct rdma_cm_id *id,
 		refuse(verbs, id, ENOMEM);
 		return;
 	}
+	conn->node = hello.node;
 	dfi__verbs_lock_poll(verbs);
 	pthread_mutex_lock(&verbs->table);
 	conn->next = verbs->conns;

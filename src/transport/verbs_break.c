@@ -89,7 +89,8 @@ static void lose_ring(struct verbs_link *link)
 	export->n_links++; /* keeps it */
 	written = dfi__verbs_leave_export(link);
 	memcpy(ring->why, link->conn->why, sizeof(ring->why));
-	/* Pairs with verbs_ring_lost(): why. */
+	ring->writer = link->conn->node;
+	/* Pairs with verbs_ring_lost(): why, and who. */
 	atomic_publish(&ring->lost, written ? RING_LOST : RING_LOST_UNWRITTEN);
 	atomic_fetch_add(&export->base.changes, 1);
 	wait_wake_fenced(

@@ -137,7 +137,8 @@ static uint16_t check(const struct verbs *verbs, const struct claim *claim,
 }
 
 uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
-    struct rdma_cm_id *id, const struct rdma_conn_param *param, uint64_t *nonce)
+    struct rdma_cm_id *id, const struct rdma_conn_param *param,
+    struct verbs_hello *proved)
 {
 	struct verbs_hello hello;
 	uint16_t refusal = read_hello(param, &hello);
@@ -148,7 +149,7 @@ uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
 	claim = claim_of(id, true, CONNECTS, hello.node, hello.nonce);
 	refusal = check(verbs, &claim, &hello);
 	if (!refusal)
-		*nonce = hello.nonce;
+		*proved = hello;
 	return refusal;
 }
 

@@ -151,16 +151,17 @@ static void check_request(
 {
 	struct verbs verbs = be_node(2);
 	struct rdma_cm_id id = end_of(true, input->changes);
-	uint64_t nonce = ~input->hello.nonce;
+	struct verbs_hello proved = { .nonce = ~input->hello.nonce };
 	unsigned other = OTHER_FROM | OTHER_TO | OTHER_PORT | OTHER_ROLE;
 	int expected = format_error(input);
 
 	if (!expected && (input->changed || input->changes & other))
 		expected = EACCES;
 	fuzz_check(
-	    dfi__verbs_check_hello(&verbs, &id, param, &nonce) == expected);
-	fuzz_check(
-	    nonce == (expected ? ~input->hello.nonce : input->hello.nonce));
+	    dfi__verbs_check_hello(&verbs, &id, param, &proved) == expected);
+	fuzz_check(proved.nonce ==
+	    (expected ? ~input->hello.nonce : input->hello.nonce));
+	fuzz_check(proved.node == (expected ? 0 : input->hello.node));
 }
 
 static void check_text(int ret)

@@ -99,9 +99,12 @@ static void check_export(const struct verbs_export *export)
 	fuzz_check(n == export->n_links && (n || !export->closing));
 	/* Each connection has words open once. */
 	fuzz_check(n_words[0] <= 1 && n_words[1] <= 1);
-	for (i = 0; i < export->layout.n_rings; i++)
+	for (i = 0; i < export->layout.n_rings; i++) {
 		fuzz_check(export->rings[i].link == NO_LINK ||
 		    rig.verbs.links[export->rings[i].link].export == export);
+		fuzz_check(!export->rings[i].lost ||
+		    export->rings[i].writer == RIG_PEER);
+	}
 }
 
 static void check_counts(void)

@@ -113,12 +113,12 @@ static void freed(struct verbs_conn *conn)
 			rig.conns[i] = NULL;
 }
 
-/* Node 1 connects to node 2, which we are. */
+/* RIG_PEER connects to node 2, which we are. */
 static bool find(void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE])
 {
 	(void)arg;
 	memset(token, (int)node, MEMBER_TOKEN_SIZE);
-	return node == 1 || node == 2;
+	return node == RIG_PEER || node == 2;
 }
 
 static const struct sockaddr_in addresses[2] = {
@@ -147,7 +147,7 @@ static void set_path(struct rdma_cm_id *id, bool accepts)
 
 struct verbs_hello rig_hello(void)
 {
-	struct verbs verbs = be_node(1);
+	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };
 	struct verbs_hello hello;
 
@@ -160,7 +160,7 @@ struct verbs_hello rig_hello(void)
 static void answered(
     struct rdma_cm_id *to, const struct verbs_hello *answer, bool accepted)
 {
-	struct verbs verbs = be_node(1);
+	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };
 	struct rdma_cm_event event = {
 		.id = &id,

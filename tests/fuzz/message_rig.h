@@ -12,6 +12,7 @@
 #include "fuzz.h"
 
 enum {
+	RIG_PEER = 1, /* the node that connects */
 	TUPLE = 8,
 	TUPLES = 3,
 	SLOTS = 4,

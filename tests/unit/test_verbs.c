@@ -178,6 +178,33 @@ Test(verbs, what_has_not_arrived_when_the_connection_breaks_is_lost)
 	cr_assert_not_null(strstr(dfi_errmsg(), "transport retry counter"));
 }
 
+/* Another process may have taken its place, also one that uses memory. */
+Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
+{
+	struct verbs_ring rings[3] = {
+		{
+		    .lost = RING_LOST_UNWRITTEN,
+		    .writer = 17,
+		    .why = "a break",
+		},
+		{ .lost = RING_LOST, .writer = 17 },
+	};
+	const struct verbs_export export = { .rings = rings };
+
+	cr_assert_eq(
+	    dfi__verbs_ops.ring_lost(&export.base, 0, 17), RING_LOST_UNWRITTEN);
+	cr_assert_eq(dfi__verbs_ops.ring_lost(&export.base, 0, 18), RING_KEPT);
+	/* It is not known who it was. */
+	cr_assert_eq(
+	    dfi__verbs_ops.ring_lost(&export.base, 0, 0), RING_LOST_UNWRITTEN);
+	cr_assert_str_eq(
+	    dfi__verbs_ops.ring_why(&export.base, 0, 17), "a break");
+	cr_assert_null(dfi__verbs_ops.ring_why(&export.base, 0, 18));
+	/* What has been written is nobody else's. */
+	cr_assert_eq(dfi__verbs_ops.ring_lost(&export.base, 1, 18), RING_LOST);
+	cr_assert_eq(dfi__verbs_ops.ring_lost(&export.base, 2, 17), RING_KEPT);
+}
+
 /* So long after it was made to end, with seven work requests under way. */
 static bool is_drained_after(int64_t ms)
 {
@@ -364,11 +391,12 @@ static uint16_t check_hello(
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(from, to, true);
 	struct rdma_conn_param param = data_of(hello);
-	uint64_t nonce = ~hello->nonce;
-	uint16_t refusal = dfi__verbs_check_hello(&self, &id, &param, &nonce);
+	struct verbs_hello proved = { .node = 0 };
+	uint16_t refusal = dfi__verbs_check_hello(&self, &id, &param, &proved);
 
 	/* Of who is refused, nothing is taken. */
-	cr_assert_eq(nonce, refusal ? ~hello->nonce : hello->nonce);
+	cr_assert_eq(proved.nonce, refusal ? 0 : hello->nonce);
+	cr_assert_eq(proved.node, refusal ? 0 : 1);
 	return refusal;
 }
 
