@@ -23,7 +23,10 @@ struct dfi_barrier;
  * Become member index (from 0) of the n_members of the barrier of this name,
  * which has 1 to DFI_MAX_FLOW_NAME characters of [A-Za-z0-9._:-]; a flow may
  * have the same. Doesn't wait for the others. *barrier belongs to one thread at
- * a time, and is closed with dfi_barrier_close(). Any thread.
+ * a time, and is closed with dfi_barrier_close(). Any thread. To hear of deaths
+ * of members, a context keeps a file descriptor open for each other process of
+ * this host and PID namespace that has some: one for each process, whatever it
+ * shares with it, until that ends.
  *
  * A name can be used again once its members have closed it, or one of them was
  * lost, also while some of them are still about to close it: as soon as they

@@ -351,7 +351,8 @@ struct dfi_flow_estimate {
 	/*
 	 * The most files that a context with endpoints of the flow opens to
 	 * watch the processes of its peers: one for each other process of its
-	 * host, which stays open, for later flows too, until that process ends.
+	 * host, which stays open, for later flows, barriers and sequencers too,
+	 * until that process ends.
 	 */
 	uint32_t process_descriptors;
 	/*

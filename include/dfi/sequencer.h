@@ -45,7 +45,10 @@ DFI_API int dfi_sequencer_create(struct dfi *dfi, const char *name,
  * Open a sequencer that some process creates, and wait for that at most
  * open_timeout_ms (0: the context's). Each thread that takes numbers opens it
  * for itself: *sequencer belongs to one thread at a time, and is closed with
- * dfi_sequencer_close(). Any thread.
+ * dfi_sequencer_close(). Any thread. To hear of the creator's death, a context
+ * keeps a file descriptor open for its process, if that is another one of this
+ * host and PID namespace: one for each process, whatever it shares with it,
+ * until that ends.
  *
  * -EINVAL: an argument or the name is not valid. -ETIMEDOUT: nobody has created
  * it, or the registry or the creator doesn't answer; the text says which.
@@ -69,8 +72,11 @@ DFI_API int dfi_sequencer_open(struct dfi *dfi, const char *name,
  *
  * -EINVAL: n is 0, or an argument is NULL. -ECONNRESET: the creator has closed
  * it or died; the text names it. Over RDMA that it has closed it comes by way
- * of the registry, so numbers may still come for a moment. Final; *first is
- * left as it was, though numbers may have been taken, and nobody uses them.
+ * of the registry, so numbers may still come for a moment; so they may after a
+ * death, which is told within two seconds if it is of a process of this host
+ * and PID namespace, also while the registry hangs or is gone; through memory,
+ * of another PID namespace's only the registry tells. Final; *first is left as
+ * it was, though numbers may have been taken, and nobody uses them.
  * -EBUSY, in debug builds: another thread is inside a call on this handle.
  * -EOWNERDEAD.
  */

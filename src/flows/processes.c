@@ -4,7 +4,8 @@
  * flow ends, for the next one with the same process, and closed when that ends.
  *
  * Watchers hear of a death at once, and of the same half a second later: peers
- * heed the first if the registry is lost, or ask as soon as it is lost.
+ * heed the first if the registry is lost, or ask as soon as it is lost; users
+ * of a sequencer heed it always, as they need no order.
  */
 #include "processes.h"
 

@@ -21,8 +21,9 @@ struct process_watcher {
 	TAILQ_ENTRY(process_watcher) link;
 	/*
 	 * A process has ended. at_last: the registry has had its time to say
-	 * so; else only who has lost it makes something of this. On the control
-	 * thread; may not call the functions of this header.
+	 * so; else only who has lost it, or need not know what came before,
+	 * makes something of this. On the control thread; may not call the
+	 * functions of this header.
 	 */
 	void (*ended)(struct process_watcher *watcher, const struct node *node,
 	    bool at_last);

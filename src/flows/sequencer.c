@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sequencers: a dispenser of numbers in the creator's process, of which the
- * registry holds the name.
+ * registry holds the name. That the creator has died, the registry tells, or if
+ * it is a process of this host, the system, also without a registry.
  */
 #include <dfi/sequencer.h>
 
@@ -19,12 +20,13 @@
 #include "context.h"
 #include "dispenser.h"
 #include "handle.h"
+#include "processes.h"
 
 struct dfi_sequencer {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
 	_Atomic uint32_t user; /* HANDLE_CALL() */
-	_Atomic bool lost;     /* the creator's entry is gone */
+	_Atomic bool lost;     /* the creator's entry or process is gone */
 	bool created;          /* by this handle: it has the counter, too */
 	struct dispenser dispenser;
 	struct dispenser_user user_end;
@@ -37,6 +39,8 @@ struct dfi_sequencer {
 	int error; /* of the entry, with its text: */
 	char error_text[ERROR_TEXT_SIZE];
 	struct endpoint creator;
+	/* From here on by locks of their own. */
+	struct process_watcher processes;
 };
 
 _Static_assert(
@@ -55,7 +59,26 @@ static void sequencer_key(char key[KEY_SIZE], const char *name)
 	snprintf(key, KEY_SIZE, "sequencers/%s/counter", name);
 }
 
-static void on_put(
+/*
+ * At once, though a registry may say more a little later: numbers of a creator
+ * that has died are of no use, whatever it did before.
+ */
+static void on_process_end(
+    struct process_watcher *watcher, const struct node *node, bool at_last)
+{
+	struct dfi_sequencer *sequencer = (void *)((char *)watcher -
+	    offsetof(struct dfi_sequencer, processes));
+
+	(void)at_last;
+	pthread_mutex_lock(&sequencer->lock);
+	if (sequencer->found &&
+	    dfi__node_is_process(&sequencer->creator.node, node))
+		atomic_set(&sequencer->lost, true);
+	pthread_mutex_unlock(&sequencer->lock);
+}
+
+/* Whether it is the entry that was waited for. */
+static bool on_put(
     struct dfi_sequencer *sequencer, const struct registry_event *event)
 {
 	struct endpoint creator;
@@ -69,17 +92,20 @@ static void on_put(
 		sequencer->error = 0;
 		sequencer->creator = creator;
 		sequencer->found = true;
+		return true;
 	} else if (ret < 0 ||
 	    creator.sequencer.region.key !=
 		sequencer->creator.sequencer.region.key) {
 		/* Another one, which has the same name. */
 		atomic_set(&sequencer->lost, true);
 	}
+	return false;
 }
 
 static void on_event(void *arg, const struct registry_event *event)
 {
 	struct dfi_sequencer *sequencer = arg;
+	bool found = false;
 
 	pthread_mutex_lock(&sequencer->lock);
 	if (event->type == REGISTRY_LOST)
@@ -87,11 +113,15 @@ static void on_event(void *arg, const struct registry_event *event)
 	else if (event->type == REGISTRY_BACK)
 		sequencer->registry_lost = false;
 	else if (event->type == REGISTRY_PUT)
-		on_put(sequencer, event);
+		found = on_put(sequencer, event);
 	else if (event->type == REGISTRY_DELETE && sequencer->found)
 		atomic_set(&sequencer->lost, true);
 	pthread_cond_signal(&sequencer->changed);
 	pthread_mutex_unlock(&sequencer->lock);
+	/* What was found stays as it is. */
+	if (found)
+		dfi__processes_watch(
+		    sequencer->dfi->processes, &sequencer->creator.node);
 }
 
 static struct dfi_sequencer *alloc(struct dfi *dfi, const char *name)
@@ -116,6 +146,9 @@ static struct dfi_sequencer *alloc(struct dfi *dfi, const char *name)
 static void free_sequencer(struct dfi_sequencer *sequencer)
 {
 	dfi__client_unwatch(sequencer->watch);
+	if (sequencer->processes.ended)
+		dfi__processes_remove(
+		    sequencer->dfi->processes, &sequencer->processes);
 	dfi__dispenser_close(&sequencer->user_end);
 	dfi__dispenser_destroy(&sequencer->dispenser);
 	pthread_cond_destroy(&sequencer->changed);
@@ -273,13 +306,15 @@ static int await(struct dfi_sequencer *sequencer, int64_t deadline)
 	return 0;
 }
 
-/* Watch the creator's entry, which may be still to come. */
+/* Watch the creator's entry, which may be still to come, and its process. */
 static int find(struct dfi_sequencer *sequencer, int64_t deadline)
 {
 	char key[KEY_SIZE];
 	int ret;
 
 	sequencer_key(key, sequencer->name);
+	sequencer->processes.ended = on_process_end;
+	dfi__processes_add(sequencer->dfi->processes, &sequencer->processes);
 	ret = dfi__client_watch(sequencer->dfi->registry, key, on_event,
 	    sequencer, deadline, &sequencer->watch);
 	if (ret < 0)

@@ -95,6 +95,62 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+/* A death must be known within 2 s; loaded machines get some more. */
+#define TOLD_MS 4000
+
+/* It is told in time, though its registry gets that signal before. */
+static void expect_death_without_registry(int number)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_sequencer *sequencer;
+	struct child server, creator;
+	struct dfi *dfi;
+	uint64_t first;
+	int64_t killed;
+	char name[160];
+	int ret;
+
+	child_spawn_registry(&server, NULL);
+	child_spawn(&creator, DFI_NUMBERING, server.line, "s", "7", NULL);
+	child_expect(&creator, "open");
+	attr.registry = server.line;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(
+	    dfi_sequencer_open(dfi, "s", 0, &sequencer), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_sequencer_next(sequencer, 1, &first), 0);
+	cr_assert_eq(first, 7);
+	child_signal(&server, number);
+	killed = now_ms();
+	child_signal(&creator, SIGKILL);
+	while (!(ret = dfi_sequencer_next(sequencer, 1, &first))) {
+		cr_assert_lt(now_ms() - killed, TOLD_MS);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
+	/* Over RDMA its connection may have broken before. */
+	cr_assert_not_null(
+	    strstr(dfi_errmsg(), "sequencer 's'"), "%s", dfi_errmsg());
+	snprintf(name, sizeof(name), "pid %d)", (int)creator.pid);
+	cr_assert_not_null(strstr(dfi_errmsg(), name), "%s", dfi_errmsg());
+	cr_assert_not_null(strstr(dfi_errmsg(), "host "), "%s", dfi_errmsg());
+	cr_assert_eq(child_wait(&creator), 128 + SIGKILL);
+	cr_assert_eq(dfi_sequencer_close(sequencer), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	if (number != SIGKILL)
+		child_signal(&server, SIGKILL);
+	cr_assert_eq(child_wait(&server), 128 + SIGKILL);
+}
+
+Test(sequencers, tell_of_their_creators_death_while_the_registry_hangs)
+{
+	expect_death_without_registry(SIGSTOP);
+}
+
+Test(sequencers, tell_of_their_creators_death_after_that_of_the_registry)
+{
+	expect_death_without_registry(SIGKILL);
+}
+
 /* Much longer than its lease. */
 #define OPEN_MS 50000
 
