@@ -102,6 +102,8 @@ static void on_read(struct bufferevent *stream, void *arg)
 
 	dfi__client_enter(client);
 	client->heard_at = clock_now_ns();
+	if (client->restoring)
+		dfi__restore_heard(client);
 	/* What is received may make the connection end. */
 	while (client->stream) {
 		ret = dfi__wire_read(bufferevent_get_input(stream), &message);
@@ -166,9 +168,16 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE;
 	request.lease_keepalive = &op;
 	dfi__client_enter(client);
-	/* A registry that is stopped needn't hear of it more than once. */
-	if (!client->keepalive_id && !dfi__client_send(client, &request))
+	/*
+	 * A registry that is stopped needn't hear of it more than once. But the
+	 * answer may only be behind much else, which comes slowly.
+	 */
+	if ((!client->keepalive_id ||
+		client->heard_at > client->keepalive_at) &&
+	    !dfi__client_send(client, &request)) {
 		client->keepalive_id = request.id;
+		client->keepalive_at = clock_now_ns();
+	}
 	dfi__client_exit(client);
 }
 

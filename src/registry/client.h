@@ -85,7 +85,8 @@ struct registry_event {
  * security (may be NULL: nothing) names a file, agree on the protocol version
  * and take a lease: the keys bound to it vanish when this process
  * closes the client or dies, or when lease_ttl_ms pass without a sign of life
- * (sent every third of it by the loop, so a stopped process counts as dead).
+ * (any request; the loop sends one every third of it, so a stopped process
+ * counts as dead).
  * A connection over TCP is lost when the registry's machine acknowledges
  * nothing for that time. lease_ttl_ms 0: the lease lives as long as the
  * connection, however long the process is stopped.

@@ -139,15 +139,15 @@ void dfi__client_answer(
 	struct client_call *call;
 	int ret;
 
-	if (client->restoring) {
-		dfi__restore_answer(client, reply);
-		dfi__wire_free(message);
-		return;
-	}
 	if (reply->id == client->keepalive_id) {
 		client->keepalive_id = 0;
 		if (reply->error)
 			dfi__client_lose(client, -ENOTCONN, "%s", reply->text);
+		dfi__wire_free(message);
+		return;
+	}
+	if (client->restoring) {
+		dfi__restore_answer(client, reply);
 		dfi__wire_free(message);
 		return;
 	}

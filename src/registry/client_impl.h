@@ -111,7 +111,8 @@ struct registry_client {
 	struct bufferevent *stream; /* NULL: the connection is lost */
 	bool writing; /* libevent is at its output now, see stream.h */
 	struct event *keepalive_timer;
-	uint64_t keepalive_id; /* 0: none is unanswered */
+	uint64_t keepalive_id; /* of the last one; 0: it is answered */
+	int64_t keepalive_at;  /* when it was sent */
 	int64_t heard_at;      /* when the registry's machine last answered */
 	uint64_t last_id;
 	bool open;    /* false: dfi__client_open() is still at it */
@@ -257,6 +258,9 @@ void dfi__restore_begin(struct registry_client *client);
 /* What has come of an attempt; the stream is closed. (loop) */
 void dfi__restore_failed(struct registry_client *client, const char *why);
 
+/* While restoring: there is progress, be it part of an answer. (loop) */
+void dfi__restore_heard(struct registry_client *client);
+
 /* A reply has come while the client restores. (loop) */
 void dfi__restore_answer(
     struct registry_client *client, const Dfi__Registry__Reply *reply);
@@ -277,7 +281,7 @@ bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept);
  */
 int dfi__client_attach(struct registry_client *client, int fd);
 
-/* Send a keepalive from now on, if the lease needs it. (loop) */
+/* A lease was asked for: send keepalives, if it needs them. (loop) */
 int dfi__client_start_keepalive(struct registry_client *client);
 
 /* Those that are made; one that is being made belongs to its call. */

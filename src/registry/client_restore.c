@@ -173,7 +173,8 @@ static int send_grant(struct registry_client *client)
 	request.lease_grant = &grant;
 	ret = dfi__client_send(client, &request);
 	client->restore->grant = request.id;
-	return ret;
+	/* It runs from now on, however long the rest takes. */
+	return ret ? ret : dfi__client_start_keepalive(client);
 }
 
 static int send_key(struct registry_client *client, struct kept_key *kept)
@@ -354,10 +355,6 @@ static void finish(struct registry_client *client)
 {
 	struct restore *restore = client->restore;
 
-	if (dfi__client_start_keepalive(client) < 0) {
-		fail(client);
-		return;
-	}
 	evtimer_del(restore->timer);
 	client->restoring = false;
 	set_timer(client->grace_timer, atomic_load(&client->grace_ms));
@@ -518,10 +515,14 @@ static int answer(
 	return 0;
 }
 
+void dfi__restore_heard(struct registry_client *client)
+{
+	set_timer(client->restore->timer, ANSWER_TIMEOUT_MS);
+}
+
 void dfi__restore_answer(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
 {
-	set_timer(client->restore->timer, ANSWER_TIMEOUT_MS);
 	if (answer(client, reply))
 		fail(client);
 	else

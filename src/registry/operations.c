@@ -59,8 +59,10 @@ static int lease_keepalive(struct session *session,
 {
 	(void)request;
 	(void)reply;
-	return dfi__table_keepalive(
-	    session->server->table, session->lease, clock_now_ns());
+	/* As a request, it has been a sign of life already. */
+	return session->lease
+	    ? 0
+	    : dfi__fail(-ENOENT, "the connection has no lease");
 }
 
 static int lease_revoke(struct session *session,
@@ -317,6 +319,7 @@ void dfi__session_request(
 		greet(session, request);
 		return;
 	}
+	dfi__session_lives(session);
 	reply.id = request->id;
 	ret = operations[op](session, request, &reply);
 	if (ret > 0)

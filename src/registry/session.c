@@ -10,6 +10,8 @@
  * a record. Events can't be held back: a client that lets more than the limit
  * pile up is disconnected.
  *
+ * Nor are its signs of life read then: what it takes of the answers is one.
+ *
  * A client that is refused does not count any more. It is told why and has a
  * moment to read it; of many that are told, the first go at once. So whoever
  * may not be served can't keep others from being served, either.
@@ -224,6 +226,24 @@ static void catch_up(struct session *session)
 	if (session->behind)
 		bufferevent_enable(session->stream, EV_READ);
 	session->behind = false;
+}
+
+void dfi__session_lives(struct session *session)
+{
+	if (session->lease)
+		dfi__table_keepalive(
+		    session->server->table, session->lease, clock_now_ns());
+}
+
+/* Its requests are not read meanwhile, but that it reads is a sign of life. */
+static void on_drained(
+    struct evbuffer *buffer, const struct evbuffer_cb_info *info, void *arg)
+{
+	struct session *session = arg;
+
+	(void)buffer;
+	if (session->paused && info->n_deleted)
+		dfi__session_lives(session);
 }
 
 static void read_requests(struct session *session)
@@ -509,6 +529,7 @@ static void start(struct session *session, pid_t pid, int err)
 	session->late = evtimer_new(
 	    bufferevent_get_base(stream), on_late, session);
 	if (!session->late || set_late(session, GREETING_TIMEOUT_S) ||
+	    !evbuffer_add_cb(output(session), on_drained, session) ||
 	    bufferevent_enable(
 		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",

@@ -12,7 +12,7 @@
 
 struct session;
 
-/* Carry out a request and reply. */
+/* Carry out a request, which is a sign of life, and reply. */
 void dfi__session_request(
     struct session *session, const Dfi__Registry__Request *request);
 
@@ -30,6 +30,9 @@ void dfi__session_refuse(struct session *session, uint64_t id, int err);
  */
 int dfi__session_greeted(
     struct session *session, const Dfi__Registry__Hello *hello);
+
+/* A sign of life, for the client's lease. */
+void dfi__session_lives(struct session *session);
 
 void dfi__session_event(struct session *session, uint64_t watch,
     enum table_event_type type, const struct table_item *item);

@@ -252,6 +252,20 @@ void raw_send_reply(struct raw *raw, Dfi__Registry__Reply *reply)
 	send_buffer(raw, buffer);
 }
 
+void raw_send_event(struct raw *raw, uint64_t watch, const char *key)
+{
+	Dfi__Registry__Event event = DFI__REGISTRY__EVENT__INIT;
+	Dfi__Registry__Value value = DFI__REGISTRY__VALUE__INIT;
+	struct evbuffer *buffer = evbuffer_new();
+
+	value.key = (char *)key;
+	event.watch = watch;
+	event.type = DFI__REGISTRY__EVENT_TYPE__PUT;
+	event.value = &value;
+	cr_assert_eq(dfi__wire_write_event(buffer, &event), 0);
+	send_buffer(raw, buffer);
+}
+
 Dfi__Registry__Message *raw_read(struct raw *raw)
 {
 	Dfi__Registry__Message *message;

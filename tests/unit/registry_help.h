@@ -63,6 +63,8 @@ void raw_send_bytes(struct raw *raw, const void *bytes, size_t size);
 /* Gives the request its number. */
 void raw_send(struct raw *raw, Dfi__Registry__Request *request);
 void raw_send_reply(struct raw *raw, Dfi__Registry__Reply *reply);
+/* A PUT of an empty value. */
+void raw_send_event(struct raw *raw, uint64_t watch, const char *key);
 /* NULL: the other side has closed. */
 Dfi__Registry__Message *raw_read(struct raw *raw);
 /* Send, and return the error of the reply. */

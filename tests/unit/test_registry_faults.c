@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <dfi/error.h>
@@ -108,6 +109,28 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	cr_assert_eq(raw_put_leased(&endless, "p/more"), 0);
 	raw_close(&silent);
 	raw_close(&endless);
+}
+
+/* Longer than its lease it says all sorts of things, but no keepalive. */
+Test(server, any_request_is_a_sign_of_life)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Get get = DFI__REGISTRY__GET__INIT;
+	struct raw raw;
+	int64_t begin;
+
+	get.key = "none";
+	request.op_case = DFI__REGISTRY__REQUEST__OP_GET;
+	request.get = &get;
+	connect_greeted(&raw);
+	cr_assert_eq(raw_grant(&raw, 3000), 0);
+	for (begin = clock_now_ns();
+	     clock_now_ns() - begin < INT64_C(4000000000);) {
+		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		cr_assert_eq(raw_ask(&raw, &request), -ENOENT);
+	}
+	cr_assert_eq(raw_put_leased(&raw, "p/1"), 0);
+	raw_close(&raw);
 }
 
 Test(server, a_connection_has_one_lease_of_a_sane_ttl)
@@ -228,13 +251,11 @@ Test(server, a_watcher_that_does_not_read_is_disconnected)
 	raw_close(&raw);
 }
 
-Test(server, a_first_snapshot_does_not_count_as_unread)
+static void put_big_ones(void)
 {
 	static char data[64 << 10];
-	Dfi__Registry__Message *message;
-	struct raw raw;
 	char key[32];
-	int i, n_events = 0;
+	int i;
 
 	for (i = 0; i < 40; i++) {
 		snprintf(key, sizeof(key), "big/%d", i);
@@ -242,6 +263,41 @@ Test(server, a_first_snapshot_does_not_count_as_unread)
 				 soon(), NULL),
 		    0);
 	}
+}
+
+/* The registry reads no requests meanwhile, so that it can't hear of it else.
+ */
+Test(server, to_read_what_waits_is_a_sign_of_life)
+{
+	Dfi__Registry__Message *message;
+	struct raw raw;
+	int n_events;
+
+	put_big_ones();
+	connect_greeted(&raw);
+	cr_assert_eq(raw_grant(&raw, 3000), 0);
+	send_watch(&raw, "big/");
+	for (n_events = 0; n_events < 40; n_events++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 150000000 }, NULL);
+		message = raw_read(&raw);
+		cr_assert_not_null(message);
+		cr_assert_eq(
+		    message->body_case, DFI__REGISTRY__MESSAGE__BODY_EVENT);
+		dfi__wire_free(message);
+	}
+	dfi__wire_free(raw_read(&raw));
+	cr_assert_eq(raw_put_leased(&raw, "p/1"), 0);
+	cr_assert_eq(lines_count("\n"), 0);
+	raw_close(&raw);
+}
+
+Test(server, a_first_snapshot_does_not_count_as_unread)
+{
+	Dfi__Registry__Message *message;
+	struct raw raw;
+	int n_events = 0;
+
+	put_big_ones();
 	connect_greeted(&raw);
 	send_watch(&raw, "big/");
 	cr_assert_eq(
@@ -702,22 +758,6 @@ Test(client, a_key_that_is_created_too_late_is_deleted)
 	cr_assert_eq(late.revision, 77);
 }
 
-static void send_event(struct raw *raw, uint64_t watch)
-{
-	Dfi__Registry__Event event = DFI__REGISTRY__EVENT__INIT;
-	Dfi__Registry__Value value = DFI__REGISTRY__VALUE__INIT;
-	struct evbuffer *buffer = evbuffer_new();
-
-	value.key = "k";
-	event.watch = watch;
-	event.type = DFI__REGISTRY__EVENT_TYPE__PUT;
-	event.value = &value;
-	cr_assert_eq(dfi__wire_write_event(buffer, &event), 0);
-	raw_send_bytes(
-	    raw, evbuffer_pullup(buffer, -1), evbuffer_get_length(buffer));
-	evbuffer_free(buffer);
-}
-
 static void confirm_watch_late(struct raw *raw, void *arg)
 {
 	Dfi__Registry__Message *watch, *unwatch, *next;
@@ -729,7 +769,7 @@ static void confirm_watch_late(struct raw *raw, void *arg)
 	cr_assert_eq(
 	    unwatch->request->op_case, DFI__REGISTRY__REQUEST__OP_UNWATCH);
 	cr_assert_eq(unwatch->request->unwatch->watch, watch->request->id);
-	send_event(raw, watch->request->id);
+	raw_send_event(raw, watch->request->id, "k");
 	fake_agree(raw, watch);
 	fake_agree(raw, unwatch);
 	next = fake_receive(raw);

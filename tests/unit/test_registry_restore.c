@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <dfi/error.h>
 
@@ -267,6 +268,7 @@ struct play {
 	struct ear ear;
 	bool in_watches; /* lost there, else in KEYS */
 	bool taken;      /* the key, by somebody else */
+	uint32_t lease_ms;
 	Dfi__Registry__Request__OpCase next;
 	sem_t greeting, forgotten, back;
 };
@@ -349,8 +351,8 @@ static void start_play(
 	sem_init(&play->back, 0, 0);
 	fake_start(&play->fake, script, play);
 	loop = start_loop();
-	cr_assert_eq(
-	    dfi__client_open(loop, play->fake.address, NULL, 0, soon(), &owner),
+	cr_assert_eq(dfi__client_open(loop, play->fake.address, NULL,
+			 play->lease_ms, soon(), &owner),
 	    0, "%s", dfi_errmsg());
 	put(owner, "key", "value", CLIENT_LEASED);
 }
@@ -525,6 +527,99 @@ Test(restore_again, a_key_that_changes_before_its_answer_is_sent_once_more)
 Test(restore_again, a_key_that_changes_after_its_answer_is_sent_once_more)
 {
 	change_early(true);
+}
+
+/* ---- A registry that takes its time ------------------------------------- */
+
+static void expect_keepalive(struct raw *raw)
+{
+	Dfi__Registry__Message *message = fake_receive(raw);
+
+	cr_assert_eq(message->request->op_case,
+	    DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE);
+	fake_agree(raw, message);
+	dfi__wire_free(message);
+}
+
+/* Also after one that was not answered, when something else is heard. */
+static void agree_late(struct raw *raw, Dfi__Registry__Request__OpCase kind)
+{
+	Dfi__Registry__Message *message = agree_until(raw, kind), *unanswered;
+
+	expect_keepalive(raw);
+	unanswered = agree_until(
+	    raw, DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE);
+	raw_send_event(raw, UINT64_MAX, "a/1");
+	expect_keepalive(raw);
+	fake_agree(raw, message);
+	dfi__wire_free(unanswered);
+	dfi__wire_free(message);
+}
+
+static void take_time(struct raw *first, void *arg)
+{
+	struct play *play = arg;
+	struct raw raw;
+
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	shutdown(first->fd, SHUT_RDWR);
+	accept_next(play, &raw);
+	agree_late(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_late(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+/* Its lease runs, though it has not everything back. */
+Test(restore_again, signs_of_life_are_sent_meanwhile)
+{
+	struct play play = { .lease_ms = 150 };
+	struct registry_watch *kept_watch;
+
+	start_play(&play, take_time);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
+	    0);
+	lines_wait("is back");
+	end_play(&play);
+}
+
+/* For longer than an answer may take. */
+static void tell_slowly(struct raw *first, void *arg)
+{
+	struct play *play = arg;
+	Dfi__Registry__Message *message;
+	struct raw raw;
+	int i;
+
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	shutdown(first->fd, SHUT_RDWR);
+	accept_next(play, &raw);
+	agree_once(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
+	message = agree_until(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	for (i = 0; i < 14; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
+		raw_send_event(&raw, message->request->id, "a/1");
+	}
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+Test(restore_again, the_keys_of_a_watch_may_come_slowly)
+{
+	struct play play = { .lease_ms = 0 };
+	struct registry_watch *kept_watch;
+
+	start_play(&play, tell_slowly);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
+	    0);
+	lines_wait("is back");
+	end_play(&play);
 }
 
 /* ---- A connection that breaks before the registry notices ---------------- */
