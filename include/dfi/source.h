@@ -168,7 +168,8 @@ struct dfi_source_attr {
  * joined; -ETIMEDOUT: that took too long, or a target doesn't answer.
  * -ECONNREFUSED: nobody listens there. -EOWNERDEAD: a process used RDMA before
  * it forked this one. -ENOMEM: also, more memory than may be locked (ulimit
- * -l). -EMFILE, -EIO.
+ * -l). -EMFILE: also, of a replicate flow over shared memory, a target's
+ * process may open no more files; the text says which. -EIO.
  */
 DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_source_attr *attr, struct dfi_source **source);

@@ -31,6 +31,7 @@ struct shm {
 	struct evconnlistener *listener;
 	struct event *pause; /* of the listener, after an error */
 	/* On the control thread only: */
+	int reserve; /* a descriptor to give up for a peer's, or -1 */
 	TAILQ_HEAD(, shm_pass) passes; /* the longest there comes first */
 	unsigned n_passes;
 	struct log_throttle strangers, nonsense, failures;
@@ -130,7 +131,8 @@ int dfi__shm_pass_ask(int socket, const char *address,
 
 /*
  * The transport's show() and shown(); shm_show.c. Serving: on the control
- * thread, a bare negative errno value, and fd stays the caller's.
+ * thread, a bare negative errno value, and fd stays the caller's. It is -EMFILE
+ * if one came for which there was no room, -1 if none came.
  */
 int dfi__shm_show(struct region *shown, const struct region_name *to,
     uint32_t ring, const struct patience *patience);

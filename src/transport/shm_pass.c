@@ -8,6 +8,10 @@
  * A peer asks as soon as it has connected. Another user's is refused without
  * listening to it, so that it holds no descriptor of ours, and of peers that do
  * not ask only some are waited for.
+ *
+ * Passing a region takes a descriptor only for the connection. One is kept for
+ * that, and given up when there is no other, so that peers of a process that
+ * has none left are served one after the other.
  */
 #include "shm.h"
 
@@ -17,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -103,12 +108,33 @@ static int send_reply(int socket, int error, int fd)
 	return send_message(socket, &reply, sizeof(reply), fd, MSG_DONTWAIT);
 }
 
+/*
+ * If it was given up, have it again before others take what is free now. It
+ * only has to be open, so it is of no use to a forked child, and does no harm.
+ */
+static int keep_reserve(struct shm *shm)
+{
+	if (shm->reserve < 0)
+		shm->reserve = eventfd(0, EFD_CLOEXEC);
+	return shm->reserve < 0 ? -errno : 0;
+}
+
+static bool give_up_reserve(struct shm *shm)
+{
+	if (shm->reserve < 0)
+		return false;
+	close(shm->reserve);
+	shm->reserve = -1;
+	return true;
+}
+
 static void free_pass(struct shm_pass *pass)
 {
 	TAILQ_REMOVE(&pass->shm->passes, pass, link);
 	pass->shm->n_passes--;
 	event_free(pass->event);
 	dfi__fork_close(pass->socket);
+	keep_reserve(pass->shm);
 	free(pass);
 }
 
@@ -135,7 +161,11 @@ static void serve_region(struct shm_pass *pass, uint64_t key)
 		    strerror(-ret));
 }
 
-/* One message, with the descriptor that it carries in *fd, or -1 there. */
+/*
+ * One message, with the descriptor that it carries in *fd, or -1 there, or
+ * -EMFILE if it carries one, but this process may have no more: so unix(7) says
+ * what it means that there is less than fits.
+ */
 static ssize_t receive(int socket, void *to, size_t size, int flags, int *fd)
 {
 	struct iovec data = { .iov_base = to, .iov_len = size };
@@ -157,6 +187,8 @@ static ssize_t receive(int socket, void *to, size_t size, int flags, int *fd)
 	    header->cmsg_type == SCM_RIGHTS &&
 	    header->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(fd, CMSG_DATA(header), sizeof(int));
+	else if (got >= 0 && message.msg_flags & MSG_CTRUNC)
+		*fd = -EMFILE;
 	return got;
 }
 
@@ -235,6 +267,7 @@ static void refuse(
 		;
 	send_reply(socket, error, -1);
 	close(socket);
+	keep_reserve(shm);
 }
 
 /* Of too many, the one that has been waited for longest has had its time. */
@@ -298,18 +331,36 @@ static void on_pause_over(evutil_socket_t socket, short what, void *arg)
 
 	(void)socket;
 	(void)what;
+	keep_reserve(shm);
 	evconnlistener_enable(shm->listener);
 }
 
-/* Out of descriptors, for instance: peers wait in the backlog for a moment. */
+/* Without a descriptor, accept() fails also if there is nobody. */
+static bool somebody_waits(struct evconnlistener *listener)
+{
+	struct pollfd poll_fd = {
+		.fd = evconnlistener_get_fd(listener),
+		.events = POLLIN,
+	};
+
+	return poll(&poll_fd, 1, 0) != 0;
+}
+
+/*
+ * Out of descriptors, for instance: peers wait in the backlog for a moment. The
+ * listener calls again as long as there are some.
+ */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	struct timeval pause = { .tv_usec = ACCEPT_PAUSE_US };
 	struct shm *shm = arg;
+	int err = EVUTIL_SOCKET_ERROR();
 
-	dfi__log_seldom(&shm->failures, DFI_LOG_ERROR,
-	    "shared memory: accepting a peer: %s",
-	    strerror(EVUTIL_SOCKET_ERROR()));
+	if ((err == EMFILE || err == ENFILE) &&
+	    (!somebody_waits(listener) || give_up_reserve(shm)))
+		return;
+	dfi__fail_files(err, 1, "accept", "shared memory: accepting a peer");
+	dfi__log_seldom(&shm->failures, DFI_LOG_ERROR, "%s", dfi_errmsg());
 	evconnlistener_disable(listener);
 	evtimer_add(shm->pause, &pause);
 }
@@ -327,7 +378,7 @@ static int open_listener(struct shm *shm)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return dfi__fail_files(
-		    errno, 1, "socket", "shared memory: passing regions");
+		    errno, 2, "socket", "shared memory: passing regions");
 	ret = dfi__fork_add(fd);
 	if (ret < 0) {
 		close(fd);
@@ -359,6 +410,7 @@ static int listen_on_loop(void *arg)
 	int ret;
 
 	TAILQ_INIT(&shm->passes);
+	shm->reserve = -1;
 	if (getrandom(&name, sizeof(name), 0) != sizeof(name))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	snprintf(shm->base.address, sizeof(shm->base.address), "@dfi-%d-%016lx",
@@ -367,12 +419,20 @@ static int listen_on_loop(void *arg)
 	if (ret < 0)
 		return ret;
 	evconnlistener_set_error_cb(shm->listener, on_accept_error);
-	shm->pause = evtimer_new(dfi__loop_base(shm->loop), on_pause_over, shm);
-	if (!shm->pause) {
-		free_listener(shm);
-		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	ret = keep_reserve(shm);
+	if (ret < 0) {
+		ret = dfi__fail_files(
+		    -ret, 2, "eventfd", "shared memory: passing regions");
+		goto err_listener;
 	}
-	return 0;
+	shm->pause = evtimer_new(dfi__loop_base(shm->loop), on_pause_over, shm);
+	if (shm->pause)
+		return 0;
+	ret = dfi__fail(-ENOMEM, "shared memory: out of memory");
+	give_up_reserve(shm);
+err_listener:
+	free_listener(shm);
+	return ret;
 }
 
 int dfi__shm_pass_start(struct shm *shm)
@@ -388,6 +448,7 @@ static int stop_on_loop(void *arg)
 	free_listener(shm);
 	while (!TAILQ_EMPTY(&shm->passes))
 		free_pass(TAILQ_FIRST(&shm->passes));
+	give_up_reserve(shm);
 	return 0;
 }
 
@@ -483,7 +544,14 @@ close_fd:
 	return ret;
 }
 
-/* One reply, with the descriptor in *fd, or -1 there. */
+static int no_valid_answer(const struct region_name *name)
+{
+	return dfi__fail(-ECONNRESET,
+	    "shared memory: the process at %s gave no valid answer",
+	    name->address);
+}
+
+/* One reply, with the descriptor in *fd as receive() leaves it. */
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
 {
@@ -495,9 +563,7 @@ static int receive_reply(int socket, const struct region_name *name,
 		    name->address,
 		    got < 0 ? strerror(errno) : "it closed the connection");
 	if (got != sizeof(*reply) || reply->magic != PASS_MAGIC)
-		return dfi__fail(-ECONNRESET,
-		    "shared memory: the process at %s gave no valid answer",
-		    name->address);
+		return no_valid_answer(name);
 	return 0;
 }
 
@@ -518,6 +584,12 @@ static int reply_error(
 		return dfi__fail(-ENOMEM,
 		    "shared memory: the process at %s has no memory to map a "
 		    "region",
+		    name->address);
+	case -EMFILE:
+		return dfi__fail(-EMFILE,
+		    "shared memory: the process at %s has no file descriptor "
+		    "left for the region that was shown to it: raise its limit "
+		    "(ulimit -n)",
 		    name->address);
 	case -EBADMSG:
 		return dfi__shm_fail_shown(name);
@@ -547,7 +619,9 @@ int dfi__shm_pass_fetch(
 		ret = receive_reply(socket, name, &reply, &fd);
 	if (!ret && reply.error)
 		ret = reply_error(&reply, name);
-	if (!ret && fd < 0)
+	if (!ret && fd == -1)
+		ret = no_valid_answer(name);
+	else if (!ret && fd < 0)
 		ret = dfi__fail_files(EMFILE, 2, "recvmsg",
 		    "shared memory: getting a region of the process at %s",
 		    name->address);

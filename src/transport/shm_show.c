@@ -161,6 +161,8 @@ int dfi__shm_show_serve(
 
 	if (ret < 0)
 		return ret;
+	if (fd == -EMFILE)
+		return -EMFILE;
 	if (fd < 0 || dfi__shm_check_memfd(fd, &name) < 0)
 		return -EBADMSG;
 	view = new_view(request->ring, request->key, request->size);

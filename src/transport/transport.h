@@ -366,6 +366,7 @@ struct transport_ops {
 	 * owner of another one, for a ring of that. It can read it from now on,
 	 * and as long as it has its own, whatever becomes of this process.
 	 * -EBADMSG: it is not of the size that the owner wants (shown_size).
+	 * -EMFILE: also, if the owner's process may have no more descriptors.
 	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. What is shown is
 	 * not made a spare.
 	 */

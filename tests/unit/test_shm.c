@@ -817,6 +817,132 @@ Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
 	dfi__shm_ops.region_destroy(region);
 }
 
+/* All numbers up to a limit above those in use. */
+static void use_up_descriptors(struct rlimit *before)
+{
+	struct rlimit low;
+	int fd;
+
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, before), 0);
+	low = *before;
+	fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 200);
+	cr_assert_geq(fd, 0);
+	low.rlim_cur = (rlim_t)fd + 1;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	while (fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) >= 0)
+		;
+	cr_assert_eq(errno, EMFILE);
+}
+
+static int answer_of(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct shm_reply reply;
+
+	cr_assert_eq(poll(&pollfd, 1, 10000), 1, "no answer");
+	cr_assert_eq(recv(fd, &reply, sizeof(reply), 0), sizeof(reply));
+	return reply.error;
+}
+
+#define N_ASKERS 5
+
+/* They connect before the first was answered. */
+Test(shm, peers_are_served_by_who_has_no_descriptor_left)
+{
+	struct region *region = create(SIZE);
+	struct shm_request request = { UINT32_C(0x44464950), 1,
+		region->name.key };
+	int askers[N_ASKERS], i;
+	struct sockaddr_un address;
+	struct rlimit limit;
+	socklen_t size = abstract_address(region->name.address, &address);
+
+	for (i = 0; i < N_ASKERS; i++) {
+		askers[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		cr_assert_geq(askers[i], 0);
+	}
+	use_up_descriptors(&limit);
+	for (i = 0; i < N_ASKERS; i++) {
+		cr_assert_eq(
+		    connect(askers[i], (struct sockaddr *)&address, size), 0);
+		cr_assert_eq(send(askers[i], &request, sizeof(request), 0),
+		    sizeof(request));
+	}
+	for (i = 0; i < N_ASKERS; i++)
+		cr_assert_eq(answer_of(askers[i]), 0);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (i = 0; i < N_ASKERS; i++)
+		close(askers[i]);
+	dfi__shm_ops.region_destroy(region);
+}
+
+/* One message with a descriptor. */
+static void send_with(int socket, const void *bytes, size_t size, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .bytes = { 0 } };
+	struct iovec data = { .iov_base = (void *)bytes, .iov_len = size };
+	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
+
+	message.msg_control = control.bytes;
+	message.msg_controllen = sizeof(control.bytes);
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+	cr_assert_eq(sendmsg(socket, &message, 0), (ssize_t)size);
+}
+
+/* It is told from a region that is not as it has to be. */
+Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
+{
+	struct region *region = create(SIZE), *shown = create(SIZE);
+	struct shm_show_request request = {
+		.base = { UINT32_C(0x44464956), 1, region->name.key },
+		.key = shown->name.key,
+		.size = shown->name.size,
+	};
+	int64_t patience = deadline_in_ms(60000);
+	int fd = ((struct shm_region *)shown)->fd, socket;
+	struct rlimit limit;
+
+	region->shown_size = shown->name.size;
+	socket = connect_raw(region->name.address);
+	while (count_sockets(region->name.address) < 2)
+		cr_assert_lt(clock_now_ns(), patience);
+	/* Else it would give up its reserve for the next one. */
+	dfi__loop_call(owner.loop, do_nothing, NULL);
+	use_up_descriptors(&limit);
+	send_with(socket, &request, sizeof(request), fd);
+	cr_assert_eq(answer_of(socket), -EMFILE);
+	close(socket);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	socket = connect_raw(region->name.address);
+	send_with(socket, &request, sizeof(request), fd);
+	cr_assert_eq(answer_of(socket), 0);
+	close(socket);
+	dfi__shm_ops.region_destroy(shown);
+	dfi__shm_ops.region_destroy(region);
+}
+
+Test(shm, who_has_no_descriptor_for_what_is_shown_is_named)
+{
+	struct false_owner poor = { .answer = "PIFD\xe8\xff\xff\xff" };
+	struct region *shown = create(SIZE);
+
+	cr_assert_eq(EMFILE, 0x18);
+	start_false_owner(&poor);
+	cr_assert_eq(dfi__shm_ops.show(
+			 shown, &poor.name, 0, PATIENCE(deadline_in_ms(60000))),
+	    -EMFILE);
+	expect_text(poor.name.address);
+	expect_text("ulimit -n");
+	stop_false_owner(&poor);
+	dfi__shm_ops.region_destroy(shown);
+}
+
 /* Nobody gets it, who would be sent a signal when he uses it. */
 Test(shm, region_that_cannot_be_reserved_is_refused_and_leaves_nothing)
 {
