@@ -48,9 +48,14 @@ struct dfi_registry_attr {
 	const char *listen;
 	uint32_t max_connections; /* 0: 4096; each may hold one lease */
 	uint32_t max_keys;        /* 0: 65536 */
-	uint32_t max_watches;     /* 0: 16384 in all, 4096 per connection */
-	uint32_t max_output;      /* bytes kept for a slow client; 0: 16 MiB */
-	uint64_t max_bytes;       /* of all keys and values; 0: 64 MiB */
+	/*
+	 * Up to two for each endpoint and barrier; apart from these, as many
+	 * flows are followed by their creators. 0: 16384 in all, of which one
+	 * connection may have 4096.
+	 */
+	uint32_t max_watches;
+	uint32_t max_output; /* bytes kept for a slow client; 0: 16 MiB */
+	uint64_t max_bytes;  /* of all keys and values; 0: 64 MiB */
 	/*
 	 * For TCP, the names of PEM files and of a key file. Either key: a file
 	 * that dfi_registry_key_create() made, of which all members have a

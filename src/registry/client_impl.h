@@ -65,7 +65,7 @@ struct registry_watch {
 	enum registry_event_type told;
 	bool sent;  /* again, in this attempt to connect again */
 	bool asked; /* and not yet answered */
-	bool own;   /* of dfi__watch_follow(): if it is refused, so be it */
+	bool own;   /* of dfi__watch_follow(): it may be refused */
 	bool exact; /* of the key that is the prefix */
 	char *prefix;
 	void *known; /* a tree of known_key, by key */
@@ -230,6 +230,9 @@ void dfi__client_send_farewell(struct registry_client *client, const char *key);
 /* Send it again; what it knew is missing until it is heard of. */
 int dfi__watch_renew(
     struct registry_client *client, struct registry_watch *watch);
+
+/* One that may be was refused: it hears nothing, so that nothing is missing. */
+void dfi__watch_refused(struct registry_watch *watch);
 
 /* The grace is over: what is still missing is deleted. (loop) */
 void dfi__watch_expire_missing(struct registry_client *client);

@@ -7,8 +7,12 @@
  *	WAITING     for the time of the next attempt
  *	CONNECTING  for the socket
  *	GREETING    hello and a new lease
+ *	WATCHES     each watch is made again that is needed
  *	KEYS        each kept key is created again
- *	WATCHES     each watch is made again
+ *	FOLLOWS     the other watches are made again, which may be refused
+ *
+ * Keys come behind what may fail for want of room: when the attempt ends, they
+ * go again, and with them who has set them, as far as the others know.
  *
  * A key that exists when it is to be created is ours if we have put it last, be
  * it that no answer has come to that: the registry has not yet noticed the loss
@@ -43,8 +47,9 @@ enum step {
 	WAITING,
 	CONNECTING,
 	GREETING,
-	KEYS,
 	WATCHES,
+	KEYS,
+	FOLLOWS,
 };
 
 struct restore {
@@ -295,19 +300,24 @@ static void begin_keys(struct registry_client *client)
 		if (kept->leaves)
 			dfi__keep_drop(client, kept->key);
 	}
-	client->restore->step = KEYS;
 }
 
+/* Those that may be refused come last in the list. */
 static void begin_watches(struct registry_client *client)
 {
-	struct registry_watch *watch;
+	struct watch_list own = TAILQ_HEAD_INITIALIZER(own);
+	struct registry_watch *watch, *next;
 
-	TAILQ_FOREACH(watch, &client->watches, link)
-	{
+	for (watch = TAILQ_FIRST(&client->watches); watch; watch = next) {
+		next = TAILQ_NEXT(watch, link);
 		watch->sent = false;
 		watch->asked = false;
+		if (!watch->own)
+			continue;
+		TAILQ_REMOVE(&client->watches, watch, link);
+		TAILQ_INSERT_TAIL(&own, watch, link);
 	}
-	client->restore->step = WATCHES;
+	TAILQ_CONCAT(&client->watches, &own, link);
 }
 
 static bool is_due(const struct kept_key *kept)
@@ -334,14 +344,15 @@ static int send_keys(struct registry_client *client)
 	return ret;
 }
 
-static int send_watches(struct registry_client *client)
+static int send_watches(struct registry_client *client, bool own)
 {
 	struct restore *restore = client->restore;
 	struct registry_watch *watch;
 	int ret = 0;
 
 	while (!ret && restore->n_unanswered < UNANSWERED_MAX &&
-	    (watch = TAILQ_FIRST(&client->watches)) && !watch->sent) {
+	    (watch = TAILQ_FIRST(&client->watches)) && !watch->sent &&
+	    watch->own == own) {
 		TAILQ_REMOVE(&client->watches, watch, link);
 		TAILQ_INSERT_TAIL(&client->watches, watch, link);
 		watch->sent = watch->asked = true;
@@ -364,25 +375,33 @@ static void finish(struct registry_client *client)
 	dfi__watch_tell(client, REGISTRY_BACK);
 }
 
-/* Do what can be done without a further answer. */
-static void advance(struct registry_client *client)
+/* Do what can be done without a further answer: 0, or why it fails. */
+static int take_steps(struct registry_client *client)
 {
 	struct restore *restore = client->restore;
 	int ret = 0;
 
+	if (restore->step == WATCHES) {
+		ret = send_watches(client, false);
+		if (!ret && !restore->n_unanswered)
+			restore->step = KEYS;
+	}
 	/* Also late ones, see dfi__restore_renew(). */
-	if (restore->step >= KEYS)
+	if (!ret && restore->step >= KEYS)
 		ret = send_keys(client);
 	if (!ret && restore->step == KEYS && !restore->n_unanswered)
-		begin_watches(client);
-	if (!ret && restore->step == WATCHES) {
-		ret = send_watches(client);
-		if (!ret && !restore->n_unanswered) {
+		restore->step = FOLLOWS;
+	if (!ret && restore->step == FOLLOWS) {
+		ret = send_watches(client, true);
+		if (!ret && !restore->n_unanswered)
 			finish(client);
-			return;
-		}
 	}
-	if (ret)
+	return ret;
+}
+
+static void advance(struct registry_client *client)
+{
+	if (take_steps(client))
 		fail(client);
 }
 
@@ -482,8 +501,11 @@ static int answer_greeting(
 		ret = dfi__wire_check_versions(reply->version, WIRE_VERSION);
 		return ret ? ret : send_grant(client);
 	}
-	if (reply->id == client->restore->grant)
+	if (reply->id == client->restore->grant) {
+		begin_watches(client);
 		begin_keys(client);
+		client->restore->step = WATCHES;
+	}
 	return 0;
 }
 
@@ -508,6 +530,8 @@ static int answer(
 		if (reply->error && !watch->own)
 			return dfi__fail(-ENOTCONN, "registry %s: %s",
 			    client->address, reply->text);
+		if (reply->error)
+			dfi__watch_refused(watch);
 		watch->asked = false;
 		client->restore->n_unanswered--;
 		break;

@@ -170,11 +170,18 @@ static int send_watch(
 
 	op.prefix = watch->prefix;
 	op.exact = watch->exact;
+	op.follow = watch->own;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
 	request.watch = &op;
 	ret = dfi__client_send(client, &request);
 	watch->id = request.id;
 	return ret;
+}
+
+void dfi__watch_refused(struct registry_watch *watch)
+{
+	tdestroy(watch->known, free);
+	watch->known = NULL;
 }
 
 int dfi__watch_renew(

@@ -76,6 +76,22 @@ static int lease_revoke(struct session *session,
 	return dfi__table_revoke(session->server->table, lease);
 }
 
+static int follow(struct session *session, uint64_t id, const char *key)
+{
+	int ret;
+
+	if (session->n_follows >= WATCHES_MAX)
+		return dfi__fail(-ENOSPC,
+		    "the client is at its limit of %d keys that it follows, "
+		    "one for each flow: remove some, or use another context "
+		    "for more",
+		    WATCHES_MAX);
+	ret = dfi__table_follow(session->server->table, session, id, key);
+	if (!ret)
+		session->n_follows++;
+	return ret;
+}
+
 static int add_watch(
     struct session *session, uint64_t id, const char *prefix, bool exact)
 {
@@ -114,7 +130,7 @@ static int put(struct session *session, const Dfi__Registry__Request *request,
 		return dfi__fail(-EINVAL, "the connection has no lease");
 	ret = dfi__table_put(session->server->table, &put, &reply->revision);
 	if (!ret && op->follow)
-		(void)add_watch(session, request->id, op->key, true);
+		(void)follow(session, request->id, op->key);
 	return ret;
 }
 
@@ -222,7 +238,7 @@ static bool next(const struct table *table, const Dfi__Registry__Watch *op,
     const char *after, struct table_item *item)
 {
 	return dfi__table_next(table, op->prefix, after, item) &&
-	    (!op->exact || !strcmp(item->key, op->prefix));
+	    ((!op->exact && !op->follow) || !strcmp(item->key, op->prefix));
 }
 
 static int watch(struct session *session, const Dfi__Registry__Request *request,
@@ -233,7 +249,9 @@ static int watch(struct session *session, const Dfi__Registry__Request *request,
 	struct table_item item;
 	int ret;
 
-	ret = add_watch(session, request->id, prefix, request->watch->exact);
+	ret = request->watch->follow
+	    ? follow(session, request->id, prefix)
+	    : add_watch(session, request->id, prefix, request->watch->exact);
 	if (ret)
 		return ret;
 	while (!session->doomed && next(table, request->watch, after, &item)) {
@@ -248,9 +266,13 @@ static int watch(struct session *session, const Dfi__Registry__Request *request,
 static int unwatch(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
 {
+	int followed = dfi__table_unwatch(
+	    session->server->table, session, request->unwatch->watch);
+
 	(void)reply;
-	if (!dfi__table_unwatch(
-		session->server->table, session, request->unwatch->watch))
+	if (followed > 0)
+		session->n_follows--;
+	else if (followed == 0)
 		session->n_watches--;
 	return 1;
 }

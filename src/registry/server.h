@@ -41,11 +41,12 @@ struct session {
 	size_t snapshot_bytes; /* of the output, at most: first events */
 	uint32_t ttl_ms;
 	uint32_t n_watches;
-	bool greeted; /* versions agree */
-	bool past;    /* its client has a later connection */
-	bool paused;  /* not read from until it reads */
-	bool behind;  /* nor until what was read is answered */
-	bool closing; /* only its last reply is still to be sent */
+	uint32_t n_follows; /* see dfi__table_follow() */
+	bool greeted;       /* versions agree */
+	bool past;          /* its client has a later connection */
+	bool paused;        /* not read from until it reads */
+	bool behind;        /* nor until what was read is answered */
+	bool closing;       /* only its last reply is still to be sent */
 	bool doomed;
 	bool direct;  /* the stream is written at once, see stream.h, */
 	bool writing; /* but libevent is at it now */

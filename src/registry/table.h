@@ -26,7 +26,7 @@ struct table_limits {
 	size_t max_bytes; /* of all keys and values */
 	size_t max_leases;
 	size_t max_lease_keys; /* bound to one lease */
-	size_t max_watches;
+	size_t max_watches;    /* and as many that follow */
 };
 
 /* Lent until the table changes. */
@@ -110,6 +110,15 @@ int dfi__table_watch(
 /* The same for one key instead of all that begin so. */
 int dfi__table_watch_key(
     struct table *table, void *watcher, uint64_t tag, const char *key);
+
+/*
+ * As dfi__table_watch_key(), for who can do without: counted apart, so that it
+ * takes no place of a watch that is needed.
+ */
+int dfi__table_follow(
+    struct table *table, void *watcher, uint64_t tag, const char *key);
+
+/* 0, or 1 if it is one of dfi__table_follow(). */
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag);
 void dfi__table_unwatch_all(struct table *table, void *watcher);
 

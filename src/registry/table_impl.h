@@ -6,6 +6,8 @@
 #ifndef DFI_REGISTRY_TABLE_IMPL_H
 #define DFI_REGISTRY_TABLE_IMPL_H
 
+#include <stdbool.h>
+
 #include "table.h"
 
 struct lease {
@@ -19,6 +21,7 @@ struct lease {
 struct watch {
 	void *watcher;
 	uint64_t tag;
+	bool follows; /* see dfi__table_follow() */
 	size_t prefix_size;
 	char prefix[];
 };
@@ -45,6 +48,7 @@ struct table {
 	size_t n_leases, leases_capacity;
 	struct watch **watches;
 	size_t n_watches, watches_capacity;
+	size_t n_follows; /* of the watches */
 };
 
 /*

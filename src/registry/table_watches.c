@@ -40,8 +40,33 @@ static bool find_watch(
 	return false;
 }
 
+enum kind {
+	PREFIX,
+	KEY,
+	FOLLOW,
+};
+
+static int check_room(const struct table *table, enum kind kind)
+{
+	size_t max = table->limits.max_watches;
+
+	if (kind == FOLLOW && table->n_follows >= max)
+		return dfi__fail(-ENOSPC,
+		    "the registry is at its limit of %zu keys that are "
+		    "followed, one for each flow: remove some, or raise "
+		    "max_watches (dfi_registry_attr)",
+		    max);
+	if (kind != FOLLOW && table->n_watches - table->n_follows >= max)
+		return dfi__fail(-ENOSPC,
+		    "the registry is at its limit of %zu watches, up to two "
+		    "for each endpoint and barrier: close some, or raise "
+		    "max_watches (dfi_registry_attr)",
+		    max);
+	return 0;
+}
+
 static int add_watch(struct table *table, void *watcher, uint64_t tag,
-    const char *prefix, bool exact)
+    const char *prefix, enum kind kind)
 {
 	size_t size = strnlen(prefix, TABLE_KEY_MAX + 1), index;
 	struct watch *watch;
@@ -54,14 +79,10 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 	if (find_watch(table, watcher, tag, &index))
 		return dfi__fail(
 		    -EEXIST, "watch %llu is taken", (unsigned long long)tag);
-	if (table->n_watches >= table->limits.max_watches)
-		return dfi__fail(-ENOSPC,
-		    "the registry is at its limit of %zu watches, up to two "
-		    "for each endpoint and barrier: close some, or raise "
-		    "max_watches (dfi_registry_attr)",
-		    table->limits.max_watches);
-	ret = dfi__table_reserve(
-	    &table->watches, table->n_watches, &table->watches_capacity);
+	ret = check_room(table, kind);
+	if (!ret)
+		ret = dfi__table_reserve(&table->watches, table->n_watches,
+		    &table->watches_capacity);
 	if (ret)
 		return ret;
 	watch = malloc(sizeof(*watch) + size + 1);
@@ -70,8 +91,10 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 	watch->watcher = watcher;
 	watch->tag = tag;
 	/* Of the key that is the prefix, its end is compared, too. */
-	watch->prefix_size = exact ? size + 1 : size;
+	watch->prefix_size = kind == PREFIX ? size : size + 1;
 	memcpy(watch->prefix, prefix, size + 1);
+	watch->follows = kind == FOLLOW;
+	table->n_follows += watch->follows;
 	table->watches[table->n_watches++] = watch;
 	return 0;
 }
@@ -79,27 +102,42 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 int dfi__table_watch(
     struct table *table, void *watcher, uint64_t tag, const char *prefix)
 {
-	return add_watch(table, watcher, tag, prefix, false);
+	return add_watch(table, watcher, tag, prefix, PREFIX);
 }
 
 int dfi__table_watch_key(
     struct table *table, void *watcher, uint64_t tag, const char *key)
 {
-	return add_watch(table, watcher, tag, key, true);
+	return add_watch(table, watcher, tag, key, KEY);
+}
+
+int dfi__table_follow(
+    struct table *table, void *watcher, uint64_t tag, const char *key)
+{
+	return add_watch(table, watcher, tag, key, FOLLOW);
+}
+
+/* It is not in the array any more. */
+static void free_watch(struct table *table, struct watch *watch)
+{
+	table->n_follows -= watch->follows;
+	free(watch);
 }
 
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag)
 {
 	size_t index;
+	bool follows;
 
 	if (!find_watch(table, watcher, tag, &index))
 		return dfi__fail(
 		    -ENOENT, "there is no watch %llu", (unsigned long long)tag);
-	free(table->watches[index]);
+	follows = table->watches[index]->follows;
+	free_watch(table, table->watches[index]);
 	table->n_watches--;
 	memmove(table->watches + index, table->watches + index + 1,
 	    (table->n_watches - index) * sizeof(*table->watches));
-	return 0;
+	return follows;
 }
 
 void dfi__table_unwatch_all(struct table *table, void *watcher)
@@ -108,7 +146,7 @@ void dfi__table_unwatch_all(struct table *table, void *watcher)
 
 	for (i = 0; i < table->n_watches; i++) {
 		if (table->watches[i]->watcher == watcher)
-			free(table->watches[i]);
+			free_watch(table, table->watches[i]);
 		else
 			table->watches[kept++] = table->watches[i];
 	}

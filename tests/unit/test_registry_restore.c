@@ -268,6 +268,7 @@ struct play {
 	struct ear ear;
 	bool in_watches; /* lost there, else in KEYS */
 	bool taken;      /* the key, by somebody else */
+	bool answered;   /* before it changes */
 	uint32_t lease_ms;
 	Dfi__Registry__Request__OpCase next;
 	sem_t greeting, forgotten, back;
@@ -334,8 +335,9 @@ static void lose_again(struct raw *first, void *arg)
 	fake_agree(&raw, message);
 	dfi__wire_free(message);
 	agree_once(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
-	if (!play->in_watches)
-		agree_once(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	agree_once(&raw,
+	    play->in_watches ? DFI__REGISTRY__REQUEST__OP_PUT
+			     : DFI__REGISTRY__REQUEST__OP_WATCH);
 	sem_wait(&play->back);
 	raw_close(&raw);
 }
@@ -468,50 +470,48 @@ Test(restore_again, a_key_that_was_retired_stays_if_it_is_somebody_elses)
 
 /* ---- Keys that change while they are set again --------------------------- */
 
-/* It changes while it is unanswered, or when it has been answered. */
+/* It changes while it is unanswered, or when only another one still is. */
 static void hear_change(struct raw *first, void *arg)
 {
 	struct play *play = arg;
-	Dfi__Registry__Message *message, *late;
+	Dfi__Registry__Message *message, *other, *late;
 	const Dfi__Registry__Put *put;
 	struct raw raw;
 
 	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
-	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
 	shutdown(first->fd, SHUT_RDWR);
 	accept_next(play, &raw);
-	message = agree_until(&raw,
-	    play->in_watches ? DFI__REGISTRY__REQUEST__OP_WATCH
-			     : DFI__REGISTRY__REQUEST__OP_PUT);
+	message = agree_until(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
+	cr_assert_str_eq(message->request->put->key, "key");
+	other = fake_receive(&raw);
+	if (play->answered)
+		fake_agree(&raw, message);
 	sem_post(&play->greeting);
 	sem_wait(&play->forgotten);
-	if (!play->in_watches)
+	if (!play->answered)
 		fake_agree(&raw, message);
 	late = agree_until(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
 	put = late->request->put;
+	cr_assert_str_eq(put->key, "key");
 	cr_assert(put->create && put->reclaim);
 	cr_assert_eq(put->value.len, 5);
 	cr_assert_arr_eq(put->value.data, "later", 5);
-	if (play->in_watches)
-		fake_agree(&raw, message);
-	dfi__wire_free(message);
+	fake_agree(&raw, other);
 	fake_agree(&raw, late);
+	dfi__wire_free(message);
+	dfi__wire_free(other);
 	dfi__wire_free(late);
-	if (!play->in_watches)
-		agree_once(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
 	sem_wait(&play->back);
 	raw_close(&raw);
 }
 
-static void change_early(bool in_watches)
+static void change_early(bool answered)
 {
-	struct play play = { .in_watches = in_watches };
-	struct registry_watch *kept_watch;
+	struct play play = { .answered = answered };
 
 	start_play(&play, hear_change);
-	cr_assert_eq(dfi__client_watch(
-			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
-	    0);
+	put(owner, "other", "value", CLIENT_LEASED);
 	sem_wait(&play.greeting);
 	dfi__client_renew(owner, "key", "later", 5);
 	sem_post(&play.forgotten);
@@ -565,8 +565,8 @@ static void take_time(struct raw *first, void *arg)
 	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
 	shutdown(first->fd, SHUT_RDWR);
 	accept_next(play, &raw);
-	agree_late(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
 	agree_late(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+	agree_late(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
 	sem_wait(&play->back);
 	raw_close(&raw);
 }
@@ -597,7 +597,6 @@ static void tell_slowly(struct raw *first, void *arg)
 	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
 	shutdown(first->fd, SHUT_RDWR);
 	accept_next(play, &raw);
-	agree_once(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
 	message = agree_until(&raw, DFI__REGISTRY__REQUEST__OP_WATCH);
 	for (i = 0; i < 14; i++) {
 		nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
@@ -605,6 +604,7 @@ static void tell_slowly(struct raw *first, void *arg)
 	}
 	fake_agree(&raw, message);
 	dfi__wire_free(message);
+	agree_once(&raw, DFI__REGISTRY__REQUEST__OP_PUT);
 	sem_wait(&play->back);
 	raw_close(&raw);
 }
@@ -619,6 +619,114 @@ Test(restore_again, the_keys_of_a_watch_may_come_slowly)
 			 owner, "a/", ear_hear, &play.ear, soon(), &kept_watch),
 	    0);
 	lines_wait("is back");
+	end_play(&play);
+}
+
+/* ---- A registry that is at a limit --------------------------------------- */
+
+/* What is needed first; a refusal. */
+static Dfi__Registry__Message *expect_watch(
+    struct raw *raw, const char *key, bool follow)
+{
+	Dfi__Registry__Message *message = agree_until(
+	    raw, DFI__REGISTRY__REQUEST__OP_WATCH);
+
+	cr_assert_str_eq(message->request->watch->prefix, key);
+	cr_assert_eq(message->request->watch->follow, follow);
+	return message;
+}
+
+static void refuse(struct raw *raw, Dfi__Registry__Message *message)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+
+	reply.id = message->request->id;
+	reply.error = -ENOSPC;
+	reply.text = "the limit";
+	raw_send_reply(raw, &reply);
+	dfi__wire_free(message);
+}
+
+static void expect_put(struct raw *raw, const char *key)
+{
+	Dfi__Registry__Message *message = fake_receive(raw);
+
+	cr_assert_eq(message->request->op_case, DFI__REGISTRY__REQUEST__OP_PUT,
+	    "%d", message->request->op_case);
+	cr_assert_str_eq(message->request->put->key, key);
+	fake_agree(raw, message);
+	dfi__wire_free(message);
+}
+
+static void be_short_of_watches(struct raw *first, void *arg)
+{
+	struct play *play = arg;
+	Dfi__Registry__Message *message;
+	struct raw raw;
+
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	ear_expect(&play->ear, "");
+	shutdown(first->fd, SHUT_RDWR);
+
+	/* One that is needed: no key has been set. */
+	accept_next(play, &raw);
+	refuse(&raw, expect_watch(&raw, "a/", false));
+	cr_assert_null(raw_read(&raw));
+	raw_close(&raw);
+
+	/* All that there is. */
+	accept_next(play, &raw);
+	message = expect_watch(&raw, "a/", false);
+	raw_send_event(&raw, message->request->id, "a/1");
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	expect_put(&raw, "key");
+	expect_put(&raw, "shared");
+	message = expect_watch(&raw, "shared", true);
+	raw_send_event(&raw, message->request->id, "shared");
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	ear_expect(&play->ear, "LOST +a/1= BACK ");
+	raw_close(&raw);
+
+	/* One that is not. What others may do to its key is not known. */
+	accept_next(play, &raw);
+	message = expect_watch(&raw, "a/", false);
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	expect_put(&raw, "key");
+	expect_put(&raw, "shared");
+	refuse(&raw, expect_watch(&raw, "shared", true));
+	ear_expect(&play->ear, "LOST +a/1= BACK LOST BACK -a/1 ");
+	raw_close(&raw);
+
+	/* So it is set again as long as nobody says something else. */
+	accept_next(play, &raw);
+	message = expect_watch(&raw, "a/", false);
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	expect_put(&raw, "key");
+	expect_put(&raw, "shared");
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+Test(restore_again, a_watch_that_is_not_needed_may_be_refused)
+{
+	struct play play = { .lease_ms = 0 };
+	struct registry_watch *needed;
+
+	start_play(&play, be_short_of_watches);
+	dfi__client_set_grace(owner, 100);
+	put(owner, "shared", "value", CLIENT_SHARED);
+	cr_assert_eq(dfi__client_watch(
+			 owner, "a/", ear_hear, &play.ear, soon(), &needed),
+	    0);
+	sem_post(&play.back);
+	pthread_join(play.fake.thread, NULL);
+	play.fake.script = NULL;
 	end_play(&play);
 }
 

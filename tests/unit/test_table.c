@@ -478,6 +478,44 @@ Test(table, limits_are_enospc_and_a_freed_place_can_be_taken)
 	cr_assert_eq(dfi__table_watch(table, NULL, 2, ""), -ENOSPC);
 }
 
+Test(table, watches_that_follow_take_no_place_of_others)
+{
+	struct table_limits limits = {
+		.max_keys = 2,
+		.max_bytes = 10,
+		.max_leases = 1,
+		.max_lease_keys = 2,
+		.max_watches = 2,
+	};
+	int one, two;
+
+	dfi__table_destroy(table);
+	setup_limited(limits);
+	cr_assert_eq(dfi__table_follow(table, &one, 1, "a"), 0);
+	cr_assert_eq(dfi__table_follow(table, &one, 2, "a"), 0);
+	cr_assert_eq(dfi__table_follow(table, &one, 3, "a"), -ENOSPC);
+	cr_assert_not_null(strstr(dfi_errmsg(), "2 keys that are followed"));
+	cr_assert_eq(dfi__table_watch(table, &two, 1, ""), 0);
+	cr_assert_eq(dfi__table_watch_key(table, &two, 2, "a"), 0);
+	cr_assert_eq(dfi__table_watch(table, &two, 3, ""), -ENOSPC);
+	cr_assert_not_null(strstr(dfi_errmsg(), "2 watches"));
+	cr_assert_eq(put("a", "", 0), 0);
+	assert_heard("1+a=@1 2+a=@1 1+a=@1 2+a=@1 ");
+	cr_assert_eq(put("ab", "", 0), 0);
+	assert_heard("1+ab=@2 ");
+	cr_assert_eq(dfi__table_unwatch(table, &one, 1), 1);
+	cr_assert_eq(dfi__table_unwatch(table, &two, 1), 0);
+	cr_assert_eq(dfi__table_follow(table, &two, 4, "a"), 0);
+	cr_assert_eq(dfi__table_follow(table, &two, 5, "a"), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &two, 5, ""), 0);
+	dfi__table_unwatch_all(table, &two);
+	cr_assert_eq(dfi__table_follow(table, &one, 4, "a"), 0);
+	cr_assert_eq(dfi__table_follow(table, &one, 5, "a"), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &one, 5, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 6, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 7, ""), -ENOSPC);
+}
+
 /*
  * The model: a fixed set of keys, each with its state; leases are slots of
  * which the table's numbers are remembered. What the watch hears is applied to
