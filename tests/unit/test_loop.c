@@ -4,13 +4,34 @@
  * the process around it.
  */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "base/memory.h"
 
 static struct loop *loop;
+
+/* 0, or why no thread is started: no limit holds for root. */
+static int thread_error;
+
+int pthread_create(pthread_t *restrict thread,
+    const pthread_attr_t *restrict attr, void *(*run)(void *),
+    void *restrict arg)
+{
+	int (*next)(
+	    pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	if (thread_error)
+		return thread_error;
+	*(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+	return next(thread, attr, run, arg);
+}
 
 static void setup(void)
 {
@@ -96,6 +117,49 @@ Test(loop, a_longer_name_is_einval)
 	struct loop *other;
 
 	cr_assert_eq(dfi__loop_start("sixteen--letters", &other), -EINVAL);
+}
+
+static void expect_text(const char *word)
+{
+	cr_assert_not_null(strstr(dfi_errmsg(), word), "'%s' is not in '%s'",
+	    word, dfi_errmsg());
+}
+
+Test(loop, whose_thread_is_one_too_many_names_the_limits)
+{
+	struct loop *other;
+
+	thread_error = EAGAIN;
+	cr_assert_eq(dfi__loop_start("other", &other), -ENOMEM);
+	expect_text("thread 'other' can't be started");
+	expect_text("ulimit -u");
+	expect_text("pids.max");
+	thread_error = EPERM;
+	cr_assert_eq(dfi__loop_start("other", &other), -EIO);
+	expect_text("thread 'other': ");
+}
+
+Test(loop, whose_stack_has_no_room_names_the_limit)
+{
+	struct rlimit before, low;
+	struct loop *other;
+	uint64_t limit;
+	int ret;
+
+	cr_assert_eq(getrlimit(RLIMIT_AS, &before), 0);
+	low = before;
+	/* With some room, which is less than for a stack. */
+	low.rlim_cur = before.rlim_max - 1;
+	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
+	low.rlim_cur -= dfi__memory_address_room(&limit) - (1 << 20);
+	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
+	thread_error = EAGAIN;
+	ret = dfi__loop_start("other", &other);
+	cr_assert_eq(setrlimit(RLIMIT_AS, &before), 0);
+	cr_assert_eq(ret, -ENOMEM);
+	expect_text("thread 'other' needs ");
+	expect_text("bytes of address space for its stack");
+	expect_text("ulimit -v");
 }
 
 static int count_up(void *arg)

@@ -927,20 +927,31 @@ Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 	dfi__shm_ops.region_destroy(region);
 }
 
-Test(shm, who_has_no_descriptor_for_what_is_shown_is_named)
+/* The answer is a struct shm_reply, with the least byte of the error first. */
+static void show_to_poor(const char *answer, int error, const char *remedy)
 {
-	struct false_owner poor = { .answer = "PIFD\xe8\xff\xff\xff" };
+	struct false_owner poor = { .answer = answer };
 	struct region *shown = create(SIZE);
 
-	cr_assert_eq(EMFILE, 0x18);
+	cr_assert_eq((unsigned char)answer[4], (unsigned char)error);
 	start_false_owner(&poor);
 	cr_assert_eq(dfi__shm_ops.show(
 			 shown, &poor.name, 0, PATIENCE(deadline_in_ms(60000))),
-	    -EMFILE);
+	    error);
 	expect_text(poor.name.address);
-	expect_text("ulimit -n");
+	expect_text(remedy);
 	stop_false_owner(&poor);
 	dfi__shm_ops.region_destroy(shown);
+}
+
+Test(shm, who_has_no_descriptor_for_what_is_shown_is_named)
+{
+	show_to_poor("PIFD\xe8\xff\xff\xff", -EMFILE, "ulimit -n");
+}
+
+Test(shm, who_has_no_memory_for_what_is_shown_is_named)
+{
+	show_to_poor("PIFD\xf4\xff\xff\xff", -ENOMEM, "ulimit -v");
 }
 
 /* Nobody gets it, who would be sent a signal when he uses it. */
