@@ -55,8 +55,8 @@ static int check_field(const struct dfi_schema *schema, uint32_t i)
 
 	if (!name_is_valid(field->name))
 		return dfi__fail(-EINVAL,
-		    "schema: field %u: the name must have 1 to %d characters, "
-		    "none of them a blank, a control character or one of "
+		    "schema: field %u: the name must have 1 to %d bytes of "
+		    "UTF-8, without a blank, a control character or one of "
 		    ",:@[]",
 		    i, DFI_MAX_FIELD_NAME);
 	if (field->reserved)

@@ -23,21 +23,40 @@ Test(text, with_control_characters_is_not_plain)
 	assert_plain("", true);
 	for (c = 1; c < 256; c++) {
 		text[1] = (char)c;
-		assert_plain(text, (c >= ' ' && c != 0x7f));
+		assert_plain(text, c >= ' ' && c < 0x7f);
 	}
-	/* U+007F to U+00A0, and what is none of them. */
+	/* U+007F to U+00A0. */
 	assert_plain("Stra\303\237e \302\240 \342\202\254", true);
 	for (c = 0x80; c < 0xc0; c++) {
 		const char pair[] = { (char)0xc2, (char)c, '\0' };
 
 		assert_plain(pair, c >= 0xa0);
 	}
-	assert_plain("\302", true);
+}
+
+/* The first and the last character of each length, and what is beside them. */
+Test(text, that_is_no_utf8_is_not_plain)
+{
+	static const char *const plain[] = { "\302\240", "\337\277",
+		"\340\240\200", "\355\237\277", "\356\200\200", "\357\277\277",
+		"\360\220\200\200", "\364\217\277\277", "\360\237\230\200x" };
+	static const char *const invalid[] = { "\2332J", "\300\257", "\301\277",
+		"\340\237\277", "\355\240\200", "\355\277\277",
+		"\360\217\277\277", "\364\220\200\200", "\365\200\200\200",
+		"\377", "\302", "\342\202", "\342\202x", "\360\237\230",
+		"\342\202\254\254" };
+	size_t i;
+
+	for (i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		assert_plain(plain[i], true);
+	for (i = 0; i < sizeof(invalid) / sizeof(invalid[0]); i++)
+		assert_plain(invalid[i], false);
 }
 
 Test(text, is_made_plain_byte_by_byte)
 {
 	char text[] = HOSTILE, plain[] = "Stra\303\237e", cut[] = "a\302";
+	char raw[] = "a\2332J\342\202\254\360\237\233x";
 
 	dfi__text_make_plain(text);
 	cr_assert_str_eq(text, HARMLESS);
@@ -45,7 +64,10 @@ Test(text, is_made_plain_byte_by_byte)
 	dfi__text_make_plain(plain);
 	cr_assert_str_eq(plain, "Stra\303\237e");
 	dfi__text_make_plain(cut);
-	cr_assert_str_eq(cut, "a\302");
+	cr_assert_str_eq(cut, "a?");
+	dfi__text_make_plain(raw);
+	cr_assert_str_eq(raw, "a?2J\342\202\254???x");
+	assert_plain(raw, true);
 }
 
 Test(text, of_an_error_is_plain)
