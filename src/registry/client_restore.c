@@ -114,13 +114,18 @@ static bool is_silence(const struct registry_client *client, int err)
 
 /*
  * Nobody answers there: it may have died, and be started again. But where not
- * even its machine answers, it has heard nothing of us for as long.
+ * even its machine answers to who connects, it has heard nothing of us for as
+ * long. Once connected, only the registry can keep silent: its machine need not
+ * say anything.
  */
-static void look_at_silence(struct registry_client *client)
+static void look_at_silence(struct registry_client *client, bool connected)
 {
 	int64_t limit = (int64_t)client->ttl_ms * NS_PER_MS;
+	int64_t now = clock_now_ns();
 
-	if (limit && clock_now_ns() - client->heard_at >= limit)
+	if (connected)
+		client->heard_at = now;
+	else if (limit && now - client->heard_at >= limit)
 		dfi__watch_tell(client, REGISTRY_CUT);
 }
 
@@ -128,6 +133,7 @@ void dfi__restore_failed(struct registry_client *client, const char *why)
 {
 	struct restore *restore = client->restore;
 	bool news = strcmp(restore->text, why) != 0;
+	bool was_connected = restore->step > CONNECTING;
 
 	close_socket(restore);
 	snprintf(restore->text, sizeof(restore->text), "%s", why);
@@ -136,7 +142,7 @@ void dfi__restore_failed(struct registry_client *client, const char *why)
 	    client->address, why);
 	dfi__log(news ? DFI_LOG_INFO : DFI_LOG_DEBUG, "%s", client->lost_text);
 	wait_for_next(client);
-	look_at_silence(client);
+	look_at_silence(client, was_connected);
 }
 
 /* With dfi_errmsg(); closes the stream, if there is one. */

@@ -19,6 +19,8 @@
 
 #include "registry_help.h"
 
+#include "registry/address.h"
+
 /* So long that it does not end because this process was not let run. */
 #define LEASE_MS 2000
 
@@ -139,6 +141,56 @@ Test(silence, is_not_that_of_a_registry_that_has_died)
 	/* From here on. */
 	fails_with = ENETUNREACH;
 	ear_expect(&ear, "LOST CUT ");
+	fails_with = 0;
+	registry = start_at(address);
+	ear_expect(&ear, "LOST CUT BACK ");
+}
+
+static int listen_at(const char *text)
+{
+	struct address parsed;
+	int fd, one = 1;
+
+	cr_assert_eq(dfi__address_parse(text, &parsed), 0);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	cr_assert_eq(
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+	cr_assert_eq(bind(fd, &parsed.socket.any, parsed.size), 0);
+	cr_assert_eq(listen(fd, 8), 0);
+	return fd;
+}
+
+static void await_end(int fd)
+{
+	char byte;
+
+	cr_assert_geq(fd, 0);
+	while (recv(fd, &byte, 1, 0) > 0)
+		;
+	close(fd);
+}
+
+/* It takes connections, and says nothing, for longer than the lease. */
+Test(silence, is_not_that_of_a_registry_that_hangs)
+{
+	int listening, first, second;
+
+	open_with(OWN_ADDRESS, 2 * LEASE_MS);
+	lose_to(ECONNREFUSED);
+	listening = listen_at(address);
+	fails_with = 0;
+	first = accept(listening, NULL, NULL);
+	await_end(first);
+	/* That attempt has failed when there is another one. */
+	second = accept(listening, NULL, NULL);
+	ear_expect(&ear, "LOST ");
+	/* Nor has its machine been silent all that time. */
+	fails_with = EHOSTUNREACH;
+	await_end(second);
+	await_attempts(2);
+	ear_expect(&ear, "LOST ");
+	ear_expect(&ear, "LOST CUT ");
+	close(listening);
 	fails_with = 0;
 	registry = start_at(address);
 	ear_expect(&ear, "LOST CUT BACK ");
