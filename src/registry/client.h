@@ -108,7 +108,8 @@ int dfi__client_open(struct loop *loop, const char *address,
  * When the connection is lost, the client connects again, at first after some
  * 50 ms, then after twice as long, up to a second, until it is closed. It then
  * takes a lease anew, sets the keys again that it has set with a flag and that
- * nobody has deleted since, and renews its watches. A key that exists, and that
+ * nobody has deleted since, and renews its watches. What it has given up
+ * meanwhile goes, also at a registry that lives. A key that exists, and that
  * another client has put last, is somebody else's: it is left alone and logged.
  * Another one gets the value that the last put has set which was answered, even
  * if a later one was carried out, too (dfi__client_renew()).

@@ -9,6 +9,7 @@
  *	GREETING    hello and a new lease
  *	WATCHES     each watch is made again that is needed
  *	KEYS        each kept key is created again
+ *	            (what it had before, and has not created again, goes)
  *	FOLLOWS     the other watches are made again, which may be refused
  *
  * Keys come behind what may fail for want of room: when the attempt ends, they
@@ -186,6 +187,21 @@ static int send_grant(struct registry_client *client)
 	client->restore->grant = request.id;
 	/* It runs from now on, however long the rest takes. */
 	return ret ? ret : dfi__client_start_keepalive(client);
+}
+
+/*
+ * The registry may not have noticed that the former connection is gone: what
+ * has been closed since then is still there. The answer does not matter.
+ */
+static int end_past(struct registry_client *client)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseRevoke revoke = DFI__REGISTRY__LEASE_REVOKE__INIT;
+
+	revoke.past = true;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
+	request.lease_revoke = &revoke;
+	return dfi__client_send(client, &request);
 }
 
 static int send_key(struct registry_client *client, struct kept_key *kept)
@@ -395,8 +411,10 @@ static int take_steps(struct registry_client *client)
 	/* Also late ones, see dfi__restore_renew(). */
 	if (!ret && restore->step >= KEYS)
 		ret = send_keys(client);
-	if (!ret && restore->step == KEYS && !restore->n_unanswered)
+	if (!ret && restore->step == KEYS && !restore->n_unanswered) {
 		restore->step = FOLLOWS;
+		ret = end_past(client);
+	}
 	if (!ret && restore->step == FOLLOWS) {
 		ret = send_watches(client, true);
 		if (!ret && !restore->n_unanswered)

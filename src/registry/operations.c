@@ -70,8 +70,11 @@ static int lease_revoke(struct session *session,
 {
 	uint64_t lease = session->lease;
 
-	(void)request;
 	(void)reply;
+	if (request->lease_revoke->past) {
+		dfi__session_end_past(session);
+		return 0;
+	}
 	session->lease = 0;
 	return dfi__table_revoke(session->server->table, lease);
 }

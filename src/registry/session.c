@@ -346,8 +346,8 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 /*
  * The network may still deliver what was sent before the client gave a
- * connection up. Its lease goes on until it ends, for the keys that are not yet
- * reclaimed.
+ * connection up. Its lease goes on for the keys that are not yet reclaimed,
+ * until it ends, or the client says that it has what it wants.
  */
 static int leave_behind(struct session *session)
 {
@@ -363,6 +363,31 @@ static int leave_behind(struct session *session)
 		other->past = true;
 	}
 	return 0;
+}
+
+static struct session *past_of(const struct session *session)
+{
+	struct session *other;
+
+	TAILQ_FOREACH(other, &session->server->live, link)
+	{
+		if (other->past && other->client == session->client)
+			return other;
+	}
+	return NULL;
+}
+
+void dfi__session_end_past(struct session *session)
+{
+	struct session *other;
+
+	/* From the start each time: who hears of it may be doomed for it. */
+	while ((other = past_of(session))) {
+		dfi__session_doom(other, NULL);
+		/* Not only when it is freed: what is asked next counts on it.
+		 */
+		let_go(other);
+	}
 }
 
 int dfi__session_greeted(

@@ -31,6 +31,9 @@ void dfi__session_refuse(struct session *session, uint64_t id, int err);
 int dfi__session_greeted(
     struct session *session, const Dfi__Registry__Hello *hello);
 
+/* End what the client's earlier connections still hold, and them. */
+void dfi__session_end_past(struct session *session);
+
 /* A sign of life, for the client's lease. */
 void dfi__session_lives(struct session *session);
 

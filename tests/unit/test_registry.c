@@ -465,3 +465,46 @@ Test(client, is_not_heard_any_more_on_earlier_connections)
 	raw_close(&new);
 	ear_expect(&ear, "+key= +key= +end= -end -key ");
 }
+
+Test(client, can_end_what_its_earlier_connections_hold)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseRevoke revoke = DFI__REGISTRY__LEASE_REVOKE__INIT;
+	const char *address = dfi_registry_address(registry);
+	struct raw first, second, nameless, other, new;
+	struct registry_watch *watch;
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
+	join_at(&nameless, address, 0, 1);
+	cr_assert_eq(raw_put_leased(&nameless, "nameless"), 0);
+	join_at(&other, address, 2, 1);
+	cr_assert_eq(raw_put_leased(&other, "other"), 0);
+	join_at(&first, address, 1, 1);
+	cr_assert_eq(raw_put_leased(&first, "first"), 0);
+	cr_assert_eq(raw_put_leased(&first, "kept"), 0);
+	join_at(&second, address, 1, 2);
+	cr_assert_eq(raw_put_leased(&second, "second"), 0);
+	join_at(&new, address, 1, 3);
+	cr_assert_eq(raw_reclaim(&new, "kept"), 0);
+	revoke.past = true;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
+	request.lease_revoke = &revoke;
+	cr_assert_eq(raw_ask(&new, &request), 0);
+	cr_assert_null(raw_read(&first));
+	cr_assert_null(raw_read(&second));
+	cr_assert_eq(raw_put_leased(&new, "end"), 0);
+	/* Of those that have none, nothing ends. */
+	cr_assert_eq(raw_ask(&new, &request), 0);
+	cr_assert_eq(raw_ask(&nameless, &request), 0);
+	cr_assert_eq(raw_put_leased(&nameless, "end"), 0);
+	cr_assert_eq(raw_put_leased(&other, "end"), 0);
+	ear_expect(&ear,
+	    "+nameless= +other= +first= +kept= +second= +kept= -first -second "
+	    "+end= +end= +end= ");
+	raw_close(&first);
+	raw_close(&second);
+	raw_close(&nameless);
+	raw_close(&other);
+	raw_close(&new);
+}

@@ -423,7 +423,7 @@ static void answer_late(struct raw *first, void *arg)
 		fake_agree(&raw, message);
 	}
 	dfi__wire_free(message);
-	/* What the test asks next, or what the client says before. */
+	/* What the client says of it, if it does. */
 	message = fake_receive(&raw);
 	play->next = message->request->op_case;
 	if (play->next == DFI__REGISTRY__REQUEST__OP_DELETE) {
@@ -431,6 +431,13 @@ static void answer_late(struct raw *first, void *arg)
 		dfi__wire_free(message);
 		message = fake_receive(&raw);
 	}
+	cr_assert_eq(
+	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE);
+	cr_assert(message->request->lease_revoke->past);
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	/* What the test asks next. */
+	message = fake_receive(&raw);
 	cr_assert_eq(
 	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LIST);
 	fake_agree(&raw, message);
@@ -465,7 +472,7 @@ Test(restore_again, a_key_that_was_retired_goes_if_it_is_ours)
 
 Test(restore_again, a_key_that_was_retired_stays_if_it_is_somebody_elses)
 {
-	retire_early(true, DFI__REGISTRY__REQUEST__OP_LIST);
+	retire_early(true, DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE);
 }
 
 /* ---- Keys that change while they are set again --------------------------- */
@@ -775,6 +782,40 @@ static void break_before_an_answer(struct raw *first, void *arg)
 	raw_close(&new);
 }
 
+/* Up to where it has a client at the relay, which itself watches. */
+static struct registry_client *start_relay(
+    struct relay *relay, void (*script)(struct raw *first, void *arg))
+{
+	struct registry_client *client;
+
+	relay->address = fresh_address("socket");
+	lines_collect();
+	ear_init(&ear);
+	sem_init(&relay->play.greeting, 0, 0);
+	sem_init(&relay->play.forgotten, 0, 0);
+	sem_init(&relay->play.back, 0, 0);
+	registry = start_at(relay->address);
+	fake_start(&relay->play.fake, script, relay);
+	loop = start_loop();
+	watcher = open_client(loop, registry);
+	cr_assert_eq(
+	    dfi__client_watch(watcher, "", ear_hear, &ear, soon(), &watch), 0);
+	cr_assert_eq(dfi__client_open(loop, relay->play.fake.address, NULL, 0,
+			 soon(), &client),
+	    0, "%s", dfi_errmsg());
+	return client;
+}
+
+static void end_relay(struct relay *relay, struct registry_client *client)
+{
+	sem_post(&relay->play.back);
+	dfi__client_close(client);
+	fake_stop(&relay->play.fake);
+	dfi__client_close(watcher);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
+}
+
 /*
  * A put was given up, the registry has its value, and a lease that has not
  * ended: the key still belongs to who has put it, with the value that it
@@ -782,22 +823,10 @@ static void break_before_an_answer(struct raw *first, void *arg)
  */
 Test(restore_again, a_key_whose_last_put_was_not_answered_stays)
 {
-	struct relay relay = { .address = fresh_address("socket") };
+	struct relay relay = { .address = NULL };
 	struct registry_client *client;
 
-	lines_collect();
-	ear_init(&ear);
-	sem_init(&relay.play.forgotten, 0, 0);
-	sem_init(&relay.play.back, 0, 0);
-	registry = start_at(relay.address);
-	fake_start(&relay.play.fake, break_before_an_answer, &relay);
-	loop = start_loop();
-	watcher = open_client(loop, registry);
-	cr_assert_eq(
-	    dfi__client_watch(watcher, "", ear_hear, &ear, soon(), &watch), 0);
-	cr_assert_eq(dfi__client_open(loop, relay.play.fake.address, NULL, 0,
-			 soon(), &client),
-	    0, "%s", dfi_errmsg());
+	client = start_relay(&relay, break_before_an_answer);
 	put(client, "key", "a", CLIENT_LEASED);
 	cr_assert_eq(dfi__client_put(client, "key", "b", 1, CLIENT_LEASED,
 			 deadline_in_ms(100), NULL),
@@ -808,10 +837,52 @@ Test(restore_again, a_key_whose_last_put_was_not_answered_stays)
 	ear_expect(&ear, "+key=a +key=b +old= +key=a -old ");
 	expect_value("key", "a");
 	cr_assert_eq(lines_count("somebody else's"), 0);
-	sem_post(&relay.play.back);
-	dfi__client_close(client);
-	fake_stop(&relay.play.fake);
-	dfi__client_close(watcher);
-	dfi__loop_stop(loop);
-	dfi_registry_stop(registry);
+	end_relay(&relay, client);
+}
+
+static void keep_the_old_one(struct raw *first, void *arg)
+{
+	struct relay *relay = arg;
+	struct raw old, new, raw;
+	int i;
+
+	/* A hello, a lease, and two keys. */
+	raw_connect(&old, relay->address);
+	for (i = 0; i < 4; i++)
+		pass_on(first, &old, true);
+	sem_wait(&relay->play.greeting);
+	shutdown(first->fd, SHUT_RDWR);
+
+	accept_next(&relay->play, &raw);
+	raw_connect(&new, relay->address);
+	sem_wait(&relay->play.forgotten);
+	/* A hello, a lease, a key, that this is all, and the other key. */
+	for (i = 0; i < 5; i++)
+		pass_on(&raw, &new, true);
+	cr_assert_null(raw_read(&old));
+	sem_wait(&relay->play.back);
+	raw_close(&old);
+	raw_close(&raw);
+	raw_close(&new);
+}
+
+/* The registry lives, and has not noticed that the old connection is gone. */
+Test(restore_again, a_key_that_was_given_up_meanwhile_goes)
+{
+	struct relay relay = { .address = NULL };
+	struct registry_client *client;
+
+	client = start_relay(&relay, keep_the_old_one);
+	put(client, "kept", "a", CLIENT_LEASED);
+	put(client, "closed", "a", CLIENT_LEASED);
+	sem_post(&relay.play.greeting);
+	lines_wait("is lost");
+	dfi__client_retire(client, "closed", "last", 4);
+	sem_post(&relay.play.forgotten);
+	lines_wait("is back");
+	ear_expect(&ear, "+kept=a +closed=a +kept=a -closed ");
+	/* It can be had again at once. */
+	put(client, "closed", "b", CLIENT_LEASED);
+	ear_expect(&ear, "+kept=a +closed=a +kept=a -closed +closed=b ");
+	end_relay(&relay, client);
 }
