@@ -43,7 +43,8 @@ struct session {
 	uint32_t n_watches;
 	uint32_t n_follows; /* see dfi__table_follow() */
 	bool greeted;       /* versions agree */
-	bool past;          /* its client has a later connection */
+	bool past;          /* its client has a later connection, */
+	bool has_past;      /* and this may have earlier ones that are past */
 	bool paused;        /* not read from until it reads */
 	bool behind;        /* nor until what was read is answered */
 	bool closing;       /* only its last reply is still to be sent */

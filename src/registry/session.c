@@ -230,9 +230,21 @@ static void catch_up(struct session *session)
 
 void dfi__session_lives(struct session *session)
 {
+	struct table *table = session->server->table;
+	int64_t now = clock_now_ns();
+	struct session *other;
+
 	if (session->lease)
-		dfi__table_keepalive(
-		    session->server->table, session->lease, clock_now_ns());
+		dfi__table_keepalive(table, session->lease, now);
+	if (!session->has_past)
+		return;
+	/* What it has not yet reclaimed must not go before it can. */
+	TAILQ_FOREACH(other, &session->server->live, link)
+	{
+		if (other->past && other->client == session->client &&
+		    other->lease)
+			dfi__table_keepalive(table, other->lease, now);
+	}
 }
 
 /* Its requests are not read meanwhile, but that it reads is a sign of life. */
@@ -347,7 +359,8 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 /*
  * The network may still deliver what was sent before the client gave a
  * connection up. Its lease goes on for the keys that are not yet reclaimed,
- * until it ends, or the client says that it has what it wants.
+ * until it ends, or the client says that it has what it wants. Its watches end:
+ * nobody reads what they tell, and the client needs their room.
  */
 static int leave_behind(struct session *session)
 {
@@ -360,7 +373,9 @@ static int leave_behind(struct session *session)
 		if (other->connection > session->connection)
 			return dfi__fail(
 			    -ESTALE, "the client has a later connection");
-		other->past = true;
+		other->past = session->has_past = true;
+		dfi__table_unwatch_all(session->server->table, other);
+		other->n_watches = other->n_follows = 0;
 	}
 	return 0;
 }
@@ -381,6 +396,7 @@ void dfi__session_end_past(struct session *session)
 {
 	struct session *other;
 
+	session->has_past = false;
 	/* From the start each time: who hears of it may be doomed for it. */
 	while ((other = past_of(session))) {
 		dfi__session_doom(other, NULL);

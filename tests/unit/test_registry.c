@@ -466,6 +466,67 @@ Test(client, is_not_heard_any_more_on_earlier_connections)
 	ear_expect(&ear, "+key= +key= +end= -end -key ");
 }
 
+/* It is not yet there, though it comes back for longer than its old lease. */
+Test(client, keeps_what_it_has_not_yet_reclaimed)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseKeepalive op = DFI__REGISTRY__LEASE_KEEPALIVE__INIT;
+	const char *address = dfi_registry_address(registry);
+	int64_t until = deadline_in_ms(9000);
+	struct registry_watch *watch;
+	struct raw old, new;
+
+	cr_assert_eq(
+	    dfi__client_watch(client, "", ear_hear, &ear, soon(), &watch), 0);
+	raw_connect(&old, address);
+	cr_assert_eq(raw_join(&old, 1, 1), 0);
+	cr_assert_eq(raw_grant(&old, 6000), 0);
+	cr_assert_eq(raw_put_leased(&old, "key"), 0);
+	raw_connect(&new, address);
+	cr_assert_eq(raw_join(&new, 1, 2), 0);
+	cr_assert_eq(raw_grant(&new, 60000), 0);
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE;
+	request.lease_keepalive = &op;
+	while (clock_now_ns() < until) {
+		cr_assert_eq(raw_ask(&new, &request), 0);
+		usleep(10000);
+	}
+	cr_assert_eq(raw_reclaim(&new, "key"), 0);
+	ear_expect(&ear, "+key= +key= ");
+	raw_close(&old);
+	raw_close(&new);
+	ear_expect(&ear, "+key= +key= -key ");
+}
+
+static int raw_watch(struct raw *raw)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
+
+	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
+	request.watch = &op;
+	op.prefix = "watched/";
+	return raw_ask(raw, &request);
+}
+
+Test(client, has_the_room_of_its_earlier_watches)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_registry *small;
+	struct raw old, new;
+
+	attr.max_watches = 1;
+	cr_assert_eq(dfi_registry_start(&attr, &small), 0, "%s", dfi_errmsg());
+	join_at(&old, dfi_registry_address(small), 1, 1);
+	cr_assert_eq(raw_watch(&old), 0);
+	cr_assert_eq(raw_watch(&old), -ENOSPC);
+	join_at(&new, dfi_registry_address(small), 1, 2);
+	cr_assert_eq(raw_watch(&new), 0);
+	raw_close(&old);
+	raw_close(&new);
+	dfi_registry_stop(small);
+}
+
 Test(client, can_end_what_its_earlier_connections_hold)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
