@@ -277,6 +277,7 @@ follows() # END EXPLAINED
 		[[ $named == source:* ]] && [[ $explained == *" $named "* ]]
 		;;
 	"-110 "*": no answer from "* | \
+		"-110 "*" did not answer the request for ring "* | \
 		"-113 "*": connecting to "*UNREACHABLE* | \
 		"-113 "*": connecting to "*": nobody answers to its address")
 		$attaching && name_process "$text" &&
@@ -284,6 +285,9 @@ follows() # END EXPLAINED
 		;;
 	"-110 "*": no answer in time" | "-107 "*"registry"*)
 		$attaching && is_cut_off "$k"
+		;;
+	"-19 "*": no usable RDMA device: "*": its port is not active"*)
+		$attaching && [ "$k $kind" = "$victim unplug" ]
 		;;
 	"-110 "*": nobody has created it")
 		$attaching && parts "$k" "${nodes[0]}"
