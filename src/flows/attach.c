@@ -322,10 +322,10 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	if (!data)
 		return out_of_memory(flow);
 	dfi__endpoint_key(key, flow, "target", index);
-	ret = dfi__client_put(
-	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
+	ret = dfi__client_change(dfi->registry, key, data, size, deadline);
 	free(data);
-	if (ret < 0)
+	/* Whoever has the place by now is not ended by us. */
+	if (ret < 0 && ret != -EEXIST)
 		return dfi__fail_within(ret,
 		    "flow '%s': %s %u: %s: the sources that are attached "
 		    "know, others won't",

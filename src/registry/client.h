@@ -147,6 +147,13 @@ int dfi__client_put(struct registry_client *client, const char *key,
     uint64_t *revision);
 
 /*
+ * Put a leased key that this client has set before. -EEXIST: it is somebody
+ * else's by now, as after a lease that ended, and stays as it is.
+ */
+int dfi__client_change(struct registry_client *client, const char *key,
+    const void *value, size_t size, int64_t deadline);
+
+/*
  * dfi__client_put() that also ends, with -ETIMEDOUT, when over(arg) is true. It
  * is asked ten times a second, by the thread that calls, and may wait for a
  * lock that fn of a watch takes.
@@ -176,8 +183,10 @@ int dfi__client_delete(struct registry_client *client, const char *key,
     uint64_t revision, int64_t deadline);
 
 /*
- * Delete a key without waiting for an answer, and whatever it is: for saying
- * goodbye. Does nothing if the connection is lost. Leaves dfi_errmsg() alone.
+ * Delete a key of this client that it has set with a flag, without waiting for
+ * an answer, and whatever it is: for saying goodbye. Nothing is done to a key
+ * that is somebody else's by now, as after a lease that ended. Leaves
+ * dfi_errmsg() alone.
  */
 void dfi__client_forget(struct registry_client *client, const char *key);
 
@@ -191,9 +200,8 @@ void dfi__client_renew(struct registry_client *client, const char *key,
     const void *value, size_t size);
 
 /*
- * Delete a leased key of this client, which first gets a last value, if
- * that is not NULL, for those that watch it. Nothing is done to a key that is
- * somebody else's by now, as after a lease that ended.
+ * dfi__client_forget() of a leased key, which first gets a last value, if that
+ * is not NULL, for those that watch it.
  */
 void dfi__client_retire(struct registry_client *client, const char *key,
     const void *value, size_t size);

@@ -171,13 +171,13 @@ void dfi__client_answer(
 		complete(call, ret, message);
 }
 
-/* The key of a call that makes one, or NULL. */
+/* The key of a call that makes one, which is not there before, or NULL. */
 static const char *created_key(const struct client_call *call)
 {
 	const Dfi__Registry__Request *request = call->request;
 
 	return request->op_case == DFI__REGISTRY__REQUEST__OP_PUT &&
-		request->put->create
+		request->put->create && !request->put->reclaim
 	    ? request->put->key
 	    : NULL;
 }

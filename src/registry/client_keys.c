@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 struct putting {
-	bool create;
+	bool create, reclaim;
 	unsigned flags;
 	bool (*over)(void *arg);
 	void *arg;
@@ -31,6 +31,7 @@ static int put(struct registry_client *client, const char *key,
 	op.value.data = (uint8_t *)value;
 	op.value.len = size;
 	op.create = how->create;
+	op.reclaim = how->reclaim;
 	op.leased = how->flags & CLIENT_LEASED;
 	op.follow = how->flags & CLIENT_SHARED;
 	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
@@ -61,6 +62,18 @@ int dfi__client_put(struct registry_client *client, const char *key,
 	struct putting how = { .flags = flags };
 
 	return put(client, key, value, size, &how, deadline, revision);
+}
+
+int dfi__client_change(struct registry_client *client, const char *key,
+    const void *value, size_t size, int64_t deadline)
+{
+	struct putting how = {
+		.create = true,
+		.reclaim = true,
+		.flags = CLIENT_LEASED,
+	};
+
+	return put(client, key, value, size, &how, deadline, NULL);
 }
 
 int dfi__client_put_unless(struct registry_client *client, const char *key,
@@ -245,14 +258,6 @@ struct saying {
 	size_t size;
 };
 
-static int say_farewell(void *arg)
-{
-	struct saying *saying = arg;
-
-	dfi__client_send_farewell(saying->client, saying->key);
-	return 0;
-}
-
 /* By fn, which gets it as a saying. */
 static void say(struct registry_client *client, int (*fn)(void *arg),
     const char *key, const void *value, size_t size)
@@ -265,11 +270,6 @@ static void say(struct registry_client *client, int (*fn)(void *arg),
 	};
 
 	dfi__client_tell(client, fn, &saying);
-}
-
-void dfi__client_forget(struct registry_client *client, const char *key)
-{
-	say(client, say_farewell, key, NULL, 0);
 }
 
 /* The answer to the put is dropped, as is one that comes too late. */
@@ -310,23 +310,42 @@ void dfi__client_renew(struct registry_client *client, const char *key,
 	say(client, renew, key, value, size);
 }
 
+/* Whether the key is ours, and so may be deleted now. */
+static bool may_delete(struct registry_client *client, const char *key)
+{
+	struct kept_key *kept = dfi__keep_find(client, key);
+
+	return kept && (!client->restoring || dfi__restore_leave(client, kept));
+}
+
 static int retire(void *arg)
 {
 	struct saying *saying = arg;
 	struct registry_client *client = saying->client;
-	struct kept_key *kept = dfi__keep_find(client, saying->key);
 
-	if (!kept || (client->restoring && !dfi__restore_leave(client, kept)))
+	if (!may_delete(client, saying->key))
 		return 0;
 	if (saying->value && !client->restoring)
 		say_value(saying);
-	return say_farewell(saying);
+	dfi__client_send_farewell(client, saying->key);
+	return 0;
 }
 
 void dfi__client_retire(struct registry_client *client, const char *key,
     const void *value, size_t size)
 {
 	say(client, retire, key, value, size);
+}
+
+void dfi__client_say_farewell(struct registry_client *client, const char *key)
+{
+	if (may_delete(client, key))
+		dfi__client_send_farewell(client, key);
+}
+
+void dfi__client_forget(struct registry_client *client, const char *key)
+{
+	dfi__client_retire(client, key, NULL, 0);
 }
 
 int dfi__client_delete_prefix(

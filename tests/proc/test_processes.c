@@ -832,6 +832,42 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	cr_assert_eq(info.attached_targets, 0);
 }
 
+/* Who had a place before, and comes back late, leaves without a trace. */
+Test(registry_restart, place_belongs_to_who_takes_it_first)
+{
+	struct worker_tuple tuple;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct child late;
+	uint32_t count = 0, i;
+
+	create_flow(1, 1, 32);
+	/* It closes its target some time after it has come back. */
+	child_spawn(&late, DFI_WORKER, "-r", address, "-f", FLOW, "-t", "4000",
+	    "target:0", NULL);
+	child_expect(&late, "target 0 open");
+	child_signal(&late, SIGSTOP);
+	kill_server();
+	start_server_at_socket();
+	await_flow(0, 0);
+	target = open_target(0, LONG_MS);
+	child_signal(&late, SIGCONT);
+	child_expect(&late, "target 0 ended");
+	cr_assert_eq(child_wait(&late), 0);
+
+	await_flow(0, 1);
+	source = open_source(0);
+	for (i = 0; i < 10; i++) {
+		worker_make_tuple(0, i, &tuple);
+		cr_assert_eq(
+		    dfi_source_push(source, &tuple), 0, "%s", dfi_errmsg());
+	}
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume_all(target, &count), 0, "%s", dfi_errmsg());
+	cr_assert_eq(count, 10);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
 Test(registry_process, serves_flows_between_processes)
 {
 	struct child source, target;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <dfi/dfi.h>
 #include "spawn.h"
@@ -180,4 +181,60 @@ Test(sequencers, are_not_waited_for_when_the_lease_of_their_creator_is_over)
 	child_signal(&creator, SIGKILL);
 	cr_assert_eq(child_wait(&creator), 128 + SIGKILL);
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
+}
+
+static int count_node(void *arg, const struct dfi_node_info *info)
+{
+	(void)info;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+/* The one that comes back late finds its name taken, and leaves it alone. */
+Test(sequencers, have_the_name_that_one_before_had_when_its_registry_died)
+{
+	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_sequencer *created, *opened;
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_registry *restarted;
+	struct dfi_flow_info info;
+	struct child late;
+	struct dfi *dfi;
+	uint64_t number;
+	char address[64];
+	int64_t patience;
+	unsigned n;
+
+	snprintf(address, sizeof(address), "unix:@dfi-test-sequencers-%d",
+	    (int)getpid());
+	registry_attr.listen = attr.registry = address;
+	cr_assert_eq(dfi_registry_start(&registry_attr, &restarted), 0);
+	child_spawn(&late, DFI_NUMBERING, address, "s", "0", NULL);
+	child_expect(&late, "open");
+	child_signal(&late, SIGSTOP);
+	cr_assert_eq(dfi_registry_stop(restarted), 0);
+	cr_assert_eq(dfi_registry_start(&registry_attr, &restarted), 0);
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_sequencer_create(dfi, "s", 100, &created), 0, "%s",
+	    dfi_errmsg());
+	cr_assert_eq(
+	    dfi_sequencer_open(dfi, "s", 0, &opened), 0, "%s", dfi_errmsg());
+	child_signal(&late, SIGCONT);
+	patience = now_ms() + OPEN_MS;
+	do {
+		cr_assert_lt(now_ms(), patience);
+		n = 0;
+		cr_assert_eq(dfi_node_list(dfi, count_node, &n), 0);
+	} while (n < 2);
+	child_tell(&late, 'q');
+	cr_assert_eq(child_wait(&late), 0);
+	/* Events come before answers. */
+	cr_assert_eq(dfi_flow_query(dfi, "none", &info), -ENOENT);
+	cr_assert_eq(
+	    dfi_sequencer_next(opened, 1, &number), 0, "%s", dfi_errmsg());
+	cr_assert_eq(number, 100);
+	cr_assert_eq(dfi_sequencer_close(opened), 0);
+	cr_assert_eq(dfi_sequencer_close(created), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	cr_assert_eq(dfi_registry_stop(restarted), 0);
 }

@@ -475,6 +475,72 @@ Test(restore_again, a_key_that_was_retired_stays_if_it_is_somebody_elses)
 	retire_early(true, DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE);
 }
 
+/* ---- Keys that are somebody else's --------------------------------------- */
+
+static void refuse_put(struct raw *raw, Dfi__Registry__Message *message)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+
+	reply.id = message->request->id;
+	reply.error = -EEXIST;
+	raw_send_reply(raw, &reply);
+	dfi__wire_free(message);
+}
+
+/* Set again, it is refused; what the client then says is left for the test. */
+static void take_key(struct raw *first, void *arg)
+{
+	struct play *play = arg;
+	Dfi__Registry__Message *message;
+	const Dfi__Registry__Put *put;
+	struct raw raw;
+
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_PUT);
+	agree_once(first, DFI__REGISTRY__REQUEST__OP_WATCH);
+	shutdown(first->fd, SHUT_RDWR);
+	accept_next(play, &raw);
+	refuse_put(&raw, agree_until(&raw, DFI__REGISTRY__REQUEST__OP_PUT));
+	agree_once(&raw, DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE);
+
+	message = fake_receive(&raw);
+	cr_assert_eq(message->request->op_case, DFI__REGISTRY__REQUEST__OP_PUT);
+	put = message->request->put;
+	cr_assert(put->create && put->reclaim && put->leased);
+	refuse_put(&raw, message);
+	message = fake_receive(&raw);
+	cr_assert_eq(
+	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_UNWATCH);
+	dfi__wire_free(message);
+	message = fake_receive(&raw);
+	cr_assert_eq(
+	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LIST);
+	fake_agree(&raw, message);
+	dfi__wire_free(message);
+	sem_wait(&play->back);
+	raw_close(&raw);
+}
+
+Test(restore_again, a_key_that_is_somebody_elses_is_neither_changed_nor_deleted)
+{
+	struct play play = { .taken = false };
+	struct registry_value *values;
+	struct registry_watch *own;
+	size_t n;
+
+	start_play(&play, take_key);
+	cr_assert_eq(
+	    dfi__client_watch(owner, "a/", ear_hear, &play.ear, soon(), &own),
+	    0);
+	lines_wait("is back");
+	cr_assert_eq(
+	    dfi__client_change(owner, "key", "last", 4, soon()), -EEXIST);
+	dfi__client_forget(owner, "key");
+	dfi__client_leave(own, "key");
+	cr_assert_eq(dfi__client_list(owner, "none/", soon(), &values, &n), 0);
+	dfi__registry_values_free(values, n);
+	end_play(&play);
+}
+
 /* ---- Keys that change while they are set again --------------------------- */
 
 /* It changes while it is unanswered, or when only another one still is. */

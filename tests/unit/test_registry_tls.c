@@ -20,6 +20,7 @@
 #include <dfi/error.h>
 
 #include "registry/address.h"
+#include "registry/client_impl.h"
 #include "registry_help.h"
 #include "tls_help.h"
 
@@ -154,8 +155,11 @@ static int forget_a_lot(void *arg)
 	int i;
 
 	sem_post(&flood->begun);
-	for (i = 0; i < flood->n; i++)
-		dfi__client_forget(member, "nothing");
+	for (i = 0; i < flood->n; i++) {
+		dfi__client_enter(member);
+		dfi__client_send_farewell(member, "nothing");
+		dfi__client_exit(member);
+	}
 	return 0;
 }
 
