@@ -41,10 +41,11 @@ counts() # FILE TEXT N
 	}
 }
 
+run_as=()
 start() # OPTION...: sets address
 {
 	: > "$tmp/address"
-	"$bin/dfi-registry" --print-address "$@" \
+	"${run_as[@]}" "$bin/dfi-registry" --print-address "$@" \
 		> "$tmp/address" 2> "$tmp/registry" &
 	registry=$!
 	await "$tmp/address"
@@ -194,6 +195,12 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups \
 	as 65533 || fail "another one: $(cat "$tmp/err")"
 	! as 65532 || fail "a user that is not named is served"
 	has "$tmp/err" "runs as user 65532"
+	stop
+	# Nor does root trust whoever took an address first.
+	run_as=(setpriv --reuid 65534 --clear-groups)
+	start --listen "unix:@dfi-test-$$"
+	refuses "runs as user 65534"
+	serves DFI_REGISTRY_USER=65534
 	stop
 fi
 echo "dfi-registry passed"
