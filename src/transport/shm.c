@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -160,12 +161,31 @@ static bool exceeds_file_limit(uint64_t size)
 	    limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
 }
 
+/*
+ * On a signal Linux 6.1 begins anew, so that those of a timer, as of a
+ * profiler, may keep it from ever coming to the end.
+ */
+static int allocate(int fd, uint64_t size)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	do
+		err = fallocate(fd, 0, 0, (off_t)size) < 0 ? errno : 0;
+	while (err == EINTR);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
+
 /* Nothing is missing from now on: no later access can fail with SIGBUS. */
 static int reserve(int fd, uint64_t size)
 {
-	while (fallocate(fd, 0, 0, (off_t)size) < 0)
-		if (errno != EINTR)
-			return -errno;
+	int ret = allocate(fd, size);
+
+	if (ret < 0)
+		return ret;
 	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
 		return -errno;
 	return 0;

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,24 @@ extern char **environ;
  * it than with all others. */
 static int reserve_error;
 
+/* A timer's signals come more often than it takes to reserve, so many times. */
+static unsigned signals_left;
+
+static bool gets_signals(void)
+{
+	sigset_t blocked;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+	return !sigismember(&blocked, SIGPROF);
+}
+
 int fallocate(int fd, int mode, off_t offset, off_t size)
 {
+	if (signals_left && gets_signals()) {
+		signals_left--;
+		errno = EINTR;
+		return -1;
+	}
 	if (!reserve_error)
 		return (int)syscall(SYS_fallocate, fd, mode, offset, size);
 	errno = reserve_error;
@@ -974,6 +991,19 @@ Test(shm, region_that_cannot_be_reserved_is_refused_and_leaves_nothing)
 	cr_assert_null(region);
 	cr_assert_eq(count_mappings(), 0);
 	cr_assert_eq(count_descriptors(""), descriptors);
+}
+
+Test(shm, signals_do_not_keep_a_region_from_being_reserved)
+{
+	struct region *region;
+
+	signals_left = 1000;
+	cr_assert_eq(
+	    owner.transport->ops->region_create(owner.transport, SIZE, &region),
+	    0, "%s", dfi_errmsg());
+	cr_assert_eq(signals_left, 1000);
+	cr_assert(gets_signals());
+	owner.transport->ops->region_destroy(region);
 }
 
 Test(shm, region_has_all_of_its_memory)
