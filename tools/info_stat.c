@@ -167,6 +167,13 @@ static int add_json(json_t *rows, const struct dfi_node_stats *stats)
 		errors));
 }
 
+/* Less than before: a target that cancels gives back what it has not read. */
+static double per_second(
+    const struct stat_list *list, uint64_t count, uint64_t earlier)
+{
+	return (double)(int64_t)(count - earlier) / list->seconds;
+}
+
 static void print_rate(struct stat_list *list, const struct sample *sample)
 {
 	const struct sample *old = find_before(list, sample);
@@ -174,8 +181,8 @@ static void print_rate(struct stat_list *list, const struct sample *sample)
 	if (!old || list->seconds <= 0)
 		return;
 	printf(", %.0f tuples/s, %.3f MB/s",
-	    (double)(sample->tuples - old->tuples) / list->seconds,
-	    (double)(sample->bytes - old->bytes) / list->seconds / 1e6);
+	    per_second(list, sample->tuples, old->tuples),
+	    per_second(list, sample->bytes, old->bytes) / 1e6);
 }
 
 static void print_endpoint(struct stat_list *list, uint64_t node,

@@ -3,7 +3,9 @@
  * A process that holds a flow while others look at it: creates the flow "held"
  * with three sources and two targets, "held-by-all", and "held-in-parts", which
  * has a tree, attaches a target of the first, says "ready" on stdout, and
- * leaves at the end of stdin. Takes the registry from DFI_REGISTRY.
+ * leaves at the end of stdin. An "r" there has it read one tuple of a hundred
+ * of the flow "cancelled", and a "c" behind it cancel that. Takes the registry
+ * from DFI_REGISTRY.
  *
  * holder NODE_NAME
  */
@@ -20,6 +22,41 @@ static void check(int ret)
 	}
 }
 
+#define N_PUSHED 100
+
+static struct dfi_source *source;
+static struct dfi_target *reading;
+
+static void read_one(struct dfi *dfi)
+{
+	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct worker_tuple tuple;
+	const void *read;
+	uint32_t i;
+
+	flow.kind = DFI_SHUFFLE;
+	flow.schema = &worker_schema;
+	flow.n_sources = flow.n_targets = 1;
+	flow.segment_size = N_PUSHED * sizeof(tuple);
+	flow.segment_count = 4;
+	check(dfi_flow_create(dfi, "cancelled", &flow));
+	check(dfi_target_open(dfi, "cancelled", 0, NULL, &reading));
+	check(dfi_source_open(dfi, "cancelled", 0, NULL, &source));
+	for (i = 0; i < N_PUSHED; i++) {
+		worker_make_tuple(0, i, &tuple);
+		check(dfi_source_push(source, &tuple));
+	}
+	check(dfi_target_consume(reading, &read));
+}
+
+static void close_both(void)
+{
+	if (!reading)
+		return;
+	check(dfi_source_close(source));
+	check(dfi_target_close(reading));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct dfi_aggregate count = { .function = DFI_COUNT };
@@ -27,6 +64,7 @@ int main(int argc, char **argv)
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_target *target;
 	struct dfi *dfi;
+	int c;
 
 	attr.node_name = argc > 1 ? argv[1] : NULL;
 	check(dfi_open(&attr, &dfi));
@@ -51,8 +89,12 @@ int main(int argc, char **argv)
 	check(dfi_flow_create(dfi, "held-in-parts", &flow));
 	puts("ready");
 	fflush(stdout);
-	while (getchar() != EOF)
-		;
+	while ((c = getchar()) != EOF)
+		if (c == 'r')
+			read_one(dfi);
+		else if (c == 'c')
+			check(dfi_target_cancel(reading));
+	close_both();
 	check(dfi_target_close(target));
 	check(dfi_close(dfi));
 	return EXIT_SUCCESS;

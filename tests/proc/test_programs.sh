@@ -240,6 +240,27 @@ all_answer watch 3 --json --watch=0.05
 	fail "dfi-info stat --watch prints $(cat "$tmp/stat" "$tmp/log")"
 all_answer watch 8 --watch=0.05
 has "$tmp/stat" "tuples, 0 bytes, 0 segments, 0 tuples/s, 0.000 MB/s$"
+# A target that cancels has taken less than it had before.
+"$bin/dfi-info" stat --watch=0.05 > "$tmp/watched" &
+watcher=$!
+watched() # PATTERN: a line of it is there
+{
+	local deadline=$((SECONDS + patience))
+
+	until grep -q "target 0 of flow 'cancelled': $1" "$tmp/watched"; do
+		[ $SECONDS -lt $deadline ] || fail "no $1 is watched"
+		sleep 0.05
+	done
+}
+echo r >&3
+watched "100 tuples.* 0 tuples/s"
+echo c >&3
+watched "1 tuples"
+kill "$watcher"
+wait "$watcher" || :
+if grep "[0-9]\{9\} tuples/s" "$tmp/watched"; then
+	fail "dfi-info stat --watch shows what nobody does"
+fi
 for wrong in "nodes --watch" "stat --watch=0" "stat --watch=often" "stats"; do
 	# shellcheck disable=SC2086 # several words
 	if "$bin/dfi-info" $wrong > /dev/null 2> "$tmp/log"; then
