@@ -79,12 +79,16 @@ static void keep(int err)
 	pthread_mutex_unlock(&lock);
 }
 
+/* A child has met none yet: what it inherits are its parent's. */
 void dfi__error_list_at_fork(enum fork_phase phase)
 {
-	if (phase == FORK_PREPARE)
+	if (phase == FORK_PREPARE) {
 		pthread_mutex_lock(&lock);
-	else
-		pthread_mutex_unlock(&lock);
+		return;
+	}
+	if (phase == FORK_CHILD)
+		memset(errors, 0, sizeof(errors));
+	pthread_mutex_unlock(&lock);
 }
 
 int dfi__error_keep(int err)

@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/error_list.h"
@@ -131,4 +133,23 @@ Test(error_list, ends_when_the_function_says_so)
 	meet(-EIO, 2);
 	cr_assert_eq(dfi_error_list(stop_at_once, &calls), 3);
 	cr_assert_eq(calls, 1);
+}
+
+/* It opens a context of its own, whose errors others see. */
+Test(error_list, of_a_forked_child_has_none_of_its_parent)
+{
+	int status;
+	pid_t pid;
+
+	meet(-EIO, 1);
+	pid = fork();
+	if (!pid) {
+		if (list().n)
+			_exit(1);
+		meet(-EIO, 1);
+		_exit(list().n == 1 && list().info[0].count == 1 ? 0 : 2);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0, "%#x", (unsigned)status);
+	cr_assert_eq(list().n, 1);
 }
