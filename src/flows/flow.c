@@ -306,10 +306,11 @@ int dfi_flow_create(
 
 	if (!ret)
 		ret = dfi__flow_check_name(name);
-	if (!ret)
-		ret = dfi__flow_declare(dfi, name, attr, &flow);
 	if (ret < 0)
 		return ret;
+	ret = dfi__flow_declare(dfi, name, attr, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
 	if (getrandom(&flow.instance, sizeof(flow.instance), 0) !=
 	    sizeof(flow.instance))
 		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));

@@ -354,12 +354,18 @@ static uint64_t count_kept(const struct view *view, int code, const char *word)
 Test(counters, errors_are_kept_and_seen_by_others)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_flow_attr small = DFI_FLOW_ATTR_INIT;
 	struct dfi_source *source;
 	struct dfi_target *target;
 	const void *tuple;
 	struct view *view;
 	int i;
 
+	small.kind = DFI_SHUFFLE;
+	small.schema = &kv_schema;
+	small.n_sources = small.n_targets = 1;
+	small.segment_size = 15;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "g", &small), -EMSGSIZE);
 	create_kv_flow(rig.dfi, "f", 2, 1, 3, 4);
 	target = open_waiting_target(rig.dfi, DFI_WAIT_BLOCK, 20);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -374,6 +380,7 @@ Test(counters, errors_are_kept_and_seen_by_others)
 	for (i = 0; i < 3; i++)
 		cr_assert_eq(dfi_target_consume(target, &tuple), -ECANCELED);
 	view = look_from(rig.other);
+	cr_assert_eq(count_kept(view, -EMSGSIZE, "flow 'g': a tuple of 16"), 1);
 	cr_assert_eq(count_kept(view, -ETIMEDOUT, "no tuple came for 20"), 3);
 	cr_assert_eq(count_kept(view, -ETIMEDOUT, "nobody has created it"), 1);
 	cr_assert_eq(count_kept(view, -ECANCELED, "source 0"), 1);
