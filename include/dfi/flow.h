@@ -314,7 +314,7 @@ struct dfi_flow_attr {
 
 /*
  * What a flow takes, in bytes. Memory beside rings, such as handles, is not
- * counted: some hundred bytes for each ring at either end. A target may take
+ * counted: about 2 KiB for each ring at either end. A target may take
  * what its context has kept of others that are closed (DFI_SPARE_MEMORY).
  */
 struct dfi_flow_estimate {

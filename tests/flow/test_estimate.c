@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -736,6 +737,43 @@ Test(estimate, wrong_attributes_are_named)
 	attr.segment_size = 15;
 	assert_error(dfi_flow_estimate(rig.dfi, &attr, &estimate), -EMSGSIZE,
 	    "a tuple of 16 bytes", "segment of 15", "raise segment_size");
+}
+
+static uint64_t heap_bytes(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+/* As the header says. The allocators of sanitizers tell nothing. */
+Test(estimate, leaves_out_about_2_kib_a_ring)
+{
+	enum {
+		N = 256,
+		BYTES = N * 2048 + (64 << 10)
+	};
+	struct dfi_target *targets[N], *target;
+	struct dfi_source *source;
+	uint64_t before;
+	uint32_t i;
+
+	if (over_verbs())
+		cr_skip_test("a device has more for each");
+	create_kv_flow(rig.dfi, "in", N, 1, 1, 2);
+	create_kv_flow(rig.dfi, "out", 1, N, 1, 2);
+	before = heap_bytes();
+	target = open_target(rig.dfi, "in", 0, 0);
+	cr_assert_leq(heap_bytes(), before + BYTES);
+	for (i = 0; i < N; i++)
+		targets[i] = open_target(rig.dfi, "out", i, 0);
+	before = heap_bytes();
+	source = open_source(rig.dfi, "out", 0, 0);
+	cr_assert_leq(heap_bytes(), before + BYTES);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	for (i = 0; i < N; i++)
+		cr_assert_eq(dfi_target_close(targets[i]), 0);
 }
 
 /* No rings are reserved: they would take more than the heap may grow by. */
