@@ -157,7 +157,12 @@ DFI_API int dfi_target_fd(struct dfi_target *target);
 
 /* What a target has done so far. Owner thread only. */
 struct dfi_target_stats {
-	uint64_t tuples, bytes; /* given to the application */
+	/*
+	 * Given to the application. In a combiner flow, taken of the sources
+	 * instead, where partial aggregates count as the tuples whose room they
+	 * fill.
+	 */
+	uint64_t tuples, bytes;
 	uint64_t segments;
 	uint64_t stalls;   /* waits for data */
 	uint64_t stall_ns; /* in those that outlast spinning */
