@@ -151,27 +151,38 @@ static bool grow(void)
 	return true;
 }
 
-int dfi__fork_add(int fd)
+static int add(const struct file *file)
 {
-	struct file file = { .fd = fd };
-	struct stat stat;
 	bool grown;
 
 	if (!dfi__fork_setup())
 		return dfi__fail(-ENOMEM, "pthread_atfork: out of memory");
+	pthread_mutex_lock(&lock);
+	grown = grow();
+	if (grown)
+		files[n_files++] = *file;
+	pthread_mutex_unlock(&lock);
+	return grown
+	    ? 0
+	    : dfi__fail(-ENOMEM, "out of memory for what fork() must know");
+}
+
+int dfi__fork_add(int fd)
+{
+	struct file file = { .fd = fd };
+	struct stat stat;
+
 	if (fstat(fd, &stat) == 0) {
 		file.maps = !S_ISSOCK(stat.st_mode);
 		file.device = stat.st_dev;
 		file.inode = stat.st_ino;
 	}
-	pthread_mutex_lock(&lock);
-	grown = grow();
-	if (grown)
-		files[n_files++] = file;
-	pthread_mutex_unlock(&lock);
-	return grown
-	    ? 0
-	    : dfi__fail(-ENOMEM, "out of memory for what fork() must know");
+	return add(&file);
+}
+
+int dfi__fork_add_unmapped(int fd)
+{
+	return add(&(struct file){ .fd = fd });
 }
 
 void dfi__fork_remove(int fd)

@@ -19,6 +19,7 @@
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/files.h"
+#include "../base/fork_files.h"
 #include "../base/memory.h"
 #include "../base/notify.h"
 #include "../base/settings.h"
@@ -203,6 +204,10 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 	    "dfi-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	if (fd < 0)
 		return -errno;
+	/* Else a child that lives on would keep the memory. */
+	ret = dfi__fork_add_unmapped(fd);
+	if (ret < 0)
+		goto close_fd;
 	ret = ftruncate(fd, (off_t)size) < 0
 	    ? -errno
 	    : map(fd, size, huge_pages, &region->base.base);
@@ -219,7 +224,7 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 unmap:
 	munmap(region->base.base, size);
 close_fd:
-	close(fd);
+	dfi__fork_close(fd);
 	return ret;
 }
 
@@ -307,7 +312,7 @@ static int new_region(struct shm *shm, uint64_t size, struct shm_region **out)
 void dfi__shm_region_free(struct shm_region *region)
 {
 	munmap(region->base.base, region->base.name.size);
-	close(region->fd);
+	dfi__fork_close(region->fd);
 	free(region);
 }
 

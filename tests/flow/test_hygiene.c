@@ -494,6 +494,45 @@ Test(sharing, of_a_group_with_forked_children_under_traffic_harms_nobody)
 	fork_under_traffic(true);
 }
 
+/* How many descriptors of this process are of rings. */
+static int count_regions(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	char target[64];
+	ssize_t length;
+	int n = 0;
+
+	while (dir && (entry = readdir(dir))) {
+		length = readlinkat(
+		    dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+		target[length > 0 ? length : 0] = '\0';
+		n += strstr(target, "memfd:dfi-region") != NULL;
+	}
+	closedir(dir);
+	return n;
+}
+
+/* Their memory goes with the parent's targets, however long the child lives. */
+Test(sharing, of_rings_with_a_forked_child_does_not_keep_their_memory)
+{
+	struct dfi_target *target;
+	int status, before = count_regions();
+	pid_t pid;
+
+	create_kv_flow(rig.dfi, "f", 1, 1, 8, 4);
+	target = open_target(rig.dfi, "f", 0, 0);
+	cr_assert_eq(count_regions(), before + 1);
+	pid = fork();
+	if (!pid)
+		_exit(count_regions());
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status));
+	cr_assert_eq(WEXITSTATUS(status), 0);
+	cr_assert_eq(count_regions(), before + 1);
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
 /* ---- Forks of a process that has a registry ---------------------------- */
 
 /* A process with a registry, which forks a child when it is told to. */
