@@ -40,10 +40,11 @@ static const struct choice choices[] = {
 	{ "DFI_LOG", "debug", DFI_LOG_DEBUG },
 };
 
+/* A long value must not cut off what is wrong with it. */
 static int invalid(const char *variable, const char *value, const char *help)
 {
-	return dfi__fail(
-	    -EINVAL, "%s=%s is not valid; it sets %s", variable, value, help);
+	return dfi__fail(-EINVAL, "%s=%.100s%s is not valid; it sets %s",
+	    variable, value, strlen(value) > 100 ? "..." : "", help);
 }
 
 static int read_text(

@@ -203,6 +203,18 @@ Test(settings, text_of_a_bad_value_says_what_is_expected)
 	cr_assert(strstr(dfi_errmsg(), "adaptive, spin or block") != NULL);
 }
 
+Test(settings, text_of_a_long_bad_value_says_so_too)
+{
+	char value[4000];
+
+	memset(value, 'x', sizeof(value) - 1);
+	value[sizeof(value) - 1] = '\0';
+	cr_assert_eq(load_with("DFI_WAIT", value), -EINVAL);
+	cr_assert(strstr(dfi_errmsg(), "DFI_WAIT=xxx"));
+	cr_assert(strstr(dfi_errmsg(), "xxx... is not valid"));
+	cr_assert(strstr(dfi_errmsg(), "adaptive, spin or block"));
+}
+
 Test(settings, log_level_is_one_of_them)
 {
 	cr_assert_eq(dfi__settings_load(&settings), 0);
