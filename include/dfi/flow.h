@@ -337,10 +337,14 @@ struct dfi_flow_estimate {
 	 * multicast. Huge pages as for target_bytes.
 	 */
 	uint64_t image_bytes;
-	uint32_t transport;          /* enum dfi_transport that applies */
-	uint32_t target_descriptors; /* files that each target keeps open,
-					target 0 of an ordered flow one more;
-					for sources see source_descriptors */
+	uint32_t transport; /* enum dfi_transport that applies */
+	/*
+	 * Files that each target keeps open, target 0 of an ordered flow one
+	 * more; for sources see source_descriptors. What an application asks
+	 * for itself to poll takes three each: dfi_target_fd(),
+	 * dfi_source_fd(), dfi_combiner_fd(), and a group of targets.
+	 */
+	uint32_t target_descriptors;
 	/*
 	 * The most queue pairs that each source takes: one for each process
 	 * with targets that it reaches over RDMA, and one for the sequencer of

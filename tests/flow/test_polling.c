@@ -3,6 +3,7 @@
  * Event-driven use: descriptors of sources and targets, and groups of targets.
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -78,6 +79,43 @@ Test(descriptor, is_for_nonblocking_handles)
 	assert_error(dfi_source_fd(NULL), -EINVAL, "NULL");
 	assert_error(dfi_target_group_fd(NULL), -EINVAL, "NULL");
 	close_both();
+}
+
+static unsigned count_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	cr_assert_not_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* As flow.h says for who sizes limits. */
+Test(descriptor, takes_three_files)
+{
+	struct dfi_target_group *group;
+	unsigned before;
+
+	if (over_verbs())
+		cr_skip_test("what was opened to connect is closed later");
+	create_kv_flow(rig.dfi, "f", 1, 1, 1, 2);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	before = count_files();
+	cr_assert_geq(dfi_target_fd(target), 0);
+	cr_assert_eq(count_files(), before + 3);
+	cr_assert_geq(dfi_source_fd(source), 0);
+	cr_assert_eq(count_files(), before + 6);
+	cr_assert_eq(dfi_target_group_open(rig.dfi, NULL, &group), 0);
+	cr_assert_eq(count_files(), before + 9);
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	cr_assert_eq(count_files(), before + 6);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	cr_assert_leq(count_files(), before);
 }
 
 /*
