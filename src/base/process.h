@@ -16,7 +16,7 @@ bool dfi__process_is_stopped(uint32_t pid);
 /*
  * When a process was started, in some ticks after the host: with it, a number
  * that was used again is told from the process that had it before. 0: /proc
- * doesn't tell.
+ * doesn't tell; if it can't be read, errno says why.
  */
 uint64_t dfi__process_start(uint32_t pid);
 

@@ -192,6 +192,7 @@ void dfi__processes_watch(struct processes *processes, const struct node *node)
 {
 	const struct node *self = &processes->dfi->node;
 	struct process *process;
+	uint64_t start;
 	int err;
 
 	if (!node->pid_space || node->pid_space != self->pid_space ||
@@ -216,7 +217,12 @@ void dfi__processes_watch(struct processes *processes, const struct node *node)
 	 * then. If that is another process, the peer was gone before we looked,
 	 * and the registry, which is there as it told of the peer, will say so.
 	 */
-	if (err || dfi__process_start(node->pid) != node->start) {
+	errno = 0;
+	start = err ? 0 : dfi__process_start(node->pid);
+	/* The last descriptor was the one above. */
+	if (!err && !start && (errno == EMFILE || errno == ENFILE))
+		err = errno;
+	if (err || start != node->start) {
 		free_process(process);
 		if (err)
 			cannot_watch(processes, node, err);

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -268,6 +271,57 @@ Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
 	expect_losses(&hanging, pid, killed);
 	cr_assert_eq(child_wait(&children[2]), 128 + SIGKILL);
 	end_hanging(&hanging, 0);
+}
+
+static _Atomic bool warned;
+
+static void look_for_warning(
+    void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == DFI_LOG_WARN && strstr(line, "nobody will notice") &&
+	    strstr(line, "ulimit -n"))
+		warned = true;
+}
+
+/* With that, the process can be held, but not be told from another. */
+Test(barriers, say_whom_they_cannot_watch_with_one_descriptor_left)
+{
+	struct dfi_barrier *barrier;
+	struct rlimit limit, low;
+	struct child server;
+	struct dfi *dfi;
+	int64_t start;
+	int next;
+
+	child_spawn_registry(&server, NULL);
+	dfi = open_context(server.line);
+	child_spawn(
+	    &children[0], DFI_MEETING, server.line, "b", "2", "0", "1", NULL);
+	child_expect(&children[0], "open");
+	dfi_log_set(DFI_LOG_WARN, look_for_warning, NULL);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	next = dup(STDIN_FILENO);
+	close(next);
+	low = limit;
+	low.rlim_cur = (rlim_t)next + 1;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	cr_assert_eq(
+	    dfi_barrier_open(dfi, "b", 2, 1, &barrier), 0, "%s", dfi_errmsg());
+	start = now_ms();
+	while (!warned && ms_since(start) < LONG_MS)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+	cr_assert(warned);
+	child_tell(&children[0], 'c');
+	cr_assert_eq(dfi_barrier_wait(barrier, LONG_MS), 0, "%s", dfi_errmsg());
+	child_expect(&children[0], "ended 0 1");
+	cr_assert_eq(child_wait(&children[0]), 0);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	child_signal(&server, SIGKILL);
+	child_wait(&server);
 }
 
 /* Whoever asks with a short timeout never gets the answer that it has arrived.
