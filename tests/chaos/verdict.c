@@ -286,6 +286,20 @@ static void check_creator(struct trial *trial, uint32_t e)
 		check_time(trial, e, registry_told_ns(trial->outcome, died));
 }
 
+/*
+ * A process whose lease was over while it was stopped is not dead to itself:
+ * its contexts come back together, and go on. What one of its endpoints is told
+ * of another is what that has done since, if anything.
+ */
+static bool came_back_together(
+    const struct trial *trial, uint32_t e, uint32_t peer)
+{
+	uint32_t process = trial->plan->ends[e].process;
+
+	return trial->plan->ends[peer].process == process &&
+	    !died_ns(trial, process) && left(trial, peer);
+}
+
 static void check_reset(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
@@ -316,6 +330,8 @@ static void check_reset(struct trial *trial, uint32_t e)
 		died = state(trial, peer) == END_REFUSED
 		    ? trial->board->ends[peer].failed_ns
 		    : trial->board->ends[peer].closed_ns;
+	else if (came_back_together(trial, e, peer))
+		died = later(died, trial->board->ends[peer].closed_ns);
 	check_time(trial, e, died);
 }
 
