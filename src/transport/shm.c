@@ -439,13 +439,15 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 		ret = dfi__shm_pass_fetch(name, patience, &fd);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_check_memfd(fd, name);
+	ret = dfi__fork_add_unmapped(fd);
+	if (!ret)
+		ret = dfi__shm_check_memfd(fd, name);
 	if (!ret) {
 		ret = map(fd, name->size, shm->settings->huge_pages, &base);
 		if (ret < 0)
 			ret = no_memory(ret, name->size);
 	}
-	close(fd);
+	dfi__fork_close(fd);
 	if (!ret)
 		remote->region = base;
 	return ret;

@@ -234,9 +234,12 @@ static void serve(struct shm_pass *pass)
 
 	got = receive(pass->socket, &request, sizeof(request),
 	    MSG_DONTWAIT | MSG_TRUNC, &fd);
+	/* Without memory for that, a child that is forked just now keeps it. */
+	if (fd >= 0)
+		dfi__fork_add_unmapped(fd);
 	serve_request(pass, &request, got, fd);
 	if (fd >= 0)
-		close(fd);
+		dfi__fork_close(fd);
 }
 
 static void on_request(evutil_socket_t socket, short what, void *arg)
