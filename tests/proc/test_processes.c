@@ -832,7 +832,29 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	cr_assert_eq(info.attached_targets, 0);
 }
 
-/* Who had a place before, and comes back late, leaves without a trace. */
+static int count_node(void *arg, const struct dfi_node_info *info)
+{
+	(void)info;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+static void await_nodes(unsigned n)
+{
+	int64_t patience = now_ms() + LONG_MS;
+	unsigned found;
+
+	do {
+		cr_assert_lt(now_ms(), patience);
+		found = 0;
+		cr_assert_eq(dfi_node_list(dfi, count_node, &found), 0);
+	} while (found != n);
+}
+
+/*
+ * Who had a place before, and comes back late, cancels and closes without a
+ * trace.
+ */
 Test(registry_restart, place_belongs_to_who_takes_it_first)
 {
 	struct worker_tuple tuple;
@@ -842,17 +864,18 @@ Test(registry_restart, place_belongs_to_who_takes_it_first)
 	uint32_t count = 0, i;
 
 	create_flow(1, 1, 32);
-	/* It closes its target some time after it has come back. */
-	child_spawn(&late, DFI_WORKER, "-r", address, "-f", FLOW, "-t", "4000",
-	    "target:0", NULL);
-	child_expect(&late, "target 0 open");
+	child_spawn(&late, DFI_WORKER, "-r", address, "-f", FLOW, "-p", "0",
+	    "-x", "0", "target:0", NULL);
+	child_expect(&late, "target 0 held 0");
 	child_signal(&late, SIGSTOP);
 	kill_server();
 	start_server_at_socket();
 	await_flow(0, 0);
 	target = open_target(0, LONG_MS);
 	child_signal(&late, SIGCONT);
-	child_expect(&late, "target 0 ended");
+	await_nodes(2);
+	child_tell(&late, 'c');
+	child_expect(&late, "target 0 ended 0 0");
 	cr_assert_eq(child_wait(&late), 0);
 
 	await_flow(0, 1);

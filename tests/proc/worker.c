@@ -26,10 +26,11 @@
  * -e: the endpoints don't block; they wait in poll() on their descriptors.
  *
  * combiner:C is a combiner of a flow with a tree. With -p it is held when it is
- * open.
+ * open, as is a target with -p 0.
  *
- * -x TUPLES: targets cancel after so many. Sources skip what a target that has
- * cancelled doesn't want, and report only the others.
+ * -x TUPLES: targets cancel after so many; 0: when they are open, again and
+ *again until the registry knows. Sources skip what a target that has cancelled
+ *doesn't want, and report only the others.
  *
  * -o PATH: target J writes the number of each tuple's source, a byte each, to
  * PATH.J; of tuples that were lost, with 0x80 added.
@@ -57,6 +58,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "worker.h"
@@ -278,6 +280,15 @@ static FILE *open_order(const struct end *end)
 	return file;
 }
 
+static int cancel(struct dfi_target *target)
+{
+	int ret;
+
+	while ((ret = dfi_target_cancel(target)) == -ENOTCONN)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	return ret;
+}
+
 static void run_target(struct end *end)
 {
 	struct dfi_target_attr attr = {
@@ -304,7 +315,12 @@ static void run_target(struct end *end)
 	dfi_flow_query(dfi, flow, &info);
 	printf("target %u open\n", end->index);
 	fflush(stdout);
-	while ((ret = consume(target, &tuple)) > 0 || ret == -ENODATA) {
+	if (hold == 0)
+		hold_on(end, 0);
+	if (leave == 0)
+		ret = cancel(target);
+	while (
+	    leave && ((ret = consume(target, &tuple)) > 0 || ret == -ENODATA)) {
 		if (ret < 0) {
 			take_gap(end, target, &info, last, order);
 			continue;
