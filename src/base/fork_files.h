@@ -4,8 +4,8 @@
  * mapped from their files, whoever did it. They are of no use to it, and what
  * they refer to would outlive this process: a connection that doesn't end, a
  * queue pair that goes on answering, the memory of rings. A child that is
- * forked between the opening of a file and the call here keeps it, and without
- * /proc it keeps the mappings.
+ * forked between the opening of a file and the call here, or between its
+ * removal and its closing, keeps it, and without /proc it keeps the mappings.
  */
 #ifndef DFI_BASE_FORK_FILES_H
 #define DFI_BASE_FORK_FILES_H

@@ -165,7 +165,8 @@ static struct process *find(
 static void cannot_watch(
     struct processes *processes, const struct node *node, int err)
 {
-	dfi__fail_files(err, 1, "pidfd_open", "watching a peer's process");
+	/* One that stays, and one to look in /proc. */
+	dfi__fail_files(err, 2, "pidfd_open", "watching a peer's process");
 	dfi__log_seldom(&processes->unwatched, DFI_LOG_WARN,
 	    "node %s (host %s, pid %u): if it dies while there is no registry, "
 	    "nobody will notice: %s",

@@ -74,7 +74,8 @@ void dfi__keep_change(struct registry_client *client, struct kept_key *kept,
 		    client->address, kept->key);
 		return;
 	}
-	memcpy(copy, value, size);
+	if (size)
+		memcpy(copy, value, size);
 	free(kept->value);
 	kept->value = copy;
 	kept->size = size;
@@ -111,7 +112,8 @@ static void keep(struct registry_client *client, uint64_t id,
 			dfi__client_send_unwatch(client, id);
 		dfi__log(DFI_LOG_WARN,
 		    "registry %s: no memory to set '%s' again if the registry "
-		    "is restarted",
+		    "is restarted, or to delete it before the context is "
+		    "closed",
 		    client->address, put->key);
 		return;
 	}
@@ -132,14 +134,28 @@ static void drop_prefix(struct registry_client *client, const char *prefix)
 	}
 }
 
+static void note_put(struct registry_client *client, uint64_t id,
+    const Dfi__Registry__Put *put, unsigned flags)
+{
+	struct kept_key *kept = dfi__keep_find(client, put->key);
+
+	/* Without memory for what it is now, it is still ours. */
+	if (kept && flags && !((kept->flags | flags) & CLIENT_SHARED)) {
+		kept->flags = flags;
+		dfi__keep_change(client, kept, put->value.data, put->value.len);
+		return;
+	}
+	dfi__keep_drop(client, put->key);
+	if (flags)
+		keep(client, id, put, flags);
+}
+
 void dfi__keep_note(struct registry_client *client,
     const Dfi__Registry__Request *request, unsigned flags)
 {
 	switch (request->op_case) {
 	case DFI__REGISTRY__REQUEST__OP_PUT:
-		dfi__keep_drop(client, request->put->key);
-		if (flags)
-			keep(client, request->id, request->put, flags);
+		note_put(client, request->id, request->put, flags);
 		break;
 	case DFI__REGISTRY__REQUEST__OP_DELETE:
 		dfi__keep_drop(client, request->delete_->key);
