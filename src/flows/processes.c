@@ -166,7 +166,8 @@ static void cannot_watch(
     struct processes *processes, const struct node *node, int err)
 {
 	/* One that stays, and one to look in /proc. */
-	dfi__fail_files(err, 2, "pidfd_open", "watching a peer's process");
+	dfi__fail_files(
+	    err, 2, "pidfd_open, /proc/PID/stat", "watching a peer's process");
 	dfi__log_seldom(&processes->unwatched, DFI_LOG_WARN,
 	    "node %s (host %s, pid %u): if it dies while there is no registry, "
 	    "nobody will notice: %s",
@@ -220,8 +221,8 @@ void dfi__processes_watch(struct processes *processes, const struct node *node)
 	 */
 	errno = 0;
 	start = err ? 0 : dfi__process_start(node->pid);
-	/* The last descriptor was the one above. */
-	if (!err && !start && (errno == EMFILE || errno == ENFILE))
+	/* There may be no descriptor left for that, or no right to look. */
+	if (!err && !start && errno != ENOENT && errno != ESRCH)
 		err = errno;
 	if (err || start != node->start) {
 		free_process(process);
