@@ -317,15 +317,19 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	char key[KEY_SIZE];
 	size_t size;
 	void *data = encode(dfi, region, "", sequencer, NULL, NULL, end, &size);
+	char said[ERROR_TEXT_SIZE];
 	int ret;
 
 	if (!data)
 		return out_of_memory(flow);
 	dfi__endpoint_key(key, flow, "target", index);
+	snprintf(said, sizeof(said), "%s", dfi_errmsg());
 	ret = dfi__client_change(dfi->registry, key, data, size, deadline);
 	free(data);
-	/* Whoever has the place by now is not ended by us. */
-	if (ret < 0 && ret != -EEXIST)
+	/* Whoever has the place by now is not ended by us: no error. */
+	if (ret == -EEXIST)
+		(void)dfi__fail(ret, "%s", said);
+	else if (ret < 0)
 		return dfi__fail_within(ret,
 		    "flow '%s': %s %u: %s: the sources that are attached "
 		    "know, others won't",

@@ -29,8 +29,8 @@
  * open, as is a target with -p 0.
  *
  * -x TUPLES: targets cancel after so many; 0: when they are open, again and
- *again until the registry knows. Sources skip what a target that has cancelled
- *doesn't want, and report only the others.
+ * again until the registry knows. Sources skip what a target that has cancelled
+ * doesn't want, and report only the others.
  *
  * -o PATH: target J writes the number of each tuple's source, a byte each, to
  * PATH.J; of tuples that were lost, with 0x80 added.
@@ -280,12 +280,23 @@ static FILE *open_order(const struct end *end)
 	return file;
 }
 
+/* A call that doesn't fail leaves alone what the last one said that did. */
 static int cancel(struct dfi_target *target)
 {
+	char said[512];
 	int ret;
 
-	while ((ret = dfi_target_cancel(target)) == -ENOTCONN)
+	for (;;) {
+		snprintf(said, sizeof(said), "%s", dfi_errmsg());
+		ret = dfi_target_cancel(target);
+		if (ret != -ENOTCONN)
+			break;
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+	if (!ret && strcmp(said, dfi_errmsg()) != 0) {
+		fprintf(stderr, "instead of '%s': %s\n", said, dfi_errmsg());
+		return -EBADMSG;
+	}
 	return ret;
 }
 
