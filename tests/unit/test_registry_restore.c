@@ -309,6 +309,36 @@ static void agree_once(struct raw *raw, Dfi__Registry__Request__OpCase kind)
 	dfi__wire_free(message);
 }
 
+static void refuse_put(struct raw *raw, Dfi__Registry__Message *message)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+
+	reply.id = message->request->id;
+	reply.error = -EEXIST;
+	raw_send_reply(raw, &reply);
+	dfi__wire_free(message);
+}
+
+/* Nothing but what list_nothing() asks is on its way. */
+static void agree_list(struct raw *raw)
+{
+	Dfi__Registry__Message *message = fake_receive(raw);
+
+	cr_assert_eq(
+	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LIST);
+	fake_agree(raw, message);
+	dfi__wire_free(message);
+}
+
+static void list_nothing(void)
+{
+	struct registry_value *values;
+	size_t n;
+
+	cr_assert_eq(dfi__client_list(owner, "none/", soon(), &values, &n), 0);
+	dfi__registry_values_free(values, n);
+}
+
 static void lose_again(struct raw *first, void *arg)
 {
 	struct play *play = arg;
@@ -404,7 +434,6 @@ Test(restore_again, a_watch_that_was_sent_can_be_ended)
 /* The key is set again, and retired before that is answered. */
 static void answer_late(struct raw *first, void *arg)
 {
-	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
 	struct play *play = arg;
 	Dfi__Registry__Message *message;
 	struct raw raw;
@@ -416,13 +445,11 @@ static void answer_late(struct raw *first, void *arg)
 	sem_post(&play->greeting);
 	sem_wait(&play->forgotten);
 	if (play->taken) {
-		reply.id = message->request->id;
-		reply.error = -EEXIST;
-		raw_send_reply(&raw, &reply);
+		refuse_put(&raw, message);
 	} else {
 		fake_agree(&raw, message);
+		dfi__wire_free(message);
 	}
-	dfi__wire_free(message);
 	/* What the client says of it, if it does. */
 	message = fake_receive(&raw);
 	play->next = message->request->op_case;
@@ -436,12 +463,7 @@ static void answer_late(struct raw *first, void *arg)
 	cr_assert(message->request->lease_revoke->past);
 	fake_agree(&raw, message);
 	dfi__wire_free(message);
-	/* What the test asks next. */
-	message = fake_receive(&raw);
-	cr_assert_eq(
-	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LIST);
-	fake_agree(&raw, message);
-	dfi__wire_free(message);
+	agree_list(&raw);
 	sem_wait(&play->back);
 	raw_close(&raw);
 }
@@ -449,16 +471,13 @@ static void answer_late(struct raw *first, void *arg)
 static void retire_early(bool taken, Dfi__Registry__Request__OpCase next)
 {
 	struct play play = { .taken = taken };
-	struct registry_value *values;
-	size_t n;
 
 	start_play(&play, answer_late);
 	sem_wait(&play.greeting);
 	dfi__client_retire(owner, "key", "last", 4);
 	sem_post(&play.forgotten);
 	lines_wait("is back");
-	cr_assert_eq(dfi__client_list(owner, "none/", soon(), &values, &n), 0);
-	dfi__registry_values_free(values, n);
+	list_nothing();
 	cr_assert_eq(play.next, next);
 	/* It is nobody's now: nothing is done. */
 	dfi__client_retire(owner, "key", "last", 4);
@@ -476,16 +495,6 @@ Test(restore_again, a_key_that_was_retired_stays_if_it_is_somebody_elses)
 }
 
 /* ---- Keys that are somebody else's --------------------------------------- */
-
-static void refuse_put(struct raw *raw, Dfi__Registry__Message *message)
-{
-	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
-
-	reply.id = message->request->id;
-	reply.error = -EEXIST;
-	raw_send_reply(raw, &reply);
-	dfi__wire_free(message);
-}
 
 /* Set again, it is refused; what the client then says is left for the test. */
 static void take_key(struct raw *first, void *arg)
@@ -511,11 +520,7 @@ static void take_key(struct raw *first, void *arg)
 	cr_assert_eq(
 	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_UNWATCH);
 	dfi__wire_free(message);
-	message = fake_receive(&raw);
-	cr_assert_eq(
-	    message->request->op_case, DFI__REGISTRY__REQUEST__OP_LIST);
-	fake_agree(&raw, message);
-	dfi__wire_free(message);
+	agree_list(&raw);
 	sem_wait(&play->back);
 	raw_close(&raw);
 }
@@ -523,9 +528,7 @@ static void take_key(struct raw *first, void *arg)
 Test(restore_again, a_key_that_is_somebody_elses_is_neither_changed_nor_deleted)
 {
 	struct play play = { .taken = false };
-	struct registry_value *values;
 	struct registry_watch *own;
-	size_t n;
 
 	start_play(&play, take_key);
 	cr_assert_eq(
@@ -536,8 +539,7 @@ Test(restore_again, a_key_that_is_somebody_elses_is_neither_changed_nor_deleted)
 	    dfi__client_change(owner, "key", "last", 4, soon()), -EEXIST);
 	dfi__client_forget(owner, "key");
 	dfi__client_leave(own, "key");
-	cr_assert_eq(dfi__client_list(owner, "none/", soon(), &values, &n), 0);
-	dfi__registry_values_free(values, n);
+	list_nothing();
 	end_play(&play);
 }
 
