@@ -86,8 +86,7 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 		n_sources = (uint32_t)min_u64(n_sources, flow->fan_in);
 	}
 	if (dfi->settings.ring_memory)
-		return min_u64(share(l2_bytes, flow, 1, 1),
-		    dfi->settings.ring_memory / n_sources);
+		return dfi->settings.ring_memory / n_sources;
 	bytes = share(l2_bytes, flow, n_sources, n_targets);
 	if (dfi__network_may_be_needed(dfi, flow)) {
 		dfi__memory_lock_room(&limit);
@@ -149,11 +148,13 @@ void dfi__geometry_choose(
 		count = max_u64(MIN_SEGMENTS, bytes / SMALL_SEGMENT);
 		count = min_u64(count, SEGMENTS);
 		count = max_u64(count, bytes / LARGE_SEGMENT);
+		count = min_u64(count, DFI_MAX_SEGMENT_COUNT);
 	}
 	if (!flow->segment_size)
 		flow->segment_size = flow->goal == DFI_LATENCY
 		    ? tuple_size
-		    : whole_tuples(bytes / count, tuple_size);
+		    : whole_tuples(min_u64(bytes / count, DFI_MAX_SEGMENT_SIZE),
+			  tuple_size);
 	if (flow->segment_count)
 		return;
 	if (flow->goal == DFI_LATENCY)

@@ -10,8 +10,8 @@ struct flow;
 
 /*
  * Choose segment_size and segment_count where the flow leaves them open (0), by
- * the caches of this machine and DFI_RING_MEMORY. datagram: if segments travel
- * in datagrams, the largest that there are; 0: nothing is known of them.
+ * DFI_RING_MEMORY, or else the caches of this machine. datagram: if segments
+ * travel in datagrams, the largest that there are; 0: nothing is known of them.
  */
 void dfi__geometry_choose(
     const struct dfi *dfi, struct flow *flow, uint32_t datagram);

@@ -361,6 +361,53 @@ Test(flow, default_rings_share_the_ring_memory)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
+/* All that was asked for is taken, and no cache says otherwise. */
+static void expect_payload(
+    struct dfi *dfi, const struct dfi_flow_attr *attr, uint64_t payload)
+{
+	struct dfi_flow_info info;
+
+	cr_assert_eq(dfi_flow_create(dfi, "f", attr), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_flow_query(dfi, "f", &info), 0);
+	cr_assert_eq(
+	    (uint64_t)info.segment_size * info.segment_count * attr->n_sources,
+	    payload, "%u x %u", info.segment_count, info.segment_size);
+	cr_assert_eq(dfi_flow_remove(dfi, "f"), 0);
+}
+
+Test(flow, default_rings_take_the_ring_memory_that_is_set)
+{
+	struct dfi_flow_attr attr = kv_attr();
+	struct dfi *dfi;
+
+	setenv("DFI_RING_MEMORY", "64M", 1);
+	dfi = rig_join(&rig);
+	attr.n_sources = 1;
+	expect_payload(dfi, &attr, 64u << 20);
+	attr.n_sources = 4;
+	expect_payload(dfi, &attr, 64u << 20);
+	attr.kind = DFI_REPLICATE;
+	attr.n_targets = 2;
+	expect_payload(dfi, &attr, 64u << 20);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
+/* Up to what a ring may be. */
+Test(flow, default_rings_are_no_larger_than_a_ring_may_be)
+{
+	struct dfi_flow_attr attr = kv_attr();
+	struct dfi *dfi;
+
+	setenv("DFI_RING_MEMORY", "4096G", 1);
+	dfi = rig_join(&rig);
+	attr.n_sources = 1;
+	expect_payload(
+	    dfi, &attr, (uint64_t)DFI_MAX_SEGMENT_COUNT * (4u << 20));
+	attr.segment_count = 2;
+	expect_payload(dfi, &attr, 2 * (uint64_t)DFI_MAX_SEGMENT_SIZE);
+	cr_assert_eq(dfi_close(dfi), 0);
+}
+
 struct names {
 	char text[256];
 	unsigned n, stop_at;
