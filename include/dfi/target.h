@@ -81,11 +81,12 @@ struct dfi_target_attr {
 
 /*
  * Attach as target number index (0 to n_targets - 1) of a flow, and reserve its
- * rings, one for each source, in memory local to the calling thread. Waits for
- * the flow to be there, at most open_timeout_ms, but not for the sources; they
- * have open_timeout_ms from now, which the first consuming call that waits
- * checks. attr NULL means all defaults. The caller closes *target with
- * dfi_target_close().
+ * rings, one for each source, in memory local to the calling thread; that alone
+ * takes some 0.15 to 0.7 s a GiB. Waits for the flow to be there, and the
+ * registry's answers, at most open_timeout_ms beside that, but not for the
+ * sources; they have open_timeout_ms from now, which the first consuming call
+ * that waits checks. attr NULL means all defaults. The caller closes *target
+ * with dfi_target_close().
  *
  * -EINVAL: an argument is not valid. -ERANGE: index is not below n_targets.
  * -EEXIST: another target is attached with this index, or was before a source

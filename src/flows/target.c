@@ -141,10 +141,14 @@ static void expect_slots(struct dfi_target *target)
 	target->region->shown_size = region_size(&slots, 1);
 }
 
-/* Reserve the rings and make them ready for their sources. */
-static int create_rings(struct dfi_target *target, int64_t deadline)
+/*
+ * Reserve the rings and make them ready for their sources. That takes some
+ * seconds if they are large, and is no wait for others: it moves the deadline.
+ */
+static int create_rings(struct dfi_target *target, int64_t *deadline)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
+	int64_t start = clock_now_ns();
 	struct transport *verbs = NULL;
 	uint32_t i;
 	int ret;
@@ -162,6 +166,8 @@ static int create_rings(struct dfi_target *target, int64_t deadline)
 		ret = export_rings(target, &geometry, verbs);
 	if (ret < 0)
 		return ret;
+	if (*deadline != DEADLINE_NEVER)
+		*deadline += clock_now_ns() - start;
 	if (flow_is_broadcast(&target->flow))
 		expect_slots(target);
 	dfi__region_init(target->region);
@@ -175,7 +181,7 @@ static int create_rings(struct dfi_target *target, int64_t deadline)
 		    : 0;
 	}
 	if (flow_is_cast(&target->flow))
-		ret = dfi__target_cast_open(target, deadline);
+		ret = dfi__target_cast_open(target, *deadline);
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.slot_size > CACHE_LINE;
 	return ret;
@@ -220,7 +226,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	int ret;
 
 	target->sources.why_lost = why_lost;
-	ret = create_rings(target, deadline);
+	ret = create_rings(target, &deadline);
 	if (!ret && target->flow.ordered)
 		ret = dfi__order_open_target(target);
 	if (!ret && target->flow.kind == DFI_COMBINE)

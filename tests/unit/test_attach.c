@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attaching to a flow whose rings take long to reserve.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <dfi/dfi.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "registry/server.h"
+
+#define OPEN_TIMEOUT_MS 1000
+
+static struct dfi_registry *registry;
+static struct dfi *dfi;
+
+/* How long it takes to reserve memory, beside what it really takes. */
+static int64_t reserve_ns;
+
+static int answer_late(void *arg)
+{
+	return nanosleep(arg, NULL);
+}
+
+/* What the registry is asked next takes a while, too, so that it matters. */
+static void *delay_answers(void *arg)
+{
+	struct timespec time = { .tv_nsec = 200 * NS_PER_MS };
+	struct server *server = arg;
+
+	cr_assert_eq(dfi__loop_call(server->loop, answer_late, &time), 0);
+	return NULL;
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t size)
+{
+	struct timespec time = deadline_timespec(reserve_ns);
+	pthread_t thread;
+
+	if (reserve_ns) {
+		nanosleep(&time, NULL);
+		/* The first of what a registry consists of. */
+		pthread_create(&thread, NULL, delay_answers, registry);
+		pthread_detach(thread);
+		nanosleep(
+		    &(struct timespec){ .tv_nsec = 20 * NS_PER_MS }, NULL);
+	}
+	return (int)syscall(SYS_fallocate, fd, mode, offset, size);
+}
+
+static const struct dfi_field fields[] = {
+	{ "key", NULL, DFI_UINT64, 0, 8, 0 },
+	{ "value", NULL, DFI_UINT64, 8, 8, 0 },
+};
+
+static const struct dfi_schema schema = {
+	.fields = fields,
+	.n_fields = 2,
+	.tuple_size = 16,
+};
+
+static void setup(void)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+
+	cr_assert_eq(dfi_registry_start(NULL, &registry), 0);
+	attr.registry = dfi_registry_address(registry);
+	attr.open_timeout_ms = OPEN_TIMEOUT_MS;
+	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
+}
+
+static void teardown(void)
+{
+	cr_assert_eq(dfi_close(dfi), 0);
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+TestSuite(attach, .init = setup, .fini = teardown, .timeout = 300);
+
+/* The registry has done nothing wrong, and is asked only then. */
+Test(attach, may_take_longer_than_the_timeout_to_reserve_rings)
+{
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_SHUFFLE,
+		.schema = &schema,
+		.n_sources = 1,
+		.n_targets = 1,
+	};
+	struct dfi_target *target;
+
+	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	reserve_ns = INT64_C(2) * OPEN_TIMEOUT_MS * NS_PER_MS;
+	cr_assert_eq(
+	    dfi_target_open(dfi, "f", 0, NULL, &target), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+}
