@@ -282,7 +282,9 @@ struct dfi_flow_attr {
 	 * source pushes between two calls of dfi_source_mark(). It ends at a
 	 * target when all sources have ended it, or themselves; so its results
 	 * wait for the slowest source, and one that is ahead of it waits when a
-	 * target's ring is full. See dfi_target_window().
+	 * target's ring is full. Tuples for a target that has cancelled count
+	 * as long as the source takes them, but not if -EPIPE refuses them.
+	 * See dfi_target_window().
 	 */
 	uint64_t window_tuples;
 	uint32_t when_full; /* enum dfi_when_full; of DFI_COMBINE */
@@ -450,7 +452,7 @@ DFI_API int dfi_flow_create(
  * aggregate.h. *schema is one block, strings included, which the caller frees
  * with free(). Any thread. -EINVAL: schema is NULL. -EPROTOTYPE: the flow is of
  * another kind. -ENOENT: no such flow. -ENOTCONN, -ETIMEDOUT: the registry.
- * -ENOMEM.
+ * -EPROTO, -EBADMSG: what it holds is of another version, or damaged. -ENOMEM.
  */
 DFI_API int dfi_flow_result_schema(
     struct dfi *dfi, const char *name, struct dfi_schema **schema);

@@ -109,7 +109,7 @@ static int await_flow(struct dfi *dfi, const char *name, const char *key,
 	return ret;
 }
 
-static int get_flow(
+static int read_flow(
     struct dfi *dfi, const char *name, int64_t deadline, struct flow *flow)
 {
 	struct registry_value value;
@@ -124,6 +124,19 @@ static int get_flow(
 		return dfi__fail_within(ret, "flow '%s'", name);
 	ret = dfi__flow_decode(name, value.data, value.size, flow);
 	dfi__registry_value_free(&value);
+	return ret;
+}
+
+static int get_flow(
+    struct dfi *dfi, const char *name, int64_t deadline, struct flow *flow)
+{
+	int ret = read_flow(dfi, name, deadline, flow);
+
+	if (ret < 0)
+		return ret;
+	ret = dfi__combine_check(flow);
+	if (ret < 0)
+		dfi__flow_free(flow);
 	return ret;
 }
 

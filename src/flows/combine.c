@@ -169,6 +169,22 @@ int dfi__combine_plan(const struct flow *flow, struct plan **plan)
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
 }
 
+int dfi__combine_check(const struct flow *flow)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return 0;
+	ret = dfi__combine_plan(flow, &plan);
+	if (!ret)
+		dfi__plan_free(plan);
+	else if (ret != -ENOMEM)
+		ret = dfi__fail_within(
+		    -EBADMSG, "its entry in the registry is damaged");
+	return ret;
+}
+
 int dfi__combine_open(struct dfi_target *target)
 {
 	const struct flow *flow = &target->flow;

@@ -61,6 +61,12 @@ static inline bool combiner_ready(const struct combiner *combiner)
 }
 
 /*
+ * Whether results can be made of a flow that the registry told of, whoever
+ * created it: else -EBADMSG.
+ */
+int dfi__combine_check(const struct flow *flow);
+
+/*
  * Take what the attributes say into the flow, whose schema and numbers are
  * there. What dfi_flow_create() says of them; also for other kinds of flows,
  * which must have none.

@@ -189,7 +189,9 @@ static int copy_results(const struct flow *flow, struct dfi_schema **schema)
 		return dfi__fail(-EPROTOTYPE,
 		    "flow '%s' is not of kind DFI_COMBINE: it has no results",
 		    flow->name);
-	ret = dfi__combine_plan(flow, &plan);
+	ret = dfi__combine_check(flow);
+	if (!ret)
+		ret = dfi__combine_plan(flow, &plan);
 	if (ret < 0)
 		return ret;
 	*schema = dfi__schema_copy(plan->schema);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attaching to a flow whose rings take long to reserve.
+ * Attaching to a flow whose rings take long to reserve, or whose entry in the
+ * registry is damaged. From inside, because from outside neither can be made.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -15,6 +16,10 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "dfi_flow.pb-c.h"
+#include "flows/context.h"
+#include "flows/descriptor.h"
+#include "registry/client.h"
 #include "registry/server.h"
 
 #define OPEN_TIMEOUT_MS 1000
@@ -102,4 +107,62 @@ Test(attach, may_take_longer_than_the_timeout_to_reserve_rings)
 	cr_assert_eq(
 	    dfi_target_open(dfi, "f", 0, NULL, &target), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+/* Have the flow's entry say that a sum is of a field that there isn't. */
+static void damage(void)
+{
+	int64_t deadline = deadline_in_ms(60000);
+	struct registry_value value;
+	DfiFlow__Flow *message;
+	char key[KEY_SIZE], *field;
+	uint8_t data[4096];
+	size_t size;
+
+	dfi__flow_key(key, "f");
+	cr_assert_eq(dfi__client_get(dfi->registry, key, deadline, &value), 0);
+	message = dfi_flow__flow__unpack(NULL, value.size, value.data);
+	dfi__registry_value_free(&value);
+	cr_assert(message);
+	field = message->aggregates[0]->field;
+	message->aggregates[0]->field = (char[]){ "nothing" };
+	size = dfi_flow__flow__pack(message, data);
+	message->aggregates[0]->field = field;
+	dfi_flow__flow__free_unpacked(message, NULL);
+	cr_assert_eq(
+	    dfi__client_put(dfi->registry, key, data, size, 0, deadline, NULL),
+	    0);
+}
+
+static void expect_damage(int ret)
+{
+	cr_assert_eq(ret, -EBADMSG, "%d %s", ret, dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), "damaged"), "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), "'f'"), "%s", dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), "'nothing'"), "%s", dfi_errmsg());
+}
+
+/* Whoever attaches has given nothing that could be invalid. */
+Test(attach, tells_damaged_aggregates_from_invalid_arguments)
+{
+	static const struct dfi_aggregate sum = { DFI_SUM, 0, "value", NULL };
+	struct dfi_flow_attr attr = {
+		.size = sizeof(attr),
+		.kind = DFI_COMBINE,
+		.schema = &schema,
+		.n_sources = 1,
+		.n_targets = 1,
+		.group_by = "key",
+		.n_aggregates = 1,
+		.aggregates = &sum,
+	};
+	struct dfi_schema *results;
+	struct dfi_target *target;
+	struct dfi_source *source;
+
+	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	damage();
+	expect_damage(dfi_target_open(dfi, "f", 0, NULL, &target));
+	expect_damage(dfi_source_open(dfi, "f", 0, NULL, &source));
+	expect_damage(dfi_flow_result_schema(dfi, "f", &results));
 }
