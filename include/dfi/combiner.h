@@ -32,10 +32,10 @@
  * A combiner belongs to one thread at a time, as a source or target does. Of
  * these it is both, and follows their rules:
  *   - A source that dies ends the flow for all: the combiner fails with
- *     -ECONNRESET, and when it is closed, targets get the same error with the
- *     same source's name; after results of windows that all had ended before.
- *     One that aborts does so with -ECANCELED. The combiner's other sources get
- *     -ECONNRESET.
+ *     -ECONNRESET, and when it is closed, targets get the same error, which
+ *     names that source and the combiner that says so, with its process; after
+ *     results of windows that all had ended before. One that aborts does so
+ *     with -ECANCELED. The combiner's other sources get -ECONNRESET.
  *   - A combiner that dies is to its targets a source that died, and to its
  *     sources a target that did: -ECONNRESET, with its name. So is one that is
  *     closed before its sources have ended, but that targets get -ECANCELED.

@@ -54,8 +54,13 @@ struct dfi_registry_attr {
 	 * connection may have 4096.
 	 */
 	uint32_t max_watches;
-	uint32_t max_output; /* bytes kept for a slow client; 0: 16 MiB */
-	uint64_t max_bytes;  /* of all keys and values; 0: 64 MiB */
+	/*
+	 * Bytes kept for a slow client, beside the entries that were there when
+	 * it began to watch, of which each connection may ask for all. 0: 16
+	 * MiB.
+	 */
+	uint32_t max_output;
+	uint64_t max_bytes; /* of all keys and values; 0: 64 MiB */
 	/*
 	 * For TCP, the names of PEM files and of a key file. Either key: a file
 	 * that dfi_registry_key_create() made, of which all members have a
