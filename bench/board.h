@@ -35,7 +35,9 @@ struct seat {
 	uint32_t number;                     /* among the seats of its role */
 	uint32_t process;
 	uint32_t active; /* takes part in this round */
-	int32_t cpu;     /* to run on; -1: any */
+	int32_t listed;  /* processor by a list, set before the worker starts;
+			    -1: there is no list */
+	int32_t cpu;     /* to run on in this round; -1: any */
 	int32_t status;  /* 0, or a negative errno value */
 	char error[SEAT_ERROR_SIZE];
 	uint64_t begin_ns, end_ns;

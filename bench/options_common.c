@@ -29,7 +29,8 @@ static const struct argp_option common_table[] = {
 	    "volume of a round, instead of --seconds", 0 },
 	{ "pin", KEY_PIN, "CPULIST", 0,
 	    "processors of the sources' and then the targets' threads, in "
-	    "turn (default: one each if there are enough)",
+	    "turn, and of their processes' other threads (default: one each "
+	    "if there are enough, the others anywhere)",
 	    0 },
 	{ "no-pin", KEY_NO_PIN, NULL, 0, "let threads run anywhere", 0 },
 	{ "verify", KEY_VERIFY, NULL, 0,

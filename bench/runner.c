@@ -58,6 +58,12 @@ static bool spawn(struct runner *runner, uint32_t number)
 	return true;
 }
 
+/* The processor of a seat by --pin or --one-core; -1: there is no list. */
+static int32_t listed_cpu(const struct placement *placement, uint32_t seat)
+{
+	return placement->cpus ? placement->cpus[seat % placement->n_cpus] : -1;
+}
+
 static void fill_seats(const struct runner_attr *attr, struct board *board)
 {
 	struct seat *seat;
@@ -69,6 +75,7 @@ static void fill_seats(const struct runner_attr *attr, struct board *board)
 		seat->number = seat->role == ROLE_SOURCE ? i
 							 : i - attr->n_sources;
 		seat->process = attr->procs == 2 && seat->role == ROLE_TARGET;
+		seat->listed = listed_cpu(attr->placement, i);
 	}
 }
 
@@ -162,7 +169,7 @@ static int32_t seat_cpu(const struct placement *placement, uint32_t n_active,
 	int32_t cpus[MAX_CPUS];
 
 	if (placement->cpus)
-		return placement->cpus[i % placement->n_cpus];
+		return listed_cpu(placement, i);
 	if (placement->off || n_active > usable_cpus(cpus, MAX_CPUS))
 		return -1;
 	return cpus[n];

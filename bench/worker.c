@@ -196,6 +196,31 @@ static int run_threads(struct process *process, uint32_t number)
 	return ret;
 }
 
+/*
+ * With a list of processors, the library's threads run on those of their
+ * process's seats, as with taskset(1): else the targets' control thread could
+ * take a source's processor. One that can't be used is reported by the thread
+ * that is to be pinned to it.
+ */
+static void keep_to_seats(struct process *process, uint32_t number)
+{
+	const struct board *board = process->board;
+	const struct seat *seat;
+	cpu_set_t cpus;
+	uint32_t i;
+
+	CPU_ZERO(&cpus);
+	for (i = 0; i < board->n_seats; i++) {
+		seat = &board->seats[i];
+		if (seat->process != number)
+			continue;
+		if (seat->listed < 0)
+			return;
+		CPU_SET((unsigned)seat->listed, &cpus);
+	}
+	(void)sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
 static void join_registry(struct process *process)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
@@ -223,6 +248,7 @@ int worker_main(int argc, char **argv)
 	if (!process.board || getppid() != process.board->parent)
 		return 1;
 	sched_getaffinity(0, sizeof(process.cpus), &process.cpus);
+	keep_to_seats(&process, (uint32_t)atoi(argv[2]));
 	join_registry(&process);
 	ret = run_threads(&process, (uint32_t)atoi(argv[2]));
 	if (process.dfi)
