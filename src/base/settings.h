@@ -42,8 +42,8 @@
 	    "milliseconds without a sign of life after which this process "   \
 	    "counts as dead, 50 to 3600000; 0: none")                         \
 	X(auto_size, ring_memory, "DFI_RING_MEMORY", "auto",                  \
-	    "most payload bytes of all rings of a target, where a flow "      \
-	    "leaves them open: a size, or auto, by the caches")               \
+	    "payload bytes of all rings of a target, where a flow leaves "    \
+	    "them open: a size, or auto, by the caches")                      \
 	X(limit, ring_memory_limit, "DFI_RING_MEMORY_LIMIT", "none",          \
 	    "most bytes that the rings of a context take: a size or none")    \
 	X(room, spare_memory, "DFI_SPARE_MEMORY", "32M",                      \

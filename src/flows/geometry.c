@@ -160,6 +160,9 @@ void dfi__geometry_choose(
 	if (flow->goal == DFI_LATENCY)
 		count = min_u64(
 		    LATENCY_SEGMENTS, bytes / latency_slot_size(flow));
+	else if (dfi->settings.ring_memory)
+		count = min_u64(
+		    DFI_MAX_SEGMENT_COUNT, bytes / flow->segment_size);
 	else
 		count = min_u64(count, bytes / flow->segment_size);
 	flow->segment_count = (uint32_t)max_u64(count, 2);

@@ -386,6 +386,9 @@ Test(flow, default_rings_take_the_ring_memory_that_is_set)
 	expect_payload(dfi, &attr, 64u << 20);
 	attr.n_sources = 4;
 	expect_payload(dfi, &attr, 64u << 20);
+	attr.segment_size = 4096;
+	expect_payload(dfi, &attr, 64u << 20);
+	attr.segment_size = 0;
 	attr.kind = DFI_REPLICATE;
 	attr.n_targets = 2;
 	expect_payload(dfi, &attr, 64u << 20);
