@@ -81,8 +81,8 @@ struct dfi_target_attr {
 
 /*
  * Attach as target number index (0 to n_targets - 1) of a flow, and reserve its
- * rings, one for each source, in memory local to the calling thread; that alone
- * takes some 0.15 to 0.7 s a GiB. Waits for the flow to be there, and the
+ * rings, one for each source, in memory local to the calling thread; that takes
+ * some 0.15 to 0.6 s a GiB. Waits for the flow to be there, and the
  * registry's answers, at most open_timeout_ms beside that, but not for the
  * sources; they have open_timeout_ms from now, which the first consuming call
  * that waits checks. attr NULL means all defaults. The caller closes *target

@@ -142,14 +142,14 @@ static void expect_slots(struct dfi_target *target)
 }
 
 /*
- * Reserve the rings and make them ready for their sources. That takes some
- * seconds if they are large, and is no wait for others: it moves the deadline.
+ * Reserve the rings and make them ready for their sources. It takes seconds to
+ * reserve large ones, and that is no wait for others: it moves the deadline.
  */
 static int create_rings(struct dfi_target *target, int64_t *deadline)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
-	int64_t start = clock_now_ns();
 	struct transport *verbs = NULL;
+	int64_t start;
 	uint32_t i;
 	int ret;
 
@@ -160,6 +160,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 	ret = flow_is_cast(&target->flow)
 	    ? dfi__target_cast_room(target)
 	    : find_network(target, &geometry, &verbs);
+	start = clock_now_ns();
 	if (!ret)
 		ret = reserve(target, &geometry);
 	if (!ret && verbs)

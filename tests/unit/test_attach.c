@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -30,8 +31,13 @@ static struct dfi *dfi;
 /* How long it takes to reserve memory, beside what it really takes. */
 static int64_t reserve_ns;
 
+/* Keeps the registry busy. */
+static pthread_t delay;
+static sem_t delayed;
+
 static int answer_late(void *arg)
 {
+	sem_post(&delayed);
 	return nanosleep(arg, NULL);
 }
 
@@ -39,24 +45,21 @@ static int answer_late(void *arg)
 static void *delay_answers(void *arg)
 {
 	struct timespec time = { .tv_nsec = 200 * NS_PER_MS };
-	struct server *server = arg;
+	const struct server *server = arg;
 
-	cr_assert_eq(dfi__loop_call(server->loop, answer_late, &time), 0);
+	dfi__loop_call(server->loop, answer_late, &time);
 	return NULL;
 }
 
 int fallocate(int fd, int mode, off_t offset, off_t size)
 {
 	struct timespec time = deadline_timespec(reserve_ns);
-	pthread_t thread;
 
 	if (reserve_ns) {
 		nanosleep(&time, NULL);
-		/* The first of what a registry consists of. */
-		pthread_create(&thread, NULL, delay_answers, registry);
-		pthread_detach(thread);
-		nanosleep(
-		    &(struct timespec){ .tv_nsec = 20 * NS_PER_MS }, NULL);
+		/* The first of what a registry consists of is its server. */
+		if (pthread_create(&delay, NULL, delay_answers, registry) == 0)
+			sem_wait(&delayed);
 	}
 	return (int)syscall(SYS_fallocate, fd, mode, offset, size);
 }
@@ -78,7 +81,6 @@ static void setup(void)
 
 	cr_assert_eq(dfi_registry_start(NULL, &registry), 0);
 	attr.registry = dfi_registry_address(registry);
-	attr.open_timeout_ms = OPEN_TIMEOUT_MS;
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 }
 
@@ -100,12 +102,17 @@ Test(attach, may_take_longer_than_the_timeout_to_reserve_rings)
 		.n_sources = 1,
 		.n_targets = 1,
 	};
+	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
 	struct dfi_target *target;
 
 	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0, "%s", dfi_errmsg());
+	target_attr.open_timeout_ms = OPEN_TIMEOUT_MS;
+	cr_assert_eq(sem_init(&delayed, 0, 0), 0);
 	reserve_ns = INT64_C(2) * OPEN_TIMEOUT_MS * NS_PER_MS;
-	cr_assert_eq(
-	    dfi_target_open(dfi, "f", 0, NULL, &target), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_open(dfi, "f", 0, &target_attr, &target), 0,
+	    "%s", dfi_errmsg());
+	reserve_ns = 0;
+	cr_assert_eq(pthread_join(delay, NULL), 0);
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
