@@ -160,11 +160,16 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	return 0;
 }
 
-int dfi__combine_plan(const struct flow *flow, struct plan **plan)
+static int new_plan(const struct flow *flow, struct plan **plan)
 {
-	int ret = dfi__plan_new(flow->tuples ? flow->tuples : flow->schema,
+	return dfi__plan_new(flow->tuples ? flow->tuples : flow->schema,
 	    flow->tuples ? flow->tuple_keys : flow->keys, flow->n_keys,
 	    flow->aggregates, flow->n_aggregates, plan);
+}
+
+int dfi__combine_plan(const struct flow *flow, struct plan **plan)
+{
+	int ret = new_plan(flow, plan);
 
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
 }
@@ -176,13 +181,15 @@ int dfi__combine_check(const struct flow *flow)
 
 	if (flow->kind != DFI_COMBINE)
 		return 0;
-	ret = dfi__combine_plan(flow, &plan);
-	if (!ret)
-		dfi__plan_free(plan);
-	else if (ret != -ENOMEM)
-		ret = dfi__fail_within(
-		    -EBADMSG, "its entry in the registry is damaged");
-	return ret;
+	ret = new_plan(flow, &plan);
+	if (ret < 0)
+		return dfi__fail_within(ret == -ENOMEM ? ret : -EBADMSG,
+		    ret == -ENOMEM
+			? "flow '%s'"
+			: "flow '%s': its entry in the registry is damaged",
+		    flow->name);
+	dfi__plan_free(plan);
+	return 0;
 }
 
 int dfi__combine_open(struct dfi_target *target)
