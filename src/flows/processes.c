@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -190,6 +191,18 @@ static int watch(struct process *process)
 	return 0;
 }
 
+/*
+ * errno says why there is no start of a process to be read. 0: it has ended.
+ * With hidepid=2, /proc says so of those that live, too.
+ */
+static int why_unseen(const struct process *process)
+{
+	struct pollfd end = { .fd = process->pidfd, .events = POLLIN };
+	int err = errno;
+
+	return poll(&end, 1, 0) == 1 ? 0 : err;
+}
+
 void dfi__processes_watch(struct processes *processes, const struct node *node)
 {
 	const struct node *self = &processes->dfi->node;
@@ -222,8 +235,8 @@ void dfi__processes_watch(struct processes *processes, const struct node *node)
 	errno = 0;
 	start = err ? 0 : dfi__process_start(node->pid);
 	/* There may be no descriptor left for that, or no right to look. */
-	if (!err && !start && errno != ENOENT && errno != ESRCH)
-		err = errno;
+	if (!err && !start)
+		err = why_unseen(process);
 	if (err || start != node->start) {
 		free_process(process);
 		if (err)

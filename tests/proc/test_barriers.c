@@ -5,8 +5,10 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -276,12 +279,47 @@ Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
 static _Atomic bool warned;
 
 static void look_for_warning(
-    void *arg, enum dfi_log_level level, const char *line)
+    void *why, enum dfi_log_level level, const char *line)
 {
-	(void)arg;
 	if (level == DFI_LOG_WARN && strstr(line, "nobody will notice") &&
-	    strstr(line, "ulimit -n"))
+	    strstr(line, why))
 		warned = true;
+}
+
+static void await_warning(void)
+{
+	int64_t start = now_ms();
+
+	while (!warned && ms_since(start) < LONG_MS)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+	cr_assert(warned);
+}
+
+/* A child is there already, and waits to arrive. */
+static struct dfi *await_child(struct child *server)
+{
+	struct dfi *dfi;
+
+	child_spawn_registry(server, NULL);
+	dfi = open_context(server->line);
+	child_spawn(
+	    &children[0], DFI_MEETING, server->line, "b", "2", "0", "1", NULL);
+	child_expect(&children[0], "open");
+	return dfi;
+}
+
+static void meet_child(
+    struct child *server, struct dfi *dfi, struct dfi_barrier *barrier)
+{
+	child_tell(&children[0], 'c');
+	cr_assert_eq(dfi_barrier_wait(barrier, LONG_MS), 0, "%s", dfi_errmsg());
+	child_expect(&children[0], "ended 0 1");
+	cr_assert_eq(child_wait(&children[0]), 0);
+	cr_assert_eq(dfi_barrier_close(barrier), 0);
+	cr_assert_eq(dfi_close(dfi), 0);
+	child_signal(server, SIGKILL);
+	child_wait(server);
 }
 
 /* With that, the process can be held, but not be told from another. */
@@ -290,16 +328,10 @@ Test(barriers, say_whom_they_cannot_watch_with_one_descriptor_left)
 	struct dfi_barrier *barrier;
 	struct rlimit limit, low;
 	struct child server;
-	struct dfi *dfi;
-	int64_t start;
+	struct dfi *dfi = await_child(&server);
 	int next;
 
-	child_spawn_registry(&server, NULL);
-	dfi = open_context(server.line);
-	child_spawn(
-	    &children[0], DFI_MEETING, server.line, "b", "2", "0", "1", NULL);
-	child_expect(&children[0], "open");
-	dfi_log_set(DFI_LOG_WARN, look_for_warning, NULL);
+	dfi_log_set(DFI_LOG_WARN, look_for_warning, (char[]){ "ulimit -n" });
 	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	next = dup(STDIN_FILENO);
 	close(next);
@@ -308,20 +340,56 @@ Test(barriers, say_whom_they_cannot_watch_with_one_descriptor_left)
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
 	cr_assert_eq(
 	    dfi_barrier_open(dfi, "b", 2, 1, &barrier), 0, "%s", dfi_errmsg());
-	start = now_ms();
-	while (!warned && ms_since(start) < LONG_MS)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	await_warning();
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
-	cr_assert(warned);
-	child_tell(&children[0], 'c');
-	cr_assert_eq(dfi_barrier_wait(barrier, LONG_MS), 0, "%s", dfi_errmsg());
-	child_expect(&children[0], "ended 0 1");
-	cr_assert_eq(child_wait(&children[0]), 0);
-	cr_assert_eq(dfi_barrier_close(barrier), 0);
-	cr_assert_eq(dfi_close(dfi), 0);
-	child_signal(&server, SIGKILL);
-	child_wait(&server);
+	meet_child(&server, dfi, barrier);
+}
+
+/* Those that a mount of /proc hides, as hidepid=1 and 2 do. */
+static _Atomic int hides_with;
+
+int open(const char *path, int flags, ...)
+{
+	const char *end = strrchr(path, '/');
+	mode_t mode;
+	va_list ap;
+
+	va_start(ap, flags);
+	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+	va_end(ap);
+	if (hides_with && !strncmp(path, "/proc/", 6) &&
+	    !strcmp(end, "/stat")) {
+		errno = hides_with;
+		return -1;
+	}
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+static void meet_hidden(int err, const char *why)
+{
+	struct dfi_barrier *barrier;
+	struct child server;
+	struct dfi *dfi = await_child(&server);
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s", why);
+	dfi_log_set(DFI_LOG_WARN, look_for_warning, text);
+	hides_with = err;
+	cr_assert_eq(
+	    dfi_barrier_open(dfi, "b", 2, 1, &barrier), 0, "%s", dfi_errmsg());
+	await_warning();
+	hides_with = 0;
+	meet_child(&server, dfi, barrier);
+}
+
+Test(barriers, say_whom_they_cannot_watch_as_proc_may_not_be_read)
+{
+	meet_hidden(EPERM, "Operation not permitted");
+}
+
+Test(barriers, say_whom_they_cannot_watch_as_proc_does_not_show_it)
+{
+	meet_hidden(ENOENT, "No such file");
 }
 
 /* Whoever asks with a short timeout never gets the answer that it has arrived.
