@@ -63,14 +63,14 @@ function(dfi_protobuf variable dir)
 endfunction()
 
 # dfi_program(<name> [INSTALL] SOURCES <file>... [LIBRARIES <library>...]):
-# a program that uses the public interface only, in build/bin.
+# a program that uses the public interface and common/ only, in build/bin.
 function(dfi_program name)
 	cmake_parse_arguments(PARSE_ARGV 1 arg "INSTALL" "" "SOURCES;LIBRARIES")
 	add_executable(${name} ${arg_SOURCES})
 	dfi_compile_options(${name})
 	target_compile_definitions(${name} PRIVATE
 		DFI_VERSION="${PROJECT_VERSION}") # what it was built as
-	target_link_libraries(${name} PRIVATE dfi ${arg_LIBRARIES}
+	target_link_libraries(${name} PRIVATE dfi_common dfi ${arg_LIBRARIES}
 		Threads::Threads)
 	set_target_properties(${name} PROPERTIES
 		RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin

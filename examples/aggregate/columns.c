@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../common/complain.h"
+#include "../../common/complain.h"
 
 #define MAX_NUMBER 64 /* bytes of one */
 

@@ -17,7 +17,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "../common/complain.h"
+#include "../../common/complain.h"
 #include "columns.h"
 #include "query.h"
 #include "worker.h"

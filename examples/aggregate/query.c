@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "../common/complain.h"
+#include "../../common/complain.h"
 
 struct parser {
 	const char *text, *at;

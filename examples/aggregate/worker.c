@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../common/complain.h"
+#include "../../common/complain.h"
 #include "output.h"
 
 #define NAME_SIZE (DFI_MAX_FIELD_NAME + 1)

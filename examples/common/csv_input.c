@@ -4,7 +4,7 @@
  * can name its line. Only the columns that are asked for are kept.
  */
 #include "csv_input.h"
-#include "complain.h"
+#include "../../common/complain.h"
 
 #include <csv.h>
 #include <errno.h>

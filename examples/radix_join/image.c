@@ -28,7 +28,7 @@ struct image_header {
 	} sides[N_RELATIONS];
 };
 
-static int write_all(int fd, const void *data, size_t size, uint64_t offset)
+static int write_at(int fd, const void *data, size_t size, uint64_t offset)
 {
 	const char *bytes = data;
 	ssize_t n;
@@ -56,7 +56,7 @@ static int write_array(int fd, const void *array, uint64_t size,
 	place->offset = *end;
 	place->size = size;
 	*end += (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-	return write_all(fd, array, (size_t)size, place->offset);
+	return write_at(fd, array, (size_t)size, place->offset);
 }
 
 static uint64_t string_bytes(const struct image_side *side)
@@ -92,7 +92,7 @@ static int write_sides(int fd, const struct image_side sides[N_RELATIONS])
 	if (ftruncate(fd, (off_t)end))
 		return complain(
 		    "no memory for the tables: %s", strerror(errno));
-	return write_all(fd, &header, sizeof(header), 0);
+	return write_at(fd, &header, sizeof(header), 0);
 }
 
 int image_create(const struct image_side sides[N_RELATIONS])

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sched.h>
-#include "../common/complain.h"
+#include "../../common/complain.h"
 
 #define CACHE_LINE 64
 

@@ -78,16 +78,22 @@ allowed() # FILE INCLUDED
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ||
 			$included == src/registry/client.h ]] ;;
+	common/*)
+		[[ $included == common/* ]] ;;
 	tests/unit/* | tests/stress/* | tests/fuzz/*)
 		[[ $included == src/* || $included == bench/* ||
+			$included == common/* ||
 			$included == tests/* ]] ;;
 	tests/proc/*)
 		[[ $included == tests/proc/* ||
 			$included == tests/chaos/lateness.h ]] ;;
-	tools/* | bench/* | tests/*)
+	tools/* | bench/*)
+		[[ ${included%/*} == "${file%/*}" ||
+			$included == common/* ]] ;;
+	tests/*)
 		[[ ${included%/*} == "${file%/*}" ]] ;;
 	examples/*)
-		[[ ${included%/*} == "${file%/*}" ||
+		[[ ${included%/*} == "${file%/*}" || $included == common/* ||
 			$included == examples/common/* ]] ;;
 	*)
 		false ;;
@@ -132,7 +138,7 @@ check_includes()
 		*)
 			report "$file:$line" "cannot read this #include: $name" ;;
 		esac
-	done < <(files_in include src tools bench examples tests |
+	done < <(files_in include src common tools bench examples tests |
 		xargs -r awk '
 			/^[ \t]*#[ \t]*include/ {
 				sub(/^[ \t]*#[ \t]*include[ \t]*/, "")
@@ -238,7 +244,7 @@ check_todos()
 		elif [[ $text =~ (FIX''ME|XX''X) ]]; then
 			report "$file:$line" "use TO""DO(#12) with an issue number"
 		fi
-	done < <(find include src tools bench examples tests cmake scripts \
+	done < <(find include src common tools bench examples tests cmake scripts \
 			CMakeLists.txt -type f 2> /dev/null | sort |
 		xargs -r grep -nEH '\b(TO''DO|FIX''ME|XX''X)\b' || true)
 }

@@ -15,7 +15,7 @@ option() # NAME: is it on in this build?
 	grep -qE "^$1:BOOL=(ON|TRUE|1|YES)$" "$build/CMakeCache.txt"
 }
 
-dirs=(src tests)
+dirs=(src common tests)
 if option DFI_BUILD_TOOLS; then dirs+=(tools); fi
 if option DFI_BUILD_BENCH; then dirs+=(bench); fi
 if option DFI_BUILD_EXAMPLES; then dirs+=(examples); fi
