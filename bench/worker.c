@@ -196,6 +196,23 @@ static int run_threads(struct process *process, uint32_t number)
 	return ret;
 }
 
+/* DFI_CONTROL_CPUS: those of this thread. */
+static void keep_library_too(void)
+{
+	char list[8 * CPU_SETSIZE];
+	cpu_set_t cpus;
+	size_t used = 0;
+	unsigned cpu;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return;
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &cpus))
+			used += (size_t)snprintf(list + used,
+			    sizeof(list) - used, "%s%u", used ? "," : "", cpu);
+	setenv("DFI_CONTROL_CPUS", list, true);
+}
+
 /*
  * With a list of processors, the library's threads run on those of their
  * process's seats, as with taskset(1): else the targets' control thread could
@@ -218,7 +235,8 @@ static void keep_to_seats(struct process *process, uint32_t number)
 			return;
 		CPU_SET((unsigned)seat->listed, &cpus);
 	}
-	(void)sched_setaffinity(0, sizeof(cpus), &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus) == 0)
+		keep_library_too();
 }
 
 static void join_registry(struct process *process)

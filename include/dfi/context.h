@@ -5,6 +5,12 @@
  * connection and the passing of memory between processes run. Tuples never
  * pass through it, and nothing else runs behind the application's back.
  *
+ * The control thread does not inherit the scheduling of the thread that calls
+ * dfi_open(), which may be a real-time thread that never yields. It runs as
+ * SCHED_OTHER, with the nice value and on the processors that the process's
+ * first thread had when the library was loaded, or on those of
+ * DFI_CONTROL_CPUS. Leave it one that no real-time thread keeps for itself.
+ *
  * If the connection to the registry is lost, flows that are attached go on,
  * and notice deaths of peers on this host (where the kernel has pidfds, and
  * /proc tells that both are in one PID namespace) and of RDMA connections.
@@ -106,13 +112,13 @@ enum {
  * within open_timeout_ms. On success *dfi is the context, to be closed with
  * dfi_close(). A process may have several. Any thread.
  *
- * -EINVAL: no registry is named, an attribute is not valid, or a key or
- * certificate file is not as it must be. -ECONNREFUSED: nobody answers there.
- * -ETIMEDOUT: no answer in time. -EPROTO: what answers is no registry, one of
- * another version, or one without TLS. -EACCES: it belongs to another user, or
- * it and this process don't have the same key, or don't accept each other's
- * certificates. -EPERM: a routable address, and no key or CA to know the
- * registry by. -ENOSPC: the registry is full. -ENOTCONN: it died, or was
+ * -EINVAL: no registry is named, an attribute or a setting is not valid, or a
+ * key or certificate file is not as it must be. -ECONNREFUSED: nobody answers
+ * there. -ETIMEDOUT: no answer in time. -EPROTO: what answers is no registry,
+ * one of another version, or one without TLS. -EACCES: it belongs to another
+ * user, or it and this process don't have the same key, or don't accept each
+ * other's certificates. -EPERM: a routable address, and no key or CA to know
+ * the registry by. -ENOSPC: the registry is full. -ENOTCONN: it died, or was
  * stopped, meanwhile; another attempt may find it again. -EHOSTUNREACH: the
  * network doesn't lead to its machine. -ENOMEM, -EMFILE, -EIO.
  */

@@ -5,7 +5,8 @@
  *
  * The program dfi-registry runs one; so can any process of its own, such as a
  * test or the first process of a job. A started registry has one thread of its
- * own, named "dfi-registry", with all signals masked.
+ * own, named "dfi-registry", with all signals masked, which is scheduled as a
+ * context's control thread is (context.h).
  *
  * Whoever reaches a registry learns how to reach into its members' memory.
  * Over a Unix socket, only processes of the same user or of root are served,

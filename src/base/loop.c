@@ -11,7 +11,6 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@
 #include "files.h"
 #include "fork.h"
 #include "lock.h"
-#include "memory.h"
+#include "thread.h"
 
 /* What libevent opens for a base, and our eventfd. */
 #define BASE_FILES 3
@@ -126,8 +125,6 @@ static void *run_loop(void *arg)
 	struct loop *loop = arg;
 
 	current_loop = loop;
-	/* From another thread it would need a descriptor. */
-	pthread_setname_np(pthread_self(), loop->name);
 	event_base_dispatch(loop->base);
 	/*
 	 * A stream that was freed while a callback of it was pending closes its
@@ -137,50 +134,11 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-/*
- * EAGAIN is all that pthread_create() says of what it is short of: most often
- * address space for the stack, or one of the limits on threads.
- */
-static int fail_thread(const struct loop *loop)
-{
-	uint64_t limit, room = dfi__memory_address_room(&limit);
-	size_t stack = 0, guard = 0;
-	pthread_attr_t attr;
-
-	pthread_attr_init(&attr);
-	pthread_attr_getstacksize(&attr, &stack);
-	pthread_attr_getguardsize(&attr, &guard);
-	pthread_attr_destroy(&attr);
-	if (room < stack + guard)
-		return dfi__fail(-ENOMEM,
-		    "thread '%s' needs %zu bytes of address space for its "
-		    "stack, but %lu are left of %lu: raise the limit (ulimit "
-		    "-v), or have smaller stacks (ulimit -s)",
-		    loop->name, stack + guard, (unsigned long)room,
-		    (unsigned long)limit);
-	return dfi__fail(-ENOMEM,
-	    "thread '%s' can't be started, as there are as many threads as the "
-	    "user, the container or the system may have: raise that limit "
-	    "(ulimit -u, pids.max of the control group, or sysctl "
-	    "kernel.threads-max)",
-	    loop->name);
-}
-
 static int start_thread(struct loop *loop)
 {
-	sigset_t all, old;
-	int err;
+	int err = dfi__thread_start(loop->name, run_loop, loop, &loop->thread);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&loop->thread, NULL, run_loop, loop);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err == EAGAIN)
-		return fail_thread(loop);
-	if (err)
-		return dfi__fail(-EIO, "thread '%s': pthread_create: %s",
-		    loop->name, strerrordesc_np(err));
-	return 0;
+	return err ? dfi__thread_fail(loop->name, err) : 0;
 }
 
 /*

@@ -8,6 +8,7 @@
 #include <dfi/context.h>
 #include <dfi/flow.h>
 #include <dfi/log.h>
+#include "cpus.h"
 #include "error.h"
 
 struct choice {
@@ -186,6 +187,18 @@ static int read_retry(
 	return ret;
 }
 
+static int read_cpus(
+    const char *variable, const char *value, const char *help, const char **out)
+{
+	struct cpus cpus;
+	int ret = value ? dfi__cpus_read(variable, value, &cpus) : 0;
+
+	(void)help;
+	if (!ret)
+		*out = value;
+	return ret;
+}
+
 static int read_choice(
     const char *variable, const char *value, const char *help, uint32_t *out)
 {
@@ -206,6 +219,11 @@ static const char *from_environment(const char *variable)
 	const char *value = getenv(variable);
 
 	return value && *value ? value : NULL;
+}
+
+const char *dfi__settings_control_cpus(void)
+{
+	return from_environment("DFI_CONTROL_CPUS");
 }
 
 int dfi__settings_load(struct settings *settings)

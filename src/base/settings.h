@@ -15,7 +15,8 @@
  * optional suffix K, M or G; auto_size: a size, or auto (0); limit: a size, or
  * none (UINT64_MAX); room: a size, or 0; ms: milliseconds; us: microseconds, or
  * 0; lease: milliseconds as the registry allows, or 0; retry: milliseconds up
- * to an hour; choice: one of the words of the setting's table in settings.c.
+ * to an hour; cpus: a list of processors; choice: one of the words of the
+ * setting's table in settings.c.
  */
 #define DFI_SETTINGS(X)                                                       \
 	X(text, registry, "DFI_REGISTRY", NULL,                               \
@@ -73,6 +74,9 @@
 	    "answered before a connection breaks")                            \
 	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                   \
 	    "milliseconds to wait for the registry, a flow or its endpoints") \
+	X(cpus, control_cpus, "DFI_CONTROL_CPUS", NULL,                       \
+	    "processors that control threads run on: a list such as 0-3,8; "  \
+	    "default: those of the process when it loads the library")        \
 	X(choice, log_level, "DFI_LOG", "warn",                               \
 	    "what is logged on stderr: error, warn, info or debug")
 
@@ -106,6 +110,7 @@ enum verbs_notify {
 #define SETTING_TYPE_us uint32_t
 #define SETTING_TYPE_lease uint32_t
 #define SETTING_TYPE_retry uint32_t
+#define SETTING_TYPE_cpus const char *
 #define SETTING_TYPE_choice uint32_t
 
 struct settings {
@@ -119,6 +124,12 @@ struct settings {
  * a value that it can't have; the text names it.
  */
 int dfi__settings_load(struct settings *settings);
+
+/*
+ * DFI_CONTROL_CPUS as it is in the environment, or NULL: for threads of those
+ * that load no settings.
+ */
+const char *dfi__settings_control_cpus(void);
 
 /* A setting as it is in the environment. */
 struct setting {

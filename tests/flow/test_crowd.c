@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "flow_help.h"
@@ -38,12 +39,15 @@ static void setup(void)
 {
 	cpu_set_t set;
 	int cpu = sched_getcpu();
+	char list[16];
 
 	CPU_ZERO(&set);
 	CPU_SET((size_t)(cpu < 0 ? 0 : cpu), &set);
-	/* Before the library starts its threads: they are in the crowd, too. */
 	if (sched_setaffinity(0, sizeof(set), &set) < 0)
 		cr_skip_test("threads can't be bound to one processor here");
+	/* The library's threads are part of the crowd. */
+	snprintf(list, sizeof(list), "%d", cpu < 0 ? 0 : cpu);
+	setenv("DFI_CONTROL_CPUS", list, true);
 	rig_start(&rig);
 }
 

@@ -7,7 +7,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -44,6 +47,12 @@ static void teardown(void)
 }
 
 TestSuite(loop, .init = setup, .fini = teardown);
+
+static void expect_text(const char *word)
+{
+	cr_assert_not_null(strstr(dfi_errmsg(), word), "'%s' is not in '%s'",
+	    word, dfi_errmsg());
+}
 
 static int is_current(void *arg)
 {
@@ -112,17 +121,118 @@ Test(loop, its_thread_is_named_and_takes_no_signals)
 	cr_assert_eq(sigismember(&masked, SIGTERM), 0);
 }
 
+struct place {
+	int policy, nice;
+	cpu_set_t cpus;
+};
+
+static int look_at_place(void *arg)
+{
+	struct place *place = arg;
+
+	place->policy = sched_getscheduler(0);
+	place->nice = getpriority(PRIO_PROCESS, 0);
+	return sched_getaffinity(0, sizeof(place->cpus), &place->cpus);
+}
+
+/* Of the thread of a loop that the caller starts. */
+static struct place place_of_loop(void)
+{
+	struct place place;
+	struct loop *other;
+
+	cr_assert_eq(dfi__loop_start("other", &other), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi__loop_call(other, look_at_place, &place), 0);
+	dfi__loop_stop(other);
+	return place;
+}
+
+/* The last processor that this thread may use. */
+static int last_cpu(const cpu_set_t *cpus)
+{
+	int cpu = CPU_SETSIZE - 1;
+
+	while (cpu > 0 && !CPU_ISSET((size_t)cpu, cpus))
+		cpu--;
+	return cpu;
+}
+
+static void bind_to(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((size_t)cpu, &one);
+	cr_assert_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+Test(loop, its_thread_runs_where_the_process_may_not_only_its_starter)
+{
+	struct place before, place;
+
+	look_at_place(&before);
+	bind_to(last_cpu(&before.cpus));
+	place = place_of_loop();
+	cr_assert(CPU_EQUAL(&place.cpus, &before.cpus));
+}
+
+static void expect_ordinary(void)
+{
+	struct place place = place_of_loop();
+
+	cr_assert_eq(place.policy, SCHED_OTHER);
+	cr_assert_eq(place.nice, 0, "nice %d", place.nice);
+}
+
+Test(loop, its_thread_is_ordinary_whatever_starts_it)
+{
+	struct sched_param param = { .sched_priority = 0 };
+
+	if (getpriority(PRIO_PROCESS, 0) != 0)
+		cr_skip_test("the tests run with another nice value");
+	cr_assert_eq(sched_setscheduler(0, SCHED_BATCH, &param), 0);
+	expect_ordinary();
+	param.sched_priority = 1;
+	if (sched_setscheduler(0, SCHED_FIFO, &param) < 0)
+		cr_skip_test("no right to real-time scheduling");
+	expect_ordinary();
+	cr_assert_eq(
+	    sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &param), 0);
+	expect_ordinary();
+	param.sched_priority = 0;
+	cr_assert_eq(sched_setscheduler(0, SCHED_OTHER, &param), 0);
+	cr_assert_eq(setpriority(PRIO_PROCESS, 0, -5), 0);
+	expect_ordinary();
+	cr_assert_eq(setpriority(PRIO_PROCESS, 0, 5), 0);
+	expect_ordinary();
+}
+
+Test(loop, its_thread_runs_where_the_setting_says)
+{
+	struct place before, place;
+	struct loop *other;
+	char list[16];
+
+	look_at_place(&before);
+	snprintf(list, sizeof(list), "%d", last_cpu(&before.cpus));
+	setenv("DFI_CONTROL_CPUS", list, 1);
+	place = place_of_loop();
+	cr_assert_eq(CPU_COUNT(&place.cpus), 1);
+	cr_assert(CPU_ISSET((size_t)last_cpu(&before.cpus), &place.cpus));
+	setenv("DFI_CONTROL_CPUS", "8000", 1);
+	cr_assert_eq(dfi__loop_start("other", &other), -EINVAL);
+	expect_text("DFI_CONTROL_CPUS=8000 is not valid");
+	setenv("DFI_CONTROL_CPUS", "1-", 1);
+	cr_assert_eq(dfi__loop_start("other", &other), -EINVAL);
+	expect_text("DFI_CONTROL_CPUS=1- is not valid");
+	unsetenv("DFI_CONTROL_CPUS");
+}
+
 Test(loop, a_longer_name_is_einval)
 {
 	struct loop *other;
 
 	cr_assert_eq(dfi__loop_start("sixteen--letters", &other), -EINVAL);
-}
-
-static void expect_text(const char *word)
-{
-	cr_assert_not_null(strstr(dfi_errmsg(), word), "'%s' is not in '%s'",
-	    word, dfi_errmsg());
 }
 
 Test(loop, whose_thread_is_one_too_many_names_the_limits)

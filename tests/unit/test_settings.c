@@ -222,6 +222,24 @@ Test(settings, log_level_is_one_of_them)
 	refuse("DFI_LOG", "loud");
 }
 
+Test(settings, processors_are_a_list_of_those_that_are_online)
+{
+	static const char *const wrong[] = { "x", "0,", ",0", "0-", "-1", "1-0",
+		"0 ", "0;1", "8191", "8192", "99999999999999999999" };
+	size_t i;
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		refuse("DFI_CONTROL_CPUS", wrong[i]);
+		cr_assert(strstr(dfi_errmsg(), "online are 0") != NULL, "%s",
+		    dfi_errmsg());
+	}
+	cr_assert_eq(load_with("DFI_CONTROL_CPUS", "0"), 0, "%s", dfi_errmsg());
+	cr_assert_str_eq(settings.control_cpus, "0");
+	cr_assert_eq(load_with("DFI_CONTROL_CPUS", "0-0,0"), 0);
+	cr_assert_eq(load_with("DFI_CONTROL_CPUS", ""), 0);
+	cr_assert_null(settings.control_cpus);
+}
+
 Test(settings, nearest_name_is_found_for_what_is_misspelt)
 {
 	static const struct {

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sets of processors, and lists of them as users write them: 0-3,8. */
+#ifndef DFI_BASE_CPUS_H
+#define DFI_BASE_CPUS_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* As many as Linux can be built for. */
+#define CPUS_MAX 8192
+
+struct cpus {
+	cpu_set_t sets[CPUS_MAX / CPU_SETSIZE];
+};
+
+/* 0, or -EINVAL without a text: no list, or a number beyond CPUS_MAX. */
+int dfi__cpus_parse(const char *list, struct cpus *cpus);
+
+/* The list of a set; what does not fit ends in "...". */
+void dfi__cpus_format(const struct cpus *cpus, char *list, size_t size);
+
+/*
+ * The processors of a setting. -EINVAL: it is no list, or names a processor
+ * that is not online; the text says which ones are.
+ */
+int dfi__cpus_read(const char *variable, const char *list, struct cpus *cpus);
+
+/* The processors of a thread (0: the caller). false: nobody tells. */
+bool dfi__cpus_of_thread(int tid, struct cpus *cpus);
+
+#endif
