@@ -4,71 +4,39 @@
  * can name its line. Only the columns that are asked for are kept.
  */
 #include "csv_input.h"
+#include "csv_file.h"
+#include "csv_table.h"
 #include "../../common/complain.h"
 
 #include <csv.h>
-#include <errno.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define READ_SIZE 65536
 
+/* With what some programs begin a file in UTF-8. */
+#define MARK "\xef\xbb\xbf"
+#define MARK_SIZE 3
+
 /* A file that is being loaded. */
 struct loading {
 	struct csv_table *table;
+	struct csv_file file;
 	struct csv_parser parser;
 	const char *const *names;
 	uint32_t n_names;
-	bool *wanted; /* by column, once the header is read */
-	uint64_t line, row_line;
-	uint64_t n_fields; /* of the row so far */
+	bool *wanted;        /* by column, once the header is read */
+	uint64_t line;       /* that is being fed */
+	uint64_t row_line;   /* where the row began */
+	uint64_t field_line; /* where the field began */
+	uint64_t n_fields;   /* of the row so far */
 	bool in_row, has_header;
-	bool failed; /* and has complained */
+	bool in_quotes;    /* at the start of what is fed next */
+	bool after_return; /* a carriage return was fed last */
+	bool failed;       /* and has complained */
 };
 
-/* Make an array large enough for n members, at least doubling it. */
-static void *grow(void *array, size_t *capacity, size_t n, size_t size)
-{
-	size_t wanted = *capacity * 2 > n ? *capacity * 2 : n;
-	void *grown;
-
-	if (n <= *capacity)
-		return array;
-	grown = reallocarray(array, wanted, size);
-	if (grown)
-		*capacity = wanted;
-	return grown;
-}
-
-static int texts_add(struct texts *texts, const char *bytes, size_t size)
-{
-	size_t start = texts->n > 0 ? (size_t)texts->ends[texts->n - 1] : 0;
-	uint64_t *ends;
-	char *grown;
-
-	grown = grow(texts->bytes, &texts->bytes_capacity, start + size + 1, 1);
-	if (grown)
-		texts->bytes = grown;
-	ends = grow(
-	    texts->ends, &texts->ends_capacity, texts->n + 1, sizeof(*ends));
-	if (ends)
-		texts->ends = ends;
-	if (!grown || !ends)
-		return complain("no memory for a table");
-	memcpy(texts->bytes + start, bytes, size);
-	texts->ends[texts->n++] = start + size;
-	return 0;
-}
-
-static void texts_free(struct texts *texts)
-{
-	free(texts->bytes);
-	free(texts->ends);
-}
-
-/* Called by libcsv for each field. bytes is NULL only if size is 0. */
+/* Called by libcsv for each field. bytes is NULL if it is empty, unquoted. */
 static void on_field(void *bytes, size_t size, void *arg)
 {
 	struct loading *loading = arg;
@@ -76,6 +44,7 @@ static void on_field(void *bytes, size_t size, void *arg)
 	uint64_t column = loading->n_fields++;
 	struct texts *texts = &table->header;
 
+	loading->field_line = loading->line;
 	if (loading->failed)
 		return;
 	if (loading->has_header) {
@@ -84,44 +53,8 @@ static void on_field(void *bytes, size_t size, void *arg)
 			return;
 		texts = &table->columns[column];
 	}
-	if (texts_add(texts, bytes ? bytes : "", size))
+	if (texts_add(texts, bytes, size))
 		loading->failed = true;
-}
-
-int64_t csv_column(const struct csv_table *table, const char *name)
-{
-	size_t size = strlen(name);
-	int64_t found = -1;
-	struct text text;
-	uint64_t i;
-
-	for (i = 0; i < table->header.n; i++) {
-		text = texts_get(&table->header, i);
-		if (text.size != size || memcmp(text.bytes, name, size) != 0)
-			continue;
-		if (found >= 0)
-			return complain("%s: two columns are named '%s'",
-			    table->file, name);
-		found = (int64_t)i;
-	}
-	if (found < 0)
-		complain("%s: no column is named '%s'", table->file, name);
-	return found;
-}
-
-/* Skip the mark with which some programs start a UTF-8 file. */
-static void strip_mark(struct texts *header)
-{
-	static const char mark[] = "\xef\xbb\xbf";
-	uint64_t i;
-
-	if (header->n == 0 || header->ends[0] < 3 ||
-	    memcmp(header->bytes, mark, 3) != 0)
-		return;
-	memmove(header->bytes, header->bytes + 3,
-	    (size_t)header->ends[header->n - 1] - 3);
-	for (i = 0; i < header->n; i++)
-		header->ends[i] -= 3;
 }
 
 /* The header is complete: find the columns that are to be loaded. */
@@ -131,12 +64,11 @@ static int choose_columns(struct loading *loading)
 	int64_t column;
 	uint64_t i;
 
-	strip_mark(&table->header);
 	table->columns = calloc(table->header.n, sizeof(*table->columns));
 	loading->wanted = calloc(table->header.n, sizeof(*loading->wanted));
 	if (!table->columns || !loading->wanted)
 		return complain("%s: no memory", table->file);
-	for (i = 0; loading->n_names == 0 && i < table->header.n; i++)
+	for (i = 0; !loading->names && i < table->header.n; i++)
 		loading->wanted[i] = true;
 	for (i = 0; i < loading->n_names; i++) {
 		column = csv_column(table, loading->names[i]);
@@ -145,6 +77,24 @@ static int choose_columns(struct loading *loading)
 		loading->wanted[column] = true;
 	}
 	return 0;
+}
+
+static int wrong_number(const struct loading *loading)
+{
+	const struct csv_table *table = loading->table;
+	const char *file = table->file;
+	uintmax_t n = loading->n_fields, line = loading->row_line;
+
+	if (loading->line > line)
+		return complain(
+		    "%s:%ju: the row has %ju field%s, but the header %ju: it "
+		    "goes on to line %ju: a closing quote may be missing",
+		    file, line, n, n == 1 ? "" : "s",
+		    (uintmax_t)table->header.n, (uintmax_t)loading->line);
+	return complain(
+	    "%s:%ju: the row has %ju field%s, but the header %ju: add or "
+	    "remove commas, or quote fields that have some",
+	    file, line, n, n == 1 ? "" : "s", (uintmax_t)table->header.n);
 }
 
 static int end_row(struct loading *loading)
@@ -157,13 +107,9 @@ static int end_row(struct loading *loading)
 		return choose_columns(loading);
 	}
 	if (loading->n_fields != table->header.n)
-		return complain(
-		    "%s:%ju: the row has %ju fields, but the header %ju: add "
-		    "or remove commas, or quote them",
-		    table->file, (uintmax_t)loading->row_line,
-		    (uintmax_t)loading->n_fields, (uintmax_t)table->header.n);
-	lines = grow(table->lines, &table->lines_capacity, table->n_rows + 1,
-	    sizeof(*lines));
+		return wrong_number(loading);
+	lines = csv_grow(table->lines, &table->lines_capacity,
+	    table->n_rows + 1, sizeof(*lines));
 	if (!lines)
 		return complain("%s: no memory", table->file);
 	table->lines = lines;
@@ -190,60 +136,160 @@ static int is_space(unsigned char byte)
 	return 0;
 }
 
+/* ---- Lines -----------------------------------------------------------------
+ */
+
+static int lone_return(const struct loading *loading)
+{
+	return complain(
+	    "%s:%ju: a carriage return without a line feed behind it: lines "
+	    "must end in LF or CRLF. If all end in CR: tr '\\r' '\\n' < FILE",
+	    loading->table->file, (uintmax_t)loading->line);
+}
+
+/*
+ * Refuse what libcsv takes: zero bytes, and carriage returns outside quotes
+ * that end a line alone. Quotes are counted, as those in a field are doubled.
+ */
+static int check_bytes(struct loading *loading, const char *bytes, size_t size)
+{
+	size_t i;
+
+	if (memchr(bytes, '\0', size))
+		return complain("%s:%ju: a zero byte, which no text has: is "
+				"this a CSV file in UTF-8?",
+		    loading->table->file, (uintmax_t)loading->line);
+	if (!loading->after_return && !memchr(bytes, '"', size) &&
+	    !memchr(bytes, '\r', size))
+		return 0;
+	for (i = 0; i < size; i++) {
+		if (loading->after_return && bytes[i] != '\n')
+			return lone_return(loading);
+		if (bytes[i] == '"')
+			loading->in_quotes = !loading->in_quotes;
+		loading->after_return = bytes[i] == '\r' && !loading->in_quotes;
+	}
+	return 0;
+}
+
+static int quote_error(const struct loading *loading)
+{
+	const struct csv_table *table = loading->table;
+	struct text name = { "", 0, false };
+
+	if (loading->n_fields < table->header.n)
+		name = texts_get(&table->header, loading->n_fields);
+	if (loading->field_line < loading->line)
+		return complain(
+		    "%s:%ju: a quote at the wrong place, in the field '%.*s' "
+		    "that began in line %ju: its closing quote is missing "
+		    "there, or is not doubled here",
+		    table->file, (uintmax_t)loading->line, (int)name.size,
+		    name.bytes, (uintmax_t)loading->field_line);
+	return complain(
+	    "%s:%ju: a quote at the wrong place%s%.*s%s: a field with quotes "
+	    "stands in quotes, and those in it are doubled",
+	    table->file, (uintmax_t)loading->line,
+	    name.size ? ", in column '" : "", (int)name.size, name.bytes,
+	    name.size ? "'" : "");
+}
+
 /* Feed one line, or the part of it that was read. */
 static int feed(struct loading *loading, const char *bytes, size_t size)
 {
 	struct csv_parser *parser = &loading->parser;
 
+	if (check_bytes(loading, bytes, size))
+		return -1;
 	if (!loading->in_row && bytes[0] != '\n' && bytes[0] != '\r') {
 		loading->in_row = true;
 		loading->row_line = loading->line;
+		loading->field_line = loading->line;
 	}
-	if (csv_parse(parser, bytes, size, on_field, on_row, loading) != size)
-		return complain("%s:%ju: %s", loading->table->file,
-		    (uintmax_t)loading->line,
-		    csv_error(parser) == CSV_EPARSE
-			? "a quote at the wrong place"
-			: csv_strerror(csv_error(parser)));
-	return loading->failed ? -1 : 0;
+	if (csv_parse(parser, bytes, size, on_field, on_row, loading) == size)
+		return loading->failed ? -1 : 0;
+	if (loading->failed)
+		return -1;
+	if (csv_error(parser) == CSV_EPARSE)
+		return quote_error(loading);
+	return complain("%s:%ju: %s", loading->table->file,
+	    (uintmax_t)loading->line, csv_strerror(csv_error(parser)));
 }
 
-static int feed_all(struct loading *loading, FILE *file)
+static int feed_lines(struct loading *loading, const char *bytes, size_t left)
+{
+	const char *newline;
+	size_t size;
+
+	for (; left > 0; left -= size, bytes += size) {
+		newline = memchr(bytes, '\n', left);
+		size = newline ? (size_t)(newline - bytes) + 1 : left;
+		if (feed(loading, bytes, size))
+			return -1;
+		if (newline)
+			loading->line++;
+	}
+	return 0;
+}
+
+static int feed_all(struct loading *loading)
 {
 	char *buffer = malloc(READ_SIZE);
-	const char *line, *newline;
-	size_t size, rest;
+	size_t mark;
+	ssize_t size;
 	int ret = buffer ? 0 : complain("no memory");
 
 	loading->line = 1;
-	while (ret == 0 && (size = fread(buffer, 1, READ_SIZE, file)) > 0) {
-		for (line = buffer, rest = size; ret == 0 && rest > 0;) {
-			newline = memchr(line, '\n', rest);
-			size = newline ? (size_t)(newline - line) + 1 : rest;
-			ret = feed(loading, line, size);
-			if (newline)
-				loading->line++;
-			line += size;
-			rest -= size;
+	while (ret == 0) {
+		mark = loading->file.n_read ? 0 : MARK_SIZE;
+		size = csv_file_read(&loading->file, buffer, READ_SIZE);
+		if (size <= 0) {
+			ret = size < 0 ? -1 : 0;
+			break;
 		}
+		if ((size_t)size < mark || memcmp(buffer, MARK, mark) != 0)
+			mark = 0;
+		ret = feed_lines(loading, buffer + mark, (size_t)size - mark);
 	}
-	if (ret == 0 && ferror(file))
-		ret = complain("%s: %s", loading->table->file, strerror(errno));
 	free(buffer);
 	return ret;
+}
+
+/* ---- The end ---------------------------------------------------------------
+ */
+
+/* Forget the fields of the last row, of which only a part was there. */
+static void drop_row(struct loading *loading)
+{
+	struct csv_table *table = loading->table;
+	uint64_t i;
+
+	for (i = 0; loading->has_header && i < table->header.n; i++)
+		if (loading->wanted[i])
+			table->columns[i].n = table->n_rows;
 }
 
 static int finish(struct loading *loading)
 {
 	const char *file = loading->table->file;
+	bool grown;
 
-	if (csv_fini(&loading->parser, on_field, on_row, loading))
-		return complain("%s:%ju: a quoted field has no end", file,
-		    (uintmax_t)loading->row_line);
+	if (csv_file_check(&loading->file, &grown))
+		return -1;
+	if (grown)
+		drop_row(loading);
+	else if (loading->after_return)
+		return lone_return(loading);
+	else if (csv_fini(&loading->parser, on_field, on_row, loading))
+		return complain("%s:%ju: a quoted field has no end: the quote "
+				"that closes it is missing",
+		    file, (uintmax_t)loading->field_line);
 	if (loading->failed)
 		return -1;
 	if (!loading->has_header)
-		return complain("%s:1: there is no header", file);
+		return complain("%s:1: there is no header: the first line has "
+				"to name the columns",
+		    file);
 	return 0;
 }
 
@@ -253,38 +299,25 @@ int csv_load(const char *file, const char *const *names, uint32_t n,
 	struct loading loading = {
 		.table = table,
 		.names = names,
-		.n_names = n,
+		.n_names = names ? n : 0,
 	};
-	FILE *stream;
 	int ret;
 
 	memset(table, 0, sizeof(*table));
 	table->file = file;
-	stream = fopen(file, "re");
-	if (!stream)
-		return complain("%s: %s", file, strerror(errno));
-	if (csv_init(&loading.parser, CSV_STRICT | CSV_STRICT_FINI)) {
-		fclose(stream);
+	if (csv_file_open(file, &loading.file))
+		return -1;
+	if (csv_init(&loading.parser,
+		CSV_STRICT | CSV_STRICT_FINI | CSV_EMPTY_IS_NULL)) {
+		csv_file_close(&loading.file);
 		return complain("%s: no memory", file);
 	}
 	csv_set_space_func(&loading.parser, is_space);
-	ret = feed_all(&loading, stream);
+	ret = feed_all(&loading);
 	if (ret == 0)
 		ret = finish(&loading);
 	csv_free(&loading.parser);
 	free(loading.wanted);
-	fclose(stream);
+	csv_file_close(&loading.file);
 	return ret;
-}
-
-void csv_unload(struct csv_table *table)
-{
-	uint64_t i;
-
-	for (i = 0; table->columns && i < table->header.n; i++)
-		texts_free(&table->columns[i]);
-	free(table->columns);
-	texts_free(&table->header);
-	free(table->lines);
-	memset(table, 0, sizeof(*table));
 }

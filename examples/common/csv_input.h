@@ -2,11 +2,13 @@
 /*
  * Tables in CSV files (RFC 4180): a header, then rows of as many fields. Lines
  * end in LF or CRLF; quoted fields may contain commas, line ends and doubled
- * quotes; spaces count; empty lines don't. Bytes are taken as they are.
+ * quotes; spaces count; empty lines don't. An empty field is null, unless it
+ * stands in quotes. Bytes are taken as they are, after a byte order mark.
  */
 #ifndef EXAMPLES_CSV_INPUT_H
 #define EXAMPLES_CSV_INPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,21 +18,31 @@ struct texts {
 	uint64_t *ends; /* in bytes, of each text */
 	uint64_t n;
 	size_t bytes_capacity, ends_capacity;
+	unsigned char *nulls; /* a bit for each text, as far as there are any */
+	size_t nulls_capacity;
 };
 
+/* bytes is not NULL and does not end in a zero byte. */
 struct text {
 	const char *bytes;
-	size_t size;
+	size_t size; /* 0 if it is null */
+	bool is_null;
 };
 
 static inline struct text texts_get(const struct texts *texts, uint64_t i)
 {
 	uint64_t start = i > 0 ? texts->ends[i - 1] : 0;
 	struct text text = { texts->bytes + start,
-		(size_t)(texts->ends[i] - start) };
+		(size_t)(texts->ends[i] - start), false };
 
+	if (i / 8 < texts->nulls_capacity)
+		text.is_null = texts->nulls[i / 8] >> i % 8 & 1;
 	return text;
 }
+
+/* Append a text; bytes NULL: a null. 0, or -1 after a complaint. */
+int texts_add(struct texts *texts, const char *bytes, size_t size);
+void texts_free(struct texts *texts);
 
 struct csv_table {
 	const char *file;
@@ -42,9 +54,10 @@ struct csv_table {
 };
 
 /*
- * Load the n named columns of a file; n 0 means all. The table keeps the file
- * name's pointer. 0, or -1 after a complaint that names file and line.
- * csv_free() also undoes a failed load.
+ * Load the n named columns of a file; names NULL means all of them, n 0 none.
+ * The table keeps the file name's pointer. A pipe is read to its end. 0, or -1
+ * after a complaint that names file and line. csv_unload() also undoes a
+ * failed load.
  */
 int csv_load(const char *file, const char *const *names, uint32_t n,
     struct csv_table *table);

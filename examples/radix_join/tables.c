@@ -17,6 +17,7 @@ static int load_side(struct tables *tables, enum relation relation)
 	const struct options *options = tables->options;
 	const char **names;
 	uint32_t i, n = 0;
+	bool all;
 	int ret;
 
 	names = calloc(options->n_columns + 2, sizeof(*names));
@@ -29,10 +30,9 @@ static int load_side(struct tables *tables, enum relation relation)
 		if (options->columns[i].relation == relation)
 			names[n++] = options->columns[i].name;
 	/* All columns, if there is an output and no list of its columns. */
-	if (options->output && options->n_columns == 0)
-		n = 0;
-	ret = csv_load(
-	    options->csv[relation], names, n, &tables->csv[relation]);
+	all = options->output && options->n_columns == 0;
+	ret = csv_load(options->csv[relation], all ? NULL : names, n,
+	    &tables->csv[relation]);
 	free(names);
 	return ret;
 }

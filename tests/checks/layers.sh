@@ -82,7 +82,7 @@ allowed() # FILE INCLUDED
 		[[ $included == common/* ]] ;;
 	tests/unit/* | tests/stress/* | tests/fuzz/*)
 		[[ $included == src/* || $included == bench/* ||
-			$included == common/* ||
+			$included == common/* || $included == examples/* ||
 			$included == tests/* ]] ;;
 	tests/proc/*)
 		[[ $included == tests/proc/* ||

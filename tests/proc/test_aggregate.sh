@@ -110,7 +110,7 @@ timeout $patience "$aggregate" 'select sum(code), sum(n) from codes.csv' > out 2
 # --- What can't be -----------------------------------------------------------
 
 printf 'a,b\n1,2\n"x\ny",3\n4\n' > short.csv
-refuse 1 '^aggregate: short.csv:5: the row has 1 fields' 'select sum(b) from short.csv'
+refuse 1 '^aggregate: short.csv:5: the row has 1 field' 'select sum(b) from short.csv'
 printf 'a,b\n1,2\n3,"4\n' > open.csv
 refuse 1 'open.csv:3: a quoted field has no end' 'select sum(b) from open.csv'
 printf 'a,b\n1,2\n3,4x\n' > word.csv

@@ -275,7 +275,7 @@ refuse 1 'after.csv:3: a quote at the wrong place' $(files ab.csv k after.csv k)
 printf 'k,v\na,1\n\n"b,2\nc,3\n' > open.csv
 refuse 1 'open.csv:4: a quoted field has no end' $(files open.csv k ab.csv k)
 printf 'k,v\na,1\n"b\nc",2\nd\n' > short.csv
-refuse 1 'short.csv:5: the row has 1 fields, but the header 2' $(files short.csv k ab.csv k)
+refuse 1 'short.csv:5: the row has 1 field, but the header 2' $(files short.csv k ab.csv k)
 printf 'k,v\na,1,2\n' > long.csv
 refuse 1 'long.csv:2: the row has 3 fields, but the header 2' $(files long.csv k ab.csv k)
 refuse 1 "ab.csv:2: column 'k': 'a' is no 64-bit integer" \

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file that others write to while we read: if its times or its size differ at
+ * the end, the bytes are read and hashed again. The same hash means that the
+ * file had these bytes at one moment, and has only grown since.
+ */
+#include "csv_file.h"
+#include "../../common/complain.h"
+
+#include <dfi/dfi.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Kinds of files --------------------------------------------------------
+ */
+
+static const struct {
+	const char *bytes;
+	size_t size;
+	const char *what, *remedy;
+} kinds[] = {
+#define KIND(bytes, what, remedy)                      \
+	{                                              \
+		bytes, sizeof(bytes) - 1, what, remedy \
+	}
+	KIND("\x1f\x8b", "compressed by gzip", "decompress it with gunzip"),
+	KIND("\x28\xb5\x2f\xfd", "compressed by zstd",
+	    "decompress it with unzstd"),
+	KIND("\xfd"
+	     "7zXZ\0",
+	    "compressed by xz", "decompress it with unxz"),
+	KIND("BZh", "compressed by bzip2", "decompress it with bunzip2"),
+	KIND("\x04\x22\x4d\x18", "compressed by lz4",
+	    "decompress it with unlz4"),
+	KIND("7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first"),
+	KIND("PK\x03\x04", "a zip archive, as spreadsheets (.xlsx, .ods) are",
+	    "unpack it, or save the sheet as CSV"),
+	KIND("\xd0\xcf\x11\xe0", "an old spreadsheet (.xls)",
+	    "save the sheet as CSV"),
+	KIND("PAR1", "a Parquet file", "export it as CSV"),
+	KIND("SQLite format 3", "an SQLite database", "export a table as CSV"),
+	KIND("%PDF-", "a PDF file", "export its table as CSV"),
+	/* UTF-32 first: its mark begins as that of UTF-16 does. */
+	KIND("\xff\xfe\0\0", "in UTF-32", "convert it: iconv -f UTF-32"),
+	KIND("\0\0\xfe\xff", "in UTF-32", "convert it: iconv -f UTF-32"),
+	KIND("\xff\xfe", "in UTF-16", "convert it: iconv -f UTF-16"),
+	KIND("\xfe\xff", "in UTF-16", "convert it: iconv -f UTF-16"),
+};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* Most letters of a header are ASCII, which UTF-16 gives a zero byte each. */
+static const char *utf16_without_mark(const char *bytes, size_t size)
+{
+	if (size < 4)
+		return NULL;
+	if (bytes[0] && !bytes[1] && bytes[2] && !bytes[3])
+		return "UTF-16LE";
+	if (!bytes[0] && bytes[1] && !bytes[2] && bytes[3])
+		return "UTF-16BE";
+	return NULL;
+}
+
+/* Refuse a file whose first bytes are those of something else. */
+static int check_kind(const char *name, const char *bytes, size_t size)
+{
+	const char *encoding = utf16_without_mark(bytes, size);
+	size_t i;
+
+	if (encoding)
+		return complain("%s: the file is in %s, not CSV in UTF-8: "
+				"convert it: iconv -f %s",
+		    name, encoding, encoding);
+	for (i = 0; i < N_KINDS; i++)
+		if (size >= kinds[i].size &&
+		    memcmp(bytes, kinds[i].bytes, kinds[i].size) == 0)
+			return complain(
+			    "%s: the file is %s, not CSV in UTF-8: %s", name,
+			    kinds[i].what, kinds[i].remedy);
+	return 0;
+}
+
+/* ---- Reading ---------------------------------------------------------------
+ */
+
+int csv_file_open(const char *name, struct csv_file *file)
+{
+	*file = (struct csv_file){ .name = name };
+	file->fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (file->fd < 0 && errno == ENXIO)
+		return complain("%s: a socket can't be opened as a file: give "
+				"its data through a pipe",
+		    name);
+	if (file->fd < 0)
+		return complain("%s: %s", name, strerror(errno));
+	if (fstat(file->fd, &file->status)) {
+		complain("%s: %s", name, strerror(errno));
+	} else if (S_ISDIR(file->status.st_mode)) {
+		complain("%s: it is a directory: name a file in it", name);
+	} else {
+		/* Files of /proc say that they are empty, and are not. */
+		file->has_size = S_ISREG(file->status.st_mode) &&
+		    file->status.st_size > 0;
+		return 0;
+	}
+	csv_file_close(file);
+	return -1;
+}
+
+void csv_file_close(struct csv_file *file)
+{
+	close(file->fd);
+	file->fd = -1;
+}
+
+/* Fill a buffer unless the end comes before; -1: errno says why. */
+static ssize_t fill(int fd, char *bytes, size_t room)
+{
+	size_t n = 0;
+	ssize_t got;
+
+	while (n < room) {
+		got = read(fd, bytes + n, room - n);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			break;
+		n += (size_t)got;
+	}
+	return (ssize_t)n;
+}
+
+ssize_t csv_file_read(struct csv_file *file, char *bytes, size_t room)
+{
+	uint64_t left = (uint64_t)file->status.st_size - file->n_read;
+	ssize_t n;
+
+	file->room = room;
+	if (file->has_size && left < room)
+		room = (size_t)left;
+	n = fill(file->fd, bytes, room);
+	if (n < 0)
+		return complain("%s: %s", file->name, strerror(errno));
+	if (file->n_read == 0 && check_kind(file->name, bytes, (size_t)n))
+		return -1;
+	if (n == 0)
+		return 0;
+	file->n_read += (uint64_t)n;
+	file->hash = dfi_hash_bytes(bytes, (size_t)n, file->hash);
+	return n;
+}
+
+/* ---- Afterwards ------------------------------------------------------------
+ */
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/* Whether the same bytes come again; -1: reading failed. */
+static int comes_again(const struct csv_file *file)
+{
+	size_t room = file->room;
+	char *bytes = malloc(room);
+	uint64_t left = (uint64_t)file->status.st_size, hash = 0;
+	ssize_t n = 0;
+
+	if (!bytes)
+		return complain("%s: no memory", file->name);
+	if (lseek(file->fd, 0, SEEK_SET) < 0)
+		n = -1;
+	while (n >= 0 && left > 0) {
+		n = fill(file->fd, bytes, left < room ? (size_t)left : room);
+		if (n <= 0)
+			break;
+		hash = dfi_hash_bytes(bytes, (size_t)n, hash);
+		left -= (uint64_t)n;
+	}
+	free(bytes);
+	if (n < 0)
+		return complain("%s: %s", file->name, strerror(errno));
+	return left == 0 && hash == file->hash;
+}
+
+int csv_file_check(struct csv_file *file, bool *grown)
+{
+	struct stat now;
+	char next;
+	int same;
+
+	*grown = false;
+	if (!S_ISREG(file->status.st_mode))
+		return 0;
+	if (fstat(file->fd, &now))
+		return complain("%s: %s", file->name, strerror(errno));
+	if (now.st_size == file->status.st_size &&
+	    same_time(now.st_mtim, file->status.st_mtim) &&
+	    (!file->has_size || file->n_read == (uint64_t)file->status.st_size))
+		return 0;
+	same = file->has_size ? comes_again(file) : 0;
+	if (same < 0)
+		return -1;
+	if (!same)
+		return complain("%s: the file changed while it was read: run "
+				"this again when nobody writes to it",
+		    file->name);
+	*grown = pread(file->fd, &next, 1, file->status.st_size) == 1 &&
+	    next != '\n' && next != '\r';
+	return 0;
+}
