@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From texts to typed columns. */
+/* Columns are looked at one after the other: first their type, then values. */
 #include "columns.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,315 +9,345 @@
 #include <string.h>
 
 #include "../../common/complain.h"
+#include "exact_sum.h"
+#include "number.h"
+#include "types.h"
 
-#define MAX_NUMBER 64 /* bytes of one */
+#define NO_ROW UINT64_MAX
+#define SHOWN 60 /* bytes of a value in a message */
+
+struct loading {
+	const struct query *query;
+	struct csv_table table;
+	enum given_type given[MAX_COLUMNS];
+	const struct texts *texts[MAX_COLUMNS]; /* in the file */
+	struct rows_header header;
+	struct rows *rows;
+};
+
+/* ---- Complaints ------------------------------------------------------------
+ */
+
+static uintmax_t line_of(const struct loading *loading, uint64_t row)
+{
+	return loading->table.lines[row];
+}
+
+static int misfit(const struct loading *loading, uint32_t column, uint64_t row,
+    const char *what)
+{
+	struct text text = texts_get(loading->texts[column], row);
+
+	return complain("%s:%ju: column '%s': '%.*s%s' %s", loading->table.file,
+	    line_of(loading, row), loading->query->columns[column].name,
+	    text.size < SHOWN ? (int)text.size : SHOWN, text.bytes,
+	    text.size > SHOWN ? "..." : "", what);
+}
+
+static int no_number(
+    const struct loading *loading, uint32_t column, uint64_t row)
+{
+	struct text text = texts_get(loading->texts[column], row);
+
+	if (!text.size)
+		return misfit(loading, column, row,
+		    "is not a number, as an empty text in quotes: leave the "
+		    "quotes out for no value");
+	if (!loading->query->columns[column].uses)
+		return misfit(loading, column, row, "is not a number");
+	return misfit(loading, column, row,
+	    "is not a number, and the column is aggregated");
+}
+
+static int no_real(const struct loading *loading, uint32_t column, uint64_t row,
+    enum real_fit fit)
+{
+	switch (fit) {
+	case REAL_TOO_LARGE:
+		return misfit(loading, column, row,
+		    "is larger than a real can be, which is 1.8e308");
+	case REAL_TOO_SMALL:
+		return misfit(loading, column, row,
+		    "is nearer to 0 than a real can be, which is 4.9e-324");
+	default:
+		return complain("no memory");
+	}
+}
+
+/* ---- Types that values have ------------------------------------------------
+ */
+
+/* Rows with a value of some kind; NO_ROW: there is none. */
+struct survey {
+	uint64_t negative, large, too_long, real;
+};
+
+static int survey_values(
+    const struct loading *loading, uint32_t column, struct survey *survey)
+{
+	struct text text;
+	uint64_t i, word;
+
+	*survey = (struct survey){ NO_ROW, NO_ROW, NO_ROW, NO_ROW };
+	for (i = 0; i < loading->table.n_rows; i++) {
+		text = texts_get(loading->texts[column], i);
+		if (text.is_null)
+			continue;
+		switch (number_kind(text, &word)) {
+		case NUMBER_SIGNED:
+			if ((int64_t)word < 0)
+				survey->negative = i;
+			break;
+		case NUMBER_UNSIGNED:
+			survey->large = i;
+			break;
+		case NUMBER_LONG:
+			survey->too_long = i;
+			break;
+		case NUMBER_REAL:
+			survey->real = i;
+			break;
+		default:
+			return no_number(loading, column, i);
+		}
+	}
+	return 0;
+}
+
+static int choose_integer(
+    struct loading *loading, uint32_t column, const struct survey *survey)
+{
+	struct rows_column *to = &loading->header.columns[column];
+	const char *name = loading->query->columns[column].name;
+	char what[MAX_NAME + 200];
+
+	if (survey->real != NO_ROW)
+		return misfit(loading, column, survey->real,
+		    "is not an integer, which --types says it is");
+	if (survey->too_long != NO_ROW) {
+		snprintf(what, sizeof(what),
+		    "is an integer that 64 bits do not hold; --types %s=real "
+		    "takes it rounded",
+		    name);
+		return misfit(loading, column, survey->too_long, what);
+	}
+	if (survey->large != NO_ROW && survey->negative != NO_ROW) {
+		snprintf(what, sizeof(what),
+		    "is above 9223372036854775807, and line %ju has a negative "
+		    "integer: 64 bits do not hold both; --types %s=real takes "
+		    "them rounded",
+		    line_of(loading, survey->negative), name);
+		return misfit(loading, column, survey->large, what);
+	}
+	to->type = survey->large != NO_ROW ? VALUE_UNSIGNED : VALUE_SIGNED;
+	to->n_limbs = 2;
+	return 0;
+}
+
+/* Of a column that is aggregated. */
+static int choose_type(
+    struct loading *loading, uint32_t column, uint64_t *real_row)
+{
+	struct rows_column *to = &loading->header.columns[column];
+	uint32_t uses = loading->query->columns[column].uses;
+	enum given_type given = loading->given[column];
+	struct survey survey;
+	uint64_t i;
+
+	for (i = 0; i < loading->table.n_rows && !to->has_nulls; i++)
+		to->has_nulls = texts_get(loading->texts[column], i).is_null;
+	if (uses == USE_NULLS && !given)
+		return 0;
+	if (survey_values(loading, column, &survey))
+		return -1;
+	*real_row = survey.real;
+	if (given == GIVEN_INTEGER ||
+	    (given != GIVEN_REAL && survey.real == NO_ROW))
+		return choose_integer(loading, column, &survey);
+	to->type = VALUE_REAL;
+	return 0;
+}
 
 /* ---- Values ----------------------------------------------------------------
  */
 
-static bool to_integer(struct text text, bool as_printed, int64_t *value)
+/* The text by which a value is grouped: the same for equal numbers. */
+static int key_text(const struct loading *loading, uint32_t column,
+    uint64_t row, char room[REAL_SIZE], struct text *text)
 {
-	char copy[MAX_NUMBER], again[MAX_NUMBER], *end;
-
-	if (!text.size || text.size >= sizeof(copy) ||
-	    strspn(text.bytes, " \t\n\v\f\r") > 0)
-		return false;
-	memcpy(copy, text.bytes, text.size);
-	copy[text.size] = '\0';
-	errno = 0;
-	*value = strtoll(copy, &end, 10);
-	if (errno || end != copy + text.size)
-		return false;
-	snprintf(again, sizeof(again), "%" PRId64, *value);
-	return !as_printed || strcmp(copy, again) == 0;
-}
-
-static bool to_real(struct text text, double *value)
-{
-	char copy[MAX_NUMBER], *end;
-
-	if (!text.size || text.size >= sizeof(copy))
-		return false;
-	memcpy(copy, text.bytes, text.size);
-	copy[text.size] = '\0';
-	/* No names, hexadecimal digits or spaces. */
-	if (strspn(copy, "0123456789+-.eE") != text.size)
-		return false;
-	*value = strtod(copy, &end);
-	return end == copy + text.size;
-}
-
-static bool fits(
-    const struct column *column, enum column_type type, struct text text)
-{
-	int64_t integer;
+	enum given_type given = loading->given[column];
+	enum number_kind kind;
+	enum real_fit fit;
+	uint64_t word = 0;
 	double real;
 
-	switch (type) {
-	case COLUMN_INTEGER:
-		return to_integer(text, column->is_key, &integer);
-	case COLUMN_REAL:
-		return to_real(text, &real);
-	default:
-		/* The zeros behind a text are not part of it. */
-		return !memchr(text.bytes, '\0', text.size);
-	}
-}
-
-/* ---- Types -----------------------------------------------------------------
- */
-
-static const char *const type_names[] = {
-	[COLUMN_INTEGER] = "integer",
-	[COLUMN_REAL] = "real",
-	[COLUMN_TEXT] = "text",
-};
-
-/* The first row whose value doesn't fit; n_rows: there is none. */
-static uint64_t first_misfit(const struct relation *relation,
-    const struct column *column, enum column_type type)
-{
-	const struct texts *texts = &relation->table.columns[column->number];
-	uint64_t i;
-
-	for (i = 0; i < relation->table.n_rows; i++)
-		if (!fits(column, type, texts_get(texts, i)))
-			break;
-	return i;
-}
-
-static int misfit(const struct relation *relation, const struct column *column,
-    enum column_type type, uint64_t row)
-{
-	const struct csv_table *table = &relation->table;
-	struct text text = texts_get(&table->columns[column->number], row);
-
-	return complain("%s:%" PRIu64 ": column '%s': '%.*s' is not %s%s%s",
-	    table->file, table->lines[row], column->name,
-	    (int)(text.size < MAX_NUMBER ? text.size : MAX_NUMBER), text.bytes,
-	    type == COLUMN_INTEGER    ? "an integer"
-		: type == COLUMN_REAL ? "a number"
-				      : "a text without zero bytes",
-	    type == COLUMN_INTEGER && column->is_key
-		? " as one would print it (give the column the type text)"
-		: "",
-	    column->type == COLUMN_ANY && column->is_number
-		? ", and the column is aggregated"
-		: "");
-}
-
-static int choose_type(const struct relation *relation, struct column *column)
-{
-	enum column_type last = column->is_number ? COLUMN_REAL : COLUMN_TEXT;
-	enum column_type type = column->type ? column->type : last;
-	uint64_t row;
-
-	/* Grouping by numbers whose equality is a matter of rounding? As texts.
-	 */
-	if (!column->type &&
-	    first_misfit(relation, column, COLUMN_INTEGER) ==
-		relation->table.n_rows) {
-		column->type = COLUMN_INTEGER;
+	if (given != GIVEN_INTEGER && given != GIVEN_REAL)
 		return 0;
+	kind = number_kind(*text, &word);
+	if (kind == NUMBER_NONE)
+		return no_number(loading, column, row);
+	if (given == GIVEN_REAL) {
+		fit = number_real(*text, &real);
+		if (fit > REAL_COARSE)
+			return no_real(loading, column, row, fit);
+		real_text(real == 0 ? 0 : real, room);
+	} else if (kind == NUMBER_SIGNED) {
+		snprintf(room, REAL_SIZE, "%" PRId64, (int64_t)word);
+	} else if (kind == NUMBER_UNSIGNED) {
+		snprintf(room, REAL_SIZE, "%" PRIu64, word);
+	} else {
+		return misfit(loading, column, row,
+		    "is not an integer of 64 bits, which --types says it is");
 	}
-	row = first_misfit(relation, column, type);
-	if (row < relation->table.n_rows)
-		return misfit(relation, column, type, row);
-	column->type = type;
+	*text = (struct text){ room, strlen(room), false };
 	return 0;
 }
 
-/* One "name=type" of the option. */
-static int give_type(struct relation *relation, char *part)
+static int fill_key(const struct loading *loading, uint32_t column,
+    struct dictionary *dictionary)
 {
-	char *type = strrchr(part, '=');
-	uint32_t i, t;
+	uint64_t *words = rows_words(loading->rows, column), i;
+	char room[REAL_SIZE];
+	struct text text;
 
-	if (type)
-		*type++ = '\0';
-	for (t = COLUMN_INTEGER; type && t <= COLUMN_TEXT; t++)
-		if (strcmp(type, type_names[t]) == 0)
-			break;
-	if (!type || t > COLUMN_TEXT)
-		return complain("--types: '%s': expected NAME=integer, "
-				"NAME=real or NAME=text",
-		    part);
-	for (i = 0; i < relation->n_columns; i++) {
-		struct column *column = &relation->columns[i];
-
-		if (strcmp(column->name, part) != 0)
+	for (i = 0; i < loading->table.n_rows; i++) {
+		text = texts_get(loading->texts[column], i);
+		if (text.is_null)
 			continue;
-		if ((column->is_number && t == COLUMN_TEXT) ||
-		    (column->is_key && t == COLUMN_REAL))
-			return complain("--types: column '%s' is %s, so it "
-					"can't be %s",
-			    part,
-			    t == COLUMN_TEXT ? "aggregated" : "grouped by",
-			    type_names[t]);
-		column->type = (enum column_type)t;
-		return 0;
+		if (key_text(loading, column, i, room, &text))
+			return -1;
+		words[i] = dictionary_add(dictionary, text);
+		if (!words[i])
+			return -1;
 	}
-	return complain("--types: column '%s' is not in the query", part);
+	return 0;
 }
 
-static int give_types(struct relation *relation, const char *types)
+/* Reals are rounded, but what is written as a whole number is not. */
+static int coarse(const struct loading *loading, uint32_t column, uint64_t row,
+    uint64_t real_row)
 {
-	char *copy = strdup(types ? types : ""), *rest = NULL, *part;
-	int ret = copy ? 0 : complain("no memory");
+	char what[MAX_NAME + 200], because[80] = "";
 
-	for (part = copy ? strtok_r(copy, ",", &rest) : NULL; part && !ret;
-	     part = strtok_r(NULL, ",", &rest))
-		ret = give_type(relation, part);
-	free(copy);
-	return ret;
+	if (real_row != NO_ROW && real_row != row)
+		snprintf(because, sizeof(because),
+		    ", and line %ju makes the column real",
+		    line_of(loading, real_row));
+	snprintf(what, sizeof(what),
+	    "has more digits than a real holds%s; --types %s=real takes it "
+	    "rounded",
+	    because, loading->query->columns[column].name);
+	return misfit(loading, column, row, what);
 }
 
-/* ---- The relation ----------------------------------------------------------
+static int fill_real(const struct loading *loading, uint32_t column, uint64_t i,
+    uint64_t real_row, struct real_range *range)
+{
+	struct text text = texts_get(loading->texts[column], i);
+	enum real_fit fit;
+	double real;
+
+	fit = number_real(text, &real);
+	if (fit == REAL_COARSE && loading->given[column] != GIVEN_REAL)
+		return coarse(loading, column, i, real_row);
+	if (fit > REAL_COARSE)
+		return no_real(loading, column, i, fit);
+	memcpy(&rows_words(loading->rows, column)[i], &real, sizeof(real));
+	real_range_add(range, real);
+	return 0;
+}
+
+static int fill_numbers(
+    const struct loading *loading, uint32_t column, uint64_t real_row)
+{
+	struct rows_column *to = &loading->rows->header->columns[column];
+	uint64_t *words = rows_words(loading->rows, column), i;
+	struct real_range range = REAL_RANGE_NONE;
+	struct text text;
+
+	for (i = 0; i < loading->table.n_rows; i++) {
+		text = texts_get(loading->texts[column], i);
+		if (text.is_null)
+			rows_nulls(loading->rows, column)[i] = 1;
+		else if (to->type == VALUE_REAL) {
+			if (fill_real(loading, column, i, real_row, &range))
+				return -1;
+		} else if (to->type != VALUE_NONE) {
+			(void)number_kind(text, &words[i]);
+		}
+	}
+	if (to->type == VALUE_REAL) {
+		to->scale = real_range_scale(&range);
+		to->n_limbs = real_range_limbs(&range);
+	}
+	return 0;
+}
+
+/* ---- All of it -------------------------------------------------------------
  */
 
-static struct column *add_column(struct relation *relation, const char *name)
+static int read_file(struct loading *loading)
 {
-	struct column *column;
-	uint32_t i;
-
-	for (i = 0; i < relation->n_columns; i++)
-		if (strcmp(relation->columns[i].name, name) == 0)
-			return &relation->columns[i];
-	column = &relation->columns[relation->n_columns++];
-	column->name = name;
-	snprintf(column->field, sizeof(column->field), "c%" PRIu32, i);
-	return column;
-}
-
-static int find_columns(const struct query *query, struct relation *relation)
-{
+	const struct query *query = loading->query;
 	const char *names[MAX_COLUMNS];
-	struct column *column;
 	int64_t number;
 	uint32_t i;
 
-	for (i = 0; i < query->n_keys; i++)
-		add_column(relation, query->keys[i])->is_key = 1;
-	for (i = 0; i < query->n_items; i++)
-		if (query->items[i].column[0] && query->items[i].function)
-			add_column(relation, query->items[i].column)
-			    ->is_number = 1;
-	for (i = 0; i < relation->n_columns; i++)
-		names[i] = relation->columns[i].name;
-	if (csv_load(query->file, names, relation->n_columns, &relation->table))
+	for (i = 0; i < query->n_columns; i++)
+		names[i] = query->columns[i].name;
+	if (csv_load(query->file, names, query->n_columns, &loading->table))
 		return -1;
-	for (i = 0; i < relation->n_columns; i++) {
-		column = &relation->columns[i];
-		number = csv_column(&relation->table, column->name);
+	if (loading->table.n_rows > MAX_SUMMED)
+		return complain("%s: more than %ju rows", query->file,
+		    (uintmax_t)MAX_SUMMED);
+	for (i = 0; i < query->n_columns; i++) {
+		number = csv_column(&loading->table, names[i]);
 		if (number < 0)
 			return -1;
-		column->number = (uint64_t)number;
+		loading->texts[i] = &loading->table.columns[number];
 	}
 	return 0;
 }
 
-static uint32_t longest(const struct relation *relation, uint64_t column)
+static int make_rows(
+    struct loading *loading, struct dictionary dictionaries[MAX_KEYS])
 {
-	const struct texts *texts = &relation->table.columns[column];
-	size_t size = 1;
-	uint64_t i;
-
-	for (i = 0; i < relation->table.n_rows; i++)
-		if (texts_get(texts, i).size > size)
-			size = texts_get(texts, i).size;
-	return size < DFI_MAX_TUPLE_SIZE ? (uint32_t)size : DFI_MAX_TUPLE_SIZE;
-}
-
-/* Numbers first, so that they are aligned; fields stay in columns' order. */
-static void make_schema(struct relation *relation)
-{
-	const struct column *column;
-	struct dfi_field *field;
-	uint32_t i, texts, size = 0;
-
-	for (texts = 0; texts < 2; texts++)
-		for (i = 0; i < relation->n_columns; i++) {
-			column = &relation->columns[i];
-			field = &relation->fields[i];
-			if (texts != (column->type == COLUMN_TEXT))
-				continue;
-			field->name = column->field;
-			field->offset = size;
-			field->type = column->type == COLUMN_INTEGER ? DFI_INT64
-			    : column->type == COLUMN_REAL ? DFI_DOUBLE
-							  : DFI_BYTES;
-			field->size = texts ? longest(relation, column->number)
-					    : 8;
-			size += field->size;
-		}
-	/* A query that only counts needs no column. */
-	if (!relation->n_columns) {
-		relation->fields[0] = (struct dfi_field){
-			.name = "none", .type = DFI_UINT64, .size = 8
-		};
-		size = 8;
-	}
-	relation->schema = (struct dfi_schema){
-		.fields = relation->fields,
-		.n_fields = relation->n_columns ? relation->n_columns : 1,
-		.tuple_size = (size + 7) / 8 * 8,
-	};
-}
-
-int relation_load(
-    const struct query *query, const char *types, struct relation *relation)
-{
+	const struct query *query = loading->query;
+	struct rows_header *header = &loading->header;
+	uint64_t real_rows[MAX_COLUMNS];
 	uint32_t i;
+	int ret = 0;
 
-	memset(relation, 0, sizeof(*relation));
-	if (find_columns(query, relation) || give_types(relation, types))
-		return -1;
-	for (i = 0; i < relation->n_columns; i++)
-		if (choose_type(relation, &relation->columns[i]))
+	header->n_rows = loading->table.n_rows;
+	header->n_columns = query->n_columns;
+	for (i = 0; i < query->n_columns; i++) {
+		real_rows[i] = NO_ROW;
+		if (i < query->n_keys)
+			header->columns[i].type = VALUE_KEY;
+		else if (choose_type(loading, i, &real_rows[i]))
 			return -1;
-	make_schema(relation);
-	return 0;
-}
-
-void relation_unload(struct relation *relation)
-{
-	csv_unload(&relation->table);
-}
-
-const char *relation_field(const struct relation *relation, const char *column)
-{
-	uint32_t i;
-
-	for (i = 0; i < relation->n_columns; i++)
-		if (strcmp(relation->columns[i].name, column) == 0)
-			return relation->columns[i].field;
-	return NULL;
-}
-
-void relation_tuple(const struct relation *relation, uint64_t i, char *tuple)
-{
-	const struct column *column = relation->columns;
-	const struct dfi_field *field = relation->fields;
-	struct text text;
-	int64_t integer;
-	double real;
-	uint32_t c;
-
-	memset(tuple, 0, relation->schema.tuple_size);
-	for (c = 0; c < relation->n_columns; c++, column++, field++) {
-		text = texts_get(&relation->table.columns[column->number], i);
-		switch (column->type) {
-		case COLUMN_INTEGER:
-			(void)to_integer(text, false, &integer);
-			memcpy(tuple + field->offset, &integer, 8);
-			break;
-		case COLUMN_REAL:
-			(void)to_real(text, &real);
-			memcpy(tuple + field->offset, &real, 8);
-			break;
-		default:
-			memcpy(tuple + field->offset, text.bytes, text.size);
-			break;
-		}
 	}
+	if (rows_create(loading->rows, header))
+		return -1;
+	for (i = 0; i < query->n_columns && !ret; i++)
+		ret = i < query->n_keys
+		    ? fill_key(loading, i, &dictionaries[i])
+		    : fill_numbers(loading, i, real_rows[i]);
+	return ret ? ret : rows_seal(loading->rows);
+}
+
+int columns_load(const struct query *query, const char *types,
+    struct rows *rows, struct dictionary dictionaries[MAX_KEYS])
+{
+	struct loading loading = { .query = query, .rows = rows };
+	int ret;
+
+	*rows = (struct rows){ .fd = -1 };
+	ret = types_parse(query, types, loading.given);
+	if (!ret)
+		ret = read_file(&loading);
+	if (!ret)
+		ret = make_rows(&loading, dictionaries);
+	csv_unload(&loading.table);
+	return ret;
 }

@@ -1,98 +1,292 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Aggregates of the query are made here, from those of the flow. */
 #include "output.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-static void put_text(const char *text, size_t size)
+#include "../../common/complain.h"
+#include "exact_sum.h"
+#include "number.h"
+
+/* One row of results. */
+struct row {
+	const struct plan *plan;
+	const struct dfi_schema *schema;
+	const char *tuple; /* NULL: no rows, and the one group of all of them */
+	const struct dictionary *dictionaries;
+};
+
+/* ---- Values ----------------------------------------------------------------
+ */
+
+static struct text key(const struct row *row, uint32_t column)
+{
+	uint64_t number;
+
+	memcpy(&number, row->tuple + row->schema->fields[column].offset,
+	    sizeof(number));
+	return dictionary_get(&row->dictionaries[column], number);
+}
+
+/* Of the flow: all are words of 64 bits. */
+static uint64_t aggregate(const struct row *row, uint32_t i)
+{
+	const struct dfi_field *field =
+	    &row->schema->fields[row->plan->query->n_keys + i];
+	uint64_t word;
+
+	memcpy(&word, row->tuple + field->offset, sizeof(word));
+	return word;
+}
+
+/* Values that are not null; NO_COLUMN: rows. */
+static uint64_t count(const struct row *row, uint32_t column)
+{
+	if (!row->tuple)
+		return 0;
+	return aggregate(
+	    row, column == NO_COLUMN ? 0 : row->plan->columns[column].count);
+}
+
+static void sum(const struct row *row, uint32_t column, struct exact_sum *sum)
+{
+	const struct rows_column *from =
+	    &row->plan->rows->header->columns[column];
+	int64_t limbs[MAX_LIMBS];
+	uint32_t i;
+
+	for (i = 0; i < from->n_limbs; i++)
+		limbs[i] = (int64_t)aggregate(
+		    row, row->plan->columns[column].limbs + i);
+	exact_sum_make(sum, limbs, from->n_limbs, from->scale);
+}
+
+/* ---- Texts -----------------------------------------------------------------
+ */
+
+/* A null is nothing, an empty text is in quotes. */
+static void put_text(struct text text)
 {
 	size_t i;
 
-	for (i = 0; i < size; i++)
-		if (strchr(",\"\r\n", text[i]))
+	for (i = 0; i < text.size; i++)
+		if (memchr(",\"\r\n", text.bytes[i], 4))
 			break;
-	if (i == size) {
-		fwrite(text, 1, size, stdout);
+	if (i == text.size && (text.size || text.is_null)) {
+		fwrite(text.bytes, 1, text.size, stdout);
 		return;
 	}
 	putchar('"');
-	for (i = 0; i < size; i++) {
-		if (text[i] == '"')
+	for (i = 0; i < text.size; i++) {
+		if (text.bytes[i] == '"')
 			putchar('"');
-		putchar(text[i]);
+		putchar(text.bytes[i]);
 	}
 	putchar('"');
 }
 
-/* With a point also where it is whole, as SQL shells do. */
-static void put_real(double real)
+static void put_integer(uint32_t type, uint64_t word)
 {
-	char text[64];
-
-	snprintf(text, sizeof(text), "%.15g", real);
-	printf("%s%s", text,
-	    strspn(text, "-0123456789") == strlen(text) ? ".0" : "");
+	if (type == VALUE_UNSIGNED)
+		printf("%" PRIu64, word);
+	else
+		printf("%" PRId64, (int64_t)word);
 }
 
-static void put_field(const struct dfi_field *field, const char *tuple)
+static void put_value(uint32_t type, uint64_t word)
 {
-	const char *at = tuple + field->offset;
-	uint64_t integer;
+	char text[REAL_SIZE];
 	double real;
 
-	switch (field->type) {
-	case DFI_BYTES:
-		put_text(at, strnlen(at, field->size));
+	if (type != VALUE_REAL) {
+		put_integer(type, word);
 		return;
-	case DFI_DOUBLE:
-		memcpy(&real, at, sizeof(real));
-		put_real(real);
-		return;
-	case DFI_UINT64:
-		memcpy(&integer, at, sizeof(integer));
-		printf("%" PRIu64, integer);
-		return;
-	default:
-		memcpy(&integer, at, sizeof(integer));
-		printf("%" PRId64, (int64_t)integer);
-		return;
+	}
+	memcpy(&real, &word, sizeof(real));
+	real_text(real, text);
+	fputs(text, stdout);
+}
+
+/* "city 'Rome', code null" */
+static void name_group(const struct row *row, char *to, size_t room)
+{
+	const struct query *query = row->plan->query;
+	struct text text;
+	size_t n = 0;
+	uint32_t i;
+
+	snprintf(to, room, "all rows");
+	for (i = 0; i < query->n_keys && n < room; i++) {
+		text = key(row, i);
+		n += (size_t)snprintf(to + n, room - n,
+		    text.is_null ? "%s%s null" : "%s%s '%.*s'", i ? ", " : "",
+		    query->columns[i].name,
+		    text.size < 60 ? (int)text.size : 60, text.bytes);
 	}
 }
 
-void output_header(const struct query *query)
+static int too_large(const struct row *row, const char *column, bool is_real)
 {
+	char group[512];
+
+	name_group(row, group, sizeof(group));
+	if (is_real)
+		return complain("the sum of column '%s', of %s, is larger than "
+				"a real can be, which is 1.8e308",
+		    column, group);
+	return complain("the sum of column '%s', of %s, doesn't fit 64 bits; "
+			"--types %s=real gives it rounded",
+	    column, group, column);
+}
+
+/* ---- Items -----------------------------------------------------------------
+ */
+
+/* Print a sum, or with only_check see whether it can be. 0, or -1. */
+static int put_sum(const struct row *row, uint32_t column, bool only_check)
+{
+	uint32_t type = row->plan->rows->header->columns[column].type;
+	const char *name = row->plan->query->columns[column].name;
+	struct exact_sum exact;
+	char text[REAL_SIZE];
+	bool whole;
+	uint64_t word;
+	double real;
+	int exponent;
+
+	sum(row, column, &exact);
+	whole = type == VALUE_UNSIGNED
+	    ? exact_sum_uint64(&exact, &word)
+	    : exact_sum_int64(&exact, (int64_t *)&word);
+	if (!whole && type != VALUE_REAL)
+		return too_large(row, name, false);
+	real = exact_sum_real(&exact, &exponent);
+	real = ldexp(real, exponent);
+	if (!isfinite(real))
+		return too_large(row, name, true);
+	if (only_check)
+		return 0;
+	if (!whole) {
+		real_text_short(real, text);
+		fputs(text, stdout);
+		return 0;
+	}
+	put_integer(type, word);
+	/* With a point also where it is whole, as SQL shells do. */
+	if (type == VALUE_REAL)
+		fputs(".0", stdout);
+	return 0;
+}
+
+static void put_average(const struct row *row, uint32_t column)
+{
+	struct exact_sum exact;
+	char text[REAL_SIZE];
+	double real;
+	int exponent;
+
+	sum(row, column, &exact);
+	real = exact_sum_real(&exact, &exponent) / (double)count(row, column);
+	real_text_short(ldexp(real, exponent), text);
+	fputs(text, stdout);
+}
+
+static void put_item(const struct row *row, const struct query_item *item)
+{
+	const struct plan_column *at;
+	uint32_t type;
+
+	if (!item->function) {
+		put_text(key(row, item->column));
+		return;
+	}
+	if (item->function == DFI_COUNT) {
+		printf("%" PRIu64, count(row, item->column));
+		return;
+	}
+	/* Of nothing but nulls all others are null. */
+	if (!count(row, item->column))
+		return;
+	at = &row->plan->columns[item->column];
+	type = row->plan->rows->header->columns[item->column].type;
+	if (item->function == DFI_SUM)
+		(void)put_sum(row, item->column, false);
+	else if (item->function == DFI_AVG)
+		put_average(row, item->column);
+	else
+		put_value(type,
+		    aggregate(
+			row, item->function == DFI_MIN ? at->min : at->max));
+}
+
+/* ---- Rows ------------------------------------------------------------------
+ */
+
+static void put_header(const struct query *query)
+{
+	const char *name;
 	uint32_t i;
 
 	for (i = 0; i < query->n_items; i++) {
 		if (i)
 			putchar(',');
-		put_text(query->items[i].name, strlen(query->items[i].name));
+		name = query->items[i].name;
+		put_text((struct text){ name, strlen(name), false });
 	}
 	putchar('\n');
 }
 
-static uint32_t key_number(const struct query *query, const char *column)
+static void put_row(const struct row *row)
 {
-	uint32_t k = 0;
-
-	while (strcmp(query->keys[k], column) != 0)
-		k++;
-	return k;
-}
-
-void output_row(const struct query *query, const struct dfi_schema *schema,
-    const char *tuple)
-{
-	uint32_t aggregate = query->n_keys, i;
+	const struct query *query = row->plan->query;
+	uint32_t i;
 
 	for (i = 0; i < query->n_items; i++) {
 		if (i)
 			putchar(',');
-		put_field(&schema->fields[query->items[i].function
-				  ? aggregate++
-				  : key_number(query, query->items[i].column)],
-		    tuple);
+		put_item(row, &query->items[i]);
 	}
 	putchar('\n');
+}
+
+static int check_row(const struct row *row)
+{
+	const struct query_item *item = row->plan->query->items;
+	uint32_t i, n = row->plan->query->n_items;
+
+	for (i = 0; i < n; i++, item++)
+		if (item->function == DFI_SUM && count(row, item->column) &&
+		    put_sum(row, item->column, true))
+			return -1;
+	return 0;
+}
+
+int output(const struct plan *plan, const struct results *results,
+    const struct dictionary dictionaries[MAX_KEYS])
+{
+	struct row row = { .plan = plan,
+		.schema = results->schema,
+		.dictionaries = dictionaries };
+	size_t size = results->schema->tuple_size;
+	uint64_t i;
+
+	for (i = 0; i < results->n; i++) {
+		row.tuple = results->tuples + i * size;
+		if (check_row(&row))
+			return -1;
+	}
+	put_header(plan->query);
+	for (i = 0; i < results->n; i++) {
+		row.tuple = results->tuples + i * size;
+		put_row(&row);
+	}
+	/* No rows at all: SQL has one result where nothing is grouped by. */
+	row.tuple = NULL;
+	if (!results->n && !plan->query->n_keys)
+		put_row(&row);
+	return 0;
 }

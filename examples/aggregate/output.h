@@ -3,13 +3,15 @@
 #ifndef AGGREGATE_OUTPUT_H
 #define AGGREGATE_OUTPUT_H
 
-#include <dfi/dfi.h>
-#include "query.h"
+#include "dictionary.h"
+#include "plan.h"
+#include "worker.h"
 
-void output_header(const struct query *query);
-
-/* A result tuple: the keys, then the aggregates, in the query's order. */
-void output_row(const struct query *query, const struct dfi_schema *schema,
-    const char *tuple);
+/*
+ * Print all results, after a header. 0, or -1 after a complaint, and then
+ * nothing is printed: a sum is too large.
+ */
+int output(const struct plan *plan, const struct results *results,
+    const struct dictionary dictionaries[MAX_KEYS]);
 
 #endif

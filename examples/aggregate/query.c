@@ -13,12 +13,26 @@
 struct parser {
 	const char *text, *at;
 	struct query *query;
+	/* Columns' names in the order of the text; GROUP BY comes last. */
+	char item_columns[MAX_ITEMS][MAX_NAME];
 };
 
 static int expected(const struct parser *parser, const char *what)
 {
-	return complain("query, column %zu: expected %s, not '%.20s'",
-	    (size_t)(parser->at - parser->text) + 1, what, parser->at);
+	size_t column = (size_t)(parser->at - parser->text) + 1;
+
+	if (!*parser->at)
+		return complain("query, column %zu: expected %s, but the query "
+				"ends here",
+		    column, what);
+	return complain("query, column %zu: expected %s, not '%.20s'", column,
+	    what, parser->at);
+}
+
+static int too_long(const struct parser *parser, size_t room)
+{
+	return complain("query, column %zu: the name has more than %zu bytes",
+	    (size_t)(parser->at - parser->text) + 1, room - 1);
 }
 
 static void skip_spaces(struct parser *parser)
@@ -27,9 +41,10 @@ static void skip_spaces(struct parser *parser)
 		parser->at++;
 }
 
+/* Also of UTF-8 letters, whose bytes are all above ASCII. */
 static bool is_word(char c)
 {
-	return isalnum((unsigned char)c) || c == '_';
+	return isalnum((unsigned char)c) || c == '_' || (unsigned char)c > 127;
 }
 
 /* Take a keyword if it is there. */
@@ -57,6 +72,7 @@ static bool take_sign(struct parser *parser, char sign)
 /* "" in quotes is one quote. */
 static int take_quoted(struct parser *parser, char *to, size_t room)
 {
+	const char *start = parser->at;
 	size_t n = 0;
 
 	for (parser->at++; *parser->at; parser->at++) {
@@ -65,10 +81,11 @@ static int take_quoted(struct parser *parser, char *to, size_t room)
 			return 0;
 		}
 		if (n + 1 >= room)
-			return expected(parser, "a shorter name");
+			return too_long(parser, room);
 		to[n++] = *parser->at;
 	}
-	return expected(parser, "a closing quote");
+	return complain("query, column %zu: the quote has no end",
+	    (size_t)(start - parser->text) + 1);
 }
 
 static int take_name(struct parser *parser, const char *others, char *to,
@@ -85,7 +102,7 @@ static int take_name(struct parser *parser, const char *others, char *to,
 	if (!n)
 		return expected(parser, what);
 	if (n >= room)
-		return expected(parser, "a shorter name");
+		return too_long(parser, room);
 	memcpy(to, parser->at, n);
 	to[n] = '\0';
 	parser->at += n;
@@ -99,13 +116,13 @@ static int take_column(struct parser *parser, char *to)
 
 static const struct {
 	const char *name;
-	uint32_t function;
+	uint32_t function, uses;
 } functions[] = {
-	{ "count", DFI_COUNT },
-	{ "sum", DFI_SUM },
-	{ "min", DFI_MIN },
-	{ "max", DFI_MAX },
-	{ "avg", DFI_AVG },
+	{ "count", DFI_COUNT, USE_NULLS },
+	{ "sum", DFI_SUM, USE_NULLS | USE_SUM },
+	{ "min", DFI_MIN, USE_NULLS | USE_MIN },
+	{ "max", DFI_MAX, USE_NULLS | USE_MAX },
+	{ "avg", DFI_AVG, USE_NULLS | USE_SUM },
 };
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
@@ -126,28 +143,33 @@ static uint32_t take_function(struct parser *parser)
 
 static int take_item(struct parser *parser)
 {
+	uint32_t i = parser->query->n_items;
 	struct query_item *item;
 	const char *from, *end;
 
-	if (parser->query->n_items == MAX_ITEMS)
-		return expected(parser, "fewer items");
+	if (i == MAX_ITEMS)
+		return complain(
+		    "query: more than %d items are selected", MAX_ITEMS);
 	item = &parser->query->items[parser->query->n_items++];
 	skip_spaces(parser);
 	from = parser->at;
 	item->function = take_function(parser);
-	if (item->function == DFI_COUNT) {
-		if (!take_sign(parser, '*'))
-			return expected(parser, "*");
-	} else if (take_column(parser, item->column)) {
+	/* An empty name: COUNT(*). */
+	if (item->function == DFI_COUNT && take_sign(parser, '*'))
+		item->column = NO_COLUMN;
+	else if (take_column(parser, parser->item_columns[i]))
 		return -1;
-	}
 	if (item->function && !take_sign(parser, ')'))
 		return expected(parser, ")");
 	end = parser->at;
+	if (!item->function && take_sign(parser, '('))
+		return complain("query, column %zu: no function is called "
+				"'%s': there are COUNT, SUM, MIN, MAX and AVG",
+		    (size_t)(from - parser->text) + 1, parser->item_columns[i]);
 	if (take_keyword(parser, "as"))
 		return take_column(parser, item->name);
 	if (!item->function) {
-		memcpy(item->name, item->column, sizeof(item->name));
+		memcpy(item->name, parser->item_columns[i], MAX_NAME);
 		return 0;
 	}
 	/* "sum(price)", as it stands there. */
@@ -156,46 +178,80 @@ static int take_item(struct parser *parser)
 	return 0;
 }
 
+/* The column of this name that is grouped by, or else is not. */
+static uint32_t find_column(
+    const struct query *query, const char *name, bool grouped)
+{
+	uint32_t i = grouped ? 0 : query->n_keys;
+	uint32_t end = grouped ? query->n_keys : query->n_columns;
+
+	for (; i < end; i++)
+		if (strcmp(query->columns[i].name, name) == 0)
+			return i;
+	return NO_COLUMN;
+}
+
+static struct query_column *add_column(struct query *query, const char *name)
+{
+	struct query_column *column = &query->columns[query->n_columns++];
+
+	snprintf(column->name, sizeof(column->name), "%s", name);
+	return column;
+}
+
+/* A column that comes twice groups as it does once. */
 static int take_keys(struct parser *parser)
 {
+	struct query *query = parser->query;
+	char name[MAX_NAME];
+
 	do {
-		if (parser->query->n_keys == MAX_ITEMS)
-			return expected(parser, "fewer columns");
-		if (take_column(
-			parser, parser->query->keys[parser->query->n_keys++]))
+		if (take_column(parser, name))
 			return -1;
+		if (find_column(query, name, true) != NO_COLUMN)
+			continue;
+		if (query->n_keys == MAX_KEYS)
+			return complain("query: GROUP BY has more than %d "
+					"columns",
+			    MAX_KEYS);
+		add_column(query, name);
+		query->n_keys++;
 	} while (take_sign(parser, ','));
 	return 0;
 }
 
 /* What is selected as it is must be the same in all of a group. */
-static int check_items(const struct query *query)
+static int resolve_items(struct parser *parser)
 {
-	const struct query_item *item = query->items;
-	bool aggregates = false;
+	struct query *query = parser->query;
+	struct query_item *item = query->items;
+	const char *name;
 	uint32_t i, k;
 
 	for (i = 0; i < query->n_items; i++, item++) {
-		if (item->function) {
-			aggregates = true;
+		name = parser->item_columns[i];
+		if (item->column == NO_COLUMN)
 			continue;
-		}
-		for (k = 0; k < query->n_keys; k++)
-			if (strcmp(query->keys[k], item->column) == 0)
-				break;
-		if (k == query->n_keys)
+		item->column = find_column(query, name, !item->function);
+		if (item->column == NO_COLUMN && !item->function)
 			return complain("query: column '%s' is not in GROUP "
 					"BY: group by it, or aggregate it",
-			    item->column);
+			    name);
+		if (item->column == NO_COLUMN) {
+			item->column = query->n_columns;
+			add_column(query, name);
+		}
+		for (k = 0; k < N_FUNCTIONS; k++)
+			if (functions[k].function == item->function)
+				query->columns[item->column].uses |=
+				    functions[k].uses;
 	}
-	if (!aggregates)
-		return complain("query: nothing is aggregated: add COUNT(*)");
 	return 0;
 }
 
 int query_parse(const char *text, struct query *query)
 {
-	struct parser parser = { text, text, query };
+	struct parser parser = { .text = text, .at = text, .query = query };
 
 	memset(query, 0, sizeof(*query));
 	if (!take_keyword(&parser, "select"))
@@ -219,5 +275,5 @@ int query_parse(const char *text, struct query *query)
 	skip_spaces(&parser);
 	if (*parser.at)
 		return expected(&parser, "GROUP BY, or the end");
-	return check_items(query);
+	return resolve_items(&parser);
 }

@@ -4,10 +4,10 @@
  *
  *	SELECT item, ... FROM file [GROUP BY column, ...]
  *
- * An item is a column that is grouped by, COUNT(*), or SUM, MIN, MAX or AVG of
- * a column; AS gives it a name. Keywords and functions may be in small letters.
- * Names and files stand for themselves, or in "quotes" if they have other
- * characters than letters, digits and _ (a file also . / - and +).
+ * An item is a column that is grouped by, COUNT(*), or COUNT, SUM, MIN, MAX or
+ * AVG of a column; AS gives it a name. Keywords and functions may be in small
+ * letters. Names and files stand for themselves, or in "quotes" if they have
+ * other characters than letters, digits and _ (a file also . / - and +).
  */
 #ifndef AGGREGATE_QUERY_H
 #define AGGREGATE_QUERY_H
@@ -16,19 +16,38 @@
 #include <stdint.h>
 
 #define MAX_ITEMS 64
+#define MAX_KEYS 8
+#define MAX_COLUMNS (MAX_KEYS + MAX_ITEMS)
 #define MAX_NAME 128
 
+/* What aggregates need of a column. */
+enum column_use {
+	USE_NULLS = 1, /* how many values are not null: all of them need it */
+	USE_SUM = 2,
+	USE_MIN = 4,
+	USE_MAX = 8,
+};
+
+/* A column that is grouped by and aggregated comes twice. */
+struct query_column {
+	char name[MAX_NAME];
+	uint32_t uses; /* enum column_use; 0: it is grouped by */
+};
+
+#define NO_COLUMN UINT32_MAX
+
 struct query_item {
-	uint32_t function; /* enum dfi_aggregate_function; 0: a column */
-	char column[MAX_NAME];
+	uint32_t function;   /* enum dfi_aggregate_function; 0: a column */
+	uint32_t column;     /* of the query's; NO_COLUMN: COUNT(*) */
 	char name[MAX_NAME]; /* in the output */
 };
 
 struct query {
 	struct query_item items[MAX_ITEMS];
 	uint32_t n_items;
-	char keys[MAX_ITEMS][MAX_NAME];
-	uint32_t n_keys;
+	struct query_column columns[MAX_COLUMNS]; /* grouped by: first */
+	uint32_t n_columns;
+	uint32_t n_keys; /* columns that are grouped by */
 	char file[4096];
 };
 

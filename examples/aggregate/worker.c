@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process that can't do its part exits at once: the first process sees that
+ * and ends the others, whatever they wait for.
+ */
 #include "worker.h"
 
-#include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../common/complain.h"
-#include "output.h"
 
-#define NAME_SIZE (DFI_MAX_FIELD_NAME + 1)
+/* How often the first process looks at the others while it waits. */
+#define WATCH_MS 50
 
 struct pusher {
 	const struct job *job;
 	uint32_t source; /* of all processes' */
 	pthread_t thread;
-	int ret;
 };
 
 /* A thread with a combiner of the flow's tree. */
@@ -24,13 +28,12 @@ struct merger {
 	const struct job *job;
 	uint32_t combiner;
 	pthread_t thread;
-	int ret;
 };
 
 /* Without GROUP BY there is one group, which one target has. */
 static uint32_t n_targets(const struct job *job)
 {
-	return job->query->n_keys ? job->n_processes : 1;
+	return job->plan->query->n_keys ? job->n_processes : 1;
 }
 
 static void results_name(const struct job *job, char name[DFI_MAX_FLOW_NAME])
@@ -41,83 +44,23 @@ static void results_name(const struct job *job, char name[DFI_MAX_FLOW_NAME])
 /* ---- Flows -----------------------------------------------------------------
  */
 
-static void name_keys(const struct job *job, char *text, size_t room)
-{
-	size_t n = 0;
-	uint32_t i;
-
-	text[0] = '\0';
-	for (i = 0; i < job->query->n_keys && n < room; i++)
-		n += (size_t)snprintf(text + n, room - n, "%s%s", i ? "," : "",
-		    relation_field(job->relation, job->query->keys[i]));
-}
-
-/* For errors, like "2.sum(price)"; no two are the same. */
-static void name_aggregate(char name[NAME_SIZE], uint32_t i, const char *item)
-{
-	snprintf(name, NAME_SIZE, "%u.%.50s", i + 1, item);
-	for (; *name; name++)
-		if (!isalnum((unsigned char)*name) && !strchr("._()", *name))
-			*name = '_';
-}
-
-static uint32_t list_aggregates(const struct job *job, char names[][NAME_SIZE],
-    struct dfi_aggregate *aggregates)
-{
-	const struct query_item *item = job->query->items;
-	uint32_t i, n = 0;
-
-	for (i = 0; i < job->query->n_items; i++, item++) {
-		if (!item->function)
-			continue;
-		name_aggregate(names[n], i, item->name);
-		aggregates[n] = (struct dfi_aggregate){
-			.function = item->function,
-			.field = item->function == DFI_COUNT
-			    ? NULL
-			    : relation_field(job->relation, item->column),
-			.name = names[n],
-		};
-		n++;
-	}
-	return n;
-}
-
-/* Sums of integers must be right, or not be given. */
-static void check_sums(
-    const struct job *job, struct dfi_aggregate *aggregates, uint32_t n)
-{
-	const struct relation *relation = job->relation;
-	uint32_t i, c;
-
-	for (i = 0; i < n; i++)
-		for (c = 0; c < relation->n_columns; c++)
-			if (aggregates[i].function == DFI_SUM &&
-			    aggregates[i].field == relation->columns[c].field &&
-			    relation->columns[c].type == COLUMN_INTEGER)
-				aggregates[i].flags = DFI_AGGREGATE_CHECKED;
-}
-
 int job_create(const struct job *job)
 {
-	struct dfi_aggregate aggregates[MAX_ITEMS];
-	char names[MAX_ITEMS][NAME_SIZE], keys[MAX_ITEMS * 16];
+	const struct plan *plan = job->plan;
 	char results[DFI_MAX_FLOW_NAME];
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 	struct dfi_schema *schema = NULL;
 	int ret;
 
-	name_keys(job, keys, sizeof(keys));
 	results_name(job, results);
 	attr.kind = DFI_COMBINE;
-	attr.schema = &job->relation->schema;
+	attr.schema = &plan->schema;
 	attr.n_sources = job->n_processes * job->n_threads;
 	attr.n_targets = n_targets(job);
-	attr.group_by = job->query->n_keys ? keys : NULL;
-	attr.aggregates = aggregates;
-	attr.n_aggregates = list_aggregates(job, names, aggregates);
-	check_sums(job, aggregates, attr.n_aggregates);
-	attr.max_groups = job->relation->table.n_rows;
+	attr.group_by = plan->query->n_keys ? plan->group_by : NULL;
+	attr.aggregates = plan->aggregates;
+	attr.n_aggregates = plan->n_aggregates;
+	attr.max_groups = plan->rows->header->n_rows;
 	attr.fan_in = job->fan_in;
 	ret = dfi_flow_create(job->dfi, job->flow, &attr);
 	if (!ret)
@@ -138,201 +81,197 @@ int job_create(const struct job *job)
 /* ---- A process -------------------------------------------------------------
  */
 
-static int push_rows(const struct pusher *pusher, struct dfi_source *source)
+static void check(int ret, const char *what, uint32_t number)
 {
-	const struct job *job = pusher->job;
-	const struct relation *relation = job->relation;
-	uint64_t n_pushers = (uint64_t)job->n_processes * job->n_threads;
-	uint64_t n = relation->table.n_rows;
-	uint64_t i = n * pusher->source / n_pushers;
-	uint64_t end = n * (pusher->source + 1) / n_pushers;
-	char *tuple = malloc(relation->schema.tuple_size);
-	int ret = 0;
+	if (ret >= 0)
+		return;
+	complain("%s %u: %s", what, number, dfi_errmsg());
+	_exit(EXIT_FAILURE);
+}
 
-	if (!tuple)
-		return complain("no memory");
-	for (; i < end && !ret; i++) {
-		relation_tuple(relation, i, tuple);
-		ret = dfi_source_push(source, tuple);
+static void *allocate(size_t n, size_t size)
+{
+	void *memory = calloc(n, size);
+
+	if (!memory) {
+		complain("no memory");
+		_exit(EXIT_FAILURE);
 	}
-	if (ret)
-		complain("source %u: %s", pusher->source, dfi_errmsg());
-	free(tuple);
-	return ret;
+	return memory;
+}
+
+static void start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	int err = pthread_create(thread, NULL, run, arg);
+
+	if (!err)
+		return;
+	complain("cannot start a thread: %s", strerror(err));
+	_exit(EXIT_FAILURE);
 }
 
 static void *push_share(void *arg)
 {
-	struct pusher *pusher = arg;
+	const struct pusher *pusher = arg;
+	const struct job *job = pusher->job;
+	const struct plan *plan = job->plan;
+	uint64_t n_pushers = (uint64_t)job->n_processes * job->n_threads;
+	uint64_t n = plan->rows->header->n_rows;
+	uint64_t i = n * pusher->source / n_pushers;
+	uint64_t end = n * (pusher->source + 1) / n_pushers;
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	char *tuple = allocate(1, plan->schema.tuple_size);
 	struct dfi_source *source;
 
-	attr.schema = &pusher->job->relation->schema;
-	pusher->ret = dfi_source_open(pusher->job->dfi, pusher->job->flow,
-	    pusher->source, &attr, &source);
-	if (pusher->ret < 0) {
-		complain("source %u: %s", pusher->source, dfi_errmsg());
-		return NULL;
+	attr.schema = &plan->schema;
+	check(dfi_source_open(
+		  job->dfi, job->flow, pusher->source, &attr, &source),
+	    "source", pusher->source);
+	for (; i < end; i++) {
+		plan_tuple(plan, i, tuple);
+		check(dfi_source_push(source, tuple), "source", pusher->source);
 	}
-	pusher->ret = push_rows(pusher, source);
-	/* An end that is none would make results that are wrong. */
-	if (pusher->ret < 0)
-		dfi_source_abort(source);
-	if (dfi_source_close(source) < 0 && !pusher->ret)
-		pusher->ret = complain(
-		    "source %u: %s", pusher->source, dfi_errmsg());
+	check(dfi_source_close(source), "source", pusher->source);
+	free(tuple);
 	return NULL;
 }
 
-static int forward(struct dfi_target *from, struct dfi_source *to)
+/* This process's groups, to the one that prints. */
+static void give_results(const struct job *job, uint32_t number)
 {
+	char name[DFI_MAX_FLOW_NAME];
+	struct dfi_target *from;
+	struct dfi_source *to;
 	struct dfi_batch batch;
 	int ret;
 
-	while ((ret = dfi_target_consume_batch(from, &batch)) > 0) {
-		ret = dfi_source_push_batch(to, batch.tuples, batch.count);
-		dfi_target_release(from, &batch);
-		if (ret < 0)
-			break;
-	}
-	return ret;
-}
-
-/* This process's groups, to the one that prints. */
-static int give_results(const struct job *job, uint32_t target)
-{
-	char name[DFI_MAX_FLOW_NAME];
-	struct dfi_target *from = NULL;
-	struct dfi_source *to = NULL;
-	int ret;
-
 	results_name(job, name);
-	ret = dfi_source_open(job->dfi, name, target, NULL, &to);
-	if (!ret)
-		ret = dfi_target_open(job->dfi, job->flow, target, NULL, &from);
-	if (!ret)
-		ret = forward(from, to);
-	if (ret < 0)
-		complain("target %u: %s", target, dfi_errmsg());
-	if (from)
-		dfi_target_close(from);
-	if (to && ret < 0)
-		dfi_source_abort(to);
-	if (to && dfi_source_close(to) < 0 && !ret)
-		ret = complain("target %u: %s", target, dfi_errmsg());
-	return ret;
+	check(dfi_source_open(job->dfi, name, number, NULL, &to), "target",
+	    number);
+	check(dfi_target_open(job->dfi, job->flow, number, NULL, &from),
+	    "target", number);
+	while ((ret = dfi_target_consume_batch(from, &batch)) > 0) {
+		check(dfi_source_push_batch(to, batch.tuples, batch.count),
+		    "results", number);
+		dfi_target_release(from, &batch);
+	}
+	/* A stream that was cut short must not look like a clean end. */
+	check(ret, "target", number);
+	check(dfi_target_close(from), "target", number);
+	check(dfi_source_close(to), "results", number);
 }
 
 static void *merge(void *arg)
 {
-	struct merger *merger = arg;
+	const struct merger *merger = arg;
 	const struct job *job = merger->job;
-	struct dfi_combiner *combiner = NULL;
-	int ret, closed;
+	struct dfi_combiner *combiner;
 
-	ret = dfi_combiner_open(
-	    job->dfi, job->flow, merger->combiner, NULL, &combiner);
-	if (!ret)
-		ret = dfi_combiner_run(combiner);
-	if (ret < 0)
-		complain("combiner %u: %s", merger->combiner, dfi_errmsg());
-	closed = dfi_combiner_close(combiner);
-	if (!ret && closed < 0)
-		ret = complain(
-		    "combiner %u: %s", merger->combiner, dfi_errmsg());
-	merger->ret = ret;
+	check(dfi_combiner_open(
+		  job->dfi, job->flow, merger->combiner, NULL, &combiner),
+	    "combiner", merger->combiner);
+	check(dfi_combiner_run(combiner), "combiner", merger->combiner);
+	check(dfi_combiner_close(combiner), "combiner", merger->combiner);
 	return NULL;
 }
 
-/* Combiner c is of process c modulo their number. */
-static int start_mergers(const struct job *job, uint32_t process,
-    struct merger **out, uint32_t *n_out)
+/* Combiner c is of process c modulo their number. How many were started. */
+static uint32_t start_mergers(
+    const struct job *job, uint32_t process, struct merger **out)
 {
 	struct dfi_flow_info info;
 	struct merger *mergers;
 	uint32_t c, n = 0;
 
-	if (dfi_flow_query(job->dfi, job->flow, &info) < 0)
-		return complain("%s", dfi_errmsg());
-	mergers = calloc(info.n_combiners + 1, sizeof(*mergers));
-	if (!mergers)
-		return complain("no memory");
-	*out = mergers;
-	for (c = process; c < info.n_combiners; c += job->n_processes) {
+	check(dfi_flow_query(job->dfi, job->flow, &info), "process", process);
+	mergers = allocate(info.n_combiners + 1, sizeof(*mergers));
+	for (c = process; c < info.n_combiners; c += job->n_processes, n++) {
 		mergers[n] = (struct merger){ .job = job, .combiner = c };
-		if (pthread_create(
-			&mergers[n].thread, NULL, merge, &mergers[n]))
-			return complain("cannot start a thread");
-		*n_out = ++n;
+		start(&mergers[n].thread, merge, &mergers[n]);
 	}
-	return 0;
+	*out = mergers;
+	return n;
 }
 
-int job_work(const struct job *job, uint32_t process)
+void job_work(const struct job *job, uint32_t process)
 {
-	struct pusher *pushers = calloc(job->n_threads, sizeof(*pushers));
-	struct merger *mergers = NULL;
-	uint32_t t, n = 0, n_mergers = 0;
-	int ret;
+	struct pusher *pushers = allocate(job->n_threads, sizeof(*pushers));
+	struct merger *mergers;
+	uint32_t n_mergers = start_mergers(job, process, &mergers), t;
 
-	if (!pushers)
-		return complain("no memory");
-	ret = start_mergers(job, process, &mergers, &n_mergers);
-	for (t = 0; t < job->n_threads && !ret; t++) {
+	for (t = 0; t < job->n_threads; t++) {
 		pushers[t] = (struct pusher){ .job = job,
 			.source = process * job->n_threads + t };
-		if (pthread_create(
-			&pushers[t].thread, NULL, push_share, &pushers[t]))
-			ret = complain("cannot start a thread");
-		else
-			n++;
+		start(&pushers[t].thread, push_share, &pushers[t]);
 	}
-	if (!ret && process < n_targets(job))
-		ret = give_results(job, process);
-	for (t = 0; t < n; t++) {
+	if (process < n_targets(job))
+		give_results(job, process);
+	for (t = 0; t < job->n_threads; t++)
 		pthread_join(pushers[t].thread, NULL);
-		if (pushers[t].ret < 0)
-			ret = -1;
-	}
-	for (t = 0; t < n_mergers; t++) {
+	for (t = 0; t < n_mergers; t++)
 		pthread_join(mergers[t].thread, NULL);
-		if (mergers[t].ret < 0)
-			ret = -1;
-	}
 	free(mergers);
 	free(pushers);
-	return ret < 0 ? -1 : 0;
 }
 
 /* ---- The results -----------------------------------------------------------
  */
 
-int job_print(const struct job *job)
+int job_open(const struct job *job, struct dfi_target **target)
 {
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 	char name[DFI_MAX_FLOW_NAME];
-	struct dfi_schema *schema = NULL;
-	struct dfi_target *target = NULL;
-	const void *tuple;
-	uint64_t n = 0;
-	int ret;
 
 	results_name(job, name);
-	ret = dfi_flow_result_schema(job->dfi, job->flow, &schema);
-	if (!ret)
-		ret = dfi_target_open(job->dfi, name, 0, NULL, &target);
-	/* What fails before the first result prints nothing at all. */
-	while (!ret && (ret = dfi_target_consume(target, &tuple)) > 0) {
-		if (!n++)
-			output_header(job->query);
-		output_row(job->query, schema, tuple);
-		ret = 0;
+	attr.stall_timeout_ms = WATCH_MS;
+	if (dfi_target_open(job->dfi, name, 0, &attr, target) < 0)
+		return complain("results: %s", dfi_errmsg());
+	return 0;
+}
+
+static int keep(struct results *results, const struct dfi_batch *batch)
+{
+	size_t size = results->schema->tuple_size;
+	size_t n = (size_t)(results->n + batch->count) * size;
+	char *tuples = results->tuples;
+
+	if (n > results->capacity) {
+		tuples = realloc(tuples, 2 * n);
+		if (!tuples)
+			return complain("no memory for the results");
+		results->tuples = tuples;
+		results->capacity = 2 * n;
 	}
-	if (!ret && !n)
-		output_header(job->query);
-	if (ret < 0)
-		complain("results: %s", dfi_errmsg());
-	if (target)
-		dfi_target_close(target);
-	free(schema);
-	return ret < 0 ? -1 : 0;
+	memcpy(tuples + results->n * size, batch->tuples, batch->count * size);
+	results->n += batch->count;
+	return 0;
+}
+
+int job_take(const struct job *job, struct dfi_target *target,
+    struct children *children, struct results *results)
+{
+	struct dfi_batch batch;
+	int ret;
+
+	if (dfi_flow_result_schema(job->dfi, job->flow, &results->schema) < 0)
+		return complain("results: %s", dfi_errmsg());
+	while ((ret = dfi_target_consume_batch(target, &batch)) != 0) {
+		/* Nothing for a while is no failure of anybody. */
+		if (ret == -ETIMEDOUT && !children_check(children))
+			continue;
+		if (ret < 0)
+			return -1;
+		ret = keep(results, &batch);
+		dfi_target_release(target, &batch);
+		if (ret)
+			return -1;
+	}
+	return 0;
+}
+
+void results_free(struct results *results)
+{
+	free(results->schema);
+	free(results->tuples);
+	*results = (struct results){ .schema = NULL };
 }

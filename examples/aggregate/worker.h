@@ -1,35 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flows of a query and what its processes do. Each process reads the file
- * and pushes its share of the rows, with several threads, into a combiner flow,
- * whose targets, one in each process, have the groups that hash to them. Their
- * results go to the first process through a shuffle flow. If the flow has a
- * tree, the processes take turns to have its combiners.
+ * The flows of a query and what its processes do. Each process pushes its share
+ * of the rows, with several threads, into a combiner flow, whose targets, one
+ * in each process, have the groups that hash to them. Their results go to the
+ * first process through a shuffle flow. If the flow has a tree, the processes
+ * take turns to have its combiners.
  */
 #ifndef AGGREGATE_WORKER_H
 #define AGGREGATE_WORKER_H
 
 #include <dfi/dfi.h>
 
-#include "columns.h"
-#include "query.h"
+#include "../../common/children.h"
+#include "plan.h"
+
+/* How long processes wait for one another: the first watches all of them. */
+#define JOB_TIMEOUT_MS 86400000
 
 struct job {
 	struct dfi *dfi;
-	const struct query *query;
-	const struct relation *relation;
+	const struct plan *plan;
 	const char *flow; /* its name, and before ".results" the other's */
 	uint32_t n_processes, n_threads;
 	uint32_t fan_in; /* of the tree; 0: none */
 };
 
+/* Result tuples: the keys, then the aggregates, in the plan's order. */
+struct results {
+	struct dfi_schema *schema;
+	char *tuples;
+	uint64_t n;
+	size_t capacity;
+};
+
 /* Create both flows; 0, or -1 after a complaint. */
 int job_create(const struct job *job);
 
-/* Process number i: 0, or -1 after a complaint. */
-int job_work(const struct job *job, uint32_t process);
+/* What process number i does. After a failure it complains and exits. */
+void job_work(const struct job *job, uint32_t process);
 
-/* Print all results; 0, or -1 after a complaint. */
-int job_print(const struct job *job);
+/*
+ * Open the flow of results, before processes start, and then take all of them.
+ * job_take() ends early if a process has failed. 0, or -1: then the text of
+ * dfi_errmsg() tells why, unless children_end() does.
+ */
+int job_open(const struct job *job, struct dfi_target **target);
+int job_take(const struct job *job, struct dfi_target *target,
+    struct children *children, struct results *results);
+void results_free(struct results *results);
 
 #endif

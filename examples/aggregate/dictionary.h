@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The distinct texts of a column, numbered from 1 on in the order in which they
+ * came. So texts of any length are integers to the flow, and a long one makes
+ * no other tuple longer. Number 0 is null.
+ */
+#ifndef AGGREGATE_DICTIONARY_H
+#define AGGREGATE_DICTIONARY_H
+
+#include <stdint.h>
+
+#include "../common/csv_input.h"
+
+/* All zero: empty. */
+struct dictionary {
+	struct texts texts;
+	uint32_t *slots; /* numbers, by hash; 0: free */
+	uint64_t n_slots;
+};
+
+/* The number of a text, which is added if it is new. 0 after a complaint. */
+uint32_t dictionary_add(struct dictionary *dictionary, struct text text);
+
+static inline struct text dictionary_get(
+    const struct dictionary *dictionary, uint64_t number)
+{
+	struct text null = { "", 0, true };
+
+	return number ? texts_get(&dictionary->texts, number - 1) : null;
+}
+
+void dictionary_free(struct dictionary *dictionary);
+
+#endif

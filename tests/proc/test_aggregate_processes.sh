@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_aggregate_processes.sh BIN_DIR: all processes of the aggregate example
+# work on the same rows, from a pipe as well and from a file that grows; one
+# that dies ends the run with its reason; no output is lost in silence.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+export LC_ALL=C
+
+aggregate=$1/aggregate
+tmp=$(mktemp -d)
+trap 'end_children; rm -rf "$tmp"' EXIT
+cd "$tmp"
+n_checks=0
+
+fail() # TEXT...
+{
+	echo "FAILED: $*"
+	[ ! -s err ] || sed 's/^/  /' err
+	exit 1
+}
+
+passed()
+{
+	n_checks=$((n_checks + 1))
+}
+
+run() # ARGUMENT...: the aggregate must succeed
+{
+	timeout $patience "$aggregate" "$@" > out 2> err || fail "$*: exit status $?"
+}
+
+# --- One file for all ---------------------------------------------------------
+
+printf 'city,price\na,1\nb,2\na,3\n' > f.csv
+expected='a,2,4 b,1,2 '
+check_rows() # WHAT
+{
+	[ "$(sed 1d out | sort | tr '\n' ' ')" = "$expected" ] ||
+		fail "$1: $(sed 1d out | sort | tr '\n' ' '), not $expected"
+	passed
+}
+items='select city, count(*), sum(price)'
+run -p 3 "$items from /dev/stdin group by city" < <(cat f.csv)
+check_rows "standard input"
+run -p 3 "$items from /dev/fd/9 group by city" 9< <(cat f.csv)
+check_rows "a descriptor"
+mkfifo fifo
+cat f.csv > fifo &
+run -p 3 "$items from fifo group by city"
+check_rows "a FIFO"
+
+# Rows are appended all the time: the result has those of one moment.
+{
+	echo id,value
+	seq -f '%.0f,0' 100000
+} > log.csv
+(
+	n=100000
+	while [ ! -e stop ]; do
+		seq -f '%.0f,0' $((n + 1)) $((n + 500)) >> log.csv
+		n=$((n + 500))
+	done
+) &
+writer=$!
+for i in 1 2 3; do
+	run -p 3 'select id, count(*) from log.csv group by id'
+	sed 1d out | sort -t, -n > ids
+	awk -F, '$1 != NR || $2 != 1 { print; exit 1 }' ids > hole ||
+		fail "a file that grows: row $(cat hole) of $(wc -l < ids)"
+	[ "$(wc -l < ids)" -ge 100000 ] || fail "a file that grows: too few rows"
+	passed
+done
+touch stop
+wait $writer
+
+# --- Processes ----------------------------------------------------------------
+
+# However long the others take to come, and whatever is done about SIGCHLD.
+DFI_OPEN_TIMEOUT=1 run -p 8 "$items from f.csv group by city"
+check_rows "a short timeout"
+env --ignore-signal=CHLD timeout $patience "$aggregate" \
+	"$items from f.csv group by city" > out 2> err ||
+	fail "SIGCHLD ignored: exit status $?"
+check_rows "SIGCHLD ignored"
+
+# One that is killed ends the run, which says so.
+{
+	echo k,v
+	seq -f '%.0f,1' 300000
+} > many.csv
+kill_one() # how the run ended is in the file status
+{
+	local pid child deadline=$((SECONDS + 60))
+
+	"$aggregate" -p 3 'select k, count(*) from many.csv group by k' > out 2> err &
+	pid=$!
+	child=
+	while [ -z "$child" ] && [ -e /proc/$pid/task ] && [ $SECONDS -lt $deadline ]; do
+		read -r child _ < /proc/$pid/task/$pid/children || :
+	done 2> /dev/null
+	[ -z "$child" ] || kill -KILL "$child" || :
+	ret=0
+	wait $pid || ret=$?
+}
+for try in {1..20}; do
+	kill_one
+	[ $ret -eq 0 ] || break # else it had ended
+done
+[ $ret -eq 1 ] || fail "a process is killed: exit status $ret after $try tries"
+grep -q '^aggregate: process [0-2] (pid [0-9]*) was killed by signal 9' err ||
+	fail "a process is killed: no word of it"
+[ ! -s out ] || fail "a process is killed: something was printed"
+passed
+
+# --- Output -------------------------------------------------------------------
+
+query='select k, count(*) from many.csv group by k'
+ret=0
+timeout $patience "$aggregate" "$query" > /dev/full 2> err || ret=$?
+[ $ret -eq 1 ] || fail "a full device: exit status $ret"
+grep -q 'standard output: No space left' err || fail "a full device: no word of it"
+passed
+timeout $patience "$aggregate" "$query" 2> err | head -n 1 > out || :
+[ "$(wc -l < err)" -le 1 ] || fail "a closed pipe: $(wc -l < err) lines of complaint"
+[ "$(cat out)" = 'k,count(*)' ] || fail "a closed pipe: $(cat out)"
+passed
+ret=0
+timeout $patience "$aggregate" "$query" >&- 2> err || ret=$?
+[ $ret -eq 1 ] && [ -s err ] || fail "no standard output: exit status $ret"
+passed
+
+echo "$n_checks checks"
