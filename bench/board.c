@@ -15,6 +15,11 @@
 
 #define PAGE 4096
 
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
 static size_t round_to_page(size_t size)
 {
 	return (size + PAGE - 1) / PAGE * PAGE;
@@ -27,6 +32,20 @@ static struct board *map(int fd, size_t size)
 	return at == MAP_FAILED ? NULL : at;
 }
 
+/*
+ * Inherited by the worker processes, so not close-on-exec. With
+ * vm.memfd_noexec=2, some kernels want to be told that the memory is never
+ * executed; others don't know the flag, and refuse it.
+ */
+static int new_memfd(void)
+{
+	int fd = memfd_create("dfi-bench", MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("dfi-bench", 0);
+	return fd;
+}
+
 struct board *board_create(
     uint32_t n_sources, uint32_t n_target_threads, uint64_t data_size, int *fd)
 {
@@ -34,8 +53,7 @@ struct board *board_create(
 	size_t head = round_to_page(
 	    sizeof(struct board) + n_seats * sizeof(struct seat));
 	size_t size = head + round_to_page(data_size);
-	/* Inherited by the worker processes, so not close-on-exec. */
-	int new_fd = memfd_create("dfi-bench", 0);
+	int new_fd = new_memfd();
 	struct board *board;
 	int saved;
 

@@ -14,6 +14,11 @@
 
 #define IMAGE_MAGIC UINT64_C(0x31656764696d6a72)
 
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
 /* Where an array lies; offset 0: there is none. */
 struct place {
 	uint64_t offset;
@@ -95,13 +100,31 @@ static int write_sides(int fd, const struct image_side sides[N_RELATIONS])
 	return write_at(fd, &header, sizeof(header), 0);
 }
 
+/*
+ * With vm.memfd_noexec=2, some kernels want to be told that the memory is never
+ * executed; others don't know the flag, and refuse it.
+ */
+static int new_memfd(void)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create("radix_join", flags | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("radix_join", flags);
+	if (fd >= 0)
+		return fd;
+	return complain("no memory file for the tables: memfd_create: %s%s",
+	    strerror(errno),
+	    errno == EACCES ? " (see the setting vm.memfd_noexec)" : "");
+}
+
 int image_create(const struct image_side sides[N_RELATIONS])
 {
 	int fd;
 
-	fd = memfd_create("radix_join", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = new_memfd();
 	if (fd < 0)
-		return complain("memfd: %s", strerror(errno));
+		return fd;
 	if (write_sides(fd, sides)) {
 		close(fd);
 		return -1;

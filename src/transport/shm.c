@@ -27,6 +27,11 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
 static uint64_t page_size(void)
 {
 	return (uint64_t)sysconf(_SC_PAGESIZE);
@@ -92,6 +97,13 @@ static int no_memory(int err, uint64_t size)
 		    "file may have: raise the limit (ulimit -f), or make rings "
 		    "smaller (segment_count, DFI_RING_MEMORY)",
 		    (unsigned long)size);
+	if (err == -EACCES || err == -EPERM)
+		return dfi__fail(-EIO,
+		    "shared memory: a region: memfd_create: %s: the system "
+		    "forbids memory files: look at the setting "
+		    "vm.memfd_noexec, and at what confines the process "
+		    "(seccomp, a security module)",
+		    strerror(-err));
 	return dfi__fail(-EIO, "shared memory: reserving %lu bytes: %s",
 	    (unsigned long)size, strerror(-err));
 }
@@ -192,6 +204,21 @@ static int reserve(int fd, uint64_t size)
 	return 0;
 }
 
+/*
+ * With vm.memfd_noexec=2, Linux 6.3 to 6.5 want to be told that the memory is
+ * never executed. Kernels that don't know the flag refuse it.
+ */
+static int new_memfd(unsigned flags)
+{
+	int fd;
+
+	flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	fd = memfd_create("dfi-region", flags | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("dfi-region", flags);
+	return fd;
+}
+
 /* A mapped, reserved and sealed memfd: 0 or a bare negative errno value. */
 static int create_memfd(struct shm_region *region, uint64_t size,
     unsigned flags, uint32_t huge_pages)
@@ -200,8 +227,7 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 
 	if (exceeds_file_limit(size))
 		return -EFBIG;
-	fd = memfd_create(
-	    "dfi-region", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	fd = new_memfd(flags);
 	if (fd < 0)
 		return -errno;
 	/* Else a child that lives on would keep the memory. */
@@ -231,7 +257,8 @@ close_fd:
 /* Of huge pages that are required: which of what they need is missing. */
 static int no_huge_pages(int err, uint64_t size)
 {
-	if (err == -EMFILE || err == -ENFILE || err == -EFBIG)
+	if (err == -EMFILE || err == -ENFILE || err == -EFBIG ||
+	    err == -EACCES || err == -EPERM)
 		return no_memory(err, size);
 	return dfi__fail(-ENOMEM,
 	    "shared memory: %lu bytes of huge pages are not free (%s): reserve "

@@ -41,6 +41,17 @@ extern char **environ;
  * it than with all others. */
 static int reserve_error;
 
+/* 0, or why there are no memory files. */
+static int memfd_error;
+
+int memfd_create(const char *name, unsigned flags)
+{
+	if (!memfd_error)
+		return (int)syscall(SYS_memfd_create, name, flags);
+	errno = memfd_error;
+	return -1;
+}
+
 /* A timer's signals come more often than it takes to reserve, so many times. */
 static unsigned signals_left;
 
@@ -991,6 +1002,26 @@ Test(shm, region_that_cannot_be_reserved_is_refused_and_leaves_nothing)
 	cr_assert_null(region);
 	cr_assert_eq(count_mappings(), 0);
 	cr_assert_eq(count_descriptors(""), descriptors);
+}
+
+/* As by vm.memfd_noexec=2 of some kernels, or a seccomp filter. */
+Test(shm, system_that_forbids_memory_files_is_named)
+{
+	static const uint32_t huge_pages[] = { HUGE_PAGES_NEVER, HUGE_PAGES_TRY,
+		HUGE_PAGES_REQUIRE };
+	struct region *region = NULL;
+	unsigned i;
+
+	memfd_error = EACCES;
+	for (i = 0; i < 3; i++) {
+		owner.settings.huge_pages = huge_pages[i];
+		cr_assert_eq(dfi__shm_ops.region_create(
+				 owner.transport, 2u << 20, &region),
+		    -EIO);
+		expect_text("vm.memfd_noexec");
+		expect_text("seccomp");
+	}
+	cr_assert_null(region);
 }
 
 Test(shm, signals_do_not_keep_a_region_from_being_reserved)
