@@ -75,9 +75,10 @@ struct dfi_registry_attr {
 	const char *private_key;
 	uint32_t max_client_keys; /* that vanish with one client; 0: 16384 */
 	/*
-	 * Numbers of users whose processes a Unix socket serves, too; its file
-	 * then has mode 0666. They can see and change all flows, but share no
-	 * memory with other users.
+	 * Numbers of further users whose processes a Unix socket serves; its
+	 * file then has mode 0666. They can see and change all flows, but share
+	 * no memory with other users. The number of those that this process's
+	 * user namespace does not map (kernel.overflowuid) is refused.
 	 */
 	uint32_t n_users; /* at most DFI_MAX_REGISTRY_USERS */
 	const uint32_t *users;
@@ -92,9 +93,10 @@ struct dfi_registry_attr {
  * returns. The caller stops it with dfi_registry_stop().
  *
  * A Unix socket's file has mode 0600; only processes of the same user, of root,
- * or of dfi_registry_attr.users, are served; the others' are told -EACCES. A
- * socket file that nobody listens at any more, left by a killed process, is
- * replaced.
+ * or of dfi_registry_attr.users, are served, in whichever PID namespace. The
+ * others' are told -EACCES, and so are those of users whom its user namespace
+ * does not map, as they all have one number there. A socket file that nobody
+ * listens at any more, left by a killed process, is replaced.
  *
  * A client that can't prove who it is, or is none, is refused at once, or if it
  * keeps silent after 10 s, and told why. It does not count towards

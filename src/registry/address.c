@@ -199,21 +199,3 @@ const char *dfi__address_path(const struct address *address)
 
 	return dfi__address_is_unix(address) && path[0] ? path : NULL;
 }
-
-int dfi__address_check_peer(int fd, const char *peer, uid_t also)
-{
-	struct ucred credentials;
-	socklen_t size = sizeof(credentials);
-	uid_t self = geteuid();
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
-		return dfi__fail(-EIO, "who %s is can't be read: %s", peer,
-		    strerrordesc_np(errno));
-	if (credentials.uid == self || credentials.uid == 0 ||
-	    (also != NO_USER && credentials.uid == also))
-		return 0;
-	return dfi__fail(-EACCES,
-	    "%s (pid %ld) runs as user %lu, this process as user %lu", peer,
-	    (long)credentials.pid, (unsigned long)credentials.uid,
-	    (unsigned long)self);
-}

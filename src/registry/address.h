@@ -62,11 +62,4 @@ void dfi__address_limit_silence(int fd, uint32_t ms);
 /* A path in the file system; NULL for TCP and abstract addresses. */
 const char *dfi__address_path(const struct address *address);
 
-/*
- * Whether the peer of a connected Unix socket may be trusted: it runs as the
- * same user, as root, or as the user also (NO_USER: nobody). 0, or -EACCES or
- * -EIO with a text, in which peer says what it is.
- */
-int dfi__address_check_peer(int fd, const char *peer, uid_t also);
-
 #endif

@@ -18,6 +18,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/fork_files.h"
+#include "base/user.h"
+#include "security.h"
 
 static int connect_error(const char *address, int err)
 {
@@ -82,18 +84,21 @@ static int connect_until(
 	return errno;
 }
 
-/* Who is there, and whether he may be. */
+/* Whether the process there is trusted. */
 static int check_peer(
     const char *text, const struct address *address, uid_t user, int fd)
 {
-	char peer[ADDRESS_TEXT_SIZE + 16];
+	char name[ADDRESS_TEXT_SIZE + 16];
+	struct ucred peer;
+	int ret;
 
 	if (!dfi__address_is_unix(address)) {
 		dfi__address_tune_tcp(fd);
 		return 0;
 	}
-	snprintf(peer, sizeof(peer), "registry %s", text);
-	return dfi__address_check_peer(fd, peer, user);
+	snprintf(name, sizeof(name), "registry %s", text);
+	ret = dfi__user_peer(fd, name, &peer);
+	return ret ? ret : dfi__user_check(&peer, name, &user, user != NO_USER);
 }
 
 static int open_socket(

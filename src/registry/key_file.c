@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/user.h"
 
 #define MAGIC "dfi-registry-key-1 "
 #define MAGIC_SIZE (sizeof(MAGIC) - 1)
@@ -118,12 +119,13 @@ static int bad_file(const char *what, const char *path, const char *why)
 static const char *exposure(const struct stat *st, enum secret_readers readers)
 {
 	mode_t allowed = S_IRWXU;
+	const char *refusal;
 
 	if (!S_ISREG(st->st_mode))
 		return "it is no regular file";
-	/* Root decides by itself whose files it takes. */
-	if (st->st_uid != geteuid() && st->st_uid != 0 && geteuid() != 0)
-		return "it belongs to another user, who could change it";
+	refusal = dfi__user_refusal(st->st_uid);
+	if (refusal)
+		return refusal;
 	if (readers == SECRET_GROUP_FROM_ROOT && st->st_uid == 0)
 		allowed |= S_IRGRP;
 	if (st->st_mode & (S_IRWXU | S_IRWXG | S_IRWXO) & ~allowed)

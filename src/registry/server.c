@@ -20,6 +20,7 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/user.h"
 #include "gate.h"
 #include "tls.h"
 
@@ -309,6 +310,8 @@ err_gate:
 
 static int check_users(const struct dfi_registry_attr *attr)
 {
+	uint32_t i;
+
 	if (!attr->n_users)
 		return 0;
 	if (attr->n_users > DFI_MAX_REGISTRY_USERS)
@@ -317,6 +320,13 @@ static int check_users(const struct dfi_registry_attr *attr)
 		    attr->n_users, DFI_MAX_REGISTRY_USERS);
 	if (!attr->users)
 		return dfi__fail(-EINVAL, "dfi_registry_attr.users is NULL");
+	for (i = 0; i < attr->n_users; i++)
+		if (!dfi__user_is_mapped(attr->users[i]))
+			return dfi__fail(-EINVAL,
+			    "dfi_registry_attr.users: user %u can't be allowed "
+			    "here: it stands for all users that this process's "
+			    "user namespace does not map",
+			    attr->users[i]);
 	if (attr->listen && strncmp(attr->listen, "unix:", 5) != 0)
 		return dfi__fail(-EINVAL,
 		    "registry address '%s': users are known at a Unix socket "

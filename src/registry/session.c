@@ -35,7 +35,7 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "security.h"
+#include "base/user.h"
 #include "session.h"
 #include "stream.h"
 #include "wire.h"
@@ -521,28 +521,33 @@ static int watch_process(struct session *session, pid_t pid)
 	return no_resources(ENOMEM);
 }
 
-/* Who is there, and whether he may be; *pid stays if the kernel can't tell. */
+/* Who is there: *pid stays 0 if it can't be seen from here. */
 static int identify(struct session *session, int fd, pid_t *pid)
 {
-	struct ucred peer = { .pid = 0 };
-	socklen_t size = sizeof(peer);
-	uint32_t i;
+	const struct server *server = session->server;
+	struct ucred peer;
+	int ret;
 
-	if (strncmp(session->server->listen.text, "unix:", 5) != 0) {
+	if (strncmp(server->listen.text, "unix:", 5) != 0) {
 		dfi__address_peer_name(fd, session->name);
 		dfi__address_tune_tcp(fd);
 		return 0;
 	}
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-		peer.pid = 0;
-	snprintf(session->name, sizeof(session->name),
-	    "the client of pid %ld, user %lu", (long)peer.pid,
-	    (unsigned long)peer.uid);
+	snprintf(session->name, sizeof(session->name), "a client");
+	ret = dfi__user_peer(fd, "the client", &peer);
+	if (ret)
+		return ret;
+	if (peer.pid)
+		snprintf(session->name, sizeof(session->name),
+		    "the client of pid %ld, user %lu", (long)peer.pid,
+		    (unsigned long)peer.uid);
+	else
+		snprintf(session->name, sizeof(session->name),
+		    "the client of user %lu, whose pid is not visible here",
+		    (unsigned long)peer.uid);
 	*pid = peer.pid;
-	for (i = 0; i < session->server->n_users; i++)
-		if (peer.pid && peer.uid == session->server->users[i])
-			return 0;
-	return dfi__address_check_peer(fd, "the client", NO_USER);
+	return dfi__user_check(
+	    &peer, "the client", server->users, server->n_users);
 }
 
 static struct session *create(struct server *server)

@@ -32,6 +32,7 @@
 #include "../base/fork_files.h"
 #include "../base/log.h"
 #include "../base/loop.h"
+#include "../base/user.h"
 
 #define PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
 #define SHOW_MAGIC UINT32_C(0x44464956) /* "DFIV" */
@@ -56,17 +57,12 @@ union control {
 	char bytes[CMSG_LEN(sizeof(int))];
 };
 
-/* Or root, which may do anything anyway. */
-static int peer_is_us(int socket, struct ucred *peer)
+/* Whether it may have our memory: our user, or root, which may do anything. */
+static int check_peer(int socket, const char *name, struct ucred *peer)
 {
-	socklen_t size = sizeof(*peer);
+	int ret = dfi__user_peer(socket, name, peer);
 
-	*peer = (struct ucred){ .pid = 0 };
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &size) < 0)
-		return -errno;
-	if (peer->uid == geteuid() || peer->uid == 0)
-		return 0;
-	return -EACCES;
+	return ret ? ret : dfi__user_check(peer, name, NULL, 0);
 }
 
 static void fill_address(
@@ -252,15 +248,13 @@ static void on_request(evutil_socket_t socket, short what, void *arg)
 	free_pass(pass);
 }
 
-/* At once: an answer if there is room for it, and no more. */
-static void refuse(
-    struct shm *shm, int socket, int error, const struct ucred *peer)
+/* At once, for dfi_errmsg(): an answer if there is room for it, and no more. */
+static void refuse(struct shm *shm, int socket, int error)
 {
 	struct shm_request request;
 
 	dfi__log_seldom(&shm->strangers, DFI_LOG_WARN,
-	    "shared memory: refused process %d of user %u: not our user",
-	    (int)peer->pid, (unsigned)peer->uid);
+	    "shared memory: refused: %s", dfi_errmsg());
 	/*
 	 * Nothing more comes in, and nothing that has is left unread: else
 	 * closing would lose the answer.
@@ -292,13 +286,13 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	struct shm *shm = arg;
 	struct shm_pass *pass;
 	struct ucred peer;
-	int ret = peer_is_us(socket, &peer);
+	int ret = check_peer(socket, "a peer", &peer);
 
 	(void)listener;
 	(void)address;
 	(void)size;
 	if (ret < 0) {
-		refuse(shm, socket, ret, &peer);
+		refuse(shm, socket, ret);
 		return;
 	}
 	/* A child that the application forks would hide our death from it. */
@@ -506,9 +500,22 @@ int dfi__shm_pass_ask(int socket, const char *address,
 	return await(socket, address, patience);
 }
 
+static int no_connection(int err, const char *address)
+{
+	if (err == EACCES || err == EPERM)
+		return dfi__fail(-EACCES,
+		    "shared memory: no permission to connect to the process "
+		    "at %s: a sandbox or a security module forbids it",
+		    address);
+	return dfi__fail(-ECONNRESET,
+	    "shared memory: the process at %s is gone (%s)", address,
+	    strerror(err));
+}
+
 int dfi__shm_pass_connect(
     const char *address, const struct patience *patience, int *out)
 {
+	char who[TRANSPORT_ADDRESS_SIZE + 40];
 	struct sockaddr_un name;
 	struct ucred owner;
 	socklen_t size;
@@ -524,9 +531,7 @@ int dfi__shm_pass_connect(
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN) {
-			ret = dfi__fail(-ECONNRESET,
-			    "shared memory: the process at %s is gone (%s)",
-			    address, strerror(errno));
+			ret = no_connection(errno, address);
 			goto close_fd;
 		}
 		/* Its backlog is full; there is no event to wait for. */
@@ -535,13 +540,12 @@ int dfi__shm_pass_connect(
 			goto close_fd;
 		poll(NULL, 0, 1);
 	}
-	ret = peer_is_us(fd, &owner);
+	snprintf(who, sizeof(who), "shared memory: the process at %s", address);
+	ret = check_peer(fd, who, &owner);
 	if (!ret) {
 		*out = fd;
 		return 0;
 	}
-	dfi__fail(
-	    ret, "shared memory: the process at %s is another user's", address);
 close_fd:
 	close(fd);
 	return ret;
@@ -581,7 +585,8 @@ static int reply_error(
 		    name->address);
 	case -EACCES:
 		return dfi__fail(-EACCES,
-		    "shared memory: the process at %s is another user's",
+		    "shared memory: the process at %s refused this one, as "
+		    "another user's: run both as one user",
 		    name->address);
 	case -ENOMEM:
 		return dfi__fail(-ENOMEM,

@@ -82,8 +82,9 @@ static int reply_error(int error, const char *address)
 		    "the process at %s uses another version of the library",
 		    address);
 	case -EACCES:
-		return dfi__fail(
-		    -EACCES, "the process at %s is another user's", address);
+		return dfi__fail(-EACCES,
+		    "the process at %s refused this one, as another user's",
+		    address);
 	case -ENOMEM:
 		return dfi__fail(-EIO,
 		    "the process at %s has no memory for an answer", address);

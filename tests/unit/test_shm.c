@@ -552,7 +552,7 @@ static void count_line(void *arg, enum dfi_log_level level, const char *line)
 {
 	(void)arg;
 	(void)level;
-	n_lines += strstr(line, "not our user") != NULL;
+	n_lines += strstr(line, "runs as user") != NULL;
 }
 
 /* None of them asks, and the owner waits for none of them. */

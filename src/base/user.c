@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads what the kernel says of user namespaces: user_namespaces(7). */
+#include "user.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "error.h"
+
+/* What the kernel has by default, and where nothing can be read. */
+#define OVERFLOW_USER 65534
+
+/* There are as many numbers of users; the last one is none. */
+#define ALL_USERS UINT32_MAX
+
+#define UNMAPPED \
+	"runs as a user that this process's user namespace does not map"
+
+/* A small file's text; "" with errno if there is none. */
+static void read_text(const char *path, char text[4096])
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got;
+
+	text[0] = '\0';
+	if (fd < 0)
+		return;
+	got = read(fd, text, 4095);
+	text[got > 0 ? got : 0] = '\0';
+	close(fd);
+}
+
+/*
+ * Lines are FIRST OUTSIDE COUNT. The kernel takes no overlapping ones, and maps
+ * to nobody whom the outer namespace doesn't have: so a map of as many users as
+ * there are has all of them. Five lines are the most before Linux 4.15, 340
+ * since then; one is usual.
+ */
+bool dfi__user_map_is_whole(const char *map)
+{
+	uint64_t n, all = 0;
+	int length;
+
+	while (sscanf(map, " %*u %*u %" SCNu64 "%n", &n, &length) == 1) {
+		all += n;
+		map += length;
+	}
+	return all >= ALL_USERS;
+}
+
+static bool all_are_mapped(void)
+{
+	char text[4096];
+
+	read_text("/proc/self/uid_map", text);
+	if (text[0])
+		return dfi__user_map_is_whole(text);
+	/* A kernel without user namespaces; else an empty map, or no /proc. */
+	return access("/proc/self/uid_map", F_OK) < 0 &&
+	    access("/proc/self/stat", F_OK) == 0;
+}
+
+static uid_t overflow_user(void)
+{
+	char text[4096];
+
+	read_text("/proc/sys/kernel/overflowuid", text);
+	return text[0] ? (uid_t)strtoul(text, NULL, 10) : OVERFLOW_USER;
+}
+
+bool dfi__user_is_mapped(uid_t user)
+{
+	return user != overflow_user() || all_are_mapped();
+}
+
+const char *dfi__user_refusal(uid_t owner)
+{
+	if (!dfi__user_is_mapped(owner))
+		return "it belongs to a user that this process's user "
+		       "namespace does not map, which may be anybody";
+	/* Root decides by itself whose files it takes. */
+	if (owner != geteuid() && owner != 0 && geteuid() != 0)
+		return "it belongs to another user, who could change it";
+	return NULL;
+}
+
+int dfi__user_peer(int socket, const char *name, struct ucred *peer)
+{
+	socklen_t size = sizeof(*peer);
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &size) == 0)
+		return 0;
+	return dfi__fail(
+	    -EIO, "who %s is can't be read: %s", name, strerrordesc_np(errno));
+}
+
+static void name_pid(const struct ucred *peer, char text[48])
+{
+	if (peer->pid)
+		snprintf(text, 48, "pid %ld", (long)peer->pid);
+	else
+		snprintf(text, 48, "its pid is not visible here");
+}
+
+int dfi__user_check(
+    const struct ucred *peer, const char *name, const uid_t *others, size_t n)
+{
+	uid_t self = geteuid();
+	char pid[48];
+	size_t i;
+
+	name_pid(peer, pid);
+	/* This very process is known by its number. */
+	if (!dfi__user_is_mapped(peer->uid) && peer->pid != getpid())
+		return dfi__fail(-EACCES,
+		    "%s (%s) " UNMAPPED " (it is shown as %lu), so it may be "
+		    "anybody: run both as users that their user namespace "
+		    "maps",
+		    name, pid, (unsigned long)peer->uid);
+	if (peer->uid == self || peer->uid == 0)
+		return 0;
+	for (i = 0; i < n; i++)
+		if (peer->uid == others[i])
+			return 0;
+	return dfi__fail(-EACCES,
+	    "%s (%s) runs as user %lu, this process as user %lu", name, pid,
+	    (unsigned long)peer->uid, (unsigned long)self);
+}
