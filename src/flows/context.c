@@ -52,7 +52,7 @@ static int fill_node(struct node *node, const char *name)
 	if (getrandom(&node->id, sizeof(node->id), 0) != sizeof(node->id))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	node->pid = (uint32_t)getpid();
-	node->host_id = dfi__host_id();
+	dfi__host_read(&node->at);
 	node->pid_space = dfi__process_space();
 	node->start = dfi__process_start(node->pid);
 	if (gethostname(node->host, sizeof(node->host) - 1) < 0 ||

@@ -115,7 +115,9 @@ void dfi__node_to_message(const struct node *node, DfiFlow__Node *message)
 	message->name = (char *)node->name;
 	message->host = (char *)node->host;
 	message->pid = node->pid;
-	message->host_id = node->host_id;
+	message->host_id = node->at.id;
+	message->boot = node->at.boot;
+	message->net = node->at.net;
 	message->pid_space = node->pid_space;
 	message->start = node->start;
 }
@@ -127,7 +129,9 @@ bool dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
 		return true;
 	node->id = message->id;
 	node->pid = message->pid;
-	node->host_id = message->host_id;
+	node->at.id = message->host_id;
+	node->at.boot = message->boot;
+	node->at.net = message->net;
 	node->pid_space = message->pid_space;
 	node->start = message->start;
 	snprintf(node->name, sizeof(node->name), "%s", message->name);
@@ -141,7 +145,8 @@ bool dfi__node_from_message(const DfiFlow__Node *message, struct node *node)
 bool dfi__node_is_process(const struct node *a, const struct node *b)
 {
 	return a->pid_space && a->pid == b->pid && a->start == b->start &&
-	    a->pid_space == b->pid_space && a->host_id == b->host_id;
+	    a->pid_space == b->pid_space &&
+	    dfi__host_distance(&a->at, &b->at) == HOST_SAME;
 }
 
 void *dfi__node_encode(const struct node *node,

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dfi/flow.h>
+#include "../base/host.h"
 #include "../base/ip.h"
 #include "../buffers/ring.h"
 #include "../transport/multicast.h"
@@ -25,7 +26,7 @@ struct node {
 	uint32_t pid;
 	char name[NODE_NAME_SIZE];
 	char host[NODE_NAME_SIZE];
-	uint64_t host_id; /* equal: they can share memory */
+	struct host at;
 	/* See base/process.h; 0: unknown. */
 	uint64_t pid_space, start;
 };

@@ -119,20 +119,22 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
     const struct dispenser_name *name, const struct patience *patience,
     struct dispenser_user *user)
 {
+	enum host_distance distance = dfi__host_distance(
+	    &holder->at, &dfi->node.at);
 	int ret;
 
-	if (holder->host_id != dfi->node.host_id)
+	if (distance == HOST_OTHER || distance == HOST_OTHER_NETWORK)
 		return dfi__fail(-EHOSTUNREACH,
-		    "it is on host %s, this is %s, and it can't be reached "
-		    "over RDMA: %s",
-		    holder->host, dfi->node.host,
+		    "its host is %s, this one is %s: %s; and over RDMA it "
+		    "can't be reached: %s",
+		    holder->host, dfi->node.host, dfi__host_why_apart(distance),
 		    name->why[0] ? name->why : "its version can't do that");
 	ret = dfi->transport->ops->remote_open(dfi->transport, user,
 	    &name->region, &layout, 0, NULL, patience, &user->remote);
 	if (!ret)
 		user->words =
 		    (struct dispenser_words *)(void *)user->remote->ring;
-	return ret;
+	return dfi__host_explain(ret, distance);
 }
 
 static int open_through_device(struct dfi *dfi, enum dfi_transport transport,

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include "../base/error.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
@@ -36,33 +35,6 @@ struct network {
 	pthread_mutex_t lock; /* protects known */
 	struct known_nodes known;
 };
-
-/* FNV-1a, to mix a few words. */
-static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t size)
-{
-	const unsigned char *at = bytes;
-
-	for (; size > 0; size--, at++)
-		hash = (hash ^ *at) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
-uint64_t dfi__host_id(void)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char boot_id[64];
-	struct stat ns;
-
-	if (file) {
-		if (fgets(boot_id, sizeof(boot_id), file))
-			hash = mix_bytes(hash, boot_id, strlen(boot_id));
-		fclose(file);
-	}
-	if (stat("/proc/self/ns/net", &ns) == 0)
-		hash = mix_bytes(hash, &ns.st_ino, sizeof(ns.st_ino));
-	return hash;
-}
 
 static bool is_local(const char *registry)
 {

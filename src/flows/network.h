@@ -16,12 +16,6 @@ struct flow;
 struct network;
 struct transport;
 
-/*
- * Equal for processes that can share memory: of the same boot of a host and the
- * same network namespace, in which the sockets are that pass it.
- */
-uint64_t dfi__host_id(void);
-
 /* Nothing is started yet. registry: its address. -ENOMEM, -EIO. */
 int dfi__network_new(
     struct dfi *dfi, const char *registry, struct network **network);

@@ -136,7 +136,8 @@ static void lose_registry(struct peers *peers)
 static bool is_out_of_sight(const struct peers *peers, const struct peer *peer)
 {
 	return flow_is_cast(peers->flow) &&
-	    peer->endpoint.node.host_id != peers->dfi->node.host_id;
+	    dfi__host_distance(&peer->endpoint.node.at, &peers->dfi->node.at) !=
+	    HOST_SAME;
 }
 
 /*

@@ -211,8 +211,8 @@ void dfi__processes_watch(struct processes *processes, const struct node *node)
 	int err;
 
 	if (!node->pid_space || node->pid_space != self->pid_space ||
-	    node->host_id != self->host_id || node->pid == self->pid ||
-	    find(processes, node))
+	    dfi__host_distance(&node->at, &self->at) != HOST_SAME ||
+	    node->pid == self->pid || find(processes, node))
 		return;
 	process = calloc(1, sizeof(*process));
 	if (!process) {

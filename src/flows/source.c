@@ -12,9 +12,11 @@
 #include "../base/attr.h"
 #include "../base/error.h"
 #include "../base/error_list.h"
+#include "../base/log.h"
 #include "../transport/transport.h"
 #include "attach.h"
 #include "declare.h"
+#include "network.h"
 #include "order.h"
 
 static const char role[] = "source";
@@ -34,6 +36,50 @@ static bool target_has_left(void *arg)
 	    PEER_PRESENT;
 }
 
+/* network: not through memory, even if it can be shared. */
+static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
+    bool network, const struct ring_layout *layout,
+    const struct patience *patience, struct remote **remote)
+{
+	const struct region_name *name;
+	struct transport *transport;
+	struct stage *stage = NULL;
+	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
+
+	if (!ret && transport != source->dfi->transport)
+		ret = dfi__source_take_image(source, transport, &stage);
+	return ret ? ret
+		   : transport->ops->remote_open(transport, source, name,
+			 layout, source_ring(source), stage, patience, remote);
+}
+
+/*
+ * That memory can be shared, only its passing shows: the socket may be another
+ * machine's that has the same numbers, or the owner may refuse our user. If it
+ * can't be, and the flow leaves the transport open, the network is the next.
+ */
+static int open_somehow(struct dfi_source *source,
+    const struct endpoint *endpoint, const struct ring_layout *layout,
+    const struct patience *patience, struct remote **remote)
+{
+	const struct dfi *dfi = source->dfi;
+	int ret = open_way(source, endpoint, false, layout, patience, remote);
+
+	if ((ret == -ECONNRESET || ret == -EACCES) &&
+	    endpoint->verbs.address[0] && !patience_given_up(patience) &&
+	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
+		dfi__log(DFI_LOG_INFO,
+		    "flow '%s': %s %u: node %s on host %s is written to over "
+		    "RDMA: %s",
+		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
+		    endpoint->node.host, dfi_errmsg());
+		return open_way(
+		    source, endpoint, true, layout, patience, remote);
+	}
+	return dfi__host_explain(
+	    ret, dfi__host_distance(&endpoint->node.at, &dfi->node.at));
+}
+
 /* Open the ring in a target's region. */
 static int open_remote(
     struct dfi_source *source, uint32_t target, const struct patience *patience)
@@ -45,9 +91,6 @@ static int open_remote(
 	    &geometry, source->flow.n_sources);
 	uint64_t bytes = region_size(&geometry, source->flow.n_sources);
 	struct writer *writer = &source->rings[target];
-	const struct region_name *name;
-	struct transport *transport;
-	struct stage *stage = NULL;
 	struct remote *remote;
 	char peer[256];
 	int ret;
@@ -62,12 +105,7 @@ static int open_remote(
 		    "but its rings take %lu",
 		    source->flow.name, PEER_ID(&source->targets, target),
 		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
-	ret = dfi__source_way(source, endpoint, &transport, &name);
-	if (!ret && transport != source->dfi->transport)
-		ret = dfi__source_take_image(source, transport, &stage);
-	if (!ret)
-		ret = transport->ops->remote_open(transport, source, name,
-		    &layout, source_ring(source), stage, patience, &remote);
+	ret = open_somehow(source, endpoint, &layout, patience, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
 		    "flow '%s': %s %u is attached already, or has been "

@@ -102,9 +102,12 @@ int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 
 /* source_room.c */
 
-/* The transport to a target, and the name of its region there. */
+/*
+ * The transport to a target, and the name of its region there. network: not
+ * shared memory, which was tried in vain.
+ */
 int dfi__source_way(const struct dfi_source *source,
-    const struct endpoint *endpoint, struct transport **transport,
+    const struct endpoint *endpoint, bool network, struct transport **transport,
     const struct region_name **name);
 
 /*

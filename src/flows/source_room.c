@@ -27,29 +27,33 @@ struct need {
 };
 
 int dfi__source_way(const struct dfi_source *source,
-    const struct endpoint *endpoint, struct transport **transport,
+    const struct endpoint *endpoint, bool network, struct transport **transport,
     const struct region_name **name)
 {
 	struct dfi *dfi = source->dfi;
-	bool same_host = endpoint->node.host_id == dfi->node.host_id;
+	enum host_distance distance = dfi__host_distance(
+	    &endpoint->node.at, &dfi->node.at);
+	bool apart = distance == HOST_OTHER || distance == HOST_OTHER_NETWORK;
 	enum dfi_transport choice = dfi__network_choice(dfi, &source->flow);
 
 	*transport = dfi->transport;
 	*name = &endpoint->region;
-	if (choice == DFI_TRANSPORT_SHM && !same_host)
+	if (choice == DFI_TRANSPORT_SHM && apart)
 		return dfi__fail(-EHOSTUNREACH,
-		    "host %s can't be reached over shared memory: %s",
-		    endpoint->node.host,
+		    "host %s can't be reached over shared memory: %s; or %s",
+		    endpoint->node.host, dfi__host_why_apart(distance),
 		    source->flow.transport
 			? "create the flow with another transport"
 			: "set DFI_TRANSPORT=auto");
-	if (same_host && choice != DFI_TRANSPORT_VERBS)
+	if (!apart && !network && choice != DFI_TRANSPORT_VERBS)
 		return 0;
 	if (!endpoint->verbs.address[0])
 		return dfi__fail(-EHOSTUNREACH,
-		    "node %s on host %s can't be reached over verbs: %s",
+		    "node %s on host %s can't be reached over verbs: %s%s%s",
 		    endpoint->node.name, endpoint->node.host,
-		    endpoint->verbs_why);
+		    endpoint->verbs_why,
+		    apart ? "; nor over shared memory: " : "",
+		    apart ? dfi__host_why_apart(distance) : "");
 	*name = &endpoint->verbs;
 	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
 }
@@ -116,7 +120,7 @@ static bool add_target(
 
 	if (peers_state(&source->targets, target) != PEER_PRESENT)
 		return true;
-	if (dfi__source_way(source, endpoint, &transport, &name) < 0)
+	if (dfi__source_way(source, endpoint, false, &transport, &name) < 0)
 		return false;
 	if (transport == source->dfi->transport) {
 		/* With pages as its owner has them. */

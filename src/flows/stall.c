@@ -40,15 +40,19 @@ static bool is_due(struct stall *stall, uint64_t progress, int64_t began)
 	return true;
 }
 
-/* Whether a peer's process is known to be stopped. */
+/*
+ * Whether a peer's process is known to be stopped. In another PID namespace its
+ * number is somebody else's here.
+ */
 static bool is_stopped(
     struct peers *peers, uint32_t index, const struct dfi *dfi)
 {
 	const struct node *node = &peers->peer[index].endpoint.node;
 
-	return peers_state(peers, index) == PEER_PRESENT &&
-	    node->host_id == dfi->node.host_id && node->pid != dfi->node.pid &&
-	    dfi__process_is_stopped(node->pid);
+	return peers_state(peers, index) == PEER_PRESENT && node->pid_space &&
+	    node->pid_space == dfi->node.pid_space &&
+	    dfi__host_distance(&node->at, &dfi->node.at) == HOST_SAME &&
+	    node->pid != dfi->node.pid && dfi__process_is_stopped(node->pid);
 }
 
 /* consumed: what the target has given back. */

@@ -32,6 +32,12 @@ struct collection {
 	struct stats_page page;
 };
 
+static enum host_distance distance(const struct collection *collection)
+{
+	return dfi__host_distance(
+	    &collection->node.at, &collection->dfi->node.at);
+}
+
 static int fetch_page(
     struct collection *collection, uint64_t after, int64_t deadline)
 {
@@ -47,7 +53,7 @@ static int fetch_page(
 	ret = dfi__shm_report_fetch(
 	    collection->address, after, deadline, &data, &size);
 	if (ret < 0)
-		return ret;
+		return dfi__host_explain(ret, distance(collection));
 	ret = dfi__stats_decode(data, size, after, page);
 	free(data);
 	if (!ret && page->node != collection->node.id)
@@ -107,8 +113,11 @@ static int collect(struct collection *collection)
 /* Whether the context can be asked: 0, or an error that says why not. */
 static int check_reach(const struct collection *collection)
 {
-	if (collection->node.host_id != collection->dfi->node.host_id)
+	if (distance(collection) == HOST_OTHER)
 		return dfi__fail(-EHOSTUNREACH, "not on this host");
+	if (distance(collection) == HOST_OTHER_NETWORK)
+		return dfi__fail(-EHOSTUNREACH, "%s",
+		    dfi__host_why_apart(HOST_OTHER_NETWORK));
 	if (!collection->address[0])
 		return dfi__fail(-EPROTO,
 		    "it uses a version of the library without counters");

@@ -234,7 +234,7 @@ Test(descriptor, windows_are_for_combiners)
 Test(descriptor, endpoint_and_node_survive_the_trip)
 {
 	struct endpoint endpoint = {
-		.node = { 7, 8, "n", "h", 9 },
+		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
 		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
 		.verbs = { "10.0.0.1:18515", 10, 4096 },
 		.verbs_why = "it has none",
@@ -277,7 +277,8 @@ static void refuse_endpoint(const struct endpoint *endpoint)
 Test(descriptor, text_with_control_characters_is_refused)
 {
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
-	const struct endpoint good = { .node = { 7, 8, "n", "h", 9 },
+	const struct endpoint good = { .node = { 7, 8, "n", "h", { 9, 10, 11 },
+					   12, 13 },
 		.sequencer.region.size = 1 };
 	char address[TRANSPORT_ADDRESS_SIZE];
 	struct flow flow = make_flow(), back;

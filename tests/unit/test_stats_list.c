@@ -96,8 +96,28 @@ Test(stats_list, node_of_another_host_is_named_as_such)
 	struct node node = dfi->node;
 
 	node.id++;
-	node.host_id++;
+	node.at.id++;
+	node.at.boot++;
 	expect_error(&node, "@x", "not on this host");
+}
+
+Test(stats_list, node_of_another_network_namespace_is_named_as_such)
+{
+	struct node node = dfi->node;
+
+	node.id++;
+	node.at.id++;
+	node.at.net++;
+	expect_error(&node, "@x", "another network namespace");
+}
+
+Test(stats_list, node_that_proc_hides_is_asked)
+{
+	struct node node = dfi->node;
+
+	node.id++;
+	node.at = (struct host){ .id = 0 };
+	expect_error(&node, "@dfi-1-nobody", "/proc");
 }
 
 Test(stats_list, node_without_an_address_has_an_old_library)
