@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Building and probing one partition's table. The bucket of a key is a
- * multiplicative hash of the bits above the radix bits: dense keys spread
- * evenly, others as by chance. There are between one and two buckets per tuple
- * and so hardly any chains; the counts of all buckets stay in the first-level
- * cache and make clearing the buckets unnecessary.
+ * multiplicative hash of the bits above the radix bits and a random seed: dense
+ * keys spread evenly, others as by chance, also those that were chosen for one
+ * bucket. There are between one and two buckets per tuple and so hardly any
+ * chains; the counts of all buckets stay in the first-level cache and make
+ * clearing the buckets unnecessary.
  */
 #include "hash_table.h"
 #include "platform.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/random.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -70,6 +73,9 @@ int table_open(struct table *table, uint32_t radix_bits, uint64_t n_tuples)
 {
 	memset(table, 0, sizeof(*table));
 	table->radix_bits = radix_bits;
+	if (getrandom(&table->seed, sizeof(table->seed), 0) !=
+	    sizeof(table->seed))
+		return complain("getrandom: %s", strerror(errno));
 #if defined(__x86_64__)
 	table->has_avx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
@@ -103,10 +109,10 @@ int table_begin(struct table *table, uint64_t n_tuples)
 }
 
 static inline uint64_t bucket_of(
-    uint64_t key, uint32_t radix_bits, uint32_t hash_shift)
+    uint64_t key, uint64_t seed, uint32_t radix_bits, uint32_t hash_shift)
 {
 	/* 2^64 divided by the golden ratio. */
-	return ((key >> radix_bits) * UINT64_C(0x9e3779b97f4a7c15)) >>
+	return (((key >> radix_bits) ^ seed) * UINT64_C(0x9e3779b97f4a7c15)) >>
 	    hash_shift;
 }
 
@@ -127,13 +133,14 @@ void table_build(struct table *table, const struct tuple *tuples, uint32_t n)
 {
 	uint32_t radix_bits = table->radix_bits;
 	uint32_t hash_shift = table->hash_shift;
+	uint64_t seed = table->seed;
 	struct bucket *buckets = table->buckets;
 	uint8_t *counts = table->counts;
 	uint64_t bucket;
 	uint32_t count, i;
 
 	for (i = 0; i < n; i++) {
-		bucket = bucket_of(tuples[i].key, radix_bits, hash_shift);
+		bucket = bucket_of(tuples[i].key, seed, radix_bits, hash_shift);
 		count = counts[bucket];
 		if (__builtin_expect(count >= BUCKET_TUPLES, 0)) {
 			overflow_add(table, bucket, &tuples[i]);
@@ -173,7 +180,8 @@ static void probe_any(const struct table *table, const struct tuple *tuples,
 
 	for (i = 0; i < n; i++) {
 		key = tuples[i].key;
-		bucket = bucket_of(key, table->radix_bits, table->hash_shift);
+		bucket = bucket_of(
+		    key, table->seed, table->radix_bits, table->hash_shift);
 		line = &table->buckets[bucket];
 		count = table->counts[bucket];
 		sum = 0;
@@ -207,6 +215,7 @@ static __attribute__((target("avx2"))) void probe_avx2(
 	};
 	uint32_t radix_bits = table->radix_bits;
 	uint32_t hash_shift = table->hash_shift;
+	uint64_t seed = table->seed;
 	const struct bucket *buckets = table->buckets;
 	const uint8_t *counts = table->counts;
 	__m256i matches = _mm256_setzero_si256();
@@ -218,7 +227,7 @@ static __attribute__((target("avx2"))) void probe_avx2(
 
 	for (i = 0; i < n; i++) {
 		key = tuples[i].key;
-		bucket = bucket_of(key, radix_bits, hash_shift);
+		bucket = bucket_of(key, seed, radix_bits, hash_shift);
 		equal = _mm256_cmpeq_epi64(_mm256_set1_epi64x((int64_t)key),
 		    _mm256_load_si256(
 			(const __m256i *)(const void *)buckets[bucket].keys));
@@ -263,7 +272,7 @@ static int probe_each(const struct table *table, const struct tuple *tuple,
     void *arg)
 {
 	uint64_t bucket = bucket_of(
-	    tuple->key, table->radix_bits, table->hash_shift);
+	    tuple->key, table->seed, table->radix_bits, table->hash_shift);
 	const struct bucket *line = &table->buckets[bucket];
 	uint32_t count = table->counts[bucket];
 	const struct overflow *overflow;

@@ -31,6 +31,7 @@ struct table {
 	uint8_t *counts;  /* per bucket; BUCKET_TUPLES + 1: has a chain */
 	uint32_t *chains; /* per bucket: first overflow, if it has one */
 	struct overflow *overflows;
+	uint64_t seed; /* drawn */
 	uint32_t n_overflows;
 	uint32_t hash_shift; /* of the partition in work */
 	uint32_t radix_bits; /* the lowest key bits, equal in a partition */

@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <dfi/route.h>
 #include "../base/bits.h"
 #include "../base/compiler.h"
 #include "../base/error.h"
 #include "fold.h"
 #include "single.h"
+#include "spread.h"
 
 #define WORD sizeof(uint64_t)
 
@@ -67,20 +67,19 @@ static int out_of_memory(const struct groups *groups, uint64_t n)
 }
 
 /* The hash of a key: words that were packed. */
-static always_inline uint64_t hash_key(const uint64_t *key, uint32_t n_words)
+static always_inline uint64_t hash_key(
+    const struct groups *groups, const uint64_t *key, uint32_t n_words)
 {
-	uint64_t hash = dfi_hash64(key[0]);
+	const uint64_t factor = groups->plan->factor;
+	uint64_t hash = spread_hash(factor, key[0]);
 	uint32_t i;
 
 	for (i = 1; i < n_words; i++)
-		hash = dfi_hash64(hash ^ key[i]);
+		hash = spread_hash(factor, hash ^ key[i]);
 	return hash;
 }
 
-/*
- * Where a hash's probes begin. The routing of a flow with several targets has
- * chosen this one by the upper bits: the lower ones are still evenly spread.
- */
+/* Where a hash's probes begin. */
 static always_inline uint64_t slot_of(
     const struct groups *groups, uint64_t hash)
 {
@@ -120,7 +119,7 @@ void dfi__groups_clear(struct groups *groups)
 		return;
 	}
 	for (i = 0; i < groups->n; i++) {
-		hash = hash_key(groups_record(groups, i), words);
+		hash = hash_key(groups, groups_record(groups, i), words);
 		*slot_with(
 		    groups, hash, (uint32_t)i) = (struct groups_slot){ 0 };
 	}
@@ -139,7 +138,7 @@ static int more_slots(struct groups *groups, uint64_t n_slots)
 	groups->slots = slots;
 	groups->n_slots = n_slots;
 	for (i = 0; i < groups->n; i++)
-		put(groups, hash_key(groups_record(groups, i), words),
+		put(groups, hash_key(groups, groups_record(groups, i), words),
 		    (uint32_t)i);
 	return 0;
 }
@@ -317,7 +316,7 @@ static always_inline uint32_t find_keys(struct groups *groups, uint32_t n_words,
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		hashes[i] = hash_key(&key[i * n_words], n_words);
+		hashes[i] = hash_key(groups, &key[i * n_words], n_words);
 	if (!in_cache(groups))
 		prefetch(groups, hashes, n);
 	for (i = 0; i < n; i++) {
@@ -362,7 +361,7 @@ static int fold_all(struct groups *groups, const char *from, uint64_t n)
 		ret = reserve(groups);
 		if (ret < 0)
 			return ret;
-		hash = hash_key(&none, 1);
+		hash = hash_key(groups, &none, 1);
 		dfi__groups_insert(groups, &none, hash, slot_of(groups, hash));
 	}
 	dfi__fold_all(groups->plan, from, groups->records, n);

@@ -2,8 +2,8 @@
 /*
  * Open addressing with linear probing, in slots that are at most half full and
  * grow with the groups, so that few groups take few lines of the first-level
- * cache. The hash is one multiplication, which some sets of keys may defeat: so
- * a probe that goes on for too long counts as a table that is full.
+ * cache. The hash is one multiplication (spread.h), which few sets of keys
+ * defeat: a probe that goes on for too long counts as a table that is full.
  *
  * A lookup is one comparison, also with an empty slot: that leads to a record
  * whose key is zero. Zero itself hashes to slot 0, which is never empty: until
@@ -29,9 +29,6 @@
 
 /* Records beside those of groups: the first and the last one. */
 #define NO_GROUPS 2
-
-/* 2^64 divided by the golden ratio: what is near is sent far apart. */
-#define SPREAD UINT64_C(0x9e3779b97f4a7c15)
 
 static size_t record_size(const struct plan *plan)
 {
@@ -79,11 +76,12 @@ uint32_t dfi__partials_fit(const struct plan *plan, size_t bytes)
 static always_inline uint32_t slot_of(
     const struct partials *partials, const uint64_t *key, uint32_t n_words)
 {
-	uint64_t hash = key[0] * SPREAD;
+	const uint64_t factor = partials->plan->factor;
+	uint64_t hash = key[0] * factor;
 	uint32_t i;
 
 	for (i = 1; i < n_words; i++)
-		hash = (hash ^ hash >> 32 ^ key[i]) * SPREAD;
+		hash = (hash ^ hash >> 32 ^ key[i]) * factor;
 	return (uint32_t)(hash >> partials->shift);
 }
 
@@ -243,6 +241,7 @@ static __attribute__((noinline)) uint64_t *find_word_slowly(
 		const size_t stride = plan->tuple_size, word = fold->word;     \
 		const ptrdiff_t to_key = (ptrdiff_t)plan->columns[0].offset -  \
 		    (ptrdiff_t)fold->offset;                                   \
+		const uint64_t factor = plan->factor;                          \
 		const char *from = tuples + fold->offset;                      \
 		const char *const end = from + n * stride;                     \
 		uint32_t shift = partials->shift;                              \
@@ -250,7 +249,7 @@ static __attribute__((noinline)) uint64_t *find_word_slowly(
 		for (; from != end; from += stride) {                          \
 			key = keys ? *keys++ : load_UINT64(from + to_key);     \
 			record =                                               \
-			    &first[words * slots[(key * SPREAD) >> shift]];    \
+			    &first[words * slots[(key * factor) >> shift]];    \
 			if (unlikely(record[0] != key)) {                      \
 				record = find_word_slowly(partials, key);      \
 				if (!record)                                   \

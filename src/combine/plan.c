@@ -13,6 +13,7 @@
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/schema.h"
+#include "spread.h"
 
 #define WORD sizeof(uint64_t)
 
@@ -407,6 +408,9 @@ static int make(struct plan *plan, const struct dfi_schema *schema,
 	uint32_t i;
 	int ret;
 
+	ret = dfi__spread_draw(&plan->factor);
+	if (ret < 0)
+		return ret;
 	plan->tuple_size = schema->tuple_size;
 	ret = add_keys(plan, schema, keys, n_keys);
 	if (ret < 0)

@@ -81,6 +81,7 @@ struct plan {
 	bool results_are_records;
 	uint32_t n_results;
 	struct plan_result *results; /* one for each aggregate */
+	uint64_t factor; /* of keys in the tables of this plan: spread.h */
 };
 
 static inline uint32_t plan_record_size(const struct plan *plan)
@@ -91,7 +92,7 @@ static inline uint32_t plan_record_size(const struct plan *plan)
 /*
  * keys: indexes of the fields that are grouped by. The schema is a valid one.
  * -EINVAL: the text says which key or aggregate is not possible, and why;
- * -ENOMEM.
+ * -ENOMEM, -EIO.
  */
 int dfi__plan_new(const struct dfi_schema *schema, const uint32_t *keys,
     uint32_t n_keys, const struct dfi_aggregate *aggregates,

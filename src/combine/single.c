@@ -5,8 +5,8 @@
  */
 #include "single.h"
 
-#include <dfi/route.h>
 #include "operations.h"
+#include "spread.h"
 
 /* Of a table, what doesn't change while there is memory for new groups. */
 struct single_table {
@@ -15,6 +15,7 @@ struct single_table {
 	uint64_t mask; /* of numbers of slots */
 	uint64_t *records;
 	uint64_t words; /* of a record */
+	uint64_t factor;
 };
 
 static always_inline struct single_table table_of(struct groups *groups)
@@ -25,6 +26,7 @@ static always_inline struct single_table table_of(struct groups *groups)
 		.mask = groups->n_slots - 1,
 		.records = groups->records,
 		.words = groups->plan->record_words,
+		.factor = groups->plan->factor,
 	};
 }
 
@@ -40,7 +42,7 @@ static __attribute__((noinline)) uint64_t *insert(
 static always_inline uint64_t *find(
     const struct single_table *table, uint64_t key)
 {
-	const uint64_t hash = dfi_hash64(key);
+	const uint64_t hash = spread_hash(table->factor, key);
 	uint64_t at = hash & table->mask, *record;
 	uint32_t number;
 

@@ -300,9 +300,9 @@ static int create(
     struct loop *loop, const char *address, struct registry_client **client)
 {
 	struct registry_client *new;
-	uint64_t id;
+	uint64_t drawn[2];
 
-	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+	if (getrandom(drawn, sizeof(drawn), 0) != sizeof(drawn))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	new = calloc(1, sizeof(*new));
 	if (new)
@@ -312,7 +312,8 @@ static int create(
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
 	new->loop = loop;
-	new->id = id;
+	new->id = drawn[0];
+	new->hash_seed = drawn[1];
 	new->grace_ms = CLIENT_GRACE_MS;
 	TAILQ_INIT(&new->kept);
 	TAILQ_INIT(&new->calls);

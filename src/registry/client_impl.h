@@ -102,6 +102,7 @@ struct client_call {
 
 struct registry_client {
 	struct loop *loop;
+	uint64_t hash_seed; /* drawn: others choose the values */
 	uint64_t id; /* drawn: by it the registry knows whose keys are whose */
 	uint64_t n_connections; /* that were begun */
 	char *address;

@@ -61,10 +61,11 @@ static struct registry_watch *find(struct registry_client *client, uint64_t id)
 }
 
 /* Hash 0: not known before. */
-static uint64_t hash_value(const struct registry_event *event)
+static uint64_t hash_value(
+    const struct registry_client *client, const struct registry_event *event)
 {
-	uint64_t hash = XXH3_64bits(
-	    event->size ? event->data : "", event->size);
+	uint64_t hash = XXH3_64bits_withSeed(
+	    event->size ? event->data : "", event->size, client->hash_seed);
 
 	return hash ? hash : 1;
 }
@@ -92,7 +93,7 @@ static void deliver(struct registry_client *client, uint64_t id,
 		return;
 	}
 	if (add) {
-		hash = hash_value(event);
+		hash = hash_value(client, event);
 		missing = known->missing;
 		known->missing = false;
 		if (missing && known->hash == hash)

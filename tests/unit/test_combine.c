@@ -12,12 +12,14 @@
 
 #include <dfi/aggregate.h>
 #include <dfi/error.h>
+#include <dfi/route.h>
 
 #include "base/bits.h"
 #include "base/schema.h"
 #include "combine/fold.h"
 #include "combine/groups.h"
 #include "combine/partials.h"
+#include "combine/spread.h"
 
 __extension__ typedef __int128 wide;
 
@@ -914,22 +916,132 @@ Test(partials, are_bounded)
 	fold_alike(UINT64_C(1) << 40, 1024, 1024);
 }
 
-/* The inverse of the hash's factor: a key of any product that is wanted. */
-static uint64_t key_of_product(uint64_t product)
+static uint64_t inverse_of(uint64_t factor)
 {
-	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
 	uint64_t inverse = factor;
 	int i;
 
 	for (i = 0; i < 6; i++)
 		inverse *= 2 - factor * inverse;
 	cr_assert_eq(factor * inverse, 1);
-	return product * inverse;
+	return inverse;
 }
 
+/* 2^64 divided by the golden ratio, as a factor that everybody knows. */
+#define KNOWN_FACTOR UINT64_C(0x9e3779b97f4a7c15)
+
+/* With that factor, all of them belong in one slot. */
+Test(partials, of_keys_that_were_chosen_to_meet_are_spread)
+{
+	fold_alike(inverse_of(KNOWN_FACTOR), 8192, 8192);
+}
+
+/* Who knows the factor can do it. */
 Test(partials, end_early_where_the_hash_fails)
 {
-	fold_alike(key_of_product(1), 8192, 100);
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &count, 1);
+	struct row *rows = calloc(8192, sizeof(*rows));
+	struct partials partials;
+	uint64_t i, taken;
+
+	for (i = 0; i < 8192; i++)
+		rows[i].key = (i + 1) * inverse_of(plan->factor);
+	init_partials(&partials, plan, 8192);
+	taken = dfi__partials_fold(&partials, (const char *)rows, 8192);
+	cr_assert(taken > 100 && taken < 8192, "%lu", (unsigned long)taken);
+	cr_assert_eq(partials.n, taken);
+	free_partials(&partials);
+	free(rows);
+	dfi__plan_free(plan);
+}
+
+Test(spread, is_drawn_anew_and_even)
+{
+	uint64_t factors[100];
+	int i, j;
+
+	for (i = 0; i < 100; i++) {
+		cr_assert_eq(dfi__spread_draw(&factors[i]), 0);
+		cr_assert_eq(factors[i] & 1, 1);
+		cr_assert(dfi__spread_is_even(factors[i]));
+		for (j = 0; j < i; j++)
+			cr_assert_neq(factors[i], factors[j]);
+	}
+	cr_assert(dfi__spread_is_even(KNOWN_FACTOR));
+	cr_assert_not(dfi__spread_is_even(1));
+	cr_assert_not(dfi__spread_is_even(UINT64_MAX));
+	/* Near to 2/3, near to nothing that is simple but by 1 / 2^20. */
+	cr_assert_not(dfi__spread_is_even(UINT64_C(0xaaaaaaaaaaaaaaab)));
+	cr_assert_not(
+	    dfi__spread_is_even((KNOWN_FACTOR & ~UINT64_C(0xffffffff)) | 1));
+}
+
+/* Whatever is drawn, keys as programs have them lie apart. */
+Test(partials, of_any_distance_are_spread)
+{
+	unsigned shift, round;
+
+	for (round = 0; round < 20; round++)
+		for (shift = 0; shift <= 48; shift++)
+			fold_alike(UINT64_C(1) << shift, 1024, 1024);
+}
+
+/* A key whose dfi_hash64() is this. */
+static uint64_t key_of_hash(uint64_t hash)
+{
+	hash ^= hash >> 33;
+	hash *= inverse_of(UINT64_C(0xc4ceb9fe1a85ec53));
+	hash ^= hash >> 33;
+	hash *= inverse_of(UINT64_C(0xff51afd7ed558ccd));
+	return hash ^ hash >> 33;
+}
+
+/* All slots that look-ups of all groups pass on their way. */
+static uint64_t count_steps(const struct groups *groups)
+{
+	uint64_t mask = groups->n_slots - 1, slot, hash, n = 0;
+
+	for (slot = 0; slot <= mask; slot++) {
+		if (!groups->slots[slot].record)
+			continue;
+		hash = spread_hash(groups->plan->factor,
+		    groups_record(groups, groups->slots[slot].record - 1)[0]);
+		n += (slot - hash) & mask;
+	}
+	return n;
+}
+
+/* Those that routing sends anywhere by their upper bits, and those to one. */
+Test(groups, of_keys_that_were_chosen_to_meet_are_spread)
+{
+	enum {
+		N = 20000
+	};
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &count, 1);
+	struct row *rows = calloc(N, sizeof(*rows));
+	struct groups groups;
+	uint64_t i;
+	int upper;
+
+	for (upper = 0; upper < 2; upper++) {
+		for (i = 0; i < N; i++) {
+			rows[i].key = key_of_hash(upper ? i << 32 : i);
+			cr_assert_eq(
+			    dfi_hash64(rows[i].key), upper ? i << 32 : i);
+		}
+		cr_assert_eq(dfi__groups_init(&groups, plan, N), 0);
+		fold(&groups, rows, sizeof(*rows), false, N);
+		cr_assert_eq(groups.n, N);
+		/* By chance, at most half full, it is half a step for each. */
+		cr_assert_lt(count_steps(&groups), 2 * N);
+		dfi__groups_free(&groups);
+	}
+	free(rows);
+	dfi__plan_free(plan);
 }
 
 /* Slot 0 is special, and where probes that came to the last one go on. */
@@ -947,8 +1059,8 @@ Test(partials, of_keys_around_the_first_slot)
 	random_state = 1;
 	for (i = 0; i < 8; i++) {
 		keys[i] = i;
-		keys[8 + i] = key_of_product(i + 1);
-		keys[16 + i] = key_of_product(-(uint64_t)(i + 1));
+		keys[8 + i] = (i + 1) * inverse_of(plan->factor);
+		keys[16 + i] = -keys[8 + i];
 	}
 	init_partials(&partials, plan, PARTIALS_MIN);
 	for (round = 0; round < 1000; round++) {
