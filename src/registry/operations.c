@@ -170,22 +170,19 @@ static size_t fill_page(const struct table *table,
     const Dfi__Registry__List *op, Dfi__Registry__Value *values,
     Dfi__Registry__Value **pointers, bool *more)
 {
-	const char *after = op->after;
 	size_t n = 0, bytes = 0;
 	struct table_item item;
+	int found = dfi__table_next(table, op->prefix, op->after, &item);
 
-	*more = false;
-	while (dfi__table_next(table, op->prefix, after, &item)) {
+	for (; found; found = dfi__table_step(op->prefix, &item)) {
 		bytes += strlen(item.key) + item.size + VALUE_OVERHEAD;
-		if (n == PAGE_VALUES_MAX || bytes > PAGE_SIZE) {
-			*more = true;
+		if (n == PAGE_VALUES_MAX || bytes > PAGE_SIZE)
 			break;
-		}
 		set_value(&values[n], &item);
 		pointers[n] = &values[n];
-		after = item.key;
 		n++;
 	}
+	*more = found;
 	return n;
 }
 
@@ -347,6 +344,7 @@ void dfi__session_request(
 	dfi__session_lives(session);
 	reply.id = request->id;
 	ret = operations[op](session, request, &reply);
+	dfi__server_tell(session->server);
 	if (ret > 0)
 		return;
 	if (ret < 0) {

@@ -33,13 +33,20 @@ struct dfi_registry {
 	pid_t pid;
 };
 
+void dfi__server_tell(struct server *server)
+{
+	dfi__table_tell(server->table, SIZE_MAX);
+}
+
 void dfi__server_settle(struct server *server)
 {
 	struct session *session;
 
+	dfi__server_tell(server);
 	while ((session = TAILQ_FIRST(&server->doomed))) {
 		TAILQ_REMOVE(&server->doomed, session, link);
 		dfi__session_free(session);
+		dfi__server_tell(server);
 	}
 	while ((session = TAILQ_FIRST(&server->unsent)))
 		dfi__session_flush(session);

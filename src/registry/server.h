@@ -115,6 +115,9 @@ void dfi__session_flush(struct session *session);
 
 void dfi__server_settle(struct server *server);
 
+/* Tell clients what has changed; by itself, dfi__server_settle() does. */
+void dfi__server_tell(struct server *server);
+
 /* A lease was granted: see that it expires. */
 void dfi__server_arm_expiry(struct server *server);
 

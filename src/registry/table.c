@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys are a sorted array of pointers: listing a prefix is a walk, deleting
- * one is a single compaction, and an insertion moves at most 8 bytes per key.
- * Leases and watches are in files of their own.
+ * Keys are in a tree, in order, and those of a lease also in a tree of its own:
+ * whatever is asked takes as many steps as the key has bits, and one for each
+ * key that is concerned. Leases, watches and the queue of changes are in files
+ * of their own.
  *
  * This file may not do I/O, read a clock, or take a lock.
  */
@@ -23,25 +24,24 @@ int dfi__table_create(const struct table_limits *limits,
 		return dfi__fail(-ENOMEM, "no memory for the registry's table");
 	new->limits = *limits;
 	new->hooks = *hooks;
+	STAILQ_INIT(&new->changes);
 	*table = new;
 	return 0;
 }
 
 void dfi__table_destroy(struct table *table)
 {
-	size_t i;
+	struct tree_leaf *leaf;
 
-	for (i = 0; i < table->n_entries; i++) {
-		free(table->entries[i]->value);
-		free(table->entries[i]);
-	}
-	for (i = 0; i < table->n_leases; i++)
-		free(table->leases[i]);
-	for (i = 0; i < table->n_watches; i++)
-		free(table->watches[i]);
-	free(table->entries);
+	table->hooks.changed = NULL;
+	dfi__table_delete_prefix(table, "");
+	dfi__table_tell(table, SIZE_MAX);
+	while ((leaf = dfi__tree_from(&table->watches, NULL, 0)))
+		dfi__table_end_watch(
+		    table, CONTAINER(leaf, struct watch, by_id));
+	while (table->n_leases)
+		free(table->leases[--table->n_leases]);
 	free(table->leases);
-	free(table->watches);
 	free(table);
 }
 
@@ -52,56 +52,38 @@ uint64_t dfi__table_revision(const struct table *table)
 
 size_t dfi__table_n_keys(const struct table *table)
 {
-	return table->n_entries;
+	return table->entries.n_leaves;
 }
 
-int dfi__table_reserve(void *array, size_t n, size_t *capacity)
+size_t dfi__table_bytes(const struct table *table)
 {
-	void **old, **grown;
-	size_t want;
-
-	if (n < *capacity)
-		return 0;
-	want = *capacity ? *capacity * 2 : 16;
-	memcpy(&old, array, sizeof(old));
-	grown = reallocarray(old, want, sizeof(*grown));
-	if (!grown)
-		return dfi__fail(
-		    -ENOMEM, "no memory for %zu registry objects", want);
-	memcpy(array, &grown, sizeof(grown));
-	*capacity = want;
-	return 0;
+	return table->bytes;
 }
 
-/* Where key is, or where it would be inserted. */
-static size_t position(const struct table *table, const char *key, bool *found)
+static struct entry *entry_of(const struct tree_leaf *leaf)
 {
-	size_t low = 0, high = table->n_entries;
-
-	*found = false;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int order = strcmp(table->entries[middle]->key, key);
-
-		if (order == 0) {
-			*found = true;
-			return middle;
-		}
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return leaf ? CONTAINER(leaf, struct entry, by_key) : NULL;
 }
 
-static struct table_item item_of(const struct entry *entry)
+static struct entry *find(
+    const struct table *table, const char *key, size_t size)
+{
+	return entry_of(dfi__tree_find(&table->entries, key, size));
+}
+
+static const char *value_of(const struct entry *entry)
+{
+	return entry->key + entry->by_key.size + 1;
+}
+
+struct table_item dfi__table_item(const struct entry *entry)
 {
 	struct table_item item = {
 		.key = entry->key,
-		.value = entry->value,
+		.value = value_of(entry),
 		.size = entry->size,
-		.revision = entry->revision,
+		.revision = entry->put.revision,
+		.at = entry,
 	};
 	return item;
 }
@@ -133,7 +115,7 @@ static int check_owner(const struct table_put *put, const struct entry *entry)
 		return 0;
 	return dfi__fail(-EEXIST,
 	    "registry key '%s' exists since revision %llu", put->key,
-	    (unsigned long long)entry->revision);
+	    (unsigned long long)entry->put.revision);
 }
 
 static int check_room(const struct table *table, const struct entry *old,
@@ -142,7 +124,7 @@ static int check_room(const struct table *table, const struct entry *old,
 	size_t freed = old ? old->size : 0;
 	bool binds = lease && (!old || old->lease != lease);
 
-	if (binds && lease->n_keys >= table->limits.max_lease_keys)
+	if (binds && lease->keys.n_leaves >= table->limits.max_lease_keys)
 		return dfi__fail(-ENOSPC,
 		    "the client is at its limit of %zu keys, one for each "
 		    "flow, endpoint and barrier: close some, use another "
@@ -150,7 +132,7 @@ static int check_room(const struct table *table, const struct entry *old,
 		    "(dfi_registry_attr)",
 		    table->limits.max_lease_keys);
 
-	if (!old && table->n_entries >= table->limits.max_keys)
+	if (!old && table->entries.n_leaves >= table->limits.max_keys)
 		return dfi__fail(-ENOSPC,
 		    "the registry is at its limit of %zu keys, one for each "
 		    "context, flow, endpoint and barrier: close some, or raise "
@@ -165,73 +147,91 @@ static int check_room(const struct table *table, const struct entry *old,
 	return 0;
 }
 
-/* An entry of its own memory, not yet in the array. */
-static int new_entry(
-    struct table *table, const char *key, size_t key_size, struct entry **entry)
+static struct entry *new_entry(
+    const struct table_put *put, size_t key_size, struct lease *lease)
 {
-	int ret;
+	struct entry *entry = calloc(
+	    1, sizeof(*entry) + key_size + 1 + put->size);
 
-	ret = dfi__table_reserve(
-	    &table->entries, table->n_entries, &table->entries_capacity);
+	if (!entry) {
+		dfi__fail(-ENOMEM, "no memory for a registry key");
+		return NULL;
+	}
+	entry->lease = lease;
+	entry->owner = put->owner;
+	entry->size = put->size;
+	entry->n_refs = 1;
+	memcpy(entry->key, put->key, key_size);
+	if (put->size)
+		memcpy(entry->key + key_size + 1, put->value, put->size);
+	entry->by_key.text = entry->by_lease.text = entry->key;
+	entry->by_key.size = entry->by_lease.size = (uint32_t)key_size;
+	return entry;
+}
+
+/* Have entry in the place of old, if there is one: -ENOMEM, or all is done. */
+static int take_place(
+    struct table *table, struct entry *entry, struct entry *old)
+{
+	bool stays = old && old->lease && old->lease == entry->lease;
+	int ret = 0;
+
+	if (entry->lease && !stays)
+		ret = dfi__tree_insert(&entry->lease->keys, &entry->by_lease);
 	if (ret)
 		return ret;
-	*entry = calloc(1, sizeof(**entry) + key_size + 1);
-	if (!*entry)
-		return dfi__fail(-ENOMEM, "no memory for a registry key");
-	memcpy((*entry)->key, key, key_size + 1);
+	if (!old)
+		ret = dfi__tree_insert(&table->entries, &entry->by_key);
+	if (ret && entry->lease)
+		dfi__tree_remove(&entry->lease->keys, &entry->by_lease);
+	if (ret || !old)
+		return ret;
+	dfi__tree_replace(&table->entries, &old->by_key, &entry->by_key);
+	if (stays)
+		dfi__tree_replace(
+		    &entry->lease->keys, &old->by_lease, &entry->by_lease);
+	else if (old->lease)
+		dfi__tree_remove(&old->lease->keys, &old->by_lease);
 	return 0;
 }
 
-/* Takes value, a copy. */
-static void set_value(struct table *table, struct entry *entry,
-    const struct table_put *put, void *value, struct lease *lease)
+/* Checked: there is room. */
+static int set(struct table *table, const struct table_put *put,
+    size_t key_size, struct lease *lease, struct entry *old)
 {
-	struct table_item item;
+	struct entry *entry = new_entry(put, key_size, lease);
+	int ret;
 
-	table->bytes = table->bytes - entry->size + put->size;
-	free(entry->value);
-	entry->value = value;
-	entry->size = put->size;
-	if (entry->lease)
-		entry->lease->n_keys--;
-	if (lease)
-		lease->n_keys++;
-	entry->lease = lease;
-	entry->owner = put->owner;
-	entry->revision = ++table->revision;
-	item = item_of(entry);
-	dfi__table_announce(table, TABLE_PUT, &item);
-}
-
-static int copy_value(const void *value, size_t size, void **copy)
-{
-	*copy = NULL;
-	if (!size)
-		return 0;
-	*copy = malloc(size);
-	if (!*copy)
-		return dfi__fail(-ENOMEM, "no memory for a registry value");
-	memcpy(*copy, value, size);
+	if (!entry)
+		return -ENOMEM;
+	ret = take_place(table, entry, old);
+	if (ret) {
+		free(entry);
+		return ret;
+	}
+	table->bytes += put->size;
+	table->bytes += old ? 0 : key_size;
+	table->bytes -= old ? old->size : 0;
+	dfi__table_queue(table, entry, TABLE_PUT);
+	if (old)
+		dfi__table_unref(old);
 	return 0;
 }
 
 int dfi__table_put(
     struct table *table, const struct table_put *put, uint64_t *revision)
 {
-	size_t key_size = strnlen(put->key, TABLE_KEY_MAX + 1), at, index;
+	size_t key_size = strnlen(put->key, TABLE_KEY_MAX + 1), index;
 	struct lease *lease = NULL;
-	struct entry *entry = NULL;
-	void *copy;
-	bool found;
+	struct entry *old;
 	int ret;
 
 	ret = check_put(put, key_size);
 	if (ret)
 		return ret;
-	at = position(table, put->key, &found);
-	if (found) {
-		entry = table->entries[at];
-		ret = check_owner(put, entry);
+	old = find(table, put->key, key_size);
+	if (old) {
+		ret = check_owner(put, old);
 		if (ret)
 			return ret;
 	}
@@ -240,139 +240,97 @@ int dfi__table_put(
 		if (!lease)
 			return -ENOENT;
 	}
-	ret = check_room(
-	    table, entry, lease, put->size + (found ? 0 : key_size));
-	if (ret)
-		return ret;
-	ret = copy_value(put->value, put->size, &copy);
-	if (ret)
-		return ret;
-	if (!found) {
-		ret = new_entry(table, put->key, key_size, &entry);
-		if (ret) {
-			free(copy);
-			return ret;
-		}
-		memmove(table->entries + at + 1, table->entries + at,
-		    (table->n_entries - at) * sizeof(*table->entries));
-		table->entries[at] = entry;
-		table->n_entries++;
-		table->bytes += key_size;
-	}
-	set_value(table, entry, put, copy, lease);
-	if (revision)
+	ret = check_room(table, old, lease, put->size + (old ? 0 : key_size));
+	if (!ret)
+		ret = set(table, put, key_size, lease, old);
+	if (!ret && revision)
 		*revision = table->revision;
-	return 0;
+	return ret;
 }
 
 int dfi__table_get(
     const struct table *table, const char *key, struct table_item *item)
 {
-	bool found;
-	size_t at = position(table, key, &found);
+	const struct entry *entry = find(table, key, strlen(key));
 
-	if (!found)
+	if (!entry)
 		return dfi__fail(
 		    -ENOENT, "there is no registry key '%.400s'", key);
-	*item = item_of(table->entries[at]);
+	*item = dfi__table_item(entry);
 	return 0;
+}
+
+static int item_of_prefix(
+    const struct tree_leaf *leaf, const char *prefix, struct table_item *item)
+{
+	const struct entry *entry = entry_of(leaf);
+
+	if (!entry || strncmp(entry->key, prefix, strlen(prefix)) != 0)
+		return 0;
+	*item = dfi__table_item(entry);
+	return 1;
 }
 
 int dfi__table_next(const struct table *table, const char *prefix,
     const char *after, struct table_item *item)
 {
 	const char *from = strcmp(after, prefix) > 0 ? after : prefix;
-	bool found;
-	size_t at = position(table, from, &found);
+	const struct tree_leaf *leaf = dfi__tree_from(
+	    &table->entries, from, strlen(from));
 
-	if (found && !strcmp(table->entries[at]->key, after))
-		at++;
-	if (at == table->n_entries)
-		return 0;
-	if (strncmp(table->entries[at]->key, prefix, strlen(prefix)) != 0)
-		return 0;
-	*item = item_of(table->entries[at]);
-	return 1;
+	if (leaf && !strcmp(leaf->text, after))
+		leaf = dfi__tree_next(leaf);
+	return item_of_prefix(leaf, prefix, item);
 }
 
-/* Announce and free entries that are no longer in the array. */
-static size_t bury(struct table *table, struct entry *dead)
+int dfi__table_step(const char *prefix, struct table_item *item)
 {
-	size_t n = 0;
+	const struct entry *entry = item->at;
 
-	while (dead) {
-		struct entry *next = dead->next_dead;
-		struct table_item item = {
-			.key = dead->key,
-			.revision = ++table->revision,
-		};
-
-		dfi__table_announce(table, TABLE_DELETE, &item);
-		free(dead->value);
-		free(dead);
-		dead = next;
-		n++;
-	}
-	return n;
+	return item_of_prefix(dfi__tree_next(&entry->by_key), prefix, item);
 }
 
-/* Two steps, so that whoever hears of a deletion sees a sound table. */
-size_t dfi__table_delete_range(
-    struct table *table, size_t first, size_t last, const struct lease *lease)
+void dfi__table_drop(struct table *table, struct entry *entry)
 {
-	struct entry *dead = NULL, **tail = &dead;
-	size_t kept = first, i;
-
-	if (first == last)
-		return 0;
-	for (i = first; i < last; i++) {
-		struct entry *entry = table->entries[i];
-
-		if (lease && entry->lease != lease) {
-			table->entries[kept++] = entry;
-			continue;
-		}
-		if (entry->lease)
-			entry->lease->n_keys--;
-		table->bytes -= strlen(entry->key) + entry->size;
-		*tail = entry;
-		tail = &entry->next_dead;
-	}
-	memmove(table->entries + kept, table->entries + last,
-	    (table->n_entries - last) * sizeof(*table->entries));
-	table->n_entries -= last - kept;
-	return bury(table, dead);
+	dfi__tree_remove(&table->entries, &entry->by_key);
+	if (entry->lease)
+		dfi__tree_remove(&entry->lease->keys, &entry->by_lease);
+	/* The lease may end before this is told. */
+	entry->lease = NULL;
+	table->bytes -= entry->by_key.size + entry->size;
+	dfi__table_queue(table, entry, TABLE_DELETE);
+	dfi__table_unref(entry);
 }
 
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision)
 {
+	struct entry *entry = find(table, key, strlen(key));
 	struct table_item item;
-	size_t at;
-	bool found;
-	int ret;
 
-	ret = dfi__table_get(table, key, &item);
-	if (ret)
-		return ret;
-	if (revision && revision != item.revision)
+	if (!entry)
+		return dfi__table_get(table, key, &item);
+	if (revision && revision != entry->put.revision)
 		return dfi__fail(-ENOENT,
 		    "registry key '%s' is at revision %llu, not %llu", key,
-		    (unsigned long long)item.revision,
+		    (unsigned long long)entry->put.revision,
 		    (unsigned long long)revision);
-	at = position(table, key, &found);
-	dfi__table_delete_range(table, at, at + 1, NULL);
+	dfi__table_drop(table, entry);
 	return 0;
 }
 
 size_t dfi__table_delete_prefix(struct table *table, const char *prefix)
 {
-	size_t size = strlen(prefix), first, last;
-	bool found;
+	struct tree_leaf *leaf = dfi__tree_from(
+	    &table->entries, prefix, strlen(prefix));
+	struct table_item item;
+	size_t n = 0;
 
-	first = position(table, prefix, &found);
-	last = first;
-	while (last < table->n_entries &&
-	    !strncmp(table->entries[last]->key, prefix, size))
-		last++;
-	return dfi__table_delete_range(table, first, last, NULL);
+	while (item_of_prefix(leaf, prefix, &item)) {
+		struct entry *entry = entry_of(leaf);
+
+		leaf = dfi__tree_next(leaf);
+		dfi__table_drop(table, entry);
+		n++;
+	}
+	return n;
 }

@@ -6,6 +6,9 @@
  * Every change of a key gets the next revision, from 1. A key bound to a lease
  * is deleted when the lease is revoked or expires.
  *
+ * A change is complete when the call returns. Its watches are told later, by
+ * dfi__table_tell(): all hear of all changes in the order of the revisions.
+ *
  * Errors: -EINVAL (bad key), -EMSGSIZE (key or value too long), -ENOSPC (a
  * limit is reached), -ENOMEM, and what the functions name. A failed call has
  * changed nothing.
@@ -35,6 +38,7 @@ struct table_item {
 	const void *value;
 	size_t size;
 	uint64_t revision; /* of the key's last change */
+	const void *at;    /* the table's own, for dfi__table_step() */
 };
 
 enum table_event_type {
@@ -43,15 +47,19 @@ enum table_event_type {
 };
 
 /*
- * Called in the course of a change, which is complete: the table may be read,
- * but not changed, but that expired may end watches. A hook may be NULL.
+ * A hook may read the table, but not change it. Only expired may end watches. A
+ * hook may be NULL.
  */
 struct table_hooks {
 	void *arg;
-	/* For each watch that a change concerns, oldest watch first. */
+	/*
+	 * By dfi__table_tell(), for each watch that a change concerns and that
+	 * was made before it: those of a short prefix before those of a longer
+	 * one, and of one prefix in the order of their making.
+	 */
 	void (*changed)(void *arg, void *watcher, uint64_t tag,
 	    enum table_event_type type, const struct table_item *item);
-	/* A lease has expired and its keys are gone. */
+	/* By dfi__table_expire(): a lease has expired, its keys are gone. */
 	void (*expired)(void *arg, void *holder, uint64_t lease);
 };
 
@@ -93,6 +101,9 @@ int dfi__table_get(
  */
 int dfi__table_next(const struct table *table, const char *prefix,
     const char *after, struct table_item *item);
+
+/* The key after *item, which is of this prefix, as dfi__table_next() would. */
+int dfi__table_step(const char *prefix, struct table_item *item);
 
 /* revision 0: any. -ENOENT: no such key, or it has another revision. */
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision);
@@ -139,5 +150,21 @@ int64_t dfi__table_next_expiry(const struct table *table);
  * its holder lately.
  */
 void dfi__table_renew_all(struct table *table, int64_t now);
+
+/*
+ * Tell watches of changes, and free what was kept for that, in at most max
+ * steps: one for each change, and one for each watch that it concerns. Returns
+ * the number of steps; less than max: nothing is left to tell.
+ */
+size_t dfi__table_tell(struct table *table, size_t max);
+
+/* The changes up to this revision have been told. */
+uint64_t dfi__table_told(const struct table *table);
+
+/* Bytes that are kept for changes which have not been told. */
+size_t dfi__table_untold_bytes(const struct table *table);
+
+/* Bytes of all keys and values. */
+size_t dfi__table_bytes(const struct table *table);
 
 #endif

@@ -1,39 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the three files of the table share: table.c (keys), table_leases.c and
- * table_watches.c. Nobody else may look.
+ * What the files of the table share: table.c (keys), table_leases.c,
+ * table_watches.c and table_tell.c (the queue of changes). Nobody else may
+ * look.
  */
 #ifndef DFI_REGISTRY_TABLE_IMPL_H
 #define DFI_REGISTRY_TABLE_IMPL_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include "table.h"
+#include "tree.h"
+
+#define CONTAINER(leaf, type, member) \
+	((type *)((char *)(leaf)-offsetof(type, member)))
 
 struct lease {
 	uint64_t id;
 	void *holder;
 	int64_t ttl_ns;
 	int64_t expiry;
-	size_t n_keys;
+	struct tree keys; /* of entries, by their by_lease */
+};
+
+TAILQ_HEAD(watch_list, watch);
+
+/* A text that is watched: as a prefix, and as a key. */
+struct watched {
+	struct tree_leaf leaf;
+	struct watch_list of_prefix, of_key; /* oldest first */
+	char text[];
+};
+
+/* By what a watch is known. */
+struct watch_id {
+	void *watcher;
+	uint64_t tag;
 };
 
 struct watch {
-	void *watcher;
-	uint64_t tag;
-	bool follows; /* see dfi__table_follow() */
-	size_t prefix_size;
-	char prefix[];
+	struct watch_id id;
+	struct tree_leaf by_id;
+	TAILQ_ENTRY(watch) link; /* in one of watched's lists */
+	struct watched *watched;
+	uint64_t since; /* revision: later changes concern it */
+	bool exact;     /* it is in of_key */
+	bool follows;   /* see dfi__table_follow() */
 };
 
-struct entry {
-	void *value;
-	size_t size;
+/* In the queue until it has been told. */
+struct change {
+	STAILQ_ENTRY(change) link;
+	struct entry *entry;
 	uint64_t revision;
+	enum table_event_type type;
+};
+
+/*
+ * One version of a key: a put makes a new one. It has both changes that can
+ * befall it, so that a deletion takes no memory.
+ */
+struct entry {
+	struct tree_leaf by_key;
+	struct tree_leaf by_lease; /* if it has a lease */
 	struct lease *lease;
 	uint64_t owner;
-	struct entry *next_dead;
-	char key[];
+	size_t size;     /* of the value */
+	unsigned n_refs; /* by the table, and by its changes in the queue */
+	struct change put, deletion;
+	char key[]; /* and its final 0, and the value */
+};
+
+/* How far the first change in the queue has been told. */
+struct telling {
+	bool begun;
+	struct watch *next; /* in the list before lists[at] */
+	size_t n_lists, at;
+	struct watch_list *lists[TABLE_KEY_MAX + 2]; /* NULL: ended */
 };
 
 struct table {
@@ -42,34 +86,39 @@ struct table {
 	uint64_t revision;
 	uint64_t last_lease;
 	size_t bytes;
-	struct entry **entries;
-	size_t n_entries, entries_capacity;
+	struct tree entries;
 	struct lease **leases;
 	size_t n_leases, leases_capacity;
-	struct watch **watches;
-	size_t n_watches, watches_capacity;
-	size_t n_follows; /* of the watches */
+	struct tree watched;
+	struct tree watches; /* by number */
+	size_t n_follows;    /* of the watches */
+	STAILQ_HEAD(change_queue, change) changes;
+	size_t untold_bytes;
+	struct telling telling;
 };
-
-/*
- * Make room for one more pointer: *array is an array of pointers to objects of
- * any one type.
- */
-int dfi__table_reserve(void *array, size_t n, size_t *capacity);
 
 /* NULL, with an error text, if there is none. */
 struct lease *dfi__table_lease(
     const struct table *table, uint64_t id, size_t *index);
 
-/* Tell the watches. */
-void dfi__table_announce(const struct table *table, enum table_event_type type,
-    const struct table_item *item);
+/* Take the entry out, and queue its deletion. */
+void dfi__table_drop(struct table *table, struct entry *entry);
 
-/*
- * Delete the entries from index first up to last, of one lease or, lease NULL,
- * all. Returns how many.
- */
-size_t dfi__table_delete_range(
-    struct table *table, size_t first, size_t last, const struct lease *lease);
+/* Queue a change of the entry, which gets the next revision. */
+void dfi__table_queue(
+    struct table *table, struct entry *entry, enum table_event_type type);
+
+/* Free the entry if nothing refers to it any more. */
+void dfi__table_unref(struct entry *entry);
+
+/* Take it out and free it. */
+void dfi__table_end_watch(struct table *table, struct watch *watch);
+
+/* These watches end in the course of a telling. */
+void dfi__table_skip_watch(struct table *table, const struct watch *watch);
+void dfi__table_skip_watched(
+    struct table *table, const struct watched *watched);
+
+struct table_item dfi__table_item(const struct entry *entry);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Leases of the registry's table, in an array sorted by number, which is the
- * order of their making. The keys of a lease know it; it only counts them.
- * May not read a clock: time is passed in.
+ * order of their making. Each has its keys in a tree. May not read a clock:
+ * time is passed in.
  */
 #include "table_impl.h"
 
@@ -38,6 +38,23 @@ static int64_t expiry_after(int64_t now, int64_t ttl_ns)
 	return ttl_ns > INT64_MAX - now ? INT64_MAX : now + ttl_ns;
 }
 
+/* Make room for one more. */
+static int reserve(struct table *table)
+{
+	size_t want = table->leases_capacity ? table->leases_capacity * 2 : 16;
+	struct lease **grown;
+
+	if (table->n_leases < table->leases_capacity)
+		return 0;
+	grown = reallocarray(table->leases, want, sizeof(*grown));
+	if (!grown)
+		return dfi__fail(
+		    -ENOMEM, "no memory for %zu registry leases", want);
+	table->leases = grown;
+	table->leases_capacity = want;
+	return 0;
+}
+
 int dfi__table_grant(struct table *table, void *holder, int64_t ttl_ns,
     int64_t now, uint64_t *lease_id)
 {
@@ -50,8 +67,7 @@ int dfi__table_grant(struct table *table, void *holder, int64_t ttl_ns,
 		    "context: close some, or raise max_connections "
 		    "(dfi_registry_attr)",
 		    table->limits.max_leases);
-	ret = dfi__table_reserve(
-	    &table->leases, table->n_leases, &table->leases_capacity);
+	ret = reserve(table);
 	if (ret)
 		return ret;
 	lease = calloc(1, sizeof(*lease));
@@ -80,11 +96,15 @@ int dfi__table_keepalive(struct table *table, uint64_t lease_id, int64_t now)
 /* Take the lease and its keys out. The caller frees the lease. */
 static void end_lease(struct table *table, struct lease *lease, size_t index)
 {
+	struct tree_leaf *leaf = dfi__tree_from(&lease->keys, NULL, 0), *next;
+
 	table->n_leases--;
 	memmove(table->leases + index, table->leases + index + 1,
 	    (table->n_leases - index) * sizeof(*table->leases));
-	if (lease->n_keys)
-		dfi__table_delete_range(table, 0, table->n_entries, lease);
+	for (; leaf; leaf = next) {
+		next = dfi__tree_next(leaf);
+		dfi__table_drop(table, CONTAINER(leaf, struct entry, by_lease));
+	}
 }
 
 int dfi__table_revoke(struct table *table, uint64_t lease_id)

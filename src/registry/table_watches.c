@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches of the registry's table, in the order of their making, which is the
- * order in which they hear of a change. May not keep anything back: a change
- * is announced in the call that makes it.
+ * Watches of the registry's table. Texts that are watched are in a tree, so
+ * that a change finds those that it concerns without looking at the others, and
+ * each has the list of its watches. By their numbers watches are in a tree as
+ * well. Telling them is table_tell.c's affair.
  */
 #include "table_impl.h"
 
@@ -12,32 +13,17 @@
 
 #include "base/error.h"
 
-void dfi__table_announce(const struct table *table, enum table_event_type type,
-    const struct table_item *item)
+_Static_assert(sizeof(struct watch_id) == sizeof(void *) + sizeof(uint64_t),
+    "a watch's number is compared as bytes");
+
+static struct watch *find_watch(
+    const struct table *table, void *watcher, uint64_t tag)
 {
-	size_t i;
+	struct watch_id id = { .watcher = watcher, .tag = tag };
+	struct tree_leaf *leaf = dfi__tree_find(
+	    &table->watches, &id, sizeof(id));
 
-	if (!table->hooks.changed)
-		return;
-	for (i = 0; i < table->n_watches; i++) {
-		const struct watch *watch = table->watches[i];
-
-		if (!strncmp(item->key, watch->prefix, watch->prefix_size))
-			table->hooks.changed(table->hooks.arg, watch->watcher,
-			    watch->tag, type, item);
-	}
-}
-
-static bool find_watch(
-    const struct table *table, const void *watcher, uint64_t tag, size_t *index)
-{
-	for (*index = 0; *index < table->n_watches; (*index)++) {
-		const struct watch *watch = table->watches[*index];
-
-		if (watch->watcher == watcher && watch->tag == tag)
-			return true;
-	}
-	return false;
+	return leaf ? CONTAINER(leaf, struct watch, by_id) : NULL;
 }
 
 enum kind {
@@ -56,7 +42,7 @@ static int check_room(const struct table *table, enum kind kind)
 		    "followed, one for each flow: remove some, or raise "
 		    "max_watches (dfi_registry_attr)",
 		    max);
-	if (kind != FOLLOW && table->n_watches - table->n_follows >= max)
+	if (kind != FOLLOW && table->watches.n_leaves - table->n_follows >= max)
 		return dfi__fail(-ENOSPC,
 		    "the registry is at its limit of %zu watches, up to two "
 		    "for each endpoint and barrier: close some, or raise "
@@ -65,10 +51,51 @@ static int check_room(const struct table *table, enum kind kind)
 	return 0;
 }
 
+/* The watched text, a new one if nobody watches it yet. */
+static struct watched *get_watched(
+    struct table *table, const char *text, size_t size)
+{
+	struct tree_leaf *leaf = dfi__tree_find(&table->watched, text, size);
+	struct watched *watched;
+
+	if (leaf)
+		return CONTAINER(leaf, struct watched, leaf);
+	watched = calloc(1, sizeof(*watched) + size + 1);
+	if (!watched) {
+		dfi__fail(-ENOMEM, "no memory for a registry watch");
+		return NULL;
+	}
+	memcpy(watched->text, text, size);
+	TAILQ_INIT(&watched->of_prefix);
+	TAILQ_INIT(&watched->of_key);
+	watched->leaf.text = watched->text;
+	watched->leaf.size = (uint32_t)size;
+	if (!dfi__tree_insert(&table->watched, &watched->leaf))
+		return watched;
+	free(watched);
+	return NULL;
+}
+
+static void put_watched(struct table *table, struct watched *watched)
+{
+	if (!TAILQ_EMPTY(&watched->of_prefix) || !TAILQ_EMPTY(&watched->of_key))
+		return;
+	dfi__table_skip_watched(table, watched);
+	dfi__tree_remove(&table->watched, &watched->leaf);
+	free(watched);
+}
+
+static struct watch_list *list_of(const struct watch *watch)
+{
+	return watch->exact ? &watch->watched->of_key
+			    : &watch->watched->of_prefix;
+}
+
 static int add_watch(struct table *table, void *watcher, uint64_t tag,
     const char *prefix, enum kind kind)
 {
-	size_t size = strnlen(prefix, TABLE_KEY_MAX + 1), index;
+	size_t size = strnlen(prefix, TABLE_KEY_MAX + 1);
+	struct watched *watched;
 	struct watch *watch;
 	int ret;
 
@@ -76,26 +103,35 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 		return dfi__fail(-EMSGSIZE,
 		    "a prefix of more than %d bytes can't match",
 		    TABLE_KEY_MAX);
-	if (find_watch(table, watcher, tag, &index))
+	if (find_watch(table, watcher, tag))
 		return dfi__fail(
 		    -EEXIST, "watch %llu is taken", (unsigned long long)tag);
 	ret = check_room(table, kind);
-	if (!ret)
-		ret = dfi__table_reserve(&table->watches, table->n_watches,
-		    &table->watches_capacity);
 	if (ret)
 		return ret;
-	watch = malloc(sizeof(*watch) + size + 1);
-	if (!watch)
+	watched = get_watched(table, prefix, size);
+	if (!watched)
+		return -ENOMEM;
+	watch = calloc(1, sizeof(*watch));
+	if (!watch) {
+		put_watched(table, watched);
 		return dfi__fail(-ENOMEM, "no memory for a registry watch");
-	watch->watcher = watcher;
-	watch->tag = tag;
-	/* Of the key that is the prefix, its end is compared, too. */
-	watch->prefix_size = kind == PREFIX ? size : size + 1;
-	memcpy(watch->prefix, prefix, size + 1);
+	}
+	watch->id = (struct watch_id){ .watcher = watcher, .tag = tag };
+	watch->by_id.text = &watch->id;
+	watch->by_id.size = sizeof(watch->id);
+	watch->watched = watched;
+	watch->since = table->revision;
+	watch->exact = kind != PREFIX;
 	watch->follows = kind == FOLLOW;
+	ret = dfi__tree_insert(&table->watches, &watch->by_id);
+	if (ret) {
+		put_watched(table, watched);
+		free(watch);
+		return ret;
+	}
 	table->n_follows += watch->follows;
-	table->watches[table->n_watches++] = watch;
+	TAILQ_INSERT_TAIL(list_of(watch), watch, link);
 	return 0;
 }
 
@@ -117,38 +153,40 @@ int dfi__table_follow(
 	return add_watch(table, watcher, tag, key, FOLLOW);
 }
 
-/* It is not in the array any more. */
-static void free_watch(struct table *table, struct watch *watch)
+void dfi__table_end_watch(struct table *table, struct watch *watch)
 {
+	dfi__table_skip_watch(table, watch);
+	TAILQ_REMOVE(list_of(watch), watch, link);
+	put_watched(table, watch->watched);
+	dfi__tree_remove(&table->watches, &watch->by_id);
 	table->n_follows -= watch->follows;
 	free(watch);
 }
 
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag)
 {
-	size_t index;
+	struct watch *watch = find_watch(table, watcher, tag);
 	bool follows;
 
-	if (!find_watch(table, watcher, tag, &index))
+	if (!watch)
 		return dfi__fail(
 		    -ENOENT, "there is no watch %llu", (unsigned long long)tag);
-	follows = table->watches[index]->follows;
-	free_watch(table, table->watches[index]);
-	table->n_watches--;
-	memmove(table->watches + index, table->watches + index + 1,
-	    (table->n_watches - index) * sizeof(*table->watches));
+	follows = watch->follows;
+	dfi__table_end_watch(table, watch);
 	return follows;
 }
 
 void dfi__table_unwatch_all(struct table *table, void *watcher)
 {
-	size_t kept = 0, i;
+	struct tree_leaf *leaf = dfi__tree_from(
+	    &table->watches, &watcher, sizeof(watcher));
+	struct watch *watch;
 
-	for (i = 0; i < table->n_watches; i++) {
-		if (table->watches[i]->watcher == watcher)
-			free_watch(table, table->watches[i]);
-		else
-			table->watches[kept++] = table->watches[i];
+	while (leaf) {
+		watch = CONTAINER(leaf, struct watch, by_id);
+		if (watch->id.watcher != watcher)
+			return;
+		leaf = dfi__tree_next(leaf);
+		dfi__table_end_watch(table, watch);
 	}
-	table->n_watches = kept;
 }

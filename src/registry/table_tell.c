@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Changes of the registry's table wait here, in the order of their revisions,
+ * until the watches that they concern have been told. A telling can stop after
+ * any watch: the next call goes on there, whatever watches were made and ended
+ * meanwhile. May not change a key.
+ */
+#include "table_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t bytes_of(const struct entry *entry)
+{
+	return sizeof(*entry) + entry->by_key.size + 1 + entry->size;
+}
+
+void dfi__table_unref(struct entry *entry)
+{
+	if (--entry->n_refs == 0)
+		free(entry);
+}
+
+void dfi__table_queue(
+    struct table *table, struct entry *entry, enum table_event_type type)
+{
+	struct change *change = type == TABLE_PUT ? &entry->put
+						  : &entry->deletion;
+
+	change->entry = entry;
+	change->type = type;
+	change->revision = ++table->revision;
+	entry->n_refs++;
+	table->untold_bytes += bytes_of(entry);
+	STAILQ_INSERT_TAIL(&table->changes, change, link);
+}
+
+/* Find the lists of the watches that the first change concerns. */
+static void begin(struct table *table)
+{
+	const struct change *change = STAILQ_FIRST(&table->changes);
+	const struct tree_leaf *key = &change->entry->by_key;
+	struct tree_leaf *prefixes[TABLE_KEY_MAX + 1];
+	struct telling *telling = &table->telling;
+	struct watched *watched;
+	size_t n, i;
+
+	telling->begun = true;
+	telling->next = NULL;
+	telling->n_lists = telling->at = 0;
+	if (!table->hooks.changed)
+		return;
+	n = dfi__tree_prefixes(&table->watched, key->text, key->size, prefixes);
+	for (i = 0; i < n; i++) {
+		watched = CONTAINER(prefixes[i], struct watched, leaf);
+		telling->lists[telling->n_lists++] = &watched->of_prefix;
+		if (watched->leaf.size == key->size)
+			telling->lists[telling->n_lists++] = &watched->of_key;
+	}
+}
+
+/* The next watch that the first change concerns, or NULL. */
+static struct watch *advance(struct telling *telling, uint64_t revision)
+{
+	struct watch *watch = telling->next;
+	struct watch_list *list;
+
+	/* Behind one that is too young, the rest of its list is younger. */
+	while (!watch || watch->since >= revision) {
+		if (telling->at == telling->n_lists) {
+			telling->next = NULL;
+			return NULL;
+		}
+		list = telling->lists[telling->at++];
+		watch = list ? TAILQ_FIRST(list) : NULL;
+	}
+	telling->next = TAILQ_NEXT(watch, link);
+	return watch;
+}
+
+/* All have been told of the first change. */
+static void finish(struct table *table)
+{
+	struct change *change = STAILQ_FIRST(&table->changes);
+
+	STAILQ_REMOVE_HEAD(&table->changes, link);
+	table->telling.begun = false;
+	table->untold_bytes -= bytes_of(change->entry);
+	dfi__table_unref(change->entry);
+}
+
+static void tell(const struct table *table, const struct change *change,
+    const struct watch *watch)
+{
+	struct table_item item = {
+		.key = change->entry->key,
+		.revision = change->revision,
+	};
+
+	if (change->type == TABLE_PUT)
+		item = dfi__table_item(change->entry);
+	table->hooks.changed(table->hooks.arg, watch->id.watcher, watch->id.tag,
+	    change->type, &item);
+}
+
+size_t dfi__table_tell(struct table *table, size_t max)
+{
+	struct telling *telling = &table->telling;
+	const struct change *change;
+	struct watch *watch;
+	size_t n = 0;
+
+	for (; n < max && !STAILQ_EMPTY(&table->changes); n++) {
+		if (!telling->begun)
+			begin(table);
+		change = STAILQ_FIRST(&table->changes);
+		watch = advance(telling, change->revision);
+		if (watch)
+			tell(table, change, watch);
+		else
+			finish(table);
+	}
+	return n;
+}
+
+void dfi__table_skip_watch(struct table *table, const struct watch *watch)
+{
+	if (table->telling.begun && table->telling.next == watch)
+		table->telling.next = TAILQ_NEXT(watch, link);
+}
+
+void dfi__table_skip_watched(struct table *table, const struct watched *watched)
+{
+	struct telling *telling = &table->telling;
+	size_t i;
+
+	for (i = telling->at; telling->begun && i < telling->n_lists; i++)
+		if (telling->lists[i] == &watched->of_prefix ||
+		    telling->lists[i] == &watched->of_key)
+			telling->lists[i] = NULL;
+}
+
+uint64_t dfi__table_told(const struct table *table)
+{
+	const struct change *first = STAILQ_FIRST(&table->changes);
+
+	return first ? first->revision - 1 : table->revision;
+}
+
+size_t dfi__table_untold_bytes(const struct table *table)
+{
+	return table->untold_bytes;
+}
