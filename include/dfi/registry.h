@@ -56,9 +56,11 @@ struct dfi_registry_attr {
 	 */
 	uint32_t max_watches;
 	/*
-	 * Bytes kept for a slow client, beside the entries that were there when
-	 * it began to watch, of which each connection may ask for all. 0: 16
-	 * MiB.
+	 * Bytes kept for one slow client; the entries that are there when it
+	 * begins to watch come in pages and do not count. For all clients, four
+	 * times as many are kept, and at least 16 MiB. A client for which more
+	 * waits is disconnected. When too much waits for all, those for which
+	 * most waits are. 0: 16 MiB.
 	 */
 	uint32_t max_output;
 	uint64_t max_bytes; /* of all keys and values; 0: 64 MiB */

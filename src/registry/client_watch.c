@@ -86,7 +86,10 @@ static void deliver(struct registry_client *client, uint64_t id,
 	if (!watch)
 		return;
 	known = know(watch, event->key, add);
-	if (!add && known)
+	/* It went before the snapshot, in pages, had come to it. */
+	if (!add && !known && !watch->exact)
+		return;
+	if (!add)
 		forget(watch, known);
 	if (add && !known) {
 		dfi__client_lose(client, -ENOMEM, "no memory for its keys");

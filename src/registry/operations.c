@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "session.h"
+#include "snapshot.h"
 
 #define TTL_MIN_MS 50
 #define TTL_MAX_MS 3600000
@@ -233,47 +234,42 @@ static int delete_prefix(struct session *session,
 	return 0;
 }
 
-/* The watched keys are as those of a list. */
-static bool next(const struct table *table, const Dfi__Registry__Watch *op,
-    const char *after, struct table_item *item)
+static void count_unwatched(struct session *session, int followed)
 {
-	return dfi__table_next(table, op->prefix, after, item) &&
-	    ((!op->exact && !op->follow) || !strcmp(item->key, op->prefix));
+	if (followed > 0)
+		session->n_follows--;
+	else if (followed == 0)
+		session->n_watches--;
 }
 
 static int watch(struct session *session, const Dfi__Registry__Request *request,
     Dfi__Registry__Reply *reply)
 {
-	const char *prefix = request->watch->prefix, *after = "";
+	const Dfi__Registry__Watch *op = request->watch;
 	struct table *table = session->server->table;
-	struct table_item item;
 	int ret;
 
-	ret = request->watch->follow
-	    ? follow(session, request->id, prefix)
-	    : add_watch(session, request->id, prefix, request->watch->exact);
+	ret = op->follow
+	    ? follow(session, request->id, op->prefix)
+	    : add_watch(session, request->id, op->prefix, op->exact);
 	if (ret)
 		return ret;
-	while (!session->doomed && next(table, request->watch, after, &item)) {
-		dfi__session_event(session, request->id, TABLE_PUT, &item);
-		after = item.key;
-	}
-	dfi__session_snapshot(session);
 	reply->revision = dfi__table_revision(table);
-	return 0;
+	ret = dfi__snapshot_begin(
+	    session, request->id, op->prefix, op->exact || op->follow);
+	if (ret < 0)
+		count_unwatched(
+		    session, dfi__table_unwatch(table, session, request->id));
+	return ret;
 }
 
 static int unwatch(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
 {
-	int followed = dfi__table_unwatch(
-	    session->server->table, session, request->unwatch->watch);
-
 	(void)reply;
-	if (followed > 0)
-		session->n_follows--;
-	else if (followed == 0)
-		session->n_watches--;
+	count_unwatched(session,
+	    dfi__table_unwatch(
+		session->server->table, session, request->unwatch->watch));
 	return 1;
 }
 
@@ -322,6 +318,14 @@ static void greet(
 	dfi__session_reply(session, &reply);
 }
 
+bool dfi__session_request_changes(const Dfi__Registry__Request *request)
+{
+	return request->op_case == DFI__REGISTRY__REQUEST__OP_PUT ||
+	    request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE ||
+	    request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX ||
+	    request->op_case == DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
+}
+
 void dfi__session_request(
     struct session *session, const Dfi__Registry__Request *request)
 {
@@ -344,7 +348,7 @@ void dfi__session_request(
 	dfi__session_lives(session);
 	reply.id = request->id;
 	ret = operations[op](session, request, &reply);
-	dfi__server_tell(session->server);
+	dfi__turns_tell(session->server);
 	if (ret > 0)
 		return;
 	if (ret < 0) {

@@ -22,35 +22,19 @@
 #include "base/loop.h"
 #include "base/user.h"
 #include "gate.h"
+#include "session.h"
 #include "tls.h"
 
 /* An expiry this late means that the registry itself was stopped. */
 #define STALL_NS (NS_PER_S / 2)
 #define ACCEPT_PAUSE_US 200000
+/* Bytes of all outputs that are allowed by all means. */
+#define MAX_QUEUED_LEAST ((size_t)16 << 20)
 
 struct dfi_registry {
 	struct server server;
 	pid_t pid;
 };
-
-void dfi__server_tell(struct server *server)
-{
-	dfi__table_tell(server->table, SIZE_MAX);
-}
-
-void dfi__server_settle(struct server *server)
-{
-	struct session *session;
-
-	dfi__server_tell(server);
-	while ((session = TAILQ_FIRST(&server->doomed))) {
-		TAILQ_REMOVE(&server->doomed, session, link);
-		dfi__session_free(session);
-		dfi__server_tell(server);
-	}
-	while ((session = TAILQ_FIRST(&server->unsent)))
-		dfi__session_flush(session);
-}
 
 void dfi__server_arm_expiry(struct server *server)
 {
@@ -76,6 +60,7 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *server = arg;
 	int64_t now = clock_now_ns();
+	struct session *session;
 
 	(void)fd;
 	(void)what;
@@ -85,6 +70,11 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	 */
 	if (now - server->expiry_due > STALL_NS)
 		dfi__table_renew_all(server->table, now);
+	/* Nor those of whom what they sent is not read before their turn. */
+	TAILQ_FOREACH(session, &server->turns.behind, behind_link)
+	{
+		dfi__session_lives(session);
+	}
 	dfi__table_expire(server->table, now);
 	dfi__server_settle(server);
 	server->expiry_due = 0;
@@ -147,6 +137,7 @@ static void free_events(struct server *server)
 		event_free(server->expiry_timer);
 	if (server->accept_timer)
 		event_free(server->accept_timer);
+	dfi__turns_stop(server);
 }
 
 static int attach(void *arg)
@@ -160,7 +151,7 @@ static int attach(void *arg)
 	server->listener = evconnlistener_new(base, on_accept, server,
 	    LEV_OPT_CLOSE_ON_EXEC, 0, server->listen.fd);
 	if (!server->expiry_timer || !server->accept_timer ||
-	    !server->listener) {
+	    !server->listener || dfi__turns_start(server, base)) {
 		free_events(server);
 		return dfi__fail(-ENOMEM, "no memory for the registry");
 	}
@@ -199,6 +190,10 @@ static int create_table(
 		.expired = dfi__session_expired,
 	};
 
+	server->max_untold = limits.max_bytes;
+	server->turns.max_queued = 4 * server->max_output;
+	if (server->turns.max_queued < MAX_QUEUED_LEAST)
+		server->turns.max_queued = MAX_QUEUED_LEAST;
 	return dfi__table_create(&limits, &hooks, &server->table);
 }
 

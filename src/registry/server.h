@@ -21,16 +21,23 @@
 #include "base/log.h"
 #include "listen.h"
 #include "table.h"
+#include "turns.h"
+#include "wire.h"
 
 struct bufferevent;
 struct event;
 struct evconnlistener;
 struct gate;
 struct loop;
+struct snapshot;
 
 struct session {
 	TAILQ_ENTRY(session) link; /* in server.live, .closing or .doomed */
 	TAILQ_ENTRY(session) unsent_link; /* in server.unsent, if unsent */
+	TAILQ_ENTRY(session) behind_link; /* in server.turns, if behind */
+	struct snapshot *snapshot;    /* what is to be sent of one, or NULL */
+	Dfi__Registry__Message *held; /* a change that has to wait, or NULL */
+	size_t queued;                /* bytes in the output */
 	struct server *server;
 	struct bufferevent *stream;
 	struct event *late;    /* to greet, or to go when it is refused */
@@ -38,7 +45,7 @@ struct session {
 	uint64_t lease;        /* 0: none */
 	uint64_t client;       /* see Hello in dfi_registry.proto, */
 	uint64_t connection;   /* likewise */
-	size_t snapshot_bytes; /* of the output, at most: first events */
+	size_t snapshot_bytes; /* of the output, at most: of snapshots */
 	uint32_t ttl_ms;
 	uint32_t n_watches;
 	uint32_t n_follows; /* see dfi__table_follow() */
@@ -46,7 +53,7 @@ struct session {
 	bool past;          /* its client has a later connection, */
 	bool has_past;      /* and this may have earlier ones that are past */
 	bool paused;        /* not read from until it reads */
-	bool behind;        /* nor until what was read is answered */
+	bool behind;        /* nor before its turn, see turns.h */
 	bool closing;       /* only its last reply is still to be sent */
 	bool doomed;
 	bool direct;  /* the stream is written at once, see stream.h, */
@@ -82,6 +89,9 @@ struct server {
 	struct log_throttle refusals[N_REFUSALS];
 	size_t max_connections;
 	size_t max_output;
+	size_t
+	    max_untold; /* bytes: then nothing is changed until others know */
+	struct turns turns;
 	uint32_t users[DFI_MAX_REGISTRY_USERS]; /* that are served, too */
 	uint32_t n_users;
 	bool accept_failing;
@@ -113,10 +123,8 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease);
 /* Write the output of a session that is in server.unsent, and take it out. */
 void dfi__session_flush(struct session *session);
 
-void dfi__server_settle(struct server *server);
-
-/* Tell clients what has changed; by itself, dfi__server_settle() does. */
-void dfi__server_tell(struct server *server);
+/* What it has sent, or is to be sent, goes on; whether it could. */
+bool dfi__session_go_on(struct session *session);
 
 /* A lease was granted: see that it expires. */
 void dfi__server_arm_expiry(struct server *server);

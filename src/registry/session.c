@@ -4,11 +4,11 @@
  * answers to its requests. A client can hurt only itself: what it sends is
  * checked, what it does not read is bounded, and what it may hold is counted.
  *
- * While more than OUTPUT_PAUSE bytes of answers wait for a client, or requests
- * from an earlier turn, no more of its requests are read. A watermark would not
- * do for that: libevent's TLS streams stall when they reach it in the middle of
- * a record. Events can't be held back: a client that lets more than the limit
- * pile up is disconnected.
+ * While more than 1 MiB of answers waits for a client, or a part of a snapshot,
+ * or requests from an earlier turn, no more of its requests are read. A
+ * watermark would not do for that: libevent's TLS streams stall when they reach
+ * it in the middle of a record. Events of one client can't be held back: if it
+ * lets more than the limit pile up, it is disconnected.
  *
  * Nor are its signs of life read then: what it takes of the answers is one.
  *
@@ -37,13 +37,10 @@
 #include "base/loop.h"
 #include "base/user.h"
 #include "session.h"
+#include "snapshot.h"
 #include "stream.h"
 #include "wire.h"
 
-#define OUTPUT_PAUSE (1 << 20)
-#define OUTPUT_RESUME (256 << 10)
-/* Then it is the other clients' turn. */
-#define REQUESTS_PER_TURN 64
 #define GREETING_TIMEOUT_S 10
 #define CLOSING_TIMEOUT_S 2
 #define CLOSING_MAX 64
@@ -77,6 +74,7 @@ void dfi__session_doom(struct session *session, const char *fmt, ...)
 		    server->listen.text, session->name, why);
 	}
 	session->doomed = true;
+	dfi__turns_dequeue(session);
 	leave_list(session);
 	TAILQ_INSERT_TAIL(&server->doomed, session, link);
 }
@@ -88,9 +86,30 @@ static void let_go(struct session *session)
 	uint64_t lease = session->lease;
 
 	session->lease = 0;
+	dfi__snapshot_end(session);
+	dfi__wire_free(session->held);
+	session->held = NULL;
 	dfi__table_unwatch_all(table, session);
 	if (lease)
 		dfi__table_revoke(table, lease);
+}
+
+static struct evbuffer *output(struct session *session)
+{
+	return bufferevent_get_output(session->stream);
+}
+
+static void on_output(
+    struct evbuffer *buffer, const struct evbuffer_cb_info *info, void *arg)
+{
+	struct session *session = arg;
+
+	session->queued = evbuffer_get_length(buffer);
+	dfi__turns_account(session->server, info->n_added, info->n_deleted);
+	/* Its requests are not read then, so that it reads is a sign of life.
+	 */
+	if ((session->paused || session->snapshot) && info->n_deleted)
+		dfi__session_lives(session);
 }
 
 void dfi__session_free(struct session *session)
@@ -108,15 +127,13 @@ void dfi__session_free(struct session *session)
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
 	if (session->stream) {
+		/* It may outlive this call, if libevent still has it in use. */
+		evbuffer_remove_cb(output(session), on_output, session);
+		dfi__turns_account(session->server, 0, session->queued);
 		dfi__fork_remove(bufferevent_getfd(session->stream));
 		bufferevent_free(session->stream);
 	}
 	free(session);
-}
-
-static struct evbuffer *output(struct session *session)
-{
-	return bufferevent_get_output(session->stream);
 }
 
 /* Something is in the output. */
@@ -134,8 +151,11 @@ void dfi__session_flush(struct session *session)
 	TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
 	/* Who waits for on_written() leaves it to libevent, too. */
 	if (!session->paused && !session->closing &&
-	    dfi__stream_flush(session->stream))
+	    dfi__stream_flush(session->stream)) {
+		if (session->snapshot)
+			dfi__turns_enqueue(session);
 		return;
+	}
 	session->writing = true;
 	bufferevent_enable(session->stream, EV_WRITE);
 }
@@ -197,7 +217,7 @@ static void refuse(
 		return;
 	/* Input is read on, to be dropped, until the client closes. */
 	bufferevent_setwatermark(session->stream, EV_WRITE, 0, 0);
-	bufferevent_enable(session->stream, EV_READ);
+	dfi__session_set_reading(session);
 	if (set_late(session, CLOSING_TIMEOUT_S))
 		dfi__session_doom(session, NULL);
 }
@@ -206,26 +226,6 @@ void dfi__session_refuse(struct session *session, uint64_t id, int err)
 {
 	refuse(session, id, err,
 	    err == -EPROTO ? REFUSED_VERSION : REFUSED_GARBAGE);
-}
-
-/* Whether more requests may be read, now that some answers have been queued. */
-static bool may_read(struct session *session)
-{
-	if (session->doomed || session->closing)
-		return false;
-	if (evbuffer_get_length(output(session)) <= OUTPUT_PAUSE)
-		return true;
-	session->paused = true;
-	bufferevent_disable(session->stream, EV_READ);
-	return false;
-}
-
-/* All that was read has been answered. */
-static void catch_up(struct session *session)
-{
-	if (session->behind)
-		bufferevent_enable(session->stream, EV_READ);
-	session->behind = false;
 }
 
 void dfi__session_lives(struct session *session)
@@ -247,60 +247,13 @@ void dfi__session_lives(struct session *session)
 	}
 }
 
-/* Its requests are not read meanwhile, but that it reads is a sign of life. */
-static void on_drained(
-    struct evbuffer *buffer, const struct evbuffer_cb_info *info, void *arg)
-{
-	struct session *session = arg;
-
-	(void)buffer;
-	if (session->paused && info->n_deleted)
-		dfi__session_lives(session);
-}
-
-static void read_requests(struct session *session)
-{
-	struct evbuffer *in = bufferevent_get_input(session->stream);
-	Dfi__Registry__Message *message;
-	int n = 0, ret;
-
-	while (may_read(session)) {
-		if (n++ == REQUESTS_PER_TURN) {
-			session->behind = true;
-			bufferevent_disable(session->stream, EV_READ);
-			bufferevent_trigger(
-			    session->stream, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
-			return;
-		}
-		ret = dfi__wire_read(in, &message);
-		if (ret == 0) {
-			catch_up(session);
-			return;
-		}
-		if (ret < 0) {
-			dfi__session_refuse(session, 0, ret);
-			break;
-		}
-		if (message->body_case == DFI__REGISTRY__MESSAGE__BODY_REQUEST)
-			dfi__session_request(session, message->request);
-		else
-			dfi__session_refuse(session, 0,
-			    dfi__fail(-EBADMSG,
-				"the client sent something else than a "
-				"request"));
-		dfi__wire_free(message);
-	}
-	if (session->closing)
-		evbuffer_drain(in, evbuffer_get_length(in));
-}
-
 static void on_read(struct bufferevent *stream, void *arg)
 {
 	struct session *session = arg;
 	struct server *server = session->server;
 
 	(void)stream;
-	read_requests(session);
+	dfi__session_read(session);
 	dfi__server_settle(server);
 }
 
@@ -321,10 +274,10 @@ static void on_written(struct bufferevent *stream, void *arg)
 	if (session->closing) {
 		if (!evbuffer_get_length(output(session)))
 			shutdown(bufferevent_getfd(stream), SHUT_WR);
+	} else if (session->snapshot) {
+		dfi__turns_enqueue(session);
 	} else if (session->paused) {
-		session->paused = false;
-		bufferevent_enable(stream, EV_READ);
-		read_requests(session);
+		dfi__session_read(session);
 	}
 	dfi__server_settle(server);
 }
@@ -376,6 +329,8 @@ static int leave_behind(struct session *session)
 		other->past = session->has_past = true;
 		dfi__table_unwatch_all(session->server->table, other);
 		other->n_watches = other->n_follows = 0;
+		dfi__snapshot_end(other);
+		dfi__session_set_reading(other);
 	}
 	return 0;
 }
@@ -450,7 +405,7 @@ void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
 	if (session->doomed || session->closing)
 		return;
 	dfi__session_event(session, tag, type, item);
-	waiting = evbuffer_get_length(output(session));
+	waiting = session->queued;
 	if (session->snapshot_bytes > waiting)
 		session->snapshot_bytes = waiting;
 	if (waiting > session->server->max_output + session->snapshot_bytes)
@@ -458,9 +413,13 @@ void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
 		    "it does not read: %zu bytes wait for it", waiting);
 }
 
-void dfi__session_snapshot(struct session *session)
+void dfi__session_snapshot(struct session *session, size_t bytes)
 {
-	session->snapshot_bytes = evbuffer_get_length(output(session));
+	size_t before = session->queued - bytes;
+
+	if (session->snapshot_bytes > before)
+		session->snapshot_bytes = before;
+	session->snapshot_bytes += bytes;
 }
 
 void dfi__session_expired(void *arg, void *holder, uint64_t lease)
@@ -575,7 +534,7 @@ static void start(struct session *session, pid_t pid, int err)
 	session->late = evtimer_new(
 	    bufferevent_get_base(stream), on_late, session);
 	if (!session->late || set_late(session, GREETING_TIMEOUT_S) ||
-	    !evbuffer_add_cb(output(session), on_drained, session) ||
+	    !evbuffer_add_cb(output(session), on_output, session) ||
 	    bufferevent_enable(
 		stream, session->direct ? EV_READ : EV_READ | EV_WRITE)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
@@ -583,6 +542,8 @@ static void start(struct session *session, pid_t pid, int err)
 		dfi__session_free(session);
 		return;
 	}
+	session->queued = evbuffer_get_length(output(session));
+	dfi__turns_account(server, session->queued, 0);
 	TAILQ_INSERT_TAIL(&server->live, session, link);
 	server->n_sessions++;
 	if (err)

@@ -5,6 +5,7 @@
 #ifndef DFI_REGISTRY_SESSION_H
 #define DFI_REGISTRY_SESSION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "table.h"
@@ -12,9 +13,21 @@
 
 struct session;
 
+/* When no more than that waits for a client, it is sent more. */
+#define OUTPUT_RESUME (256 << 10)
+
+/* Carry out what it has sent, as long as it may; returns how many requests. */
+int dfi__session_read(struct session *session);
+
+/* Read from its socket, or not, as its state says. */
+void dfi__session_set_reading(struct session *session);
+
 /* Carry out a request, which is a sign of life, and reply. */
 void dfi__session_request(
     struct session *session, const Dfi__Registry__Request *request);
+
+/* Whether it is one that changes keys. */
+bool dfi__session_request_changes(const Dfi__Registry__Request *request);
 
 void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply);
 
@@ -40,7 +53,7 @@ void dfi__session_lives(struct session *session);
 void dfi__session_event(struct session *session, uint64_t watch,
     enum table_event_type type, const struct table_item *item);
 
-/* What is in the output now was asked for: it does not count as unread. */
-void dfi__session_snapshot(struct session *session);
+/* The last bytes of the output were asked for: they don't count as unread. */
+void dfi__session_snapshot(struct session *session, size_t bytes);
 
 #endif

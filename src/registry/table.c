@@ -15,6 +15,8 @@
 
 #include "base/error.h"
 
+_Static_assert(TABLE_KEY_MAX <= TREE_TEXT_MAX, "keys fit into the tree");
+
 int dfi__table_create(const struct table_limits *limits,
     const struct table_hooks *hooks, struct table **table)
 {

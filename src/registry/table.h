@@ -152,9 +152,9 @@ int64_t dfi__table_next_expiry(const struct table *table);
 void dfi__table_renew_all(struct table *table, int64_t now);
 
 /*
- * Tell watches of changes, and free what was kept for that, in at most max
- * steps: one for each change, and one for each watch that it concerns. Returns
- * the number of steps; less than max: nothing is left to tell.
+ * Tell watches of changes, and free what was kept for that, in about max steps:
+ * one for each change, and one for each watch that it concerns and each 4 KiB
+ * of its value. Returns the number of steps; less than max: nothing is left.
  */
 size_t dfi__table_tell(struct table *table, size_t max);
 

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* To copy so much of a value is a step. */
+#define STEP_BYTES 4096
+
 static size_t bytes_of(const struct entry *entry)
 {
 	return sizeof(*entry) + entry->by_key.size + 1 + entry->size;
@@ -103,6 +106,13 @@ static void tell(const struct table *table, const struct change *change,
 	    change->type, &item);
 }
 
+/* Of telling one watch. */
+static size_t steps_of(const struct change *change)
+{
+	return 1 +
+	    (change->type == TABLE_PUT ? change->entry->size / STEP_BYTES : 0);
+}
+
 size_t dfi__table_tell(struct table *table, size_t max)
 {
 	struct telling *telling = &table->telling;
@@ -110,15 +120,18 @@ size_t dfi__table_tell(struct table *table, size_t max)
 	struct watch *watch;
 	size_t n = 0;
 
-	for (; n < max && !STAILQ_EMPTY(&table->changes); n++) {
+	while (n < max && !STAILQ_EMPTY(&table->changes)) {
 		if (!telling->begun)
 			begin(table);
 		change = STAILQ_FIRST(&table->changes);
 		watch = advance(telling, change->revision);
-		if (watch)
+		if (watch) {
+			n += steps_of(change);
 			tell(table, change, watch);
-		else
+		} else {
+			n++;
 			finish(table);
+		}
 	}
 	return n;
 }

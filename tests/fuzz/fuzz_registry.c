@@ -88,10 +88,13 @@ static void start(struct server *server)
 	server->expiry_due = INT64_MAX;
 	server->max_connections = 4;
 	server->max_output = 1 << 16;
+	server->max_untold = 1 << 16;
+	server->turns.max_queued = 1 << 17;
 	strcpy(server->listen.text, "fuzz");
 	fuzz_check(dfi__table_create(&limits, &hooks, &server->table) == 0);
 	server->expiry_timer = evtimer_new(base, ignore, NULL);
 	fuzz_check(server->expiry_timer);
+	fuzz_check(dfi__turns_start(server, base) == 0);
 }
 
 static struct bufferevent *join(struct server *server)
@@ -185,6 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(streams, 0, sizeof(streams));
 	event_base_loop(base, EVLOOP_NONBLOCK);
 	event_free(server.expiry_timer);
+	dfi__turns_stop(&server);
 	dfi__table_destroy(server.table);
 	return 0;
 }

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a client of the registry sends is read here, as much as one turn has
+ * time for. The rest waits until the others have had theirs, and so does what
+ * would change keys while too many changes are still to be told. What a request
+ * does is operations.c's affair.
+ */
+#include "session.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "server.h"
+#include "snapshot.h"
+
+#define OUTPUT_PAUSE (1 << 20)
+/* Then it is the other clients' turn. */
+#define REQUESTS_PER_TURN 64
+
+/* Whether more requests may be read, now that some answers have been queued. */
+static bool may_read(struct session *session)
+{
+	size_t most = session->server->turns.full ? OUTPUT_RESUME
+						  : OUTPUT_PAUSE;
+
+	if (session->doomed || session->closing || session->snapshot)
+		return false;
+	session->paused = session->queued > most;
+	return !session->paused;
+}
+
+void dfi__session_set_reading(struct session *session)
+{
+	bool wanted = session->closing ||
+	    (!session->paused && !session->behind && !session->snapshot);
+	bool reading = bufferevent_get_enabled(session->stream) & EV_READ;
+
+	if (session->doomed || wanted == reading)
+		return;
+	if (wanted)
+		bufferevent_enable(session->stream, EV_READ);
+	else
+		bufferevent_disable(session->stream, EV_READ);
+}
+
+/* The next request: 1, or 0 if there is none yet. */
+static int next_request(
+    struct session *session, Dfi__Registry__Message **message)
+{
+	struct evbuffer *in = bufferevent_get_input(session->stream);
+
+	*message = session->held;
+	session->held = NULL;
+	return *message ? 1 : dfi__wire_read(in, message);
+}
+
+static bool changes(const Dfi__Registry__Message *message)
+{
+	return message->body_case == DFI__REGISTRY__MESSAGE__BODY_REQUEST &&
+	    dfi__session_request_changes(message->request);
+}
+
+/* Carry out the next request; false: there is none, or not now. */
+static bool serve_one(struct session *session)
+{
+	Dfi__Registry__Message *message;
+	int ret = next_request(session, &message);
+
+	if (ret < 0)
+		dfi__session_refuse(session, 0, ret);
+	if (ret <= 0)
+		return false;
+	if (changes(message) && !dfi__turns_may_change(session->server)) {
+		session->held = message;
+		dfi__turns_enqueue(session);
+		return false;
+	}
+	if (message->body_case == DFI__REGISTRY__MESSAGE__BODY_REQUEST)
+		dfi__session_request(session, message->request);
+	else
+		dfi__session_refuse(session, 0,
+		    dfi__fail(-EBADMSG,
+			"the client sent something else than a request"));
+	dfi__wire_free(message);
+	return true;
+}
+
+int dfi__session_read(struct session *session)
+{
+	struct evbuffer *in = bufferevent_get_input(session->stream);
+	int64_t until = dfi__turns_until(session->server);
+	int n = 0;
+
+	while (may_read(session) && serve_one(session)) {
+		if (++n < REQUESTS_PER_TURN && clock_now_ns() < until)
+			continue;
+		dfi__turns_enqueue(session);
+		break;
+	}
+	if (session->closing)
+		evbuffer_drain(in, evbuffer_get_length(in));
+	dfi__session_set_reading(session);
+	return n;
+}
+
+bool dfi__session_go_on(struct session *session)
+{
+	bool served = session->snapshot && dfi__snapshot_go_on(session);
+
+	if (!session->snapshot)
+		return dfi__session_read(session) || served;
+	/* Else it goes on when the client has taken some. */
+	if (session->queued <= OUTPUT_RESUME)
+		dfi__turns_enqueue(session);
+	return served;
+}
