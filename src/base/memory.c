@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the limits of memory: proc(5) and the kernel's
- * admin-guide/cgroup-v1/memory.rst and admin-guide/cgroup-v2.rst. What can't be
- * read is no limit.
+ * admin-guide/cgroup-v1/memory.rst, admin-guide/cgroup-v1/hugetlb.rst and
+ * admin-guide/cgroup-v2.rst. What can't be read is no limit.
  */
 #include "memory.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,128 +14,50 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "bits.h"
+#include "cgroup.h"
+#include "error.h"
+#include "kernel_file.h"
 
-/* The files' names in a version of control groups. */
-struct version {
-	const char *controller; /* in /proc/self/cgroup */
-	const char *mount;
+/* A limit of a control group and what the group uses of it: names of files. */
+struct group_limit {
+	unsigned version;
 	const char *max, *current;
-	const char *caches[2]; /* in memory.stat */
 };
 
-static const struct version versions[] = {
-	{ "", "/sys/fs/cgroup", "memory.max", "memory.current",
-	    { "inactive_file", "active_file" } },
-	{ "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-	    "memory.usage_in_bytes",
-	    { "total_inactive_file", "total_active_file" } },
+static const struct group_limit memory_limits[] = {
+	{ 1, "memory.limit_in_bytes", "memory.usage_in_bytes" },
+	{ 1, "memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes" },
+	{ 2, "memory.max", "memory.current" },
+	/* Beyond it the kernel slows the group down until it stands still. */
+	{ 2, "memory.high", "memory.current" },
 };
 
-struct file {
-	char text[8192]; /* cut there; what is looked for comes before */
+static const struct group_limit huge_limits[] = {
+	{ 1, "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.usage_in_bytes" },
+	{ 1, "hugetlb.2MB.rsvd.limit_in_bytes",
+	    "hugetlb.2MB.rsvd.usage_in_bytes" },
+	{ 2, "hugetlb.2MB.max", "hugetlb.2MB.current" },
+	{ 2, "hugetlb.2MB.rsvd.max", "hugetlb.2MB.rsvd.current" },
 };
 
-static bool __attribute__((format(printf, 2, 3)))
-read_file(struct file *file, const char *path, ...)
-{
-	char name[PATH_MAX];
-	va_list args;
-	ssize_t got;
-	int fd, length;
+#define N_LIMITS 4
 
-	va_start(args, path);
-	length = vsnprintf(name, sizeof(name), path, args);
-	va_end(args);
-	if (length < 0 || (size_t)length >= sizeof(name))
-		return false;
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	got = read(fd, file->text, sizeof(file->text) - 1);
-	close(fd);
-	if (got < 0)
-		return false;
-	file->text[got] = '\0';
-	return true;
+/* What the kernel takes back from a group first: lines of memory.stat. */
+static const char *const caches[][2] = {
+	{ "total_inactive_file", "total_active_file" },
+	{ "inactive_file", "active_file" },
+};
+
+static uint64_t kib_bytes(uint64_t kib)
+{
+	return min_u64(kib, UINT64_MAX >> 10) << 10;
 }
 
-/* "max" and other words are no number. */
-static bool parse_number(const char *text, uint64_t *number)
-{
-	unsigned long long value;
-
-	text += strspn(text, " \t");
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	value = strtoull(text, NULL, 10);
-	if (errno)
-		return false;
-	*number = value;
-	return true;
-}
-
-bool dfi__memory_field(const char *text, const char *name, uint64_t *number)
-{
-	size_t length = strlen(name);
-
-	while (text) {
-		if (!strncmp(text, name, length) &&
-		    strchr(": \t", text[length]))
-			return text[length] &&
-			    parse_number(text + length + 1, number);
-		text = strchr(text, '\n');
-		if (text)
-			text++;
-	}
-	return false;
-}
-
-static bool list_has(const char *list, size_t size, const char *word)
-{
-	size_t length = strlen(word);
-	const char *end = list + size, *comma;
-
-	if (!length)
-		return !size;
-	for (; list < end; list = comma + 1) {
-		comma = memchr(list, ',', (size_t)(end - list));
-		if (!comma)
-			comma = end;
-		if ((size_t)(comma - list) == length &&
-		    !memcmp(list, word, length))
-			return true;
-	}
-	return false;
-}
-
-/* Lines are NUMBER:CONTROLLER,CONTROLLER...:PATH. */
-bool dfi__memory_group(
-    const char *text, const char *controller, char *path, size_t size)
-{
-	const char *list, *at;
-	size_t length;
-
-	for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
-		list = text + strcspn(text, ":\n");
-		if (*list++ != ':')
-			continue;
-		at = list + strcspn(list, ":\n");
-		if (*at != ':' ||
-		    !list_has(list, (size_t)(at - list), controller))
-			continue;
-		at++;
-		length = strcspn(at, "\n");
-		while (length > 0 && at[length - 1] == '/')
-			length--;
-		if (length >= size)
-			return false;
-		memcpy(path, at, length);
-		path[length] = '\0';
-		return true;
-	}
-	return false;
-}
+struct search {
+	const char *root;
+	struct memory_room *room;
+	uint64_t total; /* bytes of the machine */
+};
 
 static void __attribute__((format(printf, 3, 4)))
 lower(struct memory_room *room, uint64_t bytes, const char *fmt, ...)
@@ -152,77 +72,110 @@ lower(struct memory_room *room, uint64_t bytes, const char *fmt, ...)
 	va_end(args);
 }
 
+/* Of a long path the end tells more than the start. */
+static void lower_to_group(struct memory_room *room, uint64_t bytes,
+    const char *folder, const char *file, uint64_t max)
+{
+	size_t length = strlen(folder), most = sizeof(room->limit) - 64;
+	bool cut = length > most;
+
+	lower(room, bytes, "%s%s/%s is %" PRIu64, cut ? "..." : "",
+	    cut ? folder + length - most : folder, file, max);
+}
+
+/* How much of what a group uses is the cache of files. */
+static uint64_t cached(
+    const struct search *search, unsigned version, const char *folder)
+{
+	char *text = dfi__kernel_text("%s%s/memory.stat", search->root, folder);
+	uint64_t cache, all = 0;
+	unsigned i;
+
+	for (i = 0; i < 2; i++)
+		if (dfi__kernel_field(text, caches[version - 1][i], &cache))
+			all += min_u64(cache, UINT64_MAX - all);
+	free(text);
+	return all;
+}
+
 /*
- * What one group leaves. The cache of files counts as used, but the kernel
+ * What one limit leaves. The cache of files counts as used, but the kernel
  * takes it back first; shared memory is not in it. Adding up what a group uses
  * takes the kernel a while, so it is asked only if that may matter: no group
  * uses more than the machine has.
  */
-static void ask_group(const char *root, const struct version *version,
-    const char *path, uint64_t total, struct memory_room *room)
+static void ask_limit(const struct search *search,
+    const struct group_limit *limit, const char *folder, bool has_caches)
 {
-	uint64_t max, used, cache;
-	struct file file;
-	unsigned i;
+	struct memory_room *room = search->room;
+	uint64_t max, used;
 
-	if (!read_file(
-		&file, "%s%s%s/%s", root, version->mount, path, version->max) ||
-	    !parse_number(file.text, &max) ||
-	    max - min_u64(max, total) >= room->bytes ||
-	    !read_file(&file, "%s%s%s/%s", root, version->mount, path,
-		version->current) ||
-	    !parse_number(file.text, &used) ||
+	if (!dfi__kernel_number(
+		&max, "%s%s/%s", search->root, folder, limit->max) ||
+	    max - min_u64(max, search->total) >= room->bytes ||
+	    !dfi__kernel_number(
+		&used, "%s%s/%s", search->root, folder, limit->current) ||
 	    max - min_u64(max, used) >= room->bytes)
 		return;
-	if (read_file(&file, "%s%s%s/memory.stat", root, version->mount, path))
-		for (i = 0; i < 2; i++)
-			if (dfi__memory_field(
-				file.text, version->caches[i], &cache))
-				used -= min_u64(used, cache);
-	lower(room, max - min_u64(max, used), "%s of control group %s",
-	    version->max, *path ? path : "/");
+	if (has_caches)
+		used -= min_u64(used, cached(search, limit->version, folder));
+	lower_to_group(room, max - min_u64(max, used), folder, limit->max, max);
 }
 
-static void ask_groups(const char *root, const struct version *version,
-    const char *groups, uint64_t total, struct memory_room *room)
+static void ask_memory(void *arg, unsigned version, const char *folder)
 {
-	char path[PATH_MAX];
+	unsigned i;
 
-	if (!dfi__memory_group(groups, version->controller, path, sizeof(path)))
-		return;
-	/* Where only a part of the tree is mounted, it is found on the way. */
-	for (;;) {
-		ask_group(root, version, path, total, room);
-		if (!strrchr(path, '/'))
-			break;
-		*strrchr(path, '/') = '\0';
-	}
+	for (i = 0; i < N_LIMITS; i++)
+		if (memory_limits[i].version == version)
+			ask_limit(arg, &memory_limits[i], folder, true);
+}
+
+static void ask_huge_group(void *arg, unsigned version, const char *folder)
+{
+	unsigned i;
+
+	for (i = 0; i < N_LIMITS; i++)
+		if (huge_limits[i].version == version)
+			ask_limit(arg, &huge_limits[i], folder, false);
+}
+
+/* What the kernel promises at most, if it is set to keep its promises. */
+static void ask_promises(
+    const char *root, const char *meminfo, struct memory_room *room)
+{
+	uint64_t policy, limit, promised;
+
+	if (dfi__kernel_number(
+		&policy, "%s/proc/sys/vm/overcommit_memory", root) &&
+	    policy == 2 && dfi__kernel_field(meminfo, "CommitLimit", &limit) &&
+	    dfi__kernel_field(meminfo, "Committed_AS", &promised))
+		lower(room, kib_bytes(limit - min_u64(limit, promised)),
+		    "CommitLimit is %" PRIu64
+		    " kB, and vm.overcommit_memory is 2",
+		    limit);
 }
 
 void dfi__memory_room(const char *root, struct memory_room *room)
 {
-	uint64_t kib, total = UINT64_MAX;
-	struct file file;
-	size_t i;
+	char *meminfo = dfi__kernel_text("%s/proc/meminfo", root);
+	struct search search = { root, room, UINT64_MAX };
+	uint64_t kib;
 
 	room->bytes = UINT64_MAX;
 	room->limit[0] = '\0';
-	if (read_file(&file, "%s/proc/meminfo", root)) {
-		if (dfi__memory_field(file.text, "MemTotal", &kib))
-			total = kib << 10;
-		if (dfi__memory_field(file.text, "MemAvailable", &kib))
-			lower(room, kib << 10, "MemAvailable");
-	}
-	if (!read_file(&file, "%s/proc/self/cgroup", root))
-		return;
-	for (i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
-		ask_groups(root, &versions[i], file.text, total, room);
+	if (dfi__kernel_field(meminfo, "MemTotal", &kib))
+		search.total = kib_bytes(kib);
+	if (dfi__kernel_field(meminfo, "MemAvailable", &kib))
+		lower(room, kib_bytes(kib), "MemAvailable of /proc/meminfo");
+	ask_promises(root, meminfo, room);
+	free(meminfo);
+	dfi__cgroup_each(root, "memory", ask_memory, &search);
 }
 
 uint64_t dfi__memory_address_room(uint64_t *limit)
 {
 	struct rlimit space;
-	struct file file;
 	uint64_t pages;
 
 	*limit = UINT64_MAX;
@@ -230,8 +183,7 @@ uint64_t dfi__memory_address_room(uint64_t *limit)
 		return UINT64_MAX;
 	*limit = space.rlim_cur;
 	/* The first number of the line is the size of all that is mapped. */
-	if (!read_file(&file, "/proc/self/statm") ||
-	    !parse_number(file.text, &pages))
+	if (!dfi__kernel_number(&pages, "/proc/self/statm"))
 		return *limit;
 	return *limit -
 	    min_u64(*limit, pages * (uint64_t)sysconf(_SC_PAGESIZE));
@@ -240,15 +192,13 @@ uint64_t dfi__memory_address_room(uint64_t *limit)
 /* See admin-guide/mm/hugetlbpage.rst. */
 static bool ask_huge(const char *root, const char *what, uint64_t *pages)
 {
-	struct file file;
-
-	return read_file(&file,
-		   "%s/sys/kernel/mm/hugepages/hugepages-2048kB/%s", root,
-		   what) &&
-	    parse_number(file.text, pages);
+	return dfi__kernel_number(pages,
+	    "%s/sys/kernel/mm/hugepages/hugepages-2048kB/%s", root, what);
 }
 
-uint64_t dfi__memory_huge_room(const char *root)
+/* Those that nobody has yet, and what the system may still reserve by itself.
+ */
+static void ask_reserved(const char *root, struct memory_room *room)
 {
 	uint64_t unused, taken, extra, had;
 
@@ -256,11 +206,25 @@ uint64_t dfi__memory_huge_room(const char *root)
 	    !ask_huge(root, "resv_hugepages", &taken) ||
 	    !ask_huge(root, "nr_overcommit_hugepages", &extra) ||
 	    !ask_huge(root, "surplus_hugepages", &had))
-		return UINT64_MAX;
+		return;
 	/* They are asked for one after another. There may be no limit. */
 	unused = min_u64(unused - min_u64(unused, taken), UINT64_MAX >> 22);
 	extra = min_u64(extra - min_u64(extra, had), UINT64_MAX >> 22);
-	return (unused + extra) << 21;
+	lower(room, (unused + extra) << 21,
+	    "huge pages of 2 MiB: %" PRIu64 " are free, %" PRIu64
+	    " more may be made",
+	    unused, extra);
+}
+
+void dfi__memory_huge_room(const char *root, struct memory_room *room)
+{
+	struct search search = { root, room, UINT64_MAX };
+
+	room->bytes = UINT64_MAX;
+	room->limit[0] = '\0';
+	ask_reserved(root, room);
+	if (room->bytes)
+		dfi__cgroup_each(root, "hugetlb", ask_huge_group, &search);
 }
 
 /* Bit of CAP_IPC_LOCK in the capabilities of /proc/self/status. */
@@ -276,17 +240,20 @@ static bool may_lock(const char *status)
 
 uint64_t dfi__memory_lock_room(uint64_t *limit)
 {
+	uint64_t kib, room = UINT64_MAX;
 	struct rlimit locked;
-	struct file file;
-	uint64_t kib;
+	char *status;
 
 	*limit = UINT64_MAX;
 	if (getrlimit(RLIMIT_MEMLOCK, &locked) < 0 ||
-	    locked.rlim_cur == RLIM_INFINITY ||
-	    !read_file(&file, "/proc/self/status") || may_lock(file.text))
+	    locked.rlim_cur == RLIM_INFINITY)
 		return UINT64_MAX;
-	*limit = locked.rlim_cur;
-	if (!dfi__memory_field(file.text, "VmPin", &kib))
-		return *limit;
-	return *limit - min_u64(*limit, kib << 10);
+	status = dfi__kernel_text("/proc/self/status");
+	if (status && !may_lock(status)) {
+		room = *limit = locked.rlim_cur;
+		if (dfi__kernel_field(status, "VmPin", &kib))
+			room -= min_u64(room, kib_bytes(kib));
+	}
+	free(status);
+	return room;
 }

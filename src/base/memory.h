@@ -12,13 +12,14 @@
 
 struct memory_room {
 	uint64_t bytes;  /* UINT64_MAX: nothing is known */
-	char limit[192]; /* what says so, for texts; "" if nothing does */
+	char limit[320]; /* what says so, with its value; "" if nothing does */
 };
 
 /*
- * The least of what the machine has (MemAvailable) and of what the process's
- * control groups leave (of version 1 and 2, up to their root). Files are looked
- * for under root, which is "" but in tests.
+ * The least of what the machine has (MemAvailable), of what the kernel still
+ * promises where it promises no more than there is, and of what the process's
+ * control groups leave (of version 1 and 2, up to their root). All files are
+ * read below root, which is "" except in tests.
  */
 void dfi__memory_room(const char *root, struct memory_room *room);
 
@@ -29,11 +30,11 @@ void dfi__memory_room(const char *root, struct memory_room *room);
 uint64_t dfi__memory_address_room(uint64_t *limit);
 
 /*
- * How much of the memory that the system has reserved for huge pages of 2 MiB
- * nobody has yet, with what it may still reserve by itself. UINT64_MAX: that is
- * not known. root: as above.
+ * As dfi__memory_room(), of huge pages of 2 MiB: those that the system has
+ * reserved and nobody has yet, those that it may still reserve by itself, and
+ * what control groups leave of them.
  */
-uint64_t dfi__memory_huge_room(const char *root);
+void dfi__memory_huge_room(const char *root, struct memory_room *room);
 
 /*
  * How much memory this process can still have pinned for devices, and the limit
@@ -41,18 +42,5 @@ uint64_t dfi__memory_huge_room(const char *root);
  * lock any (CAP_IPC_LOCK).
  */
 uint64_t dfi__memory_lock_room(uint64_t *limit);
-
-/*
- * The number in the line of a text that starts with this name, then a colon or
- * white space. For files such as meminfo and memory.stat.
- */
-bool dfi__memory_field(const char *text, const char *name, uint64_t *number);
-
-/*
- * The path of a process's control group, without a slash at the end, from the
- * text of /proc/self/cgroup; controller is "memory", or "" for version 2.
- */
-bool dfi__memory_group(
-    const char *text, const char *controller, char *path, size_t size);
 
 #endif

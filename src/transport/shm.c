@@ -257,14 +257,18 @@ close_fd:
 /* Of huge pages that are required: which of what they need is missing. */
 static int no_huge_pages(int err, uint64_t size)
 {
+	struct memory_room room;
+
 	if (err == -EMFILE || err == -ENFILE || err == -EFBIG ||
 	    err == -EACCES || err == -EPERM)
 		return no_memory(err, size);
+	dfi__memory_huge_room("", &room);
 	return dfi__fail(-ENOMEM,
 	    "shared memory: %lu bytes of huge pages are not free (%s): reserve "
 	    "%lu pages of 2 MiB (sysctl vm.nr_hugepages), or set "
 	    "DFI_HUGE_PAGES=try",
-	    (unsigned long)size, strerror(-err),
+	    (unsigned long)size,
+	    size > room.bytes ? room.limit : strerrordesc_np(-err),
 	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
 }
 

@@ -8,6 +8,7 @@
 #include "verbs.h"
 
 #include <linux/mman.h>
+#include <string.h>
 #include <sys/mman.h>
 #include "../base/bits.h"
 #include "../base/error.h"
@@ -61,21 +62,25 @@ static int check_address_space(const struct verbs *verbs, uint64_t size)
 	    (unsigned long)room, (unsigned long)limit);
 }
 
-static int fail_huge(const struct verbs *verbs, uint64_t size)
+static int fail_huge(
+    const struct verbs *verbs, uint64_t size, const char *limit)
 {
 	return dfi__fail(-ENOMEM,
-	    "verbs: %s: %lu bytes of huge pages to send from are not free: "
-	    "reserve %lu pages of 2 MiB (sysctl vm.nr_hugepages), or set "
+	    "verbs: %s: %lu bytes of huge pages to send from are not free "
+	    "(%s): reserve %lu pages of 2 MiB (sysctl vm.nr_hugepages), or set "
 	    "DFI_HUGE_PAGES=try",
-	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
+	    dfi__verbs_port(&verbs->device).text, (unsigned long)size, limit,
 	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
 }
 
 /* Else one after another would be had, until one isn't there. */
 static int check_huge(const struct verbs *verbs, uint64_t size)
 {
+	struct memory_room room;
+
 	size = align_up(size, TRANSPORT_HUGE_PAGE);
-	return size <= dfi__memory_huge_room("") ? 0 : fail_huge(verbs, size);
+	dfi__memory_huge_room("", &room);
+	return size <= room.bytes ? 0 : fail_huge(verbs, size, room.limit);
 }
 
 /* Not what huge pages may be had for, which are no part of what is available.
@@ -83,13 +88,13 @@ static int check_huge(const struct verbs *verbs, uint64_t size)
 static int check_ordinary(
     const struct verbs *verbs, uint64_t size, uint32_t huge_pages)
 {
-	uint64_t huge = 0;
+	struct memory_room huge = { .bytes = 0 };
 
 	if (huge_pages == HUGE_PAGES_TRY)
-		huge = dfi__memory_huge_room("");
-	if (huge == UINT64_MAX)
-		huge = 0;
-	return check_memory(verbs, size - min_u64(size, huge));
+		dfi__memory_huge_room("", &huge);
+	if (huge.bytes == UINT64_MAX)
+		huge.bytes = 0;
+	return check_memory(verbs, size - min_u64(size, huge.bytes));
 }
 
 int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
@@ -139,7 +144,7 @@ static int create_huge(
 	memory->at = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
 	if (memory->at == MAP_FAILED)
-		return fail_huge(verbs, memory->size);
+		return fail_huge(verbs, memory->size, strerrordesc_np(errno));
 	madvise(memory->at, memory->size, MADV_DONTFORK);
 	return register_at(verbs, memory, access);
 }
