@@ -82,11 +82,12 @@ struct dfi_target_attr {
 /*
  * Attach as target number index (0 to n_targets - 1) of a flow, and reserve its
  * rings, one for each source, in memory local to the calling thread; that takes
- * some 0.15 to 0.6 s a GiB. Waits for the flow to be there, and the
- * registry's answers, at most open_timeout_ms beside that, but not for the
- * sources; they have open_timeout_ms from now, which the first consuming call
- * that waits checks. attr NULL means all defaults. The caller closes *target
- * with dfi_target_close().
+ * some 0.15 to 0.6 s a GiB, and up to 5 s more if it fits only after what other
+ * threads or processes of this user are just reserving. Waits for the flow to
+ * be there, and the registry's answers, at most open_timeout_ms beside that,
+ * but not for the sources; they have open_timeout_ms from now, which the first
+ * consuming call that waits checks. attr NULL means all defaults. The caller
+ * closes *target with dfi_target_close().
  *
  * -EINVAL: an argument is not valid. -ERANGE: index is not below n_targets.
  * -EEXIST: another target is attached with this index, or was before a source

@@ -18,6 +18,7 @@ static void tell(enum fork_phase phase)
 	dfi__log_at_fork(phase);
 	dfi__loop_at_fork(phase);
 	dfi__notify_at_fork(phase);
+	dfi__reservation_at_fork(phase);
 }
 
 static void prepare(void)

@@ -22,6 +22,7 @@
 #include "../base/fork_files.h"
 #include "../base/memory.h"
 #include "../base/notify.h"
+#include "../base/reservation.h"
 #include "../base/settings.h"
 #include "../base/wait.h"
 
@@ -116,7 +117,8 @@ static int no_memory(int err, uint64_t size)
  * madvise() fails (madvise(2)), and a new region has no other user before it is
  * reserved.
  */
-static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
+static int map(
+    int fd, uint64_t size, const struct settings *settings, void **base)
 {
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -124,30 +126,12 @@ static int map(int fd, uint64_t size, uint32_t huge_pages, void **base)
 		return -errno;
 	/* A forked child has no business in a ring. */
 	madvise(at, size, MADV_DONTFORK);
-	if (huge_pages != HUGE_PAGES_NEVER)
+	if (settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(at, size, MADV_HUGEPAGE);
 	/* Only for speed: what is missing, reserve() finds. */
 	madvise(at, size, MADV_POPULATE_WRITE);
 	*base = at;
 	return 0;
-}
-
-/*
- * Refuse what is not there before the kernel looks for it: it would drive other
- * memory out to swap, and then end a process, maybe this one.
- */
-static int check_room(uint64_t size)
-{
-	struct memory_room room;
-
-	dfi__memory_room("", &room);
-	if (size <= room.bytes)
-		return 0;
-	return dfi__fail(-ENOMEM,
-	    "shared memory: %lu bytes for a region, but %lu are left (%s): "
-	    "free memory, raise the limit, or make rings smaller "
-	    "(segment_count, DFI_RING_MEMORY)",
-	    (unsigned long)size, (unsigned long)room.bytes, room.limit);
 }
 
 /* Address space, too: else mmap() fails, and says nothing of why. */
@@ -221,7 +205,7 @@ static int new_memfd(unsigned flags)
 
 /* A mapped, reserved and sealed memfd: 0 or a bare negative errno value. */
 static int create_memfd(struct shm_region *region, uint64_t size,
-    unsigned flags, uint32_t huge_pages)
+    unsigned flags, const struct settings *settings)
 {
 	int fd, ret;
 
@@ -236,7 +220,7 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 		goto close_fd;
 	ret = ftruncate(fd, (off_t)size) < 0
 	    ? -errno
-	    : map(fd, size, huge_pages, &region->base.base);
+	    : map(fd, size, settings, &region->base.base);
 	if (ret < 0)
 		goto close_fd;
 	ret = reserve(fd, size);
@@ -272,15 +256,37 @@ static int no_huge_pages(int err, uint64_t size)
 	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
 }
 
-static int create_huge(struct shm_region *region, uint64_t size)
+/* They are no part of what is available, and the kernel ends nobody for them.
+ */
+static int create_huge(
+    struct shm_region *region, uint64_t size, const struct settings *settings)
 {
 	int ret = check_address_space(size);
 
 	if (ret < 0)
 		return ret;
-	ret = create_memfd(
-	    region, size, MFD_HUGETLB | MFD_HUGE_2MB, HUGE_PAGES_REQUIRE);
+	ret = create_memfd(region, size, MFD_HUGETLB | MFD_HUGE_2MB, settings);
 	return ret < 0 ? no_huge_pages(ret, size) : 0;
+}
+
+/*
+ * Refuse what is not there before the kernel looks for it: it would drive other
+ * memory out to swap, and then end a process, maybe this one.
+ */
+static int create_ordinary(
+    struct shm_region *region, uint64_t size, const struct settings *settings)
+{
+	struct reservation reservation;
+	int ret = check_address_space(size);
+
+	if (!ret)
+		ret = dfi__reservation_begin(
+		    &reservation, "", size, "shared memory: a region");
+	if (ret < 0)
+		return ret;
+	ret = create_memfd(region, size, 0, settings);
+	dfi__reservation_end(&reservation);
+	return ret < 0 ? no_memory(ret, size) : 0;
 }
 
 /*
@@ -288,25 +294,18 @@ static int create_huge(struct shm_region *region, uint64_t size)
  * the kernel may turn into huge ones if it is set to.
  */
 static int create_backing(
-    struct shm_region *region, uint64_t size, uint32_t huge_pages)
+    struct shm_region *region, uint64_t size, const struct settings *settings)
 {
 	uint64_t huge_size = align_up(size, TRANSPORT_HUGE_PAGE);
-	int ret;
 
-	if (huge_pages == HUGE_PAGES_REQUIRE)
-		return create_huge(region, huge_size);
-	if (huge_pages == HUGE_PAGES_TRY && size >= TRANSPORT_HUGE_PAGE / 2 &&
+	if (settings->huge_pages == HUGE_PAGES_REQUIRE)
+		return create_huge(region, huge_size, settings);
+	if (settings->huge_pages == HUGE_PAGES_TRY &&
+	    size >= TRANSPORT_HUGE_PAGE / 2 &&
 	    !create_memfd(
-		region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, huge_pages))
+		region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, settings))
 		return 0;
-	size = align_up(size, page_size());
-	ret = check_room(size);
-	if (!ret)
-		ret = check_address_space(size);
-	if (ret < 0)
-		return ret;
-	ret = create_memfd(region, size, 0, huge_pages);
-	return ret < 0 ? no_memory(ret, size) : 0;
+	return create_ordinary(region, align_up(size, page_size()), settings);
 }
 
 static uint64_t shm_region_bytes(
@@ -327,10 +326,10 @@ static int new_region(struct shm *shm, uint64_t size, struct shm_region **out)
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
-	ret = create_backing(new, size, shm->settings->huge_pages);
+	ret = create_backing(new, size, shm->settings);
 	/* What is short may be what spares take. */
 	if (ret < 0 && dfi__shm_spares_free(shm))
-		ret = create_backing(new, size, shm->settings->huge_pages);
+		ret = create_backing(new, size, shm->settings);
 	if (ret < 0) {
 		free(new);
 		return ret;
@@ -474,7 +473,7 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 	if (!ret)
 		ret = dfi__shm_check_memfd(fd, name);
 	if (!ret) {
-		ret = map(fd, name->size, shm->settings->huge_pages, &base);
+		ret = map(fd, name->size, shm->settings, &base);
 		if (ret < 0)
 			ret = no_memory(ret, name->size);
 	}

@@ -279,6 +279,7 @@ struct transport_ops {
 	/*
 	 * Reserve size bytes, backed by memory now, so that no later access
 	 * can fail, and touched by a thread of the calling one's memory node.
+	 * Waits as dfi__reservation_begin() does.
 	 */
 	int (*region_create)(
 	    struct transport *transport, uint64_t size, struct region **region);

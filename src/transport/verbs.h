@@ -55,6 +55,7 @@
 #include "transport.h"
 
 struct event;
+struct reservation;
 struct verbs_port;
 
 /*
@@ -378,6 +379,13 @@ int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
  */
 int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
     uint32_t huge_pages);
+
+/*
+ * The same of ordinary pages, which the caller is to fill before it ends the
+ * reservation (base/reservation.h).
+ */
+int dfi__verbs_reserve(const struct verbs *verbs, uint64_t size,
+    uint64_t locked, struct reservation *reservation);
 
 /* Reserve and register memory, with pages as the settings say. */
 int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,

@@ -8,11 +8,13 @@
 #include "verbs.h"
 
 #include <linux/mman.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/memory.h"
+#include "../base/reservation.h"
 #include "../base/settings.h"
 
 /* Below that, most of a huge page would be wasted. */
@@ -30,22 +32,6 @@ int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size)
 	    "rings smaller (segment_count, DFI_RING_MEMORY)",
 	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
 	    (unsigned long)room, (unsigned long)limit);
-}
-
-/* See check_room() in shm.c. What is had must be there, not only promised. */
-static int check_memory(const struct verbs *verbs, uint64_t size)
-{
-	struct memory_room room;
-
-	dfi__memory_room("", &room);
-	if (size <= room.bytes)
-		return 0;
-	return dfi__fail(-ENOMEM,
-	    "verbs: %s: %lu bytes for a device to use, but %lu are left "
-	    "(%s): free memory, raise the limit, or make rings smaller "
-	    "(segment_count, DFI_RING_MEMORY)",
-	    dfi__verbs_port(&verbs->device).text, (unsigned long)size,
-	    (unsigned long)room.bytes, room.limit);
 }
 
 static int check_address_space(const struct verbs *verbs, uint64_t size)
@@ -83,32 +69,60 @@ static int check_huge(const struct verbs *verbs, uint64_t size)
 	return size <= room.bytes ? 0 : fail_huge(verbs, size, room.limit);
 }
 
+/* Of whom and what errors speak. */
+static const char *where(const struct verbs *verbs, char text[160])
+{
+	snprintf(text, 160, "verbs: %s: memory for a device",
+	    dfi__verbs_port(&verbs->device).text);
+	return text;
+}
+
 /* Not what huge pages may be had for, which are no part of what is available.
  */
 static int check_ordinary(
     const struct verbs *verbs, uint64_t size, uint32_t huge_pages)
 {
 	struct memory_room huge = { .bytes = 0 };
+	char text[160];
 
 	if (huge_pages == HUGE_PAGES_TRY)
 		dfi__memory_huge_room("", &huge);
 	if (huge.bytes == UINT64_MAX)
 		huge.bytes = 0;
-	return check_memory(verbs, size - min_u64(size, huge.bytes));
+	return dfi__reservation_check(
+	    "", size - min_u64(size, huge.bytes), where(verbs, text));
+}
+
+/* Of what takes no looking for memory. */
+static int check_limits(
+    const struct verbs *verbs, uint64_t size, uint64_t locked)
+{
+	int ret = dfi__verbs_lock_room(verbs, locked);
+
+	return ret < 0 ? ret : check_address_space(verbs, size);
 }
 
 int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
     uint32_t huge_pages)
 {
-	int ret = dfi__verbs_lock_room(verbs, locked);
+	int ret = check_limits(verbs, size, locked);
 
-	if (!ret)
-		ret = check_address_space(verbs, size);
 	if (!ret)
 		ret = huge_pages == HUGE_PAGES_REQUIRE
 		    ? check_huge(verbs, size)
 		    : check_ordinary(verbs, size, huge_pages);
 	return ret;
+}
+
+int dfi__verbs_reserve(const struct verbs *verbs, uint64_t size,
+    uint64_t locked, struct reservation *reservation)
+{
+	int ret = check_limits(verbs, size, locked);
+	char text[160];
+
+	return ret < 0
+	    ? ret
+	    : dfi__reservation_begin(reservation, "", size, where(verbs, text));
 }
 
 static int fail_memory(const struct verbs *verbs, uint64_t size)
@@ -149,14 +163,9 @@ static int create_huge(
 	return register_at(verbs, memory, access);
 }
 
-static int create_ordinary(
+static int map_ordinary(
     const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
-	int ret = dfi__verbs_room(
-	    verbs, memory->size, memory->size, HUGE_PAGES_NEVER);
-
-	if (ret < 0)
-		return ret;
 	memory->at = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory->at == MAP_FAILED)
@@ -166,6 +175,20 @@ static int create_ordinary(
 	if (verbs->settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(memory->at, memory->size, MADV_HUGEPAGE);
 	return register_at(verbs, memory, access);
+}
+
+static int create_ordinary(
+    const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
+{
+	struct reservation reservation;
+	int ret = dfi__verbs_reserve(
+	    verbs, memory->size, memory->size, &reservation);
+
+	if (ret < 0)
+		return ret;
+	ret = map_ordinary(verbs, memory, access);
+	dfi__reservation_end(&reservation);
+	return ret;
 }
 
 int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,

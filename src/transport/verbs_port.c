@@ -20,6 +20,7 @@
 #include "../base/error.h"
 #include "../base/fork_files.h"
 #include "../base/log.h"
+#include "../base/reservation.h"
 
 static int fail(const struct verbs_port *port, const char *what)
 {
@@ -134,31 +135,40 @@ int dfi__verbs_multicast_room(
 	    size + attr->memory_size, HUGE_PAGES_NEVER);
 }
 
-/* Of no use to a forked child. */
-static int create_buffers(struct verbs_port *port)
+static int map_buffers(struct verbs_port *port, uint64_t size)
 {
 	struct verbs *verbs = port->verbs;
-	uint64_t size = buffers_size(port);
-	void *at;
-	int ret = dfi__verbs_room(
-	    verbs, size, size + port->attr.memory_size, HUGE_PAGES_NEVER);
-
-	if (ret < 0)
-		return ret;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	if (at == MAP_FAILED)
 		return fail(port, "memory for datagrams");
+	/* Of no use to a forked child. */
 	madvise(at, size, MADV_DONTFORK);
 	port->buffers = at;
 	port->buffers_size = size;
 	port->headers = port->buffers + receives_size(port);
 	port->buffers_mr = ibv_reg_mr(
 	    verbs->pd, at, size, IBV_ACCESS_LOCAL_WRITE);
-	if (!port->buffers_mr)
-		return dfi__verbs_fail_register(&verbs->device, size, errno);
-	if (!port->attr.memory)
-		return 0;
+	return port->buffers_mr
+	    ? 0
+	    : dfi__verbs_fail_register(&verbs->device, size, errno);
+}
+
+static int create_buffers(struct verbs_port *port)
+{
+	struct verbs *verbs = port->verbs;
+	uint64_t size = buffers_size(port);
+	struct reservation reservation;
+	int ret = dfi__verbs_reserve(
+	    verbs, size, size + port->attr.memory_size, &reservation);
+
+	if (ret < 0)
+		return ret;
+	ret = map_buffers(port, size);
+	dfi__reservation_end(&reservation);
+	if (ret < 0 || !port->attr.memory)
+		return ret;
 	/* It is only read. */
 	port->memory_mr = ibv_reg_mr(verbs->pd,
 	    (void *)(uintptr_t)port->attr.memory, port->attr.memory_size, 0);

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file is /run/user/UID/dfi-memory-UID.lock, or, where the user has no such
+ * folder, in /run if that is the user's, which is root's, or in /dev/shm. A
+ * stranger can't open it. One who has made it first has only the effect that
+ * there is no lock between processes, which is logged.
+ *
+ * Locks are those of open file descriptions (F_OFD_SETLK, fcntl(2)), so that
+ * threads exclude each other as processes do:
+ *
+ *	byte 0          who looks for room, for less than a millisecond
+ *	slot i          1 + (i << SLOT_SHIFT), and as many bytes as pages are
+ *	                being filled
+ *
+ * Nothing is written, so that no limit or full disk matters, and nothing is
+ * left when a process dies.
+ */
+#include "reservation.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "atomic.h"
+#include "bits.h"
+#include "clock.h"
+#include "error.h"
+#include "fork.h"
+#include "fork_files.h"
+#include "log.h"
+#include "memory.h"
+
+enum {
+	SLOTS = 128,
+	SLOT_SHIFT = 48, /* 2^48 pages of 4 KiB are all that there may be */
+	PAGE_SHIFT = 12,
+};
+
+#define MOST_PAGES ((UINT64_C(1) << SLOT_SHIFT) - 1)
+#define SHORTEST_NAP_NS INT64_C(100000)
+#define LONGEST_NAP_NS INT64_C(10000000)
+
+int64_t dfi__reservation_patience_ns = INT64_C(5) * NS_PER_S;
+
+/* Instead of the file, if there is none. */
+static _Atomic bool one_is_alone;
+static _Atomic bool said;
+
+void dfi__reservation_at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_CHILD)
+		atomic_set(&one_is_alone, false);
+}
+
+/*
+ * Tables of pages take a 512th, those of a file a 440th; and a process needs
+ * some memory to go on with.
+ */
+static uint64_t cost_of(uint64_t bytes)
+{
+	uint64_t tables = bytes / 128 + (UINT64_C(1) << 20);
+
+	return bytes + min_u64(tables, UINT64_MAX - bytes);
+}
+
+static bool is_private(const char *folder, uid_t user)
+{
+	struct stat stat;
+
+	return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) &&
+	    stat.st_uid == user && !(stat.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static void file_name(const char *root, char *name, size_t size)
+{
+	uid_t user = geteuid();
+	char folder[256];
+
+	snprintf(folder, sizeof(folder), "%s/run/user/%u", root, user);
+	if (!is_private(folder, user)) {
+		snprintf(folder, sizeof(folder), "%s/run", root);
+		if (!is_private(folder, user))
+			snprintf(folder, sizeof(folder), "%s/dev/shm", root);
+	}
+	snprintf(name, size, "%s/dfi-memory-%u.lock", folder, user);
+}
+
+static bool is_ours(int fd)
+{
+	struct stat stat;
+
+	return fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+	    stat.st_uid == geteuid() && stat.st_nlink == 1 &&
+	    (stat.st_mode & 0777) == 0600;
+}
+
+/* Once is enough: it stays so, most likely. */
+static void say_alone(const char *name, const char *why)
+{
+	if (!atomic_exchange(&said, true))
+		dfi__log(DFI_LOG_WARN,
+		    "%s can't be a lock (%s): processes that open rings at "
+		    "the same time may together take more memory than there "
+		    "is: let it be a file of this user alone, of mode 600",
+		    name, why);
+}
+
+static int open_file(const char *root)
+{
+	char name[300];
+	int fd;
+
+	file_name(root, name, sizeof(name));
+	fd = open(name,
+	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+	    0600);
+	if (fd < 0) {
+		say_alone(name, strerrordesc_np(errno));
+		return -1;
+	}
+	if (!is_ours(fd)) {
+		say_alone(name, "it is another's, or open to others");
+		close(fd);
+		return -1;
+	}
+	if (dfi__fork_add_unmapped(fd) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int set_lock(int fd, short type, uint64_t start, uint64_t length)
+{
+	struct flock lock = {
+		.l_type = type,
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)start,
+		.l_len = (off_t)length,
+	};
+
+	return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+/* How many bytes some other description has locked there, at least. */
+static uint64_t locked(int fd, uint64_t start, uint64_t length)
+{
+	struct flock lock = {
+		.l_type = F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)start,
+		.l_len = (off_t)length,
+	};
+
+	if (fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
+		return 0;
+	return (uint64_t)lock.l_len;
+}
+
+static uint64_t slot_start(unsigned slot)
+{
+	return 1 + ((uint64_t)slot << SLOT_SHIFT);
+}
+
+/* What others are filling, and a slot that is free, or SLOTS. */
+static uint64_t look_at_slots(int fd, unsigned *slot)
+{
+	uint64_t pages, all = 0;
+	unsigned i;
+
+	*slot = 0;
+	if (!locked(fd, slot_start(0), slot_start(SLOTS) - slot_start(0)))
+		return 0;
+	*slot = SLOTS;
+	for (i = 0; i < SLOTS; i++) {
+		pages = locked(fd, slot_start(i), MOST_PAGES);
+		if (!pages && *slot == SLOTS)
+			*slot = i;
+		all += pages;
+	}
+	return min_u64(all, UINT64_MAX >> PAGE_SHIFT) << PAGE_SHIFT;
+}
+
+/* What was found by looking for room. */
+struct look {
+	struct memory_room room;
+	uint64_t filling; /* by others, of that room */
+};
+
+/*
+ * 0: there is room, and nobody else may think so of it. -EAGAIN: it isn't
+ * known yet. -ENOMEM: there is none. Bare values.
+ */
+static int judge(const struct look *look, uint64_t cost)
+{
+	if (cost > look->room.bytes)
+		return -ENOMEM;
+	return cost >
+		look->room.bytes - min_u64(look->filling, look->room.bytes)
+	    ? -EAGAIN
+	    : 0;
+}
+
+/* -EBUSY: as -EAGAIN, of the file itself. -EIO: it can't be a lock. */
+static int try_file(int fd, const char *root, uint64_t cost, struct look *look)
+{
+	unsigned slot;
+	int ret;
+
+	if (set_lock(fd, F_WRLCK, 0, 1) < 0)
+		return errno == EAGAIN || errno == EACCES ? -EBUSY : -EIO;
+	dfi__memory_room(root, &look->room);
+	look->filling = look_at_slots(fd, &slot);
+	ret = slot == SLOTS ? -EAGAIN : judge(look, cost);
+	if (!ret &&
+	    set_lock(fd, F_WRLCK, slot_start(slot),
+		min_u64((cost >> PAGE_SHIFT) + 1, MOST_PAGES)) < 0)
+		ret = -EIO;
+	set_lock(fd, F_UNLCK, 0, 1);
+	return ret;
+}
+
+static int try_alone(struct reservation *reservation, const char *root,
+    uint64_t cost, struct look *look)
+{
+	int ret;
+
+	/* Pairs with the store in dfi__reservation_end(): pages count now. */
+	if (atomic_exchange(&one_is_alone, true))
+		return -EBUSY;
+	look->filling = 0;
+	dfi__memory_room(root, &look->room);
+	ret = judge(look, cost);
+	if (ret < 0)
+		atomic_publish(&one_is_alone, false);
+	else
+		reservation->alone = true;
+	return ret;
+}
+
+static int try(struct reservation *reservation, const char *root, uint64_t cost,
+    struct look *look)
+{
+	int ret;
+
+	if (reservation->fd >= 0) {
+		ret = try_file(reservation->fd, root, cost, look);
+		if (ret != -EIO)
+			return ret;
+		say_alone("a file", "its system has no locks");
+		dfi__fork_close(reservation->fd);
+		reservation->fd = -1;
+	}
+	return try_alone(reservation, root, cost, look);
+}
+
+static void nap(int64_t *length)
+{
+	struct timespec time = { .tv_nsec = *length };
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	*length = *length < LONGEST_NAP_NS / 2 ? 2 * *length : LONGEST_NAP_NS;
+}
+
+static int refuse(
+    const struct look *look, uint64_t bytes, uint64_t cost, const char *where)
+{
+	char others[96] = "";
+
+	if (cost <= look->room.bytes)
+		snprintf(others, sizeof(others),
+		    ", of which other threads or processes just take %" PRIu64,
+		    look->filling);
+	return dfi__fail(-ENOMEM,
+	    "%s of %" PRIu64 " bytes needs %" PRIu64 " with the kernel's "
+	    "tables, but %" PRIu64 " are left (%s)%s: free memory, raise the "
+	    "limit, or make rings smaller (segment_count, DFI_RING_MEMORY)",
+	    where, bytes, cost, look->room.bytes, look->room.limit, others);
+}
+
+int dfi__reservation_check(const char *root, uint64_t bytes, const char *where)
+{
+	uint64_t cost = cost_of(bytes);
+	struct look look = { .filling = 0 };
+
+	dfi__memory_room(root, &look.room);
+	return judge(&look, cost) ? refuse(&look, bytes, cost, where) : 0;
+}
+
+int dfi__reservation_begin(struct reservation *reservation, const char *root,
+    uint64_t bytes, const char *where)
+{
+	int64_t deadline = clock_now_ns() + dfi__reservation_patience_ns;
+	int64_t length = SHORTEST_NAP_NS;
+	uint64_t cost = cost_of(bytes);
+	struct look look;
+	int ret;
+
+	dfi__fork_setup();
+	*reservation = (struct reservation){ .fd = open_file(root) };
+	for (;;) {
+		ret = try(reservation, root, cost, &look);
+		if ((ret != -EAGAIN && ret != -EBUSY) ||
+		    clock_now_ns() >= deadline)
+			break;
+		nap(&length);
+	}
+	/* Its holder is stopped, maybe. Nobody is to depend on that. */
+	if (ret == -EBUSY) {
+		dfi__log(DFI_LOG_WARN,
+		    "%s: another thread or process of this user looks for "
+		    "memory, and doesn't come to an end: it is not waited for",
+		    where);
+		look.filling = 0;
+		dfi__memory_room(root, &look.room);
+		ret = judge(&look, cost);
+	}
+	if (!ret)
+		return 0;
+	dfi__reservation_end(reservation);
+	return refuse(&look, bytes, cost, where);
+}
+
+/* Explicitly, as a child that is being forked may have the file open. */
+void dfi__reservation_end(struct reservation *reservation)
+{
+	if (reservation->fd >= 0) {
+		set_lock(reservation->fd, F_UNLCK, 0, 0);
+		dfi__fork_close(reservation->fd);
+		reservation->fd = -1;
+	}
+	if (reservation->alone)
+		atomic_publish(&one_is_alone, false);
+	reservation->alone = false;
+}
