@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "bits.h"
@@ -256,4 +257,11 @@ uint64_t dfi__memory_lock_room(uint64_t *limit)
 	}
 	free(status);
 	return room;
+}
+
+void dfi__memory_keep_out(void *at, size_t size, bool dump)
+{
+	madvise(at, size, MADV_DONTFORK);
+	if (!dump)
+		madvise(at, size, MADV_DONTDUMP);
 }

@@ -43,4 +43,10 @@ void dfi__memory_huge_room(const char *root, struct memory_room *room);
  */
 uint64_t dfi__memory_lock_room(uint64_t *limit);
 
+/*
+ * Keep memory of rings, which is mapped and whole pages, out of the children
+ * that this process forks, and out of core dumps unless dump.
+ */
+void dfi__memory_keep_out(void *at, size_t size, bool dump);
+
 #endif

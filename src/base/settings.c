@@ -26,6 +26,8 @@ static const struct choice choices[] = {
 	{ "DFI_HUGE_PAGES", "try", HUGE_PAGES_TRY },
 	{ "DFI_HUGE_PAGES", "never", HUGE_PAGES_NEVER },
 	{ "DFI_HUGE_PAGES", "require", HUGE_PAGES_REQUIRE },
+	{ "DFI_DUMP_RINGS", "0", 0 },
+	{ "DFI_DUMP_RINGS", "1", 1 },
 	{ "DFI_TRANSPORT", "auto", DFI_TRANSPORT_AUTO },
 	{ "DFI_TRANSPORT", "shm", DFI_TRANSPORT_SHM },
 	{ "DFI_TRANSPORT", "verbs", DFI_TRANSPORT_VERBS },

@@ -57,6 +57,8 @@
 	    "flow is sent; 0: not before it is full, or flushed")             \
 	X(choice, huge_pages, "DFI_HUGE_PAGES", "try",                        \
 	    "huge pages for rings: try, never, or require reserved ones")     \
+	X(choice, dump_rings, "DFI_DUMP_RINGS", "0",                          \
+	    "whether core dumps of this process hold its rings: 0 or 1")      \
 	X(choice, transport, "DFI_TRANSPORT", "auto",                         \
 	    "how tuples travel: auto (shm on one host, else verbs), shm "     \
 	    "or verbs")                                                       \

@@ -124,8 +124,7 @@ static int map(
 
 	if (at == MAP_FAILED)
 		return -errno;
-	/* A forked child has no business in a ring. */
-	madvise(at, size, MADV_DONTFORK);
+	dfi__memory_keep_out(at, size, settings->dump_rings);
 	if (settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(at, size, MADV_HUGEPAGE);
 	/* Only for speed: what is missing, reserve() finds. */

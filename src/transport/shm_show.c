@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "../base/error.h"
+#include "../base/memory.h"
 #include "../base/settings.h"
 #include "shm.h"
 
@@ -173,7 +174,7 @@ int dfi__shm_show_serve(
 		free(view);
 		return -ENOMEM;
 	}
-	madvise(base, view->size, MADV_DONTFORK);
+	dfi__memory_keep_out(base, view->size, shm->settings->dump_rings);
 	if (shm->settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(base, view->size, MADV_HUGEPAGE);
 	/* Only for speed: all of it is there. */

@@ -159,7 +159,8 @@ static int create_huge(
 	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
 	if (memory->at == MAP_FAILED)
 		return fail_huge(verbs, memory->size, strerrordesc_np(errno));
-	madvise(memory->at, memory->size, MADV_DONTFORK);
+	dfi__memory_keep_out(
+	    memory->at, memory->size, verbs->settings->dump_rings);
 	return register_at(verbs, memory, access);
 }
 
@@ -170,7 +171,8 @@ static int map_ordinary(
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory->at == MAP_FAILED)
 		return fail_memory(verbs, memory->size);
-	madvise(memory->at, memory->size, MADV_DONTFORK);
+	dfi__memory_keep_out(
+	    memory->at, memory->size, verbs->settings->dump_rings);
 	/* Before the pages are there. */
 	if (verbs->settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(memory->at, memory->size, MADV_HUGEPAGE);

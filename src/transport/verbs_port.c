@@ -20,7 +20,9 @@
 #include "../base/error.h"
 #include "../base/fork_files.h"
 #include "../base/log.h"
+#include "../base/memory.h"
 #include "../base/reservation.h"
+#include "../base/settings.h"
 
 static int fail(const struct verbs_port *port, const char *what)
 {
@@ -143,8 +145,7 @@ static int map_buffers(struct verbs_port *port, uint64_t size)
 
 	if (at == MAP_FAILED)
 		return fail(port, "memory for datagrams");
-	/* Of no use to a forked child. */
-	madvise(at, size, MADV_DONTFORK);
+	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
 	port->buffers = at;
 	port->buffers_size = size;
 	port->headers = port->buffers + receives_size(port);

@@ -15,6 +15,8 @@
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/log.h"
+#include "../base/memory.h"
+#include "../base/settings.h"
 
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n)
@@ -97,7 +99,7 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return dfi__fail(-ENOMEM, "verbs: out of memory");
-	madvise(at, size, MADV_DONTFORK);
+	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
 	verbs->messages = at;
 	return add_receives(verbs);
 }

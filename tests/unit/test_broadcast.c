@@ -20,6 +20,7 @@
 #include "buffers/fan.h"
 #include "buffers/reader.h"
 #include "transport/shm.h"
+#include "dumped.h"
 
 enum {
 	N_READERS = 4,
@@ -111,6 +112,8 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		show(f, i);
 		cr_assert(!reader_ready(&f->readers[i]));
 	}
+	/* Also where the slots are shown. */
+	cr_assert_eq(mappings_of("memfd:dfi", NULL).dumped, 0);
 }
 
 static void tell(struct fixture *f)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +14,7 @@
 
 #include "base/kernel_file.h"
 #include "base/memory.h"
+#include "dumped.h"
 
 /* What the C library doesn't declare. */
 static void drop_capabilities(void)
@@ -359,4 +361,20 @@ Test(memory, locking_is_limited_but_for_who_may_lock_any)
 	/* Nothing is pinned by this process. */
 	cr_assert_eq(dfi__memory_lock_room(&of), 1 * MIB);
 	cr_assert_eq(of, 1 * MIB);
+}
+
+Test(memory, dumps_hold_what_is_kept_out_only_if_asked)
+{
+	void *at;
+	int dump;
+
+	for (dump = 0; dump < 2; dump++) {
+		at = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		cr_assert_neq(at, MAP_FAILED);
+		dfi__memory_keep_out(at, MIB, dump);
+		cr_assert_eq(mappings_of(NULL, at).n, 1);
+		cr_assert_eq(mappings_of(NULL, at).dumped, (unsigned)dump);
+		munmap(at, MIB);
+	}
 }

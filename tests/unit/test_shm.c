@@ -32,6 +32,7 @@
 #include "transport/shm.h"
 
 #include "../proc/descriptors.h"
+#include "dumped.h"
 
 #define SIZE UINT64_C(100000)
 
@@ -783,6 +784,27 @@ Test(shm, region_goes_with_its_last_user)
 	    count_descriptors("") != descriptors && clock_now_ns() < patience)
 		sched_yield();
 	cr_assert_eq(count_descriptors(""), descriptors);
+}
+
+/* Neither where they are read nor where they are written. */
+Test(shm, core_dumps_hold_rings_only_if_asked)
+{
+	struct mappings mappings;
+	struct remote *remote;
+	struct region *region;
+	uint32_t asked;
+
+	for (asked = 0; asked < 2; asked++) {
+		owner.settings.dump_rings = asked;
+		peer.settings.dump_rings = asked;
+		region = create(SIZE);
+		cr_assert_eq(open_at(&peer, &region->name, &remote), 0);
+		mappings = mappings_of("memfd:dfi", NULL);
+		cr_assert_eq(mappings.n, 2);
+		cr_assert_eq(mappings.dumped, asked ? 2 : 0);
+		dfi__shm_ops.remote_close(remote);
+		dfi__shm_ops.region_destroy(region);
+	}
 }
 
 static unsigned free_huge_pages(void)
