@@ -6,11 +6,13 @@
 #include "groups.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../base/bits.h"
 #include "../base/compiler.h"
 #include "../base/error.h"
+#include "../base/memory.h"
 #include "fold.h"
 #include "single.h"
 #include "spread.h"
@@ -58,12 +60,33 @@ void dfi__groups_free(struct groups *groups)
 /* ---- Room ------------------------------------------------------------------
  */
 
-static int out_of_memory(const struct groups *groups, uint64_t n)
+const char *dfi__groups_root = "";
+
+/* For fewer bytes nobody reads files. */
+#define LOOK_FROM (UINT64_C(1) << 20)
+
+/* How many bytes more there is memory for, as far as that is known. */
+static void look_for_room(uint64_t bytes, struct memory_room *room)
 {
+	room->bytes = UINT64_MAX;
+	room->limit[0] = '\0';
+	if (bytes >= LOOK_FROM)
+		dfi__memory_room(dfi__groups_root, room);
+}
+
+static int out_of_memory(
+    const struct groups *groups, uint64_t bytes, const struct memory_room *room)
+{
+	if (bytes <= room->bytes)
+		return dfi__fail(-ENOMEM,
+		    "no memory for more than %" PRIu64 " groups: %" PRIu64
+		    " bytes more could not be had",
+		    groups->n, bytes);
 	return dfi__fail(-ENOMEM,
-	    "no memory for more than %lu groups: %lu records of %u bytes",
-	    (unsigned long)groups->n, (unsigned long)n,
-	    (unsigned)(groups->plan->record_words * WORD));
+	    "no memory for more than %" PRIu64 " groups: the next take %" PRIu64
+	    " bytes, but %" PRIu64 " are left (%s): free memory, raise the "
+	    "limit, or let the target have fewer groups (max_groups)",
+	    groups->n, bytes, room->bytes, room->limit);
 }
 
 /* The hash of a key: words that were packed. */
@@ -128,12 +151,16 @@ void dfi__groups_clear(struct groups *groups)
 
 static int more_slots(struct groups *groups, uint64_t n_slots)
 {
-	struct groups_slot *slots = calloc(n_slots, sizeof(*slots));
+	uint64_t bytes = n_slots * sizeof(*groups->slots), i;
 	const uint32_t words = groups->plan->key_words;
-	uint64_t i;
+	struct groups_slot *slots = NULL;
+	struct memory_room room;
 
+	look_for_room(bytes, &room);
+	if (bytes <= room.bytes)
+		slots = calloc(n_slots, sizeof(*slots));
 	if (!slots)
-		return out_of_memory(groups, n_slots / SLOTS_FOR_RECORD);
+		return out_of_memory(groups, bytes, &room);
 	free(groups->slots);
 	groups->slots = slots;
 	groups->n_slots = n_slots;
@@ -143,25 +170,41 @@ static int more_slots(struct groups *groups, uint64_t n_slots)
 	return 0;
 }
 
+/*
+ * Twice as many, or what there is memory for, of which half is left to others;
+ * but at least those that are needed. They are touched only as they come.
+ */
+static int more_records(struct groups *groups, uint64_t need)
+{
+	uint64_t size = groups->plan->record_words * WORD, had = groups->room;
+	uint64_t n = had ? had : GROUPS_BATCH, bytes;
+	struct memory_room room;
+	uint64_t *records = NULL;
+
+	while (n < need)
+		n *= 2;
+	n = min_u64(n, groups->max);
+	look_for_room((n - had) * size, &room);
+	n = min_u64(n, max_u64(need, had + room.bytes / 2 / size));
+	bytes = (n - had) * size;
+	if (bytes <= room.bytes)
+		records = reallocarray(groups->records, n, size);
+	if (!records)
+		return out_of_memory(groups, bytes, &room);
+	groups->records = records;
+	groups->room = n;
+	return 0;
+}
+
 /* Room for a batch of new groups, so that records stay where they are. */
 static int reserve(struct groups *groups)
 {
 	uint64_t need = min_u64(groups->n + GROUPS_BATCH, groups->max);
-	uint64_t room = groups->room ? groups->room : GROUPS_BATCH;
 	uint64_t n_slots = groups->n_slots;
-	uint64_t *records;
+	int ret = need > groups->room ? more_records(groups, need) : 0;
 
-	while (room < need)
-		room *= 2;
-	room = min_u64(room, groups->max);
-	if (room > groups->room) {
-		records = reallocarray(
-		    groups->records, room, groups->plan->record_words * WORD);
-		if (!records)
-			return out_of_memory(groups, room);
-		groups->records = records;
-		groups->room = room;
-	}
+	if (ret < 0)
+		return ret;
 	while (n_slots < need * SLOTS_FOR_RECORD ||
 	    (n_slots < need * MANY_SLOTS_FOR_RECORD &&
 		2 * n_slots * sizeof(*groups->slots) <= MANY_SLOTS))

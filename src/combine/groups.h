@@ -55,6 +55,9 @@ int dfi__groups_init(
     struct groups *groups, const struct plan *plan, uint64_t max);
 void dfi__groups_free(struct groups *groups);
 
+/* Where files tell how much memory there is; only tests change it. */
+extern const char *dfi__groups_root;
+
 /* Forget all groups; the memory stays. */
 void dfi__groups_clear(struct groups *groups);
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <dfi/aggregate.h>
 #include <dfi/error.h>
@@ -394,6 +396,70 @@ Test(groups, are_bounded)
 	cr_assert_eq(groups.n, 150);
 	dfi__groups_free(&groups);
 	dfi__plan_free(plan);
+}
+
+/* A machine that tells of so much memory. */
+static void set_room(const char *root, unsigned kib)
+{
+	char name[64];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/proc", root);
+	mkdir(name, 0700);
+	snprintf(name, sizeof(name), "%s/proc/meminfo", root);
+	file = fopen(name, "we");
+	cr_assert_not_null(file);
+	fprintf(file, "MemAvailable: %u kB\n", kib);
+	cr_assert_eq(fclose(file), 0);
+}
+
+/* New groups, until there are so many, or an error. */
+static int add_groups(struct groups *groups, uint64_t n)
+{
+	uint64_t taken, k;
+	struct row row;
+	int ret = 0;
+
+	for (k = groups->n; !ret && k < n; k++) {
+		row = (struct row){ .key = k };
+		ret = dfi__groups_fold(
+		    groups, (const char *)&row, sizeof(row), false, 1, &taken);
+	}
+	return ret;
+}
+
+/* Else the kernel would end this process, or another one. */
+Test(groups, that_memory_is_not_left_for_are_refused)
+{
+	const struct dfi_aggregate count = { .function = DFI_COUNT };
+	struct plan *plan = plan_of(
+	    &row_schema, (uint32_t[]){ KEY }, 1, &count, 1);
+	char root[] = "/tmp/dfi-groups-XXXXXX", command[64];
+	struct groups groups;
+	uint64_t had;
+
+	cr_assert_not_null(mkdtemp(root));
+	dfi__groups_root = root;
+	cr_assert_eq(dfi__groups_init(&groups, plan, GROUPS_MAX), 0);
+	/* Of less than twice as many records some are had. */
+	set_room(root, 2048);
+	cr_assert_eq(add_groups(&groups, 130000), 0);
+	cr_assert_lt(groups.room, 2 * groups.n);
+	/* All slots are there twice until they have moved. */
+	cr_assert_eq(add_groups(&groups, 300000), -ENOMEM);
+	cr_assert_lt(groups.n, 300000);
+	expect_text("the next take 4194304 bytes, but 2097152 are left "
+		    "(MemAvailable of /proc/meminfo): ");
+	had = groups.n;
+	set_room(root, 0);
+	cr_assert_eq(add_groups(&groups, 300000), -ENOMEM);
+	cr_assert_eq(groups.n, had);
+	set_room(root, 65536);
+	cr_assert_eq(add_groups(&groups, 300000), 0);
+	dfi__groups_free(&groups);
+	dfi__plan_free(plan);
+	snprintf(command, sizeof(command), "rm -r %s", root);
+	cr_assert_eq(system(command), 0);
 }
 
 Test(groups, of_no_key_take_in_tuples_and_records_in_any_order)
