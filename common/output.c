@@ -17,8 +17,7 @@
 
 #define BUFFER_SIZE 65536
 
-/* Also where SIGPIPE was ignored or blocked when the program began. */
-static void end_by_sigpipe(void)
+void output_end_quietly(void)
 {
 	sigset_t set;
 
@@ -33,7 +32,7 @@ static void end_by_sigpipe(void)
 static void fail(void)
 {
 	if (errno == EPIPE)
-		end_by_sigpipe();
+		output_end_quietly();
 	complain("cannot write all of the output to standard output: %s",
 	    strerror(errno));
 	/* Not exit(), which may be what is running. */
@@ -82,6 +81,8 @@ void output_open(void)
 	FILE *checked;
 	int fd;
 
+	/* A limit of a file's size is an error of the write, not our end. */
+	signal(SIGXFSZ, SIG_IGN);
 	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		take_closed(fd);
 	checked = fopencookie(NULL, "w", functions);

@@ -19,4 +19,7 @@ void output_open(void);
 /* Write out what was printed: before a long wait, and before a fork. */
 void output_flush(void);
 
+/* End as by SIGPIPE, also where that was ignored when the program began. */
+void output_end_quietly(void);
+
 #endif

@@ -29,6 +29,7 @@ struct thread {
 	struct slices slices;
 	struct lines lines;
 	struct join join;
+	struct groups groups;
 	struct result result, expected;
 	struct worker_times times;
 	uint64_t end_ns;
@@ -75,19 +76,17 @@ static int thread_join(struct thread *thread)
 	struct baseline *baseline = thread->baseline;
 	const struct plan *plan = &baseline->input->plan;
 	struct join *join = &thread->join;
-	struct matcher matcher = {
-		.image = &baseline->input->image,
-		.result = &thread->result,
-	};
 
 	join->stores[INNER] = baseline->stores[INNER];
 	join->stores[OUTER] = baseline->stores[OUTER];
 	join->n_stores = plan->n_workers;
 	join->first = plan_first(plan, thread->index);
 	join->end = plan_first(plan, thread->index + 1);
-	if (input_needs_matcher(baseline->input, baseline->options)) {
-		join->match = matcher_match;
-		join->match_arg = &matcher;
+	if (baseline->input->has_image) {
+		join->groups = &thread->groups;
+		if (groups_open(
+			&thread->groups, &baseline->input->image, plan->bits))
+			return -1;
 	}
 	return join_run(join, &thread->result);
 }
@@ -178,6 +177,7 @@ int baseline_run(const struct options *options, const struct input *input,
 		slices_free(&threads[i].slices);
 		lines_close(&threads[i].lines);
 		table_close(&threads[i].join.table);
+		groups_close(&threads[i].groups);
 		for (r = 0; r < N_RELATIONS && baseline.stores[r]; r++)
 			store_close(&baseline.stores[r][i]);
 	}

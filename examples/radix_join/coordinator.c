@@ -5,7 +5,7 @@
  * on no path of the relations, and sleeps while the workers work.
  */
 #include "coordinator.h"
-#include "children.h"
+#include "nodes.h"
 #include "platform.h"
 #include "protocol.h"
 
@@ -17,6 +17,7 @@
 
 /* How often to look at the processes, and at rows if there are any. */
 #define TICK_MS 100
+#define TICK_NS UINT64_C(100000000)
 #define ROWS_TICK_MS 1
 
 /* The same while nodes and workers come. */
@@ -26,11 +27,10 @@
 #define LATE_MS 1000
 
 /*
- * How long nodes get to end: after success; after a failure, of which running
- * ones hear by their flows; and before the start, when they hear nothing.
+ * How long nodes get to end after a failure: running ones hear of it by their
+ * flows and say what they see; before the start they hear nothing.
  */
-#define SUCCESS_GRACE_MS 60000
-#define FAILURE_GRACE_MS 5000
+#define FAILURE_GRACE_MS 1000
 #define EARLY_GRACE_MS 500
 
 #define PROGRESS_AFTER_NS UINT64_C(1000000000)
@@ -38,7 +38,7 @@
 struct coordinator {
 	const struct options *options;
 	const struct input *input;
-	struct output *output;
+	struct rows *out; /* NULL: none are written */
 	struct outcome *outcome;
 	struct dfi_registry *registry; /* NULL: one of somebody else */
 	const char *registry_address;  /* NULL: as the environment says */
@@ -88,18 +88,18 @@ static int open_flows(struct coordinator *c)
 	int flow;
 
 	for (flow = 0; flow < N_FLOWS; flow++)
-		if ((flow != FLOW_ROWS || c->output) &&
+		if ((flow != FLOW_ROWS || c->out) &&
 		    protocol_create(c->dfi, c->run, (enum flow)flow,
 			c->options->nodes, &c->input->plan))
 			return -1;
 	reports.wait = DFI_WAIT_BLOCK;
-	reports.stall_timeout_ms = c->output ? ROWS_TICK_MS : TICK_MS;
+	reports.stall_timeout_ms = c->out ? ROWS_TICK_MS : TICK_MS;
 	if (protocol_target(
 		c->dfi, c->run, FLOW_REPORTS, 0, reports, &c->reports))
 		return fail("opening flows");
 	rows.flags = DFI_NONBLOCK;
-	c->rows_ended = !c->output;
-	if (c->output &&
+	c->rows_ended = !c->out;
+	if (c->out &&
 	    protocol_target(c->dfi, c->run, FLOW_ROWS, 0, rows, &c->rows))
 		return fail("opening flows");
 	return 0;
@@ -107,18 +107,21 @@ static int open_flows(struct coordinator *c)
 
 /*
  * Open the source of a flow to nodes or workers when all of them are there. If
- * a process of this machine ends before, nobody need wait for the others.
+ * a process of this machine ends before, this fails at once. Only those of
+ * other machines, which this process does not see, have a time limit.
  */
 static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
     struct dfi_source **source)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	static const struct timespec nap = { 0, AWAIT_TICK_NS };
-	uint64_t deadline = now_ns() +
-	    c->options->timeout_ms * UINT64_C(1000000);
+	uint64_t deadline = UINT64_MAX;
 	uint32_t n = 0;
 	int ret;
 
+	if (options_across(c->options))
+		deadline = now_ns() +
+		    c->options->timeout_ms * UINT64_C(1000000);
 	while (n < n_targets && now_ns() < deadline) {
 		if (protocol_count_targets(c->dfi, c->run, flow, &n))
 			return fail("waiting for nodes");
@@ -272,8 +275,7 @@ static int take_rows(struct coordinator *c)
 		}
 		rows = batch.tuples;
 		for (i = 0; i < batch.count && err == 0; i++)
-			err = output_row(
-			    c->output, rows[i].inner, rows[i].outer);
+			err = rows_write(c->out, rows[i].inner, rows[i].outer);
 		dfi_target_release(c->rows, &batch);
 	}
 	return err;
@@ -282,11 +284,17 @@ static int take_rows(struct coordinator *c)
 /* Take reports and rows until both flows have ended. */
 static int collect(struct coordinator *c)
 {
+	uint64_t checked_ns = now_ns();
 	bool reports_ended = false;
 	const void *tuple;
 	int ret;
 
 	while (!reports_ended || !c->rows_ended) {
+		if (now_ns() - checked_ns >= TICK_NS) {
+			if (children_check(&c->children))
+				return -1;
+			checked_ns = now_ns();
+		}
 		ret = reports_ended ? -ETIMEDOUT
 				    : dfi_target_consume(c->reports, &tuple);
 		if (ret == 0) {
@@ -297,8 +305,6 @@ static int collect(struct coordinator *c)
 			if (c->start_ns)
 				show_progress(c);
 		} else if (ret == -ETIMEDOUT) {
-			if (children_check(&c->children))
-				return -1;
 			if (!c->start_ns)
 				show_input_progress(c);
 		} else {
@@ -317,16 +323,14 @@ static int collect(struct coordinator *c)
 /* Close everything; whole is whether the join succeeded. */
 static int finish(struct coordinator *c, bool whole)
 {
-	uint32_t grace_ms = EARLY_GRACE_MS;
+	int32_t grace_ms = c->start_ns ? FAILURE_GRACE_MS : EARLY_GRACE_MS;
 	int ret = 0;
 
-	if (c->start_ns)
-		grace_ms = whole ? SUCCESS_GRACE_MS : FAILURE_GRACE_MS;
 	/*
 	 * On failure, wait before leaving the flows: so that workers see who
 	 * failed, not that nobody takes their reports.
 	 */
-	if (c->children.pids && children_end(&c->children, grace_ms))
+	if (children_end(&c->children, whole ? -1 : grace_ms))
 		ret = -1;
 	if (c->start)
 		dfi_source_abort(c->start);
@@ -342,13 +346,13 @@ static int finish(struct coordinator *c, bool whole)
 }
 
 int coordinator_run(const struct options *options, char **argv,
-    const struct input *input, int image_fd, struct output *output,
+    const struct input *input, int image_fd, struct rows *rows,
     struct outcome *outcome)
 {
 	struct coordinator c = {
 		.options = options,
 		.input = input,
-		.output = output,
+		.out = rows,
 		.outcome = outcome,
 		.begin_ns = now_ns(),
 	};
@@ -362,7 +366,7 @@ int coordinator_run(const struct options *options, char **argv,
 	if (ret == 0)
 		ret = open_flows(&c);
 	if (ret == 0)
-		ret = children_start(&c.children, options, argv,
+		ret = nodes_start(&c.children, options, argv,
 		    c.registry_address, c.run, image_fd);
 	if (ret == 0)
 		ret = gather(&c);

@@ -8,17 +8,17 @@
 
 #include "input.h"
 #include "options.h"
-#include "output.h"
 #include "report.h"
+#include "rows.h"
 
 /*
  * Join the input in processes of their own, which run argv with a few hidden
- * options; image_fd is that of their tables, or -1. output is NULL if there is
- * none. Fills the outcome's result, times and, for synthetic input, what is
+ * options; image_fd is that of their tables, or -1. rows is NULL if none are
+ * written. Fills the outcome's result, times and, for synthetic input, what is
  * expected. 0, or -1 after a complaint; no process is left in either case.
  */
 int coordinator_run(const struct options *options, char **argv,
-    const struct input *input, int image_fd, struct output *output,
+    const struct input *input, int image_fd, struct rows *rows,
     struct outcome *outcome);
 
 #endif

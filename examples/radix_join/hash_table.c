@@ -24,6 +24,13 @@
 
 _Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is a line");
 
+int table_seed(uint64_t *seed)
+{
+	if (getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
+		return complain("getrandom: %s", strerror(errno));
+	return 0;
+}
+
 static uint32_t bucket_bits(uint64_t n_tuples)
 {
 	uint32_t bits = MIN_BUCKET_BITS;
@@ -73,9 +80,8 @@ int table_open(struct table *table, uint32_t radix_bits, uint64_t n_tuples)
 {
 	memset(table, 0, sizeof(*table));
 	table->radix_bits = radix_bits;
-	if (getrandom(&table->seed, sizeof(table->seed), 0) !=
-	    sizeof(table->seed))
-		return complain("getrandom: %s", strerror(errno));
+	if (table_seed(&table->seed))
+		return -1;
 #if defined(__x86_64__)
 	table->has_avx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
@@ -106,14 +112,6 @@ int table_begin(struct table *table, uint64_t n_tuples)
 	table->hash_shift = 64 - bits;
 	table->n_overflows = 0;
 	return 0;
-}
-
-static inline uint64_t bucket_of(
-    uint64_t key, uint64_t seed, uint32_t radix_bits, uint32_t hash_shift)
-{
-	/* 2^64 divided by the golden ratio. */
-	return (((key >> radix_bits) ^ seed) * UINT64_C(0x9e3779b97f4a7c15)) >>
-	    hash_shift;
 }
 
 static __attribute__((noinline)) void overflow_add(

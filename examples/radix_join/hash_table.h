@@ -40,6 +40,18 @@ struct table {
 	uint32_t has_avx2;
 };
 
+/* A seed for bucket_of(), which nobody can know. 0, or -1 after a complaint. */
+int table_seed(uint64_t *seed);
+
+/* The bucket of a key, without the bits that a partition has in common. */
+static inline uint64_t bucket_of(
+    uint64_t key, uint64_t seed, uint32_t radix_bits, uint32_t hash_shift)
+{
+	/* 2^64 divided by the golden ratio. */
+	return (((key >> radix_bits) ^ seed) * UINT64_C(0x9e3779b97f4a7c15)) >>
+	    hash_shift;
+}
+
 /*
  * An empty table for partitions of radix_bits, with memory for n_tuples; it
  * grows when it must. 0, or -1 when there is no memory. table_close() also

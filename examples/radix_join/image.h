@@ -56,18 +56,17 @@ static inline const char *image_string(
 }
 
 /* Whether two entries whose hashes are equal have the same key. */
-static inline bool image_match(
-    const struct image *image, uint64_t inner, uint64_t outer)
+static inline bool image_equal(const struct image *image, enum relation a_side,
+    uint64_t a, enum relation b_side, uint64_t b)
 {
-	size_t inner_size, outer_size;
-	const char *inner_string, *outer_string;
+	size_t a_size, b_size;
+	const char *a_string, *b_string;
 
-	if (image->sides[INNER].integers)
+	if (image->sides[a_side].integers)
 		return true;
-	inner_string = image_string(&image->sides[INNER], inner, &inner_size);
-	outer_string = image_string(&image->sides[OUTER], outer, &outer_size);
-	return inner_size == outer_size &&
-	    memcmp(inner_string, outer_string, inner_size) == 0;
+	a_string = image_string(&image->sides[a_side], a, &a_size);
+	b_string = image_string(&image->sides[b_side], b, &b_size);
+	return a_size == b_size && memcmp(a_string, b_string, a_size) == 0;
 }
 
 #endif

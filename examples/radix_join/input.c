@@ -147,14 +147,6 @@ void slices_free(struct slices *slices)
 	memset(slices, 0, sizeof(*slices));
 }
 
-bool input_needs_matcher(
-    const struct input *input, const struct options *options)
-{
-	return input->has_image &&
-	    (!input->image.sides[INNER].integers || options->sum.name ||
-		options->output);
-}
-
 int matcher_match(void *arg, uint64_t inner_payload, uint64_t outer_payload)
 {
 	struct matcher *matcher = arg;
@@ -163,15 +155,14 @@ int matcher_match(void *arg, uint64_t inner_payload, uint64_t outer_payload)
 	uint64_t inner = inner_payload - 1, outer = outer_payload - 1;
 	int64_t value = 0;
 
-	if (!image_match(image, inner, outer))
+	if (!image_equal(image, INNER, inner, OUTER, outer))
 		return 0;
-	result->matches++;
+	count_add(&result->matches, 1);
 	result->checksum += inner_payload * outer_payload;
 	if (image->sides[INNER].values)
 		value = image->sides[INNER].values[inner];
 	else if (image->sides[OUTER].values)
 		value = image->sides[OUTER].values[outer];
 	sum_add(&result->sum, sum_of(value));
-	return matcher->emit ? matcher->emit(matcher->emit_arg, inner, outer)
-			     : 0;
+	return matcher->emit(matcher->emit_arg, inner, outer);
 }

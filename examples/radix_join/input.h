@@ -45,18 +45,14 @@ int slices_make(
     struct slices *slices, const struct input *input, uint32_t worker);
 void slices_free(struct slices *slices);
 
-/* Takes a match in earnest: compares strings, sums up, passes rows on. */
+/* Takes pairs with equal hashes: compares strings, sums up, passes rows on. */
 struct matcher {
 	const struct image *image;
 	struct result *result;
-	/* Called with each match's entries, unless NULL. */
+	/* Called with each match's entries. */
 	int (*emit)(void *arg, uint64_t inner, uint64_t outer);
 	void *emit_arg;
 };
-
-/* Whether equal hashes alone don't tell the result. */
-bool input_needs_matcher(
-    const struct input *input, const struct options *options);
 
 /* For struct join: arg is a struct matcher. 0, or what emit returned. */
 int matcher_match(void *arg, uint64_t inner_payload, uint64_t outer_payload);

@@ -17,6 +17,12 @@ static uint64_t partition_tuples(
 	return n;
 }
 
+static int begin(struct join *join, uint64_t n_tuples)
+{
+	return join->groups ? groups_begin(join->groups, n_tuples)
+			    : table_begin(&join->table, n_tuples);
+}
+
 static void build(struct join *join, uint32_t partition)
 {
 	const struct store *store;
@@ -26,8 +32,12 @@ static void build(struct join *join, uint32_t partition)
 	for (i = 0; i < join->n_stores; i++) {
 		store = &join->stores[INNER][i];
 		for (run = store_first_run(store, partition); run.n;
-		     run = store_next_run(store, run))
-			table_build(&join->table, run.tuples, run.n);
+		     run = store_next_run(store, run)) {
+			if (join->groups)
+				groups_add(join->groups, run.tuples, run.n);
+			else
+				table_build(&join->table, run.tuples, run.n);
+		}
 	}
 }
 
@@ -38,7 +48,7 @@ int join_build(struct join *join)
 
 	for (partition = join->first; partition < join->end; partition++)
 		n += partition_tuples(join, INNER, partition);
-	if (table_begin(&join->table, n))
+	if (begin(join, n))
 		return -1;
 	for (partition = join->first; partition < join->end; partition++)
 		build(join, partition);
@@ -51,7 +61,10 @@ int join_probe(struct join *join, const struct tuple *tuples, uint32_t n,
 	if (join->match)
 		return table_probe_each(
 		    &join->table, tuples, n, join->match, join->match_arg);
-	table_probe(&join->table, tuples, n, result);
+	if (join->groups)
+		groups_probe(join->groups, tuples, n, result);
+	else
+		table_probe(&join->table, tuples, n, result);
 	return 0;
 }
 
@@ -84,7 +97,7 @@ int join_run(struct join *join, struct result *result)
 		n_inner = partition_tuples(join, INNER, partition);
 		n_outer = partition_tuples(join, OUTER, partition);
 		if (n_inner > 0 && n_outer > 0) {
-			ret = table_begin(&join->table, n_inner);
+			ret = begin(join, n_inner);
 			if (ret)
 				return ret;
 			build(join, partition);

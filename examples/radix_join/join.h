@@ -6,17 +6,20 @@
 #define RADIX_JOIN_JOIN_H
 
 #include <stdint.h>
+#include "groups.h"
 #include "hash_table.h"
 #include "partition.h"
 #include "relation.h"
 
 struct join {
 	struct table table;
+	/* In place of the table: of files, if no rows are wanted; or NULL. */
+	struct groups *groups;
 	/* Stores that hold these partitions: one, or one of each thread. */
 	const struct store *stores[N_RELATIONS];
 	uint32_t n_stores;
 	uint32_t first, end; /* the partitions to join */
-	/* Called for each pair of equal keys; NULL: only count them. */
+	/* Called for each pair of equal keys; NULL: only add them up. */
 	int (*match)(void *arg, uint64_t inner_payload, uint64_t outer_payload);
 	void *match_arg;
 	/* Called after each partition; NULL: nobody wants to know. */

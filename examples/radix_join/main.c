@@ -4,14 +4,16 @@
  * the local baseline, checks and reports the result. README.md says how the
  * files belong together.
  */
+#include "../../common/children.h"
+#include "../../common/output.h"
 #include "baseline.h"
 #include "coordinator.h"
 #include "node.h"
 #include "options.h"
-#include "output.h"
 #include "platform.h"
 #include "reference.h"
 #include "report.h"
+#include "rows.h"
 #include "share.h"
 #include "tables.h"
 
@@ -24,7 +26,7 @@ struct job {
 	struct tables tables;
 	int image_fd;
 	struct input input;
-	struct output output;
+	struct rows rows;
 	struct outcome outcome;
 };
 
@@ -35,10 +37,10 @@ static int load(struct job *job)
 	const struct tables *tables = &job->tables;
 	int r;
 
-	job->image_fd = -1;
 	if (!job->options.csv[INNER])
 		return 0;
-	if (tables_load(&job->options, &job->tables))
+	if (tables_load(&job->options, &job->tables) ||
+	    (job->options.output && rows_begin(&job->rows, tables)))
 		return -1;
 	for (r = 0; r < N_RELATIONS; r++) {
 		sides[r] = tables_side(tables, (enum relation)r);
@@ -52,8 +54,6 @@ static int join(struct job *job, char **argv)
 {
 	const struct options *options = &job->options;
 	struct outcome *outcome = &job->outcome;
-	bool has_output = options->output != NULL;
-	int ret;
 
 	if (input_open(&job->input, options, job->image_fd) ||
 	    input_check_memory(&job->input, options))
@@ -65,13 +65,8 @@ static int join(struct job *job, char **argv)
 		return complain("no memory");
 	if (options->baseline)
 		return baseline_run(options, &job->input, outcome);
-	if (has_output && output_open(&job->output, &job->tables))
-		return -1;
-	ret = coordinator_run(options, argv, &job->input, job->image_fd,
-	    has_output ? &job->output : NULL, outcome);
-	if (has_output && output_close(&job->output, ret == 0))
-		ret = -1;
-	return ret;
+	return coordinator_run(options, argv, &job->input, job->image_fd,
+	    options->output ? &job->rows : NULL, outcome);
 }
 
 /* What the result should be; for synthetic input the workers have told. */
@@ -95,13 +90,20 @@ static int expect(struct job *job)
 
 static int run(struct job *job, char **argv)
 {
+	const struct options *options = &job->options;
 	int ret;
 
+	job->image_fd = -1;
+	if (options->output && rows_open(&job->rows, options))
+		return -1;
 	ret = load(job);
 	if (ret == 0)
 		ret = join(job, argv);
 	if (ret == 0)
 		ret = expect(job);
+	if (options->output &&
+	    rows_close(&job->rows, ret == 0 && !outcome_wrong(&job->outcome)))
+		ret = -1;
 	if (ret == 0)
 		ret = report(&job->outcome, &job->options);
 	input_close(&job->input);
@@ -117,6 +119,8 @@ int main(int argc, char **argv)
 	static struct job job;
 	int ret;
 
+	output_open();
+	child_enter();
 	options_parse(&job.options, argc, argv);
 	if (job.options.is_node)
 		ret = node_run(&job.options);

@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -79,7 +78,7 @@ static int receive_task(struct dfi *dfi, const struct options *options,
 	/* The first process gives up before its nodes: it says who is missing.
 	 */
 	if (options->first_node == 0)
-		attr.open_timeout_ms = 2 * options->timeout_ms;
+		attr.open_timeout_ms = 2 * options_patience(options);
 	ret = protocol_target(
 	    dfi, options->run, FLOW_TASK, options->node, attr, target);
 	if (ret == 0)
@@ -131,8 +130,6 @@ int node_run(const struct options *command_line)
 	struct dfi *dfi;
 	int ret;
 
-	/* A node without the process that started it works for nobody. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(name, sizeof(name), "node-%" PRIu32, options.node);
 	prctl(PR_SET_NAME, name);
 	if (protocol_open(&options, options.registry, name, &dfi)) {

@@ -74,7 +74,7 @@ static const struct argp_option descriptions[] = {
 	    "--run that of DFI_REGISTRY)",
 	    0 },
 	{ "timeout", KEY_TIMEOUT, "S", 0,
-	    "Wait for other processes S seconds (default 60)", 0 },
+	    "Wait for processes of other machines S seconds (default 60)", 0 },
 	{ NULL, 0, NULL, 0, "Synthetic input:", 3 },
 	{ "inner", KEY_INNER, "N", 0,
 	    "Tuples of the inner relation; K, M, G are powers of 1024 "

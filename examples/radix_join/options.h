@@ -43,7 +43,7 @@ struct options {
 	uint32_t first_node, local_nodes;
 	const char *registry; /* NULL: of the environment, if there is a run */
 	const char *run;      /* NULL: made up */
-	uint32_t timeout_ms;  /* to wait for other processes */
+	uint32_t timeout_ms;  /* to wait for other machines' processes */
 
 	/* Synthetic input. */
 	uint64_t n_tuples[N_RELATIONS];
@@ -67,6 +67,7 @@ struct options {
 
 #define MAX_RADIX_BITS 16
 #define MAX_RUN_NAME 63
+#define NO_LIMIT_MS (UINT32_MAX / 2) /* 24 days */
 
 /* Ends the process with status 2 if the command line is wrong. */
 void options_parse(struct options *options, int argc, char **argv);
@@ -81,6 +82,15 @@ static inline uint32_t options_workers(const struct options *options)
 static inline bool options_across(const struct options *options)
 {
 	return options->first_node > 0 || options->local_nodes < options->nodes;
+}
+
+/*
+ * How long a process waits for others, in ms. Those of one machine have a
+ * leader that ends all when one ends: they need no limit.
+ */
+static inline uint32_t options_patience(const struct options *options)
+{
+	return options_across(options) ? options->timeout_ms : NO_LIMIT_MS;
 }
 
 /* Whether to bind each worker of this machine to a processor. */

@@ -75,20 +75,14 @@ static struct group gather(const struct sorted *sorted, uint64_t n, uint64_t *i)
 	return group;
 }
 
-static struct sum sum_times(struct sum sum, uint64_t n)
-{
-	__extension__ unsigned __int128 product = (uint64_t)sum.high;
-
-	product = ((product << 64) + sum.low) * n;
-	sum.low = (uint64_t)product;
-	sum.high = (int64_t)(product >> 64);
-	return sum;
-}
-
 static void meet(const struct group *inner, const struct group *outer,
     struct result *expected)
 {
-	expected->matches += inner->n * outer->n;
+	uint64_t pairs;
+
+	if (__builtin_mul_overflow(inner->n, outer->n, &pairs))
+		pairs = UINT64_MAX;
+	count_add(&expected->matches, pairs);
 	expected->checksum += inner->payloads * outer->payloads;
 	/* At most one of the two tables has values. */
 	sum_add(&expected->sum, sum_times(inner->values, outer->n));

@@ -40,6 +40,23 @@ static inline struct sum sum_of(int64_t value)
 	return sum;
 }
 
+static inline struct sum sum_times(struct sum sum, uint64_t n)
+{
+	__extension__ unsigned __int128 product = (uint64_t)sum.high;
+
+	product = ((product << 64) + sum.low) * n;
+	sum.low = (uint64_t)product;
+	sum.high = (int64_t)(product >> 64);
+	return sum;
+}
+
+/* A count that is too large for 64 bits stays at UINT64_MAX. */
+static inline void count_add(uint64_t *count, uint64_t n)
+{
+	if (__builtin_add_overflow(*count, n, count))
+		*count = UINT64_MAX;
+}
+
 /* Whether it is a 64-bit integer: (int64_t)sum->low. */
 static inline int sum_fits(const struct sum *sum)
 {
@@ -48,14 +65,14 @@ static inline int sum_fits(const struct sum *sum)
 
 /* What a join finds. */
 struct result {
-	uint64_t matches;
+	uint64_t matches;  /* UINT64_MAX: so many or more */
 	uint64_t checksum; /* sum of inner payload times outer payload */
 	struct sum sum;    /* of the column of --sum; 0 without */
 };
 
 static inline void result_add(struct result *result, const struct result *part)
 {
-	result->matches += part->matches;
+	count_add(&result->matches, part->matches);
 	result->checksum += part->checksum;
 	sum_add(&result->sum, part->sum);
 }

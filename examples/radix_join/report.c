@@ -5,6 +5,7 @@
  * total.
  */
 #include "report.h"
+#include "../../common/output.h"
 #include "platform.h"
 
 #include <inttypes.h>
@@ -58,6 +59,11 @@ bool outcome_verified(const struct outcome *outcome)
 {
 	return outcome->has_expected &&
 	    result_equal(&outcome->result, &outcome->expected);
+}
+
+bool outcome_wrong(const struct outcome *outcome)
+{
+	return outcome->has_expected && !outcome_verified(outcome);
 }
 
 static json_t *worker_json(const struct worker_times *times)
@@ -129,7 +135,7 @@ static int print_json(
 	ret = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(json);
-	return ret ? complain("cannot write the report") : 0;
+	return ret ? complain("no memory for the report") : 0;
 }
 
 static void print_workers(const struct outcome *outcome)
@@ -191,6 +197,10 @@ int report(const struct outcome *outcome, const struct options *options)
 {
 	int ret = 0;
 
+	if (outcome->result.matches > INT64_MAX)
+		return complain("there are more matches than can be counted, "
+				"%jd",
+		    (intmax_t)INT64_MAX);
 	if (!sum_fits(&outcome->result.sum))
 		return complain("--sum: the sum of column '%s' exceeds 64 bits",
 		    options->sum.name);
@@ -198,9 +208,8 @@ int report(const struct outcome *outcome, const struct options *options)
 		ret = print_json(outcome, options);
 	else
 		print_text(outcome, options);
-	if (fflush(stdout))
-		ret = complain("cannot write the report");
-	if (outcome->has_expected && !outcome_verified(outcome))
+	output_flush();
+	if (outcome_wrong(outcome))
 		ret = complain("the result is WRONG: expected %ju matches, "
 			       "checksum %016jx, sum %jd",
 		    (uintmax_t)outcome->expected.matches,

@@ -37,7 +37,9 @@ static inline uint64_t worker_total_ns(const struct worker_times *times)
 	return times->inner_ns + times->outer_ns + times->join_ns;
 }
 
+/* Whether the result was checked, and is right or not. */
 bool outcome_verified(const struct outcome *outcome);
+bool outcome_wrong(const struct outcome *outcome);
 
 /*
  * Print it on stdout. 0, or -1 after a complaint: the result is wrong, or it

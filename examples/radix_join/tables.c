@@ -11,6 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Find a column. 0, or -1 after a complaint. */
+static int find_column(
+    const struct csv_table *csv, const char *name, uint32_t *column)
+{
+	int64_t found = csv_column(csv, name);
+
+	if (found < 0)
+		return -1;
+	*column = (uint32_t)found;
+	return 0;
+}
+
+static int find_columns(struct tables *tables, enum relation relation)
+{
+	const struct options *options = tables->options;
+	const struct csv_table *csv = &tables->csv[relation];
+
+	if (find_column(csv, options->key[relation], &tables->key[relation]))
+		return -1;
+	if (!options->sum.name || options->sum.relation != relation)
+		return 0;
+	return find_column(csv, options->sum.name, &tables->sum);
+}
+
 /* Load the columns of a table that somebody needs. */
 static int load_side(struct tables *tables, enum relation relation)
 {
@@ -71,9 +95,7 @@ static bool is_shortest(struct text text)
 static const struct texts *key_column(
     const struct tables *tables, enum relation relation)
 {
-	const struct csv_table *csv = &tables->csv[relation];
-
-	return &csv->columns[csv_column(csv, tables->options->key[relation])];
+	return &tables->csv[relation].columns[tables->key[relation]];
 }
 
 static bool all_integers(const struct texts *keys)
@@ -171,7 +193,7 @@ static int make_entries(struct tables *tables, enum relation relation)
 	uint64_t row;
 
 	if (options->sum.name && options->sum.relation == relation)
-		values = &csv->columns[csv_column(csv, options->sum.name)];
+		values = &csv->columns[tables->sum];
 	if (alloc_entries(
 		entries, keys, tables->key_type == KEY_INTEGER, values != NULL))
 		return -1;
@@ -192,7 +214,8 @@ int tables_load(const struct options *options, struct tables *tables)
 {
 	memset(tables, 0, sizeof(*tables));
 	tables->options = options;
-	if (load_side(tables, INNER) || load_side(tables, OUTER))
+	if (load_side(tables, INNER) || find_columns(tables, INNER) ||
+	    load_side(tables, OUTER) || find_columns(tables, OUTER))
 		return -1;
 	tables->key_type = options->key_type;
 	if (tables->key_type == KEY_AUTO)

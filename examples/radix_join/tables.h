@@ -24,6 +24,8 @@ struct tables {
 	struct csv_table csv[N_RELATIONS];
 	struct entries entries[N_RELATIONS];
 	enum key_type key_type;
+	uint32_t key[N_RELATIONS]; /* columns */
+	uint32_t sum;              /* if there is one, of its relation */
 };
 
 /*

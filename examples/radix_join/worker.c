@@ -77,6 +77,9 @@ static int open_endpoints(struct worker *worker)
 	uint32_t i = worker->index;
 	int ret;
 
+	target.open_timeout_ms = start.open_timeout_ms =
+	    source.open_timeout_ms = blocking.open_timeout_ms =
+		options_patience(worker->options);
 	target.flags = DFI_NONBLOCK;
 	source.flags = DFI_NONBLOCK;
 	start.wait = DFI_WAIT_BLOCK;
@@ -131,6 +134,11 @@ static int open_memory(struct worker *worker)
 	worker->join.end = first + n;
 	worker->join.progress = join_progress;
 	worker->join.progress_arg = worker;
+	if (worker->input->has_image && !worker->rows) {
+		worker->join.groups = &worker->groups;
+		return groups_open(&worker->groups, &worker->input->image,
+		    plan->direct ? 0 : plan->bits);
+	}
 	if (plan->direct)
 		return table_open(&worker->join.table, 0,
 		    plan_share(plan, INNER, worker->index) + 1);
@@ -147,14 +155,12 @@ static int make_input(struct worker *worker)
 	if (!input->has_image && worker->options->verify)
 		generate_expect(&input->generator, worker->slices.tuples[OUTER],
 		    worker->slices.n[OUTER], &worker->report.expected);
-	if (!input_needs_matcher(input, worker->options))
+	if (!worker->rows)
 		return 0;
 	worker->matcher.image = &input->image;
 	worker->matcher.result = &worker->report.result;
-	if (worker->rows) {
-		worker->matcher.emit = emit_row;
-		worker->matcher.emit_arg = worker;
-	}
+	worker->matcher.emit = emit_row;
+	worker->matcher.emit_arg = worker;
 	worker->join.match = matcher_match;
 	worker->join.match_arg = &worker->matcher;
 	return 0;
@@ -264,6 +270,7 @@ static void free_memory(struct worker *worker)
 		store_close(&worker->stores[r]);
 	}
 	table_close(&worker->join.table);
+	groups_close(&worker->groups);
 }
 
 int worker_run(const struct options *options, const struct input *input,

@@ -48,6 +48,7 @@ struct worker {
 	struct store stores[N_RELATIONS];
 
 	struct join join;
+	struct groups groups;
 	bool built; /* its table, if the join is direct */
 	struct kept kept;
 	struct matcher matcher;

@@ -1,0 +1,222 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_join_files.sh BIN_DIR: what the radix join example does to files and to
+# the machine: results replace files as a whole or not at all, inputs are never
+# written, frequent keys cost what the rows cost, limits are told, and it ends at
+# once when it is told to, with nobody left.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+
+join=$1/radix_join
+tmp=$(mktemp -d)
+trap 'end_children; umount -q "$tmp/small" || true; rm -rf "$tmp"' EXIT
+cd "$tmp"
+n_checks=0
+
+fail() # TEXT...
+{
+	echo "FAILED: $*"
+	[ ! -s err ] || sed 's/^/  /' err
+	exit 1
+}
+
+rows() # N TEXT: a CSV file of N rows with keys 1 to N
+{
+	awk -v n="$1" -v text="$2" 'BEGIN { print "k,v"
+		for (i = 1; i <= n; i++) print i "," text i }'
+}
+
+# Join r.csv and s.csv; the exit status goes to $ret.
+run() # ARGUMENT...
+{
+	command="radix_join $*"
+	ret=0
+	timeout $patience "$join" --inner-csv r.csv --inner-key k \
+		--outer-csv s.csv --outer-key k "$@" > out 2> err || ret=$?
+	n_checks=$((n_checks + 1))
+}
+
+succeed() # ARGUMENT...
+{
+	run "$@"
+	[ $ret -eq 0 ] || fail "$command: exit status $ret"
+}
+
+refuse() # PATTERN ARGUMENT...
+{
+	local pattern=$1
+	shift
+	run "$@"
+	[ $ret -eq 1 ] || fail "$command: exit status $ret, not 1"
+	grep -q -e "$pattern" err || fail "$command: no '$pattern'"
+	if compgen -G ".radix_join*" > /dev/null; then
+		fail "$command: a temporary file is left"
+	fi
+}
+
+# --- Results -------------------------------------------------------------------
+
+rows 50 x > r.csv
+rows 50 y > s.csv
+rows 50 x > kept.csv
+mkdir folder
+ln r.csv hard.csv
+ln -s ../s.csv folder/link.csv
+for output in r.csv ./folder/../r.csv hard.csv folder/link.csv s.csv; do
+	refuse "is the input [rs].csv" --output "$output"
+	cmp -s r.csv kept.csv || fail "$command: the input has changed"
+done
+refuse "is the input r.csv" --output /dev/fd/9 9>> r.csv
+cmp -s r.csv kept.csv || fail "$command: the input has changed"
+
+# A new file has the mode that the umask leaves, an old one keeps its own.
+(umask 027; succeed --output new.csv --columns outer:k)
+[ "$(stat -c %a new.csv)" = 640 ] || fail "new.csv: mode $(stat -c %a new.csv)"
+[ "$(wc -l < new.csv)" -eq 51 ] || fail "new.csv: $(wc -l < new.csv) lines"
+chmod 604 new.csv
+ln -s ../new.csv folder/new.csv
+echo old > new.csv
+succeed --output folder/new.csv
+[ -L folder/new.csv ] || fail "$command: the symbolic link is gone"
+[ "$(stat -c %a new.csv)" = 604 ] || fail "$command: mode $(stat -c %a new.csv)"
+[ "$(wc -l < new.csv)" -eq 51 ] || fail "$command: $(wc -l < new.csv) lines"
+ln -s later.csv dangling.csv
+succeed --output dangling.csv
+[ -L dangling.csv ] && [ -s later.csv ] || fail "$command: no later.csv"
+
+# What is no regular file gets the rows directly, and then the report.
+succeed --output /dev/stdout --json
+[ "$(sed -n 51p out | cut -c 1-1)" = '"' ] && [ "$(sed -n 52p out)" = '{' ] ||
+	fail "$command: the rows are not in front of the report"
+mkfifo pipe
+cat pipe > piped &
+succeed --output pipe
+wait $!
+[ "$(wc -l < piped)" -eq 51 ] || fail "$command: $(wc -l < piped) lines"
+refuse "No space left" --output /dev/full
+refuse "Is a directory" --output folder
+refuse "names no file" --output "new/"
+refuse "cannot write to its folder" --output nowhere/new.csv
+
+# A join that fails leaves the earlier result. So does one that is killed.
+echo earlier > new.csv
+echo 'k,v,w' > s.csv
+echo '1,2' >> s.csv
+refuse "the row has 2 fields" --output new.csv
+[ "$(cat new.csv)" = earlier ] || fail "$command: the earlier result is gone"
+if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=256k x small; then
+	rows 20000 x > r.csv
+	rows 20000 y > s.csv
+	echo earlier > small/new.csv
+	refuse "No space left" --output small/new.csv
+	[ "$(cat small/new.csv)" = earlier ] ||
+		fail "$command: the earlier result is gone"
+	[ "$(ls -A small)" = new.csv ] || fail "$command: left $(ls -A small)"
+else
+	echo "not tried: a full file system, which takes root"
+fi
+
+# --- Frequent keys -------------------------------------------------------------
+
+# A key on both sides so often that no program visits each pair: 4e10 of them.
+# The same key as a text and as an integer, at the rows' end, with a sum.
+for key in same 7; do
+	awk -v key=$key 'BEGIN { print "k,v"
+		for (i = 0; i < 200000; i++) print key ",3" }' > r.csv
+	{ cat r.csv; echo 8,1; } > s.csv
+	for how in "--nodes 2" "--nodes 1 --radix-bits 4" \
+		"--nodes 2 --strategy replicate" "--nodes 2 --baseline local"
+	do
+		# shellcheck disable=SC2086
+		succeed $how --sum outer:v
+		grep -q '^matches *40000000000$' out ||
+			fail "$command: $(grep matches out)"
+		grep -q '^sum *120000000000 ' out || fail "$command: $(grep sum out)"
+		grep -q '^verified: true' out || fail "$command: not verified"
+	done
+done
+
+# --- An end from outside ---------------------------------------------------------
+
+# All rows of that are 4e10: it runs until it is told to end.
+processes() # PID...: of them, those that run
+{
+	local pid name state rest
+	for pid in "$@"; do
+		read -r _ name state rest 2> /dev/null < "/proc/$pid/stat" ||
+			continue
+		[ "$state" = Z ] || echo "$pid $name"
+	done
+}
+
+echo earlier > new.csv
+for signal in INT TERM KILL; do
+	command="radix_join --output new.csv, then SIG$signal"
+	# A shell's background jobs ignore SIGINT, but this one is not to.
+	(trap - INT; exec env --default-signal=INT "$join" --nodes 2 \
+		--inner-csv r.csv --inner-key k --outer-csv s.csv \
+		--outer-key k --output new.csv > out 2> err) &
+	parent=$!
+	deadline=$((SECONDS + 60)) nodes=()
+	until [ ${#nodes[@]} -eq 2 ]; do
+		[ $SECONDS -lt $deadline ] || fail "$command: no nodes came"
+		read -r -a nodes < "/proc/$parent/task/$parent/children" || :
+	done
+	begin=$SECONDS
+	kill -$signal $parent
+	ret=0
+	wait $parent || ret=$?
+	[ $ret -gt 128 ] || fail "$command: exit status $ret"
+	until [ -z "$(processes "${nodes[@]}")" ]; do
+		[ $((SECONDS - begin)) -le 30 ] ||
+			fail "$command: $(processes "${nodes[@]}") is left"
+	done
+	[ "$(cat new.csv)" = earlier ] || fail "$command: an unfinished result"
+	if compgen -G ".radix_join*" > /dev/null; then
+		fail "$command: a temporary file is left"
+	fi
+	n_checks=$((n_checks + 1))
+done
+
+# --- The start -------------------------------------------------------------------
+
+# How SIGCHLD was set by whoever started it makes no difference.
+rows 50 x > r.csv
+rows 50 y > s.csv
+command="radix_join with SIGCHLD ignored"
+timeout $patience env --ignore-signal=CHLD "$join" --nodes 2 \
+	--inner 1K --outer 1K > out 2> err || fail "$command: exit status $?"
+grep -q '^verified: true' out || fail "$command: not verified"
+
+# What the user spells wrong is told, and is no crash.
+refuse "no column is named 'nokey'" --outer-key nokey --output new.csv
+refuse "no column is named 'nokey'" --inner-key nokey --output new.csv
+refuse "no column is named 'nokey'" --sum inner:nokey --output new.csv
+refuse "no column is named 'nokey'" --columns outer:nokey --output new.csv
+
+# Cells do not drive the terminal.
+printf 'k,v\n\033[2J\007,1\n' > r.csv
+refuse '\\x1b\[2J\\a' --key-type integer
+if grep -q $'\033' err; then
+	fail "$command: an escape sequence of a cell is printed"
+fi
+
+# A pipe is read once.
+rows 50 x > r.csv
+mv s.csv t.csv
+mkfifo s.csv
+cat t.csv > s.csv &
+succeed
+wait $!
+grep -q '^matches *50$' out || fail "$command: $(grep matches out)"
+
+# Standard output that does not take all is an error.
+command="radix_join > /dev/full"
+ret=0
+"$join" --nodes 1 --inner 1K --outer 1K > /dev/full 2> err || ret=$?
+[ $ret -eq 1 ] || fail "$command: exit status $ret"
+grep -q "No space left" err || fail "$command: no word of it"
+
+echo "$n_checks checks passed"
