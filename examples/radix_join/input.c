@@ -4,7 +4,12 @@
  * tables; the same for the join over flows and the baseline.
  */
 #include "input.h"
+#include "hash_table.h"
+#include "memory.h"
+#include "partition.h"
 #include "platform.h"
+
+#include <stdio.h>
 
 /*
  * So many inner tuples of a partition make a hash table of at most 1 MiB, half
@@ -56,9 +61,24 @@ static bool is_replicated(const struct plan *plan, enum strategy strategy)
 	    (inner + outer) * (workers - 1) / workers + inner;
 }
 
+void plan_make(struct plan *plan, const struct options *options,
+    const uint64_t n_tuples[N_RELATIONS])
+{
+	memset(plan, 0, sizeof(*plan));
+	plan->n_tuples[INNER] = n_tuples[INNER];
+	plan->n_tuples[OUTER] = n_tuples[OUTER];
+	plan->n_workers = options_workers(options);
+	plan->replicates = !options->baseline &&
+	    is_replicated(plan, options->strategy);
+	plan->bits = options->radix_bits ? options->radix_bits
+					 : choose_bits(plan);
+	plan->direct = !options->baseline && !options->fixed_bits &&
+	    plan_share(plan, INNER, 0) <= DIRECT_TUPLES;
+}
+
 int input_open(struct input *input, const struct options *options, int image_fd)
 {
-	struct plan *plan = &input->plan;
+	uint64_t n_tuples[N_RELATIONS];
 	int i;
 
 	memset(input, 0, sizeof(*input));
@@ -72,36 +92,43 @@ int input_open(struct input *input, const struct options *options, int image_fd)
 		    options->zipf, options->seed);
 	}
 	for (i = 0; i < N_RELATIONS; i++)
-		plan->n_tuples[i] = input->has_image ? input->image.sides[i].n
-						     : options->n_tuples[i];
-	plan->n_workers = options_workers(options);
-	plan->replicates = !options->baseline &&
-	    is_replicated(plan, options->strategy);
-	plan->bits = options->radix_bits ? options->radix_bits
-					 : choose_bits(plan);
-	plan->direct = !options->baseline && !options->fixed_bits &&
-	    plan_share(plan, INNER, 0) <= DIRECT_TUPLES;
+		n_tuples[i] = input->has_image ? input->image.sides[i].n
+					       : options->n_tuples[i];
+	plan_make(&input->plan, options, n_tuples);
 	return 0;
+}
+
+uint64_t plan_need(const struct plan *plan, const struct options *options)
+{
+	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
+	uint64_t share = n * options->local_nodes / options->nodes;
+	uint64_t workers = (uint64_t)options->local_nodes * options->threads;
+	uint64_t partitions = plan_partitions(plan);
+	/* The input, and what is received; replicas of other workers, too. */
+	uint64_t need = 2 * share * sizeof(struct tuple);
+
+	if (plan->replicates)
+		need += plan->n_tuples[INNER] * (workers - 1) *
+		    sizeof(struct tuple);
+	/* Lines to send of all partitions, and a hash table, of each worker. */
+	need += workers * partitions * sizeof(struct line);
+	need += workers * (plan->n_tuples[INNER] >> plan->bits) *
+	    (sizeof(struct bucket) + sizeof(struct overflow));
+	/* The last chunks of the stores are half full. */
+	need += workers * partitions / plan->n_workers * sizeof(struct chunk);
+	return need;
 }
 
 int input_check_memory(const struct input *input, const struct options *options)
 {
 	const struct plan *plan = &input->plan;
 	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
-	uint64_t share = n * options->local_nodes / options->nodes;
-	/* The input, and what is received; replicas of other workers, too. */
-	uint64_t replicas = plan->replicates ? plan->n_tuples[INNER] *
-		(options->local_nodes * options->threads - 1)
-					     : 0;
-	uint64_t need = (2 * share + replicas) * sizeof(struct tuple);
-	uint64_t available = memory_available();
+	char what[64];
 
-	if (need <= available)
-		return 0;
-	return complain("%ju tuples need %ju MiB of memory, but %ju MiB are "
-			"left: choose fewer (--inner, --outer)",
-	    (uintmax_t)share, (uintmax_t)(need >> 20),
-	    (uintmax_t)(available >> 20));
+	snprintf(what, sizeof(what), "%ju tuples need",
+	    (uintmax_t)(n * options->local_nodes / options->nodes));
+	return memory_check(
+	    what, plan_need(plan, options), "choose fewer (--inner, --outer)");
 }
 
 void input_close(struct input *input)

@@ -17,6 +17,13 @@ struct input {
 	struct generator generator;
 };
 
+/* How to join relations of these sizes. */
+void plan_make(struct plan *plan, const struct options *options,
+    const uint64_t n_tuples[N_RELATIONS]);
+
+/* Bytes of memory that this machine's nodes need for that. */
+uint64_t plan_need(const struct plan *plan, const struct options *options);
+
 /*
  * image_fd is that of the tables, or -1 for synthetic input. 0, or -1 after a
  * complaint.
@@ -26,10 +33,8 @@ int input_open(
 void input_close(struct input *input);
 
 /*
- * Memory is touched before the join, so a join that doesn't fit would end with
- * a process killed, maybe another one. Each tuple is there twice: as input, and
- * in a store. 0, or -1 after a complaint: this machine's nodes need more than
- * it has left.
+ * 0, or -1 after a complaint: this machine's nodes need more memory than there
+ * is for them.
  */
 int input_check_memory(
     const struct input *input, const struct options *options);

@@ -55,8 +55,10 @@ static int join(struct job *job, char **argv)
 	const struct options *options = &job->options;
 	struct outcome *outcome = &job->outcome;
 
-	if (input_open(&job->input, options, job->image_fd) ||
-	    input_check_memory(&job->input, options))
+	if (input_open(&job->input, options, job->image_fd))
+		return -1;
+	/* That of tables was checked when they were loaded. */
+	if (!job->input.has_image && input_check_memory(&job->input, options))
 		return -1;
 	outcome->plan = job->input.plan;
 	outcome->workers = calloc(

@@ -65,22 +65,6 @@ void big_free(void *memory, size_t size)
 		munmap(memory, mapping_size(size));
 }
 
-uint64_t memory_available(void)
-{
-	FILE *file = fopen("/proc/meminfo", "re");
-	uint64_t bytes = UINT64_MAX;
-	unsigned long kib;
-	char line[256];
-
-	if (!file)
-		return bytes;
-	while (bytes == UINT64_MAX && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
-			bytes = (uint64_t)kib << 10;
-	fclose(file);
-	return bytes;
-}
-
 void big_touch(void *memory, size_t size)
 {
 	char *bytes = memory;

@@ -23,12 +23,6 @@ uint64_t now_ns(void);
 void *big_alloc(size_t size);
 void big_free(void *memory, size_t size);
 
-/*
- * Bytes that this machine can give without driving others out (MemAvailable);
- * UINT64_MAX if it doesn't tell.
- */
-uint64_t memory_available(void);
-
 /* Write to every page, so that no page fault falls into the measured time. */
 void big_touch(void *memory, size_t size);
 

@@ -5,11 +5,99 @@
  * in their shortest form, so that integers and texts are equal alike.
  */
 #include "tables.h"
+#include "input.h"
+#include "memory.h"
 #include "platform.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+
+#define SAMPLE_SIZE 65536
+
+static const char advice[] = "join fewer rows, or name fewer columns "
+			     "(--columns)";
+
+/* ---- Loading ---------------------------------------------------------------
+ */
+
+/*
+ * How many rows a regular file has, by the lines at its start; 0 if that is not
+ * known. What is no regular file is not opened: its writer would see that.
+ */
+static uint64_t guess_rows(const char *file, const struct stat *status)
+{
+	uint64_t lines = 0;
+	ssize_t n = -1, i;
+	char *sample;
+	int fd;
+
+	if (!S_ISREG(status->st_mode))
+		return 0;
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	sample = malloc(SAMPLE_SIZE);
+	if (fd >= 0 && sample)
+		n = pread(fd, sample, SAMPLE_SIZE, 0);
+	if (fd >= 0)
+		close(fd);
+	for (i = 0; i < n; i++)
+		lines += sample[i] == '\n';
+	free(sample);
+	return n > 0 ? lines * ((uint64_t)status->st_size / (uint64_t)n) : 0;
+}
+
+/* A pipe gives its bytes once; a regular file may well be joined with itself.
+ */
+static int check_same(
+    const struct options *options, const struct stat status[N_RELATIONS])
+{
+	if (S_ISREG(status[INNER].st_mode) ||
+	    status[INNER].st_ino != status[OUTER].st_ino ||
+	    status[INNER].st_dev != status[OUTER].st_dev)
+		return 0;
+	return complain(
+	    "--inner-csv %s and --outer-csv %s are the same pipe or "
+	    "device, which can be read only once: save it in a "
+	    "file first",
+	    options->csv[INNER], options->csv[OUTER]);
+}
+
+/*
+ * Refuse files that are clearly too large, before they fill the memory: this
+ * counts what each row takes at least, and allows the guess to be a third off.
+ */
+static int check_files(const struct tables *tables)
+{
+	const struct options *options = tables->options;
+	struct stat status[N_RELATIONS];
+	uint64_t n[N_RELATIONS], need = 0;
+	bool all = options->output && options->n_columns == 0;
+	struct plan plan;
+	char what[256];
+	int r;
+
+	for (r = 0; r < N_RELATIONS; r++) {
+		if (stat(options->csv[r], &status[r]))
+			return complain(
+			    "%s: %s", options->csv[r], strerror(errno));
+		n[r] = guess_rows(options->csv[r], &status[r]) / 3 * 2;
+		/* Where each row and each key begins; the rows' numbers; the
+		   keys, twice. */
+		need += n[r] * 8 * 5;
+		if (all && S_ISREG(status[r].st_mode))
+			need += (uint64_t)status[r].st_size;
+	}
+	if (check_same(options, status))
+		return -1;
+	plan_make(&plan, options, n);
+	snprintf(what, sizeof(what), "to join %.80s and %.80s takes at least",
+	    options->csv[INNER], options->csv[OUTER]);
+	return memory_check(what, need + plan_need(&plan, options), advice);
+}
 
 /* Find a column. 0, or -1 after a complaint. */
 static int find_column(
@@ -182,6 +270,36 @@ static int alloc_entries(struct entries *entries, const struct texts *keys,
 	return 0;
 }
 
+/* Bytes that the entries of a table need, and their copy for the nodes. */
+static uint64_t entries_need(
+    const struct tables *tables, enum relation relation)
+{
+	const struct options *options = tables->options;
+	const struct texts *keys = key_column(tables, relation);
+	uint64_t n = keys->n, bytes = 0;
+	uint64_t arrays = 3; /* of n numbers: rows, keys, keys again */
+
+	if (tables->key_type == KEY_STRING)
+		bytes = n ? 2 * keys->ends[n - 1] : 0;
+	if (options->sum.name && options->sum.relation == relation)
+		arrays += 2;
+	return bytes + n * 8 * arrays;
+}
+
+/* What there is to do with the rows, before it is done. */
+static int check_memory(const struct tables *tables)
+{
+	const uint64_t n_rows[] = { tables->csv[INNER].n_rows,
+		tables->csv[OUTER].n_rows };
+	struct plan plan;
+
+	plan_make(&plan, tables->options, n_rows);
+	return memory_check("to join the rows of these files takes another",
+	    entries_need(tables, INNER) + entries_need(tables, OUTER) +
+		plan_need(&plan, tables->options),
+	    advice);
+}
+
 static int make_entries(struct tables *tables, enum relation relation)
 {
 	const struct options *options = tables->options;
@@ -214,8 +332,9 @@ int tables_load(const struct options *options, struct tables *tables)
 {
 	memset(tables, 0, sizeof(*tables));
 	tables->options = options;
-	if (load_side(tables, INNER) || find_columns(tables, INNER) ||
-	    load_side(tables, OUTER) || find_columns(tables, OUTER))
+	if (check_files(tables) || load_side(tables, INNER) ||
+	    find_columns(tables, INNER) || load_side(tables, OUTER) ||
+	    find_columns(tables, OUTER))
 		return -1;
 	tables->key_type = options->key_type;
 	if (tables->key_type == KEY_AUTO)
@@ -223,7 +342,8 @@ int tables_load(const struct options *options, struct tables *tables)
 			all_integers(key_column(tables, OUTER))
 		    ? KEY_INTEGER
 		    : KEY_STRING;
-	if (make_entries(tables, INNER) || make_entries(tables, OUTER))
+	if (check_memory(tables) || make_entries(tables, INNER) ||
+	    make_entries(tables, OUTER))
 		return -1;
 	return 0;
 }

@@ -288,7 +288,7 @@ refuse 1 "sum of column 'v' exceeds 64 bits" $(files ab.csv k large.csv k) --sum
 refuse 1 '/none/rows.csv: .*No such' $(files ab.csv k ab.csv k) \
 	--output /none/rows.csv
 for baseline in "" "--baseline local"; do
-	refuse 1 'tuples need 33554432 MiB of memory, but [0-9]* MiB are left' \
+	refuse 1 'tuples need [0-9]* MiB of memory, but [0-9]* MiB are left' \
 		--inner 1000G --outer 24G $baseline
 done
 refuse 1 'registry' --registry unix:@nobody-listens-here --inner 1K --outer 1K

@@ -203,7 +203,7 @@ if grep -q $'\033' err; then
 	fail "$command: an escape sequence of a cell is printed"
 fi
 
-# A pipe is read once.
+# A pipe is read once, and so serves as one of both only.
 rows 50 x > r.csv
 mv s.csv t.csv
 mkfifo s.csv
@@ -211,6 +211,8 @@ cat t.csv > s.csv &
 succeed
 wait $!
 grep -q '^matches *50$' out || fail "$command: $(grep matches out)"
+refuse "can be read only once" --inner-csv /dev/stdin --outer-csv /dev/stdin \
+	< <(cat t.csv)
 
 # Standard output that does not take all is an error.
 command="radix_join > /dev/full"
@@ -218,5 +220,40 @@ ret=0
 "$join" --nodes 1 --inner 1K --outer 1K > /dev/full 2> err || ret=$?
 [ $ret -eq 1 ] || fail "$command: exit status $ret"
 grep -q "No space left" err || fail "$command: no word of it"
+
+# --- Memory ----------------------------------------------------------------------
+
+# The limit of a control group, or of one around it, is told as if there were no
+# more memory.
+limit_memory() # GROUP BYTES: 0, or 1 if this machine can't
+{
+	mkdir "$1" 2> /dev/null || return 1
+	echo "$2" 2> /dev/null > "$1/memory.max" ||
+		echo "$2" 2> /dev/null > "$1/memory.limit_in_bytes"
+}
+
+limited=
+for root in /sys/fs/cgroup /sys/fs/cgroup/memory; do
+	group=$root/dfi-test-join-$$
+	[ -z "$limited" ] && [ -w "$root/cgroup.procs" ] || continue
+	if limit_memory "$group" $((256 << 20)) && mkdir "$group/inner"; then
+		limited=$group
+		command="radix_join in a control group of 256 MiB"
+		ret=0
+		(echo "$BASHPID" > "$group/inner/cgroup.procs"
+			exec timeout $patience "$join" --nodes 2 --inner 16M \
+				--outer 16M > out 2> err) || ret=$?
+		rmdir "$group/inner"
+	fi
+	rmdir "$group" 2> /dev/null || :
+done
+if [ -n "$limited" ]; then
+	[ $ret -eq 1 ] || fail "$command: exit status $ret"
+	grep -q "MiB are left in the control group ($limited/memory" err ||
+		fail "$command: no word of the limit"
+	n_checks=$((n_checks + 1))
+else
+	echo "not tried: a control group with a memory limit, which takes root"
+fi
 
 echo "$n_checks checks passed"
