@@ -28,7 +28,7 @@ missing_packages() # GROUP...
 		*" $group "*) ;;
 		*) continue ;;
 		esac
-		status=$(dpkg-query -W -f '${Status}' "$package" 2> /dev/null ||
+		status=$(env -u DPKG_ADMINDIR dpkg-query -W -f '${Status}' "$package" 2> /dev/null ||
 			true)
 		[ "$status" = "install ok installed" ] || echo "$package"
 	done < <(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' scripts/packages.txt) |

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo.sh [SIZE]: the radix join on real tables, made from this machine's Debian
-# package database and checked with sqlite3, and on synthetic relations of SIZE
-# tuples each (default 16M, less if memory is short), beside the same join
-# without flows. Needs no network. BIN names the folder of the programs (default
-# build/bin). Exits with 1 if a result is wrong.
+# demo.sh [--admindir FOLDER] [SIZE]: the radix join on real tables, made from this
+# machine's Debian package database, or the one in FOLDER, and checked with sqlite3,
+# and on synthetic relations of SIZE tuples each (default 16M, less if memory is
+# short; 0: none), beside the same join without flows. Needs no network. BIN names
+# the folder of the programs (default build/bin). Exits with 1 if a result is wrong.
 set -euo pipefail
 export LC_ALL=C
 
@@ -25,6 +25,20 @@ say()
 	printf '\n== %s\n\n' "$*"
 }
 
+database=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--admindir)
+		[ $# -ge 2 ] || die "--admindir needs a folder"
+		database=(--admindir "$2")
+		shift 2 ;;
+	-*)
+		die "there is no option $1: usage: demo.sh [--admindir FOLDER] [SIZE]" ;;
+	*)
+		break ;;
+	esac
+done
+
 [ -x "$join" ] || die "there is no $join: run scripts/build first"
 for program in dpkg-query sqlite3 awk; do
 	command -v "$program" > /dev/null || die "$program is not installed"
@@ -34,28 +48,56 @@ trap 'rm -rf "$tmp"' EXIT
 
 # --- Real tables -------------------------------------------------------------
 
-# Fields separated by tabs become a row of CSV.
+# Between the fields and behind each record of what dpkg-query prints: bytes that
+# separate such things, and that no field has. A field may have tabs or lines.
+field=$'\037' record=$'\036'
+
+# What is no UTF-8 is left out: the join would refuse it.
 to_csv()
 {
-	awk -F '\t' '{
+	{ iconv -c -f UTF-8 -t UTF-8 || :; } | awk -v FS="$field" -v RS="$record" '{
 		for (i = 1; i <= NF; i++) {
 			gsub(/"/, "\"\"", $i)
-			printf "%s\"%s\"", (i > 1 ? "," : ""), $i
+			printf "%s%s", (i > 1 ? "," : ""),
+				($i == "" ? "" : "\"" $i "\"")
 		}
 		print ""
 	}'
 }
 
-packages() # FORMAT
+# Print fields of the installed packages. dpkg-query fails where there are none.
+packages() # FIELD...
 {
-	dpkg-query --show --showformat "\${db:Status-Status}\t$1\n" |
-		sed -n 's/^installed\t//p'
+	local format="\${db:Status-Status}" name
+
+	for name in "$@"; do
+		format+=$field$name
+	done
+	{ dpkg-query "${database[@]}" --show --showformat "$format$record" \
+		2> "$tmp/dpkg.err" || grep -q '^dpkg-query: no packages found' \
+		"$tmp/dpkg.err" || die "$(cat "$tmp/dpkg.err")"; } |
+		awk -v FS="$field" -v RS="$record" -v ORS="$record" \
+			'sub(/^installed\037/, "")'
 }
 
+header() # NAME...
+{
+	local IFS=$field
+
+	printf '%s%s' "$*" "$record"
+}
+
+# A size that is no integer is none: the cell is empty.
 make_packages()
 {
-	printf 'name\tversion\tsection\tinstalled_kib\tsource\n'
-	packages "\${Package}\t\${Version}\t\${Section}\t\${Installed-Size}\t\${source:Package}"
+	header name version section source installed_kib
+	packages '${Package}' '${Version}' '${Section}' '${source:Package}' \
+		'${Installed-Size}' |
+		awk -v FS="$field" -v OFS="$field" -v RS="$record" -v ORS="$record" '{
+			if ($5 !~ /^[0-9]+$/ || length($5) > 15)
+				$5 = ""
+			print
+		}'
 }
 
 # One row for each package that a package depends on. Of "libc6 (>= 2.36),
@@ -63,24 +105,19 @@ make_packages()
 # python3: the alternatives of a dependency are rows of their own.
 make_edges()
 {
-	printf 'package\tkind\talternative\tneeds\n'
-	packages "\${Package}\tdepends\t\${Depends}"
-	packages "\${Package}\tpre-depends\t\${Pre-Depends}"
-}
-
-split_edges()
-{
-	awk -F '\t' 'BEGIN { OFS = "\t" }
-	NR == 1 { print; next }
+	header package kind alternative needs
 	{
+		packages '${Package}' depends '${Depends}'
+		packages '${Package}' pre-depends '${Pre-Depends}'
+	} | awk -v FS="$field" -v OFS="$field" -v RS="$record" -v ORS="$record" '{
 		n = split($3, dependencies, ",")
 		for (i = 1; i <= n; i++) {
 			m = split(dependencies[i], names, "|")
 			for (j = 1; j <= m; j++) {
 				# Versions, architectures, build profiles.
 				sub(/[(\[<].*/, "", names[j])
-				sub(/:[a-z0-9-]+[ \t]*$/, "", names[j])
-				gsub(/[ \t]/, "", names[j])
+				sub(/:[a-z0-9-]+[ \t\n]*$/, "", names[j])
+				gsub(/[ \t\n]/, "", names[j])
 				if (names[j] != "")
 					print $1, $2, j, names[j]
 			}
@@ -90,10 +127,26 @@ split_edges()
 
 say "Real tables: this machine's packages, and what they depend on"
 make_packages | to_csv > "$tmp/packages.csv"
-make_edges | split_edges | to_csv > "$tmp/edges.csv"
-printf 'packages  %7d rows\nedges     %7d rows\n\n' \
-	$(($(wc -l < "$tmp/packages.csv") - 1)) \
-	$(($(wc -l < "$tmp/edges.csv") - 1))
+make_edges | to_csv > "$tmp/edges.csv"
+sql()
+{
+	sqlite3 -separator ' ' "$tmp/check.db" "$@"
+}
+
+# As the join sees them: empty cells are nulls.
+nulls=()
+for column in version section source installed_kib; do
+	nulls+=("update packages set $column = null where $column = ''")
+done
+sql 'create table packages (name text, version text, section text, source text,
+		installed_kib integer)' \
+	'create table edges (package text, kind text, alternative integer,
+		needs text)' \
+	".import --csv --skip 1 '$tmp/packages.csv' packages" \
+	".import --csv --skip 1 '$tmp/edges.csv' edges" "${nulls[@]}"
+printf 'packages  %7d rows, %d without a size\nedges     %7d rows\n\n' \
+	$(sql "select count(*), count(*) - count(installed_kib) from packages") \
+	$(sql "select count(*) from edges")
 
 real=(--nodes 2 --inner-csv "$tmp/packages.csv" --inner-key name
 	--outer-csv "$tmp/edges.csv" --outer-key needs
@@ -114,24 +167,29 @@ printf 'radix_join in 2 processes: %s matches, sum of their sizes %s KiB, in %.1
 	"$count" "$sum" \
 	"$(awk "BEGIN { print $(member seconds "$tmp/real.json") * 1000 }")"
 
-sqlite3 "$tmp/check.db" ".mode csv" ".import $tmp/packages.csv packages" \
-	".import $tmp/edges.csv edges" ".import $tmp/joined.csv joined"
-expected=$(sqlite3 -separator ' ' "$tmp/check.db" \
-	"select count(*), coalesce(sum(installed_kib), 0) from packages
-	 join edges on name = needs")
-rows=$(sqlite3 "$tmp/check.db" "select count(*) from (
-	select name, version, package, kind, alternative from packages
-	join edges on name = needs except select \"inner.name\",
-	\"inner.version\", \"outer.package\", \"outer.kind\",
-	\"outer.alternative\" from joined)")
+sql "create table joined (\"inner.name\" text, \"inner.version\" text,
+	\"inner.section\" text, \"inner.source\" text,
+	\"inner.installed_kib\" integer, \"outer.package\" text,
+	\"outer.kind\" text, \"outer.alternative\" integer,
+	\"outer.needs\" text)" \
+	".import --csv --skip 1 '$tmp/joined.csv' joined"
+expected=$(sql "select count(*), coalesce(sum(installed_kib), 0) from packages
+	join edges on name = needs")
 printf 'sqlite3:                   %s matches, sum of their sizes %s KiB\n' \
 	"${expected% *}" "${expected#* }"
-[ "$count $sum" = "$expected" ] || die "the results DIFFER"
+same=$(sql "select count(*) = $count and coalesce(sum(installed_kib), 0) = $sum
+	from packages join edges on name = needs")
+[ "$same" = 1 ] || die "the results DIFFER"
+rows=$(sql "select count(*) from (
+	select name, coalesce(version, ''), coalesce(installed_kib, ''), package,
+	kind, alternative from packages join edges on name = needs except
+	select \"inner.name\", \"inner.version\", \"inner.installed_kib\",
+	\"outer.package\", \"outer.kind\", \"outer.alternative\" from joined)")
 [ "$rows" = 0 ] || die "$rows joined rows are MISSING from the output"
-[ "$(sqlite3 "$tmp/check.db" "select count(*) from joined")" = "$count" ] ||
+[ "$(sql "select count(*) from joined")" = "$count" ] ||
 	die "the output has not $count rows"
 printf 'Equal: count, sum and the joined rows.\n\nThe most needed packages, by the joined rows:\n'
-sqlite3 "$tmp/check.db" "select '  ' || printf('%6d', count(*)) || '  ' ||
+sql "select '  ' || printf('%6d', count(*)) || '  ' ||
 	\"inner.name\" || ' ' || \"inner.version\" from joined
 	group by \"inner.name\", \"inner.version\"
 	order by count(*) desc, 1 limit 5"
@@ -143,9 +201,13 @@ available_mib()
 {
 	local free limit used=0
 	free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
-	limit=$(cat /sys/fs/cgroup/memory.max 2> /dev/null || echo max)
-	if [ "$limit" != max ]; then
-		used=$(cat /sys/fs/cgroup/memory.current)
+	limit=$(cat /sys/fs/cgroup/memory.max \
+		/sys/fs/cgroup/memory/memory.limit_in_bytes 2> /dev/null |
+		head -n 1)
+	if [[ $limit =~ ^[0-9]{1,18}$ ]]; then
+		used=$(cat /sys/fs/cgroup/memory.current \
+			/sys/fs/cgroup/memory/memory.usage_in_bytes \
+			2> /dev/null | head -n 1)
 		limit=$(((limit - used) / 1048576))
 		[ "$limit" -ge "$free" ] || free=$limit
 	fi
@@ -153,6 +215,7 @@ available_mib()
 }
 
 size=${1:-16M}
+[ "$size" != 0 ] || exit 0
 if [ $# -eq 0 ]; then
 	free=$(available_mib)
 	if [ "$free" -lt 1024 ]; then
