@@ -340,8 +340,9 @@ static void check_machines(struct argp_state *state, struct parsing *parsing)
 		o->local_nodes = o->first_node > 0 ? 1 : o->nodes;
 	if (o->first_node == 0 && o->local_nodes > o->nodes)
 		argp_error(state,
-		    "--local-nodes: more than --nodes, which counts those of "
-		    "all machines");
+		    "--local-nodes %u is more than --nodes %u, which counts "
+		    "those of all machines",
+		    (unsigned)o->local_nodes, (unsigned)o->nodes);
 	if (options_across(o) && !o->run)
 		argp_error(state,
 		    "nodes on several machines need a name to meet under: "
@@ -364,20 +365,31 @@ static void check(struct argp_state *state, struct parsing *parsing)
 	    o->key[OUTER];
 
 	if ((uint64_t)o->nodes * o->threads > MAX_WORKERS)
-		argp_error(
-		    state, "more than %u workers", (unsigned)MAX_WORKERS);
+		argp_error(state,
+		    "--nodes %u times --threads %u: at most %u workers are "
+		    "possible",
+		    (unsigned)o->nodes, (unsigned)o->threads,
+		    (unsigned)MAX_WORKERS);
 	if (o->radix_bits && options_workers(o) > UINT32_C(1) << o->radix_bits)
-		argp_error(
-		    state, "--radix-bits: fewer partitions than workers");
+		argp_error(state,
+		    "--radix-bits %u makes %u partitions, which are fewer than "
+		    "the %u workers (--nodes times --threads)",
+		    (unsigned)o->radix_bits, 1U << o->radix_bits,
+		    (unsigned)options_workers(o));
 	if (has_csv &&
 	    !(o->csv[INNER] && o->csv[OUTER] && o->key[INNER] && o->key[OUTER]))
 		argp_error(state,
 		    "--inner-csv, --inner-key, --outer-csv and "
 		    "--outer-key belong together");
 	if (has_csv && parsing->has_synthetic)
-		argp_error(state, "input is either synthetic or from files");
+		argp_error(state,
+		    "input is either synthetic (--inner, --outer, "
+		    "--selectivity, --zipf, --seed) or from files "
+		    "(--inner-csv, --outer-csv)");
 	if (!has_csv && (o->sum.name || o->output || o->key_type != KEY_AUTO))
-		argp_error(state, "--sum, --output and --key-type need files");
+		argp_error(state,
+		    "--sum, --output and --key-type need files: --inner-csv, "
+		    "--inner-key, --outer-csv and --outer-key");
 	if (o->n_columns && !o->output)
 		argp_error(state, "--columns needs --output");
 	if (parsing->says_strategy && o->baseline)

@@ -293,7 +293,7 @@ for baseline in "" "--baseline local"; do
 done
 refuse 1 'registry' --registry unix:@nobody-listens-here --inner 1K --outer 1K
 refuse 2 'belong together' --inner-csv ab.csv
-refuse 2 'either synthetic or' $(files ab.csv k ab.csv k) --inner 5
+refuse 2 'either synthetic .* or from files' $(files ab.csv k ab.csv k) --inner 5
 refuse 2 '--columns needs --output' $(files ab.csv k ab.csv k) \
 	--columns inner:k
 refuse 2 'not inner:COLUMN or outer:COLUMN' $(files ab.csv k ab.csv k) \

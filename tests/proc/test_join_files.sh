@@ -190,6 +190,22 @@ timeout $patience env --ignore-signal=CHLD "$join" --nodes 2 \
 	--inner 1K --outer 1K > out 2> err || fail "$command: exit status $?"
 grep -q '^verified: true' out || fail "$command: not verified"
 
+# A node that is slower than --timeout, which is for other machines, is waited for:
+# here it is stopped for longer than that, as soon as it is there.
+command="radix_join --timeout 1 with a slow node"
+"$join" --nodes 2 --inner 1K --outer 1K --timeout 1 > out 2> err &
+parent=$!
+node=
+until [ -n "$node" ]; do
+	read -r node _ < "/proc/$parent/task/$parent/children" ||
+		kill -0 $parent || fail "$command: it ended early"
+done
+kill -STOP "$node"
+sleep 2
+kill -CONT "$node"
+wait $parent || fail "$command: exit status $?"
+n_checks=$((n_checks + 1))
+
 # What the user spells wrong is told, and is no crash.
 refuse "no column is named 'nokey'" --outer-key nokey --output new.csv
 refuse "no column is named 'nokey'" --inner-key nokey --output new.csv
