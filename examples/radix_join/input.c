@@ -8,6 +8,7 @@
 #include "memory.h"
 #include "partition.h"
 #include "platform.h"
+#include "protocol.h"
 
 #include <stdio.h>
 
@@ -28,6 +29,9 @@
 
 /* With 2^4 partitions for each worker, shares differ by at most 1/16. */
 #define WORKER_BITS 4
+
+/* What a node takes besides, with the rings of the small flows. */
+#define PROCESS_SIZE (UINT64_C(4) << 20)
 
 static uint32_t choose_bits(const struct plan *plan)
 {
@@ -98,25 +102,56 @@ int input_open(struct input *input, const struct options *options, int image_fd)
 	return 0;
 }
 
+/* What a worker's lines and stores take. */
+static uint64_t stores_need(
+    const struct plan *plan, const struct options *options)
+{
+	uint64_t partitions = plan_partitions(plan), owned = partitions;
+	uint64_t share, need = big_size(partitions * sizeof(struct line));
+	int r;
+
+	if (!options->baseline && !plan->replicates)
+		owned = partitions / plan->n_workers + 1;
+	for (r = 0; r < N_RELATIONS; r++) {
+		share = options->baseline
+		    ? plan->n_tuples[r] / plan->n_workers + 1
+		    : plan_share(plan, (enum relation)r, 0);
+		if (plan->direct && r == OUTER)
+			share = 0;
+		need += big_size(owned * sizeof(struct line));
+		/* Some more is touched; the last chunks are half full. */
+		need += big_size((share + share / 64) * sizeof(struct tuple) +
+		    owned / 2 * sizeof(struct chunk));
+	}
+	return need;
+}
+
+/* What a worker's hash table takes. */
+static uint64_t table_need(const struct plan *plan)
+{
+	uint64_t n = plan->direct ? plan_share(plan, INNER, 0) + 1
+				  : 2 * (plan->n_tuples[INNER] >> plan->bits);
+	uint64_t buckets = 16;
+
+	while (buckets < n)
+		buckets *= 2;
+	return big_size(buckets * sizeof(struct bucket)) +
+	    big_size(buckets * sizeof(uint32_t)) + big_size(buckets) +
+	    big_size(n * sizeof(struct overflow));
+}
+
 uint64_t plan_need(const struct plan *plan, const struct options *options)
 {
-	uint64_t n = plan->n_tuples[INNER] + plan->n_tuples[OUTER];
-	uint64_t share = n * options->local_nodes / options->nodes;
 	uint64_t workers = (uint64_t)options->local_nodes * options->threads;
-	uint64_t partitions = plan_partitions(plan);
-	/* The input, and what is received; replicas of other workers, too. */
-	uint64_t need = 2 * share * sizeof(struct tuple);
+	uint64_t need = stores_need(plan, options) + table_need(plan);
+	int r;
 
-	if (plan->replicates)
-		need += plan->n_tuples[INNER] * (workers - 1) *
-		    sizeof(struct tuple);
-	/* Lines to send of all partitions, and a hash table, of each worker. */
-	need += workers * partitions * sizeof(struct line);
-	need += workers * (plan->n_tuples[INNER] >> plan->bits) *
-	    (sizeof(struct bucket) + sizeof(struct overflow));
-	/* The last chunks of the stores are half full. */
-	need += workers * partitions / plan->n_workers * sizeof(struct chunk);
-	return need;
+	for (r = 0; r < N_RELATIONS; r++)
+		need += big_size((plan->n_tuples[r] / plan->n_workers + 1) *
+		    sizeof(struct tuple));
+	if (!options->baseline)
+		need += N_RELATIONS * protocol_ring_bytes(plan->n_workers);
+	return need * workers + options->local_nodes * PROCESS_SIZE;
 }
 
 int input_check_memory(const struct input *input, const struct options *options)

@@ -28,10 +28,33 @@ uint64_t now_ns(void)
 	    (uint64_t)now.tv_nsec;
 }
 
+/* Less than this would leave most of a huge page unused. */
+#define LEAST_BIG (HUGE_PAGE / 4)
+
 /* The size of the mapping behind size bytes: whole huge pages and one more. */
 static size_t mapping_size(size_t size)
 {
+	if (size < LEAST_BIG)
+		return (size + SMALL_PAGE) & ~(SMALL_PAGE - 1);
 	return (size + 2 * HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+}
+
+size_t big_size(size_t size)
+{
+	size_t page = size < LEAST_BIG ? SMALL_PAGE : HUGE_PAGE;
+
+	return (size + page - 1) & ~(page - 1);
+}
+
+static char *map(size_t size)
+{
+	char *start = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (start != MAP_FAILED)
+		return start;
+	complain("no memory: %zu KiB: %s", size >> 10, strerror(errno));
+	return NULL;
 }
 
 void *big_alloc(size_t size)
@@ -40,13 +63,11 @@ void *big_alloc(size_t size)
 	size_t skip, rest;
 	char *start;
 
-	start = mmap(NULL, mapped + HUGE_PAGE, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (start == MAP_FAILED) {
-		complain(
-		    "no memory: %zu MiB: %s", mapped >> 20, strerror(errno));
+	if (size < LEAST_BIG)
+		return map(mapped);
+	start = map(mapped + HUGE_PAGE);
+	if (!start)
 		return NULL;
-	}
 	skip = (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
 	rest = HUGE_PAGE - skip;
 	if (skip)

@@ -23,6 +23,9 @@ uint64_t now_ns(void);
 void *big_alloc(size_t size);
 void big_free(void *memory, size_t size);
 
+/* How much memory size bytes of it take, when all of them are written. */
+size_t big_size(size_t size);
+
 /* Write to every page, so that no page fault falls into the measured time. */
 void big_touch(void *memory, size_t size);
 

@@ -92,6 +92,11 @@ static uint32_t segments(uint32_t n_sources)
 	return n < MIN_SEGMENTS ? MIN_SEGMENTS : n;
 }
 
+uint64_t protocol_ring_bytes(uint32_t n_workers)
+{
+	return (uint64_t)n_workers * segments(n_workers) * SEGMENT_SIZE;
+}
+
 int protocol_open(const struct options *options, const char *registry,
     const char *name, struct dfi **dfi)
 {

@@ -53,6 +53,9 @@ struct row {
 int protocol_open(const struct options *options, const char *registry,
     const char *name, struct dfi **dfi);
 
+/* What the rings of a target of a relation take, about. */
+uint64_t protocol_ring_bytes(uint32_t n_workers);
+
 /* Create a flow of a run. 0, or -1 after a complaint. */
 int protocol_create(struct dfi *dfi, const char *run, enum flow flow,
     uint32_t n_nodes, const struct plan *plan);

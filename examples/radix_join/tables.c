@@ -205,7 +205,7 @@ static int complain_integer(const struct csv_table *csv, uint64_t row,
     const char *column, struct text text)
 {
 	return complain("%s:%ju: column '%s': '%.*s' is no 64-bit integer "
-		"(-9223372036854775808 to 9223372036854775807)",
+			"(-9223372036854775808 to 9223372036854775807)",
 	    csv->file, (uintmax_t)csv->lines[row], column,
 	    text.size < 80 ? (int)text.size : 80, text.bytes);
 }
