@@ -41,7 +41,8 @@ struct dfi_registry_attr {
 	uint32_t size;  /* DFI_REGISTRY_ATTR_INIT */
 	uint32_t flags; /* DFI_REGISTRY_INSECURE */
 	/*
-	 * Where to listen: unix:PATH, unix:@NAME (abstract, no file),
+	 * Where to listen: unix:PATH (at most 107 bytes, in a directory that
+	 * only this user may write to), unix:@NAME (abstract, no file),
 	 * tcp:IP:PORT or tcp:[IPV6]:PORT (port 0: any free one; tcp:0.0.0.0
 	 * and tcp:[::]: all of this host's addresses). NULL: an abstract Unix
 	 * socket with a random name.
@@ -95,10 +96,11 @@ struct dfi_registry_attr {
  * returns. The caller stops it with dfi_registry_stop().
  *
  * A Unix socket's file has mode 0600; only processes of the same user, of root,
- * or of dfi_registry_attr.users, are served, in whichever PID namespace. The
- * others' are told -EACCES, and so are those of users whom its user namespace
- * does not map, as they all have one number there. A socket file that nobody
- * listens at any more, left by a killed process, is replaced.
+ * or of dfi_registry_attr.users, are served, in whichever PID namespace. Others
+ * get -EACCES, and so do users whom the registry's user namespace does not map,
+ * as they all have one number there. A socket file at which nobody listens any
+ * more, left by a killed process, is replaced. That takes the lock of the file
+ * PATH.lock, mode 0600, which the registry makes and holds as long as it runs.
  *
  * A client that can't prove who it is, or is none, is refused at once, or if it
  * keeps silent after 10 s, and told why. It does not count towards
@@ -117,9 +119,9 @@ struct dfi_registry_attr {
  * missing, not what it should be, or not secret. -E2BIG: the struct is newer
  * than the library. -EPERM: a routable address, and nothing by which clients
  * prove who they are. -EEXIST: the address is in use, or the path is another
- * kind of file. -EBUSY: another process is just replacing the same leftover
- * socket. -ENOENT, -EACCES: no such directory, or no right to use it. -EMFILE,
- * -ENOMEM, -EIO.
+ * kind of file, or a leftover socket whose lock can't be had. -EBUSY: another
+ * process holds that lock, and nobody answers at the path for 2 s. -ENOENT,
+ * -EACCES: no such directory, or no right to use it. -EMFILE, -ENOMEM, -EIO.
  */
 DFI_API
 int dfi_registry_start(

@@ -27,12 +27,17 @@ static int parse_unix(const char *text, struct address *address)
 {
 	const char *name = text + strlen("unix:");
 	struct sockaddr_un *un = &address->socket.un;
-	size_t size = strlen(name);
+	size_t size = strlen(name), most = sizeof(un->sun_path) - 1;
+	char what[96];
 
 	if (size == 0 || !strcmp(name, "@"))
 		return bad_address(text, "the name is empty");
-	if (size >= sizeof(un->sun_path))
-		return bad_address(text, "the name is longer than 107 bytes");
+	if (size > most) {
+		snprintf(what, sizeof(what),
+		    "its name has %zu bytes, a Unix socket's at most %zu", size,
+		    most);
+		return bad_address(text, what);
+	}
 	un->sun_family = AF_UNIX;
 	memcpy(un->sun_path, name, size);
 	address->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +

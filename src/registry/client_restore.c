@@ -135,13 +135,17 @@ void dfi__restore_failed(struct registry_client *client, const char *why)
 	struct restore *restore = client->restore;
 	bool news = strcmp(restore->text, why) != 0;
 	bool was_connected = restore->step > CONNECTING;
+	enum dfi_log_level level = news ? DFI_LOG_INFO : DFI_LOG_DEBUG;
 
 	close_socket(restore);
 	snprintf(restore->text, sizeof(restore->text), "%s", why);
 	snprintf(client->lost_text, sizeof(client->lost_text),
 	    "the connection to registry %s is lost, and is not back yet: %s",
 	    client->address, why);
-	dfi__log(news ? DFI_LOG_INFO : DFI_LOG_DEBUG, "%s", client->lost_text);
+	/* By itself it won't come back. */
+	if (news && !was_connected && dfi__connect_is_mounted(&client->parsed))
+		level = DFI_LOG_WARN;
+	dfi__log(level, "%s", client->lost_text);
 	wait_for_next(client);
 	look_at_silence(client, was_connected);
 }

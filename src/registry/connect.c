@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "address.h"
@@ -19,24 +21,50 @@
 #include "base/files.h"
 #include "base/fork_files.h"
 #include "base/user.h"
+#include "path_lock.h"
 #include "security.h"
 
-static int connect_error(const char *address, int err)
+/* From a registry's removal of a leftover until it listens, at most. */
+#define START_WAIT_MS 1000
+#define START_LOOK_MS 5
+/* The kernel repeats what is lost of a TCP handshake only after a second. */
+#define TCP_TRY_MS 300
+
+bool dfi__connect_is_mounted(const struct address *address)
+{
+	const char *path = dfi__address_path(address);
+	struct statx st;
+
+	return path && statx(AT_FDCWD, path, AT_NO_AUTOMOUNT, 0, &st) == 0 &&
+	    st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+static int connect_error(
+    const char *text, const struct address *address, int err)
 {
 	switch (err) {
 	case ECONNREFUSED:
+		if (dfi__connect_is_mounted(address))
+			return dfi__fail(-ECONNREFUSED,
+			    "nobody answers at registry address '%s': the "
+			    "socket alone is mounted there, and stays the one "
+			    "of a registry that has ended: mount its directory "
+			    "instead, where a registry that is started again "
+			    "puts its new socket",
+			    text);
+		/* fall through */
 	case ENOENT:
 	case ENOTDIR:
 		return dfi__fail(-ECONNREFUSED,
 		    "nobody answers at registry address '%s': start "
 		    "dfi-registry there, or set DFI_REGISTRY to where it is",
-		    address);
+		    text);
 	case EAGAIN:
 	case EINPROGRESS:
 	case EALREADY:
 	case ETIMEDOUT:
 		return dfi__fail(
-		    -ETIMEDOUT, "registry %s: no connection in time", address);
+		    -ETIMEDOUT, "registry %s: no connection in time", text);
 	case EHOSTUNREACH:
 	case ENETUNREACH:
 	case ENETDOWN:
@@ -44,14 +72,14 @@ static int connect_error(const char *address, int err)
 		return dfi__fail(-EHOSTUNREACH,
 		    "registry %s: its machine can't be reached: %s: is the "
 		    "network there?",
-		    address, strerrordesc_np(err));
+		    text, strerrordesc_np(err));
 	case EACCES:
 	case EPERM:
 		return dfi__fail(
-		    -EACCES, "registry %s: no permission to connect", address);
+		    -EACCES, "registry %s: no permission to connect", text);
 	default:
 		return dfi__fail_files(
-		    err, 1, "connect", "registry %s: a connection", address);
+		    err, 1, "connect", "registry %s: a connection", text);
 	}
 }
 
@@ -109,7 +137,7 @@ static int open_socket(
 		SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 
 	if (fd < 0)
-		return connect_error(text, errno);
+		return connect_error(text, address, errno);
 	ret = dfi__fork_add(fd);
 	if (ret < 0) {
 		close(fd);
@@ -128,7 +156,7 @@ int dfi__connect_begin(const char *text, const struct address *address, int *fd)
 	ret = connect(new, &address->socket.any, address->size) ? errno : 0;
 	if (ret && ret != EINPROGRESS && ret != EINTR) {
 		dfi__fork_close(new);
-		return connect_error(text, ret);
+		return connect_error(text, address, ret);
 	}
 	*fd = new;
 	return ret ? -EINPROGRESS : 0;
@@ -143,33 +171,69 @@ int dfi__connect_finish(
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size))
 		err = errno;
 	if (err)
-		return connect_error(text, err);
+		return connect_error(text, address, err);
 	return check_peer(text, address, user, fd);
+}
+
+/* A registry is at the path, starts there, or was killed. */
+static bool may_start(const struct address *address, int err)
+{
+	const char *path = dfi__address_path(address);
+
+	return path && (err == ECONNREFUSED || err == ENOENT) &&
+	    dfi__path_lock_exists(path);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * The socket, or a negative errno value. Tried again are a TCP handshake of
+ * which something was lost, and a path where a registry may just start.
+ */
+static int connect_socket(
+    const char *text, const struct address *address, int64_t deadline)
+{
+	int64_t started = earlier(deadline, deadline_in_ms(START_WAIT_MS));
+	bool tcp = !dfi__address_is_unix(address);
+	uint32_t try_ms = TCP_TRY_MS;
+	int fd, err;
+
+	for (;;) {
+		int64_t until = earlier(deadline, deadline_in_ms(try_ms));
+
+		fd = open_socket(text, address, 0);
+		if (fd < 0)
+			return fd;
+		err = connect_until(fd, address, tcp ? until : deadline);
+		if (!err)
+			return fd;
+		dfi__fork_close(fd);
+		if (may_start(address, err) && clock_now_ns() < started)
+			poll(NULL, 0, START_LOOK_MS);
+		else if (!tcp || until == deadline ||
+		    (err != ETIMEDOUT && err != EINPROGRESS && err != EALREADY))
+			return connect_error(text, address, err);
+		else
+			try_ms *= 2;
+	}
 }
 
 int dfi__connect(const char *text, const struct address *address, uid_t user,
     int64_t deadline)
 {
-	int fd, err, ret;
+	int fd, ret;
 
-	fd = open_socket(text, address, 0);
+	fd = connect_socket(text, address, deadline);
 	if (fd < 0)
 		return fd;
-	err = connect_until(fd, address, deadline);
-	if (err) {
-		ret = connect_error(text, err);
-		goto err;
-	}
 	ret = check_peer(text, address, user, fd);
-	if (ret)
-		goto err;
-	if (fcntl(fd, F_SETFL, O_NONBLOCK)) {
-		ret = connect_error(text, errno);
-		goto err;
-	}
-	return fd;
-
-err:
+	if (!ret && fcntl(fd, F_SETFL, O_NONBLOCK))
+		ret = connect_error(text, address, errno);
+	if (!ret)
+		return fd;
 	dfi__fork_close(fd);
 	return ret;
 }

@@ -2,6 +2,7 @@
 #ifndef DFI_REGISTRY_CONNECT_H
 #define DFI_REGISTRY_CONNECT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -27,5 +28,11 @@ int dfi__connect_begin(
     const char *text, const struct address *address, int *fd);
 int dfi__connect_finish(
     const char *text, const struct address *address, uid_t user, int fd);
+
+/*
+ * Whether a socket's path is a mount of that file alone, as in a container: it
+ * stays the socket of one registry, and never becomes that of the next.
+ */
+bool dfi__connect_is_mounted(const struct address *address);
 
 #endif

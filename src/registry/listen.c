@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Binding the registry's address. A Unix socket file appears under its name
- * only when it already answers and has its mode: the socket is bound and
- * listens under a name of its own, and is then linked to the path, which fails
- * if something is there. A leftover file is replaced by a rename under a lock
- * on the directory, so that of two registries that find it one wins.
+ * Binding the registry's address. A Unix socket is bound under its own name:
+ * /proc/net/unix then shows the path that users know, and cleaners of temporary
+ * files see that the socket is in use. A leftover is removed before, under the
+ * lock of the path (path_lock.h), so that of two registries that find it one
+ * wins. Without that lock a registry binds only a path that is free.
  */
 #include "listen.h"
 
@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,8 +21,12 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/fork_files.h"
+#include "base/log.h"
+#include "path_lock.h"
 
 #define BACKLOG 1024
+#define LOCK_WAIT_MS 2000
+#define LOCK_NAP_MS 10
 
 static int fail_system(const char *text, const char *what, int err)
 {
@@ -32,7 +35,8 @@ static int fail_system(const char *text, const char *what, int err)
 		return dfi__fail(-EEXIST,
 		    "registry address '%s' is in use by another process", text);
 	case EACCES:
-		return dfi__fail(-err,
+	case EPERM:
+		return dfi__fail(-EACCES,
 		    "registry address '%s': %s: %s: choose a directory that "
 		    "this user may write to",
 		    text, what, strerrordesc_np(err));
@@ -83,15 +87,21 @@ err_unlink:
 	return fail_system(text, "listen", err);
 }
 
-/* 1: somebody answers there, 0: a dead socket, or a negative errno value. */
-static int probe(const char *text, const struct address *address)
-{
-	const char *path = dfi__address_path(address);
-	struct stat st;
-	int fd, ret;
+/* What is at a path. */
+enum found {
+	FOUND_NOTHING,
+	FOUND_LEFTOVER, /* a socket that nobody has open any more */
+};
 
-	if (lstat(path, &st))
-		return errno == ENOENT ? 0 : fail_system(text, "stat", errno);
+/* enum found; -EEXIST: a socket in use, or no socket; other errors. */
+static int look(const char *text, const struct address *address)
+{
+	struct stat st;
+	int fd, err;
+
+	if (lstat(dfi__address_path(address), &st))
+		return errno == ENOENT ? FOUND_NOTHING
+				       : fail_system(text, "stat", errno);
 	if (!S_ISSOCK(st.st_mode))
 		return dfi__fail(-EEXIST,
 		    "registry address '%s': the file exists and is no socket",
@@ -99,53 +109,109 @@ static int probe(const char *text, const struct address *address)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fail_system(text, "socket", errno);
-	/* Only a refusal means that nobody has the socket open any more. */
-	ret = connect(fd, &address->socket.any, address->size) == 0 ||
-	    (errno != ECONNREFUSED && errno != ENOENT);
+	err = connect(fd, &address->socket.any, address->size) ? errno : 0;
 	close(fd);
-	return ret;
+	if (err == ENOENT)
+		return FOUND_NOTHING;
+	if (err == ECONNREFUSED)
+		return FOUND_LEFTOVER;
+	if (err == EACCES)
+		return dfi__fail(-EEXIST,
+		    "registry address '%s': a socket of user %lu is there, "
+		    "which this user may not connect to",
+		    text, (unsigned long)st.st_uid);
+	return fail_system(text, "bind", EADDRINUSE);
 }
 
 /*
- * Lock a directory. Registries of other addresses in it lock it, too, for a
- * moment; but anybody may, so it is not waited for without end.
+ * The lock, or -1 if there is none, with dfi_errmsg() as the reason, or -EEXIST
+ * or -EBUSY. A registry that just starts, or ends, has it for a moment.
  */
-static int lock_directory(int directory)
+static int take_lock(const char *text, const struct address *address, int *lock)
 {
-	static const struct timespec nap = { .tv_nsec = 10000000 };
-	unsigned tries;
+	static const struct timespec nap = { .tv_nsec = LOCK_NAP_MS * 1000000 };
+	const char *path = dfi__address_path(address);
+	int ret, waited;
 
-	for (tries = 0; flock(directory, LOCK_EX | LOCK_NB); tries++) {
-		if (tries == 100)
-			return -1;
+	for (waited = 0; waited <= LOCK_WAIT_MS; waited += LOCK_NAP_MS) {
+		*lock = dfi__path_lock_try(path);
+		if (*lock >= 0)
+			return 0;
+		if (*lock != -EAGAIN) {
+			*lock = -1;
+			return 0;
+		}
+		ret = look(text, address);
+		if (ret < 0)
+			return ret;
 		nanosleep(&nap, NULL);
 	}
+	return dfi__fail(-EBUSY,
+	    "registry address '%s': another process has held the lock of "
+	    "'%s" PATH_LOCK_SUFFIX "' for %d s, and nobody answers: a registry "
+	    "whose socket was removed, or that is stopped? 'fuser "
+	    "%s" PATH_LOCK_SUFFIX "' names it: end it, or choose another path",
+	    text, path, LOCK_WAIT_MS / 1000, path);
+}
+
+/* Have nothing at the path, or fail; why: there is no lock. */
+static int make_free(
+    const char *text, const struct address *address, const char *why)
+{
+	int ret = look(text, address);
+
+	if (ret != FOUND_LEFTOVER)
+		return ret;
+	if (why)
+		return dfi__fail(-EEXIST,
+		    "registry address '%s': a killed registry has left its "
+		    "socket there, which can be replaced only under a lock, "
+		    "and %s: remove the socket if no registry runs there",
+		    text, why);
+	if (unlink(dfi__address_path(address)) && errno != ENOENT)
+		return fail_system(
+		    text, "remove the socket that is there", errno);
 	return 0;
 }
 
-/* Put the socket file temporary in the place of a dead one. */
-static int replace(const char *text, const struct address *address,
-    const char *directory, const char *temporary)
+static int listen_at_path(const char *text, const struct address *address,
+    mode_t mode, struct listen_socket *listen)
 {
-	int lock, ret;
+	const char *path = dfi__address_path(address);
+	char why[300] = "";
+	struct stat st;
+	int ret;
 
-	lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (lock < 0)
-		return fail_system(text, "open directory", errno);
-	if (lock_directory(lock)) {
-		ret = dfi__fail(-EBUSY,
-		    "registry address '%s': another process is replacing a "
-		    "leftover socket there; try again",
-		    text);
-		goto out;
+	ret = take_lock(text, address, &listen->lock);
+	if (ret)
+		return ret;
+	if (listen->lock < 0)
+		snprintf(why, sizeof(why), "%s", dfi_errmsg());
+	ret = make_free(text, address, why[0] ? why : NULL);
+	if (ret)
+		goto err_lock;
+	ret = listen_at(text, address, mode);
+	if (ret < 0)
+		goto err_lock;
+	listen->fd = ret;
+	if (stat(path, &st)) {
+		ret = fail_system(text, "stat", errno);
+		close(listen->fd);
+		goto err_lock;
 	}
-	ret = probe(text, address);
-	if (ret > 0)
-		ret = fail_system(text, "bind", EADDRINUSE);
-	else if (ret == 0 && rename(temporary, dfi__address_path(address)))
-		ret = fail_system(text, "rename", errno);
-out:
-	close(lock);
+	if (why[0])
+		dfi__log(DFI_LOG_WARN,
+		    "registry %s: has no lock: if it is killed, its socket has "
+		    "to be removed by hand: %s",
+		    text, why);
+	strcpy(listen->path, path);
+	listen->dev = st.st_dev;
+	listen->ino = st.st_ino;
+	return 0;
+
+err_lock:
+	if (listen->lock >= 0)
+		dfi__path_lock_drop(path, listen->lock);
 	return ret;
 }
 
@@ -154,73 +220,6 @@ static int random_number(const char *text, uint64_t *number)
 	if (getrandom(number, sizeof(*number), 0) == sizeof(*number))
 		return 0;
 	return fail_system(text, "getrandom", errno);
-}
-
-/* A name beside path for the time of binding. */
-static int temporary_address(const char *text, const char *path,
-    char directory[108], struct address *temporary)
-{
-	const char *slash = strrchr(path, '/');
-	uint64_t number;
-	char name[160];
-	int ret;
-
-	ret = random_number(text, &number);
-	if (ret)
-		return ret;
-	if (!slash)
-		strcpy(directory, ".");
-	else
-		snprintf(directory, 108, "%.*s",
-		    slash == path ? 1 : (int)(slash - path), path);
-	snprintf(name, sizeof(name), "unix:%s/.%08" PRIx32, directory,
-	    (uint32_t)number);
-	if (dfi__address_parse(name, temporary))
-		return dfi__fail(-EINVAL,
-		    "registry address '%s': the path is too long", text);
-	return 0;
-}
-
-static int listen_at_path(const char *text, const struct address *address,
-    mode_t mode, struct listen_socket *listen)
-{
-	const char *path = dfi__address_path(address), *name;
-	struct address temporary;
-	char directory[108];
-	struct stat st;
-	int fd, ret;
-
-	ret = temporary_address(text, path, directory, &temporary);
-	if (ret)
-		return ret;
-	name = dfi__address_path(&temporary);
-	fd = listen_at(text, &temporary, mode);
-	if (fd < 0)
-		return fd;
-	if (stat(name, &st)) {
-		ret = fail_system(text, "stat", errno);
-		goto err;
-	}
-	if (link(name, path) == 0) {
-		unlink(name);
-	} else if (errno == EEXIST) {
-		ret = replace(text, address, directory, name);
-		if (ret)
-			goto err;
-	} else {
-		ret = fail_system(text, "link", errno);
-		goto err;
-	}
-	strcpy(listen->path, path);
-	listen->dev = st.st_dev;
-	listen->ino = st.st_ino;
-	listen->fd = fd;
-	return 0;
-
-err:
-	unlink(name);
-	close(fd);
-	return ret;
 }
 
 static int fresh_name(char text[ADDRESS_TEXT_SIZE])
@@ -239,7 +238,7 @@ static int fresh_name(char text[ADDRESS_TEXT_SIZE])
 int dfi__listen_open(
     const char *text, mode_t mode, struct listen_socket *listen)
 {
-	struct listen_socket new = { .fd = -1 };
+	struct listen_socket new = { .fd = -1, .lock = -1 };
 	struct address address;
 	int ret;
 
@@ -285,4 +284,7 @@ void dfi__listen_close(struct listen_socket *listen)
 	dfi__fork_remove(listen->fd);
 	close(listen->fd);
 	listen->fd = -1;
+	if (listen->lock >= 0)
+		dfi__path_lock_drop(listen->path, listen->lock);
+	listen->lock = -1;
 }

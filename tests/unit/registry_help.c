@@ -25,7 +25,7 @@ int64_t soon(void)
 	return deadline_in_ms(PATIENCE_MS);
 }
 
-static char fresh[64];
+static char fresh[128];
 
 static void remove_fresh(void)
 {

@@ -4,12 +4,18 @@
  * client is told that finds nobody there.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +23,35 @@
 
 #include "registry/address.h"
 #include "registry_help.h"
+
+/* 0, or why the file system has no locks. */
+static int lock_error;
+
+int flock(int fd, int operation)
+{
+	if (!lock_error)
+		return (int)syscall(SYS_flock, fd, operation);
+	errno = lock_error;
+	return -1;
+}
+
+/* Where a registry starts when a client was refused twice. */
+static const char *starts_late;
+static unsigned n_refused;
+static struct dfi_registry *late;
+
+int connect(int fd, __CONST_SOCKADDR_ARG to, socklen_t size)
+{
+	int ret = (int)syscall(SYS_connect, fd, to.__sockaddr__, size);
+	const char *address = starts_late;
+
+	if (ret < 0 && errno == ECONNREFUSED && address && ++n_refused == 2) {
+		starts_late = NULL;
+		late = start_at(address);
+		errno = ECONNREFUSED;
+	}
+	return ret;
+}
 
 static int start_error(const char *listen)
 {
@@ -90,6 +125,8 @@ Test(address, the_longest_path_is_accepted_and_one_more_is_not)
 	text[5 + 107] = 'x';
 	text[5 + 108] = '\0';
 	cr_assert_eq(dfi__address_parse(text, &address), -EINVAL);
+	cr_assert_not_null(strstr(dfi_errmsg(), "108 bytes"));
+	cr_assert_not_null(strstr(dfi_errmsg(), "at most 107"));
 }
 
 Test(address, port_zero_is_answered_with_the_port_that_was_taken)
@@ -143,16 +180,229 @@ Test(address, the_socket_file_is_private_and_goes_with_the_registry)
 	cr_assert_eq(stat(path_of(address), &st), -1);
 }
 
-/* What kill -9 leaves behind: a socket file that nobody listens at. */
-static void leave_socket(const char *text)
+/* What cleaners of temporary files look for: a live socket of that name. */
+Test(address, the_socket_is_known_to_the_kernel_by_its_own_path)
+{
+	const char *address = fresh_address("registry");
+	struct dfi_registry *registry = start_at(address);
+	FILE *file = fopen("/proc/net/unix", "r");
+	char line[512];
+	bool found = false;
+
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		found |= strlen(line) > strlen(path_of(address)) &&
+		    !strcmp(line + strlen(line) - strlen(path_of(address)),
+			path_of(address));
+	}
+	fclose(file);
+	cr_assert(found);
+	dfi_registry_stop(registry);
+}
+
+Test(address, a_path_of_107_bytes_works)
+{
+	char name[107 - sizeof("/tmp/dfi-test-XXXXXX/") + 2];
+	struct dfi_registry *registry;
+	struct loop *loop = start_loop();
+	struct registry_client *client;
+	const char *address;
+
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	address = fresh_address(name);
+	cr_assert_eq(strlen(path_of(address)), 107);
+	registry = start_at(address);
+	client = open_client(loop, registry);
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
+}
+
+static int bind_socket(const char *text)
 {
 	struct address address;
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
 	cr_assert_eq(dfi__address_parse(text, &address), 0);
 	cr_assert_eq(bind(fd, &address.socket.any, address.size), 0);
+	return fd;
+}
+
+/* What kill -9 leaves behind: a socket file that nobody listens at. */
+static void leave_socket(const char *text)
+{
+	int fd = bind_socket(text);
+
 	cr_assert_eq(listen(fd, 1), 0);
 	close(fd);
+}
+
+static const char *lock_of(const char *address)
+{
+	static char name[128];
+
+	snprintf(name, sizeof(name), "%s.lock", path_of(address));
+	return name;
+}
+
+static int make_lock(const char *address, mode_t mode)
+{
+	int fd = open(lock_of(address), O_CREAT | O_EXCL | O_RDWR, mode);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(fchmod(fd, mode), 0);
+	return fd;
+}
+
+Test(address, the_lock_file_is_private_and_goes_with_the_registry)
+{
+	const char *address = fresh_address("registry");
+	struct dfi_registry *registry = start_at(address);
+	struct stat st;
+
+	cr_assert_eq(stat(lock_of(address), &st), 0);
+	cr_assert_eq(st.st_mode, S_IFREG | 0600);
+	dfi_registry_stop(registry);
+	cr_assert_eq(stat(lock_of(address), &st), -1);
+}
+
+Test(address, a_lock_of_the_directory_keeps_no_registry_from_its_place)
+{
+	const char *address = fresh_address("registry");
+	struct dfi_registry *registry;
+	char directory[64];
+	int fd;
+
+	leave_socket(address);
+	snprintf(directory, sizeof(directory), "%.*s",
+	    (int)(strrchr(address, '/') - path_of(address)), path_of(address));
+	fd = open(directory, O_RDONLY | O_DIRECTORY);
+	cr_assert_eq(flock(fd, LOCK_EX), 0);
+	registry = start_at(address);
+	dfi_registry_stop(registry);
+	close(fd);
+}
+
+/* Whatever is at the lock's name, nothing is replaced without a lock. */
+static void expect_no_lock(const char *address, const char *why)
+{
+	struct dfi_registry *registry;
+
+	lines_collect();
+	leave_socket(address);
+	cr_assert_eq(start_error(address), -EEXIST);
+	cr_assert_not_null(strstr(dfi_errmsg(), why), "%s", dfi_errmsg());
+	cr_assert_not_null(strstr(dfi_errmsg(), "remove"));
+	cr_assert_eq(unlink(path_of(address)), 0);
+	/* It isn't needed where the path is free. */
+	registry = start_at(address);
+	cr_assert_eq(lines_count("by hand"), 1);
+	dfi_registry_stop(registry);
+}
+
+Test(address, a_lock_file_that_others_can_open_does_not_count)
+{
+	const char *address = fresh_address("registry");
+	int fd = make_lock(address, 0644);
+
+	cr_assert_eq(flock(fd, LOCK_EX), 0);
+	expect_no_lock(address, "mode 0644");
+	unlink(lock_of(address));
+	close(fd);
+}
+
+Test(address, a_lock_file_of_another_user_does_not_count)
+{
+	const char *address = fresh_address("registry");
+	int fd = make_lock(address, 0600);
+
+	if (fchown(fd, 65534, (gid_t)-1) != 0) {
+		unlink(lock_of(address));
+		cr_skip_test("only root can give files away");
+	}
+	cr_assert_eq(flock(fd, LOCK_EX), 0);
+	expect_no_lock(address, "user 65534");
+	unlink(lock_of(address));
+	close(fd);
+}
+
+Test(address, a_symbolic_link_is_no_lock_file)
+{
+	const char *address = fresh_address("registry");
+
+	cr_assert_eq(symlink("elsewhere", lock_of(address)), 0);
+	expect_no_lock(address, "not a regular file");
+	unlink(lock_of(address));
+}
+
+Test(address, a_file_system_without_locks_is_said_to_have_none)
+{
+	lock_error = ENOSYS;
+	expect_no_lock(fresh_address("registry"), "has no locks");
+}
+
+Test(address, a_lock_that_is_held_is_waited_for_within_a_bound)
+{
+	const char *address = fresh_address("registry");
+	struct dfi_registry *registry = start_at(address);
+
+	/* It lives, so that there is no second one beside it. */
+	unlink(path_of(address));
+	cr_assert_eq(start_error(address), -EBUSY);
+	cr_assert_not_null(strstr(dfi_errmsg(), lock_of(address)));
+	dfi_registry_stop(registry);
+	/* What a killed process leaves. */
+	close(make_lock(address, 0600));
+	dfi_registry_stop(start_at(address));
+}
+
+/* A registry that starts has taken the old socket away already. */
+Test(address, a_client_waits_for_a_registry_that_just_starts)
+{
+	const char *address = fresh_address("registry");
+	int lock = make_lock(address, 0600);
+
+	leave_socket(address);
+	starts_late = address;
+	cr_assert_eq(open_error(address), 0, "%s", dfi_errmsg());
+	cr_assert_eq(n_refused, 2);
+	dfi_registry_stop(late);
+	close(lock);
+}
+
+/* As a container has it that was given the socket, not its directory. */
+Test(address, a_client_at_a_socket_that_is_mounted_alone_is_told_so)
+{
+	const char *address = fresh_address("registry");
+	struct registry_client *client;
+	struct dfi_registry *registry;
+	char inside[140];
+	struct loop *loop;
+
+	if (unshare(CLONE_NEWNS) ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		cr_skip_test("only root can mount");
+	registry = start_at(address);
+	snprintf(inside, sizeof(inside), "%s.inside", address);
+	close(open(path_of(inside), O_CREAT | O_WRONLY, 0600));
+	cr_assert_eq(
+	    mount(path_of(address), path_of(inside), NULL, MS_BIND, NULL), 0);
+	lines_collect();
+	loop = start_loop();
+	cr_assert_eq(
+	    dfi__client_open(loop, inside, NULL, 0, soon(), &client), 0);
+	dfi_registry_stop(registry);
+	registry = start_at(address);
+	lines_wait("mount its directory");
+	cr_assert_eq(open_error(inside), -ECONNREFUSED);
+	cr_assert_not_null(strstr(dfi_errmsg(), "mount its directory"));
+	dfi__client_close(client);
+	dfi__loop_stop(loop);
+	dfi_registry_stop(registry);
+	umount(path_of(inside));
+	unlink(path_of(inside));
 }
 
 Test(address, a_leftover_socket_is_replaced)
@@ -210,15 +460,15 @@ Test(address, a_file_that_is_no_socket_is_left_alone)
 Test(address, stop_leaves_a_file_that_is_not_its_own)
 {
 	const char *address = fresh_address("registry");
-	struct dfi_registry *one = start_at(address), *two;
+	struct dfi_registry *registry = start_at(address);
 	struct stat st;
+	int fd;
 
 	unlink(path_of(address));
-	two = start_at(address);
-	dfi_registry_stop(one);
+	fd = bind_socket(address);
+	dfi_registry_stop(registry);
 	cr_assert_eq(stat(path_of(address), &st), 0);
-	dfi_registry_stop(two);
-	cr_assert_eq(stat(path_of(address), &st), -1);
+	close(fd);
 }
 
 Test(address, a_directory_that_is_missing_is_enoent)
