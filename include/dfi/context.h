@@ -3,7 +3,8 @@
  * The context: a process's membership in a registry. It owns one control
  * thread (named "dfi-control", all signals masked), on which the registry
  * connection and the passing of memory between processes run. Tuples never
- * pass through it, and nothing else runs behind the application's back.
+ * pass through it, and nothing else runs behind the application's back but the
+ * thread that writes log lines (log.h).
  *
  * The control thread does not inherit the scheduling of the thread that calls
  * dfi_open(), which may be a real-time thread that never yields. It runs as

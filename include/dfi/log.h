@@ -4,6 +4,14 @@
  * the environment variable DFI_LOG=error|warn|info|debug sets the level.
  * Nothing is ever written to stdout.
  *
+ * A stderr that takes nothing (a full pipe, a stopped terminal) holds no call
+ * and no control thread up. A thread named "dfi-log" writes the lines, and ends
+ * when there was none for a second. A call waits for its own line, so that what
+ * the application writes to stderr comes after it, but 100 ms at most, once
+ * until stderr goes on. Up to 64 KiB of lines wait; the others are left out,
+ * and their number is logged at their place. When the process ends, the last
+ * lines have 100 ms.
+ *
  * At level info, each endpoint that is opened has a line with its transports,
  * geometry and way of waiting, and so has one that waits for the same peer for
  * a second: once for each such stall, with flow, endpoint and process of the
@@ -35,8 +43,9 @@ enum dfi_log_level {
 /*
  * Send lines up to level to fn instead of stderr; fn NULL means stderr again.
  * The line has no newline and is valid during the call only. fn is called from
- * any thread, one at a time, and must not call this library. Affects the whole
- * process. Any thread.
+ * any thread, control threads among them, one at a time. It must not call this
+ * library, and must not wait: what it holds up are calls, registries and
+ * leases. Affects the whole process. Any thread.
  */
 DFI_API void dfi_log_set(enum dfi_log_level level,
     void (*fn)(void *arg, enum dfi_log_level level, const char *line),

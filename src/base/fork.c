@@ -16,6 +16,7 @@ static void tell(enum fork_phase phase)
 	dfi__error_list_at_fork(phase);
 	dfi__files_at_fork(phase);
 	dfi__log_at_fork(phase);
+	dfi__log_writer_at_fork(phase);
 	dfi__loop_at_fork(phase);
 	dfi__notify_at_fork(phase);
 	dfi__reservation_at_fork(phase);

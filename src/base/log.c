@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's log sink. One lock makes lines whole and the callback serial. A
- * fork() does not wait for it, as the callback may wait for what the forking
- * thread holds: a child that is born in the midst of a line just has it free.
+ * The process's log sink. One lock makes the callback serial. A fork() does not
+ * wait for it, as the callback may wait for what the forking thread holds: a
+ * child that is born in the midst of a line just has it free.
  */
 #include "log.h"
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cancel.h"
 #include "clock.h"
 #include "fork.h"
 #include "lock.h"
+#include "log_writer.h"
 #include "text.h"
 
 #define QUIET_NS (INT64_C(60) * NS_PER_S)
@@ -32,7 +35,17 @@ static const char *const level_name[] = {
 	[DFI_LOG_DEBUG] = "debug",
 };
 
-static int level_from_environment(void)
+static void write_line(enum dfi_log_level level, const char *line)
+{
+	char text[LOG_LINE_SIZE];
+	int length = snprintf(
+	    text, sizeof(text), "dfi: %s: %s\n", level_name[level], line);
+
+	dfi__log_write(text, (size_t)length);
+}
+
+/* DFI_LOG, or the default; *wrong: the value, if it is no level. */
+static int level_from_environment(const char **wrong)
 {
 	const char *value = getenv("DFI_LOG");
 	int level;
@@ -42,11 +55,7 @@ static int level_from_environment(void)
 	for (level = DFI_LOG_ERROR; value && level <= DFI_LOG_DEBUG; level++)
 		if (!strcmp(value, level_name[level]))
 			return level;
-	if (value)
-		fprintf(stderr,
-		    "dfi: warn: DFI_LOG=%s is not a level: use error, "
-		    "warn, info or debug\n",
-		    value);
+	*wrong = value;
 	return DFI_LOG_WARN;
 }
 
@@ -75,10 +84,33 @@ void dfi__log_at_fork(enum fork_phase phase)
 	pthread_mutex_unlock(&sink_lock);
 }
 
+/*
+ * Whether the line goes to stderr; else it is nobody's, or the callback has had
+ * it. The first one that is logged notices what is wrong with DFI_LOG.
+ */
+static bool pass_on(
+    enum dfi_log_level level, const char *line, const char **wrong)
+{
+	bool wanted, called;
+
+	dfi__lock_take(&line_lock);
+	if (!max_level)
+		max_level = level_from_environment(wrong);
+	wanted = (int)level <= max_level;
+	called = wanted && sink;
+	if (called)
+		sink(sink_arg, level, line);
+	lock_release(&line_lock);
+	return wanted && !called;
+}
+
 void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 {
-	char line[512];
+	const char *wrong = NULL;
+	char line[512], text[128];
+	bool to_stderr;
 	va_list ap;
+	CANCEL_OFF;
 
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
@@ -86,17 +118,17 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 	dfi__text_make_plain(line);
 
 	dfi__fork_setup();
-	dfi__lock_take(&line_lock);
-	if (!max_level)
-		max_level = level_from_environment();
-	if ((int)level <= max_level) {
-		if (sink)
-			sink(sink_arg, level, line);
-		else
-			fprintf(
-			    stderr, "dfi: %s: %s\n", level_name[level], line);
+	to_stderr = pass_on(level, line, &wrong);
+	if (wrong) {
+		snprintf(text, sizeof(text),
+		    "DFI_LOG=%.50s is not a level: use error, warn, info or "
+		    "debug",
+		    wrong);
+		dfi__text_make_plain(text);
+		write_line(DFI_LOG_WARN, text);
 	}
-	lock_release(&line_lock);
+	if (to_stderr)
+		write_line(level, line);
 }
 
 void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,

@@ -7,6 +7,7 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <dfi/dfi.h>
 
 #define N_ROUNDS 100
+#define N_LOGGING 6
 
 struct kv {
 	uint64_t key, val;
@@ -141,6 +143,48 @@ static void use(const char *path)
 	dlclose(library);
 }
 
+static int full_reader;
+
+/* Put a pipe that takes nothing in the place of stderr. */
+static void fill_stderr(void)
+{
+	static const char dots[4096] = "fill";
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		exit(EXIT_FAILURE);
+	while (write(ends[1], dots, sizeof(dots)) > 0)
+		;
+	fcntl(ends[1], F_SETFL, 0);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[1]);
+	/* Else it would be a broken one. */
+	full_reader = ends[0];
+}
+
+/* The thread that writes the log ends with the library, wherever it waits. */
+static void use_logging(const char *path)
+{
+	int before = dup(STDERR_FILENO), nothing = open("/dev/null", O_WRONLY);
+	int i;
+
+	setenv("DFI_LOG", "info", 1);
+	for (i = 0; i < N_LOGGING; i++) {
+		if (i % 2) {
+			dup2(nothing, STDERR_FILENO);
+			use(path);
+			continue;
+		}
+		fill_stderr();
+		use(path);
+		close(full_reader);
+	}
+	unsetenv("DFI_LOG");
+	dup2(before, STDERR_FILENO);
+	close(before);
+	close(nothing);
+}
+
 /* Nothing of the library is called any more. */
 static bool forks(void)
 {
@@ -164,6 +208,7 @@ int main(int argc, char **argv)
 	descriptors = count("/proc/self/fd");
 	for (i = 1; i < N_ROUNDS; i++)
 		use(argv[1]);
+	use_logging(argv[1]);
 	left = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
 	if (left) {
 		fprintf(stderr, "reload: the library is still loaded\n");
