@@ -21,6 +21,16 @@
  * time that peers have to do the same before they count as dead. Applications
  * just repeat what was refused.
  *
+ * A thread cannot be cancelled (pthread_cancel()) within a call. A request
+ * takes effect as the next call begins that opens, closes, lists or asks
+ * something, or at a cancellation point of the application. Asynchronous
+ * cancellation is not supported.
+ *
+ * Descriptors of the library are never 0, 1 or 2. An application that closes
+ * them, as by close_range(), cuts its contexts off: calls that need the
+ * registry return -ENOTCONN, or wait for their deadline, and what is left to do
+ * is to close the handles.
+ *
  * Handles (contexts, sources, targets, groups, barriers, sequencers) are closed
  * once, like memory is freed: closing NULL does nothing and returns 0. A handle
  * that is among the last 64 that the process has closed is still known as such:
@@ -129,10 +139,11 @@ DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
  * Leave the registry and free the context. Flows that it created and that are
  * not persistent are removed. -EBUSY if sources, targets or barriers are still
  * open, or another thread is in a call that was given the context, also in this
- * one; then nothing happened. -EBADF: it was closed before. Over RDMA it waits,
- * 2 s at most, until sources whose flows have ended here have closed. Any
- * thread; what another one asks of the context meanwhile or later fails, with
- * -EBUSY or -EBADF.
+ * one; -ETIMEDOUT if the control thread has not run for the context's
+ * open_timeout_ms; then nothing happened. -EBADF: it was closed before. Over
+ * RDMA it waits, 2 s at most, until sources whose flows have ended here have
+ * closed. Any thread; what another one asks of the context meanwhile or later
+ * fails, with -EBUSY or -EBADF.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 

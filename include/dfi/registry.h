@@ -138,7 +138,7 @@ const char *dfi_registry_address(const struct dfi_registry *registry);
  * Disconnect all clients, end the thread, remove the socket's file, free. Flows
  * that are running go on. NULL is allowed. One thread, while no other one uses
  * the handle. -EOWNERDEAD: the registry belongs to the parent of this forked
- * process; nothing was done.
+ * process; -ETIMEDOUT: its thread has not run for 10 s; nothing was done.
  */
 DFI_API
 int dfi_registry_stop(struct dfi_registry *registry);

@@ -2,8 +2,9 @@
 /*
  * pthread_cancel() and calls of the library: a thread that ended within one
  * would leave locks taken, and words in shared memory half written, for which
- * others wait. So it takes effect behind the call. A cancellation type of
- * PTHREAD_CANCEL_ASYNCHRONOUS is the application's fault, as in any library.
+ * others wait. So it takes effect before a call that may wait, or behind it. A
+ * cancellation type of PTHREAD_CANCEL_ASYNCHRONOUS is the application's fault,
+ * as in any library.
  */
 #ifndef DFI_BASE_CANCEL_H
 #define DFI_BASE_CANCEL_H
@@ -16,6 +17,12 @@ static inline int cancel_disable(void)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	return state;
+}
+
+static inline int cancel_test_and_disable(void)
+{
+	pthread_testcancel();
+	return cancel_disable();
 }
 
 static inline void cancel_restore(const int *state)
@@ -32,5 +39,10 @@ static inline void cancel_restore(const int *state)
 #define CANCEL_OFF                                       \
 	__attribute__((cleanup(cancel_restore), unused)) \
 	const int cancel_state = cancel_disable()
+
+/* The same for a call that may wait: a request from before takes effect now. */
+#define CANCEL_POINT                                     \
+	__attribute__((cleanup(cancel_restore), unused)) \
+	const int cancel_state = cancel_test_and_disable()
 
 #endif

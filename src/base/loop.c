@@ -19,21 +19,29 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "atomic.h"
+#include "cancel.h"
+#include "clock.h"
 #include "error.h"
 #include "files.h"
 #include "fork.h"
 #include "lock.h"
+#include "log.h"
 #include "thread.h"
 
 /* What libevent opens for a base, and our eventfd. */
 #define BASE_FILES 3
 #define LOOP_FILES (BASE_FILES + 1)
 
+/* How often a loop looks whether its descriptors are still there. */
+#define LOOK_S 1
+
 /* Lives on the stack of the waiting caller. */
 struct call {
 	int (*fn)(void *arg);
 	void *arg;
 	int ret;
+	bool taken; /* out of the queue, and running */
 	bool done;
 	char text[512];
 	pthread_cond_t returned;
@@ -44,11 +52,14 @@ struct loop {
 	char name[16];
 	struct event_base *base;
 	struct event *wake_event;
+	struct event *look_event;
 	int wake_fd;
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects calls, stop and each call's result */
 	STAILQ_HEAD(call_queue, call) calls;
 	bool stop;
+	_Atomic bool broken;   /* see serve_calls() */
+	pthread_cond_t called; /* for a loop that is broken */
 };
 
 static _Thread_local struct loop *current_loop;
@@ -86,8 +97,10 @@ static bool run_calls(struct loop *loop)
 	for (;;) {
 		pthread_mutex_lock(&loop->lock);
 		call = STAILQ_FIRST(&loop->calls);
-		if (call)
+		if (call) {
 			STAILQ_REMOVE_HEAD(&loop->calls, link);
+			call->taken = true;
+		}
 		stop = loop->stop;
 		pthread_mutex_unlock(&loop->lock);
 		if (!call)
@@ -109,15 +122,62 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 		event_base_loopbreak(loop->base);
 }
 
+/*
+ * The application may have closed a descriptor that is not its own, as with
+ * close_range(). Then nothing wakes the loop, and libevent gets no events.
+ */
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+	struct loop *loop = arg;
+
+	(void)fd;
+	(void)what;
+	if (run_calls(loop) || fcntl(loop->wake_fd, F_GETFD) < 0)
+		event_base_loopbreak(loop->base);
+}
+
 static void wake(struct loop *loop)
 {
 	uint64_t one = 1;
 	ssize_t n;
 
-	/* Fails only if the counter is full: then the loop is awake anyway. */
+	pthread_cond_signal(&loop->called);
+	if (atomic_peek(&loop->broken))
+		return;
+	/* Fails if the counter is full: then the loop is awake anyway. */
 	do
 		n = write(loop->wake_fd, &one, sizeof(one));
 	while (n < 0 && errno == EINTR);
+}
+
+/*
+ * What is left of a loop that has lost its descriptors: calls, so that whoever
+ * closes what the loop served finds it there. No event comes any more.
+ */
+static void serve_calls(struct loop *loop)
+{
+	atomic_set(&loop->broken, true);
+	dfi__log(DFI_LOG_ERROR,
+	    "thread '%s' has lost its file descriptors: the application has "
+	    "closed them, as by close_range() or by closing a descriptor "
+	    "twice; it can only close its flows and the context now",
+	    loop->name);
+	while (!run_calls(loop)) {
+		pthread_mutex_lock(&loop->lock);
+		while (STAILQ_EMPTY(&loop->calls) && !loop->stop)
+			pthread_cond_wait(&loop->called, &loop->lock);
+		pthread_mutex_unlock(&loop->lock);
+	}
+}
+
+static bool is_stopped(struct loop *loop)
+{
+	bool stop;
+
+	pthread_mutex_lock(&loop->lock);
+	stop = loop->stop && STAILQ_EMPTY(&loop->calls);
+	pthread_mutex_unlock(&loop->lock);
+	return stop;
 }
 
 static void *run_loop(void *arg)
@@ -126,6 +186,8 @@ static void *run_loop(void *arg)
 
 	current_loop = loop;
 	event_base_dispatch(loop->base);
+	if (!is_stopped(loop))
+		serve_calls(loop);
 	/*
 	 * A stream that was freed while a callback of it was pending closes its
 	 * socket only after that callback's turn.
@@ -187,8 +249,24 @@ err_close:
 	return ret;
 }
 
+static void free_events(struct loop *loop)
+{
+	if (loop->wake_event)
+		event_free(loop->wake_event);
+	if (loop->look_event)
+		event_free(loop->look_event);
+}
+
+static void destroy_base(struct loop *loop)
+{
+	free_events(loop);
+	event_base_free(loop->base);
+	close(loop->wake_fd);
+}
+
 static int create_base(struct loop *loop)
 {
+	static const struct timeval period = { .tv_sec = LOOK_S };
 	int ret;
 
 	dfi__lock_take(&base_lock);
@@ -198,20 +276,13 @@ static int create_base(struct loop *loop)
 		return ret;
 	loop->wake_event = event_new(
 	    loop->base, loop->wake_fd, EV_READ | EV_PERSIST, on_wake, loop);
-	if (loop->wake_event && event_add(loop->wake_event, NULL) == 0)
+	loop->look_event = event_new(loop->base, -1, EV_PERSIST, on_look, loop);
+	if (loop->wake_event && loop->look_event &&
+	    event_add(loop->wake_event, NULL) == 0 &&
+	    event_add(loop->look_event, &period) == 0)
 		return 0;
-	if (loop->wake_event)
-		event_free(loop->wake_event);
-	event_base_free(loop->base);
-	close(loop->wake_fd);
+	destroy_base(loop);
 	return dfi__fail(-ENOMEM, "no event for loop '%s'", loop->name);
-}
-
-static void destroy_base(struct loop *loop)
-{
-	event_free(loop->wake_event);
-	event_base_free(loop->base);
-	close(loop->wake_fd);
 }
 
 int dfi__loop_start(const char *name, struct loop **loop)
@@ -226,6 +297,7 @@ int dfi__loop_start(const char *name, struct loop **loop)
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for loop '%s'", name);
 	pthread_mutex_init(&new->lock, NULL);
+	pthread_cond_init(&new->called, NULL);
 	STAILQ_INIT(&new->calls);
 	strcpy(new->name, name);
 	ret = create_base(new);
@@ -240,6 +312,7 @@ int dfi__loop_start(const char *name, struct loop **loop)
 err_base:
 	destroy_base(new);
 err_free:
+	pthread_cond_destroy(&new->called);
 	pthread_mutex_destroy(&new->lock);
 	free(new);
 	return ret;
@@ -247,12 +320,15 @@ err_free:
 
 void dfi__loop_stop(struct loop *loop)
 {
+	CANCEL_OFF;
+
 	pthread_mutex_lock(&loop->lock);
 	loop->stop = true;
 	pthread_mutex_unlock(&loop->lock);
 	wake(loop);
 	pthread_join(loop->thread, NULL);
 	destroy_base(loop);
+	pthread_cond_destroy(&loop->called);
 	pthread_mutex_destroy(&loop->lock);
 	free(loop);
 }
@@ -267,9 +343,35 @@ bool dfi__loop_is_current(const struct loop *loop)
 	return current_loop == loop;
 }
 
-int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
+bool dfi__loop_is_broken(const struct loop *loop)
+{
+	return atomic_peek(&loop->broken);
+}
+
+/* Until the call is done, or the deadline has passed before it began. */
+static bool await(struct loop *loop, struct call *call, int64_t deadline)
+{
+	struct timespec when = deadline_timespec(deadline);
+	int err = 0;
+
+	while (!call->done && (!err || call->taken)) {
+		if (deadline == DEADLINE_NEVER || call->taken)
+			pthread_cond_wait(&call->returned, &loop->lock);
+		else
+			err = pthread_cond_clockwait(&call->returned,
+			    &loop->lock, CLOCK_MONOTONIC, &when);
+	}
+	if (!call->done)
+		STAILQ_REMOVE(&loop->calls, call, call, link);
+	return call->done;
+}
+
+int dfi__loop_call_until(
+    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
 {
 	struct call call = { .fn = fn, .arg = arg };
+	bool done;
+	CANCEL_OFF;
 
 	if (dfi__loop_is_current(loop))
 		return fn(arg);
@@ -279,11 +381,32 @@ int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
 	pthread_mutex_unlock(&loop->lock);
 	wake(loop);
 	pthread_mutex_lock(&loop->lock);
-	while (!call.done)
-		pthread_cond_wait(&call.returned, &loop->lock);
+	done = await(loop, &call, deadline);
 	pthread_mutex_unlock(&loop->lock);
 	pthread_cond_destroy(&call.returned);
+	if (!done)
+		return dfi__fail(-ETIMEDOUT,
+		    "thread '%s' has not run in time: real-time threads may "
+		    "take all its processors (DFI_CONTROL_CPUS), or the "
+		    "application's log callback may hold it up",
+		    loop->name);
 	if (call.ret < 0)
 		return dfi__fail(call.ret, "%s", call.text);
 	return call.ret;
+}
+
+int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
+{
+	return dfi__loop_call_until(loop, fn, arg, DEADLINE_NEVER);
+}
+
+static int do_nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+int dfi__loop_check(struct loop *loop, int64_t deadline)
+{
+	return dfi__loop_call_until(loop, do_nothing, NULL, deadline);
 }

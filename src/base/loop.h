@@ -12,6 +12,7 @@
 #define DFI_BASE_LOOP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct event_base;
 struct loop;
@@ -38,6 +39,22 @@ struct event_base *dfi__loop_base(struct loop *loop);
  * caller's. Called on the loop's thread, runs fn at once.
  */
 int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg);
+
+/*
+ * The same, but -ETIMEDOUT if fn has not begun at the deadline; then it never
+ * runs. For what can be refused: closing can't.
+ */
+int dfi__loop_call_until(
+    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline);
+
+/* Whether it runs calls: 0, or -ETIMEDOUT as above. */
+int dfi__loop_check(struct loop *loop, int64_t deadline);
+
+/*
+ * Whether the application has closed the loop's descriptors. No event comes any
+ * more; calls still run. It is noticed after a second at most. Any thread.
+ */
+bool dfi__loop_is_broken(const struct loop *loop);
 
 /* Whether the caller is on the loop's thread. */
 bool dfi__loop_is_current(const struct loop *loop);

@@ -2,6 +2,7 @@
 /* Decides whether and how long to nap, from what came since the last wait. */
 #include "nap.h"
 
+#include "cancel.h"
 #include "clock.h"
 
 /*
@@ -69,10 +70,17 @@ int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now)
 	return length < LONGEST_NS ? length : LONGEST_NS;
 }
 
+static void sleep_for(int64_t ns)
+{
+	struct timespec time = { .tv_nsec = ns };
+	CANCEL_OFF;
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+}
+
 uint64_t dfi__nap(struct nap *nap, uint64_t segments)
 {
 	int64_t start, length;
-	struct timespec time = { .tv_sec = 0 };
 
 	if (!nap->segments)
 		return 0;
@@ -80,7 +88,6 @@ uint64_t dfi__nap(struct nap *nap, uint64_t segments)
 	length = dfi__nap_ns(nap, segments, start);
 	if (!length)
 		return 0;
-	time.tv_nsec = length;
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	sleep_for(length);
 	return (uint64_t)(clock_now_ns() - start);
 }

@@ -18,6 +18,7 @@
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "cancel.h"
 #include "clock.h"
 #include "error.h"
 #include "fence.h"
@@ -105,6 +106,7 @@ void dfi__notify_send(uint64_t name)
 	struct sockaddr_un address;
 	socklen_t size = fill_address(name, &address);
 	int fd = atomic_peek(&sender);
+	CANCEL_OFF;
 
 	if (fd >= 0 &&
 	    (sendto(fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
@@ -153,6 +155,7 @@ static int watch(const struct notify *notify, int fd)
 int dfi__notify_open(struct notify *notify)
 {
 	int ret;
+	CANCEL_OFF;
 
 	*notify = (struct notify){ .fd = -1, .socket = -1, .timer = -1 };
 	ret = bind_socket(notify);
@@ -224,6 +227,7 @@ void dfi__notify_drain(struct notify *notify)
 {
 	char nothing;
 	int i;
+	CANCEL_OFF;
 
 	for (i = 0; i < MAX_DRAINED; i++)
 		if (recv(notify->socket, &nothing, 1, MSG_DONTWAIT) < 0)

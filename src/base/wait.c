@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <dfi/context.h>
+#include "cancel.h"
 #include "clock.h"
 #include "notify.h"
 
@@ -195,6 +196,7 @@ bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
 	};
 	struct wait_counts *counts = &time->counts;
 	bool there = false;
+	CANCEL_OFF;
 
 	atomic_set(&counts->since, start);
 	if (policy->yields)

@@ -187,6 +187,7 @@ bool dfi__target_arm(struct dfi_target *target)
 
 int dfi_target_fd(struct dfi_target *target)
 {
+	CANCEL_POINT;
 	TARGET_CALL(target, TARGET_SHARED(target));
 	struct notify *notify;
 	int ret = handle_check(

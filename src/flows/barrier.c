@@ -316,7 +316,7 @@ static int arrive(struct dfi_barrier *barrier, int64_t deadline)
 
 int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 {
-	HANDLE_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
+	HANDLE_WAITING_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
 	int64_t deadline = DEADLINE_NEVER;
 	int ret = handle_check(
 	    barrier, barrier ? &barrier->magic : NULL, BARRIER_MAGIC);

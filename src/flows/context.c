@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <dfi/registry.h>
 #include "../base/attr.h"
+#include "../base/cancel.h"
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/loop.h"
@@ -185,6 +186,7 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 	const char *registry;
 	struct dfi *dfi;
 	int ret;
+	CANCEL_POINT;
 
 	if (!out)
 		return dfi__fail(-EINVAL, "dfi_open: dfi is NULL");
@@ -288,6 +290,7 @@ int dfi_close(struct dfi *dfi)
 	uint32_t n = 0;
 	bool closes;
 	int ret;
+	CANCEL_POINT;
 
 	if (!dfi)
 		return 0;
@@ -298,6 +301,11 @@ int dfi_close(struct dfi *dfi)
 	dfi__handle_let_go(dfi);
 	if (!closes)
 		return fail_used(n);
+	ret = dfi__loop_check(dfi->loop, deadline_in_ms(dfi->open_timeout_ms));
+	if (ret < 0) {
+		atomic_store(&dfi->n_users, 0);
+		return ret;
+	}
 	dfi__stats_stop(dfi);
 	dfi__farewells_free(dfi->farewells);
 	dfi__linger_clock_free(dfi->linger);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <dfi/context.h>
+#include "../base/cancel.h"
 #include "../base/clock.h"
 #include "../base/settings.h"
 #include "../base/wait.h"
@@ -85,9 +86,11 @@ static inline void context_use_end(struct dfi **dfi)
 /*
  * The declaration of ret, what dfi__context_enter() says, in a call that is
  * given a context: the context stays at least until that returns, and as long
- * as what it opened is there, if it calls context_use_keep(&use).
+ * as what it opened is there, if it calls context_use_keep(&use). The thread
+ * can't be cancelled in it.
  */
 #define CONTEXT_USE(dfi, ret)                                               \
+	CANCEL_POINT;                                                       \
 	int ret = dfi__context_enter(dfi);                                  \
 	__attribute__((cleanup(context_use_end))) struct dfi *use = ret < 0 \
 	    ? NULL                                                          \

@@ -2,6 +2,7 @@
 /* The list of RDMA devices, for those who ask without a context. */
 #include <dfi/device.h>
 
+#include "../base/cancel.h"
 #include "../base/error.h"
 #include "../base/settings.h"
 #include "../transport/transport.h"
@@ -11,6 +12,7 @@ int dfi_device_list(
 {
 	struct settings settings;
 	int ret;
+	CANCEL_POINT;
 
 	if (!fn)
 		return dfi__fail(-EINVAL, "dfi_device_list: fn is NULL");

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "../base/cancel.h"
 #include "../base/compiler.h"
 #include "../base/error.h"
 
@@ -80,7 +81,9 @@ static inline int handle_check(
  *
  * HANDLE_CALL(user, busy) is the first line of such a call; user is the
  * handle's word, or NULL if it has none, and busy is what to return, where
- * call.other is the other thread.
+ * call.other is the other thread. One that moves no tuples, and may wait for
+ * more than a peer's memory, is a HANDLE_WAITING_CALL(), or the last one: the
+ * thread can't be cancelled in it.
  */
 struct handle_call {
 	_Atomic uint32_t *user; /* ours to clear */
@@ -89,7 +92,8 @@ struct handle_call {
 
 #ifdef NDEBUG
 #define HANDLE_CALL(user, busy)
-#define HANDLE_LAST_CALL(user, busy)
+#define HANDLE_LAST_CALL(user, busy) CANCEL_POINT
+#define HANDLE_WAITING_CALL(user, busy) CANCEL_POINT
 #define HANDLE_VOID_CALL(user, busy)
 #else
 struct handle_call dfi__handle_enter(_Atomic uint32_t *user);
@@ -117,9 +121,14 @@ static inline void handle_leave(struct handle_call *call)
 
 /* One that frees the handle. */
 #define HANDLE_LAST_CALL(user, busy)                       \
+	CANCEL_POINT;                                      \
 	struct handle_call call = dfi__handle_enter(user); \
 	if (call.other)                                    \
 	return busy
+
+#define HANDLE_WAITING_CALL(user, busy) \
+	CANCEL_POINT;                   \
+	HANDLE_CALL(user, busy)
 #endif
 
 /* The text and the line in the log for it, with what it is first: -EBUSY. */

@@ -532,6 +532,7 @@ bool dfi__peers_await_gone(
 {
 	struct timespec until = deadline_timespec(deadline);
 	int err = 0;
+	CANCEL_OFF;
 
 	pthread_mutex_lock(&peers->lock);
 	while (peers_state(peers, index) == PEER_PRESENT && err != ETIMEDOUT)

@@ -285,6 +285,7 @@ static bool arm_descriptor(struct dfi_source *source, uint32_t target)
 
 int dfi_source_fd(struct dfi_source *source)
 {
+	CANCEL_POINT;
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	struct notify *notify;
 	int ret = handle_check(

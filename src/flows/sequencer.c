@@ -286,6 +286,7 @@ static int await(struct dfi_sequencer *sequencer, int64_t deadline)
 {
 	struct timespec until = deadline_timespec(deadline);
 	int err = 0;
+	CANCEL_OFF;
 
 	while (!sequencer->found) {
 		if (sequencer->registry_lost)

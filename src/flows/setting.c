@@ -10,6 +10,7 @@
 #include <dfi/context.h>
 #include <dfi/registry.h>
 #include "../base/attr.h"
+#include "../base/cancel.h"
 #include "../base/error.h"
 #include "../base/settings.h"
 
@@ -86,6 +87,7 @@ int dfi_setting_list(const struct dfi_attr *attr,
 {
 	struct listing listing = { .fn = fn, .arg = arg };
 	int ret;
+	CANCEL_POINT;
 
 	if (!fn)
 		return dfi__fail(-EINVAL, "dfi_setting_list: fn is NULL");

@@ -343,6 +343,7 @@ static int publish_end(struct dfi_target *target, enum attach_end end)
 
 int dfi_target_cancel(struct dfi_target *target)
 {
+	CANCEL_POINT;
 	TARGET_CALL(target, TARGET_SHARED(target));
 	int ret = dfi__target_check_lent(target);
 

@@ -332,6 +332,7 @@ static void look_for_stalls(struct dfi_target_group *group)
 static bool sleep_on_all(struct dfi_target_group *group, int64_t deadline)
 {
 	struct pollfd pollfd = { .fd = group->notify.fd, .events = POLLIN };
+	CANCEL_OFF;
 
 	if (group->wait.yields &&
 	    dfi__wait_yielding(

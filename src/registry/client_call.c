@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -207,6 +208,11 @@ static int submit(struct client_call *call)
 
 	if (client->restoring)
 		return dfi__fail(client->lost_err, "%s", client->lost_text);
+	if (dfi__loop_is_broken(client->loop))
+		return dfi__fail(-ENOTCONN,
+		    "registry %s: the application has closed the connection's "
+		    "file descriptor",
+		    client->address);
 	ret = dfi__client_send(client, call->request);
 	if (ret)
 		return ret;
@@ -351,6 +357,8 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 	struct registry_client *client = calls[0].client;
 	struct batch batch = { .calls = calls, .n = n };
 	size_t i;
+	int ret;
+	CANCEL_OFF;
 
 	if (dfi__loop_is_current(client->loop))
 		return dfi__fail(-EINVAL,
@@ -359,7 +367,9 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 	count_caller(client, 1);
 	for (i = 0; i < n; i++)
 		init_condition(&calls[i].answered);
-	dfi__client_do(client, submit_all, &batch);
+	ret = dfi__client_do_until(client, submit_all, &batch, deadline);
+	for (i = 0; ret && i < n; i++)
+		set_result(&calls[i], ret, NULL);
 	/* The last one first: with its answer there are those before it. */
 	for (i = n; i > 0; i--)
 		wait_for(&calls[i - 1], deadline);

@@ -11,6 +11,7 @@
 #include <event2/event.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/loop.h"
 #include "stream.h"
@@ -68,8 +69,8 @@ static int enter_and_run(void *arg)
 	return ret;
 }
 
-int dfi__client_do(
-    struct registry_client *client, int (*fn)(void *arg), void *arg)
+int dfi__client_do_until(struct registry_client *client, int (*fn)(void *arg),
+    void *arg, int64_t deadline)
 {
 	struct job job = { .client = client, .fn = fn, .arg = arg };
 	int ret;
@@ -77,11 +78,18 @@ int dfi__client_do(
 	dfi__client_enter(client);
 	if (client->tls || client->writing || client->restoring) {
 		dfi__client_exit(client);
-		return dfi__loop_call(client->loop, enter_and_run, &job);
+		return dfi__loop_call_until(
+		    client->loop, enter_and_run, &job, deadline);
 	}
 	ret = fn(arg);
 	dfi__client_exit(client);
 	return ret;
+}
+
+int dfi__client_do(
+    struct registry_client *client, int (*fn)(void *arg), void *arg)
+{
+	return dfi__client_do_until(client, fn, arg, DEADLINE_NEVER);
 }
 
 void dfi__client_tell(

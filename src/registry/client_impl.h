@@ -186,6 +186,10 @@ void dfi__client_exit(struct registry_client *client);
 int dfi__client_do(
     struct registry_client *client, int (*fn)(void *arg), void *arg);
 
+/* The same, but -ETIMEDOUT if the loop has not begun with it by then. */
+int dfi__client_do_until(struct registry_client *client, int (*fn)(void *arg),
+    void *arg, int64_t deadline);
+
 /* The same for what can't fail, which leaves dfi_errmsg() alone. */
 void dfi__client_tell(
     struct registry_client *client, int (*fn)(void *arg), void *arg);

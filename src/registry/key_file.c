@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/user.h"
@@ -87,6 +88,7 @@ int dfi_registry_key_create(const char *path)
 {
 	char text[TEXT_SIZE];
 	int fd, err, ret;
+	CANCEL_POINT;
 
 	if (!path)
 		return dfi__fail(

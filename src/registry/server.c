@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fork_files.h"
@@ -343,6 +344,7 @@ int dfi_registry_start(
 	struct dfi_registry_attr loaded;
 	struct dfi_registry *new;
 	int ret;
+	CANCEL_POINT;
 
 	if (!registry)
 		return dfi__fail(
@@ -376,9 +378,14 @@ const char *dfi_registry_address(const struct dfi_registry *registry)
 	return registry->server.listen.text;
 }
 
+/* How long it waits for the thread to take notice. */
+#define STOP_MS 10000
+
 int dfi_registry_stop(struct dfi_registry *registry)
 {
 	struct server *server;
+	int ret;
+	CANCEL_POINT;
 
 	if (!registry)
 		return 0;
@@ -388,6 +395,9 @@ int dfi_registry_stop(struct dfi_registry *registry)
 		    "registry %s belongs to process %ld, the parent of this "
 		    "one",
 		    server->listen.text, (long)registry->pid);
+	ret = dfi__loop_check(server->loop, deadline_in_ms(STOP_MS));
+	if (ret)
+		return ret;
 	dfi__loop_call(server->loop, detach, server);
 	dfi__loop_stop(server->loop);
 	dfi__listen_close(&server->listen);

@@ -691,6 +691,152 @@ Test(sharing, of_the_log_with_a_child_of_its_callback_harms_nobody)
 	cr_assert_eq(status, 0, "the child's status: %#x", status);
 }
 
+/* ---- Threads that are cancelled --------------------------------------------
+ */
+
+struct cancelled {
+	struct dfi *dfi;
+	struct dfi_barrier *barrier;
+	sem_t begins;
+	_Atomic int ret;
+};
+
+static void *query_for_ever(void *arg)
+{
+	struct cancelled *cancelled = arg;
+	struct dfi_flow_info info;
+
+	sem_post(&cancelled->begins);
+	for (;;)
+		dfi_flow_query(cancelled->dfi, "nobody's", &info);
+	return NULL;
+}
+
+static void *wait_and_say(void *arg)
+{
+	struct cancelled *cancelled = arg;
+
+	sem_post(&cancelled->begins);
+	cancelled->ret = dfi_barrier_wait(cancelled->barrier, 1000);
+	pthread_testcancel();
+	return NULL;
+}
+
+static pthread_t begin(struct cancelled *cancelled, void *(*run)(void *arg))
+{
+	pthread_t thread;
+
+	sem_init(&cancelled->begins, 0, 0);
+	cr_assert_eq(pthread_create(&thread, NULL, run, cancelled), 0);
+	sem_wait(&cancelled->begins);
+	return thread;
+}
+
+static void cancel(pthread_t thread)
+{
+	void *ended;
+
+	pthread_cancel(thread);
+	pthread_join(thread, &ended);
+	cr_assert_eq(ended, PTHREAD_CANCELED);
+}
+
+Test(sharing, of_a_context_with_threads_that_are_cancelled_harms_nobody)
+{
+	struct cancelled cancelled = { .dfi = rig.dfi };
+	int i;
+
+	for (i = 0; i < 20; i++)
+		cancel(begin(&cancelled, query_for_ever));
+	use_flow(rig.dfi, "after", 100);
+}
+
+static bool is_inside(void *arg)
+{
+	char line[64];
+	int tids[MAX_THREADS];
+	unsigned i, n = list_threads(tids);
+
+	(void)arg;
+	for (i = 0; i < n; i++) {
+		read_line(tids[i], "comm", "", line, sizeof(line));
+		if (strcmp(line, "waiter") != 0)
+			continue;
+		read_line(tids[i], "status", "State:", line, sizeof(line));
+		return strchr(line, 'S') != NULL;
+	}
+	return false;
+}
+
+/* Once it sleeps, it is within the call: before that, it is cancelled early. */
+Test(sharing, of_a_barrier_with_a_thread_that_is_cancelled_keeps_the_deadline)
+{
+	struct cancelled cancelled = { .dfi = rig.dfi, .ret = 1 };
+	pthread_t thread;
+
+	cr_assert_eq(dfi_barrier_open(rig.dfi, "b", 2, 0, &cancelled.barrier),
+	    0, "%s", dfi_errmsg());
+	thread = begin(&cancelled, wait_and_say);
+	pthread_setname_np(thread, "waiter");
+	cr_assert(eventually(is_inside, NULL));
+	cancel(thread);
+	cr_assert_eq(cancelled.ret, -ETIMEDOUT);
+	cr_assert_eq(dfi_barrier_close(cancelled.barrier), 0);
+	use_flow(rig.dfi, "after", 100);
+}
+
+/* ---- Descriptors that are closed --------------------------------------------
+ */
+
+/* In a child, which is killed if it hangs. */
+static int close_descriptors_in_child(const char *registry)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct dfi_flow_info info;
+	struct kv kv = { 1, 1 };
+	const void *tuple;
+	struct dfi *dfi;
+	int ret;
+
+	alarm(LONG_MS / 1000);
+	attr.registry = registry;
+	attr.open_timeout_ms = 500;
+	flow.kind = DFI_SHUFFLE;
+	flow.schema = &kv_schema;
+	flow.n_sources = flow.n_targets = 1;
+	if (dfi_open(&attr, &dfi) || dfi_flow_create(dfi, "cut", &flow) ||
+	    dfi_target_open(dfi, "cut", 0, NULL, &target) ||
+	    dfi_source_open(dfi, "cut", 0, NULL, &source))
+		return 1;
+	close_range(STDERR_FILENO + 1, ~0u, 0);
+	if (dfi_source_push(source, &kv) || dfi_source_flush(source) ||
+	    dfi_target_consume(target, &tuple) != 1)
+		return 2;
+	ret = dfi_flow_query(dfi, "cut", &info);
+	if (ret != -ENOTCONN && ret != -ETIMEDOUT)
+		return 3;
+	/* What they return is not the point. */
+	dfi_source_close(source);
+	dfi_target_close(target);
+	return dfi_close(dfi) ? 4 : 0;
+}
+
+Test(sharing, of_descriptors_that_the_application_closes_hangs_no_call)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(close_descriptors_in_child(
+		    dfi_registry_address(rig.registry)));
+	cr_assert_gt(pid, 0);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0, "the child's status: %#x", status);
+}
+
 /* ---- Two threads on one handle
  * ----------------------------------------------- */
 

@@ -6,14 +6,18 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/loop.h"
 #include "base/memory.h"
@@ -299,4 +303,86 @@ Test(loop, calls_of_many_threads_run_one_at_a_time)
 	for (i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	cr_assert_eq(count, 4000);
+}
+
+/* ---- A loop that does not run ---------------------------------------------
+ */
+
+static sem_t entered, may_leave;
+
+static int hold_loop(void *arg)
+{
+	(void)arg;
+	sem_post(&entered);
+	sem_wait(&may_leave);
+	return 0;
+}
+
+static void *hold_in_thread(void *arg)
+{
+	dfi__loop_call(loop, hold_loop, arg);
+	return NULL;
+}
+
+Test(loop, a_call_is_withdrawn_at_its_deadline)
+{
+	pthread_t thread;
+	int count = 0;
+
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 0);
+	pthread_create(&thread, NULL, hold_in_thread, NULL);
+	sem_wait(&entered);
+	cr_assert_eq(
+	    dfi__loop_call_until(loop, count_up, &count, deadline_in_ms(50)),
+	    -ETIMEDOUT);
+	expect_text("thread 'fifteen-letters' has not run in time");
+	cr_assert_eq(dfi__loop_check(loop, deadline_in_ms(1)), -ETIMEDOUT);
+	sem_post(&may_leave);
+	pthread_join(thread, NULL);
+	cr_assert_eq(
+	    dfi__loop_call_until(loop, count_up, &count, deadline_in_ms(60000)),
+	    1);
+}
+
+/* Close the descriptors that a loop has opened; n: of those, the first ones. */
+static void close_those_of(struct loop **other, unsigned n)
+{
+	bool before[256];
+	unsigned fd;
+
+	for (fd = 0; fd < 256; fd++)
+		before[fd] = fcntl((int)fd, F_GETFD) >= 0;
+	cr_assert_eq(dfi__loop_start("other", other), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi__loop_check(*other, deadline_in_ms(60000)), 0);
+	for (fd = 0; fd < 256 && n > 0; fd++)
+		if (!before[fd] && fcntl((int)fd, F_GETFD) >= 0) {
+			close((int)fd);
+			n--;
+		}
+}
+
+/* The eventfd comes first. */
+Test(loop, without_the_descriptor_that_wakes_it_runs_calls)
+{
+	struct loop *other;
+	int count = 0;
+
+	close_those_of(&other, 1);
+	cr_assert_eq(dfi__loop_call(other, count_up, &count), 1);
+	dfi__loop_stop(other);
+}
+
+Test(loop, without_any_descriptor_runs_calls_and_is_broken)
+{
+	int64_t deadline = deadline_in_ms(60000);
+	struct loop *other;
+	int count = 0;
+
+	close_those_of(&other, 256);
+	cr_assert_eq(dfi__loop_call(other, count_up, &count), 1);
+	while (!dfi__loop_is_broken(other) && clock_now_ns() < deadline)
+		cr_assert_gt(dfi__loop_call(other, count_up, &count), 0);
+	cr_assert(dfi__loop_is_broken(other));
+	dfi__loop_stop(other);
 }
