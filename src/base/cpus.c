@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "files.h"
 
 static bool has(const struct cpus *cpus, unsigned cpu)
 {
@@ -85,7 +86,8 @@ void dfi__cpus_format(const struct cpus *cpus, char *list, size_t size)
 /* The processors that are online; false: nobody tells. */
 static bool read_online(struct cpus *cpus)
 {
-	int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+	int fd = file_up(
+	    open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC));
 	char list[4096];
 	ssize_t length;
 

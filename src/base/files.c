@@ -1,13 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limits on open files as a user knows them. */
+/* See files.h. */
 #include "files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include "error.h"
+#include "fork.h"
+#include "lock.h"
+
+static struct lock lock;
+/* The descriptors that it protects. */
+static int taken[STDERR_FILENO + 1];
+static unsigned n_taken;
+
+int dfi__file_move_up(int fd)
+{
+	int copy, err;
+
+	if (fd < 0)
+		return fd;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	err = errno;
+	close(fd);
+	errno = err;
+	return copy;
+}
+
+void dfi__files_take_standard(void)
+{
+	int fd;
+
+	dfi__fork_setup();
+	dfi__lock_take(&lock);
+	while ((fd = epoll_create1(EPOLL_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+		taken[n_taken++] = fd;
+	if (fd >= 0)
+		close(fd);
+}
+
+void dfi__files_free_standard(void)
+{
+	while (n_taken > 0)
+		close(taken[--n_taken]);
+	lock_release(&lock);
+}
+
+/* A child that was born meanwhile has them as well. */
+void dfi__standard_files_at_fork(enum fork_phase phase)
+{
+	if (phase != FORK_CHILD || atomic_peek(&lock.state) == LOCK_FREE)
+		return;
+	while (n_taken > 0)
+		close(taken[--n_taken]);
+	atomic_set(&lock.state, LOCK_FREE);
+}
 
 int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
 {

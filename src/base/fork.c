@@ -17,7 +17,7 @@ static void tell(enum fork_phase phase)
 	dfi__files_at_fork(phase);
 	dfi__log_at_fork(phase);
 	dfi__log_writer_at_fork(phase);
-	dfi__loop_at_fork(phase);
+	dfi__standard_files_at_fork(phase);
 	dfi__notify_at_fork(phase);
 	dfi__reservation_at_fork(phase);
 }

@@ -28,7 +28,7 @@ void dfi__error_list_at_fork(enum fork_phase phase);
 void dfi__files_at_fork(enum fork_phase phase); /* fork_files.h */
 void dfi__log_at_fork(enum fork_phase phase);
 void dfi__log_writer_at_fork(enum fork_phase phase);
-void dfi__loop_at_fork(enum fork_phase phase);
+void dfi__standard_files_at_fork(enum fork_phase phase);
 void dfi__notify_at_fork(enum fork_phase phase);
 void dfi__reservation_at_fork(enum fork_phase phase);
 

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include "error.h"
+#include "files.h"
 #include "fork.h"
 
 struct file {
@@ -79,7 +80,7 @@ static void unmap_line(const char *line)
 /* A mapping keeps its file open, too. */
 static void unmap_all(void)
 {
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int fd = file_up(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
 	char buffer[2048], line[128];
 	size_t length = 0;
 	ssize_t got, i;
@@ -108,7 +109,7 @@ static void unmap_all(void)
  */
 static void close_all(void)
 {
-	int nothing = epoll_create1(EPOLL_CLOEXEC);
+	int nothing = file_up(epoll_create1(EPOLL_CLOEXEC));
 	bool maps = false;
 	size_t i;
 

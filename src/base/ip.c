@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "files.h"
 
 bool dfi__ip_parse_host(const char *text, union ip *ip)
 {
@@ -121,7 +122,8 @@ bool dfi__ip_is_link_local(const union ip *ip)
 
 bool dfi__ip_route(const union ip *to, union ip *from)
 {
-	int fd = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = file_up(
+	    socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	socklen_t size = sizeof(*from);
 	bool found;
 

@@ -25,7 +25,6 @@
 #include "error.h"
 #include "files.h"
 #include "fork.h"
-#include "lock.h"
 #include "log.h"
 #include "thread.h"
 
@@ -63,16 +62,6 @@ struct loop {
 };
 
 static _Thread_local struct loop *current_loop;
-
-/* Whoever has it makes a base. */
-static struct lock base_lock;
-
-/* What a child inherits of a base that was just being made is harmless. */
-void dfi__loop_at_fork(enum fork_phase phase)
-{
-	if (phase == FORK_CHILD)
-		atomic_set(&base_lock.state, LOCK_FREE);
-}
 
 static void run_call(struct loop *loop, struct call *call)
 {
@@ -205,8 +194,8 @@ static int start_thread(struct loop *loop)
 
 /*
  * libevent ends the process if it gets an epoll, but no descriptors for a pair
- * of sockets. So it is asked only if there is room for all, under a lock, so
- * that no other loop takes it meanwhile. What the application's threads take in
+ * of sockets. So it is asked only if there is room for all, while no other loop
+ * can take it. What the application's threads take in
  * these microseconds, they can't be kept from.
  */
 static int check_room(int fd)
@@ -224,12 +213,12 @@ static int check_room(int fd)
 	return err;
 }
 
-/* The descriptors; base_lock is held. */
+/* The descriptors, one loop at a time. */
 static int open_base(struct loop *loop)
 {
 	int ret;
 
-	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	loop->wake_fd = file_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (loop->wake_fd < 0)
 		return dfi__fail_files(
 		    errno, LOOP_FILES, "eventfd", "thread '%s'", loop->name);
@@ -269,9 +258,9 @@ static int create_base(struct loop *loop)
 	static const struct timeval period = { .tv_sec = LOOK_S };
 	int ret;
 
-	dfi__lock_take(&base_lock);
+	dfi__files_take_standard();
 	ret = open_base(loop);
-	lock_release(&base_lock);
+	dfi__files_free_standard();
 	if (ret)
 		return ret;
 	loop->wake_event = event_new(

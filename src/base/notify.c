@@ -38,7 +38,8 @@ static _Atomic int sender = -1;
 
 static int open_socket(void)
 {
-	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return file_up(
+	    socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 static int fail_open(const char *call)
@@ -161,9 +162,9 @@ int dfi__notify_open(struct notify *notify)
 	ret = bind_socket(notify);
 	if (ret < 0)
 		goto close_all;
-	notify->timer = timerfd_create(
-	    CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	notify->fd = epoll_create1(EPOLL_CLOEXEC);
+	notify->timer = file_up(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	notify->fd = file_up(epoll_create1(EPOLL_CLOEXEC));
 	ret = notify->timer < 0 || notify->fd < 0 ? fail_open("timer or epoll")
 						  : 0;
 	if (!ret)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "files.h"
 
 /* After the name of the program in /proc/PID/stat, counted from 1. */
 #define STATE 1
@@ -24,7 +25,7 @@ static const char *read_field(uint32_t pid, unsigned number, char line[512])
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = file_up(open(path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return NULL;
 	got = read(fd, line, 511);

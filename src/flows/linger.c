@@ -222,7 +222,8 @@ void dfi__linger_clock_free(struct linger_clock *clock)
 
 static int start_timer(struct linger_clock *clock)
 {
-	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	int fd = file_up(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	int ret;
 
 	if (fd < 0)

@@ -181,7 +181,7 @@ static int watch(struct process *process)
 	struct loop *loop = process->all->dfi->loop;
 	const struct node *node = &process->node;
 
-	process->pidfd = (int)syscall(SYS_pidfd_open, node->pid, 0);
+	process->pidfd = file_up((int)syscall(SYS_pidfd_open, node->pid, 0));
 	if (process->pidfd < 0)
 		return errno;
 	process->event = event_new(

@@ -133,8 +133,8 @@ static int open_socket(
     const char *text, const struct address *address, int flags)
 {
 	int ret,
-	    fd = socket(address->socket.any.sa_family,
-		SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+	    fd = file_up(socket(address->socket.any.sa_family,
+		SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
 
 	if (fd < 0)
 		return connect_error(text, address, errno);

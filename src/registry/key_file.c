@@ -96,7 +96,7 @@ int dfi_registry_key_create(const char *path)
 	ret = make_text(path, text);
 	if (ret)
 		return ret;
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = file_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
 	if (fd < 0) {
 		ret = create_error(path, errno);
 		goto out;
@@ -142,7 +142,8 @@ int dfi__secret_file_open(
 	const char *why;
 	struct stat st;
 	/* O_NONBLOCK: a FIFO would wait for its writer. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = file_up(
+	    open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
 		return dfi__fail_files(errno, 1, "open", "%s '%s'", what, path);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/log.h"
 #include "../base/loop.h"
 
@@ -167,12 +168,16 @@ static int remove_event(void *arg)
 int dfi__verbs_channel(
     const struct verbs_device *device, struct rdma_event_channel **out)
 {
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	int flags, ret;
+	struct rdma_event_channel *channel;
+	int flags, ret, err;
 
+	dfi__files_take_standard();
+	channel = rdma_create_event_channel();
+	err = errno;
+	dfi__files_free_standard();
 	if (!channel)
 		return dfi__verbs_fail_port(
-		    device, "rdma_create_event_channel", errno);
+		    device, "rdma_create_event_channel", err);
 	flags = fcntl(channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
 		ret = dfi__verbs_fail_port(device, "fcntl", errno);
@@ -183,13 +188,25 @@ int dfi__verbs_channel(
 	return 0;
 }
 
+static int create_hold(struct verbs *verbs)
+{
+	int ret, err;
+
+	dfi__files_take_standard();
+	ret = rdma_create_id(NULL, &verbs->hold, NULL, RDMA_PS_TCP);
+	err = errno;
+	dfi__files_free_standard();
+	errno = err;
+	return ret;
+}
+
 int dfi__verbs_hold(struct verbs *verbs)
 {
 	union ip address = verbs->device.address;
 	struct verbs_place place;
 	int ret;
 
-	if (rdma_create_id(NULL, &verbs->hold, NULL, RDMA_PS_TCP))
+	if (create_hold(verbs))
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_create_id", errno);
 	dfi__ip_set_port(&address, 0);

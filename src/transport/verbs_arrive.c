@@ -19,6 +19,7 @@
 #include "../base/atomic.h"
 #include "../base/compiler.h"
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/log.h"
 #include "../base/loop.h"
 #include "../base/wait.h"
@@ -492,6 +493,7 @@ static int create_queue(struct verbs *verbs)
 	verbs->channel = ibv_create_comp_channel(verbs->device.context);
 	if (!verbs->channel)
 		return fail_verb(verbs, "a completion channel");
+	verbs->channel->fd = file_up(verbs->channel->fd);
 	flags = fcntl(verbs->channel->fd, F_GETFL);
 	if (flags < 0 ||
 	    fcntl(verbs->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)

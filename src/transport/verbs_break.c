@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "../base/atomic.h"
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/log.h"
 #include "../base/loop.h"
 #include "../base/wait.h"
@@ -285,7 +286,7 @@ int dfi__verbs_breaks_start(struct verbs *verbs)
 {
 	int ret;
 
-	verbs->breaks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	verbs->breaks = file_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (verbs->breaks < 0)
 		return dfi__verbs_fail_os(NULL, "eventfd", errno);
 	ret = dfi__loop_call(verbs->loop, add_event, verbs);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/settings.h"
 
 /* Why the addresses that were looked at can't be used. */
@@ -224,18 +225,13 @@ static int no_rdma_cm(int err)
 			 strerror(err));
 }
 
-int dfi__verbs_candidates(const struct settings *settings,
+static int try_all(const struct settings *settings,
     int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg)
 {
 	struct rdma_event_channel *channel;
 	struct ifaddrs *interfaces;
-	int ret = check_process();
+	int ret;
 
-	/* libibverbs reads which drivers there are once, as far as it can. */
-	if (!ret)
-		ret = dfi__verbs_check_files("looking for RDMA devices", 0);
-	if (ret < 0)
-		return ret;
 	channel = rdma_create_event_channel();
 	if (!channel)
 		return no_rdma_cm(errno);
@@ -247,6 +243,23 @@ int dfi__verbs_candidates(const struct settings *settings,
 	ret = try_interfaces(channel, interfaces, settings, fn, arg);
 	freeifaddrs(interfaces);
 	rdma_destroy_event_channel(channel);
+	return ret;
+}
+
+int dfi__verbs_candidates(const struct settings *settings,
+    int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg)
+{
+	int ret = check_process();
+
+	/* libibverbs reads which drivers there are once, as far as it can. */
+	if (!ret)
+		ret = dfi__verbs_check_files("looking for RDMA devices", 0);
+	if (ret < 0)
+		return ret;
+	/* rdma_cm opens all devices. */
+	dfi__files_take_standard();
+	ret = try_all(settings, fn, arg);
+	dfi__files_free_standard();
 	return ret;
 }
 

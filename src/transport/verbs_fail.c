@@ -27,7 +27,7 @@ static int try_files(void)
 	unsigned i, n;
 
 	for (n = 0; n < SPARE_FILES; n++) {
-		fds[n] = eventfd(0, EFD_CLOEXEC);
+		fds[n] = file_up(eventfd(0, EFD_CLOEXEC));
 		if (fds[n] < 0) {
 			err = errno;
 			break;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <dfi/device.h>
 #include "../base/error.h"
+#include "../base/files.h"
 
 /* An address that belongs to a device. */
 struct found {
@@ -154,13 +155,17 @@ static int tell_closed(struct list *list, const char *device, int err)
 static int tell_device(struct list *list, struct ibv_device *device)
 {
 	const char *name = ibv_get_device_name(device);
-	struct ibv_context *context = ibv_open_device(device);
+	struct ibv_context *context;
 	struct ibv_device_attr attr;
 	int ret = 0, err;
 	unsigned n;
 
+	dfi__files_take_standard();
+	context = ibv_open_device(device);
+	err = errno;
+	dfi__files_free_standard();
 	if (!context)
-		return tell_closed(list, name, errno);
+		return tell_closed(list, name, err);
 	err = ibv_query_device(context, &attr);
 	if (err)
 		ret = tell_closed(list, name, err);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "../base/bits.h"
 #include "../base/error.h"
+#include "../base/files.h"
 #include "../base/fork_files.h"
 #include "../base/log.h"
 #include "../base/memory.h"
@@ -183,13 +184,14 @@ static int create_queues(struct verbs_port *port)
 	struct ibv_context *context = port->verbs->device.context;
 	int flags;
 
-	port->timer = timerfd_create(
-	    CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	port->timer = file_up(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (port->timer < 0)
 		return fail(port, "timerfd_create");
 	port->channel = ibv_create_comp_channel(context);
 	if (!port->channel)
 		return fail(port, "a completion channel");
+	port->channel->fd = file_up(port->channel->fd);
 	flags = fcntl(port->channel->fd, F_GETFL);
 	if (flags < 0 ||
 	    fcntl(port->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Without a file descriptor left: each error says how many who needs, what the
- * limit is, and how to raise it.
+ * limit is, and how to raise it. And those of ours are never 0, 1 or 2.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -261,4 +262,43 @@ Test(files, of_the_system_have_another_remedy)
 	cr_assert_eq(dfi__fail_files(ENOMEM, 2, "open", "it"), -ENOMEM);
 	cr_assert_eq(dfi__fail_files(EPERM, 2, "open", "it"), -EIO);
 	cr_assert_str_eq(dfi_errmsg(), "it: open: Operation not permitted");
+}
+
+/* In a child without standard files; what it returns is the line that fails. */
+static int look_at_standard_files(void)
+{
+	struct loop *loop;
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		close(fd);
+	fd = file_up(open("/dev/null", O_RDONLY));
+	if (fd <= STDERR_FILENO || !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+		return __LINE__;
+	if (file_up(fd) != fd || file_up(-1) != -1)
+		return __LINE__;
+	dfi__files_take_standard();
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (read(fd, &(char){ 0 }, 1) >= 0 || write(fd, "", 1) >= 0 ||
+		    errno == EBADF)
+			return __LINE__;
+	dfi__files_free_standard();
+	if (dfi__loop_start("loop", &loop))
+		return __LINE__;
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			return __LINE__;
+	return 0;
+}
+
+Test(files, of_ours_are_no_standard_ones)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(look_at_standard_files() % 256);
+	cr_assert_gt(pid, 0);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0, "%#x: the line, modulo 256", status);
 }
