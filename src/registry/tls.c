@@ -5,22 +5,20 @@
  * data, so that nothing recorded is ever of use again. Why a handshake failed
  * is told by tls_failure.c. docs/decisions/0009 has the reasons.
  *
- * May not ask the terminal for a passphrase, and leaves no error in OpenSSL's
- * queue, which belongs to the application's thread.
+ * Leaves no error in OpenSSL's queue, which belongs to the application's
+ * thread.
  */
 #include "tls_impl.h"
 
 #include <errno.h>
 #include <event2/bufferevent_ssl.h>
-#include <fcntl.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/crypto.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/fork_files.h"
 
 #define TLS_RECORD_HANDSHAKE 22
@@ -38,7 +36,7 @@ static const unsigned char key_suite_number[] = { 0x13, 0x01 };
 static const unsigned char identity[] = "dfi-registry";
 #define IDENTITY_SIZE (sizeof(identity) - 1)
 
-static int no_memory(void)
+int dfi__tls_no_memory(void)
 {
 	ERR_clear_error();
 	return dfi__fail(-ENOMEM, "no memory for TLS");
@@ -88,89 +86,6 @@ static int use_session(SSL *ssl, const EVP_MD *digest,
 	return *session != NULL;
 }
 
-static int no_passphrase(char *text, int size, int writing, void *arg)
-{
-	(void)text;
-	(void)size;
-	(void)writing;
-	(void)arg;
-	return -1;
-}
-
-static int bad_file(const char *what, const char *path, const char *why)
-{
-	const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-	int ret = dfi__fail(-EINVAL, "%s '%s': %s%s%s", what, path, why,
-	    reason ? ": " : "", reason ? reason : "");
-
-	ERR_clear_error();
-	return ret;
-}
-
-/* OpenSSL's own text for a file that isn't there names no errno value. */
-static int check_readable(const char *what, const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-	if (fd < 0)
-		return bad_file(what, path, strerrordesc_np(errno));
-	close(fd);
-	return 0;
-}
-
-static int load_private_key(SSL_CTX *ctx, const char *path)
-{
-	static const char what[] = "private key";
-	EVP_PKEY *key = NULL;
-	BIO *file;
-	int fd, ret = 0;
-
-	fd = dfi__secret_file_open(path, what, SECRET_GROUP_FROM_ROOT);
-	if (fd < 0)
-		return fd;
-	file = BIO_new_fd(fd, BIO_CLOSE);
-	if (!file) {
-		close(fd);
-		return no_memory();
-	}
-	key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
-	if (!key)
-		ret = bad_file(what, path,
-		    "it is no PEM file of a private key without a passphrase");
-	else if (SSL_CTX_use_PrivateKey(ctx, key) != 1)
-		ret = bad_file(what, path, "it is not the certificate's");
-	EVP_PKEY_free(key);
-	BIO_free(file);
-	return ret;
-}
-
-static int load_certificate(
-    SSL_CTX *ctx, const struct registry_security *security)
-{
-	static const char what[] = "certificate";
-	int ret = check_readable(what, security->cert);
-
-	if (ret)
-		return ret;
-	if (SSL_CTX_use_certificate_chain_file(ctx, security->cert) != 1)
-		return bad_file(what, security->cert,
-		    "it is no PEM file of a certificate that can be used");
-	return load_private_key(ctx, security->private_key);
-}
-
-static int load_ca(SSL_CTX *ctx, const char *path)
-{
-	static const char what[] = "certificate authority";
-	int ret = check_readable(what, path);
-
-	if (ret)
-		return ret;
-	if (SSL_CTX_load_verify_file(ctx, path) != 1)
-		return bad_file(
-		    what, path, "it is no PEM file of certificates");
-	return 0;
-}
-
 static int set_key(struct tls *tls, const char *path)
 {
 	int ret = dfi__key_file_read(path, tls->key);
@@ -179,7 +94,7 @@ static int set_key(struct tls *tls, const char *path)
 		return ret;
 	tls->keyed = true;
 	if (SSL_CTX_set_ciphersuites(tls->ctx, KEY_SUITE) != 1)
-		return no_memory();
+		return dfi__tls_no_memory();
 	if (tls->role == TLS_SERVER) {
 		/* No certificate: without the key no handshake can end. */
 		SSL_CTX_set_psk_find_session_callback(tls->ctx, find_session);
@@ -197,11 +112,11 @@ static int set_certificates(
 	int ret = 0;
 
 	if (SSL_CTX_set_ciphersuites(tls->ctx, CERT_SUITES) != 1)
-		return no_memory();
+		return dfi__tls_no_memory();
 	if (security->cert)
-		ret = load_certificate(tls->ctx, security);
+		ret = dfi__tls_load_certificate(tls->ctx, security);
 	if (!ret && security->ca) {
-		ret = load_ca(tls->ctx, security->ca);
+		ret = dfi__tls_load_ca(tls->ctx, security->ca);
 		tls->verifies = true;
 		SSL_CTX_set_verify(tls->ctx,
 		    SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
@@ -211,10 +126,16 @@ static int set_certificates(
 
 static SSL_CTX *create_context(enum tls_role role)
 {
-	if (!dfi__crypto_init())
-		return NULL;
-	return SSL_CTX_new(
-	    role == TLS_SERVER ? TLS_server_method() : TLS_client_method());
+	const SSL_METHOD *method = role == TLS_SERVER ? TLS_server_method()
+						      : TLS_client_method();
+	SSL_CTX *ctx = NULL;
+
+	/* The first one reads OpenSSL's configuration. */
+	dfi__files_take_standard();
+	if (dfi__crypto_init())
+		ctx = SSL_CTX_new(method);
+	dfi__files_free_standard();
+	return ctx;
 }
 
 static int configure(struct tls *tls)
@@ -226,10 +147,9 @@ static int configure(struct tls *tls)
 	    !SSL_CTX_set_num_tickets(ctx, 0) ||
 	    !SSL_CTX_set_max_early_data(ctx, 0) ||
 	    !SSL_CTX_set_app_data(ctx, tls))
-		return no_memory();
+		return dfi__tls_no_memory();
 	SSL_CTX_set_security_level(ctx, 2);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
 	/*
 	 * The end of a connection means the same however it comes: the other
 	 * side is gone. A message that was cut short is never used anyway.
@@ -278,10 +198,10 @@ int dfi__tls_create(enum tls_role role,
 		return 0;
 	new = calloc(1, sizeof(*new));
 	if (!new)
-		return no_memory();
+		return dfi__tls_no_memory();
 	new->role = role;
 	new->ctx = create_context(role);
-	ret = new->ctx ? configure(new) : no_memory();
+	ret = new->ctx ? configure(new) : dfi__tls_no_memory();
 	if (!ret)
 		ret = security->key ? set_key(new, security->key)
 				    : set_certificates(new, security);

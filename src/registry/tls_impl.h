@@ -16,4 +16,11 @@ struct tls {
 	unsigned char key[REGISTRY_KEY_BYTES];
 };
 
+int dfi__tls_no_memory(void);
+
+/* A certificate with its chain and its private key, and whom to trust. */
+int dfi__tls_load_certificate(
+    SSL_CTX *ctx, const struct registry_security *security);
+int dfi__tls_load_ca(SSL_CTX *ctx, const char *path);
+
 #endif

@@ -812,6 +812,7 @@ Test(registry_certificates, are_files_whose_faults_are_named)
 	    "NsGHAgIIADAMBggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBKgQQ2kVmW0hTT0RhS3hW\n"
 	    "-----END ENCRYPTED PRIVATE KEY-----\n";
 	const char *missing = file_named("missing"), *garbage, *locked;
+	const char *fifo = file_named("fifo");
 	struct dfi_registry_attr attr = certified;
 
 	garbage = write_file("garbage", "nonsense\n", 9, 0600);
@@ -834,6 +835,16 @@ Test(registry_certificates, are_files_whose_faults_are_named)
 	refuse_file(&attr, missing, "No such file");
 	attr.ca = garbage;
 	refuse_file(&attr, garbage, "no PEM file");
+	/* It has no writer to wait for. */
+	cr_assert_eq(mkfifo(fifo, 0600), 0);
+	attr.ca = fifo;
+	refuse_file(&attr, fifo, "no regular file");
+	attr = certified;
+	attr.cert = fifo;
+	refuse_file(&attr, fifo, "no regular file");
+	attr = certified;
+	attr.private_key = fifo;
+	refuse_file(&attr, fifo, "no regular file");
 	attr = certified;
 	cr_assert_eq(chmod(attr.private_key, 0644), 0);
 	refuse_file(&attr, attr.private_key, "others than its owner");
