@@ -28,7 +28,7 @@ extern "C" {
  */
 #define DFI_PREFETCH_DISTANCE 2048
 
-DFI_INLINE void dfi_prefetch_write(const void *address)
+DFI_INLINE_PART void dfi_prefetch_write(const void *address)
 {
 #if defined(__x86_64__)
 	__asm__("prefetchw %0" : : "m"(*(const char *)address));
@@ -46,7 +46,7 @@ DFI_INLINE void dfi_prefetch_write(const void *address)
  * lane alone. No loop: it would be unrolled too late for the compiler to see
  * that the tuple needs no memory.
  */
-DFI_INLINE void dfi_copy_16(void *to, const void *from)
+DFI_INLINE_PART void dfi_copy_16(void *to, const void *from)
 {
 	uint64_t first, second;
 
@@ -58,7 +58,7 @@ DFI_INLINE void dfi_copy_16(void *to, const void *from)
 	((uint64_t *)to)[1] = second;
 }
 
-DFI_INLINE void dfi_copy_words(void *to, const void *from, size_t size)
+DFI_INLINE_PART void dfi_copy_words(void *to, const void *from, size_t size)
 {
 	const char *in = (const char *)from;
 	char *out = (char *)to;
@@ -89,7 +89,7 @@ DFI_INLINE void dfi_copy_words(void *to, const void *from, size_t size)
  * and compilers make string instructions of a long one, which write to another
  * core's lines at half the speed.
  */
-DFI_INLINE void dfi_copy_lines(void *to, const void *from, size_t size)
+DFI_INLINE_PART void dfi_copy_lines(void *to, const void *from, size_t size)
 {
 	const char *in = (const char *)from;
 	char *out = (char *)to, *end = out + (size & ~(size_t)63);
@@ -130,7 +130,7 @@ DFI_INLINE void dfi_copy_lines(void *to, const void *from, size_t size)
  * it, say that it is in an array of 24 bytes: it would warn of the copies of 32
  * bytes, which never run.
  */
-DFI_INLINE const void *dfi_tuple_origin(const void *tuple, size_t known)
+DFI_INLINE_PART const void *dfi_tuple_origin(const void *tuple, size_t known)
 {
 	if (!known)
 		__asm__("" : "+r"(tuple));
@@ -148,7 +148,7 @@ DFI_INLINE const void *dfi_tuple_origin(const void *tuple, size_t known)
  * a copy of its first size bytes, made only there, so that the variable itself
  * can stay in registers on the fast path.
  */
-DFI_INLINE const void *dfi_tuple_address(const void *tuple,
+DFI_INLINE_PART const void *dfi_tuple_address(const void *tuple,
     uint64_t copy[DFI_SMALL_TUPLE / 8], size_t known, size_t size)
 {
 	if (!known)
@@ -172,7 +172,7 @@ DFI_INLINE const void *dfi_tuple_address(const void *tuple,
 /*
  * Copy a tuple of size bytes, a constant up to 64: multiples of 8 by words.
  */
-DFI_INLINE void dfi_copy_small(void *to, const void *from, size_t size)
+DFI_INLINE_PART void dfi_copy_small(void *to, const void *from, size_t size)
 {
 	if (size % 8 == 0)
 		dfi_copy_words(to, from, size);
@@ -180,7 +180,7 @@ DFI_INLINE void dfi_copy_small(void *to, const void *from, size_t size)
 		memcpy(to, from, size);
 }
 
-DFI_INLINE void dfi_copy_tuple(void *to, const void *from, size_t size)
+DFI_INLINE_PART void dfi_copy_tuple(void *to, const void *from, size_t size)
 {
 	const size_t known = DFI_KNOWN_SIZE(from);
 	uint64_t copy[DFI_SMALL_TUPLE / 8];

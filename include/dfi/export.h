@@ -10,8 +10,13 @@
 /*
  * The per-tuple functions. Their use of many sizes and routings looks large to
  * a compiler, which would not inline it by itself, but little is left of it.
+ * The library exports a function of the same name for each DFI_INLINE, for
+ * bindings of other languages. DFI_INLINE_PART is what these consist of.
  */
-#define DFI_INLINE static inline __attribute__((__always_inline__))
+#define DFI_INLINE_PART static inline __attribute__((__always_inline__))
+#ifndef DFI_INLINE
+#define DFI_INLINE DFI_INLINE_PART
+#endif
 
 /*
  * An attribute struct with its size set and all else zero; for the _INIT

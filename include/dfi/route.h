@@ -19,7 +19,7 @@ extern "C" {
  * by the field's type. Invertible; the multiply-xorshift finaliser of
  * MurmurHash3 (Appleby).
  */
-static inline uint64_t dfi_hash64(uint64_t key)
+DFI_INLINE uint64_t dfi_hash64(uint64_t key)
 {
 	key ^= key >> 33;
 	key *= UINT64_C(0xff51afd7ed558ccd);
@@ -43,7 +43,7 @@ DFI_API uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed);
  * The one of n partitions (1 to 2^32 - 1) that a hash falls into: the upper 32
  * bits, scaled to n. No division.
  */
-static inline uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
+DFI_INLINE uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
 {
 	return (uint32_t)(((hash >> 32) * n) >> 32);
 }
@@ -52,7 +52,7 @@ static inline uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
  * dfi_hash_partition(dfi_hash64(key), n), without the hash's last step: that
  * changes the lower bits only.
  */
-static inline uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
+DFI_INLINE uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
 {
 	key ^= key >> 33;
 	key *= UINT64_C(0xff51afd7ed558ccd);
@@ -66,7 +66,7 @@ static inline uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
  * radix partition, (key >> shift) mod 2^bits: each target takes consecutive
  * partitions.
  */
-static inline uint32_t dfi_radix_partition(
+DFI_INLINE uint32_t dfi_radix_partition(
     uint64_t key, uint32_t shift, uint32_t bits, uint32_t n)
 {
 	uint64_t partition = (key >> shift) & ((UINT64_C(1) << bits) - 1);

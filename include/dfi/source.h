@@ -322,7 +322,8 @@ DFI_API int dfi_source_choose_to_push(
  * of stores, and the compiler is held to it without being told that memory
  * changes, so that positions stay in registers. Not for direct use.
  */
-DFI_INLINE int dfi_source_lane_advance(struct dfi_source_lane *lane, char *next)
+DFI_INLINE_PART int dfi_source_lane_advance(
+    struct dfi_source_lane *lane, char *next)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 	const struct dfi_source_lane *again = lane;
@@ -340,7 +341,7 @@ DFI_INLINE int dfi_source_lane_advance(struct dfi_source_lane *lane, char *next)
 }
 
 /* Push to a target that exists; not for direct use. */
-DFI_INLINE int dfi_source_push_lane(struct dfi_source *source,
+DFI_INLINE_PART int dfi_source_push_lane(struct dfi_source *source,
     struct dfi_source_lane *lane, uint32_t target, const void *tuple)
 {
 	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;

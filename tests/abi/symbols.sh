@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # symbols.sh LIBDFI_SO LIBDFI_A NM READELF: the functions that the headers
-# declare with DFI_API, those that cmake/dfi.map lists and those that libdfi.so
-# exports are the same; its soname and dependencies are as decided; libdfi.a
-# defines no name outside dfi_*, where it could clash with an application's; and
-# nothing is called that ends the process, writes to stdout, or changes what
-# signals and processors the application has chosen.
+# declare with DFI_API or DFI_INLINE, those that cmake/dfi.map lists and those
+# that libdfi.so exports are the same; its soname and dependencies are as
+# decided; libdfi.a defines no name outside dfi_*, where it could clash with an
+# application's; and nothing is called that ends the process, writes to stdout,
+# or changes what signals and processors the application has chosen.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -30,11 +30,11 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 # Declarations: the first name before a parenthesis in each statement with
-# DFI_API, with comments and preprocessor lines left out.
+# DFI_API or DFI_INLINE, with comments and preprocessor lines left out.
 cat include/dfi/*.h | sed -z -e 's/\\\n/ /g' |
 	sed -e '/^[[:space:]]*#/d' | tr '\n' ' ' |
 	sed -e 's,/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/, ,g' | tr ';{}' '\n\n\n' |
-	sed -n 's/^.*\<DFI_API\>\(.*\)$/\1/p' |
+	sed -n 's/^.*\<\(DFI_API\|DFI_INLINE\)\>\(.*\)$/\2/p' |
 	sed -n 's/^[^(]*\<\(dfi_[a-z0-9_]*\) *(.*$/\1/p' |
 	sort > "$tmp/declared"
 sed -e 's,/\*[^*]*\*/,,g' cmake/dfi.map |
