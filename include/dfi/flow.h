@@ -319,7 +319,7 @@ struct dfi_flow_attr {
  * counted: about 2 KiB for each ring at either end. A target may take
  * what its context has kept of others that are closed (DFI_SPARE_MEMORY).
  */
-struct dfi_flow_estimate {
+struct dfi_flow_needs {
 	uint32_t segment_size, segment_count; /* as given, or chosen */
 	uint64_t rings;              /* one for each source and target, or, if
 					replication is multicast, each source */
@@ -427,7 +427,7 @@ struct dfi_flow_estimate {
  * dfi_flow_create().
  */
 DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
-    struct dfi_flow_estimate *estimate);
+    struct dfi_flow_needs *estimate);
 
 /*
  * Publish a flow. name has 1 to DFI_MAX_FLOW_NAME characters of

@@ -98,7 +98,7 @@ static int fill_part(const struct dfi *dfi, const struct flow *flow,
 /* What is 0 without RDMA. A combiner sends to one above it, or all targets. */
 static void fill_tree_network(const struct flow *flow,
     const struct part_bytes *first, const struct part_bytes *above,
-    const struct part_bytes *target, struct dfi_flow_estimate *estimate)
+    const struct part_bytes *target, struct dfi_flow_needs *estimate)
 {
 	uint64_t lowest = dfi__tree_top(flow) ? 1 : flow->n_targets;
 
@@ -114,7 +114,7 @@ static void fill_tree_network(const struct flow *flow,
 
 /* The first combiner of each level has as many inputs as any. */
 static int fill_tree(const struct dfi *dfi, const struct flow *flow,
-    uint32_t transport, struct dfi_flow_estimate *estimate)
+    uint32_t transport, struct dfi_flow_needs *estimate)
 {
 	uint32_t n = dfi__tree_size(flow), top = dfi__tree_top(flow);
 	struct part_bytes first, above, target;
@@ -148,8 +148,8 @@ static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
 }
 
 /* What is 0 without RDMA. */
-static void fill_network(struct dfi *dfi, const struct flow *flow,
-    struct dfi_flow_estimate *estimate)
+static void fill_network(
+    struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 
@@ -178,8 +178,8 @@ static void fill_network(struct dfi *dfi, const struct flow *flow,
 	estimate->source_receives += flow->n_targets * TRANSPORT_RING_RECEIVES;
 }
 
-static int fill(struct dfi *dfi, const struct flow *flow,
-    struct dfi_flow_estimate *estimate)
+static int fill(
+    struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
 {
 	bool multicast = flow->replication == DFI_REPLICATION_MULTICAST;
 	struct ring_geometry slots = dfi__flow_slots_geometry(flow);
@@ -217,7 +217,7 @@ static int fill(struct dfi *dfi, const struct flow *flow,
 }
 
 int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
-    struct dfi_flow_estimate *estimate)
+    struct dfi_flow_needs *estimate)
 {
 	struct flow flow;
 	CONTEXT_USE(dfi, ret);

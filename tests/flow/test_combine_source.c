@@ -855,7 +855,7 @@ Test(combine_source, takes_what_was_estimated)
 {
 	bool images = over_verbs();
 	struct dfi_flow_attr attr = kv_attr(3, DFI_COMBINING_ALWAYS);
-	struct dfi_flow_estimate estimate, off;
+	struct dfi_flow_needs estimate, off;
 	struct dfi_target *targets[3];
 	struct dfi_source *source;
 	struct dfi *tight;

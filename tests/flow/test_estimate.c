@@ -36,9 +36,9 @@ static void teardown(void)
 
 TestSuite(estimate, .init = setup, .fini = teardown, .timeout = 300);
 
-static struct dfi_flow_estimate estimate_of(const struct dfi_flow_attr *attr)
+static struct dfi_flow_needs estimate_of(const struct dfi_flow_attr *attr)
 {
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 
 	cr_assert_eq(
 	    dfi_flow_estimate(rig.dfi, attr, &estimate), 0, "%s", dfi_errmsg());
@@ -69,7 +69,7 @@ static double paper_mib(uint32_t n_nodes, uint32_t n_threads, double footer)
 {
 	uint32_t n = n_nodes * n_threads;
 	struct dfi_flow_attr attr = kv_attr(n, n, 8192, 32);
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 	double ring, rings;
 
 	attr.transport = DFI_TRANSPORT_VERBS;
@@ -193,12 +193,12 @@ static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
 }
 
 /* Then the slots of rings are their sources'. */
-static bool is_multicast(const struct dfi_flow_estimate *estimate)
+static bool is_multicast(const struct dfi_flow_needs *estimate)
 {
 	return estimate->replication == DFI_REPLICATION_MULTICAST;
 }
 
-static void check_published(const struct dfi_flow_estimate *estimate)
+static void check_published(const struct dfi_flow_needs *estimate)
 {
 	struct dfi_flow_info info;
 
@@ -221,7 +221,7 @@ static bool has_files(void *n)
 
 static void check_one(struct rng *rng)
 {
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 	struct dfi_flow_attr attr;
 	struct ends ends;
 	uint64_t before, bytes;
@@ -317,7 +317,7 @@ static uint32_t receives_of(struct dfi *dfi)
 }
 
 static uint64_t locked_by_targets(
-    const struct dfi_flow_estimate *estimate, const struct ends *ends)
+    const struct dfi_flow_needs *estimate, const struct ends *ends)
 {
 	uint64_t each = is_multicast(estimate) ? estimate->target_port_bytes
 					       : estimate->target_bytes;
@@ -326,7 +326,7 @@ static uint64_t locked_by_targets(
 }
 
 static uint64_t locked_by_sources(
-    const struct dfi_flow_estimate *estimate, const struct ends *ends)
+    const struct dfi_flow_needs *estimate, const struct ends *ends)
 {
 	uint64_t each = estimate->stage_bytes + estimate->sequencer_image_bytes;
 
@@ -335,8 +335,8 @@ static uint64_t locked_by_sources(
 	return ends->n_sources * each + estimate->rings * estimate->image_bytes;
 }
 
-static void check_targets_over_verbs(const struct dfi_flow_estimate *estimate,
-    uint32_t ordered, struct ends *ends)
+static void check_targets_over_verbs(
+    const struct dfi_flow_needs *estimate, uint32_t ordered, struct ends *ends)
 {
 	uint32_t receives = receives_of(rig.dfi), new = 0;
 	uint64_t locked = status_bytes("VmPin:"), regions, bytes;
@@ -361,7 +361,7 @@ static void check_targets_over_verbs(const struct dfi_flow_estimate *estimate,
 }
 
 /* Of those of a source: rings, stages, sequencers, and two of each port. */
-static uint32_t regions_of_sources(const struct dfi_flow_estimate *estimate,
+static uint32_t regions_of_sources(const struct dfi_flow_needs *estimate,
     uint32_t ordered, const struct ends *ends)
 {
 	uint32_t each = (estimate->stage_bytes ? 1 : 0) + ordered;
@@ -371,8 +371,8 @@ static uint32_t regions_of_sources(const struct dfi_flow_estimate *estimate,
 	return ends->n_sources * (each + ends->n_targets);
 }
 
-static void check_sources_over_verbs(const struct dfi_flow_estimate *estimate,
-    uint32_t ordered, struct ends *ends)
+static void check_sources_over_verbs(
+    const struct dfi_flow_needs *estimate, uint32_t ordered, struct ends *ends)
 {
 	struct dfi_context_stats before = stats_of(rig.other), stats;
 	uint64_t locked = status_bytes("VmPin:"), bytes;
@@ -398,7 +398,7 @@ static void check_sources_over_verbs(const struct dfi_flow_estimate *estimate,
 
 static void check_over_verbs(const struct dfi_flow_attr *attr)
 {
-	struct dfi_flow_estimate estimate = estimate_of(attr);
+	struct dfi_flow_needs estimate = estimate_of(attr);
 	struct ends ends = { .n_sources = attr->n_sources,
 		.n_targets = attr->n_targets };
 	uint64_t locked;
@@ -509,7 +509,7 @@ static void check_tree(
 	struct dfi_flow_attr attr = kv_attr(n_sources, n_targets, 4096, 4);
 	struct ends ends = { .n_sources = n_sources, .n_targets = n_targets };
 	uint64_t at_first = taken(), before = at_first;
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 	struct dfi_combiner *combiners[8];
 	uint32_t c;
 
@@ -581,7 +581,7 @@ Test(estimate, of_a_tree_takes_the_largest_combiner)
 		{ .function = DFI_MAX, .field = "val", .name = "b" },
 	};
 	struct dfi_flow_attr attr = kv_attr(8, 1, 16, 4);
-	struct dfi_flow_estimate one, two;
+	struct dfi_flow_needs one, two;
 
 	attr.kind = DFI_COMBINE;
 	attr.group_by = "key";
@@ -607,7 +607,7 @@ Test(estimate, of_a_tree_has_rings_for_few_sources)
 	static const struct dfi_aggregate sum = { .function = DFI_SUM,
 		.field = "val" };
 	struct dfi_flow_attr attr = kv_attr(64, 3, 0, 0);
-	struct dfi_flow_estimate all, few, tree;
+	struct dfi_flow_needs all, few, tree;
 
 	attr.kind = DFI_COMBINE;
 	attr.group_by = "key";
@@ -644,7 +644,7 @@ static struct dfi *join_with_limit(uint64_t bytes)
 Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
 {
 	struct dfi_flow_attr attr = kv_attr(2, 2, 4096, 8);
-	struct dfi_flow_estimate estimate = estimate_of(&attr);
+	struct dfi_flow_needs estimate = estimate_of(&attr);
 	struct dfi_target *first, *second;
 	struct dfi *dfi;
 	char need[64];
@@ -677,7 +677,7 @@ Test(estimate, bound_on_ring_memory_is_kept_to_the_byte)
  */
 static void check_limit(const struct dfi_flow_attr *attr, bool exact)
 {
-	struct dfi_flow_estimate estimate = estimate_of(attr);
+	struct dfi_flow_needs estimate = estimate_of(attr);
 	uint64_t each = over_verbs()
 	    ? estimate.stage_bytes + estimate.image_bytes
 	    : estimate.source_bytes;
@@ -722,7 +722,7 @@ Test(estimate, bound_on_ring_memory_counts_segments_of_replicate_flows)
 Test(estimate, wrong_attributes_are_named)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 0, 0);
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 
 	assert_error(dfi_flow_estimate(rig.dfi, NULL, &estimate), -EINVAL,
 	    "attr is NULL");
@@ -871,7 +871,7 @@ static void expect_nothing_opened(struct dfi *dfi, uint64_t bytes,
 /* What a source maps. */
 static void refuse_mappings(const struct dfi_flow_attr *attr)
 {
-	struct dfi_flow_estimate estimate = estimate_of(attr);
+	struct dfi_flow_needs estimate = estimate_of(attr);
 	struct ends ends = { .n_sources = 1, .n_targets = N_LARGE };
 	uint64_t all = N_LARGE * estimate.target_bytes;
 	struct rlimit space;
@@ -906,7 +906,7 @@ Test(estimate, rings_of_a_source_are_refused_before_the_first_is_mapped)
 Test(estimate, rings_of_a_source_are_refused_before_the_first_counts)
 {
 	struct dfi_flow_attr attr = kv_attr(1, N_LARGE, 8192, 8);
-	struct dfi_flow_estimate estimate = estimate_of(&attr);
+	struct dfi_flow_needs estimate = estimate_of(&attr);
 	struct ends ends = { .n_targets = N_LARGE };
 	uint64_t all = N_LARGE * estimate.image_bytes;
 	struct dfi_source *source;
@@ -940,7 +940,7 @@ static void forget_most_memory(void)
 Test(estimate, port_is_refused_before_its_ring_is_reserved)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 512, 16384);
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 	struct rlimit old, low;
 	struct dfi_target *target;
 	char need[64];

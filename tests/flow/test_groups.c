@@ -689,7 +689,7 @@ Test(groups, declarations_that_make_no_sense_are_named)
 Test(groups, estimate_counts_the_sets)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 3, 0);
-	struct dfi_flow_estimate without, with;
+	struct dfi_flow_needs without, with;
 
 	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &without), 0);
 	attr.routing = DFI_ROUTE_DIRECT;

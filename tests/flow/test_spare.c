@@ -83,7 +83,7 @@ struct trial {
 
 static uint64_t region_bytes(const struct dfi_flow_attr *attr)
 {
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 
 	cr_assert_eq(
 	    dfi_flow_estimate(rig.dfi, attr, &estimate), 0, "%s", dfi_errmsg());

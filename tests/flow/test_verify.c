@@ -152,7 +152,7 @@ Test(verify, is_off_by_default)
 Test(verify, is_what_the_creator_has_set)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_VERIFY_NONE, 0);
-	struct dfi_flow_estimate plain, verified;
+	struct dfi_flow_needs plain, verified;
 	struct dfi *dfi;
 
 	setenv("DFI_VERIFY", "crc", 1);

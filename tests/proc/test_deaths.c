@@ -285,7 +285,7 @@ Test(deaths, a_process_that_closed_before_it_ended_has_not_died)
 
 Test(deaths, are_watched_for_by_one_descriptor_for_each_process)
 {
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
 		.kind = DFI_SHUFFLE,

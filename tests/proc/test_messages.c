@@ -283,7 +283,7 @@ Test(messages, of_a_tuple_larger_than_a_segment)
 Test(messages, of_too_many_endpoints)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	struct dfi_flow_estimate estimate;
+	struct dfi_flow_needs estimate;
 
 	attr.kind = DFI_SHUFFLE;
 	attr.n_sources = 5000;
