@@ -89,12 +89,11 @@ static inline void context_use_end(struct dfi **dfi)
  * as what it opened is there, if it calls context_use_keep(&use). The thread
  * can't be cancelled in it.
  */
-#define CONTEXT_USE(dfi, ret)                                               \
-	CANCEL_POINT;                                                       \
-	int ret = dfi__context_enter(dfi);                                  \
-	__attribute__((cleanup(context_use_end))) struct dfi *use = ret < 0 \
-	    ? NULL                                                          \
-	    : (dfi)
+#define CONTEXT_USE(dfi, ret)                    \
+	CANCEL_POINT;                            \
+	int ret = dfi__context_enter(dfi);       \
+	__attribute__((cleanup(context_use_end), \
+	    unused)) struct dfi *use = ret < 0 ? NULL : (dfi)
 
 static inline void context_use_keep(struct dfi **use)
 {
