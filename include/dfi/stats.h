@@ -45,8 +45,9 @@ struct dfi_endpoint_stats {
 	/* As in dfi_source_stats and dfi_target_stats. */
 	uint64_t stalls, stall_ns, polls, yields, sleeps, long_stalls;
 	/*
-	 * How long the wait lasts in which a call is now; 0: in none. Spinning
-	 * of the first microseconds is not seen, nor are waits of groups.
+	 * How long the wait lasts in which a call is now, of a target also one
+	 * on its group; 0: in none. Spinning of the first microseconds is not
+	 * seen.
 	 */
 	uint64_t waiting_ns;
 	uint32_t waits_for; /* the target that such a source waits for, or in

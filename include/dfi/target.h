@@ -166,7 +166,7 @@ struct dfi_target_stats {
 	 */
 	uint64_t tuples, bytes;
 	uint64_t segments;
-	uint64_t stalls;   /* waits for data */
+	uint64_t stalls;   /* waits for data, its group's among them */
 	uint64_t stall_ns; /* in those that outlast spinning */
 	/* In these waits: while spinning, looks, each of which may be several
 	 * at the rings; yields; sleeps. */

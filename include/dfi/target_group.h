@@ -10,7 +10,8 @@
  *
  * A group belongs to one thread at a time, the one of its targets. Targets with
  * data are served in turn, some segments each. While a target is in a group, a
- * consuming call on the target itself never waits.
+ * consuming call on the target itself never waits. Each target counts the
+ * group's waits as its own (dfi_target_stats).
  */
 #ifndef DFI_TARGET_GROUP_H
 #define DFI_TARGET_GROUP_H
@@ -26,9 +27,18 @@ extern "C" {
 
 struct dfi_target_group;
 
+/* Flags of groups, beside DFI_NONBLOCK. */
+enum {
+	/*
+	 * The end of each target's flow is told, once:
+	 * dfi_target_group_consume_batch() returns 0 with batch->target.
+	 */
+	DFI_TELL_ENDS = 4,
+};
+
 struct dfi_target_group_attr {
 	uint32_t size;
-	uint32_t flags;            /* DFI_NONBLOCK */
+	uint32_t flags;            /* DFI_NONBLOCK, DFI_TELL_ENDS */
 	uint32_t stall_timeout_ms; /* default 0: wait while sources live */
 	uint32_t wait;             /* enum dfi_wait; the targets' don't count */
 };
@@ -74,10 +84,11 @@ struct dfi_target_group_batch {
 
 /*
  * Lend a batch of any target until dfi_target_group_release(). One batch at a
- * time. Returns its count (> 0); 0 when all targets have come to the end of
- * their flows, or there are none; or an error. If that is one of a target (see
- * target.h), batch->target says of which one, and the others go on with the
- * next call; after a hard error the target is not looked at any more; after
+ * time. Returns its count (> 0); 0 with batch->target NULL when all targets
+ * have come to the end of their flows, or there are none; with DFI_TELL_ENDS, 0
+ * with batch->target when that one has; or an error. If that is one of a target
+ * (see target.h), batch->target says of which one, and the others go on with
+ * the next call; after a hard error the target is not looked at any more; after
  * -ENODATA (a gap: see dfi_target_gap()) it goes on, too. With
  * batch->target NULL it is one of the group: -ETIMEDOUT: nothing came for
  * stall_timeout_ms. -EAGAIN: with DFI_NONBLOCK, nothing is there. -EBUSY: a

@@ -9,8 +9,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include "../base/attr.h"
+#include "../base/counter.h"
 #include "../base/error.h"
-#include "../base/error_list.h"
 #include "../base/notify.h"
 #include "context.h"
 #include "target.h"
@@ -34,7 +34,7 @@ struct dfi_target_group {
 	bool has_descriptor;      /* somebody polls */
 	struct dfi_target *lends; /* whose batch is out */
 	struct wait_policy wait;
-	struct wait_time wait_time;
+	struct wait_time wait_time; /* its members have the counts */
 	struct notify notify;
 };
 
@@ -67,7 +67,7 @@ int dfi_target_group_open(struct dfi *dfi,
 	if (!ret)
 		ret = dfi__attr_load(
 		    &attr, sizeof(attr), user, "dfi_target_group_attr");
-	if (!ret && attr.flags & ~(uint32_t)DFI_NONBLOCK)
+	if (!ret && attr.flags & ~(uint32_t)(DFI_NONBLOCK | DFI_TELL_ENDS))
 		ret = dfi__fail(-EINVAL,
 		    "dfi_target_group_attr.flags %#x are not all known",
 		    attr.flags);
@@ -215,7 +215,10 @@ static void fill(struct dfi_target_group_batch *batch,
 	};
 }
 
-/* As a consuming call on the member: > 0, 0, -EAGAIN, or its error. */
+/*
+ * As a consuming call on the member: > 0, -EAGAIN, or its error; its end is 0
+ * if the group tells ends, else -EAGAIN.
+ */
 static int try_member(struct dfi_target_group *group,
     struct group_member *member, struct dfi_target_group_batch *batch)
 {
@@ -233,12 +236,15 @@ static int try_member(struct dfi_target_group *group,
 		member->done = true;
 		group->n_open--;
 	}
-	if (ret)
-		fill(batch, member, &tuples);
-	return ret ? ret : -EAGAIN;
+	if (!ret && !(group->flags & DFI_TELL_ENDS))
+		return -EAGAIN;
+	fill(batch, member, &tuples);
+	return ret;
 }
 
-/* Each member once, the current one first: > 0, -EAGAIN, or a member's error.
+/*
+ * Each member once, the current one first: > 0, 0 for the end of one, -EAGAIN,
+ * or a member's error.
  */
 static int try_members(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch)
@@ -329,45 +335,120 @@ static void look_for_stalls(struct dfi_target_group *group)
 			dfi__target_found_nothing(group->members[i].target);
 }
 
-static bool sleep_on_all(struct dfi_target_group *group, int64_t deadline)
+/*
+ * A group's wait is one of each of its members, and counted there: stalls when
+ * it begins, sleeps as they come, the rest when it ends.
+ */
+static void count_stall(struct dfi_target_group *group)
+{
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++)
+		if (!group->members[i].done)
+			counter_add(&group->members[i].target->stalls, 1);
+}
+
+static void count_sleep(struct dfi_target_group *group)
+{
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++)
+		if (!group->members[i].done)
+			counter_add(
+			    &group->members[i].target->wait_time.counts.sleeps,
+			    1);
+}
+
+/* since: when the part of it began that other threads see; 0: it is over. */
+static void set_since(struct dfi_target_group *group, int64_t since)
+{
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++)
+		if (!group->members[i].done)
+			atomic_set(
+			    &group->members[i].target->wait_time.counts.since,
+			    since);
+}
+
+static void count_wait(
+    struct dfi_target_group *group, const struct wait_counts *spent)
+{
+	struct wait_counts *counts;
+	uint32_t i;
+
+	for (i = 0; i < group->n_members; i++) {
+		if (group->members[i].done)
+			continue;
+		counts = &group->members[i].target->wait_time.counts;
+		counter_add(&counts->polls, atomic_peek(&spent->polls));
+		counter_add(&counts->yields, atomic_peek(&spent->yields));
+		counter_add(&counts->ns, atomic_peek(&spent->ns));
+	}
+}
+
+static bool sleep_on_all(
+    struct dfi_target_group *group, int64_t deadline, struct wait_counts *spent)
 {
 	struct pollfd pollfd = { .fd = group->notify.fd, .events = POLLIN };
 	CANCEL_OFF;
 
 	if (group->wait.yields &&
-	    dfi__wait_yielding(
-		&group->wait, &group->wait_time.counts, any_ready, group))
+	    dfi__wait_yielding(&group->wait, spent, any_ready, group))
 		return true;
 	while (!arm(group, deadline)) {
 		if (clock_now_ns() >= deadline)
 			return false;
 		look_for_stalls(group);
+		count_sleep(group);
 		/* Its timer ends it; a signal only makes it look again. */
 		poll(&pollfd, 1, -1);
 	}
 	return true;
 }
 
-/* Wait for a member that has something. Whether there is one in time. */
-static bool wait_for_any(struct dfi_target_group *group, int64_t deadline)
+static bool spin_on_all(
+    struct dfi_target_group *group, int64_t deadline, struct wait_counts *spent)
 {
 	int64_t now, next_look = 0;
-	uint32_t spent;
 	bool there;
 
-	for (spent = 0; spent < group->wait.budget; spent += group->n_members)
-		if (any_ready(group))
-			return true;
-	if (group->wait.sleeps)
-		return sleep_on_all(group, deadline);
 	do {
 		there = any_ready(group);
+		counter_add(&spent->polls, 1);
 		now = there ? 0 : clock_now_ns();
 		if (!there && now >= next_look) {
 			look_for_stalls(group);
 			next_look = now + WAIT_TICK_NS / 8;
 		}
 	} while (!there && now < deadline);
+	return there;
+}
+
+/* Wait for a member that has something. Whether there is one in time. */
+static bool wait_for_any(struct dfi_target_group *group, int64_t deadline)
+{
+	struct wait_counts spent = { .since = 0 };
+	bool there = false;
+	uint32_t looked;
+	int64_t start;
+
+	count_stall(group);
+	for (looked = 0; !there && looked < group->wait.budget;
+	     looked += group->n_members) {
+		there = any_ready(group);
+		counter_add(&spent.polls, 1);
+	}
+	if (!there) {
+		start = clock_now_ns();
+		set_since(group, start);
+		there = group->wait.sleeps
+		    ? sleep_on_all(group, deadline, &spent)
+		    : spin_on_all(group, deadline, &spent);
+		set_since(group, 0);
+		counter_add(&spent.ns, (uint64_t)(clock_now_ns() - start));
+	}
+	count_wait(group, &spent);
 	return there;
 }
 
@@ -379,9 +460,9 @@ static int wait_for_batch(struct dfi_target_group *group, int64_t give_up)
 	if (wait_for_any(group, attach < give_up ? attach : give_up) ||
 	    clock_now_ns() < give_up)
 		return 0;
-	dfi__fail(-ETIMEDOUT, "a group of %u targets: no tuple came for %ld ms",
-	    group->n_open, (long)(group->wait_time.timeout_ns / NS_PER_MS));
-	return dfi__error_keep(-ETIMEDOUT);
+	return dfi__fail(-ETIMEDOUT,
+	    "a group of %u targets: no tuple came for %ld ms", group->n_open,
+	    (long)(group->wait_time.timeout_ns / NS_PER_MS));
 }
 
 int dfi_target_group_consume_batch(

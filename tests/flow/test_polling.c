@@ -623,6 +623,60 @@ Test(group, knows_its_members)
 	cr_assert_eq(dfi_target_group_close(second), 0);
 }
 
+/* Each end once, behind the target's tuples, and then that of all. */
+static void group_tells_ends(uint32_t flags)
+{
+	struct dfi_target_group *group = open_group(flags | DFI_TELL_ENDS, 0);
+	struct dfi_target_group_batch batch;
+	struct dfi_source *sources[2];
+	struct dfi_target *targets[2];
+	struct kv kv = { 0, 0 };
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < 2; i++) {
+		create_kv_flow(rig.dfi, flows[i], 1, 1, 1, 64);
+		targets[i] = open_target(rig.other, flows[i], 0, 0);
+		sources[i] = open_source(rig.dfi, flows[i], 0, 0);
+		cr_assert_eq(
+		    dfi_target_group_add(group, targets[i], &sources[i]), 0);
+	}
+	for (i = 2; i-- > 0;) {
+		cr_assert_eq(dfi_source_push(sources[i], &kv), 0);
+		cr_assert_eq(dfi_source_close(sources[i]), 0);
+		do {
+			ret = dfi_target_group_consume_batch(group, &batch);
+		} while (ret == -EAGAIN);
+		cr_assert_eq(ret, 1, "%s", dfi_errmsg());
+		dfi_target_group_release(group, &batch);
+		do {
+			ret = dfi_target_group_consume_batch(group, &batch);
+		} while (ret == -EAGAIN);
+		cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+		cr_assert_eq(batch.target, targets[i]);
+		cr_assert_eq(batch.arg, &sources[i]);
+		cr_assert_str_eq(batch.flow, flows[i]);
+		cr_assert_eq(batch.batch.count, 0);
+		dfi_target_group_release(group, &batch);
+		cr_assert_eq(batch.target, targets[i]);
+	}
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(dfi_target_group_consume_batch(group, &batch), 0);
+		cr_assert_null(batch.target);
+	}
+	cr_assert_eq(dfi_target_group_close(group), 0);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(dfi_target_close(targets[i]), 0);
+		cr_assert_eq(dfi_flow_remove(rig.dfi, flows[i]), 0);
+	}
+}
+
+Test(group, tells_which_of_its_targets_has_ended)
+{
+	group_tells_ends(0);
+	group_tells_ends(DFI_NONBLOCK);
+}
+
 Test(group, has_timeouts)
 {
 	struct dfi_target_attr target_attr = DFI_TARGET_ATTR_INIT;
