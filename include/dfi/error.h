@@ -88,9 +88,11 @@ struct dfi_error_info {
  * them. A flow's failure counts once for each handle, not with each call that
  * repeats it. Of more than DFI_MAX_ERRORS those are forgotten that were not met
  * for longest. Not kept is what tells how the library was called (-EINVAL,
- * -EBADF, -E2BIG, -ERANGE, -EBUSY), -EAGAIN, -EPIPE and -ENODATA. A non-zero
- * return of fn ends the call, which returns it. info is valid during the call
- * of fn only. Any thread. -EINVAL: fn is NULL.
+ * -EBADF, -E2BIG, -ERANGE, -EBUSY), -EAGAIN, -EPIPE and -ENODATA; nor
+ * -ETIMEDOUT after a time that the program chose, stall_timeout_ms or that of
+ * dfi_barrier_wait(), unless it ends a stream. A non-zero return of fn ends the
+ * call, which returns it. info is valid during the call of fn only. Any thread.
+ * -EINVAL: fn is NULL.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);

@@ -322,8 +322,7 @@ int dfi__target_wait(struct dfi_target *target)
 		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)
 			return ret;
 	}
-	dfi__fail(-ETIMEDOUT, "flow '%s': %s %u: no tuple came for %ld ms",
-	    target->flow.name, TARGET_ID(target),
-	    (long)(time->timeout_ns / NS_PER_MS));
-	return dfi__error_keep(-ETIMEDOUT);
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: no tuple came for %ld ms", target->flow.name,
+	    TARGET_ID(target), (long)(time->timeout_ns / NS_PER_MS));
 }

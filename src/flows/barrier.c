@@ -314,6 +314,12 @@ static int arrive(struct dfi_barrier *barrier, int64_t deadline)
 	return ret < 0 ? ret : 0;
 }
 
+/* A time-out that the caller asked for is no error of the program. */
+static int keep_error(int ret, uint32_t timeout_ms)
+{
+	return ret == -ETIMEDOUT && timeout_ms ? ret : dfi__error_keep(ret);
+}
+
 int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 {
 	HANDLE_WAITING_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
@@ -329,7 +335,7 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 	if (barrier->passed == barrier->arrived)
 		ret = arrive(barrier, deadline);
 	if (ret < 0)
-		return dfi__error_keep(ret);
+		return keep_error(ret, timeout_ms);
 	pthread_mutex_lock(&barrier->lock);
 	ret = await(barrier, barrier->arrived, deadline);
 	pthread_mutex_unlock(&barrier->lock);
@@ -338,7 +344,7 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 	/* It may have been a call that found the loss. */
 	else if (ret == -ECONNRESET)
 		dfi__barrier_withdraw(barrier);
-	return dfi__error_keep(ret);
+	return keep_error(ret, timeout_ms);
 }
 
 /* And from now on, the control thread does not. */

@@ -187,10 +187,10 @@ int dfi__order_late(const struct dfi_source *source)
 		return dfi__fail_text(-EAGAIN,
 		    "the place in the order of the source's last segment is on "
 		    "its way");
-	return dfi__error_keep(dfi__fail(-ETIMEDOUT,
+	return dfi__fail(-ETIMEDOUT,
 	    "flow '%s': source %u: the flow's sequencer, with target %u, has "
 	    "not said where in the order the last segment is",
-	    source->flow.name, source->index, HOLDER));
+	    source->flow.name, source->index, HOLDER);
 }
 
 /* One that waits for a place; for a second and more, if it was told. */

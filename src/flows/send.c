@@ -210,7 +210,7 @@ static int wait_for_credit(struct dfi_source *source, uint32_t target)
 	atomic_set(&source->targets.sleeping, NULL);
 	if (there)
 		return 0;
-	dfi__fail(-ETIMEDOUT,
+	return dfi__fail(-ETIMEDOUT,
 	    "flow '%s': %s %u: the ring of %s %u stayed full for %ld ms",
 	    source->flow.name, SOURCE_ID(source),
 	    PEER_ID(&source->targets, target),
@@ -218,7 +218,6 @@ static int wait_for_credit(struct dfi_source *source, uint32_t target)
 	    (long)(min_u64((uint64_t)(clock_now_ns() - start),
 		       (uint64_t)source->wait_time.timeout_ns) /
 		NS_PER_MS));
-	return dfi__error_keep(-ETIMEDOUT);
 }
 
 static bool has_room(struct dfi_source *source, uint32_t target)

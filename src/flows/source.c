@@ -648,6 +648,9 @@ int dfi_source_close(struct dfi_source *source)
 	    : DEADLINE_NEVER;
 	ret = source->combine ? dfi__combine_finish(source, deadline)
 			      : flush_to_close(source, deadline);
+	/* Other calls only report that; here it ends the stream. */
+	if (ret == -ETIMEDOUT)
+		dfi__error_keep(ret);
 	if (!ret)
 		ret = dfi__error_keep(check_whole(source));
 	if (!ret)
