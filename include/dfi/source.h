@@ -10,7 +10,8 @@
  *
  * Three ways in, from simple to fast:
  *   dfi_source_push()         one tuple, routed
- *   dfi_source_push_batch()   an array of tuples, routed
+ *   dfi_source_push_batch()   an array of tuples, routed, or all to one
+ *                             target: dfi_source_push_batch_to()
  *   a cursor, or claim/commit a run of tuples to one target, at memory speed
  *
  * Waiting: when the target's ring is full, a call waits (see enum dfi_wait) for
@@ -31,10 +32,15 @@
  *                also: another thread is inside a call on this source, which
  *                is a fault of the application; the log says so, too
  *   -EOWNERDEAD  the handle was inherited over fork()
+ *   -EINVAL, -ERANGE, -EPROTOTYPE, -EMSGSIZE
+ *                an argument is wrong, such as a target that does not exist,
+ *                also one that a routing function names. Nothing was taken,
+ *                and the source is as it was; not sticky
  * Other errors are sticky: every later call returns the same, and so does
  * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) makes
  * dfi_source_close() fail with its error, unless later a push or claim for that
- * target found room, or a mark or flush that needed it. So
+ * target found room, or a mark or flush that needed it. A push that was
+ * refused for an argument does so unless the source takes another tuple. So
  *
  *	for (i = 0; i < n; i++)
  *		if (dfi_source_push(source, &tuples[i]) < 0)
@@ -108,8 +114,8 @@ struct dfi_source_attr {
 					    against the flow's if given */
 	/*
 	 * For DFI_ROUTE_FUNCTION: the target of a tuple. Called in the pushing
-	 * thread with route_arg; a number >= n_targets makes the push fail with
-	 * -ERANGE.
+	 * thread with route_arg; the push of a tuple for which it returns a
+	 * number >= n_targets is refused: -ERANGE.
 	 */
 	uint32_t (*route)(void *arg, const void *tuple, uint32_t n_targets);
 	void *route_arg;
@@ -374,14 +380,13 @@ DFI_INLINE int dfi_source_push_to(
  * whichever way it comes in; at first everything goes to all. Sends what is
  * buffered for another set, as a push that fills a segment does. A span that is
  * lent ends. 0, or an error: -EINVAL: the set is empty; -ERANGE: it has a bit
- * beyond the last target; -EPROTOTYPE: the flow has no groups; these are not
- * sticky.
+ * beyond the last target; -EPROTOTYPE: the flow has no groups; then the set
+ * stays as it was.
  */
 DFI_API int dfi_source_choose(struct dfi_source *source, uint64_t targets);
 
 /*
- * Choose a set and push a tuple to it. Errors of both, which are sticky, as the
- * tuple is lost.
+ * Choose a set and push a tuple to it. Errors of both.
  */
 DFI_INLINE int dfi_source_push_set(
     struct dfi_source *source, uint64_t targets, const void *tuple)
@@ -427,10 +432,19 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
  * was room; a negative error if none was taken. An error after a prefix was
  * taken comes with the next call. After -EPIPE the first tuple is the one that
  * its target doesn't want: go on behind it. n is at most INT32_MAX, and tuples
- * not NULL unless n is 0 (-EINVAL). -EPROTOTYPE, -ERANGE as dfi_source_push().
+ * not NULL unless n is 0 (-EINVAL). -EPROTOTYPE, -ERANGE as dfi_source_push():
+ * the first tuple is the one that has no target.
  */
 DFI_API int dfi_source_push_batch(
     struct dfi_source *source, const void *tuples, uint32_t n);
+
+/*
+ * The same, all to one target, as dfi_source_push_to() does; in a replicate
+ * flow DFI_ALL_TARGETS, or with groups the set that was chosen last. -ERANGE:
+ * no such target.
+ */
+DFI_API int dfi_source_push_batch_to(
+    struct dfi_source *source, uint32_t target, const void *tuples, uint32_t n);
 
 /* Room in a target's ring, lent to the caller to build tuples in. */
 struct dfi_span {
@@ -443,15 +457,26 @@ struct dfi_span {
  * Lend the free rest of the target's open segment: at least one tuple. Valid
  * until the next call on this source, and not in a forked child. To write
  * nothing, don't commit.
- * 0, or an error: -ERANGE: no such target; not sticky.
+ * 0, or an error: -ERANGE: no such target.
  */
 DFI_API int dfi_source_claim(
     struct dfi_source *source, uint32_t target, struct dfi_span *span);
 
 /*
- * Send the first count tuples of the span that the last dfi_source_claim()
- * lent. 0, or an error: -EINVAL: the span is not that one, or count is larger
- * than span->count; not sticky.
+ * The same with room for at least n tuples, or nothing: for messages of several
+ * tuples, which lie in one segment then, so that the target gets them in one
+ * batch, and -EAGAIN never cuts one. Sends the open segment, if the rest of it
+ * has less room. -EMSGSIZE: a segment never has room for n; the text says for
+ * how many it has. That is 1 in flows for latency, and in those whose windows
+ * end by themselves. -EINVAL: n is 0. -ERANGE: no such target.
+ */
+DFI_API int dfi_source_claim_n(struct dfi_source *source, uint32_t target,
+    uint32_t n, struct dfi_span *span);
+
+/*
+ * Send the first count tuples of the span that the last dfi_source_claim() or
+ * dfi_source_claim_n() lent. 0, or an error: -EINVAL: the span is not that one,
+ * or count is larger than span->count.
  */
 DFI_API int dfi_source_commit(
     struct dfi_source *source, const struct dfi_span *span, uint32_t count);

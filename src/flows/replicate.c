@@ -113,11 +113,11 @@ static int choose(struct dfi_source *source, uint64_t targets, bool to_push)
 
 	if (ret < 0)
 		return ret;
-	source_lock(source);
 	ret = check_set(source, targets);
-	if (ret < 0 && to_push)
-		ret = dfi__source_fail(source, ret);
-	if (!ret && targets != source->head.targets)
+	if (ret < 0)
+		return to_push ? dfi__source_refuse(source, ret) : ret;
+	source_lock(source);
+	if (targets != source->head.targets)
 		ret = change_set(source, targets);
 	source_unlock(source);
 	source->claimed = NULL;

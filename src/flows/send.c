@@ -29,6 +29,15 @@ int dfi__source_fail(struct dfi_source *source, int err)
 	return err;
 }
 
+int dfi__source_refuse(struct dfi_source *source, int err)
+{
+	source->refusal = err;
+	source->refusal_taken = dfi__source_taken(source);
+	snprintf(source->status_text, sizeof(source->status_text), "%s",
+	    dfi_errmsg());
+	return err;
+}
+
 static int was_aborted(const struct dfi_source *source)
 {
 	return dfi__fail(-ECANCELED,
@@ -653,31 +662,104 @@ int dfi_source_flush(struct dfi_source *source)
 	return ret;
 }
 
+/* Tuples for which a lane has room in its open segment. */
+static uint32_t lane_room(const struct dfi_source *source, uint32_t target)
+{
+	if (source_lane_is_closed(source, target))
+		return 0;
+	return (uint32_t)(source->writers[target].end -
+		   source->head.lanes[target].next) /
+	    source->head.tuple_size;
+}
+
+/* The most that a segment has room for in any case. */
+static uint32_t most_room(const struct dfi_source *source, uint32_t target)
+{
+	uint32_t n = source->writers[target].geometry.segment_tuples;
+
+	/* Behind any tuple the window may end, and the segment with it. */
+	if (source->window && source->window->tuples)
+		return 1;
+	return source->combine
+	    ? (uint32_t)min_u64(
+		  n, source->combine->stage_size / source->head.tuple_size)
+	    : n;
+}
+
+static int check_claim(
+    const struct dfi_source *source, uint32_t target, uint32_t n)
+{
+	uint32_t most;
+
+	if (target >= source->head.n_lanes)
+		return dfi__source_no_target(source, target);
+	if (!n)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: claim: 0 tuples: claim 1 or more",
+		    source->flow.name, SOURCE_ID(source));
+	most = most_room(source, target);
+	if (n > most)
+		return dfi__fail(-EMSGSIZE,
+		    "flow '%s': %s %u: claim: %u tuples do not fit a segment: "
+		    "claim at most %u, or create the flow with a larger "
+		    "segment_size",
+		    source->flow.name, SOURCE_ID(source), n, most);
+	return 0;
+}
+
+/* An open segment that has less room than that is sent. */
+static int claim_room(struct dfi_source *source, uint32_t target, uint32_t n)
+{
+	int ret = 0;
+
+	source_lock(source);
+	if (lane_room(source, target) && lane_room(source, target) < n)
+		ret = source->window ? dfi__window_send(source, target)
+				     : dfi__source_send(source, target);
+	if (!ret && source_lane_is_closed(source, target))
+		ret = dfi__source_make_room(source, target);
+	source_unlock(source);
+	return ret;
+}
+
+static always_inline int claim(struct dfi_source *source, uint32_t target,
+    uint32_t n, struct dfi_span *span)
+{
+	int ret = 0;
+
+	if (lane_room(source, target) < n)
+		ret = claim_room(source, target, n);
+	if (ret < 0)
+		return ret;
+	span->tuples = source->head.lanes[target].next;
+	span->count = lane_room(source, target);
+	span->target = target;
+	source->claimed = span->tuples;
+	return 0;
+}
+
 int dfi_source_claim(
     struct dfi_source *source, uint32_t target, struct dfi_span *span)
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
-	struct dfi_source_lane *lane;
 	int ret = dfi__source_check_free(source);
 
 	if (ret < 0)
 		return ret;
 	if (target >= source->head.n_lanes)
 		return dfi__source_no_target(source, target);
-	lane = &source->head.lanes[target];
-	if (source_lane_is_closed(source, target)) {
-		source_lock(source);
-		ret = dfi__source_make_room(source, target);
-		source_unlock(source);
-		if (ret < 0)
-			return ret;
-	}
-	span->tuples = lane->next;
-	span->count = (uint32_t)(source->writers[target].end - lane->next) /
-	    source->head.tuple_size;
-	span->target = target;
-	source->claimed = lane->next;
-	return 0;
+	return claim(source, target, 1, span);
+}
+
+int dfi_source_claim_n(struct dfi_source *source, uint32_t target, uint32_t n,
+    struct dfi_span *span)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = dfi__source_check_free(source);
+
+	if (!ret)
+		ret = check_claim(source, target, n);
+	return ret < 0 ? ret : claim(source, target, n, span);
 }
 
 static int commit(struct dfi_source *source, const struct dfi_span *span,
@@ -702,8 +784,8 @@ static int commit(struct dfi_source *source, const struct dfi_span *span,
 		(uint64_t)(source->writers[span->target].end - lane->next))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: commit: %u tuples are more than "
-		    "were claimed",
-		    source->flow.name, SOURCE_ID(source), count);
+		    "the %u that were claimed",
+		    source->flow.name, SOURCE_ID(source), count, span->count);
 	source->claimed = NULL;
 	more = more && source_may_hold(source);
 	if (more)
@@ -823,8 +905,11 @@ struct dfi_source_cursor dfi_source_cursor_slow(struct dfi_source_cursor cursor)
 	struct dfi_source *source = cursor.source;
 
 	SOURCE_CALL(source, failed_cursor(cursor, SOURCE_SHARED(source)));
-	if (cursor_is_dead(&cursor))
+	if (cursor_is_dead(&cursor)) {
+		if (cursor.status != -EBUSY && !source_check(source))
+			(void)dfi__source_refuse(source, cursor.status);
 		return cursor;
+	}
 	source_lock(source);
 	cursor.status = store_cursor(&cursor);
 	if (!cursor.status && !source->writers[cursor.target].segment)

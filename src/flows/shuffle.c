@@ -11,18 +11,15 @@
 #include "../base/compiler.h"
 #include "../base/error.h"
 
-/* Sticky: the tuple is lost, so the stream must not end as if it were whole. */
+/* Of a push, whose tuple is not taken. */
 int dfi_source_no_target(struct dfi_source *source, uint32_t target)
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = source_check(source);
 
-	if (ret < 0)
-		return ret;
-	source_lock(source);
-	ret = dfi__source_fail(source, dfi__source_no_target(source, target));
-	source_unlock(source);
-	return ret;
+	return ret < 0
+	    ? ret
+	    : dfi__source_refuse(source, dfi__source_no_target(source, target));
 }
 
 static int check_routable(struct dfi_source *source)
@@ -31,14 +28,12 @@ static int check_routable(struct dfi_source *source)
 
 	if (ret || source->router.routing != DFI_ROUTE_DIRECT || source->fan)
 		return ret;
-	dfi__fail(-EPROTOTYPE,
-	    "flow '%s' has direct routing: name the target "
-	    "(dfi_source_push_to(), dfi_source_claim() or a cursor)",
-	    source->flow.name);
-	source_lock(source);
-	ret = dfi__source_fail(source, -EPROTOTYPE);
-	source_unlock(source);
-	return ret;
+	return dfi__source_refuse(source,
+	    dfi__fail(-EPROTOTYPE,
+		"flow '%s' has direct routing: name the target "
+		"(dfi_source_push_to(), dfi_source_push_batch_to(), "
+		"dfi_source_claim() or a cursor)",
+		source->flow.name));
 }
 
 /*
@@ -71,38 +66,38 @@ int dfi_source_push_slow(struct dfi_source *source, const void *tuple)
 	return ret < 0 ? ret : push_routed(source, tuple);
 }
 
-static int make_room(struct dfi_source *source)
+static int make_room(struct dfi_source *source, uint32_t target)
 {
 	int ret;
 
 	source_lock(source);
-	ret = dfi__source_make_room_to_push(source, 0);
+	ret = dfi__source_make_room_to_push(source, target);
 	source_unlock(source);
 	return ret;
 }
 
 /* All to one target: whole runs at a time. */
-static uint32_t batch_to_one(
-    struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
+static uint32_t batch_to_one(struct dfi_source *source, uint32_t target,
+    const char *tuples, uint32_t n, int *ret)
 {
-	struct dfi_source_lane *lane = &source->head.lanes[0];
+	struct dfi_source_lane *lane = &source->head.lanes[target];
 	size_t size = source->head.tuple_size, run;
 	uint32_t taken = 0;
 
 	while (taken < n) {
-		if (source_lane_is_closed(source, 0)) {
-			*ret = make_room(source);
+		if (source_lane_is_closed(source, target)) {
+			*ret = make_room(source, target);
 			if (*ret < 0)
 				break;
 		}
 		/* The lane's end may be lower, but is not where room ends. */
 		run = min_u64((n - taken) * size,
-		    (uint64_t)(source->writers[0].end - lane->next));
+		    (uint64_t)(source->writers[target].end - lane->next));
 		dfi_copy_lines(lane->next, tuples, run);
 		tuples += run;
 		taken += (uint32_t)(run / size);
 		if (dfi_source_lane_advance(lane, lane->next + run)) {
-			*ret = dfi_source_lane_full(source, 0);
+			*ret = dfi_source_lane_full(source, target);
 			if (*ret < 0)
 				break;
 		}
@@ -135,7 +130,7 @@ static uint32_t batch_held(
 	if (holds)
 		source->batch.open = true;
 	if (source->head.inline_routing == DFI_INLINE_ONE)
-		taken = batch_to_one(source, tuples, n, ret);
+		taken = batch_to_one(source, 0, tuples, n, ret);
 	else
 		taken = dfi__partition(
 		    source, tuples, n, dfi__lists_targets(), ret);
@@ -145,6 +140,48 @@ static uint32_t batch_held(
 	return taken;
 }
 
+static int check_batch(
+    struct dfi_source *source, const void *tuples, uint32_t n)
+{
+	if (likely(n <= INT32_MAX && (tuples || !n)))
+		return 0;
+	if (n > INT32_MAX)
+		dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: push_batch: %u tuples are more "
+		    "than %d",
+		    source->flow.name, SOURCE_ID(source), n, INT32_MAX);
+	else
+		dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: push_batch: tuples is NULL",
+		    source->flow.name, SOURCE_ID(source));
+	return dfi__source_refuse(source, -EINVAL);
+}
+
+int dfi_source_push_batch_to(
+    struct dfi_source *source, uint32_t target, const void *tuples, uint32_t n)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = dfi__source_check_free(source);
+	bool holds;
+	uint32_t taken;
+
+	if (!ret)
+		ret = check_batch(source, tuples, n);
+	if (ret < 0)
+		return ret;
+	if (target >= source->head.n_lanes)
+		return dfi__source_refuse(
+		    source, dfi__source_no_target(source, target));
+	holds = source_may_hold(source);
+	if (holds)
+		source->batch.open = true;
+	taken = batch_to_one(source, target, tuples, n, &ret);
+	if (holds)
+		source->batch.open = false;
+	source_post(source);
+	return taken ? (int)taken : ret;
+}
+
 int dfi_source_push_batch(
     struct dfi_source *source, const void *tuples, uint32_t n)
 {
@@ -152,17 +189,10 @@ int dfi_source_push_batch(
 	uint32_t taken;
 	int ret = check_routable(source);
 
+	if (!ret)
+		ret = check_batch(source, tuples, n);
 	if (ret < 0)
 		return ret;
-	if (n > INT32_MAX)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': %s %u: push_batch: %u tuples are more "
-		    "than %d",
-		    source->flow.name, SOURCE_ID(source), n, INT32_MAX);
-	if (unlikely(!tuples && n))
-		return dfi__fail(-EINVAL,
-		    "flow '%s': %s %u: push_batch: tuples is NULL",
-		    source->flow.name, SOURCE_ID(source));
 	if (source->head.inline_routing == DFI_INLINE_ONE ||
 	    dfi__partitions(source)) {
 		taken = batch_held(source, tuples, n, &ret);

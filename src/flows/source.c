@@ -600,6 +600,9 @@ static int check_whole(struct dfi_source *source)
 	struct writer *lane;
 	uint32_t t;
 
+	if (source->refusal &&
+	    dfi__source_taken(source) <= source->refusal_taken)
+		return dfi__fail(source->refusal, "%s", source->status_text);
 	if (source->window && source->window->refused)
 		return dfi__fail(source->window->refused,
 		    "flow '%s': %s %u: closed after a mark found no room "

@@ -44,14 +44,16 @@ struct dfi_source {
 	struct dfi_source_head head; /* first: see dfi/source.h */
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
-	int status; /* the first hard error; then all lanes are empty */
-	_Atomic uint32_t user; /* HANDLE_CALL() */
-	_Atomic bool aborted;  /* by any thread */
+	int status;  /* the first hard error; then all lanes are empty */
+	int refusal; /* see dfi__source_refuse(), or 0 */
+	uint64_t refusal_taken; /* dfi__source_taken() then */
+	_Atomic uint32_t user;  /* HANDLE_CALL() */
+	_Atomic bool aborted;   /* by any thread */
 	bool
 	    cursor_open; /* then its lane is closed, though a segment is open */
 	uint32_t cursor_target;
-	char status_text[ERROR_TEXT_SIZE];
-	size_t size; /* of this handle's memory */
+	char status_text[ERROR_TEXT_SIZE]; /* of the status, or else refusal */
+	size_t size;                       /* of this handle's memory */
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;
@@ -163,6 +165,16 @@ int dfi__source_give_up(struct dfi_source *source);
 
 /* Make err, whose text was just set, sticky, and close all segments. */
 int dfi__source_fail(struct dfi_source *source, int err);
+
+/*
+ * A tuple was refused for an argument, with err, whose text was just set. The
+ * source stays as it was; but unless it takes another tuple, its stream is not
+ * whole. Returns err.
+ */
+int dfi__source_refuse(struct dfi_source *source, int err);
+
+/* Tuples that it has taken, whatever has become of them. For the owner. */
+uint64_t dfi__source_taken(struct dfi_source *source);
 
 /* -ERANGE, which is not sticky. */
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target);

@@ -60,6 +60,26 @@ static uint64_t source_tuples(const struct dfi_source *source)
 	return n;
 }
 
+uint64_t dfi__source_taken(struct dfi_source *source)
+{
+	const struct combine_lane *lane;
+	uint64_t n, bytes = 0;
+	uint32_t t;
+
+	source_lock(source);
+	n = source_tuples(source);
+	for (t = 0; t < source->head.n_lanes; t++) {
+		if (!source_lane_is_closed(source, t))
+			bytes += source_filled(source, t);
+		if (!source->combine)
+			continue;
+		lane = &source->combine->lanes[t];
+		bytes += (uint64_t)(lane->rest_end - lane->rest);
+	}
+	source_unlock(source);
+	return n + bytes / source->head.tuple_size;
+}
+
 /* Built once, and moved how often? */
 static uint64_t source_copied(const struct dfi_source *source)
 {

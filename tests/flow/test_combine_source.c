@@ -625,6 +625,32 @@ static struct dfi_flow_attr small_attr(void)
 	return attr;
 }
 
+Test(combine_source, a_claim_of_n_has_room_for_all)
+{
+	struct dfi_flow_attr attr = kv_attr(1, DFI_COMBINING_ALWAYS);
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct dfi_span span;
+	uint32_t i, n, most = 4;
+
+	attr.segment_size = most * sizeof(struct kv);
+	create(&attr);
+	target = open_target(rig.dfi, "f", 0, 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	for (n = 1; n <= most; n++) {
+		cr_assert_eq(dfi_source_claim_n(source, 0, n, &span), 0, "%s",
+		    dfi_errmsg());
+		cr_assert_geq(span.count, n);
+		for (i = 0; i < n; i++)
+			((struct kv *)span.tuples)[i] = (struct kv){ 7, 1 };
+		cr_assert_eq(dfi_source_commit(source, &span, n), 0);
+	}
+	assert_error(dfi_source_claim_n(source, 0, most + 1, &span), -EMSGSIZE,
+	    "at most 4");
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	expect_results(target, 1, 1 + 2 + 3 + 4);
+}
+
 Test(combine_source, a_full_ring_refuses_and_forgets_nothing)
 {
 	struct dfi_flow_attr attr = small_attr();

@@ -353,35 +353,28 @@ Test(source, full_ring_is_eagain_and_takes_nothing)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* The tuple is lost, so the stream must not end as if it were whole. */
-static void lose(int ret, int err)
-{
-	cr_assert_eq(ret, err);
-	cr_assert_eq(push(1), err);
-	cr_assert_eq(dfi_source_flush(source), err);
-	cr_assert_eq(dfi_source_close(source), err);
-	assert_error(consume(), -ECANCELED, "source 0");
-	cr_assert_eq(dfi_target_close(target), -ECANCELED);
-}
-
-Test(source, push_to_no_target_spoils_the_stream)
-{
-	struct kv kv = { 1, 1 };
-
-	open_both(2, 2);
-	assert_error(dfi_source_push_to(source, 1, &kv), -ERANGE, "flow 'f'",
-	    "target 1", "the flow has 1");
-	lose(dfi_source_push_to(source, 0, &kv), -ERANGE);
-}
-
-Test(source, claim_and_cursor_of_no_target_are_not_sticky)
+/* What names no target takes nothing, whichever call it is. */
+Test(source, wrong_arguments_leave_it_as_it_was)
 {
 	struct dfi_source_cursor cursor;
 	struct kv kv = { 1, 1 };
 	struct dfi_span span;
 
 	open_both(2, 2);
+	assert_error(dfi_source_push_to(source, 1, &kv), -ERANGE, "flow 'f'",
+	    "target 1", "the flow has 1");
+	assert_error(
+	    dfi_source_push_batch_to(source, 2, &kv, 1), -ERANGE, "target 2");
+	assert_error(dfi_source_push_batch_to(source, 0, NULL, 1), -EINVAL,
+	    "tuples is NULL");
+	assert_error(
+	    dfi_source_push_set(source, 3, &kv), -EPROTOTYPE, "no groups");
+	assert_error(dfi_source_choose(source, 1), -EPROTOTYPE, "no groups");
 	assert_error(dfi_source_claim(source, 1, &span), -ERANGE, "target 1");
+	assert_error(
+	    dfi_source_claim_n(source, 1, 1, &span), -ERANGE, "target 1");
+	assert_error(
+	    dfi_source_claim_n(source, 0, 0, &span), -EINVAL, "0 tuples");
 	cursor = dfi_source_cursor_open(source, 7, sizeof(kv));
 	assert_error(cursor.status, -ERANGE, "target 7");
 	cr_assert_eq(dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), -ERANGE);
@@ -391,7 +384,148 @@ Test(source, claim_and_cursor_of_no_target_are_not_sticky)
 	cr_assert_eq(dfi_source_cursor_push(&cursor, &kv, 15), -EINVAL);
 	cr_assert_eq(dfi_source_cursor_close(cursor), -EINVAL);
 	cr_assert_eq(push(1), 0);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	cr_assert_eq(consume(), 1);
+	cr_assert_eq(try_consume(), -EAGAIN);
 	close_both();
+}
+
+/* A loop that ends with the first error still ends in one. */
+static void refuse_last(int ret, int err, const char *word)
+{
+	cr_assert_eq(ret, err);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	assert_error(dfi_source_close(source), err, "flow 'f'", word);
+	cr_assert_eq(consume(), 1);
+	assert_error(consume(), -ECANCELED, "source 0");
+	cr_assert_eq(dfi_target_close(target), -ECANCELED);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+}
+
+Test(source, stream_whose_last_tuple_was_refused_is_not_whole)
+{
+	struct dfi_source_cursor cursor;
+	struct kv kv = { 1, 1 };
+
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	refuse_last(dfi_source_push_to(source, 1, &kv), -ERANGE, "target 1");
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	refuse_last(
+	    dfi_source_push_batch_to(source, 3, &kv, 1), -ERANGE, "target 3");
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	refuse_last(
+	    dfi_source_push_set(source, 3, &kv), -EPROTOTYPE, "no groups");
+	open_both(2, 2);
+	cr_assert_eq(push(1), 0);
+	cursor = dfi_source_cursor_open(source, 7, sizeof(kv));
+	refuse_last(dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), -ERANGE,
+	    "target 7");
+}
+
+/* Take a batch of n tuples that begins with a number. */
+static void expect_batch(uint64_t first, uint32_t n)
+{
+	struct dfi_batch batch;
+	const struct kv *kv;
+
+	cr_assert_eq(
+	    consume_batch_soon(target, &batch), (int)n, "%s", dfi_errmsg());
+	kv = batch.tuples;
+	cr_assert_eq(kv[0].key, first);
+	cr_assert_eq(kv[n - 1].key, first + n - 1);
+	dfi_target_release(target, &batch);
+}
+
+/* Claim room for n, and build in it tuples from a number on. */
+static int claim_and_commit(uint64_t first, uint32_t n)
+{
+	struct dfi_span span;
+	int ret = dfi_source_claim_n(source, 0, n, &span);
+	struct kv *kv;
+	uint32_t i;
+
+	if (ret < 0)
+		return ret;
+	cr_assert_geq(span.count, n);
+	kv = span.tuples;
+	for (i = 0; i < n; i++)
+		kv[i] = (struct kv){ first + i, first + i };
+	return dfi_source_commit(source, &span, n);
+}
+
+Test(source, claim_of_n_tuples_gives_room_for_all_or_nothing)
+{
+	open_both(4, 2);
+	cr_assert_eq(claim_and_commit(0, 3), 0);
+	/* The rest has room for one: the segment goes, and the next is open. */
+	cr_assert_eq(claim_and_commit(3, 2), 0);
+	expect_batch(0, 3);
+	cr_assert_eq(claim_and_commit(5, 2), 0);
+	/* One in the ring is full, and the other is read: nothing, or all. */
+	cr_assert_eq(claim_and_commit(7, 4), 0);
+	assert_error(claim_and_commit(11, 2), -EAGAIN, "full");
+	expect_batch(3, 4);
+	cr_assert_eq(try_consume(), 1);
+	while (claim_and_commit(11, 2) == -EAGAIN)
+		cr_assert_eq(try_consume(), 1);
+	assert_error(claim_and_commit(13, 5), -EMSGSIZE, "flow 'f'", "source 0",
+	    "5 tuples", "at most 4", "segment_size");
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	dfi_target_close(target);
+}
+
+Test(source, claim_of_n_in_a_flow_for_latency_is_of_one)
+{
+	struct dfi_flow_attr flow = { .size = sizeof(flow),
+		.kind = DFI_SHUFFLE,
+		.goal = DFI_LATENCY,
+		.schema = &kv_schema,
+		.n_sources = 1,
+		.n_targets = 1 };
+
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &flow), 0);
+	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	cr_assert_eq(claim_and_commit(0, 1), 0);
+	assert_error(claim_and_commit(1, 2), -EMSGSIZE, "at most 1");
+	expect_batch(0, 1);
+	close_both();
+}
+
+Test(source, batch_to_one_target_is_taken_as_far_as_there_is_room)
+{
+	struct kv kvs[20];
+	struct dfi_target *second;
+	uint32_t i;
+	int taken;
+
+	for (i = 0; i < 20; i++)
+		kvs[i] = (struct kv){ i, i };
+	create_kv_flow(rig.dfi, "f", 1, 2, 4, 4);
+	second = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
+	target = open_target(rig.dfi, "f", 1, DFI_NONBLOCK);
+	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
+	taken = dfi_source_push_batch_to(source, 1, kvs, 20);
+	cr_assert_eq(taken, 16, "%s", dfi_errmsg());
+	assert_error(
+	    dfi_source_push_batch_to(source, 1, kvs + 16, 4), -EAGAIN, "full");
+	for (i = 0; i < 16; i += 4)
+		expect_batch(i, 4);
+	while ((taken = dfi_source_push_batch_to(source, 1, kvs + 16, 4)) ==
+	    -EAGAIN)
+		cr_assert_eq(try_consume(), -EAGAIN);
+	cr_assert_eq(taken, 4);
+	expect_batch(16, 4);
+	cr_assert_eq(dfi_source_push_batch_to(source, 1, kvs, 0), 0);
+	cr_assert_eq(dfi_source_close(source), 0);
+	cr_assert_eq(consume(), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	target = second;
+	cr_assert_eq(consume(), 0);
+	cr_assert_eq(dfi_target_close(second), 0);
 }
 
 Test(source, open_cursor_keeps_other_calls_out)
@@ -476,6 +610,7 @@ Test(source, commit_takes_only_what_was_claimed)
 	cr_assert_eq(dfi_source_claim(source, 0, &span), 0);
 	cr_assert_eq(span.count, 1);
 	cr_assert_eq(dfi_source_commit(source, &span, 0), 0);
+	cr_assert_eq(push(1), 0);
 	close_both();
 }
 
@@ -515,13 +650,17 @@ Test(source, routing_function_may_name_no_target)
 	assert_error(dfi_source_push_batch(source, kvs + 2, 2), -ERANGE,
 	    "target 2", "the flow has 2");
 	cr_assert_geq(calls, 4);
-	/* It stays: the tuple is lost. */
-	cr_assert_eq(push(0), -ERANGE);
-	cr_assert_eq(dfi_source_close(source), -ERANGE);
-	while (consume() > 0)
-		;
-	cr_assert_eq(consume(), -ECANCELED);
-	cr_assert_eq(dfi_target_close(target), -ECANCELED);
+	/* The caller may leave it out and go on. */
+	cr_assert_eq(dfi_source_push_batch(source, kvs + 3, 1), 1);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(consume(), 1);
+	cr_assert_eq(consume(), 1);
+	cr_assert_eq(consume(), 0);
+	cr_assert_eq(dfi_target_close(target), 0);
+	target = second;
+	cr_assert_eq(consume(), 1);
+	cr_assert_eq(consume(), 1);
+	cr_assert_eq(consume(), 0);
 	cr_assert_eq(dfi_target_close(second), 0);
 }
 
@@ -540,7 +679,9 @@ Test(source, direct_routing_needs_a_target)
 	source = open_source(rig.dfi, "f", 0, 0);
 	assert_error(push(1), -EPROTOTYPE, "flow 'f'", "direct routing",
 	    "dfi_source_push_to()");
-	lose(dfi_source_push_batch(source, &kv, 1), -EPROTOTYPE);
+	cr_assert_eq(dfi_source_push_to(source, 0, &kv), 0);
+	refuse_last(
+	    dfi_source_push_batch(source, &kv, 1), -EPROTOTYPE, "direct");
 }
 
 Test(source, batch_has_a_limit)
@@ -554,6 +695,7 @@ Test(source, batch_has_a_limit)
 	assert_error(dfi_source_push_batch(source, NULL, 1), -EINVAL,
 	    "push_batch", "tuples is NULL");
 	cr_assert_eq(dfi_source_push_batch(source, NULL, 0), 0);
+	cr_assert_eq(dfi_source_push_batch(source, &kv, 1), 1);
 	close_both();
 }
 

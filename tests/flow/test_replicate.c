@@ -808,6 +808,38 @@ TEST_EACH(group_consumes_from_all_targets)
 	cr_assert_eq(dfi_target_group_close(group), 0);
 }
 
+/* Rings have 4 segments of 4 tuples. */
+TEST_EACH(claim_of_n_and_batch_to_all_are_for_all_targets)
+{
+	struct dfi_source *source = start(2, 0);
+	struct kv kvs[3] = { kv_of(0, 3), kv_of(0, 4), kv_of(0, 5) };
+	struct dfi_span span;
+	uint64_t seq;
+	uint32_t i;
+
+	cr_assert_eq(push(source, 0), 0);
+	cr_assert_eq(push(source, 1), 0);
+	cr_assert_eq(push(source, 2), 0);
+	cr_assert_eq(
+	    dfi_source_push_batch_to(source, DFI_ALL_TARGETS, kvs, 3), 3);
+	/* Of its segment two are left. */
+	cr_assert_eq(dfi_source_claim_n(source, DFI_ALL_TARGETS, 3, &span), 0,
+	    "%s", dfi_errmsg());
+	cr_assert_eq(span.count, 4);
+	for (i = 0; i < 3; i++)
+		((struct kv *)span.tuples)[i] = kv_of(0, 6 + i);
+	cr_assert_eq(dfi_source_commit(source, &span, 3), 0);
+	assert_error(dfi_source_claim_n(source, DFI_ALL_TARGETS, 5, &span),
+	    -EMSGSIZE, "at most 4");
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	for (i = 0; i < 2; i++) {
+		for (seq = 0; seq < 9; seq++)
+			expect_tuple(targets[i], seq);
+		expect_end(targets[i]);
+	}
+	close_targets(2);
+}
+
 TEST_EACH(targets_have_no_numbers)
 {
 	struct dfi_source *source = start(3, 0);

@@ -1009,6 +1009,7 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	struct dfi_flow_attr attr = flow_attr(1, 1, 0);
 	struct dfi_source *source;
 	struct dfi_target *target;
+	struct dfi_span span;
 	uint64_t window;
 
 	create(&attr);
@@ -1027,6 +1028,8 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	source = open_source(rig.other, "f", 0, 0);
 	assert_error(
 	    dfi_source_mark(source), -EPROTOTYPE, "after window_tuples");
+	assert_error(
+	    dfi_source_claim_n(source, 0, 2, &span), -EMSGSIZE, "at most 1");
 	assert_error(dfi_target_window(target, &window), -ENOENT, "no results");
 	assert_error(dfi_target_window(target, NULL), -EINVAL, "NULL");
 	assert_error(dfi_target_window(NULL, &window), -EINVAL, "NULL");
