@@ -50,7 +50,8 @@ DFI_API int dfi_barrier_open(struct dfi *dfi, const char *name,
  *
  * -ETIMEDOUT: somebody is missing; the text names who, with node, host and pid
  * where it has opened the barrier. The next call goes on waiting for the same
- * round. -ENOTCONN: the connection to the registry is lost, and with it the
+ * round. -EINTR: dfi_barrier_interrupt() was called; likewise. -ENOTCONN: the
+ * connection to the registry is lost, and with it the
  * others; once it is back, calls go on. The other errors are final, the handle
  * can only be closed: -ECONNRESET: a member died or closed before it, or
  * another, had arrived; the text names it. All members that were waiting, or
@@ -62,6 +63,14 @@ DFI_API int dfi_barrier_open(struct dfi *dfi, const char *name,
  * another number of members. -EINVAL: NULL. -EOWNERDEAD, -ENOMEM.
  */
 DFI_API int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms);
+
+/*
+ * Have the call in which the owner waits for members, or else the next one that
+ * would, return -EINTR, once. Async-signal-safe; any thread, also while the
+ * barrier is closed, and, as far as closed handles are known (context.h), after
+ * it.
+ */
+DFI_API void dfi_barrier_interrupt(struct dfi_barrier *barrier);
 
 /*
  * Leave and free it. Never waits for members: those that are in a later round

@@ -104,7 +104,8 @@ DFI_API int dfi_combiner_open(struct dfi *dfi, const char *flow, uint32_t index,
  * -ECONNRESET, -ECANCELED, -EBADMSG, -ENOMEM: as of dfi_target_consume_batch()
  * and dfi_source_push(); sticky. -ETIMEDOUT: nothing came, or there was no
  * room, for stall_timeout_ms, or an input has not attached within
- * open_timeout_ms; not sticky: the next call goes on. -EBUSY: in debug builds,
+ * open_timeout_ms; -EINTR: dfi_combiner_interrupt() was called; both are not
+ * sticky: the next call goes on. -EBUSY: in debug builds,
  * another thread is inside a call. -EOWNERDEAD: the handle was inherited over
  * fork().
  */
@@ -124,9 +125,15 @@ DFI_API int dfi_combiner_fd(struct dfi_combiner *combiner);
  * -ECANCELED, unless one has returned 0 before: then only the close does. Then
  * the owner closes the combiner: targets get -ECANCELED, and sources
  * -ECONNRESET. Frees nothing and never waits for a peer. Any thread, any number
- * of times, as dfi_source_abort().
+ * of times, as dfi_source_abort(). Async-signal-safe.
  */
 DFI_API void dfi_combiner_abort(struct dfi_combiner *combiner);
+
+/*
+ * Have the run in which the owner waits, or else the next one that would wait,
+ * return -EINTR, once. Async-signal-safe; any thread, as dfi_combiner_abort().
+ */
+DFI_API void dfi_combiner_interrupt(struct dfi_combiner *combiner);
 
 /*
  * Leave the flow and free the combiner. After dfi_combiner_run() has returned 0

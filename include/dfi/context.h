@@ -37,6 +37,15 @@
  * calls with it, closing it again among them, do nothing and return -EBADF.
  * Once 64 more were closed, using it is a fault, or uses another handle.
  *
+ * Signals: a call that waits goes on after a signal handler has returned. A
+ * handler ends it by the _interrupt() call of the handle: that wait, or if
+ * there is none the next one, returns -EINTR, once, and the program goes on as
+ * it likes. An _abort() call ends the flow instead. These calls, of sources,
+ * targets, groups, combiners and barriers, are async-signal-safe, and no others
+ * of the library are: a handler on any thread may make them, whatever it has
+ * interrupted, as long as the handle is open or known as closed, see above.
+ * They leave errno as it is. Waits for the registry end with their time-outs.
+ *
  * In the child of a fork() nothing of it lives on: calls with a context, source
  * or target of the parent return -EOWNERDEAD, and the child opens its own. What
  * was lent before (tuples, spans, batches) and open cursors are pointers into

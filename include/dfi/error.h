@@ -51,6 +51,7 @@ extern "C" {
 	X(EPROTO, "the peer speaks another protocol version")                 \
 	X(EHOSTUNREACH, "no transport leads to the peer's host")              \
 	X(ENODEV, "this host has no RDMA device that can be used")            \
+	X(EINTR, "the wait was interrupted, and may be repeated")             \
 	X(ENODATA, "tuples were lost, and the flow goes on")                  \
 	X(EOPNOTSUPP, "the RDMA device can't do what this needs")             \
 	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
@@ -88,7 +89,7 @@ struct dfi_error_info {
  * them. A flow's failure counts once for each handle, not with each call that
  * repeats it. Of more than DFI_MAX_ERRORS those are forgotten that were not met
  * for longest. Not kept is what tells how the library was called (-EINVAL,
- * -EBADF, -E2BIG, -ERANGE, -EBUSY), -EAGAIN, -EPIPE and -ENODATA; nor
+ * -EBADF, -E2BIG, -ERANGE, -EBUSY), -EAGAIN, -EINTR, -EPIPE, -ENODATA; nor
  * -ETIMEDOUT after a time that the program chose, stall_timeout_ms or that of
  * dfi_barrier_wait(), unless it ends a stream. A non-zero return of fn ends the
  * call, which returns it. info is valid during the call of fn only. Any thread.

@@ -24,6 +24,7 @@
  *   -EBADMSG     a target's ring makes no sense; the text names both ends
  *   -ECANCELED   some thread has called dfi_source_abort()
  *   -ETIMEDOUT   the ring stayed full for stall_timeout_ms; not sticky
+ *   -EINTR       dfi_source_interrupt() was called; not sticky
  *   -EPIPE       the tuple's target has cancelled (dfi_target_cancel()): the
  *                tuple is dropped, as is what was buffered for that target. Not
  *                sticky: the source goes on with the others, and its close
@@ -37,9 +38,9 @@
  *                also one that a routing function names. Nothing was taken,
  *                and the source is as it was; not sticky
  * Other errors are sticky: every later call returns the same, and so does
- * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT) makes
- * dfi_source_close() fail with its error, unless later a push or claim for that
- * target found room, or a mark or flush that needed it. A push that was
+ * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT, -EINTR)
+ *makes dfi_source_close() fail with its error, unless later a push or claim for
+ *that target found room, or a mark or flush that needed it. A push that was
  * refused for an argument does so unless the source takes another tuple. So
  *
  *	for (i = 0; i < n; i++)
@@ -206,9 +207,17 @@ DFI_API int dfi_source_close(struct dfi_source *source);
  * sent. Frees nothing and never waits for a peer. Any thread, the owner's too,
  * any number of times, also while dfi_source_close() runs, which then ends the
  * stream either way, and, as far as closed handles are known (context.h), after
- * it.
+ * it. Async-signal-safe.
  */
 DFI_API void dfi_source_abort(struct dfi_source *source);
+
+/*
+ * Have the call in which the owner waits, or else the next one that would wait,
+ * or return -EAGAIN, return -EINTR, once: what it was to take is not taken, and
+ * it may be repeated. dfi_source_close() is not ended so, but by
+ * dfi_source_abort(). Async-signal-safe; any thread, as dfi_source_abort().
+ */
+DFI_API void dfi_source_interrupt(struct dfi_source *source);
 
 /*
  * Send what is buffered for all targets. Never waits, unless the source
@@ -532,8 +541,8 @@ DFI_API struct dfi_source_cursor dfi_source_cursor_open(
 /*
  * Copy a tuple into the cursor's target. size is the one that the cursor was
  * opened with; write it as a constant. 0, or an error, which is also in
- * .status: then the tuple was not taken; after -EAGAIN and -ETIMEDOUT it may be
- * tried again.
+ * .status: then the tuple was not taken; after -EAGAIN, -ETIMEDOUT and -EINTR
+ * it may be tried again.
  */
 DFI_INLINE int dfi_source_cursor_push(
     struct dfi_source_cursor *cursor, const void *tuple, size_t size)

@@ -34,6 +34,7 @@
  *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
  *                some source has not attached within open_timeout_ms (the text
  *                says which; repeated after the same time); not sticky
+ *   -EINTR       dfi_target_interrupt() was called; not sticky
  *   -ENODATA     segments of one source were lost on the network, and the flow
  *                was declared to go on then (DFI_LOSS_NOTIFY). Once for each
  *                gap: dfi_target_gap() says which; not sticky
@@ -123,9 +124,17 @@ DFI_API int dfi_target_close(struct dfi_target *target);
  * the owner closes the target, and sources get -ECONNRESET. Frees nothing and
  * never waits for a peer. Any thread, the owner's too, any number of times,
  * also while dfi_target_close() runs, and, as far as closed handles are known
- * (context.h), after it.
+ * (context.h), after it. Async-signal-safe.
  */
 DFI_API void dfi_target_abort(struct dfi_target *target);
+
+/*
+ * Have the call in which the owner waits, or else the next one that would wait,
+ * or return -EAGAIN, return -EINTR, once. Nothing is lost: the next call goes
+ * on. Async-signal-safe; any thread, as dfi_target_abort(). The group of a
+ * target tells it as the target's error; see dfi_target_group_interrupt().
+ */
+DFI_API void dfi_target_interrupt(struct dfi_target *target);
 
 /*
  * Want no more: leave the flow early, without an error for anybody. From now on
@@ -308,9 +317,9 @@ DFI_API struct dfi_target_cursor dfi_target_cursor_open(
 
 /*
  * The next tuple, lent until the next call on the cursor, or NULL: then .status
- * says why; after -EAGAIN, -ETIMEDOUT or -ENODATA it may be tried again. size
- * is the one that the cursor was opened with; write it as a constant. As with a
- * source's cursor, the address never escapes.
+ * says why; after -EAGAIN, -ETIMEDOUT, -EINTR or -ENODATA it may be tried
+ * again. size is the one that the cursor was opened with; write it as a
+ * constant. As with a source's cursor, the address never escapes.
  */
 DFI_INLINE const void *dfi_target_cursor_get(
     struct dfi_target_cursor *cursor, size_t size)

@@ -92,10 +92,18 @@ struct dfi_target_group_batch {
  * -ENODATA (a gap: see dfi_target_gap()) it goes on, too. With
  * batch->target NULL it is one of the group: -ETIMEDOUT: nothing came for
  * stall_timeout_ms. -EAGAIN: with DFI_NONBLOCK, nothing is there. -EBUSY: a
- * batch is out. -EOWNERDEAD.
+ * batch is out. -EINTR: dfi_target_group_interrupt() was called. -EOWNERDEAD.
  */
 DFI_API int dfi_target_group_consume_batch(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch);
+
+/*
+ * Have the call in which the owner waits, or else the next one that would wait,
+ * or return -EAGAIN, return -EINTR, once, with batch->target NULL. Nothing is
+ * lost. Async-signal-safe; any thread, also while the group is closed, and, as
+ * far as closed handles are known (context.h), after it.
+ */
+DFI_API void dfi_target_group_interrupt(struct dfi_target_group *group);
 
 /* Give the batch back and clear it. Does nothing to one that is not out. */
 DFI_API void dfi_target_group_release(

@@ -35,6 +35,7 @@ static bool is_worth_it(int err)
 	case -ERANGE:
 	case -EBUSY:
 	case -EAGAIN:
+	case -EINTR:
 	case -EPIPE:
 	case -ENODATA:
 		return false;

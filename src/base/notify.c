@@ -89,17 +89,20 @@ void dfi__notify_at_fork(enum fork_phase phase)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Also in signal handlers, so it formats by itself. */
 static socklen_t fill_address(uint64_t name, struct sockaddr_un *address)
 {
-	int n;
+	static const char prefix[] = "dfi-wake-";
+	char *at = address->sun_path + sizeof(prefix);
+	int shift;
 
 	memset(address, 0, sizeof(*address));
 	address->sun_family = AF_UNIX;
 	/* An abstract name starts with a zero byte. */
-	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
-	    "dfi-wake-%016lx", (unsigned long)name);
-	return (
-	    socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	memcpy(address->sun_path + 1, prefix, sizeof(prefix) - 1);
+	for (shift = 60; shift >= 0; shift -= 4)
+		*at++ = "0123456789abcdef"[name >> shift & 15];
+	return (socklen_t)(at - (const char *)address);
 }
 
 void dfi__notify_send(uint64_t name)

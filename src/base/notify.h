@@ -73,7 +73,7 @@ void dfi__notify_withdraw(_Atomic uint32_t *word);
 /* Make the descriptor readable. */
 void dfi__notify_kick(const struct notify *notify);
 
-/* Wake the owner of a name; any thread. */
+/* Wake the owner of a name; any thread, also in signal handlers. */
 void dfi__notify_send(uint64_t name);
 
 /* How long a sleep lasts at most; only tests change it. */

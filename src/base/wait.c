@@ -64,6 +64,11 @@ static void sleep_on(_Atomic uint32_t *word, int64_t deadline, int64_t limit)
 	    FUTEX_BITSET_MATCH_ANY);
 }
 
+void dfi__wait_sleep(_Atomic uint32_t *word, int64_t until)
+{
+	sleep_on(word, until, clock_now_ns() + dfi__wait_longest_ns);
+}
+
 /* How often this thread has given up a processor, of its own will or not. */
 static long switches(void)
 {

@@ -120,7 +120,13 @@ bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
 /* How long a sleep lasts at most that is to be woken; only tests change it. */
 extern int64_t dfi__wait_longest_ns;
 
-/* Wake a sleeper that announced itself. */
+/*
+ * Sleep once, on a word that says WAIT_BY_FUTEX, until woken, a signal, or that
+ * time. For who has announced itself and looked once more.
+ */
+void dfi__wait_sleep(_Atomic uint32_t *word, int64_t until);
+
+/* Wake a sleeper that announced itself. Safe in signal handlers. */
 void dfi__wait_wake(_Atomic uint32_t *word);
 
 /*

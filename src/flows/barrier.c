@@ -18,6 +18,8 @@
 
 _Static_assert(
     offsetof(struct dfi_barrier, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi_barrier, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
 #define BARRIER_USER(barrier)                                              \
 	((barrier) && (barrier)->magic == BARRIER_MAGIC ? &(barrier)->user \
@@ -25,24 +27,12 @@ _Static_assert(
 #define BARRIER_SHARED(barrier) \
 	dfi__handle_shared(call.other, "barrier '%s'", (barrier)->name)
 
-static void init_lock(struct dfi_barrier *barrier)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&barrier->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	pthread_mutex_init(&barrier->lock, NULL);
-}
-
 static void free_barrier(struct dfi_barrier *barrier)
 {
 	dfi__client_unwatch(barrier->watch);
 	if (barrier->processes.ended)
 		dfi__processes_remove(
 		    barrier->dfi->processes, &barrier->processes);
-	pthread_cond_destroy(&barrier->changed);
 	pthread_mutex_destroy(&barrier->lock);
 	free(barrier->members.member);
 	dfi__handle_free(barrier, sizeof(*barrier));
@@ -182,7 +172,7 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 	barrier = dfi__handle_alloc(sizeof(*barrier));
 	if (!barrier)
 		return dfi__fail(-ENOMEM, "barrier '%s': out of memory", name);
-	init_lock(barrier);
+	pthread_mutex_init(&barrier->lock, NULL);
 	barrier->dfi = dfi;
 	snprintf(barrier->name, sizeof(barrier->name), "%s", name);
 	barrier->self.node = dfi->node;
@@ -206,13 +196,38 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 }
 
 /*
+ * Sleep until there is news, or that time; under the lock, which it leaves
+ * meanwhile. -EINTR, once for dfi_barrier_interrupt(). Who has news takes the
+ * lock, and who interrupts does not: see wait_wake_fenced().
+ */
+static int sleep_until_news(struct dfi_barrier *barrier, int64_t until)
+{
+	bool interrupted;
+
+	atomic_set(&barrier->sleeping, WAIT_BY_FUTEX);
+	fence_full();
+	interrupted = atomic_peek(&barrier->interrupted);
+	if (!interrupted) {
+		pthread_mutex_unlock(&barrier->lock);
+		dfi__wait_sleep(&barrier->sleeping, until);
+		pthread_mutex_lock(&barrier->lock);
+	}
+	atomic_set(&barrier->sleeping, 0);
+	if (!interrupted)
+		return 0;
+	atomic_set(&barrier->interrupted, false);
+	return dfi__fail(-EINTR,
+	    "barrier '%s': interrupted (dfi_barrier_interrupt())",
+	    barrier->name);
+}
+
+/*
  * Wait until all members are there (round 0), or have arrived at the round.
  * Under the lock.
  */
 static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 {
 	struct barrier_members *members = &barrier->members;
-	struct timespec until;
 	int64_t next;
 	int ret;
 
@@ -229,12 +244,9 @@ static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 		if (barrier->suspect < members->n &&
 		    barrier->suspect_until < deadline)
 			next = barrier->suspect_until;
-		until = deadline_timespec(next);
-		if (next == DEADLINE_NEVER)
-			pthread_cond_wait(&barrier->changed, &barrier->lock);
-		else
-			pthread_cond_timedwait(
-			    &barrier->changed, &barrier->lock, &until);
+		ret = sleep_until_news(barrier, next);
+		if (ret < 0)
+			return ret;
 	}
 }
 
@@ -347,6 +359,12 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 	return keep_error(ret, timeout_ms);
 }
 
+void dfi_barrier_interrupt(struct dfi_barrier *barrier)
+{
+	HANDLE_SIGNAL(barrier, BARRIER_MAGIC, &barrier->interrupted,
+	    wait_wake_fenced(&barrier->sleeping));
+}
+
 /* And from now on, the control thread does not. */
 static bool is_first_to_withdraw(struct dfi_barrier *barrier)
 {
@@ -372,6 +390,7 @@ int dfi_barrier_close(struct dfi_barrier *barrier)
 	if (ret < 0)
 		return ret;
 	dfi = barrier->dfi;
+	dfi__handle_retire(barrier);
 	dfi__barrier_withdraw(barrier);
 	dfi__member_key(key, barrier->name, barrier->members.self);
 	if (is_first_to_withdraw(barrier))

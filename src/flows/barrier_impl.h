@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "../base/wait.h"
 #include "handle.h"
 #include "member.h"
 #include "processes.h"
@@ -21,7 +22,10 @@ struct registry_watch;
 struct dfi_barrier {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
-	_Atomic uint32_t user; /* HANDLE_CALL() */
+	_Atomic uint32_t aborters; /* see handle.h */
+	_Atomic uint32_t user;     /* HANDLE_CALL() */
+	_Atomic bool interrupted;  /* by any thread: its next wait ends */
+	_Atomic uint32_t sleeping; /* the owner, for news: see base/wait.h */
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
 	struct barrier_member self;
@@ -29,7 +33,6 @@ struct dfi_barrier {
 	uint64_t passed;  /* and the last that a call returned from */
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects what follows */
-	pthread_cond_t changed;
 	struct barrier_members members;
 	bool registry_lost;
 	bool publishing; /* by its owner, who alone uses the entry then */

@@ -79,7 +79,7 @@ void dfi__barrier_process_ended(
 		if (barrier->registry_lost)
 			lose_suspect(barrier);
 	}
-	pthread_cond_signal(&barrier->changed);
+	(void)wait_wake_locked(&barrier->sleeping);
 	pthread_mutex_unlock(&barrier->lock);
 }
 
@@ -107,7 +107,7 @@ void dfi__barrier_event(void *arg, const struct registry_event *event)
 	}
 	if (barrier->registry_lost)
 		lose_suspect(barrier);
-	pthread_cond_signal(&barrier->changed);
+	(void)wait_wake_locked(&barrier->sleeping);
 	pthread_mutex_unlock(&barrier->lock);
 	if (joined)
 		dfi__processes_watch(barrier->dfi->processes, &node);

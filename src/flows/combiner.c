@@ -275,6 +275,13 @@ static int step(struct dfi_combiner *combiner)
 	return ret;
 }
 
+/* Both ends were interrupted, and one of them has told. */
+static void forget_interrupt(struct dfi_combiner *combiner)
+{
+	atomic_set(&combiner->input->interrupted, false);
+	atomic_set(&combiner->output->interrupted, false);
+}
+
 int dfi_combiner_run(struct dfi_combiner *combiner)
 {
 	COMBINER_CALL(combiner);
@@ -282,6 +289,8 @@ int dfi_combiner_run(struct dfi_combiner *combiner)
 
 	while (!ret && !combiner->ended)
 		ret = step(combiner);
+	if (ret == -EINTR)
+		forget_interrupt(combiner);
 	return ret;
 }
 
@@ -313,6 +322,15 @@ void dfi_combiner_abort(struct dfi_combiner *combiner)
 		return;
 	dfi_target_abort(combiner->input);
 	dfi_source_abort(combiner->output);
+	dfi__handle_let_go(combiner);
+}
+
+void dfi_combiner_interrupt(struct dfi_combiner *combiner)
+{
+	if (!combiner || !dfi__handle_hold(combiner, COMBINER_MAGIC))
+		return;
+	dfi_target_interrupt(combiner->input);
+	dfi_source_interrupt(combiner->output);
 	dfi__handle_let_go(combiner);
 }
 

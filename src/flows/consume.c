@@ -401,6 +401,13 @@ static always_inline int give_back(struct dfi_target *target)
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
 
+static int interrupted(struct dfi_target *target)
+{
+	atomic_set(&target->interrupted, false);
+	return dfi__fail_text(
+	    -EINTR, "the target was interrupted (dfi_target_interrupt())");
+}
+
 static int fail_lost(struct dfi_target *target)
 {
 	return dfi__target_fail(
@@ -501,6 +508,8 @@ static int next_input(struct dfi_target *target)
 			ret = check_order(target);
 		if (ret < 0)
 			return ret;
+		if (target_interrupted(target))
+			return interrupted(target);
 		if (target->notify && dfi__target_arm(target))
 			continue;
 		if (target->flags & DFI_NONBLOCK || target->group)

@@ -7,10 +7,12 @@
 #ifndef DFI_FLOWS_HANDLE_H
 #define DFI_FLOWS_HANDLE_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "../base/atomic.h"
 #include "../base/cancel.h"
 #include "../base/compiler.h"
 #include "../base/error.h"
@@ -57,6 +59,22 @@ void dfi__handle_free(void *handle, size_t size);
 bool dfi__handle_hold(void *handle, uint32_t magic);
 void dfi__handle_let_go(void *handle);
 void dfi__handle_retire(void *handle);
+
+/*
+ * For calls that signal handlers make: set a flag of a handle, whose owner may
+ * be about to sleep, and wake it, within a hold. errno stays as it was.
+ */
+#define HANDLE_SIGNAL(handle, magic, flag, wake)                       \
+	do {                                                           \
+		int saved = errno;                                     \
+                                                                       \
+		if ((handle) && dfi__handle_hold((handle), (magic))) { \
+			atomic_set((flag), true);                      \
+			wake;                                          \
+			dfi__handle_let_go(handle);                    \
+		}                                                      \
+		errno = saved;                                         \
+	} while (0)
 
 /*
  * -EINVAL for NULL or another kind than expected, -EBADF for one that was

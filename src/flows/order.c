@@ -203,7 +203,8 @@ struct place_wait {
 static bool is_drawn_or_end(struct dfi_source *source)
 {
 	return !fan_waits(source->fan) || dfi__fan_drawn(source->fan) ||
-	    source_aborted(source) || dfi__fan_has_left(source);
+	    source_aborted(source) || source_interrupted(source) ||
+	    dfi__fan_has_left(source);
 }
 
 /* For a source that waits without its lock. */
@@ -304,6 +305,8 @@ int dfi__order_wait(struct dfi_source *source)
 		ret = dfi__fan_left(source, ret < 0 ? ret : 0);
 		if (ret < 0 || !fan_waits(source->fan))
 			return ret;
+		if (source_interrupted(source))
+			return dfi__source_interrupted(source);
 		if (!(source->flags & DFI_NONBLOCK))
 			there = await_place(source);
 		else

@@ -78,7 +78,7 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 		atomic_publish(&peer->state, PEER_CANCELLED);
 }
 
-/* Under the lock, so that the word can't go meanwhile. */
+/* The word can't go meanwhile: under the lock, or as dfi__peers_wake() says. */
 static void wake_owner(struct peers *peers)
 {
 	_Atomic uint32_t *word;
@@ -95,9 +95,7 @@ static void wake_owner(struct peers *peers)
 
 void dfi__peers_wake(struct peers *peers)
 {
-	pthread_mutex_lock(&peers->lock);
 	wake_owner(peers);
-	pthread_mutex_unlock(&peers->lock);
 }
 
 void dfi__peers_withdraw(struct peers *peers)

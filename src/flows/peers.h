@@ -133,7 +133,11 @@ void dfi__peers_name(
 /* "%s %u" of a peer. */
 #define PEER_ID(peers, index) (peers)->word, (peers)->first + (index)
 
-/* Wake the owner, after something was published that ends its wait. */
+/*
+ * Wake the owner, after something was published that ends its wait. For who
+ * holds its handle (dfi__handle_hold()), so that what it sleeps in stays. Takes
+ * no lock: it runs in signal handlers, which may interrupt who has that.
+ */
 void dfi__peers_wake(struct peers *peers);
 
 /* Nobody wakes the word that the owner slept in any more: it may go. */

@@ -46,6 +46,13 @@ static int was_aborted(const struct dfi_source *source)
 	    flow_source_word(&source->flow));
 }
 
+int dfi__source_interrupted(struct dfi_source *source)
+{
+	atomic_set(&source->interrupted, false);
+	return dfi__fail_text(
+	    -EINTR, "the source was interrupted (dfi_source_interrupt())");
+}
+
 int dfi__source_give_up(struct dfi_source *source)
 {
 	return dfi__source_fail(source, was_aborted(source));
@@ -168,7 +175,7 @@ static inline bool has_credit_or_end(const struct target_wait *wait)
 {
 	return writer_credit(&wait->source->rings[wait->target]) != 0 ||
 	    source_target_life(wait->source, wait->target) ||
-	    source_aborted(wait->source) ||
+	    source_aborted(wait->source) || source_interrupted(wait->source) ||
 	    unlikely(wait->source->fan && dfi__fan_has_left(wait->source));
 }
 
@@ -506,6 +513,8 @@ int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
 		want_room(source, target);
+		if (source_interrupted(source))
+			return dfi__source_interrupted(source);
 		if (source->notify && arm_descriptor(source, target))
 			continue;
 		if (source->notify)
@@ -555,7 +564,9 @@ static always_inline int send_segment(
 		if (!ret && !(source->flags & DFI_NONBLOCK))
 			ret = dfi__order_settle(source);
 		/* The tuples are taken: the next call tells. */
-		if (ret < 0 && ret != -ETIMEDOUT)
+		if (ret == -EINTR)
+			atomic_set(&source->interrupted, true);
+		else if (ret < 0 && ret != -ETIMEDOUT)
 			return ret;
 	} else if (unlikely(ret < 0 || source_target_life(source, target))) {
 		return dfi__source_target_left(source, target);

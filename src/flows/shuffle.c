@@ -140,6 +140,17 @@ static uint32_t batch_held(
 	return taken;
 }
 
+/*
+ * What a batch returns of which some was taken, or err came. An interrupt comes
+ * with the next call then, which else would go on waiting.
+ */
+static int batch_result(struct dfi_source *source, uint32_t taken, int err)
+{
+	if (taken && unlikely(err == -EINTR))
+		atomic_set(&source->interrupted, true);
+	return taken ? (int)taken : err;
+}
+
 static int check_batch(
     struct dfi_source *source, const void *tuples, uint32_t n)
 {
@@ -179,7 +190,7 @@ int dfi_source_push_batch_to(
 	if (holds)
 		source->batch.open = false;
 	source_post(source);
-	return taken ? (int)taken : ret;
+	return batch_result(source, taken, ret);
 }
 
 int dfi_source_push_batch(
@@ -200,5 +211,5 @@ int dfi_source_push_batch(
 		source_post(source);
 		taken = batch_any(source, tuples, n, &ret);
 	}
-	return taken ? (int)taken : ret;
+	return batch_result(source, taken, ret);
 }

@@ -646,6 +646,7 @@ int dfi_source_close(struct dfi_source *source)
 	ret = handle_check(source, &source->magic, SOURCE_MAGIC);
 	if (ret < 0)
 		return ret;
+	source->closing = true;
 	deadline = source->close_timeout_ms
 	    ? deadline_in_ms(source->close_timeout_ms)
 	    : DEADLINE_NEVER;
@@ -666,9 +667,12 @@ int dfi_source_close(struct dfi_source *source)
 
 void dfi_source_abort(struct dfi_source *source)
 {
-	if (!source || !dfi__handle_hold(source, SOURCE_MAGIC))
-		return;
-	atomic_set(&source->aborted, true);
-	dfi__peers_wake(&source->targets);
-	dfi__handle_let_go(source);
+	HANDLE_SIGNAL(source, SOURCE_MAGIC, &source->aborted,
+	    dfi__peers_wake(&source->targets));
+}
+
+void dfi_source_interrupt(struct dfi_source *source)
+{
+	HANDLE_SIGNAL(source, SOURCE_MAGIC, &source->interrupted,
+	    dfi__peers_wake(&source->targets));
 }

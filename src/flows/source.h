@@ -46,9 +46,11 @@ struct dfi_source {
 	_Atomic uint32_t aborters; /* see handle.h */
 	int status;  /* the first hard error; then all lanes are empty */
 	int refusal; /* see dfi__source_refuse(), or 0 */
-	uint64_t refusal_taken; /* dfi__source_taken() then */
-	_Atomic uint32_t user;  /* HANDLE_CALL() */
-	_Atomic bool aborted;   /* by any thread */
+	uint64_t refusal_taken;   /* dfi__source_taken() then */
+	_Atomic uint32_t user;    /* HANDLE_CALL() */
+	_Atomic bool aborted;     /* by any thread */
+	_Atomic bool interrupted; /* likewise: its next wait ends */
+	bool closing;             /* and none does any more */
 	bool
 	    cursor_open; /* then its lane is closed, though a segment is open */
 	uint32_t cursor_target;
@@ -150,6 +152,15 @@ static inline bool source_aborted(const struct dfi_source *source)
 {
 	return unlikely(atomic_peek(&source->aborted));
 }
+
+/* Whether the owner is to return from a wait; protects nothing. */
+static inline bool source_interrupted(const struct dfi_source *source)
+{
+	return unlikely(atomic_peek(&source->interrupted)) && !source->closing;
+}
+
+/* -EINTR, once for dfi_source_interrupt(). */
+int dfi__source_interrupted(struct dfi_source *source);
 
 /* The sticky error, with its text, or what is wrong with the handle. */
 static inline int source_check(const struct dfi_source *source)

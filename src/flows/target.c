@@ -317,11 +317,14 @@ int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
 
 void dfi_target_abort(struct dfi_target *target)
 {
-	if (!target || !dfi__handle_hold(target, TARGET_MAGIC))
-		return;
-	atomic_set(&target->aborted, true);
-	dfi__peers_wake(&target->sources);
-	dfi__handle_let_go(target);
+	HANDLE_SIGNAL(target, TARGET_MAGIC, &target->aborted,
+	    dfi__peers_wake(&target->sources));
+}
+
+void dfi_target_interrupt(struct dfi_target *target)
+{
+	HANDLE_SIGNAL(target, TARGET_MAGIC, &target->interrupted,
+	    dfi__peers_wake(&target->sources));
 }
 
 /* Tell all sources that nobody reads any more. */

@@ -41,10 +41,11 @@ struct dfi_target {
 	bool lends_segment;    /* of readers[head.source] */
 	bool lends_batch;
 	bool cursor_open;
-	bool cancelled;       /* wants no more */
-	bool cancel_told;     /* and the registry knows */
-	_Atomic bool aborted; /* by any thread */
-	bool prefetches;      /* a segment's payload and footer are two lines */
+	bool cancelled;           /* wants no more */
+	bool cancel_told;         /* and the registry knows */
+	_Atomic bool aborted;     /* by any thread */
+	_Atomic bool interrupted; /* likewise: its next wait ends */
+	bool prefetches; /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
 	uint32_t n_open;   /* readers that have not ended */
 	uint32_t n_held;   /* of these, held back (combine.h) */
@@ -134,6 +135,12 @@ int dfi__target_give_up(struct dfi_target *target);
 static inline bool target_aborted(const struct dfi_target *target)
 {
 	return unlikely(atomic_peek(&target->aborted));
+}
+
+/* Whether the owner is to return from a wait; protects nothing. */
+static inline bool target_interrupted(const struct dfi_target *target)
+{
+	return unlikely(atomic_peek(&target->interrupted));
 }
 
 /* Make err, whose text was just set, sticky. */

@@ -27,7 +27,9 @@ struct group_member {
 struct dfi_target_group {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
-	_Atomic uint32_t user; /* HANDLE_CALL() */
+	_Atomic uint32_t aborters; /* see handle.h */
+	_Atomic uint32_t user;     /* HANDLE_CALL() */
+	_Atomic bool interrupted;  /* by any thread: its next wait ends */
 	uint32_t flags;
 	struct group_member *members;
 	uint32_t n_members, n_open, current, in_a_row;
@@ -40,6 +42,9 @@ struct dfi_target_group {
 
 _Static_assert(
     offsetof(struct dfi_target_group, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi_target_group, aborters) == HANDLE_ABORTERS_OFFSET,
+    "handle");
 
 #define GROUP_CALL(group) HANDLE_CALL(GROUP_USER(group), GROUP_SHARED(group))
 #define GROUP_USER(group) \
@@ -114,6 +119,7 @@ int dfi_target_group_close(struct dfi_target_group *group)
 	ret = group_check(group);
 	if (ret < 0)
 		return ret;
+	dfi__handle_retire(group);
 	for (i = 0; i < group->n_members; i++) {
 		target = group->members[i].target;
 		if (group->lends == target)
@@ -232,7 +238,8 @@ static int try_member(struct dfi_target_group *group,
 		return ret;
 	if (ret > 0)
 		group->lends = member->target;
-	else if (ret != -ETIMEDOUT && ret != -EBUSY && ret != -ENODATA) {
+	else if (ret != -ETIMEDOUT && ret != -EINTR && ret != -EBUSY &&
+	    ret != -ENODATA) {
 		member->done = true;
 		group->n_open--;
 	}
@@ -273,6 +280,8 @@ static bool any_ready(void *arg)
 	struct dfi_target_group *group = arg;
 	uint32_t i;
 
+	if (unlikely(atomic_peek(&group->interrupted)))
+		return true;
 	for (i = 0; i < group->n_members; i++)
 		if (!group->members[i].done &&
 		    dfi__target_ready(group->members[i].target))
@@ -484,6 +493,12 @@ int dfi_target_group_consume_batch(
 			return ret;
 		if (!group->n_open)
 			return 0;
+		if (unlikely(atomic_peek(&group->interrupted))) {
+			atomic_set(&group->interrupted, false);
+			return dfi__fail_text(-EINTR,
+			    "the group was interrupted "
+			    "(dfi_target_group_interrupt())");
+		}
 		if (group->flags & DFI_NONBLOCK) {
 			if (!group->has_descriptor ||
 			    !arm(group, attach_deadline(group))) {
@@ -516,6 +531,12 @@ void dfi_target_group_release(
 		return;
 	group->lends = NULL;
 	*batch = (struct dfi_target_group_batch){ .target = NULL };
+}
+
+void dfi_target_group_interrupt(struct dfi_target_group *group)
+{
+	HANDLE_SIGNAL(group, GROUP_MAGIC, &group->interrupted,
+	    wait_wake_fenced(&group->notify.self.word));
 }
 
 int dfi_target_group_fd(struct dfi_target_group *group)

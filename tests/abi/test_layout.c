@@ -501,7 +501,7 @@ static void pin_errors(void)
 #undef X
 	};
 
-	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 30);
+	pin("the number of error codes", sizeof(codes) / sizeof(codes[0]), 31);
 	pin("the first one", codes[0], EINVAL);
 	pin("the last one", codes[sizeof(codes) / sizeof(codes[0]) - 1], EIO);
 }
