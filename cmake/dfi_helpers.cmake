@@ -75,7 +75,7 @@ function(dfi_program name)
 	set_target_properties(${name} PROPERTIES
 		RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
 		INSTALL_RPATH "${dfi_install_rpath}")
-	if(arg_INSTALL)
+	if(arg_INSTALL AND DFI_INSTALL)
 		install(TARGETS ${name})
 	endif()
 endfunction()

@@ -3,7 +3,8 @@
 #
 # install.sh CMAKE GENERATOR BUILD_DIR CC: what `cmake --install` puts under a prefix is
 # complete: a program builds against it and runs, through pkg-config with the
-# shared and with the static library, and through the CMake package with both.
+# shared and with the static library, and through the CMake package with both. As a
+# part of another project, DFI installs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -65,6 +66,9 @@ step "pkg-config, static: build" "$cc" -std=c11 -static -o "$tmp/static" \
 	"$consumer/main.c" $flags
 step "pkg-config, static: run" "$tmp/static"
 
+step "pkg-config, shared: needs no package of the dependencies" \
+	env PKG_CONFIG_LIBDIR="$PKG_CONFIG_PATH" pkg-config --cflags dfi
+
 step "CMake package: configure" "$cmake" -S "$consumer" -B "$tmp/consumer" \
 	-G "$generator" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc"
 step "CMake package: build" "$cmake" --build "$tmp/consumer"
@@ -72,6 +76,15 @@ step "CMake package, dfi::dfi: run" "$tmp/consumer/consumer"
 step "CMake package, dfi::dfi_static: run" "$tmp/consumer/consumer_static"
 step "CMake package, dfi::dfi_static: needs no libdfi.so" \
 	test -z "$(shared_library_of "$tmp/consumer/consumer_static")"
+
+step "as a part of another project: configure" "$cmake" \
+	-S tests/checks/parent -B "$tmp/parent" -G "$generator" \
+	-DDFI_SOURCE="$PWD" -DCMAKE_C_COMPILER="$cc"
+step "as a part of another project: install" \
+	"$cmake" --install "$tmp/parent" --prefix "$tmp/parent-prefix"
+step "as a part of another project: installs nothing of DFI" \
+	test "$(find "$tmp/parent-prefix" -type f -printf '%P ')" = \
+	"share/parent/CMakeLists.txt "
 
 for program in dfi-registry dfi-info dfi-bench; do
 	if [ -e "$build/bin/$program" ]; then
