@@ -6,6 +6,7 @@
 #include <dfi/dfi.h>
 #include <stdlib.h>
 
+#include "../common/complain.h"
 #include "bench.h"
 #include "compare.h"
 #include "values.h"

@@ -3,6 +3,7 @@
 #include <dfi/dfi.h>
 #include <stdio.h>
 
+#include "../common/complain.h"
 #include "bench.h"
 #include "compare.h"
 #include "values.h"

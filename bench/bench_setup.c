@@ -8,6 +8,7 @@
 #include <dfi/dfi.h>
 #include <string.h>
 
+#include "../common/complain.h"
 #include "bench.h"
 #include "session.h"
 #include "tuple.h"

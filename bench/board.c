@@ -33,16 +33,15 @@ static struct board *map(int fd, size_t size)
 }
 
 /*
- * Inherited by the worker processes, so not close-on-exec. With
- * vm.memfd_noexec=2, some kernels want to be told that the memory is never
+ * With vm.memfd_noexec=2, some kernels want to be told that the memory is never
  * executed; others don't know the flag, and refuse it.
  */
 static int new_memfd(void)
 {
-	int fd = memfd_create("dfi-bench", MFD_NOEXEC_SEAL);
+	int fd = memfd_create("dfi-bench", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("dfi-bench", 0);
+		fd = memfd_create("dfi-bench", MFD_CLOEXEC);
 	return fd;
 }
 

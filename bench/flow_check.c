@@ -47,8 +47,11 @@ static bool tuple_is_whole(const char *tuple, uint32_t tuple_size)
 	uint64_t key = tuple_key(tuple);
 	uint32_t i;
 
-	for (i = 8; i < tuple_size; i += 8)
+	for (i = 8; i + 8 <= tuple_size; i += 8)
 		if (tuple_key(tuple + i) != key + i / 8)
+			return false;
+	for (i = tuple_size / 8 * 8; i < tuple_size; i++)
+		if (tuple[i] != TAIL_BYTE)
 			return false;
 	return true;
 }

@@ -6,12 +6,12 @@
 #include <dfi/dfi.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 
+#include "../common/complain.h"
+#include "../common/output.h"
 #include "bench.h"
 #include "worker.h"
-
-/* BSD's sysexits.h and argp: the command was used incorrectly. */
-#define EXIT_USAGE 64
 
 static const struct {
 	const char *name;
@@ -51,9 +51,10 @@ int main(int argc, char **argv)
 	char name[64];
 	size_t i;
 
+	output_open();
 	if (argc < 2) {
 		usage(stderr);
-		return EXIT_USAGE;
+		return EX_USAGE;
 	}
 	if (strcmp(argv[1], "--help") == 0) {
 		usage(stdout);
@@ -70,7 +71,7 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return commands[i].run(argc - 1, argv + 1);
 	}
-	fprintf(stderr, "dfi-bench: no command '%s'\n", argv[1]);
+	complain("no command '%s'", argv[1]);
 	usage(stderr);
-	return EXIT_USAGE;
+	return EX_USAGE;
 }

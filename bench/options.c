@@ -115,8 +115,10 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_RAW_GEOMETRY:
 		if (!parse_geometry(arg, &options->raw_geometry))
-			argp_error(
-			    state, "--raw-geometry %s: not like 8Kx32", arg);
+			argp_error(state,
+			    "--raw-geometry '%s': not a segment's bytes and a "
+			    "number of segments, as 8Kx32",
+			    arg);
 		return 0;
 	case KEY_RAW_COPIES:
 		options->raw_copies = true;
@@ -180,6 +182,20 @@ void shuffle_options_parse(
 	default_tuple_sizes(&options->common, usual_sizes, 5);
 }
 
+/* A ping-pong that never yields takes a time slice for each trip. */
+static void check_latency(
+    const struct argp_state *state, struct latency_options *options)
+{
+	options->one_core = options->one_core ||
+	    shares_processor(&options->common);
+	if (options->one_core && options->common.wait == DFI_WAIT_SPIN)
+		argp_error(state,
+		    "--wait spin: both ends run on one processor, where each "
+		    "uses up its time slice before the other runs: choose "
+		    "--wait adaptive or block, or two processors (--pin, "
+		    "taskset)");
+}
+
 static error_t parse_latency(int key, char *arg, struct argp_state *state)
 {
 	struct latency_options *options = state->input;
@@ -191,6 +207,9 @@ static error_t parse_latency(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ONE_CORE:
 		options->one_core = true;
+		return 0;
+	case ARGP_KEY_END:
+		check_latency(state, options);
 		return 0;
 	default:
 		return parse_rest(key, state, &options->common);
@@ -206,7 +225,10 @@ void latency_options_parse(
 		    "--one-core)",
 		    0 },
 		{ "one-core", KEY_ONE_CORE, NULL, 0,
-		    "pin both ends to one processor", 0 },
+		    "pin both ends to one processor, where the baseline "
+		    "yields; "
+		    "implied if there is only one",
+		    0 },
 		{ 0 },
 	};
 	static const struct argp argp = {

@@ -40,6 +40,9 @@ struct common_options {
 	uint32_t role;        /* enum bench_role */
 };
 
+/* Whether two threads of this invocation can only run on one processor. */
+bool shares_processor(const struct common_options *options);
+
 struct raw_options {
 	struct common_options common;
 	bool sweep;

@@ -16,7 +16,7 @@ static const struct argp_option common_table[] = {
 	    "(default 1)",
 	    0 },
 	{ "tuple-size", KEY_TUPLE_SIZE, "LIST", 0,
-	    "bytes of a tuple, multiples of 8; one result for each", 0 },
+	    "bytes of a tuple, 8 or more; one result for each", 0 },
 	{ "segment-size", KEY_SEGMENT_SIZE, "SIZE", 0,
 	    "payload bytes of a ring's segment", 0 },
 	{ "segments", KEY_SEGMENTS, "N", 0, "segments of a ring", 0 },
@@ -59,7 +59,8 @@ static void parse_pin(const struct argp_state *state, const char *text,
 	uint32_t n = 0;
 
 	if (!parse_cpu_list(text, options->cpus, MAX_CPUS, &n))
-		argp_error(state, "--pin %s: not a list like 0,2-3", text);
+		argp_error(state,
+		    "--pin '%s': not a list of processors, as 0,2-3", text);
 	options->placement.cpus = options->cpus;
 	options->placement.n_cpus = n;
 }
@@ -72,13 +73,16 @@ static void parse_tuple_sizes(const struct argp_state *state, const char *text,
 
 	if (!parse_size_list(
 		text, sizes, MAX_TUPLE_SIZES, &options->n_tuple_sizes))
-		argp_error(state, "--tuple-size %s: not a list of sizes", text);
+		argp_error(state,
+		    "--tuple-size '%s': not a list of at most %d sizes, as "
+		    "8,100,4K",
+		    text, MAX_TUPLE_SIZES);
 	for (i = 0; i < options->n_tuple_sizes; i++) {
-		if (sizes[i] < 8 || sizes[i] % 8 ||
-		    sizes[i] > DFI_MAX_TUPLE_SIZE)
+		if (sizes[i] < 8 || sizes[i] > DFI_MAX_TUPLE_SIZE)
 			argp_error(state,
-			    "--tuple-size: not a multiple of 8 from 8 to %u",
-			    DFI_MAX_TUPLE_SIZE);
+			    "--tuple-size '%s': %lu is not from 8, the bytes "
+			    "of the key, to %u",
+			    text, (unsigned long)sizes[i], DFI_MAX_TUPLE_SIZE);
 		options->tuple_sizes[i] = (uint32_t)sizes[i];
 	}
 }
@@ -89,7 +93,9 @@ static double parse_seconds(const struct argp_state *state, const char *text)
 	double seconds = strtod(text, &end);
 
 	if (end == text || *end || !(seconds > 0) || seconds > 3600)
-		argp_error(state, "--seconds %s: not above 0 to 3600", text);
+		argp_error(state,
+		    "--seconds '%s': not a number above 0 and at most 3600",
+		    text);
 	return seconds;
 }
 
@@ -129,8 +135,9 @@ static uint32_t parse_segment_size(
 	uint64_t size;
 
 	if (!parse_size(text, &size) || size < 8 || size > DFI_MAX_SEGMENT_SIZE)
-		argp_error(state, "--segment-size %s: not a size from 8 to %u",
-		    text, DFI_MAX_SEGMENT_SIZE);
+		argp_error(state,
+		    "--segment-size '%s': not a size from 8 to %u", text,
+		    DFI_MAX_SEGMENT_SIZE);
 	return (uint32_t)size;
 }
 
@@ -195,7 +202,10 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BYTES:
 		if (!parse_size(arg, &options->bytes) || !options->bytes)
-			argp_error(state, "--bytes %s: not a size", arg);
+			argp_error(state,
+			    "--bytes '%s': not a number of bytes above 0, as "
+			    "64M",
+			    arg);
 		return 0;
 	case KEY_PIN:
 		parse_pin(state, arg, options);
@@ -242,6 +252,19 @@ struct common_options common_defaults(void)
 		.procs = 1,
 		.wait = DFI_WAIT_ADAPTIVE,
 	};
+}
+
+bool shares_processor(const struct common_options *options)
+{
+	const struct placement *placement = &options->placement;
+	int32_t cpus[2];
+
+	if (options->role != BENCH_BOTH)
+		return false;
+	if (placement->cpus)
+		return placement->cpus[0] ==
+		    placement->cpus[placement->n_cpus > 1];
+	return usable_cpus(cpus, 2) == 1;
 }
 
 void default_tuple_sizes(

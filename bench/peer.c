@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../common/complain.h"
 #include "report.h"
 
 static const char plans[] = "dfi-bench.plans";

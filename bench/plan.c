@@ -58,6 +58,7 @@ uint64_t plan_source_sum(const struct plan *plan, uint32_t source)
 {
 	uint64_t first = source_first_word(source);
 	uint64_t words = plan->tuple_size / 8;
+	uint64_t tails = plan->tuples * tuple_tail(plan->tuple_size);
 	uint64_t table, laps;
 
 	if (plan->job == JOB_COMBINE)
@@ -65,9 +66,9 @@ uint64_t plan_source_sum(const struct plan *plan, uint32_t source)
 	if (plan->job == JOB_FOLD)
 		return fold_sum(plan, first);
 	if (plan->api != API_BATCH)
-		return word_sum_expected(first, plan->tuples * words);
+		return word_sum_expected(first, plan->tuples * words) + tails;
 	table = plan_table_tuples(plan);
 	laps = plan->tuples / table;
 	return laps * word_sum_expected(first, table * words) +
-	    word_sum_expected(first, plan->tuples % table * words);
+	    word_sum_expected(first, plan->tuples % table * words) + tails;
 }

@@ -121,6 +121,8 @@ static force_inline void copy_made(char *to, const uint64_t *tuple, size_t size)
 		__asm__("" : "+r"(word));
 		memcpy(to + 8 * i, &word, 8);
 	}
+	if (size % 8)
+		memcpy(to + size / 8 * 8, &tuple[size / 8], size % 8);
 }
 
 /* Tuples of a segment, built in place, or in scratch and copied. */

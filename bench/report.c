@@ -12,18 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../common/complain.h"
+#include "../common/output.h"
 #include "host.h"
-
-void complain(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	fputs("dfi-bench: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
-	va_end(args);
-}
 
 json_t *report_number(double value)
 {
@@ -64,7 +55,7 @@ static void print_header(const struct report *report)
 		printf("%s%*s", column == report->columns ? "" : "  ",
 		    column->width, column->heading);
 	putchar('\n');
-	fflush(stdout);
+	output_flush();
 }
 
 void report_open(struct report *report, enum report_format format,
@@ -225,10 +216,6 @@ int report_close(struct report *report)
 		    all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 		putchar('\n');
 		json_decref(all);
-	}
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		complain("writing the report failed");
-		status = 1;
 	}
 	json_decref(report->host);
 	json_decref(report->rows);

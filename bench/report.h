@@ -61,9 +61,6 @@ void report_baseline(json_t *row, const char *name, const double *values,
 /* Finish. Returns the exit status: 0, or 1 if some row was not verified. */
 int report_close(struct report *report);
 
-/* "dfi-bench: ..." on stderr. */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* A JSON number, or null for one that is not finite. */
 json_t *report_number(double value);
 

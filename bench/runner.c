@@ -7,23 +7,18 @@
 #include "runner.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "report.h"
+#include "../common/complain.h"
 #include "worker.h"
 
 /* Threads whose errors are printed. */
 #define MAX_COMPLAINTS 4
 
 #define POLL_NS (UINT64_C(100) * 1000 * 1000)
-
-extern char **environ;
 
 uint32_t usable_cpus(int32_t *cpus, uint32_t max)
 {
@@ -41,21 +36,16 @@ uint32_t usable_cpus(int32_t *cpus, uint32_t max)
 
 static bool spawn(struct runner *runner, uint32_t number)
 {
-	char fd[16], index[16];
+	static const char *const names[] = { "the sources' process",
+		"the targets' process" };
+	char index[16];
 	char *argv[] = { (char[]){ "dfi-bench" }, (char[]){ WORKER_COMMAND },
-		fd, index, NULL };
-	int ret;
+		index, NULL };
 
-	snprintf(fd, sizeof(fd), "%d", runner->fd);
 	snprintf(index, sizeof(index), "%u", number);
-	ret = posix_spawn(&runner->processes[number], "/proc/self/exe", NULL,
-	    NULL, argv, environ);
-	if (ret) {
-		complain("starting a worker process: %s", strerror(ret));
-		return false;
-	}
-	runner->n_processes++;
-	return true;
+	return !children_spawn(&runner->processes,
+	    runner->attr.procs == 1 ? "the worker process" : names[number],
+	    argv, NULL, runner->fd);
 }
 
 /* The processor of a seat by --pin or --one-core; -1: there is no list. */
@@ -108,45 +98,6 @@ bool runner_start(const struct runner_attr *attr, struct runner *runner)
 	return true;
 }
 
-/* Whether all worker processes live; complains about one that doesn't. */
-static bool processes_live(struct runner *runner)
-{
-	uint32_t i;
-	int status;
-
-	for (i = 0; i < runner->n_processes; i++) {
-		if (runner->processes[i] <= 0 ||
-		    waitpid(runner->processes[i], &status, WNOHANG) == 0)
-			continue;
-		complain("worker process %d ended: %s %d",
-		    (int)runner->processes[i],
-		    WIFSIGNALED(status) ? "signal" : "exit status",
-		    WIFSIGNALED(status) ? WTERMSIG(status)
-					: WEXITSTATUS(status));
-		runner->processes[i] = -1;
-		return false;
-	}
-	return true;
-}
-
-static bool wait_for_seats(
-    struct runner *runner, _Atomic uint32_t *word, const char *what)
-{
-	uint64_t start = now_ns(), now = start;
-	uint64_t limit = runner->attr.timeout_s * UINT64_C(1000000000);
-
-	for (; now - start < limit; now = now_ns()) {
-		if (board_wait(word, runner->board->n_seats, now + POLL_NS))
-			return true;
-		if (!processes_live(runner))
-			return false;
-	}
-	complain("%u of %u threads have not %s after %u s",
-	    runner->board->n_seats - atomic_load(word), runner->board->n_seats,
-	    what, runner->attr.timeout_s);
-	return false;
-}
-
 static bool is_active(const struct seat *seat, const struct plan *plan)
 {
 	return seat->number <
@@ -162,6 +113,42 @@ static uint32_t active_seats(const struct board *board, const struct plan *plan)
 	for (i = 0; i < board->n_seats; i++)
 		n += is_active(&board->seats[i], plan);
 	return n;
+}
+
+static void complain_of_time(
+    const struct runner *runner, uint32_t missing, const char *what)
+{
+	const struct board *board = runner->board;
+	uint32_t threads = active_seats(board, &board->plan);
+	int32_t cpus[MAX_CPUS];
+	uint32_t n_cpus = usable_cpus(cpus, MAX_CPUS);
+	char why[96] = "";
+
+	if (runner->attr.placement->cpus)
+		n_cpus = runner->attr.placement->n_cpus;
+	if (threads > n_cpus)
+		snprintf(why, sizeof(why), ": %u threads share %u processor%s",
+		    threads, n_cpus, n_cpus == 1 ? "" : "s");
+	complain("%u of %u threads have not %s within %u s%s; --timeout sets "
+		 "this limit",
+	    missing, board->n_seats, what, runner->attr.timeout_s, why);
+}
+
+static bool wait_for_seats(
+    struct runner *runner, _Atomic uint32_t *word, const char *what)
+{
+	uint64_t start = now_ns(), now = start;
+	uint64_t limit = runner->attr.timeout_s * UINT64_C(1000000000);
+
+	for (; now - start < limit; now = now_ns()) {
+		if (board_wait(word, runner->board->n_seats, now + POLL_NS))
+			return true;
+		if (children_check(&runner->processes))
+			return false;
+	}
+	complain_of_time(
+	    runner, runner->board->n_seats - atomic_load(word), what);
+	return false;
 }
 
 /* The processor of a seat: number n of n_active, i of all. */
@@ -397,32 +384,14 @@ bool runner_round(
 	return true;
 }
 
-/* Give the processes a second to leave by themselves. */
-static void end_process(pid_t pid)
-{
-	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
-	int tries;
-
-	for (tries = 0; tries < 1000; tries++) {
-		if (waitpid(pid, NULL, WNOHANG) != 0)
-			return;
-		nanosleep(&pause, NULL);
-	}
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
 void runner_stop(struct runner *runner)
 {
-	uint32_t i;
-
 	if (!runner->board)
 		return;
 	atomic_store(&runner->board->stop, 1);
 	board_set(&runner->board->command, runner->round + 1);
-	for (i = 0; i < runner->n_processes; i++)
-		if (runner->processes[i] > 0)
-			end_process(runner->processes[i]);
+	/* A second to leave by themselves. */
+	(void)children_end(&runner->processes, 1000);
 	board_detach(runner->board);
 	close(runner->fd);
 	runner->board = NULL;

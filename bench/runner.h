@@ -8,7 +8,7 @@
 #define DFI_BENCH_RUNNER_H
 
 #include <sched.h>
-#include <sys/types.h>
+#include "../common/children.h"
 #include "board.h"
 #include "peer.h"
 
@@ -37,8 +37,7 @@ struct runner {
 	struct board *board;
 	int fd;
 	uint32_t round;
-	uint32_t n_processes;
-	pid_t processes[2];
+	struct children processes;
 };
 
 /* What came out of a round. */

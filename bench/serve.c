@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../common/complain.h"
 #include "report.h"
 #include "runner.h"
 

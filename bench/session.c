@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../common/complain.h"
 #include "combine_job.h"
 #include "report.h"
 #include "values.h"

@@ -6,7 +6,8 @@
  * A tuple is a run of 64-bit words. The words of a source's tuples count up
  * from the source's first word, through all its tuples; so each word of memory
  * changes with each lap of a ring, word 0 serves as the key, and the sum of all
- * words has a closed form. Sizes are multiples of 8 bytes.
+ * words has a closed form. Bytes behind the last whole word are the same in all
+ * tuples.
  */
 #ifndef DFI_BENCH_TUPLE_H
 #define DFI_BENCH_TUPLE_H
@@ -19,6 +20,17 @@
 
 /* Two words that are added and stored as one. */
 #define WORD_PAIR __attribute__((vector_size(16)))
+
+#define TAIL_BYTE 0x5a
+
+/* The bytes behind a tuple's last whole word, as tuple_sum() adds them. */
+static force_inline uint64_t tuple_tail(size_t size)
+{
+	uint64_t word = 0;
+
+	memset(&word, TAIL_BYTE, size % 8);
+	return word;
+}
 
 /* The next two words that a source will write. */
 struct pattern {
@@ -81,10 +93,12 @@ static force_inline void tuple_fill(
 		memcpy(to + i, &v0, 16);
 		v0 += UINT64_C(2);
 	}
-	if (i < size) {
+	if (i + 8 <= size) {
 		memcpy(to + i, &v0, 8);
 		v0 += UINT64_C(1);
 	}
+	if (size % 8)
+		memset(to + size / 8 * 8, TAIL_BYTE, size % 8);
 	pattern->next = v0;
 }
 
@@ -105,6 +119,8 @@ static force_inline void tuple_make(uint64_t *tuple, size_t size, uint64_t key)
 #pragma GCC unroll 8
 	for (i = 0; i < size / 8; i++)
 		tuple[i] = key + i;
+	if (size % 8)
+		memset((char *)tuple + size / 8 * 8, TAIL_BYTE, size % 8);
 }
 
 /* Read one tuple. */
@@ -130,8 +146,13 @@ static force_inline void tuple_sum(
 		memcpy(&v0, from + i, 16);
 		sum->pair0 += v0;
 	}
-	if (i < size) {
+	if (i + 8 <= size) {
 		memcpy(&word, from + i, 8);
+		sum->odd += word;
+	}
+	if (size % 8) {
+		word = 0;
+		memcpy(&word, from + size / 8 * 8, size % 8);
 		sum->odd += word;
 	}
 }

@@ -120,7 +120,7 @@ int64_t parse_number(const struct argp_state *state, const char *option,
 	errno = 0;
 	value = strtoll(text, &end, 10);
 	if (end == text || *end || errno || value < min || value > max)
-		argp_error(state, "--%s %s: not a number from %lld to %lld",
+		argp_error(state, "--%s '%s': not a number from %lld to %lld",
 		    option, text, (long long)min, (long long)max);
 	return value;
 }
@@ -128,12 +128,19 @@ int64_t parse_number(const struct argp_state *state, const char *option,
 uint32_t parse_name(const struct argp_state *state, const char *option,
     const char *text, const char *(*name)(uint32_t), uint32_t n)
 {
+	char names[128] = "";
+	size_t used = 0;
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
 		if (name(i) && strcmp(name(i), text) == 0)
 			return i;
-	argp_error(state, "--%s %s: unknown", option, text);
+	for (i = 0; i < n; i++)
+		if (name(i))
+			used += (size_t)snprintf(names + used,
+			    sizeof(names) - used, "%s%s", used ? ", " : "",
+			    name(i));
+	argp_error(state, "--%s '%s': choose from %s", option, text, names);
 	return 0;
 }
 
@@ -145,16 +152,18 @@ void parse_names(const struct argp_state *state, const char *option,
 	uint32_t used = 0;
 
 	if (strlen(text) >= sizeof(names))
-		argp_error(state, "--%s %s: too many", option, text);
+		argp_error(
+		    state, "--%s '%s': more than %u names", option, text, max);
 	snprintf(names, sizeof(names), "%s", text);
 	for (one = strtok_r(names, ",", &rest); one;
 	     one = strtok_r(NULL, ",", &rest)) {
 		if (used == max)
-			argp_error(state, "--%s %s: too many", option, text);
+			argp_error(state, "--%s '%s': more than %u names",
+			    option, text, max);
 		values[used++] = parse_name(state, option, one, name, max);
 	}
 	if (!used)
-		argp_error(state, "--%s: none given", option);
+		argp_error(state, "--%s '%s': no name is given", option, text);
 	*n = used;
 }
 
@@ -164,13 +173,16 @@ void parse_counts(const struct argp_state *state, const char *option,
 	uint32_t i;
 
 	if (!parse_size_list(text, list->values, list->max, n))
-		argp_error(
-		    state, "--%s %s: not a list of numbers", option, text);
+		argp_error(state,
+		    "--%s '%s': not a list of at most %u numbers, as 1,2,4",
+		    option, text, list->max);
 	for (i = 0; i < *n; i++)
 		if (list->values[i] < list->least ||
 		    list->values[i] > list->most)
-			argp_error(state, "--%s %s: from %lu to %lu", option,
-			    text, (unsigned long)list->least,
+			argp_error(state,
+			    "--%s '%s': %lu is not from %lu to %lu", option,
+			    text, (unsigned long)list->values[i],
+			    (unsigned long)list->least,
 			    (unsigned long)list->most);
 }
 

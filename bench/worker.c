@@ -9,13 +9,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "../common/children.h"
 
 static const struct job *const jobs[N_JOBS] = {
 	[JOB_FLOW] = &flow_job,
@@ -258,17 +259,17 @@ int worker_main(int argc, char **argv)
 	struct process process = { 0 };
 	int ret;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	child_enter();
 	prctl(PR_SET_NAME, "dfi-bench"); /* else the link's name, exe */
-	if (argc != 3)
+	if (argc != 2)
 		return 1;
-	process.board = board_attach(atoi(argv[1]));
+	process.board = board_attach(CHILD_FD);
 	if (!process.board || getppid() != process.board->parent)
 		return 1;
 	sched_getaffinity(0, sizeof(process.cpus), &process.cpus);
-	keep_to_seats(&process, (uint32_t)atoi(argv[2]));
+	keep_to_seats(&process, (uint32_t)atoi(argv[1]));
 	join_registry(&process);
-	ret = run_threads(&process, (uint32_t)atoi(argv[2]));
+	ret = run_threads(&process, (uint32_t)atoi(argv[1]));
 	if (process.dfi)
 		dfi_close(process.dfi);
 	board_detach(process.board);

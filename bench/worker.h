@@ -42,7 +42,7 @@ int worker_fail(struct worker *worker, int ret, const char *what);
 /* The same for a system call: ret from errno. */
 int worker_fail_errno(struct worker *worker, const char *what);
 
-/* Main function of a worker process: arguments are board fd and number. */
+/* Main function of a worker process: the argument is its number. */
 int worker_main(int argc, char **argv);
 
 #endif

@@ -45,11 +45,16 @@ fields=('"host"' '"version"' '"rows"' '"value"' '"unit"' '"baseline"'
 	'"baseline_value"' '"ratio"' '"min"' '"max"' '"repeats"'
 	'"verified": true')
 for procs in 1 2; do
-	"$bin/dfi-bench" shuffle --procs $procs --tuple-size 16,24 --verify \
+	"$bin/dfi-bench" shuffle --procs $procs --tuple-size 16,24,77 --verify \
 		"${quick[@]}" > "$tmp/shuffle" 2> "$tmp/log" ||
 		fail "dfi-bench shuffle: $(cat "$tmp/log")"
 	has "$tmp/shuffle" "${fields[@]}"
 done
+# Who ignores SIGCHLD, as some supervisors do, gets the same.
+env --ignore-signal=CHLD "$bin/dfi-bench" shuffle --procs 2 --tuple-size 16 \
+	--api push "${quick[@]}" > "$tmp/shuffle" 2> "$tmp/log" ||
+	fail "dfi-bench with SIGCHLD ignored: $(cat "$tmp/log")"
+has "$tmp/shuffle" "${fields[@]}"
 # The sources in one invocation, the targets in another one.
 "$bin/dfi-registry" --listen "unix:$tmp/bench" --print-address > "$tmp/bench.at" &
 registry=$!
@@ -129,7 +134,7 @@ if "$bin/dfi-bench" replicate --targets 9 > /dev/null 2>&1; then
 fi
 
 # Sums by key, of no, some and many groups, in a table that grows.
-"$bin/dfi-bench" combine --sources 3 --groups 0,7,20000 --tuple-size 16,40 --verify \
+"$bin/dfi-bench" combine --sources 3 --groups 0,7,20000 --tuple-size 16,43 --verify \
 	--fan-in 0,2 --bytes 1M --repeat 1 --json > "$tmp/combine" 2> "$tmp/log" ||
 	fail "dfi-bench combine: $(cat "$tmp/log")"
 has "$tmp/combine" "${fields[@]}" '"groups": 20000' '"target_bytes": [0-9]' \
@@ -146,11 +151,48 @@ fi
 "$bin/dfi-bench" latency --iterations 2000 --repeat 1 --json > "$tmp/latency" 2> "$tmp/log" ||
 	fail "dfi-bench latency: $(cat "$tmp/log")"
 has "$tmp/latency" "${fields[@]}"
-"$bin/dfi-bench" raw "${quick[@]}" > "$tmp/raw" 2> "$tmp/log" ||
+# With one processor for both ends, the baseline yields; to spin would take minutes.
+cpu=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+for where in "taskset -c $cpu $bin/dfi-bench latency" "$bin/dfi-bench latency --pin $cpu,$cpu"; do
+	# shellcheck disable=SC2086 # several words
+	$where --iterations 500 --tuple-size 13 --repeat 1 --json > "$tmp/latency" \
+		2> "$tmp/log" || fail "$where: $(cat "$tmp/log")"
+	has "$tmp/latency" '"one_core": true' '"baseline": "yield-ping-pong"' \
+		'"verified": true'
+	# shellcheck disable=SC2086
+	if $where --wait spin > /dev/null 2> "$tmp/log"; then
+		fail "$where spins on one processor"
+	fi
+	has "$tmp/log" "--wait spin: both ends run on one processor"
+done
+"$bin/dfi-bench" raw --tuple-size 16,21 "${quick[@]}" > "$tmp/raw" 2> "$tmp/log" ||
 	fail "dfi-bench raw: $(cat "$tmp/log")"
-if "$bin/dfi-bench" shuffle --api nonsense > /dev/null 2>&1; then
-	fail "dfi-bench takes an unknown api"
-fi
+# What is wrong is named, and what is allowed.
+refuses() # WORD ARGUMENT...
+{
+	if "$bin/dfi-bench" "${@:2}" > /dev/null 2> "$tmp/log"; then
+		fail "dfi-bench ${*:2} succeeds"
+	fi
+	has "$tmp/log" "$1"
+}
+refuses "--api 'nonsense': choose from push, cursor, batch, claim" shuffle --api nonsense
+refuses "--tuple-size '16,7': 7 is not from 8" shuffle --tuple-size 16,7
+refuses "--targets '9': 9 is not from 1 to 8" replicate --targets 9
+refuses "--repeat 'x': not a number from 1" raw --repeat x
+
+# Output that can't be written is told, by each program.
+lost() # COMMAND...
+{
+	if "$@" > /dev/full 2> "$tmp/log"; then
+		fail "$* succeeds though nothing can be written"
+	fi
+	has "$tmp/log" "No space left"
+}
+lost "$bin/dfi-bench" raw --tuple-size 16 --seconds 0.01 --repeat 1
+lost "$bin/dfi-bench" --help
+lost "$bin/dfi-info" config
+lost "$bin/dfi-info" config --json
+lost "$bin/dfi-info" --version
 
 "$bin/dfi-registry" --listen "unix:$tmp/socket" --print-address \
 	> "$tmp/address" 2> "$tmp/log" &

@@ -84,6 +84,44 @@ Test(flow_check, refuses_a_damaged_tuple)
 	cr_assert_not(flow_check(&receiver, 0, (const char *)tuple));
 }
 
+Test(flow_check, accepts_tuples_of_any_size_and_checks_their_last_bytes)
+{
+	uint64_t large[3];
+	uint32_t size;
+
+	for (size = 8; size <= sizeof(large); size++) {
+		plan.tuple_size = size;
+		memset(next, 0, sizeof(next));
+		tuple_make(large, size, source_first_word(1));
+		cr_assert(flow_check(&receiver, 0, (const char *)large));
+		tuple_make(large, size, source_first_word(1) + size / 8);
+		((char *)large)[size - 1] ^= 1;
+		cr_assert_not(flow_check(&receiver, 0, (const char *)large));
+	}
+}
+
+/* What targets add up is what the plan expects, for tuples of any size. */
+Test(plan, expects_the_sum_of_tuples_of_any_size)
+{
+	struct pattern pattern;
+	struct word_sum sum;
+	char at[100];
+	uint64_t i;
+
+	for (plan.tuple_size = 8; plan.tuple_size <= sizeof(at);
+	     plan.tuple_size++) {
+		plan.tuples = 1000;
+		sum = (struct word_sum){ 0 };
+		pattern = pattern_from(source_first_word(1));
+		for (i = 0; i < plan.tuples; i++) {
+			tuple_fill(at, plan.tuple_size, &pattern);
+			tuple_sum(at, plan.tuple_size, &sum);
+		}
+		cr_assert_eq(word_sum_total(&sum), plan_source_sum(&plan, 1),
+		    "%u bytes", plan.tuple_size);
+	}
+}
+
 static uint32_t target_of(uint64_t i)
 {
 	return dfi_hash_partition(dfi_hash64(key_of(0, i)), plan.n_targets);
