@@ -17,6 +17,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../common/complain.h"
+#include "../common/output.h"
 #include "info.h"
 
 struct options {
@@ -51,7 +53,7 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64, info->instance);
 	return json_pack("{ss ss ss ss ss ss sb ss si so sb ss ss si si si si "
-			 "si si si sI so so so si si si}",
+			 "si si si sI so so so si si si ss ss ss}",
 	    "name", info->name, "instance", instance, "kind",
 	    WORD(kinds, info->kind), "goal", WORD(goals, info->goal), "routing",
 	    info->kind == DFI_REPLICATE && !info->routing
@@ -75,7 +77,10 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    info_text_json(info->schema), "creator",
 	    info_text_json(info->creator), "verbs", info_text_json(info->verbs),
 	    "fan_in", (int)info->fan_in, "combiners", (int)info->n_combiners,
-	    "attached_combiners", (int)info->attached_combiners);
+	    "attached_combiners", (int)info->attached_combiners,
+	    "missing_sources", info->missing_sources, "missing_targets",
+	    info->missing_targets, "missing_combiners",
+	    info->missing_combiners);
 }
 
 /* What a replicate flow with groups asks for the set of a tuple; or NULL. */
@@ -109,12 +114,27 @@ static void print_kind(const struct dfi_flow_info *info)
 		    info->routing <= DFI_ROUTE_RANGE ? info->key : "");
 }
 
+/* "  sources   1 of 3 attached; missing: 0, 2" */
+static void print_attached(
+    const char *role, uint32_t n, uint32_t of, const char *missing)
+{
+	printf("  %-9s %u of %u attached%s%s\n", role, n, of,
+	    missing[0] ? "; missing: " : "", missing);
+}
+
+struct flow_list {
+	json_t *rows; /* or NULL: text */
+	size_t n;     /* flows so far */
+};
+
 static int add_flow(void *arg, const struct dfi_flow_info *info)
 {
-	json_t *rows = arg;
+	struct flow_list *list = arg;
+	char text[INFO_TEXT_SIZE];
 
-	if (rows)
-		return info_append(rows, flow_json(info));
+	list->n++;
+	if (list->rows)
+		return info_append(list->rows, flow_json(info));
 	print_kind(info);
 	printf("%s%s%s%s\n",
 	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "",
@@ -124,26 +144,31 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	if (info->loss_policy == DFI_LOSS_NOTIFY)
 		printf("  losses    are told, %u us after others came\n",
 		    info->gap_timeout_us);
-	printf("  schema    %s (%u bytes)\n", info->schema, info->tuple_size);
-	printf("  sources   %u of %u attached\n", info->attached_sources,
-	    info->n_sources);
+	printf("  schema    %s (%u bytes)\n",
+	    escape_text(text, sizeof(text), info->schema), info->tuple_size);
+	print_attached("sources", info->attached_sources, info->n_sources,
+	    info->missing_sources);
 	if (info->fan_in)
-		printf("  combiners %u of %u attached, a tree of fan-in %u\n",
-		    info->attached_combiners, info->n_combiners, info->fan_in);
-	printf("  targets   %u of %u attached\n", info->attached_targets,
-	    info->n_targets);
+		print_attached("combiners", info->attached_combiners,
+		    info->n_combiners, info->missing_combiners);
+	if (info->fan_in)
+		printf("  tree      fan-in %u\n", info->fan_in);
+	print_attached("targets", info->attached_targets, info->n_targets,
+	    info->missing_targets);
 	printf("  rings     %u x %u bytes\n", info->segment_count,
 	    info->segment_size);
 	if (info->verbs[0])
-		printf("  verbs     %s\n", info->verbs);
-	printf("  creator   %s\n", info->creator);
+		printf("  verbs     %s\n",
+		    escape_text(text, sizeof(text), info->verbs));
+	printf(
+	    "  creator   %s\n", escape_text(text, sizeof(text), info->creator));
 	return 0;
 }
 
 static int add_node(void *arg, const struct dfi_node_info *info)
 {
 	json_t *rows = arg;
-	char id[17];
+	char id[17], name[INFO_TEXT_SIZE], host[INFO_TEXT_SIZE];
 
 	snprintf(id, sizeof(id), "%016" PRIx64, info->id);
 	if (rows)
@@ -154,8 +179,9 @@ static int add_node(void *arg, const struct dfi_node_info *info)
 			"sources", (int)info->n_sources, "targets",
 			(int)info->n_targets));
 	printf("%s: host %s, pid %u, %u sources, %u targets, id %s\n",
-	    info->name, info->host, info->pid, info->n_sources, info->n_targets,
-	    id);
+	    escape_text(name, sizeof(name), info->name),
+	    escape_text(host, sizeof(host), info->host), info->pid,
+	    info->n_sources, info->n_targets, id);
 	return 0;
 }
 
@@ -258,17 +284,22 @@ static int list_stats(struct dfi *dfi, json_t *rows)
 
 static int list(struct dfi *dfi, const struct options *options, json_t *rows)
 {
+	struct flow_list found = { .rows = rows };
 	const char *what = options->what;
+	int ret;
 
 	if (!strcmp(what, "config"))
 		return list_settings(options->registry, rows);
 	if (!strcmp(what, "devices"))
 		return list_devices(rows);
-	if (!strcmp(what, "flows"))
-		return dfi_flow_list(dfi, add_flow, rows);
 	if (!strcmp(what, "stat"))
 		return list_stats(dfi, rows);
-	return dfi_node_list(dfi, add_node, rows);
+	if (!strcmp(what, "nodes"))
+		return dfi_node_list(dfi, add_node, rows);
+	ret = dfi_flow_list(dfi, add_flow, &found);
+	if (!ret && !found.n && !rows)
+		puts("no flows are published");
+	return ret;
 }
 
 /* As the times of errors are told. */
@@ -290,7 +321,6 @@ static int list_json(struct dfi *dfi, const struct options *options)
 	if (object && !strcmp(options->what, "stat") &&
 	    json_object_set_new(object, "time_ns", json_integer(wall_ns())) < 0)
 		ret = NO_JSON;
-	/* Whether it could be written, stdout knows. */
 	if (object &&
 	    json_dumpf(object, stdout,
 		options->watch > 0 ? JSON_COMPACT : JSON_INDENT(2)) == 0)
@@ -308,16 +338,11 @@ static int report(struct dfi *dfi, const struct options *options)
 	int ret = options->json ? list_json(dfi, options)
 				: list(dfi, options, NULL);
 
-	if (fflush(stdout) == EOF || ferror(stdout)) {
-		fprintf(stderr, "dfi-info: stdout can't be written: %s\n",
-		    strerror(errno));
-		return EXIT_FAILURE;
-	}
+	output_flush();
 	if (ret == NOT_VALID)
-		fprintf(stderr, "dfi-info: a setting is not valid\n");
+		complain("a setting is not valid");
 	else if (ret)
-		fprintf(stderr, "dfi-info: %s\n",
-		    ret == NO_JSON ? "out of memory" : dfi_errmsg());
+		complain("%s", ret == NO_JSON ? "out of memory" : dfi_errmsg());
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -436,13 +461,14 @@ int main(int argc, char **argv)
 	struct dfi *dfi = NULL;
 	int status;
 
+	output_open();
 	argp_program_version = dfi_version();
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	attr.registry = options.registry;
 	attr.node_name = "dfi-info";
 	if (strcmp(options.what, "devices") != 0 &&
 	    strcmp(options.what, "config") != 0 && dfi_open(&attr, &dfi) < 0) {
-		fprintf(stderr, "dfi-info: %s\n", dfi_errmsg());
+		complain("%s", dfi_errmsg());
 		return EXIT_FAILURE;
 	}
 	status = options.watch > 0 ? watch(dfi, &options)

@@ -11,6 +11,9 @@
 /* What a list returns that is printed, but has something wrong in it. */
 #define NOT_VALID 2
 
+/* Room for a text of another process with its control bytes escaped. */
+#define INFO_TEXT_SIZE 4096
+
 /*
  * A text that came from another process. Other versions of the library may have
  * published what is not UTF-8, which JSON can't hold.

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../common/complain.h"
+
 #define NS_PER_S 1e9
 
 /* What an endpoint had done when it was printed last, for rates. */
@@ -25,6 +27,7 @@ struct samples {
 struct stat_list {
 	json_t *rows; /* or NULL: text */
 	double seconds;
+	size_t n;    /* processes so far */
 	size_t next; /* where the next endpoint's old sample is likely to be */
 };
 
@@ -252,29 +255,34 @@ static void format_time(int64_t ns, char *text, size_t size)
 
 static void print_error(const struct dfi_error_info *info)
 {
-	char first[32], last[32];
+	char first[32], last[32], text[INFO_TEXT_SIZE];
 
 	format_time(info->first_ns, first, sizeof(first));
 	format_time(info->last_ns, last, sizeof(last));
 	printf("  error       %d (%s), %" PRIu64 " times, first %s, last %s\n"
 	       "    %s\n",
 	    info->code, dfi_strerror(info->code), info->count, first, last,
-	    info->text);
+	    escape_text(text, sizeof(text), info->text));
 }
 
 static int add_node(void *arg, const struct dfi_node_stats *stats)
 {
 	struct stat_list *list = arg;
+	char name[INFO_TEXT_SIZE], host[INFO_TEXT_SIZE];
 	uint32_t i;
 
 	if (stats->node.is_own)
 		return 0;
 	if (list->rows)
 		return add_json(list->rows, stats);
-	printf("%s: host %s, pid %u, id %016" PRIx64 "\n", stats->node.name,
-	    stats->node.host, stats->node.pid, stats->node.id);
+	list->n++;
+	printf("%s: host %s, pid %u, id %016" PRIx64 "\n",
+	    escape_text(name, sizeof(name), stats->node.name),
+	    escape_text(host, sizeof(host), stats->node.host), stats->node.pid,
+	    stats->node.id);
 	if (stats->error) {
-		printf("  no counters: %s\n", stats->error);
+		printf("  no counters: %s\n",
+		    escape_text(name, sizeof(name), stats->error));
 		return 0;
 	}
 	for (i = 0; i < stats->n_endpoints; i++)
@@ -289,9 +297,13 @@ int info_list_stats(struct dfi *dfi, json_t *rows, double seconds)
 {
 	struct stat_list list = { .rows = rows, .seconds = seconds };
 	struct samples spare = before;
+	int ret;
 
 	before = now;
 	now = spare;
 	now.n = 0;
-	return dfi_stats_list(dfi, add_node, &list);
+	ret = dfi_stats_list(dfi, add_node, &list);
+	if (!ret && !list.n && !rows)
+		printf("no other processes are members of this registry\n");
+	return ret;
 }

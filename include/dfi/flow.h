@@ -498,6 +498,13 @@ struct dfi_flow_info {
 	uint32_t n_combiners;    /* of that (combiner.h); or 0 */
 	uint32_t attached_combiners;
 	uint32_t reserved;
+	/*
+	 * The numbers of the endpoints that are not attached, "0, 2-5", or ""
+	 * if there are none; a longer list ends in "...".
+	 */
+	char missing_sources[128];
+	char missing_targets[128];
+	char missing_combiners[128];
 };
 
 /*

@@ -66,22 +66,82 @@ static void add_way(const char *role, const struct registry_value *value,
 	    used ? "; " : "", role, index, endpoint.verbs_way);
 }
 
+/* Which endpoints of one role have an entry. */
+struct present {
+	uint64_t bits[DFI_MAX_ENDPOINTS / 64];
+};
+
+static void set_present(struct present *present, uint64_t index)
+{
+	if (index < DFI_MAX_ENDPOINTS)
+		present->bits[index / 64] |= UINT64_C(1) << index % 64;
+}
+
+static bool is_present(const struct present *present, uint32_t index)
+{
+	return present->bits[index / 64] >> index % 64 & 1;
+}
+
+/* Those of n that are not present, as "0, 2-5". */
+static void list_missing(
+    const struct present *present, uint32_t n, char *text, size_t size)
+{
+	static const char cut[] = ", ...";
+	uint32_t first, last;
+	size_t used = 0;
+	char piece[32];
+
+	for (first = 0; first < n; first = last + 1) {
+		last = first;
+		if (is_present(present, first))
+			continue;
+		while (last + 1 < n && !is_present(present, last + 1))
+			last++;
+		snprintf(piece, sizeof(piece),
+		    last > first ? "%s%u-%u" : "%s%u", used ? ", " : "", first,
+		    last);
+		if (used + strlen(piece) + sizeof(cut) > size) {
+			snprintf(text + used, size - used, "%s", cut);
+			return;
+		}
+		used += (size_t)snprintf(text + used, size - used, "%s", piece);
+	}
+}
+
+/* The endpoints of a flow that have an entry. */
+struct attached {
+	struct present sources, targets, combiners;
+};
+
 /* An entry of a combiner's: of itself, or of one of its inputs. */
 static void count_in_tree(const struct flow *flow,
     const struct registry_value *value, const char *place,
-    struct dfi_flow_info *info)
+    struct attached *attached, struct dfi_flow_info *info)
 {
 	char *end;
 	unsigned long combiner = strtoul(place, &end, 10);
+	uint32_t input;
 
 	if (!strncmp(end, "/targets/", strlen("/targets/"))) {
 		info->attached_combiners++;
+		set_present(&attached->combiners, combiner);
 		add_way("combiner", value, info);
 	} else if (combiner < dfi__tree_size(flow) &&
 	    dfi__tree_takes_sources(flow, (uint32_t)combiner)) {
 		info->attached_sources++;
+		if (dfi__endpoint_index(value->key, &input))
+			set_present(&attached->sources,
+			    combiner * flow->fan_in + input);
 		add_way("source", value, info);
 	}
+}
+
+static void add_present(struct present *present, const char *key)
+{
+	uint32_t index;
+
+	if (dfi__endpoint_index(key, &index))
+		set_present(present, index);
 }
 
 /* Endpoint entries among values that belong to the flow. */
@@ -89,6 +149,7 @@ static void count_endpoints(const struct flow *flow,
     const struct registry_value *values, size_t n, struct dfi_flow_info *info)
 {
 	char sources[KEY_SIZE], targets[KEY_SIZE], combiners[KEY_SIZE];
+	struct attached attached = { 0 };
 	const char *key;
 	size_t i;
 
@@ -99,17 +160,25 @@ static void count_endpoints(const struct flow *flow,
 		key = values[i].key;
 		if (!strncmp(key, targets, strlen(targets))) {
 			info->attached_targets++;
+			add_present(&attached.targets, key);
 			add_way("target", &values[i], info);
 		} else if (flow->fan_in &&
 		    !strncmp(key, combiners, strlen(combiners))) {
-			count_in_tree(
-			    flow, &values[i], key + strlen(combiners), info);
+			count_in_tree(flow, &values[i], key + strlen(combiners),
+			    &attached, info);
 		} else if (!flow->fan_in &&
 		    !strncmp(key, sources, strlen(sources))) {
 			info->attached_sources++;
+			add_present(&attached.sources, key);
 			add_way("source", &values[i], info);
 		}
 	}
+	list_missing(&attached.sources, flow->n_sources, info->missing_sources,
+	    sizeof(info->missing_sources));
+	list_missing(&attached.targets, flow->n_targets, info->missing_targets,
+	    sizeof(info->missing_targets));
+	list_missing(&attached.combiners, dfi__tree_size(flow),
+	    info->missing_combiners, sizeof(info->missing_combiners));
 }
 
 /* The flow's name if the key is a flow's descriptor, else NULL. */

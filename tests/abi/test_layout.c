@@ -247,7 +247,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_needs, source_descriptors, 160, 4);
 	PIN(dfi_flow_needs, reserved, 164, 4);
 
-	PIN_SIZE(dfi_flow_info, 2696);
+	PIN_SIZE(dfi_flow_info, 3080);
 	PIN(dfi_flow_info, name, 0, 128);
 	PIN(dfi_flow_info, creator, 128, 160);
 	PIN(dfi_flow_info, instance, 288, 8);
@@ -277,6 +277,9 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, n_combiners, 2684, 4);
 	PIN(dfi_flow_info, attached_combiners, 2688, 4);
 	PIN(dfi_flow_info, reserved, 2692, 4);
+	PIN(dfi_flow_info, missing_sources, 2696, 128);
+	PIN(dfi_flow_info, missing_targets, 2824, 128);
+	PIN(dfi_flow_info, missing_combiners, 2952, 128);
 
 	PIN_SIZE(dfi_node_info, 152);
 	PIN(dfi_node_info, name, 0, 64);

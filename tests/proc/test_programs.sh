@@ -206,6 +206,10 @@ has "$tmp/nodes" "dfi-info: host"
 has "$tmp/nodes" '"nodes"' '"pid"' '"sources": 0'
 "$bin/dfi-info" flows --json > "$tmp/flows"
 has "$tmp/flows" '"flows": \[\]'
+"$bin/dfi-info" flows > "$tmp/flows"
+has "$tmp/flows" "^no flows are published$"
+"$bin/dfi-info" stat > "$tmp/stat"
+has "$tmp/stat" "^no other processes are members of this registry$"
 
 # A flow with one of its five endpoints attached.
 mkfifo "$tmp/hold"
@@ -216,11 +220,12 @@ await "$tmp/ready"
 "$bin/dfi-info" flows > "$tmp/flows"
 has "$tmp/flows" "^held: shuffle, bandwidth, hash of number$" \
 	"schema .*key:uint64@0 source:uint32@8 number:uint32@12 (16 bytes)" \
-	"sources *0 of 3 attached" "targets *1 of 2 attached" \
+	"sources *0 of 3 attached; missing: 0-2$" \
+	"targets *1 of 2 attached; missing: [01]$" \
 	"rings *5 x 1600 bytes" "creator *the holder (host .*, pid $holder)" \
 	"^held-by-all: replicate, bandwidth, multicast, transport shm$" \
 	"^held-in-parts: combine, bandwidth, group by key$" \
-	"combiners *0 of 5 attached, a tree of fan-in 2$"
+	"combiners *0 of 5 attached; missing: 0-4$" "tree *fan-in 2$"
 "$bin/dfi-info" flows --json > "$tmp/flows"
 has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"routing": "hash"' '"key": "number"' '"persistent": false' \
@@ -234,7 +239,8 @@ has "$tmp/flows" '"name": "held"' '"kind": "shuffle"' '"goal": "bandwidth"' \
 	'"kind": "replicate"' '"routing": "all"' '"replication": "multicast"' \
 	'"ordered": false' \
 	'"loss_policy": "recover"' '"gap_timeout_us": 10000' \
-	'"fan_in": 2' '"combiners": 5' '"attached_combiners": 0' '"fan_in": 0'
+	'"fan_in": 2' '"combiners": 5' '"attached_combiners": 0' '"fan_in": 0' \
+	'"missing_sources": "0-2"' '"missing_combiners": "0-4"'
 "$bin/dfi-info" nodes > "$tmp/nodes"
 has "$tmp/nodes" "^the holder: host .*, pid $holder, 0 sources, 1 targets, id "
 "$bin/dfi-info" nodes --json > "$tmp/nodes"
@@ -320,7 +326,7 @@ for format in "" --json; do
 	if "$bin/dfi-info" flows $format > /dev/full 2> "$tmp/log"; then
 		fail "dfi-info $format says nothing of a full disk"
 	fi
-	has "$tmp/log" "stdout can't be written: No space left"
+	has "$tmp/log" "standard output: No space left"
 done
 exec 3>&-
 wait "$holder" || fail "holder ends with $?"
