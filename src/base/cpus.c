@@ -4,14 +4,12 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "error.h"
-#include "files.h"
+#include "kernel_file.h"
 
 static bool has(const struct cpus *cpus, unsigned cpu)
 {
@@ -86,20 +84,15 @@ void dfi__cpus_format(const struct cpus *cpus, char *list, size_t size)
 /* The processors that are online; false: nobody tells. */
 static bool read_online(struct cpus *cpus)
 {
-	int fd = file_up(
-	    open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC));
-	char list[4096];
-	ssize_t length;
+	char *list = dfi__kernel_text("/sys/devices/system/cpu/online");
+	bool known = false;
 
-	if (fd < 0)
-		return false;
-	length = read(fd, list, sizeof(list) - 1);
-	close(fd);
-	if (length <= 0)
-		return false;
-	list[length] = '\0';
-	list[strcspn(list, "\n")] = '\0';
-	return dfi__cpus_parse(list, cpus) == 0;
+	if (list) {
+		list[strcspn(list, "\n")] = '\0';
+		known = dfi__cpus_parse(list, cpus) == 0;
+	}
+	free(list);
+	return known;
 }
 
 static bool is_within(const struct cpus *cpus, const struct cpus *all)

@@ -55,7 +55,7 @@ static char *read_text(const char *path, va_list args)
 
 	if (vasprintf(&name, path, args) < 0)
 		return NULL;
-	fd = open(name, O_RDONLY | O_CLOEXEC);
+	fd = file_up(open(name, O_RDONLY | O_CLOEXEC));
 	free(name);
 	if (fd < 0)
 		return NULL;
