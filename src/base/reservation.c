@@ -28,6 +28,7 @@
 #include "bits.h"
 #include "clock.h"
 #include "error.h"
+#include "files.h"
 #include "fork.h"
 #include "fork_files.h"
 #include "log.h"
@@ -114,9 +115,9 @@ static int open_file(const char *root)
 	int fd;
 
 	file_name(root, name, sizeof(name));
-	fd = open(name,
+	fd = file_up(open(name,
 	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
-	    0600);
+	    0600));
 	if (fd < 0) {
 		say_alone(name, strerrordesc_np(errno));
 		return -1;
