@@ -46,6 +46,9 @@
  * interrupted, as long as the handle is open or known as closed, see above.
  * They leave errno as it is. Waits for the registry end with their time-outs.
  *
+ * A thread with a stack of 16 KiB (PTHREAD_STACK_MIN) can make any call. What
+ * callbacks of the application and drivers of RDMA devices take comes on top.
+ *
  * In the child of a fork() nothing of it lives on: calls with a context, source
  * or target of the parent return -EOWNERDEAD, and the child opens its own. What
  * was lent before (tuples, spans, batches) and open cursors are pointers into

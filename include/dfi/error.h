@@ -93,7 +93,7 @@ struct dfi_error_info {
  * -ETIMEDOUT after a time that the program chose, stall_timeout_ms or that of
  * dfi_barrier_wait(), unless it ends a stream. A non-zero return of fn ends the
  * call, which returns it. info is valid during the call of fn only. Any thread.
- * -EINVAL: fn is NULL.
+ * -EINVAL: fn is NULL. -ENOMEM.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);

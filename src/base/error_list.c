@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "clock.h"
@@ -116,20 +117,25 @@ static const struct dfi_error_info *next_after(
 int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg)
 {
-	struct dfi_error_info list[DFI_MAX_ERRORS];
 	bool given[DFI_MAX_ERRORS] = { false };
 	const struct dfi_error_info *info;
+	struct dfi_error_info *list;
 	int ret = 0;
 
 	if (!fn)
 		return dfi__fail(-EINVAL, "dfi_error_list: fn is NULL");
+	/* A thread's stack may be small. */
+	list = malloc(sizeof(errors));
+	if (!list)
+		return dfi__fail(-ENOMEM, "dfi_error_list: out of memory");
 	dfi__fork_setup();
 	pthread_mutex_lock(&lock);
-	memcpy(list, errors, sizeof(list));
+	memcpy(list, errors, sizeof(errors));
 	pthread_mutex_unlock(&lock);
 	while (!ret && (info = next_after(list, given))) {
 		given[info - list] = true;
 		ret = fn(arg, info);
 	}
+	free(list);
 	return ret;
 }

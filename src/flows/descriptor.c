@@ -314,42 +314,67 @@ int dfi__endpoint_decode(
 	return 0;
 }
 
-static void fields_to_messages(const struct dfi_schema *schema,
-    DfiFlow__Field *fields, DfiFlow__Field **pointers)
+/*
+ * An array of pointers to messages, and the messages behind it: it is freed as
+ * one. They are many, and a thread's stack may be small. NULL: no memory.
+ */
+static void *new_messages(size_t n, size_t size)
 {
-	const struct dfi_field *field;
-	uint32_t i;
-
-	for (i = 0; i < schema->n_fields; i++) {
-		field = &schema->fields[i];
-		dfi_flow__field__init(&fields[i]);
-		fields[i].name = (char *)field->name;
-		fields[i].type_name = field->type_name
-		    ? (char *)field->type_name
-		    : "";
-		fields[i].type = field->type;
-		fields[i].offset = field->offset;
-		fields[i].size = field->size;
-		pointers[i] = &fields[i];
-	}
+	return calloc(n ? n : 1, sizeof(void *) + size);
 }
 
-static void aggregates_to_messages(const struct flow *flow,
-    DfiFlow__Aggregate *messages, DfiFlow__Aggregate **pointers)
+static bool fields_to_message(
+    const struct dfi_schema *schema, DfiFlow__Flow *message)
 {
-	const struct dfi_aggregate *aggregate = flow->aggregates;
+	DfiFlow__Field **pointers = new_messages(
+	    schema->n_fields, sizeof(**pointers));
+	const struct dfi_field *field = schema->fields;
+	DfiFlow__Field *to;
 	uint32_t i;
 
-	for (i = 0; i < flow->n_aggregates; i++, aggregate++) {
-		dfi_flow__aggregate__init(&messages[i]);
-		messages[i].function = aggregate->function;
-		messages[i].flags = aggregate->flags;
-		if (aggregate->field)
-			messages[i].field = (char *)aggregate->field;
-		if (aggregate->name)
-			messages[i].name = (char *)aggregate->name;
-		pointers[i] = &messages[i];
+	if (!pointers)
+		return false;
+	message->n_fields = schema->n_fields;
+	message->fields = pointers;
+	to = (void *)(pointers + schema->n_fields);
+	for (i = 0; i < schema->n_fields; i++, field++) {
+		dfi_flow__field__init(to);
+		to->name = (char *)field->name;
+		to->type_name = field->type_name ? (char *)field->type_name
+						 : "";
+		to->type = field->type;
+		to->offset = field->offset;
+		to->size = field->size;
+		pointers[i] = to++;
 	}
+	return true;
+}
+
+static bool aggregates_to_message(
+    const struct flow *flow, DfiFlow__Flow *message)
+{
+	DfiFlow__Aggregate **pointers = new_messages(
+	    flow->n_aggregates, sizeof(**pointers));
+	const struct dfi_aggregate *aggregate = flow->aggregates;
+	DfiFlow__Aggregate *to;
+	uint32_t i;
+
+	if (!pointers)
+		return false;
+	message->n_aggregates = flow->n_aggregates;
+	message->aggregates = pointers;
+	to = (void *)(pointers + flow->n_aggregates);
+	for (i = 0; i < flow->n_aggregates; i++, aggregate++) {
+		dfi_flow__aggregate__init(to);
+		to->function = aggregate->function;
+		to->flags = aggregate->flags;
+		if (aggregate->field)
+			to->field = (char *)aggregate->field;
+		if (aggregate->name)
+			to->name = (char *)aggregate->name;
+		pointers[i] = to++;
+	}
+	return true;
 }
 
 static uint32_t ring_layout_of(const DfiFlow__Flow *message)
@@ -367,14 +392,11 @@ static uint32_t ring_layout_of(const DfiFlow__Flow *message)
 
 void *dfi__flow_encode(const struct flow *flow, size_t *size)
 {
-	DfiFlow__Aggregate aggregates[DFI_MAX_AGGREGATES];
-	DfiFlow__Aggregate *aggregate_pointers[DFI_MAX_AGGREGATES];
-	DfiFlow__Field fields[DFI_MAX_FIELDS], *pointers[DFI_MAX_FIELDS];
 	DfiFlow__Flow message;
 	DfiFlow__Node creator;
+	void *data = NULL;
 
 	dfi_flow__flow__init(&message);
-	fields_to_messages(flow->schema, fields, pointers);
 	dfi__node_to_message(&flow->creator, &creator);
 	message.instance = flow->instance;
 	message.kind = flow->kind;
@@ -384,8 +406,6 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.n_sources = flow->n_sources;
 	message.n_targets = flow->n_targets;
 	message.tuple_size = flow->schema->tuple_size;
-	message.n_fields = flow->schema->n_fields;
-	message.fields = pointers;
 	message.n_keys = flow->n_keys;
 	message.keys = (uint32_t *)flow->keys;
 	message.radix_shift = flow->radix_shift;
@@ -401,9 +421,6 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.loss_policy = flow->loss_policy;
 	message.multicast_address = (char *)flow->multicast_address;
 	message.gap_timeout_us = flow->gap_timeout_us;
-	aggregates_to_messages(flow, aggregates, aggregate_pointers);
-	message.n_aggregates = flow->n_aggregates;
-	message.aggregates = aggregate_pointers;
 	message.max_groups = flow->max_groups;
 	message.window_tuples = flow->window_tuples;
 	message.when_full = flow->when_full;
@@ -411,17 +428,24 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.fan_in = flow->fan_in;
 	message.layout = ring_layout_of(&message);
 	message.creator = &creator;
-	return pack(&message.base, size);
+	if (fields_to_message(flow->schema, &message) &&
+	    aggregates_to_message(flow, &message))
+		data = pack(&message.base, size);
+	free(message.aggregates);
+	free(message.fields);
+	return data;
 }
 
 static struct dfi_aggregate *aggregates_from_message(
     const DfiFlow__Flow *message)
 {
-	struct dfi_aggregate aggregates[DFI_MAX_AGGREGATES];
+	struct dfi_aggregate *aggregates = calloc(
+	    message->n_aggregates, sizeof(*aggregates));
+	struct dfi_aggregate *copy = NULL;
 	const DfiFlow__Aggregate *from;
 	size_t i;
 
-	for (i = 0; i < message->n_aggregates; i++) {
+	for (i = 0; aggregates && i < message->n_aggregates; i++) {
 		from = message->aggregates[i];
 		aggregates[i] = (struct dfi_aggregate){
 			.function = from->function,
@@ -430,35 +454,57 @@ static struct dfi_aggregate *aggregates_from_message(
 			.name = *from->name ? from->name : NULL,
 		};
 	}
-	return dfi__aggregates_copy(
-	    aggregates, (uint32_t)message->n_aggregates);
+	if (aggregates)
+		copy = dfi__aggregates_copy(
+		    aggregates, (uint32_t)message->n_aggregates);
+	free(aggregates);
+	return copy;
 }
 
-static struct dfi_schema *schema_from_message(const DfiFlow__Flow *message)
+static void fields_from_message(
+    const DfiFlow__Flow *message, struct dfi_field *fields)
 {
-	struct dfi_field fields[DFI_MAX_FIELDS];
+	const DfiFlow__Field *from;
+	size_t i;
+
+	for (i = 0; i < message->n_fields; i++) {
+		from = message->fields[i];
+		fields[i] = (struct dfi_field){
+			.name = from->name,
+			.type_name = *from->type_name ? from->type_name : NULL,
+			.type = from->type,
+			.offset = from->offset,
+			.size = from->size,
+		};
+	}
+}
+
+/* 0, -EBADMSG or -ENOMEM. */
+static int schema_from_message(
+    const DfiFlow__Flow *message, struct dfi_schema **copy)
+{
+	struct dfi_field *fields;
 	struct dfi_schema schema = {
-		.fields = fields,
 		.n_fields = (uint32_t)message->n_fields,
 		.tuple_size = message->tuple_size,
 	};
-	size_t i;
+	int ret = 0;
 
 	if (message->n_fields > DFI_MAX_FIELDS)
-		return NULL;
-	for (i = 0; i < message->n_fields; i++)
-		fields[i] = (struct dfi_field){
-			.name = message->fields[i]->name,
-			.type_name = *message->fields[i]->type_name
-			    ? message->fields[i]->type_name
-			    : NULL,
-			.type = message->fields[i]->type,
-			.offset = message->fields[i]->offset,
-			.size = message->fields[i]->size,
-		};
-	if (dfi__schema_check(&schema) < 0)
-		return NULL;
-	return dfi__schema_copy(&schema);
+		return -EBADMSG;
+	fields = calloc(message->n_fields + 1, sizeof(*fields));
+	if (!fields)
+		return -ENOMEM;
+	fields_from_message(message, fields);
+	schema.fields = fields;
+	if (dfi__schema_check(&schema) < 0) {
+		ret = -EBADMSG;
+	} else {
+		*copy = dfi__schema_copy(&schema);
+		ret = *copy ? 0 : -ENOMEM;
+	}
+	free(fields);
+	return ret;
 }
 
 /* Radix and range load one integer, whatever else the key's type may be. */
@@ -544,6 +590,8 @@ static bool flow_is_sane(const struct flow *flow)
 
 static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 {
+	int ret;
+
 	flow->instance = message->instance;
 	flow->kind = message->kind;
 	flow->goal = message->goal;
@@ -573,8 +621,10 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	if (message->n_keys)
 		memcpy(flow->keys, message->keys,
 		    message->n_keys * sizeof(flow->keys[0]));
-	flow->schema = schema_from_message(message);
-	if (!flow->schema || message->n_aggregates > DFI_MAX_AGGREGATES)
+	ret = schema_from_message(message, &flow->schema);
+	if (ret < 0)
+		return ret;
+	if (message->n_aggregates > DFI_MAX_AGGREGATES)
 		return -EBADMSG;
 	flow->max_groups = message->max_groups;
 	flow->window_tuples = message->window_tuples;

@@ -290,36 +290,52 @@ int dfi_flow_result_schema(
 	return ret;
 }
 
-int dfi_flow_list(struct dfi *dfi,
+/* info is for each of them in turn: a thread's stack may be small. */
+static int list_flows(const struct registry_value *values, size_t n,
+    struct dfi_flow_info *info,
     int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)
 {
-	struct registry_value *values;
-	struct dfi_flow_info info;
 	struct flow flow;
 	const char *name;
-	size_t i, n;
-	CONTEXT_USE(dfi, ret);
+	int ret = 0;
+	size_t i;
 
-	if (!ret && !fn)
-		ret = dfi__fail(-EINVAL, "dfi_flow_list: fn is NULL");
-	if (ret < 0)
-		return ret;
-	ret = dfi__client_list(
-	    dfi->registry, "flows/", context_deadline(dfi, 0), &values, &n);
-	if (ret < 0)
-		return ret;
 	for (i = 0; !ret && i < n; i++) {
 		name = flow_name(values[i].key);
 		if (!name || dfi__flow_check_name(name) < 0 ||
 		    dfi__flow_decode(
 			name, values[i].data, values[i].size, &flow) < 0)
 			continue;
-		fill_info(&flow, &info);
-		count_endpoints(&flow, values, n, &info);
+		fill_info(&flow, info);
+		count_endpoints(&flow, values, n, info);
 		dfi__flow_free(&flow);
-		ret = fn(arg, &info);
+		ret = fn(arg, info);
 	}
-	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+int dfi_flow_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)
+{
+	struct registry_value *values;
+	struct dfi_flow_info *info;
+	size_t n;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !fn)
+		ret = dfi__fail(-EINVAL, "dfi_flow_list: fn is NULL");
+	if (ret < 0)
+		return ret;
+	info = malloc(sizeof(*info));
+	if (!info)
+		return dfi__fail(-ENOMEM, "dfi_flow_list: out of memory");
+	ret = dfi__client_list(
+	    dfi->registry, "flows/", context_deadline(dfi, 0), &values, &n);
+	if (!ret) {
+		ret = list_flows(values, n, info, fn, arg);
+		dfi__registry_values_free(values, n);
+	}
+	free(info);
 	return ret;
 }
 
