@@ -119,7 +119,9 @@ static int open_file(const char *root)
 	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
 	    0600));
 	if (fd < 0) {
-		say_alone(name, strerrordesc_np(errno));
+		/* What is to be reserved fails for the same reason. */
+		if (errno != EMFILE && errno != ENFILE)
+			say_alone(name, strerrordesc_np(errno));
 		return -1;
 	}
 	if (!is_ours(fd)) {

@@ -202,9 +202,8 @@ static int new_memfd(unsigned flags)
 	return fd;
 }
 
-/* A mapped, reserved and sealed memfd: 0 or a bare negative errno value. */
-static int create_memfd(struct shm_region *region, uint64_t size,
-    unsigned flags, const struct settings *settings)
+/* A memfd without pages: its descriptor, or a bare negative errno value. */
+static int open_memfd(uint64_t size, unsigned flags)
 {
 	int fd, ret;
 
@@ -215,11 +214,23 @@ static int create_memfd(struct shm_region *region, uint64_t size,
 		return -errno;
 	/* Else a child that lives on would keep the memory. */
 	ret = dfi__fork_add_unmapped(fd);
-	if (ret < 0)
-		goto close_fd;
-	ret = ftruncate(fd, (off_t)size) < 0
-	    ? -errno
-	    : map(fd, size, settings, &region->base.base);
+	if (ret < 0) {
+		close(fd);
+		return ret;
+	}
+	if (!ftruncate(fd, (off_t)size))
+		return fd;
+	ret = -errno;
+	dfi__fork_close(fd);
+	return ret;
+}
+
+/* Map, reserve and seal it, or close it: 0 or a bare negative errno value. */
+static int fill_memfd(struct shm_region *region, int fd, uint64_t size,
+    unsigned flags, const struct settings *settings)
+{
+	int ret = map(fd, size, settings, &region->base.base);
+
 	if (ret < 0)
 		goto close_fd;
 	ret = reserve(fd, size);
@@ -235,6 +246,20 @@ unmap:
 close_fd:
 	dfi__fork_close(fd);
 	return ret;
+}
+
+#define HUGE_FLAGS (MFD_HUGETLB | MFD_HUGE_2MB)
+
+/*
+ * Of huge pages, which are no part of what is available; the kernel ends nobody
+ * for them.
+ */
+static int create_huge_memfd(
+    struct shm_region *region, uint64_t size, const struct settings *settings)
+{
+	int fd = open_memfd(size, HUGE_FLAGS);
+
+	return fd < 0 ? fd : fill_memfd(region, fd, size, HUGE_FLAGS, settings);
 }
 
 /* Of huge pages that are required: which of what they need is missing. */
@@ -255,8 +280,6 @@ static int no_huge_pages(int err, uint64_t size)
 	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
 }
 
-/* They are no part of what is available, and the kernel ends nobody for them.
- */
 static int create_huge(
     struct shm_region *region, uint64_t size, const struct settings *settings)
 {
@@ -264,26 +287,33 @@ static int create_huge(
 
 	if (ret < 0)
 		return ret;
-	ret = create_memfd(region, size, MFD_HUGETLB | MFD_HUGE_2MB, settings);
+	ret = create_huge_memfd(region, size, settings);
 	return ret < 0 ? no_huge_pages(ret, size) : 0;
 }
 
 /*
  * Refuse what is not there before the kernel looks for it: it would drive other
- * memory out to swap, and then end a process, maybe this one.
+ * memory out to swap, and then end a process, maybe this one. If there is one
+ * more file descriptor, it is for the memory, not for the lock.
  */
 static int create_ordinary(
     struct shm_region *region, uint64_t size, const struct settings *settings)
 {
 	struct reservation reservation;
-	int ret = check_address_space(size);
+	int fd, ret = check_address_space(size);
 
-	if (!ret)
-		ret = dfi__reservation_begin(
-		    &reservation, "", size, "shared memory: a region");
 	if (ret < 0)
 		return ret;
-	ret = create_memfd(region, size, 0, settings);
+	fd = open_memfd(size, 0);
+	if (fd < 0)
+		return no_memory(fd, size);
+	ret = dfi__reservation_begin(
+	    &reservation, "", size, "shared memory: a region");
+	if (ret < 0) {
+		dfi__fork_close(fd);
+		return ret;
+	}
+	ret = fill_memfd(region, fd, size, 0, settings);
 	dfi__reservation_end(&reservation);
 	return ret < 0 ? no_memory(ret, size) : 0;
 }
@@ -301,8 +331,7 @@ static int create_backing(
 		return create_huge(region, huge_size, settings);
 	if (settings->huge_pages == HUGE_PAGES_TRY &&
 	    size >= TRANSPORT_HUGE_PAGE / 2 &&
-	    !create_memfd(
-		region, huge_size, MFD_HUGETLB | MFD_HUGE_2MB, settings))
+	    !create_huge_memfd(region, huge_size, settings))
 		return 0;
 	return create_ordinary(region, align_up(size, page_size()), settings);
 }

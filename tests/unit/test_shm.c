@@ -847,6 +847,25 @@ Test(shm, huge_pages_that_are_tried_fall_back)
 	dfi__shm_ops.region_destroy(region);
 }
 
+Test(shm, one_descriptor_is_enough_for_a_region)
+{
+	struct region *region = NULL;
+	struct rlimit limit, low;
+	int lowest, ret;
+
+	lowest = fcntl(STDIN_FILENO, F_DUPFD, 0);
+	cr_assert_geq(lowest, 0);
+	close(lowest);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	low = limit;
+	low.rlim_cur = (rlim_t)lowest + 1;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	ret = dfi__shm_ops.region_create(owner.transport, SIZE, &region);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	dfi__shm_ops.region_destroy(region);
+}
+
 Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
 {
 	struct rlimit limit, low;
