@@ -91,11 +91,17 @@ static bool serve_one(struct session *session)
 int dfi__session_read(struct session *session)
 {
 	struct evbuffer *in = bufferevent_get_input(session->stream);
-	int64_t until = dfi__turns_until(session->server);
+	int64_t until = 0;
 	int n = 0;
 
 	while (may_read(session) && serve_one(session)) {
-		if (++n < REQUESTS_PER_TURN && clock_now_ns() < until)
+		n++;
+		/* Mostly it was the only one, and the clock is not asked. */
+		if (!evbuffer_get_length(in))
+			continue;
+		if (!until)
+			until = dfi__turns_until(session->server);
+		if (n < REQUESTS_PER_TURN && clock_now_ns() < until)
 			continue;
 		dfi__turns_enqueue(session);
 		break;

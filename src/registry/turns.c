@@ -117,7 +117,7 @@ void dfi__turns_tell(struct server *server)
 {
 	struct turns *turns = &server->turns;
 
-	if (turns->late)
+	if (turns->late || !dfi__table_untold_bytes(server->table))
 		return;
 	turns->late = tell_until(server, 0);
 	if (turns->late)
