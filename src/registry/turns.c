@@ -27,7 +27,7 @@
 #define TELL_STEPS 64
 #define PRESSURE_MS 500
 #define TRIM_MS 500
-#define TRIM_BYTES ((size_t)32 << 20)
+#define TRIM_BYTES ((size_t)16 << 20)
 #define TRIM_CALM ((size_t)1 << 20)
 
 static void arm(struct turns *turns)
