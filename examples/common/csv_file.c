@@ -10,6 +10,7 @@
 #include <dfi/dfi.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,22 +18,28 @@
 /* ---- Kinds of files --------------------------------------------------------
  */
 
+/* What begins with some bytes, or has them a bit later. */
 static const struct {
 	const char *bytes;
-	size_t size;
+	size_t size, at;
 	const char *what, *remedy;
 } kinds[] = {
-#define KIND(bytes, what, remedy)                      \
-	{                                              \
-		bytes, sizeof(bytes) - 1, what, remedy \
+#define KIND_AT(at, bytes, what, remedy)                   \
+	{                                                  \
+		bytes, sizeof(bytes) - 1, at, what, remedy \
 	}
+#define KIND(bytes, what, remedy) KIND_AT(0, bytes, what, remedy)
 	KIND("\x1f\x8b", "compressed by gzip", "decompress it with gunzip"),
 	KIND("\x28\xb5\x2f\xfd", "compressed by zstd",
 	    "decompress it with unzstd"),
 	KIND("\xfd"
 	     "7zXZ\0",
 	    "compressed by xz", "decompress it with unxz"),
-	KIND("BZh", "compressed by bzip2", "decompress it with bunzip2"),
+	/* Behind "BZh" and a digit. */
+	KIND_AT(
+	    4, "1AY&SY", "compressed by bzip2", "decompress it with bunzip2"),
+	KIND("\x1f\x9d", "compressed by compress",
+	    "decompress it with uncompress"),
 	KIND("\x04\x22\x4d\x18", "compressed by lz4",
 	    "decompress it with unlz4"),
 	KIND("7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first"),
@@ -40,7 +47,7 @@ static const struct {
 	    "unpack it, or save the sheet as CSV"),
 	KIND("\xd0\xcf\x11\xe0", "an old spreadsheet (.xls)",
 	    "save the sheet as CSV"),
-	KIND("PAR1", "a Parquet file", "export it as CSV"),
+	KIND("PAR1\x15", "a Parquet file", "export it as CSV"),
 	KIND("SQLite format 3", "an SQLite database", "export a table as CSV"),
 	KIND("%PDF-", "a PDF file", "export its table as CSV"),
 	/* UTF-32 first: its mark begins as that of UTF-16 does. */
@@ -74,8 +81,9 @@ static int check_kind(const char *name, const char *bytes, size_t size)
 				"convert it: iconv -f %s",
 		    name, encoding, encoding);
 	for (i = 0; i < N_KINDS; i++)
-		if (size >= kinds[i].size &&
-		    memcmp(bytes, kinds[i].bytes, kinds[i].size) == 0)
+		if (size >= kinds[i].at + kinds[i].size &&
+		    memcmp(bytes + kinds[i].at, kinds[i].bytes,
+			kinds[i].size) == 0)
 			return complain(
 			    "%s: the file is %s, not CSV in UTF-8: %s", name,
 			    kinds[i].what, kinds[i].remedy);
@@ -85,14 +93,38 @@ static int check_kind(const char *name, const char *bytes, size_t size)
 /* ---- Reading ---------------------------------------------------------------
  */
 
+/* The descriptor that a name stands for; -1: it is another name. */
+static int descriptor_of(const char *name)
+{
+	static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
+	size_t i, n;
+
+	if (strcmp(name, "/dev/stdin") == 0)
+		return STDIN_FILENO;
+	for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		n = strlen(folders[i]);
+		if (strncmp(name, folders[i], n) == 0 && name[n] >= '0' &&
+		    name[n] <= '9')
+			return (int)strtol(name + n, NULL, 10);
+	}
+	return -1;
+}
+
 int csv_file_open(const char *name, struct csv_file *file)
 {
+	int fd;
+
 	*file = (struct csv_file){ .name = name };
 	file->fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (file->fd < 0 && errno == ENXIO)
-		return complain("%s: a socket can't be opened as a file: give "
-				"its data through a pipe",
-		    name);
+	/* A socket can't be opened, but it may be standard input. */
+	if (file->fd < 0 && errno == ENXIO) {
+		fd = descriptor_of(name);
+		if (fd < 0)
+			return complain("%s: a socket can't be opened as a "
+					"file: give its data through a pipe",
+			    name);
+		file->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	}
 	if (file->fd < 0)
 		return complain("%s: %s", name, strerror(errno));
 	if (fstat(file->fd, &file->status)) {
@@ -118,6 +150,7 @@ void csv_file_close(struct csv_file *file)
 /* Fill a buffer unless the end comes before; -1: errno says why. */
 static ssize_t fill(int fd, char *bytes, size_t room)
 {
+	struct pollfd more = { .fd = fd, .events = POLLIN };
 	size_t n = 0;
 	ssize_t got;
 
@@ -125,6 +158,10 @@ static ssize_t fill(int fd, char *bytes, size_t room)
 		got = read(fd, bytes + n, room - n);
 		if (got < 0 && errno == EINTR)
 			continue;
+		if (got < 0 && errno == EAGAIN) {
+			(void)poll(&more, 1, -1);
+			continue;
+		}
 		if (got < 0)
 			return -1;
 		if (got == 0)

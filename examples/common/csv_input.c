@@ -313,6 +313,8 @@ int csv_load(const char *file, const char *const *names, uint32_t n,
 		return complain("%s: no memory", file);
 	}
 	csv_set_space_func(&loading.parser, is_space);
+	/* By less, it would copy a long field very often while it grows. */
+	csv_set_blk_size(&loading.parser, READ_SIZE);
 	ret = feed_all(&loading);
 	if (ret == 0)
 		ret = finish(&loading);

@@ -51,6 +51,16 @@ mkfifo fifo
 cat f.csv > fifo &
 run -p 3 "$items from fifo group by city"
 check_rows "a FIFO"
+# As programs have it that others start with sockets for standard streams.
+if command -v perl > /dev/null; then
+	# shellcheck disable=SC2016
+	perl -MSocket -e 'socketpair(A, B, AF_UNIX, SOCK_STREAM, 0) or die;
+		if (fork) { close B; open STDIN, "<&A"; exec @ARGV; }
+		close A; open F, "f.csv"; print B <F>;' \
+		timeout $patience "$aggregate" "$items from /dev/stdin group by city" \
+		> out 2> err || fail "a socket: exit status $?"
+	check_rows "a socket"
+fi
 
 # Rows are appended all the time: the result has those of one moment.
 {

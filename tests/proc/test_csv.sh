@@ -120,8 +120,12 @@ file '\xfd7zXZ\x00\x00\x04'
 refuse 'compressed by xz' "$query"
 file 'BZh91AY&SY'
 refuse 'compressed by bzip2' "$query"
+file 'PAR1\x15\x04\x15'
+refuse 'a Parquet file' "$query"
 file 'PK\x03\x04\x14\x00'
 refuse 'a zip archive' "$query"
+file 'PAR1,city,price\n0,a,7\n'
+gives 'a,7' "$query"
 file 'city,price\na,1\nb\x00,2\n'
 refuse 'f.csv:3: a zero byte' "$query"
 file 'city,price\ra,1\rb,2\r'
