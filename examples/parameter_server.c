@@ -9,15 +9,22 @@
  * loss (weight - datum)^2 / 2 for each weight and worker the way there is known
  * in closed form, so that the result can be checked.
  */
-#include <error.h>
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <time.h>
 #include <dfi/dfi.h>
+
+#include "../common/complain.h"
+#include "../common/nearest.h"
+#include "../common/output.h"
 
 /* Weights that travel in one tuple. */
 #define CHUNK 248
@@ -29,6 +36,8 @@ struct chunk {
 
 #define STEP 0.5 /* of the way to the mean */
 #define MAX_THREADS 64
+#define MAX_WEIGHTS 100000000
+#define MAX_ITERATIONS 1000000
 
 static uint32_t n_workers = 2, n_servers = 1;
 static uint64_t n_weights = 1000000, n_iterations = 20, n_chunks;
@@ -41,10 +50,16 @@ static double datum(uint32_t worker, uint64_t weight)
 	return (double)(weight % 1000) + (double)(worker * (worker + 3));
 }
 
+static _Noreturn void fail(const char *what)
+{
+	complain("%s", what);
+	exit(EXIT_FAILURE);
+}
+
 static void check(int ret)
 {
 	if (ret < 0)
-		error(1, 0, "%s", dfi_errmsg());
+		fail(dfi_errmsg());
 }
 
 /* Who closes a target earlier takes what its sources are still about to say. */
@@ -55,7 +70,7 @@ static void await_end(struct dfi_target *target)
 
 	check(ret);
 	if (ret)
-		error(1, 0, "there is more than was sent");
+		fail("there is more than was sent");
 	check(dfi_target_close(target));
 }
 
@@ -64,7 +79,7 @@ static void *allocate(size_t n, size_t size)
 	void *memory = calloc(n, size);
 
 	if (!memory)
-		error(1, 0, "no memory");
+		fail("no memory: choose fewer weights or workers");
 	return memory;
 }
 
@@ -191,7 +206,7 @@ static void take_weights(struct dfi_target *target, struct chunk *weights)
 		ret = dfi_target_consume_batch(target, &batch);
 		check(ret);
 		if (!ret)
-			error(1, 0, "the server ended early");
+			fail("the server ended early");
 		chunk = batch.tuples;
 		for (i = 0; i < batch.count; i++)
 			memcpy(weights[chunk[i].number].values, chunk[i].values,
@@ -281,7 +296,7 @@ static void iterate(const struct server *server, struct dfi_target *target,
 		check(ret);
 		check(dfi_target_window(target, &number));
 		if (!ret || number != window || batch.count > left)
-			error(1, 0, "results are missing, or too many");
+			fail("results are missing, or too many");
 		send_weights(server, source, batch.tuples, batch.count);
 		left -= batch.count;
 		dfi_target_release(target, &batch);
@@ -305,8 +320,8 @@ static void check_weights(const struct server *server)
 		value = weights[i / CHUNK].values[i % CHUNK];
 		if (fabs(value - mean * part) > 1e-9 * (1 + mean) &&
 		    __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED) < 3)
-			error(0, 0, "weight %lu is %.15g, not %.15g", i, value,
-			    mean * part);
+			complain("weight %" PRIu64 " is %.15g, not %.15g", i,
+			    value, mean * part);
 	}
 }
 
@@ -363,21 +378,85 @@ static void report(double *times)
 	    failures ? "WRONG" : "the weights are right");
 }
 
-static uint64_t number(const char *text, const char *what, uint64_t most)
+static void start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	int err = pthread_create(thread, NULL, run, arg);
+
+	if (!err)
+		return;
+	complain("cannot start a thread: %s", strerror(err));
+	exit(EXIT_FAILURE);
+}
+
+/* ---- The command line ------------------------------------------------------
+ */
+
+static const struct argp_option no_options[] = { { 0 } };
+
+static uint64_t parse_number(const char *text, const char *what, uint64_t most)
 {
 	char *end;
-	unsigned long value = strtoul(text, &end, 10);
+	uint64_t value;
 
-	if (end == text || *end || !value || value > most)
-		error(64, 0, "%s: '%s' is not a number from 1 to %lu", what,
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || !value || value > most) {
+		complain("%s: '%s' is not a number from 1 to %" PRIu64, what,
 		    text, most);
+		exit(EX_USAGE);
+	}
 	return value;
 }
 
-static void start(pthread_t *thread, void *(*run)(void *), void *arg)
+static error_t parse_argument(int key, char *arg, struct argp_state *state)
 {
-	if (pthread_create(thread, NULL, run, arg))
-		error(1, 0, "cannot start a thread");
+	if (key != ARGP_KEY_ARG)
+		return ARGP_ERR_UNKNOWN;
+	switch (state->arg_num) {
+	case 0:
+		n_workers = (uint32_t)parse_number(arg, "WORKERS", MAX_THREADS);
+		return 0;
+	case 1:
+		n_weights = parse_number(arg, "WEIGHTS", MAX_WEIGHTS);
+		return 0;
+	case 2:
+		n_iterations = parse_number(arg, "ITERATIONS", MAX_ITERATIONS);
+		return 0;
+	case 3:
+		n_servers = (uint32_t)parse_number(arg, "SERVERS", MAX_THREADS);
+		return 0;
+	default:
+		complain("'%s' is one argument too many: there are WORKERS, "
+			 "WEIGHTS, ITERATIONS and SERVERS",
+		    arg);
+		exit(EX_USAGE);
+	}
+}
+
+static void parse(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = no_options,
+		.parser = parse_argument,
+		.args_doc = "[WORKERS [WEIGHTS [ITERATIONS [SERVERS]]]]",
+		.doc = "Move weights towards the data of workers, by gradients "
+		       "that servers sum up, and check where they end. "
+		       "WORKERS (default 2) and SERVERS (1) are from 1 to 64, "
+		       "WEIGHTS (1000000) to 100000000, ITERATIONS (20) to "
+		       "1000000.",
+	};
+	int i;
+
+	/* argp would take a negative number for an option. */
+	for (i = 1; i < argc; i++) {
+		if (argv[i][0] != '-' || argv[i][1] < '0' || argv[i][1] > '9')
+			continue;
+		complain("'%s' is not a number from 1 on", argv[i]);
+		exit(EX_USAGE);
+	}
+	if (options_check(no_options, argv))
+		exit(EX_USAGE);
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 }
 
 int main(int argc, char **argv)
@@ -389,14 +468,8 @@ int main(int argc, char **argv)
 	struct dfi_registry *registry;
 	uint32_t i;
 
-	if (argc > 1)
-		n_workers = (uint32_t)number(argv[1], "WORKERS", MAX_THREADS);
-	if (argc > 2)
-		n_weights = number(argv[2], "WEIGHTS", 100000000);
-	if (argc > 3)
-		n_iterations = number(argv[3], "ITERATIONS", 1000000);
-	if (argc > 4)
-		n_servers = (uint32_t)number(argv[4], "SERVERS", MAX_THREADS);
+	output_open();
+	parse(argc, argv);
 	n_chunks = (n_weights + CHUNK - 1) / CHUNK;
 	check(dfi_registry_start(NULL, &registry));
 	attr.registry = dfi_registry_address(registry);
