@@ -7,6 +7,7 @@
  */
 #include <argp.h>
 #include <dfi/dfi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -274,6 +275,8 @@ int main(int argc, char **argv)
 
 	output_open();
 	child_enter();
+	/* A limit on files' sizes is told as an error, not by a signal. */
+	signal(SIGXFSZ, SIG_IGN);
 	parse(argc, argv, &options);
 	job.n_processes = options.n_processes;
 	job.n_threads = options.n_threads;

@@ -64,8 +64,10 @@ int rows_create(struct rows *rows, const struct rows_header *wanted)
 		err = posix_fallocate(rows->fd, 0, (off_t)header.size);
 	if (err || map(rows, header.size, PROT_READ | PROT_WRITE)) {
 		if (err)
-			complain("no %ju MiB of memory for the file's rows: %s",
-			    (uintmax_t)(header.size >> 20) + 1, strerror(err));
+			complain(
+			    "no %ju MiB of memory for the file's rows: %s%s",
+			    (uintmax_t)(header.size >> 20) + 1, strerror(err),
+			    err == EFBIG ? " (ulimit -f)" : "");
 		rows_unmap(rows);
 		return -1;
 	}

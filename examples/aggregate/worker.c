@@ -85,7 +85,9 @@ static void check(int ret, const char *what, uint32_t number)
 {
 	if (ret >= 0)
 		return;
-	complain("%s %u: %s", what, number, dfi_errmsg());
+	/* Another one gave up, and has said why. */
+	if (ret != -ECANCELED)
+		complain("%s %u: %s", what, number, dfi_errmsg());
 	_exit(EXIT_FAILURE);
 }
 

@@ -125,6 +125,17 @@ grep -q '^aggregate: process [0-2] (pid [0-9]*) was killed by signal 9' err ||
 [ ! -s out ] || fail "a process is killed: something was printed"
 passed
 
+# A limit on files, which memory that processes share counts as.
+ret=0
+(
+	ulimit -f 64
+	timeout $patience "$aggregate" 'select sum(v) from many.csv' > out 2> err
+) || ret=$?
+[ $ret -eq 1 ] || fail "a limit on files: exit status $ret"
+grep -q 'MiB of memory for the file.s rows: File too large (ulimit -f)' err ||
+	fail "a limit on files: no word of it"
+passed
+
 # --- Output -------------------------------------------------------------------
 
 query='select k, count(*) from many.csv group by k'
