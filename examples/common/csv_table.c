@@ -140,6 +140,28 @@ static const char *other_separator(const struct csv_table *table)
 	return NULL;
 }
 
+/* Whether the bytes have the form of UTF-8; what they mean does not matter. */
+static bool is_utf8(const char *bytes, size_t size)
+{
+	size_t more = 0, i;
+
+	for (i = 0; i < size; i++) {
+		unsigned char byte = (unsigned char)bytes[i];
+
+		if (more ? (byte & 0xc0) != 0x80
+			 : (byte > 0x7f && byte < 0xc2) || byte > 0xf4)
+			return false;
+		if (more)
+			more--;
+		else
+			more = byte < 0xc2 ? 0U
+			    : byte < 0xe0  ? 1U
+			    : byte < 0xf0  ? 2U
+					   : 3U;
+	}
+	return more == 0;
+}
+
 static int no_column(const struct csv_table *table, const char *name)
 {
 	const char *separator = other_separator(table);
@@ -147,6 +169,13 @@ static int no_column(const struct csv_table *table, const char *name)
 	char list[LIST_SIZE];
 
 	list_columns(table, list);
+	if (!is_utf8(table->header.bytes,
+		(size_t)table->header.ends[table->header.n - 1]))
+		return complain(
+		    "%s: no column is named '%s': there are %s; the "
+		    "header is not in UTF-8: convert the file "
+		    "(iconv -f LATIN1, if it is that)",
+		    table->file, name, list);
 	if (separator)
 		return complain("%s: no column is named '%s': there is only "
 				"%s. Fields are separated by commas, not %s",

@@ -86,6 +86,9 @@ refuse "named 'price': the nearest is 'pirce'; .*'c1', 'c2'.* and 20 more" "$que
 file 'city,price,city\na,1,b\n'
 refuse "two columns are named 'city'" "$query"
 
+file 'stra\337e,price\na,1\n'
+refuse "there are 'stra.xdfe', 'price'; the header is not in UTF-8" "$query"
+
 # Quotes.
 {
 	echo city,price
