@@ -49,7 +49,7 @@ static const struct argp_option table[] = {
 	    0 },
 	{ "fan-in", KEY_FAN_IN, "N", 0,
 	    "have combiners between threads that push rows and those that give "
-	    "results, each with so many inputs at most",
+	    "results, each with at most N inputs",
 	    0 },
 	{ "types", KEY_TYPES, "LIST", 0,
 	    "NAME=integer, NAME=real or NAME=text, with commas (default: as "
