@@ -308,7 +308,19 @@ struct dfi_flow_attr {
 	 */
 	uint32_t fan_in;
 	uint32_t reserved; /* 0 */
+	/*
+	 * Of DFI_COMBINE: bytes that each source takes for the groups that it
+	 * combines, all its targets' together, at most DFI_MAX_COMBINING_BYTES;
+	 * 0: DFI_DEFAULT_COMBINING_BYTES, which fit a second-level cache. They
+	 * hold 64 groups of a target at least and 32768 at most. A source sends
+	 * a group when they are full; if groups come again only after that, it
+	 * combines nothing, and DFI_COMBINING_ADAPTIVE gives up for a while:
+	 * dfi_source_stats.combining_stops.
+	 */
+	uint64_t combining_bytes;
 };
+#define DFI_MAX_COMBINING_BYTES (UINT64_C(1) << 30)
+#define DFI_DEFAULT_COMBINING_BYTES (UINT64_C(256) << 10)
 #define DFI_WINDOW_MARKED UINT64_MAX
 #define DFI_MAX_GROUPS (UINT64_C(1) << 31)
 #define DFI_DEFAULT_GROUPS (UINT64_C(1) << 20)

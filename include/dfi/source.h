@@ -288,6 +288,12 @@ struct dfi_source_stats {
 	 * aggregates that it has sent of them.
 	 */
 	uint64_t combined_tuples, records;
+	/*
+	 * Of a source that combines: how often it has given that up for a
+	 * target, for a while, as it did not pay (DFI_COMBINING_ADAPTIVE). The
+	 * first time is a line in the log, level info.
+	 */
+	uint64_t combining_stops;
 };
 DFI_API void dfi_source_query(
     const struct dfi_source *source, struct dfi_source_stats *stats);

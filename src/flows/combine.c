@@ -46,6 +46,8 @@ static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
 		return "when_full";
 	if (attr->source_combining)
 		return "source_combining";
+	if (attr->combining_bytes)
+		return "combining_bytes";
 	return attr->fan_in ? "fan_in" : NULL;
 }
 
@@ -75,6 +77,11 @@ static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    "flow '%s': fan_in %u: a combiner takes what 2 to %d "
 		    "sources send; 0: there are none",
 		    flow->name, attr->fan_in, DFI_MAX_ENDPOINTS);
+	if (attr->combining_bytes > DFI_MAX_COMBINING_BYTES)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': combining_bytes %lu is more than %lu",
+		    flow->name, (unsigned long)attr->combining_bytes,
+		    (unsigned long)DFI_MAX_COMBINING_BYTES);
 	return 0;
 }
 
@@ -145,6 +152,7 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->window_tuples = attr->window_tuples;
 	flow->when_full = attr->when_full;
 	flow->fan_in = attr->fan_in;
+	flow->combining_bytes = attr->combining_bytes;
 	/* Checks what is given. */
 	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
 	    attr->aggregates, attr->n_aggregates, &plan);

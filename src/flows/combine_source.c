@@ -11,15 +11,12 @@
 #include "../base/bits.h"
 #include "../base/counter.h"
 #include "../base/error.h"
+#include "../base/log.h"
 #include "combine.h"
 #include "declare.h"
 #include "source.h"
 
-/*
- * All tables of a source lie in a second-level cache, and leave room there; all
- * stages in a first-level one, if there are not too many.
- */
-#define TABLES_BYTES (UINT64_C(256) << 10)
+/* All stages lie in a first-level cache, if there are not too many. */
 #define STAGES_BYTES (UINT64_C(32) << 10)
 #define STAGE_BYTES 4096
 #define SMALL_STAGE_BYTES 512
@@ -47,6 +44,13 @@ struct sizes {
 	uint64_t all;
 };
 
+/* Of all tables of a source. */
+static uint64_t tables_bytes(const struct flow *flow)
+{
+	return flow->combining_bytes ? flow->combining_bytes
+				     : DFI_DEFAULT_COMBINING_BYTES;
+}
+
 static struct sizes sizes_of(const struct flow *flow, const struct plan *plan)
 {
 	uint32_t n = flow->n_targets, tuple_size = flow->schema->tuple_size;
@@ -56,7 +60,7 @@ static struct sizes sizes_of(const struct flow *flow, const struct plan *plan)
 	    min_u64(STAGES_BYTES / n, STAGE_BYTES), SMALL_STAGE_BYTES);
 	sizes.stage = max_u64(sizes.stage / tuple_size, STAGE_TUPLES) *
 	    tuple_size;
-	sizes.max = dfi__partials_fit(plan, TABLES_BYTES / n);
+	sizes.max = dfi__partials_fit(plan, tables_bytes(flow) / n);
 	sizes.table = align_up(dfi__partials_size(plan, sizes.max), CACHE_LINE);
 	sizes.all = n * (align_up(sizes.stage, CACHE_LINE) + sizes.table);
 	return sizes;
@@ -170,9 +174,25 @@ static void fold_rest(struct combine_source *combine, struct combine_lane *lane)
 		lane->sends = true;
 }
 
-/* The table was sent: whether to go on. */
-static void judge(struct combine_source *combine, struct combine_lane *lane)
+/* The first time that the source stops. */
+static void tell_stop(const struct dfi_source *source, uint32_t target,
+    uint64_t folded, uint64_t sent)
 {
+	dfi__log(DFI_LOG_INFO,
+	    "flow '%s': %s %u stops combining for %s %u for a while: its last "
+	    "%lu tuples were of %lu groups; combining_bytes, which are %lu, "
+	    "hold %u groups for each",
+	    source->flow.name, SOURCE_ID(source),
+	    PEER_ID(&source->targets, target), (unsigned long)folded,
+	    (unsigned long)sent, (unsigned long)tables_bytes(&source->flow),
+	    source->combine->lanes[target].table.max);
+}
+
+/* The table was sent: whether to go on. */
+static void judge(struct dfi_source *source, uint32_t target)
+{
+	struct combine_source *combine = source->combine;
+	struct combine_lane *lane = &combine->lanes[target];
 	uint64_t folded = lane->folded, sent = lane->sent;
 	uint64_t in = folded * combine->plan->tuple_size;
 	uint64_t out = sent * combine->record_size;
@@ -185,6 +205,9 @@ static void judge(struct combine_source *combine, struct combine_lane *lane)
 		return;
 	}
 	lane->combines = false;
+	if (!atomic_peek(&combine->stops))
+		tell_stop(source, target, folded, sent);
+	owned_add(&combine->stops, 1);
 	lane->left = lane->pause;
 	lane->pause = min_u64(
 	    2 * lane->pause, (uint64_t)LAST_PAUSE * lane->table.max);
@@ -217,9 +240,11 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 }
 
 /* The same for all of the table; the open segment, if any, stays so. */
-static int send_records(struct combine_source *combine,
-    struct combine_lane *lane, struct writer *writer)
+static int send_records(struct dfi_source *source, uint32_t target)
 {
+	struct combine_source *combine = source->combine;
+	struct combine_lane *lane = &combine->lanes[target];
+	struct writer *writer = &source->writers[target];
 	char *segment = writer->segment;
 	int ret = 1;
 
@@ -231,7 +256,7 @@ static int send_records(struct combine_source *combine,
 	lane->sent += lane->table.n;
 	lane->sends = false;
 	lane->next = 0;
-	judge(combine, lane);
+	judge(source, target);
 	dfi__partials_clear(&lane->table);
 	return 1;
 }
@@ -256,7 +281,7 @@ static int proceed(struct dfi_source *source, uint32_t target)
 		}
 		if (!lane->sends)
 			continue;
-		ret = send_records(combine, lane, &source->writers[target]);
+		ret = send_records(source, target);
 		if (ret <= 0)
 			return ret;
 	}

@@ -47,6 +47,7 @@ struct combine_source {
 	void *memory; /* of the lanes' stages and tables */
 	uint64_t bytes;
 	bool adapts;
+	_Atomic uint64_t stops; /* of its lanes; for any thread to read */
 	uint32_t record_size;
 	uint32_t segment_records;
 	uint32_t stage_size;

@@ -426,6 +426,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.when_full = flow->when_full;
 	message.combining = flow->combining;
 	message.fan_in = flow->fan_in;
+	message.combining_bytes = flow->combining_bytes;
 	message.layout = ring_layout_of(&message);
 	message.creator = &creator;
 	if (fields_to_message(flow->schema, &message) &&
@@ -548,6 +549,7 @@ static bool combiner_is_sane(const struct flow *flow)
 	    (flow->n_keys || flow->n_targets == 1) && flow->combining &&
 	    flow->combining <= DFI_COMBINING_ALWAYS && flow->fan_in != 1 &&
 	    flow->fan_in <= DFI_MAX_ENDPOINTS &&
+	    flow->combining_bytes <= DFI_MAX_COMBINING_BYTES &&
 	    (flow->goal == DFI_BANDWIDTH || !dfi__flow_combines(flow));
 }
 
@@ -556,7 +558,8 @@ static bool kind_is_sane(const struct flow *flow)
 	if (flow->kind == DFI_COMBINE)
 		return combiner_is_sane(flow);
 	if (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
-	    flow->when_full || flow->combining || flow->fan_in)
+	    flow->when_full || flow->combining || flow->fan_in ||
+	    flow->combining_bytes)
 		return false;
 	if (flow->multicast_address[0] && !flow_is_cast(flow))
 		return false;
@@ -631,6 +634,7 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	flow->when_full = message->when_full;
 	flow->combining = message->combining;
 	flow->fan_in = message->fan_in;
+	flow->combining_bytes = message->combining_bytes;
 	flow->n_aggregates = (uint32_t)message->n_aggregates;
 	if (message->n_aggregates) {
 		flow->aggregates = aggregates_from_message(message);

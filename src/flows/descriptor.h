@@ -68,8 +68,9 @@ struct flow {
 	uint32_t when_full;     /* enum dfi_when_full; likewise */
 	/* Of a multicast over a network, else "". */
 	char multicast_address[IP_TEXT_SIZE];
-	uint32_t combining; /* enum dfi_source_combining; likewise */
-	uint32_t fan_in;    /* of a combiner flow; 0: it has no tree */
+	uint32_t combining;       /* enum dfi_source_combining; likewise */
+	uint32_t fan_in;          /* of a combiner flow; 0: it has no tree */
+	uint64_t combining_bytes; /* of each source; 0: the default */
 	struct node creator;
 	/* What is meant; not published. */
 	struct flow_part part;

@@ -131,6 +131,8 @@ void dfi_source_query(
 	stats->copied_bytes = source_copied(source);
 	stats->combined_tuples = source_combined(source);
 	stats->records = source_records(source);
+	if (source->combine)
+		stats->combining_stops = atomic_peek(&source->combine->stops);
 }
 
 void dfi_target_query(

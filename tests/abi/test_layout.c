@@ -187,7 +187,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 152);
+	PIN_SIZE(dfi_flow_attr, 160);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -218,6 +218,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, source_combining, 140, 4);
 	PIN(dfi_flow_attr, fan_in, 144, 4);
 	PIN(dfi_flow_attr, reserved, 148, 4);
+	PIN(dfi_flow_attr, combining_bytes, 152, 8);
 
 	PIN_SIZE(dfi_flow_needs, 168);
 	PIN(dfi_flow_needs, segment_size, 0, 4);
@@ -307,7 +308,7 @@ static void pin_sources(void)
 	PIN(dfi_source_attr, reserved, 52, 4);
 	PIN(dfi_source_attr, route_set, 56, 8);
 
-	PIN_SIZE(dfi_source_stats, 104);
+	PIN_SIZE(dfi_source_stats, 112);
 	PIN(dfi_source_stats, tuples, 0, 8);
 	PIN(dfi_source_stats, bytes, 8, 8);
 	PIN(dfi_source_stats, segments, 16, 8);
@@ -321,6 +322,7 @@ static void pin_sources(void)
 	PIN(dfi_source_stats, copied_bytes, 80, 8);
 	PIN(dfi_source_stats, combined_tuples, 88, 8);
 	PIN(dfi_source_stats, records, 96, 8);
+	PIN(dfi_source_stats, combining_stops, 104, 8);
 
 	PIN_SIZE(dfi_source_lane, 16);
 	PIN(dfi_source_lane, next, 0, 8);

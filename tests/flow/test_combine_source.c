@@ -5,6 +5,7 @@
  * and that what was combined and not sent is never forgotten without an error.
  */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -623,6 +624,80 @@ static struct dfi_flow_attr small_attr(void)
 	attr.segment_size = 64 * sizeof(struct kv);
 	attr.segment_count = 4;
 	return attr;
+}
+
+static _Atomic unsigned n_stop_lines;
+
+static void count_stop_lines(
+    void *arg, enum dfi_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == DFI_LOG_INFO && strstr(line, "stops combining") &&
+	    strstr(line, "combining_bytes"))
+		atomic_fetch_add(&n_stop_lines, 1);
+}
+
+/* Twice the groups that the default has room for, each some ten times. */
+static struct dfi_source_stats combine_at_random(uint64_t bytes)
+{
+	enum {
+		N_KEYS = 16000,
+		N = 10 * N_KEYS
+	};
+	struct dfi_flow_attr attr = kv_attr(1, DFI_COMBINING_ADAPTIVE);
+	struct dfi_source_stats stats;
+	struct dfi_source *source;
+	uint64_t i, all = 0;
+	pthread_t thread;
+
+	attr.combining_bytes = bytes;
+	create(&attr);
+	cr_assert_eq(pthread_create(&thread, NULL, consume_results, &all), 0);
+	source = open_source(rig.dfi, "f", 0, 0);
+	for (i = 0; i < N; i++)
+		push(source, mix(1, i) % N_KEYS, 1);
+	cr_assert_eq(dfi_source_flush(source), 0);
+	dfi_source_query(source, &stats);
+	cr_assert_eq(dfi_source_close(source), 0);
+	pthread_join(thread, NULL);
+	cr_assert_eq(all, N);
+	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
+	return stats;
+}
+
+Test(combine_source, tells_that_it_gives_up_and_has_the_memory_it_is_given)
+{
+	struct dfi_flow_attr attr = kv_attr(1, DFI_COMBINING_ADAPTIVE);
+	struct dfi_flow_needs less, more;
+	struct dfi_source_stats stats;
+
+	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &less), 0);
+	attr.combining_bytes = 8 * DFI_DEFAULT_COMBINING_BYTES;
+	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &more), 0);
+	/* The groups of a target are a power of two. */
+	cr_assert_gt(more.source_bytes, 2 * less.source_bytes);
+	cr_assert_leq(more.source_bytes, attr.combining_bytes + 8192);
+	dfi_log_set(DFI_LOG_INFO, count_stop_lines, NULL);
+	stats = combine_at_random(0);
+	cr_assert_geq(stats.combining_stops, 1);
+	cr_assert_lt(stats.combined_tuples, stats.tuples);
+	cr_assert_eq(atomic_load(&n_stop_lines), 1);
+	stats = combine_at_random(attr.combining_bytes);
+	cr_assert_eq(stats.combining_stops, 0);
+	cr_assert_eq(stats.combined_tuples, stats.tuples);
+	cr_assert_eq(atomic_load(&n_stop_lines), 1);
+	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
+	attr.combining_bytes = DFI_MAX_COMBINING_BYTES + 1;
+	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL, "flow 'f'",
+	    "combining_bytes 1073741825", "1073741824");
+	attr = kv_attr(1, 0);
+	attr.kind = DFI_SHUFFLE;
+	attr.aggregates = NULL;
+	attr.n_aggregates = 0;
+	attr.group_by = NULL;
+	attr.combining_bytes = 1;
+	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL,
+	    "combining_bytes", "DFI_COMBINE");
 }
 
 Test(combine_source, a_claim_of_n_has_room_for_all)

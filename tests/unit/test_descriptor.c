@@ -218,9 +218,11 @@ Test(descriptor, windows_are_for_combiners)
 	flow.when_full = DFI_FULL_EMIT + 1;
 	cr_assert_eq(trip(&flow, &back), -EBADMSG);
 	flow.when_full = DFI_FULL_EMIT;
+	flow.combining_bytes = DFI_MAX_COMBINING_BYTES;
 	flow.fan_in = DFI_MAX_ENDPOINTS;
 	cr_assert_eq(trip(&flow, &back), 0, "%s", dfi_errmsg());
 	cr_assert_eq(back.fan_in, DFI_MAX_ENDPOINTS);
+	cr_assert_eq(back.combining_bytes, DFI_MAX_COMBINING_BYTES);
 	dfi__flow_free(&back);
 	flow.fan_in = 1;
 	cr_assert_eq(trip(&flow, &back), -EBADMSG);
