@@ -77,8 +77,8 @@ static int make_room(struct dfi_source *source, uint32_t target)
 }
 
 /* All to one target: whole runs at a time. */
-static uint32_t batch_to_one(struct dfi_source *source, uint32_t target,
-    const char *tuples, uint32_t n, int *ret)
+static always_inline uint32_t batch_to_one(struct dfi_source *source,
+    uint32_t target, const char *tuples, uint32_t n, int *ret)
 {
 	struct dfi_source_lane *lane = &source->head.lanes[target];
 	size_t size = source->head.tuple_size, run;
@@ -151,7 +151,7 @@ static int batch_result(struct dfi_source *source, uint32_t taken, int err)
 	return taken ? (int)taken : err;
 }
 
-static int check_batch(
+static always_inline int check_batch(
     struct dfi_source *source, const void *tuples, uint32_t n)
 {
 	if (likely(n <= INT32_MAX && (tuples || !n)))
