@@ -37,6 +37,11 @@
  * calls with it, closing it again among them, do nothing and return -EBADF.
  * Once 64 more were closed, using it is a fault, or uses another handle.
  *
+ * NULL where a call needs a handle, a name, or a place for its output is
+ * -EINVAL, and nothing happens; those that return nothing do nothing. Inline
+ * functions, except dfi_target_consume(), look into the handle that they are
+ * given.
+ *
  * Signals: a call that waits goes on after a signal handler has returned. A
  * handler ends it by the _interrupt() call of the handle: that wait, or if
  * there is none the next one, returns -EINTR, once, and the program goes on as

@@ -39,9 +39,9 @@
  *                and the source is as it was; not sticky
  * Other errors are sticky: every later call returns the same, and so does
  * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT, -EINTR)
- *makes dfi_source_close() fail with its error, unless later a push or claim for
- *that target found room, or a mark or flush that needed it. A push that was
- * refused for an argument does so unless the source takes another tuple. So
+ * makes dfi_source_close() fail with its error, unless later a push or claim
+ * for that target found room, or a mark or flush that needed it. A push that
+ * was refused for an argument does so unless the source takes another tuple. So
  *
  *	for (i = 0; i < n; i++)
  *		if (dfi_source_push(source, &tuples[i]) < 0)

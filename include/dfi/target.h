@@ -253,7 +253,8 @@ DFI_INLINE int dfi_target_consume(struct dfi_target *target, const void **tuple)
 	struct dfi_target_head *head = (struct dfi_target_head *)(void *)target;
 	const char *next = head->next;
 
-	if (__builtin_expect(next == head->end, 0))
+	/* Of a variable's address, the compiler knows that it is not NULL. */
+	if (__builtin_expect(next == head->end || !tuple, 0))
 		return dfi_target_consume_slow(target, tuple);
 	head->next = next + head->tuple_size;
 	*tuple = next;

@@ -399,6 +399,10 @@ void dfi_combiner_query(
 	struct dfi_target_stats taken;
 	struct dfi_source_stats sent;
 
+	if (!stats) {
+		dfi__fail(-EINVAL, "dfi_combiner_query: stats is NULL");
+		return;
+	}
 	memset(stats, 0, sizeof(*stats));
 	if (combiner_check(combiner) < 0)
 		return;

@@ -569,11 +569,20 @@ static inline int check_free(struct dfi_target *target)
 	return ret ? ret : check_lent(target);
 }
 
+/* There is nowhere to put what would be lent: nothing happens. */
+static int no_place(const struct dfi_target *target, const char *what)
+{
+	return dfi__fail(-EINVAL, "flow '%s': %s %u: %s is NULL",
+	    target->flow.name, TARGET_ID(target), what);
+}
+
 int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 {
 	TARGET_CALL(target, TARGET_SHARED(target));
 	int ret = check_free(target);
 
+	if (!ret && !tuple)
+		ret = no_place(target, "consume: tuple");
 	if (!ret)
 		ret = next_segment(target);
 	if (ret <= 0)
@@ -591,6 +600,8 @@ int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 
 	if (ret < 0)
 		return ret;
+	if (!batch)
+		return no_place(target, "consume_batch: batch");
 	if (head->next == head->end) {
 		ret = next_segment(target);
 		if (ret <= 0)
@@ -613,7 +624,13 @@ void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 	/* Also of one that has failed, or was aborted meanwhile. */
 	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
 		0 ||
-	    !target->lends_batch || !batch->count)
+	    !target->lends_batch)
+		return;
+	if (!batch) {
+		no_place(target, "release: batch");
+		return;
+	}
+	if (!batch->count)
 		return;
 	target->lends_batch = false;
 	*batch = (struct dfi_batch){ .tuples = NULL };

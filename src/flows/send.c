@@ -697,6 +697,13 @@ static uint32_t most_room(const struct dfi_source *source, uint32_t target)
 	    : n;
 }
 
+static __attribute__((cold)) int no_span(
+    const struct dfi_source *source, const char *call)
+{
+	return dfi__fail(-EINVAL, "flow '%s': %s %u: %s: span is NULL",
+	    source->flow.name, SOURCE_ID(source), call);
+}
+
 static int check_claim(
     const struct dfi_source *source, uint32_t target, uint32_t n)
 {
@@ -757,6 +764,8 @@ int dfi_source_claim(
 
 	if (ret < 0)
 		return ret;
+	if (!span)
+		return no_span(source, "claim");
 	if (target >= source->head.n_lanes)
 		return dfi__source_no_target(source, target);
 	return claim(source, target, 1, span);
@@ -768,6 +777,8 @@ int dfi_source_claim_n(struct dfi_source *source, uint32_t target, uint32_t n,
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = dfi__source_check_free(source);
 
+	if (!ret && !span)
+		ret = no_span(source, "claim");
 	if (!ret)
 		ret = check_claim(source, target, n);
 	return ret < 0 ? ret : claim(source, target, n, span);
@@ -781,6 +792,8 @@ static int commit(struct dfi_source *source, const struct dfi_span *span,
 
 	if (ret < 0)
 		return ret;
+	if (!span)
+		return no_span(source, "commit");
 	if (!source->claimed || span->tuples != source->claimed ||
 	    span->target >= source->head.n_lanes ||
 	    source_lane_is_closed(source, span->target) ||

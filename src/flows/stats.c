@@ -110,6 +110,10 @@ void dfi_source_query(
 	const struct wait_counts *counts;
 	uint32_t t;
 
+	if (!stats) {
+		dfi__fail(-EINVAL, "dfi_source_query: stats is NULL");
+		return;
+	}
 	memset(stats, 0, sizeof(*stats));
 	if (handle_check(source, source ? &source->magic : NULL, SOURCE_MAGIC) <
 	    0)
@@ -140,6 +144,10 @@ void dfi_target_query(
 {
 	const struct wait_counts *counts;
 
+	if (!stats) {
+		dfi__fail(-EINVAL, "dfi_target_query: stats is NULL");
+		return;
+	}
 	memset(stats, 0, sizeof(*stats));
 	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
 	    0)

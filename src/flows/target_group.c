@@ -178,6 +178,9 @@ int dfi_target_group_remove(
 
 	if (ret < 0)
 		return ret;
+	if (!target)
+		return dfi__fail(
+		    -EINVAL, "dfi_target_group_remove: target is NULL");
 	members = group->members;
 	for (i = 0; i < group->n_members; i++)
 		if (members[i].target == target)
@@ -483,10 +486,13 @@ int dfi_target_group_consume_batch(
 
 	if (ret < 0)
 		return ret;
-	*batch = (struct dfi_target_group_batch){ .target = NULL };
+	if (!batch)
+		return dfi__fail(
+		    -EINVAL, "dfi_target_group_consume_batch: batch is NULL");
 	if (group->lends)
 		return dfi__fail(
 		    -EBUSY, "the group's batch is out: release it first");
+	*batch = (struct dfi_target_group_batch){ .target = NULL };
 	for (;;) {
 		ret = try_members(group, batch);
 		if (ret != -EAGAIN)
@@ -522,8 +528,13 @@ void dfi_target_group_release(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch)
 {
 	HANDLE_VOID_CALL(GROUP_USER(group), GROUP_SHARED(group));
-	if (group_check(group) < 0 || !group->lends ||
-	    batch->target != group->lends)
+	if (group_check(group) < 0 || !group->lends)
+		return;
+	if (!batch) {
+		dfi__fail(-EINVAL, "dfi_target_group_release: batch is NULL");
+		return;
+	}
+	if (batch->target != group->lends)
 		return;
 	dfi_target_release(batch->target, &batch->batch);
 	/* Another thread is at that target: it is still lent. */

@@ -375,6 +375,10 @@ int dfi_registry_start(
 
 const char *dfi_registry_address(const struct dfi_registry *registry)
 {
+	if (!registry) {
+		dfi__fail(-EINVAL, "dfi_registry_address: registry is NULL");
+		return NULL;
+	}
 	return registry->server.listen.text;
 }
 
