@@ -63,9 +63,9 @@ static int fill_node(struct node *node, const char *name)
 		name = node->host;
 	if (!*name || strlen(name) >= sizeof(node->name) || !is_printable(name))
 		return dfi__fail(-EINVAL,
-		    "dfi_attr.node_name must have 1 to %zu characters of "
+		    "dfi_attr.node_name '%s' must have 1 to %zu characters of "
 		    "printable ASCII",
-		    sizeof(node->name) - 1);
+		    name, sizeof(node->name) - 1);
 	memmove(node->name, name, strlen(name) + 1);
 	return 0;
 }

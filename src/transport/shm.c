@@ -20,6 +20,7 @@
 #include "../base/error.h"
 #include "../base/files.h"
 #include "../base/fork_files.h"
+#include "../base/maps.h"
 #include "../base/memory.h"
 #include "../base/notify.h"
 #include "../base/reservation.h"
@@ -83,9 +84,17 @@ static void shm_stop(struct transport *transport)
 
 static int no_memory(int err, uint64_t size)
 {
+	unsigned long limit;
+
 	if (err == -EMFILE || err == -ENFILE)
 		return dfi__fail_files(
 		    -err, 1, "memfd_create", "shared memory: a region");
+	if (err == -ENOMEM && dfi__maps_are_full(&limit))
+		return dfi__fail(-ENOMEM,
+		    "shared memory: a region can't be mapped, as the process "
+		    "has as many mappings as it may: %lu: raise the limit "
+		    "(sysctl vm.max_map_count), or have fewer",
+		    limit);
 	if (err == -ENOMEM || err == -ENOSPC)
 		return dfi__fail(-ENOMEM,
 		    "shared memory: %lu bytes for a region could not be "

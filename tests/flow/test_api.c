@@ -80,7 +80,8 @@ Test(context, refuses_bad_attributes)
 	name[64] = '\0';
 	assert_error(open_with("unix:@x", name), -EINVAL, "node_name", "63");
 	assert_error(open_with("unix:@x", ""), -EINVAL, "node_name");
-	assert_error(open_with("unix:@x", "a\nb"), -EINVAL, "printable ASCII");
+	assert_error(
+	    open_with("unix:@x", "a\nb"), -EINVAL, "'a?b'", "printable ASCII");
 	assert_error(open_with("unix:@x", "a\x1b"), -EINVAL, "printable ASCII");
 	assert_error(open_with("unix:@x", "\x7f"), -EINVAL, "printable ASCII");
 	assert_error(open_with("unix:@x", "\xc3\xa4"), -EINVAL, "printable");

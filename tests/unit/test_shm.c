@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -1063,6 +1064,55 @@ Test(shm, system_that_forbids_memory_files_is_named)
 		expect_text("seccomp");
 	}
 	cr_assert_null(region);
+}
+
+/*
+ * Use up the mappings that this process may have. Unmapping the room that is
+ * returned gives most of them back.
+ */
+static char *fill_mappings(unsigned long limit)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *room;
+	unsigned long i;
+
+	room = mmap(NULL, limit * page, PROT_NONE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	cr_assert_neq(room, MAP_FAILED);
+	for (i = 0; i < limit; i += 2)
+		if (mprotect(room + i * page, page, PROT_READ) < 0)
+			break;
+	/* Each of these takes one, those above two. */
+	while (mmap(NULL, page, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) !=
+	    MAP_FAILED)
+		;
+	return room;
+}
+
+Test(shm, limit_of_mappings_is_named)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct region *region = NULL;
+	unsigned long limit = 0;
+	char *room, text[512];
+	FILE *file;
+	int ret;
+
+#ifdef __SANITIZE_ADDRESS__
+	cr_skip_test("AddressSanitizer needs mappings of its own");
+#endif
+	file = fopen("/proc/sys/vm/max_map_count", "re");
+	cr_assert(file && fscanf(file, "%lu", &limit) == 1);
+	fclose(file);
+	if (limit > 200000)
+		cr_skip_test("so many mappings are allowed: %lu", limit);
+	room = fill_mappings(limit);
+	ret = dfi__shm_ops.region_create(owner.transport, SIZE, &region);
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	/* The test's own reports need some. */
+	munmap(room, limit * page);
+	cr_assert_eq(ret, -ENOMEM);
+	cr_assert(strstr(text, "vm.max_map_count"), "%s", text);
 }
 
 Test(shm, signals_do_not_keep_a_region_from_being_reserved)

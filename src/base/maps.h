@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The limit on how many mappings a process may have (vm.max_map_count). */
+#ifndef DFI_BASE_MAPS_H
+#define DFI_BASE_MAPS_H
+
+#include <stdbool.h>
+
+/*
+ * Whether mmap() found no room for one more, as far as /proc tells; errno said
+ * ENOMEM then, as it does without memory. *limit is how many there may be.
+ */
+bool dfi__maps_are_full(unsigned long *limit);
+
+#endif
