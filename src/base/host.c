@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "error.h"
+#include "files.h"
 
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 
@@ -24,7 +25,8 @@ static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t size)
 
 static uint64_t read_boot(void)
 {
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	int fd = file_up(
+	    open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	char text[64];
 	ssize_t got;
 

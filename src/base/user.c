@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "error.h"
+#include "files.h"
 
 /* What the kernel has by default, and where nothing can be read. */
 #define OVERFLOW_USER 65534
@@ -24,7 +25,7 @@
 /* A small file's text; "" with errno if there is none. */
 static void read_text(const char *path, char text[4096])
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = file_up(open(path, O_RDONLY | O_CLOEXEC));
 	ssize_t got;
 
 	text[0] = '\0';

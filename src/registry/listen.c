@@ -57,8 +57,8 @@ static int listen_at(
 {
 	int fd, one = 1, err;
 
-	fd = socket(address->socket.any.sa_family,
-	    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = file_up(socket(address->socket.any.sa_family,
+	    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return fail_system(text, "socket", errno);
 	if (!dfi__address_is_unix(address))
@@ -106,7 +106,8 @@ static int look(const char *text, const struct address *address)
 		return dfi__fail(-EEXIST,
 		    "registry address '%s': the file exists and is no socket",
 		    text);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = file_up(
+	    socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return fail_system(text, "socket", errno);
 	err = connect(fd, &address->socket.any, address->size) ? errno : 0;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/fork_files.h"
 
 /* The file may go between two looks at it. */
@@ -31,8 +32,8 @@ static void lock_name(const char *path, char name[PATH_LOCK_SIZE])
  */
 static int open_file(const char *name)
 {
-	int fd = open(
-	    name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = file_up(open(
+	    name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 
 	if (fd >= 0) {
 		fchmod(fd, 0600); /* whatever the umask is */
@@ -40,7 +41,8 @@ static int open_file(const char *name)
 	}
 	if (errno != EEXIST)
 		return -1;
-	return open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	return file_up(
+	    open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 }
 
 static int fail_foreign(const char *name, const struct stat *st)

@@ -18,6 +18,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -91,6 +92,9 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
 	(void)peer;
 	(void)peer_size;
 	server->accept_failing = false;
+	fd = file_up(fd);
+	if (fd < 0)
+		return;
 	/* A child that the application forks would keep it open for ever. */
 	if (dfi__fork_add(fd)) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",

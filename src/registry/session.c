@@ -462,7 +462,8 @@ static int no_resources(int err)
  */
 static int watch_process(struct session *session, pid_t pid)
 {
-	int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	int pidfd = pid > 0 ? file_up((int)syscall(SYS_pidfd_open, pid, 0))
+			    : -1;
 
 	if (pidfd < 0 && pid > 0 &&
 	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM))

@@ -205,9 +205,9 @@ static int new_memfd(unsigned flags)
 	int fd;
 
 	flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	fd = memfd_create("dfi-region", flags | MFD_NOEXEC_SEAL);
+	fd = file_up(memfd_create("dfi-region", flags | MFD_NOEXEC_SEAL));
 	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("dfi-region", flags);
+		fd = file_up(memfd_create("dfi-region", flags));
 	return fd;
 }
 

@@ -111,7 +111,7 @@ static int send_reply(int socket, int error, int fd)
 static int keep_reserve(struct shm *shm)
 {
 	if (shm->reserve < 0)
-		shm->reserve = eventfd(0, EFD_CLOEXEC);
+		shm->reserve = file_up(eventfd(0, EFD_CLOEXEC));
 	return shm->reserve < 0 ? -errno : 0;
 }
 
@@ -157,6 +157,14 @@ static void serve_region(struct shm_pass *pass, uint64_t key)
 		    strerror(-ret));
 }
 
+static void take_descriptor(struct cmsghdr *header, int *fd)
+{
+	memcpy(fd, CMSG_DATA(header), sizeof(int));
+	*fd = file_up(*fd);
+	if (*fd < 0)
+		*fd = -EMFILE;
+}
+
 /*
  * One message, with the descriptor that it carries in *fd, or -1 there, or
  * -EMFILE if it carries one, but this process may have no more: so unix(7) says
@@ -182,7 +190,7 @@ static ssize_t receive(int socket, void *to, size_t size, int flags, int *fd)
 	if (header && header->cmsg_level == SOL_SOCKET &&
 	    header->cmsg_type == SCM_RIGHTS &&
 	    header->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(fd, CMSG_DATA(header), sizeof(int));
+		take_descriptor(header, fd);
 	else if (got >= 0 && message.msg_flags & MSG_CTRUNC)
 		*fd = -EMFILE;
 	return got;
@@ -286,11 +294,15 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	struct shm *shm = arg;
 	struct shm_pass *pass;
 	struct ucred peer;
-	int ret = check_peer(socket, "a peer", &peer);
+	int ret;
 
 	(void)listener;
 	(void)address;
 	(void)size;
+	socket = file_up(socket);
+	if (socket < 0)
+		return;
+	ret = check_peer(socket, "a peer", &peer);
 	if (ret < 0) {
 		refuse(shm, socket, ret);
 		return;
@@ -372,7 +384,8 @@ static int open_listener(struct shm *shm)
 	socklen_t size;
 	int fd, ret;
 
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = file_up(
+	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return dfi__fail_files(
 		    errno, 2, "socket", "shared memory: passing regions");
@@ -521,7 +534,8 @@ int dfi__shm_pass_connect(
 	socklen_t size;
 	int fd, ret;
 
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = file_up(
+	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return dfi__fail_files(errno, 2, "socket",
 		    "shared memory: getting a region of the process at %s",

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -835,6 +836,110 @@ Test(sharing, of_descriptors_that_the_application_closes_hangs_no_call)
 	cr_assert_gt(pid, 0);
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 	cr_assert_eq(status, 0, "the child's status: %#x", status);
+}
+
+static bool standard_files_are_free(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			return false;
+	return true;
+}
+
+static void close_standard_files(void)
+{
+	close(STDIN_FILENO);
+	close(STDOUT_FILENO);
+	close(STDERR_FILENO);
+}
+
+/* Two contexts, the second of which has its files closed in any case. */
+static int use_without_standard_files(
+    const char *key, bool early, struct dfi *contexts[2])
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_attr open_attr = DFI_ATTR_INIT;
+	struct dfi_registry *registry;
+
+	if (early)
+		close_standard_files();
+	attr.listen = "tcp:127.0.0.1:0";
+	attr.key = open_attr.registry_key = key;
+	if (dfi_registry_key_create(key) ||
+	    dfi_registry_start(&attr, &registry))
+		return 1;
+	open_attr.registry = dfi_registry_address(registry);
+	if (dfi_open(&open_attr, &contexts[0]))
+		return 2;
+	if (!early)
+		close_standard_files();
+	if (dfi_open(&open_attr, &contexts[1]))
+		return 3;
+	return standard_files_are_free() ? 0 : 4;
+}
+
+static int move_without_standard_files(struct dfi *contexts[2])
+{
+	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
+	struct dfi_flow_attr flow = DFI_FLOW_ATTR_INIT;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct kv kv = { 1, 2 };
+	const void *tuple;
+
+	attr.flags = DFI_NONBLOCK;
+	flow.kind = DFI_SHUFFLE;
+	flow.schema = &kv_schema;
+	flow.n_sources = flow.n_targets = 1;
+	if (dfi_flow_create(contexts[0], "f", &flow) ||
+	    dfi_target_open(contexts[1], "f", 0, &attr, &target) ||
+	    dfi_source_open(contexts[0], "f", 0, NULL, &source) ||
+	    dfi_target_fd(target) <= STDERR_FILENO)
+		return 5;
+	if (!standard_files_are_free())
+		return 6;
+	if (dfi_source_push(source, &kv) || dfi_source_close(source) ||
+	    consume_soon(target, &tuple) != 1 ||
+	    memcmp(tuple, &kv, sizeof(kv)) != 0 ||
+	    consume_soon(target, &tuple) != 0)
+		return 7;
+	return standard_files_are_free() ? 0 : 8;
+}
+
+/* In a child; early: it is started without them, as by some daemons. */
+static void expect_standard_files_free(bool early)
+{
+	char key[] = "/tmp/dfi-hygiene-XXXXXX";
+	struct dfi *contexts[2];
+	int status, ret;
+	pid_t pid;
+
+	cr_assert_geq(mkstemp(key), 0);
+	unlink(key);
+	pid = fork();
+	if (!pid) {
+		alarm(LONG_MS / 1000);
+		ret = use_without_standard_files(key, early, contexts);
+		if (!ret)
+			ret = move_without_standard_files(contexts);
+		_exit(ret);
+	}
+	cr_assert_gt(pid, 0);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	unlink(key);
+	cr_assert_eq(status, 0, "the child's status: %#x", status);
+}
+
+Test(hygiene, no_descriptor_is_a_standard_one_when_these_are_closed)
+{
+	expect_standard_files_free(true);
+}
+
+Test(hygiene, no_descriptor_is_a_standard_one_when_these_are_closed_later)
+{
+	expect_standard_files_free(false);
 }
 
 /* ---- Two threads on one handle
