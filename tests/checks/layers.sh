@@ -233,6 +233,28 @@ check_words()
 		"$word(stdout|stderr)$end" '^src/base/log\.c$'
 }
 
+# What opens a descriptor is inside of file_up(), on its line or the one before.
+check_descriptors()
+{
+	local line files
+
+	mapfile -t files < <(files_in src)
+	while IFS= read -r line; do
+		report "$line" "put it into file_up() of base/files.h, so that it is never 0, 1 or 2"
+	done < <(code_of "${files[@]}" | awk '
+		{
+			match($0, /^[^:]*:[0-9]+:/)
+			place = substr($0, 1, RLENGTH - 1)
+			code = substr($0, RLENGTH + 1)
+			opens = code ~ /(^|[^A-Za-z0-9_.>])(socket|accept4|memfd_create|epoll_create1|eventfd|timerfd_create|inotify_init1|open|openat|fopen|opendir)\(/ ||
+				code ~ /SYS_pidfd_open/
+			if (opens && code !~ /file_up\(/ && before !~ /file_up\(/ &&
+			    place !~ /^src\/base\/files\.c:/)
+				print place
+			before = code
+		}')
+}
+
 # In comments too, but not in this file, which has to say the words.
 check_todos()
 {
@@ -251,6 +273,7 @@ check_todos()
 
 check_includes
 check_words
+check_descriptors
 check_todos
 
 if [ "$violations" -gt 0 ]; then
