@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "files.h"
 
 /*
  * The kernel refuses one more when there are as many, and some that a mapping
@@ -34,13 +35,13 @@ bool dfi__maps_are_full(unsigned long *limit)
 	ssize_t got;
 	int fd;
 
-	fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	fd = file_up(open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return false;
 	got = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	*limit = got > 0 ? strtoul(text, NULL, 10) : 0;
-	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	fd = file_up(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return false;
 	n = count_lines(fd);
