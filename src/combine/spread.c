@@ -30,6 +30,12 @@
  */
 #define FEW_PLACES 256
 #define CROWDED (MOST_SLOTS / 2)
+/*
+ * In fewer than these, keys of a table of partial results would crowd for more
+ * slots than it probes.
+ */
+#define VERY_FEW_PLACES 8
+#define VERY_CROWDED 2048
 #define MOST_SHIFT 48
 
 /* Up to this denominator, whether none is followed by one that is too large. */
@@ -64,7 +70,8 @@ bool dfi__spread_is_even(uint64_t factor)
 	if (!is_far(factor, MOST_SLOTS, DENSE_STEP, 0))
 		return false;
 	for (shift = 1; shift <= MOST_SHIFT; shift++)
-		if (!is_far(factor << shift, FEW_PLACES, 0, CROWDED))
+		if (!is_far(factor << shift, FEW_PLACES, 0, CROWDED) ||
+		    !is_far(factor << shift, VERY_FEW_PLACES, 0, VERY_CROWDED))
 			return false;
 	return true;
 }
@@ -75,7 +82,7 @@ int dfi__spread_draw(uint64_t *factor)
 
 	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	/* About one in 150 will do, and most of the others show it at once. */
+	/* About one in 160 will do, and most of the others show it at once. */
 	while (!dfi__spread_is_even(drawn | 1))
 		drawn = drawn * UINT64_C(0x5851f42d4c957f2d) + 1;
 	*factor = drawn | 1;
