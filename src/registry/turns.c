@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See turns.h. Who is behind goes on in turn: the rest of what it has sent, of
- * a snapshot. Changes are told at once as far as that takes a millisecond, else
- * in turns, in their order.
+ * See turns.h. Clients that are behind go on in turn, each with the rest of its
+ * requests or of its snapshot. Changes are told at once if that takes at most a
+ * millisecond, else in turns, in their order.
  *
  * What waits for clients to read is bounded. From half of the bound on (full)
  * changes and snapshots wait. If clients then take it, all go on. Otherwise
@@ -254,8 +254,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	dfi__server_settle(server);
 	turns->running = false;
 	/*
-	 * Who can't go on waits for what is told, or, with all of that, for
-	 * outputs to shrink, which arms.
+	 * A client that could not go on waits until more has been told, or
+	 * until outputs shrink, which arms the timer.
 	 */
 	served |= told != dfi__table_told(server->table);
 	if (turns->again || (turns->late && !turns->full) ||

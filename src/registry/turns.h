@@ -22,19 +22,19 @@ struct session;
 struct turns {
 	TAILQ_HEAD(turn_list, session) behind; /* by their behind_link */
 	struct event *timer;                   /* the next turn */
-	struct event *pressure; /* while full: who does not read */
-	struct event *trim;     /* memory is to be given back */
-	bool armed;             /* the timer is set, */
-	int64_t armed_at;       /* since then */
-	bool running;           /* it has fired, */
-	bool again;             /* and there is more to do after it */
-	bool late;              /* changes are told in turns only */
-	bool full;              /* outputs have half of what they may */
-	size_t max_queued;      /* bytes of all outputs */
-	size_t queued;          /* bytes of all outputs now */
-	size_t taken;           /* of these, while full: read lately */
-	size_t moved;           /* bytes that outputs got lately */
-	size_t peak;            /* most bytes kept since the last trim */
+	struct event *pressure;                /* while full: do they read? */
+	struct event *trim;                    /* memory is to be given back */
+	bool armed;                            /* the timer is set, */
+	int64_t armed_at;                      /* since then */
+	bool running;                          /* it has fired, */
+	bool again;        /* and there is more to do after it */
+	bool late;         /* changes are told in turns only */
+	bool full;         /* outputs have half of what they may */
+	size_t max_queued; /* bytes of all outputs */
+	size_t queued;     /* bytes of all outputs now */
+	size_t taken;      /* of these, while full: read lately */
+	size_t moved;      /* bytes that outputs got lately */
+	size_t peak;       /* most bytes kept since the last trim */
 };
 
 /* Set max_queued before. -ENOMEM. Stopping what has not started is allowed. */
