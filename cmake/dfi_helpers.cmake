@@ -204,6 +204,7 @@ function(dfi_test_executable kind name)
 	if(kind STREQUAL "proc")
 		# Where the programs are that it may start.
 		target_compile_definitions(${target} PRIVATE
+			DFI_FLOOD="${PROJECT_BINARY_DIR}/tests/proc/flood"
 			DFI_MEETING="${PROJECT_BINARY_DIR}/tests/proc/meeting"
 			DFI_NUMBERING="${PROJECT_BINARY_DIR}/tests/proc/numbering"
 			DFI_WORKER="${PROJECT_BINARY_DIR}/tests/proc/worker"

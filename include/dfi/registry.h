@@ -102,11 +102,13 @@ struct dfi_registry_attr {
  * more, left by a killed process, is replaced. That takes the lock of the file
  * PATH.lock, mode 0600, which the registry makes and holds as long as it runs.
  *
- * A client that can't prove who it is, or is none, is refused at once, or if it
- * keeps silent after 10 s, and told why. It does not count towards
- * max_connections any more; it holds one file descriptor for 2 s at most, and
- * no more than 64 such clients do. The reason is logged, once a minute for each
- * reason. With TLS it never counts, has 5 s, and no more than 256 are at it.
+ * Connections that have not proved who they are, or not said hello, count
+ * towards no limit. 1024 of them have a place (at most an eighth of the file
+ * descriptors), of one user or one address half of these, for 10 s, or 5 s with
+ * TLS. If there are more, some are closed, and dfi_open() tries again until its
+ * timeout. With TLS, the first message of a handshake leads to one of 256
+ * places more. A client that is refused is told why and has 2 s to read it,
+ * another user's none. The reason is logged, once a minute for each reason.
  *
  * A client that is at a limit of its own, or of the registry, is told which by
  * -ENOSPC: max_connections, max_keys, max_client_keys, max_watches, max_bytes;

@@ -154,3 +154,11 @@ void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,
 	throttle->n_unsaid = 0;
 	throttle->quiet_until = now + QUIET_NS;
 }
+
+bool dfi__log_is_due(struct log_throttle *throttle)
+{
+	if (clock_now_ns() >= throttle->quiet_until)
+		return true;
+	throttle->n_unsaid++;
+	return false;
+}

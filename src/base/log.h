@@ -6,6 +6,7 @@
 #ifndef DFI_BASE_LOG_H
 #define DFI_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <dfi/log.h>
@@ -25,5 +26,11 @@ struct log_throttle {
  */
 void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,
     const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
+
+/*
+ * Whether dfi__log_seldom() would say a line now; else it is counted. For what
+ * strangers provoke so often that making the line counts.
+ */
+bool dfi__log_is_due(struct log_throttle *throttle);
 
 #endif

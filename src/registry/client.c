@@ -11,6 +11,7 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,6 +29,10 @@
 #include "tls.h"
 
 #define REVOKE_TIMEOUT_MS 1000
+/* From one attempt to open to the next: as long, and twice as long each time.
+ */
+#define AGAIN_MIN_MS 5
+#define AGAIN_MAX_MS 100
 
 void dfi__client_lose(
     struct registry_client *client, int err, const char *fmt, ...)
@@ -56,8 +61,9 @@ void dfi__client_lose(
 	    client->open ? "the connection to registry %s is lost: %s"
 			 : "registry %s: %s",
 	    client->address, why);
-	dfi__log(client->closing ? DFI_LOG_DEBUG : DFI_LOG_WARN, "%s",
-	    client->lost_text);
+	dfi__log(client->closing || client->turned_away ? DFI_LOG_DEBUG
+							: DFI_LOG_WARN,
+	    "%s", client->lost_text);
 	if (client->open && !client->closing)
 		dfi__restore_begin(client);
 	dfi__client_fail_calls(client, client->lost_err);
@@ -94,17 +100,16 @@ static void receive(
 	dfi__wire_free(message);
 }
 
-static void on_read(struct bufferevent *stream, void *arg)
+/* What has been read. It may make the connection end. */
+static void receive_all(
+    struct registry_client *client, struct bufferevent *stream)
 {
-	struct registry_client *client = arg;
 	Dfi__Registry__Message *message;
 	int ret = 1;
 
-	dfi__client_enter(client);
 	client->heard_at = clock_now_ns();
 	if (client->restoring)
 		dfi__restore_heard(client);
-	/* What is received may make the connection end. */
 	while (client->stream) {
 		ret = dfi__wire_read(bufferevent_get_input(stream), &message);
 		if (ret <= 0)
@@ -114,7 +119,29 @@ static void on_read(struct bufferevent *stream, void *arg)
 	if (ret < 0)
 		dfi__client_lose(client, -EPROTO,
 		    "what answers there is no registry: %s", dfi_errmsg());
+}
+
+static void on_read(struct bufferevent *stream, void *arg)
+{
+	struct registry_client *client = arg;
+
+	dfi__client_enter(client);
+	receive_all(client, stream);
 	dfi__client_exit(client);
+}
+
+/* Writing failed: the registry may have said why before it closed. */
+static void hear_out(struct registry_client *client, struct bufferevent *stream)
+{
+	struct evbuffer *input = bufferevent_get_input(stream);
+	int n;
+
+	/* libevent keeps others from adding to it. */
+	evbuffer_unfreeze(input, 0);
+	n = evbuffer_read(input, bufferevent_getfd(stream), -1);
+	evbuffer_freeze(input, 0);
+	if (n > 0)
+		receive_all(client, stream);
 }
 
 /* The output is empty: further requests are written at once again. */
@@ -134,15 +161,20 @@ static void end_stream(
 {
 	int err = EVUTIL_SOCKET_ERROR(), ret = 0;
 
+	if (!client->tls && (what & BEV_EVENT_WRITING))
+		hear_out(client, stream);
+	if (client->stream != stream)
+		return;
 	if (what & BEV_EVENT_CONNECTED)
 		ret = dfi__tls_check(client->tls, stream);
 	else if (client->tls && (what & BEV_EVENT_ERROR))
 		ret = dfi__tls_failure(client->tls, stream, NULL);
 	if (ret)
 		dfi__client_lose(client, ret, "%s", dfi_errmsg());
-	else if (what & BEV_EVENT_CONNECTED)
+	if (ret || (what & BEV_EVENT_CONNECTED))
 		return;
-	else if (what & BEV_EVENT_EOF)
+	client->turned_away = !client->open;
+	if (what & BEV_EVENT_EOF)
 		dfi__client_lose(client, -ENOTCONN, "it was closed");
 	else
 		dfi__client_lose(client, -ENOTCONN, "%s", strerrordesc_np(err));
@@ -416,56 +448,111 @@ static int prepare(const char *text, const struct registry_security *security,
 	    text);
 }
 
+struct opening {
+	struct loop *loop;
+	const char *address;
+	struct address parsed;
+	uid_t user;
+	struct tls *tls; /* NULL: none, or the client's */
+	uint32_t ttl_ms;
+	int64_t deadline;
+};
+
+/* Connected, it greets and takes a lease. */
+static int enter_registry(
+    struct registry_client *client, int fd, const struct opening *opening)
+{
+	struct attachment attachment = { .client = client, .fd = fd };
+	int ret = dfi__loop_call(client->loop, attach, &attachment);
+
+	if (!ret)
+		ret = say_hello(client, opening->deadline);
+	if (!ret)
+		ret = take_lease(client, opening->ttl_ms, opening->deadline);
+	return ret ? ret : dfi__loop_call(client->loop, finish_opening, client);
+}
+
+/* *again: the registry has closed the connection without a word. */
+static int open_once(
+    struct opening *opening, struct registry_client **client, bool *again)
+{
+	struct registry_client *new = NULL;
+	int fd, ret;
+
+	*again = false;
+	fd = dfi__connect(opening->address, &opening->parsed, opening->user,
+	    opening->deadline);
+	if (fd < 0)
+		return fd;
+	ret = create(opening->loop, opening->address, &new);
+	if (ret) {
+		dfi__fork_close(fd);
+		return ret;
+	}
+	new->parsed = opening->parsed;
+	new->user = opening->user;
+	new->ttl_ms = opening->ttl_ms;
+	new->tls = opening->tls;
+	ret = enter_registry(new, fd, opening);
+	if (!ret) {
+		opening->tls = NULL;
+		*client = new;
+		return 0;
+	}
+	*again = ret == -ENOTCONN && new->turned_away;
+	new->tls = NULL;
+	destroy(new);
+	return ret;
+}
+
+/*
+ * A registry on which strangers force many connections closes some of which it
+ * knows nothing yet, maybe ours.
+ */
+static int open_patiently(
+    struct opening *opening, struct registry_client **client)
+{
+	int nap_ms = AGAIN_MIN_MS, left, ret;
+	unsigned n = 0;
+	bool again;
+
+	for (;; n++) {
+		ret = open_once(opening, client, &again);
+		left = deadline_left_ms(opening->deadline);
+		if (!again || left == 0)
+			break;
+		poll(NULL, 0, left > 0 && left < nap_ms ? left : nap_ms);
+		nap_ms = nap_ms < AGAIN_MAX_MS / 2 ? 2 * nap_ms : AGAIN_MAX_MS;
+	}
+	if (!again)
+		return ret;
+	return dfi__fail(-ETIMEDOUT,
+	    "registry %s: it has closed %u connections without an answer until "
+	    "the time was over: strangers crowd it, or it is no registry",
+	    opening->address, n + 1);
+}
+
 int dfi__client_open(struct loop *loop, const char *address,
     const struct registry_security *security, uint32_t lease_ttl_ms,
     int64_t deadline, struct registry_client **client)
 {
-	struct registry_client *new = NULL;
-	struct address parsed;
-	uid_t user = security && security->has_user ? security->user : NO_USER;
-	struct attachment attachment;
-	struct tls *tls;
+	struct opening opening = {
+		.loop = loop,
+		.address = address,
+		.user = security && security->has_user ? security->user
+						       : NO_USER,
+		.ttl_ms = lease_ttl_ms,
+		.deadline = deadline,
+	};
 	int ret;
 
 	if (dfi__loop_is_current(loop))
 		return dfi__fail(-EINVAL,
 		    "dfi__client_open() is called on the loop's thread");
-	ret = prepare(address, security, &parsed, &tls);
-	if (ret)
-		return ret;
-	attachment.fd = dfi__connect(address, &parsed, user, deadline);
-	if (attachment.fd < 0) {
-		dfi__tls_destroy(tls);
-		return attachment.fd;
-	}
-	ret = create(loop, address, &new);
-	if (ret) {
-		dfi__fork_close(attachment.fd);
-		dfi__tls_destroy(tls);
-		return ret;
-	}
-	new->tls = tls;
-	new->parsed = parsed;
-	new->user = user;
-	new->ttl_ms = lease_ttl_ms;
-	attachment.client = new;
-	ret = dfi__loop_call(loop, attach, &attachment);
-	if (ret)
-		goto err;
-	ret = say_hello(new, deadline);
-	if (ret)
-		goto err;
-	ret = take_lease(new, lease_ttl_ms, deadline);
-	if (ret)
-		goto err;
-	ret = dfi__loop_call(loop, finish_opening, new);
-	if (ret)
-		goto err;
-	*client = new;
-	return 0;
-
-err:
-	destroy(new);
+	ret = prepare(address, security, &opening.parsed, &opening.tls);
+	if (!ret)
+		ret = open_patiently(&opening, client);
+	dfi__tls_destroy(opening.tls);
 	return ret;
 }
 

@@ -116,8 +116,9 @@ struct registry_client {
 	int64_t keepalive_at;  /* when it was sent */
 	int64_t heard_at;      /* when the registry's machine last answered */
 	uint64_t last_id;
-	bool open;    /* false: dfi__client_open() is still at it */
-	bool closing; /* by dfi__client_close() */
+	bool open;        /* false: dfi__client_open() is still at it, */
+	bool turned_away; /* and it was closed without a word */
+	bool closing;     /* by dfi__client_close() */
 	int lost_err;
 	char lost_text[512];
 	uint32_t ttl_ms;

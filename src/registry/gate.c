@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Visitors: from accept to the end of the TLS handshake. A visitor is looked at
- * (its first byte tells TLS from anything else), then shakes hands, then is
- * either handed over as a session or refused. A refused one is read from until
- * it closes or is late: closing at once could reset the connection before the
- * client has read why.
+ * Visitors: from accept to the end of the TLS handshake. A visitor waits until
+ * the whole first message of a handshake has come: until then it has no memory
+ * of TLS. Then it shakes hands, and is handed over as a session or refused. A
+ * refused one is read from until it closes or is late: closing at once could
+ * reset the connection before the client has read why.
  *
- * When more than VISITORS_MAX are at it, the one that has been there longest
- * goes: an honest handshake takes milliseconds, so whoever only occupies places
- * occupies them among himself.
+ * Each of the two has a room of its own (visitors.h), from which some go when
+ * it is full. So those that only connect push out one another, and none that
+ * shakes hands.
  */
 #include "gate.h"
 
@@ -16,7 +16,9 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,33 +27,42 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "server.h"
+#include "stream.h"
 #include "tls.h"
+#include "visitors.h"
 #include "wire.h"
 
-#define VISITORS_MAX 256
+#define WAITING_MAX 1024
+#define SHAKING_MAX 256
 #define HANDSHAKE_TIMEOUT_S 5
 #define CLOSING_TIMEOUT_S 2
+/* Of TLS, see RFC 8446, 5.1 */
+#define RECORD_HEADER 5
+#define RECORD_MAX 16384
 
 struct visitor {
-	TAILQ_ENTRY(visitor) link;
+	struct visitor_place place;
+	struct visitor_room *room; /* of the gate */
 	struct gate *gate;
 	struct event *readable; /* of fd, while there is no stream */
 	struct event *late;
 	struct bufferevent *stream; /* during the handshake */
 	int fd;                     /* -1: the stream's */
-	bool refused;
-	char name[PEER_NAME_SIZE];
+	int wanted;                 /* bytes before it is looked at again */
+	char name[PEER_NAME_SIZE];  /* "": not asked for yet */
 };
-
-TAILQ_HEAD(visitor_list, visitor);
 
 struct gate {
 	struct server *server;
 	struct tls *tls;
-	struct visitor_list visitors; /* the longest there comes first */
-	size_t n_visitors;
+	struct visitor_room waiting, shaking;
 	struct log_throttle causes[TLS_N_CAUSES];
 };
+
+static struct visitor *visitor_at(struct visitor_place *place)
+{
+	return (void *)((char *)place - offsetof(struct visitor, place));
+}
 
 static void free_stream(struct visitor *visitor)
 {
@@ -64,10 +75,7 @@ static void free_stream(struct visitor *visitor)
 
 static void visitor_free(struct visitor *visitor)
 {
-	struct gate *gate = visitor->gate;
-
-	TAILQ_REMOVE(&gate->visitors, visitor, link);
-	gate->n_visitors--;
+	dfi__visitors_leave(visitor->room, &visitor->place);
 	if (visitor->readable)
 		event_free(visitor->readable);
 	if (visitor->late)
@@ -79,10 +87,12 @@ static void visitor_free(struct visitor *visitor)
 }
 
 /* With dfi_errmsg() as the reason. */
-static void log_refusal(const struct visitor *visitor, enum tls_cause cause)
+static void log_refusal(struct visitor *visitor, enum tls_cause cause)
 {
 	struct gate *gate = visitor->gate;
 
+	if (!visitor->name[0])
+		dfi__address_peer_name(visitor->fd, visitor->name);
 	dfi__log_seldom(&gate->causes[cause], DFI_LOG_WARN,
 	    "registry %s: refuses %s: %s", gate->server->listen.text,
 	    visitor->name, dfi_errmsg());
@@ -121,7 +131,7 @@ static void on_rest(evutil_socket_t fd, short what, void *arg)
 static void refuse(struct visitor *visitor, enum tls_cause cause)
 {
 	log_refusal(visitor, cause);
-	visitor->refused = true;
+	visitor->place.spent = true;
 	if (visitor->stream) {
 		visitor->fd = fcntl(
 		    bufferevent_getfd(visitor->stream), F_DUPFD_CLOEXEC, 0);
@@ -143,7 +153,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (!visitor->refused) {
+	if (!visitor->place.spent) {
 		dfi__fail(-ETIMEDOUT,
 		    "it has not finished the TLS handshake within %d s",
 		    HANDSHAKE_TIMEOUT_S);
@@ -183,11 +193,49 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
 	}
 }
 
+/* It has been there in vain; for the log. */
+static void evict(struct visitor_place *place)
+{
+	struct visitor *visitor = visitor_at(place);
+
+	if (!place->spent &&
+	    dfi__log_is_due(&visitor->gate->causes[TLS_CROWDED])) {
+		dfi__fail(-EBUSY,
+		    "it has not finished the TLS handshake, and %u others are "
+		    "at it",
+		    visitor->room->n - 1);
+		log_refusal(visitor, TLS_CROWDED);
+	}
+	visitor_free(visitor);
+}
+
+static void enter(
+    struct visitor *visitor, struct visitor_room *room, uint32_t origin)
+{
+	struct visitor_place *excess = dfi__visitors_excess(room, origin);
+
+	if (excess)
+		evict(excess);
+	visitor->room = room;
+	dfi__visitors_enter(room, &visitor->place, origin);
+}
+
+static void change_room(struct visitor *visitor, struct visitor_room *room)
+{
+	uint32_t origin = visitor->place.origin;
+
+	dfi__visitors_leave(visitor->room, &visitor->place);
+	enter(visitor, room, origin);
+}
+
 static void start_handshake(struct visitor *visitor)
 {
 	struct gate *gate = visitor->gate;
 	int fd = visitor->fd;
 
+	change_room(visitor, &gate->shaking);
+	dfi__address_tune_tcp(fd);
+	dfi__address_peer_name(fd, visitor->name);
 	event_free(visitor->readable);
 	visitor->readable = NULL;
 	visitor->fd = -1;
@@ -204,28 +252,53 @@ static void start_handshake(struct visitor *visitor)
 	bufferevent_enable(visitor->stream, EV_WRITE);
 }
 
-/* A registry's client can be told in its own words. */
-static void tell_plain(struct visitor *visitor)
+/*
+ * Whether so many bytes have come. Else it is called again when they have, or
+ * when they can't come any more: then the visitor is freed.
+ */
+static bool has_come(struct visitor *visitor, int n)
 {
-	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
-	struct evbuffer *out = evbuffer_new();
-	unsigned char *bytes;
+	int there = 0;
 
-	reply.error = -EACCES;
-	reply.text = "it wants a key or a certificate: set DFI_REGISTRY_KEY to "
-		     "its key file, or DFI_REGISTRY_CA and the like";
-	reply.version = WIRE_VERSION;
-	/* A fresh socket has room for it; if it has not, so be it. */
-	if (out && !dfi__wire_write_reply(out, &reply) &&
-	    (bytes = evbuffer_pullup(out, -1)))
-		send(visitor->fd, bytes, evbuffer_get_length(out),
-		    MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (out)
-		evbuffer_free(out);
+	if (ioctl(visitor->fd, FIONREAD, &there) == 0 && there >= n)
+		return true;
+	if (n <= visitor->wanted ||
+	    setsockopt(visitor->fd, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)))
+		visitor_free(visitor);
+	else
+		visitor->wanted = n;
+	return false;
+}
+
+/* A record of TLS: its kind, the version, and the length of the rest. */
+static void look_at_record(struct visitor *visitor)
+{
+	unsigned char header[RECORD_HEADER];
+	int one = 1, length;
+
+	if (!has_come(visitor, RECORD_HEADER))
+		return;
+	if (recv(visitor->fd, header, sizeof(header),
+		MSG_PEEK | MSG_DONTWAIT) != sizeof(header)) {
+		visitor_free(visitor);
+		return;
+	}
+	length = header[3] << 8 | header[4];
+	if (length > RECORD_MAX) {
+		dfi__fail(-EPROTO, "what it sends is not TLS");
+		refuse(visitor, TLS_NOT_TLS);
+	} else if (has_come(visitor, RECORD_HEADER + length)) {
+		setsockopt(
+		    visitor->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+		start_handshake(visitor);
+	}
 }
 
 static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 {
+	static const char why[] =
+	    "it wants a key or a certificate: set DFI_REGISTRY_KEY to its key "
+	    "file, or DFI_REGISTRY_CA and the like";
 	struct visitor *visitor = arg;
 	unsigned char byte;
 	ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -236,9 +309,10 @@ static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 	if (n <= 0) {
 		visitor_free(visitor);
 	} else if (dfi__tls_begins(byte)) {
-		start_handshake(visitor);
+		look_at_record(visitor);
 	} else if (dfi__wire_begins(byte)) {
-		tell_plain(visitor);
+		/* A registry's client can be told in its own words. */
+		dfi__stream_farewell(fd, -EACCES, why);
 		dfi__fail(-EACCES, "it has neither key nor certificate");
 		refuse(visitor, TLS_PLAIN);
 	} else {
@@ -247,38 +321,26 @@ static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static void make_room(struct gate *gate)
-{
-	struct visitor *first = TAILQ_FIRST(&gate->visitors);
-
-	if (gate->n_visitors < VISITORS_MAX)
-		return;
-	if (!first->refused) {
-		dfi__fail(-EBUSY,
-		    "it has not finished the TLS handshake, and %d others are "
-		    "at it",
-		    VISITORS_MAX);
-		log_refusal(first, TLS_CROWDED);
-	}
-	visitor_free(first);
-}
-
 void dfi__gate_admit(struct gate *gate, int fd)
 {
 	struct visitor *visitor;
+	uint32_t origin;
 
-	make_room(gate);
+	/* It has gone again: many strangers do no more than that. */
+	if (!dfi__visitors_address(&gate->waiting, fd, &origin)) {
+		close(fd);
+		return;
+	}
 	visitor = calloc(1, sizeof(*visitor));
-	if (!visitor) {
-		dfi__fork_close(fd);
+	/* A child that the application forks would keep it open for ever. */
+	if (!visitor || dfi__fork_add_unmapped(fd)) {
+		free(visitor);
+		close(fd);
 		return;
 	}
 	visitor->gate = gate;
 	visitor->fd = fd;
-	dfi__address_peer_name(fd, visitor->name);
-	dfi__address_tune_tcp(fd);
-	TAILQ_INSERT_TAIL(&gate->visitors, visitor, link);
-	gate->n_visitors++;
+	enter(visitor, &gate->waiting, origin);
 	visitor->late = evtimer_new(
 	    dfi__loop_base(gate->server->loop), on_late, visitor);
 	if (!visitor->late || !set_late(visitor, HANDSHAKE_TIMEOUT_S) ||
@@ -286,27 +348,56 @@ void dfi__gate_admit(struct gate *gate, int fd)
 		visitor_free(visitor);
 }
 
+bool dfi__gate_evict(struct gate *gate)
+{
+	struct visitor_place *place;
+
+	if (!gate)
+		return false;
+	place = dfi__visitors_any(&gate->waiting);
+	if (!place)
+		place = dfi__visitors_any(&gate->shaking);
+	if (place)
+		evict(place);
+	return place;
+}
+
 int dfi__gate_create(struct server *server, struct tls *tls, struct gate **gate)
 {
 	struct gate *new = calloc(1, sizeof(*new));
+	int ret;
 
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for the registry");
 	new->server = server;
 	new->tls = tls;
-	TAILQ_INIT(&new->visitors);
+	ret = dfi__visitors_init(&new->waiting, WAITING_MAX);
+	if (!ret)
+		ret = dfi__visitors_init(&new->shaking, SHAKING_MAX);
+	if (ret) {
+		dfi__visitors_free(&new->waiting);
+		free(new);
+		return ret;
+	}
+	/* Origins have one number in both. */
+	new->shaking.seed = new->waiting.seed;
 	*gate = new;
 	return 0;
 }
 
+static void empty(struct visitor_room *room)
+{
+	while (room->n)
+		visitor_free(visitor_at(room->places[0]));
+	dfi__visitors_free(room);
+}
+
 void dfi__gate_destroy(struct gate *gate)
 {
-	struct visitor *visitor;
-
 	if (!gate)
 		return;
-	while ((visitor = TAILQ_FIRST(&gate->visitors)))
-		visitor_free(visitor);
+	empty(&gate->waiting);
+	empty(&gate->shaking);
 	dfi__tls_destroy(gate->tls);
 	free(gate);
 }

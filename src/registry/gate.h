@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gate of a registry with TLS: connections that have not yet proved who
- * they are. They cost the registry little: they are limited by themselves, have
- * a deadline, and what is wrong with them is logged, not more than once a
- * minute for each cause. Who has passed becomes a session.
+ * they are. They cost the registry little: their number is limited, they have a
+ * deadline, and what is wrong with them is logged once a minute for each cause.
+ * A connection that has passed becomes a session.
  */
 #ifndef DFI_REGISTRY_GATE_H
 #define DFI_REGISTRY_GATE_H
+
+#include <stdbool.h>
 
 struct gate;
 struct server;
@@ -19,10 +21,10 @@ int dfi__gate_create(
 /* Disconnects who waits at it. NULL is allowed. */
 void dfi__gate_destroy(struct gate *gate);
 
-/*
- * A new connection, which becomes the gate's, or is closed. Children close it
- * already (base/fork_files.h).
- */
+/* A new connection, which becomes the gate's, or is closed. */
 void dfi__gate_admit(struct gate *gate, int fd);
+
+/* End one of them, so that its descriptor is free; or false. gate: or NULL. */
+bool dfi__gate_evict(struct gate *gate);
 
 #endif

@@ -9,11 +9,11 @@
 #include <dfi/registry.h>
 #include <errno.h>
 #include <event2/event.h>
-#include <event2/listener.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/accept.h"
 #include "base/attr.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -29,9 +29,10 @@
 
 /* An expiry this late means that the registry itself was stopped. */
 #define STALL_NS (NS_PER_S / 2)
-#define ACCEPT_PAUSE_US 200000
 /* Bytes of all outputs that are allowed by all means. */
 #define MAX_QUEUED_LEAST ((size_t)16 << 20)
+/* Connections without TLS that have not greeted. */
+#define STRANGERS_MAX 1024
 
 struct dfi_registry {
 	struct server server;
@@ -83,25 +84,11 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	dfi__server_arm_expiry(server);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
-    struct sockaddr *peer, int peer_size, void *arg)
+static void on_accept(void *arg, int fd)
 {
 	struct server *server = arg;
 
-	(void)listener;
-	(void)peer;
-	(void)peer_size;
 	server->accept_failing = false;
-	fd = file_up(fd);
-	if (fd < 0)
-		return;
-	/* A child that the application forks would keep it open for ever. */
-	if (dfi__fork_add(fd)) {
-		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
-		    server->listen.text);
-		close(fd);
-		return;
-	}
 	if (server->gate)
 		dfi__gate_admit(server->gate, fd);
 	else
@@ -109,59 +96,49 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd,
 	dfi__server_settle(server);
 }
 
-static void on_accept_error(struct evconnlistener *listener, void *arg)
+/* Whoever has not proved anything makes room for who waits. */
+static bool on_accept_error(void *arg, int err)
 {
 	struct server *server = arg;
-	struct timeval pause = { .tv_usec = ACCEPT_PAUSE_US };
+	bool evicted = dfi__gate_evict(server->gate) ||
+	    dfi__session_evict(server);
 
+	dfi__server_settle(server);
+	if (evicted)
+		return true;
 	if (!server->accept_failing)
 		dfi__log(DFI_LOG_ERROR,
 		    "registry %s: a client can't be accepted: %s",
-		    server->listen.text,
-		    strerrordesc_np(EVUTIL_SOCKET_ERROR()));
+		    server->listen.text, strerrordesc_np(err));
 	server->accept_failing = true;
-	/* The client waits in the backlog: without a pause this would spin. */
-	evconnlistener_disable(listener);
-	evtimer_add(server->accept_timer, &pause);
-}
-
-static void on_accept_pause_over(evutil_socket_t fd, short what, void *arg)
-{
-	struct server *server = arg;
-
-	(void)fd;
-	(void)what;
-	evconnlistener_enable(server->listener);
+	return false;
 }
 
 static void free_events(struct server *server)
 {
-	if (server->listener)
-		evconnlistener_free(server->listener);
+	dfi__accept_stop(server->acceptor);
 	if (server->expiry_timer)
 		event_free(server->expiry_timer);
-	if (server->accept_timer)
-		event_free(server->accept_timer);
 	dfi__turns_stop(server);
 }
 
 static int attach(void *arg)
 {
+	static const struct accept_hooks hooks = {
+		.accepted = on_accept,
+		.failed = on_accept_error,
+	};
 	struct server *server = arg;
 	struct event_base *base = dfi__loop_base(server->loop);
 
 	server->expiry_timer = evtimer_new(base, on_expiry, server);
-	server->accept_timer = evtimer_new(base, on_accept_pause_over, server);
-	/* Backlog 0: it listens already. The file descriptor stays ours. */
-	server->listener = evconnlistener_new(base, on_accept, server,
-	    LEV_OPT_CLOSE_ON_EXEC, 0, server->listen.fd);
-	if (!server->expiry_timer || !server->accept_timer ||
-	    !server->listener || dfi__turns_start(server, base)) {
-		free_events(server);
-		return dfi__fail(-ENOMEM, "no memory for the registry");
-	}
-	evconnlistener_set_error_cb(server->listener, on_accept_error);
-	return 0;
+	server->acceptor = dfi__accept_start(
+	    base, server->listen.fd, &hooks, server);
+	if (server->expiry_timer && server->acceptor &&
+	    !dfi__turns_start(server, base))
+		return 0;
+	free_events(server);
+	return dfi__fail(-ENOMEM, "no memory for the registry");
 }
 
 static int detach(void *arg)
@@ -289,7 +266,9 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 		dfi__tls_destroy(tls);
 		return ret;
 	}
-	ret = create_table(server, attr);
+	ret = dfi__visitors_init(&server->strangers, STRANGERS_MAX);
+	if (!ret)
+		ret = create_table(server, attr);
 	if (ret)
 		goto err_gate;
 	ret = dfi__listen_open(
@@ -311,6 +290,7 @@ err_listen:
 err_table:
 	dfi__table_destroy(server->table);
 err_gate:
+	dfi__visitors_free(&server->strangers);
 	dfi__gate_destroy(server->gate);
 	return ret;
 }
@@ -410,6 +390,7 @@ int dfi_registry_stop(struct dfi_registry *registry)
 	dfi__loop_stop(server->loop);
 	dfi__listen_close(&server->listen);
 	dfi__table_destroy(server->table);
+	dfi__visitors_free(&server->strangers);
 	free(registry);
 	return 0;
 }

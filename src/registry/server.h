@@ -23,10 +23,11 @@
 #include "table.h"
 #include "turns.h"
 #include "wire.h"
+#include "visitors.h"
 
+struct acceptor;
 struct bufferevent;
 struct event;
-struct evconnlistener;
 struct gate;
 struct loop;
 struct snapshot;
@@ -42,19 +43,21 @@ struct session {
 	struct bufferevent *stream;
 	struct event *late;    /* to greet, or to go when it is refused */
 	struct event *death;   /* of the client's process, or NULL */
+	pid_t pid;             /* of its process; 0: not known */
 	uint64_t lease;        /* 0: none */
 	uint64_t client;       /* see Hello in dfi_registry.proto, */
 	uint64_t connection;   /* likewise */
 	size_t snapshot_bytes; /* of the output, at most: of snapshots */
 	uint32_t ttl_ms;
 	uint32_t n_watches;
-	uint32_t n_follows; /* see dfi__table_follow() */
-	bool greeted;       /* versions agree */
-	bool past;          /* its client has a later connection, */
-	bool has_past;      /* and this may have earlier ones that are past */
-	bool paused;        /* not read from until it reads */
-	bool behind;        /* nor before its turn, see turns.h */
-	bool closing;       /* only its last reply is still to be sent */
+	uint32_t n_follows;         /* see dfi__table_follow() */
+	struct visitor_place place; /* in server.strangers, until it greets */
+	bool greeted;               /* versions agree, and it counts */
+	bool past;                  /* its client has a later connection, */
+	bool has_past; /* and this may have earlier ones that are past */
+	bool paused;   /* not read from until it reads */
+	bool behind;   /* nor before its turn, see turns.h */
+	bool closing;  /* only its last reply is still to be sent */
 	bool doomed;
 	bool direct;  /* the stream is written at once, see stream.h, */
 	bool writing; /* but libevent is at it now */
@@ -67,8 +70,8 @@ TAILQ_HEAD(session_list, session);
 /* Why one is refused that has not greeted. */
 enum refusal {
 	REFUSED_USER,    /* it is another user's */
-	REFUSED_CROWDED, /* the registry has as many as it may */
-	REFUSED_FILES,   /* and not enough file descriptors */
+	REFUSED_CROWDED, /* too many others have not greeted, either */
+	REFUSED_FULL,    /* there are as many clients as may be */
 	REFUSED_VERSION, /* it greets otherwise, or not at first */
 	REFUSED_GARBAGE, /* it speaks otherwise */
 	REFUSED_SILENT,  /* it does not greet */
@@ -78,13 +81,13 @@ enum refusal {
 struct server {
 	struct loop *loop;
 	struct listen_socket listen;
-	struct evconnlistener *listener;
+	struct acceptor *acceptor;
 	struct gate *gate; /* NULL: no TLS, clients come straight in */
 	struct event *expiry_timer;
-	struct event *accept_timer;
 	struct table *table;
 	struct session_list live, closing, doomed, unsent;
-	size_t n_sessions; /* live */
+	struct visitor_room strangers; /* live, and have not greeted */
+	size_t n_sessions;             /* live, and have */
 	size_t n_closing;
 	struct log_throttle refusals[N_REFUSALS];
 	size_t max_connections;
@@ -99,10 +102,13 @@ struct server {
 };
 
 /*
- * A new client on socket fd, which becomes the session's, or is closed.
- * Children close it already (base/fork_files.h).
+ * A new client on socket fd, which becomes the session's, or is closed. Whoever
+ * may not be served is told so and closed at once.
  */
 void dfi__session_open(struct server *server, int fd);
+
+/* End one that has not greeted, so that its descriptor is free; or false. */
+bool dfi__session_evict(struct server *server);
 
 /* The same for one that has passed the gate. */
 void dfi__session_adopt(

@@ -12,9 +12,11 @@
  *
  * Nor are its signs of life read then: what it takes of the answers is one.
  *
- * A client that is refused does not count any more. It is told why and has a
- * moment to read it; of many that are told, the first go at once. So whoever
- * may not be served can't keep others from being served, either.
+ * A connection counts when it has greeted. Before, it has one of a bounded
+ * number of places (visitors.h), and holds one descriptor and little memory. A
+ * client that is refused does not count any more. It is told why and has a
+ * moment to read it; of many that are told, the first go at once. Another
+ * user's is told and closed at once.
  */
 #include "server.h"
 
@@ -54,7 +56,11 @@ static void leave_list(struct session *session)
 		server->n_closing--;
 	} else {
 		TAILQ_REMOVE(&server->live, session, link);
-		server->n_sessions--;
+		if (session->greeted)
+			server->n_sessions--;
+		else
+			dfi__visitors_leave(
+			    &server->strangers, &session->place);
 	}
 }
 
@@ -224,8 +230,13 @@ static void refuse(
 
 void dfi__session_refuse(struct session *session, uint64_t id, int err)
 {
-	refuse(session, id, err,
-	    err == -EPROTO ? REFUSED_VERSION : REFUSED_GARBAGE);
+	enum refusal why = REFUSED_GARBAGE;
+
+	if (err == -EPROTO)
+		why = REFUSED_VERSION;
+	else if (err == -ENOSPC)
+		why = REFUSED_FULL;
+	refuse(session, id, err, why);
 }
 
 void dfi__session_lives(struct session *session)
@@ -361,17 +372,76 @@ void dfi__session_end_past(struct session *session)
 	}
 }
 
+static void on_death(evutil_socket_t pidfd, short what, void *arg)
+{
+	struct session *session = arg;
+	struct server *server = session->server;
+
+	(void)pidfd;
+	(void)what;
+	dfi__session_doom(session, NULL);
+	dfi__server_settle(server);
+}
+
+/* The text of an error of the registry's, for a client to read. */
+static int no_resources(int err)
+{
+	dfi__fail_files(err, 1, "pidfd_open", "one more client");
+	return dfi__fail_within(
+	    -ENOSPC, "the registry's process has no room for it");
+}
+
+/*
+ * A child that the client's process forked keeps the connection open beyond its
+ * parent's death, so that is watched for itself, where the kernel tells who the
+ * client is. Where it does not, or has no pidfds, the end of the connection
+ * still counts.
+ */
+static int watch_process(struct session *session)
+{
+	pid_t pid = session->pid;
+	int pidfd = pid > 0 ? file_up((int)syscall(SYS_pidfd_open, pid, 0))
+			    : -1;
+
+	if (pidfd < 0 && pid > 0 &&
+	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return no_resources(errno);
+	if (pidfd < 0)
+		return 0;
+	session->death = event_new(dfi__loop_base(session->server->loop), pidfd,
+	    EV_READ, on_death, session);
+	if (session->death && !event_add(session->death, NULL))
+		return 0;
+	if (session->death)
+		event_free(session->death);
+	session->death = NULL;
+	close(pidfd);
+	return no_resources(ENOMEM);
+}
+
 int dfi__session_greeted(
     struct session *session, const Dfi__Registry__Hello *hello)
 {
+	struct server *server = session->server;
 	int ret;
 
+	if (server->n_sessions >= server->max_connections)
+		return dfi__fail(-ENOSPC,
+		    "the registry is at its limit of %zu connections, one for "
+		    "each context: close some, or raise max_connections "
+		    "(dfi_registry_attr)",
+		    server->max_connections);
+	ret = watch_process(session);
+	if (ret)
+		return ret;
 	session->client = hello->client;
 	session->connection = hello->connection;
 	ret = session->client ? leave_behind(session) : 0;
 	if (ret)
 		return ret;
+	dfi__visitors_leave(&server->strangers, &session->place);
 	session->greeted = true;
+	server->n_sessions++;
 	evtimer_del(session->late);
 	return 0;
 }
@@ -435,63 +505,20 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease)
 		session->ttl_ms));
 }
 
-static void on_death(evutil_socket_t pidfd, short what, void *arg)
+/* Who is there, and whether he may be. */
+static int identify(struct session *session, int fd)
 {
-	struct session *session = arg;
 	struct server *server = session->server;
-
-	(void)pidfd;
-	(void)what;
-	dfi__session_doom(session, NULL);
-	dfi__server_settle(server);
-}
-
-/* The text of an error of the registry's, for a client to read. */
-static int no_resources(int err)
-{
-	dfi__fail_files(err, 1, "pidfd_open", "one more client");
-	return dfi__fail_within(
-	    -ENOSPC, "the registry's process has no room for it");
-}
-
-/*
- * A child that the client's process forked keeps the connection open beyond its
- * parent's death, so that is watched for itself, where the kernel tells who the
- * client is. Where it does not, or has no pidfds, the end of the connection
- * still counts.
- */
-static int watch_process(struct session *session, pid_t pid)
-{
-	int pidfd = pid > 0 ? file_up((int)syscall(SYS_pidfd_open, pid, 0))
-			    : -1;
-
-	if (pidfd < 0 && pid > 0 &&
-	    (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-		return no_resources(errno);
-	if (pidfd < 0)
-		return 0;
-	session->death = event_new(dfi__loop_base(session->server->loop), pidfd,
-	    EV_READ, on_death, session);
-	if (session->death && !event_add(session->death, NULL))
-		return 0;
-	if (session->death)
-		event_free(session->death);
-	session->death = NULL;
-	close(pidfd);
-	return no_resources(ENOMEM);
-}
-
-/* Who is there: *pid stays 0 if it can't be seen from here. */
-static int identify(struct session *session, int fd, pid_t *pid)
-{
-	const struct server *server = session->server;
 	struct ucred peer;
 	int ret;
 
 	if (strncmp(server->listen.text, "unix:", 5) != 0) {
 		dfi__address_peer_name(fd, session->name);
 		dfi__address_tune_tcp(fd);
-		return 0;
+		if (dfi__visitors_address(
+			&server->strangers, fd, &session->place.origin))
+			return 0;
+		return dfi__fail(-ENOTCONN, "the client has gone");
 	}
 	snprintf(session->name, sizeof(session->name), "a client");
 	ret = dfi__user_peer(fd, "the client", &peer);
@@ -505,7 +532,9 @@ static int identify(struct session *session, int fd, pid_t *pid)
 		snprintf(session->name, sizeof(session->name),
 		    "the client of user %lu, whose pid is not visible here",
 		    (unsigned long)peer.uid);
-	*pid = peer.pid;
+	session->pid = peer.pid;
+	session->place.origin = dfi__visitors_user(
+	    &server->strangers, peer.uid);
 	return dfi__user_check(
 	    &peer, "the client", server->users, server->n_users);
 }
@@ -519,14 +548,37 @@ static struct session *create(struct server *server)
 	return session;
 }
 
-/*
- * Of process pid, or 0. Refused if err is not 0, with the text that belongs to
- * it; more than a socket is spent only on one that is not.
- */
-static void start(struct session *session, pid_t pid, int err)
+/* It has not greeted. */
+static void evict(struct server *server, struct visitor_place *place)
+{
+	struct session *session = (void *)((char *)place -
+	    offsetof(struct session, place));
+
+	if (dfi__log_is_due(&server->refusals[REFUSED_CROWDED]))
+		dfi__log_seldom(&server->refusals[REFUSED_CROWDED],
+		    DFI_LOG_WARN,
+		    "registry %s: disconnects %s: it has not said hello, and "
+		    "%u others have not, either",
+		    server->listen.text, session->name,
+		    server->strangers.n - 1);
+	dfi__session_doom(session, NULL);
+}
+
+bool dfi__session_evict(struct server *server)
+{
+	struct visitor_place *place = dfi__visitors_any(&server->strangers);
+
+	if (place)
+		evict(server, place);
+	return place;
+}
+
+static void start(struct session *session)
 {
 	struct server *server = session->server;
 	struct bufferevent *stream = session->stream;
+	uint32_t origin = session->place.origin;
+	struct visitor_place *excess;
 
 	bufferevent_setcb(stream, on_read, on_written, on_end, session);
 	bufferevent_setwatermark(stream, EV_WRITE, OUTPUT_RESUME, 0);
@@ -545,42 +597,57 @@ static void start(struct session *session, pid_t pid, int err)
 	}
 	session->queued = evbuffer_get_length(output(session));
 	dfi__turns_account(server, session->queued, 0);
+	excess = dfi__visitors_excess(&server->strangers, origin);
+	if (excess)
+		evict(server, excess);
+	dfi__visitors_enter(&server->strangers, &session->place, origin);
 	TAILQ_INSERT_TAIL(&server->live, session, link);
-	server->n_sessions++;
-	if (err)
-		refuse(session, 0, err, REFUSED_USER);
-	else if (server->n_sessions > server->max_connections)
-		refuse(session, 0,
-		    dfi__fail(-ENOSPC,
-			"the registry is at its limit of %zu connections, one "
-			"for each context: close some, or raise "
-			"max_connections (dfi_registry_attr)",
-			server->max_connections),
-		    REFUSED_CROWDED);
-	else if ((err = watch_process(session, pid)))
-		refuse(session, 0, err, REFUSED_FILES);
+}
+
+/* Another user's: it has never been more than a socket. */
+static void turn_away(struct session *session, int fd, int err)
+{
+	struct server *server = session->server;
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (err != -ENOTCONN) {
+		dfi__log_seldom(&server->refusals[REFUSED_USER], DFI_LOG_WARN,
+		    "registry %s: disconnects %s: %s", server->listen.text,
+		    session->name, text);
+		dfi__stream_farewell(fd, err, text);
+	}
+	close(fd);
+	free(session);
 }
 
 void dfi__session_open(struct server *server, int fd)
 {
 	struct session *session = create(server);
-	pid_t pid = 0;
 	int err;
 
 	if (!session) {
-		dfi__fork_close(fd);
+		close(fd);
 		return;
 	}
-	err = identify(session, fd, &pid);
-	session->stream = bufferevent_socket_new(
-	    dfi__loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+	err = identify(session, fd);
+	if (err) {
+		turn_away(session, fd, err);
+		return;
+	}
+	/* A child that the application forks would keep it open for ever. */
+	if (!dfi__fork_add_unmapped(fd))
+		session->stream = bufferevent_socket_new(
+		    dfi__loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!session->stream) {
+		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
+		    server->listen.text);
 		dfi__fork_close(fd);
-		dfi__session_free(session);
+		free(session);
 		return;
 	}
 	session->direct = true;
-	start(session, pid, err);
+	start(session);
 }
 
 void dfi__session_adopt(
@@ -595,5 +662,8 @@ void dfi__session_adopt(
 	}
 	snprintf(session->name, sizeof(session->name), "%s", name);
 	session->stream = stream;
-	start(session, 0, 0);
+	/* If it has gone, it is about to be freed. */
+	dfi__visitors_address(&server->strangers, bufferevent_getfd(stream),
+	    &session->place.origin);
+	start(session);
 }

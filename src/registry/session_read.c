@@ -19,6 +19,8 @@
 #define OUTPUT_PAUSE (1 << 20)
 /* Then it is the other clients' turn. */
 #define REQUESTS_PER_TURN 64
+/* More than a hello has. */
+#define GREETING_SIZE_MAX 4096
 
 /* Whether more requests may be read, now that some answers have been queued. */
 static bool may_read(struct session *session)
@@ -63,12 +65,24 @@ static bool changes(const Dfi__Registry__Message *message)
 	    dfi__session_request_changes(message->request);
 }
 
+/* What has come can't be a hello that is not complete yet. */
+static bool has_no_hello(struct session *session)
+{
+	return evbuffer_get_length(bufferevent_get_input(session->stream)) >
+	    GREETING_SIZE_MAX;
+}
+
 /* Carry out the next request; false: there is none, or not now. */
 static bool serve_one(struct session *session)
 {
 	Dfi__Registry__Message *message;
 	int ret = next_request(session, &message);
 
+	if (!ret && !session->greeted && has_no_hello(session))
+		ret = dfi__fail(-EMSGSIZE,
+		    "the client's first message is longer than %d bytes, and "
+		    "no hello",
+		    GREETING_SIZE_MAX);
 	if (ret < 0)
 		dfi__session_refuse(session, 0, ret);
 	if (ret <= 0)

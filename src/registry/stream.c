@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "wire.h"
+
 static ssize_t send_some(int fd, const struct evbuffer_iovec *piece)
 {
 	ssize_t n;
@@ -39,4 +41,21 @@ bool dfi__stream_flush(struct bufferevent *stream)
 		evbuffer_freeze(output, 1);
 	}
 	return true;
+}
+
+void dfi__stream_farewell(int fd, int err, const char *why)
+{
+	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
+	struct evbuffer *out = evbuffer_new();
+	unsigned char *bytes;
+
+	reply.error = err;
+	reply.text = (char *)why;
+	reply.version = WIRE_VERSION;
+	if (out && !dfi__wire_write_reply(out, &reply) &&
+	    (bytes = evbuffer_pullup(out, -1)))
+		send(fd, bytes, evbuffer_get_length(out),
+		    MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (out)
+		evbuffer_free(out);
 }

@@ -12,8 +12,7 @@
 #include "../base/log.h"
 #include "transport.h"
 
-struct evconnlistener;
-struct event;
+struct acceptor;
 struct shm_pass;
 struct shm_view;
 
@@ -28,8 +27,8 @@ struct shm {
 	struct shm_spares spares; /* the newest first */
 	uint64_t spare_bytes;
 	uint32_t n_spares;
-	struct evconnlistener *listener;
-	struct event *pause; /* of the listener, after an error */
+	int listener;
+	struct acceptor *acceptor;
 	/* On the control thread only: */
 	int reserve; /* a descriptor to give up for a peer's, or -1 */
 	TAILQ_HEAD(, shm_pass) passes; /* the longest there comes first */

@@ -16,7 +16,6 @@
 #include "shm.h"
 
 #include <event2/event.h>
-#include <event2/listener.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "../base/accept.h"
 #include "../base/clock.h"
 #include "../base/error.h"
 #include "../base/files.h"
@@ -37,7 +37,7 @@
 #define PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
 #define SHOW_MAGIC UINT32_C(0x44464956) /* "DFIV" */
 #define PASS_VERSION 1
-#define ACCEPT_PAUSE_US 100000
+#define BACKLOG 1024
 #define PASSES_MAX 128
 
 int dfi__shm_pass_timeout_s = 5;
@@ -287,8 +287,7 @@ static void make_room(struct shm *shm)
 	free_pass(first);
 }
 
-static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
-    struct sockaddr *address, int size, void *arg)
+static void on_peer(void *arg, int socket)
 {
 	struct timeval timeout = { .tv_sec = dfi__shm_pass_timeout_s };
 	struct shm *shm = arg;
@@ -296,12 +295,6 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	struct ucred peer;
 	int ret;
 
-	(void)listener;
-	(void)address;
-	(void)size;
-	socket = file_up(socket);
-	if (socket < 0)
-		return;
 	ret = check_peer(socket, "a peer", &peer);
 	if (ret < 0) {
 		refuse(shm, socket, ret);
@@ -334,44 +327,21 @@ static void on_peer(struct evconnlistener *listener, evutil_socket_t socket,
 	shm->n_passes++;
 }
 
-static void on_pause_over(evutil_socket_t socket, short what, void *arg)
+static void on_pause_over(void *arg)
+{
+	keep_reserve(arg);
+}
+
+/* Out of descriptors, for instance: peers wait in the backlog for a moment. */
+static bool on_accept_error(void *arg, int err)
 {
 	struct shm *shm = arg;
 
-	(void)socket;
-	(void)what;
-	keep_reserve(shm);
-	evconnlistener_enable(shm->listener);
-}
-
-/* Without a descriptor, accept() fails also if there is nobody. */
-static bool somebody_waits(struct evconnlistener *listener)
-{
-	struct pollfd poll_fd = {
-		.fd = evconnlistener_get_fd(listener),
-		.events = POLLIN,
-	};
-
-	return poll(&poll_fd, 1, 0) != 0;
-}
-
-/*
- * Out of descriptors, for instance: peers wait in the backlog for a moment. The
- * listener calls again as long as there are some.
- */
-static void on_accept_error(struct evconnlistener *listener, void *arg)
-{
-	struct timeval pause = { .tv_usec = ACCEPT_PAUSE_US };
-	struct shm *shm = arg;
-	int err = EVUTIL_SOCKET_ERROR();
-
-	if ((err == EMFILE || err == ENFILE) &&
-	    (!somebody_waits(listener) || give_up_reserve(shm)))
-		return;
+	if ((err == EMFILE || err == ENFILE) && give_up_reserve(shm))
+		return true;
 	dfi__fail_files(err, 1, "accept", "shared memory: accepting a peer");
 	dfi__log_seldom(&shm->failures, DFI_LOG_ERROR, "%s", dfi_errmsg());
-	evconnlistener_disable(listener);
-	evtimer_add(shm->pause, &pause);
+	return false;
 }
 
 /*
@@ -382,39 +352,35 @@ static int open_listener(struct shm *shm)
 {
 	struct sockaddr_un address;
 	socklen_t size;
-	int fd, ret;
+	int ret;
 
-	fd = file_up(
+	shm->listener = file_up(
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	if (fd < 0)
+	if (shm->listener < 0)
 		return dfi__fail_files(
 		    errno, 2, "socket", "shared memory: passing regions");
-	ret = dfi__fork_add(fd);
+	ret = dfi__fork_add(shm->listener);
 	if (ret < 0) {
-		close(fd);
+		close(shm->listener);
 		return ret;
 	}
 	fill_address(shm->base.address, &address, &size);
-	if (bind(fd, (struct sockaddr *)&address, size) == 0)
-		shm->listener = evconnlistener_new(dfi__loop_base(shm->loop),
-		    on_peer, shm, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
-		    1024, fd);
-	if (!shm->listener) {
-		ret = dfi__fail(-EIO, "shared memory: listening on %s: %s",
-		    shm->base.address, strerror(errno));
-		dfi__fork_close(fd);
-	}
+	if (bind(shm->listener, (struct sockaddr *)&address, size) == 0 &&
+	    listen(shm->listener, BACKLOG) == 0)
+		return 0;
+	ret = dfi__fail(-EIO, "shared memory: listening on %s: %s",
+	    shm->base.address, strerrordesc_np(errno));
+	dfi__fork_close(shm->listener);
 	return ret;
-}
-
-static void free_listener(struct shm *shm)
-{
-	dfi__fork_remove(evconnlistener_get_fd(shm->listener));
-	evconnlistener_free(shm->listener);
 }
 
 static int listen_on_loop(void *arg)
 {
+	static const struct accept_hooks hooks = {
+		.accepted = on_peer,
+		.failed = on_accept_error,
+		.resumed = on_pause_over,
+	};
 	struct shm *shm = arg;
 	uint64_t name;
 	int ret;
@@ -428,20 +394,20 @@ static int listen_on_loop(void *arg)
 	ret = open_listener(shm);
 	if (ret < 0)
 		return ret;
-	evconnlistener_set_error_cb(shm->listener, on_accept_error);
 	ret = keep_reserve(shm);
 	if (ret < 0) {
 		ret = dfi__fail_files(
 		    -ret, 2, "eventfd", "shared memory: passing regions");
 		goto err_listener;
 	}
-	shm->pause = evtimer_new(dfi__loop_base(shm->loop), on_pause_over, shm);
-	if (shm->pause)
+	shm->acceptor = dfi__accept_start(
+	    dfi__loop_base(shm->loop), shm->listener, &hooks, shm);
+	if (shm->acceptor)
 		return 0;
 	ret = dfi__fail(-ENOMEM, "shared memory: out of memory");
 	give_up_reserve(shm);
 err_listener:
-	free_listener(shm);
+	dfi__fork_close(shm->listener);
 	return ret;
 }
 
@@ -454,8 +420,8 @@ static int stop_on_loop(void *arg)
 {
 	struct shm *shm = arg;
 
-	event_free(shm->pause);
-	free_listener(shm);
+	dfi__accept_stop(shm->acceptor);
+	dfi__fork_close(shm->listener);
 	while (!TAILQ_EMPTY(&shm->passes))
 		free_pass(TAILQ_FIRST(&shm->passes));
 	give_up_reserve(shm);

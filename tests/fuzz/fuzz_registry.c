@@ -91,6 +91,7 @@ static void start(struct server *server)
 	server->max_untold = 1 << 16;
 	server->turns.max_queued = 1 << 17;
 	strcpy(server->listen.text, "fuzz");
+	fuzz_check(dfi__visitors_init(&server->strangers, 4) == 0);
 	fuzz_check(dfi__table_create(&limits, &hooks, &server->table) == 0);
 	server->expiry_timer = evtimer_new(base, ignore, NULL);
 	fuzz_check(server->expiry_timer);
@@ -190,5 +191,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	event_free(server.expiry_timer);
 	dfi__turns_stop(&server);
 	dfi__table_destroy(server.table);
+	dfi__visitors_free(&server.strangers);
 	return 0;
 }

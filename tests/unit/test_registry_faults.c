@@ -567,6 +567,40 @@ Test(server_limits, connections_are_limited)
 	teardown();
 }
 
+#define N_SILENT 600
+
+Test(server_limits, connections_that_have_not_greeted_do_not_count)
+{
+	static struct raw silent[N_SILENT];
+	struct registry_client *second;
+	int i;
+
+	start_limited(2, 0);
+	for (i = 0; i < N_SILENT; i++)
+		raw_connect(&silent[i], dfi_registry_address(registry));
+	second = open_client(loop, registry);
+	assert_served();
+	/* There are fewer places for one user. */
+	lines_wait("it has not said hello");
+	cr_assert_eq(lines_count("it has not said hello"), 1);
+	dfi__client_close(second);
+	for (i = 0; i < N_SILENT; i++)
+		raw_close(&silent[i]);
+	teardown();
+}
+
+Test(server, what_comes_before_a_hello_is_not_hoarded)
+{
+	static const char bytes[8192] = { 0, 1, 0, 0 };
+	struct raw raw;
+
+	raw_connect(&raw, dfi_registry_address(registry));
+	raw_send_bytes(&raw, bytes, sizeof(bytes));
+	raw_expect_farewell(&raw, -EMSGSIZE);
+	raw_close(&raw);
+	assert_served();
+}
+
 /* The registry's process has descriptors for so many connections only. */
 Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
 {
@@ -583,7 +617,8 @@ Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
 	low.rlim_cur = (rlim_t)next;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
 	raw_connect(&raw, dfi_registry_address(registry));
-	raw_expect_farewell(&raw, -ENOSPC);
+	cr_assert_eq(raw_hello(&raw, WIRE_VERSION), -ENOSPC);
+	cr_assert_null(raw_read(&raw));
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 	raw_close(&raw);
 	lines_wait("one more client needs 1 file descriptor");
@@ -595,6 +630,28 @@ Test(server_limits, a_client_is_not_served_without_a_watch_on_its_process)
 
 /* The client against registries that are not as they should be. */
 
+/* As one does that strangers crowd: the third connection is served. */
+static void *close_two(void *arg)
+{
+	struct fake *fake = arg;
+	Dfi__Registry__Message *message;
+	struct raw raw;
+	int i;
+
+	close(accept(fake->fd, NULL, NULL));
+	close(accept(fake->fd, NULL, NULL));
+	raw.fd = accept(fake->fd, NULL, NULL);
+	raw.in = evbuffer_new();
+	for (i = 0; i < 3; i++) { /* hello, lease, and its end */
+		message = fake_receive(&raw);
+		fake_agree(&raw, message);
+		dfi__wire_free(message);
+	}
+	cr_assert_null(raw_read(&raw));
+	raw_close(&raw);
+	return NULL;
+}
+
 static int open_fake(const struct fake *fake, uint32_t timeout_ms)
 {
 	int ret;
@@ -603,6 +660,20 @@ static int open_fake(const struct fake *fake, uint32_t timeout_ms)
 	ret = dfi__client_open(
 	    loop, fake->address, NULL, 0, deadline_in_ms(timeout_ms), &client);
 	return ret;
+}
+
+Test(client, tries_again_if_its_connection_is_closed_without_a_word)
+{
+	struct fake fake;
+	pthread_t thread;
+
+	fake_start(&fake, NULL, NULL);
+	pthread_create(&thread, NULL, close_two, &fake);
+	cr_assert_eq(open_fake(&fake, 60000), 0, "%s", dfi_errmsg());
+	dfi__client_close(client);
+	pthread_join(thread, NULL);
+	dfi__loop_stop(loop);
+	fake_stop(&fake);
 }
 
 Test(client, a_registry_that_never_answers_is_etimedout)

@@ -446,10 +446,10 @@ Test(registry_key, replayed_bytes_do_nothing)
 /* Some say nothing, some a part of a handshake, and none goes on. */
 Test(registry_key, half_open_connections_cost_no_member_its_place)
 {
-	static struct raw raws[500];
+	static struct raw raws[700];
 	size_t i;
 
-	for (i = 0; i < 500; i++) {
+	for (i = 0; i < 700; i++) {
 		raw_connect(&raws[i], dfi_registry_address(registry));
 		if (i % 2)
 			raw_send_bytes(&raws[i], "\x16\x03\x01\x02\x00\x01", 6);
@@ -458,7 +458,7 @@ Test(registry_key, half_open_connections_cost_no_member_its_place)
 	}
 	cr_assert_eq(lines_count("others are at it"), 1);
 	lines_wait("has not finished the TLS handshake within 5 s");
-	for (i = 0; i < 500; i++) {
+	for (i = 0; i < 700; i++) {
 		drain(&raws[i]);
 		raw_close(&raws[i]);
 	}
