@@ -447,13 +447,15 @@ int main(int argc, char **argv)
 	    "user\n"
 	    "  devices  the RDMA devices of this host\n"
 	    "  config   all settings, and where their values come from\n\n"
-	    "A registry at a TCP address is asked over TLS if one of these is "
-	    "set; one on another host must be:\n"
+	    "A registry at a TCP address is asked over TLS, for which one of "
+	    "these must be set:\n"
 	    "  DFI_REGISTRY_KEY=FILE  its key file\n"
 	    "  DFI_REGISTRY_CA=FILE  who signed its certificate\n"
 	    "  DFI_REGISTRY_CERT=FILE, DFI_REGISTRY_PRIVATE_KEY=FILE  with CA, "
 	    "a certificate for this program\n"
-	    "DFI_REGISTRY_INSECURE=1 does without, on a closed test network.";
+	    "DFI_REGISTRY_INSECURE=1 does without, on a closed test network, "
+	    "or "
+	    "where all users of the host are trusted.";
 	static const struct argp argp = { arguments, parse,
 		"flows|nodes|stat|devices|config", doc, NULL, NULL, NULL };
 	struct options options = { .registry = NULL };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dfi-registry: a registry as a process of its own. It serves until SIGTERM or
- * SIGINT. On stdout there is only the address, if asked for; the library logs
- * to stderr. "dfi-registry keygen FILE" makes a key file instead.
+ * SIGINT. On stdout it says where it listens; the library logs to stderr.
+ * "dfi-registry keygen FILE" makes a key file instead.
  */
 #include <argp.h>
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include <dfi/error.h>
 #include <dfi/registry.h>
@@ -42,7 +43,8 @@ static const char doc[] =
     "ADDR is unix:PATH, unix:@NAME (an abstract socket), tcp:IP:PORT or "
     "tcp:[IPV6]:PORT, where port 0 takes any free one, and tcp:0.0.0.0:PORT "
     "and tcp:[::]:PORT are all addresses of this host. Without --listen the "
-    "registry takes an abstract socket with a random name.\n\n"
+    "registry takes an abstract socket with a random name. When it answers, it "
+    "prints where it listens.\n\n"
     "PATH has at most 107 bytes, and lies best in a directory that only you "
     "may write to: unix:$XDG_RUNTIME_DIR/dfi.sock, or, where that is not set, "
     "unix:$HOME/dfi.sock. The registry holds a lock on PATH.lock as long as it "
@@ -50,8 +52,10 @@ static const char doc[] =
     "mount the directory, not the socket: a socket that is mounted alone stays "
     "the one of a registry that has ended.\n\n"
     "Whoever reaches a registry can read and change what its members share. At "
-    "an address that other hosts can reach it therefore serves TLS 1.3 only, "
-    "and only clients that prove who they are, in one of two ways:\n\n"
+    "a Unix socket the kernel says who that is. At a TCP address, which every "
+    "user of this host can reach, also if it is a loopback address, it serves "
+    "TLS 1.3 only, and only clients that prove who they are, in one of two "
+    "ways:\n\n"
     "A key. \"dfi-registry keygen FILE\" makes a file with 256 random bits. "
     "Start the registry with --key FILE, copy the file to all hosts, and set "
     "DFI_REGISTRY_KEY to it there. Its mode must stay 0600.\n\n"
@@ -64,8 +68,8 @@ static const char doc[] =
     "Each client takes one file descriptor, and two at a Unix socket; the soft "
     "limit (ulimit -Sn) is raised to the hard one.\n\n"
     "Exit status: 0 after a signal, or if the key file was made; 64 for a "
-    "usage error; 78 if ADDR can be reached by other hosts and clients need "
-    "not prove who they are; 1 if anything else fails.\n\n"
+    "usage error; 78 if ADDR is a TCP address and clients need not prove who "
+    "they are; 1 if anything else fails.\n\n"
     "DFI_LOG=error|warn|info|debug sets how much is logged to stderr.";
 
 static const struct argp_option option_table[] = {
@@ -89,11 +93,12 @@ static const struct argp_option option_table[] = {
 	    .key = OPTION_CA,
 	    .arg = "FILE",
 	    .doc = "Serve only clients with a certificate signed by this "
-		   "authority, PEM; may be left out at a loopback address" },
+		   "authority, PEM; may be left out with --insecure" },
 	{ .name = "insecure",
 	    .key = OPTION_INSECURE,
-	    .doc = "Serve anybody, also at an address that other hosts can "
-		   "reach: for a closed test network" },
+	    .doc = "Serve anybody who reaches a TCP address: for a closed test "
+		   "network, or loopback where all users are trusted. Set "
+		   "DFI_REGISTRY_INSECURE=1 for the clients" },
 	{ .name = "allow-user",
 	    .key = OPTION_ALLOW_USER,
 	    .arg = "USER",
@@ -102,7 +107,7 @@ static const struct argp_option option_table[] = {
 		   "to the number of the registry's user there" },
 	{ .name = "print-address",
 	    .key = 'p',
-	    .doc = "Print the address as one line when it answers" },
+	    .doc = "Print only the address, as one line, when it answers" },
 	{ .name = NULL },
 };
 
@@ -195,6 +200,36 @@ static void raise_file_limit(void)
 	}
 }
 
+/* Before it serves: whatever the start waits for, nobody has to wait, too. */
+static void end_early(int number)
+{
+	(void)number;
+	_exit(EXIT_SUCCESS);
+}
+
+static void on_signals(void (*handler)(int number))
+{
+	struct sigaction action = { .sa_handler = handler };
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+}
+
+/* Where it listens; false if that was asked for and can't be said. */
+static bool announce(const struct options *options, const char *address)
+{
+	if (options->print_address)
+		printf("%s\n", address);
+	else
+		printf("dfi-registry: listens at %s\n", address);
+	if (!fflush(stdout) || !options->print_address)
+		return true;
+	fprintf(stderr, "dfi-registry: the address can't be written: %s\n",
+	    strerror(errno));
+	return false;
+}
+
 static int serve(const struct options *options)
 {
 	struct dfi_registry *registry;
@@ -205,17 +240,19 @@ static int serve(const struct options *options)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
+	on_signals(end_early);
 	ret = dfi_registry_start(&options->attr, &registry);
 	if (ret)
 		return fail(ret);
-	if (options->print_address) {
-		puts(dfi_registry_address(registry));
-		fflush(stdout);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	if (announce(options, dfi_registry_address(registry))) {
+		sigwait(&signals, &number);
+		ret = EXIT_SUCCESS;
+	} else {
+		ret = EXIT_FAILURE;
 	}
-	sigwait(&signals, &number);
 	dfi_registry_stop(registry);
-	return EXIT_SUCCESS;
+	return ret;
 }
 
 int main(int argc, char **argv)

@@ -145,7 +145,7 @@ enum {
  * there. -ETIMEDOUT: no answer in time. -EPROTO: what answers is no registry,
  * one of another version, or one without TLS. -EACCES: it belongs to another
  * user, or it and this process don't have the same key, or don't accept each
- * other's certificates. -EPERM: a routable address, and no key or CA to know
+ * other's certificates. -EPERM: a TCP address, and no key or CA to know
  * the registry by. -ENOSPC: the registry is full. -ENOTCONN: it died, or was
  * stopped, meanwhile; another attempt may find it again. -EHOSTUNREACH: the
  * network doesn't lead to its machine. -ENOMEM, -EMFILE, -EIO.

@@ -10,9 +10,9 @@
  *
  * Whoever reaches a registry learns how to reach into its members' memory.
  * Over a Unix socket, only processes of the same user or of root are served,
- * and those of users that are named. Over TCP, TLS 1.3 with a key file or with
- * certificates makes sure of both sides; at an address that other hosts can
- * reach, one of them is required.
+ * and those of users that are named. Over TCP, which every user of the host can
+ * reach also at a loopback address, TLS 1.3 with a key file or with
+ * certificates makes sure of both sides.
  */
 #ifndef DFI_REGISTRY_H
 #define DFI_REGISTRY_H
@@ -29,9 +29,10 @@ struct dfi_registry;
 /* Of a registry, and of the contexts that join it (dfi_attr.registry_flags). */
 enum {
 	/*
-	 * For a closed test network: serve, or join, a registry at a routable
-	 * address where nobody proves who he is. The registry's log says so at
-	 * every start. What TLS does is not changed by it.
+	 * For a closed test network, or loopback on a host whose users are all
+	 * trusted: serve, or join, a registry at a TCP address where nobody
+	 * proves who he is. The registry's log says so at every start. What TLS
+	 * does is not changed by it.
 	 */
 	DFI_REGISTRY_INSECURE = 1,
 };
@@ -70,7 +71,7 @@ struct dfi_registry_attr {
 	 * that dfi_registry_key_create() made, of which all members have a
 	 * copy. Or cert, with what leads to its CA, and private_key; then
 	 * clients prove themselves by certificates that ca signed. Without ca
-	 * they do not, which is for loopback only. NULL: none.
+	 * they do not, which takes DFI_REGISTRY_INSECURE. NULL: none.
 	 */
 	const char *key;
 	const char *ca;
@@ -119,8 +120,8 @@ struct dfi_registry_attr {
  *
  * -EINVAL: a size of 0, an unknown flag, listen is not an address, or a file is
  * missing, not what it should be, or not secret. -E2BIG: the struct is newer
- * than the library. -EPERM: a routable address, and nothing by which clients
- * prove who they are. -EEXIST: the address is in use, or the path is another
+ * than the library. -EPERM: a TCP address, and nothing by which clients prove
+ * who they are. -EEXIST: the address is in use, or the path is another
  * kind of file, or a leftover socket whose lock can't be had. -EBUSY: another
  * process holds that lock, and nobody answers at the path for 2 s. -ENOENT,
  * -EACCES: no such directory, or no right to use it. -EMFILE, -ENOMEM, -EIO.

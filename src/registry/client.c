@@ -437,15 +437,19 @@ static int prepare(const char *text, const struct registry_security *security,
 	if (!security)
 		security = &none;
 	ret = dfi__tls_create(TLS_CLIENT, security, tls);
-	if (ret || *tls || security->insecure ||
-	    !dfi__address_is_routable(address))
+	if (ret || *tls || security->insecure)
 		return ret;
 	return dfi__fail(-EPERM,
-	    "registry address '%s' is not a loopback address, and nothing "
-	    "proves who answers there: set DFI_REGISTRY_KEY to the registry's "
-	    "key file, or DFI_REGISTRY_CA and the like to certificates, or, on "
-	    "a closed test network, DFI_REGISTRY_INSECURE=1",
-	    text);
+	    "registry address '%s'%s, and nothing proves who answers there: "
+	    "set DFI_REGISTRY_KEY to the registry's key file, or "
+	    "DFI_REGISTRY_CA and the like to certificates, or, %s, "
+	    "DFI_REGISTRY_INSECURE=1",
+	    text,
+	    dfi__address_is_routable(address)
+		? " is not a loopback address"
+		: " is open to every user of this machine",
+	    dfi__address_is_routable(address) ? "on a closed test network"
+					      : "where all users are trusted");
 }
 
 struct opening {

@@ -92,7 +92,7 @@ struct registry_event {
  * connection, however long the process is stopped.
  *
  * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of
- * security's is not as it must be. -EPERM: a routable address, and nothing that
+ * security's is not as it must be. -EPERM: a TCP address, and nothing that
  * proves who is there. -ECONNREFUSED: nobody answers there. -EACCES: either
  * side runs as a user that the other does not trust, or has no key or
  * certificate that it accepts. -EPROTO: the peer speaks another version, or is

@@ -194,19 +194,26 @@ static int check_exposure(const struct address *address,
 		dfi__log(DFI_LOG_WARN,
 		    "registry %s: INSECURE: whoever reaches this address can "
 		    "read and change what the members' memory holds; only for "
-		    "a closed test network",
+		    "a closed test network, or loopback where all users are "
+		    "trusted",
 		    text);
 		return 0;
 	}
-	if (!dfi__address_is_routable(address) || proved)
+	if (dfi__address_is_unix(address) || proved)
 		return 0;
 	return dfi__fail(-EPERM,
-	    "registry address '%s' is not a loopback address: whoever reaches "
-	    "it could read and change what the members' memory holds; give it "
-	    "a key (made by 'dfi-registry keygen FILE'), or a certificate, its "
-	    "private key and a certificate authority for its clients, or say "
-	    "--insecure on a closed test network",
-	    text);
+	    "registry address '%s'%s: whoever reaches it could read and change "
+	    "what the members' memory holds; give it a key (made by "
+	    "'dfi-registry keygen FILE'), or a certificate, its private key "
+	    "and a certificate authority for its clients, or %s say --insecure "
+	    "(DFI_REGISTRY_INSECURE)",
+	    text,
+	    dfi__address_is_routable(address)
+		? " is not a loopback address"
+		: " is open to every user of this machine",
+	    dfi__address_is_routable(address)
+		? "on a closed test network"
+		: "take a Unix socket, or, where all users are trusted,");
 }
 
 /* What clients must prove; *tls is NULL if nothing. */

@@ -187,11 +187,20 @@ Test(registry_tcp, with_a_key_serves_flows_at_a_routable_address)
 	flow_at(text);
 }
 
-Test(registry_tcp, without_a_key_serves_flows_at_loopback)
+Test(registry_tcp, without_a_key_serves_flows_at_loopback_if_that_is_said)
 {
-	struct dfi_registry *registry = start("tcp:127.0.0.1:0", NULL);
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct dfi_registry *registry;
 	struct dfi *from, *to;
 
+	attr.listen = "tcp:127.0.0.1:0";
+	assert_error(dfi_registry_start(&attr, &registry), -EPERM, "keygen",
+	    "--insecure");
+	attr.flags = DFI_REGISTRY_INSECURE;
+	cr_assert_eq(dfi_registry_start(&attr, &registry), 0);
+	assert_error(
+	    join(registry, NULL, &from), -EPERM, "DFI_REGISTRY_INSECURE");
+	setenv("DFI_REGISTRY_INSECURE", "1", 1);
 	cr_assert_eq(join(registry, NULL, &from), 0, "%s", dfi_errmsg());
 	cr_assert_eq(join(registry, NULL, &to), 0, "%s", dfi_errmsg());
 	run_flow(from, to);

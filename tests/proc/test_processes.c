@@ -327,6 +327,8 @@ Test(processes, forked_child_does_not_hide_it_from_a_registry_over_tcp)
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 	attr.listen = "tcp:127.0.0.1:0";
+	attr.flags = DFI_REGISTRY_INSECURE;
+	setenv("DFI_REGISTRY_INSECURE", "1", 1);
 	cr_assert_eq(
 	    dfi_registry_start(&attr, &registry), 0, "%s", dfi_errmsg());
 	address = dfi_registry_address(registry);

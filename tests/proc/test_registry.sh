@@ -98,6 +98,8 @@ does_not_start 64 "unknown argument" keygen "$tmp/key" more
 does_not_start 64 "unknown argument" serve
 does_not_start 78 "keygen" --listen tcp:0.0.0.0:0
 does_not_start 78 "loopback" --listen "tcp:[::]:0"
+does_not_start 78 "every user" --listen tcp:127.0.0.1:0
+does_not_start 78 "--insecure" --listen "tcp:[::1]:0"
 does_not_start 1 "No such file" --listen tcp:0.0.0.0:0 --key "$tmp/missing"
 chmod 640 "$tmp/other"
 does_not_start 1 "0600" --listen tcp:0.0.0.0:0 --key "$tmp/other"
@@ -109,7 +111,7 @@ address=tcp:127.0.0.1:${address##*:}
 serves DFI_REGISTRY_KEY="$tmp/key"
 for _ in 1 2 3; do
 	refuses "another key" DFI_REGISTRY_KEY="$tmp/other"
-	refuses "set DFI_REGISTRY_KEY" A=B
+	refuses "set DFI_REGISTRY_KEY" DFI_REGISTRY_INSECURE=1
 done
 chmod 644 "$tmp/other"
 refuses "0600" DFI_REGISTRY_KEY="$tmp/other"
@@ -128,6 +130,38 @@ counts "$tmp/registry" "neither key nor certificate" 1
 counts "$tmp/registry" "warn:" 2
 stop
 
+# Without options, too, it says where it is.
+: > "$tmp/address"
+"$bin/dfi-registry" > "$tmp/address" 2> "$tmp/registry" &
+registry=$!
+await "$tmp/address"
+has "$tmp/address" "listens at unix:@dfi-registry-$registry-"
+address=$(sed 's/.*listens at //' "$tmp/address")
+serves A=B
+stop
+if "$bin/dfi-registry" --print-address > /dev/full 2> "$tmp/err"; then
+	fail "it serves at an address that it could not print"
+fi
+has "$tmp/err" "No space left"
+
+# A signal ends it also while it waits for another one's lock.
+(umask 077 && exec flock --no-fork "$tmp/socket.lock" sleep 300) &
+holder=$!
+until [ -e "$tmp/socket.lock" ]; do sleep 0.05; done
+until ! flock -n "$tmp/socket.lock" true; do sleep 0.05; done
+"$bin/dfi-registry" --listen "unix:$tmp/socket" > "$tmp/out" 2> "$tmp/registry" &
+registry=$!
+# It has done something about SIGTERM, the 15th.
+until awk '/^Sig(Blk|Cgt)/ && $2 ~ /[4-7c-f]...$/ { found = 1 }
+	END { exit !found }' "/proc/$registry/status"; do
+	kill -0 "$registry" 2> /dev/null || fail "$(cat "$tmp/registry")"
+	sleep 0.01
+done
+stop
+kill "$holder"
+wait "$holder" || :
+[ ! -s "$tmp/registry" ] || fail "the start went on: $(cat "$tmp/registry")"
+
 soft=$(ulimit -Sn)
 ulimit -Sn 64
 start
@@ -140,7 +174,8 @@ for _ in 1 2; do
 	start --listen tcp:0.0.0.0:0 --insecure
 	address=tcp:127.0.0.1:${address##*:}
 	counts "$tmp/registry" "INSECURE" 1
-	serves A=B
+	serves DFI_REGISTRY_INSECURE=1
+	refuses "DFI_REGISTRY_INSECURE=1" A=B
 	refuses "does not speak TLS" DFI_REGISTRY_KEY="$tmp/key"
 	stop
 done

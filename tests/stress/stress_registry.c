@@ -262,7 +262,9 @@ int main(void)
 
 		attr.listen = round % 3 ? "tcp:127.0.0.1:0" : NULL;
 		attr.key = round % 3 == 2 ? key : NULL;
+		attr.flags = round % 3 == 1 ? DFI_REGISTRY_INSECURE : 0;
 		stress.security.key = attr.key;
+		stress.security.insecure = round % 3 == 1;
 		atomic_store(&stress.stopping, false);
 		atomic_store(&stress.rounds, 0);
 		if (dfi_registry_start(&attr, &registry) ||

@@ -47,12 +47,16 @@ const char *fresh_address(const char *name)
 	return fresh;
 }
 
+const struct registry_security insecure = { .insecure = true };
+
 struct dfi_registry *start_at(const char *listen)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	struct dfi_registry *registry;
 
 	attr.listen = listen;
+	if (listen && !strncmp(listen, "tcp:", 4))
+		attr.flags = DFI_REGISTRY_INSECURE;
 	cr_assert_eq(dfi_registry_start(&attr, &registry), 0, "%s: %s", listen,
 	    dfi_errmsg());
 	return registry;
@@ -72,7 +76,7 @@ struct registry_client *open_client(
 	struct registry_client *client;
 
 	cr_assert_eq(dfi__client_open(loop, dfi_registry_address(registry),
-			 NULL, 60000, soon(), &client),
+			 &insecure, 60000, soon(), &client),
 	    0, "%s", dfi_errmsg());
 	return client;
 }

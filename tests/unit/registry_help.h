@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "registry/client.h"
+#include "registry/security.h"
 #include "registry/wire.h"
 
 /* A deadline that only a hanging test reaches. */
@@ -25,7 +26,10 @@ int64_t soon(void);
 /* "unix:PATH" in a directory of its own, removed at exit; once per test. */
 const char *fresh_address(const char *name);
 
-/* Start at an address, or NULL. */
+/* What a client needs where nobody proves anything: at start_at()'s TCP. */
+extern const struct registry_security insecure;
+
+/* Start at an address, or NULL; insecurely at a TCP address. */
 struct dfi_registry *start_at(const char *listen);
 
 struct loop *start_loop(void);

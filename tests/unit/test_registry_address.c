@@ -68,7 +68,9 @@ static int open_error(const char *address)
 	struct registry_client *client;
 	int ret;
 
-	ret = dfi__client_open(loop, address, NULL, 0, soon(), &client);
+	ret = dfi__client_open(loop, address, &insecure, 0, soon(), &client);
+	if (!ret)
+		dfi__client_close(client);
 	dfi__loop_stop(loop);
 	return ret;
 }
@@ -76,6 +78,37 @@ static int open_error(const char *address)
 static const char *path_of(const char *address)
 {
 	return address + strlen("unix:");
+}
+
+static int open_error_of_stranger(const char *address)
+{
+	struct loop *loop = start_loop();
+	struct registry_client *client;
+	int ret;
+
+	ret = dfi__client_open(loop, address, NULL, 0, soon(), &client);
+	dfi__loop_stop(loop);
+	return ret;
+}
+
+/* Every user of the host reaches it, and may answer there. */
+Test(address, of_loopback_is_eperm_without_proof_or_a_flag)
+{
+	static const char *const loopback[] = { "tcp:127.0.0.1:0",
+		"tcp:127.9.9.9:7000", "tcp:[::1]:7000",
+		"tcp:[::ffff:127.0.0.1]:1" };
+	size_t i;
+
+	for (i = 0; i < sizeof(loopback) / sizeof(loopback[0]); i++) {
+		cr_assert_eq(start_error(loopback[i]), -EPERM);
+		cr_assert_not_null(strstr(dfi_errmsg(), "dfi-registry keygen"));
+		cr_assert_not_null(strstr(dfi_errmsg(), "every user"));
+		cr_assert_not_null(strstr(dfi_errmsg(), "--insecure"));
+		cr_assert_eq(open_error_of_stranger(loopback[i]), -EPERM);
+		cr_assert_not_null(strstr(dfi_errmsg(), "DFI_REGISTRY_KEY"));
+		cr_assert_not_null(
+		    strstr(dfi_errmsg(), "DFI_REGISTRY_INSECURE=1"));
+	}
 }
 
 Test(address, a_routable_one_is_eperm_and_the_text_says_what_to_do)
@@ -89,7 +122,7 @@ Test(address, a_routable_one_is_eperm_and_the_text_says_what_to_do)
 		cr_assert_eq(start_error(routable[i]), -EPERM);
 		cr_assert_not_null(strstr(dfi_errmsg(), "dfi-registry keygen"));
 		cr_assert_not_null(strstr(dfi_errmsg(), "loopback"));
-		cr_assert_eq(open_error(routable[i]), -EPERM);
+		cr_assert_eq(open_error_of_stranger(routable[i]), -EPERM);
 		cr_assert_not_null(strstr(dfi_errmsg(), "DFI_REGISTRY_KEY"));
 	}
 }
@@ -131,14 +164,17 @@ Test(address, the_longest_path_is_accepted_and_one_more_is_not)
 
 Test(address, port_zero_is_answered_with_the_port_that_was_taken)
 {
-	struct dfi_registry *registry = start_at("tcp:127.0.0.1:0");
+	struct dfi_registry *registry = start_at("tcp:127.0.0.1:0"), *second;
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	unsigned port = 0;
 
 	cr_assert_eq(
 	    sscanf(dfi_registry_address(registry), "tcp:127.0.0.1:%u", &port),
 	    1);
 	cr_assert_gt(port, 0);
-	cr_assert_eq(start_error(dfi_registry_address(registry)), -EEXIST);
+	attr.listen = dfi_registry_address(registry);
+	attr.flags = DFI_REGISTRY_INSECURE;
+	cr_assert_eq(dfi_registry_start(&attr, &second), -EEXIST);
 	dfi_registry_stop(registry);
 }
 

@@ -64,9 +64,9 @@ static void open_with(const char *listen, uint32_t lease_ms)
 	snprintf(
 	    address, sizeof(address), "%s", dfi_registry_address(registry));
 	loop = start_loop();
-	cr_assert_eq(
-	    dfi__client_open(loop, address, NULL, lease_ms, soon(), &client), 0,
-	    "%s", dfi_errmsg());
+	cr_assert_eq(dfi__client_open(
+			 loop, address, &insecure, lease_ms, soon(), &client),
+	    0, "%s", dfi_errmsg());
 	ear_init(&ear);
 	cr_assert_eq(
 	    dfi__client_watch(client, "p/", ear_hear, &ear, soon(), &watch), 0);
@@ -262,6 +262,7 @@ Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
 	attr.registry = dfi_registry_address(registry);
 	/* Or it would end before the registry is lost, if this stood still. */
 	attr.lease_ttl_ms = 3 * LEASE_MS;
+	attr.registry_flags = DFI_REGISTRY_INSECURE;
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_barrier_open(dfi, "b", 2, 0, &barrier), 0);
 	cr_assert_eq(dfi_sequencer_create(dfi, "s", 0, &creator), 0);

@@ -198,8 +198,8 @@ Test(registry_key, a_client_without_one_is_told_at_once)
 {
 	int64_t start = clock_now_ns();
 
-	expect_refusal(
-	    NULL, -EACCES, "DFI_REGISTRY_KEY", "neither key nor certificate");
+	expect_refusal(&insecure, -EACCES, "DFI_REGISTRY_KEY",
+	    "neither key nor certificate");
 	/* Not when its patience, a minute, is over. */
 	cr_assert_lt(clock_now_ns() - start, INT64_C(20) * NS_PER_S);
 }
@@ -564,7 +564,7 @@ Test(registry_key, does_not_fit_a_registry_without_one)
 	    strstr(dfi_errmsg(), "does not speak TLS"), "%s", dfi_errmsg());
 	lines_wait("it speaks TLS");
 	cr_assert_eq(lines_count("it speaks TLS"), 1);
-	cr_assert_eq(open_at(dfi_registry_address(plain), NULL), 0);
+	cr_assert_eq(open_at(dfi_registry_address(plain), &insecure), 0);
 	dfi_registry_stop(plain);
 }
 
@@ -687,8 +687,8 @@ Test(registry_certificates, a_client_with_a_key_is_refused)
 
 Test(registry_certificates, a_client_without_anything_is_refused)
 {
-	expect_refusal(
-	    NULL, -EACCES, "DFI_REGISTRY_CA", "neither key nor certificate");
+	expect_refusal(&insecure, -EACCES, "DFI_REGISTRY_CA",
+	    "neither key nor certificate");
 }
 
 /* The member of the first registry goes on meanwhile. */
@@ -739,19 +739,23 @@ Test(registry_certificates, a_client_makes_no_registry)
 	expect_unfit_server("client", "authority signed");
 }
 
-Test(registry_certificates, of_clients_may_be_left_out_at_loopback_only)
+Test(registry_certificates, of_clients_may_be_left_out_if_that_is_said)
 {
 	struct dfi_registry_attr attr = certified;
 	struct registry_security trusting = { .ca = good.ca };
 	struct dfi_registry *one_sided;
 
 	attr.ca = NULL;
+	cr_assert_eq(dfi_registry_start(&attr, &one_sided), -EPERM);
+	attr.flags = DFI_REGISTRY_INSECURE;
 	cr_assert_eq(dfi_registry_start(&attr, &one_sided), 0);
+	attr.flags = 0;
 	cr_assert_eq(open_at(dfi_registry_address(one_sided), &trusting), 0,
 	    "%s", dfi_errmsg());
 	cr_assert_eq(open_at(dfi_registry_address(one_sided), &good), 0, "%s",
 	    dfi_errmsg());
-	cr_assert_eq(open_at(dfi_registry_address(one_sided), NULL), -EACCES);
+	cr_assert_eq(
+	    open_at(dfi_registry_address(one_sided), &insecure), -EACCES);
 	dfi_registry_stop(one_sided);
 	attr.listen = "tcp:0.0.0.0:0";
 	cr_assert_eq(dfi_registry_start(&attr, &one_sided), -EPERM);
@@ -857,7 +861,6 @@ Test(registry_certificates, are_files_whose_faults_are_named)
 
 Test(registry_insecure, is_said_at_every_start_and_by_both_sides)
 {
-	struct registry_security insecure = { .insecure = true };
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	const char *ip = routable_address();
 	char text[96];
