@@ -140,6 +140,14 @@ struct registry_client {
 	_Atomic int64_t busy_until; /* processors, as callers have found */
 };
 
+/* A client that is not connected. -ENOMEM, -EIO. */
+int dfi__client_new(
+    struct loop *loop, const char *address, struct registry_client **client);
+/* Have the loop serve a connected socket, which it takes. -ENOMEM. */
+int dfi__client_start(struct registry_client *client, int fd);
+/* Disconnect, wait for the callers, free. */
+void dfi__client_destroy(struct registry_client *client);
+
 /*
  * As dfi__client_call(), for a put; flags are those of client.h. If it succeeds
  * the key is kept. over: see dfi__client_put_unless(), or NULL.
