@@ -200,7 +200,7 @@ static void raise_file_limit(void)
 	}
 }
 
-/* Before it serves: whatever the start waits for, nobody has to wait, too. */
+/* While it starts: whatever the start waits for. */
 static void end_early(int number)
 {
 	(void)number;

@@ -52,8 +52,9 @@ static bool go_on(struct acceptor *acceptor, int err)
 	}
 	if (!somebody_waits(acceptor->fd))
 		return false;
+	/* Next turn: libevent closes what it owns only then. */
 	if (acceptor->hooks.failed(acceptor->arg, err))
-		return true;
+		return false;
 	/* The socket stays readable: without a pause this would spin. */
 	event_del(acceptor->readable);
 	evtimer_add(acceptor->pause, &pause);

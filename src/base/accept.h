@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accepting connections on a loop, a bounded number in each turn: strangers who
- * connect at full speed can't keep the loop from its other events.
+ * Accepting connections on a loop, a bounded number in each turn: strangers
+ * that connect at full speed can't keep the loop from its other events.
  */
 #ifndef DFI_BASE_ACCEPT_H
 #define DFI_BASE_ACCEPT_H
@@ -15,8 +15,8 @@ struct accept_hooks {
 	/* A connection, non-blocking and closed by exec(), which it owns. */
 	void (*accepted)(void *arg, int fd);
 	/*
-	 * accept() failed for want of err: descriptors or memory. true: there
-	 * is room now, try again; false: pause.
+	 * accept() failed with err: no descriptors, or no memory. true: there
+	 * is room in the loop's next turn; false: pause.
 	 */
 	bool (*failed)(void *arg, int err);
 	/* A pause is over; NULL is allowed. */

@@ -253,8 +253,8 @@ static void start_handshake(struct visitor *visitor)
 }
 
 /*
- * Whether so many bytes have come. Else it is called again when they have, or
- * when they can't come any more: then the visitor is freed.
+ * Whether n bytes have come. If not, the caller is called again when they have,
+ * or when the peer sends no more: then the visitor is freed.
  */
 static bool has_come(struct visitor *visitor, int n)
 {

@@ -2,7 +2,7 @@
 /*
  * The directory may be open to everybody, as /tmp is. So the lock file is never
  * followed through a symbolic link, and counts only if no other user can open
- * it: who can open a file can lock it for ever.
+ * it: a process that can open a file can lock it for ever.
  */
 #include "path_lock.h"
 

@@ -16,7 +16,7 @@ struct registry_security {
 	const char *ca;          /* who signs the other side's certificate */
 	const char *cert;        /* one's own, with what leads to the CA */
 	const char *private_key; /* of cert */
-	bool insecure;           /* nothing is allowed, too */
+	bool insecure;           /* without any of it */
 	bool has_user;           /* at a Unix socket, user is trusted, too */
 	uid_t user;
 };

@@ -96,7 +96,7 @@ static void on_accept(void *arg, int fd)
 	dfi__server_settle(server);
 }
 
-/* Whoever has not proved anything makes room for who waits. */
+/* A connection that has proved nothing makes room for one that waits. */
 static bool on_accept_error(void *arg, int err)
 {
 	struct server *server = arg;

@@ -102,8 +102,8 @@ struct server {
 };
 
 /*
- * A new client on socket fd, which becomes the session's, or is closed. Whoever
- * may not be served is told so and closed at once.
+ * A new client on socket fd, which becomes the session's, or is closed. Another
+ * user is told why and closed at once.
  */
 void dfi__session_open(struct server *server, int fd);
 

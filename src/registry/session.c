@@ -505,7 +505,7 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease)
 		session->ttl_ms));
 }
 
-/* Who is there, and whether he may be. */
+/* Find out whose connection it is, and whether that user is served. */
 static int identify(struct session *session, int fd)
 {
 	struct server *server = session->server;

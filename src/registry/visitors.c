@@ -16,7 +16,7 @@
 /* At most this part of the process's descriptors. */
 #define FILES_PART 8
 #define PLACES_MIN 8
-/* Of so many random ones, that of the largest origin goes. */
+/* Random ones to choose from: that of the largest origin goes. */
 #define CANDIDATES 8
 /* For one of an origin that has half of the places. */
 #define SEARCHES 64

@@ -43,13 +43,13 @@ bool dfi__visitors_address(
     const struct visitor_room *room, int fd, uint32_t *origin);
 
 /*
- * Who has to go before one of this origin may enter, or NULL. The caller ends
- * that connection, for which dfi__visitors_leave() is called.
+ * The one that has to go before another of this origin may enter, or NULL. The
+ * caller ends that connection, and calls dfi__visitors_leave() for it.
  */
 struct visitor_place *dfi__visitors_excess(
     struct visitor_room *room, uint32_t origin);
 
-/* One that goes so that its descriptor is free; NULL: nobody is there. */
+/* One that goes so that its descriptor is free; NULL: the room is empty. */
 struct visitor_place *dfi__visitors_any(struct visitor_room *room);
 
 /* The room is not full. */

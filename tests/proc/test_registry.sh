@@ -130,7 +130,7 @@ counts "$tmp/registry" "neither key nor certificate" 1
 counts "$tmp/registry" "warn:" 2
 stop
 
-# Without options, too, it says where it is.
+# Without options it says where it listens.
 : > "$tmp/address"
 "$bin/dfi-registry" > "$tmp/address" 2> "$tmp/registry" &
 registry=$!

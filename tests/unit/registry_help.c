@@ -200,15 +200,22 @@ static void raw_open(struct raw *raw, int fd)
 	raw->last_id = 0;
 }
 
+void raw_connect_with(struct raw *raw, int fd, const char *text)
+{
+	struct address address;
+
+	cr_assert_eq(dfi__address_parse(text, &address), 0);
+	cr_assert_eq(connect(fd, &address.socket.any, address.size), 0);
+	raw_open(raw, fd);
+}
+
 void raw_connect(struct raw *raw, const char *text)
 {
 	struct address address;
-	int fd;
 
 	cr_assert_eq(dfi__address_parse(text, &address), 0);
-	fd = socket(address.socket.any.sa_family, SOCK_STREAM, 0);
-	cr_assert_eq(connect(fd, &address.socket.any, address.size), 0);
-	raw_open(raw, fd);
+	raw_connect_with(
+	    raw, socket(address.socket.any.sa_family, SOCK_STREAM, 0), text);
 }
 
 void raw_close(struct raw *raw)

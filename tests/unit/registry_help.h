@@ -62,6 +62,8 @@ struct raw {
 };
 
 void raw_connect(struct raw *raw, const char *address);
+/* By a socket that is there already. */
+void raw_connect_with(struct raw *raw, int fd, const char *address);
 void raw_close(struct raw *raw);
 void raw_send_bytes(struct raw *raw, const void *bytes, size_t size);
 /* Gives the request its number. */

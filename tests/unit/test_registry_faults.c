@@ -589,6 +589,38 @@ Test(server_limits, connections_that_have_not_greeted_do_not_count)
 	teardown();
 }
 
+/* It gets in, if only to be told that there is none for its process. */
+Test(server_limits, silent_connections_give_their_descriptors_to_others)
+{
+	struct raw silent[4], other, raw;
+	int next = 0, n_ended = 0, i;
+	struct rlimit before, low;
+	char byte;
+
+	start_limited(0, 0);
+	for (i = 0; i < 4; i++)
+		raw_connect(&silent[i], dfi_registry_address(registry));
+	connect_greeted(&other); /* so the others have been accepted */
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	raw.fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	low = before;
+	while (fcntl(next, F_GETFD) >= 0)
+		next++;
+	low.rlim_cur = (rlim_t)next;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	raw_connect_with(&raw, raw.fd, dfi_registry_address(registry));
+	cr_assert_eq(raw_hello(&raw, WIRE_VERSION), -ENOSPC);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	raw_close(&raw);
+	raw_close(&other);
+	for (i = 0; i < 4; i++) {
+		n_ended += recv(silent[i].fd, &byte, 1, MSG_DONTWAIT) == 0;
+		raw_close(&silent[i]);
+	}
+	cr_assert_eq(n_ended, 1);
+	teardown();
+}
+
 Test(server, what_comes_before_a_hello_is_not_hoarded)
 {
 	static const char bytes[8192] = { 0, 1, 0, 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has to go from a room of connections that have proved nothing.
+ * Which connection has to go from a room of those that have proved nothing.
  */
 #include <criterion/criterion.h>
 #include <sys/resource.h>
