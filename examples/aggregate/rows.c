@@ -13,6 +13,11 @@
 
 #define ALIGNMENT 64
 
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
 static uint64_t align(uint64_t size)
 {
 	return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -47,16 +52,31 @@ static int map(struct rows *rows, size_t size, int protection)
 	return 0;
 }
 
+/* With vm.memfd_noexec=2, memory files must say that they are not executed. */
+static int new_memory(void)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create("aggregate", flags | MFD_NOEXEC_SEAL);
+
+	/* Older kernels do not know the flag. */
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("aggregate", flags);
+	if (fd >= 0)
+		return fd;
+	return complain("no memory for the file's rows: memfd_create: %s%s",
+	    strerror(errno),
+	    errno == EACCES ? " (see the setting vm.memfd_noexec)" : "");
+}
+
 int rows_create(struct rows *rows, const struct rows_header *wanted)
 {
 	struct rows_header header = *wanted;
 	int err = 0;
 
 	place(&header);
-	*rows = (struct rows){ .fd = memfd_create("aggregate",
-				   MFD_CLOEXEC | MFD_ALLOW_SEALING) };
+	*rows = (struct rows){ .fd = new_memory() };
 	if (rows->fd < 0)
-		return complain("memfd_create: %s", strerror(errno));
+		return -1;
 	/* What there is no memory for is said here, not by a signal later. */
 	if (ftruncate(rows->fd, (off_t)header.size))
 		err = errno;

@@ -42,3 +42,4 @@ runs dfi-bench shuffle --procs 2 --tuple-size 16 --seconds 0.01 --repeat 1
 seq 100 | sed '1i a' > "$tmp/table.csv"
 runs radix_join --nodes 2 --inner-csv "$tmp/table.csv" --inner-key a \
 	--outer-csv "$tmp/table.csv" --outer-key a
+runs aggregate "select a, count(*) from \"$tmp/table.csv\" group by a"
