@@ -4,6 +4,7 @@
  * the rest of the program works with valid options.
  */
 #include "options.h"
+#include "../../common/nearest.h"
 #include "arguments.h"
 #include "platform.h"
 
@@ -441,6 +442,8 @@ void options_parse(struct options *options, int argc, char **argv)
 	options->timeout_ms = 60000;
 	options->image_fd = -1;
 	argp_err_exit_status = 2;
+	if (options_check(descriptions, argv))
+		exit(2);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &parsing))
 		exit(2);
 }

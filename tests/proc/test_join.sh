@@ -308,7 +308,7 @@ refuse 2 'not local or none' --baseline remote
 refuse 2 'not repartition, replicate or auto' --strategy fragment
 refuse 2 'the baseline has no --strategy' --baseline local --strategy auto
 refuse 2 'is no option' 16M
-refuse 2 'unrecognized' --outre 5
+refuse 2 '--outre.*--outer' --outre 5
 
 # --- A node dies -------------------------------------------------------------
 
