@@ -45,6 +45,7 @@ struct session {
 	struct event *death;   /* of the client's process, or NULL */
 	pid_t pid;             /* of its process; 0: not known */
 	uint64_t lease;        /* 0: none */
+	uint64_t expired_at;   /* the lease: at this revision; or 0 */
 	uint64_t client;       /* see Hello in dfi_registry.proto, */
 	uint64_t connection;   /* likewise */
 	size_t snapshot_bytes; /* of the output, at most: of snapshots */
@@ -97,6 +98,7 @@ struct server {
 	struct turns turns;
 	uint32_t users[DFI_MAX_REGISTRY_USERS]; /* that are served, too */
 	uint32_t n_users;
+	bool has_expired; /* some live session may be, see expired_at */
 	bool accept_failing;
 	int64_t expiry_due; /* when expiry_timer fires; INT64_MAX: not set */
 };
@@ -125,6 +127,13 @@ void dfi__session_doom(struct session *session, const char *fmt, ...)
 void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
     enum table_event_type type, const struct table_item *item);
 void dfi__session_expired(void *arg, void *holder, uint64_t lease);
+
+/*
+ * Refuse the clients whose leases have expired, once they have been told of
+ * that: a client that was only stopped learns what it has lost before it comes
+ * back.
+ */
+void dfi__session_refuse_expired(struct server *server);
 
 /* Write the output of a session that is in server.unsent, and take it out. */
 void dfi__session_flush(struct session *session);

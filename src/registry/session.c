@@ -499,10 +499,31 @@ void dfi__session_expired(void *arg, void *holder, uint64_t lease)
 	(void)arg;
 	(void)lease;
 	session->lease = 0;
-	dfi__session_refuse(session, 0,
-	    dfi__fail(-ETIMEDOUT,
-		"the client's lease has expired: no sign of life for %u ms",
-		session->ttl_ms));
+	session->expired_at = dfi__table_revision(session->server->table);
+	session->server->has_expired = true;
+}
+
+void dfi__session_refuse_expired(struct server *server)
+{
+	struct session *session = TAILQ_FIRST(&server->live), *next;
+	uint64_t told = dfi__table_told(server->table);
+
+	if (!server->has_expired)
+		return;
+	server->has_expired = false;
+	for (; session; session = next) {
+		next = TAILQ_NEXT(session, link);
+		if (!session->expired_at)
+			continue;
+		if (session->expired_at > told)
+			server->has_expired = true;
+		else
+			dfi__session_refuse(session, 0,
+			    dfi__fail(-ETIMEDOUT,
+				"the client's lease has expired: no sign of "
+				"life for %u ms",
+				session->ttl_ms));
+	}
 }
 
 /* Find out whose connection it is, and whether that user is served. */

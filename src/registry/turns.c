@@ -208,6 +208,7 @@ void dfi__server_settle(struct server *server)
 
 	do {
 		dfi__turns_tell(server);
+		dfi__session_refuse_expired(server);
 		free_doomed(server);
 		while ((session = TAILQ_FIRST(&server->unsent)))
 			dfi__session_flush(session);
