@@ -595,13 +595,14 @@ int dfi_target_consume_slow(struct dfi_target *target, const void **tuple)
 int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 {
 	TARGET_CALL(target, TARGET_SHARED(target));
-	struct dfi_target_head *head = &target->head;
+	struct dfi_target_head *head;
 	int ret = check_free(target);
 
 	if (ret < 0)
 		return ret;
 	if (!batch)
 		return no_place(target, "consume_batch: batch");
+	head = &target->head;
 	if (head->next == head->end) {
 		ret = next_segment(target);
 		if (ret <= 0)
