@@ -42,6 +42,7 @@ has() # FILE PATTERN
 # WITH: a command that runs another one, in namespaces
 start() # ADDRESS [OPTION]...
 {
+	rm -f "$tmp/address"
 	"${with[@]}" "$bin/dfi-registry" --listen "$1" --print-address "${@:2}" \
 		> "$tmp/address" 2> "$tmp/registry.err" &
 	registry=$!
