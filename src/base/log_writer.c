@@ -283,11 +283,16 @@ void dfi__log_writer_at_fork(enum fork_phase phase)
  */
 __attribute__((destructor)) static void end(void)
 {
-	struct timespec until = deadline_timespec(clock_now_ns() + END_NS);
+	struct timespec until;
 	bool is_there, is_stuck;
 
-	if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until))
+	/* Not by the monotonic clock: ThreadSanitizer of gcc 12 misses that. */
+	clock_gettime(CLOCK_REALTIME, &until);
+	until = deadline_timespec(
+	    (int64_t)until.tv_sec * NS_PER_S + until.tv_nsec + END_NS);
+	if (pthread_mutex_timedlock(&lock, &until))
 		return;
+	until = deadline_timespec(clock_now_ns() + END_NS);
 	while (state == WRITER_RUNS && !stuck && (writing || has_work()) &&
 	    !pthread_cond_clockwait(&emptied, &lock, CLOCK_MONOTONIC, &until))
 		;
