@@ -61,11 +61,12 @@ twice=(test_transport test_verify)
 # What these test does not depend on the way of arrival. Every second one is in the
 # same half; both halves take about as long.
 once=(test_api test_combine test_combine_source test_copy test_counters test_errors test_estimate
-	test_handles test_groups test_hygiene test_leaving test_linger test_moving
+	test_handles test_groups test_hygiene test_interrupts test_leaving test_linger test_moving
 	test_order test_partition test_property test_registry_tcp test_replicate
 	test_shuffle test_sequencer test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
+	[test_null]="arguments are checked before a transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
 )
 # It shares one processor among its threads, wherever it runs.
