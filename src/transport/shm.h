@@ -129,6 +129,14 @@ int dfi__shm_pass_ask(int socket, const char *address,
     const struct shm_request *request, const struct patience *patience);
 
 /*
+ * Call attempt(arg) until it returns something other than -EAGAIN, which says
+ * that the connection ended without an answer. If the process is gone, the next
+ * attempt can't connect; otherwise it had too many peers at once.
+ */
+int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
+    const struct patience *patience, const char *address);
+
+/*
  * The transport's show() and shown(); shm_show.c. Serving: on the control
  * thread, a bare negative errno value, and fd stays the caller's. It is -EMFILE
  * if one came for which there was no room, -1 if none came.

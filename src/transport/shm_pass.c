@@ -39,6 +39,7 @@
 #define PASS_VERSION 1
 #define BACKLOG 1024
 #define PASSES_MAX 128
+#define NAP_MAX_MS 16
 
 int dfi__shm_pass_timeout_s = 5;
 
@@ -275,7 +276,10 @@ static void refuse(struct shm *shm, int socket, int error)
 	keep_reserve(shm);
 }
 
-/* Of too many, the one that has been waited for longest has had its time. */
+/*
+ * Of too many, the one that has been waited for longest has had its time. If it
+ * was only slow, it connects once more.
+ */
 static void make_room(struct shm *shm)
 {
 	struct shm_pass *first = TAILQ_FIRST(&shm->passes);
@@ -470,13 +474,36 @@ static int await(
 int dfi__shm_pass_ask(int socket, const char *address,
     const struct shm_request *request, const struct patience *patience)
 {
-	/* The refusal may have closed it already: that is read, then. */
+	/* What became of the connection is read, then. */
 	if (send(socket, request, sizeof(*request), MSG_NOSIGNAL) < 0 &&
-	    errno != EPIPE)
+	    errno != EPIPE && errno != ECONNRESET)
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone (%s)", address,
 		    strerror(errno));
 	return await(socket, address, patience);
+}
+
+/* There is no event to wait for. Longer and longer, as there may be many. */
+static void nap(int *length_ms)
+{
+	poll(NULL, 0, *length_ms);
+	*length_ms = *length_ms < NAP_MAX_MS ? 2 * *length_ms : NAP_MAX_MS;
+}
+
+int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
+    const struct patience *patience, const char *address)
+{
+	int ret, length_ms = 1;
+
+	for (;;) {
+		ret = attempt(arg);
+		if (ret != -EAGAIN)
+			return ret;
+		ret = check_hope(address, patience);
+		if (ret < 0)
+			return ret;
+		nap(&length_ms);
+	}
 }
 
 static int no_connection(int err, const char *address)
@@ -498,7 +525,7 @@ int dfi__shm_pass_connect(
 	struct sockaddr_un name;
 	struct ucred owner;
 	socklen_t size;
-	int fd, ret;
+	int fd, ret, length_ms = 1;
 
 	fd = file_up(
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -514,11 +541,11 @@ int dfi__shm_pass_connect(
 			ret = no_connection(errno, address);
 			goto close_fd;
 		}
-		/* Its backlog is full; there is no event to wait for. */
+		/* Its backlog is full. */
 		ret = check_hope(address, patience);
 		if (ret < 0)
 			goto close_fd;
-		poll(NULL, 0, 1);
+		nap(&length_ms);
 	}
 	snprintf(who, sizeof(who), "shared memory: the process at %s", address);
 	ret = check_peer(fd, who, &owner);
@@ -538,17 +565,17 @@ static int no_valid_answer(const struct region_name *name)
 	    name->address);
 }
 
-/* One reply, with the descriptor in *fd as receive() leaves it. */
+/*
+ * One reply, with the descriptor in *fd as receive() leaves it. A bare -EAGAIN
+ * if there is none: the process is gone, or had too many peers.
+ */
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
 {
 	ssize_t got = receive(socket, reply, sizeof(*reply), MSG_TRUNC, fd);
 
 	if (got <= 0)
-		return dfi__fail(-ECONNRESET,
-		    "shared memory: the process at %s is gone (%s)",
-		    name->address,
-		    got < 0 ? strerror(errno) : "it closed the connection");
+		return -EAGAIN;
 	if (got != sizeof(*reply) || reply->magic != PASS_MAGIC)
 		return no_valid_answer(name);
 	return 0;
@@ -590,9 +617,17 @@ static int reply_error(
 	}
 }
 
-int dfi__shm_pass_fetch(
-    const struct region_name *name, const struct patience *patience, int *out)
+/* A region to get, and its descriptor. */
+struct fetching {
+	const struct region_name *name;
+	const struct patience *patience;
+	int fd;
+};
+
+static int fetch(void *arg)
 {
+	struct fetching *fetching = arg;
+	const struct region_name *name = fetching->name;
 	struct shm_request request = {
 		.magic = PASS_MAGIC,
 		.version = PASS_VERSION,
@@ -601,10 +636,11 @@ int dfi__shm_pass_fetch(
 	struct shm_reply reply;
 	int socket = -1, fd = -1, ret;
 
-	ret = dfi__shm_pass_connect(name->address, patience, &socket);
+	ret = dfi__shm_pass_connect(name->address, fetching->patience, &socket);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_pass_ask(socket, name->address, &request, patience);
+	ret = dfi__shm_pass_ask(
+	    socket, name->address, &request, fetching->patience);
 	if (!ret)
 		ret = receive_reply(socket, name, &reply, &fd);
 	if (!ret && reply.error)
@@ -618,30 +654,50 @@ int dfi__shm_pass_fetch(
 	if (ret < 0 && fd >= 0)
 		close(fd);
 	if (!ret)
-		*out = fd;
+		fetching->fd = fd;
 	close(socket);
 	return ret;
 }
 
-int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd, const struct patience *patience)
+int dfi__shm_pass_fetch(
+    const struct region_name *name, const struct patience *patience, int *out)
 {
+	struct fetching fetching = { .name = name, .patience = patience };
+	int ret = dfi__shm_pass_retry(
+	    fetch, &fetching, patience, name->address);
+
+	if (!ret)
+		*out = fetching.fd;
+	return ret;
+}
+
+/* A region to show, and to whom. */
+struct showing {
+	const struct region_name *to;
+	const struct shm_show_request *request;
+	const struct patience *patience;
+	int fd;
+};
+
+static int show(void *arg)
+{
+	const struct showing *showing = arg;
+	const struct region_name *to = showing->to;
 	struct shm_reply reply;
 	int socket = -1, none = -1, ret;
 
-	request->base.magic = SHOW_MAGIC;
-	request->base.version = PASS_VERSION;
-	ret = dfi__shm_pass_connect(to->address, patience, &socket);
+	ret = dfi__shm_pass_connect(to->address, showing->patience, &socket);
 	if (ret < 0)
 		return ret;
-	/* A refusal may have closed it already: that is read, then. */
-	ret = send_message(socket, request, sizeof(*request), fd, 0);
-	if (ret < 0 && ret != -EPIPE)
+	/* What became of the connection is read, then. */
+	ret = send_message(socket, showing->request, sizeof(*showing->request),
+	    showing->fd, 0);
+	if (ret < 0 && ret != -EPIPE && ret != -ECONNRESET)
 		ret = dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone (%s)",
 		    to->address, strerror(-ret));
 	else
-		ret = await(socket, to->address, patience);
+		ret = await(socket, to->address, showing->patience);
 	if (!ret)
 		ret = receive_reply(socket, to, &reply, &none);
 	if (!ret && reply.error)
@@ -650,4 +706,19 @@ int dfi__shm_pass_show(const struct region_name *to,
 		close(none);
 	close(socket);
 	return ret;
+}
+
+int dfi__shm_pass_show(const struct region_name *to,
+    struct shm_show_request *request, int fd, const struct patience *patience)
+{
+	struct showing showing = {
+		.to = to,
+		.request = request,
+		.patience = patience,
+		.fd = fd,
+	};
+
+	request->base.magic = SHOW_MAGIC;
+	request->base.version = PASS_VERSION;
+	return dfi__shm_pass_retry(show, &showing, patience, to->address);
 }

@@ -94,7 +94,7 @@ static int reply_error(int error, const char *address)
 	}
 }
 
-/* The one packet of an answer. */
+/* The one packet of an answer; a bare -EAGAIN if there is none. */
 static int receive_report(
     int socket, const char *address, void **data, size_t *size)
 {
@@ -113,8 +113,7 @@ static int receive_report(
 	got = recvmsg(socket, &message, MSG_DONTWAIT);
 	/* A refusal comes before the request is looked at, as for regions. */
 	if (got <= 0)
-		ret = dfi__fail(
-		    -ECONNRESET, "the process at %s is gone", address);
+		ret = -EAGAIN;
 	else if (got < (ssize_t)sizeof(reply) ||
 	    message.msg_flags & MSG_TRUNC ||
 	    (reply.magic != SHM_REPORT_MAGIC && reply.error != -EACCES))
@@ -130,22 +129,51 @@ static int receive_report(
 	return 0;
 }
 
-int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
-    void **data, size_t *size)
+/* A report to get. */
+struct fetching {
+	const char *address;
+	uint64_t after;
+	int64_t deadline;
+	void *data;
+	size_t size;
+};
+
+static int fetch(void *arg)
 {
+	struct fetching *fetching = arg;
 	struct shm_request request = {
 		.magic = SHM_REPORT_MAGIC,
 		.version = SHM_REPORT_VERSION,
-		.key = after,
+		.key = fetching->after,
 	};
+	const struct patience *patience = PATIENCE(fetching->deadline);
 	int socket, ret;
 
-	ret = dfi__shm_pass_connect(address, PATIENCE(deadline), &socket);
+	ret = dfi__shm_pass_connect(fetching->address, patience, &socket);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_pass_ask(socket, address, &request, PATIENCE(deadline));
+	ret = dfi__shm_pass_ask(socket, fetching->address, &request, patience);
 	if (!ret)
-		ret = receive_report(socket, address, data, size);
+		ret = receive_report(socket, fetching->address, &fetching->data,
+		    &fetching->size);
 	close(socket);
 	return ret;
+}
+
+int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
+    void **data, size_t *size)
+{
+	struct fetching fetching = {
+		.address = address,
+		.after = after,
+		.deadline = deadline,
+	};
+	int ret = dfi__shm_pass_retry(
+	    fetch, &fetching, PATIENCE(deadline), address);
+
+	if (ret < 0)
+		return ret;
+	*data = fetching.data;
+	*size = fetching.size;
+	return 0;
 }

@@ -311,10 +311,16 @@ static int connect_raw(const char *text)
 	return fd;
 }
 
-/* An owner that takes a request, and answers with what it is told to, if. */
+/* How many connections it closes before it answers one. */
+#define N_HANG_UPS 3
+
+/*
+ * An owner that takes a request, and answers with what it is told to, or dies.
+ */
 struct false_owner {
 	struct region_name name;
 	const char *answer;
+	unsigned n_hang_ups;
 	int listener;
 	pthread_t thread;
 };
@@ -322,13 +328,19 @@ struct false_owner {
 static void *answer_falsely(void *arg)
 {
 	struct false_owner *liar = arg;
-	int fd = accept(liar->listener, NULL, NULL);
 	char request[64];
+	unsigned i;
+	int fd;
 
+	for (i = 0; i < liar->n_hang_ups; i++)
+		close(accept(liar->listener, NULL, NULL));
+	fd = accept(liar->listener, NULL, NULL);
 	if (fd < 0)
 		return NULL;
 	if (recv(fd, request, sizeof(request), 0) > 0 && liar->answer)
 		send(fd, liar->answer, strlen(liar->answer), MSG_NOSIGNAL);
+	else
+		close(liar->listener);
 	close(fd);
 	return NULL;
 }
@@ -352,7 +364,8 @@ static void start_false_owner(struct false_owner *liar)
 static void stop_false_owner(struct false_owner *liar)
 {
 	pthread_join(liar->thread, NULL);
-	close(liar->listener);
+	if (liar->answer)
+		close(liar->listener);
 }
 
 Test(shm, owner_that_dies_while_it_answers_is_gone)
@@ -377,6 +390,38 @@ Test(shm, owner_that_answers_nonsense_is_named)
 	expect_text(liar.name.address);
 	expect_text("no valid answer");
 	stop_false_owner(&liar);
+}
+
+/* As an owner does that has too many at once. It isn't gone. */
+Test(shm, owner_that_hangs_up_is_asked_again)
+{
+	struct false_owner liar = {
+		.answer = "hello",
+		.n_hang_ups = N_HANG_UPS,
+	};
+	struct region *shown = create(SIZE);
+	struct remote *remote;
+	size_t size;
+	void *data;
+
+	start_false_owner(&liar);
+	cr_assert_eq(open_at(&peer, &liar.name, &remote), -ECONNRESET);
+	expect_text("no valid answer");
+	stop_false_owner(&liar);
+
+	start_false_owner(&liar);
+	cr_assert_eq(dfi__shm_ops.show(
+			 shown, &liar.name, 0, PATIENCE(deadline_in_ms(60000))),
+	    -ECONNRESET);
+	expect_text("no valid answer");
+	stop_false_owner(&liar);
+
+	start_false_owner(&liar);
+	cr_assert_eq(dfi__shm_report_fetch(liar.name.address, 0,
+			 deadline_in_ms(60000), &data, &size),
+	    -EBADMSG);
+	stop_false_owner(&liar);
+	dfi__shm_ops.region_destroy(shown);
 }
 
 /* The sockets of this process that have an address: to listen, or accepted. */
