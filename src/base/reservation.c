@@ -33,6 +33,7 @@
 #include "fork_files.h"
 #include "log.h"
 #include "memory.h"
+#include "user.h"
 
 enum {
 	SLOTS = 128,
@@ -115,6 +116,12 @@ static int open_file(const char *root)
 	int fd;
 
 	file_name(root, name, sizeof(name));
+	if (!dfi__user_is_mapped(geteuid())) {
+		say_alone(name,
+		    "this process's user namespace does not map its user, so "
+		    "that the file may be anybody's");
+		return -1;
+	}
 	fd = file_up(open(name,
 	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
 	    0600));

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/fork_files.h"
+#include "base/user.h"
 
 /* The file may go between two looks at it. */
 #define TRIES 16
@@ -28,13 +30,15 @@ static void lock_name(const char *path, char name[PATH_LOCK_SIZE])
 
 /*
  * Two calls: with O_CREAT alone, sysctl fs.protected_regular has the kernel
- * refuse a file in /tmp that is another user's, and its error says nothing.
+ * refuse a file in /tmp that is another user's, and its error says nothing. And
+ * a file that was made here is ours, whatever number its owner has.
  */
-static int open_file(const char *name)
+static int open_file(const char *name, bool *made)
 {
 	int fd = file_up(open(
 	    name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 
+	*made = fd >= 0;
 	if (fd >= 0) {
 		fchmod(fd, 0600); /* whatever the umask is */
 		return fd;
@@ -52,6 +56,13 @@ static int fail_foreign(const char *name, const struct stat *st)
 		    "'%s' is not a regular file: remove it, or choose another "
 		    "directory",
 		    name);
+	if (!dfi__user_is_mapped(st->st_uid))
+		return dfi__fail(-EACCES,
+		    "'%s' belongs to a user that this process's user "
+		    "namespace does not map (it is shown as %lu), which may be "
+		    "anybody: remove it, or choose a directory that only this "
+		    "user may write to",
+		    name, (unsigned long)st->st_uid);
 	return dfi__fail(-EACCES,
 	    "'%s' belongs to user %lu and has mode %04o, so that others can "
 	    "lock it; this registry runs as user %lu and needs mode 0600: "
@@ -71,16 +82,22 @@ static int fail_open(const char *name)
 	    -err, "'%s' can't be made: %s", name, strerrordesc_np(err));
 }
 
+static bool is_ours(const struct stat *st, bool made)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() &&
+	    (st->st_mode & 07777) == 0600 &&
+	    (made || dfi__user_is_mapped(st->st_uid));
+}
+
 /* 0: locked, -ESTALE: it is not the file of that name any more. */
-static int lock(int fd, const char *name)
+static int lock(int fd, const char *name, bool made)
 {
 	struct stat st, now;
 
 	if (fstat(fd, &st))
 		return dfi__fail(
 		    -errno, "'%s': %s", name, strerrordesc_np(errno));
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-	    (st.st_mode & 07777) != 0600)
+	if (!is_ours(&st, made))
 		return fail_foreign(name, &st);
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
@@ -102,15 +119,16 @@ int dfi__path_lock_try(const char *path)
 {
 	char name[PATH_LOCK_SIZE];
 	int fd, i, ret = -ESTALE;
+	bool made;
 
 	lock_name(path, name);
 	for (i = 0; i < TRIES && ret == -ESTALE; i++) {
-		fd = open_file(name);
+		fd = open_file(name, &made);
 		if (fd < 0 && errno == ENOENT && i + 1 < TRIES)
 			continue;
 		if (fd < 0)
 			return fail_open(name);
-		ret = lock(fd, name);
+		ret = lock(fd, name, made);
 		if (!ret)
 			ret = dfi__fork_add_unmapped(fd);
 		if (!ret)

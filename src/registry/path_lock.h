@@ -13,8 +13,8 @@
 /*
  * Try to take the lock: its descriptor, which a forked child closes. -EAGAIN:
  * another process holds it. Any other error has a text that says why there is
- * no lock: the file is not a regular one of this user with mode 0600, or the
- * file system has no locks.
+ * no lock: the file is not a regular one of this user with mode 0600, or may be
+ * another user's (base/user.h), or the file system has no locks.
  */
 int dfi__path_lock_try(const char *path);
 

@@ -277,6 +277,45 @@ Test(reservation, pipe_in_the_place_of_the_file_holds_nobody_up)
 	expect_alone("another's, or open to others");
 }
 
+/* What a child without a number found, as its exit status. */
+enum found {
+	FOUND_NONE = 1, /* no file, and said so */
+	FOUND_LOCK,
+	FOUND_NO_NAMESPACE,
+};
+
+static enum found begin_without_number(void)
+{
+	struct reservation reservation;
+
+	if (unshare(CLONE_NEWUSER) < 0)
+		return FOUND_NO_NAMESPACE;
+	if (begin(&reservation, MIB) || !reservation.alone)
+		return FOUND_LOCK;
+	dfi__reservation_end(&reservation);
+	return access(lock_file, F_OK) < 0 &&
+		strstr(warning, "does not map its user")
+	    ? FOUND_NONE
+	    : FOUND_LOCK;
+}
+
+/* Its number is that of all others who have none in this namespace. */
+Test(reservation, file_of_a_user_without_a_number_is_no_lock)
+{
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	cr_assert_geq(pid, 0);
+	if (!pid)
+		_exit(begin_without_number());
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status), "%x", (unsigned)status);
+	if (WEXITSTATUS(status) == FOUND_NO_NAMESPACE)
+		cr_skip_test("no user namespace");
+	cr_assert_eq(WEXITSTATUS(status), FOUND_NONE);
+}
+
 /* Such as one that was stopped while it looked. */
 Test(reservation, one_that_looks_for_ever_is_not_waited_for)
 {

@@ -4,16 +4,20 @@
  * map all users.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/user.h"
 #include "registry/key_file.h"
+#include "registry/path_lock.h"
 #include "tls_help.h"
 
 /* What the kernel has unless it is told otherwise. */
@@ -25,12 +29,48 @@ static void expect_text(const char *word)
 	    word, dfi_errmsg());
 }
 
-/* Become one whose user has no number, as everybody's. */
-static void enter_empty_namespace(void)
+/* In a child, where an assertion would hang: what is wrong is said, and ends
+ * it.
+ */
+#define CHECK(holds)                                                           \
+	do {                                                                   \
+		if (!(holds)) {                                                \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, \
+			    #holds, dfi_errmsg());                             \
+			_exit(1);                                              \
+		}                                                              \
+	} while (0)
+
+#define NO_NAMESPACE 77
+
+/*
+ * As one whose user has no number, as everybody's. A test's own process has
+ * more threads than one, which unshare(2) doesn't like.
+ */
+static void in_empty_namespace(void (*check)(void))
 {
-	if (unshare(CLONE_NEWUSER) < 0)
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	cr_assert_geq(pid, 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWUSER) < 0)
+			_exit(NO_NAMESPACE);
+		CHECK(geteuid() == NOBODY);
+		check();
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status), "%x", (unsigned)status);
+	if (WEXITSTATUS(status) == NO_NAMESPACE)
 		cr_skip_test("no user namespace");
-	cr_assert_eq(geteuid(), NOBODY);
+	cr_assert_eq(WEXITSTATUS(status), 0);
+}
+
+static bool has_text(const char *word)
+{
+	return strstr(dfi_errmsg(), word) != NULL;
 }
 
 Test(user, map_is_whole_if_it_has_all_users)
@@ -83,30 +123,75 @@ Test(user, nobody_is_a_user_where_all_are_mapped)
 	expect_text("runs as user 65534");
 }
 
-Test(user, that_is_not_mapped_is_never_trusted)
+static void trust_nobody(void)
 {
 	struct ucred peer = { .pid = 1, .uid = NOBODY };
 	static const uid_t other = NOBODY;
 
-	enter_empty_namespace();
-	cr_assert_not(dfi__user_is_mapped(NOBODY));
-	cr_assert(dfi__user_is_mapped(0));
-	cr_assert_eq(dfi__user_check(&peer, "it", &other, 1), -EACCES);
-	expect_text("does not map");
+	CHECK(!dfi__user_is_mapped(NOBODY));
+	CHECK(dfi__user_is_mapped(0));
+	CHECK(dfi__user_check(&peer, "it", &other, 1) == -EACCES);
+	CHECK(has_text("does not map"));
 	peer.pid = 0;
-	cr_assert_eq(dfi__user_check(&peer, "it", &other, 1), -EACCES);
+	CHECK(dfi__user_check(&peer, "it", &other, 1) == -EACCES);
 	/* But of itself a process knows who it is. */
 	peer.pid = getpid();
-	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0), 0);
+	CHECK(dfi__user_check(&peer, "it", NULL, 0) == 0);
+}
+
+Test(user, that_is_not_mapped_is_never_trusted)
+{
+	in_empty_namespace(trust_nobody);
+}
+
+static const char *path;
+
+static void refuse_key(void)
+{
+	unsigned char key[REGISTRY_KEY_BYTES];
+
+	CHECK(dfi__key_file_read(path, key) == -EINVAL);
+	CHECK(has_text("does not map"));
 }
 
 Test(user, that_is_not_mapped_owns_no_key_file)
 {
 	unsigned char key[REGISTRY_KEY_BYTES];
-	const char *path = make_key("key");
 
+	path = make_key("key");
 	cr_assert_eq(dfi__key_file_read(path, key), 0);
-	enter_empty_namespace();
-	cr_assert_eq(dfi__key_file_read(path, key), -EINVAL);
-	expect_text("does not map");
+	in_empty_namespace(refuse_key);
+}
+
+static void refuse_lock(void)
+{
+	CHECK(dfi__path_lock_try(path) == -EACCES);
+	CHECK(has_text("does not map"));
+}
+
+Test(user, that_is_not_mapped_owns_no_lock)
+{
+	int fd;
+
+	path = file_named("there");
+	write_file("there" PATH_LOCK_SUFFIX, "", 0, 0600);
+	fd = dfi__path_lock_try(path);
+	cr_assert_geq(fd, 0, "%s", dfi_errmsg());
+	close(fd);
+	in_empty_namespace(refuse_lock);
+}
+
+static void take_lock(void)
+{
+	int fd = dfi__path_lock_try(path);
+
+	CHECK(fd >= 0);
+	dfi__path_lock_drop(path, fd);
+}
+
+Test(user, that_is_not_mapped_has_the_lock_that_it_makes)
+{
+	path = file_named("none");
+	in_empty_namespace(take_lock);
+	cr_assert_not(dfi__path_lock_exists(path));
 }
