@@ -3,13 +3,12 @@
  * A first flow: two threads send the numbers below a million, two others
  * receive them, each those whose hash leads to it, and add them up.
  */
-#include <error.h>
+#include <err.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <dfi/dfi.h>
 
 #define N_NUMBERS 1000000UL
-
 struct number {
 	uint64_t value;
 };
@@ -22,7 +21,7 @@ static uint64_t sums[2];
 static void check(int ret)
 {
 	if (ret < 0)
-		error(1, 0, "%s", dfi_errmsg());
+		errx(1, "%s", dfi_errmsg());
 }
 
 static void *send_numbers(void *index)
@@ -58,7 +57,6 @@ int main(void)
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	struct dfi_registry *registry; /* most programs share a dfi-registry */
 	pthread_t threads[4];
-	int i;
 
 	check(dfi_registry_start(NULL, &registry));
 	attr.registry = dfi_registry_address(registry);
@@ -67,13 +65,15 @@ int main(void)
 	flow.schema = &schema;
 	flow.n_sources = flow.n_targets = 2;
 	check(dfi_flow_create(dfi, "numbers", &flow));
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 		pthread_create(&threads[i], NULL,
 		    i < 2 ? send_numbers : receive_numbers, &index[i % 2]);
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	check(dfi_close(dfi));
 	check(dfi_registry_stop(registry));
 	printf("%lu + %lu = %lu\n", sums[0], sums[1], sums[0] + sums[1]);
+	if (fflush(stdout) || ferror(stdout))
+		err(1, "standard output");
 	return sums[0] + sums[1] != N_NUMBERS * (N_NUMBERS - 1) / 2;
 }

@@ -188,6 +188,7 @@ lost() # COMMAND...
 	fi
 	has "$tmp/log" "No space left"
 }
+lost "$bin/hello_flow"
 lost "$bin/dfi-bench" raw --tuple-size 16 --seconds 0.01 --repeat 1
 lost "$bin/dfi-bench" --help
 lost "$bin/dfi-info" config
