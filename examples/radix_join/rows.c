@@ -47,12 +47,16 @@ static int choose_columns(struct rows *rows)
 	return 0;
 }
 
-static void write_field(
-    struct rows *rows, uint32_t i, const char *bytes, size_t size)
+/*
+ * A null is nothing, an empty text is in quotes. A line with nothing but a null
+ * would be no row for readers of CSV, so there it is in quotes as well.
+ */
+static void write_field(struct rows *rows, uint32_t i, struct text text)
 {
 	if (i > 0)
 		putc(',', rows->file.stream);
-	csv_fwrite(rows->file.stream, bytes, size);
+	if (!text.is_null || rows->n_columns == 1)
+		csv_fwrite(rows->file.stream, text.bytes, text.size);
 }
 
 int rows_begin(struct rows *rows, const struct tables *tables)
@@ -76,7 +80,8 @@ int rows_begin(struct rows *rows, const struct tables *tables)
 			    "%s: no memory", tables->options->output);
 		memcpy(name, sides[column->relation], 6);
 		memcpy(name + 6, text.bytes, text.size);
-		write_field(rows, i, name, 6 + text.size);
+		write_field(
+		    rows, i, (struct text){ name, 6 + text.size, false });
 		free(name);
 	}
 	putc('\n', rows->file.stream);
@@ -99,7 +104,7 @@ int rows_write(struct rows *rows, uint64_t inner_entry, uint64_t outer_entry)
 		text = texts_get(
 		    &tables->csv[column->relation].columns[column->column],
 		    numbers[column->relation]);
-		write_field(rows, i, text.bytes, text.size);
+		write_field(rows, i, text);
 	}
 	putc('\n', rows->file.stream);
 	return result_file_check(&rows->file);

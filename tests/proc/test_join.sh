@@ -157,6 +157,11 @@ by_sqlite() # INNER OUTER INNER_KEY OUTER_KEY COLUMNS
 		 on r.\"$3\" = s.\"$4\" where r.\"$3\" <> '' order by 1"
 }
 
+files() # INNER INNER_KEY OUTER OUTER_KEY
+{
+	echo --inner-csv "$1" --inner-key "$2" --outer-csv "$3" --outer-key "$4"
+}
+
 # Both ways of joining two files give the same count, sum and rows.
 tables() # INNER INNER_KEY OUTER OUTER_KEY SUM_COLUMN ARGUMENT...
 {
@@ -211,6 +216,16 @@ run --inner-csv awkward_r.csv --inner-key "key, quoted" \
 head -n 1 some.csv | grep -qx '"outer.qty","inner.id"' ||
 	fail "$command: header $(head -n 1 some.csv)"
 
+# A null stays a null, and an empty text one, but for a row of nothing else.
+printf 'k,a,b\n1,,""\n' > nulls.csv
+# shellcheck disable=SC2046
+{
+run $(files nulls.csv k nulls.csv k) --output some.csv --columns inner:a,outer:b,inner:k
+[ "$(tail -n 1 some.csv)" = ',"","1"' ] || fail "$command: $(cat some.csv)"
+run $(files nulls.csv k nulls.csv k) --output some.csv --columns outer:a
+[ "$(tail -n 1 some.csv)" = '""' ] || fail "$command: $(cat some.csv)"
+}
+
 # Integers: equal as integers and as texts only in their shortest form.
 printf 'k\n1\n-5\n0\n9223372036854775807\n-9223372036854775808\n1\n""\n' > int_r.csv
 printf 'k,v\n1,1\n-5,2\n+1,3\n01,4\n0,5\n-0,6\n' > int_s.csv
@@ -253,11 +268,6 @@ awk 'BEGIN { srand(2); print "k,v"; for (i = 0; i < 60000; i++)
 tables many_r.csv k many_s.csv k v
 
 # --- Errors ------------------------------------------------------------------
-
-files() # INNER INNER_KEY OUTER OUTER_KEY
-{
-	echo --inner-csv "$1" --inner-key "$2" --outer-csv "$3" --outer-key "$4"
-}
 
 # shellcheck disable=SC2046
 {
