@@ -25,6 +25,7 @@
 #include "../common/complain.h"
 #include "../common/nearest.h"
 #include "../common/output.h"
+#include "common/memory.h"
 
 /* Weights that travel in one tuple. */
 #define CHUNK 248
@@ -105,37 +106,65 @@ static void make_fields(struct dfi_field fields[CHUNK + 1], const char *prefix)
 	}
 }
 
+/* What the ends of a flow reserve: rings, above all. */
+static uint64_t flow_bytes(const struct dfi_flow_attr *attr)
+{
+	struct dfi_flow_needs needs;
+
+	check(dfi_flow_estimate(dfi, attr, &needs));
+	return attr->n_sources * needs.source_bytes +
+	    attr->n_targets * needs.target_bytes;
+}
+
+/*
+ * Weights that don't fit would end with a process killed by the kernel. Each
+ * worker has them and its data, each server has them, and together the servers
+ * have the sums.
+ */
+static void check_memory(
+    const struct dfi_flow_attr *gradients, const struct dfi_flow_attr *weights)
+{
+	const uint64_t copies = UINT64_C(2) * n_workers + n_servers + 1;
+
+	if (memory_check("the weights, data, sums and rings need",
+		copies * n_chunks * sizeof(struct chunk) +
+		    flow_bytes(gradients) + flow_bytes(weights),
+		"choose fewer WEIGHTS, WORKERS or SERVERS"))
+		exit(EXIT_FAILURE);
+}
+
 static void create_flows(void)
 {
 	static struct dfi_field fields[CHUNK + 1];
 	static struct dfi_aggregate sums[CHUNK];
 	const struct dfi_schema schema = { fields, CHUNK + 1,
 		sizeof(struct chunk) };
-	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_flow_attr gradients = DFI_FLOW_ATTR_INIT;
+	struct dfi_flow_attr weights = DFI_FLOW_ATTR_INIT;
 	uint32_t i;
 
 	make_fields(fields, "w");
 	for (i = 0; i < CHUNK; i++)
 		sums[i] = (struct dfi_aggregate){ .function = DFI_SUM,
 			.field = names[i] };
-	attr.kind = DFI_COMBINE;
-	attr.schema = &schema;
-	attr.n_sources = n_workers;
-	attr.n_targets = n_servers;
-	attr.group_by = "number";
-	attr.aggregates = sums;
-	attr.n_aggregates = CHUNK;
-	attr.max_groups = n_chunks;
-	attr.window_tuples = DFI_WINDOW_MARKED;
+	gradients.kind = DFI_COMBINE;
+	gradients.schema = &schema;
+	gradients.n_sources = n_workers;
+	gradients.n_targets = n_servers;
+	gradients.group_by = "number";
+	gradients.aggregates = sums;
+	gradients.n_aggregates = CHUNK;
+	gradients.max_groups = n_chunks;
+	gradients.window_tuples = DFI_WINDOW_MARKED;
 	/* No worker has a weight twice. */
-	attr.source_combining = DFI_COMBINING_OFF;
-	check(dfi_flow_create(dfi, "gradients", &attr));
-	attr = (struct dfi_flow_attr)DFI_FLOW_ATTR_INIT;
-	attr.kind = DFI_REPLICATE;
-	attr.schema = &schema;
-	attr.n_sources = n_servers;
-	attr.n_targets = n_workers;
-	check(dfi_flow_create(dfi, "weights", &attr));
+	gradients.source_combining = DFI_COMBINING_OFF;
+	weights.kind = DFI_REPLICATE;
+	weights.schema = &schema;
+	weights.n_sources = n_servers;
+	weights.n_targets = n_workers;
+	check_memory(&gradients, &weights);
+	check(dfi_flow_create(dfi, "gradients", &gradients));
+	check(dfi_flow_create(dfi, "weights", &weights));
 }
 
 /* Which server has a chunk of weights: the target to which the flow routes it.

@@ -4,8 +4,8 @@
  * tables; the same for the join over flows and the baseline.
  */
 #include "input.h"
+#include "../common/memory.h"
 #include "hash_table.h"
-#include "memory.h"
 #include "partition.h"
 #include "platform.h"
 #include "protocol.h"

@@ -5,8 +5,8 @@
  * in their shortest form, so that integers and texts are equal alike.
  */
 #include "tables.h"
+#include "../common/memory.h"
 #include "input.h"
-#include "memory.h"
 #include "platform.h"
 
 #include <errno.h>

@@ -39,6 +39,14 @@ for arguments in "1 7 9" "3 20000 12" "2 20000 5 3"; do
 		fail "parameter_server $arguments: $(cat "$tmp/weights")"
 	has "$tmp/weights" 'the weights are right'
 done
+# 193 copies of 100,000,000 weights. They are refused before anybody is killed.
+if [ "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)" -lt 150000000 ]; then
+	if timeout $patience "$bin/parameter_server" 64 100000000 1 64 \
+		> "$tmp/weights" 2>&1; then
+		fail "parameter_server has more weights than memory"
+	fi
+	has "$tmp/weights" 'need [0-9]* MiB of memory, but [0-9]* MiB are left'
+fi
 
 quick=(--seconds 0.01 --repeat 1 --json)
 fields=('"host"' '"version"' '"rows"' '"value"' '"unit"' '"baseline"'
