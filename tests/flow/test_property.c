@@ -466,7 +466,7 @@ static void run_seed(uint64_t seed)
 Test(property, each_tuple_arrives_once_in_order_where_its_key_says)
 {
 	uint64_t seed = test_setting("SEED", 1);
-	uint64_t end = seed + test_setting("SEEDS", 2000);
+	uint64_t end = seed + test_setting("SEEDS", 1000);
 
 	setenv("DFI_RING_MEMORY", "256K", 1); /* default rings, but quick */
 	rig_start(&rig);
