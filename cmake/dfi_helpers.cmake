@@ -126,8 +126,7 @@ function(dfi_test kind name)
 				-Wl,--push-state,--no-as-needed late_git2
 				-Wl,--pop-state)
 		endif()
-		target_sources(${target} PRIVATE
-			${PROJECT_SOURCE_DIR}/tests/runner_leaks.c)
+		target_link_libraries(${target} PRIVATE runner_leaks)
 		# Its default output does not mention skipped tests.
 		set(arguments --verbose)
 	endif()
@@ -146,6 +145,17 @@ function(dfi_test kind name)
 		set_tests_properties(${kind}.${name} PROPERTIES
 			SKIP_REGULAR_EXPRESSION "Synthesis: Tested: 0 ")
 	endif()
+endfunction()
+
+# dfi_test_object(<name> <source>): a source of many test programs, compiled once;
+# they name it under LIBRARIES. It includes the public headers and Criterion's only.
+function(dfi_test_object name source)
+	add_library(${name} OBJECT ${source})
+	dfi_compile_options(${name})
+	target_compile_options(${name} PRIVATE -UNDEBUG)
+	target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+	target_include_directories(${name} SYSTEM
+		PRIVATE ${CRITERION_INCLUDE_DIRS})
 endfunction()
 
 # dfi_fuzz(<name> [SOURCES <file>...]): the fuzz target tests/fuzz/fuzz_<name>.c,
