@@ -704,6 +704,29 @@ static __attribute__((cold)) int no_span(
 	    source->flow.name, SOURCE_ID(source), call);
 }
 
+/* What limits a claim says how to have a larger one. */
+static __attribute__((cold)) int no_claim(
+    const struct dfi_source *source, uint32_t target, uint32_t n, uint32_t most)
+{
+	const char *why = "do not fit a segment",
+		   *instead = "create the flow with a larger segment_size";
+
+	if (source->flow.goal == DFI_LATENCY) {
+		why = "do not fit a segment of a flow for latency";
+		instead = "create the flow with goal DFI_BANDWIDTH";
+	} else if (source->window && source->window->tuples) {
+		why = "do not fit, as a window may end after any tuple";
+		instead = "create the flow with window_tuples "
+			  "DFI_WINDOW_MARKED";
+	} else if (most < source->writers[target].geometry.segment_tuples) {
+		why = "do not fit what a source that combines builds tuples in";
+		instead = "create the flow with larger combining_bytes";
+	}
+	return dfi__fail(-EMSGSIZE,
+	    "flow '%s': %s %u: claim: %u tuples %s: claim at most %u, or %s",
+	    source->flow.name, SOURCE_ID(source), n, why, most, instead);
+}
+
 static int check_claim(
     const struct dfi_source *source, uint32_t target, uint32_t n)
 {
@@ -716,13 +739,7 @@ static int check_claim(
 		    "flow '%s': %s %u: claim: 0 tuples: claim 1 or more",
 		    source->flow.name, SOURCE_ID(source));
 	most = most_room(source, target);
-	if (n > most)
-		return dfi__fail(-EMSGSIZE,
-		    "flow '%s': %s %u: claim: %u tuples do not fit a segment: "
-		    "claim at most %u, or create the flow with a larger "
-		    "segment_size",
-		    source->flow.name, SOURCE_ID(source), n, most);
-	return 0;
+	return n > most ? no_claim(source, target, n, most) : 0;
 }
 
 /* An open segment that has less room than that is sent. */

@@ -721,7 +721,7 @@ Test(combine_source, a_claim_of_n_has_room_for_all)
 		cr_assert_eq(dfi_source_commit(source, &span, n), 0);
 	}
 	assert_error(dfi_source_claim_n(source, 0, most + 1, &span), -EMSGSIZE,
-	    "at most 4");
+	    "at most 4", "segment_size");
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	expect_results(target, 1, 1 + 2 + 3 + 4);
 }

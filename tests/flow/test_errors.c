@@ -500,7 +500,8 @@ Test(source, claim_of_n_in_a_flow_for_latency_is_of_one)
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	cr_assert_eq(claim_and_commit(0, 1), 0);
-	assert_error(claim_and_commit(1, 2), -EMSGSIZE, "at most 1");
+	assert_error(
+	    claim_and_commit(1, 2), -EMSGSIZE, "at most 1", "DFI_BANDWIDTH");
 	expect_batch(0, 1);
 	close_both();
 }

@@ -1028,8 +1028,8 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	source = open_source(rig.other, "f", 0, 0);
 	assert_error(
 	    dfi_source_mark(source), -EPROTOTYPE, "after window_tuples");
-	assert_error(
-	    dfi_source_claim_n(source, 0, 2, &span), -EMSGSIZE, "at most 1");
+	assert_error(dfi_source_claim_n(source, 0, 2, &span), -EMSGSIZE,
+	    "at most 1", "DFI_WINDOW_MARKED");
 	assert_error(dfi_target_window(target, &window), -ENOENT, "no results");
 	assert_error(dfi_target_window(target, NULL), -EINVAL, "NULL");
 	assert_error(dfi_target_window(NULL, &window), -EINVAL, "NULL");
