@@ -68,14 +68,14 @@ struct session {
 
 TAILQ_HEAD(session_list, session);
 
-/* Why one is refused that has not greeted. */
+/* Why the registry refuses a connection before its greeting is accepted. */
 enum refusal {
-	REFUSED_USER,    /* it is another user's */
-	REFUSED_CROWDED, /* too many others have not greeted, either */
-	REFUSED_FULL,    /* there are as many clients as may be */
-	REFUSED_VERSION, /* it greets otherwise, or not at first */
-	REFUSED_GARBAGE, /* it speaks otherwise */
-	REFUSED_SILENT,  /* it does not greet */
+	REFUSED_USER,    /* its process runs as another user */
+	REFUSED_CROWDED, /* too many connections have not greeted yet */
+	REFUSED_FULL,    /* max_connections clients are connected */
+	REFUSED_VERSION, /* it greets with another version, or asks first */
+	REFUSED_GARBAGE, /* its bytes are not a message of the protocol */
+	REFUSED_SILENT,  /* it sends no greeting in time */
 	N_REFUSALS,
 };
 
