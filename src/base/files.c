@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -18,6 +19,25 @@ static struct lock lock;
 /* The descriptors that it protects. */
 static int taken[STDERR_FILENO + 1];
 static unsigned n_taken;
+
+_Atomic unsigned long dfi__files_nr_open; /* 0: not known */
+
+/* Later there may be no descriptor to read it with. */
+static void note_nr_open(void)
+{
+	char text[32] = "";
+	ssize_t got;
+	int fd;
+
+	if (atomic_peek(&dfi__files_nr_open))
+		return;
+	fd = file_up(open("/proc/sys/fs/nr_open", O_RDONLY | O_CLOEXEC));
+	if (fd < 0)
+		return;
+	got = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	atomic_set(&dfi__files_nr_open, got > 0 ? strtoul(text, NULL, 10) : 0);
+}
 
 int dfi__file_move_up(int fd)
 {
@@ -37,6 +57,7 @@ void dfi__files_take_standard(void)
 	int fd;
 
 	dfi__fork_setup();
+	note_nr_open();
 	dfi__lock_take(&lock);
 	while ((fd = epoll_create1(EPOLL_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
 		taken[n_taken++] = fd;
@@ -61,6 +82,34 @@ void dfi__standard_files_at_fork(enum fork_phase phase)
 	atomic_set(&lock.state, LOCK_FREE);
 }
 
+/*
+ * The process may have limit files, by its own limit. No file has a number from
+ * fs.nr_open on, which may have been lowered since.
+ */
+static int fail_limit(const char *name, unsigned n, unsigned long limit)
+{
+	unsigned long system = atomic_peek(&dfi__files_nr_open);
+	const char *plural = n == 1 ? "" : "s";
+
+	if (system && system < limit)
+		return dfi__fail(-EMFILE,
+		    "%s needs %u file descriptor%s, but the system lets a "
+		    "process have %lu and not so many are left: raise the "
+		    "limit (sysctl fs.nr_open)",
+		    name, n, plural, system);
+	if (system == limit)
+		return dfi__fail(-EMFILE,
+		    "%s needs %u file descriptor%s, but the process may have "
+		    "%lu, the most that the system allows, and not so many "
+		    "are left: raise both limits (sysctl fs.nr_open, then "
+		    "ulimit -n)",
+		    name, n, plural, limit);
+	return dfi__fail(-EMFILE,
+	    "%s needs %u file descriptor%s, but the process may have %lu and "
+	    "not so many are left: raise the limit (ulimit -n)",
+	    name, n, plural, limit);
+}
+
 int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
 {
 	struct rlimit limit = { .rlim_cur = 0 };
@@ -74,10 +123,7 @@ int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
 	switch (err) {
 	case EMFILE:
 		getrlimit(RLIMIT_NOFILE, &limit);
-		return dfi__fail(-EMFILE,
-		    "%s needs %u file descriptor%s, but the process may have "
-		    "%lu and not so many are left: raise the limit (ulimit -n)",
-		    name, n, plural, (unsigned long)limit.rlim_cur);
+		return fail_limit(name, n, (unsigned long)limit.rlim_cur);
 	case ENFILE:
 		return dfi__fail(-EMFILE,
 		    "%s needs %u file descriptor%s, but all that the system "

@@ -7,6 +7,12 @@
 #define DFI_BASE_FILES_H
 
 /*
+ * Sysctl fs.nr_open as it was when the first context was opened, or 0. For
+ * texts; tests change it.
+ */
+extern _Atomic unsigned long dfi__files_nr_open;
+
+/*
  * Record what errno value err of a call means for who needs n descriptors in
  * all, and return it: -EMFILE, with need, limit and remedy, for the process's
  * limit and for the system's; -ENOMEM; else -EIO.

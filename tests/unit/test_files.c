@@ -264,6 +264,38 @@ Test(files, of_the_system_have_another_remedy)
 	cr_assert_str_eq(dfi_errmsg(), "it: open: Operation not permitted");
 }
 
+Test(files, of_a_process_have_the_remedy_for_the_limit_that_was_met)
+{
+	struct rlimit limit;
+	char text[128];
+
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	dfi__files_nr_open = limit.rlim_cur - 1;
+	cr_assert_eq(dfi__fail_files(EMFILE, 1, "open", "it"), -EMFILE);
+	snprintf(text, sizeof(text), "lets a process have %lu and",
+	    (unsigned long)limit.rlim_cur - 1);
+	cr_assert(strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
+	cr_assert(
+	    strstr(dfi_errmsg(), "(sysctl fs.nr_open)"), "%s", dfi_errmsg());
+	dfi__files_nr_open = limit.rlim_cur;
+	dfi__fail_files(EMFILE, 1, "open", "it");
+	cr_assert(strstr(dfi_errmsg(), "(sysctl fs.nr_open, then ulimit -n)"),
+	    "%s", dfi_errmsg());
+	dfi__files_nr_open = limit.rlim_cur + 1;
+	dfi__fail_files(EMFILE, 1, "open", "it");
+	cr_assert(strstr(dfi_errmsg(), "(ulimit -n)"), "%s", dfi_errmsg());
+}
+
+Test(files, of_the_system_are_known_before_they_are_used_up)
+{
+	struct loop *loop;
+
+	dfi__files_nr_open = 0;
+	cr_assert_eq(dfi__loop_start("loop", &loop), 0);
+	cr_assert_gt(dfi__files_nr_open, 0);
+	dfi__loop_stop(loop);
+}
+
 /* In a child without standard files; what it returns is the line that fails. */
 static int look_at_standard_files(void)
 {
