@@ -2,11 +2,17 @@
 /* Counts the lines of /proc/self/maps: proc(5). */
 #include "maps.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "error.h"
 #include "files.h"
+#include "memory.h"
 
 /*
  * The kernel refuses one more when there are as many, and some that a mapping
@@ -47,4 +53,31 @@ bool dfi__maps_are_full(unsigned long *limit)
 	n = count_lines(fd);
 	close(fd);
 	return *limit && n + MARGIN >= *limit;
+}
+
+int dfi__fail_map(uint64_t size, const char *who, ...)
+{
+	unsigned long limit;
+	uint64_t space;
+	char name[256];
+	va_list ap;
+
+	va_start(ap, who);
+	vsnprintf(name, sizeof(name), who, ap);
+	va_end(ap);
+	if (dfi__maps_are_full(&limit))
+		return dfi__fail(-ENOMEM,
+		    "%s: memory can't be mapped, as the process has as many "
+		    "mappings as it may: %lu: raise the limit (sysctl "
+		    "vm.max_map_count), or have fewer",
+		    name, limit);
+	if (dfi__memory_address_room(&space) < size)
+		return dfi__fail(-ENOMEM,
+		    "%s: %" PRIu64 " bytes don't fit the address space that "
+		    "the process may have, of %" PRIu64 " bytes: raise the "
+		    "limit (ulimit -v)",
+		    name, size, space);
+	return dfi__fail(-ENOMEM,
+	    "%s: %" PRIu64 " bytes could not be had: out of memory", name,
+	    size);
 }

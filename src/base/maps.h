@@ -4,11 +4,19 @@
 #define DFI_BASE_MAPS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Whether mmap() found no room for one more, as far as /proc tells; errno said
  * ENOMEM then, as it does without memory. *limit is how many there may be.
  */
 bool dfi__maps_are_full(unsigned long *limit);
+
+/*
+ * Fail for mmap() of size bytes, which found no room: -ENOMEM, with the limit
+ * that was met by its name and value. The rest says who wanted them.
+ */
+int dfi__fail_map(uint64_t size, const char *who, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

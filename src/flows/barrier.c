@@ -13,6 +13,7 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 #include "../base/error_list.h"
+#include "../base/maps.h"
 #include "../registry/client.h"
 #include "context.h"
 
@@ -171,7 +172,7 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 	deadline = context_deadline(dfi, 0);
 	barrier = dfi__handle_alloc(sizeof(*barrier));
 	if (!barrier)
-		return dfi__fail(-ENOMEM, "barrier '%s': out of memory", name);
+		return dfi__fail_map(sizeof(*barrier), "barrier '%s'", name);
 	pthread_mutex_init(&barrier->lock, NULL);
 	barrier->dfi = dfi;
 	snprintf(barrier->name, sizeof(barrier->name), "%s", name);

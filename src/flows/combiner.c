@@ -14,6 +14,7 @@
 #include "../base/counter.h"
 #include "../base/error.h"
 #include "../base/error_list.h"
+#include "../base/maps.h"
 #include "attach.h"
 #include "combine.h"
 #include "context.h"
@@ -180,7 +181,7 @@ int dfi_combiner_open(struct dfi *dfi, const char *flow, uint32_t index,
 		return ret;
 	combiner = dfi__handle_alloc(sizeof(*combiner));
 	if (!combiner)
-		return dfi__fail(-ENOMEM, "dfi_combiner_open: out of memory");
+		return dfi__fail_map(sizeof(*combiner), "dfi_combiner_open");
 	ret = open_both(combiner, dfi, flow, index, &attr, &wait);
 	if (ret < 0) {
 		dfi__handle_free(combiner, sizeof(*combiner));

@@ -17,6 +17,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/loop.h"
+#include "../base/maps.h"
 #include "../base/process.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
@@ -201,7 +202,7 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 		return ret;
 	dfi = dfi__handle_alloc(sizeof(*dfi));
 	if (!dfi)
-		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+		return dfi__fail_map(sizeof(*dfi), "dfi_open");
 	ret = dfi__settings_load(&dfi->settings);
 	if (ret < 0)
 		goto free_dfi;

@@ -16,6 +16,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/log.h"
+#include "../base/maps.h"
 #include "../registry/client.h"
 #include "context.h"
 #include "dispenser.h"
@@ -130,7 +131,7 @@ static struct dfi_sequencer *alloc(struct dfi *dfi, const char *name)
 	pthread_condattr_t attr;
 
 	if (!sequencer) {
-		dfi__fail(-ENOMEM, "sequencer '%s': out of memory", name);
+		dfi__fail_map(sizeof(*sequencer), "sequencer '%s'", name);
 		return NULL;
 	}
 	pthread_condattr_init(&attr);

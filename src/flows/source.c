@@ -13,6 +13,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/log.h"
+#include "../base/maps.h"
 #include "../transport/transport.h"
 #include "attach.h"
 #include "declare.h"
@@ -315,8 +316,7 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 		    flow->name, index, groups ? "route_set" : "route");
 	source = dfi__handle_alloc(size);
 	if (!source)
-		return dfi__fail(
-		    -ENOMEM, "flow '%s': out of memory", flow->name);
+		return dfi__fail_map(size, "flow '%s'", flow->name);
 	source->rings = calloc(flow->n_targets, sizeof(source->rings[0]));
 	source->target_stalls = calloc(
 	    flow->n_targets, sizeof(source->target_stalls[0]));

@@ -15,6 +15,7 @@
 #include "../base/error.h"
 #include "../base/error_list.h"
 #include "../base/log.h"
+#include "../base/maps.h"
 #include "../transport/transport.h"
 #include "attach.h"
 #include "cast.h"
@@ -252,8 +253,7 @@ int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	int ret;
 
 	if (!target) {
-		ret = dfi__fail(
-		    -ENOMEM, "flow '%s': out of memory", flow->name);
+		ret = dfi__fail_map(sizeof(*target), "flow '%s'", flow->name);
 		dfi__flow_free(flow);
 		return ret;
 	}

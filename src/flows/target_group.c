@@ -11,6 +11,7 @@
 #include "../base/attr.h"
 #include "../base/counter.h"
 #include "../base/error.h"
+#include "../base/maps.h"
 #include "../base/notify.h"
 #include "context.h"
 #include "target.h"
@@ -83,8 +84,7 @@ int dfi_target_group_open(struct dfi *dfi,
 		return ret;
 	group = dfi__handle_alloc(sizeof(*group));
 	if (!group)
-		return dfi__fail(
-		    -ENOMEM, "dfi_target_group_open: out of memory");
+		return dfi__fail_map(sizeof(*group), "dfi_target_group_open");
 	ret = dfi__notify_open(&group->notify);
 	if (ret < 0) {
 		dfi__handle_free(group, sizeof(*group));

@@ -597,9 +597,10 @@ static int reply_error(
 		    name->address);
 	case -ENOMEM:
 		return dfi__fail(-ENOMEM,
-		    "shared memory: the process at %s has no address space or "
-		    "memory to map the region that was shown to it: raise its "
-		    "limit (ulimit -v), free memory, or make rings smaller "
+		    "shared memory: the process at %s has no address space, "
+		    "mapping or memory left for the region that was shown to "
+		    "it: raise its limit (ulimit -v, sysctl "
+		    "vm.max_map_count), free memory, or make rings smaller "
 		    "(segment_count, DFI_RING_MEMORY)",
 		    name->address);
 	case -EMFILE:

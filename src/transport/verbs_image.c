@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include "../base/bits.h"
 #include "../base/error.h"
+#include "../base/maps.h"
 #include "../base/memory.h"
 #include "../base/reservation.h"
 #include "../base/settings.h"
@@ -125,14 +126,6 @@ int dfi__verbs_reserve(const struct verbs *verbs, uint64_t size,
 	    : dfi__reservation_begin(reservation, "", size, where(verbs, text));
 }
 
-static int fail_memory(const struct verbs *verbs, uint64_t size)
-{
-	return dfi__fail(-ENOMEM,
-	    "verbs: %s: %lu bytes to send from could not be had: free memory, "
-	    "or make rings smaller (segment_count, DFI_RING_MEMORY)",
-	    dfi__verbs_port(&verbs->device).text, (unsigned long)size);
-}
-
 /* Nobody touches it before it is registered, which finds what is missing. */
 static int register_at(
     const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
@@ -170,7 +163,9 @@ static int map_ordinary(
 	memory->at = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory->at == MAP_FAILED)
-		return fail_memory(verbs, memory->size);
+		return dfi__fail_map(memory->size,
+		    "verbs: %s: memory to send from",
+		    dfi__verbs_port(&verbs->device).text);
 	dfi__memory_keep_out(
 	    memory->at, memory->size, verbs->settings->dump_rings);
 	/* Before the pages are there. */

@@ -21,6 +21,7 @@
 #include "../base/files.h"
 #include "../base/fork_files.h"
 #include "../base/log.h"
+#include "../base/maps.h"
 #include "../base/memory.h"
 #include "../base/reservation.h"
 #include "../base/settings.h"
@@ -145,7 +146,7 @@ static int map_buffers(struct verbs_port *port, uint64_t size)
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
-		return fail(port, "memory for datagrams");
+		return dfi__fail_map(size, "verbs: memory for datagrams");
 	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
 	port->buffers = at;
 	port->buffers_size = size;

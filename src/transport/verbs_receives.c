@@ -15,6 +15,7 @@
 #include "../base/bits.h"
 #include "../base/error.h"
 #include "../base/log.h"
+#include "../base/maps.h"
 #include "../base/memory.h"
 #include "../base/settings.h"
 
@@ -98,7 +99,7 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
-		return dfi__fail(-ENOMEM, "verbs: out of memory");
+		return dfi__fail_map(size, "verbs: receives");
 	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
 	verbs->messages = at;
 	return add_receives(verbs);

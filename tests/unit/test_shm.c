@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "base/maps.h"
 #include "base/settings.h"
 #include "base/wait.h"
 #include "transport/shm.h"
@@ -1139,7 +1140,7 @@ Test(shm, limit_of_mappings_is_named)
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct region *region = NULL;
 	unsigned long limit = 0;
-	char *room, text[512];
+	char *room, text[512], other[512];
 	FILE *file;
 	int ret;
 
@@ -1154,10 +1155,16 @@ Test(shm, limit_of_mappings_is_named)
 	room = fill_mappings(limit);
 	ret = dfi__shm_ops.region_create(owner.transport, SIZE, &region);
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__fail_map(page, "it");
+	snprintf(other, sizeof(other), "%s", dfi_errmsg());
 	/* The test's own reports need some. */
 	munmap(room, limit * page);
 	cr_assert_eq(ret, -ENOMEM);
 	cr_assert(strstr(text, "vm.max_map_count"), "%s", text);
+	cr_assert(strstr(other, "vm.max_map_count"), "%s", other);
+	cr_assert_eq(dfi__fail_map(page, "it"), -ENOMEM);
+	expect_text("it: ");
+	expect_text("out of memory");
 }
 
 Test(shm, signals_do_not_keep_a_region_from_being_reserved)
