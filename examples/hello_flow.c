@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A first flow: two threads send the numbers below a million, two others
- * receive them, each those whose hash leads to it, and add them up.
- */
+/* Two threads send numbers; two others receive them by hash and add them up. */
 #include <err.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <dfi/dfi.h>
@@ -66,8 +64,10 @@ int main(void)
 	flow.n_sources = flow.n_targets = 2;
 	check(dfi_flow_create(dfi, "numbers", &flow));
 	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL,
-		    i < 2 ? send_numbers : receive_numbers, &index[i % 2]);
+		if ((errno = pthread_create(&threads[i], NULL,
+			 i < 2 ? send_numbers : receive_numbers,
+			 &index[i % 2])) != 0)
+			err(1, "cannot start a thread");
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	check(dfi_close(dfi));

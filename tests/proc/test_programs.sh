@@ -31,6 +31,18 @@ has() # FILE WORD...
 }
 
 "$bin/hello_flow" > "$tmp/hello" || fail "hello_flow: $(cat "$tmp/hello")"
+# Room for the stacks of a few threads only, of the library's or the program's own.
+# Address space that is limited leaves AddressSanitizer none.
+if command -v prlimit > "$tmp/log" && ! grep -q __asan_init "$bin/hello_flow"; then
+	for stacks in 1 2 3 4 5 6; do
+		timeout $patience prlimit --stack=$((256 << 20)) \
+			--as=$(((100 + 256 * stacks) << 20)) "$bin/hello_flow" \
+			>> "$tmp/hello" 2>> "$tmp/few" || :
+	done
+	grep -q '^hello_flow: cannot start a thread: Resource temp' "$tmp/few" ||
+		fail "hello_flow with few threads: $(cat "$tmp/few")"
+	! grep 'waiting for' "$tmp/few" || fail "hello_flow waits for threads"
+fi
 
 # Windows of a combiner flow, with weights that don't fill a tuple.
 for arguments in "1 7 9" "3 20000 12" "2 20000 5 3"; do
