@@ -253,6 +253,34 @@ static void put_row(const struct row *row)
 	putchar('\n');
 }
 
+/* Whether it prints as an empty line: its only item is null. */
+static bool is_empty(const struct row *row)
+{
+	const struct query *query = row->plan->query;
+	const struct query_item *item = query->items;
+
+	if (query->n_items > 1 || item->function == DFI_COUNT)
+		return false;
+	return item->function ? !count(row, item->column)
+			      : key(row, item->column).is_null;
+}
+
+/*
+ * Empty lines come first: readers of CSV may take the last one for no row, as
+ * ours does.
+ */
+static void put_rows(struct row *row, const struct results *results, bool empty)
+{
+	size_t size = results->schema->tuple_size;
+	uint64_t i;
+
+	for (i = 0; i < results->n; i++) {
+		row->tuple = results->tuples + i * size;
+		if (is_empty(row) == empty)
+			put_row(row);
+	}
+}
+
 static int check_row(const struct row *row)
 {
 	const struct query_item *item = row->plan->query->items;
@@ -280,10 +308,8 @@ int output(const struct plan *plan, const struct results *results,
 			return -1;
 	}
 	put_header(plan->query);
-	for (i = 0; i < results->n; i++) {
-		row.tuple = results->tuples + i * size;
-		put_row(&row);
-	}
+	put_rows(&row, results, true);
+	put_rows(&row, results, false);
 	/* No rows at all: SQL has one result where nothing is grouped by. */
 	row.tuple = NULL;
 	if (!results->n && !plan->query->n_keys)

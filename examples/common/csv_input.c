@@ -30,7 +30,10 @@ struct loading {
 	uint64_t row_line;   /* where the row began */
 	uint64_t field_line; /* where the field began */
 	uint64_t n_fields;   /* of the row so far */
+	uint64_t text_line;  /* the last one with more than its end */
+	uint64_t empty_line; /* the last one, if it may be a row; else 0 */
 	bool in_row, has_header;
+	bool has_text;     /* a field behind the header is not null */
 	bool in_quotes;    /* at the start of what is fed next */
 	bool after_return; /* a carriage return was fed last */
 	bool failed;       /* and has complained */
@@ -48,6 +51,8 @@ static void on_field(void *bytes, size_t size, void *arg)
 	if (loading->failed)
 		return;
 	if (loading->has_header) {
+		if (bytes)
+			loading->has_text = true;
 		/* Too many fields are counted, and refused at the row's end. */
 		if (column >= table->header.n || !loading->wanted[column])
 			return;
@@ -194,18 +199,47 @@ static int quote_error(const struct loading *loading)
 	    name.size ? "'" : "");
 }
 
-/* Feed one line, or the part of it that was read. */
-static int feed(struct loading *loading, const char *bytes, size_t size)
+/*
+ * In a table of one column an empty line is a row with a null, which libcsv
+ * passes over. One that others come behind is such a row for certain.
+ */
+static int take_empty_line(struct loading *loading)
 {
-	struct csv_parser *parser = &loading->parser;
+	if (!loading->empty_line)
+		return 0;
+	loading->row_line = loading->empty_line;
+	loading->empty_line = 0;
+	on_field(NULL, 0, loading);
+	on_row('\n', loading);
+	return loading->failed ? -1 : 0;
+}
 
-	if (check_bytes(loading, bytes, size))
+/* See where rows and lines begin, in what is fed next. */
+static int begin_line(struct loading *loading, const char *bytes, size_t size)
+{
+	if (take_empty_line(loading))
 		return -1;
 	if (!loading->in_row && bytes[0] != '\n' && bytes[0] != '\r') {
 		loading->in_row = true;
 		loading->row_line = loading->line;
 		loading->field_line = loading->line;
 	}
+	if (loading->in_row)
+		loading->text_line = loading->line;
+	else if (bytes[size - 1] == '\n' && loading->has_header &&
+	    loading->table->header.n == 1 && loading->text_line < loading->line)
+		loading->empty_line = loading->line;
+	return 0;
+}
+
+/* Feed one line, or the part of it that was read. */
+static int feed(struct loading *loading, const char *bytes, size_t size)
+{
+	struct csv_parser *parser = &loading->parser;
+
+	if (check_bytes(loading, bytes, size) ||
+	    begin_line(loading, bytes, size))
+		return -1;
 	if (csv_parse(parser, bytes, size, on_field, on_row, loading) == size)
 		return loading->failed ? -1 : 0;
 	if (loading->failed)
@@ -275,6 +309,9 @@ static int finish(struct loading *loading)
 	bool grown;
 
 	if (csv_file_check(&loading->file, &grown))
+		return -1;
+	/* Many files end in an empty line that is not meant as a row. */
+	if (!loading->has_text && take_empty_line(loading))
 		return -1;
 	if (grown)
 		drop_row(loading);

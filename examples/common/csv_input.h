@@ -3,7 +3,9 @@
  * Tables in CSV files (RFC 4180): a header, then rows of as many fields. Lines
  * end in LF or CRLF; quoted fields may contain commas, line ends and doubled
  * quotes; spaces count; empty lines don't. An empty field is null, unless it
- * stands in quotes. Bytes are taken as they are, after a byte order mark.
+ * stands in quotes. So in a table of one column an empty line is a row with a
+ * null, except the last one if any row has a text. Bytes are taken as they are,
+ * after a byte order mark.
  */
 #ifndef EXAMPLES_CSV_INPUT_H
 #define EXAMPLES_CSV_INPUT_H

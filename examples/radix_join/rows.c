@@ -47,15 +47,12 @@ static int choose_columns(struct rows *rows)
 	return 0;
 }
 
-/*
- * A null is nothing, an empty text is in quotes. A line with nothing but a null
- * would be no row for readers of CSV, so there it is in quotes as well.
- */
+/* A null is nothing, an empty text is in quotes. */
 static void write_field(struct rows *rows, uint32_t i, struct text text)
 {
 	if (i > 0)
 		putc(',', rows->file.stream);
-	if (!text.is_null || rows->n_columns == 1)
+	if (!text.is_null)
 		csv_fwrite(rows->file.stream, text.bytes, text.size);
 }
 
@@ -88,30 +85,44 @@ int rows_begin(struct rows *rows, const struct tables *tables)
 	return result_file_check(&rows->file);
 }
 
-int rows_write(struct rows *rows, uint64_t inner_entry, uint64_t outer_entry)
+static struct text field_of(
+    const struct rows *rows, const struct match *row, uint32_t i)
 {
+	const struct rows_column *column = &rows->columns[i];
 	const struct tables *tables = rows->tables;
-	const uint64_t numbers[] = {
-		tables->entries[INNER].rows[inner_entry],
-		tables->entries[OUTER].rows[outer_entry],
-	};
-	struct rows_column *column;
-	struct text text;
+	uint64_t entry = row->entries[column->relation];
+
+	return texts_get(&tables->csv[column->relation].columns[column->column],
+	    tables->entries[column->relation].rows[entry]);
+}
+
+static void write_row(struct rows *rows, const struct match *row)
+{
 	uint32_t i;
 
-	for (i = 0; i < rows->n_columns; i++) {
-		column = &rows->columns[i];
-		text = texts_get(
-		    &tables->csv[column->relation].columns[column->column],
-		    numbers[column->relation]);
-		write_field(rows, i, text);
-	}
+	for (i = 0; i < rows->n_columns; i++)
+		write_field(rows, i, field_of(rows, row, i));
 	putc('\n', rows->file.stream);
+}
+
+int rows_write(struct rows *rows, uint64_t inner_entry, uint64_t outer_entry)
+{
+	const struct match row = { { inner_entry, outer_entry } };
+
+	if (rows->n_columns == 1 && !rows->has_last &&
+	    !field_of(rows, &row, 0).is_null) {
+		rows->has_last = true;
+		rows->last = row;
+		return 0;
+	}
+	write_row(rows, &row);
 	return result_file_check(&rows->file);
 }
 
 int rows_close(struct rows *rows, bool complete)
 {
+	if (complete && rows->has_last)
+		write_row(rows, &rows->last);
 	free(rows->columns);
 	return result_file_close(&rows->file, complete);
 }

@@ -14,11 +14,22 @@ struct rows_column {
 	uint32_t column;
 };
 
+/* The entry of each table that a joined row is of. */
+struct match {
+	uint64_t entries[N_RELATIONS];
+};
+
+/*
+ * With one column, nulls are empty lines. As readers of CSV may take the last
+ * line for no row if it is empty, a row with a text stays back for the end.
+ */
 struct rows {
 	const struct tables *tables;
 	struct result_file file;
 	struct rows_column *columns;
 	uint32_t n_columns;
+	bool has_last;
+	struct match last; /* of one column, not null: written at the end */
 };
 
 /* Begin the file, before the tables are loaded. 0, or -1 after a complaint. */

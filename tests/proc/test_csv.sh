@@ -64,6 +64,37 @@ gives 'a,1' 'select city, sum(price) from mark.csv group by city'
 	fail "border.csv has no line end at 64 KiB"
 gives '2,3' 'select count(*), sum(b) from border.csv'
 
+# In a table of one column an empty line is a row with a null. The last one is
+# not, as many files end so, unless there are no other values. The first ones
+# are no header.
+query='select count(*), count(x) from f.csv'
+for rows in '2,1 \n7\n' '2,1 \r\n7\r\n' '2,1 \n7' '1,1 7\n\n' '1,1 7\r\n\r\n' \
+	'2,1 7\n\n\n' '3,2 7\r\n\r\n""' '2,0 \n\n' '1,1 "\n\n"\n' '0,0 '; do
+	printf "x\n${rows#* }" > f.csv
+	gives "${rows% *}" "$query"
+	printf "\nx\r\n${rows#* }" > f.csv
+	gives "${rows% *}" "$query"
+done
+# Line ends that two pieces of the file share: one of a row and one of a null.
+for row in '%65532s\r\n7\r\n' '%65530s\r\n\r\n7\r\n'; do
+	# shellcheck disable=SC2059
+	printf "x\r\n$row" x > f.csv
+	[ "$(head -c 65536 f.csv | tail -c 1 | od -An -tx1)" = ' 0d' ] ||
+		fail "f.csv has no line end at 64 KiB"
+	nulls=$(grep -c $'^\r$' f.csv || :)
+	gives "$((2 + nulls)),2" "$query"
+done
+printf 'x,y\n\n7,8\n\n' > f.csv
+gives '1,1' "$query"
+# What is printed is read as it was: nulls come first, and may be all there is.
+printf 'k,v,w\n1,,\n2,x,\n3,,\n4,y,\n' > nulls.csv
+for query in '3,2 select v as x from nulls.csv group by v' \
+	'4,0 select max(w) as x from nulls.csv group by k' \
+	'1,0 select sum(w) as x from nulls.csv'; do
+	"$aggregate" -p 2 "${query#* }" > f.csv 2> err || fail "$query"
+	gives "${query%% *}" 'select count(*), count(x) from f.csv'
+done
+
 # --- What is not as it should be ----------------------------------------------
 
 query='select city, sum(price) from f.csv group by city'

@@ -220,14 +220,23 @@ run --inner-csv awkward_r.csv --inner-key "key, quoted" \
 head -n 1 some.csv | grep -qx '"outer.qty","inner.id"' ||
 	fail "$command: header $(head -n 1 some.csv)"
 
-# A null stays a null, and an empty text one, but for a row of nothing else.
+# A null stays a null, and an empty text one.
 printf 'k,a,b\n1,,""\n' > nulls.csv
 # shellcheck disable=SC2046
 {
 run $(files nulls.csv k nulls.csv k) --output some.csv --columns inner:a,outer:b,inner:k
 [ "$(tail -n 1 some.csv)" = ',"","1"' ] || fail "$command: $(cat some.csv)"
 run $(files nulls.csv k nulls.csv k) --output some.csv --columns outer:a
-[ "$(tail -n 1 some.csv)" = '""' ] || fail "$command: $(cat some.csv)"
+[ "$(cat some.csv; echo .)" = $'"outer.a"\n\n.' ] || fail "$command: $(cat some.csv)"
+# In one column nulls are empty lines, of which none is the last line.
+printf 'k,a\n1,x\n2,\n3,y\n4,""\n5,\n' > nulls.csv
+run $(files nulls.csv k nulls.csv k) --output some.csv --columns outer:a
+[ "$(sort some.csv | tr '\n' ' ')" = '  "" "outer.a" "x" "y" ' ] ||
+	fail "$command: $(cat some.csv)"
+[ -n "$(tail -n 1 some.csv)" ] || fail "$command: the last line is empty"
+run --inner-csv some.csv --inner-key outer.a --outer-csv nulls.csv --outer-key a
+[[ $(tr -d ' \n' < json) == *'"rows_without_key":{"inner":3,"outer":3}'* ]] ||
+	fail "$command: $(cat json)"
 }
 
 # Integers: equal as integers and as texts only in their shortest form.
