@@ -35,8 +35,9 @@ struct tls;
 
 /* A key that a watch knows of. */
 struct known_key {
-	uint64_t hash; /* of its value */
-	bool missing;  /* from the registry, since the connection is back */
+	struct known_key *next; /* in a watch's expired */
+	uint64_t hash;          /* of its value */
+	bool missing; /* from the registry, since the connection is back */
 	char key[];
 };
 
@@ -69,6 +70,9 @@ struct registry_watch {
 	bool exact; /* of the key that is the prefix */
 	char *prefix;
 	void *known; /* a tree of known_key, by key */
+	/* Out of the tree, and to be told of; see dfi__watch_expire_missing().
+	 */
+	struct known_key *expired;
 	void (*fn)(void *arg, const struct registry_event *event);
 	void *arg;
 };

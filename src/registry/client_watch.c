@@ -195,46 +195,67 @@ int dfi__watch_renew(
 	return send_watch(client, watch);
 }
 
-static void find_missing(const void *node, VISIT visit, void *arg)
+static void collect_missing(const void *node, VISIT visit, void *arg)
 {
 	struct known_key *known = *(struct known_key *const *)node;
-	struct known_key **found = arg;
+	struct registry_watch *watch = arg;
 
-	if ((visit == postorder || visit == leaf) && known->missing)
-		*found = known;
+	if ((visit == postorder || visit == leaf) && known->missing) {
+		known->next = watch->expired;
+		watch->expired = known;
+	}
 }
 
-/* Delete one that is missing; false: there is none. */
-static bool expire_one(struct registry_client *client)
+/* One walk for all that are missing, and none for each of them. */
+static void take_missing(struct registry_watch *watch)
 {
-	struct registry_event event = { .type = REGISTRY_DELETE };
-	struct known_key *known = NULL;
+	struct known_key *known;
+
+	twalk_r(watch->known, collect_missing, watch);
+	for (known = watch->expired; known; known = known->next)
+		tdelete(known, &watch->known, compare_keys);
+}
+
+static struct registry_watch *next_expired(struct registry_client *client)
+{
 	struct registry_watch *watch;
 
 	TAILQ_FOREACH(watch, &client->watches, link)
 	{
-		twalk_r(watch->known, find_missing, &known);
-		if (known)
-			break;
+		if (watch->expired)
+			return watch;
 	}
-	if (!known)
-		return false;
-	tdelete(known, &watch->known, compare_keys);
-	event.key = known->key;
-	watch->fn(watch->arg, &event);
-	free(known);
-	return true;
+	return NULL;
 }
 
 void dfi__watch_expire_missing(struct registry_client *client)
 {
+	struct registry_event event = { .type = REGISTRY_DELETE };
+	struct registry_watch *watch;
+	struct known_key *known;
+
+	TAILQ_FOREACH(watch, &client->watches, link)
+	{
+		take_missing(watch);
+	}
 	/* From the start each time: the function may end any watch. */
-	while (expire_one(client))
-		;
+	while ((watch = next_expired(client))) {
+		known = watch->expired;
+		watch->expired = known->next;
+		event.key = known->key;
+		watch->fn(watch->arg, &event);
+		free(known);
+	}
 }
 
 void dfi__watch_free(struct registry_watch *watch)
 {
+	struct known_key *known;
+
+	while ((known = watch->expired)) {
+		watch->expired = known->next;
+		free(known);
+	}
 	tdestroy(watch->known, free);
 	free(watch->prefix);
 	free(watch);

@@ -163,6 +163,64 @@ Test(restore, who_does_not_come_back_is_gone_after_the_grace)
 	owner = open_client(loop, registry);
 }
 
+#define N_GONE 10000
+
+/* How long the loop's thread took from the first deletion to the last. */
+struct gone {
+	_Atomic unsigned n;
+	int64_t first, last;
+	struct registry_watch *watch; /* ended by the last deletion but one */
+};
+
+static int64_t thread_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static void count_gone(void *arg, const struct registry_event *event)
+{
+	struct gone *gone = arg;
+
+	if (event->type != REGISTRY_DELETE)
+		return;
+	if (gone->n == 0)
+		gone->first = thread_ns();
+	gone->last = thread_ns();
+	/* One that is still to be told of is freed with its watch. */
+	if (gone->n == N_GONE - 2)
+		dfi__client_unwatch(gone->watch);
+	gone->n++;
+}
+
+/* Each by itself would take a walk over all of them. */
+Test(restore, many_that_do_not_come_back_are_gone_at_once)
+{
+	int64_t deadline;
+	struct gone gone = { .n = 0 };
+	char key[32];
+	int i;
+
+	dfi__client_set_grace(watcher, 400);
+	for (i = 0; i < N_GONE; i++) {
+		snprintf(key, sizeof(key), "gone/%05d", i);
+		put(owner, key, "", CLIENT_LEASED);
+	}
+	cr_assert_eq(dfi__client_watch(watcher, "gone/", count_gone, &gone,
+			 soon(), &gone.watch),
+	    0);
+	lose();
+	dfi__client_close(owner);
+	bring_back();
+	deadline = soon();
+	while (gone.n < N_GONE - 1)
+		cr_assert_lt(clock_now_ns(), deadline);
+	cr_assert_lt(gone.last - gone.first, 2000 * NS_PER_MS);
+	owner = open_client(loop, registry);
+}
+
 Test(restore, a_key_of_another_value_is_another_one)
 {
 	struct registry_client *other;
