@@ -110,11 +110,40 @@ static int descriptor_of(const char *name)
 	return -1;
 }
 
+/* Programs take descriptor 0 for writing if it is closed: it reads nothing. */
+static int check_stdin(const char *name)
+{
+	int flags = fcntl(STDIN_FILENO, F_GETFL);
+
+	if (descriptor_of(name) != STDIN_FILENO ||
+	    (flags >= 0 && (flags & O_ACCMODE) != O_WRONLY))
+		return 0;
+	return complain("%s: standard input is closed, or open for writing "
+			"only: give it a file or a pipe (< FILE)",
+	    name);
+}
+
+/* What is printed would be appended to the input, or has replaced it. */
+static int check_stdout(const struct csv_file *file)
+{
+	struct stat out;
+
+	if (!S_ISREG(file->status.st_mode) || fstat(STDOUT_FILENO, &out) ||
+	    out.st_dev != file->status.st_dev ||
+	    out.st_ino != file->status.st_ino)
+		return 0;
+	return complain("%s: standard output is this file, which is read: "
+			"print to another file",
+	    file->name);
+}
+
 int csv_file_open(const char *name, struct csv_file *file)
 {
 	int fd;
 
-	*file = (struct csv_file){ .name = name };
+	*file = (struct csv_file){ .name = name, .fd = -1 };
+	if (check_stdin(name))
+		return -1;
 	file->fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	/* A socket can't be opened, but it may be standard input. */
 	if (file->fd < 0 && errno == ENXIO) {
@@ -131,7 +160,7 @@ int csv_file_open(const char *name, struct csv_file *file)
 		complain("%s: %s", name, strerror(errno));
 	} else if (S_ISDIR(file->status.st_mode)) {
 		complain("%s: it is a directory: name a file in it", name);
-	} else {
+	} else if (check_stdout(file) == 0) {
 		/* Files of /proc say that they are empty, and are not. */
 		file->has_size = S_ISREG(file->status.st_mode) &&
 		    file->status.st_size > 0;

@@ -23,7 +23,10 @@ struct csv_file {
 	uint64_t hash; /* of the bytes read, chained in pieces of room */
 };
 
-/* Waits for a writer of a FIFO. 0, or -1 after a complaint with the reason. */
+/*
+ * Waits for a writer of a FIFO, and refuses the file that standard output goes
+ * to. 0, or -1 after a complaint with the reason.
+ */
 int csv_file_open(const char *name, struct csv_file *file);
 void csv_file_close(struct csv_file *file);
 

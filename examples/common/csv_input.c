@@ -324,9 +324,9 @@ static int finish(struct loading *loading)
 	if (loading->failed)
 		return -1;
 	if (!loading->has_header)
-		return complain("%s:1: there is no header: the first line has "
-				"to name the columns",
-		    file);
+		return complain("%s:1: there is no header%s: the first line "
+				"has to name the columns",
+		    file, loading->file.n_read ? "" : ", as the file is empty");
 	return 0;
 }
 

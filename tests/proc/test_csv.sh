@@ -169,7 +169,28 @@ refuse 'f.csv:3: a carriage return without a line feed' "$query"
 file 'city,price\n"a\rb",1\n'
 gives '1' 'select sum(price) from f.csv'
 file ''
-refuse 'f.csv:1: there is no header' "$query"
+refuse 'f.csv:1: there is no header, as the file is empty:' "$query"
+file '\n'
+refuse 'f.csv:1: there is no header: the first' "$query"
+for name in /dev/stdin /dev/fd/0; do
+	refuse "$name: standard input is closed" "select count(*) from $name" <&-
+done
+refuse "/dev/stdin:1: .* file is empty" 'select count(*) from /dev/stdin' < /dev/null
+
+# Results that would go into their input, by whatever name.
+file 'city,price\na,1\n'
+ln f.csv hard.csv
+ln -s f.csv link.csv
+for name in f.csv ./hard.csv link.csv; do
+	ret=0
+	timeout $patience "$aggregate" "select count(*) from \"$name\"" \
+		>> f.csv 2> err || ret=$?
+	[ $ret -eq 1 ] || fail "output into $name: exit status $ret"
+	grep -q "^aggregate: $name: standard output is this file" err ||
+		fail "output into $name: $(cat err)"
+done
+[ "$(wc -l < f.csv)" -eq 2 ] || fail "an input has changed: $(cat f.csv)"
+"$aggregate" 'select count(*) from f.csv' >> other.csv || fail "output into another file"
 mkdir folder.csv
 refuse 'folder.csv: it is a directory' 'select count(*) from folder.csv'
 

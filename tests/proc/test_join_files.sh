@@ -71,6 +71,13 @@ done
 refuse "is the input r.csv" --output /dev/fd/9 9>> r.csv
 cmp -s r.csv kept.csv || fail "$command: the input has changed"
 
+ret=0
+timeout $patience "$join" --inner-csv r.csv --inner-key k --outer-csv s.csv \
+	--outer-key k >> s.csv 2> err || ret=$?
+[ $ret -eq 1 ] || fail "a report into s.csv: exit status $ret"
+grep -q 's.csv: standard output is this file' err || fail "a report into s.csv"
+[ "$(wc -l < s.csv)" -eq 51 ] || fail "a report into s.csv: it has changed"
+
 # A new file has the mode that the umask leaves, an old one keeps its own.
 (umask 027; succeed --output new.csv --columns outer:k)
 [ "$(stat -c %a new.csv)" = 640 ] || fail "new.csv: mode $(stat -c %a new.csv)"
