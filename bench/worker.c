@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "../common/children.h"
+#include "../common/complain.h"
+#include "../common/threads.h"
 
 static const struct job *const jobs[N_JOBS] = {
 	[JOB_FLOW] = &flow_job,
@@ -176,25 +178,23 @@ static int run_threads(struct process *process, uint32_t number)
 	struct board *board = process->board;
 	struct thread *threads = calloc(board->n_seats, sizeof(*threads));
 	uint32_t i, n = 0;
-	int ret = 0;
 
 	if (!threads)
-		return -ENOMEM;
+		return complain("no memory");
 	for (i = 0; i < board->n_seats; i++) {
 		if (board->seats[i].process != number)
 			continue;
 		threads[n].process = process;
 		threads[n].seat = &board->seats[i];
-		ret = -pthread_create(
-		    &threads[n].id, NULL, thread_main, &threads[n]);
-		if (ret)
-			_exit(1); /* the others wait for ever */
+		/* The others wait for ever. */
+		if (thread_start(&threads[n].id, thread_main, &threads[n]))
+			_exit(1);
 		n++;
 	}
 	while (n > 0)
 		pthread_join(threads[--n].id, NULL);
 	free(threads);
-	return ret;
+	return 0;
 }
 
 /* DFI_CONTROL_CPUS: those of this thread. */

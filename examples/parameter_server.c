@@ -25,6 +25,7 @@
 #include "../common/complain.h"
 #include "../common/nearest.h"
 #include "../common/output.h"
+#include "../common/threads.h"
 #include "common/memory.h"
 
 /* Weights that travel in one tuple. */
@@ -409,12 +410,8 @@ static void report(double *times)
 
 static void start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
-	int err = pthread_create(thread, NULL, run, arg);
-
-	if (!err)
-		return;
-	complain("cannot start a thread: %s", strerror(err));
-	exit(EXIT_FAILURE);
+	if (thread_start(thread, run, arg))
+		exit(EXIT_FAILURE);
 }
 
 /* ---- The command line ------------------------------------------------------

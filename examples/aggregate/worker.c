@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
+#include "../../common/threads.h"
 
 /* How often the first process looks at the others while it waits. */
 #define WATCH_MS 50
@@ -104,12 +105,8 @@ static void *allocate(size_t n, size_t size)
 
 static void start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
-	int err = pthread_create(thread, NULL, run, arg);
-
-	if (!err)
-		return;
-	complain("cannot start a thread: %s", strerror(err));
-	_exit(EXIT_FAILURE);
+	if (thread_start(thread, run, arg))
+		_exit(EXIT_FAILURE);
 }
 
 static void *push_share(void *arg)

@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "../../common/threads.h"
+
 struct baseline {
 	const struct options *options;
 	const struct input *input;
@@ -145,11 +147,8 @@ static int run_threads(struct baseline *baseline, struct thread *threads)
 		threads[i].baseline = baseline;
 		threads[i].index = i;
 		/* The others wait at the barrier: nothing to go back to. */
-		if (pthread_create(
-			&threads[i].id, NULL, thread_run, &threads[i])) {
-			complain("cannot start thread %u", (unsigned)i);
+		if (thread_start(&threads[i].id, thread_run, &threads[i]))
 			exit(1);
-		}
 	}
 	for (i = 0; i < n; i++)
 		pthread_join(threads[i].id, NULL);

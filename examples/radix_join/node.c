@@ -13,13 +13,14 @@
 #include <unistd.h>
 #include <sys/prctl.h>
 
+#include "../../common/threads.h"
+
 struct thread {
 	const struct options *options;
 	const struct input *input;
 	struct dfi *dfi;
 	uint32_t index;
 	pthread_t id;
-	bool started;
 	int ret;
 };
 
@@ -46,15 +47,12 @@ static int run_threads(
 		threads[i].input = input;
 		threads[i].dfi = dfi;
 		threads[i].index = options->node * options->threads + i;
-		/* The others end when they miss it. */
-		if (pthread_create(
-			&threads[i].id, NULL, thread_run, &threads[i])) {
-			ret = complain("cannot start a thread");
-			break;
-		}
-		threads[i].started = true;
+		/* Those that run wait for it. Other nodes see the process end.
+		 */
+		if (thread_start(&threads[i].id, thread_run, &threads[i]))
+			_exit(EXIT_FAILURE);
 	}
-	for (i = 0; i < options->threads && threads[i].started; i++) {
+	for (i = 0; i < options->threads; i++) {
 		pthread_join(threads[i].id, NULL);
 		if (threads[i].ret)
 			ret = -1;

@@ -190,6 +190,23 @@ uint64_t dfi__memory_address_room(uint64_t *limit)
 	    min_u64(*limit, pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+uint64_t dfi__memory_data_room(uint64_t *limit)
+{
+	struct rlimit data;
+	char *status;
+	uint64_t kib;
+
+	*limit = UINT64_MAX;
+	if (getrlimit(RLIMIT_DATA, &data) < 0 || data.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	*limit = data.rlim_cur;
+	status = dfi__kernel_text("/proc/self/status");
+	if (!dfi__kernel_field(status, "VmData", &kib))
+		kib = 0;
+	free(status);
+	return *limit - min_u64(*limit, kib_bytes(kib));
+}
+
 /* See admin-guide/mm/hugetlbpage.rst. */
 static bool ask_huge(const char *root, const char *what, uint64_t *pages)
 {

@@ -30,6 +30,12 @@ void dfi__memory_room(const char *root, struct memory_room *room);
 uint64_t dfi__memory_address_room(uint64_t *limit);
 
 /*
+ * The same of private memory that can be written (RLIMIT_DATA): stacks and what
+ * malloc() gives, but no shared memory.
+ */
+uint64_t dfi__memory_data_room(uint64_t *limit);
+
+/*
  * As dfi__memory_room(), of huge pages of 2 MiB: those that the system has
  * reserved and nobody has yet, those that it may still reserve by itself, and
  * what control groups leave of them.

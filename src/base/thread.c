@@ -129,24 +129,25 @@ int dfi__thread_start(
 	return err;
 }
 
-static int fail_stack(const char *name, size_t need)
+static int fail_stack(const char *name, size_t need, const char *kind,
+    uint64_t room, uint64_t limit, const char *option)
 {
-	uint64_t limit, room = dfi__memory_address_room(&limit);
-
 	return dfi__fail(-ENOMEM,
-	    "thread '%s' needs %zu bytes of address space for its stack, but "
-	    "%lu are left of %lu: raise the limit (ulimit -v), or have smaller "
-	    "stacks (ulimit -s)",
-	    name, need, (unsigned long)room, (unsigned long)limit);
+	    "thread '%s' needs %zu bytes of %s for its stack, but %lu are left "
+	    "of %lu: raise the limit (ulimit %s), or have smaller stacks "
+	    "(ulimit -s)",
+	    name, need, kind, (unsigned long)room, (unsigned long)limit,
+	    option);
 }
 
 /*
  * EAGAIN is all that pthread_create() says of what it is short of: most often
- * address space for the stack, or one of the limits on threads.
+ * memory for the stack, or one of the limits on threads.
  */
 static int fail_short(const char *name)
 {
-	uint64_t limit, room = dfi__memory_address_room(&limit);
+	uint64_t space_limit, space = dfi__memory_address_room(&space_limit);
+	uint64_t data_limit, data = dfi__memory_data_room(&data_limit);
 	size_t stack = 0, guard = 0;
 	pthread_attr_t attr;
 
@@ -154,8 +155,13 @@ static int fail_short(const char *name)
 	pthread_attr_getstacksize(&attr, &stack);
 	pthread_attr_getguardsize(&attr, &guard);
 	pthread_attr_destroy(&attr);
-	if (room < stack + guard)
-		return fail_stack(name, stack + guard);
+	if (space < stack + guard)
+		return fail_stack(name, stack + guard, "address space", space,
+		    space_limit, "-v");
+	/* The guard, which nobody may write, does not count. */
+	if (data < stack)
+		return fail_stack(
+		    name, stack, "private memory", data, data_limit, "-d");
 	if (sched_getscheduler(0) == SCHED_DEADLINE)
 		return dfi__fail(-ENOMEM,
 		    "thread '%s' can't be started by a thread of policy "

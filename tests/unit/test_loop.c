@@ -276,6 +276,27 @@ Test(loop, whose_stack_has_no_room_names_the_limit)
 	expect_text("ulimit -v");
 }
 
+Test(loop, whose_stack_has_no_private_memory_names_the_limit)
+{
+	struct rlimit before, low;
+	struct loop *other;
+	uint64_t limit;
+	int ret;
+
+	cr_assert_eq(getrlimit(RLIMIT_DATA, &before), 0);
+	low = before;
+	low.rlim_cur = before.rlim_max - 1;
+	cr_assert_eq(setrlimit(RLIMIT_DATA, &low), 0);
+	low.rlim_cur -= dfi__memory_data_room(&limit) - (1 << 20);
+	cr_assert_eq(setrlimit(RLIMIT_DATA, &low), 0);
+	ret = dfi__loop_start("other", &other);
+	cr_assert_eq(setrlimit(RLIMIT_DATA, &before), 0);
+	cr_assert_eq(ret, -ENOMEM);
+	expect_text("thread 'other' needs ");
+	expect_text("bytes of private memory for its stack");
+	expect_text("ulimit -d");
+}
+
 static int count_up(void *arg)
 {
 	/* Not atomic: the loop's thread is the only one. */

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_limits.sh BIN_DIR: programs that meet a limit of theirs (ulimit) name it, at once.
+set -euo pipefail
+# shellcheck source=tests/proc/script_help.sh
+. "$(dirname "$0")/script_help.sh"
+bin=$1
+tmp=$(mktemp -d)
+trap 'end_children; rm -rf "$tmp"' EXIT
+
+fail()
+{
+	echo "test_limits: $*"
+	exit 1
+}
+
+command -v prlimit > "$tmp/log" || exit 77
+printf 'k,v\n1,2\n2,3\n' > "$tmp/r.csv"
+query="SELECT k, SUM(v) FROM \"$tmp/r.csv\" GROUP BY k"
+join=(--nodes 2 --inner-csv "$tmp/r.csv" --inner-key k --outer-csv "$tmp/r.csv"
+	--outer-key k)
+
+# With stacks of 1 GiB, the library's threads take the first ones that there is room for.
+short_of() # LIMIT OPTION PROGRAM [ARGUMENT]...
+{
+	local gb rc
+
+	for gb in 1 2 3 4 5 6; do
+		rc=0
+		timeout 60 prlimit --stack=$((1 << 30)):$((1 << 30)) \
+			"--$1=${gb}500000000" "$bin/$3" "${@:4}" > "$tmp/out" 2>&1 || rc=$?
+		[ $rc = 1 ] || fail "$* ends with $rc: $(cat "$tmp/out")"
+		! grep -q "cannot start a thread: its stack needs 1073741824 bytes of .*, but \
+[0-9]* are left of ${gb}500000000: raise the limit (ulimit $2)" "$tmp/out" || return 0
+		grep -q "thread '.*' needs .* are left .*(ulimit $2)" "$tmp/out" ||
+			fail "$* says: $(cat "$tmp/out")"
+	done
+	fail "$* never starts a thread of its own"
+}
+short_of as -v aggregate "$query"
+short_of as -v parameter_server 2 1000 2
+short_of data -d parameter_server 2 1000 2
+short_of as -v radix_join "${join[@]}" --threads 4
+short_of as -v radix_join --baseline local --threads 8 --inner 1K --outer 1K
+short_of as -v dfi-bench raw --procs 1 --seconds 0.01 --repeat 1
