@@ -13,12 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE 4096
+#include "../common/memory_file.h"
 
-/* Since Linux 6.3; headers may be older than the kernel. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
+#define PAGE 4096
 
 static size_t round_to_page(size_t size)
 {
@@ -32,19 +29,6 @@ static struct board *map(int fd, size_t size)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/*
- * With vm.memfd_noexec=2, some kernels want to be told that the memory is never
- * executed; others don't know the flag, and refuse it.
- */
-static int new_memfd(void)
-{
-	int fd = memfd_create("dfi-bench", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("dfi-bench", MFD_CLOEXEC);
-	return fd;
-}
-
 struct board *board_create(
     uint32_t n_sources, uint32_t n_target_threads, uint64_t data_size, int *fd)
 {
@@ -52,9 +36,8 @@ struct board *board_create(
 	size_t head = round_to_page(
 	    sizeof(struct board) + n_seats * sizeof(struct seat));
 	size_t size = head + round_to_page(data_size);
-	int new_fd = new_memfd();
+	int new_fd = memory_file_open("dfi-bench", "the shared board");
 	struct board *board;
-	int saved;
 
 	if (new_fd < 0)
 		return NULL;
@@ -72,9 +55,8 @@ struct board *board_create(
 	return board;
 
 fail:
-	saved = errno;
+	memory_file_complain("the shared board", size);
 	close(new_fd);
-	errno = saved;
 	return NULL;
 }
 

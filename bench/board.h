@@ -74,7 +74,7 @@ struct board {
 	struct seat seats[];
 };
 
-/* Create a board, all zero but its sizes. NULL with errno. */
+/* Create a board, all zero but its sizes. NULL after a complaint. */
 struct board *board_create(
     uint32_t n_sources, uint32_t n_target_threads, uint64_t data_size, int *fd);
 

@@ -79,13 +79,8 @@ bool runner_start(const struct runner_attr *attr, struct runner *runner)
 	};
 	runner->board = board_create(attr->n_sources, attr->n_target_threads,
 	    attr->data_size, &runner->fd);
-	if (!runner->board) {
-		complain("%lu bytes of shared memory: %s%s",
-		    (unsigned long)attr->data_size, strerror(errno),
-		    errno == EACCES ? " (see the setting vm.memfd_noexec)"
-				    : "");
+	if (!runner->board)
 		return false;
-	}
 	if (attr->registry)
 		snprintf(runner->board->registry,
 		    sizeof(runner->board->registry), "%s", attr->registry);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -91,6 +92,21 @@ static char **join_lists(char *const *list, char *const *extra)
 	return joined;
 }
 
+/*
+ * This program is /proc/self/exe also after an upgrade has replaced it. Without
+ * /proc it is the file that was started, by its name then.
+ */
+static int spawn_self(pid_t *pid, const posix_spawn_file_actions_t *actions,
+    char *const *argv, char *const *env)
+{
+	const char *name = (const char *)getauxval(AT_EXECFN);
+	int err = posix_spawn(pid, "/proc/self/exe", actions, NULL, argv, env);
+
+	if (err == ENOENT && name)
+		err = posix_spawn(pid, name, actions, NULL, argv, env);
+	return err;
+}
+
 static int spawn(char *const *argv, char *const *env, int fd, pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
@@ -100,7 +116,7 @@ static int spawn(char *const *argv, char *const *env, int fd, pid_t *pid)
 	/* Also clears close-on-exec, if it is this descriptor already. */
 	if (fd >= 0)
 		posix_spawn_file_actions_adddup2(&actions, fd, CHILD_FD);
-	err = posix_spawn(pid, "/proc/self/exe", &actions, NULL, argv, env);
+	err = spawn_self(pid, &actions, argv, env);
 	posix_spawn_file_actions_destroy(&actions);
 	return err;
 }
@@ -123,7 +139,9 @@ int children_spawn(struct children *children, const char *name,
 	free(joined);
 	free(env);
 	if (err)
-		return complain("cannot start %s: %s", name, strerror(err));
+		return complain("cannot start %s: %s%s", name, strerror(err),
+		    access("/proc/self", F_OK) ? " (/proc is not mounted)"
+					       : "");
 	added(children, child, pid);
 	return 0;
 }

@@ -10,13 +10,9 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
+#include "../../common/memory_file.h"
 
 #define ALIGNMENT 64
-
-/* Since Linux 6.3; headers may be older than the kernel. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
 
 static uint64_t align(uint64_t size)
 {
@@ -52,29 +48,15 @@ static int map(struct rows *rows, size_t size, int protection)
 	return 0;
 }
 
-/* With vm.memfd_noexec=2, memory files must say that they are not executed. */
-static int new_memory(void)
-{
-	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd = memfd_create("aggregate", flags | MFD_NOEXEC_SEAL);
-
-	/* Older kernels do not know the flag. */
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("aggregate", flags);
-	if (fd >= 0)
-		return fd;
-	return complain("no memory for the file's rows: memfd_create: %s%s",
-	    strerror(errno),
-	    errno == EACCES ? " (see the setting vm.memfd_noexec)" : "");
-}
-
 int rows_create(struct rows *rows, const struct rows_header *wanted)
 {
 	struct rows_header header = *wanted;
 	int err = 0;
 
 	place(&header);
-	*rows = (struct rows){ .fd = new_memory() };
+	*rows = (struct rows){
+		.fd = memory_file_open("aggregate", "the file's rows"),
+	};
 	if (rows->fd < 0)
 		return -1;
 	/* What there is no memory for is said here, not by a signal later. */
@@ -83,11 +65,9 @@ int rows_create(struct rows *rows, const struct rows_header *wanted)
 	else
 		err = posix_fallocate(rows->fd, 0, (off_t)header.size);
 	if (err || map(rows, header.size, PROT_READ | PROT_WRITE)) {
+		errno = err;
 		if (err)
-			complain(
-			    "no %ju MiB of memory for the file's rows: %s%s",
-			    (uintmax_t)(header.size >> 20) + 1, strerror(err),
-			    err == EFBIG ? " (ulimit -f)" : "");
+			memory_file_complain("the file's rows", header.size);
 		rows_unmap(rows);
 		return -1;
 	}

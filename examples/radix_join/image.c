@@ -12,12 +12,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define IMAGE_MAGIC UINT64_C(0x31656764696d6a72)
+#include "../../common/memory_file.h"
 
-/* Since Linux 6.3; headers may be older than the kernel. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
+#define IMAGE_MAGIC UINT64_C(0x31656764696d6a72)
 
 /* Where an array lies; offset 0: there is none. */
 struct place {
@@ -42,9 +39,10 @@ static int write_at(int fd, const void *data, size_t size, uint64_t offset)
 		n = pwrite(fd, bytes, size, (off_t)offset);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
-			return complain("no memory for the tables: %s",
-			    strerror(n < 0 ? errno : ENOSPC));
+		if (n <= 0) {
+			errno = n < 0 ? errno : ENOSPC;
+			return memory_file_complain("the tables", size);
+		}
 		bytes += n;
 		offset += (uint64_t)n;
 		size -= (size_t)n;
@@ -95,34 +93,15 @@ static int write_sides(int fd, const struct image_side sides[N_RELATIONS])
 			return ret;
 	}
 	if (ftruncate(fd, (off_t)end))
-		return complain(
-		    "no memory for the tables: %s", strerror(errno));
+		return memory_file_complain("the tables", end);
 	return write_at(fd, &header, sizeof(header), 0);
-}
-
-/*
- * With vm.memfd_noexec=2, some kernels want to be told that the memory is never
- * executed; others don't know the flag, and refuse it.
- */
-static int new_memfd(void)
-{
-	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd = memfd_create("radix_join", flags | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("radix_join", flags);
-	if (fd >= 0)
-		return fd;
-	return complain("no memory file for the tables: memfd_create: %s%s",
-	    strerror(errno),
-	    errno == EACCES ? " (see the setting vm.memfd_noexec)" : "");
 }
 
 int image_create(const struct image_side sides[N_RELATIONS])
 {
 	int fd;
 
-	fd = new_memfd();
+	fd = memory_file_open("radix_join", "the tables");
 	if (fd < 0)
 		return fd;
 	if (write_sides(fd, sides)) {

@@ -57,14 +57,20 @@ bool dfi__maps_are_full(unsigned long *limit)
 
 int dfi__fail_map(uint64_t size, const char *who, ...)
 {
+	uint64_t space, data;
 	unsigned long limit;
-	uint64_t space;
+	int err = errno;
 	char name[256];
 	va_list ap;
 
 	va_start(ap, who);
 	vsnprintf(name, sizeof(name), who, ap);
 	va_end(ap);
+	if (err != ENOMEM && err != EAGAIN)
+		return dfi__fail(-EIO,
+		    "%s: mmap or madvise: %s: look at what confines the "
+		    "process (seccomp, a security module)",
+		    name, strerrordesc_np(err));
 	if (dfi__maps_are_full(&limit))
 		return dfi__fail(-ENOMEM,
 		    "%s: memory can't be mapped, as the process has as many "
@@ -77,6 +83,12 @@ int dfi__fail_map(uint64_t size, const char *who, ...)
 		    "the process may have, of %" PRIu64 " bytes: raise the "
 		    "limit (ulimit -v)",
 		    name, size, space);
+	if (dfi__memory_data_room(&data) < size)
+		return dfi__fail(-ENOMEM,
+		    "%s: %" PRIu64 " bytes don't fit the private memory that "
+		    "the process may have, of %" PRIu64 " bytes: raise the "
+		    "limit (ulimit -d)",
+		    name, size, data);
 	return dfi__fail(-ENOMEM,
 	    "%s: %" PRIu64 " bytes could not be had: out of memory", name,
 	    size);

@@ -13,8 +13,9 @@
 bool dfi__maps_are_full(unsigned long *limit);
 
 /*
- * Fail for mmap() of size bytes, which found no room: -ENOMEM, with the limit
- * that was met by its name and value. The rest says who wanted them.
+ * Fail for mmap() of size bytes, or madvise() right after it, by errno.
+ * -ENOMEM: there is no room; the text names the limit that was met, and its
+ * value. -EIO: the call is forbidden. The rest says who wanted them.
  */
 int dfi__fail_map(uint64_t size, const char *who, ...)
     __attribute__((format(printf, 2, 3)));

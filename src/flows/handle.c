@@ -6,6 +6,7 @@
  */
 #include "handle.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,11 +19,14 @@ void *dfi__handle_alloc(size_t size)
 {
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int err;
 
 	if (at == MAP_FAILED)
 		return NULL;
 	if (madvise(at, size, MADV_WIPEONFORK) < 0) {
+		err = errno;
 		munmap(at, size);
+		errno = err;
 		return NULL;
 	}
 	return at;

@@ -82,6 +82,12 @@ static void shm_stop(struct transport *transport)
 	free(shm);
 }
 
+/* The sysctl says EACCES, sandboxes one of the others. */
+static bool is_forbidden(int err)
+{
+	return err == -EACCES || err == -EPERM || err == -ENOSYS;
+}
+
 static int no_memory(int err, uint64_t size)
 {
 	unsigned long limit;
@@ -107,13 +113,14 @@ static int no_memory(int err, uint64_t size)
 		    "file may have: raise the limit (ulimit -f), or make rings "
 		    "smaller (segment_count, DFI_RING_MEMORY)",
 		    (unsigned long)size);
-	if (err == -EACCES || err == -EPERM)
+	if (is_forbidden(err))
 		return dfi__fail(-EIO,
-		    "shared memory: a region: memfd_create: %s: the system "
-		    "forbids memory files: look at the setting "
+		    "shared memory: a region: memfd_create, or a call that "
+		    "gives its memory (ftruncate, mmap, fallocate, fcntl): %s: "
+		    "the system forbids memory files: look at the setting "
 		    "vm.memfd_noexec, and at what confines the process "
 		    "(seccomp, a security module)",
-		    strerror(-err));
+		    strerrordesc_np(-err));
 	return dfi__fail(-EIO, "shared memory: reserving %lu bytes: %s",
 	    (unsigned long)size, strerror(-err));
 }
@@ -277,7 +284,7 @@ static int no_huge_pages(int err, uint64_t size)
 	struct memory_room room;
 
 	if (err == -EMFILE || err == -ENFILE || err == -EFBIG ||
-	    err == -EACCES || err == -EPERM)
+	    is_forbidden(err))
 		return no_memory(err, size);
 	dfi__memory_huge_room("", &room);
 	return dfi__fail(-ENOMEM,
