@@ -62,6 +62,7 @@ struct board {
 	_Atomic uint32_t done;
 	_Atomic uint32_t stop;   /* no more rounds */
 	_Atomic uint32_t cancel; /* somebody could not prepare: don't run */
+	_Atomic uint32_t failed; /* a seat's status says how, in this round */
 	uint32_t n_seats;
 	uint32_t n_sources; /* seats; those of targets follow */
 	int32_t parent;     /* process id */

@@ -129,6 +129,24 @@ static void complain_of_time(
 	    missing, board->n_seats, what, runner->attr.timeout_s, why);
 }
 
+/* Complains about a few of those that failed: one may be another's cause. */
+static bool seats_succeeded(const struct board *board)
+{
+	const struct seat *seat;
+	uint32_t i, n_failed = 0;
+
+	for (i = board->n_seats; i-- > 0;) {
+		seat = &board->seats[i];
+		if (!seat->active || !seat->status)
+			continue;
+		if (n_failed++ < MAX_COMPLAINTS)
+			complain("%s %u: %s",
+			    seat->role == ROLE_SOURCE ? "source" : "target",
+			    seat->number, seat->error);
+	}
+	return !n_failed;
+}
+
 static bool wait_for_seats(
     struct runner *runner, _Atomic uint32_t *word, const char *what)
 {
@@ -140,6 +158,8 @@ static bool wait_for_seats(
 			return true;
 		if (children_check(&runner->processes))
 			return false;
+		if (atomic_load(&runner->board->failed))
+			return seats_succeeded(runner->board);
 	}
 	complain_of_time(
 	    runner, runner->board->n_seats - atomic_load(word), what);
@@ -173,24 +193,6 @@ static void place(struct runner *runner, const struct plan *plan)
 			seat->cpu = seat_cpu(
 			    runner->attr.placement, n_active, n++, i);
 	}
-}
-
-/* Complains about a few of those that failed: one may be another's cause. */
-static bool seats_succeeded(const struct board *board)
-{
-	const struct seat *seat;
-	uint32_t i, n_failed = 0;
-
-	for (i = board->n_seats; i-- > 0;) {
-		seat = &board->seats[i];
-		if (!seat->active || !seat->status)
-			continue;
-		if (n_failed++ < MAX_COMPLAINTS)
-			complain("%s %u: %s",
-			    seat->role == ROLE_SOURCE ? "source" : "target",
-			    seat->number, seat->error);
-	}
-	return !n_failed;
 }
 
 static uint32_t notify_of(const struct dfi_context_stats *stats)
@@ -323,6 +325,7 @@ bool runner_prepare(struct runner *runner, const struct plan *plan)
 	atomic_store(&board->ready, 0);
 	atomic_store(&board->done, 0);
 	atomic_store(&board->cancel, 0);
+	atomic_store(&board->failed, 0);
 	runner->round++;
 	board_set(&board->command, runner->round);
 	return wait_for_seats(runner, &board->ready, "got ready") &&
@@ -368,7 +371,7 @@ bool runner_round(
 	struct tally tally;
 
 	runner_go(runner, !prepared);
-	if (!runner_finish(runner, &tally) || !prepared)
+	if (!prepared || !runner_finish(runner, &tally))
 		return false;
 	if (peer) {
 		if (peer_receive(peer, &message) != 1)

@@ -118,6 +118,13 @@ static uint64_t thread_cpu_ns(void)
 	    (uint64_t)now.tv_nsec;
 }
 
+/* Others may wait for this one: the parent does not wait for them. */
+static void tell_failure(struct board *board, const struct seat *seat)
+{
+	if (seat->status)
+		atomic_store(&board->failed, 1);
+}
+
 static void run_round(struct thread *thread, uint32_t round)
 {
 	struct board *board = thread->process->board;
@@ -141,6 +148,7 @@ static void run_round(struct thread *thread, uint32_t round)
 		seat->status = prepare(&worker, job, thread->process);
 	if (seat->active && worker.dfi)
 		dfi_context_query(worker.dfi, &seat->before);
+	tell_failure(board, seat);
 	board_add(&board->ready);
 	board_wait(&board->go, round, NO_DEADLINE);
 	if (seat->active) {
@@ -154,6 +162,7 @@ static void run_round(struct thread *thread, uint32_t round)
 		seat->preempted = preemptions() - seat->preempted;
 		if (worker.dfi)
 			dfi_context_query(worker.dfi, &seat->after);
+		tell_failure(board, seat);
 		job->finish(&worker);
 	}
 	board_add(&board->done);

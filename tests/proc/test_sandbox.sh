@@ -62,6 +62,10 @@ if command -v prlimit > "$tmp/log"; then
 	says 'ulimit -f' prlimit --fsize=100 "$bin/dfi-bench" "${bench[@]}"
 fi
 
+# A thread that fails ends the round: the others wait for it no longer.
+says '^dfi-bench: target 0: .*seccomp' "$forbid" fallocate EPERM "$bin/dfi-bench" "${bench[@]}"
+! grep -q 'nobody has opened' "$tmp/log" || fail "dfi-bench waits: $(cat "$tmp/log")"
+
 if unshare --mount mount -t tmpfs none /proc 2> "$tmp/log"; then
 	without_proc=(unshare --mount sh -c 'mount -t tmpfs none /proc && exec "$@"' sh)
 	runs "${without_proc[@]}" "$bin/aggregate" "$query"
