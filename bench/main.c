@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "../common/complain.h"
+#include "../common/nearest.h"
 #include "../common/output.h"
 #include "bench.h"
 #include "worker.h"
@@ -31,6 +32,17 @@ static const struct {
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const char *nearest_command(const char *name)
+{
+	const char *names[N_COMMANDS + 1] = { NULL };
+	size_t i, n = 0;
+
+	for (i = 0; i < N_COMMANDS; i++)
+		if (commands[i].help)
+			names[n++] = commands[i].name;
+	return nearest_name(name, names);
+}
 
 static void usage(FILE *to)
 {
@@ -71,7 +83,8 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return commands[i].run(argc - 1, argv + 1);
 	}
-	complain("no command '%s'", argv[1]);
-	usage(stderr);
+	complain("there is no command '%s': the nearest is %s (--help lists "
+		 "all)",
+	    argv[1], nearest_command(argv[1]));
 	return EX_USAGE;
 }

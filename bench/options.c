@@ -42,7 +42,7 @@ void raw_options_parse(int argc, char **argv, struct raw_options *options)
 	};
 
 	*options = (struct raw_options){ .common = common_defaults() };
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	if (options->sweep)
 		default_tuple_sizes(&options->common, small_size, 1);
 	default_tuple_sizes(&options->common, usual_sizes, 5);
@@ -178,7 +178,7 @@ void shuffle_options_parse(
 		.n_apis = N_APIS,
 		.batch = 1024,
 	};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, usual_sizes, 5);
 }
 
@@ -240,7 +240,7 @@ void latency_options_parse(
 	};
 
 	*options = (struct latency_options){ .common = common_defaults() };
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, small_size, 1);
 	if (!options->iterations)
 		options->iterations = options->one_core ? 10000 : 200000;
@@ -282,7 +282,7 @@ void idle_options_parse(int argc, char **argv, struct idle_options *options)
 	options->common.repeat = 1;
 	options->common.procs = 2;
 	options->common.wait = DFI_WAIT_BLOCK;
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, small_size, 1);
 }
 
@@ -346,7 +346,7 @@ void sequencer_options_parse(
 		.batch = 1,
 		.iterations = 4000000,
 	};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 }
 
 static error_t parse_setup(int key, char *arg, struct argp_state *state)
@@ -387,6 +387,6 @@ void setup_options_parse(int argc, char **argv, struct setup_options *options)
 		.common = common_defaults(),
 		.iterations = 2000,
 	};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, small_size, 1);
 }

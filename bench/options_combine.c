@@ -104,6 +104,6 @@ void combine_options_parse(
 		.n_combinings = 2,
 		.n_fan_ins = 1,
 	};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, usual_size, 1);
 }

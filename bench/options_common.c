@@ -7,7 +7,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
+#include "../common/nearest.h"
 #include "values.h"
 
 static const struct argp_option common_table[] = {
@@ -242,6 +244,14 @@ const struct argp_child common_children[] = {
 	{ &common_argp, 0, NULL, 0 },
 	{ 0 },
 };
+
+void parse_options(
+    const struct argp *argp, int argc, char **argv, void *options)
+{
+	if (options_check(argp, argv))
+		exit(EX_USAGE);
+	argp_parse(argp, argc, argv, 0, NULL, options);
+}
 
 struct common_options common_defaults(void)
 {

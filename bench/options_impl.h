@@ -52,6 +52,10 @@ enum key {
 /* The parser of common options, as the child of a subcommand's. */
 extern const struct argp_child common_children[];
 
+/* As argp_parse(); an option that does not exist ends the program. */
+void parse_options(
+    const struct argp *argp, int argc, char **argv, void *options);
+
 struct common_options common_defaults(void);
 
 /* Sizes to take if none were given. */

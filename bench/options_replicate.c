@@ -116,6 +116,6 @@ void replicate_options_parse(
 		.batch = 1024,
 		.iterations = 20000,
 	};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	parse_options(&argp, argc, argv, options);
 	default_tuple_sizes(&options->common, small_size, 1);
 }

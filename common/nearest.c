@@ -49,6 +49,22 @@ unsigned name_distance(const char *a, size_t n, const char *b, size_t m)
 	return rows[n % 3][m];
 }
 
+const char *nearest_name(const char *name, const char *const *names)
+{
+	const char *nearest = NULL;
+	unsigned smallest = UINT_MAX, distance;
+
+	for (; *names; names++) {
+		distance = name_distance(
+		    name, strlen(name), *names, strlen(*names));
+		if (distance < smallest) {
+			smallest = distance;
+			nearest = *names;
+		}
+	}
+	return nearest;
+}
+
 /* ---- Options ---------------------------------------------------------------
  */
 
@@ -78,9 +94,20 @@ static void look_at(struct search *search, const char *name)
 	search->nearest = name;
 }
 
-int options_check(const struct argp_option *options, char *const *argv)
+static void look_at_all(struct search *search, const struct argp *argp)
 {
-	const struct argp_option *option;
+	const struct argp_option *option = argp->options;
+	const struct argp_child *child = argp->children;
+
+	for (; option && (option->name || option->doc); option++)
+		if (option->name)
+			look_at(search, option->name);
+	for (; child && child->argp; child++)
+		look_at_all(search, child->argp);
+}
+
+int options_check(const struct argp *argp, char *const *argv)
+{
 	struct search search;
 	size_t i;
 
@@ -90,11 +117,11 @@ int options_check(const struct argp_option *options, char *const *argv)
 		search = (struct search){ .name = *argv + 2,
 			.least = UINT_MAX };
 		search.size = strcspn(search.name, "=");
-		for (option = options; option->name || option->doc; option++)
-			if (option->name)
-				look_at(&search, option->name);
+		look_at_all(&search, argp);
 		for (i = 0; i < N_OF_ARGP; i++)
 			look_at(&search, of_argp[i]);
+		if (argp_program_version)
+			look_at(&search, "version");
 		if (!search.found)
 			return complain("there is no option --%.*s: the "
 					"nearest is --%s (--help lists all)",

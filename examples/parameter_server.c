@@ -480,7 +480,7 @@ static void parse(int argc, char **argv)
 		complain("'%s' is not a number from 1 on", argv[i]);
 		exit(EX_USAGE);
 	}
-	if (options_check(no_options, argv))
+	if (options_check(&argp, argv))
 		exit(EX_USAGE);
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 }

@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <time.h>
 
 #include "../common/complain.h"
+#include "../common/nearest.h"
 #include "../common/output.h"
 #include "info.h"
 
@@ -377,16 +379,12 @@ static double parse_seconds(const char *arg, struct argp_state *state)
 	return seconds;
 }
 
+static const char *const lists[] = { "flows", "nodes", "stat", "devices",
+	"config", NULL };
+
 static bool is_list(const char *what)
 {
-	static const char *const lists[] = { "flows", "nodes", "stat",
-		"devices", "config" };
-	size_t i;
-
-	for (i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-		if (!strcmp(what, lists[i]))
-			return true;
-	return false;
+	return strcmp(what, nearest_name(what, lists)) == 0;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -404,11 +402,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		options->watch = parse_seconds(arg, state);
 		return 0;
 	case ARGP_KEY_ARG:
-		if (options->what || !is_list(arg))
+		if (options->what)
+			argp_error(state, "one list at a time: '%s' and '%s'",
+			    options->what, arg);
+		if (!is_list(arg))
 			argp_error(state,
 			    "say flows, nodes, stat, devices or config, not "
-			    "'%s'",
-			    arg);
+			    "'%s': the nearest is %s",
+			    arg, nearest_name(arg, lists));
 		options->what = arg;
 		return 0;
 	case ARGP_KEY_END:
@@ -422,6 +423,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+static bool needs_registry(const struct options *options)
+{
+	return strcmp(options->what, "devices") != 0 &&
+	    strcmp(options->what, "config") != 0;
+}
+
+static bool names_registry(const struct options *options)
+{
+	const char *variable = getenv("DFI_REGISTRY");
+
+	return options->registry || (variable && *variable);
 }
 
 int main(int argc, char **argv)
@@ -465,11 +479,18 @@ int main(int argc, char **argv)
 
 	output_open();
 	argp_program_version = dfi_version();
+	if (options_check(&argp, argv))
+		return EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (needs_registry(&options) && !names_registry(&options)) {
+		complain("no registry is named: give its address with "
+			 "--registry, or set DFI_REGISTRY, such as "
+			 "unix:/run/dfi.sock");
+		return EXIT_FAILURE;
+	}
 	attr.registry = options.registry;
 	attr.node_name = "dfi-info";
-	if (strcmp(options.what, "devices") != 0 &&
-	    strcmp(options.what, "config") != 0 && dfi_open(&attr, &dfi) < 0) {
+	if (needs_registry(&options) && dfi_open(&attr, &dfi) < 0) {
 		complain("%s", dfi_errmsg());
 		return EXIT_FAILURE;
 	}

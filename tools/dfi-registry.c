@@ -19,6 +19,9 @@
 #include <dfi/error.h>
 #include <dfi/registry.h>
 
+#include "../common/complain.h"
+#include "../common/nearest.h"
+
 struct options {
 	struct dfi_registry_attr attr;
 	bool print_address;
@@ -138,7 +141,12 @@ static error_t parse_argument(
 	else if (options->keygen && !options->key_file)
 		options->key_file = arg;
 	else
-		argp_error(state, "unknown argument '%s'", arg);
+		argp_error(state,
+		    options->keygen
+			? "keygen makes one file: '%s' is one too many"
+			: "unknown argument '%s': the only command is keygen "
+			  "FILE",
+		    arg);
 	return 0;
 }
 
@@ -255,6 +263,20 @@ static int serve(const struct options *options)
 	return ret;
 }
 
+/*
+ * --help and --version end in argp_parse(). What cannot be written matters then
+ * only: a registry serves without a standard output.
+ */
+static bool is_parsing;
+
+static void check_help(void)
+{
+	if (!is_parsing || fflush(stdout) == 0)
+		return;
+	complain("standard output: %s", strerror(errno));
+	_exit(EXIT_FAILURE);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -266,7 +288,12 @@ int main(int argc, char **argv)
 	struct options options = { .attr = DFI_REGISTRY_ATTR_INIT };
 	int ret;
 
+	if (options_check(&argp, argv))
+		return EX_USAGE;
+	is_parsing = true;
+	atexit(check_help);
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	is_parsing = false;
 	if (!options.keygen)
 		return serve(&options);
 	ret = dfi_registry_key_create(options.key_file);

@@ -134,7 +134,7 @@ static void parse(int argc, char **argv, struct options *options)
 
 	*options =
 	    (struct options){ .n_processes = 2, .n_threads = 2, .process = -1 };
-	if (options_check(table, argv))
+	if (options_check(&argp, argv))
 		exit(EX_USAGE);
 	argp_parse(&argp, argc, argv, 0, NULL, options);
 }

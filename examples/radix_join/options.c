@@ -442,7 +442,7 @@ void options_parse(struct options *options, int argc, char **argv)
 	options->timeout_ms = 60000;
 	options->image_fd = -1;
 	argp_err_exit_status = 2;
-	if (options_check(descriptions, argv))
+	if (options_check(&argp, argv))
 		exit(2);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &parsing))
 		exit(2);

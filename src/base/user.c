@@ -108,8 +108,8 @@ static void name_pid(const struct ucred *peer, char text[48])
 		snprintf(text, 48, "its pid is not visible here");
 }
 
-int dfi__user_check(
-    const struct ucred *peer, const char *name, const uid_t *others, size_t n)
+int dfi__user_check(const struct ucred *peer, const char *name,
+    const uid_t *others, size_t n, const char *advice)
 {
 	uid_t self = geteuid();
 	char pid[48];
@@ -129,6 +129,6 @@ int dfi__user_check(
 		if (peer->uid == others[i])
 			return 0;
 	return dfi__fail(-EACCES,
-	    "%s (%s) runs as user %lu, this process as user %lu", name, pid,
-	    (unsigned long)peer->uid, (unsigned long)self);
+	    "%s (%s) runs as user %lu, this process as user %lu%s", name, pid,
+	    (unsigned long)peer->uid, (unsigned long)self, advice);
 }

@@ -31,9 +31,9 @@ int dfi__user_peer(int socket, const char *name, struct ucred *peer);
 
 /*
  * Whether that is a process of this user, of root, or of one of n others. 0, or
- * -EACCES; name is for the texts.
+ * -EACCES; name is for the texts, and advice ends the one about another user.
  */
-int dfi__user_check(
-    const struct ucred *peer, const char *name, const uid_t *others, size_t n);
+int dfi__user_check(const struct ucred *peer, const char *name,
+    const uid_t *others, size_t n, const char *advice);
 
 #endif

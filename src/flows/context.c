@@ -209,9 +209,9 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 	registry = attr.registry ? attr.registry : dfi->settings.registry;
 	if (!registry) {
 		ret = dfi__fail(-EINVAL,
-		    "no registry is named: set dfi_attr.registry or "
-		    "DFI_REGISTRY to the address of a dfi-registry, such as "
-		    "unix:/run/dfi.sock");
+		    "no registry is named: set DFI_REGISTRY, or the program "
+		    "dfi_attr.registry, to the address of a dfi-registry, "
+		    "such as unix:/run/dfi.sock");
 		goto free_dfi;
 	}
 	ret = fill_node(&dfi->node, attr.node_name);

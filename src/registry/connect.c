@@ -44,11 +44,39 @@ bool dfi__connect_is_mounted(const struct address *address)
 	    st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
+/* What lies at a path where a socket should; NULL: nothing, or a socket. */
+static const char *other_file(const struct address *address)
+{
+	const char *path = dfi__address_path(address);
+	struct stat st;
+
+	if (!path || stat(path, &st) < 0 || S_ISSOCK(st.st_mode))
+		return NULL;
+	return S_ISDIR(st.st_mode) ? "directory"
+	    : S_ISREG(st.st_mode)  ? "regular file"
+				   : "special file";
+}
+
 static int connect_error(
     const char *text, const struct address *address, int err)
 {
+	const char *other;
+
 	switch (err) {
+	case EPROTOTYPE:
+		return dfi__fail(-ECONNREFUSED,
+		    "registry address '%s': the socket there is no stream "
+		    "socket, so no registry's: set DFI_REGISTRY to where one "
+		    "is",
+		    text);
 	case ECONNREFUSED:
+		other = other_file(address);
+		if (other)
+			return dfi__fail(-ECONNREFUSED,
+			    "registry address '%s': a %s is there, no socket: "
+			    "name the socket of a registry, such as "
+			    "unix:/run/dfi.sock",
+			    text, other);
 		if (dfi__connect_is_mounted(address))
 			return dfi__fail(-ECONNREFUSED,
 			    "nobody answers at registry address '%s': the "
@@ -117,11 +145,24 @@ static int connect_until(
 	return errno;
 }
 
+/* What both sides do for a registry of another user; it serves root anyway. */
+static void say_how_to_trust(const struct ucred *peer, char *text, size_t size)
+{
+	unsigned long self = geteuid();
+	int used = snprintf(text, size,
+	    ": to trust that user, set DFI_REGISTRY_USER=%lu",
+	    (unsigned long)peer->uid);
+
+	if (self)
+		snprintf(text + used, size - (size_t)used,
+		    ", and start the registry with --allow-user=%lu", self);
+}
+
 /* Whether the process there is trusted. */
 static int check_peer(
     const char *text, const struct address *address, uid_t user, int fd)
 {
-	char name[ADDRESS_TEXT_SIZE + 16];
+	char name[ADDRESS_TEXT_SIZE + 16], advice[160] = "";
 	struct ucred peer;
 	int ret;
 
@@ -131,7 +172,10 @@ static int check_peer(
 	}
 	snprintf(name, sizeof(name), "registry %s", text);
 	ret = dfi__user_peer(fd, name, &peer);
-	return ret ? ret : dfi__user_check(&peer, name, &user, user != NO_USER);
+	if (ret)
+		return ret;
+	say_how_to_trust(&peer, advice, sizeof(advice));
+	return dfi__user_check(&peer, name, &user, user != NO_USER, advice);
 }
 
 static int open_socket(

@@ -31,8 +31,15 @@ static const char digits[] = "0123456789abcdef";
 
 static int create_error(const char *path, int err)
 {
+	struct stat status;
+
 	switch (err) {
 	case EEXIST:
+		if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode))
+			return dfi__fail(-EEXIST,
+			    "key file '%s': it exists and is no regular file: "
+			    "name a new file",
+			    path);
 		return dfi__fail(-EEXIST,
 		    "key file '%s' exists: a key is never overwritten", path);
 	case EACCES:

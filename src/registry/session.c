@@ -556,8 +556,10 @@ static int identify(struct session *session, int fd)
 	session->pid = peer.pid;
 	session->place.origin = dfi__visitors_user(
 	    &server->strangers, peer.uid);
-	return dfi__user_check(
-	    &peer, "the client", server->users, server->n_users);
+	return dfi__user_check(&peer, "the client", server->users,
+	    server->n_users,
+	    ": to serve it, start the registry with "
+	    "--allow-user (dfi_registry_attr.users)");
 }
 
 static struct session *create(struct server *server)

@@ -63,7 +63,7 @@ static int check_peer(int socket, const char *name, struct ucred *peer)
 {
 	int ret = dfi__user_peer(socket, name, peer);
 
-	return ret ? ret : dfi__user_check(peer, name, NULL, 0);
+	return ret ? ret : dfi__user_check(peer, name, NULL, 0, "");
 }
 
 static void fill_address(

@@ -354,7 +354,8 @@ Test(lone_messages, of_a_registry_that_is_not_there)
 
 	unsetenv("DFI_REGISTRY");
 	expect(dfi_open(NULL, &none), -EINVAL,
-	    "no registry is named: set dfi_attr.registry or DFI_REGISTRY to "
+	    "no registry is named: set DFI_REGISTRY, or the program "
+	    "dfi_attr.registry, to "
 	    "the address of a dfi-registry, such as unix:/run/dfi.sock");
 	attr.registry = "unix:/nowhere/dfi.sock";
 	expect(dfi_open(&attr, &none), -ECONNREFUSED,

@@ -200,6 +200,21 @@ refuses "--tuple-size '16,7': 7 is not from 8" shuffle --tuple-size 16,7
 refuses "--targets '9': 9 is not from 1 to 8" replicate --targets 9
 refuses "--repeat 'x': not a number from 1" raw --repeat x
 
+# What is misspelt is told the nearest name.
+misspelt() # NEAREST COMMAND...
+{
+	if "${@:2}" > /dev/null 2> "$tmp/log"; then
+		fail "${*:2} succeeds"
+	fi
+	has "$tmp/log" "the nearest is $1"
+}
+misspelt shuffle "$bin/dfi-bench" shufle
+misspelt --targets "$bin/dfi-bench" shuffle --targts 1
+misspelt --seconds "$bin/dfi-bench" raw --second1 1
+misspelt nodes "$bin/dfi-info" nodess
+misspelt --registry "$bin/dfi-info" --registri x nodes
+misspelt --listen "$bin/dfi-registry" --lisen x
+
 # Output that can't be written is told, by each program.
 lost() # COMMAND...
 {
@@ -214,6 +229,8 @@ lost "$bin/dfi-bench" --help
 lost "$bin/dfi-info" config
 lost "$bin/dfi-info" config --json
 lost "$bin/dfi-info" --version
+lost "$bin/dfi-registry" --help
+lost "$bin/dfi-registry" --version
 
 "$bin/dfi-registry" --listen "unix:$tmp/socket" --print-address \
 	> "$tmp/address" 2> "$tmp/log" &
@@ -330,6 +347,18 @@ wait "$watcher" || :
 if grep "[0-9]\{9\} tuples/s" "$tmp/watched"; then
 	fail "dfi-info stat --watch shows what nobody does"
 fi
+# Where no registry can be.
+no_registry() # ADDRESS TEXT
+{
+	if env -u DFI_REGISTRY "$bin/dfi-info" ${1:+-r "$1"} nodes 2> "$tmp/log"; then
+		fail "dfi-info finds a registry at '$1'"
+	fi
+	has "$tmp/log" "$2"
+}
+no_registry "" "no registry is named: .* --registry"
+no_registry unix:/ "a directory is there, no socket"
+no_registry "unix:$tmp" "a directory is there, no socket"
+no_registry "unix:$tmp/log" "a regular file is there, no socket"
 for wrong in "nodes --watch" "stat --watch=0" "stat --watch=often" "stats"; do
 	# shellcheck disable=SC2086 # several words
 	if "$bin/dfi-info" $wrong > /dev/null 2> "$tmp/log"; then

@@ -94,7 +94,8 @@ unset "${!DFI_@}"
 [ "$(stat -c %a "$tmp/key")" = 600 ] || fail "the key file is not private"
 does_not_start 1 "exists" keygen "$tmp/key"
 does_not_start 64 "which file" keygen
-does_not_start 64 "unknown argument" keygen "$tmp/key" more
+does_not_start 1 "no regular file" keygen /dev/full
+does_not_start 64 "one too many" keygen "$tmp/key" more
 does_not_start 64 "unknown argument" serve
 does_not_start 78 "keygen" --listen tcp:0.0.0.0:0
 does_not_start 78 "loopback" --listen "tcp:[::]:0"
@@ -230,11 +231,12 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups \
 	as 65533 || fail "another one: $(cat "$tmp/err")"
 	! as 65532 || fail "a user that is not named is served"
 	has "$tmp/err" "runs as user 65532"
+	has "$tmp/err" "to serve it, start the registry with --allow-user"
 	stop
 	# Nor does root trust whoever took an address first.
 	run_as=(setpriv --reuid 65534 --clear-groups)
 	start --listen "unix:@dfi-test-$$"
-	refuses "runs as user 65534"
+	refuses "to trust that user, set DFI_REGISTRY_USER=65534"
 	serves DFI_REGISTRY_USER=65534
 	stop
 fi

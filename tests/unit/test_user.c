@@ -89,12 +89,12 @@ Test(user, is_trusted_if_it_is_ours_or_root_or_named)
 	static const uid_t others[] = { 70001, 70002 };
 	struct ucred peer = { .pid = 1, .uid = geteuid() };
 
-	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0), 0);
+	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0, ""), 0);
 	peer.uid = 0;
-	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0), 0);
+	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0, ""), 0);
 	peer.uid = 70002;
-	cr_assert_eq(dfi__user_check(&peer, "it", others, 2), 0);
-	cr_assert_eq(dfi__user_check(&peer, "it", others, 1), -EACCES);
+	cr_assert_eq(dfi__user_check(&peer, "it", others, 2, ""), 0);
+	cr_assert_eq(dfi__user_check(&peer, "it", others, 1, ""), -EACCES);
 	expect_text("it (pid 1) runs as user 70002, this process as user");
 }
 
@@ -104,10 +104,10 @@ Test(user, of_a_process_that_is_not_visible_is_trusted_all_the_same)
 	static const uid_t other = 70001;
 	struct ucred peer = { .pid = 0, .uid = geteuid() };
 
-	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0), 0);
+	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0, ""), 0);
 	peer.uid = other;
-	cr_assert_eq(dfi__user_check(&peer, "it", &other, 1), 0);
-	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0), -EACCES);
+	cr_assert_eq(dfi__user_check(&peer, "it", &other, 1, ""), 0);
+	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0, ""), -EACCES);
 	expect_text("its pid is not visible here");
 }
 
@@ -118,8 +118,8 @@ Test(user, nobody_is_a_user_where_all_are_mapped)
 
 	if (!dfi__user_is_mapped(NOBODY))
 		cr_skip_test("not all users are mapped here");
-	cr_assert_eq(dfi__user_check(&peer, "it", &other, 1), 0);
-	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0), -EACCES);
+	cr_assert_eq(dfi__user_check(&peer, "it", &other, 1, ""), 0);
+	cr_assert_eq(dfi__user_check(&peer, "it", NULL, 0, ""), -EACCES);
 	expect_text("runs as user 65534");
 }
 
@@ -130,13 +130,13 @@ static void trust_nobody(void)
 
 	CHECK(!dfi__user_is_mapped(NOBODY));
 	CHECK(dfi__user_is_mapped(0));
-	CHECK(dfi__user_check(&peer, "it", &other, 1) == -EACCES);
+	CHECK(dfi__user_check(&peer, "it", &other, 1, "") == -EACCES);
 	CHECK(has_text("does not map"));
 	peer.pid = 0;
-	CHECK(dfi__user_check(&peer, "it", &other, 1) == -EACCES);
+	CHECK(dfi__user_check(&peer, "it", &other, 1, "") == -EACCES);
 	/* But of itself a process knows who it is. */
 	peer.pid = getpid();
-	CHECK(dfi__user_check(&peer, "it", NULL, 0) == 0);
+	CHECK(dfi__user_check(&peer, "it", NULL, 0, "") == 0);
 }
 
 Test(user, that_is_not_mapped_is_never_trusted)
