@@ -10,6 +10,7 @@
 #include <dfi/log.h>
 #include "cpus.h"
 #include "error.h"
+#include "ip.h"
 
 struct choice {
 	const char *variable;
@@ -55,6 +56,17 @@ static int read_text(
 {
 	(void)variable;
 	(void)help;
+	*out = value;
+	return 0;
+}
+
+static int read_address(
+    const char *variable, const char *value, const char *help, const char **out)
+{
+	union ip ip;
+
+	if (value && !dfi__ip_parse_host(value, &ip))
+		return invalid(variable, value, help);
 	*out = value;
 	return 0;
 }

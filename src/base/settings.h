@@ -37,8 +37,8 @@
 	    "number of the user whose registry at a Unix socket is trusted, " \
 	    "besides this process's user and root")                           \
 	X(ms, registry_grace_ms, "DFI_REGISTRY_GRACE", "10000",               \
-	    "milliseconds that peers have for publishing themselves again "   \
-	    "at a registry that was restarted")                               \
+	    "milliseconds, 1 to 2147483647, that peers have for publishing "  \
+	    "themselves again at a registry that was restarted")              \
 	X(lease, lease_ms, "DFI_LEASE", "0",                                  \
 	    "milliseconds without a sign of life after which this process "   \
 	    "counts as dead, 50 to 3600000; 0: none")                         \
@@ -53,8 +53,9 @@
 	X(choice, wait, "DFI_WAIT", "adaptive",                               \
 	    "how calls wait: adaptive, spin or block")                        \
 	X(us, linger_us, "DFI_LINGER_US", "0",                                \
-	    "microseconds after which a partial segment of a bandwidth "      \
-	    "flow is sent; 0: not before it is full, or flushed")             \
+	    "microseconds, 1 to 2147483647, after which a partial segment "   \
+	    "of a bandwidth flow is sent; 0: not before it is full, or "      \
+	    "flushed")                                                        \
 	X(choice, huge_pages, "DFI_HUGE_PAGES", "try",                        \
 	    "huge pages for rings: try, never, or require reserved ones")     \
 	X(choice, dump_rings, "DFI_DUMP_RINGS", "0",                          \
@@ -67,7 +68,7 @@
 	    "or crc, a checksum")                                             \
 	X(text, verbs_device, "DFI_VERBS_DEVICE", NULL,                       \
 	    "name of the RDMA device to use")                                 \
-	X(text, verbs_address, "DFI_VERBS_ADDRESS", NULL,                     \
+	X(address, verbs_address, "DFI_VERBS_ADDRESS", NULL,                  \
 	    "IP address of this host, on an RDMA device, to use")             \
 	X(choice, verbs_notify, "DFI_VERBS_NOTIFY", "auto",                   \
 	    "how a target learns of segments: auto, footer, checksum or imm") \
@@ -75,7 +76,8 @@
 	    "milliseconds, 1 to 3600000, for which RDMA repeats what is not " \
 	    "answered before a connection breaks")                            \
 	X(ms, open_timeout_ms, "DFI_OPEN_TIMEOUT", "10000",                   \
-	    "milliseconds to wait for the registry, a flow or its endpoints") \
+	    "milliseconds, 1 to 2147483647, to wait for the registry, a "     \
+	    "flow or its endpoints")                                          \
 	X(cpus, control_cpus, "DFI_CONTROL_CPUS", NULL,                       \
 	    "processors that control threads run on: a list such as 0-3,8; "  \
 	    "default: those of the process when it loads the library")        \
@@ -103,6 +105,7 @@ enum verbs_notify {
 };
 
 #define SETTING_TYPE_text const char *
+#define SETTING_TYPE_address const char *
 #define SETTING_TYPE_uid uint32_t
 #define SETTING_TYPE_size uint64_t
 #define SETTING_TYPE_auto_size uint64_t

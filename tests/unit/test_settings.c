@@ -177,6 +177,27 @@ Test(settings, users_are_numbers)
 	refuse("DFI_REGISTRY_USER", "4294967295");
 }
 
+Test(settings, addresses_are_of_ip)
+{
+	cr_assert_eq(load_with("DFI_VERBS_ADDRESS", "10.0.0.1"), 0);
+	cr_assert_str_eq(settings.verbs_address, "10.0.0.1");
+	cr_assert_eq(load_with("DFI_VERBS_ADDRESS", "fd00::1"), 0);
+	refuse("DFI_VERBS_ADDRESS", "foo");
+	refuse("DFI_VERBS_ADDRESS", "10.0.0.1:80");
+}
+
+Test(settings, numbers_out_of_range_are_told_the_range)
+{
+	static const char *const numbers[] = { "DFI_OPEN_TIMEOUT",
+		"DFI_REGISTRY_GRACE", "DFI_LINGER_US" };
+	size_t i;
+
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		refuse(numbers[i], "99999999999999");
+		cr_assert_not_null(strstr(dfi_errmsg(), "1 to 2147483647"));
+	}
+}
+
 Test(settings, choices_are_words)
 {
 	cr_assert_eq(load_with("DFI_WAIT", "spin"), 0);
