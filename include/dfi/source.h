@@ -35,8 +35,8 @@
  *   -EOWNERDEAD  the handle was inherited over fork()
  *   -EINVAL, -ERANGE, -EPROTOTYPE, -EMSGSIZE
  *                an argument is wrong, such as a target that does not exist,
- *                also one that a routing function names. Nothing was taken,
- *                and the source is as it was; not sticky
+ *                also one that a routing function names. Nothing was taken; not
+ *                sticky. A tuple that is pushed must not be NULL: not checked
  * Other errors are sticky: every later call returns the same, and so does
  * dfi_source_close(). A push that was refused (-EAGAIN, -ETIMEDOUT, -EINTR)
  * makes dfi_source_close() fail with its error, unless later a push or claim

@@ -144,7 +144,7 @@ static int check_arguments(
 {
 	if (!out)
 		return dfi__fail(-EINVAL, "dfi_barrier_open: barrier is NULL");
-	if (dfi__flow_check_name(name) < 0)
+	if (dfi__check_name("barrier", name) < 0)
 		return dfi__fail_within(-EINVAL, "dfi_barrier_open");
 	if (!n_members || n_members > DFI_MAX_MEMBERS)
 		return dfi__fail(-EINVAL,

@@ -24,7 +24,7 @@
 /* The rings of a flow with a tree are with its combiners. */
 #define TREE_LAYOUT 0x100
 
-int dfi__flow_check_name(const char *name)
+int dfi__check_name(const char *what, const char *name)
 {
 	static const char allowed[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -32,14 +32,19 @@ int dfi__flow_check_name(const char *name)
 	size_t length = name ? strnlen(name, DFI_MAX_FLOW_NAME + 1) : 0;
 
 	if (!name)
-		return dfi__fail(-EINVAL, "the flow name is NULL");
+		return dfi__fail(-EINVAL, "the %s name is NULL", what);
 	if (!length || length > DFI_MAX_FLOW_NAME ||
 	    strspn(name, allowed) != length)
 		return dfi__fail(-EINVAL,
-		    "flow name '%.*s': use 1 to %d characters of "
+		    "%s name '%.*s': use 1 to %d characters of "
 		    "[A-Za-z0-9._:-]",
-		    DFI_MAX_FLOW_NAME, name, DFI_MAX_FLOW_NAME);
+		    what, DFI_MAX_FLOW_NAME, name, DFI_MAX_FLOW_NAME);
 	return 0;
+}
+
+int dfi__flow_check_name(const char *name)
+{
+	return dfi__check_name("flow", name);
 }
 
 void dfi__flow_free(struct flow *flow)

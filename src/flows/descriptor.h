@@ -139,6 +139,9 @@ struct endpoint {
 /* Whether it can be a flow's name: 0 or -EINVAL. */
 int dfi__flow_check_name(const char *name);
 
+/* The same of a name of what else is published ("barrier"). */
+int dfi__check_name(const char *what, const char *name);
+
 void dfi__flow_free(struct flow *flow);
 
 /* -ENOMEM, then there is nothing to free. Of a combiner flow. */

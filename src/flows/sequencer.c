@@ -161,7 +161,7 @@ static int check_arguments(const char *call, const char *name, const void *out)
 {
 	if (!out)
 		return dfi__fail(-EINVAL, "%s: sequencer is NULL", call);
-	if (dfi__flow_check_name(name) < 0)
+	if (dfi__check_name("sequencer", name) < 0)
 		return dfi__fail_within(-EINVAL, "%s", call);
 	return 0;
 }

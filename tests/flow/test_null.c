@@ -100,12 +100,12 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_stats_list(NULL, NULL, NULL), "context")                        \
 	X(dfi_stats_list(dfi, NULL, NULL), "fn is NULL")                      \
 	X(dfi_barrier_open(NULL, "c", 1, 0, PUT(handle)), "context")          \
-	X(dfi_barrier_open(dfi, NULL, 1, 0, PUT(handle)), "NULL")             \
+	X(dfi_barrier_open(dfi, NULL, 1, 0, PUT(handle)), "barrier name")     \
 	X(dfi_barrier_open(dfi, "c", 1, 0, NULL), "barrier is NULL")          \
 	X(dfi_barrier_wait(NULL, 1), "barrier is NULL")                       \
 	X(VOID(dfi_barrier_interrupt(NULL)), "")                              \
 	X(dfi_sequencer_create(NULL, "t", 0, PUT(handle)), "context")         \
-	X(dfi_sequencer_create(dfi, NULL, 0, PUT(handle)), "NULL")            \
+	X(dfi_sequencer_create(dfi, NULL, 0, PUT(handle)), "sequencer name")  \
 	X(dfi_sequencer_create(dfi, "t", 0, NULL), "sequencer is NULL")       \
 	X(dfi_sequencer_open(NULL, "s", 1, PUT(handle)), "context")           \
 	X(dfi_sequencer_open(dfi, NULL, 1, PUT(handle)), "NULL")              \
