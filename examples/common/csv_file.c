@@ -137,6 +137,13 @@ static int check_stdout(const struct csv_file *file)
 	    file->name);
 }
 
+static bool is_socket(const char *name)
+{
+	struct stat status;
+
+	return stat(name, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
 int csv_file_open(const char *name, struct csv_file *file)
 {
 	int fd;
@@ -148,6 +155,8 @@ int csv_file_open(const char *name, struct csv_file *file)
 	/* A socket can't be opened, but it may be standard input. */
 	if (file->fd < 0 && errno == ENXIO) {
 		fd = descriptor_of(name);
+		if (fd < 0 && !is_socket(name))
+			return complain("%s: %s", name, strerror(ENXIO));
 		if (fd < 0)
 			return complain("%s: a socket can't be opened as a "
 					"file: give its data through a pipe",

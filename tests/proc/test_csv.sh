@@ -191,6 +191,12 @@ for name in f.csv ./hard.csv link.csv; do
 done
 [ "$(wc -l < f.csv)" -eq 2 ] || fail "an input has changed: $(cat f.csv)"
 "$aggregate" 'select count(*) from f.csv' >> other.csv || fail "output into another file"
+if command -v setsid > err && ! setsid -w cat /dev/tty > out 2> err; then
+	ret=0
+	setsid -w "$aggregate" 'select count(*) from /dev/tty' > out 2> err || ret=$?
+	[ $ret -eq 1 ] || fail "a terminal that is not there: exit status $ret"
+	grep -q '/dev/tty: No such device or address' err || fail "/dev/tty is a socket"
+fi
 mkdir folder.csv
 refuse 'folder.csv: it is a directory' 'select count(*) from folder.csv'
 
