@@ -23,10 +23,10 @@
 #include <dfi/dfi.h>
 
 #include "../common/complain.h"
+#include "../common/memory.h"
 #include "../common/nearest.h"
 #include "../common/output.h"
 #include "../common/threads.h"
-#include "common/memory.h"
 
 /* Weights that travel in one tuple. */
 #define CHUNK 248

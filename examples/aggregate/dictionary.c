@@ -7,8 +7,15 @@
 #include <string.h>
 
 #include "../../common/complain.h"
+#include "../../common/memory.h"
 
 #define FIRST_SLOTS 1024
+
+/* Slots below this are not worth a look at what memory is left. */
+#define MANY_SLOTS (UINT64_C(1) << 17)
+
+static const char what[] = "the values of a column of GROUP BY need";
+static const char advice[] = "group by fewer or shorter values";
 
 /* Where a text is, or the free slot where it belongs. */
 static uint32_t *find(const struct dictionary *dictionary, struct text text)
@@ -30,9 +37,11 @@ static int grow(struct dictionary *dictionary)
 {
 	uint64_t n = dictionary->n_slots ? 2 * dictionary->n_slots
 					 : FIRST_SLOTS;
-	uint32_t *slots = calloc(n, sizeof(*slots));
-	uint32_t i;
+	uint32_t *slots, i;
 
+	if (n >= MANY_SLOTS && memory_check(what, n * sizeof(*slots), advice))
+		return -1;
+	slots = calloc(n, sizeof(*slots));
 	if (!slots)
 		return complain("no memory for a column's values");
 	free(dictionary->slots);
@@ -45,6 +54,7 @@ static int grow(struct dictionary *dictionary)
 
 uint32_t dictionary_add(struct dictionary *dictionary, struct text text)
 {
+	struct texts *texts = &dictionary->texts;
 	uint32_t *slot;
 
 	if (2 * (dictionary->texts.n + 1) > dictionary->n_slots &&
@@ -53,9 +63,12 @@ uint32_t dictionary_add(struct dictionary *dictionary, struct text text)
 	slot = find(dictionary, text);
 	if (*slot)
 		return *slot;
-	if (texts_add(&dictionary->texts, text.bytes, text.size))
+	if (texts_add(texts, text.bytes, text.size) ||
+	    memory_check_growth(&dictionary->checked,
+		texts->n * sizeof(*texts->ends) + texts->ends[texts->n - 1],
+		what, advice))
 		return 0;
-	return *slot = (uint32_t)dictionary->texts.n;
+	return *slot = (uint32_t)texts->n;
 }
 
 void dictionary_free(struct dictionary *dictionary)

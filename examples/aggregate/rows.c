@@ -10,9 +10,13 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
+#include "../../common/memory.h"
 #include "../../common/memory_file.h"
 
 #define ALIGNMENT 64
+
+/* What is needed beside the rows to fill them, at least. */
+#define WORK_SIZE (UINT64_C(1) << 20)
 
 static uint64_t align(uint64_t size)
 {
@@ -54,9 +58,12 @@ int rows_create(struct rows *rows, const struct rows_header *wanted)
 	int err = 0;
 
 	place(&header);
-	*rows = (struct rows){
-		.fd = memory_file_open("aggregate", "the file's rows"),
-	};
+	*rows = (struct rows){ .fd = -1 };
+	if (memory_check("the file's rows, as numbers, need",
+		header.size + WORK_SIZE,
+		"have fewer rows, or name fewer columns"))
+		return -1;
+	rows->fd = memory_file_open("aggregate", "the file's rows");
 	if (rows->fd < 0)
 		return -1;
 	/* What there is no memory for is said here, not by a signal later. */

@@ -13,10 +13,14 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
+#include "../../common/memory.h"
 #include "../../common/threads.h"
 
 /* How often the first process looks at the others while it waits. */
 #define WATCH_MS 50
+
+/* What a process takes besides, by measurement. */
+#define PROCESS_SIZE (UINT64_C(2) << 20)
 
 struct pusher {
 	const struct job *job;
@@ -45,12 +49,32 @@ static void results_name(const struct job *job, char name[DFI_MAX_FLOW_NAME])
 /* ---- Flows -----------------------------------------------------------------
  */
 
+/*
+ * Rings, and what sources combine in, are filled however few the rows are. The
+ * library sees to what targets have of groups. *need counts the flows together.
+ */
+static int check_memory(
+    const struct job *job, const struct dfi_flow_attr *flow, uint64_t *need)
+{
+	struct dfi_flow_needs needs;
+
+	if (dfi_flow_estimate(job->dfi, flow, &needs) < 0)
+		return complain("%s", dfi_errmsg());
+	*need += flow->n_targets * needs.target_bytes +
+	    flow->n_sources * needs.source_bytes +
+	    needs.n_combiners * needs.combiner_bytes;
+	return memory_check("the processes and their rings need",
+	    *need + job->n_processes * PROCESS_SIZE,
+	    "choose fewer (--processes, --threads)");
+}
+
 int job_create(const struct job *job)
 {
 	const struct plan *plan = job->plan;
 	char results[DFI_MAX_FLOW_NAME];
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 	struct dfi_schema *schema = NULL;
+	uint64_t need = 0;
 	int ret;
 
 	results_name(job, results);
@@ -63,6 +87,8 @@ int job_create(const struct job *job)
 	attr.n_aggregates = plan->n_aggregates;
 	attr.max_groups = plan->rows->header->n_rows;
 	attr.fan_in = job->fan_in;
+	if (check_memory(job, &attr, &need))
+		return -1;
 	ret = dfi_flow_create(job->dfi, job->flow, &attr);
 	if (!ret)
 		ret = dfi_flow_result_schema(job->dfi, job->flow, &schema);
@@ -73,6 +99,10 @@ int job_create(const struct job *job)
 		attr.n_sources = n_targets(job);
 		attr.n_targets = 1;
 		attr.routing = DFI_ROUTE_ROUND_ROBIN;
+		if (check_memory(job, &attr, &need)) {
+			free(schema);
+			return -1;
+		}
 		ret = dfi_flow_create(job->dfi, results, &attr);
 	}
 	free(schema);
@@ -243,7 +273,8 @@ static int keep(struct results *results, const struct dfi_batch *batch)
 	}
 	memcpy(tuples + results->n * size, batch->tuples, batch->count * size);
 	results->n += batch->count;
-	return 0;
+	return memory_check_growth(&results->checked, n,
+	    "the next results need", "have fewer groups, or aggregates");
 }
 
 int job_take(const struct job *job, struct dfi_target *target,

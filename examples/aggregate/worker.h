@@ -31,6 +31,7 @@ struct results {
 	char *tuples;
 	uint64_t n;
 	size_t capacity;
+	uint64_t checked; /* bytes: memory.h */
 };
 
 /* Create both flows; 0, or -1 after a complaint. */

@@ -7,8 +7,10 @@
 #include "csv_file.h"
 #include "csv_table.h"
 #include "../../common/complain.h"
+#include "../../common/memory.h"
 
 #include <csv.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +35,7 @@ struct loading {
 	uint64_t text_line;  /* the last one with more than its end */
 	uint64_t empty_line; /* the last one, if it may be a row; else 0 */
 	bool in_row, has_header;
+	uint64_t checked;  /* bytes of the table: memory.h */
 	bool has_text;     /* a field behind the header is not null */
 	bool in_quotes;    /* at the start of what is fed next */
 	bool after_return; /* a carriage return was fed last */
@@ -266,6 +269,32 @@ static int feed_lines(struct loading *loading, const char *bytes, size_t left)
 	return 0;
 }
 
+/* What the table has filled. */
+static uint64_t table_bytes(const struct csv_table *table)
+{
+	uint64_t bytes = table->n_rows * sizeof(*table->lines), i;
+	const struct texts *texts;
+
+	for (i = 0; table->columns && i < table->header.n; i++) {
+		texts = &table->columns[i];
+		if (texts->n)
+			bytes += texts->n * sizeof(*texts->ends) +
+			    texts->ends[texts->n - 1] + texts->nulls_capacity;
+	}
+	return bytes;
+}
+
+static int check_memory(struct loading *loading)
+{
+	char what[256];
+
+	snprintf(what, sizeof(what), "%.200s: its next rows need",
+	    loading->table->file);
+	return memory_check_growth(&loading->checked,
+	    table_bytes(loading->table), what,
+	    "have fewer rows, or name fewer columns");
+}
+
 static int feed_all(struct loading *loading)
 {
 	char *buffer = malloc(READ_SIZE);
@@ -284,6 +313,8 @@ static int feed_all(struct loading *loading)
 		if ((size_t)size < mark || memcmp(buffer, MARK, mark) != 0)
 			mark = 0;
 		ret = feed_lines(loading, buffer + mark, (size_t)size - mark);
+		if (ret == 0)
+			ret = check_memory(loading);
 	}
 	free(buffer);
 	return ret;

@@ -4,7 +4,7 @@
  * tables; the same for the join over flows and the baseline.
  */
 #include "input.h"
-#include "../common/memory.h"
+#include "../../common/memory.h"
 #include "hash_table.h"
 #include "partition.h"
 #include "platform.h"

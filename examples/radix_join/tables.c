@@ -5,7 +5,7 @@
  * in their shortest form, so that integers and texts are equal alike.
  */
 #include "tables.h"
-#include "../common/memory.h"
+#include "../../common/memory.h"
 #include "input.h"
 #include "platform.h"
 

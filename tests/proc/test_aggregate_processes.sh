@@ -136,6 +136,48 @@ grep -q 'MiB of memory for the file.s rows: File too large (ulimit -f)' err ||
 	fail "a limit on files: no word of it"
 passed
 
+# --- Memory -------------------------------------------------------------------
+
+# In a control group with too little memory for the rows, the values or the rings,
+# nobody is killed.
+limited() # MIB: the exit status goes to $ret; 1 if this machine can't
+{
+	local root group
+
+	for root in /sys/fs/cgroup /sys/fs/cgroup/memory; do
+		group=$root/dfi-test-aggregate-$$
+		[ -w "$root/cgroup.procs" ] && mkdir "$group" 2> /dev/null || continue
+		if ! echo $(($1 << 20)) 2> /dev/null > "$group/memory.max" &&
+			! echo $(($1 << 20)) 2> /dev/null > "$group/memory.limit_in_bytes"; then
+			rmdir "$group"
+			continue
+		fi
+		ret=0
+		(echo "$BASHPID" > "$group/cgroup.procs"
+			exec timeout $patience "$aggregate" "$query" > out 2> err) || ret=$?
+		deadline=$((SECONDS + 60))
+		until rmdir "$group" 2> /dev/null; do
+			[ $SECONDS -lt $deadline ] || fail "$group stays in use"
+		done
+		return 0
+	done
+	return 1
+}
+query='select k, count(*), sum(v) from many.csv group by k'
+# AddressSanitizer takes more than programs know of.
+if ! grep -q __asan_init "$aggregate" && limited 1024; then
+	[ $ret -eq 0 ] || fail "1024 MiB of memory: exit status $ret"
+	for mib in 5 10 15 20 24; do
+		limited $mib || fail "no control group of $mib MiB"
+		[ $ret -eq 1 ] || fail "$mib MiB of memory: exit status $ret"
+		grep -q 'need [0-9]* MiB of memory, but [0-9]* MiB are left in the control group' \
+			err || fail "$mib MiB of memory: no word of it"
+		passed
+	done
+else
+	echo "not tried: a control group with a memory limit, which takes root"
+fi
+
 # --- Output -------------------------------------------------------------------
 
 query='select k, count(*) from many.csv group by k'

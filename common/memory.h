@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much memory there is: memory is written before the join, so one that does
- * not fit would end with a process killed by the kernel, maybe another one.
+ * How much memory there is: what does not fit ends with a process killed by the
+ * kernel, maybe another one. So programs look before they fill it.
  */
-#ifndef RADIX_JOIN_MEMORY_H
-#define RADIX_JOIN_MEMORY_H
+#ifndef COMMON_MEMORY_H
+#define COMMON_MEMORY_H
 
 #include <stdint.h>
 
@@ -24,5 +24,13 @@ void memory_room(struct memory_room *room);
  * ends with the advice.
  */
 int memory_check(const char *what, uint64_t need, const char *advice);
+
+/*
+ * The same for something that grows step by step to a size that nobody knows
+ * before, and has filled so many bytes. Call it at least once a MiB.
+ * *checked is 0 at first.
+ */
+int memory_check_growth(
+    uint64_t *checked, uint64_t filled, const char *what, const char *advice);
 
 #endif

@@ -4,7 +4,7 @@
  * and of all groups around it, as far as they are mounted.
  */
 #include "memory.h"
-#include "../../common/complain.h"
+#include "complain.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Bytes between two looks at what grows. */
+#define GROWTH (UINT64_C(1) << 20)
 
 /* The files of a version. */
 struct version {
@@ -198,6 +201,17 @@ int memory_check(const char *what, uint64_t need, const char *advice)
 	if (need <= room.bytes)
 		return 0;
 	return complain("%s %ju MiB of memory, but %ju MiB are left%s: %s",
-	    what, (uintmax_t)(need >> 20), (uintmax_t)(room.bytes >> 20),
-	    room.limit, advice);
+	    what, (uintmax_t)((need + (1 << 20) - 1) >> 20),
+	    (uintmax_t)(room.bytes >> 20), room.limit, advice);
+}
+
+int memory_check_growth(
+    uint64_t *checked, uint64_t filled, const char *what, const char *advice)
+{
+	/* The first time sooner: little may be left. */
+	if (filled < (*checked ? *checked + GROWTH : GROWTH / 4))
+		return 0;
+	*checked = filled;
+	/* The next look may come as much later. */
+	return memory_check(what, 2 * GROWTH, advice);
 }
