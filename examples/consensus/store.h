@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state machine: keys with values, the sessions of clients, and the
+ * configuration. What it holds is a function of the commands that were applied,
+ * in their order, and of nothing else: no clock, no randomness, no addresses.
+ *
+ * One thread at a time.
+ */
+#ifndef KV_STORE_H
+#define KV_STORE_H
+
+#include "message.h"
+
+struct kv_store;
+
+/* What a command has done. */
+struct kv_result {
+	uint8_t status;    /* enum kv_status */
+	const char *value; /* KV_GET, KV_DIFFERENT: valid until the next change */
+	size_t value_size;
+	uint64_t session;  /* KV_REGISTER: the session's id */
+};
+
+/* A store without keys at slot 0, of the given configuration. NULL: ENOMEM. */
+struct kv_store *kv_store_new(const struct kv_config *config);
+void kv_store_free(struct kv_store *store);
+
+/*
+ * Apply the command of a slot, which is one above the last. A command that its
+ * lane has already seen is not applied again: KV_PUT, KV_DELETE and KV_CAS give
+ * the status of then. A get is read again. -ENOMEM leaves the store as it was.
+ */
+int kv_store_apply(struct kv_store *store, uint64_t slot,
+    const struct kv_command *command, struct kv_result *result);
+
+/* Read a key without the log. The session is not looked at. */
+void kv_store_read(const struct kv_store *store, const char *key, size_t size,
+    struct kv_result *result);
+
+uint64_t kv_store_slot(const struct kv_store *store); /* applied last */
+const struct kv_config *kv_store_config(const struct kv_store *store);
+size_t kv_store_keys(const struct kv_store *store);
+size_t kv_store_sessions(const struct kv_store *store);
+
+/*
+ * A checksum of all that the store holds, the same on each replica that has
+ * applied the same commands. Takes the time of reading it.
+ */
+uint64_t kv_store_digest(const struct kv_store *store);
+
+/*
+ * A snapshot: one block of bytes with the slot, the configuration, the sessions
+ * and all keys, and a checksum. The caller frees *bytes. -ENOMEM.
+ */
+int kv_store_save(const struct kv_store *store, char **bytes, size_t *size);
+
+/* The store that a snapshot holds. -EBADMSG: it is damaged. -ENOMEM. */
+int kv_store_load(const char *bytes, size_t size, struct kv_store **store);
+
+#endif
