@@ -104,13 +104,15 @@ endfunction()
 #   unit    internals (dfi_testing); Criterion
 #   flow    libdfi.so and its public headers; Criterion
 #   proc    as flow, and may start tests/proc/worker.c and the programs
+#   consensus, linearizability
+#           files of the tree, no library; Criterion
 #   stress  internals; a main() that exits with 0, 1 or 77 (skipped)
 #   abi     libdfi.so and its public headers; a main() as in stress
 # Criterion does not run under ThreadSanitizer, so there only stress and abi
 # tests are built.
 function(dfi_test kind name)
 	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
-	set(criterion_kinds unit flow proc)
+	set(criterion_kinds unit flow proc consensus linearizability)
 	if(DFI_SANITIZE STREQUAL "thread" AND kind IN_LIST criterion_kinds)
 		return()
 	endif()
@@ -191,7 +193,8 @@ endfunction()
 # start; not a test itself.
 function(dfi_test_program kind name)
 	cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBRARIES")
-	if(DFI_SANITIZE STREQUAL "thread" AND NOT kind MATCHES "stress|chaos")
+	if(DFI_SANITIZE STREQUAL "thread" AND NOT kind MATCHES
+	    "stress|chaos|consensus|linearizability")
 		return()
 	endif()
 	dfi_test_executable(${kind} ${name}
@@ -207,6 +210,9 @@ function(dfi_test_executable kind name)
 	target_compile_options(${target} PRIVATE -UNDEBUG)
 	if(kind STREQUAL "unit" OR kind STREQUAL "stress")
 		target_link_libraries(${target} PRIVATE dfi_testing)
+	elseif(kind MATCHES "^(consensus|linearizability)$")
+		target_include_directories(${target} PRIVATE
+			${PROJECT_SOURCE_DIR})
 	else()
 		target_link_libraries(${target} PRIVATE dfi Threads::Threads)
 	endif()

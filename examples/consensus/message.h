@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The messages of the replicated store, and the commands in its log. Replicas
- * and clients are processes of one machine type: integers are in its byte order.
+ * and clients are processes of one machine type: integers are in its byte
+ * order.
  *
- * A message is one struct kv_message and its body, at most KV_MAX_MESSAGE bytes.
- * A message travels whole or not at all; it may be lost, repeated, late, and
- * overtaken. Therefore each one names its cluster, its sender's incarnation and
- * its ballot, and each one can be received at any time.
+ * A message is one struct kv_message and its body, at most KV_MAX_MESSAGE
+ * bytes. A message travels whole or not at all; it may be lost, repeated, late,
+ * and overtaken. Therefore each one names its cluster, its sender's incarnation
+ * and its ballot, and each one can be received at any time.
  */
 #ifndef KV_MESSAGE_H
 #define KV_MESSAGE_H
@@ -68,28 +69,30 @@ enum kv_op {
 	KV_CONFIG,   /* the body is a struct kv_config for the slots behind */
 };
 
-enum { KV_ABSENT = 1 }; /* flags of a command */
+enum {
+	KV_ABSENT = 1
+}; /* flags of a command */
 
 /*
- * A command and, behind it, its key, value and expected value; padded with zeros
- * to a multiple of 8 bytes. A session is a client that at most one command of
- * each of its lanes is outstanding of; a lane's commands are numbered from 1.
+ * A command. Behind it stand its key, value and expected value, padded with
+ * zeros to a multiple of 8 bytes. A session is a client that at most one
+ * command of each of its lanes is outstanding of; a lane's commands are
+ * numbered from 1.
  */
 struct kv_command {
-	uint64_t session; /* 0 with KV_REGISTER and commands of replicas */
-	uint64_t number;  /* of the lane's commands; KV_REGISTER: a random id
-			     of the client, for the reply */
+	uint64_t session;  /* 0 with KV_REGISTER and commands of replicas */
+	uint64_t number;   /* of the lane's commands; KV_REGISTER: a random id
+			      of the client, for the reply */
 	uint64_t argument; /* KV_EXPIRE: the slot; KV_REGISTER: lanes */
 	uint16_t lane;
-	uint8_t op;       /* enum kv_op */
-	uint8_t flags;    /* KV_ABSENT */
+	uint8_t op;    /* enum kv_op */
+	uint8_t flags; /* KV_ABSENT */
 	uint16_t key_size;
 	uint16_t value_size;
 	uint16_t expected_size;
-	uint16_t client;  /* where the reply goes: see struct kv_message.client;
-			     not part of the state */
+	uint16_t client; /* where the reply goes: see struct kv_message.client;
+			    not part of the state */
 	uint32_t reserved;
-	char data[];
 };
 
 #define KV_MAX_LANES 256
@@ -97,29 +100,31 @@ struct kv_command {
 static inline size_t kv_command_size(const struct kv_command *command)
 {
 	return (sizeof(*command) + command->key_size + command->value_size +
-		   command->expected_size + 7) & ~(size_t)7;
+		   command->expected_size + 7) &
+	    ~(size_t)7;
 }
 
 /* Of a reply. */
 enum kv_status {
 	KV_OK = 0,
-	KV_NOT_FOUND,   /* get, delete: no such key */
-	KV_DIFFERENT,   /* cas: the value is another one; the reply has it */
-	KV_NOT_LEADER,  /* ask the leader of the reply's ballot */
-	KV_BUSY,        /* not taken: try again */
-	KV_NO_SESSION,  /* the session has ended: what is outstanding may have
-			   been done or not */
-	KV_NO_QUORUM,   /* a majority has forgotten: the store serves nobody */
-	KV_INVALID,     /* the command breaks a rule; never retried */
+	KV_NOT_FOUND,  /* get, delete, cas: no such key */
+	KV_DIFFERENT,  /* cas: the value is another one; the reply has it,
+			  unless the command is one that was repeated */
+	KV_NOT_LEADER, /* ask the leader of the reply's ballot */
+	KV_BUSY,       /* not taken: try again */
+	KV_NO_SESSION, /* the session has ended: what is outstanding may have
+			  been done or not */
+	KV_NO_QUORUM,  /* a majority has forgotten: the store serves nobody */
+	KV_INVALID,    /* the command breaks a rule; never retried */
 };
 
 /* An accepted command: of one slot, as it stands in messages and logs. */
 struct kv_entry {
 	uint64_t slot;
-	kv_ballot ballot;  /* of its acceptance */
-	uint32_t size;     /* of the command, a multiple of 8 */
-	uint32_t decided;  /* NOPaxos: 1 if the leader has put a no-op for a
-			      request that was lost: above 0 in one ballot */
+	kv_ballot ballot; /* of its acceptance */
+	uint32_t size;    /* of the command, a multiple of 8 */
+	uint32_t decided; /* NOPaxos: 1 if the leader has put a no-op for a
+			     request that was lost: above 0 in one ballot */
 	struct kv_command command; /* last */
 };
 
@@ -136,12 +141,12 @@ enum kv_message_type {
 	KV_PROMISE,
 	KV_ACCEPT,
 	KV_ACCEPTED,
-	KV_HEARTBEAT,     /* also carries the commit slot and a read round */
-	KV_REFUSE,        /* the receiver has promised a higher ballot */
-	KV_FETCH,         /* asks for entries, or a part of a snapshot */
+	KV_HEARTBEAT, /* also carries the commit slot and a read round */
+	KV_REFUSE,    /* the receiver has promised a higher ballot */
+	KV_FETCH,     /* asks for entries, or a part of a snapshot */
 	KV_ENTRIES,
 	KV_SNAPSHOT,
-	KV_JOIN,          /* an incarnation asks the leader to become a member */
+	KV_JOIN, /* an incarnation asks the leader to become a member */
 	/* NOPaxos: see nopaxos.h. */
 	KV_SESSION,
 	KV_GAP_ASK,
@@ -149,10 +154,10 @@ enum kv_message_type {
 	KV_GAP_DECIDE,
 	KV_GAP_DECIDED,
 	/* Client to replica, and back. */
-	KV_HELLO,         /* names the client's flow for replies */
-	KV_REQUEST,       /* the body is a command */
-	KV_REPLY,         /* status; the body is a value */
-	KV_STATUS,        /* asks for counters; the reply's body is a text */
+	KV_HELLO,   /* names the client's flow for replies */
+	KV_REQUEST, /* the body is a command */
+	KV_REPLY,   /* status; the body is a value */
+	KV_STATUS,  /* asks for counters; the reply's body is a text */
 };
 
 struct kv_message {
@@ -177,27 +182,31 @@ struct kv_message {
 #define KV_FROM_CLIENT 255
 
 /*
- * Whether a message of size bytes that came from outside is well formed: sizes,
- * counts and texts stay inside of it. Cores take well-formed messages only.
+ * Whether a message that came in size bytes from outside is well formed: sizes,
+ * counts and texts stay inside of it, and its commands and entries are valid.
+ * Cores take well-formed messages only. The message is aligned to 8 bytes.
  */
 bool kv_message_valid(const struct kv_message *message, size_t size);
 
-/* Whether a command of size bytes is: its sizes, op, flags and limits. */
+/*
+ * Whether size bytes are one command: its sizes, op, flags and limits, and
+ * zeros behind it. It is aligned to 8 bytes.
+ */
 bool kv_command_valid(const struct kv_command *command, size_t size);
 
 static inline const char *kv_command_key(const struct kv_command *command)
 {
-	return command->data;
+	return (const char *)(command + 1);
 }
 
 static inline const char *kv_command_value(const struct kv_command *command)
 {
-	return command->data + command->key_size;
+	return kv_command_key(command) + command->key_size;
 }
 
 static inline const char *kv_command_expected(const struct kv_command *command)
 {
-	return command->data + command->key_size + command->value_size;
+	return kv_command_value(command) + command->value_size;
 }
 
 #endif

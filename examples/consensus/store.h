@@ -16,9 +16,10 @@ struct kv_store;
 /* What a command has done. */
 struct kv_result {
 	uint8_t status;    /* enum kv_status */
-	const char *value; /* KV_GET, KV_DIFFERENT: valid until the next change */
+	const char *value; /* KV_GET, KV_DIFFERENT: valid until the next
+			      change; NULL: none, or no longer known */
 	size_t value_size;
-	uint64_t session;  /* KV_REGISTER: the session's id */
+	uint64_t session; /* KV_REGISTER: the session's id */
 };
 
 /* A store without keys at slot 0, of the given configuration. NULL: ENOMEM. */
@@ -26,9 +27,12 @@ struct kv_store *kv_store_new(const struct kv_config *config);
 void kv_store_free(struct kv_store *store);
 
 /*
- * Apply the command of a slot, which is one above the last. A command that its
- * lane has already seen is not applied again: KV_PUT, KV_DELETE and KV_CAS give
- * the status of then. A get is read again. -ENOMEM leaves the store as it was.
+ * Apply the valid command of a slot, which is one above the last. A command
+ * that its lane has already seen is not applied again: KV_PUT, KV_DELETE and
+ * KV_CAS give the status of then, a get is read again. One that the lane has
+ * passed gives KV_INVALID. KV_REGISTER gives KV_BUSY where all sessions have
+ * too many lanes. -ENOMEM leaves the store as it was; -EINVAL: another slot is
+ * due.
  */
 int kv_store_apply(struct kv_store *store, uint64_t slot,
     const struct kv_command *command, struct kv_result *result);
@@ -41,6 +45,13 @@ uint64_t kv_store_slot(const struct kv_store *store); /* applied last */
 const struct kv_config *kv_store_config(const struct kv_store *store);
 size_t kv_store_keys(const struct kv_store *store);
 size_t kv_store_sessions(const struct kv_store *store);
+
+/* The slot at which the session that is idle for longest was last used, or 0.
+ */
+uint64_t kv_store_oldest_use(const struct kv_store *store);
+
+/* What KV_EXPIRE does: end sessions that were last used before a slot. */
+void kv_store_expire(struct kv_store *store, uint64_t slot);
 
 /*
  * A checksum of all that the store holds, the same on each replica that has

@@ -84,6 +84,10 @@ allowed() # FILE INCLUDED
 		[[ $included == src/* || $included == bench/* ||
 			$included == common/* || $included == examples/* ||
 			$included == tests/* ]] ;;
+	tests/consensus/*)
+		[[ $included == examples/consensus/* ||
+			$included == tests/consensus/* ||
+			$included == tests/linearizability/* ]] ;;
 	tests/proc/*)
 		[[ $included == tests/proc/* ||
 			$included == tests/chaos/lateness.h ]] ;;

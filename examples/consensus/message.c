@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks of messages and commands that come from outside. A sender may be
+ * broken or hostile: nothing of its message is believed before it is checked
+ * here. What is valid is safe to walk through; whether it makes sense, the
+ * cores decide.
+ */
+#include "message.h"
+
+_Static_assert(sizeof(struct kv_message) == 80, "its layout is the wire's");
+_Static_assert(sizeof(struct kv_command) == 40, "its layout is the wire's");
+_Static_assert(offsetof(struct kv_entry, command) == 24, "without padding");
+_Static_assert(
+    offsetof(struct kv_message, body) % 8 == 0, "bodies are aligned");
+
+static bool sizes_valid(const struct kv_command *command)
+{
+	bool keyed = command->op >= KV_GET && command->op <= KV_CAS;
+	bool valued = command->op == KV_PUT || command->op == KV_CAS;
+
+	if (keyed ? command->key_size < 1 || command->key_size > KV_MAX_KEY
+		  : command->key_size != 0)
+		return false;
+	if (command->expected_size &&
+	    (command->op != KV_CAS || command->flags & KV_ABSENT))
+		return false;
+	if (command->op == KV_CONFIG)
+		return command->value_size == sizeof(struct kv_config);
+	return command->value_size <= (valued ? KV_MAX_VALUE : 0) &&
+	    command->expected_size <= KV_MAX_VALUE;
+}
+
+bool kv_command_valid(const struct kv_command *command, size_t size)
+{
+	const char *bytes = (const char *)command;
+	size_t used;
+
+	if (size < sizeof(*command) || command->op < KV_NOOP ||
+	    command->op > KV_CONFIG || !sizes_valid(command) ||
+	    command->lane >= KV_MAX_LANES || command->reserved != 0)
+		return false;
+	if (command->flags & ~(command->op == KV_CAS ? KV_ABSENT : 0))
+		return false;
+	if (command->op >= KV_GET && command->op <= KV_CAS && !command->number)
+		return false;
+	if (command->op == KV_REGISTER &&
+	    (command->argument < 1 || command->argument > KV_MAX_LANES))
+		return false;
+	if (size != kv_command_size(command))
+		return false;
+	used = sizeof(*command) + command->key_size + command->value_size +
+	    command->expected_size;
+	for (; used < size; used++)
+		if (bytes[used])
+			return false;
+	return true;
+}
+
+/* Exactly count entries, of ascending slots, in size bytes. */
+static bool entries_valid(const char *bytes, size_t size, unsigned count)
+{
+	const struct kv_entry *entry;
+	uint64_t last = 0;
+
+	for (; count; count--) {
+		entry = (const struct kv_entry *)(const void *)bytes;
+		if (size < sizeof(*entry) ||
+		    entry->size > size - offsetof(struct kv_entry, command))
+			return false;
+		if (entry->slot <= last || entry->decided > 1 ||
+		    !kv_command_valid(&entry->command, entry->size))
+			return false;
+		last = entry->slot;
+		bytes += kv_entry_size(entry);
+		size -= kv_entry_size(entry);
+	}
+	return size == 0;
+}
+
+/* Clients send commands of their own only; a change of the members is one. */
+static bool request_valid(const struct kv_message *message, size_t body)
+{
+	const struct kv_command *command =
+	    (const struct kv_command *)(const void *)message->body;
+
+	return kv_command_valid(command, body) && command->op != KV_NOOP &&
+	    command->op != KV_EXPIRE;
+}
+
+static bool from_client(const struct kv_message *message)
+{
+	return message->type == KV_HELLO || message->type == KV_REQUEST ||
+	    message->type == KV_STATUS;
+}
+
+bool kv_message_valid(const struct kv_message *message, size_t size)
+{
+	size_t body;
+
+	if (size < sizeof(*message) || message->size < sizeof(*message) ||
+	    message->size > size || message->size > KV_MAX_MESSAGE)
+		return false;
+	if (message->type < KV_PREVOTE || message->type > KV_STATUS)
+		return false;
+	/* A replica may pass on what a client has sent. */
+	if (message->from >= KV_MAX_REPLICAS &&
+	    (message->from != KV_FROM_CLIENT || !from_client(message)))
+		return false;
+	body = message->size - sizeof(*message);
+	switch (message->type) {
+	case KV_PROMISE:
+	case KV_ACCEPT:
+	case KV_ENTRIES:
+		return entries_valid(message->body, body, message->count);
+	case KV_REQUEST:
+		return request_valid(message, body);
+	case KV_REPLY:
+		return message->status <= KV_INVALID;
+	case KV_SNAPSHOT:
+	default:
+		/* Bytes, or a text that ends with the message. */
+		return true;
+	}
+}
