@@ -48,13 +48,28 @@ static inline unsigned kv_ballot_leader(kv_ballot ballot)
  * is a new acceptor. The old one is an acceptor that has crashed for good.
  */
 struct kv_member {
-	uint64_t incarnation; /* random, never 0 in use; 0: no such member */
+	uint64_t incarnation; /* random, above KV_VACANT; 0: no such member */
 };
+
+/*
+ * An incarnation that is none: the place of a replica that has forgotten, or of
+ * a new one. The leader gives it to the next one of that number that asks.
+ */
+#define KV_VACANT 1
 
 /* The acceptors of a log's slots. Members that are 0 do not exist. */
 struct kv_config {
 	struct kv_member members[KV_MAX_REPLICAS];
 };
+
+static inline unsigned kv_config_members(const struct kv_config *config)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < KV_MAX_REPLICAS; i++)
+		n += config->members[i].incarnation > KV_VACANT;
+	return n;
+}
 
 /* What a command does. */
 enum kv_op {

@@ -60,9 +60,10 @@ struct paxos_ops {
 	/* Another leader, or none (ballot 0), or a new configuration. */
 	void (*changed)(void *arg);
 	/*
-	 * Begin a snapshot of the store, to be told by paxos_snapshot(); and
-	 * read size bytes at offset of the last one that is complete: returns
-	 * how many there are, and its slot and size.
+	 * Begin a snapshot of the store, to be told by paxos_snapshot(), never
+	 * within this call; and read size bytes at offset of the last one that
+	 * is complete: returns how many there are, and its slot and size, or 0
+	 * if there is none. With a disk, complete means that it is safe there.
 	 */
 	void (*snapshot)(void *arg, const struct kv_store *store);
 	size_t (*snapshot_read)(void *arg, uint64_t offset, char *to,
@@ -74,14 +75,15 @@ struct paxos_setup {
 	uint64_t incarnation; /* of this start; the old one if it has its log */
 	unsigned self;        /* replica number */
 	unsigned n_replicas;  /* addresses: members and those that may join */
-	struct kv_config config; /* all 0: learn it, and join */
 	uint64_t seed;        /* of the time-outs */
 	uint64_t heartbeat_ns; /* a leader's, also the time between retries */
 	uint64_t election_ns;  /* without a leader's message until an election;
 				  up to twice that, by chance */
-	uint64_t session_ns;  /* unused sessions end after it; 0: never */
-	size_t log_bytes;     /* memory for entries; old ones are dropped */
-	uint32_t window;      /* slots that are proposed and not yet chosen */
+	uint64_t session_ns;   /* unused sessions end after it; 0: never */
+	size_t log_bytes;      /* memory for entries; old ones are dropped */
+	uint32_t window;       /* slots that are proposed and not yet chosen */
+	size_t message_bytes; /* of a message with entries or a snapshot's part,
+				 where possible; 0: KV_MAX_MESSAGE */
 	unsigned bugs;        /* for tests: enum paxos_bug, a bit each; 0 */
 };
 
@@ -90,7 +92,7 @@ struct paxos_stats {
 	uint64_t proposed, chosen, applied;
 	uint64_t messages_sent, messages_received, messages_skipped;
 	uint64_t elections, elections_won, ballots; /* led */
-	uint64_t reads; /* served by read rounds */
+	uint64_t reads;                             /* served by read rounds */
 	uint64_t read_rounds;
 	uint64_t snapshots_sent, snapshots_loaded;
 	uint64_t entries_fetched;
@@ -99,19 +101,27 @@ struct paxos_stats {
 };
 
 enum paxos_role {
-	PAXOS_JOINING,   /* no member: neither votes nor counts */
+	PAXOS_JOINING, /* no member: neither votes nor counts */
 	PAXOS_FOLLOWER,
 	PAXOS_CANDIDATE,
-	PAXOS_LEADER,    /* serves */
+	PAXOS_LEADER, /* serves */
 };
 
-/* The store goes over to the core. NULL: ENOMEM. */
+/*
+ * The store goes over to the core. It holds the configuration: one without
+ * members makes the replica ask its peers for a snapshot, and to join. NULL:
+ * ENOMEM; the store stays with the caller.
+ */
 struct paxos *paxos_new(const struct paxos_setup *setup,
     const struct paxos_ops *ops, void *arg, struct kv_store *store);
 void paxos_free(struct paxos *paxos);
 
-/* At a restart, before all else: what the disk holds, in its order. */
-void paxos_restore(struct paxos *paxos, const struct kv_record *record);
+/*
+ * At a restart, before all else: what the disk holds, in its order; what the
+ * store's snapshot already has may be among it. -ENOBUFS: log_bytes is too
+ * small for it. -EINVAL: a slot is missing. Then the replica must not start.
+ */
+int paxos_restore(struct paxos *paxos, const struct kv_record *record);
 
 /* A well-formed message (kv_message_valid()) of another replica. */
 void paxos_receive(
@@ -133,9 +143,9 @@ size_t paxos_propose(struct paxos *paxos, uint64_t now, const char *commands,
     size_t size, uint8_t *refused);
 
 /*
- * Read without the log: done() is called once a majority has confirmed that this
- * replica still led after the call, and all that was chosen before is applied;
- * or with a status that says why not. Many reads share one round.
+ * Read without the log: done() is called once a majority has confirmed that
+ * this replica still led after the call, and all that was chosen before is
+ * applied; or with a status that says why not. Many reads share one round.
  */
 uint8_t paxos_read(struct paxos *paxos, uint64_t now,
     void (*done)(void *arg, uint64_t tag, uint8_t status), uint64_t tag);
@@ -156,27 +166,35 @@ uint64_t paxos_commit(const struct paxos *paxos);
 struct kv_store *paxos_store(struct paxos *paxos);
 void paxos_query(const struct paxos *paxos, struct paxos_stats *stats);
 
-/* Ask the leader (this replica) for a change by one member. enum kv_status. */
+/*
+ * Change the configuration by one member, at the leader: remove one (0), or
+ * make a place for a new one (KV_VACANT), which it takes by asking. enum
+ * kv_status.
+ */
 uint8_t paxos_reconfigure(
     struct paxos *paxos, uint64_t now, const struct kv_config *config);
 
 /* Faults that tests plant, to show that the simulator finds them. */
 enum paxos_bug {
-	PAXOS_BUG_NO_QUORUM = 1 << 0,      /* chosen by one vote fewer */
-	PAXOS_BUG_EARLY_REPLY = 1 << 1,    /* applied before it is chosen */
-	PAXOS_BUG_LOST_SESSIONS = 1 << 2,  /* snapshots have no sessions */
-	PAXOS_BUG_STALE_READ = 1 << 3,     /* reads without a round */
+	PAXOS_BUG_NO_QUORUM = 1 << 0,     /* chosen by one vote fewer */
+	PAXOS_BUG_EARLY_REPLY = 1 << 1,   /* applied before it is chosen */
+	PAXOS_BUG_LOST_SESSIONS = 1 << 2, /* snapshots have no sessions */
+	PAXOS_BUG_STALE_READ = 1 << 3,    /* reads without a round */
 	PAXOS_BUG_VOTE_NOT_SYNCED = 1 << 4,
 	PAXOS_BUG_FORGOTTEN_VOTES = 1 << 5, /* keeps its old incarnation */
-	PAXOS_BUG_OLD_BALLOT = 1 << 6,     /* an old ballot's accept is taken */
-	PAXOS_BUG_OLD_VOTE = 1 << 7,       /* votes of other ballots count */
-	PAXOS_BUG_OWN_VALUE = 1 << 8,      /* found entries are not re-proposed */
+	PAXOS_BUG_OLD_BALLOT = 1 << 6, /* an old ballot's accept is taken */
+	PAXOS_BUG_OLD_VOTE = 1 << 7,   /* votes of other ballots count */
+	PAXOS_BUG_OWN_VALUE = 1 << 8,  /* found entries are not re-proposed */
 	PAXOS_BUG_LOWEST_BALLOT = 1 << 9,  /* of two found, takes the older */
-	PAXOS_BUG_CONFIG_EARLY = 1 << 10,  /* a change by two members, or used
-					      before it is chosen */
+	PAXOS_BUG_CONFIG_EARLY = 1 << 10,  /* a removal takes a second member,
+					      and is used before it is chosen */
 	PAXOS_BUG_DUPLICATES = 1 << 11,    /* no filter */
 	PAXOS_BUG_SHORT_PROMISE = 1 << 12, /* a promise without its last part
 					      counts as whole */
+	PAXOS_BUG_COMMIT_BLIND = 1 << 13,  /* entries of older ballots count as
+					      what the leader has chosen */
+	PAXOS_BUG_TRIMMED_PROMISE = 1 << 14, /* promises though the log no
+					      longer has what is asked for */
 };
 
 #endif
