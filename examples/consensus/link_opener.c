@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The helper threads of links: they create flows, open and close their ends,
+ * and try again, for ever, what did not work. Here all calls are made that may
+ * wait for the registry or for a peer.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../common/complain.h"
+#include "links_impl.h"
+
+#define FIRST_BACKOFF_NS 1000000
+#define LAST_BACKOFF_NS 200000000
+#define OPEN_TIMEOUT_MS 250
+/*
+ * So often the name of a flow may be taken by one that this process did not
+ * create, before that counts as left over: of a process that has ended, and
+ * whose end the registry has not noticed.
+ */
+#define PATIENCE 12
+
+struct opener {
+	pthread_t thread;
+	struct links *links;
+	pthread_mutex_t lock; /* of the members below */
+	pthread_cond_t changed;
+	struct link *queue;
+	bool stop;
+};
+
+static const struct dfi_field fields[] = {
+	{ .name = "bytes", .type = DFI_BYTES, .size = LINK_TUPLE },
+};
+
+static const struct dfi_schema schema = {
+	.fields = fields,
+	.n_fields = 1,
+	.tuple_size = LINK_TUPLE,
+};
+
+/* Those that time heals say nothing. */
+static void tell(struct link *link, int ret)
+{
+	if (link->told || ret == -ETIMEDOUT || ret == -EEXIST ||
+	    ret == -ECONNRESET || ret == -ENOTCONN || ret == -ENOENT)
+		return;
+	link->told = true;
+	complain("link %s: %s; trying again", link->setup.name, dfi_errmsg());
+}
+
+static void close_ends(struct link *link)
+{
+	if (link->source)
+		dfi_source_close(link->source);
+	if (link->target)
+		dfi_target_close(link->target);
+	if (link->created)
+		dfi_flow_remove(link->links->dfi, link->setup.name);
+	link->source = NULL;
+	link->target = NULL;
+	link->created = false;
+}
+
+static int open_target(struct link *link)
+{
+	struct dfi *dfi = link->links->dfi;
+	const struct link_setup *setup = &link->setup;
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	int ret;
+
+	attr.kind = DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.routing = DFI_ROUTE_DIRECT;
+	attr.segment_size = setup->segment_size;
+	attr.segment_count = setup->segments;
+	ret = dfi_flow_create(dfi, setup->name, &attr);
+	if (ret == -EEXIST && link->failures >= PATIENCE) {
+		dfi_flow_remove(dfi, setup->name);
+		ret = dfi_flow_create(dfi, setup->name, &attr);
+	}
+	if (ret < 0)
+		return ret;
+	link->created = true;
+	target.flags = DFI_NONBLOCK;
+	return dfi_target_open(dfi, setup->name, 0, &target, &link->target);
+}
+
+static int open_source(struct link *link, const char *name)
+{
+	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+
+	attr.flags = DFI_NONBLOCK;
+	attr.schema = &schema;
+	attr.open_timeout_ms = OPEN_TIMEOUT_MS;
+	attr.linger_us = DFI_NO_LINGER;
+	return dfi_source_open(link->links->dfi, name, 0, &attr, &link->source);
+}
+
+/* Of the flows name0, name1 and so on, one whose source is not attached. */
+static int open_place(struct link *link)
+{
+	const struct link_setup *setup = &link->setup;
+	struct dfi_flow_info info;
+	char name[LINK_MAX_NAME + 12];
+	unsigned i, first = (unsigned)(now_ns() / 1000);
+	int ret = -ENOENT;
+
+	for (i = 0; i < setup->n_places; i++) {
+		snprintf(name, sizeof(name), "%s%u", setup->name,
+		    (first + i) % setup->n_places);
+		ret = dfi_flow_query(link->links->dfi, name, &info);
+		if (ret == -ENOENT)
+			continue;
+		if (ret < 0)
+			return ret;
+		if (info.attached_sources || !info.attached_targets)
+			continue;
+		ret = open_source(link, name);
+		if (!ret || ret == -ENOTCONN)
+			return ret;
+	}
+	return ret < 0 ? ret : -EEXIST;
+}
+
+static int open_end(struct link *link)
+{
+	if (link->setup.kind == LINK_IN)
+		return open_target(link);
+	if (link->setup.n_places)
+		return open_place(link);
+	return open_source(link, link->setup.name);
+}
+
+static void give_to_owner(struct link *link)
+{
+	struct links *links = link->links;
+
+	pthread_mutex_lock(&links->lock);
+	link->queue_next = links->ready;
+	links->ready = link;
+	pthread_mutex_unlock(&links->lock);
+	links_wake(links);
+}
+
+/* One try. Whether the link has gone to its owner. */
+static bool work(struct link *link)
+{
+	bool tried = link->created || link->source || link->target;
+	int ret;
+
+	close_ends(link);
+	if (atomic_load(&link->closing) || (link->setup.once && tried)) {
+		link->gone = true;
+		give_to_owner(link);
+		return true;
+	}
+	ret = open_end(link);
+	if (!ret) {
+		link->told = false;
+		link->failures = 0;
+		link->backoff = 0;
+		give_to_owner(link);
+		return true;
+	}
+	tell(link, ret);
+	close_ends(link);
+	if (link->setup.once) {
+		link->gone = true;
+		give_to_owner(link);
+		return true;
+	}
+	link->failures++;
+	link->backoff = link->backoff ? link->backoff * 2 : FIRST_BACKOFF_NS;
+	if (link->backoff > LAST_BACKOFF_NS)
+		link->backoff = LAST_BACKOFF_NS;
+	link->next_try = now_ns() + link->backoff;
+	return false;
+}
+
+/* The link whose turn comes first, or NULL; and when. Locked. */
+static struct link *next_link(struct opener *opener, uint64_t *at)
+{
+	struct link *link, *first = NULL;
+
+	for (link = opener->queue; link; link = link->queue_next)
+		if (!first || link->next_try < first->next_try)
+			first = link;
+	*at = first ? first->next_try : 0;
+	return first;
+}
+
+static void unqueue(struct opener *opener, struct link *link)
+{
+	struct link **at;
+
+	for (at = &opener->queue; *at != link; at = &(*at)->queue_next)
+		;
+	*at = link->queue_next;
+}
+
+static void enqueue(struct opener *opener, struct link *link)
+{
+	link->queue_next = opener->queue;
+	opener->queue = link;
+}
+
+static void wait_until(struct opener *opener, uint64_t at)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(at / 1000000000),
+		.tv_nsec = (long)(at % 1000000000),
+	};
+
+	if (at)
+		pthread_cond_timedwait(&opener->changed, &opener->lock, &until);
+	else
+		pthread_cond_wait(&opener->changed, &opener->lock);
+}
+
+static void *opener_main(void *arg)
+{
+	struct opener *opener = arg;
+	struct link *link;
+	uint64_t at;
+
+	pthread_mutex_lock(&opener->lock);
+	while (!opener->stop) {
+		link = next_link(opener, &at);
+		if (!link || at > now_ns()) {
+			wait_until(opener, at);
+			continue;
+		}
+		unqueue(opener, link);
+		pthread_mutex_unlock(&opener->lock);
+		if (work(link))
+			link = NULL;
+		pthread_mutex_lock(&opener->lock);
+		if (!link)
+			continue;
+		if (atomic_load(&link->closing))
+			link->next_try = 0;
+		enqueue(opener, link);
+	}
+	pthread_mutex_unlock(&opener->lock);
+	return NULL;
+}
+
+static struct opener *opener_of(struct link *link)
+{
+	return &link->links->openers[link->setup.helper];
+}
+
+void opener_take(struct link *link)
+{
+	struct opener *opener = opener_of(link);
+
+	pthread_mutex_lock(&opener->lock);
+	link->next_try = 0;
+	enqueue(opener, link);
+	pthread_cond_signal(&opener->changed);
+	pthread_mutex_unlock(&opener->lock);
+}
+
+void opener_kick(struct link *link)
+{
+	struct opener *opener = opener_of(link);
+	struct link *queued;
+
+	pthread_mutex_lock(&opener->lock);
+	for (queued = opener->queue; queued; queued = queued->queue_next)
+		if (queued == link)
+			queued->next_try = 0;
+	pthread_cond_signal(&opener->changed);
+	pthread_mutex_unlock(&opener->lock);
+}
+
+static int opener_start(struct opener *opener)
+{
+	sigset_t all, before;
+	pthread_condattr_t attr;
+	int ret;
+
+	pthread_mutex_init(&opener->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&opener->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&opener->thread, NULL, opener_main, opener);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -ret;
+}
+
+int openers_start(struct links *links, unsigned n)
+{
+	unsigned i;
+	int ret;
+
+	links->openers = calloc(n, sizeof(links->openers[0]));
+	if (!links->openers)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		links->openers[i].links = links;
+		ret = opener_start(&links->openers[i]);
+		if (ret < 0) {
+			openers_stop(links);
+			return ret;
+		}
+		links->n_openers++;
+	}
+	return 0;
+}
+
+void openers_stop(struct links *links)
+{
+	struct opener *opener;
+	unsigned i;
+
+	for (i = 0; i < links->n_openers; i++) {
+		opener = &links->openers[i];
+		pthread_mutex_lock(&opener->lock);
+		opener->stop = true;
+		pthread_cond_signal(&opener->changed);
+		pthread_mutex_unlock(&opener->lock);
+		pthread_join(opener->thread, NULL);
+	}
+	free(links->openers);
+}

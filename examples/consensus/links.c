@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the owner of links does: sending, receiving, waiting. It never calls
+ * anything that waits; what may wait is link_opener.c's, in helper threads. A
+ * link belongs to either side, and goes to and fro through their queues.
+ */
+#include "links.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "links_impl.h"
+
+uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int open_context(struct links *links, const struct links_setup *setup)
+{
+	struct dfi_attr attr = DFI_ATTR_INIT;
+	struct dfi_target_group_attr group = DFI_TARGET_GROUP_ATTR_INIT;
+	int ret;
+
+	attr.registry = setup->registry;
+	attr.node_name = setup->node_name;
+	attr.open_timeout_ms = setup->open_timeout_ms;
+	ret = dfi_open(&attr, &links->dfi);
+	if (ret < 0)
+		return ret;
+	group.flags = DFI_NONBLOCK | DFI_TELL_ENDS;
+	ret = dfi_target_group_open(links->dfi, &group, &links->group);
+	if (ret < 0)
+		goto close_context;
+	ret = links->group_fd = dfi_target_group_fd(links->group);
+	if (ret < 0)
+		goto close_group;
+	ret = links->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ret >= 0)
+		return 0;
+	ret = -errno;
+close_group:
+	dfi_target_group_close(links->group);
+close_context:
+	dfi_close(links->dfi);
+	return ret;
+}
+
+int links_open(const struct links_setup *setup, struct links **out)
+{
+	struct links *links = calloc(1, sizeof(*links));
+	int ret;
+
+	if (!links)
+		return -ENOMEM;
+	links->ops = setup->ops;
+	links->arg = setup->arg;
+	links->epoll_fd = -1;
+	pthread_mutex_init(&links->lock, NULL);
+	ret = open_context(links, setup);
+	if (ret < 0)
+		goto free_links;
+	ret = openers_start(links, setup->n_helpers);
+	if (ret < 0)
+		goto close_context;
+	*out = links;
+	return 0;
+close_context:
+	dfi_target_group_close(links->group);
+	close(links->wake_fd);
+	dfi_close(links->dfi);
+free_links:
+	free(links);
+	return ret;
+}
+
+struct link *links_add(struct links *links, const struct link_setup *setup)
+{
+	struct link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		return NULL;
+	link->setup = *setup;
+	link->links = links;
+	link->all_next = links->all;
+	if (links->all)
+		links->all->all_prev = link;
+	links->all = link;
+	links->n++;
+	opener_take(link);
+	return link;
+}
+
+/* Hand the link over: it is to be closed, and perhaps opened again. */
+static void take_down(struct link *link)
+{
+	struct links *links = link->links;
+
+	if (link->target)
+		dfi_target_group_remove(links->group, link->target);
+	link->up = link->broken = link->dirty = false;
+	link->span = (struct dfi_span){ .tuples = NULL };
+	links->ops.changed(links->arg, link, false);
+	opener_take(link);
+}
+
+static void note_broken(struct link *link)
+{
+	if (link->broken)
+		return;
+	link->broken = true;
+	link->links->n_broken++;
+}
+
+void link_reset(struct link *link)
+{
+	if (link->up)
+		note_broken(link);
+}
+
+void link_close(struct link *link)
+{
+	atomic_store(&link->closing, true);
+	if (link->up)
+		note_broken(link);
+	else
+		opener_kick(link);
+}
+
+bool link_up(const struct link *link)
+{
+	return link->up && !link->broken;
+}
+
+void *link_arg(const struct link *link)
+{
+	return link->setup.arg;
+}
+
+static bool is_hard(int ret)
+{
+	return ret != -EAGAIN && ret != -EINTR && ret != -ETIMEDOUT;
+}
+
+void *link_begin(struct link *link, size_t size)
+{
+	uint32_t n = (uint32_t)((size + LINK_TUPLE - 1) / LINK_TUPLE);
+	int ret;
+
+	if (!link->up || link->broken || !link->source)
+		return NULL;
+	ret = dfi_source_claim_n(link->source, 0, n, &link->span);
+	if (ret >= 0)
+		return link->span.tuples;
+	link->span.tuples = NULL;
+	link->links->stats.refused++;
+	if (is_hard(ret))
+		note_broken(link);
+	return NULL;
+}
+
+void link_send(struct link *link, size_t size)
+{
+	struct links *links = link->links;
+	uint32_t n = (uint32_t)((size + LINK_TUPLE - 1) / LINK_TUPLE);
+
+	if (!link->span.tuples)
+		return;
+	if (dfi_source_commit_more(link->source, &link->span, n) < 0)
+		note_broken(link);
+	link->span.tuples = NULL;
+	if (link->dirty || link->broken)
+		return;
+	link->dirty = true;
+	link->dirty_next = links->dirty;
+	links->dirty = link;
+}
+
+void links_flush(struct links *links)
+{
+	struct link *link, *next;
+	int ret;
+
+	for (link = links->dirty; link; link = next) {
+		next = link->dirty_next;
+		if (!link->dirty)
+			continue;
+		link->dirty = false;
+		if (!link->source || link->broken)
+			continue;
+		links->stats.segments_out++;
+		ret = dfi_source_flush(link->source);
+		if (ret < 0 && is_hard(ret))
+			note_broken(link);
+	}
+	links->dirty = NULL;
+}
+
+/* What made it readable is in woken, or will be. */
+static void clear_wake(struct links *links)
+{
+	uint64_t count;
+
+	if (read(links->wake_fd, &count, sizeof(count)) > 0)
+		atomic_store(&links->woken, true);
+}
+
+/* Links that the helpers have opened, or closed for good. */
+static void take_ready(struct links *links)
+{
+	struct link *link, *next;
+
+	if (links->epoll_fd >= 0)
+		clear_wake(links);
+	if (!atomic_exchange(&links->woken, false))
+		return;
+	pthread_mutex_lock(&links->lock);
+	link = links->ready;
+	links->ready = NULL;
+	pthread_mutex_unlock(&links->lock);
+	for (; link; link = next) {
+		next = link->queue_next;
+		if (link->gone) {
+			link_drop(link);
+			continue;
+		}
+		link->up = true;
+		if (link->target &&
+		    dfi_target_group_add(links->group, link->target, link) < 0)
+			note_broken(link);
+		if (atomic_load(&link->closing))
+			note_broken(link);
+		links->ops.changed(links->arg, link, true);
+	}
+}
+
+void link_drop(struct link *link)
+{
+	struct links *links = link->links;
+
+	if (link->all_next)
+		link->all_next->all_prev = link->all_prev;
+	if (link->all_prev)
+		link->all_prev->all_next = link->all_next;
+	else
+		links->all = link->all_next;
+	links->n--;
+	links->ops.closed(links->arg, link, link->setup.arg);
+	free(link);
+}
+
+static void take_broken(struct links *links)
+{
+	struct link *link, *next;
+
+	if (!links->n_broken)
+		return;
+	links_flush(links); /* its list must have no link that goes */
+	links->n_broken = 0;
+	for (link = links->all; link; link = next) {
+		next = link->all_next;
+		if (link->up && link->broken)
+			take_down(link);
+	}
+}
+
+unsigned links_poll(struct links *links, unsigned n)
+{
+	struct dfi_target_group_batch batch = { .target = NULL };
+	struct link *link;
+	unsigned taken = 0;
+	int ret;
+
+	take_ready(links);
+	while (taken < n) {
+		ret = dfi_target_group_consume_batch(links->group, &batch);
+		if (!batch.target)
+			break;
+		link = batch.arg;
+		if (ret > 0) {
+			taken++;
+			if (!link->broken)
+				links->ops.receive(links->arg, link,
+				    batch.batch.tuples,
+				    (size_t)batch.batch.count * LINK_TUPLE);
+			dfi_target_group_release(links->group, &batch);
+		} else if (!ret || is_hard(ret)) {
+			note_broken(link);
+		}
+	}
+	links->stats.segments_in += taken;
+	take_broken(links);
+	return taken;
+}
+
+void links_wait(struct links *links, uint64_t until)
+{
+	struct pollfd fds[] = {
+		{ .fd = links->group_fd, .events = POLLIN },
+		{ .fd = links->wake_fd, .events = POLLIN },
+	};
+	uint64_t now = now_ns(), ns;
+	struct timespec timeout;
+
+	if (until <= now || links->n_broken || atomic_load(&links->woken))
+		return;
+	ns = until - now;
+	timeout.tv_sec = (time_t)(ns / 1000000000);
+	timeout.tv_nsec = (long)(ns % 1000000000);
+	links->stats.waits++;
+	if (ppoll(fds, 2, &timeout, NULL) > 0 && fds[1].revents)
+		clear_wake(links);
+}
+
+void links_wake(struct links *links)
+{
+	uint64_t one = 1;
+
+	if (atomic_exchange(&links->woken, true))
+		return;
+	while (write(links->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+int links_fd(struct links *links)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	if (links->epoll_fd >= 0)
+		return links->epoll_fd;
+	links->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (links->epoll_fd < 0)
+		return -errno;
+	epoll_ctl(links->epoll_fd, EPOLL_CTL_ADD, links->group_fd, &event);
+	epoll_ctl(links->epoll_fd, EPOLL_CTL_ADD, links->wake_fd, &event);
+	return links->epoll_fd;
+}
+
+void links_query(const struct links *links, struct links_stats *stats)
+{
+	*stats = links->stats;
+}
+
+void links_close(struct links *links)
+{
+	struct link *link;
+
+	if (!links)
+		return;
+	for (link = links->all; link; link = link->all_next)
+		link_close(link);
+	while (links->n) {
+		links_poll(links, UINT32_MAX);
+		if (links->n)
+			links_wait(links, now_ns() + 100000000);
+	}
+	openers_stop(links);
+	dfi_target_group_close(links->group);
+	dfi_close(links->dfi);
+	close(links->wake_fd);
+	if (links->epoll_fd >= 0)
+		close(links->epoll_fd);
+	pthread_mutex_destroy(&links->lock);
+	free(links);
+}

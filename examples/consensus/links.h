@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Links: one-way connections between two processes that are made again for
+ * ever. A link is a flow with one source and one target, whose tuples are 64
+ * bytes; a message is a run of tuples in one segment, built in place at the
+ * sender.
+ *
+ * Its receiver creates the flow and opens the target, its sender opens the
+ * source. Helper threads do that, and close what is broken, so that the owner
+ * of the links never waits for the registry, nor for a peer. A link that is up
+ * needs no registry.
+ *
+ * All calls but links_wake() are for one thread, the owner.
+ */
+#ifndef KV_LINKS_H
+#define KV_LINKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LINK_TUPLE 64
+#define LINK_MAX_NAME 120
+
+struct links;
+struct link;
+
+enum link_kind {
+	LINK_IN = 1, /* this process receives */
+	LINK_OUT,
+};
+
+struct link_setup {
+	enum link_kind kind;
+	/*
+	 * The helper thread that opens it, below links_setup.n_helpers. Opening
+	 * a LINK_OUT waits for its receiver, so peers have one each.
+	 */
+	unsigned helper;
+	char name[LINK_MAX_NAME];        /* of the flow */
+	uint32_t segment_size, segments; /* LINK_IN: of its ring */
+	/*
+	 * LINK_OUT: of several flows, any one that is free: their numbers
+	 * follow the name, from 0 on. 0: only one, called name.
+	 */
+	unsigned n_places;
+	bool once; /* when it breaks it is not made again: see closed() */
+	void *arg; /* for the owner */
+};
+
+struct links_ops {
+	/* The link is up, or no longer. A link that is down takes nothing. */
+	void (*changed)(void *arg, struct link *link, bool up);
+	/*
+	 * Messages came: whole tuples, valid during the call. The first one
+	 * begins at bytes, each at a multiple of LINK_TUPLE behind the last.
+	 */
+	void (*receive)(
+	    void *arg, struct link *link, const char *bytes, size_t size);
+	/* A link that was closed or broke for good is gone. */
+	void (*closed)(void *arg, struct link *link, void *link_arg);
+};
+
+struct links_setup {
+	const char *registry;  /* NULL: DFI_REGISTRY */
+	const char *node_name; /* shown to peers */
+	unsigned n_helpers;
+	unsigned open_timeout_ms; /* of joining the registry */
+	struct links_ops ops;
+	void *arg;
+};
+
+/* Join the registry and start the helpers. Errors are those of dfi_open(). */
+int links_open(const struct links_setup *setup, struct links **links);
+
+/* Close all links, wait for the helpers, and leave the registry. */
+void links_close(struct links *links);
+
+/* Add a link, which will come up some time. NULL: ENOMEM. */
+struct link *links_add(struct links *links, const struct link_setup *setup);
+
+/* Give a link up: closed() tells when it is gone. */
+void link_close(struct link *link);
+
+/* Take the link down, as if it had broken, and make it again. */
+void link_reset(struct link *link);
+
+bool link_up(const struct link *link);
+void *link_arg(const struct link *link);
+
+/*
+ * Room for a message of at most size bytes, or NULL: the link is down, or its
+ * ring is full. Valid until the next call with this link. Never waits.
+ */
+void *link_begin(struct link *link, size_t size);
+
+/* Send the first size bytes of it, with the next links_flush(). */
+void link_send(struct link *link, size_t size);
+
+/* Send all that was given to link_send(): once for each turn of a loop. */
+void links_flush(struct links *links);
+
+/*
+ * Take up to n segments that have come, and changes of links. Returns how many
+ * segments there were; 0: nothing is left for now.
+ */
+unsigned links_poll(struct links *links, unsigned n);
+
+/* Wait for more, or links_wake(), or until the time (CLOCK_MONOTONIC). */
+void links_wait(struct links *links, uint64_t until);
+
+/* End the wait, or the next one. Any thread. */
+void links_wake(struct links *links);
+
+/* Becomes readable when a wait would end. */
+int links_fd(struct links *links);
+
+uint64_t now_ns(void); /* CLOCK_MONOTONIC */
+
+/* How many flow segments were sent and received, and sleeps. */
+struct links_stats {
+	uint64_t segments_in, segments_out, refused, waits;
+};
+void links_query(const struct links *links, struct links_stats *stats);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between links.c, which is the owner's, and link_opener.c, the helpers'. */
+#ifndef KV_LINKS_IMPL_H
+#define KV_LINKS_IMPL_H
+
+#include <dfi/dfi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "links.h"
+
+struct opener;
+
+/*
+ * A link has one holder at a time: the owner while it is up, else its helper.
+ * The queues hand it over, under their locks.
+ */
+struct link {
+	struct link_setup setup;
+	struct links *links;
+	struct link *all_next, *all_prev; /* the owner's */
+	struct link *queue_next; /* in a helper's queue, or in links->ready */
+	struct link *dirty_next; /* the owner's */
+	atomic_bool closing;     /* not to be opened again */
+	/* Of the holder. */
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct dfi_span span;
+	bool gone; /* closed for good */
+	/* The owner's. */
+	bool up, broken, dirty;
+	/* The helper's. */
+	bool created, told;
+	uint64_t next_try, backoff;
+	unsigned failures;
+};
+
+struct links {
+	struct links_ops ops;
+	void *arg;
+	struct dfi *dfi;
+	struct dfi_target_group *group;
+	int group_fd, wake_fd, epoll_fd;
+	/* The owner's. */
+	struct link *all, *dirty;
+	unsigned n, n_broken;
+	struct links_stats stats;
+	/* Both. */
+	atomic_bool woken;
+	pthread_mutex_t lock; /* of ready */
+	struct link *ready;
+	struct opener *openers;
+	unsigned n_openers;
+};
+
+int openers_start(struct links *links, unsigned n);
+void openers_stop(struct links *links); /* all links are gone */
+
+/* The helper closes what the link has, and opens it again unless it closes. */
+void opener_take(struct link *link);
+
+/* The link, which may be held by its helper, is closing now. */
+void opener_kick(struct link *link);
+
+/* Forget a link that is gone. */
+void link_drop(struct link *link);
+
+#endif
