@@ -41,7 +41,8 @@ enum {
 	/*
 	 * No answer came in time, or the session has ended meanwhile: the
 	 * command was applied once, or not at all, or will still be, but not
-	 * after the lane's next command.
+	 * after the lane's next command. KV_BUSY, in contrast, says that no
+	 * replica has taken it: it is not applied.
 	 */
 	KV_UNKNOWN = 100,
 };
@@ -69,10 +70,11 @@ struct kv_client_options {
 	 * Both are linearizable.
 	 */
 	bool index_reads;
+	bool observe; /* only kv_client_status(): no session, nor a leader */
 	uint64_t timeout_ns; /* of a command, until KV_UNKNOWN; default 10 s */
-	uint64_t retry_ns;   /* without an answer until a command is sent again,
-				and then to the next replica; default 20 ms,
-				and twice that after each time, up to 1 s */
+	uint64_t retry_ns;   /* without an answer until a command is sent again;
+				default 200 ms, and twice that after each time,
+				up to 1 s. To a new leader they go at once. */
 	uint64_t open_timeout_ns; /* of kv_client_open(); default 10 s */
 	/*
 	 * Called for each command that was submitted, once. It may submit
@@ -126,7 +128,7 @@ int kv_client_wait(struct kv_client *client, uint64_t timeout_ns);
  * A descriptor that becomes readable when kv_client_poll() has something to do,
  * after a call of it that returned 0, and when that is at the latest.
  */
-int kv_client_fd(const struct kv_client *client);
+int kv_client_fd(struct kv_client *client);
 uint64_t kv_client_due(const struct kv_client *client); /* CLOCK_MONOTONIC */
 
 /*
@@ -136,6 +138,16 @@ uint64_t kv_client_due(const struct kv_client *client); /* CLOCK_MONOTONIC */
  */
 int kv_client_status(struct kv_client *client, unsigned replica,
     uint64_t timeout_ns, char *text, size_t size);
+
+/*
+ * Change the members, by one: see paxos_reconfigure(). Waits until the leader
+ * has taken it on, at most timeout_ns, and serves commands meanwhile; that it
+ * is done, kv_client_status() shows. *status is KV_OK, or says why not:
+ * KV_BUSY: another change is under way; KV_INVALID: more than one member.
+ * -ETIMEDOUT: no answer; it may have been taken on.
+ */
+int kv_client_reconfigure(struct kv_client *client,
+    const struct kv_config *config, uint64_t timeout_ns, uint8_t *status);
 
 struct kv_client_stats {
 	uint64_t commands;   /* that have ended */

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dfi-kv-client: one command for a replicated store, on the command line. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "../../common/complain.h"
+#include "../../common/nearest.h"
+#include "../../common/output.h"
+#include "client.h"
+
+#define SECOND UINT64_C(1000000000)
+#define MAX_WORDS 4
+
+/* Exit statuses beside those of sysexits.h. */
+enum {
+	EXIT_NOT_FOUND = 1,
+	EXIT_DIFFERENT = 2,
+	EXIT_UNKNOWN = 3,
+};
+
+enum key {
+	KEY_REPLICAS = 256,
+	KEY_REGISTRY,
+	KEY_CLUSTER,
+	KEY_TIMEOUT,
+	KEY_INDEX_READS,
+};
+
+static const struct argp_option table[] = {
+	{ "replicas", KEY_REPLICAS, "N", 0, "that the cluster has (default 3)",
+	    0 },
+	{ "registry", KEY_REGISTRY, "ADDRESS", 0, "(default DFI_REGISTRY)", 0 },
+	{ "cluster", KEY_CLUSTER, "NAME", 0, "(default kv)", 0 },
+	{ "timeout", KEY_TIMEOUT, "MS", 0,
+	    "until the outcome counts as unknown (default 10000)", 0 },
+	{ "index-reads", KEY_INDEX_READS, NULL, 0,
+	    "read by a round of the leader's, not by the log", 0 },
+	{ 0 },
+};
+
+struct arguments {
+	struct kv_client_options client;
+	const char *words[MAX_WORDS];
+	int n_words;
+};
+
+struct action {
+	const char *name;
+	int n_words; /* with the name */
+	uint8_t op;  /* 0: for the cluster */
+	int (*run)(struct kv_client *client, const struct arguments *arguments);
+};
+
+static struct kv_client_answer last;
+static bool answered;
+
+static void on_answer(void *arg, const struct kv_client_answer *answer)
+{
+	(void)arg;
+	last = *answer;
+	answered = true;
+	if (answer->value_size && answer->status == KV_OK) {
+		fwrite(answer->value, 1, answer->value_size, stdout);
+		putchar('\n');
+	} else if (answer->status == KV_DIFFERENT) {
+		complain("the value is another one%s%.*s",
+		    answer->value_size ? ": " : "", (int)answer->value_size,
+		    answer->value);
+	}
+}
+
+static int exit_status(void)
+{
+	switch (last.status) {
+	case KV_OK:
+		return EX_OK;
+	case KV_NOT_FOUND:
+		complain("there is no such key");
+		return EXIT_NOT_FOUND;
+	case KV_DIFFERENT:
+		return EXIT_DIFFERENT;
+	case KV_UNKNOWN:
+		complain("no answer in time: the command was done, or was not, "
+			 "or will still be; read the key to know");
+		return EXIT_UNKNOWN;
+	case KV_BUSY:
+		complain("no replica has taken the command: nothing was done; "
+			 "try again");
+		return EX_TEMPFAIL;
+	default:
+		complain("the command is not valid");
+		return EX_DATAERR;
+	}
+}
+
+static int run_command(struct kv_client *client,
+    const struct arguments *arguments, struct kv_client_command *command)
+{
+	command->key = arguments->words[1];
+	if (strlen(command->key) > KV_MAX_KEY) {
+		complain("a key has at most %d bytes", KV_MAX_KEY);
+		return EX_USAGE;
+	}
+	command->key_size = (uint16_t)strlen(command->key);
+	if (kv_client_submit(client, 0, command, 0) < 0) {
+		complain("%s", kv_client_error());
+		return EX_USAGE;
+	}
+	while (!answered)
+		kv_client_wait(client, SECOND);
+	return exit_status();
+}
+
+/* 0, or EX_USAGE and a text. */
+static int take_value(const char *text, const char **value, uint16_t *size)
+{
+	if (strlen(text) > KV_MAX_VALUE) {
+		complain("a value has at most %d bytes", KV_MAX_VALUE);
+		return EX_USAGE;
+	}
+	*value = text;
+	*size = (uint16_t)strlen(text);
+	return 0;
+}
+
+static int run_get(struct kv_client *client, const struct arguments *arguments)
+{
+	struct kv_client_command command = { .op = KV_GET };
+
+	return run_command(client, arguments, &command);
+}
+
+static int run_delete(
+    struct kv_client *client, const struct arguments *arguments)
+{
+	struct kv_client_command command = { .op = KV_DELETE };
+
+	return run_command(client, arguments, &command);
+}
+
+static int run_put(struct kv_client *client, const struct arguments *arguments)
+{
+	struct kv_client_command command = { .op = KV_PUT };
+	int ret = take_value(
+	    arguments->words[2], &command.value, &command.value_size);
+
+	return ret ? ret : run_command(client, arguments, &command);
+}
+
+static int run_create(
+    struct kv_client *client, const struct arguments *arguments)
+{
+	struct kv_client_command command = {
+		.op = KV_CAS,
+		.flags = KV_ABSENT,
+	};
+	int ret = take_value(
+	    arguments->words[2], &command.value, &command.value_size);
+
+	return ret ? ret : run_command(client, arguments, &command);
+}
+
+static int run_cas(struct kv_client *client, const struct arguments *arguments)
+{
+	struct kv_client_command command = { .op = KV_CAS };
+	int ret = take_value(
+	    arguments->words[2], &command.expected, &command.expected_size);
+
+	if (!ret)
+		ret = take_value(
+		    arguments->words[3], &command.value, &command.value_size);
+	return ret ? ret : run_command(client, arguments, &command);
+}
+
+static int replica_number(const struct arguments *arguments, unsigned *number)
+{
+	char *end;
+	unsigned long value = strtoul(arguments->words[1], &end, 10);
+
+	if (!*arguments->words[1] || *end ||
+	    value >= arguments->client.n_replicas) {
+		complain("'%s' is not a replica's number: 0 to %u",
+		    arguments->words[1], arguments->client.n_replicas - 1);
+		return EX_USAGE;
+	}
+	*number = (unsigned)value;
+	return 0;
+}
+
+static int run_status(
+    struct kv_client *client, const struct arguments *arguments)
+{
+	char text[4096];
+	unsigned i;
+	int ret = EX_UNAVAILABLE;
+
+	for (i = 0; i < arguments->client.n_replicas; i++) {
+		if (kv_client_status(
+			client, i, SECOND / 2, text, sizeof(text)) < 0) {
+			printf("replica %u\nrole silent\n\n", i);
+			continue;
+		}
+		printf("%s\n", text);
+		ret = EX_OK;
+	}
+	return ret;
+}
+
+/* The members as the leader has them now. */
+static int read_config(struct kv_client *client, struct kv_config *config)
+{
+	struct kv_client_stats stats;
+	unsigned long long incarnation;
+	char text[4096], *line, *rest;
+	unsigned n = 0;
+
+	kv_client_query(client, &stats);
+	if (stats.leader < 0 ||
+	    kv_client_status(
+		client, (unsigned)stats.leader, SECOND, text, sizeof(text)) < 0)
+		return -EAGAIN;
+	memset(config, 0, sizeof(*config));
+	for (line = strtok_r(text, "\n", &rest); line && n < KV_MAX_REPLICAS;
+	     line = strtok_r(NULL, "\n", &rest))
+		if (sscanf(line, "member %llu", &incarnation) == 1)
+			config->members[n++].incarnation = incarnation;
+	return n ? 0 : -EAGAIN;
+}
+
+static int change_member(struct kv_client *client,
+    const struct arguments *arguments, uint64_t incarnation)
+{
+	struct kv_config config;
+	unsigned number;
+	uint8_t status = KV_BUSY;
+	int ret = replica_number(arguments, &number);
+
+	if (ret)
+		return ret;
+	if (read_config(client, &config) < 0) {
+		complain("the leader does not tell its members; try again");
+		return EX_TEMPFAIL;
+	}
+	config.members[number].incarnation = incarnation;
+	ret = kv_client_reconfigure(
+	    client, &config, arguments->client.timeout_ns, &status);
+	if (ret < 0) {
+		complain("%s", kv_client_error());
+		return EX_UNAVAILABLE;
+	}
+	if (status == KV_OK)
+		return EX_OK;
+	complain(status == KV_BUSY
+		? "another change is under way, or the leader is new; try again"
+		: "the leader refuses this change of the members");
+	return status == KV_BUSY ? EX_TEMPFAIL : EX_DATAERR;
+}
+
+static int run_remove(
+    struct kv_client *client, const struct arguments *arguments)
+{
+	return change_member(client, arguments, 0);
+}
+
+static int run_add(struct kv_client *client, const struct arguments *arguments)
+{
+	return change_member(client, arguments, KV_VACANT);
+}
+
+static const struct action actions[] = {
+	{ "get", 2, KV_GET, run_get },
+	{ "put", 3, KV_PUT, run_put },
+	{ "create", 3, KV_CAS, run_create },
+	{ "delete", 2, KV_DELETE, run_delete },
+	{ "cas", 4, KV_CAS, run_cas },
+	{ "status", 1, 0, run_status },
+	{ "add", 2, 0, run_add },
+	{ "remove", 2, 0, run_remove },
+	{ "replace", 2, 0, run_add },
+};
+
+static const struct action *find_action(const struct arguments *arguments)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+		if (arguments->n_words &&
+		    !strcmp(actions[i].name, arguments->words[0]))
+			return &actions[i];
+	return NULL;
+}
+
+static unsigned parse_number(
+    struct argp_state *state, const char *name, const char *text, unsigned most)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (end == text || *end || !value || value > most)
+		argp_error(state, "--%s: '%s' is not a number from 1 to %u",
+		    name, text, most);
+	return (unsigned)value;
+}
+
+static void check(struct argp_state *state, const struct arguments *arguments)
+{
+	const struct action *action = find_action(arguments);
+
+	if (!action)
+		argp_error(state,
+		    "what is to be done? get, put, create, "
+		    "delete, cas, status, add, remove or replace");
+	else if (action->n_words != arguments->n_words)
+		argp_error(state, "%s takes %d arguments", action->name,
+		    action->n_words - 1);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case KEY_REPLICAS:
+		arguments->client.n_replicas = parse_number(
+		    state, "replicas", arg, KV_MAX_REPLICAS);
+		return 0;
+	case KEY_REGISTRY:
+		arguments->client.registry = arg;
+		return 0;
+	case KEY_CLUSTER:
+		arguments->client.cluster = arg;
+		return 0;
+	case KEY_TIMEOUT:
+		arguments->client.timeout_ns = UINT64_C(1000000) *
+		    parse_number(state, "timeout", arg, 3600000);
+		return 0;
+	case KEY_INDEX_READS:
+		arguments->client.index_reads = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (arguments->n_words == MAX_WORDS)
+			argp_error(state, "too many arguments");
+		arguments->words[arguments->n_words++] = arg;
+		return 0;
+	case ARGP_KEY_END:
+		check(state, arguments);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_option,
+		.args_doc = "get KEY\nput KEY VALUE\ncreate KEY VALUE\n"
+			    "delete KEY\ncas KEY EXPECTED VALUE\nstatus\n"
+			    "add REPLICA\nremove REPLICA\nreplace REPLICA",
+		.doc = "Ask a replicated key-value store. create is a put "
+		       "where there is no value yet; status shows each "
+		       "replica's counters; add, remove and replace change the "
+		       "members: a replica of that number, started without a "
+		       "log, then takes the place.\v"
+		       "Exit status: 0 done; 1 no such key; 2 the value is "
+		       "another one; 3 the outcome is not known; 64 and above "
+		       "as in sysexits.h.",
+	};
+	struct arguments arguments = {
+		.client = {
+			.n_replicas = 3,
+			.timeout_ns = 10 * SECOND,
+			.done = on_answer,
+		},
+	};
+	struct kv_client *client;
+	int ret;
+
+	output_open();
+	if (options_check(&argp, argv))
+		return EX_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	arguments.client.open_timeout_ns = arguments.client.timeout_ns;
+	arguments.client.observe = find_action(&arguments)->run == run_status;
+	if (kv_client_open(&arguments.client, &client) < 0) {
+		complain("%s", kv_client_error());
+		return EX_UNAVAILABLE;
+	}
+	ret = find_action(&arguments)->run(client, &arguments);
+	kv_client_close(client);
+	return ret;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client's connections, and which replica leads. A replica says itself that
+ * it leads: when a client says hello, and when it begins to. Where no leader is
+ * known, hello is said to all again and again.
+ */
+#include <dfi/error.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client_impl.h"
+
+#define HELLO_NS 50000000
+#define PROBE_NS 5000000
+
+struct kv_message *net_begin(
+    struct kv_client *client, unsigned server, uint8_t type, size_t body)
+{
+	size_t size = sizeof(struct kv_message) + body;
+	struct kv_message *message;
+
+	message = link_begin(client->servers[server].out, size);
+	if (!message)
+		return NULL;
+	*message = (struct kv_message){
+		.cluster = client->cluster_id,
+		.incarnation = client->id,
+		.size = (uint32_t)size,
+		.type = type,
+		.from = KV_FROM_CLIENT,
+	};
+	return message;
+}
+
+void net_send(
+    struct kv_client *client, unsigned server, struct kv_message *message)
+{
+	link_send(client->servers[server].out, message->size);
+}
+
+static void say_hello(struct server *server)
+{
+	struct kv_client *client = server->client;
+	struct kv_client_hello hello = { .replies = "" };
+	struct kv_message *message;
+
+	server->hello_at = client->now + HELLO_NS;
+	if (!server->in_up || !server->out_up)
+		return;
+	message = net_begin(client, server->number, KV_HELLO, sizeof(hello));
+	if (!message)
+		return;
+	kv_reply_flow(
+	    hello.replies, client->cluster, client->id, server->number);
+	memcpy(message->body, &hello, sizeof(hello));
+	net_send(client, server->number, message);
+}
+
+void net_probe(struct kv_client *client)
+{
+	unsigned i;
+
+	client->probe_at = client->now + PROBE_NS;
+	for (i = 0; i < client->options.n_replicas; i++)
+		if (client->servers[i].welcome)
+			say_hello(&client->servers[i]);
+}
+
+void net_lose_leader(struct kv_client *client)
+{
+	if (client->leader < 0)
+		return;
+	client->leader = -1;
+	client->probe_at = client->now;
+}
+
+static void take_claim(
+    struct kv_client *client, const struct kv_message *message)
+{
+	if (message->argument != message->from + UINT64_C(1) ||
+	    message->ballot < client->ballot)
+		return;
+	if (client->leader == message->from &&
+	    client->ballot == message->ballot)
+		return;
+	client->ballot = message->ballot;
+	client->leader = message->from;
+	client->stats.leader_changes++;
+	client->register_at = client->now;
+	lanes_again(client);
+}
+
+static void welcome(struct server *server)
+{
+	if (server->welcome)
+		return;
+	server->welcome = true;
+	server->client->stats.connections++;
+	server->client->stats.connected |= 1u << server->number;
+}
+
+static void take_status(
+    struct kv_client *client, const struct kv_message *message)
+{
+	size_t size = message->size - sizeof(*message);
+
+	if (message->number != client->question)
+		return;
+	if (size >= client->text_size)
+		size = client->text_size - 1;
+	memcpy(client->text, message->body, size);
+	client->text[size] = '\0';
+	client->question = 0;
+}
+
+static void on_receive(
+    void *arg, struct link *link, const char *bytes, size_t size)
+{
+	struct kv_client *client = arg;
+	struct server *server = link_arg(link);
+	const struct kv_message *message;
+
+	while (size && !client->closing) {
+		message = (const struct kv_message *)(const void *)bytes;
+		if (!kv_message_valid(message, size) ||
+		    message->from != server->number) {
+			link_reset(link);
+			return;
+		}
+		if (message->type == KV_HELLO) {
+			welcome(server);
+			take_claim(client, message);
+		} else if (message->type == KV_STATUS) {
+			take_status(client, message);
+		} else if (message->type == KV_REPLY) {
+			lanes_reply(client, message);
+		}
+		bytes += kv_message_room(message);
+		size -= kv_message_room(message);
+	}
+}
+
+/* Both ways go down together: what comes up again begins with hello. */
+static void on_line(void *arg, struct link *link, bool up)
+{
+	struct kv_client *client = arg;
+	struct server *server = link_arg(link);
+
+	if (link == server->in)
+		server->in_up = up;
+	else
+		server->out_up = up;
+	if (up) {
+		say_hello(server);
+		return;
+	}
+	link_reset(link == server->in ? server->out : server->in);
+	server->welcome = false;
+	client->stats.connected &= ~(1u << server->number);
+	if (client->leader == (int)server->number)
+		net_lose_leader(client);
+}
+
+static void on_closed(void *arg, struct link *link, void *link_arg_)
+{
+	(void)arg;
+	(void)link;
+	(void)link_arg_;
+}
+
+static int add_server(struct kv_client *client, unsigned number)
+{
+	struct server *server = &client->servers[number];
+	struct link_setup setup = {
+		.kind = LINK_IN,
+		.segment_size = KV_CLIENT_SEGMENT,
+		.segments = KV_CLIENT_SEGMENTS,
+		.arg = server,
+	};
+
+	server->client = client;
+	server->number = number;
+	kv_reply_flow(setup.name, client->cluster, client->id, number);
+	server->in = links_add(client->links, &setup);
+	setup.kind = LINK_OUT;
+	setup.helper = 1 + number;
+	setup.n_places = KV_CLIENT_PLACES;
+	kv_place_flow(setup.name, client->cluster, number);
+	server->out = links_add(client->links, &setup);
+	return server->in && server->out
+	    ? 0
+	    : client_fail(-ENOMEM, "no memory for a client");
+}
+
+int net_open(struct kv_client *client)
+{
+	struct links_setup setup = {
+		.registry = client->registry,
+		.n_helpers = 1 + client->options.n_replicas,
+		.open_timeout_ms =
+		    (unsigned)(client->options.open_timeout_ns / 1000000),
+		.ops = {
+			.changed = on_line,
+			.receive = on_receive,
+			.closed = on_closed,
+		},
+		.arg = client,
+	};
+	unsigned i;
+	int ret;
+
+	ret = links_open(&setup, &client->links);
+	if (ret < 0)
+		return client_fail(
+		    ret, "joining the registry: %s", dfi_errmsg());
+	for (i = 0; !ret && i < client->options.n_replicas; i++)
+		ret = add_server(client, i);
+	return ret;
+}
+
+void net_turn(struct kv_client *client)
+{
+	struct server *server;
+	unsigned i;
+
+	for (i = 0; i < client->options.n_replicas; i++) {
+		server = &client->servers[i];
+		if (!server->welcome && client->now >= server->hello_at)
+			say_hello(server);
+	}
+	if (client->leader < 0 && client->now >= client->probe_at)
+		net_probe(client);
+}
+
+uint64_t net_due(const struct kv_client *client)
+{
+	uint64_t due = client->now + HELLO_NS;
+
+	if (client->leader < 0 && client->probe_at < due)
+		due = client->probe_at;
+	return due;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+uint64_t kv_cluster_id(const char *cluster)
+{
+	return XXH3_64bits(cluster, strlen(cluster));
+}
+
+bool kv_cluster_valid(const char *cluster)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "abcdefghijklmnopqrstuvwxyz0123456789_-";
+	size_t size = strlen(cluster);
+
+	return size && size <= KV_MAX_CLUSTER &&
+	    strspn(cluster, allowed) == size;
+}
+
+void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to)
+{
+	snprintf(name, LINK_MAX_NAME, "%s.%u-%u", cluster, from, to);
+}
+
+void kv_place_flow(char *name, const char *cluster, unsigned replica)
+{
+	snprintf(name, LINK_MAX_NAME, "%s.%u.c", cluster, replica);
+}
+
+void kv_reply_flow(
+    char *name, const char *cluster, uint64_t client, unsigned replica)
+{
+	snprintf(name, LINK_MAX_NAME, "%s.%016llx.%u", cluster,
+	    (unsigned long long)client, replica);
+}
+
+uint64_t kv_random_id(void)
+{
+	uint64_t id;
+
+	/* Up to 256 bytes come whole, once the kernel has begun. */
+	do {
+		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+			abort();
+	} while (id <= KV_VACANT);
+	return id;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What replicas and clients agree on beside messages: the names of flows, and
+ * the bodies of KV_HELLO. Flows of a cluster called kv:
+ *
+ *	kv.0-1         from replica 0 to replica 1
+ *	kv.2.c7        a client's place at replica 2, number 7
+ *	kv.ID.2        replies of replica 2 to the client with that id
+ */
+#ifndef KV_WIRE_H
+#define KV_WIRE_H
+
+#include "links.h"
+#include "message.h"
+
+#define KV_MAX_CLUSTER 40   /* characters of a cluster's name */
+#define KV_CLIENT_PLACES 32 /* of each replica */
+
+/* Rings: each holds several messages of KV_MAX_MESSAGE. */
+#define KV_PEER_SEGMENT 32768
+#define KV_PEER_SEGMENTS 32
+#define KV_CLIENT_SEGMENT 16384
+#define KV_CLIENT_SEGMENTS 16
+
+/* Flags of KV_REQUEST, in its status. */
+enum {
+	KV_INDEX_READ = 1, /* a get that needs no place in the log */
+};
+
+/* Where a replica is that says hello to another. */
+enum kv_stage {
+	KV_STAGE_WAITING = 1, /* with --bootstrap, for the others */
+	KV_STAGE_JOINING,     /* without; it knows of no cluster */
+	KV_STAGE_LIVE,        /* the cluster exists */
+};
+
+/* The body of a replica's KV_HELLO to another. */
+struct kv_replica_hello {
+	uint32_t stage;
+	uint32_t n_replicas;
+	/* KV_STAGE_LIVE: of slot 1, if it is known here; else all 0. */
+	struct kv_config config;
+};
+
+/*
+ * The body of a client's KV_HELLO. A replica answers with one of its own, also
+ * when it begins to lead. In that one, as in replies, the argument is 1 + the
+ * number of the replica that leads, or 0 if it knows none.
+ */
+struct kv_client_hello {
+	char replies[LINK_MAX_NAME]; /* the client's flow */
+};
+
+/* The cluster's id in each message. */
+uint64_t kv_cluster_id(const char *cluster);
+
+/* Whether it is a name: 1 to KV_MAX_CLUSTER characters of [A-Za-z0-9_-]. */
+bool kv_cluster_valid(const char *cluster);
+
+/* Names of flows, in LINK_MAX_NAME bytes. */
+void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to);
+void kv_place_flow(char *name, const char *cluster, unsigned replica);
+void kv_reply_flow(
+    char *name, const char *cluster, uint64_t client, unsigned replica);
+
+/* 64 random bits of the kernel, above KV_VACANT. */
+uint64_t kv_random_id(void);
+
+/* The size that a message takes among others in a segment. */
+static inline size_t kv_message_room(const struct kv_message *message)
+{
+	return (message->size + LINK_TUPLE - 1) & ~(size_t)(LINK_TUPLE - 1);
+}
+
+#endif
