@@ -62,8 +62,9 @@ struct paxos_ops {
 	/*
 	 * Begin a snapshot of the store, to be told by paxos_snapshot(), never
 	 * within this call; and read size bytes at offset of the last one that
-	 * is complete: returns how many there are, and its slot and size, or 0
-	 * if there is none. With a disk, complete means that it is safe there.
+	 * is complete: returns how many there are, and its slot and size, or
+	 * size 0 if there is none. With a disk, complete means safe there; then
+	 * records from before snapshot() was called are no longer needed.
 	 */
 	void (*snapshot)(void *arg, const struct kv_store *store);
 	size_t (*snapshot_read)(void *arg, uint64_t offset, char *to,
@@ -95,9 +96,7 @@ struct paxos_stats {
 	uint64_t reads;                             /* served by read rounds */
 	uint64_t read_rounds;
 	uint64_t snapshots_sent, snapshots_loaded;
-	uint64_t entries_fetched;
 	uint64_t config_changes;
-	uint64_t duplicates;
 };
 
 enum paxos_role {

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The acceptor: what this replica promises and accepts, and what it learns to
+ * be chosen. What it tells others about itself is safe on its disk before.
+ *
+ * It accepts a leader's entries in the order of slots. upto says how far it has
+ * come in the ballot accepted; what it knows to be chosen counts as accepted in
+ * each later ballot, since no other command can be proposed there. Therefore it
+ * begins at the commit slot in each ballot, and needs no more than that slot
+ * and a leader's entries behind it.
+ */
+#include "paxos_impl.h"
+
+static bool promise_safe(const struct paxos *p)
+{
+	return p->synced >= p->promise_position || bug(p, VOTE_NOT_SYNCED);
+}
+
+/* Promise a ballot that is above all promised before. */
+void kv_promise(struct paxos *p, kv_ballot ballot)
+{
+	struct kv_record record = { .type = KV_RECORD_PROMISE,
+		.ballot = ballot };
+
+	p->promised = ballot;
+	if (ballot > p->seen)
+		p->seen = ballot;
+	p->promise_to = -1;
+	p->leader = -1;
+	if (p->ops->append)
+		p->promise_position = p->appended = p->ops->append(
+		    p->arg, &record);
+}
+
+static void refuse(struct paxos *p, uint64_t now, const struct kv_message *to)
+{
+	struct kv_message *m = kv_begin(p, to->from, KV_REFUSE, 0);
+
+	if (!m)
+		return;
+	m->argument = to->ballot;
+	m->status = p->role == PAXOS_LEADER ||
+	    (p->leader >= 0 && now - p->leader_heard < p->setup.election_ns);
+	kv_send(p, m);
+}
+
+void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	if (kv_ballot_leader(m->ballot) != m->from)
+		return;
+	if (m->ballot < p->promised) {
+		refuse(p, now, m);
+		return;
+	}
+	if (m->ballot > p->promised) {
+		kv_step_down(p, now);
+		kv_promise(p, m->ballot);
+		p->ops->changed(p->arg);
+	}
+	p->promise_to = m->from;
+	p->promise_for = m->incarnation;
+	p->promise_part = m->slot;
+	kv_send_promise(p);
+}
+
+/* Answer the last PREPARE, once the promise is safe: the candidate repeats. */
+void kv_send_promise(struct paxos *p)
+{
+	struct kv_run run = { .count = 0 };
+	struct kv_message *m;
+	bool trimmed;
+
+	if (p->promise_to < 0 || !promise_safe(p))
+		return;
+	trimmed = p->promise_part < p->log.first;
+	if (trimmed && bug(p, TRIMMED_PROMISE)) {
+		p->promise_part = p->log.first;
+		trimmed = false;
+	}
+	if (!trimmed && p->promise_part <= p->log.last)
+		kv_log_measure(
+		    &p->log, p->promise_part, p->log.last, kv_room(p), &run);
+	m = kv_begin(p, (unsigned)p->promise_to, KV_PROMISE, run.bytes);
+	p->promise_to = -1;
+	if (!m)
+		return;
+	m->slot = p->promise_part;
+	m->argument = p->log.last;
+	m->number = p->log.first;
+	m->session = p->promise_for;
+	m->count = (uint16_t)run.count;
+	if (run.count)
+		kv_log_copy(&p->log, &run, m->body);
+	kv_send(p, m);
+}
+
+/* Accept a command in the ballot accepted: the next slot's, or one's before. */
+bool kv_accept(struct paxos *p, uint64_t slot, const struct kv_command *command,
+    size_t size, uint32_t decided)
+{
+	struct kv_record record = { .type = KV_RECORD_ENTRY };
+	struct kv_entry *entry;
+
+	entry = kv_log_put(&p->log, p->commit, slot, command, size);
+	if (!entry)
+		return false;
+	entry->ballot = p->accepted;
+	entry->decided = decided;
+	if (p->ops->append) {
+		record.ballot = p->accepted;
+		record.slot = slot;
+		record.entry = entry;
+		p->appended = p->ops->append(p->arg, &record);
+		p->log.positions[slot & p->log.mask] = p->appended;
+	}
+	return true;
+}
+
+/* How far the votes in the ballot accepted are safe. */
+void kv_update_voted(struct paxos *p)
+{
+	if (p->voted < p->commit)
+		p->voted = p->commit;
+	if (!p->ops->append || bug(p, VOTE_NOT_SYNCED)) {
+		p->voted = p->upto;
+		return;
+	}
+	if (!promise_safe(p))
+		return;
+	while (p->voted < p->upto &&
+	    p->log.positions[(p->voted + 1) & p->log.mask] <= p->synced)
+		p->voted++;
+}
+
+/*
+ * A message of the leader of a ballot: follow it, if no promise is against it.
+ * A number's incarnations may have used one ballot, for different slots: each
+ * begins anew.
+ */
+static bool follow(struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	if (kv_ballot_leader(m->ballot) != m->from)
+		return false;
+	if (m->ballot < p->promised && !bug(p, OLD_BALLOT)) {
+		refuse(p, now, m);
+		return false;
+	}
+	if (!kv_config_members(&p->config)) {
+		kv_start_fetch(p, now, 0, -1);
+		return false;
+	}
+	if (m->ballot > p->promised) {
+		kv_step_down(p, now);
+		kv_promise(p, m->ballot);
+	}
+	if (m->ballot != p->accepted || m->incarnation != p->proposer) {
+		p->accepted = m->ballot;
+		p->proposer = m->incarnation;
+		p->upto = p->voted = p->commit;
+		p->ack_round = 0;
+		p->gap = false;
+	}
+	if (p->leader != m->from) {
+		p->leader = m->from;
+		p->ops->changed(p->arg);
+	}
+	if (m->argument > p->ack_round)
+		p->ack_round = m->argument;
+	p->prevoting = false;
+	p->leader_heard = now;
+	p->election_at = now + p->timeout;
+	p->ack = true;
+	return true;
+}
+
+/* All up to a slot are chosen, says the leader of the ballot accepted. */
+static void learn(struct paxos *p, uint64_t now, uint64_t commit)
+{
+	uint64_t most = bug(p, COMMIT_BLIND) ? p->log.last : p->upto;
+
+	kv_commit_to(p, now, commit < most ? commit : most);
+}
+
+void kv_on_accept(struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	const char *at = m->body;
+	unsigned i;
+
+	if (!follow(p, now, m) || p->hold)
+		return;
+	for (i = 0; i < m->count; i++) {
+		const struct kv_entry *entry = (const void *)at;
+
+		at += kv_entry_size(entry);
+		if (entry->slot <= p->upto)
+			continue;
+		if (entry->slot != p->upto + 1) {
+			p->gap = true;
+			break;
+		}
+		if (kv_log_behind(&p->log, p->commit) > p->log.size / 2)
+			break;
+		if (!kv_accept(p, entry->slot, &entry->command, entry->size,
+			entry->ballot == m->ballot ? entry->decided : 0))
+			break;
+		p->upto++;
+		p->gap = false;
+	}
+	kv_update_voted(p);
+	learn(p, now, m->commit);
+}
+
+void kv_on_heartbeat(struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	if (!follow(p, now, m))
+		return;
+	learn(p, now, m->commit);
+	if (m->slot > p->commit + 1)
+		kv_start_fetch(p, now, m->slot - 1, -1);
+}
+
+/* Tell the leader how far this replica is. */
+void kv_send_accepted(struct paxos *p)
+{
+	struct kv_message *m;
+
+	if (p->leader < 0 || !promise_safe(p))
+		return;
+	kv_update_voted(p);
+	m = kv_begin(p, (unsigned)p->leader, KV_ACCEPTED, 0);
+	if (!m)
+		return;
+	m->ballot = p->accepted;
+	m->slot = p->voted;
+	m->number = p->upto;
+	m->argument = p->ack_round;
+	m->session = p->proposer;
+	m->status = p->gap;
+	kv_send(p, m);
+	p->ack = p->gap = false;
+}
+
+/* Tell the disk what is chosen, so that a restart can apply it. */
+void kv_hint_commit(struct paxos *p)
+{
+	struct kv_record record = { .type = KV_RECORD_COMMIT,
+		.slot = p->commit };
+
+	p->hint_bytes = 0;
+	if (!p->ops->append || p->hinted == p->commit)
+		return;
+	p->hinted = p->commit;
+	p->appended = p->ops->append(p->arg, &record);
+}
+
+static void applied(struct paxos *p, const struct kv_entry *entry,
+    const struct kv_result *result)
+{
+	size_t size = kv_entry_size(entry);
+
+	p->stats.applied++;
+	p->hint_bytes += size;
+	p->save_bytes += size;
+	if (p->started)
+		p->ops->applied(p->arg, entry->slot, &entry->command, result);
+}
+
+/* All up to a slot are chosen, and the entries here are those: apply them. */
+void kv_commit_to(struct paxos *p, uint64_t now, uint64_t slot)
+{
+	bool config = false;
+
+	while (p->commit < slot) {
+		const struct kv_entry *entry = kv_log_at(
+		    &p->log, p->commit + 1);
+		struct kv_result result = { .status = KV_OK };
+
+		/* Without memory, the next heartbeat tries again. */
+		if (kv_store_apply(
+			p->store, entry->slot, &entry->command, &result) != 0)
+			break;
+		p->commit++;
+		config |= entry->command.op == KV_CONFIG;
+		applied(p, entry, &result);
+	}
+	if (p->upto < p->commit)
+		p->upto = p->commit;
+	if (!p->started)
+		return;
+	if (p->hint_bytes > p->log.size / 8)
+		kv_hint_commit(p);
+	if (p->ops->append && p->save_bytes > p->log.size)
+		kv_save(p);
+	if (config)
+		kv_learn_config(p, now);
+}
