@@ -19,8 +19,8 @@
 #include <stdint.h>
 #include <time.h>
 #include <dfi/context.h>
+#include "../common/stats.h"
 #include "plan.h"
-#include "stats.h"
 
 enum role {
 	ROLE_SOURCE = 0,

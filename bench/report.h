@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "stats.h"
+#include "../common/stats.h"
 
 enum report_format {
 	REPORT_TEXT = 0,

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bench/stats.h"
+#include "common/stats.h"
 
 static struct histogram histogram, other;
 

@@ -3,8 +3,8 @@
  * The arithmetic of the reports: order statistics of a few rounds, and a
  * histogram of many round trips. Pure functions.
  */
-#ifndef DFI_BENCH_STATS_H
-#define DFI_BENCH_STATS_H
+#ifndef COMMON_STATS_H
+#define COMMON_STATS_H
 
 #include <stddef.h>
 #include <stdint.h>
