@@ -91,6 +91,10 @@ allowed() # FILE INCLUDED
 	tests/proc/*)
 		[[ $included == tests/proc/* ||
 			$included == tests/chaos/lateness.h ]] ;;
+	bench/consensus_experiment/*)
+		[[ $included == bench/consensus_experiment/* ||
+			$included == common/* ||
+			$included == examples/consensus/load*.h ]] ;;
 	tools/* | bench/*)
 		[[ ${included%/*} == "${file%/*}" ||
 			$included == common/* ]] ;;

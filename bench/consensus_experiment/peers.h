@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stores that consensus_peers puts load on, where their libraries are. */
+#ifndef BENCH_CONSENSUS_PEERS_H
+#define BENCH_CONSENSUS_PEERS_H
+
+#include "../../examples/consensus/load_backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const struct load_backend etcd_backend;
+extern const struct load_backend redis_backend;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All clients of a load: a process each, led by this one, which adds up what
+ * they tell, and what the processes of the store cost.
+ */
+#ifndef KV_LOAD_GROUP_H
+#define KV_LOAD_GROUP_H
+
+#include "load.h"
+#include "load_counts.h"
+
+struct load_result {
+	double seconds;     /* measured */
+	uint64_t completed; /* in this time */
+	double throughput;  /* of these, a second */
+	/* Of all requests that began, or were due, in this time; ns. */
+	struct histogram latency[LOAD_KINDS], all;
+	uint64_t missing, unknown, refused, wrong, unfinished;
+	uint64_t client_cpu_ns; /* of all clients together */
+	uint32_t *slots;        /* completions in each LOAD_SLOT_NS */
+	uint32_t n_slots;
+};
+
+/* What is told to a caller while a load runs. */
+struct load_progress {
+	uint64_t elapsed_ns; /* since the measured time began; 0 before */
+	uint64_t completed;  /* in it, so far */
+	struct load_board *board;
+};
+
+/*
+ * Run the load. watch, unless NULL, is called every few milliseconds while it
+ * runs; if it returns -1, the load ends. counts: of processes whose costs are
+ * to be measured, or NULL. 0, or -1 after a complaint; then *result is to be
+ * freed, too. All clients have ended then.
+ */
+int load_run(const struct load_plan *plan,
+    int (*watch)(void *arg, const struct load_progress *progress), void *arg,
+    struct load_counts *counts, struct load_result *result);
+void load_result_free(struct load_result *result);
+
+/*
+ * Complain of results that a load without faults must not have. 0, or -1. With
+ * faults set, requests may be refused, unknown or unfinished.
+ */
+int load_result_check(const struct load_result *result, bool faults);
+
+/* Completions of a slot of all clients, which may still be at work. */
+uint32_t load_slot(struct load_board *board, uint32_t clients, uint32_t slot);
+
+#endif

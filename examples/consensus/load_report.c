@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results of loads as a table, JSON and CSV; see load_report.h. */
+#include "load_report.h"
+
+#include <errno.h>
+#include <string.h>
+#include "../../common/complain.h"
+
+static const struct {
+	const char *name;
+	double fraction;
+} percentiles[] = {
+	{ "p50", 0.5 },
+	{ "p95", 0.95 },
+	{ "p99", 0.99 },
+	{ "p99.9", 0.999 },
+};
+
+#define N_PERCENTILES (sizeof(percentiles) / sizeof(*percentiles))
+
+void load_report_head(void)
+{
+	printf("%-12s %-8s %7s %11s %10s %11s %8s %8s %8s %9s\n", "store",
+	    "workload", "clients", "outstanding", "target/s", "requests/s",
+	    "p50 us", "p95 us", "p99 us", "max us");
+}
+
+void load_report_line(const char *store, const struct load_plan *plan,
+    const struct load_result *result)
+{
+	const struct histogram *all = &result->all;
+	char target[24] = "closed";
+
+	if (plan->rate > 0)
+		snprintf(target, sizeof(target), "%.0f", plan->rate);
+	printf("%-12s %-8s %7u %11u %10s %11.0f %8.1f %8.1f %8.1f %9.1f\n",
+	    store, plan->mix.name, plan->clients, plan->outstanding, target,
+	    result->throughput, histogram_percentile(all, 0.5) / 1e3,
+	    histogram_percentile(all, 0.95) / 1e3,
+	    histogram_percentile(all, 0.99) / 1e3, (double)all->max / 1e3);
+	if (result->unfinished)
+		printf("  %ju requests had not ended 2 s after the load: they "
+		       "count with the time until then\n",
+		    (uintmax_t)result->unfinished);
+	if (result->unknown || result->refused)
+		printf("  outcome unknown: %ju requests, refused: %ju\n",
+		    (uintmax_t)result->unknown, (uintmax_t)result->refused);
+}
+
+void load_report_costs(
+    const struct load_counts *counts, const struct load_result *result)
+{
+	double n = (double)result->completed;
+	uint32_t i;
+
+	if (counts->n == 0 || n == 0)
+		return;
+	printf("  for each request, processor time:");
+	for (i = 0; i < counts->n; i++) {
+		const struct load_count *count = &counts->counts[i];
+
+		if (count->ended)
+			printf(" %s ended,", count->role);
+		else
+			printf(" %s %.2f us,", count->role,
+			    (double)count->cpu_ns / n / 1e3);
+		if (!count->ended && counts->has_instructions)
+			printf(" %.0f instructions,",
+			    (double)count->instructions / n);
+	}
+	printf(" clients %.2f us\n", (double)result->client_cpu_ns / n / 1e3);
+}
+
+static json_t *latency_json(const struct histogram *histogram)
+{
+	json_t *object = json_pack("{s:I, s:f, s:f}", "count",
+	    (json_int_t)histogram->count, "min", (double)histogram->min / 1e3,
+	    "max", (double)histogram->max / 1e3);
+	size_t i;
+
+	for (i = 0; object && i < N_PERCENTILES; i++)
+		json_object_set_new(object, percentiles[i].name,
+		    json_real(histogram_percentile(
+				  histogram, percentiles[i].fraction) /
+			1e3));
+	return object;
+}
+
+static json_t *costs_json(
+    const struct load_counts *counts, const struct load_result *result)
+{
+	double n = (double)result->completed;
+	json_t *array = json_array(), *object;
+	uint32_t i;
+
+	for (i = 0; counts && i < counts->n; i++) {
+		const struct load_count *count = &counts->counts[i];
+
+		object = json_pack("{s:s, s:i, s:o, s:o}", "role", count->role,
+		    "pid", (int)count->pid, "cpu_us_per_request",
+		    count->ended || n == 0
+			? json_null()
+			: json_real((double)count->cpu_ns / n / 1e3),
+		    "instructions_per_request",
+		    count->ended || n == 0 || !counts->has_instructions
+			? json_null()
+			: json_real((double)count->instructions / n));
+		json_array_append_new(array, object);
+	}
+	return array;
+}
+
+json_t *load_report_json(const char *store, const struct load_plan *plan,
+    const struct load_result *result, const struct load_counts *counts)
+{
+	const struct load_mix *mix = &plan->mix;
+
+	return json_pack(
+	    "{s:s, s:s, s:f, s:s, s:f, s:I, s:i, s:i, s:i, s:f,"
+	    " s:f, s:I, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:o}",
+	    "store", store, "workload", mix->name, "reads", mix->reads,
+	    "distribution", mix->distribution == LOAD_ZIPF ? "zipf" : "uniform",
+	    "theta", mix->distribution == LOAD_ZIPF ? plan->theta : 0.,
+	    "records", (json_int_t)plan->records, "value_size",
+	    (int)plan->value_size, "clients", (int)plan->clients, "outstanding",
+	    (int)plan->outstanding, "target_rate", plan->rate, "seconds",
+	    result->seconds, "completed", (json_int_t)result->completed,
+	    "throughput", result->throughput, "latency_us",
+	    latency_json(&result->all), "read_latency_us",
+	    latency_json(&result->latency[LOAD_READ]), "update_latency_us",
+	    latency_json(&result->latency[LOAD_UPDATE]), "unfinished",
+	    (json_int_t)result->unfinished, "unknown",
+	    (json_int_t)result->unknown, "refused", (json_int_t)result->refused,
+	    "client_cpu_us_per_request",
+	    result->completed ? (double)result->client_cpu_ns / 1e3 /
+		    (double)result->completed
+			      : 0.,
+	    "costs", costs_json(counts, result));
+}
+
+/* One cell, or the head's name of it. */
+static void csv_value(
+    FILE *file, bool head, const char *prefix, const char *key, json_t *value)
+{
+	if (head)
+		fprintf(file, "%s%s", prefix, key);
+	else if (json_is_string(value))
+		fprintf(file, "%s", json_string_value(value));
+	else if (json_is_integer(value))
+		fprintf(file, "%lld", (long long)json_integer_value(value));
+	else
+		fprintf(file, "%.6g", json_number_value(value));
+}
+
+/* The members of a result, and those of its objects; costs are left out. */
+static void csv_line(FILE *file, bool head, json_t *result)
+{
+	const char *key, *inner_key;
+	json_t *value, *inner;
+	const char *comma = "";
+	char prefix[64];
+
+	json_object_foreach(result, key, value)
+	{
+		if (json_is_array(value))
+			continue;
+		if (!json_is_object(value)) {
+			fprintf(file, "%s", comma);
+			comma = ",";
+			csv_value(file, head, "", key, value);
+			continue;
+		}
+		snprintf(prefix, sizeof(prefix), "%s_", key);
+		json_object_foreach(value, inner_key, inner)
+		{
+			fprintf(file, "%s", comma);
+			comma = ",";
+			csv_value(file, head, prefix, inner_key, inner);
+		}
+	}
+	fprintf(file, "\n");
+}
+
+int load_report_csv(const char *name, const json_t *results)
+{
+	FILE *file = fopen(name, "we");
+	size_t i;
+
+	if (!file)
+		return complain("cannot write %s: %s", name, strerror(errno));
+	if (json_array_size(results) > 0)
+		csv_line(file, true, json_array_get(results, 0));
+	for (i = 0; i < json_array_size(results); i++)
+		csv_line(file, false, json_array_get(results, i));
+	if (ferror(file) | fclose(file))
+		return complain(
+		    "cannot write all of %s: %s", name, strerror(errno));
+	return 0;
+}
