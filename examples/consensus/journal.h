@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A replica's disk: what it has promised and accepted, in files of one folder.
+ *
+ *	identity          who this is: written once
+ *	log-0000000001    records, in their order; the last file grows
+ *	snapshot          the store at some slot: see snapshot.h
+ *
+ * Records are written and synced by a thread of the journal, all that have come
+ * meanwhile in one batch (group commit). If that fails, the process ends: what
+ * the disk holds is unknown then, and nothing may be said any more.
+ *
+ * A record has a checksum. What a crash has left half-written at the end of the
+ * last file is cut off; damage to anything that had been synced is an error.
+ *
+ * One thread, the owner's. Functions return 0 or a negative errno value and say
+ * why on stderr.
+ */
+#ifndef KV_JOURNAL_H
+#define KV_JOURNAL_H
+
+#include "paxos.h"
+
+struct journal;
+
+struct journal_identity {
+	uint64_t cluster, incarnation;
+	uint32_t self, n_replicas;
+	struct kv_config config; /* of the first slot; all 0: not known */
+};
+
+struct journal_setup {
+	const char *dir; /* made if it does not exist */
+	/* More is synced: called in the journal's thread. */
+	void (*synced)(void *arg);
+	void *arg;
+	uint64_t file_size; /* a new file is begun behind it; 0: 64 MiB */
+};
+
+/*
+ * Lock the folder and read its identity. *found: it has one; else
+ * journal_create() is next. -EBUSY: another process uses it. -EBADMSG: damaged.
+ */
+int journal_open(const struct journal_setup *setup,
+    struct journal_identity *identity, bool *found, struct journal **journal);
+
+/* Make this replica's identity durable. Once, in a folder without one. */
+int journal_create(
+    struct journal *journal, const struct journal_identity *identity);
+
+/*
+ * All records, in their order. -EBADMSG: a file is damaged. What restore()
+ * returns, if that is negative.
+ */
+int journal_replay(struct journal *journal,
+    int (*restore)(void *arg, const struct kv_record *record), void *arg);
+
+/* Start the thread; from now on, append. */
+int journal_start(struct journal *journal);
+
+/* Append a record. Returns the position behind it. Never waits. */
+uint64_t journal_append(
+    struct journal *journal, const struct kv_record *record);
+
+/* Let the thread have what was appended: once for each turn of a loop. */
+void journal_submit(struct journal *journal);
+
+/* All records up to this position are on the disk. */
+uint64_t journal_synced(const struct journal *journal);
+
+/* A snapshot holds all up to the slot: remove files that have nothing else. */
+void journal_trim(struct journal *journal, uint64_t slot);
+
+struct journal_stats {
+	uint64_t records, bytes, syncs, files;
+};
+void journal_query(const struct journal *journal, struct journal_stats *stats);
+
+/* Sync what was appended, end the thread, and free. */
+void journal_close(struct journal *journal);
+
+#endif
