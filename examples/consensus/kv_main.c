@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dfi-kv: one replica of a replicated key-value store. Start one for each
+ * number from 0 to N - 1, at one registry, the first time with --bootstrap.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "../../common/complain.h"
+#include "../../common/nearest.h"
+#include "replica.h"
+
+enum key {
+	KEY_ID = 256,
+	KEY_REPLICAS,
+	KEY_REGISTRY,
+	KEY_CLUSTER,
+	KEY_BOOTSTRAP,
+	KEY_LOG,
+	KEY_HEARTBEAT,
+	KEY_ELECTION,
+	KEY_SESSION,
+	KEY_MEMORY,
+	KEY_SPIN,
+	KEY_QUIET,
+	KEY_WITH_PARENT,
+};
+
+static const struct argp_option table[] = {
+	{ "id", KEY_ID, "I", 0, "the number of this replica, from 0 (required)",
+	    0 },
+	{ "replicas", KEY_REPLICAS, "N", 0,
+	    "numbers that the cluster has, the same at all (required)", 0 },
+	{ "registry", KEY_REGISTRY, "ADDRESS", 0, "(default DFI_REGISTRY)", 0 },
+	{ "cluster", KEY_CLUSTER, "NAME", 0, "(default kv)", 0 },
+	{ "bootstrap", KEY_BOOTSTRAP, NULL, 0,
+	    "make a new cluster, with the other replicas that have this "
+	    "option; without effect where the cluster or its log exists",
+	    0 },
+	{ "log", KEY_LOG, "DIR", 0,
+	    "keep the log and snapshots in this folder (default: in memory "
+	    "only, so that data lives as long as a majority does)",
+	    0 },
+	{ "heartbeat", KEY_HEARTBEAT, "MS", 0, "of the leader (default 5)", 0 },
+	{ "election", KEY_ELECTION, "MS", 0,
+	    "without a sign of the leader until an election, up to twice that "
+	    "by chance (default 40)",
+	    0 },
+	{ "session", KEY_SESSION, "S", 0,
+	    "after which an unused session ends (default 3600)", 0 },
+	{ "memory", KEY_MEMORY, "MIB", 0, "for the log in memory (default 64)",
+	    0 },
+	{ "spin", KEY_SPIN, "US", 0,
+	    "look for messages so long before sleeping (default 0)", 0 },
+	{ "quiet", KEY_QUIET, NULL, 0, "no lines about leaders", 0 },
+	{ "with-parent", KEY_WITH_PARENT, NULL, OPTION_HIDDEN,
+	    "end when the parent process ends", 0 },
+	{ 0 },
+};
+
+struct arguments {
+	struct replica_options replica;
+	bool has_id, has_replicas, with_parent;
+};
+
+static uint64_t parse_number(struct argp_state *state, const char *name,
+    const char *text, uint64_t least, uint64_t most)
+{
+	unsigned long long value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (end == text || *end || errno || value < least || value > most)
+		argp_error(state,
+		    "--%s: '%s' is not a number from %llu to %llu", name, text,
+		    (unsigned long long)least, (unsigned long long)most);
+	return value;
+}
+
+static error_t parse_time(int key, char *arg, struct argp_state *state)
+{
+	struct replica_options *options =
+	    &((struct arguments *)state->input)->replica;
+
+	switch (key) {
+	case KEY_HEARTBEAT:
+		options->heartbeat_ns = 1000000 *
+		    parse_number(state, "heartbeat", arg, 1, 10000);
+		return 0;
+	case KEY_ELECTION:
+		options->election_ns = 1000000 *
+		    parse_number(state, "election", arg, 1, 60000);
+		return 0;
+	case KEY_SESSION:
+		options->session_ns = 1000000000 *
+		    parse_number(state, "session", arg, 1, 1000000);
+		return 0;
+	case KEY_SPIN:
+		options->spin_ns = 1000 *
+		    parse_number(state, "spin", arg, 0, 1000000);
+		return 0;
+	case KEY_MEMORY:
+		options->log_bytes =
+		    parse_number(state, "memory", arg, 1, 1 << 20) << 20;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void check(struct argp_state *state, const struct arguments *arguments)
+{
+	const struct replica_options *options = &arguments->replica;
+
+	if (!arguments->has_id || !arguments->has_replicas)
+		argp_error(state, "--id and --replicas are required");
+	if (options->self >= options->n_replicas)
+		argp_error(state, "--id %u: numbers go from 0 to %u",
+		    options->self, options->n_replicas - 1);
+	if (!kv_cluster_valid(options->cluster))
+		argp_error(state,
+		    "--cluster: a name has 1 to %d characters of "
+		    "A-Z, a-z, 0-9, _ and -",
+		    KV_MAX_CLUSTER);
+	if (options->election_ns < 2 * options->heartbeat_ns)
+		argp_error(state,
+		    "--election is to be at least twice "
+		    "--heartbeat, or leaders change for nothing");
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+	struct replica_options *options = &arguments->replica;
+
+	switch (key) {
+	case KEY_ID:
+		options->self = (unsigned)parse_number(
+		    state, "id", arg, 0, KV_MAX_REPLICAS - 1);
+		arguments->has_id = true;
+		return 0;
+	case KEY_REPLICAS:
+		options->n_replicas = (unsigned)parse_number(
+		    state, "replicas", arg, 1, KV_MAX_REPLICAS);
+		arguments->has_replicas = true;
+		return 0;
+	case KEY_REGISTRY:
+		options->registry = arg;
+		return 0;
+	case KEY_CLUSTER:
+		options->cluster = arg;
+		return 0;
+	case KEY_BOOTSTRAP:
+		options->bootstrap = true;
+		return 0;
+	case KEY_LOG:
+		options->log = arg;
+		return 0;
+	case KEY_QUIET:
+		options->quiet = true;
+		return 0;
+	case KEY_WITH_PARENT:
+		arguments->with_parent = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is not an option", arg);
+		return 0;
+	case ARGP_KEY_END:
+		check(state, arguments);
+		return 0;
+	default:
+		return parse_time(key, arg, state);
+	}
+}
+
+static struct replica *running;
+
+static void on_signal(int number)
+{
+	int before = errno;
+
+	(void)number;
+	replica_stop(running);
+	errno = before;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_option,
+		.doc = "Run one replica of a replicated key-value store, until "
+		       "SIGTERM.",
+	};
+	struct arguments arguments = {
+		.replica = {
+			.cluster = "kv",
+			.heartbeat_ns = 5000000,
+			.election_ns = 40000000,
+			.session_ns = 3600 * UINT64_C(1000000000),
+			.log_bytes = 64 << 20,
+		},
+	};
+	pid_t parent = getppid();
+	int ret;
+
+	if (options_check(&argp, argv))
+		return EX_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (arguments.with_parent) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			return EX_OK;
+	}
+	ret = replica_open(&arguments.replica, &running);
+	if (ret < 0)
+		return EX_UNAVAILABLE;
+	catch_signals();
+	ret = replica_run(running);
+	replica_close(running);
+	return ret < 0 ? EX_UNAVAILABLE : EX_OK;
+}

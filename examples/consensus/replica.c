@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The replica's loop. Each turn takes what has come, gives it to the core, and
+ * then sends all that it has to say: one segment for each peer and client, and
+ * one batch for the disk, however many commands there were. It sleeps only when
+ * nothing is left.
+ */
+#include "replica.h"
+
+#include <errno.h>
+#include <dfi/error.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../common/complain.h"
+
+/* Segments that a turn takes before it sends. */
+#define TURN_SEGMENTS 32
+#define IDLE_NS 20000000
+
+static void receive_message(struct replica *replica, struct line *line,
+    const struct kv_message *message)
+{
+	if (line->kind == LINE_CLIENT_IN) {
+		clients_receive(
+		    replica, &replica->places[line->number], message);
+		return;
+	}
+	if (line->kind != LINE_PEER_IN || message->from != line->number)
+		return;
+	if (message->type == KV_HELLO)
+		bootstrap_receive(replica, message);
+	else if (replica->paxos)
+		paxos_receive(replica->paxos, replica->now, message);
+}
+
+static void on_receive(
+    void *arg, struct link *link, const char *bytes, size_t size)
+{
+	struct replica *replica = arg;
+	struct line *line = link_arg(link);
+	const struct kv_message *message;
+
+	while (size) {
+		message = (const struct kv_message *)(const void *)bytes;
+		if (!kv_message_valid(message, size)) {
+			complain("a message from %s %u makes no sense: its "
+				 "link is made anew",
+			    line->kind == LINE_PEER_IN ? "replica" : "client",
+			    line->number);
+			link_reset(link);
+			return;
+		}
+		if (message->cluster == replica->cluster)
+			receive_message(replica, line, message);
+		bytes += kv_message_room(message);
+		size -= kv_message_room(message);
+	}
+}
+
+static void on_line(void *arg, struct link *link, bool up)
+{
+	struct replica *replica = arg;
+	struct line *line = link_arg(link);
+
+	switch (line->kind) {
+	case LINE_PEER_OUT:
+		if (up)
+			bootstrap_hello(replica, line->number);
+		break;
+	case LINE_PEER_IN:
+		break;
+	case LINE_CLIENT_IN:
+	case LINE_CLIENT_OUT:
+	default:
+		clients_line_changed(replica, line, up);
+	}
+}
+
+static void on_closed(void *arg, struct link *link, void *line_arg)
+{
+	struct line *line = line_arg;
+
+	(void)arg;
+	if (line->link == link)
+		line->link = NULL;
+}
+
+static int add_peer(struct replica *replica, unsigned peer)
+{
+	const struct replica_options *options = &replica->options;
+	struct link_setup setup = {
+		.kind = LINK_IN,
+		.segment_size = KV_PEER_SEGMENT,
+		.segments = KV_PEER_SEGMENTS,
+	};
+	struct line *in = &replica->in[peer], *out = &replica->out[peer];
+
+	*in = (struct line){ .kind = LINE_PEER_IN, .number = peer };
+	setup.arg = in;
+	kv_peer_flow(setup.name, options->cluster, peer, options->self);
+	in->link = links_add(replica->links, &setup);
+	*out = (struct line){ .kind = LINE_PEER_OUT, .number = peer };
+	setup.kind = LINK_OUT;
+	setup.arg = out;
+	/* Helper 0 creates flows, the last one answers clients. */
+	setup.helper = 1 + (peer < options->self ? peer : peer - 1);
+	kv_peer_flow(setup.name, options->cluster, options->self, peer);
+	out->link = links_add(replica->links, &setup);
+	return in->link && out->link ? 0 : -ENOMEM;
+}
+
+static int open_links(struct replica *replica)
+{
+	const struct replica_options *options = &replica->options;
+	char name[64];
+	struct links_setup setup = {
+		.registry = options->registry,
+		.node_name = name,
+		.n_helpers = options->n_replicas + 1,
+		.ops = {
+			.changed = on_line,
+			.receive = on_receive,
+			.closed = on_closed,
+		},
+		.arg = replica,
+	};
+	unsigned i;
+	int ret;
+
+	snprintf(name, sizeof(name), "%s-%u", options->cluster, options->self);
+	ret = links_open(&setup, &replica->links);
+	if (ret < 0) {
+		complain("joining the registry: %s", dfi_errmsg());
+		return ret;
+	}
+	for (i = 0; !ret && i < options->n_replicas; i++)
+		if (i != options->self)
+			ret = add_peer(replica, i);
+	if (!ret)
+		ret = clients_open(replica);
+	return ret;
+}
+
+int replica_open(const struct replica_options *options, struct replica **out)
+{
+	struct replica *replica = calloc(1, sizeof(*replica));
+	int ret;
+
+	if (!replica)
+		return -ENOMEM;
+	replica->options = *options;
+	replica->cluster = kv_cluster_id(options->cluster);
+	replica->told_leader = -2;
+	replica->now = now_ns();
+	ret = disk_open(replica);
+	if (!ret)
+		ret = open_links(replica);
+	if (ret < 0) {
+		replica_close(replica);
+		return ret;
+	}
+	*out = replica;
+	return 0;
+}
+
+/* What the core does of itself, or because of the disk. */
+static void run_core(struct replica *replica)
+{
+	struct paxos *paxos = replica->paxos;
+
+	if (replica->journal)
+		paxos_synced(
+		    paxos, replica->now, journal_synced(replica->journal));
+	core_snapshots(replica);
+	if (paxos_due(paxos) <= replica->now)
+		paxos_tick(paxos, replica->now);
+	paxos_flush(paxos, replica->now);
+	if (replica->journal)
+		journal_submit(replica->journal);
+	status_line(replica);
+}
+
+static uint64_t next_due(const struct replica *replica)
+{
+	uint64_t due = replica->now + IDLE_NS, core;
+
+	if (!replica->paxos)
+		return due;
+	core = paxos_due(replica->paxos);
+	if (core < due)
+		due = core;
+	/* A child that writes a snapshot is looked after now and then. */
+	if (snapshots_busy(replica->snapshots) && due > replica->now + 2000000)
+		due = replica->now + 2000000;
+	return due;
+}
+
+/* Look for messages for a while, and let others run meanwhile. */
+static bool spin(struct replica *replica)
+{
+	uint64_t until = replica->now + replica->options.spin_ns;
+
+	do {
+		sched_yield();
+		replica->now = now_ns();
+		if (links_poll(replica->links, TURN_SEGMENTS))
+			return true;
+	} while (replica->now < until);
+	return false;
+}
+
+int replica_run(struct replica *replica)
+{
+	bool busy = false;
+	int ret = 0;
+
+	while (!atomic_load(&replica->stop)) {
+		replica->now = now_ns();
+		if (links_poll(replica->links, TURN_SEGMENTS))
+			busy = true;
+		replica->counts.turns++;
+		if (replica->paxos)
+			run_core(replica);
+		else
+			ret = bootstrap_turn(replica);
+		if (ret < 0)
+			return ret;
+		links_flush(replica->links);
+		if (busy) {
+			busy = replica->options.spin_ns && spin(replica);
+			continue;
+		}
+		links_wait(replica->links, next_due(replica));
+	}
+	return 0;
+}
+
+void replica_stop(struct replica *replica)
+{
+	atomic_store(&replica->stop, true);
+	links_wake(replica->links);
+}
+
+void replica_close(struct replica *replica)
+{
+	if (!replica)
+		return;
+	/* The journal's thread wakes the loop: it ends first. */
+	journal_close(replica->journal);
+	links_close(replica->links);
+	if (replica->paxos)
+		paxos_free(replica->paxos);
+	snapshots_close(replica->snapshots);
+	free(replica->reads);
+	free(replica);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A replica: the core, its links to the other replicas and to clients, and its
+ * disk. One thread runs it; helpers open links, and write the log.
+ */
+#ifndef KV_REPLICA_H
+#define KV_REPLICA_H
+
+#include <stdatomic.h>
+
+#include "journal.h"
+#include "links.h"
+#include "paxos.h"
+#include "snapshot.h"
+#include "wire.h"
+
+struct replica_options {
+	unsigned self, n_replicas;
+	const char *registry, *cluster;
+	const char *log; /* folder; NULL: none */
+	bool bootstrap;
+	bool quiet; /* no lines about leaders and members */
+	uint64_t heartbeat_ns, election_ns, session_ns;
+	size_t log_bytes; /* memory for entries */
+	uint64_t spin_ns; /* look for messages so long before sleeping */
+};
+
+/* What a link is for. */
+enum line_kind {
+	LINE_PEER_IN,
+	LINE_PEER_OUT,
+	LINE_CLIENT_IN,
+	LINE_CLIENT_OUT,
+};
+
+struct line {
+	enum line_kind kind;
+	unsigned number; /* of the replica, or of the client's place */
+	struct link *link;
+};
+
+/* A client's place. */
+struct place {
+	struct line in, out;
+	uint64_t client; /* its id; 0: none has said hello */
+	char replies[LINK_MAX_NAME];
+};
+
+/* A get that waits for a round of paxos_read(). */
+struct read {
+	unsigned place;
+	uint64_t client, session, number;
+	uint16_t lane, key_size;
+	char key[KV_MAX_KEY];
+	struct read *next; /* of the free ones */
+};
+
+#define REPLICA_READS 8192
+#define REPLICA_WINDOW 8192 /* slots that are proposed and not yet chosen */
+
+struct replica_counts {
+	uint64_t requests, replies, replies_dropped, turns;
+	uint64_t snapshots;
+};
+
+struct replica {
+	struct replica_options options;
+	uint64_t cluster, incarnation, now;
+	enum kv_stage stage;
+	struct kv_config first; /* configuration of slot 1; all 0: not known */
+	uint64_t waiting[KV_MAX_REPLICAS]; /* incarnations with --bootstrap */
+	uint64_t hello_at;                 /* when hellos are said again */
+	struct links *links;
+	struct line in[KV_MAX_REPLICAS], out[KV_MAX_REPLICAS];
+	struct link *building; /* between begin and send */
+	struct paxos_ops ops;
+	struct paxos *paxos; /* NULL until the first configuration is known */
+	struct journal *journal;
+	struct snapshots *snapshots;
+	int snapshot_failed; /* as it could not be begun */
+	bool restored;       /* from a folder that had an identity */
+	struct place places[KV_CLIENT_PLACES];
+	uint64_t sessions[KV_CLIENT_PLACES]; /* which each one uses */
+	struct read *reads, *free_reads;
+	struct replica_counts counts;
+	enum paxos_role told_role; /* what was said last */
+	int told_leader;
+	bool changed;
+	atomic_bool stop;
+};
+
+/* Join the registry, read the disk. 0, or an error that was said. */
+int replica_open(const struct replica_options *options, struct replica **out);
+
+/* Serve until replica_stop(). 0, or an error that was said. */
+int replica_run(struct replica *replica);
+
+/* Have replica_run() return. Async-signal-safe. */
+void replica_stop(struct replica *replica);
+
+void replica_close(struct replica *replica);
+
+/* replica_clients.c */
+int clients_open(struct replica *replica);
+void clients_receive(struct replica *replica, struct place *place,
+    const struct kv_message *message);
+void clients_line_changed(struct replica *replica, struct line *line, bool up);
+void clients_applied(struct replica *replica, uint64_t slot,
+    const struct kv_command *command, const struct kv_result *result);
+void clients_tell_leader(struct replica *replica);
+
+/* replica_bootstrap.c */
+void bootstrap_receive(
+    struct replica *replica, const struct kv_message *message);
+void bootstrap_hello(struct replica *replica, unsigned peer);
+int bootstrap_turn(struct replica *replica); /* 0, or an error that was said */
+
+/* replica_core.c: make the core; the disk is read. 0, or an error, said. */
+int core_open(struct replica *replica);
+int disk_open(struct replica *replica);
+void core_snapshots(struct replica *replica);
+
+/* replica_status.c */
+size_t status_text(struct replica *replica, char *text, size_t size);
+void status_line(struct replica *replica);
+void say(const struct replica *replica, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a cluster begins. Replicas that were started with --bootstrap tell each
+ * other their incarnations. Replica 0 alone decides: once it has heard all, it
+ * says what the first configuration is. A replica that hears of a cluster that
+ * lives takes that configuration if it is in it, and has taken part in nothing
+ * before; else it joins as a new one. So there is one first configuration.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "replica.h"
+
+#define HELLO_NS 100000000
+
+void bootstrap_hello(struct replica *replica, unsigned peer)
+{
+	struct kv_replica_hello hello = {
+		.stage = replica->stage,
+		.n_replicas = replica->options.n_replicas,
+		.config = replica->first,
+	};
+	struct kv_message *message;
+	size_t size = sizeof(*message) + sizeof(hello);
+
+	message = link_begin(replica->out[peer].link, size);
+	if (!message)
+		return;
+	*message = (struct kv_message){
+		.cluster = replica->cluster,
+		.incarnation = replica->incarnation,
+		.size = (uint32_t)size,
+		.type = KV_HELLO,
+		.from = (uint8_t)replica->options.self,
+	};
+	memcpy(message->body, &hello, sizeof(hello));
+	link_send(replica->out[peer].link, size);
+}
+
+static void greet_all(struct replica *replica)
+{
+	unsigned i;
+
+	for (i = 0; i < replica->options.n_replicas; i++)
+		if (i != replica->options.self)
+			bootstrap_hello(replica, i);
+}
+
+static void hear_of_cluster(struct replica *replica, unsigned from,
+    const struct kv_replica_hello *hello)
+{
+	const struct kv_member *self =
+	    &hello->config.members[replica->options.self];
+
+	if (self->incarnation == replica->incarnation) {
+		replica->first = hello->config;
+		replica->stage = KV_STAGE_LIVE;
+		return;
+	}
+	say(replica, "replica %u says that the cluster lives: joining it",
+	    from);
+	replica->stage = KV_STAGE_JOINING;
+}
+
+void bootstrap_receive(
+    struct replica *replica, const struct kv_message *message)
+{
+	struct kv_replica_hello hello;
+
+	if (message->size < sizeof(*message) + sizeof(hello))
+		return;
+	memcpy(&hello, message->body, sizeof(hello));
+	if (hello.n_replicas != replica->options.n_replicas)
+		say(replica,
+		    "replica %u was started with --replicas %u, "
+		    "this one with %u: all need the same number",
+		    message->from, hello.n_replicas,
+		    replica->options.n_replicas);
+	if (replica->stage != KV_STAGE_WAITING) {
+		if (hello.stage == KV_STAGE_WAITING)
+			bootstrap_hello(replica, message->from);
+		return;
+	}
+	replica->waiting[message->from] = hello.stage == KV_STAGE_WAITING
+	    ? message->incarnation
+	    : 0;
+	if (hello.stage == KV_STAGE_LIVE)
+		hear_of_cluster(replica, message->from, &hello);
+}
+
+/* Replica 0: whether all are there. Then they are the first members. */
+static bool decide(struct replica *replica)
+{
+	unsigned i, n = replica->options.n_replicas;
+
+	if (replica->options.self)
+		return false;
+	replica->waiting[0] = replica->incarnation;
+	for (i = 0; i < n; i++)
+		if (!replica->waiting[i])
+			return false;
+	for (i = 0; i < n; i++)
+		replica->first.members[i].incarnation = replica->waiting[i];
+	return true;
+}
+
+int bootstrap_turn(struct replica *replica)
+{
+	int ret;
+
+	if (replica->stage == KV_STAGE_WAITING && decide(replica))
+		replica->stage = KV_STAGE_LIVE;
+	if (replica->stage != KV_STAGE_WAITING) {
+		ret = core_open(replica);
+		greet_all(replica);
+		return ret;
+	}
+	if (replica->now >= replica->hello_at) {
+		replica->hello_at = replica->now + HELLO_NS;
+		greet_all(replica);
+	}
+	return 0;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients at their places: what they ask is given to the core, and what it has
+ * applied is answered. A reply that doesn't fit the client's ring is dropped:
+ * the client asks again, and the store knows what it has done.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replica.h"
+
+int clients_open(struct replica *replica)
+{
+	struct link_setup setup = {
+		.kind = LINK_IN,
+		.segment_size = KV_CLIENT_SEGMENT,
+		.segments = KV_CLIENT_SEGMENTS,
+	};
+	char name[LINK_MAX_NAME];
+	struct place *place;
+	unsigned i;
+
+	replica->reads = calloc(REPLICA_READS, sizeof(replica->reads[0]));
+	if (!replica->reads)
+		return -1;
+	for (i = 0; i < REPLICA_READS; i++) {
+		replica->reads[i].next = replica->free_reads;
+		replica->free_reads = &replica->reads[i];
+	}
+	kv_place_flow(name, replica->options.cluster, replica->options.self);
+	for (i = 0; i < KV_CLIENT_PLACES; i++) {
+		place = &replica->places[i];
+		place->in.kind = LINE_CLIENT_IN;
+		place->out.kind = LINE_CLIENT_OUT;
+		place->in.number = place->out.number = i;
+		snprintf(setup.name, sizeof(setup.name), "%.*s%u",
+		    LINK_MAX_NAME - 12, name, i);
+		setup.arg = &place->in;
+		place->in.link = links_add(replica->links, &setup);
+		if (!place->in.link)
+			return -1;
+	}
+	return 0;
+}
+
+static unsigned known_leader(const struct replica *replica)
+{
+	int leader = replica->paxos ? paxos_leader(replica->paxos) : -1;
+
+	return (unsigned)(leader + 1);
+}
+
+/* A message to a client, of which the caller fills in the rest; or NULL. */
+static struct kv_message *begin_reply(
+    struct replica *replica, struct place *place, uint8_t type, size_t body)
+{
+	size_t size = sizeof(struct kv_message) + body;
+	struct kv_message *message;
+
+	message = place->out.link ? link_begin(place->out.link, size) : NULL;
+	if (!message) {
+		replica->counts.replies_dropped++;
+		return NULL;
+	}
+	*message = (struct kv_message){
+		.cluster = replica->cluster,
+		.incarnation = replica->incarnation,
+		.size = (uint32_t)size,
+		.type = type,
+		.from = (uint8_t)replica->options.self,
+		.argument = known_leader(replica),
+	};
+	if (replica->paxos) {
+		message->ballot = paxos_ballot(replica->paxos);
+		message->commit = paxos_commit(replica->paxos);
+	}
+	return message;
+}
+
+static void send_reply(
+    struct replica *replica, struct place *place, struct kv_message *message)
+{
+	replica->counts.replies++;
+	link_send(place->out.link, message->size);
+}
+
+/* To a request that was not taken. */
+static void refuse(struct replica *replica, struct place *place,
+    const struct kv_message *request, uint8_t status)
+{
+	struct kv_message *message = begin_reply(replica, place, KV_REPLY, 0);
+
+	if (!message)
+		return;
+	message->status = status;
+	message->number = request->number;
+	message->session = request->session;
+	message->lane = request->lane;
+	send_reply(replica, place, message);
+}
+
+static void greet(struct replica *replica, struct place *place)
+{
+	struct kv_message *message = begin_reply(replica, place, KV_HELLO, 0);
+
+	if (message)
+		send_reply(replica, place, message);
+}
+
+void clients_tell_leader(struct replica *replica)
+{
+	unsigned i;
+
+	for (i = 0; i < KV_CLIENT_PLACES; i++)
+		if (replica->places[i].client)
+			greet(replica, &replica->places[i]);
+}
+
+static void take_hello(struct replica *replica, struct place *place,
+    const struct kv_message *message)
+{
+	struct link_setup setup = {
+		.kind = LINK_OUT,
+		.helper = replica->options.n_replicas,
+		.once = true,
+		.arg = &place->out,
+	};
+	struct kv_client_hello hello;
+
+	if (message->size < sizeof(*message) + sizeof(hello))
+		return;
+	memcpy(&hello, message->body, sizeof(hello));
+	hello.replies[sizeof(hello.replies) - 1] = '\0';
+	if (place->out.link && place->client == message->incarnation) {
+		greet(replica, place);
+		return;
+	}
+	if (place->out.link)
+		link_close(place->out.link);
+	place->client = message->incarnation;
+	memcpy(setup.name, hello.replies, sizeof(setup.name));
+	place->out.link = links_add(replica->links, &setup);
+}
+
+void clients_line_changed(struct replica *replica, struct line *line, bool up)
+{
+	struct place *place = &replica->places[line->number];
+
+	if (line->kind == LINE_CLIENT_OUT) {
+		if (up && place->out.link && link_up(place->out.link))
+			greet(replica, place);
+		return;
+	}
+	if (up)
+		return;
+	place->client = 0;
+	replica->sessions[line->number] = 0;
+	if (place->out.link)
+		link_close(place->out.link);
+	place->out.link = NULL;
+}
+
+static void answer(struct replica *replica, struct place *place,
+    const struct kv_message *head, const struct kv_result *result)
+{
+	size_t size = result->value ? result->value_size : 0;
+	struct kv_message *message = begin_reply(
+	    replica, place, KV_REPLY, size);
+
+	if (!message)
+		return;
+	message->status = result->status;
+	message->slot = head->slot;
+	message->number = head->number;
+	message->session = head->session;
+	message->lane = head->lane;
+	if (size)
+		memcpy(message->body, result->value, size);
+	send_reply(replica, place, message);
+}
+
+/* The round of a get is over. */
+static void read_done(void *arg, uint64_t tag, uint8_t status)
+{
+	struct replica *replica = arg;
+	struct read *read = &replica->reads[tag];
+	struct place *place = &replica->places[read->place];
+	struct kv_result result = { .status = status };
+	const struct kv_message head = {
+		.number = read->number,
+		.session = read->session,
+		.lane = read->lane,
+	};
+
+	if (place->client == read->client) {
+		if (status == KV_OK)
+			kv_store_read(paxos_store(replica->paxos), read->key,
+			    read->key_size, &result);
+		answer(replica, place, &head, &result);
+	}
+	read->next = replica->free_reads;
+	replica->free_reads = read;
+}
+
+static uint8_t begin_read(struct replica *replica, struct place *place,
+    const struct kv_message *message, const struct kv_command *command)
+{
+	struct read *read = replica->free_reads;
+	uint8_t status;
+
+	if (!read)
+		return KV_BUSY;
+	*read = (struct read){
+		.place = place->in.number,
+		.client = place->client,
+		.session = message->session,
+		.number = message->number,
+		.lane = message->lane,
+		.key_size = command->key_size,
+		.next = read->next,
+	};
+	memcpy(read->key, kv_command_key(command), command->key_size);
+	replica->free_reads = read->next;
+	status = paxos_read(replica->paxos, replica->now, read_done,
+	    (uint64_t)(read - replica->reads));
+	if (status == KV_OK)
+		return KV_OK;
+	read->next = replica->free_reads;
+	replica->free_reads = read;
+	return status;
+}
+
+static uint8_t take_command(struct replica *replica, struct place *place,
+    const struct kv_message *message, const struct kv_command *command)
+{
+	struct kv_config config;
+	uint8_t refused = KV_BUSY;
+	size_t size;
+
+	if (!replica->paxos)
+		return KV_NOT_LEADER;
+	if (command->op == KV_CONFIG) {
+		memcpy(&config, kv_command_value(command), sizeof(config));
+		return paxos_reconfigure(replica->paxos, replica->now, &config);
+	}
+	if (command->op == KV_GET && message->status & KV_INDEX_READ)
+		return begin_read(replica, place, message, command);
+	size = kv_command_size(command);
+	if (paxos_propose(replica->paxos, replica->now, (const char *)command,
+		size, &refused) == size)
+		return KV_OK;
+	return refused;
+}
+
+static void take_request(struct replica *replica, struct place *place,
+    const struct kv_message *message)
+{
+	const struct kv_command *command =
+	    (const struct kv_command *)(const void *)message->body;
+	uint8_t status;
+
+	replica->counts.requests++;
+	if (command->session)
+		replica->sessions[place->in.number] = command->session;
+	status = take_command(replica, place, message, command);
+	/* What was taken is answered when it is done; a change of members
+	 * is answered at once. */
+	if (status != KV_OK || command->op == KV_CONFIG)
+		refuse(replica, place, message, status);
+}
+
+static void send_status(struct replica *replica, struct place *place,
+    const struct kv_message *request)
+{
+	char text[4096];
+	size_t size = status_text(replica, text, sizeof(text));
+	struct kv_message *message = begin_reply(
+	    replica, place, KV_STATUS, size);
+
+	if (!message)
+		return;
+	message->number = request->number;
+	memcpy(message->body, text, size);
+	send_reply(replica, place, message);
+}
+
+void clients_receive(struct replica *replica, struct place *place,
+    const struct kv_message *message)
+{
+	switch (message->type) {
+	case KV_HELLO:
+		take_hello(replica, place, message);
+		break;
+	case KV_REQUEST:
+		take_request(replica, place, message);
+		break;
+	case KV_STATUS:
+		send_status(replica, place, message);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Whose session it is, or NULL: nobody's who is here. */
+static struct place *place_of(
+    struct replica *replica, const struct kv_command *command)
+{
+	unsigned i;
+
+	if (command->op == KV_REGISTER) {
+		for (i = 0; i < KV_CLIENT_PLACES; i++)
+			if (replica->places[i].client == command->number)
+				return &replica->places[i];
+		return NULL;
+	}
+	if (!command->session)
+		return NULL;
+	for (i = 0; i < KV_CLIENT_PLACES; i++)
+		if (replica->sessions[i] == command->session)
+			return &replica->places[i];
+	return NULL;
+}
+
+void clients_applied(struct replica *replica, uint64_t slot,
+    const struct kv_command *command, const struct kv_result *result)
+{
+	struct kv_message head = {
+		.slot = slot,
+		.number = command->number,
+		.session = command->session,
+		.lane = command->lane,
+	};
+	struct place *place;
+
+	/* During paxos_new() and paxos_restore() there is none yet. */
+	if (!replica->paxos || paxos_role(replica->paxos) != PAXOS_LEADER)
+		return;
+	place = place_of(replica, command);
+	if (!place)
+		return;
+	if (command->op == KV_REGISTER) {
+		head.session = result->session;
+		if (result->status == KV_OK)
+			replica->sessions[place->in.number] = result->session;
+	}
+	answer(replica, place, &head, result);
+}
