@@ -146,3 +146,30 @@ void load_counts_end(struct load_counts *counts)
 			count->cpu_ns = now - count->begin_ns;
 	}
 }
+
+bool load_counts_mean(const struct load_counts *counts, uint32_t i,
+    struct load_count *mean, uint32_t *processes)
+{
+	const char *role = counts->counts[i].role;
+	bool all = true;
+	uint32_t k;
+
+	*mean = counts->counts[i];
+	*processes = 0;
+	mean->cpu_ns = mean->instructions = 0;
+	for (k = 0; k < counts->n; k++) {
+		const struct load_count *count = &counts->counts[k];
+
+		if (strcmp(count->role, role) != 0)
+			continue;
+		if (k < i)
+			return false;
+		++*processes;
+		mean->cpu_ns += count->cpu_ns;
+		mean->instructions += count->instructions;
+		all = all && !count->ended;
+	}
+	mean->cpu_ns /= *processes;
+	mean->instructions /= *processes;
+	return all;
+}

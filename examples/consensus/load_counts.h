@@ -35,6 +35,13 @@ int load_counts_add(struct load_counts *counts, const char *text);
 int load_counts_add_process(
     struct load_counts *counts, const char *role, pid_t pid);
 
+/*
+ * The mean of all processes of the role of the i-th one. False if that is not
+ * the first of its role, or has a process that ended.
+ */
+bool load_counts_mean(const struct load_counts *counts, uint32_t i,
+    struct load_count *mean, uint32_t *processes);
+
 void load_counts_begin(struct load_counts *counts);
 void load_counts_end(struct load_counts *counts);
 

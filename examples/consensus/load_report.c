@@ -51,24 +51,23 @@ void load_report_costs(
     const struct load_counts *counts, const struct load_result *result)
 {
 	double n = (double)result->completed;
-	uint32_t i;
+	struct load_count mean;
+	uint32_t i, processes;
 
 	if (counts->n == 0 || n == 0)
 		return;
-	printf("  for each request, processor time:");
+	printf("  processor time for each request:");
 	for (i = 0; i < counts->n; i++) {
-		const struct load_count *count = &counts->counts[i];
-
-		if (count->ended)
-			printf(" %s ended,", count->role);
-		else
-			printf(" %s %.2f us,", count->role,
-			    (double)count->cpu_ns / n / 1e3);
-		if (!count->ended && counts->has_instructions)
+		if (!load_counts_mean(counts, i, &mean, &processes))
+			continue;
+		printf(" %s%s %.2f us,", processes > 1 ? "each " : "",
+		    mean.role, (double)mean.cpu_ns / n / 1e3);
+		if (counts->has_instructions)
 			printf(" %.0f instructions,",
-			    (double)count->instructions / n);
+			    (double)mean.instructions / n);
 	}
-	printf(" clients %.2f us\n", (double)result->client_cpu_ns / n / 1e3);
+	printf(
+	    " all clients %.2f us\n", (double)result->client_cpu_ns / n / 1e3);
 }
 
 static json_t *latency_json(const struct histogram *histogram)

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A replicated store on one machine: a registry, replicas, and an observer that
+ * asks these how they are, a process each. They end with this one, in every
+ * case. This process opens no context of the library itself.
+ */
+#ifndef KV_RUN_CLUSTER_H
+#define KV_RUN_CLUSTER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include "../../common/children.h"
+#include "message.h"
+
+#define RUN_CLUSTER "kv-run"
+#define RUN_MAX_ADDRESS 128
+#define RUN_NO_CHILD UINT32_MAX
+
+/* What a replica says about itself. */
+struct run_replica {
+	bool answers;
+	bool leads;
+	uint64_t ballot;
+	uint64_t chosen, messages_sent, messages_received;
+};
+
+struct run_observation {
+	int leader; /* of those that say that they lead, with the highest
+		       ballot; -1: none */
+	struct run_replica replicas[KV_MAX_REPLICAS];
+};
+
+struct run_options {
+	const char *protocol;
+	uint32_t replicas;
+	const char *log; /* folder; NULL: none */
+	bool verbose;
+};
+
+struct run_page; /* what the processes share */
+
+struct run_cluster {
+	struct run_options options;
+	struct run_page *page;
+	struct children children;
+	uint32_t registry, observer; /* children, by index */
+	uint32_t replicas[KV_MAX_REPLICAS];
+	char program[4096];               /* dfi-kv */
+	char where[RUN_MAX_ADDRESS + 32]; /* for load_kv */
+	uint32_t n_killed;                /* by run_cluster_kill() */
+	uint32_t next;                    /* replica to be forked */
+	bool bootstrap;
+};
+
+/* Start all, and wait until the store serves. 0, or -1 after a complaint. */
+int run_cluster_start(
+    struct run_cluster *cluster, const struct run_options *options);
+
+/* End what is still there. 0, or -1 if a process ended badly. */
+int run_cluster_end(struct run_cluster *cluster);
+
+/* Whether all that were not killed here still run. 0, or -1 after a complaint.
+ */
+int run_cluster_check(struct run_cluster *cluster);
+
+/* Ask all replicas. 0, or -1 if the observer does not answer. */
+int run_cluster_observe(
+    struct run_cluster *cluster, struct run_observation *observation);
+
+/* SIGKILL, and wait until it has ended. child: an index of children. */
+void run_cluster_kill(struct run_cluster *cluster, uint32_t child);
+
+/* Start a replica that was killed again. */
+int run_cluster_restart(struct run_cluster *cluster, uint32_t replica);
+
+static inline pid_t run_cluster_pid(
+    const struct run_cluster *cluster, uint32_t child)
+{
+	return cluster->children.list[child].pid;
+}
+
+#endif
