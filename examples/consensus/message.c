@@ -115,7 +115,7 @@ bool kv_message_valid(const struct kv_message *message, size_t size)
 	case KV_REQUEST:
 		return request_valid(message, body);
 	case KV_REPLY:
-		return message->status <= KV_INVALID;
+		return message->status <= KV_VOTED;
 	case KV_SNAPSHOT:
 	default:
 		/* Bytes, or a text that ends with the message. */

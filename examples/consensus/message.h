@@ -131,6 +131,7 @@ enum kv_status {
 			  been done or not */
 	KV_NO_QUORUM,  /* a majority has forgotten: the store serves nobody */
 	KV_INVALID,    /* the command breaks a rule; never retried */
+	KV_VOTED,      /* a follower has accepted it: see nopaxos_quorum.h */
 };
 
 /* An accepted command: of one slot, as it stands in messages and logs. */

@@ -159,6 +159,7 @@ static bool follow(struct paxos *p, uint64_t now, const struct kv_message *m)
 		p->upto = p->voted = p->commit;
 		p->ack_round = 0;
 		p->gap = false;
+		p->fast = (struct fast_path){ .ballot = 0 };
 	}
 	if (p->leader != m->from) {
 		p->leader = m->from;
@@ -173,11 +174,17 @@ static bool follow(struct paxos *p, uint64_t now, const struct kv_message *m)
 	return true;
 }
 
-/* All up to a slot are chosen, says the leader of the ballot accepted. */
+/*
+ * All up to a slot are chosen, says the leader of the ballot accepted. On a
+ * fast path, what was accepted here is what was chosen only where no decided
+ * no-op can be unknown.
+ */
 static void learn(struct paxos *p, uint64_t now, uint64_t commit)
 {
 	uint64_t most = bug(p, COMMIT_BLIND) ? p->log.last : p->upto;
 
+	if (is_fast(p) && p->fast.settled < most && !bug(p, BLIND_APPLY))
+		most = p->fast.settled;
 	kv_commit_to(p, now, commit < most ? commit : most);
 }
 
@@ -214,6 +221,10 @@ void kv_on_heartbeat(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
 	if (!follow(p, now, m))
 		return;
+	/* Its last decided no-op is known here, so all up to its last slot. */
+	if (is_fast(p) && p->fast.settled >= m->session &&
+	    p->fast.settled < m->number)
+		p->fast.settled = m->number;
 	learn(p, now, m->commit);
 	if (m->slot > p->commit + 1)
 		kv_start_fetch(p, now, m->slot - 1, -1);

@@ -191,6 +191,8 @@ static bool found_is_newer(const struct paxos *p, const struct kv_entry *found)
 		return found->ballot < own->ballot;
 	if (found->ballot != own->ballot)
 		return found->ballot > own->ballot;
+	if (bug(p, NOOP_LOSES))
+		return found->decided < own->decided;
 	return found->decided > own->decided;
 }
 

@@ -68,6 +68,21 @@ struct peer {
 	uint64_t sent;       /* up to this slot */
 	uint64_t answered;   /* when, in this ballot */
 	uint64_t round;      /* of reads, confirmed */
+	uint64_t settled;    /* fast path: it knows decided no-ops up to it */
+	uint64_t wanted;     /* fast path: it asks for entries up to it */
+};
+
+/*
+ * The fast path of one ballot: see nopaxos.h. Slots from base on are proposed
+ * by the ordered flow. The leader may decide that one of them, which it has not
+ * accepted, holds a no-op; a follower may have accepted something else there.
+ */
+struct fast_path {
+	kv_ballot ballot; /* 0: none */
+	uint64_t base;
+	uint64_t settled; /* follower: knows all decided no-ops up to it */
+	uint64_t decided; /* leader: the last slot that holds one, or 0 */
+	bool closed;      /* leader: proposes nothing by itself */
 };
 
 struct read {
@@ -128,6 +143,8 @@ struct paxos {
 	uint32_t first_read, n_reads;
 	struct read reads[MAX_READS];
 
+	struct fast_path fast;
+
 	/* Catching up by a snapshot. */
 	bool fetching;
 	uint64_t fetch_least; /* the least slot that helps */
@@ -158,6 +175,13 @@ static inline bool is_member(
 static inline bool self_is_member(const struct paxos *p)
 {
 	return is_member(&p->config, p->setup.self, p->setup.incarnation);
+}
+
+/* Whether the ballot that this replica votes in has a fast path. */
+static inline bool is_fast(const struct paxos *p)
+{
+	return p->fast.ballot != 0 && p->fast.ballot == p->accepted &&
+	    p->promised == p->accepted;
 }
 
 /* How many members a majority has. */
@@ -207,6 +231,8 @@ void kv_heartbeats(struct paxos *p, const struct kv_config *also);
 void kv_count_votes(struct paxos *p, uint64_t now);
 void kv_fail_reads(struct paxos *p, uint8_t status);
 void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m);
+void kv_heartbeat(struct paxos *p, unsigned to);
+bool kv_is_peer(const struct paxos *p, unsigned number);
 
 /* paxos_catchup.c */
 void kv_start_fetch(struct paxos *p, uint64_t now, uint64_t least, int peer);

@@ -27,7 +27,7 @@ static void propose_again(struct paxos *p)
 	p->recovered = p->upto;
 }
 
-static void heartbeat(struct paxos *p, unsigned to)
+void kv_heartbeat(struct paxos *p, unsigned to)
 {
 	struct kv_message *m = kv_begin(p, to, KV_HEARTBEAT, 0);
 
@@ -35,10 +35,14 @@ static void heartbeat(struct paxos *p, unsigned to)
 		return;
 	m->slot = p->log.first;
 	m->argument = p->round;
+	if (is_fast(p)) {
+		m->number = p->upto;
+		m->session = p->fast.decided;
+	}
 	kv_send(p, m);
 }
 
-static bool is_peer(const struct paxos *p, unsigned number)
+bool kv_is_peer(const struct paxos *p, unsigned number)
 {
 	return number != p->setup.self &&
 	    (p->config.members[number].incarnation > KV_VACANT ||
@@ -51,10 +55,10 @@ void kv_heartbeats(struct paxos *p, const struct kv_config *also)
 	unsigned i;
 
 	for (i = 0; i < p->setup.n_replicas; i++)
-		if (is_peer(p, i) ||
+		if (kv_is_peer(p, i) ||
 		    (i != p->setup.self &&
 			also->members[i].incarnation > KV_VACANT))
-			heartbeat(p, i);
+			kv_heartbeat(p, i);
 }
 
 /* A majority has promised: propose what was found. */
@@ -69,6 +73,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 	p->accepted = p->promised;
 	p->proposer = p->setup.incarnation;
 	p->upto = p->voted = p->commit;
+	p->fast = (struct fast_path){ .ballot = 0 };
 	p->barrier = 0;
 	p->led_since = now;
 	p->mark_slot = p->commit;
@@ -83,6 +88,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 			peer->voted = 0;
 		peer->got = peer->got_before = peer->sent = peer->voted;
 		peer->rewound = peer->round = 0;
+		peer->settled = peer->wanted = 0;
 		peer->stalled = peer->served = false;
 		peer->answered = now;
 	}
@@ -108,6 +114,10 @@ static void stream(struct paxos *p, unsigned to)
 	end = peer->got + p->setup.window;
 	if (end > p->upto)
 		end = p->upto;
+	/* A fast path's slots come by the flow, unless they are asked for. */
+	if (is_fast(p) && end >= p->fast.base && end > peer->wanted)
+		end = peer->wanted < p->fast.base ? p->fast.base - 1
+						  : peer->wanted;
 	for (; peer->sent < end && burst; burst--) {
 		kv_log_measure(&p->log, peer->sent + 1, end, kv_room(p), &run);
 		m = kv_begin(p, to, KV_ACCEPT, run.bytes);
@@ -134,10 +144,22 @@ void kv_lead_flush(struct paxos *p, uint64_t now)
 		kv_heartbeats(p, &p->config);
 	}
 	for (i = 0; i < p->setup.n_replicas; i++)
-		if (is_peer(p, i))
+		if (kv_is_peer(p, i))
 			stream(p, i);
 	kv_update_voted(p);
 	kv_count_votes(p, now);
+}
+
+/*
+ * Up to which slot a peer has voted for what the leader has there: on a fast
+ * path, its votes may be for requests that have become no-ops.
+ */
+static uint64_t voted_as_here(const struct paxos *p, const struct peer *peer)
+{
+	if (!is_fast(p) || peer->settled >= p->fast.decided ||
+	    peer->voted < peer->settled || bug(p, BLIND_ACK))
+		return peer->voted;
+	return peer->settled;
 }
 
 /* The highest number that a majority of the members has reached. */
@@ -157,7 +179,7 @@ static uint64_t agreed(const struct paxos *p, bool rounds)
 		else if (peer->incarnation != member)
 			value = 0;
 		else
-			value = rounds ? peer->round : peer->voted;
+			value = rounds ? peer->round : voted_as_here(p, peer);
 		for (j = n++; j > 0 && values[j - 1] < value; j--)
 			values[j] = values[j - 1];
 		values[j] = value;
@@ -257,7 +279,7 @@ static uint8_t may_propose(const struct paxos *p, uint64_t now)
 {
 	if (p->role != PAXOS_LEADER)
 		return kv_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
-	if (p->barrier || p->upto != p->log.last ||
+	if (p->barrier || p->fast.closed || p->upto != p->log.last ||
 	    p->upto - p->commit >= p->setup.window ||
 	    kv_log_behind(&p->log, p->commit) > p->log.size / 2)
 		return KV_BUSY;
@@ -304,7 +326,9 @@ uint8_t paxos_read(struct paxos *p, uint64_t now,
 
 	if (p->role != PAXOS_LEADER)
 		return kv_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
-	if (p->n_reads == MAX_READS)
+	/* On a fast path, clients know of slots not yet known here as chosen.
+	 */
+	if (p->n_reads == MAX_READS || is_fast(p))
 		return KV_BUSY;
 	if (bug(p, STALE_READ)) {
 		done(p->arg, tag, KV_OK);
@@ -437,13 +461,13 @@ void kv_lead_tick(struct paxos *p, uint64_t now)
 	for (i = 0; i < p->setup.n_replicas; i++) {
 		struct peer *peer = &p->peers[i];
 
-		if (!is_peer(p, i))
+		if (!kv_is_peer(p, i))
 			continue;
 		if (peer->sent > peer->got && peer->got == peer->got_before)
 			peer->stalled = true;
 		peer->got_before = peer->got;
-		if (!peer->served || peer->stalled)
-			heartbeat(p, i);
+		if (!peer->served || peer->stalled || is_fast(p))
+			kv_heartbeat(p, i);
 		peer->served = false;
 	}
 	kv_count_votes(p, now);

@@ -253,6 +253,20 @@ int kv_store_apply(struct kv_store *store, uint64_t slot,
 	return err;
 }
 
+bool kv_store_lane(const struct kv_store *store,
+    const struct kv_command *command, uint64_t *number, uint8_t *status)
+{
+	size_t place = session_place(store, command->session);
+	const struct session *session = store->sessions + place;
+
+	if (place == store->n_sessions || session->id != command->session ||
+	    command->lane >= session->n_lanes)
+		return false;
+	*number = session->lanes[command->lane].number;
+	*status = (uint8_t)session->lanes[command->lane].status;
+	return true;
+}
+
 uint64_t kv_store_slot(const struct kv_store *store)
 {
 	return store->slot;

@@ -41,6 +41,13 @@ int kv_store_apply(struct kv_store *store, uint64_t slot,
 void kv_store_read(const struct kv_store *store, const char *key, size_t size,
     struct kv_result *result);
 
+/*
+ * The number and status of the last command that the lane of a command has had;
+ * number 0: none. False: there is no such session.
+ */
+bool kv_store_lane(const struct kv_store *store,
+    const struct kv_command *command, uint64_t *number, uint8_t *status);
+
 uint64_t kv_store_slot(const struct kv_store *store); /* applied last */
 const struct kv_config *kv_store_config(const struct kv_store *store);
 size_t kv_store_keys(const struct kv_store *store);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "guess.h"
+
+/* One slot's command. */
+struct guessed {
+	uint64_t slot;
+	uint64_t key_next, lane_next; /* older slots in the same buckets */
+	bool seen;   /* its lane takes its number and status from it */
+	bool writes; /* its key has its value, or none if it deletes */
+	uint8_t status;
+};
+
+struct kv_guess {
+	uint64_t seed;
+	uint64_t mask; /* of slots, and of buckets */
+	struct guessed *slots;
+	uint64_t *keys, *lanes; /* the newest slot of each bucket */
+};
+
+struct kv_guess *kv_guess_new(uint32_t window, uint64_t seed)
+{
+	struct kv_guess *guess = calloc(1, sizeof(*guess));
+	uint64_t n = 64;
+
+	if (!guess)
+		return NULL;
+	while (n < window)
+		n *= 2;
+	guess->seed = seed | 1;
+	guess->mask = n - 1;
+	guess->slots = calloc(n, sizeof(*guess->slots));
+	guess->keys = calloc(n, sizeof(*guess->keys));
+	guess->lanes = calloc(n, sizeof(*guess->lanes));
+	if (!guess->slots || !guess->keys || !guess->lanes) {
+		kv_guess_free(guess);
+		return NULL;
+	}
+	return guess;
+}
+
+void kv_guess_free(struct kv_guess *guess)
+{
+	if (!guess)
+		return;
+	free(guess->slots);
+	free(guess->keys);
+	free(guess->lanes);
+	free(guess);
+}
+
+void kv_guess_clear(struct kv_guess *guess)
+{
+	size_t n = (size_t)guess->mask + 1;
+
+	memset(guess->slots, 0, n * sizeof(*guess->slots));
+	memset(guess->keys, 0, n * sizeof(*guess->keys));
+	memset(guess->lanes, 0, n * sizeof(*guess->lanes));
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 32) * 0xd6e8feb86659fd93;
+	return x ^ x >> 32;
+}
+
+static uint64_t hash_key(
+    const struct kv_guess *guess, const struct kv_command *command)
+{
+	const char *key = kv_command_key(command);
+	uint64_t hash = mix(guess->seed + command->key_size), word;
+	size_t i, part;
+
+	for (i = 0; i < command->key_size; i += part) {
+		part = command->key_size - i < 8 ? command->key_size - i : 8;
+		word = 0;
+		memcpy(&word, key + i, part);
+		hash = mix(hash ^ word);
+	}
+	return hash & guess->mask;
+}
+
+static uint64_t hash_lane(
+    const struct kv_guess *guess, const struct kv_command *command)
+{
+	return mix(guess->seed ^ mix(command->session + command->lane)) &
+	    guess->mask;
+}
+
+static const struct kv_command *command_at(
+    const struct kv_log *log, uint64_t slot)
+{
+	return &kv_log_at(log, slot)->command;
+}
+
+/* The number and status that the command's lane had last. False: no session. */
+static bool find_lane(const struct kv_guess *guess,
+    const struct kv_store *store, const struct kv_log *log,
+    const struct kv_command *command, uint64_t *number, uint8_t *status)
+{
+	uint64_t slot = guess->lanes[hash_lane(guess, command)];
+
+	if (!kv_store_lane(store, command, number, status))
+		return false;
+	while (slot > kv_store_slot(store)) {
+		const struct guessed *older = &guess->slots[slot & guess->mask];
+		const struct kv_command *other = command_at(log, slot);
+
+		if (older->seen && other->session == command->session &&
+		    other->lane == command->lane) {
+			*number = other->number;
+			*status = older->status;
+			break;
+		}
+		slot = older->lane_next;
+	}
+	return true;
+}
+
+/* The value of the command's key. */
+static void find_key(const struct kv_guess *guess, const struct kv_store *store,
+    const struct kv_log *log, const struct kv_command *command,
+    struct kv_result *result)
+{
+	uint64_t slot = guess->keys[hash_key(guess, command)];
+
+	while (slot > kv_store_slot(store)) {
+		const struct guessed *older = &guess->slots[slot & guess->mask];
+		const struct kv_command *other = command_at(log, slot);
+
+		slot = older->key_next;
+		if (!older->writes || other->key_size != command->key_size ||
+		    memcmp(kv_command_key(other), kv_command_key(command),
+			command->key_size) != 0)
+			continue;
+		memset(result, 0, sizeof(*result));
+		if (other->op == KV_DELETE) {
+			result->status = KV_NOT_FOUND;
+			return;
+		}
+		result->value = kv_command_value(other);
+		result->value_size = other->value_size;
+		return;
+	}
+	kv_store_read(
+	    store, kv_command_key(command), command->key_size, result);
+}
+
+/* As the store's as_expected(). */
+static bool as_expected(
+    const struct kv_command *command, struct kv_result *result)
+{
+	bool absent = (command->flags & KV_ABSENT) != 0;
+
+	if (result->status == KV_NOT_FOUND) {
+		if (absent)
+			result->status = KV_OK;
+		return absent;
+	}
+	if (!absent && result->value_size == command->expected_size &&
+	    memcmp(result->value, kv_command_expected(command),
+		command->expected_size) == 0) {
+		memset(result, 0, sizeof(*result));
+		return true;
+	}
+	result->status = KV_DIFFERENT;
+	return false;
+}
+
+/* The result has the key's value. Returns whether the command changes it. */
+static bool work_out(const struct kv_command *command, struct kv_result *result)
+{
+	uint8_t found = result->status;
+
+	switch (command->op) {
+	case KV_PUT:
+		memset(result, 0, sizeof(*result));
+		return true;
+	case KV_DELETE:
+		memset(result, 0, sizeof(*result));
+		result->status = found;
+		return found == KV_OK;
+	case KV_CAS:
+		return as_expected(command, result);
+	default:
+		return false;
+	}
+}
+
+void kv_guess_command(struct kv_guess *guess, const struct kv_store *store,
+    const struct kv_log *log, uint64_t slot, struct kv_result *result)
+{
+	const struct kv_command *command = command_at(log, slot);
+	struct guessed *new = &guess->slots[slot & guess->mask];
+	uint64_t *key = &guess->keys[hash_key(guess, command)];
+	uint64_t *lane = &guess->lanes[hash_lane(guess, command)];
+	uint64_t number = 0;
+	uint8_t status = KV_OK;
+
+	memset(result, 0, sizeof(*result));
+	*new = (struct guessed){
+		.slot = slot, .key_next = *key, .lane_next = *lane
+	};
+	if (!find_lane(guess, store, log, command, &number, &status)) {
+		result->status = KV_NO_SESSION;
+	} else if (command->number < number) {
+		result->status = KV_INVALID;
+	} else if (command->number == number && command->op != KV_GET) {
+		result->status = status;
+	} else {
+		find_key(guess, store, log, command, result);
+		new->writes = work_out(command, result);
+		new->seen = true;
+	}
+	new->status = result->status;
+	*key = *lane = slot;
+}
+
+bool kv_guess_status(
+    const struct kv_guess *guess, uint64_t slot, uint8_t *status)
+{
+	const struct guessed *at = &guess->slots[slot & guess->mask];
+
+	*status = at->status;
+	return at->slot == slot;
+}

@@ -1,0 +1,682 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fast path, rule by rule, on a network in virtual time: messages arrive in
+ * order after 10 us, segments of the ordered flow right away, unless a replica
+ * is to miss them. What chance makes of it, the simulator tries.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "examples/consensus/nopaxos.h"
+#include "examples/consensus/nopaxos_quorum.h"
+
+#define N 3
+#define DELAY 10000
+#define MS 1000000
+#define REQUESTS 4096
+
+struct packet {
+	struct packet *next;
+	uint64_t at;
+	unsigned to;
+	struct kv_message *message;
+};
+
+struct node {
+	struct world *world;
+	unsigned number;
+	struct paxos *paxos;
+	struct nopaxos *np;
+	uint64_t flow;   /* open here */
+	uint64_t taken;  /* segments of it */
+	unsigned misses; /* so many of the next ones */
+};
+
+/* A request in the one client's lane, by its number. */
+struct request {
+	struct kv_quorum quorum;
+	bool had_result, done;
+	unsigned results, votes;
+	uint8_t status;
+	uint64_t slot;
+};
+
+struct world {
+	uint64_t now, flow, segments;
+	union command_room *flown;
+	bool still; /* the flow: takes segments, and brings none */
+	bool deaf[N][N];
+	uint64_t session, number;
+	struct request requests[REQUESTS];
+	struct packet *first, **last;
+	struct kv_message *begun;
+	unsigned begun_to;
+	struct node nodes[N];
+};
+
+static struct kv_message *begin(
+    void *arg, bool client, unsigned to, size_t size)
+{
+	struct world *world = ((struct node *)arg)->world;
+
+	cr_assert(!client && size <= KV_MAX_MESSAGE);
+	free(world->begun);
+	world->begun = calloc(1, size);
+	world->begun_to = to;
+	return world->begun;
+}
+
+static void send(void *arg, struct kv_message *message)
+{
+	struct world *world = ((struct node *)arg)->world;
+	struct packet *packet = calloc(1, sizeof(*packet));
+
+	cr_assert(kv_message_valid(message, message->size));
+	world->begun = NULL;
+	packet->at = world->now + DELAY;
+	packet->to = world->begun_to;
+	packet->message = message;
+	*world->last = packet;
+	world->last = &packet->next;
+}
+
+static void applied(void *arg, uint64_t slot, const struct kv_command *command,
+    const struct kv_result *result)
+{
+	struct node *node = arg;
+
+	if (command->op == KV_REGISTER)
+		node->world->session = result->session;
+	if (node->np)
+		nopaxos_applied(node->np, slot, result);
+}
+
+static void changed(void *arg)
+{
+	(void)arg;
+}
+
+static const struct paxos_ops ops = {
+	.begin = begin, .send = send, .applied = applied, .changed = changed
+};
+
+/* To the client, which has it at once. */
+static void reply(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
+    const struct kv_command *command, const struct kv_result *result)
+{
+	struct node *node = arg;
+	struct request *request = &node->world->requests[command->number];
+	struct kv_message message = { .ballot = ballot,
+		.slot = slot,
+		.from = (uint8_t)node->number,
+		.type = KV_REPLY,
+		.count = (uint16_t)members,
+		.status = result ? result->status : KV_VOTED };
+
+	request->results += result != NULL;
+	request->votes += result == NULL;
+	switch (kv_quorum_add(&request->quorum, &message)) {
+	case KV_QUORUM_RESULT:
+		request->status = message.status;
+		break;
+	case KV_QUORUM_BOTH:
+		request->status = message.status;
+		request->done = true;
+		break;
+	case KV_QUORUM_DONE:
+		request->done = true;
+		break;
+	default:
+		break;
+	}
+	if (request->done && !request->slot)
+		request->slot = slot;
+}
+
+static void publish(struct world *world, const struct kv_command *command)
+{
+	if (!world->flow)
+		return;
+	cr_assert_lt(world->segments, 2 * REQUESTS);
+	memcpy(&world->flown[world->segments++], command,
+	    kv_command_size(command));
+}
+
+static void push(void *arg, const struct kv_command *command)
+{
+	publish(((struct node *)arg)->world, command);
+}
+
+static const struct nopaxos_ops fast_ops = { reply, push };
+
+static struct world *open_world(unsigned bugs)
+{
+	struct world *world = calloc(1, sizeof(*world));
+	struct kv_config config = { .members = { { 100 }, { 101 }, { 102 } } };
+	struct nopaxos_setup setup = { .probe_ns = MS,
+		.silence_ns = 5 * MS,
+		.reopen_ns = 10 * MS,
+		.window = 256,
+		.bugs = bugs };
+	unsigned i;
+
+	world->flown = calloc(2 * REQUESTS, sizeof(*world->flown));
+	world->last = &world->first;
+	for (i = 0; i < N; i++) {
+		struct node *node = &world->nodes[i];
+		struct paxos_setup core = { .cluster = 7,
+			.incarnation = 100 + i,
+			.self = i,
+			.n_replicas = N,
+			.seed = i,
+			.heartbeat_ns = MS,
+			.election_ns = 10 * MS,
+			.log_bytes = 1 << 20,
+			.window = 256 };
+
+		node->world = world;
+		node->number = i;
+		node->paxos = paxos_new(
+		    &core, &ops, node, kv_store_new(&config));
+		node->np = nopaxos_new(&setup, &fast_ops, node, node->paxos);
+		cr_assert(node->np);
+	}
+	return world;
+}
+
+static void stop(struct node *node)
+{
+	nopaxos_free(node->np);
+	paxos_free(node->paxos);
+	node->np = NULL;
+	node->paxos = NULL;
+}
+
+static void close_world(struct world *world)
+{
+	unsigned i;
+
+	while (world->first) {
+		struct packet *packet = world->first;
+
+		world->first = packet->next;
+		free(packet->message);
+		free(packet);
+	}
+	for (i = 0; i < N; i++)
+		stop(&world->nodes[i]);
+	free(world->begun);
+	free(world->flown);
+	free(world);
+}
+
+/* A new flow to all that are there. */
+static void open_flow(struct world *world)
+{
+	unsigned i;
+
+	world->flow++;
+	world->segments = 0;
+	world->still = false;
+	for (i = 0; i < N; i++) {
+		struct node *node = &world->nodes[i];
+
+		node->flow = world->flow;
+		node->taken = 0;
+		if (node->np)
+			nopaxos_flow(node->np, node->flow, 0);
+	}
+}
+
+static void deliver_segments(struct world *world, struct node *node)
+{
+	while (node->taken < world->segments && !world->still) {
+		uint64_t n = node->taken++;
+		const struct kv_command *command = &world->flown[n].command;
+
+		if (node->misses) {
+			node->misses--;
+			nopaxos_gap(node->np, world->now, node->flow, n, 1);
+		} else {
+			nopaxos_deliver(node->np, world->now, node->flow, n,
+			    command, kv_command_size(command));
+		}
+	}
+}
+
+static void deliver(struct world *world)
+{
+	while (world->first && world->first->at <= world->now) {
+		struct packet *packet = world->first;
+		struct nopaxos *to = world->nodes[packet->to].np;
+
+		world->first = packet->next;
+		if (!world->first)
+			world->last = &world->first;
+		if (to && !world->deaf[packet->message->from][packet->to])
+			nopaxos_receive(to, world->now, packet->message);
+		free(packet->message);
+		free(packet);
+	}
+}
+
+static void step(struct world *world)
+{
+	unsigned i;
+
+	deliver(world);
+	for (i = 0; i < N; i++) {
+		struct node *node = &world->nodes[i];
+
+		if (!node->np)
+			continue;
+		deliver_segments(world, node);
+		nopaxos_tick(node->np, world->now);
+		nopaxos_flush(node->np, world->now);
+	}
+	world->now += DELAY;
+}
+
+static void run(struct world *world, uint64_t ms)
+{
+	uint64_t end = world->now + ms * MS;
+
+	while (world->now < end)
+		step(world);
+}
+
+static struct node *leader(struct world *world)
+{
+	struct node *found = NULL;
+	unsigned i;
+
+	for (i = 0; i < N; i++) {
+		struct node *node = &world->nodes[i];
+
+		if (!node->paxos || paxos_role(node->paxos) != PAXOS_LEADER)
+			continue;
+		if (!found ||
+		    paxos_ballot(node->paxos) > paxos_ballot(found->paxos))
+			found = node;
+	}
+	return found;
+}
+
+static struct node *elect(struct world *world)
+{
+	int i;
+
+	for (i = 0; i < 200 && !leader(world); i++)
+		run(world, 1);
+	cr_assert(leader(world), "no leader within 200 ms");
+	return leader(world);
+}
+
+static struct node *follower(struct world *world)
+{
+	return &world->nodes[(leader(world)->number + 1) % N];
+}
+
+static struct nopaxos_stats stats_of(const struct node *node)
+{
+	struct nopaxos_stats stats;
+
+	nopaxos_query(node->np, &stats);
+	return stats;
+}
+
+static void open_session(struct world *world)
+{
+	union command_room room;
+	struct kv_command *command = make_command(
+	    &room, KV_REGISTER, NULL, NULL, NULL);
+	struct node *node = elect(world);
+	uint8_t refused;
+
+	command->number = 77;
+	command->argument = 1;
+	cr_assert(paxos_propose(node->paxos, world->now, (const char *)command,
+	    kv_command_size(command), &refused));
+	run(world, 5);
+	cr_assert_neq(world->session, 0);
+}
+
+/* A fast path, on a new flow; and before it, a session. */
+static void open_path(struct world *world)
+{
+	int i;
+
+	if (!world->session)
+		open_session(world);
+	open_flow(world);
+	for (i = 0; i < 100 && !nopaxos_is_open(leader(world)->np); i++)
+		run(world, 1);
+	cr_assert(nopaxos_is_open(leader(world)->np));
+	run(world, 5);
+}
+
+static uint64_t request(struct world *world, enum kv_op op, const char *key,
+    const char *value, const char *expected)
+{
+	union command_room room;
+	struct kv_command *command = make_command(
+	    &room, op, key, value, expected);
+
+	command->session = world->session;
+	command->number = ++world->number;
+	cr_assert_lt(world->number, REQUESTS);
+	publish(world, command);
+	return world->number;
+}
+
+static void again(struct world *world, uint64_t number)
+{
+	union command_room room;
+	struct kv_command *command = make_command(
+	    &room, KV_PUT, "key", "value", NULL);
+
+	command->session = world->session;
+	command->number = number;
+	publish(world, command);
+}
+
+static void expect_equal(struct world *world)
+{
+	uint64_t digest = kv_store_digest(paxos_store(leader(world)->paxos));
+	unsigned i;
+
+	for (i = 0; i < N; i++)
+		if (world->nodes[i].paxos) {
+			cr_assert_eq(
+			    kv_store_digest(paxos_store(world->nodes[i].paxos)),
+			    digest);
+			cr_assert_eq(stats_of(&world->nodes[i]).wrong, 0);
+		}
+}
+
+/* Without probes in between, so that all have applied the same. */
+static void settle(struct world *world)
+{
+	world->still = true;
+	run(world, 4);
+	world->still = false;
+	expect_equal(world);
+}
+
+Test(nopaxos, a_request_is_answered_before_it_is_chosen)
+{
+	struct world *world = open_world(0);
+	uint64_t commit, number;
+
+	open_path(world);
+	commit = paxos_commit(leader(world)->paxos);
+	number = request(world, KV_PUT, "key", "value", NULL);
+	step(world);
+	cr_assert(world->requests[number].done);
+	cr_assert_eq(world->requests[number].votes, N - 1);
+	cr_assert_gt(world->requests[number].slot, commit);
+	cr_assert_eq(paxos_commit(leader(world)->paxos), commit);
+	run(world, 3);
+	cr_assert_geq(
+	    paxos_commit(follower(world)->paxos), world->requests[number].slot);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, results_are_those_of_the_store)
+{
+	struct world *world = open_world(0);
+	static const char *const texts[] = { "a", "b", "c" };
+	static const enum kv_op some[] = { KV_GET, KV_PUT, KV_DELETE, KV_CAS };
+	unsigned i;
+
+	open_path(world);
+	srand(1);
+	for (i = 0; i < 3000; i++) {
+		enum kv_op op = some[rand() % 4];
+		bool writes = op == KV_PUT || op == KV_CAS;
+
+		if (rand() % 10 == 0 && world->number > 2)
+			world->number -= (uint64_t)(rand() % 2) + 1;
+		request(world, op, texts[rand() % 3],
+		    writes ? texts[rand() % 3] : NULL,
+		    op == KV_CAS ? texts[rand() % 3] : NULL);
+		if (rand() % 8 == 0)
+			step(world);
+		if (rand() % 300 == 0)
+			run(world, 2);
+	}
+	settle(world);
+	cr_assert_gt(stats_of(leader(world)).executed, 2000);
+	close_world(world);
+}
+
+Test(nopaxos, what_the_leader_misses_becomes_a_no_op)
+{
+	struct world *world = open_world(0);
+	uint64_t lost, next;
+
+	open_path(world);
+	leader(world)->misses = 1;
+	lost = request(world, KV_PUT, "key", "value", NULL);
+	next = request(world, KV_PUT, "key", "other", NULL);
+	step(world);
+	/* It waits for a majority that has the no-op. */
+	cr_assert_eq(world->requests[next].results, 0);
+	run(world, 1);
+	cr_assert(world->requests[next].done);
+	cr_assert(!world->requests[lost].done);
+	cr_assert_eq(stats_of(leader(world)).gaps_decided, 1);
+	cr_assert_eq(stats_of(follower(world)).gaps_over, 1);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, nothing_is_executed_past_a_gap_that_no_majority_knows)
+{
+	struct world *world = open_world(0);
+	uint64_t next;
+	unsigned i, number;
+
+	open_path(world);
+	number = leader(world)->number;
+	for (i = 0; i < N; i++)
+		world->deaf[number][i] = true;
+	leader(world)->misses = 1;
+	request(world, KV_PUT, "key", "value", NULL);
+	next = request(world, KV_PUT, "key", "other", NULL);
+	run(world, 3);
+	cr_assert_eq(world->requests[next].votes, N - 1);
+	cr_assert_eq(world->requests[next].results, 0);
+	cr_assert(!world->requests[next].done);
+	memset(world->deaf, 0, sizeof(world->deaf));
+	run(world, 4);
+	cr_assert(world->requests[next].done);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_follower_asks_for_what_it_misses)
+{
+	struct world *world = open_world(0);
+	uint64_t lost, next;
+
+	open_path(world);
+	follower(world)->misses = 1;
+	lost = request(world, KV_PUT, "key", "value", NULL);
+	next = request(world, KV_PUT, "key", "other", NULL);
+	step(world);
+	cr_assert(world->requests[next].done);
+	cr_assert_eq(world->requests[lost].votes, N - 2);
+	run(world, 1);
+	cr_assert_eq(world->requests[lost].votes, N - 1);
+	cr_assert_eq(world->requests[next].votes, N - 1);
+	cr_assert_geq(stats_of(follower(world)).gaps_asked, 1);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_follower_that_misses_the_end_learns_it_from_heartbeats)
+{
+	struct world *world = open_world(0);
+	uint64_t number;
+
+	open_path(world);
+	number = request(world, KV_PUT, "key", "value", NULL);
+	follower(world)->taken++;
+	step(world);
+	world->still = true;
+	run(world, 4);
+	cr_assert_eq(world->requests[number].votes, N - 1);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_new_leader_keeps_what_clients_were_told)
+{
+	struct world *world = open_world(0);
+	uint64_t first, slot;
+	kv_ballot ballot;
+	unsigned i;
+
+	open_path(world);
+	first = request(world, KV_PUT, "key", "value", NULL);
+	for (i = 0; i < 50; i++)
+		request(world, KV_PUT, "key", "other", NULL);
+	step(world);
+	for (i = 0; i <= 50; i++)
+		cr_assert(world->requests[first + i].done);
+	slot = world->requests[first + 50].slot;
+	ballot = paxos_ballot(leader(world)->paxos);
+	cr_assert_lt(paxos_commit(leader(world)->paxos), slot);
+	stop(leader(world));
+	elect(world);
+	run(world, 30);
+	cr_assert_gt(paxos_ballot(leader(world)->paxos), ballot);
+	cr_assert_geq(paxos_commit(leader(world)->paxos), slot);
+	settle(world);
+	/* Known to the store: it is not applied again. */
+	again(world, first + 50);
+	run(world, 20);
+	close_world(world);
+}
+
+Test(nopaxos, a_flow_that_stands_still_is_given_up)
+{
+	struct world *world = open_world(0);
+	uint64_t slot, number;
+	union command_room room;
+	struct kv_command *command = make_command(
+	    &room, KV_PUT, "key", "value", NULL);
+	uint8_t refused;
+
+	open_path(world);
+	world->still = true;
+	run(world, 8);
+	cr_assert(!nopaxos_is_open(leader(world)->np));
+	cr_assert_eq(stats_of(leader(world)).ended, 1);
+	slot = paxos_commit(leader(world)->paxos);
+	command->session = world->session;
+	command->number = ++world->number;
+	cr_assert(paxos_propose(leader(world)->paxos, world->now,
+	    (const char *)command, kv_command_size(command), &refused));
+	run(world, 20);
+	cr_assert_gt(paxos_commit(leader(world)->paxos), slot);
+	/* Not again, but a new one. */
+	cr_assert(!nopaxos_is_open(leader(world)->np));
+	open_path(world);
+	number = request(world, KV_PUT, "key", "value", NULL);
+	step(world);
+	cr_assert(world->requests[number].done);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_late_segment_changes_nothing)
+{
+	struct world *world = open_world(0);
+	struct node *node;
+	const struct kv_command *command;
+	uint64_t n;
+
+	open_path(world);
+	node = leader(world);
+	n = world->segments;
+	node->misses = 1;
+	request(world, KV_PUT, "key", "value", NULL);
+	run(world, 1);
+	command = &world->flown[n].command;
+	nopaxos_deliver(node->np, world->now, node->flow, n, command,
+	    kv_command_size(command));
+	cr_assert_eq(world->requests[world->number].results, 0);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, what_was_pushed_before_the_fast_path_is_not_taken)
+{
+	struct world *world = open_world(0);
+	uint64_t number;
+
+	open_session(world);
+	open_flow(world);
+	number = request(world, KV_PUT, "key", "value", NULL);
+	step(world);
+	run(world, 20);
+	cr_assert(nopaxos_is_open(leader(world)->np));
+	cr_assert_eq(world->requests[number].votes, 0);
+	cr_assert_eq(world->requests[number].results, 0);
+	request(world, KV_PUT, "key", "value", NULL);
+	step(world);
+	cr_assert(world->requests[number + 1].done);
+	settle(world);
+	close_world(world);
+}
+
+static struct kv_message reply_of(
+    unsigned from, uint64_t ballot, uint64_t slot, unsigned members)
+{
+	return (struct kv_message){ .from = (uint8_t)from,
+		.ballot = ballot,
+		.slot = slot,
+		.count = (uint16_t)members,
+		.status = KV_VOTED };
+}
+
+Test(nopaxos, a_quorum_is_a_majority_with_the_leader_in_one_slot)
+{
+	struct kv_quorum quorum = { .ballot = 0 };
+	struct kv_message m;
+	unsigned i;
+
+	for (i = 1; i < 5; i++) {
+		m = reply_of(i, 9, 20, 5);
+		cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
+	}
+	/* Of another slot, or an older ballot. */
+	m = reply_of(0, 9, 19, 5);
+	m.status = KV_OK;
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
+	m = reply_of(0, 8, 20, 5);
+	m.status = KV_OK;
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
+	m = reply_of(0, 9, 20, 5);
+	m.status = KV_OK;
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_BOTH);
+	/* Of a newer slot: from the beginning. */
+	m = reply_of(0, 9, 21, 5);
+	m.status = KV_OK;
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_RESULT);
+	m = reply_of(1, 9, 21, 5);
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
+	m.from = 2;
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_DONE);
+	/* What is chosen needs no quorum. */
+	memset(&quorum, 0, sizeof(quorum));
+	m = reply_of(3, 1, 1, 0);
+	m.status = KV_NOT_FOUND;
+	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_BOTH);
+}
