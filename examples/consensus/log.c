@@ -154,14 +154,15 @@ struct kv_entry *kv_log_put(struct kv_log *log, uint64_t applied, uint64_t slot,
 	return at;
 }
 
-size_t kv_log_behind(const struct kv_log *log, uint64_t slot)
+bool kv_log_takes(const struct kv_log *log, uint64_t applied)
 {
 	size_t at;
 
-	if (!kv_log_has(log, slot + 1))
-		return 0;
-	at = (size_t)log->index[(slot + 1) & log->mask] * 8;
-	return log->head > at ? log->head - at : log->size - at + log->head;
+	if (!kv_log_has(log, applied + 1))
+		return true;
+	at = (size_t)log->index[(applied + 1) & log->mask] * 8;
+	at = log->head > at ? log->head - at : log->size - at + log->head;
+	return at <= log->size / 2;
 }
 
 void kv_log_measure(const struct kv_log *log, uint64_t from, uint64_t to,

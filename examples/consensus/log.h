@@ -46,8 +46,11 @@ void kv_log_drop(struct kv_log *log, uint64_t slot);
 struct kv_entry *kv_log_put(struct kv_log *log, uint64_t applied, uint64_t slot,
     const struct kv_command *command, size_t size);
 
-/* How many bytes the slots behind a slot take, about. */
-size_t kv_log_behind(const struct kv_log *log, uint64_t slot);
+/*
+ * Whether there is room for new slots: what is not applied takes up to half of
+ * the log. The rest is for entries that are replaced, and for slow replicas.
+ */
+bool kv_log_takes(const struct kv_log *log, uint64_t applied);
 
 /* What can be sent in room bytes from a slot on, up to a slot: at least one. */
 void kv_log_measure(const struct kv_log *log, uint64_t from, uint64_t to,

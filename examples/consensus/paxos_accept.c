@@ -57,41 +57,50 @@ void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m)
 		kv_promise(p, m->ballot);
 		p->ops->changed(p->arg);
 	}
+	p->election_at = now + p->timeout;
 	p->promise_to = m->from;
 	p->promise_for = m->incarnation;
 	p->promise_part = m->slot;
 	kv_send_promise(p);
 }
 
-/* Answer the last PREPARE, once the promise is safe: the candidate repeats. */
-void kv_send_promise(struct paxos *p)
+/* One part of a promise, and the slot that the next one begins with. */
+static bool send_part(struct paxos *p, uint64_t *slot, unsigned left)
 {
 	struct kv_run run = { .count = 0 };
 	struct kv_message *m;
-	bool trimmed;
 
-	if (p->promise_to < 0 || !promise_safe(p))
-		return;
-	trimmed = p->promise_part < p->log.first;
-	if (trimmed && bug(p, TRIMMED_PROMISE)) {
-		p->promise_part = p->log.first;
-		trimmed = false;
-	}
-	if (!trimmed && p->promise_part <= p->log.last)
-		kv_log_measure(
-		    &p->log, p->promise_part, p->log.last, kv_room(p), &run);
+	if (kv_log_has(&p->log, *slot))
+		kv_log_measure(&p->log, *slot, p->log.last, kv_room(p), &run);
 	m = kv_begin(p, (unsigned)p->promise_to, KV_PROMISE, run.bytes);
-	p->promise_to = -1;
 	if (!m)
-		return;
-	m->slot = p->promise_part;
+		return false;
+	m->slot = *slot;
 	m->argument = p->log.last;
 	m->number = p->log.first;
 	m->session = p->promise_for;
 	m->count = (uint16_t)run.count;
+	m->status = (uint8_t)left;
 	if (run.count)
 		kv_log_copy(&p->log, &run, m->body);
 	kv_send(p, m);
+	*slot += run.count;
+	return run.count != 0 && *slot <= p->log.last;
+}
+
+/* Answer the last PREPARE, once the promise is safe: the candidate repeats. */
+void kv_send_promise(struct paxos *p)
+{
+	uint64_t slot = p->promise_part;
+	unsigned left = BURST;
+
+	if (p->promise_to < 0 || !promise_safe(p))
+		return;
+	if (slot < p->log.first && bug(p, TRIMMED_PROMISE))
+		slot = p->log.first;
+	while (left && send_part(p, &slot, left - 1))
+		left--;
+	p->promise_to = -1;
 }
 
 /* Accept a command in the ballot accepted: the next slot's, or one's before. */
@@ -205,7 +214,8 @@ void kv_on_accept(struct paxos *p, uint64_t now, const struct kv_message *m)
 			p->gap = true;
 			break;
 		}
-		if (kv_log_behind(&p->log, p->commit) > p->log.size / 2)
+		if (entry->slot > p->log.last &&
+		    !kv_log_takes(&p->log, p->commit))
 			break;
 		if (!kv_accept(p, entry->slot, &entry->command, entry->size,
 			entry->ballot == m->ballot ? entry->decided : 0))

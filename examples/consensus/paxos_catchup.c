@@ -126,7 +126,7 @@ static void answer(struct paxos *p, unsigned to, uint8_t status)
 void kv_on_fetch(struct paxos *p, const struct kv_message *m)
 {
 	uint64_t slot = 0, total = 0, offset, least = m->slot;
-	unsigned left = FETCH_PARTS;
+	unsigned left = BURST;
 	size_t room = kv_room(p);
 
 	if (!p->ops->snapshot_read || !kv_config_members(&p->config))
@@ -232,7 +232,7 @@ void kv_on_snapshot(struct paxos *p, uint64_t now, const struct kv_message *m)
 		fetch(p);
 }
 
-/* An incarnation that is no member asks to become one. */
+/* An incarnation that is no member wants to be one, or does not know it. */
 void kv_on_join(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
 	struct peer *peer = &p->peers[m->from];

@@ -58,14 +58,14 @@ static unsigned count(const struct paxos *p, bool prevotes)
 	return n;
 }
 
+/* All are asked: a leader that is no member for this replica replies, too. */
 static void ask_prevotes(struct paxos *p)
 {
 	struct kv_message *m;
 	unsigned i;
 
 	for (i = 0; i < p->setup.n_replicas; i++) {
-		if (i == p->setup.self || p->peers[i].granted ||
-		    p->config.members[i].incarnation <= KV_VACANT)
+		if (i == p->setup.self || p->peers[i].granted)
 			continue;
 		m = kv_begin(p, i, KV_PREVOTE, 0);
 		if (!m)
@@ -100,13 +100,19 @@ void kv_on_prevote(struct paxos *p, uint64_t now, const struct kv_message *m)
 	bool led = p->role == PAXOS_LEADER ||
 	    (p->leader >= 0 && now - p->leader_heard < p->setup.election_ns);
 
+	/* One that is far behind would be long about it. */
+	bool behind = !bug(p, TRIMMED_PROMISE) &&
+	    (m->slot < p->log.first ||
+		m->slot + p->setup.window < p->commit);
+
+	/* One that was removed does not know it yet: the leader tells it. */
+	kv_on_join(p, now, m);
 	if (!reply)
 		return;
 	reply->ballot = m->ballot;
 	reply->slot = p->log.first;
 	reply->argument = p->promised;
-	reply->status = led || m->ballot <= p->promised ||
-	    m->slot < p->log.first;
+	reply->status = led || behind || m->ballot <= p->promised;
 	kv_send(p, reply);
 }
 
@@ -244,8 +250,11 @@ void kv_on_promise(struct paxos *p, uint64_t now, const struct kv_message *m)
 		kv_step_down(p, now);
 		return;
 	}
+	/* Parts that come are a reason for patience. */
+	p->election_at = now + p->timeout;
 	if (peer->part <= m->argument && !bug(p, SHORT_PROMISE)) {
-		ask_promise(p, m->from);
+		if (m->status == 0)
+			ask_promise(p, m->from);
 		return;
 	}
 	peer->promised = true;

@@ -23,7 +23,8 @@
  *slot     offset        total size   status JOIN           promised
  *
  * status: PREVOTE_REPLY 1 is no; ACCEPTED 1: entries before these are missing;
- * REFUSE 1: a leader of that ballot was heard lately; SNAPSHOT: see SNAPSHOT_*.
+ * REFUSE 1: a leader of that ballot was heard lately; SNAPSHOT: see SNAPSHOT_*;
+ * PROMISE: parts that follow.
  * PROMISE and ACCEPTED name in session whom they are for: the incarnation.
  */
 #ifndef KV_PAXOS_IMPL_H
@@ -38,10 +39,8 @@ enum {
 	SNAPSHOT_NONE
 };
 
-/* How many parts of a snapshot are asked for at once. */
-#define FETCH_PARTS 8
-/* How many messages a slow peer gets at once. */
-#define STREAM_BURST 8
+/* How many messages of entries, or parts, go to one replica at once. */
+#define BURST 8
 /* Reads that wait for a round. */
 #define MAX_READS 4096
 

@@ -84,7 +84,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 
 		peer->incarnation = p->config.members[i].incarnation;
 		peer->known = peer->promised;
-		if (!peer->known)
+		if (!peer->known && !bug(p, OLD_VOTE))
 			peer->voted = 0;
 		peer->got = peer->got_before = peer->sent = peer->voted;
 		peer->rewound = peer->round = 0;
@@ -104,7 +104,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 static void stream(struct paxos *p, unsigned to)
 {
 	struct peer *peer = &p->peers[to];
-	unsigned burst = STREAM_BURST;
+	unsigned burst = BURST;
 	struct kv_message *m;
 	struct kv_run run;
 	uint64_t end;
@@ -281,7 +281,7 @@ static uint8_t may_propose(const struct paxos *p, uint64_t now)
 		return kv_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
 	if (p->barrier || p->fast.closed || p->upto != p->log.last ||
 	    p->upto - p->commit >= p->setup.window ||
-	    kv_log_behind(&p->log, p->commit) > p->log.size / 2)
+	    !kv_log_takes(&p->log, p->commit))
 		return KV_BUSY;
 	return KV_OK;
 }
