@@ -42,7 +42,7 @@ void paxos_snapshot(struct paxos *p, uint64_t now, uint64_t slot, int err)
 {
 	(void)now;
 	p->saving = false;
-	if (err == 0 && slot >= p->hold)
+	if (err == 0 && slot + 1 >= p->hold)
 		p->hold = 0;
 }
 
@@ -190,7 +190,7 @@ static void load(struct paxos *p, uint64_t now)
 	kv_log_drop(&p->log, slot);
 	p->stats.snapshots_loaded++;
 	if (p->ops->append) {
-		p->hold = slot;
+		p->hold = slot + 1;
 		kv_save(p);
 	}
 	kv_learn_config(p, now);

@@ -117,7 +117,7 @@ struct paxos {
 	int promise_to;        /* waits for the disk, or -1 */
 	uint64_t promise_for;  /* the candidate's incarnation */
 	uint64_t promise_part; /* the slot that it asks from */
-	uint64_t hold;      /* no votes until a snapshot of this slot is safe */
+	uint64_t hold;      /* a snapshot of the slot before is not yet safe */
 	bool ack, gap;      /* an ACCEPTED is due; entries are missing */
 	uint64_t ack_round; /* the leader's round of reads */
 
