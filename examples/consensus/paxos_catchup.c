@@ -175,7 +175,8 @@ static void load(struct paxos *p, uint64_t now)
 	if (err != 0)
 		return;
 	slot = kv_store_slot(store);
-	if (slot <= p->commit && kv_config_members(&p->config)) {
+	if ((slot <= p->commit && kv_config_members(&p->config)) ||
+	    !kv_config_members(kv_store_config(store))) {
 		kv_store_free(store);
 		return;
 	}
