@@ -93,7 +93,7 @@ static bool accept_next(struct nopaxos *np, const struct kv_command *command,
 	uint64_t slot = p->upto + 1;
 
 	if (p->hold || slot - p->commit > np->setup.window ||
-	    kv_log_behind(&p->log, p->commit) > p->log.size / 2 ||
+	    (slot > p->log.last && !kv_log_takes(&p->log, p->commit)) ||
 	    !kv_accept(p, slot, command, size, decided))
 		return false;
 	p->upto = slot;
