@@ -133,6 +133,12 @@ void paxos_tick(struct paxos *paxos, uint64_t now);
 uint64_t paxos_due(const struct paxos *paxos);
 
 /*
+ * The process of a replica has ended, as the program was told: if it led, an
+ * election comes soon. Only a hint: safety does not depend on it being true.
+ */
+void paxos_suspect(struct paxos *paxos, uint64_t now, unsigned replica);
+
+/*
  * Propose commands. Returns how many bytes were taken of the size bytes of
  * commands, one behind the other (each kv_command_size()): fewer if the window
  * is full. -ENOTCONN-like refusals by enum kv_status in *refused:

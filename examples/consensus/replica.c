@@ -71,6 +71,9 @@ static void on_line(void *arg, struct link *link, bool up)
 			bootstrap_hello(replica, line->number);
 		break;
 	case LINE_PEER_IN:
+		if (!up && replica->paxos)
+			paxos_suspect(
+			    replica->paxos, replica->now, line->number);
 		break;
 	case LINE_CLIENT_IN:
 	case LINE_CLIENT_OUT:
