@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * faults [--runs N] [--seed N] [--only FAULT] [--bin DIR] [--verbose]: runs of
+ * the replicated store as processes under load, each with a fault. A run is
+ * good if service came back, each command's answer fits a history that is
+ * linearizable, and all replicas hold the same in the end. Says after how long
+ * service came back: the first answer to a command that was asked for after the
+ * fault.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "faults.h"
+
+#define MS UINT64_C(1000000)
+#define SERVICE_MS 15000 /* patience until there is service */
+#define END_MS 30000     /* until all have ended, or agree */
+
+static const char *const names[] = { "kill-leader", "kill-follower",
+	"stop-leader", "stop-follower", "kill-all", "kill-registry",
+	"kill-client", "stop-client", "kill-two-leaders" };
+
+struct result {
+	double service_ms;
+	unsigned n_before, n_after;
+	size_t n_unknown;
+	bool killed_leader;
+};
+
+struct run {
+	const struct setting *setting;
+	struct plan plan;
+	struct cluster cluster;
+	struct board *board;
+	pid_t clients[FAULTS_CLIENTS];
+	uint64_t fault_at;
+	int victim, second;
+	struct result result;
+};
+
+static void pause_ms(unsigned ms)
+{
+	struct timespec pause = {
+		.tv_sec = ms / 1000,
+		.tv_nsec = (long)(ms % 1000) * 1000000,
+	};
+
+	while (nanosleep(&pause, &pause) < 0 && errno == EINTR)
+		;
+}
+
+static bool bad(const struct run *run, const char *what)
+{
+	fprintf(stderr, "seed %" PRIu64 ", %s: %s\n", run->plan.seed,
+	    names[run->plan.fault], what);
+	return false;
+}
+
+static void make_plan(struct plan *plan, uint64_t seed, int only)
+{
+	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+
+	x ^= x >> 29;
+	x *= UINT64_C(0xbf58476d1ce4e5b9);
+	x ^= x >> 32;
+	plan->seed = seed;
+	plan->fault = (enum fault)(only >= 0 ? only : (int)(seed % N_FAULTS));
+	plan->n_replicas = x & 1 ? 5 : 3;
+	plan->log = x & 2 || plan->fault == KILL_ALL;
+	plan->forget = x & 4 && plan->fault != KILL_ALL;
+	plan->index_reads = x & 8;
+	plan->delay_ms = (unsigned)(x >> 8 & 127);
+	plan->stop_ms = 100 + (unsigned)(x >> 16 & 511);
+	/* Two who forget are a majority of three, and the data is lost. */
+	if (plan->fault == KILL_TWO_LEADERS && plan->n_replicas == 3)
+		plan->n_replicas = 5;
+}
+
+static unsigned n_ok(const struct run *run)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < FAULTS_CLIENTS; i++)
+		n += atomic_load(&run->board->clients[i].n_ok);
+	return n;
+}
+
+static bool wait_for_ok(const struct run *run, unsigned n)
+{
+	uint64_t until = faults_now() + SERVICE_MS * MS;
+
+	while (n_ok(run) < n) {
+		if (faults_now() > until)
+			return false;
+		pause_ms(1);
+	}
+	return true;
+}
+
+/* Until a command that was begun after the fault has succeeded. */
+static bool wait_for_service(struct run *run)
+{
+	const struct timespec pause = { .tv_nsec = 200000 };
+	uint64_t until = faults_now() + SERVICE_MS * MS;
+	unsigned i;
+
+	while (faults_now() < until) {
+		for (i = 0; i < FAULTS_CLIENTS; i++)
+			if (atomic_load(&run->board->clients[i].last_invoked) >
+			    run->fault_at)
+				return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+/* From the fault until the first such answer, as the clients have noted it. */
+static double service_ms(const struct run *run)
+{
+	uint64_t first = UINT64_MAX;
+	unsigned i, at;
+
+	for (i = 0; i < FAULTS_CLIENTS; i++) {
+		const struct client_notes *notes = &run->board->clients[i];
+
+		for (at = 0; at < atomic_load(&notes->n); at++) {
+			const struct note *note = &notes->notes[at];
+
+			if (atomic_load(&note->done) &&
+			    note->op.invoked > run->fault_at &&
+			    note->op.returned < first)
+				first = note->op.returned;
+		}
+	}
+	return (double)(first - run->fault_at) / 1e6;
+}
+
+static bool find_leader(struct run *run)
+{
+	uint64_t until = faults_now() + SERVICE_MS * MS;
+	int leader;
+
+	do {
+		leader = atomic_load(&run->board->leader);
+		if (leader >= 0 && run->cluster.replicas[leader] > 0) {
+			run->victim = leader;
+			return true;
+		}
+		pause_ms(1);
+	} while (faults_now() < until);
+	return false;
+}
+
+static void kill_replica(struct run *run, int number)
+{
+	run->fault_at = faults_now();
+	process_end(&run->cluster.replicas[number]);
+	if (run->plan.forget)
+		replica_forget(&run->cluster, (unsigned)number);
+}
+
+static void do_fault(struct run *run)
+{
+	unsigned i, n = run->plan.n_replicas;
+	int leader = run->victim;
+
+	run->fault_at = faults_now();
+	switch (run->plan.fault) {
+	case KILL_REGISTRY:
+		process_end(&run->cluster.registry);
+		/* fall through */
+	case KILL_LEADER:
+	case KILL_TWO_LEADERS:
+		kill_replica(run, leader);
+		run->result.killed_leader = true;
+		break;
+	case KILL_FOLLOWER:
+		run->victim = (int)(((unsigned)leader + 1) % n);
+		kill_replica(run, run->victim);
+		break;
+	case STOP_FOLLOWER:
+		run->victim = (int)(((unsigned)leader + 1) % n);
+		kill(run->cluster.replicas[run->victim], SIGSTOP);
+		break;
+	case STOP_LEADER:
+		kill(run->cluster.replicas[leader], SIGSTOP);
+		break;
+	case KILL_ALL:
+		for (i = 0; i < n; i++)
+			process_end(&run->cluster.replicas[i]);
+		for (i = 0; i < n; i++)
+			replica_start(&run->cluster, i, false);
+		break;
+	case KILL_CLIENT:
+		process_end(&run->clients[1]);
+		break;
+	case STOP_CLIENT:
+		kill(run->clients[1], SIGSTOP);
+		break;
+	case N_FAULTS:
+	default:
+		break;
+	}
+}
+
+static bool repair(struct run *run)
+{
+	switch (run->plan.fault) {
+	case KILL_REGISTRY:
+		if (!registry_start(run->setting, &run->cluster.registry))
+			return bad(run, "the registry does not start again");
+		/* fall through */
+	case KILL_LEADER:
+	case KILL_FOLLOWER:
+		return replica_start(
+		    &run->cluster, (unsigned)run->victim, false);
+	case KILL_TWO_LEADERS:
+		run->second = run->victim;
+		if (!find_leader(run))
+			return bad(run, "no second leader");
+		kill_replica(run, run->victim);
+		if (!wait_for_service(run))
+			return bad(run, "no service after the second death");
+		return replica_start(
+			   &run->cluster, (unsigned)run->second, false) &&
+		    replica_start(&run->cluster, (unsigned)run->victim, false);
+	case STOP_LEADER:
+	case STOP_FOLLOWER:
+		pause_ms(run->plan.stop_ms);
+		kill(run->cluster.replicas[run->victim], SIGCONT);
+		return true;
+	case STOP_CLIENT:
+		pause_ms(run->plan.stop_ms);
+		kill(run->clients[1], SIGCONT);
+		return true;
+	case KILL_ALL:
+	case KILL_CLIENT:
+	case N_FAULTS:
+	default:
+		return true;
+	}
+}
+
+static bool end_client(struct run *run, unsigned number)
+{
+	uint64_t until = faults_now() + END_MS * MS;
+	pid_t *pid = &run->clients[number];
+	int status = 0;
+
+	while (*pid > 0) {
+		if (waitpid(*pid, &status, WNOHANG) == *pid)
+			*pid = 0;
+		else if (faults_now() > until)
+			return bad(run, "a client does not end");
+		else
+			pause_ms(1);
+	}
+	return status == 0 || bad(run, "a client has failed");
+}
+
+static bool begin(struct run *run)
+{
+	unsigned i;
+
+	for (i = 0; i < run->plan.n_replicas; i++)
+		if (!replica_start(&run->cluster, i, true))
+			return bad(run, "a replica does not start");
+	for (i = 0; i < FAULTS_CLIENTS; i++)
+		run->clients[i] = client_start(&run->cluster, run->board, i);
+	if (!wait_for_ok(run, 300))
+		return bad(run, "no service at the beginning");
+	pause_ms(run->plan.delay_ms);
+	return find_leader(run) || bad(run, "no leader");
+}
+
+static bool run_steps(struct run *run)
+{
+	unsigned i;
+
+	if (!begin(run))
+		return false;
+	run->result.n_before = n_ok(run);
+	do_fault(run);
+	if (!wait_for_service(run))
+		return bad(run, "service does not come back");
+	run->result.service_ms = service_ms(run);
+	if (!repair(run))
+		return false;
+	if (!wait_for_ok(run, n_ok(run) + 300))
+		return bad(run, "service ends after the fault");
+	atomic_store(&run->board->stop, true);
+	for (i = 0; i < FAULTS_CLIENTS; i++)
+		if (!end_client(run, i))
+			return false;
+	run->result.n_after = n_ok(run) - run->result.n_before;
+	return cluster_agrees(&run->cluster, END_MS) ||
+	    bad(run, "the replicas don't come to hold the same");
+}
+
+static bool run_one(struct run *run)
+{
+	unsigned i;
+	bool good;
+
+	run->board = mmap(NULL, sizeof(*run->board), PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (run->board == MAP_FAILED)
+		return bad(run, "no memory");
+	atomic_store(&run->board->leader, -1);
+	good = run_steps(run);
+	for (i = 0; i < FAULTS_CLIENTS; i++)
+		process_end(&run->clients[i]);
+	cluster_end(&run->cluster);
+	if (!history_check(run->board, &run->plan, &run->result.n_unknown))
+		good = false;
+	munmap(run->board, sizeof(*run->board));
+	return good;
+}
+
+/* Arguments. */
+
+struct arguments {
+	struct setting setting;
+	uint64_t seed;
+	unsigned runs;
+	int only;
+};
+
+static const struct argp_option table[] = {
+	{ "runs", 'r', "N", 0, "(default 9: each fault once)", 0 },
+	{ "seed", 's', "N", 0, "of the first run (default 0)", 0 },
+	{ "only", 'o', "FAULT", 0,
+	    "kill-leader, kill-follower, stop-leader, stop-follower, kill-all, "
+	    "kill-registry, kill-client, stop-client or kill-two-leaders",
+	    0 },
+	{ "bin", 'b', "DIR", 0, "of dfi-kv and dfi-registry", 0 },
+	{ "dir", 'd', "DIR", 0, "for logs (default /dev/shm)", 0 },
+	{ "election", 'e', "MS", 0, "of the replicas", 0 },
+	{ "verbose", 'v', NULL, 0, "show what the processes say", 0 },
+	{ 0 },
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+	int i;
+
+	switch (key) {
+	case 'r':
+		arguments->runs = (unsigned)strtoul(arg, NULL, 10);
+		return 0;
+	case 's':
+		arguments->seed = strtoull(arg, NULL, 10);
+		return 0;
+	case 'o':
+		for (i = 0; i < N_FAULTS; i++)
+			if (!strcmp(names[i], arg))
+				arguments->only = i;
+		if (arguments->only < 0)
+			argp_error(state, "there is no fault '%s'", arg);
+		return 0;
+	case 'b':
+		arguments->setting.bin = arg;
+		return 0;
+	case 'd':
+		arguments->setting.where = arg;
+		return 0;
+	case 'e':
+		arguments->setting.election_ms = (unsigned)strtoul(
+		    arg, NULL, 10);
+		return 0;
+	case 'v':
+		arguments->setting.verbose = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void summarise(double *times, size_t n, unsigned runs, unsigned wrong)
+{
+	if (n) {
+		qsort(times, n, sizeof(times[0]), by_value);
+		printf("service after kill -9 of the leader: median %.1f ms, "
+		       "worst %.1f ms of %zu\n",
+		    times[n / 2], times[n - 1], n);
+	}
+	printf("%u runs, %u bad\n", runs, wrong);
+}
+
+static void show(const struct run *run, bool good)
+{
+	printf("seed %" PRIu64 ": %u replicas%s%s%s, %s: %u before, %u after, "
+	       "%zu unknown, service after %.1f ms: %s\n",
+	    run->plan.seed, run->plan.n_replicas, run->plan.log ? ", log" : "",
+	    run->plan.forget ? ", forgets" : "",
+	    run->plan.index_reads ? ", index reads" : "",
+	    names[run->plan.fault], run->result.n_before, run->result.n_after,
+	    run->result.n_unknown, run->result.service_ms,
+	    good ? "good" : "BAD");
+	fflush(stdout);
+}
+
+static unsigned run_all(const struct arguments *arguments, pid_t *registry)
+{
+	double *times = calloc(arguments->runs, sizeof(times[0]));
+	unsigned i, wrong = 0;
+	size_t n_times = 0;
+	bool good;
+
+	for (i = 0; times && i < arguments->runs; i++) {
+		struct run run = { .setting = &arguments->setting };
+
+		make_plan(&run.plan, arguments->seed + i, arguments->only);
+		run.cluster.setting = run.setting;
+		run.cluster.plan = &run.plan;
+		run.cluster.registry = *registry;
+		snprintf(run.cluster.name, sizeof(run.cluster.name), "f%d-%u",
+		    (int)getpid(), i);
+		good = run_one(&run);
+		*registry = run.cluster.registry;
+		if (*registry <= 0)
+			registry_start(&arguments->setting, registry);
+		wrong += !good;
+		if (good && run.result.killed_leader)
+			times[n_times++] = run.result.service_ms;
+		show(&run, good);
+	}
+	if (times)
+		summarise(times, n_times, arguments->runs, wrong);
+	free(times);
+	return wrong;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = table,
+		.parser = parse_option,
+		.doc = "Run the replicated store as processes, with faults.",
+	};
+	struct arguments arguments = {
+		.runs = N_FAULTS,
+		.only = -1,
+		.setting = { .bin = "build/bin", .where = "/dev/shm" },
+	};
+	unsigned wrong;
+	pid_t registry;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	snprintf(arguments.setting.registry, sizeof(arguments.setting.registry),
+	    "unix:@dfi-kv-faults-%d", (int)getpid());
+	if (!registry_start(&arguments.setting, &registry)) {
+		fprintf(stderr, "faults: %s\n", strerror(errno));
+		return 2;
+	}
+	wrong = run_all(&arguments, &registry);
+	process_end(&registry);
+	return wrong != 0;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Replicas and a registry as processes, and whether replicas agree. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../examples/consensus/client.h"
+#include "faults.h"
+
+#define MAX_WORDS 24
+
+uint64_t faults_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static pid_t start(const struct setting *setting, char *const *words)
+{
+	char path[512];
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!setting->verbose) {
+		int fd = open("/dev/null", O_WRONLY);
+
+		dup2(fd, STDERR_FILENO);
+		dup2(fd, STDOUT_FILENO);
+	}
+	snprintf(path, sizeof(path), "%s/%s", setting->bin, words[0]);
+	execv(path, words);
+	_exit(127);
+}
+
+/* It prints its address when it answers. */
+bool registry_start(const struct setting *setting, pid_t *registry)
+{
+	char path[512], line[128];
+	int ends[2];
+	bool there;
+
+	if (pipe(ends) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/dfi-registry", setting->bin);
+	*registry = fork();
+	if (!*registry) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(ends[1], STDOUT_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		execl(path, path, "--print-address", "--listen",
+		    setting->registry, (char *)NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	there = *registry > 0 && read(ends[0], line, sizeof(line)) > 0;
+	close(ends[0]);
+	return there;
+}
+
+void process_end(pid_t *pid)
+{
+	if (*pid <= 0)
+		return;
+	kill(*pid, SIGKILL);
+	waitpid(*pid, NULL, 0);
+	*pid = 0;
+}
+
+static void log_folder(
+    const struct cluster *cluster, unsigned number, char *path, size_t size)
+{
+	snprintf(path, size, "%s/%s-%u", cluster->setting->where, cluster->name,
+	    number);
+}
+
+bool replica_start(struct cluster *cluster, unsigned number, bool first)
+{
+	const struct plan *plan = cluster->plan;
+	char texts[MAX_WORDS][320], *words[MAX_WORDS];
+	unsigned n = 0, i;
+
+#define WORD(...) snprintf(texts[n++], sizeof(texts[0]), __VA_ARGS__)
+	WORD("dfi-kv");
+	WORD("--id=%u", number);
+	WORD("--replicas=%u", plan->n_replicas);
+	WORD("--cluster=%s", cluster->name);
+	WORD("--registry=%s", cluster->setting->registry);
+	if (cluster->setting->election_ms)
+		WORD("--election=%u", cluster->setting->election_ms);
+	if (!cluster->setting->verbose)
+		WORD("--quiet");
+	if (first)
+		WORD("--bootstrap");
+	if (plan->log) {
+		strcpy(texts[n], "--log=");
+		log_folder(cluster, number, texts[n] + 6, sizeof(texts[0]) - 6);
+		n++;
+	}
+#undef WORD
+	for (i = 0; i < n; i++)
+		words[i] = texts[i];
+	words[n] = NULL;
+	cluster->replicas[number] = start(cluster->setting, words);
+	return cluster->replicas[number] > 0;
+}
+
+static int remove_one(
+    const char *path, const struct stat *status, int type, struct FTW *where)
+{
+	(void)status;
+	(void)type;
+	(void)where;
+	return remove(path);
+}
+
+void replica_forget(struct cluster *cluster, unsigned number)
+{
+	char path[320];
+
+	log_folder(cluster, number, path, sizeof(path));
+	nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+void cluster_end(struct cluster *cluster)
+{
+	unsigned i;
+
+	for (i = 0; i < cluster->plan->n_replicas; i++) {
+		if (cluster->replicas[i] > 0)
+			kill(cluster->replicas[i], SIGCONT);
+		process_end(&cluster->replicas[i]);
+		if (cluster->plan->log)
+			replica_forget(cluster, i);
+	}
+}
+
+static bool find_number(const char *text, const char *name, uint64_t *value)
+{
+	const char *at = strstr(text, name);
+
+	return at && sscanf(at + strlen(name), "%" SCNu64, value) == 1;
+}
+
+struct holds {
+	uint64_t applied, digest, keys;
+	bool member;
+};
+
+static bool ask(struct kv_client *client, unsigned number, struct holds *holds)
+{
+	char text[4096];
+
+	if (kv_client_status(client, number, 1000000000, text, sizeof(text)) <
+	    0)
+		return false;
+	holds->member = !strstr(text, "\nrole joining");
+	return find_number(text, "\napplied ", &holds->applied) &&
+	    find_number(text, "\ndigest ", &holds->digest) &&
+	    find_number(text, "\nkeys ", &holds->keys);
+}
+
+static bool all_same(struct kv_client *client, unsigned n, struct holds *holds)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (!ask(client, i, &holds[i]) || !holds[i].member)
+			return false;
+	for (i = 1; i < n; i++)
+		if (holds[i].applied != holds[0].applied ||
+		    holds[i].digest != holds[0].digest)
+			return false;
+	return true;
+}
+
+/* In a process of its own, as this one has no context of DFI. */
+static int agree(const struct cluster *cluster, unsigned timeout_ms)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	struct kv_client_options options = {
+		.registry = cluster->setting->registry,
+		.cluster = cluster->name,
+		.n_replicas = cluster->plan->n_replicas,
+		.open_timeout_ns = timeout_ms * UINT64_C(1000000),
+		.observe = true,
+	};
+	uint64_t until = faults_now() + timeout_ms * UINT64_C(1000000);
+	struct holds holds[FAULTS_MAX_REPLICAS] = { { .applied = 0 } };
+	struct kv_client *client;
+	unsigned i;
+
+	if (kv_client_open(&options, &client) < 0) {
+		fprintf(stderr, "%s\n", kv_client_error());
+		return 1;
+	}
+	while (faults_now() < until) {
+		if (all_same(client, cluster->plan->n_replicas, holds))
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	for (i = 0; i < cluster->plan->n_replicas; i++)
+		fprintf(stderr,
+		    "replica %u: %s, applied %" PRIu64 ", digest %" PRIx64
+		    ", keys %" PRIu64 "\n",
+		    i, holds[i].member ? "member" : "joining, or silent",
+		    holds[i].applied, holds[i].digest, holds[i].keys);
+	return 1;
+}
+
+bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(agree(cluster, timeout_ms));
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid &&
+	    WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
