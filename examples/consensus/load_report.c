@@ -85,28 +85,30 @@ static json_t *latency_json(const struct histogram *histogram)
 	return object;
 }
 
-static json_t *costs_json(
-    const struct load_counts *counts, const struct load_result *result)
+/* Costs of a request for each role, as means of its processes. */
+static json_t *costs_json(const struct load_counts *counts,
+    const struct load_result *result, bool instructions)
 {
+	json_t *object = json_object();
 	double n = (double)result->completed;
-	json_t *array = json_array(), *object;
-	uint32_t i;
+	struct load_count mean;
+	uint32_t i, processes;
+	bool known;
 
-	for (i = 0; counts && i < counts->n; i++) {
-		const struct load_count *count = &counts->counts[i];
-
-		object = json_pack("{s:s, s:i, s:o, s:o}", "role", count->role,
-		    "pid", (int)count->pid, "cpu_us_per_request",
-		    count->ended || n == 0
-			? json_null()
-			: json_real((double)count->cpu_ns / n / 1e3),
-		    "instructions_per_request",
-		    count->ended || n == 0 || !counts->has_instructions
-			? json_null()
-			: json_real((double)count->instructions / n));
-		json_array_append_new(array, object);
+	for (i = 0; counts && n > 0 && i < counts->n; i++) {
+		if (!load_counts_mean(counts, i, &mean, &processes))
+			continue;
+		known = !instructions || counts->has_instructions;
+		json_object_set_new(object, mean.role,
+		    !known ? json_null()
+			   : json_real(instructions
+				     ? (double)mean.instructions / n
+				     : (double)mean.cpu_ns / n / 1e3));
 	}
-	return array;
+	if (!instructions && n > 0)
+		json_object_set_new(object, "all_clients",
+		    json_real((double)result->client_cpu_ns / n / 1e3));
+	return object;
 }
 
 json_t *load_report_json(const char *store, const struct load_plan *plan,
@@ -116,7 +118,7 @@ json_t *load_report_json(const char *store, const struct load_plan *plan,
 
 	return json_pack(
 	    "{s:s, s:s, s:f, s:s, s:f, s:I, s:i, s:i, s:i, s:f,"
-	    " s:f, s:I, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:f, s:o}",
+	    " s:f, s:I, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o}",
 	    "store", store, "workload", mix->name, "reads", mix->reads,
 	    "distribution", mix->distribution == LOAD_ZIPF ? "zipf" : "uniform",
 	    "theta", mix->distribution == LOAD_ZIPF ? plan->theta : 0.,
@@ -130,51 +132,46 @@ json_t *load_report_json(const char *store, const struct load_plan *plan,
 	    latency_json(&result->latency[LOAD_UPDATE]), "unfinished",
 	    (json_int_t)result->unfinished, "unknown",
 	    (json_int_t)result->unknown, "refused", (json_int_t)result->refused,
-	    "client_cpu_us_per_request",
-	    result->completed ? (double)result->client_cpu_ns / 1e3 /
-		    (double)result->completed
-			      : 0.,
-	    "costs", costs_json(counts, result));
+	    "cpu_us", costs_json(counts, result, false), "instructions",
+	    costs_json(counts, result, true));
 }
 
-/* One cell, or the head's name of it. */
-static void csv_value(
-    FILE *file, bool head, const char *prefix, const char *key, json_t *value)
+static void csv_value(FILE *file, const json_t *value)
 {
-	if (head)
-		fprintf(file, "%s%s", prefix, key);
-	else if (json_is_string(value))
+	if (json_is_string(value))
 		fprintf(file, "%s", json_string_value(value));
 	else if (json_is_integer(value))
 		fprintf(file, "%lld", (long long)json_integer_value(value));
-	else
-		fprintf(file, "%.6g", json_number_value(value));
+	else if (json_is_real(value))
+		fprintf(file, "%.6g", json_real_value(value));
 }
 
-/* The members of a result, and those of its objects; costs are left out. */
-static void csv_line(FILE *file, bool head, json_t *result)
+/*
+ * A line with the columns that the first result has: its members, and those of
+ * its objects. result NULL: their names.
+ */
+static void csv_line(FILE *file, json_t *first, const json_t *result)
 {
-	const char *key, *inner_key;
+	const char *key, *inner_key, *comma = "";
 	json_t *value, *inner;
-	const char *comma = "";
-	char prefix[64];
 
-	json_object_foreach(result, key, value)
+	json_object_foreach(first, key, value)
 	{
-		if (json_is_array(value))
-			continue;
+		const json_t *own = json_object_get(result, key);
+
 		if (!json_is_object(value)) {
-			fprintf(file, "%s", comma);
+			fprintf(file, "%s%s", comma, result ? "" : key);
+			csv_value(file, own);
 			comma = ",";
-			csv_value(file, head, "", key, value);
 			continue;
 		}
-		snprintf(prefix, sizeof(prefix), "%s_", key);
 		json_object_foreach(value, inner_key, inner)
 		{
 			fprintf(file, "%s", comma);
+			if (!result)
+				fprintf(file, "%s_%s", key, inner_key);
+			csv_value(file, json_object_get(own, inner_key));
 			comma = ",";
-			csv_value(file, head, prefix, inner_key, inner);
 		}
 	}
 	fprintf(file, "\n");
@@ -183,14 +180,15 @@ static void csv_line(FILE *file, bool head, json_t *result)
 int load_report_csv(const char *name, const json_t *results)
 {
 	FILE *file = fopen(name, "we");
+	json_t *first = json_array_get(results, 0);
 	size_t i;
 
 	if (!file)
 		return complain("cannot write %s: %s", name, strerror(errno));
-	if (json_array_size(results) > 0)
-		csv_line(file, true, json_array_get(results, 0));
+	if (first)
+		csv_line(file, first, NULL);
 	for (i = 0; i < json_array_size(results); i++)
-		csv_line(file, false, json_array_get(results, i));
+		csv_line(file, first, json_array_get(results, i));
 	if (ferror(file) | fclose(file))
 		return complain(
 		    "cannot write all of %s: %s", name, strerror(errno));

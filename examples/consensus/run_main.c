@@ -277,6 +277,13 @@ static void print_result(const struct point *point,
 	output_flush();
 }
 
+static json_t *messages_json(
+    const struct point *point, const struct load_result *result, bool leader)
+{
+	return has_messages(point) ? json_real(messages(point, result, leader))
+				   : json_null();
+}
+
 static int add_object(const struct point *point, const struct load_plan *plan,
     const struct load_counts *counts, const struct load_result *result,
     json_t *results)
@@ -286,12 +293,10 @@ static int add_object(const struct point *point, const struct load_plan *plan,
 
 	json_object_set_new(
 	    object, "replicas", json_integer(point->cluster->options.replicas));
-	if (has_messages(point)) {
-		json_object_set_new(object, "leader_messages_per_request",
-		    json_real(messages(point, result, true)));
-		json_object_set_new(object, "follower_messages_per_request",
-		    json_real(messages(point, result, false)));
-	}
+	json_object_set_new(object, "leader_messages_per_request",
+	    messages_json(point, result, true));
+	json_object_set_new(object, "follower_messages_per_request",
+	    messages_json(point, result, false));
 	if (point->fault.victim)
 		json_object_set_new(object, "failover",
 		    run_failover_json(&point->fault, result));
