@@ -18,7 +18,7 @@
 #include "client.h"
 
 #define READY_MS 30000
-#define OBSERVE_MS 5000
+#define OBSERVE_MS 30000 /* the first time the store has to come up */
 #define STATUS_NS UINT64_C(200000000)
 #define OPEN_NS UINT64_C(20000000000)
 #define GRACE_MS 5000

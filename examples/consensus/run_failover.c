@@ -35,19 +35,16 @@ static int choose(const struct run_failover *failover,
 	return -1;
 }
 
-static int strike(struct run_failover *failover)
+/* 1: chosen; 0: there is none now, as between two leaders; -1. */
+static int choose_now(struct run_failover *failover)
 {
-	struct run_cluster *cluster = failover->cluster;
 	struct run_observation observation;
 
-	if (run_cluster_observe(cluster, &observation))
+	if (run_cluster_observe(failover->cluster, &observation))
 		return -1;
 	failover->leader_before = observation.leader;
 	failover->replica = choose(failover, &observation);
-	if (failover->victim != RUN_REGISTRY && failover->replica < 0)
-		return complain(
-		    "there is no %s to kill", victims[failover->victim]);
-	return 0;
+	return failover->victim == RUN_REGISTRY || failover->replica >= 0;
 }
 
 static double seconds_of(const struct load_progress *progress, uint64_t begin)
@@ -60,10 +57,11 @@ static int kill_it(
 {
 	struct run_cluster *cluster = failover->cluster;
 	uint64_t begin = load_now();
+	int ret = choose_now(failover);
 
-	/* Asking takes a while: the time of the kill is taken behind it. */
-	if (strike(failover))
-		return -1;
+	if (ret <= 0)
+		return ret;
+	/* Asking has taken a while. */
 	failover->killed_s = seconds_of(progress, begin);
 	run_cluster_kill(cluster,
 	    failover->replica >= 0 ? cluster->replicas[failover->replica]
@@ -97,8 +95,6 @@ static void show_row(struct run_failover *failover, uint32_t row, uint32_t n)
 {
 	unsigned marks;
 
-	if (failover->bar <= 0)
-		failover->bar = n > BAR_MARKS ? 1.25 * n / BAR_MARKS : 1;
 	marks = (unsigned)(n / failover->bar + 0.5);
 	if (marks > BAR_MARKS)
 		marks = BAR_MARKS;
@@ -147,6 +143,11 @@ static void show(
 		    row > last ||
 		    (row + 1) * ROW_SLOTS >= progress->board->n_slots)
 			continue;
+		/* The mean before the fault is four fifths of the width. */
+		if (failover->bar <= 0)
+			failover->bar = 1 +
+			    1.25 * (double)progress->completed * ROW_NS /
+				(double)progress->elapsed_ns / BAR_MARKS;
 		show_events(failover, row);
 		show_row(failover, row, row_requests(failover, progress, row));
 	}

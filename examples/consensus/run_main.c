@@ -311,8 +311,9 @@ static int after_fault(struct point *point, const struct load_result *result)
 	struct run_observation observation;
 
 	if (!point->fault.killed)
-		return complain("nothing was killed: the load has ended "
-				"before");
+		return complain("nothing was killed: there was no %s in the "
+				"time of the load",
+		    point->fault.victim == RUN_LEADER ? "leader" : "follower");
 	if (run_cluster_observe(point->cluster, &observation))
 		return -1;
 	point->fault.leader_after = observation.leader;
