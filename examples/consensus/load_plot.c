@@ -130,7 +130,8 @@ int load_report_plot(const char *file, const json_t *results)
 		return -1;
 	fprintf(plot,
 	    "set xlabel 'requests ended, thousands a second'\n"
-	    "set ylabel 'latency, us'\nset logscale y\nset format y '%%.0f'\nset xrange [0:*]\n"
+	    "set ylabel 'latency, us'\nset logscale y\nset format y "
+	    "'%%.0f'\nset xrange [0:*]\n"
 	    "set key outside right top Left reverse\n");
 	for (i = 0; i < json_array_size(results); i++)
 		if (is_first(results, i))

@@ -202,7 +202,7 @@ enum paxos_bug {
 					      longer has what is asked for */
 	/* Of fast paths: see nopaxos.h. */
 	PAXOS_BUG_NOOP_LOSES = 1 << 20, /* to its request, in phase 1 */
-	PAXOS_BUG_BLIND_ACK = 1 << 21,  /* votes for requests count for no-ops */
+	PAXOS_BUG_BLIND_ACK = 1 << 21, /* votes for requests count for no-ops */
 	PAXOS_BUG_BLIND_APPLY = 1 << 22, /* applies what may be a no-op */
 };
 

@@ -117,8 +117,7 @@ void kv_on_prevote(struct paxos *p, uint64_t now, const struct kv_message *m)
 
 	/* One that is far behind would be long about it. */
 	bool behind = !bug(p, TRIMMED_PROMISE) &&
-	    (m->slot < p->log.first ||
-		m->slot + p->setup.window < p->commit);
+	    (m->slot < p->log.first || m->slot + p->setup.window < p->commit);
 
 	/* One that was removed does not know it yet: the leader tells it. */
 	kv_on_join(p, now, m);

@@ -32,7 +32,7 @@ struct run_failover {
 	int leader_before, leader_after;
 	uint32_t shown; /* rows of 100 ms that are done with */
 	bool told_kill, told_restart;
-	double bar;     /* requests of a mark in the rows */
+	double bar; /* requests of a mark in the rows */
 };
 
 /*
