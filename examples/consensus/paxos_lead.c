@@ -189,7 +189,7 @@ static uint64_t agreed(const struct paxos *p, bool rounds)
 
 static void finish_reads(struct paxos *p)
 {
-	uint64_t round = agreed(p, true);
+	uint64_t round = bug(p, STALE_READ) ? UINT64_MAX : agreed(p, true);
 
 	while (p->n_reads && p->reads[p->first_read].round <= round) {
 		struct read read = p->reads[p->first_read];
@@ -330,10 +330,6 @@ uint8_t paxos_read(struct paxos *p, uint64_t now,
 	 */
 	if (p->n_reads == MAX_READS || is_fast(p))
 		return KV_BUSY;
-	if (bug(p, STALE_READ)) {
-		done(p->arg, tag, KV_OK);
-		return KV_OK;
-	}
 	read = &p->reads[(p->first_read + p->n_reads++) % MAX_READS];
 	*read =
 	    (struct read){ .round = p->round + 1, .tag = tag, .done = done };
