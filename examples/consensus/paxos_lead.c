@@ -263,8 +263,8 @@ void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m)
 		peer->got = peer->sent = m->number;
 	}
 	peer->stalled = false;
-	if (peer->got < m->number)
-		peer->got = m->number;
+	/* Perhaps less than before: it has restarted from its disk. */
+	peer->got = m->number;
 	if (peer->sent < peer->got)
 		peer->sent = peer->got;
 	if (peer->round < m->argument)
