@@ -138,8 +138,10 @@ void kv_client_close(struct kv_client *client)
 		return;
 	client->closing = true;
 	links_close(client->links);
-	for (i = 0; client->lanes && i < client->options.lanes; i++)
+	for (i = 0; client->lanes && i < client->options.lanes; i++) {
 		free(client->lanes[i].command);
+		free(client->lanes[i].result);
+	}
 	free(client->lanes);
 	free(client->registry);
 	free(client->cluster);

@@ -8,6 +8,7 @@
 
 #include "client.h"
 #include "links.h"
+#include "nopaxos_quorum.h"
 #include "wire.h"
 
 enum lane_state {
@@ -24,6 +25,10 @@ struct lane {
 	uint64_t deadline, retry_at, backoff;
 	uint32_t attempts;
 	uint32_t refusals; /* of the attempts: not taken for certain */
+	/* NOPaxos: votes, and the leader's result until there are enough. */
+	struct kv_quorum quorum;
+	struct kv_message *result;
+	size_t result_room;
 };
 
 /* A replica, as the client sees it. */
@@ -33,6 +38,7 @@ struct server {
 	struct link *in, *out;
 	bool in_up, out_up;
 	bool welcome; /* it answers */
+	bool gateway; /* it takes requests though it may not lead */
 	uint64_t hello_at;
 };
 
@@ -46,6 +52,8 @@ struct kv_client {
 	kv_ballot ballot;  /* the highest that a leader has claimed */
 	uint64_t probe_at; /* when all are asked who leads */
 	uint64_t session;  /* 0: none */
+	struct kv_quorum session_quorum;
+	uint64_t session_offer; /* until the votes are enough */
 	uint64_t register_at;
 	struct lane *lanes;
 	uint64_t now, due; /* due: when a lane has something to do */

@@ -92,6 +92,7 @@ int kv_client_submit(struct kv_client *client, unsigned number,
 	lane->number++;
 	lane->tag = tag;
 	lane->attempts = lane->refusals = 0;
+	memset(&lane->quorum, 0, sizeof(lane->quorum));
 	lane->backoff = client->options.retry_ns;
 	lane->deadline = now_ns() + client->options.timeout_ns;
 	lane->retry_at = 0;
@@ -144,6 +145,8 @@ static void lose_session(
 {
 	if (client->session == session) {
 		client->session = 0;
+		memset(
+		    &client->session_quorum, 0, sizeof(client->session_quorum));
 		client->register_at = client->now;
 	}
 	/* Of one that was sent once, this is the only answer that there is. */
@@ -158,15 +161,70 @@ static void lose_session(
 static void take_session(
     struct kv_client *client, const struct kv_message *message)
 {
+	enum kv_quorum_news news;
+
 	if (client->session)
 		return;
 	if (message->status == KV_NOT_LEADER)
 		net_lose_leader(client);
-	if (message->status != KV_OK)
+	if (message->status != KV_OK && message->status != KV_VOTED)
 		return;
-	client->session = message->session;
+	if (message->status == KV_OK)
+		client->session_offer = message->session;
+	news = kv_quorum_add(&client->session_quorum, message);
+	if (news != KV_QUORUM_BOTH && news != KV_QUORUM_DONE)
+		return;
+	client->session = client->session_offer;
 	client->stats.sessions++;
 	client->due = 0;
+	/* All are to know whom to answer. */
+	net_probe(client);
+}
+
+/* Keep the leader's result until the votes for it are enough. */
+static void keep(struct lane *lane, const struct kv_message *message)
+{
+	struct kv_message *room;
+
+	if (message->size > lane->result_room) {
+		room = realloc(lane->result, message->size);
+		if (!room) {
+			/* As if it had been lost: it is asked for again. */
+			memset(&lane->quorum, 0, sizeof(lane->quorum));
+			return;
+		}
+		lane->result = room;
+		lane->result_room = message->size;
+	}
+	memcpy(lane->result, message, message->size);
+}
+
+static void conclude(struct kv_client *client, struct lane *lane,
+    const struct kv_message *message)
+{
+	if (message->status == KV_NO_SESSION)
+		lose_session(client, lane, message->session);
+	else
+		finish(client, lane, message->status, message);
+}
+
+static void take_result(struct kv_client *client, struct lane *lane,
+    const struct kv_message *message)
+{
+	switch (kv_quorum_add(&lane->quorum, message)) {
+	case KV_QUORUM_RESULT:
+		keep(lane, message);
+		break;
+	case KV_QUORUM_DONE:
+		conclude(client, lane, lane->result);
+		break;
+	case KV_QUORUM_BOTH:
+		conclude(client, lane, message);
+		break;
+	case KV_QUORUM_WAIT:
+	default:
+		break;
+	}
 }
 
 void lanes_reply(struct kv_client *client, const struct kv_message *message)
@@ -203,21 +261,32 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 		lane->refusals++;
 		put_off(client, lane, BUSY_NS << (lane->refusals & 7));
 		break;
-	case KV_NO_SESSION:
-		lose_session(client, lane, message->session);
-		break;
 	default:
-		finish(client, lane, message->status, message);
+		take_result(client, lane, message);
 	}
+}
+
+/*
+ * Where a command goes: first to a gateway, each client's another one; again,
+ * to the leader.
+ */
+static unsigned choose(const struct kv_client *client, const struct lane *lane)
+{
+	unsigned n = (unsigned)(client->id % client->options.n_replicas);
+
+	if (!lane->attempts && client->servers[n].gateway)
+		return n;
+	return (unsigned)client->leader;
 }
 
 static bool send_lane(struct kv_client *client, struct lane *lane)
 {
+	unsigned server = choose(client, lane);
 	struct kv_command *command = lane->command;
 	size_t size = kv_command_size(command);
 	struct kv_message *message;
 
-	message = net_begin(client, (unsigned)client->leader, KV_REQUEST, size);
+	message = net_begin(client, server, KV_REQUEST, size);
 	if (!message)
 		return false;
 	if (lane->attempts == lane->refusals)
@@ -228,7 +297,7 @@ static bool send_lane(struct kv_client *client, struct lane *lane)
 	if (client->options.index_reads && command->op == KV_GET)
 		message->status = KV_INDEX_READ;
 	memcpy(message->body, command, size);
-	net_send(client, (unsigned)client->leader, message);
+	net_send(client, server, message);
 	client->stats.sent++;
 	client->stats.retries += lane->attempts > 0;
 	lane->attempts++;

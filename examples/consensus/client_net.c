@@ -42,7 +42,7 @@ void net_send(
 static void say_hello(struct server *server)
 {
 	struct kv_client *client = server->client;
-	struct kv_client_hello hello = { .replies = "" };
+	struct kv_client_hello hello = { .session = client->session };
 	struct kv_message *message;
 
 	server->hello_at = client->now + HELLO_NS;
@@ -130,6 +130,7 @@ static void on_receive(
 		}
 		if (message->type == KV_HELLO) {
 			welcome(server);
+			server->gateway = message->status & KV_GATEWAY;
 			take_claim(client, message);
 		} else if (message->type == KV_STATUS) {
 			take_status(client, message);
@@ -156,10 +157,17 @@ static void on_line(void *arg, struct link *link, bool up)
 		return;
 	}
 	link_reset(link == server->in ? server->out : server->in);
-	server->welcome = false;
+	server->welcome = server->gateway = false;
 	client->stats.connected &= ~(1u << server->number);
 	if (client->leader == (int)server->number)
 		net_lose_leader(client);
+}
+
+static void on_gap(void *arg, struct link *link, uint32_t n)
+{
+	(void)arg;
+	(void)link;
+	(void)n;
 }
 
 static void on_closed(void *arg, struct link *link, void *link_arg_)
@@ -203,6 +211,7 @@ int net_open(struct kv_client *client)
 		.ops = {
 			.changed = on_line,
 			.receive = on_receive,
+			.gap = on_gap,
 			.closed = on_closed,
 		},
 		.arg = client,

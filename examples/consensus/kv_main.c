@@ -28,6 +28,8 @@ enum key {
 	KEY_SESSION,
 	KEY_MEMORY,
 	KEY_SPIN,
+	KEY_PROTOCOL,
+	KEY_DROP,
 	KEY_QUIET,
 	KEY_WITH_PARENT,
 };
@@ -58,6 +60,14 @@ static const struct argp_option table[] = {
 	    0 },
 	{ "spin", KEY_SPIN, "US", 0,
 	    "look for messages so long before sleeping (default 0)", 0 },
+	{ "protocol", KEY_PROTOCOL, "NAME", 0,
+	    "paxos, or nopaxos: requests go to all replicas in one order, as "
+	    "long as none of them is lost (default paxos)",
+	    0 },
+	{ "drop", KEY_DROP, "PPM", 0,
+	    "nopaxos: lose so many of a million requests, to try it (default "
+	    "0)",
+	    0 },
 	{ "quiet", KEY_QUIET, NULL, 0, "no lines about leaders", 0 },
 	{ "with-parent", KEY_WITH_PARENT, NULL, OPTION_HIDDEN,
 	    "end when the parent process ends", 0 },
@@ -162,6 +172,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_LOG:
 		options->log = arg;
+		return 0;
+	case KEY_PROTOCOL:
+		options->nopaxos = !strcmp(arg, "nopaxos");
+		if (!options->nopaxos && strcmp(arg, "paxos") != 0)
+			argp_error(state,
+			    "--protocol: '%s' is neither paxos "
+			    "nor nopaxos",
+			    arg);
+		return 0;
+	case KEY_DROP:
+		options->drop_ppm = (unsigned)parse_number(
+		    state, "drop", arg, 0, 1000000);
 		return 0;
 	case KEY_QUIET:
 		options->quiet = true;

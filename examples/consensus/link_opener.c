@@ -18,6 +18,7 @@
 #define FIRST_BACKOFF_NS 1000000
 #define LAST_BACKOFF_NS 200000000
 #define OPEN_TIMEOUT_MS 250
+#define ORDERED_TIMEOUT_MS 2000
 /*
  * So often the name of a flow may be taken by one that this process did not
  * create, before that counts as left over: of a process that has ended, and
@@ -104,6 +105,39 @@ static int open_source(struct link *link, const char *name)
 	return dfi_source_open(link->links->dfi, name, 0, &attr, &link->source);
 }
 
+/* Sources wait for all targets, so each end opens its target first. */
+static int open_ordered(struct link *link)
+{
+	struct dfi *dfi = link->links->dfi;
+	const struct link_setup *setup = &link->setup;
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
+	int ret;
+
+	attr.kind = DFI_REPLICATE;
+	attr.schema = &schema;
+	attr.n_sources = attr.n_targets = setup->n_ends;
+	attr.ordered = 1;
+	attr.segment_size = setup->segment_size;
+	attr.segment_count = setup->segments;
+	if (setup->create) {
+		ret = dfi_flow_create(dfi, setup->name, &attr);
+		if (ret < 0)
+			return ret;
+		link->created = true;
+	}
+	target.flags = source.flags = DFI_NONBLOCK;
+	target.open_timeout_ms = source.open_timeout_ms = ORDERED_TIMEOUT_MS;
+	source.linger_us = DFI_NO_LINGER;
+	ret = dfi_target_open(
+	    dfi, setup->name, setup->end, &target, &link->target);
+	if (ret < 0)
+		return ret;
+	return dfi_source_open(
+	    dfi, setup->name, setup->end, &source, &link->source);
+}
+
 /* Of the flows name0, name1 and so on, one whose source is not attached. */
 static int open_place(struct link *link)
 {
@@ -134,6 +168,8 @@ static int open_end(struct link *link)
 {
 	if (link->setup.kind == LINK_IN)
 		return open_target(link);
+	if (link->setup.kind == LINK_ORDERED)
+		return open_ordered(link);
 	if (link->setup.n_places)
 		return open_place(link);
 	return open_source(link, link->setup.name);

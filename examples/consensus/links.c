@@ -185,6 +185,19 @@ void link_send(struct link *link, size_t size)
 	links->dirty = link;
 }
 
+void link_send_alone(struct link *link, size_t size)
+{
+	uint32_t n = (uint32_t)((size + LINK_TUPLE - 1) / LINK_TUPLE);
+	int ret = dfi_source_commit(link->source, &link->span, n);
+
+	link->span.tuples = NULL;
+	if (!ret)
+		ret = dfi_source_flush(link->source);
+	link->links->stats.segments_out++;
+	if (ret < 0 && is_hard(ret))
+		note_broken(link);
+}
+
 void links_flush(struct links *links)
 {
 	struct link *link, *next;
@@ -276,6 +289,7 @@ static void take_broken(struct links *links)
 unsigned links_poll(struct links *links, unsigned n)
 {
 	struct dfi_target_group_batch batch = { .target = NULL };
+	struct dfi_gap gap;
 	struct link *link;
 	unsigned taken = 0;
 	int ret;
@@ -293,6 +307,9 @@ unsigned links_poll(struct links *links, unsigned n)
 				    batch.batch.tuples,
 				    (size_t)batch.batch.count * LINK_TUPLE);
 			dfi_target_group_release(links->group, &batch);
+		} else if (ret == -ENODATA) {
+			if (!dfi_target_gap(batch.target, &gap))
+				links->ops.gap(links->arg, link, gap.count);
 		} else if (!ret || is_hard(ret)) {
 			note_broken(link);
 		}

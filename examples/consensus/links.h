@@ -28,6 +28,12 @@ struct link;
 enum link_kind {
 	LINK_IN = 1, /* this process receives */
 	LINK_OUT,
+	/*
+	 * An end of an ordered flow, in which what each end sends comes to all
+	 * of them, in one order, also to itself. It lasts until one of them is
+	 * lost: use once.
+	 */
+	LINK_ORDERED,
 };
 
 struct link_setup {
@@ -38,12 +44,15 @@ struct link_setup {
 	 */
 	unsigned helper;
 	char name[LINK_MAX_NAME];        /* of the flow */
-	uint32_t segment_size, segments; /* LINK_IN: of its ring */
+	uint32_t segment_size, segments; /* of a ring; not of LINK_OUT */
 	/*
 	 * LINK_OUT: of several flows, any one that is free: their numbers
 	 * follow the name, from 0 on. 0: only one, called name.
 	 */
 	unsigned n_places;
+	/* LINK_ORDERED: how many there are, which one, who creates the flow. */
+	unsigned n_ends, end;
+	bool create;
 	bool once; /* when it breaks it is not made again: see closed() */
 	void *arg; /* for the owner */
 };
@@ -57,6 +66,11 @@ struct links_ops {
 	 */
 	void (*receive)(
 	    void *arg, struct link *link, const char *bytes, size_t size);
+	/*
+	 * LINK_ORDERED: n segments, the next ones, were lost; receive() goes on
+	 * behind them. One call of receive() is one segment there.
+	 */
+	void (*gap)(void *arg, struct link *link, uint32_t n);
 	/* A link that was closed or broke for good is gone. */
 	void (*closed)(void *arg, struct link *link, void *link_arg);
 };
@@ -96,6 +110,9 @@ void *link_begin(struct link *link, size_t size);
 
 /* Send the first size bytes of it, with the next links_flush(). */
 void link_send(struct link *link, size_t size);
+
+/* Send it now, in a segment of its own. */
+void link_send_alone(struct link *link, size_t size);
 
 /* Send all that was given to link_send(): once for each turn of a loop. */
 void links_flush(struct links *links);

@@ -45,7 +45,7 @@ void paxos_suspect(struct paxos *p, uint64_t now, unsigned replica)
 {
 	/* Chance keeps those that are told at once from being in each other's
 	 * way. */
-	uint64_t soon = now + kv_random(p) % (p->setup.election_ns / 4 + 1);
+	uint64_t soon = now + kv_random(p) % (2 * p->setup.heartbeat_ns + 1);
 
 	if (p->role != PAXOS_FOLLOWER || p->leader != (int)replica)
 		return;

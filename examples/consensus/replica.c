@@ -30,8 +30,11 @@ static void receive_message(struct replica *replica, struct line *line,
 	}
 	if (line->kind != LINE_PEER_IN || message->from != line->number)
 		return;
+	replica->heard[line->number] = replica->now;
 	if (message->type == KV_HELLO)
 		bootstrap_receive(replica, message);
+	else if (replica->fast)
+		nopaxos_receive(replica->fast, replica->now, message);
 	else if (replica->paxos)
 		paxos_receive(replica->paxos, replica->now, message);
 }
@@ -43,6 +46,10 @@ static void on_receive(
 	struct line *line = link_arg(link);
 	const struct kv_message *message;
 
+	if (line->kind == LINE_ORDERED) {
+		order_receive(replica, link, (const void *)bytes, size);
+		return;
+	}
 	while (size) {
 		message = (const struct kv_message *)(const void *)bytes;
 		if (!kv_message_valid(message, size)) {
@@ -75,11 +82,19 @@ static void on_line(void *arg, struct link *link, bool up)
 			paxos_suspect(
 			    replica->paxos, replica->now, line->number);
 		break;
+	case LINE_ORDERED:
+		order_line_changed(replica, link, up);
+		break;
 	case LINE_CLIENT_IN:
 	case LINE_CLIENT_OUT:
 	default:
 		clients_line_changed(replica, line, up);
 	}
+}
+
+static void on_gap(void *arg, struct link *link, uint32_t n)
+{
+	order_gap(arg, link, n);
 }
 
 static void on_closed(void *arg, struct link *link, void *line_arg)
@@ -122,10 +137,12 @@ static int open_links(struct replica *replica)
 	struct links_setup setup = {
 		.registry = options->registry,
 		.node_name = name,
-		.n_helpers = options->n_replicas + 1,
+		/* Flows, other replicas, clients, the ordered flow. */
+		.n_helpers = options->n_replicas + 2,
 		.ops = {
 			.changed = on_line,
 			.receive = on_receive,
+			.gap = on_gap,
 			.closed = on_closed,
 		},
 		.arg = replica,
@@ -169,18 +186,45 @@ int replica_open(const struct replica_options *options, struct replica **out)
 	return 0;
 }
 
-/* What the core does of itself, or because of the disk. */
-static void run_core(struct replica *replica)
+static uint64_t core_due(const struct replica *replica)
+{
+	return replica->fast ? nopaxos_due(replica->fast)
+			     : paxos_due(replica->paxos);
+}
+
+static void run_paxos(struct replica *replica)
 {
 	struct paxos *paxos = replica->paxos;
 
 	if (replica->journal)
 		paxos_synced(
 		    paxos, replica->now, journal_synced(replica->journal));
-	core_snapshots(replica);
 	if (paxos_due(paxos) <= replica->now)
 		paxos_tick(paxos, replica->now);
 	paxos_flush(paxos, replica->now);
+}
+
+static void run_nopaxos(struct replica *replica)
+{
+	struct nopaxos *fast = replica->fast;
+
+	if (replica->journal)
+		nopaxos_synced(
+		    fast, replica->now, journal_synced(replica->journal));
+	if (nopaxos_due(fast) <= replica->now)
+		nopaxos_tick(fast, replica->now);
+	order_turn(replica);
+	nopaxos_flush(fast, replica->now);
+}
+
+/* What the core does of itself, or because of the disk. */
+static void run_core(struct replica *replica)
+{
+	core_snapshots(replica);
+	if (replica->fast)
+		run_nopaxos(replica);
+	else
+		run_paxos(replica);
 	if (replica->journal)
 		journal_submit(replica->journal);
 	status_line(replica);
@@ -192,7 +236,7 @@ static uint64_t next_due(const struct replica *replica)
 
 	if (!replica->paxos)
 		return due;
-	core = paxos_due(replica->paxos);
+	core = core_due(replica);
 	if (core < due)
 		due = core;
 	/* A child that writes a snapshot is looked after now and then. */
@@ -254,6 +298,7 @@ void replica_close(struct replica *replica)
 	/* The journal's thread wakes the loop: it ends first. */
 	journal_close(replica->journal);
 	links_close(replica->links);
+	nopaxos_free(replica->fast);
 	if (replica->paxos)
 		paxos_free(replica->paxos);
 	snapshots_close(replica->snapshots);

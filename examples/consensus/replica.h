@@ -10,6 +10,7 @@
 
 #include "journal.h"
 #include "links.h"
+#include "nopaxos.h"
 #include "paxos.h"
 #include "snapshot.h"
 #include "wire.h"
@@ -22,7 +23,10 @@ struct replica_options {
 	bool quiet; /* no lines about leaders and members */
 	uint64_t heartbeat_ns, election_ns, session_ns;
 	size_t log_bytes; /* memory for entries */
-	uint64_t spin_ns; /* look for messages so long before sleeping */
+	bool nopaxos;
+	unsigned drop_ppm; /* of a million segments of the ordered flow, so many
+			      are lost, for tests */
+	uint64_t spin_ns;  /* look for messages so long before sleeping */
 };
 
 /* What a link is for. */
@@ -31,6 +35,7 @@ enum line_kind {
 	LINE_PEER_OUT,
 	LINE_CLIENT_IN,
 	LINE_CLIENT_OUT,
+	LINE_ORDERED,
 };
 
 struct line {
@@ -55,6 +60,18 @@ struct read {
 	struct read *next; /* of the free ones */
 };
 
+/* The ordered flow of NOPaxos. */
+struct order {
+	struct line line;
+	uint64_t flow; /* its id; 0: there is none */
+	uint64_t ends; /* who is in it, a bit for each number */
+	uint64_t next; /* number of the next segment */
+	bool up;
+	uint64_t try_at, tell_at, look_at;
+	uint64_t n_ended; /* fast paths that had ended when it was made */
+	uint64_t random;
+};
+
 #define REPLICA_READS 8192
 #define REPLICA_WINDOW 8192 /* slots that are proposed and not yet chosen */
 
@@ -74,6 +91,10 @@ struct replica {
 	struct line in[KV_MAX_REPLICAS], out[KV_MAX_REPLICAS];
 	struct link *building; /* between begin and send */
 	struct paxos_ops ops;
+	struct nopaxos_ops fast_ops;
+	struct nopaxos *fast; /* NULL: Multi-Paxos alone */
+	struct order order;
+	uint64_t heard[KV_MAX_REPLICAS]; /* when something came from there */
 	struct paxos *paxos; /* NULL until the first configuration is known */
 	struct journal *journal;
 	struct snapshots *snapshots;
@@ -83,6 +104,7 @@ struct replica {
 	uint64_t sessions[KV_CLIENT_PLACES]; /* which each one uses */
 	struct read *reads, *free_reads;
 	struct replica_counts counts;
+	bool told_gateway;
 	enum paxos_role told_role; /* what was said last */
 	int told_leader;
 	bool changed;
@@ -107,7 +129,10 @@ void clients_receive(struct replica *replica, struct place *place,
 void clients_line_changed(struct replica *replica, struct line *line, bool up);
 void clients_applied(struct replica *replica, uint64_t slot,
     const struct kv_command *command, const struct kv_result *result);
-void clients_tell_leader(struct replica *replica);
+void clients_tell_all(struct replica *replica);
+void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
+    unsigned members, const struct kv_command *command,
+    const struct kv_result *result);
 
 /* replica_bootstrap.c */
 void bootstrap_receive(
@@ -119,6 +144,17 @@ int bootstrap_turn(struct replica *replica); /* 0, or an error that was said */
 int core_open(struct replica *replica);
 int disk_open(struct replica *replica);
 void core_snapshots(struct replica *replica);
+
+/* replica_order.c: the ordered flow, if the protocol is NOPaxos. */
+int order_open(struct replica *replica);
+void order_turn(struct replica *replica);
+void order_hear(struct replica *replica, unsigned from,
+    const struct kv_replica_hello *hello);
+void order_line_changed(struct replica *replica, struct link *link, bool up);
+void order_receive(struct replica *replica, struct link *link,
+    const struct kv_message *message, size_t size);
+void order_gap(struct replica *replica, struct link *link, uint32_t n);
+bool order_publish(struct replica *replica, const struct kv_command *command);
 
 /* replica_status.c */
 size_t status_text(struct replica *replica, char *text, size_t size);

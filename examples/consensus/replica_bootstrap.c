@@ -19,6 +19,8 @@ void bootstrap_hello(struct replica *replica, unsigned peer)
 		.stage = replica->stage,
 		.n_replicas = replica->options.n_replicas,
 		.config = replica->first,
+		.flow = replica->order.flow,
+		.ends = replica->order.ends,
 	};
 	struct kv_message *message;
 	size_t size = sizeof(*message) + sizeof(hello);
@@ -77,6 +79,7 @@ void bootstrap_receive(
 		    message->from, hello.n_replicas,
 		    replica->options.n_replicas);
 	if (replica->stage != KV_STAGE_WAITING) {
+		order_hear(replica, message->from, &hello);
 		if (hello.stage == KV_STAGE_WAITING)
 			bootstrap_hello(replica, message->from);
 		return;

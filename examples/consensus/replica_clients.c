@@ -104,11 +104,14 @@ static void greet(struct replica *replica, struct place *place)
 {
 	struct kv_message *message = begin_reply(replica, place, KV_HELLO, 0);
 
-	if (message)
-		send_reply(replica, place, message);
+	if (!message)
+		return;
+	if (replica->fast && nopaxos_is_open(replica->fast))
+		message->status = KV_GATEWAY;
+	send_reply(replica, place, message);
 }
 
-void clients_tell_leader(struct replica *replica)
+void clients_tell_all(struct replica *replica)
 {
 	unsigned i;
 
@@ -132,6 +135,8 @@ static void take_hello(struct replica *replica, struct place *place,
 		return;
 	memcpy(&hello, message->body, sizeof(hello));
 	hello.replies[sizeof(hello.replies) - 1] = '\0';
+	if (hello.session)
+		replica->sessions[place->in.number] = hello.session;
 	if (place->out.link && place->client == message->incarnation) {
 		greet(replica, place);
 		return;
@@ -244,7 +249,11 @@ static uint8_t take_command(struct replica *replica, struct place *place,
 		memcpy(&config, kv_command_value(command), sizeof(config));
 		return paxos_reconfigure(replica->paxos, replica->now, &config);
 	}
-	if (command->op == KV_GET && message->status & KV_INDEX_READ)
+	if (replica->fast && nopaxos_is_open(replica->fast))
+		return order_publish(replica, command) ? KV_OK : KV_BUSY;
+	/* What a fast path has answered may not be in the store yet. */
+	if (command->op == KV_GET && message->status & KV_INDEX_READ &&
+	    !replica->fast)
 		return begin_read(replica, place, message, command);
 	size = kv_command_size(command);
 	if (paxos_propose(replica->paxos, replica->now, (const char *)command,
@@ -335,7 +344,11 @@ void clients_applied(struct replica *replica, uint64_t slot,
 	struct place *place;
 
 	/* During paxos_new() and paxos_restore() there is none yet. */
-	if (!replica->paxos || paxos_role(replica->paxos) != PAXOS_LEADER)
+	if (!replica->paxos)
+		return;
+	if (replica->fast && nopaxos_applied(replica->fast, slot, result))
+		return;
+	if (paxos_role(replica->paxos) != PAXOS_LEADER)
 		return;
 	place = place_of(replica, command);
 	if (!place)
@@ -346,4 +359,32 @@ void clients_applied(struct replica *replica, uint64_t slot,
 			replica->sessions[place->in.number] = result->session;
 	}
 	answer(replica, place, &head, result);
+}
+
+/* On the fast path: what the leader gives, or a follower's vote. */
+void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
+    unsigned members, const struct kv_command *command,
+    const struct kv_result *result)
+{
+	struct place *place = place_of(replica, command);
+	size_t size = result && result->value ? result->value_size : 0;
+	struct kv_message *message;
+
+	if (!place)
+		return;
+	message = begin_reply(replica, place, KV_REPLY, size);
+	if (!message)
+		return;
+	message->status = result ? result->status : KV_VOTED;
+	message->slot = slot;
+	message->ballot = ballot;
+	message->count = (uint16_t)members;
+	message->number = command->number;
+	message->session = command->op == KV_REGISTER && result
+	    ? result->session
+	    : command->session;
+	message->lane = command->lane;
+	if (size)
+		memcpy(message->body, result->value, size);
+	send_reply(replica, place, message);
 }

@@ -219,5 +219,6 @@ int core_open(struct replica *replica)
 		kv_store_free(store);
 		return -ENOMEM;
 	}
-	return replica->journal ? start_journal(replica) : 0;
+	ret = replica->journal ? start_journal(replica) : 0;
+	return ret ? ret : order_open(replica);
 }

@@ -55,12 +55,21 @@ void status_line(struct replica *replica)
 {
 	enum paxos_role before = replica->told_role;
 
-	if (!replica->changed || !replica->paxos)
+	bool gateway = replica->fast && nopaxos_is_open(replica->fast);
+
+	if (!replica->paxos ||
+	    (!replica->changed && gateway == replica->told_gateway))
 		return;
 	replica->changed = false;
 	say_role(replica);
-	if (replica->told_role == PAXOS_LEADER && before != PAXOS_LEADER)
-		clients_tell_leader(replica);
+	if (gateway != replica->told_gateway)
+		say(replica,
+		    gateway ? "takes requests by the ordered flow"
+			    : "no longer by the ordered flow");
+	if ((replica->told_role == PAXOS_LEADER && before != PAXOS_LEADER) ||
+	    gateway != replica->told_gateway)
+		clients_tell_all(replica);
+	replica->told_gateway = gateway;
 }
 
 struct text {
@@ -125,6 +134,23 @@ static void put_core(struct replica *replica, struct text *text)
 	put(text, "config_changes", stats.config_changes);
 }
 
+static void put_fast(const struct replica *replica, struct text *text)
+{
+	struct nopaxos_stats stats;
+
+	nopaxos_query(replica->fast, &stats);
+	put(text, "fast_opened", stats.opened);
+	put(text, "fast_ended", stats.ended);
+	put(text, "fast_accepted", stats.accepted);
+	put(text, "fast_executed", stats.executed);
+	put(text, "fast_wrong", stats.wrong);
+	put(text, "gaps_decided", stats.gaps_decided);
+	put(text, "gaps_taken", stats.gaps_taken);
+	put(text, "gaps_asked", stats.gaps_asked);
+	put(text, "stashed", stats.stashed);
+	put(text, "dropped", stats.dropped);
+}
+
 size_t status_text(struct replica *replica, char *bytes, size_t size)
 {
 	struct text text = { .bytes = bytes, .size = size };
@@ -136,6 +162,8 @@ size_t status_text(struct replica *replica, char *bytes, size_t size)
 	put(&text, "clients", connected(replica));
 	if (replica->paxos)
 		put_core(replica, &text);
+	if (replica->fast)
+		put_fast(replica, &text);
 	links_query(replica->links, &links);
 	put(&text, "requests", replica->counts.requests);
 	put(&text, "replies", replica->counts.replies);

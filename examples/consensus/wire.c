@@ -41,6 +41,12 @@ void kv_reply_flow(
 	    (unsigned long long)client, replica);
 }
 
+void kv_ordered_flow(char *name, const char *cluster, uint64_t id)
+{
+	snprintf(name, LINK_MAX_NAME, "%s.o%016llx", cluster,
+	    (unsigned long long)id);
+}
+
 uint64_t kv_random_id(void)
 {
 	uint64_t id;

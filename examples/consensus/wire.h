@@ -6,6 +6,7 @@
  *	kv.0-1         from replica 0 to replica 1
  *	kv.2.c7        a client's place at replica 2, number 7
  *	kv.ID.2        replies of replica 2 to the client with that id
+ *	kv.oID         the ordered flow with that id
  */
 #ifndef KV_WIRE_H
 #define KV_WIRE_H
@@ -40,6 +41,12 @@ struct kv_replica_hello {
 	uint32_t n_replicas;
 	/* KV_STAGE_LIVE: of slot 1, if it is known here; else all 0. */
 	struct kv_config config;
+	/*
+	 * NOPaxos, from the leader: the ordered flow that it has made, or 0;
+	 * and whose ends are in it, a bit for each number.
+	 */
+	uint64_t flow;
+	uint64_t ends;
 };
 
 /*
@@ -49,6 +56,12 @@ struct kv_replica_hello {
  */
 struct kv_client_hello {
 	char replies[LINK_MAX_NAME]; /* the client's flow */
+	uint64_t session;            /* the client's, or 0 */
+};
+
+/* Flags of a replica's KV_HELLO to a client, in its status. */
+enum {
+	KV_GATEWAY = 1, /* it takes requests though it may not lead */
 };
 
 /* The cluster's id in each message. */
@@ -62,6 +75,8 @@ void kv_peer_flow(char *name, const char *cluster, unsigned from, unsigned to);
 void kv_place_flow(char *name, const char *cluster, unsigned replica);
 void kv_reply_flow(
     char *name, const char *cluster, uint64_t client, unsigned replica);
+
+void kv_ordered_flow(char *name, const char *cluster, uint64_t id);
 
 /* 64 random bits of the kernel, above KV_VACANT. */
 uint64_t kv_random_id(void);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ordered flow of NOPaxos. The leader makes one with an end at each replica
+ * that it hears, and says so; the others join it. When any of them is lost, the
+ * flow is, and the protocol goes on without it; then the leader makes another
+ * one, with those that are left. A replica that comes later has it made anew.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "replica.h"
+
+#define MS UINT64_C(1000000)
+#define PROBE_NS (2 * MS)
+#define SILENCE_NS (50 * MS)
+#define REOPEN_NS (100 * MS)
+#define RETRY_NS (200 * MS) /* between flows */
+#define TELL_NS (50 * MS)   /* of a flow that is not up yet */
+#define LOOK_NS (1000 * MS) /* after replicas that are not in it */
+#define HEARD_NS (100 * MS)
+#define STASH_BYTES (8 << 20)
+#define ORDER_SEGMENT 16384
+#define ORDER_SEGMENTS 256
+
+static void on_reply(void *arg, uint64_t slot, kv_ballot ballot,
+    unsigned members, const struct kv_command *command,
+    const struct kv_result *result)
+{
+	clients_voted(arg, slot, ballot, members, command, result);
+}
+
+static void on_publish(void *arg, const struct kv_command *command)
+{
+	order_publish(arg, command);
+}
+
+int order_open(struct replica *replica)
+{
+	const struct nopaxos_setup setup = {
+		.probe_ns = PROBE_NS,
+		.silence_ns = SILENCE_NS,
+		.reopen_ns = REOPEN_NS,
+		.window = REPLICA_WINDOW,
+		.stash_bytes = STASH_BYTES,
+	};
+
+	if (!replica->options.nopaxos)
+		return 0;
+	replica->fast_ops = (struct nopaxos_ops){
+		.reply = on_reply,
+		.publish = on_publish,
+	};
+	replica->order.random = kv_random_id();
+	replica->fast = nopaxos_new(
+	    &setup, &replica->fast_ops, replica, replica->paxos);
+	return replica->fast ? 0 : -ENOMEM;
+}
+
+bool order_publish(struct replica *replica, const struct kv_command *command)
+{
+	struct link *link = replica->order.line.link;
+	size_t body = kv_command_size(command);
+	struct kv_message *message;
+
+	message = link ? link_begin(link, sizeof(*message) + body) : NULL;
+	if (!message)
+		return false;
+	*message = (struct kv_message){
+		.cluster = replica->cluster,
+		.incarnation = replica->incarnation,
+		.number = command->number,
+		.session = command->session,
+		.size = (uint32_t)(sizeof(*message) + body),
+		.lane = command->lane,
+		.type = KV_REQUEST,
+		.from = (uint8_t)replica->options.self,
+	};
+	memcpy(message->body, command, body);
+	link_send_alone(link, message->size);
+	return true;
+}
+
+static bool is_lost(struct replica *replica)
+{
+	uint64_t x = replica->order.random;
+
+	if (!replica->options.drop_ppm)
+		return false;
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	replica->order.random = x;
+	return x % 1000000 < replica->options.drop_ppm;
+}
+
+void order_receive(struct replica *replica, struct link *link,
+    const struct kv_message *message, size_t size)
+{
+	struct order *order = &replica->order;
+	const struct kv_command *command = (const void *)message->body;
+	uint64_t n;
+
+	if (link != order->line.link)
+		return;
+	n = order->next++;
+	/* One that makes no sense is as one that is lost. */
+	if (is_lost(replica) || size < sizeof(*message) ||
+	    message->type != KV_REQUEST ||
+	    message->size < sizeof(*message) + sizeof(*command) ||
+	    message->size > size || message->cluster != replica->cluster ||
+	    !kv_command_valid(command, message->size - sizeof(*message)))
+		nopaxos_gap(replica->fast, replica->now, order->flow, n, 1);
+	else
+		nopaxos_deliver(replica->fast, replica->now, order->flow, n,
+		    command, message->size - sizeof(*message));
+}
+
+void order_gap(struct replica *replica, struct link *link, uint32_t n)
+{
+	struct order *order = &replica->order;
+
+	if (link != order->line.link)
+		return;
+	nopaxos_gap(replica->fast, replica->now, order->flow, order->next, n);
+	order->next += n;
+}
+
+/* The number of an end in the flow: of those in it, in their order. */
+static unsigned end_of(uint64_t ends, unsigned replica)
+{
+	return (unsigned)__builtin_popcountll(
+	    ends & ((UINT64_C(1) << replica) - 1));
+}
+
+static void forget_flow(struct replica *replica)
+{
+	struct order *order = &replica->order;
+
+	if (order->up)
+		nopaxos_flow(replica->fast, 0, 0);
+	order->line.link = NULL;
+	order->up = false;
+	order->flow = order->ends = 0;
+	order->try_at = replica->now + RETRY_NS;
+}
+
+static void leave_flow(struct replica *replica)
+{
+	struct link *link = replica->order.line.link;
+
+	forget_flow(replica);
+	if (link)
+		link_close(link);
+}
+
+static void enter_flow(
+    struct replica *replica, uint64_t flow, uint64_t ends, bool create)
+{
+	const struct replica_options *options = &replica->options;
+	struct order *order = &replica->order;
+	struct link_setup setup = {
+		.kind = LINK_ORDERED,
+		.helper = options->n_replicas + 1,
+		.segment_size = ORDER_SEGMENT,
+		.segments = ORDER_SEGMENTS,
+		.n_ends = (unsigned)__builtin_popcountll(ends),
+		.end = end_of(ends, options->self),
+		.create = create,
+		.once = true,
+		.arg = &order->line,
+	};
+
+	leave_flow(replica);
+	kv_ordered_flow(setup.name, options->cluster, flow);
+	order->line.kind = LINE_ORDERED;
+	order->line.link = links_add(replica->links, &setup);
+	if (!order->line.link)
+		return;
+	order->flow = flow;
+	order->ends = ends;
+	order->next = 0;
+	order->look_at = replica->now + LOOK_NS;
+}
+
+void order_hear(struct replica *replica, unsigned from,
+    const struct kv_replica_hello *hello)
+{
+	if (!replica->fast || !hello->flow ||
+	    hello->flow == replica->order.flow ||
+	    paxos_leader(replica->paxos) != (int)from ||
+	    !(hello->ends >> replica->options.self & 1))
+		return;
+	enter_flow(replica, hello->flow, hello->ends, false);
+}
+
+void order_line_changed(struct replica *replica, struct link *link, bool up)
+{
+	struct order *order = &replica->order;
+
+	if (link != order->line.link)
+		return;
+	if (!up) {
+		forget_flow(replica);
+		return;
+	}
+	order->up = true;
+	nopaxos_flow(replica->fast, order->flow, order->next);
+}
+
+static void tell(struct replica *replica)
+{
+	unsigned i;
+
+	replica->order.tell_at = replica->now + TELL_NS;
+	for (i = 0; i < replica->options.n_replicas; i++)
+		if (i != replica->options.self && replica->order.ends >> i & 1)
+			bootstrap_hello(replica, i);
+}
+
+/* Who could be in a flow now. */
+static uint64_t who_is_there(const struct replica *replica)
+{
+	uint64_t ends = UINT64_C(1) << replica->options.self;
+	unsigned i;
+
+	for (i = 0; i < replica->options.n_replicas; i++)
+		if (i != replica->options.self && replica->out[i].link &&
+		    link_up(replica->out[i].link) && replica->heard[i] &&
+		    replica->now - replica->heard[i] < HEARD_NS)
+			ends |= UINT64_C(1) << i;
+	return ends;
+}
+
+static bool is_majority(const struct replica *replica, uint64_t ends)
+{
+	const struct kv_config *config = kv_store_config(
+	    paxos_store(replica->paxos));
+	unsigned i, n = 0;
+
+	for (i = 0; i < KV_MAX_REPLICAS; i++)
+		n += config->members[i].incarnation > KV_VACANT &&
+		    (ends >> i & 1);
+	return n > kv_config_members(config) / 2;
+}
+
+/* Whether another flow is due: this one stands still, or somebody is not in. */
+static bool is_outdated(struct replica *replica)
+{
+	struct order *order = &replica->order;
+	struct nopaxos_stats stats;
+
+	nopaxos_query(replica->fast, &stats);
+	if (stats.ended != order->n_ended)
+		return true;
+	if (replica->now < order->look_at)
+		return false;
+	order->look_at = replica->now + LOOK_NS;
+	return (who_is_there(replica) & ~order->ends) != 0;
+}
+
+void order_turn(struct replica *replica)
+{
+	struct order *order = &replica->order;
+	struct nopaxos_stats stats;
+	uint64_t ends;
+
+	if (paxos_role(replica->paxos) != PAXOS_LEADER)
+		return;
+	if (order->flow && !order->up && replica->now >= order->tell_at)
+		tell(replica);
+	if (order->up && is_outdated(replica)) {
+		nopaxos_end(replica->fast, replica->now);
+		leave_flow(replica);
+	}
+	if (order->flow || replica->now < order->try_at)
+		return;
+	order->try_at = replica->now + RETRY_NS;
+	ends = who_is_there(replica);
+	if (!is_majority(replica, ends) || !(ends & (ends - 1)))
+		return;
+	enter_flow(replica, kv_random_id(), ends, true);
+	nopaxos_query(replica->fast, &stats);
+	order->n_ended = stats.ended;
+	tell(replica);
+}
