@@ -78,6 +78,8 @@ static void make_plan(struct plan *plan, uint64_t seed, int only)
 	plan->log = x & 2 || plan->fault == KILL_ALL;
 	plan->forget = x & 4 && plan->fault != KILL_ALL;
 	plan->index_reads = x & 8;
+	plan->nopaxos = x & 16;
+	plan->drop = plan->nopaxos && x & 32;
 	plan->delay_ms = (unsigned)(x >> 8 & 127);
 	plan->stop_ms = 100 + (unsigned)(x >> 16 & 511);
 	/* Two who forget are a majority of three, and the data is lost. */
@@ -406,14 +408,16 @@ static void summarise(double *times, size_t n, unsigned runs, unsigned wrong)
 
 static void show(const struct run *run, bool good)
 {
-	printf("seed %" PRIu64 ": %u replicas%s%s%s, %s: %u before, %u after, "
+	printf("seed %" PRIu64
+	       ": %u replicas%s%s%s%s%s, %s: %u before, %u after, "
 	       "%zu unknown, service after %.1f ms: %s\n",
 	    run->plan.seed, run->plan.n_replicas, run->plan.log ? ", log" : "",
 	    run->plan.forget ? ", forgets" : "",
 	    run->plan.index_reads ? ", index reads" : "",
-	    names[run->plan.fault], run->result.n_before, run->result.n_after,
-	    run->result.n_unknown, run->result.service_ms,
-	    good ? "good" : "BAD");
+	    run->plan.nopaxos ? ", nopaxos" : "",
+	    run->plan.drop ? " with losses" : "", names[run->plan.fault],
+	    run->result.n_before, run->result.n_after, run->result.n_unknown,
+	    run->result.service_ms, good ? "good" : "BAD");
 	fflush(stdout);
 }
 

@@ -61,6 +61,8 @@ struct plan {
 	bool log;    /* with --log */
 	bool forget; /* what is killed begins without its log */
 	bool index_reads;
+	bool nopaxos;
+	bool drop; /* with nopaxos: segments are lost */
 	unsigned delay_ms, stop_ms;
 };
 

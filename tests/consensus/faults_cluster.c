@@ -106,6 +106,10 @@ bool replica_start(struct cluster *cluster, unsigned number, bool first)
 		WORD("--quiet");
 	if (first)
 		WORD("--bootstrap");
+	if (plan->nopaxos)
+		WORD("--protocol=nopaxos");
+	if (plan->drop)
+		WORD("--drop=2000");
 	if (plan->log) {
 		strcpy(texts[n], "--log=");
 		log_folder(cluster, number, texts[n] + 6, sizeof(texts[0]) - 6);
