@@ -31,7 +31,8 @@ enum {
 
 static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Store:", 1 },
-	{ "protocol", KEY_PROTOCOL, "LIST", 0, "paxos (default)", 0 },
+	{ "protocol", KEY_PROTOCOL, "LIST", 0,
+	    "Of paxos, nopaxos (default both; with --kill paxos)", 0 },
 	{ "replicas", KEY_REPLICAS, "N", 0, "(default 5)", 0 },
 	{ "log", KEY_LOG, "DIR", 0,
 	    "Keep logs in this folder (default: in memory only)", 0 },
@@ -73,7 +74,7 @@ struct point {
 static void add_protocols(
     struct argp_state *state, char *text, struct arguments *arguments)
 {
-	static const char *const known[] = { "paxos" };
+	static const char *const known[] = { "paxos", "nopaxos" };
 	char *part;
 	size_t i;
 
@@ -108,12 +109,13 @@ static void finish(struct argp_state *state, struct arguments *arguments)
 	struct load_options *load = &arguments->load;
 	struct run_failover *fault = &arguments->fault;
 	static const char *const all[] = { "a", "b", "c", "95/5" };
-	uint32_t i;
 
 	if (!arguments->has_workload && !fault->victim)
 		for (load->n_mixes = 0; load->n_mixes < 4; load->n_mixes++)
 			load->mixes[load->n_mixes] = load_mix_find(
 			    all[load->n_mixes]);
+	if (!arguments->n_protocols)
+		arguments->n_protocols = fault->victim ? 1 : 2;
 	if (!fault->victim) {
 		if (arguments->has_fault_time)
 			argp_error(state, "--after and --restart need --kill");
@@ -125,11 +127,10 @@ static void finish(struct argp_state *state, struct arguments *arguments)
 	if (fault->after_ns + fault->restart_ns >= load->plan.length_ns)
 		argp_error(state,
 		    "--after and --restart are behind the end of --seconds");
-	for (i = 0; i < arguments->n_protocols; i++)
-		if (load_options_points(load) > 1)
-			argp_error(state,
-			    "--kill needs one workload, one --outstanding and "
-			    "at most one --rate");
+	if (load_options_points(load) > 1 || arguments->n_protocols > 1)
+		argp_error(state,
+		    "--kill needs one protocol, one workload, one "
+		    "--outstanding and at most one --rate");
 }
 
 static uint64_t seconds(
@@ -427,8 +428,7 @@ int main(int argc, char **argv)
 		       "it. --kill shows what clients see of a death.",
 	};
 	static struct arguments arguments = {
-		.protocols = { "paxos" },
-		.n_protocols = 1,
+		.protocols = { "paxos", "nopaxos" },
 		.store = { .replicas = 5 },
 		.fault = { .after_ns = UINT64_C(3000000000) },
 	};
