@@ -219,7 +219,7 @@ static void go_on(struct nopaxos *np, uint64_t now)
 
 	np_take_stash(np);
 	np_reply(np);
-	if (np->answer_due && np_follows(np))
+	if (np->answer_due)
 		np_send_decided(np);
 	if (np->decide_due && np_leads(np))
 		for (i = 0; i < p->setup.n_replicas; i++)
@@ -233,11 +233,22 @@ static void go_on(struct nopaxos *np, uint64_t now)
 /* The end of the flow may be lost: what the leader had one heartbeat ago. */
 static void hear(struct nopaxos *np, const struct kv_message *m)
 {
-	if (!np_follows(np) || m->ballot != np->p->accepted)
+	struct paxos *p = np->p;
+
+	if (p->role == PAXOS_LEADER || m->ballot != p->accepted ||
+	    p->leader != m->from)
 		return;
+	if (!np_follows(np)) {
+		/* The leader has a fast path, of which it must tell again. */
+		np->answer_due = m->number != 0;
+		return;
+	}
 	if (np->told > np->exists)
 		np->exists = np->told;
 	np->told = m->number;
+	/* The leader goes by what this one has said it knows. */
+	if (m->session > p->fast.settled)
+		np->answer_due = true;
 }
 
 void nopaxos_receive(

@@ -342,8 +342,11 @@ void np_send_decide(struct nopaxos *np, unsigned to)
 
 	if (from < known)
 		from = known;
-	if (from >= p->fast.decided || from + 1 < p->log.first)
+	if (from >= p->fast.decided)
 		return;
+	/* Older ones are chosen: it has them, or gets a snapshot. */
+	if (from + 1 < p->log.first)
+		from = p->log.first - 1;
 	m = kv_begin(p, to, KV_GAP_DECIDE, room * sizeof(slot));
 	if (!m)
 		return;
@@ -414,6 +417,9 @@ void np_send_decided(struct nopaxos *np)
 	struct paxos *p = np->p;
 	struct kv_message *m;
 
+	np->answer_due = false;
+	if (p->role == PAXOS_LEADER || p->leader < 0)
+		return;
 	if (p->fast.settled < p->commit)
 		p->fast.settled = p->commit;
 	if (!p->ops->append || p->synced >= np->settle_position)
@@ -421,11 +427,10 @@ void np_send_decided(struct nopaxos *np)
 	m = kv_begin(p, (unsigned)p->leader, KV_GAP_DECIDED, 0);
 	if (!m)
 		return;
-	m->slot = np->settled_safe;
+	m->slot = np_follows(np) ? np->settled_safe : p->commit;
 	m->session = p->proposer;
-	m->status = np->flow != np->path_flow;
+	m->status = !np_follows(np) || np->flow != np->path_flow;
 	kv_send(p, m);
-	np->answer_due = false;
 }
 
 void np_on_decided(struct nopaxos *np, uint64_t now, const struct kv_message *m)

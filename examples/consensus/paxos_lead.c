@@ -239,6 +239,7 @@ static bool meet(struct paxos *p, const struct kv_message *m)
 			return false;
 		peer->incarnation = m->incarnation;
 		peer->known = false;
+		peer->settled = peer->wanted = 0;
 	}
 	if (!peer->known) {
 		peer->known = true;
