@@ -20,6 +20,13 @@
 /* The lanes of all sessions: 16 MiB. */
 #define MAX_ALL_LANES (1 << 20)
 
+#ifdef KV_TEST_BUGS
+bool kv_store_no_filter; /* PAXOS_BUG_DUPLICATES */
+#define no_filter kv_store_no_filter
+#else
+#define no_filter false
+#endif
+
 struct kv_store *kv_store_new(const struct kv_config *config)
 {
 	struct kv_store *store = calloc(1, sizeof(*store));
@@ -206,6 +213,10 @@ static int apply_once(struct kv_store *store, uint64_t slot,
 	if (!lane) {
 		result->status = KV_NO_SESSION;
 		return 0;
+	}
+	if (no_filter) {
+		lane->number = command->number;
+		return do_op(store, command, result);
 	}
 	if (command->number < lane->number) {
 		result->status = KV_INVALID;

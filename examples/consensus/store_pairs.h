@@ -68,6 +68,12 @@ struct kv_store {
 	size_t n_lanes; /* of all of them */
 };
 
+#ifdef KV_TEST_BUGS
+/* A planted fault: commands that come twice are applied twice, in all stores.
+ */
+extern bool kv_store_no_filter;
+#endif
+
 /* A session whose id is above all others. -ENOMEM: nothing has changed. */
 int kv__session_add(
     struct kv_store *store, uint64_t id, uint64_t last_used, uint32_t n_lanes);
