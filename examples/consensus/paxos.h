@@ -139,6 +139,12 @@ uint64_t paxos_due(const struct paxos *paxos);
 void paxos_suspect(struct paxos *paxos, uint64_t now, unsigned replica);
 
 /*
+ * A peer's process is known to have ended. If it leads, an election comes soon,
+ * not only after election_ns; a false alarm costs an election at most.
+ */
+void paxos_lost(struct paxos *paxos, uint64_t now, unsigned peer);
+
+/*
  * Propose commands. Returns how many bytes were taken of the size bytes of
  * commands, one behind the other (each kv_command_size()): fewer if the window
  * is full. -ENOTCONN-like refusals by enum kv_status in *refused:

@@ -293,6 +293,18 @@ void kv_on_refuse(struct paxos *p, uint64_t now, const struct kv_message *m)
 		kv_step_down(p, now);
 }
 
+void paxos_lost(struct paxos *p, uint64_t now, unsigned peer)
+{
+	uint64_t soon = now + kv_random(p) % (p->setup.election_ns / 8 + 1);
+
+	if (p->role != PAXOS_FOLLOWER || p->leader != (int)peer)
+		return;
+	p->leader = -1;
+	if (p->election_at > soon)
+		p->election_at = soon;
+	p->ops->changed(p->arg);
+}
+
 void kv_elect_tick(struct paxos *p, uint64_t now)
 {
 	unsigned i;

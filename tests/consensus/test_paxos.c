@@ -388,6 +388,24 @@ Test(paxos, a_new_leader_keeps_what_was_chosen)
 	close_world(world);
 }
 
+Test(paxos, a_leader_known_to_be_lost_is_replaced_before_the_time_out)
+{
+	struct world *world = open_world(3, 3, false);
+	unsigned i, lost;
+
+	put(world, 10);
+	lost = leader(world)->number;
+	stop(world, lost);
+	for (i = 0; i < 3; i++)
+		if (i != lost)
+			paxos_lost(world->nodes[i].paxos, world->now, lost);
+	run(world, 5); /* of the 10 without it */
+	cr_assert(leader(world));
+	put(world, 10);
+	expect_equal(world, 21);
+	close_world(world);
+}
+
 Test(paxos, a_replica_that_was_cut_off_gets_the_entries_later)
 {
 	struct world *world = open_world(3, 3, false);
