@@ -90,7 +90,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 		peer->rewound = peer->round = 0;
 		peer->settled = peer->wanted = 0;
 		peer->stalled = peer->served = false;
-		peer->answered = now;
+		peer->answered = peer->promised ? now : 0;
 	}
 	p->stats.elections_won++;
 	p->stats.ballots++;
@@ -357,6 +357,24 @@ static uint8_t propose_config(struct paxos *p, const struct kv_config *config)
 	return KV_OK;
 }
 
+/* Whether a majority of a configuration has answered lately. */
+static bool is_heard(
+    const struct paxos *p, const struct kv_config *config, uint64_t now)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < KV_MAX_REPLICAS; i++) {
+		uint64_t member = config->members[i].incarnation;
+
+		if (member > KV_VACANT)
+			n += i == p->setup.self ||
+			    (p->peers[i].incarnation == member &&
+				now - p->peers[i].answered <
+				    2 * p->setup.election_ns);
+	}
+	return n > kv_config_members(config) / 2;
+}
+
 uint8_t paxos_reconfigure(
     struct paxos *p, uint64_t now, const struct kv_config *config)
 {
@@ -385,6 +403,8 @@ uint8_t paxos_reconfigure(
 			next.members[i].incarnation = 0;
 			break;
 		}
+	if (!is_heard(p, config, now))
+		return KV_BUSY;
 	return propose_config(p, &next);
 }
 
@@ -398,7 +418,13 @@ static bool settle(struct paxos *p, unsigned number, uint64_t now)
 	if (*place == peer->joiner ||
 	    now - peer->asked > 4 * p->setup.election_ns)
 		peer->joiner = 0;
-	if (!peer->joiner || *place == 0)
+	/*
+	 * An answer in this ballot comes from a successor of the member: each
+	 * member was made one in an earlier ballot. What asks to join may be
+	 * late, and from an incarnation before.
+	 */
+	if (!peer->joiner || *place == 0 || peer->incarnation != peer->joiner ||
+	    !peer->known)
 		return false;
 	if (*place > KV_VACANT) {
 		if (now - peer->heard < p->setup.election_ns ||
@@ -406,12 +432,11 @@ static bool settle(struct paxos *p, unsigned number, uint64_t now)
 			return false;
 		*place = KV_VACANT;
 	} else {
-		if (peer->incarnation != peer->joiner || !peer->known ||
-		    peer->got + p->setup.window / 2 < p->upto)
+		if (peer->got + p->setup.window / 2 < p->upto)
 			return false;
 		*place = peer->joiner;
 	}
-	return propose_config(p, &config) == KV_OK;
+	return is_heard(p, &config, now) && propose_config(p, &config) == KV_OK;
 }
 
 /* End the sessions that nobody has used for session_ns, and up to twice that.
@@ -430,28 +455,11 @@ static void expire(struct paxos *p, uint64_t now)
 	p->mark_time = now;
 }
 
-/* Whether a majority has answered lately. */
-static bool is_heard(const struct paxos *p, uint64_t now)
-{
-	unsigned i, n = 0;
-
-	for (i = 0; i < KV_MAX_REPLICAS; i++) {
-		uint64_t member = p->config.members[i].incarnation;
-
-		if (member > KV_VACANT)
-			n += i == p->setup.self ||
-			    (p->peers[i].incarnation == member &&
-				now - p->peers[i].answered <
-				    2 * p->setup.election_ns);
-	}
-	return n > kv_config_members(&p->config) / 2;
-}
-
 void kv_lead_tick(struct paxos *p, uint64_t now)
 {
 	unsigned i;
 
-	if (!is_heard(p, now)) {
+	if (!is_heard(p, &p->config, now)) {
 		kv_step_down(p, now);
 		return;
 	}
