@@ -56,10 +56,8 @@ void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m)
 		kv_step_down(p, now);
 		kv_promise(p, m->ballot);
 		p->ops->changed(p->arg);
-	} else if (p->leader < 0) {
-		/* It gets on: many entries take many messages. */
-		p->election_at = now + p->timeout;
 	}
+	/* It gets on: many entries take many messages. */
 	p->election_at = now + p->timeout;
 	p->promise_to = m->from;
 	p->promise_for = m->incarnation;

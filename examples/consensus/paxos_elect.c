@@ -260,8 +260,6 @@ void kv_on_promise(struct paxos *p, uint64_t now, const struct kv_message *m)
 		peer->part = m->slot;
 	if (m->slot != peer->part)
 		return;
-	if (m->count)
-		p->election_at = now + p->timeout;
 	if (!take_part(p, m)) {
 		kv_step_down(p, now);
 		return;
