@@ -194,7 +194,7 @@ enum paxos_bug {
 	PAXOS_BUG_VOTE_NOT_SYNCED = 1 << 4,
 	PAXOS_BUG_FORGOTTEN_VOTES = 1 << 5, /* keeps its old incarnation */
 	PAXOS_BUG_OLD_BALLOT = 1 << 6, /* an old ballot's accept is taken */
-	PAXOS_BUG_OLD_VOTE = 1 << 7,   /* votes of other ballots count */
+	PAXOS_BUG_OLD_VOTE = 1 << 7,   /* votes of older ballots count */
 	PAXOS_BUG_OWN_VALUE = 1 << 8,  /* found entries are not re-proposed */
 	PAXOS_BUG_LOWEST_BALLOT = 1 << 9,  /* of two found, takes the older */
 	PAXOS_BUG_CONFIG_EARLY = 1 << 10,  /* a removal takes a second member,

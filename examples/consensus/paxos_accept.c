@@ -166,7 +166,8 @@ static bool follow(struct paxos *p, uint64_t now, const struct kv_message *m)
 	if (m->ballot != p->accepted || m->incarnation != p->proposer) {
 		p->accepted = m->ballot;
 		p->proposer = m->incarnation;
-		p->upto = p->voted = p->commit;
+		if (!bug(p, OLD_VOTE))
+			p->upto = p->voted = p->commit;
 		p->ack_round = 0;
 		p->gap = false;
 		p->fast = (struct fast_path){ .ballot = 0 };

@@ -84,7 +84,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 
 		peer->incarnation = p->config.members[i].incarnation;
 		peer->known = peer->promised;
-		if (!peer->known && !bug(p, OLD_VOTE))
+		if (!peer->known)
 			peer->voted = 0;
 		peer->got = peer->got_before = peer->sent = peer->voted;
 		peer->rewound = peer->round = 0;
@@ -255,7 +255,7 @@ void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m)
 	struct peer *peer = &p->peers[m->from];
 
 	if (p->role != PAXOS_LEADER || m->session != p->setup.incarnation ||
-	    (m->ballot != p->promised && !bug(p, OLD_VOTE)) || !meet(p, m))
+	    m->ballot != p->promised || !meet(p, m))
 		return;
 	peer->answered = now;
 	if ((m->status && peer->rewound != m->number + 1) ||

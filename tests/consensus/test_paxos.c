@@ -477,6 +477,30 @@ Test(paxos, a_replica_that_forgot_is_replaced)
 	close_world(world);
 }
 
+Test(paxos, a_late_request_to_join_removes_nobody)
+{
+	struct world *world = open_world(3, 3, false);
+	unsigned i, away = (elect(world)->number + 1) % 3;
+	struct kv_message join = { .cluster = 7,
+		.incarnation = 50,
+		.size = sizeof(join),
+		.type = KV_JOIN,
+		.from = (uint8_t)away };
+
+	put(world, 10);
+	for (i = 0; i < 3; i++)
+		world->deaf[i][away] = world->deaf[away][i] = true;
+	run(world, 15); /* It is not heard for longer than a time-out. */
+	paxos_receive(leader(world)->paxos, world->now, &join);
+	run(world, 15);
+	memset(world->deaf, 0, sizeof(world->deaf));
+	run(world, 50);
+	put(world, 10);
+	expect_equal(world, 21);
+	cr_assert_eq(paxos_role(world->nodes[away].paxos), PAXOS_FOLLOWER);
+	close_world(world);
+}
+
 Test(paxos, a_majority_that_forgot_ends_the_service)
 {
 	static const struct kv_config none;
