@@ -198,10 +198,8 @@ static void observe(
 		replica->answers = true;
 		replica->leads = strstr(text, "role leader\n") != NULL;
 		replica->ballot = value_of(text, "ballot_round");
-		replica->chosen = value_of(text, "chosen");
-		replica->messages_sent = value_of(text, "messages_sent");
-		replica->messages_received = value_of(
-		    text, "messages_received");
+		replica->messages = value_of(text, "messages_sent");
+		replica->segments = value_of(text, "segments_out");
 		if (replica->leads && replica->ballot >= best) {
 			best = replica->ballot;
 			observation->leader = (int)i;

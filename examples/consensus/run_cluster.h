@@ -21,7 +21,8 @@ struct run_replica {
 	bool answers;
 	bool leads;
 	uint64_t ballot;
-	uint64_t chosen, messages_sent, messages_received;
+	uint64_t messages; /* to other replicas, of the protocol */
+	uint64_t segments; /* of flows, to replicas and clients */
 };
 
 struct run_observation {

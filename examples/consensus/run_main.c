@@ -217,18 +217,24 @@ static int watch(void *arg, const struct load_progress *progress)
 	return run_failover_step(&point->fault, progress);
 }
 
-/* Messages that replicas of one role have sent for each request. */
-static double messages(
-    const struct point *point, const struct load_result *result, bool leader)
+/*
+ * What replicas of one role have sent for each request: messages of the
+ * protocol, or segments of flows, in which several may be.
+ */
+static double sent(const struct point *point, const struct load_result *result,
+    bool leader, bool segments)
 {
 	uint64_t sum = 0;
 	uint32_t i, n = 0;
 
 	for (i = 0; i < point->cluster->options.replicas; i++) {
+		const struct run_replica *begin = &point->begin.replicas[i];
+		const struct run_replica *end = &point->end.replicas[i];
+
 		if (((int)i == point->end.leader) != leader)
 			continue;
-		sum += point->end.replicas[i].messages_sent -
-		    point->begin.replicas[i].messages_sent;
+		sum += segments ? end->segments - begin->segments
+				: end->messages - begin->messages;
 		n++;
 	}
 	return n && result->completed
@@ -239,6 +245,12 @@ static double messages(
 /* Counters are only those of a time in which nobody died or was elected. */
 static bool has_messages(const struct point *point)
 {
+	uint32_t i;
+
+	for (i = 0; i < point->cluster->options.replicas; i++)
+		if (!point->begin.replicas[i].answers ||
+		    !point->end.replicas[i].answers)
+			return false;
 	return point->begun && point->ended && !point->fault.victim &&
 	    point->begin.leader >= 0 &&
 	    point->begin.leader == point->end.leader;
@@ -271,18 +283,32 @@ static void print_result(const struct point *point,
 	load_report_line(point->cluster->options.protocol, plan, result);
 	load_report_costs(counts, result);
 	if (has_messages(point))
-		printf("  messages sent for each request: leader %.2f, each "
-		       "follower %.2f\n",
-		    messages(point, result, true),
-		    messages(point, result, false));
+		printf("  sent for each request: leader %.3f messages, each "
+		       "follower %.3f; segments of flows %.3f, %.3f\n",
+		    sent(point, result, true, false),
+		    sent(point, result, false, false),
+		    sent(point, result, true, true),
+		    sent(point, result, false, true));
 	output_flush();
 }
 
-static json_t *messages_json(
-    const struct point *point, const struct load_result *result, bool leader)
+static void add_messages(
+    json_t *object, const struct point *point, const struct load_result *result)
 {
-	return has_messages(point) ? json_real(messages(point, result, leader))
-				   : json_null();
+	static const char *const names[2][2] = {
+		{ "follower_messages_per_request",
+		    "follower_segments_per_request" },
+		{ "leader_messages_per_request",
+		    "leader_segments_per_request" },
+	};
+	int leader, segments;
+
+	for (leader = 1; leader >= 0; leader--)
+		for (segments = 0; segments <= 1; segments++)
+			json_object_set_new(object, names[leader][segments],
+			    has_messages(point) ? json_real(sent(point, result,
+						      leader, segments))
+						: json_null());
 }
 
 static int add_object(const struct point *point, const struct load_plan *plan,
@@ -294,10 +320,7 @@ static int add_object(const struct point *point, const struct load_plan *plan,
 
 	json_object_set_new(
 	    object, "replicas", json_integer(point->cluster->options.replicas));
-	json_object_set_new(object, "leader_messages_per_request",
-	    messages_json(point, result, true));
-	json_object_set_new(object, "follower_messages_per_request",
-	    messages_json(point, result, false));
+	add_messages(object, point, result);
 	if (point->fault.victim)
 		json_object_set_new(object, "failover",
 		    run_failover_json(&point->fault, result));
