@@ -148,6 +148,8 @@ static void on_line(void *arg, struct link *link, bool up)
 	struct kv_client *client = arg;
 	struct server *server = link_arg(link);
 
+	if (client->closing)
+		return; /* links are freed one by one: the other may be gone */
 	if (link == server->in)
 		server->in_up = up;
 	else
