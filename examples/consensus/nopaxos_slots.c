@@ -496,19 +496,19 @@ static bool execute(struct nopaxos *np, uint64_t slot)
 static void lead_reply(struct nopaxos *np)
 {
 	struct paxos *p = np->p;
+	uint64_t slot;
+	uint8_t op;
 
-	while (np->executed < p->voted) {
-		const struct kv_command *command;
-
-		if (execute(np, np->executed + 1)) {
-			np->executed++;
-			continue;
-		}
-		/* What opens or ends sessions: once the store has it. */
-		command = &kv_log_at(&p->log, np->executed + 1)->command;
-		if (command->op == KV_REGISTER || command->op == KV_EXPIRE)
-			np->stats.barriers++;
-		break;
+	while (np->executed < p->voted && execute(np, np->executed + 1))
+		np->executed++;
+	slot = np->executed + 1;
+	if (slot > p->voted || slot == np->barrier)
+		return;
+	/* What opens or ends sessions has to wait until the store has it. */
+	op = kv_log_at(&p->log, slot)->command.op;
+	if (op == KV_REGISTER || op == KV_EXPIRE) {
+		np->barrier = slot;
+		np->stats.barriers++;
 	}
 }
 

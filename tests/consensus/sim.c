@@ -64,6 +64,7 @@ static void reset(struct sim *sim)
 			sim_drop(sim, event.packet);
 	for (i = 0; i < SIM_REPLICAS; i++)
 		sim_replica_free(&sim->replicas[i]);
+	sim_clients_drop(sim);
 	memset(sim->replicas, 0, sizeof(sim->replicas));
 	memset(sim->clients, 0, sizeof(sim->clients));
 	memset(sim->cut, 0, sizeof(sim->cut));
@@ -99,6 +100,7 @@ static void start_all(struct sim *sim)
 	}
 	for (i = 0; i < sim->plan.n_clients; i++)
 		sim_client_start(sim, i);
+	sim_flow_start(sim);
 	sim_add(sim, sim_below(sim, 2 * sim->plan.fault_pause), &fault);
 	sim_add(sim, sim->plan.fault_time, &calm);
 }
@@ -124,6 +126,9 @@ static void handle(struct sim *sim, const struct sim_event *event)
 		break;
 	case SIM_PHASE:
 		sim_heal(sim);
+		break;
+	case SIM_RENEW:
+		sim_flow_renew(sim);
 		break;
 	case SIM_RESTART:
 		restart(sim, event);

@@ -12,6 +12,8 @@
  *	sim_client.c   sessions, requests, retries, and the history
  *	sim_faults.c   crashes, pauses, cuts, changes of the members
  *	sim_paxos.c    the Multi-Paxos core as a struct sim_core
+ *	sim_nopaxos.c  the NOPaxos core as one
+ *	sim_flow.c     the ordered flow between replicas, for it
  */
 #ifndef TESTS_CONSENSUS_SIM_H
 #define TESTS_CONSENSUS_SIM_H
@@ -19,6 +21,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "examples/consensus/nopaxos_quorum.h"
 #include "examples/consensus/paxos.h"
 #include "tests/linearizability/checker.h"
 
@@ -46,6 +49,9 @@ enum sim_kind {
 	SIM_RESTART,
 	SIM_RESUME,
 	SIM_PHASE,
+	SIM_SEGMENT,
+	SIM_FLOW,
+	SIM_RENEW,
 };
 
 struct sim_event {
@@ -89,9 +95,28 @@ struct sim_core {
 	/* The last slot with a configuration that it does not know to be
 	   chosen, or 0. */
 	uint64_t (*changing)(const struct sim_replica *replica);
+	void (*synced)(
+	    struct sim_replica *replica, uint64_t now, uint64_t position);
+
+	/* Of a core with an ordered flow; else NULL. */
+
+	/* Whether all requests go into the flow. */
+	bool (*orders)(const struct sim_replica *replica);
+	/* Whether the client has had its answer to what is applied. */
+	bool (*applied)(struct sim_replica *replica, uint64_t slot,
+	    const struct kv_result *result);
+	/* A SIM_SEGMENT or SIM_FLOW. */
+	void (*deliver)(struct sim_replica *replica, uint64_t now,
+	    const struct sim_event *event);
+	/* The members are to be changed. */
+	void (*make_way)(struct sim_replica *replica, uint64_t now);
 };
 
-extern const struct sim_core sim_paxos;
+extern const struct sim_core sim_paxos, sim_nopaxos;
+
+/* In sim.bugs: those of enum nopaxos_bug are multiples of the first. */
+#define SIM_NOPAXOS_BUGS (1U << 24)
+#define SIM_BUG_ANY_SLOT (1U << 30) /* clients count votes of all slots */
 
 struct sim_record {
 	struct kv_record record;
@@ -141,7 +166,8 @@ struct sim_replica {
 	int64_t skew; /* its clock: in 1/1000 */
 	uint64_t clock_offset;
 	struct paxos *paxos;
-	void *extra; /* of another core */
+	void *extra;   /* of another core */
+	uint64_t flow; /* that is open here; 0: none */
 	struct sim_packet *begun;
 	unsigned begun_to;
 	struct sim_disk disk;
@@ -158,6 +184,8 @@ struct sim_lane {
 	unsigned tries, most_tries, to;
 	uint64_t number, begun;
 	unsigned left; /* how many more requests, at the end */
+	struct kv_quorum quorum;
+	struct sim_packet *held; /* a result without a quorum */
 	struct lin_op op;
 	union {
 		struct kv_command command;
@@ -191,12 +219,18 @@ struct sim_counts {
 	uint64_t majorities_lost;
 	uint64_t elections, elections_won, snapshots_sent, snapshots_loaded;
 	uint64_t config_changes, reads, read_rounds;
+	/* With an ordered flow. */
+	uint64_t flows, segments, segments_lost, gateways_stopped;
+	uint64_t holders_lost, registries_dead, fast_opened, fast_ended;
+	uint64_t accepted, gaps_decided, gaps_taken, gaps_over, gaps_asked;
+	uint64_t stashed, stash_full, executed, barriers, quorums;
 };
 
 /* How bad the network, the disks and the rest are: from the seed. */
 struct sim_plan {
 	unsigned n, n_members, n_clients, n_keys, n_lanes;
 	unsigned lose, repeat, be_late, refuse; /* of 10,000 */
+	unsigned lose_segments;                 /* likewise, each replica */
 	uint64_t delay, sync;
 	unsigned value_bytes;
 	unsigned read_share; /* of gets by a round, of 100 */
@@ -205,6 +239,18 @@ struct sim_plan {
 	size_t message_bytes;
 	uint32_t window;
 	bool lose_majority;
+};
+
+/* The ordered flow. */
+struct sim_flow {
+	uint64_t id;
+	bool alive;
+	uint64_t counter;
+	unsigned holder;  /* of the counter */
+	uint32_t members; /* replicas, a bit each */
+	uint32_t generations[SIM_REPLICAS];
+	uint64_t arrived[SIM_REPLICAS]; /* when the last segment does */
+	uint64_t still_until; /* a gateway has drawn a number, and stopped */
 };
 
 struct sim {
@@ -226,6 +272,7 @@ struct sim {
 	bool cut[SIM_REPLICAS][SIM_REPLICAS]; /* from, to */
 	struct sim_replica replicas[SIM_REPLICAS];
 	struct sim_client clients[SIM_CLIENTS];
+	struct sim_flow flow;
 	uint64_t next_value, history_time;
 	struct sim_slot *slots;
 	uint64_t n_slots; /* room */
@@ -277,6 +324,9 @@ void sim_replica_event(struct sim *sim, const struct sim_event *event);
 void sim_replica_free(struct sim_replica *replica);
 uint64_t sim_local(const struct sim_replica *replica);
 bool sim_remembers(const struct sim *sim, unsigned number);
+/* A reply to a client: head with its value behind it, if it has one. */
+void sim_answer(struct sim_replica *replica, unsigned client,
+    const struct kv_message *head, const struct kv_result *result);
 extern const struct paxos_ops sim_ops, sim_disk_ops;
 
 /* sim_disk.c */
@@ -300,6 +350,14 @@ void sim_client_event(struct sim *sim, const struct sim_event *event);
 void sim_client_calm(struct sim *sim, unsigned client);
 unsigned sim_pending(const struct sim *sim);
 void sim_client_end(struct sim *sim);
+void sim_clients_drop(struct sim *sim);
+
+/* sim_flow.c */
+void sim_flow_start(struct sim *sim);
+void sim_flow_renew(struct sim *sim);
+void sim_flow_end(struct sim *sim);
+void sim_flow_crash(struct sim *sim, unsigned number);
+void sim_publish(struct sim_replica *replica, const struct kv_command *command);
 
 /* sim_faults.c */
 void sim_plan(struct sim *sim);

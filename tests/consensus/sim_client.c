@@ -29,6 +29,25 @@ static void wake(struct sim *sim, unsigned c, unsigned lane, uint64_t at)
 	sim_add(sim, at, &event);
 }
 
+/* Nothing is known of a lane's command. */
+static void drop_quorum(struct sim *sim, struct sim_lane *l)
+{
+	if (l->held)
+		sim_drop(sim, l->held);
+	l->held = NULL;
+	memset(&l->quorum, 0, sizeof(l->quorum));
+	l->quorum.any_slot = (sim->bugs & SIM_BUG_ANY_SLOT) != 0;
+}
+
+void sim_clients_drop(struct sim *sim)
+{
+	unsigned c, i;
+
+	for (c = 0; c < SIM_CLIENTS; c++)
+		for (i = 0; i <= SIM_LANES; i++)
+			drop_quorum(sim, lane_at(&sim->clients[c], i));
+}
+
 static void submit(struct sim *sim, unsigned c, unsigned lane)
 {
 	struct sim_client *client = &sim->clients[c];
@@ -75,6 +94,7 @@ static void start_register(struct sim *sim, unsigned c)
 	l->pending = true;
 	l->tries = 0;
 	l->begun = sim->now;
+	drop_quorum(sim, l);
 	submit(sim, c, REGISTERING);
 }
 
@@ -96,7 +116,7 @@ static uint64_t value_of(const struct kv_message *m)
 	uint64_t value = 0;
 	const char *at = m->body, *end = (const char *)m + m->size;
 
-	if (!m->count)
+	if (!m->commit)
 		return LIN_ABSENT;
 	for (; at < end && *at >= '0' && *at <= '9'; at++)
 		value = 10 * value + (uint64_t)(*at - '0');
@@ -172,6 +192,7 @@ static void start_request(struct sim *sim, unsigned c, unsigned lane)
 	    sim_below(sim, 100) < sim->plan.read_share;
 	l->pending = true;
 	l->tries = 0;
+	drop_quorum(sim, l);
 	l->most_tries = 2 + (unsigned)sim_below(sim, 12);
 	l->begun = sim->now;
 	sim->counts.requests++;
@@ -231,8 +252,8 @@ static void finish(
 		op->seen = value_of(m);
 		client->seen[op->key] = op->seen;
 	} else if (cas && m->status == KV_DIFFERENT) {
-		op->seen = m->count ? value_of(m) : LIN_ANY;
-		if (m->count)
+		op->seen = m->commit ? value_of(m) : LIN_ANY;
+		if (m->commit)
 			client->seen[op->key] = op->seen;
 	} else if (m->status == KV_OK) {
 		client->seen[op->key] = op->value;
@@ -276,8 +297,40 @@ static void refused(
 	l->most_tries += l->most_tries < 40;
 }
 
-static void answer(struct sim *sim, unsigned c, const struct kv_message *m)
+/*
+ * A reply that is no refusal: what it makes known, which is it, or one that
+ * came before, or nothing yet.
+ */
+static struct sim_packet *outcome(
+    struct sim *sim, struct sim_lane *l, struct sim_packet *packet)
 {
+	switch (kv_quorum_add(&l->quorum, sim_message(packet))) {
+	case KV_QUORUM_WAIT:
+		return NULL;
+	case KV_QUORUM_RESULT:
+		if (l->held)
+			sim_drop(sim, l->held);
+		l->held = packet;
+		packet->refs++;
+		return NULL;
+	case KV_QUORUM_DONE:
+		sim->counts.quorums++;
+		return l->held;
+	default:
+		sim->counts.quorums += sim_message(packet)->count != 0;
+		return packet;
+	}
+}
+
+static bool is_refusal(const struct kv_message *m)
+{
+	return m->status == KV_NOT_LEADER || m->status == KV_BUSY ||
+	    m->status == KV_NO_QUORUM;
+}
+
+static void answer(struct sim *sim, unsigned c, struct sim_packet *packet)
+{
+	const struct kv_message *m = sim_message(packet);
 	struct sim_client *client = &sim->clients[c];
 	struct sim_lane *l = &client->registering;
 	unsigned lane = REGISTERING;
@@ -290,6 +343,12 @@ static void answer(struct sim *sim, unsigned c, const struct kv_message *m)
 		if (!l->pending || m->number != l->number ||
 		    m->session != client->session)
 			return;
+	}
+	if (!is_refusal(m)) {
+		packet = outcome(sim, l, packet);
+		if (!packet)
+			return;
+		m = sim_message(packet);
 	}
 	switch (m->status) {
 	case KV_NOT_LEADER:
@@ -334,7 +393,7 @@ void sim_client_event(struct sim *sim, const struct sim_event *event)
 		return;
 	}
 	if (event->kind == SIM_DELIVER) {
-		answer(sim, c, sim_message(event->packet));
+		answer(sim, c, event->packet);
 		return;
 	}
 	l = lane_at(client, lane);

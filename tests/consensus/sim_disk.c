@@ -70,7 +70,7 @@ void sim_synced(struct sim_replica *replica)
 
 	disk->busy = false;
 	disk->synced = disk->syncing;
-	paxos_synced(replica->paxos, sim_local(replica), disk->synced);
+	replica->sim->core->synced(replica, sim_local(replica), disk->synced);
 }
 
 /* The store without its sessions, as a planted fault has it. */
@@ -236,7 +236,7 @@ int sim_disk_restore(struct sim_replica *replica)
 		if (err)
 			return err;
 	}
-	paxos_synced(replica->paxos, sim_local(replica), disk->synced);
+	replica->sim->core->synced(replica, sim_local(replica), disk->synced);
 	return 0;
 }
 

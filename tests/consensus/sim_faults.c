@@ -34,6 +34,7 @@ void sim_plan(struct sim *sim)
 	plan->repeat = (unsigned)ONE_OF(sim, 0, 0, 200, 1000);
 	plan->be_late = (unsigned)ONE_OF(sim, 0, 20, 100, 300);
 	plan->refuse = (unsigned)ONE_OF(sim, 0, 0, 300, 1500);
+	plan->lose_segments = (unsigned)ONE_OF(sim, 0, 50, 200, 1000);
 	plan->delay = ONE_OF(sim, 30, 100, 300, 1000) * US;
 	plan->sync = ONE_OF(sim, 30, 100, 1000) * US;
 	plan->value_bytes = (unsigned)ONE_OF(sim, 0, 100, 1000, 4000);
@@ -183,6 +184,8 @@ static void change_members(struct sim *sim)
 		leader = &sim->replicas[i];
 		if (leader->life == SIM_UP &&
 		    paxos_role(leader->paxos) == PAXOS_LEADER) {
+			if (sim->core->make_way)
+				sim->core->make_way(leader, sim_local(leader));
 			trace(sim, "%u is asked to %s %u", i,
 			    *place ? "make a place for" : "take out", number);
 			paxos_reconfigure(
@@ -239,6 +242,8 @@ void sim_fault(struct sim *sim)
 
 	if (sim->calm)
 		return;
+	if (sim_chance(sim, 500))
+		sim_flow_end(sim);
 	switch (sim_below(sim, 12)) {
 	case 0:
 	case 1:

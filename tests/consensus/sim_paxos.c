@@ -20,7 +20,7 @@ static int start(struct sim_replica *replica, struct kv_store *store)
 		.log_bytes = KV_LOG_MIN,
 		.window = sim->plan.window,
 		.message_bytes = sim->plan.message_bytes,
-		.bugs = sim->bugs,
+		.bugs = sim->bugs % SIM_NOPAXOS_BUGS,
 	};
 
 	replica->paxos = paxos_new(&setup,
@@ -77,6 +77,11 @@ static uint64_t changing(const struct sim_replica *replica)
 	return 0;
 }
 
+static void synced(struct sim_replica *replica, uint64_t now, uint64_t position)
+{
+	paxos_synced(replica->paxos, now, position);
+}
+
 const struct sim_core sim_paxos = {
 	.name = "paxos",
 	.start = start,
@@ -87,4 +92,5 @@ const struct sim_core sim_paxos = {
 	.flush = flush,
 	.propose = propose,
 	.changing = changing,
+	.synced = synced,
 };

@@ -168,32 +168,39 @@ static void new_config(struct sim *sim, uint64_t slot)
 	}
 }
 
-static void reply(struct sim_replica *replica, const struct sim_ask *ask,
-    uint8_t status, const struct kv_result *result)
+void sim_answer(struct sim_replica *replica, unsigned client,
+    const struct kv_message *head, const struct kv_result *result)
 {
 	size_t size = result && result->value ? result->value_size : 0;
 	struct sim *sim = replica->sim;
 	struct sim_packet *packet;
 	struct kv_message *m;
 
-	if (ask->client >= sim->plan.n_clients)
+	if (client >= sim->plan.n_clients)
 		return;
 	packet = sim_packet(sim, sizeof(*m) + size);
 	m = sim_message(packet);
-	memset(m, 0, sizeof(*m));
-	m->session = ask->session;
-	m->number = ask->number;
-	m->lane = ask->lane;
+	*m = *head;
 	m->type = KV_REPLY;
 	m->from = (uint8_t)replica->number;
-	m->ballot = paxos_ballot(replica->paxos);
-	m->status = status;
-	m->count = result && result->value;
+	m->commit = result && result->value;
 	m->argument = (uint64_t)(int64_t)paxos_leader(replica->paxos);
 	m->size = (uint32_t)(sizeof(*m) + size);
 	if (size)
 		memcpy(m->body, result->value, size);
-	sim_send(sim, replica->number, SIM_REPLICAS + ask->client, packet);
+	sim_send(sim, replica->number, SIM_REPLICAS + client, packet);
+}
+
+static void reply(struct sim_replica *replica, const struct sim_ask *ask,
+    uint8_t status, const struct kv_result *result)
+{
+	const struct kv_message head = { .session = ask->session,
+		.number = ask->number,
+		.lane = ask->lane,
+		.ballot = paxos_ballot(replica->paxos),
+		.status = status };
+
+	sim_answer(replica, ask->client, &head, result);
 }
 
 static struct sim_ask ask_of(const struct kv_command *command)
@@ -226,6 +233,8 @@ static void applied(void *arg, uint64_t slot, const struct kv_command *command,
 		sim->applied = slot;
 	if (command->op == KV_CONFIG && slot > sim->config_slot)
 		new_config(sim, slot);
+	if (sim->core->applied && sim->core->applied(replica, slot, result))
+		return;
 	if (command->op < KV_GET || command->op > KV_REGISTER)
 		return;
 	if (command->op == KV_REGISTER)
@@ -299,12 +308,14 @@ static void take_request(
 {
 	const struct kv_command *command = (const void *)message->body;
 	struct sim_ask ask = ask_of(command);
+	struct sim *sim = replica->sim;
 	uint8_t status;
 
-	if (message->argument)
+	if (message->argument &&
+	    !(sim->core->orders && sim->core->orders(replica)))
 		status = start_read(replica, command);
 	else
-		status = replica->sim->core->propose(
+		status = sim->core->propose(
 		    replica, sim_local(replica), command);
 	if (status != KV_OK)
 		reply(replica, &ask, status, NULL);
@@ -379,6 +390,7 @@ int sim_replica_start(struct sim_replica *replica, bool boot)
 	replica->forgets = false;
 	replica->armed = UINT64_MAX;
 	replica->flush_due = false;
+	replica->flow = 0;
 	memset(replica->reads, 0, sizeof(replica->reads));
 	if (boot)
 		replica->incarnation =
@@ -444,6 +456,7 @@ void sim_replica_crash(struct sim_replica *replica, bool forget)
 		replica->sim->proposed_config = changing;
 	replica->sim->counts.crashes++;
 	replica->sim->counts.forgotten += replica->forgets;
+	sim_flow_crash(replica->sim, replica->number);
 	sim_disk_crash(replica, forget);
 }
 
@@ -508,8 +521,11 @@ void sim_replica_event(struct sim *sim, const struct sim_event *event)
 	    (event->kind == SIM_TIMER && event->at != replica->armed))
 		return;
 	if (replica->life == SIM_PAUSED) {
-		uint64_t at = replica->resume_at + sim_below(sim, 50 * US);
+		uint64_t at = replica->resume_at;
 
+		/* The flow stays in order. */
+		if (event->kind != SIM_SEGMENT)
+			at += sim_below(sim, 50 * US);
 		if (event->packet)
 			event->packet->refs++;
 		if (event->kind == SIM_TIMER)
@@ -531,6 +547,10 @@ void sim_replica_event(struct sim *sim, const struct sim_event *event)
 		break;
 	case SIM_SYNC:
 		sim_synced(replica);
+		break;
+	case SIM_SEGMENT:
+	case SIM_FLOW:
+		sim->core->deliver(replica, sim_local(replica), event);
 		break;
 	default:
 		sim_saved(replica);

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "examples/consensus/nopaxos.h"
 #include "sim.h"
 
 #define MAX_JOBS 64
@@ -25,32 +26,48 @@
 static const struct {
 	const char *name;
 	unsigned bug;
+	bool fast; /* only with an ordered flow */
 } bugs[] = {
-	{ "no-quorum", PAXOS_BUG_NO_QUORUM },
-	{ "early-reply", PAXOS_BUG_EARLY_REPLY },
-	{ "lost-sessions", PAXOS_BUG_LOST_SESSIONS },
-	{ "stale-read", PAXOS_BUG_STALE_READ },
-	{ "vote-not-synced", PAXOS_BUG_VOTE_NOT_SYNCED },
-	{ "forgotten-votes", PAXOS_BUG_FORGOTTEN_VOTES },
-	{ "old-ballot", PAXOS_BUG_OLD_BALLOT },
-	{ "old-vote", PAXOS_BUG_OLD_VOTE },
-	{ "own-value", PAXOS_BUG_OWN_VALUE },
-	{ "lowest-ballot", PAXOS_BUG_LOWEST_BALLOT },
-	{ "config-early", PAXOS_BUG_CONFIG_EARLY },
-	{ "duplicates", PAXOS_BUG_DUPLICATES },
-	{ "short-promise", PAXOS_BUG_SHORT_PROMISE },
-	{ "commit-blind", PAXOS_BUG_COMMIT_BLIND },
-	{ "trimmed-promise", PAXOS_BUG_TRIMMED_PROMISE },
+	{ "no-quorum", PAXOS_BUG_NO_QUORUM, false },
+	{ "early-reply", PAXOS_BUG_EARLY_REPLY, false },
+	{ "lost-sessions", PAXOS_BUG_LOST_SESSIONS, false },
+	{ "stale-read", PAXOS_BUG_STALE_READ, false },
+	{ "vote-not-synced", PAXOS_BUG_VOTE_NOT_SYNCED, false },
+	{ "forgotten-votes", PAXOS_BUG_FORGOTTEN_VOTES, false },
+	{ "old-ballot", PAXOS_BUG_OLD_BALLOT, false },
+	{ "old-vote", PAXOS_BUG_OLD_VOTE, false },
+	{ "own-value", PAXOS_BUG_OWN_VALUE, false },
+	{ "lowest-ballot", PAXOS_BUG_LOWEST_BALLOT, false },
+	{ "config-early", PAXOS_BUG_CONFIG_EARLY, false },
+	{ "duplicates", PAXOS_BUG_DUPLICATES, false },
+	{ "short-promise", PAXOS_BUG_SHORT_PROMISE, false },
+	{ "commit-blind", PAXOS_BUG_COMMIT_BLIND, false },
+	{ "trimmed-promise", PAXOS_BUG_TRIMMED_PROMISE, false },
+	/* Of the fast path. */
+	{ "noop-loses", PAXOS_BUG_NOOP_LOSES, true },
+	{ "blind-ack", PAXOS_BUG_BLIND_ACK, true },
+	{ "blind-apply", PAXOS_BUG_BLIND_APPLY, true },
+	{ "filled-twice", NOPAXOS_BUG_FILLED_TWICE *SIM_NOPAXOS_BUGS, true },
+	{ "past-gap", NOPAXOS_BUG_PAST_GAP *SIM_NOPAXOS_BUGS, true },
+	{ "old-session", NOPAXOS_BUG_OLD_SESSION *SIM_NOPAXOS_BUGS, true },
+	{ "undecides", NOPAXOS_BUG_UNDECIDES *SIM_NOPAXOS_BUGS, true },
+	{ "holes", NOPAXOS_BUG_HOLES *SIM_NOPAXOS_BUGS, true },
+	{ "any-slot", SIM_BUG_ANY_SLOT, true },
 };
 #define N_BUGS (sizeof(bugs) / sizeof(bugs[0]))
 
-#define COUNT(name)                                      \
-	{                                                \
-#name, offsetof(struct sim_counts, name) \
+#define COUNT(name)                                             \
+	{                                                       \
+#name, offsetof(struct sim_counts, name), false \
+	}
+#define FAST(name)                                             \
+	{                                                      \
+#name, offsetof(struct sim_counts, name), true \
 	}
 static const struct {
 	const char *name;
 	size_t offset;
+	bool fast;
 } counts[] = {
 	COUNT(runs),
 	COUNT(events),
@@ -79,6 +96,24 @@ static const struct {
 	COUNT(config_changes),
 	COUNT(reads),
 	COUNT(read_rounds),
+	FAST(flows),
+	FAST(segments),
+	FAST(segments_lost),
+	FAST(gateways_stopped),
+	FAST(holders_lost),
+	FAST(registries_dead),
+	FAST(fast_opened),
+	FAST(fast_ended),
+	FAST(accepted),
+	FAST(gaps_decided),
+	FAST(gaps_taken),
+	FAST(gaps_over),
+	FAST(gaps_asked),
+	FAST(stashed),
+	FAST(stash_full),
+	FAST(executed),
+	FAST(barriers),
+	FAST(quorums),
 };
 #define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
 
@@ -238,13 +273,16 @@ static unsigned print_counts(
 	size_t i;
 
 	for (i = 0; i < N_COUNTS; i++) {
+		if (counts[i].fast && !options->core->deliver)
+			continue;
 		value = sum(shared, options->jobs, i);
 		printf("%-18s %12" PRIu64 "%s", counts[i].name, value,
 		    i % 3 == 2 || i + 1 == N_COUNTS ? "\n" : "   ");
 		missing += value == 0;
 	}
 	for (i = 0; missing && i < N_COUNTS; i++)
-		if (sum(shared, options->jobs, i) == 0)
+		if ((!counts[i].fast || options->core->deliver) &&
+		    sum(shared, options->jobs, i) == 0)
 			printf("never seen: %s\n", counts[i].name);
 	return missing;
 }
@@ -303,13 +341,15 @@ static int run_one(const struct options *options)
 	return err != 0;
 }
 
-/* Each planted fault, until a seed finds it. */
+/* Each planted fault of the protocol's own, until a seed finds it. */
 static int find_bugs(struct options *options)
 {
 	uint64_t failed;
 	unsigned i, missed = 0;
 
 	for (i = 0; i < N_BUGS; i++) {
+		if (bugs[i].fast != (options->core->deliver != NULL))
+			continue;
 		options->bugs = bugs[i].bug;
 		printf("%-16s ", bugs[i].name);
 		fflush(stdout);
@@ -329,14 +369,15 @@ static void usage(FILE *file)
 
 	fprintf(file,
 	    "usage: simulate [--seeds A-B | --seed N] [--trace] [-j N]\n"
-	    "                [--bug NAME | --find-bugs] [--protocol paxos]\n"
+	    "                [--bug NAME | --find-bugs] [--protocol NAME]\n"
 	    "Runs a replicated store in virtual time, one run per seed.\n\n"
 	    "  --seeds A-B    these seeds (1-1000)\n"
 	    "  --seed N       this one\n"
 	    "  --trace        print all that happens; with --seed\n"
 	    "  -j N           in so many processes (1)\n"
 	    "  --bug NAME     plant a fault\n"
-	    "  --find-bugs    plant each, until a seed finds it\n\n"
+	    "  --find-bugs    plant each, until a seed finds it\n"
+	    "  --protocol NAME  paxos (the default) or nopaxos\n\n"
 	    "Faults:");
 	for (i = 0; i < N_BUGS; i++)
 		fprintf(file, "%s %s", i % 5 == 0 && i ? "\n       " : "",
@@ -374,6 +415,15 @@ static unsigned find_bug(const char *name)
 	return 0;
 }
 
+static const struct sim_core *find_core(const char *name)
+{
+	if (strcmp(name, sim_nopaxos.name) == 0)
+		return &sim_nopaxos;
+	if (strcmp(name, sim_paxos.name) != 0)
+		wrong("no such protocol:", name);
+	return &sim_paxos;
+}
+
 static void read_options(int argc, char **argv, struct options *options)
 {
 	static const struct option longs[] = {
@@ -406,8 +456,7 @@ static void read_options(int argc, char **argv, struct options *options)
 		} else if (option == 'j') {
 			options->jobs = (unsigned)read_number(optarg, 0, &rest);
 		} else if (option == 'p') {
-			if (strcmp(optarg, options->core->name) != 0)
-				wrong("no such protocol:", optarg);
+			options->core = find_core(optarg);
 		} else {
 			usage(option == 'h' ? stdout : stderr);
 			exit(option == 'h' ? 0 : 2);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The NOPaxos core in a simulated replica. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "examples/consensus/nopaxos_impl.h"
+#include "sim.h"
+
+static void answer(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
+    const struct kv_command *command, const struct kv_result *result)
+{
+	const struct kv_message head = { .ballot = ballot,
+		.slot = slot,
+		.count = (uint16_t)members,
+		.session = command->session,
+		.number = command->number,
+		.lane = command->lane,
+		.status = result ? result->status : KV_VOTED };
+
+	sim_answer(arg, command->client, &head, result);
+}
+
+static void publish(void *arg, const struct kv_command *command)
+{
+	sim_publish(arg, command);
+}
+
+static const struct nopaxos_ops ops = { answer, publish };
+
+static int start(struct sim_replica *replica, struct kv_store *store)
+{
+	struct sim *sim = replica->sim;
+	struct nopaxos_setup setup = {
+		.probe_ns = 2 * MS,
+		.silence_ns = 8 * MS,
+		.reopen_ns = sim->plan.delay * 10,
+		.window = 64,
+		.stash_bytes = 0,
+		.bugs = sim->bugs / SIM_NOPAXOS_BUGS & 0x1f,
+	};
+
+	if (sim_paxos.start(replica, store))
+		return -ENOMEM;
+	replica->extra = nopaxos_new(&setup, &ops, replica, replica->paxos);
+	return replica->extra ? 0 : -ENOMEM;
+}
+
+static void stop(struct sim_replica *replica)
+{
+	struct sim_counts *counts = &replica->sim->counts;
+	struct nopaxos_stats stats;
+
+	nopaxos_query(replica->extra, &stats);
+	counts->fast_opened += stats.opened;
+	counts->fast_ended += stats.ended;
+	counts->accepted += stats.accepted;
+	counts->gaps_decided += stats.gaps_decided;
+	counts->gaps_taken += stats.gaps_taken;
+	counts->gaps_over += stats.gaps_over;
+	counts->gaps_asked += stats.gaps_asked;
+	counts->stashed += stats.stashed;
+	counts->stash_full += stats.dropped;
+	counts->executed += stats.executed;
+	counts->barriers += stats.barriers;
+	nopaxos_free(replica->extra);
+	replica->extra = NULL;
+	sim_paxos.stop(replica);
+}
+
+static void receive(
+    struct sim_replica *replica, uint64_t now, const struct kv_message *message)
+{
+	nopaxos_receive(replica->extra, now, message);
+}
+
+static void tick(struct sim_replica *replica, uint64_t now)
+{
+	nopaxos_tick(replica->extra, now);
+}
+
+static uint64_t due(const struct sim_replica *replica)
+{
+	return nopaxos_due(replica->extra);
+}
+
+static void flush(struct sim_replica *replica, uint64_t now)
+{
+	nopaxos_flush(replica->extra, now);
+}
+
+static void synced(struct sim_replica *replica, uint64_t now, uint64_t position)
+{
+	nopaxos_synced(replica->extra, now, position);
+}
+
+static uint8_t propose(
+    struct sim_replica *replica, uint64_t now, const struct kv_command *command)
+{
+	if (!nopaxos_is_open(replica->extra))
+		return sim_paxos.propose(replica, now, command);
+	sim_publish(replica, command);
+	return KV_OK;
+}
+
+static uint64_t changing(const struct sim_replica *replica)
+{
+	return sim_paxos.changing(replica);
+}
+
+static bool orders(const struct sim_replica *replica)
+{
+	return nopaxos_is_open(replica->extra);
+}
+
+static bool applied(
+    struct sim_replica *replica, uint64_t slot, const struct kv_result *result)
+{
+	struct nopaxos_stats stats;
+	bool answered;
+
+	if (!replica->extra)
+		return false;
+	answered = nopaxos_applied(replica->extra, slot, result);
+	nopaxos_query(replica->extra, &stats);
+	if (stats.wrong)
+		sim_fail(replica->sim,
+		    "replica %u has answered for slot %" PRIu64
+		    " what the store does not say",
+		    replica->number, slot);
+	return answered;
+}
+
+/* A flow opens, or has ended; or a segment, without body if it was missed. */
+static void deliver(
+    struct sim_replica *replica, uint64_t now, const struct sim_event *event)
+{
+	const struct kv_message *m = sim_message(event->packet);
+
+	if (event->kind == SIM_FLOW) {
+		if (!event->lane && replica->flow != m->session)
+			return;
+		replica->flow = event->lane ? m->session : 0;
+		nopaxos_flow(replica->extra, replica->flow, 0);
+		return;
+	}
+	if (m->size == sizeof(*m))
+		nopaxos_gap(replica->extra, now, m->session, m->number, 1);
+	else
+		nopaxos_deliver(replica->extra, now, m->session, m->number,
+		    (const void *)m->body, m->size - sizeof(*m));
+}
+
+/* Changes of the members can wait no longer. */
+static void make_way(struct sim_replica *replica, uint64_t now)
+{
+	nopaxos_end(replica->extra, now);
+}
+
+const struct sim_core sim_nopaxos = {
+	.name = "nopaxos",
+	.start = start,
+	.stop = stop,
+	.receive = receive,
+	.tick = tick,
+	.due = due,
+	.flush = flush,
+	.propose = propose,
+	.changing = changing,
+	.synced = synced,
+	.orders = orders,
+	.applied = applied,
+	.deliver = deliver,
+	.make_way = make_way,
+};
