@@ -28,8 +28,12 @@ struct kv_run {
 	bool whole; /* in one piece */
 };
 
-/* The smallest size of a log: room for a few of the largest entries. */
-#define KV_LOG_MIN 65536
+/*
+ * The smallest size of a log. A restart holds again what was not applied, which
+ * is up to half of it, and what was applied since the disk was last told, up to
+ * an eighth; the rest has to take five of the largest entries.
+ */
+#define KV_LOG_MIN 131072
 
 /* An empty log behind a slot. -ENOMEM. */
 int kv_log_open(struct kv_log *log, size_t size, bool disk, uint64_t slot);
