@@ -140,7 +140,8 @@ static uint64_t table_need(const struct plan *plan)
 	    big_size(n * sizeof(struct overflow));
 }
 
-uint64_t plan_need(const struct plan *plan, const struct options *options)
+static uint64_t plan_need(
+    const struct plan *plan, const struct options *options)
 {
 	uint64_t workers = (uint64_t)options->local_nodes * options->threads;
 	uint64_t need = stores_need(plan, options) + table_need(plan);
@@ -154,6 +155,30 @@ uint64_t plan_need(const struct plan *plan, const struct options *options)
 	return need * workers + options->local_nodes * PROCESS_SIZE;
 }
 
+/* Without tuples, workers still need their rings and lines. */
+static uint64_t workers_need(
+    const struct plan *plan, const struct options *options)
+{
+	struct plan empty = *plan;
+
+	memset(empty.n_tuples, 0, sizeof(empty.n_tuples));
+	return plan_need(&empty, options);
+}
+
+int plan_check_memory(const struct plan *plan, const struct options *options,
+    uint64_t more, const char *what, const char *advice)
+{
+	uint64_t need = plan_need(plan, options) + more;
+	char workers[64];
+
+	if (workers_need(plan, options) <= need / 2)
+		return memory_check(what, need, advice);
+	snprintf(workers, sizeof(workers), "%ju workers%s need",
+	    (uintmax_t)options->local_nodes * options->threads,
+	    options->baseline ? "" : " with rings");
+	return memory_check(workers, need, "choose fewer --nodes or --threads");
+}
+
 int input_check_memory(const struct input *input, const struct options *options)
 {
 	const struct plan *plan = &input->plan;
@@ -162,8 +187,8 @@ int input_check_memory(const struct input *input, const struct options *options)
 
 	snprintf(what, sizeof(what), "%ju tuples need",
 	    (uintmax_t)(n * options->local_nodes / options->nodes));
-	return memory_check(
-	    what, plan_need(plan, options), "choose fewer (--inner, --outer)");
+	return plan_check_memory(
+	    plan, options, 0, what, "choose fewer (--inner, --outer)");
 }
 
 void input_close(struct input *input)

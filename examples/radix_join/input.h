@@ -21,8 +21,13 @@ struct input {
 void plan_make(struct plan *plan, const struct options *options,
     const uint64_t n_tuples[N_RELATIONS]);
 
-/* Bytes of memory that this machine's nodes need for that. */
-uint64_t plan_need(const struct plan *plan, const struct options *options);
+/*
+ * Compare what this machine's nodes need for the plan, and so many bytes more,
+ * with the memory that is left. 0, or -1 after a complaint that begins with
+ * what and ends with the advice, or names the workers if these need most of it.
+ */
+int plan_check_memory(const struct plan *plan, const struct options *options,
+    uint64_t more, const char *what, const char *advice);
 
 /*
  * image_fd is that of the tables, or -1 for synthetic input. 0, or -1 after a

@@ -96,7 +96,7 @@ static int check_files(const struct tables *tables)
 	plan_make(&plan, options, n);
 	snprintf(what, sizeof(what), "to join %.80s and %.80s takes at least",
 	    options->csv[INNER], options->csv[OUTER]);
-	return memory_check(what, need + plan_need(&plan, options), advice);
+	return plan_check_memory(&plan, options, need, what, advice);
 }
 
 /* Find a column. 0, or -1 after a complaint. */
@@ -295,10 +295,9 @@ static int check_memory(const struct tables *tables)
 	struct plan plan;
 
 	plan_make(&plan, tables->options, n_rows);
-	return memory_check("to join the rows of these files takes another",
-	    entries_need(tables, INNER) + entries_need(tables, OUTER) +
-		plan_need(&plan, tables->options),
-	    advice);
+	return plan_check_memory(&plan, tables->options,
+	    entries_need(tables, INNER) + entries_need(tables, OUTER),
+	    "to join the rows of these files takes another", advice);
 }
 
 static int make_entries(struct tables *tables, enum relation relation)

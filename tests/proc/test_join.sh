@@ -314,6 +314,9 @@ for baseline in "" "--baseline local"; do
 	refuse 1 'tuples need [0-9]* MiB of memory, but [0-9]* MiB are left' \
 		--inner 1000G --outer 24G $baseline
 done
+workers='4000 workers with rings need .* choose fewer --nodes or --threads'
+refuse 1 "$workers" --nodes 1000 --threads 4 --inner 1K --outer 1K
+refuse 1 "$workers" --nodes 1000 --threads 4 $(files ab.csv k ab.csv k)
 refuse 1 'registry' --registry unix:@nobody-listens-here --inner 1K --outer 1K
 refuse 2 'belong together' --inner-csv ab.csv
 refuse 2 'either synthetic .* or from files' $(files ab.csv k ab.csv k) --inner 5
