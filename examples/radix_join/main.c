@@ -93,11 +93,15 @@ static int expect(struct job *job)
 static int run(struct job *job, char **argv)
 {
 	const struct options *options = &job->options;
+	FILE *out = stdout;
 	int ret;
 
 	job->image_fd = -1;
 	if (options->output && rows_open(&job->rows, options))
 		return -1;
+	/* The reader of the rows gets nothing else. */
+	if (options->output && job->rows.file.is_stdout)
+		out = stderr;
 	ret = load(job);
 	if (ret == 0)
 		ret = join(job, argv);
@@ -107,7 +111,7 @@ static int run(struct job *job, char **argv)
 	    rows_close(&job->rows, ret == 0 && !outcome_wrong(&job->outcome)))
 		ret = -1;
 	if (ret == 0)
-		ret = report(&job->outcome, &job->options);
+		ret = report(out, &job->outcome, options);
 	input_close(&job->input);
 	tables_free(&job->tables);
 	if (job->image_fd >= 0)

@@ -103,7 +103,9 @@ static const struct argp_option descriptions[] = {
 	    "outer",
 	    0 },
 	{ "output", KEY_OUTPUT, "FILE", 0,
-	    "Write the joined rows to this CSV file, in no order", 0 },
+	    "Write the joined rows to this CSV file, in no order; if it is "
+	    "standard output, the report goes to standard error",
+	    0 },
 	{ "columns", KEY_COLUMNS, "LIST", 0,
 	    "Columns of the output, as SIDE:COLUMN,... (default all)", 0 },
 	{ NULL, 0, NULL, 0, "Run and report:", 5 },

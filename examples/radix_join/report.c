@@ -8,9 +8,11 @@
 #include "../../common/output.h"
 #include "platform.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <jansson.h>
 
 #define GIB ((double)(UINT64_C(1) << 30))
@@ -125,29 +127,30 @@ static json_t *outcome_json(
 }
 
 static int print_json(
-    const struct outcome *outcome, const struct options *options)
+    FILE *out, const struct outcome *outcome, const struct options *options)
 {
 	json_t *json = outcome_json(outcome, options);
 	int ret;
 
 	if (!json)
 		return complain("no memory for the report");
-	ret = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	putchar('\n');
+	ret = json_dumpf(json, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	putc('\n', out);
 	json_decref(json);
 	return ret ? complain("no memory for the report") : 0;
 }
 
-static void print_workers(const struct outcome *outcome)
+static void print_workers(FILE *out, const struct outcome *outcome)
 {
 	const struct worker_times *times;
 	uint32_t i;
 
-	printf("\n  %-8s %10s %10s %12s %12s\n", "seconds", "inner", "outer",
-	    "build/probe", "sent MiB");
+	fprintf(out, "\n  %-8s %10s %10s %12s %12s\n", "seconds", "inner",
+	    "outer", "build/probe", "sent MiB");
 	for (i = 0; i < outcome->plan.n_workers; i++) {
 		times = &outcome->workers[i];
-		printf("  worker %-3" PRIu32 "%8.3f %10.3f %12.3f %12.1f\n", i,
+		fprintf(out,
+		    "  worker %-3" PRIu32 "%8.3f %10.3f %12.3f %12.1f\n", i,
 		    seconds(times->inner_ns), seconds(times->outer_ns),
 		    seconds(times->join_ns),
 		    (double)times->sent_bytes / (1 << 20));
@@ -155,45 +158,49 @@ static void print_workers(const struct outcome *outcome)
 }
 
 static void print_text(
-    const struct outcome *outcome, const struct options *options)
+    FILE *out, const struct outcome *outcome, const struct options *options)
 {
 	const struct plan *plan = &outcome->plan;
 	struct figures f = figures_of(outcome);
 
-	printf("radix join of %" PRIu64 " x %" PRIu64 " tuples of 16 bytes, ",
+	fprintf(out,
+	    "radix join of %" PRIu64 " x %" PRIu64 " tuples of 16 bytes, ",
 	    plan->n_tuples[INNER], plan->n_tuples[OUTER]);
 	if (options->baseline)
-		printf("local baseline: %" PRIu32 " threads, no flows",
+		fprintf(out, "local baseline: %" PRIu32 " threads, no flows",
 		    plan->n_workers);
 	else
-		printf("%" PRIu32 " process%s x %" PRIu32 " thread%s over DFI",
+		fprintf(out,
+		    "%" PRIu32 " process%s x %" PRIu32 " thread%s over DFI",
 		    options->nodes, options->nodes > 1 ? "es" : "",
 		    options->threads, options->threads > 1 ? "s" : "");
-	printf(", %" PRIu32 " radix bits%s\n", plan->bits,
+	fprintf(out, ", %" PRIu32 " radix bits%s\n", plan->bits,
 	    options_pin(options) ? ", pinned" : "");
 	if (options->csv[INNER])
-		printf("rows without key: inner %" PRIu64 ", outer %" PRIu64
-		       "\n",
+		fprintf(out,
+		    "rows without key: inner %" PRIu64 ", outer %" PRIu64 "\n",
 		    outcome->keyless[INNER], outcome->keyless[OUTER]);
-	print_workers(outcome);
-	printf("  %-8s %10.3f %10.3f %12.3f\n\n", "slowest", f.inner, f.outer,
-	    f.join);
-	printf("matches   %" PRIu64 "\n", outcome->result.matches);
+	print_workers(out, outcome);
+	fprintf(out, "  %-8s %10.3f %10.3f %12.3f\n\n", "slowest", f.inner,
+	    f.outer, f.join);
+	fprintf(out, "matches   %" PRIu64 "\n", outcome->result.matches);
 	if (options->sum.name)
-		printf("sum       %" PRId64 " (%s:%s)\n",
+		fprintf(out, "sum       %" PRId64 " (%s:%s)\n",
 		    (int64_t)outcome->result.sum.low,
 		    options->sum.relation == INNER ? "inner" : "outer",
 		    options->sum.name);
-	printf("checksum  %016" PRIx64 "\n", outcome->result.checksum);
-	printf("verified: %s\n",
+	fprintf(out, "checksum  %016" PRIx64 "\n", outcome->result.checksum);
+	fprintf(out, "verified: %s\n",
 	    !outcome->has_expected          ? "not checked"
 		: outcome_verified(outcome) ? "true"
 					    : "false");
-	printf("seconds   %.3f: %.1f M tuples/s; partitioning %.2f GiB/s\n",
+	fprintf(out,
+	    "seconds   %.3f: %.1f M tuples/s; partitioning %.2f GiB/s\n",
 	    f.seconds, f.tuples_per_second * 1e-6, f.gib_per_second);
 }
 
-int report(const struct outcome *outcome, const struct options *options)
+int report(
+    FILE *out, const struct outcome *outcome, const struct options *options)
 {
 	int ret = 0;
 
@@ -205,10 +212,12 @@ int report(const struct outcome *outcome, const struct options *options)
 		return complain("--sum: the sum of column '%s' exceeds 64 bits",
 		    options->sum.name);
 	if (options->json)
-		ret = print_json(outcome, options);
+		ret = print_json(out, outcome, options);
 	else
-		print_text(outcome, options);
+		print_text(out, outcome, options);
 	output_flush();
+	if (fflush(out) || ferror(out))
+		ret = complain("cannot write the report: %s", strerror(errno));
 	if (outcome_wrong(outcome))
 		ret = complain("the result is WRONG: expected %ju matches, "
 			       "checksum %016jx, sum %jd",

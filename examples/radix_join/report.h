@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "options.h"
 #include "relation.h"
 
@@ -42,9 +43,10 @@ bool outcome_verified(const struct outcome *outcome);
 bool outcome_wrong(const struct outcome *outcome);
 
 /*
- * Print it on stdout. 0, or -1 after a complaint: the result is wrong, or it
+ * Print it to a stream. 0, or -1 after a complaint: the result is wrong, or it
  * cannot be printed.
  */
-int report(const struct outcome *outcome, const struct options *options);
+int report(
+    FILE *out, const struct outcome *outcome, const struct options *options);
 
 #endif

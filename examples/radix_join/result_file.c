@@ -116,6 +116,16 @@ static int resolve(struct result_file *file, int *descriptor)
 	return -1;
 }
 
+/* Devices other than terminals, as /dev/null, do not mix what they get. */
+static bool is_stdout(const struct result_file *file)
+{
+	struct stat out;
+
+	return file->is_old && fstat(STDOUT_FILENO, &out) == 0 &&
+	    out.st_dev == file->old.st_dev && out.st_ino == file->old.st_ino &&
+	    (!S_ISCHR(out.st_mode) || isatty(STDOUT_FILENO));
+}
+
 static int refuse_inputs(
     const struct result_file *file, const char *const *inputs, uint32_t n)
 {
@@ -329,6 +339,7 @@ int result_file_open(struct result_file *file, const char *name,
 	memcpy(file->path, name, size + 1);
 	if (resolve(file, &descriptor))
 		return fail(file, "");
+	file->is_stdout = is_stdout(file);
 	if (refuse_inputs(file, inputs, n) ||
 	    (file->direct ? open_direct(file, descriptor)
 			  : make_temporary(file))) {

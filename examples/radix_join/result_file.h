@@ -19,6 +19,7 @@ struct result_file {
 	FILE *stream;
 	int fd, error; /* of the first failed write: errno */
 	bool direct;
+	bool is_stdout; /* standard output leads to the same file */
 	/* Of a regular file, from here on. */
 	char path[PATH_MAX]; /* behind symbolic links */
 	char temporary[PATH_MAX];

@@ -93,10 +93,17 @@ ln -s later.csv dangling.csv
 succeed --output dangling.csv
 [ -L dangling.csv ] && [ -s later.csv ] || fail "$command: no later.csv"
 
-# What is no regular file gets the rows directly, and then the report.
-succeed --output /dev/stdout --json
-[ "$(sed -n 51p out | cut -c 1-1)" = '"' ] && [ "$(sed -n 52p out)" = '{' ] ||
-	fail "$command: the rows are not in front of the report"
+# What is no regular file gets the rows directly. Nothing else comes between them:
+# the report goes to standard error where they go to standard output.
+for output in /dev/stdout /dev/fd/1 out; do
+	for format in "" --json; do
+		# shellcheck disable=SC2086
+		succeed --output $output $format
+		[ "$(wc -l < out)" -eq 51 ] && ! grep -qv '^".*"$' out ||
+			fail "$command: not the rows alone: $(tail -n 1 out)"
+		grep -q "matches" err || fail "$command: no report"
+	done
+done
 mkfifo pipe
 cat pipe > piped &
 succeed --output pipe
