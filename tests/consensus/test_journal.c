@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk of a replica: what is there after restarts, crashes and damage. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "examples/consensus/journal.h"
+
+static const struct journal_identity own = {
+	.cluster = 7,
+	.incarnation = 99,
+	.self = 1,
+	.n_replicas = 3,
+	.config = { { { 98 }, { 99 }, { 100 } } },
+};
+
+static char folder[] = "/tmp/test_journal.XXXXXX";
+
+/* What a replay has given. */
+struct replayed {
+	unsigned n_entries;
+	uint64_t last_slot, commit;
+	kv_ballot promise;
+};
+
+static void on_synced(void *arg)
+{
+	(void)arg;
+}
+
+static int restore(void *arg, const struct kv_record *record)
+{
+	struct replayed *replayed = arg;
+
+	if (record->type == KV_RECORD_PROMISE)
+		replayed->promise = record->ballot;
+	if (record->type == KV_RECORD_COMMIT)
+		replayed->commit = record->slot;
+	if (record->type == KV_RECORD_ENTRY) {
+		replayed->n_entries++;
+		replayed->last_slot = record->entry->slot;
+	}
+	return 0;
+}
+
+static struct journal *begin(uint64_t file_size, struct replayed *replayed)
+{
+	const struct journal_setup setup = {
+		.dir = folder,
+		.synced = on_synced,
+		.file_size = file_size,
+	};
+	struct journal_identity identity;
+	struct journal *journal;
+	bool found;
+
+	*replayed = (struct replayed){ .n_entries = 0 };
+	cr_assert_eq(journal_open(&setup, &identity, &found, &journal), 0);
+	if (!found)
+		cr_assert_eq(journal_create(journal, &own), 0);
+	else
+		cr_assert_eq(memcmp(&identity, &own, sizeof(own)), 0);
+	cr_assert_eq(journal_replay(journal, restore, replayed), 0);
+	cr_assert_eq(journal_start(journal), 0);
+	return journal;
+}
+
+static void wait_for(struct journal *journal, uint64_t position)
+{
+	const struct timespec pause = { .tv_nsec = 100000 };
+	unsigned tries;
+
+	for (tries = 0; journal_synced(journal) < position; tries++) {
+		cr_assert_lt(tries, 600000);
+		journal_submit(journal);
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void promise(struct journal *journal, kv_ballot ballot)
+{
+	const struct kv_record record = {
+		.type = KV_RECORD_PROMISE,
+		.ballot = ballot,
+	};
+
+	wait_for(journal, journal_append(journal, &record));
+}
+
+static void accept_slots(struct journal *journal, uint64_t from, uint64_t to)
+{
+	struct kv_entry entry = {
+		.ballot = 3,
+		.size = sizeof(struct kv_command),
+		.command = { .op = KV_NOOP },
+	};
+	struct kv_record record = {
+		.type = KV_RECORD_ENTRY,
+		.entry = &entry,
+	};
+
+	for (entry.slot = from; entry.slot <= to; entry.slot++)
+		wait_for(journal, journal_append(journal, &record));
+}
+
+static unsigned count_files(void)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	unsigned n = 0;
+
+	cr_assert(dir);
+	while ((entry = readdir(dir)))
+		n += !strncmp(entry->d_name, "log-", 4);
+	closedir(dir);
+	return n;
+}
+
+static int open_log(int flags)
+{
+	char name[64];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/log-0000000001", folder);
+	fd = open(name, flags | O_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	return fd;
+}
+
+static void set_up(void)
+{
+	cr_assert(mkdtemp(folder));
+}
+
+static void tear_down(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", folder);
+	cr_assert_eq(system(command), 0);
+}
+
+TestSuite(journal, .init = set_up, .fini = tear_down);
+
+Test(journal, gives_back_what_was_synced)
+{
+	const struct kv_record commit = {
+		.type = KV_RECORD_COMMIT,
+		.slot = 4,
+	};
+	struct replayed replayed;
+	struct journal *journal = begin(0, &replayed);
+
+	cr_assert_eq(replayed.n_entries, 0);
+	promise(journal, 5);
+	accept_slots(journal, 1, 4);
+	wait_for(journal, journal_append(journal, &commit));
+	journal_close(journal);
+
+	journal = begin(0, &replayed);
+	cr_assert_eq(replayed.n_entries, 4);
+	cr_assert_eq(replayed.last_slot, 4);
+	cr_assert_eq(replayed.commit, 4);
+	cr_assert_eq(replayed.promise, 5);
+	journal_close(journal);
+}
+
+Test(journal, cuts_off_a_torn_record_and_goes_on_behind_the_last_whole_one)
+{
+	struct replayed replayed;
+	struct journal *journal = begin(0, &replayed);
+	struct stat status;
+	int fd;
+
+	accept_slots(journal, 1, 3);
+	journal_close(journal);
+	fd = open_log(O_RDWR);
+	cr_assert_eq(fstat(fd, &status), 0);
+	cr_assert_eq(ftruncate(fd, status.st_size - 5), 0);
+	close(fd);
+
+	journal = begin(0, &replayed);
+	cr_assert_eq(replayed.last_slot, 2);
+	accept_slots(journal, 3, 5);
+	journal_close(journal);
+	journal = begin(0, &replayed);
+	cr_assert_eq(replayed.n_entries, 5);
+	cr_assert_eq(replayed.last_slot, 5);
+	journal_close(journal);
+}
+
+Test(journal, cuts_off_what_was_written_and_not_synced_at_the_end)
+{
+	static const char garbage[300] = { 0x4a, 0x4b, 1 };
+	struct replayed replayed;
+	struct journal *journal = begin(0, &replayed);
+	int fd;
+
+	accept_slots(journal, 1, 3);
+	journal_close(journal);
+	fd = open_log(O_WRONLY | O_APPEND);
+	cr_assert_eq(write(fd, garbage, sizeof(garbage)), sizeof(garbage));
+	close(fd);
+
+	journal = begin(0, &replayed);
+	cr_assert_eq(replayed.n_entries, 3);
+	journal_close(journal);
+}
+
+Test(journal, refuses_damage_to_what_was_synced)
+{
+	const struct journal_setup setup = {
+		.dir = folder,
+		.synced = on_synced,
+	};
+	struct journal_identity identity;
+	struct replayed replayed;
+	struct journal *journal = begin(0, &replayed);
+	bool found;
+	int fd;
+
+	accept_slots(journal, 1, 5);
+	journal_close(journal);
+	fd = open_log(O_RDWR);
+	/* Within the payload of the second record. */
+	cr_assert_eq(pwrite(fd, "damage", 6, 130), 6);
+	close(fd);
+
+	cr_assert_eq(journal_open(&setup, &identity, &found, &journal), 0);
+	cr_assert_eq(journal_replay(journal, restore, &replayed), -EBADMSG);
+	journal_close(journal);
+}
+
+Test(journal, belongs_to_one_process)
+{
+	const struct journal_setup setup = {
+		.dir = folder,
+		.synced = on_synced,
+	};
+	struct journal_identity identity;
+	struct replayed replayed;
+	struct journal *journal = begin(0, &replayed), *other;
+	bool found;
+
+	cr_assert_eq(journal_open(&setup, &identity, &found, &other), -EBUSY);
+	journal_close(journal);
+}
+
+Test(journal, removes_files_that_a_snapshot_has_and_keeps_the_promise)
+{
+	const struct timespec pause = { .tv_nsec = 100000 };
+	struct replayed replayed;
+	struct journal *journal = begin(1, &replayed); /* a file each */
+	unsigned before, tries;
+
+	promise(journal, 8);
+	accept_slots(journal, 1, 6);
+	before = count_files();
+	cr_assert_geq(before, 6);
+	journal_trim(journal, 4);
+	for (tries = 0; count_files() > before - 5; tries++) {
+		cr_assert_lt(tries, 600000);
+		nanosleep(&pause, NULL);
+	}
+	journal_close(journal);
+
+	journal = begin(1, &replayed);
+	cr_assert_eq(replayed.last_slot, 6);
+	cr_assert_eq(replayed.n_entries, 2);
+	cr_assert_eq(replayed.promise, 8);
+	journal_close(journal);
+}

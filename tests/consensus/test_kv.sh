@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_kv.sh BIN: replicas of the store as processes, and its command line:
+# commands, a dead registry, a replica that forgets, one that is removed and
+# comes back, and the restart of all from their logs.
+set -euo pipefail
+
+bin=$1
+tmp=$(mktemp -d)
+export DFI_REGISTRY=unix:@test-kv-$$
+declare -a replicas
+
+# shellcheck source=../proc/script_help.sh
+. "$(dirname "$0")/../proc/script_help.sh"
+trap 'end_children; rm -rf "$tmp"' EXIT
+
+fail()
+{
+	echo "$*"
+	tail -n 30 "$tmp"/err* "$tmp/out"
+	exit 1
+}
+
+start_registry()
+{
+	rm -f "$tmp/registry"
+	"$bin/dfi-registry" --print-address --listen "$DFI_REGISTRY" \
+		> "$tmp/registry" 2> "$tmp/err-registry" &
+	registry=$!
+	await "$tmp/registry"
+}
+
+start() # NUMBER OPTION...
+{
+	"$bin/dfi-kv" --id "$1" --replicas 3 "${@:2}" 2>> "$tmp/err$1" &
+	replicas[$1]=$!
+}
+
+end() # PID...
+{
+	kill -KILL "$@"
+	wait "$@" 2> /dev/null || :
+}
+
+# Exactly this status and output.
+expect() # STATUS OUTPUT ARGUMENT...
+{
+	local status=0
+
+	timeout "${patience:?}" "$bin/dfi-kv-client" --timeout 60000 "${@:3}" \
+		> "$tmp/out" 2> "$tmp/err-client" || status=$?
+	[ $status -eq "$1" ] || fail "${*:3}: status $status, expected $1"
+	[ "$(< "$tmp/out")" = "$2" ] ||
+		fail "${*:3}: gave $(< "$tmp/out"), expected $2"
+}
+
+members()
+{
+	"$bin/dfi-kv-client" status 2> /dev/null |
+		awk '$1 == "role" { role = $2 }
+		    $1 == "members" && role == "leader" { print $2 }'
+}
+
+await_members() # NUMBER
+{
+	local deadline=$((SECONDS + 60))
+
+	until [ "$(members)" = "$1" ]; do
+		[ $SECONDS -lt $deadline ] ||
+			fail "there are '$(members)' members, expected $1"
+	done
+}
+
+start_registry
+for i in 0 1 2; do
+	start $i --bootstrap --log "$tmp/log$i"
+done
+
+expect 0 '' put fruit apple
+expect 0 apple get fruit
+expect 0 apple --index-reads get fruit
+expect 1 '' get stone
+expect 2 '' create fruit pear
+expect 2 '' cas fruit pear plum
+expect 0 '' cas fruit apple plum
+expect 0 plum get fruit
+expect 0 '' delete fruit
+expect 1 '' get fruit
+expect 64 '' put fruit
+expect 64 '' get "$(printf '%065d' 0)"
+
+# A replica forgets, and takes its place again as a new one.
+end "${replicas[2]}"
+rm -r "$tmp/log2"
+expect 0 '' put k1 v1
+start 2 --log "$tmp/log2"
+await_members 3
+
+# Two members go on without the third, which is added again.
+expect 0 '' remove 2
+await_members 2
+expect 0 v1 get k1
+end "${replicas[2]}"
+rm -r "$tmp/log2"
+expect 0 '' add 2
+start 2 --log "$tmp/log2"
+await_members 3
+
+# No registry: clients that are new can't come in, and say so.
+end "$registry"
+expect 69 '' --timeout 200 get k1
+start_registry
+expect 0 '' put k2 v2
+
+# All end, and come back with what they had.
+end "${replicas[@]}"
+for i in 0 1 2; do
+	start $i --log "$tmp/log$i"
+done
+expect 0 v1 get k1
+expect 0 v2 get k2
+
+# A log that is used, or another replica's, is refused.
+status=0
+"$bin/dfi-kv" --id 0 --replicas 3 --log "$tmp/log0" 2> "$tmp/err" || status=$?
+[ $status -eq 69 ] || fail "a log that is used: status $status"
+end "${replicas[2]}"
+status=0
+"$bin/dfi-kv" --id 0 --replicas 3 --log "$tmp/log2" 2> "$tmp/err" || status=$?
+[ $status -eq 69 ] || fail "another replica's log: status $status"
+grep -q 'belongs to replica 2, not to 0' "$tmp/err" || fail "$(< "$tmp/err")"
