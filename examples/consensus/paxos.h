@@ -133,12 +133,6 @@ void paxos_tick(struct paxos *paxos, uint64_t now);
 uint64_t paxos_due(const struct paxos *paxos);
 
 /*
- * The process of a replica has ended, as the program was told: if it led, an
- * election comes soon. Only a hint: safety does not depend on it being true.
- */
-void paxos_suspect(struct paxos *paxos, uint64_t now, unsigned replica);
-
-/*
  * A peer's process is known to have ended. If it leads, an election comes soon,
  * not only after election_ns; a false alarm costs an election at most.
  */

@@ -41,21 +41,6 @@ void kv_step_down(struct paxos *p, uint64_t now)
 		p->ops->changed(p->arg);
 }
 
-void paxos_suspect(struct paxos *p, uint64_t now, unsigned replica)
-{
-	/* Chance keeps those that are told at once from being in each other's
-	 * way. */
-	uint64_t soon = now + kv_random(p) % (2 * p->setup.heartbeat_ns + 1);
-
-	if (p->role != PAXOS_FOLLOWER || p->leader != (int)replica)
-		return;
-	p->leader = -1;
-	p->prevoting = false;
-	if (soon < p->election_at)
-		p->election_at = soon;
-	p->ops->changed(p->arg);
-}
-
 static unsigned count(const struct paxos *p, bool prevotes)
 {
 	unsigned i, n = 0;

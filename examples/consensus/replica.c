@@ -79,8 +79,7 @@ static void on_line(void *arg, struct link *link, bool up)
 		break;
 	case LINE_PEER_IN:
 		if (!up && replica->paxos)
-			paxos_suspect(
-			    replica->paxos, replica->now, line->number);
+			paxos_lost(replica->paxos, replica->now, line->number);
 		break;
 	case LINE_ORDERED:
 		order_line_changed(replica, link, up);
