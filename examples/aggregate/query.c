@@ -249,6 +249,24 @@ static int resolve_items(struct parser *parser)
 	return 0;
 }
 
+#define QUOTES                                                                 \
+	"(with characters other than letters, digits and _./-+ a file's name " \
+	"goes in double quotes)"
+
+static int take_file(struct parser *parser)
+{
+	struct query *query = parser->query;
+
+	if (take_name(parser, "./-+", query->file, sizeof(query->file),
+		"a file's name " QUOTES))
+		return -1;
+	/* No other character ends a name: it is part of it. */
+	if (*parser->at && *parser->at != ';' && parser->at[-1] != '"' &&
+	    !isspace((unsigned char)*parser->at))
+		return expected(parser, "a space " QUOTES);
+	return 0;
+}
+
 int query_parse(const char *text, struct query *query)
 {
 	struct parser parser = { .text = text, .at = text, .query = query };
@@ -262,8 +280,7 @@ int query_parse(const char *text, struct query *query)
 	} while (take_sign(&parser, ','));
 	if (!take_keyword(&parser, "from"))
 		return expected(&parser, ", or FROM");
-	if (take_name(&parser, "./-+", query->file, sizeof(query->file),
-		"a file's name"))
+	if (take_file(&parser))
 		return -1;
 	if (take_keyword(&parser, "group")) {
 		if (!take_keyword(&parser, "by"))

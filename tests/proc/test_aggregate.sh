@@ -124,6 +124,9 @@ refuse 1 "no column is named 'c'" 'select sum(c) from word.csv'
 refuse 1 'nothing.csv: No such file' 'select sum(c) from nothing.csv'
 refuse 64 "column 'a' is not in GROUP BY" 'select a, sum(b) from word.csv'
 refuse 64 'column 8: expected a column' 'select * from word.csv'
+for name in "'word.csv'" '~/word.csv' '*.csv' 'wo*.csv' 'word(1).csv'; do
+	refuse 64 'a file.s name goes in double quotes' "select sum(b) from $name"
+done
 refuse 64 'column 25: expected GROUP BY' 'select sum(b) from word order by b'
 refuse 1 "column 'a' is not in the query" 'select sum(b) from word.csv' --types a=text
 
