@@ -67,7 +67,7 @@ static struct loop *loop;
 static struct transport *shm;
 static struct region *region;
 
-/* The owner that answers is a thread of its own, one answer at a time. */
+/* The owner that answers is a thread of its own, which answers once. */
 static struct {
 	pthread_t thread;
 	int listener;
@@ -177,20 +177,19 @@ static void *serve(void *arg)
 		socket = accept4(owner.listener, NULL, NULL, SOCK_CLOEXEC);
 		fuzz_check(socket >= 0);
 		answer(socket);
+		/* A peer without an answer connects again, and finds nobody. */
+		close(owner.listener);
 		close(socket);
 		sem_post(&owner.done);
 	}
 	return arg;
 }
 
-static void start_owner(void)
+static void listen_as_owner(void)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
-	sigset_t all, mask;
 	socklen_t size;
 
-	snprintf(owner.address, sizeof(owner.address), "@dfi-fuzz-%d",
-	    (int)getpid());
 	strcpy(name.sun_path + 1, owner.address + 1);
 	size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
 	    strlen(owner.address));
@@ -198,6 +197,14 @@ static void start_owner(void)
 	fuzz_check(owner.listener >= 0);
 	fuzz_check(bind(owner.listener, (struct sockaddr *)&name, size) == 0);
 	fuzz_check(listen(owner.listener, 1) == 0);
+}
+
+static void start_owner(void)
+{
+	sigset_t all, mask;
+
+	snprintf(owner.address, sizeof(owner.address), "@dfi-fuzz-%d",
+	    (int)getpid());
 	sem_init(&owner.begin, 0, 0);
 	sem_init(&owner.done, 0, 0);
 	/* The alarm is for the thread that began, as in the library's threads.
@@ -383,6 +390,7 @@ static void be_answered(const uint8_t *data, size_t size, enum gift gift)
 	owner.packet = data;
 	owner.size = size;
 	owner.gift = gift;
+	listen_as_owner();
 	sem_post(&owner.begin);
 	if (dfi__shm_ops.remote_open(shm, NULL, &name, &layout, 0, NULL,
 		PATIENCE(soon()), &remote) == 0) {
@@ -404,6 +412,7 @@ static void be_reported(const uint8_t *data, size_t size, enum gift gift)
 	owner.packet = data;
 	owner.size = size;
 	owner.gift = gift;
+	listen_as_owner();
 	sem_post(&owner.begin);
 	if (dfi__shm_report_fetch(owner.address, 0, soon(), &said, &got) == 0) {
 		fuzz_check(got + sizeof(struct shm_reply) == size);
