@@ -336,7 +336,7 @@ void np_on_ask(struct nopaxos *np, const struct kv_message *m)
 void np_send_decide(struct nopaxos *np, unsigned to)
 {
 	struct paxos *p = np->p;
-	uint64_t from = p->peers[to].settled, slot, known = p->fast.base - 1;
+	uint64_t from = p->peers[to].knows, slot, known = p->fast.base - 1;
 	size_t room = kv_room(p) / sizeof(slot), n = 0;
 	struct kv_message *m;
 
@@ -446,6 +446,8 @@ void np_on_decided(struct nopaxos *np, uint64_t now, const struct kv_message *m)
 		np->joined &= ~(UINT32_C(1) << m->from);
 	else
 		np->joined |= UINT32_C(1) << m->from;
+	/* Perhaps less than before: it has restarted from its disk. */
+	peer->knows = m->slot;
 	if (m->slot <= peer->settled)
 		return;
 	peer->settled = m->slot;

@@ -67,7 +67,10 @@ struct peer {
 	uint64_t sent;       /* up to this slot */
 	uint64_t answered;   /* when, in this ballot */
 	uint64_t round;      /* of reads, confirmed */
-	uint64_t settled;    /* fast path: it knows decided no-ops up to it */
+	uint64_t settled;    /* fast path: it has voted for decided no-ops up
+				to it */
+	uint64_t knows;      /* fast path: it knows them up to here, by its last
+				word: less than settled after a restart */
 	uint64_t wanted;     /* fast path: it asks for entries up to it */
 };
 

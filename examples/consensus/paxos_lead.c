@@ -88,7 +88,7 @@ void kv_lead(struct paxos *p, uint64_t now)
 			peer->voted = 0;
 		peer->got = peer->got_before = peer->sent = peer->voted;
 		peer->rewound = peer->round = 0;
-		peer->settled = peer->wanted = 0;
+		peer->settled = peer->knows = peer->wanted = 0;
 		peer->stalled = peer->served = false;
 		peer->answered = peer->promised ? now : 0;
 	}
@@ -239,7 +239,7 @@ static bool meet(struct paxos *p, const struct kv_message *m)
 			return false;
 		peer->incarnation = m->incarnation;
 		peer->known = false;
-		peer->settled = peer->wanted = 0;
+		peer->settled = peer->knows = peer->wanted = 0;
 	}
 	if (!peer->known) {
 		peer->known = true;

@@ -16,6 +16,7 @@
 #define DELAY 10000
 #define MS 1000000
 #define REQUESTS 4096
+#define RECORDS 1024
 
 struct packet {
 	struct packet *next;
@@ -24,14 +25,25 @@ struct packet {
 	struct kv_message *message;
 };
 
+/* What a disk has: a record, and a copy of its entry. */
+struct kept {
+	struct kv_record record;
+	struct {
+		struct kv_entry entry;
+		char rest[sizeof(union command_room)];
+	} copy;
+};
+
 struct node {
 	struct world *world;
 	unsigned number;
 	struct paxos *paxos;
 	struct nopaxos *np;
-	uint64_t flow;   /* open here */
-	uint64_t taken;  /* segments of it */
-	unsigned misses; /* so many of the next ones */
+	uint64_t flow;     /* open here */
+	uint64_t taken;    /* segments of it */
+	unsigned misses;   /* so many of the next ones */
+	struct kept *disk; /* or NULL */
+	uint64_t appended;
 };
 
 /* A request in the one client's lane, by its number. */
@@ -82,6 +94,24 @@ static void send(void *arg, struct kv_message *message)
 	world->last = &packet->next;
 }
 
+/* Hints of the commit slot need not be on the disk: it has none. */
+static uint64_t append(void *arg, const struct kv_record *record)
+{
+	struct node *node = arg;
+	struct kept *kept = &node->disk[node->appended];
+
+	if (record->type == KV_RECORD_COMMIT)
+		return node->appended;
+	cr_assert_lt(node->appended, RECORDS);
+	kept->record = *record;
+	if (record->type == KV_RECORD_ENTRY) {
+		memcpy(
+		    &kept->copy, record->entry, kv_entry_size(record->entry));
+		kept->record.entry = &kept->copy.entry;
+	}
+	return ++node->appended;
+}
+
 static void applied(void *arg, uint64_t slot, const struct kv_command *command,
     const struct kv_result *result)
 {
@@ -101,6 +131,11 @@ static void changed(void *arg)
 static const struct paxos_ops ops = {
 	.begin = begin, .send = send, .applied = applied, .changed = changed
 };
+static const struct paxos_ops disk_ops = { .begin = begin,
+	.send = send,
+	.append = append,
+	.applied = applied,
+	.changed = changed };
 
 /* To the client, which has it at once. */
 static void reply(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
@@ -151,39 +186,52 @@ static void push(void *arg, const struct kv_command *command)
 
 static const struct nopaxos_ops fast_ops = { reply, push };
 
-static struct world *open_world(unsigned bugs)
+static void start(struct node *node, unsigned bugs)
 {
-	struct world *world = calloc(1, sizeof(*world));
 	struct kv_config config = { .members = { { 100 }, { 101 }, { 102 } } };
 	struct nopaxos_setup setup = { .probe_ns = MS,
 		.silence_ns = 5 * MS,
 		.reopen_ns = 10 * MS,
 		.window = 256,
 		.bugs = bugs };
+	struct paxos_setup core = { .cluster = 7,
+		.incarnation = 100 + node->number,
+		.self = node->number,
+		.n_replicas = N,
+		.seed = node->number,
+		.heartbeat_ns = MS,
+		.election_ns = 10 * MS,
+		.log_bytes = 1 << 20,
+		.window = 256 };
+
+	node->paxos = paxos_new(
+	    &core, node->disk ? &disk_ops : &ops, node, kv_store_new(&config));
+	node->np = nopaxos_new(&setup, &fast_ops, node, node->paxos);
+	cr_assert(node->np);
+}
+
+static struct world *make_world(unsigned bugs, bool disk)
+{
+	struct world *world = calloc(1, sizeof(*world));
 	unsigned i;
 
 	world->flown = calloc(2 * REQUESTS, sizeof(*world->flown));
 	world->last = &world->first;
 	for (i = 0; i < N; i++) {
 		struct node *node = &world->nodes[i];
-		struct paxos_setup core = { .cluster = 7,
-			.incarnation = 100 + i,
-			.self = i,
-			.n_replicas = N,
-			.seed = i,
-			.heartbeat_ns = MS,
-			.election_ns = 10 * MS,
-			.log_bytes = 1 << 20,
-			.window = 256 };
 
 		node->world = world;
 		node->number = i;
-		node->paxos = paxos_new(
-		    &core, &ops, node, kv_store_new(&config));
-		node->np = nopaxos_new(&setup, &fast_ops, node, node->paxos);
-		cr_assert(node->np);
+		if (disk)
+			node->disk = calloc(RECORDS, sizeof(*node->disk));
+		start(node, bugs);
 	}
 	return world;
+}
+
+static struct world *open_world(unsigned bugs)
+{
+	return make_world(bugs, false);
 }
 
 static void stop(struct node *node)
@@ -205,11 +253,26 @@ static void close_world(struct world *world)
 		free(packet->message);
 		free(packet);
 	}
-	for (i = 0; i < N; i++)
+	for (i = 0; i < N; i++) {
 		stop(&world->nodes[i]);
+		free(world->nodes[i].disk);
+	}
 	free(world->begun);
 	free(world->flown);
 	free(world);
+}
+
+/* A crash, and a start from the disk: the flow is not open there. */
+static void restart(struct node *node)
+{
+	uint64_t i;
+
+	stop(node);
+	start(node, 0);
+	node->flow = 0;
+	for (i = 0; i < node->appended; i++)
+		cr_assert_eq(
+		    paxos_restore(node->paxos, &node->disk[i].record), 0);
 }
 
 /* A new flow to all that are there. */
@@ -273,6 +336,8 @@ static void step(struct world *world)
 		if (!node->np)
 			continue;
 		deliver_segments(world, node);
+		if (node->disk)
+			nopaxos_synced(node->np, world->now, node->appended);
 		nopaxos_tick(node->np, world->now);
 		nopaxos_flush(node->np, world->now);
 	}
@@ -530,6 +595,28 @@ Test(nopaxos, a_follower_that_misses_the_end_learns_it_from_heartbeats)
 	world->still = true;
 	run(world, 4);
 	cr_assert_eq(world->requests[number].votes, N - 1);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_follower_that_restarts_learns_decided_no_ops_again)
+{
+	struct world *world = make_world(0, true);
+	struct node *back;
+	kv_ballot ballot;
+
+	open_path(world);
+	back = follower(world);
+	leader(world)->misses = 1;
+	request(world, KV_PUT, "key", "value", NULL);
+	run(world, 5);
+	cr_assert_eq(stats_of(back).gaps_over, 1);
+	ballot = paxos_ballot(leader(world)->paxos);
+	restart(back);
+	run(world, 20);
+	/* The fast path has gone on, and it follows. */
+	cr_assert(nopaxos_is_open(leader(world)->np));
+	cr_assert_eq(paxos_ballot(leader(world)->paxos), ballot);
 	settle(world);
 	close_world(world);
 }
