@@ -110,13 +110,15 @@ bool kv_message_valid(const struct kv_message *message, size_t size)
 	switch (message->type) {
 	case KV_PROMISE:
 	case KV_ACCEPT:
-	case KV_ENTRIES:
 		return entries_valid(message->body, body, message->count);
 	case KV_REQUEST:
 		return request_valid(message, body);
 	case KV_REPLY:
 		return message->status <= KV_VOTED;
-	case KV_SNAPSHOT:
+	case KV_SNAPSHOT: /* body bytes at argument, of number in all */
+		return message->number < SIZE_MAX &&
+		    message->argument <= message->number &&
+		    body <= message->number - message->argument;
 	default:
 		/* Bytes, or a text that ends with the message. */
 		return true;

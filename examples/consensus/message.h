@@ -160,7 +160,6 @@ enum kv_message_type {
 	KV_HEARTBEAT, /* also carries the commit slot and a read round */
 	KV_REFUSE,    /* the receiver has promised a higher ballot */
 	KV_FETCH,     /* asks for entries, or a part of a snapshot */
-	KV_ENTRIES,
 	KV_SNAPSHOT,
 	KV_JOIN, /* an incarnation asks the leader to become a member */
 	/* NOPaxos: see nopaxos.h. */
