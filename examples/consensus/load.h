@@ -39,7 +39,8 @@ struct load_plan {
 	double rate;          /* of all clients, a second; 0: closed loop */
 	uint64_t warm_up_ns, length_ns;
 	uint64_t seed;
-	bool fill; /* write all records before */
+	bool fill;  /* write all records before */
+	bool apart; /* the first client does not count in the series */
 };
 
 #define LOAD_MAX_VALUE 4096

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include "../../common/children.h"
 #include "../../common/complain.h"
 
 #define STEP_NS 5000000
@@ -97,11 +96,12 @@ static int start(struct group *group)
 	return 0;
 }
 
-uint32_t load_slot(struct load_board *board, uint32_t clients, uint32_t slot)
+uint32_t load_slot(
+    const struct load_plan *plan, struct load_board *board, uint32_t slot)
 {
 	uint32_t i, sum = 0;
 
-	for (i = 0; i < clients; i++)
+	for (i = plan->apart ? 1 : 0; i < plan->clients; i++)
 		sum += atomic_load_explicit(
 		    &load_share_of(board, i)->slots[slot],
 		    memory_order_relaxed);
@@ -121,7 +121,7 @@ static void advance(const struct group *group, uint64_t begin, uint32_t *next,
 	slot = progress->elapsed_ns / LOAD_SLOT_NS;
 	for (; *next < slot && *next < group->board->n_slots; ++*next)
 		progress->completed += load_slot(
-		    group->board, group->plan->clients, *next);
+		    group->plan, group->board, *next);
 }
 
 /* From the start until all clients have ended. */
@@ -129,7 +129,8 @@ static int follow(struct group *group,
     int (*watch)(void *arg, const struct load_progress *progress), void *arg,
     struct load_counts *counts)
 {
-	struct load_progress progress = { .board = group->board };
+	struct load_progress progress = { .board = group->board,
+		.clients = &group->children };
 	uint64_t begin = load_now() + START_NS, end;
 	bool counting = false, counted = counts == NULL;
 	uint32_t next = 0;
@@ -174,7 +175,7 @@ static int add_up(const struct group *group, struct load_result *result)
 	if (!result->slots)
 		return complain("no memory for %u slots", board->n_slots);
 	for (i = 0; i < result->n_slots; i++)
-		result->slots[i] = load_slot(board, plan->clients, i);
+		result->slots[i] = load_slot(plan, board, i);
 	for (i = 0; i < plan->clients; i++) {
 		struct load_share *share = load_share_of(board, i);
 

@@ -6,6 +6,7 @@
 #ifndef KV_LOAD_GROUP_H
 #define KV_LOAD_GROUP_H
 
+#include "../../common/children.h"
 #include "load.h"
 #include "load_counts.h"
 
@@ -17,15 +18,16 @@ struct load_result {
 	struct histogram latency[LOAD_KINDS], all;
 	uint64_t missing, unknown, refused, wrong, unfinished;
 	uint64_t client_cpu_ns; /* of all clients together */
-	uint32_t *slots;        /* completions in each LOAD_SLOT_NS */
+	uint32_t *slots;        /* as load_slot() tells them */
 	uint32_t n_slots;
 };
 
 /* What is told to a caller while a load runs. */
 struct load_progress {
 	uint64_t elapsed_ns; /* since the measured time began; 0 before */
-	uint64_t completed;  /* in it, so far */
+	uint64_t completed;  /* in it, so far, as load_slot() tells them */
 	struct load_board *board;
+	const struct children *clients; /* their processes */
 };
 
 /*
@@ -45,7 +47,11 @@ void load_result_free(struct load_result *result);
  */
 int load_result_check(const struct load_result *result, bool faults);
 
-/* Completions of a slot of all clients, which may still be at work. */
-uint32_t load_slot(struct load_board *board, uint32_t clients, uint32_t slot);
+/*
+ * Completions in a LOAD_SLOT_NS, which may still grow: of all clients, or with
+ * plan->apart of all but the first.
+ */
+uint32_t load_slot(
+    const struct load_plan *plan, struct load_board *board, uint32_t slot);
 
 #endif

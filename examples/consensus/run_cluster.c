@@ -200,6 +200,9 @@ static void observe(
 		replica->ballot = value_of(text, "ballot_round");
 		replica->messages = value_of(text, "messages_sent");
 		replica->segments = value_of(text, "segments_out");
+		replica->chosen = value_of(text, "commit");
+		replica->applied = value_of(text, "applied");
+		replica->snapshots_loaded = value_of(text, "snapshots_loaded");
 		if (replica->leads && replica->ballot >= best) {
 			best = replica->ballot;
 			observation->leader = (int)i;
@@ -343,16 +346,33 @@ void run_cluster_kill(struct run_cluster *cluster, uint32_t index)
 	cluster->n_killed++;
 }
 
+/* A child that has ended is none that can be told anything. */
+static void tell(struct run_cluster *cluster, uint32_t index, int number)
+{
+	if (index != RUN_NO_CHILD && cluster->children.list[index].pid)
+		kill(cluster->children.list[index].pid, number);
+}
+
+void run_cluster_stop(struct run_cluster *cluster, uint32_t index)
+{
+	tell(cluster, index, SIGSTOP);
+}
+
+void run_cluster_continue(struct run_cluster *cluster, uint32_t index)
+{
+	tell(cluster, index, SIGCONT);
+}
+
 int run_cluster_restart(struct run_cluster *cluster, uint32_t replica)
 {
 	return start_replica(cluster, replica);
 }
 
-/* Tell a process to end; none that has ended already. */
+/* Also one that is stopped: it ends when it goes on. */
 static void terminate(struct run_cluster *cluster, uint32_t index)
 {
-	if (index != RUN_NO_CHILD && cluster->children.list[index].pid)
-		kill(cluster->children.list[index].pid, SIGTERM);
+	tell(cluster, index, SIGTERM);
+	tell(cluster, index, SIGCONT);
 }
 
 int run_cluster_end(struct run_cluster *cluster)

@@ -23,6 +23,9 @@ struct run_replica {
 	uint64_t ballot;
 	uint64_t messages; /* to other replicas, of the protocol */
 	uint64_t segments; /* of flows, to replicas and clients */
+	uint64_t chosen;   /* slot up to which it knows that all are */
+	uint64_t applied;  /* slot up to which it has applied all */
+	uint64_t snapshots_loaded;
 };
 
 struct run_observation {
@@ -70,6 +73,10 @@ int run_cluster_observe(
 
 /* SIGKILL, and wait until it has ended. child: an index of children. */
 void run_cluster_kill(struct run_cluster *cluster, uint32_t child);
+
+/* SIGSTOP, and SIGCONT for one that was stopped. */
+void run_cluster_stop(struct run_cluster *cluster, uint32_t child);
+void run_cluster_continue(struct run_cluster *cluster, uint32_t child);
 
 /* Start a replica that was killed again. */
 int run_cluster_restart(struct run_cluster *cluster, uint32_t replica);

@@ -2,23 +2,18 @@
 /* Faults under load, and what is seen of them: see run_failover.h. */
 #include "run_failover.h"
 
+#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include "../../common/complain.h"
 #include "../../common/output.h"
-#include "load_report.h"
 
-#define ROW_NS UINT64_C(100000000)
-#define ROW_SLOTS (ROW_NS / LOAD_SLOT_NS)
 #define BEFORE_ROWS 5 /* that are shown */
 #define AFTER_ROWS 15
 #define BAR_MARKS 50
-#define SEARCH_MS 5000 /* behind the fault, for its gap */
 
-static const char *const victims[] = { "nothing", "leader", "follower",
-	"registry" };
+const char *const run_victims[] = { "nothing", "leader", "follower", "registry",
+	"client" };
 
-/* The replica to be killed; -1: another process, or none there. */
+/* The replica to be struck; -1: another process, or none there. */
 static int choose(const struct run_failover *failover,
     const struct run_observation *observation)
 {
@@ -26,7 +21,7 @@ static int choose(const struct run_failover *failover,
 
 	if (failover->victim == RUN_LEADER)
 		return observation->leader;
-	if (failover->victim == RUN_REGISTRY)
+	if (failover->victim != RUN_FOLLOWER)
 		return -1;
 	for (i = 0; i < (int)failover->cluster->options.replicas; i++)
 		if (i != observation->leader &&
@@ -44,7 +39,11 @@ static int choose_now(struct run_failover *failover)
 		return -1;
 	failover->leader_before = observation.leader;
 	failover->replica = choose(failover, &observation);
-	return failover->victim == RUN_REGISTRY || failover->replica >= 0;
+	if (failover->replica >= 0)
+		failover->snapshots =
+		    observation.replicas[failover->replica].snapshots_loaded;
+	return failover->replica >= 0 || failover->victim == RUN_REGISTRY ||
+	    failover->victim == RUN_CLIENT;
 }
 
 static double seconds_of(const struct load_progress *progress, uint64_t begin)
@@ -52,33 +51,82 @@ static double seconds_of(const struct load_progress *progress, uint64_t begin)
 	return (double)(load_now() - begin + progress->elapsed_ns) / 1e9;
 }
 
-static int kill_it(
+/* A process of the store, as an index of its children. */
+static uint32_t child_of(const struct run_failover *failover)
+{
+	return failover->replica >= 0
+	    ? failover->cluster->replicas[failover->replica]
+	    : failover->cluster->registry;
+}
+
+static void signal_client(const struct load_progress *progress, int number)
+{
+	pid_t pid = progress->clients->list[0].pid;
+
+	if (pid)
+		kill(pid, number);
+}
+
+static int strike(
     struct run_failover *failover, const struct load_progress *progress)
 {
-	struct run_cluster *cluster = failover->cluster;
 	uint64_t begin = load_now();
 	int ret = choose_now(failover);
 
 	if (ret <= 0)
 		return ret;
 	/* Asking has taken a while. */
-	failover->killed_s = seconds_of(progress, begin);
-	run_cluster_kill(cluster,
-	    failover->replica >= 0 ? cluster->replicas[failover->replica]
-				   : cluster->registry);
-	failover->killed = true;
+	failover->struck_s = seconds_of(progress, begin);
+	if (failover->victim == RUN_CLIENT)
+		signal_client(progress, SIGSTOP);
+	else if (failover->stops)
+		run_cluster_stop(failover->cluster, child_of(failover));
+	else
+		run_cluster_kill(failover->cluster, child_of(failover));
+	failover->struck = true;
 	return 0;
 }
 
-static int start_it(
+static int bring_back(
     struct run_failover *failover, const struct load_progress *progress)
 {
-	failover->restarted = true;
-	if (failover->replica < 0)
-		return 0;
-	failover->restarted_s = (double)progress->elapsed_ns / 1e9;
-	return run_cluster_restart(
-	    failover->cluster, (uint32_t)failover->replica);
+	failover->back = true;
+	failover->back_s = (double)progress->elapsed_ns / 1e9;
+	if (failover->victim == RUN_CLIENT)
+		signal_client(progress, SIGCONT);
+	else if (failover->stops)
+		run_cluster_continue(failover->cluster, child_of(failover));
+	else if (failover->replica >= 0)
+		return run_cluster_restart(
+		    failover->cluster, (uint32_t)failover->replica);
+	return 0;
+}
+
+/*
+ * A replica has caught up once it has applied what the leader knew to be chosen
+ * when it was last asked: both are asked one after another, under load.
+ */
+static int look_at_catch_up(
+    struct run_failover *failover, const struct load_progress *progress)
+{
+	uint64_t begin = load_now();
+	struct run_observation observation;
+	const struct run_replica *replica;
+
+	if (run_cluster_observe(failover->cluster, &observation))
+		return -1;
+	replica = &observation.replicas[failover->replica];
+	if (failover->goal && replica->answers &&
+	    replica->applied >= failover->goal) {
+		failover->caught_up = true;
+		failover->caught_up_s = seconds_of(progress, begin);
+		failover->by_snapshot = replica->snapshots_loaded >
+		    failover->snapshots;
+	}
+	if (observation.leader >= 0)
+		failover->goal =
+		    observation.replicas[observation.leader].chosen;
+	return 0;
 }
 
 static uint32_t row_requests(const struct run_failover *failover,
@@ -86,8 +134,9 @@ static uint32_t row_requests(const struct run_failover *failover,
 {
 	uint32_t slot, sum = 0;
 
-	for (slot = row * ROW_SLOTS; slot < (row + 1) * ROW_SLOTS; slot++)
-		sum += load_slot(progress->board, failover->clients, slot);
+	for (slot = row * RUN_ROW_SLOTS; slot < (row + 1) * RUN_ROW_SLOTS;
+	     slot++)
+		sum += load_slot(failover->plan, progress->board, slot);
 	return sum;
 }
 
@@ -102,51 +151,69 @@ static void show_row(struct run_failover *failover, uint32_t row, uint32_t n)
 	    "##################################################");
 }
 
+/* Whether a row's end has passed an event that is not yet told. */
+static bool is_news(bool happened, double when, double end, bool *told)
+{
+	if (!happened || *told || when >= end)
+		return false;
+	*told = true;
+	printf("%6.2f s  ", when);
+	return true;
+}
+
 /* What has happened before the end of a row, once. */
 static void show_events(struct run_failover *failover, uint32_t row)
 {
+	const char *what = failover->stops ? "stopped" : "killed";
 	double end = (row + 1) * 0.1;
 
-	if (failover->killed && !failover->told_kill &&
-	    failover->killed_s < end) {
-		failover->told_kill = true;
-		printf("%6.2f s  ", failover->killed_s);
+	if (is_news(failover->struck, failover->struck_s, end,
+		&failover->told_struck)) {
 		if (failover->replica < 0)
-			printf("the registry is killed\n");
+			printf("%s %s is %s\n",
+			    failover->victim == RUN_CLIENT ? "a" : "the",
+			    run_victims[failover->victim], what);
 		else
-			printf("replica %d, %s, is killed\n", failover->replica,
+			printf("replica %d, %s, is %s\n", failover->replica,
 			    failover->victim == RUN_LEADER ? "the leader"
-							   : "a follower");
+							   : "a follower",
+			    what);
 	}
-	if (failover->restarted && !failover->told_restart &&
-	    failover->restarted_s < end && failover->replica >= 0) {
-		failover->told_restart = true;
-		printf("%6.2f s  replica %d is started again\n",
-		    failover->restarted_s, failover->replica);
+	if (failover->victim != RUN_REGISTRY &&
+	    is_news(
+		failover->back, failover->back_s, end, &failover->told_back)) {
+		if (failover->victim == RUN_CLIENT)
+			printf("the client goes on\n");
+		else
+			printf("replica %d %s\n", failover->replica,
+			    failover->stops ? "goes on" : "is started again");
 	}
+	if (is_news(failover->caught_up, failover->caught_up_s, end,
+		&failover->told_caught_up))
+		printf("replica %d has caught up\n", failover->replica);
 }
 
 /* Print the rows that are complete; those far from the fault are left out. */
 static void show(
     struct run_failover *failover, const struct load_progress *progress)
 {
-	uint32_t fault = (uint32_t)(failover->after_ns / ROW_NS);
+	uint32_t fault = (uint32_t)(failover->after_ns / RUN_ROW_NS);
 	uint32_t last = fault + AFTER_ROWS +
-	    (uint32_t)(failover->restart_ns / ROW_NS);
+	    (uint32_t)(run_failover_away(failover) / RUN_ROW_NS);
 
 	/* A client counts a request only a moment after it has ended. */
-	while ((failover->shown + 1) * ROW_NS + 5 * LOAD_SLOT_NS <=
+	while ((failover->shown + 1) * RUN_ROW_NS + 5 * LOAD_SLOT_NS <=
 	    progress->elapsed_ns) {
 		uint32_t row = failover->shown++;
 
 		if (!failover->live || row + BEFORE_ROWS < fault ||
 		    row > last ||
-		    (row + 1) * ROW_SLOTS >= progress->board->n_slots)
+		    (row + 1) * RUN_ROW_SLOTS >= progress->board->n_slots)
 			continue;
 		/* The mean before the fault is four fifths of the width. */
 		if (failover->bar <= 0)
 			failover->bar = 1 +
-			    1.25 * (double)progress->completed * ROW_NS /
+			    1.25 * (double)progress->completed * RUN_ROW_NS /
 				(double)progress->elapsed_ns / BAR_MARKS;
 		show_events(failover, row);
 		show_row(failover, row, row_requests(failover, progress, row));
@@ -158,153 +225,20 @@ static void show(
 int run_failover_step(
     struct run_failover *failover, const struct load_progress *progress)
 {
+	uint64_t away = run_failover_away(failover);
+
 	if (failover->victim == RUN_NONE || progress->elapsed_ns == 0)
 		return 0;
 	show(failover, progress);
-	if (!failover->killed && progress->elapsed_ns >= failover->after_ns)
-		return kill_it(failover, progress);
-	if (failover->killed && failover->restart_ns && !failover->restarted &&
-	    progress->elapsed_ns >= failover->after_ns + failover->restart_ns)
-		return start_it(failover, progress);
+	if (!failover->struck)
+		return progress->elapsed_ns >= failover->after_ns
+		    ? strike(failover, progress)
+		    : 0;
+	if (away && !failover->back &&
+	    progress->elapsed_ns >= (uint64_t)(failover->struck_s * 1e9) + away)
+		return bring_back(failover, progress);
+	if (failover->back && failover->stops && !failover->caught_up &&
+	    failover->replica >= 0)
+		return look_at_catch_up(failover, progress);
 	return 0;
-}
-
-static double rate(
-    const struct load_result *result, uint32_t begin, uint32_t end)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = begin; i < end && i < result->n_slots; i++)
-		sum += result->slots[i];
-	return end > begin ? (double)sum * 1e9 / LOAD_SLOT_NS / (end - begin)
-			   : 0;
-}
-
-void run_failover_gap(const struct run_failover *failover,
-    const struct load_result *result, struct run_gap *gap)
-{
-	uint32_t killed = (uint32_t)(failover->killed_s * 1e9 / LOAD_SLOT_NS);
-	uint32_t i, run = 0, longest = 0, end = killed;
-
-	for (i = killed; i < result->n_slots && i < killed + SEARCH_MS; i++) {
-		run = result->slots[i] ? 0 : run + 1;
-		if (run > longest) {
-			longest = run;
-			end = i + 1;
-		}
-	}
-	*gap = (struct run_gap){
-		.before = rate(result, 0, killed),
-		.after = rate(result, end, result->n_slots),
-		.ms = (double)longest * LOAD_SLOT_NS / 1e6,
-		.begin_s = (double)(end - longest) * LOAD_SLOT_NS / 1e9,
-	};
-}
-
-void run_failover_print(
-    const struct run_failover *failover, const struct load_result *result)
-{
-	struct run_gap gap;
-
-	run_failover_gap(failover, result, &gap);
-	printf("The longest time without an answer is %.0f ms, from %.3f s on.",
-	    gap.ms, gap.begin_s);
-	if (failover->leader_after >= 0)
-		printf(" Replica %d leads.\n", failover->leader_after);
-	else
-		printf(" No replica leads.\n");
-	printf("Requests a second: %.0f before, %.0f after. Outcome unknown: "
-	       "%ju, refused: %ju.\n",
-	    gap.before, gap.after, (uintmax_t)result->unknown,
-	    (uintmax_t)result->refused);
-}
-
-static json_t *rows_json(const struct load_result *result)
-{
-	json_t *rows = json_array();
-	uint32_t i, row, sum;
-
-	for (row = 0; rows && (row + 1) * ROW_SLOTS <= result->n_slots; row++) {
-		sum = 0;
-		for (i = row * ROW_SLOTS; i < (row + 1) * ROW_SLOTS; i++)
-			sum += result->slots[i];
-		json_array_append_new(rows, json_integer(sum));
-	}
-	return rows;
-}
-
-json_t *run_failover_json(
-    const struct run_failover *failover, const struct load_result *result)
-{
-	struct run_gap gap;
-
-	run_failover_gap(failover, result, &gap);
-	return json_pack("{s:s, s:i, s:f, s:i, s:i, s:f, s:f, s:f, s:f, s:o}",
-	    "killed", victims[failover->victim], "replica", failover->replica,
-	    "killed_s", failover->killed_s, "leader_before",
-	    failover->leader_before, "leader_after", failover->leader_after,
-	    "longest_gap_ms", gap.ms, "gap_begin_s", gap.begin_s,
-	    "throughput_before", gap.before, "throughput_after", gap.after,
-	    "requests_each_100_ms", rows_json(result));
-}
-
-/* Requests a second in steps of some slots, from one slot to another. */
-static void plot_data(FILE *plot, const char *name,
-    const struct load_result *result, uint32_t begin, uint32_t end,
-    uint32_t step)
-{
-	uint32_t i;
-
-	fprintf(plot, "$%s << END\n", name);
-	for (i = begin; i + step <= end && i + step <= result->n_slots;
-	     i += step)
-		fprintf(plot, "%.6g %.6g\n", i * (LOAD_SLOT_NS / 1e9),
-		    rate(result, i, i + step) / 1e3);
-	fprintf(plot, "END\n");
-}
-
-static void plot_marks(FILE *plot, const struct run_failover *failover)
-{
-	fprintf(plot,
-	    "set arrow 1 from first %g, graph 0 to first %g, graph 1 nohead "
-	    "lw 2 lc '#cc3311' front\n"
-	    "set label 1 ' %s killed' at first %g, graph 1.05 tc '#cc3311'\n",
-	    failover->killed_s, failover->killed_s, victims[failover->victim],
-	    failover->killed_s);
-	if (failover->restarted_s > 0)
-		fprintf(plot,
-		    "set arrow 2 from first %g, graph 0 to first %g, graph 1 "
-		    "nohead lw 2 lc '#009988' front\n"
-		    "set label 2 ' started again' at first %g, graph 1.05 tc "
-		    "'#009988'\n",
-		    failover->restarted_s, failover->restarted_s,
-		    failover->restarted_s);
-}
-
-int run_failover_plot(const char *file, const struct run_failover *failover,
-    const struct load_result *result)
-{
-	uint32_t killed = (uint32_t)(failover->killed_s * 1e9 / LOAD_SLOT_NS);
-	uint32_t from = killed > 100 ? (killed - 100) / 10 * 10 : 0;
-	FILE *plot = plot_open(file, 900, 640);
-
-	if (!plot)
-		return -1;
-	plot_data(plot, "all", result, 0, result->n_slots, ROW_SLOTS);
-	plot_data(plot, "near", result, from, from + 400, 10);
-	plot_marks(plot, failover);
-	fprintf(plot,
-	    "set multiplot layout 2,1\nset yrange [0:*]\nunset key\n"
-	    "set style fill solid 0.35 noborder\nset tmargin 3\n"
-	    "set ylabel 'thousand requests a second'\n"
-	    "set xlabel 's, steps of 100 ms'\nset xrange [0:%g]\n"
-	    "plot $all using ($1+0.05):2:(0.1) with boxes lc '#0077bb'\n"
-	    "unset arrow 2\nunset label 2\n"
-	    "set xlabel 's, steps of 10 ms'\nset xrange [%g:%g]\n"
-	    "plot $near using ($1+0.005):2:(0.01) with boxes lc '#0077bb'\n"
-	    "unset multiplot\n",
-	    result->n_slots * (LOAD_SLOT_NS / 1e9), from * (LOAD_SLOT_NS / 1e9),
-	    (from + 400) * (LOAD_SLOT_NS / 1e9));
-	return plot_close(plot, file);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of the store that is killed while a load runs: when, how long no
- * request ended, and what the clients saw around it.
+ * A process of the store, or a client, that is killed or stopped while a load
+ * runs: when, how long no request ended, what the clients saw around it, and
+ * how long a stopped replica took to catch up.
  */
 #ifndef KV_RUN_FAILOVER_H
 #define KV_RUN_FAILOVER_H
@@ -14,39 +15,59 @@ enum run_victim {
 	RUN_NONE = 0,
 	RUN_LEADER,
 	RUN_FOLLOWER,
-	RUN_REGISTRY,
+	RUN_REGISTRY, /* only killed */
+	RUN_CLIENT,   /* the first one, only stopped */
 };
 
 struct run_failover {
 	enum run_victim victim;
+	bool stops;          /* and goes on; else it is killed */
 	uint64_t after_ns;   /* of the measured time */
-	uint64_t restart_ns; /* until it is started again; 0: never */
+	uint64_t restart_ns; /* killed: until it is started again; 0: never */
+	uint64_t stop_ns;    /* stopped: for so long */
 	bool live;           /* print rows as they come */
 	struct run_cluster *cluster;
-	uint32_t clients;
+	const struct load_plan *plan;
 
-	/* What has happened. */
-	bool killed, restarted;
-	int replica;                  /* that was killed, or -1 */
-	double killed_s, restarted_s; /* in the measured time */
+	/* What has happened; times are in the measured time. */
+	bool struck; /* killed, or stopped */
+	bool back;   /* started again, or continued */
+	bool caught_up;
+	bool by_snapshot; /* that is how it caught up, not by the log alone */
+	int replica;      /* that was struck, or -1 */
+	double struck_s, back_s, caught_up_s;
 	int leader_before, leader_after;
-	uint32_t shown; /* rows of 100 ms that are done with */
-	bool told_kill, told_restart;
+	uint64_t snapshots; /* that the replica had loaded before */
+	uint64_t goal;      /* slot that it has to apply; 0: not yet known */
+	uint32_t shown;     /* rows of 100 ms that are done with */
+	bool told_struck, told_back, told_caught_up;
 	double bar; /* requests of a mark in the rows */
 };
 
+extern const char *const run_victims[]; /* their names */
+
 /*
- * To be called as often as the load tells of its progress: kills, starts again,
- * prints. 0, or -1 after a complaint.
+ * To be called as often as the load tells of its progress: kills or stops,
+ * starts again or continues, prints. 0, or -1 after a complaint.
  */
 int run_failover_step(
     struct run_failover *failover, const struct load_progress *progress);
 
+/* How long it is until the process is there again; 0: it does not come back. */
+static inline uint64_t run_failover_away(const struct run_failover *failover)
+{
+	return failover->stops ? failover->stop_ns : failover->restart_ns;
+}
+
 /* What a result says about it. */
 struct run_gap {
-	double before, after; /* requests a second, without the gap */
-	double ms;            /* longest time without an end of a request */
-	double begin_s;       /* of that, in the measured time */
+	/*
+	 * Requests a second: before; while the process was stopped; and after
+	 * the gap, or after the process went on.
+	 */
+	double before, during, after;
+	double ms;      /* longest time without an end of a request */
+	double begin_s; /* of that, in the measured time */
 };
 void run_failover_gap(const struct run_failover *failover,
     const struct load_result *result, struct run_gap *gap);
@@ -59,5 +80,8 @@ json_t *run_failover_json(
 /* Throughput in steps of 100 ms, and closer around the fault. 0, or -1. */
 int run_failover_plot(const char *file, const struct run_failover *failover,
     const struct load_result *result);
+
+#define RUN_ROW_NS UINT64_C(100000000)
+#define RUN_ROW_SLOTS (RUN_ROW_NS / LOAD_SLOT_NS)
 
 #endif

@@ -1,186 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dfi-kv-run: a whole replicated store on one machine, under load, in one
- * command; and what clients see of a replica's death.
+ * command; and what clients see when one of its processes dies or stops.
  */
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "../../common/complain.h"
 #include "../../common/nearest.h"
 #include "../../common/output.h"
-#include "load_kv.h"
-#include "load_options.h"
 #include "load_report.h"
-#include "run_failover.h"
-
-#define MAX_PROTOCOLS 2
-
-enum {
-	KEY_PROTOCOL = LOAD_KEY_OWN,
-	KEY_REPLICAS,
-	KEY_LOG,
-	KEY_INDEX_READS,
-	KEY_VERBOSE,
-	KEY_KILL,
-	KEY_AFTER,
-	KEY_RESTART,
-};
-
-static const struct argp_option descriptions[] = {
-	{ NULL, 0, NULL, 0, "Store:", 1 },
-	{ "protocol", KEY_PROTOCOL, "LIST", 0,
-	    "Of paxos, nopaxos (default both; with --kill paxos)", 0 },
-	{ "replicas", KEY_REPLICAS, "N", 0, "(default 5)", 0 },
-	{ "log", KEY_LOG, "DIR", 0,
-	    "Keep logs in this folder (default: in memory only)", 0 },
-	{ "index-reads", KEY_INDEX_READS, NULL, 0,
-	    "Read by rounds of the leader's, not by the log", 0 },
-	{ "verbose", KEY_VERBOSE, NULL, 0, "Show what replicas say", 0 },
-	LOAD_OPTIONS_REQUESTS,
-	{ NULL, 0, NULL, 0, "Fault:", 3 },
-	{ "kill", KEY_KILL, "WHICH", 0,
-	    "Kill the leader, a follower or the registry (one workload)", 0 },
-	{ "after", KEY_AFTER, "S", 0, "Seconds until then (default 3)", 0 },
-	{ "restart", KEY_RESTART, "S", 0,
-	    "Start a killed replica again S seconds later", 0 },
-	LOAD_OPTIONS_OUTPUT,
-	{ NULL, 0, NULL, 0, NULL, 0 },
-};
-
-struct arguments {
-	struct load_options load;
-	const char *protocols[MAX_PROTOCOLS];
-	uint32_t n_protocols;
-	struct run_options store;
-	struct run_failover fault;
-	bool has_workload, has_seconds, has_fault_time;
-};
+#include "run_options.h"
 
 /* One load on a store that runs. */
 struct point {
-	struct arguments *arguments;
+	struct run_arguments *arguments;
 	struct run_cluster *cluster;
 	struct run_failover fault;
 	struct run_observation begin, end; /* of the measured time */
 	bool begun, ended, terminal;
 	uint64_t shown, length_ns;
 };
-
-/* ---- Arguments ---------------------------------------------------------- */
-
-static void add_protocols(
-    struct argp_state *state, char *text, struct arguments *arguments)
-{
-	static const char *const known[] = { "paxos", "nopaxos" };
-	char *part;
-	size_t i;
-
-	arguments->n_protocols = 0;
-	while ((part = strsep(&text, ","))) {
-		for (i = 0; i < sizeof(known) / sizeof(*known); i++)
-			if (strcmp(part, known[i]) == 0)
-				break;
-		if (i == sizeof(known) / sizeof(*known) ||
-		    arguments->n_protocols == MAX_PROTOCOLS)
-			argp_error(
-			    state, "--protocol: '%s' is not paxos", part);
-		arguments->protocols[arguments->n_protocols++] = known[i];
-	}
-}
-
-static enum run_victim victim(struct argp_state *state, const char *text)
-{
-	if (strcmp(text, "leader") == 0)
-		return RUN_LEADER;
-	if (strcmp(text, "follower") == 0)
-		return RUN_FOLLOWER;
-	if (strcmp(text, "registry") != 0)
-		argp_error(state,
-		    "--kill: '%s' is not leader, follower or registry", text);
-	return RUN_REGISTRY;
-}
-
-/* What is left to defaults, and what does not go together. */
-static void finish(struct argp_state *state, struct arguments *arguments)
-{
-	struct load_options *load = &arguments->load;
-	struct run_failover *fault = &arguments->fault;
-	static const char *const all[] = { "a", "b", "c", "95/5" };
-
-	if (!arguments->has_workload && !fault->victim)
-		for (load->n_mixes = 0; load->n_mixes < 4; load->n_mixes++)
-			load->mixes[load->n_mixes] = load_mix_find(
-			    all[load->n_mixes]);
-	if (!arguments->n_protocols)
-		arguments->n_protocols = fault->victim ? 1 : 2;
-	if (!fault->victim) {
-		if (arguments->has_fault_time)
-			argp_error(state, "--after and --restart need --kill");
-		return;
-	}
-	if (!arguments->has_seconds)
-		load->plan.length_ns = fault->after_ns + fault->restart_ns +
-		    UINT64_C(3000000000);
-	if (fault->after_ns + fault->restart_ns >= load->plan.length_ns)
-		argp_error(state,
-		    "--after and --restart are behind the end of --seconds");
-	if (load_options_points(load) > 1 || arguments->n_protocols > 1)
-		argp_error(state,
-		    "--kill needs one protocol, one workload, one "
-		    "--outstanding and at most one --rate");
-}
-
-static uint64_t seconds(
-    struct argp_state *state, const char *option, const char *text)
-{
-	return (
-	    uint64_t)(1e9 * load_option_number(state, option, text, 0.1, 3600));
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-	struct arguments *arguments = state->input;
-
-	switch (key) {
-	case KEY_PROTOCOL:
-		add_protocols(state, text, arguments);
-		return 0;
-	case KEY_REPLICAS:
-		arguments->store.replicas = (uint32_t)load_option_number(
-		    state, "replicas", text, 1, KV_MAX_REPLICAS);
-		return 0;
-	case KEY_LOG:
-		arguments->store.log = text;
-		return 0;
-	case KEY_INDEX_READS:
-		arguments->load.plan.backend = &load_kv_index;
-		return 0;
-	case KEY_VERBOSE:
-		arguments->store.verbose = true;
-		return 0;
-	case KEY_KILL:
-		arguments->fault.victim = victim(state, text);
-		return 0;
-	case KEY_AFTER:
-		arguments->fault.after_ns = seconds(state, "after", text);
-		arguments->has_fault_time = true;
-		return 0;
-	case KEY_RESTART:
-		arguments->fault.restart_ns = seconds(state, "restart", text);
-		arguments->has_fault_time = true;
-		return 0;
-	case ARGP_KEY_END:
-		finish(state, arguments);
-		return 0;
-	default:
-		arguments->has_workload |= key == LOAD_KEY_WORKLOAD;
-		arguments->has_seconds |= key == LOAD_KEY_SECONDS;
-		return load_options_parse(key, text, state, &arguments->load);
-	}
-}
 
 /* ---- A load ------------------------------------------------------------- */
 
@@ -334,10 +175,14 @@ static int after_fault(struct point *point, const struct load_result *result)
 {
 	struct run_observation observation;
 
-	if (!point->fault.killed)
-		return complain("nothing was killed: there was no %s in the "
-				"time of the load",
-		    point->fault.victim == RUN_LEADER ? "leader" : "follower");
+	if (!point->fault.struck)
+		return complain("nothing was %s: there was no %s in the time "
+				"of the load",
+		    point->fault.stops ? "stopped" : "killed",
+		    run_victims[point->fault.victim]);
+	if (point->fault.stops && !point->fault.back)
+		return complain("the load had ended before the %s could go on",
+		    run_victims[point->fault.victim]);
 	if (run_cluster_observe(point->cluster, &observation))
 		return -1;
 	point->fault.leader_after = observation.leader;
@@ -373,8 +218,8 @@ static int run_point(
 	return ret;
 }
 
-static int run_points(
-    struct arguments *arguments, struct run_cluster *cluster, json_t *results)
+static int run_points(struct run_arguments *arguments,
+    struct run_cluster *cluster, json_t *results)
 {
 	struct load_options *load = &arguments->load;
 	uint32_t i;
@@ -392,7 +237,7 @@ static int run_points(
 		plan.where = cluster->where;
 		plan.fill = i == 0;
 		point.fault.cluster = cluster;
-		point.fault.clients = plan.clients;
+		point.fault.plan = &plan;
 		point.fault.live = !load->json;
 		if (run_point(&point, &plan, results))
 			return -1;
@@ -400,7 +245,7 @@ static int run_points(
 	return 0;
 }
 
-static void print_head(const struct arguments *arguments)
+static void print_head(const struct run_arguments *arguments)
 {
 	printf("%u replicas and %u clients on %ld processors of this machine, "
 	       "values of %u B, %s\n",
@@ -412,7 +257,7 @@ static void print_head(const struct arguments *arguments)
 	output_flush();
 }
 
-static int run_all(struct arguments *arguments, json_t *results)
+static int run_all(struct run_arguments *arguments, json_t *results)
 {
 	static struct run_cluster cluster; /* large */
 	uint32_t i;
@@ -444,26 +289,15 @@ static int tell(const struct load_options *load, json_t *results, bool fault)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {
-		.options = descriptions,
-		.parser = parse,
-		.doc = "Run a replicated store on this machine and put load on "
-		       "it. --kill shows what clients see of a death.",
-	};
-	static struct arguments arguments = {
-		.protocols = { "paxos", "nopaxos" },
-		.store = { .replicas = 5 },
-		.fault = { .after_ns = UINT64_C(3000000000) },
-	};
+	static struct run_arguments arguments;
 	json_t *results;
 	int ret;
 
 	output_open();
-	load_options_init(&arguments.load);
-	arguments.load.plan.backend = &load_kv;
-	if (options_check(&argp, argv))
+	run_arguments_init(&arguments);
+	if (options_check(&run_argp, argv))
 		return 64;
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	argp_parse(&run_argp, argc, argv, 0, NULL, &arguments);
 	results = json_array();
 	if (!arguments.load.json)
 		print_head(&arguments);

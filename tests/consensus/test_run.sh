@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_run.sh BIN: dfi-kv-run runs a store, kills its leader, and leaves no
-# process behind, however it ends.
+# test_run.sh BIN: dfi-kv-run runs a store, kills its leader, stops a follower,
+# and leaves no process behind, however it ends.
 set -euo pipefail
 
 bin=$1
@@ -59,9 +59,35 @@ run 0 "${small[@]}" --workload a --seconds 1.5 --kill follower --after 0.3 \
 grep -q 'a follower, is killed' "$tmp/out" || fail "the kill is told"
 grep -q 'is started again' "$tmp/out" || fail "the start is told"
 
+# A follower that is stopped for a second holds nobody up, and catches up.
+run 0 "${small[@]}" --workload a --seconds 2.5 --stop follower --after 0.3 \
+	--for 1 --json
+for member in throughput_before throughput_during throughput_after; do
+	awk -v n="$(number $member)" 'BEGIN { exit !(n > 0) }' ||
+		fail "$member: requests end the whole time"
+done
+[ -n "$(number catch_up_ms)" ] || fail "the follower catches up"
+awk -v from="$(number stopped_s)" -v to="$(number continued_s)" \
+	'BEGIN { exit !(to - from >= 1) }' || fail "it is stopped for a second"
+
+run 0 "${small[@]}" --workload a --seconds 1 --stop client --after 0.2 --for 0.3
+grep -q 'a client is stopped' "$tmp/out" || fail "the stop is told"
+grep -q 'the client goes on' "$tmp/out" || fail "its end is told"
+grep -q 'of the other clients: .* while the client was stopped' "$tmp/out" ||
+	fail "the rates of the others"
+
 run 64 --workload nothing
 run 64 --kill someone
+run 64 --kill client
+run 64 --stop registry
+run 64 --stop leader --kill leader
 run 64 --after 2
+run 64 --for 2
+run 64 --kill leader --for 2
+run 64 --stop leader --restart 2
+run 64 --stop follower --replicas 1
+run 64 --stop client --clients 1
+run 64 --stop leader --after 1 --for 3 --seconds 4
 run 64 --kill leader --workload a,b
 run 64 --kill leader --after 5 --seconds 4
 

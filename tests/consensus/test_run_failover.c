@@ -16,9 +16,9 @@ static struct load_result result_without(uint32_t begin, uint32_t end)
 	return (struct load_result){ .slots = slots, .n_slots = 4000 };
 }
 
-static struct run_gap gap_of(double killed_s, const struct load_result *result)
+static struct run_gap gap_of(double struck_s, const struct load_result *result)
 {
-	struct run_failover failover = { .killed_s = killed_s };
+	struct run_failover failover = { .struck_s = struck_s };
 	struct run_gap gap;
 
 	run_failover_gap(&failover, result, &gap);
@@ -66,4 +66,51 @@ Test(run_failover, no_gap_is_none)
 	cr_assert_float_eq(gap.ms, 0, 1e-9);
 	cr_assert_float_eq(gap.begin_s, 2, 1e-9);
 	cr_assert_float_eq(gap.after, 10000, 1e-6);
+}
+
+/* Stopped from 1 s to 3 s: half of the requests end meanwhile. */
+Test(run_failover, rates_of_a_stop_are_before_during_and_after)
+{
+	struct run_failover failover = {
+		.victim = RUN_FOLLOWER,
+		.stops = true,
+		.stop_ns = 2000000000,
+		.struck_s = 1,
+		.back_s = 3,
+	};
+	struct load_result result = result_without(0, 0);
+	struct run_gap gap;
+	uint32_t i;
+
+	for (i = 1000; i < 3000; i += 2)
+		result.slots[i] = 0;
+	for (i = 3000; i < 4000; i++)
+		result.slots[i] = 20;
+	run_failover_gap(&failover, &result, &gap);
+	cr_assert_float_eq(gap.before, 10000, 1e-6);
+	cr_assert_float_eq(gap.during, 5000, 1e-6);
+	cr_assert_float_eq(gap.after, 20000, 1e-6);
+	cr_assert_float_eq(gap.ms, 1, 1e-9);
+}
+
+/* The gap of a stop may come long after its begin. */
+Test(run_failover, gap_is_looked_for_until_after_the_stop)
+{
+	struct run_failover failover = {
+		.victim = RUN_LEADER,
+		.stops = true,
+		.stop_ns = 6000000000,
+		.struck_s = 0.5,
+		.back_s = 6.5,
+	};
+	static uint32_t slots[8000];
+	struct load_result result = { .slots = slots, .n_slots = 8000 };
+	struct run_gap gap;
+	uint32_t i;
+
+	for (i = 0; i < 8000; i++)
+		slots[i] = i < 6600 || i >= 6700;
+	run_failover_gap(&failover, &result, &gap);
+	cr_assert_float_eq(gap.ms, 100, 1e-9);
+	cr_assert_float_eq(gap.begin_s, 6.6, 1e-9);
 }
