@@ -29,6 +29,7 @@ enum key {
 	KEY_MEMORY,
 	KEY_SPIN,
 	KEY_PROTOCOL,
+	KEY_MULTICAST,
 	KEY_DROP,
 	KEY_QUIET,
 	KEY_WITH_PARENT,
@@ -63,6 +64,10 @@ static const struct argp_option table[] = {
 	{ "protocol", KEY_PROTOCOL, "NAME", 0,
 	    "paxos, or nopaxos: requests go to all replicas in one order, as "
 	    "long as none of them is lost (default paxos)",
+	    0 },
+	{ "multicast", KEY_MULTICAST, NULL, 0,
+	    "nopaxos: over RDMA, send a request to all replicas as one "
+	    "datagram; larger ones than the MTU go by paxos",
 	    0 },
 	{ "drop", KEY_DROP, "PPM", 0,
 	    "nopaxos: lose so many of a million requests, to try it (default "
@@ -139,6 +144,8 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 		    "--cluster: a name has 1 to %d characters of "
 		    "A-Z, a-z, 0-9, _ and -",
 		    KV_MAX_CLUSTER);
+	if (options->multicast && !options->nopaxos)
+		argp_error(state, "--multicast is for --protocol nopaxos");
 	if (options->election_ns < 2 * options->heartbeat_ns)
 		argp_error(state,
 		    "--election is to be at least twice "
@@ -180,6 +187,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			    "--protocol: '%s' is neither paxos "
 			    "nor nopaxos",
 			    arg);
+		return 0;
+	case KEY_MULTICAST:
+		options->multicast = true;
 		return 0;
 	case KEY_DROP:
 		options->drop_ppm = (unsigned)parse_number(

@@ -105,27 +105,42 @@ static int open_source(struct link *link, const char *name)
 	return dfi_source_open(link->links->dfi, name, 0, &attr, &link->source);
 }
 
-/* Sources wait for all targets, so each end opens its target first. */
-static int open_ordered(struct link *link)
+static int create_ordered(struct link *link)
 {
-	struct dfi *dfi = link->links->dfi;
 	const struct link_setup *setup = &link->setup;
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
-	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
 	int ret;
 
 	attr.kind = DFI_REPLICATE;
 	attr.schema = &schema;
 	attr.n_sources = attr.n_targets = setup->n_ends;
 	attr.ordered = 1;
-	attr.segment_size = setup->segment_size;
 	attr.segment_count = setup->segments;
+	if (setup->multicast) {
+		attr.replication = DFI_REPLICATION_MULTICAST;
+		attr.loss_policy = DFI_LOSS_NOTIFY;
+	} else {
+		attr.segment_size = setup->segment_size;
+	}
+	ret = dfi_flow_create(link->links->dfi, setup->name, &attr);
+	link->created = ret >= 0;
+	return ret;
+}
+
+/* Sources wait for all targets, so each end opens its target first. */
+static int open_ordered(struct link *link)
+{
+	struct dfi *dfi = link->links->dfi;
+	const struct link_setup *setup = &link->setup;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
+	struct dfi_flow_info info;
+	int ret;
+
 	if (setup->create) {
-		ret = dfi_flow_create(dfi, setup->name, &attr);
+		ret = create_ordered(link);
 		if (ret < 0)
 			return ret;
-		link->created = true;
 	}
 	target.flags = source.flags = DFI_NONBLOCK;
 	target.open_timeout_ms = source.open_timeout_ms = ORDERED_TIMEOUT_MS;
@@ -134,8 +149,13 @@ static int open_ordered(struct link *link)
 	    dfi, setup->name, setup->end, &target, &link->target);
 	if (ret < 0)
 		return ret;
-	return dfi_source_open(
+	ret = dfi_source_open(
 	    dfi, setup->name, setup->end, &source, &link->source);
+	if (ret < 0)
+		return ret;
+	ret = dfi_flow_query(dfi, setup->name, &info);
+	link->room = info.segment_size / LINK_TUPLE * LINK_TUPLE;
+	return ret;
 }
 
 /* Of the flows name0, name1 and so on, one whose source is not attached. */

@@ -146,6 +146,11 @@ void *link_arg(const struct link *link)
 	return link->setup.arg;
 }
 
+size_t link_room(const struct link *link)
+{
+	return link->room;
+}
+
 static bool is_hard(int ret)
 {
 	return ret != -EAGAIN && ret != -EINTR && ret != -ETIMEDOUT;

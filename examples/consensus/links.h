@@ -46,6 +46,13 @@ struct link_setup {
 	char name[LINK_MAX_NAME];        /* of the flow */
 	uint32_t segment_size, segments; /* of a ring; not of LINK_OUT */
 	/*
+	 * LINK_ORDERED: over RDMA a segment is sent once, as a datagram to all
+	 * ends, and is told as a gap where it is lost. Then segment_size is not
+	 * used: the device of the end that creates the flow says how large a
+	 * datagram may be, and link_room() how much it holds.
+	 */
+	bool multicast;
+	/*
 	 * LINK_OUT: of several flows, any one that is free: their numbers
 	 * follow the name, from 0 on. 0: only one, called name.
 	 */
@@ -101,6 +108,9 @@ void link_reset(struct link *link);
 
 bool link_up(const struct link *link);
 void *link_arg(const struct link *link);
+
+/* The largest message that a LINK_ORDERED takes, while it is up. */
+size_t link_room(const struct link *link);
 
 /*
  * Room for a message of at most size bytes, or NULL: the link is down, or its

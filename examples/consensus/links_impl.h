@@ -26,7 +26,8 @@ struct link {
 	struct dfi_source *source;
 	struct dfi_target *target;
 	struct dfi_span span;
-	bool gone; /* closed for good */
+	size_t room; /* of a segment, if it is ordered */
+	bool gone;   /* closed for good */
 	/* The owner's. */
 	bool up, broken, dirty;
 	/* The helper's. */

@@ -255,6 +255,7 @@ void nopaxos_receive(
     struct nopaxos *np, uint64_t now, const struct kv_message *m)
 {
 	struct paxos *p = np->p;
+	uint64_t before = p->upto;
 
 	paxos_receive(p, now, m);
 	if (m->cluster != p->setup.cluster || m->from >= p->setup.n_replicas ||
@@ -263,6 +264,10 @@ void nopaxos_receive(
 	switch (m->type) {
 	case KV_HEARTBEAT:
 		hear(np, m);
+		break;
+	case KV_ACCEPT:
+		if (np_follows(np) && p->upto > before)
+			np->stats.gaps_filled += p->upto - before;
 		break;
 	case KV_SESSION:
 		follow_path(np, m);

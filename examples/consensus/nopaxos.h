@@ -63,6 +63,7 @@ struct nopaxos_stats {
 	uint64_t gaps_taken;   /* decided no-ops that followers took */
 	uint64_t gaps_over;    /* of these, in place of a request */
 	uint64_t gaps_asked;
+	uint64_t gaps_filled;      /* slots that the leader sent a follower */
 	uint64_t stashed, dropped; /* segments */
 	uint64_t executed;         /* ahead of the store */
 	uint64_t barriers;         /* waits of these for the store */

@@ -24,6 +24,7 @@ struct replica_options {
 	uint64_t heartbeat_ns, election_ns, session_ns;
 	size_t log_bytes; /* memory for entries */
 	bool nopaxos;
+	bool multicast;    /* nopaxos: over RDMA, by datagrams */
 	unsigned drop_ppm; /* of a million segments of the ordered flow, so many
 			      are lost, for tests */
 	uint64_t spin_ns;  /* look for messages so long before sleeping */
@@ -154,7 +155,11 @@ void order_line_changed(struct replica *replica, struct link *link, bool up);
 void order_receive(struct replica *replica, struct link *link,
     const struct kv_message *message, size_t size);
 void order_gap(struct replica *replica, struct link *link, uint32_t n);
-bool order_publish(struct replica *replica, const struct kv_command *command);
+/*
+ * A client's command, while the ordered flow takes requests: KV_OK, or why it
+ * is not taken.
+ */
+uint8_t order_take(struct replica *replica, const struct kv_command *command);
 
 /* replica_status.c */
 size_t status_text(struct replica *replica, char *text, size_t size);

@@ -250,7 +250,7 @@ static uint8_t take_command(struct replica *replica, struct place *place,
 		return paxos_reconfigure(replica->paxos, replica->now, &config);
 	}
 	if (replica->fast && nopaxos_is_open(replica->fast))
-		return order_publish(replica, command) ? KV_OK : KV_BUSY;
+		return order_take(replica, command);
 	/* What a fast path has answered may not be in the store yet. */
 	if (command->op == KV_GET && message->status & KV_INDEX_READ &&
 	    !replica->fast)

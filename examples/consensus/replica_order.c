@@ -12,16 +12,22 @@
 #include "replica.h"
 
 #define MS UINT64_C(1000000)
-#define PROBE_NS (2 * MS)
-#define SILENCE_NS (50 * MS)
 #define REOPEN_NS (100 * MS)
 #define RETRY_NS (200 * MS) /* between flows */
 #define TELL_NS (50 * MS)   /* of a flow that is not up yet */
 #define LOOK_NS (1000 * MS) /* after replicas that are not in it */
-#define HEARD_NS (100 * MS)
 #define STASH_BYTES (8 << 20)
 #define ORDER_SEGMENT 16384
 #define ORDER_SEGMENTS 256
+
+/*
+ * What tells that a flow stands still, or a replica, goes by what tells that a
+ * leader is lost: slow machines are slow at both.
+ */
+static uint64_t silence_ns(const struct replica *replica)
+{
+	return replica->options.election_ns * 5 / 4;
+}
 
 static void on_reply(void *arg, uint64_t slot, kv_ballot ballot,
     unsigned members, const struct kv_command *command,
@@ -30,16 +36,72 @@ static void on_reply(void *arg, uint64_t slot, kv_ballot ballot,
 	clients_voted(arg, slot, ballot, members, command, result);
 }
 
+static size_t message_size(const struct kv_command *command)
+{
+	return sizeof(struct kv_message) + kv_command_size(command);
+}
+
+static bool publish(struct replica *replica, const struct kv_command *command)
+{
+	struct link *link = replica->order.line.link;
+	size_t size = message_size(command);
+	struct kv_message *message;
+
+	message = link ? link_begin(link, size) : NULL;
+	if (!message)
+		return false;
+	*message = (struct kv_message){
+		.cluster = replica->cluster,
+		.incarnation = replica->incarnation,
+		.number = command->number,
+		.session = command->session,
+		.size = (uint32_t)size,
+		.lane = command->lane,
+		.type = KV_REQUEST,
+		.from = (uint8_t)replica->options.self,
+	};
+	memcpy(message->body, command, size - sizeof(*message));
+	link_send_alone(link, size);
+	return true;
+}
+
+/*
+ * A request that is larger than a segment, which may be a datagram: the leader
+ * ends the fast path, and the client, which asks it again, has it done without.
+ * The order goes on with another flow.
+ */
+static uint8_t refuse_large(
+    struct replica *replica, const struct kv_command *command)
+{
+	if (paxos_role(replica->paxos) != PAXOS_LEADER)
+		return KV_NOT_LEADER;
+	say(replica,
+	    "a request of %zu bytes does not fit a segment of the ordered "
+	    "flow, which has %zu: it is done without that flow, more slowly",
+	    message_size(command), link_room(replica->order.line.link));
+	nopaxos_end(replica->fast, replica->now);
+	return KV_BUSY;
+}
+
+uint8_t order_take(struct replica *replica, const struct kv_command *command)
+{
+	struct link *link = replica->order.line.link;
+
+	if (link && link_up(link) && message_size(command) > link_room(link))
+		return refuse_large(replica, command);
+	return publish(replica, command) ? KV_OK : KV_BUSY;
+}
+
 static void on_publish(void *arg, const struct kv_command *command)
 {
-	order_publish(arg, command);
+	publish(arg, command);
 }
 
 int order_open(struct replica *replica)
 {
 	const struct nopaxos_setup setup = {
-		.probe_ns = PROBE_NS,
-		.silence_ns = SILENCE_NS,
+		.probe_ns = replica->options.heartbeat_ns * 2 / 5,
+		.silence_ns = silence_ns(replica),
 		.reopen_ns = REOPEN_NS,
 		.window = REPLICA_WINDOW,
 		.stash_bytes = STASH_BYTES,
@@ -55,30 +117,6 @@ int order_open(struct replica *replica)
 	replica->fast = nopaxos_new(
 	    &setup, &replica->fast_ops, replica, replica->paxos);
 	return replica->fast ? 0 : -ENOMEM;
-}
-
-bool order_publish(struct replica *replica, const struct kv_command *command)
-{
-	struct link *link = replica->order.line.link;
-	size_t body = kv_command_size(command);
-	struct kv_message *message;
-
-	message = link ? link_begin(link, sizeof(*message) + body) : NULL;
-	if (!message)
-		return false;
-	*message = (struct kv_message){
-		.cluster = replica->cluster,
-		.incarnation = replica->incarnation,
-		.number = command->number,
-		.session = command->session,
-		.size = (uint32_t)(sizeof(*message) + body),
-		.lane = command->lane,
-		.type = KV_REQUEST,
-		.from = (uint8_t)replica->options.self,
-	};
-	memcpy(message->body, command, body);
-	link_send_alone(link, message->size);
-	return true;
 }
 
 static bool is_lost(struct replica *replica)
@@ -164,6 +202,7 @@ static void enter_flow(
 		.helper = options->n_replicas + 1,
 		.segment_size = ORDER_SEGMENT,
 		.segments = ORDER_SEGMENTS,
+		.multicast = options->multicast,
 		.n_ends = (unsigned)__builtin_popcountll(ends),
 		.end = end_of(ends, options->self),
 		.create = create,
@@ -227,7 +266,7 @@ static uint64_t who_is_there(const struct replica *replica)
 	for (i = 0; i < replica->options.n_replicas; i++)
 		if (i != replica->options.self && replica->out[i].link &&
 		    link_up(replica->out[i].link) && replica->heard[i] &&
-		    replica->now - replica->heard[i] < HEARD_NS)
+		    replica->now - replica->heard[i] < 2 * silence_ns(replica))
 			ends |= UINT64_C(1) << i;
 	return ends;
 }

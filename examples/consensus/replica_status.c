@@ -147,6 +147,7 @@ static void put_fast(const struct replica *replica, struct text *text)
 	put(text, "gaps_decided", stats.gaps_decided);
 	put(text, "gaps_taken", stats.gaps_taken);
 	put(text, "gaps_asked", stats.gaps_asked);
+	put(text, "gaps_filled", stats.gaps_filled);
 	put(text, "stashed", stats.stashed);
 	put(text, "dropped", stats.dropped);
 }

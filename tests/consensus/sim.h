@@ -223,6 +223,7 @@ struct sim_counts {
 	uint64_t flows, segments, segments_lost, gateways_stopped;
 	uint64_t holders_lost, registries_dead, fast_opened, fast_ended;
 	uint64_t accepted, gaps_decided, gaps_taken, gaps_over, gaps_asked;
+	uint64_t gaps_filled;
 	uint64_t stashed, stash_full, executed, barriers, quorums;
 };
 

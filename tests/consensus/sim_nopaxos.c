@@ -58,6 +58,7 @@ static void stop(struct sim_replica *replica)
 	counts->gaps_taken += stats.gaps_taken;
 	counts->gaps_over += stats.gaps_over;
 	counts->gaps_asked += stats.gaps_asked;
+	counts->gaps_filled += stats.gaps_filled;
 	counts->stashed += stats.stashed;
 	counts->stash_full += stats.dropped;
 	counts->executed += stats.executed;

@@ -109,6 +109,7 @@ static const struct {
 	FAST(gaps_taken),
 	FAST(gaps_over),
 	FAST(gaps_asked),
+	FAST(gaps_filled),
 	FAST(stashed),
 	FAST(stash_full),
 	FAST(executed),

@@ -579,6 +579,7 @@ Test(nopaxos, a_follower_asks_for_what_it_misses)
 	cr_assert_eq(world->requests[lost].votes, N - 1);
 	cr_assert_eq(world->requests[next].votes, N - 1);
 	cr_assert_geq(stats_of(follower(world)).gaps_asked, 1);
+	cr_assert_geq(stats_of(follower(world)).gaps_filled, 1);
 	settle(world);
 	close_world(world);
 }
