@@ -125,19 +125,21 @@ const char *lin_text(const struct lin_history *history, uint64_t value)
 void lin_print(
     const struct lin_history *history, const struct lin_op *op, FILE *file)
 {
-	static const char *const failures[] = { "absent", "", "absent",
-		"different" };
 	bool known = op->result != LIN_UNKNOWN;
 	bool writes = op->kind == LIN_PUT || op->kind == LIN_CAS;
 	bool sees = known &&
 	    (op->kind == LIN_GET ||
 		(op->kind == LIN_CAS && op->result == LIN_FAILED));
-	uint64_t key = op->key;
+	const char *failure = op->kind == LIN_CAS && op->seen != LIN_ABSENT
+	    ? "different"
+	    : "absent";
 
-	fprintf(file, "%s %s %" PRIu64 " ", kinds[op->kind],
-	    history->texts ? lin_text(history, key) : "", op->invoked);
-	if (!history->texts)
-		fprintf(file, "key-%" PRIu64 " ", key);
+	if (history->texts)
+		fprintf(
+		    file, "%s %s", kinds[op->kind], lin_text(history, op->key));
+	else
+		fprintf(file, "%s key-%" PRIu64, kinds[op->kind], op->key);
+	fprintf(file, " %" PRIu64 " ", op->invoked);
 	if (known)
 		fprintf(file, "%" PRIu64, op->returned);
 	else
@@ -145,7 +147,7 @@ void lin_print(
 	fprintf(file, " %s %s %s %s",
 	    !known                       ? "?"
 		: op->result == LIN_DONE ? "ok"
-					 : failures[op->kind],
+					 : failure,
 	    writes ? lin_text(history, op->value) : "-",
 	    op->kind == LIN_CAS ? lin_text(history, op->expected) : "-",
 	    sees ? lin_text(history, op->seen) : "-");

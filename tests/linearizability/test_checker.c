@@ -227,6 +227,7 @@ Test(history, is_printed_as_it_is_read)
 	static const char text[] = "put k 1 2 ok a - -\n"
 				   "get k 3 4 ok - - a\n"
 				   "cas k 5 6 different b - a\n"
+				   "cas k 5 6 absent b a -\n"
 				   "delete k 7 8 absent - - -\n"
 				   "cas k 9 ? ? b a -\n";
 	struct lin_history history = read_history(text);
@@ -242,6 +243,33 @@ Test(history, is_printed_as_it_is_read)
 	fclose(file);
 	cr_expect_str_eq(printed, text);
 	free(printed);
+	lin_free(&history);
+}
+
+/* A program that notes operations itself has numbers for keys and values. */
+Test(history, of_numbers_can_be_read)
+{
+	static const struct lin_op op = {
+		.key = 0,
+		.kind = LIN_PUT,
+		.invoked = 1,
+		.returned = 2,
+		.value = 1000,
+		.result = LIN_DONE,
+	};
+	struct lin_history history = { 0 };
+	char line[80];
+	FILE *file = fmemopen(line, sizeof(line), "w+");
+
+	cr_assert(file);
+	lin_print(&history, &op, file);
+	rewind(file);
+	cr_assert_eq(lin_read(&history, file, "history"), 0);
+	cr_assert_eq(history.n, 1);
+	cr_expect_str_eq(lin_text(&history, history.ops[0].key), "key-0");
+	cr_expect_str_eq(lin_text(&history, history.ops[0].value), "1000");
+	cr_expect_eq(history.ops[0].returned, 2);
+	fclose(file);
 	lin_free(&history);
 }
 
