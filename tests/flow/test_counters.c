@@ -307,6 +307,14 @@ static void *consume_from_group(void *arg)
 	return NULL;
 }
 
+/* A wait spins before it sleeps, on a slow machine for long. */
+static bool sleeps(void *arg)
+{
+	uint32_t i = *(uint32_t *)arg;
+
+	return look_from(rig.other)->endpoints[i].sleeps > 0;
+}
+
 /* As a target's own wait, though it is the group that sleeps. */
 Test(counters, wait_of_a_group_is_one_of_each_of_its_targets)
 {
@@ -331,6 +339,7 @@ Test(counters, wait_of_a_group_is_one_of_each_of_its_targets)
 	for (t = 0; t < 2; t++) {
 		cr_assert(eventually(waits, &index[t]), "no wait is seen");
 		cr_assert_geq(look_from(rig.other)->endpoints[t].stalls, 1);
+		cr_assert(eventually(sleeps, &index[t]), "no sleep is seen");
 	}
 	cr_assert_eq(dfi_source_close(source), 0);
 	pthread_join(thread, NULL);
