@@ -26,21 +26,28 @@ files_in() # DIRECTORY...: its C files
 	done | sort
 }
 
-# The file that #include "name" in a file of dir means, or nothing.
+# included: the file that #include "name" in a file of dir means, or nothing. In
+# this shell, as there are thousands.
 resolve() # DIR NAME
 {
 	local stem proto
 
+	included=
 	if [ -f "$1/$2" ]; then
-		realpath --relative-to=. "$1/$2"
+		included=$1/$2
+		while [[ $included == */../* ]]; do
+			stem=${included%%/../*}
+			[[ $stem == */* ]] && stem=${stem%/*}/ || stem=
+			included=$stem${included#*/../}
+		done
 	elif [ -f "src/$2" ]; then
-		echo "src/$2"
+		included=src/$2
 	elif [ -f "$2" ]; then
-		echo "$2"
+		included=$2
 	elif [[ $2 == *.pb-c.h ]]; then # stands beside its .proto
 		stem=${2##*/}
 		for proto in src/*/"${stem%.pb-c.h}.proto"; do
-			[ ! -f "$proto" ] || echo "${proto%.proto}.pb-c.h"
+			[ ! -f "$proto" ] || included=${proto%.proto}.pb-c.h
 		done
 	fi
 }
@@ -136,7 +143,7 @@ check_includes()
 				continue
 			fi
 			name=${name//\"/}
-			included=$(resolve "${file%/*}" "$name")
+			resolve "${file%/*}" "$name"
 			if [ -z "$included" ]; then
 				report "$file:$line" "there is no $name"
 			elif ! allowed "$file" "$included"; then
