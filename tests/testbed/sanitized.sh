@@ -9,7 +9,7 @@ set -euo pipefail
 script=$(realpath "$0")
 
 if [ "${1-}" != --inside ]; then
-	exec "${script%/*}/testbed" up 1 --memory 3000 --timeout 840 -- \
+	exec "${script%/*}/testbed" up 1 --memory 3000 --cpus 1 --timeout 840 -- \
 		bash "$script" --inside "$(realpath "$1")"
 fi
 
