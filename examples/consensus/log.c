@@ -11,7 +11,7 @@
 #include "log.h"
 
 /* Stays free: what entries leave unused at the end, and one that moves. */
-#define RESERVE (3 * (sizeof(struct kv_entry) + KV_MAX_KEY + 2 * KV_MAX_VALUE))
+#define RESERVE (3 * (offsetof(struct kv_entry, command) + KV_MAX_COMMAND))
 
 int kv_log_open(struct kv_log *log, size_t size, bool disk, uint64_t slot)
 {

@@ -33,7 +33,7 @@ struct kv_run {
  * is up to half of it, and what was applied since the disk was last told, up to
  * an eighth; the rest has to take five of the largest entries.
  */
-#define KV_LOG_MIN 131072
+#define KV_LOG_MIN 262144
 
 /* An empty log behind a slot. -ENOMEM. */
 int kv_log_open(struct kv_log *log, size_t size, bool disk, uint64_t slot);

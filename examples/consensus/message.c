@@ -7,6 +7,8 @@
  */
 #include "message.h"
 
+#include <string.h>
+
 _Static_assert(sizeof(struct kv_message) == 80, "its layout is the wire's");
 _Static_assert(sizeof(struct kv_command) == 40, "its layout is the wire's");
 _Static_assert(offsetof(struct kv_entry, command) == 24, "without padding");
@@ -15,7 +17,7 @@ _Static_assert(
 
 static bool sizes_valid(const struct kv_command *command)
 {
-	bool keyed = command->op >= KV_GET && command->op <= KV_CAS;
+	bool keyed = kv_command_keyed(command);
 	bool valued = command->op == KV_PUT || command->op == KV_CAS;
 
 	if (keyed ? command->key_size < 1 || command->key_size > KV_MAX_KEY
@@ -26,8 +28,29 @@ static bool sizes_valid(const struct kv_command *command)
 		return false;
 	if (command->op == KV_CONFIG)
 		return command->value_size == sizeof(struct kv_config);
+	if (command->op == KV_BATCH)
+		return command->value_size >= sizeof(*command) &&
+		    kv_command_size(command) <= KV_MAX_COMMAND;
 	return command->value_size <= (valued ? KV_MAX_VALUE : 0) &&
 	    command->expected_size <= KV_MAX_VALUE;
+}
+
+/* Exactly commands on keys, in the body of a batch. */
+static bool batch_valid(const struct kv_command *batch)
+{
+	const char *bytes = kv_command_value(batch);
+	size_t left = batch->value_size, size;
+
+	for (; left; left -= size, bytes += size) {
+		const struct kv_command *command = (const void *)bytes;
+
+		if (left < sizeof(*command) || !kv_command_keyed(command))
+			return false;
+		size = kv_command_size(command);
+		if (size > left || !kv_command_valid(command, size))
+			return false;
+	}
+	return true;
 }
 
 bool kv_command_valid(const struct kv_command *command, size_t size)
@@ -36,12 +59,12 @@ bool kv_command_valid(const struct kv_command *command, size_t size)
 	size_t used;
 
 	if (size < sizeof(*command) || command->op < KV_NOOP ||
-	    command->op > KV_CONFIG || !sizes_valid(command) ||
+	    command->op > KV_BATCH || !sizes_valid(command) ||
 	    command->lane >= KV_MAX_LANES || command->reserved != 0)
 		return false;
 	if (command->flags & ~(command->op == KV_CAS ? KV_ABSENT : 0))
 		return false;
-	if (command->op >= KV_GET && command->op <= KV_CAS && !command->number)
+	if (kv_command_keyed(command) && !command->number)
 		return false;
 	if (command->op == KV_REGISTER &&
 	    (command->argument < 1 || command->argument > KV_MAX_LANES))
@@ -53,6 +76,45 @@ bool kv_command_valid(const struct kv_command *command, size_t size)
 	for (; used < size; used++)
 		if (bytes[used])
 			return false;
+	return command->op != KV_BATCH || batch_valid(command);
+}
+
+void kv_batch_begin(struct kv_batch *batch, void *room, size_t size)
+{
+	*batch = (struct kv_batch){
+		.slot = room,
+		.room = size < KV_MAX_COMMAND ? size : KV_MAX_COMMAND,
+	};
+}
+
+/* What is alone gets a head before it. */
+static void put_head(struct kv_batch *batch)
+{
+	struct kv_command *slot = batch->slot;
+
+	memmove(slot + 1, slot, batch->size);
+	*slot = (struct kv_command){ .op = KV_BATCH,
+		.value_size = (uint16_t)batch->size };
+	batch->size += sizeof(*slot);
+}
+
+bool kv_batch_add(struct kv_batch *batch, const struct kv_command *command)
+{
+	size_t size = kv_command_size(command);
+	size_t head = batch->n == 1 ? sizeof(*command) : 0;
+
+	if (batch->size + head + size > batch->room)
+		return false;
+	if (batch->n &&
+	    !(kv_command_keyed(command) &&
+		kv_command_keyed(kv_slot_first(batch->slot))))
+		return false;
+	if (head)
+		put_head(batch);
+	memcpy((char *)batch->slot + batch->size, command, size);
+	batch->size += size;
+	if (batch->n++)
+		batch->slot->value_size += (uint16_t)size;
 	return true;
 }
 
@@ -84,7 +146,7 @@ static bool request_valid(const struct kv_message *message, size_t body)
 	    (const struct kv_command *)(const void *)message->body;
 
 	return kv_command_valid(command, body) && command->op != KV_NOOP &&
-	    command->op != KV_EXPIRE;
+	    command->op != KV_EXPIRE && command->op != KV_BATCH;
 }
 
 static bool from_client(const struct kv_message *message)

@@ -82,6 +82,8 @@ enum kv_op {
 	KV_REGISTER, /* opens a session: its id is the command's slot */
 	KV_EXPIRE,   /* ends sessions that were last used before a slot */
 	KV_CONFIG,   /* the body is a struct kv_config for the slots behind */
+	KV_BATCH,    /* the body is commands of clients on keys, one behind the
+			other, which share a slot and are applied in order */
 };
 
 enum {
@@ -103,7 +105,7 @@ struct kv_command {
 	uint8_t op;    /* enum kv_op */
 	uint8_t flags; /* KV_ABSENT */
 	uint16_t key_size;
-	uint16_t value_size;
+	uint16_t value_size; /* of the body, where there is one */
 	uint16_t expected_size;
 	uint16_t client; /* where the reply goes: see struct kv_message.client;
 			    not part of the state */
@@ -148,6 +150,11 @@ static inline size_t kv_entry_size(const struct kv_entry *entry)
 {
 	return offsetof(struct kv_entry, command) + entry->size;
 }
+
+/* The largest command: its entry fits a message. */
+#define KV_MAX_COMMAND                                \
+	(KV_MAX_MESSAGE - sizeof(struct kv_message) - \
+	    offsetof(struct kv_entry, command))
 
 enum kv_message_type {
 	/* Replica to replica. Fields: see paxos.h. */
@@ -223,5 +230,46 @@ static inline const char *kv_command_expected(const struct kv_command *command)
 {
 	return kv_command_value(command) + command->value_size;
 }
+
+static inline bool kv_command_keyed(const struct kv_command *command)
+{
+	return command->op >= KV_GET && command->op <= KV_CAS;
+}
+
+/* The first of the commands that share a slot; of a slot with one, that one. */
+static inline const struct kv_command *kv_slot_first(
+    const struct kv_command *slot)
+{
+	return slot->op == KV_BATCH ? slot + 1 : slot;
+}
+
+/* The one behind it, or NULL. */
+static inline const struct kv_command *kv_slot_next(
+    const struct kv_command *slot, const struct kv_command *command)
+{
+	const char *next = (const char *)command + kv_command_size(command);
+
+	if (next >= (const char *)slot + kv_command_size(slot))
+		return NULL;
+	return (const struct kv_command *)(const void *)next;
+}
+
+/*
+ * Commands that are to share a slot, in room bytes that are aligned to 8. The
+ * first size bytes are the slot's command: of one that is alone, that one.
+ */
+struct kv_batch {
+	struct kv_command *slot;
+	size_t room, size;
+	unsigned n; /* commands */
+};
+
+void kv_batch_begin(struct kv_batch *batch, void *room, size_t size);
+
+/*
+ * False: there is no room left. Commands that are not on keys have a slot of
+ * their own, so none goes to others, and none to it.
+ */
+bool kv_batch_add(struct kv_batch *batch, const struct kv_command *command);
 
 #endif

@@ -54,7 +54,10 @@ struct paxos_ops {
 	 * Returns the position behind it, which grows.
 	 */
 	uint64_t (*append)(void *arg, const struct kv_record *record);
-	/* A command was applied: answer the client, if it is connected here. */
+	/*
+	 * A command was applied: answer the client, if it is connected here.
+	 * Those that share a slot come in their order.
+	 */
 	void (*applied)(void *arg, uint64_t slot,
 	    const struct kv_command *command, const struct kv_result *result);
 	/* Another leader, or none (ballot 0), or a new configuration. */
@@ -204,6 +207,8 @@ enum paxos_bug {
 	PAXOS_BUG_NOOP_LOSES = 1 << 20, /* to its request, in phase 1 */
 	PAXOS_BUG_BLIND_ACK = 1 << 21, /* votes for requests count for no-ops */
 	PAXOS_BUG_BLIND_APPLY = 1 << 22, /* applies what may be a no-op */
+	PAXOS_BUG_SLOT_FILTER = 1 << 23, /* a slot that begins with a repeated
+					    command counts as repeated */
 };
 
 #endif

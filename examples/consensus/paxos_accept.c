@@ -276,16 +276,28 @@ void kv_hint_commit(struct paxos *p)
 	p->appended = p->ops->append(p->arg, &record);
 }
 
-static void applied(struct paxos *p, const struct kv_entry *entry,
-    const struct kv_result *result)
+/* Apply a slot: its commands, in their order. */
+static int apply(struct paxos *p, const struct kv_entry *entry)
 {
-	size_t size = kv_entry_size(entry);
+	const struct kv_command *command;
+	struct kv_result result;
+	int ret;
 
-	p->stats.applied++;
-	p->hint_bytes += size;
-	p->save_bytes += size;
-	if (p->started)
-		p->ops->applied(p->arg, entry->slot, &entry->command, result);
+	do {
+		command = kv_store_next(p->store, &entry->command);
+		ret = kv_store_apply(
+		    p->store, entry->slot, &entry->command, &result);
+		if (ret < 0)
+			return ret;
+		if (ret == 0)
+			p->commit++;
+		p->stats.applied++;
+		if (p->started)
+			p->ops->applied(p->arg, entry->slot, command, &result);
+	} while (ret > 0);
+	p->hint_bytes += kv_entry_size(entry);
+	p->save_bytes += kv_entry_size(entry);
+	return 0;
 }
 
 /* All up to a slot are chosen, and the entries here are those: apply them. */
@@ -296,15 +308,11 @@ void kv_commit_to(struct paxos *p, uint64_t now, uint64_t slot)
 	while (p->commit < slot) {
 		const struct kv_entry *entry = kv_log_at(
 		    &p->log, p->commit + 1);
-		struct kv_result result = { .status = KV_OK };
 
 		/* Without memory, the next heartbeat tries again. */
-		if (kv_store_apply(
-			p->store, entry->slot, &entry->command, &result) != 0)
+		if (apply(p, entry) < 0)
 			break;
-		p->commit++;
 		config |= entry->command.op == KV_CONFIG;
-		applied(p, entry, &result);
 	}
 	if (p->upto < p->commit)
 		p->upto = p->commit;

@@ -21,10 +21,13 @@
 #define MAX_ALL_LANES (1 << 20)
 
 #ifdef KV_TEST_BUGS
-bool kv_store_no_filter; /* PAXOS_BUG_DUPLICATES */
+bool kv_store_no_filter;   /* PAXOS_BUG_DUPLICATES */
+bool kv_store_slot_filter; /* PAXOS_BUG_SLOT_FILTER */
 #define no_filter kv_store_no_filter
+#define slot_filter kv_store_slot_filter
 #else
 #define no_filter false
+#define slot_filter false
 #endif
 
 struct kv_store *kv_store_new(const struct kv_config *config)
@@ -234,6 +237,49 @@ static int apply_once(struct kv_store *store, uint64_t slot,
 	return 0;
 }
 
+const struct kv_command *kv_store_next(
+    const struct kv_store *store, const struct kv_command *command)
+{
+	const char *first = (const char *)kv_slot_first(command);
+
+	return (const struct kv_command *)(const void *)(first + store->part);
+}
+
+/* As a planted fault has it: whether a batch begins with a repeated command. */
+static bool is_repeated(
+    const struct kv_store *store, const struct kv_command *batch)
+{
+	const struct kv_command *first = kv_slot_first(batch);
+	uint64_t number;
+	uint8_t status;
+
+	return store->part == 0 &&
+	    kv_store_lane(store, first, &number, &status) &&
+	    first->number <= number;
+}
+
+/* The next command of a batch. */
+static int apply_part(struct kv_store *store, uint64_t slot,
+    const struct kv_command *batch, struct kv_result *result)
+{
+	const struct kv_command *command = kv_store_next(store, batch);
+	int err;
+
+	if (slot_filter && is_repeated(store, batch)) {
+		store->slot = slot;
+		return 0;
+	}
+	err = apply_once(store, slot, command, result);
+	if (err)
+		return err;
+	store->part += kv_command_size(command);
+	if (store->part < batch->value_size)
+		return 1;
+	store->part = 0;
+	store->slot = slot;
+	return 0;
+}
+
 int kv_store_apply(struct kv_store *store, uint64_t slot,
     const struct kv_command *command, struct kv_result *result)
 {
@@ -255,6 +301,8 @@ int kv_store_apply(struct kv_store *store, uint64_t slot,
 		memcpy(&store->config, kv_command_value(command),
 		    sizeof(store->config));
 		break;
+	case KV_BATCH:
+		return apply_part(store, slot, command, result);
 	default:
 		err = apply_once(store, slot, command, result);
 		break;

@@ -32,10 +32,15 @@ void kv_store_free(struct kv_store *store);
  * KV_CAS give the status of then, a get is read again. One that the lane has
  * passed gives KV_INVALID. KV_REGISTER gives KV_BUSY where all sessions have
  * too many lanes. -ENOMEM leaves the store as it was; -EINVAL: another slot is
- * due.
+ * due. Of a batch, each call applies one command, and returns 1 while another
+ * one is left.
  */
 int kv_store_apply(struct kv_store *store, uint64_t slot,
     const struct kv_command *command, struct kv_result *result);
+
+/* Of a slot's command, the one that kv_store_apply() applies next. */
+const struct kv_command *kv_store_next(
+    const struct kv_store *store, const struct kv_command *command);
 
 /* Read a key without the log. The session is not looked at. */
 void kv_store_read(const struct kv_store *store, const char *key, size_t size,

@@ -61,6 +61,7 @@ struct session {
 
 struct kv_store {
 	uint64_t slot;
+	size_t part; /* bytes of the next slot's batch that are applied */
 	struct kv_config config;
 	struct pairs pairs;
 	struct session *sessions; /* by id */
@@ -72,6 +73,9 @@ struct kv_store {
 /* A planted fault: commands that come twice are applied twice, in all stores.
  */
 extern bool kv_store_no_filter;
+
+/* Another one: if a batch's first command comes twice, so do all of it. */
+extern bool kv_store_slot_filter;
 #endif
 
 /* A session whose id is above all others. -ENOMEM: nothing has changed. */

@@ -130,7 +130,7 @@ static char *put_pairs(char *to, const struct kv_store *store)
 int kv_store_save(const struct kv_store *store, char **bytes, size_t *size)
 {
 	size_t all = saved_size(store);
-	char *block = malloc(all), *to = block;
+	char *block = store->part ? NULL : malloc(all), *to = block;
 	struct head head = {
 		.magic = MAGIC,
 		.size = all,
@@ -142,7 +142,7 @@ int kv_store_save(const struct kv_store *store, char **bytes, size_t *size)
 	uint64_t checksum;
 
 	if (!block)
-		return -ENOMEM;
+		return store->part ? -EAGAIN : -ENOMEM;
 	to = put(to, &head, sizeof(head));
 	to = put_sessions(to, store);
 	to = put_pairs(to, store);

@@ -235,6 +235,7 @@ int sim_run(struct sim *sim)
 	if (!sim->checker)
 		abort();
 	kv_store_no_filter = (sim->bugs & PAXOS_BUG_DUPLICATES) != 0;
+	kv_store_slot_filter = (sim->bugs & PAXOS_BUG_SLOT_FILTER) != 0;
 	reset(sim);
 	start_random(sim);
 	sim_plan(sim);

@@ -300,6 +300,110 @@ Test(command, has_the_size_that_it_comes_in)
 		    size == kv_command_size(command));
 }
 
+static union {
+	struct kv_command command;
+	char bytes[KV_MAX_MESSAGE];
+} batch_room;
+
+/* A batch of n puts in so much room; fewer if it has no more. */
+static struct kv_batch batch_of(unsigned n, size_t size)
+{
+	struct kv_command *command = numbered(KV_PUT, "key", "value", NULL);
+	struct kv_batch batch;
+
+	memset(&batch_room, 0xff, sizeof(batch_room));
+	kv_batch_begin(&batch, &batch_room, size);
+	for (; n && kv_batch_add(&batch, command); n--)
+		command->number++;
+	return batch;
+}
+
+Test(batch, of_one_command_is_that_command)
+{
+	struct kv_batch batch = batch_of(1, 1000);
+
+	cr_expect_eq(batch.slot->op, KV_PUT);
+	cr_expect_eq(batch.slot->number, 1);
+	cr_expect(kv_command_valid(batch.slot, batch.size));
+	cr_expect_eq(kv_slot_first(batch.slot), batch.slot);
+	cr_expect_null(kv_slot_next(batch.slot, batch.slot));
+}
+
+Test(batch, has_its_commands_in_their_order)
+{
+	struct kv_batch batch = batch_of(5, 1000);
+	const struct kv_command *command = kv_slot_first(batch.slot);
+	uint64_t n;
+
+	cr_expect_eq(batch.slot->op, KV_BATCH);
+	cr_expect(kv_command_valid(batch.slot, batch.size));
+	for (n = 1; command; n++) {
+		cr_expect_eq(command->number, n);
+		command = kv_slot_next(batch.slot, command);
+	}
+	cr_expect_eq(n, 6);
+}
+
+Test(batch, stays_in_its_room)
+{
+	size_t one = batch_of(1, 1000).size;
+	size_t head = sizeof(struct kv_command);
+	struct kv_batch batch = batch_of(3, head + 3 * one - 8);
+
+	cr_expect_eq(batch.n, 2);
+	cr_expect_eq(batch_of(3, head + 3 * one).n, 3);
+	cr_expect_eq(batch_of(1, one).n, 1);
+	cr_expect_eq(batch_of(1, one - 8).n, 0);
+	batch = batch_of(1000, SIZE_MAX);
+	cr_expect_leq(batch.size, KV_MAX_COMMAND);
+	cr_expect_gt(batch.size, KV_MAX_COMMAND - one);
+	cr_expect(kv_command_valid(batch.slot, batch.size));
+}
+
+Test(batch, has_commands_on_keys_only)
+{
+	struct kv_batch batch = batch_of(1, 1000);
+	struct kv_command noop = { .op = KV_NOOP };
+
+	cr_expect_not(kv_batch_add(&batch, &noop));
+	kv_batch_begin(&batch, &batch_room, 1000);
+	cr_expect(kv_batch_add(&batch, &noop));
+	cr_expect_not(
+	    kv_batch_add(&batch, numbered(KV_PUT, "key", "value", NULL)));
+}
+
+Test(batch, is_checked_command_by_command)
+{
+	static const uint8_t ops[] = { 0, KV_NOOP, KV_REGISTER, KV_EXPIRE,
+		KV_CONFIG, KV_BATCH, KV_BATCH + 1 };
+	struct kv_batch batch = batch_of(3, 1000);
+	struct kv_command *second = (struct kv_command *)(void *)kv_slot_next(
+	    batch.slot, kv_slot_first(batch.slot));
+	unsigned i;
+
+	for (i = 0; i < sizeof(ops); i++) {
+		second->op = ops[i];
+		cr_expect_not(kv_command_valid(batch.slot, batch.size));
+	}
+	second->op = KV_PUT;
+	cr_expect(kv_command_valid(batch.slot, batch.size));
+	second->value_size = 6000;
+	cr_expect_not(kv_command_valid(batch.slot, batch.size));
+	second->value_size = 5;
+	batch.slot->value_size = 0;
+	cr_expect_not(kv_command_valid(batch.slot, sizeof(*batch.slot)));
+}
+
+Test(batch, comes_from_no_client)
+{
+	struct kv_batch batch = batch_of(2, 1000);
+
+	request(KV_PUT, "key", "value");
+	memcpy(room.message.body, batch.slot, batch.size);
+	room.message.size = (uint32_t)(sizeof(room.message) + batch.size);
+	cr_expect_not(kv_message_valid(&room.message, room.message.size));
+}
+
 /* Under a sanitizer, this finds a look beyond the message's end. */
 Test(message, of_random_bytes_breaks_nothing)
 {

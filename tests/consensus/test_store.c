@@ -455,3 +455,92 @@ Test(store, is_refused_where_its_snapshot_is_damaged)
 	free(bytes);
 	kv_store_free(client.store);
 }
+
+/* A slot that puts each number to the key of that name. */
+static const struct kv_command *batch_of(struct kv_batch *batch,
+    const struct client *client, uint64_t from, uint64_t to)
+{
+	static union {
+		struct kv_command command;
+		char bytes[1000];
+	} slot;
+	union command_room room;
+	struct kv_command *command;
+	char key[16];
+
+	kv_batch_begin(batch, &slot, sizeof(slot));
+	for (; from <= to; from++) {
+		snprintf(key, sizeof(key), "%u", (unsigned)from);
+		command = make_command(&room, KV_PUT, key, key, NULL);
+		command->session = client->session;
+		command->number = from;
+		cr_assert(kv_batch_add(batch, command));
+	}
+	return batch->slot;
+}
+
+Test(store, applies_a_batch_one_command_after_the_other)
+{
+	struct client client = new_client();
+	struct kv_store *store = client.store;
+	uint64_t slot = kv_store_slot(store) + 1;
+	const struct kv_command *slot_command;
+	struct kv_result result;
+	struct kv_batch batch;
+	unsigned i;
+
+	slot_command = batch_of(&batch, &client, 1, 3);
+	for (i = 1; i <= 3; i++) {
+		cr_expect_eq(kv_store_slot(store), slot - 1);
+		cr_expect_eq(kv_store_next(store, slot_command)->number, i);
+		cr_expect_eq(
+		    kv_store_apply(store, slot, slot_command, &result), i < 3);
+		cr_expect_eq(result.status, KV_OK);
+		cr_expect_eq(kv_store_keys(store), i);
+	}
+	cr_expect_eq(kv_store_slot(store), slot);
+	kv_store_free(store);
+}
+
+Test(store, filters_each_command_of_a_batch)
+{
+	struct client client = new_client();
+	struct kv_store *store = client.store;
+	const struct kv_command *slot_command;
+	struct kv_result result;
+	struct kv_batch batch;
+
+	ask(&client, KV_PUT, "1", "first", NULL);
+	slot_command = batch_of(&batch, &client, 1, 2);
+	cr_expect_eq(kv_store_apply(store, kv_store_slot(store) + 1,
+			 slot_command, &result),
+	    1);
+	cr_expect_eq(kv_store_apply(store, kv_store_slot(store) + 1,
+			 slot_command, &result),
+	    0);
+	kv_store_read(store, "1", 1, &result);
+	cr_expect_eq(result.value_size, 5, "it was applied twice");
+	kv_store_read(store, "2", 1, &result);
+	cr_expect_eq(result.status, KV_OK);
+	kv_store_free(store);
+}
+
+Test(store, has_no_snapshot_within_a_batch)
+{
+	struct client client = new_client();
+	struct kv_store *store = client.store;
+	uint64_t slot = kv_store_slot(store) + 1;
+	const struct kv_command *slot_command;
+	struct kv_result result;
+	struct kv_batch batch;
+	char *bytes;
+	size_t size;
+
+	slot_command = batch_of(&batch, &client, 1, 2);
+	cr_assert_eq(kv_store_apply(store, slot, slot_command, &result), 1);
+	cr_expect_eq(kv_store_save(store, &bytes, &size), -EAGAIN);
+	cr_assert_eq(kv_store_apply(store, slot, slot_command, &result), 0);
+	cr_expect_eq(kv_store_save(store, &bytes, &size), 0);
+	free(bytes);
+	kv_store_free(store);
+}
