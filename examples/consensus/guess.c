@@ -4,10 +4,14 @@
 
 #include "guess.h"
 
-/* One slot's command. */
+/* At least the commands of one slot. */
+#define LEAST (KV_MAX_COMMAND / sizeof(struct kv_command))
+
+/* One command. They are numbered from 1 on. */
 struct guessed {
 	uint64_t slot;
-	uint64_t key_next, lane_next; /* older slots in the same buckets */
+	uint64_t key_next, lane_next; /* older ones in the same buckets */
+	uint32_t offset;              /* in its entry */
 	bool seen;   /* its lane takes its number and status from it */
 	bool writes; /* its key has its value, or none if it deletes */
 	uint8_t status;
@@ -15,26 +19,27 @@ struct guessed {
 
 struct kv_guess {
 	uint64_t seed;
-	uint64_t mask; /* of slots, and of buckets */
-	struct guessed *slots;
-	uint64_t *keys, *lanes; /* the newest slot of each bucket */
+	uint64_t mask; /* of commands, and of buckets */
+	uint64_t newest, asked;
+	struct guessed *commands; /* by number & mask */
+	uint64_t *keys, *lanes;   /* the newest one of each bucket */
 };
 
-struct kv_guess *kv_guess_new(uint32_t window, uint64_t seed)
+struct kv_guess *kv_guess_new(uint32_t commands, uint64_t seed)
 {
 	struct kv_guess *guess = calloc(1, sizeof(*guess));
 	uint64_t n = 64;
 
 	if (!guess)
 		return NULL;
-	while (n < window)
+	while (n < commands || n < LEAST)
 		n *= 2;
 	guess->seed = seed | 1;
 	guess->mask = n - 1;
-	guess->slots = calloc(n, sizeof(*guess->slots));
+	guess->commands = calloc(n, sizeof(*guess->commands));
 	guess->keys = calloc(n, sizeof(*guess->keys));
 	guess->lanes = calloc(n, sizeof(*guess->lanes));
-	if (!guess->slots || !guess->keys || !guess->lanes) {
+	if (!guess->commands || !guess->keys || !guess->lanes) {
 		kv_guess_free(guess);
 		return NULL;
 	}
@@ -45,7 +50,7 @@ void kv_guess_free(struct kv_guess *guess)
 {
 	if (!guess)
 		return;
-	free(guess->slots);
+	free(guess->commands);
 	free(guess->keys);
 	free(guess->lanes);
 	free(guess);
@@ -55,7 +60,8 @@ void kv_guess_clear(struct kv_guess *guess)
 {
 	size_t n = (size_t)guess->mask + 1;
 
-	memset(guess->slots, 0, n * sizeof(*guess->slots));
+	guess->newest = guess->asked = 0;
+	memset(guess->commands, 0, n * sizeof(*guess->commands));
 	memset(guess->keys, 0, n * sizeof(*guess->keys));
 	memset(guess->lanes, 0, n * sizeof(*guess->lanes));
 }
@@ -89,10 +95,30 @@ static uint64_t hash_lane(
 	    guess->mask;
 }
 
-static const struct kv_command *command_at(
-    const struct kv_log *log, uint64_t slot)
+static struct guessed *guessed_at(const struct kv_guess *guess, uint64_t number)
 {
-	return &kv_log_at(log, slot)->command;
+	return &guess->commands[number & guess->mask];
+}
+
+/* An older command of a bucket, or NULL: the store has all that there are. */
+static const struct guessed *older_at(
+    const struct kv_guess *guess, const struct kv_store *store, uint64_t number)
+{
+	const struct guessed *older = guessed_at(guess, number);
+
+	if (!number || number + guess->mask < guess->newest ||
+	    older->slot <= kv_store_slot(store))
+		return NULL;
+	return older;
+}
+
+static const struct kv_command *command_of(
+    const struct kv_log *log, const struct guessed *guessed)
+{
+	const char *entry = (const char *)kv_log_at(log, guessed->slot);
+
+	return (
+	    const struct kv_command *)(const void *)(entry + guessed->offset);
 }
 
 /* The number and status that the command's lane had last. False: no session. */
@@ -100,13 +126,13 @@ static bool find_lane(const struct kv_guess *guess,
     const struct kv_store *store, const struct kv_log *log,
     const struct kv_command *command, uint64_t *number, uint8_t *status)
 {
-	uint64_t slot = guess->lanes[hash_lane(guess, command)];
+	uint64_t next = guess->lanes[hash_lane(guess, command)];
+	const struct guessed *older;
 
 	if (!kv_store_lane(store, command, number, status))
 		return false;
-	while (slot > kv_store_slot(store)) {
-		const struct guessed *older = &guess->slots[slot & guess->mask];
-		const struct kv_command *other = command_at(log, slot);
+	while ((older = older_at(guess, store, next)) != NULL) {
+		const struct kv_command *other = command_of(log, older);
 
 		if (older->seen && other->session == command->session &&
 		    other->lane == command->lane) {
@@ -114,7 +140,7 @@ static bool find_lane(const struct kv_guess *guess,
 			*status = older->status;
 			break;
 		}
-		slot = older->lane_next;
+		next = older->lane_next;
 	}
 	return true;
 }
@@ -124,13 +150,13 @@ static void find_key(const struct kv_guess *guess, const struct kv_store *store,
     const struct kv_log *log, const struct kv_command *command,
     struct kv_result *result)
 {
-	uint64_t slot = guess->keys[hash_key(guess, command)];
+	uint64_t next = guess->keys[hash_key(guess, command)];
+	const struct guessed *older;
 
-	while (slot > kv_store_slot(store)) {
-		const struct guessed *older = &guess->slots[slot & guess->mask];
-		const struct kv_command *other = command_at(log, slot);
+	while ((older = older_at(guess, store, next)) != NULL) {
+		const struct kv_command *other = command_of(log, older);
 
-		slot = older->key_next;
+		next = older->key_next;
 		if (!older->writes || other->key_size != command->key_size ||
 		    memcmp(kv_command_key(other), kv_command_key(command),
 			command->key_size) != 0)
@@ -189,20 +215,34 @@ static bool work_out(const struct kv_command *command, struct kv_result *result)
 	}
 }
 
-void kv_guess_command(struct kv_guess *guess, const struct kv_store *store,
-    const struct kv_log *log, uint64_t slot, struct kv_result *result)
+bool kv_guess_takes(const struct kv_guess *guess, const struct kv_store *store,
+    const struct kv_command *slot)
 {
-	const struct kv_command *command = command_at(log, slot);
-	struct guessed *new = &guess->slots[slot & guess->mask];
+	const struct kv_command *command = kv_slot_first(slot);
+	uint64_t newest = guess->newest;
+
+	for (; command; command = kv_slot_next(slot, command))
+		newest++;
+	return newest <= guess->mask ||
+	    guessed_at(guess, newest)->slot <= kv_store_slot(store);
+}
+
+void kv_guess_command(struct kv_guess *guess, const struct kv_store *store,
+    const struct kv_log *log, uint64_t slot, const struct kv_command *command,
+    struct kv_result *result)
+{
+	struct guessed *new = guessed_at(guess, ++guess->newest);
 	uint64_t *key = &guess->keys[hash_key(guess, command)];
 	uint64_t *lane = &guess->lanes[hash_lane(guess, command)];
 	uint64_t number = 0;
 	uint8_t status = KV_OK;
 
 	memset(result, 0, sizeof(*result));
-	*new = (struct guessed){
-		.slot = slot, .key_next = *key, .lane_next = *lane
-	};
+	*new = (struct guessed){ .slot = slot,
+		.key_next = *key,
+		.lane_next = *lane,
+		.offset = (uint32_t)((const char *)command -
+		    (const char *)kv_log_at(log, slot)) };
 	if (!find_lane(guess, store, log, command, &number, &status)) {
 		result->status = KV_NO_SESSION;
 	} else if (command->number < number) {
@@ -215,14 +255,21 @@ void kv_guess_command(struct kv_guess *guess, const struct kv_store *store,
 		new->seen = true;
 	}
 	new->status = result->status;
-	*key = *lane = slot;
+	*key = *lane = guess->newest;
 }
 
-bool kv_guess_status(
-    const struct kv_guess *guess, uint64_t slot, uint8_t *status)
+bool kv_guess_status(struct kv_guess *guess, uint64_t slot, uint8_t *status)
 {
-	const struct guessed *at = &guess->slots[slot & guess->mask];
+	uint64_t next = guess->asked + 1;
 
-	*status = at->status;
-	return at->slot == slot;
+	if (next + guess->mask < guess->newest)
+		next = guess->newest - guess->mask;
+	while (next <= guess->newest && guessed_at(guess, next)->slot < slot)
+		next++;
+	guess->asked = next - 1;
+	if (next > guess->newest || guessed_at(guess, next)->slot != slot)
+		return false;
+	guess->asked = next;
+	*status = guessed_at(guess, next)->status;
+	return true;
 }

@@ -13,12 +13,16 @@
 
 struct kv_guess;
 
-/* For at most window slots behind what is applied. NULL: ENOMEM. */
-struct kv_guess *kv_guess_new(uint32_t window, uint64_t seed);
+/* For at most so many commands behind what is applied. NULL: ENOMEM. */
+struct kv_guess *kv_guess_new(uint32_t commands, uint64_t seed);
 void kv_guess_free(struct kv_guess *guess);
 
 /* Forget all: the next command is the first behind what the store has. */
 void kv_guess_clear(struct kv_guess *guess);
+
+/* Whether there is room for the commands of a slot, which is not applied. */
+bool kv_guess_takes(const struct kv_guess *guess, const struct kv_store *store,
+    const struct kv_command *slot);
 
 /*
  * What the store gives for a client's command on a key in a slot of the log,
@@ -26,11 +30,13 @@ void kv_guess_clear(struct kv_guess *guess);
  * until store or log change.
  */
 void kv_guess_command(struct kv_guess *guess, const struct kv_store *store,
-    const struct kv_log *log, uint64_t slot, struct kv_result *result);
+    const struct kv_log *log, uint64_t slot, const struct kv_command *command,
+    struct kv_result *result);
 
-/* Whether a slot, within the window, was worked out; and what its status was.
+/*
+ * Whether a slot's command was worked out, and what its status was: asked once
+ * for each, in their order.
  */
-bool kv_guess_status(
-    const struct kv_guess *guess, uint64_t slot, uint8_t *status);
+bool kv_guess_status(struct kv_guess *guess, uint64_t slot, uint8_t *status);
 
 #endif

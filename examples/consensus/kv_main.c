@@ -70,7 +70,7 @@ static const struct argp_option table[] = {
 	    "datagram; larger ones than the MTU go by paxos",
 	    0 },
 	{ "drop", KEY_DROP, "PPM", 0,
-	    "nopaxos: lose so many of a million requests, to try it (default "
+	    "nopaxos: lose so many of a million segments, to try it (default "
 	    "0)",
 	    0 },
 	{ "quiet", KEY_QUIET, NULL, 0, "no lines about leaders", 0 },

@@ -8,6 +8,9 @@
 
 #include "nopaxos_impl.h"
 
+/* The window has room for so many in the mean; a few slots may have more. */
+#define COMMANDS_PER_SLOT 4
+
 struct nopaxos *nopaxos_new(const struct nopaxos_setup *setup,
     const struct nopaxos_ops *ops, void *arg, struct paxos *paxos)
 {
@@ -24,7 +27,8 @@ struct nopaxos *nopaxos_new(const struct nopaxos_setup *setup,
 						    : setup->stash_bytes;
 	np->stash_size &= ~(size_t)15;
 	np->stash = malloc(np->stash_size);
-	np->guess = kv_guess_new(setup->window, paxos->setup.seed);
+	np->guess = kv_guess_new(
+	    COMMANDS_PER_SLOT * setup->window, paxos->setup.seed);
 	if (!np->stash || !np->guess) {
 		nopaxos_free(np);
 		return NULL;

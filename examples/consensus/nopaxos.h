@@ -5,11 +5,12 @@
  * Requests go through an ordered flow to all replicas, in the same order, and a
  * replica that misses one is told so. A leader whose slots are all chosen opens
  * a fast path in its ballot: from a base slot on, the flow's segments are what
- * is proposed, one slot each. Each replica accepts them in order. The leader
- * executes them at once and replies with results; followers reply that they
- * have accepted. A client takes a result when a majority, with the leader, says
- * the same ballot and slot: nopaxos_quorum.h. So a request takes one round
- * trip, and no replica waits for another.
+ * is proposed, one slot each; a segment has one command or a batch. Each
+ * replica accepts them in order. The leader executes them at once and replies
+ * with results; followers reply that they have accepted. A client takes a
+ * result when a majority, with the leader, says the same ballot and slot:
+ * nopaxos_quorum.h. So a request takes one round trip, and no replica waits for
+ * another.
  *
  * A segment that the leader misses becomes a no-op, by its decision; followers
  * ask it for those that they miss. What goes on otherwise, and what follows
@@ -31,9 +32,10 @@ struct nopaxos;
 
 struct nopaxos_ops {
 	/*
-	 * A command was accepted in a slot: tell its client, if it is connected
-	 * here. result NULL: a follower's vote, KV_VOTED. The reply's count is
-	 * members, so that the client knows what a majority is.
+	 * A command was accepted in a slot, perhaps with others: tell its
+	 * client, if it is connected here. result NULL: a follower's vote,
+	 * KV_VOTED. The reply's count is members, so that the client knows what
+	 * a majority is.
 	 */
 	void (*reply)(void *arg, uint64_t slot, kv_ballot ballot,
 	    unsigned members, const struct kv_command *command,

@@ -61,6 +61,7 @@ struct nopaxos {
 	uint64_t settle_position; /* disk: of the last decided no-op taken */
 	uint64_t settled_safe;    /* what of fast.settled is safe there */
 	uint64_t acked;           /* follower: accepted, and said so */
+	size_t unacked;           /* bytes that came by the flow since */
 	uint64_t ask_at;          /* for what is missing */
 	bool answer_due;          /* a GAP_DECIDED */
 	bool decide_due;          /* a GAP_DECIDE to all */

@@ -9,8 +9,12 @@
 
 #include "nopaxos_impl.h"
 
-/* A follower acknowledges so many slots at once, if nothing else asks it to. */
+/*
+ * A follower acknowledges so many slots at once, or so many bytes in them, if
+ * nothing else asks it to.
+ */
 #define SYNC_SLOTS 128
+#define SYNC_BYTES 262144
 
 static uint64_t slot_of(const struct nopaxos *np, uint64_t n)
 {
@@ -120,6 +124,7 @@ static bool accept_request(
 	if (!accept_next(np, command, size, 0))
 		return false;
 	np->stats.accepted++;
+	np->unacked += size;
 	return true;
 }
 
@@ -167,6 +172,7 @@ void np_begin_path(struct nopaxos *np)
 	np->settled_safe = p->fast.settled;
 	np->settle_position = 0;
 	np->acked = p->upto;
+	np->unacked = 0;
 	np->ask_at = 0;
 	np->answer_due = np->decide_due = false;
 }
@@ -477,6 +483,7 @@ static bool execute(struct nopaxos *np, uint64_t slot)
 {
 	struct paxos *p = np->p;
 	const struct kv_entry *entry;
+	const struct kv_command *command;
 	struct kv_result result;
 
 	if (slot <= p->commit)
@@ -486,12 +493,17 @@ static bool execute(struct nopaxos *np, uint64_t slot)
 		return gap_is_closed(np, slot);
 	if (entry->command.op == KV_NOOP)
 		return true;
-	if (entry->command.op < KV_GET || entry->command.op > KV_CAS)
+	command = kv_slot_first(&entry->command);
+	if (!kv_command_keyed(command) ||
+	    !kv_guess_takes(np->guess, p->store, &entry->command))
 		return false;
-	kv_guess_command(np->guess, p->store, &p->log, slot, &result);
-	np->stats.executed++;
-	np->ops->reply(np->arg, slot, p->promised,
-	    kv_config_members(&p->config), &entry->command, &result);
+	for (; command; command = kv_slot_next(&entry->command, command)) {
+		kv_guess_command(
+		    np->guess, p->store, &p->log, slot, command, &result);
+		np->stats.executed++;
+		np->ops->reply(np->arg, slot, p->promised,
+		    kv_config_members(&p->config), command, &result);
+	}
 	return true;
 }
 
@@ -514,6 +526,19 @@ static void lead_reply(struct nopaxos *np)
 	}
 }
 
+/* A follower tells the clients of a slot that it has accepted it. */
+static void vote(struct nopaxos *np, const struct kv_command *slot)
+{
+	const struct kv_command *command = kv_slot_first(slot);
+	struct paxos *p = np->p;
+
+	if (!kv_command_keyed(command))
+		return;
+	for (; command; command = kv_slot_next(slot, command))
+		np->ops->reply(np->arg, np->replied, p->accepted,
+		    kv_config_members(&p->config), command, NULL);
+}
+
 /* Tell clients of what is accepted, in order, and safe. */
 void np_reply(struct nopaxos *np)
 {
@@ -534,14 +559,12 @@ void np_reply(struct nopaxos *np)
 		if (++np->replied < p->log.first)
 			continue;
 		entry = kv_log_at(&p->log, np->replied);
-		if (!entry->decided && entry->ballot == p->accepted &&
-		    entry->command.op >= KV_GET && entry->command.op <= KV_CAS)
-			np->ops->reply(np->arg, np->replied, p->accepted,
-			    kv_config_members(&p->config), &entry->command,
-			    NULL);
+		if (!entry->decided && entry->ballot == p->accepted)
+			vote(np, &entry->command);
 	}
-	if (p->upto >= np->acked + SYNC_SLOTS) {
+	if (p->upto >= np->acked + SYNC_SLOTS || np->unacked >= SYNC_BYTES) {
 		np->acked = p->upto;
+		np->unacked = 0;
 		p->ack = true;
 	}
 }

@@ -207,6 +207,7 @@ static void run_nopaxos(struct replica *replica)
 {
 	struct nopaxos *fast = replica->fast;
 
+	order_flush(replica);
 	if (replica->journal)
 		nopaxos_synced(
 		    fast, replica->now, journal_synced(replica->journal));

@@ -68,6 +68,8 @@ struct order {
 	uint64_t ends; /* who is in it, a bit for each number */
 	uint64_t next; /* number of the next segment */
 	bool up;
+	struct kv_message *message; /* that is being filled, for batch */
+	struct kv_batch batch;      /* requests since it was last sent */
 	uint64_t try_at, tell_at, look_at;
 	uint64_t n_ended; /* fast paths that had ended when it was made */
 	uint64_t random;
@@ -78,6 +80,7 @@ struct order {
 
 struct replica_counts {
 	uint64_t requests, replies, replies_dropped, turns;
+	uint64_t published; /* requests, in the ordered flow */
 	uint64_t snapshots;
 };
 
@@ -160,6 +163,7 @@ void order_gap(struct replica *replica, struct link *link, uint32_t n);
  * is not taken.
  */
 uint8_t order_take(struct replica *replica, const struct kv_command *command);
+void order_flush(struct replica *replica);
 
 /* replica_status.c */
 size_t status_text(struct replica *replica, char *text, size_t size);

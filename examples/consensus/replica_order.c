@@ -41,16 +41,44 @@ static size_t message_size(const struct kv_command *command)
 	return sizeof(struct kv_message) + kv_command_size(command);
 }
 
+static bool begin_segment(struct replica *replica)
+{
+	struct order *order = &replica->order;
+	struct link *link = order->line.link;
+	size_t size = link ? link_room(link) : 0;
+
+	order->message = size ? link_begin(link, size) : NULL;
+	if (!order->message)
+		return false;
+	kv_batch_begin(&order->batch, order->message->body,
+	    size - sizeof(*order->message));
+	return true;
+}
+
+/*
+ * Requests that come in one turn of the loop share segments. False: the flow
+ * takes none now.
+ */
 static bool publish(struct replica *replica, const struct kv_command *command)
 {
-	struct link *link = replica->order.line.link;
-	size_t size = message_size(command);
-	struct kv_message *message;
+	struct kv_batch *batch = &replica->order.batch;
 
-	message = link ? link_begin(link, size) : NULL;
-	if (!message)
-		return false;
-	*message = (struct kv_message){
+	if (batch->n && kv_batch_add(batch, command))
+		return true;
+	order_flush(replica);
+	return begin_segment(replica) && kv_batch_add(batch, command);
+}
+
+/* Send what has been published. */
+void order_flush(struct replica *replica)
+{
+	struct order *order = &replica->order;
+	const struct kv_command *command = order->batch.slot;
+	size_t size = sizeof(*order->message) + order->batch.size;
+
+	if (!order->batch.n)
+		return;
+	*order->message = (struct kv_message){
 		.cluster = replica->cluster,
 		.incarnation = replica->incarnation,
 		.number = command->number,
@@ -60,9 +88,9 @@ static bool publish(struct replica *replica, const struct kv_command *command)
 		.type = KV_REQUEST,
 		.from = (uint8_t)replica->options.self,
 	};
-	memcpy(message->body, command, size - sizeof(*message));
-	link_send_alone(link, size);
-	return true;
+	replica->counts.published += order->batch.n;
+	order->batch.n = 0;
+	link_send_alone(order->line.link, size);
 }
 
 /*
@@ -94,7 +122,8 @@ uint8_t order_take(struct replica *replica, const struct kv_command *command)
 
 static void on_publish(void *arg, const struct kv_command *command)
 {
-	publish(arg, command);
+	if (publish(arg, command))
+		order_flush(arg);
 }
 
 int order_open(struct replica *replica)
@@ -146,8 +175,7 @@ void order_receive(struct replica *replica, struct link *link,
 	if (is_lost(replica) || size < sizeof(*message) ||
 	    message->type != KV_REQUEST ||
 	    message->size < sizeof(*message) + sizeof(*command) ||
-	    message->size > size || message->cluster != replica->cluster ||
-	    !kv_command_valid(command, message->size - sizeof(*message)))
+	    message->size > size || message->cluster != replica->cluster)
 		nopaxos_gap(replica->fast, replica->now, order->flow, n, 1);
 	else
 		nopaxos_deliver(replica->fast, replica->now, order->flow, n,
@@ -178,6 +206,7 @@ static void forget_flow(struct replica *replica)
 	if (order->up)
 		nopaxos_flow(replica->fast, 0, 0);
 	order->line.link = NULL;
+	order->batch.n = 0;
 	order->up = false;
 	order->flow = order->ends = 0;
 	order->try_at = replica->now + RETRY_NS;

@@ -144,6 +144,7 @@ static void put_fast(const struct replica *replica, struct text *text)
 	put(text, "fast_accepted", stats.accepted);
 	put(text, "fast_executed", stats.executed);
 	put(text, "fast_wrong", stats.wrong);
+	put(text, "published", replica->counts.published);
 	put(text, "gaps_decided", stats.gaps_decided);
 	put(text, "gaps_taken", stats.gaps_taken);
 	put(text, "gaps_asked", stats.gaps_asked);

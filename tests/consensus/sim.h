@@ -33,6 +33,7 @@
 #define SIM_LANES 2
 #define SIM_KEYS 6
 #define SIM_READS 64
+#define SIM_COMMANDS 16 /* of a slot, that are compared */
 
 struct sim;
 struct sim_replica;
@@ -51,6 +52,7 @@ enum sim_kind {
 	SIM_PHASE,
 	SIM_SEGMENT,
 	SIM_FLOW,
+	SIM_BATCH,
 	SIM_RENEW,
 };
 
@@ -105,7 +107,7 @@ struct sim_core {
 	/* Whether the client has had its answer to what is applied. */
 	bool (*applied)(struct sim_replica *replica, uint64_t slot,
 	    const struct kv_result *result);
-	/* A SIM_SEGMENT or SIM_FLOW. */
+	/* A SIM_SEGMENT, SIM_FLOW or SIM_BATCH. */
 	void (*deliver)(struct sim_replica *replica, uint64_t now,
 	    const struct sim_event *event);
 	/* The members are to be changed. */
@@ -168,12 +170,17 @@ struct sim_replica {
 	struct paxos *paxos;
 	void *extra;   /* of another core */
 	uint64_t flow; /* that is open here; 0: none */
+	/* Requests that wait here to share a segment of it. */
+	struct kv_batch batch;
+	uint64_t batch_words[KV_MAX_COMMAND / 8];
 	struct sim_packet *begun;
 	unsigned begun_to;
 	struct sim_disk disk;
 	struct sim_snapshot saved, saving;
 	struct sim_read reads[SIM_READS];
 	uint64_t compared; /* the slot of its store when it was last compared */
+	uint64_t applied;  /* the slot that it has applied last, */
+	unsigned applied_n; /* and how many commands of it */
 	enum paxos_role role;
 };
 
@@ -207,7 +214,7 @@ struct sim_client {
 
 /* What a slot was in the first replica that applied it. */
 struct sim_slot {
-	uint64_t command, digest; /* 0: not known */
+	uint64_t commands[SIM_COMMANDS], digest; /* 0: not known */
 };
 
 /* What the runs have seen, for sums over seeds. */
@@ -225,6 +232,7 @@ struct sim_counts {
 	uint64_t accepted, gaps_decided, gaps_taken, gaps_over, gaps_asked;
 	uint64_t gaps_filled;
 	uint64_t stashed, stash_full, executed, barriers, quorums;
+	uint64_t batches, batched; /* segments of several commands, and these */
 };
 
 /* How bad the network, the disks and the rest are: from the seed. */
@@ -238,6 +246,8 @@ struct sim_plan {
 	uint64_t fault_time, fault_pause;
 	uint64_t session_ns;
 	size_t message_bytes;
+	size_t batch_bytes;  /* of a segment of the ordered flow */
+	uint64_t batch_wait; /* of a request, for others */
 	uint32_t window;
 	bool lose_majority;
 };

@@ -49,6 +49,10 @@ void sim_plan(struct sim *sim)
 	for (unsigned i = 0; i < plan->n; i++)
 		sim->replicas[i].disk.exists = disks == 0 ||
 		    (disks == 1 && sim_chance(sim, 5000));
+	if (!sim->core->deliver)
+		return;
+	plan->batch_bytes = (size_t)ONE_OF(sim, 0, 500, 4000, KV_MAX_COMMAND);
+	plan->batch_wait = ONE_OF(sim, 0, 100, 1000) * US;
 }
 
 /* Whether some configuration may have been chosen that nobody has applied. */

@@ -94,12 +94,42 @@ static void synced(struct sim_replica *replica, uint64_t now, uint64_t position)
 	nopaxos_synced(replica->extra, now, position);
 }
 
+static void publish_batch(struct sim_replica *replica)
+{
+	struct kv_batch *batch = &replica->batch;
+	struct sim_counts *counts = &replica->sim->counts;
+
+	if (!batch->n)
+		return;
+	counts->batches += batch->n > 1;
+	counts->batched += batch->n > 1 ? batch->n : 0;
+	sim_publish(replica, batch->slot);
+	batch->n = 0;
+}
+
+/* Requests that come within a while share a segment, if they fit it. */
 static uint8_t propose(
     struct sim_replica *replica, uint64_t now, const struct kv_command *command)
 {
+	struct kv_batch *batch = &replica->batch;
+	struct sim *sim = replica->sim;
+	struct sim_event event = { .kind = SIM_BATCH,
+		.node = (uint16_t)replica->number,
+		.generation = replica->generation };
+
 	if (!nopaxos_is_open(replica->extra))
 		return sim_paxos.propose(replica, now, command);
-	sim_publish(replica, command);
+	if (batch->n && batch->n < SIM_COMMANDS && kv_batch_add(batch, command))
+		return KV_OK;
+	publish_batch(replica);
+	if (kv_command_size(command) > sim->plan.batch_bytes) {
+		sim_publish(replica, command);
+		return KV_OK;
+	}
+	kv_batch_begin(batch, replica->batch_words, sim->plan.batch_bytes);
+	kv_batch_add(batch, command);
+	sim_add(
+	    sim, sim->now + sim_below(sim, sim->plan.batch_wait + 1), &event);
 	return KV_OK;
 }
 
@@ -131,12 +161,20 @@ static bool applied(
 	return answered;
 }
 
-/* A flow opens, or has ended; or a segment, without body if it was missed. */
+/*
+ * A flow opens, or has ended; or a segment, without body if it was missed; or
+ * requests have waited for others.
+ */
 static void deliver(
     struct sim_replica *replica, uint64_t now, const struct sim_event *event)
 {
-	const struct kv_message *m = sim_message(event->packet);
+	const struct kv_message *m;
 
+	if (event->kind == SIM_BATCH) {
+		publish_batch(replica);
+		return;
+	}
+	m = sim_message(event->packet);
 	if (event->kind == SIM_FLOW) {
 		if (!event->lane && replica->flow != m->session)
 			return;

@@ -209,21 +209,35 @@ static struct sim_ask ask_of(const struct kv_command *command)
 		command->lane, command->client };
 }
 
+/* A slot's commands are the same wherever they are applied. */
+static void compare_command(struct sim_replica *replica, uint64_t slot,
+    const struct kv_command *command)
+{
+	struct sim_slot *at = slot_at(replica->sim, slot);
+	uint64_t hash = command_hash(command);
+	unsigned n;
+
+	n = replica->applied == slot ? replica->applied_n : 0;
+	replica->applied = slot;
+	replica->applied_n = n + 1;
+	if (n >= SIM_COMMANDS || (at->commands[n] && at->commands[n] != hash)) {
+		sim_fail(replica->sim,
+		    "replica %u applies another command at slot "
+		    "%" PRIu64 " than one before",
+		    replica->number, slot);
+		return;
+	}
+	at->commands[n] = hash;
+}
+
 static void applied(void *arg, uint64_t slot, const struct kv_command *command,
     const struct kv_result *result)
 {
 	struct sim_replica *replica = arg;
 	struct sim *sim = replica->sim;
-	struct sim_slot *at = slot_at(sim, slot);
-	uint64_t hash = command_hash(command);
 	struct sim_ask ask = ask_of(command);
 
-	if (at->command && at->command != hash)
-		sim_fail(sim,
-		    "replica %u applies another command at slot "
-		    "%" PRIu64 " than one before",
-		    replica->number, slot);
-	at->command = hash;
+	compare_command(replica, slot, command);
 	trace(sim,
 	    "%u applies slot %" PRIu64 ": op %u session %" PRIu64
 	    " lane %u number %" PRIu64 " status %u",
@@ -391,6 +405,8 @@ int sim_replica_start(struct sim_replica *replica, bool boot)
 	replica->armed = UINT64_MAX;
 	replica->flush_due = false;
 	replica->flow = 0;
+	replica->batch.n = 0;
+	replica->applied = 0;
 	memset(replica->reads, 0, sizeof(replica->reads));
 	if (boot)
 		replica->incarnation =
@@ -550,6 +566,7 @@ void sim_replica_event(struct sim *sim, const struct sim_event *event)
 		break;
 	case SIM_SEGMENT:
 	case SIM_FLOW:
+	case SIM_BATCH:
 		sim->core->deliver(replica, sim_local(replica), event);
 		break;
 	default:

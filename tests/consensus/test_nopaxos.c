@@ -5,6 +5,7 @@
  * is to miss them. What chance makes of it, the simulator tries.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,8 +120,12 @@ static void applied(void *arg, uint64_t slot, const struct kv_command *command,
 
 	if (command->op == KV_REGISTER)
 		node->world->session = result->session;
-	if (node->np)
-		nopaxos_applied(node->np, slot, result);
+	if (!node->np || nopaxos_applied(node->np, slot, result))
+		return;
+	/* What was not executed ahead is answered now. */
+	if (kv_command_keyed(command) &&
+	    paxos_role(node->paxos) == PAXOS_LEADER)
+		node->world->requests[command->number].done = true;
 }
 
 static void changed(void *arg)
@@ -515,6 +520,112 @@ Test(nopaxos, results_are_those_of_the_store)
 	}
 	settle(world);
 	cr_assert_gt(stats_of(leader(world)).executed, 2000);
+	close_world(world);
+}
+
+/* A segment with n puts of a new value to the same key; returns the first. */
+static uint64_t request_batch(struct world *world, unsigned n)
+{
+	union command_room slot, room;
+	uint64_t first = world->number + 1;
+	struct kv_batch batch;
+	char value[16];
+
+	kv_batch_begin(&batch, &slot, sizeof(slot));
+	for (; n; n--) {
+		struct kv_command *command;
+
+		snprintf(value, sizeof(value), "%u", (unsigned)++world->number);
+		command = make_command(&room, KV_PUT, "key", value, NULL);
+		command->session = world->session;
+		command->number = world->number;
+		cr_assert(kv_batch_add(&batch, command));
+	}
+	cr_assert_lt(world->number, REQUESTS);
+	publish(world, batch.slot);
+	return first;
+}
+
+Test(nopaxos, a_slot_of_several_commands_answers_each)
+{
+	struct world *world = open_world(0);
+	uint64_t first, next, i;
+
+	open_path(world);
+	first = request_batch(world, 20);
+	next = request(world, KV_CAS, "key", "value", "20");
+	step(world);
+	for (i = first; i <= next; i++)
+		cr_assert(world->requests[i].done);
+	for (i = first; i < next; i++)
+		cr_assert_eq(
+		    world->requests[i].slot, world->requests[first].slot);
+	cr_assert_eq(
+	    world->requests[next].slot, world->requests[first].slot + 1);
+	cr_assert_eq(world->requests[next].status, KV_OK);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_slot_of_several_commands_becomes_one_no_op)
+{
+	struct world *world = open_world(0);
+	uint64_t first, next, i;
+
+	open_path(world);
+	leader(world)->misses = 1;
+	first = request_batch(world, 20);
+	next = request(world, KV_CAS, "key", "value", "20");
+	run(world, 3);
+	for (i = first; i < next; i++)
+		cr_assert(!world->requests[i].done);
+	cr_assert(world->requests[next].done);
+	cr_assert_eq(world->requests[next].status, KV_NOT_FOUND);
+	cr_assert_eq(stats_of(leader(world)).gaps_decided, 1);
+	settle(world);
+	close_world(world);
+}
+
+Test(nopaxos, a_new_leader_proposes_a_slot_of_several_commands_again)
+{
+	struct world *world = open_world(0);
+	struct kv_result result;
+	uint64_t slot;
+
+	open_path(world);
+	slot = request_batch(world, 20);
+	step(world);
+	cr_assert(world->requests[slot].done);
+	slot = world->requests[slot].slot;
+	cr_assert_lt(paxos_commit(leader(world)->paxos), slot);
+	stop(leader(world));
+	elect(world);
+	run(world, 30);
+	cr_assert_geq(paxos_commit(leader(world)->paxos), slot);
+	kv_store_read(paxos_store(leader(world)->paxos), "key", 3, &result);
+	cr_assert_eq(result.value_size, 2);
+	cr_assert_eq(memcmp(result.value, "20", 2), 0);
+	settle(world);
+	close_world(world);
+}
+
+/* More commands than the leader can have ahead of its store. */
+Test(nopaxos, a_leader_far_ahead_waits_for_its_store)
+{
+	struct world *world = open_world(0);
+	uint64_t first, i;
+
+	open_path(world);
+	first = request_batch(world, 75);
+	for (i = 1; i < 30; i++)
+		request_batch(world, 75);
+	step(world);
+	cr_assert(world->requests[first].done);
+	cr_assert(!world->requests[world->number].done);
+	run(world, 5);
+	for (i = first; i <= world->number; i++)
+		cr_assert(world->requests[i].done);
+	settle(world);
 	close_world(world);
 }
 
