@@ -204,7 +204,7 @@ int kv_client_status(struct kv_client *client, unsigned replica,
 			message = net_begin(client, replica, KV_STATUS, 0);
 			if (message) {
 				message->number = client->question;
-				net_send(client, replica, message);
+				net_send(client, message);
 			}
 		}
 		kv_client_poll(client);
@@ -236,7 +236,7 @@ static bool send_config(
 	message->number = client->question;
 	memcpy(message->body, &command, sizeof(command));
 	memcpy(message->body + sizeof(command), config, sizeof(*config));
-	net_send(client, (unsigned)client->leader, message);
+	net_send(client, message);
 	return true;
 }
 

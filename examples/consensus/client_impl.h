@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Between client.c, the calls, client_net.c, connections and the leader, and
- * client_lane.c, commands.
+ * client_lane.c, commands; and client_flows.c, the leader's four flows.
  */
 #ifndef KV_CLIENT_IMPL_H
 #define KV_CLIENT_IMPL_H
@@ -42,16 +42,25 @@ struct server {
 	uint64_t hello_at;
 };
 
+/* The leader's four flows, if the client is in them. */
+struct client_flows {
+	uint64_t id; /* 0: it is not */
+	unsigned leader;
+	struct link *in, *out;
+};
+
 struct kv_client {
 	struct kv_client_options options;
 	char *registry, *cluster;
 	uint64_t cluster_id, id;
 	struct links *links;
 	struct server servers[KV_MAX_REPLICAS];
-	int leader;        /* -1: none is known */
-	kv_ballot ballot;  /* the highest that a leader has claimed */
-	uint64_t probe_at; /* when all are asked who leads */
-	uint64_t session;  /* 0: none */
+	struct client_flows flows;
+	struct link *building; /* between net_begin() and net_send() */
+	int leader;            /* -1: none is known */
+	kv_ballot ballot;      /* the highest that a leader has claimed */
+	uint64_t probe_at;     /* when all are asked who leads */
+	uint64_t session;      /* 0: none */
 	struct kv_quorum session_quorum;
 	uint64_t session_offer; /* until the votes are enough */
 	uint64_t register_at;
@@ -76,11 +85,16 @@ void net_turn(struct kv_client *client); /* hellos and probes that are due */
 uint64_t net_due(const struct kv_client *client);
 struct kv_message *net_begin(
     struct kv_client *client, unsigned server, uint8_t type, size_t body);
-void net_send(
-    struct kv_client *client, unsigned server, struct kv_message *message);
+void net_send(struct kv_client *client, struct kv_message *message);
 /* The leader doesn't lead, or says nothing: ask all. */
 void net_lose_leader(struct kv_client *client);
 void net_probe(struct kv_client *client);
+
+/* client_flows.c */
+void flows_hear(struct kv_client *client, const struct kv_message *message);
+void flows_leave(struct kv_client *client);
+/* A link is lost: if it was one of theirs, they are left. */
+void flows_lost(struct kv_client *client, const struct link *link);
 
 /* client_lane.c */
 void lanes_reply(struct kv_client *client, const struct kv_message *message);

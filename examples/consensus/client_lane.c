@@ -297,7 +297,7 @@ static bool send_lane(struct kv_client *client, struct lane *lane)
 	if (client->options.index_reads && command->op == KV_GET)
 		message->status = KV_INDEX_READ;
 	memcpy(message->body, command, size);
-	net_send(client, server, message);
+	net_send(client, message);
 	client->stats.sent++;
 	client->stats.retries += lane->attempts > 0;
 	lane->attempts++;
@@ -325,7 +325,7 @@ static void send_register(struct kv_client *client)
 		return;
 	message->number = client->id;
 	memcpy(message->body, &command, sizeof(command));
-	net_send(client, (unsigned)client->leader, message);
+	net_send(client, message);
 }
 
 void lanes_again(struct kv_client *client)

@@ -18,9 +18,16 @@ struct kv_message *net_begin(
     struct kv_client *client, unsigned server, uint8_t type, size_t body)
 {
 	size_t size = sizeof(struct kv_message) + body;
-	struct kv_message *message;
+	struct kv_message *message = NULL;
 
-	message = link_begin(client->servers[server].out, size);
+	client->building = client->flows.out;
+	if (type == KV_REQUEST && client->building &&
+	    client->flows.leader == server)
+		message = link_begin(client->building, size);
+	if (!message) {
+		client->building = client->servers[server].out;
+		message = link_begin(client->building, size);
+	}
 	if (!message)
 		return NULL;
 	*message = (struct kv_message){
@@ -33,10 +40,9 @@ struct kv_message *net_begin(
 	return message;
 }
 
-void net_send(
-    struct kv_client *client, unsigned server, struct kv_message *message)
+void net_send(struct kv_client *client, struct kv_message *message)
 {
-	link_send(client->servers[server].out, message->size);
+	link_send(client->building, message->size);
 }
 
 static void say_hello(struct server *server)
@@ -54,7 +60,7 @@ static void say_hello(struct server *server)
 	kv_reply_flow(
 	    hello.replies, client->cluster, client->id, server->number);
 	memcpy(message->body, &hello, sizeof(hello));
-	net_send(client, server->number, message);
+	net_send(client, message);
 }
 
 void net_probe(struct kv_client *client)
@@ -84,6 +90,7 @@ static void take_claim(
 	if (client->leader == message->from &&
 	    client->ballot == message->ballot)
 		return;
+	flows_leave(client);
 	client->ballot = message->ballot;
 	client->leader = message->from;
 	client->stats.leader_changes++;
@@ -118,20 +125,23 @@ static void on_receive(
     void *arg, struct link *link, const char *bytes, size_t size)
 {
 	struct kv_client *client = arg;
-	struct server *server = link_arg(link);
+	struct server *server = link_arg(link); /* NULL: the four flows */
 	const struct kv_message *message;
 
 	while (size && !client->closing) {
 		message = (const struct kv_message *)(const void *)bytes;
 		if (!kv_message_valid(message, size) ||
-		    message->from != server->number) {
+		    message->from !=
+			(server ? server->number : client->flows.leader)) {
 			link_reset(link);
 			return;
 		}
+		server = &client->servers[message->from];
 		if (message->type == KV_HELLO) {
 			welcome(server);
 			server->gateway = message->status & KV_GATEWAY;
 			take_claim(client, message);
+			flows_hear(client, message);
 		} else if (message->type == KV_STATUS) {
 			take_status(client, message);
 		} else if (message->type == KV_REPLY) {
@@ -150,6 +160,11 @@ static void on_line(void *arg, struct link *link, bool up)
 
 	if (client->closing)
 		return; /* links are freed one by one: the other may be gone */
+	if (!server) {
+		if (!up)
+			flows_lost(client, link);
+		return;
+	}
 	if (link == server->in)
 		server->in_up = up;
 	else
@@ -158,6 +173,8 @@ static void on_line(void *arg, struct link *link, bool up)
 		say_hello(server);
 		return;
 	}
+	if (client->flows.leader == server->number)
+		flows_leave(client);
 	link_reset(link == server->in ? server->out : server->in);
 	server->welcome = server->gateway = false;
 	client->stats.connected &= ~(1u << server->number);
@@ -174,9 +191,11 @@ static void on_gap(void *arg, struct link *link, uint32_t n)
 
 static void on_closed(void *arg, struct link *link, void *link_arg_)
 {
-	(void)arg;
-	(void)link;
-	(void)link_arg_;
+	struct kv_client *client = arg;
+
+	/* One that could not be opened. */
+	if (!link_arg_ && !client->closing)
+		flows_lost(client, link);
 }
 
 static int add_server(struct kv_client *client, unsigned number)
@@ -207,7 +226,8 @@ int net_open(struct kv_client *client)
 {
 	struct links_setup setup = {
 		.registry = client->registry,
-		.n_helpers = 1 + client->options.n_replicas,
+		/* Replies, servers, the four flows. */
+		.n_helpers = 2 + client->options.n_replicas,
 		.open_timeout_ms =
 		    (unsigned)(client->options.open_timeout_ns / 1000000),
 		.ops = {

@@ -30,6 +30,7 @@ enum key {
 	KEY_SPIN,
 	KEY_PROTOCOL,
 	KEY_MULTICAST,
+	KEY_WIRING,
 	KEY_DROP,
 	KEY_QUIET,
 	KEY_WITH_PARENT,
@@ -68,6 +69,10 @@ static const struct argp_option table[] = {
 	{ "multicast", KEY_MULTICAST, NULL, 0,
 	    "nopaxos: over RDMA, send a request to all replicas as one "
 	    "datagram; larger ones than the MTU go by paxos",
+	    0 },
+	{ "wiring", KEY_WIRING, "NAME", 0,
+	    "of paxos: pairs, or flows: four flows for all replicas and "
+	    "clients, as long as none of them is lost (default pairs)",
 	    0 },
 	{ "drop", KEY_DROP, "PPM", 0,
 	    "nopaxos: lose so many of a million segments, to try it (default "
@@ -146,6 +151,8 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 		    KV_MAX_CLUSTER);
 	if (options->multicast && !options->nopaxos)
 		argp_error(state, "--multicast is for --protocol nopaxos");
+	if (options->flows && options->nopaxos)
+		argp_error(state, "--wiring flows is for --protocol paxos");
 	if (options->election_ns < 2 * options->heartbeat_ns)
 		argp_error(state,
 		    "--election is to be at least twice "
@@ -190,6 +197,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_MULTICAST:
 		options->multicast = true;
+		return 0;
+	case KEY_WIRING:
+		options->flows = !strcmp(arg, "flows");
+		if (!options->flows && strcmp(arg, "pairs") != 0)
+			argp_error(state,
+			    "--wiring: '%s' is neither pairs nor flows", arg);
 		return 0;
 	case KEY_DROP:
 		options->drop_ppm = (unsigned)parse_number(

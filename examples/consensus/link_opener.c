@@ -18,7 +18,7 @@
 #define FIRST_BACKOFF_NS 1000000
 #define LAST_BACKOFF_NS 200000000
 #define OPEN_TIMEOUT_MS 250
-#define ORDERED_TIMEOUT_MS 2000
+#define SHARED_TIMEOUT_MS 2000
 /*
  * So often the name of a flow may be taken by one that this process did not
  * create, before that counts as left over: of a process that has ended, and
@@ -143,7 +143,7 @@ static int open_ordered(struct link *link)
 			return ret;
 	}
 	target.flags = source.flags = DFI_NONBLOCK;
-	target.open_timeout_ms = source.open_timeout_ms = ORDERED_TIMEOUT_MS;
+	target.open_timeout_ms = source.open_timeout_ms = SHARED_TIMEOUT_MS;
 	source.linger_us = DFI_NO_LINGER;
 	ret = dfi_target_open(
 	    dfi, setup->name, setup->end, &target, &link->target);
@@ -156,6 +156,46 @@ static int open_ordered(struct link *link)
 	ret = dfi_flow_query(dfi, setup->name, &info);
 	link->room = info.segment_size / LINK_TUPLE * LINK_TUPLE;
 	return ret;
+}
+
+static int create_shared(struct link *link)
+{
+	const struct link_setup *setup = &link->setup;
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	int ret;
+
+	attr.kind = setup->replicate ? DFI_REPLICATE : DFI_SHUFFLE;
+	attr.schema = &schema;
+	attr.n_sources = setup->n_sources;
+	attr.n_targets = setup->n_targets;
+	if (!setup->replicate)
+		attr.routing = DFI_ROUTE_DIRECT;
+	attr.segment_size = setup->segment_size;
+	attr.segment_count = setup->segments;
+	ret = dfi_flow_create(link->links->dfi, setup->name, &attr);
+	link->created = !ret;
+	return ret;
+}
+
+static int open_shared(struct link *link)
+{
+	struct dfi *dfi = link->links->dfi;
+	const struct link_setup *setup = &link->setup;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
+	int ret;
+
+	ret = setup->create ? create_shared(link) : 0;
+	if (ret < 0)
+		return ret;
+	target.flags = source.flags = DFI_NONBLOCK;
+	target.open_timeout_ms = source.open_timeout_ms = SHARED_TIMEOUT_MS;
+	source.linger_us = DFI_NO_LINGER;
+	if (setup->kind == LINK_SHARED_IN)
+		return dfi_target_open(
+		    dfi, setup->name, setup->end, &target, &link->target);
+	return dfi_source_open(
+	    dfi, setup->name, setup->end, &source, &link->source);
 }
 
 /* Of the flows name0, name1 and so on, one whose source is not attached. */
@@ -190,6 +230,9 @@ static int open_end(struct link *link)
 		return open_target(link);
 	if (link->setup.kind == LINK_ORDERED)
 		return open_ordered(link);
+	if (link->setup.kind == LINK_SHARED_IN ||
+	    link->setup.kind == LINK_SHARED_OUT)
+		return open_shared(link);
 	if (link->setup.n_places)
 		return open_place(link);
 	return open_source(link, link->setup.name);
@@ -241,13 +284,13 @@ static bool work(struct link *link)
 	return false;
 }
 
-/* The link whose turn comes first, or NULL; and when. Locked. */
+/* The link whose turn comes first, of equals the oldest; and when. Locked. */
 static struct link *next_link(struct opener *opener, uint64_t *at)
 {
 	struct link *link, *first = NULL;
 
 	for (link = opener->queue; link; link = link->queue_next)
-		if (!first || link->next_try < first->next_try)
+		if (!first || link->next_try <= first->next_try)
 			first = link;
 	*at = first ? first->next_try : 0;
 	return first;

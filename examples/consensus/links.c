@@ -108,6 +108,7 @@ static void take_down(struct link *link)
 	if (link->target)
 		dfi_target_group_remove(links->group, link->target);
 	link->up = link->broken = link->dirty = false;
+	link->written = 0;
 	link->span = (struct dfi_span){ .tuples = NULL };
 	links->ops.changed(links->arg, link, false);
 	opener_take(link);
@@ -158,12 +159,17 @@ static bool is_hard(int ret)
 
 void *link_begin(struct link *link, size_t size)
 {
+	return link_begin_to(link, 0, size);
+}
+
+void *link_begin_to(struct link *link, unsigned target, size_t size)
+{
 	uint32_t n = (uint32_t)((size + LINK_TUPLE - 1) / LINK_TUPLE);
 	int ret;
 
 	if (!link->up || link->broken || !link->source)
 		return NULL;
-	ret = dfi_source_claim_n(link->source, 0, n, &link->span);
+	ret = dfi_source_claim_n(link->source, target, n, &link->span);
 	if (ret >= 0)
 		return link->span.tuples;
 	link->span.tuples = NULL;
@@ -180,6 +186,7 @@ void link_send(struct link *link, size_t size)
 
 	if (!link->span.tuples)
 		return;
+	link->written |= UINT64_C(1) << link->span.target % 64;
 	if (dfi_source_commit_more(link->source, &link->span, n) < 0)
 		note_broken(link);
 	link->span.tuples = NULL;
@@ -215,7 +222,9 @@ void links_flush(struct links *links)
 		link->dirty = false;
 		if (!link->source || link->broken)
 			continue;
-		links->stats.segments_out++;
+		links->stats.segments_out += (unsigned)__builtin_popcountll(
+		    link->written);
+		link->written = 0;
 		ret = dfi_source_flush(link->source);
 		if (ret < 0 && is_hard(ret))
 			note_broken(link);

@@ -34,6 +34,12 @@ enum link_kind {
 	 * lost: use once.
 	 */
 	LINK_ORDERED,
+	/*
+	 * An end of a flow between one process and several others. It lasts
+	 * until one of them is lost: use once.
+	 */
+	LINK_SHARED_IN,
+	LINK_SHARED_OUT,
 };
 
 struct link_setup {
@@ -44,7 +50,7 @@ struct link_setup {
 	 */
 	unsigned helper;
 	char name[LINK_MAX_NAME];        /* of the flow */
-	uint32_t segment_size, segments; /* of a ring; not of LINK_OUT */
+	uint32_t segment_size, segments; /* of a ring; for who creates it */
 	/*
 	 * LINK_ORDERED: over RDMA a segment is sent once, as a datagram to all
 	 * ends, and is told as a gap where it is lost. Then segment_size is not
@@ -60,6 +66,13 @@ struct link_setup {
 	/* LINK_ORDERED: how many there are, which one, who creates the flow. */
 	unsigned n_ends, end;
 	bool create;
+	/*
+	 * LINK_SHARED_IN and LINK_SHARED_OUT: end is the number of the target,
+	 * or of the source. Who creates the flow says how many there are, and
+	 * whether each message goes to all targets.
+	 */
+	unsigned n_sources, n_targets;
+	bool replicate;
 	bool once; /* when it breaks it is not made again: see closed() */
 	void *arg; /* for the owner */
 };
@@ -117,6 +130,9 @@ size_t link_room(const struct link *link);
  * ring is full. Valid until the next call with this link. Never waits.
  */
 void *link_begin(struct link *link, size_t size);
+
+/* The same to one target of a LINK_SHARED_OUT that does not replicate. */
+void *link_begin_to(struct link *link, unsigned target, size_t size);
 
 /* Send the first size bytes of it, with the next links_flush(). */
 void link_send(struct link *link, size_t size);

@@ -30,6 +30,7 @@ struct link {
 	bool gone;   /* closed for good */
 	/* The owner's. */
 	bool up, broken, dirty;
+	uint64_t written; /* targets since the last flush, a bit each */
 	/* The helper's. */
 	bool created, told;
 	uint64_t next_try, backoff;

@@ -23,14 +23,25 @@
 static void receive_message(struct replica *replica, struct line *line,
     const struct kv_message *message)
 {
-	if (line->kind == LINE_CLIENT_IN) {
-		clients_receive(
-		    replica, &replica->places[line->number], message);
+	struct place *place;
+
+	if (line->kind == LINE_FLOW)
+		replica->flows.carried[line->number]++;
+	if (line->kind == LINE_CLIENT_IN ||
+	    (line->kind == LINE_FLOW && line->number == FLOW_REQUESTS)) {
+		place = line->kind == LINE_CLIENT_IN
+		    ? &replica->places[line->number]
+		    : flows_place(replica, message->incarnation);
+		if (place)
+			clients_receive(replica, place, message);
 		return;
 	}
-	if (line->kind != LINE_PEER_IN || message->from != line->number)
+	if (message->from >= replica->options.n_replicas ||
+	    (line->kind == LINE_PEER_IN && message->from != line->number))
 		return;
-	replica->heard[line->number] = replica->now;
+	replica->heard[message->from] = replica->now;
+	if (message->type == KV_ACCEPTED)
+		replica->flows.has[message->from] = message->number;
 	if (message->type == KV_HELLO)
 		bootstrap_receive(replica, message);
 	else if (replica->fast)
@@ -44,6 +55,11 @@ static void on_receive(
 {
 	struct replica *replica = arg;
 	struct line *line = link_arg(link);
+	static const char *const sources[] = {
+		[LINE_PEER_IN] = "replica",
+		[LINE_CLIENT_IN] = "client",
+		[LINE_FLOW] = "flow",
+	};
 	const struct kv_message *message;
 
 	if (line->kind == LINE_ORDERED) {
@@ -55,8 +71,7 @@ static void on_receive(
 		if (!kv_message_valid(message, size)) {
 			complain("a message from %s %u makes no sense: its "
 				 "link is made anew",
-			    line->kind == LINE_PEER_IN ? "replica" : "client",
-			    line->number);
+			    sources[line->kind], line->number);
 			link_reset(link);
 			return;
 		}
@@ -84,6 +99,9 @@ static void on_line(void *arg, struct link *link, bool up)
 	case LINE_ORDERED:
 		order_line_changed(replica, link, up);
 		break;
+	case LINE_FLOW:
+		flows_line_changed(replica, link, up);
+		break;
 	case LINE_CLIENT_IN:
 	case LINE_CLIENT_OUT:
 	default:
@@ -100,8 +118,9 @@ static void on_closed(void *arg, struct link *link, void *line_arg)
 {
 	struct line *line = line_arg;
 
-	(void)arg;
-	if (line->link == link)
+	if (line->kind == LINE_FLOW)
+		flows_line_changed(arg, link, false);
+	else if (line->link == link)
 		line->link = NULL;
 }
 
@@ -136,7 +155,7 @@ static int open_links(struct replica *replica)
 	struct links_setup setup = {
 		.registry = options->registry,
 		.node_name = name,
-		/* Flows, other replicas, clients, the ordered flow. */
+		/* Flows, other replicas, clients, flows of many. */
 		.n_helpers = options->n_replicas + 2,
 		.ops = {
 			.changed = on_line,
@@ -200,6 +219,7 @@ static void run_paxos(struct replica *replica)
 		    paxos, replica->now, journal_synced(replica->journal));
 	if (paxos_due(paxos) <= replica->now)
 		paxos_tick(paxos, replica->now);
+	flows_turn(replica);
 	paxos_flush(paxos, replica->now);
 }
 

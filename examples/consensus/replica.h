@@ -24,7 +24,8 @@ struct replica_options {
 	uint64_t heartbeat_ns, election_ns, session_ns;
 	size_t log_bytes; /* memory for entries */
 	bool nopaxos;
-	bool multicast;    /* nopaxos: over RDMA, by datagrams */
+	bool multicast; /* nopaxos: over RDMA, by datagrams */
+	bool flows;     /* four flows for many members, where they can be had */
 	unsigned drop_ppm; /* of a million segments of the ordered flow, so many
 			      are lost, for tests */
 	uint64_t spin_ns;  /* look for messages so long before sleeping */
@@ -37,6 +38,7 @@ enum line_kind {
 	LINE_CLIENT_IN,
 	LINE_CLIENT_OUT,
 	LINE_ORDERED,
+	LINE_FLOW, /* of the four; the number is an enum flow */
 };
 
 struct line {
@@ -49,6 +51,7 @@ struct line {
 struct place {
 	struct line in, out;
 	uint64_t client; /* its id; 0: none has said hello */
+	uint64_t asked;  /* when its last request came */
 	char replies[LINK_MAX_NAME];
 };
 
@@ -75,6 +78,36 @@ struct order {
 	uint64_t random;
 };
 
+enum flow {
+	FLOW_REQUESTS,
+	FLOW_ACCEPTS,
+	FLOW_VOTES,
+	FLOW_REPLIES,
+	N_FLOWS,
+};
+
+/* The four flows: see replica_flows.c. */
+struct flows {
+	struct line lines[N_FLOWS];
+	uint64_t id;   /* 0: there are none */
+	uint64_t ends; /* replicas that are in them, a bit for each number */
+	unsigned leader;
+	kv_ballot ballot;
+	unsigned n_lines, n_up; /* ends that this replica has */
+	unsigned n_clients;
+	uint8_t client_ends[KV_CLIENT_PLACES]; /* 1 + number; 0: not in */
+	uint64_t tell_at, look_at;
+	uint64_t stuck_since; /* the replicate flow takes nothing; or 0 */
+	bool stuck;
+	uint64_t low, sent; /* slots that the replicate flow has carried */
+	/* Of each replica. */
+	uint64_t given[KV_MAX_REPLICAS]; /* the last slot that was for it */
+	uint64_t again[KV_MAX_REPLICAS]; /* up to here, it is sent again */
+	uint64_t has[KV_MAX_REPLICAS];   /* up to this slot, it has said */
+	/* Counters. */
+	uint64_t opened, ended, carried[N_FLOWS], spared;
+};
+
 #define REPLICA_READS 8192
 #define REPLICA_WINDOW 8192 /* slots that are proposed and not yet chosen */
 
@@ -93,11 +126,13 @@ struct replica {
 	uint64_t hello_at;                 /* when hellos are said again */
 	struct links *links;
 	struct line in[KV_MAX_REPLICAS], out[KV_MAX_REPLICAS];
-	struct link *building; /* between begin and send */
+	struct link *building;  /* between begin and send */
+	struct link *answering; /* between begin_reply() and send_reply() */
 	struct paxos_ops ops;
 	struct nopaxos_ops fast_ops;
 	struct nopaxos *fast; /* NULL: Multi-Paxos alone */
 	struct order order;
+	struct flows flows;
 	uint64_t heard[KV_MAX_REPLICAS]; /* when something came from there */
 	struct paxos *paxos; /* NULL until the first configuration is known */
 	struct journal *journal;
@@ -164,6 +199,26 @@ void order_gap(struct replica *replica, struct link *link, uint32_t n);
  */
 uint8_t order_take(struct replica *replica, const struct kv_command *command);
 void order_flush(struct replica *replica);
+
+/* Replicas that could be in a flow now, a bit for each number. */
+uint64_t order_who_is_there(const struct replica *replica);
+bool order_is_majority(const struct replica *replica, uint64_t ends);
+unsigned order_end_of(uint64_t ends, unsigned replica);
+
+/* replica_flows.c: the four flows, with options.flows. */
+void flows_turn(struct replica *replica);
+void flows_hear(struct replica *replica, unsigned from,
+    const struct kv_replica_hello *hello);
+void flows_line_changed(struct replica *replica, struct link *link, bool up);
+void flows_client_lost(struct replica *replica, unsigned place);
+/* Whether the four take the message; else it is for the pair flow. */
+bool flows_send(
+    struct replica *replica, unsigned to, const struct kv_message *message);
+struct kv_message *flows_begin_reply(
+    struct replica *replica, unsigned place, size_t size, struct link **link);
+struct kv_flows_hello flows_for_client(
+    const struct replica *replica, unsigned place);
+struct place *flows_place(struct replica *replica, uint64_t client);
 
 /* replica_status.c */
 size_t status_text(struct replica *replica, char *text, size_t size);

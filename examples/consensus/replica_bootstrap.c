@@ -19,13 +19,14 @@ void bootstrap_hello(struct replica *replica, unsigned peer)
 		.stage = replica->stage,
 		.n_replicas = replica->options.n_replicas,
 		.config = replica->first,
-		.flow = replica->order.flow,
-		.ends = replica->order.ends,
+		.flow = replica->order.flow | replica->flows.id,
+		.ends = replica->order.ends | replica->flows.ends,
 	};
+	struct link *link = replica->out[peer].link;
 	struct kv_message *message;
 	size_t size = sizeof(*message) + sizeof(hello);
 
-	message = link_begin(replica->out[peer].link, size);
+	message = link ? link_begin(link, size) : NULL;
 	if (!message)
 		return;
 	*message = (struct kv_message){
@@ -36,7 +37,7 @@ void bootstrap_hello(struct replica *replica, unsigned peer)
 		.from = (uint8_t)replica->options.self,
 	};
 	memcpy(message->body, &hello, sizeof(hello));
-	link_send(replica->out[peer].link, size);
+	link_send(link, size);
 }
 
 static void greet_all(struct replica *replica)
@@ -80,6 +81,7 @@ void bootstrap_receive(
 		    replica->options.n_replicas);
 	if (replica->stage != KV_STAGE_WAITING) {
 		order_hear(replica, message->from, &hello);
+		flows_hear(replica, message->from, &hello);
 		if (hello.stage == KV_STAGE_WAITING)
 			bootstrap_hello(replica, message->from);
 		return;

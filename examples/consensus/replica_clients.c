@@ -56,9 +56,16 @@ static struct kv_message *begin_reply(
     struct replica *replica, struct place *place, uint8_t type, size_t body)
 {
 	size_t size = sizeof(struct kv_message) + body;
-	struct kv_message *message;
+	struct kv_message *message = NULL;
 
-	message = place->out.link ? link_begin(place->out.link, size) : NULL;
+	if (type == KV_REPLY)
+		message = flows_begin_reply(
+		    replica, place->in.number, size, &replica->answering);
+	if (!message) {
+		replica->answering = place->out.link;
+		message = place->out.link ? link_begin(place->out.link, size)
+					  : NULL;
+	}
 	if (!message) {
 		replica->counts.replies_dropped++;
 		return NULL;
@@ -78,11 +85,10 @@ static struct kv_message *begin_reply(
 	return message;
 }
 
-static void send_reply(
-    struct replica *replica, struct place *place, struct kv_message *message)
+static void send_reply(struct replica *replica, struct kv_message *message)
 {
 	replica->counts.replies++;
-	link_send(place->out.link, message->size);
+	link_send(replica->answering, message->size);
 }
 
 /* To a request that was not taken. */
@@ -97,18 +103,22 @@ static void refuse(struct replica *replica, struct place *place,
 	message->number = request->number;
 	message->session = request->session;
 	message->lane = request->lane;
-	send_reply(replica, place, message);
+	send_reply(replica, message);
 }
 
 static void greet(struct replica *replica, struct place *place)
 {
-	struct kv_message *message = begin_reply(replica, place, KV_HELLO, 0);
+	const struct kv_flows_hello flows = flows_for_client(
+	    replica, place->in.number);
+	struct kv_message *message = begin_reply(
+	    replica, place, KV_HELLO, sizeof(flows));
 
 	if (!message)
 		return;
+	memcpy(message->body, &flows, sizeof(flows));
 	if (replica->fast && nopaxos_is_open(replica->fast))
 		message->status = KV_GATEWAY;
-	send_reply(replica, place, message);
+	send_reply(replica, message);
 }
 
 void clients_tell_all(struct replica *replica)
@@ -159,6 +169,7 @@ void clients_line_changed(struct replica *replica, struct line *line, bool up)
 	}
 	if (up)
 		return;
+	flows_client_lost(replica, line->number);
 	place->client = 0;
 	replica->sessions[line->number] = 0;
 	if (place->out.link)
@@ -182,7 +193,7 @@ static void answer(struct replica *replica, struct place *place,
 	message->lane = head->lane;
 	if (size)
 		memcpy(message->body, result->value, size);
-	send_reply(replica, place, message);
+	send_reply(replica, message);
 }
 
 /* The round of a get is over. */
@@ -270,6 +281,7 @@ static void take_request(struct replica *replica, struct place *place,
 	uint8_t status;
 
 	replica->counts.requests++;
+	place->asked = replica->now;
 	if (command->session)
 		replica->sessions[place->in.number] = command->session;
 	status = take_command(replica, place, message, command);
@@ -291,7 +303,7 @@ static void send_status(struct replica *replica, struct place *place,
 		return;
 	message->number = request->number;
 	memcpy(message->body, text, size);
-	send_reply(replica, place, message);
+	send_reply(replica, message);
 }
 
 void clients_receive(struct replica *replica, struct place *place,
@@ -386,5 +398,5 @@ void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
 	message->lane = command->lane;
 	if (size)
 		memcpy(message->body, result->value, size);
-	send_reply(replica, place, message);
+	send_reply(replica, message);
 }

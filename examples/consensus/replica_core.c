@@ -28,8 +28,12 @@ static struct kv_message *begin_message(
 static void send_message(void *arg, struct kv_message *message)
 {
 	struct replica *replica = arg;
+	const struct line *line = link_arg(replica->building);
 
-	link_send(replica->building, message->size);
+	/* What takes one of the four flows is not sent here. */
+	if (line->kind != LINE_PEER_OUT ||
+	    !flows_send(replica, line->number, message))
+		link_send(replica->building, message->size);
 }
 
 static uint64_t append_record(void *arg, const struct kv_record *record)

@@ -193,7 +193,7 @@ void order_gap(struct replica *replica, struct link *link, uint32_t n)
 }
 
 /* The number of an end in the flow: of those in it, in their order. */
-static unsigned end_of(uint64_t ends, unsigned replica)
+unsigned order_end_of(uint64_t ends, unsigned replica)
 {
 	return (unsigned)__builtin_popcountll(
 	    ends & ((UINT64_C(1) << replica) - 1));
@@ -233,7 +233,7 @@ static void enter_flow(
 		.segments = ORDER_SEGMENTS,
 		.multicast = options->multicast,
 		.n_ends = (unsigned)__builtin_popcountll(ends),
-		.end = end_of(ends, options->self),
+		.end = order_end_of(ends, options->self),
 		.create = create,
 		.once = true,
 		.arg = &order->line,
@@ -287,7 +287,7 @@ static void tell(struct replica *replica)
 }
 
 /* Who could be in a flow now. */
-static uint64_t who_is_there(const struct replica *replica)
+uint64_t order_who_is_there(const struct replica *replica)
 {
 	uint64_t ends = UINT64_C(1) << replica->options.self;
 	unsigned i;
@@ -300,7 +300,7 @@ static uint64_t who_is_there(const struct replica *replica)
 	return ends;
 }
 
-static bool is_majority(const struct replica *replica, uint64_t ends)
+bool order_is_majority(const struct replica *replica, uint64_t ends)
 {
 	const struct kv_config *config = kv_store_config(
 	    paxos_store(replica->paxos));
@@ -324,7 +324,7 @@ static bool is_outdated(struct replica *replica)
 	if (replica->now < order->look_at)
 		return false;
 	order->look_at = replica->now + LOOK_NS;
-	return (who_is_there(replica) & ~order->ends) != 0;
+	return (order_who_is_there(replica) & ~order->ends) != 0;
 }
 
 void order_turn(struct replica *replica)
@@ -344,8 +344,8 @@ void order_turn(struct replica *replica)
 	if (order->flow || replica->now < order->try_at)
 		return;
 	order->try_at = replica->now + RETRY_NS;
-	ends = who_is_there(replica);
-	if (!is_majority(replica, ends) || !(ends & (ends - 1)))
+	ends = order_who_is_there(replica);
+	if (!order_is_majority(replica, ends) || !(ends & (ends - 1)))
 		return;
 	enter_flow(replica, kv_random_id(), ends, true);
 	nopaxos_query(replica->fast, &stats);

@@ -153,6 +153,18 @@ static void put_fast(const struct replica *replica, struct text *text)
 	put(text, "dropped", stats.dropped);
 }
 
+static void put_flows(const struct flows *flows, struct text *text)
+{
+	put(text, "flows_up", flows->id && flows->n_up == flows->n_lines);
+	put(text, "flows_opened", flows->opened);
+	put(text, "flows_ended", flows->ended);
+	put(text, "flow_requests", flows->carried[FLOW_REQUESTS]);
+	put(text, "flow_accepts", flows->carried[FLOW_ACCEPTS]);
+	put(text, "flow_accepts_spared", flows->spared);
+	put(text, "flow_votes", flows->carried[FLOW_VOTES]);
+	put(text, "flow_replies", flows->carried[FLOW_REPLIES]);
+}
+
 size_t status_text(struct replica *replica, char *bytes, size_t size)
 {
 	struct text text = { .bytes = bytes, .size = size };
@@ -166,6 +178,8 @@ size_t status_text(struct replica *replica, char *bytes, size_t size)
 		put_core(replica, &text);
 	if (replica->fast)
 		put_fast(replica, &text);
+	if (replica->options.flows)
+		put_flows(&replica->flows, &text);
 	links_query(replica->links, &links);
 	put(&text, "requests", replica->counts.requests);
 	put(&text, "replies", replica->counts.replies);

@@ -113,6 +113,10 @@ static int replica_main(void *arg)
 		argv[n++] = "--protocol";
 		argv[n++] = cluster->options.protocol;
 	}
+	if (cluster->options.flows) {
+		argv[n++] = "--wiring";
+		argv[n++] = "flows";
+	}
 	if (cluster->options.log) {
 		snprintf(log, sizeof(log), "%s/%u", cluster->options.log,
 		    cluster->next);
@@ -203,6 +207,8 @@ static void observe(
 		replica->chosen = value_of(text, "commit");
 		replica->applied = value_of(text, "applied");
 		replica->snapshots_loaded = value_of(text, "snapshots_loaded");
+		replica->requests = value_of(text, "requests");
+		replica->flow_requests = value_of(text, "flow_requests");
 		if (replica->leads && replica->ballot >= best) {
 			best = replica->ballot;
 			observation->leader = (int)i;

@@ -26,6 +26,8 @@ struct run_replica {
 	uint64_t chosen;   /* slot up to which it knows that all are */
 	uint64_t applied;  /* slot up to which it has applied all */
 	uint64_t snapshots_loaded;
+	uint64_t requests; /* that came, and of these by the four flows */
+	uint64_t flow_requests;
 };
 
 struct run_observation {
@@ -36,6 +38,7 @@ struct run_observation {
 
 struct run_options {
 	const char *protocol;
+	bool flows; /* --wiring flows */
 	uint32_t replicas;
 	const char *log; /* folder; NULL: none */
 	bool verbose;

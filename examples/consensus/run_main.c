@@ -83,6 +83,26 @@ static double sent(const struct point *point, const struct load_result *result,
 	    : 0;
 }
 
+/* How much of what the leader was asked came by the four flows, from 0 to 1. */
+static double share_of_flows(const struct point *point)
+{
+	const struct run_replica *begin, *end;
+	uint64_t n;
+
+	begin = &point->begin.replicas[point->end.leader];
+	end = &point->end.replicas[point->end.leader];
+	n = end->requests - begin->requests;
+	return n
+	    ? (double)(end->flow_requests - begin->flow_requests) / (double)n
+	    : 0;
+}
+
+static const char *store_name(const struct point *point)
+{
+	return point->cluster->options.flows ? "paxos-flows"
+					     : point->cluster->options.protocol;
+}
+
 /* Counters are only those of a time in which nobody died or was elected. */
 static bool has_messages(const struct point *point)
 {
@@ -121,7 +141,7 @@ static void print_result(const struct point *point,
 		run_failover_print(&point->fault, result);
 		return;
 	}
-	load_report_line(point->cluster->options.protocol, plan, result);
+	load_report_line(store_name(point), plan, result);
 	load_report_costs(counts, result);
 	if (has_messages(point))
 		printf("  sent for each request: leader %.3f messages, each "
@@ -130,6 +150,9 @@ static void print_result(const struct point *point,
 		    sent(point, result, false, false),
 		    sent(point, result, true, true),
 		    sent(point, result, false, true));
+	if (has_messages(point) && point->cluster->options.flows)
+		printf("  requests by the four flows: %.1f %%\n",
+		    100 * share_of_flows(point));
 	output_flush();
 }
 
@@ -157,11 +180,15 @@ static int add_object(const struct point *point, const struct load_plan *plan,
     json_t *results)
 {
 	json_t *object = load_report_json(
-	    point->cluster->options.protocol, plan, result, counts);
+	    store_name(point), plan, result, counts);
 
 	json_object_set_new(
 	    object, "replicas", json_integer(point->cluster->options.replicas));
 	add_messages(object, point, result);
+	if (point->cluster->options.flows)
+		json_object_set_new(object, "share_of_flows",
+		    has_messages(point) ? json_real(share_of_flows(point))
+					: json_null());
 	if (point->fault.victim)
 		json_object_set_new(object, "failover",
 		    run_failover_json(&point->fault, result));

@@ -10,6 +10,7 @@
 
 enum {
 	KEY_PROTOCOL = LOAD_KEY_OWN,
+	KEY_WIRING,
 	KEY_REPLICAS,
 	KEY_LOG,
 	KEY_INDEX_READS,
@@ -25,6 +26,10 @@ static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Store:", 1 },
 	{ "protocol", KEY_PROTOCOL, "LIST", 0,
 	    "Of paxos, nopaxos (default both; with a fault paxos)", 0 },
+	{ "wiring", KEY_WIRING, "NAME", 0,
+	    "Of paxos: pairs of replicas and clients, or four flows for all of "
+	    "them (default pairs)",
+	    0 },
 	{ "replicas", KEY_REPLICAS, "N", 0, "(default 5)", 0 },
 	{ "log", KEY_LOG, "DIR", 0,
 	    "Keep logs in this folder (default: in memory only)", 0 },
@@ -139,7 +144,12 @@ static void finish(struct argp_state *state, struct run_arguments *arguments)
 			load->mixes[load->n_mixes] = load_mix_find(
 			    all[load->n_mixes]);
 	if (!arguments->n_protocols)
-		arguments->n_protocols = fault ? 1 : 2;
+		arguments->n_protocols = fault || arguments->store.flows ? 1
+									 : 2;
+	if (arguments->store.flows &&
+	    (arguments->n_protocols > 1 ||
+		strcmp(arguments->protocols[0], "paxos") != 0))
+		argp_error(state, "--wiring flows is for --protocol paxos");
 	if (fault)
 		finish_fault(state, arguments);
 }
@@ -190,6 +200,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case KEY_PROTOCOL:
 		add_protocols(state, text, arguments);
+		return 0;
+	case KEY_WIRING:
+		arguments->store.flows = strcmp(text, "flows") == 0;
+		if (!arguments->store.flows && strcmp(text, "pairs") != 0)
+			argp_error(state,
+			    "--wiring: '%s' is neither pairs nor flows", text);
 		return 0;
 	case KEY_REPLICAS:
 		arguments->store.replicas = (uint32_t)load_option_number(

@@ -41,10 +41,15 @@ void kv_reply_flow(
 	    (unsigned long long)client, replica);
 }
 
+void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id)
+{
+	snprintf(name, LINK_MAX_NAME, "%s.%c%016llx", cluster, which,
+	    (unsigned long long)id);
+}
+
 void kv_ordered_flow(char *name, const char *cluster, uint64_t id)
 {
-	snprintf(name, LINK_MAX_NAME, "%s.o%016llx", cluster,
-	    (unsigned long long)id);
+	kv_shared_flow(name, cluster, 'o', id);
 }
 
 uint64_t kv_random_id(void)

@@ -7,6 +7,8 @@
  *	kv.2.c7        a client's place at replica 2, number 7
  *	kv.ID.2        replies of replica 2 to the client with that id
  *	kv.oID         the ordered flow with that id
+ *	kv.qID         of the four flows with that id, that of requests; also
+ *	               kv.aID ACCEPT, kv.vID votes, kv.rID replies
  */
 #ifndef KV_WIRE_H
 #define KV_WIRE_H
@@ -42,8 +44,8 @@ struct kv_replica_hello {
 	/* KV_STAGE_LIVE: of slot 1, if it is known here; else all 0. */
 	struct kv_config config;
 	/*
-	 * NOPaxos, from the leader: the ordered flow that it has made, or 0;
-	 * and whose ends are in it, a bit for each number.
+	 * From the leader: the ordered flow of NOPaxos, or the four flows, that
+	 * it has made, or 0; and whose ends are in it, a bit for each number.
 	 */
 	uint64_t flow;
 	uint64_t ends;
@@ -64,6 +66,12 @@ enum {
 	KV_GATEWAY = 1, /* it takes requests though it may not lead */
 };
 
+/* The body of a replica's KV_HELLO to a client. */
+struct kv_flows_hello {
+	uint64_t id;  /* of the four flows that it is in, or 0 */
+	uint64_t end; /* its number there, as a source and as a target */
+};
+
 /* The cluster's id in each message. */
 uint64_t kv_cluster_id(const char *cluster);
 
@@ -77,6 +85,7 @@ void kv_reply_flow(
     char *name, const char *cluster, uint64_t client, unsigned replica);
 
 void kv_ordered_flow(char *name, const char *cluster, uint64_t id);
+void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id);
 
 /* 64 random bits of the kernel, above KV_VACANT. */
 uint64_t kv_random_id(void);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * faults [--runs N] [--seed N] [--only FAULT] [--bin DIR] [--verbose]: runs of
- * the replicated store as processes under load, each with a fault. A run is
- * good if service came back, each command's answer fits a history that is
- * linearizable, and all replicas hold the same in the end. Says after how long
- * service came back: the first answer to a command that was asked for after the
- * fault.
+ * faults [--runs N] [--seed N] [--only FAULT] [--wiring flows] [--bin DIR]
+ * [--verbose]: runs of the replicated store as processes under load, each with
+ * a fault. A run is good if service came back, each command's answer fits a
+ * history that is linearizable, and all replicas hold the same in the end. Says
+ * after how long service came back: the first answer to a command that was
+ * asked for after the fault.
  */
 #include <argp.h>
 #include <errno.h>
@@ -65,7 +65,8 @@ static bool bad(const struct run *run, const char *what)
 	return false;
 }
 
-static void make_plan(struct plan *plan, uint64_t seed, int only)
+static void make_plan(
+    struct plan *plan, const struct setting *setting, uint64_t seed, int only)
 {
 	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 
@@ -78,7 +79,8 @@ static void make_plan(struct plan *plan, uint64_t seed, int only)
 	plan->log = x & 2 || plan->fault == KILL_ALL;
 	plan->forget = x & 4 && plan->fault != KILL_ALL;
 	plan->index_reads = x & 8;
-	plan->nopaxos = x & 16;
+	plan->flows = setting->flows;
+	plan->nopaxos = x & 16 && !plan->flows;
 	plan->drop = plan->nopaxos && x & 32;
 	plan->delay_ms = (unsigned)(x >> 8 & 127);
 	plan->stop_ms = 100 + (unsigned)(x >> 16 & 511);
@@ -280,8 +282,23 @@ static bool begin(struct run *run)
 		run->clients[i] = client_start(&run->cluster, run->board, i);
 	if (!wait_for_ok(run, 300))
 		return bad(run, "no service at the beginning");
+	if (run->plan.flows && !cluster_uses_flows(&run->cluster, 0, END_MS))
+		return bad(run, "the four flows carry nothing");
 	pause_ms(run->plan.delay_ms);
 	return find_leader(run) || bad(run, "no leader");
+}
+
+/*
+ * After a replica's death its four flows have ended, and there are others. A
+ * replica whose registry has died opens none.
+ */
+static bool flows_return(struct run *run)
+{
+	enum fault fault = run->plan.fault;
+
+	return !run->plan.flows || fault == KILL_REGISTRY ||
+	    cluster_uses_flows(&run->cluster,
+		fault == KILL_FOLLOWER || fault == KILL_CLIENT, END_MS);
 }
 
 static bool run_steps(struct run *run)
@@ -299,6 +316,8 @@ static bool run_steps(struct run *run)
 		return false;
 	if (!wait_for_ok(run, n_ok(run) + 300))
 		return bad(run, "service ends after the fault");
+	if (!flows_return(run))
+		return bad(run, "the four flows do not return");
 	atomic_store(&run->board->stop, true);
 	for (i = 0; i < FAULTS_CLIENTS; i++)
 		if (!end_client(run, i))
@@ -344,6 +363,8 @@ static const struct argp_option table[] = {
 	    "kill-leader, kill-follower, stop-leader, stop-follower, kill-all, "
 	    "kill-registry, kill-client, stop-client or kill-two-leaders",
 	    0 },
+	{ "wiring", 'w', "NAME", 0,
+	    "pairs, or flows: Multi-Paxos by four flows in all runs", 0 },
 	{ "bin", 'b', "DIR", 0, "of dfi-kv and dfi-registry", 0 },
 	{ "dir", 'd', "DIR", 0, "for logs (default /dev/shm)", 0 },
 	{ "election", 'e', "MS", 0, "of the replicas", 0 },
@@ -369,6 +390,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 				arguments->only = i;
 		if (arguments->only < 0)
 			argp_error(state, "there is no fault '%s'", arg);
+		return 0;
+	case 'w':
+		arguments->setting.flows = !strcmp(arg, "flows");
 		return 0;
 	case 'b':
 		arguments->setting.bin = arg;
@@ -409,13 +433,14 @@ static void summarise(double *times, size_t n, unsigned runs, unsigned wrong)
 static void show(const struct run *run, bool good)
 {
 	printf("seed %" PRIu64
-	       ": %u replicas%s%s%s%s%s, %s: %u before, %u after, "
+	       ": %u replicas%s%s%s%s%s%s, %s: %u before, %u after, "
 	       "%zu unknown, service after %.1f ms: %s\n",
 	    run->plan.seed, run->plan.n_replicas, run->plan.log ? ", log" : "",
 	    run->plan.forget ? ", forgets" : "",
 	    run->plan.index_reads ? ", index reads" : "",
 	    run->plan.nopaxos ? ", nopaxos" : "",
-	    run->plan.drop ? " with losses" : "", names[run->plan.fault],
+	    run->plan.drop ? " with losses" : "",
+	    run->plan.flows ? ", four flows" : "", names[run->plan.fault],
 	    run->result.n_before, run->result.n_after, run->result.n_unknown,
 	    run->result.service_ms, good ? "good" : "BAD");
 	fflush(stdout);
@@ -431,7 +456,8 @@ static unsigned run_all(const struct arguments *arguments, pid_t *registry)
 	for (i = 0; times && i < arguments->runs; i++) {
 		struct run run = { .setting = &arguments->setting };
 
-		make_plan(&run.plan, arguments->seed + i, arguments->only);
+		make_plan(&run.plan, run.setting, arguments->seed + i,
+		    arguments->only);
 		run.cluster.setting = run.setting;
 		run.cluster.plan = &run.plan;
 		run.cluster.registry = *registry;

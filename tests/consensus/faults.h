@@ -62,7 +62,8 @@ struct plan {
 	bool forget; /* what is killed begins without its log */
 	bool index_reads;
 	bool nopaxos;
-	bool drop; /* with nopaxos: segments are lost */
+	bool flows; /* with --wiring flows */
+	bool drop;  /* with nopaxos: segments are lost */
 	unsigned delay_ms, stop_ms;
 };
 
@@ -72,6 +73,7 @@ struct setting {
 	const char *where; /* folder for logs */
 	char registry[64];
 	bool verbose;
+	bool flows;           /* all plans */
 	unsigned election_ms; /* 0: the replica's default */
 };
 
@@ -94,6 +96,13 @@ void replica_forget(struct cluster *cluster, unsigned number);
 void cluster_end(struct cluster *cluster);
 /* Whether the replicas come to hold the same, in time. */
 bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms);
+
+/*
+ * Whether the four flows of a leader come to carry requests, accepts, votes and
+ * replies, in time; and it has given up at least as many before.
+ */
+bool cluster_uses_flows(
+    struct cluster *cluster, unsigned n_ended, unsigned timeout_ms);
 
 /* faults_client.c: a client in a process of its own. */
 pid_t client_start(

@@ -108,6 +108,8 @@ bool replica_start(struct cluster *cluster, unsigned number, bool first)
 		WORD("--bootstrap");
 	if (plan->nopaxos)
 		WORD("--protocol=nopaxos");
+	if (plan->flows)
+		WORD("--wiring=flows");
 	if (plan->drop)
 		WORD("--drop=2000");
 	if (plan->log) {
@@ -178,22 +180,64 @@ static bool ask(struct kv_client *client, unsigned number, struct holds *holds)
 	    find_number(text, "\nkeys ", &holds->keys);
 }
 
-static bool all_same(struct kv_client *client, unsigned n, struct holds *holds)
+/* What replicas are asked until it is so. */
+struct question {
+	bool (*is_so)(struct kv_client *client, struct question *question);
+	unsigned n; /* replicas */
+	struct holds holds[FAULTS_MAX_REPLICAS];
+	unsigned n_ended; /* of cluster_uses_flows() */
+};
+
+static bool leads_by_flows(
+    struct kv_client *client, unsigned number, unsigned n_ended)
+{
+	static const char *const carried[] = { "\nflows_up ",
+		"\nflow_requests ", "\nflow_accepts ", "\nflow_votes ",
+		"\nflow_replies " };
+	char text[4096];
+	uint64_t value;
+	size_t i;
+
+	if (kv_client_status(client, number, 200000000, text, sizeof(text)) <
+		0 ||
+	    !strstr(text, "\nrole leader\n") ||
+	    !find_number(text, "\nflows_ended ", &value) || value < n_ended)
+		return false;
+	for (i = 0; i < sizeof(carried) / sizeof(*carried); i++)
+		if (!find_number(text, carried[i], &value) || !value)
+			return false;
+	return true;
+}
+
+static bool one_leads_by_flows(
+    struct kv_client *client, struct question *question)
 {
 	unsigned i;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < question->n; i++)
+		if (leads_by_flows(client, i, question->n_ended))
+			return true;
+	return false;
+}
+
+static bool all_hold_the_same(
+    struct kv_client *client, struct question *question)
+{
+	struct holds *holds = question->holds;
+	unsigned i;
+
+	for (i = 0; i < question->n; i++)
 		if (!ask(client, i, &holds[i]) || !holds[i].member)
 			return false;
-	for (i = 1; i < n; i++)
+	for (i = 1; i < question->n; i++)
 		if (holds[i].applied != holds[0].applied ||
 		    holds[i].digest != holds[0].digest)
 			return false;
 	return true;
 }
 
-/* In a process of its own, as this one has no context of DFI. */
-static int agree(const struct cluster *cluster, unsigned timeout_ms)
+static int ask_until(const struct cluster *cluster, struct question *question,
+    unsigned timeout_ms)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
 	struct kv_client_options options = {
@@ -204,37 +248,61 @@ static int agree(const struct cluster *cluster, unsigned timeout_ms)
 		.observe = true,
 	};
 	uint64_t until = faults_now() + timeout_ms * UINT64_C(1000000);
-	struct holds holds[FAULTS_MAX_REPLICAS] = { { .applied = 0 } };
+	struct holds *holds = question->holds;
 	struct kv_client *client;
 	unsigned i;
 
+	question->n = options.n_replicas;
 	if (kv_client_open(&options, &client) < 0) {
 		fprintf(stderr, "%s\n", kv_client_error());
 		return 1;
 	}
 	while (faults_now() < until) {
-		if (all_same(client, cluster->plan->n_replicas, holds))
+		if (question->is_so(client, question))
 			return 0;
 		nanosleep(&pause, NULL);
 	}
-	for (i = 0; i < cluster->plan->n_replicas; i++)
-		fprintf(stderr,
-		    "replica %u: %s, applied %" PRIu64 ", digest %" PRIx64
-		    ", keys %" PRIu64 "\n",
-		    i, holds[i].member ? "member" : "joining, or silent",
-		    holds[i].applied, holds[i].digest, holds[i].keys);
+	for (i = 0; i < question->n; i++)
+		if (ask(client, i, &holds[i]))
+			fprintf(stderr,
+			    "replica %u: %s, applied %" PRIu64
+			    ", digest %" PRIx64 ", keys %" PRIu64 "\n",
+			    i, holds[i].member ? "member" : "joining",
+			    holds[i].applied, holds[i].digest, holds[i].keys);
+		else
+			fprintf(stderr, "replica %u: silent\n", i);
 	return 1;
 }
 
-bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms)
+/* In a process of its own, as this one has no context of DFI. */
+static bool comes_to_be(
+    struct cluster *cluster, struct question *question, unsigned timeout_ms)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(agree(cluster, timeout_ms));
+		_exit(ask_until(cluster, question, timeout_ms));
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid &&
 	    WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms)
+{
+	struct question question = { .is_so = all_hold_the_same };
+
+	return comes_to_be(cluster, &question, timeout_ms);
+}
+
+bool cluster_uses_flows(
+    struct cluster *cluster, unsigned n_ended, unsigned timeout_ms)
+{
+	struct question question = {
+		.is_so = one_leads_by_flows,
+		.n_ended = n_ended,
+	};
+
+	return comes_to_be(cluster, &question, timeout_ms);
 }

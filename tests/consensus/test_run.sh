@@ -76,6 +76,11 @@ grep -q 'the client goes on' "$tmp/out" || fail "its end is told"
 grep -q 'of the other clients: .* while the client was stopped' "$tmp/out" ||
 	fail "the rates of the others"
 
+run 0 "${small[@]}" --wiring flows --workload a --seconds 0.5
+grep -q '^paxos-flows ' "$tmp/out" || fail "a line of the other wiring"
+
+run 64 --wiring rings
+run 64 --wiring flows --protocol nopaxos
 run 64 --workload nothing
 run 64 --kill someone
 run 64 --kill client

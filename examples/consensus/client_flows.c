@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client in the four flows of a leader: see replica_flows.c. The leader says
+ * in its hello that the client is in, and when it no longer is. What goes to
+ * and fro there when they end is asked for again over the pair flows.
+ */
+#include <string.h>
+
+#include "client_impl.h"
+
+void flows_leave(struct kv_client *client)
+{
+	struct client_flows *flows = &client->flows;
+	struct link *in = flows->in, *out = flows->out;
+
+	if (!flows->id)
+		return;
+	*flows = (struct client_flows){ .id = 0 };
+	if (in)
+		link_close(in);
+	if (out)
+		link_close(out);
+	lanes_again(client);
+}
+
+static struct link *add_link(struct kv_client *client, enum link_kind kind,
+    char which, const struct kv_flows_hello *hello)
+{
+	struct link_setup setup = {
+		.kind = kind,
+		.helper = 1 + client->options.n_replicas,
+		.end = (unsigned)hello->end,
+		.once = true,
+	};
+
+	kv_shared_flow(setup.name, client->cluster, which, hello->id);
+	return links_add(client->links, &setup);
+}
+
+void flows_hear(struct kv_client *client, const struct kv_message *message)
+{
+	struct client_flows *flows = &client->flows;
+	struct kv_flows_hello hello = { .id = 0 };
+
+	if (client->leader != message->from)
+		return;
+	if (message->size >= sizeof(*message) + sizeof(hello))
+		memcpy(&hello, message->body, sizeof(hello));
+	if (hello.id == flows->id)
+		return;
+	flows_leave(client);
+	if (!hello.id)
+		return;
+	flows->id = hello.id;
+	flows->leader = message->from;
+	/* The target first: the leader's source waits for it. */
+	flows->in = add_link(client, LINK_SHARED_IN, 'r', &hello);
+	flows->out = add_link(client, LINK_SHARED_OUT, 'q', &hello);
+	if (!flows->in || !flows->out)
+		flows_leave(client);
+}
+
+void flows_lost(struct kv_client *client, const struct link *link)
+{
+	struct client_flows *flows = &client->flows;
+
+	if (link != flows->in && link != flows->out)
+		return;
+	if (link == flows->in)
+		flows->in = NULL;
+	else
+		flows->out = NULL;
+	flows_leave(client);
+}
