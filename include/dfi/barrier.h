@@ -3,6 +3,7 @@
  * Barriers: numbered members, in any threads, processes and hosts of one
  * registry, wait for each other, as often as they like. For the phases of a
  * job, not for its data: a round takes some messages with the registry.
+ * examples/small/barrier.c is a program.
  */
 #ifndef DFI_BARRIER_H
 #define DFI_BARRIER_H

@@ -436,7 +436,7 @@ struct dfi_flow_needs {
  * this context; it need not be created, and nothing is reserved. A target's
  * rings, and over RDMA a source's images of them, count towards
  * DFI_RING_MEMORY_LIMIT. Any thread. Errors are those of the attributes: see
- * dfi_flow_create().
+ * dfi_flow_create(). examples/small/estimate.c prints it.
  */
 DFI_API int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
     struct dfi_flow_needs *estimate);

@@ -2,7 +2,7 @@
 /*
  * Where the library's log lines go. Default: stderr, warnings and errors only;
  * the environment variable DFI_LOG=error|warn|info|debug sets the level.
- * Nothing is ever written to stdout.
+ * Nothing is ever written to stdout. examples/small/log.c takes the lines.
  *
  * A stderr that takes nothing (a full pipe, a stopped terminal) holds no call
  * and no control thread up. A thread named "dfi-log" writes the lines, and ends

@@ -10,6 +10,7 @@
  * with a registry that serves other hosts, too, all do it by atomic operations
  * of the creator's RDMA device, also on its own host, because these are atomic
  * among themselves only; else through memory, and all are on one host.
+ * examples/small/sequencer.c is a program.
  */
 #ifndef DFI_SEQUENCER_H
 #define DFI_SEQUENCER_H

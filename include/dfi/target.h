@@ -137,9 +137,10 @@ DFI_API void dfi_target_abort(struct dfi_target *target);
 DFI_API void dfi_target_interrupt(struct dfi_target *target);
 
 /*
- * Want no more: leave the flow early, without an error for anybody. From now on
- * what sources push for this target is dropped, and they are told (-EPIPE);
- * with the other targets they go on as before. A source that attaches later is
+ * Want no more: leave the flow early, without an error for anybody
+ * (examples/small/cancel.c). From now on what sources push for this target is
+ * dropped, and they are told (-EPIPE); with the other targets they go on as
+ * before. A source that attaches later is
  * told, too, as long as this context is open, also when the target was closed:
  * its entry in the registry stays until all sources have attached, or the flow
  * is removed. Consuming returns -ECANCELED; the caller still closes the target,
@@ -210,9 +211,9 @@ struct dfi_gap {
 
 /*
  * The gap that the last -ENODATA of a consuming call, or of one on the target's
- * group, has told. What comes next from that source is behind it. -ENOENT:
- * there was none. -EINVAL: gap is NULL. -EBADF, -EOWNERDEAD as the others.
- * Owner thread only.
+ * group, has told (examples/small/gaps.c). What comes next from that source is
+ * behind it. -ENOENT: there was none. -EINVAL: gap is NULL. -EBADF, -EOWNERDEAD
+ * as the others. Owner thread only.
  */
 DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);

@@ -11,7 +11,8 @@
  * A group belongs to one thread at a time, the one of its targets. Targets with
  * data are served in turn, some segments each. While a target is in a group, a
  * consuming call on the target itself never waits. Each target counts the
- * group's waits as its own (dfi_target_stats).
+ * group's waits as its own (dfi_target_stats). examples/small/target_group.c
+ * polls a group beside other descriptors.
  */
 #ifndef DFI_TARGET_GROUP_H
 #define DFI_TARGET_GROUP_H
