@@ -23,13 +23,12 @@ if option DFI_BUILD_EXAMPLES; then dirs+=(examples); fi
 # bench/mpi is compiled by bench/mpi_experiment, where there is MPI, and
 # bench/consensus_experiment where the stores' libraries are.
 while IFS= read -r file; do
-	if ! grep -qF "\"file\": \"$PWD/$file\"" "$compiled"; then
-		echo "$file is in no list of CMakeLists.txt or tests/CMakeLists.txt"
-		failed=1
-	fi
-done < <(find "${dirs[@]}" \( -path tests/checks/consumer -o -path tests/testbed -o \
-	-path bench/mpi -o -path bench/consensus_experiment \) -prune -o \
-	-name '*.c' -print | sort)
+	echo "$file is in no list of CMakeLists.txt or tests/CMakeLists.txt"
+	failed=1
+done < <(comm -23 <(find "${dirs[@]}" \( -path tests/checks/consumer -o \
+	-path tests/testbed -o -path bench/mpi -o \
+	-path bench/consensus_experiment \) -prune -o -name '*.c' -print | sort) \
+	<(sed -n "s|^ *\"file\": \"$PWD/\(.*\)\",*\$|\1|p" "$compiled" | sort -u))
 
 while IFS= read -r file; do
 	name=$(basename "$file" .proto).pb-c.c
