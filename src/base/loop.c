@@ -5,7 +5,7 @@
  * base needs no locks and libevent's process-wide thread support stays as the
  * application set it.
  */
-#include "loop.h"
+#include "loop_impl.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -35,69 +35,6 @@
 /* How often a loop looks whether its descriptors are still there. */
 #define LOOK_S 1
 
-/* Lives on the stack of the waiting caller. */
-struct call {
-	int (*fn)(void *arg);
-	void *arg;
-	int ret;
-	bool taken; /* out of the queue, and running */
-	bool done;
-	char text[512];
-	pthread_cond_t returned;
-	STAILQ_ENTRY(call) link;
-};
-
-struct loop {
-	char name[16];
-	struct event_base *base;
-	struct event *wake_event;
-	struct event *look_event;
-	int wake_fd;
-	pthread_t thread;
-	pthread_mutex_t lock; /* protects calls, stop and each call's result */
-	STAILQ_HEAD(call_queue, call) calls;
-	bool stop;
-	_Atomic bool broken;   /* see serve_calls() */
-	pthread_cond_t called; /* for a loop that is broken */
-};
-
-static _Thread_local struct loop *current_loop;
-
-static void run_call(struct loop *loop, struct call *call)
-{
-	int ret = call->fn(call->arg);
-
-	if (ret < 0)
-		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
-	pthread_mutex_lock(&loop->lock);
-	call->ret = ret;
-	call->done = true;
-	/* Under the lock: the caller frees call as soon as it sees done. */
-	pthread_cond_signal(&call->returned);
-	pthread_mutex_unlock(&loop->lock);
-}
-
-/* Returns whether the loop is to stop, which it may only with no call left. */
-static bool run_calls(struct loop *loop)
-{
-	struct call *call;
-	bool stop;
-
-	for (;;) {
-		pthread_mutex_lock(&loop->lock);
-		call = STAILQ_FIRST(&loop->calls);
-		if (call) {
-			STAILQ_REMOVE_HEAD(&loop->calls, link);
-			call->taken = true;
-		}
-		stop = loop->stop;
-		pthread_mutex_unlock(&loop->lock);
-		if (!call)
-			return stop;
-		run_call(loop, call);
-	}
-}
-
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct loop *loop = arg;
@@ -107,7 +44,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	/* Nothing to read is no error: the calls are what counts. */
 	if (read(fd, &count, sizeof(count)) < 0)
 		count = 0;
-	if (run_calls(loop))
+	if (dfi__loop_run_calls(loop))
 		event_base_loopbreak(loop->base);
 }
 
@@ -121,22 +58,8 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (run_calls(loop) || fcntl(loop->wake_fd, F_GETFD) < 0)
+	if (dfi__loop_run_calls(loop) || fcntl(loop->wake_fd, F_GETFD) < 0)
 		event_base_loopbreak(loop->base);
-}
-
-static void wake(struct loop *loop)
-{
-	uint64_t one = 1;
-	ssize_t n;
-
-	pthread_cond_signal(&loop->called);
-	if (atomic_peek(&loop->broken))
-		return;
-	/* Fails if the counter is full: then the loop is awake anyway. */
-	do
-		n = write(loop->wake_fd, &one, sizeof(one));
-	while (n < 0 && errno == EINTR);
 }
 
 /*
@@ -151,7 +74,7 @@ static void serve_calls(struct loop *loop)
 	    "closed them, as by close_range() or by closing a descriptor "
 	    "twice; it can only close its flows and the context now",
 	    loop->name);
-	while (!run_calls(loop)) {
+	while (!dfi__loop_run_calls(loop)) {
 		pthread_mutex_lock(&loop->lock);
 		while (STAILQ_EMPTY(&loop->calls) && !loop->stop)
 			pthread_cond_wait(&loop->called, &loop->lock);
@@ -173,7 +96,7 @@ static void *run_loop(void *arg)
 {
 	struct loop *loop = arg;
 
-	current_loop = loop;
+	dfi__loop_set_current(loop);
 	event_base_dispatch(loop->base);
 	if (!is_stopped(loop))
 		serve_calls(loop);
@@ -314,7 +237,7 @@ void dfi__loop_stop(struct loop *loop)
 	pthread_mutex_lock(&loop->lock);
 	loop->stop = true;
 	pthread_mutex_unlock(&loop->lock);
-	wake(loop);
+	dfi__loop_wake(loop);
 	pthread_join(loop->thread, NULL);
 	destroy_base(loop);
 	pthread_cond_destroy(&loop->called);
@@ -325,77 +248,4 @@ void dfi__loop_stop(struct loop *loop)
 struct event_base *dfi__loop_base(struct loop *loop)
 {
 	return loop->base;
-}
-
-bool dfi__loop_is_current(const struct loop *loop)
-{
-	return current_loop == loop;
-}
-
-bool dfi__loop_is_broken(const struct loop *loop)
-{
-	return atomic_peek(&loop->broken);
-}
-
-/* Until the call is done, or the deadline has passed before it began. */
-static bool await(struct loop *loop, struct call *call, int64_t deadline)
-{
-	struct timespec when = deadline_timespec(deadline);
-	int err = 0;
-
-	while (!call->done && (!err || call->taken)) {
-		if (deadline == DEADLINE_NEVER || call->taken)
-			pthread_cond_wait(&call->returned, &loop->lock);
-		else
-			err = pthread_cond_clockwait(&call->returned,
-			    &loop->lock, CLOCK_MONOTONIC, &when);
-	}
-	if (!call->done)
-		STAILQ_REMOVE(&loop->calls, call, call, link);
-	return call->done;
-}
-
-int dfi__loop_call_until(
-    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
-{
-	struct call call = { .fn = fn, .arg = arg };
-	bool done;
-	CANCEL_OFF;
-
-	if (dfi__loop_is_current(loop))
-		return fn(arg);
-	pthread_cond_init(&call.returned, NULL);
-	pthread_mutex_lock(&loop->lock);
-	STAILQ_INSERT_TAIL(&loop->calls, &call, link);
-	pthread_mutex_unlock(&loop->lock);
-	wake(loop);
-	pthread_mutex_lock(&loop->lock);
-	done = await(loop, &call, deadline);
-	pthread_mutex_unlock(&loop->lock);
-	pthread_cond_destroy(&call.returned);
-	if (!done)
-		return dfi__fail(-ETIMEDOUT,
-		    "thread '%s' has not run in time: real-time threads may "
-		    "take all its processors (DFI_CONTROL_CPUS), or the "
-		    "application's log callback may hold it up",
-		    loop->name);
-	if (call.ret < 0)
-		return dfi__fail(call.ret, "%s", call.text);
-	return call.ret;
-}
-
-int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
-{
-	return dfi__loop_call_until(loop, fn, arg, DEADLINE_NEVER);
-}
-
-static int do_nothing(void *arg)
-{
-	(void)arg;
-	return 0;
-}
-
-int dfi__loop_check(struct loop *loop, int64_t deadline)
-{
-	return dfi__loop_call_until(loop, do_nothing, NULL, deadline);
 }

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What other threads ask of a loop: calls, for whose end they wait.
+ */
+#include "loop_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "atomic.h"
+#include "cancel.h"
+#include "clock.h"
+#include "error.h"
+
+static _Thread_local struct loop *current_loop;
+
+void dfi__loop_set_current(struct loop *loop)
+{
+	current_loop = loop;
+}
+
+static void run_call(struct loop *loop, struct call *call)
+{
+	int ret = call->fn(call->arg);
+
+	if (ret < 0)
+		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
+	pthread_mutex_lock(&loop->lock);
+	call->ret = ret;
+	call->done = true;
+	/* Under the lock: the caller frees call as soon as it sees done. */
+	pthread_cond_signal(&call->returned);
+	pthread_mutex_unlock(&loop->lock);
+}
+
+bool dfi__loop_run_calls(struct loop *loop)
+{
+	struct call *call;
+	bool stop;
+
+	for (;;) {
+		pthread_mutex_lock(&loop->lock);
+		call = STAILQ_FIRST(&loop->calls);
+		if (call) {
+			STAILQ_REMOVE_HEAD(&loop->calls, link);
+			call->taken = true;
+		}
+		stop = loop->stop;
+		pthread_mutex_unlock(&loop->lock);
+		if (!call)
+			return stop;
+		run_call(loop, call);
+	}
+}
+
+void dfi__loop_wake(struct loop *loop)
+{
+	uint64_t one = 1;
+	ssize_t n;
+
+	pthread_cond_signal(&loop->called);
+	if (atomic_peek(&loop->broken))
+		return;
+	/* Fails if the counter is full: then the loop is awake anyway. */
+	do
+		n = write(loop->wake_fd, &one, sizeof(one));
+	while (n < 0 && errno == EINTR);
+}
+
+bool dfi__loop_is_current(const struct loop *loop)
+{
+	return current_loop == loop;
+}
+
+bool dfi__loop_is_broken(const struct loop *loop)
+{
+	return atomic_peek(&loop->broken);
+}
+
+/* Until the call is done, or the deadline has passed before it began. */
+static bool await(struct loop *loop, struct call *call, int64_t deadline)
+{
+	struct timespec when = deadline_timespec(deadline);
+	int err = 0;
+
+	while (!call->done && (!err || call->taken)) {
+		if (deadline == DEADLINE_NEVER || call->taken)
+			pthread_cond_wait(&call->returned, &loop->lock);
+		else
+			err = pthread_cond_clockwait(&call->returned,
+			    &loop->lock, CLOCK_MONOTONIC, &when);
+	}
+	if (!call->done)
+		STAILQ_REMOVE(&loop->calls, call, call, link);
+	return call->done;
+}
+
+int dfi__loop_call_until(
+    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
+{
+	struct call call = { .fn = fn, .arg = arg };
+	bool done;
+	CANCEL_OFF;
+
+	if (dfi__loop_is_current(loop))
+		return fn(arg);
+	pthread_cond_init(&call.returned, NULL);
+	pthread_mutex_lock(&loop->lock);
+	STAILQ_INSERT_TAIL(&loop->calls, &call, link);
+	pthread_mutex_unlock(&loop->lock);
+	dfi__loop_wake(loop);
+	pthread_mutex_lock(&loop->lock);
+	done = await(loop, &call, deadline);
+	pthread_mutex_unlock(&loop->lock);
+	pthread_cond_destroy(&call.returned);
+	if (!done)
+		return dfi__fail(-ETIMEDOUT,
+		    "thread '%s' has not run in time: real-time threads may "
+		    "take all its processors (DFI_CONTROL_CPUS), or the "
+		    "application's log callback may hold it up",
+		    loop->name);
+	if (call.ret < 0)
+		return dfi__fail(call.ret, "%s", call.text);
+	return call.ret;
+}
+
+int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
+{
+	return dfi__loop_call_until(loop, fn, arg, DEADLINE_NEVER);
+}
+
+static int do_nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+int dfi__loop_check(struct loop *loop, int64_t deadline)
+{
+	return dfi__loop_call_until(loop, do_nothing, NULL, deadline);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the loop share: loop.c (its life) and loop_call.c (what
+ * other threads ask of it).
+ */
+#ifndef DFI_BASE_LOOP_IMPL_H
+#define DFI_BASE_LOOP_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+#include "loop.h"
+
+struct event;
+
+/* Lives on the stack of the waiting caller. */
+struct call {
+	int (*fn)(void *arg);
+	void *arg;
+	int ret;
+	bool taken; /* out of the queue, and running */
+	bool done;
+	char text[512];
+	pthread_cond_t returned;
+	STAILQ_ENTRY(call) link;
+};
+
+struct loop {
+	char name[16];
+	struct event_base *base;
+	struct event *wake_event;
+	struct event *look_event;
+	int wake_fd;
+	pthread_t thread;
+	pthread_mutex_t lock; /* protects calls, stop and each call's result */
+	STAILQ_HEAD(call_queue, call) calls;
+	bool stop;
+	_Atomic bool broken;   /* see serve_calls() */
+	pthread_cond_t called; /* for a loop that is broken */
+};
+
+/*
+ * Run the calls that wait. Returns whether the loop is to stop, which it may
+ * only with no call left.
+ */
+bool dfi__loop_run_calls(struct loop *loop);
+
+/* Have it do so. */
+void dfi__loop_wake(struct loop *loop);
+
+/* The calling thread is the loop's. */
+void dfi__loop_set_current(struct loop *loop);
+
+#endif
