@@ -12,6 +12,11 @@
  * first thread had when the library was loaded, or on those of
  * DFI_CONTROL_CPUS. Leave it one that no real-time thread keeps for itself.
  *
+ * No call hangs if the control thread does not run. Calls that need it return
+ * -ETIMEDOUT after their time-out, and may be repeated. Sources, targets,
+ * groups, combiners, barriers and sequencers are closed without it: the
+ * registry and its members hear of that as soon as it runs again.
+ *
  * If the connection to the registry is lost, flows that are attached go on,
  * and notice deaths of peers on this host (where the kernel has pidfds, and
  * /proc tells that both are in one PID namespace) and of RDMA connections.
@@ -142,10 +147,11 @@ enum {
  *
  * -EINVAL: no registry is named, an attribute or a setting is not valid, or a
  * key or certificate file is not as it must be. -ECONNREFUSED: nobody answers
- * there. -ETIMEDOUT: no answer in time. -EPROTO: what answers is no registry,
- * one of another version, or one without TLS. -EACCES: it belongs to another
- * user, or it and this process don't have the same key, or don't accept each
- * other's certificates. -EPERM: a TCP address, and no key or CA to know
+ * there. -ETIMEDOUT: no answer in time, or the control thread has not run; then
+ * the library stays loaded until the process ends. -EPROTO: what answers is no
+ * registry, one of another version, or one without TLS. -EACCES: it belongs to
+ * another user, or it and this process don't have the same key, or don't accept
+ * each other's certificates. -EPERM: a TCP address, and no key or CA to know
  * the registry by. -ENOSPC: the registry is full. -ENOTCONN: it died, or was
  * stopped, meanwhile; another attempt may find it again. -EHOSTUNREACH: the
  * network doesn't lead to its machine. -ENOMEM, -EMFILE, -EIO.

@@ -124,7 +124,8 @@ struct dfi_registry_attr {
  * who they are. -EEXIST: the address is in use, or the path is another
  * kind of file, or a leftover socket whose lock can't be had. -EBUSY: another
  * process holds that lock, and nobody answers at the path for 2 s. -ENOENT,
- * -EACCES: no such directory, or no right to use it. -EMFILE, -ENOMEM, -EIO.
+ * -EACCES: no such directory, or no right to use it. -ETIMEDOUT: its thread has
+ * not run for 10 s. -EMFILE, -ENOMEM, -EIO.
  */
 DFI_API
 int dfi_registry_start(

@@ -7,6 +7,7 @@
  */
 #include "loop_impl.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -35,6 +36,9 @@
 /* How often a loop looks whether its descriptors are still there. */
 #define LOOK_S 1
 
+/* So many looks it has not had, if it is stuck. */
+#define STUCK_LOOKS INT64_C(2)
+
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct loop *loop = arg;
@@ -58,6 +62,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	atomic_set(&loop->ran_at, clock_now_ns());
 	if (dfi__loop_run_calls(loop) || fcntl(loop->wake_fd, F_GETFD) < 0)
 		event_base_loopbreak(loop->base);
 }
@@ -76,7 +81,8 @@ static void serve_calls(struct loop *loop)
 	    loop->name);
 	while (!dfi__loop_run_calls(loop)) {
 		pthread_mutex_lock(&loop->lock);
-		while (STAILQ_EMPTY(&loop->calls) && !loop->stop)
+		while (STAILQ_EMPTY(&loop->calls) &&
+		    STAILQ_EMPTY(&loop->posts) && !loop->stop)
 			pthread_cond_wait(&loop->called, &loop->lock);
 		pthread_mutex_unlock(&loop->lock);
 	}
@@ -92,6 +98,46 @@ static bool is_stopped(struct loop *loop)
 	return stop;
 }
 
+bool dfi__loop_is_stuck(const struct loop *loop)
+{
+	return !atomic_peek(&loop->broken) &&
+	    clock_now_ns() - atomic_peek(&loop->ran_at) >
+	    STUCK_LOOKS * LOOK_S * NS_PER_S;
+}
+
+static void free_events(struct loop *loop)
+{
+	if (loop->wake_event)
+		event_free(loop->wake_event);
+	if (loop->look_event)
+		event_free(loop->look_event);
+}
+
+static void destroy_base(struct loop *loop)
+{
+	free_events(loop);
+	event_base_free(loop->base);
+	close(loop->wake_fd);
+}
+
+static void free_loop(struct loop *loop)
+{
+	destroy_base(loop);
+	pthread_cond_destroy(&loop->called);
+	pthread_mutex_destroy(&loop->lock);
+	free(loop);
+}
+
+static bool is_abandoned(struct loop *loop)
+{
+	bool abandoned;
+
+	pthread_mutex_lock(&loop->lock);
+	abandoned = loop->abandoned;
+	pthread_mutex_unlock(&loop->lock);
+	return abandoned;
+}
+
 static void *run_loop(void *arg)
 {
 	struct loop *loop = arg;
@@ -105,6 +151,8 @@ static void *run_loop(void *arg)
 	 * socket only after that callback's turn.
 	 */
 	event_base_loop(loop->base, EVLOOP_NONBLOCK);
+	if (is_abandoned(loop))
+		free_loop(loop);
 	return NULL;
 }
 
@@ -161,21 +209,6 @@ err_close:
 	return ret;
 }
 
-static void free_events(struct loop *loop)
-{
-	if (loop->wake_event)
-		event_free(loop->wake_event);
-	if (loop->look_event)
-		event_free(loop->look_event);
-}
-
-static void destroy_base(struct loop *loop)
-{
-	free_events(loop);
-	event_base_free(loop->base);
-	close(loop->wake_fd);
-}
-
 static int create_base(struct loop *loop)
 {
 	static const struct timeval period = { .tv_sec = LOOK_S };
@@ -211,6 +244,8 @@ int dfi__loop_start(const char *name, struct loop **loop)
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_cond_init(&new->called, NULL);
 	STAILQ_INIT(&new->calls);
+	STAILQ_INIT(&new->posts);
+	atomic_init(&new->ran_at, clock_now_ns());
 	strcpy(new->name, name);
 	ret = create_base(new);
 	if (ret)
@@ -239,13 +274,51 @@ void dfi__loop_stop(struct loop *loop)
 	pthread_mutex_unlock(&loop->lock);
 	dfi__loop_wake(loop);
 	pthread_join(loop->thread, NULL);
-	destroy_base(loop);
-	pthread_cond_destroy(&loop->called);
-	pthread_mutex_destroy(&loop->lock);
-	free(loop);
+	free_loop(loop);
 }
 
 struct event_base *dfi__loop_base(struct loop *loop)
 {
 	return loop->base;
+}
+
+/* The code that an abandoned thread runs has to stay when nobody uses it. */
+static void pin_library(void)
+{
+	static const char here;
+	Dl_info info;
+
+	if (dladdr(&here, &info))
+		dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+/* The thread ends when it runs, and frees the loop. */
+static void abandon(struct loop *loop)
+{
+	pthread_t thread = loop->thread;
+
+	pin_library();
+	/* Wake within the lock: behind it the loop may be gone. */
+	pthread_mutex_lock(&loop->lock);
+	loop->stop = loop->abandoned = true;
+	dfi__loop_wake(loop);
+	pthread_mutex_unlock(&loop->lock);
+	pthread_detach(thread);
+}
+
+int dfi__loop_start_until(
+    const char *name, int64_t deadline, struct loop **loop)
+{
+	struct loop *new;
+	int ret = dfi__loop_start(name, &new);
+	CANCEL_OFF;
+
+	if (ret < 0)
+		return ret;
+	ret = dfi__loop_check(new, deadline);
+	if (ret < 0)
+		abandon(new);
+	else
+		*loop = new;
+	return ret;
 }

@@ -13,9 +13,18 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct event_base;
 struct loop;
+
+/* What the loop's thread is to do; the caller keeps it. Begins with fn, arg. */
+struct loop_post {
+	void (*fn)(void *arg);
+	void *arg;
+	bool queued;
+	STAILQ_ENTRY(loop_post) link;
+};
 
 /*
  * Start the thread, named name (at most 15 characters). -EINVAL for a longer
@@ -30,6 +39,13 @@ int dfi__loop_start(const char *name, struct loop **loop);
  */
 void dfi__loop_stop(struct loop *loop);
 
+/*
+ * Start the thread and wait until it runs. -ETIMEDOUT: it has not run at the
+ * deadline. Then it frees the loop when it runs, and the library stays loaded.
+ */
+int dfi__loop_start_until(
+    const char *name, int64_t deadline, struct loop **loop);
+
 /* For adding events; only on the loop's thread (see dfi__loop_call()). */
 struct event_base *dfi__loop_base(struct loop *loop);
 
@@ -42,10 +58,19 @@ int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg);
 
 /*
  * The same, but -ETIMEDOUT if fn has not begun at the deadline; then it never
- * runs. For what can be refused: closing can't.
+ * runs.
  */
 int dfi__loop_call_until(
     struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline);
+
+/*
+ * Have the loop's thread run post->fn once, and return at once. A post that is
+ * queued already is not queued twice. It runs before calls that are made later.
+ */
+void dfi__loop_post(struct loop *loop, struct loop_post *post);
+
+/* Withdraw it; on the loop's thread. */
+void dfi__loop_unpost(struct loop *loop, struct loop_post *post);
 
 /* Whether it runs calls: 0, or -ETIMEDOUT as above. */
 int dfi__loop_check(struct loop *loop, int64_t deadline);
@@ -55,6 +80,13 @@ int dfi__loop_check(struct loop *loop, int64_t deadline);
  * more; calls still run. It is noticed after a second at most. Any thread.
  */
 bool dfi__loop_is_broken(const struct loop *loop);
+
+/*
+ * Whether its thread has not run for two seconds or more, for the text of an
+ * error that comes of it; and that text, with -ETIMEDOUT. Any thread.
+ */
+bool dfi__loop_is_stuck(const struct loop *loop);
+int dfi__loop_fail_stuck(const struct loop *loop);
 
 /* Whether the caller is on the loop's thread. */
 bool dfi__loop_is_current(const struct loop *loop);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other threads ask of a loop: calls, for whose end they wait.
+ * What other threads ask of a loop: calls, for whose end they wait, and posts,
+ * for which they do not.
  */
 #include "loop_impl.h"
 
@@ -34,12 +35,31 @@ static void run_call(struct loop *loop, struct call *call)
 	pthread_mutex_unlock(&loop->lock);
 }
 
+static void run_posts(struct loop *loop)
+{
+	struct loop_post *post;
+
+	for (;;) {
+		pthread_mutex_lock(&loop->lock);
+		post = STAILQ_FIRST(&loop->posts);
+		if (post) {
+			STAILQ_REMOVE_HEAD(&loop->posts, link);
+			post->queued = false;
+		}
+		pthread_mutex_unlock(&loop->lock);
+		if (!post)
+			return;
+		post->fn(post->arg);
+	}
+}
+
 bool dfi__loop_run_calls(struct loop *loop)
 {
 	struct call *call;
 	bool stop;
 
 	for (;;) {
+		run_posts(loop);
 		pthread_mutex_lock(&loop->lock);
 		call = STAILQ_FIRST(&loop->calls);
 		if (call) {
@@ -76,6 +96,15 @@ bool dfi__loop_is_current(const struct loop *loop)
 bool dfi__loop_is_broken(const struct loop *loop)
 {
 	return atomic_peek(&loop->broken);
+}
+
+int dfi__loop_fail_stuck(const struct loop *loop)
+{
+	return dfi__fail(-ETIMEDOUT,
+	    "thread '%s' has not run in time: real-time threads may take all "
+	    "its processors (DFI_CONTROL_CPUS), or the application's log "
+	    "callback may hold it up",
+	    loop->name);
 }
 
 /* Until the call is done, or the deadline has passed before it began. */
@@ -115,11 +144,7 @@ int dfi__loop_call_until(
 	pthread_mutex_unlock(&loop->lock);
 	pthread_cond_destroy(&call.returned);
 	if (!done)
-		return dfi__fail(-ETIMEDOUT,
-		    "thread '%s' has not run in time: real-time threads may "
-		    "take all its processors (DFI_CONTROL_CPUS), or the "
-		    "application's log callback may hold it up",
-		    loop->name);
+		return dfi__loop_fail_stuck(loop);
 	if (call.ret < 0)
 		return dfi__fail(call.ret, "%s", call.text);
 	return call.ret;
@@ -128,6 +153,27 @@ int dfi__loop_call_until(
 int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
 {
 	return dfi__loop_call_until(loop, fn, arg, DEADLINE_NEVER);
+}
+
+void dfi__loop_post(struct loop *loop, struct loop_post *post)
+{
+	CANCEL_OFF;
+
+	pthread_mutex_lock(&loop->lock);
+	if (!post->queued)
+		STAILQ_INSERT_TAIL(&loop->posts, post, link);
+	post->queued = true;
+	pthread_mutex_unlock(&loop->lock);
+	dfi__loop_wake(loop);
+}
+
+void dfi__loop_unpost(struct loop *loop, struct loop_post *post)
+{
+	pthread_mutex_lock(&loop->lock);
+	if (post->queued)
+		STAILQ_REMOVE(&loop->posts, post, loop_post, link);
+	post->queued = false;
+	pthread_mutex_unlock(&loop->lock);
 }
 
 static int do_nothing(void *arg)

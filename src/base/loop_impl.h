@@ -32,16 +32,21 @@ struct loop {
 	struct event *look_event;
 	int wake_fd;
 	pthread_t thread;
-	pthread_mutex_t lock; /* protects calls, stop and each call's result */
+	/* Protects calls, posts, stop, abandoned, and each call's result. */
+	pthread_mutex_t lock;
 	STAILQ_HEAD(call_queue, call) calls;
+	STAILQ_HEAD(post_queue, loop_post) posts;
 	bool stop;
-	_Atomic bool broken;   /* see serve_calls() */
-	pthread_cond_t called; /* for a loop that is broken */
+	bool abandoned;         /* nobody joins the thread: it frees the loop */
+	_Atomic bool broken;    /* see serve_calls() */
+	_Atomic int64_t ran_at; /* not long before its last turn */
+	pthread_cond_t called;  /* for a loop that is broken */
 };
 
 /*
- * Run the calls that wait. Returns whether the loop is to stop, which it may
- * only with no call left.
+ * Run the calls and posts that wait; posts come before the calls that follow
+ * them. Returns whether the loop is to stop, which it may only with no call
+ * left.
  */
 bool dfi__loop_run_calls(struct loop *loop);
 

@@ -130,7 +130,7 @@ static int join(
 	int64_t deadline = deadline_in_ms(dfi->open_timeout_ms);
 	int ret;
 
-	ret = dfi__loop_start("dfi-control", &dfi->loop);
+	ret = dfi__loop_start_until("dfi-control", deadline, &dfi->loop);
 	if (ret < 0)
 		return ret;
 	ret = dfi__client_open(dfi->loop, registry, &security,

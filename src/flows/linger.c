@@ -230,7 +230,8 @@ static int start_timer(struct linger_clock *clock)
 		return dfi__fail_files(
 		    errno, 1, "timerfd_create", "linger_us: the timer");
 	clock->timer = fd;
-	ret = dfi__loop_call(clock->dfi->loop, add_event, clock);
+	ret = dfi__loop_call_until(clock->dfi->loop, add_event, clock,
+	    context_deadline(clock->dfi, 0));
 	if (ret < 0) {
 		close(fd);
 		clock->timer = -1;

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include "../base/clock.h"
 #include "../base/error.h"
+#include "../base/loop.h"
 #include "../registry/client.h"
 #include "../transport/transport.h"
 #include "context.h"
@@ -153,6 +155,10 @@ static int start(
 		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
 		    network, deadline_in_ms(dfi->open_timeout_ms),
 		    &network->watch);
+	/* What starts there runs on the control thread. */
+	if (!ret)
+		ret = dfi__loop_check(
+		    dfi->loop, deadline_in_ms(dfi->open_timeout_ms));
 	if (ret < 0)
 		return ret;
 	memcpy(self.token, network->token, sizeof(self.token));

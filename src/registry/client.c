@@ -43,6 +43,7 @@ void dfi__client_lose(
 	bufferevent_free(client->stream);
 	client->stream = NULL;
 	client->writing = false;
+	evbuffer_drain(client->unsent, evbuffer_get_length(client->unsent));
 	if (client->keepalive_timer)
 		evtimer_del(client->keepalive_timer);
 	if (client->restoring) {
@@ -144,9 +145,11 @@ static void on_written(struct bufferevent *stream, void *arg)
 	struct registry_client *client = arg;
 
 	dfi__client_enter(client);
-	if (client->writing)
+	/* Else it goes on with what others have left meanwhile. */
+	if (client->writing && !evbuffer_get_length(client->unsent)) {
 		bufferevent_disable(stream, EV_WRITE);
-	client->writing = false;
+		client->writing = false;
+	}
 	dfi__client_exit(client);
 }
 
@@ -256,16 +259,16 @@ static int attach_entered(struct attachment *attachment)
 {
 	struct registry_client *client = attachment->client;
 	struct event_base *base = dfi__loop_base(client->loop);
+	int fd = attachment->fd;
 
 	client->keepalive_timer = event_new(
 	    base, -1, EV_PERSIST, on_keepalive, client);
 	client->grace_timer = evtimer_new(base, on_grace_over, client);
 	if (!client->keepalive_timer || !client->grace_timer ||
-	    dfi__restore_init(client) < 0) {
-		dfi__fork_close(attachment->fd);
+	    dfi__restore_init(client) < 0)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
-	}
-	return dfi__client_attach(client, attachment->fd);
+	attachment->fd = -1;
+	return dfi__client_attach(client, fd);
 }
 
 static int attach(void *arg)
@@ -279,11 +282,15 @@ static int attach(void *arg)
 	return ret;
 }
 
-int dfi__client_start(struct registry_client *client, int fd)
+int dfi__client_start(struct registry_client *client, int fd, int64_t deadline)
 {
 	struct attachment attachment = { .client = client, .fd = fd };
+	int ret = dfi__loop_call_until(
+	    client->loop, attach, &attachment, deadline);
 
-	return dfi__loop_call(client->loop, attach, &attachment);
+	if (attachment.fd >= 0)
+		dfi__fork_close(fd);
+	return ret;
 }
 
 static int detach(void *arg)
@@ -301,6 +308,7 @@ static int detach(void *arg)
 		event_free(client->keepalive_timer);
 	if (client->grace_timer)
 		event_free(client->grace_timer);
+	dfi__loop_unpost(client->loop, &client->post);
 	return 0;
 }
 
@@ -315,6 +323,7 @@ void dfi__client_destroy(struct registry_client *client)
 	pthread_mutex_destroy(&client->lock);
 	pthread_mutex_destroy(&client->entrance);
 	dfi__tls_destroy(client->tls);
+	evbuffer_free(client->unsent);
 	free(client->address);
 	free(client);
 }
@@ -338,13 +347,21 @@ int dfi__client_new(
 	if (getrandom(drawn, sizeof(drawn), 0) != sizeof(drawn))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
 	new = calloc(1, sizeof(*new));
-	if (new)
+	if (new) {
 		new->address = strdup(address);
-	if (!new || !new->address) {
+		new->unsent = evbuffer_new();
+	}
+	if (!new || !new->address || !new->unsent) {
+		if (new &&new->unsent)
+			evbuffer_free(new->unsent);
+		if (new)
+			free(new->address);
 		free(new);
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
 	new->loop = loop;
+	new->post.fn = dfi__client_on_post;
+	new->post.arg = new;
 	new->id = drawn[0];
 	new->hash_seed = drawn[1];
 	new->grace_ms = CLIENT_GRACE_MS;

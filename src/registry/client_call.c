@@ -20,9 +20,6 @@
 #include "base/log.h"
 #include "base/loop.h"
 
-/* Requests that a registry which doesn't read may have waiting. */
-#define OUTPUT_MAX (16 << 20)
-
 /*
  * An answer from the same machine takes some 30 us, and to be woken for it from
  * a sleep about as long again.
@@ -41,8 +38,10 @@ int dfi__client_send(
 
 	if (!client->stream)
 		return dfi__fail(client->lost_err, "%s", client->lost_text);
-	output = bufferevent_get_output(client->stream);
-	if (evbuffer_get_length(output) > OUTPUT_MAX)
+	output = dfi__client_uses_unsent(client)
+	    ? client->unsent
+	    : bufferevent_get_output(client->stream);
+	if (evbuffer_get_length(output) > CLIENT_OUTPUT_MAX)
 		return dfi__fail(-ETIMEDOUT,
 		    "registry %s has stopped reading requests",
 		    client->address);
@@ -255,8 +254,11 @@ static int give_up(void *arg)
 		abandon(call, created_key(call));
 	if (call->watch || call->keep_flags & CLIENT_SHARED)
 		dfi__client_send_unwatch(client, call->id);
-	dfi__fail(
-	    -ETIMEDOUT, "registry %s: no answer in time", client->address);
+	if (dfi__loop_is_stuck(client->loop))
+		dfi__loop_fail_stuck(client->loop);
+	else
+		dfi__fail(-ETIMEDOUT, "registry %s: no answer in time",
+		    client->address);
 	complete(call, -ETIMEDOUT, NULL);
 	return 0;
 }
@@ -357,7 +359,6 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 	struct registry_client *client = calls[0].client;
 	struct batch batch = { .calls = calls, .n = n };
 	size_t i;
-	int ret;
 	CANCEL_OFF;
 
 	if (dfi__loop_is_current(client->loop))
@@ -367,9 +368,7 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 	count_caller(client, 1);
 	for (i = 0; i < n; i++)
 		init_condition(&calls[i].answered);
-	ret = dfi__client_do_until(client, submit_all, &batch, deadline);
-	for (i = 0; ret && i < n; i++)
-		set_result(&calls[i], ret, NULL);
+	dfi__client_do(client, submit_all, &batch);
 	/* The last one first: with its answer there are those before it. */
 	for (i = n; i > 0; i--)
 		wait_for(&calls[i - 1], deadline);

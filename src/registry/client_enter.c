@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may touch the client, and writing what it has to say. A thread that asks
- * writes to the socket itself, unless libevent is at it: over TLS always,
- * without only while the socket takes no more. Getting a lost connection back
- * needs libevent, too, so all is left to the loop then.
+ * Who may touch the client, and writing what it has to say. The thread that
+ * has entered writes to the socket itself, unless libevent is at it: over TLS
+ * always, without only while the socket takes no more. Then requests wait in
+ * client->unsent, and the loop, which alone may use libevent, takes them. No
+ * thread waits for the loop here, which may not run (DFI_CONTROL_CPUS).
  */
 #include "client_impl.h"
 
+#include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/loop.h"
 #include "stream.h"
@@ -28,68 +29,64 @@ static void leave(struct registry_client *client)
 	pthread_mutex_unlock(&client->entrance);
 }
 
-static int let_libevent_write(void *arg)
+bool dfi__client_uses_unsent(const struct registry_client *client)
 {
-	struct registry_client *client = arg;
+	return client->stream && (client->tls || client->writing);
+}
 
-	dfi__client_enter(client);
-	/* It may be another stream by now, which has nothing to write. */
-	if (client->stream && client->writing)
+/* On the loop's thread. What finds no room waits until on_written(). */
+static void serve(struct registry_client *client)
+{
+	struct evbuffer *output;
+
+	if (client->kicked)
+		dfi__restore_go_on(client);
+	client->kicked = false;
+	if (!dfi__client_uses_unsent(client))
+		return;
+	output = bufferevent_get_output(client->stream);
+	if (evbuffer_get_length(output) <= CLIENT_OUTPUT_MAX)
+		evbuffer_add_buffer(output, client->unsent);
+	if (!(bufferevent_get_enabled(client->stream) & EV_WRITE))
 		bufferevent_enable(client->stream, EV_WRITE);
-	leave(client);
-	return 0;
+}
+
+/* It may be another stream by now, which has nothing to write. */
+void dfi__client_on_post(void *arg)
+{
+	dfi__client_enter(arg);
+	dfi__client_exit(arg);
 }
 
 void dfi__client_exit(struct registry_client *client)
 {
-	bool stuck = client->n_entered == 1 && client->stream && !client->tls &&
-	    !client->writing && !dfi__stream_flush(client->stream);
+	bool needs_loop = client->kicked;
 
-	if (stuck)
-		client->writing = true;
-	leave(client);
-	if (stuck)
-		dfi__loop_call(client->loop, let_libevent_write, client);
-}
-
-struct job {
-	struct registry_client *client;
-	int (*fn)(void *arg);
-	void *arg;
-};
-
-static int enter_and_run(void *arg)
-{
-	struct job *job = arg;
-	int ret;
-
-	dfi__client_enter(job->client);
-	ret = job->fn(job->arg);
-	dfi__client_exit(job->client);
-	return ret;
-}
-
-int dfi__client_do_until(struct registry_client *client, int (*fn)(void *arg),
-    void *arg, int64_t deadline)
-{
-	struct job job = { .client = client, .fn = fn, .arg = arg };
-	int ret;
-
-	dfi__client_enter(client);
-	if (client->tls || client->writing || client->restoring) {
-		dfi__client_exit(client);
-		return dfi__loop_call_until(
-		    client->loop, enter_and_run, &job, deadline);
+	if (client->n_entered > 1) {
+		leave(client);
+		return;
 	}
-	ret = fn(arg);
-	dfi__client_exit(client);
-	return ret;
+	if (client->stream && !dfi__client_uses_unsent(client) &&
+	    !dfi__stream_flush(client->stream))
+		client->writing = needs_loop = true;
+	if (evbuffer_get_length(client->unsent))
+		needs_loop = true;
+	if (dfi__loop_is_current(client->loop))
+		serve(client);
+	else if (needs_loop)
+		dfi__loop_post(client->loop, &client->post);
+	leave(client);
 }
 
 int dfi__client_do(
     struct registry_client *client, int (*fn)(void *arg), void *arg)
 {
-	return dfi__client_do_until(client, fn, arg, DEADLINE_NEVER);
+	int ret;
+
+	dfi__client_enter(client);
+	ret = fn(arg);
+	dfi__client_exit(client);
+	return ret;
 }
 
 void dfi__client_tell(

@@ -8,8 +8,8 @@
  * Everything belongs to the thread that has entered the client, but for what
  * the comments say. Mostly that is the loop's, on which alone libevent may be
  * used. Others enter to ask something, and write it to the socket themselves,
- * so that asking wakes no thread but the registry's; they may while libevent
- * isn't needed for that (dfi__client_do()).
+ * so that asking wakes no thread but the registry's. While libevent is needed
+ * for that, they leave it to the loop, and do not wait (client_enter.c).
  *
  * A call lives on the stack of the thread that waits for it; it is in the list
  * of calls until it is done or, at its deadline, taken out, after which no
@@ -24,11 +24,16 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/loop.h"
 #include "address.h"
 #include "client.h"
 #include "wire.h"
 
+/* Bytes of requests that a registry which doesn't read may have waiting. */
+#define CLIENT_OUTPUT_MAX (16 << 20)
+
 struct bufferevent;
+struct evbuffer;
 struct event;
 struct restore;
 struct tls;
@@ -115,6 +120,9 @@ struct registry_client {
 	struct tls *tls; /* NULL: none */
 	struct bufferevent *stream; /* NULL: the connection is lost */
 	bool writing; /* libevent is at its output now, see stream.h */
+	struct evbuffer *unsent; /* waits for the loop to take it to there */
+	bool kicked;             /* the loop is to go on with restoring */
+	struct loop_post post;   /* has the loop do both */
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* of the last one; 0: it is answered */
 	int64_t keepalive_at;  /* when it was sent */
@@ -147,8 +155,9 @@ struct registry_client {
 /* A client that is not connected. -ENOMEM, -EIO. */
 int dfi__client_new(
     struct loop *loop, const char *address, struct registry_client **client);
-/* Have the loop serve a connected socket, which it takes. -ENOMEM. */
-int dfi__client_start(struct registry_client *client, int fd);
+/* Have the loop serve a connected socket, which it takes. -ENOMEM, -ETIMEDOUT.
+ */
+int dfi__client_start(struct registry_client *client, int fd, int64_t deadline);
 /* Disconnect, wait for the callers, free. */
 void dfi__client_destroy(struct registry_client *client);
 
@@ -192,16 +201,15 @@ void dfi__watch_free(struct registry_watch *watch);
 void dfi__client_enter(struct registry_client *client);
 void dfi__client_exit(struct registry_client *client);
 
-/*
- * Run fn(arg) entered and return what it returned, with its error text: at
- * once if the loop isn't needed to write, else on the loop's thread.
- */
+/* Whether requests go to client->unsent, as libevent is at the output. */
+bool dfi__client_uses_unsent(const struct registry_client *client);
+
+/* What client->post runs. (loop) */
+void dfi__client_on_post(void *client);
+
+/* Run fn(arg) entered and return what it returned. */
 int dfi__client_do(
     struct registry_client *client, int (*fn)(void *arg), void *arg);
-
-/* The same, but -ETIMEDOUT if the loop has not begun with it by then. */
-int dfi__client_do_until(struct registry_client *client, int (*fn)(void *arg),
-    void *arg, int64_t deadline);
 
 /* The same for what can't fail, which leaves dfi_errmsg() alone. */
 void dfi__client_tell(
@@ -297,9 +305,12 @@ void dfi__restore_renew(struct registry_client *client, struct kept_key *kept);
 
 /*
  * While restoring: a key is to go. Whether it is known to be ours; else it is
- * not set again, or goes if it turns out to be. (loop)
+ * not set again, or goes if it turns out to be.
  */
 bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept);
+
+/* Take the next steps, soon: client.kicked was set. (loop) */
+void dfi__restore_go_on(struct registry_client *client);
 
 /* A stream over a connected socket, with callbacks; takes fd. -ENOMEM. (loop)
  */

@@ -110,13 +110,15 @@ struct opening {
 static int enter_registry(
     struct registry_client *client, int fd, const struct opening *opening)
 {
-	int ret = dfi__client_start(client, fd);
+	int ret = dfi__client_start(client, fd, opening->deadline);
 
 	if (!ret)
 		ret = say_hello(client, opening->deadline);
 	if (!ret)
 		ret = take_lease(client, opening->ttl_ms, opening->deadline);
-	return ret ? ret : dfi__loop_call(client->loop, finish_opening, client);
+	return ret ? ret
+		   : dfi__loop_call_until(client->loop, finish_opening, client,
+			 opening->deadline);
 }
 
 /* *again: the registry has closed the connection without a word. */

@@ -445,13 +445,19 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 	dfi__client_exit(client);
 }
 
+void dfi__restore_go_on(struct registry_client *client)
+{
+	if (client->restoring && client->stream)
+		event_active(client->restore->kick, EV_TIMEOUT, 0);
+}
+
 void dfi__restore_forget(struct registry_client *client)
 {
 	if (!client->restoring || client->closing || !client->stream)
 		return;
 	client->restore->n_unanswered--;
 	/* Not at once: the caller is in the midst of something. */
-	event_active(client->restore->kick, EV_TIMEOUT, 0);
+	client->kicked = true;
 }
 
 static bool is_sent(
@@ -476,7 +482,7 @@ void dfi__restore_renew(struct registry_client *client, struct kept_key *kept)
 	/* Else its answer goes on with it. */
 	if (!kept->request) {
 		send_again(client, kept);
-		event_active(client->restore->kick, EV_TIMEOUT, 0);
+		client->kicked = true;
 	}
 }
 

@@ -248,6 +248,9 @@ static int read_security(const struct dfi_registry_attr *attr, struct tls **tls)
 	return ret;
 }
 
+/* How long starting and stopping wait for the thread to run. */
+#define LOOP_MS 10000
+
 static int start(struct server *server, const struct dfi_registry_attr *attr)
 {
 	struct tls *tls;
@@ -282,7 +285,8 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 	    attr->listen, server->n_users ? 0666 : 0600, &server->listen);
 	if (ret)
 		goto err_table;
-	ret = dfi__loop_start("dfi-registry", &server->loop);
+	ret = dfi__loop_start_until(
+	    "dfi-registry", deadline_in_ms(LOOP_MS), &server->loop);
 	if (ret)
 		goto err_listen;
 	ret = dfi__loop_call(server->loop, attach, server);
@@ -373,9 +377,6 @@ const char *dfi_registry_address(const struct dfi_registry *registry)
 	return registry->server.listen.text;
 }
 
-/* How long it waits for the thread to take notice. */
-#define STOP_MS 10000
-
 int dfi_registry_stop(struct dfi_registry *registry)
 {
 	struct server *server;
@@ -390,7 +391,7 @@ int dfi_registry_stop(struct dfi_registry *registry)
 		    "registry %s belongs to process %ld, the parent of this "
 		    "one",
 		    server->listen.text, (long)registry->pid);
-	ret = dfi__loop_check(server->loop, deadline_in_ms(STOP_MS));
+	ret = dfi__loop_check(server->loop, deadline_in_ms(LOOP_MS));
 	if (ret)
 		return ret;
 	dfi__loop_call(server->loop, detach, server);

@@ -366,6 +366,61 @@ Test(loop, a_call_is_withdrawn_at_its_deadline)
 	    1);
 }
 
+static void count_post(void *arg)
+{
+	(*(int *)arg)++;
+}
+
+static int read_count(void *arg)
+{
+	return *(int *)arg;
+}
+
+Test(loop, a_post_waits_for_nobody_and_runs_once_before_later_calls)
+{
+	int count = 0;
+	struct loop_post post = { .fn = count_post, .arg = &count };
+	pthread_t thread;
+
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 0);
+	pthread_create(&thread, NULL, hold_in_thread, NULL);
+	sem_wait(&entered);
+	dfi__loop_post(loop, &post);
+	dfi__loop_post(loop, &post);
+	sem_post(&may_leave);
+	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 1);
+	pthread_join(thread, NULL);
+	dfi__loop_post(loop, &post);
+	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 2);
+}
+
+struct withdrawal {
+	struct loop_post *post;
+	int *count;
+};
+
+static int post_and_withdraw(void *arg)
+{
+	struct withdrawal *withdrawal = arg;
+
+	dfi__loop_post(loop, withdrawal->post);
+	dfi__loop_unpost(loop, withdrawal->post);
+	return *withdrawal->count;
+}
+
+Test(loop, a_post_that_is_withdrawn_does_not_run)
+{
+	int count = 0;
+	struct loop_post post = { .fn = count_post, .arg = &count };
+	struct withdrawal withdrawal = { &post, &count };
+
+	cr_assert_eq(dfi__loop_call(loop, post_and_withdraw, &withdrawal), 0);
+	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 0);
+	dfi__loop_post(loop, &post);
+	cr_assert_eq(dfi__loop_call(loop, read_count, &count), 1);
+}
+
 /* Close the descriptors that a loop has opened; n: of those, the first ones. */
 static void close_those_of(struct loop **other, unsigned n)
 {
