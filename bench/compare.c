@@ -45,7 +45,7 @@ void compare_report_travel(
 	    per(side->completions, side->requests));
 }
 
-bool compare_uses_flows(const struct plan *plan)
+static bool uses_flows(const struct plan *plan)
 {
 	return plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW ||
 	    plan->job == JOB_IDLE || plan->job == JOB_COMBINE;
@@ -56,7 +56,7 @@ bool compare_round(struct comparison *comparison, struct side *side,
 {
 	const struct board *board = comparison->runner->board;
 	struct plan *plan = &side->plan;
-	bool flows = compare_uses_flows(plan), done;
+	bool flows = uses_flows(plan), done;
 
 	if (flows &&
 	    !session_create_flows(comparison->session, plan, &side->asked))
@@ -119,8 +119,10 @@ bool compare_rounds(struct comparison *comparison)
 	return run_rounds(comparison);
 }
 
-void compare_set_volume(struct plan *plan, double bytes)
+static void set_volume(struct side *side, double bytes)
 {
+	struct plan *plan = &side->plan;
+
 	plan->tuples = (uint64_t)(bytes / plan->tuple_size / plan->n_sources);
 	if (plan->tuples < 1)
 		plan->tuples = 1;
@@ -136,14 +138,14 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 
 	/* A short round tells little: the second one starts from the first. */
 	for (round = 0; round < 2; round++) {
-		compare_set_volume(&side->plan, volume);
+		set_volume(side, volume);
 		if (!compare_round(comparison, side, false, &outcome))
 			return false;
 		volume = value_bandwidth(side, NULL, &outcome) * 1e9 * wanted;
 		if (outcome.seconds > wanted / 4)
 			break;
 	}
-	compare_set_volume(&side->plan, volume);
+	set_volume(side, volume);
 	return true;
 }
 
@@ -157,7 +159,7 @@ static bool check_content(struct comparison *comparison, struct side *side)
 	    (double)comparison->options->bytes < bytes)
 		bytes = (double)comparison->options->bytes;
 	side->plan.check = 1;
-	compare_set_volume(&side->plan, bytes);
+	set_volume(side, bytes);
 	done = compare_round(comparison, side, false, &outcome);
 	side->plan.check = 0;
 	return done;
@@ -178,7 +180,7 @@ static bool measure_bandwidths(struct comparison *comparison)
 		    !check_content(comparison, side))
 			return false;
 		if (options->bytes)
-			compare_set_volume(&side->plan, (double)options->bytes);
+			set_volume(side, (double)options->bytes);
 		else if (!find_volume(comparison, side))
 			return false;
 	}
@@ -191,8 +193,9 @@ bool compare_bandwidths(
 	struct runner runner;
 	bool done;
 
-	if (!compare_start(comparison, attr, &runner))
+	if (!runner_start(attr, &runner))
 		return false;
+	comparison->runner = &runner;
 	done = measure_bandwidths(comparison);
 	runner_stop(&runner);
 	return done;

@@ -154,6 +154,19 @@ struct kv_entry *kv_log_put(struct kv_log *log, uint64_t applied, uint64_t slot,
 	return at;
 }
 
+struct kv_entry *kv_log_put_entry(
+    struct kv_log *log, uint64_t applied, const struct kv_entry *entry)
+{
+	struct kv_entry *own = kv_log_put(
+	    log, applied, entry->slot, &entry->command, entry->size);
+
+	if (own) {
+		own->ballot = entry->ballot;
+		own->decided = entry->decided;
+	}
+	return own;
+}
+
 bool kv_log_takes(const struct kv_log *log, uint64_t applied)
 {
 	size_t at;

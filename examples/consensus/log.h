@@ -50,6 +50,10 @@ void kv_log_drop(struct kv_log *log, uint64_t slot);
 struct kv_entry *kv_log_put(struct kv_log *log, uint64_t applied, uint64_t slot,
     const struct kv_command *command, size_t size);
 
+/* The same, with all that an entry has. */
+struct kv_entry *kv_log_put_entry(
+    struct kv_log *log, uint64_t applied, const struct kv_entry *entry);
+
 /*
  * Whether there is room for new slots: what is not applied takes up to half of
  * the log. The rest is for entries that are replaced, and for slow replicas.

@@ -132,7 +132,7 @@ static void end(struct nopaxos *np, uint64_t now)
 {
 	np->stats.ended++;
 	np->open_at = now + np->setup.reopen_ns;
-	kv_start_prepare(np->p, now);
+	kv_stand(np->p, now, false);
 }
 
 void nopaxos_end(struct nopaxos *np, uint64_t now)

@@ -45,21 +45,13 @@ void paxos_free(struct paxos *p)
 
 static int restore_entry(struct paxos *p, const struct kv_entry *entry)
 {
-	struct kv_entry *own;
-
 	if (entry->ballot > p->seen)
 		p->seen = entry->ballot;
 	if (entry->slot <= p->commit)
 		return 0;
 	if (entry->slot > p->log.last + 1)
 		return -EINVAL;
-	own = kv_log_put(
-	    &p->log, p->commit, entry->slot, &entry->command, entry->size);
-	if (!own)
-		return -ENOBUFS;
-	own->ballot = entry->ballot;
-	own->decided = entry->decided;
-	return 0;
+	return kv_log_put_entry(&p->log, p->commit, entry) ? 0 : -ENOBUFS;
 }
 
 int paxos_restore(struct paxos *p, const struct kv_record *record)
@@ -68,8 +60,6 @@ int paxos_restore(struct paxos *p, const struct kv_record *record)
 	case KV_RECORD_PROMISE:
 		if (record->ballot > p->promised)
 			p->promised = record->ballot;
-		if (record->ballot > p->seen)
-			p->seen = record->ballot;
 		return 0;
 	case KV_RECORD_ENTRY:
 		return restore_entry(p, record->entry);
@@ -84,20 +74,16 @@ int paxos_restore(struct paxos *p, const struct kv_record *record)
 	}
 }
 
-/* xorshift64*, of which seed 0 must not begin at 0. */
+/* Good enough for time-outs. */
 uint64_t kv_random(struct paxos *p)
 {
-	uint64_t x = p->random + 0x9e3779b97f4a7c15;
-
-	p->random = x;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-	x = (x ^ x >> 27) * 0x94d049bb133111eb;
-	return x ^ x >> 31;
+	p->random = p->random * 6364136223846793005 + 1442695040888963407;
+	return p->random >> 16;
 }
 
-/* A message to a replica, with its common fields, or NULL: leave it out. */
-struct kv_message *kv_begin(
-    struct paxos *p, unsigned to, enum kv_message_type type, size_t body)
+/* A message to a replica, with what fields has, or NULL: leave it out. */
+static struct kv_message *begin(
+    struct paxos *p, unsigned to, const struct kv_message *fields, size_t body)
 {
 	struct kv_message *m = p->ops->begin(
 	    p->arg, false, to, sizeof(*m) + body);
@@ -106,15 +92,21 @@ struct kv_message *kv_begin(
 		p->stats.messages_skipped++;
 		return NULL;
 	}
-	memset(m, 0, sizeof(*m));
+	*m = *fields;
 	m->cluster = p->setup.cluster;
 	m->incarnation = p->setup.incarnation;
-	m->ballot = p->promised;
+	m->ballot = fields->ballot ? fields->ballot : p->promised;
 	m->commit = p->commit;
 	m->size = (uint32_t)(sizeof(*m) + body);
-	m->type = (uint8_t)type;
 	m->from = (uint8_t)p->setup.self;
 	return m;
+}
+
+struct kv_message *kv_begin(
+    struct paxos *p, unsigned to, enum kv_message_type type, size_t body)
+{
+	return begin(
+	    p, to, &(struct kv_message){ .type = (uint8_t)type }, body);
 }
 
 void kv_send(struct paxos *p, struct kv_message *message)
@@ -123,9 +115,52 @@ void kv_send(struct paxos *p, struct kv_message *message)
 	p->ops->send(p->arg, message);
 }
 
-size_t kv_room(const struct paxos *p)
+/* A message without a body: what fields has, beside what all messages have. */
+bool kv_tell(struct paxos *p, unsigned to, const struct kv_message *fields)
 {
-	return p->setup.message_bytes - sizeof(struct kv_message);
+	struct kv_message *m = begin(p, to, fields, 0);
+
+	if (m)
+		kv_send(p, m);
+	return m != NULL;
+}
+
+void kv_tell_all(struct paxos *p, const struct kv_message *fields)
+{
+	unsigned i;
+
+	for (i = 0; i < p->setup.n_replicas; i++)
+		if (i != p->setup.self)
+			kv_tell(p, i, fields);
+}
+
+/* A message with the entries from a slot on, up to last, that fit into it. */
+struct kv_message *kv_begin_entries(struct paxos *p, unsigned to,
+    enum kv_message_type type, uint64_t slot, uint64_t last)
+{
+	struct kv_run run = { .count = 0 };
+	struct kv_message *m;
+
+	if (slot <= last && kv_log_has(&p->log, slot))
+		kv_log_measure(&p->log, slot, last, kv_room(p), &run);
+	m = kv_begin(p, to, type, run.bytes);
+	if (!m)
+		return NULL;
+	m->slot = slot;
+	m->count = (uint16_t)run.count;
+	if (run.count)
+		kv_log_copy(&p->log, &run, m->body);
+	return m;
+}
+
+/* Append a record to the disk, if there is one. */
+void kv_append(struct paxos *p, enum kv_record_type type, kv_ballot ballot,
+    uint64_t slot, const struct kv_entry *entry)
+{
+	const struct kv_record record = { (uint8_t)type, ballot, slot, entry };
+
+	if (p->ops->append)
+		p->appended = p->ops->append(p->arg, &record);
 }
 
 /* The store has another configuration. */
@@ -136,15 +171,16 @@ void kv_learn_config(struct paxos *p, uint64_t now)
 	unsigned i;
 
 	p->config = *kv_store_config(p->store);
-	p->stats.config_changes += memcmp(&was, &p->config, sizeof(was)) != 0;
 	for (i = 0; i < KV_MAX_REPLICAS; i++)
 		if (was.members[i].incarnation !=
-		    p->config.members[i].incarnation)
+		    p->config.members[i].incarnation) {
+			p->stats.config_changes++;
 			p->peers[i].heard = now;
+		}
 	if (leads) {
 		/* So that one that was removed learns it. */
-		kv_heartbeats(p, &was);
-		kv_start_prepare(p, now);
+		kv_heartbeats(p);
+		kv_stand(p, now, false);
 	} else if (!self_is_member(p) || p->role == PAXOS_JOINING) {
 		kv_step_down(p, now);
 	}
@@ -165,46 +201,21 @@ static void start(struct paxos *p, uint64_t now)
 	kv_step_down(p, now);
 }
 
-static void dispatch(struct paxos *p, uint64_t now, const struct kv_message *m)
-{
-	switch (m->type) {
-	case KV_PREVOTE:
-		kv_on_prevote(p, now, m);
-		break;
-	case KV_PREVOTE_REPLY:
-		kv_on_prevote_reply(p, now, m);
-		break;
-	case KV_PREPARE:
-		kv_on_prepare(p, now, m);
-		break;
-	case KV_PROMISE:
-		kv_on_promise(p, now, m);
-		break;
-	case KV_ACCEPT:
-		kv_on_accept(p, now, m);
-		break;
-	case KV_ACCEPTED:
-		kv_on_accepted(p, now, m);
-		break;
-	case KV_HEARTBEAT:
-		kv_on_heartbeat(p, now, m);
-		break;
-	case KV_REFUSE:
-		kv_on_refuse(p, now, m);
-		break;
-	case KV_FETCH:
-		kv_on_fetch(p, m);
-		break;
-	case KV_SNAPSHOT:
-		kv_on_snapshot(p, now, m);
-		break;
-	case KV_JOIN:
-		kv_on_join(p, now, m);
-		break;
-	default:
-		break;
-	}
-}
+typedef void handler(struct paxos *p, uint64_t now, const struct kv_message *m);
+
+static handler *const handlers[] = {
+	[KV_PREVOTE] = kv_on_prevote,
+	[KV_PREVOTE_REPLY] = kv_on_prevote_reply,
+	[KV_PREPARE] = kv_on_prepare,
+	[KV_PROMISE] = kv_on_promise,
+	[KV_ACCEPT] = kv_on_accept,
+	[KV_ACCEPTED] = kv_on_accepted,
+	[KV_HEARTBEAT] = kv_on_heartbeat,
+	[KV_REFUSE] = kv_on_refuse,
+	[KV_FETCH] = kv_on_fetch,
+	[KV_SNAPSHOT] = kv_on_snapshot,
+	[KV_JOIN] = kv_on_join,
+};
 
 void paxos_receive(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
@@ -213,12 +224,12 @@ void paxos_receive(struct paxos *p, uint64_t now, const struct kv_message *m)
 		return;
 	start(p, now);
 	p->stats.messages_received++;
-	if (m->type != KV_PREVOTE && m->type != KV_PREVOTE_REPLY &&
-	    m->ballot > p->seen)
+	if (m->ballot > p->seen)
 		p->seen = m->ballot;
 	if (is_member(&p->config, m->from, m->incarnation))
 		p->peers[m->from].heard = now;
-	dispatch(p, now, m);
+	if (m->type <= KV_JOIN && handlers[m->type])
+		handlers[m->type](p, now, m);
 }
 
 void paxos_tick(struct paxos *p, uint64_t now)
@@ -228,22 +239,22 @@ void paxos_tick(struct paxos *p, uint64_t now)
 		return;
 	if (p->role == PAXOS_LEADER)
 		kv_lead_tick(p, now);
+	else if (now >= p->election_at)
+		kv_stand(p, now, true);
 	else
-		kv_elect_tick(p, now);
+		kv_ask_all(p);
 	if (now < p->retry)
 		return;
 	p->retry = now + p->setup.heartbeat_ns;
-	if (p->commit - p->hinted > 0)
-		kv_hint_commit(p);
-	kv_catchup_tick(p, now);
+	kv_hint_commit(p);
+	kv_catchup_tick(p);
 }
 
 uint64_t paxos_due(const struct paxos *p)
 {
-	if (p->role == PAXOS_LEADER || p->role == PAXOS_JOINING ||
-	    p->retry < p->election_at)
-		return p->retry;
-	return p->election_at;
+	return p->role == PAXOS_LEADER || p->retry < p->election_at
+	    ? p->retry
+	    : p->election_at;
 }
 
 void paxos_flush(struct paxos *p, uint64_t now)
@@ -256,15 +267,12 @@ void paxos_flush(struct paxos *p, uint64_t now)
 
 void paxos_synced(struct paxos *p, uint64_t now, uint64_t position)
 {
-	uint64_t voted = p->voted;
-
-	if (position > p->synced)
-		p->synced = position;
+	if (position <= p->synced)
+		return;
+	p->synced = position;
+	p->ack = true;
 	kv_send_promise(p);
 	kv_elect_synced(p, now);
-	kv_update_voted(p);
-	if (p->voted != voted)
-		p->ack = true;
 }
 
 enum paxos_role paxos_role(const struct paxos *p)

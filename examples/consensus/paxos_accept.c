@@ -11,7 +11,8 @@
  */
 #include "paxos_impl.h"
 
-static bool promise_safe(const struct paxos *p)
+/* Whether the disk has the promise. */
+bool kv_promise_safe(const struct paxos *p)
 {
 	return p->synced >= p->promise_position || bug(p, VOTE_NOT_SYNCED);
 }
@@ -19,44 +20,41 @@ static bool promise_safe(const struct paxos *p)
 /* Promise a ballot that is above all promised before. */
 void kv_promise(struct paxos *p, kv_ballot ballot)
 {
-	struct kv_record record = { .type = KV_RECORD_PROMISE,
-		.ballot = ballot };
-
 	p->promised = ballot;
-	if (ballot > p->seen)
-		p->seen = ballot;
 	p->promise_to = -1;
 	p->leader = -1;
-	if (p->ops->append)
-		p->promise_position = p->appended = p->ops->append(
-		    p->arg, &record);
+	kv_append(p, KV_RECORD_PROMISE, ballot, 0, NULL);
+	p->promise_position = p->appended;
 }
 
-static void refuse(struct paxos *p, uint64_t now, const struct kv_message *to)
-{
-	struct kv_message *m = kv_begin(p, to->from, KV_REFUSE, 0);
-
-	if (!m)
-		return;
-	m->argument = to->ballot;
-	m->status = p->role == PAXOS_LEADER ||
-	    (p->leader >= 0 && now - p->leader_heard < p->setup.election_ns);
-	kv_send(p, m);
-}
-
-void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m)
+/*
+ * Promise the ballot of a message, which its leader has sent; or refuse, if a
+ * promise is against it.
+ */
+static bool give_promise(
+    struct paxos *p, uint64_t now, const struct kv_message *m)
 {
 	if (kv_ballot_leader(m->ballot) != m->from)
-		return;
-	if (m->ballot < p->promised) {
-		refuse(p, now, m);
-		return;
+		return false;
+	if (m->ballot < p->promised && !bug(p, OLD_BALLOT)) {
+		kv_tell(p, m->from,
+		    &(struct kv_message){ .type = KV_REFUSE,
+			.argument = m->ballot,
+			.status = hears_leader(p, now) });
+		return false;
 	}
 	if (m->ballot > p->promised) {
 		kv_step_down(p, now);
 		kv_promise(p, m->ballot);
 		p->ops->changed(p->arg);
 	}
+	return true;
+}
+
+void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	if (!give_promise(p, now, m))
+		return;
 	/* It gets on: many entries take many messages. */
 	p->election_at = now + p->timeout;
 	p->promise_to = m->from;
@@ -65,42 +63,30 @@ void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m)
 	kv_send_promise(p);
 }
 
-/* One part of a promise, and the slot that the next one begins with. */
-static bool send_part(struct paxos *p, uint64_t *slot, unsigned left)
-{
-	struct kv_run run = { .count = 0 };
-	struct kv_message *m;
-
-	if (kv_log_has(&p->log, *slot))
-		kv_log_measure(&p->log, *slot, p->log.last, kv_room(p), &run);
-	m = kv_begin(p, (unsigned)p->promise_to, KV_PROMISE, run.bytes);
-	if (!m)
-		return false;
-	m->slot = *slot;
-	m->argument = p->log.last;
-	m->number = p->log.first;
-	m->session = p->promise_for;
-	m->count = (uint16_t)run.count;
-	m->status = (uint8_t)left;
-	if (run.count)
-		kv_log_copy(&p->log, &run, m->body);
-	kv_send(p, m);
-	*slot += run.count;
-	return run.count != 0 && *slot <= p->log.last;
-}
-
 /* Answer the last PREPARE, once the promise is safe: the candidate repeats. */
 void kv_send_promise(struct paxos *p)
 {
 	uint64_t slot = p->promise_part;
-	unsigned left = BURST;
+	unsigned left = BURST, sent = 0;
+	struct kv_message *m;
 
-	if (p->promise_to < 0 || !promise_safe(p))
+	if (p->promise_to < 0 || !kv_promise_safe(p))
 		return;
 	if (slot < p->log.first && bug(p, TRIMMED_PROMISE))
 		slot = p->log.first;
-	while (left && send_part(p, &slot, left - 1))
-		left--;
+	do {
+		m = kv_begin_entries(
+		    p, (unsigned)p->promise_to, KV_PROMISE, slot, p->log.last);
+		if (!m)
+			break;
+		m->argument = p->log.last;
+		m->number = p->log.first;
+		m->session = p->promise_for;
+		m->status = (uint8_t)--left;
+		sent = m->count;
+		slot += sent;
+		kv_send(p, m);
+	} while (left && sent && slot <= p->log.last);
 	p->promise_to = -1;
 }
 
@@ -108,21 +94,16 @@ void kv_send_promise(struct paxos *p)
 bool kv_accept(struct paxos *p, uint64_t slot, const struct kv_command *command,
     size_t size, uint32_t decided)
 {
-	struct kv_record record = { .type = KV_RECORD_ENTRY };
-	struct kv_entry *entry;
+	struct kv_entry *entry = kv_log_put(
+	    &p->log, p->commit, slot, command, size);
 
-	entry = kv_log_put(&p->log, p->commit, slot, command, size);
 	if (!entry)
 		return false;
 	entry->ballot = p->accepted;
 	entry->decided = decided;
-	if (p->ops->append) {
-		record.ballot = p->accepted;
-		record.slot = slot;
-		record.entry = entry;
-		p->appended = p->ops->append(p->arg, &record);
+	kv_append(p, KV_RECORD_ENTRY, entry->ballot, slot, entry);
+	if (p->log.positions)
 		p->log.positions[slot & p->log.mask] = p->appended;
-	}
 	return true;
 }
 
@@ -135,7 +116,7 @@ void kv_update_voted(struct paxos *p)
 		p->voted = p->upto;
 		return;
 	}
-	if (!promise_safe(p))
+	if (!kv_promise_safe(p))
 		return;
 	while (p->voted < p->upto &&
 	    p->log.positions[(p->voted + 1) & p->log.mask] <= p->synced)
@@ -149,19 +130,11 @@ void kv_update_voted(struct paxos *p)
  */
 static bool follow(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
-	if (kv_ballot_leader(m->ballot) != m->from)
+	if (!give_promise(p, now, m))
 		return false;
-	if (m->ballot < p->promised && !bug(p, OLD_BALLOT)) {
-		refuse(p, now, m);
-		return false;
-	}
 	if (!kv_config_members(&p->config)) {
-		kv_start_fetch(p, now, 0, -1);
+		kv_start_fetch(p, 0, -1);
 		return false;
-	}
-	if (m->ballot > p->promised) {
-		kv_step_down(p, now);
-		kv_promise(p, m->ballot);
 	}
 	if (m->ballot != p->accepted || m->incarnation != p->proposer) {
 		p->accepted = m->ballot;
@@ -239,41 +212,34 @@ void kv_on_heartbeat(struct paxos *p, uint64_t now, const struct kv_message *m)
 		p->fast.settled = m->number;
 	learn(p, now, m->commit);
 	if (m->slot > p->commit + 1)
-		kv_start_fetch(p, now, m->slot - 1, -1);
+		kv_start_fetch(p, m->slot - 1, -1);
 }
 
 /* Tell the leader how far this replica is. */
 void kv_send_accepted(struct paxos *p)
 {
-	struct kv_message *m;
-
-	if (p->leader < 0 || !promise_safe(p))
+	if (p->leader < 0 || !kv_promise_safe(p))
 		return;
 	kv_update_voted(p);
-	m = kv_begin(p, (unsigned)p->leader, KV_ACCEPTED, 0);
-	if (!m)
-		return;
-	m->ballot = p->accepted;
-	m->slot = p->voted;
-	m->number = p->upto;
-	m->argument = p->ack_round;
-	m->session = p->proposer;
-	m->status = p->gap;
-	kv_send(p, m);
-	p->ack = p->gap = false;
+	if (kv_tell(p, (unsigned)p->leader,
+		&(struct kv_message){ .type = KV_ACCEPTED,
+		    .ballot = p->accepted,
+		    .slot = p->voted,
+		    .number = p->upto,
+		    .argument = p->ack_round,
+		    .session = p->proposer,
+		    .status = p->gap }))
+		p->ack = p->gap = false;
 }
 
 /* Tell the disk what is chosen, so that a restart can apply it. */
 void kv_hint_commit(struct paxos *p)
 {
-	struct kv_record record = { .type = KV_RECORD_COMMIT,
-		.slot = p->commit };
-
 	p->hint_bytes = 0;
-	if (!p->ops->append || p->hinted == p->commit)
+	if (p->hinted == p->commit)
 		return;
 	p->hinted = p->commit;
-	p->appended = p->ops->append(p->arg, &record);
+	kv_append(p, KV_RECORD_COMMIT, 0, p->commit, NULL);
 }
 
 /* Apply a slot: its commands, in their order. */

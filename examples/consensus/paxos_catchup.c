@@ -17,8 +17,6 @@
  */
 void kv_save(struct paxos *p)
 {
-	struct kv_record record = { .type = KV_RECORD_PROMISE,
-		.ballot = p->promised };
 	uint64_t slot;
 
 	if (!p->ops->snapshot || p->saving)
@@ -26,15 +24,11 @@ void kv_save(struct paxos *p)
 	p->saving = true;
 	p->save_bytes = 0;
 	p->ops->snapshot(p->arg, p->store);
-	if (!p->ops->append)
-		return;
-	p->appended = p->ops->append(p->arg, &record);
-	record.type = KV_RECORD_ENTRY;
+	kv_append(p, KV_RECORD_PROMISE, p->promised, 0, NULL);
 	for (slot = p->commit + 1; slot <= p->log.last; slot++) {
-		record.entry = kv_log_at(&p->log, slot);
-		record.ballot = record.entry->ballot;
-		record.slot = slot;
-		p->appended = p->ops->append(p->arg, &record);
+		const struct kv_entry *entry = kv_log_at(&p->log, slot);
+
+		kv_append(p, KV_RECORD_ENTRY, entry->ballot, slot, entry);
 	}
 }
 
@@ -46,89 +40,59 @@ void paxos_snapshot(struct paxos *p, uint64_t now, uint64_t slot, int err)
 		p->hold = 0;
 }
 
-/* Another one to ask: the next that was heard lately, the leader as the last.
- */
-static void pick_peer(struct paxos *p, uint64_t now)
+/* Forget the parts of a snapshot. */
+static void drop_parts(struct paxos *p)
 {
-	unsigned i, n = p->setup.n_replicas, at = p->fetch_peer;
-	int leader = -1;
-
-	p->fetch_tries = 0;
+	free(p->fetch_bytes);
+	p->fetch_bytes = NULL;
 	p->fetch_slot = p->fetch_total = p->fetch_got = 0;
-	for (i = 1; i <= n; i++) {
-		unsigned peer = (at + i) % n;
-
-		if (peer == p->setup.self)
-			continue;
-		if ((int)peer == p->leader) {
-			leader = p->leader;
-			continue;
-		}
-		if (kv_config_members(&p->config) &&
-		    now - p->peers[peer].heard > p->setup.election_ns)
-			continue;
-		p->fetch_peer = peer;
-		/* The leader has its turn, too. */
-		if (leader < 0 || i < n)
-			return;
-	}
-	if (leader >= 0)
-		p->fetch_peer = (unsigned)leader;
-	else
-		p->fetch_peer = (at + 1) % n == p->setup.self ? (at + 2) % n
-							      : (at + 1) % n;
 }
 
+/* Ask the next replica, from the beginning. */
+static void next_peer(struct paxos *p)
+{
+	drop_parts(p);
+	p->fetch_tries = 0;
+	p->fetch_peer = (p->fetch_peer + 1) % p->setup.n_replicas;
+	if (p->fetch_peer == p->setup.self)
+		p->fetch_peer = (p->fetch_peer + 1) % p->setup.n_replicas;
+}
+
+/* Ask for the next part. One that takes no message is passed over. */
 static void fetch(struct paxos *p)
 {
-	struct kv_message *m = kv_begin(p, p->fetch_peer, KV_FETCH, 0);
-
-	if (!m)
-		return;
-	m->slot = p->fetch_least;
-	m->argument = p->fetch_got;
-	m->number = p->fetch_slot;
-	kv_send(p, m);
+	if (!kv_tell(p, p->fetch_peer,
+		&(struct kv_message){ .type = KV_FETCH,
+		    .slot = p->fetch_least,
+		    .argument = p->fetch_got,
+		    .number = p->fetch_slot }))
+		p->fetch_tries = FETCH_TRIES;
 }
 
 /* A snapshot of at least a slot is needed. peer: who has one, or -1. */
-void kv_start_fetch(struct paxos *p, uint64_t now, uint64_t least, int peer)
+void kv_start_fetch(struct paxos *p, uint64_t least, int peer)
 {
 	if (least > p->fetch_least)
 		p->fetch_least = least;
 	if (p->fetching)
 		return;
 	p->fetching = true;
-	pick_peer(p, now);
+	/* The leader is busy: its turn comes last. */
+	if (p->leader >= 0)
+		p->fetch_peer = (unsigned)p->leader;
+	next_peer(p);
 	if (peer >= 0)
 		p->fetch_peer = (unsigned)peer;
 	fetch(p);
 }
 
-static void stop_fetch(struct paxos *p)
-{
-	free(p->fetch_bytes);
-	p->fetch_bytes = NULL;
-	p->fetching = false;
-	p->fetch_slot = p->fetch_total = p->fetch_got = 0;
-}
-
-static void answer(struct paxos *p, unsigned to, uint8_t status)
-{
-	struct kv_message *m = kv_begin(p, to, KV_SNAPSHOT, 0);
-
-	if (!m)
-		return;
-	m->status = status;
-	kv_send(p, m);
-}
-
-void kv_on_fetch(struct paxos *p, const struct kv_message *m)
+void kv_on_fetch(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
 	uint64_t slot = 0, total = 0, offset, least = m->slot;
 	unsigned left = BURST;
-	size_t room = kv_room(p);
+	size_t room = kv_room(p), part = 1;
 
+	(void)now;
 	if (!p->ops->snapshot_read || !kv_config_members(&p->config))
 		return;
 	p->ops->snapshot_read(p->arg, 0, NULL, 0, &slot, &total);
@@ -137,20 +101,20 @@ void kv_on_fetch(struct paxos *p, const struct kv_message *m)
 	if (total == 0 || slot < least) {
 		if (p->commit >= least && !p->fetching)
 			kv_save(p);
-		answer(p, m->from, p->saving ? SNAPSHOT_WAIT : SNAPSHOT_NONE);
+		kv_tell(p, m->from,
+		    &(struct kv_message){ .type = KV_SNAPSHOT,
+			.status = p->saving ? SNAPSHOT_WAIT : SNAPSHOT_NONE });
 		return;
 	}
 	offset = m->number == slot ? m->argument : 0;
-	for (; left && offset < total; left--) {
-		size_t part = total - offset < room ? (size_t)(total - offset)
-						    : room;
+	for (; left && part && offset < total; left--) {
 		struct kv_message *reply = kv_begin(
-		    p, m->from, KV_SNAPSHOT, part);
+		    p, m->from, KV_SNAPSHOT, room);
 
 		if (!reply)
 			return;
 		part = p->ops->snapshot_read(
-		    p->arg, offset, reply->body, part, &slot, &total);
+		    p->arg, offset, reply->body, room, &slot, &total);
 		reply->slot = slot;
 		reply->argument = offset;
 		reply->number = total;
@@ -158,8 +122,6 @@ void kv_on_fetch(struct paxos *p, const struct kv_message *m)
 		reply->size = (uint32_t)(sizeof(*reply) + part);
 		kv_send(p, reply);
 		offset += part;
-		if (part == 0)
-			return;
 	}
 	p->stats.snapshots_sent += offset == total;
 }
@@ -171,7 +133,8 @@ static void load(struct paxos *p, uint64_t now)
 	int err = kv_store_load(p->fetch_bytes, p->fetch_got, &store);
 	uint64_t slot;
 
-	stop_fetch(p);
+	p->fetching = false;
+	drop_parts(p);
 	if (err != 0)
 		return;
 	slot = kv_store_slot(store);
@@ -186,8 +149,6 @@ static void load(struct paxos *p, uint64_t now)
 	p->commit = p->hinted = slot;
 	if (p->upto < slot)
 		p->upto = slot;
-	if (p->voted < slot)
-		p->voted = slot;
 	kv_log_drop(&p->log, slot);
 	p->stats.snapshots_loaded++;
 	if (p->ops->append) {
@@ -197,33 +158,26 @@ static void load(struct paxos *p, uint64_t now)
 	kv_learn_config(p, now);
 }
 
-static bool begin_parts(struct paxos *p, const struct kv_message *m)
-{
-	if (m->slot == p->fetch_slot && m->number == p->fetch_total)
-		return true;
-	if (m->argument != 0)
-		return false;
-	free(p->fetch_bytes);
-	p->fetch_bytes = malloc((size_t)m->number + 1);
-	p->fetch_slot = m->slot;
-	p->fetch_total = p->fetch_bytes ? m->number : 0;
-	p->fetch_got = 0;
-	return p->fetch_bytes != NULL;
-}
-
 void kv_on_snapshot(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
 	size_t size = m->size - sizeof(*m);
+	bool same = m->slot == p->fetch_slot && m->number == p->fetch_total;
 
 	if (!p->fetching || m->from != p->fetch_peer)
 		return;
 	if (m->status == SNAPSHOT_NONE) {
-		pick_peer(p, now);
+		next_peer(p);
 		return;
 	}
 	p->fetch_tries = 0;
-	if (m->status != SNAPSHOT_PART || !begin_parts(p, m) ||
-	    m->argument != p->fetch_got || size > p->fetch_total - p->fetch_got)
+	if (m->status == SNAPSHOT_PART && m->argument == 0 && !same) {
+		drop_parts(p);
+		p->fetch_slot = m->slot;
+		p->fetch_total = m->number;
+		p->fetch_bytes = malloc((size_t)m->number);
+		same = true;
+	}
+	if (!same || !p->fetch_bytes || m->argument != p->fetch_got)
 		return;
 	memcpy(p->fetch_bytes + p->fetch_got, m->body, size);
 	p->fetch_got += size;
@@ -247,36 +201,24 @@ void kv_on_join(struct paxos *p, uint64_t now, const struct kv_message *m)
 	peer->asked = now;
 }
 
-static void join(struct paxos *p)
-{
-	struct kv_message *m;
-	unsigned i;
-
-	for (i = 0; i < p->setup.n_replicas; i++) {
-		if (i == p->setup.self)
-			continue;
-		m = kv_begin(p, i, KV_JOIN, 0);
-		if (m)
-			kv_send(p, m);
-	}
-}
-
-void kv_catchup_tick(struct paxos *p, uint64_t now)
+void kv_catchup_tick(struct paxos *p)
 {
 	if (p->hold)
 		kv_save(p);
 	if (p->fetching && kv_config_members(&p->config) &&
 	    p->commit >= p->fetch_least)
-		stop_fetch(p);
+		p->fetching = false;
 	if (p->role == PAXOS_JOINING) {
-		join(p);
+		kv_tell_all(p, &(struct kv_message){ .type = KV_JOIN });
 		if (!kv_config_members(&p->config))
-			kv_start_fetch(p, now, 0, -1);
+			kv_start_fetch(p, 0, -1);
 	}
-	if (!p->fetching)
+	if (!p->fetching) {
+		drop_parts(p);
 		return;
-	if (++p->fetch_tries > 8)
-		pick_peer(p, now);
+	}
+	if (++p->fetch_tries > FETCH_TRIES)
+		next_peer(p);
 	fetch(p);
 }
 
@@ -287,25 +229,22 @@ void kv_catchup_tick(struct paxos *p, uint64_t now)
  */
 bool kv_no_quorum(const struct paxos *p, uint64_t now)
 {
-	uint64_t lately = 4 * p->setup.election_ns;
-	unsigned i, members = kv_config_members(&p->config), lost = 0, all = 0;
+	bool known = kv_config_members(&p->config) != 0;
+	unsigned i, n = 0, lost = 0;
 
-	if (p->leader >= 0 && now - p->leader_heard < p->setup.election_ns)
+	if (hears_leader(p, now))
 		return false;
 	for (i = 0; i < p->setup.n_replicas; i++) {
-		uint64_t member = p->config.members[i].incarnation;
 		const struct peer *peer = &p->peers[i];
-		bool joins = peer->joiner && now - peer->asked < lately;
+		bool joins = i == p->setup.self ? p->role == PAXOS_JOINING
+						: peer->joiner &&
+			now - peer->asked < 4 * p->setup.election_ns;
 
-		if (i == p->setup.self)
-			joins = p->role == PAXOS_JOINING;
-		all += joins;
-		if (member > KV_VACANT && joins &&
-		    (i == p->setup.self ||
-			now - peer->heard > p->setup.election_ns))
-			lost++;
+		/* Without a configuration, each number may be a member. */
+		if (known && p->config.members[i].incarnation <= KV_VACANT)
+			continue;
+		n++;
+		lost += joins && now - peer->heard > p->setup.election_ns;
 	}
-	if (members == 0)
-		return all > p->setup.n_replicas / 2;
-	return lost > 0 && members - lost < members / 2 + 1;
+	return lost > 0 && n - lost <= n / 2;
 }

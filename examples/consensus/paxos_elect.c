@@ -11,158 +11,88 @@
  */
 #include "paxos_impl.h"
 
-static void set_timer(struct paxos *p, uint64_t now)
-{
-	p->timeout = p->setup.election_ns +
-	    kv_random(p) % (p->setup.election_ns + 1);
-	p->election_at = now + p->timeout;
-}
-
-static kv_ballot next_ballot(const struct paxos *p)
-{
-	kv_ballot most = p->seen > p->promised ? p->seen : p->promised;
-
-	return kv_ballot_of(kv_ballot_round(most) + 1, p->setup.self);
-}
-
 /* No longer a leader or candidate. */
 void kv_step_down(struct paxos *p, uint64_t now)
 {
 	enum paxos_role was = p->role;
 
 	p->role = self_is_member(p) ? PAXOS_FOLLOWER : PAXOS_JOINING;
-	p->prevoting = p->preparing = false;
+	p->prevoting = false;
 	p->barrier = 0;
 	p->leader = -1;
-	set_timer(p, now);
+	p->timeout = p->setup.election_ns +
+	    kv_random(p) % (p->setup.election_ns + 1);
+	p->election_at = now + p->timeout;
 	if (was == PAXOS_LEADER)
-		kv_fail_reads(p, KV_NOT_LEADER);
+		kv_finish_reads(p, UINT64_MAX, KV_NOT_LEADER);
 	if (was != p->role)
 		p->ops->changed(p->arg);
 }
 
-static unsigned count(const struct paxos *p, bool prevotes)
+/* Whether a number has granted the pre-vote, or has promised. */
+static bool says_yes(const struct paxos *p, unsigned number)
 {
-	unsigned i, n = 0;
-
-	for (i = 0; i < p->setup.n_replicas; i++) {
-		const struct peer *peer = &p->peers[i];
-
-		if (p->config.members[i].incarnation <= KV_VACANT)
-			continue;
-		if (i == p->setup.self)
-			n += self_is_member(p);
-		else
-			n += prevotes ? peer->granted : peer->promised;
-	}
-	return n;
+	return (p->yes >> number & 1) != 0;
 }
 
-/* All are asked: a leader that is no member for this replica replies, too. */
-static void ask_prevotes(struct paxos *p)
+static void ask(struct paxos *p, unsigned to)
 {
-	struct kv_message *m;
-	unsigned i;
+	const struct kv_message m = {
+		.type = p->prevoting ? KV_PREVOTE : KV_PREPARE,
+		.ballot = p->asked,
+		.slot = p->peers[to].part,
+	};
 
-	for (i = 0; i < p->setup.n_replicas; i++) {
-		if (i == p->setup.self || p->peers[i].granted)
-			continue;
-		m = kv_begin(p, i, KV_PREVOTE, 0);
-		if (!m)
-			continue;
-		m->ballot = p->asked;
-		m->slot = p->commit + 1;
-		kv_send(p, m);
-	}
+	kv_tell(p, to, &m);
 }
 
-void kv_start_prevote(struct paxos *p, uint64_t now)
+/*
+ * Ask all that have not said yes, those that are no members here, too: they
+ * may know why. But nothing of a ballot goes out before its promise is safe
+ * here, which is this replica's own yes.
+ */
+void kv_ask_all(struct paxos *p)
 {
 	unsigned i;
 
-	kv_step_down(p, now);
-	if (p->role != PAXOS_FOLLOWER || p->hold)
+	if (!p->prevoting && p->role != PAXOS_CANDIDATE)
 		return;
-	p->prevoting = true;
-	p->asked = next_ballot(p);
-	for (i = 0; i < KV_MAX_REPLICAS; i++)
-		p->peers[i].granted = false;
-	p->ops->changed(p->arg);
-	if (count(p, true) >= majority(p))
-		kv_start_prepare(p, now);
+	for (i = 0; says_yes(p, p->setup.self) && i < p->setup.n_replicas; i++)
+		if (!says_yes(p, i))
+			ask(p, i);
+}
+
+/* A member says yes. With a majority, the next step follows. */
+static void take_yes(struct paxos *p, uint64_t now, unsigned from)
+{
+	p->yes |= UINT32_C(1) << from;
+	if ((unsigned)__builtin_popcount(p->yes) < majority(p))
+		return;
+	if (p->prevoting)
+		kv_stand(p, now, false);
 	else
-		ask_prevotes(p);
+		kv_lead(p, now);
 }
 
-void kv_on_prevote(struct paxos *p, uint64_t now, const struct kv_message *m)
+/* Stand for election: with a pre-vote, or take a ballot at once. */
+void kv_stand(struct paxos *p, uint64_t now, bool prevote)
 {
-	struct kv_message *reply = kv_begin(p, m->from, KV_PREVOTE_REPLY, 0);
-	bool led = p->role == PAXOS_LEADER ||
-	    (p->leader >= 0 && now - p->leader_heard < p->setup.election_ns);
-
-	/* One that is far behind would be long about it. */
-	bool behind = !bug(p, TRIMMED_PROMISE) &&
-	    (m->slot < p->log.first || m->slot + p->setup.window < p->commit);
-
-	/* One that was removed does not know it yet: the leader tells it. */
-	kv_on_join(p, now, m);
-	if (!reply)
-		return;
-	reply->ballot = m->ballot;
-	reply->slot = p->log.first;
-	reply->argument = p->promised;
-	reply->status = led || behind || m->ballot <= p->promised;
-	kv_send(p, reply);
-}
-
-void kv_on_prevote_reply(
-    struct paxos *p, uint64_t now, const struct kv_message *m)
-{
-	if (m->argument > p->seen)
-		p->seen = m->argument;
-	if (!p->prevoting || m->ballot != p->asked ||
-	    !is_member(&p->config, m->from, m->incarnation))
-		return;
-	if (m->status != 0) {
-		if (m->slot > p->commit + 1)
-			kv_start_fetch(p, now, m->slot - 1, m->from);
-		return;
-	}
-	p->peers[m->from].granted = true;
-	if (count(p, true) >= majority(p))
-		kv_start_prepare(p, now);
-}
-
-static void ask_promise(struct paxos *p, unsigned to)
-{
-	struct kv_message *m;
-
-	if (to == p->setup.self || p->peers[to].promised ||
-	    p->config.members[to].incarnation <= KV_VACANT)
-		return;
-	m = kv_begin(p, to, KV_PREPARE, 0);
-	if (!m)
-		return;
-	m->slot = p->peers[to].part;
-	kv_send(p, m);
-}
-
-/* Take a ballot; nothing of it goes out before its promise is safe here. */
-void kv_start_prepare(struct paxos *p, uint64_t now)
-{
+	kv_ballot most = p->seen > p->promised ? p->seen : p->promised;
 	unsigned i;
 
 	kv_step_down(p, now);
 	if (p->role != PAXOS_FOLLOWER || p->hold)
 		return;
-	kv_promise(p, next_ballot(p));
-	p->role = PAXOS_CANDIDATE;
-	p->from = p->commit + 1;
-	p->stats.elections++;
-	p->retry = now + p->setup.heartbeat_ns;
-	for (i = 0; i < KV_MAX_REPLICAS; i++) {
-		p->peers[i].promised = false;
-		p->peers[i].part = p->from;
+	p->prevoting = prevote;
+	p->asked = kv_ballot_of(kv_ballot_round(most) + 1, p->setup.self);
+	p->yes = 0;
+	for (i = 0; i < KV_MAX_REPLICAS; i++)
+		p->peers[i].part = p->commit + 1;
+	if (!prevote) {
+		kv_promise(p, p->asked);
+		p->role = PAXOS_CANDIDATE;
+		p->retry = now + p->setup.heartbeat_ns;
+		p->stats.elections++;
 	}
 	p->ops->changed(p->arg);
 	kv_elect_synced(p, now);
@@ -171,18 +101,39 @@ void kv_start_prepare(struct paxos *p, uint64_t now)
 /* The disk has got further. */
 void kv_elect_synced(struct paxos *p, uint64_t now)
 {
-	unsigned i;
+	if ((!p->prevoting && p->role != PAXOS_CANDIDATE) ||
+	    says_yes(p, p->setup.self) || !kv_promise_safe(p))
+		return;
+	take_yes(p, now, p->setup.self);
+	kv_ask_all(p);
+}
 
-	if (p->role != PAXOS_CANDIDATE || p->preparing ||
-	    (p->synced < p->promise_position && !bug(p, VOTE_NOT_SYNCED)))
+void kv_on_prevote(struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	/* One that is far behind would be long about it. */
+	bool behind = !bug(p, TRIMMED_PROMISE) &&
+	    (m->slot < p->log.first || m->slot + p->setup.window < p->commit);
+
+	/* One that was removed does not know it yet: the leader tells it. */
+	kv_on_join(p, now, m);
+	kv_tell(p, m->from,
+	    &(struct kv_message){ .type = KV_PREVOTE_REPLY,
+		.slot = p->log.first,
+		.argument = m->ballot,
+		.status = hears_leader(p, now) || behind ||
+		    m->ballot <= p->promised });
+}
+
+void kv_on_prevote_reply(
+    struct paxos *p, uint64_t now, const struct kv_message *m)
+{
+	if (!p->prevoting || m->argument != p->asked ||
+	    !is_member(&p->config, m->from, m->incarnation))
 		return;
-	p->preparing = true;
-	if (count(p, false) >= majority(p)) {
-		kv_lead(p, now);
-		return;
-	}
-	for (i = 0; i < p->setup.n_replicas; i++)
-		ask_promise(p, i);
+	if (m->status == 0)
+		take_yes(p, now, m->from);
+	else if (m->slot > p->commit + 1)
+		kv_start_fetch(p, m->slot - 1, m->from);
 }
 
 static bool found_is_newer(const struct paxos *p, const struct kv_entry *found)
@@ -210,7 +161,6 @@ static bool take_part(struct paxos *p, const struct kv_message *m)
 
 	for (i = 0; i < m->count; i++) {
 		const struct kv_entry *entry = (const void *)at;
-		struct kv_entry *own;
 
 		at += kv_entry_size(entry);
 		if (entry->slot != peer->part)
@@ -218,12 +168,8 @@ static bool take_part(struct paxos *p, const struct kv_message *m)
 		peer->part++;
 		if (bug(p, OWN_VALUE) || !found_is_newer(p, entry))
 			continue;
-		own = kv_log_put(&p->log, p->commit, entry->slot,
-		    &entry->command, entry->size);
-		if (!own)
+		if (!kv_log_put_entry(&p->log, p->commit, entry))
 			return false;
-		own->ballot = entry->ballot;
-		own->decided = entry->decided;
 	}
 	return true;
 }
@@ -232,13 +178,14 @@ void kv_on_promise(struct paxos *p, uint64_t now, const struct kv_message *m)
 {
 	struct peer *peer = &p->peers[m->from];
 
-	if (p->role != PAXOS_CANDIDATE || !p->preparing ||
-	    m->ballot != p->promised || m->session != p->setup.incarnation ||
-	    !is_member(&p->config, m->from, m->incarnation) || peer->promised)
+	if (p->role != PAXOS_CANDIDATE || m->ballot != p->promised ||
+	    m->session != p->setup.incarnation ||
+	    !is_member(&p->config, m->from, m->incarnation) ||
+	    says_yes(p, m->from))
 		return;
 	if (m->number > peer->part && !bug(p, TRIMMED_PROMISE)) {
 		kv_step_down(p, now);
-		kv_start_fetch(p, now, m->number - 1, m->from);
+		kv_start_fetch(p, m->number - 1, m->from);
 		return;
 	}
 	if (bug(p, TRIMMED_PROMISE) && m->slot > peer->part)
@@ -253,13 +200,11 @@ void kv_on_promise(struct paxos *p, uint64_t now, const struct kv_message *m)
 	p->election_at = now + p->timeout;
 	if (peer->part <= m->argument && !bug(p, SHORT_PROMISE)) {
 		if (m->status == 0)
-			ask_promise(p, m->from);
+			ask(p, m->from);
 		return;
 	}
-	peer->promised = true;
 	peer->voted = m->commit;
-	if (count(p, false) >= majority(p))
-		kv_lead(p, now);
+	take_yes(p, now, m->from);
 }
 
 /*
@@ -271,7 +216,7 @@ void kv_on_refuse(struct paxos *p, uint64_t now, const struct kv_message *m)
 	if (m->argument != p->promised || m->ballot <= p->promised)
 		return;
 	if (p->role == PAXOS_LEADER && m->status == 0)
-		kv_start_prepare(p, now);
+		kv_stand(p, now, false);
 	else if (p->role == PAXOS_LEADER || p->role == PAXOS_CANDIDATE)
 		kv_step_down(p, now);
 }
@@ -280,26 +225,10 @@ void paxos_lost(struct paxos *p, uint64_t now, unsigned peer)
 {
 	uint64_t soon = now + kv_random(p) % (p->setup.election_ns / 8 + 1);
 
-	if (p->role != PAXOS_FOLLOWER || p->leader != (int)peer)
+	if (p->leader != (int)peer)
 		return;
 	p->leader = -1;
 	if (p->election_at > soon)
 		p->election_at = soon;
 	p->ops->changed(p->arg);
-}
-
-void kv_elect_tick(struct paxos *p, uint64_t now)
-{
-	unsigned i;
-
-	if (p->role == PAXOS_JOINING)
-		return;
-	if (now >= p->election_at) {
-		kv_start_prevote(p, now);
-		return;
-	}
-	if (p->prevoting)
-		ask_prevotes(p);
-	for (i = 0; p->preparing && i < p->setup.n_replicas; i++)
-		ask_promise(p, i);
 }

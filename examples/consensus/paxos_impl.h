@@ -11,20 +11,22 @@
  *
  * Fields of messages; all also carry the commit slot:
  *
- *	               ballot     slot         argument      number
+ *	               ballot     slot         argument    number     also
  *	PREVOTE        asked for  first asked
- *	PREVOTE_REPLY  asked for  log's first  promised                   status
+ *	PREVOTE_REPLY  promised   log's first  asked for              status
  *	PREPARE        prepared   first asked
- *	PROMISE        promised   first asked  log's last    log's first entries
- *	ACCEPT         proposed   first        read round entries HEARTBEAT led
- *log's first  read round ACCEPTED       accepted   voted up to  read round got
- *up to    status REFUSE         promised   -            refused status FETCH
- *promised   least slot   offset        of slot SNAPSHOT       promised   its
- *slot     offset        total size   status JOIN           promised
+ *	PROMISE        promised   first asked  log's last  log's first
+ *	               entries, status: parts that follow
+ *	ACCEPT         proposed   first        read round             entries
+ *	ACCEPTED       accepted   voted up to  read round  got up to  status
+ *	HEARTBEAT      led        log's first  read round
+ *	REFUSE         promised                refused                status
+ *	FETCH          promised   least slot   offset      of slot
+ *	SNAPSHOT       promised   its slot     offset      total size status
+ *	JOIN           promised
  *
  * status: PREVOTE_REPLY 1 is no; ACCEPTED 1: entries before these are missing;
- * REFUSE 1: a leader of that ballot was heard lately; SNAPSHOT: see SNAPSHOT_*;
- * PROMISE: parts that follow.
+ * REFUSE 1: a leader of that ballot was heard lately; SNAPSHOT: see SNAPSHOT_*.
  * PROMISE and ACCEPTED name in session whom they are for: the incarnation.
  */
 #ifndef KV_PAXOS_IMPL_H
@@ -41,6 +43,8 @@ enum {
 
 /* How many messages of entries, or parts, go to one replica at once. */
 #define BURST 8
+/* How often a replica is asked for a part of a snapshot. */
+#define FETCH_TRIES 8
 /* Reads that wait for a round. */
 #define MAX_READS 4096
 
@@ -50,16 +54,13 @@ struct peer {
 	uint64_t joiner; /* an incarnation that asked to join, or 0 */
 	uint64_t asked;  /* when it did last */
 
-	/* Candidate. */
-	bool granted;  /* its pre-vote */
-	bool promised; /* whole */
-	uint64_t part; /* the slot that its next part begins with */
+	uint64_t
+	    part; /* candidate: where the next part of its promise begins */
 
 	/* Leader. */
 	uint64_t incarnation; /* whose progress this is */
 	bool known;           /* it has answered in this ballot */
 	bool stalled;   /* no progress: wait for an answer to a heartbeat */
-	bool served;    /* an accept went out since the last heartbeat */
 	uint64_t voted; /* up to this slot, in this ballot */
 	uint64_t got;   /* entries up to this slot, perhaps not yet safe */
 	uint64_t got_before; /* at the last heartbeat */
@@ -130,15 +131,14 @@ struct paxos {
 	uint64_t timeout; /* without a leader until an election */
 	uint64_t election_at;
 	uint64_t retry; /* when to send again; a leader's heartbeat */
-	uint64_t from;  /* candidate: first slot that it prepares */
 	bool prevoting;
-	bool preparing;  /* the own promise is safe */
-	kv_ballot asked; /* the ballot of the pre-vote */
+	kv_ballot asked; /* the ballot that it stands for */
+	uint32_t yes; /* who has granted it, or has promised all and safely, a
+			 bit each */
 
 	/* Leader: upto is what it has proposed. */
 	uint64_t recovered; /* earlier ballots have chosen nothing behind it */
 	uint64_t barrier;   /* a configuration: nothing goes behind it; or 0 */
-	uint64_t led_since;
 	uint64_t mark_slot, mark_time; /* for sessions' ends */
 	uint64_t round;                /* of reads, the last that was sent */
 	bool round_due;                /* reads wait for the next one */
@@ -186,21 +186,48 @@ static inline bool is_fast(const struct paxos *p)
 	    p->promised == p->accepted;
 }
 
+/* Whether this replica leads, or has heard its leader lately. */
+static inline bool hears_leader(const struct paxos *p, uint64_t now)
+{
+	return p->role == PAXOS_LEADER ||
+	    (p->leader >= 0 && now - p->leader_heard < p->setup.election_ns);
+}
+
+/* Whether a number is that of another replica that takes part. */
+static inline bool kv_is_peer(const struct paxos *p, unsigned number)
+{
+	return number != p->setup.self &&
+	    (p->config.members[number].incarnation > KV_VACANT ||
+		p->peers[number].joiner != 0);
+}
+
 /* How many members a majority has. */
 static inline unsigned majority(const struct paxos *p)
 {
 	return kv_config_members(&p->config) / 2 + (bug(p, NO_QUORUM) ? 0 : 1);
 }
 
+/* How many bytes of entries a message takes. */
+static inline size_t kv_room(const struct paxos *p)
+{
+	return p->setup.message_bytes - sizeof(struct kv_message);
+}
+
 /* paxos.c */
 struct kv_message *kv_begin(
     struct paxos *p, unsigned to, enum kv_message_type type, size_t body);
 void kv_send(struct paxos *p, struct kv_message *message);
-size_t kv_room(const struct paxos *p); /* of entries in a message */
+bool kv_tell(struct paxos *p, unsigned to, const struct kv_message *fields);
+void kv_tell_all(struct paxos *p, const struct kv_message *fields);
+struct kv_message *kv_begin_entries(struct paxos *p, unsigned to,
+    enum kv_message_type type, uint64_t slot, uint64_t last);
+void kv_append(struct paxos *p, enum kv_record_type type, kv_ballot ballot,
+    uint64_t slot, const struct kv_entry *entry);
 uint64_t kv_random(struct paxos *p);
 void kv_learn_config(struct paxos *p, uint64_t now);
 
 /* paxos_accept.c */
+bool kv_promise_safe(const struct paxos *p);
 void kv_promise(struct paxos *p, kv_ballot ballot);
 void kv_on_prepare(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_on_accept(struct paxos *p, uint64_t now, const struct kv_message *m);
@@ -214,10 +241,9 @@ void kv_commit_to(struct paxos *p, uint64_t now, uint64_t slot);
 void kv_hint_commit(struct paxos *p);
 
 /* paxos_elect.c */
-void kv_start_prevote(struct paxos *p, uint64_t now);
-void kv_start_prepare(struct paxos *p, uint64_t now);
+void kv_stand(struct paxos *p, uint64_t now, bool prevote);
 void kv_step_down(struct paxos *p, uint64_t now);
-void kv_elect_tick(struct paxos *p, uint64_t now);
+void kv_ask_all(struct paxos *p);
 void kv_elect_synced(struct paxos *p, uint64_t now);
 void kv_on_prevote(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_on_prevote_reply(
@@ -229,17 +255,15 @@ void kv_on_refuse(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_lead(struct paxos *p, uint64_t now);
 void kv_lead_tick(struct paxos *p, uint64_t now);
 void kv_lead_flush(struct paxos *p, uint64_t now);
-void kv_heartbeats(struct paxos *p, const struct kv_config *also);
+void kv_heartbeats(struct paxos *p);
 void kv_count_votes(struct paxos *p, uint64_t now);
-void kv_fail_reads(struct paxos *p, uint8_t status);
+void kv_finish_reads(struct paxos *p, uint64_t round, uint8_t status);
 void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m);
-void kv_heartbeat(struct paxos *p, unsigned to);
-bool kv_is_peer(const struct paxos *p, unsigned number);
 
 /* paxos_catchup.c */
-void kv_start_fetch(struct paxos *p, uint64_t now, uint64_t least, int peer);
-void kv_catchup_tick(struct paxos *p, uint64_t now);
-void kv_on_fetch(struct paxos *p, const struct kv_message *m);
+void kv_start_fetch(struct paxos *p, uint64_t least, int peer);
+void kv_catchup_tick(struct paxos *p);
+void kv_on_fetch(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_on_snapshot(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_on_join(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_save(struct paxos *p);

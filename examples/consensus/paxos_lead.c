@@ -27,38 +27,25 @@ static void propose_again(struct paxos *p)
 	p->recovered = p->upto;
 }
 
-void kv_heartbeat(struct paxos *p, unsigned to)
+/* To all numbers: those that are no members learn so. */
+void kv_heartbeats(struct paxos *p)
 {
-	struct kv_message *m = kv_begin(p, to, KV_HEARTBEAT, 0);
+	const struct kv_message m = { .type = KV_HEARTBEAT,
+		.slot = p->log.first,
+		.argument = p->round,
+		.number = is_fast(p) ? p->upto : 0,
+		.session = is_fast(p) ? p->fast.decided : 0 };
 
-	if (!m)
-		return;
-	m->slot = p->log.first;
-	m->argument = p->round;
-	if (is_fast(p)) {
-		m->number = p->upto;
-		m->session = p->fast.decided;
-	}
-	kv_send(p, m);
+	kv_tell_all(p, &m);
 }
 
-bool kv_is_peer(const struct paxos *p, unsigned number)
+/* Nothing is known of a peer's incarnation as a follower in this ballot. */
+static void forget(struct peer *peer, uint64_t incarnation)
 {
-	return number != p->setup.self &&
-	    (p->config.members[number].incarnation > KV_VACANT ||
-		p->peers[number].joiner != 0);
-}
-
-/* To all, and to members of another configuration. */
-void kv_heartbeats(struct paxos *p, const struct kv_config *also)
-{
-	unsigned i;
-
-	for (i = 0; i < p->setup.n_replicas; i++)
-		if (kv_is_peer(p, i) ||
-		    (i != p->setup.self &&
-			also->members[i].incarnation > KV_VACANT))
-			kv_heartbeat(p, i);
+	*peer = (struct peer){ .heard = peer->heard,
+		.joiner = peer->joiner,
+		.asked = peer->asked,
+		.incarnation = incarnation };
 }
 
 /* A majority has promised: propose what was found. */
@@ -68,34 +55,29 @@ void kv_lead(struct paxos *p, uint64_t now)
 
 	p->role = PAXOS_LEADER;
 	p->leader = (int)p->setup.self;
-	p->preparing = false;
 	p->fetching = false;
 	p->accepted = p->promised;
 	p->proposer = p->setup.incarnation;
 	p->upto = p->voted = p->commit;
 	p->fast = (struct fast_path){ .ballot = 0 };
-	p->barrier = 0;
-	p->led_since = now;
 	p->mark_slot = p->commit;
 	p->mark_time = now;
 	p->retry = now + p->setup.heartbeat_ns;
 	for (i = 0; i < KV_MAX_REPLICAS; i++) {
 		struct peer *peer = &p->peers[i];
+		uint64_t voted = peer->voted;
 
-		peer->incarnation = p->config.members[i].incarnation;
-		peer->known = peer->promised;
-		if (!peer->known)
-			peer->voted = 0;
-		peer->got = peer->got_before = peer->sent = peer->voted;
-		peer->rewound = peer->round = 0;
-		peer->settled = peer->knows = peer->wanted = 0;
-		peer->stalled = peer->served = false;
-		peer->answered = peer->promised ? now : 0;
+		forget(peer, p->config.members[i].incarnation);
+		if (!(p->yes >> i & 1))
+			continue;
+		/* It has promised: its commit slot is a vote up to there. */
+		peer->voted = peer->got = peer->sent = voted;
+		peer->answered = now;
+		peer->known = true;
 	}
 	p->stats.elections_won++;
-	p->stats.ballots++;
 	propose_again(p);
-	kv_heartbeats(p, &p->config);
+	kv_heartbeats(p);
 	p->ops->changed(p->arg);
 	kv_lead_flush(p, now);
 }
@@ -106,7 +88,6 @@ static void stream(struct paxos *p, unsigned to)
 	struct peer *peer = &p->peers[to];
 	unsigned burst = BURST;
 	struct kv_message *m;
-	struct kv_run run;
 	uint64_t end;
 
 	if (!peer->known || peer->stalled || peer->sent + 1 < p->log.first)
@@ -119,17 +100,12 @@ static void stream(struct paxos *p, unsigned to)
 		end = peer->wanted < p->fast.base ? p->fast.base - 1
 						  : peer->wanted;
 	for (; peer->sent < end && burst; burst--) {
-		kv_log_measure(&p->log, peer->sent + 1, end, kv_room(p), &run);
-		m = kv_begin(p, to, KV_ACCEPT, run.bytes);
+		m = kv_begin_entries(p, to, KV_ACCEPT, peer->sent + 1, end);
 		if (!m)
 			return;
-		m->slot = run.first;
 		m->argument = p->round;
-		m->count = (uint16_t)run.count;
-		kv_log_copy(&p->log, &run, m->body);
+		peer->sent += m->count;
 		kv_send(p, m);
-		peer->sent += run.count;
-		peer->served = true;
 	}
 }
 
@@ -141,10 +117,10 @@ void kv_lead_flush(struct paxos *p, uint64_t now)
 		p->round_due = false;
 		p->round++;
 		p->stats.read_rounds++;
-		kv_heartbeats(p, &p->config);
+		kv_heartbeats(p);
 	}
 	for (i = 0; i < p->setup.n_replicas; i++)
-		if (kv_is_peer(p, i))
+		if (i != p->setup.self)
 			stream(p, i);
 	kv_update_voted(p);
 	kv_count_votes(p, now);
@@ -165,39 +141,38 @@ static uint64_t voted_as_here(const struct paxos *p, const struct peer *peer)
 /* The highest number that a majority of the members has reached. */
 static uint64_t agreed(const struct paxos *p, bool rounds)
 {
-	uint64_t values[KV_MAX_REPLICAS], value;
-	unsigned i, j, n = 0, needed = majority(p);
+	uint64_t values[KV_MAX_REPLICAS] = { 0 }, most = 0;
+	unsigned i, j, n;
 
 	for (i = 0; i < KV_MAX_REPLICAS; i++) {
 		const struct peer *peer = &p->peers[i];
 		uint64_t member = p->config.members[i].incarnation;
 
-		if (member <= KV_VACANT)
-			continue;
-		if (i == p->setup.self)
-			value = rounds ? p->round : p->voted;
-		else if (peer->incarnation != member)
-			value = 0;
-		else
-			value = rounds ? peer->round : voted_as_here(p, peer);
-		for (j = n++; j > 0 && values[j - 1] < value; j--)
-			values[j] = values[j - 1];
-		values[j] = value;
+		if (i == p->setup.self && self_is_member(p))
+			values[i] = rounds ? p->round : p->voted;
+		else if (member > KV_VACANT && peer->incarnation == member)
+			values[i] = rounds ? peer->round
+					   : voted_as_here(p, peer);
 	}
-	return n ? values[needed ? needed - 1 : 0] : 0;
+	for (i = 0; i < KV_MAX_REPLICAS; i++) {
+		for (n = j = 0; j < KV_MAX_REPLICAS; j++)
+			n += values[j] >= values[i];
+		if (n >= majority(p) && values[i] > most)
+			most = values[i];
+	}
+	return most;
 }
 
-static void finish_reads(struct paxos *p)
+/* Reads up to a round are done, or have failed. */
+void kv_finish_reads(struct paxos *p, uint64_t round, uint8_t status)
 {
-	uint64_t round = bug(p, STALE_READ) ? UINT64_MAX : agreed(p, true);
-
 	while (p->n_reads && p->reads[p->first_read].round <= round) {
 		struct read read = p->reads[p->first_read];
 
 		p->first_read = (p->first_read + 1) % MAX_READS;
 		p->n_reads--;
-		p->stats.reads++;
-		read.done(p->arg, read.tag, KV_OK);
+		p->stats.reads += status == KV_OK;
+		read.done(p->arg, read.tag, status);
 	}
 }
 
@@ -213,41 +188,8 @@ void kv_count_votes(struct paxos *p, uint64_t now)
 		kv_commit_to(p, now, slot);
 	}
 	if (p->role == PAXOS_LEADER && p->n_reads && p->commit >= p->recovered)
-		finish_reads(p);
-}
-
-void kv_fail_reads(struct paxos *p, uint8_t status)
-{
-	while (p->n_reads) {
-		struct read read = p->reads[p->first_read];
-
-		p->first_read = (p->first_read + 1) % MAX_READS;
-		p->n_reads--;
-		read.done(p->arg, read.tag, status);
-	}
-	p->round_due = false;
-}
-
-/* A peer has answered: it is another one than before, or new. */
-static bool meet(struct paxos *p, const struct kv_message *m)
-{
-	struct peer *peer = &p->peers[m->from];
-
-	if (peer->incarnation != m->incarnation) {
-		if (!is_member(&p->config, m->from, m->incarnation) &&
-		    m->incarnation != peer->joiner)
-			return false;
-		peer->incarnation = m->incarnation;
-		peer->known = false;
-		peer->settled = peer->knows = peer->wanted = 0;
-	}
-	if (!peer->known) {
-		peer->known = true;
-		peer->stalled = false;
-		peer->voted = peer->round = peer->rewound = 0;
-		peer->got = peer->sent = m->number;
-	}
-	return true;
+		kv_finish_reads(p,
+		    bug(p, STALE_READ) ? UINT64_MAX : agreed(p, true), KV_OK);
 }
 
 void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m)
@@ -255,13 +197,20 @@ void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m)
 	struct peer *peer = &p->peers[m->from];
 
 	if (p->role != PAXOS_LEADER || m->session != p->setup.incarnation ||
-	    m->ballot != p->promised || !meet(p, m))
+	    m->ballot != p->promised ||
+	    (!is_member(&p->config, m->from, m->incarnation) &&
+		m->incarnation != peer->joiner))
 		return;
+	if (peer->incarnation != m->incarnation)
+		forget(peer, m->incarnation);
+	if (!peer->known)
+		peer->sent = m->number;
+	peer->known = true;
 	peer->answered = now;
 	if ((m->status && peer->rewound != m->number + 1) ||
 	    (peer->stalled && m->number <= peer->got)) {
 		peer->rewound = m->number + 1;
-		peer->got = peer->sent = m->number;
+		peer->sent = m->number;
 	}
 	peer->stalled = false;
 	/* Perhaps less than before: it has restarted from its disk. */
@@ -287,35 +236,34 @@ static uint8_t may_propose(const struct paxos *p, uint64_t now)
 	return KV_OK;
 }
 
-static bool propose(
-    struct paxos *p, const struct kv_command *command, size_t size)
+static uint8_t propose(struct paxos *p, uint64_t now,
+    const struct kv_command *command, size_t size)
 {
+	uint8_t status = may_propose(p, now);
+
+	if (status != KV_OK)
+		return status;
 	if (!kv_accept(p, p->upto + 1, command, size, 0))
-		return false;
+		return KV_BUSY;
 	p->upto++;
 	p->stats.proposed++;
-	return true;
+	return KV_OK;
 }
 
 size_t paxos_propose(struct paxos *p, uint64_t now, const char *commands,
     size_t size, uint8_t *refused)
 {
-	size_t used = 0;
+	const struct kv_command *command;
+	size_t used = 0, bytes;
 
-	*refused = KV_OK;
-	while (used < size) {
-		const struct kv_command *command = (const void *)(commands +
-		    used);
-		size_t bytes = kv_command_size(command);
-
-		*refused = may_propose(p, now);
-		if (*refused == KV_OK && command->op == KV_CONFIG)
-			*refused = KV_INVALID;
-		if (*refused == KV_OK && !propose(p, command, bytes))
-			*refused = KV_BUSY;
+	for (*refused = KV_OK; used < size; used += bytes) {
+		command = (const void *)(commands + used);
+		bytes = kv_command_size(command);
+		*refused = command->op == KV_CONFIG
+		    ? KV_INVALID
+		    : propose(p, now, command, bytes);
 		if (*refused != KV_OK)
 			break;
-		used += bytes;
 	}
 	return used;
 }
@@ -327,33 +275,13 @@ uint8_t paxos_read(struct paxos *p, uint64_t now,
 
 	if (p->role != PAXOS_LEADER)
 		return kv_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
-	/* On a fast path, clients know of slots not yet known here as chosen.
-	 */
+	/* On a fast path, clients know more slots to be chosen than this. */
 	if (p->n_reads == MAX_READS || is_fast(p))
 		return KV_BUSY;
 	read = &p->reads[(p->first_read + p->n_reads++) % MAX_READS];
 	*read =
 	    (struct read){ .round = p->round + 1, .tag = tag, .done = done };
 	p->round_due = true;
-	return KV_OK;
-}
-
-/* Propose a configuration. Nothing goes behind it until it is chosen. */
-static uint8_t propose_config(struct paxos *p, const struct kv_config *config)
-{
-	struct {
-		struct kv_command command;
-		struct kv_config config;
-	} body = { .command = { .op = KV_CONFIG,
-		       .value_size = sizeof(*config) },
-		.config = *config };
-
-	if (!propose(p, &body.command, sizeof(body)))
-		return KV_BUSY;
-	if (bug(p, CONFIG_EARLY))
-		p->config = *config;
-	else
-		p->barrier = p->upto;
 	return KV_OK;
 }
 
@@ -375,17 +303,37 @@ static bool is_heard(
 	return n > kv_config_members(config) / 2;
 }
 
+/* Propose a configuration. Nothing goes behind it until it is chosen. */
+static uint8_t propose_config(
+    struct paxos *p, uint64_t now, const struct kv_config *config)
+{
+	struct {
+		struct kv_command command;
+		struct kv_config config;
+	} body = { .command = { .op = KV_CONFIG,
+		       .value_size = sizeof(*config) },
+		.config = *config };
+	uint8_t status;
+
+	if (p->role == PAXOS_LEADER &&
+	    (p->commit < p->recovered || !is_heard(p, config, now)))
+		return KV_BUSY;
+	if (bug(p, CONFIG_EARLY))
+		body.config.members[(p->setup.self + 1) % p->setup.n_replicas] =
+		    (struct kv_member){ 0 };
+	status = propose(p, now, &body.command, sizeof(body));
+	if (status == KV_OK && bug(p, CONFIG_EARLY))
+		p->config = body.config;
+	else if (status == KV_OK)
+		p->barrier = p->upto;
+	return status;
+}
+
 uint8_t paxos_reconfigure(
     struct paxos *p, uint64_t now, const struct kv_config *config)
 {
-	struct kv_config next = *config;
-	uint8_t status = may_propose(p, now);
 	unsigned i, changes = 0;
 
-	if (status == KV_OK && p->commit < p->recovered)
-		status = KV_BUSY;
-	if (status != KV_OK)
-		return status;
 	for (i = 0; i < KV_MAX_REPLICAS; i++) {
 		uint64_t was = p->config.members[i].incarnation;
 		uint64_t will = config->members[i].incarnation;
@@ -397,15 +345,7 @@ uint8_t paxos_reconfigure(
 	}
 	if (changes != 1 || !kv_config_members(config))
 		return KV_INVALID;
-	for (i = 0; bug(p, CONFIG_EARLY) && i < p->setup.n_replicas; i++)
-		if (i != p->setup.self &&
-		    next.members[i].incarnation > KV_VACANT) {
-			next.members[i].incarnation = 0;
-			break;
-		}
-	if (!is_heard(p, config, now))
-		return KV_BUSY;
-	return propose_config(p, &next);
+	return propose_config(p, now, config);
 }
 
 /* A newcomer: take out the one whose place it has, or take it in. */
@@ -426,21 +366,15 @@ static bool settle(struct paxos *p, unsigned number, uint64_t now)
 	if (!peer->joiner || *place == 0 || peer->incarnation != peer->joiner ||
 	    !peer->known)
 		return false;
-	if (*place > KV_VACANT) {
-		if (now - peer->heard < p->setup.election_ns ||
-		    kv_config_members(&config) == 1)
-			return false;
-		*place = KV_VACANT;
-	} else {
-		if (peer->got + p->setup.window / 2 < p->upto)
-			return false;
-		*place = peer->joiner;
-	}
-	return is_heard(p, &config, now) && propose_config(p, &config) == KV_OK;
+	if (*place > KV_VACANT ? now - peer->heard < p->setup.election_ns ||
+		    kv_config_members(&config) == 1
+			       : peer->got + p->setup.window / 2 < p->upto)
+		return false;
+	*place = *place > KV_VACANT ? KV_VACANT : peer->joiner;
+	return propose_config(p, now, &config) == KV_OK;
 }
 
-/* End the sessions that nobody has used for session_ns, and up to twice that.
- */
+/* End sessions that were not used for session_ns, and up to twice that. */
 static void expire(struct paxos *p, uint64_t now)
 {
 	struct kv_command command = { .op = KV_EXPIRE,
@@ -449,7 +383,7 @@ static void expire(struct paxos *p, uint64_t now)
 	if (!p->setup.session_ns || now - p->mark_time < p->setup.session_ns)
 		return;
 	if (kv_store_sessions(p->store) && p->mark_slot &&
-	    !propose(p, &command, sizeof(command)))
+	    propose(p, now, &command, sizeof(command)) != KV_OK)
 		return;
 	p->mark_slot = p->commit;
 	p->mark_time = now;
@@ -466,18 +400,13 @@ void kv_lead_tick(struct paxos *p, uint64_t now)
 	for (i = 0; i < p->setup.n_replicas; i++) {
 		struct peer *peer = &p->peers[i];
 
-		if (!kv_is_peer(p, i))
-			continue;
 		if (peer->sent > peer->got && peer->got == peer->got_before)
 			peer->stalled = true;
 		peer->got_before = peer->got;
-		if (!peer->served || peer->stalled || is_fast(p))
-			kv_heartbeat(p, i);
-		peer->served = false;
 	}
+	kv_heartbeats(p);
 	kv_count_votes(p, now);
-	if (p->role != PAXOS_LEADER || may_propose(p, now) != KV_OK ||
-	    p->commit < p->recovered)
+	if (p->role != PAXOS_LEADER || p->commit < p->recovered)
 		return;
 	expire(p, now);
 	for (i = 0; i < p->setup.n_replicas; i++)
