@@ -113,9 +113,14 @@ int kv_client_open(
 	if (!client)
 		return client_fail(-ENOMEM, "no memory for a client");
 	client->leader = -1;
-	client->id = kv_random_id();
 	client->now = now_ns();
-	ret = set_options(client, options);
+	ret = kv_random_id(&client->id);
+	if (ret < 0)
+		client_fail(ret,
+		    "no random number for the client's id: getrandom(): %s",
+		    strerror(-ret));
+	else
+		ret = set_options(client, options);
 	if (!ret) {
 		client->cluster_id = kv_cluster_id(client->cluster);
 		ret = net_open(client);
@@ -186,6 +191,12 @@ int kv_client_fd(struct kv_client *client)
 	return links_fd(client->links);
 }
 
+/* A number that no lane's command has, nor the client's id. */
+static void ask(struct kv_client *client)
+{
+	client->question = client->id ^ ++client->questions;
+}
+
 int kv_client_status(struct kv_client *client, unsigned replica,
     uint64_t timeout_ns, char *text, size_t size)
 {
@@ -197,7 +208,7 @@ int kv_client_status(struct kv_client *client, unsigned replica,
 		return client_fail(-EINVAL, "there is no replica %u", replica);
 	client->text = text;
 	client->text_size = size;
-	client->question = kv_random_id();
+	ask(client);
 	while (client->question && now_ns() < until) {
 		if (now_ns() >= at && client->servers[replica].welcome) {
 			at = now_ns() + again_ns;
@@ -246,7 +257,7 @@ int kv_client_reconfigure(struct kv_client *client,
 	uint64_t until = now_ns() + timeout_ns;
 	bool sent = false;
 
-	client->question = kv_random_id();
+	ask(client);
 	for (;;) {
 		if (!sent)
 			sent = send_config(client, config);
@@ -256,7 +267,7 @@ int kv_client_reconfigure(struct kv_client *client,
 			return 0;
 		}
 		if (!client->question) {
-			client->question = kv_random_id();
+			ask(client);
 			sent = false;
 		}
 		if (client->now >= until)

@@ -72,7 +72,8 @@ struct kv_client {
 	uint8_t answer;
 	char *text;
 	size_t text_size;
-	uint64_t question; /* its number; 0: none is asked */
+	uint64_t question;  /* its number; 0: none is asked */
+	uint64_t questions; /* so far */
 	struct kv_client_stats stats;
 };
 

@@ -229,7 +229,7 @@ static void take_result(struct kv_client *client, struct lane *lane,
 
 void lanes_reply(struct kv_client *client, const struct kv_message *message)
 {
-	struct lane *lane = &client->lanes[message->lane];
+	struct lane *lane;
 
 	if (message->number == client->id) {
 		take_session(client, message);
@@ -242,8 +242,10 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 			net_lose_leader(client);
 		return;
 	}
-	if (message->lane >= client->options.lanes ||
-	    lane->state == LANE_IDLE || !lane->attempts ||
+	if (message->lane >= client->options.lanes)
+		return;
+	lane = &client->lanes[message->lane];
+	if (lane->state == LANE_IDLE || !lane->attempts ||
 	    message->number != lane->command->number ||
 	    message->session != lane->command->session)
 		return;

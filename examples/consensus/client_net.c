@@ -243,8 +243,8 @@ int net_open(struct kv_client *client)
 
 	ret = links_open(&setup, &client->links);
 	if (ret < 0)
-		return client_fail(
-		    ret, "joining the registry: %s", dfi_errmsg());
+		return client_fail(ret, "joining the registry: %s",
+		    *dfi_errmsg() ? dfi_errmsg() : strerror(-ret));
 	for (i = 0; !ret && i < client->options.n_replicas; i++)
 		ret = add_server(client, i);
 	return ret;

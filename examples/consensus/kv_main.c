@@ -273,10 +273,14 @@ int main(int argc, char **argv)
 			return EX_OK;
 	}
 	ret = replica_open(&arguments.replica, &running);
-	if (ret < 0)
-		return EX_UNAVAILABLE;
-	catch_signals();
-	ret = replica_run(running);
-	replica_close(running);
+	if (!ret) {
+		catch_signals();
+		ret = replica_run(running);
+		replica_close(running);
+	}
+	if (ret == -ENOMEM)
+		complain("no memory for a replica; its log takes %zu MiB of "
+			 "it: see --memory",
+		    arguments.replica.log_bytes >> 20);
 	return ret < 0 ? EX_UNAVAILABLE : EX_OK;
 }

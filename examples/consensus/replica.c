@@ -171,7 +171,8 @@ static int open_links(struct replica *replica)
 	snprintf(name, sizeof(name), "%s-%u", options->cluster, options->self);
 	ret = links_open(&setup, &replica->links);
 	if (ret < 0) {
-		complain("joining the registry: %s", dfi_errmsg());
+		complain("joining the registry: %s",
+		    *dfi_errmsg() ? dfi_errmsg() : strerror(-ret));
 		return ret;
 	}
 	for (i = 0; !ret && i < options->n_replicas; i++)

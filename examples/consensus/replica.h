@@ -120,6 +120,7 @@ struct replica_counts {
 struct replica {
 	struct replica_options options;
 	uint64_t cluster, incarnation, now;
+	uint64_t seed; /* of what this start does at random */
 	enum kv_stage stage;
 	struct kv_config first; /* configuration of slot 1; all 0: not known */
 	uint64_t waiting[KV_MAX_REPLICAS]; /* incarnations with --bootstrap */
@@ -150,10 +151,13 @@ struct replica {
 	atomic_bool stop;
 };
 
-/* Join the registry, read the disk. 0, or an error that was said. */
+/*
+ * Join the registry, read the disk. 0, or an error that was said, as all errors
+ * of a replica are but -ENOMEM.
+ */
 int replica_open(const struct replica_options *options, struct replica **out);
 
-/* Serve until replica_stop(). 0, or an error that was said. */
+/* Serve until replica_stop(). 0, or an error, as of replica_open(). */
 int replica_run(struct replica *replica);
 
 /* Have replica_run() return. Async-signal-safe. */
@@ -177,9 +181,9 @@ void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
 void bootstrap_receive(
     struct replica *replica, const struct kv_message *message);
 void bootstrap_hello(struct replica *replica, unsigned peer);
-int bootstrap_turn(struct replica *replica); /* 0, or an error that was said */
+int bootstrap_turn(struct replica *replica); /* 0, or as replica_open() */
 
-/* replica_core.c: make the core; the disk is read. 0, or an error, said. */
+/* replica_core.c: make the core; the disk is read. 0, or as replica_open(). */
 int core_open(struct replica *replica);
 int disk_open(struct replica *replica);
 void core_snapshots(struct replica *replica);

@@ -4,6 +4,7 @@
  * applied is answered. A reply that doesn't fit the client's ring is dropped:
  * the client asks again, and the store knows what it has done.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ int clients_open(struct replica *replica)
 
 	replica->reads = calloc(REPLICA_READS, sizeof(replica->reads[0]));
 	if (!replica->reads)
-		return -1;
+		return -ENOMEM;
 	for (i = 0; i < REPLICA_READS; i++) {
 		replica->reads[i].next = replica->free_reads;
 		replica->free_reads = &replica->reads[i];
@@ -39,7 +40,7 @@ int clients_open(struct replica *replica)
 		setup.arg = &place->in;
 		place->in.link = links_add(replica->links, &setup);
 		if (!place->in.link)
-			return -1;
+			return -ENOMEM;
 	}
 	return 0;
 }

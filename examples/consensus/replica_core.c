@@ -129,7 +129,13 @@ int disk_open(struct replica *replica)
 	bool found;
 	int ret;
 
-	replica->incarnation = kv_random_id();
+	ret = kv_random_id(&replica->incarnation);
+	if (!ret)
+		ret = kv_random_id(&replica->seed);
+	if (ret < 0) {
+		complain("no random numbers: getrandom(): %s", strerror(-ret));
+		return ret;
+	}
 	replica->stage = replica->options.bootstrap ? KV_STAGE_WAITING
 						    : KV_STAGE_JOINING;
 	if (!replica->options.log)
@@ -193,7 +199,7 @@ int core_open(struct replica *replica)
 		.incarnation = replica->incarnation,
 		.self = options->self,
 		.n_replicas = options->n_replicas,
-		.seed = kv_random_id(),
+		.seed = replica->seed,
 		.heartbeat_ns = options->heartbeat_ns,
 		.election_ns = options->election_ns,
 		.session_ns = options->session_ns,

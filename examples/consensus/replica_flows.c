@@ -171,15 +171,16 @@ static unsigned number_clients(struct replica *replica)
 
 static void open_flows(struct replica *replica)
 {
-	uint64_t ends = who_keeps_up(replica);
+	uint64_t ends = who_keeps_up(replica), id;
 	unsigned n = (unsigned)__builtin_popcountll(ends) - 1, clients;
 
 	if (!n || !order_is_majority(replica, ends))
 		return;
 	clients = number_clients(replica);
-	if (!clients)
+	/* Without a number, the pair flows go on until the next try. */
+	if (!clients || kv_random_id(&id) < 0)
 		return;
-	begin(replica, kv_random_id(), replica->options.self, ends);
+	begin(replica, id, replica->options.self, ends);
 	if (!add_link(replica, FLOW_REQUESTS, LINK_SHARED_IN, 0, clients, 1) ||
 	    !add_link(replica, FLOW_VOTES, LINK_SHARED_IN, 0, n, 1) ||
 	    !add_link(replica, FLOW_ACCEPTS, LINK_SHARED_OUT, 0, 1, n) ||

@@ -142,7 +142,7 @@ int order_open(struct replica *replica)
 		.reply = on_reply,
 		.publish = on_publish,
 	};
-	replica->order.random = kv_random_id();
+	replica->order.random = replica->seed;
 	replica->fast = nopaxos_new(
 	    &setup, &replica->fast_ops, replica, replica->paxos);
 	return replica->fast ? 0 : -ENOMEM;
@@ -331,7 +331,7 @@ void order_turn(struct replica *replica)
 {
 	struct order *order = &replica->order;
 	struct nopaxos_stats stats;
-	uint64_t ends;
+	uint64_t ends, flow;
 
 	if (paxos_role(replica->paxos) != PAXOS_LEADER)
 		return;
@@ -345,9 +345,11 @@ void order_turn(struct replica *replica)
 		return;
 	order->try_at = replica->now + RETRY_NS;
 	ends = order_who_is_there(replica);
-	if (!order_is_majority(replica, ends) || !(ends & (ends - 1)))
+	/* Without a number, Multi-Paxos goes on until the next try. */
+	if (!order_is_majority(replica, ends) || !(ends & (ends - 1)) ||
+	    kv_random_id(&flow) < 0)
 		return;
-	enter_flow(replica, kv_random_id(), ends, true);
+	enter_flow(replica, flow, ends, true);
 	nopaxos_query(replica->fast, &stats);
 	order->n_ended = stats.ended;
 	tell(replica);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire.h"
 
+#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -52,14 +52,11 @@ void kv_ordered_flow(char *name, const char *cluster, uint64_t id)
 	kv_shared_flow(name, cluster, 'o', id);
 }
 
-uint64_t kv_random_id(void)
+int kv_random_id(uint64_t *id)
 {
-	uint64_t id;
-
-	/* Up to 256 bytes come whole, once the kernel has begun. */
-	do {
-		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
-			abort();
-	} while (id <= KV_VACANT);
-	return id;
+	/* Up to 256 bytes come whole, or not at all. */
+	for (*id = 0; *id <= KV_VACANT;)
+		if (getrandom(id, sizeof(*id), 0) < 0 && errno != EINTR)
+			return -errno;
+	return 0;
 }

@@ -87,8 +87,8 @@ void kv_reply_flow(
 void kv_ordered_flow(char *name, const char *cluster, uint64_t id);
 void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id);
 
-/* 64 random bits of the kernel, above KV_VACANT. */
-uint64_t kv_random_id(void);
+/* 64 random bits of the kernel, above KV_VACANT. 0, or getrandom()'s error. */
+int kv_random_id(uint64_t *id);
 
 /* The size that a message takes among others in a segment. */
 static inline size_t kv_message_room(const struct kv_message *message)
