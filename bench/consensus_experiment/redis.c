@@ -74,15 +74,19 @@ static int connect_lane(
 static int connect_all(struct client *client, const char *where)
 {
 	const char *colon = strrchr(where, ':');
-	char host[256];
+	char host[256], *end = NULL;
+	long port = colon ? strtol(colon + 1, &end, 10) : 0;
 	uint32_t i;
 
-	if (!colon || (size_t)(colon - where) >= sizeof(host))
-		return complain("'%s' is not HOST:PORT", where);
+	if (port < 1 || port > UINT16_MAX || *end ||
+	    (size_t)(colon - where) >= sizeof(host))
+		return complain("--at: '%s' is not HOST:PORT, with a port from "
+				"1 to %d",
+		    where, UINT16_MAX);
 	memcpy(host, where, (size_t)(colon - where));
 	host[colon - where] = '\0';
 	for (i = 0; i < client->n_lanes; i++)
-		if (connect_lane(client, i, host, atoi(colon + 1)))
+		if (connect_lane(client, i, host, (int)port))
 			return -1;
 	return 0;
 }
@@ -197,9 +201,12 @@ static int client_poll(void *arg, uint64_t wait_ns)
 {
 	struct client *client = arg;
 	struct epoll_event events[MAX_EVENTS];
-	/* Whole milliseconds: less than one is a look. */
-	int n = epoll_wait(
-	    client->epoll, events, MAX_EVENTS, (int)(wait_ns / 1000000));
+	/* Not epoll_wait(): whole milliseconds would have it spin below one. */
+	const struct timespec limit = {
+		.tv_sec = (time_t)(wait_ns / 1000000000),
+		.tv_nsec = (long)(wait_ns % 1000000000),
+	};
+	int n = epoll_pwait2(client->epoll, events, MAX_EVENTS, &limit, NULL);
 	int i;
 
 	if (n < 0 && errno != EINTR)
