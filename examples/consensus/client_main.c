@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 #include "../../common/complain.h"
 #include "../../common/nearest.h"
@@ -14,6 +15,7 @@
 
 #define SECOND UINT64_C(1000000000)
 #define MAX_WORDS 4
+#define AGAIN_NS UINT64_C(10000000) /* until a busy leader is asked again */
 
 /* Exit statuses beside those of sysexits.h. */
 enum {
@@ -231,23 +233,50 @@ static int read_config(struct kv_client *client, struct kv_config *config)
 	return n ? 0 : -EAGAIN;
 }
 
+static uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Ask for the change until it is taken on. A leader that is busy has not taken
+ * it: it is new, or makes another change, as for a replica that just joined.
+ */
+static int reconfigure(struct kv_client *client, unsigned number,
+    uint64_t incarnation, uint64_t until, uint8_t *status)
+{
+	struct kv_config config;
+	uint64_t now;
+	int ret;
+
+	*status = KV_BUSY;
+	while (*status == KV_BUSY && (now = clock_ns()) < until) {
+		kv_client_wait(client, AGAIN_NS);
+		if (read_config(client, &config) < 0)
+			continue;
+		config.members[number].incarnation = incarnation;
+		ret = kv_client_reconfigure(
+		    client, &config, until - now, status);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
 static int change_member(struct kv_client *client,
     const struct arguments *arguments, uint64_t incarnation)
 {
-	struct kv_config config;
+	uint64_t until = clock_ns() + arguments->client.timeout_ns;
 	unsigned number;
-	uint8_t status = KV_BUSY;
+	uint8_t status;
 	int ret = replica_number(arguments, &number);
 
 	if (ret)
 		return ret;
-	if (read_config(client, &config) < 0) {
-		complain("the leader does not tell its members; try again");
-		return EX_TEMPFAIL;
-	}
-	config.members[number].incarnation = incarnation;
-	ret = kv_client_reconfigure(
-	    client, &config, arguments->client.timeout_ns, &status);
+	ret = reconfigure(client, number, incarnation, until, &status);
 	if (ret < 0) {
 		complain("%s", kv_client_error());
 		return EX_UNAVAILABLE;
@@ -255,7 +284,8 @@ static int change_member(struct kv_client *client,
 	if (status == KV_OK)
 		return EX_OK;
 	complain(status == KV_BUSY
-		? "another change is under way, or the leader is new; try again"
+		? "no leader took on the change in --timeout: nothing was "
+		  "done; try again"
 		: "the leader refuses this change of the members");
 	return status == KV_BUSY ? EX_TEMPFAIL : EX_DATAERR;
 }
