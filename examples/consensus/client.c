@@ -159,6 +159,7 @@ int kv_client_poll(struct kv_client *client)
 	client->ended = 0;
 	while (links_poll(client->links, 64) == 64)
 		;
+	lanes_settle(client);
 	net_turn(client);
 	lanes_turn(client);
 	links_flush(client->links);

@@ -25,8 +25,8 @@ struct lane {
 	uint64_t deadline, retry_at, backoff;
 	uint32_t attempts;
 	uint32_t refusals; /* of the attempts: not taken for certain */
-	/* NOPaxos: votes, and the leader's result until there are enough. */
-	struct kv_quorum quorum;
+	/* NOPaxos: the leader's result, until votes confirm it. */
+	bool held;
 	struct kv_message *result;
 	size_t result_room;
 };
@@ -61,9 +61,9 @@ struct kv_client {
 	kv_ballot ballot;      /* the highest that a leader has claimed */
 	uint64_t probe_at;     /* when all are asked who leads */
 	uint64_t session;      /* 0: none */
-	struct kv_quorum session_quorum;
-	uint64_t session_offer; /* until the votes are enough */
 	uint64_t register_at;
+	struct kv_votes votes; /* of NOPaxos */
+	bool voted;            /* some have come */
 	struct lane *lanes;
 	uint64_t now, due; /* due: when a lane has something to do */
 	int ended;         /* commands, in this call */
@@ -99,7 +99,8 @@ void flows_lost(struct kv_client *client, const struct link *link);
 
 /* client_lane.c */
 void lanes_reply(struct kv_client *client, const struct kv_message *message);
-void lanes_turn(struct kv_client *client); /* send what is due */
+void lanes_settle(struct kv_client *client); /* results that votes confirm */
+void lanes_turn(struct kv_client *client);   /* send what is due */
 /* Another leader: what was sent to the last one is sent again. */
 void lanes_again(struct kv_client *client);
 

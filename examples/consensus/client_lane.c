@@ -92,7 +92,7 @@ int kv_client_submit(struct kv_client *client, unsigned number,
 	lane->number++;
 	lane->tag = tag;
 	lane->attempts = lane->refusals = 0;
-	memset(&lane->quorum, 0, sizeof(lane->quorum));
+	lane->held = false;
 	lane->backoff = client->options.retry_ns;
 	lane->deadline = now_ns() + client->options.timeout_ns;
 	lane->retry_at = 0;
@@ -145,8 +145,6 @@ static void lose_session(
 {
 	if (client->session == session) {
 		client->session = 0;
-		memset(
-		    &client->session_quorum, 0, sizeof(client->session_quorum));
 		client->register_at = client->now;
 	}
 	/* Of one that was sent once, this is the only answer that there is. */
@@ -155,48 +153,43 @@ static void lose_session(
 		return;
 	}
 	lane->refusals++;
+	lane->held = false;
 	put_off(client, lane, 0);
 }
 
 static void take_session(
     struct kv_client *client, const struct kv_message *message)
 {
-	enum kv_quorum_news news;
-
 	if (client->session)
 		return;
 	if (message->status == KV_NOT_LEADER)
 		net_lose_leader(client);
-	if (message->status != KV_OK && message->status != KV_VOTED)
+	if (message->status != KV_OK)
 		return;
-	if (message->status == KV_OK)
-		client->session_offer = message->session;
-	news = kv_quorum_add(&client->session_quorum, message);
-	if (news != KV_QUORUM_BOTH && news != KV_QUORUM_DONE)
-		return;
-	client->session = client->session_offer;
+	client->session = message->session;
 	client->stats.sessions++;
 	client->due = 0;
 	/* All are to know whom to answer. */
 	net_probe(client);
 }
 
-/* Keep the leader's result until the votes for it are enough. */
-static void keep(struct lane *lane, const struct kv_message *message)
+/* Keep the leader's result until votes confirm it. */
+static void hold(struct lane *lane, const struct kv_message *message)
 {
 	struct kv_message *room;
 
+	if (lane->held && !kv_votes_prefer(message, lane->result))
+		return;
 	if (message->size > lane->result_room) {
 		room = realloc(lane->result, message->size);
-		if (!room) {
-			/* As if it had been lost: it is asked for again. */
-			memset(&lane->quorum, 0, sizeof(lane->quorum));
+		/* Without memory, as if it had been lost. */
+		if (!room)
 			return;
-		}
 		lane->result = room;
 		lane->result_room = message->size;
 	}
 	memcpy(lane->result, message, message->size);
+	lane->held = true;
 }
 
 static void conclude(struct kv_client *client, struct lane *lane,
@@ -211,19 +204,27 @@ static void conclude(struct kv_client *client, struct lane *lane,
 static void take_result(struct kv_client *client, struct lane *lane,
     const struct kv_message *message)
 {
-	switch (kv_quorum_add(&lane->quorum, message)) {
-	case KV_QUORUM_RESULT:
-		keep(lane, message);
-		break;
-	case KV_QUORUM_DONE:
-		conclude(client, lane, lane->result);
-		break;
-	case KV_QUORUM_BOTH:
+	if (kv_votes_confirm(&client->votes, message))
 		conclude(client, lane, message);
-		break;
-	case KV_QUORUM_WAIT:
-	default:
-		break;
+	else
+		hold(lane, message);
+}
+
+void lanes_settle(struct kv_client *client)
+{
+	struct lane *lane;
+	unsigned i;
+
+	if (!client->voted)
+		return;
+	client->voted = false;
+	for (i = 0; i < client->options.lanes; i++) {
+		lane = &client->lanes[i];
+		if (lane->state == LANE_IDLE || !lane->held ||
+		    !kv_votes_confirm(&client->votes, lane->result))
+			continue;
+		lane->held = false;
+		conclude(client, lane, lane->result);
 	}
 }
 

@@ -146,6 +146,9 @@ static void on_receive(
 			take_status(client, message);
 		} else if (message->type == KV_REPLY) {
 			lanes_reply(client, message);
+		} else if (message->type == KV_VOTE) {
+			kv_votes_take(&client->votes, message);
+			client->voted = true;
 		}
 		bytes += kv_message_room(message);
 		size -= kv_message_room(message);

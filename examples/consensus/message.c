@@ -162,7 +162,7 @@ bool kv_message_valid(const struct kv_message *message, size_t size)
 	if (size < sizeof(*message) || message->size < sizeof(*message) ||
 	    message->size > size || message->size > KV_MAX_MESSAGE)
 		return false;
-	if (message->type < KV_PREVOTE || message->type > KV_STATUS)
+	if (message->type < KV_PREVOTE || message->type > KV_VOTE)
 		return false;
 	/* A replica may pass on what a client has sent. */
 	if (message->from >= KV_MAX_REPLICAS &&
@@ -176,7 +176,7 @@ bool kv_message_valid(const struct kv_message *message, size_t size)
 	case KV_REQUEST:
 		return request_valid(message, body);
 	case KV_REPLY:
-		return message->status <= KV_VOTED;
+		return message->status <= KV_INVALID;
 	case KV_SNAPSHOT: /* body bytes at argument, of number in all */
 		return message->number < SIZE_MAX &&
 		    message->argument <= message->number &&

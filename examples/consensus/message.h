@@ -133,7 +133,6 @@ enum kv_status {
 			  been done or not */
 	KV_NO_QUORUM,  /* a majority has forgotten: the store serves nobody */
 	KV_INVALID,    /* the command breaks a rule; never retried */
-	KV_VOTED,      /* a follower has accepted it: see nopaxos_quorum.h */
 };
 
 /* An accepted command: of one slot, as it stands in messages and logs. */
@@ -180,6 +179,8 @@ enum kv_message_type {
 	KV_REQUEST, /* the body is a command */
 	KV_REPLY,   /* status; the body is a value */
 	KV_STATUS,  /* asks for counters; the reply's body is a text */
+	KV_VOTE,    /* a follower has accepted all slots of a fast path up to
+		       slot; session: the incarnation of the ballot's leader */
 };
 
 struct kv_message {

@@ -8,7 +8,7 @@
  * is proposed, one slot each; a segment has one command or a batch. Each
  * replica accepts them in order. The leader executes them at once and replies
  * with results; followers reply that they have accepted. A client takes a
- * result when a majority, with the leader, says the same ballot and slot:
+ * result when a majority, with the leader, has accepted its slot:
  * nopaxos_quorum.h. So a request takes one round trip, and no replica waits for
  * another.
  *
@@ -32,14 +32,21 @@ struct nopaxos;
 
 struct nopaxos_ops {
 	/*
-	 * A command was accepted in a slot, perhaps with others: tell its
-	 * client, if it is connected here. result NULL: a follower's vote,
-	 * KV_VOTED. The reply's count is members, so that the client knows what
-	 * a majority is.
+	 * As the leader: a command was accepted in a slot, perhaps with others,
+	 * and has this result. Tell its client, if it is connected here. The
+	 * reply's count is members, so that the client knows what a majority
+	 * is.
 	 */
 	void (*reply)(void *arg, uint64_t slot, kv_ballot ballot,
 	    unsigned members, const struct kv_command *command,
 	    const struct kv_result *result);
+	/*
+	 * As a follower: the commands of a slot were accepted, as were all
+	 * slots before. Tell their clients by a KV_VOTE; of several to one, the
+	 * last is enough. leader is the incarnation of the ballot's.
+	 */
+	void (*vote)(void *arg, uint64_t slot, kv_ballot ballot,
+	    uint64_t leader, const struct kv_command *command);
 	/*
 	 * Push a command into the ordered flow through the own gateway, if it
 	 * takes it now.

@@ -1,65 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a client may believe a reply: at once, if its slot is chosen; on a fast
- * path when the leader's result and a majority's votes, the leader's included,
- * name the same ballot and slot. For each command that is outstanding a client
- * keeps a struct kv_quorum, zeroed when the command is first sent, and room for
- * one result.
+ * When a client may believe a result: at once, if its slot is chosen; on a fast
+ * path when a majority has accepted the slot, with the leader that says the
+ * result. Followers accept in the order of slots, so one vote goes for all
+ * slots of its ballot up to its own, and for all requests in them. A client
+ * keeps the last vote of each replica, and a result until it is confirmed.
  *
- * A request that was sent twice may be in two slots, and its replies are of
- * both. Only those of one slot count together; of the highest, since the others
- * may never become complete.
+ * A request that was sent twice may be in two slots, and has a result of each.
+ * Of one leader the first is confirmed first; of two leaders, the newer one's
+ * may be the only one that ever is.
  */
 #ifndef KV_NOPAXOS_QUORUM_H
 #define KV_NOPAXOS_QUORUM_H
 
 #include "message.h"
 
-struct kv_quorum {
-	kv_ballot ballot;
-	uint64_t slot;
-	uint32_t votes;  /* replica numbers, a bit each */
-	uint8_t members; /* as the leader says; 0: its result is missing */
-	bool any_slot;   /* for tests: votes of all slots count together */
+/* All zero at the beginning. */
+struct kv_votes {
+	struct {
+		kv_ballot ballot;
+		uint64_t leader; /* its incarnation */
+		uint64_t slot;
+	} of[KV_MAX_REPLICAS];
+	bool any_slot; /* for tests: a vote goes for all slots */
 };
 
-enum kv_quorum_news {
-	KV_QUORUM_WAIT,   /* nothing to do with the message */
-	KV_QUORUM_RESULT, /* keep its status and value; the quorum is missing */
-	KV_QUORUM_DONE,   /* what was kept is the result */
-	KV_QUORUM_BOTH,   /* it is the result */
-};
-
-/* Take a KV_REPLY to the command that has been sent; not a refusal. */
-static inline enum kv_quorum_news kv_quorum_add(
-    struct kv_quorum *quorum, const struct kv_message *reply)
+/* Take a KV_VOTE. */
+static inline void kv_votes_take(
+    struct kv_votes *votes, const struct kv_message *vote)
 {
-	bool vote = reply->status == KV_VOTED, had = quorum->members != 0;
-	uint32_t rest;
-	unsigned n = 0;
+	unsigned from = vote->from;
+	bool same;
 
-	if (!vote && reply->count == 0)
-		return KV_QUORUM_BOTH;
-	if (reply->from >= KV_MAX_REPLICAS || reply->ballot < quorum->ballot ||
-	    (reply->ballot == quorum->ballot && reply->slot < quorum->slot))
-		return KV_QUORUM_WAIT;
-	if (reply->ballot != quorum->ballot || reply->slot != quorum->slot) {
-		quorum->ballot = reply->ballot;
-		quorum->slot = reply->slot;
-		if (!quorum->any_slot) {
-			quorum->votes = 0;
-			quorum->members = 0;
-			had = false;
-		}
-	}
-	quorum->votes |= UINT32_C(1) << reply->from;
-	if (!vote)
-		quorum->members = (uint8_t)reply->count;
-	for (rest = quorum->votes; rest; rest &= rest - 1)
-		n++;
-	if (quorum->members == 0 || n <= quorum->members / 2)
-		return vote ? KV_QUORUM_WAIT : KV_QUORUM_RESULT;
-	return vote && had ? KV_QUORUM_DONE : KV_QUORUM_BOTH;
+	if (from >= KV_MAX_REPLICAS || vote->ballot < votes->of[from].ballot)
+		return;
+	same = vote->ballot == votes->of[from].ballot &&
+	    vote->session == votes->of[from].leader;
+	if (same && vote->slot <= votes->of[from].slot)
+		return;
+	votes->of[from].ballot = vote->ballot;
+	votes->of[from].leader = vote->session;
+	votes->of[from].slot = vote->slot;
+}
+
+/* Whether a KV_REPLY that is no refusal is final. */
+static inline bool kv_votes_confirm(
+    const struct kv_votes *votes, const struct kv_message *result)
+{
+	unsigned i, n = 1;
+
+	if (result->count == 0)
+		return true;
+	for (i = 0; i < KV_MAX_REPLICAS; i++)
+		n += i != result->from &&
+		    votes->of[i].ballot == result->ballot &&
+		    votes->of[i].leader == result->incarnation &&
+		    (votes->of[i].slot >= result->slot || votes->any_slot);
+	return n > result->count / 2U;
+}
+
+/* Whether a result is to be kept in place of one that is not yet confirmed. */
+static inline bool kv_votes_prefer(
+    const struct kv_message *result, const struct kv_message *kept)
+{
+	return result->ballot > kept->ballot ||
+	    (result->ballot == kept->ballot &&
+		result->incarnation != kept->incarnation);
 }
 
 #endif

@@ -526,19 +526,6 @@ static void lead_reply(struct nopaxos *np)
 	}
 }
 
-/* A follower tells the clients of a slot that it has accepted it. */
-static void vote(struct nopaxos *np, const struct kv_command *slot)
-{
-	const struct kv_command *command = kv_slot_first(slot);
-	struct paxos *p = np->p;
-
-	if (!kv_command_keyed(command))
-		return;
-	for (; command; command = kv_slot_next(slot, command))
-		np->ops->reply(np->arg, np->replied, p->accepted,
-		    kv_config_members(&p->config), command, NULL);
-}
-
 /* Tell clients of what is accepted, in order, and safe. */
 void np_reply(struct nopaxos *np)
 {
@@ -559,8 +546,10 @@ void np_reply(struct nopaxos *np)
 		if (++np->replied < p->log.first)
 			continue;
 		entry = kv_log_at(&p->log, np->replied);
-		if (!entry->decided && entry->ballot == p->accepted)
-			vote(np, &entry->command);
+		if (!entry->decided && entry->ballot == p->accepted &&
+		    kv_command_keyed(kv_slot_first(&entry->command)))
+			np->ops->vote(np->arg, np->replied, p->accepted,
+			    p->proposer, &entry->command);
 	}
 	if (p->upto >= np->acked + SYNC_SLOTS || np->unacked >= SYNC_BYTES) {
 		np->acked = p->upto;

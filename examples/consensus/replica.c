@@ -236,6 +236,7 @@ static void run_nopaxos(struct replica *replica)
 		nopaxos_tick(fast, replica->now);
 	order_turn(replica);
 	nopaxos_flush(fast, replica->now);
+	clients_flush(replica);
 }
 
 /* What the core does of itself, or because of the disk. */

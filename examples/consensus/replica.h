@@ -53,6 +53,9 @@ struct place {
 	uint64_t client; /* its id; 0: none has said hello */
 	uint64_t asked;  /* when its last request came */
 	char replies[LINK_MAX_NAME];
+	/* On the fast path: what it is to be told of this replica's votes. */
+	kv_ballot voted_ballot;
+	uint64_t voted_leader, voted_slot;
 };
 
 /* A get that waits for a round of paxos_read(). */
@@ -142,6 +145,7 @@ struct replica {
 	bool restored;       /* from a folder that had an identity */
 	struct place places[KV_CLIENT_PLACES];
 	uint64_t sessions[KV_CLIENT_PLACES]; /* which each one uses */
+	uint32_t votes_due;                  /* to places, a bit each */
 	struct read *reads, *free_reads;
 	struct replica_counts counts;
 	bool told_gateway;
@@ -173,9 +177,12 @@ void clients_line_changed(struct replica *replica, struct line *line, bool up);
 void clients_applied(struct replica *replica, uint64_t slot,
     const struct kv_command *command, const struct kv_result *result);
 void clients_tell_all(struct replica *replica);
-void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
+void clients_executed(struct replica *replica, uint64_t slot, kv_ballot ballot,
     unsigned members, const struct kv_command *command,
     const struct kv_result *result);
+void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
+    uint64_t leader, const struct kv_command *command);
+void clients_flush(struct replica *replica);
 
 /* replica_bootstrap.c */
 void bootstrap_receive(

@@ -374,13 +374,13 @@ void clients_applied(struct replica *replica, uint64_t slot,
 	answer(replica, place, &head, result);
 }
 
-/* On the fast path: what the leader gives, or a follower's vote. */
-void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
+/* On the fast path: the leader's result. */
+void clients_executed(struct replica *replica, uint64_t slot, kv_ballot ballot,
     unsigned members, const struct kv_command *command,
     const struct kv_result *result)
 {
 	struct place *place = place_of(replica, command);
-	size_t size = result && result->value ? result->value_size : 0;
+	size_t size = result->value ? result->value_size : 0;
 	struct kv_message *message;
 
 	if (!place)
@@ -388,16 +388,65 @@ void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
 	message = begin_reply(replica, place, KV_REPLY, size);
 	if (!message)
 		return;
-	message->status = result ? result->status : KV_VOTED;
+	message->status = result->status;
 	message->slot = slot;
 	message->ballot = ballot;
 	message->count = (uint16_t)members;
 	message->number = command->number;
-	message->session = command->op == KV_REGISTER && result
-	    ? result->session
-	    : command->session;
+	message->session = command->session;
 	message->lane = command->lane;
 	if (size)
 		memcpy(message->body, result->value, size);
 	send_reply(replica, message);
 }
+
+/* A follower's vote: one message goes for all that a turn has accepted. */
+void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
+    uint64_t leader, const struct kv_command *slot_command)
+{
+	const struct kv_command *command = kv_slot_first(slot_command);
+	uint64_t session = 0;
+	struct place *place;
+
+	for (; command; command = kv_slot_next(slot_command, command)) {
+		if (command->session == session)
+			continue;
+		session = command->session;
+		place = place_of(replica, command);
+		if (!place)
+			continue;
+		place->voted_ballot = ballot;
+		place->voted_leader = leader;
+		place->voted_slot = slot;
+		replica->votes_due |= UINT32_C(1) << place->in.number;
+	}
+}
+
+static bool send_vote(struct replica *replica, struct place *place)
+{
+	struct kv_message *message = begin_reply(replica, place, KV_VOTE, 0);
+
+	if (!message)
+		return false;
+	message->ballot = place->voted_ballot;
+	message->session = place->voted_leader;
+	message->slot = place->voted_slot;
+	send_reply(replica, message);
+	return true;
+}
+
+/* One that a client's ring does not take now is sent with the next turn. */
+void clients_flush(struct replica *replica)
+{
+	uint32_t due;
+	unsigned i;
+
+	for (due = replica->votes_due; due; due &= due - 1) {
+		i = (unsigned)__builtin_ctz(due);
+		if (!replica->places[i].client ||
+		    send_vote(replica, &replica->places[i]))
+			replica->votes_due &= ~(UINT32_C(1) << i);
+	}
+}
+
+_Static_assert(KV_CLIENT_PLACES <= 32, "a bit each in votes_due");

@@ -33,7 +33,13 @@ static void on_reply(void *arg, uint64_t slot, kv_ballot ballot,
     unsigned members, const struct kv_command *command,
     const struct kv_result *result)
 {
-	clients_voted(arg, slot, ballot, members, command, result);
+	clients_executed(arg, slot, ballot, members, command, result);
+}
+
+static void on_vote(void *arg, uint64_t slot, kv_ballot ballot, uint64_t leader,
+    const struct kv_command *command)
+{
+	clients_voted(arg, slot, ballot, leader, command);
 }
 
 static size_t message_size(const struct kv_command *command)
@@ -140,6 +146,7 @@ int order_open(struct replica *replica)
 		return 0;
 	replica->fast_ops = (struct nopaxos_ops){
 		.reply = on_reply,
+		.vote = on_vote,
 		.publish = on_publish,
 	};
 	replica->order.random = replica->seed;

@@ -190,9 +190,8 @@ struct sim_lane {
 	uint32_t generation; /* of its timer */
 	unsigned tries, most_tries, to;
 	uint64_t number, begun;
-	unsigned left; /* how many more requests, at the end */
-	struct kv_quorum quorum;
-	struct sim_packet *held; /* a result without a quorum */
+	unsigned left;           /* how many more requests, at the end */
+	struct sim_packet *held; /* a result that is not confirmed */
 	struct lin_op op;
 	union {
 		struct kv_command command;
@@ -210,6 +209,7 @@ struct sim_client {
 	uint64_t seen[SIM_KEYS];
 	struct sim_lane lanes[SIM_LANES];
 	struct sim_lane registering;
+	struct kv_votes votes;
 };
 
 /* What a slot was in the first replica that applied it. */
@@ -374,5 +374,6 @@ void sim_publish(struct sim_replica *replica, const struct kv_command *command);
 void sim_plan(struct sim *sim);
 void sim_fault(struct sim *sim);
 void sim_heal(struct sim *sim);
+void sim_mute(struct sim *sim, unsigned number);
 
 #endif

@@ -30,13 +30,11 @@ static void wake(struct sim *sim, unsigned c, unsigned lane, uint64_t at)
 }
 
 /* Nothing is known of a lane's command. */
-static void drop_quorum(struct sim *sim, struct sim_lane *l)
+static void drop_held(struct sim *sim, struct sim_lane *l)
 {
 	if (l->held)
 		sim_drop(sim, l->held);
 	l->held = NULL;
-	memset(&l->quorum, 0, sizeof(l->quorum));
-	l->quorum.any_slot = (sim->bugs & SIM_BUG_ANY_SLOT) != 0;
 }
 
 void sim_clients_drop(struct sim *sim)
@@ -45,7 +43,7 @@ void sim_clients_drop(struct sim *sim)
 
 	for (c = 0; c < SIM_CLIENTS; c++)
 		for (i = 0; i <= SIM_LANES; i++)
-			drop_quorum(sim, lane_at(&sim->clients[c], i));
+			drop_held(sim, lane_at(&sim->clients[c], i));
 }
 
 static void submit(struct sim *sim, unsigned c, unsigned lane)
@@ -94,7 +92,7 @@ static void start_register(struct sim *sim, unsigned c)
 	l->pending = true;
 	l->tries = 0;
 	l->begun = sim->now;
-	drop_quorum(sim, l);
+	drop_held(sim, l);
 	submit(sim, c, REGISTERING);
 }
 
@@ -192,7 +190,7 @@ static void start_request(struct sim *sim, unsigned c, unsigned lane)
 	    sim_below(sim, 100) < sim->plan.read_share;
 	l->pending = true;
 	l->tries = 0;
-	drop_quorum(sim, l);
+	drop_held(sim, l);
 	l->most_tries = 2 + (unsigned)sim_below(sim, 12);
 	l->begun = sim->now;
 	sim->counts.requests++;
@@ -297,29 +295,22 @@ static void refused(
 	l->most_tries += l->most_tries < 40;
 }
 
-/*
- * A reply that is no refusal: what it makes known, which is it, or one that
- * came before, or nothing yet.
- */
-static struct sim_packet *outcome(
-    struct sim *sim, struct sim_lane *l, struct sim_packet *packet)
+/* A reply that is no refusal: itself if it is final; else it may be kept. */
+static struct sim_packet *outcome(struct sim *sim, struct sim_client *client,
+    struct sim_lane *l, struct sim_packet *packet)
 {
-	switch (kv_quorum_add(&l->quorum, sim_message(packet))) {
-	case KV_QUORUM_WAIT:
-		return NULL;
-	case KV_QUORUM_RESULT:
-		if (l->held)
-			sim_drop(sim, l->held);
-		l->held = packet;
-		packet->refs++;
-		return NULL;
-	case KV_QUORUM_DONE:
-		sim->counts.quorums++;
-		return l->held;
-	default:
+	if (kv_votes_confirm(&client->votes, sim_message(packet))) {
 		sim->counts.quorums += sim_message(packet)->count != 0;
 		return packet;
 	}
+	if (l->held &&
+	    !kv_votes_prefer(sim_message(packet), sim_message(l->held)))
+		return NULL;
+	if (l->held)
+		sim_drop(sim, l->held);
+	l->held = packet;
+	packet->refs++;
+	return NULL;
 }
 
 static bool is_refusal(const struct kv_message *m)
@@ -345,7 +336,7 @@ static void answer(struct sim *sim, unsigned c, struct sim_packet *packet)
 			return;
 	}
 	if (!is_refusal(m)) {
-		packet = outcome(sim, l, packet);
+		packet = outcome(sim, client, l, packet);
 		if (!packet)
 			return;
 		m = sim_message(packet);
@@ -380,6 +371,27 @@ static void answer(struct sim *sim, unsigned c, struct sim_packet *packet)
 	}
 }
 
+/* Votes may confirm what is held. */
+static void take_vote(
+    struct sim *sim, unsigned c, const struct kv_message *vote)
+{
+	struct sim_client *client = &sim->clients[c];
+	struct sim_packet *held;
+	unsigned i;
+
+	client->votes.any_slot = (sim->bugs & SIM_BUG_ANY_SLOT) != 0;
+	kv_votes_take(&client->votes, vote);
+	for (i = 0; i < sim->plan.n_lanes; i++) {
+		held = client->lanes[i].held;
+		if (!client->lanes[i].pending || !held ||
+		    !kv_votes_confirm(&client->votes, sim_message(held)))
+			continue;
+		client->lanes[i].held = NULL;
+		answer(sim, c, held);
+		sim_drop(sim, held);
+	}
+}
+
 void sim_client_event(struct sim *sim, const struct sim_event *event)
 {
 	unsigned c = event->node - SIM_REPLICAS, lane = event->lane;
@@ -393,7 +405,10 @@ void sim_client_event(struct sim *sim, const struct sim_event *event)
 		return;
 	}
 	if (event->kind == SIM_DELIVER) {
-		answer(sim, c, event->packet);
+		if (sim_message(event->packet)->type == KV_VOTE)
+			take_vote(sim, c, sim_message(event->packet));
+		else
+			answer(sim, c, event->packet);
 		return;
 	}
 	l = lane_at(client, lane);

@@ -46,7 +46,7 @@ const char *sim_message_text(const struct kv_message *m)
 		"PREPARE", "PROMISE", "ACCEPT", "ACCEPTED", "HEARTBEAT",
 		"REFUSE", "FETCH", "ENTRIES", "SNAPSHOT", "JOIN", "SESSION",
 		"GAP_ASK", "GAP_REQUEST", "GAP_DECIDE", "GAP_DECIDED", "HELLO",
-		"REQUEST", "REPLY", "STATUS" };
+		"REQUEST", "REPLY", "STATUS", "VOTE" };
 	static char text[256];
 
 	snprintf(text, sizeof(text),

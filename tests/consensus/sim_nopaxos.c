@@ -15,9 +15,26 @@ static void answer(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
 		.session = command->session,
 		.number = command->number,
 		.lane = command->lane,
-		.status = result ? result->status : KV_VOTED };
+		.type = KV_REPLY,
+		.status = result->status };
 
 	sim_answer(arg, command->client, &head, result);
+}
+
+/* Some clients are told only of a later slot. */
+static void vote(void *arg, uint64_t slot, kv_ballot ballot, uint64_t leader,
+    const struct kv_command *slot_command)
+{
+	const struct kv_command *command = kv_slot_first(slot_command);
+	const struct kv_message head = { .ballot = ballot,
+		.slot = slot,
+		.session = leader,
+		.type = KV_VOTE };
+	struct sim_replica *replica = arg;
+
+	for (; command; command = kv_slot_next(slot_command, command))
+		if (replica->sim->calm || !sim_chance(replica->sim, 2000))
+			sim_answer(replica, command->client, &head, NULL);
 }
 
 static void publish(void *arg, const struct kv_command *command)
@@ -25,7 +42,7 @@ static void publish(void *arg, const struct kv_command *command)
 	sim_publish(arg, command);
 }
 
-static const struct nopaxos_ops ops = { answer, publish };
+static const struct nopaxos_ops ops = { answer, vote, publish };
 
 static int start(struct sim_replica *replica, struct kv_store *store)
 {

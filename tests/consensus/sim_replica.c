@@ -181,8 +181,8 @@ void sim_answer(struct sim_replica *replica, unsigned client,
 	packet = sim_packet(sim, sizeof(*m) + size);
 	m = sim_message(packet);
 	*m = *head;
-	m->type = KV_REPLY;
 	m->from = (uint8_t)replica->number;
+	m->incarnation = replica->incarnation;
 	m->commit = result && result->value;
 	m->argument = (uint64_t)(int64_t)paxos_leader(replica->paxos);
 	m->size = (uint32_t)(sizeof(*m) + size);
@@ -198,6 +198,7 @@ static void reply(struct sim_replica *replica, const struct sim_ask *ask,
 		.number = ask->number,
 		.lane = ask->lane,
 		.ballot = paxos_ballot(replica->paxos),
+		.type = KV_REPLY,
 		.status = status };
 
 	sim_answer(replica, ask->client, &head, result);

@@ -95,7 +95,7 @@ Test(message, has_a_type_and_a_sender)
 	cr_expect(kv_message_valid(&room.message, size), "passed on");
 	room.message.type = 0;
 	cr_expect_not(kv_message_valid(&room.message, size));
-	room.message.type = KV_STATUS + 1;
+	room.message.type = KV_VOTE + 1;
 	cr_expect_not(kv_message_valid(&room.message, size));
 }
 

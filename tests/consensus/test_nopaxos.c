@@ -49,8 +49,8 @@ struct node {
 
 /* A request in the one client's lane, by its number. */
 struct request {
-	struct kv_quorum quorum;
-	bool had_result, done;
+	struct kv_message *result; /* until votes confirm it, or NULL */
+	bool done;
 	unsigned results, votes;
 	uint8_t status;
 	uint64_t slot;
@@ -62,6 +62,7 @@ struct world {
 	bool still; /* the flow: takes segments, and brings none */
 	bool deaf[N][N];
 	uint64_t session, number;
+	struct kv_votes votes; /* of the client */
 	struct request requests[REQUESTS];
 	struct packet *first, **last;
 	struct kv_message *begun;
@@ -142,6 +143,16 @@ static const struct paxos_ops disk_ops = { .begin = begin,
 	.applied = applied,
 	.changed = changed };
 
+static void settle_request(struct world *world, struct request *request)
+{
+	if (request->done || !request->result ||
+	    !kv_votes_confirm(&world->votes, request->result))
+		return;
+	request->done = true;
+	request->status = request->result->status;
+	request->slot = request->result->slot;
+}
+
 /* To the client, which has it at once. */
 static void reply(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
     const struct kv_command *command, const struct kv_result *result)
@@ -149,30 +160,40 @@ static void reply(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
 	struct node *node = arg;
 	struct request *request = &node->world->requests[command->number];
 	struct kv_message message = { .ballot = ballot,
+		.incarnation = 100 + node->number,
 		.slot = slot,
 		.from = (uint8_t)node->number,
 		.type = KV_REPLY,
 		.count = (uint16_t)members,
-		.status = result ? result->status : KV_VOTED };
+		.status = result->status };
 
-	request->results += result != NULL;
-	request->votes += result == NULL;
-	switch (kv_quorum_add(&request->quorum, &message)) {
-	case KV_QUORUM_RESULT:
-		request->status = message.status;
-		break;
-	case KV_QUORUM_BOTH:
-		request->status = message.status;
-		request->done = true;
-		break;
-	case KV_QUORUM_DONE:
-		request->done = true;
-		break;
-	default:
-		break;
-	}
-	if (request->done && !request->slot)
-		request->slot = slot;
+	request->results++;
+	if (!request->result)
+		request->result = calloc(1, sizeof(message));
+	if (!request->result->type ||
+	    kv_votes_prefer(&message, request->result))
+		*request->result = message;
+	settle_request(node->world, request);
+}
+
+static void vote(void *arg, uint64_t slot, kv_ballot ballot, uint64_t leader,
+    const struct kv_command *slot_command)
+{
+	const struct kv_command *command = kv_slot_first(slot_command);
+	struct node *node = arg;
+	struct world *world = node->world;
+	const struct kv_message message = { .ballot = ballot,
+		.slot = slot,
+		.session = leader,
+		.from = (uint8_t)node->number,
+		.type = KV_VOTE };
+	uint64_t i;
+
+	for (; command; command = kv_slot_next(slot_command, command))
+		world->requests[command->number].votes++;
+	kv_votes_take(&world->votes, &message);
+	for (i = 1; i <= world->number; i++)
+		settle_request(world, &world->requests[i]);
 }
 
 static void publish(struct world *world, const struct kv_command *command)
@@ -189,7 +210,7 @@ static void push(void *arg, const struct kv_command *command)
 	publish(((struct node *)arg)->world, command);
 }
 
-static const struct nopaxos_ops fast_ops = { reply, push };
+static const struct nopaxos_ops fast_ops = { reply, vote, push };
 
 static void start(struct node *node, unsigned bugs)
 {
@@ -262,6 +283,8 @@ static void close_world(struct world *world)
 		stop(&world->nodes[i]);
 		free(world->nodes[i].disk);
 	}
+	for (i = 0; i < REQUESTS; i++)
+		free(world->requests[i].result);
 	free(world->begun);
 	free(world->flown);
 	free(world);
@@ -834,48 +857,65 @@ Test(nopaxos, what_was_pushed_before_the_fast_path_is_not_taken)
 	close_world(world);
 }
 
-static struct kv_message reply_of(
-    unsigned from, uint64_t ballot, uint64_t slot, unsigned members)
+static const struct kv_message *vote_of(
+    unsigned from, uint64_t ballot, uint64_t leader, uint64_t slot)
 {
-	return (struct kv_message){ .from = (uint8_t)from,
+	static struct kv_message message;
+
+	message = (struct kv_message){ .type = KV_VOTE,
+		.from = (uint8_t)from,
 		.ballot = ballot,
-		.slot = slot,
-		.count = (uint16_t)members,
-		.status = KV_VOTED };
+		.session = leader,
+		.slot = slot };
+	return &message;
 }
 
-Test(nopaxos, a_quorum_is_a_majority_with_the_leader_in_one_slot)
+Test(nopaxos, a_result_needs_a_majority_with_its_leader)
 {
-	struct kv_quorum quorum = { .ballot = 0 };
-	struct kv_message m;
-	unsigned i;
+	struct kv_votes votes = { .any_slot = false };
+	const struct kv_message result = { .from = 1,
+		.ballot = 9,
+		.incarnation = 77,
+		.slot = 20,
+		.count = 5 };
 
-	for (i = 1; i < 5; i++) {
-		m = reply_of(i, 9, 20, 5);
-		cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
-	}
-	/* Of another slot, or an older ballot. */
-	m = reply_of(0, 9, 19, 5);
-	m.status = KV_OK;
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
-	m = reply_of(0, 8, 20, 5);
-	m.status = KV_OK;
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
-	m = reply_of(0, 9, 20, 5);
-	m.status = KV_OK;
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_BOTH);
-	/* Of a newer slot: from the beginning. */
-	m = reply_of(0, 9, 21, 5);
-	m.status = KV_OK;
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_RESULT);
-	m = reply_of(1, 9, 21, 5);
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_WAIT);
-	m.from = 2;
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_DONE);
-	/* What is chosen needs no quorum. */
-	memset(&quorum, 0, sizeof(quorum));
-	m = reply_of(3, 1, 1, 0);
-	m.status = KV_NOT_FOUND;
-	cr_assert_eq(kv_quorum_add(&quorum, &m), KV_QUORUM_BOTH);
+	cr_assert_not(kv_votes_confirm(&votes, &result));
+	kv_votes_take(&votes, vote_of(0, 9, 77, 20));
+	/* Not yet, of another ballot, of another leader, its own. */
+	kv_votes_take(&votes, vote_of(2, 9, 77, 19));
+	kv_votes_take(&votes, vote_of(3, 10, 77, 20));
+	kv_votes_take(&votes, vote_of(4, 9, 78, 20));
+	kv_votes_take(&votes, vote_of(1, 9, 77, 20));
+	cr_assert_not(kv_votes_confirm(&votes, &result));
+	/* Late: of a slot before, and a ballot before. */
+	kv_votes_take(&votes, vote_of(0, 9, 77, 3));
+	kv_votes_take(&votes, vote_of(0, 8, 77, 30));
+	/* One that has accepted more has accepted this. */
+	kv_votes_take(&votes, vote_of(2, 9, 77, 25));
+	cr_assert(kv_votes_confirm(&votes, &result));
+}
+
+Test(nopaxos, a_result_that_is_chosen_needs_no_votes)
+{
+	const struct kv_votes votes = { .any_slot = false };
+	const struct kv_message result = { .from = 3, .ballot = 1, .slot = 1 };
+
+	cr_assert(kv_votes_confirm(&votes, &result));
+}
+
+Test(nopaxos, a_newer_leaders_result_is_preferred)
+{
+	const struct kv_message kept = { .ballot = 9, .incarnation = 7 };
+	struct kv_message result = kept;
+
+	result.slot = 1;
+	cr_assert_not(kv_votes_prefer(&result, &kept));
+	result.ballot = 8;
+	result.incarnation = 8;
+	cr_assert_not(kv_votes_prefer(&result, &kept));
+	result.ballot = 9;
+	cr_assert(kv_votes_prefer(&result, &kept));
+	result.ballot = 10;
+	result.incarnation = 7;
+	cr_assert(kv_votes_prefer(&result, &kept));
 }
