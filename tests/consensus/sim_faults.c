@@ -238,6 +238,17 @@ static unsigned victim(struct sim *sim)
 	return number;
 }
 
+/* It hears the others, and clients hear it, but no replica does. */
+void sim_mute(struct sim *sim, unsigned number)
+{
+	unsigned i;
+
+	trace(sim, "%u is heard no more", number);
+	sim->counts.cuts++;
+	for (i = 0; i < sim->plan.n; i++)
+		sim->cut[number][i] = true;
+}
+
 void sim_fault(struct sim *sim)
 {
 	struct sim_event event = { .kind = SIM_FAULT };
