@@ -8,7 +8,7 @@
 
 #include "client_impl.h"
 
-void flows_leave(struct kv_client *client)
+void client_flows_leave(struct kv_client *client)
 {
 	struct client_flows *flows = &client->flows;
 	struct link *in = flows->in, *out = flows->out;
@@ -37,7 +37,8 @@ static struct link *add_link(struct kv_client *client, enum link_kind kind,
 	return links_add(client->links, &setup);
 }
 
-void flows_hear(struct kv_client *client, const struct kv_message *message)
+void client_flows_hear(
+    struct kv_client *client, const struct kv_message *message)
 {
 	struct client_flows *flows = &client->flows;
 	struct kv_flows_hello hello = { .id = 0 };
@@ -48,7 +49,7 @@ void flows_hear(struct kv_client *client, const struct kv_message *message)
 		memcpy(&hello, message->body, sizeof(hello));
 	if (hello.id == flows->id)
 		return;
-	flows_leave(client);
+	client_flows_leave(client);
 	if (!hello.id)
 		return;
 	flows->id = hello.id;
@@ -57,10 +58,10 @@ void flows_hear(struct kv_client *client, const struct kv_message *message)
 	flows->in = add_link(client, LINK_SHARED_IN, 'r', &hello);
 	flows->out = add_link(client, LINK_SHARED_OUT, 'q', &hello);
 	if (!flows->in || !flows->out)
-		flows_leave(client);
+		client_flows_leave(client);
 }
 
-void flows_lost(struct kv_client *client, const struct link *link)
+void client_flows_lost(struct kv_client *client, const struct link *link)
 {
 	struct client_flows *flows = &client->flows;
 
@@ -70,5 +71,5 @@ void flows_lost(struct kv_client *client, const struct link *link)
 		flows->in = NULL;
 	else
 		flows->out = NULL;
-	flows_leave(client);
+	client_flows_leave(client);
 }

@@ -92,10 +92,11 @@ void net_lose_leader(struct kv_client *client);
 void net_probe(struct kv_client *client);
 
 /* client_flows.c */
-void flows_hear(struct kv_client *client, const struct kv_message *message);
-void flows_leave(struct kv_client *client);
+void client_flows_hear(
+    struct kv_client *client, const struct kv_message *message);
+void client_flows_leave(struct kv_client *client);
 /* A link is lost: if it was one of theirs, they are left. */
-void flows_lost(struct kv_client *client, const struct link *link);
+void client_flows_lost(struct kv_client *client, const struct link *link);
 
 /* client_lane.c */
 void lanes_reply(struct kv_client *client, const struct kv_message *message);

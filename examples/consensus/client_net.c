@@ -90,7 +90,7 @@ static void take_claim(
 	if (client->leader == message->from &&
 	    client->ballot == message->ballot)
 		return;
-	flows_leave(client);
+	client_flows_leave(client);
 	client->ballot = message->ballot;
 	client->leader = message->from;
 	client->stats.leader_changes++;
@@ -141,7 +141,7 @@ static void on_receive(
 			welcome(server);
 			server->gateway = message->status & KV_GATEWAY;
 			take_claim(client, message);
-			flows_hear(client, message);
+			client_flows_hear(client, message);
 		} else if (message->type == KV_STATUS) {
 			take_status(client, message);
 		} else if (message->type == KV_REPLY) {
@@ -165,7 +165,7 @@ static void on_line(void *arg, struct link *link, bool up)
 		return; /* links are freed one by one: the other may be gone */
 	if (!server) {
 		if (!up)
-			flows_lost(client, link);
+			client_flows_lost(client, link);
 		return;
 	}
 	if (link == server->in)
@@ -177,7 +177,7 @@ static void on_line(void *arg, struct link *link, bool up)
 		return;
 	}
 	if (client->flows.leader == server->number)
-		flows_leave(client);
+		client_flows_leave(client);
 	link_reset(link == server->in ? server->out : server->in);
 	server->welcome = server->gateway = false;
 	client->stats.connected &= ~(1u << server->number);
@@ -198,7 +198,7 @@ static void on_closed(void *arg, struct link *link, void *link_arg_)
 
 	/* One that could not be opened. */
 	if (!link_arg_ && !client->closing)
-		flows_lost(client, link);
+		client_flows_lost(client, link);
 }
 
 static int add_server(struct kv_client *client, unsigned number)
