@@ -156,7 +156,7 @@ void sim_publish(struct sim_replica *replica, const struct kv_command *command)
 		/* The worst time: its decision reaches nobody. */
 		if (sim->replicas[i].life == SIM_UP &&
 		    paxos_role(sim->replicas[i].paxos) == PAXOS_LEADER &&
-		    sim_chance(sim, 300))
+		    sim_chance(sim, 2000))
 			sim_mute(sim, i);
 		send_segment(sim, i, n, NULL, at);
 		if (sim_chance(sim, 3000))
