@@ -18,6 +18,9 @@
 #include "../base/log.h"
 #include "../base/loop.h"
 
+/* How long a close waits for the control thread, which is hardly ever busy. */
+#define CLOSE_MS 1000
+
 static void set_timer(const struct verbs_port *port, int64_t at)
 {
 	struct itimerspec time = { .it_value.tv_nsec = 0 };
@@ -41,6 +44,14 @@ void dfi__verbs_port_fail(struct verbs_port *port, const char *why)
 }
 
 /* ---- On the control thread ------------------------------------------- */
+
+static void tell_ready(struct verbs_port *port)
+{
+	pthread_mutex_lock(&port->lock);
+	if (!port->closed)
+		port->attr.ready(port->attr.arg);
+	pthread_mutex_unlock(&port->lock);
+}
 
 /* rdma_cm has something to say after the port has joined: only bad news. */
 static void on_cm(evutil_socket_t fd, short what, void *arg)
@@ -76,7 +87,7 @@ static void on_completion(evutil_socket_t fd, short what, void *arg)
 		event_del(port->channel_event);
 		dfi__verbs_port_fail(port, "the device is gone");
 	}
-	port->attr.ready(port->attr.arg);
+	tell_ready(port);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -87,7 +98,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	/* Set again meanwhile, it is not due any more. */
 	if (read(fd, &times, sizeof(times)) == sizeof(times))
-		port->attr.ready(port->attr.arg);
+		tell_ready(port);
 }
 
 static struct event *watch(
@@ -130,6 +141,12 @@ static int add_events(void *arg)
 	return dfi__fail(-ENOMEM, "verbs: out of memory");
 }
 
+static void finish_close(void *arg)
+{
+	remove_events(arg);
+	dfi__verbs_port_free(arg);
+}
+
 /* ---- For those who use ports ----------------------------------------- */
 
 uint32_t dfi__verbs_multicast_size(const struct transport *transport)
@@ -142,16 +159,31 @@ uint32_t dfi__verbs_multicast_size(const struct transport *transport)
 	return UINT32_C(128) << attr.active_mtu;
 }
 
-static void port_close(struct multicast_port *base)
+void dfi__verbs_port_close(struct multicast_port *base)
 {
 	struct verbs_port *port = (struct verbs_port *)base;
+	int ret;
 
-	dfi__loop_call(port->verbs->loop, remove_events, port);
-	dfi__fork_remove(port->cm->fd);
-	dfi__fork_remove(port->channel->fd);
+	pthread_mutex_lock(&port->lock);
+	port->closed = true;
+	pthread_mutex_unlock(&port->lock);
+	ret = dfi__loop_call_until(
+	    port->verbs->loop, remove_events, port, deadline_in_ms(CLOSE_MS));
+	if (port->cm)
+		dfi__fork_remove(port->cm->fd);
+	if (port->channel)
+		dfi__fork_remove(port->channel->fd);
 	/* Before the queue pair goes: see verbs_event.c. */
 	dfi__verbs_unlist_port(port);
-	dfi__verbs_port_free(port);
+	if (!ret) {
+		dfi__verbs_port_free(port);
+		return;
+	}
+	/* The thread has not run: what it watches goes when it does. */
+	dfi__verbs_port_stop(port);
+	port->closing.fn = finish_close;
+	port->closing.arg = port;
+	dfi__loop_post(port->verbs->loop, &port->closing);
 }
 
 static void port_arm(struct multicast_port *base)
@@ -219,7 +251,7 @@ static void peer_close(struct multicast_peer *peer)
 }
 
 static const struct multicast_ops port_ops = {
-	.close = port_close,
+	.close = dfi__verbs_port_close,
 	.peer_open = peer_open,
 	.peer_close = peer_close,
 	.send = dfi__verbs_port_send,
@@ -241,6 +273,7 @@ int dfi__verbs_multicast_open(struct transport *transport,
 	port->base.ops = &port_ops;
 	port->verbs = (struct verbs *)transport;
 	port->timer = -1;
+	pthread_mutex_init(&port->lock, NULL);
 	port->attr = *attr;
 	port->attr.group = strdup(attr->group);
 	if (!port->attr.group)
@@ -252,9 +285,10 @@ int dfi__verbs_multicast_open(struct transport *transport,
 		return ret;
 	}
 	dfi__verbs_list_port(port);
-	ret = dfi__loop_call(port->verbs->loop, add_events, port);
+	ret = dfi__loop_call_until(
+	    port->verbs->loop, add_events, port, deadline);
 	if (ret < 0) {
-		port_close(&port->base);
+		dfi__verbs_port_close(&port->base);
 		return ret;
 	}
 	*out = &port->base;

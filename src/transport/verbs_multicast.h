@@ -7,6 +7,8 @@
 #ifndef DFI_TRANSPORT_VERBS_MULTICAST_H
 #define DFI_TRANSPORT_VERBS_MULTICAST_H
 
+#include <pthread.h>
+#include "../base/loop.h"
 #include "multicast.h"
 #include "verbs.h"
 
@@ -59,12 +61,18 @@ struct verbs_port {
 	int timer;
 	struct event *cm_event, *channel_event, *timer_event;
 	_Atomic(const char *) failed; /* why it can't be used any more */
+	pthread_mutex_t lock;         /* held during attr.ready() */
+	bool closed;                  /* and attr.ready() is not called */
+	struct loop_post closing;     /* where the loop was not there for it */
 };
 
 /* verbs_multicast.c */
 
 /* The port can't be used any more; why lives for ever. Any thread. */
 void dfi__verbs_port_fail(struct verbs_port *port, const char *why);
+
+/* multicast_ops.close(). It waits a second at most for the control thread. */
+void dfi__verbs_port_close(struct multicast_port *base);
 
 /* verbs_port.c */
 
@@ -73,6 +81,11 @@ void dfi__verbs_port_fail(struct verbs_port *port, const char *why);
  * thread does with it. What transport_ops.multicast_open() returns.
  */
 int dfi__verbs_port_make(struct verbs_port *port, int64_t deadline);
+/*
+ * Nothing is sent or received any more, nor is attr used. What is left are the
+ * descriptors that the control thread watches.
+ */
+void dfi__verbs_port_stop(struct verbs_port *port);
 /* Also of one that was made in part only. */
 void dfi__verbs_port_free(struct verbs_port *port);
 

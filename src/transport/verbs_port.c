@@ -383,7 +383,7 @@ int dfi__verbs_port_make(struct verbs_port *port, int64_t deadline)
 	return ret;
 }
 
-void dfi__verbs_port_free(struct verbs_port *port)
+void dfi__verbs_port_stop(struct verbs_port *port)
 {
 	if (port->group.ah)
 		ibv_destroy_ah(port->group.ah);
@@ -397,18 +397,30 @@ void dfi__verbs_port_free(struct verbs_port *port)
 		ibv_destroy_cq(port->arrivals);
 	if (port->sends)
 		ibv_destroy_cq(port->sends);
-	if (port->channel)
-		ibv_destroy_comp_channel(port->channel);
-	if (port->cm)
-		rdma_destroy_event_channel(port->cm);
-	if (port->timer >= 0)
-		close(port->timer);
 	if (port->memory_mr)
 		ibv_dereg_mr(port->memory_mr);
 	if (port->buffers_mr)
 		ibv_dereg_mr(port->buffers_mr);
 	if (port->buffers)
 		munmap(port->buffers, port->buffers_size);
+	port->group.ah = NULL;
+	port->joined = false;
+	port->id = NULL;
+	port->arrivals = port->sends = NULL;
+	port->memory_mr = port->buffers_mr = NULL;
+	port->buffers = NULL;
+}
+
+void dfi__verbs_port_free(struct verbs_port *port)
+{
+	dfi__verbs_port_stop(port);
+	if (port->channel)
+		ibv_destroy_comp_channel(port->channel);
+	if (port->cm)
+		rdma_destroy_event_channel(port->cm);
+	if (port->timer >= 0)
+		close(port->timer);
+	pthread_mutex_destroy(&port->lock);
 	free((char *)(uintptr_t)port->attr.group);
 	free(port);
 }

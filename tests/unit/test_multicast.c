@@ -5,9 +5,13 @@
  * what devices report is made by hand.
  */
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include <dfi/context.h>
 #include <dfi/error.h>
@@ -453,4 +457,78 @@ Test(multicast_events, queue_pair_of_somebody_else_is_left_alone)
 
 	dfi__verbs_event(&context, &event);
 	cr_assert_null(port.failed);
+}
+
+/* ---- A control thread that does not run ---------------------------------- */
+
+struct holding {
+	sem_t entered, may_leave;
+	_Atomic bool held;
+};
+
+static int hold_loop(void *arg)
+{
+	struct holding *holding = arg;
+	struct timespec until = deadline_timespec(clock_now_ns() + PATIENCE_NS);
+
+	atomic_store(&holding->held, true);
+	sem_post(&holding->entered);
+	sem_clockwait(&holding->may_leave, CLOCK_MONOTONIC, &until);
+	atomic_store(&holding->held, false);
+	return 0;
+}
+
+static void *hold_in_thread(void *arg)
+{
+	dfi__loop_call(loop, hold_loop, arg);
+	return NULL;
+}
+
+/* Of what a port has, only a timer and rdma_cm's descriptor. */
+static struct verbs_port *make_port(struct verbs *of)
+{
+	struct verbs_port *made = calloc(1, sizeof(*made));
+
+	cr_assert_not_null(made);
+	made->verbs = of;
+	made->attr.group = strdup(GROUP);
+	made->cm = calloc(1, sizeof(*made->cm));
+	cr_assert(made->attr.group && made->cm);
+	made->cm->fd = eventfd(0, EFD_CLOEXEC);
+	made->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	pthread_mutex_init(&made->lock, NULL);
+	dfi__verbs_list_port(made);
+	return made;
+}
+
+static int do_nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+Test(multicast_stopped, a_port_closes_while_the_control_thread_does_not_run)
+{
+	struct holding holding = { .held = false };
+	struct verbs stopped = { 0 };
+	struct verbs_port *made;
+	pthread_t thread;
+	int timer;
+
+	cr_assert_eq(dfi__loop_start("test", &loop), 0, "%s", dfi_errmsg());
+	stopped.loop = loop;
+	made = make_port(&stopped);
+	timer = made->timer;
+	sem_init(&holding.entered, 0, 0);
+	sem_init(&holding.may_leave, 0, 0);
+	pthread_create(&thread, NULL, hold_in_thread, &holding);
+	sem_wait(&holding.entered);
+	dfi__verbs_port_close(&made->base);
+	cr_assert(atomic_load(&holding.held), "it has waited for the thread");
+	cr_assert_geq(fcntl(timer, F_GETFD), 0, "the thread still watches it");
+	sem_post(&holding.may_leave);
+	pthread_join(thread, NULL);
+	cr_assert_eq(dfi__loop_call(loop, do_nothing, NULL), 0);
+	cr_assert_lt(fcntl(timer, F_GETFD), 0, "it is closed");
+	dfi__loop_stop(loop);
 }
