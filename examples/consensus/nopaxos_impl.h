@@ -4,6 +4,7 @@
  *
  *	nopaxos.c        messages, time, and opening and ending fast paths
  *	nopaxos_slots.c  what comes by the flow, gaps, and replies
+ *	nopaxos_stash.c  what comes before its turn
  *	guess.c          results ahead of the store
  *
  * Fields of its messages, beside those of all:
@@ -111,6 +112,12 @@ void np_on_decided(
 void np_on_ask(struct nopaxos *np, const struct kv_message *m);
 void np_send_decide(struct nopaxos *np, unsigned to);
 void np_send_decided(struct nopaxos *np);
-void np_drop_stash(struct nopaxos *np);
+
+/* nopaxos_stash.c */
+void np_stash(struct nopaxos *np, uint64_t n, const struct kv_command *command,
+    size_t size);
+struct stashed *np_stash_oldest(struct nopaxos *np); /* or NULL */
+void np_stash_drop(struct nopaxos *np);              /* the oldest one */
+void np_drop_stash(struct nopaxos *np);              /* all */
 
 #endif

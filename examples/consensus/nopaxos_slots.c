@@ -21,74 +21,6 @@ static uint64_t slot_of(const struct nopaxos *np, uint64_t n)
 	return np->p->fast.base + (n - np->first);
 }
 
-static size_t padded(size_t size)
-{
-	return sizeof(struct stashed) + ((size + 7) & ~(size_t)7);
-}
-
-static struct stashed *oldest(struct nopaxos *np)
-{
-	struct stashed *at;
-
-	if (np->stash_tail == np->stash_head)
-		return NULL;
-	at = (void *)(np->stash + np->stash_tail % np->stash_size);
-	if (at->size == 0) {
-		np->stash_tail += np->stash_size -
-		    np->stash_tail % np->stash_size;
-		return oldest(np);
-	}
-	return at;
-}
-
-static void drop_oldest(struct nopaxos *np)
-{
-	const struct stashed *at = oldest(np);
-
-	if (at)
-		np->stash_tail += padded(at->size);
-}
-
-void np_drop_stash(struct nopaxos *np)
-{
-	np->stash_head = np->stash_tail = 0;
-	np->stash_last = 0;
-}
-
-/* Keep a segment. Without a fast path it is newer ones that are wanted. */
-static void stash(struct nopaxos *np, uint64_t n,
-    const struct kv_command *command, size_t size)
-{
-	size_t needed = padded(size), rest;
-	struct stashed *at;
-
-	if (np->stash_head != np->stash_tail && n <= np->stash_last)
-		return;
-	rest = np->stash_size - np->stash_head % np->stash_size;
-	if (rest < needed + sizeof(*at))
-		needed += rest;
-	while (!is_fast(np->p) && np->stash_head != np->stash_tail &&
-	    np->stash_head - np->stash_tail + needed > np->stash_size) {
-		drop_oldest(np);
-		np->stats.dropped++;
-	}
-	if (np->stash_head - np->stash_tail + needed > np->stash_size) {
-		np->stats.dropped++;
-		return;
-	}
-	at = (void *)(np->stash + np->stash_head % np->stash_size);
-	if (needed > padded(size)) {
-		at->size = 0;
-		at = (void *)np->stash;
-	}
-	np->stash_head += needed;
-	at->n = n;
-	at->size = size;
-	memcpy(at + 1, command, size);
-	np->stash_last = n;
-	np->stats.stashed++;
-}
-
 /* Put a command in the next slot, with a vote for it. */
 static bool accept_next(struct nopaxos *np, const struct kv_command *command,
     size_t size, uint32_t decided)
@@ -146,7 +78,7 @@ void np_take_stash(struct nopaxos *np)
 
 	if (!np_follows(np) || np->path_flow != np->flow)
 		return;
-	while ((at = oldest(np)) != NULL) {
+	while ((at = np_stash_oldest(np)) != NULL) {
 		const struct kv_command *command = (const void *)(at + 1);
 		uint64_t slot = slot_of(np, at->n);
 
@@ -157,7 +89,7 @@ void np_take_stash(struct nopaxos *np)
 		if (at->n >= np->first && slot == np->p->upto + 1 &&
 		    !accept_request(np, command, at->size))
 			break;
-		drop_oldest(np);
+		np_stash_drop(np);
 	}
 }
 
@@ -231,7 +163,7 @@ static void follow_segment(struct nopaxos *np, uint64_t now, uint64_t n,
 		accept_request(np, &noop, sizeof(noop));
 	}
 	if (slot != np->p->upto + 1 || !accept_request(np, command, size)) {
-		stash(np, n, command, size);
+		np_stash(np, n, command, size);
 		np_ask(np, now);
 		return;
 	}
@@ -254,7 +186,7 @@ void nopaxos_deliver(struct nopaxos *np, uint64_t now, uint64_t flow,
 	}
 	if (!is_fast(np->p) || np->path != np->p->fast.ballot ||
 	    np->path_flow != flow) {
-		stash(np, n, command, size);
+		np_stash(np, n, command, size);
 		return;
 	}
 	if (n < np->first)
@@ -264,7 +196,7 @@ void nopaxos_deliver(struct nopaxos *np, uint64_t now, uint64_t flow,
 	else if (np_follows(np))
 		follow_segment(np, now, n, command, size);
 	else
-		stash(np, n, command, size);
+		np_stash(np, n, command, size);
 	np_reply(np);
 }
 
