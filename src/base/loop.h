@@ -52,7 +52,8 @@ struct event_base *dfi__loop_base(struct loop *loop);
 /*
  * Run fn(arg) on the loop's thread and return after it ran, with what it
  * returned. If that is negative, the error text that fn set becomes the
- * caller's. Called on the loop's thread, runs fn at once.
+ * caller's. Called on the loop's thread, runs fn at once. There is no deadline:
+ * for where dfi__loop_check() has just said that the thread runs.
  */
 int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg);
 
