@@ -6,6 +6,7 @@
 #include "options.h"
 
 #include "options_impl.h"
+#include "../common/usage.h"
 #include "values.h"
 
 static const uint32_t usual_sizes[] = { 16, 64, 256, 1024, 8192 };
@@ -56,24 +57,24 @@ static void check_shuffle(
 	if (!options->n_target_threads)
 		options->n_target_threads = options->n_targets;
 	if (options->n_target_threads > options->n_targets)
-		argp_error(state, "--target-threads: more than targets");
+		usage_error(state, "--target-threads: more than targets");
 	for (i = 0; i < options->n_apis; i++) {
 		if (options->n_target_threads < options->n_targets &&
 		    options->apis[i] != API_BATCH &&
 		    options->apis[i] != API_CLAIM)
-			argp_error(state,
+			usage_error(state,
 			    "--target-threads below --targets: only with "
 			    "--api batch or claim");
 		if (options->raw_copies &&
 		    (options->n_targets > 1 ||
 			(options->apis[i] != API_PUSH &&
 			    options->apis[i] != API_CURSOR)))
-			argp_error(state,
+			usage_error(state,
 			    "--raw-copies: only with --targets 1 and --api "
 			    "push or cursor");
 		if (options->routing == DFI_ROUTE_DIRECT &&
 		    options->apis[i] == API_BATCH)
-			argp_error(
+			usage_error(
 			    state, "--routing direct: not with --api batch");
 	}
 }
@@ -115,7 +116,7 @@ static error_t parse_shuffle(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_RAW_GEOMETRY:
 		if (!parse_geometry(arg, &options->raw_geometry))
-			argp_error(state,
+			usage_error(state,
 			    "--raw-geometry '%s': not a segment's bytes and a "
 			    "number of segments, as 8Kx32",
 			    arg);
@@ -189,7 +190,7 @@ static void check_latency(
 	options->one_core = options->one_core ||
 	    shares_processor(&options->common);
 	if (options->one_core && options->common.wait == DFI_WAIT_SPIN)
-		argp_error(state,
+		usage_error(state,
 		    "--wait spin: both ends run on one processor, where each "
 		    "uses up its time slice before the other runs: choose "
 		    "--wait adaptive or block, or two processors (--pin, "

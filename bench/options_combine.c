@@ -4,6 +4,7 @@
  */
 #include "options_impl.h"
 
+#include "../common/usage.h"
 #include "values.h"
 
 /* The key, and the value. */
@@ -18,11 +19,11 @@ static void check_combine(
 	refuse_role(state, common);
 	for (i = 0; i < common->n_tuple_sizes; i++)
 		if (common->tuple_sizes[i] < LEAST_TUPLE)
-			argp_error(
+			usage_error(
 			    state, "--tuple-size: at least %d", LEAST_TUPLE);
 	for (i = 0; i < options->n_fan_ins; i++)
 		if (options->fan_ins[i] == 1)
-			argp_error(state, "--fan-in: 0, or at least 2");
+			usage_error(state, "--fan-in: 0, or at least 2");
 }
 
 static error_t parse_combine(int key, char *arg, struct argp_state *state)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "../common/nearest.h"
+#include "../common/usage.h"
 #include "values.h"
 
 static const struct argp_option common_table[] = {
@@ -61,7 +61,7 @@ static void parse_pin(const struct argp_state *state, const char *text,
 	uint32_t n = 0;
 
 	if (!parse_cpu_list(text, options->cpus, MAX_CPUS, &n))
-		argp_error(state,
+		usage_error(state,
 		    "--pin '%s': not a list of processors, as 0,2-3", text);
 	options->placement.cpus = options->cpus;
 	options->placement.n_cpus = n;
@@ -75,13 +75,13 @@ static void parse_tuple_sizes(const struct argp_state *state, const char *text,
 
 	if (!parse_size_list(
 		text, sizes, MAX_TUPLE_SIZES, &options->n_tuple_sizes))
-		argp_error(state,
+		usage_error(state,
 		    "--tuple-size '%s': not a list of at most %d sizes, as "
 		    "8,100,4K",
 		    text, MAX_TUPLE_SIZES);
 	for (i = 0; i < options->n_tuple_sizes; i++) {
 		if (sizes[i] < 8 || sizes[i] > DFI_MAX_TUPLE_SIZE)
-			argp_error(state,
+			usage_error(state,
 			    "--tuple-size '%s': %lu is not from 8, the bytes "
 			    "of the key, to %u",
 			    text, (unsigned long)sizes[i], DFI_MAX_TUPLE_SIZE);
@@ -95,7 +95,7 @@ static double parse_seconds(const struct argp_state *state, const char *text)
 	double seconds = strtod(text, &end);
 
 	if (end == text || *end || !(seconds > 0) || seconds > 3600)
-		argp_error(state,
+		usage_error(state,
 		    "--seconds '%s': not a number above 0 and at most 3600",
 		    text);
 	return seconds;
@@ -105,7 +105,7 @@ static void choose_format(const struct argp_state *state,
     struct common_options *options, enum report_format format)
 {
 	if (options->format != REPORT_TEXT && options->format != format)
-		argp_error(state, "--json and --csv: choose one");
+		usage_error(state, "--json and --csv: choose one");
 	options->format = format;
 }
 
@@ -137,7 +137,7 @@ static uint32_t parse_segment_size(
 	uint64_t size;
 
 	if (!parse_size(text, &size) || size < 8 || size > DFI_MAX_SEGMENT_SIZE)
-		argp_error(state,
+		usage_error(state,
 		    "--segment-size '%s': not a size from 8 to %u", text,
 		    DFI_MAX_SEGMENT_SIZE);
 	return (uint32_t)size;
@@ -151,7 +151,7 @@ static void check_role(
 	if (!options->registry)
 		options->registry = getenv("DFI_REGISTRY");
 	if (!options->registry || !*options->registry)
-		argp_error(state,
+		usage_error(state,
 		    "--role: both invocations need the same --registry "
 		    "ADDRESS, or DFI_REGISTRY");
 	options->procs = 1;
@@ -161,7 +161,7 @@ void refuse_role(
     const struct argp_state *state, const struct common_options *common)
 {
 	if (common->role != BENCH_BOTH)
-		argp_error(state,
+		usage_error(state,
 		    "--role: only shuffle, replicate and latency have it");
 }
 
@@ -169,7 +169,7 @@ void refuse_transport(const struct argp_state *state,
     const struct common_options *common, const char *why)
 {
 	if (common->transport)
-		argp_error(state, "--transport: there are no flows: %s", why);
+		usage_error(state, "--transport: there are no flows: %s", why);
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state)
@@ -204,7 +204,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_BYTES:
 		if (!parse_size(arg, &options->bytes) || !options->bytes)
-			argp_error(state,
+			usage_error(state,
 			    "--bytes '%s': not a number of bytes above 0, as "
 			    "64M",
 			    arg);
@@ -222,6 +222,9 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 	case KEY_ROLE:
 		options->role = parse_name(
 		    state, "role", arg, role_name, BENCH_TARGET + 1);
+		return 0;
+	case ARGP_KEY_ARG:
+		usage_error(state, "'%s' is no option", arg);
 		return 0;
 	case ARGP_KEY_END:
 		check_role(state, options);
@@ -289,14 +292,8 @@ void default_tuple_sizes(
 error_t parse_rest(
     int key, struct argp_state *state, struct common_options *common)
 {
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = common;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_usage(state);
-		return 0;
-	default:
+	if (key != ARGP_KEY_INIT)
 		return ARGP_ERR_UNKNOWN;
-	}
+	state->child_inputs[0] = common;
+	return 0;
 }

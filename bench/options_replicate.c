@@ -4,6 +4,7 @@
  */
 #include "options_impl.h"
 
+#include "../common/usage.h"
 #include "values.h"
 
 static void check_replicate(
@@ -14,7 +15,7 @@ static void check_replicate(
 	for (i = 0; i < options->n_apis; i++)
 		if (options->raw_copies && options->apis[i] != API_PUSH &&
 		    options->apis[i] != API_CURSOR)
-			argp_error(state,
+			usage_error(state,
 			    "--raw-copies: only with --api push or cursor");
 }
 

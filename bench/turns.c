@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../common/complain.h"
+
 /* BSD's sysexits.h and argp: the command was used incorrectly. */
 #define EXIT_USAGE 64
 
@@ -67,8 +69,7 @@ static bool read_counter(const char *path, unsigned long *value)
 	bool done = file && fscanf(file, "%lu", value) == 1;
 
 	if (!done)
-		fprintf(stderr, "dfi-turns: %s: %s\n", path,
-		    file ? "no number" : strerror(errno));
+		complain("%s: %s", path, file ? "no number" : strerror(errno));
 	if (file)
 		fclose(file);
 	return done;
@@ -78,7 +79,7 @@ static bool has_ended(const struct program *program)
 {
 	if (waitpid(program->group, NULL, WNOHANG) == 0)
 		return false;
-	fprintf(stderr, "dfi-turns: %s has ended\n", program->name);
+	complain("%s has ended", program->name);
 	return true;
 }
 
@@ -124,8 +125,7 @@ static bool await_begin(const struct program *program, const char *path)
 		moved = after - before > LEAST_GROWTH ? moved + 1 : 0;
 		before = after;
 		if (now_s() > deadline) {
-			fprintf(stderr, "dfi-turns: %s does not begin\n",
-			    program->name);
+			complain("%s does not begin", program->name);
 			return false;
 		}
 	}

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../common/usage.h"
 #include "options.h"
 #include "peer.h"
 
@@ -120,7 +121,7 @@ int64_t parse_number(const struct argp_state *state, const char *option,
 	errno = 0;
 	value = strtoll(text, &end, 10);
 	if (end == text || *end || errno || value < min || value > max)
-		argp_error(state, "--%s '%s': not a number from %lld to %lld",
+		usage_error(state, "--%s '%s': not a number from %lld to %lld",
 		    option, text, (long long)min, (long long)max);
 	return value;
 }
@@ -140,7 +141,7 @@ uint32_t parse_name(const struct argp_state *state, const char *option,
 			used += (size_t)snprintf(names + used,
 			    sizeof(names) - used, "%s%s", used ? ", " : "",
 			    name(i));
-	argp_error(state, "--%s '%s': choose from %s", option, text, names);
+	usage_error(state, "--%s '%s': choose from %s", option, text, names);
 	return 0;
 }
 
@@ -152,18 +153,18 @@ void parse_names(const struct argp_state *state, const char *option,
 	uint32_t used = 0;
 
 	if (strlen(text) >= sizeof(names))
-		argp_error(
+		usage_error(
 		    state, "--%s '%s': more than %u names", option, text, max);
 	snprintf(names, sizeof(names), "%s", text);
 	for (one = strtok_r(names, ",", &rest); one;
 	     one = strtok_r(NULL, ",", &rest)) {
 		if (used == max)
-			argp_error(state, "--%s '%s': more than %u names",
+			usage_error(state, "--%s '%s': more than %u names",
 			    option, text, max);
 		values[used++] = parse_name(state, option, one, name, max);
 	}
 	if (!used)
-		argp_error(state, "--%s '%s': no name is given", option, text);
+		usage_error(state, "--%s '%s': no name is given", option, text);
 	*n = used;
 }
 
@@ -173,13 +174,13 @@ void parse_counts(const struct argp_state *state, const char *option,
 	uint32_t i;
 
 	if (!parse_size_list(text, list->values, list->max, n))
-		argp_error(state,
+		usage_error(state,
 		    "--%s '%s': not a list of at most %u numbers, as 1,2,4",
 		    option, text, list->max);
 	for (i = 0; i < *n; i++)
 		if (list->values[i] < list->least ||
 		    list->values[i] > list->most)
-			argp_error(state,
+			usage_error(state,
 			    "--%s '%s': %lu is not from %lu to %lu", option,
 			    text, (unsigned long)list->values[i],
 			    (unsigned long)list->least,

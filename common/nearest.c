@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "complain.h"
-
 #define MAX_SIZE 63
 
 static bool same(char a, char b)
@@ -63,69 +61,4 @@ const char *nearest_name(const char *name, const char *const *names)
 		}
 	}
 	return nearest;
-}
-
-/* ---- Options ---------------------------------------------------------------
- */
-
-/* The options that argp adds. */
-static const char *const of_argp[] = { "help", "usage" };
-#define N_OF_ARGP (sizeof(of_argp) / sizeof(of_argp[0]))
-
-struct search {
-	const char *name;
-	size_t size;
-	const char *nearest;
-	unsigned least;
-	bool found; /* it is one, or the beginning of one */
-};
-
-static void look_at(struct search *search, const char *name)
-{
-	unsigned distance;
-
-	if (strncmp(search->name, name, search->size) == 0)
-		search->found = true;
-	distance = name_distance(
-	    search->name, search->size, name, strlen(name));
-	if (distance >= search->least)
-		return;
-	search->least = distance;
-	search->nearest = name;
-}
-
-static void look_at_all(struct search *search, const struct argp *argp)
-{
-	const struct argp_option *option = argp->options;
-	const struct argp_child *child = argp->children;
-
-	for (; option && (option->name || option->doc); option++)
-		if (option->name)
-			look_at(search, option->name);
-	for (; child && child->argp; child++)
-		look_at_all(search, child->argp);
-}
-
-int options_check(const struct argp *argp, char *const *argv)
-{
-	struct search search;
-	size_t i;
-
-	for (argv++; *argv && strcmp(*argv, "--") != 0; argv++) {
-		if (strncmp(*argv, "--", 2) != 0)
-			continue;
-		search = (struct search){ .name = *argv + 2,
-			.least = UINT_MAX };
-		search.size = strcspn(search.name, "=");
-		look_at_all(&search, argp);
-		for (i = 0; i < N_OF_ARGP; i++)
-			look_at(&search, of_argp[i]);
-		if (argp_program_version)
-			look_at(&search, "version");
-		if (!search.found)
-			return complain("there is no option --%.*s: the "
-					"nearest is --%s (--help lists all)",
-			    (int)search.size, search.name, search.nearest);
-	}
-	return 0;
 }

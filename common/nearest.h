@@ -3,7 +3,6 @@
 #ifndef COMMON_NEAREST_H
 #define COMMON_NEAREST_H
 
-#include <argp.h>
 #include <stddef.h>
 
 /*
@@ -16,13 +15,5 @@ unsigned name_distance(
 
 /* The nearest of a list of names, which ends with NULL and has one at least. */
 const char *nearest_name(const char *name, const char *const *names);
-
-/*
- * Before argp_parse(), which only says that there is no such option: complain
- * of the first long option of a command line that the parser and its children
- * do not have, and name the nearest. Abbreviations are fine. 0, or -1 after a
- * complaint.
- */
-int options_check(const struct argp *argp, char *const *argv);
 
 #endif

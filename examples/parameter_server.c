@@ -24,9 +24,9 @@
 
 #include "../common/complain.h"
 #include "../common/memory.h"
-#include "../common/nearest.h"
 #include "../common/output.h"
 #include "../common/threads.h"
+#include "../common/usage.h"
 
 /* Weights that travel in one tuple. */
 #define CHUNK 248

@@ -21,6 +21,7 @@
 #include "../common/complain.h"
 #include "../common/nearest.h"
 #include "../common/output.h"
+#include "../common/usage.h"
 #include "info.h"
 
 struct options {
@@ -237,6 +238,7 @@ struct settings_list {
 static int add_setting(void *arg, const struct dfi_setting_info *info)
 {
 	struct settings_list *list = arg;
+	char value[4096];
 	bool bad = info->error;
 
 	list->invalid = list->invalid || bad;
@@ -248,8 +250,8 @@ static int add_setting(void *arg, const struct dfi_setting_info *info)
 			info_optional_json(info->initial), "help", info->help,
 			"error", info_optional_json(info->error)));
 	printf("%-25s %-15s %s%s\n", info->variable,
-	    info->value ? info->value : "-", WORD(origins, info->origin),
-	    bad ? ", not valid" : "");
+	    info->value ? escape_text(value, sizeof(value), info->value) : "-",
+	    WORD(origins, info->origin), bad ? ", not valid" : "");
 	if (bad)
 		printf("  %s\n", info->error);
 	return 0;
@@ -372,7 +374,7 @@ static double parse_seconds(const char *arg, struct argp_state *state)
 	double seconds = arg ? strtod(arg, &end) : 1;
 
 	if (arg && (end == arg || *end || !(seconds >= 0.01) || seconds > 1e6))
-		argp_error(state,
+		usage_error(state,
 		    "--watch: '%s' is not a number of seconds from 0.01 to "
 		    "1000000",
 		    arg);
@@ -403,10 +405,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (options->what)
-			argp_error(state, "one list at a time: '%s' and '%s'",
+			usage_error(state, "one list at a time: '%s' and '%s'",
 			    options->what, arg);
 		if (!is_list(arg))
-			argp_error(state,
+			usage_error(state,
 			    "say flows, nodes, stat, devices or config, not "
 			    "'%s': the nearest is %s",
 			    arg, nearest_name(arg, lists));
@@ -414,11 +416,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->what)
-			argp_error(state,
+			usage_error(state,
 			    "say what to list: flows, nodes, stat, devices or "
 			    "config");
 		if (options->watch > 0 && strcmp(options->what, "stat") != 0)
-			argp_error(state, "--watch is for stat");
+			usage_error(state, "--watch is for stat");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -20,7 +20,7 @@
 #include <dfi/registry.h>
 
 #include "../common/complain.h"
-#include "../common/nearest.h"
+#include "../common/usage.h"
 
 struct options {
 	struct dfi_registry_attr attr;
@@ -126,9 +126,10 @@ static void allow_user(
 	if (!entry &&
 	    (errno || end == user || *end || *user == '-' ||
 		number >= UINT32_MAX))
-		argp_error(state, "there is no user '%s'", user);
+		usage_error(state, "there is no user '%s'", user);
 	if (options->attr.n_users == DFI_MAX_REGISTRY_USERS)
-		argp_error(state, "more than %d users", DFI_MAX_REGISTRY_USERS);
+		usage_error(
+		    state, "more than %d users", DFI_MAX_REGISTRY_USERS);
 	options->users[options->attr.n_users++] = (uint32_t)number;
 	options->attr.users = options->users;
 }
@@ -141,7 +142,7 @@ static error_t parse_argument(
 	else if (options->keygen && !options->key_file)
 		options->key_file = arg;
 	else
-		argp_error(state,
+		usage_error(state,
 		    options->keygen
 			? "keygen makes one file: '%s' is one too many"
 			: "unknown argument '%s': the only command is keygen "
@@ -183,7 +184,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return parse_argument(options, arg, state);
 	case ARGP_KEY_END:
 		if (options->keygen && !options->key_file)
-			argp_error(state, "keygen: say which file to make");
+			usage_error(state, "keygen: say which file to make");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -192,7 +193,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static int fail(int ret)
 {
-	fprintf(stderr, "dfi-registry: %s\n", dfi_errmsg());
+	complain("%s", dfi_errmsg());
 	return ret == -EPERM ? EX_CONFIG : EXIT_FAILURE;
 }
 
@@ -227,14 +228,16 @@ static void on_signals(void (*handler)(int number))
 /* Where it listens; false if that was asked for and can't be said. */
 static bool announce(const struct options *options, const char *address)
 {
+	char plain[4096];
+
 	if (options->print_address)
 		printf("%s\n", address);
 	else
-		printf("dfi-registry: listens at %s\n", address);
+		printf("dfi-registry: listens at %s\n",
+		    escape_text(plain, sizeof(plain), address));
 	if (!fflush(stdout) || !options->print_address)
 		return true;
-	fprintf(stderr, "dfi-registry: the address can't be written: %s\n",
-	    strerror(errno));
+	complain("the address can't be written: %s", strerror(errno));
 	return false;
 }
 

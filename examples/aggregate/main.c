@@ -15,8 +15,8 @@
 
 #include "../../common/children.h"
 #include "../../common/complain.h"
-#include "../../common/nearest.h"
 #include "../../common/output.h"
+#include "../../common/usage.h"
 #include "columns.h"
 #include "output.h"
 #include "plan.h"
@@ -107,13 +107,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (options->text)
-			argp_error(
+			usage_error(
 			    state, "more than one query: put quotes around it");
 		options->text = arg;
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->text)
-			argp_error(state, "no query is given");
+			usage_error(state, "no query is given");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -11,6 +11,7 @@
 #include "../../common/complain.h"
 #include "../../common/nearest.h"
 #include "../../common/output.h"
+#include "../../common/usage.h"
 #include "client.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -324,6 +325,16 @@ static const struct action *find_action(const struct arguments *arguments)
 	return NULL;
 }
 
+static const char *nearest_action(const char *name)
+{
+	const char *names[sizeof(actions) / sizeof(actions[0]) + 1] = { NULL };
+	size_t i;
+
+	for (i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+		names[i] = actions[i].name;
+	return nearest_name(name, names);
+}
+
 static unsigned parse_number(
     struct argp_state *state, const char *name, const char *text, unsigned most)
 {
@@ -331,7 +342,7 @@ static unsigned parse_number(
 	unsigned long value = strtoul(text, &end, 10);
 
 	if (end == text || *end || !value || value > most)
-		argp_error(state, "--%s: '%s' is not a number from 1 to %u",
+		usage_error(state, "--%s: '%s' is not a number from 1 to %u",
 		    name, text, most);
 	return (unsigned)value;
 }
@@ -340,12 +351,16 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 {
 	const struct action *action = find_action(arguments);
 
-	if (!action)
-		argp_error(state,
+	if (!action && arguments->n_words)
+		usage_error(state,
+		    "there is no command '%s': the nearest is %s",
+		    arguments->words[0], nearest_action(arguments->words[0]));
+	else if (!action)
+		usage_error(state,
 		    "what is to be done? get, put, create, "
 		    "delete, cas, status, add, remove or replace");
 	else if (action->n_words != arguments->n_words)
-		argp_error(state, "%s takes %d arguments", action->name,
+		usage_error(state, "%s takes %d arguments", action->name,
 		    action->n_words - 1);
 }
 
@@ -373,7 +388,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (arguments->n_words == MAX_WORDS)
-			argp_error(state, "too many arguments");
+			usage_error(
+			    state, "'%s' is one argument too many", arg);
 		arguments->words[arguments->n_words++] = arg;
 		return 0;
 	case ARGP_KEY_END:

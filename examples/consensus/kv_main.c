@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
-#include "../../common/nearest.h"
+#include "../../common/usage.h"
 #include "replica.h"
 
 enum key {
@@ -98,7 +98,7 @@ static uint64_t parse_number(struct argp_state *state, const char *name,
 	errno = 0;
 	value = strtoull(text, &end, 10);
 	if (end == text || *end || errno || value < least || value > most)
-		argp_error(state,
+		usage_error(state,
 		    "--%s: '%s' is not a number from %llu to %llu", name, text,
 		    (unsigned long long)least, (unsigned long long)most);
 	return value;
@@ -140,21 +140,21 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 	const struct replica_options *options = &arguments->replica;
 
 	if (!arguments->has_id || !arguments->has_replicas)
-		argp_error(state, "--id and --replicas are required");
+		usage_error(state, "--id and --replicas are required");
 	if (options->self >= options->n_replicas)
-		argp_error(state, "--id %u: numbers go from 0 to %u",
+		usage_error(state, "--id %u: numbers go from 0 to %u",
 		    options->self, options->n_replicas - 1);
 	if (!kv_cluster_valid(options->cluster))
-		argp_error(state,
+		usage_error(state,
 		    "--cluster: a name has 1 to %d characters of "
 		    "A-Z, a-z, 0-9, _ and -",
 		    KV_MAX_CLUSTER);
 	if (options->multicast && !options->nopaxos)
-		argp_error(state, "--multicast is for --protocol nopaxos");
+		usage_error(state, "--multicast is for --protocol nopaxos");
 	if (options->flows && options->nopaxos)
-		argp_error(state, "--wiring flows is for --protocol paxos");
+		usage_error(state, "--wiring flows is for --protocol paxos");
 	if (options->election_ns < 2 * options->heartbeat_ns)
-		argp_error(state,
+		usage_error(state,
 		    "--election is to be at least twice "
 		    "--heartbeat, or leaders change for nothing");
 }
@@ -190,7 +190,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_PROTOCOL:
 		options->nopaxos = !strcmp(arg, "nopaxos");
 		if (!options->nopaxos && strcmp(arg, "paxos") != 0)
-			argp_error(state,
+			usage_error(state,
 			    "--protocol: '%s' is neither paxos "
 			    "nor nopaxos",
 			    arg);
@@ -201,7 +201,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_WIRING:
 		options->flows = !strcmp(arg, "flows");
 		if (!options->flows && strcmp(arg, "pairs") != 0)
-			argp_error(state,
+			usage_error(state,
 			    "--wiring: '%s' is neither pairs nor flows", arg);
 		return 0;
 	case KEY_DROP:
@@ -215,7 +215,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		arguments->with_parent = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not an option", arg);
+		usage_error(state, "'%s' is not an option", arg);
 		return 0;
 	case ARGP_KEY_END:
 		check(state, arguments);

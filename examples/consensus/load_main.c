@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "../../common/complain.h"
-#include "../../common/nearest.h"
 #include "../../common/output.h"
+#include "../../common/usage.h"
 #include "load_options.h"
 #include "load_report.h"
 
@@ -50,7 +50,7 @@ static const struct load_backend *find(
 		if (strlen(names) + strlen((*store)->name) + 2 < sizeof(names))
 			strcat(strcat(names, " "), (*store)->name);
 	}
-	argp_error(state, "--store: '%s' is none of:%s", name, names);
+	usage_error(state, "--store: '%s' is none of:%s", name, names);
 	return NULL;
 }
 
@@ -65,6 +65,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case KEY_AT:
 		plan->where = text;
+		return 0;
+	case ARGP_KEY_ARG:
+		usage_error(state, "'%s' is not an option", text);
 		return 0;
 	case ARGP_KEY_END:
 		if (!plan->backend)

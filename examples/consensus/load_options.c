@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../common/usage.h"
+
 #define MAX_RECORDS 1e9
 #define MAX_OUTSTANDING 256
 #define MAX_RATE 1e8
@@ -42,8 +44,9 @@ double load_option_number(struct argp_state *state, const char *option,
 	double x = strtod(text, &end);
 
 	if (end == text || *end || !(x >= min && x <= max))
-		argp_error(state, "--%s: '%s' is no number from %.15g to %.15g",
-		    option, text, min, max);
+		usage_error(state,
+		    "--%s: '%s' is no number from %.15g to %.15g", option, text,
+		    min, max);
 	return x;
 }
 
@@ -53,7 +56,7 @@ static uint64_t whole(struct argp_state *state, const char *option,
 	double x = load_option_number(state, option, text, min, max);
 
 	if (x != floor(x))
-		argp_error(
+		usage_error(
 		    state, "--%s: '%s' is no whole number", option, text);
 	return (uint64_t)x;
 }
@@ -69,7 +72,7 @@ static void each(struct argp_state *state, const char *option, char *text,
 
 	while ((part = strsep(&text, ","))) {
 		if (i == LOAD_MAX_POINTS)
-			argp_error(state, "--%s: more than %d in the list",
+			usage_error(state, "--%s: more than %d in the list",
 			    option, LOAD_MAX_POINTS);
 		add(state, option, part, options, i++);
 	}
@@ -80,7 +83,7 @@ static void add_mix(struct argp_state *state, const char *option, char *part,
 {
 	options->mixes[i] = load_mix_find(part);
 	if (!options->mixes[i])
-		argp_error(
+		usage_error(
 		    state, "--%s: '%s' is none of " LOAD_MIXES, option, part);
 	options->n_mixes = i + 1;
 }
@@ -106,7 +109,7 @@ static int distribution(struct argp_state *state, const char *text)
 	if (strcmp(text, "zipf") == 0)
 		return LOAD_ZIPF;
 	if (strcmp(text, "uniform") != 0)
-		argp_error(
+		usage_error(
 		    state, "--distribution: '%s' is not uniform or zipf", text);
 	return LOAD_UNIFORM;
 }
@@ -190,7 +193,7 @@ int load_options_parse(
 	switch (key) {
 	case LOAD_KEY_COUNT:
 		if (load_counts_add(&options->counts, text))
-			argp_error(state,
+			usage_error(state,
 			    "--count: '%s' is not ROLE=PID, or is one more "
 			    "than %d",
 			    text, LOAD_MAX_COUNTS);

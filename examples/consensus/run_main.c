@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
-#include "../../common/nearest.h"
 #include "../../common/output.h"
+#include "../../common/usage.h"
 #include "load_report.h"
 #include "run_options.h"
 

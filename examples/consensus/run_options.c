@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../../common/usage.h"
 #include "load_kv.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -68,8 +69,10 @@ static void add_protocols(
 				break;
 		if (i == sizeof(known) / sizeof(*known) ||
 		    arguments->n_protocols == RUN_MAX_PROTOCOLS)
-			argp_error(
-			    state, "--protocol: '%s' is not paxos", part);
+			usage_error(state,
+			    "--protocol: '%s' is neither paxos nor nopaxos, "
+			    "or is one more than %d",
+			    part, RUN_MAX_PROTOCOLS);
 		arguments->protocols[arguments->n_protocols++] = known[i];
 	}
 }
@@ -81,12 +84,12 @@ static void set_victim(struct argp_state *state, const char *option,
 	enum run_victim victim;
 
 	if (fault->victim)
-		argp_error(state, "--kill or --stop can be given once");
+		usage_error(state, "--kill or --stop can be given once");
 	for (victim = RUN_LEADER; victim <= RUN_CLIENT; victim++)
 		if (strcmp(text, run_victims[victim]) == 0)
 			break;
 	if (victim > RUN_FOLLOWER && victim != last)
-		argp_error(state, "--%s: '%s' is not leader, follower or %s",
+		usage_error(state, "--%s: '%s' is not leader, follower or %s",
 		    option, text, run_victims[last]);
 	fault->victim = victim;
 	fault->stops = last == RUN_CLIENT;
@@ -99,11 +102,11 @@ static void check_pairs(
 	const struct run_failover *fault = &arguments->fault;
 
 	if (arguments->has_after && !fault->victim)
-		argp_error(state, "--after needs --kill or --stop");
+		usage_error(state, "--after needs --kill or --stop");
 	if (arguments->has_restart && (!fault->victim || fault->stops))
-		argp_error(state, "--restart needs --kill");
+		usage_error(state, "--restart needs --kill");
 	if (arguments->has_stop && (!fault->victim || !fault->stops))
-		argp_error(state, "--for needs --stop");
+		usage_error(state, "--for needs --stop");
 }
 
 static void finish_fault(
@@ -116,19 +119,19 @@ static void finish_fault(
 	if (!arguments->has_seconds)
 		load->plan.length_ns = end + 3 * SECOND;
 	if (end >= load->plan.length_ns)
-		argp_error(state,
+		usage_error(state,
 		    "the fault lasts until %.15g s, behind the end of "
 		    "--seconds",
 		    (double)end / 1e9);
 	if (load_options_points(load) > 1 || arguments->n_protocols > 1)
-		argp_error(state,
+		usage_error(state,
 		    "--kill and --stop need one protocol, one workload, one "
 		    "--outstanding and at most one --rate");
 	load->plan.apart = fault->victim == RUN_CLIENT;
 	if (load->plan.apart && load->plan.clients < 2)
-		argp_error(state, "--stop client needs 2 or more --clients");
+		usage_error(state, "--stop client needs 2 or more --clients");
 	if (fault->victim == RUN_FOLLOWER && arguments->store.replicas < 2)
-		argp_error(state, "a follower needs 2 or more --replicas");
+		usage_error(state, "a follower needs 2 or more --replicas");
 }
 
 /* What is left to defaults, and what does not go together. */
@@ -149,7 +152,7 @@ static void finish(struct argp_state *state, struct run_arguments *arguments)
 	if (arguments->store.flows &&
 	    (arguments->n_protocols > 1 ||
 		strcmp(arguments->protocols[0], "paxos") != 0))
-		argp_error(state, "--wiring flows is for --protocol paxos");
+		usage_error(state, "--wiring flows is for --protocol paxos");
 	if (fault)
 		finish_fault(state, arguments);
 }
@@ -204,7 +207,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_WIRING:
 		arguments->store.flows = strcmp(text, "flows") == 0;
 		if (!arguments->store.flows && strcmp(text, "pairs") != 0)
-			argp_error(state,
+			usage_error(state,
 			    "--wiring: '%s' is neither pairs nor flows", text);
 		return 0;
 	case KEY_REPLICAS:
@@ -219,6 +222,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case KEY_VERBOSE:
 		arguments->store.verbose = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		usage_error(state, "'%s' is not an option", text);
 		return 0;
 	case ARGP_KEY_END:
 		finish(state, arguments);

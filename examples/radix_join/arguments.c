@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../common/usage.h"
+
 uint64_t argument_number(struct argp_state *state, const char *option,
     const char *text, uint64_t min, uint64_t max)
 {
@@ -31,7 +33,7 @@ uint64_t argument_number(struct argp_state *state, const char *option,
 	}
 	if (errno || end == text || *end || !isdigit((unsigned char)*text) ||
 	    n < min || n > max)
-		argp_error(state, "--%s: '%s' is no number from %ju to %ju",
+		usage_error(state, "--%s: '%s' is no number from %ju to %ju",
 		    option, text, (uintmax_t)min, (uintmax_t)max);
 	return n;
 }
@@ -44,7 +46,7 @@ double argument_real(
 
 	x = strtod(text, &end);
 	if (end == text || *end || !(x >= 0 && x <= max))
-		argp_error(state, "--%s: '%s' is no number from 0 to %g",
+		usage_error(state, "--%s: '%s' is no number from 0 to %g",
 		    option, text, max);
 	return x;
 }
@@ -57,7 +59,7 @@ const char *argument_name(
 	size_t n = strspn(text, characters);
 
 	if (n == 0 || n > max || text[n])
-		argp_error(state,
+		usage_error(state,
 		    "--%s: '%s' is no name of 1 to %zu letters, digits or any "
 		    "of ._:-",
 		    option, text, max);
@@ -72,7 +74,7 @@ struct column_name argument_column(
 	if (strncmp(text, "outer:", 6) == 0)
 		column.relation = OUTER;
 	else if (strncmp(text, "inner:", 6) != 0)
-		argp_error(state,
+		usage_error(state,
 		    "--%s: '%s' is not inner:COLUMN or "
 		    "outer:COLUMN",
 		    option, text);

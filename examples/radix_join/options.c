@@ -4,7 +4,7 @@
  * the rest of the program works with valid options.
  */
 #include "options.h"
-#include "../../common/nearest.h"
+#include "../../common/usage.h"
 #include "arguments.h"
 #include "platform.h"
 
@@ -148,7 +148,7 @@ static enum key_type parse_key_type(struct argp_state *state, const char *text)
 	if (strcmp(text, "string") == 0)
 		return KEY_STRING;
 	if (strcmp(text, "auto") != 0)
-		argp_error(state,
+		usage_error(state,
 		    "--key-type: '%s' is not auto, integer or string", text);
 	return KEY_AUTO;
 }
@@ -160,7 +160,7 @@ static enum strategy parse_strategy(struct argp_state *state, const char *text)
 	if (strcmp(text, "auto") == 0)
 		return STRATEGY_AUTO;
 	if (strcmp(text, "repartition") != 0)
-		argp_error(state,
+		usage_error(state,
 		    "--strategy: '%s' is not repartition, replicate or auto",
 		    text);
 	return STRATEGY_REPARTITION;
@@ -171,7 +171,7 @@ static bool parse_baseline(struct argp_state *state, const char *text)
 	if (strcmp(text, "local") == 0)
 		return true;
 	if (strcmp(text, "none") != 0)
-		argp_error(
+		usage_error(
 		    state, "--baseline: '%s' is not local or none", text);
 	return false;
 }
@@ -335,25 +335,25 @@ static void check_machines(struct argp_state *state, struct parsing *parsing)
 	struct options *o = parsing->options;
 
 	if (o->first_node > 0 && parsing->says_join)
-		argp_error(state,
+		usage_error(state,
 		    "--first-node: what to join, and how, is said on the first "
 		    "machine only; here say --run, --local-nodes, --registry, "
 		    "--timeout, --pin or --no-pin");
 	if (o->local_nodes == 0)
 		o->local_nodes = o->first_node > 0 ? 1 : o->nodes;
 	if (o->first_node == 0 && o->local_nodes > o->nodes)
-		argp_error(state,
+		usage_error(state,
 		    "--local-nodes %u is more than --nodes %u, which counts "
 		    "those of all machines",
 		    (unsigned)o->local_nodes, (unsigned)o->nodes);
 	if (options_across(o) && !o->run)
-		argp_error(state,
+		usage_error(state,
 		    "nodes on several machines need a name to meet under: "
 		    "--run");
 	if (options_across(o) && o->baseline)
-		argp_error(state, "the baseline is of one machine");
+		usage_error(state, "the baseline is of one machine");
 	if (options_across(o) && (o->csv[INNER] || o->csv[OUTER]))
-		argp_error(state,
+		usage_error(state,
 		    "--inner-csv, --outer-csv: files can be joined on one "
 		    "machine only, because all nodes share the memory with "
 		    "their rows");
@@ -368,37 +368,37 @@ static void check(struct argp_state *state, struct parsing *parsing)
 	    o->key[OUTER];
 
 	if ((uint64_t)o->nodes * o->threads > MAX_WORKERS)
-		argp_error(state,
+		usage_error(state,
 		    "--nodes %u times --threads %u: at most %u workers are "
 		    "possible",
 		    (unsigned)o->nodes, (unsigned)o->threads,
 		    (unsigned)MAX_WORKERS);
 	if (o->radix_bits && options_workers(o) > UINT32_C(1) << o->radix_bits)
-		argp_error(state,
+		usage_error(state,
 		    "--radix-bits %u makes %u partitions, which are fewer than "
 		    "the %u workers (--nodes times --threads)",
 		    (unsigned)o->radix_bits, 1U << o->radix_bits,
 		    (unsigned)options_workers(o));
 	if (has_csv &&
 	    !(o->csv[INNER] && o->csv[OUTER] && o->key[INNER] && o->key[OUTER]))
-		argp_error(state,
+		usage_error(state,
 		    "--inner-csv, --inner-key, --outer-csv and "
 		    "--outer-key belong together");
 	if (has_csv && parsing->has_synthetic)
-		argp_error(state,
+		usage_error(state,
 		    "input is either synthetic (--inner, --outer, "
 		    "--selectivity, --zipf, --seed) or from files "
 		    "(--inner-csv, --outer-csv)");
 	if (!has_csv && (o->sum.name || o->output || o->key_type != KEY_AUTO))
-		argp_error(state,
+		usage_error(state,
 		    "--sum, --output and --key-type need files: --inner-csv, "
 		    "--inner-key, --outer-csv and --outer-key");
 	if (o->n_columns && !o->output)
-		argp_error(state, "--columns needs --output");
+		usage_error(state, "--columns needs --output");
 	if (parsing->says_strategy && o->baseline)
-		argp_error(state, "the baseline has no --strategy");
+		usage_error(state, "the baseline has no --strategy");
 	if (o->output && o->baseline)
-		argp_error(state, "the baseline has no --output");
+		usage_error(state, "the baseline has no --output");
 	o->verify = parsing->verify >= 0 ? parsing->verify
 					 : rows <= UINT64_C(256) << 20;
 }
@@ -411,7 +411,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		check_machines(state, parsing);
 		check(state, parsing);
 	} else if (key == ARGP_KEY_ARG) {
-		argp_error(state, "'%s' is no option", text);
+		usage_error(state, "'%s' is no option", text);
 	} else if (parse_input(key, text, state, parsing) ||
 	    parse_run(key, text, state, parsing)) {
 		parsing->says_join = true;

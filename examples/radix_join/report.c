@@ -5,6 +5,7 @@
  * total.
  */
 #include "report.h"
+#include "../../common/complain.h"
 #include "../../common/output.h"
 #include "platform.h"
 
@@ -162,6 +163,7 @@ static void print_text(
 {
 	const struct plan *plan = &outcome->plan;
 	struct figures f = figures_of(outcome);
+	char name[1024];
 
 	fprintf(out,
 	    "radix join of %" PRIu64 " x %" PRIu64 " tuples of 16 bytes, ",
@@ -188,7 +190,7 @@ static void print_text(
 		fprintf(out, "sum       %" PRId64 " (%s:%s)\n",
 		    (int64_t)outcome->result.sum.low,
 		    options->sum.relation == INNER ? "inner" : "outer",
-		    options->sum.name);
+		    escape_text(name, sizeof(name), options->sum.name));
 	fprintf(out, "checksum  %016" PRIx64 "\n", outcome->result.checksum);
 	fprintf(out, "verified: %s\n",
 	    !outcome->has_expected          ? "not checked"

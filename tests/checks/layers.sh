@@ -248,6 +248,17 @@ check_words()
 		"$word(stdout|stderr)$end" '^src/base/log\.c$'
 }
 
+# What users typed is escaped.
+check_programs()
+{
+	local code files word='(:|[^A-Za-z0-9_])'
+
+	mapfile -t files < <(files_in tools bench examples common)
+	code=$(code_of "${files[@]}")
+	forbid "use usage_error() of common/usage.h, which escapes what users typed" \
+		"${word}argp_error *\\(" '^common/usage\.c$'
+}
+
 # What opens a descriptor is inside of file_up(), on its line or the one before.
 check_descriptors()
 {
@@ -288,6 +299,7 @@ check_todos()
 
 check_includes
 check_words
+check_programs
 check_descriptors
 check_todos
 

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Wrong command lines of programs that use argp. What a user typed never drives
+ * the terminal.
+ */
+#ifndef COMMON_USAGE_H
+#define COMMON_USAGE_H
+
+#include <argp.h>
+
+/*
+ * As argp_error(), which ends the process, with control bytes and bytes that
+ * are not UTF-8 escaped as by complain().
+ */
+void usage_error(const struct argp_state *state, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * Before argp_parse(): complain of the first option of a command line that the
+ * parser and its children do not have. argp does not name the nearest one, and
+ * prints what was typed as it is. Abbreviations are fine if they stand for one
+ * option. 0, or -1 after a complaint.
+ */
+int options_check(const struct argp *argp, char *const *argv);
+
+#endif
