@@ -214,27 +214,6 @@ static int make_named(struct result_file *file, const char *folder)
 	return fchmod(file->fd, 0666 & ~mask) ? fail(file, "") : 0;
 }
 
-static int make_temporary(struct result_file *file)
-{
-	char buffer[PATH_MAX], own[64];
-	const char *folder = folder_of(file->path, buffer);
-
-	if (file->is_old && check_old(file))
-		return -1;
-	file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-	if (file->fd < 0) {
-		if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
-			return fail(file, "cannot write to its folder: ");
-		return make_named(file, folder);
-	}
-	/* It gets its name by way of /proc. */
-	snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
-	if (access(own, F_OK) == 0)
-		return 0;
-	close(file->fd);
-	return make_named(file, folder);
-}
-
 /* Give it a name beside the file that it will replace. */
 static int name_it(struct result_file *file)
 {
@@ -256,6 +235,53 @@ static int name_it(struct result_file *file)
 			break;
 	}
 	return -1;
+}
+
+/* Whether the file can get a name. It cannot be named a second time. */
+static bool can_be_named(struct result_file *file)
+{
+	sigset_t all, before;
+	bool can;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	can = name_it(file) == 0;
+	if (can)
+		unlink(file->temporary);
+	file->is_named = false;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return can;
+}
+
+static int open_unnamed(const char *folder)
+{
+	return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+/*
+ * Sandboxes, file systems and a missing /proc refuse names for files without
+ * one. A trial says so now, not when the whole result is there.
+ */
+static int make_temporary(struct result_file *file)
+{
+	char buffer[PATH_MAX];
+	const char *folder = folder_of(file->path, buffer);
+	bool can;
+
+	if (file->is_old && check_old(file))
+		return -1;
+	file->fd = open_unnamed(folder);
+	if (file->fd < 0) {
+		if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
+			return fail(file, "cannot write to its folder: ");
+		return make_named(file, folder);
+	}
+	can = can_be_named(file);
+	close(file->fd);
+	if (!can)
+		return make_named(file, folder);
+	file->fd = open_unnamed(folder);
+	return file->fd < 0 ? fail(file, "cannot write to its folder: ") : 0;
 }
 
 /* The owner first: changing it takes bits of the mode away. */

@@ -25,6 +25,7 @@ static const struct {
 } calls[] = {
 	{ "faccessat2", SYS_faccessat2 },
 	{ "fallocate", SYS_fallocate },
+	{ "linkat", SYS_linkat },
 	{ "madvise", SYS_madvise },
 	{ "memfd_create", SYS_memfd_create },
 };

@@ -46,6 +46,14 @@ says() # WORDS COMMAND...: they are in its error
 runs "$forbid" faccessat2 EPERM "$bin/radix_join" "${join[@]}" --output "$tmp/result.csv"
 [ -s "$tmp/result.csv" ] || fail "radix_join --output wrote nothing"
 
+# A file without a name may get none.
+for error in EPERM ENOSYS; do
+	rm "$tmp/result.csv"
+	runs "$forbid" linkat $error "$bin/radix_join" "${join[@]}" --output "$tmp/result.csv"
+	[ -s "$tmp/result.csv" ] || fail "radix_join --output wrote nothing without linkat"
+	[ -z "$(find "$tmp" -name '.radix_join*')" ] || fail "radix_join leaves a file behind"
+done
+
 for error in EPERM ENOSYS; do
 	says 'memfd_create.*seccomp' "$forbid" memfd_create $error "$bin/hello_flow"
 	says 'rows: memfd_create: .*seccomp' "$forbid" memfd_create $error \
