@@ -5,6 +5,11 @@
  * stands before the first return in the list; then its call and return leave
  * the list. If none may, the last one is put back and the next one is tried.
  *
+ * An operation that changes nothing wherever it fits, as a get, is taken as
+ * soon as it fits, and nothing else is tried in its place: each order in which
+ * it comes later is also one with it here. Without this, a hot key with many
+ * readers has an order of search for each set of them.
+ *
  * Operations of unknown outcome have no return and may be left out. They would
  * double the work each, but for this: take an order with as few of them as
  * possible. Each of them changes the value, and the next operation depends on
@@ -50,6 +55,7 @@ struct step {
 	uint64_t value;
 	uint64_t hash[2];
 	bool unseen;
+	bool only; /* nothing else is to be tried in its place */
 };
 
 struct state {
@@ -219,6 +225,16 @@ static bool fits(const struct lin_op *op, uint64_t *value)
 	}
 }
 
+/*
+ * Whether one that fits changes no value, here and wherever else it fits. A put
+ * of the value that is there does so only here.
+ */
+static bool changes_nothing(
+    const struct lin_op *op, uint64_t before, uint64_t behind)
+{
+	return op->kind != LIN_PUT && before == behind;
+}
+
 /* The same of one of unknown outcome: whether it changes the value. */
 static bool changes(const struct lin_op *op, bool unseen, uint64_t *value)
 {
@@ -244,7 +260,7 @@ static void relink_node(struct node *nodes, uint32_t i)
 
 /* Put an operation in order, if what is reached is new. */
 static enum seen take(struct lin_checker *checker, uint32_t op, uint32_t node,
-    uint32_t open, uint64_t value)
+    uint32_t open, uint64_t value, bool only)
 {
 	uint64_t bits = (uint64_t)op << 1;
 	uint64_t hash[2] = { checker->hash[0] ^ mix(bits),
@@ -259,6 +275,7 @@ static enum seen take(struct lin_checker *checker, uint32_t op, uint32_t node,
 	step->open = open;
 	step->value = checker->value;
 	step->unseen = checker->unseen;
+	step->only = only;
 	memcpy(step->hash, checker->hash, sizeof(hash));
 	memcpy(checker->hash, hash, sizeof(hash));
 	checker->value = value;
@@ -288,6 +305,32 @@ static const struct step *put_back(struct lin_checker *checker)
 	return step;
 }
 
+/* All known ones that can be next and change nothing. */
+static enum seen take_readers(
+    struct lin_checker *checker, const struct lin_op *ops, size_t *n_left)
+{
+	struct node *nodes = checker->nodes;
+	uint32_t node = nodes[0].next, prev;
+	enum seen seen;
+	uint64_t value;
+
+	for (; node && nodes[node].match != NONE; node = nodes[prev].next) {
+		const struct lin_op *op = &ops[nodes[node].op];
+
+		value = checker->value;
+		prev = node;
+		if (!fits(op, &value) ||
+		    !changes_nothing(op, checker->value, value))
+			continue;
+		prev = nodes[node].prev;
+		seen = take(checker, nodes[node].op, node, NONE, value, true);
+		if (seen != SEEN_NEW)
+			return seen;
+		--*n_left;
+	}
+	return SEEN_NEW;
+}
+
 /* The first known one from a node on that can be next. */
 static enum seen take_known(
     struct lin_checker *checker, const struct lin_op *ops, uint32_t *node)
@@ -303,8 +346,8 @@ static enum seen take_known(
 		if ((checker->unseen && op->kind == LIN_PUT) ||
 		    !fits(op, &value))
 			continue;
-		seen = take(
-		    checker, checker->nodes[*node].op, *node, NONE, value);
+		seen = take(checker, checker->nodes[*node].op, *node, NONE,
+		    value, false);
 		if (seen != SEEN_BEFORE)
 			return seen;
 	}
@@ -329,7 +372,7 @@ static enum seen take_open(struct lin_checker *checker,
 		    (open->twin != NONE && !checker->open[open->twin].used) ||
 		    !changes(&ops[open->op], checker->unseen, &value))
 			continue;
-		seen = take(checker, open->op, NONE, i, value);
+		seen = take(checker, open->op, NONE, i, value, false);
 		if (seen != SEEN_BEFORE)
 			return seen;
 	}
@@ -357,42 +400,63 @@ static void note(struct lin_checker *checker, const struct lin_op *stuck,
 	verdict->stuck = *stuck;
 }
 
+/*
+ * Put back the last one in whose place something else may be tried, and all
+ * behind it. What is next goes to node and open. False: there is none.
+ */
+static bool back_up(
+    struct lin_checker *checker, uint32_t *node, uint32_t *open, size_t *n_left)
+{
+	const struct step *step;
+
+	do {
+		if (!checker->n_steps)
+			return false;
+		step = put_back(checker);
+		*n_left += step->node != NONE;
+	} while (step->only);
+	if (step->node == NONE) {
+		*node = first_return(checker);
+		*open = step->open + 1;
+	} else {
+		*node = checker->nodes[step->node].next;
+		*open = 0;
+	}
+	return true;
+}
+
 static enum lin_answer search(struct lin_checker *checker,
     const struct lin_op *ops, size_t n_known, struct lin_verdict *verdict)
 {
-	uint32_t node = checker->nodes[0].next, open = 0;
+	uint32_t node = 0, open = 0;
 	size_t n_left = n_known;
-	const struct step *step;
-	enum seen seen;
+	enum seen seen = SEEN_NEW; /* what is reached now */
 
 	while (n_left) {
-		seen = take_known(checker, ops, &node);
-		if (seen == SEEN_BEFORE) { /* node is the first return */
-			note(checker, &ops[checker->nodes[node].op],
-			    n_known - n_left, verdict);
-			seen = take_open(checker, ops,
-			    ops[checker->nodes[node].op].returned, open);
+		if (seen == SEEN_NEW) {
+			seen = take_readers(checker, ops, &n_left);
+			node = checker->nodes[0].next;
+			open = 0;
+		} else if (back_up(checker, &node, &open, &n_left)) {
+			seen = SEEN_NEW;
+		} else {
+			return LIN_WRONG;
+		}
+		verdict->n_steps++;
+		if (seen == SEEN_NEW && n_left) {
+			seen = take_known(checker, ops, &node);
+			if (seen == SEEN_BEFORE) { /* node: the first return */
+				note(checker, &ops[checker->nodes[node].op],
+				    n_known - n_left, verdict);
+				seen = take_open(checker, ops,
+				    ops[checker->nodes[node].op].returned,
+				    open);
+			}
+			if (seen == SEEN_NEW)
+				n_left -= !checker->unseen;
 		}
 		if (seen == SEEN_FULL)
 			return LIN_UNDECIDED;
-		verdict->n_steps++;
-		if (seen == SEEN_NEW) {
-			n_left -= !checker->unseen;
-			node = checker->nodes[0].next;
-			open = 0;
-			continue;
-		}
-		if (!checker->n_steps)
-			return LIN_WRONG;
-		step = put_back(checker);
-		if (step->node == NONE) {
-			node = first_return(checker);
-			open = step->open + 1;
-		} else {
-			n_left++;
-			node = checker->nodes[step->node].next;
-			open = 0;
-		}
 	}
 	return LIN_RIGHT;
 }

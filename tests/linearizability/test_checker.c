@@ -424,13 +424,14 @@ Test(checker, agrees_with_one_that_tries_all_orders)
  */
 
 #define N_CLIENTS 32
+#define MOST_STEPS 100 /* for each operation of a hot key */
 
 /*
- * A history of clients that each wait for an answer; some get none. Values are
- * written once, as those of load generators are.
+ * A history of clients that each wait for an answer; one in so many gets none
+ * (0: all get one). Values are written once, as those of load generators are.
  */
-static void make_large(
-    struct lin_history *history, unsigned n, unsigned n_keys, unsigned seed)
+static void make_large(struct lin_history *history, unsigned n, unsigned n_keys,
+    unsigned unanswered, unsigned seed)
 {
 	uint64_t *values = calloc(n_keys, sizeof(*values));
 	uint64_t free_at[N_CLIENTS] = { 0 }, now = 100, old;
@@ -452,7 +453,8 @@ static void make_large(
 		    (now - free_at[c] > 50 ? pick(&seed, 50) : 0);
 		op.returned = now + pick(&seed, 200);
 		free_at[c] = op.returned;
-		op.result = pick(&seed, 1000) ? LIN_DONE : LIN_UNKNOWN;
+		op.result = unanswered && !pick(&seed, unanswered) ? LIN_UNKNOWN
+								   : LIN_DONE;
 		if (op.result == LIN_DONE || pick(&seed, 2))
 			step(&op, &values[op.key]);
 		if (op.result == LIN_DONE &&
@@ -475,7 +477,7 @@ Test(checker, checks_large_histories)
 
 	cr_assert(checker);
 	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		make_large(&history, 200000, keys[i], (unsigned)i);
+		make_large(&history, 200000, keys[i], 1000, (unsigned)i);
 		lin_check(checker, history.ops, history.n, &verdict);
 		cr_expect_eq(verdict.answer, LIN_RIGHT, "%u keys", keys[i]);
 		/* And one read that is wrong, near the end. */
@@ -487,5 +489,31 @@ Test(checker, checks_large_histories)
 		cr_expect_eq(verdict.answer, LIN_WRONG, "%u keys", keys[i]);
 		lin_free(&history);
 	}
+	lin_checker_free(checker);
+}
+
+/*
+ * Many clients at one key: readers need no search, or each set of those that
+ * are under way would be one of its own.
+ */
+Test(checker, checks_a_hot_key)
+{
+	struct lin_checker *checker = lin_checker_new();
+	struct lin_history history = { 0 };
+	struct lin_verdict verdict;
+	size_t late;
+
+	cr_assert(checker);
+	make_large(&history, 20000, 1, 0, 1);
+	lin_check(checker, history.ops, history.n, &verdict);
+	cr_expect_eq(verdict.answer, LIN_RIGHT);
+	cr_expect_lt(verdict.n_steps, MOST_STEPS * history.n, "%ju steps",
+	    (uintmax_t)verdict.n_steps);
+	for (late = history.n - 1; history.ops[late].kind != LIN_GET;)
+		late--;
+	history.ops[late].seen = history.n + 1;
+	lin_check(checker, history.ops, history.n, &verdict);
+	cr_expect_eq(verdict.answer, LIN_WRONG);
+	lin_free(&history);
 	lin_checker_free(checker);
 }
