@@ -3,7 +3,8 @@
  * One client of a load; see load.h. No request is left out of the latencies: in
  * an open loop they begin when the request was due, whether or not it could be
  * sent then, and what has not ended when the run is over counts with the time
- * that it has taken so far.
+ * that it has taken so far. Only what the store has refused is left out: it is
+ * counted by itself.
  */
 #include "load.h"
 
@@ -111,14 +112,18 @@ static void count_outcome(struct client *client, const struct lane *lane,
 	}
 }
 
-static void count_completion(struct client *client, struct lane *lane)
+static void count_latency(struct client *client, const struct lane *lane)
+{
+	if (measured(client, lane->begin_ns))
+		histogram_add(&client->share->latency[lane->update],
+		    client->now - lane->begin_ns);
+}
+
+static void count_completion(struct client *client)
 {
 	struct load_share *share = client->share;
 	_Atomic uint32_t *slot;
 
-	if (measured(client, lane->begin_ns))
-		histogram_add(&share->latency[lane->update],
-		    client->now - lane->begin_ns);
 	if (!measured(client, client->now))
 		return;
 	share->completed++;
@@ -140,8 +145,12 @@ static void request_done(void *arg, uint32_t number, enum load_outcome outcome,
 	lane->busy = false;
 	client->free[client->n_free++] = number;
 	count_outcome(client, lane, outcome, value, size);
-	if (client->end && (outcome == LOAD_OK || outcome == LOAD_MISSING))
-		count_completion(client, lane);
+	if (!client->end || outcome == LOAD_REFUSED)
+		return;
+	/* One that got no answer was waited for all the same. */
+	count_latency(client, lane);
+	if (outcome != LOAD_UNKNOWN)
+		count_completion(client);
 }
 
 /* Begin a request for which there is a lane. As the back-end's submit(). */

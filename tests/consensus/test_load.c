@@ -17,7 +17,7 @@
 /* What the store does wrong. In each client's process its own copy. */
 static struct {
 	uint64_t stop_ns, stop_for_ns; /* after its opening: no answers */
-	bool forgets, mixes_up, refuses;
+	bool forgets, mixes_up, refuses, loses;
 	bool full; /* takes one request at a time */
 } faults;
 
@@ -87,6 +87,8 @@ static void answer(struct store *store, uint32_t lane)
 
 	if (faults.refuses)
 		outcome = LOAD_REFUSED;
+	else if (faults.loses)
+		outcome = LOAD_UNKNOWN;
 	else if (!store->lanes[lane].update &&
 	    (faults.forgets || !store->present[record]))
 		outcome = LOAD_MISSING;
@@ -300,6 +302,21 @@ Test(load, refused_requests_are_no_completions)
 	cr_assert_eq(result.completed, 0);
 	cr_assert_eq(result.all.count, 0);
 	cr_assert_eq(load_result_check(&result, false), -1);
+	load_result_free(&result);
+}
+
+Test(load, requests_of_unknown_outcome_count_in_latencies_only)
+{
+	struct load_plan plan = plan_of(0, 2);
+	struct load_result result;
+
+	faults.loses = true;
+	plan.fill = false;
+	result = run(&plan);
+	cr_assert_gt(result.unknown, 0);
+	cr_assert_eq(result.completed, 0);
+	cr_assert_gt(result.all.count, 0);
+	cr_assert_eq(load_result_check(&result, true), 0);
 	load_result_free(&result);
 }
 
