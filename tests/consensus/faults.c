@@ -5,7 +5,8 @@
  * a fault. A run is good if service came back, each command's answer fits a
  * history that is linearizable, and all replicas hold the same in the end. Says
  * after how long service came back: the first answer to a command that was
- * asked for after the fault.
+ * asked for after the fault. And how long the longest pause between answers was
+ * while a replica came back without its log and became a member again.
  */
 #include <argp.h>
 #include <errno.h>
@@ -33,7 +34,8 @@ struct result {
 	double service_ms;
 	unsigned n_before, n_after;
 	size_t n_unknown;
-	bool killed_leader;
+	bool killed_leader, killed_replica;
+	double pause_ms; /* 0: no replica has come back without its log */
 };
 
 struct run {
@@ -42,7 +44,7 @@ struct run {
 	struct cluster cluster;
 	struct board *board;
 	pid_t clients[FAULTS_CLIENTS];
-	uint64_t fault_at;
+	uint64_t fault_at, back_at;
 	int victim, second;
 	struct result result;
 };
@@ -148,6 +150,39 @@ static double service_ms(const struct run *run)
 	return (double)(first - run->fault_at) / 1e6;
 }
 
+static int by_time(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The longest time without an answer since a replica came back. */
+static double longest_pause_ms(const struct run *run)
+{
+	uint64_t *times = calloc(n_ok(run) + 1, sizeof(*times)), most = 0;
+	unsigned i, at;
+	size_t n = 0;
+
+	if (!times)
+		return 0;
+	times[n++] = run->back_at;
+	for (i = 0; i < FAULTS_CLIENTS; i++) {
+		const struct client_notes *notes = &run->board->clients[i];
+
+		for (at = 0; at < atomic_load(&notes->n); at++)
+			if (atomic_load(&notes->notes[at].done) &&
+			    notes->notes[at].op.returned > run->back_at)
+				times[n++] = notes->notes[at].op.returned;
+	}
+	qsort(times, n, sizeof(*times), by_time);
+	while (--n > 0)
+		if (times[n] - times[n - 1] > most)
+			most = times[n] - times[n - 1];
+	free(times);
+	return (double)most / 1e6;
+}
+
 static bool find_leader(struct run *run)
 {
 	uint64_t until = faults_now() + SERVICE_MS * MS;
@@ -168,6 +203,7 @@ static void kill_replica(struct run *run, int number)
 {
 	run->fault_at = faults_now();
 	process_end(&run->cluster.replicas[number]);
+	run->result.killed_replica = true;
 	if (run->plan.forget)
 		replica_forget(&run->cluster, (unsigned)number);
 }
@@ -218,6 +254,7 @@ static void do_fault(struct run *run)
 
 static bool repair(struct run *run)
 {
+	run->back_at = faults_now();
 	switch (run->plan.fault) {
 	case KILL_REGISTRY:
 		if (!registry_start(run->setting, &run->cluster.registry))
@@ -318,11 +355,17 @@ static bool run_steps(struct run *run)
 		return bad(run, "service ends after the fault");
 	if (!flows_return(run))
 		return bad(run, "the four flows do not return");
+	/* Under load, so that what it costs is seen. */
+	if (run->plan.forget && run->result.killed_replica &&
+	    !cluster_is_whole(&run->cluster, END_MS))
+		return bad(run, "a replica does not become a member again");
 	atomic_store(&run->board->stop, true);
 	for (i = 0; i < FAULTS_CLIENTS; i++)
 		if (!end_client(run, i))
 			return false;
 	run->result.n_after = n_ok(run) - run->result.n_before;
+	if (run->plan.forget && run->result.killed_replica)
+		run->result.pause_ms = longest_pause_ms(run);
 	return cluster_agrees(&run->cluster, END_MS) ||
 	    bad(run, "the replicas don't come to hold the same");
 }
@@ -419,22 +462,20 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void summarise(double *times, size_t n, unsigned runs, unsigned wrong)
+static void summarise(const char *what, double *times, size_t n)
 {
-	if (n) {
-		qsort(times, n, sizeof(times[0]), by_value);
-		printf("service after kill -9 of the leader: median %.1f ms, "
-		       "worst %.1f ms of %zu\n",
-		    times[n / 2], times[n - 1], n);
-	}
-	printf("%u runs, %u bad\n", runs, wrong);
+	if (!n)
+		return;
+	qsort(times, n, sizeof(times[0]), by_value);
+	printf("%s: median %.1f ms, worst %.1f ms of %zu\n", what, times[n / 2],
+	    times[n - 1], n);
 }
 
 static void show(const struct run *run, bool good)
 {
 	printf("seed %" PRIu64
 	       ": %u replicas%s%s%s%s%s%s, %s: %u before, %u after, "
-	       "%zu unknown, service after %.1f ms: %s\n",
+	       "%zu unknown, service after %.1f ms, pause %.1f ms: %s\n",
 	    run->plan.seed, run->plan.n_replicas, run->plan.log ? ", log" : "",
 	    run->plan.forget ? ", forgets" : "",
 	    run->plan.index_reads ? ", index reads" : "",
@@ -442,18 +483,20 @@ static void show(const struct run *run, bool good)
 	    run->plan.drop ? " with losses" : "",
 	    run->plan.flows ? ", four flows" : "", names[run->plan.fault],
 	    run->result.n_before, run->result.n_after, run->result.n_unknown,
-	    run->result.service_ms, good ? "good" : "BAD");
+	    run->result.service_ms, run->result.pause_ms,
+	    good ? "good" : "BAD");
 	fflush(stdout);
 }
 
 static unsigned run_all(const struct arguments *arguments, pid_t *registry)
 {
 	double *times = calloc(arguments->runs, sizeof(times[0]));
+	double *pauses = calloc(arguments->runs, sizeof(pauses[0]));
+	size_t n_times = 0, n_pauses = 0;
 	unsigned i, wrong = 0;
-	size_t n_times = 0;
 	bool good;
 
-	for (i = 0; times && i < arguments->runs; i++) {
+	for (i = 0; times && pauses && i < arguments->runs; i++) {
 		struct run run = { .setting = &arguments->setting };
 
 		make_plan(&run.plan, run.setting, arguments->seed + i,
@@ -470,11 +513,16 @@ static unsigned run_all(const struct arguments *arguments, pid_t *registry)
 		wrong += !good;
 		if (good && run.result.killed_leader)
 			times[n_times++] = run.result.service_ms;
+		if (good && run.result.pause_ms > 0)
+			pauses[n_pauses++] = run.result.pause_ms;
 		show(&run, good);
 	}
-	if (times)
-		summarise(times, n_times, arguments->runs, wrong);
+	summarise("service after kill -9 of the leader", times, n_times);
+	summarise("longest pause while a replica without its log came back",
+	    pauses, n_pauses);
+	printf("%u runs, %u bad\n", arguments->runs, wrong);
 	free(times);
+	free(pauses);
 	return wrong;
 }
 

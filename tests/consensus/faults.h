@@ -94,8 +94,9 @@ void process_end(pid_t *pid); /* kill -9, and wait */
 bool replica_start(struct cluster *cluster, unsigned number, bool first);
 void replica_forget(struct cluster *cluster, unsigned number);
 void cluster_end(struct cluster *cluster);
-/* Whether the replicas come to hold the same, in time. */
+/* Whether the replicas come to hold the same, in time; or to be members. */
 bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms);
+bool cluster_is_whole(struct cluster *cluster, unsigned timeout_ms);
 
 /*
  * Whether the four flows of a leader come to carry requests, accepts, votes and

@@ -220,8 +220,7 @@ static bool one_leads_by_flows(
 	return false;
 }
 
-static bool all_hold_the_same(
-    struct kv_client *client, struct question *question)
+static bool all_are_members(struct kv_client *client, struct question *question)
 {
 	struct holds *holds = question->holds;
 	unsigned i;
@@ -229,6 +228,17 @@ static bool all_hold_the_same(
 	for (i = 0; i < question->n; i++)
 		if (!ask(client, i, &holds[i]) || !holds[i].member)
 			return false;
+	return true;
+}
+
+static bool all_hold_the_same(
+    struct kv_client *client, struct question *question)
+{
+	struct holds *holds = question->holds;
+	unsigned i;
+
+	if (!all_are_members(client, question))
+		return false;
 	for (i = 1; i < question->n; i++)
 		if (holds[i].applied != holds[0].applied ||
 		    holds[i].digest != holds[0].digest)
@@ -292,6 +302,13 @@ static bool comes_to_be(
 bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms)
 {
 	struct question question = { .is_so = all_hold_the_same };
+
+	return comes_to_be(cluster, &question, timeout_ms);
+}
+
+bool cluster_is_whole(struct cluster *cluster, unsigned timeout_ms)
+{
+	struct question question = { .is_so = all_are_members };
 
 	return comes_to_be(cluster, &question, timeout_ms);
 }
