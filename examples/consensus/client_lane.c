@@ -11,7 +11,9 @@
 #include "client_impl.h"
 
 #define LONGEST_RETRY_NS UINT64_C(1000000000)
+/* A full window or a change of members takes some milliseconds. */
 #define BUSY_NS 1000000
+#define LONGEST_BUSY_NS 8000000
 
 static int check_command(const struct kv_client_command *command)
 {
@@ -262,7 +264,10 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 	case KV_BUSY:
 	case KV_NO_QUORUM:
 		lane->refusals++;
-		put_off(client, lane, BUSY_NS << (lane->refusals & 7));
+		put_off(client, lane,
+		    lane->refusals < LONGEST_BUSY_NS / BUSY_NS
+			? lane->refusals * BUSY_NS
+			: LONGEST_BUSY_NS);
 		break;
 	default:
 		take_result(client, lane, message);
