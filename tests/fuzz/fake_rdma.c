@@ -380,6 +380,19 @@ int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
 	return fn(arg);
 }
 
+int dfi__loop_call_until(
+    struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
+{
+	(void)deadline;
+	return dfi__loop_call(loop, fn, arg);
+}
+
+void dfi__loop_post(struct loop *loop, struct loop_post *post)
+{
+	(void)loop;
+	post->fn(post->arg);
+}
+
 /* Nobody forks. */
 void dfi__loop_at_fork(enum fork_phase phase)
 {
