@@ -68,6 +68,7 @@ declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
 	[test_null]="arguments are checked before a transport is used"
 	[test_spare]="its flows are made for shared memory, whose spares it tests"
+	[test_stopped]="closing needs no control thread, whatever the transport; unit/test_multicast stops it over RDMA"
 )
 # It shares one processor among its threads, wherever it runs.
 crowd=test_crowd
