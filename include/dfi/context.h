@@ -12,10 +12,11 @@
  * first thread had when the library was loaded, or on those of
  * DFI_CONTROL_CPUS. Leave it one that no real-time thread keeps for itself.
  *
- * No call hangs if the control thread does not run. Calls that need it return
- * -ETIMEDOUT after their time-out, and may be repeated. Sources, targets,
- * groups, combiners, barriers and sequencers are closed without it: the
- * registry and its members hear of that as soon as it runs again.
+ * If the control thread does not run, calls that need it return -ETIMEDOUT
+ * after their time-out, and may be repeated. dfi_close(), dfi_registry_stop()
+ * and the first use of RDMA check that it runs, and then wait for it. Sources,
+ * targets, groups, combiners, barriers and sequencers are closed without it:
+ * the registry and its members hear of that as soon as it runs again.
  *
  * If the connection to the registry is lost, flows that are attached go on,
  * and notice deaths of peers on this host (where the kernel has pidfds, and

@@ -352,10 +352,11 @@ int dfi__client_new(
 		new->unsent = evbuffer_new();
 	}
 	if (!new || !new->address || !new->unsent) {
-		if (new &&new->unsent)
-			evbuffer_free(new->unsent);
-		if (new)
+		if (new) {
+			if (new->unsent)
+				evbuffer_free(new->unsent);
 			free(new->address);
+		}
 		free(new);
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	}
