@@ -118,8 +118,11 @@ static void on_closed(void *arg, struct link *link, void *line_arg)
 {
 	struct line *line = line_arg;
 
+	/* Also one that could not be opened, and so has never been up. */
 	if (line->kind == LINE_FLOW)
 		flows_line_changed(arg, link, false);
+	else if (line->kind == LINE_ORDERED)
+		order_line_changed(arg, link, false);
 	else if (line->link == link)
 		line->link = NULL;
 }

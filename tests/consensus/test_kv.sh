@@ -130,3 +130,31 @@ status=0
 "$bin/dfi-kv" --id 0 --replicas 3 --log "$tmp/log2" 2> "$tmp/err" || status=$?
 [ $status -eq 69 ] || fail "another replica's log: status $status"
 grep -q 'belongs to replica 2, not to 0' "$tmp/err" || fail "$(< "$tmp/err")"
+
+# A leader goes on trying to open an ordered flow. Its first one fails, as
+# replica 2 is not there as one that takes part.
+leads() # COUNTER: whether a leader has one above 0
+{
+	"$bin/dfi-kv-client" --cluster order status 2> /dev/null |
+		awk -v name="$1" '$1 == "role" { role = $2 }
+		    $1 == name && role == "leader" && $2 > 0 { found = 1 }
+		    END { exit !found }'
+}
+
+await_leader() # COUNTER
+{
+	local deadline=$((SECONDS + 60))
+
+	until leads "$1"; do
+		[ $SECONDS -lt $deadline ] ||
+			fail "there is no leader, or its $1 is 0"
+	done
+}
+
+for i in 0 1; do
+	start $i --cluster order --bootstrap --protocol nopaxos
+done
+start 2 --cluster order --bootstrap
+await_leader members
+end "${replicas[2]}"
+await_leader fast_opened
