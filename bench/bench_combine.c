@@ -172,6 +172,8 @@ static bool measure(struct trial *trial)
 		.options = common,
 		.sides = trial->sides,
 		.n_sides = trial->n_sides,
+		.smaller = "fewer --groups or --sources, fewer --bytes, or "
+			   "--no-baseline",
 		.value = value_bandwidth,
 	};
 

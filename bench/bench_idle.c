@@ -55,6 +55,7 @@ static bool measure(const struct idle_options *options, struct session *session,
 		.options = common,
 		.sides = side,
 		.n_sides = 1,
+		.smaller = "a smaller --segment-size, or fewer --segments",
 		.value = value_thread,
 	};
 	struct runner runner;
@@ -62,9 +63,8 @@ static bool measure(const struct idle_options *options, struct session *session,
 	bool done = true;
 	uint32_t i;
 
-	if (!runner_start(&attr, &runner))
+	if (!compare_start(&comparison, &attr, &runner))
 		return false;
-	comparison.runner = &runner;
 	*process = 0;
 	for (i = 0; i < common->repeat && done; i++) {
 		done = compare_round(&comparison, side, true, &outcome);

@@ -133,7 +133,6 @@ static bool measure(const struct latency_options *options,
 		.n_target_threads = session->peer ? 0 : 1,
 		.peer = session->peer,
 		.procs = common->procs,
-		.data_size = 4096,
 		.registry = session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &placement,
@@ -143,6 +142,7 @@ static bool measure(const struct latency_options *options,
 		.options = common,
 		.sides = sides,
 		.n_sides = n_sides,
+		.smaller = "fewer --iterations or --segments",
 		.value = value_trip,
 	};
 	struct runner runner;
@@ -153,9 +153,8 @@ static bool measure(const struct latency_options *options,
 			placement.cpus = &one_cpu;
 		placement.n_cpus = 1;
 	}
-	if (!runner_start(&attr, &runner))
+	if (!compare_start(&comparison, &attr, &runner))
 		return false;
-	comparison.runner = &runner;
 	done = compare_rounds(&comparison);
 	runner_stop(&runner);
 	return done;

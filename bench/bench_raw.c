@@ -84,7 +84,7 @@ static json_t *raw_row(const struct common_options *options,
 	return row;
 }
 
-/* Rings of one tuple size, in turns. The data area suits the largest. */
+/* Rings of one tuple size, in turns. */
 static bool measure(
     const struct raw_options *options, struct side *sides, uint32_t n_sides)
 {
@@ -100,17 +100,10 @@ static bool measure(
 		.options = common,
 		.sides = sides,
 		.n_sides = n_sides,
+		.smaller = "a smaller --segment-size, or fewer --segments",
 		.value = value_bandwidth,
 	};
-	uint64_t size;
-	uint32_t i;
 
-	for (i = 0; i < n_sides; i++) {
-		/* A copy needs two rings. */
-		size = 2 * plan_rings_size(&sides[i].plan);
-		if (size > attr.data_size)
-			attr.data_size = size;
-	}
 	return compare_bandwidths(&comparison, &attr);
 }
 

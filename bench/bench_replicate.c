@@ -153,8 +153,6 @@ static bool measure(struct trial *trial)
 		.n_target_threads = trial->session->peer ? 0 : trial->n_targets,
 		.peer = trial->session->peer,
 		.procs = common->procs,
-		.data_size = trial->raw ? plan_rings_size(&trial->raw->plan)
-					: 0,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
@@ -164,6 +162,8 @@ static bool measure(struct trial *trial)
 		.options = common,
 		.sides = trial->sides,
 		.n_sides = trial->n_sides,
+		.smaller = "a smaller --segment-size, or fewer --segments or "
+			   "--targets",
 		.value = value_bandwidth,
 	};
 

@@ -120,7 +120,6 @@ static bool measure(struct trial *trial)
 		.n_target_threads = trial->session->peer ? 0 : trial->n_targets,
 		.peer = trial->session->peer,
 		.procs = common->procs,
-		.data_size = 4096,
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
@@ -130,14 +129,14 @@ static bool measure(struct trial *trial)
 		.options = common,
 		.sides = trial->sides,
 		.n_sides = trial->n_sides,
+		.smaller = "fewer --iterations, --targets or --segments",
 		.value = value_trip,
 	};
 	struct runner runner;
 	bool done;
 
-	if (!runner_start(&attr, &runner))
+	if (!compare_start(&comparison, &attr, &runner))
 		return false;
-	comparison.runner = &runner;
 	done = compare_rounds(&comparison);
 	runner_stop(&runner);
 	return done;

@@ -83,7 +83,6 @@ static bool measure(const struct sequencer_options *options,
 	struct runner_attr attr = {
 		.n_sources = sides[0].plan.n_sources,
 		.procs = 1,
-		.data_size = 4096,
 		.registry = session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
@@ -93,15 +92,15 @@ static bool measure(const struct sequencer_options *options,
 		.options = common,
 		.sides = sides,
 		.n_sides = 2,
+		.smaller = "fewer --clients",
 		.value = value_rate,
 	};
 	struct runner runner;
 	bool done = true;
 	uint32_t i;
 
-	if (!runner_start(&attr, &runner))
+	if (!compare_start(&comparison, &attr, &runner))
 		return false;
-	comparison.runner = &runner;
 	/* The first rounds are to warm up. */
 	for (i = 0; i < 2 * (common->repeat + 1) && done; i++)
 		done = measure_round(&comparison, &sides[i % 2], i > 1);

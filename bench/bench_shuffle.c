@@ -116,15 +116,6 @@ static void make_baseline_side(struct trial *trial)
 							       : "raw";
 }
 
-static uint64_t raw_size(const struct trial *trial)
-{
-	const struct plan *plan = &trial->sides[1].plan;
-
-	if (trial->n_sides < 2 || plan->job != JOB_RAW)
-		return 0;
-	return plan_rings_size(plan);
-}
-
 static bool measure(struct trial *trial)
 {
 	const struct shuffle_options *options = trial->options;
@@ -136,7 +127,6 @@ static bool measure(struct trial *trial)
 		    : options->n_target_threads,
 		.peer = trial->session->peer,
 		.procs = common->procs,
-		.data_size = raw_size(trial),
 		.registry = trial->session->address,
 		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
@@ -146,6 +136,8 @@ static bool measure(struct trial *trial)
 		.options = common,
 		.sides = trial->sides,
 		.n_sides = trial->n_sides,
+		.smaller = "a smaller --segment-size, or fewer --segments, "
+			   "--sources or --targets",
 		.value = value_bandwidth,
 	};
 

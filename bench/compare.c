@@ -45,7 +45,7 @@ void compare_report_travel(
 	    per(side->completions, side->requests));
 }
 
-static bool uses_flows(const struct plan *plan)
+bool compare_uses_flows(const struct plan *plan)
 {
 	return plan->job == JOB_FLOW || plan->job == JOB_ECHO_FLOW ||
 	    plan->job == JOB_IDLE || plan->job == JOB_COMBINE;
@@ -56,7 +56,7 @@ bool compare_round(struct comparison *comparison, struct side *side,
 {
 	const struct board *board = comparison->runner->board;
 	struct plan *plan = &side->plan;
-	bool flows = uses_flows(plan), done;
+	bool flows = compare_uses_flows(plan), done;
 
 	if (flows &&
 	    !session_create_flows(comparison->session, plan, &side->asked))
@@ -119,10 +119,8 @@ bool compare_rounds(struct comparison *comparison)
 	return run_rounds(comparison);
 }
 
-static void set_volume(struct side *side, double bytes)
+void compare_set_volume(struct plan *plan, double bytes)
 {
-	struct plan *plan = &side->plan;
-
 	plan->tuples = (uint64_t)(bytes / plan->tuple_size / plan->n_sources);
 	if (plan->tuples < 1)
 		plan->tuples = 1;
@@ -138,14 +136,14 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 
 	/* A short round tells little: the second one starts from the first. */
 	for (round = 0; round < 2; round++) {
-		set_volume(side, volume);
+		compare_set_volume(&side->plan, volume);
 		if (!compare_round(comparison, side, false, &outcome))
 			return false;
 		volume = value_bandwidth(side, NULL, &outcome) * 1e9 * wanted;
 		if (outcome.seconds > wanted / 4)
 			break;
 	}
-	set_volume(side, volume);
+	compare_set_volume(&side->plan, volume);
 	return true;
 }
 
@@ -159,7 +157,7 @@ static bool check_content(struct comparison *comparison, struct side *side)
 	    (double)comparison->options->bytes < bytes)
 		bytes = (double)comparison->options->bytes;
 	side->plan.check = 1;
-	set_volume(side, bytes);
+	compare_set_volume(&side->plan, bytes);
 	done = compare_round(comparison, side, false, &outcome);
 	side->plan.check = 0;
 	return done;
@@ -180,7 +178,7 @@ static bool measure_bandwidths(struct comparison *comparison)
 		    !check_content(comparison, side))
 			return false;
 		if (options->bytes)
-			set_volume(side, (double)options->bytes);
+			compare_set_volume(&side->plan, (double)options->bytes);
 		else if (!find_volume(comparison, side))
 			return false;
 	}
@@ -193,9 +191,8 @@ bool compare_bandwidths(
 	struct runner runner;
 	bool done;
 
-	if (!runner_start(attr, &runner))
+	if (!compare_start(comparison, attr, &runner))
 		return false;
-	comparison->runner = &runner;
 	done = measure_bandwidths(comparison);
 	runner_stop(&runner);
 	return done;

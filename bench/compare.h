@@ -40,6 +40,7 @@ struct comparison {
 	const struct common_options *options;
 	struct side *sides;
 	uint32_t n_sides;
+	const char *smaller; /* advice where memory is short: what to choose */
 	/* What a round is worth. */
 	double (*value)(const struct side *side, const struct board *board,
 	    const struct outcome *outcome);
@@ -52,6 +53,19 @@ void compare_report_travel(
 /* Payload bytes that sources send a second, in 1e9. */
 double value_bandwidth(const struct side *side, const struct board *board,
     const struct outcome *outcome);
+
+/* Whether the rounds of a plan go through flows. */
+bool compare_uses_flows(const struct plan *plan);
+
+/* Sets the plan's volume: the sources together push so many bytes. */
+void compare_set_volume(struct plan *plan, double bytes);
+
+/*
+ * Starts the runner of a comparison, unless a round of any side needs more
+ * memory than there is. The size of the board's data area is set here.
+ */
+bool compare_start(struct comparison *comparison,
+    const struct runner_attr *attr, struct runner *runner);
 
 /* One round of one side; its value is added unless it is a warm-up. */
 bool compare_round(struct comparison *comparison, struct side *side,

@@ -31,6 +31,16 @@ struct echo_state {
 	uint32_t n_servers;
 };
 
+static uint64_t count_stamps(const struct plan *plan)
+{
+	return plan->tuples + WARM_UP + 1;
+}
+
+static uint64_t echo_needs(const struct plan *plan)
+{
+	return count_stamps(plan) * sizeof(uint64_t);
+}
+
 static int prepare_state(struct worker *worker)
 {
 	struct echo_state *state = calloc(1, sizeof(*state));
@@ -47,7 +57,8 @@ static int prepare_state(struct worker *worker)
 		return worker_fail_errno(worker, "a tuple");
 	if (worker->seat->role == ROLE_TARGET)
 		return 0;
-	state->stamps = calloc(state->trips + 1, sizeof(*state->stamps));
+	state->stamps = calloc(
+	    count_stamps(worker->plan), sizeof(*state->stamps));
 	return state->stamps ? 0 : worker_fail_errno(worker, "time stamps");
 }
 
@@ -196,6 +207,7 @@ static int echo_flow_run(struct worker *worker)
 }
 
 const struct job echo_flow_job = {
+	.needs = echo_needs,
 	.prepare = echo_flow_prepare,
 	.run = echo_flow_run,
 	.finish = echo_finish,
@@ -266,6 +278,7 @@ static int echo_raw_run(struct worker *worker)
 }
 
 const struct job echo_raw_job = {
+	.needs = echo_needs,
 	.prepare = echo_raw_prepare,
 	.run = echo_raw_run,
 	.finish = echo_finish,

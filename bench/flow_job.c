@@ -245,7 +245,18 @@ static void flow_finish(struct worker *worker)
 	free(state);
 }
 
+/* A check of sums has one for each group. */
+static uint64_t flow_needs(const struct plan *plan)
+{
+	uint64_t needs = plan_tables_size(plan);
+
+	if (plan->job == JOB_COMBINE && plan->check)
+		needs += plan->n_groups * sizeof(uint64_t);
+	return needs;
+}
+
 const struct job flow_job = {
+	.needs = flow_needs,
 	.prepare = flow_prepare,
 	.run = flow_run,
 	.finish = flow_finish,

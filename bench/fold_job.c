@@ -45,6 +45,20 @@ static uint64_t slots_for(uint64_t n_groups)
 	return n;
 }
 
+static uint64_t tuples_size(const struct plan *plan)
+{
+	uint64_t size = plan_fold_tuples(plan) * plan->tuple_size;
+
+	return (size + 63) / 64 * 64;
+}
+
+static uint64_t fold_needs(const struct plan *plan)
+{
+	return tuples_size(plan) +
+	    slots_for(plan->n_groups) * sizeof(struct fold_slot) +
+	    (plan->n_groups + 1) * sizeof(struct fold_record);
+}
+
 static int fold_prepare(struct worker *worker)
 {
 	const struct plan *plan = worker->plan;
@@ -61,8 +75,7 @@ static int fold_prepare(struct worker *worker)
 	state->plan = plan;
 	state->n = plan_fold_tuples(plan);
 	state->n_slots = slots_for(plan->n_groups);
-	state->tuples = aligned_alloc(
-	    64, (state->n * plan->tuple_size + 63) / 64 * 64);
+	state->tuples = aligned_alloc(64, tuples_size(plan));
 	state->slots = calloc(state->n_slots, sizeof(*state->slots));
 	state->records = calloc(plan->n_groups + 1, sizeof(*state->records));
 	if (!state->tuples || !state->slots || !state->records)
@@ -177,6 +190,7 @@ static void fold_finish(struct worker *worker)
 }
 
 const struct job fold_job = {
+	.needs = fold_needs,
 	.prepare = fold_prepare,
 	.run = fold_run,
 	.finish = fold_finish,

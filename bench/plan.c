@@ -11,6 +11,9 @@
 #define TABLE_BYTES (UINT64_C(256) << 10)
 #define TABLE_MIN_TUPLES 64
 
+/* For the words of those that need but a few. */
+#define LINES_SIZE 4096
+
 /* More than caches hold. */
 #define FOLD_BYTES (UINT64_C(128) << 20)
 
@@ -31,6 +34,28 @@ char *plan_make_table(const struct plan *plan, uint32_t source)
 	for (i = 0; table && i < n; i++)
 		tuple_fill(table + i * size, size, &pattern);
 	return table;
+}
+
+uint64_t plan_tables_size(const struct plan *plan)
+{
+	return plan->api == API_BATCH
+	    ? plan->n_sources * plan_table_tuples(plan) * plan->tuple_size
+	    : 0;
+}
+
+uint64_t plan_data_size(const struct plan *plan)
+{
+	switch (plan->job) {
+	case JOB_RAW:
+		return plan_rings_size(plan);
+	case JOB_COPY:
+		return 2 * raw_ring_size(&plan->geometry, 1);
+	case JOB_ECHO_RAW:
+	case JOB_FETCH_ADD:
+		return LINES_SIZE;
+	default:
+		return 0;
+	}
 }
 
 uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n)

@@ -86,6 +86,12 @@ uint64_t plan_table_tuples(const struct plan *plan);
 /* Make a source's table, to be freed by the caller; NULL without memory. */
 char *plan_make_table(const struct plan *plan, uint32_t source);
 
+/* Bytes of the tables of all sources of a round. */
+uint64_t plan_tables_size(const struct plan *plan);
+
+/* Bytes of the board's data area that a round uses. */
+uint64_t plan_data_size(const struct plan *plan);
+
 /* The sum of all words of all tuples that a source sends; of values only, if
  * these are summed. */
 uint64_t plan_source_sum(const struct plan *plan, uint32_t source);

@@ -161,6 +161,7 @@ static void raw_finish(struct worker *worker)
 }
 
 const struct job raw_job = {
+	.needs = plan_tables_size,
 	.prepare = raw_prepare,
 	.run = raw_run,
 	.finish = raw_finish,

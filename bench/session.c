@@ -55,22 +55,27 @@ void session_close(struct session *session)
 	*session = (struct session){ 0 };
 }
 
+/* What is said of a flow, with what its attributes point to. */
+struct declaration {
+	struct dfi_flow_attr attr;
+	struct dfi_aggregate sum;
+	struct tuple_schema schema;
+};
+
 /* The flow of a plan's tuples; or, of an echo, of the responses. */
-static bool create_flow(struct session *session, const struct plan *plan,
-    const struct raw_geometry *asked, bool back, char *name)
+static void declare(const struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, bool back, struct declaration *flow)
 {
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	struct dfi_aggregate sum = { .function = DFI_SUM, .field = "value" };
-	struct tuple_schema schema;
 
-	snprintf(name, PLAN_NAME_SIZE, "dfi-bench.%d.%lu", (int)getpid(),
-	    (unsigned long)session->n_flows++);
-	tuple_schema_init(&schema, plan->tuple_size);
+	flow->sum = (struct dfi_aggregate){ .function = DFI_SUM,
+		.field = "value" };
+	tuple_schema_init(&flow->schema, plan->tuple_size);
 	attr.kind = plan->replicates && !back ? DFI_REPLICATE : DFI_SHUFFLE;
 	if (plan->job == JOB_COMBINE) {
-		value_schema_init(&schema, plan->tuple_size);
+		value_schema_init(&flow->schema, plan->tuple_size);
 		attr.kind = DFI_COMBINE;
-		attr.aggregates = &sum;
+		attr.aggregates = &flow->sum;
 		attr.n_aggregates = 1;
 		attr.group_by = plan->n_groups ? "key" : NULL;
 		attr.max_groups = plan->n_groups;
@@ -79,7 +84,7 @@ static bool create_flow(struct session *session, const struct plan *plan,
 	}
 	attr.replication = back ? 0 : plan->replication;
 	attr.ordered = back ? 0 : plan->ordered;
-	attr.schema = &schema.schema;
+	attr.schema = &flow->schema.schema;
 	attr.n_sources = back ? plan->n_targets : plan->n_sources;
 	attr.n_targets = back ? plan->n_sources : plan->n_targets;
 	attr.goal = plan->job == JOB_ECHO_FLOW ? DFI_LATENCY : DFI_BANDWIDTH;
@@ -87,7 +92,18 @@ static bool create_flow(struct session *session, const struct plan *plan,
 	attr.transport = session->transport;
 	attr.segment_size = asked->segment_size;
 	attr.segment_count = asked->segment_count;
-	if (dfi_flow_create(session->dfi, name, &attr) < 0) {
+	flow->attr = attr;
+}
+
+static bool create_flow(struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, bool back, char *name)
+{
+	struct declaration flow;
+
+	snprintf(name, PLAN_NAME_SIZE, "dfi-bench.%d.%lu", (int)getpid(),
+	    (unsigned long)session->n_flows++);
+	declare(session, plan, asked, back, &flow);
+	if (dfi_flow_create(session->dfi, name, &flow.attr) < 0) {
 		complain("dfi_flow_create: %s", dfi_errmsg());
 		return false;
 	}
@@ -103,6 +119,38 @@ bool session_create_flows(struct session *session, struct plan *plan,
 	if (plan->job != JOB_ECHO_FLOW)
 		return true;
 	return create_flow(session, plan, asked, true, plan->back);
+}
+
+/* Add what the ends of a flow reserve that are in this invocation. */
+static bool add_needs(const struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, bool back, uint64_t *bytes)
+{
+	struct dfi_flow_needs needs;
+	struct declaration flow;
+	uint64_t sources, targets;
+
+	declare(session, plan, asked, back, &flow);
+	if (dfi_flow_estimate(session->dfi, &flow.attr, &needs) < 0) {
+		complain("dfi_flow_estimate: %s", dfi_errmsg());
+		return false;
+	}
+	sources = flow.attr.n_sources * needs.source_bytes;
+	targets = flow.attr.n_targets * needs.target_bytes +
+	    needs.n_combiners * needs.combiner_bytes;
+	if (!session->peer)
+		*bytes += sources + targets;
+	else
+		*bytes += back ? targets : sources;
+	return true;
+}
+
+bool session_needs(struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, uint64_t *bytes)
+{
+	*bytes = 0;
+	return add_needs(session, plan, asked, false, bytes) &&
+	    (plan->job != JOB_ECHO_FLOW ||
+		add_needs(session, plan, asked, true, bytes));
 }
 
 static void remove_flow(struct session *session, const char *name)

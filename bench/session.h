@@ -38,6 +38,10 @@ bool session_create_flows(struct session *session, struct plan *plan,
     const struct raw_geometry *asked);
 void session_remove_flows(struct session *session, const struct plan *plan);
 
+/* What those flows reserve in this invocation. */
+bool session_needs(struct session *session, const struct plan *plan,
+    const struct raw_geometry *asked, uint64_t *bytes);
+
 /* Put into the plan what such a flow really is: its geometry, and whether its
  * segments are datagrams. */
 bool session_look_up(struct session *session, struct plan *plan,

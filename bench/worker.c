@@ -33,6 +33,11 @@ static const struct job *const jobs[N_JOBS] = {
 	[JOB_FOLD] = &fold_job,
 };
 
+const struct job *job_of(enum job_kind kind)
+{
+	return jobs[kind];
+}
+
 struct process {
 	struct board *board;
 	struct dfi *dfi;
@@ -129,7 +134,7 @@ static void run_round(struct thread *thread, uint32_t round)
 {
 	struct board *board = thread->process->board;
 	struct seat *seat = thread->seat;
-	const struct job *job = jobs[board->plan.job];
+	const struct job *job = job_of(board->plan.job);
 	struct worker worker = {
 		.board = board,
 		.seat = seat,

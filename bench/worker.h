@@ -30,7 +30,15 @@ struct job {
 	int (*prepare)(struct worker *worker);
 	int (*run)(struct worker *worker);
 	void (*finish)(struct worker *worker);
+	/*
+	 * Bytes that all threads of a round allocate themselves. The board's
+	 * data area and what flows reserve come on top. NULL: next to nothing.
+	 */
+	uint64_t (*needs)(const struct plan *plan);
 };
+
+/* The job of a kind. */
+const struct job *job_of(enum job_kind kind);
 
 extern const struct job flow_job, raw_job, copy_job, echo_flow_job;
 extern const struct job echo_raw_job, idle_job;

@@ -36,3 +36,36 @@ await() # FILE: something is in it
 		sleep 0.05
 	done
 }
+
+# In a control group of its own, with a limit of its memory. The result is in rc; it is
+# 125 where no such group may be made.
+in_memory() # BYTES COMMAND [ARGUMENT]...
+{
+	local root folder
+
+	for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+		folder=$root/dfi-test-$$
+		mkdir "$folder" 2> /dev/null || continue
+		if { echo "$1" > "$folder/memory.limit_in_bytes" ||
+			echo "$1" > "$folder/memory.max"; } 2> /dev/null; then
+			rc=0
+			(echo "$BASHPID" > "$folder/cgroup.procs" && exec "${@:2}") || rc=$?
+			remove_group "$folder"
+			return 0
+		fi
+		rmdir "$folder"
+	done
+	rc=125
+}
+
+# The kernel may not be done with those that have ended.
+remove_group() # FOLDER
+{
+	local i
+
+	for ((i = 0; i < 100; i++)); do
+		rmdir "$1" 2> /dev/null && return
+		sleep 0.1
+	done
+	fail "$1 can't be removed"
+}

@@ -44,3 +44,26 @@ short_of data -d parameter_server 2 1000 2
 short_of as -v radix_join "${join[@]}" --threads 4
 short_of as -v radix_join --baseline local --threads 8 --inner 1K --outer 1K
 short_of as -v dfi-bench raw --procs 1 --seconds 0.01 --repeat 1
+
+# The kernel would end what fills more memory than its control group may.
+no_room() # MIB ADVICE PROGRAM [ARGUMENT]...
+{
+	in_memory $(($1 << 20)) timeout 60 "$bin/$3" "${@:4}" > "$tmp/out" 2>&1
+	[ $rc != 125 ] || return 0
+	[ $rc = 1 ] || fail "in $1 MiB, ${*:3} ends with $rc: $(cat "$tmp/out")"
+	grep -q "need [0-9]* MiB of memory, but [0-9]* MiB are left in the control group \
+(.* is $1 MiB): choose .*$2" "$tmp/out" || fail "in $1 MiB, ${*:3} says: $(cat "$tmp/out")"
+}
+quick=(--seconds 0.01 --repeat 1)
+no_room 96 --no-baseline dfi-bench combine --groups 1 "${quick[@]}"
+no_room 24 --groups dfi-bench combine --groups 1000000 --bytes 1M "${quick[@]}"
+no_room 24 --segments dfi-bench raw --sweep "${quick[@]}"
+no_room 24 --segment-size dfi-bench shuffle --tuple-size 1M --api batch "${quick[@]}"
+no_room 24 --targets dfi-bench replicate --segment-size 64K --segments 512 "${quick[@]}"
+no_room 24 --iterations dfi-bench latency --iterations 10000000 --repeat 1
+no_room 24 --iterations dfi-bench replicate --latency --iterations 10000000 --repeat 1
+# What fits runs.
+in_memory $((48 << 20)) timeout 60 "$bin/dfi-bench" combine --groups 1 --bytes 1M \
+	"${quick[@]}" > "$tmp/out" 2>&1
+[ $rc = 125 ] && echo "not tried: control groups with a limit of memory, which take root" ||
+	[ $rc = 0 ] || fail "dfi-bench ends with $rc where there is room: $(cat "$tmp/out")"

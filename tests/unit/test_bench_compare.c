@@ -23,9 +23,11 @@ static uint32_t wrong_if_checked, wrong_if_not;
 /* What each round tells. */
 static struct tally tally;
 
-bool runner_start(const struct runner_attr *attr, struct runner *runner)
+bool compare_start(struct comparison *started, const struct runner_attr *attr,
+    struct runner *runner)
 {
 	*runner = (struct runner){ .attr = *attr, .board = &board };
+	started->runner = runner;
 	return true;
 }
 
