@@ -39,7 +39,7 @@ start() # NUMBER OPTION...
 
 end() # PID...
 {
-	kill -KILL "$@"
+	kill -KILL "$@" || fail "a process has ended by itself"
 	wait "$@" 2> /dev/null || :
 }
 
