@@ -7,7 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "../base/error.h"
+#include "base/error.h"
 
 int dfi__merge_init(struct merge *merge, uint32_t n, uint64_t first_place)
 {

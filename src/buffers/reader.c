@@ -6,9 +6,9 @@
  */
 #include "reader.h"
 
-#include "../base/counter.h"
-#include "../base/error.h"
-#include "../transport/transport.h"
+#include "base/counter.h"
+#include "base/error.h"
+#include "transport/transport.h"
 #include "checksum.h"
 
 static struct ring_header *header(const struct reader *reader)

@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "../base/atomic.h"
-#include "../base/compiler.h"
-#include "../base/counter.h"
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/counter.h"
 #include "ring.h"
 
 struct region;

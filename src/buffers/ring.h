@@ -31,7 +31,7 @@ struct ring_geometry {
 	uint32_t payload_offset; /* in a slot: 0, or behind the header */
 	uint32_t footer_offset;  /* in a slot */
 	uint32_t slot_size;
-	bool apart; /* the slots are elsewhere: broadcast.h */
+	bool apart; /* the slots are elsewhere: shared_ring.h */
 	uint64_t ring_size;
 };
 

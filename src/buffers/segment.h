@@ -34,8 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dfi/flow.h>
-#include "../base/bits.h"
-#include "../transport/transport.h"
+#include "base/bits.h"
+#include "transport/transport.h"
 
 /*
  * total: tuples in this ring up to the end of this segment.
@@ -45,7 +45,7 @@
  * needs anything to be reset: a slot's old number is segment_count behind.
  *
  * With FOOTER_FLAG_LOST there is no segment: so many as "used" says, from this
- * number on, were lost on their way (stream_target.h), and the next footer is
+ * number on, were lost on their way (receiver.h), and the next footer is
  * that of the slot so far ahead. Its total is 0, as nobody knows; the next
  * segment's, or the end mark's, says how many tuples they had. In an ordered
  * flow the slot's segment_header has the place of the first, behind which the
@@ -65,9 +65,9 @@ struct segment_header {
 	uint64_t targets; /* a bit each: whose tuples these are */
 	uint64_t windows; /* so many have ended with it; 0: none ends with it */
 	/*
-	 * Partial aggregates (combine/plan.h) that lie in the payload instead
-	 * of tuples; 0: tuples do. Their bytes are rounded up to those of whole
-	 * tuples, and counted as such.
+	 * Partial aggregates (flows/kinds/combine/plan.h) that lie in the
+	 * payload instead of tuples; 0: tuples do. Their bytes are rounded up
+	 * to those of whole tuples, and counted as such.
 	 */
 	uint64_t records;
 };
@@ -123,11 +123,11 @@ static_assert(offsetof(struct region_header, let_go) == REGION_LET_GO_OFFSET,
  * writer_waits: the source sleeps here when the ring is full.
  * end: how the source ended. Its total is the tuple count, its state has
  * FOOTER_FLAG_END or _ABORT, once; "used" of the latter is for the cause, which
- * the flow gives a meaning (flows/tree.h). It isn't a segment, so that closing
- * a source never waits for room (docs/decisions/0002-end-of-flow.md). slots: of
- * a ring without slots of its own, where they are: its total is the key of what
- * the source has shown, its state the number of the first segment, when they
- * are there (broadcast.h).
+ * the flow gives a meaning (flows/declare/tree.h). It isn't a segment, so that
+ * closing a source never waits for room (docs/decisions/0002-end-of-flow.md).
+ * slots: of a ring without slots of its own, where they are: its total is the
+ * key of what the source has shown, its state the number of the first segment,
+ * when they are there (shared_ring.h).
  */
 struct ring_header {
 	alignas(CACHE_LINE) struct ring_credit credit;

@@ -6,9 +6,9 @@
 #include "writer.h"
 
 #include <string.h>
-#include "../base/atomic.h"
-#include "../base/counter.h"
-#include "../base/error.h"
+#include "base/atomic.h"
+#include "base/counter.h"
+#include "base/error.h"
 #include "checksum.h"
 
 void dfi__writer_init(struct writer *writer, struct remote *remote,

@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "../base/atomic.h"
-#include "../base/compiler.h"
-#include "../transport/transport.h"
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "transport/transport.h"
 #include "ring.h"
 
 /*

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "../base/bits.h"
-#include "../base/clock.h"
+#include "base/bits.h"
+#include "base/clock.h"
 
 struct dfi_context_stats;
 struct dfi_device_info;

@@ -24,7 +24,7 @@ compile() # OPTION... FILE
 	}
 }
 
-for source in src/*/*.c; do
+for source in $(find src -name '*.c' | sort); do
 	case $source in
 	src/flows/*) compile "$source" ;;
 	*) compile -DNDEBUG "$source" ;;

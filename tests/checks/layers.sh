@@ -46,7 +46,7 @@ resolve() # DIR NAME
 		included=$2
 	elif [[ $2 == *.pb-c.h ]]; then # stands beside its .proto
 		stem=${2##*/}
-		for proto in src/*/"${stem%.pb-c.h}.proto"; do
+		for proto in src/*/*/"${stem%.pb-c.h}.proto"; do
 			[ ! -f "$proto" ] || included=${proto%.proto}.pb-c.h
 		done
 	fi
@@ -61,30 +61,31 @@ allowed() # FILE INCLUDED
 	case $file in
 	src/base/*)
 		[[ $included == src/base/* ]] ;;
+	src/security/*)
+		[[ $included == src/base/* || $included == src/security/* ||
+			$included == src/registry/wire/* ]] ;;
 	src/transport/*)
 		# A transport knows the interface and its own files, no other
-		# transport: shm.c and shm_map.c may include shm.h.
-		family=${file##*/}
-		family=${family%%[._]*}
-		[[ $included == src/base/* ||
+		# transport.
+		family=${file#src/transport/}
+		family=${family%%/*}
+		[[ $included == src/base/* || $included == src/security/* ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ||
-			$included == src/transport/"$family"[._]* ]] ;;
+			$included == src/transport/"$family"/* ]] ;;
 	src/buffers/*)
 		[[ $included == src/base/* || $included == src/buffers/* ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ]] ;;
-	src/combine/*)
-		[[ $included == src/base/* || $included == src/combine/* ]] ;;
 	src/registry/*)
-		[[ $included == src/base/* || $included == src/registry/* ]] ;;
+		[[ $included == src/base/* || $included == src/security/* ||
+			$included == src/registry/* ]] ;;
 	src/flows/*)
 		[[ $included == src/base/* || $included == src/buffers/* ||
-			$included == src/combine/* ||
 			$included == src/flows/* ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ||
-			$included == src/registry/client.h ]] ;;
+			$included == src/registry/client/client.h ]] ;;
 	common/*)
 		[[ $included == common/* ]] ;;
 	tests/unit/* | tests/stress/* | tests/fuzz/*)
@@ -122,15 +123,13 @@ check_includes()
 	while IFS=: read -r file line name; do
 		case $name in
 		'<infiniband/'* | '<rdma/'*)
-			[[ $file == src/transport/verbs* ]] ||
+			[[ $file == src/transport/verbs/* ]] ||
 				report "$file:$line" \
-					"only src/transport/verbs* may include $name" ;;
+					"only src/transport/verbs may include $name" ;;
 		'<openssl/'*)
-			[[ $file != src/* || $file == src/registry/tls* ||
-				$file == src/base/crypto.c ||
-				$file == src/base/mac.c ]] ||
+			[[ $file != src/* || $file == src/security/* ]] ||
 				report "$file:$line" \
-					"only src/registry/tls*, base/crypto.c and base/mac.c may include $name" ;;
+					"only src/security may include $name" ;;
 		'<dfi/'*) ;;
 		'<'*)
 			[[ $file != include/* || $name != */* ]] ||

@@ -11,7 +11,7 @@
 #ifndef DFI_TESTS_FAKE_RDMA_H
 #define DFI_TESTS_FAKE_RDMA_H
 
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 #define FAKE_RKEY 4711
 

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "buffers/checksum.h"
 #include "buffers/reader.h"
-#include "buffers/stream_source.h"
-#include "buffers/stream_target.h"
+#include "buffers/multicast/sender.h"
+#include "buffers/multicast/receiver.h"
 #include "fuzz.h"
 
 enum {

@@ -16,7 +16,7 @@
 #include <dfi/error.h>
 
 #include "fuzz.h"
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 enum scene {
 	REQUEST,

@@ -28,9 +28,9 @@
 #include "base/loop.h"
 #include "base/settings.h"
 #include "fuzz.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 
-/* As in shm_pass.c. */
+/* As in shm/pass.c. */
 #define PASS_MAGIC UINT32_C(0x44464950)
 #define SHOW_MAGIC UINT32_C(0x44464956)
 #define PASS_VERSION 1

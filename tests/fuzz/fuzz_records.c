@@ -9,11 +9,11 @@
 
 #include "base/schema.h"
 #include "base/text.h"
-#include "flows/descriptor.h"
-#include "flows/route.h"
-#include "flows/stats.h"
+#include "flows/declare/descriptor.h"
+#include "flows/kinds/shuffle/route.h"
+#include "flows/endpoint/stats.h"
 #include "fuzz.h"
-#include "registry/wire.h"
+#include "registry/wire/wire.h"
 
 static void check_node(const struct node *node)
 {

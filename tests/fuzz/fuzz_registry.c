@@ -14,8 +14,8 @@
 #include <dfi/log.h>
 
 #include "fuzz.h"
-#include "registry/server.h"
-#include "registry/wire.h"
+#include "registry/server/server.h"
+#include "registry/wire/wire.h"
 
 #define TURNS 64
 

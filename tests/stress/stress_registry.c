@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "registry/client.h"
+#include "registry/client/client.h"
 
 #define N_SHARING 4
 #define N_COMING 2

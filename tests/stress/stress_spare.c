@@ -10,7 +10,7 @@
 #include "base/loop.h"
 #include "base/settings.h"
 #include "stress_help.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 
 #define N_PAIRS 3
 #define N_ROUNDS 400

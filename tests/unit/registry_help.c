@@ -16,7 +16,7 @@
 #include <dfi/error.h>
 #include <dfi/log.h>
 
-#include "registry/address.h"
+#include "registry/wire/address.h"
 
 #define PATIENCE_MS 60000
 

@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "registry/client.h"
-#include "registry/security.h"
-#include "registry/wire.h"
+#include "registry/client/client.h"
+#include "registry/wire/security.h"
+#include "registry/wire/wire.h"
 
 /* A deadline that only a hanging test reaches. */
 int64_t soon(void);

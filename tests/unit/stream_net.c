@@ -524,7 +524,8 @@ static void consume_from(struct net *net, struct net_view *view)
 		look_at_end(net, view);
 }
 
-/* As flows/order.c does: what is there goes into the next list. */
+/* As flows/kinds/replicate/order.c does: what is there goes into the next list.
+ */
 static void look_at_rings(struct net *net, struct net_target *target)
 {
 	struct merge *merge = &target->merge;

@@ -17,13 +17,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "buffers/datagram.h"
-#include "buffers/fan.h"
-#include "buffers/faults.h"
+#include "buffers/multicast/datagram.h"
+#include "buffers/replica_writer.h"
+#include "buffers/multicast/faults.h"
 #include "buffers/merge.h"
 #include "buffers/reader.h"
-#include "buffers/stream_source.h"
-#include "buffers/stream_target.h"
+#include "buffers/multicast/sender.h"
+#include "buffers/multicast/receiver.h"
 
 #define NET_ENDPOINTS 4 /* most sources, and targets */
 

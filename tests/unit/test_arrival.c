@@ -13,9 +13,9 @@
 
 #include "../flow/flow_help.h"
 #include "base/clock.h"
-#include "flows/context.h"
-#include "flows/member.h"
-#include "registry/client.h"
+#include "flows/context/context.h"
+#include "flows/sync/barrier_members.h"
+#include "registry/client/client.h"
 
 TestSuite(arrival, .timeout = 300);
 

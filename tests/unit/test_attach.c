@@ -18,10 +18,10 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "dfi_flow.pb-c.h"
-#include "flows/context.h"
-#include "flows/descriptor.h"
-#include "registry/client.h"
-#include "registry/server.h"
+#include "flows/context/context.h"
+#include "flows/declare/descriptor.h"
+#include "registry/client/client.h"
+#include "registry/server/server.h"
 
 #define OPEN_TIMEOUT_MS 1000
 

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/settings.h"
-#include "buffers/fan.h"
+#include "buffers/replica_writer.h"
 #include "buffers/reader.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 #include "dumped.h"
 
 enum {

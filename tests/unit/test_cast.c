@@ -13,9 +13,9 @@
 
 #include "../flow/flow_help.h"
 #include "fake_network.h"
-#include "flows/dispenser.h"
-#include "flows/source.h"
-#include "flows/target.h"
+#include "flows/sync/shared_counter.h"
+#include "flows/endpoint/source.h"
+#include "flows/endpoint/target.h"
 
 enum {
 	SEGMENT = 4, /* tuples */

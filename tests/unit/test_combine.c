@@ -18,10 +18,10 @@
 
 #include "base/bits.h"
 #include "base/schema.h"
-#include "combine/fold.h"
-#include "combine/groups.h"
-#include "combine/partials.h"
-#include "combine/spread.h"
+#include "flows/kinds/combine/fold.h"
+#include "flows/kinds/combine/groups.h"
+#include "flows/kinds/combine/partials.h"
+#include "flows/kinds/combine/spread.h"
 
 __extension__ typedef __int128 wide;
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "../flow/flow_help.h"
-#include "flows/context.h"
+#include "flows/context/context.h"
 
 static struct rig rig;
 

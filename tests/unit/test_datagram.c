@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffers/datagram.h"
+#include "buffers/multicast/datagram.h"
 
 enum {
 	TUPLE = 8,

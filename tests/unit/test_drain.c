@@ -10,7 +10,7 @@
 #include <dfi/error.h>
 
 #include "base/clock.h"
-#include "flows/source.h"
+#include "flows/endpoint/source.h"
 
 static unsigned looks; /* for completions */
 static unsigned done_after;

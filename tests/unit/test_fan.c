@@ -9,7 +9,7 @@
 
 #include <dfi/error.h>
 
-#include "buffers/fan.h"
+#include "buffers/replica_writer.h"
 #include "fake_transport.h"
 
 enum {

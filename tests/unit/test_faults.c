@@ -8,7 +8,7 @@
 #include <dfi/error.h>
 
 #include "base/clock.h"
-#include "buffers/faults.h"
+#include "buffers/multicast/faults.h"
 
 enum {
 	N = 20000

@@ -8,7 +8,7 @@
 
 #include <dfi/error.h>
 
-#include "buffers/faults.h"
+#include "buffers/multicast/faults.h"
 
 static void take(void *arg, const void *data, size_t size)
 {

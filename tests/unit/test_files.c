@@ -24,8 +24,8 @@
 #include "base/loop.h"
 #include "base/notify.h"
 #include "base/settings.h"
-#include "registry/client.h"
-#include "registry/key_file.h"
+#include "registry/client/client.h"
+#include "registry/wire/key_file.h"
 #include "transport/transport.h"
 
 static struct rlimit before;

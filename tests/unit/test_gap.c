@@ -2,8 +2,8 @@
 /*
  * What a target's application sees of segments that were lost, and what both
  * see when their counts differ. Nothing loses any segments here: the test
- * writes into the rings what a stream would (buffers/stream_target.h), or what
- * neither end has written.
+ * writes into the rings what a stream would (buffers/multicast/receiver.h), or
+ * what neither end has written.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "../flow/flow_help.h"
-#include "flows/target.h"
+#include "flows/endpoint/target.h"
 
 enum {
 	SEGMENT = 4,

@@ -2,7 +2,7 @@
 /* How large default rings are, by the caches and by how many they are. */
 #include <criterion/criterion.h>
 
-#include "flows/geometry.h"
+#include "flows/declare/geometry.h"
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)

@@ -8,7 +8,7 @@
 
 #include "../flow/flow_help.h"
 #include "base/clock.h"
-#include "flows/await.h"
+#include "flows/endpoint/await.h"
 
 static struct rig rig;
 static struct dfi_target *target;

@@ -6,7 +6,7 @@
 
 #include <dfi/log.h>
 
-#include "flows/known.h"
+#include "flows/context/node_table.h"
 
 #define NODE UINT64_C(0xabcdef)
 

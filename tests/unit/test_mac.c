@@ -8,8 +8,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "base/mac.h"
-#include "registry/tls.h"
+#include "security/mac.h"
+#include "security/tls.h"
 #include "tls_help.h"
 
 typedef int at_exit(void (*fn)(void *), void *arg, void *library);

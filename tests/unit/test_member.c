@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flows/member.h"
+#include "flows/sync/barrier_members.h"
 
 #define SELF 0
 #define SELF_ID 100

@@ -11,7 +11,7 @@
 #include <dfi/error.h>
 
 #include "base/error.h"
-#include "buffers/fan.h"
+#include "buffers/replica_writer.h"
 #include "buffers/merge.h"
 #include "fake_transport.h"
 

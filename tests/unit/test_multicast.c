@@ -17,7 +17,7 @@
 #include <dfi/error.h>
 
 #include "base/loop.h"
-#include "transport/verbs_multicast.h"
+#include "transport/verbs/multicast/multicast.h"
 
 #include "../proc/descriptors.h"
 

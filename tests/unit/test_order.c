@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "buffers/merge.h"
-#include "flows/dispenser.h"
-#include "flows/source.h"
-#include "flows/target.h"
+#include "flows/sync/shared_counter.h"
+#include "flows/endpoint/source.h"
+#include "flows/endpoint/target.h"
 
 #define LONG_MS 60000u
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flows/partition.h"
-#include "flows/target_list.h"
+#include "flows/kinds/shuffle/partition.h"
+#include "flows/kinds/shuffle/target_list.h"
 
 #define N_TUPLES 1500
 #define MAX_SIZE 64

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/schema.h"
-#include "combine/plan.h"
-#include "flows/descriptor.h"
-#include "flows/tree.h"
+#include "flows/kinds/combine/plan.h"
+#include "flows/declare/descriptor.h"
+#include "flows/declare/tree.h"
 
 struct tuple {
 	uint32_t value;

@@ -12,10 +12,10 @@
 #include <dfi/dfi.h>
 
 #include "base/clock.h"
-#include "flows/attach.h"
-#include "flows/context.h"
-#include "flows/peers.h"
-#include "registry/client_impl.h"
+#include "flows/members/attach.h"
+#include "flows/context/context.h"
+#include "flows/members/peers.h"
+#include "registry/client/client_impl.h"
 
 static struct dfi_registry *registry;
 static struct dfi *creator, *dfi;

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/notify.h"
 #include "fake_network.h"
-#include "flows/source.h"
+#include "flows/endpoint/source.h"
 
 enum {
 	SEGMENT = 4, /* tuples */

@@ -10,9 +10,9 @@
 
 #include "../flow/flow_help.h"
 #include "base/clock.h"
-#include "flows/attach.h"
-#include "flows/context.h"
-#include "registry/client.h"
+#include "flows/members/attach.h"
+#include "flows/context/context.h"
+#include "registry/client/client.h"
 
 static struct rig rig;
 static char key[KEY_SIZE];

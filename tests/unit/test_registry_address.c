@@ -21,7 +21,7 @@
 
 #include <dfi/error.h>
 
-#include "registry/address.h"
+#include "registry/wire/address.h"
 #include "registry_help.h"
 
 /* 0, or why the file system has no locks. */

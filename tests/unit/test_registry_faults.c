@@ -25,7 +25,7 @@
 #include "../proc/descriptors.h"
 #include "registry_help.h"
 
-#include "registry/address.h"
+#include "registry/wire/address.h"
 
 static struct dfi_registry *registry;
 static struct loop *loop;

@@ -19,7 +19,7 @@
 
 #include "registry_help.h"
 
-#include "registry/address.h"
+#include "registry/wire/address.h"
 
 /* So long that it does not end because this process was not let run. */
 #define LEASE_MS 2000

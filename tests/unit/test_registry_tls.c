@@ -19,8 +19,8 @@
 
 #include <dfi/error.h>
 
-#include "registry/address.h"
-#include "registry/client_impl.h"
+#include "registry/wire/address.h"
+#include "registry/client/client_impl.h"
 #include "registry_help.h"
 #include "tls_help.h"
 

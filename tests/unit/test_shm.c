@@ -31,7 +31,7 @@
 #include "base/maps.h"
 #include "base/settings.h"
 #include "base/wait.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 
 #include "../proc/descriptors.h"
 #include "dumped.h"

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/settings.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 
 #include "../proc/descriptors.h"
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flows/context.h"
-#include "flows/descriptor.h"
-#include "registry/client.h"
+#include "flows/context/context.h"
+#include "flows/declare/descriptor.h"
+#include "registry/client/client.h"
 #include "transport/transport.h"
 #include <dfi/dfi.h>
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flows/stats.h"
+#include "flows/endpoint/stats.h"
 #include "transport/transport.h"
 
 static struct stats_page page, back;

@@ -12,7 +12,7 @@
 
 #include <dfi/error.h>
 
-#include "registry/table.h"
+#include "registry/server/table.h"
 
 #define MS 1000000
 #define LOG_SIZE 4096

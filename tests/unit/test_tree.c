@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "registry/tree.h"
+#include "registry/server/key_tree.h"
 
 #define N_TEXTS 200
 #define TEXT_MAX 6

@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/user.h"
-#include "registry/key_file.h"
-#include "registry/path_lock.h"
+#include "registry/wire/key_file.h"
+#include "registry/server/path_lock.h"
 #include "tls_help.h"
 
 /* What the kernel has unless it is told otherwise. */

@@ -14,7 +14,7 @@
 #include <dfi/error.h>
 
 #include "base/memory.h"
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 /* What queues have to say, once; n < 0: they have failed. */
 static struct ibv_wc done[2];

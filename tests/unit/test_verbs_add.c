@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 enum {
 	WORD_AT = 16,

@@ -13,7 +13,7 @@
 
 #include "buffers/reader.h"
 #include "buffers/writer.h"
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 enum {
 	SEGMENTS = 4,

@@ -11,7 +11,7 @@
 
 #include <dfi/error.h>
 
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 static struct rdma_event_channel channel;
 static struct rdma_cm_id id;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include "transport/verbs.h"
+#include "transport/verbs/verbs.h"
 
 enum {
 	MAX_SENDS = 64,

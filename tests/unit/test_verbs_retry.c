@@ -2,7 +2,7 @@
 /* The time for which queue pairs retry. */
 #include <criterion/criterion.h>
 
-#include "transport/verbs_retry.h"
+#include "transport/verbs/connection/retry.h"
 
 Test(verbs_retry, default_lets_a_link_be_gone_for_three_seconds)
 {

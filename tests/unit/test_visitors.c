@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <sys/resource.h>
 
-#include "registry/visitors.h"
+#include "registry/server/visitors.h"
 
 #define MAX 64
 

@@ -12,7 +12,7 @@
 
 #include <dfi/error.h>
 
-#include "registry/wire.h"
+#include "registry/wire/wire.h"
 
 static struct evbuffer *stream;
 

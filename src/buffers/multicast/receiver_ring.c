@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A target that gets datagrams looks to its readers as one whose region is
+ * written over a network: this file is between them and the protocol.
+ */
+#include "receiver_ring.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/atomic.h"
+#include "base/error.h"
+#include "base/wait.h"
+
+/* ---- The protocol, under the lock -------------------------------------- */
+
+static struct cast_target *target_of(struct cast *cast)
+{
+	return (struct cast_target *)(void *)cast;
+}
+
+static void receive(
+    struct cast *cast, const struct datagram *datagram, int64_t now)
+{
+	struct cast_target *target = target_of(cast);
+
+	/* The parser knows how many there are. */
+	cast->fresh |= dfi__stream_target_receive(
+	    &target->streams[datagram->source], datagram, now);
+}
+
+/* The ring's reader is told that it gets nothing more. */
+static void lose(struct cast_target *target, uint32_t source)
+{
+	if (atomic_peek(&target->lost[source]))
+		return;
+	/* Pairs with ring_lost(): all that came is in the ring. */
+	atomic_publish(&target->lost[source], true);
+	/* Pairs with target_changes() in flows/endpoint/await.h: that it is
+	 * lost. */
+	atomic_publish(
+	    &target->export.changes, atomic_peek(&target->export.changes) + 1);
+	target->cast.fresh = true;
+}
+
+static int64_t step(struct cast *cast, int64_t now)
+{
+	struct cast_target *target = target_of(cast);
+	int64_t due, first = DEADLINE_NEVER;
+	struct stream_target *stream;
+	uint32_t i;
+
+	for (i = 0; i < target->n_streams; i++) {
+		stream = &target->streams[i];
+		cast->fresh |= dfi__stream_target_progress(stream, now);
+		if (stream->state == STREAM_CUT)
+			lose(target, i);
+		due = dfi__stream_target_due(stream);
+		if (due < first)
+			first = due;
+	}
+	return first;
+}
+
+static void fail(struct cast *cast)
+{
+	struct cast_target *target = target_of(cast);
+	uint32_t i;
+
+	for (i = 0; i < target->n_streams; i++)
+		if (target->streams[i].state == STREAM_OPEN)
+			lose(target, i);
+}
+
+static void wake(struct cast *cast)
+{
+	wait_wake_fenced(
+	    (_Atomic uint32_t *)(void *)((char *)target_of(cast)->region->base +
+		REGION_WAIT_OFFSET));
+}
+
+static const struct cast_protocol protocol = {
+	.receive = receive,
+	.step = step,
+	.fail = fail,
+	.wake = wake,
+};
+
+/* ---- The export's transport -------------------------------------------- */
+
+static struct cast_target *target_at(const struct transport *transport)
+{
+	return (struct cast_target *)(void *)((char *)(uintptr_t)transport -
+	    offsetof(struct cast_target, transport));
+}
+
+static struct cast_target *target_with(const struct export *export)
+{
+	return target_at(export->transport);
+}
+
+static void free_target(struct cast_target *target)
+{
+	uint32_t i;
+
+	dfi__cast_close(&target->cast);
+	for (i = 0; target->streams && i < target->n_streams; i++)
+		dfi__stream_target_free(&target->streams[i]);
+	free(target->streams);
+	free(target->lost);
+	free(target->looked);
+	free(target);
+}
+
+static void unexport(struct region *region)
+{
+	struct cast_target *target = target_with(region->export);
+
+	free_target(target);
+	region->transport->ops->region_destroy(region);
+}
+
+/*
+ * The reader gives back, after each segment, so that whatever asks hears how
+ * far it is; or leaves. There is something to say when as much has come
+ * together as is said unasked (T5).
+ */
+static int give_credit(struct region *region, const struct ring_layout *layout,
+    uint32_t ring, uint64_t consumed, enum ring_closed closed)
+{
+	struct cast_target *target = target_with(region->export);
+	struct ring_credit *credit =
+	    (struct ring_credit *)(void *)((char *)region->base +
+		layout->first_ring + ring * layout->ring_size);
+
+	/* Both pair with look_at_reader() (receiver.c). */
+	atomic_publish(&credit->consumed, consumed);
+	if (closed)
+		atomic_publish(&credit->closed, closed);
+	else if (consumed - target->looked[ring] < target->credit_batch)
+		return 1;
+	target->looked[ring] = consumed;
+	dfi__cast_lock(&target->cast);
+	dfi__cast_step(&target->cast);
+	dfi__cast_unlock(&target->cast);
+	return 1;
+}
+
+static enum ring_loss ring_lost(
+    const struct export *export, uint32_t ring, uint64_t node)
+{
+	(void)node;
+	/* Pairs with lose(). */
+	return atomic_observe(&target_with(export)->lost[ring]) ? RING_LOST
+								: RING_KEPT;
+}
+
+static const char *ring_why(
+    const struct export *export, uint32_t ring, uint64_t node)
+{
+	const struct cast *cast = &target_with(export)->cast;
+
+	(void)ring;
+	(void)node;
+	/* Pairs with the publish in end.c: why. */
+	return atomic_observe(&cast->failed) ? cast->why : NULL;
+}
+
+/* It takes all that is there, and a look more or less is no matter. */
+static void progress(struct transport *transport, uint32_t looks)
+{
+	(void)looks;
+	dfi__cast_poll(&target_at(transport)->cast);
+}
+
+static void settle(struct transport *transport)
+{
+	struct cast *cast = &target_at(transport)->cast;
+
+	dfi__cast_lock(cast);
+	dfi__cast_step(cast);
+	dfi__cast_unlock(cast);
+}
+
+static void arm(struct transport *transport)
+{
+	dfi__cast_arm(&target_at(transport)->cast);
+}
+
+static void describe(const struct transport *transport,
+    const struct remote *remote, char text[TRANSPORT_WAY_SIZE])
+{
+	const struct cast *cast = &target_at(transport)->cast;
+	const struct transport *network = cast->config.network;
+	char where[TRANSPORT_WAY_SIZE];
+
+	(void)remote;
+	network->ops->describe(network, NULL, where);
+	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
+	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
+		sizeof(cast->group)),
+	    where, cast->group);
+}
+
+static const struct transport_ops export_ops = {
+	.name = "multicast",
+	.unexport = unexport,
+	.give_credit = give_credit,
+	.ring_lost = ring_lost,
+	.ring_why = ring_why,
+	.progress = progress,
+	.settle = settle,
+	.arm = arm,
+	.describe = describe,
+};
+
+/* ---- Opening and closing ----------------------------------------------- */
+
+static int create_streams(struct cast_target *target,
+    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    bool notify, uint64_t start)
+{
+	const struct ring_geometry *g = &config->flow.geometry;
+	struct stream_target_config stream = {
+		.port = { .send = dfi__cast_send, .arg = &target->cast },
+		.flow = config->flow,
+		.target = index,
+		.gap_us = gap_us,
+		.notify = notify,
+		.start = start,
+	};
+	uint32_t i;
+	int ret = 0;
+
+	target->streams = calloc(
+	    config->flow.n_sources, sizeof(target->streams[0]));
+	target->lost = calloc(config->flow.n_sources, sizeof(target->lost[0]));
+	target->looked = calloc(
+	    config->flow.n_sources, sizeof(target->looked[0]));
+	if (!target->streams || !target->lost || !target->looked)
+		return dfi__fail(-ENOMEM, "no memory for %u streams",
+		    config->flow.n_sources);
+	target->n_streams = config->flow.n_sources;
+	target->credit_batch = credit_batch(g);
+	for (i = 0; !ret && i < target->n_streams; i++) {
+		target->looked[i] = start;
+		stream.source = i;
+		stream.ring = (struct ring_header *)(void
+			*)((char *)target->region->base + ring_offset(g, i));
+		ret = dfi__stream_target_init(&target->streams[i], &stream);
+	}
+	return ret;
+}
+
+int dfi__cast_target_open(struct cast_target **out,
+    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    bool notify, struct region *region, uint64_t start, int64_t deadline)
+{
+	struct cast_config whole = *config;
+	struct cast_target *target = calloc(1, sizeof(*target));
+	int ret;
+
+	if (!target)
+		return dfi__fail(-ENOMEM, "no memory for a multicast");
+	whole.member = true;
+	whole.index = index;
+	whole.n_peers = config->flow.n_sources;
+	whole.receives = cast_target_receives(
+	    &config->flow.geometry, config->flow.n_sources);
+	target->transport.ops = &export_ops;
+	target->export.transport = &target->transport;
+	target->region = region;
+	ret = create_streams(target, config, index, gap_us, notify, start);
+	if (!ret)
+		ret = dfi__cast_open(
+		    &target->cast, &protocol, &whole, deadline);
+	if (ret < 0) {
+		free_target(target);
+		return ret;
+	}
+	target->export.name.size = region->name.size;
+	atomic_set(&target->export.told, true);
+	region->export = &target->export;
+	*out = target;
+	return 0;
+}
+
+void dfi__cast_target_stop(struct cast_target *target)
+{
+	dfi__cast_close(&target->cast);
+}
+
+void dfi__cast_target_source_gone(struct cast_target *target, uint32_t source)
+{
+	struct cast *cast = &target->cast;
+
+	dfi__cast_lock(cast);
+	dfi__stream_target_source_gone(
+	    &target->streams[source], clock_now_ns());
+	dfi__cast_step(cast);
+	dfi__cast_unlock(cast);
+}

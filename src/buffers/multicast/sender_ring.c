@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source that sends datagrams looks to its writers as one that has a ring in
+ * each target: this file is between them and the protocol.
+ */
+#include "sender_ring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/atomic.h"
+#include "base/error.h"
+#include "base/wait.h"
+#include "buffers/reader.h"
+
+/* ---- The protocol, under the lock -------------------------------------- */
+
+/* Room comes soon, and may not be told. */
+#define STUCK_NS NS_PER_MS
+
+static struct cast_source *source_of(struct cast *cast)
+{
+	return (struct cast_source *)(void *)cast;
+}
+
+static void receive(
+    struct cast *cast, const struct datagram *datagram, int64_t now)
+{
+	struct cast_source *source = source_of(cast);
+	struct stream_source *stream = &source->stream;
+
+	(void)now;
+	if (datagram->type != DATAGRAM_REPORT ||
+	    datagram->source != stream->config.source)
+		return;
+	if (!source->remotes[datagram->target].heard) {
+		source->remotes[datagram->target].heard = true;
+		source->used |= stream->next == stream->config.start &&
+		    datagram->flags & DATAGRAM_USED;
+		cast->fresh = true;
+	}
+	cast->fresh |= dfi__stream_source_receive(stream, datagram);
+}
+
+static int64_t step(struct cast *cast, int64_t now)
+{
+	struct stream_source *stream = &source_of(cast)->stream;
+	int64_t due;
+
+	/* What is wrong with the port, the cast has noted. */
+	(void)dfi__stream_source_progress(stream, now);
+	due = dfi__stream_source_due(stream);
+	return stream->stuck && now + STUCK_NS < due ? now + STUCK_NS : due;
+}
+
+static void fail(struct cast *cast)
+{
+	struct cast_source *source = source_of(cast);
+	uint32_t t;
+
+	for (t = 0; t < cast->config.n_peers; t++)
+		atomic_set(&source->remotes[t].base.lost, true);
+}
+
+static void wake(struct cast *cast)
+{
+	struct cast_source *source = source_of(cast);
+	uint32_t t;
+
+	for (t = 0; t < cast->config.n_peers; t++)
+		wait_wake_fenced(&source->headers[t].writer_waits);
+}
+
+static const struct cast_protocol protocol = {
+	.receive = receive,
+	.step = step,
+	.fail = fail,
+	.wake = wake,
+};
+
+/* ---- The rings' transport ---------------------------------------------- */
+
+static struct cast_source *owner(const struct remote *remote)
+{
+	return ((const struct cast_remote *)remote)->source;
+}
+
+static int broken(const struct cast_source *source)
+{
+	return dfi__fail(-ECONNRESET, "%s", source->cast.why);
+}
+
+static inline bool has_failed(const struct cast_source *source)
+{
+	/* Pairs with the publish in end.c: why. */
+	return atomic_observe(&source->cast.failed);
+}
+
+/* The end mark, of which each ring gets one: the same for all. */
+static int ring_write(
+    struct remote *remote, const struct transport_write *write)
+{
+	struct cast_source *source = owner(remote);
+	uint64_t flag = write->footer[1] & FOOTER_FLAGS;
+	uint8_t ends = flag & FOOTER_FLAG_ABORT ? DATAGRAM_ABORT : DATAGRAM_END;
+
+	dfi__cast_lock(&source->cast);
+	if (source->stream.ends != ends) {
+		(void)dfi__stream_source_end(
+		    &source->stream, flag, clock_now_ns());
+		dfi__cast_step(&source->cast);
+	}
+	dfi__cast_unlock(&source->cast);
+	return has_failed(source) ? broken(source) : 0;
+}
+
+static int ring_progress(struct remote *remote)
+{
+	struct cast_source *source = owner(remote);
+
+	dfi__cast_poll(&source->cast);
+	return has_failed(source) ? broken(source) : 0;
+}
+
+static int ring_slot_is_free(struct remote *remote)
+{
+	(void)remote;
+	return 1;
+}
+
+static int ring_drained(struct remote *remote)
+{
+	struct cast_source *source = owner(remote);
+	const struct cast_remote *ring = (const struct cast_remote *)remote;
+	enum stream_over over;
+	uint8_t ends;
+
+	dfi__cast_poll(&source->cast);
+	dfi__cast_lock(&source->cast);
+	over = source->stream.peers[ring->target].over;
+	ends = source->stream.ends;
+	dfi__cast_unlock(&source->cast);
+	/* Nobody answers an abort. */
+	if (ends == DATAGRAM_ABORT || over == STREAM_DONE ||
+	    over == STREAM_CANCELLED)
+		return 1;
+	if (has_failed(source))
+		return broken(source);
+	return over == STREAM_GONE
+	    ? dfi__fail(-ECONNRESET, "the target has left before the end")
+	    : 0;
+}
+
+static void ring_arm(struct remote *remote)
+{
+	dfi__cast_arm(&owner(remote)->cast);
+}
+
+static const char *ring_why(const struct remote *remote)
+{
+	return has_failed(owner(remote)) ? owner(remote)->cast.why : NULL;
+}
+
+static void ring_close(struct remote *remote)
+{
+	(void)remote;
+}
+
+static void describe(const struct transport *transport,
+    const struct remote *remote, char text[TRANSPORT_WAY_SIZE])
+{
+	const struct cast *cast = &owner(remote)->cast;
+	const struct transport *network = cast->config.network;
+	char where[TRANSPORT_WAY_SIZE];
+
+	(void)transport;
+	network->ops->describe(network, NULL, where);
+	snprintf(text, TRANSPORT_WAY_SIZE, "%.*s, multicast to %s",
+	    (int)(TRANSPORT_WAY_SIZE - sizeof(", multicast to ") -
+		sizeof(cast->group)),
+	    where, cast->group);
+}
+
+static const struct transport_ops ring_ops = {
+	.name = "multicast",
+	.remote_close = ring_close,
+	.write = ring_write,
+	.slot_is_free = ring_slot_is_free,
+	.drained = ring_drained,
+	.remote_why = ring_why,
+	.remote_progress = ring_progress,
+	.arm_remote = ring_arm,
+	.describe = describe,
+};
+
+/* The broadcast's writer has published a segment: send it. */
+static void published(void *arg)
+{
+	struct cast_source *source = arg;
+
+	dfi__cast_lock(&source->cast);
+	dfi__cast_step(&source->cast);
+	dfi__cast_unlock(&source->cast);
+}
+
+/* ---- Opening and closing ----------------------------------------------- */
+
+static int create_rings(struct cast_source *source, uint32_t n)
+{
+	uint32_t t;
+
+	source->headers = aligned_alloc(
+	    2 * CACHE_LINE, n * sizeof(source->headers[0]));
+	source->remotes = calloc(n, sizeof(source->remotes[0]));
+	if (!source->headers || !source->remotes)
+		return dfi__fail(
+		    -ENOMEM, "no memory for the credits of %u targets", n);
+	for (t = 0; t < n; t++) {
+		dfi__ring_header_init(&source->headers[t], source->stream.next);
+		source->remotes[t] = (struct cast_remote){
+			.base = { .transport = &source->transport,
+			    .ring = (char *)&source->headers[t] },
+			.source = source,
+			.target = t,
+		};
+		dfi__stream_source_attach(
+		    &source->stream, t, &source->headers[t].credit);
+	}
+	return 0;
+}
+
+int dfi__cast_source_open(struct cast_source *source,
+    const struct cast_config *config, uint32_t index, uint32_t gap_us,
+    bool notify, struct broadcast *broadcast, uint64_t start, int64_t deadline)
+{
+	struct cast_config whole = *config;
+	struct stream_source_config stream = {
+		.port = { .send = dfi__cast_send, .arg = &source->cast },
+		.flow = config->flow,
+		.source = index,
+		.gap_us = gap_us,
+		.notify = notify,
+		.slots = broadcast->remote.ring + sizeof(struct ring_header),
+		.start = start,
+	};
+	int ret;
+
+	whole.index = index;
+	whole.n_peers = config->flow.n_targets;
+	whole.memory = broadcast->region->base;
+	whole.memory_size = broadcast->region->name.size;
+	whole.receives = cast_source_receives(whole.n_peers);
+	*source = (struct cast_source){
+		.transport.ops = &ring_ops,
+		.broadcast = broadcast,
+	};
+	ret = dfi__stream_source_init(&source->stream, &stream);
+	if (!ret)
+		ret = create_rings(source, whole.n_peers);
+	if (!ret)
+		ret = dfi__cast_open(
+		    &source->cast, &protocol, &whole, deadline);
+	if (ret < 0) {
+		dfi__cast_source_close(source);
+		return ret;
+	}
+	broadcast->published = published;
+	broadcast->published_arg = source;
+	return 0;
+}
+
+void dfi__cast_source_stop(struct cast_source *source)
+{
+	dfi__cast_close(&source->cast);
+}
+
+void dfi__cast_source_close(struct cast_source *source)
+{
+	dfi__cast_close(&source->cast);
+	dfi__stream_source_free(&source->stream);
+	free(source->remotes);
+	free(source->headers);
+	source->remotes = NULL;
+	source->headers = NULL;
+}
+
+struct remote *dfi__cast_source_ring(
+    struct cast_source *source, uint32_t target)
+{
+	return &source->remotes[target].base;
+}
+
+bool dfi__cast_source_heard(struct cast_source *source, uint32_t target)
+{
+	bool heard;
+
+	dfi__cast_poll(&source->cast);
+	dfi__cast_lock(&source->cast);
+	heard = source->remotes[target].heard || source->used ||
+	    source->cast.why[0];
+	dfi__cast_unlock(&source->cast);
+	return heard;
+}
+
+int dfi__cast_source_greet(struct cast_source *source)
+{
+	const struct stream_source *stream = &source->stream;
+	const struct datagram state = {
+		.type = DATAGRAM_STATE,
+		.source = stream->config.source,
+		.number = (uint32_t)stream->config.start,
+	};
+	char header[DATAGRAM_HEADER_MAX];
+	size_t size = dfi__datagram_encode(
+	    &stream->config.flow, &state, header);
+	bool used;
+
+	dfi__cast_lock(&source->cast);
+	if (!source->cast.why[0])
+		(void)dfi__cast_send(
+		    &source->cast, DATAGRAM_ALL, header, size, NULL, 0);
+	used = source->used;
+	dfi__cast_unlock(&source->cast);
+	if (has_failed(source))
+		return broken(source);
+	return used ? dfi__fail(-EEXIST, "a target has had this source before")
+		    : 0;
+}
+
+void dfi__cast_source_leave(
+    struct cast_source *source, uint32_t target, enum stream_over over)
+{
+	dfi__cast_lock(&source->cast);
+	dfi__stream_source_leave(&source->stream, target, over);
+	dfi__cast_step(&source->cast);
+	dfi__cast_unlock(&source->cast);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and closing a context: the control thread, the registry connection
+ * and the transport, in this order.
+ */
+#include "context.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <dfi/registry.h>
+#include "base/attr.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/loop.h"
+#include "base/maps.h"
+#include "base/process.h"
+#include "registry/client/client.h"
+#include "transport/transport.h"
+#include "flows/members/tombstone.h"
+#include "flows/endpoint/linger.h"
+#include "network.h"
+#include "processes.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "DFI supports little-endian machines only"
+#endif
+
+#define STRINGIFY(x) #x
+#define VERSION_TEXT(major, minor, patch) \
+	STRINGIFY(major) "." STRINGIFY(minor) "." STRINGIFY(patch)
+
+const char *dfi_version(void)
+{
+	return VERSION_TEXT(
+	    DFI_VERSION_MAJOR, DFI_VERSION_MINOR, DFI_VERSION_PATCH);
+}
+
+/* Whether a name can be shown: it goes into texts, lists and JSON as it is. */
+static bool is_printable(const char *name)
+{
+	for (; *name; name++)
+		if (*name < ' ' || *name > '~')
+			return false;
+	return true;
+}
+
+static int fill_node(struct node *node, const char *name)
+{
+	if (getrandom(&node->id, sizeof(node->id), 0) != sizeof(node->id))
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	node->pid = (uint32_t)getpid();
+	dfi__host_read(&node->at);
+	node->pid_space = dfi__process_space();
+	node->start = dfi__process_start(node->pid);
+	if (gethostname(node->host, sizeof(node->host) - 1) < 0 ||
+	    !node->host[0] || !is_printable(node->host))
+		strcpy(node->host, "localhost");
+	if (!name)
+		name = node->host;
+	if (!*name || strlen(name) >= sizeof(node->name) || !is_printable(name))
+		return dfi__fail(-EINVAL,
+		    "dfi_attr.node_name '%s' must have 1 to %zu characters of "
+		    "printable ASCII",
+		    name, sizeof(node->name) - 1);
+	memmove(node->name, name, strlen(name) + 1);
+	return 0;
+}
+
+static int publish_node(struct dfi *dfi, int64_t deadline)
+{
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+	int ret;
+
+	data = dfi__node_encode(&dfi->node, dfi__network_token(dfi->network),
+	    dfi->transport->address, &size);
+	if (!data)
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	dfi__node_key(key, dfi->node.id);
+	ret = dfi__client_create(
+	    dfi->registry, key, data, size, CLIENT_LEASED, deadline, NULL);
+	free(data);
+	return ret;
+}
+
+/* What the attributes say replaces what the environment says as a whole. */
+static struct registry_security registry_security(
+    const struct dfi_attr *attr, const struct settings *settings)
+{
+	struct registry_security security = {
+		.key = attr->registry_key,
+		.ca = attr->registry_ca,
+		.cert = attr->registry_cert,
+		.private_key = attr->registry_private_key,
+	};
+
+	if (!security.key && !security.ca && !security.cert &&
+	    !security.private_key) {
+		security.key = settings->registry_key;
+		security.ca = settings->registry_ca;
+		security.cert = settings->registry_cert;
+		security.private_key = settings->registry_private_key;
+	}
+	security.insecure = settings->registry_insecure ||
+	    (attr->registry_flags & DFI_REGISTRY_INSECURE);
+	security.has_user = settings->registry_user != UINT32_MAX;
+	security.user = settings->registry_user;
+	return security;
+}
+
+static uint32_t lease_ms(
+    const struct dfi_attr *attr, const struct settings *settings)
+{
+	if (attr->lease_ttl_ms == DFI_NO_LEASE)
+		return 0;
+	return attr->lease_ttl_ms ? attr->lease_ttl_ms : settings->lease_ms;
+}
+
+static int join(
+    struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
+{
+	struct registry_security security = registry_security(
+	    attr, &dfi->settings);
+	int64_t deadline = deadline_in_ms(dfi->open_timeout_ms);
+	int ret;
+
+	ret = dfi__loop_start_until("dfi-control", deadline, &dfi->loop);
+	if (ret < 0)
+		return ret;
+	ret = dfi__client_open(dfi->loop, registry, &security,
+	    lease_ms(attr, &dfi->settings), deadline, &dfi->registry);
+	if (ret < 0)
+		goto stop_loop;
+	dfi__client_set_grace(dfi->registry, dfi->settings.registry_grace_ms);
+	ret = dfi__shm_ops.start(
+	    dfi->loop, &dfi->settings, NULL, &dfi->transport);
+	if (ret < 0)
+		goto close_client;
+	ret = dfi__processes_new(dfi, &dfi->processes);
+	if (ret < 0)
+		goto stop_transport;
+	ret = dfi__farewells_new(&dfi->farewells);
+	if (ret < 0)
+		goto free_processes;
+	ret = dfi__network_new(dfi, registry, &dfi->network);
+	if (ret < 0)
+		goto free_farewells;
+	ret = dfi__linger_clock_new(dfi, &dfi->linger);
+	if (ret < 0)
+		goto free_network;
+	ret = dfi__stats_start(dfi);
+	if (ret < 0)
+		goto free_clock;
+	ret = publish_node(dfi, deadline);
+	if (ret < 0)
+		goto stop_stats;
+	return 0;
+
+stop_stats:
+	dfi__stats_stop(dfi);
+free_clock:
+	dfi__linger_clock_free(dfi->linger);
+free_network:
+	dfi__network_free(dfi->network);
+free_farewells:
+	dfi__farewells_free(dfi->farewells);
+free_processes:
+	dfi__processes_free(dfi->processes);
+stop_transport:
+	dfi->transport->ops->stop(dfi->transport);
+close_client:
+	dfi__client_close(dfi->registry);
+stop_loop:
+	dfi__loop_stop(dfi->loop);
+	return ret;
+}
+
+int dfi_open(const struct dfi_attr *user, struct dfi **out)
+{
+	struct dfi_attr attr;
+	const char *registry;
+	struct dfi *dfi;
+	int ret;
+	CANCEL_POINT;
+
+	if (!out)
+		return dfi__fail(-EINVAL, "dfi_open: dfi is NULL");
+	ret = dfi__attr_load(&attr, sizeof(attr), user, "dfi_attr");
+	if (!ret && (attr.reserved || attr.reserved2))
+		ret = dfi__fail(-EINVAL, "dfi_attr.reserved is not 0");
+	if (!ret && attr.registry_flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
+		ret = dfi__fail(-EINVAL,
+		    "dfi_attr.registry_flags: unknown flags 0x%x",
+		    attr.registry_flags);
+	if (ret < 0)
+		return ret;
+	dfi = dfi__handle_alloc(sizeof(*dfi));
+	if (!dfi)
+		return dfi__fail_map(sizeof(*dfi), "dfi_open");
+	ret = dfi__settings_load(&dfi->settings);
+	if (ret < 0)
+		goto free_dfi;
+	registry = attr.registry ? attr.registry : dfi->settings.registry;
+	if (!registry) {
+		ret = dfi__fail(-EINVAL,
+		    "no registry is named: set DFI_REGISTRY, or the program "
+		    "dfi_attr.registry, to the address of a dfi-registry, "
+		    "such as unix:/run/dfi.sock");
+		goto free_dfi;
+	}
+	ret = fill_node(&dfi->node, attr.node_name);
+	if (ret < 0)
+		goto free_dfi;
+	dfi->open_timeout_ms = attr.open_timeout_ms
+	    ? attr.open_timeout_ms
+	    : dfi->settings.open_timeout_ms;
+	ret = dfi__error_keep(join(dfi, registry, &attr));
+	if (ret < 0)
+		goto free_dfi;
+	dfi->magic = CONTEXT_MAGIC;
+	*out = dfi;
+	return 0;
+
+free_dfi:
+	dfi__handle_free(dfi, sizeof(*dfi));
+	return ret;
+}
+
+/* In n_users: nobody else comes. */
+#define CLOSING UINT32_MAX
+
+static int fail_closing(void)
+{
+	return dfi__fail(-EBUSY, "the context is being closed");
+}
+
+/*
+ * Between a look at the magic and at n_users, another thread may have closed
+ * the context as a whole: so it waits for who holds it meanwhile.
+ */
+static int hold(struct dfi *dfi)
+{
+	uint32_t magic;
+
+	if (dfi && dfi__handle_hold(dfi, CONTEXT_MAGIC))
+		return 0;
+	magic = dfi ? __atomic_load_n(&dfi->magic, __ATOMIC_RELAXED) : 0;
+	return dfi__handle_check_slow(dfi, magic, CONTEXT_MAGIC);
+}
+
+int dfi__context_enter(struct dfi *dfi)
+{
+	int ret = hold(dfi);
+	uint32_t n;
+
+	if (ret < 0)
+		return ret;
+	n = atomic_load(&dfi->n_users);
+	do {
+		if (n == CLOSING)
+			ret = fail_closing();
+	} while (
+	    !ret && !atomic_compare_exchange_weak(&dfi->n_users, &n, n + 1));
+	dfi__handle_let_go(dfi);
+	return ret;
+}
+
+void dfi__context_leave(struct dfi *dfi)
+{
+	atomic_fetch_sub(&dfi->n_users, 1);
+}
+
+static int fail_used(uint32_t n)
+{
+	if (n == CLOSING)
+		return fail_closing();
+	return dfi__fail(-EBUSY,
+	    "dfi_close: %u sources, targets, barriers and calls use the "
+	    "context: close or await them first",
+	    n);
+}
+
+int dfi_close(struct dfi *dfi)
+{
+	uint32_t n = 0;
+	bool closes;
+	int ret;
+	CANCEL_POINT;
+
+	if (!dfi)
+		return 0;
+	ret = hold(dfi);
+	if (ret < 0)
+		return ret;
+	closes = atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING);
+	dfi__handle_let_go(dfi);
+	if (!closes)
+		return fail_used(n);
+	ret = dfi__loop_check(dfi->loop, deadline_in_ms(dfi->open_timeout_ms));
+	if (ret < 0) {
+		atomic_store(&dfi->n_users, 0);
+		return ret;
+	}
+	dfi__stats_stop(dfi);
+	dfi__farewells_free(dfi->farewells);
+	dfi__linger_clock_free(dfi->linger);
+	dfi__network_free(dfi->network);
+	dfi__client_close(dfi->registry);
+	dfi__processes_free(dfi->processes);
+	dfi->transport->ops->stop(dfi->transport);
+	dfi__loop_stop(dfi->loop);
+	dfi__handle_retire(dfi);
+	dfi__handle_free(dfi, sizeof(*dfi));
+	return 0;
+}
+
+int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats)
+{
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !stats)
+		ret = dfi__fail(-EINVAL, "dfi_context_query: stats is NULL");
+	if (ret < 0)
+		return ret;
+	memset(stats, 0, sizeof(*stats));
+	dfi__network_query(dfi->network, stats);
+	return 0;
+}
+
+int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,
+    struct wait_policy *policy)
+{
+	if (wait > DFI_WAIT_BLOCK)
+		return dfi__fail(
+		    -EINVAL, "%s.wait %u is no enum dfi_wait", what, wait);
+	*policy = dfi__wait_policy(
+	    wait == DFI_WAIT_DEFAULT ? dfi->settings.wait : wait);
+	return 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: what all flows and endpoints of a process's membership share. */
+#ifndef DFI_FLOWS_CONTEXT_CONTEXT_H
+#define DFI_FLOWS_CONTEXT_CONTEXT_H
+
+#include <stdatomic.h>
+#include <dfi/context.h>
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/settings.h"
+#include "base/wait.h"
+#include "flows/declare/descriptor.h"
+#include "handle.h"
+#include "flows/endpoint/stats.h"
+
+struct farewells;
+struct linger_clock;
+struct loop;
+struct registry_client;
+struct network;
+struct processes;
+struct transport;
+
+struct dfi {
+	char unused[HANDLE_MAGIC_OFFSET];
+	uint32_t magic;
+	/* Threads between a look at magic and at n_users. */
+	_Atomic uint32_t entering;
+	uint32_t open_timeout_ms;
+	struct settings settings;
+	struct node node;
+	struct loop *loop;
+	struct registry_client *registry;
+	struct transport *transport; /* shared memory */
+	struct network *network;     /* RDMA, started when needed */
+	struct linger_clock *linger;
+	struct processes *processes;  /* of peers on this host */
+	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
+	/* Open handles but groups, and calls; see CONTEXT_USE(). */
+	_Atomic uint32_t n_users;
+	struct stats_list stats;
+	struct farewells *farewells;
+};
+
+_Static_assert(offsetof(struct dfi, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi, entering) == HANDLE_ABORTERS_OFFSET, "handle");
+
+/* The deadline of a call that may take timeout_ms, 0 for the context's. */
+static inline int64_t context_deadline(
+    const struct dfi *dfi, uint32_t timeout_ms)
+{
+	return deadline_in_ms(timeout_ms ? timeout_ms : dfi->open_timeout_ms);
+}
+
+/* The wait policy for a handle's attribute; -EINVAL names what. */
+int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,
+    struct wait_policy *policy);
+
+/* The time that one wait of a handle may take; stall_timeout_ms 0: any. */
+static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
+{
+	struct wait_time time = {
+		.timeout_ns = DEADLINE_NEVER,
+		.deadline = DEADLINE_NEVER,
+	};
+
+	if (stall_timeout_ms)
+		time.timeout_ns = (int64_t)stall_timeout_ms * NS_PER_MS;
+	return time;
+}
+
+/*
+ * Keep the context from being closed; as handle_check(), and -EBUSY: it is
+ * being closed. Any thread, also while another one closes it.
+ */
+int dfi__context_enter(struct dfi *dfi);
+void dfi__context_leave(struct dfi *dfi);
+
+static inline void context_use_end(struct dfi **dfi)
+{
+	if (*dfi)
+		dfi__context_leave(*dfi);
+}
+
+/*
+ * The declaration of ret, what dfi__context_enter() says, in a call that is
+ * given a context: the context stays at least until that returns, and as long
+ * as what it opened is there, if it calls context_use_keep(&use). The thread
+ * can't be cancelled in it.
+ */
+#define CONTEXT_USE(dfi, ret)                    \
+	CANCEL_POINT;                            \
+	int ret = dfi__context_enter(dfi);       \
+	__attribute__((cleanup(context_use_end), \
+	    unused)) struct dfi *use = ret < 0 ? NULL : (dfi)
+
+static inline void context_use_keep(struct dfi **use)
+{
+	*use = NULL;
+}
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of RDMA devices, for those who ask without a context. */
+#include <dfi/device.h>
+
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/settings.h"
+#include "transport/transport.h"
+
+int dfi_device_list(
+    int (*fn)(void *arg, const struct dfi_device_info *info), void *arg)
+{
+	struct settings settings;
+	int ret;
+	CANCEL_POINT;
+
+	if (!fn)
+		return dfi__fail(-EINVAL, "dfi_device_list: fn is NULL");
+	ret = dfi__settings_load(&settings);
+	if (ret < 0)
+		return ret;
+	return dfi__verbs_list(&settings, fn, arg);
+}

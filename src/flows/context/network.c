@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Membership: each context publishes a random token with its node's entry, and
+ * proves that it knows it when it connects to a peer, or accepts one, who finds
+ * the token here (node_table.h). So only who may read the registry can make a
+ * queue pair.
+ */
+#include "network.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/loop.h"
+#include "registry/client/client.h"
+#include "transport/transport.h"
+#include "context.h"
+#include "node_table.h"
+
+/* Devices of a host, beside the first. */
+#define MOST_OTHERS 15
+
+struct network {
+	struct dfi *dfi;
+	bool registry_is_local;
+	char *registry;
+	uint8_t token[MEMBER_TOKEN_SIZE];
+	pthread_mutex_t start; /* protects transport, others */
+	struct transport *transport;
+	/* To peers whose route is through other devices. */
+	struct transport *others[MOST_OTHERS];
+	unsigned n_others;
+	struct registry_watch *watch;
+	pthread_mutex_t lock; /* protects known */
+	struct known_nodes known;
+};
+
+static bool is_local(const char *registry)
+{
+	static const char *const local[] = { "unix:", "tcp:127.", "tcp:[::1]" };
+	size_t i;
+
+	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if (strncmp(registry, local[i], strlen(local[i])) == 0)
+			return true;
+	return false;
+}
+
+int dfi__network_new(
+    struct dfi *dfi, const char *registry, struct network **out)
+{
+	struct network *network = calloc(1, sizeof(*network));
+
+	if (!network)
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	if (getrandom(network->token, sizeof(network->token), 0) !=
+	    sizeof(network->token)) {
+		free(network);
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	}
+	network->dfi = dfi;
+	network->registry_is_local = is_local(registry);
+	network->registry = strdup(registry);
+	if (!network->registry) {
+		free(network);
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	}
+	pthread_mutex_init(&network->start, NULL);
+	pthread_mutex_init(&network->lock, NULL);
+	*out = network;
+	return 0;
+}
+
+void dfi__network_free(struct network *network)
+{
+	unsigned i;
+
+	/* Nobody connects any more once the transports have stopped. */
+	for (i = 0; i < network->n_others; i++)
+		network->others[i]->ops->stop(network->others[i]);
+	if (network->transport)
+		network->transport->ops->stop(network->transport);
+	dfi__client_unwatch(network->watch);
+	dfi__known_free(&network->known);
+	pthread_mutex_destroy(&network->lock);
+	pthread_mutex_destroy(&network->start);
+	free(network->registry);
+	free(network);
+}
+
+const uint8_t *dfi__network_token(const struct network *network)
+{
+	return network->token;
+}
+
+enum dfi_transport dfi__network_choice(
+    const struct dfi *dfi, const struct flow *flow)
+{
+	return flow->transport ? flow->transport : dfi->settings.transport;
+}
+
+bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow)
+{
+	switch (dfi__network_choice(dfi, flow)) {
+	case DFI_TRANSPORT_SHM:
+		return false;
+	case DFI_TRANSPORT_VERBS:
+		return true;
+	default:
+		return !dfi->network->registry_is_local;
+	}
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct network *network = arg;
+
+	pthread_mutex_lock(&network->lock);
+	if (event->type == REGISTRY_PUT)
+		dfi__known_put(
+		    &network->known, event->key, event->data, event->size);
+	else if (event->type == REGISTRY_DELETE)
+		dfi__known_delete(&network->known, event->key);
+	pthread_mutex_unlock(&network->lock);
+}
+
+static bool find_token(
+    void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE])
+{
+	struct network *network = arg;
+	bool known;
+
+	pthread_mutex_lock(&network->lock);
+	known = dfi__known_token(&network->known, node, token);
+	pthread_mutex_unlock(&network->lock);
+	return known;
+}
+
+static int start(
+    struct network *network, const char *route_to, struct transport **transport)
+{
+	struct dfi *dfi = network->dfi;
+	struct member self = {
+		.route_to = route_to,
+		.node = dfi->node.id,
+		.find = find_token,
+		.arg = network,
+	};
+	int ret = 0;
+
+	if (!network->watch)
+		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
+		    network, deadline_in_ms(dfi->open_timeout_ms),
+		    &network->watch);
+	/* What starts there runs on the control thread. */
+	if (!ret)
+		ret = dfi__loop_check(
+		    dfi->loop, deadline_in_ms(dfi->open_timeout_ms));
+	if (ret < 0)
+		return ret;
+	memcpy(self.token, network->token, sizeof(self.token));
+	return dfi__verbs_ops.start(
+	    dfi->loop, &dfi->settings, &self, transport);
+}
+
+int dfi__network_open(struct dfi *dfi, struct transport **transport)
+{
+	struct network *network = dfi->network;
+	int ret = 0;
+
+	pthread_mutex_lock(&network->start);
+	if (!network->transport)
+		ret = start(network, network->registry, &network->transport);
+	*transport = network->transport;
+	pthread_mutex_unlock(&network->start);
+	return ret;
+}
+
+/* One for the device on the route to an address, or the first. */
+static int reach(
+    struct network *network, const char *address, struct transport **transport)
+{
+	char route_to[TRANSPORT_ADDRESS_SIZE + 4];
+	struct transport *other;
+	unsigned i;
+	int ret = 0;
+
+	*transport = network->transport;
+	if (network->transport->ops->reaches(network->transport, address))
+		return 0;
+	for (i = 0; i < network->n_others; i++) {
+		other = network->others[i];
+		if (other->ops->reaches(other, address)) {
+			*transport = other;
+			return 0;
+		}
+	}
+	if (network->n_others == MOST_OTHERS)
+		return 0; /* it says which device it would have been */
+	snprintf(route_to, sizeof(route_to), "tcp:%s", address);
+	ret = start(network, route_to, &other);
+	if (ret < 0)
+		return ret;
+	/* The device there can't be used. */
+	if (!other->ops->reaches(other, address)) {
+		other->ops->stop(other);
+		return 0;
+	}
+	network->others[network->n_others++] = other;
+	*transport = other;
+	return 0;
+}
+
+int dfi__network_reach(
+    struct dfi *dfi, const char *address, struct transport **transport)
+{
+	struct network *network = dfi->network;
+	int ret = dfi__network_open(dfi, transport);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&network->start);
+	ret = reach(network, address, transport);
+	pthread_mutex_unlock(&network->start);
+	return ret;
+}
+
+/* What is there when nobody starts another. */
+static unsigned list(
+    struct network *network, struct transport *transports[MOST_OTHERS + 1])
+{
+	unsigned n = 0, i;
+
+	if (network->transport)
+		transports[n++] = network->transport;
+	for (i = 0; i < network->n_others; i++)
+		transports[n++] = network->others[i];
+	return n;
+}
+
+void dfi__network_query(
+    struct network *network, struct dfi_context_stats *stats)
+{
+	struct transport *transports[MOST_OTHERS + 1];
+	unsigned n, i;
+
+	pthread_mutex_lock(&network->start);
+	n = list(network, transports);
+	pthread_mutex_unlock(&network->start);
+	for (i = 0; i < n; i++)
+		transports[i]->ops->query(transports[i], stats);
+}
+
+void dfi__network_query_now(
+    struct network *network, struct dfi_context_stats *stats)
+{
+	struct transport *transports[MOST_OTHERS + 1];
+	unsigned n, i;
+
+	if (pthread_mutex_trylock(&network->start) != 0)
+		return;
+	n = list(network, transports);
+	pthread_mutex_unlock(&network->start);
+	for (i = 0; i < n; i++)
+		transports[i]->ops->query(transports[i], stats);
+}

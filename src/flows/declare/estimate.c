@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a flow takes: computed before it is created, and counted against the
+ * context's bound when an endpoint opens.
+ */
+#include <string.h>
+#include "base/bits.h"
+#include "base/error.h"
+#include "buffers/replica_writer.h"
+#include "transport/transport.h"
+#include "flows/kinds/replicate/multicast.h"
+#include "flows/kinds/combine/combine_source.h"
+#include "flows/context/context.h"
+#include "declare.h"
+#include "descriptor.h"
+#include "flows/sync/shared_counter.h"
+#include "tree.h"
+
+/*
+ * Each peer may be a process of its own: all of the other side's, or, for a
+ * context that has endpoints of both sides, all but one of either.
+ */
+static uint32_t most_processes(const struct flow *flow)
+{
+	uint32_t both = flow->n_sources + flow->n_targets - 2;
+	uint32_t n_combiners = dfi__tree_size(flow);
+	uint32_t one = flow->n_sources > flow->n_targets ? flow->n_sources
+							 : flow->n_targets;
+
+	/* Of a tree, a context may have ends of any part. */
+	if (n_combiners)
+		return both + 1 + n_combiners;
+	return both > one ? both : one;
+}
+
+/* What an end that takes in so many rings of a part reserves for them. */
+static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(part);
+
+	return dfi->transport->ops->region_bytes(
+	    dfi->transport, region_size(&geometry, part->n_sources));
+}
+
+/* What so many bytes take that a device sends from. */
+static uint64_t locked_bytes(const struct dfi *dfi, uint64_t size)
+{
+	return transport_image_bytes(
+	    size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+}
+
+/* A replicate flow's segments lie in a stage. */
+static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(part);
+	struct ring_layout layout = ring_layout(&geometry, part->n_sources);
+
+	return locked_bytes(
+	    dfi, transport_image_size(&layout, part->kind == DFI_REPLICATE));
+}
+
+/* Of an end that takes in so many rings of a part that a device writes to. */
+static uint64_t receives(const struct flow *part)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(part);
+	struct ring_layout layout = ring_layout(&geometry, part->n_sources);
+
+	return transport_region_receives(&layout);
+}
+
+/*
+ * A part of a flow with a tree: what a combiner's inputs take, or, for their
+ * number behind the last, a target's. The images are those of who sends to it.
+ */
+struct part_bytes {
+	uint64_t rings, images, receives;
+};
+
+static int fill_part(const struct dfi *dfi, const struct flow *flow,
+    uint32_t combiner, struct part_bytes *bytes)
+{
+	struct flow part;
+	int ret = dfi__flow_copy(flow, &part);
+
+	if (ret < 0)
+		return ret;
+	ret = combiner < dfi__tree_size(flow) ? dfi__tree_input(&part, combiner)
+					      : dfi__tree_target(&part);
+	if (!ret) {
+		bytes->rings = rings_bytes(dfi, &part);
+		bytes->images = image_bytes(dfi, &part);
+		bytes->receives = receives(&part);
+	}
+	dfi__flow_free(&part);
+	return ret;
+}
+
+/* What is 0 without RDMA. A combiner sends to one above it, or all targets. */
+static void fill_tree_network(const struct flow *flow,
+    const struct part_bytes *first, const struct part_bytes *above,
+    const struct part_bytes *target, struct dfi_flow_needs *estimate)
+{
+	uint64_t lowest = dfi__tree_top(flow) ? 1 : flow->n_targets;
+
+	estimate->image_bytes = first->images;
+	estimate->combiner_image_bytes = target->images;
+	estimate->source_queue_pairs = 1;
+	estimate->target_receives = target->receives;
+	estimate->source_receives = TRANSPORT_RING_RECEIVES;
+	estimate->combiner_receives = max_u64(
+	    first->receives + lowest * TRANSPORT_RING_RECEIVES,
+	    above->receives + flow->n_targets * TRANSPORT_RING_RECEIVES);
+}
+
+/* The first combiner of each level has as many inputs as any. */
+static int fill_tree(const struct dfi *dfi, const struct flow *flow,
+    uint32_t transport, struct dfi_flow_needs *estimate)
+{
+	uint32_t n = dfi__tree_size(flow), top = dfi__tree_top(flow);
+	struct part_bytes first, above, target;
+	int ret = fill_part(dfi, flow, 0, &first);
+
+	above = first;
+	if (!ret && top)
+		ret = fill_part(dfi, flow, top, &above);
+	if (!ret)
+		ret = fill_part(dfi, flow, n, &target);
+	if (ret < 0)
+		return ret;
+	estimate->combiner_bytes = max_u64(first.rings, above.rings);
+	estimate->target_bytes = target.rings;
+	estimate->n_combiners = n;
+	/* Each but those of the top level has one, at the combiner above. */
+	estimate->rings = flow->n_sources + top +
+	    (uint64_t)(n - top) * flow->n_targets;
+	if (transport != DFI_TRANSPORT_SHM)
+		fill_tree_network(flow, &first, &above, &target, estimate);
+	return 0;
+}
+
+/* A source sees only its part of a tree: one target. */
+static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
+{
+	struct flow part = *flow;
+	int ret = dfi__tree_source(&part, 0);
+
+	return ret < 0 ? ret : dfi__combine_source_bytes(&part, bytes);
+}
+
+/* What is 0 without RDMA. */
+static void fill_network(
+    struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(flow);
+
+	/* The sequencer has one of its own, and a link. */
+	estimate->source_queue_pairs = flow->ordered;
+	estimate->source_receives = flow->ordered * TRANSPORT_RING_RECEIVES;
+	if (flow->ordered)
+		estimate->sequencer_image_bytes = dfi__dispenser_image_bytes(
+		    dfi);
+	if (flow_is_cast(flow)) {
+		dfi__cast_port_bytes(dfi, flow, &estimate->target_port_bytes,
+		    &estimate->source_port_bytes);
+		estimate->target_bytes += estimate->target_port_bytes;
+		estimate->source_bytes += estimate->source_port_bytes;
+		estimate->target_descriptors += CAST_FILES;
+		estimate->source_descriptors += CAST_FILES;
+		estimate->source_queue_pairs++;
+		return;
+	}
+	estimate->image_bytes = image_bytes(dfi, flow);
+	if (flow->kind == DFI_REPLICATE)
+		estimate->stage_bytes = locked_bytes(
+		    dfi, dfi__fan_stage_size(&geometry));
+	estimate->source_queue_pairs += flow->n_targets;
+	estimate->target_receives = receives(flow);
+	estimate->source_receives += flow->n_targets * TRANSPORT_RING_RECEIVES;
+}
+
+static int fill(
+    struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
+{
+	bool multicast = flow->replication == DFI_REPLICATION_MULTICAST;
+	struct ring_geometry slots = dfi__flow_slots_geometry(flow);
+	struct ring_geometry geometry = dfi__flow_geometry(flow);
+	uint32_t transport = flow->transport ? flow->transport
+					     : dfi->settings.transport;
+	int ret = 0;
+
+	memset(estimate, 0, sizeof(*estimate));
+	estimate->segment_size = flow->segment_size;
+	estimate->segment_count = flow->segment_count;
+	estimate->rings = (uint64_t)flow->n_sources *
+	    (flow_is_broadcast(flow) ? 1 : flow->n_targets);
+	estimate->ring_payload_bytes = (uint64_t)geometry.segment_bytes *
+	    flow->segment_count;
+	estimate->ring_bytes = slots.ring_size;
+	estimate->target_bytes = rings_bytes(dfi, flow);
+	estimate->target_descriptors = 1;
+	estimate->source_descriptors = multicast;
+	estimate->process_descriptors = most_processes(flow);
+	estimate->transport = transport;
+	estimate->replication = flow->replication;
+	if (flow->ordered)
+		estimate->sequencer_bytes = dfi__dispenser_bytes(dfi);
+	if (flow->kind == DFI_REPLICATE)
+		estimate->source_bytes = dfi__fan_bytes(
+		    multicast ? dfi->transport : NULL, &slots);
+	if (flow->kind == DFI_COMBINE)
+		ret = combine_source_bytes(flow, &estimate->source_bytes);
+	if (!ret && flow->fan_in)
+		return fill_tree(dfi, flow, transport, estimate);
+	if (!ret && transport != DFI_TRANSPORT_SHM)
+		fill_network(dfi, flow, estimate);
+	return ret;
+}
+
+int dfi_flow_estimate(struct dfi *dfi, const struct dfi_flow_attr *attr,
+    struct dfi_flow_needs *estimate)
+{
+	struct flow flow;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !estimate)
+		ret = dfi__fail(-EINVAL, "dfi_flow_estimate: estimate is NULL");
+	if (!ret)
+		ret = dfi__flow_declare(dfi, "(estimate)", attr, &flow);
+	if (ret < 0)
+		return ret;
+	ret = fill(dfi, &flow, estimate);
+	dfi__flow_free(&flow);
+	return ret;
+}
+
+int dfi__ring_memory_take(struct dfi *dfi, uint64_t bytes, const char *flow,
+    const char *role, uint32_t index)
+{
+	uint64_t limit = dfi->settings.ring_memory_limit;
+	uint64_t taken = atomic_load(&dfi->ring_memory);
+
+	do {
+		if (bytes > limit || taken > limit - bytes)
+			return dfi__fail(-ENOMEM,
+			    "flow '%s': %s %u: %lu bytes for rings, but %lu "
+			    "are taken of the %lu that this context may have: "
+			    "raise DFI_RING_MEMORY_LIMIT, close endpoints, or "
+			    "make rings smaller (segment_count, "
+			    "DFI_RING_MEMORY)",
+			    flow, role, index, (unsigned long)bytes,
+			    (unsigned long)taken, (unsigned long)limit);
+	} while (!atomic_compare_exchange_weak(
+	    &dfi->ring_memory, &taken, taken + bytes));
+	return 0;
+}
+
+void dfi__ring_memory_return(struct dfi *dfi, uint64_t bytes)
+{
+	atomic_fetch_sub(&dfi->ring_memory, bytes);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where two cores have a second-level cache each, a ring larger than both is
+ * twice as fast as a smaller one: its lines are in the third level by the time
+ * the other side wants them, which then needn't ask the other core. Where many
+ * rings together are larger than the third level, all are slow. So few rings
+ * are large, and many are small; docs/decisions/0005-default-geometry.md has
+ * the figures.
+ */
+#include "geometry.h"
+
+#include <unistd.h>
+#include "base/bits.h"
+#include "base/memory.h"
+#include "flows/kinds/replicate/multicast.h"
+#include "flows/context/context.h"
+#include "descriptor.h"
+#include "flows/context/network.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+#define USUAL_L2_BYTES MIB /* where the system doesn't tell */
+#define MIN_RING_BYTES MIB /* of a ring that may be as large as it wants */
+#define MAX_RING_BYTES (8 * MIB)
+#define FLOW_BYTES (16 * MIB) /* all rings: half of a usual third level */
+#define TARGET_BYTES MIB      /* what a target gets whatever its flow takes */
+
+enum {
+	MIN_SEGMENTS = 4,
+	SEGMENTS = 16,
+	SMALL_SEGMENT = 4096,     /* fewer segments rather than smaller */
+	LARGE_SEGMENT = 64 << 10, /* more segments rather than larger */
+	LATENCY_SEGMENTS = 1024,
+	/* The MTU of RDMA where Ethernet's is as it always was. */
+	USUAL_DATAGRAM = 1024,
+	/* More than a network has under way; a target has receives for twice
+	 * as many. */
+	DATAGRAMS = 256,
+	/* What a target takes of the memory that the process may lock. */
+	LOCKED_SHARE = 8,
+};
+
+uint64_t dfi__geometry_ring_bytes(
+    uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets)
+{
+	uint64_t ring = 4 * (l2_bytes ? l2_bytes : USUAL_L2_BYTES);
+	uint64_t share = max_u64(FLOW_BYTES / ((uint64_t)n_sources * n_targets),
+	    TARGET_BYTES / n_sources);
+
+	ring = min_u64(max_u64(ring, MIN_RING_BYTES), MAX_RING_BYTES);
+	return min_u64(ring, share);
+}
+
+uint64_t dfi__geometry_broadcast_bytes(
+    uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets)
+{
+	uint64_t one = dfi__geometry_ring_bytes(l2_bytes, n_sources, 1);
+	uint64_t all = n_targets *
+	    dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
+
+	return max_u64(one, min_u64(all, FLOW_BYTES / n_sources));
+}
+
+static uint64_t share(uint64_t l2_bytes, const struct flow *flow,
+    uint32_t n_sources, uint32_t n_targets)
+{
+	if (flow_is_broadcast(flow))
+		return dfi__geometry_broadcast_bytes(
+		    l2_bytes, n_sources, n_targets);
+	/* A target of a group has rings of its own, but a source sends once. */
+	if (flow_is_cast(flow))
+		n_targets = 1;
+	return dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
+}
+
+static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
+{
+	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	uint64_t l2_bytes = l2 > 0 ? (uint64_t)l2 : 0;
+	uint32_t n_sources = flow->n_sources, n_targets = flow->n_targets;
+	uint64_t bytes, limit;
+
+	/* With a tree these are combiners, which have few sources each. */
+	if (flow->fan_in) {
+		n_targets = (n_sources + flow->fan_in - 1) / flow->fan_in;
+		n_sources = (uint32_t)min_u64(n_sources, flow->fan_in);
+	}
+	if (dfi->settings.ring_memory)
+		return dfi->settings.ring_memory / n_sources;
+	bytes = share(l2_bytes, flow, n_sources, n_targets);
+	if (dfi__network_may_be_needed(dfi, flow)) {
+		dfi__memory_lock_room(&limit);
+		bytes = min_u64(bytes, limit / LOCKED_SHARE / n_sources);
+	}
+	return bytes;
+}
+
+/* Round down to whole tuples, but at least one. */
+static uint32_t whole_tuples(uint64_t bytes, uint32_t tuple_size)
+{
+	uint64_t tuples = max_u64(bytes / tuple_size, 1);
+
+	return (uint32_t)(tuples * tuple_size);
+}
+
+static uint32_t latency_slot_size(const struct flow *flow)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+
+	return ring_geometry_with(
+	    tuple_size, tuple_size, 1, dfi__flow_segment_parts(flow))
+	    .slot_size;
+}
+
+/* A segment for each datagram. */
+static void choose_datagrams(
+    struct flow *flow, uint64_t bytes, uint32_t largest)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+	uint32_t room = dfi__cast_room(
+	    flow, largest ? largest : (uint32_t)USUAL_DATAGRAM);
+	uint64_t count;
+
+	if (!flow->segment_size)
+		flow->segment_size = flow->goal == DFI_LATENCY
+		    ? tuple_size
+		    : whole_tuples(room, tuple_size);
+	count = min_u64(bytes / flow->segment_size, DATAGRAMS);
+	if (!flow->segment_count)
+		flow->segment_count = (uint32_t)max_u64(count, MIN_SEGMENTS);
+}
+
+void dfi__geometry_choose(
+    const struct dfi *dfi, struct flow *flow, uint32_t datagram)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+	uint64_t bytes, count;
+
+	if (flow->segment_size && flow->segment_count)
+		return;
+	bytes = ring_bytes(dfi, flow);
+	if (flow_is_cast(flow)) {
+		choose_datagrams(flow, bytes, datagram);
+		return;
+	}
+	count = flow->segment_count;
+	if (!count) {
+		count = max_u64(MIN_SEGMENTS, bytes / SMALL_SEGMENT);
+		count = min_u64(count, SEGMENTS);
+		count = max_u64(count, bytes / LARGE_SEGMENT);
+		count = min_u64(count, DFI_MAX_SEGMENT_COUNT);
+	}
+	if (!flow->segment_size)
+		flow->segment_size = flow->goal == DFI_LATENCY
+		    ? tuple_size
+		    : whole_tuples(min_u64(bytes / count, DFI_MAX_SEGMENT_SIZE),
+			  tuple_size);
+	if (flow->segment_count)
+		return;
+	if (flow->goal == DFI_LATENCY)
+		count = min_u64(
+		    LATENCY_SEGMENTS, bytes / latency_slot_size(flow));
+	else if (dfi->settings.ring_memory)
+		count = min_u64(
+		    DFI_MAX_SEGMENT_COUNT, bytes / flow->segment_size);
+	else
+		count = min_u64(count, bytes / flow->segment_size);
+	flow->segment_count = (uint32_t)max_u64(count, 2);
+}

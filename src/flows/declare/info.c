@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the registry knows about flows and nodes, for dfi-info and the like. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/schema.h"
+#include "registry/client/client.h"
+#include "flows/kinds/combine/combine.h"
+#include "flows/context/context.h"
+#include "descriptor.h"
+#include "tree.h"
+
+static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
+{
+	const char *field;
+	size_t used = 0;
+	uint32_t i;
+
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "%s", flow->name);
+	snprintf(info->creator, sizeof(info->creator), "%s (host %s, pid %u)",
+	    flow->creator.name, flow->creator.host, flow->creator.pid);
+	info->instance = flow->instance;
+	info->kind = flow->kind;
+	info->goal = flow->goal;
+	info->routing = flow->routing;
+	info->flags = flow->flags;
+	info->n_sources = flow->n_sources;
+	info->n_targets = flow->n_targets;
+	info->tuple_size = flow->schema->tuple_size;
+	info->n_fields = flow->schema->n_fields;
+	info->segment_size = flow->segment_size;
+	info->segment_count = flow->segment_count;
+	info->transport = flow->transport;
+	info->verify = flow->verify;
+	info->replication = flow->replication;
+	info->ordered = flow->ordered;
+	info->loss_policy = flow->loss_policy;
+	info->gap_timeout_us = flow->gap_timeout_us;
+	info->fan_in = flow->fan_in;
+	info->n_combiners = dfi__tree_size(flow);
+	info->ring_bytes = dfi__flow_slots_geometry(flow).ring_size;
+	dfi__schema_text(flow->schema, info->schema, sizeof(info->schema));
+	for (i = 0; i < flow->n_keys; i++) {
+		field = flow->schema->fields[flow->keys[i]].name;
+		if (used + strlen(field) + 2 > sizeof(info->key))
+			break;
+		used += (size_t)snprintf(info->key + used,
+		    sizeof(info->key) - used, "%s%s", i ? "," : "", field);
+	}
+}
+
+static void add_way(const char *role, const struct registry_value *value,
+    struct dfi_flow_info *info)
+{
+	size_t used = strlen(info->verbs);
+	struct endpoint endpoint;
+	uint32_t index;
+
+	if (dfi__endpoint_decode(value->data, value->size, &endpoint) < 0 ||
+	    !endpoint.verbs_way[0] || !dfi__endpoint_index(value->key, &index))
+		return;
+	snprintf(info->verbs + used, sizeof(info->verbs) - used, "%s%s %u: %s",
+	    used ? "; " : "", role, index, endpoint.verbs_way);
+}
+
+/* Which endpoints of one role have an entry. */
+struct present {
+	uint64_t bits[DFI_MAX_ENDPOINTS / 64];
+};
+
+static void set_present(struct present *present, uint64_t index)
+{
+	if (index < DFI_MAX_ENDPOINTS)
+		present->bits[index / 64] |= UINT64_C(1) << index % 64;
+}
+
+static bool is_present(const struct present *present, uint32_t index)
+{
+	return present->bits[index / 64] >> index % 64 & 1;
+}
+
+/* Those of n that are not present, as "0, 2-5". */
+static void list_missing(
+    const struct present *present, uint32_t n, char *text, size_t size)
+{
+	static const char cut[] = ", ...";
+	uint32_t first, last;
+	size_t used = 0;
+	char piece[32];
+
+	for (first = 0; first < n; first = last + 1) {
+		last = first;
+		if (is_present(present, first))
+			continue;
+		while (last + 1 < n && !is_present(present, last + 1))
+			last++;
+		snprintf(piece, sizeof(piece),
+		    last > first ? "%s%u-%u" : "%s%u", used ? ", " : "", first,
+		    last);
+		if (used + strlen(piece) + sizeof(cut) > size) {
+			snprintf(text + used, size - used, "%s", cut);
+			return;
+		}
+		used += (size_t)snprintf(text + used, size - used, "%s", piece);
+	}
+}
+
+/* The endpoints of a flow that have an entry. */
+struct attached {
+	struct present sources, targets, combiners;
+};
+
+/* An entry of a combiner's: of itself, or of one of its inputs. */
+static void count_in_tree(const struct flow *flow,
+    const struct registry_value *value, const char *place,
+    struct attached *attached, struct dfi_flow_info *info)
+{
+	char *end;
+	unsigned long combiner = strtoul(place, &end, 10);
+	uint32_t input;
+
+	if (!strncmp(end, "/targets/", strlen("/targets/"))) {
+		info->attached_combiners++;
+		set_present(&attached->combiners, combiner);
+		add_way("combiner", value, info);
+	} else if (combiner < dfi__tree_size(flow) &&
+	    dfi__tree_takes_sources(flow, (uint32_t)combiner)) {
+		info->attached_sources++;
+		if (dfi__endpoint_index(value->key, &input))
+			set_present(&attached->sources,
+			    combiner * flow->fan_in + input);
+		add_way("source", value, info);
+	}
+}
+
+static void add_present(struct present *present, const char *key)
+{
+	uint32_t index;
+
+	if (dfi__endpoint_index(key, &index))
+		set_present(present, index);
+}
+
+/* Endpoint entries among values that belong to the flow. */
+static void count_endpoints(const struct flow *flow,
+    const struct registry_value *values, size_t n, struct dfi_flow_info *info)
+{
+	char sources[KEY_SIZE], targets[KEY_SIZE], combiners[KEY_SIZE];
+	struct attached attached = { 0 };
+	const char *key;
+	size_t i;
+
+	dfi__endpoint_prefix(sources, flow, "source");
+	dfi__endpoint_prefix(targets, flow, "target");
+	dfi__endpoint_prefix(combiners, flow, "combiner");
+	for (i = 0; i < n; i++) {
+		key = values[i].key;
+		if (!strncmp(key, targets, strlen(targets))) {
+			info->attached_targets++;
+			add_present(&attached.targets, key);
+			add_way("target", &values[i], info);
+		} else if (flow->fan_in &&
+		    !strncmp(key, combiners, strlen(combiners))) {
+			count_in_tree(flow, &values[i], key + strlen(combiners),
+			    &attached, info);
+		} else if (!flow->fan_in &&
+		    !strncmp(key, sources, strlen(sources))) {
+			info->attached_sources++;
+			add_present(&attached.sources, key);
+			add_way("source", &values[i], info);
+		}
+	}
+	list_missing(&attached.sources, flow->n_sources, info->missing_sources,
+	    sizeof(info->missing_sources));
+	list_missing(&attached.targets, flow->n_targets, info->missing_targets,
+	    sizeof(info->missing_targets));
+	list_missing(&attached.combiners, dfi__tree_size(flow),
+	    info->missing_combiners, sizeof(info->missing_combiners));
+}
+
+/* The flow's name if the key is a flow's descriptor, else NULL. */
+static const char *flow_name(const char *key)
+{
+	const char *name = key + strlen("flows/");
+
+	return strchr(name, '/') ? NULL : name;
+}
+
+int dfi_flow_query(
+    struct dfi *dfi, const char *name, struct dfi_flow_info *info)
+{
+	struct registry_value *values;
+	char key[KEY_SIZE];
+	struct flow flow;
+	size_t i, n;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (!ret && !info)
+		ret = dfi__fail(-EINVAL, "dfi_flow_query: info is NULL");
+	if (ret < 0)
+		return ret;
+	dfi__flow_key(key, name);
+	ret = dfi__client_list(
+	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < n; i++)
+		if (!strcmp(values[i].key, key))
+			break;
+	if (i == n)
+		ret = dfi__fail(-ENOENT, "flow '%s' doesn't exist", name);
+	else
+		ret = dfi__flow_decode(
+		    name, values[i].data, values[i].size, &flow);
+	if (!ret) {
+		fill_info(&flow, info);
+		count_endpoints(&flow, values, n, info);
+		dfi__flow_free(&flow);
+	}
+	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+/* The descriptor of a flow; the caller frees it. */
+static int get_flow(struct dfi *dfi, const char *name, struct flow *flow)
+{
+	struct registry_value *values;
+	char key[KEY_SIZE];
+	size_t i, n;
+	int ret;
+
+	dfi__flow_key(key, name);
+	ret = dfi__client_list(
+	    dfi->registry, key, context_deadline(dfi, 0), &values, &n);
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < n; i++)
+		if (!strcmp(values[i].key, key))
+			break;
+	ret = i == n
+	    ? dfi__fail(-ENOENT, "flow '%s' doesn't exist", name)
+	    : dfi__flow_decode(name, values[i].data, values[i].size, flow);
+	dfi__registry_values_free(values, n);
+	return ret;
+}
+
+static int copy_results(const struct flow *flow, struct dfi_schema **schema)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s' is not of kind DFI_COMBINE: it has no results",
+		    flow->name);
+	ret = dfi__combine_check(flow);
+	if (!ret)
+		ret = dfi__combine_plan(flow, &plan);
+	if (ret < 0)
+		return ret;
+	*schema = dfi__schema_copy(plan->schema);
+	dfi__plan_free(plan);
+	return *schema
+	    ? 0
+	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
+}
+
+int dfi_flow_result_schema(
+    struct dfi *dfi, const char *name, struct dfi_schema **schema)
+{
+	struct flow flow;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = dfi__flow_check_name(name);
+	if (!ret && !schema)
+		ret = dfi__fail(
+		    -EINVAL, "dfi_flow_result_schema: schema is NULL");
+	if (!ret)
+		ret = get_flow(dfi, name, &flow);
+	if (ret < 0)
+		return ret;
+	ret = copy_results(&flow, schema);
+	dfi__flow_free(&flow);
+	return ret;
+}
+
+/* info is for each of them in turn: a thread's stack may be small. */
+static int list_flows(const struct registry_value *values, size_t n,
+    struct dfi_flow_info *info,
+    int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)
+{
+	struct flow flow;
+	const char *name;
+	int ret = 0;
+	size_t i;
+
+	for (i = 0; !ret && i < n; i++) {
+		name = flow_name(values[i].key);
+		if (!name || dfi__flow_check_name(name) < 0 ||
+		    dfi__flow_decode(
+			name, values[i].data, values[i].size, &flow) < 0)
+			continue;
+		fill_info(&flow, info);
+		count_endpoints(&flow, values, n, info);
+		dfi__flow_free(&flow);
+		ret = fn(arg, info);
+	}
+	return ret;
+}
+
+int dfi_flow_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)
+{
+	struct registry_value *values;
+	struct dfi_flow_info *info;
+	size_t n;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !fn)
+		ret = dfi__fail(-EINVAL, "dfi_flow_list: fn is NULL");
+	if (ret < 0)
+		return ret;
+	info = malloc(sizeof(*info));
+	if (!info)
+		return dfi__fail(-ENOMEM, "dfi_flow_list: out of memory");
+	ret = dfi__client_list(
+	    dfi->registry, "flows/", context_deadline(dfi, 0), &values, &n);
+	if (!ret) {
+		ret = list_flows(values, n, info, fn, arg);
+		dfi__registry_values_free(values, n);
+	}
+	free(info);
+	return ret;
+}
+
+static void count_node(
+    const struct registry_value *values, size_t n, struct dfi_node_info *info)
+{
+	struct endpoint endpoint;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		if (flow_name(values[i].key) ||
+		    dfi__endpoint_decode(
+			values[i].data, values[i].size, &endpoint) < 0 ||
+		    endpoint.node.id != info->id)
+			continue;
+		if (strstr(values[i].key, "/sources/"))
+			info->n_sources++;
+		else
+			info->n_targets++;
+	}
+}
+
+void dfi__node_info(uint64_t own, const struct node *node,
+    const struct registry_value *flows, size_t n, struct dfi_node_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	memcpy(info->name, node->name, sizeof(info->name));
+	memcpy(info->host, node->host, sizeof(info->host));
+	info->id = node->id;
+	info->pid = node->pid;
+	info->is_own = node->id == own;
+	count_node(flows, n, info);
+}
+
+static int list_nodes(uint64_t own, const struct registry_value *nodes,
+    size_t n_nodes, const struct registry_value *flows, size_t n_flows,
+    int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
+{
+	struct dfi_node_info info;
+	struct node node;
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < n_nodes; i++) {
+		if (dfi__node_decode(
+			nodes[i].data, nodes[i].size, &node, NULL) < 0 ||
+		    !dfi__node_is_at(&node, nodes[i].key))
+			continue;
+		dfi__node_info(own, &node, flows, n_flows, &info);
+		ret = fn(arg, &info);
+	}
+	return ret;
+}
+
+int dfi_node_list(struct dfi *dfi,
+    int (*fn)(void *arg, const struct dfi_node_info *info), void *arg)
+{
+	struct registry_value *nodes, *flows;
+	size_t n_nodes, n_flows;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !fn)
+		ret = dfi__fail(-EINVAL, "dfi_node_list: fn is NULL");
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, 0);
+	ret = dfi__client_list(
+	    dfi->registry, "nodes/", deadline, &nodes, &n_nodes);
+	if (ret < 0)
+		return ret;
+	ret = dfi__client_list(
+	    dfi->registry, "flows/", deadline, &flows, &n_flows);
+	if (!ret) {
+		ret = list_nodes(
+		    dfi->node.id, nodes, n_nodes, flows, n_flows, fn, arg);
+		dfi__registry_values_free(flows, n_flows);
+	}
+	dfi__registry_values_free(nodes, n_nodes);
+	return ret;
+}

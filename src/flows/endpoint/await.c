@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a target waits for its sources: by itself, in a group, or by a descriptor
+ * that its owner polls. What there is to look at, consume.c finds.
+ */
+#include "await.h"
+
+#include "base/counter.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "flows/kinds/combine/combine.h"
+#include "flows/kinds/replicate/order.h"
+
+static struct region_header *region_header(const struct dfi_target *target)
+{
+	return target->region->base;
+}
+
+/*
+ * Of a wait's looks at a network's queue. If segments come through it, so many
+ * are made at once, as the locks around them take longer. If they are seen in
+ * memory, what else may have arrived is looked for each time that so many lines
+ * of memory have been looked at, but not more often than each few passes over
+ * the rings: a segment that comes meanwhile is seen later.
+ */
+#define LOOKS_AT_ONCE 4
+#define LINES_FOR_REST 256
+#define LEAST_FOR_REST 8
+
+/*
+ * Who spins passes so many times over the rings for segments alone, if these
+ * are few and segments seen in memory, before it looks for what else ends a
+ * wait.
+ */
+#define PASSES_IN_MEMORY 8
+#define RINGS_IN_MEMORY 8
+
+static always_inline bool ring_ready(
+    const struct dfi_target *target, const struct reader *reader)
+{
+	if (target->prefetches)
+		__builtin_prefetch((const char *)reader->head -
+		    reader->geometry.footer_offset);
+	return reader_ready(reader);
+}
+
+/* The quickest of looks. */
+static always_inline bool any_ready(const struct dfi_target *target)
+{
+	const struct reader *reader = target->readers;
+	const struct reader *end = reader + target->n_readers;
+
+	for (; reader < end; reader++)
+		if (ring_ready(target, reader))
+			return true;
+	return false;
+}
+
+/* Something for a consuming call to look at, of what has arrived. */
+static always_inline bool segment_or_change(struct dfi_target *target)
+{
+	const struct reader *reader = target->readers;
+	uint32_t i;
+
+	if (unlikely(target->merge && dfi__order_changed(target)))
+		return true;
+	for (i = 0; !target->merge && i < target->n_readers; i++, reader++)
+		if (ring_ready(target, reader) ||
+		    (!reader->end && reader_end_marked(reader)))
+			return true;
+	return target_changes(target) != target->seen_changes || target->lost ||
+	    target_aborted(target) || target_interrupted(target) ||
+	    target_is_called(target);
+}
+
+static bool arrived(struct dfi_target *target)
+{
+	target_progress(target, 1);
+	return segment_or_change(target);
+}
+
+bool dfi__target_ready(struct dfi_target *target)
+{
+	return (target->combiner && combiner_ready(target->combiner)) ||
+	    arrived(target);
+}
+
+/* Look at the network's queue, if it is its turn before so many passes. */
+static always_inline void look_at_queue(
+    struct dfi_target *target, uint32_t passes)
+{
+	struct looks *looks = &target->looks;
+
+	if (likely(!target->region->export))
+		return;
+	if (looks->left > passes) {
+		looks->left -= passes;
+		return;
+	}
+	looks->left = looks->period;
+	target_progress(target, looks->at_once);
+}
+
+static bool look(void *arg)
+{
+	struct dfi_target *target = arg;
+
+	look_at_queue(target, 1);
+	return segment_or_change(target);
+}
+
+/*
+ * Of who spins: each instruction between a segment's arrival and its sight is a
+ * part of the time that it takes. Mostly nothing else comes, or not in a hurry.
+ */
+static always_inline bool spin_look(void *arg)
+{
+	struct dfi_target *target = arg;
+	uint32_t passes = target->looks.in_memory, i;
+
+	look_at_queue(target, passes + 1);
+	for (i = 0; i < passes; i++)
+		if (any_ready(target))
+			return true;
+	return segment_or_change(target);
+}
+
+/*
+ * So many rings are looked at before what takes longer than that: who waits for
+ * an answer often comes to look just before it.
+ */
+#define GLANCE_RINGS 64
+
+bool dfi__target_glance(struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+	uint32_t budget = target->wait.budget, spent;
+	bool there = false;
+
+	/* What comes through a queue is not in memory before it is taken from
+	 * there; and what is first in an order takes more than a look. */
+	if (target->merge || (export && atomic_peek(&export->told)))
+		budget = 0;
+	if (budget > GLANCE_RINGS)
+		budget = GLANCE_RINGS;
+	for (spent = 0; !there && spent < budget; spent += target->n_readers)
+		there = any_ready(target);
+	if (!there && export) {
+		target_progress(target, 1);
+		there = !target->merge && any_ready(target);
+	}
+	if (there && unlikely(target->stall.since))
+		dfi__target_goes_on(target);
+	return there;
+}
+
+bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
+{
+	bool fresh = dfi__notify_announce(
+	    notify, &region_header(target)->reader_waits);
+
+	/* For the control thread and dfi_target_abort(). */
+	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
+		atomic_publish(&target->sources.sleeping, &notify->self.word);
+	return fresh;
+}
+
+void dfi__target_withdraw(struct dfi_target *target)
+{
+	dfi__peers_withdraw(&target->sources);
+	dfi__notify_withdraw(&region_header(target)->reader_waits);
+}
+
+bool dfi__target_arm(struct dfi_target *target)
+{
+	struct notify *notify = target->notify;
+	bool fresh;
+
+	dfi__notify_drain(notify);
+	fresh = dfi__target_announce(target, notify);
+	fresh |= dfi__notify_announce(notify, &notify->self.word);
+	dfi__notify_sleep(notify, fresh, dfi__target_is_silent(target),
+	    atomic_peek(&target->segments), target->wait_time.deadline);
+	if (target->wait.arm)
+		target->wait.arm(target->wait.arm_arg);
+	return arrived(target);
+}
+
+int dfi_target_fd(struct dfi_target *target)
+{
+	CANCEL_POINT;
+	TARGET_CALL(target, TARGET_SHARED(target));
+	struct notify *notify;
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!(target->flags & DFI_NONBLOCK))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: a descriptor is for handles that "
+		    "were opened with DFI_NONBLOCK",
+		    target->flow.name, TARGET_ID(target));
+	if (target->group)
+		return dfi__fail(-EBUSY,
+		    "flow '%s': %s %u is in a group, which has a "
+		    "descriptor (dfi_target_group_fd())",
+		    target->flow.name, TARGET_ID(target));
+	if (target->notify)
+		return target->notify->fd;
+	ret = dfi__notify_new(&notify);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s': %s %u",
+		    target->flow.name, TARGET_ID(target));
+	target->notify = notify;
+	return notify->fd;
+}
+
+/*
+ * Some source has not attached in time: say so now, and again after the same
+ * time. 0: all are there by now.
+ */
+static int check_attached(struct dfi_target *target)
+{
+	struct wait_time *time = &target->wait_time;
+
+	if (dfi__peers_all_there(&target->sources)) {
+		time->deadline = DEADLINE_NEVER;
+		return 0;
+	}
+	if (clock_now_ns() < time->deadline)
+		return 0;
+	time->deadline = context_deadline(target->dfi, target->open_timeout_ms);
+	return dfi__error_keep(dfi__peers_missing(&target->sources));
+}
+
+/* A nonblocking handle found nothing. Reading the clock each time would cost.
+ */
+#define ATTACH_CHECK_POLLS 256
+
+int dfi__target_found_none(struct dfi_target *target)
+{
+	int ret = 0;
+
+	if (target->notify)
+		dfi__target_found_nothing(target);
+	if (target->wait_time.deadline != DEADLINE_NEVER &&
+	    (target->notify || target->group ||
+		target->empty_polls++ % ATTACH_CHECK_POLLS == 0))
+		ret = check_attached(target);
+	return ret < 0 ? ret : dfi__fail_text(-EAGAIN, "no tuple is there");
+}
+
+bool dfi__target_is_silent(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+
+	return export && atomic_peek(&export->silent);
+}
+
+static struct looks looks_of(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+	struct looks looks = { .at_once = 1 };
+
+	if (export && atomic_peek(&export->told)) {
+		looks.at_once = LOOKS_AT_ONCE;
+		looks.cost = WAIT_QUEUE_COST;
+		/* What came through the queue is seen at once. */
+		looks.in_memory = 1;
+	} else {
+		looks.period = LINES_FOR_REST / target->n_readers;
+		if (looks.period < LEAST_FOR_REST)
+			looks.period = LEAST_FOR_REST;
+		if (target->n_readers <= RINGS_IN_MEMORY)
+			looks.in_memory = PASSES_IN_MEMORY;
+	}
+	/* What is first in an order takes more than a look. */
+	if (target->merge)
+		looks.in_memory = 0;
+	looks.cost += target->n_readers * (looks.in_memory + 1);
+	/* Who waits has just looked at the queue. */
+	looks.left = looks.period;
+	return looks;
+}
+
+int dfi__target_wait(struct dfi_target *target)
+{
+	struct wait_time *time = &target->wait_time;
+	_Atomic uint32_t *word = &region_header(target)->reader_waits;
+	int64_t attach_deadline;
+	bool there;
+	int ret;
+
+	if (time->deadline != DEADLINE_NEVER &&
+	    dfi__peers_all_there(&target->sources))
+		time->deadline = DEADLINE_NEVER;
+	attach_deadline = time->deadline;
+	target->wait.unwoken = dfi__target_is_silent(target);
+	target->looks = looks_of(target);
+	counter_add(&target->stalls, 1);
+	counter_add(&time->counts.ns,
+	    dfi__nap(&target->nap, atomic_peek(&target->segments)));
+	/* Pairs with wake_owner(): the mapping that word lies in. */
+	atomic_publish(&target->sources.sleeping, word);
+	if (target->above)
+		atomic_publish(&target->above->sleeping, word);
+	there = wait_spin(&target->wait, time, spin_look, target,
+		    target->looks.cost) ||
+	    dfi__wait_slow(&target->wait, word, time,
+		target->wait.sleeps ? look : spin_look, target);
+	atomic_set(&target->sources.sleeping, NULL);
+	if (target->above)
+		atomic_set(&target->above->sleeping, NULL);
+	if (there) {
+		if (unlikely(target->stall.since) &&
+		    dfi__target_has_segment(target))
+			dfi__target_goes_on(target);
+		return 0;
+	}
+	if (attach_deadline != DEADLINE_NEVER) {
+		ret = check_attached(target);
+		if (ret < 0 || time->timeout_ns == DEADLINE_NEVER)
+			return ret;
+	}
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': %s %u: no tuple came for %ld ms", target->flow.name,
+	    TARGET_ID(target), (long)(time->timeout_ns / NS_PER_MS));
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clock of lingering sources, on the control thread: a timer that fires
+ * when the first of their lanes is due. Owners set it earlier, and never wait
+ * for it. Locks are taken in this order: the clock's, a source's.
+ */
+#include "linger.h"
+
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/fence.h"
+#include "base/files.h"
+#include "base/loop.h"
+#include "source.h"
+
+struct linger_clock {
+	struct dfi *dfi;
+	pthread_mutex_t lock;
+	TAILQ_HEAD(lingering, dfi_source) sources;
+	int timer; /* -1: no source has lingered yet */
+	struct event *event;
+	int64_t at; /* when the timer fires, or DEADLINE_NEVER */
+};
+
+/* Whether the owner may add to the lane's segment, which then is open. */
+static bool is_open(const struct dfi_source *source, uint32_t target)
+{
+	return source->writers[target].segment &&
+	    !(source->cursor_open && source->cursor_target == target);
+}
+
+static void park(struct dfi_source *source, uint32_t target)
+{
+	struct writer *writer = &source->writers[target];
+	struct dfi_source_lane *lane = &source->head.lanes[target];
+	char *end = writer->segment + source->head.tuple_size;
+
+	/* A full segment is about to be sent by its owner. */
+	if (end <= writer->end)
+		lane_set_end(lane, end);
+}
+
+/*
+ * How soon to look again for a segment's place in an order: no target delivers
+ * what others have behind it meanwhile.
+ */
+#define PLACE_LOOK_NS (INT64_C(100) * (NS_PER_MS / 1000))
+
+static int64_t next_look(const struct dfi_source *source)
+{
+	int64_t ns = source->linger.ns;
+
+	return lane_awaits_place(source) && ns > PLACE_LOOK_NS ? PLACE_LOOK_NS
+							       : ns;
+}
+
+/* A segment that its owner has sent waits for its place. */
+static void go_on(struct dfi_source *source, uint32_t target, int64_t now)
+{
+	if (!dfi__fan_go_on(source->fan))
+		source->writers[target].due = now + next_look(source);
+}
+
+/*
+ * Send what is due in a lane. Whether it was parked then. What goes wrong is
+ * left for the owner to find: the writer stays as broken as it is.
+ */
+static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
+{
+	struct writer *writer = &source->writers[target];
+	bool open = is_open(source, target), holds = lane_holds(source, target);
+	uint64_t bytes = open ? source_filled(source, target) : 0;
+	int ret = 1;
+
+	if (!writer->due || writer->due > now)
+		return false;
+	writer->due = 0;
+	if (unlikely(source->fan && fan_waits(source->fan)))
+		go_on(source, target, now);
+	if (!open && !holds)
+		return false;
+	if (bytes || holds)
+		ret = lane_publish_part(source, target, bytes);
+	if (ret < 0)
+		return false;
+	/* Until it is known that the owner will call in. */
+	writer->due = now + next_look(source);
+	if (ret > 0 && open)
+		park(source, target);
+	return ret > 0;
+}
+
+/* Whether the owner calls in with the next tuple, or just has, to no avail. */
+static bool is_parked(const struct dfi_source *source, uint32_t target)
+{
+	const struct writer *writer = &source->writers[target];
+
+	return writer->segment == writer->end ||
+	    lane_end(&source->head.lanes[target]) ==
+	    writer->segment + source->head.tuple_size;
+}
+
+/*
+ * Of the lanes that were parked: who has not added a tuple by now, finds the
+ * end lowered when it does (see dfi_source_lane_advance()).
+ */
+static void check_parked(struct dfi_source *source)
+{
+	uint32_t t;
+
+	if (!dfi__fence_heavy())
+		return; /* they are looked at again and again, then */
+	for (t = 0; t < source->head.n_lanes; t++)
+		if (is_open(source, t) && is_parked(source, t) &&
+		    !source_filled(source, t) && !lane_holds(source, t))
+			source->writers[t].due = 0;
+}
+
+/* Send what is due: when to look again. */
+static int64_t look_at(struct dfi_source *source, int64_t now)
+{
+	int64_t due, next = DEADLINE_NEVER;
+	bool parked = false;
+	uint32_t t, n = source_aborted(source) ? 0 : source->head.n_lanes;
+
+	source_lock(source);
+	for (t = 0; t < n; t++)
+		parked |= send_due(source, t, now);
+	if (parked)
+		check_parked(source);
+	for (t = 0; t < n; t++) {
+		due = source->writers[t].due;
+		if (due && due < next)
+			next = due;
+	}
+	source->linger.armed = next != DEADLINE_NEVER;
+	lock_release(&source->linger.lock);
+	return next;
+}
+
+static void set_timer(struct linger_clock *clock, int64_t at)
+{
+	struct itimerspec spec = { .it_value = deadline_timespec(at) };
+
+	clock->at = at;
+	if (at == DEADLINE_NEVER)
+		memset(&spec, 0, sizeof(spec));
+	timerfd_settime(clock->timer, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct linger_clock *clock = arg;
+	int64_t at, next = DEADLINE_NEVER, now = clock_now_ns();
+	struct dfi_source *source;
+	uint64_t count;
+
+	(void)what;
+	/* Set anew meanwhile, it has nothing to read. */
+	if (read(fd, &count, sizeof(count)) < 0)
+		count = 0;
+	pthread_mutex_lock(&clock->lock);
+	TAILQ_FOREACH(source, &clock->sources, linger.link)
+	{
+		at = look_at(source, now);
+		if (at < next)
+			next = at;
+	}
+	set_timer(clock, next);
+	pthread_mutex_unlock(&clock->lock);
+}
+
+int dfi__linger_clock_new(struct dfi *dfi, struct linger_clock **out)
+{
+	struct linger_clock *clock = calloc(1, sizeof(*clock));
+
+	if (!clock)
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	clock->dfi = dfi;
+	clock->timer = -1;
+	clock->at = DEADLINE_NEVER;
+	pthread_mutex_init(&clock->lock, NULL);
+	TAILQ_INIT(&clock->sources);
+	*out = clock;
+	return 0;
+}
+
+static int add_event(void *arg)
+{
+	struct linger_clock *clock = arg;
+	struct event_base *base = dfi__loop_base(clock->dfi->loop);
+
+	clock->event = event_new(
+	    base, clock->timer, EV_READ | EV_PERSIST, on_timer, clock);
+	if (clock->event && !event_add(clock->event, NULL))
+		return 0;
+	if (clock->event)
+		event_free(clock->event);
+	return dfi__fail(-ENOMEM, "lingering: out of memory");
+}
+
+static int free_event(void *arg)
+{
+	event_free(((struct linger_clock *)arg)->event);
+	return 0;
+}
+
+void dfi__linger_clock_free(struct linger_clock *clock)
+{
+	if (clock->timer >= 0) {
+		dfi__loop_call(clock->dfi->loop, free_event, clock);
+		close(clock->timer);
+	}
+	pthread_mutex_destroy(&clock->lock);
+	free(clock);
+}
+
+static int start_timer(struct linger_clock *clock)
+{
+	int fd = file_up(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	int ret;
+
+	if (fd < 0)
+		return dfi__fail_files(
+		    errno, 1, "timerfd_create", "linger_us: the timer");
+	clock->timer = fd;
+	ret = dfi__loop_call_until(clock->dfi->loop, add_event, clock,
+	    context_deadline(clock->dfi, 0));
+	if (ret < 0) {
+		close(fd);
+		clock->timer = -1;
+	}
+	return ret;
+}
+
+int dfi__linger_clock_start(struct linger_clock *clock)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&clock->lock);
+	if (clock->timer < 0)
+		ret = start_timer(clock);
+	pthread_mutex_unlock(&clock->lock);
+	return ret;
+}
+
+void dfi__linger_add(struct dfi_source *source)
+{
+	struct linger_clock *clock = source->dfi->linger;
+
+	pthread_mutex_lock(&clock->lock);
+	TAILQ_INSERT_TAIL(&clock->sources, source, linger.link);
+	pthread_mutex_unlock(&clock->lock);
+}
+
+void dfi__linger_remove(struct dfi_source *source)
+{
+	struct linger_clock *clock = source->dfi->linger;
+
+	pthread_mutex_lock(&clock->lock);
+	TAILQ_REMOVE(&clock->sources, source, linger.link);
+	pthread_mutex_unlock(&clock->lock);
+	source->linger.ns = 0;
+}
+
+void dfi__linger_wake(struct dfi_source *source, int64_t at)
+{
+	struct linger_clock *clock = source->dfi->linger;
+
+	pthread_mutex_lock(&clock->lock);
+	if (at < clock->at)
+		set_timer(clock, at);
+	pthread_mutex_unlock(&clock->lock);
+}
+
+void dfi__linger_start(struct dfi_source *source, uint32_t target)
+{
+	lane_set_end(&source->head.lanes[target], source->writers[target].end);
+	dfi__linger_note(source, target);
+}
+
+void dfi__linger_note(struct dfi_source *source, uint32_t target)
+{
+	struct writer *writer = &source->writers[target];
+	struct source_linger *linger = &source->linger;
+	bool sooner = lane_awaits_place(source);
+	int64_t due;
+
+	if (writer->due && !sooner)
+		return;
+	due = clock_now_ns() + next_look(source);
+	if (writer->due && writer->due <= due)
+		return;
+	writer->due = due;
+	/* Else the timer is set, and not for later. */
+	if (linger->armed && !sooner)
+		return;
+	linger->armed = true;
+	linger->wake = due;
+}

@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a source: attaching to all targets, and the end. What happens in
+ * between is in send.c and shuffle.c.
+ */
+#include "source.h"
+
+#include <stdio.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/attr.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/log.h"
+#include "base/maps.h"
+#include "transport/transport.h"
+#include "flows/members/attach.h"
+#include "flows/declare/declare.h"
+#include "flows/context/network.h"
+#include "flows/kinds/replicate/order.h"
+
+static const char role[] = "source";
+
+/* A target whose ring is being opened. */
+struct opening {
+	struct dfi_source *source;
+	uint32_t target;
+};
+
+/* Or wants no tuples, and then may be gone, too. */
+static bool target_has_left(void *arg)
+{
+	const struct opening *opening = arg;
+
+	return peers_state(&opening->source->targets, opening->target) !=
+	    PEER_PRESENT;
+}
+
+/* network: not through memory, even if it can be shared. */
+static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
+    bool network, const struct ring_layout *layout,
+    const struct patience *patience, struct remote **remote)
+{
+	const struct region_name *name;
+	struct transport *transport;
+	struct stage *stage = NULL;
+	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
+
+	if (!ret && transport != source->dfi->transport)
+		ret = dfi__source_take_image(source, transport, &stage);
+	return ret ? ret
+		   : transport->ops->remote_open(transport, source, name,
+			 layout, source_ring(source), stage, patience, remote);
+}
+
+/*
+ * That memory can be shared, only its passing shows: the socket may be another
+ * machine's that has the same numbers, or the owner may refuse our user. If it
+ * can't be, and the flow leaves the transport open, the network is the next.
+ */
+static int open_somehow(struct dfi_source *source,
+    const struct endpoint *endpoint, const struct ring_layout *layout,
+    const struct patience *patience, struct remote **remote)
+{
+	const struct dfi *dfi = source->dfi;
+	int ret = open_way(source, endpoint, false, layout, patience, remote);
+
+	if ((ret == -ECONNRESET || ret == -EACCES) &&
+	    endpoint->verbs.address[0] && !patience_given_up(patience) &&
+	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
+		dfi__log(DFI_LOG_INFO,
+		    "flow '%s': %s %u: node %s on host %s is written to over "
+		    "RDMA: %s",
+		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
+		    endpoint->node.host, dfi_errmsg());
+		return open_way(
+		    source, endpoint, true, layout, patience, remote);
+	}
+	return dfi__host_explain(
+	    ret, dfi__host_distance(&endpoint->node.at, &dfi->node.at));
+}
+
+/* Open the ring in a target's region. */
+static int open_remote(
+    struct dfi_source *source, uint32_t target, const struct patience *patience)
+{
+	const struct endpoint *endpoint =
+	    &source->targets.peer[target].endpoint;
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+	struct ring_layout layout = ring_layout(
+	    &geometry, source->flow.n_sources);
+	uint64_t bytes = region_size(&geometry, source->flow.n_sources);
+	struct writer *writer = &source->rings[target];
+	struct remote *remote;
+	char peer[256];
+	int ret;
+
+	if (source->cast) {
+		dfi__source_cast_ring(source, target, &geometry);
+		return 0;
+	}
+	if (!transport_region_fits(endpoint->region.size, bytes))
+		return dfi__fail(-EBADMSG,
+		    "flow '%s': %s %u has published a region of %lu bytes, "
+		    "but its rings take %lu",
+		    source->flow.name, PEER_ID(&source->targets, target),
+		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
+	ret = open_somehow(source, endpoint, &layout, patience, &remote);
+	if (ret == -EEXIST)
+		return dfi__fail(ret,
+		    "flow '%s': %s %u is attached already, or has been "
+		    "attached before: a flow runs once",
+		    source->flow.name, SOURCE_ID(source));
+	if (ret < 0) {
+		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
+		return dfi__fail_within(ret, "flow '%s': %s %u: %s",
+		    source->flow.name, SOURCE_ID(source), peer);
+	}
+	dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
+	if (!remote->in_place)
+		writer->batch = &source->batch;
+	return 0;
+}
+
+/* The same, and show the target where the slots are, if that is elsewhere. */
+static int open_ring(
+    struct dfi_source *source, uint32_t target, int64_t deadline)
+{
+	struct region *slots = flow_is_broadcast(&source->flow)
+	    ? source->fan->broadcast.region
+	    : NULL;
+	struct opening opening = { source, target };
+	struct patience patience = { deadline, target_has_left, &opening };
+	struct writer *ring = &source->rings[target];
+	char peer[256];
+	int ret = open_remote(source, target, &patience);
+
+	if (ret < 0 || !slots)
+		return ret;
+	ret = slots->transport->ops->show(slots,
+	    &source->targets.peer[target].endpoint.region, source->index,
+	    &patience);
+	if (ret < 0) {
+		ring->remote->transport->ops->remote_close(ring->remote);
+		ring->remote = NULL;
+		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
+		dfi__fail_within(ret, "flow '%s': %s %u: %s", source->flow.name,
+		    SOURCE_ID(source), peer);
+	}
+	return ret;
+}
+
+/*
+ * A target's region was gone, or nobody listened or answered where it was. The
+ * registry says about now whether the target has cancelled, closed or died:
+ * that is another connection, which may be the later one.
+ */
+#define REGISTRY_SAYS_NS (INT64_C(1) * NS_PER_S)
+
+static int target_was_gone(
+    struct dfi_source *source, uint32_t target, int ret, int64_t deadline)
+{
+	int64_t patience = clock_now_ns() + REGISTRY_SAYS_NS;
+	char text[ERROR_TEXT_SIZE];
+
+	if (ret != -ECONNREFUSED && ret != -ECONNRESET && ret != -ETIMEDOUT &&
+	    ret != -EHOSTUNREACH)
+		return ret;
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (dfi__peers_await_gone(&source->targets, target,
+		patience < deadline ? patience : deadline))
+		return dfi__peers_lost(&source->targets, target);
+	return dfi__fail(ret, "%s", text);
+}
+
+/* Memory for the segment that goes to all counts towards the same bound. */
+static int take_fan(struct dfi_source *source)
+{
+	struct ring_geometry geometry = dfi__flow_slots_geometry(&source->flow);
+	struct transport *broadcast = source->flow.replication ==
+		DFI_REPLICATION_MULTICAST
+	    ? source->dfi->transport
+	    : NULL;
+	uint64_t bytes = dfi__fan_bytes(broadcast, &geometry);
+	int ret;
+
+	ret = dfi__ring_memory_take(
+	    source->dfi, bytes, source->flow.name, role, source->index);
+	if (ret < 0)
+		return ret;
+	source->ring_memory += bytes;
+	ret = dfi__fan_init(source->fan, source->rings, source->flow.n_targets,
+	    broadcast, &geometry, RING_FIRST_SEGMENT);
+	source->fan->targets = source->head.targets;
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
+			     source->flow.name, SOURCE_ID(source))
+		       : 0;
+}
+
+/* The ring of each target that wants tuples. */
+static int open_remotes(struct dfi_source *source, int64_t deadline)
+{
+	uint32_t t;
+	int ret = dfi__source_room(source);
+
+	if (ret < 0)
+		return ret;
+	for (t = 0; t < source->flow.n_targets; t++) {
+		ret = 0;
+		if (peers_state(&source->targets, t) != PEER_CANCELLED)
+			ret = open_ring(source, t, deadline);
+		if (ret < 0)
+			ret = target_was_gone(source, t, ret, deadline);
+		if (peers_state(&source->targets, t) == PEER_CANCELLED)
+			source->rings[t].cancelled = true;
+		else if (ret < 0)
+			return ret;
+		source->n_remotes++;
+	}
+	dfi__source_room_return(source);
+	return 0;
+}
+
+static void free_source(struct dfi_source *source)
+{
+	struct remote *remote;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		remote = source->rings[t].remote;
+		if (remote)
+			remote->transport->ops->remote_close(remote);
+	}
+	dfi__order_close_source(source);
+	dfi__notify_free(source->notify);
+	dfi__source_cast_close(source);
+	dfi__ring_memory_return(source->dfi, source->ring_memory);
+	if (source->fan)
+		dfi__fan_free(source->fan);
+	free(source->fan);
+	free(source->window);
+	dfi__combine_source_close(source);
+	free(source->target_stalls);
+	free(source->rings);
+	dfi__flow_free(&source->flow);
+	dfi__handle_free(source, source->size);
+}
+
+static int check_attr(const struct dfi_source_attr *attr)
+{
+	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
+		return dfi__fail(-EINVAL,
+		    "dfi_source_attr.flags %#x are not all known", attr->flags);
+	if (attr->reserved)
+		return dfi__fail(-EINVAL, "dfi_source_attr.reserved is not 0");
+	return 0;
+}
+
+/* How long this source lingers, if it does: only partial segments wait. */
+static int choose_linger(struct dfi_source *source, uint32_t linger_us)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+
+	if (!linger_us)
+		linger_us = source->dfi->settings.linger_us;
+	if (!linger_us || linger_us == DFI_NO_LINGER ||
+	    geometry.segment_tuples == 1)
+		return 0;
+	if (geometry.segment_count < 2)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: to linger (linger_us, "
+		    "DFI_LINGER_US), rings must have 2 segments, and the "
+		    "flow's have %u: set segment_count, or don't linger",
+		    source->flow.name, SOURCE_ID(source),
+		    geometry.segment_count);
+	source->linger.ns = (int64_t)linger_us * (NS_PER_MS / 1000);
+	return 0;
+}
+
+/* The inline functions' view; see dfi/source.h. */
+static uint32_t inline_routing(
+    const struct flow *flow, const struct router *router)
+{
+	if (flow->kind == DFI_REPLICATE)
+		return router->routing == DFI_ROUTE_FUNCTION ? DFI_INLINE_NONE
+							     : DFI_INLINE_ONE;
+	if (router->routing == DFI_ROUTE_FUNCTION ||
+	    router->routing == DFI_ROUTE_DIRECT)
+		return DFI_INLINE_NONE;
+	if (router->n_targets == 1)
+		return DFI_INLINE_ONE;
+	if (router->routing == DFI_ROUTE_HASH && router->n_keys == 1 &&
+	    (router->keys[0].type == DFI_INT64 ||
+		router->keys[0].type == DFI_UINT64))
+		return DFI_INLINE_HASH64;
+	return DFI_INLINE_NONE;
+}
+
+static int alloc_source(struct dfi *dfi, const struct flow *flow,
+    uint32_t index, const struct dfi_source_attr *attr, struct dfi_source **out)
+{
+	uint32_t n_lanes = flow->kind == DFI_REPLICATE ? 1 : flow->n_targets;
+	size_t lanes_end = sizeof(struct dfi_source) +
+	    n_lanes * sizeof(struct dfi_source_lane);
+	size_t size = lanes_end + flow->schema->tuple_size;
+	bool groups = dfi__flow_has_groups(flow);
+	struct dfi_source *source;
+
+	if (flow->routing == DFI_ROUTE_FUNCTION &&
+	    (groups ? !attr->route_set : !attr->route))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source %u: dfi_source_attr.%s is NULL, but "
+		    "the flow routes by function",
+		    flow->name, index, groups ? "route_set" : "route");
+	source = dfi__handle_alloc(size);
+	if (!source)
+		return dfi__fail_map(size, "flow '%s'", flow->name);
+	source->rings = calloc(flow->n_targets, sizeof(source->rings[0]));
+	source->target_stalls = calloc(
+	    flow->n_targets, sizeof(source->target_stalls[0]));
+	if (flow->kind == DFI_REPLICATE)
+		source->fan = calloc(1, sizeof(*source->fan));
+	if (!source->rings || !source->target_stalls ||
+	    (flow->kind == DFI_REPLICATE && !source->fan)) {
+		free(source->fan);
+		free(source->target_stalls);
+		free(source->rings);
+		dfi__handle_free(source, size);
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	}
+	source->writers = source->fan ? &source->fan->lane : source->rings;
+	source->size = size;
+	source->spare = (char *)source + lanes_end;
+	source->dfi = dfi;
+	source->index = index;
+	source->flags = attr->flags;
+	source->wait_time = wait_time(attr->stall_timeout_ms);
+	source->wait_time.tick = dfi__source_tick;
+	dfi__router_init(&source->router, flow, index);
+	source->router.function = attr->route;
+	source->router.set_function = attr->route_set;
+	source->router.function_arg = attr->route_arg;
+	source->head = (struct dfi_source_head){
+		.lanes = n_lanes == 1 ? &source->head.only : source->lanes,
+		.n_lanes = n_lanes,
+		.tuple_size = flow->schema->tuple_size,
+		.inline_routing = inline_routing(flow, &source->router),
+		.key_offset = source->router.keys[0].offset,
+		.targets = groups ? dfi__fan_all_targets(flow->n_targets) : 0,
+	};
+	*out = source;
+	return 0;
+}
+
+/* The rings are ours now; somebody may have used them up before. */
+static int open_segments(struct dfi_source *source)
+{
+	uint32_t t;
+	int ret;
+
+	for (t = 0; t < source->n_remotes; t++)
+		if (!source->rings[t].cancelled &&
+		    dfi__writer_ring_used(&source->rings[t]))
+			return dfi__fail(-EEXIST,
+			    "flow '%s': %s %u has been attached before: a "
+			    "flow runs once",
+			    source->flow.name, SOURCE_ID(source));
+	if (flow_is_broadcast(&source->flow))
+		for (t = 0; t < source->n_remotes; t++)
+			if (!source->rings[t].cancelled)
+				dfi__broadcast_open(
+				    &source->fan->broadcast, &source->rings[t]);
+	for (t = 0; t < source->head.n_lanes; t++) {
+		source_close_lane(source, t);
+		if (source->writers[t].cancelled)
+			continue;
+		ret = dfi__source_open_segment(source, t);
+		if (ret < 0)
+			return ret;
+	}
+	return source->window ? dfi__window_settle(source) : 0;
+}
+
+static const char *why_lost(const struct peers *targets, uint32_t target)
+{
+	const struct dfi_source *source =
+	    (const struct dfi_source *)(const void *)((const char *)targets -
+		offsetof(struct dfi_source, targets));
+	const struct remote *remote;
+
+	if (target >= source->n_remotes)
+		return NULL;
+	remote = source->rings[target].remote;
+	return !remote || remote->in_place
+	    ? NULL
+	    : remote->transport->ops->remote_why(remote);
+}
+
+/* The first that is not in shared memory, if there is any. */
+static const struct remote *first_remote(const struct dfi_source *source)
+{
+	const struct remote *remote;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		remote = source->rings[t].remote;
+		if (remote && !remote->in_place)
+			return remote;
+	}
+	return NULL;
+}
+
+/*
+ * Wait for the targets, open their rings, and only then claim the index: to the
+ * targets, a source that was there and goes has died.
+ */
+static int attach(struct dfi_source *source, int64_t deadline)
+{
+	struct dfi *dfi = source->dfi;
+	char key[KEY_SIZE];
+	int ret;
+
+	source->targets.why_lost = why_lost;
+	ret = dfi__peers_open(
+	    &source->targets, dfi, &source->flow, "target", deadline);
+	if (ret < 0)
+		return ret;
+	ret = dfi__peers_await(&source->targets, deadline);
+	if (!ret && flow_is_cast(&source->flow))
+		ret = dfi__source_cast_room(source);
+	if (!ret && source->fan)
+		ret = take_fan(source);
+	if (!ret && flow_is_cast(&source->flow))
+		ret = dfi__source_cast_open(source, deadline);
+	if (!ret && dfi__flow_combines(&source->flow))
+		ret = dfi__combine_source_open(source);
+	if (!ret && source->flow.window_tuples)
+		ret = dfi__window_open(source);
+	if (!ret)
+		ret = open_remotes(source, deadline);
+	if (!ret && source->flow.ordered) {
+		ret = dfi__order_open_source(source, deadline);
+		/* It has the sequencer. */
+		if (ret < 0)
+			ret = target_was_gone(source, 0, ret, deadline);
+	}
+	if (!ret && source->linger.ns)
+		ret = dfi__linger_clock_start(dfi->linger);
+	if (!ret)
+		ret = dfi__attach_claim(dfi, &source->flow, source->index,
+		    first_remote(source),
+		    source->cast ? &source->cast->cast.port->address : NULL,
+		    deadline);
+	if (ret < 0) {
+		dfi__source_cast_stop(source);
+		dfi__peers_close(&source->targets, NULL);
+		return ret;
+	}
+	if (source->cast)
+		ret = dfi__source_cast_greet(source, deadline);
+	if (!ret)
+		ret = open_segments(source);
+	if (ret < 0) {
+		dfi__source_cast_stop(source);
+		dfi__endpoint_key(key, &source->flow, role, source->index);
+		dfi__peers_close(&source->targets, key);
+		return ret;
+	}
+	if (source->linger.ns)
+		dfi__linger_add(source);
+	return 0;
+}
+
+int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_source_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_source **out)
+{
+	struct dfi_source *source = NULL;
+	int ret = alloc_source(dfi, flow, index, attr, &source);
+
+	if (ret < 0) {
+		dfi__flow_free(flow);
+		return ret;
+	}
+	source->flow = *flow;
+	source->wait = *wait;
+	source->close_timeout_ms = attr->close_timeout_ms;
+	ret = choose_linger(source, attr->linger_us);
+	if (!ret)
+		ret = attach(source, deadline);
+	if (ret < 0) {
+		free_source(source);
+		return dfi__error_keep(ret);
+	}
+	source->magic = SOURCE_MAGIC;
+	dfi__stats_add(dfi, &source->stats, dfi__source_stats);
+	dfi__source_log_attached(source);
+	*out = source;
+	return 0;
+}
+
+int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
+    const struct dfi_source_attr *user, struct dfi_source **out)
+{
+	struct dfi_source_attr attr;
+	struct wait_policy wait;
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !out)
+		ret = dfi__fail(-EINVAL, "dfi_source_open: source is NULL");
+	if (!ret)
+		ret = dfi__attr_load(
+		    &attr, sizeof(attr), user, "dfi_source_attr");
+	if (!ret)
+		ret = check_attr(&attr);
+	if (!ret)
+		ret = dfi__context_wait(
+		    dfi, attr.wait, "dfi_source_attr", &wait);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, attr.open_timeout_ms);
+	ret = dfi__attach_find(
+	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = dfi__source_open(dfi, &flow, index, &attr, &wait, deadline, out);
+	if (!ret)
+		context_use_keep(&use);
+	return ret;
+}
+
+/* All targets, after one deadline; the first error. */
+static int drain(struct dfi_source *source, int64_t deadline)
+{
+	int err, ret = 0;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		err = dfi__source_drain(source, t, deadline);
+		if (!ret)
+			ret = err;
+	}
+	return ret;
+}
+
+static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
+{
+	if (source->fan)
+		dfi__fan_end(source->fan, target, flag);
+	else
+		dfi__writer_end(&source->rings[target],
+		    flag == FOOTER_FLAG_ABORT
+			? footer_state(0, source->cause, flag)
+			: flag);
+}
+
+/*
+ * Tell the targets how the source ended, leave, and free. 0, or -ECONNRESET or
+ * -ETIMEDOUT: what was sent did not all arrive, or nobody knows.
+ */
+static int end_source(
+    struct dfi_source *source, uint64_t flag, int64_t deadline)
+{
+	struct dfi *dfi = source->dfi;
+	char key[KEY_SIZE];
+	uint32_t t;
+	int ret;
+
+	if (source->linger.ns)
+		dfi__linger_remove(source);
+	for (t = 0; t < source->n_remotes; t++)
+		if (source->rings[t].remote)
+			end_ring(source, t, flag);
+	ret = drain(source, deadline);
+	dfi__source_cast_stop(source);
+	dfi__handle_retire(source);
+	/* The marks come first: a target that sees the key go finds them. */
+	dfi__endpoint_key(key, &source->flow, role, source->index);
+	dfi__peers_close(&source->targets, key);
+	dfi__stats_remove(dfi, &source->stats);
+	free_source(source);
+	dfi__context_leave(dfi);
+	return ret;
+}
+
+/*
+ * Whether all tuples that were pushed will be read, by the targets that want
+ * them: none has left before our end mark, and none was refused and then
+ * forgotten.
+ */
+static int check_whole(struct dfi_source *source)
+{
+	bool wanted = false;
+	enum target_life life;
+	struct writer *lane;
+	uint32_t t;
+
+	if (source->refusal &&
+	    dfi__source_taken(source) <= source->refusal_taken)
+		return dfi__fail(source->refusal, "%s", source->status_text);
+	if (source->window && source->window->refused)
+		return dfi__fail(source->window->refused,
+		    "flow '%s': %s %u: closed after a mark found no room "
+		    "and was not repeated",
+		    source->flow.name, SOURCE_ID(source));
+	for (t = 0; t < source->n_remotes; t++) {
+		life = source_target_life(source, t);
+		if (life == TARGET_GONE)
+			return dfi__peers_lost(&source->targets, t);
+		if (!source->fan || !wanted)
+			wanted = life != TARGET_CANCELLED;
+		lane = &source->writers[source->fan ? 0 : t];
+		if (wanted && lane->refused)
+			return dfi__fail(lane->refused,
+			    "flow '%s': %s %u: closed after a push for "
+			    "%s %u found no room and was not repeated",
+			    source->flow.name, SOURCE_ID(source),
+			    PEER_ID(&source->targets,
+				source->fan ? source->fan->short_of : t));
+	}
+	return 0;
+}
+
+/* What is still to be sent waits for nothing but its place in an order. */
+static int flush_to_close(struct dfi_source *source, int64_t deadline)
+{
+	source->flags &= ~(uint32_t)DFI_NONBLOCK;
+	source->wait_time.deadline = deadline;
+	return dfi_source_flush(source);
+}
+
+int dfi_source_close(struct dfi_source *source)
+{
+	SOURCE_LAST_CALL(source, SOURCE_SHARED(source));
+	char text[ERROR_TEXT_SIZE];
+	int64_t deadline;
+	int ret;
+
+	if (!source)
+		return 0;
+	ret = handle_check(source, &source->magic, SOURCE_MAGIC);
+	if (ret < 0)
+		return ret;
+	source->closing = true;
+	deadline = source->close_timeout_ms
+	    ? deadline_in_ms(source->close_timeout_ms)
+	    : DEADLINE_NEVER;
+	ret = source->combine ? dfi__combine_finish(source, deadline)
+			      : flush_to_close(source, deadline);
+	/* Other calls only report that; here it ends the stream. */
+	if (ret == -ETIMEDOUT)
+		dfi__error_keep(ret);
+	if (!ret)
+		ret = dfi__error_keep(check_whole(source));
+	if (!ret)
+		return dfi__error_keep(
+		    end_source(source, FOOTER_FLAG_END, deadline));
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	(void)end_source(source, FOOTER_FLAG_ABORT, deadline);
+	return dfi__fail(ret, "%s", text);
+}
+
+void dfi_source_abort(struct dfi_source *source)
+{
+	HANDLE_SIGNAL(source, SOURCE_MAGIC, &source->aborted,
+	    dfi__peers_wake(&source->targets));
+}
+
+void dfi_source_interrupt(struct dfi_source *source)
+{
+	HANDLE_SIGNAL(source, SOURCE_MAGIC, &source->interrupted,
+	    dfi__peers_wake(&source->targets));
+}

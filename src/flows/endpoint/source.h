@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source from inside. source.c opens and closes it, send.c moves segments,
+ * shuffle.c routes tuples into them, replicate.c looks after the targets of a
+ * source that sends each tuple to all, combine_source.c combines, and
+ * source_room.c asks for memory.
+ */
+#ifndef DFI_FLOWS_ENDPOINT_SOURCE_H
+#define DFI_FLOWS_ENDPOINT_SOURCE_H
+
+#include <dfi/source.h>
+#include "base/notify.h"
+#include "base/wait.h"
+#include "buffers/multicast/sender_ring.h"
+#include "buffers/replica_writer.h"
+#include "buffers/writer.h"
+#include "flows/kinds/replicate/multicast.h"
+#include "flows/kinds/combine/combine_source.h"
+#include "flows/context/context.h"
+#include "flows/declare/descriptor.h"
+#include "linger.h"
+#include "flows/members/peers.h"
+#include "flows/kinds/shuffle/route.h"
+#include "stall.h"
+#include "stats.h"
+#include "flows/kinds/combine/window.h"
+
+/*
+ * A shuffle flow has a lane and a ring for each target. A replicate flow has
+ *one lane, whose segments go to the rings of all (fan).
+ *
+ * Invariants of lane t of writers[t]:
+ *	a segment is open	segment is not NULL, next < writers[t].end, and
+ *				so is end, or lower (linger.h); with windows
+ *				writers[t].end may be, too (window.h); segment
+ *to next are filled and not sent none is open		segment is NULL, next ==
+ *spare, end is one tuple behind it While a cursor is open, its target's lane is
+ *as if none were open, and the cursor has the position.
+ *
+ * If the source lingers, its lock is held in all functions below that take it
+ * and are not inline, but for the first four; and in all that change lanes.
+ */
+struct dfi_source {
+	struct dfi_source_head head; /* first: see dfi/source.h */
+	uint32_t magic;
+	_Atomic uint32_t aborters; /* see handle.h */
+	int status;  /* the first hard error; then all lanes are empty */
+	int refusal; /* see dfi__source_refuse(), or 0 */
+	uint64_t refusal_taken;   /* dfi__source_taken() then */
+	_Atomic uint32_t user;    /* HANDLE_CALL() */
+	_Atomic bool aborted;     /* by any thread */
+	_Atomic bool interrupted; /* likewise: its next wait ends */
+	bool closing;             /* and none does any more */
+	bool
+	    cursor_open; /* then its lane is closed, though a segment is open */
+	uint32_t cursor_target;
+	char status_text[ERROR_TEXT_SIZE]; /* of the status, or else refusal */
+	size_t size;                       /* of this handle's memory */
+	struct dfi *dfi;
+	struct flow flow;
+	uint32_t index;
+	uint32_t flags;
+	uint32_t close_timeout_ms;
+	struct notify *notify; /* dfi_source_fd(), or NULL */
+	struct wait_policy wait;
+	struct wait_time wait_time;
+	struct source_linger linger;
+	struct router router;
+	struct peers targets;
+	struct writer *writers; /* of the lanes */
+	struct writer *rings;   /* of the targets; in shuffle flows the same */
+	struct write_batch batch; /* segments that wait for each other */
+	struct fan *fan;          /* of a replicate flow's source, or NULL */
+	struct combine_source *combine;   /* of one that combines, or NULL */
+	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
+	struct cast_source *cast;     /* which sends its segments, or NULL */
+	struct source_window *window; /* of a flow with windows, or NULL */
+	char *spare; /* room for one tuple, for lanes without a segment */
+	uint64_t ring_memory; /* counted towards the context's bound */
+	uint64_t unspent;     /* of that, for rings that are not open yet */
+	uint32_t n_remotes;   /* opened so far */
+	const void *claimed;  /* start of the span that is lent, or NULL */
+	uint32_t cause;       /* of an abort that a combiner passes on */
+	/* For any thread to read: */
+	struct stats_entry stats;
+	_Atomic uint64_t stalls, long_stalls;
+	_Atomic uint32_t waits_for;  /* a target */
+	int64_t gives_up;            /* closing, after an abort, or 0 */
+	struct stall *target_stalls; /* of each */
+	struct dfi_source_lane lanes[];
+};
+
+_Static_assert(
+    offsetof(struct dfi_source, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi_source, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
+
+/*
+ * Attach to a flow, or a part of one, which it takes over, or frees if it
+ * fails. attr is whole and valid; the caller keeps the context. What
+ * dfi_source_open() says, but for what is wrong with its arguments.
+ */
+int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_source_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_source **source);
+
+/* source_room.c */
+
+/*
+ * The transport to a target, and the name of its region there. network: not
+ * shared memory, which was tried in vain.
+ */
+int dfi__source_way(const struct dfi_source *source,
+    const struct endpoint *endpoint, bool network, struct transport **transport,
+    const struct region_name **name);
+
+/*
+ * Whether all rings that are to be opened can be had, which then count towards
+ * the context's bound: 0, or -ENOMEM. What wasn't taken is returned when they
+ * are open.
+ */
+int dfi__source_room(struct dfi_source *source);
+void dfi__source_room_return(struct dfi_source *source);
+
+/* For a ring that a device writes to: the stage to send from, or NULL. */
+int dfi__source_take_image(struct dfi_source *source,
+    struct transport *transport, struct stage **stage);
+
+int dfi__source_check_slow(const struct dfi_source *source);
+
+/* The first line of each call on a source by its owner. */
+#define SOURCE_USER(source) \
+	((source) && (source)->magic == SOURCE_MAGIC ? &(source)->user : NULL)
+#define SOURCE_CALL(source, busy) HANDLE_CALL(SOURCE_USER(source), busy)
+#define SOURCE_LAST_CALL(source, busy) \
+	HANDLE_LAST_CALL(SOURCE_USER(source), busy)
+#define SOURCE_SHARED(source)                              \
+	dfi__handle_shared(call.other, "flow '%s': %s %u", \
+	    (source)->flow.name, SOURCE_ID(source))
+
+/* "%s %u" of a source. */
+#define SOURCE_ID(source) flow_source_word(&(source)->flow), (source)->index
+
+/* Which ring of a target is this source's. */
+static inline uint32_t source_ring(const struct dfi_source *source)
+{
+	return source->index - source->flow.part.first_source;
+}
+
+/* Whether the owner is to give up; protects nothing. */
+static inline bool source_aborted(const struct dfi_source *source)
+{
+	return unlikely(atomic_peek(&source->aborted));
+}
+
+/* Whether the owner is to return from a wait; protects nothing. */
+static inline bool source_interrupted(const struct dfi_source *source)
+{
+	return unlikely(atomic_peek(&source->interrupted)) && !source->closing;
+}
+
+/* -EINTR, once for dfi_source_interrupt(). */
+int dfi__source_interrupted(struct dfi_source *source);
+
+/* The sticky error, with its text, or what is wrong with the handle. */
+static inline int source_check(const struct dfi_source *source)
+{
+	if (likely(source && source->magic == SOURCE_MAGIC && !source->status &&
+		!source_aborted(source)))
+		return 0;
+	return dfi__source_check_slow(source);
+}
+
+/* -ECANCELED, sticky: some thread has called dfi_source_abort(). */
+int dfi__source_give_up(struct dfi_source *source);
+
+/* Make err, whose text was just set, sticky, and close all segments. */
+int dfi__source_fail(struct dfi_source *source, int err);
+
+/*
+ * A tuple was refused for an argument, with err, whose text was just set. The
+ * source stays as it was; but unless it takes another tuple, its stream is not
+ * whole. Returns err.
+ */
+int dfi__source_refuse(struct dfi_source *source, int err);
+
+/* Tuples that it has taken, whatever has become of them. For the owner. */
+uint64_t dfi__source_taken(struct dfi_source *source);
+
+/* -ERANGE, which is not sticky. */
+int dfi__source_no_target(const struct dfi_source *source, uint32_t target);
+
+/* As source_check(), and no cursor is open (-EBUSY). */
+int dfi__source_check_free(const struct dfi_source *source);
+
+/* What has become of a target. */
+enum target_life {
+	TARGET_STAYS = 0,
+	TARGET_CANCELLED, /* it wants no more: the source goes on without it */
+	TARGET_GONE,      /* it died or left: the source fails */
+};
+
+static inline enum target_life source_target_life(
+    struct dfi_source *source, uint32_t target)
+{
+	const struct writer *writer = &source->rings[target];
+	/* Before the ring: what a target wrote before it left is there then. */
+	uint32_t state = peers_state(&source->targets, target);
+	uint32_t closed;
+
+	if (unlikely(writer->cancelled || state == PEER_CANCELLED))
+		return TARGET_CANCELLED;
+	closed = writer_closed(writer);
+	if (unlikely(closed == RING_CANCELLED))
+		return TARGET_CANCELLED;
+	if (unlikely(state == PEER_GONE || closed || writer_lost(writer)))
+		return TARGET_GONE;
+	return TARGET_STAYS;
+}
+
+/*
+ * A target that doesn't stay has left, or can't be written to any more. 0: the
+ * source goes on without it.
+ */
+int dfi__source_target_left(struct dfi_source *source, uint32_t target);
+
+/*
+ * Of a fan: whether a target doesn't stay, which was not known; and what comes
+ * of it: 0 if the source goes on with the others, or err was not at all for
+ * nothing. err: what sending returned, else 0.
+ */
+bool dfi__fan_has_left(struct dfi_source *source);
+int dfi__fan_left(struct dfi_source *source, int err);
+/* All of a flow with groups, as a set. */
+static inline uint64_t dfi__fan_all_targets(uint32_t n_targets)
+{
+	return UINT64_MAX >> (DFI_MAX_SET_TARGETS - n_targets);
+}
+
+/* -EPIPE if all targets that a tuple is for have cancelled, else 0. */
+int dfi__fan_is_wanted(const struct dfi_source *source);
+
+/*
+ * Open a segment for a lane that has none open: 1, 0 without credit, or a hard
+ * error.
+ */
+int dfi__source_open_segment(struct dfi_source *source, uint32_t target);
+
+/*
+ * Open a segment for a target that has none open: waits for credit as the
+ * handle says. -EAGAIN, -ETIMEDOUT, -EPIPE, -ECONNRESET.
+ */
+int dfi__source_make_room(struct dfi_source *source, uint32_t target);
+
+/* The same, whatever a flow's windows say. */
+int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane);
+
+/* The same as make_room for a push, whose tuple must not be forgotten: see
+ * close. */
+int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target);
+
+/*
+ * Send the open segment of a target, of which the bytes up to lane->next are
+ * filled and may have been sent, and open the next one if there is credit.
+ */
+int dfi__source_send(struct dfi_source *source, uint32_t target);
+
+/*
+ * Wait until a target has all that was sent: -ECONNRESET, -ETIMEDOUT.
+ */
+int dfi__source_drain(
+    struct dfi_source *source, uint32_t target, int64_t deadline);
+
+/* The target that a lane waits for when it has no room. */
+static inline uint32_t lane_waits_for(
+    const struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->fan != NULL) ? source->fan->short_of : lane;
+}
+
+/* As the writer's functions, for whatever kind of lane it is. */
+static inline int lane_open(struct dfi_source *source, uint32_t lane)
+{
+	if (unlikely(source->combine != NULL))
+		return dfi__combine_lane_open(source, lane);
+	return unlikely(source->fan != NULL)
+	    ? dfi__fan_open(source->fan)
+	    : writer_open(&source->writers[lane]);
+}
+
+static inline int lane_publish(
+    struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	if (unlikely(source->combine != NULL))
+		return dfi__combine_lane_publish(source, lane, used);
+	return unlikely(source->fan != NULL)
+	    ? dfi__fan_publish(source->fan, used)
+	    : dfi__writer_publish(&source->writers[lane], used);
+}
+
+static inline int lane_publish_part(
+    struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	if (unlikely(source->combine != NULL))
+		return dfi__combine_lane_publish_part(source, lane, used);
+	return unlikely(source->fan != NULL)
+	    ? dfi__fan_publish_part(source->fan, used)
+	    : dfi__writer_publish_part(&source->writers[lane], used);
+}
+
+/* Whether the lane has tuples that are neither sent nor in its segment. */
+static inline bool lane_holds(const struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->combine != NULL) &&
+	    dfi__combine_holds(source, lane);
+}
+
+static inline void source_lock(struct dfi_source *source)
+{
+	if (unlikely(source->linger.ns))
+		dfi__lock_take(&source->linger.lock);
+}
+
+static inline void source_unlock(struct dfi_source *source)
+{
+	int64_t wake;
+
+	if (likely(!source->linger.ns))
+		return;
+	wake = source->linger.wake;
+	source->linger.wake = 0;
+	lock_release(&source->linger.lock);
+	if (wake)
+		dfi__linger_wake(source, wake);
+}
+
+/*
+ * The words of a lane, which the owner and the control thread both touch if the
+ * source lingers. Only the owner moves next: it may read its own as it is.
+ */
+static inline char *lane_next(const struct dfi_source_lane *lane)
+{
+	/* Pairs with dfi_source_lane_advance(): the tuples before it. */
+	return __atomic_load_n(&lane->next, __ATOMIC_ACQUIRE);
+}
+
+static inline char *lane_end(const struct dfi_source_lane *lane)
+{
+	return __atomic_load_n(&lane->end, __ATOMIC_RELAXED);
+}
+
+static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
+{
+	__atomic_store_n(&lane->end, end, __ATOMIC_RELAXED);
+}
+
+/* One line of the log, level info: what it has attached to, and how. */
+void dfi__source_log_attached(const struct dfi_source *source);
+
+/* Whether the place of what the lane has sent, or will, is on its way. */
+static inline bool lane_awaits_place(const struct dfi_source *source)
+{
+	return unlikely(source->fan != NULL) && unlikely(source->fan->asked);
+}
+
+/* The lane's segment is empty: nothing of it is due any more. */
+static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
+{
+	if (likely(!lane_holds(source, lane) && !lane_awaits_place(source)))
+		source->writers[lane].due = 0;
+	else if (source->linger.ns)
+		dfi__linger_note(source, lane);
+}
+
+/*
+ * Whether the segments of one call, or of several in a row, may wait for each
+ * other. Not if what sends them waits in ways of its own, or another thread
+ * sends, too.
+ */
+static inline bool source_may_hold(const struct dfi_source *source)
+{
+	return !source->fan && !source->combine && !source->window &&
+	    !source->linger.ns;
+}
+
+/* Post those that wait. */
+static inline void source_post(struct dfi_source *source)
+{
+	if (unlikely(source->batch.held))
+		dfi__write_batch_post(&source->batch);
+}
+
+/* Point the lane to the spare room. */
+static inline void source_close_lane(struct dfi_source *source, uint32_t target)
+{
+	struct dfi_source_lane *lane = &source->head.lanes[target];
+
+	lane->next = source->spare;
+	lane_set_end(lane, source->spare + source->head.tuple_size);
+	lane_reset_due(source, target);
+}
+
+/* Whether it points there. For the owner. */
+static inline bool source_lane_is_closed(
+    const struct dfi_source *source, uint32_t target)
+{
+	return source->head.lanes[target].next == source->spare;
+}
+
+/* Bytes of the open segment that are to be sent; not of one that a cursor has.
+ */
+static inline uint64_t source_filled(
+    const struct dfi_source *source, uint32_t target)
+{
+	const struct writer *writer = &source->writers[target];
+
+	if (!writer->segment)
+		return 0;
+	return (
+	    uint64_t)(lane_next(&source->head.lanes[target]) - writer->segment);
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the rings of a source take: asked for as a whole before the first of
+ * them is opened, so that who can't have all of it troubles no target and no
+ * device; and then taken ring by ring.
+ */
+#include "source.h"
+
+#include <string.h>
+#include "base/bits.h"
+#include "base/error.h"
+#include "transport/transport.h"
+#include "flows/declare/declare.h"
+#include "flows/sync/shared_counter.h"
+#include "flows/context/network.h"
+
+/* As many as a context uses (network.c). */
+#define MOST_DEVICES 16
+
+struct need {
+	uint64_t counted;  /* towards the context's bound */
+	uint64_t mapped;   /* of regions of other contexts */
+	uint64_t reserved; /* for devices to send from */
+	uint64_t locked;   /* a stage by each device that sends from it */
+	struct transport *devices[MOST_DEVICES];
+	unsigned n_devices;
+};
+
+int dfi__source_way(const struct dfi_source *source,
+    const struct endpoint *endpoint, bool network, struct transport **transport,
+    const struct region_name **name)
+{
+	struct dfi *dfi = source->dfi;
+	enum host_distance distance = dfi__host_distance(
+	    &endpoint->node.at, &dfi->node.at);
+	bool apart = distance == HOST_OTHER || distance == HOST_OTHER_NETWORK;
+	enum dfi_transport choice = dfi__network_choice(dfi, &source->flow);
+
+	*transport = dfi->transport;
+	*name = &endpoint->region;
+	if (choice == DFI_TRANSPORT_SHM && apart)
+		return dfi__fail(-EHOSTUNREACH,
+		    "host %s can't be reached over shared memory: %s; or %s",
+		    endpoint->node.host, dfi__host_why_apart(distance),
+		    source->flow.transport
+			? "create the flow with another transport"
+			: "set DFI_TRANSPORT=auto");
+	if (!apart && !network && choice != DFI_TRANSPORT_VERBS)
+		return 0;
+	if (!endpoint->verbs.address[0])
+		return dfi__fail(-EHOSTUNREACH,
+		    "node %s on host %s can't be reached over verbs: %s%s%s",
+		    endpoint->node.name, endpoint->node.host,
+		    endpoint->verbs_why,
+		    apart ? "; nor over shared memory: " : "",
+		    apart ? dfi__host_why_apart(distance) : "");
+	*name = &endpoint->verbs;
+	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
+}
+
+static uint64_t image_bytes(const struct dfi_source *source, uint64_t size)
+{
+	return transport_image_bytes(
+	    size, source->dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+}
+
+static uint64_t stage_bytes(const struct dfi_source *source)
+{
+	return image_bytes(
+	    source, dfi__fan_stage_size(&source->fan->lane.geometry));
+}
+
+/* It takes the place of the fan's room, which has been counted. */
+static uint64_t stage_counts(const struct dfi_source *source)
+{
+	return stage_bytes(source) -
+	    dfi__fan_bytes(NULL, &source->fan->lane.geometry);
+}
+
+/* Of an image of one of its rings. */
+static uint64_t ring_image_bytes(const struct dfi_source *source, bool staged)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+	struct ring_layout layout = ring_layout(
+	    &geometry, source->flow.n_sources);
+
+	return image_bytes(source, transport_image_size(&layout, staged));
+}
+
+/* A device that is to send from a stage locks it. */
+static void add_device(const struct dfi_source *source,
+    struct transport *device, struct need *need)
+{
+	unsigned i;
+
+	for (i = 0; i < need->n_devices; i++)
+		if (need->devices[i] == device)
+			return;
+	if (need->n_devices == MOST_DEVICES)
+		return;
+	need->devices[need->n_devices++] = device;
+	if (!source->fan)
+		return;
+	need->locked += stage_bytes(source);
+	if (need->n_devices > 1)
+		return;
+	need->reserved += stage_bytes(source);
+	need->counted += stage_counts(source);
+}
+
+/* Whether it can be reached; why not, who opens its ring finds. */
+static bool add_target(
+    struct dfi_source *source, uint32_t target, struct need *need)
+{
+	const struct endpoint *endpoint =
+	    &source->targets.peer[target].endpoint;
+	const struct region_name *name;
+	struct transport *transport;
+	uint64_t bytes;
+
+	if (peers_state(&source->targets, target) != PEER_PRESENT)
+		return true;
+	if (dfi__source_way(source, endpoint, false, &transport, &name) < 0)
+		return false;
+	if (transport == source->dfi->transport) {
+		/* With pages as its owner has them. */
+		if (strcmp(name->address, transport->address) != 0)
+			need->mapped += name->size;
+		return true;
+	}
+	add_device(source, transport, need);
+	bytes = ring_image_bytes(source, source->fan != NULL);
+	need->reserved += bytes;
+	need->locked += bytes;
+	need->counted += bytes;
+	return true;
+}
+
+/* Target 0 has it, and if it has a device, all take numbers through that. */
+static void add_sequencer(struct dfi_source *source, struct need *need)
+{
+	const struct endpoint *holder = &source->targets.peer[0].endpoint;
+	uint64_t bytes = dfi__dispenser_image_bytes(source->dfi);
+	struct transport *transport;
+
+	if (!holder->sequencer.verbs.address[0] ||
+	    dfi__network_choice(source->dfi, &source->flow) ==
+		DFI_TRANSPORT_SHM ||
+	    dfi__network_reach(
+		source->dfi, holder->sequencer.verbs.address, &transport) < 0)
+		return;
+	if (!need->n_devices)
+		need->devices[need->n_devices++] = transport;
+	need->reserved += bytes;
+	need->locked += bytes;
+}
+
+static int check(const struct dfi_source *source, const struct need *need)
+{
+	struct transport *shm = source->dfi->transport;
+	struct transport *device = need->devices[0];
+	int ret = 0;
+
+	if (need->mapped)
+		ret = shm->ops->remote_room(
+		    shm, need->mapped + need->reserved, 0);
+	if (!ret && device)
+		ret = device->ops->remote_room(
+		    device, need->reserved, need->locked);
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
+			     source->flow.name, SOURCE_ID(source))
+		       : 0;
+}
+
+int dfi__source_room(struct dfi_source *source)
+{
+	struct need need = { .counted = 0 };
+	bool reaches = true;
+	uint32_t t;
+	int ret;
+
+	/* Datagrams go to all rings from one place. */
+	for (t = 0; reaches && t < source->flow.n_targets && !source->cast; t++)
+		reaches = add_target(source, t, &need);
+	if (reaches && source->flow.ordered)
+		add_sequencer(source, &need);
+	ret = dfi__ring_memory_take(
+	    source->dfi, need.counted, source->flow.name, SOURCE_ID(source));
+	if (ret < 0)
+		return ret;
+	source->ring_memory += need.counted;
+	source->unspent = need.counted;
+	return check(source, &need);
+}
+
+/* From what was asked for; there may be more than there was then. */
+static int spend(struct dfi_source *source, uint64_t bytes)
+{
+	uint64_t had = min_u64(bytes, source->unspent);
+	int ret;
+
+	ret = dfi__ring_memory_take(
+	    source->dfi, bytes - had, source->flow.name, SOURCE_ID(source));
+	if (ret < 0)
+		return ret;
+	source->unspent -= had;
+	source->ring_memory += bytes - had;
+	return 0;
+}
+
+void dfi__source_room_return(struct dfi_source *source)
+{
+	dfi__ring_memory_return(source->dfi, source->unspent);
+	source->ring_memory -= source->unspent;
+	source->unspent = 0;
+}
+
+/*
+ * From the first target on that a device writes to, a fan has a stage, in place
+ * of its room for a segment; if there is no stage, that stays.
+ */
+static int take_stage(struct dfi_source *source, struct transport *transport)
+{
+	uint64_t bytes = stage_counts(source);
+	struct stage *stage;
+	int ret;
+
+	ret = spend(source, bytes);
+	if (ret < 0)
+		return ret;
+	ret = transport->ops->stage_create(transport,
+	    dfi__fan_stage_size(&source->fan->lane.geometry), &stage);
+	if (ret < 0) {
+		source->unspent += bytes;
+		return ret;
+	}
+	dfi__fan_use_stage(source->fan, stage);
+	return 0;
+}
+
+int dfi__source_take_image(struct dfi_source *source,
+    struct transport *transport, struct stage **stage)
+{
+	int ret = source->fan && !source->fan->stage
+	    ? take_stage(source, transport)
+	    : 0;
+
+	if (ret < 0)
+		return ret;
+	*stage = source->fan ? source->fan->stage : NULL;
+	return spend(source, ring_image_bytes(source, *stage != NULL));
+}

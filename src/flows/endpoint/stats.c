@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading counters: by the owner of a handle, and for other processes on the
+ * control thread. What the latter may touch are words that the owner writes
+ * atomically, and what doesn't change while a handle is open.
+ */
+#include "stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "transport/transport.h"
+#include "flows/context/context.h"
+#include "flows/context/network.h"
+#include "source.h"
+#include "target.h"
+
+/* In the rings: tuples, and what records take the place of. */
+static uint64_t source_sent(const struct dfi_source *source)
+{
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->writers[t].total);
+	return n;
+}
+
+static uint64_t source_combined(const struct dfi_source *source)
+{
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; source->combine && t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->combine->lanes[t].combined);
+	return n;
+}
+
+static uint64_t source_records(const struct dfi_source *source)
+{
+	uint64_t n = 0;
+	uint32_t t;
+
+	for (t = 0; source->combine && t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->combine->lanes[t].records);
+	return n;
+}
+
+static uint64_t source_tuples(const struct dfi_source *source)
+{
+	uint64_t n = source_combined(source);
+	uint32_t t;
+
+	if (!source->combine)
+		return source_sent(source);
+	for (t = 0; t < source->head.n_lanes; t++)
+		n += atomic_peek(&source->combine->lanes[t].raw);
+	return n;
+}
+
+uint64_t dfi__source_taken(struct dfi_source *source)
+{
+	const struct combine_lane *lane;
+	uint64_t n, bytes = 0;
+	uint32_t t;
+
+	source_lock(source);
+	n = source_tuples(source);
+	for (t = 0; t < source->head.n_lanes; t++) {
+		if (!source_lane_is_closed(source, t))
+			bytes += source_filled(source, t);
+		if (!source->combine)
+			continue;
+		lane = &source->combine->lanes[t];
+		bytes += (uint64_t)(lane->rest_end - lane->rest);
+	}
+	source_unlock(source);
+	return n + bytes / source->head.tuple_size;
+}
+
+/* Built once, and moved how often? */
+static uint64_t source_copied(const struct dfi_source *source)
+{
+	uint64_t n = source_tuples(source) * source->head.tuple_size;
+	uint32_t t;
+
+	if (source->combine)
+		n += source_records(source) * source->combine->record_size;
+
+	for (t = 0; t < source->n_remotes; t++)
+		n += atomic_peek(&source->rings[t].moved);
+	return source->fan ? n + atomic_peek(&source->fan->lane.moved) : n;
+}
+
+static uint64_t target_tuples(const struct dfi_target *target)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++)
+		n += atomic_peek(&target->readers[i].total);
+	return n;
+}
+
+void dfi_source_query(
+    const struct dfi_source *source, struct dfi_source_stats *stats)
+{
+	const struct wait_counts *counts;
+	uint32_t t;
+
+	if (!stats) {
+		dfi__fail(-EINVAL, "dfi_source_query: stats is NULL");
+		return;
+	}
+	memset(stats, 0, sizeof(*stats));
+	if (handle_check(source, source ? &source->magic : NULL, SOURCE_MAGIC) <
+	    0)
+		return;
+	counts = &source->wait_time.counts;
+	stats->tuples = source_tuples(source);
+	stats->bytes = source_sent(source) * source->head.tuple_size;
+	for (t = 0; t < source->head.n_lanes; t++) {
+		stats->segments += atomic_peek(&source->writers[t].segments);
+		stats->partial_segments += atomic_peek(
+		    &source->writers[t].partial_segments);
+	}
+	stats->stalls = atomic_peek(&source->stalls);
+	stats->stall_ns = atomic_peek(&counts->ns);
+	stats->polls = atomic_peek(&counts->polls);
+	stats->yields = atomic_peek(&counts->yields);
+	stats->sleeps = atomic_peek(&counts->sleeps);
+	stats->long_stalls = atomic_peek(&source->long_stalls);
+	stats->copied_bytes = source_copied(source);
+	stats->combined_tuples = source_combined(source);
+	stats->records = source_records(source);
+	if (source->combine)
+		stats->combining_stops = atomic_peek(&source->combine->stops);
+}
+
+void dfi_target_query(
+    const struct dfi_target *target, struct dfi_target_stats *stats)
+{
+	const struct wait_counts *counts;
+
+	if (!stats) {
+		dfi__fail(-EINVAL, "dfi_target_query: stats is NULL");
+		return;
+	}
+	memset(stats, 0, sizeof(*stats));
+	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
+	    0)
+		return;
+	counts = &target->wait_time.counts;
+	stats->tuples = target_tuples(target) - target_unread(target);
+	stats->bytes = stats->tuples * target->flow.schema->tuple_size;
+	stats->segments = atomic_peek(&target->segments);
+	stats->stalls = atomic_peek(&target->stalls);
+	stats->stall_ns = atomic_peek(&counts->ns);
+	stats->polls = atomic_peek(&counts->polls);
+	stats->yields = atomic_peek(&counts->yields);
+	stats->sleeps = atomic_peek(&counts->sleeps);
+	stats->long_stalls = atomic_peek(&target->long_stalls);
+	stats->gaps = atomic_peek(&target->gaps);
+	stats->lost_segments = atomic_peek(&target->lost_segments);
+}
+
+static void read_waits(
+    const struct wait_counts *counts, struct dfi_endpoint_stats *stats)
+{
+	int64_t since = atomic_peek(&counts->since);
+	int64_t now = clock_now_ns();
+
+	stats->stall_ns = atomic_peek(&counts->ns);
+	stats->polls = atomic_peek(&counts->polls);
+	stats->yields = atomic_peek(&counts->yields);
+	stats->sleeps = atomic_peek(&counts->sleeps);
+	if (since && since < now)
+		stats->waiting_ns = (uint64_t)(now - since);
+}
+
+static void read_flow(const struct flow *flow, struct dfi_endpoint_stats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	memcpy(stats->flow, flow->name, sizeof(stats->flow));
+	stats->instance = flow->instance;
+}
+
+void dfi__source_stats(
+    const struct stats_entry *entry, struct dfi_endpoint_stats *stats)
+{
+	const struct dfi_source *source =
+	    (const struct dfi_source *)(const void *)((const char *)entry -
+		offsetof(struct dfi_source, stats));
+	uint32_t t;
+
+	read_flow(&source->flow, stats);
+	read_waits(&source->wait_time.counts, stats);
+	stats->role = source->flow.part.from_combiners
+	    ? DFI_ROLE_COMBINER_OUTPUT
+	    : DFI_ROLE_SOURCE;
+	stats->index = source->index;
+	stats->tuples = source_tuples(source);
+	stats->bytes = source_sent(source) * source->head.tuple_size;
+	for (t = 0; t < source->head.n_lanes; t++) {
+		stats->segments += atomic_peek(&source->writers[t].segments);
+		stats->partial_segments += atomic_peek(
+		    &source->writers[t].partial_segments);
+	}
+	stats->stalls = atomic_peek(&source->stalls);
+	stats->long_stalls = atomic_peek(&source->long_stalls);
+	stats->waits_for = flow_first_target(&source->flow) +
+	    atomic_peek(&source->waits_for);
+	stats->copied_bytes = source_copied(source);
+}
+
+void dfi__target_stats(
+    const struct stats_entry *entry, struct dfi_endpoint_stats *stats)
+{
+	const struct dfi_target *target =
+	    (const struct dfi_target *)(const void *)((const char *)entry -
+		offsetof(struct dfi_target, stats));
+
+	read_flow(&target->flow, stats);
+	read_waits(&target->wait_time.counts, stats);
+	stats->role = target->flow.part.combiner ? DFI_ROLE_COMBINER_INPUT
+						 : DFI_ROLE_TARGET;
+	stats->index = target->index;
+	stats->tuples = target_tuples(target);
+	stats->bytes = stats->tuples * target->flow.schema->tuple_size;
+	stats->segments = atomic_peek(&target->segments);
+	stats->stalls = atomic_peek(&target->stalls);
+	stats->long_stalls = atomic_peek(&target->long_stalls);
+	stats->gaps = atomic_peek(&target->gaps);
+	stats->lost_segments = atomic_peek(&target->lost_segments);
+}
+
+void dfi__stats_add(struct dfi *dfi, struct stats_entry *entry, stats_fn *read)
+{
+	struct stats_list *list = &dfi->stats;
+
+	entry->read = read;
+	pthread_mutex_lock(&list->lock);
+	entry->id = ++list->last_id;
+	TAILQ_INSERT_TAIL(&list->entries, entry, link);
+	pthread_mutex_unlock(&list->lock);
+}
+
+void dfi__stats_remove(struct dfi *dfi, struct stats_entry *entry)
+{
+	struct stats_list *list = &dfi->stats;
+
+	pthread_mutex_lock(&list->lock);
+	TAILQ_REMOVE(&list->entries, entry, link);
+	pthread_mutex_unlock(&list->lock);
+}
+
+static int add_error(void *arg, const struct dfi_error_info *info)
+{
+	struct stats_page *page = arg;
+
+	page->errors[page->n_errors++] = *info;
+	return 0;
+}
+
+void dfi__stats_read(struct dfi *dfi, uint64_t after, struct stats_page *page)
+{
+	const struct stats_entry *entry;
+
+	memset(page, 0, sizeof(*page));
+	page->node = dfi->node.id;
+	if (!after) {
+		dfi__network_query_now(dfi->network, &page->context);
+		dfi_error_list(add_error, page);
+	}
+	pthread_mutex_lock(&dfi->stats.lock);
+	TAILQ_FOREACH(entry, &dfi->stats.entries, link)
+	{
+		if (entry->id <= after)
+			continue;
+		page->more = page->n_endpoints == STATS_PAGE;
+		if (page->more)
+			break;
+		page->ids[page->n_endpoints] = entry->id;
+		entry->read(entry, &page->endpoints[page->n_endpoints++]);
+	}
+	pthread_mutex_unlock(&dfi->stats.lock);
+}
+
+/* On the control thread. */
+static void *report(void *arg, uint64_t after, size_t *size)
+{
+	struct stats_page *page = malloc(sizeof(*page));
+	void *data;
+
+	if (!page)
+		return NULL;
+	dfi__stats_read(arg, after, page);
+	data = dfi__stats_encode(page, size);
+	free(page);
+	return data;
+}
+
+int dfi__stats_start(struct dfi *dfi)
+{
+	pthread_mutex_init(&dfi->stats.lock, NULL);
+	TAILQ_INIT(&dfi->stats.entries);
+	return dfi__shm_report(dfi->transport, report, dfi);
+}
+
+void dfi__stats_stop(struct dfi *dfi)
+{
+	dfi__shm_report(dfi->transport, NULL, NULL);
+	pthread_mutex_destroy(&dfi->stats.lock);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The open sources and targets of a context, and what they have counted, for
+ * other threads and processes.
+ */
+#ifndef DFI_FLOWS_ENDPOINT_STATS_H
+#define DFI_FLOWS_ENDPOINT_STATS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <dfi/stats.h>
+
+struct dfi;
+struct stats_entry;
+
+/* Reads the counters of an entry's handle; on any thread. */
+typedef void stats_fn(
+    const struct stats_entry *entry, struct dfi_endpoint_stats *stats);
+
+/* In each handle. */
+struct stats_entry {
+	TAILQ_ENTRY(stats_entry) link;
+	uint64_t id; /* grows with each handle that is opened */
+	stats_fn *read;
+};
+
+TAILQ_HEAD(stats_entries, stats_entry);
+
+/* In each context. */
+struct stats_list {
+	pthread_mutex_t lock; /* protects the rest */
+	struct stats_entries entries;
+	uint64_t last_id;
+};
+
+/* Answer who asks; and stop that, before anything is closed. */
+int dfi__stats_start(struct dfi *dfi);
+void dfi__stats_stop(struct dfi *dfi);
+
+/* A handle has been opened; and is about to be freed. */
+void dfi__stats_add(struct dfi *dfi, struct stats_entry *entry, stats_fn *read);
+void dfi__stats_remove(struct dfi *dfi, struct stats_entry *entry);
+
+stats_fn dfi__source_stats;
+stats_fn dfi__target_stats;
+
+/* Handles of one answer. */
+#define STATS_PAGE 128
+
+/* One answer: some endpoints; only the first one has the rest, too. */
+struct stats_page {
+	uint64_t node;
+	struct dfi_context_stats context;
+	struct dfi_error_info errors[DFI_MAX_ERRORS];
+	uint32_t n_errors;
+	uint32_t n_endpoints;
+	uint64_t ids[STATS_PAGE]; /* of entries, ascending */
+	struct dfi_endpoint_stats endpoints[STATS_PAGE];
+	bool more; /* handles follow */
+};
+
+/* What is asked for: the handles behind id after; 0: the first page. */
+void dfi__stats_read(struct dfi *dfi, uint64_t after, struct stats_page *page);
+
+/* NULL: no memory; freed with free(). */
+void *dfi__stats_encode(const struct stats_page *page, size_t *size);
+
+/*
+ * Checks all that was said, of handles behind after, as it comes from another
+ * process: -EBADMSG, -ENOMEM.
+ */
+int dfi__stats_decode(
+    const void *data, size_t size, uint64_t after, struct stats_page *page);
+
+#endif

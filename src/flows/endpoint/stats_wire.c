@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Statistics on their way to another process. What is decoded may come from
+ * another version of this library, so everything that is relied on is checked.
+ */
+#include "stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "flows/declare/descriptor.h"
+#include "dfi_stats.pb-c.h"
+
+/* Room for what a page points to. */
+struct messages {
+	DfiStats__Endpoint endpoint[STATS_PAGE], *endpoints[STATS_PAGE];
+	DfiStats__Error error[DFI_MAX_ERRORS], *errors[DFI_MAX_ERRORS];
+	DfiStats__Context context;
+	DfiStats__Page page;
+};
+
+static void endpoint_to_message(uint64_t id,
+    const struct dfi_endpoint_stats *stats, DfiStats__Endpoint *message)
+{
+	dfi_stats__endpoint__init(message);
+	message->id = id;
+	message->flow = (char *)stats->flow;
+	message->instance = stats->instance;
+	message->role = stats->role;
+	message->index = stats->index;
+	message->tuples = stats->tuples;
+	message->bytes = stats->bytes;
+	message->segments = stats->segments;
+	message->partial_segments = stats->partial_segments;
+	message->stalls = stats->stalls;
+	message->stall_ns = stats->stall_ns;
+	message->polls = stats->polls;
+	message->yields = stats->yields;
+	message->sleeps = stats->sleeps;
+	message->long_stalls = stats->long_stalls;
+	message->waiting_ns = stats->waiting_ns;
+	message->waits_for = stats->waits_for;
+	message->copied_bytes = stats->copied_bytes;
+	message->gaps = stats->gaps;
+	message->lost_segments = stats->lost_segments;
+}
+
+static void error_to_message(
+    const struct dfi_error_info *info, DfiStats__Error *message)
+{
+	dfi_stats__error__init(message);
+	message->code = info->code;
+	message->count = info->count;
+	message->first_ns = info->first_ns;
+	message->last_ns = info->last_ns;
+	message->text = (char *)info->text;
+}
+
+static void context_to_message(
+    const struct dfi_context_stats *stats, DfiStats__Context *message)
+{
+	dfi_stats__context__init(message);
+	message->writes = stats->writes;
+	message->inline_writes = stats->inline_writes;
+	message->bytes = stats->bytes;
+	message->credits = stats->credits;
+	message->messages = stats->messages;
+	message->completions = stats->completions;
+	message->doorbells = stats->doorbells;
+	message->queue_pairs = stats->queue_pairs;
+	message->memory_regions = stats->memory_regions;
+	message->footer_rings = stats->footer_rings;
+	message->imm_rings = stats->imm_rings;
+	message->checksum_rings = stats->checksum_rings;
+	message->broken_connections = stats->broken_connections;
+	message->fatal_events = stats->fatal_events;
+	message->port_downs = stats->port_downs;
+	message->port = stats->port;
+	message->receives = stats->receives;
+	message->thread_domains = stats->thread_domains;
+	message->device = (char *)stats->device;
+	message->address = (char *)stats->address;
+}
+
+static void fill_messages(
+    const struct stats_page *page, struct messages *messages)
+{
+	DfiStats__Page *message = &messages->page;
+	uint32_t i;
+
+	dfi_stats__page__init(message);
+	message->node = page->node;
+	message->more = page->more;
+	context_to_message(&page->context, &messages->context);
+	message->context = &messages->context;
+	for (i = 0; i < page->n_endpoints; i++) {
+		endpoint_to_message(
+		    page->ids[i], &page->endpoints[i], &messages->endpoint[i]);
+		messages->endpoints[i] = &messages->endpoint[i];
+	}
+	message->n_endpoints = page->n_endpoints;
+	message->endpoints = messages->endpoints;
+	for (i = 0; i < page->n_errors; i++) {
+		error_to_message(&page->errors[i], &messages->error[i]);
+		messages->errors[i] = &messages->error[i];
+	}
+	message->n_errors = page->n_errors;
+	message->errors = messages->errors;
+}
+
+void *dfi__stats_encode(const struct stats_page *page, size_t *size)
+{
+	struct messages *messages = malloc(sizeof(*messages));
+	void *data;
+
+	if (!messages)
+		return NULL;
+	fill_messages(page, messages);
+	*size = dfi_stats__page__get_packed_size(&messages->page);
+	data = malloc(*size ? *size : 1);
+	if (data)
+		dfi_stats__page__pack(&messages->page, data);
+	free(messages);
+	return data;
+}
+
+/* Texts go to people as they are. */
+static void copy_text(char *to, size_t size, const char *from)
+{
+	size_t i;
+
+	for (i = 0; from[i] && i < size - 1; i++)
+		to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
+	to[i] = '\0';
+}
+
+static bool read_endpoint(
+    const DfiStats__Endpoint *message, struct dfi_endpoint_stats *stats)
+{
+	if (dfi__flow_check_name(message->flow) < 0 ||
+	    message->role < DFI_ROLE_SOURCE ||
+	    message->role > DFI_ROLE_COMBINER_OUTPUT ||
+	    message->index >= DFI_MAX_ENDPOINTS ||
+	    message->waits_for >= DFI_MAX_ENDPOINTS)
+		return false;
+	memcpy(stats->flow, message->flow, strlen(message->flow) + 1);
+	stats->instance = message->instance;
+	stats->role = message->role;
+	stats->index = message->index;
+	stats->tuples = message->tuples;
+	stats->bytes = message->bytes;
+	stats->segments = message->segments;
+	stats->partial_segments = message->partial_segments;
+	stats->stalls = message->stalls;
+	stats->stall_ns = message->stall_ns;
+	stats->polls = message->polls;
+	stats->yields = message->yields;
+	stats->sleeps = message->sleeps;
+	stats->long_stalls = message->long_stalls;
+	stats->waiting_ns = message->waiting_ns;
+	stats->waits_for = message->waits_for;
+	stats->copied_bytes = message->copied_bytes;
+	stats->gaps = message->gaps;
+	stats->lost_segments = message->lost_segments;
+	return true;
+}
+
+static void read_error(
+    const DfiStats__Error *message, struct dfi_error_info *info)
+{
+	info->code = message->code;
+	info->count = message->count;
+	info->first_ns = message->first_ns;
+	info->last_ns = message->last_ns;
+	copy_text(info->text, sizeof(info->text), message->text);
+}
+
+static void read_context(
+    const DfiStats__Context *message, struct dfi_context_stats *stats)
+{
+	stats->writes = message->writes;
+	stats->inline_writes = message->inline_writes;
+	stats->bytes = message->bytes;
+	stats->credits = message->credits;
+	stats->messages = message->messages;
+	stats->completions = message->completions;
+	stats->doorbells = message->doorbells;
+	stats->queue_pairs = message->queue_pairs;
+	stats->memory_regions = message->memory_regions;
+	stats->footer_rings = message->footer_rings;
+	stats->imm_rings = message->imm_rings;
+	stats->checksum_rings = message->checksum_rings;
+	stats->broken_connections = message->broken_connections;
+	stats->fatal_events = message->fatal_events;
+	stats->port_downs = message->port_downs;
+	stats->port = message->port;
+	stats->receives = message->receives;
+	stats->thread_domains = message->thread_domains;
+	copy_text(stats->device, sizeof(stats->device), message->device);
+	copy_text(stats->address, sizeof(stats->address), message->address);
+}
+
+/* Ids ascend, so that asking for more comes to an end. */
+static bool read_page(
+    const DfiStats__Page *message, uint64_t after, struct stats_page *page)
+{
+	uint32_t i;
+
+	if (message->n_endpoints > STATS_PAGE ||
+	    message->n_errors > DFI_MAX_ERRORS ||
+	    (message->more && !message->n_endpoints))
+		return false;
+	page->node = message->node;
+	page->more = message->more;
+	if (message->context)
+		read_context(message->context, &page->context);
+	for (i = 0; i < message->n_errors; i++)
+		read_error(message->errors[i], &page->errors[i]);
+	page->n_errors = i;
+	for (i = 0; i < message->n_endpoints; i++) {
+		if (message->endpoints[i]->id <= after ||
+		    !read_endpoint(message->endpoints[i], &page->endpoints[i]))
+			return false;
+		after = page->ids[i] = message->endpoints[i]->id;
+	}
+	page->n_endpoints = i;
+	return true;
+}
+
+int dfi__stats_decode(
+    const void *data, size_t size, uint64_t after, struct stats_page *page)
+{
+	DfiStats__Page *message = dfi_stats__page__unpack(NULL, size, data);
+	bool valid = false;
+
+	memset(page, 0, sizeof(*page));
+	if (message) {
+		valid = read_page(message, after, page);
+		dfi_stats__page__free_unpacked(message, NULL);
+	}
+	return valid ? 0 : dfi__fail(-EBADMSG, "its answer is damaged");
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a target: reserving its rings, attaching, and the end. What
+ * happens in between is in consume.c.
+ */
+#include "target.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/attr.h"
+#include "base/bits.h"
+#include "base/counter.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/log.h"
+#include "base/maps.h"
+#include "transport/transport.h"
+#include "flows/members/attach.h"
+#include "flows/kinds/replicate/multicast.h"
+#include "flows/kinds/combine/combine.h"
+#include "flows/declare/declare.h"
+#include "flows/members/tombstone.h"
+#include "flows/context/network.h"
+#include "flows/kinds/replicate/order.h"
+
+static const char role[] = "target";
+
+void dfi__target_arm_network(void *arg)
+{
+	struct transport *transport = arg;
+
+	transport->ops->arm(transport);
+}
+
+static int check_attr(const struct dfi_target_attr *attr)
+{
+	if (attr->reserved)
+		return dfi__fail(-EINVAL, "dfi_target_attr.reserved is not 0");
+	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
+		return dfi__fail(-EINVAL,
+		    "dfi_target_attr.flags %#x are not all known", attr->flags);
+	return 0;
+}
+
+/* Sources on other hosts can't reach the target; an error if they must. */
+static int unreachable(struct dfi_target *target, int err)
+{
+	if (dfi__network_choice(target->dfi, &target->flow) !=
+	    DFI_TRANSPORT_AUTO)
+		return dfi__fail_within(err, "flow '%s': %s %u",
+		    target->flow.name, TARGET_ID(target));
+	dfi__log(DFI_LOG_WARN,
+	    "flow '%s': %s %u: only sources on this host can attach: %s",
+	    target->flow.name, TARGET_ID(target), dfi_errmsg());
+	snprintf(
+	    target->verbs_why, sizeof(target->verbs_why), "%s", dfi_errmsg());
+	return 0;
+}
+
+/*
+ * The transport by which sources on other hosts reach the rings, NULL if there
+ * are none, or it can't be had; before the rings are reserved.
+ */
+static int find_network(struct dfi_target *target,
+    const struct ring_geometry *geometry, struct transport **verbs)
+{
+	struct transport *shm = target->dfi->transport;
+	uint64_t bytes = shm->ops->region_bytes(
+	    shm, region_size(geometry, target->n_readers));
+	struct transport *found;
+	int ret;
+
+	*verbs = NULL;
+	if (!dfi__network_may_be_needed(target->dfi, &target->flow)) {
+		snprintf(target->verbs_why, sizeof(target->verbs_why), "%s",
+		    dfi__network_choice(target->dfi, &target->flow) ==
+			    DFI_TRANSPORT_SHM
+			? "its transport is shm: set DFI_TRANSPORT=auto there"
+			: "its registry serves its own host only");
+		return 0;
+	}
+	ret = dfi__network_open(target->dfi, &found);
+	if (!ret)
+		ret = found->ops->export_room(found, bytes);
+	if (ret < 0)
+		return unreachable(target, ret);
+	*verbs = found;
+	return 0;
+}
+
+/* Let sources on other hosts write the rings, too. */
+static int export_rings(struct dfi_target *target,
+    const struct ring_geometry *geometry, struct transport *verbs)
+{
+	struct ring_layout layout = ring_layout(geometry, target->n_readers);
+	int ret = verbs->ops->export(verbs, target->region, &layout);
+
+	if (ret < 0)
+		return unreachable(target, ret);
+	target->wait.arm = dfi__target_arm_network;
+	target->wait.arm_arg = verbs;
+	atomic_set(&target->region->export->spins,
+	    !target->wait.sleeps && !(target->flags & DFI_NONBLOCK));
+	/* Else sources of this host write through memory. */
+	target->wait.fenced = target->flow.transport == DFI_TRANSPORT_VERBS;
+	/* At most half a credit's worth: the sources are not held up. */
+	if (target->flow.goal == DFI_BANDWIDTH && target->wait.sleeps)
+		target->nap.segments = credit_batch(geometry) / 2;
+	return 0;
+}
+
+/* The target's region, within the context's bound. */
+static int reserve(
+    struct dfi_target *target, const struct ring_geometry *geometry)
+{
+	struct transport *transport = target->dfi->transport;
+	uint64_t size = region_size(geometry, target->n_readers);
+	uint64_t bytes = transport->ops->region_bytes(transport, size);
+	int ret;
+
+	ret = dfi__ring_memory_take(
+	    target->dfi, bytes, target->flow.name, TARGET_ID(target));
+	if (ret < 0)
+		return ret;
+	ret = transport->ops->region_create(transport, size, &target->region);
+	if (!ret) {
+		target->ring_memory += bytes;
+		return 0;
+	}
+	dfi__ring_memory_return(target->dfi, bytes);
+	return dfi__fail_within(
+	    ret, "flow '%s': %s %u", target->flow.name, TARGET_ID(target));
+}
+
+/* Each source shows where its slots are. */
+static void expect_slots(struct dfi_target *target)
+{
+	struct ring_geometry slots = dfi__flow_slots_geometry(&target->flow);
+
+	target->region->shown_size = region_size(&slots, 1);
+}
+
+/*
+ * Reserve the rings and make them ready for their sources. It takes seconds to
+ * reserve large ones, and that is no wait for others: it moves the deadline.
+ */
+static int create_rings(struct dfi_target *target, int64_t *deadline)
+{
+	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
+	struct transport *verbs = NULL;
+	int64_t start;
+	uint32_t i;
+	int ret;
+
+	target->readers = calloc(target->n_readers, sizeof(target->readers[0]));
+	if (!target->readers)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
+	ret = flow_is_cast(&target->flow)
+	    ? dfi__target_cast_room(target)
+	    : find_network(target, &geometry, &verbs);
+	start = clock_now_ns();
+	if (!ret)
+		ret = reserve(target, &geometry);
+	if (!ret && verbs)
+		ret = export_rings(target, &geometry, verbs);
+	if (ret < 0)
+		return ret;
+	if (*deadline != DEADLINE_NEVER)
+		*deadline += clock_now_ns() - start;
+	if (flow_is_broadcast(&target->flow))
+		expect_slots(target);
+	dfi__region_init(target->region);
+	for (i = 0; i < target->n_readers; i++) {
+		dfi__reader_init(&target->readers[i], target->region, &geometry,
+		    target->n_readers, i, RING_FIRST_SEGMENT);
+		target->readers[i].lossy = target->flow.loss_policy ==
+		    DFI_LOSS_NOTIFY;
+		target->readers[i].own_bit = target->index < DFI_MAX_SET_TARGETS
+		    ? UINT64_C(1) << target->index
+		    : 0;
+	}
+	if (flow_is_cast(&target->flow))
+		ret = dfi__target_cast_open(target, *deadline);
+	target->prefetches = geometry.segment_tuples == 1 &&
+	    geometry.slot_size > CACHE_LINE;
+	return ret;
+}
+
+static void free_rings(struct dfi_target *target)
+{
+	if (target->region && target->region->export)
+		target->region->export->transport->ops->unexport(
+		    target->region);
+	else if (target->region)
+		target->dfi->transport->ops->region_destroy(target->region);
+	dfi__notify_free(target->notify);
+	dfi__ring_memory_return(target->dfi, target->ring_memory);
+	free(target->readers);
+}
+
+static void free_target(struct dfi_target *target)
+{
+	free_rings(target);
+	dfi__order_close_target(target);
+	dfi__combine_close(target->combiner);
+	dfi__flow_free(&target->flow);
+	dfi__handle_free(target, sizeof(*target));
+}
+
+static const char *why_lost(const struct peers *sources, uint32_t source)
+{
+	const struct dfi_target *target =
+	    (const struct dfi_target *)(const void *)((const char *)sources -
+		offsetof(struct dfi_target, sources));
+	const struct export *export = target->region->export;
+
+	return export ? export->transport->ops->ring_why(
+			    export, source, peers_node(sources, source))
+		      : NULL;
+}
+
+/* Watch the sources, and publish the rings. */
+static int attach(struct dfi_target *target, int64_t deadline)
+{
+	int ret;
+
+	target->sources.why_lost = why_lost;
+	ret = create_rings(target, &deadline);
+	if (!ret && target->flow.ordered)
+		ret = dfi__order_open_target(target);
+	if (!ret && target->flow.kind == DFI_COMBINE)
+		ret = dfi__combine_open(target);
+	if (ret < 0)
+		return ret;
+	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
+	    target->region, target->verbs_why, target->sequencer,
+	    target->cast ? &target->cast->cast.port->address : NULL,
+	    &target->sources, deadline);
+	/* Pairs with find_source() (end.c): the peers. */
+	if (!ret)
+		atomic_publish(&target->knows_sources, true);
+	return ret;
+}
+
+int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
+    const struct dfi_target_attr *attr, const struct wait_policy *wait,
+    int64_t deadline, struct dfi_target **out)
+{
+	struct dfi_target *target = dfi__handle_alloc(sizeof(*target));
+	int ret;
+
+	if (!target) {
+		ret = dfi__fail_map(sizeof(*target), "flow '%s'", flow->name);
+		dfi__flow_free(flow);
+		return ret;
+	}
+	target->dfi = dfi;
+	target->flow = *flow;
+	target->index = index;
+	target->flags = attr->flags;
+	target->wait_time = wait_time(attr->stall_timeout_ms);
+	target->wait_time.tick = dfi__target_tick;
+	target->wait = *wait;
+	target->n_readers = target->n_open = flow->n_sources;
+	target->head.tuple_size = flow->schema->tuple_size;
+	target->open_timeout_ms = attr->open_timeout_ms;
+	target->wait_time.deadline = context_deadline(
+	    dfi, attr->open_timeout_ms);
+	ret = attach(target, deadline);
+	if (ret < 0) {
+		free_target(target);
+		return dfi__error_keep(ret);
+	}
+	target->wait_time.deadline = context_deadline(
+	    dfi, attr->open_timeout_ms);
+	target->magic = TARGET_MAGIC;
+	dfi__stats_add(dfi, &target->stats, dfi__target_stats);
+	dfi__target_log_attached(target);
+	*out = target;
+	return 0;
+}
+
+int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
+    const struct dfi_target_attr *user, struct dfi_target **out)
+{
+	struct dfi_target_attr attr;
+	struct wait_policy wait;
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !out)
+		ret = dfi__fail(-EINVAL, "dfi_target_open: target is NULL");
+	if (!ret)
+		ret = dfi__attr_load(
+		    &attr, sizeof(attr), user, "dfi_target_attr");
+	if (!ret)
+		ret = check_attr(&attr);
+	if (!ret)
+		ret = dfi__context_wait(
+		    dfi, attr.wait, "dfi_target_attr", &wait);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, attr.open_timeout_ms);
+	ret = dfi__attach_find(
+	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = dfi__target_open(dfi, &flow, index, &attr, &wait, deadline, out);
+	if (!ret)
+		context_use_keep(&use);
+	return ret;
+}
+
+void dfi_target_abort(struct dfi_target *target)
+{
+	HANDLE_SIGNAL(target, TARGET_MAGIC, &target->aborted,
+	    dfi__peers_wake(&target->sources));
+}
+
+void dfi_target_interrupt(struct dfi_target *target)
+{
+	HANDLE_SIGNAL(target, TARGET_MAGIC, &target->interrupted,
+	    dfi__peers_wake(&target->sources));
+}
+
+/* Tell all sources that nobody reads any more. */
+static void close_rings(struct dfi_target *target, enum ring_closed closed)
+{
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++)
+		dfi__reader_close(&target->readers[i], closed);
+}
+
+/* Publish how it ends, for sources that attach later. */
+static int publish_end(struct dfi_target *target, enum attach_end end)
+{
+	return dfi__attach_end(target->dfi, &target->flow, target->index,
+	    target->region, target->sequencer, end,
+	    context_deadline(target->dfi, 0));
+}
+
+int dfi_target_cancel(struct dfi_target *target)
+{
+	CANCEL_POINT;
+	TARGET_CALL(target, TARGET_SHARED(target));
+	int ret = dfi__target_check_lent(target);
+
+	if (ret < 0 || target->cancel_told)
+		return ret;
+	if (!target->cancelled) {
+		target->cancelled = true;
+		/* What was not read of the segment in work never will be. */
+		owned_add(&target->readers[target->head.source].total,
+		    -target_unread(target));
+		target->head.next = target->head.end = NULL;
+		target->lends_segment = false;
+		close_rings(target, RING_CANCELLED);
+	}
+	ret = publish_end(target, ATTACH_CANCELLED);
+	target->cancel_told = !ret;
+	return dfi__error_keep(ret);
+}
+
+/* Who doesn't hear of it is told less, but the target goes all the same. */
+static void try_publish_end(struct dfi_target *target, enum attach_end end)
+{
+	char text[ERROR_TEXT_SIZE];
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (publish_end(target, end) < 0)
+		dfi__log(DFI_LOG_WARN, "%s", dfi_errmsg());
+	(void)dfi__fail(-EIO, "%s", text);
+}
+
+/*
+ * What a target answered last may be lost, and nobody answers after it: so its
+ * entry says that it has all, before it goes. Who doesn't hear of it waits for
+ * as long as it was told to.
+ */
+static void leave_group(struct dfi_target *target)
+{
+	if (!target->cancelled && !target->n_open)
+		try_publish_end(target, ATTACH_DONE);
+	dfi__cast_target_stop(target->cast);
+}
+
+int dfi_target_close(struct dfi_target *target)
+{
+	TARGET_LAST_CALL(target, TARGET_SHARED(target));
+	struct dfi *dfi;
+	char key[KEY_SIZE];
+	int ret;
+
+	if (!target)
+		return 0;
+	ret = handle_check(target, &target->magic, TARGET_MAGIC);
+	if (ret < 0)
+		return ret;
+	if (!target->status)
+		target->status = target->lost;
+	if (target->status || target_aborted(target))
+		ret = dfi__target_check_slow(target);
+	dfi = target->dfi;
+	if (target->group)
+		dfi__target_group_drop(target);
+	if (!target->cancelled)
+		close_rings(target, RING_CLOSED);
+	else if (!target->cancel_told && dfi__peers_expected(&target->sources))
+		try_publish_end(target, ATTACH_CANCELLED);
+	if (target->cast)
+		leave_group(target);
+	dfi__stats_remove(dfi, &target->stats);
+	dfi__handle_retire(target);
+	/* A source that is still to come must find that it is not missing. */
+	if (target->cancelled && dfi__peers_expected(&target->sources)) {
+		dfi__peers_withdraw(&target->sources);
+		dfi__combine_close(target->combiner);
+		target->combiner = NULL;
+		free_rings(target);
+		dfi__farewell_begin(target);
+	} else {
+		dfi__endpoint_key(key, &target->flow, role, target->index);
+		dfi__peers_close(&target->sources, key);
+		free_target(target);
+	}
+	dfi__context_leave(dfi);
+	return ret;
+}

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A combiner flow is a shuffle flow by the hash of the group's key, whose
+ * targets fold. Results are made when they are consumed, some at a time.
+ */
+#include "combine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bits.h"
+#include "base/error.h"
+#include "base/schema.h"
+#include "buffers/checksum.h"
+#include "flows/declare/descriptor.h"
+#include "flows/kinds/shuffle/route.h"
+#include "flows/endpoint/target.h"
+
+/* As much as a batch of results takes, if a result is not larger. */
+#define RESULTS_SIZE (UINT64_C(32) << 10)
+
+static const char *attr_of_others(const struct dfi_flow_attr *attr)
+{
+	if (attr->routing)
+		return "routing";
+	if (attr->key)
+		return "key";
+	if (attr->radix_shift)
+		return "radix_shift";
+	if (attr->radix_bits)
+		return "radix_bits";
+	return attr->splits ? "splits" : NULL;
+}
+
+static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
+{
+	if (attr->n_aggregates || attr->aggregates)
+		return "aggregates";
+	if (attr->group_by)
+		return "group_by";
+	if (attr->max_groups)
+		return "max_groups";
+	if (attr->window_tuples)
+		return "window_tuples";
+	if (attr->when_full)
+		return "when_full";
+	if (attr->source_combining)
+		return "source_combining";
+	if (attr->combining_bytes)
+		return "combining_bytes";
+	return attr->fan_in ? "fan_in" : NULL;
+}
+
+static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	if (attr_of_others(attr))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': %s is not for flows of kind DFI_COMBINE: "
+		    "targets have the groups whose keys hash to them",
+		    flow->name, attr_of_others(attr));
+	if (!attr->group_by && flow->n_targets > 1)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': n_targets %u: without group_by there is one "
+		    "group, which one target has",
+		    flow->name, flow->n_targets);
+	if (attr->max_groups > DFI_MAX_GROUPS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': max_groups %lu is more than %lu", flow->name,
+		    (unsigned long)attr->max_groups,
+		    (unsigned long)DFI_MAX_GROUPS);
+	if (attr->when_full > DFI_FULL_EMIT)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': when_full %u is no enum dfi_when_full",
+		    flow->name, attr->when_full);
+	if (attr->fan_in == 1 || attr->fan_in > DFI_MAX_ENDPOINTS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': fan_in %u: a combiner takes what 2 to %d "
+		    "sources send; 0: there are none",
+		    flow->name, attr->fan_in, DFI_MAX_ENDPOINTS);
+	if (attr->combining_bytes > DFI_MAX_COMBINING_BYTES)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': combining_bytes %lu is more than %lu",
+		    flow->name, (unsigned long)attr->combining_bytes,
+		    (unsigned long)DFI_MAX_COMBINING_BYTES);
+	return 0;
+}
+
+int dfi__combine_choose(struct flow *flow, uint32_t wanted)
+{
+	uint32_t room = flow->segment_size / flow->schema->tuple_size *
+	    flow->schema->tuple_size;
+	struct plan *plan;
+	uint32_t size;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return 0;
+	if (wanted > DFI_COMBINING_ALWAYS)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source_combining %u is no enum "
+		    "dfi_source_combining",
+		    flow->name, wanted);
+	if (wanted > DFI_COMBINING_OFF && flow->goal == DFI_LATENCY)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': source_combining is for flows of goal "
+		    "DFI_BANDWIDTH: one of DFI_LATENCY sends each tuple at "
+		    "once",
+		    flow->name);
+	ret = dfi__combine_plan(flow, &plan);
+	if (ret < 0)
+		return ret;
+	size = plan_record_size(plan);
+	dfi__plan_free(plan);
+	if (flow->fan_in && size > DFI_MAX_SEGMENT_SIZE)
+		return dfi__fail(-EMSGSIZE,
+		    "flow '%s': fan_in: a partial aggregate of %u bytes is "
+		    "larger than a segment may be, which is %u",
+		    flow->name, size, DFI_MAX_SEGMENT_SIZE);
+	if (wanted > DFI_COMBINING_OFF && size > room)
+		return dfi__fail(-EMSGSIZE,
+		    "flow '%s': source_combining: a partial aggregate of %u "
+		    "bytes doesn't fit a segment, which has room for %u: raise "
+		    "segment_size",
+		    flow->name, size, room);
+	flow->combining = wanted;
+	if (!wanted)
+		flow->combining = flow->goal == DFI_BANDWIDTH && flow->n_keys &&
+			size <= room
+		    ? DFI_COMBINING_ADAPTIVE
+		    : DFI_COMBINING_OFF;
+	return 0;
+}
+
+int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return attr_of_combiners(attr)
+		    ? dfi__fail(-EINVAL,
+			  "flow '%s': %s is for flows of kind DFI_COMBINE",
+			  flow->name, attr_of_combiners(attr))
+		    : 0;
+	ret = check_attr(flow, attr);
+	if (!ret && attr->group_by)
+		ret = dfi__route_keys(flow, "group_by", attr->group_by);
+	if (ret < 0)
+		return ret;
+	flow->max_groups = attr->max_groups ? attr->max_groups
+					    : DFI_DEFAULT_GROUPS;
+	flow->window_tuples = attr->window_tuples;
+	flow->when_full = attr->when_full;
+	flow->fan_in = attr->fan_in;
+	flow->combining_bytes = attr->combining_bytes;
+	/* Checks what is given. */
+	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
+	    attr->aggregates, attr->n_aggregates, &plan);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", flow->name);
+	dfi__plan_free(plan);
+	flow->aggregates = dfi__aggregates_copy(
+	    attr->aggregates, attr->n_aggregates);
+	if (!flow->aggregates)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	flow->n_aggregates = attr->n_aggregates;
+	return 0;
+}
+
+static int new_plan(const struct flow *flow, struct plan **plan)
+{
+	return dfi__plan_new(flow->tuples ? flow->tuples : flow->schema,
+	    flow->tuples ? flow->tuple_keys : flow->keys, flow->n_keys,
+	    flow->aggregates, flow->n_aggregates, plan);
+}
+
+int dfi__combine_plan(const struct flow *flow, struct plan **plan)
+{
+	int ret = new_plan(flow, plan);
+
+	return ret < 0 ? dfi__fail_within(ret, "flow '%s'", flow->name) : 0;
+}
+
+int dfi__combine_check(const struct flow *flow)
+{
+	struct plan *plan;
+	int ret;
+
+	if (flow->kind != DFI_COMBINE)
+		return 0;
+	ret = new_plan(flow, &plan);
+	if (ret < 0)
+		return dfi__fail_within(ret == -ENOMEM ? ret : -EBADMSG,
+		    ret == -ENOMEM
+			? "flow '%s'"
+			: "flow '%s': its entry in the registry is damaged",
+		    flow->name);
+	dfi__plan_free(plan);
+	return 0;
+}
+
+int dfi__combine_open(struct dfi_target *target)
+{
+	const struct flow *flow = &target->flow;
+	struct combiner *combiner = calloc(1, sizeof(*combiner));
+	uint32_t size;
+	int ret;
+
+	if (!combiner)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	target->combiner = combiner;
+	ret = dfi__combine_plan(flow, &combiner->plan);
+	if (ret < 0)
+		return ret;
+	ret = dfi__groups_init(
+	    &combiner->groups, combiner->plan, flow->max_groups);
+	if (ret < 0)
+		return dfi__fail_within(
+		    ret, "flow '%s': %s %u", flow->name, TARGET_ID(target));
+	/* It gives no results. */
+	if (flow->part.combiner)
+		return 0;
+	size = combiner->plan->schema->tuple_size;
+	combiner->room = max_u64(RESULTS_SIZE / size, 1);
+	target->head.tuple_size = size;
+	if (combiner->plan->results_are_records)
+		return 0;
+	combiner->results = malloc(combiner->room * size);
+	return combiner->results
+	    ? 0
+	    : dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
+}
+
+void dfi__combine_close(struct combiner *combiner)
+{
+	if (!combiner)
+		return;
+	if (combiner->groups.plan)
+		dfi__groups_free(&combiner->groups);
+	dfi__plan_free(combiner->plan);
+	free(combiner->results);
+	free(combiner);
+}
+
+/* ---- What is consumed ------------------------------------------------------
+ */
+
+void dfi__combine_hold(struct dfi_target *target, uint32_t source)
+{
+	struct reader *reader = &target->readers[source];
+
+	if (!reader->ended_window)
+		return;
+	dfi__reader_hold(reader);
+	target->n_held++;
+}
+
+/* The next window begins, for all sources. */
+static void let_go(struct dfi_target *target)
+{
+	uint32_t i;
+
+	for (i = 0; i < target->n_readers; i++)
+		if (target->readers[i].held)
+			dfi__reader_let_go(&target->readers[i]);
+	target->n_held = 0;
+	/* Whoever was held back may have gone. */
+	target->dead_undrained = true;
+	target->combiner->window++;
+}
+
+static int too_many(struct dfi_target *target)
+{
+	return dfi__fail(-ENOSPC,
+	    "flow '%s': %s %u: there are more than %lu groups: raise "
+	    "max_groups, or have it give what it has (when_full)",
+	    target->flow.name, TARGET_ID(target),
+	    (unsigned long)target->combiner->groups.max);
+}
+
+static int read_segment(
+    const struct dfi_target *target, struct combiner_input *input)
+{
+	const struct ring_geometry *g =
+	    &target->readers[target->head.source].geometry;
+	struct combiner *combiner = target->combiner;
+	const struct plan *plan = combiner->plan;
+	const char *from = target->head.next;
+	uint64_t used = (uint64_t)(target->head.end - from), records = 0;
+	uint32_t size = plan_record_size(plan);
+
+	if (combiner->resumes) {
+		combiner->resumes = false;
+		*input = combiner->rest_input;
+		return 0;
+	}
+	if (target->flow.tuples) {
+		*input = (struct combiner_input){ from, used / size, size,
+			true };
+		return 0;
+	}
+	if (g->parts & SEGMENT_RECORDS)
+		records = segment_header(g, from)->records;
+	*input = (struct combiner_input){ from, used / plan->tuple_size,
+		plan->tuple_size, false };
+	if (!records)
+		return 0;
+	if (records > used / size || used - records * size >= plan->tuple_size)
+		return dfi__fail(-EBADMSG,
+		    "flow '%s': from %s %u to %s %u: a segment of %lu bytes "
+		    "says that it holds %lu partial aggregates of %u",
+		    target->flow.name,
+		    PEER_ID(&target->sources, target->head.source),
+		    TARGET_ID(target), (unsigned long)used,
+		    (unsigned long)records, size);
+	*input = (struct combiner_input){ from, records, size, true };
+	return 0;
+}
+
+/* The rest of the segment is for when the groups were given. */
+static void keep_rest(struct dfi_target *target,
+    const struct combiner_input *input, uint64_t taken)
+{
+	struct combiner *combiner = target->combiner;
+
+	combiner->rest_input = *input;
+	combiner->rest_input.from += taken * input->size;
+	combiner->rest_input.n -= taken;
+	combiner->rest = combiner->rest_input.from;
+	combiner->rest_end = target->head.end;
+	combiner->rest_source = target->head.source;
+	combiner->state = COMBINER_FULL;
+	combiner->early++;
+	target->lends_segment = false;
+}
+
+static void take_rest(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+
+	target->head.next = combiner->rest;
+	target->head.end = combiner->rest_end;
+	target->head.source = combiner->rest_source;
+	target->lends_segment = true;
+	combiner->rest = NULL;
+	combiner->resumes = true;
+}
+
+/* The segment that the head lends; nothing of it is for the application. */
+static int fold(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	struct combiner_input input;
+	uint64_t taken;
+	int ret = read_segment(target, &input);
+
+	target->head.next = target->head.end;
+	if (ret < 0)
+		return ret;
+	ret = dfi__groups_fold(&combiner->groups, input.from, input.size,
+	    input.merged, input.n, &taken);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s': %s %u",
+		    target->flow.name, TARGET_ID(target));
+	if (taken == input.n)
+		dfi__combine_hold(target, target->head.source);
+	else if (target->flow.when_full == DFI_FULL_EMIT ||
+	    target->flow.part.combiner)
+		keep_rest(target, &input, taken);
+	else
+		return too_many(target);
+	return 0;
+}
+
+/* A segment, or the end of a window, or of all. */
+static int take(struct dfi_target *target)
+{
+	int ret = dfi__target_input(target);
+
+	if (ret < 0)
+		return ret;
+	if (!ret) {
+		target->combiner->state = target->n_open ? COMBINER_GIVES
+							 : COMBINER_ENDS;
+		return 0;
+	}
+	ret = fold(target);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
+/* ---- Results ---------------------------------------------------------------
+ */
+
+/* The results of n more groups; they last until the next ones are made. */
+static int make_results(
+    struct dfi_target *target, uint64_t n, const char **results)
+{
+	struct combiner *combiner = target->combiner;
+	const struct groups *groups = &combiner->groups;
+	uint64_t first = combiner->emitted, i;
+	char *result = combiner->results;
+	int ret;
+
+	combiner->emitted += n;
+	*results = result ? result : (const char *)groups_record(groups, first);
+	for (i = first; result && i < first + n; i++) {
+		ret = dfi__plan_result(
+		    combiner->plan, groups_record(groups, i), result);
+		if (ret < 0)
+			return dfi__fail_within(ret, "flow '%s': %s %u",
+			    target->flow.name, TARGET_ID(target));
+		result += combiner->plan->schema->tuple_size;
+	}
+	return 0;
+}
+
+/* Have the head lend the next ones: 1, or 0 if all were given. */
+static int give(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	uint64_t n = min_u64(
+	    combiner->groups.n - combiner->emitted, combiner->room);
+	const char *results;
+	int ret;
+
+	target->head.next = target->head.end = NULL;
+	if (!n)
+		return 0;
+	ret = make_results(target, n, &results);
+	if (ret < 0)
+		return dfi__target_fail(target, ret);
+	target->head.next = results;
+	target->head.end = results + n * combiner->plan->schema->tuple_size;
+	target->head.source = 0;
+	combiner->has_given = true;
+	combiner->given = combiner->window;
+	return 1;
+}
+
+/* All results were given: go on. */
+static int go_on(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	enum combiner_state was = combiner->state;
+	int ret;
+
+	if (was == COMBINER_ENDS) {
+		combiner->state = COMBINER_ENDED;
+		return 0;
+	}
+	dfi__groups_clear(&combiner->groups);
+	combiner->emitted = 0;
+	combiner->state = COMBINER_TAKES;
+	if (was == COMBINER_GIVES) {
+		let_go(target);
+		return 0;
+	}
+	take_rest(target);
+	ret = fold(target);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
+int dfi__combine_next(struct dfi_target *target)
+{
+	struct combiner *combiner = target->combiner;
+	int ret = target_check(target);
+
+	while (!ret && combiner->state != COMBINER_ENDED) {
+		if (combiner->state == COMBINER_TAKES) {
+			ret = take(target);
+			continue;
+		}
+		ret = give(target);
+		if (!ret)
+			ret = go_on(target);
+	}
+	return ret;
+}
+
+/* ---- What a combiner of a tree sends ---------------------------------------
+ */
+
+int dfi__combine_output(
+    struct dfi_target *target, const void **records, uint64_t *n)
+{
+	struct combiner *combiner = target->combiner;
+	int ret = target_check(target);
+
+	while (!ret && combiner->state != COMBINER_ENDED) {
+		if (combiner->state == COMBINER_TAKES) {
+			ret = take(target);
+			continue;
+		}
+		*n = combiner->groups.n - combiner->emitted;
+		if (*n) {
+			*records = groups_record(
+			    &combiner->groups, combiner->emitted);
+			return COMBINE_RECORDS;
+		}
+		if (combiner->state == COMBINER_GIVES)
+			return COMBINE_MARK;
+		ret = go_on(target);
+	}
+	return ret < 0 ? ret : COMBINE_END;
+}
+
+void dfi__combine_sent(struct dfi_target *target, uint64_t n)
+{
+	target->combiner->emitted += n;
+}
+
+int dfi__combine_marked(struct dfi_target *target)
+{
+	return go_on(target);
+}
+
+int dfi_target_window(const struct dfi_target *target, uint64_t *window)
+{
+	int ret = handle_check(
+	    target, target ? &target->magic : NULL, TARGET_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (!window)
+		return dfi__fail(-EINVAL, "dfi_target_window: window is NULL");
+	if (!target->flow.window_tuples)
+		return dfi__fail(-EPROTOTYPE,
+		    "flow '%s': %s %u: the flow has no windows "
+		    "(window_tuples)",
+		    target->flow.name, TARGET_ID(target));
+	if (!target->combiner->has_given)
+		return dfi__fail(-ENOENT,
+		    "flow '%s': %s %u: no results were consumed yet",
+		    target->flow.name, TARGET_ID(target));
+	*window = target->combiner->given;
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is done with one value: how a field of each type is loaded, and how an
+ * accumulator of each kind takes it in. For the files that make loops of it.
+ */
+#ifndef DFI_FLOWS_KINDS_COMBINE_OPERATIONS_H
+#define DFI_FLOWS_KINDS_COMBINE_OPERATIONS_H
+
+#include <stdint.h>
+#include <string.h>
+#include "base/compiler.h"
+
+/* What a field's type becomes before it is folded. */
+typedef int64_t wide_signed;
+typedef uint64_t wide_unsigned;
+typedef double wide_real;
+
+/* Tuples need not be aligned, records are. */
+#define LOADER(name, type)                                      \
+	static always_inline type load_##name(const char *from) \
+	{                                                       \
+		type value;                                     \
+                                                                \
+		memcpy(&value, from, sizeof(value));            \
+		return value;                                   \
+	}
+LOADER(INT8, int8_t)
+LOADER(INT16, int16_t)
+LOADER(INT32, int32_t)
+LOADER(INT64, int64_t)
+LOADER(UINT8, uint8_t)
+LOADER(UINT16, uint16_t)
+LOADER(UINT32, uint32_t)
+LOADER(UINT64, uint64_t)
+LOADER(FLOAT, float)
+LOADER(DOUBLE, double)
+
+static always_inline double to_double(uint64_t word)
+{
+	double value;
+
+	memcpy(&value, &word, sizeof(value));
+	return value;
+}
+
+static always_inline uint64_t from_double(double value)
+{
+	uint64_t word;
+
+	memcpy(&word, &value, sizeof(word));
+	return word;
+}
+
+/* Accumulators are words; a is the old one, v the value: the new one. */
+#define WORD_OF_wide_signed(v) ((uint64_t)(v))
+#define WORD_OF_wide_unsigned(v) (v)
+#define WORD_OF_wide_real(v) from_double(v)
+#define VALUE_OF_wide_signed(a) ((int64_t)(a))
+#define VALUE_OF_wide_unsigned(a) (a)
+#define VALUE_OF_wide_real(a) to_double(a)
+
+/* Without the overflow of signed integers, which has no meaning in C. */
+#define SUM_wide_signed(a, v) ((int64_t)((uint64_t)(a) + (uint64_t)(v)))
+#define SUM_wide_unsigned(a, v) ((a) + (v))
+#define SUM_wide_real(a, v) ((a) + (v))
+#define MIN_wide_signed(a, v) ((v) < (a) ? (v) : (a))
+#define MIN_wide_unsigned(a, v) ((v) < (a) ? (v) : (a))
+#define MAX_wide_signed(a, v) ((v) > (a) ? (v) : (a))
+#define MAX_wide_unsigned(a, v) ((v) > (a) ? (v) : (a))
+/* NaN as an accumulator is nothing yet, and as a value passed over. */
+#define MIN_wide_real(a, v) ((v) < (a) || (a) != (a) ? (v) : (a))
+#define MAX_wide_real(a, v) ((v) > (a) || (a) != (a) ? (v) : (a))
+
+/* X(set, target, name, type, wide) for each type of field. */
+#define INTEGER_TYPES(X, set, target)                   \
+	X(set, target, INT8, int8_t, wide_signed)       \
+	X(set, target, INT16, int16_t, wide_signed)     \
+	X(set, target, INT32, int32_t, wide_signed)     \
+	X(set, target, INT64, int64_t, wide_signed)     \
+	X(set, target, UINT8, uint8_t, wide_unsigned)   \
+	X(set, target, UINT16, uint16_t, wide_unsigned) \
+	X(set, target, UINT32, uint32_t, wide_unsigned) \
+	X(set, target, UINT64, uint64_t, wide_unsigned)
+#define TYPES(X, set, target)                   \
+	INTEGER_TYPES(X, set, target)           \
+	X(set, target, FLOAT, float, wide_real) \
+	X(set, target, DOUBLE, double, wide_real)
+
+#endif

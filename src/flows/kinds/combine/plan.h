@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a combiner flow computes, made ready once: how a tuple becomes part of
+ * its group's record, and a record a result tuple.
+ *
+ * A record is an array of 64-bit words: the key, then the accumulators.
+ *
+ *	+---------------------------+--------+----------------+----
+ *	| key: columns, zero-padded | count? | accumulator    | ...
+ *	+---------------------------+--------+----------------+----
+ *
+ * The key's columns lie packed, as in the tuple, in the order in which they
+ * were given; so equal keys are equal words. Accumulators are wider than what
+ * they take in: int64, uint64 or double, two words for a sum that must not
+ * overflow. Records are also what a source sends of tuples that it has combined
+ * itself: they begin with the same words and fold into one another.
+ */
+#ifndef DFI_FLOWS_KINDS_COMBINE_PLAN_H
+#define DFI_FLOWS_KINDS_COMBINE_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dfi/aggregate.h>
+#include <dfi/schema.h>
+
+struct fold_functions;
+
+#define PLAN_MAX_KEYS 8
+
+/* What an accumulator does with a value, or with another accumulator. */
+enum fold_kind {
+	FOLD_COUNT, /* no value: one more */
+	FOLD_SUM,   /* modulo 2^64, or of doubles */
+	FOLD_WIDE,  /* of integers, to 128 bits: the low word first */
+	FOLD_MIN,
+	FOLD_MAX,
+	FOLD_KINDS,
+};
+
+/*
+ * Neighbouring accumulators of one kind, whose fields are neighbours of one
+ * type, too: a vector.
+ */
+struct fold {
+	enum fold_kind kind;
+	uint32_t type;   /* enum dfi_type of the fields; 0: accumulators */
+	uint32_t offset; /* of the first in what is folded, in bytes */
+	uint32_t word;   /* of the first in the record */
+	uint32_t width;  /* how many */
+	const struct fold_functions *functions; /* fold.h */
+};
+
+/* A column of the key: size bytes of the tuple, and where they go. */
+struct plan_column {
+	uint32_t offset, at, size;
+};
+
+/* A field of the result, after the key's. */
+struct plan_result {
+	uint32_t function; /* enum dfi_aggregate_function */
+	uint32_t type;     /* of the field that is aggregated */
+	uint32_t word;     /* of its accumulator */
+	uint32_t
+	    run; /* of so many from here on, words are copied as they lie */
+	bool wide;
+};
+
+struct plan {
+	uint32_t tuple_size;
+	uint32_t n_columns;
+	struct plan_column columns[PLAN_MAX_KEYS];
+	uint32_t key_words;
+	uint32_t record_words; /* the key's included */
+	uint32_t count_word;   /* 0: nothing counts */
+	uint32_t n_folds, n_merges;
+	struct fold *folds;        /* of tuples */
+	struct fold *merges;       /* of records */
+	uint64_t *identity;        /* the accumulators of an empty group */
+	struct dfi_schema *schema; /* of result tuples */
+	bool results_are_records;
+	uint32_t n_results;
+	struct plan_result *results; /* one for each aggregate */
+	uint64_t factor; /* of keys in the tables of this plan: spread.h */
+};
+
+static inline uint32_t plan_record_size(const struct plan *plan)
+{
+	return plan->record_words * (uint32_t)sizeof(uint64_t);
+}
+
+/*
+ * keys: indexes of the fields that are grouped by. The schema is a valid one.
+ * -EINVAL: the text says which key or aggregate is not possible, and why;
+ * -ENOMEM, -EIO.
+ */
+int dfi__plan_new(const struct dfi_schema *schema, const uint32_t *keys,
+    uint32_t n_keys, const struct dfi_aggregate *aggregates,
+    uint32_t n_aggregates, struct plan **plan);
+void dfi__plan_free(struct plan *plan);
+
+/* A copy in one block, strings included; free() it. NULL: no memory. */
+struct dfi_aggregate *dfi__aggregates_copy(
+    const struct dfi_aggregate *aggregates, uint32_t n);
+
+/*
+ * The result tuple of a record; the tuple's padding is zero. -EOVERFLOW: a sum
+ * that is checked doesn't fit; the text names it and the group.
+ */
+int dfi__plan_result(
+    const struct plan *plan, const uint64_t *record, char *tuple);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of consecutive keys lie evenly on the circle of 2^64 if the factor,
+ * divided by 2^64, is far from fractions with small denominators, as the golden
+ * ratio is (Knuth, The Art of Computer Programming, volume 3, 6.4). The best
+ * fractions are those of its continued fraction, which Euclid's algorithm
+ * finds: one with denominator d misses by 1 / (d * the next denominator),
+ * about.
+ */
+#include "spread.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include "base/bits.h"
+#include "base/error.h"
+
+/* The most slots of a table for which it matters. */
+#define MOST_SLOTS (UINT64_C(1) << 16)
+
+/*
+ * Of keys as they are: how many times larger than one denominator the next may
+ * be. The golden ratio's are at most twice as large.
+ */
+#define DENSE_STEP 5
+
+/*
+ * Keys that were shifted up may not crowd in fewer places than this, as they do
+ * if the next denominator is larger than what the second one says.
+ */
+#define FEW_PLACES 256
+#define CROWDED (MOST_SLOTS / 2)
+/*
+ * In fewer than these, keys of a table of partial results would crowd for more
+ * slots than it probes.
+ */
+#define VERY_FEW_PLACES 8
+#define VERY_CROWDED 2048
+#define MOST_SHIFT 48
+
+/* Up to this denominator, whether none is followed by one that is too large. */
+static bool is_far(
+    uint64_t number, uint64_t up_to, uint64_t step, uint64_t least)
+{
+	uint64_t last = 0, denominator = 1, next;
+	/* The first step of Euclid's algorithm, from 2^64. */
+	uint64_t quotient = UINT64_MAX / number, rest = -quotient * number;
+
+	for (;;) {
+		next = min_u64(quotient, MOST_SLOTS) * denominator + last;
+		if (next > max_u64(step * denominator, least))
+			return false;
+		if (next > up_to)
+			return true;
+		if (!rest)
+			return false;
+		last = denominator;
+		denominator = next;
+		quotient = number / rest;
+		next = number % rest;
+		number = rest;
+		rest = next;
+	}
+}
+
+bool dfi__spread_is_even(uint64_t factor)
+{
+	unsigned shift;
+
+	if (!is_far(factor, MOST_SLOTS, DENSE_STEP, 0))
+		return false;
+	for (shift = 1; shift <= MOST_SHIFT; shift++)
+		if (!is_far(factor << shift, FEW_PLACES, 0, CROWDED) ||
+		    !is_far(factor << shift, VERY_FEW_PLACES, 0, VERY_CROWDED))
+			return false;
+	return true;
+}
+
+int dfi__spread_draw(uint64_t *factor)
+{
+	uint64_t drawn;
+
+	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
+		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	/* About one in 160 will do, and most of the others show it at once. */
+	while (!dfi__spread_is_even(drawn | 1))
+		drawn = drawn * UINT64_C(0x5851f42d4c957f2d) + 1;
+	*factor = drawn | 1;
+	return 0;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See window.h. */
+#include "window.h"
+
+#include <stdlib.h>
+#include "base/bits.h"
+#include "base/compiler.h"
+#include "base/error.h"
+#include "flows/endpoint/source.h"
+
+/*
+ * What each lane may take. Of a source that combines, not the last tuple: that
+ * one goes straight into the ring, where there must be room for the mark.
+ */
+static uint64_t next_share(const struct dfi_source *source)
+{
+	uint64_t left = source->window->left - (source->combine != NULL);
+
+	return max_u64(left / source->head.n_lanes, 1);
+}
+
+int dfi__window_open(struct dfi_source *source)
+{
+	uint32_t i, n_lanes = source->head.n_lanes;
+	struct source_window *window = calloc(
+	    1, sizeof(*window) + n_lanes * sizeof(window->lanes[0]));
+
+	if (!window)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	source->window = window;
+	if (source->flow.window_tuples == DFI_WINDOW_MARKED)
+		return 0;
+	window->tuples = window->left = source->flow.window_tuples;
+	for (i = 0; i < n_lanes; i++)
+		window->lanes[i].share = next_share(source);
+	return 0;
+}
+
+/* ---- Shares ----------------------------------------------------------------
+ */
+
+/* Where a lane with an open segment stops, and calls in. */
+static void set_end(struct dfi_source *source, uint32_t lane)
+{
+	const struct window_lane *mine = &source->window->lanes[lane];
+	struct writer *writer = &source->writers[lane];
+	uint32_t size = source->head.tuple_size;
+	uint64_t room = (uint64_t)(mine->room - mine->counted) / size;
+
+	writer->end = mine->counted + min_u64(room, mine->share) * size;
+}
+
+void dfi__window_opened(struct dfi_source *source, uint32_t lane)
+{
+	struct window_lane *mine = &source->window->lanes[lane];
+
+	if (!source->window->tuples)
+		return;
+	mine->counted = source->writers[lane].segment;
+	mine->room = source->writers[lane].end;
+	set_end(source, lane);
+}
+
+/* Have an open lane stop there, and linger as it should. */
+static void show_end(struct dfi_source *source, uint32_t lane)
+{
+	struct dfi_source_lane *shown = &source->head.lanes[lane];
+	struct writer *writer = &source->writers[lane];
+
+	set_end(source, lane);
+	if (!source->linger.ns)
+		lane_set_end(shown, writer->end);
+	else if (source_filled(source, lane))
+		dfi__linger_start(source, lane);
+	else
+		lane_set_end(shown, writer->segment + source->head.tuple_size);
+}
+
+void dfi__window_count(struct dfi_source *source, uint32_t lane)
+{
+	struct source_window *window = source->window;
+	struct window_lane *mine = &window->lanes[lane];
+	uint64_t n;
+
+	if (!window->tuples || !source->writers[lane].segment ||
+	    source_lane_is_closed(source, lane))
+		return;
+	n = (uint64_t)(source->head.lanes[lane].next - mine->counted) /
+	    source->head.tuple_size;
+	mine->counted = source->head.lanes[lane].next;
+	mine->share -= n;
+	window->left -= n;
+}
+
+/* Share out what is left: to all, as one lane has used up its own. */
+static void share_out(struct dfi_source *source)
+{
+	struct source_window *window = source->window;
+	uint32_t i, n_lanes = source->head.n_lanes;
+	uint64_t share;
+
+	for (i = 0; i < n_lanes; i++)
+		dfi__window_count(source, i);
+	share = next_share(source);
+	for (i = 0; i < n_lanes; i++) {
+		window->lanes[i].share = share;
+		if (source->writers[i].segment &&
+		    !source_lane_is_closed(source, i))
+			show_end(source, i);
+	}
+}
+
+/* A lane has used up its share, and something is left of the window. */
+static void give_share(struct dfi_source *source, uint32_t lane)
+{
+	struct source_window *window = source->window;
+
+	/* Then all others have one each, too. */
+	if (window->left < source->head.n_lanes) {
+		window->lanes[lane].share = 1;
+		show_end(source, lane);
+	} else {
+		share_out(source);
+	}
+}
+
+/* ---- The end of a window ---------------------------------------------------
+ */
+
+/* Open all lanes, but those whose targets have cancelled. */
+static int open_all(struct dfi_source *source)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < source->head.n_lanes; i++) {
+		if (source->combine)
+			dfi__combine_carry(source, i);
+		if (source->writers[i].segment || source->writers[i].cancelled)
+			continue;
+		ret = dfi__source_make_lane_room(source, i);
+		if (ret < 0 && ret != -EPIPE)
+			return ret;
+	}
+	return 0;
+}
+
+/*
+ * Send what a lane has, and with it the mark. 0 also if its target has
+ * cancelled.
+ */
+static int send_mark(struct dfi_source *source, uint32_t lane)
+{
+	struct writer *writer = &source->writers[lane];
+	int ret;
+
+	if (writer->cancelled)
+		return 0;
+	writer->windows = source->window->n_ended;
+	ret = lane_publish(source, lane, source_filled(source, lane));
+	writer->windows = 0;
+	if (ret < 0 || source_target_life(source, lane))
+		return dfi__source_target_left(source, lane);
+	ret = dfi__source_open_segment(source, lane);
+	return ret < 0 ? ret : 0;
+}
+
+/* All lanes are open, but those whose targets have cancelled. */
+static int end_window(struct dfi_source *source)
+{
+	struct source_window *window = source->window;
+	uint32_t i, n_lanes = source->head.n_lanes;
+	int ret = 0;
+
+	if (source_aborted(source))
+		return dfi__source_give_up(source);
+	window->n_ended++;
+	window->left = window->tuples;
+	for (i = 0; i < n_lanes; i++)
+		window->lanes[i].share = next_share(source);
+	for (i = 0; i < n_lanes && !ret; i++)
+		ret = send_mark(source, i);
+	return ret < 0 ? ret : dfi__window_settle(source);
+}
+
+/*
+ * Some target's ring has no room for the mark: no lane takes the last tuple
+ * before it has.
+ */
+static int hold_back(struct dfi_source *source)
+{
+	uint64_t bytes;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < source->head.n_lanes; i++) {
+		bytes = source_filled(source, i);
+		ret = bytes ? lane_publish(source, i, bytes) : 0;
+		source->writers[i].segment = NULL;
+		source_close_lane(source, i);
+		if (ret < 0) {
+			ret = dfi__source_target_left(source, i);
+			if (ret < 0)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+int dfi__window_settle(struct dfi_source *source)
+{
+	bool all = true;
+	uint32_t i;
+	int ret;
+
+	if (!source->window->tuples || source->window->left > 1)
+		return 0;
+	for (i = 0; i < source->head.n_lanes; i++) {
+		if (source->combine)
+			dfi__combine_carry(source, i);
+		if (source->writers[i].segment || source->writers[i].cancelled)
+			continue;
+		ret = dfi__source_open_segment(source, i);
+		if (ret < 0)
+			return ret;
+		all &= ret > 0 || source->writers[i].cancelled;
+	}
+	return all ? 0 : hold_back(source);
+}
+
+int dfi__window_make_room(struct dfi_source *source, uint32_t lane)
+{
+	int err, ret;
+
+	if (!source->window->tuples || source->window->left > 1)
+		return dfi__source_make_lane_room(source, lane);
+	ret = open_all(source);
+	if (!ret && source->writers[lane].cancelled)
+		return dfi__source_make_lane_room(source, lane);
+	if (ret < 0) {
+		err = hold_back(source);
+		ret = err < 0 ? err : ret;
+	}
+	return ret;
+}
+
+int dfi__window_send(struct dfi_source *source, uint32_t lane)
+{
+	int ret;
+
+	dfi__window_count(source, lane);
+	ret = dfi__source_send(source, lane);
+	return ret < 0 ? ret : dfi__window_settle(source);
+}
+
+int dfi__window_reached(struct dfi_source *source, uint32_t lane)
+{
+	struct source_window *window = source->window;
+
+	if (!window->tuples)
+		return dfi__source_send(source, lane);
+	dfi__window_count(source, lane);
+	if (!window->left)
+		return end_window(source);
+	if (!window->lanes[lane].share)
+		give_share(source, lane);
+	if (source->head.lanes[lane].next == window->lanes[lane].room)
+		return dfi__window_send(source, lane);
+	return dfi__window_settle(source);
+}
+
+/* ---- Marks of the application ----------------------------------------------
+ */
+
+static int check_marks(const struct dfi_source *source)
+{
+	int ret = dfi__source_check_free(source);
+
+	if (ret < 0 || (source->window && !source->window->tuples))
+		return ret;
+	return dfi__fail(-EPROTOTYPE,
+	    "flow '%s': %s %u: mark: %s: declare it with window_tuples = "
+	    "DFI_WINDOW_MARKED",
+	    source->flow.name, SOURCE_ID(source),
+	    source->window ? "a window ends after window_tuples tuples"
+			   : "the flow has no windows");
+}
+
+int dfi_source_mark(struct dfi_source *source)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = check_marks(source);
+
+	if (ret < 0)
+		return ret;
+	source->claimed = NULL;
+	source_lock(source);
+	ret = open_all(source);
+	source->window->refused = ret;
+	if (!ret)
+		ret = end_window(source);
+	source_unlock(source);
+	return ret;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What flows add to the protocol of datagrams (buffers/multicast/end.h): the
+ * group, who is where, and what the registry knows of who has left.
+ */
+#include "multicast.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/ip.h"
+#include "base/log.h"
+#include "buffers/multicast/sender_ring.h"
+#include "buffers/multicast/receiver_ring.h"
+#include "transport/transport.h"
+#include "flows/declare/declare.h"
+#include "flows/context/network.h"
+#include "flows/endpoint/source.h"
+#include "flows/endpoint/target.h"
+
+/* How often who has not answered is asked again. */
+#define GREET_NS (INT64_C(20) * NS_PER_MS)
+
+static bool is_group(const char *text)
+{
+	union ip ip;
+
+	if (strlen(text) >= IP_TEXT_SIZE || !dfi__ip_parse_host(text, &ip))
+		return false;
+	return ip.any.sa_family == AF_INET
+	    ? IN_MULTICAST(ntohl(ip.in.sin_addr.s_addr))
+	    : IN6_IS_ADDR_MULTICAST(&ip.in6.sin6_addr);
+}
+
+/* Of organization-local scope (RFC 2365), or transient and site-local (RFC
+ * 4291). */
+static int choose_group(struct flow *flow, bool v6)
+{
+	union ip ip = { .any.sa_family = v6 ? AF_INET6 : AF_INET };
+	uint32_t number;
+
+	if (v6) {
+		if (getrandom(&ip.in6.sin6_addr, sizeof(ip.in6.sin6_addr), 0) !=
+		    sizeof(ip.in6.sin6_addr))
+			return dfi__fail(
+			    -EIO, "getrandom: %s", strerror(errno));
+		ip.in6.sin6_addr.s6_addr[0] = 0xff;
+		ip.in6.sin6_addr.s6_addr[1] = 0x15;
+	} else {
+		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+			return dfi__fail(
+			    -EIO, "getrandom: %s", strerror(errno));
+		ip.in.sin_addr.s_addr = htonl(
+		    0xefc00000u | (number & 0x0003ffffu));
+	}
+	dfi__ip_host_text(&ip, flow->multicast_address);
+	return 0;
+}
+
+/* Whether the device of a transport is at an IPv6 address. */
+static bool is_v6(const struct transport *network)
+{
+	return network && network->address[0] == '[';
+}
+
+int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
+    struct flow *flow, uint32_t *largest)
+{
+	const char *group = attr->multicast_address;
+	struct transport *network = NULL;
+
+	*largest = 0;
+	if (!flow_is_cast(flow))
+		return group ? dfi__fail(-EINVAL,
+				   "flow '%s': multicast_address is for "
+				   "DFI_REPLICATION_MULTICAST over RDMA",
+				   flow->name)
+			     : 0;
+	if (group && !is_group(group))
+		return dfi__fail(-EINVAL,
+		    "flow '%s': multicast_address '%s' is not the address of "
+		    "a multicast group, such as 239.1.2.3 or ff15::1:2",
+		    flow->name, group);
+	/* Who only creates flows needs no device. */
+	if (dfi__network_open(dfi, &network) == 0)
+		*largest = network->ops->multicast_size(network);
+	else
+		dfi__log(DFI_LOG_INFO,
+		    "flow '%s': sized without knowing an MTU: %s", flow->name,
+		    dfi_errmsg());
+	if (!group)
+		return choose_group(flow, is_v6(network));
+	snprintf(flow->multicast_address, sizeof(flow->multicast_address), "%s",
+	    group);
+	return 0;
+}
+
+/* What a datagram has beside its tuples. */
+static uint32_t overhead(const struct flow *flow)
+{
+	uint32_t tuple_size = flow->schema->tuple_size;
+
+	return (uint32_t)sizeof(struct datagram_data) +
+	    ring_geometry_with(
+		tuple_size, tuple_size, 1, dfi__flow_segment_parts(flow))
+		.payload_offset;
+}
+
+uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram)
+{
+	uint32_t taken = overhead(flow);
+
+	return datagram > taken ? datagram - taken : 0;
+}
+
+int dfi__cast_check(const struct flow *flow, uint32_t largest)
+{
+	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
+	uint32_t limit = largest ? largest : MULTICAST_LARGEST;
+
+	if (datagram_size_max(&geometry) <= limit)
+		return 0;
+	return dfi__fail(-EMSGSIZE,
+	    "flow '%s': segments of %u bytes take datagrams of %lu, but %s "
+	    "has at most %u (its active MTU): lower segment_size to %u at "
+	    "most, or leave replication 0",
+	    flow->name, geometry.segment_bytes,
+	    (unsigned long)datagram_size_max(&geometry),
+	    largest ? "this context's RDMA device" : "RDMA", limit,
+	    dfi__cast_room(flow, limit));
+}
+
+/* What both ends have. */
+static struct cast_config describe(const struct flow *flow)
+{
+	return (struct cast_config){
+		.group = flow->multicast_address,
+		.flow = { .instance = flow->instance,
+		    .n_sources = flow->n_sources,
+		    .n_targets = flow->n_targets,
+		    .geometry = dfi__flow_slots_geometry(flow) },
+	};
+}
+
+/* Of a target, or else of a source, which sends from its ring. */
+static struct multicast_attr port_attr(
+    struct dfi *dfi, const struct flow *flow, bool target)
+{
+	struct cast_config config = describe(flow);
+	const struct ring_geometry *geometry = &config.flow.geometry;
+
+	config.member = target;
+	config.receives = target
+	    ? cast_target_receives(geometry, flow->n_sources)
+	    : cast_source_receives(flow->n_targets);
+	if (!target)
+		config.memory_size = dfi__fan_bytes(dfi->transport, geometry);
+	return dfi__cast_attr(&config);
+}
+
+void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+    uint64_t *target, uint64_t *source)
+{
+	struct multicast_attr at_target = port_attr(dfi, flow, true);
+	struct multicast_attr at_source = port_attr(dfi, flow, false);
+	struct transport *network;
+
+	if (dfi__network_open(dfi, &network) < 0)
+		network = NULL;
+	*target = dfi__verbs_ops.multicast_bytes(network, &at_target);
+	*source = dfi__verbs_ops.multicast_bytes(network, &at_source);
+}
+
+/* The same, and the device. */
+static int configure(
+    struct dfi *dfi, const struct flow *flow, struct cast_config *config)
+{
+	struct transport *network;
+	int ret = dfi__network_open(dfi, &network);
+
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", flow->name);
+	ret = dfi__cast_check(flow, network->ops->multicast_size(network));
+	if (ret < 0)
+		return ret;
+	*config = describe(flow);
+	config->network = network;
+	return 0;
+}
+
+/* Receives are no rings, but count as such. */
+static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
+    bool target, uint64_t *ring_memory)
+{
+	struct multicast_attr attr = port_attr(dfi, flow, target);
+	const char *role = target ? "target" : "source";
+	struct cast_config config;
+	uint64_t bytes;
+	int ret = configure(dfi, flow, &config);
+
+	if (ret < 0)
+		return ret;
+	bytes = config.network->ops->multicast_bytes(config.network, &attr);
+	ret = dfi__ring_memory_take(dfi, bytes, flow->name, role, index);
+	if (ret < 0)
+		return ret;
+	*ring_memory += bytes;
+	ret = config.network->ops->multicast_room(config.network, &attr);
+	return ret < 0
+	    ? dfi__fail_within(ret, "flow '%s': %s %u", flow->name, role, index)
+	    : 0;
+}
+
+/* Where a peer is, if it has attached. */
+static bool find_in(
+    struct peers *peers, uint32_t index, struct multicast_address *address)
+{
+	const struct peer *peer = &peers->peer[index];
+
+	switch (peers_state(peers, index)) {
+	case PEER_PRESENT:
+		*address = peer->endpoint.port;
+		return peer->endpoint.has_port;
+	case PEER_GONE:
+		/* Pairs with set_again() (peers.c): its port. */
+		if (!atomic_observe(&peer->again))
+			return false;
+		*address = peer->again_port;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- A source ---------------------------------------------------------- */
+
+static bool find_target(
+    void *arg, uint32_t index, struct multicast_address *address)
+{
+	struct dfi_source *source = arg;
+
+	return find_in(&source->targets, index, address);
+}
+
+int dfi__source_cast_room(struct dfi_source *source)
+{
+	return take_room(source->dfi, &source->flow, source->index, false,
+	    &source->ring_memory);
+}
+
+int dfi__source_cast_open(struct dfi_source *source, int64_t deadline)
+{
+	struct cast_config config;
+	int ret = configure(source->dfi, &source->flow, &config);
+
+	if (ret < 0)
+		return ret;
+	source->cast = calloc(1, sizeof(*source->cast));
+	if (!source->cast)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	config.find = find_target;
+	config.find_arg = source;
+	ret = dfi__cast_source_open(source->cast, &config, source->index,
+	    source->flow.gap_timeout_us,
+	    source->flow.loss_policy == DFI_LOSS_NOTIFY,
+	    &source->fan->broadcast, RING_FIRST_SEGMENT, deadline);
+	if (ret < 0) {
+		free(source->cast);
+		source->cast = NULL;
+		return dfi__fail_within(ret, "flow '%s': source %u",
+		    source->flow.name, source->index);
+	}
+	return 0;
+}
+
+void dfi__source_cast_ring(struct dfi_source *source, uint32_t target,
+    const struct ring_geometry *geometry)
+{
+	dfi__writer_init(&source->rings[target],
+	    dfi__cast_source_ring(source->cast, target), geometry,
+	    RING_FIRST_SEGMENT);
+}
+
+void dfi__source_cast_look(struct dfi_source *source)
+{
+	const struct peer *peer;
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++) {
+		peer = &source->targets.peer[t];
+		switch (peers_state(&source->targets, t)) {
+		case PEER_CANCELLED:
+			dfi__cast_source_leave(
+			    source->cast, t, STREAM_CANCELLED);
+			break;
+		case PEER_GONE:
+			dfi__cast_source_leave(source->cast, t,
+			    atomic_peek(&peer->done) ? STREAM_DONE
+						     : STREAM_GONE);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+/* The first target that has neither answered nor left; n_remotes: none. */
+static uint32_t find_silent(struct dfi_source *source)
+{
+	uint32_t t;
+
+	for (t = 0; t < source->n_remotes; t++)
+		if (peers_state(&source->targets, t) == PEER_PRESENT &&
+		    !dfi__cast_source_heard(source->cast, t))
+			break;
+	return t;
+}
+
+static bool all_answered(void *arg)
+{
+	struct dfi_source *source = arg;
+
+	return find_silent(source) == source->n_remotes;
+}
+
+static void arm(void *arg)
+{
+	struct remote *remote = arg;
+
+	remote->transport->ops->arm_remote(remote);
+}
+
+static int not_answered(struct dfi_source *source, uint32_t target)
+{
+	char name[256];
+
+	dfi__peers_name(&source->targets, target, name, sizeof(name));
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': source %u: %s has joined the group %s, but doesn't "
+	    "answer what is sent there: do multicasts reach its host? (a "
+	    "switch may filter them: IGMP snooping needs a querier)",
+	    source->flow.name, source->index, name,
+	    source->flow.multicast_address);
+}
+
+static int greeted(struct dfi_source *source, int ret)
+{
+	if (ret == -EEXIST)
+		return dfi__fail(-EEXIST,
+		    "flow '%s': source %u has been attached before: a flow "
+		    "runs once",
+		    source->flow.name, source->index);
+	return dfi__fail_within(
+	    ret, "flow '%s': source %u", source->flow.name, source->index);
+}
+
+int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
+{
+	struct wait_policy policy = dfi__wait_policy(DFI_WAIT_BLOCK);
+	struct remote *remote = dfi__cast_source_ring(source->cast, 0);
+	struct wait_time time = wait_time(0);
+	_Atomic uint32_t *word =
+	    &((struct ring_header *)(void *)remote->ring)->writer_waits;
+	uint32_t silent;
+	int ret;
+
+	policy.arm = arm;
+	policy.arm_arg = remote;
+	policy.fenced = true;
+	dfi__source_cast_look(source);
+	/* For who leaves meanwhile; pairs with wake_owner(). */
+	atomic_publish(&source->targets.sleeping, word);
+	do {
+		ret = dfi__cast_source_greet(source->cast);
+		time.deadline = clock_now_ns() + GREET_NS;
+	} while (!ret &&
+	    !wait_until(
+		&policy, word, &time, all_answered, source, WAIT_QUEUE_COST) &&
+	    clock_now_ns() < deadline);
+	atomic_set(&source->targets.sleeping, NULL);
+	silent = find_silent(source);
+	if (!ret && silent < source->n_remotes)
+		return not_answered(source, silent);
+	/* Answers may have said so, or the port is broken. */
+	if (!ret)
+		ret = dfi__cast_source_greet(source->cast);
+	return ret < 0 ? greeted(source, ret) : 0;
+}
+
+void dfi__source_cast_close(struct dfi_source *source)
+{
+	if (!source->cast)
+		return;
+	dfi__cast_source_close(source->cast);
+	free(source->cast);
+	source->cast = NULL;
+}
+
+void dfi__source_cast_stop(struct dfi_source *source)
+{
+	if (source->cast)
+		dfi__cast_source_stop(source->cast);
+}
+
+/* ---- A target ---------------------------------------------------------- */
+
+static bool find_source(
+    void *arg, uint32_t index, struct multicast_address *address)
+{
+	struct dfi_target *target = arg;
+
+	/* Pairs with the publish in target.c: the peers. */
+	return atomic_observe(&target->knows_sources) &&
+	    find_in(&target->sources, index, address);
+}
+
+int dfi__target_cast_room(struct dfi_target *target)
+{
+	return take_room(target->dfi, &target->flow, target->index, true,
+	    &target->ring_memory);
+}
+
+int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
+{
+	struct cast_config config;
+	uint32_t i;
+	int ret = configure(target->dfi, &target->flow, &config);
+
+	if (ret < 0)
+		return ret;
+	config.find = find_source;
+	config.find_arg = target;
+	ret = dfi__cast_target_open(&target->cast, &config, target->index,
+	    target->flow.gap_timeout_us,
+	    target->flow.loss_policy == DFI_LOSS_NOTIFY, target->region,
+	    RING_FIRST_SEGMENT, deadline);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s': target %u",
+		    target->flow.name, target->index);
+	for (i = 0; i < target->n_readers; i++)
+		target->readers[i].batch = 1;
+	target->wait.arm = dfi__target_arm_network;
+	target->wait.arm_arg = target->region->export->transport;
+	target->wait.fenced = true;
+	return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flows whose segments are datagrams to a group: a multicast over RDMA. */
+#ifndef DFI_FLOWS_KINDS_REPLICATE_MULTICAST_H
+#define DFI_FLOWS_KINDS_REPLICATE_MULTICAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dfi;
+struct dfi_flow_attr;
+struct dfi_source;
+struct dfi_target;
+struct flow;
+struct ring_geometry;
+
+/*
+ * The group, as declared or chosen, and the largest datagrams of this context's
+ * device: 0 if it has none, or the flow has no datagrams. -EINVAL, -EIO.
+ */
+int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
+    struct flow *flow, uint32_t *largest);
+
+/* Bytes of tuples for which a datagram of this size has room. */
+uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram);
+
+/*
+ * Whether the segments fit datagrams of that size, or, with 0, of any device:
+ * -EMSGSIZE with the limit.
+ */
+int dfi__cast_check(const struct flow *flow, uint32_t largest);
+
+/*
+ * What the ports of a target and of a source take and lock beside the ring that
+ * a source sends from, at this context's device, if it has one.
+ */
+void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
+    uint64_t *target, uint64_t *source);
+
+/* Files that each endpoint keeps open for its port. */
+#define CAST_FILES 3
+
+/* ---- A source ---------------------------------------------------------- */
+
+/* Take room for its port, before anything is reserved. -ENOMEM, and of the
+ * network. */
+int dfi__source_cast_room(struct dfi_source *source);
+
+/* Open its port, when its fan is there. What dfi__cast_source_open() returns,
+ * and of the network. */
+int dfi__source_cast_open(struct dfi_source *source, int64_t deadline);
+
+/* A target's ring, for its writer. */
+void dfi__source_cast_ring(struct dfi_source *source, uint32_t target,
+    const struct ring_geometry *geometry);
+
+/*
+ * When both sides are published: wait until each target has answered, as proof
+ * that datagrams arrive, and that they are of the first source of this index.
+ * -EEXIST, -ETIMEDOUT, -ECONNRESET.
+ */
+int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline);
+
+/* Tell the protocol what the registry says of the targets. */
+void dfi__source_cast_look(struct dfi_source *source);
+
+/* Nothing is sent any more: before its targets are forgotten. */
+void dfi__source_cast_stop(struct dfi_source *source);
+/* When its rings aren't used any more, and before its fan goes. */
+void dfi__source_cast_close(struct dfi_source *source);
+
+/* ---- A target ---------------------------------------------------------- */
+
+/* Take room, and join the group when its rings are ready. As above. */
+int dfi__target_cast_room(struct dfi_target *target);
+int dfi__target_cast_open(struct dfi_target *target, int64_t deadline);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Global order: what is particular about sources and targets of such flows. */
+#include "order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/log.h"
+#include "buffers/merge.h"
+#include "flows/sync/shared_counter.h"
+#include "flows/endpoint/source.h"
+#include "flows/endpoint/target.h"
+
+/* Target 0 has the sequencer. */
+#define HOLDER 0
+
+static int reserve_sequencer(struct dfi_target *target)
+{
+	char what[DFI_MAX_FLOW_NAME + 40];
+	int ret;
+
+	target->sequencer = calloc(1, sizeof(*target->sequencer));
+	if (!target->sequencer)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
+	snprintf(
+	    what, sizeof(what), "flow '%s': its sequencer", target->flow.name);
+	ret = dfi__dispenser_create(target->dfi,
+	    (enum dfi_transport)target->flow.transport, what, MERGE_FIRST_PLACE,
+	    target->sequencer);
+	if (ret < 0)
+		return dfi__fail_within(ret,
+		    "flow '%s': target %u: the sequencer", target->flow.name,
+		    target->index);
+	return 0;
+}
+
+int dfi__order_open_target(struct dfi_target *target)
+{
+	int ret;
+
+	target->merge = calloc(1, sizeof(*target->merge));
+	ret = target->merge ? dfi__merge_init(target->merge, target->n_readers,
+				  MERGE_FIRST_PLACE)
+			    : -ENOMEM;
+	if (ret < 0)
+		return dfi__fail(
+		    ret, "flow '%s': out of memory", target->flow.name);
+	return target->index == HOLDER ? reserve_sequencer(target) : 0;
+}
+
+void dfi__order_close_target(struct dfi_target *target)
+{
+	if (target->merge)
+		dfi__merge_free(target->merge);
+	free(target->merge);
+	target->merge = NULL;
+	if (target->sequencer)
+		dfi__dispenser_destroy(target->sequencer);
+	free(target->sequencer);
+	target->sequencer = NULL;
+}
+
+static int fail_place(
+    const struct dfi_target *target, uint32_t ring, uint64_t place)
+{
+	return dfi__fail(-EBADMSG,
+	    "segment %lu: its place is %lu, but all below %lu are delivered",
+	    (unsigned long)target->readers[ring].seq, (unsigned long)place,
+	    (unsigned long)target->merge->place);
+}
+
+/*
+ * The next segment of a ring in the receive list, if there is one, goes into
+ * the next list: 1, or 0, or an error.
+ */
+static int look(struct dfi_target *target, uint32_t position)
+{
+	struct merge *merge = target->merge;
+	uint32_t ring = merge->rings[position];
+	struct reader *reader = &target->readers[ring];
+	uint64_t place;
+	int ret;
+
+	if (!reader_ready(reader))
+		return 0;
+	if (unlikely(!reader->slots)) {
+		ret = dfi__reader_find_slots(reader);
+		if (ret < 0 || !reader_ready(reader))
+			return ret;
+	}
+	ret = dfi__reader_global(reader, &place);
+	if (ret < 0)
+		return ret;
+	return dfi__merge_arrived(merge, position, place)
+	    ? 1
+	    : fail_place(target, ring, place);
+}
+
+int dfi__order_find(struct dfi_target *target, uint32_t *ring)
+{
+	struct merge *merge = target->merge;
+	uint32_t i = merge->n_next;
+	int ret = 0;
+
+	*ring = merge->rings[0];
+	if (unlikely(merge_is_late(merge)))
+		return fail_place(target, *ring, merge->places[*ring]);
+	while (!merge_is_due(merge) && i < merge->n_next + merge->n_waiting) {
+		*ring = merge->rings[i];
+		ret = look(target, i);
+		if (ret < 0)
+			return ret;
+		if (!ret && target->readers[*ring].end)
+			dfi__merge_ended(merge, i);
+		else
+			i++;
+	}
+	*ring = merge_is_due(merge) ? merge_first(merge) : target->n_readers;
+	return 0;
+}
+
+uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n)
+{
+	uint64_t place = target->merge->place - MERGE_FIRST_PLACE;
+
+	dfi__merge_delivered(target->merge, n);
+	return place;
+}
+
+bool dfi__order_changed(const struct dfi_target *target)
+{
+	const struct merge *merge = target->merge;
+	uint32_t i, end = merge->n_next + merge->n_waiting;
+	const struct reader *reader;
+
+	if (merge_is_due(merge))
+		return true;
+	for (i = merge->n_next; i < end; i++) {
+		reader = &target->readers[merge->rings[i]];
+		if (reader_ready(reader) ||
+		    (!reader->end && reader_end_marked(reader)))
+			return true;
+	}
+	return false;
+}
+
+int dfi__order_check(const struct dfi_target *target)
+{
+	const struct merge *merge = target->merge;
+
+	if (likely(merge->n_next < target->n_open || !merge->n_next ||
+		merge_is_due(merge)))
+		return 0;
+	return dfi__fail(-EBADMSG,
+	    "flow '%s': target %u: no source has sent what belongs at place "
+	    "%lu of the order, and all that have not ended have sent what "
+	    "comes "
+	    "later",
+	    target->flow.name, target->index, (unsigned long)merge->place);
+}
+
+/* The fan's draw(). */
+static int draw(void *arg, uint64_t *place)
+{
+	struct dfi_source *source = arg;
+	char name[256];
+	int ret = dispenser_take(source->sequencer, 1, place);
+
+	if (likely(ret >= 0))
+		return ret;
+	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+	return dfi__fail_within(ret,
+	    "flow '%s': source %u: the flow's sequencer, with %s",
+	    source->flow.name, source->index, name);
+}
+
+/* ---- Places that are on their way ---------------------------------------
+ */
+
+int dfi__order_late(const struct dfi_source *source)
+{
+	if (source->flags & DFI_NONBLOCK)
+		return dfi__fail_text(-EAGAIN,
+		    "the place in the order of the source's last segment is on "
+		    "its way");
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': source %u: the flow's sequencer, with target %u, has "
+	    "not said where in the order the last segment is",
+	    source->flow.name, source->index, HOLDER);
+}
+
+/* One that waits for a place; for a second and more, if it was told. */
+struct place_wait {
+	struct dfi_source *source;
+	bool told;
+};
+
+/* The control thread of one that lingers may have sent it. */
+static bool is_drawn_or_end(struct dfi_source *source)
+{
+	return !fan_waits(source->fan) || dfi__fan_drawn(source->fan) ||
+	    source_aborted(source) || source_interrupted(source) ||
+	    dfi__fan_has_left(source);
+}
+
+/* For a source that waits without its lock. */
+static bool place_or_end(void *arg)
+{
+	struct dfi_source *source = ((struct place_wait *)arg)->source;
+	bool there;
+
+	source_lock(source);
+	there = is_drawn_or_end(source);
+	source_unlock(source);
+	return there;
+}
+
+/* The same, about to sleep. */
+static void arm_sequencer(void *arg)
+{
+	struct dfi_source *source = ((struct place_wait *)arg)->source;
+
+	source_lock(source);
+	dfi__dispenser_arm(source->sequencer);
+	source_unlock(source);
+}
+
+static void tell_wait(void *arg)
+{
+	struct place_wait *wait = arg;
+	struct dfi_source *source = wait->source;
+	char name[256];
+
+	if (wait->told)
+		return;
+	wait->told = true;
+	counter_add(&source->long_stalls, 1);
+	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+	dfi__log(DFI_LOG_INFO,
+	    "flow '%s': source %u waits for its place in the order, which the "
+	    "device of %s has not told for a second",
+	    source->flow.name, source->index, name);
+}
+
+/* Have the descriptor readable when the place is there. Whether it is now. */
+static bool arm_descriptor(struct dfi_source *source)
+{
+	struct notify *notify = source->notify;
+	_Atomic uint32_t *word = dfi__dispenser_wait_word(source->sequencer);
+	bool fresh;
+
+	dfi__notify_drain(notify);
+	fresh = dfi__notify_announce(notify, &notify->self.word);
+	fresh = dfi__notify_announce(notify, word) || fresh;
+	dfi__notify_sleep(notify, fresh, false,
+	    atomic_peek(&source->fan->lane.segments), DEADLINE_NEVER);
+	dfi__dispenser_arm(source->sequencer);
+	return is_drawn_or_end(source);
+}
+
+/* Wait as long as the handle may; without the lock. */
+static bool await_place(struct dfi_source *source)
+{
+	struct place_wait wait = { .source = source };
+	struct wait_time *time = &source->wait_time;
+	_Atomic uint32_t *word = dfi__dispenser_wait_word(source->sequencer);
+	void (*tick)(void *arg) = time->tick;
+	bool there;
+
+	counter_add(&source->stalls, 1);
+	atomic_set(&source->waits_for, HOLDER);
+	/* That one is about a target's ring. */
+	time->tick = tell_wait;
+	source->wait.arm = arm_sequencer;
+	source->wait.fenced = true;
+	source->wait.arm_arg = &wait;
+	/* Pairs with wake_owner(): the mapping that word lies in. */
+	atomic_publish(&source->targets.sleeping, word);
+	source_unlock(source);
+	there = wait_until(
+	    &source->wait, word, time, place_or_end, &wait, WAIT_QUEUE_COST);
+	source_lock(source);
+	atomic_set(&source->targets.sleeping, NULL);
+	time->tick = tick;
+	return there;
+}
+
+int dfi__order_wait(struct dfi_source *source)
+{
+	bool there;
+	int ret;
+
+	for (;;) {
+		if (source_aborted(source))
+			return dfi__source_give_up(source);
+		/* Who has left first: if all have, nothing is waited for. */
+		ret = dfi__fan_left(source, 0);
+		if (ret < 0)
+			return ret;
+		ret = dfi__fan_go_on(source->fan);
+		ret = dfi__fan_left(source, ret < 0 ? ret : 0);
+		if (ret < 0 || !fan_waits(source->fan))
+			return ret;
+		if (source_interrupted(source))
+			return dfi__source_interrupted(source);
+		if (!(source->flags & DFI_NONBLOCK))
+			there = await_place(source);
+		else
+			there = source->notify && arm_descriptor(source);
+		if (!there)
+			return dfi__order_late(source);
+	}
+}
+
+static bool holder_is_gone(void *arg)
+{
+	struct dfi_source *source = arg;
+
+	return peers_state(&source->targets, HOLDER) == PEER_GONE;
+}
+
+int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
+{
+	struct patience patience = { deadline, holder_is_gone, source };
+	const struct endpoint *holder = &source->targets.peer[HOLDER].endpoint;
+	char name[256];
+	int ret;
+
+	source->sequencer = calloc(1, sizeof(*source->sequencer));
+	if (!source->sequencer)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
+	ret = dfi__dispenser_open(source->dfi,
+	    (enum dfi_transport)source->flow.transport, &holder->node,
+	    &holder->sequencer, &patience, source->sequencer);
+	if (ret < 0) {
+		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
+		return dfi__fail_within(ret,
+		    "flow '%s': source %u: the flow's sequencer, with %s",
+		    source->flow.name, source->index, name);
+	}
+	source->fan->draw = draw;
+	source->fan->draw_arg = source;
+	return 0;
+}
+
+void dfi__order_close_source(struct dfi_source *source)
+{
+	if (source->sequencer)
+		dfi__dispenser_close(source->sequencer);
+	free(source->sequencer);
+	source->sequencer = NULL;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows whose segments all targets deliver in one order (docs/replicate.md,
+ * "Global order"): a source draws the place of each segment from the flow's
+ * sequencer, and a target delivers them by place.
+ */
+#ifndef DFI_FLOWS_KINDS_REPLICATE_ORDER_H
+#define DFI_FLOWS_KINDS_REPLICATE_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "flows/endpoint/source.h"
+
+struct dfi_target;
+
+/*
+ * A target of an ordered flow, after its rings were made: -ENOMEM. If it is the
+ * first, it also reserves the sequencer, what dfi__dispenser_create() returns.
+ */
+int dfi__order_open_target(struct dfi_target *target);
+void dfi__order_close_target(struct dfi_target *target);
+
+/*
+ * The ring whose segment is due, n_readers if none is there. An error is of the
+ * ring's source.
+ */
+int dfi__order_find(struct dfi_target *target, uint32_t *ring);
+
+/*
+ * What was due was taken: one segment, or so many that were lost. The place in
+ * the order of the first, counted from 0.
+ */
+uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n);
+
+/* Whether dfi__order_find(), or who looks for ends, may find something new. */
+bool dfi__order_changed(const struct dfi_target *target);
+
+/*
+ * After all sources were looked at: -EBADMSG if what is due is missing, and
+ * nobody is left who could send it.
+ */
+int dfi__order_check(const struct dfi_target *target);
+
+/*
+ * A source of an ordered flow, once the targets are there: what
+ * dfi__dispenser_open() returns.
+ */
+int dfi__order_open_source(struct dfi_source *source, int64_t deadline);
+void dfi__order_close_source(struct dfi_source *source);
+
+int dfi__order_wait(struct dfi_source *source);
+int dfi__order_late(const struct dfi_source *source);
+
+/*
+ * A segment of the source may wait for its place, which comes over the network:
+ * have it sent. Waits as the handle says: -EAGAIN, and then the descriptor
+ * tells when to try again; -ETIMEDOUT. Hard errors are made sticky. 0 at once
+ * if none waits.
+ */
+static inline int dfi__order_settle(struct dfi_source *source)
+{
+	return unlikely(source->fan && fan_waits(source->fan))
+	    ? dfi__order_wait(source)
+	    : 0;
+}
+
+/* The same after what has waited, if the handle may: no more than once. */
+static inline int dfi__order_unsettled(struct dfi_source *source)
+{
+	if (likely(!source->fan || !fan_waits(source->fan)))
+		return 0;
+	return source->flags & DFI_NONBLOCK ? dfi__order_wait(source)
+					    : dfi__order_late(source);
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loops are compiled once for each of the common tuple sizes, so that
+ * copying a tuple is a move, and call nothing until a segment is full.
+ */
+#include "partition.h"
+
+#include <string.h>
+#include <dfi/copy.h>
+#include "base/bits.h"
+#include "base/compiler.h"
+#include "target_list.h"
+
+/* Counters of a byte in a word: that many lanes, that many tuples each. */
+#define PACKED_LANES 8
+#define PACKED_TUPLES 255
+
+/* Of larger tuples, copying takes longer than that load. */
+#define PACKED_SIZE 64
+
+/* Larger tuples are copied without prefetches. */
+#define PREFETCH_SIZE 32
+
+/* Shorter blocks are not worth their preparation. */
+#define PACKED_MIN 16
+
+/*
+ * Tuples whose targets are listed at once, if the processor does that well.
+ * Copying a larger tuple takes so long that the hash takes no time beside it.
+ */
+#define LISTED_TUPLES 256
+#define LISTED_SIZE 32
+
+/* How a loop finds a tuple's target. */
+enum finding {
+	BY_RADIX,
+	BY_HASH,
+	BY_LIST, /* of hashes */
+};
+
+/* The constant part of a loop. */
+struct partitioner {
+	struct dfi_source *source;
+	struct dfi_source_lane *lanes;
+	uint32_t n_lanes;
+	uint32_t key_offset;
+	uint32_t tuple_size;
+	uint32_t radix_shift, radix_bits;
+	enum finding finding;
+};
+
+/* A run of tuples that were not copied yet. */
+struct run {
+	const char *tuples;
+	uint32_t n;
+};
+
+/* The target of tuple i of a block, which begins the list. */
+static always_inline uint32_t target_of(const struct partitioner *p,
+    const char *tuple, const uint32_t *list, uint32_t i)
+{
+	uint64_t key;
+
+	if (p->finding == BY_LIST)
+		return list[i];
+	memcpy(&key, tuple + p->key_offset, sizeof(key));
+	if (p->finding == BY_RADIX)
+		return dfi_radix_partition(
+		    key, p->radix_shift, p->radix_bits, p->n_lanes);
+	return dfi_hash64_partition(key, p->n_lanes);
+}
+
+/*
+ * Copy n tuples, whatever room there is. As in dfi_source_push_lane(), a lane
+ * always has room for one more.
+ */
+static always_inline int copy_each(const struct partitioner *p, struct run *run,
+    uint32_t n, const uint32_t *list)
+{
+	const size_t size = p->tuple_size;
+	struct dfi_source_lane *lane;
+	uint32_t target, i;
+	char *next;
+	int ret;
+
+	for (i = 0; i < n; i++) {
+		target = target_of(p, run->tuples, list, i);
+		lane = &p->lanes[target];
+		next = lane->next;
+		/* It takes longer than copying a larger tuple to a few lanes.
+		 */
+		if (size <= PREFETCH_SIZE)
+			dfi_prefetch_write(next + DFI_PREFETCH_DISTANCE);
+		if (size <= PACKED_SIZE)
+			memcpy(next, run->tuples, size);
+		else
+			dfi_copy_lines(next, run->tuples, size);
+		if (unlikely(dfi_source_lane_advance(lane, next + size))) {
+			ret = dfi_source_lane_full(p->source, target);
+			if (ret < 0)
+				return ret;
+		}
+		run->tuples += size;
+		run->n--;
+	}
+	return 0;
+}
+
+/* How many of n tuples fit, even if all go to the same lane. */
+static always_inline uint32_t packed_room(
+    const struct partitioner *p, uint32_t n)
+{
+	const struct dfi_source_lane *lane = p->lanes;
+	uint32_t room;
+	char *end;
+
+	if (n > PACKED_TUPLES)
+		n = PACKED_TUPLES;
+	for (; lane != p->lanes + p->n_lanes; lane++) {
+		end = lane_end(lane);
+		/* Lowered below next, it asks for a call with the next tuple.
+		 */
+		room = end > lane->next
+		    ? (uint32_t)(end - lane->next) / p->tuple_size
+		    : 0;
+		if (room < n)
+			n = room;
+	}
+	return n;
+}
+
+/*
+ * Copy n tuples, for which there is room in any lane. A position in memory
+ * costs a load that depends on the store of one of the last tuples, one can't
+ * say which; so the tuples of each lane are counted in one register.
+ */
+static always_inline int copy_packed(const struct partitioner *p,
+    struct run *run, uint32_t n, const uint32_t *list)
+{
+	const size_t size = p->tuple_size;
+	const char *tuple = run->tuples, *end = tuple + n * size;
+	uint64_t counts = 0, count;
+	char *bases[PACKED_LANES], *to;
+	uint32_t target, shift, i = 0;
+	int ret = 0;
+
+	for (target = 0; target < p->n_lanes; target++)
+		bases[target] = p->lanes[target].next;
+	for (; tuple != end; tuple += size) {
+		target = target_of(p, tuple, list, i++);
+		shift = target * 8;
+		count = (counts >> shift) & 0xff;
+		counts += UINT64_C(1) << shift;
+		to = bases[target] + count * size;
+		/* Slower loops gain nothing by it. */
+		if (p->finding == BY_LIST)
+			dfi_prefetch_write(to + DFI_PREFETCH_DISTANCE);
+		memcpy(to, tuple, size);
+	}
+	run->tuples = end;
+	run->n -= n;
+	for (target = 0; target < p->n_lanes && !ret; target++) {
+		count = (counts >> (8 * target)) & 0xff;
+		to = bases[target] + count * size;
+		if (count && dfi_source_lane_advance(&p->lanes[target], to))
+			ret = dfi_source_lane_full(p->source, target);
+	}
+	return ret;
+}
+
+static always_inline int copy_run(const struct partitioner *p, struct run *run)
+{
+	bool packs = p->n_lanes <= PACKED_LANES && p->tuple_size <= PACKED_SIZE;
+	uint32_t n, room, list[LISTED_TUPLES];
+	bool fits;
+	int ret = 0;
+
+	while (run->n > 0 && ret == 0) {
+		n = run->n;
+		if (p->finding == BY_LIST)
+			n = (uint32_t)min_u64(n, LISTED_TUPLES);
+		room = packs ? packed_room(p, n) : 0;
+		fits = room >= PACKED_MIN;
+		if (fits)
+			n = room;
+		else if (packs)
+			n = (uint32_t)min_u64(n, PACKED_MIN);
+		if (p->finding == BY_LIST)
+			dfi__list_targets(run->tuples + p->key_offset, n,
+			    p->tuple_size, p->n_lanes, list);
+		ret = fits ? copy_packed(p, run, n, list)
+			   : copy_each(p, run, n, list);
+	}
+	return ret;
+}
+
+#define PARTITION_SIZES(X) X(8) X(16) X(24) X(32) X(64) X(128) X(256)
+
+static always_inline int copy_run_by(
+    struct partitioner *p, struct run *run, enum finding finding)
+{
+	p->finding = finding;
+	return copy_run(p, run);
+}
+
+/* Both are constants to the loops that are compiled here. */
+#define X(size)                                                           \
+	static int copy_run_##size(struct partitioner p, struct run *run) \
+	{                                                                 \
+		p.tuple_size = size;                                      \
+		if (p.finding == BY_RADIX)                                \
+			return copy_run_by(&p, run, BY_RADIX);            \
+		if (p.finding == BY_LIST && (size) <= LISTED_SIZE)        \
+			return copy_run_by(&p, run, BY_LIST);             \
+		return copy_run_by(&p, run, BY_HASH);                     \
+	}
+PARTITION_SIZES(X)
+#undef X
+
+bool dfi__partitions(const struct dfi_source *source)
+{
+	const struct router *router = &source->router;
+
+	return source->head.inline_routing == DFI_INLINE_HASH64 ||
+	    (router->routing == DFI_ROUTE_RADIX &&
+		(router->keys[0].type == DFI_UINT64 ||
+		    router->keys[0].type == DFI_INT64));
+}
+
+static enum finding finding_of(const struct dfi_source *source, bool lists)
+{
+	if (source->head.inline_routing != DFI_INLINE_HASH64)
+		return BY_RADIX;
+	if (lists && source->head.tuple_size <= LISTED_SIZE)
+		return BY_LIST;
+	return BY_HASH;
+}
+
+uint32_t dfi__partition(struct dfi_source *source, const char *tuples,
+    uint32_t n, bool lists, int *ret)
+{
+	struct partitioner p = {
+		.source = source,
+		.lanes = source->head.lanes,
+		.n_lanes = source->head.n_lanes,
+		.key_offset = source->head.key_offset,
+		.tuple_size = source->head.tuple_size,
+		.radix_shift = source->router.radix_shift,
+		.radix_bits = source->router.radix_bits,
+		.finding = finding_of(source, lists),
+	};
+	struct run run = { .tuples = tuples, .n = n };
+
+	switch (p.tuple_size) {
+#define X(size)                                  \
+	case size:                               \
+		*ret = copy_run_##size(p, &run); \
+		break;
+		PARTITION_SIZES(X)
+#undef X
+	default:
+		*ret = copy_run(&p, &run);
+	}
+	return n - run.n;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Routing inside the library: from a flow's declaration to the target of a
+ * tuple. Everything about keys is resolved once, when a source opens.
+ */
+#ifndef DFI_FLOWS_KINDS_SHUFFLE_ROUTE_H
+#define DFI_FLOWS_KINDS_SHUFFLE_ROUTE_H
+
+#include <dfi/flow.h>
+#include <dfi/route.h>
+
+struct flow;
+
+struct key_field {
+	uint32_t type;
+	uint32_t offset;
+	uint32_t size;
+};
+
+struct router {
+	uint32_t routing; /* enum dfi_routing */
+	uint32_t n_targets;
+	uint32_t n_keys;
+	struct key_field keys[DFI_MAX_KEYS];
+	uint32_t radix_shift, radix_bits;
+	const int64_t *splits; /* the flow's */
+	uint32_t next;         /* round robin */
+	uint32_t (*function)(void *arg, const void *tuple, uint32_t n_targets);
+	uint64_t (*set_function)(
+	    void *arg, const void *tuple, uint32_t n_targets);
+	void *function_arg; /* of both */
+};
+
+/*
+ * Have the flow's keys be the fields that a text names, separated by commas;
+ * attr is what it is called in error texts. -EINVAL.
+ */
+int dfi__route_keys(struct flow *flow, const char *attr, const char *key);
+
+/*
+ * Check the routing part of a flow's declaration, whose other members are
+ * valid; key is the list of field names, NULL for the first field. Fills
+ * flow->keys. -EINVAL.
+ */
+int dfi__route_declare(struct flow *flow, const char *key);
+
+/* Ready the router of source number index of the flow. */
+void dfi__router_init(
+    struct router *router, const struct flow *flow, uint32_t index);
+
+/*
+ * The target of a tuple; a number >= n_targets only if the application's
+ * function said so. Not for DFI_ROUTE_DIRECT.
+ */
+uint32_t dfi__route(struct router *router, const void *tuple);
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tuple paths of flows with routing: a tuple, or a batch of them, into the
+ * open segments of its targets.
+ */
+#include "partition.h"
+#include "flows/endpoint/source.h"
+#include "target_list.h"
+
+#include "base/bits.h"
+#include "base/compiler.h"
+#include "base/error.h"
+
+/* Of a push, whose tuple is not taken. */
+int dfi_source_no_target(struct dfi_source *source, uint32_t target)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = source_check(source);
+
+	return ret < 0
+	    ? ret
+	    : dfi__source_refuse(source, dfi__source_no_target(source, target));
+}
+
+static int check_routable(struct dfi_source *source)
+{
+	int ret = dfi__source_check_free(source);
+
+	if (ret || source->router.routing != DFI_ROUTE_DIRECT || source->fan)
+		return ret;
+	return dfi__source_refuse(source,
+	    dfi__fail(-EPROTOTYPE,
+		"flow '%s' has direct routing: name the target "
+		"(dfi_source_push_to(), dfi_source_push_batch_to(), "
+		"dfi_source_claim() or a cursor)",
+		source->flow.name));
+}
+
+/*
+ * Round robin goes on only when the tuple was taken, or never will be by this
+ * target.
+ */
+static int push_routed(struct dfi_source *source, const void *tuple)
+{
+	struct router *router = &source->router;
+	uint32_t target, next = router->next;
+	int ret;
+
+	if (unlikely(source->fan != NULL))
+		return dfi_source_push_set(source,
+		    router->set_function(
+			router->function_arg, tuple, router->n_targets),
+		    tuple);
+	target = dfi__route(router, tuple);
+	ret = dfi_source_push_to(source, target, tuple);
+	if (unlikely(ret < 0 && ret != -EPIPE))
+		router->next = next;
+	return ret;
+}
+
+int dfi_source_push_slow(struct dfi_source *source, const void *tuple)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = check_routable(source);
+
+	return ret < 0 ? ret : push_routed(source, tuple);
+}
+
+static int make_room(struct dfi_source *source, uint32_t target)
+{
+	int ret;
+
+	source_lock(source);
+	ret = dfi__source_make_room_to_push(source, target);
+	source_unlock(source);
+	return ret;
+}
+
+/* All to one target: whole runs at a time. */
+static always_inline uint32_t batch_to_one(struct dfi_source *source,
+    uint32_t target, const char *tuples, uint32_t n, int *ret)
+{
+	struct dfi_source_lane *lane = &source->head.lanes[target];
+	size_t size = source->head.tuple_size, run;
+	uint32_t taken = 0;
+
+	while (taken < n) {
+		if (source_lane_is_closed(source, target)) {
+			*ret = make_room(source, target);
+			if (*ret < 0)
+				break;
+		}
+		/* The lane's end may be lower, but is not where room ends. */
+		run = min_u64((n - taken) * size,
+		    (uint64_t)(source->writers[target].end - lane->next));
+		dfi_copy_lines(lane->next, tuples, run);
+		tuples += run;
+		taken += (uint32_t)(run / size);
+		if (dfi_source_lane_advance(lane, lane->next + run)) {
+			*ret = dfi_source_lane_full(source, target);
+			if (*ret < 0)
+				break;
+		}
+	}
+	return taken;
+}
+
+static uint32_t batch_any(
+    struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
+{
+	uint32_t taken;
+
+	for (taken = 0; taken < n; taken++) {
+		*ret = push_routed(source, tuples);
+		if (*ret < 0)
+			break;
+		tuples += source->head.tuple_size;
+	}
+	return taken;
+}
+
+/* No code of the application's runs meanwhile. */
+static uint32_t batch_held(
+    struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
+{
+	bool holds = source_may_hold(source);
+	uint32_t taken;
+
+	/* Else another thread may look at it. */
+	if (holds)
+		source->batch.open = true;
+	if (source->head.inline_routing == DFI_INLINE_ONE)
+		taken = batch_to_one(source, 0, tuples, n, ret);
+	else
+		taken = dfi__partition(
+		    source, tuples, n, dfi__lists_targets(), ret);
+	if (holds)
+		source->batch.open = false;
+	source_post(source);
+	return taken;
+}
+
+/*
+ * What a batch returns of which some was taken, or err came. An interrupt comes
+ * with the next call then, which else would go on waiting.
+ */
+static int batch_result(struct dfi_source *source, uint32_t taken, int err)
+{
+	if (taken && unlikely(err == -EINTR))
+		atomic_set(&source->interrupted, true);
+	return taken ? (int)taken : err;
+}
+
+static always_inline int check_batch(
+    struct dfi_source *source, const void *tuples, uint32_t n)
+{
+	if (likely(n <= INT32_MAX && (tuples || !n)))
+		return 0;
+	if (n > INT32_MAX)
+		dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: push_batch: %u tuples are more "
+		    "than %d",
+		    source->flow.name, SOURCE_ID(source), n, INT32_MAX);
+	else
+		dfi__fail(-EINVAL,
+		    "flow '%s': %s %u: push_batch: tuples is NULL",
+		    source->flow.name, SOURCE_ID(source));
+	return dfi__source_refuse(source, -EINVAL);
+}
+
+int dfi_source_push_batch_to(
+    struct dfi_source *source, uint32_t target, const void *tuples, uint32_t n)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	int ret = dfi__source_check_free(source);
+	bool holds;
+	uint32_t taken;
+
+	if (!ret)
+		ret = check_batch(source, tuples, n);
+	if (ret < 0)
+		return ret;
+	if (target >= source->head.n_lanes)
+		return dfi__source_refuse(
+		    source, dfi__source_no_target(source, target));
+	holds = source_may_hold(source);
+	if (holds)
+		source->batch.open = true;
+	taken = batch_to_one(source, target, tuples, n, &ret);
+	if (holds)
+		source->batch.open = false;
+	source_post(source);
+	return batch_result(source, taken, ret);
+}
+
+int dfi_source_push_batch(
+    struct dfi_source *source, const void *tuples, uint32_t n)
+{
+	SOURCE_CALL(source, SOURCE_SHARED(source));
+	uint32_t taken;
+	int ret = check_routable(source);
+
+	if (!ret)
+		ret = check_batch(source, tuples, n);
+	if (ret < 0)
+		return ret;
+	if (source->head.inline_routing == DFI_INLINE_ONE ||
+	    dfi__partitions(source)) {
+		taken = batch_held(source, tuples, n, &ret);
+	} else {
+		source_post(source);
+		taken = batch_any(source, tuples, n, &ret);
+	}
+	return batch_result(source, taken, ret);
+}

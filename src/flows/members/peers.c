@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Peers come and go as keys in the registry. A peer's key goes when it closes
+ * or when its process dies; whether that was the end of the flow or not, the
+ * ring says, which by then holds all that the peer ever wrote.
+ */
+#include "peers.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/error.h"
+#include "base/fence.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "registry/client/client.h"
+#include "flows/context/context.h"
+
+/* Under the lock, on the control thread. */
+static void set_gone(struct peer *peer)
+{
+	/* Pairs with peers_state(). */
+	if (atomic_peek(&peer->state) == PEER_PRESENT)
+		atomic_publish(&peer->state, PEER_GONE);
+}
+
+/* Likewise. Others would wait for answers for nothing. */
+static void set_again(struct peer *peer, const struct endpoint *endpoint)
+{
+	if (atomic_peek(&peer->state) != PEER_GONE || !endpoint->has_port ||
+	    atomic_peek(&peer->again))
+		return;
+	peer->again_port = endpoint->port;
+	/* Pairs with the observe in end.c: the port. */
+	atomic_publish(&peer->again, true);
+}
+
+static bool is_same(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->node.id == b->node.id && a->region.key == b->region.key;
+}
+
+/* Likewise. */
+static void set_peer(struct peer *peer, const struct registry_event *event)
+{
+	struct endpoint endpoint;
+
+	if (event->type == REGISTRY_DELETE) {
+		/* What follows tells whether it is another one. */
+		if (!event->replaced)
+			set_gone(peer);
+		return;
+	}
+	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
+		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
+		/* Not whom we knew. */
+		set_gone(peer);
+		return;
+	}
+	if (atomic_peek(&peer->state) == PEER_PRESENT &&
+	    !is_same(&peer->endpoint, &endpoint))
+		set_gone(peer);
+	if (atomic_peek(&peer->state) > PEER_PRESENT) {
+		set_again(peer, &endpoint);
+		return;
+	}
+	if (atomic_peek(&peer->state) == PEER_ABSENT) {
+		peer->endpoint = endpoint;
+		peer->revision = event->revision;
+		atomic_publish(&peer->state, PEER_PRESENT);
+	}
+	if (endpoint.done)
+		atomic_set(&peer->done, true);
+	if (endpoint.cancelled)
+		atomic_publish(&peer->state, PEER_CANCELLED);
+}
+
+/* The word can't go meanwhile: under the lock, or as dfi__peers_wake() says. */
+static void wake_owner(struct peers *peers)
+{
+	_Atomic uint32_t *word;
+
+	/*
+	 * The owner stores sleeping, announces its sleep (with a fence), and
+	 * then looks at what we have published: see wait_wake().
+	 */
+	fence_full();
+	word = atomic_observe(&peers->sleeping);
+	if (word)
+		dfi__wait_wake(word);
+}
+
+void dfi__peers_wake(struct peers *peers)
+{
+	wake_owner(peers);
+}
+
+void dfi__peers_withdraw(struct peers *peers)
+{
+	pthread_mutex_lock(&peers->lock);
+	atomic_set(&peers->sleeping, NULL);
+	pthread_mutex_unlock(&peers->lock);
+}
+
+/* Under the lock: something is published for the owner to see. */
+static void tell_owner(struct peers *peers)
+{
+	/* Pairs with peers_changes(). */
+	atomic_publish(&peers->changes, atomic_peek(&peers->changes) + 1);
+	pthread_cond_broadcast(&peers->changed);
+	wake_owner(peers);
+}
+
+/* Under the lock: what it would have told of, the processes tell of now. */
+static void lose_registry(struct peers *peers)
+{
+	const struct peer *peer;
+	uint32_t i;
+
+	atomic_set(&peers->registry_lost, true);
+	for (i = 0; i < peers->n; i++) {
+		peer = &peers->peer[i];
+		if (atomic_peek(&peer->state) == PEER_PRESENT &&
+		    dfi__processes_has_died(
+			peers->dfi->processes, &peer->endpoint.node))
+			set_gone(&peers->peer[i]);
+	}
+}
+
+/* Whether only the registry tells that this peer has died. */
+static bool is_out_of_sight(const struct peers *peers, const struct peer *peer)
+{
+	return flow_is_cast(peers->flow) &&
+	    dfi__host_distance(&peer->endpoint.node.at, &peers->dfi->node.at) !=
+	    HOST_SAME;
+}
+
+/*
+ * Likewise. The registry's machine has not answered for as long as our lease,
+ * so whoever it could tell takes us for dead. With a peer that we have a
+ * connection with, that decides.
+ */
+static void lose_contact(struct peers *peers)
+{
+	uint32_t i;
+
+	atomic_set(&peers->cut_off, true);
+	for (i = 0; i < peers->n; i++)
+		if (is_out_of_sight(peers, &peers->peer[i]))
+			set_gone(&peers->peer[i]);
+}
+
+/* Its endpoints are gone if the registry is lost, or at_last. */
+static void on_process_end(
+    struct process_watcher *watcher, const struct node *node, bool at_last)
+{
+	struct peers *peers = (void *)((char *)watcher -
+	    offsetof(struct peers, processes));
+	struct peer *peer;
+	bool found = false;
+	uint32_t i;
+
+	pthread_mutex_lock(&peers->lock);
+	for (i = 0; i < peers->n; i++) {
+		peer = &peers->peer[i];
+		if (atomic_peek(&peer->state) != PEER_PRESENT ||
+		    !dfi__node_is_process(&peer->endpoint.node, node) ||
+		    !(at_last || atomic_peek(&peers->registry_lost)))
+			continue;
+		set_gone(peer);
+		found = true;
+	}
+	if (found)
+		tell_owner(peers);
+	pthread_mutex_unlock(&peers->lock);
+}
+
+/* The flow's watch, if all peers are there, to be ended without the lock. */
+static struct registry_watch *take_flow_watch(struct peers *peers)
+{
+	struct registry_watch *watch = peers->flow_watch;
+
+	if (!watch || !dfi__peers_all_there(peers))
+		return NULL;
+	peers->flow_watch = NULL;
+	return watch;
+}
+
+/* Whether the key's value is still our flow, and not another of its name. */
+static bool is_our_flow(
+    const struct peers *peers, const struct registry_event *event)
+{
+	struct flow flow;
+	bool ours;
+
+	if (event->type != REGISTRY_PUT ||
+	    dfi__flow_decode(
+		peers->flow->name, event->data, event->size, &flow) < 0)
+		return false;
+	ours = flow.instance == peers->flow->instance;
+	dfi__flow_free(&flow);
+	return ours;
+}
+
+/* What peers' watch tells of a lost registry counts here, too. */
+static void on_flow_event(void *arg, const struct registry_event *event)
+{
+	void (*outlive)(struct peers * peers);
+	struct peers *peers = arg;
+	bool ours;
+
+	if (event->type != REGISTRY_PUT && event->type != REGISTRY_DELETE)
+		return;
+	ours = is_our_flow(peers, event);
+	pthread_mutex_lock(&peers->lock);
+	peers->flow_seen |= ours;
+	if (!ours)
+		atomic_set(&peers->flow_gone, true);
+	tell_owner(peers);
+	outlive = peers->outlive;
+	pthread_mutex_unlock(&peers->lock);
+	if (unlikely(outlive != NULL))
+		outlive(peers);
+}
+
+/* The flow's watch has told what there is. */
+static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
+{
+	pthread_mutex_lock(&peers->lock);
+	peers->flow_watch = watch;
+	if (!peers->flow_seen)
+		atomic_set(&peers->flow_gone, true);
+	tell_owner(peers);
+	watch = take_flow_watch(peers);
+	pthread_mutex_unlock(&peers->lock);
+	dfi__client_unwatch(watch);
+}
+
+/* The place of the peer whose key it is; else index stays. */
+static bool find_index(
+    const struct peers *peers, const char *key, uint32_t *index)
+{
+	uint32_t number;
+
+	if (!dfi__endpoint_index(key, &number) ||
+	    number - peers->first >= peers->n)
+		return false;
+	*index = number - peers->first;
+	return true;
+}
+
+static void on_event(void *arg, const struct registry_event *event)
+{
+	struct registry_watch *flow_watch;
+	void (*outlive)(struct peers * peers);
+	struct peers *peers = arg;
+	uint32_t index = peers->n;
+
+	pthread_mutex_lock(&peers->lock);
+	if (event->type == REGISTRY_LOST)
+		lose_registry(peers);
+	else if (event->type == REGISTRY_CUT)
+		lose_contact(peers);
+	else if (event->type == REGISTRY_BACK)
+		atomic_set(&peers->registry_lost, false);
+	else if (find_index(peers, event->key, &index))
+		set_peer(&peers->peer[index], event);
+	tell_owner(peers);
+	flow_watch = take_flow_watch(peers);
+	outlive = peers->outlive;
+	pthread_mutex_unlock(&peers->lock);
+	dfi__client_unwatch(flow_watch);
+	/* The control thread's alone: it doesn't change any more. */
+	if (event->type == REGISTRY_PUT && index < peers->n &&
+	    atomic_peek(&peers->peer[index].state) == PEER_PRESENT)
+		dfi__processes_watch(
+		    peers->dfi->processes, &peers->peer[index].endpoint.node);
+	if (unlikely(outlive != NULL))
+		outlive(peers);
+}
+
+static void init_lock(struct peers *peers)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&peers->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&peers->lock, NULL);
+}
+
+static int init(
+    struct peers *peers, struct dfi *dfi, struct flow *flow, const char *role)
+{
+	peers->dfi = dfi;
+	peers->flow = flow;
+	peers->role = role;
+	if (!strcmp(role, "source")) {
+		peers->word = flow_source_word(flow);
+		peers->first = flow->part.first_source;
+		peers->n = flow->n_sources;
+	} else {
+		peers->word = flow_target_word(flow);
+		peers->first = flow_first_target(flow);
+		peers->n = flow->n_targets;
+	}
+	peers->peer = calloc(peers->n, sizeof(peers->peer[0]));
+	if (!peers->peer)
+		return dfi__fail(
+		    -ENOMEM, "flow '%s': out of memory", flow->name);
+	init_lock(peers);
+	peers->processes.ended = on_process_end;
+	dfi__processes_add(dfi->processes, &peers->processes);
+	return 0;
+}
+
+/* One that was there when an entry of that revision came; n: none was. */
+static uint32_t find_before(struct peers *peers, uint64_t revision)
+{
+	uint32_t i;
+
+	for (i = 0; i < peers->n; i++)
+		/* Pairs with set_peer(): the revision. */
+		if (atomic_observe(&peers->peer[i].state) != PEER_ABSENT &&
+		    peers->peer[i].revision &&
+		    peers->peer[i].revision < revision)
+			break;
+	return i;
+}
+
+int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, struct registry_entry *own, uint32_t *before,
+    int64_t deadline)
+{
+	char prefix[KEY_SIZE], flow_key[KEY_SIZE];
+	struct registry_interest interests[] = {
+		{ .prefix = prefix, .fn = on_event, .arg = peers },
+		{ .prefix = flow_key,
+		    .exact = true,
+		    .fn = on_flow_event,
+		    .arg = peers },
+	};
+	int ret = init(peers, dfi, flow, role);
+
+	if (ret < 0)
+		return ret;
+	*before = peers->n;
+	dfi__endpoint_prefix(prefix, flow, role);
+	dfi__flow_key(flow_key, flow->name);
+	ret = dfi__client_join(dfi->registry, interests,
+	    sizeof(interests) / sizeof(interests[0]), own, deadline);
+	if (ret < 0) {
+		dfi__peers_close(peers, NULL);
+		return ret;
+	}
+	peers->watch = interests[0].watch;
+	keep_flow_watch(peers, interests[1].watch);
+	*before = find_before(peers, own->revision);
+	if (*before == peers->n)
+		return 0;
+	dfi__peers_close(peers, own->key);
+	return -EEXIST;
+}
+
+int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
+    const char *role, int64_t deadline)
+{
+	char prefix[KEY_SIZE];
+	int ret = init(peers, dfi, flow, role);
+
+	if (ret < 0)
+		return ret;
+	dfi__endpoint_prefix(prefix, flow, role);
+	ret = dfi__client_watch(
+	    dfi->registry, prefix, on_event, peers, deadline, &peers->watch);
+	if (ret < 0)
+		dfi__peers_close(peers, NULL);
+	return ret;
+}
+
+void dfi__peers_close(struct peers *peers, const char *own_key)
+{
+	struct registry_watch *flow_watch;
+
+	dfi__processes_remove(peers->dfi->processes, &peers->processes);
+	pthread_mutex_lock(&peers->lock);
+	flow_watch = peers->flow_watch;
+	peers->flow_watch = NULL;
+	pthread_mutex_unlock(&peers->lock);
+	dfi__client_unwatch(flow_watch);
+	if (own_key)
+		dfi__client_leave(peers->watch, own_key);
+	else
+		dfi__client_unwatch(peers->watch);
+	pthread_cond_destroy(&peers->changed);
+	pthread_mutex_destroy(&peers->lock);
+	free(peers->peer);
+}
+
+static uint32_t find_state(struct peers *peers, uint32_t state)
+{
+	uint32_t i;
+
+	for (i = 0; i < peers->n; i++)
+		if (peers_state(peers, i) == state)
+			break;
+	return i;
+}
+
+bool dfi__peers_all_there(struct peers *peers)
+{
+	return find_state(peers, PEER_ABSENT) == peers->n;
+}
+
+bool dfi__peers_expected(struct peers *peers)
+{
+	return !atomic_peek(&peers->flow_gone) &&
+	    !atomic_peek(&peers->cut_off) && !dfi__peers_all_there(peers);
+}
+
+void dfi__peers_outlive(
+    struct peers *peers, void (*outlive)(struct peers *peers))
+{
+	pthread_mutex_lock(&peers->lock);
+	peers->outlive = outlive;
+	pthread_mutex_unlock(&peers->lock);
+}
+
+bool dfi__peers_hopeless(struct peers *peers)
+{
+	return (atomic_peek(&peers->flow_gone) ||
+		   atomic_peek(&peers->cut_off)) &&
+	    !dfi__peers_all_there(peers);
+}
+
+/* "source 2 of 4", or "source 2 and 1 more of 4". Their number. */
+static uint32_t name_missing(struct peers *peers, char *text, size_t size)
+{
+	uint32_t i, first = peers->n, n_missing = 0;
+	char of[24] = "";
+
+	/* In a tree these are only some of the flow's. */
+	if (!peers->flow->fan_in)
+		snprintf(of, sizeof(of), " of %u", peers->n);
+	for (i = 0; i < peers->n; i++)
+		if (peers_state(peers, i) == PEER_ABSENT) {
+			if (!n_missing++)
+				first = i;
+		}
+	if (n_missing > 1)
+		snprintf(text, size, "%s %u and %u more%s",
+		    PEER_ID(peers, first), n_missing - 1, of);
+	else
+		snprintf(text, size, "%s %u%s", PEER_ID(peers, first), of);
+	return n_missing;
+}
+
+int dfi__peers_missing(struct peers *peers)
+{
+	char missing[64];
+	uint32_t n = name_missing(peers, missing, sizeof(missing));
+
+	return dfi__fail(-ETIMEDOUT,
+	    "flow '%s': waiting for %s: nobody has opened %s",
+	    peers->flow->name, missing, n > 1 ? "them" : "it");
+}
+
+#define CUT_OFF                                                               \
+	"the registry's machine has not answered for as long as this "        \
+	"process's lease, so that the others take this process for dead: is " \
+	"the network there?"
+
+int dfi__peers_flow_gone(struct peers *peers)
+{
+	const struct node *creator = &peers->flow->creator;
+	char missing[64];
+
+	name_missing(peers, missing, sizeof(missing));
+	if (!atomic_peek(&peers->flow_gone))
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s can't attach any more: " CUT_OFF,
+		    peers->flow->name, missing);
+	return dfi__fail(-ECONNRESET,
+	    "flow '%s': its creator (node %s, host %s, pid %u) died, or the "
+	    "flow was removed, before %s attached: nobody can any more",
+	    peers->flow->name, creator->name, creator->host, creator->pid,
+	    missing);
+}
+
+void dfi__peers_name(
+    struct peers *peers, uint32_t index, char *name, size_t size)
+{
+	const struct node *node = &peers->peer[index].endpoint.node;
+
+	if (peers_state(peers, index) == PEER_ABSENT)
+		snprintf(name, size, "%s %u", PEER_ID(peers, index));
+	else
+		snprintf(name, size, "%s %u (node %s, host %s, pid %u)",
+		    PEER_ID(peers, index), node->name, node->host, node->pid);
+}
+
+int dfi__peers_lost(struct peers *peers, uint32_t index)
+{
+	const char *why = NULL;
+	char name[256];
+
+	dfi__peers_name(peers, index, name, sizeof(name));
+	if (peers->why_lost && peers_state(peers, index) != PEER_GONE)
+		why = peers->why_lost(peers, index);
+	if (why)
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': the connection with %s broke: %s",
+		    peers->flow->name, name, why);
+	if (atomic_peek(&peers->cut_off) &&
+	    is_out_of_sight(peers, &peers->peer[index]))
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s is lost to this process: " CUT_OFF,
+		    peers->flow->name, name);
+	return dfi__fail(-ECONNRESET,
+	    "flow '%s': %s died or closed before the end of the flow",
+	    peers->flow->name, name);
+}
+
+bool dfi__peers_await_gone(
+    struct peers *peers, uint32_t index, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	int err = 0;
+	CANCEL_OFF;
+
+	pthread_mutex_lock(&peers->lock);
+	while (peers_state(peers, index) == PEER_PRESENT && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(
+		    &peers->changed, &peers->lock, &until);
+	pthread_mutex_unlock(&peers->lock);
+	return peers_state(peers, index) == PEER_GONE;
+}
+
+/*
+ * Some are not there yet: whether they still can come, the flow says. Only who
+ * waits asks.
+ */
+static int watch_flow(struct peers *peers, int64_t deadline)
+{
+	struct dfi *dfi = peers->dfi;
+	struct registry_watch *watch;
+	char key[KEY_SIZE];
+	int ret;
+
+	if (dfi__peers_all_there(peers))
+		return 0;
+	dfi__flow_key(key, peers->flow->name);
+	ret = dfi__client_watch_key(
+	    dfi->registry, key, on_flow_event, peers, deadline, &watch);
+	if (ret < 0)
+		return dfi__fail_within(ret, "flow '%s'", peers->flow->name);
+	keep_flow_watch(peers, watch);
+	return 0;
+}
+
+int dfi__peers_await(struct peers *peers, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	int ret = watch_flow(peers, deadline);
+	uint32_t gone;
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&peers->lock);
+	for (;;) {
+		gone = find_state(peers, PEER_GONE);
+		if (gone < peers->n || dfi__peers_all_there(peers))
+			break;
+		if (dfi__peers_hopeless(peers)) {
+			ret = dfi__peers_flow_gone(peers);
+			break;
+		}
+		if (atomic_peek(&peers->registry_lost)) {
+			ret = dfi__fail(-ENOTCONN,
+			    "flow '%s': the connection to the registry was "
+			    "lost while waiting for its %ss",
+			    peers->flow->name, peers->word);
+			break;
+		}
+		if (pthread_cond_timedwait(
+			&peers->changed, &peers->lock, &until) == ETIMEDOUT) {
+			if (!dfi__peers_all_there(peers))
+				ret = dfi__peers_missing(peers);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&peers->lock);
+	if (!ret && gone < peers->n)
+		ret = dfi__peers_lost(peers, gone);
+	return ret;
+}

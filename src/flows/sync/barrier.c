@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Barriers: each member has an entry in the registry that says at which round
+ * it has arrived, and watches those of all. What the entries mean is in
+ * member.c; here are the entries' way there and back, and the waiting.
+ */
+#include "barrier_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "base/maps.h"
+#include "registry/client/client.h"
+#include "flows/context/context.h"
+
+_Static_assert(
+    offsetof(struct dfi_barrier, magic) == HANDLE_MAGIC_OFFSET, "handle");
+_Static_assert(
+    offsetof(struct dfi_barrier, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
+
+#define BARRIER_USER(barrier)                                              \
+	((barrier) && (barrier)->magic == BARRIER_MAGIC ? &(barrier)->user \
+							: NULL)
+#define BARRIER_SHARED(barrier) \
+	dfi__handle_shared(call.other, "barrier '%s'", (barrier)->name)
+
+static void free_barrier(struct dfi_barrier *barrier)
+{
+	dfi__client_unwatch(barrier->watch);
+	if (barrier->processes.ended)
+		dfi__processes_remove(
+		    barrier->dfi->processes, &barrier->processes);
+	pthread_mutex_destroy(&barrier->lock);
+	free(barrier->members.member);
+	dfi__handle_free(barrier, sizeof(*barrier));
+}
+
+/* dfi__barrier_check() without the lock. */
+static int check(struct dfi_barrier *barrier)
+{
+	int ret;
+
+	pthread_mutex_lock(&barrier->lock);
+	ret = dfi__barrier_check(barrier);
+	pthread_mutex_unlock(&barrier->lock);
+	return ret;
+}
+
+/* Whether all rounds have ended, whatever the registry answers. */
+static bool is_over(void *arg)
+{
+	return check(arg) < 0;
+}
+
+/* Our entry as it is now; NULL: no memory. */
+static void *encode_self(
+    const struct dfi_barrier *barrier, char key[KEY_SIZE], size_t *size)
+{
+	void *data = dfi__member_encode(&barrier->self, size);
+
+	if (!data)
+		dfi__fail(
+		    -ENOMEM, "barrier '%s': out of memory", barrier->name);
+	dfi__member_key(key, barrier->name, barrier->members.self);
+	return data;
+}
+
+static int publish(struct dfi_barrier *barrier, bool create, int64_t deadline)
+{
+	struct registry_client *client = barrier->dfi->registry;
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+	int ret;
+
+	data = encode_self(barrier, key, &size);
+	if (!data)
+		return -ENOMEM;
+	ret = create ? dfi__client_create(client, key, data, size,
+			   CLIENT_LEASED, deadline, NULL)
+		     : dfi__client_put_unless(client, key, data, size,
+			   CLIENT_LEASED, is_over, barrier, deadline);
+	free(data);
+	if (ret < 0 && ret != -EEXIST)
+		dfi__fail_within(ret, "barrier '%s'", barrier->name);
+	return ret;
+}
+
+static void end_publishing(struct dfi_barrier *barrier)
+{
+	pthread_mutex_lock(&barrier->lock);
+	barrier->publishing = false;
+	pthread_mutex_unlock(&barrier->lock);
+	dfi__barrier_withdraw(barrier);
+}
+
+/* -EEXIST with a text that says who has the index. */
+static int fail_taken(struct dfi_barrier *barrier, int64_t deadline)
+{
+	uint32_t index = barrier->members.self;
+	struct barrier_member holder = { .id = 0 };
+	struct registry_value value;
+	char key[KEY_SIZE], name[256];
+
+	dfi__member_key(key, barrier->name, index);
+	if (!dfi__client_get(barrier->dfi->registry, key, deadline, &value)) {
+		dfi__member_decode(value.data, value.size, &holder);
+		dfi__registry_value_free(&value);
+	}
+	dfi__barrier_name(name, sizeof(name), index, &holder);
+	return dfi__fail(
+	    -EEXIST, "barrier '%s': %s is open already", barrier->name, name);
+}
+
+static int join(struct dfi_barrier *barrier, int64_t deadline)
+{
+	char prefix[KEY_SIZE];
+	int ret;
+
+	dfi__member_prefix(prefix, barrier->name);
+	barrier->suspect = barrier->members.n;
+	barrier->publishing = true;
+	barrier->processes.ended = dfi__barrier_process_ended;
+	dfi__processes_add(barrier->dfi->processes, &barrier->processes);
+	ret = dfi__client_watch(barrier->dfi->registry, prefix,
+	    dfi__barrier_event, barrier, deadline, &barrier->watch);
+	if (ret < 0)
+		return dfi__fail_within(ret, "barrier '%s'", barrier->name);
+	ret = check(barrier);
+	if (ret < 0)
+		return ret;
+	ret = publish(barrier, true, deadline);
+	if (!ret)
+		end_publishing(barrier);
+	return ret == -EEXIST ? fail_taken(barrier, deadline) : ret;
+}
+
+static int check_arguments(
+    const char *name, uint32_t n_members, uint32_t index, const void *out)
+{
+	if (!out)
+		return dfi__fail(-EINVAL, "dfi_barrier_open: barrier is NULL");
+	if (dfi__check_name("barrier", name) < 0)
+		return dfi__fail_within(-EINVAL, "dfi_barrier_open");
+	if (!n_members || n_members > DFI_MAX_MEMBERS)
+		return dfi__fail(-EINVAL,
+		    "barrier '%s': n_members %u is not 1 to %d", name,
+		    n_members, DFI_MAX_MEMBERS);
+	if (index >= n_members)
+		return dfi__fail(-ERANGE,
+		    "barrier '%s': member %u: the barrier has %u, numbered "
+		    "from 0",
+		    name, index, n_members);
+	return 0;
+}
+
+int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
+    uint32_t index, struct dfi_barrier **out)
+{
+	struct dfi_barrier *barrier;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret)
+		ret = check_arguments(name, n_members, index, out);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, 0);
+	barrier = dfi__handle_alloc(sizeof(*barrier));
+	if (!barrier)
+		return dfi__fail_map(sizeof(*barrier), "barrier '%s'", name);
+	pthread_mutex_init(&barrier->lock, NULL);
+	barrier->dfi = dfi;
+	snprintf(barrier->name, sizeof(barrier->name), "%s", name);
+	barrier->self.node = dfi->node;
+	barrier->self.n_members = n_members;
+	if (getrandom(&barrier->self.id, sizeof(barrier->self.id), 0) !=
+	    sizeof(barrier->self.id))
+		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
+	else if (dfi__members_init(
+		     &barrier->members, n_members, index, barrier->self.id) < 0)
+		ret = dfi__fail(-ENOMEM, "barrier '%s': out of memory", name);
+	else
+		ret = join(barrier, deadline);
+	if (ret < 0) {
+		free_barrier(barrier);
+		return dfi__error_keep(ret);
+	}
+	barrier->magic = BARRIER_MAGIC;
+	context_use_keep(&use);
+	*out = barrier;
+	return 0;
+}
+
+/*
+ * Sleep until there is news, or that time; under the lock, which it leaves
+ * meanwhile. -EINTR, once for dfi_barrier_interrupt(). Who has news takes the
+ * lock, and who interrupts does not: see wait_wake_fenced().
+ */
+static int sleep_until_news(struct dfi_barrier *barrier, int64_t until)
+{
+	bool interrupted;
+
+	atomic_set(&barrier->sleeping, WAIT_BY_FUTEX);
+	fence_full();
+	interrupted = atomic_peek(&barrier->interrupted);
+	if (!interrupted) {
+		pthread_mutex_unlock(&barrier->lock);
+		dfi__wait_sleep(&barrier->sleeping, until);
+		pthread_mutex_lock(&barrier->lock);
+	}
+	atomic_set(&barrier->sleeping, 0);
+	if (!interrupted)
+		return 0;
+	atomic_set(&barrier->interrupted, false);
+	return dfi__fail(-EINTR,
+	    "barrier '%s': interrupted (dfi_barrier_interrupt())",
+	    barrier->name);
+}
+
+/*
+ * Wait until all members are there (round 0), or have arrived at the round.
+ * Under the lock.
+ */
+static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
+{
+	struct barrier_members *members = &barrier->members;
+	int64_t next;
+	int ret;
+
+	for (;;) {
+		if (round ? members->completed >= round : members->set != 0)
+			return 0;
+		ret = dfi__barrier_check(barrier);
+		if (ret < 0)
+			return ret;
+		if (clock_now_ns() >= deadline)
+			return dfi__barrier_missing(
+			    barrier, barrier->arrived + !round);
+		next = deadline;
+		if (barrier->suspect < members->n &&
+		    barrier->suspect_until < deadline)
+			next = barrier->suspect_until;
+		ret = sleep_until_news(barrier, next);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+/*
+ * What a call gave up to wait for may have been done: our own watch tells.
+ * Under the lock.
+ */
+static bool has_arrived(const struct dfi_barrier *barrier)
+{
+	const struct barrier_members *members = &barrier->members;
+	const struct barrier_member *self = &members->member[members->self];
+
+	return self->present && self->id == barrier->self.id &&
+	    self->round > barrier->arrived;
+}
+
+/* All are there: 1 if we need not tell them, or 0, or why there is nothing to
+ * tell. */
+static int prepare(struct dfi_barrier *barrier, int64_t deadline)
+{
+	int ret;
+
+	pthread_mutex_lock(&barrier->lock);
+	ret = await(barrier, 0, deadline);
+	if (!ret && has_arrived(barrier))
+		ret = 1;
+	if (!ret)
+		ret = dfi__barrier_check(barrier);
+	barrier->publishing = !ret;
+	if (!ret)
+		barrier->self.set = barrier->members.set;
+	pthread_mutex_unlock(&barrier->lock);
+	return ret;
+}
+
+/* With timeout_ms 0, what the registry is waited for. */
+static int64_t soon(const struct dfi_barrier *barrier, int64_t deadline)
+{
+	return deadline == DEADLINE_NEVER ? context_deadline(barrier->dfi, 0)
+					  : deadline;
+}
+
+/*
+ * What no answer has come to would not be set again when the registry is lost,
+ * and may have been taken back already, if it was.
+ */
+static int renew(struct dfi_barrier *barrier)
+{
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+
+	data = encode_self(barrier, key, &size);
+	if (!data)
+		return -ENOMEM;
+	dfi__client_renew(barrier->dfi->registry, key, data, size);
+	free(data);
+	return 0;
+}
+
+/* Tell the others. */
+static int arrive(struct dfi_barrier *barrier, int64_t deadline)
+{
+	int ret = prepare(barrier, soon(barrier, deadline)), over;
+
+	if (ret > 0) {
+		ret = renew(barrier);
+	} else if (!ret) {
+		barrier->self.round = barrier->arrived + 1;
+		ret = publish(barrier, false, soon(barrier, deadline));
+		end_publishing(barrier);
+		if (ret == -ETIMEDOUT && (over = check(barrier)) < 0)
+			ret = over;
+	}
+	if (ret >= 0)
+		barrier->arrived++;
+	return ret < 0 ? ret : 0;
+}
+
+/* A time-out that the caller asked for is no error of the program. */
+static int keep_error(int ret, uint32_t timeout_ms)
+{
+	return ret == -ETIMEDOUT && timeout_ms ? ret : dfi__error_keep(ret);
+}
+
+int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
+{
+	HANDLE_WAITING_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
+	int64_t deadline = DEADLINE_NEVER;
+	int ret = handle_check(
+	    barrier, barrier ? &barrier->magic : NULL, BARRIER_MAGIC);
+
+	if (ret < 0)
+		return ret;
+	if (timeout_ms)
+		deadline = deadline_in_ms(timeout_ms);
+	/* Else the last call gave up at its deadline, having arrived. */
+	if (barrier->passed == barrier->arrived)
+		ret = arrive(barrier, deadline);
+	if (ret < 0)
+		return keep_error(ret, timeout_ms);
+	pthread_mutex_lock(&barrier->lock);
+	ret = await(barrier, barrier->arrived, deadline);
+	pthread_mutex_unlock(&barrier->lock);
+	if (!ret)
+		barrier->passed++;
+	/* It may have been a call that found the loss. */
+	else if (ret == -ECONNRESET)
+		dfi__barrier_withdraw(barrier);
+	return keep_error(ret, timeout_ms);
+}
+
+void dfi_barrier_interrupt(struct dfi_barrier *barrier)
+{
+	HANDLE_SIGNAL(barrier, BARRIER_MAGIC, &barrier->interrupted,
+	    wait_wake_fenced(&barrier->sleeping));
+}
+
+/* And from now on, the control thread does not. */
+static bool is_first_to_withdraw(struct dfi_barrier *barrier)
+{
+	bool first;
+
+	pthread_mutex_lock(&barrier->lock);
+	first = !barrier->withdrawn;
+	barrier->withdrawn = true;
+	pthread_mutex_unlock(&barrier->lock);
+	return first;
+}
+
+int dfi_barrier_close(struct dfi_barrier *barrier)
+{
+	HANDLE_LAST_CALL(BARRIER_USER(barrier), BARRIER_SHARED(barrier));
+	struct dfi *dfi;
+	char key[KEY_SIZE];
+	int ret;
+
+	if (!barrier)
+		return 0;
+	ret = handle_check(barrier, &barrier->magic, BARRIER_MAGIC);
+	if (ret < 0)
+		return ret;
+	dfi = barrier->dfi;
+	dfi__handle_retire(barrier);
+	dfi__barrier_withdraw(barrier);
+	dfi__member_key(key, barrier->name, barrier->members.self);
+	if (is_first_to_withdraw(barrier))
+		dfi__client_retire(dfi->registry, key, NULL, 0);
+	free_barrier(barrier);
+	dfi__context_leave(dfi);
+	return 0;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a barrier hears, on the control thread, and what it means for calls: in
+ * words of people here, in those of the protocol in member.c.
+ */
+#include "barrier_impl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "registry/client/client.h"
+#include "flows/context/context.h"
+
+#define NAMED_MISSING 3 /* members that a text names */
+
+/*
+ * After this time a process's end counts though the registry says nothing.
+ * Members on other hosts have only its word, so it shall have the time for it:
+ * who was told that a round is complete, and who was not, don't agree. Half a
+ * second of it may be over when we are told at last (processes.c); it is less
+ * than the two seconds in which a loss is told.
+ */
+#define SUSPICION_NS (1300 * NS_PER_MS)
+#define SUSPICION_LEFT_NS (800 * NS_PER_MS)
+
+/*
+ * Whether it is a member that counts; then *node is its. Who can't be read is
+ * not whom we knew.
+ */
+static bool on_put(struct dfi_barrier *barrier,
+    const struct registry_event *event, struct node *node)
+{
+	struct barrier_members *members = &barrier->members;
+	struct barrier_member member;
+	uint32_t index;
+
+	if (!dfi__endpoint_index(event->key, &index))
+		return false;
+	if (dfi__member_decode(event->data, event->size, &member) < 0) {
+		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
+		dfi__members_delete(members, index);
+		return false;
+	}
+	dfi__members_put(members, index, &member);
+	*node = member.node;
+	return index < members->n && member_joined(members, index);
+}
+
+/* Nothing to wait for any more that would tell more of the suspect. */
+static void lose_suspect(struct dfi_barrier *barrier)
+{
+	dfi__members_delete(&barrier->members, barrier->suspect);
+	barrier->suspect = barrier->members.n;
+}
+
+void dfi__barrier_process_ended(
+    struct process_watcher *watcher, const struct node *node, bool at_last)
+{
+	struct dfi_barrier *barrier = (void *)((char *)watcher -
+	    offsetof(struct dfi_barrier, processes));
+	struct barrier_members *members = &barrier->members;
+	uint32_t i;
+
+	pthread_mutex_lock(&barrier->lock);
+	for (i = 0; i < members->n; i++)
+		if (member_joined(members, i) &&
+		    dfi__node_is_process(&members->member[i].node, node))
+			break;
+	/* The others may have ended for the first one's sake. */
+	if (i < members->n && barrier->suspect == members->n) {
+		barrier->suspect = i;
+		barrier->suspect_until = clock_now_ns() +
+		    (at_last ? SUSPICION_LEFT_NS : SUSPICION_NS);
+		if (barrier->registry_lost)
+			lose_suspect(barrier);
+	}
+	(void)wait_wake_locked(&barrier->sleeping);
+	pthread_mutex_unlock(&barrier->lock);
+}
+
+void dfi__barrier_event(void *arg, const struct registry_event *event)
+{
+	struct dfi_barrier *barrier = arg;
+	bool joined = false;
+	struct node node;
+	uint32_t index;
+
+	pthread_mutex_lock(&barrier->lock);
+	if (event->type == REGISTRY_LOST)
+		barrier->registry_lost = true;
+	else if (event->type == REGISTRY_BACK)
+		barrier->registry_lost = false;
+	else if (event->type == REGISTRY_PUT)
+		joined = on_put(barrier, event, &node);
+	/* What follows tells whether it is another member. */
+	else if (event->type == REGISTRY_DELETE && !event->replaced &&
+	    dfi__endpoint_index(event->key, &index)) {
+		dfi__members_delete(&barrier->members, index);
+		/* The next one there is another. */
+		if (index == barrier->suspect)
+			barrier->suspect = barrier->members.n;
+	}
+	if (barrier->registry_lost)
+		lose_suspect(barrier);
+	(void)wait_wake_locked(&barrier->sleeping);
+	pthread_mutex_unlock(&barrier->lock);
+	if (joined)
+		dfi__processes_watch(barrier->dfi->processes, &node);
+	dfi__barrier_withdraw(barrier);
+}
+
+/* Under the lock. A registry that is lost hears of it when it is back. */
+static bool must_withdraw(const struct dfi_barrier *barrier)
+{
+	const struct barrier_members *members = &barrier->members;
+
+	return members->lost < members->n && !barrier->registry_lost &&
+	    !barrier->publishing && !barrier->withdrawn;
+}
+
+void dfi__barrier_withdraw(struct dfi_barrier *barrier)
+{
+	struct barrier_members *members = &barrier->members;
+	struct barrier_member last;
+	char key[KEY_SIZE];
+	size_t size;
+	void *data;
+	bool must;
+
+	pthread_mutex_lock(&barrier->lock);
+	must = must_withdraw(barrier);
+	if (must) {
+		last = barrier->self;
+		last.set = members->set;
+		last.round = members->completed;
+		last.lost_id = members->member[members->lost].id;
+		barrier->withdrawn = true;
+	}
+	pthread_mutex_unlock(&barrier->lock);
+	if (!must)
+		return;
+	dfi__member_key(key, barrier->name, members->self);
+	/* Whose own entry has gone has no more to say; nor without memory. */
+	data = last.lost_id == last.id ? NULL
+				       : dfi__member_encode(&last, &size);
+	dfi__client_retire(barrier->dfi->registry, key, data, data ? size : 0);
+	free(data);
+}
+
+void dfi__barrier_name(char *text, size_t size, uint32_t index,
+    const struct barrier_member *member)
+{
+	if (!member->id)
+		snprintf(text, size, "member %u", index);
+	else
+		snprintf(text, size, "member %u (node %s, host %s, pid %u)",
+		    index, member->node.name, member->node.host,
+		    member->node.pid);
+}
+
+int dfi__barrier_check(struct dfi_barrier *barrier)
+{
+	const struct barrier_members *members = &barrier->members;
+	char name[256];
+
+	if (barrier->suspect < members->n &&
+	    clock_now_ns() >= barrier->suspect_until)
+		lose_suspect(barrier);
+	if (members->disagree) {
+		dfi__barrier_name(
+		    name, sizeof(name), members->other_index, &members->other);
+		return dfi__fail(-EPROTOTYPE,
+		    "barrier '%s': %s has opened it for %u members, and "
+		    "member %u for %u: all must name the same number",
+		    barrier->name, name, members->other.n_members,
+		    members->self, members->n);
+	}
+	if (members->lost < members->n) {
+		dfi__barrier_name(name, sizeof(name), members->lost,
+		    &members->member[members->lost]);
+		return dfi__fail(-ECONNRESET,
+		    "barrier '%s': %s died or closed before round %llu was "
+		    "complete",
+		    barrier->name, name,
+		    (unsigned long long)members->completed + 1);
+	}
+	if (barrier->registry_lost)
+		return dfi__fail(-ENOTCONN,
+		    "barrier '%s': the connection to the registry is lost",
+		    barrier->name);
+	return 0;
+}
+
+/* A text that grows, and is cut at its end. */
+struct text {
+	char at[400];
+	size_t used;
+};
+
+static void __attribute__((format(printf, 2, 3)))
+append(struct text *text, const char *fmt, ...)
+{
+	va_list ap;
+	int length;
+
+	va_start(ap, fmt);
+	length = vsnprintf(
+	    text->at + text->used, sizeof(text->at) - text->used, fmt, ap);
+	va_end(ap);
+	if (length > 0)
+		text->used += (size_t)length;
+	if (text->used >= sizeof(text->at))
+		text->used = sizeof(text->at) - 1;
+}
+
+/* Whether a member is what the round waits for. */
+static bool is_missing(
+    const struct barrier_members *members, uint32_t i, uint64_t round)
+{
+	if (!members->set)
+		return !member_joined(members, i);
+	return members->member[i].round < round;
+}
+
+int dfi__barrier_missing(const struct dfi_barrier *barrier, uint64_t round)
+{
+	const struct barrier_members *members = &barrier->members;
+	struct text text = { .used = 0 };
+	uint32_t i, n_missing = 0;
+	char name[256];
+
+	for (i = 0; i < members->n; i++) {
+		if (!is_missing(members, i, round) ||
+		    n_missing++ >= NAMED_MISSING)
+			continue;
+		if (member_joined(members, i))
+			dfi__barrier_name(
+			    name, sizeof(name), i, &members->member[i]);
+		else
+			snprintf(name, sizeof(name), "member %u", i);
+		append(&text, "%s%s has not %s", n_missing > 1 ? ", " : "",
+		    name, members->set ? "arrived" : "opened it");
+	}
+	if (n_missing > NAMED_MISSING)
+		append(&text, ", and %u more", n_missing - NAMED_MISSING);
+	return dfi__fail(-ETIMEDOUT, "barrier '%s': round %llu of %u: %s",
+	    barrier->name, (unsigned long long)round, members->n, text.at);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The counter has a region of its own, with one "ring", which has no slots. */
+#include "shared_counter.h"
+
+#include <stdio.h>
+#include "base/error.h"
+#include "base/log.h"
+#include "buffers/segment.h"
+#include "flows/context/context.h"
+#include "flows/context/network.h"
+
+#define DISPENSER_OFFSET sizeof(struct region_header)
+#define DISPENSER_REGION_SIZE \
+	(DISPENSER_OFFSET + sizeof(struct dispenser_words))
+
+static const struct ring_layout layout = {
+	.n_rings = 1,
+	.first_ring = DISPENSER_OFFSET,
+	.ring_size = sizeof(struct dispenser_words),
+	.wait_offset = offsetof(struct dispenser_words, waits),
+};
+
+uint64_t dfi__dispenser_bytes(const struct dfi *dfi)
+{
+	return dfi->transport->ops->region_bytes(
+	    dfi->transport, DISPENSER_REGION_SIZE);
+}
+
+uint64_t dfi__dispenser_image_bytes(const struct dfi *dfi)
+{
+	return transport_image_bytes(transport_image_size(&layout, false),
+	    dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
+}
+
+/* As of a flow with that transport. */
+static bool may_need_network(
+    const struct dfi *dfi, enum dfi_transport transport)
+{
+	struct flow flow = { .transport = transport };
+
+	return dfi__network_may_be_needed(dfi, &flow);
+}
+
+static enum dfi_transport choice(
+    const struct dfi *dfi, enum dfi_transport transport)
+{
+	return transport ? transport
+			 : (enum dfi_transport)dfi->settings.transport;
+}
+
+/* Have all numbers taken through the device, which those of other hosts reach.
+ */
+static int export_words(struct dfi *dfi, struct dispenser *dispenser)
+{
+	struct region *region = dispenser->region;
+	struct transport *verbs;
+	int ret = dfi__network_open(dfi, &verbs);
+
+	if (!ret)
+		ret = verbs->ops->export(verbs, region, &layout);
+	if (!ret)
+		dispenser->name.verbs = region->export->name;
+	return ret;
+}
+
+int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
+    const char *what, uint64_t first, struct dispenser *dispenser)
+{
+	struct transport *shm = dfi->transport;
+	char *why = dispenser->name.why;
+	int ret = shm->ops->region_create(
+	    shm, DISPENSER_REGION_SIZE, &dispenser->region);
+
+	if (ret < 0)
+		return ret;
+	dispenser->words =
+	    (struct dispenser_words *)(void *)((char *)dispenser->region->base +
+		DISPENSER_OFFSET);
+	atomic_set(&dispenser->words->closed, 0);
+	atomic_set(&dispenser->words->waits, 0);
+	atomic_set(&dispenser->words->waits_name, 0);
+	atomic_set(&dispenser->words->next, first);
+	dispenser->name.region = dispenser->region->name;
+	if (!may_need_network(dfi, transport)) {
+		snprintf(why, sizeof(dispenser->name.why), "%s",
+		    choice(dfi, transport) == DFI_TRANSPORT_SHM
+			? "its transport is shm: set DFI_TRANSPORT=auto there"
+			: "its registry serves its own host only");
+		return 0;
+	}
+	ret = export_words(dfi, dispenser);
+	if (ret < 0 && choice(dfi, transport) == DFI_TRANSPORT_AUTO) {
+		snprintf(why, sizeof(dispenser->name.why), "%s", dfi_errmsg());
+		dfi__log(DFI_LOG_WARN,
+		    "%s: only processes on this host can take its numbers: %s",
+		    what, why);
+		ret = 0;
+	}
+	if (ret < 0)
+		dfi__dispenser_destroy(dispenser);
+	return ret;
+}
+
+void dfi__dispenser_destroy(struct dispenser *dispenser)
+{
+	struct region *region = dispenser->region;
+
+	if (!region)
+		return;
+	dispenser->region = NULL;
+	atomic_set(&dispenser->words->closed, 1);
+	if (region->export)
+		region->export->transport->ops->unexport(region);
+	else
+		region->transport->ops->region_destroy(region);
+}
+
+static int open_through_memory(struct dfi *dfi, const struct node *holder,
+    const struct dispenser_name *name, const struct patience *patience,
+    struct dispenser_user *user)
+{
+	enum host_distance distance = dfi__host_distance(
+	    &holder->at, &dfi->node.at);
+	int ret;
+
+	if (distance == HOST_OTHER || distance == HOST_OTHER_NETWORK)
+		return dfi__fail(-EHOSTUNREACH,
+		    "its host is %s, this one is %s: %s; and over RDMA it "
+		    "can't be reached: %s",
+		    holder->host, dfi->node.host, dfi__host_why_apart(distance),
+		    name->why[0] ? name->why : "its version can't do that");
+	ret = dfi->transport->ops->remote_open(dfi->transport, user,
+	    &name->region, &layout, 0, NULL, patience, &user->remote);
+	if (!ret)
+		user->words =
+		    (struct dispenser_words *)(void *)user->remote->ring;
+	return dfi__host_explain(ret, distance);
+}
+
+static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
+    const struct dispenser_name *name, const struct patience *patience,
+    struct dispenser_user *user)
+{
+	struct transport *verbs;
+	int ret;
+
+	if (choice(dfi, transport) == DFI_TRANSPORT_SHM)
+		return dfi__fail(-EHOSTUNREACH,
+		    "its numbers are taken over RDMA by all, as some may be on "
+		    "other hosts: set DFI_TRANSPORT=auto here, or shm where it "
+		    "is");
+	ret = dfi__network_reach(dfi, name->verbs.address, &verbs);
+	if (ret < 0)
+		return ret;
+	return verbs->ops->remote_open(verbs, user, &name->verbs, &layout, 0,
+	    NULL, patience, &user->remote);
+}
+
+int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
+    const struct node *holder, const struct dispenser_name *name,
+    const struct patience *patience, struct dispenser_user *user)
+{
+	if (!transport_region_fits(name->region.size, DISPENSER_REGION_SIZE))
+		return dfi__fail(-EBADMSG,
+		    "its entry in the registry is damaged: its counter has "
+		    "%lu bytes",
+		    (unsigned long)name->region.size);
+	if (name->verbs.address[0])
+		return open_through_device(
+		    dfi, transport, name, patience, user);
+	return open_through_memory(dfi, holder, name, patience, user);
+}
+
+/* What was asked for: 1, or 0: it is on its way. */
+static int take_asked(struct dispenser_user *user, uint64_t *first)
+{
+	struct remote *remote = user->remote;
+	int ret = remote->transport->ops->added(
+	    remote, offsetof(struct dispenser_words, next), first);
+
+	if (ret > 0)
+		user->asked = 0;
+	return ret;
+}
+
+static int ask(struct dispenser_user *user, uint64_t n)
+{
+	struct remote *remote = user->remote;
+	int ret = remote->transport->ops->add(
+	    remote, offsetof(struct dispenser_words, next), n);
+
+	if (!ret)
+		user->asked = n;
+	return ret;
+}
+
+int dfi__dispenser_take_far(
+    struct dispenser_user *user, uint64_t n, uint64_t *first)
+{
+	uint64_t others;
+	int ret = 1;
+
+	if (user->asked && user->asked != n)
+		ret = take_asked(user, &others);
+	if (ret > 0 && !user->asked) {
+		ret = ask(user, n);
+		if (ret < 0)
+			return ret;
+	}
+	return user->asked == n ? take_asked(user, first) : ret;
+}
+
+_Atomic uint32_t *dfi__dispenser_wait_word(const struct dispenser_user *user)
+{
+	return (_Atomic uint32_t *)(void *)(user->remote->ring +
+	    layout.wait_offset);
+}
+
+void dfi__dispenser_arm(const struct dispenser_user *user)
+{
+	user->remote->transport->ops->arm_remote(user->remote);
+}
+
+void dfi__dispenser_close(struct dispenser_user *user)
+{
+	if (user->remote)
+		user->remote->transport->ops->remote_close(user->remote);
+	user->remote = NULL;
+}

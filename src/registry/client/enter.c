@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who may touch the client, and writing what it has to say. The thread that
+ * has entered writes to the socket itself, unless libevent is at it: over TLS
+ * always, without only while the socket takes no more. Then requests wait in
+ * client->unsent, and the loop, which alone may use libevent, takes them. No
+ * thread waits for the loop here, which may not run (DFI_CONTROL_CPUS).
+ */
+#include "client_impl.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "registry/wire/stream.h"
+
+void dfi__client_enter(struct registry_client *client)
+{
+	pthread_mutex_lock(&client->entrance);
+	client->n_entered++;
+}
+
+static void leave(struct registry_client *client)
+{
+	client->n_entered--;
+	pthread_mutex_unlock(&client->entrance);
+}
+
+bool dfi__client_uses_unsent(const struct registry_client *client)
+{
+	return client->stream && (client->tls || client->writing);
+}
+
+/* On the loop's thread. What finds no room waits until on_written(). */
+static void serve(struct registry_client *client)
+{
+	struct evbuffer *output;
+
+	if (client->kicked)
+		dfi__restore_go_on(client);
+	client->kicked = false;
+	if (!dfi__client_uses_unsent(client))
+		return;
+	output = bufferevent_get_output(client->stream);
+	if (evbuffer_get_length(output) <= CLIENT_OUTPUT_MAX)
+		evbuffer_add_buffer(output, client->unsent);
+	if (!(bufferevent_get_enabled(client->stream) & EV_WRITE))
+		bufferevent_enable(client->stream, EV_WRITE);
+}
+
+/* It may be another stream by now, which has nothing to write. */
+void dfi__client_on_post(void *arg)
+{
+	dfi__client_enter(arg);
+	dfi__client_exit(arg);
+}
+
+void dfi__client_exit(struct registry_client *client)
+{
+	bool needs_loop = client->kicked;
+
+	if (client->n_entered > 1) {
+		leave(client);
+		return;
+	}
+	if (client->stream && !dfi__client_uses_unsent(client) &&
+	    !dfi__stream_flush(client->stream))
+		client->writing = needs_loop = true;
+	if (evbuffer_get_length(client->unsent))
+		needs_loop = true;
+	if (dfi__loop_is_current(client->loop))
+		serve(client);
+	else if (needs_loop)
+		dfi__loop_post(client->loop, &client->post);
+	leave(client);
+}
+
+int dfi__client_do(
+    struct registry_client *client, int (*fn)(void *arg), void *arg)
+{
+	int ret;
+
+	dfi__client_enter(client);
+	ret = fn(arg);
+	dfi__client_exit(client);
+	return ret;
+}
+
+void dfi__client_tell(
+    struct registry_client *client, int (*fn)(void *arg), void *arg)
+{
+	char text[ERROR_TEXT_SIZE];
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	dfi__client_do(client, fn, arg);
+	dfi__fail(0, "%s", text);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening a client: what has to be proved at the address, a connection, the
+ * greeting and the lease, and further attempts where a registry is crowded.
+ * Blocks the calling thread, bounded by the deadline.
+ */
+#include "client_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "registry/wire/address.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fork_files.h"
+#include "base/loop.h"
+#include "connect.h"
+#include "security/tls.h"
+
+/* From one attempt to the next; twice as long each time. */
+#define AGAIN_MIN_MS 5
+#define AGAIN_MAX_MS 100
+
+static int say_hello(struct registry_client *client, int64_t deadline)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Message *message;
+	int ret;
+
+	hello.version = WIRE_VERSION;
+	hello.client = client->id;
+	hello.connection = ++client->n_connections;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
+	request.hello = &hello;
+	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	if (ret)
+		return ret;
+	ret = dfi__wire_check_versions(message->reply->version, WIRE_VERSION);
+	dfi__wire_free(message);
+	return ret;
+}
+
+static int take_lease(
+    struct registry_client *client, uint32_t ttl_ms, int64_t deadline)
+{
+	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
+	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
+
+	grant.ttl_ms = ttl_ms;
+	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
+	request.lease_grant = &grant;
+	return dfi__client_call(client, &request, NULL, deadline, NULL);
+}
+
+static int finish_opening(void *arg)
+{
+	struct registry_client *client = arg;
+	int ret;
+
+	dfi__client_enter(client);
+	client->open = client->stream;
+	ret = client->open
+	    ? dfi__client_start_keepalive(client)
+	    : dfi__fail(client->lost_err, "%s", client->lost_text);
+	dfi__client_exit(client);
+	return ret;
+}
+
+/* What is known of an address before anything is sent to it. */
+static int prepare(const char *text, const struct registry_security *security,
+    struct address *address, struct tls **tls)
+{
+	static const struct registry_security none = { .insecure = false };
+	int ret = dfi__address_parse(text, address);
+
+	*tls = NULL;
+	/* Who is at a Unix socket, the kernel tells. */
+	if (ret || dfi__address_is_unix(address))
+		return ret;
+	if (!security)
+		security = &none;
+	ret = dfi__tls_create(TLS_CLIENT, security, tls);
+	if (ret || *tls || security->insecure)
+		return ret;
+	return dfi__fail(-EPERM,
+	    "registry address '%s'%s, and nothing proves who answers there: "
+	    "set DFI_REGISTRY_KEY to the registry's key file, or "
+	    "DFI_REGISTRY_CA and the like to certificates, or, %s, "
+	    "DFI_REGISTRY_INSECURE=1",
+	    text,
+	    dfi__address_is_routable(address)
+		? " is not a loopback address"
+		: " is open to every user of this machine",
+	    dfi__address_is_routable(address) ? "on a closed test network"
+					      : "where all users are trusted");
+}
+
+struct opening {
+	struct loop *loop;
+	const char *address;
+	struct address parsed;
+	uid_t user;
+	struct tls *tls; /* NULL: none, or the client's */
+	uint32_t ttl_ms;
+	int64_t deadline;
+};
+
+/* Connected, it greets and takes a lease. */
+static int enter_registry(
+    struct registry_client *client, int fd, const struct opening *opening)
+{
+	int ret = dfi__client_start(client, fd, opening->deadline);
+
+	if (!ret)
+		ret = say_hello(client, opening->deadline);
+	if (!ret)
+		ret = take_lease(client, opening->ttl_ms, opening->deadline);
+	return ret ? ret
+		   : dfi__loop_call_until(client->loop, finish_opening, client,
+			 opening->deadline);
+}
+
+/* *again: the registry has closed the connection without a word. */
+static int open_once(
+    struct opening *opening, struct registry_client **client, bool *again)
+{
+	struct registry_client *new = NULL;
+	int fd, ret;
+
+	*again = false;
+	fd = dfi__connect(opening->address, &opening->parsed, opening->user,
+	    opening->deadline);
+	if (fd < 0)
+		return fd;
+	ret = dfi__client_new(opening->loop, opening->address, &new);
+	if (ret) {
+		dfi__fork_close(fd);
+		return ret;
+	}
+	new->parsed = opening->parsed;
+	new->user = opening->user;
+	new->ttl_ms = opening->ttl_ms;
+	new->tls = opening->tls;
+	ret = enter_registry(new, fd, opening);
+	if (!ret) {
+		opening->tls = NULL;
+		*client = new;
+		return 0;
+	}
+	*again = ret == -ENOTCONN && new->turned_away;
+	new->tls = NULL;
+	dfi__client_destroy(new);
+	return ret;
+}
+
+/*
+ * A registry on which strangers force many connections closes some of which it
+ * knows nothing yet, maybe ours.
+ */
+static int open_patiently(
+    struct opening *opening, struct registry_client **client)
+{
+	int nap_ms = AGAIN_MIN_MS, left, ret;
+	unsigned n = 0;
+	bool again;
+
+	for (;; n++) {
+		ret = open_once(opening, client, &again);
+		left = deadline_left_ms(opening->deadline);
+		if (!again || left == 0)
+			break;
+		poll(NULL, 0, left > 0 && left < nap_ms ? left : nap_ms);
+		nap_ms = nap_ms < AGAIN_MAX_MS / 2 ? 2 * nap_ms : AGAIN_MAX_MS;
+	}
+	if (!again)
+		return ret;
+	return dfi__fail(-ETIMEDOUT,
+	    "registry %s: it has closed %u connections without an answer until "
+	    "the time was over: strangers crowd it, or it is no registry",
+	    opening->address, n + 1);
+}
+
+int dfi__client_open(struct loop *loop, const char *address,
+    const struct registry_security *security, uint32_t lease_ttl_ms,
+    int64_t deadline, struct registry_client **client)
+{
+	struct opening opening = {
+		.loop = loop,
+		.address = address,
+		.user = security && security->has_user ? security->user
+						       : NO_USER,
+		.ttl_ms = lease_ttl_ms,
+		.deadline = deadline,
+	};
+	int ret;
+
+	if (dfi__loop_is_current(loop))
+		return dfi__fail(-EINVAL,
+		    "dfi__client_open() is called on the loop's thread");
+	ret = prepare(address, security, &opening.parsed, &opening.tls);
+	if (!ret)
+		ret = open_patiently(&opening, client);
+	dfi__tls_destroy(opening.tls);
+	return ret;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Visitors: from accept to the end of the TLS handshake. A visitor waits until
+ * the whole first message of a handshake has come: until then it has no memory
+ * of TLS. Then it shakes hands, and is handed over as a session or refused. A
+ * refused one is read from until it closes or is late: closing at once could
+ * reset the connection before the client has read why.
+ *
+ * Each of the two has a room of its own (visitors.h), from which some go when
+ * it is full. So those that only connect push out one another, and none that
+ * shakes hands.
+ */
+#include "gate.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fork_files.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "server.h"
+#include "registry/wire/stream.h"
+#include "security/tls.h"
+#include "visitors.h"
+#include "registry/wire/wire.h"
+
+#define WAITING_MAX 1024
+#define SHAKING_MAX 256
+#define HANDSHAKE_TIMEOUT_S 5
+#define CLOSING_TIMEOUT_S 2
+/* Of TLS, see RFC 8446, 5.1 */
+#define RECORD_HEADER 5
+#define RECORD_MAX 16384
+
+struct visitor {
+	struct visitor_place place;
+	struct visitor_room *room; /* of the gate */
+	struct gate *gate;
+	struct event *readable; /* of fd, while there is no stream */
+	struct event *late;
+	struct bufferevent *stream; /* during the handshake */
+	int fd;                     /* -1: the stream's */
+	int wanted;                 /* bytes before it is looked at again */
+	char name[PEER_NAME_SIZE];  /* "": not asked for yet */
+};
+
+struct gate {
+	struct server *server;
+	struct tls *tls;
+	struct visitor_room waiting, shaking;
+	struct log_throttle causes[TLS_N_CAUSES];
+};
+
+static struct visitor *visitor_at(struct visitor_place *place)
+{
+	return (void *)((char *)place - offsetof(struct visitor, place));
+}
+
+static void free_stream(struct visitor *visitor)
+{
+	if (!visitor->stream)
+		return;
+	dfi__fork_remove(bufferevent_getfd(visitor->stream));
+	bufferevent_free(visitor->stream);
+	visitor->stream = NULL;
+}
+
+static void visitor_free(struct visitor *visitor)
+{
+	dfi__visitors_leave(visitor->room, &visitor->place);
+	if (visitor->readable)
+		event_free(visitor->readable);
+	if (visitor->late)
+		event_free(visitor->late);
+	free_stream(visitor);
+	if (visitor->fd >= 0)
+		dfi__fork_close(visitor->fd);
+	free(visitor);
+}
+
+/* With dfi_errmsg() as the reason. */
+static void log_refusal(struct visitor *visitor, enum tls_cause cause)
+{
+	struct gate *gate = visitor->gate;
+
+	if (!visitor->name[0])
+		dfi__address_peer_name(visitor->fd, visitor->name);
+	dfi__log_seldom(&gate->causes[cause], DFI_LOG_WARN,
+	    "registry %s: refuses %s: %s", gate->server->listen.text,
+	    visitor->name, dfi_errmsg());
+}
+
+static bool set_late(struct visitor *visitor, int seconds)
+{
+	struct timeval timeout = { .tv_sec = seconds };
+
+	return !evtimer_add(visitor->late, &timeout);
+}
+
+static bool listen_to(struct visitor *visitor, event_callback_fn fn)
+{
+	if (visitor->readable)
+		event_free(visitor->readable);
+	visitor->readable = event_new(
+	    dfi__loop_base(visitor->gate->server->loop), visitor->fd,
+	    EV_READ | EV_PERSIST, fn, visitor);
+	return visitor->readable && !event_add(visitor->readable, NULL);
+}
+
+/* What a refused visitor still has to say. */
+static void on_rest(evutil_socket_t fd, short what, void *arg)
+{
+	struct visitor *visitor = arg;
+	char bytes[4096];
+	ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+	(void)what;
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		visitor_free(visitor);
+}
+
+/* See it out, with dfi_errmsg() as the reason for the log. */
+static void refuse(struct visitor *visitor, enum tls_cause cause)
+{
+	log_refusal(visitor, cause);
+	visitor->place.spent = true;
+	if (visitor->stream) {
+		visitor->fd = fcntl(
+		    bufferevent_getfd(visitor->stream), F_DUPFD_CLOEXEC, 0);
+		free_stream(visitor);
+		if (visitor->fd >= 0 && dfi__fork_add(visitor->fd) < 0) {
+			visitor_free(visitor);
+			return;
+		}
+	}
+	if (visitor->fd < 0 || shutdown(visitor->fd, SHUT_WR) ||
+	    !listen_to(visitor, on_rest) ||
+	    !set_late(visitor, CLOSING_TIMEOUT_S))
+		visitor_free(visitor);
+}
+
+static void on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct visitor *visitor = arg;
+
+	(void)fd;
+	(void)what;
+	if (!visitor->place.spent) {
+		dfi__fail(-ETIMEDOUT,
+		    "it has not finished the TLS handshake within %d s",
+		    HANDSHAKE_TIMEOUT_S);
+		log_refusal(visitor, TLS_LATE);
+	}
+	visitor_free(visitor);
+}
+
+static void hand_over(struct visitor *visitor)
+{
+	struct server *server = visitor->gate->server;
+	struct bufferevent *stream = visitor->stream;
+
+	visitor->stream = NULL;
+	dfi__session_adopt(server, stream, visitor->name);
+	visitor_free(visitor);
+	dfi__server_settle(server);
+}
+
+static void on_event(struct bufferevent *stream, short what, void *arg)
+{
+	struct visitor *visitor = arg;
+	struct tls *tls = visitor->gate->tls;
+	enum tls_cause cause = TLS_BROKEN;
+
+	if (what & BEV_EVENT_CONNECTED) {
+		if (dfi__tls_check(tls, stream))
+			refuse(visitor, cause);
+		else
+			hand_over(visitor);
+	} else if ((what & BEV_EVENT_ERROR) &&
+	    dfi__tls_failure(tls, stream, &cause)) {
+		refuse(visitor, cause);
+	} else {
+		/* It has gone. */
+		visitor_free(visitor);
+	}
+}
+
+/* It has been there in vain; for the log. */
+static void evict(struct visitor_place *place)
+{
+	struct visitor *visitor = visitor_at(place);
+
+	if (!place->spent &&
+	    dfi__log_is_due(&visitor->gate->causes[TLS_CROWDED])) {
+		dfi__fail(-EBUSY,
+		    "it has not finished the TLS handshake, and %u others are "
+		    "at it",
+		    visitor->room->n - 1);
+		log_refusal(visitor, TLS_CROWDED);
+	}
+	visitor_free(visitor);
+}
+
+static void enter(
+    struct visitor *visitor, struct visitor_room *room, uint32_t origin)
+{
+	struct visitor_place *excess = dfi__visitors_excess(room, origin);
+
+	if (excess)
+		evict(excess);
+	visitor->room = room;
+	dfi__visitors_enter(room, &visitor->place, origin);
+}
+
+static void change_room(struct visitor *visitor, struct visitor_room *room)
+{
+	uint32_t origin = visitor->place.origin;
+
+	dfi__visitors_leave(visitor->room, &visitor->place);
+	enter(visitor, room, origin);
+}
+
+static void start_handshake(struct visitor *visitor)
+{
+	struct gate *gate = visitor->gate;
+	int fd = visitor->fd;
+
+	change_room(visitor, &gate->shaking);
+	dfi__address_tune_tcp(fd);
+	dfi__address_peer_name(fd, visitor->name);
+	event_free(visitor->readable);
+	visitor->readable = NULL;
+	visitor->fd = -1;
+	visitor->stream = dfi__tls_stream(
+	    gate->tls, dfi__loop_base(gate->server->loop), fd, NULL);
+	if (!visitor->stream) {
+		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
+		    gate->server->listen.text);
+		visitor_free(visitor);
+		return;
+	}
+	bufferevent_setcb(visitor->stream, NULL, NULL, on_event, visitor);
+	/* The session reads; all the handshake needs is done without. */
+	bufferevent_enable(visitor->stream, EV_WRITE);
+}
+
+/*
+ * Whether n bytes have come. If not, the caller is called again when they have,
+ * or when the peer sends no more: then the visitor is freed.
+ */
+static bool has_come(struct visitor *visitor, int n)
+{
+	int there = 0;
+
+	if (ioctl(visitor->fd, FIONREAD, &there) == 0 && there >= n)
+		return true;
+	if (n <= visitor->wanted ||
+	    setsockopt(visitor->fd, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)))
+		visitor_free(visitor);
+	else
+		visitor->wanted = n;
+	return false;
+}
+
+/* A record of TLS: its kind, the version, and the length of the rest. */
+static void look_at_record(struct visitor *visitor)
+{
+	unsigned char header[RECORD_HEADER];
+	int one = 1, length;
+
+	if (!has_come(visitor, RECORD_HEADER))
+		return;
+	if (recv(visitor->fd, header, sizeof(header),
+		MSG_PEEK | MSG_DONTWAIT) != sizeof(header)) {
+		visitor_free(visitor);
+		return;
+	}
+	length = header[3] << 8 | header[4];
+	if (length > RECORD_MAX) {
+		dfi__fail(-EPROTO, "what it sends is not TLS");
+		refuse(visitor, TLS_NOT_TLS);
+	} else if (has_come(visitor, RECORD_HEADER + length)) {
+		setsockopt(
+		    visitor->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+		start_handshake(visitor);
+	}
+}
+
+static void on_first_byte(evutil_socket_t fd, short what, void *arg)
+{
+	static const char why[] =
+	    "it wants a key or a certificate: set DFI_REGISTRY_KEY to its key "
+	    "file, or DFI_REGISTRY_CA and the like";
+	struct visitor *visitor = arg;
+	unsigned char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	(void)what;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		visitor_free(visitor);
+	} else if (dfi__tls_begins(byte)) {
+		look_at_record(visitor);
+	} else if (dfi__wire_begins(byte)) {
+		/* A registry's client can be told in its own words. */
+		dfi__stream_farewell(fd, -EACCES, why);
+		dfi__fail(-EACCES, "it has neither key nor certificate");
+		refuse(visitor, TLS_PLAIN);
+	} else {
+		dfi__fail(-EPROTO, "what it sends is not TLS");
+		refuse(visitor, TLS_NOT_TLS);
+	}
+}
+
+void dfi__gate_admit(struct gate *gate, int fd)
+{
+	struct visitor *visitor;
+	uint32_t origin;
+
+	/* It has gone again: many strangers do no more than that. */
+	if (!dfi__visitors_address(&gate->waiting, fd, &origin)) {
+		close(fd);
+		return;
+	}
+	visitor = calloc(1, sizeof(*visitor));
+	/* A child that the application forks would keep it open for ever. */
+	if (!visitor || dfi__fork_add_unmapped(fd)) {
+		free(visitor);
+		close(fd);
+		return;
+	}
+	visitor->gate = gate;
+	visitor->fd = fd;
+	enter(visitor, &gate->waiting, origin);
+	visitor->late = evtimer_new(
+	    dfi__loop_base(gate->server->loop), on_late, visitor);
+	if (!visitor->late || !set_late(visitor, HANDSHAKE_TIMEOUT_S) ||
+	    !listen_to(visitor, on_first_byte))
+		visitor_free(visitor);
+}
+
+bool dfi__gate_evict(struct gate *gate)
+{
+	struct visitor_place *place;
+
+	if (!gate)
+		return false;
+	place = dfi__visitors_any(&gate->waiting);
+	if (!place)
+		place = dfi__visitors_any(&gate->shaking);
+	if (place)
+		evict(place);
+	return place;
+}
+
+int dfi__gate_create(struct server *server, struct tls *tls, struct gate **gate)
+{
+	struct gate *new = calloc(1, sizeof(*new));
+	int ret;
+
+	if (!new)
+		return dfi__fail(-ENOMEM, "no memory for the registry");
+	new->server = server;
+	new->tls = tls;
+	ret = dfi__visitors_init(&new->waiting, WAITING_MAX);
+	if (!ret)
+		ret = dfi__visitors_init(&new->shaking, SHAKING_MAX);
+	if (ret) {
+		dfi__visitors_free(&new->waiting);
+		free(new);
+		return ret;
+	}
+	/* Origins have one number in both. */
+	new->shaking.seed = new->waiting.seed;
+	*gate = new;
+	return 0;
+}
+
+static void empty(struct visitor_room *room)
+{
+	while (room->n)
+		visitor_free(visitor_at(room->places[0]));
+	dfi__visitors_free(room);
+}
+
+void dfi__gate_destroy(struct gate *gate)
+{
+	if (!gate)
+		return;
+	empty(&gate->waiting);
+	empty(&gate->shaking);
+	dfi__tls_destroy(gate->tls);
+	free(gate);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the table share: table.c (keys), table_leases.c,
+ * table_watches.c and table_tell.c (the queue of changes). Nobody else may
+ * look.
+ */
+#ifndef DFI_REGISTRY_SERVER_TABLE_IMPL_H
+#define DFI_REGISTRY_SERVER_TABLE_IMPL_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include "table.h"
+#include "key_tree.h"
+
+#define CONTAINER(leaf, type, member) \
+	((type *)((char *)(leaf)-offsetof(type, member)))
+
+struct lease {
+	uint64_t id;
+	void *holder;
+	int64_t ttl_ns;
+	int64_t expiry;
+	struct tree keys; /* of entries, by their by_lease */
+};
+
+TAILQ_HEAD(watch_list, watch);
+
+/* A text that is watched: as a prefix, and as a key. */
+struct watched {
+	struct tree_leaf leaf;
+	struct watch_list of_prefix, of_key; /* oldest first */
+	char text[];
+};
+
+/* By what a watch is known. */
+struct watch_id {
+	void *watcher;
+	uint64_t tag;
+};
+
+struct watch {
+	struct watch_id id;
+	struct tree_leaf by_id;
+	TAILQ_ENTRY(watch) link; /* in one of watched's lists */
+	struct watched *watched;
+	uint64_t since; /* revision: later changes concern it */
+	bool exact;     /* it is in of_key */
+	bool follows;   /* see dfi__table_follow() */
+};
+
+/* In the queue until it has been told. */
+struct change {
+	STAILQ_ENTRY(change) link;
+	struct entry *entry;
+	uint64_t revision;
+	enum table_event_type type;
+};
+
+/*
+ * One version of a key: a put makes a new one. It has both changes that can
+ * befall it, so that a deletion takes no memory.
+ */
+struct entry {
+	struct tree_leaf by_key;
+	struct tree_leaf by_lease; /* if it has a lease */
+	struct lease *lease;
+	uint64_t owner;
+	size_t size;     /* of the value */
+	unsigned n_refs; /* by the table, and by its changes in the queue */
+	struct change put, deletion;
+	char key[]; /* and its final 0, and the value */
+};
+
+/* How far the first change in the queue has been told. */
+struct telling {
+	bool begun;
+	struct watch *next; /* in the list before lists[at] */
+	size_t n_lists, at;
+	struct watch_list *lists[TABLE_KEY_MAX + 2]; /* NULL: ended */
+};
+
+struct table {
+	struct table_limits limits;
+	struct table_hooks hooks;
+	uint64_t revision;
+	uint64_t last_lease;
+	size_t bytes;
+	struct tree entries;
+	struct lease **leases;
+	size_t n_leases, leases_capacity;
+	struct tree watched;
+	struct tree watches; /* by number */
+	size_t n_follows;    /* of the watches */
+	STAILQ_HEAD(change_queue, change) changes;
+	size_t untold_bytes;
+	struct telling telling;
+};
+
+/* NULL, with an error text, if there is none. */
+struct lease *dfi__table_lease(
+    const struct table *table, uint64_t id, size_t *index);
+
+/* Take the entry out, and queue its deletion. */
+void dfi__table_drop(struct table *table, struct entry *entry);
+
+/* Queue a change of the entry, which gets the next revision. */
+void dfi__table_queue(
+    struct table *table, struct entry *entry, enum table_event_type type);
+
+/* Free the entry if nothing refers to it any more. */
+void dfi__table_unref(struct entry *entry);
+
+/* Take it out and free it. */
+void dfi__table_end_watch(struct table *table, struct watch *watch);
+
+/* These watches end in the course of a telling. */
+void dfi__table_skip_watch(struct table *table, const struct watch *watch);
+void dfi__table_skip_watched(
+    struct table *table, const struct watched *watched);
+
+struct table_item dfi__table_item(const struct entry *entry);
+
+#endif

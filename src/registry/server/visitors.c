@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Places are an array without gaps, so that a random one is found at once.
+ */
+#include "visitors.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include "registry/wire/address.h"
+#include "base/error.h"
+
+/* At most this part of the process's descriptors. */
+#define FILES_PART 8
+#define PLACES_MIN 8
+/* Random ones to choose from: that of the largest origin goes. */
+#define CANDIDATES 8
+/* For one of an origin that has half of the places. */
+#define SEARCHES 64
+
+static uint32_t affordable(uint32_t max)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+	    limit.rlim_cur / FILES_PART < max)
+		max = (uint32_t)(limit.rlim_cur / FILES_PART);
+	return max < PLACES_MIN ? PLACES_MIN : max;
+}
+
+int dfi__visitors_init(struct visitor_room *room, uint32_t max)
+{
+	*room = (struct visitor_room){ .max = affordable(max) };
+	room->places = calloc(room->max, sizeof(struct visitor_place *));
+	if (!room->places)
+		return dfi__fail(-ENOMEM, "no memory for the registry");
+	if (getrandom(&room->seed, sizeof(room->seed), GRND_NONBLOCK) < 0)
+		room->seed = (uintptr_t)room;
+	return 0;
+}
+
+void dfi__visitors_free(struct visitor_room *room)
+{
+	free(room->places);
+	room->places = NULL;
+}
+
+/* splitmix64 */
+static uint64_t mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+uint32_t dfi__visitors_user(const struct visitor_room *room, uint32_t user)
+{
+	return mix(room->seed ^ user) % VISITOR_ORIGINS;
+}
+
+/* All that a host has of IPv6 is the same to us: the first 64 bits. */
+bool dfi__visitors_address(
+    const struct visitor_room *room, int fd, uint32_t *origin)
+{
+	struct address peer = { .size = sizeof(peer.socket) };
+	const struct in6_addr *ip6 = &peer.socket.in6.sin6_addr;
+	uint64_t number = 0;
+
+	if (getpeername(fd, &peer.socket.any, &peer.size))
+		return false;
+	if (peer.socket.any.sa_family == AF_INET)
+		number = peer.socket.in.sin_addr.s_addr;
+	else if (IN6_IS_ADDR_V4MAPPED(ip6))
+		memcpy(&number, ip6->s6_addr + 12, sizeof(uint32_t));
+	else
+		memcpy(&number, ip6->s6_addr, sizeof(number));
+	*origin = mix(room->seed ^ number) % VISITOR_ORIGINS;
+	return true;
+}
+
+static struct visitor_place *random_place(struct visitor_room *room)
+{
+	return room->places[mix(room->seed + ++room->random) % room->n];
+}
+
+/* One that goes, of this origin if it is crowded. */
+static struct visitor_place *choose(
+    struct visitor_room *room, bool crowded, uint32_t origin)
+{
+	struct visitor_place *best = NULL, *place;
+	uint32_t i;
+
+	for (i = 0; i < SEARCHES && (i < CANDIDATES || !best); i++) {
+		place = random_place(room);
+		if (crowded && place->origin != origin)
+			continue;
+		if (place->spent)
+			return place;
+		if (!best ||
+		    room->n_of[place->origin] > room->n_of[best->origin])
+			best = place;
+	}
+	for (i = 0; !best; i++)
+		if (room->places[i]->origin == origin)
+			best = room->places[i];
+	return best;
+}
+
+struct visitor_place *dfi__visitors_excess(
+    struct visitor_room *room, uint32_t origin)
+{
+	bool crowded = room->n_of[origin] >= room->max / 2;
+
+	if (!crowded && room->n < room->max)
+		return NULL;
+	return choose(room, crowded, origin);
+}
+
+struct visitor_place *dfi__visitors_any(struct visitor_room *room)
+{
+	return room->n ? choose(room, false, 0) : NULL;
+}
+
+void dfi__visitors_enter(
+    struct visitor_room *room, struct visitor_place *place, uint32_t origin)
+{
+	place->index = room->n;
+	place->origin = origin;
+	room->places[room->n++] = place;
+	room->n_of[origin]++;
+}
+
+void dfi__visitors_leave(struct visitor_room *room, struct visitor_place *place)
+{
+	struct visitor_place *last = room->places[--room->n];
+
+	room->n_of[place->origin]--;
+	room->places[place->index] = last;
+	last->index = place->index;
+}

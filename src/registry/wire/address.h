@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a registry listens, as text and as a socket address.
+ */
+#ifndef DFI_REGISTRY_WIRE_ADDRESS_H
+#define DFI_REGISTRY_WIRE_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define ADDRESS_SYNTAX                                                      \
+	"unix:PATH, unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in " \
+	"digits"
+
+/* Room for any address as text. */
+#define ADDRESS_TEXT_SIZE 128
+
+/* Room for who is at the other end of a connection. */
+#define PEER_NAME_SIZE 96
+
+struct address {
+	union {
+		struct sockaddr any;
+		struct sockaddr_un un;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} socket;
+	socklen_t size;
+};
+
+/* -EINVAL: not an address, the text says the syntax. */
+int dfi__address_parse(const char *text, struct address *address);
+
+/* The text of a TCP address, as dfi__address_parse() reads it. */
+void dfi__address_tcp_text(
+    const struct address *address, char text[ADDRESS_TEXT_SIZE]);
+
+bool dfi__address_is_unix(const struct address *address);
+
+/* TCP, and other hosts may reach it: not a loopback address. */
+bool dfi__address_is_routable(const struct address *address);
+
+/* "the client at tcp:IP:PORT", of a connected TCP socket. */
+void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE]);
+
+/*
+ * Small messages go at once, and a host that vanishes without a word ends an
+ * idle connection within half a minute. A process that is stopped does not: its
+ * kernel answers.
+ */
+void dfi__address_tune_tcp(int fd);
+
+/*
+ * Have a connection fail when what was sent is not acknowledged for so many ms:
+ * not even by the machine of a peer that is stopped.
+ */
+void dfi__address_limit_silence(int fd, uint32_t ms);
+
+/* A path in the file system; NULL for TCP and abstract addresses. */
+const char *dfi__address_path(const struct address *address);
+
+#endif

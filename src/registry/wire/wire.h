@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages on a stream: each one behind its length, 4 bytes, big-endian. What
+ * is read has its sizes checked before they are used; whether the message
+ * makes sense is the reader's affair.
+ */
+#ifndef DFI_REGISTRY_WIRE_WIRE_H
+#define DFI_REGISTRY_WIRE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dfi_registry.pb-c.h"
+
+#define WIRE_VERSION 3
+#define WIRE_HEADER_SIZE 4
+#define WIRE_MESSAGE_MAX (256 << 10) /* bytes, without the header */
+
+struct evbuffer;
+
+/* Append one frame. -EMSGSIZE, -ENOMEM: nothing is appended. */
+int dfi__wire_write_request(
+    struct evbuffer *out, Dfi__Registry__Request *request);
+int dfi__wire_write_reply(struct evbuffer *out, Dfi__Registry__Reply *reply);
+int dfi__wire_write_event(struct evbuffer *out, Dfi__Registry__Event *event);
+
+/*
+ * Take one message off the front of in: 1 and *message, which the caller frees
+ * with dfi__wire_free(); 0 if it isn't complete yet. -EMSGSIZE if it claims to
+ * be empty or too long, -EBADMSG if it can't be decoded or has no body: the
+ * stream is then beyond help. -ENOMEM.
+ */
+int dfi__wire_read(struct evbuffer *in, Dfi__Registry__Message **message);
+
+/* Whether a stream that begins with this byte may be one of messages. */
+bool dfi__wire_begins(unsigned char byte);
+
+/* NULL is allowed. */
+void dfi__wire_free(Dfi__Registry__Message *message);
+
+/* 0, or -EPROTO with a text that names both versions. */
+int dfi__wire_check_versions(uint32_t registry, uint32_t client);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reports: what a process says of itself to who asks over its socket. One
+ * request and one answer for each connection, each one packet, so that neither
+ * end can keep the other's control thread busy or waiting.
+ */
+#include "shm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+
+static void send_report(int socket, int error, const void *data, size_t size)
+{
+	struct shm_reply reply = { .magic = SHM_REPORT_MAGIC, .error = error };
+	struct iovec parts[] = {
+		{ .iov_base = &reply, .iov_len = sizeof(reply) },
+		{ .iov_base = (void *)data, .iov_len = size },
+	};
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		dfi__log(DFI_LOG_DEBUG, "shared memory: sending a report: %s",
+		    strerror(errno));
+}
+
+void dfi__shm_report_serve(
+    struct shm *shm, int socket, const struct shm_request *request)
+{
+	size_t size = 0;
+	void *data;
+
+	if (request->version != SHM_REPORT_VERSION) {
+		send_report(socket, -EPROTO, NULL, 0);
+		return;
+	}
+	data = shm->report ? shm->report(shm->report_arg, request->key, &size)
+			   : NULL;
+	if (!data)
+		send_report(socket, -ENOMEM, NULL, 0);
+	else if (size > SHM_REPORT_MAX)
+		send_report(socket, -EMSGSIZE, NULL, 0);
+	else
+		send_report(socket, 0, data, size);
+	free(data);
+}
+
+struct report_setting {
+	struct shm *shm;
+	void *(*report)(void *arg, uint64_t after, size_t *size);
+	void *arg;
+};
+
+static int set_report(void *arg)
+{
+	const struct report_setting *setting = arg;
+
+	setting->shm->report = setting->report;
+	setting->shm->report_arg = setting->arg;
+	return 0;
+}
+
+int dfi__shm_report(struct transport *transport,
+    void *(*report)(void *arg, uint64_t after, size_t *size), void *arg)
+{
+	struct shm *shm = (struct shm *)transport;
+	struct report_setting setting = { shm, report, arg };
+
+	return dfi__loop_call(shm->loop, set_report, &setting);
+}
+
+static int reply_error(int error, const char *address)
+{
+	switch (error) {
+	case -EPROTO:
+		return dfi__fail(-EPROTO,
+		    "the process at %s uses another version of the library",
+		    address);
+	case -EACCES:
+		return dfi__fail(-EACCES,
+		    "the process at %s refused this one, as another user's",
+		    address);
+	case -ENOMEM:
+		return dfi__fail(-EIO,
+		    "the process at %s has no memory for an answer", address);
+	default:
+		return dfi__fail(-EBADMSG,
+		    "the process at %s gave no valid answer", address);
+	}
+}
+
+/* The one packet of an answer; a bare -EAGAIN if there is none. */
+static int receive_report(
+    int socket, const char *address, void **data, size_t *size)
+{
+	struct shm_reply reply = { .magic = 0 };
+	char *room = malloc(SHM_REPORT_MAX);
+	struct iovec parts[] = {
+		{ .iov_base = &reply, .iov_len = sizeof(reply) },
+		{ .iov_base = room, .iov_len = SHM_REPORT_MAX },
+	};
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	ssize_t got;
+	int ret = 0;
+
+	if (!room)
+		return dfi__fail(-ENOMEM, "a report: out of memory");
+	got = recvmsg(socket, &message, MSG_DONTWAIT);
+	/* A refusal comes before the request is looked at, as for regions. */
+	if (got <= 0)
+		ret = -EAGAIN;
+	else if (got < (ssize_t)sizeof(reply) ||
+	    message.msg_flags & MSG_TRUNC ||
+	    (reply.magic != SHM_REPORT_MAGIC && reply.error != -EACCES))
+		ret = reply_error(-EBADMSG, address);
+	else if (reply.error)
+		ret = reply_error(reply.error, address);
+	if (ret < 0) {
+		free(room);
+		return ret;
+	}
+	*data = room;
+	*size = (size_t)got - sizeof(reply);
+	return 0;
+}
+
+/* A report to get. */
+struct fetching {
+	const char *address;
+	uint64_t after;
+	int64_t deadline;
+	void *data;
+	size_t size;
+};
+
+static int fetch(void *arg)
+{
+	struct fetching *fetching = arg;
+	struct shm_request request = {
+		.magic = SHM_REPORT_MAGIC,
+		.version = SHM_REPORT_VERSION,
+		.key = fetching->after,
+	};
+	const struct patience *patience = PATIENCE(fetching->deadline);
+	int socket, ret;
+
+	ret = dfi__shm_pass_connect(fetching->address, patience, &socket);
+	if (ret < 0)
+		return ret;
+	ret = dfi__shm_pass_ask(socket, fetching->address, &request, patience);
+	if (!ret)
+		ret = receive_report(socket, fetching->address, &fetching->data,
+		    &fetching->size);
+	close(socket);
+	return ret;
+}
+
+int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
+    void **data, size_t *size)
+{
+	struct fetching fetching = {
+		.address = address,
+		.after = after,
+		.deadline = deadline,
+	};
+	int ret = dfi__shm_pass_retry(
+	    fetch, &fetching, PATIENCE(deadline), address);
+
+	if (ret < 0)
+		return ret;
+	*data = fetching.data;
+	*size = fetching.size;
+	return 0;
+}

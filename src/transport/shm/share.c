@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Showing a region to a peer, who maps it to read it: the one that it is shown
+ * to need do nothing but have its control thread run, and has it from then on,
+ * whatever becomes of who showed it. What is shown is kept with the region that
+ * it was shown for, and goes with that.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/settings.h"
+#include "shm.h"
+
+/*
+ * Views of one ring that nobody has asked for yet: those of sources that failed
+ * to attach. The oldest goes then.
+ */
+#define VIEWS_MAX 4
+
+struct shm_view {
+	struct shm_view *next;
+	uint64_t key, size;
+	uint32_t ring;
+	bool used;
+	const void *base;
+	struct shm_region *local; /* NULL: mapped for this view */
+};
+
+static void free_view(struct shm *shm, struct shm_view *view)
+{
+	if (view->local)
+		dfi__shm_region_put(shm, view->local);
+	else
+		munmap((void *)view->base, view->size);
+	free(view);
+}
+
+void dfi__shm_views_free(struct shm *shm, struct shm_region *region)
+{
+	struct shm_view *view, *views;
+
+	pthread_mutex_lock(&shm->lock);
+	views = region->views;
+	region->views = NULL;
+	region->closed = true;
+	pthread_mutex_unlock(&shm->lock);
+	while ((view = views)) {
+		views = view->next;
+		free_view(shm, view);
+	}
+}
+
+/* Under the lock: the newest comes first. The one that is too much, or NULL. */
+static struct shm_view *push_view(
+    struct shm_region *region, struct shm_view *view)
+{
+	struct shm_view **at, **oldest = NULL;
+	unsigned n = 0;
+
+	view->next = region->views;
+	region->views = view;
+	for (at = &region->views; *at; at = &(*at)->next)
+		if ((*at)->ring == view->ring && !(*at)->used) {
+			n++;
+			oldest = at;
+		}
+	if (n <= VIEWS_MAX)
+		return NULL;
+	view = *oldest;
+	*oldest = view->next;
+	return view;
+}
+
+/* It may have it: a ring takes a cache line, and more. */
+static bool has_ring(const struct shm_region *region, uint32_t ring)
+{
+	return ring < region->base.name.size / CACHE_LINE;
+}
+
+/* Under the lock: the region of that key, if it has such a ring. */
+static struct shm_region *find(
+    const struct shm *shm, uint64_t key, uint32_t ring)
+{
+	struct shm_region *region;
+
+	for (region = shm->regions; region; region = region->next)
+		if (region->base.name.key == key && !region->closed)
+			break;
+	return region && has_ring(region, ring) ? region : NULL;
+}
+
+/*
+ * Whether a view of so many bytes is for a ring of that region, before they are
+ * mapped: 0, or a bare -ENOENT or -EBADMSG.
+ */
+static int check_view(
+    struct shm *shm, uint64_t key, uint32_t ring, uint64_t size)
+{
+	const struct shm_region *region;
+	uint64_t wanted = 0;
+
+	pthread_mutex_lock(&shm->lock);
+	region = find(shm, key, ring);
+	if (region)
+		wanted = region->base.shown_size;
+	pthread_mutex_unlock(&shm->lock);
+	if (!region)
+		return -ENOENT;
+	return wanted && transport_region_fits(size, wanted) ? 0 : -EBADMSG;
+}
+
+/* Keep a view with the region of that key. Whether there still is one. */
+static bool keep_view(struct shm *shm, uint64_t key, struct shm_view *view)
+{
+	struct shm_view *extra = NULL;
+	struct shm_region *region;
+
+	pthread_mutex_lock(&shm->lock);
+	region = find(shm, key, view->ring);
+	if (region)
+		extra = push_view(region, view);
+	if (region && view->local)
+		view->local->refs++;
+	pthread_mutex_unlock(&shm->lock);
+	if (extra)
+		free_view(shm, extra);
+	return region != NULL;
+}
+
+static struct shm_view *new_view(uint32_t ring, uint64_t key, uint64_t size)
+{
+	struct shm_view *view = calloc(1, sizeof(*view));
+
+	if (!view)
+		return NULL;
+	view->ring = ring;
+	view->key = key;
+	view->size = size;
+	return view;
+}
+
+int dfi__shm_fail_shown(const struct region_name *to)
+{
+	return dfi__fail(-EBADMSG,
+	    "shared memory: the process at %s refused the region that was "
+	    "shown to it: it is not sealed, or not as large as the segments of "
+	    "the flow",
+	    to->address);
+}
+
+int dfi__shm_show_serve(
+    struct shm *shm, const struct shm_show_request *request, int fd)
+{
+	struct region_name name = { .size = request->size };
+	struct shm_view *view;
+	void *base;
+	int ret = check_view(
+	    shm, request->base.key, request->ring, request->size);
+
+	if (ret < 0)
+		return ret;
+	if (fd == -EMFILE)
+		return -EMFILE;
+	if (fd < 0 || dfi__shm_check_memfd(fd, &name) < 0)
+		return -EBADMSG;
+	view = new_view(request->ring, request->key, request->size);
+	if (!view)
+		return -ENOMEM;
+	base = mmap(NULL, view->size, PROT_READ, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		free(view);
+		return -ENOMEM;
+	}
+	dfi__memory_keep_out(base, view->size, shm->settings->dump_rings);
+	if (shm->settings->huge_pages != HUGE_PAGES_NEVER)
+		madvise(base, view->size, MADV_HUGEPAGE);
+	/* Only for speed: all of it is there. */
+	madvise(base, view->size, MADV_POPULATE_READ);
+	view->base = base;
+	if (keep_view(shm, request->base.key, view))
+		return 0;
+	free_view(shm, view);
+	return -ENOENT;
+}
+
+static int show_here(struct shm *shm, struct shm_region *region,
+    const struct region_name *to, uint32_t ring)
+{
+	uint64_t size = region->base.name.size;
+	struct shm_view *view;
+
+	if (check_view(shm, to->key, ring, size) == -EBADMSG)
+		return dfi__shm_fail_shown(to);
+	view = new_view(ring, region->base.name.key, size);
+	if (!view)
+		return dfi__fail(-ENOMEM, "shared memory: out of memory");
+	view->base = region->base.base;
+	view->local = region;
+	if (keep_view(shm, to->key, view))
+		return 0;
+	free(view);
+	return dfi__fail(-ECONNRESET,
+	    "shared memory: the process at %s has closed the region",
+	    to->address);
+}
+
+int dfi__shm_show(struct region *shown, const struct region_name *to,
+    uint32_t ring, const struct patience *patience)
+{
+	struct shm_region *region = (struct shm_region *)shown;
+	struct shm *shm = (struct shm *)shown->transport;
+	struct shm_show_request request = {
+		.base.key = to->key,
+		.ring = ring,
+		.key = shown->name.key,
+		.size = shown->name.size,
+	};
+
+	/* Who has it reads it for as long as it likes: it is no spare. */
+	region->elsewhere = true;
+	if (!strcmp(to->address, shm->base.address))
+		return show_here(shm, region, to, ring);
+	return dfi__shm_pass_show(to, &request, region->fd, patience);
+}
+
+const void *dfi__shm_shown(
+    struct region *region, uint32_t ring, uint64_t key, uint64_t *size)
+{
+	struct shm *shm = (struct shm *)region->transport;
+	struct shm_view *view;
+
+	pthread_mutex_lock(&shm->lock);
+	for (view = ((struct shm_region *)region)->views; view;
+	     view = view->next)
+		if (view->ring == ring && view->key == key)
+			break;
+	if (view)
+		view->used = true;
+	pthread_mutex_unlock(&shm->lock);
+	if (!view)
+		return NULL;
+	*size = view->size;
+	return view->base;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Footers with checksums (docs/decisions/0027-footers-with-checksums.md). A
+ * device may write the bytes of a segment in any order, until it reports the
+ * write's completion; which costs more than to read a small segment. So another
+ * footer travels with one: a checksum of its payload, and its number and size.
+ * Whoever takes what arrives looks at such footers, and publishes those whose
+ * segment is whole.
+ *
+ * Not before the device has written each byte of the footer may the real one
+ * have its place. So each byte that travels has its top bit set, and those of
+ * slots that wait for a segment have not. The rest of a byte of the number is
+ * inverted: whichever bytes have come, the reader doesn't see the number that
+ * it waits for.
+ *
+ * The idea of objects that tell whether they are read whole is that of Pilaf
+ * (Mitchell, Geng, Li: Using One-Sided RDMA Reads to Build a Fast,
+ * CPU-Efficient Key-Value Store, USENIX ATC 2013).
+ */
+
+/* XXH3, compiled in. It comes first: our names for attributes break it. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <stdlib.h>
+#include "base/bits.h"
+#include "transport/verbs/verbs.h"
+
+#define TOP_BITS UINT64_C(0x8080808080808080)
+
+/* footer[1] of a slot before its first segment: the number of a lap before. */
+static uint64_t unwritten(const struct ring_layout *layout, uint32_t slot)
+{
+	return (uint32_t)layout->first_footer[1] + 1 - layout->n_slots + slot;
+}
+
+/* A size in the upper half, without top bits: 28 bits. */
+static uint64_t spread(uint64_t bytes)
+{
+	return ((bytes & 0x7f) | (bytes << 1 & 0x7f00) |
+		   (bytes << 2 & 0x7f0000) | (bytes << 3 & 0x7f000000))
+	    << 32;
+}
+
+static uint64_t gather(uint64_t sealed)
+{
+	sealed >>= 32;
+	return (sealed & 0x7f) | (sealed & 0x7f00) >> 1 |
+	    (sealed & 0x7f0000) >> 2 | (sealed & 0x7f000000) >> 3;
+}
+
+void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2])
+{
+	footer[1] = verbs_sealed_number((uint32_t)footer[1]) | spread(bytes) |
+	    TOP_BITS;
+	footer[0] = XXH3_64bits(payload, bytes) | TOP_BITS;
+}
+
+bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
+    uint64_t *bytes, uint64_t *flags)
+{
+	uint64_t room = link->export->layout.footer_offset, at;
+	uint64_t sum = atomic_peek(&link->next_footer[0]);
+
+	if ((sealed & sum & TOP_BITS) != TOP_BITS)
+		return false;
+	*bytes = gather(sealed);
+	*flags = 0;
+	/* More than there is room for: its reader says so. */
+	if (unlikely(*bytes > room))
+		return true;
+	at = verbs_payload_at(room, *bytes);
+	if (unlikely(at))
+		*flags = TRANSPORT_AT_FOOTER;
+	return (XXH3_64bits(
+		    (const char *)link->next_footer - room + at, *bytes) |
+		   TOP_BITS) == sum;
+}
+
+/*
+ * A source that shares memory may begin to write the ring now, for whose sake
+ * the registry will refuse the peer: what it has published is left alone.
+ */
+void dfi__verbs_blank_new(struct verbs_link *link)
+{
+	const struct ring_layout *layout = &link->export->layout;
+	_Atomic uint64_t *footer = verbs_footer_at(link, 0);
+	uint32_t slot = 0, i;
+	uint64_t was;
+
+	for (i = 0; i < layout->n_slots; i++) {
+		was = unwritten(layout, i);
+		atomic_compare_exchange_strong(
+		    &footer[1], &was, was & ~TOP_BITS);
+		footer = verbs_footer_behind(link, footer, &slot);
+	}
+}
+
+void dfi__verbs_blank(struct verbs_link *link, uint64_t n)
+{
+	_Atomic uint64_t *footer = verbs_footer_at(link, link->blank_slot);
+
+	for (n = min_u64(n, link->export->layout.n_slots); n; n--) {
+		atomic_set(&footer[0], atomic_peek(&footer[0]) & ~TOP_BITS);
+		atomic_set(&footer[1], atomic_peek(&footer[1]) & ~TOP_BITS);
+		footer = verbs_footer_behind(link, footer, &link->blank_slot);
+	}
+}
+
+bool dfi__verbs_is_written(const struct verbs_export *export, uint32_t ring)
+{
+	const struct ring_layout *layout = &export->layout;
+	const struct ring_credit *credit = (const void *)verbs_ring_base(
+	    export, ring);
+	uint64_t first = verbs_footer_state(
+	    export, ring, layout->first_slot + layout->footer_offset);
+	uint64_t was = unwritten(layout, 0);
+
+	return (first != was && first != (was & ~TOP_BITS)) ||
+	    verbs_footer_state(export, ring, layout->end_footer) ||
+	    (uint32_t)atomic_peek(&credit->consumed) !=
+	    (uint32_t)layout->first_footer[1] + 1;
+}
+
+int dfi__verbs_poll_ring(struct verbs *verbs, uint32_t link)
+{
+	uint32_t *polled = realloc(
+	    verbs->polled, (verbs->n_polled + 1) * sizeof(polled[0]));
+
+	if (!polled)
+		return -ENOMEM;
+	verbs->polled = polled;
+	polled[verbs->n_polled++] = link;
+	return 0;
+}
+
+void dfi__verbs_unpoll_ring(struct verbs *verbs, const struct verbs_link *link)
+{
+	uint32_t i;
+
+	for (i = 0; i < verbs->n_polled; i++)
+		if (&verbs->links[verbs->polled[i]] == link)
+			break;
+	if (i < verbs->n_polled)
+		verbs->polled[i] = verbs->polled[--verbs->n_polled];
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Words that many add to: atomic operations of the owner's device. They are
+ * atomic towards each other only, not towards its processor (IBV_ATOMIC_HCA;
+ * ibv_query_device(3)), so all who add come this way, the owner's process too.
+ *
+ * A word's user has a connection of its own: on one that carries segments, the
+ * operation would wait behind them, and behind a target that is stopped.
+ */
+#include "transport/verbs/verbs.h"
+
+#include "base/atomic.h"
+#include "base/error.h"
+
+int dfi__verbs_check_atomics(const struct verbs *verbs)
+{
+	if (verbs->device.limits.atomics)
+		return 0;
+	return dfi__fail(-EOPNOTSUPP,
+	    "verbs: %s: the device has no atomic operations (atomic_cap, "
+	    "max_qp_rd_atom), by which numbers are taken over RDMA",
+	    dfi__verbs_port(&verbs->device).text);
+}
+
+static _Atomic uint64_t *word_at(const struct remote *remote, uint64_t offset)
+{
+	return (_Atomic uint64_t *)(void *)(remote->ring + offset);
+}
+
+int dfi__verbs_add(struct remote *base, uint64_t offset, uint64_t n)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+	_Atomic uint64_t *word = word_at(base, offset);
+	struct ibv_sge result = {
+		.addr = (uintptr_t)word,
+		.length = sizeof(*word),
+		.lkey = remote->image.mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &result,
+		.num_sge = 1,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.wr.atomic.remote_addr = remote->address + offset,
+		.wr.atomic.compare_add = n,
+		.wr.atomic.rkey = remote->rkey,
+	};
+
+	verbs_count(&remote->conn->counts.messages, 1);
+	if (verbs_post(remote->conn, &wr, true))
+		return dfi__verbs_lost(remote);
+	remote->last = remote->conn->posted;
+	return 0;
+}
+
+int dfi__verbs_added(struct remote *base, uint64_t offset, uint64_t *before)
+{
+	struct verbs_remote *remote = (struct verbs_remote *)base;
+	struct verbs_conn *conn = remote->conn;
+	int err = 0;
+
+	if (conn->completed < remote->last)
+		err = dfi__verbs_poll_sends(conn);
+	if (conn->completed >= remote->last) {
+		/* The device writes it before it tells of the completion. */
+		*before = atomic_observe(word_at(base, offset));
+		return 1;
+	}
+	/* After a device's failure nothing completes any more. */
+	return err || atomic_peek(&conn->broken) ? dfi__verbs_lost(remote) : 0;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Work requests on one connection: posting them, selective signalling, and
+ * taking their completions.
+ */
+#include "transport/verbs/verbs.h"
+
+#include <string.h>
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+
+/* How often who waits for a silent peer looks whether it is there. */
+#define PROBE_NS (INT64_C(500) * NS_PER_MS)
+
+int dfi__verbs_poll_sends(struct verbs_conn *conn)
+{
+	struct ibv_wc wcs[8];
+	int i, n;
+
+	/* What ends is for connection/drain.c to look at. */
+	if (conn->failed || conn->stopped)
+		return -ECONNRESET;
+	n = ibv_poll_cq(conn->sends, 8, wcs);
+	for (i = 0; i < n && wcs[i].status == IBV_WC_SUCCESS; i++)
+		conn->completed = wcs[i].wr_id;
+	if (n >= 0 && i == n)
+		return 0;
+	conn->failed = true;
+	dfi__verbs_break(conn,
+	    n < 0 ? "its completion queue failed"
+		  : ibv_wc_status_str(wcs[i].status));
+	return -ECONNRESET;
+}
+
+/* Whether one more fits into a part of the queue, by what is known to be done.
+ */
+static bool fits(const struct verbs_conn *conn, uint32_t part)
+{
+	return conn->posted - conn->completed < part;
+}
+
+/* To find it broken is not to be busy: posting says so. */
+static bool still_busy(struct verbs_conn *conn)
+{
+	return !dfi__verbs_poll_sends(conn) && !fits(conn, conn->max_sends / 2);
+}
+
+bool dfi__verbs_is_busy(struct verbs_conn *conn)
+{
+	if (fits(conn, conn->max_sends / 2) || !still_busy(conn))
+		return false;
+	ibv_req_notify_cq(conn->sends, 0);
+	/* What completed before that is announced by nobody. */
+	return still_busy(conn);
+}
+
+int dfi__verbs_make_room(struct verbs_conn *conn)
+{
+	if (atomic_peek(&conn->broken) || conn->refused ||
+	    dfi__verbs_poll_sends(conn))
+		return -ECONNRESET;
+	if (fits(conn, conn->max_sends))
+		return 0;
+	dfi__verbs_break(conn, "its send queue is full");
+	return -ECONNRESET;
+}
+
+int dfi__verbs_not_posted(struct verbs_conn *conn, int err)
+{
+	conn->refused = true;
+	dfi__verbs_break(conn, strerror(err));
+	return -ECONNRESET;
+}
+
+static int post_chain(struct verbs_conn *conn)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	conn->n_held = 0;
+	verbs_count(&conn->counts.doorbells, 1);
+	err = ibv_post_send(conn->qp, &conn->held[0].request, &bad);
+	return likely(!err) ? 0 : dfi__verbs_not_posted(conn, err);
+}
+
+int dfi__verbs_post_behind(struct verbs_conn *conn, struct ibv_send_wr *wr)
+{
+	conn->held[conn->n_held - 1].request.next = wr;
+	return post_chain(conn);
+}
+
+int dfi__verbs_post_later(struct verbs_conn *conn, struct ibv_send_wr *wr)
+{
+	struct verbs_held *held = &conn->held[conn->n_held];
+
+	if (unlikely(verbs_number(conn, wr, false)))
+		return -ECONNRESET;
+	held->request = *wr;
+	memcpy(held->parts, wr->sg_list,
+	    (size_t)wr->num_sge * sizeof(held->parts[0]));
+	held->request.sg_list = held->parts;
+	if (conn->n_held)
+		held[-1].request.next = &held->request;
+	return ++conn->n_held < VERBS_CHAIN ? 0 : post_chain(conn);
+}
+
+int dfi__verbs_post_held(struct verbs_conn *conn)
+{
+	if (!conn->n_held)
+		return 0;
+	if (!atomic_peek(&conn->broken) && !conn->refused)
+		return post_chain(conn);
+	conn->n_held = 0;
+	return -ECONNRESET;
+}
+
+int dfi__verbs_send(
+    struct verbs_conn *conn, const struct verbs_message *message)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)message,
+		.length = sizeof(*message),
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED,
+	};
+
+	verbs_count(&conn->counts.messages, 1);
+	return verbs_post(conn, &wr, false);
+}
+
+void dfi__verbs_probe(struct verbs_conn *conn)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE };
+	int64_t now = clock_now_ns();
+
+	/* If it is busy, what is under way will tell. */
+	if (now < conn->next_probe || dfi__verbs_is_busy(conn))
+		return;
+	conn->next_probe = now + PROBE_NS;
+	verbs_count(&conn->counts.messages, 1);
+	(void)verbs_post(conn, &wr, true); /* else it is broken */
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shared receive queue. Messages need a receive each, and so do segments
+ * and credits that come with immediate data; who finds none is sent away and
+ * tries again, which is right but slow. So there are as many as may be under
+ * way to the rings of this context, and for those that it writes, within what
+ * the device can hold.
+ */
+#include "transport/verbs/verbs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/maps.h"
+#include "base/memory.h"
+#include "base/settings.h"
+
+int dfi__verbs_post_receives(
+    struct verbs *verbs, const uint64_t *numbers, uint32_t n)
+{
+	struct ibv_recv_wr wrs[VERBS_REPOST], *bad;
+	struct ibv_sge sges[VERBS_REPOST];
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		sges[i] = (struct ibv_sge){
+			.addr = (uintptr_t)&verbs->messages[numbers[i]],
+			.length = sizeof(verbs->messages[0]),
+			.lkey = verbs->messages_mr[numbers[i] / VERBS_RECEIVES]
+				    ->lkey,
+		};
+		wrs[i] = (struct ibv_recv_wr){
+			.wr_id = numbers[i],
+			.next = i + 1 < n ? &wrs[i + 1] : NULL,
+			.sg_list = &sges[i],
+			.num_sge = 1,
+		};
+	}
+	return ibv_post_srq_recv(verbs->receives, wrs, &bad);
+}
+
+/*
+ * Post some more, up to a whole memory region of them; the last call may have
+ * stopped in one. The poll lock is held, or nobody else is there.
+ */
+static int add_receives(struct verbs *verbs)
+{
+	uint32_t posted = atomic_peek(&verbs->n_receives), i, k;
+	uint32_t region = posted / VERBS_RECEIVES;
+	uint32_t first = region * VERBS_RECEIVES;
+	uint32_t end = (uint32_t)min_u64(
+	    first + VERBS_RECEIVES, verbs->device.limits.receives);
+	struct ibv_mr **mr = &verbs->messages_mr[region];
+	uint64_t numbers[VERBS_REPOST];
+	int err;
+
+	if (!*mr)
+		*mr = ibv_reg_mr(verbs->pd, &verbs->messages[first],
+		    (end - first) * sizeof(verbs->messages[0]),
+		    IBV_ACCESS_LOCAL_WRITE);
+	if (!*mr)
+		return dfi__verbs_fail_register(&verbs->device,
+		    (end - first) * sizeof(verbs->messages[0]), errno);
+	for (; posted < end; posted += k) {
+		k = (uint32_t)min_u64(VERBS_REPOST, end - posted);
+		for (i = 0; i < k; i++)
+			numbers[i] = posted + i;
+		err = dfi__verbs_post_receives(verbs, numbers, k);
+		if (err)
+			return dfi__verbs_fail_port(
+			    &verbs->device, "posting receives", err);
+		atomic_set(&verbs->n_receives, posted + k);
+	}
+	return 0;
+}
+
+int dfi__verbs_receives_start(struct verbs *verbs)
+{
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = verbs->device.limits.receives,
+		    .max_sge = 1 },
+	};
+	uint64_t size = VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]);
+	void *at;
+	int ret = dfi__verbs_room(verbs, size,
+	    VERBS_RECEIVES * sizeof(verbs->messages[0]), HUGE_PAGES_NEVER);
+
+	if (ret < 0)
+		return ret;
+	verbs->receives = ibv_create_srq(verbs->pd, &attr);
+	if (!verbs->receives)
+		return dfi__verbs_fail_port(
+		    &verbs->device, "a shared receive queue", errno);
+	/* Memory is used where receives are posted only. */
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return dfi__fail_map(size, "verbs: receives");
+	dfi__memory_keep_out(at, size, verbs->settings->dump_rings);
+	verbs->messages = at;
+	return add_receives(verbs);
+}
+
+/* The queue is destroyed, so that nobody writes into the memory. */
+void dfi__verbs_receives_stop(struct verbs *verbs)
+{
+	size_t i;
+
+	if (verbs->receives)
+		ibv_destroy_srq(verbs->receives);
+	for (i = 0; i < VERBS_MAX_RECEIVES / VERBS_RECEIVES; i++)
+		if (verbs->messages_mr[i])
+			ibv_dereg_mr(verbs->messages_mr[i]);
+	if (verbs->messages)
+		munmap(verbs->messages,
+		    VERBS_MAX_RECEIVES * sizeof(verbs->messages[0]));
+}
+
+void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n)
+{
+	const char *why = "max_srq_wr, max_cqe";
+	bool enough = verbs->needed <= atomic_peek(&verbs->n_receives);
+
+	verbs->needed += n;
+	while (atomic_peek(&verbs->n_receives) < verbs->needed &&
+	    atomic_peek(&verbs->n_receives) < verbs->device.limits.receives)
+		if (add_receives(verbs) < 0) {
+			why = dfi_errmsg();
+			break;
+		}
+	if (verbs->needed <= atomic_peek(&verbs->n_receives))
+		return;
+	/* From now on the control thread gives them back. */
+	ibv_req_notify_cq(verbs->arrivals, 0);
+	if (enough)
+		dfi__log(DFI_LOG_INFO,
+		    "verbs: %s port %u: %u receives where %lu may arrive at "
+		    "once, so that peers may have to send again: %s",
+		    verbs->device.name, verbs->device.port,
+		    atomic_peek(&verbs->n_receives),
+		    (unsigned long)verbs->needed, why);
+}
+
+void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n)
+{
+	verbs->needed -= n;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What devices report of their own accord: errors of queue pairs and queues,
+ * ports that go down and come back, and the end of a device.
+ *
+ * rdma_cm opens a device once for the whole process, so all its contexts share
+ * one queue of reports, and whichever of them reads one handles it for all. An
+ * object can't be destroyed while a report of it is not acknowledged; until
+ * then a connection is in memory, and no lock may be taken that is held while
+ * one is destroyed.
+ */
+#include "transport/verbs/multicast/multicast.h"
+
+#include <event2/event.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <dfi/context.h>
+#include "base/atomic.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+
+/* All of this process, for reports that name a device only. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct verbs *all;
+
+/* The lock of all is held. */
+static void fail_all(struct verbs *verbs, const char *why)
+{
+	struct verbs_port *port;
+
+	atomic_fetch_add(&verbs->fatal_events, 1);
+	dfi__log(DFI_LOG_ERROR, "verbs: %s: %s: all its connections break",
+	    dfi__verbs_port(&verbs->device).text, why);
+	dfi__verbs_break_all(verbs, why);
+	for (port = verbs->ports; port; port = port->next)
+		dfi__verbs_port_fail(port, why);
+}
+
+/* By who uses the device, or a queue of it. */
+static void fail_users(const struct ibv_context *context,
+    const struct ibv_cq *cq, const struct ibv_srq *srq, const char *why)
+{
+	struct verbs *verbs;
+
+	pthread_mutex_lock(&all_lock);
+	for (verbs = all; verbs; verbs = verbs->next)
+		if ((context && verbs->device.context == context) ||
+		    (cq && verbs->arrivals == cq) ||
+		    (srq && verbs->receives == srq))
+			fail_all(verbs, why);
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void fail_conn(struct verbs_conn *conn, const char *why)
+{
+	atomic_fetch_add(&conn->verbs->fatal_events, 1);
+	dfi__verbs_break(conn, why);
+}
+
+/*
+ * Whether some context here made a queue: an application that uses rdma_cm
+ * itself shares the reports, too.
+ */
+static bool is_ours(
+    const struct ibv_srq *receives, const struct ibv_comp_channel *channel)
+{
+	const struct verbs *verbs;
+
+	pthread_mutex_lock(&all_lock);
+	for (verbs = all; verbs; verbs = verbs->next)
+		if ((receives && verbs->receives == receives) ||
+		    (channel && verbs->channel == channel))
+			break;
+	pthread_mutex_unlock(&all_lock);
+	return verbs;
+}
+
+/*
+ * Fail the port that has this queue pair or channel. The list is under the lock
+ * of all, which nobody holds who destroys something.
+ */
+static void fail_port(const struct ibv_qp *qp,
+    const struct ibv_comp_channel *channel, const char *why)
+{
+	const struct verbs *verbs;
+	struct verbs_port *port;
+
+	pthread_mutex_lock(&all_lock);
+	for (verbs = all; verbs; verbs = verbs->next)
+		for (port = verbs->ports; port; port = port->next)
+			if ((qp && port->id->qp == qp) ||
+			    (channel && port->channel == channel))
+				dfi__verbs_port_fail(port, why);
+	pthread_mutex_unlock(&all_lock);
+}
+
+void dfi__verbs_list_port(struct verbs_port *port)
+{
+	pthread_mutex_lock(&all_lock);
+	port->next = port->verbs->ports;
+	port->verbs->ports = port;
+	pthread_mutex_unlock(&all_lock);
+}
+
+void dfi__verbs_unlist_port(struct verbs_port *port)
+{
+	struct verbs_counts *to = &port->verbs->retired_ports;
+	struct verbs_port **at;
+
+	pthread_mutex_lock(&all_lock);
+	for (at = &port->verbs->ports; *at != port; at = &(*at)->next)
+		;
+	*at = port->next;
+	verbs_count(&to->messages, atomic_peek(&port->counts.messages));
+	verbs_count(&to->bytes, atomic_peek(&port->counts.bytes));
+	verbs_count(&to->signalled, atomic_peek(&port->counts.signalled));
+	verbs_count(&to->doorbells, atomic_peek(&port->counts.doorbells));
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void add_counts(
+    const struct verbs_counts *counts, struct dfi_context_stats *stats)
+{
+	stats->messages += atomic_peek(&counts->messages);
+	stats->bytes += atomic_peek(&counts->bytes);
+	stats->completions += atomic_peek(&counts->signalled);
+	stats->doorbells += atomic_peek(&counts->doorbells);
+}
+
+void dfi__verbs_query_ports(
+    const struct verbs *verbs, struct dfi_context_stats *stats)
+{
+	const struct verbs_port *port;
+
+	pthread_mutex_lock(&all_lock);
+	add_counts(&verbs->retired_ports, stats);
+	for (port = verbs->ports; port; port = port->next) {
+		add_counts(&port->counts, stats);
+		stats->queue_pairs++;
+		stats->receives += port->base.receives;
+		stats->memory_regions += port->memory_mr ? 2 : 1;
+	}
+	pthread_mutex_unlock(&all_lock);
+}
+
+static void qp_failed(struct ibv_qp *qp, const char *why)
+{
+	if (is_ours(qp->srq, NULL))
+		fail_conn(qp->qp_context, why);
+	else
+		fail_port(qp, NULL, why);
+}
+
+/* All that a queue pair which ends had taken of the shared queue is done. */
+static void gave_back(const struct ibv_qp *qp)
+{
+	struct verbs_conn *conn = qp->qp_context;
+
+	if (!is_ours(qp->srq, NULL))
+		return;
+	/* Pairs with dfi__verbs_is_drained(). */
+	atomic_publish(&conn->gave_back, true);
+	dfi__verbs_breaks_wake(conn->verbs);
+}
+
+static void cq_failed(struct ibv_cq *cq, const char *why)
+{
+	if (!is_ours(NULL, cq->channel)) {
+		fail_port(NULL, cq->channel, why);
+		return;
+	}
+	if (cq->cq_context)
+		fail_conn(cq->cq_context, why); /* its sends */
+	else
+		fail_users(NULL, cq, NULL, why);
+}
+
+/*
+ * A port that goes breaks nothing by itself: what is lost meanwhile is sent
+ * again when it comes back, and if it doesn't in time, the retries of each
+ * queue pair end.
+ */
+static void port_changed(
+    const struct ibv_context *context, uint8_t port, bool down)
+{
+	const char *name = ibv_get_device_name(context->device);
+	struct verbs *verbs;
+	bool used = false;
+
+	pthread_mutex_lock(&all_lock);
+	for (verbs = all; verbs; verbs = verbs->next)
+		if (verbs->device.context == context &&
+		    verbs->device.port == port) {
+			used = true;
+			atomic_fetch_add(&verbs->port_downs, down);
+		}
+	pthread_mutex_unlock(&all_lock);
+	if (!used)
+		return;
+	if (down)
+		dfi__log(DFI_LOG_WARN,
+		    "verbs: %s port %u: the link is down: connections break "
+		    "if it stays so",
+		    name, port);
+	else
+		dfi__log(DFI_LOG_WARN,
+		    "verbs: %s port %u: the link is up again", name, port);
+}
+
+void dfi__verbs_event(
+    const struct ibv_context *context, const struct ibv_async_event *event)
+{
+	const char *text = ibv_event_type_str(event->event_type);
+
+	switch (event->event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		qp_failed(event->element.qp, text);
+		break;
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		gave_back(event->element.qp);
+		break;
+	case IBV_EVENT_CQ_ERR:
+		cq_failed(event->element.cq, text);
+		break;
+	case IBV_EVENT_SRQ_ERR:
+		fail_users(NULL, NULL, event->element.srq, text);
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+		fail_users(context, NULL, NULL, text);
+		break;
+	case IBV_EVENT_PORT_ERR:
+	case IBV_EVENT_PORT_ACTIVE:
+		port_changed(context, (uint8_t)event->element.port_num,
+		    event->event_type == IBV_EVENT_PORT_ERR);
+		break;
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+	case IBV_EVENT_SM_CHANGE:
+	case IBV_EVENT_CLIENT_REREGISTER:
+		/* New connections use what is new; these go on. */
+		dfi__log(DFI_LOG_INFO, "verbs: %s port %d: %s",
+		    ibv_get_device_name(context->device),
+		    event->element.port_num, text);
+		break;
+	default:
+		break; /* of a connection's life: no error */
+	}
+}
+
+static void on_async(evutil_socket_t fd, short what, void *arg)
+{
+	struct verbs *verbs = arg;
+	struct ibv_async_event event;
+
+	(void)fd;
+	(void)what;
+	while (ibv_get_async_event(verbs->device.context, &event) == 0) {
+		dfi__verbs_event(verbs->device.context, &event);
+		ibv_ack_async_event(&event);
+	}
+	/* The kernel has taken the device away: the file stays readable. */
+	if (errno != EAGAIN && errno != EINTR) {
+		event_del(verbs->async_event);
+		pthread_mutex_lock(&all_lock);
+		fail_all(verbs, "the device is gone");
+		pthread_mutex_unlock(&all_lock);
+	}
+}
+
+static int add_event(void *arg)
+{
+	struct verbs *verbs = arg;
+
+	verbs->async_event = event_new(dfi__loop_base(verbs->loop),
+	    verbs->device.context->async_fd, EV_READ | EV_PERSIST, on_async,
+	    verbs);
+	if (!verbs->async_event || event_add(verbs->async_event, NULL) < 0)
+		return dfi__fail(-ENOMEM, "verbs: out of memory");
+	return 0;
+}
+
+static int remove_event(void *arg)
+{
+	struct verbs *verbs = arg;
+
+	if (verbs->async_event)
+		event_free(verbs->async_event);
+	verbs->async_event = NULL;
+	return 0;
+}
+
+void dfi__verbs_events_list(struct verbs *verbs)
+{
+	pthread_mutex_lock(&all_lock);
+	verbs->next = all;
+	all = verbs;
+	pthread_mutex_unlock(&all_lock);
+}
+
+void dfi__verbs_events_unlist(struct verbs *verbs)
+{
+	struct verbs **at;
+
+	pthread_mutex_lock(&all_lock);
+	for (at = &all; *at && *at != verbs; at = &(*at)->next)
+		;
+	if (*at)
+		*at = verbs->next;
+	pthread_mutex_unlock(&all_lock);
+}
+
+int dfi__verbs_events_start(struct verbs *verbs)
+{
+	int fd = verbs->device.context->async_fd;
+	int flags = fcntl(fd, F_GETFL);
+	int ret;
+
+	/* Another context may have read what the loop was woken for. */
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return dfi__verbs_fail_port(
+		    &verbs->device, "its events", errno);
+	dfi__verbs_events_list(verbs);
+	ret = dfi__loop_call(verbs->loop, add_event, verbs);
+	if (ret < 0)
+		dfi__verbs_events_stop(verbs);
+	return ret;
+}
+
+void dfi__verbs_events_stop(struct verbs *verbs)
+{
+	dfi__loop_call(verbs->loop, remove_event, verbs);
+	dfi__verbs_events_unlist(verbs);
+}
