@@ -56,7 +56,7 @@ size_t batch_add(struct journal_batch *batch, const struct kv_record *record)
 	return need;
 }
 
-void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t file)
+void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t seed)
 {
 	struct record_head *head;
 	size_t at;
@@ -64,14 +64,14 @@ void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t file)
 	for (at = 0; at < batch->size; at += sizeof(*head) + head->size) {
 		head = (struct record_head *)(void *)(batch->bytes + at);
 		head->synced = synced;
-		head->checksum = record_checksum(head, head + 1, file);
+		head->checksum = record_checksum(head, head + 1, seed);
 	}
 }
 
 /* Whatever fails here, what the disk holds is unknown. */
 static void fail(const struct journal *journal, const char *what)
 {
-	complain("log %s: %s failed: %s; the replica ends, as it can't keep "
+	complain("log '%s': %s failed: %s; the replica ends, as it can't keep "
 		 "its promises",
 	    journal->setup.dir, what, strerror(errno));
 	_exit(EX_IOERR);
@@ -81,7 +81,8 @@ static void write_batch(struct journal *journal, struct journal_batch *batch)
 {
 	struct journal_file *file = &journal->files[journal->n_files - 1];
 
-	batch_seal(batch, journal->synced_size, file->number);
+	batch_seal(
+	    batch, journal->synced_size, file_seed(journal, file->number));
 	if (write_all(journal->fd, batch->bytes, batch->size) < 0)
 		fail(journal, "write");
 	journal->size += batch->size;
@@ -91,26 +92,13 @@ static void write_batch(struct journal *journal, struct journal_batch *batch)
 		file->slot = batch->slot;
 }
 
-/* A file begins with the promise that held when it was begun. */
-static void next_file(struct journal *journal)
-{
-	struct kv_record record = { .type = KV_RECORD_PROMISE };
-	struct journal_batch batch = { .bytes = NULL };
-
-	if (files_begin(journal) < 0)
-		fail(journal, "beginning a file");
-	record.ballot = journal->promise;
-	batch_add(&batch, &record);
-	write_batch(journal, &batch);
-	free(batch.bytes);
-}
-
 static void sync_batch(struct journal *journal)
 {
 	struct journal_batch *batch = &journal->writing;
 
-	if (journal->size >= journal->setup.file_size)
-		next_file(journal);
+	if (journal->size >= journal->setup.file_size &&
+	    files_begin(journal) < 0)
+		fail(journal, "beginning a file");
 	write_batch(journal, batch);
 	if (fdatasync(journal->fd) < 0)
 		fail(journal, "fdatasync");
@@ -169,8 +157,8 @@ int journal_start(struct journal *journal)
 	ret = pthread_create(&journal->thread, NULL, journal_main, journal);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret) {
-		complain(
-		    "log %s: no thread: %s", journal->setup.dir, strerror(ret));
+		complain("log '%s': no thread: %s", journal->setup.dir,
+		    strerror(ret));
 		return -ret;
 	}
 	journal->running = true;

@@ -11,7 +11,9 @@
  * the disk holds is unknown then, and nothing may be said any more.
  *
  * A record has a checksum. What a crash has left half-written at the end of the
- * last file is cut off; damage to anything that had been synced is an error.
+ * last file is cut off; damage to anything that had been synced is an error,
+ *and so is a missing file, or one of another replica. A replica that went on
+ * without what it had promised could contradict itself.
  *
  * One thread, the owner's. Functions return 0 or a negative errno value and say
  * why on stderr.
@@ -29,6 +31,12 @@ struct journal_identity {
 	struct kv_config config; /* of the first slot; all 0: not known */
 };
 
+/*
+ * A file of the folder, which is to be a regular one. Never waits for another
+ * process, as a FIFO would. -ENOENT: there is none; only other errors complain.
+ */
+int journal_open_file(int dir_fd, const char *dir, const char *name, int flags);
+
 struct journal_setup {
 	const char *dir; /* made if it does not exist */
 	/* More is synced: called in the journal's thread. */
@@ -39,7 +47,8 @@ struct journal_setup {
 
 /*
  * Lock the folder and read its identity. *found: it has one; else
- * journal_create() is next. -EBUSY: another process uses it. -EBADMSG: damaged.
+ * journal_create() is next. -EBUSY: another process uses it. -EBADMSG: damaged,
+ * or a part is missing.
  */
 int journal_open(const struct journal_setup *setup,
     struct journal_identity *identity, bool *found, struct journal **journal);
@@ -49,8 +58,8 @@ int journal_create(
     struct journal *journal, const struct journal_identity *identity);
 
 /*
- * All records, in their order. -EBADMSG: a file is damaged. What restore()
- * returns, if that is negative.
+ * All records, in their order. -EBADMSG: a file is damaged or missing. What
+ * restore() returns, if that is negative.
  */
 int journal_replay(struct journal *journal,
     int (*restore)(void *arg, const struct kv_record *record), void *arg);

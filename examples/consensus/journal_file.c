@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The files of a journal: finding, reading, beginning and removing them. After
- * a start, only the journal's thread is here.
- */
-#include <dirent.h>
+/* Reading the files of a journal at a start, and checking what is read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,120 +15,28 @@
 #include "../../common/complain.h"
 #include "journal_impl.h"
 
-#define NAME_SIZE 32
-
 struct reader {
 	struct journal *journal;
 	const char *bytes;
-	uint64_t size, file;
+	uint64_t size, file, seed;
 	bool last; /* file: a crash may have cut it */
 	int (*restore)(void *arg, const struct kv_record *record);
 	void *arg;
 	uint64_t slot; /* the highest of its entries */
 };
 
-static void file_name(char *name, uint64_t number)
+uint64_t file_seed(const struct journal *journal, uint64_t number)
 {
-	snprintf(name, NAME_SIZE, "log-%010llu", (unsigned long long)number);
+	return journal->incarnation ^ number;
 }
 
 uint64_t record_checksum(
-    const struct record_head *head, const void *payload, uint64_t file)
+    const struct record_head *head, const void *payload, uint64_t seed)
 {
-	uint64_t seed = XXH3_64bits_withSeed(
-	    head, offsetof(struct record_head, checksum), file);
+	uint64_t of_head = XXH3_64bits_withSeed(
+	    head, offsetof(struct record_head, checksum), seed);
 
-	return XXH3_64bits_withSeed(payload, head->size, seed);
-}
-
-static int by_number(const void *a, const void *b)
-{
-	const struct journal_file *x = a, *y = b;
-
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
-static int add_file(struct journal *journal, uint64_t number)
-{
-	struct journal_file *files;
-
-	files = reallocarray(
-	    journal->files, journal->n_files + 1, sizeof(files[0]));
-	if (!files)
-		return -ENOMEM;
-	files[journal->n_files++] = (struct journal_file){ .number = number };
-	journal->files = files;
-	atomic_store(&journal->n_kept, journal->n_files);
-	return 0;
-}
-
-int files_find(struct journal *journal)
-{
-	unsigned long long number;
-	struct dirent *entry;
-	int fd = dup(journal->dir_fd), ret = 0;
-	char end;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-	if (!dir) {
-		ret = -errno;
-		if (fd >= 0)
-			close(fd);
-		return ret;
-	}
-	rewinddir(dir);
-	while (!ret && (entry = readdir(dir)))
-		if (sscanf(entry->d_name, "log-%llu%c", &number, &end) == 1)
-			ret = add_file(journal, number);
-	closedir(dir);
-	if (journal->n_files)
-		qsort(journal->files, journal->n_files,
-		    sizeof(journal->files[0]), by_number);
-	return ret;
-}
-
-int files_begin(struct journal *journal)
-{
-	uint64_t number = 1;
-	char name[NAME_SIZE];
-	int fd;
-
-	if (journal->n_files)
-		number = journal->files[journal->n_files - 1].number + 1;
-	file_name(name, number);
-	fd = openat(journal->dir_fd, name,
-	    O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
-	if (add_file(journal, number) < 0 || fsync(journal->dir_fd) < 0) {
-		close(fd);
-		return -errno;
-	}
-	if (journal->fd >= 0)
-		close(journal->fd);
-	journal->fd = fd;
-	journal->size = journal->synced_size = 0;
-	return 0;
-}
-
-void files_trim(struct journal *journal, uint64_t slot)
-{
-	char name[NAME_SIZE];
-	size_t n = 0;
-
-	while (n + 1 < journal->n_files && journal->files[n].slot <= slot) {
-		file_name(name, journal->files[n].number);
-		if (unlinkat(journal->dir_fd, name, 0) < 0) {
-			complain("log %s: removing %s: %s; it only takes room",
-			    journal->setup.dir, name, strerror(errno));
-			break;
-		}
-		n++;
-	}
-	journal->n_files -= n;
-	memmove(journal->files, journal->files + n,
-	    journal->n_files * sizeof(journal->files[0]));
-	atomic_store(&journal->n_kept, journal->n_files);
+	return XXH3_64bits_withSeed(payload, head->size, of_head);
 }
 
 static bool payload_valid(const struct record_head *head, const void *payload)
@@ -159,7 +63,7 @@ static const struct record_head *record_at(
 	head = (const struct record_head *)(const void *)(reader->bytes + at);
 	if (head->magic != RECORD_MAGIC || head->size % 8 ||
 	    head->size > reader->size - at - sizeof(*head) ||
-	    record_checksum(head, head + 1, reader->file) != head->checksum ||
+	    record_checksum(head, head + 1, reader->seed) != head->checksum ||
 	    !payload_valid(head, head + 1))
 		return NULL;
 	return head;
@@ -199,10 +103,21 @@ static bool is_torn(const struct reader *reader, uint64_t end)
 	return reader->last;
 }
 
+static int damaged(const struct reader *reader, const char *where)
+{
+	complain(
+	    "log '%s': log-%010llu is %s; this replica can't know its "
+	    "promises: move the folder away, and it will join as a new one",
+	    reader->journal->setup.dir, (unsigned long long)reader->file,
+	    where);
+	return -EBADMSG;
+}
+
 /* Returns how much of the file is whole, or an error. */
 static int64_t read_records(struct reader *reader)
 {
 	const struct record_head *head;
+	char where[80];
 	uint64_t at = 0;
 	int ret;
 
@@ -212,14 +127,15 @@ static int64_t read_records(struct reader *reader)
 			return ret;
 		at += sizeof(*head) + head->size;
 	}
+	if (!at)
+		return damaged(reader,
+		    "damaged at its beginning, or the file of another replica");
 	if (at == reader->size || is_torn(reader, at))
 		return (int64_t)at;
-	complain("log %s: log-%010llu is damaged at byte %llu, which had been "
-		 "synced; this replica can't know its promises: move the "
-		 "folder away, and it will join as a new one",
-	    reader->journal->setup.dir, (unsigned long long)reader->file,
+	snprintf(where, sizeof(where),
+	    "damaged at byte %llu, which had been synced",
 	    (unsigned long long)at);
-	return -EBADMSG;
+	return damaged(reader, where);
 }
 
 static int64_t read_file(struct reader *reader, int fd)
@@ -231,7 +147,7 @@ static int64_t read_file(struct reader *reader, int fd)
 	if (fstat(fd, &status) < 0)
 		return -errno;
 	if (!status.st_size)
-		return 0;
+		return damaged(reader, "empty");
 	reader->size = (uint64_t)status.st_size;
 	bytes = mmap(NULL, reader->size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED)
@@ -247,6 +163,8 @@ static int go_on(struct journal *journal, int fd, int64_t size)
 {
 	if (ftruncate(fd, size) < 0 || fsync(fd) < 0)
 		return -errno;
+	if (journal->fd >= 0)
+		close(journal->fd);
 	journal->fd = fd;
 	journal->size = journal->synced_size = (uint64_t)size;
 	return 0;
@@ -255,17 +173,19 @@ static int go_on(struct journal *journal, int fd, int64_t size)
 static int replay_file(struct reader *reader, struct journal_file *file)
 {
 	struct journal *journal = reader->journal;
-	char name[NAME_SIZE];
+	char name[FILE_NAME_SIZE];
 	int64_t size;
 	int fd, ret;
 
-	file_name(name, file->number);
+	files_name(name, file->number);
 	reader->file = file->number;
+	reader->seed = file_seed(journal, file->number);
 	reader->last = file == &journal->files[journal->n_files - 1];
 	reader->slot = 0;
-	fd = openat(journal->dir_fd, name, O_RDWR | O_APPEND | O_CLOEXEC);
+	fd = journal_open_file(
+	    journal->dir_fd, journal->setup.dir, name, O_RDWR | O_APPEND);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	size = read_file(reader, fd);
 	file->slot = reader->slot;
 	if (size < 0 || !reader->last) {
@@ -278,6 +198,28 @@ static int replay_file(struct reader *reader, struct journal_file *file)
 	return ret;
 }
 
+static int missing(const struct journal *journal, uint64_t number)
+{
+	complain("log '%s': log-%010llu is missing; this replica can't know "
+		 "its promises: move the folder away, and it will join as a "
+		 "new one",
+	    journal->setup.dir, (unsigned long long)number);
+	return -EBADMSG;
+}
+
+static int check_numbers(const struct journal *journal)
+{
+	const struct journal_file *files = journal->files;
+	size_t i;
+
+	if (!journal->n_files)
+		return missing(journal, 1);
+	for (i = 1; i < journal->n_files; i++)
+		if (files[i].number != files[i - 1].number + 1)
+			return missing(journal, files[i - 1].number + 1);
+	return 0;
+}
+
 int journal_replay(struct journal *journal,
     int (*restore)(void *arg, const struct kv_record *record), void *arg)
 {
@@ -286,15 +228,13 @@ int journal_replay(struct journal *journal,
 		.restore = restore,
 		.arg = arg,
 	};
-	int ret = 0;
+	int ret = check_numbers(journal);
 	size_t i;
 
 	for (i = 0; !ret && i < journal->n_files; i++)
 		ret = replay_file(&reader, &journal->files[i]);
-	if (!ret && !journal->n_files)
-		ret = files_begin(journal);
 	if (ret < 0 && ret != -EBADMSG)
-		complain("log %s: reading it: %s", journal->setup.dir,
+		complain("log '%s': reading it: %s", journal->setup.dir,
 		    strerror(-ret));
 	return ret;
 }

@@ -24,7 +24,8 @@ struct identity_file {
 	uint64_t checksum; /* of all before */
 };
 
-static const char magic[8] = "KVLOG01";
+static const char magic[8] = "KVLOG02";
+#define FAMILY_SIZE 5 /* of the magic: the rest is a version */
 
 static uint64_t checksum(const struct identity_file *file)
 {
@@ -35,8 +36,35 @@ static int complain_of(const struct journal *journal, const char *what)
 {
 	int ret = -errno;
 
-	complain("log %s: %s: %s", journal->setup.dir, what, strerror(errno));
+	complain("log '%s': %s: %s", journal->setup.dir, what, strerror(errno));
 	return ret;
+}
+
+int journal_open_file(int dir_fd, const char *dir, const char *name, int flags)
+{
+	const char *why = NULL;
+	struct stat status;
+	/* O_NONBLOCK: a FIFO would wait for its other end. */
+	int fd = openat(
+	    dir_fd, name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	int ret = fd < 0 ? -errno : 0;
+
+	if (ret == -ENOENT &&
+	    fstatat(dir_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+		return ret;
+	if (ret == -ENOENT)
+		why = "it is a symbolic link to a file that does not exist";
+	else if (!ret && fstat(fd, &status) < 0)
+		ret = -errno;
+	else if (!ret ? !S_ISREG(status.st_mode)
+		      : ret == -EISDIR || ret == -ENXIO)
+		why = "it is no regular file";
+	if (!ret && !why)
+		return fd;
+	complain("log '%s': %s: %s", dir, name, why ? why : strerror(-ret));
+	if (fd >= 0)
+		close(fd);
+	return why ? -EBADMSG : ret;
 }
 
 static int open_folder(struct journal *journal)
@@ -56,38 +84,56 @@ static int open_folder(struct journal *journal)
 		return 0;
 	if (errno != EWOULDBLOCK)
 		return complain_of(journal, "lock");
-	complain("log %s: another process uses it: each replica needs a folder "
-		 "of its own",
+	complain("log '%s': another process uses it: each replica needs a "
+		 "folder of its own",
 	    dir);
 	return -EBUSY;
+}
+
+static int fail_identity(const struct journal *journal, const char *why)
+{
+	complain("log '%s': identity, the file that says whose the log is: %s: "
+		 "move the folder away, and this replica will join as a new "
+		 "one",
+	    journal->setup.dir, why);
+	return -EBADMSG;
 }
 
 static int read_identity(
     struct journal *journal, struct journal_identity *identity, bool *found)
 {
 	struct identity_file file = { .checksum = 0 };
-	int fd = openat(journal->dir_fd, "identity", O_RDONLY | O_CLOEXEC);
+	int fd = journal_open_file(
+	    journal->dir_fd, journal->setup.dir, "identity", O_RDONLY);
 	ssize_t size;
+	char more;
 
-	*found = false;
-	if (fd < 0 && errno == ENOENT)
-		return 0;
+	*found = fd >= 0;
 	if (fd < 0)
-		return complain_of(journal, "identity");
+		return fd == -ENOENT ? 0 : fd;
 	size = read(fd, &file, sizeof(file));
+	if (size == (ssize_t)sizeof(file))
+		size += read(fd, &more, 1);
 	close(fd);
-	if (size != (ssize_t)sizeof(file) ||
-	    memcmp(file.magic, magic, sizeof(magic)) != 0 ||
-	    checksum(&file) != file.checksum) {
-		complain("log %s: the file identity is damaged, or of another "
-			 "version: move the folder away, and this replica will "
-			 "join as a new one",
-		    journal->setup.dir);
-		return -EBADMSG;
-	}
+	if (memcmp(file.magic, magic, FAMILY_SIZE) == 0 &&
+	    memcmp(file.magic, magic, sizeof(magic)) != 0)
+		return fail_identity(
+		    journal, "it was written by another version of dfi-kv");
+	if (size != (ssize_t)sizeof(file) || checksum(&file) != file.checksum)
+		return fail_identity(journal, "it is damaged");
 	*identity = file.identity;
-	*found = true;
+	journal->incarnation = file.identity.incarnation;
 	return 0;
+}
+
+/* Records without an identity are nobody's, and no new replica's. */
+static int check_unowned(struct journal *journal)
+{
+	int ret = files_without_identity(journal);
+
+	return ret > 0 ? fail_identity(journal,
+			     "it is missing, but there are a log or snapshot")
+		       : ret;
 }
 
 int journal_open(const struct journal_setup *setup,
@@ -107,8 +153,8 @@ int journal_open(const struct journal_setup *setup,
 	ret = open_folder(journal);
 	if (!ret)
 		ret = read_identity(journal, identity, found);
-	if (!ret && *found)
-		ret = files_find(journal);
+	if (!ret)
+		ret = *found ? files_find(journal) : check_unowned(journal);
 	if (ret < 0) {
 		journal_close(journal);
 		return ret;
@@ -117,12 +163,16 @@ int journal_open(const struct journal_setup *setup,
 	return 0;
 }
 
+/* The first file is there before the identity: so it is never missing later. */
 int journal_create(
     struct journal *journal, const struct journal_identity *identity)
 {
 	struct identity_file file;
 	int fd;
 
+	journal->incarnation = identity->incarnation;
+	if (files_begin(journal) < 0)
+		return complain_of(journal, "beginning it");
 	memset(&file, 0, sizeof(file));
 	memcpy(file.magic, magic, sizeof(magic));
 	file.identity = *identity;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between journal.c, journal_file.c and journal_identity.c. A record in a file:
+ * Between the files journal*.c. A record in a file:
  *
  *	+-------+------+----------+--------+----------+---------------------+
  *	| magic | type | size (4) | synced | checksum | payload, size bytes |
@@ -10,6 +10,11 @@
  * synced is how much of the file had been synced when the record was written:
  * so one that is whole, behind one that is not, tells whether that is what a
  * crash has left, or damage.
+ *
+ * A file gets its name when its first record, a promise, is synced. So a file
+ * without a whole first record is damaged, and a folder without a file as well.
+ * Checksums depend on the replica's incarnation and the file's number: the file
+ * of another replica, or under another number, has no valid record.
  */
 #ifndef KV_JOURNAL_IMPL_H
 #define KV_JOURNAL_IMPL_H
@@ -29,6 +34,9 @@ struct record_head {
 	uint64_t checksum; /* of what comes before and behind, by file */
 };
 
+/* The first record of a file, and all that a new one has. */
+#define FIRST_RECORD_SIZE (sizeof(struct record_head) + sizeof(kv_ballot))
+
 /* Records on their way to the disk. */
 struct journal_batch {
 	char *bytes;
@@ -45,6 +53,7 @@ struct journal_file {
 
 struct journal {
 	struct journal_setup setup;
+	uint64_t incarnation;
 	int dir_fd, lock_fd;
 	/* The thread's, once it runs. */
 	int fd;                     /* of the last file */
@@ -68,11 +77,25 @@ struct journal {
 	_Atomic uint64_t n_records, n_bytes, n_syncs, n_kept;
 };
 
+/* seed: file_seed(). */
 uint64_t record_checksum(
-    const struct record_head *head, const void *payload, uint64_t file);
+    const struct record_head *head, const void *payload, uint64_t seed);
+uint64_t file_seed(const struct journal *journal, uint64_t number);
 
-/* Find the files, and open the last one for appending; the first is made. */
+#define FILE_NAME_SIZE 32
+void files_name(char *name, uint64_t number);
+
+/* Find the files. Complains. */
 int files_find(struct journal *journal);
+
+/*
+ * Whether the folder, which has no identity, has what only a replica with one
+ * writes; negative on errors. A crash may have left a first file, which holds
+ * nothing: that one is removed.
+ */
+int files_without_identity(struct journal *journal);
+
+/* Begin the next file, with the promise that holds; -errno. */
 int files_begin(struct journal *journal);
 void files_trim(struct journal *journal, uint64_t slot);
 
@@ -80,6 +103,6 @@ void files_trim(struct journal *journal, uint64_t slot);
 size_t batch_add(struct journal_batch *batch, const struct kv_record *record);
 
 /* Fill in what only the writer knows of a batch's records. */
-void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t file);
+void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t seed);
 
 #endif

@@ -149,6 +149,8 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 		    "--cluster: a name has 1 to %d characters of "
 		    "A-Z, a-z, 0-9, _ and -",
 		    KV_MAX_CLUSTER);
+	if (options->log && !*options->log)
+		usage_error(state, "--log: the name of a folder, not ''");
 	if (options->multicast && !options->nopaxos)
 		usage_error(state, "--multicast is for --protocol nopaxos");
 	if (options->flows && options->nopaxos)

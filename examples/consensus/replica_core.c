@@ -108,10 +108,10 @@ static int check_identity(
 	const struct replica_options *options = &replica->options;
 
 	if (identity->cluster != replica->cluster)
-		complain("log %s: belongs to another cluster than '%s'",
+		complain("log '%s': belongs to another cluster than '%s'",
 		    options->log, options->cluster);
 	else if (identity->self != options->self)
-		complain("log %s: belongs to replica %u, not to %u",
+		complain("log '%s': belongs to replica %u, not to %u",
 		    options->log, identity->self, options->self);
 	else
 		return 0;
@@ -160,10 +160,10 @@ static int on_restore(void *arg, const struct kv_record *record)
 	int ret = paxos_restore(replica->paxos, record);
 
 	if (ret == -ENOBUFS)
-		complain("log %s: doesn't fit --memory %zu MiB: give more",
+		complain("log '%s': doesn't fit --memory %zu MiB: give more",
 		    replica->options.log, replica->options.log_bytes >> 20);
 	else if (ret < 0)
-		complain("log %s: its records don't follow each other: move "
+		complain("log '%s': its records don't follow each other: move "
 			 "the folder away, and this replica will join as a new "
 			 "one",
 		    replica->options.log);

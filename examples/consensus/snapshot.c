@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
+#include "journal.h"
 
 /* So that a replica with more to do than its processor can comes first. */
 #define CHILD_NICE 10
@@ -99,20 +100,21 @@ int snapshots_load(struct snapshots *snapshots, struct kv_store **store)
 	*store = NULL;
 	if (snapshots->dir_fd < 0)
 		return 0;
-	fd = openat(snapshots->dir_fd, "snapshot", O_RDONLY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		return 0;
-	bytes = fd < 0 ? NULL : map_file(fd, &size);
+	fd = journal_open_file(
+	    snapshots->dir_fd, snapshots->dir, "snapshot", O_RDONLY);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	bytes = map_file(fd, &size);
 	ret = bytes ? kv_store_load(bytes, size, store) : -errno;
 	if (bytes)
 		munmap(bytes, size);
 	if (ret < 0) {
-		complain("%s/snapshot: %s", snapshots->dir,
-		    ret == -EBADMSG ? "is damaged: move the folder away, and "
-				      "this replica will join as a new one"
-				    : strerror(-ret));
-		if (fd >= 0)
-			close(fd);
+		complain("log '%s': snapshot: %s", snapshots->dir,
+		    ret == -EBADMSG
+			? "it is damaged, or of another version: move the "
+			  "folder away, and this replica will join as a new one"
+			: strerror(-ret));
+		close(fd);
 		return ret;
 	}
 	snapshots->fd = fd;

@@ -123,13 +123,20 @@ static unsigned count_files(void)
 	return n;
 }
 
+static const char *path_of(const char *name)
+{
+	static char paths[2][64];
+	static unsigned turn;
+	char *path = paths[turn++ % 2];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+	return path;
+}
+
 static int open_log(int flags)
 {
-	char name[64];
-	int fd;
+	int fd = open(path_of("log-0000000001"), flags | O_CLOEXEC);
 
-	snprintf(name, sizeof(name), "%s/log-0000000001", folder);
-	fd = open(name, flags | O_CLOEXEC);
 	cr_assert_geq(fd, 0);
 	return fd;
 }
@@ -229,12 +236,180 @@ Test(journal, refuses_damage_to_what_was_synced)
 	accept_slots(journal, 1, 5);
 	journal_close(journal);
 	fd = open_log(O_RDWR);
-	/* Within the payload of the second record. */
+	/* Neither in the first records nor in the last one. */
 	cr_assert_eq(pwrite(fd, "damage", 6, 130), 6);
 	close(fd);
 
 	cr_assert_eq(journal_open(&setup, &identity, &found, &journal), 0);
 	cr_assert_eq(journal_replay(journal, restore, &replayed), -EBADMSG);
+	journal_close(journal);
+}
+
+/* What a start says of the folder. */
+static int refusal(void)
+{
+	const struct journal_setup setup = {
+		.dir = folder,
+		.synced = on_synced,
+	};
+	struct journal_identity identity;
+	struct replayed replayed;
+	struct journal *journal;
+	bool found;
+	int ret = journal_open(&setup, &identity, &found, &journal);
+
+	if (ret)
+		return ret;
+	cr_assert(found);
+	ret = journal_replay(journal, restore, &replayed);
+	journal_close(journal);
+	return ret;
+}
+
+/* A folder with files 1 to 4 or more, of which file 1 has a slot. */
+static void fill_folder(void)
+{
+	struct replayed replayed;
+	struct journal *journal = begin(1, &replayed);
+
+	promise(journal, 5);
+	accept_slots(journal, 1, 3);
+	journal_close(journal);
+	cr_assert_geq(count_files(), 4);
+	cr_assert_eq(refusal(), 0);
+}
+
+static void replace_by_fifo(const char *name)
+{
+	unlink(path_of(name));
+	cr_assert_eq(mkfifo(path_of(name), 0600), 0);
+}
+
+Test(journal, refuses_a_folder_without_its_identity)
+{
+	fill_folder();
+	cr_assert_eq(unlink(path_of("identity")), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_a_folder_with_a_snapshot_only)
+{
+	int fd = open(
+	    path_of("snapshot"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_an_identity_with_more_bytes)
+{
+	int fd;
+
+	fill_folder();
+	fd = open(path_of("identity"), O_WRONLY | O_APPEND | O_CLOEXEC);
+	cr_assert_eq(write(fd, "x", 1), 1);
+	close(fd);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_a_folder_without_any_of_its_files)
+{
+	struct replayed replayed;
+
+	journal_close(begin(0, &replayed));
+	cr_assert_eq(unlink(path_of("log-0000000001")), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_a_folder_without_a_file_in_between)
+{
+	fill_folder();
+	cr_assert_eq(unlink(path_of("log-0000000002")), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_a_file_without_a_first_record)
+{
+	struct replayed replayed;
+	int fd;
+
+	journal_close(begin(0, &replayed));
+	fd = open_log(O_WRONLY);
+	cr_assert_eq(ftruncate(fd, 20), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+	cr_assert_eq(ftruncate(fd, 0), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+	close(fd);
+}
+
+Test(journal, refuses_a_file_under_another_number)
+{
+	struct replayed replayed;
+
+	journal_close(begin(0, &replayed));
+	cr_assert_eq(
+	    rename(path_of("log-0000000001"), path_of("log-0000000002")), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_a_file_of_another_replica)
+{
+	struct journal_identity other;
+	const struct journal_setup setup = {
+		.dir = folder,
+		.synced = on_synced,
+	};
+	struct replayed replayed;
+	struct journal *journal;
+	bool found;
+
+	journal_close(begin(0, &replayed));
+	cr_assert_eq(unlink(path_of("identity")), 0);
+	cr_assert_eq(rename(path_of("log-0000000001"), path_of("kept")), 0);
+	cr_assert_eq(journal_open(&setup, &other, &found, &journal), 0);
+	other = own;
+	other.incarnation++;
+	cr_assert_eq(journal_create(journal, &other), 0);
+	journal_close(journal);
+	cr_assert_eq(refusal(), 0);
+	cr_assert_eq(rename(path_of("kept"), path_of("log-0000000001")), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, refuses_what_is_no_regular_file_without_waiting_for_it)
+{
+	fill_folder();
+	replace_by_fifo("log-0000000001");
+	cr_assert_eq(refusal(), -EBADMSG);
+	replace_by_fifo("identity");
+	cr_assert_eq(refusal(), -EBADMSG);
+	cr_assert_eq(unlink(path_of("identity")), 0);
+	cr_assert_eq(symlink("nowhere", path_of("identity")), 0);
+	cr_assert_eq(refusal(), -EBADMSG);
+}
+
+Test(journal, passes_over_copies_of_its_files)
+{
+	fill_folder();
+	cr_assert_eq(link(path_of("log-0000000001"), path_of("log-1")), 0);
+	cr_assert_eq(
+	    link(path_of("log-0000000001"), path_of("log-0000000001.old")), 0);
+	cr_assert_eq(refusal(), 0);
+}
+
+Test(journal, begins_anew_where_a_crash_came_before_the_identity)
+{
+	struct replayed replayed;
+	struct journal *journal;
+
+	journal_close(begin(0, &replayed));
+	cr_assert_eq(unlink(path_of("identity")), 0);
+	journal = begin(0, &replayed);
+	accept_slots(journal, 1, 2);
+	journal_close(journal);
+	journal = begin(0, &replayed);
+	cr_assert_eq(replayed.last_slot, 2);
 	journal_close(journal);
 }
 
