@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -17,6 +18,9 @@
 
 #include "../../common/complain.h"
 #include "journal_impl.h"
+
+#define LOCK_WAIT_MS 2000
+#define LOCK_NAP_MS 10
 
 struct identity_file {
 	char magic[8];
@@ -67,6 +71,23 @@ int journal_open_file(int dir_fd, const char *dir, const char *name, int flags)
 	return why ? -EBADMSG : ret;
 }
 
+/*
+ * A replica that was killed may have a child that writes a snapshot, and ends a
+ * moment later. 0, or -1 with errno.
+ */
+static int take_lock(int fd)
+{
+	const struct timespec nap = { .tv_nsec = LOCK_NAP_MS * 1000000 };
+	int waited;
+
+	for (waited = 0; flock(fd, LOCK_EX | LOCK_NB); waited += LOCK_NAP_MS) {
+		if (errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS)
+			return -1;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 static int open_folder(struct journal *journal)
 {
 	const char *dir = journal->setup.dir;
@@ -80,7 +101,7 @@ static int open_folder(struct journal *journal)
 	    journal->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (journal->lock_fd < 0)
 		return complain_of(journal, "lock");
-	if (!flock(journal->lock_fd, LOCK_EX | LOCK_NB))
+	if (!take_lock(journal->lock_fd))
 		return 0;
 	if (errno != EWOULDBLOCK)
 		return complain_of(journal, "lock");

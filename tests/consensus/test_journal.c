@@ -4,10 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -426,6 +429,29 @@ Test(journal, belongs_to_one_process)
 
 	cr_assert_eq(journal_open(&setup, &identity, &found, &other), -EBUSY);
 	journal_close(journal);
+}
+
+static int held; /* by what is left of another process */
+
+static void let_go(int number)
+{
+	(void)number;
+	flock(held, LOCK_UN);
+}
+
+/* A signal lets go of the lock, so that it comes while the journal waits. */
+Test(journal, waits_for_the_last_child_of_a_killed_replica)
+{
+	const struct itimerval soon = { .it_value = { .tv_usec = 100000 } };
+	struct replayed replayed;
+
+	held = open(path_of("lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	cr_assert_geq(held, 0);
+	cr_assert_eq(flock(held, LOCK_EX), 0);
+	signal(SIGALRM, let_go);
+	cr_assert_eq(setitimer(ITIMER_REAL, &soon, NULL), 0);
+	journal_close(begin(0, &replayed));
+	close(held);
 }
 
 Test(journal, removes_files_that_a_snapshot_has_and_keeps_the_promise)
