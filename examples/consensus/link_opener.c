@@ -18,6 +18,7 @@
 #define FIRST_BACKOFF_NS 1000000
 #define LAST_BACKOFF_NS 200000000
 #define OPEN_TIMEOUT_MS 250
+#define CONNECT_TIMEOUT_MS 3000
 #define SHARED_TIMEOUT_MS 2000
 /*
  * So often the name of a flow may be taken by one that this process did not
@@ -55,12 +56,18 @@ static void tell(struct link *link, int ret)
 	complain("link %s: %s; trying again", link->setup.name, dfi_errmsg());
 }
 
+/*
+ * Nothing waits here for ends of an ordered flow, whose processes may be
+ * closing theirs, too, and take nothing any more.
+ */
 static void close_ends(struct link *link)
 {
-	if (link->source)
-		dfi_source_close(link->source);
 	if (link->target)
 		dfi_target_close(link->target);
+	if (link->source && link->setup.kind == LINK_ORDERED)
+		dfi_source_abort(link->source);
+	if (link->source)
+		dfi_source_close(link->source);
 	if (link->created)
 		dfi_flow_remove(link->links->dfi, link->setup.name);
 	link->source = NULL;
@@ -94,15 +101,22 @@ static int open_target(struct link *link)
 	return dfi_target_open(dfi, setup->name, 0, &target, &link->target);
 }
 
+/*
+ * A peer that is there gets more time than one that may never come: to connect
+ * over a slow network, or to a busy machine.
+ */
 static int open_source(struct link *link, const char *name)
 {
+	struct dfi *dfi = link->links->dfi;
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
+	struct dfi_flow_info info;
+	bool there = !dfi_flow_query(dfi, name, &info) && info.attached_targets;
 
 	attr.flags = DFI_NONBLOCK;
 	attr.schema = &schema;
-	attr.open_timeout_ms = OPEN_TIMEOUT_MS;
+	attr.open_timeout_ms = there ? CONNECT_TIMEOUT_MS : OPEN_TIMEOUT_MS;
 	attr.linger_us = DFI_NO_LINGER;
-	return dfi_source_open(link->links->dfi, name, 0, &attr, &link->source);
+	return dfi_source_open(dfi, name, 0, &attr, &link->source);
 }
 
 static int create_ordered(struct link *link)
@@ -143,7 +157,7 @@ static int open_ordered(struct link *link)
 			return ret;
 	}
 	target.flags = source.flags = DFI_NONBLOCK;
-	target.open_timeout_ms = source.open_timeout_ms = SHARED_TIMEOUT_MS;
+	target.open_timeout_ms = source.open_timeout_ms = setup->open_ms;
 	source.linger_us = DFI_NO_LINGER;
 	ret = dfi_target_open(
 	    dfi, setup->name, setup->end, &target, &link->target);

@@ -63,9 +63,13 @@ struct link_setup {
 	 * follow the name, from 0 on. 0: only one, called name.
 	 */
 	unsigned n_places;
-	/* LINK_ORDERED: how many there are, which one, who creates the flow. */
+	/*
+	 * LINK_ORDERED: how many there are, which one, who creates the flow,
+	 * and how long its ends wait for each other.
+	 */
 	unsigned n_ends, end;
 	bool create;
+	unsigned open_ms;
 	/*
 	 * LINK_SHARED_IN and LINK_SHARED_OUT: end is the number of the target,
 	 * or of the source. Who creates the flow says how many there are, and

@@ -13,6 +13,7 @@
 
 #define MS UINT64_C(1000000)
 #define REOPEN_NS (100 * MS)
+#define OPEN_MS 2000
 #define RETRY_NS (200 * MS) /* between flows */
 #define TELL_NS (50 * MS)   /* of a flow that is not up yet */
 #define LOOK_NS (1000 * MS) /* after replicas that are not in it */
@@ -239,6 +240,7 @@ static void enter_flow(
 		.segment_size = ORDER_SEGMENT,
 		.segments = ORDER_SEGMENTS,
 		.multicast = options->multicast,
+		.open_ms = OPEN_MS + (unsigned)(4 * options->election_ns / MS),
 		.n_ends = (unsigned)__builtin_popcountll(ends),
 		.end = order_end_of(ends, options->self),
 		.create = create,
