@@ -57,8 +57,8 @@ static void tell(struct link *link, int ret)
 }
 
 /*
- * Nothing waits here for ends of an ordered flow, whose processes may be
- * closing theirs, too, and take nothing any more.
+ * Nothing waits here for the other ends of an ordered flow: their processes may
+ * be closing them, and take nothing any more.
  */
 static void close_ends(struct link *link)
 {

@@ -179,9 +179,17 @@ void *link_begin_to(struct link *link, unsigned target, size_t size)
 	return NULL;
 }
 
+static void flush_later(struct link *link)
+{
+	if (link->dirty)
+		return;
+	link->dirty = true;
+	link->dirty_next = link->links->dirty;
+	link->links->dirty = link;
+}
+
 void link_send(struct link *link, size_t size)
 {
-	struct links *links = link->links;
 	uint32_t n = (uint32_t)((size + LINK_TUPLE - 1) / LINK_TUPLE);
 
 	if (!link->span.tuples)
@@ -190,11 +198,8 @@ void link_send(struct link *link, size_t size)
 	if (dfi_source_commit_more(link->source, &link->span, n) < 0)
 		note_broken(link);
 	link->span.tuples = NULL;
-	if (link->dirty || link->broken)
-		return;
-	link->dirty = true;
-	link->dirty_next = links->dirty;
-	links->dirty = link;
+	if (!link->broken)
+		flush_later(link);
 }
 
 void link_send_alone(struct link *link, size_t size)
@@ -206,13 +211,19 @@ void link_send_alone(struct link *link, size_t size)
 	if (!ret)
 		ret = dfi_source_flush(link->source);
 	link->links->stats.segments_out++;
-	if (ret < 0 && is_hard(ret))
+	if (ret == -EAGAIN)
+		flush_later(link);
+	else if (ret < 0 && is_hard(ret))
 		note_broken(link);
 }
 
+/*
+ * A segment of an ordered flow may wait for its place. No end of the flow gets
+ * anything meanwhile, so it is flushed again until it is sent.
+ */
 void links_flush(struct links *links)
 {
-	struct link *link, *next;
+	struct link *link, *next, *late = NULL;
 	int ret;
 
 	for (link = links->dirty; link; link = next) {
@@ -226,10 +237,15 @@ void links_flush(struct links *links)
 		    link->written);
 		link->written = 0;
 		ret = dfi_source_flush(link->source);
-		if (ret < 0 && is_hard(ret))
+		if (ret == -EAGAIN) {
+			link->dirty = true;
+			link->dirty_next = late;
+			late = link;
+		} else if (ret < 0 && is_hard(ret)) {
 			note_broken(link);
+		}
 	}
-	links->dirty = NULL;
+	links->dirty = late;
 }
 
 /* What made it readable is in woken, or will be. */
@@ -311,6 +327,7 @@ unsigned links_poll(struct links *links, unsigned n)
 	take_ready(links);
 	while (taken < n) {
 		ret = dfi_target_group_consume_batch(links->group, &batch);
+		links->empty = !batch.target && !ret;
 		if (!batch.target)
 			break;
 		link = batch.arg;
@@ -336,8 +353,13 @@ unsigned links_poll(struct links *links, unsigned n)
 void links_wait(struct links *links, uint64_t until)
 {
 	struct pollfd fds[] = {
-		{ .fd = links->group_fd, .events = POLLIN },
+		/* It stays readable as long as there is no target. */
+		{ .fd = links->empty ? -1 : links->group_fd, .events = POLLIN },
 		{ .fd = links->wake_fd, .events = POLLIN },
+		/* Of what links_flush() has left: an owner has one such flow.
+		 */
+		{ .fd = links->dirty ? dfi_source_fd(links->dirty->source) : -1,
+		    .events = POLLIN },
 	};
 	uint64_t now = now_ns(), ns;
 	struct timespec timeout;
@@ -348,7 +370,7 @@ void links_wait(struct links *links, uint64_t until)
 	timeout.tv_sec = (time_t)(ns / 1000000000);
 	timeout.tv_nsec = (long)(ns % 1000000000);
 	links->stats.waits++;
-	if (ppoll(fds, 2, &timeout, NULL) > 0 && fds[1].revents)
+	if (ppoll(fds, 3, &timeout, NULL) > 0 && fds[1].revents)
 		clear_wake(links);
 }
 

@@ -46,6 +46,7 @@ struct links {
 	/* The owner's. */
 	struct link *all, *dirty;
 	unsigned n, n_broken;
+	bool empty; /* the group has no target */
 	struct links_stats stats;
 	/* Both. */
 	atomic_bool woken;

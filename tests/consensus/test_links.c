@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Links over flows of this process, in which a flush finds the place of a
+ * segment still on its way, as over RDMA.
+ */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "examples/consensus/links_impl.h"
+
+#define MS UINT64_C(1000000)
+#define LONG_NS (60000 * MS) /* only what hangs reaches it */
+
+/* So many flushes to come find no place. */
+static unsigned late;
+
+static struct dfi_registry *registry;
+static bool came, is_up;
+
+/* In place of the library's. */
+int dfi_source_flush(struct dfi_source *source)
+{
+	int (*flush)(struct dfi_source *);
+	void *symbol = dlsym(RTLD_NEXT, "dfi_source_flush");
+
+	memcpy(&flush, &symbol, sizeof(flush));
+	if (!late)
+		return flush(source);
+	late--;
+	return -EAGAIN;
+}
+
+static void on_change(void *arg, struct link *link, bool up)
+{
+	(void)arg;
+	(void)link;
+	is_up = up;
+}
+
+static void on_receive(
+    void *arg, struct link *link, const char *bytes, size_t size)
+{
+	(void)arg;
+	(void)link;
+	cr_assert_eq(size, LINK_TUPLE);
+	cr_assert_str_eq(bytes, "seven");
+	came = true;
+}
+
+static void on_closed(void *arg, struct link *link, void *link_arg)
+{
+	(void)arg;
+	(void)link;
+	(void)link_arg;
+}
+
+static struct links *open_links(void)
+{
+	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
+	struct links_setup setup = {
+		.node_name = "test",
+		.n_helpers = 1,
+		.open_timeout_ms = 60000,
+		.ops = {
+			.changed = on_change,
+			.receive = on_receive,
+			.closed = on_closed,
+		},
+	};
+	static char address[64];
+	struct links *links;
+
+	snprintf(address, sizeof(address), "unix:@dfi-links-%d", (int)getpid());
+	attr.listen = address;
+	cr_assert_eq(
+	    dfi_registry_start(&attr, &registry), 0, "%s", dfi_errmsg());
+	setup.registry = address;
+	cr_assert_eq(links_open(&setup, &links), 0, "%s", dfi_errmsg());
+	return links;
+}
+
+static void close_links(struct links *links)
+{
+	links_close(links);
+	dfi_registry_stop(registry);
+}
+
+static struct link *open_ordered(struct links *links)
+{
+	const struct link_setup setup = {
+		.kind = LINK_ORDERED,
+		.name = "order",
+		.segment_size = 1024,
+		.segments = 16,
+		.n_ends = 1,
+		.create = true,
+		.open_ms = 60000,
+		.once = true,
+	};
+	uint64_t deadline = now_ns() + LONG_NS;
+	struct link *link = links_add(links, &setup);
+
+	cr_assert_not_null(link);
+	while (!is_up && now_ns() < deadline) {
+		links_poll(links, 1);
+		links_wait(links, deadline);
+	}
+	cr_assert(is_up);
+	return link;
+}
+
+Test(links, a_segment_whose_place_is_late_is_sent)
+{
+	struct links *links = open_links();
+	struct link *link = open_ordered(links);
+	uint64_t deadline = now_ns() + LONG_NS;
+	char *message = link_begin(link, LINK_TUPLE);
+
+	cr_assert_not_null(message);
+	strcpy(message, "seven");
+	late = 3;
+	link_send_alone(link, LINK_TUPLE);
+	while (!came && now_ns() < deadline) {
+		links_flush(links);
+		links_poll(links, 1);
+		links_wait(links, deadline);
+	}
+	cr_assert(came, "it waits, and nobody asks again");
+	cr_assert_eq(late, 0);
+	close_links(links);
+}
+
+Test(links, a_link_that_closes_forgets_what_is_late)
+{
+	struct links *links = open_links();
+	struct link *link = open_ordered(links);
+	char *message = link_begin(link, LINK_TUPLE);
+
+	cr_assert_not_null(message);
+	strcpy(message, "seven");
+	late = UINT32_MAX;
+	link_send_alone(link, LINK_TUPLE);
+	links_flush(links);
+	link_close(link);
+	close_links(links);
+	cr_assert_not(is_up);
+}
+
+Test(links, an_owner_without_links_sleeps)
+{
+	struct links *links = open_links();
+	uint64_t until = now_ns() + 50 * MS;
+	struct links_stats stats;
+
+	while (now_ns() < until) {
+		links_poll(links, 1);
+		links_wait(links, until);
+	}
+	links_query(links, &stats);
+	cr_assert_lt(stats.waits, 5, "it has slept %lu times in 50 ms",
+	    (unsigned long)stats.waits);
+	close_links(links);
+}
