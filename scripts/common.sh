@@ -71,3 +71,12 @@ build_preset() # PRESET [CMAKE_ARGUMENT...]
 	cmake --preset "$preset" "$@" &&
 		cmake --build --preset "$preset" --parallel "$jobs"
 }
+
+# The fuzz targets, with clang.
+build_fuzz()
+{
+	CC=clang cmake -S . -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+		-DDFI_SANITIZE=fuzzer -DDFI_BUILD_TESTS=ON -DDFI_BUILD_TOOLS=OFF \
+		-DDFI_BUILD_BENCH=OFF -DDFI_BUILD_EXAMPLES=OFF &&
+		cmake --build build-fuzz --parallel "$jobs"
+}
