@@ -10,6 +10,7 @@
 #		two spends much of its time on interrupts between them. What depends
 #		on how a target learns of segments is in both, with one way or
 #		two each
+#	above	tests of code above the transports: on one
 set -euo pipefail
 
 script=$(realpath "$0")
@@ -19,7 +20,7 @@ if [ "${1-}" != --inside ]; then
 	part=${2-all}
 	case $part in
 	all | threads) cpus=2 memory=3072 ;;
-	odd | even) cpus=1 memory=2048 ;;
+	odd | even | above) cpus=1 memory=2048 ;;
 	*)
 		echo "$0: there is no part '$part'" >&2
 		exit 2
@@ -60,10 +61,12 @@ waiting=test_polling
 twice=(test_transport test_verify)
 # What these test does not depend on the way of arrival. Every second one is in the
 # same half; both halves take about as long.
-once=(test_api test_combine test_combine_source test_copy test_counters test_errors test_estimate
-	test_handles test_groups test_hygiene test_interrupts test_leaving test_linger test_moving
-	test_order test_partition test_property test_registry_tcp test_replicate
-	test_shuffle test_sequencer test_tree test_window)
+once=(test_combine_source test_copy test_counters test_estimate test_groups test_hygiene
+	test_interrupts test_leaving test_linger test_order test_moving test_property
+	test_registry_tcp test_replicate test_shuffle test_sequencer)
+# These test code above the transports. Of that, test_property and test_combine_source
+# have random flows, proc/test_trees trees, and proc/test_windows windows.
+above=(test_api test_combine test_errors test_handles test_partition test_tree test_window)
 declare -A without=(
 	[test_barrier]="a barrier opens no endpoint, so no transport is used; see barriers.sh"
 	[test_null]="arguments are checked before a transport is used"
@@ -79,7 +82,7 @@ for path in tests/flow/test_*; do
 	test=${path##*/}
 	if [ "${without[$test]-}" ]; then
 		echo "== flow/$test is left out: ${without[$test]}"
-	elif [[ " $waiting ${twice[*]} ${once[*]} $crowd $images " != \
+	elif [[ " $waiting ${twice[*]} ${once[*]} ${above[*]} $crowd $images " != \
 		*" $test "* ]]; then
 		echo "flow/$test is in no list of $script"
 		status=1
@@ -145,12 +148,24 @@ half() # FIRST WAY...
 	done
 }
 
+above()
+{
+	local test
+
+	export DFI_VERBS_NOTIFY=auto
+	for test in "${above[@]}"; do
+		run "flow/$test"
+	done
+}
+
 case $part in
 all)
 	threads
 	half 0 footer
 	half 1 imm checksum
+	above
 	;;
+above) above ;;
 threads) threads ;;
 odd) half 0 footer ;;
 even) half 1 imm checksum ;;
