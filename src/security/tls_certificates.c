@@ -11,12 +11,29 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/files.h"
+
+#define MAX_SIZE (16 << 20) /* lists of revoked certificates may be large */
+#define DER_SEQUENCE 0x30   /* with which such files begin */
+
+static const char certificate[] = "certificate";
+static const char authority[] = "certificate authority";
+static const char private_key[] = "private key";
+
+struct pem_file {
+	const char *what; /* one of those */
+	const char *path;
+	char *bytes;
+	size_t size;
+	BIO *bio; /* of the bytes */
+};
 
 static int no_passphrase(char *text, int size, int writing, void *arg)
 {
@@ -37,30 +54,116 @@ static int bad_file(const char *what, const char *path, const char *why)
 	return ret;
 }
 
-/*
- * A file of certificates, which OpenSSL is not to open: it would wait for the
- * writer of a FIFO, and its texts name no errno value.
+/* ---- Files in memory -------------------------------------------------------
  */
-static int open_file(const char *what, const char *path, BIO **file)
+
+/* OpenSSL would read a file byte by byte: a large one would take hours. */
+static int read_bytes(int fd, struct pem_file *file)
+{
+	size_t n = 0;
+	ssize_t got;
+
+	while (n < file->size) {
+		got = read(fd, file->bytes + n, file->size - n);
+		if (got < 0 && errno != EINTR)
+			return bad_file(
+			    file->what, file->path, strerrordesc_np(errno));
+		if (got == 0)
+			break;
+		if (got > 0)
+			n += (size_t)got;
+	}
+	file->size = n;
+	file->bio = BIO_new_mem_buf(file->bytes, (int)n);
+	return file->bio ? 0 : dfi__tls_no_memory();
+}
+
+static void free_file(struct pem_file *file)
+{
+	BIO_free(file->bio);
+	if (file->bytes)
+		explicit_bzero(file->bytes, file->size);
+	free(file->bytes);
+}
+
+/* Read an open file, which is closed. */
+static int load_file(int fd, struct pem_file *file)
+{
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st) < 0)
+		ret = bad_file(file->what, file->path, strerrordesc_np(errno));
+	else if (!S_ISREG(st.st_mode))
+		ret = bad_file(file->what, file->path, "it is no regular file");
+	else if (st.st_size > MAX_SIZE)
+		ret = dfi__fail(-EINVAL,
+		    "%s '%s': it has %jd bytes, but a PEM file at most %d",
+		    file->what, file->path, (intmax_t)st.st_size, MAX_SIZE);
+	else {
+		file->size = (size_t)st.st_size;
+		file->bytes = malloc(file->size + 1);
+		ret = file->bytes ? read_bytes(fd, file) : dfi__tls_no_memory();
+	}
+	close(fd);
+	if (ret)
+		free_file(file);
+	return ret;
+}
+
+static int open_file(const char *what, const char *path, struct pem_file *file)
 {
 	/* O_NONBLOCK: a FIFO would wait for its writer. */
 	int fd = file_up(
 	    open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-	struct stat st;
-	int ret = 0;
 
+	*file = (struct pem_file){ .what = what, .path = path };
 	if (fd < 0)
 		return bad_file(what, path, strerrordesc_np(errno));
-	if (fstat(fd, &st) < 0)
-		ret = bad_file(what, path, strerrordesc_np(errno));
-	else if (!S_ISREG(st.st_mode))
-		ret = bad_file(what, path, "it is no regular file");
-	*file = ret ? NULL : BIO_new_fd(fd, BIO_CLOSE);
-	if (*file)
-		return 0;
-	close(fd);
-	return ret ? ret : dfi__tls_no_memory();
+	return load_file(fd, file);
 }
+
+static bool has(const struct pem_file *file, const char *word)
+{
+	return memmem(file->bytes, file->size, word, strlen(word));
+}
+
+/* NULL, or what a file obviously is that is not what it should be. */
+static const char *other_kind(const struct pem_file *file)
+{
+	bool has_cert = has(file, "CERTIFICATE-----");
+	bool has_key = has(file, "PRIVATE KEY-----");
+
+	if (file->size == 0)
+		return "it is empty";
+	if (file->bytes[0] == DER_SEQUENCE && !has_cert && !has_key)
+		return "it is in DER, or a PKCS #12 file: convert it to PEM "
+		       "(openssl x509, pkey or pkcs12)";
+	if (file->what == private_key && has_cert && !has_key)
+		return "it is a certificate, and no private key";
+	if (file->what != private_key && has_key && !has_cert)
+		return "it is a private key, and no certificate";
+	if (file->what == private_key &&
+	    (has(file, "-----BEGIN ENCRYPTED PRIVATE KEY-----") ||
+		has(file, "Proc-Type: 4,ENCRYPTED")))
+		return "it needs a passphrase, for which nobody can be asked: "
+		       "make a private key without a passphrase (openssl "
+		       "pkey)";
+	return NULL;
+}
+
+/* what_else: where the file is not obviously something else. */
+static int bad_content(const struct pem_file *file, const char *what_else)
+{
+	const char *kind = other_kind(file);
+
+	if (kind)
+		ERR_clear_error(); /* it says less */
+	return bad_file(file->what, file->path, kind ? kind : what_else);
+}
+
+/* ---- What is in them -------------------------------------------------------
+ */
 
 /* Whether what ended the reading of a PEM file is its end. */
 static bool is_at_end(void)
@@ -76,27 +179,25 @@ static bool is_at_end(void)
 
 static int load_private_key(SSL_CTX *ctx, const char *path)
 {
-	static const char what[] = "private key";
-	EVP_PKEY *key = NULL;
-	BIO *file;
-	int fd, ret = 0;
+	struct pem_file file = { .what = private_key, .path = path };
+	EVP_PKEY *key;
+	int fd, ret;
 
-	fd = dfi__secret_file_open(path, what, SECRET_GROUP_FROM_ROOT);
+	fd = dfi__secret_file_open(path, private_key, SECRET_GROUP_FROM_ROOT);
 	if (fd < 0)
 		return fd;
-	file = BIO_new_fd(fd, BIO_CLOSE);
-	if (!file) {
-		close(fd);
-		return dfi__tls_no_memory();
-	}
-	key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
+	ret = load_file(fd, &file);
+	if (ret)
+		return ret;
+	key = PEM_read_bio_PrivateKey(file.bio, NULL, no_passphrase, NULL);
 	if (!key)
-		ret = bad_file(what, path,
+		ret = bad_content(&file,
 		    "it is no PEM file of a private key without a passphrase");
 	else if (SSL_CTX_use_PrivateKey(ctx, key) != 1)
-		ret = bad_file(what, path, "it is not the certificate's");
+		ret = bad_file(
+		    private_key, path, "it is not the certificate's");
 	EVP_PKEY_free(key);
-	BIO_free(file);
+	free_file(&file);
 	return ret;
 }
 
@@ -145,29 +246,27 @@ static bool trust_all(X509_STORE *store, BIO *file)
 int dfi__tls_load_certificate(
     SSL_CTX *ctx, const struct registry_security *security)
 {
-	static const char what[] = "certificate";
-	BIO *file;
-	int ret = open_file(what, security->cert, &file);
+	struct pem_file file;
+	int ret = open_file(certificate, security->cert, &file);
 
 	if (ret)
 		return ret;
-	if (!use_chain(ctx, file))
-		ret = bad_file(what, security->cert,
+	if (!use_chain(ctx, file.bio))
+		ret = bad_content(&file,
 		    "it is no PEM file of a certificate that can be used");
-	BIO_free(file);
+	free_file(&file);
 	return ret ? ret : load_private_key(ctx, security->private_key);
 }
 
 int dfi__tls_load_ca(SSL_CTX *ctx, const char *path)
 {
-	static const char what[] = "certificate authority";
-	BIO *file;
-	int ret = open_file(what, path, &file);
+	struct pem_file file;
+	int ret = open_file(authority, path, &file);
 
 	if (ret)
 		return ret;
-	if (!trust_all(SSL_CTX_get_cert_store(ctx), file))
-		ret = bad_file(what, path, "it is no PEM file of certificates");
-	BIO_free(file);
+	if (!trust_all(SSL_CTX_get_cert_store(ctx), file.bio))
+		ret = bad_content(&file, "it is no PEM file of certificates");
+	free_file(&file);
 	return ret;
 }

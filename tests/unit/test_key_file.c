@@ -24,9 +24,12 @@ static void refuse(const char *path, const char *why)
 	cr_assert_not_null(strstr(dfi_errmsg(), why), "%s", dfi_errmsg());
 }
 
-static void refuse_text(const char *text)
+static void refuse_text(const char *text, const char *why)
 {
-	refuse(write_file("bad", text, strlen(text), 0600), "no key");
+	const char *path = write_file("bad", text, strlen(text), 0600);
+
+	refuse(path, "no key");
+	refuse(path, why);
 }
 
 Test(key_file, holds_a_random_secret_of_its_owner)
@@ -75,6 +78,8 @@ Test(key_file, is_read_as_it_is_written)
 		cr_assert_eq(key[i], i % 16 * 0x11);
 	write_file("key", text, strlen(text) - 1, 0400);
 	cr_assert_eq(dfi__key_file_read(file_named("key"), key), 0);
+	write_file("crlf", MAGIC DIGITS DIGITS "\r\n", strlen(text) + 1, 0400);
+	cr_assert_eq(dfi__key_file_read(file_named("crlf"), key), 0);
 }
 
 Test(key_file, that_others_can_read_or_write_is_refused)
@@ -117,16 +122,21 @@ Test(key_file, that_is_something_else_is_refused)
 	static const char binary[] = MAGIC DIGITS DIGITS;
 	char text[sizeof(binary)];
 
-	refuse_text("");
-	refuse_text("\n");
-	refuse_text("-----BEGIN PRIVATE KEY-----\n");
-	refuse_text(DIGITS DIGITS "\n");
-	refuse_text(MAGIC DIGITS "\n");
-	refuse_text(MAGIC DIGITS DIGITS "0\n");
-	refuse_text(MAGIC DIGITS DIGITS "\n\n");
-	refuse_text("dfi-registry-key-2 " DIGITS DIGITS "\n");
-	refuse_text(MAGIC DIGITS "00112233445566778899AABBCCDDEEFF\n");
-	refuse_text(MAGIC DIGITS "0011223344556677 899aabbccddeeff\n");
+	refuse_text("", "empty");
+	refuse_text("\n", "keygen");
+	refuse_text("-----BEGIN PRIVATE KEY-----\n", "DFI_REGISTRY_CERT");
+	refuse_text(DIGITS DIGITS "\n", "keygen");
+	refuse_text(MAGIC DIGITS "\n", "end is missing");
+	refuse_text(MAGIC, "end is missing");
+	refuse_text(MAGIC DIGITS DIGITS "0\n", "more follows");
+	refuse_text(MAGIC DIGITS DIGITS "\n\n", "more follows");
+	refuse_text(MAGIC DIGITS DIGITS "\r\n\n", "more follows");
+	refuse_text("dfi-registry-key-2 " DIGITS DIGITS "\n", "this version");
+	refuse_text("\xef\xbb\xbf" MAGIC DIGITS DIGITS "\n", "encoding");
+	refuse_text(
+	    MAGIC DIGITS "00112233445566778899AABBCCDDEEFF\n", "a to f");
+	refuse_text(
+	    MAGIC DIGITS "0011223344556677 899aabbccddeeff\n", "a to f");
 	memcpy(text, binary, sizeof(text));
 	text[40] = '\0';
 	refuse(write_file("bad", text, sizeof(text), 0600), "no key");

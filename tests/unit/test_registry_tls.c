@@ -807,6 +807,51 @@ static void refuse_file(
 	cr_assert_not_null(strstr(dfi_errmsg(), why), "%s", dfi_errmsg());
 }
 
+Test(registry_certificates, that_are_other_files_are_named)
+{
+	static const char der[] = { 0x30, (char)0x82, 1, 2, 3 };
+	const char *empty = write_file("empty", "", 0, 0600);
+	const char *binary = write_file("der", der, sizeof(der), 0600);
+	struct dfi_registry_attr attr = certified;
+
+	attr.cert = empty;
+	refuse_file(&attr, empty, "it is empty");
+	attr.cert = binary;
+	refuse_file(&attr, binary, "it is in DER");
+	attr.cert = certified.private_key;
+	refuse_file(&attr, attr.cert, "it is a private key, and no cert");
+	attr = certified;
+	attr.private_key = empty;
+	refuse_file(&attr, empty, "it is empty");
+	attr.private_key = binary;
+	refuse_file(&attr, binary, "it is in DER");
+	attr.private_key = certified.cert;
+	cr_assert_eq(chmod(attr.private_key, 0600), 0);
+	refuse_file(&attr, attr.private_key, "it is a certificate, and no");
+	attr = certified;
+	attr.ca = empty;
+	refuse_file(&attr, empty, "it is empty");
+	attr.ca = certified.private_key;
+	refuse_file(&attr, attr.ca, "it is a private key, and no cert");
+}
+
+/* One without an end would be read for hours. */
+Test(registry_certificates, that_are_large_files_are_refused_at_once)
+{
+	const char *large = write_file("large", "", 0, 0600);
+	struct dfi_registry_attr attr = certified;
+
+	cr_assert_eq(truncate(large, (off_t)1 << 40), 0);
+	attr.cert = large;
+	refuse_file(&attr, large, "at most 16777216");
+	attr = certified;
+	attr.private_key = large;
+	refuse_file(&attr, large, "at most 16777216");
+	attr = certified;
+	attr.ca = large;
+	refuse_file(&attr, large, "at most 16777216");
+}
+
 Test(registry_certificates, are_files_whose_faults_are_named)
 {
 	/* An encrypted key: what is missing is the passphrase. */
@@ -833,7 +878,7 @@ Test(registry_certificates, are_files_whose_faults_are_named)
 	attr.private_key = garbage;
 	refuse_file(&attr, garbage, "without a passphrase");
 	attr.private_key = locked;
-	refuse_file(&attr, locked, "without a passphrase");
+	refuse_file(&attr, locked, "it needs a passphrase");
 	attr = certified;
 	attr.ca = missing;
 	refuse_file(&attr, missing, "No such file");

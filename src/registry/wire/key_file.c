@@ -24,6 +24,8 @@
 #include "base/user.h"
 
 #define MAGIC "dfi-registry-key-1 "
+#define FAMILY "dfi-registry-key-"
+#define NO_KEY "it is no key of 'dfi-registry keygen'"
 #define MAGIC_SIZE (sizeof(MAGIC) - 1)
 #define TEXT_SIZE (MAGIC_SIZE + 2 * REGISTRY_KEY_BYTES + 1)
 
@@ -171,31 +173,64 @@ static int digit_value(char digit)
 	return at ? (int)(at - digits) : -1;
 }
 
-static bool parse_key(
+static bool begins_with(const char *text, size_t size, const char *word)
+{
+	return size >= strlen(word) && memcmp(text, word, strlen(word)) == 0;
+}
+
+/* What a text is that does not begin as a key. */
+static const char *other_file(const char *text, size_t size)
+{
+	if (size == 0)
+		return NO_KEY ": it is empty";
+	if (begins_with(text, size, FAMILY))
+		return NO_KEY " of this version: make a new one";
+	if (begins_with(text, size, "-----BEGIN"))
+		return NO_KEY ": it is a PEM file: a registry takes it with "
+			      "--cert or --private-key, its clients by "
+			      "DFI_REGISTRY_CERT or DFI_REGISTRY_PRIVATE_KEY";
+	if (begins_with(text, size, "\xef\xbb\xbf") ||
+	    begins_with(text, size, "\xff\xfe") ||
+	    begins_with(text, size, "\xfe\xff"))
+		return NO_KEY ": it begins with the mark of an encoding, "
+			      "which an editor has put there: copy the file "
+			      "as it is";
+	return NO_KEY;
+}
+
+/* NULL, or why it is no key. */
+static const char *parse_key(
     const char *text, size_t size, unsigned char key[REGISTRY_KEY_BYTES])
 {
 	size_t i;
 
-	/* An editor may have taken the newline away. */
-	if (size < TEXT_SIZE - 1 || memcmp(text, MAGIC, MAGIC_SIZE) != 0)
-		return false;
-	if (size != TEXT_SIZE - 1 &&
-	    !(size == TEXT_SIZE && text[TEXT_SIZE - 1] == '\n'))
-		return false;
+	if (!begins_with(text, size, MAGIC))
+		return other_file(text, size);
+	/* An editor may have taken the newline away, or written its own. */
+	if (text[size - 1] == '\n')
+		size--;
+	if (text[size - 1] == '\r')
+		size--;
+	if (size < TEXT_SIZE - 1)
+		return NO_KEY ": its end is missing: copy the file again";
+	if (size > TEXT_SIZE - 1)
+		return NO_KEY ": more follows behind its 64 digits";
 	for (i = 0; i < REGISTRY_KEY_BYTES; i++) {
 		int high = digit_value(text[MAGIC_SIZE + 2 * i]);
 		int low = digit_value(text[MAGIC_SIZE + 2 * i + 1]);
 
 		if (high < 0 || low < 0)
-			return false;
+			return NO_KEY ": not all of its 64 digits are of 0 to "
+				      "9 and a to f";
 		key[i] = (unsigned char)(high << 4 | low);
 	}
-	return true;
+	return NULL;
 }
 
 int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
 {
-	char text[TEXT_SIZE + 1];
+	char text[TEXT_SIZE + 2]; /* a carriage return, and one byte more */
+	const char *why;
 	ssize_t size;
 	int fd, ret = 0;
 
@@ -203,11 +238,10 @@ int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
 	if (fd < 0)
 		return fd;
 	size = read(fd, text, sizeof(text));
-	if (size < 0)
-		ret = bad_file("key file", path, strerrordesc_np(errno));
-	else if (!parse_key(text, (size_t)size, key))
-		ret = bad_file(
-		    "key file", path, "it is no key of 'dfi-registry keygen'");
+	why = size < 0 ? strerrordesc_np(errno)
+		       : parse_key(text, (size_t)size, key);
+	if (why)
+		ret = bad_file("key file", path, why);
 	if (ret)
 		explicit_bzero(key, REGISTRY_KEY_BYTES);
 	explicit_bzero(text, sizeof(text));
