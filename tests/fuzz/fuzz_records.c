@@ -9,8 +9,8 @@
 
 #include "base/schema.h"
 #include "base/text.h"
-#include "flows/declare/descriptor.h"
-#include "flows/kinds/shuffle/route.h"
+#include "flows/descriptor/descriptor.h"
+#include "flows/declare/route.h"
 #include "flows/endpoint/stats.h"
 #include "fuzz.h"
 #include "registry/wire/wire.h"

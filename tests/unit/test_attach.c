@@ -19,7 +19,7 @@
 #include "base/loop.h"
 #include "dfi_flow.pb-c.h"
 #include "flows/context/context.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "registry/client/client.h"
 #include "registry/server/server.h"
 

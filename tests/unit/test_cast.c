@@ -13,7 +13,7 @@
 
 #include "../flow/flow_help.h"
 #include "fake_network.h"
-#include "flows/sync/shared_counter.h"
+#include "flows/context/shared_counter.h"
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 

@@ -18,10 +18,10 @@
 
 #include "base/bits.h"
 #include "base/schema.h"
-#include "flows/kinds/combine/fold.h"
-#include "flows/kinds/combine/groups.h"
-#include "flows/kinds/combine/partials.h"
-#include "flows/kinds/combine/spread.h"
+#include "flows/aggregate/fold.h"
+#include "flows/aggregate/groups.h"
+#include "flows/aggregate/partials.h"
+#include "flows/aggregate/spread.h"
 
 __extension__ typedef __int128 wide;
 

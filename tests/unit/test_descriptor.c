@@ -13,8 +13,8 @@
 
 #include "base/schema.h"
 #include "dfi_flow.pb-c.h"
-#include "flows/declare/descriptor.h"
-#include "flows/kinds/shuffle/route.h"
+#include "flows/descriptor/descriptor.h"
+#include "flows/declare/route.h"
 
 static const struct dfi_field fields[] = {
 	{ "key", NULL, DFI_INT16, 1, 2, 0 },

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "buffers/merge.h"
-#include "flows/sync/shared_counter.h"
+#include "flows/context/shared_counter.h"
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/schema.h"
-#include "flows/kinds/combine/plan.h"
-#include "flows/declare/descriptor.h"
+#include "flows/aggregate/plan.h"
+#include "flows/descriptor/descriptor.h"
 #include "flows/declare/tree.h"
 
 struct tuple {

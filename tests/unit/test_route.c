@@ -12,8 +12,8 @@
 #include <dfi/error.h>
 #include <dfi/schema.h>
 
-#include "flows/declare/descriptor.h"
-#include "flows/kinds/shuffle/route.h"
+#include "flows/descriptor/descriptor.h"
+#include "flows/declare/route.h"
 
 #define MAX_TARGETS 64
 #define N_VALUES 2000

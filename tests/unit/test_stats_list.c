@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "flows/context/context.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "registry/client/client.h"
 #include "transport/transport.h"
 #include <dfi/dfi.h>

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/wait.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "handle.h"
 #include "flows/endpoint/stats.h"
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/log.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 struct known_node;
 

@@ -25,7 +25,7 @@
 #include "base/loop.h"
 #include "base/process.h"
 #include "context.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 /* What the registry has for saying so itself. */
 static const struct timeval registry_time = { .tv_usec = 500000 };

@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "buffers/replica_writer.h"
 #include "transport/transport.h"
-#include "flows/kinds/replicate/multicast.h"
-#include "flows/kinds/combine/combine_source.h"
 #include "flows/context/context.h"
+#include "combine_flow.h"
 #include "declare.h"
-#include "descriptor.h"
-#include "flows/sync/shared_counter.h"
+#include "multicast_flow.h"
+#include "flows/descriptor/descriptor.h"
+#include "flows/context/shared_counter.h"
 #include "tree.h"
 
 /*

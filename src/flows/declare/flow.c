@@ -13,14 +13,14 @@
 #include "base/error_list.h"
 #include "base/schema.h"
 #include "registry/client/client.h"
-#include "flows/kinds/replicate/multicast.h"
-#include "flows/kinds/combine/combine.h"
+#include "multicast_flow.h"
+#include "combine_flow.h"
 #include "flows/context/context.h"
 #include "declare.h"
-#include "descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "geometry.h"
 #include "flows/context/network.h"
-#include "flows/kinds/shuffle/route.h"
+#include "route.h"
 
 /* The first attribute that only a shuffle flow's routing has, or NULL. */
 static const char *routing_attr(const struct dfi_flow_attr *attr)

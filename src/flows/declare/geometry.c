@@ -12,9 +12,9 @@
 #include <unistd.h>
 #include "base/bits.h"
 #include "base/memory.h"
-#include "flows/kinds/replicate/multicast.h"
+#include "multicast_flow.h"
 #include "flows/context/context.h"
-#include "descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "flows/context/network.h"
 
 #define MIB (UINT64_C(1) << 20)

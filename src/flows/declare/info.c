@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/schema.h"
 #include "registry/client/client.h"
-#include "flows/kinds/combine/combine.h"
+#include "combine_flow.h"
 #include "flows/context/context.h"
-#include "descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "tree.h"
 
 static void fill_info(const struct flow *flow, struct dfi_flow_info *info)

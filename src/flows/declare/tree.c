@@ -8,9 +8,9 @@
 #include "base/bits.h"
 #include "base/error.h"
 #include "base/schema.h"
-#include "flows/kinds/combine/plan.h"
-#include "flows/kinds/combine/combine.h"
-#include "descriptor.h"
+#include "flows/aggregate/plan.h"
+#include "combine_flow.h"
+#include "flows/descriptor/descriptor.h"
 #include "buffers/segment.h"
 
 /* Combiners of one level: numbers first to first + n - 1. */

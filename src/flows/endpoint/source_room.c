@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "transport/transport.h"
 #include "flows/declare/declare.h"
-#include "flows/sync/shared_counter.h"
+#include "flows/context/shared_counter.h"
 #include "flows/context/network.h"
 
 /* As many as a context uses (network.c). */

@@ -10,7 +10,7 @@
 #include "registry/client/client.h"
 #include "transport/transport.h"
 #include "flows/context/context.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 /* How long one context may take for its answers. */
 #define ANSWER_NS (INT64_C(2) * NS_PER_S)

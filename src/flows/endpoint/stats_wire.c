@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "dfi_stats.pb-c.h"
 
 /* Room for what a page points to. */

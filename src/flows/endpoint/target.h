@@ -15,7 +15,7 @@
 #include "buffers/multicast/receiver_ring.h"
 #include "buffers/reader.h"
 #include "flows/context/context.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "flows/members/peers.h"
 #include "stall.h"
 #include "stats.h"

@@ -14,9 +14,9 @@
 #include "base/schema.h"
 #include "registry/client/client.h"
 #include "transport/transport.h"
-#include "flows/kinds/combine/combine.h"
+#include "flows/declare/combine_flow.h"
 #include "flows/context/context.h"
-#include "flows/sync/shared_counter.h"
+#include "flows/context/shared_counter.h"
 #include "peers.h"
 #include "flows/declare/tree.h"
 

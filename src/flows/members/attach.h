@@ -4,7 +4,7 @@
 #define DFI_FLOWS_MEMBERS_ATTACH_H
 
 #include <stdint.h>
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 struct dispenser;
 struct dfi;

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include "base/atomic.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 #include "flows/context/processes.h"
 
 struct dfi;

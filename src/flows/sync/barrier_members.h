@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 /* A member's entry. */
 struct barrier_member {

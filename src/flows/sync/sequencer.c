@@ -19,7 +19,7 @@
 #include "base/maps.h"
 #include "registry/client/client.h"
 #include "flows/context/context.h"
-#include "shared_counter.h"
+#include "flows/context/shared_counter.h"
 #include "flows/context/handle.h"
 #include "flows/context/processes.h"
 

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Combiner flows: their declaration, and the targets, which take in what is
- * consumed of their rings, and give results instead.
+ * The targets of combine flows: they take in what is consumed of their rings,
+ * and give results instead.
  */
 #ifndef DFI_FLOWS_KINDS_COMBINE_COMBINE_H
 #define DFI_FLOWS_KINDS_COMBINE_COMBINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "groups.h"
+#include "flows/aggregate/groups.h"
 
-struct dfi_flow_attr;
 struct dfi_target;
-struct flow;
 
 /* What a target does, in turn. */
 enum combiner_state {
@@ -59,28 +57,6 @@ static inline bool combiner_ready(const struct combiner *combiner)
 	return combiner->state != COMBINER_TAKES &&
 	    combiner->state != COMBINER_ENDED;
 }
-
-/*
- * Whether results can be made of a flow that the registry told of, whoever
- * created it: else -EBADMSG.
- */
-int dfi__combine_check(const struct flow *flow);
-
-/*
- * Take what the attributes say into the flow, whose schema and numbers are
- * there. What dfi_flow_create() says of them; also for other kinds of flows,
- * which must have none.
- */
-int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr);
-
-/*
- * Whether sources combine, as wanted (enum dfi_source_combining), once the
- * geometry is known. -EINVAL, -EMSGSIZE, -ENOMEM.
- */
-int dfi__combine_choose(struct flow *flow, uint32_t wanted);
-
-/* The plan of a combiner flow: -EINVAL, -ENOMEM. */
-int dfi__combine_plan(const struct flow *flow, struct plan **plan);
 
 /* Make a target's; -ENOMEM. */
 int dfi__combine_open(struct dfi_target *target);

@@ -13,15 +13,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "combine.h"
+#include "flows/declare/combine_flow.h"
 #include "flows/declare/declare.h"
 #include "flows/endpoint/source.h"
-
-/* All stages lie in a first-level cache, if there are not too many. */
-#define STAGES_BYTES (UINT64_C(32) << 10)
-#define STAGE_BYTES 4096
-#define SMALL_STAGE_BYTES 512
-/* Tuples that are larger need not be combined in larger numbers. */
-#define STAGE_TUPLES 4
 
 /*
  * Half of the bytes and of what the target folds, at least: else the time is
@@ -38,52 +32,8 @@
 #define FIRST_PAUSE 128
 #define LAST_PAUSE 8192
 
-struct sizes {
-	uint64_t stage, table; /* of a lane, in whole cache lines */
-	uint32_t max;
-	uint64_t all;
-};
-
-/* Of all tables of a source. */
-static uint64_t tables_bytes(const struct flow *flow)
-{
-	return flow->combining_bytes ? flow->combining_bytes
-				     : DFI_DEFAULT_COMBINING_BYTES;
-}
-
-static struct sizes sizes_of(const struct flow *flow, const struct plan *plan)
-{
-	uint32_t n = flow->n_targets, tuple_size = flow->schema->tuple_size;
-	struct sizes sizes;
-
-	sizes.stage = max_u64(
-	    min_u64(STAGES_BYTES / n, STAGE_BYTES), SMALL_STAGE_BYTES);
-	sizes.stage = max_u64(sizes.stage / tuple_size, STAGE_TUPLES) *
-	    tuple_size;
-	sizes.max = dfi__partials_fit(plan, tables_bytes(flow) / n);
-	sizes.table = align_up(dfi__partials_size(plan, sizes.max), CACHE_LINE);
-	sizes.all = n * (align_up(sizes.stage, CACHE_LINE) + sizes.table);
-	return sizes;
-}
-
-int dfi__combine_source_bytes(const struct flow *flow, uint64_t *bytes)
-{
-	struct plan *plan;
-	int ret;
-
-	*bytes = 0;
-	if (!dfi__flow_combines(flow))
-		return 0;
-	ret = dfi__combine_plan(flow, &plan);
-	if (ret < 0)
-		return ret;
-	*bytes = sizes_of(flow, plan).all;
-	dfi__plan_free(plan);
-	return 0;
-}
-
-static void init_lanes(
-    struct combine_source *combine, const struct sizes *sizes, uint32_t n_lanes)
+static void init_lanes(struct combine_source *combine,
+    const struct combine_sizes *sizes, uint32_t n_lanes)
 {
 	char *memory = combine->memory;
 	struct combine_lane *lane;
@@ -107,7 +57,7 @@ int dfi__combine_source_open(struct dfi_source *source)
 	uint32_t n = flow->n_targets;
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 	struct combine_source *combine;
-	struct sizes sizes;
+	struct combine_sizes sizes;
 	int ret;
 
 	combine = calloc(1, sizeof(*combine) + n * sizeof(combine->lanes[0]));
@@ -118,7 +68,7 @@ int dfi__combine_source_open(struct dfi_source *source)
 	ret = dfi__combine_plan(flow, &combine->plan);
 	if (ret < 0)
 		return ret;
-	sizes = sizes_of(flow, combine->plan);
+	sizes = dfi__combine_sizes(flow, combine->plan);
 	ret = dfi__ring_memory_take(
 	    source->dfi, sizes.all, flow->name, SOURCE_ID(source));
 	if (ret < 0)
@@ -184,7 +134,7 @@ static void tell_stop(const struct dfi_source *source, uint32_t target,
 	    "hold %u groups for each",
 	    source->flow.name, SOURCE_ID(source),
 	    PEER_ID(&source->targets, target), (unsigned long)folded,
-	    (unsigned long)sent, (unsigned long)tables_bytes(&source->flow),
+	    (unsigned long)sent, (unsigned long)combining_bytes(&source->flow),
 	    source->combine->lanes[target].table.max);
 }
 

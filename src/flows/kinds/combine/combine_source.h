@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "partials.h"
+#include "flows/aggregate/partials.h"
 
 struct dfi_source;
 struct flow;
@@ -53,9 +53,6 @@ struct combine_source {
 	uint32_t stage_size;
 	struct combine_lane lanes[];
 };
-
-/* The memory of each source of the flow, if its sources combine: 0, -ENOMEM. */
-int dfi__combine_source_bytes(const struct flow *flow, uint64_t *bytes);
 
 /* After its rings are open. -ENOMEM. */
 int dfi__combine_source_open(struct dfi_source *source);

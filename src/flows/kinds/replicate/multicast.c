@@ -5,19 +5,17 @@
  */
 #include "multicast.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include "base/error.h"
 #include "base/error_list.h"
-#include "base/ip.h"
 #include "base/log.h"
 #include "buffers/multicast/sender_ring.h"
 #include "buffers/multicast/receiver_ring.h"
 #include "transport/transport.h"
 #include "flows/declare/declare.h"
+#include "flows/declare/multicast_flow.h"
 #include "flows/context/network.h"
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
@@ -25,157 +23,7 @@
 /* How often who has not answered is asked again. */
 #define GREET_NS (INT64_C(20) * NS_PER_MS)
 
-static bool is_group(const char *text)
-{
-	union ip ip;
-
-	if (strlen(text) >= IP_TEXT_SIZE || !dfi__ip_parse_host(text, &ip))
-		return false;
-	return ip.any.sa_family == AF_INET
-	    ? IN_MULTICAST(ntohl(ip.in.sin_addr.s_addr))
-	    : IN6_IS_ADDR_MULTICAST(&ip.in6.sin6_addr);
-}
-
-/* Of organization-local scope (RFC 2365), or transient and site-local (RFC
- * 4291). */
-static int choose_group(struct flow *flow, bool v6)
-{
-	union ip ip = { .any.sa_family = v6 ? AF_INET6 : AF_INET };
-	uint32_t number;
-
-	if (v6) {
-		if (getrandom(&ip.in6.sin6_addr, sizeof(ip.in6.sin6_addr), 0) !=
-		    sizeof(ip.in6.sin6_addr))
-			return dfi__fail(
-			    -EIO, "getrandom: %s", strerror(errno));
-		ip.in6.sin6_addr.s6_addr[0] = 0xff;
-		ip.in6.sin6_addr.s6_addr[1] = 0x15;
-	} else {
-		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-			return dfi__fail(
-			    -EIO, "getrandom: %s", strerror(errno));
-		ip.in.sin_addr.s_addr = htonl(
-		    0xefc00000u | (number & 0x0003ffffu));
-	}
-	dfi__ip_host_text(&ip, flow->multicast_address);
-	return 0;
-}
-
-/* Whether the device of a transport is at an IPv6 address. */
-static bool is_v6(const struct transport *network)
-{
-	return network && network->address[0] == '[';
-}
-
-int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
-    struct flow *flow, uint32_t *largest)
-{
-	const char *group = attr->multicast_address;
-	struct transport *network = NULL;
-
-	*largest = 0;
-	if (!flow_is_cast(flow))
-		return group ? dfi__fail(-EINVAL,
-				   "flow '%s': multicast_address is for "
-				   "DFI_REPLICATION_MULTICAST over RDMA",
-				   flow->name)
-			     : 0;
-	if (group && !is_group(group))
-		return dfi__fail(-EINVAL,
-		    "flow '%s': multicast_address '%s' is not the address of "
-		    "a multicast group, such as 239.1.2.3 or ff15::1:2",
-		    flow->name, group);
-	/* Who only creates flows needs no device. */
-	if (dfi__network_open(dfi, &network) == 0)
-		*largest = network->ops->multicast_size(network);
-	else
-		dfi__log(DFI_LOG_INFO,
-		    "flow '%s': sized without knowing an MTU: %s", flow->name,
-		    dfi_errmsg());
-	if (!group)
-		return choose_group(flow, is_v6(network));
-	snprintf(flow->multicast_address, sizeof(flow->multicast_address), "%s",
-	    group);
-	return 0;
-}
-
-/* What a datagram has beside its tuples. */
-static uint32_t overhead(const struct flow *flow)
-{
-	uint32_t tuple_size = flow->schema->tuple_size;
-
-	return (uint32_t)sizeof(struct datagram_data) +
-	    ring_geometry_with(
-		tuple_size, tuple_size, 1, dfi__flow_segment_parts(flow))
-		.payload_offset;
-}
-
-uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram)
-{
-	uint32_t taken = overhead(flow);
-
-	return datagram > taken ? datagram - taken : 0;
-}
-
-int dfi__cast_check(const struct flow *flow, uint32_t largest)
-{
-	struct ring_geometry geometry = dfi__flow_slots_geometry(flow);
-	uint32_t limit = largest ? largest : MULTICAST_LARGEST;
-
-	if (datagram_size_max(&geometry) <= limit)
-		return 0;
-	return dfi__fail(-EMSGSIZE,
-	    "flow '%s': segments of %u bytes take datagrams of %lu, but %s "
-	    "has at most %u (its active MTU): lower segment_size to %u at "
-	    "most, or leave replication 0",
-	    flow->name, geometry.segment_bytes,
-	    (unsigned long)datagram_size_max(&geometry),
-	    largest ? "this context's RDMA device" : "RDMA", limit,
-	    dfi__cast_room(flow, limit));
-}
-
-/* What both ends have. */
-static struct cast_config describe(const struct flow *flow)
-{
-	return (struct cast_config){
-		.group = flow->multicast_address,
-		.flow = { .instance = flow->instance,
-		    .n_sources = flow->n_sources,
-		    .n_targets = flow->n_targets,
-		    .geometry = dfi__flow_slots_geometry(flow) },
-	};
-}
-
-/* Of a target, or else of a source, which sends from its ring. */
-static struct multicast_attr port_attr(
-    struct dfi *dfi, const struct flow *flow, bool target)
-{
-	struct cast_config config = describe(flow);
-	const struct ring_geometry *geometry = &config.flow.geometry;
-
-	config.member = target;
-	config.receives = target
-	    ? cast_target_receives(geometry, flow->n_sources)
-	    : cast_source_receives(flow->n_targets);
-	if (!target)
-		config.memory_size = dfi__fan_bytes(dfi->transport, geometry);
-	return dfi__cast_attr(&config);
-}
-
-void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
-    uint64_t *target, uint64_t *source)
-{
-	struct multicast_attr at_target = port_attr(dfi, flow, true);
-	struct multicast_attr at_source = port_attr(dfi, flow, false);
-	struct transport *network;
-
-	if (dfi__network_open(dfi, &network) < 0)
-		network = NULL;
-	*target = dfi__verbs_ops.multicast_bytes(network, &at_target);
-	*source = dfi__verbs_ops.multicast_bytes(network, &at_source);
-}
-
-/* The same, and the device. */
+/* What both ends have, and the device. */
 static int configure(
     struct dfi *dfi, const struct flow *flow, struct cast_config *config)
 {
@@ -187,7 +35,7 @@ static int configure(
 	ret = dfi__cast_check(flow, network->ops->multicast_size(network));
 	if (ret < 0)
 		return ret;
-	*config = describe(flow);
+	*config = dfi__cast_describe(flow);
 	config->network = network;
 	return 0;
 }
@@ -196,7 +44,7 @@ static int configure(
 static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
     bool target, uint64_t *ring_memory)
 {
-	struct multicast_attr attr = port_attr(dfi, flow, target);
+	struct multicast_attr attr = dfi__cast_port(dfi, flow, target);
 	const char *role = target ? "target" : "source";
 	struct cast_config config;
 	uint64_t bytes;

@@ -6,38 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct dfi;
-struct dfi_flow_attr;
 struct dfi_source;
 struct dfi_target;
-struct flow;
 struct ring_geometry;
-
-/*
- * The group, as declared or chosen, and the largest datagrams of this context's
- * device: 0 if it has none, or the flow has no datagrams. -EINVAL, -EIO.
- */
-int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
-    struct flow *flow, uint32_t *largest);
-
-/* Bytes of tuples for which a datagram of this size has room. */
-uint32_t dfi__cast_room(const struct flow *flow, uint32_t datagram);
-
-/*
- * Whether the segments fit datagrams of that size, or, with 0, of any device:
- * -EMSGSIZE with the limit.
- */
-int dfi__cast_check(const struct flow *flow, uint32_t largest);
-
-/*
- * What the ports of a target and of a source take and lock beside the ring that
- * a source sends from, at this context's device, if it has one.
- */
-void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
-    uint64_t *target, uint64_t *source);
-
-/* Files that each endpoint keeps open for its port. */
-#define CAST_FILES 3
 
 /* ---- A source ---------------------------------------------------------- */
 

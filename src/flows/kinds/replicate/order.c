@@ -10,7 +10,7 @@
 #include "base/error_list.h"
 #include "base/log.h"
 #include "buffers/merge.h"
-#include "flows/sync/shared_counter.h"
+#include "flows/context/shared_counter.h"
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 

@@ -15,8 +15,8 @@
  * overflow. Records are also what a source sends of tuples that it has combined
  * itself: they begin with the same words and fold into one another.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_PLAN_H
-#define DFI_FLOWS_KINDS_COMBINE_PLAN_H
+#ifndef DFI_FLOWS_AGGREGATE_PLAN_H
+#define DFI_FLOWS_AGGREGATE_PLAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

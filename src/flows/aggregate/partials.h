@@ -6,8 +6,8 @@
  * without a look at its hash. The records lie one behind the other, ready to be
  * sent.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_PARTIALS_H
-#define DFI_FLOWS_KINDS_COMBINE_PARTIALS_H
+#ifndef DFI_FLOWS_AGGREGATE_PARTIALS_H
+#define DFI_FLOWS_AGGREGATE_PARTIALS_H
 
 #include <stdint.h>
 #include "plan.h"

@@ -10,8 +10,8 @@
  * device, also those of its own host
  * (docs/decisions/0022-one-way-to-numbers.md).
  */
-#ifndef DFI_FLOWS_SYNC_SHARED_COUNTER_H
-#define DFI_FLOWS_SYNC_SHARED_COUNTER_H
+#ifndef DFI_FLOWS_CONTEXT_SHARED_COUNTER_H
+#define DFI_FLOWS_CONTEXT_SHARED_COUNTER_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #include "base/bits.h"
 #include "base/compiler.h"
 #include "transport/transport.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 struct dfi;
 

@@ -8,8 +8,8 @@
  * way while the first is compared. Smaller ones have more slots for each
  * record, because there a probe that is mispredicted is what costs most.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_GROUPS_H
-#define DFI_FLOWS_KINDS_COMBINE_GROUPS_H
+#ifndef DFI_FLOWS_AGGREGATE_GROUPS_H
+#define DFI_FLOWS_AGGREGATE_GROUPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * that they don't know. Routing has nothing to do with it: that is the same for
  * all.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_SPREAD_H
-#define DFI_FLOWS_KINDS_COMBINE_SPREAD_H
+#ifndef DFI_FLOWS_AGGREGATE_SPREAD_H
+#define DFI_FLOWS_AGGREGATE_SPREAD_H
 
 #include <stdbool.h>
 #include <stdint.h>

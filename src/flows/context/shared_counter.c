@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "buffers/segment.h"
-#include "flows/context/context.h"
-#include "flows/context/network.h"
+#include "context.h"
+#include "network.h"
 
 #define DISPENSER_OFFSET sizeof(struct region_header)
 #define DISPENSER_REGION_SIZE \

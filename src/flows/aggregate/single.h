@@ -4,8 +4,8 @@
  * caches hold. There the time goes into mispredicted probes and into waiting
  * for tuples; a second loop over the same tuples would wait once more.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_SINGLE_H
-#define DFI_FLOWS_KINDS_COMBINE_SINGLE_H
+#ifndef DFI_FLOWS_AGGREGATE_SINGLE_H
+#define DFI_FLOWS_AGGREGATE_SINGLE_H
 
 #include <stddef.h>
 #include <stdint.h>

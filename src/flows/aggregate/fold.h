@@ -3,8 +3,8 @@
  * Folding: tuples, or records, into records. The functions are chosen when a
  * plan is made, one for each kind and type; so no type is looked at per tuple.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_FOLD_H
-#define DFI_FLOWS_KINDS_COMBINE_FOLD_H
+#ifndef DFI_FLOWS_AGGREGATE_FOLD_H
+#define DFI_FLOWS_AGGREGATE_FOLD_H
 
 #include <stdint.h>
 #include "plan.h"

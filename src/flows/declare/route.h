@@ -3,8 +3,8 @@
  * Routing inside the library: from a flow's declaration to the target of a
  * tuple. Everything about keys is resolved once, when a source opens.
  */
-#ifndef DFI_FLOWS_KINDS_SHUFFLE_ROUTE_H
-#define DFI_FLOWS_KINDS_SHUFFLE_ROUTE_H
+#ifndef DFI_FLOWS_DECLARE_ROUTE_H
+#define DFI_FLOWS_DECLARE_ROUTE_H
 
 #include <dfi/flow.h>
 #include <dfi/route.h>

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/schema.h"
 #include "base/text.h"
-#include "flows/kinds/combine/plan.h"
+#include "flows/aggregate/plan.h"
 #include "dfi_flow.pb-c.h"
 
 /*

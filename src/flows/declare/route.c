@@ -12,7 +12,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/schema.h"
-#include "flows/declare/descriptor.h"
+#include "flows/descriptor/descriptor.h"
 
 uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed)
 {

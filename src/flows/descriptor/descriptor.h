@@ -3,8 +3,8 @@
  * What is published about nodes, flows and endpoints, as the rest of the
  * library uses it, and its encoding in the registry.
  */
-#ifndef DFI_FLOWS_DECLARE_DESCRIPTOR_H
-#define DFI_FLOWS_DECLARE_DESCRIPTOR_H
+#ifndef DFI_FLOWS_DESCRIPTOR_DESCRIPTOR_H
+#define DFI_FLOWS_DESCRIPTOR_DESCRIPTOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * What is done with one value: how a field of each type is loaded, and how an
  * accumulator of each kind takes it in. For the files that make loops of it.
  */
-#ifndef DFI_FLOWS_KINDS_COMBINE_OPERATIONS_H
-#define DFI_FLOWS_KINDS_COMBINE_OPERATIONS_H
+#ifndef DFI_FLOWS_AGGREGATE_OPERATIONS_H
+#define DFI_FLOWS_AGGREGATE_OPERATIONS_H
 
 #include <stdint.h>
 #include <string.h>
