@@ -170,12 +170,12 @@ static inline const char *find_tuples(
 
 	if ((!used && !(g->parts & (SEGMENT_TARGETS | SEGMENT_WINDOWS))) ||
 	    used > g->segment_bytes ||
-	    state & FOOTER_FLAGS & ~TRANSPORT_AT_FOOTER)
+	    state & FOOTER_FLAGS & ~FOOTER_FLAG_SHIFTED)
 		return NULL;
 	tuples = (const char *)reader->head - g->footer_offset +
 	    g->payload_offset;
-	if (unlikely(state & TRANSPORT_AT_FOOTER))
-		tuples += transport_at_footer(
+	if (unlikely(state & FOOTER_FLAG_SHIFTED))
+		tuples += footer_shifted_at(
 		    g->footer_offset, g->payload_offset + used);
 	return tuples;
 }
@@ -262,7 +262,7 @@ static int read_header(
 			    (unsigned long)reader->seq);
 	}
 	if (g->parts & SEGMENT_CHECKSUM) {
-		ret = check_sum(reader, tuples, state & ~TRANSPORT_AT_FOOTER);
+		ret = check_sum(reader, tuples, footer_unshifted(state));
 		if (ret < 0)
 			return ret;
 	}

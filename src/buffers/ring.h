@@ -82,18 +82,6 @@ static inline uint64_t ring_offset(
 	return sizeof(struct region_header) + g->ring_size * source;
 }
 
-/* What a transport can know of a footer that did not travel. */
-static inline void ring_next_footer(
-    const struct ring_layout *layout, uint64_t bytes, uint64_t footer[2])
-{
-	/* Shorter than that, it is no segment: its reader says so. */
-	bytes -= min_u64(bytes, layout->payload_offset);
-	footer[0] += bytes == layout->segment_bytes
-	    ? layout->segment_tuples
-	    : bytes / layout->tuple_size;
-	footer[1] = footer_state(footer_seq(footer[1]) + 1, bytes, 0);
-}
-
 /* What a transport must know of the rings. */
 static inline struct ring_layout ring_layout(
     const struct ring_geometry *g, uint32_t n_sources)
@@ -107,12 +95,13 @@ static inline struct ring_layout ring_layout(
 		.first_slot = sizeof(struct ring_header),
 		.slot_size = g->slot_size,
 		.n_slots = g->segment_count,
-		.payload_offset = g->payload_offset,
-		.footer_offset = g->footer_offset,
-		.tuple_size = g->tuple_size,
-		.segment_bytes = g->segment_bytes,
-		.segment_tuples = g->segment_tuples,
-		.next_footer = ring_next_footer,
+		.shape = {
+			.payload_offset = g->payload_offset,
+			.footer_offset = g->footer_offset,
+			.tuple_size = g->tuple_size,
+			.segment_bytes = g->segment_bytes,
+			.segment_tuples = g->segment_tuples,
+		},
 		.first_footer[1] = footer_state(
 		    RING_FIRST_SEGMENT - UINT64_C(1), 0, 0),
 	};

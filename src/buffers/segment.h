@@ -19,11 +19,11 @@
  * or are combined at their sources have a segment_header; it travels with the
  * payload, as its first cache line.
  *
- * The footer of a slot is at a fixed place, right behind the largest payload.
- * A smaller one that comes over a network may end there instead of beginning
- * where its slot does (TRANSPORT_AT_FOOTER).
- * With a tuple and its footer in one cache line, a latency flow moves one line
- * per tuple.
+ * transport/footer.h has the bits of a footer. That of a slot is at a fixed
+ *place, right behind the largest payload. A smaller one that comes over a
+ *network may end there instead of beginning where its slot does
+ *(FOOTER_FLAG_SHIFTED). With a tuple and its footer in one cache line, a
+ *latency flow moves one line per tuple.
  */
 #ifndef DFI_BUFFERS_SEGMENT_H
 #define DFI_BUFFERS_SEGMENT_H
@@ -35,28 +35,8 @@
 #include <stdint.h>
 #include <dfi/flow.h>
 #include "base/bits.h"
+#include "transport/footer.h"
 #include "transport/transport.h"
-
-/*
- * total: tuples in this ring up to the end of this segment.
- * state: bits 0..31 the segment's sequence number, truncated; 32..58 the
- * payload bytes used; 59..63 flags. One word, so that a reader that observes
- * the number it expects has the rest too. Once a ring has begun, no reader
- * needs anything to be reset: a slot's old number is segment_count behind.
- *
- * With FOOTER_FLAG_LOST there is no segment: so many as "used" says, from this
- * number on, were lost on their way (receiver.h), and the next footer is
- * that of the slot so far ahead. Its total is 0, as nobody knows; the next
- * segment's, or the end mark's, says how many tuples they had. In an ordered
- * flow the slot's segment_header has the place of the first, behind which the
- * others' follow.
- */
-struct segment_footer {
-	_Atomic uint64_t total;
-	_Atomic uint64_t state;
-};
-static_assert(sizeof(struct segment_footer) == 16, "footer");
-static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
 
 /* What lies before the payload in a slot that has any of it. */
 struct segment_header {
@@ -73,35 +53,8 @@ struct segment_header {
 };
 static_assert(sizeof(struct segment_header) == CACHE_LINE, "segment header");
 
-#define FOOTER_USED_SHIFT 32
-#define FOOTER_USED_MAX ((UINT64_C(1) << 27) - 1)
-#define FOOTER_FLAG_LOST (UINT64_C(1) << 59)  /* see above */
-#define FOOTER_FLAG_END (UINT64_C(1) << 60)   /* the source has closed */
-#define FOOTER_FLAG_ABORT (UINT64_C(1) << 61) /* the source has given up */
-#define FOOTER_FLAGS (UINT64_C(31) << 59)
 static_assert(DFI_MAX_SEGMENT_SIZE <= FOOTER_USED_MAX, "used");
 static_assert(DFI_MAX_SEGMENT_COUNT <= FOOTER_USED_MAX, "lost");
-
-static inline uint64_t footer_state(uint64_t seq, uint64_t used, uint64_t flags)
-{
-	return (uint32_t)seq | used << FOOTER_USED_SHIFT | flags;
-}
-
-static inline uint32_t footer_seq(uint64_t state)
-{
-	return (uint32_t)state;
-}
-
-/* The state of an end mark; not one that its transport holds back. */
-static inline bool footer_is_end(uint64_t state)
-{
-	return state & FOOTER_FLAGS && !(state & TRANSPORT_HELD_FLAG);
-}
-
-static inline uint64_t footer_used(uint64_t state)
-{
-	return (state >> FOOTER_USED_SHIFT) & FOOTER_USED_MAX;
-}
 
 /*
  * The target sleeps in reader_waits; its sources wake it. let_go is the

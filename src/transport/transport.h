@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include "base/bits.h"
 #include "base/clock.h"
+#include "footer.h"
 
 struct dfi_context_stats;
 struct dfi_device_info;
@@ -114,18 +115,8 @@ struct ring_layout {
 	 * change by add() alone.
 	 */
 	uint32_t n_slots;
-	uint32_t payload_offset; /* in a slot; what is before it is sent, too */
-	uint32_t footer_offset;  /* in a slot */
-	uint32_t tuple_size;
-	uint32_t segment_bytes; /* of a full one's tuples */
-	uint32_t segment_tuples;
-	/*
-	 * Make the footer of a segment of so many bytes, as written, whole
-	 * tuples or not, from the one of the segment before it; of the first
-	 * one, from first_footer.
-	 */
-	void (*next_footer)(const struct ring_layout *layout, uint64_t bytes,
-	    uint64_t footer[2]);
+	struct segment_shape shape;
+	/* The one before the first segment's: see footer_next(). */
 	uint64_t first_footer[2];
 };
 
@@ -198,28 +189,13 @@ struct transport_write {
 
 /*
  * A transport that learns of an end mark's arrival in another way than by its
- * footer writes footer[1] with these bits inverted, in which form a reader
- * doesn't take it for what it expects, and publishes it when it knows. Of a
+ * footer writes it with footer_hold() and publishes it when it knows. Of a
  * segment it need not write the footer at all, or may write another one, if no
- * byte of the low half of its second word is that of the segment's number: see
- * next_footer().
+ * byte of the low half of its second word is that of the segment's number: the
+ * owner makes it with footer_next(). A transport that writes payload and footer
+ * together may have the payload of a partial segment end before its footer
+ * (FOOTER_FLAG_SHIFTED).
  */
-#define TRANSPORT_HELD_FLAG (UINT64_C(1) << 62)
-#define TRANSPORT_HELD (TRANSPORT_HELD_FLAG | UINT64_C(1) << 31)
-
-/*
- * A transport that must write payload and footer together may have the payload
- * of a segment that is not full end before its footer, not begin where its slot
- * does. It then sets this flag in footer[1].
- */
-#define TRANSPORT_AT_FOOTER (UINT64_C(1) << 63)
-
-/* Where a payload of so many bytes begins in its slot then: on a cache line. */
-static inline uint64_t transport_at_footer(
-    uint64_t footer_offset, uint64_t size)
-{
-	return (footer_offset - size) & ~(uint64_t)(CACHE_LINE - 1);
-}
 
 /*
  * How long who opens a ring waits for its owner. given_up: may be NULL; whether
@@ -509,12 +485,11 @@ static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
  * How much an image has of the ring: with a stage, what is before the slots,
  * and the footers, which may differ from ring to ring, one behind the other.
  */
-#define TRANSPORT_FOOTER_SIZE 16
 static inline uint64_t transport_image_size(
     const struct ring_layout *layout, bool staged)
 {
 	return staged ? layout->first_slot +
-		(uint64_t)layout->n_slots * TRANSPORT_FOOTER_SIZE
+		(uint64_t)layout->n_slots * sizeof(struct segment_footer)
 		      : layout->ring_size;
 }
 

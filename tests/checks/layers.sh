@@ -70,11 +70,13 @@ allowed() # FILE INCLUDED
 		family=${file#src/transport/}
 		family=${family%%/*}
 		[[ $included == src/base/* || $included == src/security/* ||
+			$included == src/transport/footer.h ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ||
 			$included == src/transport/"$family"/* ]] ;;
 	src/buffers/*)
 		[[ $included == src/base/* || $included == src/buffers/* ||
+			$included == src/transport/footer.h ||
 			$included == src/transport/transport.h ||
 			$included == src/transport/multicast.h ]] ;;
 	src/registry/*)

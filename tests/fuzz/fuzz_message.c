@@ -188,11 +188,11 @@ static void write_sealed(unsigned special)
 	payload = (char *)link->next_footer - room + verbs_payload_at(room, n);
 	bytes(payload, n);
 	memcpy(footer, link->footer, sizeof(footer));
-	ring_next_footer(&export->layout, n, footer);
+	footer_next(&export->layout.shape, n, footer);
 	if (export->rings[ring].notify == VERBS_NOTIFY_CHECKSUM)
 		dfi__verbs_seal(payload, n, footer);
 	else if (verbs_payload_at(room, n))
-		footer[1] |= TRANSPORT_AT_FOOTER;
+		footer[1] |= FOOTER_FLAG_SHIFTED;
 	memcpy((char *)link->next_footer, footer, sizeof(footer));
 }
 

@@ -114,8 +114,8 @@ static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
 
 	if (!g->parts)
 		return;
-	if (fits && state & TRANSPORT_AT_FOOTER)
-		at += transport_at_footer(
+	if (fits && state & FOOTER_FLAG_SHIFTED)
+		at += footer_shifted_at(
 		    g->footer_offset, g->payload_offset + used);
 	header = (struct segment_header *)(void *)at;
 	if (g->parts & SEGMENT_TARGETS)
@@ -128,8 +128,8 @@ static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
 		return;
 	header->checksum = operation & 8 || !fits
 	    ? number(input, 8)
-	    : dfi__segment_checksum(g, at + g->payload_offset, used,
-		  state & ~TRANSPORT_AT_FOOTER);
+	    : dfi__segment_checksum(
+		  g, at + g->payload_offset, used, footer_unshifted(state));
 }
 
 static uint64_t seen(const struct reader *reader)
@@ -155,7 +155,7 @@ static bool run_operation(struct reader *reader, struct input *input)
 		atomic_set(&at->total, seen(reader) + used / g->tuple_size);
 		atomic_set(&at->state,
 		    footer_state(reader->seq, used,
-			operation & 4 ? TRANSPORT_AT_FOOTER : 0));
+			operation & 4 ? FOOTER_FLAG_SHIFTED : 0));
 		set_header(reader, operation, used, input);
 		return read_once(reader);
 	case 2: /* an end mark, with right numbers or any */

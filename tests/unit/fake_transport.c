@@ -35,9 +35,9 @@ static void arrive(struct fake_ring *ring, const struct transport_write *write)
 	base += ring_offset(&ring->geometry, RING_INDEX);
 	footer = (struct segment_footer *)(void *)(base + write->footer_offset);
 	if (ring->at_footer && write->payload_size) {
-		at += transport_at_footer(
+		at += footer_shifted_at(
 		    write->footer_offset - at, write->payload_size);
-		state |= TRANSPORT_AT_FOOTER;
+		state |= FOOTER_FLAG_SHIFTED;
 	}
 	for (done = 0; !remote->in_place && done < write->payload_size;
 	     done += step) {

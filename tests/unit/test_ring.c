@@ -184,10 +184,10 @@ Test(segment, footers_follow_from_the_bytes_that_arrived)
 	struct ring_layout layout = ring_layout(&g, 1);
 	uint64_t footer[2] = { 0, footer_state(UINT32_MAX - 1, 0, 0) };
 
-	layout.next_footer(&layout, g.segment_bytes, footer);
+	footer_next(&layout.shape, g.segment_bytes, footer);
 	cr_assert_eq(footer[0], g.segment_tuples);
 	cr_assert_eq(footer[1], footer_state(UINT32_MAX, g.segment_bytes, 0));
-	layout.next_footer(&layout, 24, footer);
+	footer_next(&layout.shape, 24, footer);
 	cr_assert_eq(footer[0], g.segment_tuples + 1);
 	cr_assert_eq(footer[1], footer_state(0, 24, 0));
 }

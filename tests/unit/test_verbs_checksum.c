@@ -110,15 +110,18 @@ static void *zeroed(uint64_t bytes)
 	return at;
 }
 
-/* What happens when a segment is about to be published. */
+/* What happens when a reader that sleeps is woken for a segment. */
 static void (*when_taken)(void);
 
-static void next_footer(
-    const struct ring_layout *layout, uint64_t bytes, uint64_t footer[2])
+void __wrap_dfi__wait_wake(_Atomic uint32_t *word);
+void __real_dfi__wait_wake(_Atomic uint32_t *word);
+
+void __wrap_dfi__wait_wake(_Atomic uint32_t *word)
 {
 	if (when_taken)
 		when_taken();
-	ring_next_footer(layout, bytes, footer);
+	else
+		__real_dfi__wait_wake(word);
 }
 
 /* A ring at the target. */
@@ -154,7 +157,6 @@ static void start_target(const struct ring_geometry *g)
 	export.rings = &ring;
 	export.mr = &mr;
 	export.layout = ring_layout(g, 1);
-	export.layout.next_footer = next_footer;
 	export.layout.first_footer[0] = total;
 	export.layout.first_footer[1] = footer_state(first - 1, 0, 0);
 	verbs.exports = &export;
@@ -304,7 +306,7 @@ static void shuffle(uint32_t *order, uint32_t n)
 /* What the reader would be lent. */
 static bool payload_is_there(uint64_t used)
 {
-	uint64_t room = export.layout.footer_offset;
+	uint64_t room = export.layout.shape.footer_offset;
 
 	return memcmp((const char *)reader.head - room +
 		       verbs_payload_at(room, used),
@@ -612,6 +614,7 @@ Test(verbs_checksum, endless_segments_keep_nobody_for_ever)
 	start(64, 64);
 	send_segment(64);
 	deliver(0, sent.size);
+	atomic_set(&((struct region_header *)region.base)->reader_waits, 1);
 	when_taken = send_another;
 	verbs.base.ops->settle(&verbs.base);
 	cr_assert_eq(n_taken, SEGMENTS);

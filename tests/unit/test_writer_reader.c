@@ -186,7 +186,7 @@ static void start_over(struct fake_ring *ring)
 static void stream_over_footers(struct fake_ring *ring)
 {
 	static const uint64_t flags[] = { 0, FOOTER_FLAG_END, FOOTER_FLAG_ABORT,
-		TRANSPORT_HELD_FLAG };
+		FOOTER_FLAG_HELD };
 	size_t i;
 
 	for (i = 0; i < N_ELEMENTS(flags); i++) {
@@ -646,8 +646,8 @@ Test(writer_reader, footer_with_flags_is_refused)
 {
 	refuse(24, FOOTER_FLAG_END, 6);
 	refuse(24, FOOTER_FLAG_ABORT, 6);
-	refuse(24, TRANSPORT_HELD_FLAG, 6);
-	refuse(48, TRANSPORT_AT_FOOTER, 6);
+	refuse(24, FOOTER_FLAG_HELD, 6);
+	refuse(48, FOOTER_FLAG_SHIFTED, 6);
 }
 
 Test(writer_reader, footer_with_another_count_is_refused)

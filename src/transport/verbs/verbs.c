@@ -274,7 +274,7 @@ bool dfi__verbs_leave_export(struct verbs_link *link)
 	dfi__verbs_take_ring((struct verbs *)export->base.transport, link);
 	dfi__verbs_unpoll_ring((struct verbs *)export->base.transport, link);
 	written = verbs_footer_state(export, link->ring,
-		      layout->first_slot + layout->footer_offset) !=
+		      layout->first_slot + layout->shape.footer_offset) !=
 		link->first_state ||
 	    verbs_footer_state(export, link->ring, layout->end_footer);
 	export->rings[link->ring].link = NO_LINK;
@@ -655,21 +655,21 @@ static uint64_t footer_in_image(
 		return offset;
 	return layout->first_slot +
 	    (offset - layout->first_slot) / layout->slot_size *
-	    TRANSPORT_FOOTER_SIZE;
+	    sizeof(struct segment_footer);
 }
 
 /*
- * The footer goes into the image, to be sent from there, with these bits of its
- * state inverted. Its offset there.
+ * The footer goes into the image, to be sent from there, with this state. Its
+ * offset there.
  */
 static uint64_t put_footer(const struct verbs_remote *remote,
-    const struct transport_write *write, uint64_t bits)
+    const struct transport_write *write, uint64_t state)
 {
 	uint64_t offset = footer_in_image(remote, write->footer_offset);
 	uint64_t *footer = (uint64_t *)(void *)(remote->base.ring + offset);
 
 	footer[0] = write->footer[0];
-	footer[1] = write->footer[1] ^ bits;
+	footer[1] = state;
 	return offset;
 }
 
@@ -677,7 +677,7 @@ static uint64_t put_footer(const struct verbs_remote *remote,
 static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
     const struct transport_write *write, uint64_t flags)
 {
-	uint64_t offset = put_footer(remote, write, flags);
+	uint64_t offset = put_footer(remote, write, write->footer[1] | flags);
 
 	if (remote->notify == VERBS_NOTIFY_CHECKSUM)
 		dfi__verbs_seal(remote->base.stage
@@ -700,7 +700,7 @@ static int post_with_footer(
 	uint64_t room = write->footer_offset - write->payload_offset;
 	uint64_t at = verbs_payload_at(room, write->payload_size);
 	uint64_t footer = put_segment_footer(
-	    remote, write, unlikely(at) ? TRANSPORT_AT_FOOTER : 0);
+	    remote, write, unlikely(at) ? FOOTER_FLAG_SHIFTED : 0);
 	struct ibv_sge parts[2];
 	int n = 2;
 
@@ -724,7 +724,8 @@ static int post_end(
 {
 	static const enum verbs_imm imm = VERBS_IMM_END;
 	struct ibv_sge part = part_of(remote,
-	    put_footer(remote, write, TRANSPORT_HELD), sizeof(write->footer));
+	    put_footer(remote, write, footer_hold(write->footer[1])),
+	    sizeof(write->footer));
 
 	return post_write(remote, write->footer_offset, &part, 1, &imm, false);
 }

@@ -875,7 +875,7 @@ static inline _Atomic uint64_t *verbs_footer_at(
 	return (_Atomic uint64_t *)(void *)(verbs_ring_base(
 						link->export, link->ring) +
 	    layout->first_slot + (uint64_t)slot * layout->slot_size +
-	    layout->footer_offset);
+	    layout->shape.footer_offset);
 }
 
 /* The footer behind that of a slot, which becomes that one's; for each, a
@@ -901,13 +901,13 @@ _Static_assert(
 /*
  * Where in its slot the payload of a segment lies whose footer travels with it,
  * in one write, with so much room before the footer; not 0 means
- * TRANSPORT_AT_FOOTER.
+ * FOOTER_FLAG_SHIFTED.
  */
 static inline uint64_t verbs_payload_at(uint64_t room, uint64_t bytes)
 {
 	return likely(room - bytes < VERBS_MOST_PADDING)
 	    ? 0
-	    : transport_at_footer(room, bytes);
+	    : footer_shifted_at(room, bytes);
 }
 
 /* The second word of a footer. */

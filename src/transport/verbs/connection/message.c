@@ -50,7 +50,7 @@ static enum verbs_notify choose_notify(const struct verbs *verbs,
 		return VERBS_NOTIFY_FOOTER;
 	/* A sleeper is woken by completions only. */
 	return atomic_peek(&export->base.spins) &&
-		export->layout.footer_offset <= CHECKSUM_BYTES &&
+		export->layout.shape.footer_offset <= CHECKSUM_BYTES &&
 		verbs->n_polled < CHECKSUM_RINGS
 	    ? VERBS_NOTIFY_CHECKSUM
 	    : VERBS_NOTIFY_IMM;

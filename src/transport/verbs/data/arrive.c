@@ -77,7 +77,7 @@ static inline void segment_arrived(struct verbs *verbs, struct verbs_link *link,
 
 	if (unlikely(!export || export->closing || !export->layout.n_slots))
 		return; /* nobody will read it */
-	export->layout.next_footer(&export->layout, bytes, link->footer);
+	footer_next(&export->layout.shape, bytes, link->footer);
 	atomic_set(&footer[0], link->footer[0]);
 	/* Pairs with the reader's observe of this word (reader.c). */
 	atomic_publish(&footer[1], link->footer[1] | flags);
@@ -152,7 +152,7 @@ static void end_arrived(struct verbs *verbs, struct verbs_link *link)
 						 export, link->ring) +
 	    export->layout.end_footer + 8);
 	/* Pairs with the reader's observe of this word (reader.h). */
-	atomic_publish(state, atomic_peek(state) ^ TRANSPORT_HELD);
+	atomic_publish(state, footer_release(atomic_peek(state)));
 	wake(verbs, reader_word(export));
 }
 

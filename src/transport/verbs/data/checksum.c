@@ -59,7 +59,7 @@ void dfi__verbs_seal(const void *payload, uint64_t bytes, uint64_t footer[2])
 bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
     uint64_t *bytes, uint64_t *flags)
 {
-	uint64_t room = link->export->layout.footer_offset, at;
+	uint64_t room = link->export->layout.shape.footer_offset, at;
 	uint64_t sum = atomic_peek(&link->next_footer[0]);
 
 	if ((sealed & sum & TOP_BITS) != TOP_BITS)
@@ -71,7 +71,7 @@ bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
 		return true;
 	at = verbs_payload_at(room, *bytes);
 	if (unlikely(at))
-		*flags = TRANSPORT_AT_FOOTER;
+		*flags = FOOTER_FLAG_SHIFTED;
 	return (XXH3_64bits(
 		    (const char *)link->next_footer - room + at, *bytes) |
 		   TOP_BITS) == sum;
@@ -113,7 +113,7 @@ bool dfi__verbs_is_written(const struct verbs_export *export, uint32_t ring)
 	const struct ring_credit *credit = (const void *)verbs_ring_base(
 	    export, ring);
 	uint64_t first = verbs_footer_state(
-	    export, ring, layout->first_slot + layout->footer_offset);
+	    export, ring, layout->first_slot + layout->shape.footer_offset);
 	uint64_t was = unwritten(layout, 0);
 
 	return (first != was && first != (was & ~TOP_BITS)) ||
