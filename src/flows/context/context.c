@@ -21,8 +21,6 @@
 #include "base/process.h"
 #include "registry/client/client.h"
 #include "transport/transport.h"
-#include "flows/members/tombstone.h"
-#include "flows/endpoint/linger.h"
 #include "network.h"
 #include "processes.h"
 
@@ -122,6 +120,37 @@ static uint32_t lease_ms(
 	return attr->lease_ttl_ms ? attr->lease_ttl_ms : settings->lease_ms;
 }
 
+/* The first n, the last one first. */
+static void close_parts(struct dfi *dfi, uint32_t n)
+{
+	while (n)
+		dfi__context_parts[--n].close(dfi);
+}
+
+static uint32_t count_parts(void)
+{
+	uint32_t n = 0;
+
+	while (dfi__context_parts[n].open)
+		n++;
+	return n;
+}
+
+static int open_parts(struct dfi *dfi)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; dfi__context_parts[i].open; i++) {
+		ret = dfi__context_parts[i].open(dfi);
+		if (ret < 0) {
+			close_parts(dfi, i);
+			return ret;
+		}
+	}
+	return 0;
+}
+
 static int join(
     struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
 {
@@ -145,31 +174,21 @@ static int join(
 	ret = dfi__processes_new(dfi, &dfi->processes);
 	if (ret < 0)
 		goto stop_transport;
-	ret = dfi__farewells_new(&dfi->farewells);
-	if (ret < 0)
-		goto free_processes;
 	ret = dfi__network_new(dfi, registry, &dfi->network);
 	if (ret < 0)
-		goto free_farewells;
-	ret = dfi__linger_clock_new(dfi, &dfi->linger);
+		goto free_processes;
+	ret = open_parts(dfi);
 	if (ret < 0)
 		goto free_network;
-	ret = dfi__stats_start(dfi);
-	if (ret < 0)
-		goto free_clock;
 	ret = publish_node(dfi, deadline);
 	if (ret < 0)
-		goto stop_stats;
+		goto close_parts;
 	return 0;
 
-stop_stats:
-	dfi__stats_stop(dfi);
-free_clock:
-	dfi__linger_clock_free(dfi->linger);
+close_parts:
+	close_parts(dfi, count_parts());
 free_network:
 	dfi__network_free(dfi->network);
-free_farewells:
-	dfi__farewells_free(dfi->farewells);
 free_processes:
 	dfi__processes_free(dfi->processes);
 stop_transport:
@@ -307,9 +326,7 @@ int dfi_close(struct dfi *dfi)
 		atomic_store(&dfi->n_users, 0);
 		return ret;
 	}
-	dfi__stats_stop(dfi);
-	dfi__farewells_free(dfi->farewells);
-	dfi__linger_clock_free(dfi->linger);
+	close_parts(dfi, count_parts());
 	dfi__network_free(dfi->network);
 	dfi__client_close(dfi->registry);
 	dfi__processes_free(dfi->processes);

@@ -11,14 +11,14 @@
 #include "base/wait.h"
 #include "flows/descriptor/descriptor.h"
 #include "handle.h"
-#include "flows/endpoint/stats.h"
 
-struct farewells;
 struct linger_clock;
 struct loop;
 struct registry_client;
 struct network;
 struct processes;
+struct stats_list;
+struct tombstones;
 struct transport;
 
 struct dfi {
@@ -38,13 +38,25 @@ struct dfi {
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
 	/* Open handles but groups, and calls; see CONTEXT_USE(). */
 	_Atomic uint32_t n_users;
-	struct stats_list stats;
-	struct farewells *farewells;
+	struct stats_list *stats;
+	struct tombstones *tombstones;
 };
 
 _Static_assert(offsetof(struct dfi, magic) == HANDLE_MAGIC_OFFSET, "handle");
 _Static_assert(
     offsetof(struct dfi, entering) == HANDLE_ABORTERS_OFFSET, "handle");
+
+/*
+ * What an upper floor keeps in each context: opened when the registry's client,
+ * the transports and the processes are there, and closed before they go.
+ */
+struct context_part {
+	int (*open)(struct dfi *dfi);
+	void (*close)(struct dfi *dfi);
+};
+
+/* In the order in which they are opened; the last has no open (parts.c). */
+extern const struct context_part dfi__context_parts[];
 
 /* The deadline of a call that may take timeout_ms, 0 for the context's. */
 static inline int64_t context_deadline(

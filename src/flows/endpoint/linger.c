@@ -175,7 +175,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	pthread_mutex_unlock(&clock->lock);
 }
 
-int dfi__linger_clock_new(struct dfi *dfi, struct linger_clock **out)
+int dfi__linger_clock_open(struct dfi *dfi)
 {
 	struct linger_clock *clock = calloc(1, sizeof(*clock));
 
@@ -186,7 +186,7 @@ int dfi__linger_clock_new(struct dfi *dfi, struct linger_clock **out)
 	clock->at = DEADLINE_NEVER;
 	pthread_mutex_init(&clock->lock, NULL);
 	TAILQ_INIT(&clock->sources);
-	*out = clock;
+	dfi->linger = clock;
 	return 0;
 }
 
@@ -210,8 +210,10 @@ static int free_event(void *arg)
 	return 0;
 }
 
-void dfi__linger_clock_free(struct linger_clock *clock)
+void dfi__linger_clock_close(struct dfi *dfi)
 {
+	struct linger_clock *clock = dfi->linger;
+
 	if (clock->timer >= 0) {
 		dfi__loop_call(clock->dfi->loop, free_event, clock);
 		close(clock->timer);

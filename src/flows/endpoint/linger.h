@@ -34,11 +34,11 @@ struct source_linger {
 	TAILQ_ENTRY(dfi_source) link; /* of the clock's list */
 };
 
-/* One for a context. */
-int dfi__linger_clock_new(struct dfi *dfi, struct linger_clock **clock);
+/* A context's: see struct context_part. */
+int dfi__linger_clock_open(struct dfi *dfi);
+void dfi__linger_clock_close(struct dfi *dfi);
 /* Before the first source: takes a descriptor. -EMFILE, -ENOMEM, -EIO. */
 int dfi__linger_clock_start(struct linger_clock *clock);
-void dfi__linger_clock_free(struct linger_clock *clock);
 
 /* Look after a source, until it is removed. The clock has been started. */
 void dfi__linger_add(struct dfi_source *source);

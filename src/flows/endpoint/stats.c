@@ -238,7 +238,7 @@ void dfi__target_stats(
 
 void dfi__stats_add(struct dfi *dfi, struct stats_entry *entry, stats_fn *read)
 {
-	struct stats_list *list = &dfi->stats;
+	struct stats_list *list = dfi->stats;
 
 	entry->read = read;
 	pthread_mutex_lock(&list->lock);
@@ -249,7 +249,7 @@ void dfi__stats_add(struct dfi *dfi, struct stats_entry *entry, stats_fn *read)
 
 void dfi__stats_remove(struct dfi *dfi, struct stats_entry *entry)
 {
-	struct stats_list *list = &dfi->stats;
+	struct stats_list *list = dfi->stats;
 
 	pthread_mutex_lock(&list->lock);
 	TAILQ_REMOVE(&list->entries, entry, link);
@@ -274,8 +274,8 @@ void dfi__stats_read(struct dfi *dfi, uint64_t after, struct stats_page *page)
 		dfi__network_query_now(dfi->network, &page->context);
 		dfi_error_list(add_error, page);
 	}
-	pthread_mutex_lock(&dfi->stats.lock);
-	TAILQ_FOREACH(entry, &dfi->stats.entries, link)
+	pthread_mutex_lock(&dfi->stats->lock);
+	TAILQ_FOREACH(entry, &dfi->stats->entries, link)
 	{
 		if (entry->id <= after)
 			continue;
@@ -285,7 +285,7 @@ void dfi__stats_read(struct dfi *dfi, uint64_t after, struct stats_page *page)
 		page->ids[page->n_endpoints] = entry->id;
 		entry->read(entry, &page->endpoints[page->n_endpoints++]);
 	}
-	pthread_mutex_unlock(&dfi->stats.lock);
+	pthread_mutex_unlock(&dfi->stats->lock);
 }
 
 /* On the control thread. */
@@ -304,13 +304,22 @@ static void *report(void *arg, uint64_t after, size_t *size)
 
 int dfi__stats_start(struct dfi *dfi)
 {
-	pthread_mutex_init(&dfi->stats.lock, NULL);
-	TAILQ_INIT(&dfi->stats.entries);
-	return dfi__shm_report(dfi->transport, report, dfi);
+	int ret;
+
+	dfi->stats = calloc(1, sizeof(*dfi->stats));
+	if (!dfi->stats)
+		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
+	pthread_mutex_init(&dfi->stats->lock, NULL);
+	TAILQ_INIT(&dfi->stats->entries);
+	ret = dfi__shm_report(dfi->transport, report, dfi);
+	if (ret < 0)
+		dfi__stats_stop(dfi);
+	return ret;
 }
 
 void dfi__stats_stop(struct dfi *dfi)
 {
 	dfi__shm_report(dfi->transport, NULL, NULL);
-	pthread_mutex_destroy(&dfi->stats.lock);
+	pthread_mutex_destroy(&dfi->stats->lock);
+	free(dfi->stats);
 }

@@ -11,6 +11,7 @@
 #include "transport/transport.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
+#include "stats.h"
 
 /* How long one context may take for its answers. */
 #define ANSWER_NS (INT64_C(2) * NS_PER_S)

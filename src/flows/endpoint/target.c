@@ -21,7 +21,6 @@
 #include "flows/kinds/replicate/multicast.h"
 #include "flows/kinds/combine/combine.h"
 #include "flows/declare/declare.h"
-#include "flows/members/tombstone.h"
 #include "flows/context/network.h"
 #include "flows/kinds/replicate/order.h"
 
@@ -206,6 +205,22 @@ static void free_target(struct dfi_target *target)
 	free_rings(target);
 	dfi__order_close_target(target);
 	dfi__combine_close(target->combiner);
+	dfi__flow_free(&target->flow);
+	dfi__handle_free(target, sizeof(*target));
+}
+
+/* Of a target that was closed, the peers, the flow and its sequencer are left.
+ */
+static void end_tombstone(struct tombstone *tombstone, bool withdraw)
+{
+	struct dfi_target *target =
+	    (struct dfi_target *)(void *)((char *)tombstone -
+		offsetof(struct dfi_target, tombstone));
+	char key[KEY_SIZE];
+
+	dfi__endpoint_key(key, &target->flow, role, target->index);
+	dfi__peers_close(&target->sources, withdraw ? key : NULL);
+	dfi__order_close_target(target);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }
@@ -422,7 +437,9 @@ int dfi_target_close(struct dfi_target *target)
 		dfi__combine_close(target->combiner);
 		target->combiner = NULL;
 		free_rings(target);
-		dfi__farewell_begin(target);
+		target->tombstone.peers = &target->sources;
+		target->tombstone.end = end_tombstone;
+		dfi__tombstone_begin(&target->tombstone);
 	} else {
 		dfi__endpoint_key(key, &target->flow, role, target->index);
 		dfi__peers_close(&target->sources, key);

@@ -7,7 +7,6 @@
 #define DFI_FLOWS_ENDPOINT_TARGET_H
 
 #include <stdbool.h>
-#include <sys/queue.h>
 #include <dfi/target.h>
 #include "base/nap.h"
 #include "base/notify.h"
@@ -17,6 +16,7 @@
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
 #include "flows/members/peers.h"
+#include "flows/members/tombstone.h"
 #include "stall.h"
 #include "stats.h"
 
@@ -89,7 +89,7 @@ struct dfi_target {
 	 */
 	struct peers *above;
 	uint32_t seen_above;
-	TAILQ_ENTRY(dfi_target) farewell; /* when it is closed */
+	struct tombstone tombstone; /* when it is closed */
 };
 
 _Static_assert(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who takes a target off the list frees it. That may be the control thread, in
- * an event of the target's peers, or the thread that closes the target or the
- * context: these don't touch what is not on the list any more.
+ * The thread that takes a tombstone off the list ends it. That may be the
+ * control thread, in an event of the peers, or the thread that closes the
+ * target or the context: these don't touch what is not on the list any more.
  */
 #include "tombstone.h"
 
@@ -10,93 +10,79 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include "base/error.h"
-#include "flows/kinds/replicate/order.h"
-#include "flows/endpoint/target.h"
+#include "flows/context/context.h"
+#include "peers.h"
 
-struct farewells {
+struct tombstones {
 	pthread_mutex_t lock;
-	TAILQ_HEAD(farewell_list, dfi_target) list;
+	TAILQ_HEAD(tombstone_list, tombstone) list;
 };
 
-int dfi__farewells_new(struct farewells **out)
+int dfi__tombstones_open(struct dfi *dfi)
 {
-	struct farewells *farewells = calloc(1, sizeof(*farewells));
+	struct tombstones *all = calloc(1, sizeof(*all));
 
-	if (!farewells)
+	if (!all)
 		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
-	pthread_mutex_init(&farewells->lock, NULL);
-	TAILQ_INIT(&farewells->list);
-	*out = farewells;
+	pthread_mutex_init(&all->lock, NULL);
+	TAILQ_INIT(&all->list);
+	dfi->tombstones = all;
 	return 0;
 }
 
-/* It was taken off the list. own_key NULL: the entry goes with the context. */
-static void end(struct dfi_target *target, const char *own_key)
+void dfi__tombstones_close(struct dfi *dfi)
 {
-	dfi__peers_close(&target->sources, own_key);
-	dfi__order_close_target(target);
-	dfi__flow_free(&target->flow);
-	dfi__handle_free(target, sizeof(*target));
-}
-
-void dfi__farewells_free(struct farewells *farewells)
-{
-	struct dfi_target *target;
+	struct tombstones *all = dfi->tombstones;
+	struct tombstone *first;
 
 	for (;;) {
-		pthread_mutex_lock(&farewells->lock);
-		target = TAILQ_FIRST(&farewells->list);
-		if (target)
-			TAILQ_REMOVE(&farewells->list, target, farewell);
-		pthread_mutex_unlock(&farewells->lock);
-		if (!target)
+		pthread_mutex_lock(&all->lock);
+		first = TAILQ_FIRST(&all->list);
+		if (first)
+			TAILQ_REMOVE(&all->list, first, link);
+		pthread_mutex_unlock(&all->lock);
+		if (!first)
 			break;
-		end(target, NULL);
+		first->end(first, false);
 	}
-	pthread_mutex_destroy(&farewells->lock);
-	free(farewells);
+	pthread_mutex_destroy(&all->lock);
+	free(all);
 }
 
-/* End it, if it is on the list and no source is expected. */
-static void look(struct farewells *farewells, const struct dfi_target *target)
+/* End the one of these peers, if it is on the list and no peer is expected. */
+static void look(struct tombstones *all, const struct peers *peers)
 {
-	struct dfi_target *found;
-	char key[KEY_SIZE];
+	struct tombstone *found;
 
-	pthread_mutex_lock(&farewells->lock);
-	TAILQ_FOREACH(found, &farewells->list, farewell)
+	pthread_mutex_lock(&all->lock);
+	TAILQ_FOREACH(found, &all->list, link)
 	{
-		if (found == target)
+		if (found->peers == peers)
 			break;
 	}
-	if (found && dfi__peers_expected(&found->sources))
+	if (found && dfi__peers_expected(found->peers))
 		found = NULL;
 	if (found)
-		TAILQ_REMOVE(&farewells->list, found, farewell);
-	pthread_mutex_unlock(&farewells->lock);
-	if (!found)
-		return;
-	dfi__endpoint_key(key, &found->flow, "target", found->index);
-	end(found, key);
+		TAILQ_REMOVE(&all->list, found, link);
+	pthread_mutex_unlock(&all->lock);
+	if (found)
+		found->end(found, true);
 }
 
-static void on_change(struct peers *sources)
+static void on_change(struct peers *peers)
 {
-	struct dfi_target *target =
-	    (struct dfi_target *)(void *)((char *)sources -
-		offsetof(struct dfi_target, sources));
-
-	look(target->dfi->farewells, target);
+	look(peers->dfi->tombstones, peers);
 }
 
-void dfi__farewell_begin(struct dfi_target *target)
+void dfi__tombstone_begin(struct tombstone *tombstone)
 {
-	struct farewells *farewells = target->dfi->farewells;
+	struct peers *peers = tombstone->peers;
+	struct tombstones *all = peers->dfi->tombstones;
 
-	pthread_mutex_lock(&farewells->lock);
-	TAILQ_INSERT_TAIL(&farewells->list, target, farewell);
-	pthread_mutex_unlock(&farewells->lock);
-	dfi__peers_outlive(&target->sources, on_change);
+	pthread_mutex_lock(&all->lock);
+	TAILQ_INSERT_TAIL(&all->list, tombstone, link);
+	pthread_mutex_unlock(&all->lock);
+	dfi__peers_outlive(peers, on_change);
 	/* From here on it may be gone. What changed before is seen here. */
-	look(farewells, target);
+	look(all, peers);
 }
