@@ -31,7 +31,7 @@ extern "C" {
 DFI_INLINE_PART void dfi_prefetch_write(const void *address)
 {
 #if defined(__x86_64__)
-	__asm__("prefetchw %0" : : "m"(*(const char *)address));
+	__asm__("prefetchw %0" : : "m"(*DFI_CAST(const char *, address)));
 #else
 	__builtin_prefetch(address, 1);
 #endif
@@ -51,17 +51,17 @@ DFI_INLINE_PART void dfi_copy_16(void *to, const void *from)
 	uint64_t first, second;
 
 	memcpy(&first, from, 8);
-	memcpy(&second, (const char *)from + 8, 8);
+	memcpy(&second, DFI_CAST(const char *, from) + 8, 8);
 	/* Nothing; but it keeps the two from becoming one vector load. */
 	__asm__("" : "+r"(first), "+r"(second));
-	((uint64_t *)to)[0] = first;
-	((uint64_t *)to)[1] = second;
+	DFI_CAST(uint64_t *, to)[0] = first;
+	DFI_CAST(uint64_t *, to)[1] = second;
 }
 
 DFI_INLINE_PART void dfi_copy_words(void *to, const void *from, size_t size)
 {
-	const char *in = (const char *)from;
-	char *out = (char *)to;
+	const char *in = DFI_CAST(const char *, from);
+	char *out = DFI_CAST(char *, to);
 	uint64_t word;
 
 	dfi_prefetch_write(out + DFI_PREFETCH_DISTANCE);
@@ -79,7 +79,8 @@ DFI_INLINE_PART void dfi_copy_words(void *to, const void *from, size_t size)
 		dfi_copy_16(out + (size & 32), in + (size & 32));
 	if (size & 8) {
 		memcpy(&word, in + (size & 48), 8);
-		*(uint64_t *)(out + (size & 48)) = word;
+		*DFI_CAST(
+		    uint64_t *, DFI_CAST(void *, out + (size & 48))) = word;
 	}
 }
 
@@ -91,8 +92,9 @@ DFI_INLINE_PART void dfi_copy_words(void *to, const void *from, size_t size)
  */
 DFI_INLINE_PART void dfi_copy_lines(void *to, const void *from, size_t size)
 {
-	const char *in = (const char *)from;
-	char *out = (char *)to, *end = out + (size & ~(size_t)63);
+	const char *in = DFI_CAST(const char *, from);
+	char *out = DFI_CAST(char *, to),
+	     *end = out + (size & ~DFI_CAST(size_t, 63));
 
 	while (out != end) {
 		dfi_prefetch_write(out + DFI_PREFETCH_DISTANCE);
@@ -138,9 +140,9 @@ DFI_INLINE_PART const void *dfi_tuple_origin(const void *tuple, size_t known)
 }
 
 /* Copy word i of a tuple, or what the tuple has of it. */
-#define DFI_COPY_WORD(i)                                        \
-	if (known > 8 * (i) && size > 8 * (i))                  \
-		memcpy(&copy[i], (const char *)tuple + 8 * (i), \
+#define DFI_COPY_WORD(i)                                                  \
+	if (known > 8 * (i) && size > 8 * (i))                            \
+		memcpy(&copy[i], DFI_CAST(const char *, tuple) + 8 * (i), \
 		    known < 8 * (i) + 8 ? known % 8 : 8);
 
 /*

@@ -18,6 +18,13 @@
 #define DFI_INLINE DFI_INLINE_PART
 #endif
 
+/* A cast in a header: -Wold-style-cast of C++ warns of those of C. */
+#ifdef __cplusplus
+#define DFI_CAST(type, value) static_cast<type>(value)
+#else
+#define DFI_CAST(type, value) ((type)(value))
+#endif
+
 /*
  * An attribute struct with its size set and all else zero; for the _INIT
  * macros.

@@ -45,7 +45,7 @@ DFI_API uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed);
  */
 DFI_INLINE uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
 {
-	return (uint32_t)(((hash >> 32) * n) >> 32);
+	return DFI_CAST(uint32_t, ((hash >> 32) * n) >> 32);
 }
 
 /*
@@ -71,7 +71,7 @@ DFI_INLINE uint32_t dfi_radix_partition(
 {
 	uint64_t partition = (key >> shift) & ((UINT64_C(1) << bits) - 1);
 
-	return (uint32_t)((partition * n) >> bits);
+	return DFI_CAST(uint32_t, (partition * n) >> bits);
 }
 
 #ifdef __cplusplus

@@ -22,6 +22,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <dfi/export.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,19 +70,23 @@ struct dfi_schema {
 };
 
 /* A field whose type is given: byte arrays, and every field in C++. */
-#define DFI_FIELD_AS(struct_type, member, dfi_type)                 \
-	{                                                           \
-#member, NULL, (dfi_type),                          \
-		    (uint32_t)offsetof(struct_type, member),        \
-		    (uint32_t)sizeof(((struct_type *)0)->member), 0 \
+#define DFI_FIELD_AS(struct_type, member, dfi_type)                            \
+	{                                                                      \
+#member, NULL, (dfi_type),                                     \
+		    DFI_CAST(uint32_t, offsetof(struct_type, member)),         \
+		    DFI_CAST(                                                  \
+			uint32_t, sizeof(DFI_CAST(struct_type *, 0)->member)), \
+		    0                                                          \
 	}
 
 /* A field of the application's own type, which peers must call the same. */
-#define DFI_FIELD_USER(struct_type, member, name)                   \
-	{                                                           \
-#member, (name), DFI_USER,                          \
-		    (uint32_t)offsetof(struct_type, member),        \
-		    (uint32_t)sizeof(((struct_type *)0)->member), 0 \
+#define DFI_FIELD_USER(struct_type, member, name)                              \
+	{                                                                      \
+#member, (name), DFI_USER,                                     \
+		    DFI_CAST(uint32_t, offsetof(struct_type, member)),         \
+		    DFI_CAST(                                                  \
+			uint32_t, sizeof(DFI_CAST(struct_type *, 0)->member)), \
+		    0                                                          \
 	}
 
 #ifndef __cplusplus
@@ -107,12 +112,12 @@ struct dfi_schema {
 #endif
 
 /* The schema of struct_type from its array of fields. */
-#define DFI_SCHEMA(struct_type, field_array)         \
-	{                                            \
-		(field_array),                       \
-		    (uint32_t)(sizeof(field_array) / \
-			sizeof((field_array)[0])),   \
-		    (uint32_t)sizeof(struct_type)    \
+#define DFI_SCHEMA(struct_type, field_array)                             \
+	{                                                                \
+		(field_array),                                           \
+		    DFI_CAST(uint32_t,                                   \
+			sizeof(field_array) / sizeof((field_array)[0])), \
+		    DFI_CAST(uint32_t, sizeof(struct_type))              \
 	}
 
 #ifdef __cplusplus

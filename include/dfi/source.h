@@ -350,7 +350,10 @@ DFI_INLINE_PART int dfi_source_lane_advance(
 	const struct dfi_source_lane *again = lane;
 
 	/* A tuple of any size that begins there. */
-	__asm__("" : "+r"(next) : "m"(*(const char(*)[1 << 30]) lane->next));
+	__asm__(""
+		: "+r"(next)
+		: "m"(*DFI_CAST(
+		    const char(*)[1 << 30], DFI_CAST(void *, lane->next))));
 	lane->next = next;
 	__asm__("" : "+r"(again) : "m"(lane->next));
 	return next >= again->end;
@@ -365,7 +368,8 @@ DFI_INLINE_PART int dfi_source_lane_advance(
 DFI_INLINE_PART int dfi_source_push_lane(struct dfi_source *source,
     struct dfi_source_lane *lane, uint32_t target, const void *tuple)
 {
-	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
+	struct dfi_source_head *head = DFI_CAST(
+	    struct dfi_source_head *, DFI_CAST(void *, source));
 	size_t size = head->tuple_size;
 	char *next = lane->next;
 
@@ -382,7 +386,8 @@ DFI_INLINE_PART int dfi_source_push_lane(struct dfi_source *source,
 DFI_INLINE int dfi_source_push_to(
     struct dfi_source *source, uint32_t target, const void *tuple)
 {
-	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
+	struct dfi_source_head *head = DFI_CAST(
+	    struct dfi_source_head *, DFI_CAST(void *, source));
 
 	if (__builtin_expect(target >= head->n_lanes, 0))
 		return dfi_source_no_target(source, target);
@@ -406,7 +411,8 @@ DFI_API int dfi_source_choose(struct dfi_source *source, uint64_t targets);
 DFI_INLINE int dfi_source_push_set(
     struct dfi_source *source, uint64_t targets, const void *tuple)
 {
-	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
+	struct dfi_source_head *head = DFI_CAST(
+	    struct dfi_source_head *, DFI_CAST(void *, source));
 	int ret;
 
 	if (__builtin_expect(targets != head->targets || !targets, 0)) {
@@ -424,7 +430,8 @@ DFI_INLINE int dfi_source_push_set(
  */
 DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 {
-	struct dfi_source_head *head = (struct dfi_source_head *)(void *)source;
+	struct dfi_source_head *head = DFI_CAST(
+	    struct dfi_source_head *, DFI_CAST(void *, source));
 	uint64_t key, copy[DFI_SMALL_TUPLE / 8];
 	const void *address;
 	uint32_t target;
@@ -435,7 +442,8 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 	    tuple, copy, DFI_KNOWN_SIZE(tuple), head->tuple_size);
 	if (head->inline_routing != DFI_INLINE_HASH64)
 		return dfi_source_push_slow(source, address);
-	memcpy(&key, (const char *)address + head->key_offset, sizeof(key));
+	memcpy(&key, DFI_CAST(const char *, address) + head->key_offset,
+	    sizeof(key));
 	target = dfi_hash64_partition(key, head->n_lanes);
 	return dfi_source_push_lane(
 	    source, &head->lanes[target], target, tuple);

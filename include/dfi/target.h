@@ -251,7 +251,8 @@ DFI_API int dfi_target_consume_slow(
  */
 DFI_INLINE int dfi_target_consume(struct dfi_target *target, const void **tuple)
 {
-	struct dfi_target_head *head = (struct dfi_target_head *)(void *)target;
+	struct dfi_target_head *head = DFI_CAST(
+	    struct dfi_target_head *, DFI_CAST(void *, target));
 	const char *next = head->next;
 
 	/* Of a variable's address, the compiler knows that it is not NULL. */

@@ -14,10 +14,15 @@ if [ -z "$compiler" ]; then
 	echo "skipped: there is no compiler for $language"
 	exit 77
 fi
+# g++ is silent about casts within extern "C", clang++ is not.
+options=()
+[ "$language" != c++ ] || options=(-Wold-style-cast -Wcast-align -Wcast-qual)
+
 compile() # the program on standard input
 {
 	"$compiler" -x "$language" -std="$standard" -fsyntax-only -I. -Iinclude \
-		-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -
+		-Wall -Wextra -Wpedantic -Wconversion -Wshadow \
+		"${options[@]}" -Werror -
 }
 
 for header in include/dfi/*.h; do
