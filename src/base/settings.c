@@ -44,11 +44,29 @@ static const struct choice choices[] = {
 	{ "DFI_LOG", "debug", DFI_LOG_DEBUG },
 };
 
+/* What nobody sees in a text, as files with settings bring it along. */
+static const char *hidden(const char *value)
+{
+	char first = value[0], last = value[strlen(value) - 1];
+
+	if (last == '\r')
+		return " (it ends in a carriage return: is it from a file "
+		       "with CRLF line ends?)";
+	if (isspace((unsigned char)last))
+		return " (it ends in a space)";
+	if (isspace((unsigned char)first))
+		return " (it begins with a space)";
+	if (first == '"' || first == '\'')
+		return " (it has quotes around it)";
+	return "";
+}
+
 /* A long value must not cut off what is wrong with it. */
 static int invalid(const char *variable, const char *value, const char *help)
 {
-	return dfi__fail(-EINVAL, "%s=%.100s%s is not valid; it sets %s",
-	    variable, value, strlen(value) > 100 ? "..." : "", help);
+	return dfi__fail(-EINVAL, "%s=%.100s%s is not valid%s; it sets %s",
+	    variable, value, strlen(value) > 100 ? "..." : "", hidden(value),
+	    help);
 }
 
 static int read_text(

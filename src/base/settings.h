@@ -44,12 +44,15 @@
 	    "counts as dead, 50 to 3600000; 0: none")                         \
 	X(auto_size, ring_memory, "DFI_RING_MEMORY", "auto",                  \
 	    "payload bytes of all rings of a target, where a flow leaves "    \
-	    "them open: a size, or auto, by the caches")                      \
+	    "them open: a size such as 64K, 8M or 1G, or auto, by the "       \
+	    "caches")                                                         \
 	X(limit, ring_memory_limit, "DFI_RING_MEMORY_LIMIT", "none",          \
-	    "most bytes that the rings of a context take: a size or none")    \
+	    "most bytes that the rings of a context take: a size such as "    \
+	    "64K, 8M or 1G, or none")                                         \
 	X(room, spare_memory, "DFI_SPARE_MEMORY", "32M",                      \
 	    "most bytes of rings that a context keeps for its next targets "  \
-	    "when targets close; 0 if DFI_RING_MEMORY_LIMIT is set")          \
+	    "when targets close: a size such as 64K, 8M or 1G, or 0; 0 if "   \
+	    "DFI_RING_MEMORY_LIMIT is set")                                   \
 	X(choice, wait, "DFI_WAIT", "adaptive",                               \
 	    "how calls wait: adaptive, spin or block")                        \
 	X(us, linger_us, "DFI_LINGER_US", "0",                                \

@@ -404,3 +404,29 @@ Test(settings, list_goes_on_past_what_is_not_valid)
 	cr_assert_eq(dfi_setting_list(NULL, NULL, NULL), -EINVAL);
 	cr_assert_eq(dfi_setting_list(NULL, stop, NULL), 17);
 }
+
+Test(settings, text_says_what_nobody_sees_in_a_value)
+{
+	static const char *const values[][2] = {
+		{ "spin\r", "ends in a carriage return" },
+		{ "spin ", "ends in a space" },
+		{ " spin", "begins with a space" },
+		{ "\"spin\"", "quotes around it" },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		cr_assert_eq(load_with("DFI_WAIT", values[i][0]), -EINVAL);
+		cr_assert(
+		    strstr(dfi_errmsg(), values[i][1]), "%s", dfi_errmsg());
+	}
+	cr_assert_eq(load_with("DFI_WAIT", "SPIN"), -EINVAL);
+	cr_assert(strstr(dfi_errmsg(), "SPIN is not valid; it sets"), "%s",
+	    dfi_errmsg());
+}
+
+Test(settings, text_of_a_size_says_which_units_there_are)
+{
+	cr_assert_eq(load_with("DFI_RING_MEMORY", "1T"), -EINVAL);
+	cr_assert(strstr(dfi_errmsg(), "64K, 8M or 1G"), "%s", dfi_errmsg());
+}
