@@ -536,7 +536,12 @@ int main(int argc, char **argv)
 	struct arguments arguments = {
 		.runs = N_FAULTS,
 		.only = -1,
-		.setting = { .bin = "build/bin", .where = "/dev/shm" },
+		.setting = {
+			.bin = "build/bin",
+			.where = "/dev/shm",
+			.open_ms = 24000,
+			.think_ms = 1,
+		},
 	};
 	unsigned wrong;
 	pid_t registry;

@@ -75,6 +75,8 @@ struct setting {
 	bool verbose;
 	bool flows;           /* all plans */
 	unsigned election_ms; /* 0: the replica's default */
+	unsigned open_ms;     /* a client's patience at first */
+	unsigned think_ms;    /* of a lane, between commands; at least 1 */
 };
 
 struct cluster {
@@ -85,7 +87,7 @@ struct cluster {
 	pid_t replicas[FAULTS_MAX_REPLICAS]; /* 0: does not run */
 };
 
-/* CLOCK_MONOTONIC */
+/* faults_client.c: CLOCK_MONOTONIC */
 uint64_t faults_now(void);
 
 /* faults_cluster.c: what fails is said. */
@@ -109,7 +111,11 @@ bool cluster_uses_flows(
 pid_t client_start(
     const struct cluster *cluster, struct board *board, unsigned number);
 
-/* faults_history.c: whether what the clients noted is linearizable. */
+/* faults_history.c: what the clients noted; false: no memory, or no file. */
+bool history_gather(
+    const struct board *board, struct lin_history *history, size_t *n_unknown);
+bool history_save(const struct lin_history *history, const char *name);
+/* Whether it is linearizable. */
 bool history_check(
     const struct board *board, const struct plan *plan, size_t *n_unknown);
 

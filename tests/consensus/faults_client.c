@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../examples/consensus/client.h"
 #include "faults.h"
 
-#define THINK_NS 1000000
 #define COMMAND_TIMEOUT_NS UINT64_C(8000000000)
 
 struct caller {
@@ -22,12 +22,20 @@ struct caller {
 	struct client_notes *notes;
 	struct kv_client *client;
 	unsigned number;
-	uint64_t random, n_values;
+	uint64_t random, n_values, think_ns;
 	uint64_t seen[FAULTS_KEYS]; /* the last value that was read there */
 	uint64_t next_at[FAULTS_LANES];
 	bool busy[FAULTS_LANES];
 	unsigned n_busy;
 };
+
+uint64_t faults_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 static uint64_t draw(struct caller *caller, uint64_t below)
 {
@@ -75,7 +83,7 @@ static void on_answer(void *arg, const struct kv_client_answer *answer)
 
 	caller->busy[answer->lane] = false;
 	caller->n_busy--;
-	caller->next_at[answer->lane] = now + THINK_NS;
+	caller->next_at[answer->lane] = now + caller->think_ns;
 	if (answer->status == KV_UNKNOWN || answer->status == KV_BUSY)
 		return;
 	if (answer->status != KV_OK && answer->status != KV_NOT_FOUND &&
@@ -172,7 +180,7 @@ static void run(struct caller *caller)
 		for (lane = 0; lane < FAULTS_LANES && !stop; lane++)
 			if (!caller->busy[lane] && now >= caller->next_at[lane])
 				submit(caller, lane);
-		kv_client_wait(caller->client, THINK_NS);
+		kv_client_wait(caller->client, caller->think_ns);
 		tell_leader(caller);
 	} while (!stop || caller->n_busy);
 }
@@ -188,7 +196,8 @@ pid_t client_start(
 		.lanes = FAULTS_LANES,
 		.index_reads = cluster->plan->index_reads,
 		.timeout_ns = COMMAND_TIMEOUT_NS,
-		.open_timeout_ns = 3 * COMMAND_TIMEOUT_NS,
+		.open_timeout_ns = cluster->setting->open_ms *
+		    UINT64_C(1000000),
 		.done = on_answer,
 	};
 	pid_t pid = fork();
@@ -202,6 +211,7 @@ pid_t client_start(
 	caller->board = board;
 	caller->notes = &board->clients[number];
 	caller->number = number;
+	caller->think_ns = cluster->setting->think_ms * UINT64_C(1000000);
 	caller->random = (cluster->plan->seed + 1) * 7919 + number;
 	options.arg = caller;
 	if (kv_client_open(&options, &caller->client) < 0) {

@@ -19,14 +19,6 @@
 
 #define MAX_WORDS 24
 
-uint64_t faults_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static pid_t start(const struct setting *setting, char *const *words)
 {
 	char path[512];

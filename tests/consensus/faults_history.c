@@ -7,7 +7,7 @@
 #include "../linearizability/checker.h"
 #include "faults.h"
 
-static bool gather(
+bool history_gather(
     const struct board *board, struct lin_history *history, size_t *n_unknown)
 {
 	const struct client_notes *notes;
@@ -32,22 +32,29 @@ static bool gather(
 	return true;
 }
 
-static void save(const struct lin_history *history, const struct plan *plan)
+bool history_save(const struct lin_history *history, const char *name)
 {
-	char name[64];
-	FILE *file;
+	FILE *file = fopen(name, "w");
+	bool written;
 	size_t i;
 
-	snprintf(name, sizeof(name), "history-%" PRIu64, plan->seed);
-	file = fopen(name, "w");
 	if (!file)
-		return;
+		return false;
 	for (i = 0; i < history->n; i++) {
 		lin_print(history, &history->ops[i], file);
 		fputc('\n', file);
 	}
-	fclose(file);
-	fprintf(stderr, "the history is in the file %s\n", name);
+	written = !ferror(file);
+	return fclose(file) == 0 && written;
+}
+
+static void save(const struct lin_history *history, const struct plan *plan)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "history-%" PRIu64, plan->seed);
+	if (history_save(history, name))
+		fprintf(stderr, "the history is in the file %s\n", name);
 }
 
 bool history_check(
@@ -58,7 +65,7 @@ bool history_check(
 	struct lin_verdict verdict;
 	enum lin_answer answer = LIN_NO_MEMORY;
 
-	if (checker && gather(board, &history, n_unknown))
+	if (checker && history_gather(board, &history, n_unknown))
 		answer = lin_check(checker, history.ops, history.n, &verdict);
 	if (answer != LIN_RIGHT) {
 		fprintf(stderr, "history of %zu operations: %s\n", history.n,

@@ -1,0 +1,277 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# consensus.sh BUILD_DIR: the replicated store of examples/consensus across three
+# virtual machines, a replica in each, over RDMA, by NOPaxos with multicast. The
+# network loses 1 and then 5 % of the packets: gaps are asked for, filled and
+# decided, also by another leader, and the fast path goes on. Then the leader's
+# machine is cut off, and the next leader's machine loses power: the others serve
+# again within three leases. The registry and the clients are in node 0, which
+# stays. What clients were told is linearizable, and replicas are alike.
+set -euo pipefail
+
+script=$(realpath "$0")
+# shellcheck source=tests/testbed/nodes.sh
+. "${script%/*}/nodes.sh"
+
+load=200 # segments that replicas take, in all, under each loss
+# How long a process may be silent; and a leader, in machines that may be late.
+lease_ms=8000
+heartbeat_ms=500
+election_ms=2500
+retry_ms=1500
+# In which a leader misses a segment that another replica has sent, mostly.
+gap_ms=30000
+patience_ms=150000
+
+# ---- In a VM ---------------------------------------------------------------
+
+prepare()
+{
+	use_registry
+	export DFI_OPEN_TIMEOUT=30000 DFI_LEASE=$lease_ms
+	export DFI_VERBS_RETRY=$retry_ms
+	unset DFI_TRANSPORT
+}
+
+replica() # CLUSTER OPTION...
+{
+	prepare
+	record "$1" bin/dfi-kv --cluster "$1" --id "$NODE" --replicas 3 \
+		--heartbeat $heartbeat_ms --election $election_ms \
+		--bootstrap "${@:2}" 2> "$SHARED/$1.log.$NODE"
+}
+
+clients() # CLUSTER
+{
+	prepare
+	record "$1.load" tests/consensus/record "$1" 3 "$SHARED/history.$1" \
+		"$SHARED/$1.load" 2> "$SHARED/$1.log.load"
+}
+
+# From clients(), what they have noticed.
+leader() # CLUSTER
+{
+	sed -n 's/^replica \([0-9]\) leads$/\1/p' "$SHARED/$1.load.0" |
+		tail -n 1
+}
+
+# This node's replica stops until another one leads.
+depose() # CLUSTER
+{
+	signal "$1" STOP
+	within $patience_ms leads_other_than "$1" "$NODE" || true
+	signal "$1" CONT
+}
+
+leads_other_than() # CLUSTER K
+{
+	[ "$(leader "$1")" != "$2" ]
+}
+
+run_in_node "$@"
+
+# ---- On the host, beside the VMs -------------------------------------------
+
+build=$(realpath "$1")
+[ $# -gt 1 ] || drive 3 --timeout 840
+
+# What clients say is in files of this name.
+load_says() # TEXT
+{
+	grep -q "$1" "$SHARED/$case.load.0" 2> /dev/null
+}
+
+has_leader()
+{
+	grep -qs ' leads' "$SHARED/$case".log.?
+}
+
+start() # CASE OPTION...
+{
+	local k
+
+	case=$1
+	for k in 0 1 2; do
+		on $k replica "$@" &
+		replicas[k]=$!
+	done
+	await "a leader" $patience_ms has_leader
+	on 0 clients "$case" &
+	load_job=$!
+	await "service" $patience_ms load_says serves
+	await "news of the leader" $patience_ms load_says leads
+	await "counters" $patience_ms test -s "$SHARED/$case.load.counters"
+	n_marks=0
+}
+
+# Until a command that is asked for from now on is answered.
+mark()
+{
+	n_marks=$((n_marks + 1))
+	touch "$SHARED/$case.load.mark.$n_marks"
+}
+
+is_served()
+{
+	load_says "^mark $n_marks: served"
+}
+
+# Node 0 has to stay.
+find_victim()
+{
+	victim=$(leader "$case")
+	[ "$victim" = 0 ] || return 0
+	depose_leader
+	victim=$(leader "$case")
+}
+
+depose_leader()
+{
+	local old
+
+	old=$(leader "$case")
+	on "$old" depose "$case"
+	leads_other_than "$case" "$old" ||
+		fail "no other replica leads while replica $old is stopped"
+}
+
+cut_off()
+{
+	"$testbed" net "$victim" cut
+}
+
+power_off()
+{
+	"$testbed" kill "$victim"
+}
+
+# There is service again within three leases after COMMAND strikes the leader's node.
+strike() # COMMAND
+{
+	local struck
+
+	find_victim
+	struck=$(now_ms)
+	"$1"
+	mark
+	in_time "$struck" $((3 * lease_ms)) is_served ||
+		fail "$1: there is no service after three leases of" \
+			"$lease_ms ms"
+	echo "$1: replica $victim led; served again after" \
+		"$(($(now_ms) - struck)) ms, of which this machine was" \
+		"$(late_ms "$struck") late; now replica $(leader "$case") leads"
+}
+
+# Of all replicas together: what their counters say is written again and again.
+sum_of() # COUNTER
+{
+	awk -v name="$1" '$1 == name { n += $2 } END { print n + 0 }' \
+		"$SHARED/$case.load.counters"
+}
+
+# There is as much of each as COUNTER LEAST... say.
+counters_reach() # COUNTER LEAST...
+{
+	while [ $# -gt 0 ]; do
+		[ "$(sum_of "$1")" -ge "$2" ] || return 1
+		shift 2
+	done
+}
+
+# Each of the three replicas leads, or follows the same one.
+all_follow()
+{
+	awk '$1 == "leader_plus_1" && $2 > 0 { n[$2]++ }
+		END { for (i in n) all += n[i] == 3; exit !all }' \
+		"$SHARED/$case.load.counters"
+}
+
+# N replicas had the same keys, values and sessions once they had applied the same;
+# two never differ there. They apply more all the time, if only no-ops.
+agree() # N
+{
+	local verdict
+
+	awk '$1 == "replica" { k = $2 }
+		$1 == "applied" { slot = $2 }
+		$1 == "digest" { print slot, $2, k }' \
+		"$SHARED/$case.load.counters" >> "$SHARED/$case.digests"
+	verdict=$(sort -u "$SHARED/$case.digests" | awk -v want="$1" '
+		($1 in digest) && digest[$1] != $2 "" { print "differ at " $1 }
+		{ digest[$1] = $2 "" }
+		++n[$1] == want { print "alike" }')
+	[[ $verdict != *differ* ]] || fail "replicas $verdict"
+	[[ $verdict = *alike* ]]
+}
+
+# All that live are alike, and what clients were told has one order.
+end() # N_REPLICAS
+{
+	touch "$SHARED/$case.load.stop"
+	await "the history" $patience_ms load_says operations
+	await "that $1 replicas are alike" $patience_ms agree "$1"
+	touch "$SHARED/$case.load.end"
+	wait "$load_job"
+	[ "$(cat "$SHARED/$case.load.status.0")" = 0 ] ||
+		fail "the clients have failed"
+	"$build/tests/linearizability/check-history" \
+		"$SHARED/history.$case" > "$SHARED/$case.verdict" ||
+		fail "that is no linearizable history"
+	echo "$(tail -n 1 "$SHARED/$case.load.0"); the history is linearizable"
+	# That of a machine without power has ended.
+	kill "${replicas[@]}" 2> /dev/null || true
+	wait "${replicas[@]}" || true
+}
+
+# The leader misses segments of others only: those that go in by its own process are
+# not lost on the way. So another one leads if that is where all clients are.
+miss_segments()
+{
+	local accepted try
+
+	accepted=$(sum_of fast_accepted)
+	for try in 1 2 3; do
+		within $gap_ms counters_reach gaps_decided 1 && break
+		[ $try -lt 3 ] || fail "no leader has decided on a no-op"
+		depose_leader
+	done
+	await "no-ops that are taken" $patience_ms counters_reach \
+		fast_accepted $((accepted + load)) gaps_taken 1
+}
+
+lose_packets()
+{
+	await "the ordered flow" $patience_ms counters_reach fast_accepted 1
+	"$testbed" net all loss 1%
+	await "gaps that are filled" $patience_ms counters_reach \
+		fast_accepted "$load" gaps_asked 1 gaps_filled 1
+	depose_leader
+	"$testbed" net all loss 5%
+	miss_segments
+	"$testbed" net all heal
+	echo "gaps asked for: $(sum_of gaps_asked), filled:" \
+		"$(sum_of gaps_filled), decided: $(sum_of gaps_decided), taken:" \
+		"$(sum_of gaps_taken), segments: $(sum_of fast_accepted)," \
+		"fast paths: $(sum_of fast_opened)"
+}
+
+lose_machines()
+{
+	strike cut_off
+	"$testbed" net "$victim" heal
+	await "the replica that was cut off" $patience_ms all_follow
+	strike power_off
+}
+
+start_registry
+lateness=$SHARED/late
+watch_lateness &
+watch=$!
+start store --protocol nopaxos --multicast
+lose_packets
+lose_machines
+end 2
+kill $registry $watch
+wait $registry $watch || true
+echo "what was acknowledged is there, and replicas are alike"
