@@ -8,8 +8,6 @@
 #include "base/counter.h"
 #include "base/error.h"
 #include "base/error_list.h"
-#include "flows/kinds/combine/combine.h"
-#include "flows/kinds/replicate/order.h"
 
 static struct region_header *region_header(const struct dfi_target *target)
 {
@@ -62,7 +60,7 @@ static always_inline bool segment_or_change(struct dfi_target *target)
 	const struct reader *reader = target->readers;
 	uint32_t i;
 
-	if (unlikely(target->merge && dfi__order_changed(target)))
+	if (unlikely(target->merge && target->kind->intake.changed(target)))
 		return true;
 	for (i = 0; !target->merge && i < target->n_readers; i++, reader++)
 		if (ring_ready(target, reader) ||
@@ -81,7 +79,7 @@ static bool arrived(struct dfi_target *target)
 
 bool dfi__target_ready(struct dfi_target *target)
 {
-	return (target->combiner && combiner_ready(target->combiner)) ||
+	return (target->combiner && target->kind->intake.ready(target)) ||
 	    arrived(target);
 }
 

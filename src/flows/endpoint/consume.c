@@ -12,8 +12,6 @@
 #include "base/error_list.h"
 #include "transport/transport.h"
 #include "await.h"
-#include "flows/kinds/combine/combine.h"
-#include "flows/kinds/replicate/order.h"
 #include "flows/declare/tree.h"
 
 /*
@@ -101,7 +99,7 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 	int ret;
 
 	if (target->merge)
-		place = dfi__order_taken(target, reader->gap_count);
+		place = target->kind->intake.taken(target, reader->gap_count);
 	ret = reader_release(reader);
 	if (ret < 0)
 		return dfi__target_fail(target, ret);
@@ -156,9 +154,9 @@ static int pass_over(struct dfi_target *target, uint32_t source, int ret)
 		return ret == -ENODATA ? tell_gap(target, source)
 				       : damaged(target, source, ret);
 	if (target->merge)
-		dfi__order_taken(target, 1);
+		target->kind->intake.taken(target, 1);
 	if (target->combiner)
-		dfi__combine_hold(target, source);
+		target->kind->intake.passed(target, source);
 	ret = reader_release(&target->readers[source]);
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
@@ -184,7 +182,7 @@ static always_inline int take(struct dfi_target *target, uint32_t source)
 	target->head.source = source;
 	target->lends_segment = true;
 	if (unlikely(target->merge != NULL))
-		dfi__order_taken(target, 1);
+		target->kind->intake.taken(target, 1);
 	owned_add(&target->segments, 1);
 	return 1;
 }
@@ -370,7 +368,7 @@ static inline int find_next(struct dfi_target *target, uint32_t *ring)
 		*ring = find_ready(target);
 		return 0;
 	}
-	ret = dfi__order_find(target, ring);
+	ret = target->kind->intake.find(target, ring);
 	return ret < 0 ? damaged(target, *ring, ret) : 0;
 }
 
@@ -383,7 +381,7 @@ bool dfi__target_has_segment(struct dfi_target *target)
 
 static int check_order(struct dfi_target *target)
 {
-	int ret = dfi__order_check(target);
+	int ret = target->kind->intake.check(target);
 
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
@@ -530,8 +528,9 @@ int dfi__target_input(struct dfi_target *target)
 /* Lend what the application gets next; as next_input(). */
 static inline int next_segment(struct dfi_target *target)
 {
-	return unlikely(target->combiner != NULL) ? dfi__combine_next(target)
-						  : next_input(target);
+	return unlikely(target->combiner != NULL)
+	    ? target->kind->intake.next(target)
+	    : next_input(target);
 }
 
 /* Why a target that lends something else lends nothing more now. */

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/error_list.h"
 #include "transport/transport.h"
-#include "flows/kinds/replicate/order.h"
 
 int dfi__source_fail(struct dfi_source *source, int err)
 {
@@ -22,8 +21,8 @@ int dfi__source_fail(struct dfi_source *source, int err)
 	    dfi_errmsg());
 	for (t = 0; t < source->head.n_lanes; t++) {
 		source->writers[t].segment = NULL;
-		if (source->combine)
-			dfi__combine_forget(source, t);
+		if (source->lane_ops)
+			source->lane_ops->forget(source, t);
 		source_close_lane(source, t);
 	}
 	return err;
@@ -111,8 +110,8 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 	if (source->fan)
 		return; /* its lane is the others', too */
 	ring->refused = 0;
-	if (source->combine)
-		dfi__combine_forget(source, target);
+	if (source->lane_ops)
+		source->lane_ops->forget(source, target);
 	source_close_lane(source, target);
 }
 
@@ -143,8 +142,6 @@ static always_inline int open_segment(
 	int ret = lane_open(source, target);
 
 	if (likely(ret > 0)) {
-		if (unlikely(source->window != NULL))
-			dfi__window_opened(source, target);
 		lane->next = writer->segment;
 		/* The first tuple starts its time. */
 		lane_set_end(lane,
@@ -370,7 +367,7 @@ static bool drained_or_gone(void *arg)
 	uint32_t target = wait->base.target;
 
 	if (source->cast)
-		dfi__source_cast_look(source);
+		source->kind->source.look(source);
 	return dfi__writer_drained(&source->rings[target]) != 0 ||
 	    hope_of(source, target) > wait->hope;
 }
@@ -427,7 +424,7 @@ int dfi__source_drain(
 	if (!writer->remote)
 		return 0;
 	if (source->cast)
-		dfi__source_cast_look(source);
+		source->kind->source.look(source);
 	word = dfi__writer_wait_word(writer);
 	atomic_set(&source->waits_for, target);
 	while ((ret = dfi__writer_drained(writer)) == 0 && there) {
@@ -498,7 +495,7 @@ int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
 		/* It may be for others than what comes now is for. */
-		ret = dfi__order_settle(source);
+		ret = source_settle(source);
 		if (!ret)
 			ret = check_life(source, lane);
 		if (ret < 0)
@@ -530,8 +527,8 @@ int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 
 int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 {
-	return unlikely(source->window != NULL)
-	    ? dfi__window_make_room(source, lane)
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->make_room(source, lane)
 	    : dfi__source_make_lane_room(source, lane);
 }
 
@@ -562,7 +559,7 @@ static always_inline int send_segment(
 	if (unlikely(source->fan != NULL)) {
 		ret = dfi__fan_left(source, ret);
 		if (!ret && !(source->flags & DFI_NONBLOCK))
-			ret = dfi__order_settle(source);
+			ret = source_settle(source);
 		/* The tuples are taken: the next call tells. */
 		if (ret == -EINTR)
 			atomic_set(&source->interrupted, true);
@@ -583,8 +580,8 @@ int dfi__source_send(struct dfi_source *source, uint32_t target)
 /* What the lane may take is in its segment, which the cursor may have had. */
 static always_inline int filled_up(struct dfi_source *source, uint32_t target)
 {
-	return unlikely(source->window != NULL)
-	    ? dfi__window_reached(source, target)
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->reached(source, target)
 	    : send_segment(source, target);
 }
 
@@ -659,15 +656,14 @@ int dfi_source_flush(struct dfi_source *source)
 	if (ret < 0)
 		return ret;
 	source_lock(source);
-	ret = dfi__order_settle(source);
+	ret = source_settle(source);
 	for (t = 0; !ret && t < source->head.n_lanes; t++)
-		if (source->combine)
-			ret = dfi__combine_flush(source, t);
+		if (source->lane_ops)
+			ret = source->lane_ops->flush(source, t);
 		else if (source_filled(source, t))
-			ret = source->window ? dfi__window_send(source, t)
-					     : dfi__source_send(source, t);
+			ret = dfi__source_send(source, t);
 	if (!ret)
-		ret = dfi__order_unsettled(source);
+		ret = source_unsettled(source);
 	source_post(source);
 	source_unlock(source);
 	return ret;
@@ -683,17 +679,17 @@ static uint32_t lane_room(const struct dfi_source *source, uint32_t target)
 	    source->head.tuple_size;
 }
 
-/* The most that a segment has room for in any case. */
-static uint32_t most_room(const struct dfi_source *source, uint32_t target)
+/*
+ * The most that a segment has room for in any case; and if a kind's lanes have
+ * less, why, and what to do.
+ */
+static uint32_t most_room(const struct dfi_source *source, uint32_t target,
+    const char **why, const char **instead)
 {
 	uint32_t n = source->writers[target].geometry.segment_tuples;
 
-	/* Behind any tuple the window may end, and the segment with it. */
-	if (source->window && source->window->tuples)
-		return 1;
-	return source->combine
-	    ? (uint32_t)min_u64(
-		  n, source->combine->stage_size / source->head.tuple_size)
+	return source->lane_ops
+	    ? source->lane_ops->most_room(source, n, why, instead)
 	    : n;
 }
 
@@ -706,21 +702,15 @@ static __attribute__((cold)) int no_span(
 
 /* What limits a claim says how to have a larger one. */
 static __attribute__((cold)) int no_claim(
-    const struct dfi_source *source, uint32_t target, uint32_t n, uint32_t most)
+    const struct dfi_source *source, uint32_t target, uint32_t n)
 {
 	const char *why = "do not fit a segment",
 		   *instead = "create the flow with a larger segment_size";
+	uint32_t most = most_room(source, target, &why, &instead);
 
 	if (source->flow.goal == DFI_LATENCY) {
 		why = "do not fit a segment of a flow for latency";
 		instead = "create the flow with goal DFI_BANDWIDTH";
-	} else if (source->window && source->window->tuples) {
-		why = "do not fit, as a window may end after any tuple";
-		instead = "create the flow with window_tuples "
-			  "DFI_WINDOW_MARKED";
-	} else if (most < source->writers[target].geometry.segment_tuples) {
-		why = "do not fit what a source that combines builds tuples in";
-		instead = "create the flow with larger combining_bytes";
 	}
 	return dfi__fail(-EMSGSIZE,
 	    "flow '%s': %s %u: claim: %u tuples %s: claim at most %u, or %s",
@@ -730,7 +720,7 @@ static __attribute__((cold)) int no_claim(
 static int check_claim(
     const struct dfi_source *source, uint32_t target, uint32_t n)
 {
-	uint32_t most;
+	const char *why, *instead;
 
 	if (target >= source->head.n_lanes)
 		return dfi__source_no_target(source, target);
@@ -738,8 +728,9 @@ static int check_claim(
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: claim: 0 tuples: claim 1 or more",
 		    source->flow.name, SOURCE_ID(source));
-	most = most_room(source, target);
-	return n > most ? no_claim(source, target, n, most) : 0;
+	return n > most_room(source, target, &why, &instead)
+	    ? no_claim(source, target, n)
+	    : 0;
 }
 
 /* An open segment that has less room than that is sent. */
@@ -749,8 +740,8 @@ static int claim_room(struct dfi_source *source, uint32_t target, uint32_t n)
 
 	source_lock(source);
 	if (lane_room(source, target) && lane_room(source, target) < n)
-		ret = source->window ? dfi__window_send(source, target)
-				     : dfi__source_send(source, target);
+		ret = source->lane_ops ? source->lane_ops->send(source, target)
+				       : dfi__source_send(source, target);
 	if (!ret && source_lane_is_closed(source, target))
 		ret = dfi__source_make_room(source, target);
 	source_unlock(source);

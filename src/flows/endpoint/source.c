@@ -18,7 +18,6 @@
 #include "flows/members/attach.h"
 #include "flows/declare/declare.h"
 #include "flows/context/network.h"
-#include "flows/kinds/replicate/order.h"
 
 static const char role[] = "source";
 
@@ -97,7 +96,7 @@ static int open_remote(
 	int ret;
 
 	if (source->cast) {
-		dfi__source_cast_ring(source, target, &geometry);
+		source->kind->source.make_ring(source, target, &geometry);
 		return 0;
 	}
 	if (!transport_region_fits(endpoint->region.size, bytes))
@@ -233,15 +232,13 @@ static void free_source(struct dfi_source *source)
 		if (remote)
 			remote->transport->ops->remote_close(remote);
 	}
-	dfi__order_close_source(source);
+	if (source->kind->source.close)
+		source->kind->source.close(source);
 	dfi__notify_free(source->notify);
-	dfi__source_cast_close(source);
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
 	if (source->fan)
 		dfi__fan_free(source->fan);
 	free(source->fan);
-	free(source->window);
-	dfi__combine_source_close(source);
 	free(source->target_stalls);
 	free(source->rings);
 	dfi__flow_free(&source->flow);
@@ -381,7 +378,7 @@ static int open_segments(struct dfi_source *source)
 		if (ret < 0)
 			return ret;
 	}
-	return source->window ? dfi__window_settle(source) : 0;
+	return source->lane_ops ? source->lane_ops->settle(source) : 0;
 }
 
 static const char *why_lost(const struct peers *targets, uint32_t target)
@@ -413,12 +410,20 @@ static const struct remote *first_remote(const struct dfi_source *source)
 	return NULL;
 }
 
+/* Nothing is sent any more. */
+static void stop_kind(struct dfi_source *source)
+{
+	if (source->kind->source.stop)
+		source->kind->source.stop(source);
+}
+
 /*
  * Wait for the targets, open their rings, and only then claim the index: to the
  * targets, a source that was there and goes has died.
  */
 static int attach(struct dfi_source *source, int64_t deadline)
 {
+	const struct source_ops *ops = &source->kind->source;
 	struct dfi *dfi = source->dfi;
 	char key[KEY_SIZE];
 	int ret;
@@ -429,21 +434,17 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (ret < 0)
 		return ret;
 	ret = dfi__peers_await(&source->targets, deadline);
-	if (!ret && flow_is_cast(&source->flow))
-		ret = dfi__source_cast_room(source);
+	if (!ret && ops->reserve)
+		ret = ops->reserve(source);
 	if (!ret && source->fan)
 		ret = take_fan(source);
-	if (!ret && flow_is_cast(&source->flow))
-		ret = dfi__source_cast_open(source, deadline);
-	if (!ret && dfi__flow_combines(&source->flow))
-		ret = dfi__combine_source_open(source);
-	if (!ret && source->flow.window_tuples)
-		ret = dfi__window_open(source);
+	if (!ret && ops->open)
+		ret = ops->open(source, deadline);
 	if (!ret)
 		ret = open_remotes(source, deadline);
-	if (!ret && source->flow.ordered) {
-		ret = dfi__order_open_source(source, deadline);
-		/* It has the sequencer. */
+	if (!ret && ops->attach) {
+		ret = ops->attach(source, deadline);
+		/* It has the sequencer of an ordered flow. */
 		if (ret < 0)
 			ret = target_was_gone(source, 0, ret, deadline);
 	}
@@ -455,16 +456,16 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		    source->cast ? &source->cast->cast.port->address : NULL,
 		    deadline);
 	if (ret < 0) {
-		dfi__source_cast_stop(source);
+		stop_kind(source);
 		dfi__peers_close(&source->targets, NULL);
 		return ret;
 	}
 	if (source->cast)
-		ret = dfi__source_cast_greet(source, deadline);
+		ret = ops->greet(source, deadline);
 	if (!ret)
 		ret = open_segments(source);
 	if (ret < 0) {
-		dfi__source_cast_stop(source);
+		stop_kind(source);
 		dfi__endpoint_key(key, &source->flow, role, source->index);
 		dfi__peers_close(&source->targets, key);
 		return ret;
@@ -486,6 +487,7 @@ int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return ret;
 	}
 	source->flow = *flow;
+	source->kind = dfi__kind(flow->kind);
 	source->wait = *wait;
 	source->close_timeout_ms = attr->close_timeout_ms;
 	ret = choose_linger(source, attr->linger_us);
@@ -577,7 +579,7 @@ static int end_source(
 		if (source->rings[t].remote)
 			end_ring(source, t, flag);
 	ret = drain(source, deadline);
-	dfi__source_cast_stop(source);
+	stop_kind(source);
 	dfi__handle_retire(source);
 	/* The marks come first: a target that sees the key go finds them. */
 	dfi__endpoint_key(key, &source->flow, role, source->index);
@@ -599,15 +601,14 @@ static int check_whole(struct dfi_source *source)
 	enum target_life life;
 	struct writer *lane;
 	uint32_t t;
+	int ret;
 
 	if (source->refusal &&
 	    dfi__source_taken(source) <= source->refusal_taken)
 		return dfi__fail(source->refusal, "%s", source->status_text);
-	if (source->window && source->window->refused)
-		return dfi__fail(source->window->refused,
-		    "flow '%s': %s %u: closed after a mark found no room "
-		    "and was not repeated",
-		    source->flow.name, SOURCE_ID(source));
+	ret = source->lane_ops ? source->lane_ops->check_whole(source) : 0;
+	if (ret < 0)
+		return ret;
 	for (t = 0; t < source->n_remotes; t++) {
 		life = source_target_life(source, t);
 		if (life == TARGET_GONE)
@@ -627,7 +628,7 @@ static int check_whole(struct dfi_source *source)
 }
 
 /* What is still to be sent waits for nothing but its place in an order. */
-static int flush_to_close(struct dfi_source *source, int64_t deadline)
+int dfi__source_finish(struct dfi_source *source, int64_t deadline)
 {
 	source->flags &= ~(uint32_t)DFI_NONBLOCK;
 	source->wait_time.deadline = deadline;
@@ -650,8 +651,8 @@ int dfi_source_close(struct dfi_source *source)
 	deadline = source->close_timeout_ms
 	    ? deadline_in_ms(source->close_timeout_ms)
 	    : DEADLINE_NEVER;
-	ret = source->combine ? dfi__combine_finish(source, deadline)
-			      : flush_to_close(source, deadline);
+	ret = source->lane_ops ? source->lane_ops->finish(source, deadline)
+			       : dfi__source_finish(source, deadline);
 	/* Other calls only report that; here it ends the stream. */
 	if (ret == -ETIMEDOUT)
 		dfi__error_keep(ret);

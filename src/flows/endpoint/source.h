@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A source from inside. source.c opens and closes it, send.c moves segments,
- * shuffle.c routes tuples into them, replicate.c looks after the targets of a
- * source that sends each tuple to all, combine_source.c combines, and
- * source_room.c asks for memory.
+ * fan.c looks after the targets of a source that sends each tuple to all, and
+ * source_room.c asks for memory. What a kind of flow adds comes from the tables
+ * in kind.h: this folder includes no file of kinds/.
  */
 #ifndef DFI_FLOWS_ENDPOINT_SOURCE_H
 #define DFI_FLOWS_ENDPOINT_SOURCE_H
@@ -14,32 +14,42 @@
 #include "buffers/multicast/sender_ring.h"
 #include "buffers/replica_writer.h"
 #include "buffers/writer.h"
-#include "flows/kinds/replicate/multicast.h"
-#include "flows/kinds/combine/combine_source.h"
 #include "flows/context/context.h"
 #include "flows/descriptor/descriptor.h"
+#include "kind.h"
 #include "linger.h"
 #include "flows/members/peers.h"
 #include "flows/declare/route.h"
 #include "stall.h"
 #include "stats.h"
-#include "flows/kinds/combine/window.h"
 
+/* clang-format off */
 /*
  * A shuffle flow has a lane and a ring for each target. A replicate flow has
- *one lane, whose segments go to the rings of all (fan).
+ * one lane, whose segments go to the rings of all (fan).
  *
- * Invariants of lane t of writers[t]:
- *	a segment is open	segment is not NULL, next < writers[t].end, and
- *				so is end, or lower (linger.h); with windows
- *				writers[t].end may be, too (window.h); segment
- *to next are filled and not sent none is open		segment is NULL, next ==
- *spare, end is one tuple behind it While a cursor is open, its target's lane is
- *as if none were open, and the cursor has the position.
+ * Invariants of lane t, whose writer is writers[t]:
+ *
+ *	a segment is open
+ *		writers[t].segment is not NULL
+ *		lane.next < writers[t].end
+ *		lane.end is writers[t].end, or lower (linger.h)
+ *		writers[t].end is the segment's end, or lower in a flow with
+ *		windows (kinds/combine/window.h)
+ *		the bytes from segment to next are filled and not sent
+ *
+ *	none is open
+ *		writers[t].segment is NULL
+ *		lane.next is spare, and lane.end one tuple behind it
+ *
+ *	a cursor is open
+ *		its target's lane is as if no segment were open, and the cursor
+ *		has the position
  *
  * If the source lingers, its lock is held in all functions below that take it
- * and are not inline, but for the first four; and in all that change lanes.
+ * and are not inline, except the first four; and in all that change lanes.
  */
+/* clang-format on */
 struct dfi_source {
 	struct dfi_source_head head; /* first: see dfi/source.h */
 	uint32_t magic;
@@ -70,7 +80,9 @@ struct dfi_source {
 	struct writer *writers; /* of the lanes */
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct write_batch batch; /* segments that wait for each other */
-	struct fan *fan;          /* of a replicate flow's source, or NULL */
+	const struct kind *kind;
+	const struct lane_ops *lane_ops; /* or NULL: lanes are segments */
+	struct fan *fan; /* of a replicate flow's source, or NULL */
 	struct combine_source *combine;   /* of one that combines, or NULL */
 	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
 	struct cast_source *cast;     /* which sends its segments, or NULL */
@@ -237,6 +249,32 @@ static inline uint64_t dfi__fan_all_targets(uint32_t n_targets)
 	return UINT64_MAX >> (DFI_MAX_SET_TARGETS - n_targets);
 }
 
+/*
+ * A segment of the source may wait for its place in an order, which comes over
+ * the network: have it sent. Waits as the handle says: -EAGAIN, and then the
+ * descriptor tells when to try again; -ETIMEDOUT. Hard errors are made sticky.
+ * 0 at once if none waits.
+ */
+static inline int source_settle(struct dfi_source *source)
+{
+	return unlikely(source->fan && fan_waits(source->fan))
+	    ? source->kind->source.await_place(source)
+	    : 0;
+}
+
+/* The same after what has waited, if the handle may: no more than once. */
+static inline int source_unsettled(struct dfi_source *source)
+{
+	if (likely(!source->fan || !fan_waits(source->fan)))
+		return 0;
+	return source->flags & DFI_NONBLOCK
+	    ? source->kind->source.await_place(source)
+	    : source->kind->source.place_is_late(source);
+}
+
+/* Flush before the end, whatever the handle says of waiting. */
+int dfi__source_finish(struct dfi_source *source, int64_t deadline);
+
 /* -EPIPE if all targets that a tuple is for have cancelled, else 0. */
 int dfi__fan_is_wanted(const struct dfi_source *source);
 
@@ -281,8 +319,8 @@ static inline uint32_t lane_waits_for(
 /* As the writer's functions, for whatever kind of lane it is. */
 static inline int lane_open(struct dfi_source *source, uint32_t lane)
 {
-	if (unlikely(source->combine != NULL))
-		return dfi__combine_lane_open(source, lane);
+	if (unlikely(source->lane_ops != NULL))
+		return source->lane_ops->open(source, lane);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_open(source->fan)
 	    : writer_open(&source->writers[lane]);
@@ -291,8 +329,8 @@ static inline int lane_open(struct dfi_source *source, uint32_t lane)
 static inline int lane_publish(
     struct dfi_source *source, uint32_t lane, uint64_t used)
 {
-	if (unlikely(source->combine != NULL))
-		return dfi__combine_lane_publish(source, lane, used);
+	if (unlikely(source->lane_ops != NULL))
+		return source->lane_ops->publish(source, lane, used);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_publish(source->fan, used)
 	    : dfi__writer_publish(&source->writers[lane], used);
@@ -301,8 +339,8 @@ static inline int lane_publish(
 static inline int lane_publish_part(
     struct dfi_source *source, uint32_t lane, uint64_t used)
 {
-	if (unlikely(source->combine != NULL))
-		return dfi__combine_lane_publish_part(source, lane, used);
+	if (unlikely(source->lane_ops != NULL))
+		return source->lane_ops->publish_part(source, lane, used);
 	return unlikely(source->fan != NULL)
 	    ? dfi__fan_publish_part(source->fan, used)
 	    : dfi__writer_publish_part(&source->writers[lane], used);
@@ -311,8 +349,8 @@ static inline int lane_publish_part(
 /* Whether the lane has tuples that are neither sent nor in its segment. */
 static inline bool lane_holds(const struct dfi_source *source, uint32_t lane)
 {
-	return unlikely(source->combine != NULL) &&
-	    dfi__combine_holds(source, lane);
+	return unlikely(source->lane_ops != NULL) &&
+	    source->lane_ops->holds(source, lane);
 }
 
 static inline void source_lock(struct dfi_source *source)
@@ -379,8 +417,7 @@ static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
  */
 static inline bool source_may_hold(const struct dfi_source *source)
 {
-	return !source->fan && !source->combine && !source->window &&
-	    !source->linger.ns;
+	return !source->fan && !source->lane_ops && !source->linger.ns;
 }
 
 /* Post those that wait. */

@@ -28,66 +28,48 @@ static uint64_t source_sent(const struct dfi_source *source)
 	return n;
 }
 
-static uint64_t source_combined(const struct dfi_source *source)
+static struct lane_counts lane_counts(const struct dfi_source *source)
 {
-	uint64_t n = 0;
-	uint32_t t;
+	struct lane_counts counts = { .records = 0 };
 
-	for (t = 0; source->combine && t < source->head.n_lanes; t++)
-		n += atomic_peek(&source->combine->lanes[t].combined);
-	return n;
+	if (source->lane_ops)
+		source->lane_ops->count(source, &counts);
+	return counts;
 }
 
-static uint64_t source_records(const struct dfi_source *source)
+static uint64_t source_tuples(
+    const struct dfi_source *source, const struct lane_counts *counts)
 {
-	uint64_t n = 0;
-	uint32_t t;
-
-	for (t = 0; source->combine && t < source->head.n_lanes; t++)
-		n += atomic_peek(&source->combine->lanes[t].records);
-	return n;
-}
-
-static uint64_t source_tuples(const struct dfi_source *source)
-{
-	uint64_t n = source_combined(source);
-	uint32_t t;
-
-	if (!source->combine)
-		return source_sent(source);
-	for (t = 0; t < source->head.n_lanes; t++)
-		n += atomic_peek(&source->combine->lanes[t].raw);
-	return n;
+	/* Without records, all that was sent are tuples. */
+	return counts->record_size ? counts->combined + counts->raw
+				   : source_sent(source);
 }
 
 uint64_t dfi__source_taken(struct dfi_source *source)
 {
-	const struct combine_lane *lane;
+	struct lane_counts counts;
 	uint64_t n, bytes = 0;
 	uint32_t t;
 
 	source_lock(source);
-	n = source_tuples(source);
-	for (t = 0; t < source->head.n_lanes; t++) {
+	counts = lane_counts(source);
+	n = source_tuples(source, &counts);
+	for (t = 0; t < source->head.n_lanes; t++)
 		if (!source_lane_is_closed(source, t))
 			bytes += source_filled(source, t);
-		if (!source->combine)
-			continue;
-		lane = &source->combine->lanes[t];
-		bytes += (uint64_t)(lane->rest_end - lane->rest);
-	}
+	if (source->lane_ops)
+		bytes += source->lane_ops->waiting_bytes(source);
 	source_unlock(source);
 	return n + bytes / source->head.tuple_size;
 }
 
 /* Built once, and moved how often? */
-static uint64_t source_copied(const struct dfi_source *source)
+static uint64_t source_copied(
+    const struct dfi_source *source, const struct lane_counts *counts)
 {
-	uint64_t n = source_tuples(source) * source->head.tuple_size;
+	uint64_t n = source_tuples(source, counts) * source->head.tuple_size +
+	    counts->records * counts->record_size;
 	uint32_t t;
-
-	if (source->combine)
-		n += source_records(source) * source->combine->record_size;
 
 	for (t = 0; t < source->n_remotes; t++)
 		n += atomic_peek(&source->rings[t].moved);
@@ -108,6 +90,7 @@ void dfi_source_query(
     const struct dfi_source *source, struct dfi_source_stats *stats)
 {
 	const struct wait_counts *counts;
+	struct lane_counts lanes;
 	uint32_t t;
 
 	if (!stats) {
@@ -119,7 +102,8 @@ void dfi_source_query(
 	    0)
 		return;
 	counts = &source->wait_time.counts;
-	stats->tuples = source_tuples(source);
+	lanes = lane_counts(source);
+	stats->tuples = source_tuples(source, &lanes);
 	stats->bytes = source_sent(source) * source->head.tuple_size;
 	for (t = 0; t < source->head.n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
@@ -132,11 +116,10 @@ void dfi_source_query(
 	stats->yields = atomic_peek(&counts->yields);
 	stats->sleeps = atomic_peek(&counts->sleeps);
 	stats->long_stalls = atomic_peek(&source->long_stalls);
-	stats->copied_bytes = source_copied(source);
-	stats->combined_tuples = source_combined(source);
-	stats->records = source_records(source);
-	if (source->combine)
-		stats->combining_stops = atomic_peek(&source->combine->stops);
+	stats->copied_bytes = source_copied(source, &lanes);
+	stats->combined_tuples = lanes.combined;
+	stats->records = lanes.records;
+	stats->combining_stops = lanes.stops;
 }
 
 void dfi_target_query(
@@ -193,15 +176,17 @@ void dfi__source_stats(
 	const struct dfi_source *source =
 	    (const struct dfi_source *)(const void *)((const char *)entry -
 		offsetof(struct dfi_source, stats));
+	struct lane_counts lanes;
 	uint32_t t;
 
+	lanes = lane_counts(source);
 	read_flow(&source->flow, stats);
 	read_waits(&source->wait_time.counts, stats);
 	stats->role = source->flow.part.from_combiners
 	    ? DFI_ROLE_COMBINER_OUTPUT
 	    : DFI_ROLE_SOURCE;
 	stats->index = source->index;
-	stats->tuples = source_tuples(source);
+	stats->tuples = source_tuples(source, &lanes);
 	stats->bytes = source_sent(source) * source->head.tuple_size;
 	for (t = 0; t < source->head.n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
@@ -212,7 +197,7 @@ void dfi__source_stats(
 	stats->long_stalls = atomic_peek(&source->long_stalls);
 	stats->waits_for = flow_first_target(&source->flow) +
 	    atomic_peek(&source->waits_for);
-	stats->copied_bytes = source_copied(source);
+	stats->copied_bytes = source_copied(source, &lanes);
 }
 
 void dfi__target_stats(

@@ -18,11 +18,8 @@
 #include "base/maps.h"
 #include "transport/transport.h"
 #include "flows/members/attach.h"
-#include "flows/kinds/replicate/multicast.h"
-#include "flows/kinds/combine/combine.h"
 #include "flows/declare/declare.h"
 #include "flows/context/network.h"
-#include "flows/kinds/replicate/order.h"
 
 static const char role[] = "target";
 
@@ -158,7 +155,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
 	ret = flow_is_cast(&target->flow)
-	    ? dfi__target_cast_room(target)
+	    ? target->kind->intake.reserve(target)
 	    : find_network(target, &geometry, &verbs);
 	start = clock_now_ns();
 	if (!ret)
@@ -182,7 +179,7 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		    : 0;
 	}
 	if (flow_is_cast(&target->flow))
-		ret = dfi__target_cast_open(target, *deadline);
+		ret = target->kind->intake.join(target, *deadline);
 	target->prefetches = geometry.segment_tuples == 1 &&
 	    geometry.slot_size > CACHE_LINE;
 	return ret;
@@ -200,11 +197,16 @@ static void free_rings(struct dfi_target *target)
 	free(target->readers);
 }
 
+static void close_kind(struct dfi_target *target)
+{
+	if (target->kind->intake.close)
+		target->kind->intake.close(target);
+}
+
 static void free_target(struct dfi_target *target)
 {
 	free_rings(target);
-	dfi__order_close_target(target);
-	dfi__combine_close(target->combiner);
+	close_kind(target);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }
@@ -220,7 +222,7 @@ static void end_tombstone(struct tombstone *tombstone, bool withdraw)
 
 	dfi__endpoint_key(key, &target->flow, role, target->index);
 	dfi__peers_close(&target->sources, withdraw ? key : NULL);
-	dfi__order_close_target(target);
+	close_kind(target);
 	dfi__flow_free(&target->flow);
 	dfi__handle_free(target, sizeof(*target));
 }
@@ -244,10 +246,8 @@ static int attach(struct dfi_target *target, int64_t deadline)
 
 	target->sources.why_lost = why_lost;
 	ret = create_rings(target, &deadline);
-	if (!ret && target->flow.ordered)
-		ret = dfi__order_open_target(target);
-	if (!ret && target->flow.kind == DFI_COMBINE)
-		ret = dfi__combine_open(target);
+	if (!ret && target->kind->intake.open)
+		ret = target->kind->intake.open(target);
 	if (ret < 0)
 		return ret;
 	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
@@ -273,6 +273,7 @@ int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return ret;
 	}
 	target->dfi = dfi;
+	target->kind = dfi__kind(flow->kind);
 	target->flow = *flow;
 	target->index = index;
 	target->flags = attr->flags;
@@ -434,8 +435,8 @@ int dfi_target_close(struct dfi_target *target)
 	/* A source that is still to come must find that it is not missing. */
 	if (target->cancelled && dfi__peers_expected(&target->sources)) {
 		dfi__peers_withdraw(&target->sources);
-		dfi__combine_close(target->combiner);
-		target->combiner = NULL;
+		if (target->kind->intake.rest)
+			target->kind->intake.rest(target);
 		free_rings(target);
 		target->tombstone.peers = &target->sources;
 		target->tombstone.end = end_tombstone;

@@ -17,6 +17,7 @@
 #include "flows/descriptor/descriptor.h"
 #include "flows/members/peers.h"
 #include "flows/members/tombstone.h"
+#include "kind.h"
 #include "stall.h"
 #include "stats.h"
 
@@ -67,6 +68,7 @@ struct dfi_target {
 	struct notify *notify;      /* dfi_target_fd(), or NULL */
 	struct dfi_target_group *group;
 	struct reader *readers;
+	const struct kind *kind;
 	struct combiner *combiner; /* of a combiner flow, or NULL */
 	struct merge *merge;       /* of an ordered flow, or NULL */
 	struct dispenser

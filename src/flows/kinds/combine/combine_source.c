@@ -16,6 +16,7 @@
 #include "flows/declare/combine_flow.h"
 #include "flows/declare/declare.h"
 #include "flows/endpoint/source.h"
+#include "window.h"
 
 /*
  * Half of the bytes and of what the target folds, at least: else the time is

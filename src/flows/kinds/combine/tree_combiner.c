@@ -19,6 +19,7 @@
 #include "combine.h"
 #include "flows/context/context.h"
 #include "flows/endpoint/source.h"
+#include "window.h"
 #include "flows/endpoint/target.h"
 #include "flows/declare/tree.h"
 

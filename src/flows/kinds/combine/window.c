@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "combine_source.h"
 #include "flows/endpoint/source.h"
 
 /*

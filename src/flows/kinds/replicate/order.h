@@ -48,29 +48,8 @@ int dfi__order_check(const struct dfi_target *target);
 int dfi__order_open_source(struct dfi_source *source, int64_t deadline);
 void dfi__order_close_source(struct dfi_source *source);
 
+/* See source_settle() and source_unsettled(). */
 int dfi__order_wait(struct dfi_source *source);
 int dfi__order_late(const struct dfi_source *source);
-
-/*
- * A segment of the source may wait for its place, which comes over the network:
- * have it sent. Waits as the handle says: -EAGAIN, and then the descriptor
- * tells when to try again; -ETIMEDOUT. Hard errors are made sticky. 0 at once
- * if none waits.
- */
-static inline int dfi__order_settle(struct dfi_source *source)
-{
-	return unlikely(source->fan && fan_waits(source->fan))
-	    ? dfi__order_wait(source)
-	    : 0;
-}
-
-/* The same after what has waited, if the handle may: no more than once. */
-static inline int dfi__order_unsettled(struct dfi_source *source)
-{
-	if (likely(!source->fan || !fan_waits(source->fan)))
-		return 0;
-	return source->flags & DFI_NONBLOCK ? dfi__order_wait(source)
-					    : dfi__order_late(source);
-}
 
 #endif

@@ -1,67 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The targets of a replicate flow, as one of its sources sees them. A tuple
- * goes to all of them, so each counts: one that dies or closes early fails the
- * source, and one that cancels is left out, while the others get all. With
- * groups it goes to a set of them; which one, is chosen here.
- */
+/* The set of targets that the next tuples of a replicate flow with groups go
+ * to. */
 #include "flows/endpoint/source.h"
 
 #include "base/compiler.h"
 #include "base/error.h"
-
-bool dfi__fan_has_left(struct dfi_source *source)
-{
-	uint32_t t;
-
-	for (t = 0; t < source->n_remotes; t++)
-		if (!source->rings[t].cancelled &&
-		    source_target_life(source, t))
-			return true;
-	return false;
-}
-
-int dfi__fan_left(struct dfi_source *source, int err)
-{
-	uint32_t t;
-	int ret;
-
-	for (t = 0; t < source->n_remotes; t++) {
-		if (source->rings[t].cancelled)
-			continue;
-		if (likely(!source_target_life(source, t) &&
-			!(err < 0 && t == source->fan->short_of &&
-			    !source->fan->undrawn)))
-			continue;
-		ret = dfi__source_target_left(source, t);
-		if (ret < 0)
-			return ret;
-	}
-	/* What was said first is about the sequencer, if a target is not gone.
-	 */
-	return source->fan->undrawn && err < 0 ? dfi__source_fail(source, err)
-					       : 0;
-}
-
-int dfi__fan_is_wanted(const struct dfi_source *source)
-{
-	uint32_t t;
-
-	for (t = 0; t < source->n_remotes; t++)
-		if (likely(!source->rings[t].cancelled &&
-			fan_addresses(source->fan, t)))
-			return 0;
-	if (source->fan->targets)
-		return dfi__fail(-EPIPE,
-		    "flow '%s': source %u: all targets of the set %#lx have "
-		    "cancelled: they take no more tuples",
-		    source->flow.name, source->index,
-		    (unsigned long)source->fan->targets);
-	return dfi__fail(-EPIPE,
-	    "flow '%s': source %u: all %u targets have cancelled: they take "
-	    "no more tuples",
-	    source->flow.name, source->index, source->n_remotes);
-}
 
 static int check_set(const struct dfi_source *source, uint64_t targets)
 {

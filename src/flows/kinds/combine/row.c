@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What combine flows add to sources and targets. A lane of a source combines,
+ * or has windows, or both: combine_source.c and window.c, which is above it.
+ */
+#include <stdlib.h>
+#include "base/bits.h"
+#include "base/error.h"
+#include "combine.h"
+#include "combine_source.h"
+#include "flows/declare/combine_flow.h"
+#include "flows/endpoint/source.h"
+#include "flows/endpoint/target.h"
+#include "flows/kinds/kinds.h"
+#include "window.h"
+
+/* ---- A lane ------------------------------------------------------------ */
+
+static int open_lane(struct dfi_source *source, uint32_t lane)
+{
+	int ret = source->combine ? dfi__combine_lane_open(source, lane)
+				  : writer_open(&source->writers[lane]);
+
+	if (ret > 0 && source->window)
+		dfi__window_opened(source, lane);
+	return ret;
+}
+
+static int publish(struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	return source->combine
+	    ? dfi__combine_lane_publish(source, lane, used)
+	    : dfi__writer_publish(&source->writers[lane], used);
+}
+
+static int publish_part(struct dfi_source *source, uint32_t lane, uint64_t used)
+{
+	return source->combine
+	    ? dfi__combine_lane_publish_part(source, lane, used)
+	    : dfi__writer_publish_part(&source->writers[lane], used);
+}
+
+static bool holds(const struct dfi_source *source, uint32_t lane)
+{
+	return source->combine && dfi__combine_holds(source, lane);
+}
+
+static void forget(struct dfi_source *source, uint32_t lane)
+{
+	if (source->combine)
+		dfi__combine_forget(source, lane);
+}
+
+static int reached(struct dfi_source *source, uint32_t lane)
+{
+	return source->window ? dfi__window_reached(source, lane)
+			      : dfi__source_send(source, lane);
+}
+
+static int send_lane(struct dfi_source *source, uint32_t lane)
+{
+	return source->window ? dfi__window_send(source, lane)
+			      : dfi__source_send(source, lane);
+}
+
+static int make_room(struct dfi_source *source, uint32_t lane)
+{
+	return source->window ? dfi__window_make_room(source, lane)
+			      : dfi__source_make_lane_room(source, lane);
+}
+
+static int flush(struct dfi_source *source, uint32_t lane)
+{
+	if (source->combine)
+		return dfi__combine_flush(source, lane);
+	return source_filled(source, lane) ? send_lane(source, lane) : 0;
+}
+
+static int finish(struct dfi_source *source, int64_t deadline)
+{
+	return source->combine ? dfi__combine_finish(source, deadline)
+			       : dfi__source_finish(source, deadline);
+}
+
+static int settle(struct dfi_source *source)
+{
+	return source->window ? dfi__window_settle(source) : 0;
+}
+
+static int check_whole(const struct dfi_source *source)
+{
+	if (!source->window || !source->window->refused)
+		return 0;
+	return dfi__fail(source->window->refused,
+	    "flow '%s': %s %u: closed after a mark found no room "
+	    "and was not repeated",
+	    source->flow.name, SOURCE_ID(source));
+}
+
+static uint32_t most_room(const struct dfi_source *source, uint32_t n,
+    const char **why, const char **instead)
+{
+	uint32_t most = n;
+
+	/* Behind any tuple the window may end, and the segment with it. */
+	if (source->window && source->window->tuples) {
+		*why = "do not fit, as a window may end after any tuple";
+		*instead = "create the flow with window_tuples "
+			   "DFI_WINDOW_MARKED";
+		return 1;
+	}
+	if (source->combine)
+		most = (uint32_t)min_u64(
+		    n, source->combine->stage_size / source->head.tuple_size);
+	if (most < n) {
+		*why = "do not fit what a source that combines builds tuples "
+		       "in";
+		*instead = "create the flow with larger combining_bytes";
+	}
+	return most;
+}
+
+static void count(const struct dfi_source *source, struct lane_counts *counts)
+{
+	const struct combine_lane *lane;
+	uint32_t t;
+
+	if (!source->combine)
+		return;
+	counts->record_size = source->combine->record_size;
+	counts->stops = atomic_peek(&source->combine->stops);
+	for (t = 0; t < source->head.n_lanes; t++) {
+		lane = &source->combine->lanes[t];
+		counts->combined += atomic_peek(&lane->combined);
+		counts->raw += atomic_peek(&lane->raw);
+		counts->records += atomic_peek(&lane->records);
+	}
+}
+
+static uint64_t waiting_bytes(const struct dfi_source *source)
+{
+	const struct combine_lane *lane;
+	uint64_t bytes = 0;
+	uint32_t t;
+
+	for (t = 0; source->combine && t < source->head.n_lanes; t++) {
+		lane = &source->combine->lanes[t];
+		bytes += (uint64_t)(lane->rest_end - lane->rest);
+	}
+	return bytes;
+}
+
+static const struct lane_ops lane_ops = {
+	.open = open_lane,
+	.publish = publish,
+	.publish_part = publish_part,
+	.holds = holds,
+	.forget = forget,
+	.reached = reached,
+	.send = send_lane,
+	.make_room = make_room,
+	.flush = flush,
+	.finish = finish,
+	.settle = settle,
+	.check_whole = check_whole,
+	.most_room = most_room,
+	.count = count,
+	.waiting_bytes = waiting_bytes,
+};
+
+/* ---- Sources and targets ----------------------------------------------- */
+
+static int open_source(struct dfi_source *source, int64_t deadline)
+{
+	bool combines = dfi__flow_combines(&source->flow);
+	int ret = combines ? dfi__combine_source_open(source) : 0;
+
+	(void)deadline; /* nothing here waits */
+	if (!ret && source->flow.window_tuples)
+		ret = dfi__window_open(source);
+	if (!ret && (combines || source->window))
+		source->lane_ops = &lane_ops;
+	return ret;
+}
+
+static void close_source(struct dfi_source *source)
+{
+	free(source->window);
+	dfi__combine_source_close(source);
+}
+
+static bool ready(const struct dfi_target *target)
+{
+	return combiner_ready(target->combiner);
+}
+
+static void close_target(struct dfi_target *target)
+{
+	dfi__combine_close(target->combiner);
+	target->combiner = NULL;
+}
+
+const struct kind dfi__combine_kind = {
+	.source = {
+		.open = open_source,
+		.close = close_source,
+	},
+	.intake = {
+		.open = dfi__combine_open,
+		.rest = close_target,
+		.close = close_target,
+		.next = dfi__combine_next,
+		.ready = ready,
+		.passed = dfi__combine_hold,
+	},
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kinds of flows: a folder each, and a row. Files here include all floors
+ * below, and no other kind's.
+ */
+#ifndef DFI_FLOWS_KINDS_KINDS_H
+#define DFI_FLOWS_KINDS_KINDS_H
+
+#include "flows/endpoint/kind.h"
+
+extern const struct kind dfi__replicate_kind, dfi__combine_kind;
+
+#endif
