@@ -72,7 +72,7 @@ int dfi__reader_find_slots(struct reader *reader)
 {
 	struct ring_geometry whole = reader->geometry;
 	uint64_t key = atomic_peek(&reader->head->total), size = 0;
-	const char *shown = reader->region->transport->ops->shown(
+	const char *shown = reader->region->transport->ops->region.shown(
 	    reader->region, reader->ring, key, &size);
 
 	whole.ring_size = sizeof(struct ring_header) +
@@ -315,14 +315,14 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 	int ret = 0;
 
 	if (unlikely(region->export != NULL))
-		ret = region->export->transport->ops->give_credit(region,
+		ret = region->export->transport->ops->ring.give_credit(region,
 		    &reader->layout, reader->ring, reader->returned, closed);
 	/*
 	 * Through memory, too: a ring that was opened over the network may
 	 * not be the attached source's, who is told in the region itself.
 	 */
 	if (likely(ret >= 0))
-		ret = region->transport->ops->give_credit(region,
+		ret = region->transport->ops->ring.give_credit(region,
 		    &reader->layout, reader->ring, reader->returned, closed);
 	return ret < 0 ? ret : 0;
 }

@@ -19,7 +19,7 @@ uint64_t dfi__fan_bytes(
     const struct transport *broadcast, const struct ring_geometry *geometry)
 {
 	if (broadcast)
-		return broadcast->ops->region_bytes(
+		return broadcast->ops->region.bytes(
 		    broadcast, region_size(geometry, 1));
 	return align_up(geometry->segment_bytes, ROOM_PAGE);
 }
@@ -48,7 +48,7 @@ void dfi__fan_free(struct fan *fan)
 	free(fan->room);
 	fan->room = NULL;
 	if (fan->stage)
-		fan->stage->transport->ops->stage_free(fan->stage);
+		fan->stage->transport->ops->ring.stage_free(fan->stage);
 	fan->stage = NULL;
 	dfi__broadcast_free(&fan->broadcast);
 }

@@ -37,7 +37,7 @@ static int publish(struct remote *remote, const struct transport_write *write)
 		if (broadcast->rings[i].cancelled)
 			continue;
 		target = broadcast->rings[i].remote;
-		target->transport->ops->wake(target);
+		target->transport->ops->ring.wake(target);
 	}
 	return 0;
 }
@@ -97,9 +97,9 @@ static int slot_is_free(struct remote *remote)
 
 static const struct transport_ops broadcast_ops = {
 	.name = "broadcast",
-	.write = publish,
-	.remote_progress = gather_credits,
-	.slot_is_free = slot_is_free,
+	.ring.write = publish,
+	.ring.progress = gather_credits,
+	.ring.slot_is_free = slot_is_free,
 };
 
 int dfi__broadcast_init(struct broadcast *broadcast,
@@ -116,7 +116,7 @@ int dfi__broadcast_init(struct broadcast *broadcast,
 		.rings = rings,
 		.n_rings = n_rings,
 	};
-	ret = transport->ops->region_create(
+	ret = transport->ops->region.create(
 	    transport, region_size(geometry, 1), &broadcast->region);
 	if (ret < 0)
 		return ret;
@@ -133,7 +133,7 @@ int dfi__broadcast_init(struct broadcast *broadcast,
 void dfi__broadcast_free(struct broadcast *broadcast)
 {
 	if (broadcast->region)
-		broadcast->region->transport->ops->region_destroy(
+		broadcast->region->transport->ops->region.destroy(
 		    broadcast->region);
 	broadcast->region = NULL;
 }
@@ -146,5 +146,5 @@ int dfi__broadcast_open(struct broadcast *broadcast, struct writer *ring)
 		.footer[1] = footer_state(broadcast->writer->seq, 0, 0),
 	};
 
-	return ring->remote->transport->ops->write(ring->remote, &write);
+	return ring->remote->transport->ops->ring.write(ring->remote, &write);
 }

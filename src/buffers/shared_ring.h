@@ -35,7 +35,7 @@ struct broadcast {
 
 /*
  * Reserve the slots, of a geometry that is not apart, and begin writer. rings
- * are still to be opened. What transport->ops->region_create() returns.
+ * are still to be opened. What region_ops.create() returns.
  */
 int dfi__broadcast_init(struct broadcast *broadcast,
     struct transport *transport, const struct ring_geometry *geometry,

@@ -52,7 +52,7 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 	if (ahead < writer->geometry.segment_count)
 		return writer_slot_is_free(writer);
 	if (!remote->in_place) {
-		ret = remote->transport->ops->remote_progress(remote);
+		ret = remote->transport->ops->ring.progress(remote);
 		if (ret < 0)
 			return ret;
 	}
@@ -121,7 +121,7 @@ void dfi__write_batch_post(struct write_batch *batch)
 
 	batch->held = NULL;
 	if (held)
-		held->transport->ops->post(held);
+		held->transport->ops->ring.post(held);
 }
 
 /* Only one queue's are held: mostly all are of one. */
@@ -134,7 +134,7 @@ static int write_held(struct writer *writer, struct transport_write *write)
 		dfi__write_batch_post(batch);
 	batch->held = remote;
 	write->more = true;
-	return remote->transport->ops->write(remote, write);
+	return remote->transport->ops->ring.write(remote, write);
 }
 
 static always_inline int publish_from(
@@ -154,7 +154,8 @@ static always_inline int publish_from(
 	write.footer[0] = atomic_peek(&writer->total);
 	if (unlikely(writer->batch && writer->batch->open))
 		return write_held(writer, &write);
-	return writer->remote->transport->ops->write(writer->remote, &write);
+	return writer->remote->transport->ops->ring.write(
+	    writer->remote, &write);
 }
 
 int dfi__writer_publish_from(
@@ -200,14 +201,16 @@ int dfi__writer_end(struct writer *writer, uint64_t flag)
 		.footer[1] = footer_state(writer->seq, 0, flag),
 	};
 
-	return writer->remote->transport->ops->write(writer->remote, &write);
+	return writer->remote->transport->ops->ring.write(
+	    writer->remote, &write);
 }
 
 int dfi__writer_drained(struct writer *writer)
 {
 	struct remote *remote = writer->remote;
 
-	return remote->in_place ? 1 : remote->transport->ops->drained(remote);
+	return remote->in_place ? 1
+				: remote->transport->ops->ring.drained(remote);
 }
 
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer)

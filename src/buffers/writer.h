@@ -90,7 +90,7 @@ static inline int writer_slot_is_free(struct writer *writer)
 
 	if (likely(remote->in_place))
 		return 1;
-	return remote->transport->ops->slot_is_free(remote);
+	return remote->transport->ops->ring.slot_is_free(remote);
 }
 
 /* dfi__writer_room() for the next segment. */

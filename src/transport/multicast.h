@@ -105,7 +105,7 @@ struct multicast_ops {
 };
 
 /*
- * transport_ops.multicast_open() waits till deadline to join the group.
+ * mcast_ops.open() waits till deadline to join the group.
  * -EMSGSIZE: datagrams larger than the device's port lets through. -EINVAL: no
  * such group. -ENOMEM, -EMFILE, -EIO, -ENODEV, -ETIMEDOUT, -EHOSTUNREACH.
  */

@@ -232,231 +232,306 @@ enum ring_loss {
 	RING_LOST,
 };
 
-struct transport_ops {
-	const char *name;
+/*
+ * The tables of a transport. Each entry says who may call it, whether it may
+ * block, and which errors it has beside -ENOMEM; "any" is any thread. They lie
+ * in struct transport_ops by value, so that a call costs one load and one
+ * indirect call. An entry is NULL where a transport does not have it, which the
+ * entry then says.
+ */
 
+/* Memory of this process that peers write into: the owner's side. */
+struct region_ops {
 	/*
-	 * Start serving peers on the context's control thread. The settings
-	 * must outlive the transport.
+	 * What create() takes for size bytes, if it finds no reserved huge
+	 * pages that it need not have. Any; never blocks; no errors. NULL, as
+	 * are the next two: it makes no memory, and only exports that of
+	 * others.
 	 */
-	int (*start)(struct loop *loop, const struct settings *settings,
-	    const struct member *self, struct transport **transport);
-
-	/* Stop; all its regions and remotes must be gone. */
-	void (*stop)(struct transport *transport);
-
-	/*
-	 * What region_create() takes for size bytes, if it finds no reserved
-	 * huge pages that it need not have.
-	 */
-	uint64_t (*region_bytes)(
-	    const struct transport *transport, uint64_t size);
+	uint64_t (*bytes)(const struct transport *transport, uint64_t size);
 
 	/*
 	 * Reserve size bytes, backed by memory now, so that no later access
-	 * can fail, and touched by a thread of the calling one's memory node.
-	 * Waits as dfi__reservation_begin() does.
+	 * can fail, and touched by a thread of the caller's memory node. Any;
+	 * blocks as dfi__reservation_begin() does. -EMFILE, -EIO.
 	 */
-	int (*region_create)(
+	int (*create)(
 	    struct transport *transport, uint64_t size, struct region **region);
 
 	/*
 	 * Give up the owner's hold. Peers that have the region open may still
-	 * write into it; the memory goes when the last of them closes.
+	 * write into it; the memory goes when the last of them closes. Any;
+	 * never blocks.
 	 */
-	void (*region_destroy)(struct region *region);
+	void (*destroy)(struct region *region);
 
 	/*
-	 * Whether so many bytes more may be exported, before they are reserved:
-	 * 0, or -ENOMEM with need, limit and remedy.
+	 * Whether so many bytes more may be exported, before they are reserved.
+	 * Any; never blocks. -ENOMEM with need, limit and remedy. NULL, as are
+	 * the next two: peers open what create() made.
 	 */
 	int (*export_room)(struct transport *transport, uint64_t size);
 
 	/*
-	 * Show a region that another transport made to this one's peers, until
-	 * unexport(), which also destroys the region; its memory goes when no
-	 * peer may write to it any more. Sets region->export. -EOPNOTSUPP: the
-	 * device can't do add(), for a layout that is there for that.
+	 * Show a region that another transport made to this one's peers; sets
+	 * region->export. The endpoint that made it; never blocks.
+	 * -EOPNOTSUPP: the device can't add, for a layout of counters. -EIO.
 	 */
 	int (*export)(struct transport *transport, struct region *region,
 	    const struct ring_layout *layout);
+
+	/*
+	 * End that, and destroy the region; its memory goes when no peer may
+	 * write to it any more. As export().
+	 */
 	void (*unexport)(struct region *region);
 
 	/*
-	 * Whether the route to the owner at an address is through what this
-	 * transport uses, or it is to be tried anyhow, because the settings say
-	 * so or nothing is known.
-	 */
-	bool (*reaches)(const struct transport *transport, const char *address);
-
-	/*
-	 * Where rings can't be mapped: reserve a stage, locked, which remotes
-	 * of all instances of this transport can be opened with. After
-	 * stage_free() nobody may write from it, but those that are closing may
-	 * keep it for a while. -ENOMEM.
-	 */
-	int (*stage_create)(
-	    struct transport *transport, uint64_t size, struct stage **stage);
-	void (*stage_free)(struct stage *stage);
-
-	/*
-	 * Whether what all remotes of a writer take can be had, before the
-	 * first of them is opened: so many bytes, of which some are locked,
-	 * once or by several devices. 0, or -ENOMEM with need, limit and
-	 * remedy.
-	 */
-	int (*remote_room)(
-	    struct transport *transport, uint64_t size, uint64_t locked);
-
-	/*
-	 * Connect to the owner and open ring number ring. The remotes of one
-	 * writer, which one thread at a time uses, may share a connection.
-	 * stage: NULL, or where all that is sent to the ring will lie; only
-	 * where rings can't be mapped. -EEXIST: the ring has had a writer.
-	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up.
-	 */
-	int (*remote_open)(struct transport *transport, const void *writer,
-	    const struct region_name *name, const struct ring_layout *layout,
-	    uint32_t ring, struct stage *stage, const struct patience *patience,
-	    struct remote **remote);
-	void (*remote_close)(struct remote *remote);
-
-	/*
-	 * Write a segment and wake its reader. Writes of one remote become
-	 * visible in the order of the calls. The footer must lie inside the
-	 * ring; the caller checked that when it computed the layout.
-	 */
-	int (*write)(
-	    struct remote *remote, const struct transport_write *write);
-
-	/*
-	 * Of remotes that are not in place: what was written with "more", to
-	 * any remote of this one's queue, is held no longer. The caller does so
-	 * before it waits for anything, and before it returns, unless its own
-	 * caller has promised more. If it fails, the remotes are lost, which
-	 * the next call finds.
-	 */
-	void (*post)(struct remote *remote);
-
-	/*
-	 * Where regions can be mapped: show a region of this process to the
-	 * owner of another one, for a ring of that. It can read it from now on,
-	 * and as long as it has its own, whatever becomes of this process.
-	 * -EBADMSG: it is not of the size that the owner wants (shown_size).
-	 * -EMFILE: also, if the owner's process may have no more descriptors.
-	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. What is shown is
-	 * not made a spare.
+	 * Where regions can be mapped: show one to the owner of ring number
+	 * ring, who can read it as long as it has that ring, whatever becomes
+	 * of this process. The writer; blocks up to its patience. -EBADMSG: not
+	 * of shown_size. -EMFILE: also, if the owner may have no more
+	 * descriptors. -ECONNRESET, -ETIMEDOUT. NULL: nothing can be mapped.
 	 */
 	int (*show)(struct region *shown, const struct region_name *to,
 	    uint32_t ring, const struct patience *patience);
 
 	/*
-	 * The owner's side: what was shown for a ring of its region under that
-	 * key, and how large it is; NULL: nothing was.
+	 * What was shown for a ring of a region under that key, and how large
+	 * it is; NULL: nothing was. The ring's reader; never blocks.
 	 */
 	const void *(*shown)(
 	    struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
+};
+
+/*
+ * One ring between one writer and its owner. It is made by open() and unmade by
+ * close(), while the flow and the other rings of its region go on. The entries
+ * on a struct remote are its writer's, one thread at a time; those on a region
+ * or an export are the owner's.
+ */
+struct ring_ops {
+	/*
+	 * Whether what all remotes of a writer take can be had, before the
+	 * first of them is opened: so many bytes, of which some are locked, by
+	 * one or several devices. Any; never blocks. -ENOMEM with need, limit
+	 * and remedy.
+	 */
+	int (*room)(
+	    struct transport *transport, uint64_t size, uint64_t locked);
 
 	/*
-	 * Of a remote that is not in place: add to the word at an offset in
-	 * what it has opened, in one step for all who do the same through the
-	 * owner's transport. The owner's processor may not add to it meanwhile.
-	 * What the word was before, added() says, when that is known: 1, or 0;
-	 * it must have been before the next add(). What peers did before they
-	 * got lower numbers is not known by that. Neither waits. -ECONNRESET:
-	 * nobody knows whether it was added.
+	 * Reserve a stage, locked, which remotes of all instances of this
+	 * transport can be opened with. The writer; never blocks. NULL, as is
+	 * the next: rings are mapped.
 	 */
-	int (*add)(struct remote *remote, uint64_t offset, uint64_t n);
-	int (*added)(struct remote *remote, uint64_t offset, uint64_t *before);
+	int (*stage_create)(
+	    struct transport *transport, uint64_t size, struct stage **stage);
 
-	/* Wake the reader of the remote's region, as write() does. */
+	/*
+	 * Nobody may write from it any more; remotes that are closing may keep
+	 * it for a while. The writer; never blocks.
+	 */
+	void (*stage_free)(struct stage *stage);
+
+	/*
+	 * Connect to the owner and open ring number ring. Remotes of one writer
+	 * may share a connection. stage: NULL, or what is sent lies there. Any;
+	 * blocks up to its patience. -EEXIST: the ring has had a writer.
+	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. -EHOSTUNREACH,
+	 * -EACCES, -EMFILE, -EBADMSG, -EIO.
+	 */
+	int (*open)(struct transport *transport, const void *writer,
+	    const struct region_name *name, const struct ring_layout *layout,
+	    uint32_t ring, struct stage *stage, const struct patience *patience,
+	    struct remote **remote);
+
+	/* Leave the ring, whatever is under way. The writer; never blocks. */
+	void (*close)(struct remote *remote);
+
+	/*
+	 * Write a segment and wake its reader. Writes of one remote become
+	 * visible in the order of the calls. The footer lies inside the ring:
+	 * the caller checked that with the layout. The writer; never blocks.
+	 * -ECONNRESET: the remote is lost.
+	 */
+	int (*write)(
+	    struct remote *remote, const struct transport_write *write);
+
+	/*
+	 * Hold no longer what was written with "more" to any remote of this
+	 * queue. The writer calls it before it waits or returns, unless its own
+	 * caller promised more; never blocks. If it fails, the remotes are
+	 * lost, which the next call finds. NULL: rings are mapped.
+	 */
+	void (*post)(struct remote *remote);
+
+	/* Wake the region's reader, as write() does. The writer; never blocks.
+	 */
 	void (*wake)(struct remote *remote);
 
 	/*
-	 * The owner's side of credits: publish a ring's credit to its writer,
-	 * and wake it. 1, or 0 if the ring isn't written through this
-	 * transport, or an error.
+	 * Whether a slot that the target has given back may be filled now: 1,
+	 * or 0 while too much is under way. The writer; never blocks.
+	 * -ECONNRESET. NULL, as are the next four: rings are mapped.
+	 */
+	int (*slot_is_free)(struct remote *remote);
+
+	/*
+	 * Whether all that was written has arrived: 1, or 0. The writer; never
+	 * blocks. -ECONNRESET.
+	 */
+	int (*drained)(struct remote *remote);
+
+	/*
+	 * As transport_ops.progress(), for a writer that waits for credit. The
+	 * writer; never blocks. -ECONNRESET.
+	 */
+	int (*progress)(struct remote *remote);
+
+	/* As transport_ops.arm(), before sleeping for credit or slots. */
+	void (*arm)(struct remote *remote);
+
+	/*
+	 * Why a remote was lost, for an error text; NULL: the peer closed the
+	 * connection, or nothing was lost. The writer; never blocks.
+	 */
+	const char *(*owner_why)(const struct remote *remote);
+
+	/*
+	 * Publish a ring's credit to its writer, and wake it: 1, or 0 if the
+	 * ring isn't written through this transport. The reader; never blocks.
+	 * -ECONNRESET.
 	 */
 	int (*give_credit)(struct region *region,
 	    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
 	    enum ring_closed closed);
 
 	/*
-	 * For remotes that are not in place, and exports. Whether a slot of the
-	 * ring's image that the target has given back may be filled now: 1, or
-	 * 0 while too much is under way, or -ECONNRESET.
-	 */
-	int (*slot_is_free)(struct remote *remote);
-
-	/* Whether all that was written has arrived: 1, 0 or -ECONNRESET. */
-	int (*drained)(struct remote *remote);
-
-	/*
 	 * Whether the ring's writer was lost before its end mark came. node:
-	 * the id of the process that it is by now, or 0 if that is not known:
-	 * another one that was lost before, and had written nothing, doesn't
-	 * count.
+	 * the id of its process by now, or 0 if that is not known; another
+	 * writer that was lost before, and had written nothing, doesn't count.
+	 * The owner; never blocks. NULL, as is the next: it exports nothing.
 	 */
-	enum ring_loss (*ring_lost)(
+	enum ring_loss (*lost)(
 	    const struct export *export, uint32_t ring, uint64_t node);
 
-	/*
-	 * Why a remote, or a ring's writer, was lost, for an error text; NULL:
-	 * the peer closed the connection, or nothing was lost.
-	 */
-	const char *(*remote_why)(const struct remote *remote);
-	const char *(*ring_why)(
+	/* Why, as owner_why() tells it. The owner; never blocks. */
+	const char *(*writer_why)(
 	    const struct export *export, uint32_t ring, uint64_t node);
+};
+
+/* Words of a region that many add to: remotes of a layout without slots. */
+struct counter_ops {
+	/*
+	 * Add to the word at an offset in what the remote has opened, in one
+	 * step for all who do the same through the owner's transport; the
+	 * owner's processor may not add to it meanwhile. Who opened the remote;
+	 * never blocks. -ECONNRESET: nobody knows whether it was added.
+	 */
+	int (*add)(struct remote *remote, uint64_t offset, uint64_t n);
+
+	/*
+	 * What the word was before: 1, or 0 while that is not known; it is 1
+	 * before the next add(). What peers did before they got lower numbers
+	 * is not known by that. As add().
+	 */
+	int (*added)(struct remote *remote, uint64_t offset, uint64_t *before);
+};
+
+/* Datagrams to many (multicast.h). */
+struct mcast_ops {
+	/*
+	 * How large datagrams may be; 0 if that can't be found out. Any; never
+	 * blocks.
+	 */
+	uint32_t (*size)(const struct transport *transport);
+
+	/*
+	 * What a port takes, and locks, beside the memory that it sends from,
+	 * which it locks as well; transport NULL: where no device limits it.
+	 * Any; never blocks.
+	 */
+	uint64_t (*bytes)(const struct transport *transport,
+	    const struct multicast_attr *attr);
+
+	/*
+	 * Whether that can be had. Any; never blocks. -ENOMEM with need, limit
+	 * and remedy.
+	 */
+	int (*room)(
+	    struct transport *transport, const struct multicast_attr *attr);
+
+	/*
+	 * Open a port, which must be closed before stop(). Any; blocks until
+	 * the deadline. Its errors are in multicast.h.
+	 */
+	int (*open)(struct transport *transport,
+	    const struct multicast_attr *attr, int64_t deadline,
+	    struct multicast_port **port);
+};
+
+struct transport_ops {
+	const char *name;
+
+	/*
+	 * Start serving peers on the context's control thread. The settings
+	 * must outlive the transport. Any but the control thread; blocks until
+	 * that has taken the events. -ENODEV, -EMFILE, -EIO, -EOWNERDEAD.
+	 */
+	int (*start)(struct loop *loop, const struct settings *settings,
+	    const struct member *self, struct transport **transport);
+
+	/*
+	 * Stop; all its regions and remotes must be gone. As start(); may wait
+	 * for peers for some seconds.
+	 */
+	void (*stop)(struct transport *transport);
+
+	/*
+	 * Whether the route to the owner at an address is through what this
+	 * transport uses, or it is to be tried anyhow, because the settings say
+	 * so or nothing is known. Any; never blocks. NULL: it serves one host.
+	 */
+	bool (*reaches)(const struct transport *transport, const char *address);
 
 	/*
 	 * Take in what has arrived, for all endpoints, unless another thread
-	 * just does; whoever waits calls it again and again. While nothing is
-	 * there, it looks so many times. arm() before sleeping, once the
-	 * endpoint's wait word is set, and look once more: from then on the
-	 * control thread does it, and wakes sleepers. Who takes in and wakes
-	 * needs no fence, as arm() orders both (wait_wake_locked()).
+	 * just does; while nothing is there, it looks so many times. Any that
+	 * waits, again and again; never blocks. It wakes without a fence, as
+	 * arm() orders both (wait_wake_locked()). NULL, as are the next two:
+	 * what is written is there.
 	 */
 	void (*progress)(struct transport *transport, uint32_t looks);
 
-	/* The same for who waits for a remote's credit: -ECONNRESET. */
-	int (*remote_progress)(struct remote *remote);
-
-	/* All that arrived before the call is taken in when it returns. */
+	/*
+	 * Take in all that arrived before the call. Any; blocks while another
+	 * thread takes in.
+	 */
 	void (*settle)(struct transport *transport);
-	void (*arm)(struct transport *transport);
 
-	/* The same before sleeping for a remote's credit or slots. */
-	void (*arm_remote)(struct remote *remote);
+	/*
+	 * Have the control thread take in, and wake sleepers, from now on. Any,
+	 * before it sleeps and once its wait word is set; it looks once more
+	 * then. Blocks as settle().
+	 */
+	void (*arm)(struct transport *transport);
 
 	/*
 	 * The device, port and GID in use, for people; with a remote also how
-	 * its owner learns of segments.
+	 * its owner learns of segments. Any; never blocks. NULL: no device.
 	 */
 	void (*describe)(const struct transport *transport,
 	    const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
 
-	/*
-	 * Datagrams to many, where the network has them (multicast.h): how
-	 * large they may be, 0 if that can't be found out, and a port for them,
-	 * which must be closed before stop(). NULL: there are none.
-	 */
-	uint32_t (*multicast_size)(const struct transport *transport);
-	/*
-	 * What a port takes, and locks, beside the memory that it sends from,
-	 * which it locks, too; transport NULL: where no device limits it. And
-	 * whether that can be had: 0, or -ENOMEM with need, limit and remedy.
-	 */
-	uint64_t (*multicast_bytes)(const struct transport *transport,
-	    const struct multicast_attr *attr);
-	int (*multicast_room)(
-	    struct transport *transport, const struct multicast_attr *attr);
-	int (*multicast_open)(struct transport *transport,
-	    const struct multicast_attr *attr, int64_t deadline,
-	    struct multicast_port **port);
-
-	/* Add what was counted. */
+	/* Add what was counted. Any; never blocks. NULL: nothing is. */
 	void (*query)(
 	    struct transport *transport, struct dfi_context_stats *stats);
+
+	struct region_ops region;
+	struct ring_ops ring;
+	struct counter_ops counter;    /* all NULL: the word can be mapped */
+	const struct mcast_ops *mcast; /* NULL: there are no datagrams */
 };
 
 /*

@@ -75,7 +75,7 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 
 static const struct transport_ops ops = {
 	.name = "fuzz",
-	.give_credit = give_credit,
+	.ring.give_credit = give_credit,
 };
 
 static struct segment_footer *own_footer(uint32_t slot)

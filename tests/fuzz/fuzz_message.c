@@ -274,8 +274,8 @@ static void open_theirs(unsigned special)
 	} else {
 		bytes(&rig.message, sizeof(rig.message));
 	}
-	ret = dfi__verbs_ops.remote_open(&rig.verbs.base, &rig, &name, &layout,
-	    0, NULL, PATIENCE(0), &remote);
+	ret = dfi__verbs_ops.ring.open(&rig.verbs.base, &rig, &name, &layout, 0,
+	    NULL, PATIENCE(0), &remote);
 	answered = special & 2 && !rig.answers;
 	rig.answers = false;
 	fuzz_check(!ret || dfi__known_error(ret) == ret);

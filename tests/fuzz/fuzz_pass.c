@@ -221,7 +221,7 @@ static void start(void)
 	fuzz_check(dfi__settings_load(&settings) == 0);
 	fuzz_check(dfi__loop_start("fuzz", &loop) == 0);
 	fuzz_check(dfi__shm_ops.start(loop, &settings, NULL, &shm) == 0);
-	fuzz_check(dfi__shm_ops.region_create(shm, REGION_SIZE, &region) == 0);
+	fuzz_check(dfi__shm_ops.region.create(shm, REGION_SIZE, &region) == 0);
 	region->shown_size = REGION_SIZE;
 	fuzz_check(dfi__shm_report(shm, report, NULL) == 0);
 	start_owner();
@@ -392,12 +392,12 @@ static void be_answered(const uint8_t *data, size_t size, enum gift gift)
 	owner.gift = gift;
 	listen_as_owner();
 	sem_post(&owner.begin);
-	if (dfi__shm_ops.remote_open(shm, NULL, &name, &layout, 0, NULL,
+	if (dfi__shm_ops.ring.open(shm, NULL, &name, &layout, 0, NULL,
 		PATIENCE(soon()), &remote) == 0) {
 		fuzz_check(valid);
 		valid = false;
 		remote->ring[layout.ring_size - 1] = 1;
-		dfi__shm_ops.remote_close(remote);
+		dfi__shm_ops.ring.close(remote);
 	}
 	fuzz_check(!valid);
 	while (sem_wait(&owner.done) < 0)

@@ -32,8 +32,8 @@ static void region_destroy(struct region *region)
 
 static const struct transport_ops memory_ops = {
 	.name = "fuzz",
-	.give_credit = give_credit,
-	.region_destroy = region_destroy,
+	.ring.give_credit = give_credit,
+	.region.destroy = region_destroy,
 };
 static struct transport memory = { .ops = &memory_ops };
 
@@ -232,7 +232,8 @@ static struct verbs_export *show(
 
 	region->transport = &memory;
 	region->name.size = size;
-	fuzz_check(dfi__verbs_ops.export(&rig.verbs.base, region, layout) == 0);
+	fuzz_check(
+	    dfi__verbs_ops.region.export(&rig.verbs.base, region, layout) == 0);
 	export = (struct verbs_export *)region->export;
 	export->base.name.key = key;
 	return export;
@@ -297,14 +298,14 @@ void rig_start(const struct settings *settings)
 void rig_unexport(unsigned i)
 {
 	if (rig.exports[i])
-		dfi__verbs_ops.unexport(&rig.regions[i]);
+		dfi__verbs_ops.region.unexport(&rig.regions[i]);
 	rig.exports[i] = NULL;
 }
 
 void rig_close(unsigned i)
 {
 	if (rig.remotes[i])
-		dfi__verbs_ops.remote_close(&rig.remotes[i]->base);
+		dfi__verbs_ops.ring.close(&rig.remotes[i]->base);
 	rig.remotes[i] = NULL;
 }
 

@@ -151,14 +151,14 @@ static void run_ring(uint32_t segment_count, uint64_t start, uint32_t wait)
 		run.tuples[i] = rng_below(&rng, 2)
 		    ? SEGMENT_TUPLES
 		    : 1 + rng_below(&rng, SEGMENT_TUPLES);
-	check(transport->ops->region_create(
+	check(transport->ops->region.create(
 		  transport, region_size(&run.geometry, 2), &run.region) == 0,
 	    "region");
 	/* The second of two rings, so that offsets matter. */
 	dfi__region_init(run.region);
 	dfi__reader_init(&run.reader, run.region, &run.geometry, 2, 1, start);
 	layout = ring_layout(&run.geometry, 2);
-	check(transport->ops->remote_open(transport, NULL, &run.region->name,
+	check(transport->ops->ring.open(transport, NULL, &run.region->name,
 		  &layout, 1, NULL, PATIENCE(deadline_in_ms(LONG_MS)),
 		  &remote) == 0,
 	    "remote");
@@ -167,8 +167,8 @@ static void run_ring(uint32_t segment_count, uint64_t start, uint32_t wait)
 	writer = start_thread(run_writer, &run);
 	pthread_join(writer, NULL);
 	pthread_join(reader, NULL);
-	transport->ops->remote_close(remote);
-	transport->ops->region_destroy(run.region);
+	transport->ops->ring.close(remote);
+	transport->ops->region.destroy(run.region);
 }
 
 int main(void)

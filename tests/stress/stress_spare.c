@@ -71,12 +71,12 @@ static void *run_peer(void *arg)
 		if (atomic_load(&pair->state) == OVER)
 			return NULL;
 		check(
-		    peer->ops->remote_open(peer, NULL, &pair->name, &whole, 0,
+		    peer->ops->ring.open(peer, NULL, &pair->name, &whole, 0,
 			NULL, PATIENCE(deadline_in_ms(LONG_MS)), &remote) == 0,
 		    "remote: %s", dfi_errmsg());
 		atomic_store(&pair->state, OPEN);
 		write_a_while(remote->ring, pair->name.size, &rng);
-		peer->ops->remote_close(remote);
+		peer->ops->ring.close(remote);
 		atomic_store(&pair->state, CLOSED);
 	}
 }
@@ -85,7 +85,7 @@ static struct region *create(struct rng *rng)
 {
 	struct region *region;
 
-	check(owner->ops->region_create(
+	check(owner->ops->region.create(
 		  owner, rng_below(rng, 2) ? 8192 : 20000, &region) == 0,
 	    "region: %s", dfi_errmsg());
 	return region;
@@ -107,7 +107,7 @@ static void use_alone(struct pair *pair, struct rng *rng)
 		check(atomic_load_explicit(&words[i], memory_order_relaxed) ==
 			mine,
 		    "somebody writes into another's region");
-	region->transport->ops->region_destroy(region);
+	region->transport->ops->region.destroy(region);
 }
 
 static void *run_owner(void *arg)
@@ -125,7 +125,7 @@ static void *run_owner(void *arg)
 		/* The peer writes still, or has let go. */
 		if (rng_below(&rng, 2))
 			await(pair, CLOSED, CLOSED);
-		owner->ops->region_destroy(region);
+		owner->ops->region.destroy(region);
 		for (n = rng_below(&rng, 4); n > 0; n--)
 			use_alone(pair, &rng);
 		await(pair, CLOSED, CLOSED);

@@ -342,7 +342,7 @@ static void put_words(struct words *words)
 	for (at = &all_words; *at != words; at = &(*at)->next)
 		;
 	*at = words->next;
-	words->region->transport->ops->region_destroy(words->region);
+	words->region->transport->ops->region.destroy(words->region);
 	free(words);
 }
 
@@ -569,23 +569,27 @@ static void query(struct transport *transport, struct dfi_context_stats *stats)
 	(void)stats;
 }
 
+static const struct mcast_ops mcast_ops = {
+	.size = multicast_size,
+	.bytes = multicast_bytes,
+	.room = multicast_room,
+	.open = multicast_open,
+};
+
 const struct transport_ops dfi__verbs_ops = {
 	.name = "verbs",
 	.start = network_start,
 	.stop = network_stop,
 	.describe = describe,
 	.reaches = reaches,
-	.export = export_words,
-	.unexport = unexport_words,
-	.remote_room = room,
-	.remote_open = open_words,
-	.remote_close = close_words,
-	.add = add,
-	.added = added,
-	.arm_remote = arm_words,
-	.multicast_size = multicast_size,
-	.multicast_bytes = multicast_bytes,
-	.multicast_room = multicast_room,
-	.multicast_open = multicast_open,
+	.region.export = export_words,
+	.region.unexport = unexport_words,
+	.ring.room = room,
+	.ring.open = open_words,
+	.ring.close = close_words,
+	.counter.add = add,
+	.counter.added = added,
+	.ring.arm = arm_words,
 	.query = query,
+	.mcast = &mcast_ops,
 };

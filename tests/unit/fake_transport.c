@@ -136,13 +136,13 @@ static void fake_stage_free(struct stage *stage)
 
 static const struct transport_ops fake_ops = {
 	.name = "fake",
-	.stage_free = fake_stage_free,
-	.write = fake_write,
-	.give_credit = fake_give_credit,
-	.slot_is_free = fake_slot_is_free,
-	.drained = fake_drained,
+	.ring.stage_free = fake_stage_free,
+	.ring.write = fake_write,
+	.ring.give_credit = fake_give_credit,
+	.ring.slot_is_free = fake_slot_is_free,
+	.ring.drained = fake_drained,
 	.progress = fake_progress,
-	.remote_progress = fake_remote_progress,
+	.ring.progress = fake_remote_progress,
 };
 
 static void start_ring(struct fake_ring *ring, struct ring_geometry g,

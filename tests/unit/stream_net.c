@@ -85,10 +85,10 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 
 static const struct transport_ops ops = {
 	.name = "net",
-	.region_create = create_region,
-	.region_destroy = destroy_region,
-	.wake = wake,
-	.give_credit = give_credit,
+	.region.create = create_region,
+	.region.destroy = destroy_region,
+	.ring.wake = wake,
+	.ring.give_credit = give_credit,
 };
 
 static void enqueue(struct net *net, bool to_source, uint32_t receiver,

@@ -76,7 +76,7 @@ static int64_t soon(void)
 
 static void show(struct fixture *f, uint32_t i)
 {
-	cr_assert_eq(dfi__shm_ops.show(f->fan.broadcast.region,
+	cr_assert_eq(dfi__shm_ops.region.show(f->fan.broadcast.region,
 			 &f->regions[i]->name, SOURCE, PATIENCE(soon())),
 	    0, "%s", dfi_errmsg());
 }
@@ -96,7 +96,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	    0);
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(
-		    dfi__shm_ops.region_create(shm[i % 2],
+		    dfi__shm_ops.region.create(shm[i % 2],
 			region_size(&f->ring, N_SOURCES), &f->regions[i]),
 		    0);
 		dfi__region_init(f->regions[i]);
@@ -104,7 +104,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		dfi__reader_init(&f->readers[i], f->regions[i], &f->ring,
 		    N_SOURCES, SOURCE, first);
 		cr_assert_eq(
-		    dfi__shm_ops.remote_open(shm[0], NULL, &f->regions[i]->name,
+		    dfi__shm_ops.ring.open(shm[0], NULL, &f->regions[i]->name,
 			&layout, SOURCE, NULL, PATIENCE(soon()), &remote),
 		    0, "%s", dfi_errmsg());
 		dfi__writer_init(&f->rings[i], remote, &f->ring, first);
@@ -133,8 +133,8 @@ static void stop(struct fixture *f)
 	uint32_t i;
 
 	for (i = 0; i < N_READERS; i++) {
-		dfi__shm_ops.remote_close(f->rings[i].remote);
-		dfi__shm_ops.region_destroy(f->regions[i]);
+		dfi__shm_ops.ring.close(f->rings[i].remote);
+		dfi__shm_ops.region.destroy(f->regions[i]);
 	}
 	dfi__fan_free(&f->fan);
 }
@@ -310,7 +310,7 @@ Test(broadcast, segments_that_were_not_shown_are_not_taken)
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "key"));
 		/* Nor those of another source. */
-		cr_assert_null(dfi__shm_ops.shown(
+		cr_assert_null(dfi__shm_ops.region.shown(
 		    f.regions[i], 0, f.fan.broadcast.region->name.key, &size));
 	}
 	stop(&f);
@@ -323,20 +323,20 @@ Test(broadcast, region_too_small_for_a_ring_is_not_taken)
 	uint32_t i;
 
 	start(&f, 64, 0);
-	cr_assert_eq(dfi__shm_ops.region_create(shm[0], 1, &small), 0);
+	cr_assert_eq(dfi__shm_ops.region.create(shm[0], 1, &small), 0);
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_eq(dfi__shm_ops.show(small, &f.regions[i]->name,
-				 SOURCE, PATIENCE(soon())),
+		cr_assert_eq(dfi__shm_ops.region.show(small,
+				 &f.regions[i]->name, SOURCE, PATIENCE(soon())),
 		    -EBADMSG);
 		f.regions[i]->shown_size = 1;
-		cr_assert_eq(dfi__shm_ops.show(small, &f.regions[i]->name,
-				 SOURCE, PATIENCE(soon())),
+		cr_assert_eq(dfi__shm_ops.region.show(small,
+				 &f.regions[i]->name, SOURCE, PATIENCE(soon())),
 		    0);
 		atomic_set(&f.readers[i].head->total, small->name.key);
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
 	}
 	stop(&f);
-	dfi__shm_ops.region_destroy(small);
+	dfi__shm_ops.region.destroy(small);
 }
 
 /* All of it would be had as soon as it is mapped. */
@@ -359,11 +359,11 @@ Test(broadcast, region_that_no_ring_needs_is_not_mapped)
 	    0);
 	start(&f, 4, 0);
 	cr_assert_eq(
-	    dfi__shm_ops.region_create(shm[0], request.size, &large), 0);
+	    dfi__shm_ops.region.create(shm[0], request.size, &large), 0);
 	for (i = 0; i < N_READERS; i++) {
 		name = f.regions[i]->name;
-		cr_assert_eq(
-		    dfi__shm_ops.show(large, &name, SOURCE, PATIENCE(soon())),
+		cr_assert_eq(dfi__shm_ops.region.show(
+				 large, &name, SOURCE, PATIENCE(soon())),
 		    -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "refused the region"));
 		request.base.key = name.key;
@@ -380,7 +380,7 @@ Test(broadcast, region_that_no_ring_needs_is_not_mapped)
 	cr_assert_eq(st.st_blocks, 0);
 	close(fd);
 	stop(&f);
-	dfi__shm_ops.region_destroy(large);
+	dfi__shm_ops.region.destroy(large);
 }
 
 /* Sources that failed to attach leave something behind, but not for ever. */
@@ -396,21 +396,21 @@ Test(broadcast, newest_of_many_that_were_shown_is_kept)
 		f.regions[i]->shown_size = 4096;
 	for (k = 0; k < 20; k++) {
 		cr_assert_eq(
-		    dfi__shm_ops.region_create(shm[0], 4096, &region), 0);
+		    dfi__shm_ops.region.create(shm[0], 4096, &region), 0);
 		last = region->name.key;
 		first = k ? first : last;
 		for (i = 0; i < N_READERS; i++)
 			cr_assert_eq(
-			    dfi__shm_ops.show(region, &f.regions[i]->name,
-				SOURCE, PATIENCE(soon())),
+			    dfi__shm_ops.region.show(region,
+				&f.regions[i]->name, SOURCE, PATIENCE(soon())),
 			    0);
-		dfi__shm_ops.region_destroy(region);
+		dfi__shm_ops.region.destroy(region);
 	}
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_null(
-		    dfi__shm_ops.shown(f.regions[i], SOURCE, first, &size));
-		cr_assert_not_null(
-		    dfi__shm_ops.shown(f.regions[i], SOURCE, last, &size));
+		cr_assert_null(dfi__shm_ops.region.shown(
+		    f.regions[i], SOURCE, first, &size));
+		cr_assert_not_null(dfi__shm_ops.region.shown(
+		    f.regions[i], SOURCE, last, &size));
 		cr_assert_eq(size, 4096);
 	}
 	stop(&f);
@@ -422,18 +422,18 @@ Test(broadcast, region_that_is_closed_is_shown_nothing)
 	struct region *region;
 	int i;
 
-	cr_assert_eq(dfi__shm_ops.region_create(shm[0], 4096, &region), 0);
+	cr_assert_eq(dfi__shm_ops.region.create(shm[0], 4096, &region), 0);
 	for (i = 0; i < 2; i++) {
 		struct region *closed;
 
 		cr_assert_eq(
-		    dfi__shm_ops.region_create(shm[i], 4096, &closed), 0);
+		    dfi__shm_ops.region.create(shm[i], 4096, &closed), 0);
 		names[i] = closed->name;
-		dfi__shm_ops.region_destroy(closed);
-		cr_assert_eq(
-		    dfi__shm_ops.show(region, &names[i], 0, PATIENCE(soon())),
+		dfi__shm_ops.region.destroy(closed);
+		cr_assert_eq(dfi__shm_ops.region.show(
+				 region, &names[i], 0, PATIENCE(soon())),
 		    -ECONNRESET);
 		cr_assert_not_null(strstr(dfi_errmsg(), "has closed"));
 	}
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }

@@ -29,8 +29,8 @@ static void arm_remote(struct remote *remote)
 
 static const struct transport_ops ops = {
 	.name = "slow",
-	.drained = drained,
-	.arm_remote = arm_remote,
+	.ring.drained = drained,
+	.ring.arm = arm_remote,
 };
 
 static struct transport transport = { .ops = &ops };

@@ -367,7 +367,7 @@ static struct transport_ops start_to_fail(struct fixture *f)
 
 	start(f, 4, 0);
 	ops = *f->rings[1].transport.ops;
-	ops.write = fail_write;
+	ops.ring.write = fail_write;
 	cr_assert_eq(dfi__fan_open(&f->fan), 1);
 	memcpy(f->fan.lane.segment, &tuple, TUPLE);
 	return ops;

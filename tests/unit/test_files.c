@@ -238,16 +238,16 @@ Test(files, that_shared_memory_needs_are_told)
 		    dfi__shm_ops.start(loop, &settings, NULL, &transports[i]),
 		    0);
 	cr_assert_eq(
-	    dfi__shm_ops.region_create(transports[0], 4096, &region), 0);
+	    dfi__shm_ops.region.create(transports[0], 4096, &region), 0);
 	limit_files(0);
 	assert_remedy(
-	    dfi__shm_ops.remote_open(transports[1], NULL, &region->name,
-		&layout, 0, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
+	    dfi__shm_ops.ring.open(transports[1], NULL, &region->name, &layout,
+		0, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
 	    "shared memory: getting a region", 2);
-	assert_remedy(dfi__shm_ops.region_create(transports[0], 4096, &region),
+	assert_remedy(dfi__shm_ops.region.create(transports[0], 4096, &region),
 	    "shared memory: a region", 1);
 	setrlimit(RLIMIT_NOFILE, &before);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 	for (i = 0; i < 2; i++)
 		dfi__shm_ops.stop(transports[i]);
 	dfi__loop_stop(loop);

@@ -83,10 +83,10 @@ static struct multicast_attr attr_of(struct end *end, bool member)
 	return (struct multicast_attr){
 		.group = GROUP,
 		.key = KEY,
-		.max_size = transport->ops->multicast_size(transport),
+		.max_size = transport->ops->mcast->size(transport),
 		.member = member,
 		.receives = 64,
-		.receive_size = transport->ops->multicast_size(transport),
+		.receive_size = transport->ops->mcast->size(transport),
 		.received = received,
 		.ready = ready,
 		.arg = end,
@@ -95,7 +95,7 @@ static struct multicast_attr attr_of(struct end *end, bool member)
 
 static int try_open(struct end *end, const struct multicast_attr *attr)
 {
-	return transport->ops->multicast_open(
+	return transport->ops->mcast->open(
 	    transport, attr, clock_now_ns() + PATIENCE_NS, &end->port);
 }
 

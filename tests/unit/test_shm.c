@@ -132,7 +132,7 @@ static struct region *create(uint64_t size)
 {
 	struct region *region = NULL;
 
-	cr_assert_eq(dfi__shm_ops.region_create(owner.transport, size, &region),
+	cr_assert_eq(dfi__shm_ops.region.create(owner.transport, size, &region),
 	    0, "%s", dfi_errmsg());
 	return region;
 }
@@ -143,7 +143,7 @@ static const struct ring_layout whole = { .n_rings = 1, .ring_size = SIZE };
 static int open_at(
     struct side *side, const struct region_name *name, struct remote **remote)
 {
-	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
+	return dfi__shm_ops.ring.open(side->transport, NULL, name, &whole, 0,
 	    NULL, PATIENCE(deadline_in_ms(60000)), remote);
 }
 
@@ -182,9 +182,9 @@ Test(shm, region_is_shared)
 	cr_assert_eq((void *)local->ring, region->base);
 	remote->ring[SIZE - 1] = 'x';
 	cr_assert_eq(base[SIZE - 1], 'x');
-	dfi__shm_ops.remote_close(remote);
-	dfi__shm_ops.remote_close(local);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.ring.close(remote);
+	dfi__shm_ops.ring.close(local);
+	dfi__shm_ops.region.destroy(region);
 }
 
 Test(shm, write_and_credit_publish_and_wake)
@@ -212,27 +212,28 @@ Test(shm, write_and_credit_publish_and_wake)
 	struct remote *remote;
 
 	cr_assert_eq(
-	    dfi__shm_ops.remote_open(peer.transport, NULL, &region->name,
-		&layout, 1, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
+	    dfi__shm_ops.ring.open(peer.transport, NULL, &region->name, &layout,
+		1, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
 	    0);
 	strcpy(remote->ring + 1024, "payload");
 	atomic_set(waits, 1);
-	cr_assert_eq(dfi__shm_ops.write(remote, &write), 0);
+	cr_assert_eq(dfi__shm_ops.ring.write(remote, &write), 0);
 	cr_assert_str_eq(in_ring + 1024, "payload");
 	cr_assert_eq(atomic_peek(&words[0]), 11);
 	cr_assert_eq(atomic_peek(&words[1]), 22);
 	cr_assert_eq(atomic_peek(waits), 0);
 	atomic_set(writer_waits, 1);
 	cr_assert_eq(
-	    dfi__shm_ops.give_credit(region, &layout, 1, 7, RING_OPEN), 1);
+	    dfi__shm_ops.ring.give_credit(region, &layout, 1, 7, RING_OPEN), 1);
 	cr_assert_eq(atomic_peek(&credit->consumed), 7);
 	cr_assert_eq(atomic_peek(&credit->closed), 0);
 	cr_assert_eq(atomic_peek(writer_waits), 0);
 	cr_assert_eq(
-	    dfi__shm_ops.give_credit(region, &layout, 1, 7, RING_CLOSED), 1);
+	    dfi__shm_ops.ring.give_credit(region, &layout, 1, 7, RING_CLOSED),
+	    1);
 	cr_assert_eq(atomic_peek(&credit->closed), 1);
-	dfi__shm_ops.remote_close(remote);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.ring.close(remote);
+	dfi__shm_ops.region.destroy(region);
 }
 
 Test(shm, nobody_can_change_the_size_of_a_region)
@@ -250,7 +251,7 @@ Test(shm, nobody_can_change_the_size_of_a_region)
 	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	cr_assert_eq(errno, EPERM);
 	close(fd);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 Test(shm, region_of_another_size_than_named_is_refused)
@@ -264,7 +265,7 @@ Test(shm, region_of_another_size_than_named_is_refused)
 	name.size = 4096;
 	cr_assert_eq(open_at(&peer, &name, &remote), -EBADMSG);
 	cr_assert_null(remote);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 Test(shm, unknown_key_is_a_closed_region)
@@ -278,7 +279,7 @@ Test(shm, unknown_key_is_a_closed_region)
 	expect_text("has closed the region");
 	expect_text(name.address);
 	cr_assert_eq(open_at(&owner, &name, &remote), -ECONNRESET);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 	/* The right key of a region that is no more. */
 	name.key--;
 	cr_assert_eq(open_at(&peer, &name, &remote), -ECONNRESET);
@@ -411,7 +412,7 @@ Test(shm, owner_that_hangs_up_is_asked_again)
 	stop_false_owner(&liar);
 
 	start_false_owner(&liar);
-	cr_assert_eq(dfi__shm_ops.show(
+	cr_assert_eq(dfi__shm_ops.region.show(
 			 shown, &liar.name, 0, PATIENCE(deadline_in_ms(60000))),
 	    -ECONNRESET);
 	expect_text("no valid answer");
@@ -422,7 +423,7 @@ Test(shm, owner_that_hangs_up_is_asked_again)
 			 deadline_in_ms(60000), &data, &size),
 	    -EBADMSG);
 	stop_false_owner(&liar);
-	dfi__shm_ops.region_destroy(shown);
+	dfi__shm_ops.region.destroy(shown);
 }
 
 /* The sockets of this process that have an address: to listen, or accepted. */
@@ -503,8 +504,8 @@ Test(shm, garbage_gets_no_region_and_harms_nobody)
 	request[1] = 1;
 	cr_assert_eq(ask(request, 16), -ENOENT);
 	cr_assert_eq(open_at(&peer, &region->name, &remote), 0);
-	dfi__shm_ops.remote_close(remote);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.ring.close(remote);
+	dfi__shm_ops.region.destroy(region);
 	close(idle);
 }
 
@@ -650,10 +651,10 @@ Test(shm, peers_that_do_not_ask_hold_few_descriptors)
 	cr_assert_eq(count_descriptors(""), descriptors + N_STRANGERS + 128);
 	cr_assert_eq(
 	    open_at(&peer, &region->name, &remote), 0, "%s", dfi_errmsg());
-	dfi__shm_ops.remote_close(remote);
+	dfi__shm_ops.ring.close(remote);
 	for (i = 0; i < N_STRANGERS; i++)
 		close(strangers[i]);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 static void *make_report(void *arg, uint64_t after, size_t *size)
@@ -770,21 +771,21 @@ Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 	unsigned looks = 0;
 	int silent = start_silent_owner(&name, 5);
 
-	cr_assert_eq(dfi__shm_ops.remote_open(peer.transport, NULL, &name,
-			 &whole, 0, NULL, GIVEN_UP_LATER(&looks), &remote),
+	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
+			 0, NULL, GIVEN_UP_LATER(&looks), &remote),
 	    -ECONNRESET);
 	expect_text("is gone, as the registry says");
 	looks = 0;
-	cr_assert_eq(dfi__shm_ops.show(shown, &name, 0, GIVEN_UP_LATER(&looks)),
+	cr_assert_eq(
+	    dfi__shm_ops.region.show(shown, &name, 0, GIVEN_UP_LATER(&looks)),
 	    -ECONNRESET);
 	expect_text("is gone, as the registry says");
-	cr_assert_eq(
-	    dfi__shm_ops.remote_open(peer.transport, NULL, &name, &whole, 0,
-		NULL, PATIENCE(deadline_in_ms(20)), &remote),
+	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
+			 0, NULL, PATIENCE(deadline_in_ms(20)), &remote),
 	    -ETIMEDOUT);
 	expect_text("doesn't answer");
 	close(silent);
-	dfi__shm_ops.region_destroy(shown);
+	dfi__shm_ops.region.destroy(shown);
 }
 
 /* Of those that wait for a place in its backlog nothing comes to be polled. */
@@ -796,8 +797,8 @@ Test(shm, owner_that_is_gone_is_not_waited_for_at_its_door)
 	int silent = start_silent_owner(&name, 0), first;
 
 	first = connect_raw(name.address);
-	cr_assert_eq(dfi__shm_ops.remote_open(peer.transport, NULL, &name,
-			 &whole, 0, NULL, GIVEN_UP_LATER(&looks), &remote),
+	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
+			 0, NULL, GIVEN_UP_LATER(&looks), &remote),
 	    -ECONNRESET);
 	expect_text("is gone, as the registry says");
 	cr_assert_eq(looks, 3);
@@ -818,11 +819,11 @@ Test(shm, region_goes_with_its_last_user)
 	cr_assert_eq(open_at(&peer, &region->name, &remotes[1]), 0);
 	cr_assert_eq(open_at(&peer, &region->name, &remotes[2]), 0);
 	cr_assert_eq(count_mappings(), 3);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 	for (i = 0; i < 3; i++) {
 		/* Still there for those that have it open. */
 		memset(remotes[i]->ring, 1, SIZE);
-		dfi__shm_ops.remote_close(remotes[i]);
+		dfi__shm_ops.ring.close(remotes[i]);
 	}
 	cr_assert_eq(count_mappings(), 0);
 	/* The owner's side closes its sockets on its own thread. */
@@ -849,8 +850,8 @@ Test(shm, core_dumps_hold_rings_only_if_asked)
 		mappings = mappings_of("memfd:dfi", NULL);
 		cr_assert_eq(mappings.n, 2);
 		cr_assert_eq(mappings.dumped, asked ? 2 : 0);
-		dfi__shm_ops.remote_close(remote);
-		dfi__shm_ops.region_destroy(region);
+		dfi__shm_ops.ring.close(remote);
+		dfi__shm_ops.region.destroy(region);
 	}
 }
 
@@ -876,7 +877,7 @@ Test(shm, huge_pages_that_are_required_but_not_there_are_an_error)
 		cr_skip_test("this machine has free huge pages");
 	owner.settings.huge_pages = HUGE_PAGES_REQUIRE;
 	cr_assert_eq(
-	    dfi__shm_ops.region_create(owner.transport, 3u << 20, &region),
+	    dfi__shm_ops.region.create(owner.transport, 3u << 20, &region),
 	    -ENOMEM);
 	cr_assert_null(region);
 	expect_text("reserve 2 pages");
@@ -891,7 +892,7 @@ Test(shm, huge_pages_that_are_tried_fall_back)
 	owner.settings.huge_pages = HUGE_PAGES_TRY;
 	region = create(3u << 20);
 	memset(region->base, 1, 3u << 20);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 Test(shm, one_descriptor_is_enough_for_a_region)
@@ -907,10 +908,10 @@ Test(shm, one_descriptor_is_enough_for_a_region)
 	low = limit;
 	low.rlim_cur = (rlim_t)lowest + 1;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
-	ret = dfi__shm_ops.region_create(owner.transport, SIZE, &region);
+	ret = dfi__shm_ops.region.create(owner.transport, SIZE, &region);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
@@ -924,13 +925,13 @@ Test(shm, no_descriptor_left_is_an_error_with_a_remedy)
 	low.rlim_cur = 3;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
 	cr_expect_eq(
-	    dfi__shm_ops.region_create(owner.transport, SIZE, &none), -EMFILE);
+	    dfi__shm_ops.region.create(owner.transport, SIZE, &none), -EMFILE);
 	cr_expect(strstr(dfi_errmsg(), "ulimit -n") != NULL);
 	cr_expect_eq(open_at(&peer, &region->name, &remote), -EMFILE);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	cr_assert_null(none);
 	cr_assert_null(remote);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 /* All numbers up to a limit above those in use. */
@@ -989,7 +990,7 @@ Test(shm, peers_are_served_by_who_has_no_descriptor_left)
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	for (i = 0; i < N_ASKERS; i++)
 		close(askers[i]);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 /* One message with a descriptor. */
@@ -1039,8 +1040,8 @@ Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 	send_with(socket, &request, sizeof(request), fd);
 	cr_assert_eq(answer_of(socket), 0);
 	close(socket);
-	dfi__shm_ops.region_destroy(shown);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(shown);
+	dfi__shm_ops.region.destroy(region);
 }
 
 /* The answer is a struct shm_reply, with the least byte of the error first. */
@@ -1051,13 +1052,13 @@ static void show_to_poor(const char *answer, int error, const char *remedy)
 
 	cr_assert_eq((unsigned char)answer[4], (unsigned char)error);
 	start_false_owner(&poor);
-	cr_assert_eq(dfi__shm_ops.show(
+	cr_assert_eq(dfi__shm_ops.region.show(
 			 shown, &poor.name, 0, PATIENCE(deadline_in_ms(60000))),
 	    error);
 	expect_text(poor.name.address);
 	expect_text(remedy);
 	stop_false_owner(&poor);
-	dfi__shm_ops.region_destroy(shown);
+	dfi__shm_ops.region.destroy(shown);
 }
 
 Test(shm, who_has_no_descriptor_for_what_is_shown_is_named)
@@ -1081,7 +1082,7 @@ Test(shm, region_that_cannot_be_reserved_is_refused_and_leaves_nothing)
 	reserve_error = ENOSPC;
 	for (i = 0; i < 2; i++) {
 		owner.settings.huge_pages = huge_pages[i];
-		cr_assert_eq(dfi__shm_ops.region_create(
+		cr_assert_eq(dfi__shm_ops.region.create(
 				 owner.transport, 2u << 20, &region),
 		    -ENOMEM);
 		expect_text("2097152 bytes for a region could not be reserved");
@@ -1103,7 +1104,7 @@ Test(shm, system_that_forbids_memory_files_is_named)
 	memfd_error = EACCES;
 	for (i = 0; i < 3; i++) {
 		owner.settings.huge_pages = huge_pages[i];
-		cr_assert_eq(dfi__shm_ops.region_create(
+		cr_assert_eq(dfi__shm_ops.region.create(
 				 owner.transport, 2u << 20, &region),
 		    -EIO);
 		expect_text("vm.memfd_noexec");
@@ -1153,7 +1154,7 @@ Test(shm, limit_of_mappings_is_named)
 	if (limit > 200000)
 		cr_skip_test("so many mappings are allowed: %lu", limit);
 	room = fill_mappings(limit);
-	ret = dfi__shm_ops.region_create(owner.transport, SIZE, &region);
+	ret = dfi__shm_ops.region.create(owner.transport, SIZE, &region);
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	dfi__fail_map(page, "it");
 	snprintf(other, sizeof(other), "%s", dfi_errmsg());
@@ -1173,11 +1174,11 @@ Test(shm, signals_do_not_keep_a_region_from_being_reserved)
 
 	signals_left = 1000;
 	cr_assert_eq(
-	    owner.transport->ops->region_create(owner.transport, SIZE, &region),
+	    owner.transport->ops->region.create(owner.transport, SIZE, &region),
 	    0, "%s", dfi_errmsg());
 	cr_assert_eq(signals_left, 1000);
 	cr_assert(gets_signals());
-	owner.transport->ops->region_destroy(region);
+	owner.transport->ops->region.destroy(region);
 }
 
 Test(shm, region_has_all_of_its_memory)
@@ -1187,7 +1188,7 @@ Test(shm, region_has_all_of_its_memory)
 
 	cr_assert_eq(fstat(((struct shm_region *)region)->fd, &st), 0);
 	cr_assert_geq((uint64_t)st.st_blocks * 512, SIZE);
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 /* What is missing is named, not the huge pages. */
@@ -1201,7 +1202,7 @@ Test(shm, huge_pages_that_are_required_need_descriptors_and_address_space_too)
 	low = files;
 	low.rlim_cur = 3;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
-	cr_expect_eq(dfi__shm_ops.region_create(owner.transport, SIZE, &region),
+	cr_expect_eq(dfi__shm_ops.region.create(owner.transport, SIZE, &region),
 	    -EMFILE);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
 	expect_text("needs 1 file descriptor");
@@ -1210,7 +1211,7 @@ Test(shm, huge_pages_that_are_required_need_descriptors_and_address_space_too)
 	low = space;
 	low.rlim_cur = 1 << 30;
 	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
-	cr_expect_eq(dfi__shm_ops.region_create(
+	cr_expect_eq(dfi__shm_ops.region.create(
 			 owner.transport, UINT64_C(1) << 32, &region),
 	    -ENOMEM);
 	cr_assert_eq(setrlimit(RLIMIT_AS, &space), 0);
@@ -1232,7 +1233,7 @@ Test(shm, region_larger_than_memory_is_refused)
 	for (i = 0; i < 2; i++) {
 		owner.settings.huge_pages = huge_pages[i];
 		cr_assert_eq(
-		    dfi__shm_ops.region_create(owner.transport, size, &region),
+		    dfi__shm_ops.region.create(owner.transport, size, &region),
 		    -ENOMEM);
 		expect_text("70368744177664 bytes");
 		expect_text("are left (");
@@ -1253,11 +1254,11 @@ Test(shm, region_larger_than_a_file_may_be_is_refused)
 	low = limit;
 	low.rlim_cur = SIZE / 2;
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &low), 0);
-	cr_expect_eq(dfi__shm_ops.region_create(owner.transport, SIZE, &region),
+	cr_expect_eq(dfi__shm_ops.region.create(owner.transport, SIZE, &region),
 	    -ENOMEM);
 	cr_expect(strstr(dfi_errmsg(), "ulimit -f") != NULL);
 	owner.settings.huge_pages = HUGE_PAGES_REQUIRE;
-	cr_expect_eq(dfi__shm_ops.region_create(owner.transport, SIZE, &region),
+	cr_expect_eq(dfi__shm_ops.region.create(owner.transport, SIZE, &region),
 	    -ENOMEM);
 	cr_expect(strstr(dfi_errmsg(), "ulimit -f") != NULL);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);

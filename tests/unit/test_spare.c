@@ -78,7 +78,7 @@ static struct region *create_at(struct side *side, uint64_t size)
 {
 	struct region *region = NULL;
 
-	cr_assert_eq(dfi__shm_ops.region_create(side->transport, size, &region),
+	cr_assert_eq(dfi__shm_ops.region.create(side->transport, size, &region),
 	    0, "%s", dfi_errmsg());
 	cr_assert_geq(region->name.size, size);
 	return region;
@@ -91,7 +91,7 @@ static struct region *create(uint64_t size)
 
 static void destroy(struct region *region)
 {
-	dfi__shm_ops.region_destroy(region);
+	dfi__shm_ops.region.destroy(region);
 }
 
 static ino_t file_of(const struct region *region)
@@ -117,7 +117,7 @@ static int open_at(
 {
 	struct ring_layout whole = { .n_rings = 1, .ring_size = name->size };
 
-	return dfi__shm_ops.remote_open(side->transport, NULL, name, &whole, 0,
+	return dfi__shm_ops.ring.open(side->transport, NULL, name, &whole, 0,
 	    NULL, PATIENCE(deadline_in_ms(60000)), remote);
 }
 
@@ -132,7 +132,7 @@ static struct remote *open_ring(struct side *side, const struct region *region)
 
 static void close_ring(struct remote *remote)
 {
-	dfi__shm_ops.remote_close(remote);
+	dfi__shm_ops.ring.close(remote);
 }
 
 static unsigned count_mappings(void)
@@ -483,7 +483,7 @@ Test(spare, descriptors_are_given_back_before_a_region_is_refused)
 	low = limit;
 	low.rlim_cur = (rlim_t)lowest;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
-	ret = dfi__shm_ops.region_create(owner.transport, 2 * SIZE, &region);
+	ret = dfi__shm_ops.region.create(owner.transport, 2 * SIZE, &region);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
 	cr_assert_eq(count_files(), 1);
@@ -522,7 +522,7 @@ Test(spare, address_space_is_given_back_before_a_region_is_refused)
 	low = limit;
 	low.rlim_cur = mapped_bytes() + 16 * MIB;
 	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
-	at_owner = dfi__shm_ops.region_create(
+	at_owner = dfi__shm_ops.region.create(
 	    owner.transport, 48 * MIB, &region);
 	at_peer = open_at(&peer, &theirs->name, &remote);
 	cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);

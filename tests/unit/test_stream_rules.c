@@ -524,7 +524,7 @@ static int give_credit(struct region *region, const struct ring_layout *layout,
 
 static const struct transport_ops ops = {
 	.name = "rules",
-	.give_credit = give_credit,
+	.ring.give_credit = give_credit,
 };
 static struct transport transport = { .ops = &ops };
 

@@ -162,7 +162,7 @@ static int drained(uint64_t completed)
 		.status = IBV_WC_RETRY_EXC_ERR,
 	};
 	n_done = 2;
-	return dfi__verbs_ops.drained(&remote.base);
+	return dfi__verbs_ops.ring.drained(&remote.base);
 }
 
 Test(verbs, what_has_arrived_did_so_also_if_the_connection_breaks_then)
@@ -192,17 +192,17 @@ Test(verbs, loss_of_a_writer_is_not_that_of_the_next_one)
 	const struct verbs_export export = { .rings = rings };
 
 	cr_assert_eq(
-	    dfi__verbs_ops.ring_lost(&export.base, 0, 17), RING_LOST_UNWRITTEN);
-	cr_assert_eq(dfi__verbs_ops.ring_lost(&export.base, 0, 18), RING_KEPT);
+	    dfi__verbs_ops.ring.lost(&export.base, 0, 17), RING_LOST_UNWRITTEN);
+	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 0, 18), RING_KEPT);
 	/* It is not known who it was. */
 	cr_assert_eq(
-	    dfi__verbs_ops.ring_lost(&export.base, 0, 0), RING_LOST_UNWRITTEN);
+	    dfi__verbs_ops.ring.lost(&export.base, 0, 0), RING_LOST_UNWRITTEN);
 	cr_assert_str_eq(
-	    dfi__verbs_ops.ring_why(&export.base, 0, 17), "a break");
-	cr_assert_null(dfi__verbs_ops.ring_why(&export.base, 0, 18));
+	    dfi__verbs_ops.ring.writer_why(&export.base, 0, 17), "a break");
+	cr_assert_null(dfi__verbs_ops.ring.writer_why(&export.base, 0, 18));
 	/* What has been written is nobody else's. */
-	cr_assert_eq(dfi__verbs_ops.ring_lost(&export.base, 1, 18), RING_LOST);
-	cr_assert_eq(dfi__verbs_ops.ring_lost(&export.base, 2, 17), RING_KEPT);
+	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 1, 18), RING_LOST);
+	cr_assert_eq(dfi__verbs_ops.ring.lost(&export.base, 2, 17), RING_KEPT);
 }
 
 /* So long after it was made to end, with seven work requests under way. */
@@ -563,7 +563,8 @@ Test(verbs, memory_that_may_not_be_locked_is_refused_with_need_limit_and_remedy)
 	    dfi__verbs_fail_register(&verbs.device, 123456, ENOMEM), -ENOMEM);
 	expect_all((const char *[]){ "fake0 port 1:", " 123456 bytes",
 	    " 65536 bytes in all", " are left", "ulimit -l", NULL });
-	cr_assert_eq(dfi__verbs_ops.export_room(&verbs.base, 123456), -ENOMEM);
+	cr_assert_eq(
+	    dfi__verbs_ops.region.export_room(&verbs.base, 123456), -ENOMEM);
 	expect_all((const char *[]){ "fake0 port 1:", " 123456 bytes",
 	    " 65536 that may", " are left", "ulimit -l", NULL });
 }
@@ -722,12 +723,12 @@ Test(verbs, device_without_atomic_operations_can_do_the_rest)
 	/* It holds no counter, and reaches none. */
 	verbs.device.limits = limits;
 	snprintf(verbs.device.name, sizeof(verbs.device.name), "fake0");
-	cr_assert_eq(
-	    dfi__verbs_ops.export(&verbs.base, &region, &words), -EOPNOTSUPP);
+	cr_assert_eq(dfi__verbs_ops.region.export(&verbs.base, &region, &words),
+	    -EOPNOTSUPP);
 	cr_assert_not_null(strstr(dfi_errmsg(), "fake0"));
 	cr_assert_not_null(strstr(dfi_errmsg(), "atomic_cap"));
-	cr_assert_eq(dfi__verbs_ops.remote_open(&verbs.base, &verbs,
-			 &region.name, &words, 0, NULL, PATIENCE(0), &remote),
+	cr_assert_eq(dfi__verbs_ops.ring.open(&verbs.base, &verbs, &region.name,
+			 &words, 0, NULL, PATIENCE(0), &remote),
 	    -EOPNOTSUPP);
 }
 

@@ -154,7 +154,7 @@ Test(verbs_add, no_probe_goes_behind_a_number_that_is_waited_for)
 	uint64_t number;
 
 	ask();
-	words.base.transport->ops->arm_remote(&words.base);
+	words.base.transport->ops->ring.arm(&words.base);
 	cr_assert_eq(n_armed, 2, "the sends and the arrivals");
 	cr_assert_eq(n_posted, 1, "a probe went out behind it");
 	answer(1);
@@ -164,7 +164,7 @@ Test(verbs_add, no_probe_goes_behind_a_number_that_is_waited_for)
 Test(verbs_add, who_waits_for_a_ring_probes_its_owner)
 {
 	words.layout.n_slots = 4;
-	words.base.transport->ops->arm_remote(&words.base);
+	words.base.transport->ops->ring.arm(&words.base);
 	cr_assert_eq(n_posted, 1);
 	cr_assert_eq(posted[0].opcode, IBV_WR_RDMA_WRITE);
 }

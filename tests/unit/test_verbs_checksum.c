@@ -241,7 +241,7 @@ static void send_segment(uint64_t used)
 	uint64_t i;
 
 	conn.completed = conn.posted;
-	cr_assert_eq(verbs.base.ops->give_credit(
+	cr_assert_eq(verbs.base.ops->ring.give_credit(
 			 &region, &export.layout, 0, reader.seq, RING_OPEN),
 	    1);
 	atomic_set(&writer_header(&writer)->credit.consumed, reader.seq);

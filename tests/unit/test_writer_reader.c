@@ -219,11 +219,11 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 	cr_assert_eq(dfi__shm_ops.start(loop, &settings, NULL, &transport), 0);
 	for (i = 0; i < N_ELEMENTS(counts) * N_ELEMENTS(starts); i++) {
 		g = ring_geometry(24, 127, counts[i / N_ELEMENTS(starts)]);
-		cr_assert_eq(transport->ops->region_create(
+		cr_assert_eq(transport->ops->region.create(
 				 transport, region_size(&g, 3), &region),
 		    0);
 		layout = ring_layout(&g, 3);
-		cr_assert_eq(transport->ops->remote_open(transport, NULL,
+		cr_assert_eq(transport->ops->ring.open(transport, NULL,
 				 &region->name, &layout, 2, NULL,
 				 PATIENCE(deadline_in_ms(60000)), &remote),
 		    0);
@@ -233,8 +233,8 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 		dfi__writer_init(
 		    &writer, remote, &g, starts[i % N_ELEMENTS(starts)]);
 		stream(&writer, &reader);
-		transport->ops->remote_close(remote);
-		transport->ops->region_destroy(region);
+		transport->ops->ring.close(remote);
+		transport->ops->region.destroy(region);
 	}
 	transport->ops->stop(transport);
 	dfi__loop_stop(loop);

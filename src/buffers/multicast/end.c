@@ -240,7 +240,7 @@ int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
 	ret = dfi__faults_open(
 	    2 * (uint64_t)config->index + config->member, &cast->faults);
 	if (!ret)
-		ret = config->network->ops->multicast_open(
+		ret = config->network->ops->mcast->open(
 		    config->network, &attr, deadline, &port);
 	if (ret < 0) {
 		dfi__faults_close(cast->faults);

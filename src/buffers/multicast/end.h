@@ -87,7 +87,7 @@ struct multicast_attr dfi__cast_attr(const struct cast_config *config);
 
 /*
  * Open the port, and join the group if it is to be a member. From then on the
- * protocol is called. What transport_ops.multicast_open() returns.
+ * protocol is called. What mcast_ops.open() returns.
  */
 int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
     const struct cast_config *config, int64_t deadline);

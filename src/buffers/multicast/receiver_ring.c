@@ -117,7 +117,7 @@ static void unexport(struct region *region)
 	struct cast_target *target = target_with(region->export);
 
 	free_target(target);
-	region->transport->ops->region_destroy(region);
+	region->transport->ops->region.destroy(region);
 }
 
 /*
@@ -204,10 +204,10 @@ static void describe(const struct transport *transport,
 
 static const struct transport_ops export_ops = {
 	.name = "multicast",
-	.unexport = unexport,
-	.give_credit = give_credit,
-	.ring_lost = ring_lost,
-	.ring_why = ring_why,
+	.region.unexport = unexport,
+	.ring.give_credit = give_credit,
+	.ring.lost = ring_lost,
+	.ring.writer_why = ring_why,
 	.progress = progress,
 	.settle = settle,
 	.arm = arm,

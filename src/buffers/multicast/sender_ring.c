@@ -182,13 +182,13 @@ static void describe(const struct transport *transport,
 
 static const struct transport_ops ring_ops = {
 	.name = "multicast",
-	.remote_close = ring_close,
-	.write = ring_write,
-	.slot_is_free = ring_slot_is_free,
-	.drained = ring_drained,
-	.remote_why = ring_why,
-	.remote_progress = ring_progress,
-	.arm_remote = ring_arm,
+	.ring.close = ring_close,
+	.ring.write = ring_write,
+	.ring.slot_is_free = ring_slot_is_free,
+	.ring.drained = ring_drained,
+	.ring.owner_why = ring_why,
+	.ring.progress = ring_progress,
+	.ring.arm = ring_arm,
 	.describe = describe,
 };
 

@@ -22,7 +22,7 @@ static const struct ring_layout layout = {
 
 uint64_t dfi__dispenser_bytes(const struct dfi *dfi)
 {
-	return dfi->transport->ops->region_bytes(
+	return dfi->transport->ops->region.bytes(
 	    dfi->transport, DISPENSER_REGION_SIZE);
 }
 
@@ -57,7 +57,7 @@ static int export_words(struct dfi *dfi, struct dispenser *dispenser)
 	int ret = dfi__network_open(dfi, &verbs);
 
 	if (!ret)
-		ret = verbs->ops->export(verbs, region, &layout);
+		ret = verbs->ops->region.export(verbs, region, &layout);
 	if (!ret)
 		dispenser->name.verbs = region->export->name;
 	return ret;
@@ -68,7 +68,7 @@ int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
 {
 	struct transport *shm = dfi->transport;
 	char *why = dispenser->name.why;
-	int ret = shm->ops->region_create(
+	int ret = shm->ops->region.create(
 	    shm, DISPENSER_REGION_SIZE, &dispenser->region);
 
 	if (ret < 0)
@@ -110,9 +110,9 @@ void dfi__dispenser_destroy(struct dispenser *dispenser)
 	dispenser->region = NULL;
 	atomic_set(&dispenser->words->closed, 1);
 	if (region->export)
-		region->export->transport->ops->unexport(region);
+		region->export->transport->ops->region.unexport(region);
 	else
-		region->transport->ops->region_destroy(region);
+		region->transport->ops->region.destroy(region);
 }
 
 static int open_through_memory(struct dfi *dfi, const struct node *holder,
@@ -129,7 +129,7 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 		    "can't be reached: %s",
 		    holder->host, dfi->node.host, dfi__host_why_apart(distance),
 		    name->why[0] ? name->why : "its version can't do that");
-	ret = dfi->transport->ops->remote_open(dfi->transport, user,
+	ret = dfi->transport->ops->ring.open(dfi->transport, user,
 	    &name->region, &layout, 0, NULL, patience, &user->remote);
 	if (!ret)
 		user->words =
@@ -152,7 +152,7 @@ static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
 	ret = dfi__network_reach(dfi, name->verbs.address, &verbs);
 	if (ret < 0)
 		return ret;
-	return verbs->ops->remote_open(verbs, user, &name->verbs, &layout, 0,
+	return verbs->ops->ring.open(verbs, user, &name->verbs, &layout, 0,
 	    NULL, patience, &user->remote);
 }
 
@@ -175,7 +175,7 @@ int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
 static int take_asked(struct dispenser_user *user, uint64_t *first)
 {
 	struct remote *remote = user->remote;
-	int ret = remote->transport->ops->added(
+	int ret = remote->transport->ops->counter.added(
 	    remote, offsetof(struct dispenser_words, next), first);
 
 	if (ret > 0)
@@ -186,7 +186,7 @@ static int take_asked(struct dispenser_user *user, uint64_t *first)
 static int ask(struct dispenser_user *user, uint64_t n)
 {
 	struct remote *remote = user->remote;
-	int ret = remote->transport->ops->add(
+	int ret = remote->transport->ops->counter.add(
 	    remote, offsetof(struct dispenser_words, next), n);
 
 	if (!ret)
@@ -218,12 +218,12 @@ _Atomic uint32_t *dfi__dispenser_wait_word(const struct dispenser_user *user)
 
 void dfi__dispenser_arm(const struct dispenser_user *user)
 {
-	user->remote->transport->ops->arm_remote(user->remote);
+	user->remote->transport->ops->ring.arm(user->remote);
 }
 
 void dfi__dispenser_close(struct dispenser_user *user)
 {
 	if (user->remote)
-		user->remote->transport->ops->remote_close(user->remote);
+		user->remote->transport->ops->ring.close(user->remote);
 	user->remote = NULL;
 }

@@ -44,9 +44,9 @@ struct dispenser {
 
 /*
  * Make one whose first number is first. transport: the flow's, or its default.
- * what: for the log, that names what it is for. What region_create() returns,
- * and if RDMA must be used, what export() does; if it may be, and can't, that
- * is a warning in the log.
+ * what: for the log, that names what it is for. What region_ops.create()
+ * returns, and if RDMA must be used, what export() does; if it may be, and
+ * can't, that is a warning in the log.
  */
 int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
     const char *what, uint64_t first, struct dispenser *dispenser);
@@ -70,7 +70,7 @@ struct dispenser_user {
 
 /*
  * holder: whose dispenser it is; user must not move. -EHOSTUNREACH, -EBADMSG,
- * and what remote_open() returns.
+ * and what ring_ops.open() returns.
  */
 int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
     const struct node *holder, const struct dispenser_name *name,

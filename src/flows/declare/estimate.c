@@ -38,7 +38,7 @@ static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
 
-	return dfi->transport->ops->region_bytes(
+	return dfi->transport->ops->region.bytes(
 	    dfi->transport, region_size(&geometry, part->n_sources));
 }
 

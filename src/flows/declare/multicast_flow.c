@@ -81,7 +81,7 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 		    flow->name, group);
 	/* Who only creates flows needs no device. */
 	if (dfi__network_open(dfi, &network) == 0)
-		*largest = network->ops->multicast_size(network);
+		*largest = network->ops->mcast->size(network);
 	else
 		dfi__log(DFI_LOG_INFO,
 		    "flow '%s': sized without knowing an MTU: %s", flow->name,
@@ -163,6 +163,6 @@ void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
 
 	if (dfi__network_open(dfi, &network) < 0)
 		network = NULL;
-	*target = dfi__verbs_ops.multicast_bytes(network, &at_target);
-	*source = dfi__verbs_ops.multicast_bytes(network, &at_source);
+	*target = dfi__verbs_ops.mcast->bytes(network, &at_target);
+	*source = dfi__verbs_ops.mcast->bytes(network, &at_source);
 }

@@ -193,7 +193,7 @@ static bool is_lost(
 {
 	const struct export *export = target->region->export;
 	enum ring_loss loss = export
-	    ? export->transport->ops->ring_lost(
+	    ? export->transport->ops->ring.lost(
 		  export, source, peers_node(&target->sources, source))
 	    : RING_KEPT;
 

@@ -195,7 +195,7 @@ static void arm_remote(void *arg)
 	struct remote *remote = wait->source->rings[wait->target].remote;
 
 	source_lock(wait->source);
-	remote->transport->ops->arm_remote(remote);
+	remote->transport->ops->ring.arm(remote);
 	source_unlock(wait->source);
 }
 
@@ -286,7 +286,7 @@ static bool arm_descriptor(struct dfi_source *source, uint32_t target)
 			continue;
 		remote = source->rings[t].remote;
 		if (!remote->in_place)
-			remote->transport->ops->arm_remote(remote);
+			remote->transport->ops->ring.arm(remote);
 		if (t != target && has_room(source, t))
 			other = true;
 	}

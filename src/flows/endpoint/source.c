@@ -49,8 +49,8 @@ static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
 	if (!ret && transport != source->dfi->transport)
 		ret = dfi__source_take_image(source, transport, &stage);
 	return ret ? ret
-		   : transport->ops->remote_open(transport, source, name,
-			 layout, source_ring(source), stage, patience, remote);
+		   : transport->ops->ring.open(transport, source, name, layout,
+			 source_ring(source), stage, patience, remote);
 }
 
 /*
@@ -137,11 +137,11 @@ static int open_ring(
 
 	if (ret < 0 || !slots)
 		return ret;
-	ret = slots->transport->ops->show(slots,
+	ret = slots->transport->ops->region.show(slots,
 	    &source->targets.peer[target].endpoint.region, source->index,
 	    &patience);
 	if (ret < 0) {
-		ring->remote->transport->ops->remote_close(ring->remote);
+		ring->remote->transport->ops->ring.close(ring->remote);
 		ring->remote = NULL;
 		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
 		dfi__fail_within(ret, "flow '%s': %s %u: %s", source->flow.name,
@@ -230,7 +230,7 @@ static void free_source(struct dfi_source *source)
 	for (t = 0; t < source->n_remotes; t++) {
 		remote = source->rings[t].remote;
 		if (remote)
-			remote->transport->ops->remote_close(remote);
+			remote->transport->ops->ring.close(remote);
 	}
 	if (source->kind->source.close)
 		source->kind->source.close(source);
@@ -393,7 +393,7 @@ static const char *why_lost(const struct peers *targets, uint32_t target)
 	remote = source->rings[target].remote;
 	return !remote || remote->in_place
 	    ? NULL
-	    : remote->transport->ops->remote_why(remote);
+	    : remote->transport->ops->ring.owner_why(remote);
 }
 
 /* The first that is not in shared memory, if there is any. */

@@ -162,10 +162,10 @@ static int check(const struct dfi_source *source, const struct need *need)
 	int ret = 0;
 
 	if (need->mapped)
-		ret = shm->ops->remote_room(
+		ret = shm->ops->ring.room(
 		    shm, need->mapped + need->reserved, 0);
 	if (!ret && device)
-		ret = device->ops->remote_room(
+		ret = device->ops->ring.room(
 		    device, need->reserved, need->locked);
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
 			     source->flow.name, SOURCE_ID(source))
@@ -228,7 +228,7 @@ static int take_stage(struct dfi_source *source, struct transport *transport)
 	ret = spend(source, bytes);
 	if (ret < 0)
 		return ret;
-	ret = transport->ops->stage_create(transport,
+	ret = transport->ops->ring.stage_create(transport,
 	    dfi__fan_stage_size(&source->fan->lane.geometry), &stage);
 	if (ret < 0) {
 		source->unspent += bytes;

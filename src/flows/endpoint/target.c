@@ -63,7 +63,7 @@ static int find_network(struct dfi_target *target,
     const struct ring_geometry *geometry, struct transport **verbs)
 {
 	struct transport *shm = target->dfi->transport;
-	uint64_t bytes = shm->ops->region_bytes(
+	uint64_t bytes = shm->ops->region.bytes(
 	    shm, region_size(geometry, target->n_readers));
 	struct transport *found;
 	int ret;
@@ -79,7 +79,7 @@ static int find_network(struct dfi_target *target,
 	}
 	ret = dfi__network_open(target->dfi, &found);
 	if (!ret)
-		ret = found->ops->export_room(found, bytes);
+		ret = found->ops->region.export_room(found, bytes);
 	if (ret < 0)
 		return unreachable(target, ret);
 	*verbs = found;
@@ -91,7 +91,7 @@ static int export_rings(struct dfi_target *target,
     const struct ring_geometry *geometry, struct transport *verbs)
 {
 	struct ring_layout layout = ring_layout(geometry, target->n_readers);
-	int ret = verbs->ops->export(verbs, target->region, &layout);
+	int ret = verbs->ops->region.export(verbs, target->region, &layout);
 
 	if (ret < 0)
 		return unreachable(target, ret);
@@ -113,14 +113,14 @@ static int reserve(
 {
 	struct transport *transport = target->dfi->transport;
 	uint64_t size = region_size(geometry, target->n_readers);
-	uint64_t bytes = transport->ops->region_bytes(transport, size);
+	uint64_t bytes = transport->ops->region.bytes(transport, size);
 	int ret;
 
 	ret = dfi__ring_memory_take(
 	    target->dfi, bytes, target->flow.name, TARGET_ID(target));
 	if (ret < 0)
 		return ret;
-	ret = transport->ops->region_create(transport, size, &target->region);
+	ret = transport->ops->region.create(transport, size, &target->region);
 	if (!ret) {
 		target->ring_memory += bytes;
 		return 0;
@@ -188,10 +188,10 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 static void free_rings(struct dfi_target *target)
 {
 	if (target->region && target->region->export)
-		target->region->export->transport->ops->unexport(
+		target->region->export->transport->ops->region.unexport(
 		    target->region);
 	else if (target->region)
-		target->dfi->transport->ops->region_destroy(target->region);
+		target->dfi->transport->ops->region.destroy(target->region);
 	dfi__notify_free(target->notify);
 	dfi__ring_memory_return(target->dfi, target->ring_memory);
 	free(target->readers);
@@ -234,7 +234,7 @@ static const char *why_lost(const struct peers *sources, uint32_t source)
 		offsetof(struct dfi_target, sources));
 	const struct export *export = target->region->export;
 
-	return export ? export->transport->ops->ring_why(
+	return export ? export->transport->ops->ring.writer_why(
 			    export, source, peers_node(sources, source))
 		      : NULL;
 }

@@ -142,7 +142,7 @@ static void free_export(struct verbs_export *export)
 	dfi__verbs_receives_spare(
 	    verbs, transport_region_receives(&export->layout));
 	ibv_dereg_mr(export->mr);
-	region->transport->ops->region_destroy(region);
+	region->transport->ops->region.destroy(region);
 	free(export->rings);
 	free(export);
 }
@@ -848,38 +848,42 @@ static int verbs_drained(struct remote *base)
 						   : 0;
 }
 
+static const struct mcast_ops verbs_mcast_ops = {
+	.size = dfi__verbs_multicast_size,
+	.bytes = dfi__verbs_multicast_bytes,
+	.room = dfi__verbs_multicast_room,
+	.open = dfi__verbs_multicast_open,
+};
+
 const struct transport_ops dfi__verbs_ops = {
 	.name = "verbs",
 	.start = verbs_start,
 	.stop = verbs_stop,
-	.export_room = verbs_export_room,
-	.export = verbs_export,
-	.unexport = verbs_unexport,
-	.stage_create = dfi__verbs_stage_create,
-	.stage_free = dfi__verbs_stage_free,
 	.reaches = dfi__verbs_reaches,
-	.remote_room = verbs_remote_room,
-	.remote_open = verbs_remote_open,
-	.remote_close = verbs_remote_close,
-	.write = verbs_write,
-	.post = verbs_post_remote,
-	.add = dfi__verbs_add,
-	.added = dfi__verbs_added,
-	.give_credit = dfi__verbs_give_credit,
-	.slot_is_free = verbs_slot_is_free,
-	.drained = verbs_drained,
-	.ring_lost = verbs_ring_lost,
-	.ring_why = verbs_ring_why,
-	.remote_why = verbs_remote_why,
 	.progress = dfi__verbs_progress,
-	.remote_progress = verbs_remote_progress,
 	.settle = dfi__verbs_settle,
 	.arm = dfi__verbs_arm,
-	.arm_remote = verbs_arm_remote,
 	.describe = dfi__verbs_describe,
-	.multicast_size = dfi__verbs_multicast_size,
-	.multicast_bytes = dfi__verbs_multicast_bytes,
-	.multicast_room = dfi__verbs_multicast_room,
-	.multicast_open = dfi__verbs_multicast_open,
 	.query = dfi__verbs_query,
+	.region.export_room = verbs_export_room,
+	.region.export = verbs_export,
+	.region.unexport = verbs_unexport,
+	.ring.stage_create = dfi__verbs_stage_create,
+	.ring.stage_free = dfi__verbs_stage_free,
+	.ring.room = verbs_remote_room,
+	.ring.open = verbs_remote_open,
+	.ring.close = verbs_remote_close,
+	.ring.write = verbs_write,
+	.ring.post = verbs_post_remote,
+	.ring.give_credit = dfi__verbs_give_credit,
+	.ring.slot_is_free = verbs_slot_is_free,
+	.ring.drained = verbs_drained,
+	.ring.lost = verbs_ring_lost,
+	.ring.writer_why = verbs_ring_why,
+	.ring.owner_why = verbs_remote_why,
+	.ring.progress = verbs_remote_progress,
+	.ring.arm = verbs_arm_remote,
+	.counter.add = dfi__verbs_add,
+	.counter.added = dfi__verbs_added,
+	.mcast = &verbs_mcast_ops,
 };

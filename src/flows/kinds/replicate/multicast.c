@@ -32,7 +32,7 @@ static int configure(
 
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s'", flow->name);
-	ret = dfi__cast_check(flow, network->ops->multicast_size(network));
+	ret = dfi__cast_check(flow, network->ops->mcast->size(network));
 	if (ret < 0)
 		return ret;
 	*config = dfi__cast_describe(flow);
@@ -52,12 +52,12 @@ static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
 
 	if (ret < 0)
 		return ret;
-	bytes = config.network->ops->multicast_bytes(config.network, &attr);
+	bytes = config.network->ops->mcast->bytes(config.network, &attr);
 	ret = dfi__ring_memory_take(dfi, bytes, flow->name, role, index);
 	if (ret < 0)
 		return ret;
 	*ring_memory += bytes;
-	ret = config.network->ops->multicast_room(config.network, &attr);
+	ret = config.network->ops->mcast->room(config.network, &attr);
 	return ret < 0
 	    ? dfi__fail_within(ret, "flow '%s': %s %u", flow->name, role, index)
 	    : 0;
@@ -180,7 +180,7 @@ static void arm(void *arg)
 {
 	struct remote *remote = arg;
 
-	remote->transport->ops->arm_remote(remote);
+	remote->transport->ops->ring.arm(remote);
 }
 
 static int not_answered(struct dfi_source *source, uint32_t target)

@@ -78,7 +78,7 @@ void dfi__verbs_port_close(struct multicast_port *base);
 
 /*
  * Make all that a port whose attributes are set has, but for what the control
- * thread does with it. What transport_ops.multicast_open() returns.
+ * thread does with it. What mcast_ops.open() returns.
  */
 int dfi__verbs_port_make(struct verbs_port *port, int64_t deadline);
 /*
