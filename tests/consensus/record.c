@@ -33,7 +33,7 @@
 #define LOOK_MS 100
 #define COUNT_MS 500
 #define SILENT_NS (2000 * MS) /* a replica that does not tell its counters */
-#define OPEN_MS 120000
+#define OPEN_MS 400000
 /* They leave emulated machines idle now and then. */
 #define N_CLIENTS 2
 #define THINK_MS 250

@@ -22,7 +22,7 @@ election_ms=2500
 retry_ms=1500
 # In which a leader misses a segment that another replica has sent, mostly.
 gap_ms=30000
-patience_ms=150000
+patience_ms=400000
 
 # ---- In a VM ---------------------------------------------------------------
 
