@@ -19,15 +19,25 @@
 
 TestSuite(arrival, .timeout = 300);
 
-static pid_t serve_at(const char *address)
+/*
+ * A process that is forked beside the threads of a context may find locks of
+ * the sanitizer's allocator held for ever, so both servers are forked before it
+ * is opened. One is stopped until its turn comes.
+ */
+static pid_t serve_at(const char *address, bool stopped)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
 	struct dfi_registry *registry;
 	pid_t pid = fork();
+	int status;
 
+	if (pid > 0 && stopped)
+		cr_assert_eq(waitpid(pid, &status, WUNTRACED), pid);
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (stopped)
+		raise(SIGSTOP);
 	attr.listen = address;
 	if (dfi_registry_start(&attr, &registry))
 		_exit(1);
@@ -86,12 +96,13 @@ Test(arrival, is_there_at_the_next_registry)
 	struct entry entry;
 	char address[64];
 	struct dfi *dfi;
-	pid_t server;
+	pid_t server, next;
 	uint32_t i;
 
 	snprintf(address, sizeof(address), "unix:@dfi-test-late-%d", getpid());
 	opening.attr.registry = address;
-	server = serve_at(address);
+	server = serve_at(address, false);
+	next = serve_at(address, true);
 	cr_assert(eventually(is_open, &opening), "%s", dfi_errmsg());
 	dfi = opening.dfi;
 	for (i = 0; i < 2; i++)
@@ -103,7 +114,7 @@ Test(arrival, is_there_at_the_next_registry)
 		usleep(10000);
 	} while (!strstr(dfi_errmsg(), "has not arrived"));
 	send_signal(server, SIGKILL);
-	server = serve_at(address);
+	send_signal(next, SIGCONT);
 	cr_assert(eventually(is_open, &opening), "%s", dfi_errmsg());
 	entry.dfi = opening.dfi;
 	cr_assert(eventually(is_there, &entry), "%s", dfi_errmsg());
@@ -112,5 +123,5 @@ Test(arrival, is_there_at_the_next_registry)
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(dfi_barrier_close(at[i]), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
-	send_signal(server, SIGKILL);
+	send_signal(next, SIGKILL);
 }
