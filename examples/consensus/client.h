@@ -5,8 +5,8 @@
  *
  * A client has lanes. A lane has at most one command outstanding; commands of
  * different lanes are independent. Each command is applied at most once,
- *however often it is sent: the store filters repetitions by session, lane and
- *number.
+ * however often it is sent: the store filters repetitions by session, lane and
+ * number.
  *
  *	struct kv_client_options options = {
  *		.cluster = "kv",

@@ -25,15 +25,28 @@ struct kv_guess {
 	uint64_t *keys, *lanes;   /* the newest one of each bucket */
 };
 
+static uint64_t places_for(uint32_t commands)
+{
+	uint64_t n = 64;
+
+	while (n < commands || n < LEAST)
+		n *= 2;
+	return n;
+}
+
+uint64_t kv_guess_needs(uint32_t commands)
+{
+	return places_for(commands) *
+	    (sizeof(struct guessed) + 2 * sizeof(uint64_t));
+}
+
 struct kv_guess *kv_guess_new(uint32_t commands, uint64_t seed)
 {
 	struct kv_guess *guess = calloc(1, sizeof(*guess));
-	uint64_t n = 64;
+	uint64_t n = places_for(commands);
 
 	if (!guess)
 		return NULL;
-	while (n < commands || n < LEAST)
-		n *= 2;
 	guess->seed = seed | 1;
 	guess->mask = n - 1;
 	guess->commands = calloc(n, sizeof(*guess->commands));

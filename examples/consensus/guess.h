@@ -13,6 +13,9 @@
 
 struct kv_guess;
 
+/* The memory that it takes. */
+uint64_t kv_guess_needs(uint32_t commands);
+
 /* For at most so many commands behind what is applied. NULL: ENOMEM. */
 struct kv_guess *kv_guess_new(uint32_t commands, uint64_t seed);
 void kv_guess_free(struct kv_guess *guess);

@@ -128,7 +128,8 @@ static error_t parse_time(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_MEMORY:
 		options->log_bytes =
-		    parse_number(state, "memory", arg, 1, 1 << 20) << 20;
+		    parse_number(state, "memory", arg, 1, REPLICA_MAX_MEMORY)
+		    << 20;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -260,7 +261,7 @@ int main(int argc, char **argv)
 			.heartbeat_ns = 5000000,
 			.election_ns = 40000000,
 			.session_ns = 3600 * UINT64_C(1000000000),
-			.log_bytes = 64 << 20,
+			.log_bytes = REPLICA_MEMORY << 20,
 		},
 	};
 	pid_t parent = getppid();

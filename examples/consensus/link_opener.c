@@ -36,16 +36,6 @@ struct opener {
 	bool stop;
 };
 
-static const struct dfi_field fields[] = {
-	{ .name = "bytes", .type = DFI_BYTES, .size = LINK_TUPLE },
-};
-
-static const struct dfi_schema schema = {
-	.fields = fields,
-	.n_fields = 1,
-	.tuple_size = LINK_TUPLE,
-};
-
 /* Those that time heals say nothing. */
 static void tell(struct link *link, int ret)
 {
@@ -75,30 +65,35 @@ static void close_ends(struct link *link)
 	link->created = false;
 }
 
-static int open_target(struct link *link)
+static int create_flow(struct link *link)
 {
 	struct dfi *dfi = link->links->dfi;
 	const struct link_setup *setup = &link->setup;
-	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	struct dfi_flow_attr attr;
 	int ret;
 
-	attr.kind = DFI_SHUFFLE;
-	attr.schema = &schema;
-	attr.n_sources = attr.n_targets = 1;
-	attr.routing = DFI_ROUTE_DIRECT;
-	attr.segment_size = setup->segment_size;
-	attr.segment_count = setup->segments;
+	link_flow_attr(setup, &attr);
 	ret = dfi_flow_create(dfi, setup->name, &attr);
 	if (ret == -EEXIST && link->failures >= PATIENCE) {
 		dfi_flow_remove(dfi, setup->name);
 		ret = dfi_flow_create(dfi, setup->name, &attr);
 	}
+	link->created = ret >= 0;
+	return ret;
+}
+
+static int open_target(struct link *link)
+{
+	const struct link_setup *setup = &link->setup;
+	struct dfi_target_attr target = DFI_TARGET_ATTR_INIT;
+	int ret;
+
+	ret = create_flow(link);
 	if (ret < 0)
 		return ret;
-	link->created = true;
 	target.flags = DFI_NONBLOCK;
-	return dfi_target_open(dfi, setup->name, 0, &target, &link->target);
+	return dfi_target_open(
+	    link->links->dfi, setup->name, 0, &target, &link->target);
 }
 
 /*
@@ -113,32 +108,10 @@ static int open_source(struct link *link, const char *name)
 	bool there = !dfi_flow_query(dfi, name, &info) && info.attached_targets;
 
 	attr.flags = DFI_NONBLOCK;
-	attr.schema = &schema;
+	attr.schema = &link_schema;
 	attr.open_timeout_ms = there ? CONNECT_TIMEOUT_MS : OPEN_TIMEOUT_MS;
 	attr.linger_us = DFI_NO_LINGER;
 	return dfi_source_open(dfi, name, 0, &attr, &link->source);
-}
-
-static int create_ordered(struct link *link)
-{
-	const struct link_setup *setup = &link->setup;
-	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	int ret;
-
-	attr.kind = DFI_REPLICATE;
-	attr.schema = &schema;
-	attr.n_sources = attr.n_targets = setup->n_ends;
-	attr.ordered = 1;
-	attr.segment_count = setup->segments;
-	if (setup->multicast) {
-		attr.replication = DFI_REPLICATION_MULTICAST;
-		attr.loss_policy = DFI_LOSS_NOTIFY;
-	} else {
-		attr.segment_size = setup->segment_size;
-	}
-	ret = dfi_flow_create(link->links->dfi, setup->name, &attr);
-	link->created = ret >= 0;
-	return ret;
 }
 
 /* Sources wait for all targets, so each end opens its target first. */
@@ -152,7 +125,7 @@ static int open_ordered(struct link *link)
 	int ret;
 
 	if (setup->create) {
-		ret = create_ordered(link);
+		ret = create_flow(link);
 		if (ret < 0)
 			return ret;
 	}
@@ -172,25 +145,6 @@ static int open_ordered(struct link *link)
 	return ret;
 }
 
-static int create_shared(struct link *link)
-{
-	const struct link_setup *setup = &link->setup;
-	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
-	int ret;
-
-	attr.kind = setup->replicate ? DFI_REPLICATE : DFI_SHUFFLE;
-	attr.schema = &schema;
-	attr.n_sources = setup->n_sources;
-	attr.n_targets = setup->n_targets;
-	if (!setup->replicate)
-		attr.routing = DFI_ROUTE_DIRECT;
-	attr.segment_size = setup->segment_size;
-	attr.segment_count = setup->segments;
-	ret = dfi_flow_create(link->links->dfi, setup->name, &attr);
-	link->created = !ret;
-	return ret;
-}
-
 static int open_shared(struct link *link)
 {
 	struct dfi *dfi = link->links->dfi;
@@ -199,7 +153,7 @@ static int open_shared(struct link *link)
 	struct dfi_source_attr source = DFI_SOURCE_ATTR_INIT;
 	int ret;
 
-	ret = setup->create ? create_shared(link) : 0;
+	ret = setup->create ? create_flow(link) : 0;
 	if (ret < 0)
 		return ret;
 	target.flags = source.flags = DFI_NONBLOCK;

@@ -83,6 +83,11 @@ free_links:
 	return ret;
 }
 
+struct dfi *links_dfi(const struct links *links)
+{
+	return links->dfi;
+}
+
 struct link *links_add(struct links *links, const struct link_setup *setup)
 {
 	struct link *link = calloc(1, sizeof(*link));

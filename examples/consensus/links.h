@@ -22,6 +22,7 @@
 #define LINK_TUPLE 64
 #define LINK_MAX_NAME 120
 
+struct dfi;
 struct links;
 struct link;
 
@@ -110,6 +111,16 @@ struct links_setup {
 
 /* Join the registry and start the helpers. Errors are those of dfi_open(). */
 int links_open(const struct links_setup *setup, struct links **links);
+
+/* The context that the links use. */
+struct dfi *links_dfi(const struct links *links);
+
+/*
+ * Add what this process's ends of a link reserve in memory, with a context's
+ * settings, to a sum. 0, or an error of dfi_flow_estimate().
+ */
+int link_needs(
+    struct dfi *dfi, const struct link_setup *setup, uint64_t *bytes);
 
 /* Close all links, wait for the helpers, and leave the registry. */
 void links_close(struct links *links);

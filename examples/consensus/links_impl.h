@@ -56,6 +56,10 @@ struct links {
 	unsigned n_openers;
 };
 
+/* link_flow.c: of all links, and of the flow of one. */
+extern const struct dfi_schema link_schema;
+void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr);
+
 int openers_start(struct links *links, unsigned n);
 void openers_stop(struct links *links); /* all links are gone */
 

@@ -35,13 +35,35 @@ static int child_main(void *arg)
 	    : EXIT_SUCCESS;
 }
 
+static uint32_t slots_of(const struct load_plan *plan)
+{
+	return (uint32_t)(plan->length_ns / LOAD_SLOT_NS + 1);
+}
+
+/* Of a client, in whole cache lines. */
+static size_t share_size(const struct load_plan *plan)
+{
+	size_t size = sizeof(struct load_share) +
+	    slots_of(plan) * sizeof(uint32_t);
+
+	return (size + 63) & ~(size_t)63;
+}
+
+uint64_t load_needs(const struct load_plan *plan)
+{
+	/* A request is kept until its answer, and its answer until votes. */
+	const uint64_t request = 2 * (uint64_t)plan->value_size + 1024;
+
+	return sizeof(struct load_board) +
+	    plan->clients * (share_size(plan) + plan->outstanding * request) +
+	    slots_of(plan) * sizeof(uint32_t);
+}
+
 static int make_board(struct group *group)
 {
 	const struct load_plan *plan = group->plan;
-	uint32_t n_slots = (uint32_t)(plan->length_ns / LOAD_SLOT_NS + 1);
-	size_t share = sizeof(struct load_share) + n_slots * sizeof(uint32_t);
+	size_t share = share_size(plan);
 
-	share = (share + 63) & ~(size_t)63; /* whole cache lines */
 	group->size = sizeof(struct load_board) + share * plan->clients;
 	group->board = mmap(NULL, group->size, PROT_READ | PROT_WRITE,
 	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -51,7 +73,7 @@ static int make_board(struct group *group)
 		    plan->clients, strerror(errno));
 	}
 	group->board->share_size = share;
-	group->board->n_slots = n_slots;
+	group->board->n_slots = slots_of(plan);
 	return 0;
 }
 

@@ -30,6 +30,9 @@ struct load_progress {
 	const struct children *clients; /* their processes */
 };
 
+/* About how much memory a load's results and requests take. */
+uint64_t load_needs(const struct load_plan *plan);
+
 /*
  * Run the load. watch, unless NULL, is called every few milliseconds while it
  * runs; if it returns -1, the load ends. counts: of processes whose costs are

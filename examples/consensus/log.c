@@ -13,16 +13,36 @@
 /* Stays free: what entries leave unused at the end, and one that moves. */
 #define RESERVE (3 * (offsetof(struct kv_entry, command) + KV_MAX_COMMAND))
 
-int kv_log_open(struct kv_log *log, size_t size, bool disk, uint64_t slot)
+static size_t usable(size_t size)
+{
+	return (size < KV_LOG_MIN ? KV_LOG_MIN : size) & ~(size_t)7;
+}
+
+/* Places of the index. */
+static uint64_t places_for(size_t size)
 {
 	uint64_t n = 64;
 
-	memset(log, 0, sizeof(*log));
-	if (size < KV_LOG_MIN)
-		size = KV_LOG_MIN;
-	log->size = size & ~(size_t)7;
-	while (n < log->size / sizeof(struct kv_entry))
+	while (n < size / sizeof(struct kv_entry))
 		n *= 2;
+	return n;
+}
+
+uint64_t kv_log_needs(size_t size, bool disk)
+{
+	size = usable(size);
+	return size +
+	    places_for(size) *
+	    (sizeof(uint32_t) + (disk ? sizeof(uint64_t) : 0));
+}
+
+int kv_log_open(struct kv_log *log, size_t size, bool disk, uint64_t slot)
+{
+	uint64_t n;
+
+	memset(log, 0, sizeof(*log));
+	log->size = usable(size);
+	n = places_for(log->size);
 	log->mask = n - 1;
 	log->first = slot + 1;
 	log->last = slot;

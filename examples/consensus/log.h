@@ -35,6 +35,9 @@ struct kv_run {
  */
 #define KV_LOG_MIN 262144
 
+/* The memory that a log of a size takes once it has been filled. */
+uint64_t kv_log_needs(size_t size, bool disk);
+
 /* An empty log behind a slot. -ENOMEM. */
 int kv_log_open(struct kv_log *log, size_t size, bool disk, uint64_t slot);
 void kv_log_close(struct kv_log *log);

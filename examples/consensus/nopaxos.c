@@ -11,11 +11,24 @@
 /* The window has room for so many in the mean; a few slots may have more. */
 #define COMMANDS_PER_SLOT 4
 
+static size_t stash_size(const struct nopaxos_setup *setup)
+{
+	size_t least = 4 * KV_MAX_MESSAGE;
+
+	return (setup->stash_bytes < least ? least : setup->stash_bytes) &
+	    ~(size_t)15;
+}
+
+uint64_t nopaxos_needs(const struct nopaxos_setup *setup)
+{
+	return stash_size(setup) +
+	    kv_guess_needs(COMMANDS_PER_SLOT * setup->window);
+}
+
 struct nopaxos *nopaxos_new(const struct nopaxos_setup *setup,
     const struct nopaxos_ops *ops, void *arg, struct paxos *paxos)
 {
 	struct nopaxos *np = calloc(1, sizeof(*np));
-	size_t least = 4 * KV_MAX_MESSAGE;
 
 	if (!np)
 		return NULL;
@@ -23,9 +36,7 @@ struct nopaxos *nopaxos_new(const struct nopaxos_setup *setup,
 	np->ops = ops;
 	np->arg = arg;
 	np->p = paxos;
-	np->stash_size = setup->stash_bytes < least ? least
-						    : setup->stash_bytes;
-	np->stash_size &= ~(size_t)15;
+	np->stash_size = stash_size(setup);
 	np->stash = malloc(np->stash_size);
 	np->guess = kv_guess_new(
 	    COMMANDS_PER_SLOT * setup->window, paxos->setup.seed);

@@ -79,6 +79,9 @@ struct nopaxos_stats {
 	uint64_t wrong;            /* results that the store didn't give: 0 */
 };
 
+/* The memory that it takes beside the core. */
+uint64_t nopaxos_needs(const struct nopaxos_setup *setup);
+
 /* On top of a core, which stays the caller's. NULL: ENOMEM. */
 struct nopaxos *nopaxos_new(const struct nopaxos_setup *setup,
     const struct nopaxos_ops *ops, void *arg, struct paxos *paxos);

@@ -9,12 +9,15 @@
 
 #include <errno.h>
 #include <dfi/error.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../common/complain.h"
+#include "../../common/memory.h"
+#include "needs.h"
 
 /* Segments that a turn takes before it sends. */
 #define TURN_SEGMENTS 32
@@ -151,6 +154,28 @@ static int add_peer(struct replica *replica, unsigned peer)
 	return in->link && out->link ? 0 : -ENOMEM;
 }
 
+/* All that it will fill, beside the clients' data. */
+static int check_memory(struct replica *replica)
+{
+	const struct replica_options *options = &replica->options;
+	uint64_t others, log;
+	char what[64], advice[160];
+	int ret = needs_replica(
+	    links_dfi(replica->links), options, &others, &log);
+
+	if (ret < 0) {
+		complain("cannot tell how much memory the replica needs: %s",
+		    dfi_errmsg());
+		return ret;
+	}
+	snprintf(what, sizeof(what), "replica %u needs", options->self);
+	snprintf(advice, sizeof(advice),
+	    "choose a smaller --memory, which is %zu MiB for the log; the rest "
+	    "needs %" PRIu64 " MiB",
+	    options->log_bytes >> 20, (others + (1 << 20) - 1) >> 20);
+	return memory_check(what, others + log, advice) ? -ENOSPC : 0;
+}
+
 static int open_links(struct replica *replica)
 {
 	const struct replica_options *options = &replica->options;
@@ -178,6 +203,7 @@ static int open_links(struct replica *replica)
 		    *dfi_errmsg() ? dfi_errmsg() : strerror(-ret));
 		return ret;
 	}
+	ret = check_memory(replica);
 	for (i = 0; !ret && i < options->n_replicas; i++)
 		if (i != options->self)
 			ret = add_peer(replica, i);

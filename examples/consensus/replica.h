@@ -111,8 +111,16 @@ struct flows {
 	uint64_t opened, ended, carried[N_FLOWS], spared;
 };
 
+/* MiB for the log, if nothing else is said, and at most. */
+#define REPLICA_MEMORY 64
+#define REPLICA_MAX_MEMORY (1 << 20)
+
 #define REPLICA_READS 8192
-#define REPLICA_WINDOW 8192 /* slots that are proposed and not yet chosen */
+#define REPLICA_WINDOW 8192     /* slots that are proposed and not yet chosen */
+#define REPLICA_STASH (8 << 20) /* bytes of segments that come too early */
+/* Rings of the ordered flow. */
+#define ORDER_SEGMENT 16384
+#define ORDER_SEGMENTS 256
 
 struct replica_counts {
 	uint64_t requests, replies, replies_dropped, turns;

@@ -17,9 +17,6 @@
 #define RETRY_NS (200 * MS) /* between flows */
 #define TELL_NS (50 * MS)   /* of a flow that is not up yet */
 #define LOOK_NS (1000 * MS) /* after replicas that are not in it */
-#define STASH_BYTES (8 << 20)
-#define ORDER_SEGMENT 16384
-#define ORDER_SEGMENTS 256
 
 /*
  * What tells that a flow stands still, or a replica, goes by what tells that a
@@ -140,7 +137,7 @@ int order_open(struct replica *replica)
 		.silence_ns = silence_ns(replica),
 		.reopen_ns = REOPEN_NS,
 		.window = REPLICA_WINDOW,
-		.stash_bytes = STASH_BYTES,
+		.stash_bytes = REPLICA_STASH,
 	};
 
 	if (!replica->options.nopaxos)

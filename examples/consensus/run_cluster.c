@@ -92,7 +92,7 @@ static int registry_main(void *arg)
 static int replica_main(void *arg)
 {
 	struct run_cluster *cluster = arg;
-	char id[12], replicas[12], log[4096];
+	char id[12], replicas[12], memory[12], log[4096];
 	const char *argv[20];
 	int n = 0;
 
@@ -103,6 +103,9 @@ static int replica_main(void *arg)
 	argv[n++] = id;
 	argv[n++] = "--replicas";
 	argv[n++] = replicas;
+	snprintf(memory, sizeof(memory), "%u", cluster->options.memory_mib);
+	argv[n++] = "--memory";
+	argv[n++] = memory;
 	argv[n++] = "--registry";
 	argv[n++] = cluster->page->address;
 	argv[n++] = "--cluster";

@@ -40,7 +40,8 @@ struct run_options {
 	const char *protocol;
 	bool flows; /* --wiring flows */
 	uint32_t replicas;
-	const char *log; /* folder; NULL: none */
+	const char *log;     /* folder; NULL: none */
+	uint32_t memory_mib; /* --memory */
 	bool verbose;
 };
 

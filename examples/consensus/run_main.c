@@ -11,6 +11,7 @@
 #include "../../common/output.h"
 #include "../../common/usage.h"
 #include "load_report.h"
+#include "run_memory.h"
 #include "run_options.h"
 
 /* One load on a store that runs. */
@@ -326,9 +327,11 @@ int main(int argc, char **argv)
 		return 64;
 	argp_parse(&run_argp, argc, argv, 0, NULL, &arguments);
 	results = json_array();
-	if (!arguments.load.json)
+	ret = results ? run_memory_check(&arguments) : -1;
+	if (ret == 0 && !arguments.load.json)
 		print_head(&arguments);
-	ret = results ? run_all(&arguments, results) : -1;
+	if (ret == 0)
+		ret = run_all(&arguments, results);
 	if (ret == 0)
 		ret = tell(&arguments.load, results, arguments.fault.victim);
 	json_decref(results);

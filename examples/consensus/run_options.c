@@ -6,6 +6,7 @@
 
 #include "../../common/usage.h"
 #include "load_kv.h"
+#include "replica.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -14,6 +15,7 @@ enum {
 	KEY_WIRING,
 	KEY_REPLICAS,
 	KEY_LOG,
+	KEY_MEMORY,
 	KEY_INDEX_READS,
 	KEY_VERBOSE,
 	KEY_KILL,
@@ -34,6 +36,8 @@ static const struct argp_option descriptions[] = {
 	{ "replicas", KEY_REPLICAS, "N", 0, "(default 5)", 0 },
 	{ "log", KEY_LOG, "DIR", 0,
 	    "Keep logs in this folder (default: in memory only)", 0 },
+	{ "memory", KEY_MEMORY, "MIB", 0,
+	    "For the log that each replica has in memory (default 64)", 0 },
 	{ "index-reads", KEY_INDEX_READS, NULL, 0,
 	    "Read by rounds of the leader's, not by the log", 0 },
 	{ "verbose", KEY_VERBOSE, NULL, 0, "Show what replicas say", 0 },
@@ -217,6 +221,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_LOG:
 		arguments->store.log = text;
 		return 0;
+	case KEY_MEMORY:
+		arguments->store.memory_mib = (uint32_t)load_option_number(
+		    state, "memory", text, 1, REPLICA_MAX_MEMORY);
+		return 0;
 	case KEY_INDEX_READS:
 		arguments->load.plan.backend = &load_kv_index;
 		return 0;
@@ -248,7 +256,7 @@ void run_arguments_init(struct run_arguments *arguments)
 {
 	*arguments = (struct run_arguments){
 		.protocols = { "paxos", "nopaxos" },
-		.store = { .replicas = 5 },
+		.store = { .replicas = 5, .memory_mib = REPLICA_MEMORY },
 		.fault = { .after_ns = 3 * SECOND, .stop_ns = 3 * SECOND },
 	};
 	load_options_init(&arguments->load);

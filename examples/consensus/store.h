@@ -42,6 +42,9 @@ int kv_store_apply(struct kv_store *store, uint64_t slot,
 const struct kv_command *kv_store_next(
     const struct kv_store *store, const struct kv_command *command);
 
+/* About how much memory a store of n keys takes. */
+uint64_t kv_store_needs(uint64_t n, size_t key_size, size_t value_size);
+
 /* Read a key without the log. The session is not looked at. */
 void kv_store_read(const struct kv_store *store, const char *key, size_t size,
     struct kv_result *result);

@@ -16,6 +16,19 @@
 #define FIRST_CAPACITY 16
 #define MAX_CAPACITY (UINT32_C(1) << 30)
 
+uint64_t kv_store_needs(uint64_t n, size_t key_size, size_t value_size)
+{
+	/* An allocation has a head, and a size that is a multiple. */
+	uint64_t each = sizeof(struct pair) + key_size + value_size + 32;
+	uint64_t capacity = FIRST_CAPACITY;
+
+	while (capacity < n)
+		capacity *= 2;
+	/* Cells that grow are there once more, half as many. */
+	return n * each +
+	    capacity * (sizeof(struct pair *) + 3 * sizeof(struct cell));
+}
+
 int kv__pairs_init(struct pairs *pairs)
 {
 	/* Blocks only before the machine has its first randomness. */

@@ -48,10 +48,13 @@ short_of as -v dfi-bench raw --procs 1 --seconds 0.01 --repeat 1
 # The kernel would end what fills more memory than its control group may.
 no_room() # MIB ADVICE PROGRAM [ARGUMENT]...
 {
+	local status=1
+
+	[ "$3" != dfi-kv ] || status=69
 	in_memory $(($1 << 20)) timeout 60 "$bin/$3" "${@:4}" > "$tmp/out" 2>&1
 	[ $rc != 125 ] || return 0
-	[ $rc = 1 ] || fail "in $1 MiB, ${*:3} ends with $rc: $(cat "$tmp/out")"
-	grep -q "need [0-9]* MiB of memory, but [0-9]* MiB are left in the control group \
+	[ $rc = $status ] || fail "in $1 MiB, ${*:3} ends with $rc: $(cat "$tmp/out")"
+	grep -q "needs* [0-9]* MiB of memory, but [0-9]* MiB are left in the control group \
 (.* is $1 MiB): choose .*$2" "$tmp/out" || fail "in $1 MiB, ${*:3} says: $(cat "$tmp/out")"
 }
 quick=(--seconds 0.01 --repeat 1)
@@ -62,7 +65,20 @@ no_room 24 --segment-size dfi-bench shuffle --tuple-size 1M --api batch "${quick
 no_room 24 --targets dfi-bench replicate --segment-size 64K --segments 512 "${quick[@]}"
 no_room 24 --iterations dfi-bench latency --iterations 10000000 --repeat 1
 no_room 24 --iterations dfi-bench replicate --latency --iterations 10000000 --repeat 1
+# Replicas of the store, whose logs fill while they run.
+for mib in 12 24 48 96; do
+	no_room $mib --memory dfi-kv-run --replicas 3 --clients 2 --workload a
+done
+DFI_REGISTRY=unix:$tmp/registry
+export DFI_REGISTRY
+"$bin/dfi-registry" --print-address --listen "$DFI_REGISTRY" > "$tmp/address" &
+await "$tmp/address"
+no_room 48 --memory dfi-kv --id 0 --replicas 3 --bootstrap
 # What fits runs.
+in_memory $((128 << 20)) timeout 60 "$bin/dfi-kv-run" --replicas 1 --memory 1 \
+	--clients 1 --workload a --seconds 0.1 --warm-up 0.1 > "$tmp/out" 2>&1
+[ $rc = 125 ] || [ $rc = 0 ] ||
+	fail "dfi-kv-run ends with $rc where there is room: $(cat "$tmp/out")"
 in_memory $((48 << 20)) timeout 60 "$bin/dfi-bench" combine --groups 1 --bytes 1M \
 	"${quick[@]}" > "$tmp/out" 2>&1
 [ $rc = 125 ] && echo "not tried: control groups with a limit of memory, which take root" ||

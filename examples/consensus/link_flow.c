@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The flow of each kind of link: its attributes, and the memory that the ends
+ * of this process take.
+ */
+#include "links_impl.h"
+
+static const struct dfi_field fields[] = {
+	{ .name = "bytes", .type = DFI_BYTES, .size = LINK_TUPLE },
+};
+
+const struct dfi_schema link_schema = {
+	.fields = fields,
+	.n_fields = 1,
+	.tuple_size = LINK_TUPLE,
+};
+
+void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr)
+{
+	bool ordered = setup->kind == LINK_ORDERED;
+	bool shared = setup->kind == LINK_SHARED_IN ||
+	    setup->kind == LINK_SHARED_OUT;
+
+	*attr = (struct dfi_flow_attr)DFI_FLOW_ATTR_INIT;
+	attr->schema = &link_schema;
+	attr->n_sources = attr->n_targets = ordered ? setup->n_ends : 1;
+	if (shared) {
+		attr->n_sources = setup->n_sources;
+		attr->n_targets = setup->n_targets;
+	}
+	attr->ordered = ordered;
+	attr->kind = ordered || setup->replicate ? DFI_REPLICATE : DFI_SHUFFLE;
+	if (attr->kind == DFI_SHUFFLE)
+		attr->routing = DFI_ROUTE_DIRECT;
+	attr->segment_count = setup->segments;
+	if (ordered && setup->multicast) {
+		attr->replication = DFI_REPLICATION_MULTICAST;
+		attr->loss_policy = DFI_LOSS_NOTIFY;
+	} else {
+		attr->segment_size = setup->segment_size;
+	}
+}
+
+int link_needs(struct dfi *dfi, const struct link_setup *setup, uint64_t *bytes)
+{
+	struct dfi_flow_needs needs;
+	struct dfi_flow_attr attr;
+	int ret;
+
+	link_flow_attr(setup, &attr);
+	ret = dfi_flow_estimate(dfi, &attr, &needs);
+	if (ret < 0)
+		return ret;
+	if (setup->kind != LINK_OUT && setup->kind != LINK_SHARED_OUT)
+		*bytes += needs.target_bytes;
+	if (setup->kind != LINK_IN && setup->kind != LINK_SHARED_IN)
+		*bytes += needs.source_bytes;
+	return 0;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rings are reserved when a link is opened, so the library refuses those that
+ * do not fit. The log, tables and data fill as requests come.
+ */
+#include "needs.h"
+
+#include "log.h"
+
+/* In the flow from one replica to another, or from a client. */
+static struct link_setup pair_link(enum link_kind kind, bool client)
+{
+	return (struct link_setup){
+		.kind = kind,
+		.segment_size = client ? KV_CLIENT_SEGMENT : KV_PEER_SEGMENT,
+		.segments = client ? KV_CLIENT_SEGMENTS : KV_PEER_SEGMENTS,
+	};
+}
+
+/* Add both ends of n pairs of flows. */
+static int add_pairs(struct dfi *dfi, unsigned n, bool client, uint64_t *bytes)
+{
+	const struct link_setup in = pair_link(LINK_IN, client);
+	const struct link_setup out = pair_link(LINK_OUT, client);
+	uint64_t each = 0;
+	int ret;
+
+	ret = link_needs(dfi, &in, &each);
+	if (!ret)
+		ret = link_needs(dfi, &out, &each);
+	*bytes += n * each;
+	return ret;
+}
+
+static int add_order(
+    struct dfi *dfi, const struct replica_options *options, uint64_t *bytes)
+{
+	const struct nopaxos_setup setup = {
+		.window = REPLICA_WINDOW,
+		.stash_bytes = REPLICA_STASH,
+	};
+	const struct link_setup ordered = {
+		.kind = LINK_ORDERED,
+		.segment_size = ORDER_SEGMENT,
+		.segments = ORDER_SEGMENTS,
+		.multicast = options->multicast,
+		.n_ends = options->n_replicas,
+	};
+
+	*bytes += nopaxos_needs(&setup);
+	return options->n_replicas > 1 ? link_needs(dfi, &ordered, bytes) : 0;
+}
+
+static int add_shared(struct dfi *dfi, enum link_kind kind, bool client,
+    unsigned n, bool replicate, uint64_t *bytes)
+{
+	struct link_setup setup = pair_link(kind, client);
+
+	setup.n_sources = kind == LINK_SHARED_IN ? n : 1;
+	setup.n_targets = kind == LINK_SHARED_IN ? 1 : n;
+	setup.replicate = replicate;
+	return link_needs(dfi, &setup, bytes);
+}
+
+/* Each replica may lead, and then has the ends that take most. */
+static int add_flows(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
+{
+	const unsigned n = n_replicas - 1, clients = KV_CLIENT_PLACES;
+	int ret;
+
+	if (!n)
+		return 0;
+	ret = add_shared(dfi, LINK_SHARED_IN, true, clients, false, bytes);
+	if (!ret)
+		ret = add_shared(dfi, LINK_SHARED_IN, true, n, false, bytes);
+	if (!ret)
+		ret = add_shared(dfi, LINK_SHARED_OUT, false, n, true, bytes);
+	if (!ret)
+		ret = add_shared(
+		    dfi, LINK_SHARED_OUT, true, clients, false, bytes);
+	return ret;
+}
+
+int needs_replica(struct dfi *dfi, const struct replica_options *options,
+    uint64_t *others, uint64_t *log)
+{
+	int ret;
+
+	*log = kv_log_needs(options->log_bytes, options->log != NULL);
+	*others = NEEDS_PROCESS + REPLICA_READS * sizeof(struct read);
+	ret = add_pairs(dfi, options->n_replicas - 1, false, others);
+	if (!ret)
+		ret = add_pairs(dfi, KV_CLIENT_PLACES, true, others);
+	if (!ret && options->nopaxos)
+		ret = add_order(dfi, options, others);
+	if (!ret && options->flows)
+		ret = add_flows(dfi, options->n_replicas, others);
+	return ret;
+}
+
+uint64_t needs_data(const struct replica_options *options, uint64_t n,
+    size_t key_size, size_t value_size)
+{
+	uint64_t store = kv_store_needs(n, key_size, value_size);
+
+	/*
+	 * While a child writes a snapshot, pages that change are there twice.
+	 * Without a folder, so are the last snapshot and the next.
+	 */
+	return (options->log ? 2 : 4) * store;
+}
+
+int needs_client(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
+{
+	*bytes = NEEDS_PROCESS;
+	/* One pair more for the four flows. */
+	return add_pairs(dfi, n_replicas + 1, true, bytes);
+}
