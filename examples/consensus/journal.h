@@ -11,9 +11,9 @@
  * the disk holds is unknown then, and nothing may be said any more.
  *
  * A record has a checksum. What a crash has left half-written at the end of the
- * last file is cut off; damage to anything that had been synced is an error,
- *and so is a missing file, or one of another replica. A replica that went on
- * without what it had promised could contradict itself.
+ * last file is cut off. Damage to anything that had been synced is an error,
+ * and so is a missing file, or one of another replica: a replica that forgets a
+ * promise could contradict itself.
  *
  * One thread, the owner's. Functions return 0 or a negative errno value and say
  * why on stderr.

@@ -15,12 +15,12 @@
  *	GAP_DECIDE  led     from            to                         slots
  *	GAP_DECIDED led     knows up to                    leader's
  *
- * SESSION opens a fast path. GAP_DECIDE has in its body the slots above from,
- *up to to, that hold decided no-ops: all of them. GAP_DECIDED answers both; its
- * status is 1 where the flow isn't open. leader's: the incarnation of the
- *leader that it is for. A heartbeat of a leader with a fast path has in number
- *its last slot and in session the last decided no-op; missing entries come as
- *ACCEPT.
+ * SESSION opens a fast path. GAP_DECIDE has in its body the slots that hold
+ * decided no-ops: all of them behind "from", up to "to". GAP_DECIDED answers
+ * both; its status is 1 where the flow isn't open. leader's: the incarnation of
+ * the leader that it is for. A heartbeat of a leader with a fast path has in
+ * number its last slot and in session the last decided no-op. Missing entries
+ * come as ACCEPT.
  */
 #ifndef KV_NOPAXOS_IMPL_H
 #define KV_NOPAXOS_IMPL_H

@@ -75,7 +75,7 @@ static int estimate(struct dfi *dfi, const struct estimate *estimate)
 		most = bytes > most ? bytes : most;
 	}
 	ret = needs_client(dfi, arguments->store.replicas, &client);
-	/* One more observes; this process and a registry are there, too. */
+	/* One client more observes. This process and a registry run beside. */
 	*estimate->bytes = most + (arguments->load.plan.clients + 1) * client +
 	    load_bytes(&arguments->load) + 2 * NEEDS_PROCESS;
 	return ret;

@@ -19,11 +19,11 @@
  * or are combined at their sources have a segment_header; it travels with the
  * payload, as its first cache line.
  *
- * transport/footer.h has the bits of a footer. That of a slot is at a fixed
- *place, right behind the largest payload. A smaller one that comes over a
- *network may end there instead of beginning where its slot does
- *(FOOTER_FLAG_SHIFTED). With a tuple and its footer in one cache line, a
- *latency flow moves one line per tuple.
+ * transport/footer.h has the bits of a footer. A slot's footer is at a fixed
+ * place, right behind the largest payload. A smaller payload that comes over a
+ * network may end there instead of beginning where its slot does: see
+ * FOOTER_FLAG_SHIFTED. With a tuple and its footer in one cache line, a latency
+ * flow moves one line per tuple.
  */
 #ifndef DFI_BUFFERS_SEGMENT_H
 #define DFI_BUFFERS_SEGMENT_H

@@ -4,11 +4,12 @@
  * the functions that build them and take them apart. A transport and the
  * buffers above it share this format; nobody else forms or reads its bits.
  *
- *	state   63       62    61     60   59    58..32        31..0
- *	       +--------+-----+------+----+-----+-------------+-----------------+
- *	       | SHIFTED| HELD| ABORT| END| LOST| used (bytes)| sequence number
- *|
- *	       +--------+-----+------+----+-----+-------------+-----------------+
+ *	state   63        62     61      60    59     58..32   31..0
+ *	       +---------+------+-------+-----+------+--------+--------+
+ *	       | SHIFTED | HELD | ABORT | END | LOST | used   | number |
+ *	       +---------+------+-------+-----+------+--------+--------+
+ *
+ * used: bytes of payload. number: the segment's sequence number.
  */
 #ifndef DFI_TRANSPORT_FOOTER_H
 #define DFI_TRANSPORT_FOOTER_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a network may do to datagrams, for tests: between the port, which hands
- * over what it has received, and the parser. DFI_TEST_FAULTS asks for it, a
- *list separated by commas:
+ * over what it has received, and the parser. DFI_TEST_FAULTS asks for it with a
+ * list separated by commas:
  *
  *	drop=P          it is lost
  *	duplicate=P     it comes twice

@@ -16,8 +16,8 @@
  * Only the flow itself is published. Each end makes of its descriptor what it
  * sees of the flow (struct flow_part), which is a flow like others: one between
  * the inputs of a combiner and that combiner, or between the top level and the
- * targets. What comes from combiners are records (flows/kinds/combine/plan.h):
- *there they are the tuples, which are routed by the key that they begin with.
+ * targets. Combiners send records (flows/kinds/combine/plan.h): there these are
+ * the tuples, which are routed by the key that they begin with.
  */
 #ifndef DFI_FLOWS_DECLARE_TREE_H
 #define DFI_FLOWS_DECLARE_TREE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of flows: a folder each, and a row. Files here include all floors
- * below, and no other kind's.
+ * The kinds of flows: a folder and a row each. tests/checks/floors.txt says
+ * which floors a kind may use.
  */
 #ifndef DFI_FLOWS_KINDS_KINDS_H
 #define DFI_FLOWS_KINDS_KINDS_H

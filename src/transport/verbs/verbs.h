@@ -3,28 +3,28 @@
  * The verbs transport from inside: RDMA through rdma-core. What its parts
  * share:
  *
- *	verbs.c          starting and stopping, exports, remotes, writes
- *	data/shadow.c    memory to send from, for each ring
- *	data/send_buffer.c    the same for all rings of a writer
- *	device/device.c   which device and address to use
+ *	verbs.c                  starting and stopping, exports, remotes
+ *	stats.c                  counters
+ *	fail.c                   errors of the system, as texts
+ *	device/device.c          which device and address to use
  *	device/device_list.c     what users are told about devices
- *	verbs/stats.c    counters
- *	verbs/fail.c     errors of the system, as texts
- *	connection/connection.c     connections: reliable queue pairs, made by
- *rdma_cm connection/handshake.c    what both ends tell each other when they
- *connect connection/connect.c  the connecting side connection/accept.c   the
- *accepting side, and rdma_cm's events connection/break.c    connections that
- *break connection/drain.c    what is under way when a queue pair ends
- *	device/events.c    errors that devices report
- *	data/receives.c the shared receive queue
- *	data/post.c     work requests and their completions
- *	data/counter.c      words that many add to
- *	data/credit.c   credits, and what else waits for room in a queue
- *	connection/message.c  messages: rings are opened and left
- *	data/arrive.c   what arrives: messages, segments, credits
- *	data/checksum.c footers that say whether their segment is whole
- *	multicast/multicast.c, multicast/port.c, multicast/datagram.c
- *	                 multicast ports (multicast/multicast.h)
+ *	device/events.c          errors that devices report
+ *	connection/connection.c  reliable queue pairs, made by rdma_cm
+ *	connection/handshake.c   what both ends tell at first
+ *	connection/connect.c     the connecting side
+ *	connection/accept.c      the accepting side, rdma_cm's events
+ *	connection/break.c       connections that break
+ *	connection/drain.c       what is under way at the end
+ *	connection/message.c     rings are opened and left
+ *	data/shadow.c            memory to send from, for each ring
+ *	data/send_buffer.c       the same for all rings of a writer
+ *	data/receives.c          the shared receive queue
+ *	data/post.c              work requests and their completions
+ *	data/counter.c           words that many add to
+ *	data/credit.c            credits, and what waits for room
+ *	data/arrive.c            messages, segments and credits arrive
+ *	data/checksum.c          whether a segment is whole
+ *	multicast/               multicast ports: multicast/multicast.h
  *
  * Who touches what. Completions of the shared receive queue ("arrivals") are
  * taken under the poll lock, by whoever waits, by the control thread, and now

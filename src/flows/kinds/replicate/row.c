@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What replicate flows add to sources and targets. */
-#include <stdlib.h>
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 #include "flows/kinds/kinds.h"
