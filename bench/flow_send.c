@@ -59,8 +59,8 @@ static force_inline int send_cursor(
 	while (left > 0) {
 		n = left < run ? left : run;
 		left -= n;
-		cursor = dfi_source_cursor_open(
-		    sender->source, target, tuple_size);
+		cursor = dfi_source_cursor_open(sender->source,
+		    plan_named_target(plan, target), tuple_size);
 		for (; n > 0; n--, key += tuple_size / 8) {
 			tuple_make(tuple, tuple_size, key);
 			if (dfi_source_cursor_push(&cursor, tuple, tuple_size))
@@ -85,7 +85,8 @@ static force_inline int send_claim(struct sender *sender, size_t tuple_size)
 	int ret;
 
 	while (left > 0) {
-		ret = dfi_source_claim(sender->source, target, &span);
+		ret = dfi_source_claim(sender->source,
+		    plan_named_target(sender->plan, target), &span);
 		if (ret < 0)
 			return ret;
 		n = left < span.count ? (uint32_t)left : span.count;

@@ -7,6 +7,7 @@
 #define DFI_BENCH_PLAN_H
 
 #include <stdint.h>
+#include <dfi/source.h>
 #include "raw.h"
 
 enum job_kind {
@@ -106,6 +107,12 @@ uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n);
 static inline uint32_t plan_lanes(const struct plan *plan)
 {
 	return plan->replicates ? 1 : plan->n_targets;
+}
+
+/* What calls that take a target's number take for one of these. */
+static inline uint32_t plan_named_target(const struct plan *plan, uint32_t lane)
+{
+	return plan->replicates ? DFI_ALL_TARGETS : lane;
 }
 
 /* How many targets get a tuple. */

@@ -75,15 +75,15 @@ static void declare(const struct session *session, const struct plan *plan,
 	if (plan->job == JOB_COMBINE) {
 		value_schema_init(&flow->schema, plan->tuple_size);
 		attr.kind = DFI_COMBINE;
-		attr.aggregates = &flow->sum;
-		attr.n_aggregates = 1;
-		attr.group_by = plan->n_groups ? "key" : NULL;
-		attr.max_groups = plan->n_groups;
-		attr.source_combining = plan->combining;
-		attr.fan_in = plan->fan_in;
+		attr.combine.aggregates = &flow->sum;
+		attr.combine.n_aggregates = 1;
+		attr.combine.group_by = plan->n_groups ? "key" : NULL;
+		attr.combine.max_groups = plan->n_groups;
+		attr.combine.source_combining = plan->combining;
+		attr.combine.fan_in = plan->fan_in;
 	}
-	attr.replication = back ? 0 : plan->replication;
-	attr.ordered = back ? 0 : plan->ordered;
+	attr.replicate.method = back ? 0 : plan->replication;
+	attr.replicate.ordered = back ? 0 : plan->ordered;
 	attr.schema = &flow->schema.schema;
 	attr.n_sources = back ? plan->n_targets : plan->n_sources;
 	attr.n_targets = back ? plan->n_sources : plan->n_targets;
@@ -174,9 +174,9 @@ bool session_look_up(struct session *session, struct plan *plan,
 
 	if (!session_create_flows(session, &copy, asked))
 		return false;
-	ret = dfi_flow_query(session->dfi, copy.flow, &info);
+	ret = dfi_flow_lookup(session->dfi, copy.flow, &info);
 	if (ret < 0)
-		complain("dfi_flow_query: %s", dfi_errmsg());
+		complain("dfi_flow_lookup: %s", dfi_errmsg());
 	session_remove_flows(session, &copy);
 	if (ret < 0)
 		return false;

@@ -152,13 +152,13 @@ static void create_flows(void)
 	gradients.schema = &schema;
 	gradients.n_sources = n_workers;
 	gradients.n_targets = n_servers;
-	gradients.group_by = "number";
-	gradients.aggregates = sums;
-	gradients.n_aggregates = CHUNK;
-	gradients.max_groups = n_chunks;
-	gradients.window_tuples = DFI_WINDOW_MARKED;
+	gradients.combine.group_by = "number";
+	gradients.combine.aggregates = sums;
+	gradients.combine.n_aggregates = CHUNK;
+	gradients.combine.max_groups = n_chunks;
+	gradients.combine.window_tuples = DFI_WINDOW_MARKED;
 	/* No worker has a weight twice. */
-	gradients.source_combining = DFI_COMBINING_OFF;
+	gradients.combine.source_combining = DFI_COMBINING_OFF;
 	weights.kind = DFI_REPLICATE;
 	weights.schema = &schema;
 	weights.n_sources = n_servers;

@@ -41,7 +41,7 @@ static const char *const replications[] = { "none", "naive", "multicast" };
 static const char *const losses[] = { "recover", "notify" };
 static const char *const origins[] = { "default", "environment", "attribute" };
 static const char *const transports[] = { "default", "auto", "shm", "verbs" };
-static const char *const verifies[] = { "default", "none", "crc" };
+static const char *const verifies[] = { "default", "none", "checksum" };
 
 static const char *word(const char *const *words, size_t n, uint32_t i)
 {
@@ -143,7 +143,7 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	    info->flags & DFI_FLOW_PERSISTENT ? ", persistent" : "",
 	    info->transport ? ", transport " : "",
 	    info->transport ? WORD(transports, info->transport) : "",
-	    info->verify == DFI_VERIFY_CRC ? ", verified" : "");
+	    info->verify == DFI_VERIFY_CHECKSUM ? ", verified" : "");
 	if (info->loss_policy == DFI_LOSS_NOTIFY)
 		printf("  losses    are told, %u us after others came\n",
 		    info->gap_timeout_us);

@@ -82,11 +82,11 @@ int job_create(const struct job *job)
 	attr.schema = &plan->schema;
 	attr.n_sources = job->n_processes * job->n_threads;
 	attr.n_targets = n_targets(job);
-	attr.group_by = plan->query->n_keys ? plan->group_by : NULL;
-	attr.aggregates = plan->aggregates;
-	attr.n_aggregates = plan->n_aggregates;
-	attr.max_groups = plan->rows->header->n_rows;
-	attr.fan_in = job->fan_in;
+	attr.combine.group_by = plan->query->n_keys ? plan->group_by : NULL;
+	attr.combine.aggregates = plan->aggregates;
+	attr.combine.n_aggregates = plan->n_aggregates;
+	attr.combine.max_groups = plan->rows->header->n_rows;
+	attr.combine.fan_in = job->fan_in;
 	if (check_memory(job, &attr, &need))
 		return -1;
 	ret = dfi_flow_create(job->dfi, job->flow, &attr);
@@ -212,7 +212,7 @@ static uint32_t start_mergers(
 	struct merger *mergers;
 	uint32_t c, n = 0;
 
-	check(dfi_flow_query(job->dfi, job->flow, &info), "process", process);
+	check(dfi_flow_lookup(job->dfi, job->flow, &info), "process", process);
 	mergers = allocate(info.n_combiners + 1, sizeof(*mergers));
 	for (c = process; c < info.n_combiners; c += job->n_processes, n++) {
 		mergers[n] = (struct merger){ .job = job, .combiner = c };

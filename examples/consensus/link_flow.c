@@ -28,14 +28,14 @@ void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr)
 		attr->n_sources = setup->n_sources;
 		attr->n_targets = setup->n_targets;
 	}
-	attr->ordered = ordered;
+	attr->replicate.ordered = ordered;
 	attr->kind = ordered || setup->replicate ? DFI_REPLICATE : DFI_SHUFFLE;
 	if (attr->kind == DFI_SHUFFLE)
 		attr->routing = DFI_ROUTE_DIRECT;
 	attr->segment_count = setup->segments;
 	if (ordered && setup->multicast) {
-		attr->replication = DFI_REPLICATION_MULTICAST;
-		attr->loss_policy = DFI_LOSS_NOTIFY;
+		attr->replicate.method = DFI_REPLICATION_MULTICAST;
+		attr->replicate.loss_policy = DFI_LOSS_NOTIFY;
 	} else {
 		attr->segment_size = setup->segment_size;
 	}

@@ -105,7 +105,8 @@ static int open_source(struct link *link, const char *name)
 	struct dfi *dfi = link->links->dfi;
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
 	struct dfi_flow_info info;
-	bool there = !dfi_flow_query(dfi, name, &info) && info.attached_targets;
+	bool there = !dfi_flow_lookup(dfi, name, &info) &&
+	    info.attached_targets;
 
 	attr.flags = DFI_NONBLOCK;
 	attr.schema = &link_schema;
@@ -140,7 +141,7 @@ static int open_ordered(struct link *link)
 	    dfi, setup->name, setup->end, &source, &link->source);
 	if (ret < 0)
 		return ret;
-	ret = dfi_flow_query(dfi, setup->name, &info);
+	ret = dfi_flow_lookup(dfi, setup->name, &info);
 	link->room = info.segment_size / LINK_TUPLE * LINK_TUPLE;
 	return ret;
 }
@@ -178,7 +179,7 @@ static int open_place(struct link *link)
 	for (i = 0; i < setup->n_places; i++) {
 		snprintf(name, sizeof(name), "%s%u", setup->name,
 		    (first + i) % setup->n_places);
-		ret = dfi_flow_query(link->links->dfi, name, &info);
+		ret = dfi_flow_lookup(link->links->dfi, name, &info);
 		if (ret == -ENOENT)
 			continue;
 		if (ret < 0)

@@ -164,7 +164,9 @@ static bool is_hard(int ret)
 
 void *link_begin(struct link *link, size_t size)
 {
-	return link_begin_to(link, 0, size);
+	bool to_all = link->setup.kind == LINK_ORDERED || link->setup.replicate;
+
+	return link_begin_to(link, to_all ? DFI_ALL_TARGETS : 0, size);
 }
 
 void *link_begin_to(struct link *link, unsigned target, size_t size)

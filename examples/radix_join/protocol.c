@@ -181,7 +181,7 @@ int protocol_count_targets(
 	int ret;
 
 	flow_name(run, flow, name);
-	ret = dfi_flow_query(dfi, name, &info);
+	ret = dfi_flow_lookup(dfi, name, &info);
 	if (ret == 0)
 		*n = info.attached_targets;
 	return ret;

@@ -60,7 +60,7 @@ uint64_t protocol_ring_bytes(uint32_t n_workers);
 int protocol_create(struct dfi *dfi, const char *run, enum flow flow,
     uint32_t n_nodes, const struct plan *plan);
 
-/* How many targets of a flow are attached. As dfi_flow_query(). */
+/* How many targets of a flow are attached. As dfi_flow_lookup(). */
 int protocol_count_targets(
     struct dfi *dfi, const char *run, enum flow flow, uint32_t *n);
 

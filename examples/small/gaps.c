@@ -65,7 +65,7 @@ int main(void)
 	dfi = start(&registry);
 	flow.kind = DFI_REPLICATE;
 	flow.goal = DFI_LATENCY;
-	flow.loss_policy = DFI_LOSS_NOTIFY;
+	flow.replicate.loss_policy = DFI_LOSS_NOTIFY;
 	flow.schema = &schema;
 	flow.n_sources = 1;
 	flow.n_targets = N_TARGETS;

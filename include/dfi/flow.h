@@ -182,7 +182,7 @@ enum dfi_verify {
 	 * that change data are found. Target calls return -EBADMSG, which names
 	 * both ends. Both read each segment once more for it.
 	 */
-	DFI_VERIFY_CRC,
+	DFI_VERIFY_CHECKSUM,
 };
 
 /* What a target does when more groups come than it has room for. */
@@ -213,6 +213,96 @@ enum {
 #define DFI_MAX_GAP_TIMEOUT_US 10000000u
 #define DFI_DEFAULT_GAP_TIMEOUT_US 10000u
 
+/*
+ * What a flow of kind DFI_REPLICATE has beside; all 0 in other flows. The
+ * protocols are in docs/replicate.md.
+ */
+struct dfi_replicate_attr {
+	/*
+	 * Of a multicast over RDMA: the IPv4 or IPv6 address of its group, such
+	 * as "239.1.2.3" or "ff15::1:2"; NULL: one is chosen at random from
+	 * 239.192.0.0/14, or from ff15::/16 where the context's RDMA device has
+	 * an IPv6 address. Flows may share a group: each has a key.
+	 */
+	const char *multicast_address;
+	uint32_t method; /* enum dfi_replication */
+	/*
+	 * 1: all targets get the segments of all sources in one order. A source
+	 * takes the position of a segment when it sends that, by one atomic
+	 * addition to a counter in the process of target 0: through memory, or,
+	 * if the flow may need RDMA, all through target 0's device, which must
+	 * have atomic operations. Else 0.
+	 */
+	uint32_t ordered;
+	uint32_t loss_policy; /* enum dfi_loss_policy */
+	/*
+	 * Where segments are sent as datagrams: microseconds after which one
+	 * that others have overtaken counts as lost. At most
+	 * DFI_MAX_GAP_TIMEOUT_US; 0: DFI_DEFAULT_GAP_TIMEOUT_US.
+	 */
+	uint32_t gap_timeout_us;
+	uint64_t reserved[4]; /* 0 */
+};
+
+/*
+ * What a flow of kind DFI_COMBINE has beside; all 0 in other flows. Windows,
+ * trees and combining at sources are explained in docs/combine.md.
+ */
+struct dfi_combine_attr {
+	const struct dfi_aggregate *aggregates; /* must be given; are copied */
+	/*
+	 * Field names to group by, separated by commas: integers and byte
+	 * arrays, at most DFI_MAX_KEYS, each once. NULL: all tuples are one
+	 * group, which one target has.
+	 */
+	const char *group_by;
+	/*
+	 * How many groups a target has room for, at most DFI_MAX_GROUPS; 0:
+	 * DFI_DEFAULT_GROUPS. Memory is taken as they come: for each its key
+	 * and 8 bytes for each aggregate (up to 24 for an average), and 16 to
+	 * 32 bytes more.
+	 */
+	uint64_t max_groups;
+	/*
+	 * 0: results come at the end of the flow. Else each window has results
+	 * of its own (dfi_target_window()). A window is this many tuples of
+	 * each source, or, with DFI_WINDOW_MARKED, what a source pushes between
+	 * two calls of dfi_source_mark(). It ends at a target when each source
+	 * has ended it, or has closed: results wait for the slowest source, and
+	 * a source that is ahead waits when a target's ring is full. Tuples for
+	 * a target that has cancelled count as long as the source takes them,
+	 * but not if -EPIPE refuses them.
+	 */
+	uint64_t window_tuples;
+	/*
+	 * Bytes that each source takes for the groups that it combines, for all
+	 * targets together, at most DFI_MAX_COMBINING_BYTES; 0:
+	 * DFI_DEFAULT_COMBINING_BYTES, which fit a second-level cache. They
+	 * hold 64 to 32768 groups of a target. A source sends a group when they
+	 * are full. If groups come again only after that, it combines nothing,
+	 * and DFI_COMBINING_ADAPTIVE stops for a while:
+	 * dfi_source_stats.combining_stops.
+	 */
+	uint64_t combining_bytes;
+	uint32_t n_aggregates; /* 1 to DFI_MAX_AGGREGATES */
+	uint32_t when_full;    /* enum dfi_when_full */
+	/*
+	 * enum dfi_source_combining. -EINVAL with DFI_LATENCY, as each tuple is
+	 * sent at once; -EMSGSIZE: a partial aggregate doesn't fit a segment.
+	 */
+	uint32_t source_combining;
+	/*
+	 * 0: each target takes what all sources send. 2 or more: a tree of
+	 * combiners, which the application runs (combiner.h), takes tuples in
+	 * between. No combiner takes from more than fan_in sources or
+	 * combiners, and no target from more than fan_in combiners. Source i
+	 * sends to combiner i / fan_in, which is its only target: calls that
+	 * name a target name 0.
+	 */
+	uint32_t fan_in;
+	uint64_t reserved[4]; /* 0 */
+};
+
 struct dfi_flow_attr {
 	uint32_t size;
 	uint32_t kind;                   /* enum dfi_flow_kind; must be given */
@@ -229,95 +319,14 @@ struct dfi_flow_attr {
 	uint32_t segment_size;  /* payload bytes of a ring's segment */
 	uint32_t segment_count; /* segments of a ring; default for both: the
 				   geometry chosen from goal, tuple size, caches
-				   and DFI_RING_MEMORY (see dfi_flow_query()) */
+				   and DFI_RING_MEMORY (dfi_flow_lookup()) */
 	uint32_t flags;         /* DFI_FLOW_PERSISTENT */
-	uint32_t transport;     /* enum dfi_transport; but for its default it
-				   counts more than DFI_TRANSPORT */
+	uint32_t transport;     /* enum dfi_transport; unless it is the default,
+				   it counts more than DFI_TRANSPORT */
 	uint32_t verify;        /* enum dfi_verify */
-	uint32_t replication;   /* enum dfi_replication; of DFI_REPLICATE */
-	/*
-	 * Of DFI_REPLICATE: 1 if all targets are to get the segments of all
-	 * sources in one order. A source takes the place of a segment in it
-	 * when it sends that, by one atomic addition to a counter in the
-	 * process of target 0: through memory, or, if the flow may need RDMA,
-	 * all through target 0's device, which must have atomic operations.
-	 * Else 0.
-	 */
-	uint32_t ordered;
-	uint32_t loss_policy; /* enum dfi_loss_policy; of DFI_REPLICATE */
-	/*
-	 * Of DFI_REPLICATE, where segments are sent as datagrams: microseconds
-	 * after which one that others have overtaken counts as lost. At most
-	 * DFI_MAX_GAP_TIMEOUT_US; 0: DFI_DEFAULT_GAP_TIMEOUT_US.
-	 */
-	uint32_t gap_timeout_us;
-	/* Of DFI_COMBINE: what is computed; must be given, and is copied. */
-	uint32_t n_aggregates; /* at most DFI_MAX_AGGREGATES */
-	const struct dfi_aggregate *aggregates;
-	/*
-	 * Of DFI_COMBINE: field names to group by, separated by commas:
-	 * integers and byte arrays, at most DFI_MAX_KEYS, each once. NULL: all
-	 * tuples are one group, which one target has.
-	 */
-	const char *group_by;
-	/*
-	 * Of DFI_COMBINE: how many groups a target has room for, at most
-	 * DFI_MAX_GROUPS; 0: DFI_DEFAULT_GROUPS. Memory is taken as they come:
-	 * for each its key and 8 bytes for each aggregate (up to 24 for an
-	 * average), and 16 to 32 bytes more.
-	 */
-	uint64_t max_groups;
-	/*
-	 * Of a multicast over RDMA: the IPv4 or IPv6 address of its group, such
-	 * as "239.1.2.3" or "ff15::1:2"; NULL: one is chosen at random from
-	 * 239.192.0.0/14, or from ff15::/16 where the context's RDMA device has
-	 * an IPv6 address. Flows may share a group: each has a key.
-	 */
-	const char *multicast_address;
-	/*
-	 * Of DFI_COMBINE: 0, and results come at the end of the flow. Else
-	 * input is divided into windows, which have results of their own: the
-	 * first of each source, the second of each source, and so on. A window
-	 * is so many tuples of a source, or, with DFI_WINDOW_MARKED, what a
-	 * source pushes between two calls of dfi_source_mark(). It ends at a
-	 * target when all sources have ended it, or themselves; so its results
-	 * wait for the slowest source, and one that is ahead of it waits when a
-	 * target's ring is full. Tuples for a target that has cancelled count
-	 * as long as the source takes them, but not if -EPIPE refuses them.
-	 * See dfi_target_window().
-	 */
-	uint64_t window_tuples;
-	uint32_t when_full; /* enum dfi_when_full; of DFI_COMBINE */
-	/*
-	 * Of DFI_COMBINE: enum dfi_source_combining. -EINVAL with
-	 * DFI_LATENCY, as each tuple is sent at once; -EMSGSIZE: a partial
-	 * aggregate doesn't fit a segment.
-	 */
-	uint32_t source_combining;
-	/*
-	 * Of DFI_COMBINE: 0, and each target takes what all sources send. Else
-	 * 2 or more: between sources and targets there is a tree of combiners,
-	 * which the application opens and runs where it chooses (combiner.h):
-	 * what one target's node would have to take in and fold, they take off
-	 * it. No combiner takes from more than fan_in sources or combiners, and
-	 * no target from more than fan_in combiners. Source i is one of those
-	 * of combiner i / fan_in; one source has one combiner, too. Results are
-	 * the same, but for the rounding of floating-point sums. For a source
-	 * its combiner is the only target: who names a target
-	 * (dfi_source_push_to(), dfi_source_claim(), a cursor) names 0.
-	 */
-	uint32_t fan_in;
-	uint32_t reserved; /* 0 */
-	/*
-	 * Of DFI_COMBINE: bytes that each source takes for the groups that it
-	 * combines, all its targets' together, at most DFI_MAX_COMBINING_BYTES;
-	 * 0: DFI_DEFAULT_COMBINING_BYTES, which fit a second-level cache. They
-	 * hold 64 groups of a target at least and 32768 at most. A source sends
-	 * a group when they are full; if groups come again only after that, it
-	 * combines nothing, and DFI_COMBINING_ADAPTIVE gives up for a while:
-	 * dfi_source_stats.combining_stops.
-	 */
-	uint64_t combining_bytes;
+	uint32_t reserved;      /* 0 */
+	struct dfi_replicate_attr replicate;
+	struct dfi_combine_attr combine;
 };
 #define DFI_MAX_COMBINING_BYTES (UINT64_C(1) << 30)
 #define DFI_DEFAULT_COMBINING_BYTES (UINT64_C(256) << 10)
@@ -523,7 +532,7 @@ struct dfi_flow_info {
  * Look a flow up; it need not be attached. Any thread. -ENOENT: no such flow.
  * -ENOTCONN, -ETIMEDOUT: the registry.
  */
-DFI_API int dfi_flow_query(
+DFI_API int dfi_flow_lookup(
     struct dfi *dfi, const char *name, struct dfi_flow_info *info);
 
 /*

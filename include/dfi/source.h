@@ -105,8 +105,8 @@ extern "C" {
 
 struct dfi_source;
 
-/* The target of a push in a flow of kind DFI_REPLICATE. */
-#define DFI_ALL_TARGETS 0
+/* The target of a push in a flow of kind DFI_REPLICATE: no target's number. */
+#define DFI_ALL_TARGETS UINT32_MAX
 
 struct dfi_source_attr {
 	uint32_t size;
@@ -321,7 +321,7 @@ enum {
 struct dfi_source_head {
 	struct dfi_source_lane only; /* the lane, if there is only one */
 	struct dfi_source_lane *lanes;
-	uint32_t n_lanes;
+	uint32_t n_targets; /* that a call may name; 0 in a replicate flow */
 	uint32_t tuple_size;
 	uint32_t inline_routing;
 	uint32_t key_offset;
@@ -330,7 +330,8 @@ struct dfi_source_head {
 
 /* The slow paths of the inline functions; not for direct use. */
 DFI_API int dfi_source_push_slow(struct dfi_source *source, const void *tuple);
-DFI_API int dfi_source_no_target(struct dfi_source *source, uint32_t target);
+DFI_API int dfi_source_push_to_slow(
+    struct dfi_source *source, uint32_t target, const void *tuple);
 DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
 DFI_API int dfi_source_choose_to_push(
     struct dfi_source *source, uint64_t targets);
@@ -389,8 +390,8 @@ DFI_INLINE int dfi_source_push_to(
 	struct dfi_source_head *head = DFI_CAST(
 	    struct dfi_source_head *, DFI_CAST(void *, source));
 
-	if (__builtin_expect(target >= head->n_lanes, 0))
-		return dfi_source_no_target(source, target);
+	if (__builtin_expect(target >= head->n_targets, 0))
+		return dfi_source_push_to_slow(source, target, tuple);
 	return dfi_source_push_lane(
 	    source, &head->lanes[target], target, tuple);
 }
@@ -444,7 +445,7 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 		return dfi_source_push_slow(source, address);
 	memcpy(&key, DFI_CAST(const char *, address) + head->key_offset,
 	    sizeof(key));
-	target = dfi_hash64_partition(key, head->n_lanes);
+	target = dfi_hash64_partition(key, head->n_targets);
 	return dfi_source_push_lane(
 	    source, &head->lanes[target], target, tuple);
 }
@@ -535,7 +536,7 @@ struct dfi_source_cursor {
 	char *next;
 	char *end;
 	struct dfi_source *source;
-	uint32_t target;
+	uint32_t lane;
 	int32_t status; /* 0, or the error of the last push */
 };
 

@@ -33,7 +33,7 @@ static const struct choice choices[] = {
 	{ "DFI_TRANSPORT", "shm", DFI_TRANSPORT_SHM },
 	{ "DFI_TRANSPORT", "verbs", DFI_TRANSPORT_VERBS },
 	{ "DFI_VERIFY", "none", DFI_VERIFY_NONE },
-	{ "DFI_VERIFY", "crc", DFI_VERIFY_CRC },
+	{ "DFI_VERIFY", "checksum", DFI_VERIFY_CHECKSUM },
 	{ "DFI_VERBS_NOTIFY", "auto", VERBS_NOTIFY_AUTO },
 	{ "DFI_VERBS_NOTIFY", "footer", VERBS_NOTIFY_FOOTER },
 	{ "DFI_VERBS_NOTIFY", "imm", VERBS_NOTIFY_IMM },

@@ -68,7 +68,7 @@
 	    "or verbs")                                                       \
 	X(choice, verify, "DFI_VERIFY", "none",                               \
 	    "checks of each segment of the flows that are created: none, "    \
-	    "or crc, a checksum")                                             \
+	    "or checksum")                                                    \
 	X(text, verbs_device, "DFI_VERBS_DEVICE", NULL,                       \
 	    "name of the RDMA device to use")                                 \
 	X(address, verbs_address, "DFI_VERBS_ADDRESS", NULL,                  \

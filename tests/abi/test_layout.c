@@ -187,7 +187,7 @@ static void pin_devices(void)
 
 static void pin_flows(void)
 {
-	PIN_SIZE(dfi_flow_attr, 160);
+	PIN_SIZE(dfi_flow_attr, 224);
 	PIN(dfi_flow_attr, size, 0, 4);
 	PIN(dfi_flow_attr, kind, 4, 4);
 	PIN(dfi_flow_attr, schema, 8, 8);
@@ -204,21 +204,29 @@ static void pin_flows(void)
 	PIN(dfi_flow_attr, flags, 64, 4);
 	PIN(dfi_flow_attr, transport, 68, 4);
 	PIN(dfi_flow_attr, verify, 72, 4);
-	PIN(dfi_flow_attr, replication, 76, 4);
-	PIN(dfi_flow_attr, ordered, 80, 4);
-	PIN(dfi_flow_attr, loss_policy, 84, 4);
-	PIN(dfi_flow_attr, gap_timeout_us, 88, 4);
-	PIN(dfi_flow_attr, n_aggregates, 92, 4);
-	PIN(dfi_flow_attr, aggregates, 96, 8);
-	PIN(dfi_flow_attr, group_by, 104, 8);
-	PIN(dfi_flow_attr, max_groups, 112, 8);
-	PIN(dfi_flow_attr, multicast_address, 120, 8);
-	PIN(dfi_flow_attr, window_tuples, 128, 8);
-	PIN(dfi_flow_attr, when_full, 136, 4);
-	PIN(dfi_flow_attr, source_combining, 140, 4);
-	PIN(dfi_flow_attr, fan_in, 144, 4);
-	PIN(dfi_flow_attr, reserved, 148, 4);
-	PIN(dfi_flow_attr, combining_bytes, 152, 8);
+	PIN(dfi_flow_attr, reserved, 76, 4);
+	PIN(dfi_flow_attr, replicate, 80, 56);
+	PIN(dfi_flow_attr, combine, 136, 88);
+
+	PIN_SIZE(dfi_replicate_attr, 56);
+	PIN(dfi_replicate_attr, multicast_address, 0, 8);
+	PIN(dfi_replicate_attr, method, 8, 4);
+	PIN(dfi_replicate_attr, ordered, 12, 4);
+	PIN(dfi_replicate_attr, loss_policy, 16, 4);
+	PIN(dfi_replicate_attr, gap_timeout_us, 20, 4);
+	PIN(dfi_replicate_attr, reserved, 24, 32);
+
+	PIN_SIZE(dfi_combine_attr, 88);
+	PIN(dfi_combine_attr, aggregates, 0, 8);
+	PIN(dfi_combine_attr, group_by, 8, 8);
+	PIN(dfi_combine_attr, max_groups, 16, 8);
+	PIN(dfi_combine_attr, window_tuples, 24, 8);
+	PIN(dfi_combine_attr, combining_bytes, 32, 8);
+	PIN(dfi_combine_attr, n_aggregates, 40, 4);
+	PIN(dfi_combine_attr, when_full, 44, 4);
+	PIN(dfi_combine_attr, source_combining, 48, 4);
+	PIN(dfi_combine_attr, fan_in, 52, 4);
+	PIN(dfi_combine_attr, reserved, 56, 32);
 
 	PIN_SIZE(dfi_flow_needs, 168);
 	PIN(dfi_flow_needs, segment_size, 0, 4);
@@ -331,7 +339,7 @@ static void pin_sources(void)
 	PIN_SIZE(dfi_source_head, 48);
 	PIN(dfi_source_head, only, 0, 16);
 	PIN(dfi_source_head, lanes, 16, 8);
-	PIN(dfi_source_head, n_lanes, 24, 4);
+	PIN(dfi_source_head, n_targets, 24, 4);
 	PIN(dfi_source_head, tuple_size, 28, 4);
 	PIN(dfi_source_head, inline_routing, 32, 4);
 	PIN(dfi_source_head, key_offset, 36, 4);
@@ -346,7 +354,7 @@ static void pin_sources(void)
 	PIN(dfi_source_cursor, next, 0, 8);
 	PIN(dfi_source_cursor, end, 8, 8);
 	PIN(dfi_source_cursor, source, 16, 8);
-	PIN(dfi_source_cursor, target, 24, 4);
+	PIN(dfi_source_cursor, lane, 24, 4);
 	PIN(dfi_source_cursor, status, 28, 4);
 }
 
@@ -466,7 +474,7 @@ static void pin_values(void)
 	PIN_VALUE(DFI_REPLICATION_DEFAULT, 0);
 	PIN_VALUE(DFI_REPLICATION_NAIVE, 1);
 	PIN_VALUE(DFI_REPLICATION_MULTICAST, 2);
-	PIN_VALUE(DFI_ALL_TARGETS, 0);
+	PIN_VALUE(DFI_ALL_TARGETS, UINT32_MAX);
 	PIN_VALUE(DFI_BANDWIDTH, 0);
 	PIN_VALUE(DFI_LATENCY, 1);
 	PIN_VALUE(DFI_ROUTE_HASH, 0);

@@ -299,7 +299,7 @@ int plan_create(const struct plan *plan, struct dfi *dfi)
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
 		.kind = plan->kind,
-		.replication = plan->replication,
+		.replicate.method = plan->replication,
 		.schema = &plan->schema,
 		.n_sources = plan->n_sources,
 		.n_targets = plan->n_targets,

@@ -95,7 +95,7 @@ Test(context, handles_are_checked)
 
 	assert_error(
 	    dfi_flow_remove(NULL, "f"), -EINVAL, "the context", "is NULL");
-	assert_error(dfi_flow_query(NULL, "f", &info), -EINVAL, "the context",
+	assert_error(dfi_flow_lookup(NULL, "f", &info), -EINVAL, "the context",
 	    "is NULL");
 	assert_error(dfi_source_flush(NULL), -EINVAL, "the source is NULL");
 	cr_assert_eq(dfi_source_close(NULL), 0);
@@ -190,7 +190,7 @@ Test(flow, missing_arguments_are_named)
 	assert_error(dfi_flow_create(rig.dfi, NULL, &attr), -EINVAL,
 	    "the flow name is NULL");
 	assert_error(
-	    dfi_flow_query(rig.dfi, "f", NULL), -EINVAL, "info is NULL");
+	    dfi_flow_lookup(rig.dfi, "f", NULL), -EINVAL, "info is NULL");
 	assert_error(dfi_flow_list(rig.dfi, NULL, NULL), -EINVAL,
 	    "dfi_flow_list: fn is NULL");
 	assert_error(dfi_node_list(rig.dfi, NULL, NULL), -EINVAL,
@@ -282,12 +282,12 @@ Test(flow, lives_as_long_as_its_creator_unless_persistent)
 	cr_assert_eq(dfi_flow_create(dfi, "short", &attr), 0);
 	attr.flags = DFI_FLOW_PERSISTENT;
 	cr_assert_eq(dfi_flow_create(dfi, "long", &attr), 0);
-	cr_assert_eq(dfi_flow_query(rig.dfi, "short", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "short", &info), 0);
 	cr_assert_eq(info.flags, 0);
 	cr_assert_eq(dfi_close(dfi), 0);
-	assert_error(dfi_flow_query(rig.dfi, "short", &info), -ENOENT,
+	assert_error(dfi_flow_lookup(rig.dfi, "short", &info), -ENOENT,
 	    "flow 'short' doesn't exist");
-	cr_assert_eq(dfi_flow_query(rig.dfi, "long", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "long", &info), 0);
 	cr_assert_eq(info.flags, DFI_FLOW_PERSISTENT);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "long"), 0);
 }
@@ -305,7 +305,7 @@ Test(flow, query_tells_what_was_declared_and_who_is_attached)
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f2", &attr), 0);
 	target = open_target(rig.dfi, "f", 1, 0);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_str_eq(info.name, "f");
 	cr_assert_eq(info.kind, DFI_SHUFFLE);
 	cr_assert_eq(info.goal, DFI_BANDWIDTH);
@@ -325,10 +325,10 @@ Test(flow, query_tells_what_was_declared_and_who_is_attached)
 	cr_assert(strstr(info.creator, creator) != NULL, "%s", info.creator);
 	cr_assert_eq(dfi_target_close(target), 0);
 	/* Closing doesn't wait for the registry, but our own calls do queue. */
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(info.attached_targets, 0);
-	assert_error(dfi_flow_query(rig.dfi, NULL, &info), -EINVAL, "name");
-	assert_error(dfi_flow_query(rig.dfi, "f", NULL), -EINVAL, "NULL");
+	assert_error(dfi_flow_lookup(rig.dfi, NULL, &info), -EINVAL, "name");
+	assert_error(dfi_flow_lookup(rig.dfi, "f", NULL), -EINVAL, "NULL");
 }
 
 /* The default geometry keeps to the memory that a target may use. */
@@ -349,7 +349,7 @@ Test(flow, default_rings_share_the_ring_memory)
 			attr.goal = goal;
 			attr.n_sources = sources[i];
 			cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0);
-			cr_assert_eq(dfi_flow_query(dfi, "f", &info), 0);
+			cr_assert_eq(dfi_flow_lookup(dfi, "f", &info), 0);
 			cr_assert_geq(info.segment_count, 2);
 			cr_assert_eq(info.segment_size % 16, 0);
 			payload = (uint64_t)info.segment_size *
@@ -369,7 +369,7 @@ static void expect_payload(
 	struct dfi_flow_info info;
 
 	cr_assert_eq(dfi_flow_create(dfi, "f", attr), 0, "%s", dfi_errmsg());
-	cr_assert_eq(dfi_flow_query(dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(dfi, "f", &info), 0);
 	cr_assert_eq(
 	    (uint64_t)info.segment_size * info.segment_count * attr->n_sources,
 	    payload, "%u x %u", info.segment_count, info.segment_size);

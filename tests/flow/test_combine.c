@@ -57,9 +57,9 @@ static struct dfi_flow_attr flow_attr(uint32_t n_sources, uint32_t n_targets)
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
-	attr.aggregates = aggregates;
-	attr.n_aggregates = N_ELEMENTS(aggregates);
-	attr.group_by = "key";
+	attr.combine.aggregates = aggregates;
+	attr.combine.n_aggregates = N_ELEMENTS(aggregates);
+	attr.combine.group_by = "key";
 	return attr;
 }
 
@@ -296,7 +296,7 @@ Test(combine, with_checksums)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 1);
 
-	attr.verify = DFI_VERIFY_CRC;
+	attr.verify = DFI_VERIFY_CHECKSUM;
 	create(&attr);
 	run(2, 1, true);
 }
@@ -319,7 +319,7 @@ Test(combine, all_tuples_are_one_group)
 	const void *tuple;
 	uint64_t i;
 
-	attr.group_by = NULL;
+	attr.combine.group_by = NULL;
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -508,7 +508,7 @@ Test(combine, more_groups_than_were_declared_fail_the_target)
 	const void *tuple;
 	uint64_t i;
 
-	attr.max_groups = 10;
+	attr.combine.max_groups = 10;
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -530,8 +530,8 @@ Test(combine, an_overflow_fails_the_target_and_names_the_group)
 	struct dfi_target *target;
 	const void *tuple;
 
-	attr.aggregates = &sum;
-	attr.n_aggregates = 1;
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -555,13 +555,13 @@ Test(combine, what_makes_no_sense_is_refused)
 		.field = "value" };
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
-	attr.group_by = NULL;
+	attr.combine.group_by = NULL;
 	refuse(&attr, "without group_by");
 	attr = flow_attr(1, 1);
-	attr.group_by = "key,name";
+	attr.combine.group_by = "key,name";
 	refuse(&attr, "group_by: the schema has no field 'name'");
 	attr = flow_attr(1, 1);
-	attr.group_by = "key,key";
+	attr.combine.group_by = "key,key";
 	refuse(&attr, "twice");
 	attr = flow_attr(1, 1);
 	attr.key = "key";
@@ -570,23 +570,23 @@ Test(combine, what_makes_no_sense_is_refused)
 	attr.routing = DFI_ROUTE_DIRECT;
 	refuse(&attr, "routing is not");
 	attr = flow_attr(1, 1);
-	attr.n_aggregates = 0;
+	attr.combine.n_aggregates = 0;
 	refuse(&attr, "no aggregates");
 	attr = flow_attr(1, 1);
-	attr.aggregates = &wrong;
-	attr.n_aggregates = 1;
+	attr.combine.aggregates = &wrong;
+	attr.combine.n_aggregates = 1;
 	refuse(&attr, "no field is called 'value'");
 	attr = flow_attr(1, 1);
-	attr.max_groups = DFI_MAX_GROUPS + 1;
+	attr.combine.max_groups = DFI_MAX_GROUPS + 1;
 	refuse(&attr, "max_groups");
 	attr = flow_attr(1, 1);
-	attr.replication = DFI_REPLICATION_NAIVE;
-	refuse(&attr, "replication is for flows of kind DFI_REPLICATE");
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
+	refuse(&attr, "replicate.method is for flows of kind DFI_REPLICATE");
 	attr = flow_attr(1, 1);
 	attr.kind = DFI_SHUFFLE;
 	refuse(&attr, "aggregates is for flows of kind DFI_COMBINE");
-	attr.n_aggregates = 0;
-	attr.aggregates = NULL;
+	attr.combine.n_aggregates = 0;
+	attr.combine.aggregates = NULL;
 	refuse(&attr, "group_by is for");
 	attr = flow_attr(1, 1);
 	attr.kind = DFI_COMBINE + 1;

@@ -210,10 +210,10 @@ static void *run_source(void *arg)
 	dfi_source_query(source, &stats);
 	if (!end->error && stats.tuples != plan.n_tuples)
 		end->error = "the source has not counted all tuples";
-	if (plan.attr.source_combining == DFI_COMBINING_ALWAYS &&
+	if (plan.attr.combine.source_combining == DFI_COMBINING_ALWAYS &&
 	    stats.combined_tuples != stats.tuples)
 		end->error = "not all tuples were combined";
-	if (plan.attr.source_combining == DFI_COMBINING_OFF &&
+	if (plan.attr.combine.source_combining == DFI_COMBINING_OFF &&
 	    (stats.combined_tuples || stats.records))
 		end->error = "tuples were combined";
 	if (dfi_source_close(source) < 0 && !end->error)
@@ -230,7 +230,7 @@ static const char *check_result(const char *result)
 	int64_t integer;
 	double real;
 
-	for (i = 0; i < plan.attr.n_aggregates; i++) {
+	for (i = 0; i < plan.attr.combine.n_aggregates; i++) {
 		if (plan.aggregates[i].function == DFI_MIN) {
 			if ((int8_t)result[at++] != total->least)
 				return "least";
@@ -382,14 +382,14 @@ static void make_plan(uint64_t seed)
 		.schema = &row_schema,
 		.n_sources = 1 + rng_below(&rng, MAX_ENDS),
 		.n_targets = 1 + rng_below(&rng, MAX_ENDS),
-		.aggregates = plan.aggregates,
-		.n_aggregates = n,
-		.group_by = plan.by_city ? "id,city" : "id",
-		.verify = rng_below(&rng, 2) ? DFI_VERIFY_CRC : 0,
-		.source_combining = rng_below(&rng, 4),
+		.combine.aggregates = plan.aggregates,
+		.combine.n_aggregates = n,
+		.combine.group_by = plan.by_city ? "id,city" : "id",
+		.verify = rng_below(&rng, 2) ? DFI_VERIFY_CHECKSUM : 0,
+		.combine.source_combining = rng_below(&rng, 4),
 	};
 	if (rng_below(&rng, 4) == 0 &&
-	    plan.attr.source_combining <= DFI_COMBINING_OFF) {
+	    plan.attr.combine.source_combining <= DFI_COMBINING_OFF) {
 		plan.attr.goal = DFI_LATENCY;
 		plan.linger_us = 0;
 	} else if (rng_below(&rng, 2)) {
@@ -425,10 +425,10 @@ static struct dfi_flow_attr kv_attr(uint32_t n_targets, uint32_t combining)
 	attr.schema = &kv_schema;
 	attr.n_sources = 1;
 	attr.n_targets = n_targets;
-	attr.aggregates = &sum;
-	attr.n_aggregates = 1;
-	attr.group_by = "key";
-	attr.source_combining = combining;
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
+	attr.combine.group_by = "key";
+	attr.combine.source_combining = combining;
 	return attr;
 }
 
@@ -506,7 +506,7 @@ Test(combine_source, all_tuples_as_one_group)
 	const void *tuple;
 	uint64_t i;
 
-	attr.group_by = NULL;
+	attr.combine.group_by = NULL;
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -650,7 +650,7 @@ static struct dfi_source_stats combine_at_random(uint64_t bytes)
 	uint64_t i, all = 0;
 	pthread_t thread;
 
-	attr.combining_bytes = bytes;
+	attr.combine.combining_bytes = bytes;
 	create(&attr);
 	cr_assert_eq(pthread_create(&thread, NULL, consume_results, &all), 0);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -672,30 +672,30 @@ Test(combine_source, tells_that_it_gives_up_and_has_the_memory_it_is_given)
 	struct dfi_source_stats stats;
 
 	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &less), 0);
-	attr.combining_bytes = 8 * DFI_DEFAULT_COMBINING_BYTES;
+	attr.combine.combining_bytes = 8 * DFI_DEFAULT_COMBINING_BYTES;
 	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &more), 0);
 	/* The groups of a target are a power of two. */
 	cr_assert_gt(more.source_bytes, 2 * less.source_bytes);
-	cr_assert_leq(more.source_bytes, attr.combining_bytes + 8192);
+	cr_assert_leq(more.source_bytes, attr.combine.combining_bytes + 8192);
 	dfi_log_set(DFI_LOG_INFO, count_stop_lines, NULL);
 	stats = combine_at_random(0);
 	cr_assert_geq(stats.combining_stops, 1);
 	cr_assert_lt(stats.combined_tuples, stats.tuples);
 	cr_assert_eq(atomic_load(&n_stop_lines), 1);
-	stats = combine_at_random(attr.combining_bytes);
+	stats = combine_at_random(attr.combine.combining_bytes);
 	cr_assert_eq(stats.combining_stops, 0);
 	cr_assert_eq(stats.combined_tuples, stats.tuples);
 	cr_assert_eq(atomic_load(&n_stop_lines), 1);
 	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
-	attr.combining_bytes = DFI_MAX_COMBINING_BYTES + 1;
+	attr.combine.combining_bytes = DFI_MAX_COMBINING_BYTES + 1;
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL, "flow 'f'",
 	    "combining_bytes 1073741825", "1073741824");
 	attr = kv_attr(1, 0);
 	attr.kind = DFI_SHUFFLE;
-	attr.aggregates = NULL;
-	attr.n_aggregates = 0;
-	attr.group_by = NULL;
-	attr.combining_bytes = 1;
+	attr.combine.aggregates = NULL;
+	attr.combine.n_aggregates = 0;
+	attr.combine.group_by = NULL;
+	attr.combine.combining_bytes = 1;
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL,
 	    "combining_bytes", "DFI_COMBINE");
 }
@@ -968,9 +968,9 @@ Test(combine_source, takes_what_was_estimated)
 	uint32_t i;
 
 	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &estimate), 0);
-	attr.source_combining = DFI_COMBINING_OFF;
+	attr.combine.source_combining = DFI_COMBINING_OFF;
 	cr_assert_eq(dfi_flow_estimate(rig.dfi, &attr, &off), 0);
-	attr.source_combining = DFI_COMBINING_ALWAYS;
+	attr.combine.source_combining = DFI_COMBINING_ALWAYS;
 	cr_assert_gt(estimate.source_bytes, 0);
 	cr_assert_eq(off.source_bytes, 0);
 	/* The rest is the same, but for a line in each slot. */
@@ -1019,17 +1019,17 @@ Test(combine_source, what_makes_no_sense_is_refused)
 	attr.goal = DFI_LATENCY;
 	refuse(&attr, -EINVAL, "DFI_BANDWIDTH");
 	attr = kv_attr(1, DFI_COMBINING_ALWAYS);
-	attr.aggregates = &average;
+	attr.combine.aggregates = &average;
 	attr.segment_size = sizeof(struct kv);
 	refuse(&attr, -EMSGSIZE, "raise segment_size");
 	/* Then it is not the default either. */
-	attr.source_combining = DFI_COMBINING_DEFAULT;
+	attr.combine.source_combining = DFI_COMBINING_DEFAULT;
 	create(&attr);
 	create_kv_flow(rig.dfi, "g", 1, 1, 4, 4);
 	attr = kv_attr(1, DFI_COMBINING_OFF);
 	attr.kind = DFI_SHUFFLE;
-	attr.n_aggregates = 0;
-	attr.aggregates = NULL;
-	attr.group_by = NULL;
+	attr.combine.n_aggregates = 0;
+	attr.combine.aggregates = NULL;
+	attr.combine.group_by = NULL;
 	refuse(&attr, -EINVAL, "is for flows of kind DFI_COMBINE");
 }

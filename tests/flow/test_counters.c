@@ -216,7 +216,7 @@ Test(counters, contexts_see_each_other_and_themselves)
 		cr_assert_eq(dfi_source_push(source, &kv), 0);
 	cr_assert_eq(dfi_source_flush(source), 0);
 	cr_assert_eq(consume_soon(target, &tuple), 1);
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	for (i = 0; i < 2; i++) {
 		view = look_from(i ? rig.dfi : rig.other);
 		cr_assert_eq(view->n_endpoints, 2);

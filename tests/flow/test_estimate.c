@@ -188,7 +188,8 @@ static struct dfi_flow_attr random_attr(struct rng *rng, struct ends *ends)
 		attr.segment_size = 0;
 	}
 	attr.kind = rng_below(rng, 3) ? DFI_SHUFFLE : DFI_REPLICATE;
-	attr.ordered = attr.kind == DFI_REPLICATE && !rng_below(rng, 3);
+	attr.replicate.ordered = attr.kind == DFI_REPLICATE &&
+	    !rng_below(rng, 3);
 	return attr;
 }
 
@@ -202,7 +203,7 @@ static void check_published(const struct dfi_flow_needs *estimate)
 {
 	struct dfi_flow_info info;
 
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(estimate->segment_size, info.segment_size);
 	cr_assert_eq(estimate->segment_count, info.segment_count);
 	cr_assert_eq(estimate->ring_bytes, info.ring_bytes);
@@ -235,7 +236,8 @@ static void check_one(struct rng *rng)
 	files = count_files(&before);
 	open_targets(&ends);
 	cr_assert_eq(count_files(&bytes) - files,
-	    ends.n_targets * estimate.target_descriptors + attr.ordered);
+	    ends.n_targets * estimate.target_descriptors +
+		attr.replicate.ordered);
 	cr_assert_eq(bytes - before,
 	    ends.n_targets * estimate.target_bytes + estimate.sequencer_bytes);
 	files = count_files(&before);
@@ -405,8 +407,8 @@ static void check_over_verbs(const struct dfi_flow_attr *attr)
 
 	cr_assert_eq(
 	    dfi_flow_create(rig.dfi, "f", attr), 0, "%s", dfi_errmsg());
-	check_targets_over_verbs(&estimate, attr->ordered, &ends);
-	check_sources_over_verbs(&estimate, attr->ordered, &ends);
+	check_targets_over_verbs(&estimate, attr->replicate.ordered, &ends);
+	check_sources_over_verbs(&estimate, attr->replicate.ordered, &ends);
 	locked = status_bytes("VmPin:") - locked_by_targets(&estimate, &ends) -
 	    locked_by_sources(&estimate, &ends);
 	close_ends(&ends, "f");
@@ -429,7 +431,7 @@ Test(estimate, is_what_is_taken_over_verbs)
 	for (i = 0; i < 6; i++) {
 		attr = random_attr(&rng, &ends);
 		attr.kind = i % 3 ? DFI_REPLICATE : DFI_SHUFFLE;
-		attr.ordered = i % 3 == 2;
+		attr.replicate.ordered = i % 3 == 2;
 		check_over_verbs(&attr);
 	}
 }
@@ -448,8 +450,8 @@ Test(estimate, is_what_a_multicast_takes_over_verbs)
 		attr = kv_attr(1 + i % 3, 1 + i / 2, 16 + rng_below(&rng, 500),
 		    1 + rng_below(&rng, 300));
 		attr.kind = DFI_REPLICATE;
-		attr.replication = DFI_REPLICATION_MULTICAST;
-		attr.ordered = i % 2;
+		attr.replicate.method = DFI_REPLICATION_MULTICAST;
+		attr.replicate.ordered = i % 2;
 		check_over_verbs(&attr);
 	}
 }
@@ -514,10 +516,10 @@ static void check_tree(
 	uint32_t c;
 
 	attr.kind = DFI_COMBINE;
-	attr.group_by = "key";
-	attr.aggregates = &sum;
-	attr.n_aggregates = 1;
-	attr.fan_in = fan_in;
+	attr.combine.group_by = "key";
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
+	attr.combine.fan_in = fan_in;
 	estimate = estimate_of(&attr);
 	/* It doesn't know that all is on one host. */
 	if (!over_verbs())
@@ -584,13 +586,13 @@ Test(estimate, of_a_tree_takes_the_largest_combiner)
 	struct dfi_flow_needs one, two;
 
 	attr.kind = DFI_COMBINE;
-	attr.group_by = "key";
-	attr.aggregates = averages;
-	attr.n_aggregates = 2;
+	attr.combine.group_by = "key";
+	attr.combine.aggregates = averages;
+	attr.combine.n_aggregates = 2;
 	attr.goal = DFI_LATENCY;
-	attr.fan_in = 4;
+	attr.combine.fan_in = 4;
 	one = estimate_of(&attr);
-	attr.fan_in = 2;
+	attr.combine.fan_in = 2;
 	two = estimate_of(&attr);
 	cr_assert_eq(one.n_combiners, 2);
 	cr_assert_eq(two.n_combiners, 4 + 2);
@@ -610,16 +612,16 @@ Test(estimate, of_a_tree_has_rings_for_few_sources)
 	struct dfi_flow_needs all, few, tree;
 
 	attr.kind = DFI_COMBINE;
-	attr.group_by = "key";
-	attr.aggregates = &sum;
-	attr.n_aggregates = 1;
+	attr.combine.group_by = "key";
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
 	all = estimate_of(&attr);
 	attr.n_sources = 4;
 	attr.n_targets = 1;
 	few = estimate_of(&attr);
 	attr.n_sources = 64;
 	attr.n_targets = 3;
-	attr.fan_in = 4;
+	attr.combine.fan_in = 4;
 	tree = estimate_of(&attr);
 	cr_assert_eq(tree.n_combiners, 16 + 4);
 	cr_assert_gt(tree.ring_bytes, all.ring_bytes);
@@ -898,8 +900,8 @@ Test(estimate, rings_of_a_source_are_refused_before_the_first_is_mapped)
 	if (!over_verbs())
 		return;
 	attr.kind = DFI_REPLICATE;
-	attr.replication = DFI_REPLICATION_NAIVE;
-	attr.ordered = 1;
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
+	attr.replicate.ordered = 1;
 	refuse_mappings(&attr);
 }
 
@@ -950,7 +952,7 @@ Test(estimate, port_is_refused_before_its_ring_is_reserved)
 		cr_skip_test("DFI_TRANSPORT is not verbs");
 	use_device();
 	attr.kind = DFI_REPLICATE;
-	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
 	estimate = estimate_of(&attr);
 	cr_assert_gt(estimate.target_bytes - estimate.target_port_bytes,
 	    UINT64_C(8) << 20);

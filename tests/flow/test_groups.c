@@ -73,7 +73,7 @@ static struct dfi_flow_attr flow_attr(
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = replication;
+	attr.replicate.method = replication;
 	attr.routing = routing;
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
@@ -195,13 +195,13 @@ static struct plan make_plan(uint64_t seed)
 	plan.all = UINT64_MAX >> (64 - plan.attr.n_targets);
 	plan.attr.goal = rng_below(&rng, 4) ? DFI_BANDWIDTH : DFI_LATENCY;
 	plan.attr.verify = rng_below(&rng, 3) ? DFI_VERIFY_NONE
-					      : DFI_VERIFY_CRC;
+					      : DFI_VERIFY_CHECKSUM;
 	plan.attr.segment_size = plan.attr.goal == DFI_LATENCY
 	    ? 0
 	    : random_size(&rng) * (uint32_t)sizeof(struct kv);
 	plan.attr.segment_count = 2 + rng_below(&rng, 5);
 	plan.linger_us = rng_below(&rng, 4) ? DFI_NO_LINGER : 200;
-	plan.attr.ordered = rng_below(&rng, 3) == 0;
+	plan.attr.replicate.ordered = rng_below(&rng, 3) == 0;
 	return plan;
 }
 
@@ -311,7 +311,7 @@ static int check_source(struct end *end, struct dfi_source *source)
 	bool copied;
 
 	if (dfi_source_flush(source) < 0 ||
-	    dfi_flow_query(rig.dfi, "f", &info) < 0)
+	    dfi_flow_lookup(rig.dfi, "f", &info) < 0)
 		return -EIO;
 	/* Over RDMA the device takes them from where they are built. */
 	copied = info.replication == DFI_REPLICATION_NAIVE && !over_verbs();

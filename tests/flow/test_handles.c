@@ -232,7 +232,7 @@ static int try_all_in_child(struct dfi_batch *batch)
 		consume(),
 		dfi_target_consume_batch(target, &other),
 		dfi_target_close(target),
-		dfi_flow_query(rig.dfi, "f", &info),
+		dfi_flow_lookup(rig.dfi, "f", &info),
 		dfi_flow_remove(rig.dfi, "f"),
 		dfi_close(rig.dfi),
 		dfi_registry_stop(rig.registry),

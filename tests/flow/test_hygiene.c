@@ -268,7 +268,7 @@ Test(hygiene, contexts_of_two_registries_do_not_meet)
 	rig_start(&rigs[0]);
 	rig_start(&rigs[1]);
 	create_kv_flow(rigs[0].dfi, "only", 1, 1, 4, 4);
-	cr_assert_eq(dfi_flow_query(rigs[1].dfi, "only", &info), -ENOENT);
+	cr_assert_eq(dfi_flow_lookup(rigs[1].dfi, "only", &info), -ENOENT);
 	use_flow(rigs[0].dfi, "f", 100);
 	use_flow(rigs[1].dfi, "f", 100);
 	rig_stop(&rigs[0]);
@@ -391,7 +391,7 @@ static int try_in_child(struct traffic *traffic)
 		dfi_barrier_wait(traffic->barriers[0], 1),
 		dfi_barrier_wait(traffic->barriers[1], 1),
 		dfi_sequencer_next(traffic->sequencer, 1, &number),
-		dfi_flow_query(rig.dfi, "f", &info),
+		dfi_flow_lookup(rig.dfi, "f", &info),
 		dfi_barrier_open(rig.dfi, "b", 2, 1, &barrier),
 		dfi_barrier_close(traffic->barriers[0]),
 		dfi_barrier_close(traffic->barriers[1]),
@@ -709,7 +709,7 @@ static void *query_for_ever(void *arg)
 
 	sem_post(&cancelled->begins);
 	for (;;)
-		dfi_flow_query(cancelled->dfi, "nobody's", &info);
+		dfi_flow_lookup(cancelled->dfi, "nobody's", &info);
 	return NULL;
 }
 
@@ -818,7 +818,7 @@ static int close_descriptors_in_child(const char *registry)
 		dfi_target_consume(target, &tuple) != 1) &&
 	    !over_verbs())
 		return 2;
-	ret = dfi_flow_query(dfi, "cut", &info);
+	ret = dfi_flow_lookup(dfi, "cut", &info);
 	if (ret != -ENOTCONN && ret != -ETIMEDOUT)
 		return 3;
 	/* What they return is not the point. */

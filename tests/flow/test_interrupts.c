@@ -214,10 +214,10 @@ Test(interrupt, of_a_combiner_ends_its_run)
 	attr.kind = DFI_COMBINE;
 	attr.schema = &kv_schema;
 	attr.n_sources = attr.n_targets = 1;
-	attr.aggregates = &sum;
-	attr.n_aggregates = 1;
-	attr.group_by = "key";
-	attr.fan_in = 2;
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
+	attr.combine.group_by = "key";
+	attr.combine.fan_in = 2;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	target = open_target(rig.dfi, "f", 0, 0);
 	cr_assert_eq(dfi_combiner_open(rig.dfi, "f", 0, NULL, &combiner), 0);

@@ -301,11 +301,11 @@ static void stop_registry(char *address, size_t size)
 static bool all_are_back(void *arg)
 {
 	struct dfi_flow_info info;
-	int ret = dfi_flow_query(rig.other, "f", &info);
+	int ret = dfi_flow_lookup(rig.other, "f", &info);
 
 	(void)arg;
 	if (!ret)
-		ret = dfi_flow_query(rig.dfi, "f", &info);
+		ret = dfi_flow_lookup(rig.dfi, "f", &info);
 	return !ret && info.attached_sources == 1 && info.attached_targets == 2;
 }
 

@@ -90,9 +90,9 @@ TestSuite(null, .init = setup, .fini = teardown);
 	X(dfi_flow_result_schema(dfi, "f", NULL), "schema is NULL")           \
 	X(dfi_flow_remove(NULL, "f"), "context")                              \
 	X(dfi_flow_remove(dfi, NULL), "name is NULL")                         \
-	X(dfi_flow_query(NULL, "f", &out.info), "context")                    \
-	X(dfi_flow_query(dfi, NULL, &out.info), "name is NULL")               \
-	X(dfi_flow_query(dfi, "f", NULL), "info is NULL")                     \
+	X(dfi_flow_lookup(NULL, "f", &out.info), "context")                   \
+	X(dfi_flow_lookup(dfi, NULL, &out.info), "name is NULL")              \
+	X(dfi_flow_lookup(dfi, "f", NULL), "info is NULL")                    \
 	X(dfi_flow_list(NULL, NULL, NULL), "context")                         \
 	X(dfi_flow_list(dfi, NULL, NULL), "fn is NULL")                       \
 	X(dfi_node_list(NULL, NULL, NULL), "context")                         \
@@ -254,7 +254,7 @@ Test(null, is_tried_on_all_functions)
 		"dfi_source_push_to dfi_source_push_set dfi_source_cursor_push "
 		"dfi_target_cursor_get "
 		/* So these, which they call, need not. */
-		"dfi_source_push_slow dfi_source_no_target "
+		"dfi_source_push_slow dfi_source_push_to_slow "
 		"dfi_source_lane_full "
 		"dfi_source_choose_to_push dfi_source_cursor_slow "
 		"dfi_target_cursor_slow " };

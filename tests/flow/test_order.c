@@ -70,8 +70,8 @@ static struct dfi_flow_attr flow_attr(uint32_t n_sources, uint32_t n_targets)
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = replication;
-	attr.ordered = 1;
+	attr.replicate.method = replication;
+	attr.replicate.ordered = 1;
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
@@ -364,7 +364,7 @@ TEST_EACH(with_checksums)
 {
 	struct dfi_flow_attr attr = flow_attr(2, N_TARGETS);
 
-	attr.verify = DFI_VERIFY_CRC;
+	attr.verify = DFI_VERIFY_CHECKSUM;
 	run(&attr, at_most(2000), BY_TUPLE, 0);
 }
 
@@ -652,20 +652,20 @@ Test(order, is_an_attribute_of_replicate_flows)
 	struct dfi_flow_info info;
 
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.ordered, 1);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
-	attr.ordered = 0;
+	attr.replicate.ordered = 0;
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.ordered, 0);
-	attr.ordered = 2;
+	attr.replicate.ordered = 2;
 	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
 	    "flow 'g': ordered 2");
-	attr.ordered = 0;
+	attr.replicate.ordered = 0;
 	attr.kind = DFI_SHUFFLE;
-	attr.replication = 0;
-	attr.ordered = 1;
+	attr.replicate.method = 0;
+	attr.replicate.ordered = 1;
 	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
 	    "flow 'g': ordered", "DFI_REPLICATE");
 }

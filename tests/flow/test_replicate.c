@@ -100,7 +100,7 @@ static struct dfi_flow_attr flow_attr(uint32_t n_sources, uint32_t n_targets)
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = replication;
+	attr.replicate.method = replication;
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
@@ -385,7 +385,7 @@ TEST_EACH_DEVICE(with_checksums)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 3);
 
-	attr.verify = DFI_VERIFY_CRC;
+	attr.verify = DFI_VERIFY_CHECKSUM;
 	run(&attr, 1000);
 }
 
@@ -745,7 +745,7 @@ TEST_EACH(copies_are_counted)
 	 * Into the segment, and from there into three rings, if it must; over
 	 * RDMA, the device takes it from there.
 	 */
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(stats.copied_bytes,
 	    info.replication == DFI_REPLICATION_NAIVE && !over_verbs()
 		? 4 * stats.bytes
@@ -854,6 +854,17 @@ TEST_EACH(targets_have_no_numbers)
 	cr_assert_eq(dfi_source_cursor_close(cursor), -ERANGE);
 	assert_error(dfi_source_push_to(source, 1, &kv), -ERANGE,
 	    "source 0: target 1", "goes to all", "DFI_ALL_TARGETS");
+	/* Of a shuffle flow 0 is a target. */
+	assert_error(dfi_source_push_to(source, 0, &kv), -ERANGE,
+	    "source 0: target 0", "DFI_ALL_TARGETS");
+	assert_error(dfi_source_push_batch_to(source, 0, &kv, 1), -ERANGE,
+	    "source 0: target 0", "DFI_ALL_TARGETS");
+	assert_error(dfi_source_claim(source, 0, &span), -ERANGE,
+	    "source 0: target 0", "DFI_ALL_TARGETS");
+	assert_error(dfi_source_claim_n(source, 0, 1, &span), -ERANGE,
+	    "source 0: target 0", "DFI_ALL_TARGETS");
+	cr_assert_eq(
+	    dfi_source_cursor_open(source, 0, sizeof(kv)).status, -ERANGE);
 	cr_assert_eq(dfi_source_close(source), -ERANGE);
 	close_targets(0);
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
@@ -888,12 +899,13 @@ Test(replicate, attributes_that_make_no_sense_are_named)
 	attr.splits = splits;
 	assert_error(create_with(&attr), -EINVAL, "flow 'f': splits");
 	attr = good;
-	attr.replication = 3;
-	assert_error(create_with(&attr), -EINVAL, "flow 'f': replication 3");
+	attr.replicate.method = 3;
+	assert_error(
+	    create_with(&attr), -EINVAL, "flow 'f': replicate.method 3");
 	attr = good;
 	attr.kind = DFI_SHUFFLE;
-	attr.replication = DFI_REPLICATION_NAIVE;
-	assert_error(create_with(&attr), -EINVAL, "flow 'f': replication",
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
+	assert_error(create_with(&attr), -EINVAL, "flow 'f': replicate.method",
 	    "DFI_REPLICATE");
 	attr = good;
 	attr.kind = 4;
@@ -904,27 +916,27 @@ Test(replicate, loss_policy_is_for_what_can_lose_something)
 {
 	struct dfi_flow_attr good = flow_attr(1, 2), attr = good;
 
-	attr.loss_policy = DFI_LOSS_NOTIFY + 1;
+	attr.replicate.loss_policy = DFI_LOSS_NOTIFY + 1;
 	assert_error(create_with(&attr), -EINVAL, "flow 'f': loss_policy 2");
 	attr = good;
-	attr.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
+	attr.replicate.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
 	assert_error(create_with(&attr), -EINVAL, "gap_timeout_us 10000001");
 	attr = good;
-	attr.loss_policy = DFI_LOSS_NOTIFY;
-	attr.replication = DFI_REPLICATION_NAIVE;
+	attr.replicate.loss_policy = DFI_LOSS_NOTIFY;
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
 	assert_error(create_with(&attr), -EINVAL, "loss_policy",
 	    "DFI_REPLICATION_NAIVE loses nothing");
 	attr = good;
-	attr.loss_policy = DFI_LOSS_NOTIFY;
+	attr.replicate.loss_policy = DFI_LOSS_NOTIFY;
 	attr.transport = DFI_TRANSPORT_SHM;
 	assert_error(create_with(&attr), -EINVAL, "loss_policy",
 	    "DFI_TRANSPORT_SHM loses nothing");
 	attr = good;
 	attr.kind = DFI_SHUFFLE;
-	attr.gap_timeout_us = 5;
+	attr.replicate.gap_timeout_us = 5;
 	assert_error(
 	    create_with(&attr), -EINVAL, "gap_timeout_us", "DFI_REPLICATE");
-	attr.loss_policy = DFI_LOSS_NOTIFY;
+	attr.replicate.loss_policy = DFI_LOSS_NOTIFY;
 	assert_error(
 	    create_with(&attr), -EINVAL, "loss_policy", "DFI_REPLICATE");
 }
@@ -936,19 +948,19 @@ Test(replicate, loss_policy_is_published)
 	struct dfi_flow_info info;
 
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.loss_policy, DFI_LOSS_RECOVER);
 	cr_assert_eq(info.gap_timeout_us, DFI_DEFAULT_GAP_TIMEOUT_US);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
-	attr.loss_policy = DFI_LOSS_NOTIFY;
-	attr.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US;
+	attr.replicate.loss_policy = DFI_LOSS_NOTIFY;
+	attr.replicate.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US;
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.loss_policy, DFI_LOSS_NOTIFY);
 	cr_assert_eq(info.gap_timeout_us, DFI_MAX_GAP_TIMEOUT_US);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.loss_policy, 0);
 	cr_assert_eq(info.gap_timeout_us, 0);
 }
@@ -958,19 +970,19 @@ Test(replicate, attributes_of_datagrams_that_make_no_sense_are_named)
 {
 	struct dfi_flow_attr good = flow_attr(1, 2), attr;
 
-	good.replication = DFI_REPLICATION_MULTICAST;
+	good.replicate.method = DFI_REPLICATION_MULTICAST;
 	good.transport = DFI_TRANSPORT_VERBS;
 	attr = good;
-	attr.multicast_address = "10.1.2.3";
+	attr.replicate.multicast_address = "10.1.2.3";
 	assert_error(create_with(&attr), -EINVAL, "flow 'f'",
 	    "multicast_address '10.1.2.3'");
-	attr.multicast_address = "fd00::1";
+	attr.replicate.multicast_address = "fd00::1";
 	assert_error(create_with(&attr), -EINVAL, "fd00::1");
-	attr.multicast_address = "group";
+	attr.replicate.multicast_address = "group";
 	assert_error(create_with(&attr), -EINVAL, "multicast_address 'group'");
 	attr = good;
-	attr.multicast_address = "239.1.2.3";
-	attr.replication = DFI_REPLICATION_NAIVE;
+	attr.replicate.multicast_address = "239.1.2.3";
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
 	assert_error(create_with(&attr), -EINVAL, "multicast_address",
 	    "DFI_REPLICATION_MULTICAST");
 }
@@ -980,12 +992,12 @@ Test(replicate, segments_larger_than_a_datagram_are_refused_with_the_limit)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
-	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
 	attr.transport = DFI_TRANSPORT_VERBS;
 	attr.segment_size = 4096;
 	assert_error(create_with(&attr), -EMSGSIZE, "flow 'f'",
 	    "segments of 4096 bytes", "has at most 4096", "segment_size");
-	attr.verify = DFI_VERIFY_CRC;
+	attr.verify = DFI_VERIFY_CHECKSUM;
 	attr.segment_size = 4096 - 32;
 	assert_error(create_with(&attr), -EMSGSIZE, "segment_size");
 }
@@ -995,10 +1007,10 @@ static uint32_t published(uint32_t wanted, uint32_t transport)
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 	struct dfi_flow_info info;
 
-	attr.replication = wanted;
+	attr.replicate.method = wanted;
 	attr.transport = transport;
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.kind, DFI_REPLICATE);
 	cr_assert_str_empty(info.key);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
@@ -1029,8 +1041,8 @@ Test(multicast, flows_of_one_group_are_kept_apart)
 	struct dfi_source *source, *other;
 	uint64_t i;
 
-	attr.replication = DFI_REPLICATION_MULTICAST;
-	attr.multicast_address = "239.194.7.9";
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
+	attr.replicate.multicast_address = "239.194.7.9";
 	create(&attr);
 	cr_assert_eq(dfi_flow_create(rig.dfi, "g", &attr), 0);
 	open_targets(2, DFI_NONBLOCK);
@@ -1065,7 +1077,7 @@ Test(multicast, source_that_was_attached_before_is_refused)
 	struct dfi_flow_attr attr = flow_attr(2, 1);
 	struct dfi_source *source;
 
-	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
 	create(&attr);
 	open_targets(1, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, 0);
@@ -1086,10 +1098,10 @@ Test(multicast, default_segments_fill_datagrams_of_the_device)
 	struct dfi_flow_attr attr = flow_attr(1, 1);
 	struct dfi_flow_info info;
 
-	attr.replication = DFI_REPLICATION_MULTICAST;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
 	attr.segment_size = attr.segment_count = 0;
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_gt(info.segment_size, 128);
 	cr_assert_leq(info.segment_size, 4096 - 32);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);

@@ -130,7 +130,7 @@ static void make_up(struct trial *trial, struct rng *rng)
 			.n_sources = 1 + rng_below(rng, MAX_SOURCES),
 			.n_targets = 1,
 			.transport = DFI_TRANSPORT_SHM,
-			.verify = rng_below(rng, 2) ? DFI_VERIFY_CRC
+			.verify = rng_below(rng, 2) ? DFI_VERIFY_CHECKSUM
 						    : DFI_VERIFY_NONE,
 		};
 		if (rng_below(rng, 4))

@@ -237,7 +237,7 @@ static bool is_cut_off(void *arg)
 {
 	struct dfi_flow_info info;
 
-	return dfi_flow_query(arg, "f", &info) == -ENOTCONN;
+	return dfi_flow_lookup(arg, "f", &info) == -ENOTCONN;
 }
 
 Test(stopped, handles_close_likewise_while_the_registry_is_lost)
@@ -302,7 +302,7 @@ Test(stopped, a_time_out_says_that_the_control_thread_does_not_run)
 	cr_assert_eq(
 	    join(registry, false, STUCK_MS, &dfi), 0, "%s", dfi_errmsg());
 	hold();
-	assert_error(dfi_flow_query(dfi, "f", &info), -ETIMEDOUT,
+	assert_error(dfi_flow_lookup(dfi, "f", &info), -ETIMEDOUT,
 	    "thread 'dfi-control'", "DFI_CONTROL_CPUS");
 	let_go();
 	cr_assert(eventually(closes, dfi), "%s", dfi_errmsg());

@@ -141,7 +141,7 @@ Test(transport, shm_of_the_flow_beats_the_setting)
 	setenv("DFI_TRANSPORT", "verbs", 1);
 	rig_start(&rig);
 	create_flow(rig.dfi, DFI_TRANSPORT_SHM);
-	cr_assert_eq(dfi_flow_query(rig.other, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.other, "f", &info), 0);
 	cr_assert_eq(info.transport, DFI_TRANSPORT_SHM);
 	run_flow(rig.dfi, rig.other);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
@@ -313,7 +313,7 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	target = open_target(rig.other, "f", 0, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, 0);
 	stream(source, target);
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_not_null(strstr(info.verbs, "source 0: "), "%s", info.verbs);
 	cr_assert_not_null(strstr(info.verbs, "target 0: "), "%s", info.verbs);
 	cr_assert_not_null(strstr(info.verbs, getenv("DFI_TEST_DEVICE")));
@@ -790,7 +790,7 @@ Test(stats, show_that_a_flushed_tuple_takes_no_whole_segment)
 	setenv("DFI_TRANSPORT", "verbs", 1);
 	rig_start(&rig);
 	flush_single_tuples(DFI_VERIFY_NONE);
-	flush_single_tuples(DFI_VERIFY_CRC);
+	flush_single_tuples(DFI_VERIFY_CHECKSUM);
 	rig_stop(&rig);
 }
 

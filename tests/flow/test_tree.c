@@ -113,7 +113,7 @@ static void plan_schema(struct scenario *s, struct rng *rng)
 		add_field(s, rng,
 		    value_types[rng_below(rng, N_ELEMENTS(value_types))]);
 	s->attr.schema = &s->schema;
-	s->attr.group_by = s->n_keys ? s->group_by : NULL;
+	s->attr.combine.group_by = s->n_keys ? s->group_by : NULL;
 }
 
 static void plan_aggregates(struct scenario *s, struct rng *rng)
@@ -136,8 +136,8 @@ static void plan_aggregates(struct scenario *s, struct rng *rng)
 		    field->type != DFI_FLOAT && field->type != DFI_DOUBLE)
 			aggregate->flags = DFI_AGGREGATE_CHECKED;
 	}
-	s->attr.aggregates = s->aggregates;
-	s->attr.n_aggregates = n;
+	s->attr.combine.aggregates = s->aggregates;
+	s->attr.combine.n_aggregates = n;
 }
 
 static void plan(struct scenario *s, uint64_t seed)
@@ -151,20 +151,21 @@ static void plan(struct scenario *s, uint64_t seed)
 	s->attr.kind = DFI_COMBINE;
 	s->attr.n_sources = 1 + rng_below(&rng, 10);
 	s->attr.n_targets = s->n_keys ? 1 + rng_below(&rng, 3) : 1;
-	s->attr.fan_in = 2 + rng_below(&rng, 4);
+	s->attr.combine.fan_in = 2 + rng_below(&rng, 4);
 	s->attr.segment_size = s->schema.tuple_size * (1 + rng_below(&rng, 20));
 	s->attr.segment_count = 2 + rng_below(&rng, 6);
-	s->attr.verify = rng_below(&rng, 5) ? DFI_VERIFY_NONE : DFI_VERIFY_CRC;
+	s->attr.verify = rng_below(&rng, 5) ? DFI_VERIFY_NONE
+					    : DFI_VERIFY_CHECKSUM;
 	if (way == 0)
-		s->attr.window_tuples = DFI_WINDOW_MARKED;
+		s->attr.combine.window_tuples = DFI_WINDOW_MARKED;
 	else if (way == 1)
-		s->attr.window_tuples = MAX_TUPLES / MAX_WINDOWS +
+		s->attr.combine.window_tuples = MAX_TUPLES / MAX_WINDOWS +
 		    rng_below(&rng, MAX_TUPLES);
 	if (rng_below(&rng, 4) == 0) {
 		s->attr.goal = DFI_LATENCY;
 		s->attr.segment_size = 0;
 	} else if (rng_below(&rng, 3) == 0) {
-		s->attr.source_combining = DFI_COMBINING_OFF;
+		s->attr.combine.source_combining = DFI_COMBINING_OFF;
 	}
 	s->n_groups = 1 + rng_below(&rng, 12);
 	if (rng_below(&rng, 3) == 0)
@@ -257,7 +258,7 @@ static int push_all(struct dfi_source *source, const struct end *end)
 	const struct scenario *s = end->scenario;
 	struct rng rng = { mix(s->seed, 100 + end->index) };
 	uint32_t n = rng_below(&rng, MAX_TUPLES + 1), marks = 0, i;
-	bool marked = s->attr.window_tuples == DFI_WINDOW_MARKED;
+	bool marked = s->attr.combine.window_tuples == DFI_WINDOW_MARKED;
 	char tuple[MAX_TUPLE];
 	int ret = 0;
 
@@ -319,7 +320,7 @@ static void *run_target(void *arg)
 		return NULL;
 	}
 	while ((ret = dfi_target_consume_batch(target, &batch)) > 0) {
-		if (end->scenario->attr.window_tuples &&
+		if (end->scenario->attr.combine.window_tuples &&
 		    dfi_target_window(target, &window) < 0)
 			fail(end, "window");
 		end->size = batch.stride + sizeof(window);
@@ -430,7 +431,7 @@ static uint32_t count_combiners(void)
 {
 	struct dfi_flow_info info;
 
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	return info.n_combiners;
 }
 
@@ -511,8 +512,8 @@ Test(tree, of_a_random_flow_gives_the_results_of_the_flow_without)
 	for (; seed < end; seed++) {
 		plan(&s, seed);
 		with = run(&s);
-		s.attr.fan_in = 0;
-		s.attr.source_combining = DFI_COMBINING_OFF;
+		s.attr.combine.fan_in = 0;
+		s.attr.combine.source_combining = DFI_COMBINING_OFF;
 		without = run(&s);
 		cr_assert_eq(with.n, without.n,
 		    "seed %lu: %zu results, and %zu without a tree",
@@ -548,10 +549,10 @@ static struct dfi_flow_attr kv_attr(
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
-	attr.aggregates = kv_aggregates;
-	attr.n_aggregates = N_ELEMENTS(kv_aggregates);
-	attr.group_by = "key";
-	attr.fan_in = fan_in;
+	attr.combine.aggregates = kv_aggregates;
+	attr.combine.n_aggregates = N_ELEMENTS(kv_aggregates);
+	attr.combine.group_by = "key";
+	attr.combine.fan_in = fan_in;
 	return attr;
 }
 
@@ -764,7 +765,7 @@ static uint64_t bytes_with(uint32_t fan_in)
 	const void *tuple;
 	uint64_t n = 0;
 
-	attr.source_combining = DFI_COMBINING_ALWAYS;
+	attr.combine.source_combining = DFI_COMBINING_ALWAYS;
 	create(&attr);
 	n_combiners = count_combiners();
 	target = open_target(rig.dfi, "f", 0, 0);
@@ -807,7 +808,7 @@ Test(tree, passes_a_window_on_when_all_inputs_have_ended_it)
 	uint64_t w, window;
 	uint32_t s;
 
-	attr.window_tuples = DFI_WINDOW_MARKED;
+	attr.combine.window_tuples = DFI_WINDOW_MARKED;
 	open_small(&small, &attr);
 	for (w = 0; w < 5; w++) {
 		for (s = 0; s < 4; s++) {
@@ -854,7 +855,7 @@ Test(tree, has_targets_decide_whether_there_are_too_many_groups)
 	const void *tuple;
 	uint64_t i;
 
-	attr.max_groups = 10;
+	attr.combine.max_groups = 10;
 	open_small(&small, &attr);
 	for (i = 0; i < 11; i++)
 		push(small.sources[i % 2], i, 1);
@@ -880,8 +881,8 @@ Test(tree, goes_on_where_a_target_gives_results_early)
 	const void *tuple;
 	int ret;
 
-	attr.max_groups = 7;
-	attr.when_full = DFI_FULL_EMIT;
+	attr.combine.max_groups = 7;
+	attr.combine.when_full = DFI_FULL_EMIT;
 	open_small(&small, &attr);
 	for (i = 0; i < KEYS * ROUNDS * 3; i++)
 		push(small.sources[i % 3], i % KEYS, 1);
@@ -915,7 +916,7 @@ Test(tree, waits_for_room_by_a_descriptor)
 
 	attr.segment_size = 64 * (uint32_t)sizeof(struct kv);
 	attr.segment_count = 2;
-	attr.source_combining = DFI_COMBINING_OFF;
+	attr.combine.source_combining = DFI_COMBINING_OFF;
 	open_small(&small, &attr);
 	fd = pollfd.fd = dfi_combiner_fd(small.combiners[0]);
 	cr_assert_geq(fd, 0, "%s", dfi_errmsg());
@@ -1143,7 +1144,7 @@ Test(tree, cancels_when_all_targets_have)
 	struct small small;
 	uint32_t i;
 
-	attr.source_combining = DFI_COMBINING_OFF;
+	attr.combine.source_combining = DFI_COMBINING_OFF;
 	attr.segment_size = (uint32_t)sizeof(struct kv);
 	open_small(&small, &attr);
 	cr_assert_eq(small.n_combiners, 2);
@@ -1203,7 +1204,7 @@ Test(tree, cancels_while_it_has_a_mark_to_send)
 	struct small small;
 	uint32_t i;
 
-	attr.window_tuples = DFI_WINDOW_MARKED;
+	attr.combine.window_tuples = DFI_WINDOW_MARKED;
 	attr.segment_count = 2;
 	attr.segment_size = 64;
 	open_small(&small, &attr);
@@ -1254,7 +1255,7 @@ Test(tree, cancels_while_its_inputs_are_ahead_of_it)
 	pthread_t threads[2], other;
 	uint32_t i;
 
-	attr.source_combining = DFI_COMBINING_OFF;
+	attr.combine.source_combining = DFI_COMBINING_OFF;
 	create(&attr);
 	target = open_target(rig.other, "f", 0, 0);
 	combiner = open_combiner(0, 0);
@@ -1312,18 +1313,26 @@ Test(tree, that_makes_no_sense_is_refused)
 	struct dfi_flow_attr attr = kv_attr(4, 1, 1);
 
 	refuse(&attr, "fan_in 1");
-	attr.fan_in = DFI_MAX_ENDPOINTS + 1;
+	attr.combine.fan_in = DFI_MAX_ENDPOINTS + 1;
 	refuse(&attr, "fan_in 4097");
 	attr = kv_attr(4, 1, 2);
 	attr.reserved = 1;
 	refuse(&attr, "reserved");
+	attr.reserved = 0;
+	attr.combine.reserved[3] = 1;
+	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -E2BIG, "flow 'f'",
+	    "combine.reserved");
+	attr.combine.reserved[3] = 0;
+	attr.replicate.reserved[0] = 1;
+	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -E2BIG, "flow 'f'",
+	    "replicate.reserved");
 	attr = (struct dfi_flow_attr){
 		.size = sizeof(attr),
 		.kind = DFI_SHUFFLE,
 		.schema = &kv_schema,
 		.n_sources = 4,
 		.n_targets = 1,
-		.fan_in = 2,
+		.combine.fan_in = 2,
 	};
 	refuse(&attr, "fan_in is for flows of kind DFI_COMBINE");
 }
@@ -1402,13 +1411,13 @@ Test(tree, is_seen_by_who_asks_for_the_flow)
 	struct small small;
 
 	create(&attr);
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(info.fan_in, 2);
 	cr_assert_eq(info.n_combiners, 5);
 	cr_assert_eq(info.attached_combiners, 0);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 	open_small(&small, &attr);
-	cr_assert_eq(dfi_flow_query(rig.dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(info.n_sources, 5);
 	cr_assert_eq(info.attached_sources, 5);
 	cr_assert_eq(info.n_targets, 2);

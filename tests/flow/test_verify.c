@@ -48,7 +48,7 @@ static uint32_t verify_of_flow(struct dfi *dfi)
 {
 	struct dfi_flow_info info;
 
-	cr_assert_eq(dfi_flow_query(dfi, "f", &info), 0);
+	cr_assert_eq(dfi_flow_lookup(dfi, "f", &info), 0);
 	return info.verify;
 }
 
@@ -84,14 +84,14 @@ static void move(void)
 
 Test(verify, whole_segments_pass)
 {
-	create(DFI_VERIFY_CRC, DFI_TRANSPORT_DEFAULT);
-	cr_assert_eq(verify_of_flow(rig.other), DFI_VERIFY_CRC);
+	create(DFI_VERIFY_CHECKSUM, DFI_TRANSPORT_DEFAULT);
+	cr_assert_eq(verify_of_flow(rig.other), DFI_VERIFY_CHECKSUM);
 	move();
 }
 
 Test(verify, works_for_latency_flows)
 {
-	struct dfi_flow_attr attr = flow_attr(DFI_VERIFY_CRC, 0);
+	struct dfi_flow_attr attr = flow_attr(DFI_VERIFY_CHECKSUM, 0);
 
 	attr.goal = DFI_LATENCY;
 	attr.segment_size = attr.segment_count = 0;
@@ -123,7 +123,7 @@ static int consume_damaged(uint32_t verify)
 	cr_assert_eq(dfi_source_flush(source), 0);
 	kv[1].val = 1;
 	ret = dfi_target_consume(target, &tuple);
-	if (verify == DFI_VERIFY_CRC) {
+	if (verify == DFI_VERIFY_CHECKSUM) {
 		assert_error(ret, -EBADMSG, "flow 'f'", "source 0", "target 0",
 		    "pid", "segment 0", "checksum", "damaged");
 		assert_error(
@@ -137,7 +137,7 @@ static int consume_damaged(uint32_t verify)
 
 Test(verify, damage_is_reported_with_both_ends)
 {
-	consume_damaged(DFI_VERIFY_CRC);
+	consume_damaged(DFI_VERIFY_CHECKSUM);
 }
 
 Test(verify, is_off_by_default)
@@ -155,7 +155,7 @@ Test(verify, is_what_the_creator_has_set)
 	struct dfi_flow_needs plain, verified;
 	struct dfi *dfi;
 
-	setenv("DFI_VERIFY", "crc", 1);
+	setenv("DFI_VERIFY", "checksum", 1);
 	dfi = rig_join(&rig);
 	unsetenv("DFI_VERIFY");
 	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0);
@@ -165,7 +165,7 @@ Test(verify, is_what_the_creator_has_set)
 
 	attr.verify = DFI_VERIFY_DEFAULT;
 	cr_assert_eq(dfi_flow_create(dfi, "f", &attr), 0);
-	cr_assert_eq(verify_of_flow(rig.other), DFI_VERIFY_CRC);
+	cr_assert_eq(verify_of_flow(rig.other), DFI_VERIFY_CHECKSUM);
 	cr_assert_eq(dfi_flow_estimate(dfi, &attr, &verified), 0);
 	cr_assert_gt(verified.ring_bytes, plain.ring_bytes);
 	cr_assert_eq(verified.ring_payload_bytes, plain.ring_payload_bytes);

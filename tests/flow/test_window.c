@@ -53,10 +53,10 @@ static struct dfi_flow_attr flow_attr(
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
-	attr.aggregates = aggregates;
-	attr.n_aggregates = N_ELEMENTS(aggregates);
-	attr.group_by = "key";
-	attr.window_tuples = window_tuples;
+	attr.combine.aggregates = aggregates;
+	attr.combine.n_aggregates = N_ELEMENTS(aggregates);
+	attr.combine.group_by = "key";
+	attr.combine.window_tuples = window_tuples;
 	return attr;
 }
 
@@ -503,11 +503,11 @@ static void run(const struct scenario *s)
 		    (uint32_t)sizeof(struct kv);
 	/* A partial aggregate takes as much as two tuples. */
 	if (!s->latency && s->segment_tuples >= 2)
-		attr.source_combining = s->seed / 2 % 4;
+		attr.combine.source_combining = s->seed / 2 % 4;
 	attr.segment_count = s->segment_count;
-	attr.max_groups = s->max_groups;
-	attr.when_full = s->max_groups ? DFI_FULL_EMIT : DFI_FULL_FAIL;
-	attr.verify = s->seed % 3 == 0 ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
+	attr.combine.max_groups = s->max_groups;
+	attr.combine.when_full = s->max_groups ? DFI_FULL_EMIT : DFI_FULL_FAIL;
+	attr.verify = s->seed % 3 == 0 ? DFI_VERIFY_CHECKSUM : DFI_VERIFY_NONE;
 	create(&attr);
 	memset(sources, 0, sizeof(sources));
 	memset(targets, 0, sizeof(targets));
@@ -1076,17 +1076,17 @@ Test(window, what_makes_no_sense_is_refused)
 	struct dfi_flow_attr attr = flow_attr(1, 1, 0);
 	struct dfi_flow_attr shuffle = DFI_FLOW_ATTR_INIT;
 
-	attr.when_full = DFI_FULL_EMIT + 1;
+	attr.combine.when_full = DFI_FULL_EMIT + 1;
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -EINVAL, "flow 'f'",
 	    "when_full 2");
 	shuffle.kind = DFI_SHUFFLE;
 	shuffle.schema = &kv_schema;
 	shuffle.n_sources = shuffle.n_targets = 1;
-	shuffle.window_tuples = 1;
+	shuffle.combine.window_tuples = 1;
 	assert_error(dfi_flow_create(rig.dfi, "f", &shuffle), -EINVAL,
 	    "window_tuples is for flows of kind DFI_COMBINE");
-	shuffle.window_tuples = 0;
-	shuffle.when_full = DFI_FULL_EMIT;
+	shuffle.combine.window_tuples = 0;
+	shuffle.combine.when_full = DFI_FULL_EMIT;
 	assert_error(dfi_flow_create(rig.dfi, "f", &shuffle), -EINVAL,
 	    "when_full is for flows of kind DFI_COMBINE");
 }
@@ -1104,9 +1104,9 @@ Test(window, results_come_early_when_there_is_no_room_for_more_groups)
 	uint64_t i, n[8] = { 0 }, sum[8] = { 0 };
 	int ret;
 
-	attr.max_groups = 3;
-	attr.when_full = DFI_FULL_EMIT;
-	attr.source_combining = DFI_COMBINING_OFF;
+	attr.combine.max_groups = 3;
+	attr.combine.when_full = DFI_FULL_EMIT;
+	attr.combine.source_combining = DFI_COMBINING_OFF;
 	create(&attr);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
@@ -1305,8 +1305,8 @@ static void create_trainers(bool marks)
 	struct dfi_flow_attr back = DFI_FLOW_ATTR_INIT;
 
 	attr.schema = &weight_schema;
-	attr.aggregates = &sum;
-	attr.n_aggregates = 1;
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "gradients", &attr), 0, "%s",
 	    dfi_errmsg());
 	back.kind = DFI_REPLICATE;

@@ -82,10 +82,10 @@ int main(int argc, char **argv)
 	check(dfi_flow_create(dfi, "held-by-all", &flow));
 	flow.kind = DFI_COMBINE;
 	flow.n_sources = 5;
-	flow.group_by = "key";
-	flow.aggregates = &count;
-	flow.n_aggregates = 1;
-	flow.fan_in = 2;
+	flow.combine.group_by = "key";
+	flow.combine.aggregates = &count;
+	flow.combine.n_aggregates = 1;
+	flow.combine.fan_in = 2;
 	check(dfi_flow_create(dfi, "held-in-parts", &flow));
 	puts("ready");
 	fflush(stdout);

@@ -69,7 +69,7 @@ static void create(const char *name, enum dfi_flow_kind kind, uint64_t bytes,
 
 	attr.kind = kind;
 	if (kind == DFI_REPLICATE)
-		attr.replication = DFI_REPLICATION_NAIVE;
+		attr.replicate.method = DFI_REPLICATION_NAIVE;
 	attr.schema = &worker_schema;
 	attr.n_sources = 1;
 	attr.n_targets = n_targets;

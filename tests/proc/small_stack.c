@@ -110,7 +110,7 @@ static void replicate_in_order(void)
 {
 	struct dfi_flow_attr attr = attr_of(DFI_REPLICATE);
 
-	attr.ordered = 1;
+	attr.replicate.ordered = 1;
 	expect("replicate", dfi_flow_create(dfi, "replicate", &attr), 0);
 	move("replicate", 5000);
 }
@@ -130,10 +130,10 @@ static void combine(void)
 	}
 	attr.segment_size = 65536;
 	attr.segment_count = 32;
-	attr.n_aggregates = N_AGGREGATES;
-	attr.aggregates = aggregates;
-	attr.group_by = "number,source";
-	attr.source_combining = DFI_COMBINING_ALWAYS;
+	attr.combine.n_aggregates = N_AGGREGATES;
+	attr.combine.aggregates = aggregates;
+	attr.combine.group_by = "number,source";
+	attr.combine.source_combining = DFI_COMBINING_ALWAYS;
 	expect("combine", dfi_flow_create(dfi, "combine", &attr), 0);
 	move("combine", 200);
 }
@@ -161,7 +161,7 @@ static void use_wide_schema(void)
 	attr.schema = &schema;
 	attr.segment_size = schema.tuple_size;
 	expect("wide", dfi_flow_create(dfi, "wide", &attr), 0);
-	expect("wide", dfi_flow_query(dfi, "wide", &info), 0);
+	expect("wide", dfi_flow_lookup(dfi, "wide", &info), 0);
 	expect("wide", dfi_flow_remove(dfi, "wide"), 0);
 }
 
@@ -222,7 +222,7 @@ static void ask(void)
 	struct dfi_flow_info info;
 
 	expect("ask", dfi_flow_create(dfi, "ask", &attr), 0);
-	expect("ask", dfi_flow_query(dfi, "ask", &info), 0);
+	expect("ask", dfi_flow_lookup(dfi, "ask", &info), 0);
 	expect("ask", dfi_flow_estimate(dfi, &attr, &estimate), 0);
 	expect("ask", dfi_flow_list(dfi, ignore_flow, NULL), 0);
 	expect("ask", dfi_node_list(dfi, ignore_node, NULL), 0);

@@ -164,10 +164,10 @@ Test(deaths, of_a_source_that_combines_leave_no_results)
 	attr.kind = DFI_COMBINE;
 	attr.schema = &worker_schema;
 	attr.n_sources = attr.n_targets = 1;
-	attr.aggregates = &count;
-	attr.n_aggregates = 1;
-	attr.group_by = "source";
-	attr.source_combining = DFI_COMBINING_ALWAYS;
+	attr.combine.aggregates = &count;
+	attr.combine.n_aggregates = 1;
+	attr.combine.group_by = "source";
+	attr.combine.source_combining = DFI_COMBINING_ALWAYS;
 	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
 	open.open_timeout_ms = open.stall_timeout_ms = LONG_MS;
 	cr_assert_eq(dfi_target_open(dfi, FLOW, 0, &open, &target), 0, "%s",

@@ -420,7 +420,7 @@ Test(lone_messages, of_a_registry_that_was_killed)
 	child_wait(&server);
 	/* Until it has tried to connect again. */
 	do
-		ret = dfi_flow_query(dfi, FLOW, &info);
+		ret = dfi_flow_lookup(dfi, FLOW, &info);
 	while (!strstr(dfi_errmsg(), "not back yet"));
 	expect(ret, -ENOTCONN,
 	    "the connection to registry %s is lost, and is not back yet: "

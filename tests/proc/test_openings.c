@@ -61,8 +61,8 @@ static void create_ordered_flow(uint32_t n_sources, uint32_t n_targets)
 	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = DFI_REPLICATION_NAIVE;
-	attr.ordered = 1;
+	attr.replicate.method = DFI_REPLICATION_NAIVE;
+	attr.replicate.ordered = 1;
 	attr.schema = &worker_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;
@@ -251,7 +251,7 @@ static void await_no_flow(void)
 	int64_t patience = now_ms() + LONG_MS;
 	struct dfi_flow_info info;
 
-	while (dfi_flow_query(dfi, FLOW, &info) != -ENOENT) {
+	while (dfi_flow_lookup(dfi, FLOW, &info) != -ENOENT) {
 		cr_assert_lt(now_ms(), patience);
 		usleep(1000);
 	}

@@ -70,8 +70,8 @@ static void create_flow(uint32_t replication)
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
 		.kind = DFI_REPLICATE,
-		.replication = replication,
-		.ordered = 1,
+		.replicate.method = replication,
+		.replicate.ordered = 1,
 		.schema = &worker_schema,
 		.n_sources = N_SOURCES,
 		.n_targets = N_TARGETS,

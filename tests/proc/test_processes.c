@@ -452,7 +452,7 @@ static void create_again(void)
 	int64_t patience = now_ms() + LONG_MS;
 	int ret;
 
-	while ((ret = dfi_flow_query(dfi, FLOW, &info)) == 0)
+	while ((ret = dfi_flow_lookup(dfi, FLOW, &info)) == 0)
 		cr_assert_lt(now_ms(), patience);
 	cr_assert_eq(ret, -ENOENT, "%s", dfi_errmsg());
 	create_flow(2, 3, 32);
@@ -723,7 +723,7 @@ static void await_flow(uint32_t sources, uint32_t targets)
 	int ret;
 
 	do
-		ret = dfi_flow_query(dfi, FLOW, &info);
+		ret = dfi_flow_lookup(dfi, FLOW, &info);
 	while (now_ms() < patience &&
 	    (ret < 0 || info.attached_sources != sources ||
 		info.attached_targets != targets));
@@ -818,7 +818,7 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	start_server_at_socket();
 	/* Until this process is connected again. */
 	patience = now_ms() + LONG_MS;
-	while (dfi_flow_query(dfi, FLOW, &info) == -ENOTCONN &&
+	while (dfi_flow_lookup(dfi, FLOW, &info) == -ENOTCONN &&
 	    now_ms() < patience)
 		usleep(20000);
 	create_flow(2, 2, 4);
@@ -826,7 +826,7 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	child_tell(&creator, 'c');
 	child_tell(&creator, 'c');
 	cr_assert_eq(child_wait(&creator), 0);
-	cr_assert_eq(dfi_flow_query(dfi, FLOW, &info), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_flow_lookup(dfi, FLOW, &info), 0, "%s", dfi_errmsg());
 	snprintf(text, sizeof(text), "pid %d", (int)getpid());
 	cr_assert_not_null(strstr(info.creator, text), "%s", info.creator);
 	cr_assert_eq(info.n_sources, 2);

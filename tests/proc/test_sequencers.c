@@ -229,7 +229,7 @@ Test(sequencers, have_the_name_that_one_before_had_when_its_registry_died)
 	child_tell(&late, 'q');
 	cr_assert_eq(child_wait(&late), 0);
 	/* Events come before answers. */
-	cr_assert_eq(dfi_flow_query(dfi, "none", &info), -ENOENT);
+	cr_assert_eq(dfi_flow_lookup(dfi, "none", &info), -ENOENT);
 	cr_assert_eq(
 	    dfi_sequencer_next(opened, 1, &number), 0, "%s", dfi_errmsg());
 	cr_assert_eq(number, 100);

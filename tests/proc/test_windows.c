@@ -40,9 +40,9 @@ static void setup(void)
 		.n_targets = 1,
 		.segment_size = WINDOW * (uint32_t)sizeof(struct worker_tuple),
 		.segment_count = 8,
-		.aggregates = &count,
-		.n_aggregates = 1,
-		.window_tuples = WINDOW,
+		.combine.aggregates = &count,
+		.combine.n_aggregates = 1,
+		.combine.window_tuples = WINDOW,
 	};
 	struct dfi_attr attr = DFI_ATTR_INIT;
 

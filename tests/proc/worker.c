@@ -323,7 +323,7 @@ static void run_target(struct end *end)
 		say(end, "ended", ret, 0, dfi_errmsg());
 		return;
 	}
-	dfi_flow_query(dfi, flow, &info);
+	dfi_flow_lookup(dfi, flow, &info);
 	printf("target %u open\n", end->index);
 	fflush(stdout);
 	if (hold == 0)
@@ -430,7 +430,7 @@ static int create(const char *ends, uint32_t segment_size)
 	struct dfi_flow_attr attr = {
 		.size = sizeof(attr),
 		.kind = ordered ? DFI_REPLICATE : DFI_SHUFFLE,
-		.ordered = ordered,
+		.replicate.ordered = ordered,
 		.schema = schema,
 		.n_sources = (uint32_t)strtoul(ends, NULL, 10),
 		.n_targets = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0,
@@ -441,8 +441,8 @@ static int create(const char *ends, uint32_t segment_size)
 
 	if (multicast) {
 		attr.kind = DFI_REPLICATE;
-		attr.replication = DFI_REPLICATION_MULTICAST;
-		attr.loss_policy = notify ? DFI_LOSS_NOTIFY : 0;
+		attr.replicate.method = DFI_REPLICATION_MULTICAST;
+		attr.replicate.loss_policy = notify ? DFI_LOSS_NOTIFY : 0;
 	}
 	ret = dfi_flow_create(dfi, flow, &attr);
 	if (ret < 0)

@@ -27,7 +27,7 @@ static int query(struct rng *rng)
 
 	switch (rng_below(rng, 8)) {
 	case 0:
-		ret = dfi_flow_query(dfi, "none", &info);
+		ret = dfi_flow_lookup(dfi, "none", &info);
 		return ret == -ENOENT ? 0 : ret;
 	case 1:
 		ret = dfi_target_group_open(dfi, NULL, &group);

@@ -120,10 +120,10 @@ static void run(void)
 		.schema = &schema,
 		.n_sources = N_SOURCES,
 		.n_targets = 1,
-		.group_by = "key",
-		.aggregates = aggregates,
-		.n_aggregates = 2,
-		.source_combining = DFI_COMBINING_ALWAYS,
+		.combine.group_by = "key",
+		.combine.aggregates = aggregates,
+		.combine.n_aggregates = 2,
+		.combine.source_combining = DFI_COMBINING_ALWAYS,
 	};
 	struct sender senders[N_SOURCES] = { 0 };
 	pthread_t threads[N_SOURCES];

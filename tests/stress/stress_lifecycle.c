@@ -171,7 +171,7 @@ static void look_around(struct actor *actor)
 	struct dfi_flow_info info;
 	unsigned n_flows = 0, n_nodes = 0, n_stats = 0;
 
-	check_codes(dfi_flow_query(actor->dfi, actor->flow, &info), -ENOENT);
+	check_codes(dfi_flow_lookup(actor->dfi, actor->flow, &info), -ENOENT);
 	check(dfi_flow_list(actor->dfi, count_flow, &n_flows) == 0, "list");
 	check(n_flows <= N_FLOWS, "%u flows", n_flows);
 	check(dfi_node_list(actor->dfi, count_node, &n_nodes) == 0, "nodes");

@@ -221,7 +221,7 @@ int main(int argc, char **argv)
 	attr.registry = dfi_registry_address(registry);
 	check(dfi_open(&attr, &from) == 0 && dfi_open(&attr, &to) == 0, "open");
 	run(DFI_VERIFY_NONE);
-	run(DFI_VERIFY_CRC);
+	run(DFI_VERIFY_CHECKSUM);
 	check(dfi_close(from) == 0 && dfi_close(to) == 0, "close");
 	check(dfi_registry_stop(registry) == 0, "stop");
 	return EXIT_SUCCESS;

@@ -107,14 +107,14 @@ static void run_flow(
 	uint32_t i;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = run->replication;
+	attr.replicate.method = run->replication;
 	attr.schema = &schema;
 	attr.n_sources = N_SOURCES;
 	attr.n_targets = N_TARGETS;
 	attr.goal = run->goal;
-	attr.ordered = run->ordered;
+	attr.replicate.ordered = run->ordered;
 	attr.transport = transport;
-	attr.gap_timeout_us = 1000;
+	attr.replicate.gap_timeout_us = 1000;
 	attr.segment_size = run->segment_tuples *
 	    (uint32_t)sizeof(struct tuple);
 	attr.segment_count = run->segment_count;

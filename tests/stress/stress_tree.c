@@ -142,13 +142,13 @@ static void create(void)
 		.schema = &schema,
 		.n_sources = N_SOURCES,
 		.n_targets = N_TARGETS,
-		.group_by = "key",
-		.aggregates = aggregates,
-		.n_aggregates = 2,
+		.combine.group_by = "key",
+		.combine.aggregates = aggregates,
+		.combine.n_aggregates = 2,
 		.segment_size = 32 * (uint32_t)sizeof(struct tuple),
 		.segment_count = 4,
-		.window_tuples = DFI_WINDOW_MARKED,
-		.fan_in = FAN_IN,
+		.combine.window_tuples = DFI_WINDOW_MARKED,
+		.combine.fan_in = FAN_IN,
 	};
 
 	check(dfi_flow_create(dfi, "flow", &attr) == 0, "create");

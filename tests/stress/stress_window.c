@@ -192,12 +192,13 @@ static void run_flow(const struct run *run, struct dfi *dfi, struct dfi *other)
 		.segment_size = run->segment_tuples *
 		    (uint32_t)sizeof(struct tuple),
 		.segment_count = run->segment_count,
-		.group_by = "key",
-		.aggregates = aggregates,
-		.n_aggregates = 3,
-		.window_tuples = run->window_tuples,
-		.max_groups = run->max_groups,
-		.when_full = run->max_groups ? DFI_FULL_EMIT : DFI_FULL_FAIL,
+		.combine.group_by = "key",
+		.combine.aggregates = aggregates,
+		.combine.n_aggregates = 3,
+		.combine.window_tuples = run->window_tuples,
+		.combine.max_groups = run->max_groups,
+		.combine.when_full = run->max_groups ? DFI_FULL_EMIT
+						     : DFI_FULL_FAIL,
 	};
 	pthread_t threads[N_SOURCES + N_TARGETS];
 	struct end ends[N_SOURCES + N_TARGETS];

@@ -159,9 +159,9 @@ Test(attach, tells_damaged_aggregates_from_invalid_arguments)
 		.schema = &schema,
 		.n_sources = 1,
 		.n_targets = 1,
-		.group_by = "key",
-		.n_aggregates = 1,
-		.aggregates = &sum,
+		.combine.group_by = "key",
+		.combine.n_aggregates = 1,
+		.combine.aggregates = &sum,
 	};
 	struct dfi_schema *results;
 	struct dfi_target *target;

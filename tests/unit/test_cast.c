@@ -57,11 +57,11 @@ static void start(uint32_t n_sources, uint32_t n_targets, uint32_t loss_policy,
 	uint32_t t;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = DFI_REPLICATION_MULTICAST;
-	attr.loss_policy = loss_policy;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
+	attr.replicate.loss_policy = loss_policy;
 	attr.routing = routing;
-	attr.ordered = ordered;
-	attr.gap_timeout_us = 2000;
+	attr.replicate.ordered = ordered;
+	attr.replicate.gap_timeout_us = 2000;
 	attr.schema = &kv_schema;
 	attr.n_sources = n_sources;
 	attr.n_targets = n_targets;

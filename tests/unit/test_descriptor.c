@@ -44,7 +44,7 @@ static struct flow make_flow(void)
 		.segment_size = 9,
 		.segment_count = DFI_MAX_SEGMENT_COUNT,
 		.transport = DFI_TRANSPORT_VERBS,
-		.verify = DFI_VERIFY_CRC,
+		.verify = DFI_VERIFY_CHECKSUM,
 		.creator = { UINT64_MAX, UINT32_MAX, "node", "host" },
 	};
 

@@ -52,7 +52,7 @@ static void start(unsigned after, int with, uint32_t wait)
 	looks = 0;
 	source.flow = flow;
 	source.index = 3;
-	source.head.n_lanes = 1;
+	source.n_lanes = 1;
 	source.writers = source.rings = &writer;
 	source.wait = dfi__wait_policy(wait);
 	source.wait_time = wait_time(0);

@@ -34,7 +34,7 @@ static void open_ends(uint32_t kind, uint32_t wait)
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
 
 	flow.kind = kind;
-	flow.ordered = kind == DFI_REPLICATE;
+	flow.replicate.ordered = kind == DFI_REPLICATE;
 	flow.schema = &kv_schema;
 	flow.n_sources = flow.n_targets = 1;
 	cr_assert_eq(

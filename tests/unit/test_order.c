@@ -61,8 +61,8 @@ static void start(uint32_t replication, uint32_t target_flags)
 	uint32_t i;
 
 	attr.kind = DFI_REPLICATE;
-	attr.replication = replication;
-	attr.ordered = 1;
+	attr.replicate.method = replication;
+	attr.replicate.ordered = 1;
 	attr.schema = &schema;
 	attr.n_sources = 2;
 	attr.n_targets = 1;

@@ -70,13 +70,13 @@ static void rings_expect(
 
 	memcpy(at, rings->memory, sizeof(at));
 	for (i = 0; i < N_TUPLES; i++, tuple += size) {
-		t = target_of(tuple + head->key_offset, head->n_lanes);
+		t = target_of(tuple + head->key_offset, head->n_targets);
 		cr_assert_eq(memcmp(at[t], tuple, size), 0,
 		    "tuple %u of %zu bytes, %u targets", i, size,
-		    head->n_lanes);
+		    head->n_targets);
 		at[t] += size;
 	}
-	for (t = 0; t < head->n_lanes; t++) {
+	for (t = 0; t < head->n_targets; t++) {
 		cr_assert_eq(rings->lanes[t].next, at[t]);
 		free(rings->memory[t]);
 	}
@@ -91,9 +91,10 @@ static void expect_shares(uint32_t tuple_size, uint32_t n_targets, bool lists)
 
 	cr_assert_not_null(source);
 	rings_make(&rings, n_targets, (size_t)N_TUPLES * tuple_size);
+	source->n_lanes = n_targets;
 	source->head = (struct dfi_source_head){
 		.lanes = rings.lanes,
-		.n_lanes = n_targets,
+		.n_targets = n_targets,
 		.tuple_size = tuple_size,
 		.inline_routing = DFI_INLINE_HASH64,
 		.key_offset = tuple_size - 8,

@@ -37,8 +37,8 @@ static void setup(void)
 	dfi__notify_longest_ns = LONG_MS * NS_PER_MS;
 	rig_start(&rig);
 	attr.kind = DFI_REPLICATE;
-	attr.replication = DFI_REPLICATION_MULTICAST;
-	attr.ordered = 1;
+	attr.replicate.method = DFI_REPLICATION_MULTICAST;
+	attr.replicate.ordered = 1;
 	attr.schema = &kv_schema;
 	attr.n_sources = attr.n_targets = 1;
 	attr.segment_size = SEGMENT * sizeof(struct kv);

@@ -111,7 +111,7 @@ Test(published, sequencer_larger_than_a_counter_is_refused)
 	attr.kind = DFI_REPLICATE;
 	attr.schema = &kv_schema;
 	attr.n_sources = attr.n_targets = 1;
-	attr.ordered = 1;
+	attr.replicate.ordered = 1;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	target = open_target(rig.dfi, "f", 0, 0);
 	read_entry();

@@ -33,21 +33,21 @@ static const char *attr_of_others(const struct dfi_flow_attr *attr)
 
 static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
 {
-	if (attr->n_aggregates || attr->aggregates)
+	if (attr->combine.n_aggregates || attr->combine.aggregates)
 		return "aggregates";
-	if (attr->group_by)
+	if (attr->combine.group_by)
 		return "group_by";
-	if (attr->max_groups)
+	if (attr->combine.max_groups)
 		return "max_groups";
-	if (attr->window_tuples)
+	if (attr->combine.window_tuples)
 		return "window_tuples";
-	if (attr->when_full)
+	if (attr->combine.when_full)
 		return "when_full";
-	if (attr->source_combining)
+	if (attr->combine.source_combining)
 		return "source_combining";
-	if (attr->combining_bytes)
+	if (attr->combine.combining_bytes)
 		return "combining_bytes";
-	return attr->fan_in ? "fan_in" : NULL;
+	return attr->combine.fan_in ? "fan_in" : NULL;
 }
 
 static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
@@ -57,29 +57,30 @@ static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    "flow '%s': %s is not for flows of kind DFI_COMBINE: "
 		    "targets have the groups whose keys hash to them",
 		    flow->name, attr_of_others(attr));
-	if (!attr->group_by && flow->n_targets > 1)
+	if (!attr->combine.group_by && flow->n_targets > 1)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': n_targets %u: without group_by there is one "
 		    "group, which one target has",
 		    flow->name, flow->n_targets);
-	if (attr->max_groups > DFI_MAX_GROUPS)
+	if (attr->combine.max_groups > DFI_MAX_GROUPS)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': max_groups %lu is more than %lu", flow->name,
-		    (unsigned long)attr->max_groups,
+		    (unsigned long)attr->combine.max_groups,
 		    (unsigned long)DFI_MAX_GROUPS);
-	if (attr->when_full > DFI_FULL_EMIT)
+	if (attr->combine.when_full > DFI_FULL_EMIT)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': when_full %u is no enum dfi_when_full",
-		    flow->name, attr->when_full);
-	if (attr->fan_in == 1 || attr->fan_in > DFI_MAX_ENDPOINTS)
+		    flow->name, attr->combine.when_full);
+	if (attr->combine.fan_in == 1 ||
+	    attr->combine.fan_in > DFI_MAX_ENDPOINTS)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': fan_in %u: a combiner takes what 2 to %d "
 		    "sources send; 0: there are none",
-		    flow->name, attr->fan_in, DFI_MAX_ENDPOINTS);
-	if (attr->combining_bytes > DFI_MAX_COMBINING_BYTES)
+		    flow->name, attr->combine.fan_in, DFI_MAX_ENDPOINTS);
+	if (attr->combine.combining_bytes > DFI_MAX_COMBINING_BYTES)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': combining_bytes %lu is more than %lu",
-		    flow->name, (unsigned long)attr->combining_bytes,
+		    flow->name, (unsigned long)attr->combine.combining_bytes,
 		    (unsigned long)DFI_MAX_COMBINING_BYTES);
 	return 0;
 }
@@ -142,28 +143,28 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 			  flow->name, attr_of_combiners(attr))
 		    : 0;
 	ret = check_attr(flow, attr);
-	if (!ret && attr->group_by)
-		ret = dfi__route_keys(flow, "group_by", attr->group_by);
+	if (!ret && attr->combine.group_by)
+		ret = dfi__route_keys(flow, "group_by", attr->combine.group_by);
 	if (ret < 0)
 		return ret;
-	flow->max_groups = attr->max_groups ? attr->max_groups
-					    : DFI_DEFAULT_GROUPS;
-	flow->window_tuples = attr->window_tuples;
-	flow->when_full = attr->when_full;
-	flow->fan_in = attr->fan_in;
-	flow->combining_bytes = attr->combining_bytes;
+	flow->max_groups = attr->combine.max_groups ? attr->combine.max_groups
+						    : DFI_DEFAULT_GROUPS;
+	flow->window_tuples = attr->combine.window_tuples;
+	flow->when_full = attr->combine.when_full;
+	flow->fan_in = attr->combine.fan_in;
+	flow->combining_bytes = attr->combine.combining_bytes;
 	/* Checks what is given. */
 	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
-	    attr->aggregates, attr->n_aggregates, &plan);
+	    attr->combine.aggregates, attr->combine.n_aggregates, &plan);
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s'", flow->name);
 	dfi__plan_free(plan);
 	flow->aggregates = dfi__aggregates_copy(
-	    attr->aggregates, attr->n_aggregates);
+	    attr->combine.aggregates, attr->combine.n_aggregates);
 	if (!flow->aggregates)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
-	flow->n_aggregates = attr->n_aggregates;
+	flow->n_aggregates = attr->combine.n_aggregates;
 	return 0;
 }
 

@@ -41,21 +41,23 @@ static const char *routing_attr(const struct dfi_flow_attr *attr)
 static int check_loss(const char *name, const struct dfi_flow_attr *attr)
 {
 	if (attr->kind != DFI_REPLICATE &&
-	    (attr->loss_policy || attr->gap_timeout_us))
+	    (attr->replicate.loss_policy || attr->replicate.gap_timeout_us))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s is for flows of kind DFI_REPLICATE: others "
 		    "lose nothing",
-		    name, attr->loss_policy ? "loss_policy" : "gap_timeout_us");
-	if (attr->loss_policy > DFI_LOSS_NOTIFY)
+		    name,
+		    attr->replicate.loss_policy ? "loss_policy"
+						: "gap_timeout_us");
+	if (attr->replicate.loss_policy > DFI_LOSS_NOTIFY)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': loss_policy %u is no enum dfi_loss_policy",
-		    name, attr->loss_policy);
-	if (attr->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
+		    name, attr->replicate.loss_policy);
+	if (attr->replicate.gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': gap_timeout_us %u is more than %u", name,
-		    attr->gap_timeout_us, DFI_MAX_GAP_TIMEOUT_US);
-	if (attr->loss_policy == DFI_LOSS_NOTIFY &&
-	    (attr->replication == DFI_REPLICATION_NAIVE ||
+		    attr->replicate.gap_timeout_us, DFI_MAX_GAP_TIMEOUT_US);
+	if (attr->replicate.loss_policy == DFI_LOSS_NOTIFY &&
+	    (attr->replicate.method == DFI_REPLICATION_NAIVE ||
 		attr->transport == DFI_TRANSPORT_SHM))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': loss_policy DFI_LOSS_NOTIFY: %s loses "
@@ -63,17 +65,19 @@ static int check_loss(const char *name, const struct dfi_flow_attr *attr)
 		    name,
 		    attr->transport == DFI_TRANSPORT_SHM
 			? "transport DFI_TRANSPORT_SHM"
-			: "replication DFI_REPLICATION_NAIVE");
+			: "replicate.method DFI_REPLICATION_NAIVE");
 	return 0;
 }
 
 static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 {
 	if (attr->kind != DFI_REPLICATE)
-		return attr->replication || attr->ordered
+		return attr->replicate.method || attr->replicate.ordered
 		    ? dfi__fail(-EINVAL,
 			  "flow '%s': %s is for flows of kind DFI_REPLICATE",
-			  name, attr->replication ? "replication" : "ordered")
+			  name,
+			  attr->replicate.method ? "replicate.method"
+						 : "ordered")
 		    : 0;
 	if (routing_attr(attr))
 		return dfi__fail(-EINVAL,
@@ -86,14 +90,14 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 		    "flow '%s': n_targets %u: a replicate flow with routing "
 		    "has at most %d",
 		    name, attr->n_targets, DFI_MAX_SET_TARGETS);
-	if (attr->replication > DFI_REPLICATION_MULTICAST)
+	if (attr->replicate.method > DFI_REPLICATION_MULTICAST)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': replication %u is no enum dfi_replication",
-		    name, attr->replication);
-	if (attr->ordered > 1)
+		    "flow '%s': replicate.method %u is no enum dfi_replication",
+		    name, attr->replicate.method);
+	if (attr->replicate.ordered > 1)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': ordered %u is neither 0 nor 1", name,
-		    attr->ordered);
+		    attr->replicate.ordered);
 	return 0;
 }
 
@@ -129,6 +133,26 @@ static int check_number(const char *name, const char *role, uint32_t n)
 	return 0;
 }
 
+/* A program for a newer library sets what this one doesn't know. */
+static int check_reserved(const char *name, const struct dfi_flow_attr *attr)
+{
+	static const uint64_t none[4];
+
+	if (attr->reserved)
+		return dfi__fail(-EINVAL,
+		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
+	if (memcmp(attr->replicate.reserved, none, sizeof(none)) == 0 &&
+	    memcmp(attr->combine.reserved, none, sizeof(none)) == 0)
+		return 0;
+	return dfi__fail(-E2BIG,
+	    "flow '%s': dfi_flow_attr.%s.reserved is not 0: set it to 0, or "
+	    "use a newer library that knows the member",
+	    name,
+	    memcmp(attr->combine.reserved, none, sizeof(none)) == 0
+		? "replicate"
+		: "combine");
+}
+
 static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 {
 	int ret;
@@ -153,13 +177,13 @@ static int check_attr(const char *name, const struct dfi_flow_attr *attr)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': transport %u is no enum dfi_transport", name,
 		    attr->transport);
-	if (attr->verify > DFI_VERIFY_CRC)
+	if (attr->verify > DFI_VERIFY_CHECKSUM)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': verify %u is no enum dfi_verify", name,
 		    attr->verify);
-	if (attr->reserved)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
+	ret = check_reserved(name, attr);
+	if (ret < 0)
+		return ret;
 	ret = check_replication(name, attr);
 	if (!ret)
 		ret = check_loss(name, attr);
@@ -206,9 +230,9 @@ static int copy_attr(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->segment_size = attr->segment_size;
 	flow->segment_count = attr->segment_count;
 	flow->transport = attr->transport;
-	flow->ordered = attr->ordered;
-	flow->loss_policy = attr->loss_policy;
-	flow->gap_timeout_us = attr->gap_timeout_us;
+	flow->ordered = attr->replicate.ordered;
+	flow->loss_policy = attr->replicate.loss_policy;
+	flow->gap_timeout_us = attr->replicate.gap_timeout_us;
 	if (flow->kind == DFI_REPLICATE && !flow->gap_timeout_us)
 		flow->gap_timeout_us = DFI_DEFAULT_GAP_TIMEOUT_US;
 	flow->schema = dfi__schema_copy(attr->schema);
@@ -278,7 +302,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	flow->verify = attr.verify ? attr.verify : dfi->settings.verify;
 	ret = copy_attr(flow, &attr);
 	if (!ret)
-		choose_replication(dfi, attr.replication, flow);
+		choose_replication(dfi, attr.replicate.method, flow);
 	if (!ret)
 		ret = dfi__combine_declare(flow, &attr);
 	if (!ret)
@@ -292,7 +316,7 @@ int dfi__flow_declare(struct dfi *dfi, const char *name,
 	if (!ret && flow_is_cast(flow))
 		ret = dfi__cast_check(flow, largest);
 	if (!ret)
-		ret = dfi__combine_choose(flow, attr.source_combining);
+		ret = dfi__combine_choose(flow, attr.combine.source_combining);
 	if (ret < 0)
 		dfi__flow_free(flow);
 	return ret;

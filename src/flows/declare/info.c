@@ -189,7 +189,7 @@ static const char *flow_name(const char *key)
 	return strchr(name, '/') ? NULL : name;
 }
 
-int dfi_flow_query(
+int dfi_flow_lookup(
     struct dfi *dfi, const char *name, struct dfi_flow_info *info)
 {
 	struct registry_value *values;
@@ -201,7 +201,7 @@ int dfi_flow_query(
 	if (!ret)
 		ret = dfi__flow_check_name(name);
 	if (!ret && !info)
-		ret = dfi__fail(-EINVAL, "dfi_flow_query: info is NULL");
+		ret = dfi__fail(-EINVAL, "dfi_flow_lookup: info is NULL");
 	if (ret < 0)
 		return ret;
 	dfi__flow_key(key, name);

@@ -64,7 +64,7 @@ static bool is_v6(const struct transport *network)
 int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
     struct flow *flow, uint32_t *largest)
 {
-	const char *group = attr->multicast_address;
+	const char *group = attr->replicate.multicast_address;
 	struct transport *network = NULL;
 
 	*largest = 0;

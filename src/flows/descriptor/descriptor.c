@@ -83,7 +83,7 @@ struct ring_geometry dfi__flow_geometry(const struct flow *flow)
 
 uint32_t dfi__flow_segment_parts(const struct flow *flow)
 {
-	return (flow->verify == DFI_VERIFY_CRC ? SEGMENT_CHECKSUM : 0) |
+	return (flow->verify == DFI_VERIFY_CHECKSUM ? SEGMENT_CHECKSUM : 0) |
 	    (flow->ordered ? SEGMENT_GLOBAL : 0) |
 	    (dfi__flow_has_groups(flow) ? SEGMENT_TARGETS : 0) |
 	    (flow->window_tuples ? SEGMENT_WINDOWS : 0) |
@@ -419,7 +419,7 @@ void *dfi__flow_encode(const struct flow *flow, size_t *size)
 	message.splits = flow->splits;
 	message.segment_size = flow->segment_size;
 	message.segment_count = flow->segment_count;
-	message.checksums = flow->verify == DFI_VERIFY_CRC;
+	message.checksums = flow->verify == DFI_VERIFY_CHECKSUM;
 	message.ordered = flow->ordered;
 	message.transport = flow->transport;
 	message.replication = flow->replication;
@@ -619,7 +619,8 @@ static int flow_from_message(const DfiFlow__Flow *message, struct flow *flow)
 		message->multicast_address, sizeof(flow->multicast_address)))
 		return -EBADMSG;
 	strcpy(flow->multicast_address, message->multicast_address);
-	flow->verify = message->checksums ? DFI_VERIFY_CRC : DFI_VERIFY_NONE;
+	flow->verify = message->checksums ? DFI_VERIFY_CHECKSUM
+					  : DFI_VERIFY_NONE;
 	flow->ordered = message->ordered;
 	if (!dfi__node_from_message(message->creator, &flow->creator))
 		return -EBADMSG;

@@ -31,7 +31,7 @@ struct linger_clock {
 static bool is_open(const struct dfi_source *source, uint32_t target)
 {
 	return source->writers[target].segment &&
-	    !(source->cursor_open && source->cursor_target == target);
+	    !(source->cursor_open && source->cursor_lane == target);
 }
 
 static void park(struct dfi_source *source, uint32_t target)
@@ -115,7 +115,7 @@ static void check_parked(struct dfi_source *source)
 
 	if (!dfi__fence_heavy())
 		return; /* they are looked at again and again, then */
-	for (t = 0; t < source->head.n_lanes; t++)
+	for (t = 0; t < source->n_lanes; t++)
 		if (is_open(source, t) && is_parked(source, t) &&
 		    !source_filled(source, t) && !lane_holds(source, t))
 			source->writers[t].due = 0;
@@ -126,7 +126,7 @@ static int64_t look_at(struct dfi_source *source, int64_t now)
 {
 	int64_t due, next = DEADLINE_NEVER;
 	bool parked = false;
-	uint32_t t, n = source_aborted(source) ? 0 : source->head.n_lanes;
+	uint32_t t, n = source_aborted(source) ? 0 : source->n_lanes;
 
 	source_lock(source);
 	for (t = 0; t < n; t++)

@@ -19,7 +19,7 @@ int dfi__source_fail(struct dfi_source *source, int err)
 	source->status = dfi__error_keep(err);
 	snprintf(source->status_text, sizeof(source->status_text), "%s",
 	    dfi_errmsg());
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->n_lanes; t++) {
 		source->writers[t].segment = NULL;
 		if (source->lane_ops)
 			source->lane_ops->forget(source, t);
@@ -83,7 +83,7 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 		    source->flow.name, SOURCE_ID(source), target);
 	return dfi__fail(-ERANGE,
 	    "flow '%s': %s %u: target %u: the flow has %u, numbered from 0",
-	    source->flow.name, SOURCE_ID(source), target, source->head.n_lanes);
+	    source->flow.name, SOURCE_ID(source), target, source->n_lanes);
 }
 
 /* A ring whose target's words make no sense. */
@@ -262,7 +262,7 @@ static uint64_t segments_sent(const struct dfi_source *source)
 	uint64_t n = 0;
 	uint32_t t;
 
-	for (t = 0; t < source->head.n_lanes; t++)
+	for (t = 0; t < source->n_lanes; t++)
 		n += atomic_peek(&source->writers[t].segments);
 	return n;
 }
@@ -627,7 +627,7 @@ static maybe_unused int lane_shared(
 
 static always_inline int lane_full(struct dfi_source *source, uint32_t target)
 {
-	if (unlikely(source->cursor_open && source->cursor_target == target)) {
+	if (unlikely(source->cursor_open && source->cursor_lane == target)) {
 		source_close_lane(source, target);
 		return dfi__source_check_free(source);
 	}
@@ -657,7 +657,7 @@ int dfi_source_flush(struct dfi_source *source)
 		return ret;
 	source_lock(source);
 	ret = source_settle(source);
-	for (t = 0; !ret && t < source->head.n_lanes; t++)
+	for (t = 0; !ret && t < source->n_lanes; t++)
 		if (source->lane_ops)
 			ret = source->lane_ops->flush(source, t);
 		else if (source_filled(source, t))
@@ -718,18 +718,16 @@ static __attribute__((cold)) int no_claim(
 }
 
 static int check_claim(
-    const struct dfi_source *source, uint32_t target, uint32_t n)
+    const struct dfi_source *source, uint32_t lane, uint32_t n)
 {
 	const char *why, *instead;
 
-	if (target >= source->head.n_lanes)
-		return dfi__source_no_target(source, target);
 	if (!n)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: claim: 0 tuples: claim 1 or more",
 		    source->flow.name, SOURCE_ID(source));
-	return n > most_room(source, target, &why, &instead)
-	    ? no_claim(source, target, n)
+	return n > most_room(source, lane, &why, &instead)
+	    ? no_claim(source, lane, n)
 	    : 0;
 }
 
@@ -749,16 +747,16 @@ static int claim_room(struct dfi_source *source, uint32_t target, uint32_t n)
 }
 
 static always_inline int claim(struct dfi_source *source, uint32_t target,
-    uint32_t n, struct dfi_span *span)
+    uint32_t lane, uint32_t n, struct dfi_span *span)
 {
 	int ret = 0;
 
-	if (lane_room(source, target) < n)
-		ret = claim_room(source, target, n);
+	if (lane_room(source, lane) < n)
+		ret = claim_room(source, lane, n);
 	if (ret < 0)
 		return ret;
-	span->tuples = source->head.lanes[target].next;
-	span->count = lane_room(source, target);
+	span->tuples = source->head.lanes[lane].next;
+	span->count = lane_room(source, lane);
 	span->target = target;
 	source->claimed = span->tuples;
 	return 0;
@@ -769,14 +767,15 @@ int dfi_source_claim(
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = dfi__source_check_free(source);
+	uint32_t lane;
 
 	if (ret < 0)
 		return ret;
 	if (!span)
 		return no_span(source, "claim");
-	if (target >= source->head.n_lanes)
+	if (!source_find_lane(source, target, &lane))
 		return dfi__source_no_target(source, target);
-	return claim(source, target, 1, span);
+	return claim(source, target, lane, 1, span);
 }
 
 int dfi_source_claim_n(struct dfi_source *source, uint32_t target, uint32_t n,
@@ -784,12 +783,15 @@ int dfi_source_claim_n(struct dfi_source *source, uint32_t target, uint32_t n,
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = dfi__source_check_free(source);
+	uint32_t lane = 0;
 
 	if (!ret && !span)
 		ret = no_span(source, "claim");
+	if (!ret && !source_find_lane(source, target, &lane))
+		ret = dfi__source_no_target(source, target);
 	if (!ret)
-		ret = check_claim(source, target, n);
-	return ret < 0 ? ret : claim(source, target, n, span);
+		ret = check_claim(source, lane, n);
+	return ret < 0 ? ret : claim(source, target, lane, n, span);
 }
 
 static int commit(struct dfi_source *source, const struct dfi_span *span,
@@ -797,23 +799,24 @@ static int commit(struct dfi_source *source, const struct dfi_span *span,
 {
 	struct dfi_source_lane *lane;
 	int ret = source_check(source);
+	uint32_t number;
 
 	if (ret < 0)
 		return ret;
 	if (!span)
 		return no_span(source, "commit");
 	if (!source->claimed || span->tuples != source->claimed ||
-	    span->target >= source->head.n_lanes ||
-	    source_lane_is_closed(source, span->target) ||
-	    span->tuples != source->head.lanes[span->target].next)
+	    !source_find_lane(source, span->target, &number) ||
+	    source_lane_is_closed(source, number) ||
+	    span->tuples != source->head.lanes[number].next)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: commit: the span is not the one "
 		    "that was claimed last",
 		    source->flow.name, SOURCE_ID(source));
-	lane = &source->head.lanes[span->target];
+	lane = &source->head.lanes[number];
 	if (count > span->count ||
 	    (uint64_t)count * source->head.tuple_size >
-		(uint64_t)(source->writers[span->target].end - lane->next))
+		(uint64_t)(source->writers[number].end - lane->next))
 		return dfi__fail(-EINVAL,
 		    "flow '%s': %s %u: commit: %u tuples are more than "
 		    "the %u that were claimed",
@@ -824,7 +827,7 @@ static int commit(struct dfi_source *source, const struct dfi_span *span,
 		source->batch.open = true;
 	if (dfi_source_lane_advance(
 		lane, lane->next + (size_t)count * source->head.tuple_size))
-		ret = dfi_source_lane_full(source, span->target);
+		ret = dfi_source_lane_full(source, number);
 	if (more)
 		source->batch.open = false;
 	else
@@ -859,19 +862,17 @@ static maybe_unused struct dfi_source_cursor failed_cursor(
 static void load_cursor(struct dfi_source_cursor *cursor)
 {
 	struct dfi_source *source = cursor->source;
-	const struct dfi_source_lane *lane =
-	    &source->head.lanes[cursor->target];
+	const struct dfi_source_lane *lane = &source->head.lanes[cursor->lane];
 
 	cursor->next = lane->next;
-	cursor->end = source->writers[cursor->target].end;
-	source_close_lane(source, cursor->target);
+	cursor->end = source->writers[cursor->lane].end;
+	source_close_lane(source, cursor->lane);
 }
 
 struct dfi_source_cursor dfi_source_cursor_open(
     struct dfi_source *source, uint32_t target, size_t size)
 {
-	struct dfi_source_cursor cursor = { .source = source,
-		.target = target };
+	struct dfi_source_cursor cursor = { .source = source };
 
 	SOURCE_CALL(source, failed_cursor(cursor, SOURCE_SHARED(source)));
 	cursor.status = dfi__source_check_free(source);
@@ -882,21 +883,21 @@ struct dfi_source_cursor dfi_source_cursor_open(
 		    "flow '%s': a cursor for tuples of %zu bytes, but the "
 		    "flow's have %u",
 		    source->flow.name, size, source->head.tuple_size);
-	else if (target >= source->head.n_lanes)
+	else if (!source_find_lane(source, target, &cursor.lane))
 		cursor.status = dfi__source_no_target(source, target);
 	if (cursor.status)
 		return cursor;
 	source_lock(source);
 	/* Nobody waits for a place whose segment waits for the cursor. */
-	if (lane_awaits_place(source) && source_filled(source, target))
-		cursor.status = dfi__source_send(source, target);
+	if (lane_awaits_place(source) && source_filled(source, cursor.lane))
+		cursor.status = dfi__source_send(source, cursor.lane);
 	if (cursor.status) {
 		source_unlock(source);
 		return cursor;
 	}
 	source->cursor_open = true;
-	source->cursor_target = target;
-	if (source->writers[target].segment)
+	source->cursor_lane = cursor.lane;
+	if (source->writers[cursor.lane].segment)
 		load_cursor(&cursor);
 	source_unlock(source);
 	return cursor;
@@ -911,15 +912,15 @@ static int store_cursor(const struct dfi_source_cursor *cursor)
 
 	if (ret < 0 || !cursor->next)
 		return ret;
-	lane = &source->head.lanes[cursor->target];
+	lane = &source->head.lanes[cursor->lane];
 	lane->next = cursor->next;
 	lane_set_end(lane, cursor->end);
 	if (lane->next == cursor->end)
-		return filled_up(source, cursor->target);
+		return filled_up(source, cursor->lane);
 	if (!source->linger.ns)
 		return 0;
-	if (source_filled(source, cursor->target))
-		dfi__linger_start(source, cursor->target);
+	if (source_filled(source, cursor->lane))
+		dfi__linger_start(source, cursor->lane);
 	else
 		lane_set_end(lane, lane->next + source->head.tuple_size);
 	return 0;
@@ -944,9 +945,9 @@ struct dfi_source_cursor dfi_source_cursor_slow(struct dfi_source_cursor cursor)
 	}
 	source_lock(source);
 	cursor.status = store_cursor(&cursor);
-	if (!cursor.status && !source->writers[cursor.target].segment)
+	if (!cursor.status && !source->writers[cursor.lane].segment)
 		cursor.status = dfi__source_make_room_to_push(
-		    source, cursor.target);
+		    source, cursor.lane);
 	cursor.next = cursor.end = NULL;
 	if (!cursor.status)
 		load_cursor(&cursor);

@@ -330,6 +330,7 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	}
 	source->writers = source->fan ? &source->fan->lane : source->rings;
 	source->size = size;
+	source->n_lanes = n_lanes;
 	source->spare = (char *)source + lanes_end;
 	source->dfi = dfi;
 	source->index = index;
@@ -342,7 +343,7 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->router.function_arg = attr->route_arg;
 	source->head = (struct dfi_source_head){
 		.lanes = n_lanes == 1 ? &source->head.only : source->lanes,
-		.n_lanes = n_lanes,
+		.n_targets = source->fan ? 0 : n_lanes,
 		.tuple_size = flow->schema->tuple_size,
 		.inline_routing = inline_routing(flow, &source->router),
 		.key_offset = source->router.keys[0].offset,
@@ -370,7 +371,7 @@ static int open_segments(struct dfi_source *source)
 			if (!source->rings[t].cancelled)
 				dfi__broadcast_open(
 				    &source->fan->broadcast, &source->rings[t]);
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->n_lanes; t++) {
 		source_close_lane(source, t);
 		if (source->writers[t].cancelled)
 			continue;

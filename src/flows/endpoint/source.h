@@ -63,7 +63,7 @@ struct dfi_source {
 	bool closing;             /* and none does any more */
 	bool
 	    cursor_open; /* then its lane is closed, though a segment is open */
-	uint32_t cursor_target;
+	uint32_t cursor_lane;
 	char status_text[ERROR_TEXT_SIZE]; /* of the status, or else refusal */
 	size_t size;                       /* of this handle's memory */
 	struct dfi *dfi;
@@ -77,6 +77,7 @@ struct dfi_source {
 	struct source_linger linger;
 	struct router router;
 	struct peers targets;
+	uint32_t n_lanes;
 	struct writer *writers; /* of the lanes */
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
 	struct write_batch batch; /* segments that wait for each other */
@@ -198,6 +199,18 @@ int dfi__source_refuse(struct dfi_source *source, int err);
 
 /* Tuples that it has taken, whatever has become of them. For the owner. */
 uint64_t dfi__source_taken(struct dfi_source *source);
+
+/*
+ * The lane for a target that a call names: the target's own, or, in a replicate
+ * flow, the only one for DFI_ALL_TARGETS. Whether there is one.
+ */
+static inline bool source_find_lane(
+    const struct dfi_source *source, uint32_t target, uint32_t *lane)
+{
+	*lane = source->fan ? 0 : target;
+	return target < source->head.n_targets ||
+	    (source->fan && target == DFI_ALL_TARGETS);
+}
 
 /* -ERANGE, which is not sticky. */
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target);

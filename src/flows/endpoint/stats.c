@@ -23,7 +23,7 @@ static uint64_t source_sent(const struct dfi_source *source)
 	uint64_t n = 0;
 	uint32_t t;
 
-	for (t = 0; t < source->head.n_lanes; t++)
+	for (t = 0; t < source->n_lanes; t++)
 		n += atomic_peek(&source->writers[t].total);
 	return n;
 }
@@ -54,7 +54,7 @@ uint64_t dfi__source_taken(struct dfi_source *source)
 	source_lock(source);
 	counts = lane_counts(source);
 	n = source_tuples(source, &counts);
-	for (t = 0; t < source->head.n_lanes; t++)
+	for (t = 0; t < source->n_lanes; t++)
 		if (!source_lane_is_closed(source, t))
 			bytes += source_filled(source, t);
 	if (source->lane_ops)
@@ -105,7 +105,7 @@ void dfi_source_query(
 	lanes = lane_counts(source);
 	stats->tuples = source_tuples(source, &lanes);
 	stats->bytes = source_sent(source) * source->head.tuple_size;
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
 		stats->partial_segments += atomic_peek(
 		    &source->writers[t].partial_segments);
@@ -188,7 +188,7 @@ void dfi__source_stats(
 	stats->index = source->index;
 	stats->tuples = source_tuples(source, &lanes);
 	stats->bytes = source_sent(source) * source->head.tuple_size;
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->n_lanes; t++) {
 		stats->segments += atomic_peek(&source->writers[t].segments);
 		stats->partial_segments += atomic_peek(
 		    &source->writers[t].partial_segments);

@@ -129,7 +129,7 @@ static void count(const struct dfi_source *source, struct lane_counts *counts)
 		return;
 	counts->record_size = source->combine->record_size;
 	counts->stops = atomic_peek(&source->combine->stops);
-	for (t = 0; t < source->head.n_lanes; t++) {
+	for (t = 0; t < source->n_lanes; t++) {
 		lane = &source->combine->lanes[t];
 		counts->combined += atomic_peek(&lane->combined);
 		counts->raw += atomic_peek(&lane->raw);
@@ -143,7 +143,7 @@ static uint64_t waiting_bytes(const struct dfi_source *source)
 	uint64_t bytes = 0;
 	uint32_t t;
 
-	for (t = 0; source->combine && t < source->head.n_lanes; t++) {
+	for (t = 0; source->combine && t < source->n_lanes; t++) {
 		lane = &source->combine->lanes[t];
 		bytes += (uint64_t)(lane->rest_end - lane->rest);
 	}

@@ -17,12 +17,12 @@ static uint64_t next_share(const struct dfi_source *source)
 {
 	uint64_t left = source->window->left - (source->combine != NULL);
 
-	return max_u64(left / source->head.n_lanes, 1);
+	return max_u64(left / source->n_lanes, 1);
 }
 
 int dfi__window_open(struct dfi_source *source)
 {
-	uint32_t i, n_lanes = source->head.n_lanes;
+	uint32_t i, n_lanes = source->n_lanes;
 	struct source_window *window = calloc(
 	    1, sizeof(*window) + n_lanes * sizeof(window->lanes[0]));
 
@@ -98,7 +98,7 @@ void dfi__window_count(struct dfi_source *source, uint32_t lane)
 static void share_out(struct dfi_source *source)
 {
 	struct source_window *window = source->window;
-	uint32_t i, n_lanes = source->head.n_lanes;
+	uint32_t i, n_lanes = source->n_lanes;
 	uint64_t share;
 
 	for (i = 0; i < n_lanes; i++)
@@ -118,7 +118,7 @@ static void give_share(struct dfi_source *source, uint32_t lane)
 	struct source_window *window = source->window;
 
 	/* Then all others have one each, too. */
-	if (window->left < source->head.n_lanes) {
+	if (window->left < source->n_lanes) {
 		window->lanes[lane].share = 1;
 		show_end(source, lane);
 	} else {
@@ -135,7 +135,7 @@ static int open_all(struct dfi_source *source)
 	uint32_t i;
 	int ret;
 
-	for (i = 0; i < source->head.n_lanes; i++) {
+	for (i = 0; i < source->n_lanes; i++) {
 		if (source->combine)
 			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)
@@ -171,7 +171,7 @@ static int send_mark(struct dfi_source *source, uint32_t lane)
 static int end_window(struct dfi_source *source)
 {
 	struct source_window *window = source->window;
-	uint32_t i, n_lanes = source->head.n_lanes;
+	uint32_t i, n_lanes = source->n_lanes;
 	int ret = 0;
 
 	if (source_aborted(source))
@@ -195,7 +195,7 @@ static int hold_back(struct dfi_source *source)
 	uint32_t i;
 	int ret;
 
-	for (i = 0; i < source->head.n_lanes; i++) {
+	for (i = 0; i < source->n_lanes; i++) {
 		bytes = source_filled(source, i);
 		ret = bytes ? lane_publish(source, i, bytes) : 0;
 		source->writers[i].segment = NULL;
@@ -217,7 +217,7 @@ int dfi__window_settle(struct dfi_source *source)
 
 	if (!source->window->tuples || source->window->left > 1)
 		return 0;
-	for (i = 0; i < source->head.n_lanes; i++) {
+	for (i = 0; i < source->n_lanes; i++) {
 		if (source->combine)
 			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)

@@ -242,7 +242,7 @@ uint32_t dfi__partition(struct dfi_source *source, const char *tuples,
 	struct partitioner p = {
 		.source = source,
 		.lanes = source->head.lanes,
-		.n_lanes = source->head.n_lanes,
+		.n_lanes = source->n_lanes,
 		.key_offset = source->head.key_offset,
 		.tuple_size = source->head.tuple_size,
 		.radix_shift = source->router.radix_shift,

@@ -11,15 +11,21 @@
 #include "base/compiler.h"
 #include "base/error.h"
 
-/* Of a push, whose tuple is not taken. */
-int dfi_source_no_target(struct dfi_source *source, uint32_t target)
+/* To all targets of a replicate flow, or to none: then it is not taken. */
+int dfi_source_push_to_slow(
+    struct dfi_source *source, uint32_t target, const void *tuple)
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = source_check(source);
+	uint32_t lane;
 
-	return ret < 0
-	    ? ret
-	    : dfi__source_refuse(source, dfi__source_no_target(source, target));
+	if (ret < 0)
+		return ret;
+	if (!source_find_lane(source, target, &lane))
+		return dfi__source_refuse(
+		    source, dfi__source_no_target(source, target));
+	return dfi_source_push_lane(
+	    source, &source->head.lanes[lane], lane, tuple);
 }
 
 static int check_routable(struct dfi_source *source)
@@ -173,20 +179,20 @@ int dfi_source_push_batch_to(
 {
 	SOURCE_CALL(source, SOURCE_SHARED(source));
 	int ret = dfi__source_check_free(source);
+	uint32_t lane, taken;
 	bool holds;
-	uint32_t taken;
 
 	if (!ret)
 		ret = check_batch(source, tuples, n);
 	if (ret < 0)
 		return ret;
-	if (target >= source->head.n_lanes)
+	if (!source_find_lane(source, target, &lane))
 		return dfi__source_refuse(
 		    source, dfi__source_no_target(source, target));
 	holds = source_may_hold(source);
 	if (holds)
 		source->batch.open = true;
-	taken = batch_to_one(source, target, tuples, n, &ret);
+	taken = batch_to_one(source, lane, tuples, n, &ret);
 	if (holds)
 		source->batch.open = false;
 	source_post(source);
