@@ -45,7 +45,7 @@ enum {
 #define SHORTEST_NAP_NS INT64_C(100000)
 #define LONGEST_NAP_NS INT64_C(10000000)
 
-int64_t dfi__reservation_patience_ns = INT64_C(5) * NS_PER_S;
+int64_t dfi__reservation_wait_limit_ns = INT64_C(5) * NS_PER_S;
 
 /* Instead of the file, if there is none. */
 static _Atomic bool one_is_alone;
@@ -267,7 +267,7 @@ static int try(struct reservation *reservation, const char *root, uint64_t cost,
 	return try_alone(reservation, root, cost, look);
 }
 
-static void nap(int64_t *length)
+static void pace(int64_t *length)
 {
 	struct timespec time = { .tv_nsec = *length };
 
@@ -303,7 +303,7 @@ int dfi__reservation_check(const char *root, uint64_t bytes, const char *where)
 int dfi__reservation_begin(struct reservation *reservation, const char *root,
     uint64_t bytes, const char *where)
 {
-	int64_t deadline = clock_now_ns() + dfi__reservation_patience_ns;
+	int64_t deadline = clock_now_ns() + dfi__reservation_wait_limit_ns;
 	int64_t length = SHORTEST_NAP_NS;
 	uint64_t cost = cost_of(bytes);
 	struct look look;
@@ -316,7 +316,7 @@ int dfi__reservation_begin(struct reservation *reservation, const char *root,
 		if ((ret != -EAGAIN && ret != -EBUSY) ||
 		    clock_now_ns() >= deadline)
 			break;
-		nap(&length);
+		pace(&length);
 	}
 	/* Its holder is stopped, maybe. Nobody is to depend on that. */
 	if (ret == -EBUSY) {

@@ -39,6 +39,6 @@ void dfi__reservation_end(struct reservation *reservation);
 int dfi__reservation_check(const char *root, uint64_t bytes, const char *where);
 
 /* How long to wait; only tests change it. */
-extern int64_t dfi__reservation_patience_ns;
+extern int64_t dfi__reservation_wait_limit_ns;
 
 #endif

@@ -333,7 +333,7 @@ int dfi__reader_return(struct reader *reader)
 	return give_credit(reader, RING_OPEN);
 }
 
-void dfi__reader_hold(struct reader *reader)
+void dfi__reader_pause(struct reader *reader)
 {
 	/* The number of a segment that has been, and no end. */
 	atomic_set(&reader->nothing.state, footer_state(reader->seq - 1, 0, 0));
@@ -342,7 +342,7 @@ void dfi__reader_hold(struct reader *reader)
 	reader->held = true;
 }
 
-void dfi__reader_let_go(struct reader *reader)
+void dfi__reader_resume(struct reader *reader)
 {
 	reader->head = reader_footer(reader, reader->slot);
 	reader->mark = &header(reader)->end;

@@ -189,8 +189,8 @@ static inline int reader_release(struct reader *reader)
  * Until it is let go, a reader sees nothing of what is or comes into its ring:
  * neither segments nor an end. Its slots must be known.
  */
-void dfi__reader_hold(struct reader *reader);
-void dfi__reader_let_go(struct reader *reader);
+void dfi__reader_pause(struct reader *reader);
+void dfi__reader_resume(struct reader *reader);
 
 /* Tell the source that nobody reads any more, and why. */
 void dfi__reader_close(struct reader *reader, enum ring_closed closed);

@@ -15,42 +15,45 @@
 
 #define ROOM_PAGE 4096
 
-uint64_t dfi__fan_bytes(
-    const struct transport *broadcast, const struct ring_geometry *geometry)
+uint64_t dfi__replica_bytes(
+    const struct transport *shared_ring, const struct ring_geometry *geometry)
 {
-	if (broadcast)
-		return broadcast->ops->region.bytes(
-		    broadcast, region_size(geometry, 1));
+	if (shared_ring)
+		return shared_ring->ops->region.bytes(
+		    shared_ring, region_size(geometry, 1));
 	return align_up(geometry->segment_bytes, ROOM_PAGE);
 }
 
-int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
-    struct transport *broadcast, const struct ring_geometry *geometry,
-    uint64_t start)
+int dfi__replica_init(struct replica_writer *replica_writer,
+    struct writer *rings, uint32_t n_rings, struct transport *shared_ring,
+    const struct ring_geometry *geometry, uint64_t start)
 {
-	*fan = (struct fan){
+	*replica_writer = (struct replica_writer){
 		.lane = { .geometry = *geometry, .seq = start },
 		.rings = rings,
 		.n_rings = n_rings,
 	};
-	if (broadcast)
-		return dfi__broadcast_init(&fan->broadcast, broadcast, geometry,
-		    &fan->lane, rings, n_rings, start);
-	fan->room = aligned_alloc(ROOM_PAGE, dfi__fan_bytes(NULL, geometry));
-	return fan->room
+	if (shared_ring)
+		return dfi__shared_ring_init(&replica_writer->shared_ring,
+		    shared_ring, geometry, &replica_writer->lane, rings,
+		    n_rings, start);
+	replica_writer->room = aligned_alloc(
+	    ROOM_PAGE, dfi__replica_bytes(NULL, geometry));
+	return replica_writer->room
 	    ? 0
 	    : dfi__fail(-ENOMEM, "no memory for a segment of %u bytes",
 		  geometry->segment_bytes);
 }
 
-void dfi__fan_free(struct fan *fan)
+void dfi__replica_free(struct replica_writer *replica_writer)
 {
-	free(fan->room);
-	fan->room = NULL;
-	if (fan->stage)
-		fan->stage->transport->ops->ring.stage_free(fan->stage);
-	fan->stage = NULL;
-	dfi__broadcast_free(&fan->broadcast);
+	free(replica_writer->room);
+	replica_writer->room = NULL;
+	if (replica_writer->stage)
+		replica_writer->stage->transport->ops->ring.stage_free(
+		    replica_writer->stage);
+	replica_writer->stage = NULL;
+	dfi__shared_ring_free(&replica_writer->shared_ring);
 }
 
 /*
@@ -68,7 +71,7 @@ static uint64_t stage_empty(const struct ring_geometry *g, uint32_t slot)
 	    (uint64_t)slot * sizeof(struct segment_header);
 }
 
-uint64_t dfi__fan_stage_size(const struct ring_geometry *geometry)
+uint64_t dfi__replica_stage_size(const struct ring_geometry *geometry)
 {
 	uint32_t n_empty = geometry->parts & SEGMENT_TARGETS
 	    ? geometry->segment_count
@@ -77,36 +80,38 @@ uint64_t dfi__fan_stage_size(const struct ring_geometry *geometry)
 	return stage_empty(geometry, n_empty) + TRANSPORT_STAGE_PAD;
 }
 
-void dfi__fan_use_stage(struct fan *fan, struct stage *stage)
+void dfi__replica_use_stage(
+    struct replica_writer *replica_writer, struct stage *stage)
 {
-	free(fan->room);
-	fan->room = NULL;
-	fan->stage = stage;
+	free(replica_writer->room);
+	replica_writer->room = NULL;
+	replica_writer->stage = stage;
 }
 
 /* Where the tuples of the next segment will lie, to be copied from there. */
-static char *lane_payload(const struct fan *fan)
+static char *lane_payload(const struct replica_writer *replica_writer)
 {
-	const struct ring_geometry *g = &fan->lane.geometry;
+	const struct ring_geometry *g = &replica_writer->lane.geometry;
 
-	return fan->stage
-	    ? fan->stage->at + stage_slot(g, fan->lane.slot) + g->payload_offset
-	    : fan->room;
+	return replica_writer->stage ? replica_writer->stage->at +
+		stage_slot(g, replica_writer->lane.slot) + g->payload_offset
+				     : replica_writer->room;
 }
 
 /* With one copy of the slots: the writer's result, and whose it is. */
-static inline int broadcast_said(struct fan *fan, int ret)
+static inline int broadcast_said(struct replica_writer *replica_writer, int ret)
 {
-	fan->short_of = fan->broadcast.short_of;
+	replica_writer->short_of = replica_writer->shared_ring.short_of;
 	return ret;
 }
 
-static bool is_wanted(const struct fan *fan)
+static bool is_wanted(const struct replica_writer *replica_writer)
 {
 	uint32_t i;
 
-	for (i = 0; i < fan->n_rings; i++)
-		if (likely(!fan->rings[i].cancelled && fan_addresses(fan, i)))
+	for (i = 0; i < replica_writer->n_rings; i++)
+		if (likely(!replica_writer->rings[i].cancelled &&
+			fan_addresses(replica_writer, i)))
 			return true;
 	return false;
 }
@@ -120,46 +125,47 @@ static bool has_cancelled(struct writer *ring)
 }
 
 /* Whether each ring has room for so many segments: as dfi__writer_room(). */
-static int room(struct fan *fan, uint32_t more)
+static int room(struct replica_writer *replica_writer, uint32_t more)
 {
 	uint32_t i, n_live = 0;
 	int ret;
 
-	for (i = 0; i < fan->n_rings; i++) {
-		if (fan->rings[i].cancelled)
+	for (i = 0; i < replica_writer->n_rings; i++) {
+		if (replica_writer->rings[i].cancelled)
 			continue;
-		n_live += fan_addresses(fan, i);
-		ret = dfi__writer_room(&fan->rings[i], more);
+		n_live += fan_addresses(replica_writer, i);
+		ret = dfi__writer_room(&replica_writer->rings[i], more);
 		if (ret > 0)
 			continue;
-		if (has_cancelled(&fan->rings[i])) {
-			n_live -= fan_addresses(fan, i);
+		if (has_cancelled(&replica_writer->rings[i])) {
+			n_live -= fan_addresses(replica_writer, i);
 			continue;
 		}
-		fan->short_of = i;
+		replica_writer->short_of = i;
 		return ret;
 	}
 	return n_live != 0;
 }
 
-int dfi__fan_open(struct fan *fan)
+int dfi__replica_open(struct replica_writer *replica_writer)
 {
 	int ret;
 
-	if (unlikely(fan_waits(fan))) {
-		ret = dfi__fan_go_on(fan);
+	if (unlikely(fan_waits(replica_writer))) {
+		ret = dfi__replica_go_on(replica_writer);
 		if (ret <= 0)
 			return ret;
 	}
-	if (fan->broadcast.region)
-		return is_wanted(fan)
-		    ? broadcast_said(fan, writer_open(&fan->lane))
+	if (replica_writer->shared_ring.region)
+		return is_wanted(replica_writer)
+		    ? broadcast_said(
+			  replica_writer, writer_open(&replica_writer->lane))
 		    : 0;
-	ret = room(fan, 1);
+	ret = room(replica_writer, 1);
 	if (ret > 0) {
-		fan->lane.segment = lane_payload(fan);
-		fan->lane.end = fan->lane.segment +
-		    fan->lane.geometry.segment_bytes;
+		replica_writer->lane.segment = lane_payload(replica_writer);
+		replica_writer->lane.end = replica_writer->lane.segment +
+		    replica_writer->lane.geometry.segment_bytes;
 	}
 	return ret;
 }
@@ -169,84 +175,92 @@ int dfi__fan_open(struct fan *fan)
  * begun behind a part that was sent, in a slot that the target gives back with
  * that: then it moves to its own.
  */
-static void settle_in_stage(struct fan *fan, uint64_t used)
+static void settle_in_stage(
+    struct replica_writer *replica_writer, uint64_t used)
 {
-	const struct ring_geometry *g = &fan->lane.geometry;
-	char *payload = lane_payload(fan);
+	const struct ring_geometry *g = &replica_writer->lane.geometry;
+	char *payload = lane_payload(replica_writer);
 
-	if (unlikely(fan->lane.segment != payload)) {
-		memmove(payload, fan->lane.segment, used);
-		counter_add(&fan->lane.moved, used);
-		fan->lane.segment = payload;
+	if (unlikely(replica_writer->lane.segment != payload)) {
+		memmove(payload, replica_writer->lane.segment, used);
+		counter_add(&replica_writer->lane.moved, used);
+		replica_writer->lane.segment = payload;
 	}
 	if (unlikely(g->parts))
-		dfi__writer_fill_header(&fan->lane, payload, used);
+		dfi__writer_fill_header(&replica_writer->lane, payload, used);
 	if (unlikely(g->parts & SEGMENT_TARGETS))
-		dfi__writer_fill_header(&fan->lane,
-		    fan->stage->at + stage_empty(g, fan->lane.slot) +
+		dfi__writer_fill_header(&replica_writer->lane,
+		    replica_writer->stage->at +
+			stage_empty(g, replica_writer->lane.slot) +
 			g->payload_offset,
 		    0);
 }
 
 /* To a ring that a device writes to. */
-static int publish_staged(struct fan *fan, uint32_t ring, uint64_t used)
+static int publish_staged(
+    struct replica_writer *replica_writer, uint32_t ring, uint64_t used)
 {
-	const struct ring_geometry *g = &fan->lane.geometry;
-	const char *at = fan->stage->at;
+	const struct ring_geometry *g = &replica_writer->lane.geometry;
+	const char *at = replica_writer->stage->at;
 
-	if (fan_addresses(fan, ring))
-		return dfi__writer_publish_from(&fan->rings[ring],
-		    at + stage_slot(g, fan->lane.slot), used);
-	return dfi__writer_publish_from(
-	    &fan->rings[ring], at + stage_empty(g, fan->lane.slot), 0);
+	if (fan_addresses(replica_writer, ring))
+		return dfi__writer_publish_from(&replica_writer->rings[ring],
+		    at + stage_slot(g, replica_writer->lane.slot), used);
+	return dfi__writer_publish_from(&replica_writer->rings[ring],
+	    at + stage_empty(g, replica_writer->lane.slot), 0);
 }
 
 /* To a ring that is mapped: it is copied there. */
-static int publish_copy(struct fan *fan, uint32_t ring, uint64_t used)
+static int publish_copy(
+    struct replica_writer *replica_writer, uint32_t ring, uint64_t used)
 {
-	struct writer *writer = &fan->rings[ring];
+	struct writer *writer = &replica_writer->rings[ring];
 
-	writer->global = fan->lane.global;
-	writer->targets = fan->targets;
-	writer->segment = fan->lane.segment;
-	return dfi__writer_publish(writer, fan_addresses(fan, ring) ? used : 0);
+	writer->global = replica_writer->lane.global;
+	writer->targets = replica_writer->targets;
+	writer->segment = replica_writer->lane.segment;
+	return dfi__writer_publish(
+	    writer, fan_addresses(replica_writer, ring) ? used : 0);
 }
 
-static int send_all(struct fan *fan, uint64_t used)
+static int send_all(struct replica_writer *replica_writer, uint64_t used)
 {
 	int err, ret = 0;
 	uint32_t i;
 
-	fan->asked = fan->drawn = false;
-	fan->lane.targets = fan->targets;
-	if (fan->broadcast.region)
-		return dfi__writer_publish(&fan->lane, used);
-	if (fan->stage)
-		settle_in_stage(fan, used);
-	for (i = 0; i < fan->n_rings; i++) {
-		if (fan->rings[i].cancelled)
+	replica_writer->asked = replica_writer->drawn = false;
+	replica_writer->lane.targets = replica_writer->targets;
+	if (replica_writer->shared_ring.region)
+		return dfi__writer_publish(&replica_writer->lane, used);
+	if (replica_writer->stage)
+		settle_in_stage(replica_writer, used);
+	for (i = 0; i < replica_writer->n_rings; i++) {
+		if (replica_writer->rings[i].cancelled)
 			continue;
-		err = fan->rings[i].remote->stage ? publish_staged(fan, i, used)
-						  : publish_copy(fan, i, used);
-		if (err < 0 && !ret && !has_cancelled(&fan->rings[i])) {
+		err = replica_writer->rings[i].remote->stage
+		    ? publish_staged(replica_writer, i, used)
+		    : publish_copy(replica_writer, i, used);
+		if (err < 0 && !ret &&
+		    !has_cancelled(&replica_writer->rings[i])) {
 			ret = err;
-			fan->short_of = i;
+			replica_writer->short_of = i;
 		}
 	}
-	dfi__writer_count(&fan->lane, used);
+	dfi__writer_count(&replica_writer->lane, used);
 	return ret;
 }
 
 /* There is credit, so nothing is between this and sending. */
-int dfi__fan_drawn(struct fan *fan)
+int dfi__replica_drawn(struct replica_writer *replica_writer)
 {
 	int ret = 1;
 
-	if (fan->draw && !fan->drawn) {
-		ret = fan->draw(fan->draw_arg, &fan->lane.global);
-		fan->asked = true;
-		fan->drawn = ret > 0;
-		fan->undrawn = ret < 0;
+	if (replica_writer->draw && !replica_writer->drawn) {
+		ret = replica_writer->draw(
+		    replica_writer->draw_arg, &replica_writer->lane.global);
+		replica_writer->asked = true;
+		replica_writer->drawn = ret > 0;
+		replica_writer->undrawn = ret < 0;
 	}
 	return ret;
 }
@@ -254,87 +268,92 @@ int dfi__fan_drawn(struct fan *fan)
 /* A device needs less for a round trip to a neighbour. */
 #define LOOKS 256
 
-static int draw(struct fan *fan)
+static int draw(struct replica_writer *replica_writer)
 {
 	unsigned looks;
 	int ret = 0;
 
 	for (looks = 0; !ret && looks < LOOKS; looks++)
-		ret = dfi__fan_drawn(fan);
+		ret = dfi__replica_drawn(replica_writer);
 	return ret;
 }
 
-int dfi__fan_publish(struct fan *fan, uint64_t used)
+int dfi__replica_publish(struct replica_writer *replica_writer, uint64_t used)
 {
-	int ret = unlikely(fan->draw != NULL) ? draw(fan) : 1;
+	int ret = unlikely(replica_writer->draw != NULL) ? draw(replica_writer)
+							 : 1;
 
 	if (unlikely(ret < 0))
 		return ret;
 	if (likely(ret))
-		return send_all(fan, used);
-	fan->waiting = (struct fan_waiting){
-		.segment = fan->lane.segment,
+		return send_all(replica_writer, used);
+	replica_writer->waiting = (struct replica_waiting){
+		.segment = replica_writer->lane.segment,
 		.used = used,
-		.targets = fan->targets,
+		.targets = replica_writer->targets,
 	};
-	fan->lane.segment = NULL;
+	replica_writer->lane.segment = NULL;
 	return 0;
 }
 
 /* Whether anybody is left who gets what is sent. */
-static bool is_left(const struct fan *fan)
+static bool is_left(const struct replica_writer *replica_writer)
 {
 	uint32_t i = 0;
 
-	while (i < fan->n_rings && fan->rings[i].cancelled)
+	while (
+	    i < replica_writer->n_rings && replica_writer->rings[i].cancelled)
 		i++;
-	return i < fan->n_rings;
+	return i < replica_writer->n_rings;
 }
 
-int dfi__fan_go_on(struct fan *fan)
+int dfi__replica_go_on(struct replica_writer *replica_writer)
 {
-	struct fan_waiting waiting = fan->waiting;
-	uint64_t targets = fan->targets;
+	struct replica_waiting waiting = replica_writer->waiting;
+	uint64_t targets = replica_writer->targets;
 	int ret;
 
 	if (!waiting.segment)
 		return 1;
-	ret = is_left(fan) ? dfi__fan_drawn(fan) : 1;
+	ret = is_left(replica_writer) ? dfi__replica_drawn(replica_writer) : 1;
 	if (ret <= 0)
 		return ret;
-	fan->waiting.segment = NULL;
-	fan->lane.segment = waiting.segment;
-	fan->targets = waiting.targets;
-	ret = send_all(fan, waiting.used);
-	fan->targets = targets;
+	replica_writer->waiting.segment = NULL;
+	replica_writer->lane.segment = waiting.segment;
+	replica_writer->targets = waiting.targets;
+	ret = send_all(replica_writer, waiting.used);
+	replica_writer->targets = targets;
 	return ret < 0 ? ret : 1;
 }
 
-int dfi__fan_end(struct fan *fan, uint32_t ring, uint64_t flag)
+int dfi__replica_end(
+    struct replica_writer *replica_writer, uint32_t ring, uint64_t flag)
 {
-	if (fan->broadcast.region)
-		dfi__broadcast_sync(&fan->broadcast);
-	return dfi__writer_end(&fan->rings[ring], flag);
+	if (replica_writer->shared_ring.region)
+		dfi__shared_ring_sync(&replica_writer->shared_ring);
+	return dfi__writer_end(&replica_writer->rings[ring], flag);
 }
 
-int dfi__fan_publish_part(struct fan *fan, uint64_t used)
+int dfi__replica_publish_part(
+    struct replica_writer *replica_writer, uint64_t used)
 {
-	char *segment = fan->lane.segment;
+	char *segment = replica_writer->lane.segment;
 	int ret;
 
 	/* There was, when its place was asked for. */
-	if (unlikely(fan->asked))
+	if (unlikely(replica_writer->asked))
 		ret = 1;
 	else
-		ret = fan->broadcast.region
-		    ? broadcast_said(fan, dfi__writer_room(&fan->lane, 2))
-		    : room(fan, 2);
-	if (ret > 0 && fan->draw)
-		ret = draw(fan);
+		ret = replica_writer->shared_ring.region
+		    ? broadcast_said(replica_writer,
+			  dfi__writer_room(&replica_writer->lane, 2))
+		    : room(replica_writer, 2);
+	if (ret > 0 && replica_writer->draw)
+		ret = draw(replica_writer);
 	if (ret <= 0)
 		return ret;
-	ret = send_all(fan, used);
+	ret = send_all(replica_writer, used);
 	/* Of one ring's failure the owner may learn later, and goes on here. */
-	fan->lane.segment = segment + used;
+	replica_writer->lane.segment = segment + used;
 	return ret < 0 ? ret : 1;
 }

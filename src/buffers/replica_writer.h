@@ -17,19 +17,19 @@
 #include "shared_ring.h"
 #include "writer.h"
 
-struct fan {
+struct replica_writer {
 	/*
 	 * The open segment and what was sent; it has a ring, and so a remote,
-	 * only if that is broadcast.
+	 * only if that is a shared ring.
 	 */
 	struct writer lane;
 	struct writer *rings; /* one for each target */
 	uint32_t n_rings;
-	uint32_t short_of;          /* the ring that the last call failed at */
-	uint64_t targets;           /* whose tuples; 0: there are no groups */
-	char *room;                 /* for a segment, if it is copied */
-	struct stage *stage;        /* instead, if a device sends from there */
-	struct broadcast broadcast; /* else; without region: copied */
+	uint32_t short_of;   /* the ring that the last call failed at */
+	uint64_t targets;    /* whose tuples; 0: there are no groups */
+	char *room;          /* for a segment, if it is copied */
+	struct stage *stage; /* instead, if a device sends from there */
+	struct shared_ring shared_ring; /* else; without region: copied */
 	/*
 	 * Of segments that have a place among those of all sources: draws it,
 	 * when a segment is as good as sent, so that nobody waits for one that
@@ -42,76 +42,81 @@ struct fan {
 	bool drawn;   /* it is there: lane.global */
 	bool undrawn; /* it has failed: nothing was sent */
 	/* A segment that waits for its place, in which none other is open. */
-	struct fan_waiting {
+	struct replica_waiting {
 		char *segment; /* NULL: none waits */
 		uint64_t used;
 		uint64_t targets;
 	} waiting;
 };
 
-/* Whether a segment waits for its place; see dfi__fan_publish(). */
-static inline bool fan_waits(const struct fan *fan)
+/* Whether a segment waits for its place; see dfi__replica_publish(). */
+static inline bool fan_waits(const struct replica_writer *replica_writer)
 {
-	return fan->waiting.segment;
+	return replica_writer->waiting.segment;
 }
 
 /* Whether the tuples of the open segment are for this ring's target. */
-static inline bool fan_addresses(const struct fan *fan, uint32_t ring)
+static inline bool fan_addresses(
+    const struct replica_writer *replica_writer, uint32_t ring)
 {
-	return !fan->targets || fan->targets >> ring & 1;
+	return !replica_writer->targets || replica_writer->targets >> ring & 1;
 }
 
 /*
- * What a fan takes beside its rings. broadcast: where the slots are reserved if
- * there is one copy of them, else NULL. It must outlive the fan.
+ * What a replica writer takes beside its rings. shared_ring: where the slots
+ * are reserved if there is one copy of them, else NULL. It must outlive the
+ * replica writer.
  */
-uint64_t dfi__fan_bytes(
-    const struct transport *broadcast, const struct ring_geometry *geometry);
+uint64_t dfi__replica_bytes(
+    const struct transport *shared_ring, const struct ring_geometry *geometry);
 
 /*
  * For rings that are still to be opened; the geometry is not apart. -ENOMEM,
  * and what reserving a region returns.
  */
-int dfi__fan_init(struct fan *fan, struct writer *rings, uint32_t n_rings,
-    struct transport *broadcast, const struct ring_geometry *geometry,
-    uint64_t start);
-void dfi__fan_free(struct fan *fan);
+int dfi__replica_init(struct replica_writer *replica_writer,
+    struct writer *rings, uint32_t n_rings, struct transport *shared_ring,
+    const struct ring_geometry *geometry, uint64_t start);
+void dfi__replica_free(struct replica_writer *replica_writer);
 
 /* How large a stage must be. */
-uint64_t dfi__fan_stage_size(const struct ring_geometry *geometry);
+uint64_t dfi__replica_stage_size(const struct ring_geometry *geometry);
 
 /*
- * From now on segments lie in a stage, which the fan takes over. Nothing was
- * opened yet, and there is no broadcast.
+ * From now on segments lie in a stage, which the replica writer takes over.
+ * Nothing was opened yet, and there is no shared ring.
  */
-void dfi__fan_use_stage(struct fan *fan, struct stage *stage);
+void dfi__replica_use_stage(
+    struct replica_writer *replica_writer, struct stage *stage);
 
 /*
  * Open the next segment: 1, or 0 while a ring has no credit, or none is there
  * that it is for, or the last one waits. As writer_open().
  */
-int dfi__fan_open(struct fan *fan);
+int dfi__replica_open(struct replica_writer *replica_writer);
 
 /*
  * Send the open segment with its first used bytes to all. An error is one
  * ring's; the others have got it. Or it could not be drawn for (undrawn). If
  * its place is still on its way, it waits (fan_waits()), and none is open.
  */
-int dfi__fan_publish(struct fan *fan, uint64_t used);
+int dfi__replica_publish(struct replica_writer *replica_writer, uint64_t used);
 
 /* Whether the place of the segment that waits is there: 1, 0 or an error. */
-int dfi__fan_drawn(struct fan *fan);
+int dfi__replica_drawn(struct replica_writer *replica_writer);
 
 /* Send the one that waits, if there is one: 1, or 0: it still waits. */
-int dfi__fan_go_on(struct fan *fan);
+int dfi__replica_go_on(struct replica_writer *replica_writer);
 
 /* How the source ends, to one: once, and if it has a ring. */
-int dfi__fan_end(struct fan *fan, uint32_t ring, uint64_t flag);
+int dfi__replica_end(
+    struct replica_writer *replica_writer, uint32_t ring, uint64_t flag);
 
 /*
  * As dfi__writer_publish_part(): to all, or, with 0, to none: also while the
  * place is on its way.
  */
-int dfi__fan_publish_part(struct fan *fan, uint64_t used);
+int dfi__replica_publish_part(
+    struct replica_writer *replica_writer, uint64_t used);
 
 #endif

@@ -19,7 +19,7 @@
 #include "transport/transport.h"
 #include "writer.h"
 
-struct broadcast {
+struct shared_ring {
 	struct transport transport;
 	struct remote remote; /* of the writer */
 	struct region *region;
@@ -37,16 +37,16 @@ struct broadcast {
  * Reserve the slots, of a geometry that is not apart, and begin writer. rings
  * are still to be opened. What region_ops.create() returns.
  */
-int dfi__broadcast_init(struct broadcast *broadcast,
+int dfi__shared_ring_init(struct shared_ring *shared_ring,
     struct transport *transport, const struct ring_geometry *geometry,
     struct writer *writer, struct writer *rings, uint32_t n_rings,
     uint64_t start);
-void dfi__broadcast_free(struct broadcast *broadcast);
+void dfi__shared_ring_free(struct shared_ring *shared_ring);
 
 /* Have the rings say what the writer does: before they are looked at. */
-void dfi__broadcast_sync(struct broadcast *broadcast);
+void dfi__shared_ring_sync(struct shared_ring *shared_ring);
 
 /* Tell a ring's target where the slots are, which were shown to it. Once. */
-int dfi__broadcast_open(struct broadcast *broadcast, struct writer *ring);
+int dfi__shared_ring_open(struct shared_ring *shared_ring, struct writer *ring);
 
 #endif

@@ -168,7 +168,7 @@ int dfi__writer_publish(struct writer *writer, uint64_t used)
 {
 	/*
 	 * It began behind a part that was sent; even in this very slot. Or it
-	 * is for other rings, too (fan.h).
+	 * is for other rings, too (replica_writer.h).
 	 */
 	if (unlikely(writer->segment != writer_payload(writer))) {
 		memmove(writer_payload(writer), writer->segment, used);

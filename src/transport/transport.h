@@ -202,27 +202,27 @@ struct transport_write {
  * the owner is known to be gone. It is called now and then, with locks of the
  * transport held, and may not call that.
  */
-struct patience {
+struct wait_limit {
 	int64_t deadline;
 	bool (*given_up)(void *arg);
 	void *arg;
 };
 
 /* Until then, whatever becomes of the owner. */
-#define PATIENCE(until) (&(const struct patience){ .deadline = (until) })
+#define WAIT_LIMIT(until) (&(const struct wait_limit){ .deadline = (until) })
 
-static inline bool patience_given_up(const struct patience *patience)
+static inline bool wait_limit_given_up(const struct wait_limit *wait_limit)
 {
-	return patience->given_up && patience->given_up(patience->arg);
+	return wait_limit->given_up && wait_limit->given_up(wait_limit->arg);
 }
 
 /* How long to sleep in poll(2) before the next look at given_up. */
-static inline int patience_look_ms(const struct patience *patience)
+static inline int wait_limit_look_ms(const struct wait_limit *wait_limit)
 {
 	int64_t look = clock_now_ns() + INT64_C(100) * NS_PER_MS;
 
 	return deadline_left_ms(
-	    look < patience->deadline ? look : patience->deadline);
+	    look < wait_limit->deadline ? look : wait_limit->deadline);
 }
 
 /* What became of a ring's writer. */
@@ -289,12 +289,12 @@ struct region_ops {
 	/*
 	 * Where regions can be mapped: show one to the owner of ring number
 	 * ring, who can read it as long as it has that ring, whatever becomes
-	 * of this process. The writer; blocks up to its patience. -EBADMSG: not
-	 * of shown_size. -EMFILE: also, if the owner may have no more
+	 * of this process. The writer; blocks up to its wait limit. -EBADMSG:
+	 * not of shown_size. -EMFILE: also, if the owner may have no more
 	 * descriptors. -ECONNRESET, -ETIMEDOUT. NULL: nothing can be mapped.
 	 */
 	int (*show)(struct region *shown, const struct region_name *to,
-	    uint32_t ring, const struct patience *patience);
+	    uint32_t ring, const struct wait_limit *wait_limit);
 
 	/*
 	 * What was shown for a ring of a region under that key, and how large
@@ -337,14 +337,14 @@ struct ring_ops {
 	/*
 	 * Connect to the owner and open ring number ring. Remotes of one writer
 	 * may share a connection. stage: NULL, or what is sent lies there. Any;
-	 * blocks up to its patience. -EEXIST: the ring has had a writer.
+	 * blocks up to its wait limit. -EEXIST: the ring has had a writer.
 	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. -EHOSTUNREACH,
 	 * -EACCES, -EMFILE, -EBADMSG, -EIO.
 	 */
 	int (*open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,
-	    uint32_t ring, struct stage *stage, const struct patience *patience,
-	    struct remote **remote);
+	    uint32_t ring, struct stage *stage,
+	    const struct wait_limit *wait_limit, struct remote **remote);
 
 	/* Leave the ring, whatever is under way. The writer; never blocks. */
 	void (*close)(struct remote *remote);

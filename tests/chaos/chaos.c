@@ -5,16 +5,16 @@
  * its seed as far as scheduling lets it. In the end the survivors must have
  * ended in time, with the right tuples and the right errors (verdict.c).
  *
- * chaos [--seconds N] [--runs N] [--seed S] [--limit MS] [--patience MS]
+ * chaos [--seconds N] [--runs N] [--seed S] [--limit MS] [--wait-limit MS]
  *	[--open-timeout MS] [--volume PERCENT] [--verbose]
  *
  * Without --seconds and --runs: 100 runs. --limit is the time in which a death
  * must be told, not counting what the machine is late meanwhile (lateness.h),
- * --patience the time without a tuple, or any other progress, after which a run
- * hangs, --open-timeout that of all endpoints; else it is 2 s, and in some runs
- * 8 s, --volume how many tuples are sent, compared to the usual. Each violation
- * is printed with its seed, which --seed S --runs 1 repeats. The last line is
- * "runs: N violations: M", the exit status 0 without a violation.
+ * --wait-limit the time without a tuple, or any other progress, after which a
+ *run hangs, --open-timeout that of all endpoints; else it is 2 s, and in some
+ *runs 8 s, --volume how many tuples are sent, compared to the usual. Each
+ *violation is printed with its seed, which --seed S --runs 1 repeats. The last
+ *line is "runs: N violations: M", the exit status 0 without a violation.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +84,7 @@ static int64_t now_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static void nap(void)
+static void pace(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
@@ -325,10 +325,10 @@ static void watch_progress(struct run *run)
 /* Wait for an end, and see who hangs. */
 static void await_end(struct run *run, uint32_t process)
 {
-	int64_t patience = now_ns() + (int64_t)options.patience_ms * 1000000;
+	int64_t wait_limit = now_ns() + (int64_t)options.patience_ms * 1000000;
 
-	while (run->pids[process] && now_ns() < patience) {
-		nap();
+	while (run->pids[process] && now_ns() < wait_limit) {
+		pace();
 		reap(run);
 	}
 	if (!run->pids[process])
@@ -345,7 +345,7 @@ static void run_processes(struct run *run)
 	while (reap(run) && now_ns() < run->deadline_ns) {
 		has_due(run);
 		watch_progress(run);
-		nap();
+		pace();
 	}
 	for (i = 0; i < MAX_PROCESSES; i++)
 		if (run->pids[i]) {
@@ -356,7 +356,7 @@ static void run_processes(struct run *run)
 		end_now(run, i);
 	/* Nobody is left stopped. */
 	while (has_due(run))
-		nap();
+		pace();
 	close(run->creator_in);
 	await_end(run, CREATOR);
 	if (run->pids[REGISTRY])
@@ -434,7 +434,7 @@ static void parse(int argc, char **argv)
 		{ "runs", required_argument, NULL, 'r' },
 		{ "seed", required_argument, NULL, 'S' },
 		{ "limit", required_argument, NULL, 'l' },
-		{ "patience", required_argument, NULL, 'p' },
+		{ "wait-limit", required_argument, NULL, 'p' },
 		{ "open-timeout", required_argument, NULL, 'o' },
 		{ "volume", required_argument, NULL, 'V' },
 		{ "verbose", no_argument, NULL, 'v' },

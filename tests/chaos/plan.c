@@ -190,7 +190,7 @@ static void plan_registry(struct plan *plan, struct rng *rng)
 /*
  * One that has targets, most likely, and sources elsewhere that attach when it
  * is stopped: they have to hear of the lease's end, and not wait for the stop's
- * or their own patience's.
+ * or their own wait limit's.
  */
 static void plan_lease_amid_opening(struct plan *plan, struct rng *rng)
 {

@@ -491,7 +491,7 @@ static bool is_refused(int ret)
 
 static int open_end(struct end *end)
 {
-	int64_t patience = now_ns() + (int64_t)open_timeout_ms * 1000000;
+	int64_t wait_limit = now_ns() + (int64_t)open_timeout_ms * 1000000;
 	int ret;
 
 	do {
@@ -501,7 +501,7 @@ static int open_end(struct end *end)
 					   : open_target(end);
 		if (is_refused(ret))
 			sleep_us(5000);
-	} while (is_refused(ret) && now_ns() < patience);
+	} while (is_refused(ret) && now_ns() < wait_limit);
 	return ret;
 }
 
@@ -580,7 +580,7 @@ static int note(int ret)
 
 static int open_context(struct dfi **dfi)
 {
-	int64_t patience = now_ns() + (int64_t)open_timeout_ms * 1000000;
+	int64_t wait_limit = now_ns() + (int64_t)open_timeout_ms * 1000000;
 	struct dfi_attr attr = DFI_ATTR_INIT;
 	int ret;
 
@@ -590,7 +590,7 @@ static int open_context(struct dfi **dfi)
 		ret = dfi_open(&attr, dfi);
 		if (is_refused(ret))
 			sleep_us(5000);
-	} while (is_refused(ret) && now_ns() < patience);
+	} while (is_refused(ret) && now_ns() < wait_limit);
 	return note(ret);
 }
 

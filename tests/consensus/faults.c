@@ -23,7 +23,7 @@
 #include "faults.h"
 
 #define MS UINT64_C(1000000)
-#define SERVICE_MS 15000 /* patience until there is service */
+#define SERVICE_MS 15000 /* wait limit until there is service */
 #define END_MS 30000     /* until all have ended, or agree */
 
 static const char *const names[] = { "kill-leader", "kill-follower",

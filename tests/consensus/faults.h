@@ -75,7 +75,7 @@ struct setting {
 	bool verbose;
 	bool flows;           /* all plans */
 	unsigned election_ms; /* 0: the replica's default */
-	unsigned open_ms;     /* a client's patience at first */
+	unsigned open_ms;     /* a client's wait limit at first */
 	unsigned think_ms;    /* of a lane, between commands; at least 1 */
 };
 

@@ -48,7 +48,7 @@ expect() # STATUS OUTPUT ARGUMENT...
 {
 	local status=0
 
-	timeout "${patience:?}" "$bin/dfi-kv-client" --timeout 60000 "${@:3}" \
+	timeout "${wait_limit:?}" "$bin/dfi-kv-client" --timeout 60000 "${@:3}" \
 		> "$tmp/out" 2> "$tmp/err-client" || status=$?
 	[ $status -eq "$1" ] || fail "${*:3}: status $status, expected $1"
 	[ "$(< "$tmp/out")" = "$2" ] ||

@@ -45,7 +45,7 @@ static struct dfi_target *open_waiting_target(
 static struct dfi_target_stats wait_in_vain(
     struct dfi *dfi, uint32_t attr, enum dfi_wait wait)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	struct dfi_target_stats stats;
 	struct dfi_source *source;
 	struct dfi_target *target;
@@ -58,7 +58,8 @@ static struct dfi_target_stats wait_in_vain(
 	do {
 		cr_assert_eq(dfi_target_consume(target, &tuple), -ETIMEDOUT);
 		dfi_target_query(target, &stats);
-	} while (wait != DFI_WAIT_SPIN && !stats.sleeps && now_ms() < patience);
+	} while (
+	    wait != DFI_WAIT_SPIN && !stats.sleeps && now_ms() < wait_limit);
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_eq(dfi_target_close(target), 0);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
@@ -175,14 +176,14 @@ static int look(void *arg, const struct dfi_node_stats *stats)
  */
 static struct view *look_from(struct dfi *dfi)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	static struct view view;
 
 	do {
 		memset(&view, 0, sizeof(view));
 		cr_assert_eq(
 		    dfi_stats_list(dfi, look, &view), 0, "%s", dfi_errmsg());
-	} while (*view.error && now_ms() < patience);
+	} while (*view.error && now_ms() < wait_limit);
 	cr_assert_str_empty(view.error, "%s", view.error);
 	cr_assert(view.found);
 	return &view;

@@ -65,8 +65,8 @@ static uint32_t replication;
 /*
  * A test of naive flows, of those whose replication is left to the library
  * (multicast, but for flows that may need RDMA), and of multicasts by
- * datagrams: TEST_EACH only in unit.test_cast, whose network is good for these
- * alone, TEST_EACH_DEVICE also over RDMA.
+ * datagrams: TEST_EACH only in unit.test_multicast_flows, whose network is good
+ * for these alone, TEST_EACH_DEVICE also over RDMA.
  */
 #ifdef DFI_DATAGRAMS_ONLY
 #define TEST_EACH_DEVICE(name)    \

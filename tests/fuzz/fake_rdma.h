@@ -35,7 +35,7 @@ extern void (*fake_posted)(
 extern void (*fake_freed)(struct verbs_conn *conn);
 /* Who wants to connect is accepted, or not. */
 extern void (*fake_answered)(
-    struct rdma_cm_id *id, const struct verbs_hello *answer, bool accepted);
+    struct rdma_cm_id *id, const struct verbs_handshake *answer, bool accepted);
 
 /* What rdma_cm gives for a connection that is about to be made. */
 struct rdma_cm_id *fake_id(void);

@@ -37,8 +37,8 @@ static struct {
 	struct datagram_flow flow;
 	struct region region;
 	struct reader reader;
-	struct stream_target target;
-	struct stream_source source;
+	struct multicast_receiver target;
+	struct multicast_sender source;
 	char *slots;
 	struct ring_credit credits[N_TARGETS];
 	uint64_t written, start; /* segments, by the source's writer */
@@ -191,9 +191,9 @@ static void receive(const void *data, size_t size)
 	if (!dfi__datagram_parse(&f.flow, data, size, &datagram))
 		return;
 	if (datagram.type == DATAGRAM_REPORT)
-		dfi__stream_source_receive(&f.source, &datagram);
+		dfi__multicast_sender_receive(&f.source, &datagram);
 	else
-		dfi__stream_target_receive(&f.target, &datagram, f.now);
+		dfi__multicast_receiver_receive(&f.target, &datagram, f.now);
 }
 
 /* With a head that is believed, and numbers that are near. */
@@ -257,25 +257,25 @@ static void run_operation(struct input *input)
 		break;
 	case 4:
 		write_segment();
-		dfi__stream_source_progress(&f.source, f.now);
+		dfi__multicast_sender_progress(&f.source, f.now);
 		break;
 	case 5: /* time passes */
 		f.now += (int64_t)number(input, 1) * 100000;
-		dfi__stream_target_progress(&f.target, f.now);
-		dfi__stream_source_progress(&f.source, f.now);
+		dfi__multicast_receiver_progress(&f.target, f.now);
+		dfi__multicast_sender_progress(&f.source, f.now);
 		break;
 	case 6:
-		dfi__stream_source_leave(&f.source,
+		dfi__multicast_sender_leave(&f.source,
 		    (operation >> 3) % N_TARGETS,
 		    (enum stream_over)(1 + (operation >> 5) % 3));
 		break;
 	default:
 		if (operation >> 3 & 1)
-			dfi__stream_target_source_gone(&f.target, f.now);
+			dfi__multicast_receiver_source_gone(&f.target, f.now);
 		else if (operation >> 3 & 2)
 			dfi__reader_close(&f.reader, RING_CANCELLED);
 		else
-			dfi__stream_source_end(&f.source,
+			dfi__multicast_sender_end(&f.source,
 			    operation >> 3 & 4 ? FOOTER_FLAG_END
 					       : FOOTER_FLAG_ABORT,
 			    f.now);
@@ -294,8 +294,8 @@ static void check(void)
 	for (t = 0; t < N_TARGETS; t++)
 		fuzz_check(f.source.peers[t].over ||
 		    f.source.next - f.source.peers[t].consumed <= window);
-	fuzz_check(dfi__stream_target_due(&f.target) >= 0);
-	fuzz_check(dfi__stream_source_due(&f.source) >= 0);
+	fuzz_check(dfi__multicast_receiver_due(&f.target) >= 0);
+	fuzz_check(dfi__multicast_sender_due(&f.source) >= 0);
 }
 
 static void start(struct input *input)
@@ -303,8 +303,8 @@ static void start(struct input *input)
 	uint32_t i, count = 1 + (uint32_t)number(input, 1) % COUNT_MAX;
 	uint8_t flags = (uint8_t)number(input, 1);
 	static struct transport transport = { .ops = &ops };
-	struct stream_source_config source = { .gap_us = 1000 };
-	struct stream_target_config target = { .gap_us = 1000 };
+	struct multicast_sender_config source = { .gap_us = 1000 };
+	struct multicast_receiver_config target = { .gap_us = 1000 };
 
 	memset(&f, 0, sizeof(f));
 	f.start = number(input, 8);
@@ -337,10 +337,10 @@ static void start(struct input *input)
 	target.notify = source.notify = flags & 2;
 	target.ring = (struct ring_header *)(void *)((char *)f.region.base +
 	    ring_offset(&f.flow.geometry, 0));
-	fuzz_check(dfi__stream_source_init(&f.source, &source) == 0);
-	fuzz_check(dfi__stream_target_init(&f.target, &target) == 0);
+	fuzz_check(dfi__multicast_sender_init(&f.source, &source) == 0);
+	fuzz_check(dfi__multicast_receiver_init(&f.target, &target) == 0);
 	for (i = 0; i < N_TARGETS; i++)
-		dfi__stream_source_attach(&f.source, i, &f.credits[i]);
+		dfi__multicast_sender_attach(&f.source, i, &f.credits[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -352,8 +352,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		run_operation(&input);
 		check();
 	}
-	dfi__stream_source_free(&f.source);
-	dfi__stream_target_free(&f.target);
+	dfi__multicast_sender_free(&f.source);
+	dfi__multicast_receiver_free(&f.target);
 	free(f.region.base);
 	free(f.slots);
 	return 0;

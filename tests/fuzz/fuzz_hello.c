@@ -43,7 +43,7 @@ enum change {
 struct input {
 	unsigned changes;
 	size_t size; /* of what comes */
-	struct verbs_hello hello, was;
+	struct verbs_handshake hello, was;
 	bool changed; /* anything that a proof is for, or the proof */
 };
 
@@ -102,14 +102,15 @@ static struct rdma_cm_id end_of(bool accepts, unsigned changes)
 }
 
 /* As its sender makes it, which is node 1 if it connects, else node 2. */
-static struct verbs_hello send_hello(bool accepts, unsigned changes)
+static struct verbs_handshake send_hello(bool accepts, unsigned changes)
 {
 	struct verbs verbs = be_node(accepts ? 2 : 1);
 	struct rdma_cm_id id = end_of(accepts, changes & IPV6);
-	struct verbs_hello hello;
+	struct verbs_handshake hello;
 
-	fuzz_check((accepts ? dfi__verbs_answer(&verbs, &id, NONCE, &hello)
-			    : dfi__verbs_hello(&verbs, &id, &hello)) == 0);
+	fuzz_check(
+	    (accepts ? dfi__verbs_answer(&verbs, &id, NONCE, &hello)
+		     : dfi__verbs_send_handshake(&verbs, &id, &hello)) == 0);
 	return hello;
 }
 
@@ -118,7 +119,7 @@ static struct rdma_conn_param change_hello(
     struct input *input, const uint8_t *data, size_t size)
 {
 	uint8_t sent[UINT8_MAX] = { 0 }, *exact;
-	const struct verbs_hello *was = &input->was, *is = &input->hello;
+	const struct verbs_handshake *was = &input->was, *is = &input->hello;
 	size_t i;
 
 	memcpy(sent, was, sizeof(*was));
@@ -151,14 +152,14 @@ static void check_request(
 {
 	struct verbs verbs = be_node(2);
 	struct rdma_cm_id id = end_of(true, input->changes);
-	struct verbs_hello proved = { .nonce = ~input->hello.nonce };
+	struct verbs_handshake proved = { .nonce = ~input->hello.nonce };
 	unsigned other = OTHER_FROM | OTHER_TO | OTHER_PORT | OTHER_ROLE;
 	int expected = format_error(input);
 
 	if (!expected && (input->changed || input->changes & other))
 		expected = EACCES;
-	fuzz_check(
-	    dfi__verbs_check_hello(&verbs, &id, param, &proved) == expected);
+	fuzz_check(dfi__verbs_check_handshake(&verbs, &id, param, &proved) ==
+	    expected);
 	fuzz_check(proved.nonce ==
 	    (expected ? ~input->hello.nonce : input->hello.nonce));
 	fuzz_check(proved.node == (expected ? 0 : input->hello.node));

@@ -275,10 +275,10 @@ static void open_theirs(unsigned special)
 		bytes(&rig.message, sizeof(rig.message));
 	}
 	ret = dfi__verbs_ops.ring.open(&rig.verbs.base, &rig, &name, &layout, 0,
-	    NULL, PATIENCE(0), &remote);
+	    NULL, WAIT_LIMIT(0), &remote);
 	answered = special & 2 && !rig.answers;
 	rig.answers = false;
-	fuzz_check(!ret || dfi__known_error(ret) == ret);
+	fuzz_check(!ret || dfi__node_table_error(ret) == ret);
 	if (answered && special & 4 && rig.message.error)
 		fuzz_check(ret ==
 		    (rig_is_error_of_open(rig.message.error) ? rig.message.error
@@ -305,7 +305,7 @@ static void complete(struct verbs_conn *conn, enum fake_sends sends)
 /* A member's, with one byte that may be another, and of any size. */
 static void request(unsigned special)
 {
-	const struct verbs_hello hello = rig_hello();
+	const struct verbs_handshake hello = rig_hello();
 	uint8_t data[UINT8_MAX] = { 0 };
 	uint8_t size = sizeof(hello), at;
 	unsigned i = special % OURS;

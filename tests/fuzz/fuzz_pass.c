@@ -284,7 +284,7 @@ static int ask_with(const uint8_t *packet, size_t size, enum gift gift)
 	int socket;
 
 	fuzz_check(dfi__shm_pass_connect(
-		       shm->address, PATIENCE(soon()), &socket) == 0);
+		       shm->address, WAIT_LIMIT(soon()), &socket) == 0);
 	if (send_gift(socket, packet, size, gift) == (ssize_t)size)
 		return socket;
 	close(socket);
@@ -393,7 +393,7 @@ static void be_answered(const uint8_t *data, size_t size, enum gift gift)
 	listen_as_owner();
 	sem_post(&owner.begin);
 	if (dfi__shm_ops.ring.open(shm, NULL, &name, &layout, 0, NULL,
-		PATIENCE(soon()), &remote) == 0) {
+		WAIT_LIMIT(soon()), &remote) == 0) {
 		fuzz_check(valid);
 		valid = false;
 		remote->ring[layout.ring_size - 1] = 1;

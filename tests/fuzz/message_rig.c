@@ -145,20 +145,20 @@ static void set_path(struct rdma_cm_id *id, bool accepts)
 	    rdma_get_peer_addr(id), &addresses[!accepts], sizeof(addresses[0]));
 }
 
-struct verbs_hello rig_hello(void)
+struct verbs_handshake rig_hello(void)
 {
 	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };
-	struct verbs_hello hello;
+	struct verbs_handshake hello;
 
 	set_path(&id, false);
-	fuzz_check(dfi__verbs_hello(&verbs, &id, &hello) == 0);
+	fuzz_check(dfi__verbs_send_handshake(&verbs, &id, &hello) == 0);
 	return hello;
 }
 
 /* Who has connected believes it. */
 static void answered(
-    struct rdma_cm_id *to, const struct verbs_hello *answer, bool accepted)
+    struct rdma_cm_id *to, const struct verbs_handshake *answer, bool accepted)
 {
 	struct verbs verbs = be_node(RIG_PEER);
 	struct rdma_cm_id id = { .verbs = NULL };

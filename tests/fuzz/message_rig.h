@@ -46,7 +46,7 @@ struct rig {
 	int32_t error;
 	bool answers; /* it is the answer to the next request of ours */
 	/* Who wants to connect, and how that was answered. */
-	struct verbs_hello hello;
+	struct verbs_handshake hello;
 	struct verbs_conn *accepted;
 	uint16_t refusal;
 };
@@ -63,7 +63,7 @@ struct verbs_conn *rig_conn(unsigned i);
 
 /* What a member sends to connect, and that it, or else, is what came: whether
  * it was accepted, as connection i. */
-struct verbs_hello rig_hello(void);
+struct verbs_handshake rig_hello(void);
 bool rig_request(unsigned i, const void *data, uint8_t size);
 
 /* What arrives, of that opcode, is seen by who looks next. */

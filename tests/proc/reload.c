@@ -80,9 +80,9 @@ static unsigned count(const char *path)
 /* A thread that was joined may still be listed for a moment. */
 static bool threads_are(unsigned n)
 {
-	time_t patience = time(NULL) + 30;
+	time_t wait_limit = time(NULL) + 30;
 
-	while (count("/proc/self/task") != n && time(NULL) < patience)
+	while (count("/proc/self/task") != n && time(NULL) < wait_limit)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	return count("/proc/self/task") == n;
 }

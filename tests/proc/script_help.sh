@@ -5,7 +5,7 @@
 
 # Seconds that only what hangs takes. CTest allows a script 600.
 # shellcheck disable=SC2034
-patience=300
+wait_limit=300
 
 kill_below() # PID
 {

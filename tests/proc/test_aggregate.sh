@@ -34,7 +34,7 @@ same() # QUERY [ARGUMENT...]
 {
 	local query=$1
 	shift
-	timeout $patience "$aggregate" "$query" "$@" > out 2> err ||
+	timeout $wait_limit "$aggregate" "$query" "$@" > out 2> err ||
 		fail "$query: exit status $?"
 	# Both in the shell's own CSV, which quotes more fields.
 	sqlite3 data.db 'drop table if exists got' '.mode csv' '.import out got'
@@ -51,7 +51,7 @@ refuse() # STATUS PATTERN ARGUMENT...
 {
 	local status=$1 pattern=$2 ret=0
 	shift 2
-	timeout $patience "$aggregate" "$@" > out 2> err || ret=$?
+	timeout $wait_limit "$aggregate" "$@" > out 2> err || ret=$?
 	[ $ret -eq "$status" ] || fail "$*: exit status $ret, not $status"
 	grep -qE -- "$pattern" err || fail "$*: stderr doesn't match '$pattern'"
 	[ ! -s out ] || fail "$*: something was printed"
@@ -97,13 +97,13 @@ same 'select name, sum("the ""value"""), count(*) from odd.csv group by name'
 same 'select code, max("the ""value"""), count(*) from odd.csv group by code'
 
 printf 'code,n\n' > none.csv
-timeout $patience "$aggregate" 'select code, count(*) from none.csv group by code' > out 2> err ||
+timeout $wait_limit "$aggregate" 'select code, count(*) from none.csv group by code' > out 2> err ||
 	fail "no rows"
 [ "$(cat out)" = 'code,count(*)' ] || fail "no rows: $(cat out)"
 
 # 7 and 007 are one number, if the file says that they are numbers.
 printf 'code,n\n7,1\n007,2\n' > codes.csv
-timeout $patience "$aggregate" 'select sum(code), sum(n) from codes.csv' > out 2> err ||
+timeout $wait_limit "$aggregate" 'select sum(code), sum(n) from codes.csv' > out 2> err ||
 	fail "numbers"
 [ "$(sed 1d out)" = 14,3 ] || fail "numbers: $(cat out)"
 

@@ -29,7 +29,7 @@ passed()
 
 run() # ARGUMENT...: the aggregate must succeed
 {
-	timeout $patience "$aggregate" "$@" > out 2> err || fail "$*: exit status $?"
+	timeout $wait_limit "$aggregate" "$@" > out 2> err || fail "$*: exit status $?"
 }
 
 # --- One file for all ---------------------------------------------------------
@@ -57,7 +57,7 @@ if command -v perl > /dev/null; then
 	perl -MSocket -e 'socketpair(A, B, AF_UNIX, SOCK_STREAM, 0) or die;
 		if (fork) { close B; open STDIN, "<&A"; exec @ARGV; }
 		close A; open F, "f.csv"; print B <F>;' \
-		timeout $patience "$aggregate" "$items from /dev/stdin group by city" \
+		timeout $wait_limit "$aggregate" "$items from /dev/stdin group by city" \
 		> out 2> err || fail "a socket: exit status $?"
 	check_rows "a socket"
 fi
@@ -91,7 +91,7 @@ wait $writer
 # However long the others take to come, and whatever is done about SIGCHLD.
 DFI_OPEN_TIMEOUT=1 run -p 8 "$items from f.csv group by city"
 check_rows "a short timeout"
-env --ignore-signal=CHLD timeout $patience "$aggregate" \
+env --ignore-signal=CHLD timeout $wait_limit "$aggregate" \
 	"$items from f.csv group by city" > out 2> err ||
 	fail "SIGCHLD ignored: exit status $?"
 check_rows "SIGCHLD ignored"
@@ -129,7 +129,7 @@ passed
 ret=0
 (
 	ulimit -f 64
-	timeout $patience "$aggregate" 'select sum(v) from many.csv' > out 2> err
+	timeout $wait_limit "$aggregate" 'select sum(v) from many.csv' > out 2> err
 ) || ret=$?
 [ $ret -eq 1 ] || fail "a limit on files: exit status $ret"
 grep -q 'the file.s rows: .* of memory: File too large: .*(ulimit -f)' err ||
@@ -154,7 +154,7 @@ limited() # MIB: the exit status goes to $ret; 1 if this machine can't
 		fi
 		ret=0
 		(echo "$BASHPID" > "$group/cgroup.procs"
-			exec timeout $patience "$aggregate" "$query" > out 2> err) || ret=$?
+			exec timeout $wait_limit "$aggregate" "$query" > out 2> err) || ret=$?
 		deadline=$((SECONDS + 60))
 		until rmdir "$group" 2> /dev/null; do
 			[ $SECONDS -lt $deadline ] || fail "$group stays in use"
@@ -182,16 +182,16 @@ fi
 
 query='select k, count(*) from many.csv group by k'
 ret=0
-timeout $patience "$aggregate" "$query" > /dev/full 2> err || ret=$?
+timeout $wait_limit "$aggregate" "$query" > /dev/full 2> err || ret=$?
 [ $ret -eq 1 ] || fail "a full device: exit status $ret"
 grep -q 'standard output: No space left' err || fail "a full device: no word of it"
 passed
-timeout $patience "$aggregate" "$query" 2> err | head -n 1 > out || :
+timeout $wait_limit "$aggregate" "$query" 2> err | head -n 1 > out || :
 [ "$(wc -l < err)" -le 1 ] || fail "a closed pipe: $(wc -l < err) lines of complaint"
 [ "$(cat out)" = 'k,count(*)' ] || fail "a closed pipe: $(cat out)"
 passed
 ret=0
-timeout $patience "$aggregate" "$query" >&- 2> err || ret=$?
+timeout $wait_limit "$aggregate" "$query" >&- 2> err || ret=$?
 [ $ret -eq 1 ] && [ -s err ] || fail "no standard output: exit status $ret"
 passed
 

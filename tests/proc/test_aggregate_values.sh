@@ -33,7 +33,7 @@ gives() # ROWS QUERY [ARGUMENT...]
 {
 	local rows=$1
 	shift
-	timeout $patience "$aggregate" -p 1 -t 2 "$@" > out 2> err ||
+	timeout $wait_limit "$aggregate" -p 1 -t 2 "$@" > out 2> err ||
 		fail "$1: exit status $?"
 	[ "$(sed 1d out | sort | tr '\n' ' ')" = "$rows " ] ||
 		fail "$*: $(sed 1d out | sort | tr '\n' ' '), not $rows"
@@ -44,7 +44,7 @@ refuse() # STATUS PATTERN QUERY [ARGUMENT...]
 {
 	local status=$1 pattern=$2 ret=0
 	shift 2
-	timeout $patience "$aggregate" -p 1 -t 2 "$@" > out 2> err || ret=$?
+	timeout $wait_limit "$aggregate" -p 1 -t 2 "$@" > out 2> err || ret=$?
 	[ $ret -eq "$status" ] || fail "$*: exit status $ret, not $status"
 	grep -qE -- "$pattern" err || fail "$*: stderr doesn't match '$pattern'"
 	! grep -qE "DFI_|flag|'?[cks][0-9]+'" err || fail "$*: not the user's words"
@@ -103,7 +103,7 @@ awk 'BEGIN { print "k,x"; for (i = 1; i <= 20000; i++)
 expected=
 for how in '-p 1 -t 1' '-p 1 -t 5' '-p 3 -t 2' '-p 2 -t 4 --fan-in 2'; do
 	# shellcheck disable=SC2086
-	timeout $patience "$aggregate" $how \
+	timeout $wait_limit "$aggregate" $how \
 		'select k, sum(x), avg(x), min(x) from many.csv group by k' > out 2> err ||
 		fail "sums of reals: exit status $?"
 	got=$(sort out)
@@ -149,7 +149,7 @@ refuse 1 "f.csv:2: column 'city': 'a' is not a number" \
 	seq -f '%g,1' 2000
 	printf '%2000000s,1\n' ''
 } > long.csv
-DFI_RING_MEMORY_LIMIT=64M timeout $patience "$aggregate" \
+DFI_RING_MEMORY_LIMIT=64M timeout $wait_limit "$aggregate" \
 	'select k, sum(v) from long.csv group by k' > out 2> err || fail "a long text"
 [ "$(wc -l < out)" -eq 2002 ] && [ "$(awk 'length > 2000000' out | wc -l)" -eq 1 ] ||
 	fail "a long text: $(wc < out)"

@@ -183,10 +183,10 @@ static void end_hanging(struct hanging *hanging, int number)
 
 static void await_arrival(struct dfi_barrier *barrier, const char *member)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 
 	do {
-		cr_assert_lt(now_ms(), patience, "%s", dfi_errmsg());
+		cr_assert_lt(now_ms(), wait_limit, "%s", dfi_errmsg());
 		cr_assert_eq(dfi_barrier_wait(barrier, 20), -ETIMEDOUT, "%s",
 		    dfi_errmsg());
 	} while (strstr(dfi_errmsg(), member));
@@ -396,7 +396,7 @@ Test(barriers, say_whom_they_cannot_watch_as_proc_does_not_show_it)
  */
 Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	struct dfi_barrier *at[2];
 	struct child server;
 	struct dfi *dfi;
@@ -408,7 +408,7 @@ Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
 		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &at[i]), 0, "%s",
 		    dfi_errmsg());
 	do {
-		cr_assert_lt(now_ms(), patience, "%s", dfi_errmsg());
+		cr_assert_lt(now_ms(), wait_limit, "%s", dfi_errmsg());
 		child_signal(&server, SIGSTOP);
 		cr_assert_eq(dfi_barrier_wait(at[0], 10), -ETIMEDOUT, "%s",
 		    dfi_errmsg());
@@ -430,11 +430,11 @@ Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
  */
 static void arrive_in_vain(struct dfi_barrier *barrier)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	int ret;
 
 	do {
-		cr_assert_lt(now_ms(), patience, "%s", dfi_errmsg());
+		cr_assert_lt(now_ms(), wait_limit, "%s", dfi_errmsg());
 		ret = dfi_barrier_wait(barrier, 20);
 		cr_assert(ret == -ENOTCONN || ret == -ETIMEDOUT, "%d %s", ret,
 		    dfi_errmsg());
@@ -546,13 +546,13 @@ static int count_node(void *arg, const struct dfi_node_info *info)
 
 static void await_nodes(struct dfi *dfi, uint32_t n)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	uint32_t found;
 
 	do {
 		found = 0;
 		cr_assert_eq(dfi_node_list(dfi, count_node, &found), 0);
-		cr_assert_lt(now_ms(), patience, "%u nodes", found);
+		cr_assert_lt(now_ms(), wait_limit, "%u nodes", found);
 	} while (found != n);
 }
 

@@ -27,7 +27,7 @@ gives() # ROWS QUERY [ARGUMENT...]
 {
 	local rows=$1
 	shift
-	timeout $patience "$aggregate" -p 1 "$@" > out 2> err ||
+	timeout $wait_limit "$aggregate" -p 1 "$@" > out 2> err ||
 		fail "$1: exit status $?"
 	[ "$(sed 1d out | sort | tr '\n' ' ')" = "$rows " ] ||
 		fail "$1: $(sed 1d out | sort | tr '\n' ' '), not $rows"
@@ -38,7 +38,7 @@ refuse() # PATTERN QUERY [ARGUMENT...]
 {
 	local pattern=$1 ret=0
 	shift
-	timeout $patience "$aggregate" -p 1 "$@" > out 2> err || ret=$?
+	timeout $wait_limit "$aggregate" -p 1 "$@" > out 2> err || ret=$?
 	[ $ret -eq 1 ] || fail "$1: exit status $ret, not 1"
 	grep -qE -- "$pattern" err || fail "$1: stderr doesn't match '$pattern'"
 	! grep -q $'[\001-\011\013-\037\177\233]' err ||
@@ -183,7 +183,7 @@ ln f.csv hard.csv
 ln -s f.csv link.csv
 for name in f.csv ./hard.csv link.csv; do
 	ret=0
-	timeout $patience "$aggregate" "select count(*) from \"$name\"" \
+	timeout $wait_limit "$aggregate" "select count(*) from \"$name\"" \
 		>> f.csv 2> err || ret=$?
 	[ $ret -eq 1 ] || fail "output into $name: exit status $ret"
 	grep -q "^aggregate: $name: standard output is this file" err ||

@@ -110,10 +110,10 @@ static void expect_names(const char *endpoint, const struct child *child)
 
 static void await_pidfds(uint32_t n)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 
 	while (count_descriptors("pidfd") != n) {
-		cr_assert_lt(now_ms(), patience, "%u, not %u, pidfds",
+		cr_assert_lt(now_ms(), wait_limit, "%u, not %u, pidfds",
 		    count_descriptors("pidfd"), n);
 		usleep(1000);
 	}

@@ -41,7 +41,7 @@ succeed() # WHAT PATTERN...: and expect lines in its output
 {
 	local what=$1 pattern
 
-	timeout $patience "$demo" --admindir "$tmp/db" 0 > out 2>&1 ||
+	timeout $wait_limit "$demo" --admindir "$tmp/db" 0 > out 2>&1 ||
 		fail "$what: exit status $?"
 	for pattern in "${@:2}"; do
 		grep -q -e "$pattern" out || fail "$what: no '$pattern'"
@@ -88,6 +88,6 @@ succeed "no dependencies" 'edges *0 rows' '0 matches' '^Equal'
 : > db/status
 succeed "no packages" 'packages *0 rows' '0 matches' '^Equal'
 
-timeout $patience "$demo" 0 > out 2>&1 || fail "this machine: exit status $?"
+timeout $wait_limit "$demo" 0 > out 2>&1 || fail "this machine: exit status $?"
 grep -q '^Equal' out || fail "this machine: no word of success"
 echo "$((n_checks + 1)) checks passed"

@@ -42,7 +42,7 @@ expect() # NAME VALUE
 run() # ARGUMENT...
 {
 	command="radix_join $*"
-	timeout $patience "$join" --json "$@" > json 2> err ||
+	timeout $wait_limit "$join" --json "$@" > json 2> err ||
 		fail "$command: exit status $?"
 	expect verified true
 	n_checks=$((n_checks + 1))
@@ -54,7 +54,7 @@ refuse() # STATUS PATTERN ARGUMENT...
 	local status=$1 pattern=$2 ret=0
 	shift 2
 	command="radix_join $*"
-	timeout $patience "$join" "$@" > out 2> err || ret=$?
+	timeout $wait_limit "$join" "$@" > out 2> err || ret=$?
 	[ "$ret" -eq "$status" ] ||
 		fail "$command: exit status $ret, not $status"
 	grep -qE -- "$pattern" err ||
@@ -130,7 +130,7 @@ run --inner 1000 --outer 5002 --nodes 2 --strategy auto
 expect strategy replicate
 run --inner 1000 --outer 100000 --nodes 1 --strategy auto
 expect strategy repartition
-timeout $patience "$join" --inner 10K --outer 10K --no-verify > out ||
+timeout $wait_limit "$join" --inner 10K --outer 10K --no-verify > out ||
 	fail "text report: exit status $?"
 grep -q "not checked" out || fail "--no-verify: no word of it in the report"
 
@@ -140,7 +140,7 @@ grep -q "not checked" out || fail "--no-verify: no word of it in the report"
 	> address 2> err &
 registry=$!
 await address
-timeout $patience "$join" --inner 100K --outer 100K --registry "unix:$tmp/registry" \
+timeout $wait_limit "$join" --inner 100K --outer 100K --registry "unix:$tmp/registry" \
 	> other 2>&1 &
 other=$!
 run --inner 200K --outer 50K --nodes 2 --threads 2 \

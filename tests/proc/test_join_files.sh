@@ -33,7 +33,7 @@ run() # ARGUMENT...
 {
 	command="radix_join $*"
 	ret=0
-	timeout $patience "$join" --inner-csv r.csv --inner-key k \
+	timeout $wait_limit "$join" --inner-csv r.csv --inner-key k \
 		--outer-csv s.csv --outer-key k "$@" > out 2> err || ret=$?
 	n_checks=$((n_checks + 1))
 }
@@ -72,7 +72,7 @@ refuse "is the input r.csv" --output /dev/fd/9 9>> r.csv
 cmp -s r.csv kept.csv || fail "$command: the input has changed"
 
 ret=0
-timeout $patience "$join" --inner-csv r.csv --inner-key k --outer-csv s.csv \
+timeout $wait_limit "$join" --inner-csv r.csv --inner-key k --outer-csv s.csv \
 	--outer-key k >> s.csv 2> err || ret=$?
 [ $ret -eq 1 ] || fail "a report into s.csv: exit status $ret"
 grep -q 's.csv: standard output is this file' err || fail "a report into s.csv"
@@ -200,7 +200,7 @@ done
 rows 50 x > r.csv
 rows 50 y > s.csv
 command="radix_join with SIGCHLD ignored"
-timeout $patience env --ignore-signal=CHLD "$join" --nodes 2 \
+timeout $wait_limit env --ignore-signal=CHLD "$join" --nodes 2 \
 	--inner 1K --outer 1K > out 2> err || fail "$command: exit status $?"
 grep -q '^verified: true' out || fail "$command: not verified"
 
@@ -271,7 +271,7 @@ for root in /sys/fs/cgroup /sys/fs/cgroup/memory; do
 		command="radix_join in a control group of 256 MiB"
 		ret=0
 		(echo "$BASHPID" > "$group/inner/cgroup.procs"
-			exec timeout $patience "$join" --nodes 2 --inner 16M \
+			exec timeout $wait_limit "$join" --nodes 2 --inner 16M \
 				--outer 16M > out 2> err) || ret=$?
 		rmdir "$group/inner"
 	fi

@@ -57,7 +57,7 @@ first() # ARGUMENT...
 {
 	run=run-$BASHPID-$((n_runs += 1))
 	rm -f ./*.err ./*.json
-	timeout $patience "$join" --run $run --json "$@" > first.json 2> first.err &
+	timeout $wait_limit "$join" --run $run --json "$@" > first.json 2> first.err &
 	first=$!
 }
 
@@ -65,7 +65,7 @@ other() # FIRST_NODE ARGUMENT...
 {
 	local node=$1
 	shift
-	timeout $patience "$join" --run "$run" --first-node "$node" "$@" \
+	timeout $wait_limit "$join" --run "$run" --first-node "$node" "$@" \
 		> "$node.out" 2> "$node.err" &
 	other=$!
 }
@@ -100,7 +100,7 @@ refuse() # STATUS PATTERN ARGUMENT...
 {
 	local status=$1 pattern=$2 ret=0
 	shift 2
-	timeout $patience "$join" "$@" > out 2> refuse.err || ret=$?
+	timeout $wait_limit "$join" "$@" > out 2> refuse.err || ret=$?
 	[ "$ret" -eq "$status" ] || fail "$*: exit status $ret, not $status"
 	grep -qE -- "$pattern" refuse.err ||
 		fail "$*: stderr doesn't match '$pattern'"
@@ -151,7 +151,7 @@ same() # MATCHES ARGUMENT...
 {
 	local matches=$1 one two
 	shift
-	timeout $patience "$join" --json --nodes 3 "$@" > one
+	timeout $wait_limit "$join" --json --nodes 3 "$@" > one
 	first --nodes 3 --local-nodes 2 "$@"
 	other 2
 	ends 2 $other 0
@@ -177,10 +177,10 @@ other 3 --registry "$DFI_REGISTRY"
 three=$other
 other 1 --local-nodes 2 --pin
 one=$other
-timeout $patience "$join" --nodes 2 --run early --registry "$DFI_REGISTRY" \
+timeout $wait_limit "$join" --nodes 2 --run early --registry "$DFI_REGISTRY" \
 	--inner 300K --outer 300K > early.out 2>&1 &
 early=$!
-timeout $patience "$join" --run late --nodes 4 --local-nodes 1 --inner 50K --json \
+timeout $wait_limit "$join" --run late --nodes 4 --local-nodes 1 --inner 50K --json \
 	--outer 70K --registry "$DFI_REGISTRY" > first.json 2> first.err
 ends 3 $three 0
 ends 1 $one 0

@@ -124,10 +124,10 @@ move() # FLOW TARGET_WITH SOURCE_WITH
 	local -n target_with=$2 source_with=$3
 	local target
 
-	timeout $patience "${target_with[@]}" "$worker" -r "$DFI_REGISTRY" \
+	timeout $wait_limit "${target_with[@]}" "$worker" -r "$DFI_REGISTRY" \
 		-f "$1" -c 1:1 -n 100 target:0 > "$tmp/$1.target" 2>&1 &
 	target=$!
-	timeout $patience "${source_with[@]}" "$worker" -r "$DFI_REGISTRY" \
+	timeout $wait_limit "${source_with[@]}" "$worker" -r "$DFI_REGISTRY" \
 		-f "$1" -n 100 source:0 > "$tmp/$1.source" 2>&1 || :
 	kill $target 2> /dev/null || :
 	wait $target 2> /dev/null || :

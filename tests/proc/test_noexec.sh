@@ -29,7 +29,7 @@ runs() # PROGRAM [ARGUMENT]...
 {
 	local rc=0
 
-	timeout $patience "$noexec" "$bin/$1" "${@:2}" > "$tmp/out" 2>&1 || rc=$?
+	timeout $wait_limit "$noexec" "$bin/$1" "${@:2}" > "$tmp/out" 2>&1 || rc=$?
 	if [ $rc != 0 ]; then
 		[ $known = no ] || fail "$*: exit status $rc: $(cat "$tmp/out")"
 		grep -q 'vm\.memfd_noexec' "$tmp/out" ||

@@ -132,13 +132,13 @@ static void start_opening(
     struct opening *opening, uint32_t index, unsigned (*count)(void))
 {
 	unsigned before = count();
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 
 	opening->index = index;
 	cr_assert_eq(
 	    pthread_create(&opening->thread, NULL, run_opening, opening), 0);
 	while (count() == before) {
-		cr_assert_lt(now_ms(), patience);
+		cr_assert_lt(now_ms(), wait_limit);
 		usleep(1000);
 	}
 }
@@ -248,11 +248,11 @@ static void spawn_run(struct child *run)
 
 static void await_no_flow(void)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	struct dfi_flow_info info;
 
 	while (dfi_flow_lookup(dfi, FLOW, &info) != -ENOENT) {
-		cr_assert_lt(now_ms(), patience);
+		cr_assert_lt(now_ms(), wait_limit);
 		usleep(1000);
 	}
 }

@@ -25,7 +25,7 @@ refuse() # PATTERN ARGUMENT...
 {
 	local pattern=$1 ret=0
 	shift
-	timeout $patience "$server" "$@" > out 2> err || ret=$?
+	timeout $wait_limit "$server" "$@" > out 2> err || ret=$?
 	[ $ret -eq 64 ] || fail "$*: exit status $ret, not 64"
 	grep -qE -- "$pattern" err || fail "$*: stderr doesn't match '$pattern'"
 	[ ! -s out ] || fail "$*: something was printed"
@@ -48,11 +48,11 @@ refuse "'6' is one argument too many: there are WORKERS, WEIGHTS, ITERATIONS and
 refuse 'there is no option --hlep: the nearest is --help' --hlep
 
 ret=0
-timeout $patience "$server" 1 7 2 > /dev/full 2> err || ret=$?
+timeout $wait_limit "$server" 1 7 2 > /dev/full 2> err || ret=$?
 [ $ret -eq 1 ] || fail "a full device: exit status $ret"
 grep -q 'standard output: No space left' err || fail "a full device: no word of it"
 ret=0
-{ timeout $patience "$server" 1 7 2 2> err || ret=$?; } | true
+{ timeout $wait_limit "$server" 1 7 2 2> err || ret=$?; } | true
 [ "$(wc -l < err)" -le 1 ] || fail "a closed pipe: more than one line of complaint"
 
 echo "$n_checks checks"

@@ -449,11 +449,11 @@ static int consume_run(const struct run *run, uint32_t *count)
 static void create_again(void)
 {
 	struct dfi_flow_info info;
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	int ret;
 
 	while ((ret = dfi_flow_lookup(dfi, FLOW, &info)) == 0)
-		cr_assert_lt(now_ms(), patience);
+		cr_assert_lt(now_ms(), wait_limit);
 	cr_assert_eq(ret, -ENOENT, "%s", dfi_errmsg());
 	create_flow(2, 3, 32);
 }
@@ -718,13 +718,13 @@ static void kill_server(void)
 /* Wait until the flow is published again with so many endpoints. */
 static void await_flow(uint32_t sources, uint32_t targets)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	struct dfi_flow_info info;
 	int ret;
 
 	do
 		ret = dfi_flow_lookup(dfi, FLOW, &info);
-	while (now_ms() < patience &&
+	while (now_ms() < wait_limit &&
 	    (ret < 0 || info.attached_sources != sources ||
 		info.attached_targets != targets));
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
@@ -808,7 +808,7 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	struct dfi_flow_info info;
 	struct child creator;
 	char text[32];
-	int64_t patience;
+	int64_t wait_limit;
 
 	child_spawn(&creator, DFI_WORKER, "-r", address, "-f", FLOW, "-c",
 	    "1:1", "-p", "10", "target:0", "source:0", NULL);
@@ -817,9 +817,9 @@ Test(registry_restart, name_belongs_to_who_publishes_it_first)
 	kill_server();
 	start_server_at_socket();
 	/* Until this process is connected again. */
-	patience = now_ms() + LONG_MS;
+	wait_limit = now_ms() + LONG_MS;
 	while (dfi_flow_lookup(dfi, FLOW, &info) == -ENOTCONN &&
-	    now_ms() < patience)
+	    now_ms() < wait_limit)
 		usleep(20000);
 	create_flow(2, 2, 4);
 	child_signal(&creator, SIGCONT);
@@ -843,11 +843,11 @@ static int count_node(void *arg, const struct dfi_node_info *info)
 
 static void await_nodes(unsigned n)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	unsigned found;
 
 	do {
-		cr_assert_lt(now_ms(), patience);
+		cr_assert_lt(now_ms(), wait_limit);
 		found = 0;
 		cr_assert_eq(dfi_node_list(dfi, count_node, &found), 0);
 	} while (found != n);

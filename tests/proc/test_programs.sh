@@ -35,7 +35,7 @@ has() # FILE WORD...
 # Address space that is limited leaves AddressSanitizer none.
 if command -v prlimit > "$tmp/log" && ! grep -q __asan_init "$bin/hello_flow"; then
 	for stacks in 1 2 3 4 5 6; do
-		timeout $patience prlimit --stack=$((256 << 20)) \
+		timeout $wait_limit prlimit --stack=$((256 << 20)) \
 			--as=$(((100 + 256 * stacks) << 20)) "$bin/hello_flow" \
 			>> "$tmp/hello" 2>> "$tmp/few" || :
 	done
@@ -47,13 +47,13 @@ fi
 # Windows of a combiner flow, with weights that don't fill a tuple.
 for arguments in "1 7 9" "3 20000 12" "2 20000 5 3"; do
 	# shellcheck disable=SC2086 # several words
-	timeout $patience "$bin/parameter_server" $arguments > "$tmp/weights" 2>&1 ||
+	timeout $wait_limit "$bin/parameter_server" $arguments > "$tmp/weights" 2>&1 ||
 		fail "parameter_server $arguments: $(cat "$tmp/weights")"
 	has "$tmp/weights" 'the weights are right'
 done
 # 193 copies of 100,000,000 weights. They are refused before anybody is killed.
 if [ "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)" -lt 150000000 ]; then
-	if timeout $patience "$bin/parameter_server" 64 100000000 1 64 \
+	if timeout $wait_limit "$bin/parameter_server" 64 100000000 1 64 \
 		> "$tmp/weights" 2>&1; then
 		fail "parameter_server has more weights than memory"
 	fi
@@ -337,7 +337,7 @@ has "$tmp/stat" "tuples, 0 bytes, 0 segments, 0 tuples/s, 0.000 MB/s$"
 watcher=$!
 watched() # PATTERN: a line of it is there
 {
-	local deadline=$((SECONDS + patience))
+	local deadline=$((SECONDS + wait_limit))
 
 	until grep -q "target 0 of flow 'cancelled': $1" "$tmp/watched"; do
 		[ $SECONDS -lt $deadline ] || fail "no $1 is watched"

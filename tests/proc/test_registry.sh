@@ -63,7 +63,7 @@ does_not_start() # STATUS TEXT OPTION...
 	local status=$1 text=$2 ret=0
 
 	shift 2
-	timeout $patience "$bin/dfi-registry" "$@" > "$tmp/out" 2> "$tmp/err" || ret=$?
+	timeout $wait_limit "$bin/dfi-registry" "$@" > "$tmp/out" 2> "$tmp/err" || ret=$?
 	[ "$ret" = "$status" ] || fail "$*: exit status $ret: $(cat "$tmp/err")"
 	has "$tmp/err" "$text"
 }
@@ -80,7 +80,7 @@ refuses() # TEXT VARIABLE=VALUE...
 	local text=$1
 
 	shift
-	if env "$@" DFI_REGISTRY="$address" timeout $patience "$bin/dfi-info" nodes \
+	if env "$@" DFI_REGISTRY="$address" timeout $wait_limit "$bin/dfi-info" nodes \
 		> "$tmp/out" 2> "$tmp/err"; then
 		fail "$* is served"
 	fi

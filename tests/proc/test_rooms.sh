@@ -73,7 +73,7 @@ race() # GROUP PROCESSES THREADS
 	for ((i = 0; i < $2; i++)); do
 		(
 			echo $BASHPID > "$1/cgroup.procs"
-			exec timeout $patience "$rooms" "rooms-$i" "$3" 48 \
+			exec timeout $wait_limit "$rooms" "rooms-$i" "$3" 48 \
 				"$group/$file is $limit)" "$work/go" "$work/end"
 		) > "$work/$i.out" &
 		pids+=($!)

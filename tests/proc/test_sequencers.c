@@ -202,7 +202,7 @@ Test(sequencers, have_the_name_that_one_before_had_when_its_registry_died)
 	struct dfi *dfi;
 	uint64_t number;
 	char address[64];
-	int64_t patience;
+	int64_t wait_limit;
 	unsigned n;
 
 	snprintf(address, sizeof(address), "unix:@dfi-test-sequencers-%d",
@@ -220,9 +220,9 @@ Test(sequencers, have_the_name_that_one_before_had_when_its_registry_died)
 	cr_assert_eq(
 	    dfi_sequencer_open(dfi, "s", 0, &opened), 0, "%s", dfi_errmsg());
 	child_signal(&late, SIGCONT);
-	patience = now_ms() + OPEN_MS;
+	wait_limit = now_ms() + OPEN_MS;
 	do {
-		cr_assert_lt(now_ms(), patience);
+		cr_assert_lt(now_ms(), wait_limit);
 		n = 0;
 		cr_assert_eq(dfi_node_list(dfi, count_node, &n), 0);
 	} while (n < 2);

@@ -460,12 +460,12 @@ static struct view look_at(const struct child *child)
 /* One whose machine is busy may take longer than it is waited for. */
 static struct view look_until_it_answers(const struct child *child)
 {
-	int64_t patience = now_ms() + LONG_MS;
+	int64_t wait_limit = now_ms() + LONG_MS;
 	struct view view;
 
 	do
 		view = look_at(child);
-	while (*view.error && now_ms() < patience);
+	while (*view.error && now_ms() < wait_limit);
 	cr_assert_str_empty(view.error, "%s", view.error);
 	return view;
 }

@@ -95,9 +95,9 @@ static struct holdings look(void)
 static struct holdings look_when_threads_are(unsigned threads)
 {
 	struct holdings now = look();
-	int64_t patience = deadline_in_ms(30000);
+	int64_t wait_limit = deadline_in_ms(30000);
 
-	while (now.threads != threads && clock_now_ns() < patience) {
+	while (now.threads != threads && clock_now_ns() < wait_limit) {
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		now = look();
 	}

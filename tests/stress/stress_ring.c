@@ -159,7 +159,7 @@ static void run_ring(uint32_t segment_count, uint64_t start, uint32_t wait)
 	dfi__reader_init(&run.reader, run.region, &run.geometry, 2, 1, start);
 	layout = ring_layout(&run.geometry, 2);
 	check(transport->ops->ring.open(transport, NULL, &run.region->name,
-		  &layout, 1, NULL, PATIENCE(deadline_in_ms(LONG_MS)),
+		  &layout, 1, NULL, WAIT_LIMIT(deadline_in_ms(LONG_MS)),
 		  &remote) == 0,
 	    "remote");
 	dfi__writer_init(&run.writer, remote, &run.geometry, start);

@@ -70,9 +70,9 @@ static void *run_peer(void *arg)
 		await(pair, OFFERED, OVER);
 		if (atomic_load(&pair->state) == OVER)
 			return NULL;
-		check(
-		    peer->ops->ring.open(peer, NULL, &pair->name, &whole, 0,
-			NULL, PATIENCE(deadline_in_ms(LONG_MS)), &remote) == 0,
+		check(peer->ops->ring.open(peer, NULL, &pair->name, &whole, 0,
+			  NULL, WAIT_LIMIT(deadline_in_ms(LONG_MS)),
+			  &remote) == 0,
 		    "remote: %s", dfi_errmsg());
 		atomic_store(&pair->state, OPEN);
 		write_a_while(remote->ring, pair->name.size, &rng);

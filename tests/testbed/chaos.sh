@@ -46,7 +46,7 @@ processes() # SECONDS SEED
 {
 	export DFI_TEST_CHAOS_KIND=unicast DFI_TRANSPORT=verbs
 	tests/chaos/chaos --seconds "$1" --seed "$2" \
-		--patience 60000 --open-timeout 6000 --volume 5
+		--wait-limit 60000 --open-timeout 6000 --volume 5
 }
 
 # What a machine is about, when something is wrong: what its threads wait for, and

@@ -388,7 +388,7 @@ uint32_t fake_network_adds(void)
 
 static int open_words(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct patience *patience,
+    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
     struct remote **remote)
 {
 	struct user *user = calloc(1, sizeof(*user));
@@ -396,7 +396,7 @@ static int open_words(struct transport *transport, const void *writer,
 
 	(void)stage; /* numbers are not sent */
 	(void)writer;
-	(void)patience;
+	(void)wait_limit;
 	assert(user && layout->n_slots == 0 && ring == 0);
 	pthread_mutex_lock(&lock);
 	for (words = all_words; words; words = words->next)

@@ -53,7 +53,7 @@ bool fake_ring_arrive(struct fake_ring *ring);
 
 /* Have a ring that is not in place send from a stage, which must outlive it. */
 void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage);
-/* Not of any ring's transport; its fan frees it. */
+/* Not of any ring's transport; its replica writer frees it. */
 struct stage *fake_stage(uint64_t size);
 
 /* The footers and the header in the target's memory. */

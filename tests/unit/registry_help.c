@@ -191,10 +191,12 @@ unsigned lines_count(const char *part)
 
 static void raw_open(struct raw *raw, int fd)
 {
-	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct timeval wait_limit = { .tv_sec = PATIENCE_MS / 1000 };
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	setsockopt(
+	    fd, SOL_SOCKET, SO_RCVTIMEO, &wait_limit, sizeof(wait_limit));
+	setsockopt(
+	    fd, SOL_SOCKET, SO_SNDTIMEO, &wait_limit, sizeof(wait_limit));
 	raw->fd = fd;
 	raw->in = evbuffer_new();
 	raw->last_id = 0;

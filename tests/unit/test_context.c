@@ -120,7 +120,7 @@ Test(context, stays_while_a_call_looks_whether_it_is_closed)
 	cr_assert_not(closing.done);
 	cr_assert_neq(atomic_load(&closing.dfi->n_users), 0);
 	assert_error(dfi_close(closing.dfi), -EBADF, "was closed before");
-	dfi__handle_let_go(closing.dfi);
+	dfi__handle_release(closing.dfi);
 	pthread_join(thread, NULL);
 	cr_assert_eq(closing.ret, 0);
 }

@@ -242,7 +242,7 @@ Test(files, that_shared_memory_needs_are_told)
 	limit_files(0);
 	assert_remedy(
 	    dfi__shm_ops.ring.open(transports[1], NULL, &region->name, &layout,
-		0, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
+		0, NULL, WAIT_LIMIT(deadline_in_ms(60000)), &remote),
 	    "shared memory: getting a region", 2);
 	assert_remedy(dfi__shm_ops.region.create(transports[0], 4096, &region),
 	    "shared memory: a region", 1);

@@ -173,33 +173,34 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 	struct segment_header *header;
 	uint64_t next = place, global, bytes, i;
 	const char *payload;
-	struct fan fan;
+	struct replica_writer replica_writer;
 	uint32_t r;
 
 	for (r = 0; r < 2; r++) {
 		start_ring(&rings[r], verified, first);
 		writers[r] = rings[r].writer;
 	}
-	cr_assert_eq(
-	    dfi__fan_init(&fan, writers, 2, NULL, &rings[0].geometry, first),
+	cr_assert_eq(dfi__replica_init(&replica_writer, writers, 2, NULL,
+			 &rings[0].geometry, first),
 	    0);
-	fan.draw = draw;
-	fan.draw_arg = &next;
+	replica_writer.draw = draw;
+	replica_writer.draw_arg = &next;
 	for (i = 0; i < 40; i++, place++) {
 		/* A failure to draw sends nothing, and may be repeated. */
 		if (next % 128 == 77) {
-			cr_assert_eq(dfi__fan_open(&fan), 1);
+			cr_assert_eq(dfi__replica_open(&replica_writer), 1);
 			cr_assert_eq(
-			    dfi__fan_publish(&fan, TUPLE), -ECONNRESET);
-			cr_assert(fan.undrawn);
+			    dfi__replica_publish(&replica_writer, TUPLE),
+			    -ECONNRESET);
+			cr_assert(replica_writer.undrawn);
 			cr_assert(!reader_ready(&rings[0].reader));
 			next++;
 			place++;
 		}
-		cr_assert_eq(dfi__fan_open(&fan), 1);
-		memcpy(fan.lane.segment, &i, TUPLE);
-		cr_assert_eq(dfi__fan_publish(&fan, TUPLE), 0);
-		cr_assert(!fan.undrawn);
+		cr_assert_eq(dfi__replica_open(&replica_writer), 1);
+		memcpy(replica_writer.lane.segment, &i, TUPLE);
+		cr_assert_eq(dfi__replica_publish(&replica_writer, TUPLE), 0);
+		cr_assert(!replica_writer.undrawn);
 		for (r = 0; r < 2; r++) {
 			cr_assert(reader_ready(&rings[r].reader));
 			cr_assert_eq(
@@ -212,15 +213,15 @@ static void send_and_read(bool verified, uint64_t first, uint64_t place)
 			cr_assert_eq(reader_release(&rings[r].reader), 0);
 		}
 	}
-	cr_assert_eq(dfi__fan_open(&fan), 1);
-	cr_assert_eq(dfi__fan_publish(&fan, TUPLE), 0);
+	cr_assert_eq(dfi__replica_open(&replica_writer), 1);
+	cr_assert_eq(dfi__replica_publish(&replica_writer, TUPLE), 0);
 	header =
 	    (struct segment_header *)(void *)((char *)rings[0].reader.head -
 		rings[0].geometry.footer_offset);
 	header->global++;
 	cr_assert_eq(reader_take(&rings[0].reader, &payload, &bytes),
 	    verified ? -EBADMSG : 0);
-	dfi__fan_free(&fan);
+	dfi__replica_free(&replica_writer);
 	for (r = 0; r < 2; r++)
 		fake_ring_stop(&rings[r]);
 }
@@ -287,38 +288,39 @@ Test(merge, segment_waits_for_its_place)
 {
 	struct far far = { .next = MERGE_FIRST_PLACE };
 	struct fake_ring ring;
-	struct fan fan;
+	struct replica_writer replica_writer;
 	uint64_t i = 1;
 	char *at;
 
 	start_ring(&ring, false, 1);
-	cr_assert_eq(
-	    dfi__fan_init(&fan, &ring.writer, 1, NULL, &ring.geometry, 1), 0);
-	fan.draw = draw_far;
-	fan.draw_arg = &far;
-	cr_assert_eq(dfi__fan_open(&fan), 1);
-	memcpy(fan.lane.segment, &i, TUPLE);
+	cr_assert_eq(dfi__replica_init(&replica_writer, &ring.writer, 1, NULL,
+			 &ring.geometry, 1),
+	    0);
+	replica_writer.draw = draw_far;
+	replica_writer.draw_arg = &far;
+	cr_assert_eq(dfi__replica_open(&replica_writer), 1);
+	memcpy(replica_writer.lane.segment, &i, TUPLE);
 	far.looks = FEW_LOOKS + 1;
-	cr_assert_eq(dfi__fan_publish(&fan, TUPLE), 0);
-	cr_assert(fan_waits(&fan));
-	cr_assert_null(fan.lane.segment);
+	cr_assert_eq(dfi__replica_publish(&replica_writer, TUPLE), 0);
+	cr_assert(fan_waits(&replica_writer));
+	cr_assert_null(replica_writer.lane.segment);
 	/* None is opened behind it. */
-	cr_assert_eq(dfi__fan_open(&fan), 0);
+	cr_assert_eq(dfi__replica_open(&replica_writer), 0);
 	cr_assert_not(reader_ready(&ring.reader));
-	cr_assert_eq(dfi__fan_open(&fan), 1);
-	cr_assert_not(fan_waits(&fan));
+	cr_assert_eq(dfi__replica_open(&replica_writer), 1);
+	cr_assert_not(fan_waits(&replica_writer));
 	expect_segment(&ring, MERGE_FIRST_PLACE, i);
 	/* A part stays in its segment, with what is added meanwhile. */
 	i = 2;
-	at = fan.lane.segment;
+	at = replica_writer.lane.segment;
 	memcpy(at, &i, TUPLE);
 	far.looks = FEW_LOOKS;
-	cr_assert_eq(dfi__fan_publish_part(&fan, TUPLE), 0);
-	cr_assert_eq(fan.lane.segment, at);
+	cr_assert_eq(dfi__replica_publish_part(&replica_writer, TUPLE), 0);
+	cr_assert_eq(replica_writer.lane.segment, at);
 	cr_assert_not(reader_ready(&ring.reader));
-	cr_assert_eq(dfi__fan_publish_part(&fan, TUPLE), 1);
-	cr_assert_eq(fan.lane.segment, at + TUPLE);
+	cr_assert_eq(dfi__replica_publish_part(&replica_writer, TUPLE), 1);
+	cr_assert_eq(replica_writer.lane.segment, at + TUPLE);
 	expect_segment(&ring, MERGE_FIRST_PLACE + 1, i);
-	dfi__fan_free(&fan);
+	dfi__replica_free(&replica_writer);
 	fake_ring_stop(&ring);
 }

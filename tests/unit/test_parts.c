@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parts of flows with a tree: that for all numbers of sources and any
- * fan-in, who sends is among the inputs of who takes, none has more than it
- * may, and nobody is left out.
+ * fan-in, who sends is among the inputs of who takes, none has more
+ * than it may, and nobody is left out.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -267,14 +267,14 @@ Test(restore, what_was_deleted_meanwhile_stays_deleted)
 Test(restore, calls_are_refused_with_the_reason_meanwhile)
 {
 	struct registry_watch *late;
-	int64_t patience = soon();
+	int64_t wait_limit = soon();
 	int ret;
 
 	lose();
 	do
 		ret = dfi__client_put(owner, "a", "", 0, 0, soon(), NULL);
 	while (ret == -ENOTCONN && !strstr(dfi_errmsg(), "nobody answers") &&
-	    clock_now_ns() < patience);
+	    clock_now_ns() < wait_limit);
 	cr_assert_eq(ret, -ENOTCONN);
 	cr_assert_not_null(strstr(dfi_errmsg(), address));
 	cr_assert_not_null(
@@ -334,12 +334,12 @@ struct play {
 
 static void accept_next(struct play *play, struct raw *raw)
 {
-	struct timeval patience = { .tv_sec = 20 };
+	struct timeval wait_limit = { .tv_sec = 20 };
 
 	raw->fd = accept(play->fake.fd, NULL, NULL);
 	cr_assert_geq(raw->fd, 0);
 	setsockopt(
-	    raw->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	    raw->fd, SOL_SOCKET, SO_RCVTIMEO, &wait_limit, sizeof(wait_limit));
 	raw->in = evbuffer_new();
 	raw->last_id = 0;
 }

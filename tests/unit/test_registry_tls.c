@@ -157,7 +157,7 @@ static int forget_a_lot(void *arg)
 	sem_post(&flood->begun);
 	for (i = 0; i < flood->n; i++) {
 		dfi__client_enter(member);
-		dfi__client_send_farewell(member, "nothing");
+		dfi__client_send_withdrawal(member, "nothing");
 		dfi__client_exit(member);
 	}
 	return 0;
@@ -200,7 +200,7 @@ Test(registry_key, a_client_without_one_is_told_at_once)
 
 	expect_refusal(&insecure, -EACCES, "DFI_REGISTRY_KEY",
 	    "neither key nor certificate");
-	/* Not when its patience, a minute, is over. */
+	/* Not when its wait limit, a minute, is over. */
 	cr_assert_lt(clock_now_ns() - start, INT64_C(20) * NS_PER_S);
 }
 

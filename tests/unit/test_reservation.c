@@ -97,7 +97,7 @@ Test(reservation, what_does_not_fit_is_refused_at_once)
 	    dfi__reservation_check(root, 200 * MIB, "here: a thing"), -ENOMEM);
 	expect_text("here: a thing of 209715200 bytes needs 212402176 ");
 	cr_assert_eq(dfi__reservation_check(root, 90 * MIB, "here"), 0);
-	cr_assert_lt(clock_now_ns() - start, dfi__reservation_patience_ns);
+	cr_assert_lt(clock_now_ns() - start, dfi__reservation_wait_limit_ns);
 }
 
 /* The kernel's tables must fit, and what the process goes on with. */
@@ -125,7 +125,7 @@ Test(reservation, what_fits_beside_others_is_not_held_up)
 	struct reservation several[3];
 	unsigned i;
 
-	dfi__reservation_patience_ns = 0;
+	dfi__reservation_wait_limit_ns = 0;
 	for (i = 0; i < 3; i++)
 		cr_assert_eq(begin(&several[i], 30 * MIB), 0);
 	for (i = 0; i < 3; i++)
@@ -137,7 +137,7 @@ Test(reservation, what_others_take_is_named_when_it_lasts)
 	struct reservation one, other;
 
 	cr_assert_eq(begin(&one, 60 * MIB), 0);
-	dfi__reservation_patience_ns = NS_PER_MS;
+	dfi__reservation_wait_limit_ns = NS_PER_MS;
 	cr_assert_eq(begin(&other, 60 * MIB), -ENOMEM);
 	expect_text("104857600 are left (MemAvailable of /proc/meminfo), of "
 		    "which other threads or processes just take 644");
@@ -179,7 +179,7 @@ static void run_threads(void)
 	unsigned i;
 	void *ret;
 
-	dfi__reservation_patience_ns = INT64_C(200) * NS_PER_S;
+	dfi__reservation_wait_limit_ns = INT64_C(200) * NS_PER_S;
 	for (i = 0; i < 8; i++)
 		cr_assert_eq(
 		    pthread_create(&threads[i], NULL, come_and_go, root), 0);
@@ -202,7 +202,7 @@ Test(reservation, more_than_a_file_has_places_for_wait)
 	unsigned i;
 
 	set_room(10 * ROOM);
-	dfi__reservation_patience_ns = NS_PER_MS;
+	dfi__reservation_wait_limit_ns = NS_PER_MS;
 	for (i = 0; i < 128; i++)
 		cr_assert_eq(begin(&all[i], 1), 0, "%u", i);
 	cr_assert_eq(begin(&one, 1), -ENOMEM);
@@ -237,7 +237,7 @@ static void expect_alone(const char *why)
 	cr_assert_eq(atomic_load(&n_warnings), 1);
 	cr_assert(strstr(warning, lock_file) != NULL, "%s", warning);
 	cr_assert(strstr(warning, why) != NULL, "%s", warning);
-	dfi__reservation_patience_ns = NS_PER_MS;
+	dfi__reservation_wait_limit_ns = NS_PER_MS;
 	cr_assert_eq(begin(&other, MIB), 0);
 	cr_assert_not(other.alone);
 	cr_assert_eq(atomic_load(&n_warnings), 2);
@@ -325,7 +325,7 @@ Test(reservation, one_that_looks_for_ever_is_not_waited_for)
 
 	cr_assert_geq(fd, 0);
 	cr_assert_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
-	dfi__reservation_patience_ns = NS_PER_MS;
+	dfi__reservation_wait_limit_ns = NS_PER_MS;
 	cr_assert_eq(begin(&reservation, MIB), 0);
 	dfi__reservation_end(&reservation);
 	cr_assert_eq(begin(&reservation, 200 * MIB), -ENOMEM);
@@ -340,28 +340,28 @@ Test(reservation, one_that_looks_for_ever_is_not_waited_for)
 Test(reservation, forked_child_holds_nothing)
 {
 	struct reservation one, other;
-	int born[2], gate[2], status;
+	int born[2], pending_auth[2], status;
 	pid_t child;
 	char byte;
 
 	cr_assert_eq(pipe2(born, O_CLOEXEC), 0);
-	cr_assert_eq(pipe2(gate, O_CLOEXEC), 0);
+	cr_assert_eq(pipe2(pending_auth, O_CLOEXEC), 0);
 	cr_assert_eq(begin(&one, 60 * MIB), 0);
 	child = fork();
 	if (!child) {
 		close(born[1]);
-		close(gate[1]);
-		_exit(read(gate[0], &byte, 1) != 0);
+		close(pending_auth[1]);
+		_exit(read(pending_auth[0], &byte, 1) != 0);
 	}
 	cr_assert_gt(child, 0);
 	close(born[1]);
 	cr_assert_eq(read(born[0], &byte, 1), 0);
 	/* As the kernel does when this process dies. */
 	close(one.fd);
-	dfi__reservation_patience_ns = 0;
+	dfi__reservation_wait_limit_ns = 0;
 	cr_assert_eq(begin(&other, 60 * MIB), 0);
 	dfi__reservation_end(&other);
-	close(gate[1]);
+	close(pending_auth[1]);
 	cr_assert_eq(waitpid(child, &status, 0), child);
 	cr_assert_eq(status, 0);
 }

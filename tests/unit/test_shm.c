@@ -144,7 +144,7 @@ static int open_at(
     struct side *side, const struct region_name *name, struct remote **remote)
 {
 	return dfi__shm_ops.ring.open(side->transport, NULL, name, &whole, 0,
-	    NULL, PATIENCE(deadline_in_ms(60000)), remote);
+	    NULL, WAIT_LIMIT(deadline_in_ms(60000)), remote);
 }
 
 static void expect_text(const char *word)
@@ -213,7 +213,7 @@ Test(shm, write_and_credit_publish_and_wake)
 
 	cr_assert_eq(
 	    dfi__shm_ops.ring.open(peer.transport, NULL, &region->name, &layout,
-		1, NULL, PATIENCE(deadline_in_ms(60000)), &remote),
+		1, NULL, WAIT_LIMIT(deadline_in_ms(60000)), &remote),
 	    0);
 	strcpy(remote->ring + 1024, "payload");
 	atomic_set(waits, 1);
@@ -242,7 +242,7 @@ Test(shm, nobody_can_change_the_size_of_a_region)
 	int fd = -1;
 
 	cr_assert_eq(dfi__shm_pass_fetch(
-			 &region->name, PATIENCE(deadline_in_ms(60000)), &fd),
+			 &region->name, WAIT_LIMIT(deadline_in_ms(60000)), &fd),
 	    0);
 	cr_assert_eq(ftruncate(fd, 0), -1);
 	cr_assert_eq(errno, EPERM);
@@ -412,8 +412,8 @@ Test(shm, owner_that_hangs_up_is_asked_again)
 	stop_false_owner(&liar);
 
 	start_false_owner(&liar);
-	cr_assert_eq(dfi__shm_ops.region.show(
-			 shown, &liar.name, 0, PATIENCE(deadline_in_ms(60000))),
+	cr_assert_eq(dfi__shm_ops.region.show(shown, &liar.name, 0,
+			 WAIT_LIMIT(deadline_in_ms(60000))),
 	    -ECONNRESET);
 	expect_text("no valid answer");
 	stop_false_owner(&liar);
@@ -453,11 +453,11 @@ Test(shm, forked_child_neither_listens_nor_keeps_peers)
 {
 	const char *address = owner.transport->address;
 	int idle = connect_raw(address), status;
-	int64_t patience = deadline_in_ms(60000);
+	int64_t wait_limit = deadline_in_ms(60000);
 	pid_t pid;
 
 	while (count_sockets(address) < 2)
-		cr_assert_lt(clock_now_ns(), patience);
+		cr_assert_lt(clock_now_ns(), wait_limit);
 	/* And what is done with an accepted one was done. */
 	dfi__loop_call(owner.loop, do_nothing, NULL);
 	pid = fork();
@@ -759,8 +759,8 @@ static bool is_gone_at_last(void *arg)
 }
 
 /* Longer than this test may take. */
-#define GIVEN_UP_LATER(looks)      \
-	(&(const struct patience){ \
+#define GIVEN_UP_LATER(looks)        \
+	(&(const struct wait_limit){ \
 	    deadline_in_ms(INT32_MAX), is_gone_at_last, (looks) })
 
 Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
@@ -781,7 +781,7 @@ Test(shm, owner_that_is_known_to_be_gone_is_not_waited_for)
 	    -ECONNRESET);
 	expect_text("is gone, as the registry says");
 	cr_assert_eq(dfi__shm_ops.ring.open(peer.transport, NULL, &name, &whole,
-			 0, NULL, PATIENCE(deadline_in_ms(20)), &remote),
+			 0, NULL, WAIT_LIMIT(deadline_in_ms(20)), &remote),
 	    -ETIMEDOUT);
 	expect_text("doesn't answer");
 	close(silent);
@@ -811,7 +811,7 @@ Test(shm, region_goes_with_its_last_user)
 	unsigned descriptors = count_descriptors(""), i;
 	struct region *region;
 	struct remote *remotes[3];
-	int64_t patience;
+	int64_t wait_limit;
 
 	cr_assert_eq(count_mappings(), 0);
 	region = create(SIZE);
@@ -827,9 +827,9 @@ Test(shm, region_goes_with_its_last_user)
 	}
 	cr_assert_eq(count_mappings(), 0);
 	/* The owner's side closes its sockets on its own thread. */
-	patience = deadline_in_ms(30000);
+	wait_limit = deadline_in_ms(30000);
 	while (
-	    count_descriptors("") != descriptors && clock_now_ns() < patience)
+	    count_descriptors("") != descriptors && clock_now_ns() < wait_limit)
 		sched_yield();
 	cr_assert_eq(count_descriptors(""), descriptors);
 }
@@ -1021,14 +1021,14 @@ Test(shm, region_is_not_shown_to_who_has_no_descriptor_left)
 		.key = shown->name.key,
 		.size = shown->name.size,
 	};
-	int64_t patience = deadline_in_ms(60000);
+	int64_t wait_limit = deadline_in_ms(60000);
 	int fd = ((struct shm_region *)shown)->fd, socket;
 	struct rlimit limit;
 
 	region->shown_size = shown->name.size;
 	socket = connect_raw(region->name.address);
 	while (count_sockets(region->name.address) < 2)
-		cr_assert_lt(clock_now_ns(), patience);
+		cr_assert_lt(clock_now_ns(), wait_limit);
 	/* Else it would give up its reserve for the next one. */
 	dfi__loop_call(owner.loop, do_nothing, NULL);
 	use_up_descriptors(&limit);
@@ -1052,8 +1052,8 @@ static void show_to_poor(const char *answer, int error, const char *remedy)
 
 	cr_assert_eq((unsigned char)answer[4], (unsigned char)error);
 	start_false_owner(&poor);
-	cr_assert_eq(dfi__shm_ops.region.show(
-			 shown, &poor.name, 0, PATIENCE(deadline_in_ms(60000))),
+	cr_assert_eq(dfi__shm_ops.region.show(shown, &poor.name, 0,
+			 WAIT_LIMIT(deadline_in_ms(60000))),
 	    error);
 	expect_text(poor.name.address);
 	expect_text(remedy);

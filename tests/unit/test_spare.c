@@ -61,7 +61,7 @@ static void stop(struct side *side)
 static void setup(void)
 {
 	/* However slow this machine is. */
-	dfi__shm_patience_ns = INT64_MAX;
+	dfi__shm_wait_limit_ns = INT64_MAX;
 	start(&owner);
 	start(&peer);
 }
@@ -118,7 +118,7 @@ static int open_at(
 	struct ring_layout whole = { .n_rings = 1, .ring_size = name->size };
 
 	return dfi__shm_ops.ring.open(side->transport, NULL, name, &whole, 0,
-	    NULL, PATIENCE(deadline_in_ms(60000)), remote);
+	    NULL, WAIT_LIMIT(deadline_in_ms(60000)), remote);
 }
 
 static struct remote *open_ring(struct side *side, const struct region *region)
@@ -320,7 +320,7 @@ static void try_killed(bool before)
 	cr_assert_neq(pass_by(SIZE), file);
 	cr_assert_eq(count_files(), 2);
 	/* Sooner or later its memory goes, too. */
-	dfi__shm_patience_ns = -1;
+	dfi__shm_wait_limit_ns = -1;
 	cr_assert_neq(pass_by(SIZE), file);
 	cr_assert_eq(count_files(), 1);
 	cr_assert_eq(count_mappings(), 1);
@@ -343,7 +343,7 @@ Test(spare, peer_that_took_only_the_descriptor_has_not_let_go)
 	int fd = -1;
 
 	cr_assert_eq(dfi__shm_pass_fetch(
-			 &region->name, PATIENCE(deadline_in_ms(60000)), &fd),
+			 &region->name, WAIT_LIMIT(deadline_in_ms(60000)), &fd),
 	    0);
 	destroy(region);
 	cr_assert_neq(pass_by(SIZE), file);

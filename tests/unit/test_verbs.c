@@ -376,7 +376,7 @@ static struct rdma_cm_id end_of(unsigned from, unsigned to, bool accepts)
 	return id;
 }
 
-static struct rdma_conn_param data_of(const struct verbs_hello *hello)
+static struct rdma_conn_param data_of(const struct verbs_handshake *hello)
 {
 	return (struct rdma_conn_param){
 		.private_data = hello,
@@ -386,13 +386,14 @@ static struct rdma_conn_param data_of(const struct verbs_hello *hello)
 
 /* What node 2 says to who claims to be node 1, over a path. */
 static uint16_t check_hello(
-    const struct verbs_hello *hello, unsigned from, unsigned to)
+    const struct verbs_handshake *hello, unsigned from, unsigned to)
 {
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(from, to, true);
 	struct rdma_conn_param param = data_of(hello);
-	struct verbs_hello proved = { .node = 0 };
-	uint16_t refusal = dfi__verbs_check_hello(&self, &id, &param, &proved);
+	struct verbs_handshake proved = { .node = 0 };
+	uint16_t refusal = dfi__verbs_check_handshake(
+	    &self, &id, &param, &proved);
 
 	/* Of who is refused, nothing is taken. */
 	cr_assert_eq(proved.nonce, refusal ? 0 : hello->nonce);
@@ -401,19 +402,20 @@ static uint16_t check_hello(
 }
 
 /* Node 1's, to connect from 10.0.0.1 to 10.0.0.2. */
-static struct verbs_hello hello_of_first(void)
+static struct verbs_handshake hello_of_first(void)
 {
 	struct verbs self = be_node(1);
 	struct rdma_cm_id id = end_of(1, 2, false);
-	struct verbs_hello hello;
+	struct verbs_handshake hello;
 
-	cr_assert_eq(dfi__verbs_hello(&self, &id, &hello), 0);
+	cr_assert_eq(dfi__verbs_send_handshake(&self, &id, &hello), 0);
 	return hello;
 }
 
 Test(verbs, who_connects_proves_to_be_a_member_and_tells_no_secret)
 {
-	struct verbs_hello hello = hello_of_first(), other = hello_of_first();
+	struct verbs_handshake hello = hello_of_first(),
+			       other = hello_of_first();
 
 	cr_assert_eq(check_hello(&hello, 1, 2), 0);
 	cr_assert_eq(check_hello(&other, 1, 2), 0);
@@ -425,7 +427,7 @@ Test(verbs, who_connects_proves_to_be_a_member_and_tells_no_secret)
 
 Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
 {
-	struct verbs_hello hello = hello_of_first(), changed = hello;
+	struct verbs_handshake hello = hello_of_first(), changed = hello;
 
 	cr_assert_eq(check_hello(&hello, 3, 2), EACCES, "from elsewhere");
 	cr_assert_eq(check_hello(&hello, 1, 3), EACCES, "to elsewhere");
@@ -445,7 +447,7 @@ Test(verbs, proof_of_who_connects_is_for_nobody_else_and_nowhere_else)
 }
 
 /* What node 1 makes of an answer. */
-static int take_answer(struct verbs_hello *answer, uint64_t nonce)
+static int take_answer(struct verbs_handshake *answer, uint64_t nonce)
 {
 	struct verbs self = be_node(1);
 	struct rdma_cm_id id = end_of(1, 2, false);
@@ -457,11 +459,11 @@ static int take_answer(struct verbs_hello *answer, uint64_t nonce)
 	return dfi__verbs_accepted(&self, &event, nonce, conn.peer);
 }
 
-static struct verbs_hello answer_of_second(uint64_t nonce)
+static struct verbs_handshake answer_of_second(uint64_t nonce)
 {
 	struct verbs self = be_node(2);
 	struct rdma_cm_id id = end_of(1, 2, true);
-	struct verbs_hello answer;
+	struct verbs_handshake answer;
 
 	cr_assert_eq(dfi__verbs_answer(&self, &id, nonce, &answer), 0);
 	return answer;
@@ -469,7 +471,7 @@ static struct verbs_hello answer_of_second(uint64_t nonce)
 
 Test(verbs, acceptor_that_is_no_member_is_refused)
 {
-	struct verbs_hello answer = answer_of_second(77);
+	struct verbs_handshake answer = answer_of_second(77);
 
 	cr_assert_eq(take_answer(&answer, 77), 0, "%s", dfi_errmsg());
 	answer.node = 3;
@@ -481,7 +483,7 @@ Test(verbs, acceptor_that_is_no_member_is_refused)
 
 Test(verbs, answer_to_another_attempt_is_refused)
 {
-	struct verbs_hello answer = answer_of_second(77);
+	struct verbs_handshake answer = answer_of_second(77);
 
 	answer.nonce = 78;
 	cr_assert_eq(take_answer(&answer, 78), -EACCES);
@@ -490,7 +492,7 @@ Test(verbs, answer_to_another_attempt_is_refused)
 /* Our own proof, sent back. */
 Test(verbs, reflected_hello_is_refused)
 {
-	struct verbs_hello hello = hello_of_first();
+	struct verbs_handshake hello = hello_of_first();
 
 	cr_assert_eq(take_answer(&hello, hello.nonce), -EACCES);
 }
@@ -508,7 +510,7 @@ static void expect_both_versions(int ret)
 
 Test(verbs, peer_of_another_version_is_refused_with_both_named)
 {
-	struct verbs_hello hello = answer_of_second(77);
+	struct verbs_handshake hello = answer_of_second(77);
 	struct rdma_cm_event event = { .param.conn = data_of(&hello) };
 
 	hello.version = 99;
@@ -521,7 +523,7 @@ Test(verbs, peer_of_another_version_is_refused_with_both_named)
 static int be_refused(uint16_t refusal)
 {
 	struct verbs self = be_node(2);
-	struct verbs_hello hello = dfi__verbs_refusal(&self, refusal);
+	struct verbs_handshake hello = dfi__verbs_refusal(&self, refusal);
 	struct rdma_cm_event event = { .param.conn = data_of(&hello) };
 
 	return dfi__verbs_refused(&verbs, &event, conn.peer);
@@ -728,7 +730,7 @@ Test(verbs, device_without_atomic_operations_can_do_the_rest)
 	cr_assert_not_null(strstr(dfi_errmsg(), "fake0"));
 	cr_assert_not_null(strstr(dfi_errmsg(), "atomic_cap"));
 	cr_assert_eq(dfi__verbs_ops.ring.open(&verbs.base, &verbs, &region.name,
-			 &words, 0, NULL, PATIENCE(0), &remote),
+			 &words, 0, NULL, WAIT_LIMIT(0), &remote),
 	    -EOPNOTSUPP);
 }
 

@@ -117,22 +117,22 @@ static void start(void)
 
 TestSuite(verbs_connect, .init = start, .timeout = 300);
 
-static int try_to_connect(const struct patience *patience)
+static int try_to_connect(const struct wait_limit *wait_limit)
 {
 	struct verbs_conn *conn;
 
 	return dfi__verbs_connect(
-	    &verbs, &verbs, "10.0.0.1:7", patience, &conn);
+	    &verbs, &verbs, "10.0.0.1:7", wait_limit, &conn);
 }
 
 /* It may have missed the neighbour's answer. */
 Test(
     verbs_connect, address_that_the_kernel_does_not_know_yet_is_asked_for_again)
 {
-	struct patience patience = { .deadline = deadline_in_ms(60000) };
+	struct wait_limit wait_limit = { .deadline = deadline_in_ms(60000) };
 
 	n_unknown = 5;
-	cr_assert_eq(try_to_connect(&patience), -EIO);
+	cr_assert_eq(try_to_connect(&wait_limit), -EIO);
 	cr_assert(
 	    strstr(dfi_errmsg(), "rdma_resolve_route"), "%s", dfi_errmsg());
 	cr_assert_eq(n_asked, 6);
@@ -141,10 +141,10 @@ Test(
 
 Test(verbs_connect, address_that_stays_unknown_is_nobodys)
 {
-	struct patience patience = { .deadline = deadline_in_ms(60000) };
+	struct wait_limit wait_limit = { .deadline = deadline_in_ms(60000) };
 
 	n_unknown = INT32_MAX;
-	cr_assert_eq(try_to_connect(&patience), -EHOSTUNREACH);
+	cr_assert_eq(try_to_connect(&wait_limit), -EHOSTUNREACH);
 	cr_assert(strstr(dfi_errmsg(), "10.0.0.1:7: nobody answers"), "%s",
 	    dfi_errmsg());
 	cr_assert_gt(n_asked, 10);
@@ -153,14 +153,14 @@ Test(verbs_connect, address_that_stays_unknown_is_nobodys)
 
 Test(verbs_connect, unknown_address_is_asked_for_until_the_deadline)
 {
-	struct patience patience = { .deadline = deadline_in_ms(300) };
+	struct wait_limit wait_limit = { .deadline = deadline_in_ms(300) };
 
 	n_unknown = INT32_MAX;
 	take_ns = 10 * NS_PER_MS;
-	cr_assert_eq(try_to_connect(&patience), -ETIMEDOUT);
+	cr_assert_eq(try_to_connect(&wait_limit), -ETIMEDOUT);
 	cr_assert(strstr(dfi_errmsg(), "no answer from 10.0.0.1:7"), "%s",
 	    dfi_errmsg());
-	cr_assert_geq(clock_now_ns(), patience.deadline);
+	cr_assert_geq(clock_now_ns(), wait_limit.deadline);
 	cr_assert_geq(n_asked, 1);
 	cr_assert_eq(n_acked, n_asked);
 }
@@ -174,13 +174,13 @@ static bool is_gone(void *arg)
 /* Though there is always an event, so that nobody sleeps. */
 Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 {
-	struct patience patience = {
+	struct wait_limit wait_limit = {
 		.deadline = deadline_in_ms(60000),
 		.given_up = is_gone,
 	};
 
 	n_unknown = INT32_MAX;
-	cr_assert_eq(try_to_connect(&patience), -ECONNRESET);
+	cr_assert_eq(try_to_connect(&wait_limit), -ECONNRESET);
 	cr_assert_eq(n_asked, 3);
 	cr_assert_eq(n_acked, 3);
 }

@@ -225,7 +225,7 @@ Test(writer_reader, stream_crosses_every_wrap_around_in_shared_memory)
 		layout = ring_layout(&g, 3);
 		cr_assert_eq(transport->ops->ring.open(transport, NULL,
 				 &region->name, &layout, 2, NULL,
-				 PATIENCE(deadline_in_ms(60000)), &remote),
+				 WAIT_LIMIT(deadline_in_ms(60000)), &remote),
 		    0);
 		dfi__region_init(region);
 		dfi__reader_init(
@@ -467,7 +467,7 @@ static void hold_at(struct fake_ring *ring, uint32_t n)
 		cr_assert(write_segment(&ring->writer, written++));
 		cr_assert(read_segment(reader, read));
 	}
-	dfi__reader_hold(reader);
+	dfi__reader_pause(reader);
 	while (write_segment(&ring->writer, written))
 		written++;
 	/* What was read and not told yet, is not lost to it. */
@@ -479,7 +479,7 @@ static void hold_at(struct fake_ring *ring, uint32_t n)
 	cr_assert_eq(dfi__reader_check_end(reader), 0);
 	cr_assert_eq(reader->end, READER_OPEN);
 	cr_assert_eq(dfi__reader_arrived(reader), ring->writer.seq);
-	dfi__reader_let_go(reader);
+	dfi__reader_resume(reader);
 	for (; read < written; read++)
 		cr_assert(read_segment(reader, read));
 	cr_assert_eq(dfi__reader_check_end(reader), 0, "%s", dfi_errmsg());

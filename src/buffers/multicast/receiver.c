@@ -23,31 +23,31 @@
 
 #define ASK_SHIFT_MAX 16
 
-static uint32_t window(const struct stream_target *stream)
+static uint32_t window(const struct multicast_receiver *stream)
 {
 	return stream->config.flow.geometry.segment_count;
 }
 
-static int64_t gap_ns(const struct stream_target *stream)
+static int64_t gap_ns(const struct multicast_receiver *stream)
 {
 	return (int64_t)stream->config.gap_us * 1000;
 }
 
 /* What is lost is told at its place, which only the source knows: O5. */
-static bool needs_places(const struct stream_target *stream)
+static bool needs_places(const struct multicast_receiver *stream)
 {
 	return stream->config.notify &&
 	    stream->config.flow.geometry.parts & SEGMENT_GLOBAL;
 }
 
 /* Whether the source is asked for what is missing. */
-static bool may_ask(const struct stream_target *stream)
+static bool may_ask(const struct multicast_receiver *stream)
 {
 	return !stream->config.notify || needs_places(stream);
 }
 
 static struct segment_footer *footer_of(
-    const struct stream_target *stream, uint32_t slot)
+    const struct multicast_receiver *stream, uint32_t slot)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 
@@ -56,7 +56,8 @@ static struct segment_footer *footer_of(
 }
 
 /* The slot of a number from expected on, less than a window ahead. */
-static uint32_t slot_of(const struct stream_target *stream, uint64_t number)
+static uint32_t slot_of(
+    const struct multicast_receiver *stream, uint64_t number)
 {
 	uint32_t slot = stream->slot + (uint32_t)(number - stream->expected);
 
@@ -64,13 +65,14 @@ static uint32_t slot_of(const struct stream_target *stream, uint64_t number)
 }
 
 static struct stream_slot *held_of(
-    const struct stream_target *stream, uint64_t number)
+    const struct multicast_receiver *stream, uint64_t number)
 {
 	return &stream->held[slot_of(stream, number)];
 }
 
 /* Where a segment belongs that is held, or a gap that is placed. */
-static uint64_t *place_of(const struct stream_target *stream, uint64_t number)
+static uint64_t *place_of(
+    const struct multicast_receiver *stream, uint64_t number)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 	char *slot = (char *)footer_of(stream, slot_of(stream, number)) -
@@ -80,15 +82,15 @@ static uint64_t *place_of(const struct stream_target *stream, uint64_t number)
 }
 
 /* Nothing that comes is for anybody. */
-static bool is_over(const struct stream_target *stream)
+static bool is_over(const struct multicast_receiver *stream)
 {
 	return stream->state || stream->cancelled || stream->closed;
 }
 
-int dfi__stream_target_init(
-    struct stream_target *stream, const struct stream_target_config *config)
+int dfi__multicast_receiver_init(struct multicast_receiver *stream,
+    const struct multicast_receiver_config *config)
 {
-	*stream = (struct stream_target){
+	*stream = (struct multicast_receiver){
 		.config = *config,
 		.slots = (char *)(config->ring + 1),
 		.consumed = config->start,
@@ -107,14 +109,14 @@ int dfi__stream_target_init(
 		  config->flow.geometry.segment_count);
 }
 
-void dfi__stream_target_free(struct stream_target *stream)
+void dfi__multicast_receiver_free(struct multicast_receiver *stream)
 {
 	free(stream->held);
 	stream->held = NULL;
 }
 
 /* What the reader has done. */
-static void look_at_reader(struct stream_target *stream)
+static void look_at_reader(struct multicast_receiver *stream)
 {
 	const struct ring_credit *credit = &stream->config.ring->credit;
 	uint64_t consumed;
@@ -140,14 +142,15 @@ static void look_at_reader(struct stream_target *stream)
 }
 
 /* A source that begins now would go on with what another one began. */
-static bool is_used(const struct stream_target *stream)
+static bool is_used(const struct multicast_receiver *stream)
 {
 	return stream->known != stream->config.start || stream->ended ||
 	    stream->state;
 }
 
 /* Whether it was sent. report->missing: what is asked for. */
-static bool send_report(struct stream_target *stream, struct datagram *report)
+static bool send_report(
+    struct multicast_receiver *stream, struct datagram *report)
 {
 	const struct datagram_port *port = &stream->config.port;
 	bool done = stream->state == STREAM_WHOLE;
@@ -174,7 +177,7 @@ static bool send_report(struct stream_target *stream, struct datagram *report)
 
 /* Again and again, but less and less often. */
 static int64_t ask_again_ns(
-    const struct stream_target *stream, uint32_t n_asked)
+    const struct multicast_receiver *stream, uint32_t n_asked)
 {
 	uint32_t shift = n_asked < ASK_SHIFT_MAX ? n_asked : ASK_SHIFT_MAX;
 	int64_t gap = gap_ns(stream), again = gap << shift;
@@ -186,13 +189,13 @@ static int64_t ask_again_ns(
 
 /* A gap that is placed has nothing to do but to be told, when it is first. */
 static bool waits_for_others(
-    const struct stream_target *stream, uint64_t number)
+    const struct multicast_receiver *stream, uint64_t number)
 {
 	return held_of(stream, number)->placed && number != stream->expected;
 }
 
 /* Of all gaps: the first one's time. */
-static void find_due(struct stream_target *stream)
+static void find_due(struct multicast_receiver *stream)
 {
 	const struct stream_slot *held;
 	uint64_t number;
@@ -226,7 +229,7 @@ static bool add_missing(struct datagram *report, uint32_t number)
 }
 
 /* Report, with the gaps that it is time to ask for. */
-static void report(struct stream_target *stream, int64_t now)
+static void report(struct multicast_receiver *stream, int64_t now)
 {
 	struct datagram datagram = { .n_missing = 0 };
 	struct stream_slot *held;
@@ -250,7 +253,8 @@ static void report(struct stream_target *stream, int64_t now)
 }
 
 /* All below number were sent. */
-static void learn(struct stream_target *stream, uint64_t number, int64_t now)
+static void learn(
+    struct multicast_receiver *stream, uint64_t number, int64_t now)
 {
 	struct stream_slot *held;
 
@@ -271,7 +275,7 @@ static void learn(struct stream_target *stream, uint64_t number, int64_t now)
  * Places are asked for of a whole gap at once, and so are answered, and told,
  * at once: of one that begins before that number and is there, too.
  */
-static bool goes_on(const struct stream_target *stream, uint64_t number)
+static bool goes_on(const struct multicast_receiver *stream, uint64_t number)
 {
 	return needs_places(stream) && number != stream->expected &&
 	    !held_of(stream, number - 1)->used &&
@@ -279,7 +283,8 @@ static bool goes_on(const struct stream_target *stream, uint64_t number)
 }
 
 /* A segment has come: gaps that it is far ahead of are asked for now. */
-static void overtake(struct stream_target *stream, uint64_t number, int64_t now)
+static void overtake(
+    struct multicast_receiver *stream, uint64_t number, int64_t now)
 {
 	uint64_t ahead = number - stream->expected;
 	struct stream_slot *held;
@@ -300,7 +305,7 @@ static void overtake(struct stream_target *stream, uint64_t number, int64_t now)
 }
 
 static void put_end_mark(
-    struct stream_target *stream, enum stream_state state, uint64_t flag)
+    struct multicast_receiver *stream, enum stream_state state, uint64_t flag)
 {
 	struct segment_footer *mark = &stream->config.ring->end;
 
@@ -313,7 +318,8 @@ static void put_end_mark(
 }
 
 /* Publish what is next, once: a segment, or that so many are lost. */
-static void publish(struct stream_target *stream, uint64_t state, uint32_t n)
+static void publish(
+    struct multicast_receiver *stream, uint64_t state, uint32_t n)
 {
 	/* Pairs with reader_ready(): the tuples and the footer's total. */
 	atomic_publish(&footer_of(stream, stream->slot)->state, state);
@@ -322,7 +328,7 @@ static void publish(struct stream_target *stream, uint64_t state, uint32_t n)
 }
 
 /* The gap that is first has waited for those before it, or for its place. */
-static void see_to_first(struct stream_target *stream)
+static void see_to_first(struct multicast_receiver *stream)
 {
 	const struct stream_slot *held = &stream->held[stream->slot];
 
@@ -332,7 +338,7 @@ static void see_to_first(struct stream_target *stream)
 }
 
 /* T2: all that is in order; and the end. */
-static bool deliver(struct stream_target *stream)
+static bool deliver(struct multicast_receiver *stream)
 {
 	struct stream_slot *held = &stream->held[stream->slot];
 	bool fresh = false;
@@ -356,7 +362,7 @@ static bool deliver(struct stream_target *stream)
 
 /* T4, notify: what was not there in time never will be. */
 static bool is_lost(
-    const struct stream_target *stream, uint64_t number, int64_t now)
+    const struct multicast_receiver *stream, uint64_t number, int64_t now)
 {
 	const struct stream_slot *held = held_of(stream, number);
 
@@ -365,7 +371,7 @@ static bool is_lost(
 }
 
 /* How many are lost from expected on that are one gap. */
-static uint32_t count_lost(const struct stream_target *stream, int64_t now)
+static uint32_t count_lost(const struct multicast_receiver *stream, int64_t now)
 {
 	uint64_t number = stream->expected;
 	uint32_t n;
@@ -380,7 +386,7 @@ static uint32_t count_lost(const struct stream_target *stream, int64_t now)
 }
 
 /* Whether there was something. */
-static bool tell(struct stream_target *stream, int64_t now)
+static bool tell(struct multicast_receiver *stream, int64_t now)
 {
 	struct segment_footer *footer;
 	bool fresh = false;
@@ -403,7 +409,7 @@ static bool tell(struct stream_target *stream, int64_t now)
 	return fresh;
 }
 
-static bool give_up(struct stream_target *stream, int64_t now)
+static bool give_up(struct multicast_receiver *stream, int64_t now)
 {
 	bool fresh = tell(stream, now);
 
@@ -412,8 +418,8 @@ static bool give_up(struct stream_target *stream, int64_t now)
 }
 
 /* T1 */
-static bool take_data(
-    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+static bool take_data(struct multicast_receiver *stream,
+    const struct datagram *datagram, int64_t now)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 	uint32_t d = datagram->number - (uint32_t)stream->consumed;
@@ -451,15 +457,16 @@ static bool take_data(
 }
 
 /* It is said of what was asked for, so of a gap; or it is late. */
-static bool lacks_place(const struct stream_target *stream, uint64_t number)
+static bool lacks_place(
+    const struct multicast_receiver *stream, uint64_t number)
 {
 	return number - stream->expected < stream->known - stream->expected &&
 	    !held_of(stream, number)->used && !held_of(stream, number)->placed;
 }
 
 /* O5; whether the ring changes. */
-static bool take_places(
-    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+static bool take_places(struct multicast_receiver *stream,
+    const struct datagram *datagram, int64_t now)
 {
 	/* What was consumed meanwhile may be among them. */
 	uint64_t first = stream->consumed +
@@ -493,8 +500,8 @@ static bool take_places(
 }
 
 /* T3; whether the ring changes. */
-static bool take_state(
-    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+static bool take_state(struct multicast_receiver *stream,
+    const struct datagram *datagram, int64_t now)
 {
 	uint32_t d = datagram->number - (uint32_t)stream->consumed;
 	uint64_t next = stream->consumed + d;
@@ -526,8 +533,8 @@ static bool take_state(
 	return deliver(stream);
 }
 
-bool dfi__stream_target_receive(
-    struct stream_target *stream, const struct datagram *datagram, int64_t now)
+bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
+    const struct datagram *datagram, int64_t now)
 {
 	bool fresh = false;
 
@@ -549,11 +556,11 @@ bool dfi__stream_target_receive(
 	} else if (datagram->type == DATAGRAM_PLACE && !is_over(stream)) {
 		fresh = take_places(stream, datagram, now);
 	}
-	return dfi__stream_target_progress(stream, now) || fresh;
+	return dfi__multicast_receiver_progress(stream, now) || fresh;
 }
 
 /* T5, and that the reader wants no more. */
-static bool has_news(const struct stream_target *stream)
+static bool has_news(const struct multicast_receiver *stream)
 {
 	if (stream->closed)
 		return false;
@@ -566,14 +573,15 @@ static bool has_news(const struct stream_target *stream)
 }
 
 /* Of a source that is gone: what is missing is told first, if it can be. */
-static bool has_to_tell(const struct stream_target *stream)
+static bool has_to_tell(const struct multicast_receiver *stream)
 {
 	return stream->config.notify && stream->n_gaps &&
 	    (!needs_places(stream) ||
 		held_of(stream, stream->expected)->placed);
 }
 
-bool dfi__stream_target_progress(struct stream_target *stream, int64_t now)
+bool dfi__multicast_receiver_progress(
+    struct multicast_receiver *stream, int64_t now)
 {
 	bool fresh = false, asks = false;
 
@@ -591,13 +599,14 @@ bool dfi__stream_target_progress(struct stream_target *stream, int64_t now)
 	return fresh;
 }
 
-void dfi__stream_target_source_gone(struct stream_target *stream, int64_t now)
+void dfi__multicast_receiver_source_gone(
+    struct multicast_receiver *stream, int64_t now)
 {
 	if (stream->cut_at == DEADLINE_NEVER)
 		stream->cut_at = now + gap_ns(stream);
 }
 
-int64_t dfi__stream_target_due(const struct stream_target *stream)
+int64_t dfi__multicast_receiver_due(const struct multicast_receiver *stream)
 {
 	int64_t due = is_over(stream) ? DEADLINE_NEVER : stream->due;
 

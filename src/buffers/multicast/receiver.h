@@ -32,7 +32,7 @@
 #define STREAM_OVERTAKEN 5
 #define STREAM_ASK_MAX_NS INT64_C(500000000)
 
-struct stream_target_config {
+struct multicast_receiver_config {
 	struct datagram_port port;
 	struct datagram_flow flow;
 	uint32_t source, target; /* their indices */
@@ -51,7 +51,7 @@ enum stream_state {
 };
 
 /* What a stream's target has done so far. */
-struct stream_target_counts {
+struct multicast_receiver_counts {
 	uint64_t segments; /* that went into the ring */
 	uint64_t repeated; /* that were there already, or too old */
 	uint64_t early;    /* that had to wait for others */
@@ -73,8 +73,8 @@ struct stream_slot {
 	bool placed;
 };
 
-struct stream_target {
-	struct stream_target_config config;
+struct multicast_receiver {
+	struct multicast_receiver_config config;
 	char *slots;
 	struct stream_slot *held; /* one for each slot */
 	uint64_t consumed;        /* as the reader has said last */
@@ -94,36 +94,38 @@ struct stream_target {
 	bool says_cancelled; /* was said */
 	bool says_done;
 	int64_t cut_at; /* the source is gone: how long we wait */
-	struct stream_target_counts counts;
+	struct multicast_receiver_counts counts;
 };
 
 /*
  * Begin a stream whose ring dfi__reader_init() has made ready for that number.
  * -ENOMEM.
  */
-int dfi__stream_target_init(
-    struct stream_target *stream, const struct stream_target_config *config);
-void dfi__stream_target_free(struct stream_target *stream);
+int dfi__multicast_receiver_init(struct multicast_receiver *stream,
+    const struct multicast_receiver_config *config);
+void dfi__multicast_receiver_free(struct multicast_receiver *stream);
 
 /* Take DATA, STATE or PLACE of this stream (T1 to T3, O5). */
-bool dfi__stream_target_receive(
-    struct stream_target *stream, const struct datagram *datagram, int64_t now);
+bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
+    const struct datagram *datagram, int64_t now);
 
 /*
  * Report what the reader has given back, and see to gaps that are old enough.
  * To be called when the reader has given back, closed or cancelled, and when
- * dfi__stream_target_due() says; but receive first what has arrived by now: it
- * may be what is missing.
+ * dfi__multicast_receiver_due() says; but receive first what has arrived by
+ * now: it may be what is missing.
  */
-bool dfi__stream_target_progress(struct stream_target *stream, int64_t now);
+bool dfi__multicast_receiver_progress(
+    struct multicast_receiver *stream, int64_t now);
 
 /*
  * The registry says that the source is gone: it sends nothing more. If the
  * stream is not whole gap_timeout later, it is STREAM_CUT.
  */
-void dfi__stream_target_source_gone(struct stream_target *stream, int64_t now);
+void dfi__multicast_receiver_source_gone(
+    struct multicast_receiver *stream, int64_t now);
 
-/* When to call dfi__stream_target_progress() at the latest, if ever. */
-int64_t dfi__stream_target_due(const struct stream_target *stream);
+/* When to call dfi__multicast_receiver_progress() at the latest, if ever. */
+int64_t dfi__multicast_receiver_due(const struct multicast_receiver *stream);
 
 #endif

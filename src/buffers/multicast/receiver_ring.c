@@ -14,23 +14,23 @@
 
 /* ---- The protocol, under the lock -------------------------------------- */
 
-static struct cast_target *target_of(struct cast *cast)
+static struct receiver_ring *target_of(struct cast *cast)
 {
-	return (struct cast_target *)(void *)cast;
+	return (struct receiver_ring *)(void *)cast;
 }
 
 static void receive(
     struct cast *cast, const struct datagram *datagram, int64_t now)
 {
-	struct cast_target *target = target_of(cast);
+	struct receiver_ring *target = target_of(cast);
 
 	/* The parser knows how many there are. */
-	cast->fresh |= dfi__stream_target_receive(
+	cast->fresh |= dfi__multicast_receiver_receive(
 	    &target->streams[datagram->source], datagram, now);
 }
 
 /* The ring's reader is told that it gets nothing more. */
-static void lose(struct cast_target *target, uint32_t source)
+static void lose(struct receiver_ring *target, uint32_t source)
 {
 	if (atomic_peek(&target->lost[source]))
 		return;
@@ -45,17 +45,17 @@ static void lose(struct cast_target *target, uint32_t source)
 
 static int64_t step(struct cast *cast, int64_t now)
 {
-	struct cast_target *target = target_of(cast);
+	struct receiver_ring *target = target_of(cast);
 	int64_t due, first = DEADLINE_NEVER;
-	struct stream_target *stream;
+	struct multicast_receiver *stream;
 	uint32_t i;
 
 	for (i = 0; i < target->n_streams; i++) {
 		stream = &target->streams[i];
-		cast->fresh |= dfi__stream_target_progress(stream, now);
+		cast->fresh |= dfi__multicast_receiver_progress(stream, now);
 		if (stream->state == STREAM_CUT)
 			lose(target, i);
-		due = dfi__stream_target_due(stream);
+		due = dfi__multicast_receiver_due(stream);
 		if (due < first)
 			first = due;
 	}
@@ -64,7 +64,7 @@ static int64_t step(struct cast *cast, int64_t now)
 
 static void fail(struct cast *cast)
 {
-	struct cast_target *target = target_of(cast);
+	struct receiver_ring *target = target_of(cast);
 	uint32_t i;
 
 	for (i = 0; i < target->n_streams; i++)
@@ -88,24 +88,24 @@ static const struct cast_protocol protocol = {
 
 /* ---- The export's transport -------------------------------------------- */
 
-static struct cast_target *target_at(const struct transport *transport)
+static struct receiver_ring *target_at(const struct transport *transport)
 {
-	return (struct cast_target *)(void *)((char *)(uintptr_t)transport -
-	    offsetof(struct cast_target, transport));
+	return (struct receiver_ring *)(void *)((char *)(uintptr_t)transport -
+	    offsetof(struct receiver_ring, transport));
 }
 
-static struct cast_target *target_with(const struct export *export)
+static struct receiver_ring *target_with(const struct export *export)
 {
 	return target_at(export->transport);
 }
 
-static void free_target(struct cast_target *target)
+static void free_target(struct receiver_ring *target)
 {
 	uint32_t i;
 
 	dfi__cast_close(&target->cast);
 	for (i = 0; target->streams && i < target->n_streams; i++)
-		dfi__stream_target_free(&target->streams[i]);
+		dfi__multicast_receiver_free(&target->streams[i]);
 	free(target->streams);
 	free(target->lost);
 	free(target->looked);
@@ -114,7 +114,7 @@ static void free_target(struct cast_target *target)
 
 static void unexport(struct region *region)
 {
-	struct cast_target *target = target_with(region->export);
+	struct receiver_ring *target = target_with(region->export);
 
 	free_target(target);
 	region->transport->ops->region.destroy(region);
@@ -128,7 +128,7 @@ static void unexport(struct region *region)
 static int give_credit(struct region *region, const struct ring_layout *layout,
     uint32_t ring, uint64_t consumed, enum ring_closed closed)
 {
-	struct cast_target *target = target_with(region->export);
+	struct receiver_ring *target = target_with(region->export);
 	struct ring_credit *credit =
 	    (struct ring_credit *)(void *)((char *)region->base +
 		layout->first_ring + ring * layout->ring_size);
@@ -216,12 +216,12 @@ static const struct transport_ops export_ops = {
 
 /* ---- Opening and closing ----------------------------------------------- */
 
-static int create_streams(struct cast_target *target,
+static int create_streams(struct receiver_ring *target,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, uint64_t start)
 {
 	const struct ring_geometry *g = &config->flow.geometry;
-	struct stream_target_config stream = {
+	struct multicast_receiver_config stream = {
 		.port = { .send = dfi__cast_send, .arg = &target->cast },
 		.flow = config->flow,
 		.target = index,
@@ -247,17 +247,18 @@ static int create_streams(struct cast_target *target,
 		stream.source = i;
 		stream.ring = (struct ring_header *)(void
 			*)((char *)target->region->base + ring_offset(g, i));
-		ret = dfi__stream_target_init(&target->streams[i], &stream);
+		ret = dfi__multicast_receiver_init(
+		    &target->streams[i], &stream);
 	}
 	return ret;
 }
 
-int dfi__cast_target_open(struct cast_target **out,
+int dfi__receiver_ring_open(struct receiver_ring **out,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct region *region, uint64_t start, int64_t deadline)
 {
 	struct cast_config whole = *config;
-	struct cast_target *target = calloc(1, sizeof(*target));
+	struct receiver_ring *target = calloc(1, sizeof(*target));
 	int ret;
 
 	if (!target)
@@ -285,17 +286,18 @@ int dfi__cast_target_open(struct cast_target **out,
 	return 0;
 }
 
-void dfi__cast_target_stop(struct cast_target *target)
+void dfi__receiver_ring_stop(struct receiver_ring *target)
 {
 	dfi__cast_close(&target->cast);
 }
 
-void dfi__cast_target_source_gone(struct cast_target *target, uint32_t source)
+void dfi__receiver_ring_source_gone(
+    struct receiver_ring *target, uint32_t source)
 {
 	struct cast *cast = &target->cast;
 
 	dfi__cast_lock(cast);
-	dfi__stream_target_source_gone(
+	dfi__multicast_receiver_source_gone(
 	    &target->streams[source], clock_now_ns());
 	dfi__cast_step(cast);
 	dfi__cast_unlock(cast);

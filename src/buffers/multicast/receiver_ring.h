@@ -11,13 +11,13 @@
 #include "end.h"
 #include "receiver.h"
 
-struct cast_target {
+struct receiver_ring {
 	struct cast cast; /* first */
 	struct transport transport;
 	struct export export;
 	struct region *region;
 	uint32_t n_streams;
-	struct stream_target *streams;
+	struct multicast_receiver *streams;
 	_Atomic bool *lost; /* of each: its ring gets nothing more */
 	/* For the owner: what each had given back when its stream looked. */
 	uint64_t *looked;
@@ -30,7 +30,7 @@ struct cast_target {
  * (reader.batch 1): a source that hears of all has no more to ask. config:
  * network, group, find, find_arg and flow. What dfi__cast_open() returns.
  */
-int dfi__cast_target_open(struct cast_target **target,
+int dfi__receiver_ring_open(struct receiver_ring **target,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct region *region, uint64_t start, int64_t deadline);
 
@@ -46,9 +46,10 @@ static inline uint32_t cast_target_receives(
  * Receive and answer nothing any more; config.find isn't called any more. The
  * rings stay until the region is unexported, which frees this.
  */
-void dfi__cast_target_stop(struct cast_target *target);
+void dfi__receiver_ring_stop(struct receiver_ring *target);
 
-/* As dfi__stream_target_source_gone(). Again and again is no different. */
-void dfi__cast_target_source_gone(struct cast_target *target, uint32_t source);
+/* As dfi__multicast_receiver_source_gone(). Again and again is no different. */
+void dfi__receiver_ring_source_gone(
+    struct receiver_ring *target, uint32_t source);
 
 #endif

@@ -16,7 +16,7 @@
 #define ABORTS 4
 
 static const struct segment_footer *footer_of(
-    const struct stream_source *stream, uint32_t slot)
+    const struct multicast_sender *stream, uint32_t slot)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 
@@ -26,7 +26,7 @@ static const struct segment_footer *footer_of(
 }
 
 /* The slot of a segment that was sent at most a window ago. */
-static uint32_t slot_of(const struct stream_source *stream, uint64_t number)
+static uint32_t slot_of(const struct multicast_sender *stream, uint64_t number)
 {
 	uint32_t back = (uint32_t)(stream->next - number);
 
@@ -35,18 +35,18 @@ static uint32_t slot_of(const struct stream_source *stream, uint64_t number)
 	    : stream->slot + stream->config.flow.geometry.segment_count - back;
 }
 
-static int64_t first_probe_ns(const struct stream_source *stream)
+static int64_t first_probe_ns(const struct multicast_sender *stream)
 {
 	return (int64_t)min_u64(
 	    (uint64_t)stream->config.gap_us * 1000, STREAM_PROBE_MAX_NS);
 }
 
-int dfi__stream_source_init(
-    struct stream_source *stream, const struct stream_source_config *config)
+int dfi__multicast_sender_init(struct multicast_sender *stream,
+    const struct multicast_sender_config *config)
 {
 	uint32_t i;
 
-	*stream = (struct stream_source){
+	*stream = (struct multicast_sender){
 		.config = *config,
 		.next = config->start,
 		.peers = calloc(
@@ -62,21 +62,21 @@ int dfi__stream_source_init(
 	return 0;
 }
 
-void dfi__stream_source_free(struct stream_source *stream)
+void dfi__multicast_sender_free(struct multicast_sender *stream)
 {
 	free(stream->peers);
 	stream->peers = NULL;
 }
 
-void dfi__stream_source_attach(
-    struct stream_source *stream, uint32_t target, struct ring_credit *credit)
+void dfi__multicast_sender_attach(struct multicast_sender *stream,
+    uint32_t target, struct ring_credit *credit)
 {
 	stream->peers[target].credit = credit;
 	atomic_set(&credit->consumed, stream->peers[target].consumed);
 	atomic_set(&credit->closed, RING_OPEN);
 }
 
-static int send(struct stream_source *stream, uint32_t to,
+static int send(struct multicast_sender *stream, uint32_t to,
     const struct datagram *datagram, size_t payload_size)
 {
 	const struct datagram_port *port = &stream->config.port;
@@ -93,7 +93,7 @@ static int send(struct stream_source *stream, uint32_t to,
  * overwritten, see leave().
  */
 static bool is_kept(
-    const struct stream_source *stream, uint64_t number, uint32_t slot)
+    const struct multicast_sender *stream, uint64_t number, uint32_t slot)
 {
 	const struct segment_footer *footer = footer_of(stream, slot);
 
@@ -101,8 +101,8 @@ static bool is_kept(
 }
 
 /* A segment that is there, with the fields that it always has. */
-static int send_segment(
-    struct stream_source *stream, uint32_t to, uint64_t number, uint32_t slot)
+static int send_segment(struct multicast_sender *stream, uint32_t to,
+    uint64_t number, uint32_t slot)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 	const struct segment_footer *footer = footer_of(stream, slot);
@@ -120,7 +120,7 @@ static int send_segment(
 }
 
 /* Where a segment that is there belongs. */
-static uint64_t place_of(const struct stream_source *stream, uint32_t slot)
+static uint64_t place_of(const struct multicast_sender *stream, uint32_t slot)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 	const char *base = (const char *)footer_of(stream, slot) -
@@ -129,7 +129,7 @@ static uint64_t place_of(const struct stream_source *stream, uint32_t slot)
 	return segment_header(g, base + g->payload_offset)->global;
 }
 
-static int send_new(struct stream_source *stream, int64_t now)
+static int send_new(struct multicast_sender *stream, int64_t now)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
 	const struct segment_footer *footer = footer_of(stream, stream->slot);
@@ -158,7 +158,7 @@ static int send_new(struct stream_source *stream, int64_t now)
 }
 
 /* Lost or not: what is said here is said again. */
-static void send_state(struct stream_source *stream, int64_t now)
+static void send_state(struct multicast_sender *stream, int64_t now)
 {
 	struct datagram state = {
 		.type = DATAGRAM_STATE,
@@ -173,7 +173,7 @@ static void send_state(struct stream_source *stream, int64_t now)
 	stream->counts.states++;
 }
 
-static bool awaits(const struct stream_source *stream)
+static bool awaits(const struct multicast_sender *stream)
 {
 	uint32_t i;
 
@@ -187,7 +187,7 @@ static bool awaits(const struct stream_source *stream)
 	return false;
 }
 
-static void probe(struct stream_source *stream, int64_t now)
+static void probe(struct multicast_sender *stream, int64_t now)
 {
 	if (now - stream->sent_at < stream->probe_ns || !awaits(stream))
 		return;
@@ -197,7 +197,7 @@ static void probe(struct stream_source *stream, int64_t now)
 }
 
 /* The first time that STATE says so. */
-static void end(struct stream_source *stream, int64_t now)
+static void end(struct multicast_sender *stream, int64_t now)
 {
 	int i;
 
@@ -207,7 +207,7 @@ static void end(struct stream_source *stream, int64_t now)
 		send_state(stream, now);
 }
 
-int dfi__stream_source_progress(struct stream_source *stream, int64_t now)
+int dfi__multicast_sender_progress(struct multicast_sender *stream, int64_t now)
 {
 	bool aborts = stream->ends == DATAGRAM_ABORT;
 
@@ -221,17 +221,17 @@ int dfi__stream_source_progress(struct stream_source *stream, int64_t now)
 	return stream->error;
 }
 
-int dfi__stream_source_end(
-    struct stream_source *stream, uint64_t flag, int64_t now)
+int dfi__multicast_sender_end(
+    struct multicast_sender *stream, uint64_t flag, int64_t now)
 {
 	/* An abort may follow an end. */
 	stream->ended = false;
 	stream->ends = flag & FOOTER_FLAG_ABORT ? DATAGRAM_ABORT : DATAGRAM_END;
-	return dfi__stream_source_progress(stream, now);
+	return dfi__multicast_sender_progress(stream, now);
 }
 
 static int send_run(
-    struct stream_source *stream, uint32_t to, const struct datagram *run)
+    struct multicast_sender *stream, uint32_t to, const struct datagram *run)
 {
 	int ret = run->count ? send(stream, to, run, 0) : 0;
 
@@ -244,8 +244,8 @@ static int send_run(
  * Add a segment to a run of places, or send that and begin another one: what
  * others have sent between two segments parts them.
  */
-static int add_place(struct stream_source *stream, uint32_t to, uint64_t number,
-    uint32_t slot, struct datagram *run)
+static int add_place(struct multicast_sender *stream, uint32_t to,
+    uint64_t number, uint32_t slot, struct datagram *run)
 {
 	uint64_t place = place_of(stream, slot);
 	int ret;
@@ -271,7 +271,7 @@ static int add_place(struct stream_source *stream, uint32_t to, uint64_t number,
  * said, which a target needs to tell of losses where they belong. false: the
  * port has no room for the rest, which the target asks for again.
  */
-static bool resend(struct stream_source *stream, uint32_t target,
+static bool resend(struct multicast_sender *stream, uint32_t target,
     const struct datagram_range *range)
 {
 	const struct stream_peer *peer = &stream->peers[target];
@@ -314,8 +314,8 @@ static bool set_over(struct stream_peer *peer, enum stream_over over)
 	return true;
 }
 
-bool dfi__stream_source_receive(
-    struct stream_source *stream, const struct datagram *report)
+bool dfi__multicast_sender_receive(
+    struct multicast_sender *stream, const struct datagram *report)
 {
 	struct stream_peer *peer = &stream->peers[report->target];
 	uint32_t i, d = report->number - (uint32_t)peer->consumed;
@@ -348,13 +348,13 @@ bool dfi__stream_source_receive(
 	return news;
 }
 
-void dfi__stream_source_leave(
-    struct stream_source *stream, uint32_t target, enum stream_over over)
+void dfi__multicast_sender_leave(
+    struct multicast_sender *stream, uint32_t target, enum stream_over over)
 {
 	set_over(&stream->peers[target], over);
 }
 
-bool dfi__stream_source_is_over(const struct stream_source *stream)
+bool dfi__multicast_sender_is_over(const struct multicast_sender *stream)
 {
 	uint32_t i;
 
@@ -364,7 +364,7 @@ bool dfi__stream_source_is_over(const struct stream_source *stream)
 	return true;
 }
 
-int64_t dfi__stream_source_due(const struct stream_source *stream)
+int64_t dfi__multicast_sender_due(const struct multicast_sender *stream)
 {
 	return awaits(stream) ? stream->sent_at + stream->probe_ns
 			      : DEADLINE_NEVER;

@@ -23,7 +23,7 @@
 /* The longest time between two signs of life of a source that waits. */
 #define STREAM_PROBE_MAX_NS INT64_C(500000000)
 
-struct stream_source_config {
+struct multicast_sender_config {
 	struct datagram_port port;
 	struct datagram_flow flow;
 	uint32_t source; /* its index */
@@ -49,7 +49,7 @@ struct stream_peer {
 };
 
 /* What a stream's source has done so far. */
-struct stream_source_counts {
+struct multicast_sender_counts {
 	uint64_t segments; /* sent for the first time */
 	uint64_t resent;
 	uint64_t places; /* said of segments that were lost */
@@ -59,8 +59,8 @@ struct stream_source_counts {
 	uint64_t stuck;    /* times in which the port had no room */
 };
 
-struct stream_source {
-	struct stream_source_config config;
+struct multicast_sender {
+	struct multicast_sender_config config;
 	struct stream_peer *peers; /* one for each target */
 	uint64_t next;             /* number behind the last segment sent */
 	uint32_t slot;             /* its slot */
@@ -71,61 +71,62 @@ struct stream_source {
 	int64_t probe_ns; /* when nothing was sent for so long */
 	bool stuck;       /* segments wait for room at the port */
 	int error;        /* of the port, which takes no more; or 0 */
-	struct stream_source_counts counts;
+	struct multicast_sender_counts counts;
 };
 
 /*
  * Begin a stream. The slots are those of a ring that begins with number start,
  * made ready by dfi__reader_init(). -ENOMEM.
  */
-int dfi__stream_source_init(
-    struct stream_source *stream, const struct stream_source_config *config);
-void dfi__stream_source_free(struct stream_source *stream);
+int dfi__multicast_sender_init(struct multicast_sender *stream,
+    const struct multicast_sender_config *config);
+void dfi__multicast_sender_free(struct multicast_sender *stream);
 
 /*
  * Where a target's credit goes: the header of a ring of its own, which begins
  * with the same number. Before anything else of it. credit.closed becomes
  * RING_CANCELLED when it has cancelled.
  */
-void dfi__stream_source_attach(
-    struct stream_source *stream, uint32_t target, struct ring_credit *credit);
+void dfi__multicast_sender_attach(struct multicast_sender *stream,
+    uint32_t target, struct ring_credit *credit);
 
 /*
  * Send segments that are there and have not been sent, as many as the port has
  * room for, and probe if it is time (S3). To be called when the writer has
- * published, when dfi__stream_source_due() says, and, if stream->stuck, when
+ * published, when dfi__multicast_sender_due() says, and, if stream->stuck, when
  * the port has room. 0, or a hard error of the port, again and again.
  */
-int dfi__stream_source_progress(struct stream_source *stream, int64_t now);
+int dfi__multicast_sender_progress(
+    struct multicast_sender *stream, int64_t now);
 
 /*
  * Take a REPORT about this stream (S2), and send again what it misses, or, with
  * notify, say where that belongs (O5). Whether it brings credit, or its target
  * is over: the writer's owner may be woken.
  */
-bool dfi__stream_source_receive(
-    struct stream_source *stream, const struct datagram *report);
+bool dfi__multicast_sender_receive(
+    struct multicast_sender *stream, const struct datagram *report);
 
 /*
  * The writer publishes nothing more: flag is FOOTER_FLAG_END (S4) or _ABORT.
  * END is sent behind the last segment and in each STATE from then on, until all
  * targets are over. ABORT is sent some times, and that was it. As
- * dfi__stream_source_progress().
+ * dfi__multicast_sender_progress().
  */
-int dfi__stream_source_end(
-    struct stream_source *stream, uint64_t flag, int64_t now);
+int dfi__multicast_sender_end(
+    struct multicast_sender *stream, uint64_t flag, int64_t now);
 
 /*
  * The registry says of a target that it is over (S5). Before the writer counts
  * without it (writer.cancelled): what it has not given back may then go.
  */
-void dfi__stream_source_leave(
-    struct stream_source *stream, uint32_t target, enum stream_over over);
+void dfi__multicast_sender_leave(
+    struct multicast_sender *stream, uint32_t target, enum stream_over over);
 
 /* Whether all targets are over. */
-bool dfi__stream_source_is_over(const struct stream_source *stream);
+bool dfi__multicast_sender_is_over(const struct multicast_sender *stream);
 
-/* When to call dfi__stream_source_progress() at the latest, if ever. */
-int64_t dfi__stream_source_due(const struct stream_source *stream);
+/* When to call dfi__multicast_sender_progress() at the latest, if ever. */
+int64_t dfi__multicast_sender_due(const struct multicast_sender *stream);
 
 #endif

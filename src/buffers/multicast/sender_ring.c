@@ -17,16 +17,16 @@
 /* Room comes soon, and may not be told. */
 #define STUCK_NS NS_PER_MS
 
-static struct cast_source *source_of(struct cast *cast)
+static struct sender_ring *source_of(struct cast *cast)
 {
-	return (struct cast_source *)(void *)cast;
+	return (struct sender_ring *)(void *)cast;
 }
 
 static void receive(
     struct cast *cast, const struct datagram *datagram, int64_t now)
 {
-	struct cast_source *source = source_of(cast);
-	struct stream_source *stream = &source->stream;
+	struct sender_ring *source = source_of(cast);
+	struct multicast_sender *stream = &source->stream;
 
 	(void)now;
 	if (datagram->type != DATAGRAM_REPORT ||
@@ -38,23 +38,23 @@ static void receive(
 		    datagram->flags & DATAGRAM_USED;
 		cast->fresh = true;
 	}
-	cast->fresh |= dfi__stream_source_receive(stream, datagram);
+	cast->fresh |= dfi__multicast_sender_receive(stream, datagram);
 }
 
 static int64_t step(struct cast *cast, int64_t now)
 {
-	struct stream_source *stream = &source_of(cast)->stream;
+	struct multicast_sender *stream = &source_of(cast)->stream;
 	int64_t due;
 
 	/* What is wrong with the port, the cast has noted. */
-	(void)dfi__stream_source_progress(stream, now);
-	due = dfi__stream_source_due(stream);
+	(void)dfi__multicast_sender_progress(stream, now);
+	due = dfi__multicast_sender_due(stream);
 	return stream->stuck && now + STUCK_NS < due ? now + STUCK_NS : due;
 }
 
 static void fail(struct cast *cast)
 {
-	struct cast_source *source = source_of(cast);
+	struct sender_ring *source = source_of(cast);
 	uint32_t t;
 
 	for (t = 0; t < cast->config.n_peers; t++)
@@ -63,7 +63,7 @@ static void fail(struct cast *cast)
 
 static void wake(struct cast *cast)
 {
-	struct cast_source *source = source_of(cast);
+	struct sender_ring *source = source_of(cast);
 	uint32_t t;
 
 	for (t = 0; t < cast->config.n_peers; t++)
@@ -79,17 +79,17 @@ static const struct cast_protocol protocol = {
 
 /* ---- The rings' transport ---------------------------------------------- */
 
-static struct cast_source *owner(const struct remote *remote)
+static struct sender_ring *owner(const struct remote *remote)
 {
 	return ((const struct cast_remote *)remote)->source;
 }
 
-static int broken(const struct cast_source *source)
+static int broken(const struct sender_ring *source)
 {
 	return dfi__fail(-ECONNRESET, "%s", source->cast.why);
 }
 
-static inline bool has_failed(const struct cast_source *source)
+static inline bool has_failed(const struct sender_ring *source)
 {
 	/* Pairs with the publish in end.c: why. */
 	return atomic_observe(&source->cast.failed);
@@ -99,13 +99,13 @@ static inline bool has_failed(const struct cast_source *source)
 static int ring_write(
     struct remote *remote, const struct transport_write *write)
 {
-	struct cast_source *source = owner(remote);
+	struct sender_ring *source = owner(remote);
 	uint64_t flag = write->footer[1] & FOOTER_FLAGS;
 	uint8_t ends = flag & FOOTER_FLAG_ABORT ? DATAGRAM_ABORT : DATAGRAM_END;
 
 	dfi__cast_lock(&source->cast);
 	if (source->stream.ends != ends) {
-		(void)dfi__stream_source_end(
+		(void)dfi__multicast_sender_end(
 		    &source->stream, flag, clock_now_ns());
 		dfi__cast_step(&source->cast);
 	}
@@ -115,7 +115,7 @@ static int ring_write(
 
 static int ring_progress(struct remote *remote)
 {
-	struct cast_source *source = owner(remote);
+	struct sender_ring *source = owner(remote);
 
 	dfi__cast_poll(&source->cast);
 	return has_failed(source) ? broken(source) : 0;
@@ -129,7 +129,7 @@ static int ring_slot_is_free(struct remote *remote)
 
 static int ring_drained(struct remote *remote)
 {
-	struct cast_source *source = owner(remote);
+	struct sender_ring *source = owner(remote);
 	const struct cast_remote *ring = (const struct cast_remote *)remote;
 	enum stream_over over;
 	uint8_t ends;
@@ -192,10 +192,10 @@ static const struct transport_ops ring_ops = {
 	.describe = describe,
 };
 
-/* The broadcast's writer has published a segment: send it. */
+/* The shared ring's writer has published a segment: send it. */
 static void published(void *arg)
 {
-	struct cast_source *source = arg;
+	struct sender_ring *source = arg;
 
 	dfi__cast_lock(&source->cast);
 	dfi__cast_step(&source->cast);
@@ -204,7 +204,7 @@ static void published(void *arg)
 
 /* ---- Opening and closing ----------------------------------------------- */
 
-static int create_rings(struct cast_source *source, uint32_t n)
+static int create_rings(struct sender_ring *source, uint32_t n)
 {
 	uint32_t t;
 
@@ -222,74 +222,75 @@ static int create_rings(struct cast_source *source, uint32_t n)
 			.source = source,
 			.target = t,
 		};
-		dfi__stream_source_attach(
+		dfi__multicast_sender_attach(
 		    &source->stream, t, &source->headers[t].credit);
 	}
 	return 0;
 }
 
-int dfi__cast_source_open(struct cast_source *source,
+int dfi__sender_ring_open(struct sender_ring *source,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
-    bool notify, struct broadcast *broadcast, uint64_t start, int64_t deadline)
+    bool notify, struct shared_ring *shared_ring, uint64_t start,
+    int64_t deadline)
 {
 	struct cast_config whole = *config;
-	struct stream_source_config stream = {
+	struct multicast_sender_config stream = {
 		.port = { .send = dfi__cast_send, .arg = &source->cast },
 		.flow = config->flow,
 		.source = index,
 		.gap_us = gap_us,
 		.notify = notify,
-		.slots = broadcast->remote.ring + sizeof(struct ring_header),
+		.slots = shared_ring->remote.ring + sizeof(struct ring_header),
 		.start = start,
 	};
 	int ret;
 
 	whole.index = index;
 	whole.n_peers = config->flow.n_targets;
-	whole.memory = broadcast->region->base;
-	whole.memory_size = broadcast->region->name.size;
+	whole.memory = shared_ring->region->base;
+	whole.memory_size = shared_ring->region->name.size;
 	whole.receives = cast_source_receives(whole.n_peers);
-	*source = (struct cast_source){
+	*source = (struct sender_ring){
 		.transport.ops = &ring_ops,
-		.broadcast = broadcast,
+		.shared_ring = shared_ring,
 	};
-	ret = dfi__stream_source_init(&source->stream, &stream);
+	ret = dfi__multicast_sender_init(&source->stream, &stream);
 	if (!ret)
 		ret = create_rings(source, whole.n_peers);
 	if (!ret)
 		ret = dfi__cast_open(
 		    &source->cast, &protocol, &whole, deadline);
 	if (ret < 0) {
-		dfi__cast_source_close(source);
+		dfi__sender_ring_close(source);
 		return ret;
 	}
-	broadcast->published = published;
-	broadcast->published_arg = source;
+	shared_ring->published = published;
+	shared_ring->published_arg = source;
 	return 0;
 }
 
-void dfi__cast_source_stop(struct cast_source *source)
+void dfi__sender_ring_stop(struct sender_ring *source)
 {
 	dfi__cast_close(&source->cast);
 }
 
-void dfi__cast_source_close(struct cast_source *source)
+void dfi__sender_ring_close(struct sender_ring *source)
 {
 	dfi__cast_close(&source->cast);
-	dfi__stream_source_free(&source->stream);
+	dfi__multicast_sender_free(&source->stream);
 	free(source->remotes);
 	free(source->headers);
 	source->remotes = NULL;
 	source->headers = NULL;
 }
 
-struct remote *dfi__cast_source_ring(
-    struct cast_source *source, uint32_t target)
+struct remote *dfi__sender_ring_ring(
+    struct sender_ring *source, uint32_t target)
 {
 	return &source->remotes[target].base;
 }
 
-bool dfi__cast_source_heard(struct cast_source *source, uint32_t target)
+bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target)
 {
 	bool heard;
 
@@ -301,9 +302,9 @@ bool dfi__cast_source_heard(struct cast_source *source, uint32_t target)
 	return heard;
 }
 
-int dfi__cast_source_greet(struct cast_source *source)
+int dfi__sender_ring_greet(struct sender_ring *source)
 {
-	const struct stream_source *stream = &source->stream;
+	const struct multicast_sender *stream = &source->stream;
 	const struct datagram state = {
 		.type = DATAGRAM_STATE,
 		.source = stream->config.source,
@@ -326,11 +327,11 @@ int dfi__cast_source_greet(struct cast_source *source)
 		    : 0;
 }
 
-void dfi__cast_source_leave(
-    struct cast_source *source, uint32_t target, enum stream_over over)
+void dfi__sender_ring_leave(
+    struct sender_ring *source, uint32_t target, enum stream_over over)
 {
 	dfi__cast_lock(&source->cast);
-	dfi__stream_source_leave(&source->stream, target, over);
+	dfi__multicast_sender_leave(&source->stream, target, over);
 	dfi__cast_step(&source->cast);
 	dfi__cast_unlock(&source->cast);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The source's end of a multicast over datagrams. Its segments are those of a
- * broadcast (shared_ring.h) which sends them instead of having them read; each
- * target's ring is a header in this process, without slots, whose credit is
- * what the target has reported, and the remotes of these rings are of a
+ * shared ring (shared_ring.h) which sends them instead of having them read;
+ * each target's ring is a header in this process, without slots, whose credit
+ * is what the target has reported, and the remotes of these rings are of a
  * transport of this file's own.
  */
 #ifndef DFI_BUFFERS_MULTICAST_SENDER_RING_H
@@ -14,21 +14,21 @@
 #include "end.h"
 #include "sender.h"
 
-struct cast_source;
+struct sender_ring;
 
 /* The ring of one target. */
 struct cast_remote {
 	struct remote base;
-	struct cast_source *source;
+	struct sender_ring *source;
 	uint32_t target;
 	bool heard; /* it has answered */
 };
 
-struct cast_source {
+struct sender_ring {
 	struct cast cast; /* first */
 	struct transport transport;
-	struct stream_source stream;
-	struct broadcast *broadcast;
+	struct multicast_sender stream;
+	struct shared_ring *shared_ring;
 	struct ring_header *headers;
 	struct cast_remote *remotes;
 	bool used; /* a target has had this stream before */
@@ -47,30 +47,31 @@ static inline uint32_t cast_source_receives(uint32_t n_targets)
 }
 
 /*
- * Have a broadcast's segments sent. config: network, group, find, find_arg and
- * flow. -ENOMEM, and what dfi__cast_open() returns.
+ * Have a shared ring's segments sent. config: network, group, find, find_arg
+ * and flow. -ENOMEM, and what dfi__cast_open() returns.
  */
-int dfi__cast_source_open(struct cast_source *source,
+int dfi__sender_ring_open(struct sender_ring *source,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
-    bool notify, struct broadcast *broadcast, uint64_t start, int64_t deadline);
+    bool notify, struct shared_ring *shared_ring, uint64_t start,
+    int64_t deadline);
 /* Nothing is sent any more, and config.find not called; the rings stay. */
-void dfi__cast_source_stop(struct cast_source *source);
-void dfi__cast_source_close(struct cast_source *source);
+void dfi__sender_ring_stop(struct sender_ring *source);
+void dfi__sender_ring_close(struct sender_ring *source);
 
 /* The ring of a target, for a writer; it needs no opening or closing. */
-struct remote *dfi__cast_source_ring(
-    struct cast_source *source, uint32_t target);
+struct remote *dfi__sender_ring_ring(
+    struct sender_ring *source, uint32_t target);
 
 /*
  * Before the first segment: ask who has not answered yet to do so, and whether
  * the target has. It doesn't wait, and answers may be lost. -EEXIST: a target
  * has had a stream of this index before. -ECONNRESET.
  */
-int dfi__cast_source_greet(struct cast_source *source);
-bool dfi__cast_source_heard(struct cast_source *source, uint32_t target);
+int dfi__sender_ring_greet(struct sender_ring *source);
+bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target);
 
-/* As dfi__stream_source_leave(). */
-void dfi__cast_source_leave(
-    struct cast_source *source, uint32_t target, enum stream_over over);
+/* As dfi__multicast_sender_leave(). */
+void dfi__sender_ring_leave(
+    struct sender_ring *source, uint32_t target, enum stream_over over);
 
 #endif

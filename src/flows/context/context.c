@@ -286,7 +286,7 @@ int dfi__context_enter(struct dfi *dfi)
 			ret = fail_closing();
 	} while (
 	    !ret && !atomic_compare_exchange_weak(&dfi->n_users, &n, n + 1));
-	dfi__handle_let_go(dfi);
+	dfi__handle_release(dfi);
 	return ret;
 }
 
@@ -318,7 +318,7 @@ int dfi_close(struct dfi *dfi)
 	if (ret < 0)
 		return ret;
 	closes = atomic_compare_exchange_strong(&dfi->n_users, &n, CLOSING);
-	dfi__handle_let_go(dfi);
+	dfi__handle_release(dfi);
 	if (!closes)
 		return fail_used(n);
 	ret = dfi__loop_check(dfi->loop, deadline_in_ms(dfi->open_timeout_ms));

@@ -103,11 +103,11 @@ bool dfi__handle_hold(void *handle, uint32_t magic)
 	atomic_fetch_add(aborters_of(handle), 1);
 	if (__atomic_load_n(magic_of(handle), __ATOMIC_SEQ_CST) == magic)
 		return true;
-	dfi__handle_let_go(handle);
+	dfi__handle_release(handle);
 	return false;
 }
 
-void dfi__handle_let_go(void *handle)
+void dfi__handle_release(void *handle)
 {
 	atomic_fetch_sub(aborters_of(handle), 1);
 }

@@ -57,7 +57,7 @@ void dfi__handle_free(void *handle, size_t size);
  * have let go, and nobody gets a hold any more.
  */
 bool dfi__handle_hold(void *handle, uint32_t magic);
-void dfi__handle_let_go(void *handle);
+void dfi__handle_release(void *handle);
 void dfi__handle_retire(void *handle);
 
 /*
@@ -71,7 +71,7 @@ void dfi__handle_retire(void *handle);
 		if ((handle) && dfi__handle_hold((handle), (magic))) { \
 			atomic_set((flag), true);                      \
 			wake;                                          \
-			dfi__handle_let_go(handle);                    \
+			dfi__handle_release(handle);                   \
 		}                                                      \
 		errno = saved;                                         \
 	} while (0)

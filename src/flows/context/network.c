@@ -35,7 +35,7 @@ struct network {
 	unsigned n_others;
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects known */
-	struct known_nodes known;
+	struct node_table known;
 };
 
 static bool is_local(const char *registry)
@@ -84,7 +84,7 @@ void dfi__network_free(struct network *network)
 	if (network->transport)
 		network->transport->ops->stop(network->transport);
 	dfi__client_unwatch(network->watch);
-	dfi__known_free(&network->known);
+	dfi__node_table_free(&network->known);
 	pthread_mutex_destroy(&network->lock);
 	pthread_mutex_destroy(&network->start);
 	free(network->registry);
@@ -120,10 +120,10 @@ static void on_event(void *arg, const struct registry_event *event)
 
 	pthread_mutex_lock(&network->lock);
 	if (event->type == REGISTRY_PUT)
-		dfi__known_put(
+		dfi__node_table_put(
 		    &network->known, event->key, event->data, event->size);
 	else if (event->type == REGISTRY_DELETE)
-		dfi__known_delete(&network->known, event->key);
+		dfi__node_table_delete(&network->known, event->key);
 	pthread_mutex_unlock(&network->lock);
 }
 
@@ -134,7 +134,7 @@ static bool find_token(
 	bool known;
 
 	pthread_mutex_lock(&network->lock);
-	known = dfi__known_token(&network->known, node, token);
+	known = dfi__node_table_token(&network->known, node, token);
 	pthread_mutex_unlock(&network->lock);
 	return known;
 }

@@ -10,26 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct known_node {
-	struct known_node *next;
+struct node_entry {
+	struct node_entry *next;
 	uint64_t id;
 	uint8_t token[MEMBER_TOKEN_SIZE];
 };
 
-static struct known_node *find(const struct known_nodes *known, uint64_t id)
+static struct node_entry *find(const struct node_table *known, uint64_t id)
 {
-	struct known_node *node = known->first;
+	struct node_entry *node = known->first;
 
 	while (node && node->id != id)
 		node = node->next;
 	return node;
 }
 
-void dfi__known_put(
-    struct known_nodes *known, const char *key, const void *data, size_t size)
+void dfi__node_table_put(
+    struct node_table *known, const char *key, const void *data, size_t size)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE];
-	struct known_node *found;
+	struct node_entry *found;
 	struct node node;
 
 	if (dfi__node_decode(data, size, &node, token) < 0)
@@ -53,9 +53,9 @@ void dfi__known_put(
 	memcpy(found->token, token, sizeof(token));
 }
 
-void dfi__known_delete(struct known_nodes *known, const char *key)
+void dfi__node_table_delete(struct node_table *known, const char *key)
 {
-	struct known_node **at, *node;
+	struct node_entry **at, *node;
 	uint64_t id = strtoull(key + strlen("nodes/"), NULL, 16);
 	char own_key[KEY_SIZE];
 
@@ -72,19 +72,19 @@ void dfi__known_delete(struct known_nodes *known, const char *key)
 	free(node);
 }
 
-bool dfi__known_token(const struct known_nodes *known, uint64_t node,
+bool dfi__node_table_token(const struct node_table *known, uint64_t node,
     uint8_t token[MEMBER_TOKEN_SIZE])
 {
-	const struct known_node *found = find(known, node);
+	const struct node_entry *found = find(known, node);
 
 	if (found)
 		memcpy(token, found->token, MEMBER_TOKEN_SIZE);
 	return found;
 }
 
-void dfi__known_free(struct known_nodes *known)
+void dfi__node_table_free(struct node_table *known)
 {
-	struct known_node *node;
+	struct node_entry *node;
 
 	while ((node = known->first)) {
 		known->first = node->next;

@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "flows/descriptor/descriptor.h"
 
-struct known_node;
+struct node_entry;
 
 /* Zeroed at first; one thread's at a time. */
-struct known_nodes {
-	struct known_node *first;
+struct node_table {
+	struct node_entry *first;
 	struct log_throttle refused;
 };
 
@@ -22,13 +22,13 @@ struct known_nodes {
  * can't be read is left out, and one of another node than its key names, too,
  * with a warning: so there are never more than keys.
  */
-void dfi__known_put(
-    struct known_nodes *known, const char *key, const void *data, size_t size);
+void dfi__node_table_put(
+    struct node_table *known, const char *key, const void *data, size_t size);
 /* It is gone. */
-void dfi__known_delete(struct known_nodes *known, const char *key);
+void dfi__node_table_delete(struct node_table *known, const char *key);
 /* False, if there is no such node. */
-bool dfi__known_token(const struct known_nodes *known, uint64_t node,
+bool dfi__node_table_token(const struct node_table *known, uint64_t node,
     uint8_t token[MEMBER_TOKEN_SIZE]);
-void dfi__known_free(struct known_nodes *known);
+void dfi__node_table_free(struct node_table *known);
 
 #endif

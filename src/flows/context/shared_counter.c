@@ -11,22 +11,22 @@
 
 #define DISPENSER_OFFSET sizeof(struct region_header)
 #define DISPENSER_REGION_SIZE \
-	(DISPENSER_OFFSET + sizeof(struct dispenser_words))
+	(DISPENSER_OFFSET + sizeof(struct shared_counter_words))
 
 static const struct ring_layout layout = {
 	.n_rings = 1,
 	.first_ring = DISPENSER_OFFSET,
-	.ring_size = sizeof(struct dispenser_words),
-	.wait_offset = offsetof(struct dispenser_words, waits),
+	.ring_size = sizeof(struct shared_counter_words),
+	.wait_offset = offsetof(struct shared_counter_words, waits),
 };
 
-uint64_t dfi__dispenser_bytes(const struct dfi *dfi)
+uint64_t dfi__shared_counter_bytes(const struct dfi *dfi)
 {
 	return dfi->transport->ops->region.bytes(
 	    dfi->transport, DISPENSER_REGION_SIZE);
 }
 
-uint64_t dfi__dispenser_image_bytes(const struct dfi *dfi)
+uint64_t dfi__shared_counter_image_bytes(const struct dfi *dfi)
 {
 	return transport_image_bytes(transport_image_size(&layout, false),
 	    dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
@@ -50,65 +50,65 @@ static enum dfi_transport choice(
 
 /* Have all numbers taken through the device, which those of other hosts reach.
  */
-static int export_words(struct dfi *dfi, struct dispenser *dispenser)
+static int export_words(struct dfi *dfi, struct shared_counter *shared_counter)
 {
-	struct region *region = dispenser->region;
+	struct region *region = shared_counter->region;
 	struct transport *verbs;
 	int ret = dfi__network_open(dfi, &verbs);
 
 	if (!ret)
 		ret = verbs->ops->region.export(verbs, region, &layout);
 	if (!ret)
-		dispenser->name.verbs = region->export->name;
+		shared_counter->name.verbs = region->export->name;
 	return ret;
 }
 
-int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
-    const char *what, uint64_t first, struct dispenser *dispenser)
+int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
+    const char *what, uint64_t first, struct shared_counter *shared_counter)
 {
 	struct transport *shm = dfi->transport;
-	char *why = dispenser->name.why;
+	char *why = shared_counter->name.why;
 	int ret = shm->ops->region.create(
-	    shm, DISPENSER_REGION_SIZE, &dispenser->region);
+	    shm, DISPENSER_REGION_SIZE, &shared_counter->region);
 
 	if (ret < 0)
 		return ret;
-	dispenser->words =
-	    (struct dispenser_words *)(void *)((char *)dispenser->region->base +
-		DISPENSER_OFFSET);
-	atomic_set(&dispenser->words->closed, 0);
-	atomic_set(&dispenser->words->waits, 0);
-	atomic_set(&dispenser->words->waits_name, 0);
-	atomic_set(&dispenser->words->next, first);
-	dispenser->name.region = dispenser->region->name;
+	shared_counter->words = (struct shared_counter_words *)(void
+		*)((char *)shared_counter->region->base + DISPENSER_OFFSET);
+	atomic_set(&shared_counter->words->closed, 0);
+	atomic_set(&shared_counter->words->waits, 0);
+	atomic_set(&shared_counter->words->waits_name, 0);
+	atomic_set(&shared_counter->words->next, first);
+	shared_counter->name.region = shared_counter->region->name;
 	if (!may_need_network(dfi, transport)) {
-		snprintf(why, sizeof(dispenser->name.why), "%s",
+		snprintf(why, sizeof(shared_counter->name.why), "%s",
 		    choice(dfi, transport) == DFI_TRANSPORT_SHM
 			? "its transport is shm: set DFI_TRANSPORT=auto there"
 			: "its registry serves its own host only");
 		return 0;
 	}
-	ret = export_words(dfi, dispenser);
+	ret = export_words(dfi, shared_counter);
 	if (ret < 0 && choice(dfi, transport) == DFI_TRANSPORT_AUTO) {
-		snprintf(why, sizeof(dispenser->name.why), "%s", dfi_errmsg());
+		snprintf(
+		    why, sizeof(shared_counter->name.why), "%s", dfi_errmsg());
 		dfi__log(DFI_LOG_WARN,
 		    "%s: only processes on this host can take its numbers: %s",
 		    what, why);
 		ret = 0;
 	}
 	if (ret < 0)
-		dfi__dispenser_destroy(dispenser);
+		dfi__shared_counter_destroy(shared_counter);
 	return ret;
 }
 
-void dfi__dispenser_destroy(struct dispenser *dispenser)
+void dfi__shared_counter_destroy(struct shared_counter *shared_counter)
 {
-	struct region *region = dispenser->region;
+	struct region *region = shared_counter->region;
 
 	if (!region)
 		return;
-	dispenser->region = NULL;
-	atomic_set(&dispenser->words->closed, 1);
+	shared_counter->region = NULL;
+	atomic_set(&shared_counter->words->closed, 1);
 	if (region->export)
 		region->export->transport->ops->region.unexport(region);
 	else
@@ -116,8 +116,8 @@ void dfi__dispenser_destroy(struct dispenser *dispenser)
 }
 
 static int open_through_memory(struct dfi *dfi, const struct node *holder,
-    const struct dispenser_name *name, const struct patience *patience,
-    struct dispenser_user *user)
+    const struct shared_counter_name *name, const struct wait_limit *wait_limit,
+    struct shared_counter_user *user)
 {
 	enum host_distance distance = dfi__host_distance(
 	    &holder->at, &dfi->node.at);
@@ -130,16 +130,16 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 		    holder->host, dfi->node.host, dfi__host_why_apart(distance),
 		    name->why[0] ? name->why : "its version can't do that");
 	ret = dfi->transport->ops->ring.open(dfi->transport, user,
-	    &name->region, &layout, 0, NULL, patience, &user->remote);
+	    &name->region, &layout, 0, NULL, wait_limit, &user->remote);
 	if (!ret)
 		user->words =
-		    (struct dispenser_words *)(void *)user->remote->ring;
+		    (struct shared_counter_words *)(void *)user->remote->ring;
 	return dfi__host_explain(ret, distance);
 }
 
 static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
-    const struct dispenser_name *name, const struct patience *patience,
-    struct dispenser_user *user)
+    const struct shared_counter_name *name, const struct wait_limit *wait_limit,
+    struct shared_counter_user *user)
 {
 	struct transport *verbs;
 	int ret;
@@ -153,12 +153,12 @@ static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
 	if (ret < 0)
 		return ret;
 	return verbs->ops->ring.open(verbs, user, &name->verbs, &layout, 0,
-	    NULL, patience, &user->remote);
+	    NULL, wait_limit, &user->remote);
 }
 
-int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
-    const struct node *holder, const struct dispenser_name *name,
-    const struct patience *patience, struct dispenser_user *user)
+int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
+    const struct node *holder, const struct shared_counter_name *name,
+    const struct wait_limit *wait_limit, struct shared_counter_user *user)
 {
 	if (!transport_region_fits(name->region.size, DISPENSER_REGION_SIZE))
 		return dfi__fail(-EBADMSG,
@@ -167,35 +167,35 @@ int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
 		    (unsigned long)name->region.size);
 	if (name->verbs.address[0])
 		return open_through_device(
-		    dfi, transport, name, patience, user);
-	return open_through_memory(dfi, holder, name, patience, user);
+		    dfi, transport, name, wait_limit, user);
+	return open_through_memory(dfi, holder, name, wait_limit, user);
 }
 
 /* What was asked for: 1, or 0: it is on its way. */
-static int take_asked(struct dispenser_user *user, uint64_t *first)
+static int take_asked(struct shared_counter_user *user, uint64_t *first)
 {
 	struct remote *remote = user->remote;
 	int ret = remote->transport->ops->counter.added(
-	    remote, offsetof(struct dispenser_words, next), first);
+	    remote, offsetof(struct shared_counter_words, next), first);
 
 	if (ret > 0)
 		user->asked = 0;
 	return ret;
 }
 
-static int ask(struct dispenser_user *user, uint64_t n)
+static int ask(struct shared_counter_user *user, uint64_t n)
 {
 	struct remote *remote = user->remote;
 	int ret = remote->transport->ops->counter.add(
-	    remote, offsetof(struct dispenser_words, next), n);
+	    remote, offsetof(struct shared_counter_words, next), n);
 
 	if (!ret)
 		user->asked = n;
 	return ret;
 }
 
-int dfi__dispenser_take_far(
-    struct dispenser_user *user, uint64_t n, uint64_t *first)
+int dfi__shared_counter_take_far(
+    struct shared_counter_user *user, uint64_t n, uint64_t *first)
 {
 	uint64_t others;
 	int ret = 1;
@@ -210,18 +210,19 @@ int dfi__dispenser_take_far(
 	return user->asked == n ? take_asked(user, first) : ret;
 }
 
-_Atomic uint32_t *dfi__dispenser_wait_word(const struct dispenser_user *user)
+_Atomic uint32_t *dfi__shared_counter_wait_word(
+    const struct shared_counter_user *user)
 {
 	return (_Atomic uint32_t *)(void *)(user->remote->ring +
 	    layout.wait_offset);
 }
 
-void dfi__dispenser_arm(const struct dispenser_user *user)
+void dfi__shared_counter_arm(const struct shared_counter_user *user)
 {
 	user->remote->transport->ops->ring.arm(user->remote);
 }
 
-void dfi__dispenser_close(struct dispenser_user *user)
+void dfi__shared_counter_close(struct shared_counter_user *user)
 {
 	if (user->remote)
 		user->remote->transport->ops->ring.close(user->remote);

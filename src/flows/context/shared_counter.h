@@ -5,9 +5,9 @@
  * them, the application's (sequencer.c) and those of ordered flows (order.c).
  *
  * A processor and an RDMA device can't add to one word without losing numbers,
- * so all who take from a dispenser do it in one way, which its holder decides:
- * through memory, or if some may be on other hosts, through the holder's
- * device, also those of its own host
+ * so all who take from a shared counter do it in one way, which its holder
+ * decides: through memory, or if some may be on other hosts, through the
+ * holder's device, also those of its own host
  * (docs/decisions/0022-one-way-to-numbers.md).
  */
 #ifndef DFI_FLOWS_CONTEXT_SHARED_COUNTER_H
@@ -26,7 +26,7 @@
 struct dfi;
 
 /* What all share, behind the region's header. */
-struct dispenser_words {
+struct shared_counter_words {
 	alignas(2 * CACHE_LINE) _Atomic uint64_t next;
 	/* By the holder. Apart: who reads it must not need the line above. */
 	alignas(2 * CACHE_LINE) _Atomic uint32_t closed;
@@ -36,10 +36,10 @@ struct dispenser_words {
 };
 
 /* The holder's end. */
-struct dispenser {
+struct shared_counter {
 	struct region *region;
-	struct dispenser_words *words;
-	struct dispenser_name name;
+	struct shared_counter_words *words;
+	struct shared_counter_name name;
 };
 
 /*
@@ -48,35 +48,35 @@ struct dispenser {
  * returns, and if RDMA must be used, what export() does; if it may be, and
  * can't, that is a warning in the log.
  */
-int dfi__dispenser_create(struct dfi *dfi, enum dfi_transport transport,
-    const char *what, uint64_t first, struct dispenser *dispenser);
+int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
+    const char *what, uint64_t first, struct shared_counter *shared_counter);
 
 /* Also if it was not created. Its users are told, as far as memory can. */
-void dfi__dispenser_destroy(struct dispenser *dispenser);
+void dfi__shared_counter_destroy(struct shared_counter *shared_counter);
 
 /*
  * What one takes where it is, and in a process that takes numbers through a
  * device.
  */
-uint64_t dfi__dispenser_bytes(const struct dfi *dfi);
-uint64_t dfi__dispenser_image_bytes(const struct dfi *dfi);
+uint64_t dfi__shared_counter_bytes(const struct dfi *dfi);
+uint64_t dfi__shared_counter_image_bytes(const struct dfi *dfi);
 
 /* The end of one who takes numbers, one thread at a time. */
-struct dispenser_user {
+struct shared_counter_user {
 	struct remote *remote;
-	struct dispenser_words *words; /* NULL: not through memory */
-	uint64_t asked;                /* so many numbers are on their way */
+	struct shared_counter_words *words; /* NULL: not through memory */
+	uint64_t asked; /* so many numbers are on their way */
 };
 
 /*
- * holder: whose dispenser it is; user must not move. -EHOSTUNREACH, -EBADMSG,
- * and what ring_ops.open() returns.
+ * holder: whose shared counter it is; user must not move. -EHOSTUNREACH,
+ * -EBADMSG, and what ring_ops.open() returns.
  */
-int dfi__dispenser_open(struct dfi *dfi, enum dfi_transport transport,
-    const struct node *holder, const struct dispenser_name *name,
-    const struct patience *patience, struct dispenser_user *user);
+int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
+    const struct node *holder, const struct shared_counter_name *name,
+    const struct wait_limit *wait_limit, struct shared_counter_user *user);
 /* Also if it was not opened. */
-void dfi__dispenser_close(struct dispenser_user *user);
+void dfi__shared_counter_close(struct shared_counter_user *user);
 
 /*
  * Take n numbers, from *first on: 1; or 0: they are on their way, which takes a
@@ -84,14 +84,14 @@ void dfi__dispenser_close(struct dispenser_user *user);
  * other numbers are on their way, since somebody gave up, those come first, and
  * nobody gets them. -ECONNRESET.
  */
-int dfi__dispenser_take_far(
-    struct dispenser_user *user, uint64_t n, uint64_t *first);
+int dfi__shared_counter_take_far(
+    struct shared_counter_user *user, uint64_t n, uint64_t *first);
 
 static inline int dispenser_take(
-    struct dispenser_user *user, uint64_t n, uint64_t *first)
+    struct shared_counter_user *user, uint64_t n, uint64_t *first)
 {
 	if (unlikely(!user->words))
-		return dfi__dispenser_take_far(user, n, first);
+		return dfi__shared_counter_take_far(user, n, first);
 	/*
 	 * Pairs with itself in other threads: what they did before they took
 	 * lower numbers.
@@ -105,11 +105,12 @@ static inline int dispenser_take(
  * For who sleeps until numbers come that are on their way: the word to sleep
  * in, and what to call before.
  */
-_Atomic uint32_t *dfi__dispenser_wait_word(const struct dispenser_user *user);
-void dfi__dispenser_arm(const struct dispenser_user *user);
+_Atomic uint32_t *dfi__shared_counter_wait_word(
+    const struct shared_counter_user *user);
+void dfi__shared_counter_arm(const struct shared_counter_user *user);
 
 /* Whether the holder has closed it, as far as its memory says. */
-static inline bool dispenser_is_closed(const struct dispenser_user *user)
+static inline bool dispenser_is_closed(const struct shared_counter_user *user)
 {
 	return user->words && atomic_peek(&user->words->closed);
 }

@@ -157,8 +157,8 @@ static void fill_network(
 	estimate->source_queue_pairs = flow->ordered;
 	estimate->source_receives = flow->ordered * TRANSPORT_RING_RECEIVES;
 	if (flow->ordered)
-		estimate->sequencer_image_bytes = dfi__dispenser_image_bytes(
-		    dfi);
+		estimate->sequencer_image_bytes =
+		    dfi__shared_counter_image_bytes(dfi);
 	if (flow_is_cast(flow)) {
 		dfi__cast_port_bytes(dfi, flow, &estimate->target_port_bytes,
 		    &estimate->source_port_bytes);
@@ -172,7 +172,7 @@ static void fill_network(
 	estimate->image_bytes = image_bytes(dfi, flow);
 	if (flow->kind == DFI_REPLICATE)
 		estimate->stage_bytes = locked_bytes(
-		    dfi, dfi__fan_stage_size(&geometry));
+		    dfi, dfi__replica_stage_size(&geometry));
 	estimate->source_queue_pairs += flow->n_targets;
 	estimate->target_receives = receives(flow);
 	estimate->source_receives += flow->n_targets * TRANSPORT_RING_RECEIVES;
@@ -203,9 +203,9 @@ static int fill(
 	estimate->transport = transport;
 	estimate->replication = flow->replication;
 	if (flow->ordered)
-		estimate->sequencer_bytes = dfi__dispenser_bytes(dfi);
+		estimate->sequencer_bytes = dfi__shared_counter_bytes(dfi);
 	if (flow->kind == DFI_REPLICATE)
-		estimate->source_bytes = dfi__fan_bytes(
+		estimate->source_bytes = dfi__replica_bytes(
 		    multicast ? dfi->transport : NULL, &slots);
 	if (flow->kind == DFI_COMBINE)
 		ret = combine_source_bytes(flow, &estimate->source_bytes);

@@ -150,7 +150,8 @@ struct multicast_attr dfi__cast_port(
 	    ? cast_target_receives(geometry, flow->n_sources)
 	    : cast_source_receives(flow->n_targets);
 	if (!target)
-		config.memory_size = dfi__fan_bytes(dfi->transport, geometry);
+		config.memory_size = dfi__replica_bytes(
+		    dfi->transport, geometry);
 	return dfi__cast_attr(&config);
 }
 

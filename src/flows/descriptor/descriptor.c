@@ -203,7 +203,7 @@ int dfi__node_decode_address(
 }
 
 static void dispenser_to_message(
-    const struct dispenser_name *name, DfiFlow__Dispenser *message)
+    const struct shared_counter_name *name, DfiFlow__Dispenser *message)
 {
 	dfi_flow__dispenser__init(message);
 	message->address = (char *)name->region.address;
@@ -216,7 +216,7 @@ static void dispenser_to_message(
 
 /* message may be NULL. */
 static bool dispenser_from_message(
-    const DfiFlow__Dispenser *message, struct dispenser_name *name)
+    const DfiFlow__Dispenser *message, struct shared_counter_name *name)
 {
 	memset(name, 0, sizeof(*name));
 	if (!message)
@@ -283,7 +283,7 @@ int dfi__endpoint_decode(
 {
 	DfiFlow__Endpoint *message = dfi_flow__endpoint__unpack(
 	    NULL, size, data);
-	struct dispenser_name sequencer;
+	struct shared_counter_name sequencer;
 	struct node node;
 
 	if (!message ||

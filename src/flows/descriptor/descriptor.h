@@ -112,8 +112,9 @@ static inline uint32_t flow_first_target(const struct flow *flow)
 /* Room for why a target can't be reached over verbs. */
 #define ENDPOINT_WHY_SIZE 320
 
-/* Where a dispenser is (shared_counter.h); region.size 0: there is none. */
-struct dispenser_name {
+/* Where a shared counter is (shared_counter.h); region.size 0: there is none.
+ */
+struct shared_counter_name {
 	struct region_name region;
 	/* Else, that all take numbers through the device; address "": not. */
 	struct region_name verbs;
@@ -128,8 +129,9 @@ struct endpoint {
 	struct region_name verbs;          /* address "": not over verbs */
 	char verbs_why[ENDPOINT_WHY_SIZE]; /* it has no address; or "" */
 	bool cancelled;                    /* it wants no more tuples */
-	struct dispenser_name sequencer;   /* of the flow, or a sequencer's */
-	bool done;                         /* it has all that there was */
+	struct shared_counter_name
+	    sequencer; /* of the flow, or a sequencer's */
+	bool done;     /* it has all that there was */
 	/* Sources, too: */
 	bool has_port; /* where datagrams to it alone go */
 	struct multicast_address port;

@@ -298,7 +298,7 @@ int dfi__target_wait(struct dfi_target *target)
 	target->looks = looks_of(target);
 	counter_add(&target->stalls, 1);
 	counter_add(&time->counts.ns,
-	    dfi__nap(&target->nap, atomic_peek(&target->segments)));
+	    dfi__pace(&target->pace, atomic_peek(&target->segments)));
 	/* Pairs with wake_owner(): the mapping that word lies in. */
 	atomic_publish(&target->sources.sleeping, word);
 	if (target->above)

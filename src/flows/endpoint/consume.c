@@ -209,7 +209,7 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 
 	/* Some of what it has sent may still come. */
 	if (gone && target->cast) {
-		dfi__cast_target_source_gone(target->cast, source);
+		dfi__receiver_ring_source_gone(target->cast, source);
 		gone = false;
 	}
 	return gone || is_lost(target, source, state);

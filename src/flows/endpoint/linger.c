@@ -62,7 +62,7 @@ static int64_t next_look(const struct dfi_source *source)
 /* A segment that its owner has sent waits for its place. */
 static void go_on(struct dfi_source *source, uint32_t target, int64_t now)
 {
-	if (!dfi__fan_go_on(source->fan))
+	if (!dfi__replica_go_on(source->replica_writer))
 		source->writers[target].due = now + next_look(source);
 }
 
@@ -80,7 +80,8 @@ static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 	if (!writer->due || writer->due > now)
 		return false;
 	writer->due = 0;
-	if (unlikely(source->fan && fan_waits(source->fan)))
+	if (unlikely(
+		source->replica_writer && fan_waits(source->replica_writer)))
 		go_on(source, target, now);
 	if (!open && !holds)
 		return false;

@@ -71,7 +71,7 @@ int dfi__source_check_slow(const struct dfi_source *source)
 
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 {
-	if (source->fan)
+	if (source->replica_writer)
 		return dfi__fail(-ERANGE,
 		    "flow '%s': %s %u: target %u: each tuple of a "
 		    "replicate flow goes to all: name DFI_ALL_TARGETS",
@@ -103,11 +103,11 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 	struct writer *ring = &source->rings[target];
 
 	if (source->cast)
-		dfi__cast_source_leave(source->cast, target, STREAM_CANCELLED);
+		dfi__sender_ring_leave(source->cast, target, STREAM_CANCELLED);
 	ring->cancelled = true;
 	ring->wanted = false;
 	ring->segment = NULL;
-	if (source->fan)
+	if (source->replica_writer)
 		return; /* its lane is the others', too */
 	ring->refused = 0;
 	if (source->lane_ops)
@@ -154,8 +154,9 @@ static always_inline int open_segment(
 		return ret;
 	}
 	source_close_lane(source, target);
-	if (unlikely(ret < 0 && source->fan && source->fan->undrawn))
-		return dfi__fan_left(source, ret);
+	if (unlikely(ret < 0 && source->replica_writer &&
+		source->replica_writer->undrawn))
+		return dfi__replica_left(source, ret);
 	if (ret == -ECONNRESET)
 		return dfi__source_target_left(
 		    source, lane_waits_for(source, target));
@@ -173,7 +174,8 @@ static inline bool has_credit_or_end(const struct target_wait *wait)
 	return writer_credit(&wait->source->rings[wait->target]) != 0 ||
 	    source_target_life(wait->source, wait->target) ||
 	    source_aborted(wait->source) || source_interrupted(wait->source) ||
-	    unlikely(wait->source->fan && dfi__fan_has_left(wait->source));
+	    unlikely(wait->source->replica_writer &&
+		dfi__replica_has_left(wait->source));
 }
 
 /* For a source that waits without its lock. */
@@ -338,7 +340,7 @@ int dfi_source_fd(struct dfi_source *source)
 #define LOST_NS (INT64_C(1) * NS_PER_S)
 
 /* Why there is no end to wait for; the later, the shorter. */
-enum hope {
+enum drain_state {
 	TARGET_ANSWERS,
 	TARGET_LEFT, /* or the source has given up */
 	TARGET_LOST,
@@ -346,10 +348,11 @@ enum hope {
 
 struct drain_wait {
 	struct target_wait base;
-	enum hope hope;
+	enum drain_state drain_state;
 };
 
-static enum hope hope_of(struct dfi_source *source, uint32_t target)
+static enum drain_state drain_state_of(
+    struct dfi_source *source, uint32_t target)
 {
 	if (writer_lost(&source->rings[target]))
 		return TARGET_LOST;
@@ -369,17 +372,17 @@ static bool drained_or_gone(void *arg)
 	if (source->cast)
 		source->kind->source.look(source);
 	return dfi__writer_drained(&source->rings[target]) != 0 ||
-	    hope_of(source, target) > wait->hope;
+	    drain_state_of(source, target) > wait->drain_state;
 }
 
 /* After an abort, all targets have that time together. */
 static int64_t drain_deadline(
-    struct dfi_source *source, enum hope hope, int64_t deadline)
+    struct dfi_source *source, enum drain_state drain_state, int64_t deadline)
 {
 	int64_t now = clock_now_ns();
-	int64_t until = now + (hope == TARGET_LOST ? LOST_NS : GONE_NS);
+	int64_t until = now + (drain_state == TARGET_LOST ? LOST_NS : GONE_NS);
 
-	if (hope != TARGET_ANSWERS && until < deadline)
+	if (drain_state != TARGET_ANSWERS && until < deadline)
 		deadline = until;
 	if (!source_aborted(source))
 		return deadline;
@@ -399,7 +402,7 @@ static int fail_drain(struct dfi_source *source, const struct drain_wait *wait,
 	if (!ret && source_aborted(source) &&
 	    peers_state(&source->targets, target) == PEER_PRESENT)
 		return was_aborted(source);
-	if (ret < 0 || wait->hope != TARGET_ANSWERS)
+	if (ret < 0 || wait->drain_state != TARGET_ANSWERS)
 		return dfi__peers_lost(&source->targets, target);
 	return dfi__fail(-ETIMEDOUT,
 	    "flow '%s': %s %u: closed, but after %ld ms it is not known "
@@ -428,8 +431,9 @@ int dfi__source_drain(
 	word = dfi__writer_wait_word(writer);
 	atomic_set(&source->waits_for, target);
 	while ((ret = dfi__writer_drained(writer)) == 0 && there) {
-		wait.hope = hope_of(source, target);
-		time->deadline = drain_deadline(source, wait.hope, deadline);
+		wait.drain_state = drain_state_of(source, target);
+		time->deadline = drain_deadline(
+		    source, wait.drain_state, deadline);
 		source->wait.arm = arm_remote;
 		source->wait.fenced = true;
 		source->wait.arm_arg = &wait.base;
@@ -447,9 +451,9 @@ static int check_life(struct dfi_source *source, uint32_t lane)
 {
 	int ret = 0;
 
-	if (unlikely(source->fan != NULL)) {
-		ret = dfi__fan_left(source, 0);
-		return ret < 0 ? ret : dfi__fan_is_wanted(source);
+	if (unlikely(source->replica_writer != NULL)) {
+		ret = dfi__replica_left(source, 0);
+		return ret < 0 ? ret : dfi__replica_is_wanted(source);
 	}
 	if (unlikely(source_target_life(source, lane))) {
 		ret = dfi__source_target_left(source, lane);
@@ -458,12 +462,12 @@ static int check_life(struct dfi_source *source, uint32_t lane)
 	return 0;
 }
 
-/* Refused by this target: it alone of the fan's is waited for. */
+/* Refused by this target: it alone of the replica writer's is waited for. */
 static void want_room(struct dfi_source *source, uint32_t target)
 {
 	uint32_t t;
 
-	if (source->fan)
+	if (source->replica_writer)
 		for (t = 0; t < source->n_remotes; t++)
 			source->rings[t].wanted = false;
 	source->rings[target].wanted = true;
@@ -473,7 +477,7 @@ static void goes_on(struct dfi_source *source, uint32_t lane)
 {
 	uint32_t t;
 
-	if (likely(!source->fan)) {
+	if (likely(!source->replica_writer)) {
 		dfi__source_goes_on(source, lane);
 		return;
 	}
@@ -505,8 +509,8 @@ int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane)
 		if (ret > 0)
 			goes_on(source, lane);
 		/* Nobody to wait for may be why there is no segment. */
-		if (!ret && unlikely(source->fan != NULL))
-			ret = dfi__fan_is_wanted(source);
+		if (!ret && unlikely(source->replica_writer != NULL))
+			ret = dfi__replica_is_wanted(source);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
 		want_room(source, target);
@@ -556,8 +560,8 @@ static always_inline int send_segment(
 		ret = lane_publish(source, target, bytes);
 	else
 		source->writers[target].segment = NULL;
-	if (unlikely(source->fan != NULL)) {
-		ret = dfi__fan_left(source, ret);
+	if (unlikely(source->replica_writer != NULL)) {
+		ret = dfi__replica_left(source, ret);
 		if (!ret && !(source->flags & DFI_NONBLOCK))
 			ret = source_settle(source);
 		/* The tuples are taken: the next call tells. */

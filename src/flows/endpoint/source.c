@@ -39,7 +39,7 @@ static bool target_has_left(void *arg)
 /* network: not through memory, even if it can be shared. */
 static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
     bool network, const struct ring_layout *layout,
-    const struct patience *patience, struct remote **remote)
+    const struct wait_limit *wait_limit, struct remote **remote)
 {
 	const struct region_name *name;
 	struct transport *transport;
@@ -47,10 +47,10 @@ static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
 	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
 
 	if (!ret && transport != source->dfi->transport)
-		ret = dfi__source_take_image(source, transport, &stage);
+		ret = dfi__source_take_shadow(source, transport, &stage);
 	return ret ? ret
 		   : transport->ops->ring.open(transport, source, name, layout,
-			 source_ring(source), stage, patience, remote);
+			 source_ring(source), stage, wait_limit, remote);
 }
 
 /*
@@ -60,13 +60,13 @@ static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
  */
 static int open_somehow(struct dfi_source *source,
     const struct endpoint *endpoint, const struct ring_layout *layout,
-    const struct patience *patience, struct remote **remote)
+    const struct wait_limit *wait_limit, struct remote **remote)
 {
 	const struct dfi *dfi = source->dfi;
-	int ret = open_way(source, endpoint, false, layout, patience, remote);
+	int ret = open_way(source, endpoint, false, layout, wait_limit, remote);
 
 	if ((ret == -ECONNRESET || ret == -EACCES) &&
-	    endpoint->verbs.address[0] && !patience_given_up(patience) &&
+	    endpoint->verbs.address[0] && !wait_limit_given_up(wait_limit) &&
 	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
 		dfi__log(DFI_LOG_INFO,
 		    "flow '%s': %s %u: node %s on host %s is written to over "
@@ -74,15 +74,15 @@ static int open_somehow(struct dfi_source *source,
 		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
 		    endpoint->node.host, dfi_errmsg());
 		return open_way(
-		    source, endpoint, true, layout, patience, remote);
+		    source, endpoint, true, layout, wait_limit, remote);
 	}
 	return dfi__host_explain(
 	    ret, dfi__host_distance(&endpoint->node.at, &dfi->node.at));
 }
 
 /* Open the ring in a target's region. */
-static int open_remote(
-    struct dfi_source *source, uint32_t target, const struct patience *patience)
+static int open_remote(struct dfi_source *source, uint32_t target,
+    const struct wait_limit *wait_limit)
 {
 	const struct endpoint *endpoint =
 	    &source->targets.peer[target].endpoint;
@@ -105,7 +105,7 @@ static int open_remote(
 		    "but its rings take %lu",
 		    source->flow.name, PEER_ID(&source->targets, target),
 		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
-	ret = open_somehow(source, endpoint, &layout, patience, &remote);
+	ret = open_somehow(source, endpoint, &layout, wait_limit, &remote);
 	if (ret == -EEXIST)
 		return dfi__fail(ret,
 		    "flow '%s': %s %u is attached already, or has been "
@@ -127,19 +127,19 @@ static int open_ring(
     struct dfi_source *source, uint32_t target, int64_t deadline)
 {
 	struct region *slots = flow_is_broadcast(&source->flow)
-	    ? source->fan->broadcast.region
+	    ? source->replica_writer->shared_ring.region
 	    : NULL;
 	struct opening opening = { source, target };
-	struct patience patience = { deadline, target_has_left, &opening };
+	struct wait_limit wait_limit = { deadline, target_has_left, &opening };
 	struct writer *ring = &source->rings[target];
 	char peer[256];
-	int ret = open_remote(source, target, &patience);
+	int ret = open_remote(source, target, &wait_limit);
 
 	if (ret < 0 || !slots)
 		return ret;
 	ret = slots->transport->ops->region.show(slots,
 	    &source->targets.peer[target].endpoint.region, source->index,
-	    &patience);
+	    &wait_limit);
 	if (ret < 0) {
 		ring->remote->transport->ops->ring.close(ring->remote);
 		ring->remote = NULL;
@@ -160,7 +160,7 @@ static int open_ring(
 static int target_was_gone(
     struct dfi_source *source, uint32_t target, int ret, int64_t deadline)
 {
-	int64_t patience = clock_now_ns() + REGISTRY_SAYS_NS;
+	int64_t wait_limit = clock_now_ns() + REGISTRY_SAYS_NS;
 	char text[ERROR_TEXT_SIZE];
 
 	if (ret != -ECONNREFUSED && ret != -ECONNRESET && ret != -ETIMEDOUT &&
@@ -169,7 +169,7 @@ static int target_was_gone(
 
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	if (dfi__peers_await_gone(&source->targets, target,
-		patience < deadline ? patience : deadline))
+		wait_limit < deadline ? wait_limit : deadline))
 		return dfi__peers_lost(&source->targets, target);
 	return dfi__fail(ret, "%s", text);
 }
@@ -178,11 +178,11 @@ static int target_was_gone(
 static int take_fan(struct dfi_source *source)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(&source->flow);
-	struct transport *broadcast = source->flow.replication ==
+	struct transport *shared_ring = source->flow.replication ==
 		DFI_REPLICATION_MULTICAST
 	    ? source->dfi->transport
 	    : NULL;
-	uint64_t bytes = dfi__fan_bytes(broadcast, &geometry);
+	uint64_t bytes = dfi__replica_bytes(shared_ring, &geometry);
 	int ret;
 
 	ret = dfi__ring_memory_take(
@@ -190,9 +190,9 @@ static int take_fan(struct dfi_source *source)
 	if (ret < 0)
 		return ret;
 	source->ring_memory += bytes;
-	ret = dfi__fan_init(source->fan, source->rings, source->flow.n_targets,
-	    broadcast, &geometry, RING_FIRST_SEGMENT);
-	source->fan->targets = source->head.targets;
+	ret = dfi__replica_init(source->replica_writer, source->rings,
+	    source->flow.n_targets, shared_ring, &geometry, RING_FIRST_SEGMENT);
+	source->replica_writer->targets = source->head.targets;
 	return ret < 0 ? dfi__fail_within(ret, "flow '%s': %s %u",
 			     source->flow.name, SOURCE_ID(source))
 		       : 0;
@@ -236,9 +236,9 @@ static void free_source(struct dfi_source *source)
 		source->kind->source.close(source);
 	dfi__notify_free(source->notify);
 	dfi__ring_memory_return(source->dfi, source->ring_memory);
-	if (source->fan)
-		dfi__fan_free(source->fan);
-	free(source->fan);
+	if (source->replica_writer)
+		dfi__replica_free(source->replica_writer);
+	free(source->replica_writer);
 	free(source->target_stalls);
 	free(source->rings);
 	dfi__flow_free(&source->flow);
@@ -318,17 +318,19 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->target_stalls = calloc(
 	    flow->n_targets, sizeof(source->target_stalls[0]));
 	if (flow->kind == DFI_REPLICATE)
-		source->fan = calloc(1, sizeof(*source->fan));
+		source->replica_writer = calloc(
+		    1, sizeof(*source->replica_writer));
 	if (!source->rings || !source->target_stalls ||
-	    (flow->kind == DFI_REPLICATE && !source->fan)) {
-		free(source->fan);
+	    (flow->kind == DFI_REPLICATE && !source->replica_writer)) {
+		free(source->replica_writer);
 		free(source->target_stalls);
 		free(source->rings);
 		dfi__handle_free(source, size);
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", flow->name);
 	}
-	source->writers = source->fan ? &source->fan->lane : source->rings;
+	source->writers = source->replica_writer ? &source->replica_writer->lane
+						 : source->rings;
 	source->size = size;
 	source->n_lanes = n_lanes;
 	source->spare = (char *)source + lanes_end;
@@ -343,11 +345,12 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	source->router.function_arg = attr->route_arg;
 	source->head = (struct dfi_source_head){
 		.lanes = n_lanes == 1 ? &source->head.only : source->lanes,
-		.n_targets = source->fan ? 0 : n_lanes,
+		.n_targets = source->replica_writer ? 0 : n_lanes,
 		.tuple_size = flow->schema->tuple_size,
 		.inline_routing = inline_routing(flow, &source->router),
 		.key_offset = source->router.keys[0].offset,
-		.targets = groups ? dfi__fan_all_targets(flow->n_targets) : 0,
+		.targets = groups ? dfi__replica_all_targets(flow->n_targets)
+				  : 0,
 	};
 	*out = source;
 	return 0;
@@ -369,8 +372,9 @@ static int open_segments(struct dfi_source *source)
 	if (flow_is_broadcast(&source->flow))
 		for (t = 0; t < source->n_remotes; t++)
 			if (!source->rings[t].cancelled)
-				dfi__broadcast_open(
-				    &source->fan->broadcast, &source->rings[t]);
+				dfi__shared_ring_open(
+				    &source->replica_writer->shared_ring,
+				    &source->rings[t]);
 	for (t = 0; t < source->n_lanes; t++) {
 		source_close_lane(source, t);
 		if (source->writers[t].cancelled)
@@ -437,7 +441,7 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	ret = dfi__peers_await(&source->targets, deadline);
 	if (!ret && ops->reserve)
 		ret = ops->reserve(source);
-	if (!ret && source->fan)
+	if (!ret && source->replica_writer)
 		ret = take_fan(source);
 	if (!ret && ops->open)
 		ret = ops->open(source, deadline);
@@ -553,8 +557,8 @@ static int drain(struct dfi_source *source, int64_t deadline)
 
 static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
 {
-	if (source->fan)
-		dfi__fan_end(source->fan, target, flag);
+	if (source->replica_writer)
+		dfi__replica_end(source->replica_writer, target, flag);
 	else
 		dfi__writer_end(&source->rings[target],
 		    flag == FOOTER_FLAG_ABORT
@@ -614,16 +618,18 @@ static int check_whole(struct dfi_source *source)
 		life = source_target_life(source, t);
 		if (life == TARGET_GONE)
 			return dfi__peers_lost(&source->targets, t);
-		if (!source->fan || !wanted)
+		if (!source->replica_writer || !wanted)
 			wanted = life != TARGET_CANCELLED;
-		lane = &source->writers[source->fan ? 0 : t];
+		lane = &source->writers[source->replica_writer ? 0 : t];
 		if (wanted && lane->refused)
 			return dfi__fail(lane->refused,
 			    "flow '%s': %s %u: closed after a push for "
 			    "%s %u found no room and was not repeated",
 			    source->flow.name, SOURCE_ID(source),
 			    PEER_ID(&source->targets,
-				source->fan ? source->fan->short_of : t));
+				source->replica_writer
+				    ? source->replica_writer->short_of
+				    : t));
 	}
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A source from inside. source.c opens and closes it, send.c moves segments,
- * fan.c looks after the targets of a source that sends each tuple to all, and
- * source_room.c asks for memory. What a kind of flow adds comes from the tables
- * in kind.h: this folder includes no file of kinds/.
+ * replica_writer.c looks after the targets of a source that sends each tuple to
+ * all, and source_room.c asks for memory. What a kind of flow adds comes from
+ * the tables in kind.h: this folder includes no file of kinds/.
  */
 #ifndef DFI_FLOWS_ENDPOINT_SOURCE_H
 #define DFI_FLOWS_ENDPOINT_SOURCE_H
@@ -26,7 +26,7 @@
 /* clang-format off */
 /*
  * A shuffle flow has a lane and a ring for each target. A replicate flow has
- * one lane, whose segments go to the rings of all (fan).
+ * one lane, whose segments go to the rings of all (replica writer).
  *
  * Invariants of lane t, whose writer is writers[t]:
  *
@@ -83,10 +83,11 @@ struct dfi_source {
 	struct write_batch batch; /* segments that wait for each other */
 	const struct kind *kind;
 	const struct lane_ops *lane_ops; /* or NULL: lanes are segments */
-	struct fan *fan; /* of a replicate flow's source, or NULL */
-	struct combine_source *combine;   /* of one that combines, or NULL */
-	struct dispenser_user *sequencer; /* of an ordered flow, or NULL */
-	struct cast_source *cast;     /* which sends its segments, or NULL */
+	struct replica_writer
+	    *replica_writer; /* of a replicate flow's source, or NULL */
+	struct combine_source *combine; /* of one that combines, or NULL */
+	struct shared_counter_user *sequencer; /* of an ordered flow, or NULL */
+	struct sender_ring *cast;     /* which sends its segments, or NULL */
 	struct source_window *window; /* of a flow with windows, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
@@ -136,7 +137,7 @@ int dfi__source_room(struct dfi_source *source);
 void dfi__source_room_return(struct dfi_source *source);
 
 /* For a ring that a device writes to: the stage to send from, or NULL. */
-int dfi__source_take_image(struct dfi_source *source,
+int dfi__source_take_shadow(struct dfi_source *source,
     struct transport *transport, struct stage **stage);
 
 int dfi__source_check_slow(const struct dfi_source *source);
@@ -207,9 +208,9 @@ uint64_t dfi__source_taken(struct dfi_source *source);
 static inline bool source_find_lane(
     const struct dfi_source *source, uint32_t target, uint32_t *lane)
 {
-	*lane = source->fan ? 0 : target;
+	*lane = source->replica_writer ? 0 : target;
 	return target < source->head.n_targets ||
-	    (source->fan && target == DFI_ALL_TARGETS);
+	    (source->replica_writer && target == DFI_ALL_TARGETS);
 }
 
 /* -ERANGE, which is not sticky. */
@@ -250,14 +251,14 @@ static inline enum target_life source_target_life(
 int dfi__source_target_left(struct dfi_source *source, uint32_t target);
 
 /*
- * Of a fan: whether a target doesn't stay, which was not known; and what comes
- * of it: 0 if the source goes on with the others, or err was not at all for
- * nothing. err: what sending returned, else 0.
+ * Of a replica writer: whether a target doesn't stay, which was not known; and
+ * what comes of it: 0 if the source goes on with the others, or err was not at
+ * all for nothing. err: what sending returned, else 0.
  */
-bool dfi__fan_has_left(struct dfi_source *source);
-int dfi__fan_left(struct dfi_source *source, int err);
+bool dfi__replica_has_left(struct dfi_source *source);
+int dfi__replica_left(struct dfi_source *source, int err);
 /* All of a flow with groups, as a set. */
-static inline uint64_t dfi__fan_all_targets(uint32_t n_targets)
+static inline uint64_t dfi__replica_all_targets(uint32_t n_targets)
 {
 	return UINT64_MAX >> (DFI_MAX_SET_TARGETS - n_targets);
 }
@@ -270,7 +271,8 @@ static inline uint64_t dfi__fan_all_targets(uint32_t n_targets)
  */
 static inline int source_settle(struct dfi_source *source)
 {
-	return unlikely(source->fan && fan_waits(source->fan))
+	return unlikely(
+		   source->replica_writer && fan_waits(source->replica_writer))
 	    ? source->kind->source.await_place(source)
 	    : 0;
 }
@@ -278,7 +280,8 @@ static inline int source_settle(struct dfi_source *source)
 /* The same after what has waited, if the handle may: no more than once. */
 static inline int source_unsettled(struct dfi_source *source)
 {
-	if (likely(!source->fan || !fan_waits(source->fan)))
+	if (likely(
+		!source->replica_writer || !fan_waits(source->replica_writer)))
 		return 0;
 	return source->flags & DFI_NONBLOCK
 	    ? source->kind->source.await_place(source)
@@ -289,7 +292,7 @@ static inline int source_unsettled(struct dfi_source *source)
 int dfi__source_finish(struct dfi_source *source, int64_t deadline);
 
 /* -EPIPE if all targets that a tuple is for have cancelled, else 0. */
-int dfi__fan_is_wanted(const struct dfi_source *source);
+int dfi__replica_is_wanted(const struct dfi_source *source);
 
 /*
  * Open a segment for a lane that has none open: 1, 0 without credit, or a hard
@@ -326,7 +329,9 @@ int dfi__source_drain(
 static inline uint32_t lane_waits_for(
     const struct dfi_source *source, uint32_t lane)
 {
-	return unlikely(source->fan != NULL) ? source->fan->short_of : lane;
+	return unlikely(source->replica_writer != NULL)
+	    ? source->replica_writer->short_of
+	    : lane;
 }
 
 /* As the writer's functions, for whatever kind of lane it is. */
@@ -334,8 +339,8 @@ static inline int lane_open(struct dfi_source *source, uint32_t lane)
 {
 	if (unlikely(source->lane_ops != NULL))
 		return source->lane_ops->open(source, lane);
-	return unlikely(source->fan != NULL)
-	    ? dfi__fan_open(source->fan)
+	return unlikely(source->replica_writer != NULL)
+	    ? dfi__replica_open(source->replica_writer)
 	    : writer_open(&source->writers[lane]);
 }
 
@@ -344,8 +349,8 @@ static inline int lane_publish(
 {
 	if (unlikely(source->lane_ops != NULL))
 		return source->lane_ops->publish(source, lane, used);
-	return unlikely(source->fan != NULL)
-	    ? dfi__fan_publish(source->fan, used)
+	return unlikely(source->replica_writer != NULL)
+	    ? dfi__replica_publish(source->replica_writer, used)
 	    : dfi__writer_publish(&source->writers[lane], used);
 }
 
@@ -354,8 +359,8 @@ static inline int lane_publish_part(
 {
 	if (unlikely(source->lane_ops != NULL))
 		return source->lane_ops->publish_part(source, lane, used);
-	return unlikely(source->fan != NULL)
-	    ? dfi__fan_publish_part(source->fan, used)
+	return unlikely(source->replica_writer != NULL)
+	    ? dfi__replica_publish_part(source->replica_writer, used)
 	    : dfi__writer_publish_part(&source->writers[lane], used);
 }
 
@@ -411,7 +416,8 @@ void dfi__source_log_attached(const struct dfi_source *source);
 /* Whether the place of what the lane has sent, or will, is on its way. */
 static inline bool lane_awaits_place(const struct dfi_source *source)
 {
-	return unlikely(source->fan != NULL) && unlikely(source->fan->asked);
+	return unlikely(source->replica_writer != NULL) &&
+	    unlikely(source->replica_writer->asked);
 }
 
 /* The lane's segment is empty: nothing of it is due any more. */
@@ -430,7 +436,8 @@ static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
  */
 static inline bool source_may_hold(const struct dfi_source *source)
 {
-	return !source->fan && !source->lane_ops && !source->linger.ns;
+	return !source->replica_writer && !source->lane_ops &&
+	    !source->linger.ns;
 }
 
 /* Post those that wait. */

@@ -66,15 +66,15 @@ static uint64_t image_bytes(const struct dfi_source *source, uint64_t size)
 
 static uint64_t stage_bytes(const struct dfi_source *source)
 {
-	return image_bytes(
-	    source, dfi__fan_stage_size(&source->fan->lane.geometry));
+	return image_bytes(source,
+	    dfi__replica_stage_size(&source->replica_writer->lane.geometry));
 }
 
-/* It takes the place of the fan's room, which has been counted. */
+/* It takes the place of the replica writer's room, which has been counted. */
 static uint64_t stage_counts(const struct dfi_source *source)
 {
 	return stage_bytes(source) -
-	    dfi__fan_bytes(NULL, &source->fan->lane.geometry);
+	    dfi__replica_bytes(NULL, &source->replica_writer->lane.geometry);
 }
 
 /* Of an image of one of its rings. */
@@ -99,7 +99,7 @@ static void add_device(const struct dfi_source *source,
 	if (need->n_devices == MOST_DEVICES)
 		return;
 	need->devices[need->n_devices++] = device;
-	if (!source->fan)
+	if (!source->replica_writer)
 		return;
 	need->locked += stage_bytes(source);
 	if (need->n_devices > 1)
@@ -129,7 +129,7 @@ static bool add_target(
 		return true;
 	}
 	add_device(source, transport, need);
-	bytes = ring_image_bytes(source, source->fan != NULL);
+	bytes = ring_image_bytes(source, source->replica_writer != NULL);
 	need->reserved += bytes;
 	need->locked += bytes;
 	need->counted += bytes;
@@ -140,7 +140,7 @@ static bool add_target(
 static void add_sequencer(struct dfi_source *source, struct need *need)
 {
 	const struct endpoint *holder = &source->targets.peer[0].endpoint;
-	uint64_t bytes = dfi__dispenser_image_bytes(source->dfi);
+	uint64_t bytes = dfi__shared_counter_image_bytes(source->dfi);
 	struct transport *transport;
 
 	if (!holder->sequencer.verbs.address[0] ||
@@ -216,8 +216,8 @@ void dfi__source_room_return(struct dfi_source *source)
 }
 
 /*
- * From the first target on that a device writes to, a fan has a stage, in place
- * of its room for a segment; if there is no stage, that stays.
+ * From the first target on that a device writes to, a replica writer has a
+ * stage, in place of its room for a segment; if there is no stage, that stays.
  */
 static int take_stage(struct dfi_source *source, struct transport *transport)
 {
@@ -229,24 +229,25 @@ static int take_stage(struct dfi_source *source, struct transport *transport)
 	if (ret < 0)
 		return ret;
 	ret = transport->ops->ring.stage_create(transport,
-	    dfi__fan_stage_size(&source->fan->lane.geometry), &stage);
+	    dfi__replica_stage_size(&source->replica_writer->lane.geometry),
+	    &stage);
 	if (ret < 0) {
 		source->unspent += bytes;
 		return ret;
 	}
-	dfi__fan_use_stage(source->fan, stage);
+	dfi__replica_use_stage(source->replica_writer, stage);
 	return 0;
 }
 
-int dfi__source_take_image(struct dfi_source *source,
+int dfi__source_take_shadow(struct dfi_source *source,
     struct transport *transport, struct stage **stage)
 {
-	int ret = source->fan && !source->fan->stage
+	int ret = source->replica_writer && !source->replica_writer->stage
 	    ? take_stage(source, transport)
 	    : 0;
 
 	if (ret < 0)
 		return ret;
-	*stage = source->fan ? source->fan->stage : NULL;
+	*stage = source->replica_writer ? source->replica_writer->stage : NULL;
 	return spend(source, ring_image_bytes(source, *stage != NULL));
 }

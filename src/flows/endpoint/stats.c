@@ -73,7 +73,9 @@ static uint64_t source_copied(
 
 	for (t = 0; t < source->n_remotes; t++)
 		n += atomic_peek(&source->rings[t].moved);
-	return source->fan ? n + atomic_peek(&source->fan->lane.moved) : n;
+	return source->replica_writer
+	    ? n + atomic_peek(&source->replica_writer->lane.moved)
+	    : n;
 }
 
 static uint64_t target_tuples(const struct dfi_target *target)

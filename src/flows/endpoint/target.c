@@ -103,7 +103,7 @@ static int export_rings(struct dfi_target *target,
 	target->wait.fenced = target->flow.transport == DFI_TRANSPORT_VERBS;
 	/* At most half a credit's worth: the sources are not held up. */
 	if (target->flow.goal == DFI_BANDWIDTH && target->wait.sleeps)
-		target->nap.segments = credit_batch(geometry) / 2;
+		target->pace.segments = credit_batch(geometry) / 2;
 	return 0;
 }
 
@@ -402,7 +402,7 @@ static void leave_group(struct dfi_target *target)
 {
 	if (!target->cancelled && !target->n_open)
 		try_publish_end(target, ATTACH_DONE);
-	dfi__cast_target_stop(target->cast);
+	dfi__receiver_ring_stop(target->cast);
 }
 
 int dfi_target_close(struct dfi_target *target)

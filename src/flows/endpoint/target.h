@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 #include <dfi/target.h>
-#include "base/nap.h"
+#include "base/pace.h"
 #include "base/notify.h"
 #include "base/wait.h"
 #include "buffers/multicast/receiver_ring.h"
@@ -63,7 +63,7 @@ struct dfi_target {
 	char status_text[ERROR_TEXT_SIZE];
 	struct wait_policy wait;
 	struct looks looks;
-	struct nap nap;
+	struct pace pace;
 	struct wait_time wait_time; /* deadline: for the sources to attach */
 	struct notify *notify;      /* dfi_target_fd(), or NULL */
 	struct dfi_target_group *group;
@@ -71,10 +71,10 @@ struct dfi_target {
 	const struct kind *kind;
 	struct combiner *combiner; /* of a combiner flow, or NULL */
 	struct merge *merge;       /* of an ordered flow, or NULL */
-	struct dispenser
+	struct shared_counter
 	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
-	struct cast_target *cast;   /* which writes its rings, or NULL */
+	struct receiver_ring *cast; /* which writes its rings, or NULL */
 	_Atomic bool knows_sources; /* sources is ready for the cast */
 	uint64_t ring_memory;       /* counted towards the context's bound */
 	char verbs_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */

@@ -226,7 +226,7 @@ int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
 
 /* An endpoint's entry, or NULL; port may be. */
 static void *encode(const struct dfi *dfi, const struct region *region,
-    const char *why, const struct dispenser *sequencer,
+    const char *why, const struct shared_counter *sequencer,
     const struct remote *remote, const struct multicast_address *port,
     enum attach_end end, size_t *size)
 {
@@ -296,8 +296,9 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
 
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
-    const struct dispenser *sequencer, const struct multicast_address *port,
-    struct peers *sources, int64_t deadline)
+    const struct shared_counter *sequencer,
+    const struct multicast_address *port, struct peers *sources,
+    int64_t deadline)
 {
 	char key[KEY_SIZE];
 	struct registry_entry entry = { .key = key };
@@ -324,7 +325,7 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 }
 
 int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct region *region, const struct dispenser *sequencer,
+    const struct region *region, const struct shared_counter *sequencer,
     enum attach_end end, int64_t deadline)
 {
 	char key[KEY_SIZE];

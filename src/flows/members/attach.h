@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include "flows/descriptor/descriptor.h"
 
-struct dispenser;
+struct shared_counter;
 struct dfi;
 struct peers;
 
@@ -41,8 +41,9 @@ int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
  */
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
-    const struct dispenser *sequencer, const struct multicast_address *port,
-    struct peers *sources, int64_t deadline);
+    const struct shared_counter *sequencer,
+    const struct multicast_address *port, struct peers *sources,
+    int64_t deadline);
 
 /* How a target leaves that lives. */
 enum attach_end {
@@ -53,7 +54,7 @@ enum attach_end {
 
 /* Publish that of this context's target, attached before. */
 int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
-    const struct region *region, const struct dispenser *sequencer,
+    const struct region *region, const struct shared_counter *sequencer,
     enum attach_end end, int64_t deadline);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequencers: a dispenser of numbers in the creator's process, of which the
- * registry holds the name. That the creator has died, the registry tells, or if
- * it is a process of this host, the system, also without a registry.
+ * Sequencers: a shared counter of numbers in the creator's process, of which
+ * the registry holds the name. That the creator has died, the registry tells,
+ * or if it is a process of this host, the system, also without a registry.
  */
 #include <dfi/sequencer.h>
 
@@ -29,8 +29,8 @@ struct dfi_sequencer {
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	_Atomic bool lost;     /* the creator's entry or process is gone */
 	bool created;          /* by this handle: it has the counter, too */
-	struct dispenser dispenser;
-	struct dispenser_user user_end;
+	struct shared_counter shared_counter;
+	struct shared_counter_user user_end;
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
 	struct registry_watch *watch;
@@ -150,8 +150,8 @@ static void free_sequencer(struct dfi_sequencer *sequencer)
 	if (sequencer->processes.ended)
 		dfi__processes_remove(
 		    sequencer->dfi->processes, &sequencer->processes);
-	dfi__dispenser_close(&sequencer->user_end);
-	dfi__dispenser_destroy(&sequencer->dispenser);
+	dfi__shared_counter_close(&sequencer->user_end);
+	dfi__shared_counter_destroy(&sequencer->shared_counter);
 	pthread_cond_destroy(&sequencer->changed);
 	pthread_mutex_destroy(&sequencer->lock);
 	dfi__handle_free(sequencer, sizeof(*sequencer));
@@ -175,13 +175,13 @@ static int reserve(
 	int ret;
 
 	snprintf(what, sizeof(what), "sequencer '%s'", sequencer->name);
-	ret = dfi__dispenser_create(
-	    dfi, DFI_TRANSPORT_DEFAULT, what, first, &sequencer->dispenser);
+	ret = dfi__shared_counter_create(dfi, DFI_TRANSPORT_DEFAULT, what,
+	    first, &sequencer->shared_counter);
 
 	if (!ret)
-		ret = dfi__dispenser_open(dfi, DFI_TRANSPORT_DEFAULT,
-		    &dfi->node, &sequencer->dispenser.name, PATIENCE(deadline),
-		    &sequencer->user_end);
+		ret = dfi__shared_counter_open(dfi, DFI_TRANSPORT_DEFAULT,
+		    &dfi->node, &sequencer->shared_counter.name,
+		    WAIT_LIMIT(deadline), &sequencer->user_end);
 	sequencer->created = !ret;
 	return ret < 0
 	    ? dfi__fail_within(ret, "sequencer '%s'", sequencer->name)
@@ -218,7 +218,7 @@ static int publish(struct dfi_sequencer *sequencer)
 	int ret;
 
 	creator->node = dfi->node;
-	creator->sequencer = sequencer->dispenser.name;
+	creator->sequencer = sequencer->shared_counter.name;
 	data = dfi__endpoint_encode(creator, &size);
 	if (!data)
 		return dfi__fail(
@@ -337,13 +337,14 @@ static bool is_lost(void *arg)
 /* The creator's entry doesn't change any more, but may go. */
 static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
 {
-	struct patience patience = { deadline, is_lost, sequencer };
+	struct wait_limit wait_limit = { deadline, is_lost, sequencer };
 	struct dfi *dfi = sequencer->dfi;
 	const struct endpoint *creator = &sequencer->creator;
 	int ret;
 
-	ret = dfi__dispenser_open(dfi, DFI_TRANSPORT_DEFAULT, &creator->node,
-	    &creator->sequencer, &patience, &sequencer->user_end);
+	ret = dfi__shared_counter_open(dfi, DFI_TRANSPORT_DEFAULT,
+	    &creator->node, &creator->sequencer, &wait_limit,
+	    &sequencer->user_end);
 	return ret < 0
 	    ? dfi__fail_within(ret, "sequencer '%s' (node %s, host %s, pid %u)",
 		  sequencer->name, creator->node.name, creator->node.host,
@@ -435,8 +436,8 @@ int dfi_sequencer_close(struct dfi_sequencer *sequencer)
 		return ret;
 	dfi = sequencer->dfi;
 	if (sequencer->created) {
-		dfi__dispenser_close(&sequencer->user_end);
-		dfi__dispenser_destroy(&sequencer->dispenser);
+		dfi__shared_counter_close(&sequencer->user_end);
+		dfi__shared_counter_destroy(&sequencer->shared_counter);
 		sequencer_key(key, sequencer->name);
 		dfi__client_forget(dfi->registry, key);
 	}

@@ -70,7 +70,7 @@ static void farewell(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
 {
 	dfi__client_lose(
-	    client, dfi__known_error(reply->error), "%s", reply->text);
+	    client, dfi__node_table_error(reply->error), "%s", reply->text);
 }
 
 /* Takes message. */

@@ -251,10 +251,11 @@ struct registry_watch *dfi__watch_follow(struct registry_client *client,
 void dfi__client_send_unwatch(struct registry_client *client, uint64_t id);
 
 /* Do not keep a key, and delete it without waiting for an answer. */
-void dfi__client_send_farewell(struct registry_client *client, const char *key);
+void dfi__client_send_withdrawal(
+    struct registry_client *client, const char *key);
 
 /* The same, if the key is ours; while restoring, as soon as that is known. */
-void dfi__client_say_farewell(struct registry_client *client, const char *key);
+void dfi__client_withdraw(struct registry_client *client, const char *key);
 
 /* Send it again; what it knew is missing until it is heard of. */
 int dfi__watch_renew(

@@ -234,7 +234,8 @@ int dfi__client_delete(struct registry_client *client, const char *key,
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
 }
 
-void dfi__client_send_farewell(struct registry_client *client, const char *key)
+void dfi__client_send_withdrawal(
+    struct registry_client *client, const char *key)
 {
 	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
@@ -327,7 +328,7 @@ static int retire(void *arg)
 		return 0;
 	if (saying->value && !client->restoring)
 		say_value(saying);
-	dfi__client_send_farewell(client, saying->key);
+	dfi__client_send_withdrawal(client, saying->key);
 	return 0;
 }
 
@@ -337,10 +338,10 @@ void dfi__client_retire(struct registry_client *client, const char *key,
 	say(client, retire, key, value, size);
 }
 
-void dfi__client_say_farewell(struct registry_client *client, const char *key)
+void dfi__client_withdraw(struct registry_client *client, const char *key)
 {
 	if (may_delete(client, key))
-		dfi__client_send_farewell(client, key);
+		dfi__client_send_withdrawal(client, key);
 }
 
 void dfi__client_forget(struct registry_client *client, const char *key)

@@ -517,7 +517,7 @@ static int answer_key(struct registry_client *client, struct kept_key *kept,
 	kept->request = 0;
 	client->restore->n_unanswered--;
 	if (kept->leaves)
-		dfi__client_send_farewell(client, kept->key);
+		dfi__client_send_withdrawal(client, kept->key);
 	else if (kept->stale)
 		send_again(client, kept);
 	return 0;

@@ -389,7 +389,7 @@ static int leave(void *arg)
 {
 	const struct leaving *leaving = arg;
 
-	dfi__client_say_farewell(leaving->watch->client, leaving->key);
+	dfi__client_withdraw(leaving->watch->client, leaving->key);
 	return end(leaving->watch);
 }
 

@@ -130,7 +130,8 @@ static int look(const char *text, const struct address *address)
  */
 static int take_lock(const char *text, const struct address *address, int *lock)
 {
-	static const struct timespec nap = { .tv_nsec = LOCK_NAP_MS * 1000000 };
+	static const struct timespec pace = { .tv_nsec = LOCK_NAP_MS *
+		    1000000 };
 	const char *path = dfi__address_path(address);
 	int ret, waited;
 
@@ -145,7 +146,7 @@ static int take_lock(const char *text, const struct address *address, int *lock)
 		ret = look(text, address);
 		if (ret < 0)
 			return ret;
-		nanosleep(&nap, NULL);
+		nanosleep(&pace, NULL);
 	}
 	return dfi__fail(-EBUSY,
 	    "registry address '%s': another process has held the lock of "

@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/user.h"
-#include "gate.h"
+#include "pending_auth.h"
 #include "session.h"
 #include "security/tls.h"
 
@@ -89,8 +89,8 @@ static void on_accept(void *arg, int fd)
 	struct server *server = arg;
 
 	server->accept_failing = false;
-	if (server->gate)
-		dfi__gate_admit(server->gate, fd);
+	if (server->pending_auth)
+		dfi__pending_auth_admit(server->pending_auth, fd);
 	else
 		dfi__session_open(server, fd);
 	dfi__server_settle(server);
@@ -100,7 +100,7 @@ static void on_accept(void *arg, int fd)
 static bool on_accept_error(void *arg, int err)
 {
 	struct server *server = arg;
-	bool evicted = dfi__gate_evict(server->gate) ||
+	bool evicted = dfi__pending_auth_evict(server->pending_auth) ||
 	    dfi__session_evict(server);
 
 	dfi__server_settle(server);
@@ -146,7 +146,7 @@ static int detach(void *arg)
 	struct server *server = arg;
 	struct session *session;
 
-	dfi__gate_destroy(server->gate);
+	dfi__pending_auth_destroy(server->pending_auth);
 	while ((session = TAILQ_FIRST(&server->live)) ||
 	    (session = TAILQ_FIRST(&server->closing)))
 		dfi__session_doom(session, NULL);
@@ -271,7 +271,8 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 	ret = read_security(attr, &tls);
 	if (ret)
 		return ret;
-	ret = tls ? dfi__gate_create(server, tls, &server->gate) : 0;
+	ret = tls ? dfi__pending_auth_create(server, tls, &server->pending_auth)
+		  : 0;
 	if (ret) {
 		dfi__tls_destroy(tls);
 		return ret;
@@ -302,7 +303,7 @@ err_table:
 	dfi__table_destroy(server->table);
 err_gate:
 	dfi__visitors_free(&server->strangers);
-	dfi__gate_destroy(server->gate);
+	dfi__pending_auth_destroy(server->pending_auth);
 	return ret;
 }
 

@@ -28,7 +28,7 @@
 struct acceptor;
 struct bufferevent;
 struct event;
-struct gate;
+struct pending_auth;
 struct loop;
 struct snapshot;
 
@@ -83,7 +83,8 @@ struct server {
 	struct loop *loop;
 	struct listen_socket listen;
 	struct acceptor *acceptor;
-	struct gate *gate; /* NULL: no TLS, clients come straight in */
+	struct pending_auth
+	    *pending_auth; /* NULL: no TLS, clients come straight in */
 	struct event *expiry_timer;
 	struct table *table;
 	struct session_list live, closing, doomed, unsent;
@@ -112,7 +113,7 @@ void dfi__session_open(struct server *server, int fd);
 /* End one that has not greeted, so that its descriptor is free; or false. */
 bool dfi__session_evict(struct server *server);
 
-/* The same for one that has passed the gate. */
+/* The same for one that has passed the pending authentication. */
 void dfi__session_adopt(
     struct server *server, struct bufferevent *stream, const char *name);
 

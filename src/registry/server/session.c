@@ -638,7 +638,7 @@ static void turn_away(struct session *session, int fd, int err)
 		dfi__log_seldom(&server->refusals[REFUSED_USER], DFI_LOG_WARN,
 		    "registry %s: disconnects %s: %s", server->listen.text,
 		    session->name, text);
-		dfi__stream_farewell(fd, err, text);
+		dfi__stream_refuse(fd, err, text);
 	}
 	close(fd);
 	free(session);

@@ -43,7 +43,7 @@ bool dfi__stream_flush(struct bufferevent *stream)
 	return true;
 }
 
-void dfi__stream_farewell(int fd, int err, const char *why)
+void dfi__stream_refuse(int fd, int err, const char *why)
 {
 	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
 	struct evbuffer *out = evbuffer_new();

@@ -26,6 +26,6 @@ bool dfi__stream_flush(struct bufferevent *stream);
  * Write to a socket that has no stream why it is refused, without blocking. A
  * fresh socket has room for it.
  */
-void dfi__stream_farewell(int fd, int err, const char *why);
+void dfi__stream_refuse(int fd, int err, const char *why);
 
 #endif

@@ -444,35 +444,35 @@ static int no_answer(const char *address)
 }
 
 /* Whether there is still hope for an answer: 0, or an error. */
-static int check_hope(const char *address, const struct patience *patience)
+static int check_hope(const char *address, const struct wait_limit *wait_limit)
 {
-	if (patience_given_up(patience))
+	if (wait_limit_given_up(wait_limit))
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone, as the registry "
 		    "says",
 		    address);
-	return clock_now_ns() < patience->deadline ? 0 : no_answer(address);
+	return clock_now_ns() < wait_limit->deadline ? 0 : no_answer(address);
 }
 
 static int await(
-    int socket, const char *address, const struct patience *patience)
+    int socket, const char *address, const struct wait_limit *wait_limit)
 {
 	struct pollfd pollfd = { .fd = socket, .events = POLLIN };
 	int n, ret;
 
 	do {
-		n = poll(&pollfd, 1, patience_look_ms(patience));
+		n = poll(&pollfd, 1, wait_limit_look_ms(wait_limit));
 		if (n > 0)
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return dfi__fail(-EIO, "poll: %s", strerror(errno));
-		ret = check_hope(address, patience);
+		ret = check_hope(address, wait_limit);
 	} while (!ret);
 	return ret;
 }
 
 int dfi__shm_pass_ask(int socket, const char *address,
-    const struct shm_request *request, const struct patience *patience)
+    const struct shm_request *request, const struct wait_limit *wait_limit)
 {
 	/* What became of the connection is read, then. */
 	if (send(socket, request, sizeof(*request), MSG_NOSIGNAL) < 0 &&
@@ -480,18 +480,18 @@ int dfi__shm_pass_ask(int socket, const char *address,
 		return dfi__fail(-ECONNRESET,
 		    "shared memory: the process at %s is gone (%s)", address,
 		    strerror(errno));
-	return await(socket, address, patience);
+	return await(socket, address, wait_limit);
 }
 
 /* There is no event to wait for. Longer and longer, as there may be many. */
-static void nap(int *length_ms)
+static void pace(int *length_ms)
 {
 	poll(NULL, 0, *length_ms);
 	*length_ms = *length_ms < NAP_MAX_MS ? 2 * *length_ms : NAP_MAX_MS;
 }
 
 int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
-    const struct patience *patience, const char *address)
+    const struct wait_limit *wait_limit, const char *address)
 {
 	int ret, length_ms = 1;
 
@@ -499,10 +499,10 @@ int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
 		ret = attempt(arg);
 		if (ret != -EAGAIN)
 			return ret;
-		ret = check_hope(address, patience);
+		ret = check_hope(address, wait_limit);
 		if (ret < 0)
 			return ret;
-		nap(&length_ms);
+		pace(&length_ms);
 	}
 }
 
@@ -519,7 +519,7 @@ static int no_connection(int err, const char *address)
 }
 
 int dfi__shm_pass_connect(
-    const char *address, const struct patience *patience, int *out)
+    const char *address, const struct wait_limit *wait_limit, int *out)
 {
 	char who[TRANSPORT_ADDRESS_SIZE + 40];
 	struct sockaddr_un name;
@@ -542,10 +542,10 @@ int dfi__shm_pass_connect(
 			goto close_fd;
 		}
 		/* Its backlog is full. */
-		ret = check_hope(address, patience);
+		ret = check_hope(address, wait_limit);
 		if (ret < 0)
 			goto close_fd;
-		nap(&length_ms);
+		pace(&length_ms);
 	}
 	snprintf(who, sizeof(who), "shared memory: the process at %s", address);
 	ret = check_peer(fd, who, &owner);
@@ -621,7 +621,7 @@ static int reply_error(
 /* A region to get, and its descriptor. */
 struct fetching {
 	const struct region_name *name;
-	const struct patience *patience;
+	const struct wait_limit *wait_limit;
 	int fd;
 };
 
@@ -637,11 +637,12 @@ static int fetch(void *arg)
 	struct shm_reply reply;
 	int socket = -1, fd = -1, ret;
 
-	ret = dfi__shm_pass_connect(name->address, fetching->patience, &socket);
+	ret = dfi__shm_pass_connect(
+	    name->address, fetching->wait_limit, &socket);
 	if (ret < 0)
 		return ret;
 	ret = dfi__shm_pass_ask(
-	    socket, name->address, &request, fetching->patience);
+	    socket, name->address, &request, fetching->wait_limit);
 	if (!ret)
 		ret = receive_reply(socket, name, &reply, &fd);
 	if (!ret && reply.error)
@@ -660,12 +661,12 @@ static int fetch(void *arg)
 	return ret;
 }
 
-int dfi__shm_pass_fetch(
-    const struct region_name *name, const struct patience *patience, int *out)
+int dfi__shm_pass_fetch(const struct region_name *name,
+    const struct wait_limit *wait_limit, int *out)
 {
-	struct fetching fetching = { .name = name, .patience = patience };
+	struct fetching fetching = { .name = name, .wait_limit = wait_limit };
 	int ret = dfi__shm_pass_retry(
-	    fetch, &fetching, patience, name->address);
+	    fetch, &fetching, wait_limit, name->address);
 
 	if (!ret)
 		*out = fetching.fd;
@@ -676,7 +677,7 @@ int dfi__shm_pass_fetch(
 struct showing {
 	const struct region_name *to;
 	const struct shm_show_request *request;
-	const struct patience *patience;
+	const struct wait_limit *wait_limit;
 	int fd;
 };
 
@@ -687,7 +688,7 @@ static int show(void *arg)
 	struct shm_reply reply;
 	int socket = -1, none = -1, ret;
 
-	ret = dfi__shm_pass_connect(to->address, showing->patience, &socket);
+	ret = dfi__shm_pass_connect(to->address, showing->wait_limit, &socket);
 	if (ret < 0)
 		return ret;
 	/* What became of the connection is read, then. */
@@ -698,7 +699,7 @@ static int show(void *arg)
 		    "shared memory: the process at %s is gone (%s)",
 		    to->address, strerror(-ret));
 	else
-		ret = await(socket, to->address, showing->patience);
+		ret = await(socket, to->address, showing->wait_limit);
 	if (!ret)
 		ret = receive_reply(socket, to, &reply, &none);
 	if (!ret && reply.error)
@@ -710,16 +711,17 @@ static int show(void *arg)
 }
 
 int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd, const struct patience *patience)
+    struct shm_show_request *request, int fd,
+    const struct wait_limit *wait_limit)
 {
 	struct showing showing = {
 		.to = to,
 		.request = request,
-		.patience = patience,
+		.wait_limit = wait_limit,
 		.fd = fd,
 	};
 
 	request->base.magic = SHOW_MAGIC;
 	request->base.version = PASS_VERSION;
-	return dfi__shm_pass_retry(show, &showing, patience, to->address);
+	return dfi__shm_pass_retry(show, &showing, wait_limit, to->address);
 }

@@ -146,13 +146,14 @@ static int fetch(void *arg)
 		.version = SHM_REPORT_VERSION,
 		.key = fetching->after,
 	};
-	const struct patience *patience = PATIENCE(fetching->deadline);
+	const struct wait_limit *wait_limit = WAIT_LIMIT(fetching->deadline);
 	int socket, ret;
 
-	ret = dfi__shm_pass_connect(fetching->address, patience, &socket);
+	ret = dfi__shm_pass_connect(fetching->address, wait_limit, &socket);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_pass_ask(socket, fetching->address, &request, patience);
+	ret = dfi__shm_pass_ask(
+	    socket, fetching->address, &request, wait_limit);
 	if (!ret)
 		ret = receive_report(socket, fetching->address, &fetching->data,
 		    &fetching->size);
@@ -169,7 +170,7 @@ int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
 		.deadline = deadline,
 	};
 	int ret = dfi__shm_pass_retry(
-	    fetch, &fetching, PATIENCE(deadline), address);
+	    fetch, &fetching, WAIT_LIMIT(deadline), address);
 
 	if (ret < 0)
 		return ret;

@@ -208,7 +208,7 @@ static int show_here(struct shm *shm, struct shm_region *region,
 }
 
 int dfi__shm_show(struct region *shown, const struct region_name *to,
-    uint32_t ring, const struct patience *patience)
+    uint32_t ring, const struct wait_limit *wait_limit)
 {
 	struct shm_region *region = (struct shm_region *)shown;
 	struct shm *shm = (struct shm *)shown->transport;
@@ -223,7 +223,7 @@ int dfi__shm_show(struct region *shown, const struct region_name *to,
 	region->elsewhere = true;
 	if (!strcmp(to->address, shm->base.address))
 		return show_here(shm, region, to, ring);
-	return dfi__shm_pass_show(to, &request, region->fd, patience);
+	return dfi__shm_pass_show(to, &request, region->fd, wait_limit);
 }
 
 const void *dfi__shm_shown(

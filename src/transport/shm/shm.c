@@ -503,14 +503,14 @@ int dfi__shm_check_memfd(int fd, const struct region_name *name)
 }
 
 static int map_remote(struct shm *shm, const struct region_name *name,
-    const struct patience *patience, struct shm_remote *remote)
+    const struct wait_limit *wait_limit, struct shm_remote *remote)
 {
 	void *base;
 	int fd, ret;
 
 	ret = check_address_space(name->size);
 	if (!ret)
-		ret = dfi__shm_pass_fetch(name, patience, &fd);
+		ret = dfi__shm_pass_fetch(name, wait_limit, &fd);
 	if (ret < 0)
 		return ret;
 	ret = dfi__fork_add_unmapped(fd);
@@ -529,7 +529,7 @@ static int map_remote(struct shm *shm, const struct region_name *name,
 
 static int shm_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct patience *patience,
+    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
     struct remote **remote)
 {
 	struct shm *shm = (struct shm *)transport;
@@ -547,9 +547,9 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 	if (new->local)
 		new->region = new->local->base.base;
 	else
-		ret = map_remote(shm, name, patience, new);
+		ret = map_remote(shm, name, wait_limit, new);
 	if ((ret == -ENOMEM || ret == -EMFILE) && dfi__shm_spares_free(shm))
-		ret = map_remote(shm, name, patience, new);
+		ret = map_remote(shm, name, wait_limit, new);
 	if (ret < 0) {
 		free(new);
 		return ret;

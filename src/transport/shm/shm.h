@@ -88,7 +88,7 @@ bool dfi__shm_spares_free(struct shm *shm);
  * How long peers have to let go, before they are taken for dead; only tests
  * change it.
  */
-extern int64_t dfi__shm_patience_ns;
+extern int64_t dfi__shm_wait_limit_ns;
 
 /* What a peer asks for, and the start of the answer. */
 struct shm_request {
@@ -122,11 +122,11 @@ void dfi__shm_report_serve(
  * -ECONNRESET, also if it was given up, -EACCES, -ETIMEDOUT, -EMFILE, -EIO.
  */
 int dfi__shm_pass_connect(
-    const char *address, const struct patience *patience, int *socket);
+    const char *address, const struct wait_limit *wait_limit, int *socket);
 
 /* Ask, and wait for an answer, a refusal, or the end of the connection. */
 int dfi__shm_pass_ask(int socket, const char *address,
-    const struct shm_request *request, const struct patience *patience);
+    const struct shm_request *request, const struct wait_limit *wait_limit);
 
 /*
  * Call attempt(arg) until it returns something other than -EAGAIN, which says
@@ -134,7 +134,7 @@ int dfi__shm_pass_ask(int socket, const char *address,
  * attempt can't connect; otherwise it had too many peers at once.
  */
 int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
-    const struct patience *patience, const char *address);
+    const struct wait_limit *wait_limit, const char *address);
 
 /*
  * The transport's show() and shown(); shm/share.c. Serving: on the control
@@ -142,7 +142,7 @@ int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
  * if one came for which there was no room, -1 if none came.
  */
 int dfi__shm_show(struct region *shown, const struct region_name *to,
-    uint32_t ring, const struct patience *patience);
+    uint32_t ring, const struct wait_limit *wait_limit);
 const void *dfi__shm_shown(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
 int dfi__shm_show_serve(
@@ -153,7 +153,8 @@ void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
 
 /* Show a region by its descriptor to the owner of another one. */
 int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd, const struct patience *patience);
+    struct shm_show_request *request, int fd,
+    const struct wait_limit *wait_limit);
 
 /* How long a peer has for asking; only tests change it. */
 extern int dfi__shm_pass_timeout_s;
@@ -166,7 +167,7 @@ void dfi__shm_pass_stop(struct shm *shm);
  * Ask the owner for a region's file descriptor. On success *fd is the
  * caller's.
  */
-int dfi__shm_pass_fetch(
-    const struct region_name *name, const struct patience *patience, int *fd);
+int dfi__shm_pass_fetch(const struct region_name *name,
+    const struct wait_limit *wait_limit, int *fd);
 
 #endif

@@ -18,7 +18,7 @@
 /* Each keeps a descriptor open. */
 #define SPARES_MAX 32
 
-int64_t dfi__shm_patience_ns = NS_PER_S;
+int64_t dfi__shm_wait_limit_ns = NS_PER_S;
 
 static uint64_t most_bytes(const struct shm *shm)
 {
@@ -57,7 +57,7 @@ static void move_held(struct shm *shm, int64_t now, struct shm_spares *out)
 
 	for (region = TAILQ_FIRST(&shm->spares); region; region = next) {
 		next = TAILQ_NEXT(region, link);
-		if (now - region->kept_at > dfi__shm_patience_ns &&
+		if (now - region->kept_at > dfi__shm_wait_limit_ns &&
 		    !is_let_go(region))
 			move(shm, region, out);
 	}

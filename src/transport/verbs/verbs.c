@@ -338,7 +338,7 @@ void dfi__verbs_free_remote(struct verbs_remote *remote)
 		};
 		dfi__verbs_receives_spare(verbs, TRANSPORT_RING_RECEIVES);
 	}
-	dfi__verbs_free_image(remote);
+	dfi__verbs_free_shadow(remote);
 	free(remote);
 }
 
@@ -421,9 +421,9 @@ static int opening_failed(
 
 /* What the owner says; the request may find that the connection is broken. */
 static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
-    const struct patience *patience)
+    const struct wait_limit *wait_limit)
 {
-	int64_t deadline = patience->deadline;
+	int64_t deadline = wait_limit->deadline;
 	bool given_up = false;
 	struct timespec until;
 	int64_t now;
@@ -439,7 +439,7 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 			: deadline);
 		pthread_cond_timedwait(&verbs->answered, &verbs->table, &until);
 		(void)dfi__verbs_poll_sends(remote->conn);
-		given_up = patience_given_up(patience);
+		given_up = wait_limit_given_up(wait_limit);
 	}
 	ret = remote->opened ? remote->opened : -ETIMEDOUT;
 	pthread_mutex_unlock(&verbs->table);
@@ -449,7 +449,7 @@ static int await_answer(struct verbs *verbs, const struct verbs_remote *remote,
 /* Ask the owner for the ring, and wait for the answer. */
 static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
     const struct region_name *name, uint32_t ring,
-    const struct patience *patience)
+    const struct wait_limit *wait_limit)
 {
 	struct verbs_message message = {
 		.type = VERBS_OPEN,
@@ -465,7 +465,7 @@ static int open_ring(struct verbs *verbs, struct verbs_remote *remote,
 	/* No word is set: the answer is a message, which wakes in any case. */
 	dfi__verbs_arm(&verbs->base);
 	if (!ret) {
-		ret = await_answer(verbs, remote, patience);
+		ret = await_answer(verbs, remote, wait_limit);
 		/*
 		 * The owner may still open the ring, and write credits into the
 		 * image that is freed now; its answer may find the link in
@@ -499,7 +499,7 @@ static uint32_t take_link(struct verbs *verbs, struct verbs_remote *remote)
  */
 static int open_once(struct verbs *verbs, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct patience *patience,
+    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
     bool *stale, struct remote **out)
 {
 	struct verbs_remote *remote = calloc(1, sizeof(*remote));
@@ -514,7 +514,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	remote->layout = *layout;
 	remote->link = NO_LINK;
 	ret = dfi__verbs_connect(
-	    verbs, writer, name->address, patience, &remote->conn);
+	    verbs, writer, name->address, wait_limit, &remote->conn);
 	if (ret < 0) {
 		free(remote);
 		return ret;
@@ -522,7 +522,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 	remote->base.queue = remote->conn;
 	/* By others; this writer's rings would be lost with it. */
 	used = remote->conn->posted && remote->conn->n_remotes == 1;
-	ret = dfi__verbs_create_image(verbs, remote);
+	ret = dfi__verbs_create_shadow(verbs, remote);
 	if (ret < 0)
 		goto leave;
 	remote->link = take_link(verbs, remote);
@@ -530,7 +530,7 @@ static int open_once(struct verbs *verbs, const void *writer,
 		ret = dfi__fail(-ENOMEM, "verbs: out of memory");
 		goto leave;
 	}
-	ret = open_ring(verbs, remote, name, ring, patience);
+	ret = open_ring(verbs, remote, name, ring, wait_limit);
 	if (ret < 0)
 		goto leave;
 	*out = &remote->base;
@@ -549,7 +549,7 @@ leave:
  */
 static int verbs_remote_open(struct transport *transport, const void *writer,
     const struct region_name *name, const struct ring_layout *layout,
-    uint32_t ring, struct stage *stage, const struct patience *patience,
+    uint32_t ring, struct stage *stage, const struct wait_limit *wait_limit,
     struct remote **out)
 {
 	struct verbs *verbs = (struct verbs *)transport;
@@ -561,7 +561,7 @@ static int verbs_remote_open(struct transport *transport, const void *writer,
 		return ret;
 	for (;;) {
 		ret = open_once(verbs, writer, name, layout, ring, stage,
-		    patience, &stale, out);
+		    wait_limit, &stale, out);
 		if (!stale)
 			break;
 		again = true;

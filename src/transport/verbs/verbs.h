@@ -122,7 +122,7 @@ enum verbs_imm {
 #define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
 #define VERBS_HELLO_VERSION 5
 
-struct verbs_hello {
+struct verbs_handshake {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t refusal; /* in a rejection: a positive errno value */
@@ -131,7 +131,7 @@ struct verbs_hello {
 	uint8_t proof[MAC_SIZE];
 };
 /* rdma_cm has room for 56 bytes of who connects. */
-_Static_assert(sizeof(struct verbs_hello) == 40, "private data");
+_Static_assert(sizeof(struct verbs_handshake) == 40, "private data");
 
 /* What a device can hold, of what we would like. */
 struct verbs_limits {
@@ -392,9 +392,9 @@ int dfi__verbs_memory_create(const struct verbs *verbs, uint64_t size,
 void dfi__verbs_memory_free(const struct verbs_memory *memory);
 
 /* Make the image of a remote's ring, and use its stage, if it has one. */
-int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote);
+int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote);
 /* No queue pair may send from these any more. */
-void dfi__verbs_free_image(struct verbs_remote *remote);
+void dfi__verbs_free_shadow(struct verbs_remote *remote);
 
 /* data/send_buffer.c: the transport's operations, and: */
 
@@ -478,7 +478,7 @@ int dfi__verbs_create_qp(struct verbs_conn *conn);
 void dfi__verbs_tune(struct verbs_conn *conn);
 
 struct rdma_conn_param dfi__verbs_conn_param(
-    const struct verbs *verbs, const struct verbs_hello *hello);
+    const struct verbs *verbs, const struct verbs_handshake *hello);
 
 /* Free a connection that isn't listed. */
 void dfi__verbs_destroy_conn(struct verbs_conn *conn);
@@ -489,23 +489,23 @@ void dfi__verbs_free_conn(struct verbs_conn *conn);
 /* connection/handshake.c */
 
 /* What we connect with, once the id has its addresses. -EIO. */
-int dfi__verbs_hello(const struct verbs *verbs, struct rdma_cm_id *id,
-    struct verbs_hello *hello);
+int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
+    struct verbs_handshake *hello);
 
 /* What we accept with, who has sent this nonce. -EIO. */
 int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
-    uint64_t nonce, struct verbs_hello *hello);
+    uint64_t nonce, struct verbs_handshake *hello);
 
-struct verbs_hello dfi__verbs_refusal(
+struct verbs_handshake dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal);
 
 /*
  * Of who wants to connect: 0, and what it has said and proved; or a positive
  * errno value to refuse with.
  */
-uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
+uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
-    struct verbs_hello *proved);
+    struct verbs_handshake *proved);
 
 /* Who accepted must be a member, too: not who took a dead one's port. */
 int dfi__verbs_accepted(const struct verbs *verbs,
@@ -573,7 +573,7 @@ int dfi__verbs_fail_cm(
 
 /* A connection to the process at an address for this writer alone. */
 int dfi__verbs_connect(struct verbs *verbs, const void *writer,
-    const char *address, const struct patience *patience,
+    const char *address, const struct wait_limit *wait_limit,
     struct verbs_conn **conn);
 
 /* connection/break.c */

@@ -72,7 +72,7 @@ void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 
 	if (!reader->ended_window)
 		return;
-	dfi__reader_hold(reader);
+	dfi__reader_pause(reader);
 	target->n_held++;
 }
 
@@ -83,7 +83,7 @@ static void let_go(struct dfi_target *target)
 
 	for (i = 0; i < target->n_readers; i++)
 		if (target->readers[i].held)
-			dfi__reader_let_go(&target->readers[i]);
+			dfi__reader_resume(&target->readers[i]);
 	target->n_held = 0;
 	/* Whoever was held back may have gone. */
 	target->dead_undrained = true;

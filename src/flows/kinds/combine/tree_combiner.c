@@ -324,7 +324,7 @@ void dfi_combiner_abort(struct dfi_combiner *combiner)
 		return;
 	dfi_target_abort(combiner->input);
 	dfi_source_abort(combiner->output);
-	dfi__handle_let_go(combiner);
+	dfi__handle_release(combiner);
 }
 
 void dfi_combiner_interrupt(struct dfi_combiner *combiner)
@@ -333,7 +333,7 @@ void dfi_combiner_interrupt(struct dfi_combiner *combiner)
 		return;
 	dfi_target_interrupt(combiner->input);
 	dfi_source_interrupt(combiner->output);
-	dfi__handle_let_go(combiner);
+	dfi__handle_release(combiner);
 }
 
 /* ---- Closing ---------------------------------------------------------------

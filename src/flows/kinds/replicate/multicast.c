@@ -113,10 +113,10 @@ int dfi__source_cast_open(struct dfi_source *source, int64_t deadline)
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
 	config.find = find_target;
 	config.find_arg = source;
-	ret = dfi__cast_source_open(source->cast, &config, source->index,
+	ret = dfi__sender_ring_open(source->cast, &config, source->index,
 	    source->flow.gap_timeout_us,
 	    source->flow.loss_policy == DFI_LOSS_NOTIFY,
-	    &source->fan->broadcast, RING_FIRST_SEGMENT, deadline);
+	    &source->replica_writer->shared_ring, RING_FIRST_SEGMENT, deadline);
 	if (ret < 0) {
 		free(source->cast);
 		source->cast = NULL;
@@ -130,7 +130,7 @@ void dfi__source_cast_ring(struct dfi_source *source, uint32_t target,
     const struct ring_geometry *geometry)
 {
 	dfi__writer_init(&source->rings[target],
-	    dfi__cast_source_ring(source->cast, target), geometry,
+	    dfi__sender_ring_ring(source->cast, target), geometry,
 	    RING_FIRST_SEGMENT);
 }
 
@@ -143,11 +143,11 @@ void dfi__source_cast_look(struct dfi_source *source)
 		peer = &source->targets.peer[t];
 		switch (peers_state(&source->targets, t)) {
 		case PEER_CANCELLED:
-			dfi__cast_source_leave(
+			dfi__sender_ring_leave(
 			    source->cast, t, STREAM_CANCELLED);
 			break;
 		case PEER_GONE:
-			dfi__cast_source_leave(source->cast, t,
+			dfi__sender_ring_leave(source->cast, t,
 			    atomic_peek(&peer->done) ? STREAM_DONE
 						     : STREAM_GONE);
 			break;
@@ -164,7 +164,7 @@ static uint32_t find_silent(struct dfi_source *source)
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (peers_state(&source->targets, t) == PEER_PRESENT &&
-		    !dfi__cast_source_heard(source->cast, t))
+		    !dfi__sender_ring_heard(source->cast, t))
 			break;
 	return t;
 }
@@ -210,7 +210,7 @@ static int greeted(struct dfi_source *source, int ret)
 int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 {
 	struct wait_policy policy = dfi__wait_policy(DFI_WAIT_BLOCK);
-	struct remote *remote = dfi__cast_source_ring(source->cast, 0);
+	struct remote *remote = dfi__sender_ring_ring(source->cast, 0);
 	struct wait_time time = wait_time(0);
 	_Atomic uint32_t *word =
 	    &((struct ring_header *)(void *)remote->ring)->writer_waits;
@@ -224,7 +224,7 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	/* For who leaves meanwhile; pairs with wake_owner(). */
 	atomic_publish(&source->targets.sleeping, word);
 	do {
-		ret = dfi__cast_source_greet(source->cast);
+		ret = dfi__sender_ring_greet(source->cast);
 		time.deadline = clock_now_ns() + GREET_NS;
 	} while (!ret &&
 	    !wait_until(
@@ -236,7 +236,7 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 		return not_answered(source, silent);
 	/* Answers may have said so, or the port is broken. */
 	if (!ret)
-		ret = dfi__cast_source_greet(source->cast);
+		ret = dfi__sender_ring_greet(source->cast);
 	return ret < 0 ? greeted(source, ret) : 0;
 }
 
@@ -244,7 +244,7 @@ void dfi__source_cast_close(struct dfi_source *source)
 {
 	if (!source->cast)
 		return;
-	dfi__cast_source_close(source->cast);
+	dfi__sender_ring_close(source->cast);
 	free(source->cast);
 	source->cast = NULL;
 }
@@ -252,7 +252,7 @@ void dfi__source_cast_close(struct dfi_source *source)
 void dfi__source_cast_stop(struct dfi_source *source)
 {
 	if (source->cast)
-		dfi__cast_source_stop(source->cast);
+		dfi__sender_ring_stop(source->cast);
 }
 
 /* ---- A target ---------------------------------------------------------- */
@@ -283,7 +283,7 @@ int dfi__target_cast_open(struct dfi_target *target, int64_t deadline)
 		return ret;
 	config.find = find_source;
 	config.find_arg = target;
-	ret = dfi__cast_target_open(&target->cast, &config, target->index,
+	ret = dfi__receiver_ring_open(&target->cast, &config, target->index,
 	    target->flow.gap_timeout_us,
 	    target->flow.loss_policy == DFI_LOSS_NOTIFY, target->region,
 	    RING_FIRST_SEGMENT, deadline);

@@ -16,8 +16,8 @@ struct ring_geometry;
  * network. */
 int dfi__source_cast_room(struct dfi_source *source);
 
-/* Open its port, when its fan is there. What dfi__cast_source_open() returns,
- * and of the network. */
+/* Open its port, when its replica writer is there. What dfi__sender_ring_open()
+ * returns, and of the network. */
 int dfi__source_cast_open(struct dfi_source *source, int64_t deadline);
 
 /* A target's ring, for its writer. */
@@ -36,7 +36,7 @@ void dfi__source_cast_look(struct dfi_source *source);
 
 /* Nothing is sent any more: before its targets are forgotten. */
 void dfi__source_cast_stop(struct dfi_source *source);
-/* When its rings aren't used any more, and before its fan goes. */
+/* When its rings aren't used any more, and before its replica writer goes. */
 void dfi__source_cast_close(struct dfi_source *source);
 
 /* ---- A target ---------------------------------------------------------- */

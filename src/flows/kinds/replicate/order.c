@@ -28,7 +28,7 @@ static int reserve_sequencer(struct dfi_target *target)
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
 	snprintf(
 	    what, sizeof(what), "flow '%s': its sequencer", target->flow.name);
-	ret = dfi__dispenser_create(target->dfi,
+	ret = dfi__shared_counter_create(target->dfi,
 	    (enum dfi_transport)target->flow.transport, what, MERGE_FIRST_PLACE,
 	    target->sequencer);
 	if (ret < 0)
@@ -59,7 +59,7 @@ void dfi__order_close_target(struct dfi_target *target)
 	free(target->merge);
 	target->merge = NULL;
 	if (target->sequencer)
-		dfi__dispenser_destroy(target->sequencer);
+		dfi__shared_counter_destroy(target->sequencer);
 	free(target->sequencer);
 	target->sequencer = NULL;
 }
@@ -163,7 +163,7 @@ int dfi__order_check(const struct dfi_target *target)
 	    target->flow.name, target->index, (unsigned long)merge->place);
 }
 
-/* The fan's draw(). */
+/* The replica writer's draw(). */
 static int draw(void *arg, uint64_t *place)
 {
 	struct dfi_source *source = arg;
@@ -202,9 +202,10 @@ struct place_wait {
 /* The control thread of one that lingers may have sent it. */
 static bool is_drawn_or_end(struct dfi_source *source)
 {
-	return !fan_waits(source->fan) || dfi__fan_drawn(source->fan) ||
+	return !fan_waits(source->replica_writer) ||
+	    dfi__replica_drawn(source->replica_writer) ||
 	    source_aborted(source) || source_interrupted(source) ||
-	    dfi__fan_has_left(source);
+	    dfi__replica_has_left(source);
 }
 
 /* For a source that waits without its lock. */
@@ -225,7 +226,7 @@ static void arm_sequencer(void *arg)
 	struct dfi_source *source = ((struct place_wait *)arg)->source;
 
 	source_lock(source);
-	dfi__dispenser_arm(source->sequencer);
+	dfi__shared_counter_arm(source->sequencer);
 	source_unlock(source);
 }
 
@@ -250,15 +251,17 @@ static void tell_wait(void *arg)
 static bool arm_descriptor(struct dfi_source *source)
 {
 	struct notify *notify = source->notify;
-	_Atomic uint32_t *word = dfi__dispenser_wait_word(source->sequencer);
+	_Atomic uint32_t *word = dfi__shared_counter_wait_word(
+	    source->sequencer);
 	bool fresh;
 
 	dfi__notify_drain(notify);
 	fresh = dfi__notify_announce(notify, &notify->self.word);
 	fresh = dfi__notify_announce(notify, word) || fresh;
 	dfi__notify_sleep(notify, fresh, false,
-	    atomic_peek(&source->fan->lane.segments), DEADLINE_NEVER);
-	dfi__dispenser_arm(source->sequencer);
+	    atomic_peek(&source->replica_writer->lane.segments),
+	    DEADLINE_NEVER);
+	dfi__shared_counter_arm(source->sequencer);
 	return is_drawn_or_end(source);
 }
 
@@ -267,7 +270,8 @@ static bool await_place(struct dfi_source *source)
 {
 	struct place_wait wait = { .source = source };
 	struct wait_time *time = &source->wait_time;
-	_Atomic uint32_t *word = dfi__dispenser_wait_word(source->sequencer);
+	_Atomic uint32_t *word = dfi__shared_counter_wait_word(
+	    source->sequencer);
 	void (*tick)(void *arg) = time->tick;
 	bool there;
 
@@ -298,12 +302,12 @@ int dfi__order_wait(struct dfi_source *source)
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
 		/* Who has left first: if all have, nothing is waited for. */
-		ret = dfi__fan_left(source, 0);
+		ret = dfi__replica_left(source, 0);
 		if (ret < 0)
 			return ret;
-		ret = dfi__fan_go_on(source->fan);
-		ret = dfi__fan_left(source, ret < 0 ? ret : 0);
-		if (ret < 0 || !fan_waits(source->fan))
+		ret = dfi__replica_go_on(source->replica_writer);
+		ret = dfi__replica_left(source, ret < 0 ? ret : 0);
+		if (ret < 0 || !fan_waits(source->replica_writer))
 			return ret;
 		if (source_interrupted(source))
 			return dfi__source_interrupted(source);
@@ -325,7 +329,7 @@ static bool holder_is_gone(void *arg)
 
 int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 {
-	struct patience patience = { deadline, holder_is_gone, source };
+	struct wait_limit wait_limit = { deadline, holder_is_gone, source };
 	const struct endpoint *holder = &source->targets.peer[HOLDER].endpoint;
 	char name[256];
 	int ret;
@@ -334,24 +338,24 @@ int dfi__order_open_source(struct dfi_source *source, int64_t deadline)
 	if (!source->sequencer)
 		return dfi__fail(
 		    -ENOMEM, "flow '%s': out of memory", source->flow.name);
-	ret = dfi__dispenser_open(source->dfi,
+	ret = dfi__shared_counter_open(source->dfi,
 	    (enum dfi_transport)source->flow.transport, &holder->node,
-	    &holder->sequencer, &patience, source->sequencer);
+	    &holder->sequencer, &wait_limit, source->sequencer);
 	if (ret < 0) {
 		dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 		return dfi__fail_within(ret,
 		    "flow '%s': source %u: the flow's sequencer, with %s",
 		    source->flow.name, source->index, name);
 	}
-	source->fan->draw = draw;
-	source->fan->draw_arg = source;
+	source->replica_writer->draw = draw;
+	source->replica_writer->draw_arg = source;
 	return 0;
 }
 
 void dfi__order_close_source(struct dfi_source *source)
 {
 	if (source->sequencer)
-		dfi__dispenser_close(source->sequencer);
+		dfi__shared_counter_close(source->sequencer);
 	free(source->sequencer);
 	source->sequencer = NULL;
 }

@@ -15,7 +15,8 @@ struct dfi_target;
 
 /*
  * A target of an ordered flow, after its rings were made: -ENOMEM. If it is the
- * first, it also reserves the sequencer, what dfi__dispenser_create() returns.
+ * first, it also reserves the sequencer, what dfi__shared_counter_create()
+ * returns.
  */
 int dfi__order_open_target(struct dfi_target *target);
 void dfi__order_close_target(struct dfi_target *target);
@@ -43,7 +44,7 @@ int dfi__order_check(const struct dfi_target *target);
 
 /*
  * A source of an ordered flow, once the targets are there: what
- * dfi__dispenser_open() returns.
+ * dfi__shared_counter_open() returns.
  */
 int dfi__order_open_source(struct dfi_source *source, int64_t deadline);
 void dfi__order_close_source(struct dfi_source *source);

@@ -20,7 +20,7 @@ static int check_set(const struct dfi_source *source, uint64_t targets)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': source %u: the set of targets is empty",
 		    source->flow.name, source->index);
-	if (targets & ~dfi__fan_all_targets(n))
+	if (targets & ~dfi__replica_all_targets(n))
 		return dfi__fail(-ERANGE,
 		    "flow '%s': source %u: the set of targets %#lx: the flow "
 		    "has %u, numbered from 0",
@@ -42,8 +42,8 @@ static int change_set(struct dfi_source *source, uint64_t targets)
 	if (ret < 0)
 		return ret;
 	source->head.targets = targets;
-	source->fan->targets = targets;
-	if (source->writers[0].segment && dfi__fan_is_wanted(source) < 0) {
+	source->replica_writer->targets = targets;
+	if (source->writers[0].segment && dfi__replica_is_wanted(source) < 0) {
 		source->writers[0].segment = NULL;
 		source_close_lane(source, 0);
 	}

@@ -28,13 +28,13 @@
 
 /* Whether to wait on: 0, or an error. */
 static int check_patience(const struct verbs *verbs, const char *peer,
-    const struct patience *patience)
+    const struct wait_limit *wait_limit)
 {
-	if (patience_given_up(patience))
+	if (wait_limit_given_up(wait_limit))
 		return dfi__fail(-ECONNRESET,
 		    "verbs: %s: %s is gone, as the registry says",
 		    dfi__verbs_gid(&verbs->device).text, peer);
-	if (clock_now_ns() >= patience->deadline)
+	if (clock_now_ns() >= wait_limit->deadline)
 		return dfi__fail(-ETIMEDOUT,
 		    "verbs: %s: no answer from %s: is it reachable over RDMA?",
 		    dfi__verbs_gid(&verbs->device).text, peer);
@@ -44,7 +44,7 @@ static int check_patience(const struct verbs *verbs, const char *peer,
 /* Wait for the next event of a channel: 0 and the event, or an error. */
 static int next_event(const struct verbs *verbs,
     struct rdma_event_channel *channel, const char *peer,
-    const struct patience *patience, struct rdma_cm_event **event)
+    const struct wait_limit *wait_limit, struct rdma_cm_event **event)
 {
 	struct pollfd pollfd = { .fd = channel->fd, .events = POLLIN };
 	int ret;
@@ -54,9 +54,9 @@ static int next_event(const struct verbs *verbs,
 		if (errno != EAGAIN && errno != EINTR)
 			return dfi__verbs_fail_cm(
 			    &verbs->device, "rdma_get_cm_event", errno);
-		if (poll(&pollfd, 1, patience_look_ms(patience)) > 0)
+		if (poll(&pollfd, 1, wait_limit_look_ms(wait_limit)) > 0)
 			continue;
-		ret = check_patience(verbs, peer, patience);
+		ret = check_patience(verbs, peer, wait_limit);
 		if (ret < 0)
 			return ret;
 	}
@@ -66,11 +66,11 @@ static int next_event(const struct verbs *verbs,
 /* Wait for a step of connecting. -EAGAIN, without a text: an address is still
  * not resolved. */
 static int await(struct verbs *verbs, struct rdma_event_channel *channel,
-    const char *peer, const struct patience *patience,
+    const char *peer, const struct wait_limit *wait_limit,
     enum rdma_cm_event_type wanted)
 {
 	struct rdma_cm_event *event;
-	int ret = next_event(verbs, channel, peer, patience, &event);
+	int ret = next_event(verbs, channel, peer, wait_limit, &event);
 
 	if (ret < 0)
 		return ret;
@@ -107,7 +107,7 @@ static int await(struct verbs *verbs, struct rdma_event_channel *channel,
  * link-local peer is on the network of our device.
  */
 static int resolve_address(struct verbs *verbs, struct rdma_cm_id *id,
-    const char *peer, const struct patience *patience)
+    const char *peer, const struct wait_limit *wait_limit)
 {
 	const struct settings *settings = verbs->settings;
 	union ip from = verbs->device.address, to;
@@ -127,16 +127,17 @@ static int resolve_address(struct verbs *verbs, struct rdma_cm_id *id,
 		    peer, strerror(errno), dfi__verbs_gid(&verbs->device).text,
 		    verbs->device.address_text);
 	return await(
-	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ADDR_RESOLVED);
+	    verbs, id->channel, peer, wait_limit, RDMA_CM_EVENT_ADDR_RESOLVED);
 }
 
 static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
-    const struct patience *patience)
+    const struct wait_limit *wait_limit)
 {
 	int parts = RESOLVE_MS / RESOLVE_PART_MS, ret;
 
-	while ((ret = resolve_address(verbs, id, peer, patience)) == -EAGAIN) {
-		ret = check_patience(verbs, peer, patience);
+	while (
+	    (ret = resolve_address(verbs, id, peer, wait_limit)) == -EAGAIN) {
+		ret = check_patience(verbs, peer, wait_limit);
 		if (!ret && !--parts)
 			ret = dfi__fail(-EHOSTUNREACH,
 			    "verbs: %s: connecting to %s: nobody answers to "
@@ -151,16 +152,17 @@ static int resolve(struct verbs *verbs, struct rdma_cm_id *id, const char *peer,
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_resolve_route", errno);
 	return await(
-	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	    verbs, id->channel, peer, wait_limit, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
 static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
-    const char *peer, const struct patience *patience, struct verbs_conn **out)
+    const char *peer, const struct wait_limit *wait_limit,
+    struct verbs_conn **out)
 {
-	struct verbs_hello greeting = { .magic = 0 };
+	struct verbs_handshake greeting = { .magic = 0 };
 	struct rdma_conn_param param = dfi__verbs_conn_param(verbs, &greeting);
 	struct verbs_conn *conn;
-	int ret = resolve(verbs, id, peer, patience);
+	int ret = resolve(verbs, id, peer, wait_limit);
 
 	if (ret < 0)
 		return ret;
@@ -172,7 +174,7 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 	ret = dfi__verbs_create_qp(conn);
 	if (ret < 0)
 		return ret;
-	ret = dfi__verbs_hello(verbs, id, &greeting);
+	ret = dfi__verbs_send_handshake(verbs, id, &greeting);
 	if (ret < 0)
 		return ret;
 	conn->nonce = greeting.nonce;
@@ -180,7 +182,7 @@ static int connect_id(struct verbs *verbs, struct rdma_cm_id *id,
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_connect", errno);
 	ret = await(
-	    verbs, id->channel, peer, patience, RDMA_CM_EVENT_ESTABLISHED);
+	    verbs, id->channel, peer, wait_limit, RDMA_CM_EVENT_ESTABLISHED);
 	if (ret < 0)
 		return ret;
 	dfi__verbs_tune(conn);
@@ -215,7 +217,7 @@ static int explain(const struct verbs *verbs, const char *peer, int ret)
 
 /* Connect once, over a channel of our own, so that waiting is simple. */
 static int connect_once(struct verbs *verbs, const char *peer,
-    const struct patience *patience, struct verbs_conn **out)
+    const struct wait_limit *wait_limit, struct verbs_conn **out)
 {
 	struct rdma_event_channel *channel;
 	struct verbs_conn *conn = NULL;
@@ -230,7 +232,7 @@ static int connect_once(struct verbs *verbs, const char *peer,
 		    &verbs->device, "rdma_create_id", errno);
 		goto destroy_channel;
 	}
-	ret = connect_id(verbs, id, peer, patience, &conn);
+	ret = connect_id(verbs, id, peer, wait_limit, &conn);
 	if (ret == -EHOSTUNREACH || ret == -ETIMEDOUT || ret == -ECONNREFUSED)
 		ret = explain(verbs, peer, ret);
 	if (!ret)
@@ -267,7 +269,7 @@ static struct verbs_conn *take_idle(
 }
 
 int dfi__verbs_connect(struct verbs *verbs, const void *writer,
-    const char *address, const struct patience *patience,
+    const char *address, const struct wait_limit *wait_limit,
     struct verbs_conn **out)
 {
 	const char *failed = atomic_observe(&verbs->failed);
@@ -282,12 +284,12 @@ int dfi__verbs_connect(struct verbs *verbs, const void *writer,
 		    dfi__verbs_port(&verbs->device).text, failed);
 	conn = take_idle(verbs, writer, address);
 	while (!conn) {
-		ret = connect_once(verbs, address, patience, &conn);
+		ret = connect_once(verbs, address, wait_limit, &conn);
 		if (!ret)
 			break;
 		if (ret != -EACCES ||
-		    clock_now_ns() + RETRY_REFUSED_NS >= patience->deadline ||
-		    patience_given_up(patience))
+		    clock_now_ns() + RETRY_REFUSED_NS >= wait_limit->deadline ||
+		    wait_limit_given_up(wait_limit))
 			return ret;
 		/* The registry may just not have told the peer of us yet. */
 		until = deadline_timespec(clock_now_ns() + RETRY_REFUSED_NS);

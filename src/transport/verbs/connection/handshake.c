@@ -60,9 +60,9 @@ static struct claim claim_of(struct rdma_cm_id *id, bool we_accept,
 	return claim;
 }
 
-static struct verbs_hello greeting(const struct verbs *verbs)
+static struct verbs_handshake greeting(const struct verbs *verbs)
 {
-	return (struct verbs_hello){
+	return (struct verbs_handshake){
 		.magic = VERBS_HELLO_MAGIC,
 		.version = VERBS_HELLO_VERSION,
 		.node = verbs->self.node,
@@ -70,7 +70,7 @@ static struct verbs_hello greeting(const struct verbs *verbs)
 }
 
 static int prove(const struct verbs *verbs, const struct claim *claim,
-    struct verbs_hello *hello)
+    struct verbs_handshake *hello)
 {
 	return dfi__mac_make(verbs->self.token, sizeof(verbs->self.token),
 		   claim, sizeof(*claim), hello->proof)
@@ -78,8 +78,8 @@ static int prove(const struct verbs *verbs, const struct claim *claim,
 	    : dfi__fail(-EIO, "verbs: OpenSSL makes no HMAC-SHA-256");
 }
 
-int dfi__verbs_hello(
-    const struct verbs *verbs, struct rdma_cm_id *id, struct verbs_hello *hello)
+int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
+    struct verbs_handshake *hello)
 {
 	struct claim claim;
 
@@ -92,7 +92,7 @@ int dfi__verbs_hello(
 }
 
 int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
-    uint64_t nonce, struct verbs_hello *hello)
+    uint64_t nonce, struct verbs_handshake *hello)
 {
 	struct claim claim;
 
@@ -102,10 +102,10 @@ int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
 	return prove(verbs, &claim, hello);
 }
 
-struct verbs_hello dfi__verbs_refusal(
+struct verbs_handshake dfi__verbs_refusal(
     const struct verbs *verbs, uint16_t refusal)
 {
-	struct verbs_hello hello = greeting(verbs);
+	struct verbs_handshake hello = greeting(verbs);
 
 	hello.refusal = refusal;
 	return hello;
@@ -113,7 +113,7 @@ struct verbs_hello dfi__verbs_refusal(
 
 /* 0, or a positive errno value. */
 static uint16_t read_hello(
-    const struct rdma_conn_param *param, struct verbs_hello *hello)
+    const struct rdma_conn_param *param, struct verbs_handshake *hello)
 {
 	if (!param->private_data || param->private_data_len < sizeof(*hello))
 		return EPROTO;
@@ -125,7 +125,7 @@ static uint16_t read_hello(
 }
 
 static uint16_t check(const struct verbs *verbs, const struct claim *claim,
-    const struct verbs_hello *hello)
+    const struct verbs_handshake *hello)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 
@@ -136,11 +136,11 @@ static uint16_t check(const struct verbs *verbs, const struct claim *claim,
 	    : EACCES;
 }
 
-uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
+uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
-    struct verbs_hello *proved)
+    struct verbs_handshake *proved)
 {
-	struct verbs_hello hello;
+	struct verbs_handshake hello;
 	uint16_t refusal = read_hello(param, &hello);
 	struct claim claim;
 
@@ -157,7 +157,7 @@ uint16_t dfi__verbs_check_hello(const struct verbs *verbs,
 static uint16_t check_answer(const struct verbs *verbs,
     const struct rdma_cm_event *event, uint64_t nonce)
 {
-	struct verbs_hello hello;
+	struct verbs_handshake hello;
 	uint16_t refusal = read_hello(&event->param.conn, &hello);
 	struct claim claim;
 
@@ -176,7 +176,7 @@ static bool is_known(uint16_t refusal)
 
 /* Who refuses proves nothing, and may say anything. */
 static int fail_refused(const struct verbs_place *place, const char *peer,
-    const struct verbs_hello *answer)
+    const struct verbs_handshake *answer)
 {
 	uint16_t refusal = answer->refusal;
 
@@ -206,7 +206,7 @@ int dfi__verbs_accepted(const struct verbs *verbs,
 	const struct rdma_conn_param *param = &event->param.conn;
 	struct verbs_place place = dfi__verbs_gid(&verbs->device);
 	uint16_t refusal = check_answer(verbs, event, nonce);
-	struct verbs_hello answer = { .magic = 0 };
+	struct verbs_handshake answer = { .magic = 0 };
 
 	if (!refusal)
 		return 0;
@@ -224,7 +224,7 @@ int dfi__verbs_refused(const struct verbs *verbs,
     const struct rdma_cm_event *event, const char *peer)
 {
 	struct verbs_place place = dfi__verbs_gid(&verbs->device);
-	struct verbs_hello answer = { .refusal = 0 };
+	struct verbs_handshake answer = { .refusal = 0 };
 
 	if (event->param.conn.private_data &&
 	    event->param.conn.private_data_len >= sizeof(answer))

@@ -209,7 +209,7 @@ void dfi__verbs_memory_free(const struct verbs_memory *memory)
 	munmap(memory->at, memory->size);
 }
 
-int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote)
+int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote)
 {
 	int ret = 0;
 
@@ -227,7 +227,7 @@ int dfi__verbs_create_image(struct verbs *verbs, struct verbs_remote *remote)
 	return ret;
 }
 
-void dfi__verbs_free_image(struct verbs_remote *remote)
+void dfi__verbs_free_shadow(struct verbs_remote *remote)
 {
 	if (remote->base.ring)
 		dfi__verbs_memory_free(&remote->image);

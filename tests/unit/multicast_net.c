@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network in virtual time; see stream_net.h. */
-#include "stream_net.h"
+/* A network in virtual time; see multicast_net.h. */
+#include "multicast_net.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -193,7 +193,7 @@ static void start_source(struct net *net, uint32_t index)
 {
 	struct ring_geometry apart = ring_geometry_apart(net->geometry);
 	struct net_source *source = &net->sources[index];
-	struct stream_source_config config = {
+	struct multicast_sender_config config = {
 		.port = { send_from_source, source },
 		.flow = net->flow,
 		.source = index,
@@ -212,22 +212,22 @@ static void start_source(struct net *net, uint32_t index)
 	cr_assert_not_null(source->headers);
 	memset(source->headers, 0,
 	    net->plan.n_targets * sizeof(source->headers[0]));
-	cr_assert_eq(
-	    dfi__fan_init(&source->fan, source->rings, net->plan.n_targets,
-		&net->transport, &net->geometry, net->plan.start),
+	cr_assert_eq(dfi__replica_init(&source->replica_writer, source->rings,
+			 net->plan.n_targets, &net->transport, &net->geometry,
+			 net->plan.start),
 	    0);
-	source->fan.draw = net->plan.ordered ? draw : NULL;
-	source->fan.draw_arg = source;
-	config.slots = source->fan.broadcast.remote.ring +
+	source->replica_writer.draw = net->plan.ordered ? draw : NULL;
+	source->replica_writer.draw_arg = source;
+	config.slots = source->replica_writer.shared_ring.remote.ring +
 	    sizeof(struct ring_header);
-	cr_assert_eq(dfi__stream_source_init(&source->stream, &config), 0);
+	cr_assert_eq(dfi__multicast_sender_init(&source->stream, &config), 0);
 	for (t = 0; t < net->plan.n_targets; t++) {
 		source->remotes[t].transport = &net->transport;
 		source->remotes[t].ring = (char *)&source->headers[t];
 		source->remotes[t].in_place = true;
 		dfi__writer_init(&source->rings[t], &source->remotes[t], &apart,
 		    net->plan.start);
-		dfi__stream_source_attach(
+		dfi__multicast_sender_attach(
 		    &source->stream, t, &source->headers[t].credit);
 	}
 	source->faults = start_faults(net, 100 + index);
@@ -254,7 +254,7 @@ static void start_target(struct net *net, uint32_t index)
 			 MERGE_FIRST_PLACE),
 	    0);
 	for (s = 0; s < net->plan.n_sources; s++) {
-		struct stream_target_config config = {
+		struct multicast_receiver_config config = {
 			.port = { send_from_target, target },
 			.flow = net->flow,
 			.source = s,
@@ -276,7 +276,7 @@ static void start_target(struct net *net, uint32_t index)
 		view->gone_at = DEADLINE_NEVER;
 		cr_assert_not_null(view->seen);
 		cr_assert_eq(
-		    dfi__stream_target_init(&view->stream, &config), 0);
+		    dfi__multicast_receiver_init(&view->stream, &config), 0);
 	}
 	target->faults = start_faults(net, 200 + index);
 	target->next_at = some_time(net, net->plan.consume_us);
@@ -321,14 +321,14 @@ void net_stop(struct net *net)
 	uint32_t i, s;
 
 	for (i = 0; i < net->plan.n_sources; i++) {
-		dfi__stream_source_free(&net->sources[i].stream);
-		dfi__fan_free(&net->sources[i].fan);
+		dfi__multicast_sender_free(&net->sources[i].stream);
+		dfi__replica_free(&net->sources[i].replica_writer);
 		dfi__faults_close(net->sources[i].faults);
 		free(net->sources[i].headers);
 	}
 	for (i = 0; i < net->plan.n_targets; i++) {
 		for (s = 0; s < net->plan.n_sources; s++) {
-			dfi__stream_target_free(
+			dfi__multicast_receiver_free(
 			    &net->targets[i].views[s].stream);
 			free(net->targets[i].views[s].seen);
 		}
@@ -354,7 +354,7 @@ static void source_gets(void *arg, const void *data, size_t size)
 	cr_assert(dfi__datagram_parse(&net->flow, data, size, &datagram));
 	if (net->loses && net->loses(net, &datagram, source->index))
 		return;
-	dfi__stream_source_receive(&source->stream, &datagram);
+	dfi__multicast_sender_receive(&source->stream, &datagram);
 }
 
 static void target_gets(void *arg, const void *data, size_t size)
@@ -376,7 +376,7 @@ static void target_gets(void *arg, const void *data, size_t size)
 		if (segment >= view->stream.expected - net->plan.start)
 			view->seen[segment] |= SEEN_ARRIVED;
 	}
-	dfi__stream_target_receive(&view->stream, &datagram, net->now);
+	dfi__multicast_receiver_receive(&view->stream, &datagram, net->now);
 }
 
 /* What is read from a slot when it arrives may be another segment's by then. */
@@ -401,14 +401,14 @@ static void arrive(struct net *net, struct net_datagram *datagram)
 static bool push_segment(struct net_source *source)
 {
 	struct net *net = source->net;
-	struct fan *fan = &source->fan;
+	struct replica_writer *replica_writer = &source->replica_writer;
 	uint32_t i, n;
 	uint64_t tuple;
 	int ret;
 
 	if (source->sent == net->plan.n_segments)
 		return false;
-	ret = dfi__fan_open(fan);
+	ret = dfi__replica_open(replica_writer);
 	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
 	if (!ret)
 		return false;
@@ -416,10 +416,11 @@ static bool push_segment(struct net_source *source)
 	for (i = 0; i < n; i++) {
 		tuple = tuple_of(
 		    source->index, net->first_tuple[source->sent] + i);
-		memcpy(fan->lane.segment + i * sizeof(tuple), &tuple,
+		memcpy(replica_writer->lane.segment + i * sizeof(tuple), &tuple,
 		    sizeof(tuple));
 	}
-	cr_assert_eq(dfi__fan_publish(fan, n * sizeof(tuple)), 0);
+	cr_assert_eq(
+	    dfi__replica_publish(replica_writer, n * sizeof(tuple)), 0);
 	source->sent++;
 	return true;
 }
@@ -434,11 +435,12 @@ static void push(struct net_source *source)
 		;
 	if (source->sent == net->plan.n_segments && !source->ended) {
 		source->ended = true;
-		cr_assert_eq(dfi__stream_source_end(
+		cr_assert_eq(dfi__multicast_sender_end(
 				 &source->stream, FOOTER_FLAG_END, net->now),
 		    0);
 	}
-	cr_assert_eq(dfi__stream_source_progress(&source->stream, net->now), 0);
+	cr_assert_eq(
+	    dfi__multicast_sender_progress(&source->stream, net->now), 0);
 }
 
 static void took_gap(struct net *net, struct net_view *view)
@@ -603,7 +605,7 @@ static void consume(struct net_target *target)
 		view = &target->views[s];
 		if (!net->plan.ordered)
 			consume_from(net, view);
-		dfi__stream_target_progress(&view->stream, net->now);
+		dfi__multicast_receiver_progress(&view->stream, net->now);
 		complete &= view->end != 0;
 	}
 	/* It has all, and closes; some time later others learn of it. */
@@ -635,7 +637,7 @@ static void hear_of_others(struct net *net)
 			    target->left_at != DEADLINE_NEVER &&
 			    target->left_at + registry <= net->now) {
 				source->knows_left[t] = true;
-				dfi__stream_source_leave(&source->stream, t,
+				dfi__multicast_sender_leave(&source->stream, t,
 				    target->cancelled     ? STREAM_CANCELLED
 					: has_all(target) ? STREAM_DONE
 							  : STREAM_GONE);
@@ -646,7 +648,7 @@ static void hear_of_others(struct net *net)
 			    source->left_at != DEADLINE_NEVER &&
 			    source->left_at + registry <= net->now) {
 				target->views[s].learns_gone = true;
-				dfi__stream_target_source_gone(
+				dfi__multicast_receiver_source_gone(
 				    &target->views[s].stream, net->now);
 			}
 		}
@@ -685,7 +687,7 @@ static void die(struct net *net)
 			dfi__reader_close(
 			    &target->views[s].reader, RING_CANCELLED);
 			target->views[s].end = -ECANCELED;
-			dfi__stream_target_progress(
+			dfi__multicast_receiver_progress(
 			    &target->views[s].stream, net->now);
 		}
 	}
@@ -701,11 +703,12 @@ static void run_source(struct net *net, struct net_source *source)
 		push(source);
 		source->next_at = net->now + some_time(net, net->plan.push_us);
 	}
-	if (dfi__stream_source_due(&source->stream) <= net->now)
+	if (dfi__multicast_sender_due(&source->stream) <= net->now)
 		cr_assert_eq(
-		    dfi__stream_source_progress(&source->stream, net->now), 0);
+		    dfi__multicast_sender_progress(&source->stream, net->now),
+		    0);
 	/* All may also have left because another source has died. */
-	if (dfi__stream_source_is_over(&source->stream)) {
+	if (dfi__multicast_sender_is_over(&source->stream)) {
 		source->complete = source->ended;
 		source->there = false;
 		source->left_at = net->now;
@@ -725,9 +728,9 @@ static void run_target(struct net *net, struct net_target *target)
 		    some_time(net, net->plan.consume_us);
 	}
 	for (s = 0; s < net->plan.n_sources; s++)
-		if (dfi__stream_target_due(&target->views[s].stream) <=
+		if (dfi__multicast_receiver_due(&target->views[s].stream) <=
 		    net->now)
-			dfi__stream_target_progress(
+			dfi__multicast_receiver_progress(
 			    &target->views[s].stream, net->now);
 }
 
@@ -749,7 +752,7 @@ static int64_t next_time(const struct net *net)
 		earlier(&first, net->sources[i].next_at);
 		earlier(&first, dfi__faults_due(net->sources[i].faults));
 		earlier(
-		    &first, dfi__stream_source_due(&net->sources[i].stream));
+		    &first, dfi__multicast_sender_due(&net->sources[i].stream));
 	}
 	for (i = 0; i < net->plan.n_targets; i++) {
 		if (!net->targets[i].there)
@@ -758,7 +761,7 @@ static int64_t next_time(const struct net *net)
 		earlier(&first, dfi__faults_due(net->targets[i].faults));
 		for (s = 0; s < net->plan.n_sources; s++)
 			earlier(&first,
-			    dfi__stream_target_due(
+			    dfi__multicast_receiver_due(
 				&net->targets[i].views[s].stream));
 	}
 	return first;

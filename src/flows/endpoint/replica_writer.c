@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 
-bool dfi__fan_has_left(struct dfi_source *source)
+bool dfi__replica_has_left(struct dfi_source *source)
 {
 	uint32_t t;
 
@@ -20,7 +20,7 @@ bool dfi__fan_has_left(struct dfi_source *source)
 	return false;
 }
 
-int dfi__fan_left(struct dfi_source *source, int err)
+int dfi__replica_left(struct dfi_source *source, int err)
 {
 	uint32_t t;
 	int ret;
@@ -29,8 +29,8 @@ int dfi__fan_left(struct dfi_source *source, int err)
 		if (source->rings[t].cancelled)
 			continue;
 		if (likely(!source_target_life(source, t) &&
-			!(err < 0 && t == source->fan->short_of &&
-			    !source->fan->undrawn)))
+			!(err < 0 && t == source->replica_writer->short_of &&
+			    !source->replica_writer->undrawn)))
 			continue;
 		ret = dfi__source_target_left(source, t);
 		if (ret < 0)
@@ -38,24 +38,25 @@ int dfi__fan_left(struct dfi_source *source, int err)
 	}
 	/* What was said first is about the sequencer, if a target is not gone.
 	 */
-	return source->fan->undrawn && err < 0 ? dfi__source_fail(source, err)
-					       : 0;
+	return source->replica_writer->undrawn && err < 0
+	    ? dfi__source_fail(source, err)
+	    : 0;
 }
 
-int dfi__fan_is_wanted(const struct dfi_source *source)
+int dfi__replica_is_wanted(const struct dfi_source *source)
 {
 	uint32_t t;
 
 	for (t = 0; t < source->n_remotes; t++)
 		if (likely(!source->rings[t].cancelled &&
-			fan_addresses(source->fan, t)))
+			fan_addresses(source->replica_writer, t)))
 			return 0;
-	if (source->fan->targets)
+	if (source->replica_writer->targets)
 		return dfi__fail(-EPIPE,
 		    "flow '%s': source %u: all targets of the set %#lx have "
 		    "cancelled: they take no more tuples",
 		    source->flow.name, source->index,
-		    (unsigned long)source->fan->targets);
+		    (unsigned long)source->replica_writer->targets);
 	return dfi__fail(-EPIPE,
 	    "flow '%s': source %u: all %u targets have cancelled: they take "
 	    "no more tuples",

@@ -58,14 +58,14 @@ static void teardown(void)
 	}
 }
 
-TestSuite(broadcast, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(shared_ring, .init = setup, .fini = teardown, .timeout = 300);
 
 struct fixture {
 	struct ring_geometry slots, ring;
 	struct region *regions[N_READERS];
 	struct reader readers[N_READERS];
 	struct writer rings[N_READERS];
-	struct fan fan;
+	struct replica_writer replica_writer;
 	uint64_t taken[N_READERS]; /* tuples */
 };
 
@@ -76,8 +76,9 @@ static int64_t soon(void)
 
 static void show(struct fixture *f, uint32_t i)
 {
-	cr_assert_eq(dfi__shm_ops.region.show(f->fan.broadcast.region,
-			 &f->regions[i]->name, SOURCE, PATIENCE(soon())),
+	cr_assert_eq(
+	    dfi__shm_ops.region.show(f->replica_writer.shared_ring.region,
+		&f->regions[i]->name, SOURCE, WAIT_LIMIT(soon())),
 	    0, "%s", dfi_errmsg());
 }
 
@@ -91,8 +92,8 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 	f->slots = ring_geometry(TUPLE, SEGMENT_TUPLES * TUPLE, count);
 	f->ring = ring_geometry_apart(f->slots);
 	layout = ring_layout(&f->ring, N_SOURCES);
-	cr_assert_eq(dfi__fan_init(&f->fan, f->rings, N_READERS, shm[0],
-			 &f->slots, first),
+	cr_assert_eq(dfi__replica_init(&f->replica_writer, f->rings, N_READERS,
+			 shm[0], &f->slots, first),
 	    0);
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(
@@ -105,7 +106,7 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		    N_SOURCES, SOURCE, first);
 		cr_assert_eq(
 		    dfi__shm_ops.ring.open(shm[0], NULL, &f->regions[i]->name,
-			&layout, SOURCE, NULL, PATIENCE(soon()), &remote),
+			&layout, SOURCE, NULL, WAIT_LIMIT(soon()), &remote),
 		    0, "%s", dfi_errmsg());
 		dfi__writer_init(&f->rings[i], remote, &f->ring, first);
 		cr_assert(!dfi__writer_ring_used(&f->rings[i]));
@@ -121,8 +122,9 @@ static void tell(struct fixture *f)
 	uint32_t i;
 
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_eq(
-		    dfi__broadcast_open(&f->fan.broadcast, &f->rings[i]), 0);
+		cr_assert_eq(dfi__shared_ring_open(
+				 &f->replica_writer.shared_ring, &f->rings[i]),
+		    0);
 		cr_assert(dfi__writer_ring_used(&f->rings[i]));
 		cr_assert(reader_ready(&f->readers[i]));
 	}
@@ -136,7 +138,7 @@ static void stop(struct fixture *f)
 		dfi__shm_ops.ring.close(f->rings[i].remote);
 		dfi__shm_ops.region.destroy(f->regions[i]);
 	}
-	dfi__fan_free(&f->fan);
+	dfi__replica_free(&f->replica_writer);
 }
 
 static void for_each_ring(void (*fn)(struct fixture *f))
@@ -160,17 +162,20 @@ static uint32_t tuples_of(uint64_t n)
 }
 
 /* Segment n of a stream whose tuples count. 1, or 0 without room. */
-static int send(struct fan *fan, uint64_t n, uint64_t *tuple)
+static int send(
+    struct replica_writer *replica_writer, uint64_t n, uint64_t *tuple)
 {
-	int ret = dfi__fan_open(fan);
+	int ret = dfi__replica_open(replica_writer);
 	uint32_t i;
 
 	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
 	if (!ret)
 		return 0;
 	for (i = 0; i < tuples_of(n); i++, ++*tuple)
-		memcpy(fan->lane.segment + (size_t)i * TUPLE, tuple, TUPLE);
-	cr_assert_eq(dfi__fan_publish(fan, (uint64_t)i * TUPLE), 0);
+		memcpy(replica_writer->lane.segment + (size_t)i * TUPLE, tuple,
+		    TUPLE);
+	cr_assert_eq(
+	    dfi__replica_publish(replica_writer, (uint64_t)i * TUPLE), 0);
 	return 1;
 }
 
@@ -202,13 +207,15 @@ static void stream(struct fixture *f)
 	uint32_t i;
 
 	for (step = 0; n < N_SEGMENTS; step++) {
-		n += (uint64_t)send(&f->fan, n, &sent);
+		n += (uint64_t)send(&f->replica_writer, n, &sent);
 		for (i = 0; i < N_READERS; i++)
 			if (step % (i + 1) == 0)
 				take(f, i);
 	}
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_eq(dfi__fan_end(&f->fan, i, FOOTER_FLAG_END), 0);
+		cr_assert_eq(
+		    dfi__replica_end(&f->replica_writer, i, FOOTER_FLAG_END),
+		    0);
 		cr_assert(reader_end_marked(&f->readers[i]));
 		while (take(f, i))
 			;
@@ -218,10 +225,10 @@ static void stream(struct fixture *f)
 		cr_assert_eq(f->readers[i].end, READER_ENDED);
 		cr_assert_eq(f->rings[i].moved, 0);
 	}
-	cr_assert_eq(f->fan.lane.moved, 0);
+	cr_assert_eq(f->replica_writer.lane.moved, 0);
 }
 
-Test(broadcast, each_reader_gets_each_tuple_once_and_in_order)
+Test(shared_ring, each_reader_gets_each_tuple_once_and_in_order)
 {
 	for_each_ring(stream);
 }
@@ -231,19 +238,19 @@ static void fill(struct fixture *f)
 	uint64_t n, sent = 0;
 	uint32_t i, k;
 
-	for (n = 0; send(&f->fan, n, &sent); n++)
+	for (n = 0; send(&f->replica_writer, n, &sent); n++)
 		;
 	cr_assert_eq(n, f->slots.segment_count);
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_eq(dfi__fan_open(&f->fan), 0);
-		cr_assert_geq(f->fan.short_of, i);
+		cr_assert_eq(dfi__replica_open(&f->replica_writer), 0);
+		cr_assert_geq(f->replica_writer.short_of, i);
 		for (k = 0; k < n; k++)
 			cr_assert(take(f, i));
 	}
-	cr_assert_eq(send(&f->fan, n, &sent), 1);
+	cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
 }
 
-Test(broadcast, has_no_room_while_one_reader_has_given_nothing_back)
+Test(shared_ring, has_no_room_while_one_reader_has_given_nothing_back)
 {
 	for_each_ring(fill);
 }
@@ -253,30 +260,30 @@ static void leave_out(struct fixture *f)
 	uint64_t n, sent = 0;
 	uint32_t i;
 
-	for (n = 0; send(&f->fan, n, &sent); n++)
+	for (n = 0; send(&f->replica_writer, n, &sent); n++)
 		;
 	for (i = 1; i < N_READERS; i++)
 		dfi__reader_close(&f->readers[i], RING_CANCELLED);
 	for (; n < N_SEGMENTS; n++) {
 		while (take(f, 0))
 			;
-		cr_assert_eq(send(&f->fan, n, &sent), 1);
+		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
 	}
 	while (take(f, 0))
 		;
 	cr_assert_eq(f->taken[0], sent);
 	dfi__reader_close(&f->readers[0], RING_CANCELLED);
-	for (i = 0; send(&f->fan, n, &sent); i++)
+	for (i = 0; send(&f->replica_writer, n, &sent); i++)
 		cr_assert_leq(i, f->slots.segment_count, "nobody takes them");
 }
 
-Test(broadcast, leaves_out_who_has_cancelled)
+Test(shared_ring, leaves_out_who_has_cancelled)
 {
 	for_each_ring(leave_out);
 }
 
 /* The memory is the readers', too. */
-Test(broadcast, outlives_its_source)
+Test(shared_ring, outlives_its_source)
 {
 	uint64_t n, sent = 0;
 	struct fixture f;
@@ -284,9 +291,9 @@ Test(broadcast, outlives_its_source)
 
 	start(&f, 4, 0);
 	tell(&f);
-	for (n = 0; send(&f.fan, n, &sent); n++)
+	for (n = 0; send(&f.replica_writer, n, &sent); n++)
 		;
-	dfi__fan_free(&f.fan);
+	dfi__replica_free(&f.replica_writer);
 	for (i = 0; i < N_READERS; i++) {
 		while (take(&f, i))
 			;
@@ -295,7 +302,7 @@ Test(broadcast, outlives_its_source)
 	stop(&f);
 }
 
-Test(broadcast, segments_that_were_not_shown_are_not_taken)
+Test(shared_ring, segments_that_were_not_shown_are_not_taken)
 {
 	struct fixture f;
 	uint64_t size;
@@ -303,20 +310,20 @@ Test(broadcast, segments_that_were_not_shown_are_not_taken)
 
 	start(&f, 4, 0);
 	/* Another key than that of what it has shown. */
-	f.fan.broadcast.region->name.key ^= 1;
+	f.replica_writer.shared_ring.region->name.key ^= 1;
 	tell(&f);
-	f.fan.broadcast.region->name.key ^= 1;
+	f.replica_writer.shared_ring.region->name.key ^= 1;
 	for (i = 0; i < N_READERS; i++) {
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "key"));
 		/* Nor those of another source. */
-		cr_assert_null(dfi__shm_ops.region.shown(
-		    f.regions[i], 0, f.fan.broadcast.region->name.key, &size));
+		cr_assert_null(dfi__shm_ops.region.shown(f.regions[i], 0,
+		    f.replica_writer.shared_ring.region->name.key, &size));
 	}
 	stop(&f);
 }
 
-Test(broadcast, region_too_small_for_a_ring_is_not_taken)
+Test(shared_ring, region_too_small_for_a_ring_is_not_taken)
 {
 	struct region *small;
 	struct fixture f;
@@ -325,12 +332,14 @@ Test(broadcast, region_too_small_for_a_ring_is_not_taken)
 	start(&f, 64, 0);
 	cr_assert_eq(dfi__shm_ops.region.create(shm[0], 1, &small), 0);
 	for (i = 0; i < N_READERS; i++) {
-		cr_assert_eq(dfi__shm_ops.region.show(small,
-				 &f.regions[i]->name, SOURCE, PATIENCE(soon())),
+		cr_assert_eq(
+		    dfi__shm_ops.region.show(
+			small, &f.regions[i]->name, SOURCE, WAIT_LIMIT(soon())),
 		    -EBADMSG);
 		f.regions[i]->shown_size = 1;
-		cr_assert_eq(dfi__shm_ops.region.show(small,
-				 &f.regions[i]->name, SOURCE, PATIENCE(soon())),
+		cr_assert_eq(
+		    dfi__shm_ops.region.show(
+			small, &f.regions[i]->name, SOURCE, WAIT_LIMIT(soon())),
 		    0);
 		atomic_set(&f.readers[i].head->total, small->name.key);
 		cr_assert_eq(dfi__reader_find_slots(&f.readers[i]), -EBADMSG);
@@ -340,7 +349,7 @@ Test(broadcast, region_too_small_for_a_ring_is_not_taken)
 }
 
 /* All of it would be had as soon as it is mapped. */
-Test(broadcast, region_that_no_ring_needs_is_not_mapped)
+Test(shared_ring, region_that_no_ring_needs_is_not_mapped)
 {
 	struct shm_show_request request = { .ring = SOURCE, .key = 7 };
 	struct region_name name;
@@ -363,17 +372,17 @@ Test(broadcast, region_that_no_ring_needs_is_not_mapped)
 	for (i = 0; i < N_READERS; i++) {
 		name = f.regions[i]->name;
 		cr_assert_eq(dfi__shm_ops.region.show(
-				 large, &name, SOURCE, PATIENCE(soon())),
+				 large, &name, SOURCE, WAIT_LIMIT(soon())),
 		    -EBADMSG);
 		cr_assert_not_null(strstr(dfi_errmsg(), "refused the region"));
 		request.base.key = name.key;
 		cr_assert_eq(
-		    dfi__shm_pass_show(&name, &request, fd, PATIENCE(soon())),
+		    dfi__shm_pass_show(&name, &request, fd, WAIT_LIMIT(soon())),
 		    -EBADMSG);
 		/* Nor is it for a region that there isn't. */
 		request.base.key ^= 1;
 		cr_assert_eq(
-		    dfi__shm_pass_show(&name, &request, fd, PATIENCE(soon())),
+		    dfi__shm_pass_show(&name, &request, fd, WAIT_LIMIT(soon())),
 		    -ECONNRESET);
 	}
 	cr_assert_eq(fstat(fd, &st), 0);
@@ -384,7 +393,7 @@ Test(broadcast, region_that_no_ring_needs_is_not_mapped)
 }
 
 /* Sources that failed to attach leave something behind, but not for ever. */
-Test(broadcast, newest_of_many_that_were_shown_is_kept)
+Test(shared_ring, newest_of_many_that_were_shown_is_kept)
 {
 	uint64_t size, first = 0, last = 0;
 	struct region *region;
@@ -400,9 +409,9 @@ Test(broadcast, newest_of_many_that_were_shown_is_kept)
 		last = region->name.key;
 		first = k ? first : last;
 		for (i = 0; i < N_READERS; i++)
-			cr_assert_eq(
-			    dfi__shm_ops.region.show(region,
-				&f.regions[i]->name, SOURCE, PATIENCE(soon())),
+			cr_assert_eq(dfi__shm_ops.region.show(region,
+					 &f.regions[i]->name, SOURCE,
+					 WAIT_LIMIT(soon())),
 			    0);
 		dfi__shm_ops.region.destroy(region);
 	}
@@ -416,7 +425,7 @@ Test(broadcast, newest_of_many_that_were_shown_is_kept)
 	stop(&f);
 }
 
-Test(broadcast, region_that_is_closed_is_shown_nothing)
+Test(shared_ring, region_that_is_closed_is_shown_nothing)
 {
 	struct region_name names[2];
 	struct region *region;
@@ -431,7 +440,7 @@ Test(broadcast, region_that_is_closed_is_shown_nothing)
 		names[i] = closed->name;
 		dfi__shm_ops.region.destroy(closed);
 		cr_assert_eq(dfi__shm_ops.region.show(
-				 region, &names[i], 0, PATIENCE(soon())),
+				 region, &names[i], 0, WAIT_LIMIT(soon())),
 		    -ECONNRESET);
 		cr_assert_not_null(strstr(dfi_errmsg(), "has closed"));
 	}

@@ -49,7 +49,7 @@ struct net_plan {
 /* A source's stream, as a target's application has seen it. */
 struct net_view {
 	struct reader reader;
-	struct stream_target stream;
+	struct multicast_receiver stream;
 	uint8_t *seen;    /* of each segment: */
 	uint32_t next;    /* that the application expects */
 	uint32_t n_lost;  /* segments told as lost */
@@ -75,11 +75,11 @@ struct net_target {
 struct net_source {
 	struct net *net;
 	uint32_t index;
-	struct fan fan;
+	struct replica_writer replica_writer;
 	struct writer rings[NET_ENDPOINTS];
 	struct remote remotes[NET_ENDPOINTS];
 	struct ring_header *headers; /* one for each target */
-	struct stream_source stream;
+	struct multicast_sender stream;
 	struct faults *faults;
 	uint32_t sent;
 	int64_t next_at;

@@ -10,7 +10,7 @@
 
 #define NODE UINT64_C(0xabcdef)
 
-static struct known_nodes known;
+static struct node_table known;
 static unsigned n_warnings;
 
 static void count_warning(void *arg, enum dfi_log_level level, const char *line)
@@ -26,7 +26,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	dfi__known_free(&known);
+	dfi__node_table_free(&known);
 	dfi_log_set(DFI_LOG_WARN, NULL, NULL);
 }
 
@@ -40,7 +40,7 @@ static void put(const char *key, uint64_t id, uint8_t first)
 	void *data = dfi__node_encode(&node, token, "@x", &size);
 
 	cr_assert_not_null(data);
-	dfi__known_put(&known, key, data, size);
+	dfi__node_table_put(&known, key, data, size);
 	free(data);
 }
 
@@ -49,7 +49,7 @@ static int token_of(uint64_t id)
 {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 
-	return dfi__known_token(&known, id, token) ? token[0] : -1;
+	return dfi__node_table_token(&known, id, token) ? token[0] : -1;
 }
 
 Test(known, node_is_known_as_long_as_its_key)
@@ -63,7 +63,7 @@ Test(known, node_is_known_as_long_as_its_key)
 	put(key, NODE, 2);
 	cr_assert_eq(token_of(NODE), 2);
 	cr_assert_eq(token_of(NODE + 1), -1);
-	dfi__known_delete(&known, key);
+	dfi__node_table_delete(&known, key);
 	cr_assert_eq(token_of(NODE), -1);
 	cr_assert_null(known.first);
 	cr_assert_eq(n_warnings, 0);
@@ -93,10 +93,10 @@ Test(known, deleting_another_key_forgets_nobody)
 
 	dfi__node_key(key, NODE);
 	put(key, NODE, 1);
-	dfi__known_delete(&known, "nodes/abcdef");
-	dfi__known_delete(&known, "nodes/0000000000ABCDEF");
-	dfi__known_delete(&known, "nodes/0xabcdef");
-	dfi__known_delete(&known, "nodes/0000000000abcdef/");
-	dfi__known_delete(&known, "nodes/");
+	dfi__node_table_delete(&known, "nodes/abcdef");
+	dfi__node_table_delete(&known, "nodes/0000000000ABCDEF");
+	dfi__node_table_delete(&known, "nodes/0xabcdef");
+	dfi__node_table_delete(&known, "nodes/0000000000abcdef/");
+	dfi__node_table_delete(&known, "nodes/");
 	cr_assert_eq(token_of(NODE), 1);
 }

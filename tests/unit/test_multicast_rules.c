@@ -82,7 +82,7 @@ static void begin(void)
 
 /* A source and what its writer would do. */
 struct sender {
-	struct stream_source stream;
+	struct multicast_sender stream;
 	struct ring_header headers[N_TARGETS];
 	char *slots;
 	uint64_t start, written, total;
@@ -98,7 +98,7 @@ static struct segment_footer *slot_footer(char *slots, uint32_t slot)
 
 static void start_sender(struct sender *sender, uint64_t start)
 {
-	struct stream_source_config config = {
+	struct multicast_sender_config config = {
 		.port = { take, &sent },
 		.source = SOURCE,
 		.gap_us = GAP_US,
@@ -117,15 +117,15 @@ static void start_sender(struct sender *sender, uint64_t start)
 	config.flow = flow;
 	sender->start = start;
 	sender->now = 5 * GAP;
-	cr_assert_eq(dfi__stream_source_init(&sender->stream, &config), 0);
+	cr_assert_eq(dfi__multicast_sender_init(&sender->stream, &config), 0);
 	for (i = 0; i < N_TARGETS; i++)
-		dfi__stream_source_attach(
+		dfi__multicast_sender_attach(
 		    &sender->stream, i, &sender->headers[i].credit);
 }
 
 static void stop_sender(struct sender *sender)
 {
-	dfi__stream_source_free(&sender->stream);
+	dfi__multicast_sender_free(&sender->stream);
 	free(sender->slots);
 }
 
@@ -144,7 +144,7 @@ static void write_one(struct sender *sender)
 static void progress(struct sender *sender)
 {
 	cr_assert_eq(
-	    dfi__stream_source_progress(&sender->stream, sender->now), 0);
+	    dfi__multicast_sender_progress(&sender->stream, sender->now), 0);
 }
 
 /* A REPORT: segments consumed, flags, and missing from there on. */
@@ -161,7 +161,7 @@ static bool reports(struct sender *sender, uint32_t target, uint64_t consumed,
 		.missing = { { (uint32_t)(sender->start + first), count } },
 	};
 
-	return dfi__stream_source_receive(&sender->stream, &report);
+	return dfi__multicast_sender_receive(&sender->stream, &report);
 }
 
 static uint64_t credit(const struct sender *sender, uint32_t target)
@@ -307,7 +307,7 @@ static void stop_at_no_room(struct sender *sender)
 	progress(sender);
 	n_tried = 0;
 	sender->stream.config.port.send = refuse_more;
-	dfi__stream_source_receive(&sender->stream, &report);
+	dfi__multicast_sender_receive(&sender->stream, &report);
 	cr_assert_eq(n_tried, 2);
 	cr_assert_eq(sender->stream.counts.resent, 1);
 }
@@ -327,11 +327,12 @@ static void probe(struct sender *sender)
 	int64_t due, wait = GAP;
 	int i;
 
-	cr_assert_eq(dfi__stream_source_due(&sender->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
 	write_one(sender);
 	progress(sender);
 	for (i = 0; i < 12; i++) {
-		due = dfi__stream_source_due(&sender->stream);
+		due = dfi__multicast_sender_due(&sender->stream);
 		cr_assert_eq(due - sender->now, wait);
 		sender->now = due - 1;
 		sent.n = 0;
@@ -350,14 +351,15 @@ static void probe(struct sender *sender)
 	}
 	/* News, and it begins anew; without, it doesn't. */
 	cr_assert(!reports(sender, 0, 0, 0, 0, 0));
-	due = dfi__stream_source_due(&sender->stream);
+	due = dfi__multicast_sender_due(&sender->stream);
 	cr_assert_eq(due - sender->now, 500 * NS_PER_MS);
 	cr_assert(reports(sender, 0, 1, 0, 0, 0));
-	due = dfi__stream_source_due(&sender->stream);
+	due = dfi__multicast_sender_due(&sender->stream);
 	cr_assert_eq(due - sender->now, GAP);
 	/* All have all that was sent: nothing to ask for. */
 	cr_assert(reports(sender, 1, 1, 0, 0, 0));
-	cr_assert_eq(dfi__stream_source_due(&sender->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
 }
 
 Test(stream_rules, s3_probes_come_less_and_less_often_until_there_is_news)
@@ -373,7 +375,7 @@ static void end_it(struct sender *sender)
 	cr_assert(!reports(sender, 0, 0, DATAGRAM_DONE, 0, 0));
 	sent.n = 0;
 	write_one(sender);
-	cr_assert_eq(dfi__stream_source_end(
+	cr_assert_eq(dfi__multicast_sender_end(
 			 &sender->stream, FOOTER_FLAG_END, sender->now),
 	    0);
 	cr_assert_eq(sent.n, 2);
@@ -385,17 +387,18 @@ static void end_it(struct sender *sender)
 	/* Again and again, though all is given back. */
 	cr_assert(reports(sender, 0, 2, 0, 0, 0));
 	cr_assert(reports(sender, 1, 2, 0, 0, 0));
-	sender->now = dfi__stream_source_due(&sender->stream);
+	sender->now = dfi__multicast_sender_due(&sender->stream);
 	progress(sender);
 	cr_assert_eq(sent.n, 3);
 	cr_assert_eq(sent.datagrams[2].flags, DATAGRAM_END);
 	cr_assert(reports(sender, 0, 2, DATAGRAM_DONE, 0, 0));
-	cr_assert(!dfi__stream_source_is_over(&sender->stream));
+	cr_assert(!dfi__multicast_sender_is_over(&sender->stream));
 	cr_assert(!reports(sender, 0, 2, DATAGRAM_DONE, 0, 0));
 	/* The other one has left. */
-	dfi__stream_source_leave(&sender->stream, 1, STREAM_DONE);
-	cr_assert(dfi__stream_source_is_over(&sender->stream));
-	cr_assert_eq(dfi__stream_source_due(&sender->stream), DEADLINE_NEVER);
+	dfi__multicast_sender_leave(&sender->stream, 1, STREAM_DONE);
+	cr_assert(dfi__multicast_sender_is_over(&sender->stream));
+	cr_assert_eq(
+	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
 }
 
 Test(stream_rules, s4_end_is_said_until_all_are_done)
@@ -408,14 +411,15 @@ static void abort_it(struct sender *sender)
 	uint32_t i;
 
 	write_one(sender);
-	cr_assert_eq(dfi__stream_source_end(
+	cr_assert_eq(dfi__multicast_sender_end(
 			 &sender->stream, FOOTER_FLAG_ABORT, sender->now),
 	    0);
 	cr_assert_geq(sent.n, 3);
 	cr_assert_eq(sent.datagrams[0].type, DATAGRAM_DATA);
 	for (i = 1; i < sent.n; i++)
 		cr_assert_eq(sent.datagrams[i].flags, DATAGRAM_ABORT);
-	cr_assert_eq(dfi__stream_source_due(&sender->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
 	i = sent.n;
 	write_one(sender);
 	progress(sender);
@@ -440,12 +444,13 @@ static void leave_out(struct sender *sender)
 	cr_assert_eq(sender->headers[0].credit.closed, RING_CANCELLED);
 	cr_assert(!reports(sender, 0, 3, 0, 0, 0));
 	cr_assert_eq(credit(sender, 0), 0);
-	dfi__stream_source_leave(&sender->stream, 1, STREAM_GONE);
+	dfi__multicast_sender_leave(&sender->stream, 1, STREAM_GONE);
 	cr_assert_eq(sender->headers[1].credit.closed, RING_OPEN);
 	cr_assert(!reports(sender, 1, 3, 0, 3, 1));
 	cr_assert_eq(sent.n, 0);
-	cr_assert(dfi__stream_source_is_over(&sender->stream));
-	cr_assert_eq(dfi__stream_source_due(&sender->stream), DEADLINE_NEVER);
+	cr_assert(dfi__multicast_sender_is_over(&sender->stream));
+	cr_assert_eq(
+	    dfi__multicast_sender_due(&sender->stream), DEADLINE_NEVER);
 }
 
 Test(stream_rules, s5_nothing_of_who_is_over_is_used)
@@ -459,7 +464,7 @@ static void wait_for_room(struct sender *sender)
 	sent.refuse = -EAGAIN;
 	progress(sender);
 	cr_assert(sender->stream.stuck);
-	cr_assert_eq(dfi__stream_source_end(
+	cr_assert_eq(dfi__multicast_sender_end(
 			 &sender->stream, FOOTER_FLAG_END, sender->now),
 	    0);
 	cr_assert_eq(sent.n, 0);
@@ -481,13 +486,13 @@ static void fail(struct sender *sender)
 	write_one(sender);
 	sent.refuse = -EIO;
 	cr_assert_eq(
-	    dfi__stream_source_progress(&sender->stream, sender->now), -EIO);
+	    dfi__multicast_sender_progress(&sender->stream, sender->now), -EIO);
 	sent.refuse = 0;
 	cr_assert_eq(
-	    dfi__stream_source_progress(&sender->stream, sender->now), -EIO);
+	    dfi__multicast_sender_progress(&sender->stream, sender->now), -EIO);
 	cr_assert_eq(sent.n, 0);
 	/* But who can still be reached is told. */
-	cr_assert_eq(dfi__stream_source_end(
+	cr_assert_eq(dfi__multicast_sender_end(
 			 &sender->stream, FOOTER_FLAG_ABORT, sender->now),
 	    -EIO);
 	cr_assert_gt(sent.n, 1);
@@ -501,7 +506,7 @@ Test(stream_rules, broken_port_fails_the_stream)
 
 /* A target, with the reader of its ring. */
 struct receiver {
-	struct stream_target stream;
+	struct multicast_receiver stream;
 	struct region region;
 	struct reader reader;
 	char *memory;
@@ -531,7 +536,7 @@ static struct transport transport = { .ops = &ops };
 static void start_receiver(
     struct receiver *receiver, uint64_t start, bool notify)
 {
-	struct stream_target_config config = {
+	struct multicast_receiver_config config = {
 		.port = { take, &sent },
 		.source = SOURCE,
 		.target = TARGET,
@@ -557,12 +562,13 @@ static void start_receiver(
 	config.flow = flow;
 	config.ring = (struct ring_header *)(void *)(receiver->memory +
 	    ring_offset(&flow.geometry, SOURCE));
-	cr_assert_eq(dfi__stream_target_init(&receiver->stream, &config), 0);
+	cr_assert_eq(
+	    dfi__multicast_receiver_init(&receiver->stream, &config), 0);
 }
 
 static void stop_receiver(struct receiver *receiver)
 {
-	dfi__stream_target_free(&receiver->stream);
+	dfi__multicast_receiver_free(&receiver->stream);
 	free(receiver->memory);
 }
 
@@ -581,7 +587,7 @@ static bool data(struct receiver *receiver, uint64_t n)
 
 	slot[flow.geometry.payload_offset / TUPLE] = n;
 
-	return dfi__stream_target_receive(
+	return dfi__multicast_receiver_receive(
 	    &receiver->stream, &datagram, receiver->now);
 }
 
@@ -596,7 +602,7 @@ static bool state(
 		.total = total,
 	};
 
-	return dfi__stream_target_receive(
+	return dfi__multicast_receiver_receive(
 	    &receiver->stream, &datagram, receiver->now);
 }
 
@@ -631,7 +637,8 @@ static void read_gap(struct receiver *receiver, uint64_t n, uint32_t count)
 
 static bool run_timers(struct receiver *receiver)
 {
-	return dfi__stream_target_progress(&receiver->stream, receiver->now);
+	return dfi__multicast_receiver_progress(
+	    &receiver->stream, receiver->now);
 }
 
 static void for_receivers(void (*fn)(struct receiver *receiver), bool notify)
@@ -716,10 +723,11 @@ static void ask(struct receiver *receiver)
 	data(receiver, 2);
 	data(receiver, 5);
 	sent.n = 0;
-	cr_assert_eq(
-	    dfi__stream_target_due(&receiver->stream), first + GAP / 2 + GAP);
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	    first + GAP / 2 + GAP);
 	for (i = 0; i < 12; i++) {
-		receiver->now = dfi__stream_target_due(&receiver->stream) - 1;
+		receiver->now = dfi__multicast_receiver_due(&receiver->stream) -
+		    1;
 		cr_assert(!run_timers(receiver));
 		cr_assert_eq(sent.n, 0);
 		receiver->now++;
@@ -732,7 +740,7 @@ static void ask(struct receiver *receiver)
 		cr_assert_eq(sent.datagrams[0].missing[1].first,
 		    (uint32_t)(receiver->start + 3));
 		cr_assert_eq(sent.datagrams[0].missing[1].count, 2);
-		cr_assert_eq(dfi__stream_target_due(&receiver->stream),
+		cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
 		    receiver->now + wait);
 		wait = (int64_t)min_u64(
 		    (uint64_t)wait * 2, 500 * (uint64_t)NS_PER_MS);
@@ -741,14 +749,15 @@ static void ask(struct receiver *receiver)
 	/* Late originals need no rule. */
 	cr_assert(data(receiver, 1));
 	cr_assert(!data(receiver, 4));
-	receiver->now = dfi__stream_target_due(&receiver->stream);
+	receiver->now = dfi__multicast_receiver_due(&receiver->stream);
 	run_timers(receiver);
 	cr_assert_eq(sent.datagrams[0].n_missing, 1);
 	cr_assert_eq(sent.datagrams[0].missing[0].first,
 	    (uint32_t)(receiver->start + 3));
 	cr_assert_eq(sent.datagrams[0].missing[0].count, 1);
 	cr_assert(data(receiver, 3));
-	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
 	for (i = 0; i < 6; i++)
 		read_one(receiver, (uint64_t)i);
 }
@@ -780,8 +789,8 @@ static void ask_at_once(struct receiver *receiver)
 	data(receiver, 6);
 	data(receiver, 6);
 	cr_assert_eq(sent.n, 2);
-	cr_assert_eq(
-	    dfi__stream_target_due(&receiver->stream), receiver->now + GAP);
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	    receiver->now + GAP);
 	data(receiver, 0);
 	data(receiver, 1);
 	data(receiver, 2);
@@ -807,8 +816,8 @@ static void do_not_tell_at_once(struct receiver *receiver)
 	for (n = 1; n < W; n++)
 		cr_assert(!data(receiver, n));
 	cr_assert_eq(sent.n, 0);
-	cr_assert_eq(
-	    dfi__stream_target_due(&receiver->stream), receiver->now + GAP);
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	    receiver->now + GAP);
 	cr_assert(data(receiver, 0));
 }
 
@@ -844,7 +853,8 @@ static void tell(struct receiver *receiver)
 	read_one(receiver, 4);
 	read_gap(receiver, 5, 1);
 	cr_assert(!reader_ready(&receiver->reader));
-	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
 	run_timers(receiver);
 	cr_assert_eq(receiver->stream.consumed - receiver->start, 6);
 	cr_assert_eq(receiver->reader.total, 3);
@@ -1046,7 +1056,8 @@ static void cancel(struct receiver *receiver)
 	cr_assert_eq(sent.n, 2);
 	cr_assert_eq(
 	    sent.datagrams[1].flags, DATAGRAM_CANCELLED | DATAGRAM_USED);
-	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
 }
 
 Test(stream_rules, t6_who_cancels_says_so)
@@ -1076,9 +1087,10 @@ static void lose_source(struct receiver *receiver)
 	data(receiver, 0);
 	receiver->now += GAP;
 	gone = receiver->now;
-	dfi__stream_target_source_gone(&receiver->stream, gone);
-	dfi__stream_target_source_gone(&receiver->stream, gone + 1);
-	cr_assert_eq(dfi__stream_target_due(&receiver->stream), gone + GAP);
+	dfi__multicast_receiver_source_gone(&receiver->stream, gone);
+	dfi__multicast_receiver_source_gone(&receiver->stream, gone + 1);
+	cr_assert_eq(
+	    dfi__multicast_receiver_due(&receiver->stream), gone + GAP);
 	/* What was on its way still counts. */
 	receiver->now = gone + GAP - 1;
 	cr_assert(data(receiver, 1));
@@ -1105,7 +1117,7 @@ static void lose_ended_source(struct receiver *receiver)
 	int64_t gone = receiver->now;
 
 	data(receiver, 0);
-	dfi__stream_target_source_gone(&receiver->stream, gone);
+	dfi__multicast_receiver_source_gone(&receiver->stream, gone);
 	receiver->now += GAP / 2;
 	cr_assert(!state(receiver, 3, DATAGRAM_END, 3));
 	receiver->now = gone + GAP;
@@ -1141,7 +1153,8 @@ static void be_aborted(struct receiver *receiver)
 	cr_assert(!reader_ready(&receiver->reader));
 	cr_assert_eq(dfi__reader_check_end(&receiver->reader), 0);
 	cr_assert_eq(receiver->reader.end, READER_ABORTED);
-	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
 	cr_assert(!state(receiver, 3, DATAGRAM_ABORT, 3));
 }
 
@@ -1164,7 +1177,7 @@ static bool say_places(
 		.count = count,
 	};
 
-	return dfi__stream_target_receive(
+	return dfi__multicast_receiver_receive(
 	    &receiver->stream, &datagram, receiver->now);
 }
 
@@ -1245,8 +1258,8 @@ Test(stream_rules, o5_gap_is_told_when_its_place_is_known_and_not_before)
 		read_one(receiver, 2);
 		read_placed_gap(receiver, 3, 1, 11);
 		cr_assert(!data(receiver, 3));
-		cr_assert_eq(
-		    dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+		cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+		    DEADLINE_NEVER);
 		cr_assert_eq(receiver->stream.counts.gaps, 2);
 		cr_assert_eq(receiver->stream.counts.lost, 3);
 		stop_ordered(receiver);
@@ -1262,8 +1275,8 @@ Test(stream_rules, o5_losses_with_places_apart_are_told_apart)
 	cr_assert(!say_place(receiver, 0, 20));
 	cr_assert(!say_place(receiver, 1, 21));
 	cr_assert(!say_place(receiver, 2, 23));
-	cr_assert_eq(
-	    dfi__stream_target_due(&receiver->stream), receiver->now + GAP);
+	cr_assert_eq(dfi__multicast_receiver_due(&receiver->stream),
+	    receiver->now + GAP);
 	receiver->now += GAP - 1;
 	cr_assert(!run_timers(receiver), "it may still come");
 	receiver->now++;
@@ -1294,7 +1307,8 @@ Test(stream_rules, o5_run_of_places_is_told_at_once)
 	cr_assert_eq(receiver->stream.counts.repeated, W - 2);
 	cr_assert_eq(receiver->stream.counts.gaps, 2);
 	cr_assert_eq(receiver->stream.counts.lost, 6);
-	cr_assert_eq(dfi__stream_target_due(&receiver->stream), DEADLINE_NEVER);
+	cr_assert_eq(
+	    dfi__multicast_receiver_due(&receiver->stream), DEADLINE_NEVER);
 	stop_ordered(receiver);
 }
 
@@ -1330,7 +1344,7 @@ Test(stream_rules, o5_gap_that_was_overtaken_is_asked_for_as_a_whole)
 	cr_assert_eq(sent.n, 1, "6 is another gap");
 	/* Known, but too young: it waits for its time alone. */
 	cr_assert(!say_places(receiver, 0, 3, 9));
-	due = dfi__stream_target_due(&receiver->stream);
+	due = dfi__multicast_receiver_due(&receiver->stream);
 	cr_assert_eq(due, receiver->now + GAP);
 	receiver->now += GAP;
 	cr_assert(run_timers(receiver));
@@ -1344,7 +1358,7 @@ Test(stream_rules, o5_dead_source_is_cut_behind_what_can_be_told)
 	struct receiver *receiver = start_ordered(0);
 
 	data(receiver, 0);
-	dfi__stream_target_source_gone(&receiver->stream, receiver->now);
+	dfi__multicast_receiver_source_gone(&receiver->stream, receiver->now);
 	receiver->now += GAP / 2;
 	state(receiver, 4, DATAGRAM_END, 4);
 	cr_assert(!say_place(receiver, 1, 3));

@@ -10,7 +10,7 @@
  * it is full. So those that only connect push out one another, and none that
  * shakes hands.
  */
-#include "gate.h"
+#include "pending_auth.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -42,8 +42,8 @@
 
 struct visitor {
 	struct visitor_place place;
-	struct visitor_room *room; /* of the gate */
-	struct gate *gate;
+	struct visitor_room *room; /* of the pending authentication */
+	struct pending_auth *pending_auth;
 	struct event *readable; /* of fd, while there is no stream */
 	struct event *late;
 	struct bufferevent *stream; /* during the handshake */
@@ -52,7 +52,7 @@ struct visitor {
 	char name[PEER_NAME_SIZE];  /* "": not asked for yet */
 };
 
-struct gate {
+struct pending_auth {
 	struct server *server;
 	struct tls *tls;
 	struct visitor_room waiting, shaking;
@@ -89,12 +89,12 @@ static void visitor_free(struct visitor *visitor)
 /* With dfi_errmsg() as the reason. */
 static void log_refusal(struct visitor *visitor, enum tls_cause cause)
 {
-	struct gate *gate = visitor->gate;
+	struct pending_auth *pending_auth = visitor->pending_auth;
 
 	if (!visitor->name[0])
 		dfi__address_peer_name(visitor->fd, visitor->name);
-	dfi__log_seldom(&gate->causes[cause], DFI_LOG_WARN,
-	    "registry %s: refuses %s: %s", gate->server->listen.text,
+	dfi__log_seldom(&pending_auth->causes[cause], DFI_LOG_WARN,
+	    "registry %s: refuses %s: %s", pending_auth->server->listen.text,
 	    visitor->name, dfi_errmsg());
 }
 
@@ -110,7 +110,7 @@ static bool listen_to(struct visitor *visitor, event_callback_fn fn)
 	if (visitor->readable)
 		event_free(visitor->readable);
 	visitor->readable = event_new(
-	    dfi__loop_base(visitor->gate->server->loop), visitor->fd,
+	    dfi__loop_base(visitor->pending_auth->server->loop), visitor->fd,
 	    EV_READ | EV_PERSIST, fn, visitor);
 	return visitor->readable && !event_add(visitor->readable, NULL);
 }
@@ -164,7 +164,7 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 static void hand_over(struct visitor *visitor)
 {
-	struct server *server = visitor->gate->server;
+	struct server *server = visitor->pending_auth->server;
 	struct bufferevent *stream = visitor->stream;
 
 	visitor->stream = NULL;
@@ -176,7 +176,7 @@ static void hand_over(struct visitor *visitor)
 static void on_event(struct bufferevent *stream, short what, void *arg)
 {
 	struct visitor *visitor = arg;
-	struct tls *tls = visitor->gate->tls;
+	struct tls *tls = visitor->pending_auth->tls;
 	enum tls_cause cause = TLS_BROKEN;
 
 	if (what & BEV_EVENT_CONNECTED) {
@@ -199,7 +199,7 @@ static void evict(struct visitor_place *place)
 	struct visitor *visitor = visitor_at(place);
 
 	if (!place->spent &&
-	    dfi__log_is_due(&visitor->gate->causes[TLS_CROWDED])) {
+	    dfi__log_is_due(&visitor->pending_auth->causes[TLS_CROWDED])) {
 		dfi__fail(-EBUSY,
 		    "it has not finished the TLS handshake, and %u others are "
 		    "at it",
@@ -230,20 +230,20 @@ static void change_room(struct visitor *visitor, struct visitor_room *room)
 
 static void start_handshake(struct visitor *visitor)
 {
-	struct gate *gate = visitor->gate;
+	struct pending_auth *pending_auth = visitor->pending_auth;
 	int fd = visitor->fd;
 
-	change_room(visitor, &gate->shaking);
+	change_room(visitor, &pending_auth->shaking);
 	dfi__address_tune_tcp(fd);
 	dfi__address_peer_name(fd, visitor->name);
 	event_free(visitor->readable);
 	visitor->readable = NULL;
 	visitor->fd = -1;
-	visitor->stream = dfi__tls_stream(
-	    gate->tls, dfi__loop_base(gate->server->loop), fd, NULL);
+	visitor->stream = dfi__tls_stream(pending_auth->tls,
+	    dfi__loop_base(pending_auth->server->loop), fd, NULL);
 	if (!visitor->stream) {
 		dfi__log(DFI_LOG_ERROR, "registry %s: no memory for a client",
-		    gate->server->listen.text);
+		    pending_auth->server->listen.text);
 		visitor_free(visitor);
 		return;
 	}
@@ -312,7 +312,7 @@ static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 		look_at_record(visitor);
 	} else if (dfi__wire_begins(byte)) {
 		/* A registry's client can be told in its own words. */
-		dfi__stream_farewell(fd, -EACCES, why);
+		dfi__stream_refuse(fd, -EACCES, why);
 		dfi__fail(-EACCES, "it has neither key nor certificate");
 		refuse(visitor, TLS_PLAIN);
 	} else {
@@ -321,13 +321,13 @@ static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-void dfi__gate_admit(struct gate *gate, int fd)
+void dfi__pending_auth_admit(struct pending_auth *pending_auth, int fd)
 {
 	struct visitor *visitor;
 	uint32_t origin;
 
 	/* It has gone again: many strangers do no more than that. */
-	if (!dfi__visitors_address(&gate->waiting, fd, &origin)) {
+	if (!dfi__visitors_address(&pending_auth->waiting, fd, &origin)) {
 		close(fd);
 		return;
 	}
@@ -338,33 +338,34 @@ void dfi__gate_admit(struct gate *gate, int fd)
 		close(fd);
 		return;
 	}
-	visitor->gate = gate;
+	visitor->pending_auth = pending_auth;
 	visitor->fd = fd;
-	enter(visitor, &gate->waiting, origin);
+	enter(visitor, &pending_auth->waiting, origin);
 	visitor->late = evtimer_new(
-	    dfi__loop_base(gate->server->loop), on_late, visitor);
+	    dfi__loop_base(pending_auth->server->loop), on_late, visitor);
 	if (!visitor->late || !set_late(visitor, HANDSHAKE_TIMEOUT_S) ||
 	    !listen_to(visitor, on_first_byte))
 		visitor_free(visitor);
 }
 
-bool dfi__gate_evict(struct gate *gate)
+bool dfi__pending_auth_evict(struct pending_auth *pending_auth)
 {
 	struct visitor_place *place;
 
-	if (!gate)
+	if (!pending_auth)
 		return false;
-	place = dfi__visitors_any(&gate->waiting);
+	place = dfi__visitors_any(&pending_auth->waiting);
 	if (!place)
-		place = dfi__visitors_any(&gate->shaking);
+		place = dfi__visitors_any(&pending_auth->shaking);
 	if (place)
 		evict(place);
 	return place;
 }
 
-int dfi__gate_create(struct server *server, struct tls *tls, struct gate **gate)
+int dfi__pending_auth_create(
+    struct server *server, struct tls *tls, struct pending_auth **pending_auth)
 {
-	struct gate *new = calloc(1, sizeof(*new));
+	struct pending_auth *new = calloc(1, sizeof(*new));
 	int ret;
 
 	if (!new)
@@ -381,7 +382,7 @@ int dfi__gate_create(struct server *server, struct tls *tls, struct gate **gate)
 	}
 	/* Origins have one number in both. */
 	new->shaking.seed = new->waiting.seed;
-	*gate = new;
+	*pending_auth = new;
 	return 0;
 }
 
@@ -392,12 +393,12 @@ static void empty(struct visitor_room *room)
 	dfi__visitors_free(room);
 }
 
-void dfi__gate_destroy(struct gate *gate)
+void dfi__pending_auth_destroy(struct pending_auth *pending_auth)
 {
-	if (!gate)
+	if (!pending_auth)
 		return;
-	empty(&gate->waiting);
-	empty(&gate->shaking);
-	dfi__tls_destroy(gate->tls);
-	free(gate);
+	empty(&pending_auth->waiting);
+	empty(&pending_auth->shaking);
+	dfi__tls_destroy(pending_auth->tls);
+	free(pending_auth);
 }

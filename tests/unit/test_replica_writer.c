@@ -32,13 +32,13 @@ static bool late;      /* places in an order come after they were asked for */
 struct fixture {
 	struct fake_ring rings[N_RINGS];
 	struct writer writers[N_RINGS];
-	struct fan fan;
+	struct replica_writer replica_writer;
 	uint64_t taken[N_RINGS]; /* tuples */
 	uint64_t places;         /* drawn */
 	unsigned looks;          /* for the next one */
 };
 
-/* Each place takes another time: at once, or more than dfi__fan_publish()
+/* Each place takes another time: at once, or more than dfi__replica_publish()
  * looks.
  */
 static int draw_late(void *arg, uint64_t *place)
@@ -53,11 +53,11 @@ static int draw_late(void *arg, uint64_t *place)
 }
 
 /* What waits for its place gets it. */
-static void settle(struct fan *fan)
+static void settle(struct replica_writer *replica_writer)
 {
 	int ret;
 
-	while ((ret = dfi__fan_go_on(fan)) == 0)
+	while ((ret = dfi__replica_go_on(replica_writer)) == 0)
 		;
 	cr_assert_eq(ret, 1, "%s", dfi_errmsg());
 }
@@ -73,18 +73,18 @@ static void start(struct fixture *f, uint32_t count, uint64_t first)
 		f->rings[i].reader.own_bit = UINT64_C(1) << i;
 		f->writers[i] = f->rings[i].writer;
 	}
-	cr_assert_eq(dfi__fan_init(&f->fan, f->writers, N_RINGS, NULL,
-			 &f->rings[0].geometry, first),
+	cr_assert_eq(dfi__replica_init(&f->replica_writer, f->writers, N_RINGS,
+			 NULL, &f->rings[0].geometry, first),
 	    0);
 	f->places = f->looks = 0;
-	f->fan.draw = late ? draw_late : NULL;
-	f->fan.draw_arg = f;
+	f->replica_writer.draw = late ? draw_late : NULL;
+	f->replica_writer.draw_arg = f;
 	f->rings[FAR].late = true;
 	f->rings[FAR].at_footer = at_footer;
 	if (staged) {
-		dfi__fan_use_stage(&f->fan,
-		    fake_stage(dfi__fan_stage_size(&f->rings[0].geometry)));
-		fake_ring_use_stage(&f->rings[FAR], f->fan.stage);
+		dfi__replica_use_stage(&f->replica_writer,
+		    fake_stage(dfi__replica_stage_size(&f->rings[0].geometry)));
+		fake_ring_use_stage(&f->rings[FAR], f->replica_writer.stage);
 	}
 }
 
@@ -98,7 +98,7 @@ static void stop(struct fixture *f)
 {
 	uint32_t i;
 
-	dfi__fan_free(&f->fan);
+	dfi__replica_free(&f->replica_writer);
 	for (i = 0; i < N_RINGS; i++)
 		fake_ring_stop(&f->rings[i]);
 }
@@ -109,17 +109,20 @@ static uint32_t tuples_of(uint64_t n)
 }
 
 /* Segment n of a stream whose tuples count. 1, or 0 without room. */
-static int send(struct fan *fan, uint64_t n, uint64_t *tuple)
+static int send(
+    struct replica_writer *replica_writer, uint64_t n, uint64_t *tuple)
 {
-	int ret = dfi__fan_open(fan);
+	int ret = dfi__replica_open(replica_writer);
 	uint32_t i;
 
 	cr_assert_geq(ret, 0, "%s", dfi_errmsg());
 	if (!ret)
 		return 0;
 	for (i = 0; i < tuples_of(n); i++, ++*tuple)
-		memcpy(fan->lane.segment + (size_t)i * TUPLE, tuple, TUPLE);
-	cr_assert_eq(dfi__fan_publish(fan, (uint64_t)i * TUPLE), 0);
+		memcpy(replica_writer->lane.segment + (size_t)i * TUPLE, tuple,
+		    TUPLE);
+	cr_assert_eq(
+	    dfi__replica_publish(replica_writer, (uint64_t)i * TUPLE), 0);
 	return 1;
 }
 
@@ -170,12 +173,12 @@ static void stream(struct fixture *f)
 	uint32_t i;
 
 	for (step = 0; n < N_SEGMENTS; step++) {
-		n += (uint64_t)send(&f->fan, n, &sent);
+		n += (uint64_t)send(&f->replica_writer, n, &sent);
 		for (i = 0; i < N_RINGS; i++)
 			if (step % (i + 1) == 0)
 				take(f, i);
 	}
-	settle(&f->fan);
+	settle(&f->replica_writer);
 	for (i = 0; i < N_RINGS; i++) {
 		cr_assert_eq(
 		    dfi__writer_end(&f->writers[i], FOOTER_FLAG_END), 0);
@@ -187,11 +190,11 @@ static void stream(struct fixture *f)
 		cr_assert_eq(f->rings[i].reader.end, READER_ENDED);
 		cr_assert_eq(f->writers[i].moved, copies(i, sent));
 	}
-	cr_assert_eq(f->fan.lane.total, sent);
-	cr_assert_eq(f->fan.lane.segments, N_SEGMENTS);
+	cr_assert_eq(f->replica_writer.lane.total, sent);
+	cr_assert_eq(f->replica_writer.lane.segments, N_SEGMENTS);
 }
 
-Test(fan, each_ring_gets_each_tuple_once_and_in_order)
+Test(replica_writer, each_ring_gets_each_tuple_once_and_in_order)
 {
 	for_each_ring(stream);
 	late = true;
@@ -203,20 +206,20 @@ static void fill(struct fixture *f)
 	uint32_t count = f->rings[0].geometry.segment_count, i, ring;
 	uint64_t n, sent = 0;
 
-	for (n = 0; send(&f->fan, n, &sent); n++)
+	for (n = 0; send(&f->replica_writer, n, &sent); n++)
 		;
 	cr_assert_eq(n, count);
 	/* All but one have room again. */
 	for (ring = 0; ring < N_RINGS; ring++) {
-		cr_assert_eq(dfi__fan_open(&f->fan), 0);
-		cr_assert_eq(f->fan.short_of, ring);
+		cr_assert_eq(dfi__replica_open(&f->replica_writer), 0);
+		cr_assert_eq(f->replica_writer.short_of, ring);
 		for (i = 0; i < count; i++)
 			cr_assert(take(f, ring));
 	}
-	cr_assert_eq(send(&f->fan, n, &sent), 1);
+	cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
 }
 
-Test(fan, has_no_room_while_one_ring_has_none)
+Test(replica_writer, has_no_room_while_one_ring_has_none)
 {
 	for_each_ring(fill);
 }
@@ -226,26 +229,26 @@ static void leave_out(struct fixture *f)
 	uint64_t n, sent = 0;
 	uint32_t i;
 
-	for (n = 0; send(&f->fan, n, &sent); n++)
+	for (n = 0; send(&f->replica_writer, n, &sent); n++)
 		;
 	dfi__reader_close(&f->rings[2].reader, RING_CANCELLED);
 	dfi__reader_close(&f->rings[1].reader, RING_CANCELLED);
 	for (; n < N_SEGMENTS; n++) {
 		while (take(f, 0))
 			;
-		cr_assert_eq(send(&f->fan, n, &sent), 1);
+		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
 	}
 	while (take(f, 0))
 		;
 	cr_assert_eq(f->taken[0], sent);
 	cr_assert(f->writers[1].cancelled && f->writers[2].cancelled);
 	dfi__reader_close(&f->rings[0].reader, RING_CANCELLED);
-	for (i = 0; send(&f->fan, n, &sent); i++)
+	for (i = 0; send(&f->replica_writer, n, &sent); i++)
 		cr_assert_lt(i, 5, "somebody still takes segments");
 	cr_assert(f->writers[0].cancelled);
 }
 
-Test(fan, leaves_out_who_has_cancelled)
+Test(replica_writer, leaves_out_who_has_cancelled)
 {
 	for_each_ring(leave_out);
 }
@@ -257,11 +260,11 @@ static void send_parts(struct fixture *f)
 	uint64_t tuple, sent = 0;
 	int ret = 1;
 
-	cr_assert_eq(dfi__fan_open(&f->fan), 1);
+	cr_assert_eq(dfi__replica_open(&f->replica_writer), 1);
 	while (ret && n_parts < SEGMENT_TUPLES - 1) {
 		tuple = sent;
-		memcpy(f->fan.lane.segment, &tuple, TUPLE);
-		ret = dfi__fan_publish_part(&f->fan, TUPLE);
+		memcpy(f->replica_writer.lane.segment, &tuple, TUPLE);
+		ret = dfi__replica_publish_part(&f->replica_writer, TUPLE);
 		cr_assert_geq(ret, 0, "%s", dfi_errmsg());
 		sent += (uint64_t)ret;
 		n_parts += (uint32_t)ret;
@@ -269,8 +272,8 @@ static void send_parts(struct fixture *f)
 	cr_assert_eq(
 	    n_parts, count < SEGMENT_TUPLES ? count - 1 : SEGMENT_TUPLES - 1);
 	/* What is left of the segment is sent as a whole. */
-	memcpy(f->fan.lane.segment, &sent, TUPLE);
-	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), 0);
+	memcpy(f->replica_writer.lane.segment, &sent, TUPLE);
+	cr_assert_eq(dfi__replica_publish(&f->replica_writer, TUPLE), 0);
 	sent++;
 	for (ring = 0; ring < N_RINGS; ring++) {
 		while (take(f, ring))
@@ -279,15 +282,16 @@ static void send_parts(struct fixture *f)
 	}
 }
 
-Test(fan, sends_parts_to_all_or_to_none)
+Test(replica_writer, sends_parts_to_all_or_to_none)
 {
 	for_each_ring(send_parts);
 }
 
 /* Send what is open, by a tuple or as a whole: 1, or 0 without room. */
-static int send_some(struct fan *fan, bool whole, uint64_t *sent)
+static int send_some(
+    struct replica_writer *replica_writer, bool whole, uint64_t *sent)
 {
-	struct writer *lane = &fan->lane;
+	struct writer *lane = &replica_writer->lane;
 	char *at = lane->segment;
 	int ret;
 
@@ -297,8 +301,9 @@ static int send_some(struct fan *fan, bool whole, uint64_t *sent)
 		at += TUPLE;
 	} while (whole && at < lane->end);
 	if (at == lane->end)
-		return !dfi__fan_publish(fan, (uint64_t)(at - lane->segment));
-	ret = dfi__fan_publish_part(fan, TUPLE);
+		return !dfi__replica_publish(
+		    replica_writer, (uint64_t)(at - lane->segment));
+	ret = dfi__replica_publish_part(replica_writer, TUPLE);
 	*sent -= !ret;
 	return ret;
 }
@@ -310,7 +315,7 @@ static int send_some(struct fan *fan, bool whole, uint64_t *sent)
  */
 static void stream_parts(struct fixture *f)
 {
-	struct writer *lane = &f->fan.lane;
+	struct writer *lane = &f->replica_writer.lane;
 	uint64_t sent = 0, moved = 0, n;
 	bool whole = true;
 	uint32_t i;
@@ -321,19 +326,19 @@ static void stream_parts(struct fixture *f)
 	while (sent < N_SEGMENTS * SEGMENT_TUPLES || lane->segment) {
 		ret = 1;
 		if (!lane->segment) {
-			ret = dfi__fan_open(&f->fan);
+			ret = dfi__replica_open(&f->replica_writer);
 			whole ^= ret > 0;
 		}
 		n = sent;
 		if (ret > 0)
-			ret = send_some(&f->fan, whole, &sent);
+			ret = send_some(&f->replica_writer, whole, &sent);
 		cr_assert_geq(ret, 0, "%s", dfi_errmsg());
 		if (!whole && n % SEGMENT_TUPLES)
 			moved += (sent - n) * TUPLE;
 		for (i = 0; !ret && i < N_RINGS; i++)
 			take(f, i);
 	}
-	settle(&f->fan);
+	settle(&f->replica_writer);
 	for (i = 0; i < N_RINGS; i++) {
 		while (take(f, i))
 			;
@@ -344,7 +349,7 @@ static void stream_parts(struct fixture *f)
 	cr_assert_eq(lane->moved, staged ? moved : 0);
 }
 
-Test(fan, segments_that_begin_behind_parts_outlive_their_slots)
+Test(replica_writer, segments_that_begin_behind_parts_outlive_their_slots)
 {
 	for_each_ring(stream_parts);
 	late = true;
@@ -368,12 +373,12 @@ static struct transport_ops start_to_fail(struct fixture *f)
 	start(f, 4, 0);
 	ops = *f->rings[1].transport.ops;
 	ops.ring.write = fail_write;
-	cr_assert_eq(dfi__fan_open(&f->fan), 1);
-	memcpy(f->fan.lane.segment, &tuple, TUPLE);
+	cr_assert_eq(dfi__replica_open(&f->replica_writer), 1);
+	memcpy(f->replica_writer.lane.segment, &tuple, TUPLE);
 	return ops;
 }
 
-Test(fan, names_the_ring_that_failed)
+Test(replica_writer, names_the_ring_that_failed)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct transport_ops ops;
@@ -381,8 +386,9 @@ Test(fan, names_the_ring_that_failed)
 	cr_assert_not_null(f);
 	ops = start_to_fail(f);
 	f->rings[1].transport.ops = &ops;
-	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), -ECONNRESET);
-	cr_assert_eq(f->fan.short_of, 1);
+	cr_assert_eq(
+	    dfi__replica_publish(&f->replica_writer, TUPLE), -ECONNRESET);
+	cr_assert_eq(f->replica_writer.short_of, 1);
 	/* The others have it. */
 	cr_assert(take(f, 0) && take(f, 2));
 	stop(f);
@@ -390,7 +396,7 @@ Test(fan, names_the_ring_that_failed)
 }
 
 /* Who sends parts is not who fills the segment, and learns of it later. */
-Test(fan, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
+Test(replica_writer, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct transport_ops ops;
@@ -399,10 +405,11 @@ Test(fan, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
 	cr_assert_not_null(f);
 	ops = start_to_fail(f);
 	f->rings[1].transport.ops = &ops;
-	segment = f->fan.lane.segment;
-	cr_assert_eq(dfi__fan_publish_part(&f->fan, TUPLE), -ECONNRESET);
-	cr_assert_eq(f->fan.short_of, 1);
-	cr_assert_eq(f->fan.lane.segment, segment + TUPLE);
+	segment = f->replica_writer.lane.segment;
+	cr_assert_eq(
+	    dfi__replica_publish_part(&f->replica_writer, TUPLE), -ECONNRESET);
+	cr_assert_eq(f->replica_writer.short_of, 1);
+	cr_assert_eq(f->replica_writer.lane.segment, segment + TUPLE);
 	cr_assert(take(f, 0) && take(f, 2));
 	stop(f);
 	free(f);
@@ -410,7 +417,7 @@ Test(fan, what_comes_behind_a_part_is_not_lost_if_a_ring_failed)
 
 /* A target that cancels while a place is on its way may be gone when it comes.
  */
-Test(fan, who_has_cancelled_may_fail)
+Test(replica_writer, who_has_cancelled_may_fail)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct transport_ops ops;
@@ -419,11 +426,11 @@ Test(fan, who_has_cancelled_may_fail)
 	late = true;
 	ops = start_to_fail(f);
 	f->places = 1; /* the next one is late */
-	cr_assert_eq(dfi__fan_publish(&f->fan, TUPLE), 0);
-	cr_assert(fan_waits(&f->fan));
+	cr_assert_eq(dfi__replica_publish(&f->replica_writer, TUPLE), 0);
+	cr_assert(fan_waits(&f->replica_writer));
 	dfi__reader_close(&f->rings[1].reader, RING_CANCELLED);
 	f->rings[1].transport.ops = &ops;
-	settle(&f->fan);
+	settle(&f->replica_writer);
 	cr_assert(f->writers[1].cancelled);
 	cr_assert(take(f, 0) && take(f, 2));
 	stop(f);
@@ -465,11 +472,11 @@ static void send_to_sets(struct fixture *f)
 
 	for (n = 0; n < N_SEGMENTS; n++) {
 		first = sent;
-		f->fan.targets = set_of(n);
-		cr_assert_eq(send(&f->fan, n, &sent), 1);
+		f->replica_writer.targets = set_of(n);
+		cr_assert_eq(send(&f->replica_writer, n, &sent), 1);
 		/* What is chosen now is for what comes. */
-		f->fan.targets = set_of(n + 1);
-		settle(&f->fan);
+		f->replica_writer.targets = set_of(n + 1);
+		settle(&f->replica_writer);
 		for (i = 0; i < N_RINGS; i++)
 			take_from_set(f, i, n, first);
 	}
@@ -485,10 +492,10 @@ static void send_to_sets(struct fixture *f)
 		cr_assert_eq(f->writers[i].moved, copies(i, f->taken[i]));
 		cr_assert_eq(f->writers[i].seq, f->writers[0].seq);
 	}
-	cr_assert_eq(f->fan.lane.total, sent);
+	cr_assert_eq(f->replica_writer.lane.total, sent);
 }
 
-Test(fan, gives_a_segment_without_tuples_to_who_it_is_not_for)
+Test(replica_writer, gives_a_segment_without_tuples_to_who_it_is_not_for)
 {
 	parts = SEGMENT_TARGETS;
 	for_each_ring(send_to_sets);
@@ -505,14 +512,14 @@ static void cancel_members(struct fixture *f)
 	dfi__reader_close(&f->rings[0].reader, RING_CANCELLED);
 	dfi__reader_close(&f->rings[2].reader, RING_CANCELLED);
 	f->writers[0].cancelled = f->writers[2].cancelled = true;
-	f->fan.targets = 5;
-	cr_assert_eq(dfi__fan_open(&f->fan), 0);
-	f->fan.targets = 6;
-	cr_assert_eq(send(&f->fan, 1, &sent), 1);
+	f->replica_writer.targets = 5;
+	cr_assert_eq(dfi__replica_open(&f->replica_writer), 0);
+	f->replica_writer.targets = 6;
+	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
 	cr_assert(take(f, 1));
 }
 
-Test(fan, opens_no_segment_for_a_set_that_has_cancelled)
+Test(replica_writer, opens_no_segment_for_a_set_that_has_cancelled)
 {
 	parts = SEGMENT_TARGETS;
 	for_each_ring(cancel_members);
@@ -527,15 +534,15 @@ static void change_set(struct fixture *f)
 	    char *)ring->reader.slots);
 	const char *payload;
 
-	f->fan.targets = 3;
-	cr_assert_eq(send(&f->fan, 1, &sent), 1);
+	f->replica_writer.targets = 3;
+	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
 	cr_assert_eq(header->targets, 3);
 	header->targets = 2;
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
 	cr_assert(strstr(dfi_errmsg(), "checksum"), "%s", dfi_errmsg());
 }
 
-Test(fan, finds_a_set_that_was_changed_if_segments_have_checksums)
+Test(replica_writer, finds_a_set_that_was_changed_if_segments_have_checksums)
 {
 	parts = SEGMENT_TARGETS | SEGMENT_CHECKSUM;
 	for_each_ring(change_set);
@@ -548,15 +555,15 @@ static void empty_for_member(struct fixture *f)
 	uint64_t bytes, sent = 0;
 	const char *payload;
 
-	f->fan.targets = 2;
-	cr_assert_eq(send(&f->fan, 1, &sent), 1);
+	f->replica_writer.targets = 2;
+	cr_assert_eq(send(&f->replica_writer, 1, &sent), 1);
 	((struct segment_header *)(void *)((char *)ring->reader.slots))
 	    ->targets = 1;
 	cr_assert_eq(reader_take(&ring->reader, &payload, &bytes), -EBADMSG);
 	cr_assert(strstr(dfi_errmsg(), "no tuples"), "%s", dfi_errmsg());
 }
 
-Test(fan, refuses_a_segment_without_tuples_of_its_own_target)
+Test(replica_writer, refuses_a_segment_without_tuples_of_its_own_target)
 {
 	parts = SEGMENT_TARGETS;
 	for_each_ring(empty_for_member);

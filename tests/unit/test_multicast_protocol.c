@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "stream_net.h"
+#include "multicast_net.h"
 
 #define ALL_FAULTS "drop=0.05,duplicate=0.05,reorder=0.05,delay=0.05"
 
@@ -25,7 +25,7 @@ static struct sums {
 
 static void add_sums(const struct net *net)
 {
-	const struct stream_target_counts *counts;
+	const struct multicast_receiver_counts *counts;
 	uint32_t s, t;
 
 	for (s = 0; s < net->plan.n_sources; s++) {
@@ -343,7 +343,8 @@ static void lost_is_what_was_dropped(const struct net *net)
 		cr_assert_eq(net->sources[s].stream.counts.resent, 0);
 }
 
-/* stream_net.c checks each segment: told once, and only if it had not come. */
+/* multicast_net.c checks each segment: told once, and only if it had not come.
+ */
 static void notify_seeds(const char *faults)
 {
 	uint64_t n = n_seeds(), seed;
@@ -495,7 +496,7 @@ Test(stream, notify_comes_to_an_end_if_no_segment_ever_arrives)
 	}
 }
 
-/* In one order; that each has its place, stream_net.c checks. */
+/* In one order; that each has its place, multicast_net.c checks. */
 
 static void order_seeds(bool notify, const char *faults, uint64_t n)
 {

@@ -319,7 +319,7 @@ Test(cast, place_that_nobody_fills_ends_the_order_before_it)
 
 static bool all_is_given_back(void *arg)
 {
-	struct cast_source *cast = ((struct dfi_source *)arg)->cast;
+	struct sender_ring *cast = ((struct dfi_source *)arg)->cast;
 	const void *tuple;
 	bool given = true;
 	uint32_t t;

@@ -12,24 +12,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct nap {
-	uint32_t segments;      /* that may come meanwhile; 0: never nap */
-	uint32_t hold_off;      /* waits before the next nap */
-	uint32_t last_hold_off; /* as it began; naps that help halve it */
-	bool napped;            /* before the last wait */
-	int64_t usual_ns;       /* per segment, as they come without naps */
+struct pace {
+	uint32_t segments;      /* that may come meanwhile; 0: never pace */
+	uint32_t hold_off;      /* waits before the next pace */
+	uint32_t last_hold_off; /* as it began; paces that help halve it */
+	bool paced;             /* before the last wait */
+	int64_t usual_ns;       /* per segment, as they come without paces */
 	uint64_t seen;          /* segments at the last wait */
 	int64_t since;          /* and its time */
 };
 
 /*
- * How long to nap now, or 0: before waiting for segments, of which so many have
- * come up to now. If less than two came while napping, or they took one and a
- * half times as long as without, it was for no stream; others are tried later.
+ * How long to pace now, or 0: before waiting for segments, of which so many
+ * have come up to now. If less than two came while napping, or they took one
+ * and a half times as long as without, it was for no stream; others are tried
+ * later.
  */
-int64_t dfi__nap_ns(struct nap *nap, uint64_t segments, int64_t now);
+int64_t dfi__pace_ns(struct pace *pace, uint64_t segments, int64_t now);
 
 /* Nap before waiting, if it is of use. Returns how long that took, in ns. */
-uint64_t dfi__nap(struct nap *nap, uint64_t segments);
+uint64_t dfi__pace(struct pace *pace, uint64_t segments);
 
 #endif
