@@ -11,10 +11,10 @@
  * Without --seconds and --runs: 100 runs. --limit is the time in which a death
  * must be told, not counting what the machine is late meanwhile (lateness.h),
  * --wait-limit the time without a tuple, or any other progress, after which a
- *run hangs, --open-timeout that of all endpoints; else it is 2 s, and in some
- *runs 8 s, --volume how many tuples are sent, compared to the usual. Each
- *violation is printed with its seed, which --seed S --runs 1 repeats. The last
- *line is "runs: N violations: M", the exit status 0 without a violation.
+ * run hangs, --open-timeout that of all endpoints; else it is 2 s, and in some
+ * runs 8 s, --volume how many tuples are sent, compared to the usual. Each
+ * violation is printed with its seed, which --seed S --runs 1 repeats. The last
+ * line is "runs: N violations: M", the exit status 0 without a violation.
  */
 #include <errno.h>
 #include <fcntl.h>
