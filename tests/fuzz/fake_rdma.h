@@ -11,7 +11,10 @@
 #ifndef DFI_TESTS_FAKE_RDMA_H
 #define DFI_TESTS_FAKE_RDMA_H
 
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/connection/connection.h"
+#include "transport/verbs/connection/handshake.h"
+#include "transport/verbs/data/message.h"
+#include "transport/verbs/data/ring.h"
 
 #define FAKE_RKEY 4711
 

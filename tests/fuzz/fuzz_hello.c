@@ -16,7 +16,7 @@
 #include <dfi/error.h>
 
 #include "fuzz.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/connection/handshake.h"
 
 enum scene {
 	REQUEST,

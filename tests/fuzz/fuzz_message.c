@@ -17,6 +17,8 @@
 
 #include "base/error.h"
 #include "message_rig.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/checksum.h"
 
 enum operation {
 	SAY,       /* any message, of any size */

@@ -17,6 +17,7 @@
 #include <dfi/error.h>
 
 #include "base/loop.h"
+#include "transport/verbs/events.h"
 #include "transport/verbs/multicast/multicast.h"
 
 #include "../proc/descriptors.h"

@@ -14,6 +14,14 @@
 #include <dfi/error.h>
 
 #include "base/memory.h"
+#include "transport/verbs/connection/connection.h"
+#include "transport/verbs/connection/handshake.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/memory.h"
+#include "transport/verbs/data/message.h"
+#include "transport/verbs/data/ring.h"
+#include "transport/verbs/device/fail.h"
+#include "transport/verbs/events.h"
 #include "transport/verbs/verbs.h"
 
 /* What queues have to say, once; n < 0: they have failed. */

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/data/ring.h"
 
 enum {
 	WORD_AT = 16,

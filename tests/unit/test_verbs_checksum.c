@@ -13,7 +13,10 @@
 
 #include "buffers/reader.h"
 #include "buffers/writer.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/checksum.h"
+#include "transport/verbs/data/message.h"
+#include "transport/verbs/data/ring.h"
 
 enum {
 	SEGMENTS = 4,

@@ -11,6 +11,7 @@
 
 #include <dfi/error.h>
 
+#include "transport/verbs/connection/connection.h"
 #include "transport/verbs/verbs.h"
 
 static struct rdma_event_channel channel;

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/data/message.h"
+#include "transport/verbs/data/ring.h"
 
 enum {
 	MAX_SENDS = 64,

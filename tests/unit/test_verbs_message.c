@@ -9,7 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/data/message.h"
+#include "transport/verbs/data/ring.h"
 
 static struct verbs_message answer;
 

@@ -4,35 +4,12 @@
  * writes, so that counting costs no more than an addition; they are summed here
  * when somebody asks.
  */
-#include "verbs.h"
+#include "stats.h"
 
 #include <stdio.h>
 #include <dfi/context.h>
-
-static void sum(
-    const struct verbs_counts *counts, struct dfi_context_stats *stats)
-{
-	stats->writes += atomic_peek(&counts->writes);
-	stats->inline_writes += atomic_peek(&counts->inline_writes);
-	stats->bytes += atomic_peek(&counts->bytes);
-	stats->credits += atomic_peek(&counts->credits);
-	stats->messages += atomic_peek(&counts->messages);
-	stats->completions += atomic_peek(&counts->signalled);
-	stats->doorbells += atomic_peek(&counts->doorbells);
-}
-
-void dfi__verbs_retire(struct verbs_conn *conn)
-{
-	struct verbs_counts *from = &conn->counts, *to = &conn->verbs->retired;
-
-	verbs_count(&to->writes, atomic_peek(&from->writes));
-	verbs_count(&to->inline_writes, atomic_peek(&from->inline_writes));
-	verbs_count(&to->bytes, atomic_peek(&from->bytes));
-	verbs_count(&to->credits, atomic_peek(&from->credits));
-	verbs_count(&to->messages, atomic_peek(&from->messages));
-	verbs_count(&to->signalled, atomic_peek(&from->signalled));
-	verbs_count(&to->doorbells, atomic_peek(&from->doorbells));
-}
+#include "data/ring.h"
+#include "multicast/multicast.h"
 
 /* A ring that is open now, at this end or the other. */
 static void add_link(
@@ -99,9 +76,9 @@ void dfi__verbs_query(
 	stats->memory_regions += (receives + VERBS_RECEIVES - 1) /
 	    VERBS_RECEIVES;
 	pthread_mutex_lock(&verbs->table);
-	sum(&verbs->retired, stats);
+	dfi__verbs_query_counts(&verbs->retired, stats);
 	for (conn = verbs->conns; conn; conn = conn->next) {
-		sum(&conn->counts, stats);
+		dfi__verbs_query_counts(&conn->counts, stats);
 		stats->queue_pairs++;
 		stats->thread_domains += conn->domain != NULL;
 	}

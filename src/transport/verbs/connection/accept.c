@@ -3,17 +3,21 @@
  * The accepting side of connections, and the events of all that are made. It
  * runs on the control thread and never waits.
  */
-#include "transport/verbs/verbs.h"
+
+#include "connection.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "handshake.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/conn.h"
+#include "transport/verbs/device/fail.h"
 
 /* As many as the kernel allows if nothing else is set (rdma_ucm.max_backlog).
  */
@@ -162,29 +166,6 @@ static int remove_event(void *arg)
 	if (verbs->cm_event)
 		event_free(verbs->cm_event);
 	verbs->cm_event = NULL;
-	return 0;
-}
-
-int dfi__verbs_channel(
-    const struct verbs_device *device, struct rdma_event_channel **out)
-{
-	struct rdma_event_channel *channel;
-	int flags, ret, err;
-
-	dfi__files_take_standard();
-	channel = rdma_create_event_channel();
-	err = errno;
-	dfi__files_free_standard();
-	if (!channel)
-		return dfi__verbs_fail_port(
-		    device, "rdma_create_event_channel", err);
-	flags = fcntl(channel->fd, F_GETFL);
-	if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-		ret = dfi__verbs_fail_port(device, "fcntl", errno);
-		rdma_destroy_event_channel(channel);
-		return ret;
-	}
-	*out = channel;
 	return 0;
 }
 

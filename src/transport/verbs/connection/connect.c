@@ -3,16 +3,18 @@
  * The connecting side: it runs in the thread that opens a source. A connection
  * that its writer has left is kept for the next one.
  */
-#include "transport/verbs/verbs.h"
 
-#include <arpa/inet.h>
+#include "connection.h"
+
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/atomic.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "handshake.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/conn.h"
+#include "transport/verbs/device/fail.h"
 
 /*
  * rdma_cm's own limit of a step; ours is the deadline. It may not be 0. Linux

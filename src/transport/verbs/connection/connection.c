@@ -3,17 +3,20 @@
  * A connection: its queue pair, and how it is set up and freed. Who makes one
  * is in connection/connect.c and connection/accept.c.
  */
-#include "transport/verbs/verbs.h"
 
-#include <arpa/inet.h>
+#include "connection.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "handshake.h"
 #include "retry.h"
+#include "transport/verbs/data/conn.h"
+#include "transport/verbs/data/message.h"
+#include "transport/verbs/device/fail.h"
 
 /* The other side waits for credit or receives as long as it lives. */
 #define RNR_RETRY_FOR_EVER 7
@@ -187,7 +190,7 @@ static void unlist(struct verbs_conn *conn)
 	if (!*at)
 		return;
 	*at = conn->next;
-	dfi__verbs_retire(conn);
+	dfi__verbs_keep_counts(&conn->verbs->retired, &conn->counts);
 }
 
 void dfi__verbs_destroy_conn(struct verbs_conn *conn)

@@ -5,13 +5,17 @@
  * that is freed next, or keep a receive of the shared queue that it has taken;
  * and of what has arrived on it, completions may be dropped.
  */
-#include "transport/verbs/verbs.h"
+
+#include "connection.h"
 
 #include <time.h>
 #include "base/atomic.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "retry.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/ring.h"
+#include "transport/verbs/device/fail.h"
 
 /* A queue pair in an error state flushes at once, or never. */
 #define SENDS_NS (INT64_C(200) * NS_PER_MS)

@@ -8,13 +8,15 @@
  * to one port, and the accepting side for this attempt only, by the number that
  * the other made up.
  */
-#include "transport/verbs/verbs.h"
+
+#include "handshake.h"
 
 #include <endian.h>
 #include <string.h>
 #include <sys/random.h>
 #include "base/error.h"
 #include "security/mac.h"
+#include "transport/verbs/device/fail.h"
 
 /* What is proved, as bytes that both ends know. */
 struct claim {

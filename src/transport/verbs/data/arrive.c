@@ -10,7 +10,8 @@
  * Segments whose footers have checksums complete on no queue; who takes what
  * arrives looks at these footers, too.
  */
-#include "transport/verbs/verbs.h"
+
+#include "arrive.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>
@@ -23,6 +24,11 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/wait.h"
+#include "checksum.h"
+#include "conn.h"
+#include "message.h"
+#include "ring.h"
+#include "transport/verbs/device/fail.h"
 
 /* Completions that are taken at once. */
 #define BATCH 32

@@ -24,7 +24,7 @@
 
 #include <stdlib.h>
 #include "base/bits.h"
-#include "transport/verbs/verbs.h"
+#include "checksum.h"
 
 #define TOP_BITS UINT64_C(0x8080808080808080)
 

@@ -7,10 +7,11 @@
  * A word's user has a connection of its own: on one that carries segments, the
  * operation would wait behind them, and behind a target that is stopped.
  */
-#include "transport/verbs/verbs.h"
+#include "ring.h"
 
 #include "base/atomic.h"
 #include "base/error.h"
+#include "transport/verbs/device/fail.h"
 
 int dfi__verbs_check_atomics(const struct verbs *verbs)
 {

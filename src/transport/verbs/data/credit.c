@@ -5,10 +5,13 @@
  * locks; so nothing waits for room. It is noted in the link, and the control
  * thread posts it later.
  */
-#include "transport/verbs/verbs.h"
+
+#include "ring.h"
 
 #include <endian.h>
 #include "base/atomic.h"
+#include "checksum.h"
+#include "message.h"
 
 static void owe(struct verbs_link *link, enum verbs_owing what)
 {

@@ -3,12 +3,15 @@
  * Work requests on one connection: posting them, selective signalling, and
  * taking their completions.
  */
-#include "transport/verbs/verbs.h"
+
+#include "conn.h"
 
 #include <string.h>
+#include <dfi/context.h>
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "message.h"
 
 /* How often who waits for a silent peer looks whether it is there. */
 #define PROBE_NS (INT64_C(500) * NS_PER_MS)
@@ -144,4 +147,28 @@ void dfi__verbs_probe(struct verbs_conn *conn)
 	conn->next_probe = now + PROBE_NS;
 	verbs_count(&conn->counts.messages, 1);
 	(void)verbs_post(conn, &wr, true); /* else it is broken */
+}
+
+void dfi__verbs_keep_counts(
+    struct verbs_counts *to, const struct verbs_counts *from)
+{
+	verbs_count(&to->writes, atomic_peek(&from->writes));
+	verbs_count(&to->inline_writes, atomic_peek(&from->inline_writes));
+	verbs_count(&to->bytes, atomic_peek(&from->bytes));
+	verbs_count(&to->credits, atomic_peek(&from->credits));
+	verbs_count(&to->messages, atomic_peek(&from->messages));
+	verbs_count(&to->signalled, atomic_peek(&from->signalled));
+	verbs_count(&to->doorbells, atomic_peek(&from->doorbells));
+}
+
+void dfi__verbs_query_counts(
+    const struct verbs_counts *counts, struct dfi_context_stats *stats)
+{
+	stats->writes += atomic_peek(&counts->writes);
+	stats->inline_writes += atomic_peek(&counts->inline_writes);
+	stats->bytes += atomic_peek(&counts->bytes);
+	stats->credits += atomic_peek(&counts->credits);
+	stats->messages += atomic_peek(&counts->messages);
+	stats->completions += atomic_peek(&counts->signalled);
+	stats->doorbells += atomic_peek(&counts->doorbells);
 }

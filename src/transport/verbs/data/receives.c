@@ -6,9 +6,9 @@
  * way to the rings of this context, and for those that it writes, within what
  * the device can hold.
  */
-#include "transport/verbs/verbs.h"
 
-#include <stdlib.h>
+#include "arrive.h"
+
 #include <string.h>
 #include <sys/mman.h>
 #include "base/atomic.h"
@@ -18,6 +18,9 @@
 #include "base/maps.h"
 #include "base/memory.h"
 #include "base/settings.h"
+#include "memory.h"
+#include "message.h"
+#include "transport/verbs/device/fail.h"
 
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n)

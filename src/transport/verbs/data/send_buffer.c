@@ -3,11 +3,14 @@
  * Stages: memory from which a writer's remotes send, whatever devices these
  * use. It is registered once with each, while a remote there has it.
  */
-#include "transport/verbs/verbs.h"
+
+#include "memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/error.h"
+#include "ring.h"
+#include "transport/verbs/device/fail.h"
 
 /* With an instance of the transport. */
 struct verbs_stage_use {
@@ -133,7 +136,7 @@ static int add_use(struct verbs_stage *stage, struct verbs *verbs)
 	return 0;
 }
 
-int dfi__verbs_stage_enter(struct verbs *verbs, struct verbs_remote *remote)
+static int enter(struct verbs *verbs, struct verbs_remote *remote)
 {
 	struct verbs_stage *stage = (struct verbs_stage *)remote->base.stage;
 	struct verbs_stage_use *use;
@@ -151,7 +154,7 @@ int dfi__verbs_stage_enter(struct verbs *verbs, struct verbs_remote *remote)
 	return ret;
 }
 
-void dfi__verbs_stage_leave(struct verbs_remote *remote)
+static void leave(struct verbs_remote *remote)
 {
 	struct verbs_stage *stage = (struct verbs_stage *)remote->base.stage;
 	bool last;
@@ -163,4 +166,30 @@ void dfi__verbs_stage_leave(struct verbs_remote *remote)
 	pthread_mutex_unlock(&stage->lock);
 	if (last)
 		free_stage(stage);
+}
+
+int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote)
+{
+	int ret = 0;
+
+	if (remote->base.stage)
+		ret = enter(verbs, remote);
+	if (ret < 0) {
+		remote->base.stage = NULL;
+		return ret;
+	}
+	ret = dfi__verbs_memory_create(verbs,
+	    transport_image_size(&remote->layout, remote->base.stage != NULL),
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &remote->image);
+	if (!ret)
+		remote->base.ring = remote->image.at;
+	return ret;
+}
+
+void dfi__verbs_free_shadow(struct verbs_remote *remote)
+{
+	if (remote->base.ring)
+		dfi__verbs_memory_free(&remote->image);
+	if (remote->base.stage)
+		leave(remote);
 }

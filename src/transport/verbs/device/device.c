@@ -3,9 +3,11 @@
  * Which device and which of this host's addresses the transport uses. rdma_cm
  * knows which addresses belong to an RDMA device: one can be bound to those.
  */
-#include "transport/verbs/verbs.h"
+#include "device.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdatomic.h>
@@ -15,6 +17,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/settings.h"
+#include "fail.h"
 
 /* Why the addresses that were looked at can't be used. */
 struct reasons {
@@ -273,29 +276,6 @@ bool dfi__verbs_preferred(const char *route_to, union ip *preferred)
 	    dfi__ip_route(&to, preferred);
 }
 
-bool dfi__verbs_reaches(const struct transport *transport, const char *address)
-{
-	const struct verbs *verbs = (const struct verbs *)transport;
-	const struct settings *settings = verbs->settings;
-	struct rdma_cm_id *id;
-	union ip to, from;
-	bool reaches;
-
-	/* A link-local peer is on the network of our device. */
-	if (settings->verbs_device || settings->verbs_address ||
-	    !dfi__ip_parse(address, &to) || dfi__ip_is_link_local(&to) ||
-	    !dfi__ip_route(&to, &from) ||
-	    dfi__ip_same_host(&from, &verbs->device.address) ||
-	    rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
-		return true;
-	/* It may be another address of the same device, or of none. */
-	dfi__ip_set_port(&from, 0);
-	reaches = rdma_bind_addr(id, &from.any) || !id->verbs ||
-	    id->verbs == verbs->device.context;
-	rdma_destroy_id(id);
-	return reaches;
-}
-
 /* The best candidate until now, and why others can't be used. */
 struct choice {
 	struct verbs_device *device;
@@ -346,4 +326,27 @@ int dfi__verbs_choose(const struct settings *settings, const char *route_to,
 	return ret ? ret
 		   : dfi__fail(-ENODEV, "verbs: no usable RDMA device: %s",
 			 choice.reasons.text);
+}
+
+int dfi__verbs_channel(
+    const struct verbs_device *device, struct rdma_event_channel **out)
+{
+	struct rdma_event_channel *channel;
+	int flags, ret, err;
+
+	dfi__files_take_standard();
+	channel = rdma_create_event_channel();
+	err = errno;
+	dfi__files_free_standard();
+	if (!channel)
+		return dfi__verbs_fail_port(
+		    device, "rdma_create_event_channel", err);
+	flags = fcntl(channel->fd, F_GETFL);
+	if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+		ret = dfi__verbs_fail_port(device, "fcntl", errno);
+		rdma_destroy_event_channel(channel);
+		return ret;
+	}
+	*out = channel;
+	return 0;
 }

@@ -4,15 +4,16 @@
  * joined with the candidates that device/device.c chooses from, so the list
  * can't say anything else than what a context would do.
  */
-#include "transport/verbs/verbs.h"
+#include "device.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <dfi/device.h>
 #include "base/error.h"
 #include "base/files.h"
+#include "base/settings.h"
+#include "transport/transport.h"
 
 /* An address that belongs to a device. */
 struct found {

@@ -11,6 +11,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "transport/verbs/device/fail.h"
 
 /* Completions that are taken at once. */
 #define BATCH VERBS_REPOST

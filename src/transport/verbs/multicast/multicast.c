@@ -13,10 +13,13 @@
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+#include <dfi/context.h>
 #include "base/error.h"
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "transport/verbs/data/conn.h"
+#include "transport/verbs/device/fail.h"
 
 /* How long a close waits for the control thread, which is hardly ever busy. */
 #define CLOSE_MS 1000
@@ -41,6 +44,60 @@ void dfi__verbs_port_fail(struct verbs_port *port, const char *why)
 	dfi__log(DFI_LOG_WARN, "verbs: %s: the multicast port of %s: %s",
 	    dfi__verbs_gid(&port->verbs->device).text, port->attr.group, why);
 	set_timer(port, 0);
+}
+
+/* ---- All ports of a transport ------------------------------------------ */
+
+/* Nobody holds it who destroys something: see events.c. */
+static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void dfi__verbs_list_port(struct verbs_port *port)
+{
+	pthread_mutex_lock(&ports_lock);
+	port->next = port->verbs->ports;
+	port->verbs->ports = port;
+	pthread_mutex_unlock(&ports_lock);
+}
+
+void dfi__verbs_unlist_port(struct verbs_port *port)
+{
+	struct verbs_port **at;
+
+	pthread_mutex_lock(&ports_lock);
+	for (at = &port->verbs->ports; *at != port; at = &(*at)->next)
+		;
+	*at = port->next;
+	dfi__verbs_keep_counts(&port->verbs->retired_ports, &port->counts);
+	pthread_mutex_unlock(&ports_lock);
+}
+
+void dfi__verbs_fail_ports(struct verbs *verbs, const struct ibv_qp *qp,
+    const struct ibv_comp_channel *channel, const char *why)
+{
+	struct verbs_port *port;
+
+	pthread_mutex_lock(&ports_lock);
+	for (port = verbs->ports; port; port = port->next)
+		if ((!qp && !channel) || (qp && port->id->qp == qp) ||
+		    (channel && port->channel == channel))
+			dfi__verbs_port_fail(port, why);
+	pthread_mutex_unlock(&ports_lock);
+}
+
+void dfi__verbs_query_ports(
+    struct verbs *verbs, struct dfi_context_stats *stats)
+{
+	const struct verbs_port *port;
+
+	pthread_mutex_lock(&ports_lock);
+	dfi__verbs_query_counts(&verbs->retired_ports, stats);
+	for (port = verbs->ports; port; port = port->next) {
+		dfi__verbs_query_counts(&port->counts, stats);
+		stats->queue_pairs++;
+		stats->receives += port->base.receives;
+		stats->memory_regions += port->memory_mr ? 2 : 1;
+	}
+	pthread_mutex_unlock(&ports_lock);
 }
 
 /* ---- On the control thread ------------------------------------------- */
@@ -173,7 +230,7 @@ void dfi__verbs_port_close(struct multicast_port *base)
 		dfi__fork_remove(port->cm->fd);
 	if (port->channel)
 		dfi__fork_remove(port->channel->fd);
-	/* Before the queue pair goes: see device/events.c. */
+	/* Before the queue pair goes: see events.c. */
 	dfi__verbs_unlist_port(port);
 	if (!ret) {
 		dfi__verbs_port_free(port);

@@ -39,7 +39,7 @@ struct multicast_peer {
 struct verbs_port {
 	struct multicast_port base;
 	struct verbs *verbs;
-	struct verbs_port *next; /* of the transport; see device/events.c */
+	struct verbs_port *next; /* of the transport; see multicast.c */
 	struct multicast_attr attr;
 	union ip group_address;
 	bool joined;
@@ -66,7 +66,31 @@ struct verbs_port {
 	struct loop_post closing;     /* where the loop was not there for it */
 };
 
+/* multicast/multicast.c, multicast/port.c; as the transport's operations. */
+uint32_t dfi__verbs_multicast_size(const struct transport *transport);
+uint64_t dfi__verbs_multicast_bytes(
+    const struct transport *transport, const struct multicast_attr *attr);
+int dfi__verbs_multicast_room(
+    struct transport *transport, const struct multicast_attr *attr);
+int dfi__verbs_multicast_open(struct transport *transport,
+    const struct multicast_attr *attr, int64_t deadline,
+    struct multicast_port **port);
+
 /* multicast/multicast.c */
+
+/* Fail those of a transport that have this queue pair or channel; of neither:
+ * all. why lives for ever. */
+void dfi__verbs_fail_ports(struct verbs *verbs, const struct ibv_qp *qp,
+    const struct ibv_comp_channel *channel, const char *why);
+
+/* Add what was counted on ports that there are, and were. */
+void dfi__verbs_query_ports(
+    struct verbs *verbs, struct dfi_context_stats *stats);
+
+/* Ports whose queue pairs and queues devices may report errors of; before
+ * these are destroyed. They keep what was counted. */
+void dfi__verbs_list_port(struct verbs_port *port);
+void dfi__verbs_unlist_port(struct verbs_port *port);
 
 /* The port can't be used any more; why lives for ever. Any thread. */
 void dfi__verbs_port_fail(struct verbs_port *port, const char *why);

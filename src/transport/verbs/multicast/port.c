@@ -25,6 +25,8 @@
 #include "base/memory.h"
 #include "base/reservation.h"
 #include "base/settings.h"
+#include "transport/verbs/data/memory.h"
+#include "transport/verbs/device/fail.h"
 
 static int fail(const struct verbs_port *port, const char *what)
 {

@@ -4,11 +4,14 @@
  * where it is, and that it is left. Each end has a link for it, whose number
  * the other one puts into immediate data.
  */
-#include "transport/verbs/verbs.h"
+
+#include "message.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include "arrive.h"
 #include "base/atomic.h"
+#include "checksum.h"
 
 uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn)
 {
@@ -30,6 +33,20 @@ uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn)
 	}
 	verbs->links[i] = (struct verbs_link){ .conn = conn };
 	return i;
+}
+
+void dfi__verbs_free_remote(struct verbs_remote *remote)
+{
+	struct verbs *verbs = (struct verbs *)remote->base.transport;
+
+	if (remote->link != NO_LINK) {
+		verbs->links[remote->link] = (struct verbs_link){
+			.conn = NULL,
+		};
+		dfi__verbs_receives_spare(verbs, TRANSPORT_RING_RECEIVES);
+	}
+	dfi__verbs_free_shadow(remote);
+	free(remote);
 }
 
 /*

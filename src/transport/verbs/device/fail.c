@@ -2,7 +2,7 @@
 /*
  * Errors of the operating system and of rdma-core's libraries, as texts.
  */
-#include "verbs.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "device.h"
 
 /* More than any call of the libraries opens. */
 #define SPARE_FILES 8

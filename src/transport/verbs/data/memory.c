@@ -5,7 +5,8 @@
  * table of it shorter, and the processor's; like rings in shared memory it has
  * them if it can.
  */
-#include "transport/verbs/verbs.h"
+
+#include "memory.h"
 
 #include <linux/mman.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "base/memory.h"
 #include "base/reservation.h"
 #include "base/settings.h"
+#include "transport/verbs/device/fail.h"
 
 /* Below that, most of a huge page would be wasted. */
 #define LEAST_HUGE (TRANSPORT_HUGE_PAGE / 2)
@@ -207,30 +209,4 @@ void dfi__verbs_memory_free(const struct verbs_memory *memory)
 {
 	ibv_dereg_mr(memory->mr);
 	munmap(memory->at, memory->size);
-}
-
-int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote)
-{
-	int ret = 0;
-
-	if (remote->base.stage)
-		ret = dfi__verbs_stage_enter(verbs, remote);
-	if (ret < 0) {
-		remote->base.stage = NULL;
-		return ret;
-	}
-	ret = dfi__verbs_memory_create(verbs,
-	    transport_image_size(&remote->layout, remote->base.stage != NULL),
-	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &remote->image);
-	if (!ret)
-		remote->base.ring = remote->image.at;
-	return ret;
-}
-
-void dfi__verbs_free_shadow(struct verbs_remote *remote)
-{
-	if (remote->base.ring)
-		dfi__verbs_memory_free(&remote->image);
-	if (remote->base.stage)
-		dfi__verbs_stage_leave(remote);
 }

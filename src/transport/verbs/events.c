@@ -9,17 +9,20 @@
  * then a connection is in memory, and no lock may be taken that is held while
  * one is destroyed.
  */
-#include "transport/verbs/multicast/multicast.h"
+#include "events.h"
 
 #include <event2/event.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <dfi/context.h>
 #include "base/atomic.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "data/conn.h"
+#include "device/fail.h"
+#include "multicast/multicast.h"
+#include "verbs.h"
 
 /* All of this process, for reports that name a device only. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,14 +31,11 @@ static struct verbs *all;
 /* The lock of all is held. */
 static void fail_all(struct verbs *verbs, const char *why)
 {
-	struct verbs_port *port;
-
 	atomic_fetch_add(&verbs->fatal_events, 1);
 	dfi__log(DFI_LOG_ERROR, "verbs: %s: %s: all its connections break",
 	    dfi__verbs_port(&verbs->device).text, why);
 	dfi__verbs_break_all(verbs, why);
-	for (port = verbs->ports; port; port = port->next)
-		dfi__verbs_port_fail(port, why);
+	dfi__verbs_fail_ports(verbs, NULL, NULL, why);
 }
 
 /* By who uses the device, or a queue of it. */
@@ -77,71 +77,15 @@ static bool is_ours(
 	return verbs;
 }
 
-/*
- * Fail the port that has this queue pair or channel. The list is under the lock
- * of all, which nobody holds who destroys something.
- */
+/* Fail the datagram endpoint that has this queue pair or channel. */
 static void fail_port(const struct ibv_qp *qp,
     const struct ibv_comp_channel *channel, const char *why)
 {
-	const struct verbs *verbs;
-	struct verbs_port *port;
+	struct verbs *verbs;
 
 	pthread_mutex_lock(&all_lock);
 	for (verbs = all; verbs; verbs = verbs->next)
-		for (port = verbs->ports; port; port = port->next)
-			if ((qp && port->id->qp == qp) ||
-			    (channel && port->channel == channel))
-				dfi__verbs_port_fail(port, why);
-	pthread_mutex_unlock(&all_lock);
-}
-
-void dfi__verbs_list_port(struct verbs_port *port)
-{
-	pthread_mutex_lock(&all_lock);
-	port->next = port->verbs->ports;
-	port->verbs->ports = port;
-	pthread_mutex_unlock(&all_lock);
-}
-
-void dfi__verbs_unlist_port(struct verbs_port *port)
-{
-	struct verbs_counts *to = &port->verbs->retired_ports;
-	struct verbs_port **at;
-
-	pthread_mutex_lock(&all_lock);
-	for (at = &port->verbs->ports; *at != port; at = &(*at)->next)
-		;
-	*at = port->next;
-	verbs_count(&to->messages, atomic_peek(&port->counts.messages));
-	verbs_count(&to->bytes, atomic_peek(&port->counts.bytes));
-	verbs_count(&to->signalled, atomic_peek(&port->counts.signalled));
-	verbs_count(&to->doorbells, atomic_peek(&port->counts.doorbells));
-	pthread_mutex_unlock(&all_lock);
-}
-
-static void add_counts(
-    const struct verbs_counts *counts, struct dfi_context_stats *stats)
-{
-	stats->messages += atomic_peek(&counts->messages);
-	stats->bytes += atomic_peek(&counts->bytes);
-	stats->completions += atomic_peek(&counts->signalled);
-	stats->doorbells += atomic_peek(&counts->doorbells);
-}
-
-void dfi__verbs_query_ports(
-    const struct verbs *verbs, struct dfi_context_stats *stats)
-{
-	const struct verbs_port *port;
-
-	pthread_mutex_lock(&all_lock);
-	add_counts(&verbs->retired_ports, stats);
-	for (port = verbs->ports; port; port = port->next) {
-		add_counts(&port->counts, stats);
-		stats->queue_pairs++;
-		stats->receives += port->base.receives;
-		stats->memory_regions += port->memory_mr ? 2 : 1;
-	}
+		dfi__verbs_fail_ports(verbs, qp, channel, why);
 	pthread_mutex_unlock(&all_lock);
 }
 

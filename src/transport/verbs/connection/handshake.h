@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What two processes tell each other while they connect: handshake.c. */
+#ifndef DFI_TRANSPORT_VERBS_CONNECTION_HANDSHAKE_H
+#define DFI_TRANSPORT_VERBS_CONNECTION_HANDSHAKE_H
+
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+#include "security/mac.h"
+#include "transport/verbs/verbs.h"
+
+/* What two processes agree on before they have a queue pair. */
+#define VERBS_HELLO_MAGIC UINT32_C(0x56494644) /* "DFIV" */
+#define VERBS_HELLO_VERSION 5
+
+struct verbs_handshake {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t refusal; /* in a rejection: a positive errno value */
+	uint64_t node;
+	uint64_t nonce; /* made up by who connects */
+	uint8_t proof[MAC_SIZE];
+};
+/* rdma_cm has room for 56 bytes of who connects. */
+_Static_assert(sizeof(struct verbs_handshake) == 40, "private data");
+
+/* What we connect with, once the id has its addresses. -EIO. */
+int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
+    struct verbs_handshake *hello);
+
+/* What we accept with, who has sent this nonce. -EIO. */
+int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
+    uint64_t nonce, struct verbs_handshake *hello);
+
+struct verbs_handshake dfi__verbs_refusal(
+    const struct verbs *verbs, uint16_t refusal);
+
+/*
+ * Of who wants to connect: 0, and what it has said and proved; or a positive
+ * errno value to refuse with.
+ */
+uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
+    struct rdma_cm_id *id, const struct rdma_conn_param *param,
+    struct verbs_handshake *proved);
+
+/* Who accepted must be a member, too: not who took a dead one's port. */
+int dfi__verbs_accepted(const struct verbs *verbs,
+    const struct rdma_cm_event *event, uint64_t nonce, const char *peer);
+
+/* The error that a rejection by peer means. */
+int dfi__verbs_refused(const struct verbs *verbs,
+    const struct rdma_cm_event *event, const char *peer);
+
+#endif

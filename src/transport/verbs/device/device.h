@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RDMA devices: which one of this host and which of its addresses are used, and
+ * what it can hold.
+ */
+#ifndef DFI_TRANSPORT_VERBS_DEVICE_DEVICE_H
+#define DFI_TRANSPORT_VERBS_DEVICE_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/ip.h"
+
+struct settings;
+
+/*
+ * Receives, and so segments that may arrive at once: how many are posted at
+ * first, and more at a time if rings need them; and the most there will be,
+ * which with their queues take 3 MiB.
+ */
+#define VERBS_RECEIVES 4096
+#define VERBS_MAX_RECEIVES (4 * VERBS_RECEIVES)
+
+/* Work requests that may be under way on a connection; devices may take fewer.
+ */
+#define VERBS_SENDS 512
+
+/* The least of both with which connections work as they should. */
+#define VERBS_LEAST 64
+
+/* Bytes that are asked for to be sent inline; devices may give fewer. */
+#define VERBS_INLINE 128
+
+/* Of memory, in a write. */
+#define VERBS_PARTS 2
+
+/* What a device can hold, of what we would like. */
+struct verbs_limits {
+	uint32_t sends;    /* work requests under way on a connection */
+	uint32_t receives; /* posted to the shared queue */
+	uint8_t reads;     /* and atomic operations, under way; at most 1 */
+	bool atomics;      /* it has them */
+};
+
+/* An address of this host at which a device can be used. */
+struct verbs_device {
+	union ip address;
+	char address_text[IP_TEXT_SIZE];
+	uint32_t interface; /* index of the network interface */
+	/* The GID of its traffic, and its index; -1: none is known. */
+	char gid[40];
+	int32_t gid_index;
+	char name[64]; /* the device's */
+	uint8_t port;
+	struct verbs_limits limits;
+	struct ibv_context *context;
+};
+
+/* An address of this host, of a network interface that is up. */
+struct verbs_candidate {
+	struct verbs_device device; /* name "": it is on none */
+	const char *interface;
+	bool loopback;
+	bool wanted;     /* the settings name no other address */
+	const char *why; /* it can't be used; NULL: it can */
+};
+
+/*
+ * Call fn for each address of this host; a non-zero return of fn ends it and is
+ * returned. -ENODEV: no RDMA at all. -EOWNERDEAD: in a forked child.
+ */
+int dfi__verbs_candidates(const struct settings *settings,
+    int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
+
+/*
+ * This host's address on the route to a peer, "tcp:ADDRESS:PORT", such as the
+ * registry, which all members reach; whether there is one.
+ */
+bool dfi__verbs_preferred(const char *route_to, union ip *preferred);
+
+/*
+ * The device and address that the settings name, or the one on the route to a
+ * peer, or the first active one: of IPv4, then of IPv6, then link-local.
+ * -ENODEV says what is there and why it can't be used.
+ */
+int dfi__verbs_choose(const struct settings *settings, const char *route_to,
+    struct verbs_device *device);
+
+/*
+ * What to ask of a device with these attributes. NULL, or why it can't be used
+ * at all.
+ */
+const char *dfi__verbs_limits(
+    const struct ibv_device_attr *attr, struct verbs_limits *limits);
+
+/*
+ * A channel for events that never waits: librdmacm keeps some events for itself
+ * and then, in a channel that waits, waits for the next one.
+ */
+int dfi__verbs_channel(
+    const struct verbs_device *device, struct rdma_event_channel **channel);
+
+#endif
