@@ -2,10 +2,13 @@
 /* Wrong command lines; see usage.h. */
 #include "usage.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "complain.h"
@@ -168,4 +171,47 @@ int options_check(const struct argp *argp, char *const *argv)
 			argv++;
 	}
 	return 0;
+}
+
+bool number_read(const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	uintmax_t number;
+
+	/* strtoumax() takes blanks and signs, and turns -1 into the largest. */
+	if (!*text || text[strspn(text, "0123456789")])
+		return false;
+	errno = 0;
+	number = strtoumax(text, NULL, 10);
+	if (errno || number < min || number > max)
+		return false;
+	*value = number;
+	return true;
+}
+
+uint64_t option_number(const struct argp_state *state, const char *option,
+    const char *text, uint64_t min, uint64_t max)
+{
+	uint64_t value = min;
+
+	if (!number_read(text, min, max, &value))
+		usage_error(state,
+		    "--%s: '%s' is not a whole number from %ju to %ju", option,
+		    text, (uintmax_t)min, (uintmax_t)max);
+	return value;
+}
+
+double option_real(const struct argp_state *state, const char *option,
+    const char *text, double min, double max)
+{
+	/* Neither blanks, nor a sign before it, hexadecimal, inf and nan. */
+	bool decimal = *text && strchr(".0123456789", *text) &&
+	    !text[strspn(text, ".0123456789eE+-")];
+	char *end = NULL;
+	double value = decimal ? strtod(text, &end) : -1;
+
+	if (!decimal || *end || !(value >= min && value <= max))
+		usage_error(state,
+		    "--%s: '%s' is not a number from %.15g to %.15g", option,
+		    text, min, max);
+	return value;
 }

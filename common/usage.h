@@ -7,6 +7,8 @@
 #define COMMON_USAGE_H
 
 #include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /*
  * As argp_error(), which ends the process, with control bytes and bytes that
@@ -22,5 +24,19 @@ void usage_error(const struct argp_state *state, const char *format, ...)
  * option. 0, or -1 after a complaint.
  */
 int options_check(const struct argp *argp, char *const *argv);
+
+/*
+ * Read a number from min to max that is all of text: decimal digits, without
+ * blanks and signs. false, and *value as it was: it is not one.
+ */
+bool number_read(const char *text, uint64_t min, uint64_t max, uint64_t *value);
+
+/* The value of an option as such a number; other texts end the process. */
+uint64_t option_number(const struct argp_state *state, const char *option,
+    const char *text, uint64_t min, uint64_t max);
+
+/* The same for numbers with a fraction or exponent; min is 0 or more. */
+double option_real(const struct argp_state *state, const char *option,
+    const char *text, double min, double max);
 
 #endif

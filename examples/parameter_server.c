@@ -10,7 +10,6 @@
  * in closed form, so that the result can be checked.
  */
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -421,14 +420,11 @@ static const struct argp_option no_options[] = { { 0 } };
 
 static uint64_t parse_number(const char *text, const char *what, uint64_t most)
 {
-	char *end;
 	uint64_t value;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || !value || value > most) {
-		complain("%s: '%s' is not a number from 1 to %" PRIu64, what,
-		    text, most);
+	if (!number_read(text, 1, most, &value)) {
+		complain("%s: '%s' is not a whole number from 1 to %" PRIu64,
+		    what, text, most);
 		exit(EX_USAGE);
 	}
 	return value;
@@ -477,7 +473,7 @@ static void parse(int argc, char **argv)
 	for (i = 1; i < argc; i++) {
 		if (argv[i][0] != '-' || argv[i][1] < '0' || argv[i][1] > '9')
 			continue;
-		complain("'%s' is not a number from 1 on", argv[i]);
+		complain("'%s' is not a whole number from 1 on", argv[i]);
 		exit(EX_USAGE);
 	}
 	if (options_check(&argp, argv))

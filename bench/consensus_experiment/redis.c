@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../../common/complain.h"
+#include "../../common/usage.h"
 #include "peers.h"
 
 #define MAX_EVENTS 64
@@ -74,11 +75,11 @@ static int connect_lane(
 static int connect_all(struct client *client, const char *where)
 {
 	const char *colon = strrchr(where, ':');
-	char host[256], *end = NULL;
-	long port = colon ? strtol(colon + 1, &end, 10) : 0;
+	char host[256];
+	uint64_t port;
 	uint32_t i;
 
-	if (port < 1 || port > UINT16_MAX || *end ||
+	if (!colon || !number_read(colon + 1, 1, UINT16_MAX, &port) ||
 	    (size_t)(colon - where) >= sizeof(host))
 		return complain("--at: '%s' is not HOST:PORT, with a port from "
 				"1 to %d",

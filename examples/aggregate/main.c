@@ -61,43 +61,29 @@ static const struct argp_option table[] = {
 	{ 0 },
 };
 
-static uint32_t parse_count(
-    const char *name, const char *text, uint32_t least, uint32_t most)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (end == text || *end || value < least || value > most) {
-		complain("--%s: '%s' is not a number from %u to %u", name, text,
-		    least, most);
-		exit(EX_USAGE);
-	}
-	return (uint32_t)value;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
 
 	switch (key) {
 	case 'p':
-		options->n_processes = parse_count(
-		    "processes", arg, 1, MAX_PROCESSES);
+		options->n_processes = (uint32_t)option_number(
+		    state, "processes", arg, 1, MAX_PROCESSES);
 		return 0;
 	case 't':
-		options->n_threads = parse_count(
-		    "threads", arg, 1, MAX_THREADS);
+		options->n_threads = (uint32_t)option_number(
+		    state, "threads", arg, 1, MAX_THREADS);
 		return 0;
 	case KEY_TYPES:
 		options->types = arg;
 		return 0;
 	case KEY_FAN_IN:
-		options->fan_in = parse_count(
-		    "fan-in", arg, 2, MAX_PROCESSES * MAX_THREADS);
+		options->fan_in = (uint32_t)option_number(
+		    state, "fan-in", arg, 2, MAX_PROCESSES * MAX_THREADS);
 		return 0;
 	case KEY_PROCESS:
-		options->process = parse_count(
-		    "process", arg, 0, MAX_PROCESSES - 1);
+		options->process = (uint32_t)option_number(
+		    state, "process", arg, 0, MAX_PROCESSES - 1);
 		return 0;
 	case KEY_REGISTRY:
 		options->registry = arg;

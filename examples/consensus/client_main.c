@@ -3,7 +3,6 @@
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <time.h>
@@ -181,11 +180,10 @@ static int run_cas(struct kv_client *client, const struct arguments *arguments)
 
 static int replica_number(const struct arguments *arguments, unsigned *number)
 {
-	char *end;
-	unsigned long value = strtoul(arguments->words[1], &end, 10);
+	uint64_t value;
 
-	if (!*arguments->words[1] || *end ||
-	    value >= arguments->client.n_replicas) {
+	if (!number_read(arguments->words[1], 0,
+		arguments->client.n_replicas - 1, &value)) {
 		complain("'%s' is not a replica's number: 0 to %u",
 		    arguments->words[1], arguments->client.n_replicas - 1);
 		return EX_USAGE;
@@ -335,18 +333,6 @@ static const char *nearest_action(const char *name)
 	return nearest_name(name, names);
 }
 
-static unsigned parse_number(
-    struct argp_state *state, const char *name, const char *text, unsigned most)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (end == text || *end || !value || value > most)
-		usage_error(state, "--%s: '%s' is not a number from 1 to %u",
-		    name, text, most);
-	return (unsigned)value;
-}
-
 static void check(struct argp_state *state, const struct arguments *arguments)
 {
 	const struct action *action = find_action(arguments);
@@ -370,8 +356,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_REPLICAS:
-		arguments->client.n_replicas = parse_number(
-		    state, "replicas", arg, KV_MAX_REPLICAS);
+		arguments->client.n_replicas = (unsigned)option_number(
+		    state, "replicas", arg, 1, KV_MAX_REPLICAS);
 		return 0;
 	case KEY_REGISTRY:
 		arguments->client.registry = arg;
@@ -381,7 +367,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_TIMEOUT:
 		arguments->client.timeout_ns = UINT64_C(1000000) *
-		    parse_number(state, "timeout", arg, 3600000);
+		    option_number(state, "timeout", arg, 1, 3600000);
 		return 0;
 	case KEY_INDEX_READS:
 		arguments->client.index_reads = true;

@@ -6,7 +6,6 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sysexits.h>
@@ -89,21 +88,6 @@ struct arguments {
 	bool has_id, has_replicas, with_parent;
 };
 
-static uint64_t parse_number(struct argp_state *state, const char *name,
-    const char *text, uint64_t least, uint64_t most)
-{
-	unsigned long long value;
-	char *end;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (end == text || *end || errno || value < least || value > most)
-		usage_error(state,
-		    "--%s: '%s' is not a number from %llu to %llu", name, text,
-		    (unsigned long long)least, (unsigned long long)most);
-	return value;
-}
-
 static error_t parse_time(int key, char *arg, struct argp_state *state)
 {
 	struct replica_options *options =
@@ -112,23 +96,23 @@ static error_t parse_time(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_HEARTBEAT:
 		options->heartbeat_ns = 1000000 *
-		    parse_number(state, "heartbeat", arg, 1, 10000);
+		    option_number(state, "heartbeat", arg, 1, 10000);
 		return 0;
 	case KEY_ELECTION:
 		options->election_ns = 1000000 *
-		    parse_number(state, "election", arg, 1, 60000);
+		    option_number(state, "election", arg, 1, 60000);
 		return 0;
 	case KEY_SESSION:
 		options->session_ns = 1000000000 *
-		    parse_number(state, "session", arg, 1, 1000000);
+		    option_number(state, "session", arg, 1, 1000000);
 		return 0;
 	case KEY_SPIN:
 		options->spin_ns = 1000 *
-		    parse_number(state, "spin", arg, 0, 1000000);
+		    option_number(state, "spin", arg, 0, 1000000);
 		return 0;
 	case KEY_MEMORY:
 		options->log_bytes =
-		    parse_number(state, "memory", arg, 1, REPLICA_MAX_MEMORY)
+		    option_number(state, "memory", arg, 1, REPLICA_MAX_MEMORY)
 		    << 20;
 		return 0;
 	default:
@@ -169,12 +153,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case KEY_ID:
-		options->self = (unsigned)parse_number(
+		options->self = (unsigned)option_number(
 		    state, "id", arg, 0, KV_MAX_REPLICAS - 1);
 		arguments->has_id = true;
 		return 0;
 	case KEY_REPLICAS:
-		options->n_replicas = (unsigned)parse_number(
+		options->n_replicas = (unsigned)option_number(
 		    state, "replicas", arg, 1, KV_MAX_REPLICAS);
 		arguments->has_replicas = true;
 		return 0;
@@ -208,7 +192,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			    "--wiring: '%s' is neither pairs nor flows", arg);
 		return 0;
 	case KEY_DROP:
-		options->drop_ppm = (unsigned)parse_number(
+		options->drop_ppm = (unsigned)option_number(
 		    state, "drop", arg, 0, 1000000);
 		return 0;
 	case KEY_QUIET:

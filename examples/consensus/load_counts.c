@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "../../common/usage.h"
 
 int load_counts_add_process(
     struct load_counts *counts, const char *role, pid_t pid)
@@ -32,15 +33,14 @@ int load_counts_add_process(
 int load_counts_add(struct load_counts *counts, const char *text)
 {
 	const char *equals = strchr(text, '=');
-	char role[sizeof(counts->counts->role)], *end;
-	long pid;
+	char role[sizeof(counts->counts->role)];
+	uint64_t pid;
 
 	if (!equals || (size_t)(equals - text) >= sizeof(role))
 		return -1;
 	memcpy(role, text, (size_t)(equals - text));
 	role[equals - text] = '\0';
-	pid = strtol(equals + 1, &end, 10);
-	if (*end || end == equals + 1 || pid > INT32_MAX)
+	if (!number_read(equals + 1, 1, INT32_MAX, &pid))
 		return -1;
 	return load_counts_add_process(counts, role, (pid_t)pid);
 }

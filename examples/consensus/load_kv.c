@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../../common/complain.h"
+#include "../../common/usage.h"
 #include "client.h"
 
 #define OPEN_TIMEOUT_NS UINT64_C(20000000000)
@@ -42,8 +43,8 @@ static void answered(void *arg, const struct kv_client_answer *answer)
 static int parse(
     const char *where, char **name, struct kv_client_options *options)
 {
-	char *colon, *at, *end;
-	long n;
+	uint64_t n;
+	char *colon, *at;
 
 	*name = strdup(where);
 	if (!*name)
@@ -54,8 +55,7 @@ static int parse(
 		options->registry = at + 1;
 	}
 	colon = strchr(*name, ':');
-	n = colon ? strtol(colon + 1, &end, 10) : 0;
-	if (n < 1 || n > KV_MAX_REPLICAS || *end)
+	if (!colon || !number_read(colon + 1, 1, KV_MAX_REPLICAS, &n))
 		return complain(
 		    "'%s' is not NAME:REPLICAS or NAME:REPLICAS@REGISTRY, "
 		    "with 1 to %d replicas",

@@ -5,15 +5,14 @@
  */
 #include "load_options.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../../common/usage.h"
 
-#define MAX_RECORDS 1e9
+#define MAX_RECORDS 1000000000
 #define MAX_OUTSTANDING 256
 #define MAX_RATE 1e8
+#define MAX_SEED 1000000000
 #define MAX_SECONDS 3600
 
 void load_options_init(struct load_options *options)
@@ -35,30 +34,6 @@ void load_options_init(struct load_options *options)
 		.n_outstanding = 1,
 		.distribution = -1,
 	};
-}
-
-double load_option_number(struct argp_state *state, const char *option,
-    const char *text, double min, double max)
-{
-	char *end;
-	double x = strtod(text, &end);
-
-	if (end == text || *end || !(x >= min && x <= max))
-		usage_error(state,
-		    "--%s: '%s' is no number from %.15g to %.15g", option, text,
-		    min, max);
-	return x;
-}
-
-static uint64_t whole(struct argp_state *state, const char *option,
-    const char *text, double min, double max)
-{
-	double x = load_option_number(state, option, text, min, max);
-
-	if (x != floor(x))
-		usage_error(
-		    state, "--%s: '%s' is no whole number", option, text);
-	return (uint64_t)x;
 }
 
 /* Call add() for each part of a list with commas. */
@@ -91,7 +66,7 @@ static void add_mix(struct argp_state *state, const char *option, char *part,
 static void add_outstanding(struct argp_state *state, const char *option,
     char *part, struct load_options *options, uint32_t i)
 {
-	options->outstanding[i] = (uint32_t)whole(
+	options->outstanding[i] = (uint32_t)option_number(
 	    state, option, part, 1, MAX_OUTSTANDING);
 	options->n_outstanding = i + 1;
 }
@@ -99,8 +74,7 @@ static void add_outstanding(struct argp_state *state, const char *option,
 static void add_rate(struct argp_state *state, const char *option, char *part,
     struct load_options *options, uint32_t i)
 {
-	options->rates[i] = load_option_number(
-	    state, option, part, 1, MAX_RATE);
+	options->rates[i] = option_real(state, option, part, 1, MAX_RATE);
 	options->n_rates = i + 1;
 }
 
@@ -117,8 +91,8 @@ static int distribution(struct argp_state *state, const char *text)
 static uint64_t nanoseconds(
     struct argp_state *state, const char *option, const char *text, double min)
 {
-	return (uint64_t)(1e9 *
-	    load_option_number(state, option, text, min, MAX_SECONDS));
+	return (
+	    uint64_t)(1e9 * option_real(state, option, text, min, MAX_SECONDS));
 }
 
 /* Options of what is asked for. Whether it is one. */
@@ -135,18 +109,18 @@ static bool parse_requests(
 		options->distribution = distribution(state, text);
 		return true;
 	case LOAD_KEY_THETA:
-		plan->theta = load_option_number(
-		    state, "theta", text, 0, 0.9999);
+		plan->theta = option_real(state, "theta", text, 0, 0.9999);
 		return true;
 	case LOAD_KEY_RECORDS:
-		plan->records = whole(state, "records", text, 1, MAX_RECORDS);
+		plan->records = option_number(
+		    state, "records", text, 1, MAX_RECORDS);
 		return true;
 	case LOAD_KEY_VALUE_SIZE:
-		plan->value_size = (uint32_t)whole(
+		plan->value_size = (uint32_t)option_number(
 		    state, "value-size", text, 1, LOAD_MAX_VALUE);
 		return true;
 	case LOAD_KEY_SEED:
-		plan->seed = whole(state, "seed", text, 0, 1e9);
+		plan->seed = option_number(state, "seed", text, 0, MAX_SEED);
 		return true;
 	case LOAD_KEY_NO_FILL:
 		plan->fill = false;
@@ -164,7 +138,7 @@ static bool parse_pace(
 
 	switch (key) {
 	case LOAD_KEY_CLIENTS:
-		plan->clients = (uint32_t)whole(
+		plan->clients = (uint32_t)option_number(
 		    state, "clients", text, 1, LOAD_MAX_CLIENTS);
 		return true;
 	case LOAD_KEY_OUTSTANDING:

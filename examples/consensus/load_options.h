@@ -100,10 +100,6 @@ void load_options_init(struct load_options *options);
 int load_options_parse(int key, char *text, struct argp_state *state,
     struct load_options *options);
 
-/* A number of an option, from min to max; it ends the program otherwise. */
-double load_option_number(struct argp_state *state, const char *option,
-    const char *text, double min, double max);
-
 /* How many loads these options name, and the plan of one of them, from 0. */
 uint32_t load_options_points(const struct load_options *options);
 struct load_plan load_options_point(

@@ -164,8 +164,7 @@ static void finish(struct argp_state *state, struct run_arguments *arguments)
 static uint64_t seconds(
     struct argp_state *state, const char *option, const char *text)
 {
-	return (
-	    uint64_t)(1e9 * load_option_number(state, option, text, 0.1, 3600));
+	return (uint64_t)(1e9 * option_real(state, option, text, 0.1, 3600));
 }
 
 /* Options of the fault. Whether it is one. */
@@ -215,14 +214,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
 			    "--wiring: '%s' is neither pairs nor flows", text);
 		return 0;
 	case KEY_REPLICAS:
-		arguments->store.replicas = (uint32_t)load_option_number(
+		arguments->store.replicas = (uint32_t)option_number(
 		    state, "replicas", text, 1, KV_MAX_REPLICAS);
 		return 0;
 	case KEY_LOG:
 		arguments->store.log = text;
 		return 0;
 	case KEY_MEMORY:
-		arguments->store.memory_mib = (uint32_t)load_option_number(
+		arguments->store.memory_mib = (uint32_t)option_number(
 		    state, "memory", text, 1, REPLICA_MAX_MEMORY);
 		return 0;
 	case KEY_INDEX_READS:

@@ -166,9 +166,9 @@ refuse 64 'query, column 8: the quote has no end' 'select "a from x.csv'
 refuse 64 'but the query ends here' 'select sum(x'
 refuse 64 'there is no option --proceses: the nearest is --processes' --proceses=3 \
 	'select count(*) from x.csv'
-refuse 64 "^aggregate: --processes: '0' is not a number from 1 to 64" --processes 0 \
+refuse 64 "^aggregate: --processes: '0' is not a whole number from 1 to 64" --processes 0 \
 	'select count(*) from x.csv'
-refuse 64 "^aggregate: --fan-in: '1' is not a number from 2 to 4096" --fan-in 1 \
+refuse 64 "^aggregate: --fan-in: '1' is not a whole number from 2 to 4096" --fan-in 1 \
 	'select count(*) from x.csv'
 refuse 1 "'int' is no type: there are integer, real and text" --types x=int \
 	'select sum(x) from x.csv'

@@ -38,11 +38,11 @@ ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 "$server" --help > out 2> err ||
 for word in WORKERS WEIGHTS ITERATIONS SERVERS 100000000; do
 	grep -q $word out || fail "--help: no word of $word"
 done
-refuse "^parameter_server: WORKERS: '0' is not a number from 1 to 64" 0
-refuse "^parameter_server: WEIGHTS: '1e6' is not a number from 1 to 100000000" 2 1e6
-refuse "^parameter_server: ITERATIONS: '' is not a number from 1 to 1000000" 2 7 ''
-refuse "^parameter_server: SERVERS: '65' is not a number from 1 to 64" 2 7 9 65
-refuse "'-5' is not a number from 1 on" -5
+refuse "^parameter_server: WORKERS: '0' is not a whole number from 1 to 64" 0
+refuse "^parameter_server: WEIGHTS: '1e6' is not a whole number from 1 to 100000000" 2 1e6
+refuse "^parameter_server: ITERATIONS: '' is not a whole number from 1 to 1000000" 2 7 ''
+refuse "^parameter_server: SERVERS: '65' is not a whole number from 1 to 64" 2 7 9 65
+refuse "'-5' is not a whole number from 1 on" -5
 refuse "'6' is one argument too many: there are WORKERS, WEIGHTS, ITERATIONS and SERVERS" \
 	2 3 4 5 6
 refuse 'there is no option --hlep: the nearest is --help' --hlep

@@ -77,8 +77,30 @@ refused '--replicas: .\\x1b' dfi-kv-client --replicas "$hostile" get a
 
 # A value may begin as an option does.
 refused "--watch: '-1' is not a number" dfi-info --watch=-1 stat
-refused "--theta: '-1' is no number" dfi-kv-load --theta -1
+refused "--theta: '-1' is not a number" dfi-kv-load --theta -1
 refused "--inner: '--x' is no number" radix_join --inner --x
+
+# Nor does a number have blanks or a sign, also where it would wrap to a good one.
+for number in -1 -18446744073709551615 ' 1' +1 1x 1.5 '' 18446744073709551617; do
+	refused "--id: '$number' is not a whole number from 0 to " \
+		dfi-kv --id "$number" --replicas 3
+	refused "--replicas: '$number' is not a whole number from 1 to " \
+		dfi-kv-client --replicas "$number" get a
+	refused "--outstanding: '$number' is not a whole number from 1 to " \
+		dfi-kv-load --outstanding "$number"
+	refused "'kv:$number' is not NAME:REPLICAS" dfi-kv-load --at "kv:$number"
+	refused "--replicas: '$number' is not a whole number from 1 to " \
+		dfi-kv-run --replicas "$number"
+	refused "--processes: '$number' is not a whole number from 1 to " \
+		aggregate --processes "$number" x
+	refused "'$number' is not a whole number from 1 " parameter_server "$number"
+done
+for number in -1 ' 1' +1 1s inf nan 0x1 '' 3601; do
+	refused "--seconds: '$number' is not a number from 0.1 to 3600" \
+		dfi-kv-load --seconds "$number"
+	refused "--after: '$number' is not a number from 0.1 to 3600" \
+		dfi-kv-run --after "$number"
+done
 
 # The value of a setting.
 DFI_VERBS_DEVICE=$hostile "$bin/dfi-info" config > out || fail "dfi-info config ends with $?"

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/complain.h"
+#include "common/usage.h"
 
 #define DEADLINE_MS 60000
 #define CLOSED (-1)
@@ -244,6 +245,35 @@ static void expect_end(const char *action, int status, const char *said)
 		cr_expect(status == 0 || strstr(text, "child 0 (pid "));
 	}
 	close(null);
+}
+
+Test(number, is_digits_within_the_limits)
+{
+	uint64_t value = 0;
+
+	cr_assert(number_read("0", 0, 9, &value));
+	cr_assert_eq(value, 0);
+	cr_assert(number_read("007", 0, 9, &value));
+	cr_assert_eq(value, 7);
+	cr_assert(number_read("18446744073709551615", 0, UINT64_MAX, &value));
+	cr_assert_eq(value, UINT64_MAX);
+}
+
+Test(number, refuses_other_texts_and_leaves_the_value)
+{
+	static const char *const texts[] = { "", " 1", "1 ", "+1", "-1", "1x",
+		"0x1", "1.0", "1e3", "\t1", "2", "10", "-18446744073709551615",
+		"18446744073709551616", "36893488147419103233" };
+	uint64_t value = 5;
+	size_t i;
+
+	for (i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		cr_assert_not(
+		    number_read(texts[i], 1, 1, &value), "'%s'", texts[i]);
+	for (i = 12; i < 15; i++)
+		cr_assert_not(number_read(texts[i], 0, UINT64_MAX, &value),
+		    "'%s'", texts[i]);
+	cr_assert_eq(value, 5);
 }
 
 Test(children, that_end_well_are_waited_for)
