@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client library over links that are made here: they are up at once, a
- * replica at their other end says hello, and they go in an order that real ones
- * take only sometimes.
+ * replica at their other end leads and answers, and they go in an order that
+ * real ones take only sometimes. Time goes on where the client waits.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -16,6 +16,8 @@
 #include "examples/consensus/wire.h"
 
 #define MAX_LINKS 4
+#define MAX_SENT 64
+#define MS UINT64_C(1000000)
 
 struct link {
 	struct links *links;
@@ -30,10 +32,16 @@ struct links {
 	struct link all[MAX_LINKS];
 	unsigned n;
 	bool greet; /* the replica owes a hello */
+	bool owes;  /* an answer to the request that was asked */
+	struct kv_command asked;
 };
 
 static bool touched_gone;
 static bool no_random;
+static uint64_t clock_now = 1000 * MS;
+static unsigned n_refusals; /* that the replica answers first */
+static uint64_t sent_at[MAX_SENT];
+static unsigned n_sent;
 
 /* In place of the C library's. */
 ssize_t getrandom(void *to, size_t size, unsigned flags)
@@ -49,9 +57,7 @@ ssize_t getrandom(void *to, size_t size, unsigned flags)
 
 uint64_t now_ns(void)
 {
-	static uint64_t now = 1000000000;
-
-	return now += 1000000;
+	return clock_now;
 }
 
 int links_open(const struct links_setup *setup, struct links **out)
@@ -109,8 +115,16 @@ void link_send(struct link *link, size_t size)
 {
 	const struct kv_message *message = (const void *)link->room;
 
+	struct links *links = link->links;
+
 	touch(link);
-	link->links->greet |= size && message->type == KV_HELLO;
+	links->greet |= size && message->type == KV_HELLO;
+	if (!size || message->type != KV_REQUEST)
+		return;
+	links->owes = true;
+	memcpy(&links->asked, message->body, sizeof(links->asked));
+	if (links->asked.op != KV_REGISTER && n_sent < MAX_SENT)
+		sent_at[n_sent++] = clock_now;
 }
 
 void links_flush(struct links *links)
@@ -118,19 +132,48 @@ void links_flush(struct links *links)
 	(void)links;
 }
 
-/* The replica says hello on the first link that this process receives by. */
-static void say_hello(struct links *links)
+/* The replica sends by the first link that this process receives by. */
+static void say(struct links *links, const struct kv_message *message)
 {
-	struct kv_message hello = {
-		.size = sizeof(hello),
-		.type = KV_HELLO,
-	};
 	unsigned i = 0;
 
 	while (links->all[i].setup.kind != LINK_IN)
 		i++;
 	links->ops.receive(links->arg, &links->all[i],
-	    (const char *)(const void *)&hello, sizeof(hello));
+	    (const char *)(const void *)message, sizeof(*message));
+}
+
+static void say_hello(struct links *links)
+{
+	struct kv_message hello = {
+		.size = sizeof(hello),
+		.type = KV_HELLO,
+		.ballot = 1,
+		.argument = 1, /* replica 0 leads */
+	};
+
+	say(links, &hello);
+}
+
+/* A session, a refusal as long as there are some left, or success. */
+static void answer(struct links *links)
+{
+	struct kv_message reply = {
+		.size = sizeof(reply),
+		.type = KV_REPLY,
+		.number = links->asked.number,
+		.session = links->asked.session,
+		.lane = links->asked.lane,
+		.status = KV_OK,
+	};
+
+	if (links->asked.op == KV_REGISTER) {
+		reply.session = 1;
+	} else if (n_refusals) {
+		n_refusals--;
+		reply.status = KV_BUSY;
+	}
+	say(links, &reply);
 }
 
 unsigned links_poll(struct links *links, unsigned n)
@@ -147,13 +190,17 @@ unsigned links_poll(struct links *links, unsigned n)
 	if (links->greet)
 		say_hello(links);
 	links->greet = false;
+	if (links->owes) {
+		links->owes = false;
+		answer(links);
+	}
 	return 0;
 }
 
 void links_wait(struct links *links, uint64_t until)
 {
-	(void)links;
-	(void)until;
+	if (!links->owes && !links->greet && until > clock_now)
+		clock_now = until;
 }
 
 int links_fd(struct links *links)
@@ -214,4 +261,30 @@ Test(client, open_without_random_numbers_says_so)
 	cr_assert_eq(kv_client_open(&options, &client), -ENOSYS);
 	cr_assert_null(client);
 	cr_assert(strstr(kv_client_error(), "random"), "%s", kv_client_error());
+}
+
+Test(client, asks_a_busy_leader_again_after_1_to_8_ms)
+{
+	struct kv_client_options options = {
+		.n_replicas = 1,
+		.done = on_answer,
+	};
+	struct kv_client_command command = {
+		.op = KV_GET,
+		.key = "k",
+		.key_size = 1,
+	};
+	struct kv_client *client;
+	unsigned i;
+
+	cr_assert_eq(kv_client_open(&options, &client), 0);
+	n_refusals = 20;
+	cr_assert_eq(kv_client_submit(client, 0, &command, 0), 0);
+	cr_assert_eq(kv_client_wait(client, 1000 * MS), 1);
+	cr_assert_eq(n_sent, 21);
+	for (i = 1; i < n_sent; i++)
+		cr_assert_eq(sent_at[i] - sent_at[i - 1], (i < 8 ? i : 8) * MS,
+		    "pause %u: %ju ns", i,
+		    (uintmax_t)(sent_at[i] - sent_at[i - 1]));
+	kv_client_close(client);
 }
