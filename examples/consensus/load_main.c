@@ -186,6 +186,8 @@ int load_main(int argc, char **argv, const char *doc,
 	if (options_check(&argp, argv))
 		return 64;
 	argp_parse(&argp, argc, argv, 0, NULL, &parsing);
+	if (load_report_check(parsing.load.csv, parsing.load.plot))
+		return EXIT_FAILURE;
 	results = json_array();
 	ret = results ? run_all(&parsing.load, results) : -1;
 	json_decref(results);

@@ -3,12 +3,16 @@
 #include "load_report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "../../common/complain.h"
+
+/* What SIGPIPE does while nothing is drawn. */
+static void (*on_pipe)(int);
 
 static bool can_run(const char *program)
 {
@@ -37,24 +41,45 @@ static void quote(FILE *plot, const char *text)
 	fputc('\'', plot);
 }
 
+/* Of a file that is not there yet, an empty one is left. */
+static int check_file(const char *file)
+{
+	int fd = -1, ret = access(file, W_OK);
+
+	if (ret && errno == ENOENT) {
+		fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+		ret = fd < 0 ? -1 : 0;
+	}
+	if (ret)
+		return complain("cannot write %s: %s", file, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return 0;
+}
+
+int load_report_check(const char *csv, const char *plot)
+{
+	if ((csv && check_file(csv)) || (plot && check_file(plot)))
+		return -1;
+	if (plot && !can_run("gnuplot"))
+		return complain("%s cannot be drawn: there is no gnuplot "
+				"(Debian: gnuplot-nox)",
+		    plot);
+	return 0;
+}
+
 FILE *plot_open(const char *file, unsigned width, unsigned height)
 {
 	FILE *plot;
 
-	if (!can_run("gnuplot")) {
-		complain("%s is not drawn: there is no gnuplot (Debian: "
-			 "apt-get install gnuplot-nox)",
-		    file);
-		return NULL;
-	}
-	/* If gnuplot ends early, that is seen when it is waited for. */
-	signal(SIGPIPE, SIG_IGN);
 	plot = popen("gnuplot", "we");
 	if (!plot) {
 		complain("%s is not drawn: cannot start gnuplot: %s", file,
 		    strerror(errno));
 		return NULL;
 	}
+	/* If gnuplot ends early, that is seen when it is waited for. */
+	on_pipe = signal(SIGPIPE, SIG_IGN);
 	fprintf(plot,
 	    "set terminal svg size %u,%u font 'sans,13' background "
 	    "'white'\nset output ",
@@ -70,7 +95,7 @@ int plot_close(FILE *plot, const char *file)
 {
 	int status = pclose(plot);
 
-	signal(SIGPIPE, SIG_DFL);
+	signal(SIGPIPE, on_pipe);
 	if (status != 0)
 		return complain(
 		    "%s is not drawn: gnuplot failed (see above)", file);

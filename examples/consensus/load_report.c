@@ -181,6 +181,7 @@ int load_report_csv(const char *name, const json_t *results)
 {
 	FILE *file = fopen(name, "we");
 	json_t *first = json_array_get(results, 0);
+	int failed;
 	size_t i;
 
 	if (!file)
@@ -189,7 +190,8 @@ int load_report_csv(const char *name, const json_t *results)
 		csv_line(file, first, NULL);
 	for (i = 0; i < json_array_size(results); i++)
 		csv_line(file, first, json_array_get(results, i));
-	if (ferror(file) | fclose(file))
+	failed = ferror(file);
+	if (fclose(file) || failed)
 		return complain(
 		    "cannot write all of %s: %s", name, strerror(errno));
 	return 0;

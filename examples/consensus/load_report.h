@@ -19,6 +19,12 @@ void load_report_costs(
 json_t *load_report_json(const char *store, const struct load_plan *plan,
     const struct load_result *result, const struct load_counts *counts);
 
+/*
+ * Before loads, which take long: whether these files, or NULL, can be written
+ * and drawn. 0, or -1 after a complaint.
+ */
+int load_report_check(const char *csv, const char *plot);
+
 /* All loads, an array of such objects, as CSV with a head. 0, or -1. */
 int load_report_csv(const char *file, const json_t *results);
 

@@ -326,6 +326,8 @@ int main(int argc, char **argv)
 	if (options_check(&run_argp, argv))
 		return 64;
 	argp_parse(&run_argp, argc, argv, 0, NULL, &arguments);
+	if (load_report_check(arguments.load.csv, arguments.load.plot))
+		return EXIT_FAILURE;
 	results = json_array();
 	ret = results ? run_memory_check(&arguments) : -1;
 	if (ret == 0 && !arguments.load.json)

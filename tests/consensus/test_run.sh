@@ -79,6 +79,11 @@ grep -q 'of the other clients: .* while the client was stopped' "$tmp/out" ||
 run 0 "${small[@]}" --wiring flows --workload a --seconds 0.5
 grep -q '^paxos-flows ' "$tmp/out" || fail "a line of the other wiring"
 
+# Files are tried before the load, which may take hours.
+run 1 "${small[@]}" --csv "$tmp/none/loads.csv"
+run 1 "${small[@]}" --plot "$tmp/none/plot.svg"
+[ ! -s "$tmp/out" ] || fail "a load has begun whose result cannot be written"
+
 run 64 --wiring rings
 run 64 --wiring flows --protocol nopaxos
 run 64 --workload nothing
