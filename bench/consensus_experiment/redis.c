@@ -141,9 +141,12 @@ static int client_submit(
 
 	lane->outcome = LOAD_OK;
 	lane->update = request->value != NULL;
-	ret = lane->update
-	    ? append(lane, 3, set, set_sizes) | append(lane, 3, wait, NULL)
-	    : append(lane, 2, get, get_sizes);
+	if (lane->update)
+		ret = append(lane, 3, set, set_sizes);
+	else
+		ret = append(lane, 2, get, get_sizes);
+	if (ret == REDIS_OK && lane->update)
+		ret = append(lane, 3, wait, NULL);
 	/* A request is small, and the only one of its connection. */
 	while (ret == REDIS_OK && !written)
 		ret = redisBufferWrite(lane->connection, &written);
