@@ -18,7 +18,6 @@
 #define FIRST_BACKOFF_NS 1000000
 #define LAST_BACKOFF_NS 200000000
 #define OPEN_TIMEOUT_MS 250
-#define CONNECT_TIMEOUT_MS 3000
 #define SHARED_TIMEOUT_MS 2000
 /*
  * So often the name of a flow may be taken by one that this process did not
@@ -98,7 +97,8 @@ static int open_target(struct link *link)
 
 /*
  * A peer that is there gets more time than one that may never come: to connect
- * over a slow network, or to a busy machine.
+ * over a slow network, or to a busy machine. A try that was too short, or lost
+ * a datagram, is followed by one that outlasts a resend.
  */
 static int open_source(struct link *link, const char *name)
 {
@@ -107,12 +107,18 @@ static int open_source(struct link *link, const char *name)
 	struct dfi_flow_info info;
 	bool there = !dfi_flow_lookup(dfi, name, &info) &&
 	    info.attached_targets;
+	int ret;
 
 	attr.flags = DFI_NONBLOCK;
 	attr.schema = &link_schema;
-	attr.open_timeout_ms = there ? CONNECT_TIMEOUT_MS : OPEN_TIMEOUT_MS;
+	attr.open_timeout_ms = OPEN_TIMEOUT_MS;
+	if (there)
+		attr.open_timeout_ms = LINK_CONNECT_MS +
+		    (link->late ? LINK_RESEND_MS : 0);
 	attr.linger_us = DFI_NO_LINGER;
-	return dfi_source_open(dfi, name, 0, &attr, &link->source);
+	ret = dfi_source_open(dfi, name, 0, &attr, &link->source);
+	link->late = there && ret == -ETIMEDOUT;
+	return ret;
 }
 
 /* Sources wait for all targets, so each end opens its target first. */
@@ -187,7 +193,8 @@ static int open_place(struct link *link)
 		if (info.attached_sources || !info.attached_targets)
 			continue;
 		ret = open_source(link, name);
-		if (!ret || ret == -ENOTCONN)
+		/* All are at one peer: what it does not answer, none does. */
+		if (!ret || ret == -ENOTCONN || ret == -ETIMEDOUT)
 			return ret;
 	}
 	return ret < 0 ? ret : -EEXIST;

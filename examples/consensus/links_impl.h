@@ -12,6 +12,16 @@
 struct opener;
 
 /*
+ * What a source has to connect to a target that is there; and what a lost
+ * datagram adds. Linux sends a request again after the time for an answer, 2^20
+ * x 4.096 us (CMA_CM_RESPONSE_TIMEOUT), and twice that of a packet, 2^18, in
+ * newer kernels 2^16 (CMA_IBOE_PACKET_LIFETIME), which it rounds to 4096 + 2 x
+ * 1024 ms; an answer after 4096 ms.
+ */
+#define LINK_CONNECT_MS 3000
+#define LINK_RESEND_MS (4096 + 2 * 1024)
+
+/*
  * A link has one holder at a time: the owner while it is up, else its helper.
  * The queues hand it over, under their locks.
  */
@@ -33,6 +43,7 @@ struct link {
 	uint64_t written; /* targets since the last flush, a bit each */
 	/* The helper's. */
 	bool created, told;
+	bool late; /* the last try to connect took all its time */
 	uint64_t next_try, backoff;
 	unsigned failures;
 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Links over flows of this process, in which a flush finds the place of a
- * segment still on its way, as over RDMA.
+ * segment still on its way, and a source its peer silent, as over RDMA.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,16 @@
 
 /* So many flushes to come find no place. */
 static unsigned late;
+
+/* So many tries to connect end without an answer; and what each was. */
+static unsigned silent, n_tries;
+static struct
+try {
+	uint32_t limit_ms;
+	unsigned failures; /* of the link before */
+}
+tries[8];
+static _Atomic(struct link *) connecting;
 
 static struct dfi_registry *registry;
 static bool came, is_up;
@@ -32,6 +43,29 @@ int dfi_source_flush(struct dfi_source *source)
 		return flush(source);
 	late--;
 	return -EAGAIN;
+}
+
+/* The same. One thread calls it, which has the link. */
+int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t number,
+    const struct dfi_source_attr *attr, struct dfi_source **source)
+{
+	int (*open)(struct dfi *, const char *, uint32_t,
+	    const struct dfi_source_attr *, struct dfi_source **);
+	void *symbol = dlsym(RTLD_NEXT, "dfi_source_open");
+	struct link *link;
+
+	memcpy(&open, &symbol, sizeof(open));
+	if (!silent)
+		return open(dfi, flow, number, attr, source);
+	while (!(link = atomic_load(&connecting)))
+		sched_yield();
+	cr_assert_lt(n_tries, sizeof(tries) / sizeof(tries[0]));
+	tries[n_tries++] = (struct try){
+		.limit_ms = attr->open_timeout_ms,
+		.failures = link->failures,
+	};
+	return n_tries <= silent ? -ETIMEDOUT
+				 : open(dfi, flow, number, attr, source);
 }
 
 static void on_change(void *arg, struct link *link, bool up)
@@ -148,6 +182,51 @@ Test(links, a_link_that_closes_forgets_what_is_late)
 	link_close(link);
 	close_links(links);
 	cr_assert_not(is_up);
+}
+
+/* The next one of the link's ends goes up. */
+static void await_change(struct links *links)
+{
+	uint64_t deadline = now_ns() + LONG_NS;
+
+	is_up = false;
+	while (!is_up && now_ns() < deadline) {
+		links_poll(links, 1);
+		links_wait(links, deadline);
+	}
+	cr_assert(is_up);
+}
+
+Test(links, a_peer_that_is_silent_gets_time_for_a_lost_datagram)
+{
+	struct links *links = open_links();
+	struct link_setup setup = {
+		.kind = LINK_IN,
+		.segment_size = 1024,
+		.segments = 16,
+	};
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(setup.name, sizeof(setup.name), "place%u", i);
+		cr_assert_not_null(links_add(links, &setup));
+		await_change(links);
+	}
+	silent = 2;
+	setup.kind = LINK_OUT;
+	setup.n_places = 3;
+	strcpy(setup.name, "place");
+	atomic_store(&connecting, links_add(links, &setup));
+	await_change(links);
+	cr_assert_eq(n_tries, 3);
+	for (i = 0; i < n_tries; i++) {
+		/* Another place is of the same peer. */
+		cr_assert_eq(tries[i].failures, i);
+		/* With a datagram lost, the rest has as long as before. */
+		cr_assert_eq(tries[i].limit_ms,
+		    LINK_CONNECT_MS + (i ? LINK_RESEND_MS : 0));
+	}
+	close_links(links);
 }
 
 Test(links, an_owner_without_links_sleeps)
