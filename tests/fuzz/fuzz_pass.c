@@ -28,6 +28,7 @@
 #include "base/loop.h"
 #include "base/settings.h"
 #include "fuzz.h"
+#include "transport/shm/message.h"
 #include "transport/shm/shm.h"
 
 /* As in shm/pass.c. */

@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "buffers/replica_writer.h"
 #include "buffers/reader.h"
+#include "transport/shm/message.h"
 #include "transport/shm/shm.h"
 #include "dumped.h"
 

@@ -31,6 +31,7 @@
 #include "base/maps.h"
 #include "base/settings.h"
 #include "base/wait.h"
+#include "transport/shm/message.h"
 #include "transport/shm/shm.h"
 
 #include "../proc/descriptors.h"

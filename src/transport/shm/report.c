@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "message.h"
 
 static void send_report(int socket, int error, const void *data, size_t size)
 {
@@ -149,14 +150,12 @@ static int fetch(void *arg)
 	const struct wait_limit *wait_limit = WAIT_LIMIT(fetching->deadline);
 	int socket, ret;
 
-	ret = dfi__shm_pass_connect(fetching->address, wait_limit, &socket);
+	ret = dfi__shm_pass_ask(fetching->address, &request, sizeof(request),
+	    -1, wait_limit, &socket);
 	if (ret < 0)
 		return ret;
-	ret = dfi__shm_pass_ask(
-	    socket, fetching->address, &request, wait_limit);
-	if (!ret)
-		ret = receive_report(socket, fetching->address, &fetching->data,
-		    &fetching->size);
+	ret = receive_report(
+	    socket, fetching->address, &fetching->data, &fetching->size);
 	close(socket);
 	return ret;
 }

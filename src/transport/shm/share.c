@@ -10,8 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/error.h"
-#include "base/memory.h"
-#include "base/settings.h"
+#include "message.h"
 #include "shm.h"
 
 /*
@@ -164,21 +163,16 @@ int dfi__shm_show_serve(
 		return ret;
 	if (fd == -EMFILE)
 		return -EMFILE;
-	if (fd < 0 || dfi__shm_check_memfd(fd, &name) < 0)
+	if (fd < 0 || dfi__shm_memory_check(fd, &name) < 0)
 		return -EBADMSG;
 	view = new_view(request->ring, request->key, request->size);
 	if (!view)
 		return -ENOMEM;
-	base = mmap(NULL, view->size, PROT_READ, MAP_SHARED, fd, 0);
-	if (base == MAP_FAILED) {
+	if (dfi__shm_memory_map(fd, view->size, false, shm->settings, &base) <
+	    0) {
 		free(view);
 		return -ENOMEM;
 	}
-	dfi__memory_keep_out(base, view->size, shm->settings->dump_rings);
-	if (shm->settings->huge_pages != HUGE_PAGES_NEVER)
-		madvise(base, view->size, MADV_HUGEPAGE);
-	/* Only for speed: all of it is there. */
-	madvise(base, view->size, MADV_POPULATE_READ);
 	view->base = base;
 	if (keep_view(shm, request->base.key, view))
 		return 0;

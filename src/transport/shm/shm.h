@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of the shared-memory transport share: regions (shm.c), the
- * passing of their file descriptors (shm/pass.c), and reports over the same
- * socket (shm/report.c).
+ * What the parts of the shared-memory transport share: regions (shm.c), their
+ * memory (memory.c), what peers are shown (share.c), spare ones (spare.c), the
+ * passing of their file descriptors (pass.c, ask.c), and reports over the same
+ * socket (report.c).
  */
 #ifndef DFI_TRANSPORT_SHM_SHM_H
 #define DFI_TRANSPORT_SHM_SHM_H
@@ -14,6 +15,8 @@
 
 struct acceptor;
 struct shm_pass;
+struct shm_request;
+struct shm_show_request;
 struct shm_view;
 
 TAILQ_HEAD(shm_spares, shm_region);
@@ -66,11 +69,35 @@ static inline _Atomic uint32_t *shm_let_go(void *base)
 /* Drop a hold on a region: the last one frees it, or keeps it as a spare. */
 void dfi__shm_region_put(struct shm *shm, struct shm_region *region);
 
+/* memory.c */
+
+/*
+ * Whether so many bytes of address space are left, without which mmap() would
+ * not say why it fails: 0, or -ENOMEM with a remedy.
+ */
+int dfi__shm_memory_room(uint64_t size);
+
+/* What create() takes for size bytes, without huge pages it need not have. */
+uint64_t dfi__shm_memory_bytes(uint64_t size, const struct settings *settings);
+
+/* Give a region memory, touched by the calling thread. */
+int dfi__shm_memory_create(
+    struct shm_region *region, uint64_t size, const struct settings *settings);
+
+/* Map all of a descriptor, to write to or only to read. Bare errno values. */
+int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
+    const struct settings *settings, void **base);
+
+/* The error that a bare errno value for size bytes means. */
+int dfi__shm_memory_fail(int err, uint64_t size);
+
 /* A descriptor that came from outside is of a sealed memfd of name's size. */
-int dfi__shm_check_memfd(int fd, const struct region_name *name);
+int dfi__shm_memory_check(int fd, const struct region_name *name);
 
 /* Unmap a region that is in no list. */
 void dfi__shm_region_free(struct shm_region *region);
+
+/* spare.c */
 
 /* The memory node of the processor that the calling thread is on. */
 unsigned dfi__shm_memory_node(void);
@@ -90,32 +117,7 @@ bool dfi__shm_spares_free(struct shm *shm);
  */
 extern int64_t dfi__shm_wait_limit_ns;
 
-/* What a peer asks for, and the start of the answer. */
-struct shm_request {
-	uint32_t magic;
-	uint32_t version;
-	uint64_t key; /* of a region, or what the report is about */
-};
-
-struct shm_reply {
-	uint32_t magic;
-	int32_t error; /* 0, or a negative errno value */
-};
-
-/* The same for showing: base.key is of the region that it is shown for. */
-struct shm_show_request {
-	struct shm_request base;
-	uint32_t ring;
-	uint32_t reserved;
-	uint64_t key, size; /* of what is shown, whose descriptor comes along */
-};
-
-#define SHM_REPORT_MAGIC UINT32_C(0x44464953) /* "DFIS" */
-#define SHM_REPORT_VERSION 1
-
-/* Answer a request for a report; on the control thread, never waits. */
-void dfi__shm_report_serve(
-    struct shm *shm, int socket, const struct shm_request *request);
+/* ask.c */
 
 /*
  * A connection with the process at an address, which runs as our user:
@@ -124,9 +126,12 @@ void dfi__shm_report_serve(
 int dfi__shm_pass_connect(
     const char *address, const struct wait_limit *wait_limit, int *socket);
 
-/* Ask, and wait for an answer, a refusal, or the end of the connection. */
-int dfi__shm_pass_ask(int socket, const char *address,
-    const struct shm_request *request, const struct wait_limit *wait_limit);
+/*
+ * Connect, send a request with fd, or -1, and wait for an answer, a refusal, or
+ * the end of the connection.
+ */
+int dfi__shm_pass_ask(const char *address, const void *request, size_t size,
+    int fd, const struct wait_limit *wait_limit, int *socket);
 
 /*
  * Call attempt(arg) until it returns something other than -EAGAIN, which says
@@ -137,7 +142,21 @@ int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
     const struct wait_limit *wait_limit, const char *address);
 
 /*
- * The transport's show() and shown(); shm/share.c. Serving: on the control
+ * Ask the owner for a region's file descriptor. On success *fd is the
+ * caller's.
+ */
+int dfi__shm_pass_fetch(const struct region_name *name,
+    const struct wait_limit *wait_limit, int *fd);
+
+/* Show a region by its descriptor to the owner of another one. */
+int dfi__shm_pass_show(const struct region_name *to,
+    struct shm_show_request *request, int fd,
+    const struct wait_limit *wait_limit);
+
+/* share.c */
+
+/*
+ * The transport's show() and shown(). Serving: on the control
  * thread, a bare negative errno value, and fd stays the caller's. It is -EMFILE
  * if one came for which there was no room, -1 if none came.
  */
@@ -151,10 +170,13 @@ int dfi__shm_show_serve(
 int dfi__shm_fail_shown(const struct region_name *to);
 void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
 
-/* Show a region by its descriptor to the owner of another one. */
-int dfi__shm_pass_show(const struct region_name *to,
-    struct shm_show_request *request, int fd,
-    const struct wait_limit *wait_limit);
+/* report.c */
+
+/* Answer a request for a report; on the control thread, never waits. */
+void dfi__shm_report_serve(
+    struct shm *shm, int socket, const struct shm_request *request);
+
+/* pass.c */
 
 /* How long a peer has for asking; only tests change it. */
 extern int dfi__shm_pass_timeout_s;
@@ -162,12 +184,5 @@ extern int dfi__shm_pass_timeout_s;
 /* Listen on a fresh abstract socket and serve file descriptors. */
 int dfi__shm_pass_start(struct shm *shm);
 void dfi__shm_pass_stop(struct shm *shm);
-
-/*
- * Ask the owner for a region's file descriptor. On success *fd is the
- * caller's.
- */
-int dfi__shm_pass_fetch(const struct region_name *name,
-    const struct wait_limit *wait_limit, int *fd);
 
 #endif
