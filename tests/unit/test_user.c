@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/user.h"
 #include "registry/wire/key_file.h"
-#include "registry/server/path_lock.h"
+#include "registry/wire/path_lock.h"
 #include "tls_help.h"
 
 /* What the kernel has unless it is told otherwise. */

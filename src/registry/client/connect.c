@@ -21,7 +21,7 @@
 #include "base/files.h"
 #include "base/fork_files.h"
 #include "base/user.h"
-#include "registry/server/path_lock.h"
+#include "registry/wire/path_lock.h"
 #include "registry/wire/security.h"
 
 /* From a registry's removal of a leftover until it listens, at most. */

@@ -22,7 +22,7 @@
 #include "base/files.h"
 #include "base/fork_files.h"
 #include "base/log.h"
-#include "path_lock.h"
+#include "registry/wire/path_lock.h"
 
 #define BACKLOG 1024
 #define LOCK_WAIT_MS 2000

@@ -4,8 +4,8 @@
  * PATH holds it as long as it lives, and the kernel drops it when the process
  * dies. Only its holder may replace a socket that nobody listens at.
  */
-#ifndef DFI_REGISTRY_SERVER_PATH_LOCK_H
-#define DFI_REGISTRY_SERVER_PATH_LOCK_H
+#ifndef DFI_REGISTRY_WIRE_PATH_LOCK_H
+#define DFI_REGISTRY_WIRE_PATH_LOCK_H
 
 #define PATH_LOCK_SUFFIX ".lock"
 #define PATH_LOCK_SIZE (108 + sizeof(PATH_LOCK_SUFFIX))
