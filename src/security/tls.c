@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <event2/bufferevent_ssl.h>
+#include <netinet/in.h>
 #include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,13 +223,15 @@ void dfi__tls_destroy(struct tls *tls)
 }
 
 /* The certificate must be that of the address, which is numeric. */
-static int expect_address(SSL *ssl, const struct address *address)
+static int expect_address(SSL *ssl, const struct sockaddr *address)
 {
-	const struct in_addr *ip = &address->socket.in.sin_addr;
-	const struct in6_addr *ip6 = &address->socket.in6.sin6_addr;
+	const struct in_addr *ip =
+	    &((const struct sockaddr_in *)address)->sin_addr;
+	const struct in6_addr *ip6 =
+	    &((const struct sockaddr_in6 *)address)->sin6_addr;
 	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
 
-	if (address->socket.any.sa_family == AF_INET)
+	if (address->sa_family == AF_INET)
 		return X509_VERIFY_PARAM_set1_ip(
 		    param, (const unsigned char *)ip, sizeof(*ip));
 	if (IN6_IS_ADDR_V4MAPPED(ip6))
@@ -238,7 +241,7 @@ static int expect_address(SSL *ssl, const struct address *address)
 }
 
 struct bufferevent *dfi__tls_stream(struct tls *tls, struct event_base *base,
-    int fd, const struct address *peer)
+    int fd, const struct sockaddr *peer)
 {
 	struct bufferevent *stream = NULL;
 	SSL *ssl = SSL_new(tls->ctx);

@@ -8,11 +8,11 @@
 
 #include <stdbool.h>
 
-#include "registry/wire/address.h"
-#include "registry/wire/security.h"
+#include "security.h"
 
 struct bufferevent;
 struct event_base;
+struct sockaddr;
 struct tls;
 
 enum tls_role {
@@ -51,11 +51,11 @@ void dfi__tls_destroy(struct tls *tls);
 /*
  * A stream that does its handshake over fd and then says BEV_EVENT_CONNECTED;
  * its callbacks come from the loop, never from within a call. The client
- * expects a certificate, if any, to be that of address peer. Owns fd; NULL: no
- * memory, then fd is closed.
+ * expects a certificate, if any, to be that of peer, an IPv4 or IPv6 address;
+ * the server passes NULL. Owns fd; NULL: no memory, then fd is closed.
  */
 struct bufferevent *dfi__tls_stream(struct tls *tls, struct event_base *base,
-    int fd, const struct address *peer);
+    int fd, const struct sockaddr *peer);
 
 /*
  * On BEV_EVENT_CONNECTED: 0 if the other side has proved who it is, or -EACCES

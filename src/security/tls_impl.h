@@ -5,7 +5,7 @@
 
 #include <openssl/ssl.h>
 
-#include "registry/wire/key_file.h"
+#include "key_file.h"
 #include "tls.h"
 
 struct tls {

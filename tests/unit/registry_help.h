@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "registry/client/client.h"
-#include "registry/wire/security.h"
+#include "security/security.h"
 #include "registry/wire/wire.h"
 
 /* A deadline that only a hanging test reaches. */

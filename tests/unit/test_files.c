@@ -25,7 +25,7 @@
 #include "base/notify.h"
 #include "base/settings.h"
 #include "registry/client/client.h"
-#include "registry/wire/key_file.h"
+#include "security/key_file.h"
 #include "transport/transport.h"
 
 static struct rlimit before;

@@ -9,7 +9,7 @@
 #include <dfi/error.h>
 #include <dfi/registry.h>
 
-#include "registry/wire/key_file.h"
+#include "security/key_file.h"
 #include "tls_help.h"
 
 #define MAGIC "dfi-registry-key-1 "

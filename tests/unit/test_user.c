@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/user.h"
-#include "registry/wire/key_file.h"
+#include "security/key_file.h"
 #include "registry/wire/path_lock.h"
 #include "tls_help.h"
 

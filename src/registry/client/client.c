@@ -226,7 +226,8 @@ static struct bufferevent *open_stream(struct registry_client *client, int fd)
 	struct bufferevent *stream;
 
 	if (client->tls)
-		return dfi__tls_stream(client->tls, base, fd, &client->parsed);
+		return dfi__tls_stream(
+		    client->tls, base, fd, &client->parsed.socket.any);
 	stream = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!stream)
 		dfi__fork_close(fd);

@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "registry/wire/security.h"
+#include "security/security.h"
 
 struct loop;
 struct registry_client;

@@ -22,7 +22,7 @@
 #include "base/fork_files.h"
 #include "base/user.h"
 #include "registry/wire/path_lock.h"
-#include "registry/wire/security.h"
+#include "security/security.h"
 
 /* From a registry's removal of a leftover until it listens, at most. */
 #define START_WAIT_MS 1000

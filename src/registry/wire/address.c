@@ -5,7 +5,6 @@
  * service: that could block, and whoever answers would decide who is trusted.
  */
 #include "address.h"
-#include "security.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

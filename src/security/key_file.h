@@ -3,8 +3,8 @@
  * Files that hold secrets: the registry's key, and private keys. A file that
  * others could have read or written is refused, however it came to be.
  */
-#ifndef DFI_REGISTRY_WIRE_KEY_FILE_H
-#define DFI_REGISTRY_WIRE_KEY_FILE_H
+#ifndef DFI_SECURITY_KEY_FILE_H
+#define DFI_SECURITY_KEY_FILE_H
 
 #define REGISTRY_KEY_BYTES 32
 

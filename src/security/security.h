@@ -3,8 +3,8 @@
  * How one side of a registry connection over TCP proves who it is: the names of
  * the files. Either key, or certificates, or nothing.
  */
-#ifndef DFI_REGISTRY_WIRE_SECURITY_H
-#define DFI_REGISTRY_WIRE_SECURITY_H
+#ifndef DFI_SECURITY_SECURITY_H
+#define DFI_SECURITY_SECURITY_H
 
 #include <stdbool.h>
 #include <sys/types.h>
