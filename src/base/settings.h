@@ -31,8 +31,9 @@
 	X(text, registry_private_key, "DFI_REGISTRY_PRIVATE_KEY", NULL,       \
 	    "PEM file of this process's private key")                         \
 	X(choice, registry_insecure, "DFI_REGISTRY_INSECURE", "0",            \
-	    "leave to join a registry on another host without a key or "      \
-	    "certificates, on a closed test network: 0 or 1")                 \
+	    "leave to join a registry at a TCP address without a key or "     \
+	    "certificates, on a closed test network or where all users of "   \
+	    "the host are trusted: 0 or 1")                                   \
 	X(uid, registry_user, "DFI_REGISTRY_USER", NULL,                      \
 	    "number of the user whose registry at a Unix socket is trusted, " \
 	    "besides this process's user and root")                           \

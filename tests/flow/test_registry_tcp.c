@@ -239,7 +239,8 @@ Test(registry_tcp, insecure_is_said_by_attribute_or_environment)
 	setenv("DFI_REGISTRY_INSECURE", "0", 1);
 	assert_error(dfi_open(&attr, &dfi), -EPERM, "DFI_REGISTRY_INSECURE");
 	setenv("DFI_REGISTRY_INSECURE", "yes", 1);
-	assert_error(dfi_open(&attr, &dfi), -EINVAL, "0 or 1");
+	assert_error(dfi_open(&attr, &dfi), -EINVAL, "at a TCP address",
+	    "all users of the host are trusted: 0 or 1");
 	setenv("DFI_REGISTRY_INSECURE", "1", 1);
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_close(dfi), 0);

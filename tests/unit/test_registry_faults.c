@@ -106,6 +106,8 @@ Test(server, a_lease_without_keepalive_expires_and_is_told)
 	ear_expect(&ear, "+p/silent= -p/silent ");
 	raw_expect_farewell(&silent, -ETIMEDOUT);
 	cr_assert_eq(lines_count("lease has expired"), 1);
+	cr_assert_eq(lines_count("no sign of life for 3000 ms"), 1);
+	cr_assert_eq(lines_count("raise DFI_LEASE"), 1);
 	cr_assert_eq(raw_put_leased(&endless, "p/more"), 0);
 	raw_close(&silent);
 	raw_close(&endless);

@@ -277,9 +277,9 @@ Test(who_is_cut_off, waits_for_nobody_who_has_not_come, .init = lines_collect,
 	cr_assert_eq(dfi_target_consume(target, &tuple), -ECONNRESET);
 	cr_assert_str_eq(dfi_errmsg(),
 	    "flow 'f': source 1 of 2 can't attach any more: the registry's "
-	    "machine has not answered for as long as this process's lease, so "
-	    "that the others take this process for dead: is the network "
-	    "there?");
+	    "machine has not answered for as long as this process's lease "
+	    "(DFI_LEASE, or dfi_attr.lease_ttl_ms), so that the others take "
+	    "this process for dead: is the network there?");
 	/* These know from before, and are not harmed. */
 	cr_assert_eq(dfi_barrier_wait(barrier, 10), -ENOTCONN);
 	cr_assert_eq(dfi_sequencer_next(sequencer, 1, &first), 0);

@@ -471,8 +471,8 @@ int dfi__peers_missing(struct peers *peers)
 
 #define CUT_OFF                                                               \
 	"the registry's machine has not answered for as long as this "        \
-	"process's lease, so that the others take this process for dead: is " \
-	"the network there?"
+	"process's lease (DFI_LEASE, or dfi_attr.lease_ttl_ms), so that the " \
+	"others take this process for dead: is the network there?"
 
 int dfi__peers_flow_gone(struct peers *peers)
 {

@@ -520,8 +520,10 @@ void dfi__session_refuse_expired(struct server *server)
 		else
 			dfi__session_refuse(session, 0,
 			    dfi__fail(-ETIMEDOUT,
-				"the client's lease has expired: no sign of "
-				"life for %u ms",
+				"the client's lease has expired: it gave no "
+				"sign of life for %u ms: if its process may be "
+				"stopped or starved for so long, raise "
+				"DFI_LEASE (dfi_attr.lease_ttl_ms)",
 				session->ttl_ms));
 	}
 }
