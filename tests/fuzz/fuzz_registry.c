@@ -15,6 +15,7 @@
 
 #include "fuzz.h"
 #include "registry/server/server.h"
+#include "registry/server/session.h"
 #include "registry/wire/wire.h"
 
 #define TURNS 64

@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "server.h"
+#include "session.h"
 #include "registry/wire/stream.h"
 #include "security/tls.h"
 #include "visitors.h"

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "server.h"
+#include "session.h"
 
 #define SLICE_NS (5 * (int64_t)NS_PER_MS)
 /* What belongs to a request is done with it, if it takes no longer. */

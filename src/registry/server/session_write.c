@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a client of the registry is told: replies to its requests, and the
+ * events of its watches. Events of one client can't be held back: if it lets
+ * more than the limit pile up, it is disconnected.
+ */
+#include "session.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+
+#include "base/error.h"
+#include "server.h"
+#include "registry/wire/stream.h"
+
+static struct evbuffer *output(struct session *session)
+{
+	return bufferevent_get_output(session->stream);
+}
+
+static void on_output(
+    struct evbuffer *buffer, const struct evbuffer_cb_info *info, void *arg)
+{
+	struct session *session = arg;
+
+	session->queued = evbuffer_get_length(buffer);
+	dfi__turns_account(session->server, info->n_added, info->n_deleted);
+	/* Its requests are not read then, so that it reads is a sign of life.
+	 */
+	if ((session->paused || session->snapshot) && info->n_deleted)
+		dfi__session_lives(session);
+}
+
+int dfi__session_start_output(struct session *session)
+{
+	if (!evbuffer_add_cb(output(session), on_output, session))
+		return -ENOMEM;
+	session->queued = evbuffer_get_length(output(session));
+	dfi__turns_account(session->server, session->queued, 0);
+	return 0;
+}
+
+void dfi__session_end_output(struct session *session)
+{
+	if (session->unsent)
+		TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
+	/* It may outlive this call, if libevent still has it in use. */
+	evbuffer_remove_cb(output(session), on_output, session);
+	dfi__turns_account(session->server, 0, session->queued);
+}
+
+/* Something is in the output. */
+static void said(struct session *session)
+{
+	if (!session->direct || session->writing || session->unsent)
+		return;
+	session->unsent = true;
+	TAILQ_INSERT_TAIL(&session->server->unsent, session, unsent_link);
+}
+
+void dfi__session_flush(struct session *session)
+{
+	session->unsent = false;
+	TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
+	/* A session that waits for its next write leaves it to libevent. */
+	if (!session->paused && !session->closing &&
+	    dfi__stream_flush(session->stream)) {
+		if (session->snapshot)
+			dfi__turns_enqueue(session);
+		return;
+	}
+	session->writing = true;
+	bufferevent_enable(session->stream, EV_WRITE);
+}
+
+void dfi__session_reply(struct session *session, Dfi__Registry__Reply *reply)
+{
+	said(session);
+	if (dfi__wire_write_reply(output(session), reply))
+		dfi__session_doom(session, "%s", dfi_errmsg());
+}
+
+void dfi__session_event(struct session *session, uint64_t watch,
+    enum table_event_type type, const struct table_item *item)
+{
+	Dfi__Registry__Event event = DFI__REGISTRY__EVENT__INIT;
+	Dfi__Registry__Value value = DFI__REGISTRY__VALUE__INIT;
+
+	value.key = (char *)item->key;
+	value.data.data = (uint8_t *)item->value;
+	value.data.len = item->size;
+	value.revision = item->revision;
+	said(session);
+	event.watch = watch;
+	event.type = type == TABLE_PUT ? DFI__REGISTRY__EVENT_TYPE__PUT
+				       : DFI__REGISTRY__EVENT_TYPE__DELETE;
+	event.value = &value;
+	if (dfi__wire_write_event(output(session), &event))
+		dfi__session_doom(session, "%s", dfi_errmsg());
+}
+
+void dfi__session_changed(void *arg, void *watcher, uint64_t tag,
+    enum table_event_type type, const struct table_item *item)
+{
+	struct session *session = watcher;
+	size_t waiting;
+
+	(void)arg;
+	if (session->doomed || session->closing)
+		return;
+	dfi__session_event(session, tag, type, item);
+	waiting = session->queued;
+	if (session->snapshot_bytes > waiting)
+		session->snapshot_bytes = waiting;
+	if (waiting > session->server->max_output + session->snapshot_bytes)
+		dfi__session_doom(session,
+		    "it does not read: %zu bytes wait for it", waiting);
+}
+
+void dfi__session_snapshot(struct session *session, size_t bytes)
+{
+	size_t before = session->queued - bytes;
+
+	if (session->snapshot_bytes > before)
+		session->snapshot_bytes = before;
+	session->snapshot_bytes += bytes;
+}
