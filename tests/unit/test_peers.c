@@ -15,7 +15,7 @@
 #include "flows/members/attach.h"
 #include "flows/context/context.h"
 #include "flows/members/peers.h"
-#include "registry/client/client_impl.h"
+#include "registry/client/watch.h"
 
 static struct dfi_registry *registry;
 static struct dfi *creator, *dfi;

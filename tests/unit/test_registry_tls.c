@@ -20,7 +20,8 @@
 #include <dfi/error.h>
 
 #include "registry/wire/address.h"
-#include "registry/client/client_impl.h"
+#include "registry/client/enter.h"
+#include "registry/client/keys.h"
 #include "registry_help.h"
 #include "tls_help.h"
 

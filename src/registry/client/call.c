@@ -3,11 +3,9 @@
  * The client's calls: how a thread asks the registry and waits for the answer,
  * never past its deadline. It is answered on the loop's thread.
  */
-#include "client_impl.h"
+#include "call.h"
 
 #include <errno.h>
-#include <event2/buffer.h>
-#include <event2/bufferevent.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +17,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "client.h"
+#include "enter.h"
+#include "keep.h"
+#include "restore.h"
+#include "state.h"
+#include "watch.h"
 
 /*
  * An answer from the same machine takes some 30 us, and to be woken for it from
@@ -31,23 +35,12 @@
 /* From one look at whether the call is over to the next. */
 #define LOOK_NS (100 * NS_PER_MS)
 
-int dfi__client_send(
-    struct registry_client *client, Dfi__Registry__Request *request)
-{
-	struct evbuffer *output;
-
-	if (!client->stream)
-		return dfi__fail(client->lost_err, "%s", client->lost_text);
-	output = dfi__client_uses_unsent(client)
-	    ? client->unsent
-	    : bufferevent_get_output(client->stream);
-	if (evbuffer_get_length(output) > CLIENT_OUTPUT_MAX)
-		return dfi__fail(-ETIMEDOUT,
-		    "registry %s has stopped reading requests",
-		    client->address);
-	request->id = ++client->last_id;
-	return dfi__wire_write_request(output, request);
-}
+/* A key whose creator has given up before the registry answered. */
+struct abandoned_key {
+	TAILQ_ENTRY(abandoned_key) link;
+	uint64_t id; /* of the request */
+	char key[];
+};
 
 /* With dfi_errmsg(). */
 static void set_result(

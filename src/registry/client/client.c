@@ -5,7 +5,7 @@
  * back, is in the other client_*.c. May not wait for anything on the loop's
  * thread.
  */
-#include "client_impl.h"
+#include "client.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -25,6 +25,12 @@
 #include "base/loop.h"
 #include "registry/wire/address.h"
 #include "security/tls.h"
+#include "call.h"
+#include "enter.h"
+#include "keep.h"
+#include "restore.h"
+#include "state.h"
+#include "watch.h"
 
 #define REVOKE_TIMEOUT_MS 1000
 

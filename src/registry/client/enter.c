@@ -6,8 +6,9 @@
  * client->unsent, and the loop, which alone may use libevent, takes them. No
  * thread waits for the loop here, which may not run (DFI_CONTROL_CPUS).
  */
-#include "client_impl.h"
+#include "enter.h"
 
+#include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
@@ -16,6 +17,11 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "registry/wire/stream.h"
+#include "restore.h"
+#include "state.h"
+
+/* Bytes of requests that a registry which doesn't read may have waiting. */
+#define CLIENT_OUTPUT_MAX (16 << 20)
 
 void dfi__client_enter(struct registry_client *client)
 {
@@ -32,6 +38,24 @@ static void leave(struct registry_client *client)
 bool dfi__client_uses_unsent(const struct registry_client *client)
 {
 	return client->stream && (client->tls || client->writing);
+}
+
+int dfi__client_send(
+    struct registry_client *client, Dfi__Registry__Request *request)
+{
+	struct evbuffer *output;
+
+	if (!client->stream)
+		return dfi__fail(client->lost_err, "%s", client->lost_text);
+	output = dfi__client_uses_unsent(client)
+	    ? client->unsent
+	    : bufferevent_get_output(client->stream);
+	if (evbuffer_get_length(output) > CLIENT_OUTPUT_MAX)
+		return dfi__fail(-ETIMEDOUT,
+		    "registry %s has stopped reading requests",
+		    client->address);
+	request->id = ++client->last_id;
+	return dfi__wire_write_request(output, request);
 }
 
 /* On the loop's thread. What finds no room waits until on_written(). */

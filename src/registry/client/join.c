@@ -3,11 +3,13 @@
  * Joining: who makes himself known also wants to know of the others. Neither
  * depends on the other's reply, so both are asked for at once.
  */
-#include "client_impl.h"
+#include "client.h"
 
 #include <errno.h>
 
 #include "base/error.h"
+#include "call.h"
+#include "watch.h"
 
 static void fill_watch(Dfi__Registry__Request *request,
     Dfi__Registry__Watch *op, const struct registry_interest *interest)

@@ -3,13 +3,17 @@
  * The keys that the client has set and would set again at a registry that was
  * restarted: a list, for that, and a tree, to find one.
  */
-#include "client_impl.h"
+#include "keep.h"
 
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "client.h"
+#include "restore.h"
+#include "state.h"
+#include "watch.h"
 
 static int compare_keys(const void *a, const void *b)
 {

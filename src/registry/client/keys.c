@@ -3,13 +3,19 @@
  * The client's requests on keys. Each function builds one request, makes one
  * call (a list: one per page) and checks that the reply holds what it must.
  */
-#include "client_impl.h"
+#include "client.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "call.h"
+#include "enter.h"
+#include "keep.h"
+#include "keys.h"
+#include "restore.h"
+#include "state.h"
 
 struct putting {
 	bool create, reclaim;

@@ -4,7 +4,7 @@
  * greeting and the lease, and further attempts where a registry is crowded.
  * Blocks the calling thread, bounded by the deadline.
  */
-#include "client_impl.h"
+#include "client.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,8 +14,11 @@
 #include "base/error.h"
 #include "base/fork_files.h"
 #include "base/loop.h"
+#include "call.h"
 #include "connect.h"
+#include "enter.h"
 #include "security/tls.h"
+#include "state.h"
 
 /* From one attempt to the next; twice as long each time. */
 #define AGAIN_MIN_MS 5

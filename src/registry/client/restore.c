@@ -20,7 +20,7 @@
  * of our former connection, and binds the key to the new lease. Else it is
  * somebody else's.
  */
-#include "client_impl.h"
+#include "restore.h"
 
 #include <errno.h>
 #include <event2/bufferevent.h>
@@ -37,7 +37,13 @@
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "client.h"
 #include "connect.h"
+#include "enter.h"
+#include "keep.h"
+#include "keys.h"
+#include "state.h"
+#include "watch.h"
 
 #define DELAY_MIN_MS 50
 #define DELAY_MAX_MS 1000

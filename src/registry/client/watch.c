@@ -7,7 +7,7 @@
  * Each watch knows the keys that it has told of, so that it can tell what has
  * changed when a registry that was restarted has none of them at first.
  */
-#include "client_impl.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <search.h>
@@ -17,6 +17,20 @@
 #include <xxhash.h>
 
 #include "base/error.h"
+#include "call.h"
+#include "client.h"
+#include "enter.h"
+#include "keys.h"
+#include "restore.h"
+#include "state.h"
+
+/* A key that a watch knows of. */
+struct known_key {
+	struct known_key *next; /* in a watch's expired */
+	uint64_t hash;          /* of its value */
+	bool missing; /* from the registry, since the connection is back */
+	char key[];
+};
 
 static int compare_keys(const void *a, const void *b)
 {
