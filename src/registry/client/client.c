@@ -53,7 +53,7 @@ void dfi__client_lose(
 	if (client->keepalive_timer)
 		evtimer_del(client->keepalive_timer);
 	if (client->restoring) {
-		dfi__restore_failed(client, why);
+		dfi__reconnect_failed(client, why);
 		return;
 	}
 	evtimer_del(client->grace_timer);
@@ -66,7 +66,7 @@ void dfi__client_lose(
 							: DFI_LOG_WARN,
 	    "%s", client->lost_text);
 	if (client->open && !client->closing)
-		dfi__restore_begin(client);
+		dfi__reconnect_begin(client);
 	dfi__client_fail_calls(client, client->lost_err);
 	dfi__watch_tell(client, REGISTRY_LOST);
 }
@@ -110,7 +110,7 @@ static void receive_all(
 
 	client->heard_at = clock_now_ns();
 	if (client->restoring)
-		dfi__restore_heard(client);
+		dfi__reconnect_heard(client);
 	while (client->stream) {
 		ret = dfi__wire_read(bufferevent_get_input(stream), &message);
 		if (ret <= 0)
@@ -384,16 +384,21 @@ int dfi__client_new(
 	return 0;
 }
 
-int dfi__client_start_keepalive(struct registry_client *client)
+int dfi__client_set_timer(struct event *timer, uint32_t ms)
 {
-	uint32_t period_ms = client->ttl_ms / 3;
-	struct timeval period = {
-		.tv_sec = period_ms / 1000,
-		.tv_usec = period_ms % 1000 * 1000,
+	struct timeval time = {
+		.tv_sec = ms / 1000,
+		.tv_usec = ms % 1000 * 1000,
 	};
 
+	return evtimer_add(timer, &time);
+}
+
+int dfi__client_start_keepalive(struct registry_client *client)
+{
 	client->keepalive_id = 0;
-	if (client->ttl_ms && evtimer_add(client->keepalive_timer, &period))
+	if (client->ttl_ms &&
+	    dfi__client_set_timer(client->keepalive_timer, client->ttl_ms / 3))
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	return 0;
 }

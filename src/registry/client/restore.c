@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Getting a lost connection back, on the loop's thread and without ever
- * blocking it. An attempt goes through these steps, each of which waits for
- * answers; when one fails, the next attempt begins after a while:
+ * Setting again what a lost connection held. An attempt goes through these
+ * steps, each of which waits for answers; when one fails, the next attempt
+ * begins after a while. The first three are in reconnect.c.
  *
  *	WAITING     for the time of the next attempt
  *	CONNECTING  for the socket
@@ -13,191 +13,31 @@
  *	FOLLOWS     the other watches are made again, which may be refused
  *
  * Keys come behind what may fail for want of room: when the attempt ends, they
- * go again, and with them who has set them, as far as the others know.
+ * go again, and with them the process that has set them, as others know it.
  *
- * A key that exists when it is to be created is ours if we have put it last, be
- * it that no answer has come to that: the registry has not yet noticed the loss
+ * A key that exists when it is to be created is ours if we have put it last,
+ * even if no answer has come to that: the registry has not yet noticed the loss
  * of our former connection, and binds the key to the new lease. Else it is
  * somebody else's.
  */
 #include "restore.h"
 
 #include <errno.h>
-#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "client.h"
-#include "connect.h"
 #include "enter.h"
 #include "keep.h"
 #include "keys.h"
 #include "state.h"
 #include "watch.h"
 
-#define DELAY_MIN_MS 50
-#define DELAY_MAX_MS 1000
-#define ANSWER_TIMEOUT_MS 5000 /* from one sign of progress to the next */
-#define UNANSWERED_MAX 64      /* so that the output stays small */
-
-enum step {
-	WAITING,
-	CONNECTING,
-	GREETING,
-	WATCHES,
-	KEYS,
-	FOLLOWS,
-};
-
-struct restore {
-	enum step step;
-	struct event *timer; /* of the next attempt, or of this one's failure */
-	struct event *kick;  /* go on with the step */
-	struct event *writable; /* while CONNECTING */
-	int fd;                 /* -1: none, or the stream's */
-	unsigned delay_ms;
-	unsigned n_unanswered;
-	uint64_t hello, grant; /* requests */
-	char text[512];        /* of the last failure that was logged */
-};
-
-static void set_timer(struct event *timer, unsigned ms)
-{
-	struct timeval time = {
-		.tv_sec = ms / 1000,
-		.tv_usec = ms % 1000 * 1000,
-	};
-
-	evtimer_add(timer, &time);
-}
-
-/* Many clients have lost the registry at once: a quarter more or less. */
-static unsigned spread(unsigned ms)
-{
-	uint32_t random = 0;
-
-	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
-		random = (uint32_t)getpid();
-	return ms - ms / 4 + random % (ms / 2 + 1);
-}
-
-static void wait_for_next(struct registry_client *client)
-{
-	struct restore *restore = client->restore;
-
-	restore->step = WAITING;
-	set_timer(restore->timer, spread(restore->delay_ms));
-	restore->delay_ms *= 2;
-	if (restore->delay_ms > DELAY_MAX_MS)
-		restore->delay_ms = DELAY_MAX_MS;
-}
-
-static void close_socket(struct restore *restore)
-{
-	if (restore->writable)
-		event_free(restore->writable);
-	restore->writable = NULL;
-	if (restore->fd >= 0)
-		dfi__fork_close(restore->fd);
-	restore->fd = -1;
-}
-
-/* Whether not even the registry's machine has answered to an attempt. */
-static bool is_silence(const struct registry_client *client, int err)
-{
-	return !dfi__address_is_unix(&client->parsed) &&
-	    (err == -ETIMEDOUT || err == -EHOSTUNREACH);
-}
-
-/*
- * Nobody answers there: it may have died, and be started again. But where not
- * even its machine answers to who connects, it has heard nothing of us for as
- * long. Once connected, only the registry can keep silent: its machine need not
- * say anything.
- */
-static void look_at_silence(struct registry_client *client, bool connected)
-{
-	int64_t limit = (int64_t)client->ttl_ms * NS_PER_MS;
-	int64_t now = clock_now_ns();
-
-	if (connected)
-		client->heard_at = now;
-	else if (limit && now - client->heard_at >= limit)
-		dfi__watch_tell(client, REGISTRY_CUT);
-}
-
-void dfi__restore_failed(struct registry_client *client, const char *why)
-{
-	struct restore *restore = client->restore;
-	bool news = strcmp(restore->text, why) != 0;
-	bool was_connected = restore->step > CONNECTING;
-	enum dfi_log_level level = news ? DFI_LOG_INFO : DFI_LOG_DEBUG;
-
-	close_socket(restore);
-	snprintf(restore->text, sizeof(restore->text), "%s", why);
-	snprintf(client->lost_text, sizeof(client->lost_text),
-	    "the connection to registry %s is lost, and is not back yet: %s",
-	    client->address, why);
-	/* By itself it won't come back. */
-	if (news && !was_connected && dfi__connect_is_mounted(&client->parsed))
-		level = DFI_LOG_WARN;
-	dfi__log(level, "%s", client->lost_text);
-	wait_for_next(client);
-	look_at_silence(client, was_connected);
-}
-
-/* With dfi_errmsg(); closes the stream, if there is one. */
-static void fail(struct registry_client *client)
-{
-	char why[300];
-
-	snprintf(why, sizeof(why), "%s", dfi_errmsg());
-	if (client->stream)
-		dfi__client_lose(client, -ENOTCONN, "%s", why);
-	else
-		dfi__restore_failed(client, why);
-}
-
-static int send_hello(struct registry_client *client)
-{
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
-	int ret;
-
-	hello.version = WIRE_VERSION;
-	hello.client = client->id;
-	hello.connection = ++client->n_connections;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
-	request.hello = &hello;
-	ret = dfi__client_send(client, &request);
-	client->restore->hello = request.id;
-	return ret;
-}
-
-static int send_grant(struct registry_client *client)
-{
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
-	int ret;
-
-	grant.ttl_ms = client->ttl_ms;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
-	request.lease_grant = &grant;
-	ret = dfi__client_send(client, &request);
-	client->restore->grant = request.id;
-	/* It runs from now on, however long the rest takes. */
-	return ret ? ret : dfi__client_start_keepalive(client);
-}
+#define UNANSWERED_MAX 64 /* so that the output stays small */
 
 /*
  * The registry may not have noticed that the former connection is gone: what
@@ -233,39 +73,8 @@ static int send_key(struct registry_client *client, struct kept_key *kept)
 	return ret;
 }
 
-static void connected(struct registry_client *client)
-{
-	struct restore *restore = client->restore;
-	int fd = restore->fd, ret;
-
-	ret = dfi__connect_finish(
-	    client->address, &client->parsed, client->user, fd);
-	if (!is_silence(client, ret))
-		client->heard_at = clock_now_ns();
-	if (!ret) {
-		restore->fd = -1;
-		close_socket(restore);
-		ret = dfi__client_attach(client, fd);
-	}
-	if (!ret) {
-		restore->step = GREETING;
-		ret = send_hello(client);
-	}
-	if (ret)
-		fail(client);
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	dfi__client_enter(arg);
-	connected(arg);
-	dfi__client_exit(arg);
-}
-
 /* What the last attempt has asked, nobody answers any more. */
-static void forget_requests(struct registry_client *client)
+void dfi__restore_forget_all(struct registry_client *client)
 {
 	struct registry_watch *watch;
 	struct kept_key *kept;
@@ -277,49 +86,6 @@ static void forget_requests(struct registry_client *client)
 	client->restore->n_unanswered = 0;
 }
 
-static void start_attempt(struct registry_client *client)
-{
-	struct restore *restore = client->restore;
-	int ret;
-
-	restore->step = CONNECTING;
-	forget_requests(client);
-	set_timer(restore->timer, ANSWER_TIMEOUT_MS);
-	ret = dfi__connect_begin(
-	    client->address, &client->parsed, &restore->fd);
-	if (!ret) {
-		connected(client);
-		return;
-	}
-	if (ret == -EINPROGRESS) {
-		restore->writable = event_new(dfi__loop_base(client->loop),
-		    restore->fd, EV_WRITE, on_writable, client);
-		if (restore->writable && !event_add(restore->writable, NULL))
-			return;
-		dfi__fail(-ENOMEM, "no memory for a registry client");
-	}
-	if (!is_silence(client, ret))
-		client->heard_at = clock_now_ns();
-	fail(client);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct registry_client *client = arg;
-
-	(void)fd;
-	(void)what;
-	dfi__client_enter(client);
-	if (client->restore->step == WAITING) {
-		start_attempt(client);
-	} else {
-		dfi__fail(-ETIMEDOUT, "registry %s: no answer in time",
-		    client->address);
-		fail(client);
-	}
-	dfi__client_exit(client);
-}
-
 static void begin_keys(struct registry_client *client)
 {
 	struct kept_key *kept, *next;
@@ -328,7 +94,6 @@ static void begin_keys(struct registry_client *client)
 		next = TAILQ_NEXT(kept, link);
 		kept->sent = false;
 		kept->stale = false;
-		kept->request = 0;
 		if (kept->leaves)
 			dfi__keep_drop(client, kept->key);
 	}
@@ -343,13 +108,19 @@ static void begin_watches(struct registry_client *client)
 	for (watch = TAILQ_FIRST(&client->watches); watch; watch = next) {
 		next = TAILQ_NEXT(watch, link);
 		watch->sent = false;
-		watch->asked = false;
 		if (!watch->own)
 			continue;
 		TAILQ_REMOVE(&client->watches, watch, link);
 		TAILQ_INSERT_TAIL(&own, watch, link);
 	}
 	TAILQ_CONCAT(&client->watches, &own, link);
+}
+
+void dfi__restore_begin(struct registry_client *client)
+{
+	begin_watches(client);
+	begin_keys(client);
+	client->restore->step = RESTORE_WATCHES;
 }
 
 static bool is_due(const struct kept_key *kept)
@@ -400,7 +171,8 @@ static void finish(struct registry_client *client)
 
 	evtimer_del(restore->timer);
 	client->restoring = false;
-	set_timer(client->grace_timer, atomic_load(&client->grace_ms));
+	dfi__client_set_timer(
+	    client->grace_timer, atomic_load(&client->grace_ms));
 	/* As loud as the loss, whose end it is. */
 	dfi__log(DFI_LOG_WARN, "the connection to registry %s is back",
 	    client->address);
@@ -413,19 +185,19 @@ static int take_steps(struct registry_client *client)
 	struct restore *restore = client->restore;
 	int ret = 0;
 
-	if (restore->step == WATCHES) {
+	if (restore->step == RESTORE_WATCHES) {
 		ret = send_watches(client, false);
 		if (!ret && !restore->n_unanswered)
-			restore->step = KEYS;
+			restore->step = RESTORE_KEYS;
 	}
 	/* Also late ones, see dfi__restore_renew(). */
-	if (!ret && restore->step >= KEYS)
+	if (!ret && restore->step >= RESTORE_KEYS)
 		ret = send_keys(client);
-	if (!ret && restore->step == KEYS && !restore->n_unanswered) {
-		restore->step = FOLLOWS;
+	if (!ret && restore->step == RESTORE_KEYS && !restore->n_unanswered) {
+		restore->step = RESTORE_FOLLOWS;
 		ret = end_past(client);
 	}
-	if (!ret && restore->step == FOLLOWS) {
+	if (!ret && restore->step == RESTORE_FOLLOWS) {
 		ret = send_watches(client, true);
 		if (!ret && !restore->n_unanswered)
 			finish(client);
@@ -436,7 +208,7 @@ static int take_steps(struct registry_client *client)
 static void advance(struct registry_client *client)
 {
 	if (take_steps(client))
-		fail(client);
+		dfi__reconnect_fail(client);
 }
 
 static void on_kick(evutil_socket_t fd, short what, void *arg)
@@ -469,7 +241,7 @@ void dfi__restore_forget(struct registry_client *client)
 static bool is_sent(
     const struct registry_client *client, const struct kept_key *kept)
 {
-	return client->stream && client->restore->step != GREETING &&
+	return client->stream && client->restore->step != RESTORE_GREETING &&
 	    kept->sent;
 }
 
@@ -529,26 +301,6 @@ static int answer_key(struct registry_client *client, struct kept_key *kept,
 	return 0;
 }
 
-static int answer_greeting(
-    struct registry_client *client, const Dfi__Registry__Reply *reply)
-{
-	int ret;
-
-	if (reply->error)
-		return dfi__fail(
-		    -ENOTCONN, "registry %s: %s", client->address, reply->text);
-	if (reply->id == client->restore->hello) {
-		ret = dfi__wire_check_versions(reply->version, WIRE_VERSION);
-		return ret ? ret : send_grant(client);
-	}
-	if (reply->id == client->restore->grant) {
-		begin_watches(client);
-		begin_keys(client);
-		client->restore->step = WATCHES;
-	}
-	return 0;
-}
-
 /* Both lists: what is unanswered is near the end. */
 static int answer(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
@@ -556,8 +308,8 @@ static int answer(
 	struct registry_watch *watch;
 	struct kept_key *kept;
 
-	if (client->restore->step == GREETING)
-		return answer_greeting(client, reply);
+	if (client->restore->step == RESTORE_GREETING)
+		return dfi__reconnect_answer(client, reply);
 	TAILQ_FOREACH_REVERSE(kept, &client->kept, kept_list, link)
 	{
 		if (kept->request == reply->id)
@@ -579,40 +331,25 @@ static int answer(
 	return 0;
 }
 
-void dfi__restore_heard(struct registry_client *client)
-{
-	set_timer(client->restore->timer, ANSWER_TIMEOUT_MS);
-}
-
 void dfi__restore_answer(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
 {
 	if (answer(client, reply))
-		fail(client);
+		dfi__reconnect_fail(client);
 	else
 		advance(client);
 }
 
-void dfi__restore_begin(struct registry_client *client)
-{
-	client->restoring = true;
-	client->restore->delay_ms = DELAY_MIN_MS;
-	client->restore->text[0] = '\0';
-	wait_for_next(client);
-}
-
 int dfi__restore_init(struct registry_client *client)
 {
-	struct event_base *base = dfi__loop_base(client->loop);
 	struct restore *restore = calloc(1, sizeof(*restore));
 
 	if (!restore)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	client->restore = restore;
-	restore->fd = -1;
-	restore->timer = evtimer_new(base, on_timer, client);
-	restore->kick = event_new(base, -1, 0, on_kick, client);
-	if (!restore->timer || !restore->kick)
+	restore->kick = event_new(
+	    dfi__loop_base(client->loop), -1, 0, on_kick, client);
+	if (dfi__reconnect_init(client) || !restore->kick)
 		return dfi__fail(-ENOMEM, "no memory for a registry client");
 	return 0;
 }
@@ -625,9 +362,7 @@ void dfi__restore_free(struct registry_client *client)
 	client->restore = NULL;
 	if (!restore)
 		return;
-	close_socket(restore);
-	if (restore->timer)
-		event_free(restore->timer);
+	dfi__reconnect_free(restore);
 	if (restore->kick)
 		event_free(restore->kick);
 	free(restore);

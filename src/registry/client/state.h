@@ -89,6 +89,9 @@ void dfi__client_destroy(struct registry_client *client);
  */
 int dfi__client_attach(struct registry_client *client, int fd);
 
+/* Have one of its timers fire in so many milliseconds. (loop) */
+int dfi__client_set_timer(struct event *timer, uint32_t ms);
+
 /* A lease was asked for: send keepalives, if it needs them. (loop) */
 int dfi__client_start_keepalive(struct registry_client *client);
 
