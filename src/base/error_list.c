@@ -19,6 +19,20 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dfi_error_info errors[DFI_MAX_ERRORS]; /* count 0: free */
 
+/* A child has met none yet: what it inherits are its parent's. */
+static void at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE) {
+		pthread_mutex_lock(&lock);
+		return;
+	}
+	if (phase == FORK_CHILD)
+		memset(errors, 0, sizeof(errors));
+	pthread_mutex_unlock(&lock);
+}
+
+static struct fork_hook hook = { .fn = at_fork };
+
 static int64_t wall_clock_ns(void)
 {
 	struct timespec ts;
@@ -68,7 +82,7 @@ static void keep(int err)
 
 	/* A text that doesn't fit is cut before it is compared. */
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
-	dfi__fork_setup();
+	dfi__fork_follow(&hook);
 	pthread_mutex_lock(&lock);
 	error = find(err, text);
 	if (!error->count) {
@@ -78,18 +92,6 @@ static void keep(int err)
 	}
 	error->count++;
 	error->last_ns = now;
-	pthread_mutex_unlock(&lock);
-}
-
-/* A child has met none yet: what it inherits are its parent's. */
-void dfi__error_list_at_fork(enum fork_phase phase)
-{
-	if (phase == FORK_PREPARE) {
-		pthread_mutex_lock(&lock);
-		return;
-	}
-	if (phase == FORK_CHILD)
-		memset(errors, 0, sizeof(errors));
 	pthread_mutex_unlock(&lock);
 }
 
@@ -128,7 +130,7 @@ int dfi_error_list(
 	list = malloc(sizeof(errors));
 	if (!list)
 		return dfi__fail(-ENOMEM, "dfi_error_list: out of memory");
-	dfi__fork_setup();
+	dfi__fork_follow(&hook);
 	pthread_mutex_lock(&lock);
 	memcpy(list, errors, sizeof(errors));
 	pthread_mutex_unlock(&lock);

@@ -52,11 +52,23 @@ int dfi__file_move_up(int fd)
 	return copy;
 }
 
+/* A child that was born meanwhile has them as well. */
+static void at_fork(enum fork_phase phase)
+{
+	if (phase != FORK_CHILD || atomic_peek(&lock.state) == LOCK_FREE)
+		return;
+	while (n_taken > 0)
+		close(taken[--n_taken]);
+	atomic_set(&lock.state, LOCK_FREE);
+}
+
+static struct fork_hook hook = { .fn = at_fork };
+
 void dfi__files_take_standard(void)
 {
 	int fd;
 
-	dfi__fork_setup();
+	dfi__fork_follow(&hook);
 	note_nr_open();
 	dfi__lock_take(&lock);
 	while ((fd = epoll_create1(EPOLL_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
@@ -70,16 +82,6 @@ void dfi__files_free_standard(void)
 	while (n_taken > 0)
 		close(taken[--n_taken]);
 	lock_release(&lock);
-}
-
-/* A child that was born meanwhile has them as well. */
-void dfi__standard_files_at_fork(enum fork_phase phase)
-{
-	if (phase != FORK_CHILD || atomic_peek(&lock.state) == LOCK_FREE)
-		return;
-	while (n_taken > 0)
-		close(taken[--n_taken]);
-	atomic_set(&lock.state, LOCK_FREE);
 }
 
 /*

@@ -1,49 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One set of handlers for all. The C library forgets them when the library is
- * unloaded.
+ * One set of handlers for all hooks. The C library forgets them when the
+ * library is unloaded.
  */
 #include "fork.h"
 
 #include <pthread.h>
+#include <stddef.h>
+#include "atomic.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Taken before those of the hooks, so that a fork() sees whole hooks. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool registered;
+static struct fork_hook *hooks;
 
 /* The locks are not taken one within another, so the order is free. */
 static void tell(enum fork_phase phase)
 {
-	dfi__error_list_at_fork(phase);
-	dfi__files_at_fork(phase);
-	dfi__log_at_fork(phase);
-	dfi__log_writer_at_fork(phase);
-	dfi__standard_files_at_fork(phase);
-	dfi__notify_at_fork(phase);
-	dfi__reservation_at_fork(phase);
+	struct fork_hook *hook;
+
+	for (hook = hooks; hook; hook = hook->next)
+		hook->fn(phase);
 }
 
 static void prepare(void)
 {
+	pthread_mutex_lock(&lock);
 	tell(FORK_PREPARE);
 }
 
 static void parent(void)
 {
 	tell(FORK_PARENT);
+	pthread_mutex_unlock(&lock);
 }
 
 static void child(void)
 {
 	tell(FORK_CHILD);
+	pthread_mutex_unlock(&lock);
 }
 
-static void setup(void)
+bool dfi__fork_follow(struct fork_hook *hook)
 {
-	registered = pthread_atfork(prepare, parent, child) == 0;
-}
-
-bool dfi__fork_setup(void)
-{
-	pthread_once(&once, setup);
+	/* Mostly it is known, and its lock is the next that is taken. */
+	if (atomic_peek(&hook->known))
+		return true;
+	pthread_mutex_lock(&lock);
+	registered = registered || !pthread_atfork(prepare, parent, child);
+	if (registered && !atomic_peek(&hook->known)) {
+		hook->next = hooks;
+		hooks = hook;
+		atomic_set(&hook->known, true);
+	}
+	pthread_mutex_unlock(&lock);
 	return registered;
 }

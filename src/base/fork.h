@@ -8,28 +8,25 @@
 
 #include <stdbool.h>
 
-/*
- * Before a lock of the process is taken: have it looked after. false: no
- * memory for that; then it is so for good. Any thread, any number of times.
- */
-bool dfi__fork_setup(void);
-
 enum fork_phase {
 	FORK_PREPARE, /* in the thread that forks */
 	FORK_PARENT,
 	FORK_CHILD,
 };
 
+/* A static variable of the file that has such a lock. */
+struct fork_hook {
+	void (*fn)(enum fork_phase phase);
+	_Atomic bool known;
+	struct fork_hook *next;
+};
+
 /*
- * What the owners of such locks do. None is kept from being free by code that
- * is not the library's: else fork() could wait for itself.
+ * Before the file's lock is taken: have fn called in each phase of a fork(), to
+ * take the lock and to release it. No code that is not the library's may keep
+ * the lock from being free: else fork() could wait for itself. false: there is
+ * no memory. Any thread, any number of times.
  */
-void dfi__error_list_at_fork(enum fork_phase phase);
-void dfi__files_at_fork(enum fork_phase phase); /* fork_files.h */
-void dfi__log_at_fork(enum fork_phase phase);
-void dfi__log_writer_at_fork(enum fork_phase phase);
-void dfi__standard_files_at_fork(enum fork_phase phase);
-void dfi__notify_at_fork(enum fork_phase phase);
-void dfi__reservation_at_fork(enum fork_phase phase);
+bool dfi__fork_follow(struct fork_hook *hook);
 
 #endif

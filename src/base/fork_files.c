@@ -125,7 +125,7 @@ static void close_all(void)
 	n_files = 0;
 }
 
-void dfi__files_at_fork(enum fork_phase phase)
+static void at_fork(enum fork_phase phase)
 {
 	if (phase == FORK_PREPARE) {
 		pthread_mutex_lock(&lock);
@@ -135,6 +135,8 @@ void dfi__files_at_fork(enum fork_phase phase)
 		close_all();
 	pthread_mutex_unlock(&lock);
 }
+
+static struct fork_hook hook = { .fn = at_fork };
 
 /* Room for one more; the lock is held. */
 static bool grow(void)
@@ -156,7 +158,7 @@ static int add(const struct file *file)
 {
 	bool grown;
 
-	if (!dfi__fork_setup())
+	if (!dfi__fork_follow(&hook))
 		return dfi__fail(-ENOMEM, "pthread_atfork: out of memory");
 	pthread_mutex_lock(&lock);
 	grown = grow();

@@ -35,6 +35,19 @@ static const char *const level_name[] = {
 	[DFI_LOG_DEBUG] = "debug",
 };
 
+static void at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE) {
+		pthread_mutex_lock(&sink_lock);
+		return;
+	}
+	if (phase == FORK_CHILD)
+		atomic_set(&line_lock.state, LOCK_FREE);
+	pthread_mutex_unlock(&sink_lock);
+}
+
+static struct fork_hook hook = { .fn = at_fork };
+
 static void write_line(enum dfi_log_level level, const char *line)
 {
 	char text[LOG_LINE_SIZE];
@@ -63,7 +76,7 @@ void dfi_log_set(enum dfi_log_level level,
     void (*fn)(void *arg, enum dfi_log_level level, const char *line),
     void *arg)
 {
-	dfi__fork_setup();
+	dfi__fork_follow(&hook);
 	dfi__lock_take(&line_lock);
 	pthread_mutex_lock(&sink_lock);
 	max_level = (int)level;
@@ -71,17 +84,6 @@ void dfi_log_set(enum dfi_log_level level,
 	sink_arg = arg;
 	pthread_mutex_unlock(&sink_lock);
 	lock_release(&line_lock);
-}
-
-void dfi__log_at_fork(enum fork_phase phase)
-{
-	if (phase == FORK_PREPARE) {
-		pthread_mutex_lock(&sink_lock);
-		return;
-	}
-	if (phase == FORK_CHILD)
-		atomic_set(&line_lock.state, LOCK_FREE);
-	pthread_mutex_unlock(&sink_lock);
 }
 
 /*
@@ -117,7 +119,7 @@ void dfi__log(enum dfi_log_level level, const char *fmt, ...)
 	va_end(ap);
 	dfi__text_make_plain(line);
 
-	dfi__fork_setup();
+	dfi__fork_follow(&hook);
 	to_stderr = pass_on(level, line, &wrong);
 	if (wrong) {
 		snprintf(text, sizeof(text),

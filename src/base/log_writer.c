@@ -235,30 +235,11 @@ static void wait_for(uint64_t end)
 			stuck = true;
 }
 
-void dfi__log_write(const char *line, size_t length)
-{
-	CANCEL_OFF;
-
-	pthread_mutex_lock(&lock);
-	if (!start()) {
-		write_alone(line, length);
-	} else if (!has_room(length)) {
-		full = true;
-		n_left_out++;
-	} else {
-		add(line, length);
-		pthread_cond_signal(&filled);
-		if (!dfi__thread_is_ours())
-			wait_for(added);
-	}
-	pthread_mutex_unlock(&lock);
-}
-
 /*
  * The parent writes its own lines. The child has no such thread, and nobody
  * waits there.
  */
-void dfi__log_writer_at_fork(enum fork_phase phase)
+static void at_fork(enum fork_phase phase)
 {
 	if (phase == FORK_PREPARE) {
 		pthread_mutex_lock(&lock);
@@ -272,6 +253,28 @@ void dfi__log_writer_at_fork(enum fork_phase phase)
 		taken = written = added;
 		n_left_out = 0;
 		full = failing = stuck = writing = false;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static struct fork_hook hook = { .fn = at_fork };
+
+void dfi__log_write(const char *line, size_t length)
+{
+	CANCEL_OFF;
+
+	dfi__fork_follow(&hook);
+	pthread_mutex_lock(&lock);
+	if (!start()) {
+		write_alone(line, length);
+	} else if (!has_room(length)) {
+		full = true;
+		n_left_out++;
+	} else {
+		add(line, length);
+		pthread_cond_signal(&filled);
+		if (!dfi__thread_is_ours())
+			wait_for(added);
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -25,7 +25,6 @@
 #include "clock.h"
 #include "error.h"
 #include "files.h"
-#include "fork.h"
 #include "log.h"
 #include "thread.h"
 
@@ -238,7 +237,7 @@ int dfi__loop_start(const char *name, struct loop **loop)
 	if (strlen(name) > 15)
 		return dfi__fail(-EINVAL,
 		    "thread name '%s' is longer than 15 characters", name);
-	new = dfi__fork_setup() ? calloc(1, sizeof(*new)) : NULL;
+	new = calloc(1, sizeof(*new));
 	if (!new)
 		return dfi__fail(-ENOMEM, "no memory for loop '%s'", name);
 	pthread_mutex_init(&new->lock, NULL);

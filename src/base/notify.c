@@ -36,6 +36,23 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static _Atomic int sender = -1;
 
+/* A child begins anew: what it inherits are its parent's users. */
+static void at_fork(enum fork_phase phase)
+{
+	if (phase == FORK_PREPARE) {
+		pthread_mutex_lock(&lock);
+		return;
+	}
+	if (phase == FORK_CHILD && users) {
+		close(atomic_peek(&sender));
+		atomic_set(&sender, -1);
+		users = 0;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static struct fork_hook hook = { .fn = at_fork };
+
 static int open_socket(void)
 {
 	return file_up(
@@ -51,7 +68,7 @@ int dfi__notify_setup(void)
 {
 	int ret = 0;
 
-	dfi__fork_setup();
+	dfi__fork_follow(&hook);
 	pthread_mutex_lock(&lock);
 	if (!users)
 		atomic_set(&sender, open_socket());
@@ -70,21 +87,6 @@ void dfi__notify_cleanup(void)
 	if (!--users) {
 		close(atomic_peek(&sender));
 		atomic_set(&sender, -1);
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-/* A child begins anew: what it inherits are its parent's users. */
-void dfi__notify_at_fork(enum fork_phase phase)
-{
-	if (phase == FORK_PREPARE) {
-		pthread_mutex_lock(&lock);
-		return;
-	}
-	if (phase == FORK_CHILD && users) {
-		close(atomic_peek(&sender));
-		atomic_set(&sender, -1);
-		users = 0;
 	}
 	pthread_mutex_unlock(&lock);
 }

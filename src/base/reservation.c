@@ -29,7 +29,6 @@
 #include "clock.h"
 #include "error.h"
 #include "files.h"
-#include "fork.h"
 #include "fork_files.h"
 #include "log.h"
 #include "memory.h"
@@ -47,15 +46,9 @@ enum {
 
 int64_t dfi__reservation_wait_limit_ns = INT64_C(5) * NS_PER_S;
 
-/* Instead of the file, if there is none. */
-static _Atomic bool one_is_alone;
+/* Instead of the file, if there is none: the process of the one that looks. */
+static _Atomic pid_t alone_in;
 static _Atomic bool said;
-
-void dfi__reservation_at_fork(enum fork_phase phase)
-{
-	if (phase == FORK_CHILD)
-		atomic_set(&one_is_alone, false);
-}
 
 /*
  * Tables of pages take a 512th, those of a file a 440th; and a process needs
@@ -236,16 +229,21 @@ static int try_file(int fd, const char *root, uint64_t cost, struct look *look)
 static int try_alone(struct reservation *reservation, const char *root,
     uint64_t cost, struct look *look)
 {
+	pid_t self = getpid(), holder = atomic_peek(&alone_in);
 	int ret;
 
-	/* Pairs with the store in dfi__reservation_end(): pages count now. */
-	if (atomic_exchange(&one_is_alone, true))
+	/*
+	 * Pairs with the store in dfi__reservation_end(): pages count now. A
+	 * forked child has no thread that would release its parent's.
+	 */
+	if (holder == self ||
+	    !atomic_compare_exchange_strong(&alone_in, &holder, self))
 		return -EBUSY;
 	look->filling = 0;
 	dfi__memory_room(root, &look->room);
 	ret = judge(look, cost);
 	if (ret < 0)
-		atomic_publish(&one_is_alone, false);
+		atomic_publish(&alone_in, 0);
 	else
 		reservation->alone = true;
 	return ret;
@@ -309,7 +307,6 @@ int dfi__reservation_begin(struct reservation *reservation, const char *root,
 	struct look look;
 	int ret;
 
-	dfi__fork_setup();
 	*reservation = (struct reservation){ .fd = open_file(root) };
 	for (;;) {
 		ret = try(reservation, root, cost, &look);
@@ -343,6 +340,6 @@ void dfi__reservation_end(struct reservation *reservation)
 		reservation->fd = -1;
 	}
 	if (reservation->alone)
-		atomic_publish(&one_is_alone, false);
+		atomic_publish(&alone_in, 0);
 	reservation->alone = false;
 }

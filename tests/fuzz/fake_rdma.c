@@ -11,7 +11,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/fork.h"
 #include "base/loop.h"
 #include "fuzz.h"
 
@@ -391,12 +390,6 @@ void dfi__loop_post(struct loop *loop, struct loop_post *post)
 {
 	(void)loop;
 	post->fn(post->arg);
-}
-
-/* Nobody forks. */
-void dfi__loop_at_fork(enum fork_phase phase)
-{
-	(void)phase;
 }
 
 void fake_turn(void)
