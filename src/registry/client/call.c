@@ -20,6 +20,7 @@
 #include "client.h"
 #include "enter.h"
 #include "keep.h"
+#include "keys.h"
 #include "restore.h"
 #include "state.h"
 #include "watch.h"
@@ -101,8 +102,6 @@ void dfi__client_fail_calls(struct registry_client *client, int err)
 static void undo(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
 	struct abandoned_key *key;
 
 	TAILQ_FOREACH(key, &client->abandoned, link)
@@ -112,12 +111,8 @@ static void undo(
 	}
 	if (!key)
 		return;
-	op.key = key->key;
-	op.revision = reply->revision;
-	op.silent = true;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
-	request.delete_ = &op;
-	if (!reply->error && dfi__client_send(client, &request) < 0)
+	if (!reply->error &&
+	    dfi__client_send_delete(client, key->key, reply->revision) < 0)
 		dfi__log(DFI_LOG_WARN,
 		    "registry %s: the key '%s' was made too late, and stays: "
 		    "%s",

@@ -195,13 +195,12 @@ static void on_end(struct bufferevent *stream, short what, void *arg)
 static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 {
 	struct registry_client *client = arg;
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__LeaseKeepalive op = DFI__REGISTRY__LEASE_KEEPALIVE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    LEASE_KEEPALIVE, lease_keepalive, &op);
 
 	(void)fd;
 	(void)what;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_KEEPALIVE;
-	request.lease_keepalive = &op;
 	dfi__client_enter(client);
 	/*
 	 * A registry that is stopped needn't hear of it more than once. But the
@@ -410,14 +409,13 @@ void dfi__client_set_grace(struct registry_client *client, uint32_t ms)
 
 void dfi__client_close(struct registry_client *client)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__LeaseRevoke op = DFI__REGISTRY__LEASE_REVOKE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    LEASE_REVOKE, lease_revoke, &op);
 	char text[512];
 
 	if (!client)
 		return;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
-	request.lease_revoke = &op;
 	/*
 	 * Whatever comes of it: the lease ends with the connection anyway, and
 	 * an error that made the caller close is the one to be told.

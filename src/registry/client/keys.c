@@ -28,8 +28,8 @@ static int put(struct registry_client *client, const char *key,
     const void *value, size_t size, const struct putting *how, int64_t deadline,
     uint64_t *revision)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(PUT, put, &op);
 	Dfi__Registry__Message *message;
 	int ret;
 
@@ -40,8 +40,6 @@ static int put(struct registry_client *client, const char *key,
 	op.reclaim = how->reclaim;
 	op.leased = how->flags & CLIENT_LEASED;
 	op.follow = how->flags & CLIENT_SHARED;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
-	request.put = &op;
 	ret = dfi__client_call_put(client, &request, how->flags, how->over,
 	    how->arg, deadline, &message);
 	if (ret)
@@ -115,14 +113,12 @@ static int copy_value(
 int dfi__client_get(struct registry_client *client, const char *key,
     int64_t deadline, struct registry_value *value)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Get op = DFI__REGISTRY__GET__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(GET, get, &op);
 	Dfi__Registry__Message *message;
 	int ret;
 
 	op.key = (char *)key;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_GET;
-	request.get = &op;
 	ret = dfi__client_call(client, &request, NULL, deadline, &message);
 	if (ret)
 		return ret;
@@ -189,16 +185,14 @@ static int append_page(struct page_list *list,
 static int get_page(struct registry_client *client, const char *prefix,
     int64_t deadline, struct page_list *list)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__List op = DFI__REGISTRY__LIST__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(LIST, list, &op);
 	Dfi__Registry__Message *message;
 	int ret;
 
 	op.prefix = (char *)prefix;
 	if (list->count)
 		op.after = list->values[list->count - 1].key;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LIST;
-	request.list = &op;
 	ret = dfi__client_call(client, &request, NULL, deadline, &message);
 	if (ret)
 		return ret;
@@ -230,29 +224,32 @@ int dfi__client_list(struct registry_client *client, const char *prefix,
 int dfi__client_delete(struct registry_client *client, const char *key,
     uint64_t revision, int64_t deadline)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(DELETE, delete_, &op);
 
 	op.key = (char *)key;
 	op.revision = revision;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
-	request.delete_ = &op;
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
+}
+
+int dfi__client_send_delete(
+    struct registry_client *client, const char *key, uint64_t revision)
+{
+	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(DELETE, delete_, &op);
+
+	op.key = (char *)key;
+	op.revision = revision;
+	op.silent = true;
+	return dfi__client_send(client, &request);
 }
 
 void dfi__client_send_withdrawal(
     struct registry_client *client, const char *key)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
-	Dfi__Registry__Delete op = DFI__REGISTRY__DELETE__INIT;
-
-	op.key = (char *)key;
-	op.silent = true;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE;
-	request.delete_ = &op;
 	/* If it can't be sent, the lease takes the key along later. */
 	if (client->stream)
-		dfi__client_send(client, &request);
+		dfi__client_send_delete(client, key, 0);
 	/* Last, as key may be its own. */
 	dfi__keep_drop(client, key);
 }
@@ -282,15 +279,13 @@ static void say(struct registry_client *client, int (*fn)(void *arg),
 /* The answer to the put is dropped, as is one that comes too late. */
 static void say_value(const struct saying *saying)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(PUT, put, &op);
 
 	op.key = (char *)saying->key;
 	op.value.data = (uint8_t *)saying->value;
 	op.value.len = saying->size;
 	op.leased = true;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
-	request.put = &op;
 	if (saying->client->stream)
 		dfi__client_send(saying->client, &request);
 }
@@ -358,11 +353,10 @@ void dfi__client_forget(struct registry_client *client, const char *key)
 int dfi__client_delete_prefix(
     struct registry_client *client, const char *prefix, int64_t deadline)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__DeletePrefix op = DFI__REGISTRY__DELETE_PREFIX__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    DELETE_PREFIX, delete_prefix, &op);
 
 	op.prefix = (char *)prefix;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX;
-	request.delete_prefix = &op;
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
 }

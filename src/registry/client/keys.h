@@ -5,7 +5,14 @@
 #ifndef DFI_REGISTRY_CLIENT_KEYS_H
 #define DFI_REGISTRY_CLIENT_KEYS_H
 
+#include <stdint.h>
+
 struct registry_client;
+
+/* Delete a key if its revision is still revision (0: any), without an answer.
+ */
+int dfi__client_send_delete(
+    struct registry_client *client, const char *key, uint64_t revision);
 
 /* Do not keep a key, and delete it without waiting for an answer. */
 void dfi__client_send_withdrawal(

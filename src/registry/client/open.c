@@ -26,16 +26,14 @@
 
 static int say_hello(struct registry_client *client, int64_t deadline)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(HELLO, hello, &hello);
 	Dfi__Registry__Message *message;
 	int ret;
 
 	hello.version = WIRE_VERSION;
 	hello.client = client->id;
 	hello.connection = ++client->n_connections;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
-	request.hello = &hello;
 	ret = dfi__client_call(client, &request, NULL, deadline, &message);
 	if (ret)
 		return ret;
@@ -47,12 +45,11 @@ static int say_hello(struct registry_client *client, int64_t deadline)
 static int take_lease(
     struct registry_client *client, uint32_t ttl_ms, int64_t deadline)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    LEASE_GRANT, lease_grant, &grant);
 
 	grant.ttl_ms = ttl_ms;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
-	request.lease_grant = &grant;
 	return dfi__client_call(client, &request, NULL, deadline, NULL);
 }
 

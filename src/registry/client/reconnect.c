@@ -116,15 +116,13 @@ void dfi__reconnect_fail(struct registry_client *client)
 
 static int send_hello(struct registry_client *client)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Hello hello = DFI__REGISTRY__HELLO__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(HELLO, hello, &hello);
 	int ret;
 
 	hello.version = WIRE_VERSION;
 	hello.client = client->id;
 	hello.connection = ++client->n_connections;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_HELLO;
-	request.hello = &hello;
 	ret = dfi__client_send(client, &request);
 	client->restore->hello = request.id;
 	return ret;
@@ -132,13 +130,12 @@ static int send_hello(struct registry_client *client)
 
 static int send_grant(struct registry_client *client)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__LeaseGrant grant = DFI__REGISTRY__LEASE_GRANT__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    LEASE_GRANT, lease_grant, &grant);
 	int ret;
 
 	grant.ttl_ms = client->ttl_ms;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_GRANT;
-	request.lease_grant = &grant;
 	ret = dfi__client_send(client, &request);
 	client->restore->grant = request.id;
 	/* It runs from now on, however long the rest takes. */

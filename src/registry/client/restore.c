@@ -45,19 +45,18 @@
  */
 static int end_past(struct registry_client *client)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__LeaseRevoke revoke = DFI__REGISTRY__LEASE_REVOKE__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(
+	    LEASE_REVOKE, lease_revoke, &revoke);
 
 	revoke.past = true;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
-	request.lease_revoke = &revoke;
 	return dfi__client_send(client, &request);
 }
 
 static int send_key(struct registry_client *client, struct kept_key *kept)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Put put = DFI__REGISTRY__PUT__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(PUT, put, &put);
 	int ret;
 
 	put.key = kept->key;
@@ -66,8 +65,6 @@ static int send_key(struct registry_client *client, struct kept_key *kept)
 	put.create = true;
 	put.reclaim = true;
 	put.leased = kept->flags & CLIENT_LEASED;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_PUT;
-	request.put = &put;
 	ret = dfi__client_send(client, &request);
 	kept->request = request.id;
 	return ret;

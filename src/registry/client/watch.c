@@ -182,15 +182,13 @@ static void mark_missing(const void *node, VISIT visit, void *arg)
 static int send_watch(
     struct registry_client *client, struct registry_watch *watch)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(WATCH, watch, &op);
 	int ret;
 
 	op.prefix = watch->prefix;
 	op.exact = watch->exact;
 	op.follow = watch->own;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
-	request.watch = &op;
 	ret = dfi__client_send(client, &request);
 	watch->id = request.id;
 	return ret;
@@ -327,8 +325,8 @@ static int make_watch(struct registry_client *client, const char *prefix,
     bool exact, void (*fn)(void *arg, const struct registry_event *event),
     void *arg, int64_t deadline, struct registry_watch **watch)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(WATCH, watch, &op);
 	struct registry_watch *new = dfi__watch_new(client, prefix, fn, arg);
 	int ret;
 
@@ -337,8 +335,6 @@ static int make_watch(struct registry_client *client, const char *prefix,
 	new->exact = exact;
 	op.exact = exact;
 	op.prefix = (char *)prefix;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_WATCH;
-	request.watch = &op;
 	ret = dfi__client_call(client, &request, new, deadline, NULL);
 	if (ret) {
 		dfi__watch_free(new);
@@ -364,12 +360,10 @@ int dfi__client_watch_key(struct registry_client *client, const char *key,
 
 void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)
 {
-	Dfi__Registry__Request request = DFI__REGISTRY__REQUEST__INIT;
 	Dfi__Registry__Unwatch op = DFI__REGISTRY__UNWATCH__INIT;
+	Dfi__Registry__Request request = WIRE_REQUEST(UNWATCH, unwatch, &op);
 
 	op.watch = id;
-	request.op_case = DFI__REGISTRY__REQUEST__OP_UNWATCH;
-	request.unwatch = &op;
 	/* If it can't be sent, its events go on and are dropped here. */
 	if (client->stream)
 		dfi__client_send(client, &request);

@@ -19,6 +19,15 @@
 
 struct evbuffer;
 
+/* A request to carry out an operation: WIRE_REQUEST(PUT, put, &operation). */
+#define WIRE_REQUEST(CASE, member, operation)                 \
+	{                                                     \
+		.base = PROTOBUF_C_MESSAGE_INIT(              \
+		    &dfi__registry__request__descriptor),     \
+		.op_case = DFI__REGISTRY__REQUEST__OP_##CASE, \
+		.member = (operation),                        \
+	}
+
 /* Append one frame. -EMSGSIZE, -ENOMEM: nothing is appended. */
 int dfi__wire_write_request(
     struct evbuffer *out, Dfi__Registry__Request *request);
