@@ -386,14 +386,10 @@ static int call_one(
 }
 
 int dfi__client_call(struct registry_client *client,
-    Dfi__Registry__Request *request, struct registry_watch *watch,
-    int64_t deadline, Dfi__Registry__Message **reply)
+    Dfi__Registry__Request *request, int64_t deadline,
+    Dfi__Registry__Message **reply)
 {
-	struct client_call call = {
-		.client = client,
-		.request = request,
-		.watch = watch,
-	};
+	struct client_call call = { .client = client, .request = request };
 
 	return call_one(&call, deadline, reply);
 }

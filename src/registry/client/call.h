@@ -24,8 +24,9 @@ struct client_call {
 	TAILQ_ENTRY(client_call) link;
 	struct registry_client *client;
 	Dfi__Registry__Request *request; /* until it is written */
-	struct registry_watch *watch;    /* to be made, or NULL */
-	unsigned keep_flags;             /* of a put */
+	/* To be made: hears the events of this request; or NULL. */
+	struct registry_watch *watch;
+	unsigned keep_flags;     /* of a put */
 	bool (*over)(void *arg); /* see dfi__client_put_unless(), or NULL */
 	void *over_arg;
 	/* Under client.lock from here on, until it is done. */
@@ -48,13 +49,11 @@ int dfi__client_call_put(struct registry_client *client,
 
 /*
  * Send a request and wait for its reply: 0 and *reply (may be NULL; else freed
- * by dfi__wire_free()), or what the registry or the connection says. watch, if
- * not NULL, hears the events of this request from then on; it is forgotten
- * again on failure.
+ * by dfi__wire_free()), or what the registry or the connection says.
  */
 int dfi__client_call(struct registry_client *client,
-    Dfi__Registry__Request *request, struct registry_watch *watch,
-    int64_t deadline, Dfi__Registry__Message **reply);
+    Dfi__Registry__Request *request, int64_t deadline,
+    Dfi__Registry__Message **reply);
 
 /*
  * Send several requests of one client at once, and wait for all replies: each

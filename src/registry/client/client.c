@@ -422,7 +422,7 @@ void dfi__client_close(struct registry_client *client)
 	 */
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	dfi__client_call(
-	    client, &request, NULL, deadline_in_ms(REVOKE_TIMEOUT_MS), NULL);
+	    client, &request, deadline_in_ms(REVOKE_TIMEOUT_MS), NULL);
 	dfi__fail(0, "%s", text);
 	dfi__client_destroy(client);
 }

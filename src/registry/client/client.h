@@ -243,8 +243,9 @@ struct registry_interest {
 
 /*
  * dfi__client_watch() for each of n interests and then dfi__client_create() of
- * a leased key, in the time that one of them takes. On failure, of which the
- * text is that of the one that failed, there is neither a watch nor the key.
+ * a leased key, in the time that one of them takes. entry NULL: only watches.
+ * On failure, of which the text is that of the one that failed, there is
+ * neither a watch nor the key.
  */
 int dfi__client_join(struct registry_client *client,
     struct registry_interest *interests, size_t n, struct registry_entry *entry,

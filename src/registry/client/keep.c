@@ -123,8 +123,13 @@ static void keep(struct registry_client *client, uint64_t id,
 	}
 	TAILQ_INSERT_TAIL(&client->kept, kept, link);
 	if (flags & CLIENT_SHARED)
-		kept->watch = dfi__watch_follow(
-		    client, id, kept->key, on_shared, kept);
+		kept->watch = dfi__watch_follow(client, id,
+		    &(struct registry_interest){
+			.prefix = kept->key,
+			.exact = true,
+			.fn = on_shared,
+			.arg = kept,
+		    });
 }
 
 static void drop_prefix(struct registry_client *client, const char *prefix)

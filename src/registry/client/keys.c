@@ -119,7 +119,7 @@ int dfi__client_get(struct registry_client *client, const char *key,
 	int ret;
 
 	op.key = (char *)key;
-	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	ret = dfi__client_call(client, &request, deadline, &message);
 	if (ret)
 		return ret;
 	if (message->reply->n_values == 1)
@@ -193,7 +193,7 @@ static int get_page(struct registry_client *client, const char *prefix,
 	op.prefix = (char *)prefix;
 	if (list->count)
 		op.after = list->values[list->count - 1].key;
-	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	ret = dfi__client_call(client, &request, deadline, &message);
 	if (ret)
 		return ret;
 	ret = append_page(list, client, message->reply);
@@ -229,7 +229,7 @@ int dfi__client_delete(struct registry_client *client, const char *key,
 
 	op.key = (char *)key;
 	op.revision = revision;
-	return dfi__client_call(client, &request, NULL, deadline, NULL);
+	return dfi__client_call(client, &request, deadline, NULL);
 }
 
 int dfi__client_send_delete(
@@ -358,5 +358,5 @@ int dfi__client_delete_prefix(
 	    DELETE_PREFIX, delete_prefix, &op);
 
 	op.prefix = (char *)prefix;
-	return dfi__client_call(client, &request, NULL, deadline, NULL);
+	return dfi__client_call(client, &request, deadline, NULL);
 }

@@ -34,7 +34,7 @@ static int say_hello(struct registry_client *client, int64_t deadline)
 	hello.version = WIRE_VERSION;
 	hello.client = client->id;
 	hello.connection = ++client->n_connections;
-	ret = dfi__client_call(client, &request, NULL, deadline, &message);
+	ret = dfi__client_call(client, &request, deadline, &message);
 	if (ret)
 		return ret;
 	ret = dfi__wire_check_versions(message->reply->version, WIRE_VERSION);
@@ -50,7 +50,7 @@ static int take_lease(
 	    LEASE_GRANT, lease_grant, &grant);
 
 	grant.ttl_ms = ttl_ms;
-	return dfi__client_call(client, &request, NULL, deadline, NULL);
+	return dfi__client_call(client, &request, deadline, NULL);
 }
 
 static int finish_opening(void *arg)

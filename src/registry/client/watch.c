@@ -179,19 +179,14 @@ static void mark_missing(const void *node, VISIT visit, void *arg)
 		(*(struct known_key *const *)node)->missing = true;
 }
 
-static int send_watch(
-    struct registry_client *client, struct registry_watch *watch)
+void dfi__watch_fill(const struct registry_watch *watch,
+    Dfi__Registry__Request *request, Dfi__Registry__Watch *op)
 {
-	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
-	Dfi__Registry__Request request = WIRE_REQUEST(WATCH, watch, &op);
-	int ret;
-
-	op.prefix = watch->prefix;
-	op.exact = watch->exact;
-	op.follow = watch->own;
-	ret = dfi__client_send(client, &request);
-	watch->id = request.id;
-	return ret;
+	*request = (Dfi__Registry__Request)WIRE_REQUEST(WATCH, watch, op);
+	dfi__registry__watch__init(op);
+	op->prefix = watch->prefix;
+	op->exact = watch->exact;
+	op->follow = watch->own;
 }
 
 void dfi__watch_refused(struct registry_watch *watch)
@@ -203,8 +198,15 @@ void dfi__watch_refused(struct registry_watch *watch)
 int dfi__watch_renew(
     struct registry_client *client, struct registry_watch *watch)
 {
+	Dfi__Registry__Request request;
+	Dfi__Registry__Watch op;
+	int ret;
+
 	twalk_r(watch->known, mark_missing, NULL);
-	return send_watch(client, watch);
+	dfi__watch_fill(watch, &request, &op);
+	ret = dfi__client_send(client, &request);
+	watch->id = request.id;
+	return ret;
 }
 
 static void collect_missing(const void *node, VISIT visit, void *arg)
@@ -273,37 +275,36 @@ void dfi__watch_free(struct registry_watch *watch)
 	free(watch);
 }
 
-struct registry_watch *dfi__watch_new(struct registry_client *client,
-    const char *prefix,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg)
+struct registry_watch *dfi__watch_new(
+    struct registry_client *client, const struct registry_interest *interest)
 {
 	struct registry_watch *watch = calloc(1, sizeof(*watch));
 
 	if (watch)
-		watch->prefix = strdup(prefix);
+		watch->prefix = strdup(interest->prefix);
 	if (!watch || !watch->prefix) {
 		free(watch);
 		return NULL;
 	}
 	watch->client = client;
 	watch->told = REGISTRY_BACK;
-	watch->fn = fn;
-	watch->arg = arg;
+	watch->exact = interest->exact;
+	watch->fn = interest->fn;
+	watch->arg = interest->arg;
 	return watch;
 }
 
 struct registry_watch *dfi__watch_follow(struct registry_client *client,
-    uint64_t id, const char *key,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg)
+    uint64_t id, const struct registry_interest *interest)
 {
-	struct registry_watch *watch = dfi__watch_new(client, key, fn, arg);
+	struct registry_watch *watch = dfi__watch_new(client, interest);
 
 	if (!watch) {
 		dfi__client_send_unwatch(client, id);
 		return NULL;
 	}
 	watch->id = id;
-	watch->made = watch->own = watch->exact = true;
+	watch->made = watch->own = true;
 	TAILQ_INSERT_TAIL(&client->watches, watch, link);
 	return watch;
 }
@@ -321,41 +322,42 @@ void dfi__watch_free_all(struct registry_client *client)
 	}
 }
 
-static int make_watch(struct registry_client *client, const char *prefix,
-    bool exact, void (*fn)(void *arg, const struct registry_event *event),
-    void *arg, int64_t deadline, struct registry_watch **watch)
+static int make_watch(struct registry_client *client,
+    struct registry_interest *interest, int64_t deadline,
+    struct registry_watch **watch)
 {
-	Dfi__Registry__Watch op = DFI__REGISTRY__WATCH__INIT;
-	Dfi__Registry__Request request = WIRE_REQUEST(WATCH, watch, &op);
-	struct registry_watch *new = dfi__watch_new(client, prefix, fn, arg);
-	int ret;
+	int ret = dfi__client_join(client, interest, 1, NULL, deadline);
 
-	if (!new)
-		return dfi__fail(-ENOMEM, "no memory for a registry watch");
-	new->exact = exact;
-	op.exact = exact;
-	op.prefix = (char *)prefix;
-	ret = dfi__client_call(client, &request, new, deadline, NULL);
-	if (ret) {
-		dfi__watch_free(new);
-		return ret;
-	}
-	*watch = new;
-	return 0;
+	if (!ret)
+		*watch = interest->watch;
+	return ret;
 }
 
 int dfi__client_watch(struct registry_client *client, const char *prefix,
     void (*fn)(void *arg, const struct registry_event *event), void *arg,
     int64_t deadline, struct registry_watch **watch)
 {
-	return make_watch(client, prefix, false, fn, arg, deadline, watch);
+	struct registry_interest interest = {
+		.prefix = prefix,
+		.fn = fn,
+		.arg = arg,
+	};
+
+	return make_watch(client, &interest, deadline, watch);
 }
 
 int dfi__client_watch_key(struct registry_client *client, const char *key,
     void (*fn)(void *arg, const struct registry_event *event), void *arg,
     int64_t deadline, struct registry_watch **watch)
 {
-	return make_watch(client, key, true, fn, arg, deadline, watch);
+	struct registry_interest interest = {
+		.prefix = key,
+		.exact = true,
+		.fn = fn,
+		.arg = arg,
+	};
+
+	return make_watch(client, &interest, deadline, watch);
 }
 
 void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)

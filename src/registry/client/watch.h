@@ -33,9 +33,13 @@ struct registry_watch {
 };
 
 /* As dfi__client_watch() makes it, not yet asked for; NULL: no memory. */
-struct registry_watch *dfi__watch_new(struct registry_client *client,
-    const char *prefix,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg);
+struct registry_watch *dfi__watch_new(
+    struct registry_client *client, const struct registry_interest *interest);
+
+/* The request that makes it. */
+void dfi__watch_fill(const struct registry_watch *watch,
+    Dfi__Registry__Request *request, Dfi__Registry__Watch *op);
+
 void dfi__watch_free(struct registry_watch *watch);
 
 void dfi__watch_deliver(
@@ -47,8 +51,7 @@ void dfi__watch_tell(
 /* The watch that came with the put of a key, its request's id. NULL: no memory.
  */
 struct registry_watch *dfi__watch_follow(struct registry_client *client,
-    uint64_t id, const char *key,
-    void (*fn)(void *arg, const struct registry_event *event), void *arg);
+    uint64_t id, const struct registry_interest *interest);
 
 /* End a watch at the registry, which may not know it. */
 void dfi__client_send_unwatch(struct registry_client *client, uint64_t id);
