@@ -302,7 +302,7 @@ Test(wire_join, a_key_can_be_put_and_followed)
 	cr_assert_eq(raw_ask(&raw, &request), -EEXIST);
 	put("key", "");
 	expect_event(&raw, id, DFI__REGISTRY__EVENT_TYPE__PUT, "key");
-	cr_assert_eq(dfi__client_delete_prefix(other, "key", soon()), 0);
+	cr_assert_eq(dfi__client_delete(other, "key", 0, soon()), 0);
 	expect_event(&raw, id, DFI__REGISTRY__EVENT_TYPE__DELETE, "key");
 	raw_close(&raw);
 }

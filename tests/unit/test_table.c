@@ -260,21 +260,6 @@ Test(table, next_goes_on_after_a_key_that_is_gone)
 	cr_assert_str_eq(item.key, "p/a");
 }
 
-Test(table, delete_prefix_deletes_in_order_each_with_a_revision)
-{
-	cr_assert_eq(put("p/b", "", 0), 0);
-	cr_assert_eq(put("p/a", "", 0), 0);
-	cr_assert_eq(put("q", "", 0), 0);
-	cr_assert_eq(put("p", "", 0), 0);
-	cr_assert_eq(dfi__table_watch(table, NULL, 7, ""), 0);
-	cr_assert_eq(dfi__table_delete_prefix(table, "p/"), 2);
-	assert_heard("7-p/a@5 7-p/b@6 ");
-	cr_assert_eq(dfi__table_delete_prefix(table, "p/"), 0);
-	cr_assert_eq(dfi__table_delete_prefix(table, ""), 2);
-	assert_heard("7-p@7 7-q@8 ");
-	cr_assert_eq(dfi__table_n_keys(table), 0);
-}
-
 Test(table, watches_of_short_prefixes_hear_first_then_the_oldest)
 {
 	int one, two;
@@ -301,7 +286,9 @@ Test(table, a_watch_of_a_key_hears_of_no_other)
 	cr_assert_eq(put("a/x/y", "", 0), 0);
 	cr_assert_eq(put("a/", "", 0), 0);
 	assert_heard("");
-	cr_assert_eq(dfi__table_delete_prefix(table, "a/"), 3);
+	cr_assert_eq(dfi__table_delete(table, "a/", 0), 0);
+	cr_assert_eq(dfi__table_delete(table, "a/x", 0), 0);
+	cr_assert_eq(dfi__table_delete(table, "a/x/y", 0), 0);
 	assert_heard("1-a/x@5 ");
 	cr_assert_eq(dfi__table_unwatch(table, NULL, 1), 0);
 }
@@ -668,22 +655,6 @@ static void step_delete(struct model *model)
 		model_delete(model, key);
 }
 
-static void step_delete_prefix(struct model *model)
-{
-	const char *prefix = model->keys[draw(model, N_KEYS)].name;
-	size_t n = 0;
-	int i;
-
-	for (i = 0; i < N_KEYS; i++) {
-		if (!model->keys[i].exists ||
-		    strncmp(model->keys[i].name, prefix, strlen(prefix)) != 0)
-			continue;
-		model_delete(model, &model->keys[i]);
-		n++;
-	}
-	cr_assert_eq(dfi__table_delete_prefix(table, prefix), n);
-}
-
 static void step_lease(struct model *model)
 {
 	int lease = (int)draw(model, N_LEASES);
@@ -773,10 +744,8 @@ static void run_model(unsigned seed)
 
 		if (what < 11)
 			step_put(&model);
-		else if (what < 14)
-			step_delete(&model);
 		else if (what < 15)
-			step_delete_prefix(&model);
+			step_delete(&model);
 		else if (what < 18)
 			step_lease(&model);
 		else

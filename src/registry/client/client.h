@@ -206,10 +206,6 @@ void dfi__client_renew(struct registry_client *client, const char *key,
 void dfi__client_retire(struct registry_client *client, const char *key,
     const void *value, size_t size);
 
-/* Delete all keys that begin with prefix; none is no error. */
-int dfi__client_delete_prefix(
-    struct registry_client *client, const char *prefix, int64_t deadline);
-
 /*
  * Call fn for each key that begins with prefix, as a PUT in key order, and
  * then for each change, in order and without gaps; when the connection is

@@ -132,17 +132,6 @@ static void keep(struct registry_client *client, uint64_t id,
 		    });
 }
 
-static void drop_prefix(struct registry_client *client, const char *prefix)
-{
-	struct kept_key *kept, *next;
-
-	for (kept = TAILQ_FIRST(&client->kept); kept; kept = next) {
-		next = TAILQ_NEXT(kept, link);
-		if (!strncmp(kept->key, prefix, strlen(prefix)))
-			dfi__keep_drop(client, kept->key);
-	}
-}
-
 static void note_put(struct registry_client *client, uint64_t id,
     const Dfi__Registry__Put *put, unsigned flags)
 {
@@ -162,17 +151,8 @@ static void note_put(struct registry_client *client, uint64_t id,
 void dfi__keep_note(struct registry_client *client,
     const Dfi__Registry__Request *request, unsigned flags)
 {
-	switch (request->op_case) {
-	case DFI__REGISTRY__REQUEST__OP_PUT:
+	if (request->op_case == DFI__REGISTRY__REQUEST__OP_PUT)
 		note_put(client, request->id, request->put, flags);
-		break;
-	case DFI__REGISTRY__REQUEST__OP_DELETE:
+	else if (request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE)
 		dfi__keep_drop(client, request->delete_->key);
-		break;
-	case DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX:
-		drop_prefix(client, request->delete_prefix->prefix);
-		break;
-	default:
-		break;
-	}
 }

@@ -349,14 +349,3 @@ void dfi__client_forget(struct registry_client *client, const char *key)
 {
 	dfi__client_retire(client, key, NULL, 0);
 }
-
-int dfi__client_delete_prefix(
-    struct registry_client *client, const char *prefix, int64_t deadline)
-{
-	Dfi__Registry__DeletePrefix op = DFI__REGISTRY__DELETE_PREFIX__INIT;
-	Dfi__Registry__Request request = WIRE_REQUEST(
-	    DELETE_PREFIX, delete_prefix, &op);
-
-	op.prefix = (char *)prefix;
-	return dfi__client_call(client, &request, deadline, NULL);
-}

@@ -224,16 +224,6 @@ static int delete_key(struct session *session,
 	return request->delete_->silent ? 1 : ret;
 }
 
-static int delete_prefix(struct session *session,
-    const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply)
-{
-	struct table *table = session->server->table;
-
-	dfi__table_delete_prefix(table, request->delete_prefix->prefix);
-	reply->revision = dfi__table_revision(table);
-	return 0;
-}
-
 static void count_unwatched(struct session *session, int followed)
 {
 	if (followed > 0)
@@ -287,7 +277,6 @@ static int (*const operations[])(struct session *session,
 	[DFI__REGISTRY__REQUEST__OP_GET] = get,
 	[DFI__REGISTRY__REQUEST__OP_LIST] = list,
 	[DFI__REGISTRY__REQUEST__OP_DELETE] = delete_key,
-	[DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX] = delete_prefix,
 	[DFI__REGISTRY__REQUEST__OP_WATCH] = watch,
 	[DFI__REGISTRY__REQUEST__OP_UNWATCH] = unwatch,
 };
@@ -322,7 +311,6 @@ bool dfi__session_request_changes(const Dfi__Registry__Request *request)
 {
 	return request->op_case == DFI__REGISTRY__REQUEST__OP_PUT ||
 	    request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE ||
-	    request->op_case == DFI__REGISTRY__REQUEST__OP_DELETE_PREFIX ||
 	    request->op_case == DFI__REGISTRY__REQUEST__OP_LEASE_REVOKE;
 }
 

@@ -31,12 +31,18 @@ int dfi__table_create(const struct table_limits *limits,
 	return 0;
 }
 
+static struct entry *entry_of(const struct tree_leaf *leaf)
+{
+	return leaf ? CONTAINER(leaf, struct entry, by_key) : NULL;
+}
+
 void dfi__table_destroy(struct table *table)
 {
 	struct tree_leaf *leaf;
 
 	table->hooks.changed = NULL;
-	dfi__table_delete_prefix(table, "");
+	while ((leaf = dfi__tree_from(&table->entries, NULL, 0)))
+		dfi__table_drop(table, entry_of(leaf));
 	dfi__table_tell(table, SIZE_MAX);
 	while ((leaf = dfi__tree_from(&table->watches, NULL, 0)))
 		dfi__table_end_watch(
@@ -60,11 +66,6 @@ size_t dfi__table_n_keys(const struct table *table)
 size_t dfi__table_bytes(const struct table *table)
 {
 	return table->bytes;
-}
-
-static struct entry *entry_of(const struct tree_leaf *leaf)
-{
-	return leaf ? CONTAINER(leaf, struct entry, by_key) : NULL;
 }
 
 static struct entry *find(
@@ -318,21 +319,4 @@ int dfi__table_delete(struct table *table, const char *key, uint64_t revision)
 		    (unsigned long long)revision);
 	dfi__table_drop(table, entry);
 	return 0;
-}
-
-size_t dfi__table_delete_prefix(struct table *table, const char *prefix)
-{
-	struct tree_leaf *leaf = dfi__tree_from(
-	    &table->entries, prefix, strlen(prefix));
-	struct table_item item;
-	size_t n = 0;
-
-	while (item_of_prefix(leaf, prefix, &item)) {
-		struct entry *entry = entry_of(leaf);
-
-		leaf = dfi__tree_next(leaf);
-		dfi__table_drop(table, entry);
-		n++;
-	}
-	return n;
 }

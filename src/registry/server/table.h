@@ -108,9 +108,6 @@ int dfi__table_step(const char *prefix, struct table_item *item);
 /* revision 0: any. -ENOENT: no such key, or it has another revision. */
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision);
 
-/* Deletes in key order, each with its own revision; returns how many. */
-size_t dfi__table_delete_prefix(struct table *table, const char *prefix);
-
 /*
  * A watch is known by its watcher and its tag. -EEXIST, -ENOENT. Present keys
  * are not announced: read them by dfi__table_next() in the same breath.
