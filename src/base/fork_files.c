@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -30,49 +31,25 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct file *files;
 static size_t n_files, room;
 
-/* The number at *at, which then is behind it and what ends it. */
-static uint64_t take_number(const char **at, unsigned base)
-{
-	uint64_t number = 0;
-	unsigned digit;
-
-	for (; **at; ++*at) {
-		if (**at >= '0' && **at <= '9')
-			digit = (unsigned)(**at - '0');
-		else if (**at >= 'a' && **at <= 'f')
-			digit = (unsigned)(**at - 'a') + 10;
-		else
-			break;
-		number = number * base + digit;
-	}
-	if (**at)
-		++*at;
-	return number;
-}
-
-static void skip_word(const char **at)
-{
-	while (**at && *(*at)++ != ' ')
-		;
-}
-
 /* A line of /proc/self/maps: START-END PERMS OFFSET MAJOR:MINOR INODE ... */
-static void unmap_line(const char *line)
+static void unmap_line(char *line)
 {
-	uint64_t start = take_number(&line, 16), end = take_number(&line, 16);
+	uintptr_t start = strtoul(line, &line, 16);
+	uintptr_t end = strtoul(line + 1, &line, 16);
 	unsigned major, minor;
-	uint64_t inode;
+	ino_t inode;
 	size_t i;
 
-	skip_word(&line);
-	skip_word(&line);
-	major = (unsigned)take_number(&line, 16);
-	minor = (unsigned)take_number(&line, 16);
-	inode = take_number(&line, 10);
+	/* PERMS begin with a letter or '-', and OFFSET is not needed. */
+	line += strspn(line, " rwxps-");
+	strtoul(line, &line, 16);
+	major = (unsigned)strtoul(line, &line, 16);
+	minor = (unsigned)strtoul(line + 1, &line, 16);
+	inode = strtoul(line, NULL, 10);
 	for (i = 0; i < n_files; i++)
 		if (files[i].maps && files[i].inode == inode &&
 		    files[i].device == makedev(major, minor)) {
-			munmap((void *)(uintptr_t)start, end - start);
+			munmap((void *)start, end - start);
 			return;
 		}
 }

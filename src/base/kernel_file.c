@@ -14,8 +14,6 @@
 #include <unistd.h>
 #include "files.h"
 
-#include "files.h"
-
 /* What is longer is cut: a machine with 100,000 mounts has a list of 16 MiB. */
 #define FIRST_SIZE 2048
 #define MAX_SIZE (16 << 20)

@@ -2,38 +2,22 @@
 /* Reads /proc/PID/stat and the namespaces of this process. */
 #include "process.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "files.h"
+#include "kernel_file.h"
 
 /* After the name of the program in /proc/PID/stat, counted from 1. */
 #define STATE 1
 #define START_TIME 20
 
-/*
- * Field number of "PID (NAME) STATE ...", as far as it fits the line; a name
- * may have parentheses, too.
- */
-static const char *read_field(uint32_t pid, unsigned number, char line[512])
+/* Field number of "PID (NAME) STATE ...": a name may have parentheses. */
+static const char *find_field(const char *text, unsigned number)
 {
-	char path[32], *at;
-	ssize_t got;
-	int fd;
+	const char *at = text ? strrchr(text, ')') : NULL;
 
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	fd = file_up(open(path, O_RDONLY | O_CLOEXEC));
-	if (fd < 0)
-		return NULL;
-	got = read(fd, line, 511);
-	close(fd);
-	if (got <= 0)
-		return NULL;
-	line[got] = '\0';
-	for (at = strrchr(line, ')'); at && number; number--) {
+	for (; at && number; number--) {
 		at = strchr(at, ' ');
 		if (at)
 			at++;
@@ -43,18 +27,22 @@ static const char *read_field(uint32_t pid, unsigned number, char line[512])
 
 bool dfi__process_is_stopped(uint32_t pid)
 {
-	char line[512];
-	const char *state = read_field(pid, STATE, line);
+	char *text = dfi__kernel_text("/proc/%u/stat", pid);
+	const char *state = find_field(text, STATE);
+	bool is = state && (*state == 'T' || *state == 't');
 
-	return state && (*state == 'T' || *state == 't');
+	free(text);
+	return is;
 }
 
 uint64_t dfi__process_start(uint32_t pid)
 {
-	char line[512];
-	const char *start = read_field(pid, START_TIME, line);
+	char *text = dfi__kernel_text("/proc/%u/stat", pid);
+	const char *start = find_field(text, START_TIME);
+	uint64_t time = start ? strtoull(start, NULL, 10) : 0;
 
-	return start ? strtoull(start, NULL, 10) : 0;
+	free(text);
+	return time;
 }
 
 static uint64_t namespace(const char *path)
