@@ -3,7 +3,6 @@
 #include "user.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "error.h"
-#include "files.h"
+#include "kernel_file.h"
 
 /* What the kernel has by default, and where nothing can be read. */
 #define OVERFLOW_USER 65534
@@ -21,20 +20,6 @@
 
 #define UNMAPPED \
 	"runs as a user that this process's user namespace does not map"
-
-/* A small file's text; "" with errno if there is none. */
-static void read_text(const char *path, char text[4096])
-{
-	int fd = file_up(open(path, O_RDONLY | O_CLOEXEC));
-	ssize_t got;
-
-	text[0] = '\0';
-	if (fd < 0)
-		return;
-	got = read(fd, text, 4095);
-	text[got > 0 ? got : 0] = '\0';
-	close(fd);
-}
 
 /*
  * Lines are FIRST OUTSIDE COUNT. The kernel takes no overlapping ones, and maps
@@ -56,22 +41,23 @@ bool dfi__user_map_is_whole(const char *map)
 
 static bool all_are_mapped(void)
 {
-	char text[4096];
+	char *map = dfi__kernel_text("/proc/self/uid_map");
+	bool whole = map && dfi__user_map_is_whole(map);
 
-	read_text("/proc/self/uid_map", text);
-	if (text[0])
-		return dfi__user_map_is_whole(text);
-	/* A kernel without user namespaces; else an empty map, or no /proc. */
-	return access("/proc/self/uid_map", F_OK) < 0 &&
-	    access("/proc/self/stat", F_OK) == 0;
+	free(map);
+	/* Or a kernel without user namespaces, if there is a /proc. */
+	return whole ||
+	    (access("/proc/self/uid_map", F_OK) < 0 &&
+		access("/proc/self/stat", F_OK) == 0);
 }
 
 static uid_t overflow_user(void)
 {
-	char text[4096];
+	uint64_t user;
 
-	read_text("/proc/sys/kernel/overflowuid", text);
-	return text[0] ? (uid_t)strtoul(text, NULL, 10) : OVERFLOW_USER;
+	return dfi__kernel_number(&user, "/proc/sys/kernel/overflowuid")
+	    ? (uid_t)user
+	    : OVERFLOW_USER;
 }
 
 bool dfi__user_is_mapped(uid_t user)
