@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <event2/bufferevent_ssl.h>
-#include <netinet/in.h>
 #include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/fork_files.h"
+#include "base/ip.h"
 
 #define TLS_RECORD_HANDSHAKE 22
 
@@ -225,19 +225,15 @@ void dfi__tls_destroy(struct tls *tls)
 /* The certificate must be that of the address, which is numeric. */
 static int expect_address(SSL *ssl, const struct sockaddr *address)
 {
-	const struct in_addr *ip =
-	    &((const struct sockaddr_in *)address)->sin_addr;
-	const struct in6_addr *ip6 =
-	    &((const struct sockaddr_in6 *)address)->sin6_addr;
-	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+	struct in6_addr v6;
+	union ip ip;
 
-	if (address->sa_family == AF_INET)
-		return X509_VERIFY_PARAM_set1_ip(
-		    param, (const unsigned char *)ip, sizeof(*ip));
-	if (IN6_IS_ADDR_V4MAPPED(ip6))
-		return X509_VERIFY_PARAM_set1_ip(
-		    param, ip6->s6_addr + 12, sizeof(*ip));
-	return X509_VERIFY_PARAM_set1_ip(param, ip6->s6_addr, sizeof(*ip6));
+	if (!dfi__ip_copy(address, &ip))
+		return 0;
+	v6 = dfi__ip_as_v6(&ip);
+	return IN6_IS_ADDR_V4MAPPED(&v6)
+	    ? X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), v6.s6_addr + 12, 4)
+	    : X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), v6.s6_addr, 16);
 }
 
 struct bufferevent *dfi__tls_stream(struct tls *tls, struct event_base *base,

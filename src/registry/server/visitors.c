@@ -67,17 +67,16 @@ bool dfi__visitors_address(
     const struct visitor_room *room, int fd, uint32_t *origin)
 {
 	struct address peer = { .size = sizeof(peer.socket) };
-	const struct in6_addr *ip6 = &peer.socket.in6.sin6_addr;
+	struct in6_addr ip;
 	uint64_t number = 0;
 
 	if (getpeername(fd, &peer.socket.any, &peer.size))
 		return false;
-	if (peer.socket.any.sa_family == AF_INET)
-		number = peer.socket.in.sin_addr.s_addr;
-	else if (IN6_IS_ADDR_V4MAPPED(ip6))
-		memcpy(&number, ip6->s6_addr + 12, sizeof(uint32_t));
+	ip = dfi__ip_as_v6(&peer.socket.ip);
+	if (IN6_IS_ADDR_V4MAPPED(&ip))
+		memcpy(&number, ip.s6_addr + 12, sizeof(uint32_t));
 	else
-		memcpy(&number, ip6->s6_addr, sizeof(number));
+		memcpy(&number, ip.s6_addr, sizeof(number));
 	*origin = mix(room->seed ^ number) % VISITOR_ORIGINS;
 	return true;
 }

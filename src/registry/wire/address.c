@@ -6,7 +6,6 @@
  */
 #include "address.h"
 
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -48,65 +47,43 @@ static int parse_unix(const char *text, struct address *address)
 	return 0;
 }
 
-static int parse_port(const char *text, const char *digits, in_port_t *port)
+static int parse_port(const char *text, const char *digits, union ip *ip)
 {
-	char *end;
 	unsigned long value;
 
 	if (strspn(digits, "0123456789") != strlen(digits) || !*digits)
 		return bad_address(text, "the port is not a number");
-	value = strtoul(digits, &end, 10);
+	value = strtoul(digits, NULL, 10);
 	if (value > 65535)
 		return bad_address(text, "the port is greater than 65535");
-	*port = htons((in_port_t)value);
+	dfi__ip_set_port(ip, (uint16_t)value);
 	return 0;
-}
-
-static bool is_loopback(const struct address *address)
-{
-	const struct in6_addr *ip6 = &address->socket.in6.sin6_addr;
-
-	if (address->socket.any.sa_family == AF_INET)
-		return ntohl(address->socket.in.sin_addr.s_addr) >> 24 == 127;
-	if (IN6_IS_ADDR_V4MAPPED(ip6))
-		return ip6->s6_addr[12] == 127;
-	return IN6_IS_ADDR_LOOPBACK(ip6);
 }
 
 static int parse_tcp(const char *text, struct address *address)
 {
 	const char *host = text + strlen("tcp:");
 	const char *colon = strrchr(host, ':');
-	struct sockaddr_in *in = &address->socket.in;
-	struct sockaddr_in6 *in6 = &address->socket.in6;
-	char ip[INET6_ADDRSTRLEN + 2];
+	union ip *ip = &address->socket.ip;
+	char digits[IP_TEXT_SIZE] = "";
+	bool brackets;
 	size_t size;
-	int ret;
 
 	if (!colon)
 		return bad_address(text, "the port is missing");
 	size = (size_t)(colon - host);
-	if (size >= sizeof(ip))
-		return bad_address(text, "the host is not a numeric address");
-	memcpy(ip, host, size);
-	ip[size] = '\0';
-	if (size > 2 && ip[0] == '[' && ip[size - 1] == ']') {
-		ip[size - 1] = '\0';
-		if (inet_pton(AF_INET6, ip + 1, &in6->sin6_addr) != 1)
-			return bad_address(
-			    text, "the host is not a numeric address");
-		in6->sin6_family = AF_INET6;
-		address->size = sizeof(*in6);
-		ret = parse_port(text, colon + 1, &in6->sin6_port);
-	} else {
-		if (inet_pton(AF_INET, ip, &in->sin_addr) != 1)
-			return bad_address(
-			    text, "the host is not a numeric address");
-		in->sin_family = AF_INET;
-		address->size = sizeof(*in);
-		ret = parse_port(text, colon + 1, &in->sin_port);
+	brackets = size > 2 && host[0] == '[' && colon[-1] == ']';
+	if (brackets) {
+		host++;
+		size -= 2;
 	}
-	return ret;
+	if (size < sizeof(digits))
+		memcpy(digits, host, size);
+	if (!dfi__ip_parse_host(digits, ip) ||
+	    brackets != (ip->any.sa_family == AF_INET6))
+		return bad_address(text, "the host is not a numeric address");
+	address->size = brackets ? sizeof(ip->in6) : sizeof(ip->in);
+	return parse_port(text, colon + 1, ip);
 }
 
 int dfi__address_parse(const char *text, struct address *address)
@@ -129,7 +106,13 @@ int dfi__address_parse(const char *text, struct address *address)
 
 bool dfi__address_is_routable(const struct address *address)
 {
-	return !dfi__address_is_unix(address) && !is_loopback(address);
+	struct in6_addr ip;
+
+	if (dfi__address_is_unix(address))
+		return false;
+	ip = dfi__ip_as_v6(&address->socket.ip);
+	return IN6_IS_ADDR_V4MAPPED(&ip) ? ip.s6_addr[12] != 127
+					 : !IN6_IS_ADDR_LOOPBACK(&ip);
 }
 
 void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE])
@@ -177,19 +160,10 @@ void dfi__address_limit_silence(int fd, uint32_t ms)
 void dfi__address_tcp_text(
     const struct address *address, char text[ADDRESS_TEXT_SIZE])
 {
-	const struct sockaddr_in *in = &address->socket.in;
-	const struct sockaddr_in6 *in6 = &address->socket.in6;
-	char ip[INET6_ADDRSTRLEN] = "";
+	char ip[IP_PORT_TEXT_SIZE];
 
-	if (in->sin_family == AF_INET) {
-		inet_ntop(AF_INET, &in->sin_addr, ip, sizeof(ip));
-		snprintf(text, ADDRESS_TEXT_SIZE, "tcp:%s:%u", ip,
-		    (unsigned)ntohs(in->sin_port));
-	} else {
-		inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof(ip));
-		snprintf(text, ADDRESS_TEXT_SIZE, "tcp:[%s]:%u", ip,
-		    (unsigned)ntohs(in6->sin6_port));
-	}
+	dfi__ip_text(&address->socket.ip, ip);
+	snprintf(text, ADDRESS_TEXT_SIZE, "tcp:%s", ip);
 }
 
 bool dfi__address_is_unix(const struct address *address)

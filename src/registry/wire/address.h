@@ -5,11 +5,12 @@
 #ifndef DFI_REGISTRY_WIRE_ADDRESS_H
 #define DFI_REGISTRY_WIRE_ADDRESS_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+#include "base/ip.h"
 
 #define ADDRESS_SYNTAX                                                      \
 	"unix:PATH, unix:@NAME, tcp:IP:PORT or tcp:[IPV6]:PORT, the IP in " \
@@ -25,8 +26,7 @@ struct address {
 	union {
 		struct sockaddr any;
 		struct sockaddr_un un;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
+		union ip ip;
 	} socket;
 	socklen_t size;
 };
