@@ -10,14 +10,11 @@
  *		{ .function = DFI_SUM, .field = "price", .name = "sum" },
  *	};
  *
- * A result tuple has the fields that are grouped by, in their order and of
- * their types, and then one field for each aggregate. They lie as in a C struct
- * with these members: each is aligned to its own size (bytes to 1), the tuple
- * to the largest of them. Results come in no particular order, but those of one
- * window (flow.h) after those of the window before.
- *
- * A group exists when a tuple of it came: a flow without tuples has no results,
- * also where nothing is grouped by and all tuples are one group.
+ * A result tuple has the group_by fields, in their order and of their types,
+ * then one field an aggregate. It is laid out as a C struct of these members:
+ * each is aligned to its own size (bytes to 1), the tuple to the largest.
+ * Results of a window (flow.h) come after those of the window before, else in
+ * no order. A group without a tuple has no result, nor has a flow without any.
  */
 #ifndef DFI_AGGREGATE_H
 #define DFI_AGGREGATE_H
@@ -29,39 +26,37 @@ extern "C" {
 #endif
 
 /*
- * What is computed of a group. No result depends on the order of tuples or on
- * how they are spread over sources, but for the rounding of floating-point
- * sums. A floating-point field here is one of type DFI_FLOAT or DFI_DOUBLE;
- * fields of DFI_BYTES and DFI_USER can't be aggregated.
+ * What is computed of a group. Only the rounding of floating-point sums depends
+ * on the order of tuples and on how they are spread over sources. A
+ * floating-point field has type DFI_FLOAT or DFI_DOUBLE. DFI_BYTES and DFI_USER
+ * can't be aggregated.
  */
 enum dfi_aggregate_function {
 	DFI_COUNT = 1, /* tuples; uint64 */
 	/*
-	 * Of signed integers as int64, of unsigned ones as uint64: modulo 2^64
-	 * unless it is checked. Floating-point as double: NaN if one tuple has
-	 * NaN, or both infinities.
+	 * int64 of signed and uint64 of unsigned integers, modulo 2^64 unless
+	 * it is checked. double of floating-point fields: NaN if a tuple has
+	 * NaN, or tuples have both infinities.
 	 */
 	DFI_SUM,
 	/*
-	 * Of the field's type, and always a value that a tuple had: where there
-	 * is none, there is no group. NaN is passed over, so the result is NaN
-	 * only if the group has nothing else. Of 0.0 and -0.0 it may be either.
+	 * Of the field's type, always a value that a tuple had. NaN counts only
+	 * if the group has nothing else. Of 0.0 and -0.0 it may be either.
 	 */
 	DFI_MIN,
 	DFI_MAX,
 	/*
-	 * double, of integers, too: the sum divided by the count, each rounded
-	 * to double. The sum of integers is exact, and can't overflow; of NaN
-	 * it is as DFI_SUM says.
+	 * double, also of integers: the sum divided by the count, each rounded
+	 * to double. The sum of integers is exact and can't overflow. NaN is as
+	 * in DFI_SUM.
 	 */
 	DFI_AVG,
 };
 
 enum {
 	/*
-	 * A sum of integers that doesn't fit its result's type is -EOVERFLOW,
-	 * with a text that names the aggregate and the group. What matters is
-	 * the sum of all, not one on the way.
+	 * A sum of integers, at the end, that doesn't fit its result's type is
+	 * -EOVERFLOW. The text names the aggregate and the group.
 	 */
 	DFI_AGGREGATE_CHECKED = 1,
 };

@@ -1,69 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The context: a process's membership in a registry. It owns one control
- * thread (named "dfi-control", all signals masked), on which the registry
- * connection and the passing of memory between processes run. Tuples never
- * pass through it, and nothing else runs behind the application's back but the
- * thread that writes log lines (log.h).
+ * The context: a process's membership in a registry. Its control thread (named
+ * "dfi-control", all signals masked) runs the registry connection and passes
+ * memory between processes; tuples never pass through it. The library has no
+ * other thread, except for log lines (log.h).
  *
- * The control thread does not inherit the scheduling of the thread that calls
- * dfi_open(), which may be a real-time thread that never yields. It runs as
- * SCHED_OTHER, with the nice value and on the processors that the process's
- * first thread had when the library was loaded, or on those of
- * DFI_CONTROL_CPUS. Leave it one that no real-time thread keeps for itself.
+ * Control thread. It runs as SCHED_OTHER, with the nice value and on the
+ * processors of the process's first thread when the library was loaded, or on
+ * DFI_CONTROL_CPUS. Leave it a processor without real-time threads. If it does
+ * not run, calls that need it return -ETIMEDOUT and may be repeated; handles
+ * other than contexts are closed without it (docs/design.md, "Threads").
  *
- * If the control thread does not run, calls that need it return -ETIMEDOUT
- * after their time-out, and may be repeated. dfi_close(), dfi_registry_stop()
- * and the first use of RDMA check that it runs, and then wait for it. Sources,
- * targets, groups, combiners, barriers and sequencers are closed without it:
- * the registry and its members hear of that as soon as it runs again.
+ * Registry. If the connection is lost, attached flows go on and still notice
+ * deaths of peers on this host and of RDMA connections; calls that need the
+ * registry return -ENOTCONN and may be repeated. The context connects again by
+ * itself and publishes what it had published (docs/design.md, "Failure").
  *
- * If the connection to the registry is lost, flows that are attached go on,
- * and notice deaths of peers on this host (where the kernel has pidfds, and
- * /proc tells that both are in one PID namespace) and of RDMA connections.
- * Calls that need the registry return -ENOTCONN with the reason. The control
- * thread connects again, as soon as a registry answers at the same address, and
- * publishes there what this context had published; DFI_REGISTRY_GRACE is the
- * time that peers have to do the same before they count as dead. Applications
- * just repeat what was refused.
+ * Handles are closed once. Closing NULL does nothing and returns 0. Calls with
+ * one of the last 64 handles that the process has closed return -EBADF, or do
+ * nothing if they return nothing; after 64 further closes, use of a handle is
+ * undefined. Calls that return nothing ignore NULL. Inline functions, except
+ * dfi_target_consume(), don't check the handle.
  *
- * A thread cannot be cancelled (pthread_cancel()) within a call. A request
- * takes effect as the next call begins that opens, closes, lists or asks
- * something, or at a cancellation point of the application. Asynchronous
- * cancellation is not supported.
+ * Signals. A call that waits goes on after a signal handler. A handler ends it
+ * by the handle's _interrupt() call: that wait, or else the next one, returns
+ * -EINTR, once. _abort() ends the flow instead. Only these two are
+ * async-signal-safe; they keep errno. Any handler of any thread may call them
+ * while the handle is open or known as closed (see above). Waits for the
+ * registry end by their time-outs only.
  *
- * Descriptors of the library are never 0, 1 or 2. An application that closes
- * them, as by close_range(), cuts its contexts off: calls that need the
- * registry return -ENOTCONN, or wait for their deadline, and what is left to do
- * is to close the handles.
+ * fork(). In the child calls with handles of the parent return -EOWNERDEAD; it
+ * opens its own. Tuples, spans, batches and cursors lent before are pointers
+ * into memory that the child does not have: SIGSEGV.
  *
- * Handles (contexts, sources, targets, groups, barriers, sequencers) are closed
- * once, like memory is freed: closing NULL does nothing and returns 0. A handle
- * that is among the last 64 that the process has closed is still known as such:
- * calls with it, closing it again among them, do nothing and return -EBADF.
- * Once 64 more were closed, using it is a fault, or uses another handle.
- *
- * NULL where a call needs a handle, a name, or a place for its output is
- * -EINVAL, and nothing happens; those that return nothing do nothing. Inline
- * functions, except dfi_target_consume(), look into the handle that they are
- * given.
- *
- * Signals: a call that waits goes on after a signal handler has returned. A
- * handler ends it by the _interrupt() call of the handle: that wait, or if
- * there is none the next one, returns -EINTR, once, and the program goes on as
- * it likes. An _abort() call ends the flow instead. These calls, of sources,
- * targets, groups, combiners and barriers, are async-signal-safe, and no others
- * of the library are: a handler on any thread may make them, whatever it has
- * interrupted, as long as the handle is open or known as closed, see above.
- * They leave errno as it is. Waits for the registry end with their time-outs.
- *
- * A thread with a stack of 16 KiB (PTHREAD_STACK_MIN) can make any call. What
- * callbacks of the application and drivers of RDMA devices take comes on top.
- *
- * In the child of a fork() nothing of it lives on: calls with a context, source
- * or target of the parent return -EOWNERDEAD, and the child opens its own. What
- * was lent before (tuples, spans, batches) and open cursors are pointers into
- * memory that the child does not have: using them there is a fault (SIGSEGV).
+ * Threads cannot be cancelled (pthread_cancel()) within a call, except as one
+ * begins that opens, closes, lists or asks. Asynchronous cancellation is not
+ * supported. A stack of 16 KiB (PTHREAD_STACK_MIN) is enough for any call,
+ * beside callbacks and RDMA drivers. Descriptors of the library are never 0, 1
+ * or 2. An application that closes them, as by close_range(), can only close
+ * its handles: other calls return -ENOTCONN, or wait for their deadline.
  */
 #ifndef DFI_CONTEXT_H
 #define DFI_CONTEXT_H
@@ -84,17 +59,16 @@ struct dfi;
 /*
  * Attribute structs start with their size, as the caller's compiler knows it;
  * zero in a member means its default. Use the _INIT macro or a designated
- * initialiser with .size. Size 0 is -EINVAL; a struct newer than the library,
- * with a member set that it doesn't know, is -E2BIG.
+ * initialiser with .size. A member that this library doesn't know is -E2BIG
+ * unless it is 0.
  */
 struct dfi_attr {
 	uint32_t size;
 	/*
-	 * Milliseconds without a sign of life after which the process counts as
-	 * dead, 50 to 3600000; it gives one every third of that. Default 0: as
-	 * DFI_LEASE says, and else DFI_NO_LEASE: only the end of the process or
-	 * of its connection to the registry counts, so that a stopped one is
-	 * not dead.
+	 * Milliseconds without a sign of life, which this process gives every
+	 * third of that, after which it counts as dead: 50 to 3600000. 0: as
+	 * DFI_LEASE, else DFI_NO_LEASE: only its end, or that of its connection
+	 * to the registry, counts. A stopped process is not dead then.
 	 */
 	uint32_t lease_ttl_ms;
 	const char *registry;     /* default DFI_REGISTRY; see registry.h */
@@ -103,13 +77,11 @@ struct dfi_attr {
 	uint32_t open_timeout_ms; /* default DFI_OPEN_TIMEOUT, 10000 */
 	uint32_t reserved;        /* 0 */
 	/*
-	 * How the registry and this process prove who they are, where it is at
-	 * a TCP address: the names of the files of dfi_registry_attr, where
-	 * registry_ca is who signed the registry's certificate, and
-	 * registry_cert and registry_private_key are this process's own. If all
-	 * are NULL: those of DFI_REGISTRY_KEY, DFI_REGISTRY_CA,
-	 * DFI_REGISTRY_CERT, DFI_REGISTRY_PRIVATE_KEY. Read during the call
-	 * only.
+	 * For a registry at a TCP address: names of the files of
+	 * dfi_registry_attr. registry_ca has signed the registry's certificate;
+	 * the last two are this process's own. All NULL: DFI_REGISTRY_KEY,
+	 * DFI_REGISTRY_CA, DFI_REGISTRY_CERT, DFI_REGISTRY_PRIVATE_KEY. Read
+	 * during the call only.
 	 */
 	const char *registry_key;
 	const char *registry_ca;
@@ -122,11 +94,10 @@ struct dfi_attr {
 #define DFI_ATTR_INIT DFI_INIT(struct dfi_attr)
 
 /*
- * How a waiting call waits. Sleepers are woken at once, but for targets whose
- * segments come over RDMA with footers (DFI_VERBS_NOTIFY; also by themselves
- * where DFI_WAIT_SPIN was asked for), and all on kernels without membarrier(2).
- * These look by themselves, and so does a descriptor: after 1 ms, or a
- * hundredth of the silence if that is longer, at most 10 ms.
+ * How a waiting call waits. Sleepers are woken at once, except targets whose
+ * segments come over RDMA with footers (DFI_VERBS_NOTIFY), and all on kernels
+ * without membarrier(2). These, and their descriptors, look after 1 ms or a
+ * hundredth of the silence, whichever is longer, at most 10 ms.
  */
 enum dfi_wait {
 	DFI_WAIT_DEFAULT = 0, /* DFI_WAIT, else adaptive */
@@ -142,42 +113,36 @@ enum {
 };
 
 /*
- * Join the registry at attr->registry. attr NULL means all defaults. Returns
- * within open_timeout_ms. On success *dfi is the context, to be closed with
- * dfi_close(). A process may have several. Any thread.
+ * Join the registry at attr->registry within open_timeout_ms. attr NULL means
+ * all defaults. A process may have several contexts. The caller closes *dfi
+ * with dfi_close(). Any thread.
  *
- * -EINVAL: no registry is named, an attribute or a setting is not valid, or a
- * key or certificate file is not as it must be. -ECONNREFUSED: nobody answers
- * there. -ETIMEDOUT: no answer in time, or the control thread has not run; then
- * the library stays loaded until the process ends. -EPROTO: what answers is no
- * registry, one of another version, or one without TLS. -EACCES: it belongs to
- * another user, or it and this process don't have the same key, or don't accept
- * each other's certificates. -EPERM: a TCP address, and no key or CA to know
- * the registry by. -ENOSPC: the registry is full. -ENOTCONN: it died, or was
- * stopped, meanwhile; another attempt may find it again. -EHOSTUNREACH: the
- * network doesn't lead to its machine. -ENOMEM, -EMFILE, -EIO.
+ * -EINVAL: also, no registry is named, or a setting or a file is not valid.
+ * -ECONNREFUSED: nobody answers there. -ETIMEDOUT: also, the control thread has
+ * not run; then the library stays loaded. -EPROTO: what answers is no registry,
+ * or of another version, or has no TLS. -EACCES: it has another user, or key,
+ * or a side refuses a certificate. -EPERM: a TCP address without key or CA.
+ * -ENOTCONN: it died or was stopped meanwhile; try again. -EHOSTUNREACH: the
+ * network doesn't lead to its machine.
  */
 DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
 
 /*
- * Leave the registry and free the context. Flows that it created and that are
- * not persistent are removed. -EBUSY if sources, targets or barriers are still
- * open, or another thread is in a call that was given the context, also in this
- * one; -ETIMEDOUT if the control thread has not run for the context's
- * open_timeout_ms; then nothing happened. -EBADF: it was closed before. Over
- * RDMA it waits, 2 s at most, until sources whose flows have ended here have
- * closed. Any thread; what another one asks of the context meanwhile or later
- * fails, with -EBUSY or -EBADF.
+ * Leave the registry and free the context; flows that it created and that are
+ * not persistent are removed. Over RDMA it waits, 2 s at most, for sources to
+ * close whose flows have ended here. Any thread; calls of others with the
+ * context meanwhile return -EBUSY or -EBADF.
+ *
+ * -EBUSY: a source, target or barrier is open, or another thread is in a call
+ * with the context. -ETIMEDOUT: the control thread has not run for
+ * open_timeout_ms. After both nothing has happened.
  */
 DFI_API int dfi_close(struct dfi *dfi);
 
-/*
- * What a context did over RDMA since it first needed it, and holds of it now.
- * All zero before.
- */
+/* What a context did over RDMA, and holds of it now. All 0 before it did. */
 struct dfi_context_stats {
-	uint64_t writes;        /* one for each segment, whole or partial, and
-				   for each end mark */
+	uint64_t writes;        /* one a segment, whole or partial, and one an
+				   end mark */
 	uint64_t inline_writes; /* of them, sent without a copy by the device */
 	uint64_t bytes;         /* of writes: what is used of segments, and
 				   footers where targets poll them */
@@ -190,32 +155,27 @@ struct dfi_context_stats {
 	uint32_t queue_pairs;   /* now, also those that wait for a source */
 	uint32_t memory_regions;
 	/*
-	 * Rings that are open now, at either end, whose target polls the
-	 * footers for segments, but for those of checksum_rings; and those
-	 * where a completion tells it.
+	 * Rings that are open now, at either end, whose target polls footers
+	 * (without checksum_rings), or is told by a completion.
 	 */
 	uint32_t footer_rings, imm_rings;
 	/*
-	 * Since then: connections that broke otherwise than by their peer's
-	 * end, fatal errors that the device reported, and how often the link
-	 * of the port went down.
+	 * So far: connections that broke before their peer ended, fatal errors
+	 * that the device reported, and how often the port's link went down.
 	 */
 	uint32_t broken_connections, fatal_events, port_downs;
-	uint32_t port;     /* of device */
-	uint32_t receives; /* that are posted for what arrives */
-	/* Of queue_pairs, those for which the driver takes no locks. */
-	uint32_t thread_domains;
+	uint32_t port;           /* of device */
+	uint32_t receives;       /* that are posted for what arrives */
+	uint32_t thread_domains; /* queue pairs that need no driver's locks */
 	char device[64];
-	char address[48]; /* IPv4 or IPv6, of this context */
-	/* Rings whose target polls footers that have checksums. */
-	uint32_t checksum_rings;
-	uint32_t reserved; /* 0 */
+	char address[48];        /* IPv4 or IPv6, of this context */
+	uint32_t checksum_rings; /* as footer_rings, footers have checksums */
+	uint32_t reserved;       /* 0 */
 };
 
 /*
- * Read the counters, which may be some operations behind those of other
- * threads. Waits for a transport that is being started. Any thread. -EINVAL:
- * stats is NULL.
+ * Read the counters, which may be some operations behind. Waits for a transport
+ * that another thread is starting. Any thread.
  */
 DFI_API int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats);
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How the inline functions of sources copy a tuple into a ring. Not for direct
- * use.
- */
+/* How inline functions copy a tuple into a ring. Not for direct use. */
 #ifndef DFI_COPY_H
 #define DFI_COPY_H
 
@@ -16,15 +13,12 @@ extern "C" {
 #endif
 
 /*
- * Ask for the line at an address, which need not be valid, to be made this
- * core's own. The lines of a ring that a source is about to fill are in the
- * cache of the core that read them last, and a store to such a line keeps its
- * place in the store buffer until the line comes; the prefetch does not.
- *
- * On x86 the builtin would only fetch a copy of the line, unless the compiler
- * is told of a processor that has PREFETCHW. All x86-64 processors of AMD have
- * it, and those of Intel since Broadwell; older ones execute it as a no-op
- * (Intel SDM vol. 2, PREFETCHW).
+ * Make the line at an address, which need not be valid, this core's own. The
+ * reader's core has the lines of a ring that a source is about to fill; a store
+ * to one keeps its place in the store buffer until the line comes, a prefetch
+ * does not. On x86 the builtin fetches a copy only, unless the compiler may use
+ * PREFETCHW. All x86-64 processors of AMD have that, those of Intel since
+ * Broadwell; older ones execute it as a no-op (Intel SDM vol. 2, PREFETCHW).
  */
 #define DFI_PREFETCH_DISTANCE 2048
 
@@ -38,13 +32,11 @@ DFI_INLINE_PART void dfi_prefetch_write(const void *address)
 }
 
 /*
- * Copy size bytes, a constant multiple of 8 up to 64, by words.
- *
- * Words, not vectors: a tuple that was just built member by member can then go
- * from registers into the ring, where a vector load would wait for the stores.
- * And stores of a type, not of bytes: so the compiler knows that they leave the
- * lane alone. No loop: it would be unrolled too late for the compiler to see
- * that the tuple needs no memory.
+ * Copy size bytes, a constant multiple of 8 up to 64, by words. A tuple that
+ * was just built member by member goes from registers into the ring so, where a
+ * vector load would wait for the stores. Stores of words, not bytes: the
+ * compiler knows that they leave the lane alone. No loop: the compiler would
+ * unroll it too late to see that the tuple needs no memory.
  */
 DFI_INLINE_PART void dfi_copy_16(void *to, const void *from)
 {
@@ -85,10 +77,9 @@ DFI_INLINE_PART void dfi_copy_words(void *to, const void *from, size_t size)
 }
 
 /*
- * Copy a larger tuple, by 16 bytes: wider loads would wait for a tuple that was
- * just written by smaller stores to leave the store buffer. memcpy() does that,
- * and compilers make string instructions of a long one, which write to another
- * core's lines at half the speed.
+ * Copy a larger tuple by 16 bytes. Wider loads would wait until smaller stores
+ * have left the store buffer. memcpy() has them, and compilers make string
+ * instructions of it, which write to lines of another core at half the speed.
  */
 DFI_INLINE_PART void dfi_copy_lines(void *to, const void *from, size_t size)
 {
@@ -111,9 +102,9 @@ DFI_INLINE_PART void dfi_copy_lines(void *to, const void *from, size_t size)
 }
 
 /*
- * The size of the object that a tuple is, if the compiler knows exactly one and
- * it is a small one, which may stay in registers; else 0. One that doesn't
- * optimise keeps, and warns of, the code for all sizes: it is told of none.
+ * The size of the object that a tuple is, if the compiler knows exactly one, a
+ * small one, which may stay in registers; else 0. A compiler that doesn't
+ * optimise is told of none: it would keep, and warn of, the code for all sizes.
  */
 #define DFI_SMALL_TUPLE 64
 #ifdef __OPTIMIZE__
@@ -128,9 +119,8 @@ DFI_INLINE_PART void dfi_copy_lines(void *to, const void *from, size_t size)
 #endif
 
 /*
- * A tuple of a size that is not known, without what the compiler does know of
- * it, say that it is in an array of 24 bytes: it would warn of the copies of 32
- * bytes, which never run.
+ * Hide from the compiler what it knows of a tuple without a known size, say
+ * that it lies in 24 bytes: it would warn of copies of 32 that never run.
  */
 DFI_INLINE_PART const void *dfi_tuple_origin(const void *tuple, size_t known)
 {
@@ -146,9 +136,8 @@ DFI_INLINE_PART const void *dfi_tuple_origin(const void *tuple, size_t known)
 		    known < 8 * (i) + 8 ? known % 8 : 8);
 
 /*
- * The address of a tuple for code that needs one. For a small variable that is
- * a copy of its first size bytes, made only there, so that the variable itself
- * can stay in registers on the fast path.
+ * The address of a tuple for code that needs one. Of a small variable this is a
+ * copy, so that the variable itself can stay in registers on the fast path.
  */
 DFI_INLINE_PART const void *dfi_tuple_address(const void *tuple,
     uint64_t copy[DFI_SMALL_TUPLE / 8], size_t known, size_t size)
@@ -171,9 +160,7 @@ DFI_INLINE_PART const void *dfi_tuple_address(const void *tuple,
 }
 #undef DFI_COPY_WORD
 
-/*
- * Copy a tuple of size bytes, a constant up to 64: multiples of 8 by words.
- */
+/* Copy a tuple of size bytes, a constant up to 64: multiples of 8 by words. */
 DFI_INLINE_PART void dfi_copy_small(void *to, const void *from, size_t size)
 {
 	if (size % 8 == 0)

@@ -2,12 +2,23 @@
 /*
  * Errors.
  *
- * Every function that can fail returns an int: 0 or a count on success, a
- * negative errno value on failure. The codes below are all that the library
- * returns; each function's comment names those that are special to it.
+ * A function that can fail returns an int: 0 or a count on success, a negative
+ * errno value on failure. A failing call also leaves a text for its thread,
+ * which dfi_errmsg() returns. The library never prints it.
  *
- * A failing call also leaves a text for its thread: what failed, where, and
- * what to do. dfi_errmsg() returns it. The library never prints it.
+ * Errors of all calls. The other headers name only what they add:
+ *   -EINVAL      an argument or attribute is not valid. NULL for a handle, a
+ *                name, a callback or an output is not, nor is an attribute
+ *                struct of size 0
+ *   -E2BIG       an attribute struct is newer than the library
+ *   -EBADF       the handle was closed before (context.h)
+ *   -EOWNERDEAD  the handle belongs to the parent of this forked process
+ *   -ENOMEM, -EMFILE, -EIO  see the table below
+ * Errors of all calls that ask the registry:
+ *   -ENOTCONN    the connection to it is lost
+ *   -ETIMEDOUT   it does not answer in time
+ *   -ENOSPC      one of its limits is reached
+ *   -EPROTO, -EBADMSG  what it holds is of another version, or damaged
  */
 #ifndef DFI_ERROR_H
 #define DFI_ERROR_H
@@ -20,10 +31,7 @@
 extern "C" {
 #endif
 
-/*
- * The one table of error codes: X(errno name, meaning). dfi_strerror() is made
- * from it.
- */
+/* All codes that the library returns: X(errno name, meaning). */
 #define DFI_ERRORS(X)                                                         \
 	X(EINVAL, "an argument or attribute is not valid")                    \
 	X(EBADF, "the handle was closed before")                              \
@@ -58,15 +66,14 @@ extern "C" {
 	X(EIO, "a system call failed")
 
 /*
- * The meaning of a code returned by this library, for ever valid; "unknown
- * error" for any other. Takes the value as returned (negative). Any thread.
+ * The meaning of a code as it was returned (negative), or "unknown error". The
+ * text is valid for ever. Any thread.
  */
 DFI_API const char *dfi_strerror(int err);
 
 /*
- * What the last failing call of this thread said: what, where and what to do,
- * in one line without a newline. "" if no call failed yet. Valid until the next
- * failing call of the same thread.
+ * The text of this thread's last failing call, one line: what failed, where,
+ * and what to do. "" before the first failure. Valid until the next one.
  */
 DFI_API const char *dfi_errmsg(void);
 
@@ -84,16 +91,14 @@ struct dfi_error_info {
 };
 
 /*
- * Call fn for each error that this process has met, the last one last: failures
- * of flows, of their endpoints and barriers, and of what opens and creates
- * them. A flow's failure counts once for each handle, not with each call that
- * repeats it. Of more than DFI_MAX_ERRORS those are forgotten that were not met
- * for longest. Not kept is what tells how the library was called (-EINVAL,
- * -EBADF, -E2BIG, -ERANGE, -EBUSY), -EAGAIN, -EINTR, -EPIPE, -ENODATA; nor
- * -ETIMEDOUT after a time that the program chose, stall_timeout_ms or that of
- * dfi_barrier_wait(), unless it ends a stream. A non-zero return of fn ends the
- * call, which returns it. info is valid during the call of fn only. Any thread.
- * -EINVAL: fn is NULL. -ENOMEM.
+ * Call fn for each error of flows, endpoints and barriers that this process has
+ * met, also when it opened or created them; the last one comes last. A flow's
+ * failure counts once a handle. Of more than DFI_MAX_ERRORS the library forgets
+ * the one that was not met for longest. It keeps no misuse (-EINVAL, -EBADF,
+ * -E2BIG, -ERANGE, -EBUSY), no -EAGAIN, -EINTR, -EPIPE or -ENODATA, and no
+ * -ETIMEDOUT of stall_timeout_ms or dfi_barrier_wait(), unless it ends a
+ * stream. A non-zero return of fn ends the call, which returns it. info is
+ * valid during the call of fn only. Any thread.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * DFI_API marks what the shared library exports; everything else is hidden.
- */
+/* DFI_API marks what the shared library exports. All else is hidden. */
 #ifndef DFI_EXPORT_H
 #define DFI_EXPORT_H
 
 #define DFI_API __attribute__((visibility("default")))
 
 /*
- * The per-tuple functions. Their use of many sizes and routings looks large to
- * a compiler, which would not inline it by itself, but little is left of it.
- * The library exports a function of the same name for each DFI_INLINE, for
- * bindings of other languages. DFI_INLINE_PART is what these consist of.
+ * The per-tuple functions (DFI_INLINE), and their parts. A compiler takes them
+ * for large and would not inline them, but little is left of them. The library
+ * exports each DFI_INLINE as a function, for bindings of other languages.
  */
 #define DFI_INLINE_PART static inline __attribute__((__always_inline__))
 #ifndef DFI_INLINE
@@ -25,10 +22,7 @@
 #define DFI_CAST(type, value) ((type)(value))
 #endif
 
-/*
- * An attribute struct with its size set and all else zero; for the _INIT
- * macros.
- */
+/* An attribute struct with its size set and all else zero. */
 #ifdef __cplusplus
 template <typename T> inline T dfi_init()
 {

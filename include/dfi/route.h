@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The routing functions of flows, for applications whose own partitioning must
- * agree with them.
- */
+/* The routing functions of flows, for partitioning that agrees with them. */
 #ifndef DFI_ROUTE_H
 #define DFI_ROUTE_H
 
@@ -15,9 +12,8 @@ extern "C" {
 #endif
 
 /*
- * The hash of an integer key: of the value, sign- or zero-extended to 64 bits
- * by the field's type. Invertible; the multiply-xorshift finaliser of
- * MurmurHash3 (Appleby).
+ * The hash of an integer key, sign- or zero-extended to 64 bits by the field's
+ * type. Invertible; the multiply-xorshift finaliser of MurmurHash3 (Appleby).
  */
 DFI_INLINE uint64_t dfi_hash64(uint64_t key)
 {
@@ -31,25 +27,21 @@ DFI_INLINE uint64_t dfi_hash64(uint64_t key)
 
 /*
  * The hash of a byte-array key: XXH3 (Collet) of its size bytes, with seed. A
- * key of several fields chains: the first field is hashed with seed 0 (integers
- * by dfi_hash64()), and each next one as bytes, integers as their 8 extended
- * bytes in the host's order, with the hash so far as seed. Fields of all types
- * but integers are hashed as the bytes that they are: 0.0 and -0.0 differ, and
- * so does what is in a user type's padding.
+ * key of several fields chains: the first one has seed 0 (an integer takes
+ * dfi_hash64()), each next one has the hash so far as seed, and an integer then
+ * counts as its 8 extended bytes in the host's order. Other types count as
+ * their bytes: 0.0 and -0.0 differ, and so does padding of a user type.
  */
 DFI_API uint64_t dfi_hash_bytes(const void *bytes, size_t size, uint64_t seed);
 
-/*
- * The one of n partitions (1 to 2^32 - 1) that a hash falls into: the upper 32
- * bits, scaled to n. No division.
- */
+/* A hash's partition of n (1 to 2^32 - 1): its upper 32 bits, scaled to n. */
 DFI_INLINE uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
 {
 	return DFI_CAST(uint32_t, ((hash >> 32) * n) >> 32);
 }
 
 /*
- * dfi_hash_partition(dfi_hash64(key), n), without the hash's last step: that
+ * dfi_hash_partition(dfi_hash64(key), n), without the hash's last step, which
  * changes the lower bits only.
  */
 DFI_INLINE uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
@@ -62,9 +54,8 @@ DFI_INLINE uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
 }
 
 /*
- * The one of n targets (at most 2^bits) whose range of partitions holds a key's
- * radix partition, (key >> shift) mod 2^bits: each target takes consecutive
- * partitions.
+ * The target, of n (at most 2^bits), that has a key's radix partition: (key >>
+ * shift) mod 2^bits. Each target has consecutive partitions.
  */
 DFI_INLINE uint32_t dfi_radix_partition(
     uint64_t key, uint32_t shift, uint32_t bits, uint32_t n)

@@ -13,9 +13,8 @@
  *	static const struct dfi_schema kv_schema =
  *	    DFI_SCHEMA(struct kv, kv_fields);
  *
- * The schema is published with the flow. An endpoint that declares another one
- * is refused with a text that names the field. Nothing is interpreted per
- * tuple.
+ * The flow's entry in the registry has the schema. An endpoint that declares
+ * another one is refused with a text that names the field.
  */
 #ifndef DFI_SCHEMA_H
 #define DFI_SCHEMA_H
@@ -50,9 +49,8 @@ enum dfi_type {
 #define DFI_MAX_TUPLE_SIZE (1u << 20)
 
 /*
- * One field. Fields may overlap, as the members of a union do, and leave bytes
- * between them that no field has. The strings belong to the caller and
- * must outlive the schema.
+ * One field. Fields may overlap, like members of a union, and may leave bytes
+ * out. The strings belong to the caller and must outlive the schema.
  */
 struct dfi_field {
 	const char *name;
@@ -90,10 +88,7 @@ struct dfi_schema {
 	}
 
 #ifndef __cplusplus
-/*
- * A field whose DFI type follows from its C type. A member of another type does
- * not compile: use DFI_FIELD_AS or DFI_FIELD_USER.
- */
+/* A field whose DFI type follows from its C type, or it does not compile. */
 #define DFI_FIELD(struct_type, member)                       \
 	DFI_FIELD_AS(struct_type, member,                    \
 	    _Generic(((struct_type *)0)->member, signed char \

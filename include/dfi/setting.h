@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The settings as this process sees them: what each variable of the environment
- * is, and where its value comes from. Needs no context and no registry;
- * "dfi-info config" shows it.
+ * The settings of this process: the value of each environment variable, and
+ * where it comes from. Needs no context; "dfi-info config" shows it.
  *
- * Variables that begin with DFI_ and are no settings are logged as warnings,
- * with the name of the nearest setting, once a process, by the first call that
- * reads the settings: this one, dfi_open() or dfi_device_list().
+ * The first call that reads settings (dfi_setting_list(), dfi_open() or
+ * dfi_device_list()) logs a warning for each variable that begins with DFI_ and
+ * is no setting, with the name of the nearest one.
  */
 #ifndef DFI_SETTING_H
 #define DFI_SETTING_H
@@ -41,9 +40,6 @@ struct dfi_setting_info {
  * attr NULL means all defaults. A value that is not valid is listed with its
  * error. A non-zero return of fn ends the call, which returns it. info and what
  * it points to are valid during the call of fn only. Any thread.
- *
- * -EINVAL: fn is NULL, or attr's size is 0. -E2BIG: attr is newer than the
- * library.
  */
 DFI_API int dfi_setting_list(const struct dfi_attr *attr,
     int (*fn)(void *arg, const struct dfi_setting_info *info), void *arg);

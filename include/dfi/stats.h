@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters, seen from outside: what each source and target of each process has
- * done, for who operates a job. "dfi-info stat" shows it. A thread asks its own
- * handle more simply: dfi_source_query(), dfi_target_query().
+ * Counters of each source and target of each process of this host, for those
+ * who operate a job; "dfi-info stat" shows them. A thread asks its own handle
+ * by dfi_source_query() or dfi_target_query().
  *
- * Each context answers on its control thread, to processes of the same host and
- * user (or to root's), so that no thread that moves tuples takes part; what is
- * read may be some operations behind.
+ * The control threads of contexts answer, to the same user or root, so that no
+ * thread that moves tuples takes part. Counters may be some operations behind.
  */
 #ifndef DFI_STATS_H
 #define DFI_STATS_H
@@ -24,10 +23,8 @@ extern "C" {
 enum dfi_role {
 	DFI_ROLE_SOURCE = 1,
 	DFI_ROLE_TARGET,
-	/* Of a combiner (combiner.h), by its number: what it takes, as a target
-	   does, and what it sends, as a source. */
-	DFI_ROLE_COMBINER_INPUT,
-	DFI_ROLE_COMBINER_OUTPUT,
+	DFI_ROLE_COMBINER_INPUT,  /* what combiner index takes */
+	DFI_ROLE_COMBINER_OUTPUT, /* what it sends, as a source does */
 };
 
 /* An open source or target, or one side of a combiner, since it was opened. */
@@ -37,21 +34,19 @@ struct dfi_endpoint_stats {
 	uint32_t role;     /* enum dfi_role */
 	uint32_t index;
 	/*
-	 * Sent by a source, once to however many targets; or taken by a target,
-	 * with all of the segment that it is reading.
+	 * Sent by a source, once for all targets; or taken by a target, with
+	 * all of the segment that it is reading.
 	 */
 	uint64_t tuples, bytes, segments;
 	uint64_t partial_segments; /* of a source */
 	/* As in dfi_source_stats and dfi_target_stats. */
 	uint64_t stalls, stall_ns, polls, yields, sleeps, long_stalls;
 	/*
-	 * How long the wait lasts in which a call is now, of a target also one
-	 * on its group; 0: in none. Spinning of the first microseconds is not
-	 * seen.
+	 * How long the call waits that is in progress, of a target also one on
+	 * its group; 0: none waits, or only spins for its first microseconds.
 	 */
 	uint64_t waiting_ns;
-	uint32_t waits_for; /* the target that such a source waits for, or in
-			       a flow with fan_in maybe the combiner */
+	uint32_t waits_for; /* the target, or combiner, a source waits for */
 	uint32_t reserved;
 	uint64_t copied_bytes;        /* of a source: as in dfi_source_stats */
 	uint64_t gaps, lost_segments; /* of a target: as in dfi_target_stats */
@@ -61,12 +56,12 @@ struct dfi_endpoint_stats {
 struct dfi_node_stats {
 	struct dfi_node_info node;
 	/*
-	 * Why it told nothing, such as that it is not on this host, or that it
-	 * doesn't answer, as a stopped process; or NULL. Then the rest is zero.
+	 * NULL, or why the rest is zero: the context is on another host, say,
+	 * or does not answer, such as one of a stopped process.
 	 */
 	const char *error;
-	const struct dfi_endpoint_stats
-	    *endpoints;                      /* in the order of opening */
+	/* In the order of opening. */
+	const struct dfi_endpoint_stats *endpoints;
 	const struct dfi_error_info *errors; /* of its process */
 	uint32_t n_endpoints, n_errors;
 	struct dfi_context_stats context; /* what it did over RDMA */
@@ -74,10 +69,9 @@ struct dfi_node_stats {
 
 /*
  * Ask all contexts of the registry, in the order of ids, and call fn for each.
- * Waits up to two seconds for each that doesn't answer. A non-zero return of fn
+ * Waits up to two seconds for one that doesn't answer. A non-zero return of fn
  * ends the call, which returns it. stats and what it points to are valid during
- * the call of fn only. Any thread. -EINVAL: fn is NULL. -ENOTCONN, -ETIMEDOUT:
- * the registry. -ENOMEM.
+ * the call of fn only. Any thread. Errors: those of the registry (error.h).
  */
 DFI_API int dfi_stats_list(struct dfi *dfi,
     int (*fn)(void *arg, const struct dfi_node_stats *stats), void *arg);

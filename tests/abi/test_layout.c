@@ -36,7 +36,7 @@ static void pin(const char *what, long long is, long long was)
 
 static void pin_the_rest(void)
 {
-	PIN_VALUE(DFI_MAX_MEMBERS, 1024);
+	PIN_VALUE(DFI_MAX_PARTICIPANTS, 1024);
 
 	PIN_SIZE(dfi_attr, 72);
 	PIN(dfi_attr, size, 0, 4);

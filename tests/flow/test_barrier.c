@@ -201,16 +201,17 @@ Test(barrier, timeout_names_the_missing_and_the_round_goes_on)
 	void *result;
 
 	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT, "barrier 'b'",
-	    "round 1", "member 1 has not opened it",
-	    "member 2 has not opened it");
+	    "round 1", "participant 1 has not opened it",
+	    "participant 2 has not opened it");
 	second = open_member(3, 1);
 	/* The first is told of the second, which may take longer, too. */
-	expect_vain_wait(first, "round 1 of 3: member 2 has not opened it");
+	expect_vain_wait(
+	    first, "round 1 of 3: participant 2 has not opened it");
 	third = open_member(3, 2);
 	/* Now that all are there, it has arrived, and the others have not. */
 	expect_vain_wait(first, "has not arrived");
-	expect_vain_wait(first, "member 1 (node ");
-	expect_vain_wait(first, "member 2 (node ");
+	expect_vain_wait(first, "participant 1 (node ");
+	expect_vain_wait(first, "participant 2 (node ");
 	expect_vain_wait(first, "pid ");
 	pthread_create(&threads[0], NULL, wait_long, second);
 	pthread_create(&threads[1], NULL, wait_long, third);
@@ -237,7 +238,7 @@ Test(barrier, without_a_timeout_members_that_never_open_are_named)
 	cr_assert_eq(dfi_open(&attr, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_barrier_open(dfi, "b", 9, 8, &barrier), 0);
 	assert_error(dfi_barrier_wait(barrier, 0), -ETIMEDOUT,
-	    "member 0 has not opened it", "and 5 more");
+	    "participant 0 has not opened it", "and 5 more");
 	cr_assert_eq(dfi_barrier_close(barrier), 0);
 	cr_assert_eq(dfi_close(dfi), 0);
 }
@@ -258,7 +259,7 @@ Test(barrier, member_that_leaves_ends_the_wait_of_the_others)
 	pthread_join(thread, &result);
 	cr_assert_eq((int)(intptr_t)result, -ECONNRESET);
 	assert_error(dfi_barrier_wait(first, 0), -ECONNRESET, "barrier 'b'",
-	    "member 1 (node ", "died or closed before round 2");
+	    "participant 1 (node ", "died or closed before round 2");
 	cr_assert_eq(dfi_barrier_close(first), 0);
 }
 
@@ -293,7 +294,7 @@ Test(barrier, name_is_free_before_all_have_asked_who_was_lost)
 	}
 	for (i = 0; i < 2; i++) {
 		assert_error(dfi_barrier_wait(former[i], 0), -ECONNRESET,
-		    "member 2 (node ");
+		    "participant 2 (node ");
 		cr_assert_eq(dfi_barrier_close(former[i]), 0);
 	}
 	for (i = 0; i < 2; i++)
@@ -313,9 +314,9 @@ Test(barrier, members_that_disagree_on_their_number_are_told)
 	struct dfi_barrier *first = open_member(2, 0), *second;
 
 	assert_error(dfi_barrier_open(rig.other, "b", 3, 2, &second),
-	    -EPROTOTYPE, "barrier 'b'", "member 0 (node", "for 2 members",
-	    "for 3");
-	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT, "member 1");
+	    -EPROTOTYPE, "barrier 'b'", "participant 0 (node",
+	    "for 2 participants", "for 3");
+	assert_error(dfi_barrier_wait(first, 20), -ETIMEDOUT, "participant 1");
 	cr_assert_eq(dfi_barrier_close(first), 0);
 }
 
@@ -324,14 +325,14 @@ Test(barrier, wrong_use_is_named)
 	struct dfi_barrier *barrier = open_member(2, 1), *other;
 
 	assert_error(dfi_barrier_open(rig.other, "b", 2, 1, &other), -EEXIST,
-	    "member 1 (node ", "open already");
+	    "participant 1 (node ", "open already");
 	assert_error(dfi_barrier_open(rig.dfi, "b", 2, 2, &other), -ERANGE,
-	    "member 2", "has 2");
+	    "participant 2", "has 2");
 	assert_error(dfi_barrier_open(rig.dfi, "b", 0, 0, &other), -EINVAL,
-	    "n_members 0");
+	    "n_participants 0");
 	assert_error(
-	    dfi_barrier_open(rig.dfi, "b", DFI_MAX_MEMBERS + 1, 0, &other),
-	    -EINVAL, "n_members 1025");
+	    dfi_barrier_open(rig.dfi, "b", DFI_MAX_PARTICIPANTS + 1, 0, &other),
+	    -EINVAL, "n_participants 1025");
 	assert_error(
 	    dfi_barrier_open(rig.dfi, "a/b", 2, 0, &other), -EINVAL, "a/b");
 	assert_error(

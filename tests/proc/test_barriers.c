@@ -84,7 +84,8 @@ static void expect_loss(struct child *child, pid_t pid, const char *round)
 	snprintf(text, sizeof(text), "ended %d %s", -ECONNRESET, round);
 	child_expect(child, text);
 	snprintf(text, sizeof(text), "pid %d)", (int)pid);
-	cr_assert(strstr(child->line, "member 2 (node"), "%s", child->line);
+	cr_assert(
+	    strstr(child->line, "participant 2 (node"), "%s", child->line);
 	cr_assert(strstr(child->line, "host "), "%s", child->line);
 	cr_assert(strstr(child->line, text), "%s", child->line);
 }
@@ -204,8 +205,8 @@ static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
 	cr_assert_eq(ret, -ECONNRESET, "%s", dfi_errmsg());
 	cr_assert_lt(ms_since(killed), TOLD_MS);
 	snprintf(text, sizeof(text), "pid %d)", (int)pid);
-	cr_assert(strstr(dfi_errmsg(), "barrier 'b': member 2 (node "), "%s",
-	    dfi_errmsg());
+	cr_assert(strstr(dfi_errmsg(), "barrier 'b': participant 2 (node "),
+	    "%s", dfi_errmsg());
 	cr_assert(strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
 	for (i = 0; i < 2; i++)
 		expect_loss(&children[i], pid, "0 ");
@@ -223,7 +224,7 @@ Test(barriers, tell_of_a_death_while_the_registry_hangs)
 
 	start_hanging(&hanging);
 	child_tell(&children[0], 'c');
-	await_arrival(hanging.barrier, "member 0 (");
+	await_arrival(hanging.barrier, "participant 0 (");
 	child_signal(&hanging.server, SIGSTOP);
 	child_tell(&children[1], 'c');
 	pid = children[2].pid;
@@ -242,7 +243,7 @@ Test(barriers, tell_of_a_death_after_that_of_the_registry)
 
 	start_hanging(&hanging);
 	child_tell(&children[0], 'c');
-	await_arrival(hanging.barrier, "member 0 (");
+	await_arrival(hanging.barrier, "participant 0 (");
 	child_signal(&hanging.server, SIGKILL);
 	while (dfi_barrier_wait(hanging.barrier, 20) != -ENOTCONN)
 		;
@@ -265,7 +266,7 @@ Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
 	start_hanging(&hanging);
 	child_tell(&children[0], 'c');
 	child_tell(&children[1], 'c');
-	await_arrival(hanging.barrier, "member 0 (");
+	await_arrival(hanging.barrier, "participant 0 (");
 	child_signal(&hanging.server, SIGSTOP);
 	pid = children[2].pid;
 	killed = now_ms();

@@ -71,7 +71,7 @@ lose() # CASE LIMIT_MS COMMAND...
 		fail "member 0 was not told within $limit ms"
 	echo "$case: after $(($(now_ms) - begin)) ms, of which this machine was" \
 		"$(late_ms "$begin") late: $(grep ended "$SHARED/$case.0")"
-	says 0 "^ended -104 0 barrier '$case': member 1 (node .*pid $pid) died"
+	says 0 "^ended -104 0 barrier '$case': participant 1 (node .*pid $pid) died"
 }
 
 build=$(realpath "$1")

@@ -140,25 +140,26 @@ static int join(struct dfi_barrier *barrier, int64_t deadline)
 }
 
 static int check_arguments(
-    const char *name, uint32_t n_members, uint32_t index, const void *out)
+    const char *name, uint32_t n_participants, uint32_t index, const void *out)
 {
 	if (!out)
 		return dfi__fail(-EINVAL, "dfi_barrier_open: barrier is NULL");
 	if (dfi__check_name("barrier", name) < 0)
 		return dfi__fail_within(-EINVAL, "dfi_barrier_open");
-	if (!n_members || n_members > DFI_MAX_MEMBERS)
+	if (!n_participants || n_participants > DFI_MAX_PARTICIPANTS)
 		return dfi__fail(-EINVAL,
-		    "barrier '%s': n_members %u is not 1 to %d", name,
-		    n_members, DFI_MAX_MEMBERS);
-	if (index >= n_members)
+		    "barrier '%s': n_participants %u is not 1 to %d", name,
+		    n_participants, DFI_MAX_PARTICIPANTS);
+	if (index >= n_participants)
 		return dfi__fail(-ERANGE,
-		    "barrier '%s': member %u: the barrier has %u, numbered "
+		    "barrier '%s': participant %u: the barrier has %u, "
+		    "numbered "
 		    "from 0",
-		    name, index, n_members);
+		    name, index, n_participants);
 	return 0;
 }
 
-int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
+int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_participants,
     uint32_t index, struct dfi_barrier **out)
 {
 	struct dfi_barrier *barrier;
@@ -166,7 +167,7 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 	CONTEXT_USE(dfi, ret);
 
 	if (!ret)
-		ret = check_arguments(name, n_members, index, out);
+		ret = check_arguments(name, n_participants, index, out);
 	if (ret < 0)
 		return ret;
 	deadline = context_deadline(dfi, 0);
@@ -177,12 +178,12 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_members,
 	barrier->dfi = dfi;
 	snprintf(barrier->name, sizeof(barrier->name), "%s", name);
 	barrier->self.node = dfi->node;
-	barrier->self.n_members = n_members;
+	barrier->self.n_members = n_participants;
 	if (getrandom(&barrier->self.id, sizeof(barrier->self.id), 0) !=
 	    sizeof(barrier->self.id))
 		ret = dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	else if (dfi__members_init(
-		     &barrier->members, n_members, index, barrier->self.id) < 0)
+	else if (dfi__members_init(&barrier->members, n_participants, index,
+		     barrier->self.id) < 0)
 		ret = dfi__fail(-ENOMEM, "barrier '%s': out of memory", name);
 	else
 		ret = join(barrier, deadline);

@@ -156,11 +156,11 @@ void dfi__barrier_name(char *text, size_t size, uint32_t index,
     const struct barrier_member *member)
 {
 	if (!member->id)
-		snprintf(text, size, "member %u", index);
+		snprintf(text, size, "participant %u", index);
 	else
-		snprintf(text, size, "member %u (node %s, host %s, pid %u)",
-		    index, member->node.name, member->node.host,
-		    member->node.pid);
+		snprintf(text, size,
+		    "participant %u (node %s, host %s, pid %u)", index,
+		    member->node.name, member->node.host, member->node.pid);
 }
 
 int dfi__barrier_check(struct dfi_barrier *barrier)
@@ -175,8 +175,8 @@ int dfi__barrier_check(struct dfi_barrier *barrier)
 		dfi__barrier_name(
 		    name, sizeof(name), members->other_index, &members->other);
 		return dfi__fail(-EPROTOTYPE,
-		    "barrier '%s': %s has opened it for %u members, and "
-		    "member %u for %u: all must name the same number",
+		    "barrier '%s': %s has opened it for %u participants, and "
+		    "participant %u for %u: all must name the same number",
 		    barrier->name, name, members->other.n_members,
 		    members->self, members->n);
 	}
@@ -242,7 +242,7 @@ int dfi__barrier_missing(const struct dfi_barrier *barrier, uint64_t round)
 			dfi__barrier_name(
 			    name, sizeof(name), i, &members->member[i]);
 		else
-			snprintf(name, sizeof(name), "member %u", i);
+			snprintf(name, sizeof(name), "participant %u", i);
 		append(&text, "%s%s has not %s", n_missing > 1 ? ", " : "",
 		    name, members->set ? "arrived" : "opened it");
 	}
