@@ -356,10 +356,10 @@ struct dfi_flow_needs {
 	/*
 	 * What each source reserves and locks for each target that it reaches
 	 * over RDMA: as much as a ring takes, or, of a replicate flow, little
-	 * (see stage_bytes). 0 over shared memory, and if replication is
+	 * (see send_buffer_bytes). 0 over shared memory, and if replication is
 	 * multicast. Huge pages as for target_bytes.
 	 */
-	uint64_t image_bytes;
+	uint64_t shadow_bytes;
 	uint32_t transport; /* enum dfi_transport that applies */
 	/*
 	 * Files that each target keeps open, target 0 of an ordered flow one
@@ -384,10 +384,10 @@ struct dfi_flow_needs {
 	uint32_t process_descriptors;
 	/*
 	 * What each source of a replicate flow reserves: the segment that it
-	 * builds, if it reaches no target over RDMA (else stage_bytes), or if
-	 * replication is multicast its ring, which targets map.
-	 * What each source of a flow of kind DFI_COMBINE that combines reserves
-	 * for partial aggregates. It counts towards DFI_RING_MEMORY_LIMIT, too.
+	 * builds, if it reaches no target over RDMA (else send_buffer_bytes),
+	 * or if replication is multicast its ring, which targets map. What each
+	 * source of a flow of kind DFI_COMBINE that combines reserves for
+	 * partial aggregates. It counts towards DFI_RING_MEMORY_LIMIT, too.
 	 */
 	uint64_t source_bytes;
 	uint32_t replication; /* enum dfi_replication that applies, or 0 */
@@ -395,26 +395,26 @@ struct dfi_flow_needs {
 	 * Of a flow with fan_in, 0 in others: how many combiners it has, which
 	 * count in rings, too; what each reserves for its rings at most (as
 	 * target_bytes); and, over RDMA, for each that it sends to (as
-	 * image_bytes), with a queue pair each. Then ring_bytes and
+	 * shadow_bytes), with a queue pair each. Then ring_bytes and
 	 * ring_payload_bytes are those of a source's ring; target_bytes is what
 	 * a target reserves for the rings of combiners.
 	 */
 	uint32_t n_combiners;
-	uint64_t combiner_bytes, combiner_image_bytes;
+	uint64_t combiner_bytes, combiner_shadow_bytes;
 	/*
 	 * What each source of a naive replicate flow that reaches any target
 	 * over RDMA reserves, in place of source_bytes, and locks, once for
 	 * each device that it uses: as many segments as a ring has, from which
 	 * all targets are sent to. Huge pages as for target_bytes.
 	 */
-	uint64_t stage_bytes;
+	uint64_t send_buffer_bytes;
 	/*
 	 * Of an ordered flow, 0 in others: what target 0 reserves for the
 	 * sequencer, and locks if sources may be on other hosts; and what each
 	 * source reserves and locks that takes numbers over RDMA. They don't
 	 * count towards DFI_RING_MEMORY_LIMIT.
 	 */
-	uint64_t sequencer_bytes, sequencer_image_bytes;
+	uint64_t sequencer_bytes, sequencer_shadow_bytes;
 	/*
 	 * Over RDMA, how many receives a context needs for each target, source
 	 * and, at most, combiner of the flow; for target 0 of an ordered flow 4
@@ -430,7 +430,7 @@ struct dfi_flow_needs {
 	 * part alone is locked, of source_bytes all. Less if a device takes
 	 * fewer receives, which a context finds out that has one.
 	 */
-	uint64_t target_port_bytes, source_port_bytes;
+	uint64_t target_datagram_bytes, source_datagram_bytes;
 	/*
 	 * Files that each source keeps open: one if replication is multicast,
 	 * and then three more over RDMA. Each opens up to two more while it
@@ -443,7 +443,7 @@ struct dfi_flow_needs {
 /*
  * Compute what a flow of these attributes would take, with the settings of
  * this context; it need not be created, and nothing is reserved. A target's
- * rings, and over RDMA a source's images of them, count towards
+ * rings, and over RDMA a source's shadow rings of them, count towards
  * DFI_RING_MEMORY_LIMIT. Any thread. Errors are those of the attributes: see
  * dfi_flow_create(). examples/small/estimate.c prints it.
  */

@@ -206,7 +206,7 @@ struct dfi_gap {
 	 * segments of all sources, counted from 0, which is the same at all
 	 * targets; the others belong right behind it. Else 0.
 	 */
-	uint64_t place;
+	uint64_t position;
 };
 
 /*

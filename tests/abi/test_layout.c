@@ -235,7 +235,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_needs, ring_payload_bytes, 16, 8);
 	PIN(dfi_flow_needs, ring_bytes, 24, 8);
 	PIN(dfi_flow_needs, target_bytes, 32, 8);
-	PIN(dfi_flow_needs, image_bytes, 40, 8);
+	PIN(dfi_flow_needs, shadow_bytes, 40, 8);
 	PIN(dfi_flow_needs, transport, 48, 4);
 	PIN(dfi_flow_needs, target_descriptors, 52, 4);
 	PIN(dfi_flow_needs, source_queue_pairs, 56, 4);
@@ -244,15 +244,15 @@ static void pin_flows(void)
 	PIN(dfi_flow_needs, replication, 72, 4);
 	PIN(dfi_flow_needs, n_combiners, 76, 4);
 	PIN(dfi_flow_needs, combiner_bytes, 80, 8);
-	PIN(dfi_flow_needs, combiner_image_bytes, 88, 8);
-	PIN(dfi_flow_needs, stage_bytes, 96, 8);
+	PIN(dfi_flow_needs, combiner_shadow_bytes, 88, 8);
+	PIN(dfi_flow_needs, send_buffer_bytes, 96, 8);
 	PIN(dfi_flow_needs, sequencer_bytes, 104, 8);
-	PIN(dfi_flow_needs, sequencer_image_bytes, 112, 8);
+	PIN(dfi_flow_needs, sequencer_shadow_bytes, 112, 8);
 	PIN(dfi_flow_needs, target_receives, 120, 8);
 	PIN(dfi_flow_needs, source_receives, 128, 8);
 	PIN(dfi_flow_needs, combiner_receives, 136, 8);
-	PIN(dfi_flow_needs, target_port_bytes, 144, 8);
-	PIN(dfi_flow_needs, source_port_bytes, 152, 8);
+	PIN(dfi_flow_needs, target_datagram_bytes, 144, 8);
+	PIN(dfi_flow_needs, source_datagram_bytes, 152, 8);
 	PIN(dfi_flow_needs, source_descriptors, 160, 4);
 	PIN(dfi_flow_needs, reserved, 164, 4);
 
@@ -412,7 +412,7 @@ static void pin_targets(void)
 	PIN(dfi_gap, first, 0, 8);
 	PIN(dfi_gap, count, 8, 4);
 	PIN(dfi_gap, source, 12, 4);
-	PIN(dfi_gap, place, 16, 8);
+	PIN(dfi_gap, position, 16, 8);
 
 	PIN_SIZE(dfi_target_head, 24);
 	PIN(dfi_target_head, next, 0, 8);

@@ -983,7 +983,7 @@ Test(combine_source, takes_what_was_estimated)
 	for (i = 0; i < 2; i++) {
 		snprintf(limit, sizeof(limit), "%lu",
 		    (unsigned long)(estimate.source_bytes +
-			(images ? 3 * estimate.image_bytes : 0) - !i));
+			(images ? 3 * estimate.shadow_bytes : 0) - !i));
 		setenv("DFI_RING_MEMORY_LIMIT", limit, 1);
 		tight = rig_join(&rig);
 		unsetenv("DFI_RING_MEMORY_LIMIT");

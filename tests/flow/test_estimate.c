@@ -81,7 +81,8 @@ static double paper_mib(uint32_t n_nodes, uint32_t n_threads, double footer)
 	/* What we add: headers, alignment, and for images whole pages. */
 	cr_assert_lt(
 	    (double)estimate.target_bytes * n_threads, 1.02 * ring * rings);
-	cr_assert_lt((double)estimate.image_bytes * rings, 1.04 * ring * rings);
+	cr_assert_lt(
+	    (double)estimate.shadow_bytes * rings, 1.04 * ring * rings);
 	return 2 * ring * rings / MIB;
 }
 
@@ -321,7 +322,7 @@ static uint32_t receives_of(struct dfi *dfi)
 static uint64_t locked_by_targets(
     const struct dfi_flow_needs *estimate, const struct ends *ends)
 {
-	uint64_t each = is_multicast(estimate) ? estimate->target_port_bytes
+	uint64_t each = is_multicast(estimate) ? estimate->target_datagram_bytes
 					       : estimate->target_bytes;
 
 	return ends->n_targets * each + estimate->sequencer_bytes;
@@ -330,11 +331,13 @@ static uint64_t locked_by_targets(
 static uint64_t locked_by_sources(
     const struct dfi_flow_needs *estimate, const struct ends *ends)
 {
-	uint64_t each = estimate->stage_bytes + estimate->sequencer_image_bytes;
+	uint64_t each = estimate->send_buffer_bytes +
+	    estimate->sequencer_shadow_bytes;
 
 	if (is_multicast(estimate))
 		each += estimate->source_bytes;
-	return ends->n_sources * each + estimate->rings * estimate->image_bytes;
+	return ends->n_sources * each +
+	    estimate->rings * estimate->shadow_bytes;
 }
 
 static void check_targets_over_verbs(
@@ -358,7 +361,7 @@ static void check_targets_over_verbs(
 	    ends->n_targets * estimate->target_descriptors + ordered);
 	cr_assert_eq(bytes - regions,
 	    ends->n_targets *
-		    (estimate->target_bytes - estimate->target_port_bytes) +
+		    (estimate->target_bytes - estimate->target_datagram_bytes) +
 		estimate->sequencer_bytes);
 }
 
@@ -366,7 +369,7 @@ static void check_targets_over_verbs(
 static uint32_t regions_of_sources(const struct dfi_flow_needs *estimate,
     uint32_t ordered, const struct ends *ends)
 {
-	uint32_t each = (estimate->stage_bytes ? 1 : 0) + ordered;
+	uint32_t each = (estimate->send_buffer_bytes ? 1 : 0) + ordered;
 
 	if (is_multicast(estimate))
 		return ends->n_sources * (each + 2);
@@ -523,7 +526,7 @@ static void check_tree(
 	estimate = estimate_of(&attr);
 	/* It doesn't know that all is on one host. */
 	if (!over_verbs())
-		estimate.image_bytes = estimate.combiner_image_bytes = 0;
+		estimate.shadow_bytes = estimate.combiner_shadow_bytes = 0;
 	cr_assert_eq(estimate.n_combiners, n_sources / fan_in);
 	/* For each segment, and four more for each end of a ring. */
 	cr_assert_eq(estimate.source_receives, 4);
@@ -543,18 +546,18 @@ static void check_tree(
 		cr_assert_eq(taken() - before,
 		    estimate.n_combiners *
 			(estimate.combiner_bytes +
-			    n_targets * estimate.combiner_image_bytes));
+			    n_targets * estimate.combiner_shadow_bytes));
 	before = taken();
 	open_sources(&ends);
 	if (exact)
 		cr_assert_eq(
-		    taken() - before, n_sources * estimate.image_bytes);
+		    taken() - before, n_sources * estimate.shadow_bytes);
 	if (!exact)
 		at_first = taken() - n_targets * estimate.target_bytes -
 		    estimate.n_combiners *
 			(estimate.combiner_bytes +
-			    n_targets * estimate.combiner_image_bytes) -
-		    n_sources * estimate.image_bytes;
+			    n_targets * estimate.combiner_shadow_bytes) -
+		    n_sources * estimate.shadow_bytes;
 	for (c = 0; c < n_sources; c++)
 		cr_assert_eq(dfi_source_close(ends.sources[c]), 0);
 	ends.n_sources = 0;
@@ -681,7 +684,7 @@ static void check_limit(const struct dfi_flow_attr *attr, bool exact)
 {
 	struct dfi_flow_needs estimate = estimate_of(attr);
 	uint64_t each = over_verbs()
-	    ? estimate.stage_bytes + estimate.image_bytes
+	    ? estimate.send_buffer_bytes + estimate.shadow_bytes
 	    : estimate.source_bytes;
 	uint64_t last = over_verbs() ? each - estimate.source_bytes : each;
 	struct ends ends = { .n_targets = 1 };
@@ -879,8 +882,9 @@ static void refuse_mappings(const struct dfi_flow_attr *attr)
 	struct rlimit space;
 
 	if (over_verbs())
-		all = N_LARGE * estimate.image_bytes + estimate.stage_bytes +
-		    estimate.sequencer_image_bytes;
+		all = N_LARGE * estimate.shadow_bytes +
+		    estimate.send_buffer_bytes +
+		    estimate.sequencer_shadow_bytes;
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", attr), 0);
 	open_targets(&ends);
 	cr_assert_eq(getrlimit(RLIMIT_AS, &space), 0);
@@ -910,7 +914,7 @@ Test(estimate, rings_of_a_source_are_refused_before_the_first_counts)
 	struct dfi_flow_attr attr = kv_attr(1, N_LARGE, 8192, 8);
 	struct dfi_flow_needs estimate = estimate_of(&attr);
 	struct ends ends = { .n_targets = N_LARGE };
-	uint64_t all = N_LARGE * estimate.image_bytes;
+	uint64_t all = N_LARGE * estimate.shadow_bytes;
 	struct dfi_source *source;
 	struct dfi *dfi;
 
@@ -954,16 +958,17 @@ Test(estimate, port_is_refused_before_its_ring_is_reserved)
 	attr.kind = DFI_REPLICATE;
 	attr.replicate.method = DFI_REPLICATION_MULTICAST;
 	estimate = estimate_of(&attr);
-	cr_assert_gt(estimate.target_bytes - estimate.target_port_bytes,
+	cr_assert_gt(estimate.target_bytes - estimate.target_datagram_bytes,
 	    UINT64_C(8) << 20);
 	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
 	snprintf(need, sizeof(need), "%llu bytes",
-	    (unsigned long long)estimate.target_port_bytes);
+	    (unsigned long long)estimate.target_datagram_bytes);
 	cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
 	low = old;
 	forget_most_memory();
 	most = status_bytes("VmHWM:");
-	low.rlim_cur = status_bytes("VmSize:") + estimate.target_port_bytes - 1;
+	low.rlim_cur = status_bytes("VmSize:") +
+	    estimate.target_datagram_bytes - 1;
 	cr_assert_eq(setrlimit(RLIMIT_AS, &low), 0);
 	assert_error(dfi_target_open(rig.dfi, "f", 0, NULL, &target), -ENOMEM,
 	    "flow 'f': target 0", need, "ulimit -v");

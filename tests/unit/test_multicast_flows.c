@@ -151,7 +151,7 @@ static bool take_gap(struct end *end, uint64_t next[MAX_ENDS])
 
 	if (dfi_target_gap(targets[end->index], &gap) < 0 ||
 	    gap.source >= MAX_ENDS || !gap.count ||
-	    gap.place != (ordered ? end->n_places : 0) ||
+	    gap.position != (ordered ? end->n_places : 0) ||
 	    !pass_over(end, &next[gap.source], gap.first))
 		return false;
 	note_places(end, gap.source, gap.first, gap.count);

@@ -102,8 +102,8 @@ static void fill_tree_network(const struct flow *flow,
 {
 	uint64_t lowest = dfi__tree_top(flow) ? 1 : flow->n_targets;
 
-	estimate->image_bytes = first->images;
-	estimate->combiner_image_bytes = target->images;
+	estimate->shadow_bytes = first->images;
+	estimate->combiner_shadow_bytes = target->images;
 	estimate->source_queue_pairs = 1;
 	estimate->target_receives = target->receives;
 	estimate->source_receives = TRANSPORT_RING_RECEIVES;
@@ -157,21 +157,22 @@ static void fill_network(
 	estimate->source_queue_pairs = flow->ordered;
 	estimate->source_receives = flow->ordered * TRANSPORT_RING_RECEIVES;
 	if (flow->ordered)
-		estimate->sequencer_image_bytes =
+		estimate->sequencer_shadow_bytes =
 		    dfi__shared_counter_image_bytes(dfi);
 	if (flow_is_cast(flow)) {
-		dfi__cast_port_bytes(dfi, flow, &estimate->target_port_bytes,
-		    &estimate->source_port_bytes);
-		estimate->target_bytes += estimate->target_port_bytes;
-		estimate->source_bytes += estimate->source_port_bytes;
+		dfi__cast_port_bytes(dfi, flow,
+		    &estimate->target_datagram_bytes,
+		    &estimate->source_datagram_bytes);
+		estimate->target_bytes += estimate->target_datagram_bytes;
+		estimate->source_bytes += estimate->source_datagram_bytes;
 		estimate->target_descriptors += CAST_FILES;
 		estimate->source_descriptors += CAST_FILES;
 		estimate->source_queue_pairs++;
 		return;
 	}
-	estimate->image_bytes = image_bytes(dfi, flow);
+	estimate->shadow_bytes = image_bytes(dfi, flow);
 	if (flow->kind == DFI_REPLICATE)
-		estimate->stage_bytes = locked_bytes(
+		estimate->send_buffer_bytes = locked_bytes(
 		    dfi, dfi__replica_stage_size(&geometry));
 	estimate->source_queue_pairs += flow->n_targets;
 	estimate->target_receives = receives(flow);

@@ -110,7 +110,7 @@ static int tell_gap(struct dfi_target *target, uint32_t source)
 		.first = reader->gap_first - RING_FIRST_SEGMENT,
 		.count = reader->gap_count,
 		.source = source,
-		.place = place,
+		.position = place,
 	};
 	dfi__peers_name(&target->sources, source, name, sizeof(name));
 	return dfi__fail(-ENODATA,

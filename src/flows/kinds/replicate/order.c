@@ -68,7 +68,7 @@ static int fail_place(
     const struct dfi_target *target, uint32_t ring, uint64_t place)
 {
 	return dfi__fail(-EBADMSG,
-	    "segment %lu: its place is %lu, but all below %lu are delivered",
+	    "segment %lu: its position is %lu, but all below %lu are delivered",
 	    (unsigned long)target->readers[ring].seq, (unsigned long)place,
 	    (unsigned long)target->merge->place);
 }
@@ -156,7 +156,7 @@ int dfi__order_check(const struct dfi_target *target)
 		merge_is_due(merge)))
 		return 0;
 	return dfi__fail(-EBADMSG,
-	    "flow '%s': target %u: no source has sent what belongs at place "
+	    "flow '%s': target %u: no source has sent what belongs at position "
 	    "%lu of the order, and all that have not ended have sent what "
 	    "comes "
 	    "later",
@@ -185,8 +185,8 @@ int dfi__order_late(const struct dfi_source *source)
 {
 	if (source->flags & DFI_NONBLOCK)
 		return dfi__fail_text(-EAGAIN,
-		    "the place in the order of the source's last segment is on "
-		    "its way");
+		    "the position in the order of the source's last segment is "
+		    "on its way");
 	return dfi__fail(-ETIMEDOUT,
 	    "flow '%s': source %u: the flow's sequencer, with target %u, has "
 	    "not said where in the order the last segment is",
@@ -242,8 +242,8 @@ static void tell_wait(void *arg)
 	counter_add(&source->long_stalls, 1);
 	dfi__peers_name(&source->targets, HOLDER, name, sizeof(name));
 	dfi__log(DFI_LOG_INFO,
-	    "flow '%s': source %u waits for its place in the order, which the "
-	    "device of %s has not told for a second",
+	    "flow '%s': source %u waits for its position in the order, which "
+	    "the device of %s has not told for a second",
 	    source->flow.name, source->index, name);
 }
 
