@@ -7,7 +7,7 @@
 #define DFI_BENCH_PLAN_H
 
 #include <stdint.h>
-#include <dfi/source.h>
+#include <dfi/push.h>
 #include "raw.h"
 
 enum job_kind {

@@ -21,10 +21,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /*
  * What is computed of a group. Only the rounding of floating-point sums depends
  * on the order of tuples and on how they are spread over sources. A
@@ -69,9 +65,5 @@ struct dfi_aggregate {
 	const char *field; /* of the flow's schema; NULL with DFI_COUNT */
 	const char *name;  /* the result's field; NULL: "count", "sum_price" */
 };
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -4,20 +4,16 @@
  * registry, wait for each other, as often as they like. For the phases of a
  * job, not for its data: a round takes some messages with the registry.
  * examples/small/barrier.c is a program; docs/design.md says how it works.
- *
- * A handle belongs to one thread at a time. Beside what error.h says, all calls
- * that ask the registry return its errors.
+ * Opening also returns errors of the registry (error.h). A handle belongs to
+ * one thread at a time.
  */
 #ifndef DFI_BARRIER_H
 #define DFI_BARRIER_H
 
 #include <stdint.h>
 #include <dfi/context.h>
-#include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 #define DFI_MAX_PARTICIPANTS 1024 /* of a barrier */
 
@@ -53,10 +49,7 @@ DFI_API int dfi_barrier_open(struct dfi *dfi, const char *name,
  */
 DFI_API int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms);
 
-/*
- * End the owner's wait, or else its next one, with -EINTR, once. Any thread,
- * also while and after the barrier is closed (context.h). Async-signal-safe.
- */
+/* End the owner's wait with -EINTR (context.h, "Signals"). Any thread. */
 DFI_API void dfi_barrier_interrupt(struct dfi_barrier *barrier);
 
 /*
@@ -65,8 +58,6 @@ DFI_API void dfi_barrier_interrupt(struct dfi_barrier *barrier);
  */
 DFI_API int dfi_barrier_close(struct dfi_barrier *barrier);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

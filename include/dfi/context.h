@@ -7,38 +7,47 @@
  *
  * Control thread. It runs as SCHED_OTHER, with the nice value and on the
  * processors of the process's first thread when the library was loaded, or on
- * DFI_CONTROL_CPUS. Leave it a processor without real-time threads. If it does
- * not run, calls that need it return -ETIMEDOUT and may be repeated; handles
- * other than contexts are closed without it (docs/design.md, "Threads").
+ * DFI_CONTROL_CPUS. Leave it a processor without real-time threads. While it
+ * does not run, calls that need it return -ETIMEDOUT and may be repeated;
+ * handles other than contexts are closed without it (docs/design.md,
+ * "Threads").
  *
- * Registry. If the connection is lost, attached flows go on and still notice
- * deaths of peers on this host and of RDMA connections; calls that need the
- * registry return -ENOTCONN and may be repeated. The context connects again by
- * itself and publishes what it had published (docs/design.md, "Failure").
+ * Registry. If the connection is lost, attached flows go on, and notice deaths
+ * of peers on this host and of RDMA connections; calls that need the registry
+ * return -ENOTCONN and may be repeated. The context connects again by itself
+ * and publishes what it had published (docs/design.md, "Failure").
  *
- * Handles are closed once. Closing NULL does nothing and returns 0. Calls with
- * one of the last 64 handles that the process has closed return -EBADF, or do
- * nothing if they return nothing; after 64 further closes, use of a handle is
- * undefined. Calls that return nothing ignore NULL. Inline functions, except
- * dfi_target_consume(), don't check the handle.
+ * Handles are closed once; closing NULL returns 0. Calls with one of the last
+ * 64 handles that the process has closed return -EBADF. After 64 further closes
+ * use of a handle is undefined. Calls without a result ignore closed handles
+ * and NULL. Inline functions, except dfi_target_consume(), don't check the
+ * handle.
  *
- * Signals. A call that waits goes on after a signal handler. A handler ends it
- * by the handle's _interrupt() call: that wait, or else the next one, returns
- * -EINTR, once. _abort() ends the flow instead. Only these two are
- * async-signal-safe; they keep errno. Any handler of any thread may call them
- * while the handle is open or known as closed (see above). Waits for the
- * registry end by their time-outs only.
+ * Signals. A call that waits goes on after a signal handler. A handler, or any
+ * thread, ends it by the handle's _interrupt(): that wait, or else the next
+ * call that would wait or return -EAGAIN, returns -EINTR, once; nothing is
+ * lost, and the call may be repeated. _abort() ends the flow instead. Only
+ * these two are async-signal-safe, also while and after the handle is closed
+ * (see above); they keep errno. Waits for the registry end by time-outs only.
+ *
+ * Polling. The _fd() of a handle with DFI_NONBLOCK (else -EINVAL) is for poll()
+ * and the like. It is always the same one, and the handle closes it; don't read
+ * it. It is readable until a call returns -EAGAIN, and again when that can go
+ * on or there is an error to report. So call until -EAGAIN, then poll. It may
+ * be readable for nothing, some ten times a second.
+ *
+ * Calls that list. A non-zero return of fn ends the call, which returns it.
+ * What fn gets is valid during its call only.
  *
  * fork(). In the child calls with handles of the parent return -EOWNERDEAD; it
- * opens its own. Tuples, spans, batches and cursors lent before are pointers
- * into memory that the child does not have: SIGSEGV.
+ * opens its own. What was lent before (tuples, spans, batches, cursors) points
+ * to memory that the child does not have: SIGSEGV.
  *
- * Threads cannot be cancelled (pthread_cancel()) within a call, except as one
- * begins that opens, closes, lists or asks. Asynchronous cancellation is not
- * supported. A stack of 16 KiB (PTHREAD_STACK_MIN) is enough for any call,
- * beside callbacks and RDMA drivers. Descriptors of the library are never 0, 1
- * or 2. An application that closes them, as by close_range(), can only close
- * its handles: other calls return -ENOTCONN, or wait for their deadline.
+ * pthread_cancel() takes effect as a call begins that opens, closes, lists or
+ * asks, never within one; asynchronous cancellation is not supported. A stack
+ * of 16 KiB is enough for any call, beside callbacks and RDMA drivers.
+ * Descriptors of the library are never 0, 1 or 2. An application that closes
+ * them can only close its handles: other calls return -ENOTCONN or time out.
  */
 #ifndef DFI_CONTEXT_H
 #define DFI_CONTEXT_H
@@ -46,9 +55,7 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 #define DFI_VERSION_MAJOR 0
 #define DFI_VERSION_MINOR 1
@@ -57,10 +64,9 @@ extern "C" {
 struct dfi;
 
 /*
- * Attribute structs start with their size, as the caller's compiler knows it;
- * zero in a member means its default. Use the _INIT macro or a designated
- * initialiser with .size. A member that this library doesn't know is -E2BIG
- * unless it is 0.
+ * Attribute structs start with their size: use the _INIT macro or a designated
+ * initialiser with .size. Zero in a member means its default. A member that is
+ * not 0 and that this library doesn't know is -E2BIG.
  */
 struct dfi_attr {
 	uint32_t size;
@@ -141,11 +147,9 @@ DFI_API int dfi_close(struct dfi *dfi);
 
 /* What a context did over RDMA, and holds of it now. All 0 before it did. */
 struct dfi_context_stats {
-	uint64_t writes;        /* one a segment, whole or partial, and one an
-				   end mark */
+	uint64_t writes;        /* one a segment, partial ones and end marks */
 	uint64_t inline_writes; /* of them, sent without a copy by the device */
-	uint64_t bytes;         /* of writes: what is used of segments, and
-				   footers where targets poll them */
+	uint64_t bytes;         /* of writes, with footers that targets poll */
 	uint64_t credits;       /* writes that gave segments back to a source */
 	uint64_t messages;      /* that open and close rings, and numbers
 				   taken from sequencers */
@@ -173,17 +177,12 @@ struct dfi_context_stats {
 	uint32_t reserved;       /* 0 */
 };
 
-/*
- * Read the counters, which may be some operations behind. Waits for a transport
- * that another thread is starting. Any thread.
- */
+/* Read the counters. Waits for a transport that is starting. Any thread. */
 DFI_API int dfi_context_query(struct dfi *dfi, struct dfi_context_stats *stats);
 
 /* The version of the library at run time, "0.1.0". */
 DFI_API const char *dfi_version(void);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

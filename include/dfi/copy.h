@@ -8,9 +8,7 @@
 #include <string.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 /*
  * Make the line at an address, which need not be valid, this core's own. The
@@ -135,10 +133,7 @@ DFI_INLINE_PART const void *dfi_tuple_origin(const void *tuple, size_t known)
 		memcpy(&copy[i], DFI_CAST(const char *, tuple) + 8 * (i), \
 		    known < 8 * (i) + 8 ? known % 8 : 8);
 
-/*
- * The address of a tuple for code that needs one. Of a small variable this is a
- * copy, so that the variable itself can stay in registers on the fast path.
- */
+/* A tuple's address. A small variable is copied, to stay in registers. */
 DFI_INLINE_PART const void *dfi_tuple_address(const void *tuple,
     uint64_t copy[DFI_SMALL_TUPLE / 8], size_t known, size_t size)
 {
@@ -193,8 +188,6 @@ DFI_INLINE_PART void dfi_copy_tuple(void *to, const void *from, size_t size)
 		dfi_copy_lines(to, from, size);
 }
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

@@ -10,9 +10,7 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 /* A port of a device with one of its IP addresses. "" or 0: not known. */
 struct dfi_device_info {
@@ -35,19 +33,15 @@ struct dfi_device_info {
  * without any, in the kernel's order. DFI_VERBS_DEVICE and DFI_VERBS_ADDRESS
  * exclude others. Without them the chosen address is the one on the route to
  * DFI_REGISTRY, if that is set, else the first of IPv4, of IPv6, of link-local
- * ones. A non-zero return of fn ends the call, which returns it. info is valid
- * during the call of fn only. Any thread. It takes some milliseconds, and
- * counts as a use of RDMA: a child of a later fork() can't use it.
+ * ones. Any thread. It takes some milliseconds, and counts as a use of RDMA: a
+ * child of a later fork() can't use it.
  *
  * -EINVAL: also, a setting is not valid. -ENODEV: there is no RDMA device, or
- * no driver for one; the text says what is missing. -EOWNERDEAD: a process used
- * RDMA before it forked this one.
+ * no driver for one; the text says what is missing.
  */
 DFI_API int dfi_device_list(
     int (*fn)(void *arg, const struct dfi_device_info *info), void *arg);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

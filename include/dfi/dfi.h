@@ -17,7 +17,9 @@
 #include <dfi/device.h>
 #include <dfi/error.h>
 #include <dfi/flow.h>
+#include <dfi/flow_info.h>
 #include <dfi/log.h>
+#include <dfi/push.h>
 #include <dfi/registry.h>
 #include <dfi/route.h>
 #include <dfi/schema.h>

@@ -19,6 +19,14 @@
  *   -ETIMEDOUT   it does not answer in time
  *   -ENOSPC      one of its limits is reached
  *   -EPROTO, -EBADMSG  what it holds is of another version, or damaged
+ * Errors of all calls that use RDMA; the text says which device, and why:
+ *   -ENODEV      no RDMA device here can be used
+ *   -EOPNOTSUPP  the device has no atomic operations, which sequencers and
+ *                ordered flows need
+ *   -EHOSTUNREACH, -ECONNREFUSED  the peer's host can't be reached from the
+ *                device, or nobody listens there
+ *   -ENOMEM      also, more memory than may be locked (ulimit -l)
+ *   -EOWNERDEAD  also, a process used RDMA before it forked this one
  */
 #ifndef DFI_ERROR_H
 #define DFI_ERROR_H
@@ -27,9 +35,7 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 /* All codes that the library returns: X(errno name, meaning). */
 #define DFI_ERRORS(X)                                                         \
@@ -65,10 +71,7 @@ extern "C" {
 	X(EOWNERDEAD, "the handle belongs to the parent of a forked process") \
 	X(EIO, "a system call failed")
 
-/*
- * The meaning of a code as it was returned (negative), or "unknown error". The
- * text is valid for ever. Any thread.
- */
+/* The meaning of a (negative) code, for ever valid, or "unknown error". */
 DFI_API const char *dfi_strerror(int err);
 
 /*
@@ -77,8 +80,7 @@ DFI_API const char *dfi_strerror(int err);
  */
 DFI_API const char *dfi_errmsg(void);
 
-/* Distinct errors of a process that are kept. */
-#define DFI_MAX_ERRORS 32
+#define DFI_MAX_ERRORS 32 /* distinct ones that a process keeps */
 
 /* An error that calls of this process have returned. */
 struct dfi_error_info {
@@ -97,14 +99,11 @@ struct dfi_error_info {
  * the one that was not met for longest. It keeps no misuse (-EINVAL, -EBADF,
  * -E2BIG, -ERANGE, -EBUSY), no -EAGAIN, -EINTR, -EPIPE or -ENODATA, and no
  * -ETIMEDOUT of stall_timeout_ms or dfi_barrier_wait(), unless it ends a
- * stream. A non-zero return of fn ends the call, which returns it. info is
- * valid during the call of fn only. Any thread.
+ * stream. Any thread.
  */
 DFI_API int dfi_error_list(
     int (*fn)(void *arg, const struct dfi_error_info *info), void *arg);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

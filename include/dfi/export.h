@@ -5,6 +5,15 @@
 
 #define DFI_API __attribute__((visibility("default")))
 
+/* The declarations between these have C linkage, in C++ too. */
+#ifdef __cplusplus
+#define DFI_BEGIN_DECLS extern "C" {
+#define DFI_END_DECLS }
+#else
+#define DFI_BEGIN_DECLS
+#define DFI_END_DECLS
+#endif
+
 /*
  * The per-tuple functions (DFI_INLINE), and their parts. A compiler takes them
  * for large and would not inline them, but little is left of them. The library

@@ -7,8 +7,7 @@
  * A stderr that takes nothing (a full pipe, a stopped terminal) blocks no call.
  * A thread named "dfi-log" writes the lines, and ends after a second without
  * one. A call waits 100 ms at most for its own line, once until stderr goes on;
- * so does the end of the process. 64 KiB of lines wait; the log counts those
- * that it leaves out.
+ * so does the end of the process. 64 KiB of lines wait; others are counted.
  *
  * Level info has a line for each endpoint that is opened (transports, geometry,
  * way of waiting), and for each long stall: one wait of a second for the same
@@ -19,9 +18,7 @@
 
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 enum dfi_log_level {
 	DFI_LOG_ERROR = 1,
@@ -41,8 +38,6 @@ DFI_API void dfi_log_set(enum dfi_log_level level,
     void (*fn)(void *arg, enum dfi_log_level level, const char *line),
     void *arg);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

@@ -4,13 +4,10 @@
  * running flow does not need it.
  *
  * The program dfi-registry runs one; so can any process, such as the first one
- * of a job. It has one thread, "dfi-registry", with all signals masked, which
- * is scheduled as a context's control thread (context.h).
- *
- * A client of a registry learns how to reach into its members' memory. So a
- * Unix socket serves processes of the same user, of root, and of users that are
- * named. TCP takes TLS 1.3 with a key file or certificates, for both sides,
- * also at a loopback address. docs/registry.md has limits, and who is refused.
+ * of a job. Its one thread, "dfi-registry", is scheduled as a context's control
+ * thread (context.h), with all signals masked. A client learns how to reach
+ * into members' memory; docs/registry.md says whom a registry serves, and its
+ * limits.
  */
 #ifndef DFI_REGISTRY_H
 #define DFI_REGISTRY_H
@@ -18,9 +15,7 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 struct dfi_registry;
 
@@ -54,18 +49,17 @@ struct dfi_registry_attr {
 	 */
 	uint32_t max_watches;
 	/*
-	 * Bytes kept for a slow client, without the entries that its watch
-	 * began with; for all clients four times that, and at least 16 MiB.
-	 * Those with most are disconnected beyond it. 0: 16 MiB.
+	 * Bytes kept for a slow client, without what its watch began with; for
+	 * all clients four times that, at least 16 MiB. Beyond, those with most
+	 * are disconnected. 0: 16 MiB.
 	 */
 	uint32_t max_output;
 	uint64_t max_bytes; /* of all keys and values; 0: 64 MiB */
 	/*
-	 * For TCP, file names. Either key, which dfi_registry_key_create() made
-	 * and each member has a copy of; or, in PEM, cert with what leads to
-	 * its CA, private_key, and ca, which signed the certificates of
-	 * clients. Without ca, clients prove nothing, which takes
-	 * DFI_REGISTRY_INSECURE. NULL: none.
+	 * For TCP, file names: key, from dfi_registry_key_create(), of which
+	 * each member has a copy; or, in PEM, cert (with what leads to its CA),
+	 * private_key, and ca, which signed clients' certificates; without ca,
+	 * which takes DFI_REGISTRY_INSECURE, clients prove nothing.
 	 */
 	const char *key;
 	const char *ca;
@@ -98,24 +92,18 @@ struct dfi_registry_attr {
  * nobody answers for 2 s. -ENOENT, -EACCES: the directory. -ETIMEDOUT: its
  * thread has not run for 10 s.
  */
-DFI_API
-int dfi_registry_start(
+DFI_API int dfi_registry_start(
     const struct dfi_registry_attr *attr, struct dfi_registry **registry);
 
-/*
- * The address that clients use, with the port that was chosen. Valid until the
- * registry is stopped. Any thread.
- */
-DFI_API
-const char *dfi_registry_address(const struct dfi_registry *registry);
+/* The address for clients, with the chosen port; valid until the stop. */
+DFI_API const char *dfi_registry_address(const struct dfi_registry *registry);
 
 /*
  * Disconnect all clients, end the thread, remove the socket's file, free.
  * Running flows go on. NULL is allowed. No other thread uses the handle
  * meanwhile. -ETIMEDOUT: its thread has not run for 10 s; nothing was done.
  */
-DFI_API
-int dfi_registry_stop(struct dfi_registry *registry);
+DFI_API int dfi_registry_stop(struct dfi_registry *registry);
 
 /*
  * Make a key file: 256 random bits as a line of text, with mode 0600, which it
@@ -123,11 +111,8 @@ int dfi_registry_stop(struct dfi_registry *registry);
  * -EEXIST: the file exists; it is never overwritten. -ENOENT, -EACCES, -ENOSPC:
  * of its directory.
  */
-DFI_API
-int dfi_registry_key_create(const char *path);
+DFI_API int dfi_registry_key_create(const char *path);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

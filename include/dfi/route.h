@@ -7,9 +7,7 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 /*
  * The hash of an integer key, sign- or zero-extended to 64 bits by the field's
@@ -40,10 +38,7 @@ DFI_INLINE uint32_t dfi_hash_partition(uint64_t hash, uint32_t n)
 	return DFI_CAST(uint32_t, ((hash >> 32) * n) >> 32);
 }
 
-/*
- * dfi_hash_partition(dfi_hash64(key), n), without the hash's last step, which
- * changes the lower bits only.
- */
+/* dfi_hash_partition(dfi_hash64(key), n), less the last, needless step. */
 DFI_INLINE uint32_t dfi_hash64_partition(uint64_t key, uint32_t n)
 {
 	key ^= key >> 33;
@@ -65,8 +60,6 @@ DFI_INLINE uint32_t dfi_radix_partition(
 	return DFI_CAST(uint32_t, (partition * n) >> bits);
 }
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

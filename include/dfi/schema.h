@@ -23,10 +23,6 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Types of the LP64 model. */
 enum dfi_type {
 	DFI_INT8 = 1,
@@ -67,25 +63,22 @@ struct dfi_schema {
 	uint32_t tuple_size; /* in bytes; padding included */
 };
 
-/* A field whose type is given: byte arrays, and every field in C++. */
-#define DFI_FIELD_AS(struct_type, member, dfi_type)                            \
+#define DFI_FIELD_OF(struct_type, member, dfi_type, type_name)                 \
 	{                                                                      \
-#member, NULL, (dfi_type),                                     \
+#member, (type_name), (dfi_type),                              \
 		    DFI_CAST(uint32_t, offsetof(struct_type, member)),         \
 		    DFI_CAST(                                                  \
 			uint32_t, sizeof(DFI_CAST(struct_type *, 0)->member)), \
 		    0                                                          \
 	}
 
+/* A field whose type is given: byte arrays, and every field in C++. */
+#define DFI_FIELD_AS(struct_type, member, dfi_type) \
+	DFI_FIELD_OF(struct_type, member, dfi_type, NULL)
+
 /* A field of the application's own type, which peers must call the same. */
-#define DFI_FIELD_USER(struct_type, member, name)                              \
-	{                                                                      \
-#member, (name), DFI_USER,                                     \
-		    DFI_CAST(uint32_t, offsetof(struct_type, member)),         \
-		    DFI_CAST(                                                  \
-			uint32_t, sizeof(DFI_CAST(struct_type *, 0)->member)), \
-		    0                                                          \
-	}
+#define DFI_FIELD_USER(struct_type, member, name) \
+	DFI_FIELD_OF(struct_type, member, DFI_USER, name)
 
 #ifndef __cplusplus
 /* A field whose DFI type follows from its C type, or it does not compile. */
@@ -114,9 +107,5 @@ struct dfi_schema {
 			sizeof(field_array) / sizeof((field_array)[0])), \
 		    DFI_CAST(uint32_t, sizeof(struct_type))              \
 	}
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

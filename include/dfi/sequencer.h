@@ -8,21 +8,17 @@
  * to without its processor or the registry. If the creator's DFI_TRANSPORT is
  * verbs, or auto with a registry that serves other hosts, all of them, also on
  * its own host, add by its RDMA device (docs/design.md); else all are on one
- * host. A handle belongs to one thread at a time. Names have 1 to
- * DFI_MAX_FLOW_NAME characters of [A-Za-z0-9._:-]; a flow or a barrier may have
- * the same. Beside what error.h says, creating and opening return errors of the
- * registry.
+ * host. A handle belongs to one thread at a time. Names are as those of flows,
+ * and may be the same. Creating and opening return errors of the registry and
+ * of RDMA (error.h).
  */
 #ifndef DFI_SEQUENCER_H
 #define DFI_SEQUENCER_H
 
 #include <stdint.h>
 #include <dfi/context.h>
-#include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 struct dfi_sequencer;
 
@@ -45,10 +41,9 @@ DFI_API int dfi_sequencer_create(struct dfi *dfi, const char *name,
  * dfi_sequencer_close(). Any thread.
  *
  * -ETIMEDOUT: nobody has created it, or the registry or the creator doesn't
- * answer; the text says which. -EHOSTUNREACH: its creator is on another host
- * and can't be reached over RDMA, or must be and DFI_TRANSPORT is shm here; the
- * text says why. -ENODEV, -EOPNOTSUPP, -ECONNREFUSED: as in dfi_source_open().
- * -ECONNRESET: it went away meanwhile. -EACCES: it belongs to another user.
+ * answer; the text says which. -EHOSTUNREACH: also, RDMA must be used and
+ * DFI_TRANSPORT is shm here. -ECONNRESET: it went away meanwhile. -EACCES: it
+ * belongs to another user.
  */
 DFI_API int dfi_sequencer_open(struct dfi *dfi, const char *name,
     uint32_t open_timeout_ms, struct dfi_sequencer **sequencer);
@@ -77,8 +72,6 @@ DFI_API int dfi_sequencer_next(
  */
 DFI_API int dfi_sequencer_close(struct dfi_sequencer *sequencer);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

@@ -13,9 +13,7 @@
 #include <stdint.h>
 #include <dfi/export.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 struct dfi_attr;
 
@@ -38,14 +36,11 @@ struct dfi_setting_info {
 /*
  * Call fn for each setting, in a fixed order, as dfi_open(attr) would take it;
  * attr NULL means all defaults. A value that is not valid is listed with its
- * error. A non-zero return of fn ends the call, which returns it. info and what
- * it points to are valid during the call of fn only. Any thread.
+ * error. Any thread.
  */
 DFI_API int dfi_setting_list(const struct dfi_attr *attr,
     int (*fn)(void *arg, const struct dfi_setting_info *info), void *arg);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

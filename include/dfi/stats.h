@@ -13,12 +13,9 @@
 #include <stdint.h>
 #include <dfi/context.h>
 #include <dfi/error.h>
-#include <dfi/export.h>
-#include <dfi/flow.h>
+#include <dfi/flow_info.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 enum dfi_role {
 	DFI_ROLE_SOURCE = 1,
@@ -55,10 +52,7 @@ struct dfi_endpoint_stats {
 /* A context, and what it told. */
 struct dfi_node_stats {
 	struct dfi_node_info node;
-	/*
-	 * NULL, or why the rest is zero: the context is on another host, say,
-	 * or does not answer, such as one of a stopped process.
-	 */
+	/* NULL, or why the rest is 0: another host, say, or no answer. */
 	const char *error;
 	/* In the order of opening. */
 	const struct dfi_endpoint_stats *endpoints;
@@ -69,15 +63,12 @@ struct dfi_node_stats {
 
 /*
  * Ask all contexts of the registry, in the order of ids, and call fn for each.
- * Waits up to two seconds for one that doesn't answer. A non-zero return of fn
- * ends the call, which returns it. stats and what it points to are valid during
- * the call of fn only. Any thread. Errors: those of the registry (error.h).
+ * Waits up to two seconds for one that doesn't answer. Any thread. Errors:
+ * those of the registry (error.h).
  */
 DFI_API int dfi_stats_list(struct dfi *dfi,
     int (*fn)(void *arg, const struct dfi_node_stats *stats), void *arg);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

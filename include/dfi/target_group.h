@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups of targets: one thread consumes from many targets, of any flows and
+ * Target groups: one thread consumes from many targets, of any flows and
  * contexts, and waits for all of them at once.
  *
  *	while ((ret = dfi_target_group_consume_batch(group, &batch)) > 0) {
@@ -8,32 +8,25 @@
  *		dfi_target_group_release(group, &batch);
  *	}
  *
- * A group belongs to one thread at a time, the one of its targets. Targets with
- * data are served in turn, some segments each. While a target is in a group, a
- * consuming call on the target itself never waits. Each target counts the
- * group's waits as its own (dfi_target_stats). examples/small/target_group.c
- * polls a group beside other descriptors.
+ * A group belongs to the thread of its targets. It serves targets with data in
+ * turn, some segments each. A consuming call on one of its targets never waits.
+ * Each target counts the group's waits as its own. To poll a group beside other
+ * descriptors see examples/small/target_group.c.
  */
 #ifndef DFI_TARGET_GROUP_H
 #define DFI_TARGET_GROUP_H
 
 #include <stdint.h>
 #include <dfi/context.h>
-#include <dfi/export.h>
 #include <dfi/target.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+DFI_BEGIN_DECLS
 
 struct dfi_target_group;
 
 /* Flags of groups, beside DFI_NONBLOCK. */
 enum {
-	/*
-	 * The end of each target's flow is told, once:
-	 * dfi_target_group_consume_batch() returns 0 with batch->target.
-	 */
+	/* Consuming returns 0 at the end of each target's flow as well. */
 	DFI_TELL_ENDS = 4,
 };
 
@@ -46,25 +39,20 @@ struct dfi_target_group_attr {
 #define DFI_TARGET_GROUP_ATTR_INIT DFI_INIT(struct dfi_target_group_attr)
 
 /*
- * Make an empty group; dfi is where the default of wait comes from. attr NULL
- * means all defaults. The caller closes *group with dfi_target_group_close().
- * -EINVAL: an argument is not valid. -EMFILE, -ENOMEM, -EIO.
+ * Make an empty group; dfi gives the default of wait. attr NULL means all
+ * defaults. The caller closes *group with dfi_target_group_close().
  */
 DFI_API int dfi_target_group_open(struct dfi *dfi,
     const struct dfi_target_group_attr *attr, struct dfi_target_group **group);
 
-/*
- * Free the group; its targets stay open and are as before. What the group has
- * lent goes back. NULL: nothing is done. -EINVAL: no group.
- */
+/* Free the group and give back what it lent; its targets stay open. */
 DFI_API int dfi_target_group_close(struct dfi_target_group *group);
 
 /*
  * Add a target; arg comes back with its batches. Closing the target removes it.
- * Over RDMA, one that was opened with DFI_WAIT_SPIN is better added before its
- * sources attach: their segments may come without waking anybody, see enum
- * dfi_wait.
- * -EBUSY: it is in a group, or has a descriptor (dfi_target_fd()). -ENOMEM.
+ * Over RDMA, add one with DFI_WAIT_SPIN before its sources attach: their
+ * segments may wake nobody (enum dfi_wait). -EBUSY: it is in a group, or has a
+ * descriptor (dfi_target_fd()).
  */
 DFI_API int dfi_target_group_add(
     struct dfi_target_group *group, struct dfi_target *target, void *arg);
@@ -84,25 +72,23 @@ struct dfi_target_group_batch {
 };
 
 /*
- * Lend a batch of any target until dfi_target_group_release(). One batch at a
- * time. Returns its count (> 0); 0 with batch->target NULL when all targets
- * have come to the end of their flows, or there are none; with DFI_TELL_ENDS, 0
- * with batch->target when that one has; or an error. If that is one of a target
- * (see target.h), batch->target says of which one, and the others go on with
- * the next call; after a hard error the target is not looked at any more; after
- * -ENODATA (a gap: see dfi_target_gap()) it goes on, too. With
- * batch->target NULL it is one of the group: -ETIMEDOUT: nothing came for
- * stall_timeout_ms. -EAGAIN: with DFI_NONBLOCK, nothing is there. -EBUSY: a
- * batch is out. -EINTR: dfi_target_group_interrupt() was called. -EOWNERDEAD.
+ * Lend a batch of any target until dfi_target_group_release(), one at a time.
+ * Returns its count (> 0); 0 with batch->target NULL when all targets have come
+ * to the end of their flows, or there are none; with DFI_TELL_ENDS, 0 with
+ * batch->target when that one has; or an error.
+ *
+ * With batch->target it is that target's (target.h); the next call goes on with
+ * the others, and after -ENODATA with it. With batch->target NULL it is the
+ * group's: -ETIMEDOUT: nothing came for stall_timeout_ms. -EAGAIN: with
+ * DFI_NONBLOCK, nothing is there. -EBUSY: a batch is out. -EINTR:
+ * dfi_target_group_interrupt() was called.
  */
 DFI_API int dfi_target_group_consume_batch(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch);
 
 /*
- * Have the call in which the owner waits, or else the next one that would wait,
- * or return -EAGAIN, return -EINTR, once, with batch->target NULL. Nothing is
- * lost. Async-signal-safe; any thread, also while the group is closed, and, as
- * far as closed handles are known (context.h), after it.
+ * End the owner's wait with -EINTR and batch->target NULL (context.h,
+ * "Signals"). Any thread. Async-signal-safe.
  */
 DFI_API void dfi_target_group_interrupt(struct dfi_target_group *group);
 
@@ -110,14 +96,9 @@ DFI_API void dfi_target_group_interrupt(struct dfi_target_group *group);
 DFI_API void dfi_target_group_release(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch);
 
-/*
- * A descriptor for all targets of a group with DFI_NONBLOCK, as dfi_target_fd()
- * is for one. -EINVAL: the group has not DFI_NONBLOCK.
- */
+/* As dfi_target_fd(), for all targets of a group with DFI_NONBLOCK. */
 DFI_API int dfi_target_group_fd(struct dfi_target_group *group);
 
-#ifdef __cplusplus
-}
-#endif
+DFI_END_DECLS
 
 #endif

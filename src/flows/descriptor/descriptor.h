@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <dfi/flow.h>
+#include <dfi/flow_info.h>
 #include "base/host.h"
 #include "base/ip.h"
 #include "buffers/ring.h"

@@ -10,5 +10,5 @@
 #define DFI_INLINE DFI_API
 
 #include <dfi/route.h>
-#include <dfi/source.h>
+#include <dfi/push.h>
 #include <dfi/target.h>

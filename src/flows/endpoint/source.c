@@ -276,7 +276,7 @@ static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 	return 0;
 }
 
-/* The inline functions' view; see dfi/source.h. */
+/* The inline functions' view; see dfi/push.h. */
 static uint32_t inline_routing(
     const struct flow *flow, const struct router *router)
 {

@@ -8,7 +8,7 @@
 #ifndef DFI_FLOWS_ENDPOINT_SOURCE_H
 #define DFI_FLOWS_ENDPOINT_SOURCE_H
 
-#include <dfi/source.h>
+#include <dfi/push.h>
 #include "base/notify.h"
 #include "base/wait.h"
 #include "buffers/multicast/sender_ring.h"
@@ -51,7 +51,7 @@
  */
 /* clang-format on */
 struct dfi_source {
-	struct dfi_source_head head; /* first: see dfi/source.h */
+	struct dfi_source_head head; /* first: see dfi/push.h */
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
 	int status;  /* the first hard error; then all lanes are empty */

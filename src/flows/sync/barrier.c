@@ -153,8 +153,7 @@ static int check_arguments(
 	if (index >= n_participants)
 		return dfi__fail(-ERANGE,
 		    "barrier '%s': participant %u: the barrier has %u, "
-		    "numbered "
-		    "from 0",
+		    "numbered from 0",
 		    name, index, n_participants);
 	return 0;
 }
