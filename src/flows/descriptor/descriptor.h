@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is published about nodes, flows and endpoints, as the rest of the
- * library uses it, and its encoding in the registry.
+ * library uses it, and its encoding in the registry: flow_entry.c has that of
+ * flows, entry.c that of nodes and endpoints, and descriptor.c the rest.
  */
 #ifndef DFI_FLOWS_DESCRIPTOR_DESCRIPTOR_H
 #define DFI_FLOWS_DESCRIPTOR_DESCRIPTOR_H
@@ -17,6 +18,7 @@
 #include "transport/transport.h"
 
 struct DfiFlow__Node;
+struct ProtobufCMessage;
 
 #define NODE_NAME_SIZE 64
 #define KEY_SIZE 256 /* longest key in the registry, the end included */
@@ -190,6 +192,9 @@ int dfi__node_decode_address(
 
 /* Whether two contexts are the same process's, which they may not tell. */
 bool dfi__node_is_process(const struct node *a, const struct node *b);
+
+/* A message in a block that the caller frees; NULL: no memory. */
+void *dfi__message_pack(const struct ProtobufCMessage *message, size_t *size);
 
 /* As a part of another entry; the message's texts are the node's. */
 void dfi__node_to_message(

@@ -117,10 +117,7 @@ void *dfi__stats_encode(const struct stats_page *page, size_t *size)
 	if (!messages)
 		return NULL;
 	fill_messages(page, messages);
-	*size = dfi_stats__page__get_packed_size(&messages->page);
-	data = malloc(*size ? *size : 1);
-	if (data)
-		dfi_stats__page__pack(&messages->page, data);
+	data = dfi__message_pack(&messages->page.base, size);
 	free(messages);
 	return data;
 }

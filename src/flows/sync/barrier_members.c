@@ -39,7 +39,6 @@ void *dfi__member_encode(const struct barrier_member *member, size_t *size)
 {
 	DfiFlow__Member message;
 	DfiFlow__Node node;
-	void *data;
 
 	dfi_flow__member__init(&message);
 	dfi__node_to_message(&member->node, &node);
@@ -49,11 +48,7 @@ void *dfi__member_encode(const struct barrier_member *member, size_t *size)
 	message.round = member->round;
 	message.set = member->set;
 	message.lost = member->lost_id;
-	*size = dfi_flow__member__get_packed_size(&message);
-	data = malloc(*size);
-	if (data)
-		dfi_flow__member__pack(&message, data);
-	return data;
+	return dfi__message_pack(&message.base, size);
 }
 
 int dfi__member_decode(

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The entry of a flow in the registry. Another version of this library, or
+ * anybody who can write to the registry, may have made what is decoded: every
+ * number that later code relies on is checked here.
+ */
+#include "descriptor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/schema.h"
+#include "base/text.h"
+#include "flows/aggregate/plan.h"
+#include "dfi_flow.pb-c.h"
+
+/*
+ * Version of the layout in buffers/segment.h; a peer must have the same. It
+ * depends on what segments have before their payload.
+ */
+#define RING_LAYOUT 2
+/* The rings of a flow with a tree are with its combiners. */
+#define TREE_LAYOUT 0x100
+
+/* Members that a flow and its message have under the same name. */
+/* clang-format off */
+#define EACH_COMMON_MEMBER(DO) \
+	DO(instance) DO(kind) DO(goal) DO(routing) DO(flags) \
+	DO(n_sources) DO(n_targets) DO(radix_shift) DO(radix_bits) \
+	DO(segment_size) DO(segment_count) DO(transport) DO(ordered) \
+	DO(replication) DO(loss_policy) DO(gap_timeout_us) \
+	DO(max_groups) DO(window_tuples) DO(when_full) \
+	DO(combining) DO(combining_bytes) DO(fan_in)
+/* clang-format on */
+
+static uint32_t ring_layout_of(const struct flow *flow)
+{
+	return RING_LAYOUT + dfi__flow_segment_parts(flow) +
+	    (flow->fan_in ? TREE_LAYOUT : 0);
+}
+
+/*
+ * An array of pointers to messages, and the messages behind it: it is freed as
+ * one. They are many, and a thread's stack may be small. NULL: no memory.
+ */
+static void *new_messages(size_t n, size_t size)
+{
+	return calloc(n ? n : 1, sizeof(void *) + size);
+}
+
+static bool fields_to_message(
+    const struct dfi_schema *schema, DfiFlow__Flow *message)
+{
+	DfiFlow__Field **pointers = new_messages(
+	    schema->n_fields, sizeof(**pointers));
+	const struct dfi_field *field = schema->fields;
+	DfiFlow__Field *to;
+	uint32_t i;
+
+	if (!pointers)
+		return false;
+	message->n_fields = schema->n_fields;
+	message->fields = pointers;
+	to = (void *)(pointers + schema->n_fields);
+	for (i = 0; i < schema->n_fields; i++, field++) {
+		dfi_flow__field__init(to);
+		to->name = (char *)field->name;
+		to->type_name = field->type_name ? (char *)field->type_name
+						 : "";
+		to->type = field->type;
+		to->offset = field->offset;
+		to->size = field->size;
+		pointers[i] = to++;
+	}
+	return true;
+}
+
+static bool aggregates_to_message(
+    const struct flow *flow, DfiFlow__Flow *message)
+{
+	DfiFlow__Aggregate **pointers = new_messages(
+	    flow->n_aggregates, sizeof(**pointers));
+	const struct dfi_aggregate *aggregate = flow->aggregates;
+	DfiFlow__Aggregate *to;
+	uint32_t i;
+
+	if (!pointers)
+		return false;
+	message->n_aggregates = flow->n_aggregates;
+	message->aggregates = pointers;
+	to = (void *)(pointers + flow->n_aggregates);
+	for (i = 0; i < flow->n_aggregates; i++, aggregate++) {
+		dfi_flow__aggregate__init(to);
+		to->function = aggregate->function;
+		to->flags = aggregate->flags;
+		if (aggregate->field)
+			to->field = (char *)aggregate->field;
+		if (aggregate->name)
+			to->name = (char *)aggregate->name;
+		pointers[i] = to++;
+	}
+	return true;
+}
+
+void *dfi__flow_encode(const struct flow *flow, size_t *size)
+{
+	DfiFlow__Flow message;
+	DfiFlow__Node creator;
+	void *data = NULL;
+
+	dfi_flow__flow__init(&message);
+#define COPY(member) message.member = flow->member;
+	EACH_COMMON_MEMBER(COPY)
+#undef COPY
+	message.tuple_size = flow->schema->tuple_size;
+	message.n_keys = flow->n_keys;
+	message.keys = (uint32_t *)flow->keys;
+	message.n_splits = flow->splits ? flow->n_targets - 1 : 0;
+	message.splits = flow->splits;
+	message.checksums = flow->verify == DFI_VERIFY_CHECKSUM;
+	message.multicast_address = (char *)flow->multicast_address;
+	message.layout = ring_layout_of(flow);
+	dfi__node_to_message(&flow->creator, &creator);
+	message.creator = &creator;
+	if (fields_to_message(flow->schema, &message) &&
+	    aggregates_to_message(flow, &message))
+		data = dfi__message_pack(&message.base, size);
+	free(message.aggregates);
+	free(message.fields);
+	return data;
+}
+
+static struct dfi_aggregate *aggregates_from_message(
+    const DfiFlow__Flow *message)
+{
+	struct dfi_aggregate *aggregates = calloc(
+	    message->n_aggregates, sizeof(*aggregates));
+	struct dfi_aggregate *copy = NULL;
+	const DfiFlow__Aggregate *from;
+	size_t i;
+
+	for (i = 0; aggregates && i < message->n_aggregates; i++) {
+		from = message->aggregates[i];
+		aggregates[i] = (struct dfi_aggregate){
+			.function = from->function,
+			.flags = from->flags,
+			.field = *from->field ? from->field : NULL,
+			.name = *from->name ? from->name : NULL,
+		};
+	}
+	if (aggregates)
+		copy = dfi__aggregates_copy(
+		    aggregates, (uint32_t)message->n_aggregates);
+	free(aggregates);
+	return copy;
+}
+
+static void fields_from_message(
+    const DfiFlow__Flow *message, struct dfi_field *fields)
+{
+	const DfiFlow__Field *from;
+	size_t i;
+
+	for (i = 0; i < message->n_fields; i++) {
+		from = message->fields[i];
+		fields[i] = (struct dfi_field){
+			.name = from->name,
+			.type_name = *from->type_name ? from->type_name : NULL,
+			.type = from->type,
+			.offset = from->offset,
+			.size = from->size,
+		};
+	}
+}
+
+/* 0, -EBADMSG or -ENOMEM. */
+static int schema_from_message(
+    const DfiFlow__Flow *message, struct dfi_schema **copy)
+{
+	struct dfi_field *fields;
+	struct dfi_schema schema = {
+		.n_fields = (uint32_t)message->n_fields,
+		.tuple_size = message->tuple_size,
+	};
+	int ret = 0;
+
+	if (message->n_fields > DFI_MAX_FIELDS)
+		return -EBADMSG;
+	fields = calloc(message->n_fields + 1, sizeof(*fields));
+	if (!fields)
+		return -ENOMEM;
+	fields_from_message(message, fields);
+	schema.fields = fields;
+	if (dfi__schema_check(&schema) < 0) {
+		ret = -EBADMSG;
+	} else {
+		*copy = dfi__schema_copy(&schema);
+		ret = *copy ? 0 : -ENOMEM;
+	}
+	free(fields);
+	return ret;
+}
+
+/* Radix and range load one integer, whatever else the key's type may be. */
+static bool routing_is_sane(const struct flow *flow)
+{
+	if (flow->routing != DFI_ROUTE_RADIX &&
+	    flow->routing != DFI_ROUTE_RANGE)
+		return flow->routing <= DFI_ROUTE_DIRECT;
+	return flow->n_keys == 1 &&
+	    dfi__type_is_integer(flow->schema->fields[flow->keys[0]].type) &&
+	    (flow->routing == DFI_ROUTE_RADIX || flow->splits ||
+		flow->n_targets == 1);
+}
+
+static bool groups_are_sane(const struct flow *flow)
+{
+	return (flow->routing == DFI_ROUTE_FUNCTION ||
+		   flow->routing == DFI_ROUTE_DIRECT) &&
+	    flow->n_targets <= DFI_MAX_SET_TARGETS;
+}
+
+static bool replication_is_sane(const struct flow *flow)
+{
+	if (flow->loss_policy > DFI_LOSS_NOTIFY || !flow->gap_timeout_us ||
+	    flow->gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
+		return false;
+	if (flow_is_cast(flow))
+		return flow->multicast_address[0] != '\0';
+	return flow->replication == DFI_REPLICATION_NAIVE ||
+	    flow_is_broadcast(flow);
+}
+
+/* The plan that is made of it checks the rest. */
+static bool combiner_is_sane(const struct flow *flow)
+{
+	return flow->n_aggregates && flow->max_groups &&
+	    flow->max_groups <= DFI_MAX_GROUPS &&
+	    flow->when_full <= DFI_FULL_EMIT && !flow->routing &&
+	    !flow->splits && !flow->replication && !flow->ordered &&
+	    !flow->loss_policy && !flow->gap_timeout_us &&
+	    (flow->n_keys || flow->n_targets == 1) && flow->combining &&
+	    flow->combining <= DFI_COMBINING_ALWAYS && flow->fan_in != 1 &&
+	    flow->fan_in <= DFI_MAX_ENDPOINTS &&
+	    flow->combining_bytes <= DFI_MAX_COMBINING_BYTES &&
+	    (flow->goal == DFI_BANDWIDTH || !dfi__flow_combines(flow));
+}
+
+static bool kind_is_sane(const struct flow *flow)
+{
+	if (flow->kind == DFI_COMBINE)
+		return combiner_is_sane(flow);
+	if (flow->n_aggregates || flow->max_groups || flow->window_tuples ||
+	    flow->when_full || flow->combining || flow->fan_in ||
+	    flow->combining_bytes)
+		return false;
+	if (flow->multicast_address[0] && !flow_is_cast(flow))
+		return false;
+	if (flow->kind == DFI_REPLICATE)
+		return replication_is_sane(flow) &&
+		    (!flow->routing || groups_are_sane(flow)) &&
+		    !flow->n_keys && !flow->splits;
+	return flow->kind == DFI_SHUFFLE && !flow->replication &&
+	    !flow->ordered && !flow->loss_policy && !flow->gap_timeout_us &&
+	    flow->n_keys >= 1 && routing_is_sane(flow);
+}
+
+/* What source and target rely on; the flow's creator checks the rest. */
+static bool flow_is_sane(const struct flow *flow)
+{
+	uint32_t i;
+
+	for (i = 0; i < flow->n_keys; i++)
+		if (flow->keys[i] >= flow->schema->n_fields)
+			return false;
+	return kind_is_sane(flow) && flow->goal <= DFI_LATENCY &&
+	    flow->n_sources >= 1 && flow->n_sources <= DFI_MAX_ENDPOINTS &&
+	    flow->n_targets >= 1 && flow->n_targets <= DFI_MAX_ENDPOINTS &&
+	    flow->segment_size >= flow->schema->tuple_size &&
+	    flow->segment_size <= DFI_MAX_SEGMENT_SIZE &&
+	    flow->segment_count >= 1 &&
+	    flow->segment_count <= DFI_MAX_SEGMENT_COUNT &&
+	    flow->radix_shift < 64 && flow->radix_bits <= 32 &&
+	    flow->transport <= DFI_TRANSPORT_VERBS;
+}
+
+static int splits_from_message(const DfiFlow__Flow *message, struct flow *flow)
+{
+	size_t size = message->n_splits * sizeof(flow->splits[0]);
+
+	if (!message->n_splits)
+		return 0;
+	if (message->n_splits != (size_t)flow->n_targets - 1)
+		return -EBADMSG;
+	flow->splits = malloc(size);
+	if (!flow->splits)
+		return -ENOMEM;
+	memcpy(flow->splits, message->splits, size);
+	return 0;
+}
+
+/* What has members of its own, behind those that are in common. */
+static int parts_from_message(const DfiFlow__Flow *message, struct flow *flow)
+{
+	int ret;
+
+	if (strlen(message->multicast_address) >=
+		sizeof(flow->multicast_address) ||
+	    !dfi__text_is_plain(message->multicast_address) ||
+	    !dfi__node_from_message(message->creator, &flow->creator) ||
+	    message->n_keys > DFI_MAX_KEYS ||
+	    message->n_aggregates > DFI_MAX_AGGREGATES)
+		return -EBADMSG;
+	strcpy(flow->multicast_address, message->multicast_address);
+	flow->n_keys = (uint32_t)message->n_keys;
+	if (message->n_keys)
+		memcpy(flow->keys, message->keys,
+		    message->n_keys * sizeof(flow->keys[0]));
+	ret = schema_from_message(message, &flow->schema);
+	if (ret < 0)
+		return ret;
+	flow->n_aggregates = (uint32_t)message->n_aggregates;
+	if (message->n_aggregates) {
+		flow->aggregates = aggregates_from_message(message);
+		if (!flow->aggregates)
+			return -ENOMEM;
+	}
+	ret = splits_from_message(message, flow);
+	if (ret < 0)
+		return ret;
+	return flow_is_sane(flow) ? 0 : -EBADMSG;
+}
+
+int dfi__flow_decode(
+    const char *name, const void *data, size_t size, struct flow *flow)
+{
+	DfiFlow__Flow *message = dfi_flow__flow__unpack(NULL, size, data);
+	int ret;
+
+	memset(flow, 0, sizeof(*flow));
+	if (!message)
+		return dfi__fail(-EBADMSG,
+		    "registry: the entry of flow '%s' is damaged", name);
+	snprintf(flow->name, sizeof(flow->name), "%s", name);
+#define COPY(member) flow->member = message->member;
+	EACH_COMMON_MEMBER(COPY)
+#undef COPY
+	flow->verify = message->checksums ? DFI_VERIFY_CHECKSUM
+					  : DFI_VERIFY_NONE;
+	if (message->layout != ring_layout_of(flow))
+		ret = dfi__fail(-EPROTO,
+		    "flow '%s' was created by a library with ring layout %u, "
+		    "this one has %u: use the same version",
+		    name, message->layout, ring_layout_of(flow));
+	else {
+		ret = parts_from_message(message, flow);
+		if (ret < 0)
+			dfi__fail(ret,
+			    ret == -ENOMEM
+				? "flow '%s': out of memory"
+				: "registry: the entry of flow '%s' is damaged",
+			    name);
+	}
+	dfi_flow__flow__free_unpacked(message, NULL);
+	if (ret < 0)
+		dfi__flow_free(flow);
+	return ret;
+}
