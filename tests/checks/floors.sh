@@ -10,7 +10,8 @@
 #  - it calls a function or names an object of it: nm, on the objects of BUILD;
 #  - it calls `->member(` of a struct of functions that it includes, and the other
 #    file fills that member in an initialiser `struct NAME x = {` or
-#    `(struct NAME){`, by name.
+#    `(struct NAME){`, by name. In `part.member(` it is the struct whose name a
+#    struct of structs gives to that part.
 #    Structs with one function, whose name others have, do not count.
 # An edge is against the table if its floor is not allowed to include the other
 # one; through a struct of functions, if the other floor stands later in the table.
@@ -175,7 +176,7 @@ function see(path, at,    headers, n, i)
 		}
 }
 
-function read_source(path,    line, dir, inside, filled, part, included, member, to)
+function read_source(path,    line, dir, inside, filled, part, included, member, to, holder)
 {
 	dir = path
 	sub(/\/[^\/]*$/, "", dir)
@@ -204,6 +205,8 @@ function read_source(path,    line, dir, inside, filled, part, included, member,
 			   match(line, /^[ \t]*struct [a-z0-9_]+ [a-z0-9_]+;/)) {
 			split(substr(line, RSTART, RLENGTH - 1), words, " ")
 			part_of[inside, words[3]] = words[2]
+			is_part[words[3]]
+			named[words[3], words[2]]
 		} else if (inside != "" && match(line, /\(\*[a-z0-9_]+\)\(/)) {
 			member = substr(line, RSTART + 2, RLENGTH - 4)
 			functions[inside]++
@@ -221,17 +224,24 @@ function read_source(path,    line, dir, inside, filled, part, included, member,
 		} else if (line ~ /^[ \t]*\}/) {
 			part = ""
 		}
-		while (filled != "" && match(line, /\.[a-z0-9_]+ = [a-z_]/)) {
+		while (filled != "" &&
+		       match(line, /\.[a-z0-9_.]+ = [a-z_]/)) {
 			member = substr(line, RSTART + 1, RLENGTH - 5)
-			fillers[++n_fillers] = path " " filled " " member " " part
 			line = substr(line, RSTART + RLENGTH)
+			holder = part
+			if (split(member, words, ".") == 2) {
+				holder = words[1]
+				member = words[2]
+			}
+			fillers[++n_fillers] = path " " filled " " member " " holder
 		}
-		while (match(line, /(->|\.)[a-z0-9_]+\(/)) {
-			member = substr(line, RSTART, RLENGTH - 1)
-			sub(/^(->|\.)/, "", member)
-			if (!((path, member) in called)) {
-				called[path, member]
-				callers[member] = callers[member] " " path
+		while (match(line, /[a-z0-9_]*(->|\.)[a-z0-9_]+\(/)) {
+			member = holder = substr(line, RSTART, RLENGTH - 1)
+			sub(/.*(->|\.)/, "", member)
+			sub(/(->|\.).*/, "", holder)
+			if (!((path, holder, member) in called)) {
+				called[path, holder, member]
+				callers[member] = callers[member] " " path ":" holder
 			}
 			line = substr(line, RSTART + RLENGTH)
 		}
@@ -334,15 +344,20 @@ END {
 	for (member in callers) {
 		n = split(callers[member], from, " ")
 		m = split(structs[member], of, " ")
-		for (i = 1; i <= n; i++)
+		for (i = 1; i <= n; i++) {
+			split(from[i], call, ":")
 			for (j = 1; j <= m; j++) {
-				if (!sees(from[i], declared[of[j]]) ||
+				if (call[2] in is_part &&
+				    !((call[2], of[j]) in named))
+					continue
+				if (!sees(call[1], declared[of[j]]) ||
 				    (functions[of[j]] < 2 && m > 1))
 					continue
 				k = split(filler[of[j], member], to, " ")
 				for (l = 1; l <= k; l++)
-					edge(from[i], to[l], "table")
+					edge(call[1], to[l], "table")
 			}
+		}
 	}
 	for (a in nodes)
 		if (!(a in order))

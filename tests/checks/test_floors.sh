@@ -76,6 +76,32 @@ printf '%s\n' 'const struct kind high_kind = {' '	.ops = {' '		.run = high,' '	}
 sed -i '/high_ops/,/^};/d' src/high/high.c
 check 1 "low/low -> high/high is against the table (table)"
 
+# The same in one line.
+sed -i '/high_kind/,/^};/d' src/high/high.c
+printf '%s\n' 'const struct kind high_kind = {' '	.ops.run = high,' '};' >> src/high/high.c
+check 1 "low/low -> high/high is against the table (table)"
+
+fresh # the same name in another part of the struct
+cat >> src/low/low.h << 'END'
+struct some {
+	int (*run)(void);
+	int (*stop)(void);
+};
+struct more {
+	int (*run)(void);
+	int (*walk)(void);
+};
+struct both {
+	struct some some;
+	struct more more;
+};
+END
+echo 'int by(const struct both *both) { return both->some.run(); }' >> src/low/low.c
+printf '%s\n' 'const struct both high_both = {' '	.more.run = high,' '};' >> src/high/high.c
+check 0 "0 edges against the table"
+echo 'int of(const struct both *both) { return both->more.run(); }' >> src/low/low.c
+check 1 "low/low -> high/high is against the table (table)"
+
 fresh # the same name in a struct that the caller does not know
 printf '%s\n' 'struct other {' '	int (*run)(void);' '};' >> src/high/high.h
 printf '%s\n' 'const struct other high_ops = {' '	.run = high,' '};' >> src/high/high.c
