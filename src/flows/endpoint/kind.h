@@ -13,7 +13,6 @@
 
 struct dfi_source;
 struct dfi_target;
-struct ring_geometry;
 
 /* What lanes have done beside what their writers count. */
 struct lane_counts {
@@ -76,8 +75,6 @@ struct source_ops {
 	/* Free what the entries above have made, or a part of it; or NULL. */
 	void (*close)(struct dfi_source *source);
 	/* Only if the source has a multicast sender: */
-	void (*make_ring)(struct dfi_source *source, uint32_t target,
-	    const struct ring_geometry *geometry);
 	int (*greet)(struct dfi_source *source, int64_t deadline);
 	void (*look)(struct dfi_source *source);
 	/* Only if segments have places in an order: see source_settle(). */
@@ -117,8 +114,5 @@ struct kind {
 	struct source_ops source;
 	struct intake_ops intake;
 };
-
-/* The row of an enum dfi_flow_kind, which is valid. */
-const struct kind *dfi__kind(uint32_t flow_kind);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a source: attaching to all targets, and the end. What happens in
- * between is in send.c and shuffle.c.
+ * The life of a source: attaching to all targets, and the end.
  */
 #include "source.h"
 
@@ -20,159 +19,6 @@
 #include "flows/context/network.h"
 
 static const char role[] = "source";
-
-/* A target whose ring is being opened. */
-struct opening {
-	struct dfi_source *source;
-	uint32_t target;
-};
-
-/* Or wants no tuples, and then may be gone, too. */
-static bool target_has_left(void *arg)
-{
-	const struct opening *opening = arg;
-
-	return peers_state(&opening->source->targets, opening->target) !=
-	    PEER_PRESENT;
-}
-
-/* network: not through memory, even if it can be shared. */
-static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
-    bool network, const struct ring_layout *layout,
-    const struct wait_limit *wait_limit, struct remote **remote)
-{
-	const struct region_name *name;
-	struct transport *transport;
-	struct stage *stage = NULL;
-	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
-
-	if (!ret && transport != source->dfi->transport)
-		ret = dfi__source_take_shadow(source, transport, &stage);
-	return ret ? ret
-		   : transport->ops->ring.open(transport, source, name, layout,
-			 source_ring(source), stage, wait_limit, remote);
-}
-
-/*
- * That memory can be shared, only its passing shows: the socket may be another
- * machine's that has the same numbers, or the owner may refuse our user. If it
- * can't be, and the flow leaves the transport open, the network is the next.
- */
-static int open_somehow(struct dfi_source *source,
-    const struct endpoint *endpoint, const struct ring_layout *layout,
-    const struct wait_limit *wait_limit, struct remote **remote)
-{
-	const struct dfi *dfi = source->dfi;
-	int ret = open_way(source, endpoint, false, layout, wait_limit, remote);
-
-	if ((ret == -ECONNRESET || ret == -EACCES) &&
-	    endpoint->verbs.address[0] && !wait_limit_given_up(wait_limit) &&
-	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
-		dfi__log(DFI_LOG_INFO,
-		    "flow '%s': %s %u: node %s on host %s is written to over "
-		    "RDMA: %s",
-		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
-		    endpoint->node.host, dfi_errmsg());
-		return open_way(
-		    source, endpoint, true, layout, wait_limit, remote);
-	}
-	return dfi__host_explain(
-	    ret, dfi__host_distance(&endpoint->node.at, &dfi->node.at));
-}
-
-/* Open the ring in a target's region. */
-static int open_remote(struct dfi_source *source, uint32_t target,
-    const struct wait_limit *wait_limit)
-{
-	const struct endpoint *endpoint =
-	    &source->targets.peer[target].endpoint;
-	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
-	struct ring_layout layout = ring_layout(
-	    &geometry, source->flow.n_sources);
-	uint64_t bytes = region_size(&geometry, source->flow.n_sources);
-	struct writer *writer = &source->rings[target];
-	struct remote *remote;
-	char peer[256];
-	int ret;
-
-	if (source->cast) {
-		source->kind->source.make_ring(source, target, &geometry);
-		return 0;
-	}
-	if (!transport_region_fits(endpoint->region.size, bytes))
-		return dfi__fail(-EBADMSG,
-		    "flow '%s': %s %u has published a region of %lu bytes, "
-		    "but its rings take %lu",
-		    source->flow.name, PEER_ID(&source->targets, target),
-		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
-	ret = open_somehow(source, endpoint, &layout, wait_limit, &remote);
-	if (ret == -EEXIST)
-		return dfi__fail(ret,
-		    "flow '%s': %s %u is attached already, or has been "
-		    "attached before: a flow runs once",
-		    source->flow.name, SOURCE_ID(source));
-	if (ret < 0) {
-		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
-		return dfi__fail_within(ret, "flow '%s': %s %u: %s",
-		    source->flow.name, SOURCE_ID(source), peer);
-	}
-	dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
-	if (!remote->in_place)
-		writer->batch = &source->batch;
-	return 0;
-}
-
-/* The same, and show the target where the slots are, if that is elsewhere. */
-static int open_ring(
-    struct dfi_source *source, uint32_t target, int64_t deadline)
-{
-	struct region *slots = flow_is_broadcast(&source->flow)
-	    ? source->replica_writer->shared_ring.region
-	    : NULL;
-	struct opening opening = { source, target };
-	struct wait_limit wait_limit = { deadline, target_has_left, &opening };
-	struct writer *ring = &source->rings[target];
-	char peer[256];
-	int ret = open_remote(source, target, &wait_limit);
-
-	if (ret < 0 || !slots)
-		return ret;
-	ret = slots->transport->ops->region.show(slots,
-	    &source->targets.peer[target].endpoint.region, source->index,
-	    &wait_limit);
-	if (ret < 0) {
-		ring->remote->transport->ops->ring.close(ring->remote);
-		ring->remote = NULL;
-		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
-		dfi__fail_within(ret, "flow '%s': %s %u: %s", source->flow.name,
-		    SOURCE_ID(source), peer);
-	}
-	return ret;
-}
-
-/*
- * A target's region was gone, or nobody listened or answered where it was. The
- * registry says about now whether the target has cancelled, closed or died:
- * that is another connection, which may be the later one.
- */
-#define REGISTRY_SAYS_NS (INT64_C(1) * NS_PER_S)
-
-static int target_was_gone(
-    struct dfi_source *source, uint32_t target, int ret, int64_t deadline)
-{
-	int64_t wait_limit = clock_now_ns() + REGISTRY_SAYS_NS;
-	char text[ERROR_TEXT_SIZE];
-
-	if (ret != -ECONNREFUSED && ret != -ECONNRESET && ret != -ETIMEDOUT &&
-	    ret != -EHOSTUNREACH)
-		return ret;
-
-	snprintf(text, sizeof(text), "%s", dfi_errmsg());
-	if (dfi__peers_await_gone(&source->targets, target,
-		wait_limit < deadline ? wait_limit : deadline))
-		return dfi__peers_lost(&source->targets, target);
-	return dfi__fail(ret, "%s", text);
-}
 
 /* Memory for the segment that goes to all counts towards the same bound. */
 static int take_fan(struct dfi_source *source)
@@ -198,30 +44,6 @@ static int take_fan(struct dfi_source *source)
 		       : 0;
 }
 
-/* The ring of each target that wants tuples. */
-static int open_remotes(struct dfi_source *source, int64_t deadline)
-{
-	uint32_t t;
-	int ret = dfi__source_room(source);
-
-	if (ret < 0)
-		return ret;
-	for (t = 0; t < source->flow.n_targets; t++) {
-		ret = 0;
-		if (peers_state(&source->targets, t) != PEER_CANCELLED)
-			ret = open_ring(source, t, deadline);
-		if (ret < 0)
-			ret = target_was_gone(source, t, ret, deadline);
-		if (peers_state(&source->targets, t) == PEER_CANCELLED)
-			source->rings[t].cancelled = true;
-		else if (ret < 0)
-			return ret;
-		source->n_remotes++;
-	}
-	dfi__source_room_return(source);
-	return 0;
-}
-
 static void free_source(struct dfi_source *source)
 {
 	struct remote *remote;
@@ -243,16 +65,6 @@ static void free_source(struct dfi_source *source)
 	free(source->rings);
 	dfi__flow_free(&source->flow);
 	dfi__handle_free(source, source->size);
-}
-
-static int check_attr(const struct dfi_source_attr *attr)
-{
-	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
-		return dfi__fail(-EINVAL,
-		    "dfi_source_attr.flags %#x are not all known", attr->flags);
-	if (attr->reserved)
-		return dfi__fail(-EINVAL, "dfi_source_attr.reserved is not 0");
-	return 0;
 }
 
 /* How long this source lingers, if it does: only partial segments wait. */
@@ -446,12 +258,13 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	if (!ret && ops->open)
 		ret = ops->open(source, deadline);
 	if (!ret)
-		ret = open_remotes(source, deadline);
+		ret = dfi__source_open_rings(source, deadline);
 	if (!ret && ops->attach) {
 		ret = ops->attach(source, deadline);
 		/* It has the sequencer of an ordered flow. */
 		if (ret < 0)
-			ret = target_was_gone(source, 0, ret, deadline);
+			ret = dfi__source_target_was_gone(
+			    source, 0, ret, deadline);
 	}
 	if (!ret && source->linger.ns)
 		ret = dfi__linger_clock_start(dfi->linger);
@@ -480,9 +293,9 @@ static int attach(struct dfi_source *source, int64_t deadline)
 	return 0;
 }
 
-int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct dfi_source_attr *attr, const struct wait_policy *wait,
-    int64_t deadline, struct dfi_source **out)
+int dfi__source_open(struct dfi *dfi, const struct kind *kind,
+    struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,
+    const struct wait_policy *wait, int64_t deadline, struct dfi_source **out)
 {
 	struct dfi_source *source = NULL;
 	int ret = alloc_source(dfi, flow, index, attr, &source);
@@ -492,7 +305,7 @@ int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return ret;
 	}
 	source->flow = *flow;
-	source->kind = dfi__kind(flow->kind);
+	source->kind = kind;
 	source->wait = *wait;
 	source->close_timeout_ms = attr->close_timeout_ms;
 	ret = choose_linger(source, attr->linger_us);
@@ -507,38 +320,6 @@ int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	dfi__source_log_attached(source);
 	*out = source;
 	return 0;
-}
-
-int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
-    const struct dfi_source_attr *user, struct dfi_source **out)
-{
-	struct dfi_source_attr attr;
-	struct wait_policy wait;
-	struct flow flow;
-	int64_t deadline;
-	CONTEXT_USE(dfi, ret);
-
-	if (!ret && !out)
-		ret = dfi__fail(-EINVAL, "dfi_source_open: source is NULL");
-	if (!ret)
-		ret = dfi__attr_load(
-		    &attr, sizeof(attr), user, "dfi_source_attr");
-	if (!ret)
-		ret = check_attr(&attr);
-	if (!ret)
-		ret = dfi__context_wait(
-		    dfi, attr.wait, "dfi_source_attr", &wait);
-	if (ret < 0)
-		return ret;
-	deadline = context_deadline(dfi, attr.open_timeout_ms);
-	ret = dfi__attach_find(
-	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
-	if (ret < 0)
-		return dfi__error_keep(ret);
-	ret = dfi__source_open(dfi, &flow, index, &attr, &wait, deadline, out);
-	if (!ret)
-		context_use_keep(&use);
-	return ret;
 }
 
 /* All targets, after one deadline; the first error. */
@@ -632,14 +413,6 @@ static int check_whole(struct dfi_source *source)
 				    : t));
 	}
 	return 0;
-}
-
-/* What is still to be sent waits for nothing but its place in an order. */
-int dfi__source_finish(struct dfi_source *source, int64_t deadline)
-{
-	source->flags &= ~(uint32_t)DFI_NONBLOCK;
-	source->wait_time.deadline = deadline;
-	return dfi_source_flush(source);
 }
 
 int dfi_source_close(struct dfi_source *source)

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A source from inside. source.c opens and closes it, send.c moves segments,
- * replica_writer.c looks after the targets of a source that sends each tuple to
- * all, and source_room.c asks for memory. What a kind of flow adds comes from
- * the tables in kind.h: this folder includes no file of kinds/.
+ * A source from inside:
+ *
+ *	source.c		opens and closes it
+ *	source_rings.c		opens the rings of its targets
+ *	source_room.c		asks for the memory that they take
+ *	send.c			opens and sends segments
+ *	source_span.c		lends room in them
+ *	source_wait.c		waits for room, and for the end
+ *	source_status.c		knows what is wrong
+ *	replica_writer.c	looks after targets that all get each tuple
+ *
+ * What a kind of flow adds comes from the tables in kind.h, whose entries this
+ * header and source.c alone call. This folder includes no file of kinds/.
  */
 #ifndef DFI_FLOWS_ENDPOINT_SOURCE_H
 #define DFI_FLOWS_ENDPOINT_SOURCE_H
@@ -26,28 +35,28 @@
 /* clang-format off */
 /*
  * A shuffle flow has a lane and a ring for each target. A replicate flow has
- * one lane, whose segments go to the rings of all (replica writer).
+ * one lane, whose segments go to the rings of all (replica_writer).
  *
- * Invariants of lane t, whose writer is writers[t]:
+ * A lane is two words, lanes[t].next and lanes[t].end, between which a push
+ * writes without a call, and a writer, writers[t]. It is in one of three states:
  *
- *	a segment is open
- *		writers[t].segment is not NULL
- *		lane.next < writers[t].end
- *		lane.end is writers[t].end, or lower (linger.h)
- *		writers[t].end is the segment's end, or lower in a flow with
- *		windows (kinds/combine/window.h)
- *		the bytes from segment to next are filled and not sent
+ *	state		writers[t].segment	next		end
+ *	-----------------------------------------------------------------
+ *	open		its start		in it		see below
+ *	closed		NULL			spare		spare + 1 tuple
+ *	with a cursor	its start, or NULL	spare		spare + 1 tuple
  *
- *	none is open
- *		writers[t].segment is NULL
- *		lane.next is spare, and lane.end one tuple behind it
+ * While it is open:
+ *  - segment <= next < writers[t].end, unless a call is about to send it;
+ *  - the bytes from segment to next are filled and not sent;
+ *  - writers[t].end is the segment's end, or lower in a flow with windows
+ *    (kinds/combine/window.h);
+ *  - end is writers[t].end, or lower while the source lingers (linger.h).
  *
- *	a cursor is open
- *		its target's lane is as if no segment were open, and the cursor
- *		has the position
+ * A lane with a cursor looks closed, and the cursor has its next and its end.
  *
- * If the source lingers, its lock is held in all functions below that take it
- * and are not inline, except the first four; and in all that change lanes.
+ * If the source lingers, the control thread sends as well: source_lock() is held
+ * wherever a lane changes, except by a push that fits.
  */
 /* clang-format on */
 struct dfi_source {
@@ -114,11 +123,20 @@ _Static_assert(
  * fails. attr is whole and valid; the caller keeps the context. What
  * dfi_source_open() says, but for what is wrong with its arguments.
  */
-int dfi__source_open(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct dfi_source_attr *attr, const struct wait_policy *wait,
-    int64_t deadline, struct dfi_source **source);
+int dfi__source_open(struct dfi *dfi, const struct kind *kind,
+    struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,
+    const struct wait_policy *wait, int64_t deadline,
+    struct dfi_source **source);
 
-/* source_room.c */
+/* The ring of each target that wants tuples. */
+int dfi__source_open_rings(struct dfi_source *source, int64_t deadline);
+
+/*
+ * What a target said or did that could not be reached (err): an error, which is
+ * -ECONNRESET if it has gone since.
+ */
+int dfi__source_target_was_gone(
+    struct dfi_source *source, uint32_t target, int err, int64_t deadline);
 
 /*
  * The transport to a target, and the name of its region there. network: not
@@ -288,6 +306,13 @@ static inline int source_unsettled(struct dfi_source *source)
 	    : source->kind->source.place_is_late(source);
 }
 
+/* Tell a multicast sender what the registry says of the targets. */
+static inline void source_look(struct dfi_source *source)
+{
+	if (source->cast)
+		source->kind->source.look(source);
+}
+
 /* Flush before the end, whatever the handle says of waiting. */
 int dfi__source_finish(struct dfi_source *source, int64_t deadline);
 
@@ -298,26 +323,37 @@ int dfi__replica_is_wanted(const struct dfi_source *source);
  * Open a segment for a lane that has none open: 1, 0 without credit, or a hard
  * error.
  */
-int dfi__source_open_segment(struct dfi_source *source, uint32_t target);
+int dfi__source_open_segment(struct dfi_source *source, uint32_t lane);
 
 /*
- * Open a segment for a target that has none open: waits for credit as the
- * handle says. -EAGAIN, -ETIMEDOUT, -EPIPE, -ECONNRESET.
+ * Open a segment for a lane that has none open, whatever a flow's windows say:
+ * waits for credit as the handle says. -EAGAIN, -ETIMEDOUT, -EPIPE,
+ * -ECONNRESET.
  */
-int dfi__source_make_room(struct dfi_source *source, uint32_t target);
-
-/* The same, whatever a flow's windows say. */
-int dfi__source_make_lane_room(struct dfi_source *source, uint32_t lane);
-
-/* The same as make_room for a push, whose tuple must not be forgotten: see
- * close. */
-int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target);
+int dfi__source_make_room(struct dfi_source *source, uint32_t lane);
 
 /*
- * Send the open segment of a target, of which the bytes up to lane->next are
+ * As lane_make_room() for a push, whose tuple must not be forgotten: see close.
+ */
+int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t lane);
+
+/*
+ * Send the open segment of a lane, of which the bytes up to lane->next are
  * filled and may have been sent, and open the next one if there is credit.
  */
-int dfi__source_send(struct dfi_source *source, uint32_t target);
+int dfi__source_send(struct dfi_source *source, uint32_t lane);
+
+/*
+ * Wait until the target gives a segment back or is gone; without the lock.
+ * -ETIMEDOUT.
+ */
+int dfi__source_await_room(struct dfi_source *source, uint32_t target);
+
+/*
+ * Refused by this target: have the descriptor readable when there is room in
+ * any that has refused. true: there is room in this one by now.
+ */
+bool dfi__source_arm(struct dfi_source *source, uint32_t target);
 
 /*
  * Wait until a target has all that was sent: -ECONNRESET, -ETIMEDOUT.
@@ -362,6 +398,66 @@ static inline int lane_publish_part(
 	return unlikely(source->replica_writer != NULL)
 	    ? dfi__replica_publish_part(source->replica_writer, used)
 	    : dfi__writer_publish_part(&source->writers[lane], used);
+}
+
+/* Nobody is to get what the lane has. */
+static inline void lane_forget(struct dfi_source *source, uint32_t lane)
+{
+	if (source->lane_ops)
+		source->lane_ops->forget(source, lane);
+}
+
+/* What the lane may take is in its segment, which a cursor may have had. */
+static always_inline int lane_reached(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->reached(source, lane)
+	    : dfi__source_send(source, lane);
+}
+
+static inline int lane_send(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->send(source, lane)
+	    : dfi__source_send(source, lane);
+}
+
+/* As dfi__source_make_room(), as a flow's windows say. */
+static inline int lane_make_room(struct dfi_source *source, uint32_t lane)
+{
+	return unlikely(source->lane_ops != NULL)
+	    ? source->lane_ops->make_room(source, lane)
+	    : dfi__source_make_room(source, lane);
+}
+
+/*
+ * The most that a segment has room for in any case; and if a kind's lanes have
+ * less, why, and what to do.
+ */
+static inline uint32_t lane_most_room(const struct dfi_source *source,
+    uint32_t lane, const char **why, const char **instead)
+{
+	uint32_t n = source->writers[lane].geometry.segment_tuples;
+
+	return source->lane_ops
+	    ? source->lane_ops->most_room(source, n, why, instead)
+	    : n;
+}
+
+/* Zero without lane_ops. */
+static inline struct lane_counts lane_counts(const struct dfi_source *source)
+{
+	struct lane_counts counts = { .records = 0 };
+
+	if (source->lane_ops)
+		source->lane_ops->count(source, &counts);
+	return counts;
+}
+
+/* Of tuples of all lanes that are neither counted nor in an open segment. */
+static inline uint64_t lane_waiting_bytes(const struct dfi_source *source)
+{
+	return source->lane_ops ? source->lane_ops->waiting_bytes(source) : 0;
 }
 
 /* Whether the lane has tuples that are neither sent nor in its segment. */
@@ -475,6 +571,14 @@ static inline uint64_t source_filled(
 		return 0;
 	return (
 	    uint64_t)(lane_next(&source->head.lanes[target]) - writer->segment);
+}
+
+/* Send all that a lane has. */
+static inline int lane_flush(struct dfi_source *source, uint32_t lane)
+{
+	if (source->lane_ops)
+		return source->lane_ops->flush(source, lane);
+	return source_filled(source, lane) ? dfi__source_send(source, lane) : 0;
 }
 
 #endif

@@ -28,15 +28,6 @@ static uint64_t source_sent(const struct dfi_source *source)
 	return n;
 }
 
-static struct lane_counts lane_counts(const struct dfi_source *source)
-{
-	struct lane_counts counts = { .records = 0 };
-
-	if (source->lane_ops)
-		source->lane_ops->count(source, &counts);
-	return counts;
-}
-
 static uint64_t source_tuples(
     const struct dfi_source *source, const struct lane_counts *counts)
 {
@@ -57,8 +48,7 @@ uint64_t dfi__source_taken(struct dfi_source *source)
 	for (t = 0; t < source->n_lanes; t++)
 		if (!source_lane_is_closed(source, t))
 			bytes += source_filled(source, t);
-	if (source->lane_ops)
-		bytes += source->lane_ops->waiting_bytes(source);
+	bytes += lane_waiting_bytes(source);
 	source_unlock(source);
 	return n + bytes / source->head.tuple_size;
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/attr.h"
 #include "base/bits.h"
 #include "base/counter.h"
 #include "base/error.h"
@@ -28,16 +27,6 @@ void dfi__target_arm_network(void *arg)
 	struct transport *transport = arg;
 
 	transport->ops->arm(transport);
-}
-
-static int check_attr(const struct dfi_target_attr *attr)
-{
-	if (attr->reserved)
-		return dfi__fail(-EINVAL, "dfi_target_attr.reserved is not 0");
-	if (attr->flags & ~(uint32_t)DFI_NONBLOCK)
-		return dfi__fail(-EINVAL,
-		    "dfi_target_attr.flags %#x are not all known", attr->flags);
-	return 0;
 }
 
 /* Sources on other hosts can't reach the target; an error if they must. */
@@ -260,9 +249,9 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	return ret;
 }
 
-int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct dfi_target_attr *attr, const struct wait_policy *wait,
-    int64_t deadline, struct dfi_target **out)
+int dfi__target_open(struct dfi *dfi, const struct kind *kind,
+    struct flow *flow, uint32_t index, const struct dfi_target_attr *attr,
+    const struct wait_policy *wait, int64_t deadline, struct dfi_target **out)
 {
 	struct dfi_target *target = dfi__handle_alloc(sizeof(*target));
 	int ret;
@@ -273,7 +262,7 @@ int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 		return ret;
 	}
 	target->dfi = dfi;
-	target->kind = dfi__kind(flow->kind);
+	target->kind = kind;
 	target->flow = *flow;
 	target->index = index;
 	target->flags = attr->flags;
@@ -297,38 +286,6 @@ int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
 	dfi__target_log_attached(target);
 	*out = target;
 	return 0;
-}
-
-int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
-    const struct dfi_target_attr *user, struct dfi_target **out)
-{
-	struct dfi_target_attr attr;
-	struct wait_policy wait;
-	struct flow flow;
-	int64_t deadline;
-	CONTEXT_USE(dfi, ret);
-
-	if (!ret && !out)
-		ret = dfi__fail(-EINVAL, "dfi_target_open: target is NULL");
-	if (!ret)
-		ret = dfi__attr_load(
-		    &attr, sizeof(attr), user, "dfi_target_attr");
-	if (!ret)
-		ret = check_attr(&attr);
-	if (!ret)
-		ret = dfi__context_wait(
-		    dfi, attr.wait, "dfi_target_attr", &wait);
-	if (ret < 0)
-		return ret;
-	deadline = context_deadline(dfi, attr.open_timeout_ms);
-	ret = dfi__attach_find(
-	    dfi, flow_name, role, index, attr.schema, deadline, &flow);
-	if (ret < 0)
-		return dfi__error_keep(ret);
-	ret = dfi__target_open(dfi, &flow, index, &attr, &wait, deadline, out);
-	if (!ret)
-		context_use_keep(&use);
-	return ret;
 }
 
 void dfi_target_abort(struct dfi_target *target)

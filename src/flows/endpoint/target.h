@@ -104,9 +104,10 @@ _Static_assert(
  * fails. attr is whole and valid; the caller keeps the context. What
  * dfi_target_open() says, but for what is wrong with its arguments.
  */
-int dfi__target_open(struct dfi *dfi, struct flow *flow, uint32_t index,
-    const struct dfi_target_attr *attr, const struct wait_policy *wait,
-    int64_t deadline, struct dfi_target **target);
+int dfi__target_open(struct dfi *dfi, const struct kind *kind,
+    struct flow *flow, uint32_t index, const struct dfi_target_attr *attr,
+    const struct wait_policy *wait, int64_t deadline,
+    struct dfi_target **target);
 
 int dfi__target_check_slow(const struct dfi_target *target);
 

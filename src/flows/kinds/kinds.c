@@ -1,8 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of all kinds. */
+/*
+ * The rows of all kinds, and the opening of sources and targets by name: what a
+ * flow's entry says of its kind chooses the row.
+ */
 #include "kinds.h"
 
-#include <dfi/flow.h>
+#include <dfi/source.h>
+#include <dfi/target.h>
+#include "base/attr.h"
+#include "base/error.h"
+#include "base/error_list.h"
+#include "flows/context/context.h"
+#include "flows/endpoint/source.h"
+#include "flows/endpoint/target.h"
+#include "flows/members/attach.h"
 
 /* Its lanes are rings, and its targets read them in turn. */
 static const struct kind shuffle_kind;
@@ -13,7 +24,74 @@ static const struct kind *const kinds[] = {
 	[DFI_COMBINE] = &dfi__combine_kind,
 };
 
-const struct kind *dfi__kind(uint32_t flow_kind)
+static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
 {
-	return kinds[flow_kind];
+	if (flags & ~(uint32_t)DFI_NONBLOCK)
+		return dfi__fail(
+		    -EINVAL, "%s.flags %#x are not all known", name, flags);
+	return reserved ? dfi__fail(-EINVAL, "%s.reserved is not 0", name) : 0;
+}
+
+int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
+    const struct dfi_source_attr *user, struct dfi_source **out)
+{
+	const char *name = "dfi_source_attr";
+	struct dfi_source_attr attr;
+	struct wait_policy wait;
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !out)
+		ret = dfi__fail(-EINVAL, "dfi_source_open: source is NULL");
+	if (!ret)
+		ret = dfi__attr_load(&attr, sizeof(attr), user, name);
+	if (!ret)
+		ret = check_attr(name, attr.flags, attr.reserved);
+	if (!ret)
+		ret = dfi__context_wait(dfi, attr.wait, name, &wait);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, attr.open_timeout_ms);
+	ret = dfi__attach_find(
+	    dfi, flow_name, "source", index, attr.schema, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = dfi__source_open(
+	    dfi, kinds[flow.kind], &flow, index, &attr, &wait, deadline, out);
+	if (!ret)
+		context_use_keep(&use);
+	return ret;
+}
+
+int dfi_target_open(struct dfi *dfi, const char *flow_name, uint32_t index,
+    const struct dfi_target_attr *user, struct dfi_target **out)
+{
+	const char *name = "dfi_target_attr";
+	struct dfi_target_attr attr;
+	struct wait_policy wait;
+	struct flow flow;
+	int64_t deadline;
+	CONTEXT_USE(dfi, ret);
+
+	if (!ret && !out)
+		ret = dfi__fail(-EINVAL, "dfi_target_open: target is NULL");
+	if (!ret)
+		ret = dfi__attr_load(&attr, sizeof(attr), user, name);
+	if (!ret)
+		ret = check_attr(name, attr.flags, attr.reserved);
+	if (!ret)
+		ret = dfi__context_wait(dfi, attr.wait, name, &wait);
+	if (ret < 0)
+		return ret;
+	deadline = context_deadline(dfi, attr.open_timeout_ms);
+	ret = dfi__attach_find(
+	    dfi, flow_name, "target", index, attr.schema, deadline, &flow);
+	if (ret < 0)
+		return dfi__error_keep(ret);
+	ret = dfi__target_open(
+	    dfi, kinds[flow.kind], &flow, index, &attr, &wait, deadline, out);
+	if (!ret)
+		context_use_keep(&use);
+	return ret;
 }

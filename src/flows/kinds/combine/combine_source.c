@@ -359,7 +359,7 @@ int dfi__combine_flush(struct dfi_source *source, uint32_t target)
 		(void)dfi__combine_lane_publish(source, target, bytes);
 	}
 	lane->flushes = true;
-	ret = dfi__source_make_lane_room(source, target);
+	ret = dfi__source_make_room(source, target);
 	if (!ret && refused) {
 		/* A push was, and didn't find this room: its next try does. */
 		writer->segment = NULL;

@@ -66,7 +66,7 @@ static int send_lane(struct dfi_source *source, uint32_t lane)
 static int make_room(struct dfi_source *source, uint32_t lane)
 {
 	return source->window ? dfi__window_make_room(source, lane)
-			      : dfi__source_make_lane_room(source, lane);
+			      : dfi__source_make_room(source, lane);
 }
 
 static int flush(struct dfi_source *source, uint32_t lane)

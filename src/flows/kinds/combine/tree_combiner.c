@@ -21,6 +21,7 @@
 #include "flows/endpoint/source.h"
 #include "window.h"
 #include "flows/endpoint/target.h"
+#include "flows/kinds/kinds.h"
 #include "flows/declare/tree.h"
 
 struct dfi_combiner {
@@ -88,7 +89,8 @@ static int open_output(struct dfi *dfi, struct flow *flow, uint32_t index,
 	attr.stall_timeout_ms = from->stall_timeout_ms;
 	attr.close_timeout_ms = from->close_timeout_ms;
 	attr.linger_us = DFI_NO_LINGER;
-	ret = dfi__source_open(dfi, flow, index, &attr, wait, deadline, output);
+	ret = dfi__source_open(dfi, &dfi__combine_kind, flow, index, &attr,
+	    wait, deadline, output);
 	if (ret < 0)
 		dfi__context_leave(dfi);
 	return ret;
@@ -111,7 +113,8 @@ static int open_input(struct dfi *dfi, struct flow *flow, uint32_t index,
 	attr.stall_timeout_ms = from->stall_timeout_ms;
 	if (from->max_groups)
 		flow->max_groups = from->max_groups;
-	ret = dfi__target_open(dfi, flow, index, &attr, wait, deadline, input);
+	ret = dfi__target_open(
+	    dfi, &dfi__combine_kind, flow, index, &attr, wait, deadline, input);
 	if (ret < 0)
 		dfi__context_leave(dfi);
 	return ret;

@@ -140,7 +140,7 @@ static int open_all(struct dfi_source *source)
 			dfi__combine_carry(source, i);
 		if (source->writers[i].segment || source->writers[i].cancelled)
 			continue;
-		ret = dfi__source_make_lane_room(source, i);
+		ret = dfi__source_make_room(source, i);
 		if (ret < 0 && ret != -EPIPE)
 			return ret;
 	}
@@ -235,10 +235,10 @@ int dfi__window_make_room(struct dfi_source *source, uint32_t lane)
 	int err, ret;
 
 	if (!source->window->tuples || source->window->left > 1)
-		return dfi__source_make_lane_room(source, lane);
+		return dfi__source_make_room(source, lane);
 	ret = open_all(source);
 	if (!ret && source->writers[lane].cancelled)
-		return dfi__source_make_lane_room(source, lane);
+		return dfi__source_make_room(source, lane);
 	if (ret < 0) {
 		err = hold_back(source);
 		ret = err < 0 ? err : ret;

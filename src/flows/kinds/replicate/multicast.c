@@ -126,14 +126,6 @@ int dfi__source_cast_open(struct dfi_source *source, int64_t deadline)
 	return 0;
 }
 
-void dfi__source_cast_ring(struct dfi_source *source, uint32_t target,
-    const struct ring_geometry *geometry)
-{
-	dfi__writer_init(&source->rings[target],
-	    dfi__sender_ring_ring(source->cast, target), geometry,
-	    RING_FIRST_SEGMENT);
-}
-
 void dfi__source_cast_look(struct dfi_source *source)
 {
 	const struct peer *peer;

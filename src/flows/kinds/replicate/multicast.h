@@ -8,7 +8,6 @@
 
 struct dfi_source;
 struct dfi_target;
-struct ring_geometry;
 
 /* ---- A source ---------------------------------------------------------- */
 
@@ -19,10 +18,6 @@ int dfi__source_cast_room(struct dfi_source *source);
 /* Open its port, when its replica writer is there. What dfi__sender_ring_open()
  * returns, and of the network. */
 int dfi__source_cast_open(struct dfi_source *source, int64_t deadline);
-
-/* A target's ring, for its writer. */
-void dfi__source_cast_ring(struct dfi_source *source, uint32_t target,
-    const struct ring_geometry *geometry);
 
 /*
  * When both sides are published: wait until each target has answered, as proof

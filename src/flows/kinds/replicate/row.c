@@ -42,7 +42,6 @@ const struct kind dfi__replicate_kind = {
 		.attach = attach_source,
 		.stop = dfi__source_cast_stop,
 		.close = close_source,
-		.make_ring = dfi__source_cast_ring,
 		.greet = dfi__source_cast_greet,
 		.look = dfi__source_cast_look,
 		.await_place = dfi__order_wait,

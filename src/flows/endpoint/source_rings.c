@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening the rings of a source's targets: which transport a ring is reached
+ * by, and what became of a target that is not there any more.
+ */
+#include "source.h"
+
+#include <stdio.h>
+#include "base/error.h"
+#include "base/log.h"
+#include "flows/context/network.h"
+#include "transport/transport.h"
+
+/* A target whose ring is being opened. */
+struct opening {
+	struct dfi_source *source;
+	uint32_t target;
+};
+
+/* Or wants no tuples, and then may be gone, too. */
+static bool target_has_left(void *arg)
+{
+	const struct opening *opening = arg;
+
+	return peers_state(&opening->source->targets, opening->target) !=
+	    PEER_PRESENT;
+}
+
+/* network: not through memory, even if it can be shared. */
+static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
+    bool network, const struct ring_layout *layout,
+    const struct wait_limit *wait_limit, struct remote **remote)
+{
+	const struct region_name *name;
+	struct transport *transport;
+	struct stage *stage = NULL;
+	int ret = dfi__source_way(source, endpoint, network, &transport, &name);
+
+	if (!ret && transport != source->dfi->transport)
+		ret = dfi__source_take_shadow(source, transport, &stage);
+	return ret ? ret
+		   : transport->ops->ring.open(transport, source, name, layout,
+			 source_ring(source), stage, wait_limit, remote);
+}
+
+/*
+ * That memory can be shared, only its passing shows: the socket may be another
+ * machine's that has the same numbers, or the owner may refuse our user. If it
+ * can't be, and the flow leaves the transport open, the network is the next.
+ */
+static int open_somehow(struct dfi_source *source,
+    const struct endpoint *endpoint, const struct ring_layout *layout,
+    const struct wait_limit *wait_limit, struct remote **remote)
+{
+	const struct dfi *dfi = source->dfi;
+	int ret = open_way(source, endpoint, false, layout, wait_limit, remote);
+
+	if ((ret == -ECONNRESET || ret == -EACCES) &&
+	    endpoint->verbs.address[0] && !wait_limit_given_up(wait_limit) &&
+	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
+		dfi__log(DFI_LOG_INFO,
+		    "flow '%s': %s %u: node %s on host %s is written to over "
+		    "RDMA: %s",
+		    source->flow.name, SOURCE_ID(source), endpoint->node.name,
+		    endpoint->node.host, dfi_errmsg());
+		return open_way(
+		    source, endpoint, true, layout, wait_limit, remote);
+	}
+	return dfi__host_explain(
+	    ret, dfi__host_distance(&endpoint->node.at, &dfi->node.at));
+}
+
+/* Open the ring in a target's region. */
+static int open_remote(struct dfi_source *source, uint32_t target,
+    const struct wait_limit *wait_limit)
+{
+	const struct endpoint *endpoint =
+	    &source->targets.peer[target].endpoint;
+	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
+	struct ring_layout layout = ring_layout(
+	    &geometry, source->flow.n_sources);
+	uint64_t bytes = region_size(&geometry, source->flow.n_sources);
+	struct writer *writer = &source->rings[target];
+	struct remote *remote;
+	char peer[256];
+	int ret;
+
+	if (source->cast) {
+		dfi__writer_init(writer,
+		    dfi__sender_ring_ring(source->cast, target), &geometry,
+		    RING_FIRST_SEGMENT);
+		return 0;
+	}
+	if (!transport_region_fits(endpoint->region.size, bytes))
+		return dfi__fail(-EBADMSG,
+		    "flow '%s': %s %u has published a region of %lu bytes, "
+		    "but its rings take %lu",
+		    source->flow.name, PEER_ID(&source->targets, target),
+		    (unsigned long)endpoint->region.size, (unsigned long)bytes);
+	ret = open_somehow(source, endpoint, &layout, wait_limit, &remote);
+	if (ret == -EEXIST)
+		return dfi__fail(ret,
+		    "flow '%s': %s %u is attached already, or has been "
+		    "attached before: a flow runs once",
+		    source->flow.name, SOURCE_ID(source));
+	if (ret < 0) {
+		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
+		return dfi__fail_within(ret, "flow '%s': %s %u: %s",
+		    source->flow.name, SOURCE_ID(source), peer);
+	}
+	dfi__writer_init(writer, remote, &geometry, RING_FIRST_SEGMENT);
+	if (!remote->in_place)
+		writer->batch = &source->batch;
+	return 0;
+}
+
+/* The same, and show the target where the slots are, if that is elsewhere. */
+static int open_ring(
+    struct dfi_source *source, uint32_t target, int64_t deadline)
+{
+	struct region *slots = flow_is_broadcast(&source->flow)
+	    ? source->replica_writer->shared_ring.region
+	    : NULL;
+	struct opening opening = { source, target };
+	struct wait_limit wait_limit = { deadline, target_has_left, &opening };
+	struct writer *ring = &source->rings[target];
+	char peer[256];
+	int ret = open_remote(source, target, &wait_limit);
+
+	if (ret < 0 || !slots)
+		return ret;
+	ret = slots->transport->ops->region.show(slots,
+	    &source->targets.peer[target].endpoint.region, source->index,
+	    &wait_limit);
+	if (ret < 0) {
+		ring->remote->transport->ops->ring.close(ring->remote);
+		ring->remote = NULL;
+		dfi__peers_name(&source->targets, target, peer, sizeof(peer));
+		dfi__fail_within(ret, "flow '%s': %s %u: %s", source->flow.name,
+		    SOURCE_ID(source), peer);
+	}
+	return ret;
+}
+
+/*
+ * A target's region was gone, or nobody listened or answered where it was. The
+ * registry says about now whether the target has cancelled, closed or died:
+ * that is another connection, which may be the later one.
+ */
+#define REGISTRY_SAYS_NS (INT64_C(1) * NS_PER_S)
+
+int dfi__source_target_was_gone(
+    struct dfi_source *source, uint32_t target, int err, int64_t deadline)
+{
+	int64_t wait_limit = clock_now_ns() + REGISTRY_SAYS_NS;
+	char text[ERROR_TEXT_SIZE];
+
+	if (err != -ECONNREFUSED && err != -ECONNRESET && err != -ETIMEDOUT &&
+	    err != -EHOSTUNREACH)
+		return err;
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (dfi__peers_await_gone(&source->targets, target,
+		wait_limit < deadline ? wait_limit : deadline))
+		return dfi__peers_lost(&source->targets, target);
+	return dfi__fail(err, "%s", text);
+}
+
+int dfi__source_open_rings(struct dfi_source *source, int64_t deadline)
+{
+	uint32_t t;
+	int ret = dfi__source_room(source);
+
+	if (ret < 0)
+		return ret;
+	for (t = 0; t < source->flow.n_targets; t++) {
+		ret = 0;
+		if (peers_state(&source->targets, t) != PEER_CANCELLED)
+			ret = open_ring(source, t, deadline);
+		if (ret < 0)
+			ret = dfi__source_target_was_gone(
+			    source, t, ret, deadline);
+		if (peers_state(&source->targets, t) == PEER_CANCELLED)
+			source->rings[t].cancelled = true;
+		else if (ret < 0)
+			return ret;
+		source->n_remotes++;
+	}
+	dfi__source_room_return(source);
+	return 0;
+}
