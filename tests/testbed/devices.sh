@@ -42,11 +42,13 @@ link_local=$(ip -6 addr show dev eth0 scope link |
 
 chosen() # VARIABLE=VALUE...: device, address and GID
 {
-	env "$@" bin/dfi-info devices --json | python3 -c '
-import json, sys
-for d in json.load(sys.stdin)["devices"]:
-    if d["chosen"]:
-        print(d["device"], d["address"], d["gid"])'
+	# A line for each member. Python would take seconds to start on an emulated
+	# processor.
+	env "$@" bin/dfi-info devices --json | awk -F '"' '
+		$2 == "device" { device = $4 }
+		$2 == "address" { address = $4 }
+		$2 == "gid" { gid = $4 }
+		$2 == "chosen" && $3 ~ /true/ { print device, address, gid }'
 }
 
 expect() # WHAT VARIABLE=VALUE...
