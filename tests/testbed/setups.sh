@@ -14,7 +14,7 @@ script=$(realpath "$0")
 noise_kib=256
 # Flows that come and go between two processes.
 flows=1000
-[ -z "${DFI_TEST_SHORT-}" ] || flows=300
+[ -z "${DFI_TEST_SHORT-}" ] || flows=200
 
 if [ "${1-}" != --inside ]; then
 	unset DFI_TEST_DEVICE
