@@ -47,9 +47,10 @@ void dfi__table_destroy(struct table *table)
 	while ((leaf = dfi__tree_from(&table->watches, NULL, 0)))
 		dfi__table_end_watch(
 		    table, CONTAINER(leaf, struct watch, by_id));
-	while (table->n_leases)
-		free(table->leases[--table->n_leases]);
-	free(table->leases);
+	while ((leaf = dfi__tree_from(&table->leases, NULL, 0))) {
+		dfi__tree_remove(&table->leases, leaf);
+		free(CONTAINER(leaf, struct lease, by_id));
+	}
 	free(table);
 }
 
@@ -224,7 +225,7 @@ static int set(struct table *table, const struct table_put *put,
 int dfi__table_put(
     struct table *table, const struct table_put *put, uint64_t *revision)
 {
-	size_t key_size = strnlen(put->key, TABLE_KEY_MAX + 1), index;
+	size_t key_size = strnlen(put->key, TABLE_KEY_MAX + 1);
 	struct lease *lease = NULL;
 	struct entry *old;
 	int ret;
@@ -239,7 +240,7 @@ int dfi__table_put(
 			return ret;
 	}
 	if (put->lease) {
-		lease = dfi__table_lease(table, put->lease, &index);
+		lease = dfi__table_lease(table, put->lease);
 		if (!lease)
 			return -ENOENT;
 	}

@@ -17,7 +17,8 @@
 	((type *)((char *)(leaf)-offsetof(type, member)))
 
 struct lease {
-	uint64_t id;
+	struct tree_leaf by_id;
+	uint64_t id, bytes; /* the same, big-endian: the leaf's text */
 	void *holder;
 	int64_t ttl_ns;
 	int64_t expiry;
@@ -87,8 +88,7 @@ struct table {
 	uint64_t last_lease;
 	size_t bytes;
 	struct tree entries;
-	struct lease **leases;
-	size_t n_leases, leases_capacity;
+	struct tree leases; /* in the order of their making */
 	struct tree watched;
 	struct tree watches; /* by number */
 	size_t n_follows;    /* of the watches */
@@ -98,8 +98,7 @@ struct table {
 };
 
 /* NULL, with an error text, if there is none. */
-struct lease *dfi__table_lease(
-    const struct table *table, uint64_t id, size_t *index);
+struct lease *dfi__table_lease(const struct table *table, uint64_t id);
 
 /* Take the entry out, and queue its deletion. */
 void dfi__table_drop(struct table *table, struct entry *entry);
