@@ -3,13 +3,12 @@
  * A process's connection to the registry: requests, a lease, and watches. It
  * lives on a context's control thread (struct loop).
  *
- * Calls with a deadline (absolute monotonic ns, base/clock.h) may come from
- * any thread but the loop's, several at once, and return at the deadline at
- * the latest. Besides their own errors each of them returns
- *	-ETIMEDOUT	no answer in time; whether the request took effect is
+ * Several threads may call at once, but the loop's may not call what takes a
+ * deadline: absolute monotonic ns (base/clock.h). Such a call returns at its
+ * deadline at the latest. All of them return, besides their own errors,
+ *	-ETIMEDOUT	no answer in time: whether the request took effect is
  *			unknown, and a late answer is dropped
- *	-ENOTCONN	the connection is lost, the text names the address and
- *			the reason; the client connects again by itself
+ *	-ENOTCONN	the connection is lost; the client connects again
  *	-EINVAL		called on the loop's thread, or a key is not valid
  *	-EMSGSIZE	a key of more than 512 bytes, a value of more than
  *			64 KiB
@@ -61,8 +60,8 @@ enum registry_event_type {
 	REGISTRY_DELETE,  /* key, revision */
 	REGISTRY_LOST,    /* nothing else: the connection is lost */
 	/*
-	 * Nothing else: and the registry's machine has not answered for as long
-	 * as this client's lease; so the others take this process for dead.
+	 * Nothing else: the registry's machine has not answered for as long as
+	 * this client's lease, so that others take this process for dead.
 	 */
 	REGISTRY_CUT,
 	REGISTRY_BACK, /* nothing else: it is there again */
@@ -82,44 +81,36 @@ struct registry_event {
 
 /*
  * Connect to address (see dfi_registry_attr.listen), over TLS if it is TCP and
- * security (may be NULL: nothing) names a file, agree on the protocol version
- * and take a lease: the keys bound to it vanish when this process
- * closes the client or dies, or when lease_ttl_ms pass without a sign of life
- * (any request; the loop sends one every third of it, so a stopped process
- * counts as dead).
- * A connection over TCP is lost when the registry's machine acknowledges
- * nothing for that time. lease_ttl_ms 0: the lease lives as long as the
- * connection, however long the process is stopped.
+ * security (may be NULL) names a file, and take a lease. The keys bound to it
+ * vanish when this process closes the client or dies, or gives no sign of life
+ * for lease_ttl_ms: the loop sends one every third of it. A connection over TCP
+ * is lost when the registry's machine acknowledges nothing for that time.
+ * lease_ttl_ms 0: the lease ends with the connection only.
  *
  * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of
  * security's is not as it must be. -EPERM: a TCP address, and nothing that
- * proves who is there. -ECONNREFUSED: nobody answers there. -EACCES: either
- * side runs as a user that the other does not trust, or has no key or
- * certificate that it accepts. -EPROTO: the peer speaks another version, or is
- * no registry, or one without TLS. -ENOSPC: the registry's limit of
- * connections. -EHOSTUNREACH: the network doesn't lead to its machine.
- * -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
+ * proves who is there. -ECONNREFUSED: nobody answers there. -EACCES: one side
+ * does not trust the other's user, key or certificate. -EPROTO: another version
+ * of the protocol, or none, or no TLS. -ENOSPC: the registry's limit of
+ * connections. -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
  */
 int dfi__client_open(struct loop *loop, const char *address,
     const struct registry_security *security, uint32_t lease_ttl_ms,
     int64_t deadline, struct registry_client **client);
 
 /*
- * When the connection is lost, the client connects again, at first after some
- * 50 ms, then after twice as long, up to a second, until it is closed. It then
- * takes a lease anew, sets the keys again that it has set with a flag and that
- * nobody has deleted since, and renews its watches. What it has given up
- * meanwhile goes, also at a registry that lives. A key that exists, and that
- * another client has put last, is somebody else's: it is left alone and logged.
- * Another one gets the value that the last put has set which was answered, even
- * if a later one was carried out, too (dfi__client_renew()).
- * Calls return -ENOTCONN until all this is done, then watches hear BACK.
+ * When the connection is lost, the client connects again until it is closed:
+ * after some 50 ms, then after twice as long, up to a second. It takes a new
+ * lease, sets again the keys that it has set with a flag and that nobody has
+ * deleted, and renews its watches. Keys that it has given up meanwhile go. A
+ * key that another client has put last is left alone, and logged. Until all
+ * this is done, calls return -ENOTCONN; then watches hear BACK.
  *
- * A registry that was restarted has forgotten the keys of the other clients,
- * too, who need some time to set theirs again. A watch hears nothing of a key
- * that comes back with the value it had. One that has not come back when the
- * grace is over, counted from BACK, is a DELETE then; one that comes with
- * another value is a DELETE, which says so, and a PUT.
+ * A registry that was restarted has forgotten the keys of other clients as
+ * well, who need some time to set them again. A watch hears nothing of a key
+ * that comes back with the value it had. A key with another value is a DELETE,
+ * which says so, and a PUT. A key that is not back when the grace is over,
+ * counted from BACK, is a DELETE.
  */
 
 /* Change the grace, CLIENT_GRACE_MS at first. Any thread. */
@@ -127,17 +118,17 @@ int dfi__client_open(struct loop *loop, const char *address,
 void dfi__client_set_grace(struct registry_client *client, uint32_t ms);
 
 /*
- * Give the lease back, disconnect, free the client and the watches that are
- * left. The leased keys are gone on return if the registry answers within a
- * second. Calls that wait in other threads return -ENOTCONN; no call may start
- * any more. Not on the loop's thread. NULL is allowed.
+ * Give the lease back, disconnect, and free the client and its watches. The
+ * leased keys are gone on return if the registry answers within a second. Calls
+ * that wait in other threads return -ENOTCONN; none may start any more. Not on
+ * the loop's thread. NULL is allowed.
  */
 void dfi__client_close(struct registry_client *client);
 
 /*
- * Set a key that does not exist (-EEXIST), or set a key in any case; flags: 0
- * or CLIENT_LEASED. A put without CLIENT_LEASED takes the key off its lease.
- * *revision (may be NULL): of this change.
+ * Set a key that does not exist (-EEXIST), or any key. A put without
+ * CLIENT_LEASED takes the key off its lease. *revision (may be NULL): of this
+ * change.
  */
 int dfi__client_create(struct registry_client *client, const char *key,
     const void *value, size_t size, unsigned flags, int64_t deadline,
@@ -148,7 +139,7 @@ int dfi__client_put(struct registry_client *client, const char *key,
 
 /*
  * Put a leased key that this client has set before. -EEXIST: it is somebody
- * else's by now, as after a lease that ended, and stays as it is.
+ * else's since a lease has ended, and stays as it is.
  */
 int dfi__client_change(struct registry_client *client, const char *key,
     const void *value, size_t size, int64_t deadline);
@@ -183,26 +174,22 @@ int dfi__client_delete(struct registry_client *client, const char *key,
     uint64_t revision, int64_t deadline);
 
 /*
- * Delete a key of this client that it has set with a flag, without waiting for
- * an answer, and whatever it is: for saying goodbye. Nothing is done to a key
- * that is somebody else's by now, as after a lease that ended. Leaves
- * dfi_errmsg() alone.
+ * The next three wait for no answer, leave dfi_errmsg() alone, and do nothing
+ * to a key that is somebody else's since a lease has ended.
+ *
+ * Delete a key that this client has set with a flag.
  */
 void dfi__client_forget(struct registry_client *client, const char *key);
 
 /*
- * Put a leased key of this client without waiting for an answer, and set it so
- * again when the connection is lost: for what a call has given up to wait for,
- * and a watch says was carried out. Nothing is done to a key that is somebody
- * else's by now, or to none. Leaves dfi_errmsg() alone.
+ * Put a leased key of this client, and set it so again when the connection is
+ * lost: for a call that has timed out, of which a watch says that it was
+ * carried out.
  */
 void dfi__client_renew(struct registry_client *client, const char *key,
     const void *value, size_t size);
 
-/*
- * dfi__client_forget() of a leased key, which first gets a last value, if that
- * is not NULL, for those that watch it.
- */
+/* Delete a leased key, which first gets a last value, if it is not NULL. */
 void dfi__client_retire(struct registry_client *client, const char *key,
     const void *value, size_t size);
 
