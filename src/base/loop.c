@@ -44,10 +44,10 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	uint64_t count;
 
 	(void)what;
-	/* Nothing to read is no error: the calls are what counts. */
+	/* Nothing to read is no error: the posts are what counts. */
 	if (read(fd, &count, sizeof(count)) < 0)
 		count = 0;
-	if (dfi__loop_run_calls(loop))
+	if (dfi__loop_run_posts(loop))
 		event_base_loopbreak(loop->base);
 }
 
@@ -62,15 +62,16 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	atomic_set(&loop->ran_at, clock_now_ns());
-	if (dfi__loop_run_calls(loop) || fcntl(loop->wake_fd, F_GETFD) < 0)
+	if (dfi__loop_run_posts(loop) || fcntl(loop->wake_fd, F_GETFD) < 0)
 		event_base_loopbreak(loop->base);
 }
 
 /*
- * What is left of a loop that has lost its descriptors: calls, so that whoever
- * closes what the loop served finds it there. No event comes any more.
+ * What is left of a loop that has lost its descriptors: posts and calls, so
+ * that a thread that closes what the loop served finds it there. No event comes
+ * any more.
  */
-static void serve_calls(struct loop *loop)
+static void serve_posts(struct loop *loop)
 {
 	atomic_set(&loop->broken, true);
 	dfi__log(DFI_LOG_ERROR,
@@ -78,10 +79,9 @@ static void serve_calls(struct loop *loop)
 	    "closed them, as by close_range() or by closing a descriptor "
 	    "twice; it can only close its flows and the context now",
 	    loop->name);
-	while (!dfi__loop_run_calls(loop)) {
+	while (!dfi__loop_run_posts(loop)) {
 		pthread_mutex_lock(&loop->lock);
-		while (STAILQ_EMPTY(&loop->calls) &&
-		    STAILQ_EMPTY(&loop->posts) && !loop->stop)
+		while (STAILQ_EMPTY(&loop->posts) && !loop->stop)
 			pthread_cond_wait(&loop->called, &loop->lock);
 		pthread_mutex_unlock(&loop->lock);
 	}
@@ -92,7 +92,7 @@ static bool is_stopped(struct loop *loop)
 	bool stop;
 
 	pthread_mutex_lock(&loop->lock);
-	stop = loop->stop && STAILQ_EMPTY(&loop->calls);
+	stop = loop->stop && STAILQ_EMPTY(&loop->posts);
 	pthread_mutex_unlock(&loop->lock);
 	return stop;
 }
@@ -144,7 +144,7 @@ static void *run_loop(void *arg)
 	dfi__loop_set_current(loop);
 	event_base_dispatch(loop->base);
 	if (!is_stopped(loop))
-		serve_calls(loop);
+		serve_posts(loop);
 	/*
 	 * A stream that was freed while a callback of it was pending closes its
 	 * socket only after that callback's turn.
@@ -242,7 +242,6 @@ int dfi__loop_start(const char *name, struct loop **loop)
 		return dfi__fail(-ENOMEM, "no memory for loop '%s'", name);
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_cond_init(&new->called, NULL);
-	STAILQ_INIT(&new->calls);
 	STAILQ_INIT(&new->posts);
 	atomic_init(&new->ran_at, clock_now_ns());
 	strcpy(new->name, name);

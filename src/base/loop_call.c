@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other threads ask of a loop: calls, for whose end they wait, and posts,
- * for which they do not.
+ * What other threads ask of a loop: posts, and calls, which are posts for whose
+ * end they wait.
  */
 #include "loop_impl.h"
 
@@ -21,23 +21,10 @@ void dfi__loop_set_current(struct loop *loop)
 	current_loop = loop;
 }
 
-static void run_call(struct loop *loop, struct call *call)
-{
-	int ret = call->fn(call->arg);
-
-	if (ret < 0)
-		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
-	pthread_mutex_lock(&loop->lock);
-	call->ret = ret;
-	call->done = true;
-	/* Under the lock: the caller frees call as soon as it sees done. */
-	pthread_cond_signal(&call->returned);
-	pthread_mutex_unlock(&loop->lock);
-}
-
-static void run_posts(struct loop *loop)
+bool dfi__loop_run_posts(struct loop *loop)
 {
 	struct loop_post *post;
+	bool stop;
 
 	for (;;) {
 		pthread_mutex_lock(&loop->lock);
@@ -46,31 +33,11 @@ static void run_posts(struct loop *loop)
 			STAILQ_REMOVE_HEAD(&loop->posts, link);
 			post->queued = false;
 		}
-		pthread_mutex_unlock(&loop->lock);
-		if (!post)
-			return;
-		post->fn(post->arg);
-	}
-}
-
-bool dfi__loop_run_calls(struct loop *loop)
-{
-	struct call *call;
-	bool stop;
-
-	for (;;) {
-		run_posts(loop);
-		pthread_mutex_lock(&loop->lock);
-		call = STAILQ_FIRST(&loop->calls);
-		if (call) {
-			STAILQ_REMOVE_HEAD(&loop->calls, link);
-			call->taken = true;
-		}
 		stop = loop->stop;
 		pthread_mutex_unlock(&loop->lock);
-		if (!call)
+		if (!post)
 			return stop;
-		run_call(loop, call);
+		post->fn(post->arg);
 	}
 }
 
@@ -107,40 +74,79 @@ int dfi__loop_fail_stuck(const struct loop *loop)
 	    loop->name);
 }
 
+void dfi__loop_post(struct loop *loop, struct loop_post *post)
+{
+	CANCEL_OFF;
+
+	pthread_mutex_lock(&loop->lock);
+	if (!post->queued)
+		STAILQ_INSERT_TAIL(&loop->posts, post, link);
+	post->queued = true;
+	pthread_mutex_unlock(&loop->lock);
+	dfi__loop_wake(loop);
+}
+
+/* A post whose caller waits, with this on its stack. */
+struct call {
+	struct loop_post post;
+	struct loop *loop;
+	int (*fn)(void *arg);
+	void *arg;
+	int ret;
+	bool done;
+	char text[512];
+	pthread_cond_t returned;
+};
+
+static void run_call(void *arg)
+{
+	struct call *call = arg;
+	struct loop *loop = call->loop;
+	int ret = call->fn(call->arg);
+
+	if (ret < 0)
+		snprintf(call->text, sizeof(call->text), "%s", dfi_errmsg());
+	pthread_mutex_lock(&loop->lock);
+	call->ret = ret;
+	call->done = true;
+	/* Under the lock: the caller frees call as soon as it sees done. */
+	pthread_cond_signal(&call->returned);
+	pthread_mutex_unlock(&loop->lock);
+}
+
 /* Until the call is done, or the deadline has passed before it began. */
-static bool await(struct loop *loop, struct call *call, int64_t deadline)
+static bool await(struct call *call, int64_t deadline)
 {
 	struct timespec when = deadline_timespec(deadline);
+	struct loop *loop = call->loop;
 	int err = 0;
 
-	while (!call->done && (!err || call->taken)) {
-		if (deadline == DEADLINE_NEVER || call->taken)
+	while (!call->done && (!err || !call->post.queued)) {
+		if (deadline == DEADLINE_NEVER || !call->post.queued)
 			pthread_cond_wait(&call->returned, &loop->lock);
 		else
 			err = pthread_cond_clockwait(&call->returned,
 			    &loop->lock, CLOCK_MONOTONIC, &when);
 	}
 	if (!call->done)
-		STAILQ_REMOVE(&loop->calls, call, call, link);
+		STAILQ_REMOVE(&loop->posts, &call->post, loop_post, link);
 	return call->done;
 }
 
 int dfi__loop_call_until(
     struct loop *loop, int (*fn)(void *arg), void *arg, int64_t deadline)
 {
-	struct call call = { .fn = fn, .arg = arg };
+	struct call call = { .loop = loop, .fn = fn, .arg = arg };
 	bool done;
 	CANCEL_OFF;
 
 	if (dfi__loop_is_current(loop))
 		return fn(arg);
+	call.post = (struct loop_post){ .fn = run_call, .arg = &call };
 	pthread_cond_init(&call.returned, NULL);
+	dfi__loop_post(loop, &call.post);
 	pthread_mutex_lock(&loop->lock);
-	STAILQ_INSERT_TAIL(&loop->calls, &call, link);
-	pthread_mutex_unlock(&loop->lock);
-	dfi__loop_wake(loop);
-	pthread_mutex_lock(&loop->lock);
-	done = await(loop, &call, deadline);
+	done = await(&call, deadline);
 	pthread_mutex_unlock(&loop->lock);
 	pthread_cond_destroy(&call.returned);
 	if (!done)
@@ -153,18 +159,6 @@ int dfi__loop_call_until(
 int dfi__loop_call(struct loop *loop, int (*fn)(void *arg), void *arg)
 {
 	return dfi__loop_call_until(loop, fn, arg, DEADLINE_NEVER);
-}
-
-void dfi__loop_post(struct loop *loop, struct loop_post *post)
-{
-	CANCEL_OFF;
-
-	pthread_mutex_lock(&loop->lock);
-	if (!post->queued)
-		STAILQ_INSERT_TAIL(&loop->posts, post, link);
-	post->queued = true;
-	pthread_mutex_unlock(&loop->lock);
-	dfi__loop_wake(loop);
 }
 
 void dfi__loop_unpost(struct loop *loop, struct loop_post *post)

@@ -13,18 +13,6 @@
 
 struct event;
 
-/* Lives on the stack of the waiting caller. */
-struct call {
-	int (*fn)(void *arg);
-	void *arg;
-	int ret;
-	bool taken; /* out of the queue, and running */
-	bool done;
-	char text[512];
-	pthread_cond_t returned;
-	STAILQ_ENTRY(call) link;
-};
-
 struct loop {
 	char name[16];
 	struct event_base *base;
@@ -32,23 +20,21 @@ struct loop {
 	struct event *look_event;
 	int wake_fd;
 	pthread_t thread;
-	/* Protects calls, posts, stop, abandoned, and each call's result. */
+	/* Protects posts, stop, abandoned, and each call's result. */
 	pthread_mutex_t lock;
-	STAILQ_HEAD(call_queue, call) calls;
 	STAILQ_HEAD(post_queue, loop_post) posts;
 	bool stop;
 	bool abandoned;         /* nobody joins the thread: it frees the loop */
-	_Atomic bool broken;    /* see serve_calls() */
+	_Atomic bool broken;    /* see serve_posts() */
 	_Atomic int64_t ran_at; /* not long before its last turn */
 	pthread_cond_t called;  /* for a loop that is broken */
 };
 
 /*
- * Run the calls and posts that wait; posts come before the calls that follow
- * them. Returns whether the loop is to stop, which it may only with no call
- * left.
+ * Run the posts that wait, in their order. Returns whether the loop is to stop,
+ * which it may only with none left.
  */
-bool dfi__loop_run_calls(struct loop *loop);
+bool dfi__loop_run_posts(struct loop *loop);
 
 /* Have it do so. */
 void dfi__loop_wake(struct loop *loop);
