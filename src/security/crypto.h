@@ -3,6 +3,7 @@
 #ifndef DFI_SECURITY_CRYPTO_H
 #define DFI_SECURITY_CRYPTO_H
 
+#include <openssl/crypto.h>
 #include <stdbool.h>
 
 /*
@@ -10,6 +11,10 @@
  * this library are at it, and OpenSSL must not take itself apart then: it
  * registers no exit handler, unless the application's own use of it came first.
  */
-bool dfi__crypto_init(void);
+static inline bool crypto_init(void)
+{
+	/* What it is asked first holds for good; later it costs nothing. */
+	return OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) == 1;
+}
 
 #endif

@@ -14,7 +14,7 @@ bool dfi__mac_make(const void *key, size_t key_size, const void *message,
 	unsigned char whole[EVP_MAX_MD_SIZE];
 	unsigned length = 0;
 
-	if (!dfi__crypto_init() ||
+	if (!crypto_init() ||
 	    !HMAC(EVP_sha256(), key, (int)key_size, message, size, whole,
 		&length) ||
 	    length < MAC_SIZE)

@@ -133,7 +133,7 @@ static SSL_CTX *create_context(enum tls_role role)
 
 	/* The first one reads OpenSSL's configuration. */
 	dfi__files_take_standard();
-	if (dfi__crypto_init())
+	if (crypto_init())
 		ctx = SSL_CTX_new(method);
 	dfi__files_free_standard();
 	return ctx;
