@@ -129,9 +129,15 @@ static void move_to_closing(struct session *session)
 		dfi__session_doom(TAILQ_FIRST(&server->closing), NULL);
 }
 
-/* With dfi_errmsg(); one that has greeted is logged by all means. */
-static void refuse(
-    struct session *session, uint64_t id, int err, enum refusal why)
+static enum refusal cause_of(int err)
+{
+	if (err == -EPROTO)
+		return REFUSED_VERSION;
+	return err == -ENOSPC ? REFUSED_FULL : REFUSED_GARBAGE;
+}
+
+/* One that has greeted is logged by all means. */
+void dfi__session_refuse(struct session *session, uint64_t id, int err)
 {
 	struct server *server = session->server;
 	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;
@@ -144,7 +150,7 @@ static void refuse(
 		dfi__log(DFI_LOG_WARN, "registry %s: disconnects %s: %s",
 		    server->listen.text, session->name, text);
 	else
-		dfi__log_seldom(&server->refusals[why], DFI_LOG_WARN,
+		dfi__log_seldom(&server->refusals[cause_of(err)], DFI_LOG_WARN,
 		    "registry %s: disconnects %s: %s", server->listen.text,
 		    session->name, text);
 	reply.id = id;
@@ -161,17 +167,6 @@ static void refuse(
 	dfi__session_set_reading(session);
 	if (set_late(session, CLOSING_TIMEOUT_S))
 		dfi__session_doom(session, NULL);
-}
-
-void dfi__session_refuse(struct session *session, uint64_t id, int err)
-{
-	enum refusal why = REFUSED_GARBAGE;
-
-	if (err == -EPROTO)
-		why = REFUSED_VERSION;
-	else if (err == -ENOSPC)
-		why = REFUSED_FULL;
-	refuse(session, id, err, why);
 }
 
 static void on_read(struct bufferevent *stream, void *arg)
