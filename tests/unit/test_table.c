@@ -171,7 +171,7 @@ Test(table, only_who_has_put_a_key_last_can_reclaim_it)
 
 	cr_assert_eq(dfi__table_grant(table, NULL, 100, 0, &old), 0);
 	cr_assert_eq(dfi__table_grant(table, NULL, INT64_MAX, 0, &new), 0);
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, "", TABLE_PREFIX), 0);
 	cr_assert_eq(put_by(1, old, reclaim), 0);
 	cr_assert_eq(put_by(2, new, reclaim), -EEXIST);
 	cr_assert_eq(put_by(0, new, reclaim), -EEXIST);
@@ -264,10 +264,10 @@ Test(table, watches_of_short_prefixes_hear_first_then_the_oldest)
 {
 	int one, two;
 
-	cr_assert_eq(dfi__table_watch(table, &one, 3, "a/"), 0);
-	cr_assert_eq(dfi__table_watch(table, &two, 1, "a/x"), 0);
-	cr_assert_eq(dfi__table_watch(table, &one, 2, ""), 0);
-	cr_assert_eq(dfi__table_watch(table, &two, 0, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 3, "a/", TABLE_PREFIX), 0);
+	cr_assert_eq(dfi__table_watch(table, &two, 1, "a/x", TABLE_PREFIX), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 2, "", TABLE_PREFIX), 0);
+	cr_assert_eq(dfi__table_watch(table, &two, 0, "", TABLE_PREFIX), 0);
 	cr_assert_eq(put("a/x", "v", 0), 0);
 	assert_heard("2+a/x=v@1 0+a/x=v@1 3+a/x=v@1 1+a/x=v@1 ");
 	cr_assert_eq(put("a", "", 0), 0);
@@ -280,7 +280,7 @@ Test(table, watches_of_short_prefixes_hear_first_then_the_oldest)
 
 Test(table, a_watch_of_a_key_hears_of_no_other)
 {
-	cr_assert_eq(dfi__table_watch_key(table, NULL, 1, "a/x"), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, "a/x", TABLE_KEY), 0);
 	cr_assert_eq(put("a/x", "v", 0), 0);
 	assert_heard("1+a/x=v@1 ");
 	cr_assert_eq(put("a/x/y", "", 0), 0);
@@ -295,7 +295,7 @@ Test(table, a_watch_of_a_key_hears_of_no_other)
 
 Test(table, a_failed_call_is_not_heard_of)
 {
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, "", TABLE_PREFIX), 0);
 	cr_assert_eq(put("", "", 0), -EINVAL);
 	cr_assert_eq(put("a", "", 77), -ENOENT);
 	cr_assert_eq(dfi__table_delete(table, "a", 0), -ENOENT);
@@ -307,10 +307,11 @@ Test(table, a_watch_is_known_by_watcher_and_tag)
 {
 	int one, two;
 
-	cr_assert_eq(dfi__table_watch(table, &one, 1, ""), 0);
-	cr_assert_eq(dfi__table_watch(table, &one, 1, "x"), -EEXIST);
-	cr_assert_eq(dfi__table_watch(table, &two, 1, ""), 0);
-	cr_assert_eq(dfi__table_watch(table, &one, 2, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 1, "", TABLE_PREFIX), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, &one, 1, "x", TABLE_PREFIX), -EEXIST);
+	cr_assert_eq(dfi__table_watch(table, &two, 1, "", TABLE_PREFIX), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 2, "", TABLE_PREFIX), 0);
 	cr_assert_eq(dfi__table_unwatch(table, &two, 2), -ENOENT);
 	cr_assert_eq(dfi__table_unwatch(table, &two, 1), 0);
 	cr_assert_eq(dfi__table_unwatch(table, &two, 1), -ENOENT);
@@ -331,7 +332,7 @@ Test(table, revoking_a_lease_deletes_its_keys_only)
 	cr_assert_eq(put("a", "", one), 0);
 	cr_assert_eq(put("c", "", two), 0);
 	cr_assert_eq(put("d", "", 0), 0);
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, "", TABLE_PREFIX), 0);
 	cr_assert_eq(dfi__table_revoke(table, one), 0);
 	assert_heard("1-a@5 1-b@6 ");
 	cr_assert_eq(dfi__table_revoke(table, one), -ENOENT);
@@ -427,9 +428,10 @@ Test(table, keys_and_values_have_a_longest_size)
 	memset(key, 'k', TABLE_KEY_MAX + 1);
 	key[TABLE_KEY_MAX + 1] = '\0';
 	cr_assert_eq(put(key, "", 0), -EMSGSIZE);
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, key), -EMSGSIZE);
+	cr_assert_eq(
+	    dfi__table_watch(table, NULL, 1, key, TABLE_PREFIX), -EMSGSIZE);
 	key[TABLE_KEY_MAX] = '\0';
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, key), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, key, TABLE_PREFIX), 0);
 	cr_assert_eq(dfi__table_put(table, &large, NULL), -EMSGSIZE);
 	dfi__table_unwatch_all(table, NULL);
 	large.size = TABLE_VALUE_MAX;
@@ -472,8 +474,9 @@ Test(table, limits_are_enospc_and_a_freed_place_can_be_taken)
 	cr_assert_eq(dfi__table_grant(table, NULL, 1, 0, &other), 0);
 	cr_assert_neq(lease, other);
 
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
-	cr_assert_eq(dfi__table_watch(table, NULL, 2, ""), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, "", TABLE_PREFIX), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, NULL, 2, "", TABLE_PREFIX), -ENOSPC);
 }
 
 Test(table, watches_that_follow_take_no_place_of_others)
@@ -489,13 +492,15 @@ Test(table, watches_that_follow_take_no_place_of_others)
 
 	dfi__table_destroy(table);
 	setup_limited(limits);
-	cr_assert_eq(dfi__table_follow(table, &one, 1, "a"), 0);
-	cr_assert_eq(dfi__table_follow(table, &one, 2, "a"), 0);
-	cr_assert_eq(dfi__table_follow(table, &one, 3, "a"), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &one, 1, "a", TABLE_FOLLOW), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 2, "a", TABLE_FOLLOW), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, &one, 3, "a", TABLE_FOLLOW), -ENOSPC);
 	cr_assert_not_null(strstr(dfi_errmsg(), "2 keys that are followed"));
-	cr_assert_eq(dfi__table_watch(table, &two, 1, ""), 0);
-	cr_assert_eq(dfi__table_watch_key(table, &two, 2, "a"), 0);
-	cr_assert_eq(dfi__table_watch(table, &two, 3, ""), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &two, 1, "", TABLE_PREFIX), 0);
+	cr_assert_eq(dfi__table_watch(table, &two, 2, "a", TABLE_KEY), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, &two, 3, "", TABLE_PREFIX), -ENOSPC);
 	cr_assert_not_null(strstr(dfi_errmsg(), "2 watches"));
 	cr_assert_eq(put("a", "", 0), 0);
 	assert_heard("1+a=@1 1+a=@1 2+a=@1 2+a=@1 ");
@@ -503,15 +508,18 @@ Test(table, watches_that_follow_take_no_place_of_others)
 	assert_heard("1+ab=@2 ");
 	cr_assert_eq(dfi__table_unwatch(table, &one, 1), 1);
 	cr_assert_eq(dfi__table_unwatch(table, &two, 1), 0);
-	cr_assert_eq(dfi__table_follow(table, &two, 4, "a"), 0);
-	cr_assert_eq(dfi__table_follow(table, &two, 5, "a"), -ENOSPC);
-	cr_assert_eq(dfi__table_watch(table, &two, 5, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, &two, 4, "a", TABLE_FOLLOW), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, &two, 5, "a", TABLE_FOLLOW), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &two, 5, "", TABLE_PREFIX), 0);
 	dfi__table_unwatch_all(table, &two);
-	cr_assert_eq(dfi__table_follow(table, &one, 4, "a"), 0);
-	cr_assert_eq(dfi__table_follow(table, &one, 5, "a"), -ENOSPC);
-	cr_assert_eq(dfi__table_watch(table, &one, 5, ""), 0);
-	cr_assert_eq(dfi__table_watch(table, &one, 6, ""), 0);
-	cr_assert_eq(dfi__table_watch(table, &one, 7, ""), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &one, 4, "a", TABLE_FOLLOW), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, &one, 5, "a", TABLE_FOLLOW), -ENOSPC);
+	cr_assert_eq(dfi__table_watch(table, &one, 5, "", TABLE_PREFIX), 0);
+	cr_assert_eq(dfi__table_watch(table, &one, 6, "", TABLE_PREFIX), 0);
+	cr_assert_eq(
+	    dfi__table_watch(table, &one, 7, "", TABLE_PREFIX), -ENOSPC);
 }
 
 /*
@@ -738,7 +746,7 @@ static void run_model(unsigned seed)
 
 	model_init(&model, seed);
 	cr_assert_eq(dfi__table_create(&limits, &hooks, &table), 0);
-	cr_assert_eq(dfi__table_watch(table, NULL, 1, ""), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 1, "", TABLE_PREFIX), 0);
 	for (i = 0; i < 300; i++) {
 		unsigned what = draw(&model, 20);
 
@@ -867,13 +875,14 @@ static void change_watch(struct story *story, size_t i)
 	listener->next = story->n_logged;
 	draw_key(story, listener->prefix);
 	if (listener->exact) {
-		cr_assert_eq(
-		    dfi__table_watch_key(table, watcher, i, listener->prefix),
+		cr_assert_eq(dfi__table_watch(table, watcher, i,
+				 listener->prefix, TABLE_KEY),
 		    0);
 	} else {
 		listener->prefix[draw(&story->model, 3)] = '\0';
-		cr_assert_eq(
-		    dfi__table_watch(table, watcher, i, listener->prefix), 0);
+		cr_assert_eq(dfi__table_watch(table, watcher, i,
+				 listener->prefix, TABLE_PREFIX),
+		    0);
 	}
 }
 
@@ -956,7 +965,8 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	memset(key, 'a', 400);
 	for (i = 0; i < 16000; i++) {
 		snprintf(key + 400, sizeof(key) - 400, "w%u", i);
-		cr_assert_eq(dfi__table_watch(table, NULL, i, key), 0);
+		cr_assert_eq(
+		    dfi__table_watch(table, NULL, i, key, TABLE_PREFIX), 0);
 	}
 	cr_assert_eq(dfi__table_grant(table, NULL, INT64_MAX, 0, &lease), 0);
 	for (i = 0; i < 30000; i++) {
@@ -966,7 +976,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	}
 	cr_assert_eq(put("b", "", 0), 0);
 	snprintf(key + 400, sizeof(key) - 400, "k7");
-	cr_assert_eq(dfi__table_watch_key(table, NULL, 20000, key), 0);
+	cr_assert_eq(dfi__table_watch(table, NULL, 20000, key, TABLE_KEY), 0);
 	cr_assert_eq(dfi__table_revoke(table, lease), 0);
 	/* At once, and told when there is time: of each, one to one watch. */
 	cr_assert_eq(dfi__table_n_keys(table), 1);

@@ -80,38 +80,25 @@ static int lease_revoke(struct session *session,
 	return dfi__table_revoke(session->server->table, lease);
 }
 
-static int follow(struct session *session, uint64_t id, const char *key)
+static int add_watch(struct session *session, uint64_t id, const char *text,
+    enum table_watch kind)
 {
+	bool follows = kind == TABLE_FOLLOW;
+	uint32_t *n = follows ? &session->n_follows : &session->n_watches;
 	int ret;
 
-	if (session->n_follows >= WATCHES_MAX)
+	if (*n >= WATCHES_MAX)
 		return dfi__fail(-ENOSPC,
-		    "the client is at its limit of %d keys that it follows, "
-		    "one for each flow: remove some, or use another context "
-		    "for more",
-		    WATCHES_MAX);
-	ret = dfi__table_follow(session->server->table, session, id, key);
-	if (!ret)
-		session->n_follows++;
-	return ret;
-}
-
-static int add_watch(
-    struct session *session, uint64_t id, const char *prefix, bool exact)
-{
-	struct table *table = session->server->table;
-	int ret;
-
-	if (session->n_watches >= WATCHES_MAX)
-		return dfi__fail(-ENOSPC,
-		    "the client is at its limit of %d watches, up to two for "
-		    "each endpoint and barrier: close some, or use another "
+		    "the client is at its limit of %d %s, or use another "
 		    "context for more",
-		    WATCHES_MAX);
-	ret = exact ? dfi__table_watch_key(table, session, id, prefix)
-		    : dfi__table_watch(table, session, id, prefix);
+		    WATCHES_MAX,
+		    follows ? "keys that it follows, one for each flow: "
+			      "remove some"
+			    : "watches, up to two for each endpoint and "
+			      "barrier: close some");
+	ret = dfi__table_watch(session->server->table, session, id, text, kind);
 	if (!ret)
-		session->n_watches++;
+		++*n;
 	return ret;
 }
 
@@ -134,7 +121,7 @@ static int put(struct session *session, const Dfi__Registry__Request *request,
 		return dfi__fail(-EINVAL, "the connection has no lease");
 	ret = dfi__table_put(session->server->table, &put, &reply->revision);
 	if (!ret && op->follow)
-		(void)follow(session, request->id, op->key);
+		(void)add_watch(session, request->id, op->key, TABLE_FOLLOW);
 	return ret;
 }
 
@@ -239,9 +226,10 @@ static int watch(struct session *session, const Dfi__Registry__Request *request,
 	struct table *table = session->server->table;
 	int ret;
 
-	ret = op->follow
-	    ? follow(session, request->id, op->prefix)
-	    : add_watch(session, request->id, op->prefix, op->exact);
+	ret = add_watch(session, request->id, op->prefix,
+	    op->follow      ? TABLE_FOLLOW
+		: op->exact ? TABLE_KEY
+			    : TABLE_PREFIX);
 	if (ret)
 		return ret;
 	reply->revision = dfi__table_revision(table);

@@ -44,7 +44,7 @@ struct session {
 	size_t snapshot_bytes; /* of the output, at most: of snapshots */
 	uint32_t ttl_ms;
 	uint32_t n_watches;
-	uint32_t n_follows;         /* see dfi__table_follow() */
+	uint32_t n_follows;         /* of TABLE_FOLLOW */
 	struct visitor_place place; /* in server.strangers, until it greets */
 	bool greeted;               /* versions agree, and it counts */
 	bool past;                  /* its client has a later connection, */

@@ -108,25 +108,21 @@ int dfi__table_step(const char *prefix, struct table_item *item);
 /* revision 0: any. -ENOENT: no such key, or it has another revision. */
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision);
 
+enum table_watch {
+	TABLE_PREFIX, /* of all keys that begin so */
+	TABLE_KEY,    /* of this key alone */
+	/* The same, counted apart: it takes no place of the others. */
+	TABLE_FOLLOW,
+};
+
 /*
  * A watch is known by its watcher and its tag. -EEXIST, -ENOENT. Present keys
  * are not announced: read them by dfi__table_next() in the same breath.
  */
-int dfi__table_watch(
-    struct table *table, void *watcher, uint64_t tag, const char *prefix);
+int dfi__table_watch(struct table *table, void *watcher, uint64_t tag,
+    const char *text, enum table_watch kind);
 
-/* The same for one key instead of all that begin so. */
-int dfi__table_watch_key(
-    struct table *table, void *watcher, uint64_t tag, const char *key);
-
-/*
- * As dfi__table_watch_key(), for who can do without: counted apart, so that it
- * takes no place of a watch that is needed.
- */
-int dfi__table_follow(
-    struct table *table, void *watcher, uint64_t tag, const char *key);
-
-/* 0, or 1 if it is one of dfi__table_follow(). */
+/* 0, or 1 if it is a TABLE_FOLLOW. */
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag);
 void dfi__table_unwatch_all(struct table *table, void *watcher);
 

@@ -47,7 +47,7 @@ struct watch {
 	struct watched *watched;
 	uint64_t since; /* revision: later changes concern it */
 	bool exact;     /* it is in of_key */
-	bool follows;   /* see dfi__table_follow() */
+	bool follows;   /* it is a TABLE_FOLLOW */
 };
 
 /* In the queue until it has been told. */

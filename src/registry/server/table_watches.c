@@ -26,23 +26,18 @@ static struct watch *find_watch(
 	return leaf ? CONTAINER(leaf, struct watch, by_id) : NULL;
 }
 
-enum kind {
-	PREFIX,
-	KEY,
-	FOLLOW,
-};
-
-static int check_room(const struct table *table, enum kind kind)
+static int check_room(const struct table *table, enum table_watch kind)
 {
 	size_t max = table->limits.max_watches;
 
-	if (kind == FOLLOW && table->n_follows >= max)
+	if (kind == TABLE_FOLLOW && table->n_follows >= max)
 		return dfi__fail(-ENOSPC,
 		    "the registry is at its limit of %zu keys that are "
 		    "followed, one for each flow: remove some, or raise "
 		    "max_watches (dfi_registry_attr)",
 		    max);
-	if (kind != FOLLOW && table->watches.n_leaves - table->n_follows >= max)
+	if (kind != TABLE_FOLLOW &&
+	    table->watches.n_leaves - table->n_follows >= max)
 		return dfi__fail(-ENOSPC,
 		    "the registry is at its limit of %zu watches, up to two "
 		    "for each endpoint and barrier: close some, or raise "
@@ -91,10 +86,10 @@ static struct watch_list *list_of(const struct watch *watch)
 			    : &watch->watched->of_prefix;
 }
 
-static int add_watch(struct table *table, void *watcher, uint64_t tag,
-    const char *prefix, enum kind kind)
+int dfi__table_watch(struct table *table, void *watcher, uint64_t tag,
+    const char *text, enum table_watch kind)
 {
-	size_t size = strnlen(prefix, TABLE_KEY_MAX + 1);
+	size_t size = strnlen(text, TABLE_KEY_MAX + 1);
 	struct watched *watched;
 	struct watch *watch;
 	int ret;
@@ -109,7 +104,7 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 	ret = check_room(table, kind);
 	if (ret)
 		return ret;
-	watched = get_watched(table, prefix, size);
+	watched = get_watched(table, text, size);
 	if (!watched)
 		return -ENOMEM;
 	watch = calloc(1, sizeof(*watch));
@@ -122,8 +117,8 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 	watch->by_id.size = sizeof(watch->id);
 	watch->watched = watched;
 	watch->since = table->revision;
-	watch->exact = kind != PREFIX;
-	watch->follows = kind == FOLLOW;
+	watch->exact = kind != TABLE_PREFIX;
+	watch->follows = kind == TABLE_FOLLOW;
 	ret = dfi__tree_insert(&table->watches, &watch->by_id);
 	if (ret) {
 		put_watched(table, watched);
@@ -133,24 +128,6 @@ static int add_watch(struct table *table, void *watcher, uint64_t tag,
 	table->n_follows += watch->follows;
 	TAILQ_INSERT_TAIL(list_of(watch), watch, link);
 	return 0;
-}
-
-int dfi__table_watch(
-    struct table *table, void *watcher, uint64_t tag, const char *prefix)
-{
-	return add_watch(table, watcher, tag, prefix, PREFIX);
-}
-
-int dfi__table_watch_key(
-    struct table *table, void *watcher, uint64_t tag, const char *key)
-{
-	return add_watch(table, watcher, tag, key, KEY);
-}
-
-int dfi__table_follow(
-    struct table *table, void *watcher, uint64_t tag, const char *key)
-{
-	return add_watch(table, watcher, tag, key, FOLLOW);
 }
 
 void dfi__table_end_watch(struct table *table, struct watch *watch)
