@@ -127,16 +127,6 @@ static void free_loop(struct loop *loop)
 	free(loop);
 }
 
-static bool is_abandoned(struct loop *loop)
-{
-	bool abandoned;
-
-	pthread_mutex_lock(&loop->lock);
-	abandoned = loop->abandoned;
-	pthread_mutex_unlock(&loop->lock);
-	return abandoned;
-}
-
 static void *run_loop(void *arg)
 {
 	struct loop *loop = arg;
@@ -150,16 +140,10 @@ static void *run_loop(void *arg)
 	 * socket only after that callback's turn.
 	 */
 	event_base_loop(loop->base, EVLOOP_NONBLOCK);
-	if (is_abandoned(loop))
+	/* Set in one breath with stop, which was read under the lock. */
+	if (loop->abandoned)
 		free_loop(loop);
 	return NULL;
-}
-
-static int start_thread(struct loop *loop)
-{
-	int err = dfi__thread_start(loop->name, run_loop, loop, &loop->thread);
-
-	return err ? dfi__thread_fail(loop->name, err) : 0;
 }
 
 /*
@@ -248,13 +232,12 @@ int dfi__loop_start(const char *name, struct loop **loop)
 	ret = create_base(new);
 	if (ret)
 		goto err_free;
-	ret = start_thread(new);
-	if (ret)
-		goto err_base;
-	*loop = new;
-	return 0;
-
-err_base:
+	ret = dfi__thread_start(new->name, run_loop, new, &new->thread);
+	if (!ret) {
+		*loop = new;
+		return 0;
+	}
+	ret = dfi__thread_fail(new->name, ret);
 	destroy_base(new);
 err_free:
 	pthread_cond_destroy(&new->called);

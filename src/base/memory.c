@@ -58,6 +58,8 @@ struct search {
 	const char *root;
 	struct memory_room *room;
 	uint64_t total; /* bytes of the machine */
+	const struct group_limit *limits;
+	bool has_caches;
 };
 
 static void __attribute__((format(printf, 3, 4)))
@@ -106,7 +108,7 @@ static uint64_t cached(
  * uses more than the machine has.
  */
 static void ask_limit(const struct search *search,
-    const struct group_limit *limit, const char *folder, bool has_caches)
+    const struct group_limit *limit, const char *folder)
 {
 	struct memory_room *room = search->room;
 	uint64_t max, used;
@@ -118,27 +120,19 @@ static void ask_limit(const struct search *search,
 		&used, "%s%s/%s", search->root, folder, limit->current) ||
 	    max - min_u64(max, used) >= room->bytes)
 		return;
-	if (has_caches)
+	if (search->has_caches)
 		used -= min_u64(used, cached(search, limit->version, folder));
 	lower_to_group(room, max - min_u64(max, used), folder, limit->max, max);
 }
 
-static void ask_memory(void *arg, unsigned version, const char *folder)
+static void ask_group(void *arg, unsigned version, const char *folder)
 {
+	const struct search *search = arg;
 	unsigned i;
 
 	for (i = 0; i < N_LIMITS; i++)
-		if (memory_limits[i].version == version)
-			ask_limit(arg, &memory_limits[i], folder, true);
-}
-
-static void ask_huge_group(void *arg, unsigned version, const char *folder)
-{
-	unsigned i;
-
-	for (i = 0; i < N_LIMITS; i++)
-		if (huge_limits[i].version == version)
-			ask_limit(arg, &huge_limits[i], folder, false);
+		if (search->limits[i].version == version)
+			ask_limit(search, &search->limits[i], folder);
 }
 
 /* What the kernel promises at most, if it is set to keep its promises. */
@@ -160,7 +154,7 @@ static void ask_promises(
 void dfi__memory_room(const char *root, struct memory_room *room)
 {
 	char *meminfo = dfi__kernel_text("%s/proc/meminfo", root);
-	struct search search = { root, room, UINT64_MAX };
+	struct search search = { root, room, UINT64_MAX, memory_limits, true };
 	uint64_t kib;
 
 	room->bytes = UINT64_MAX;
@@ -171,7 +165,7 @@ void dfi__memory_room(const char *root, struct memory_room *room)
 		lower(room, kib_bytes(kib), "MemAvailable of /proc/meminfo");
 	ask_promises(root, meminfo, room);
 	free(meminfo);
-	dfi__cgroup_each(root, "memory", ask_memory, &search);
+	dfi__cgroup_each(root, "memory", ask_group, &search);
 }
 
 uint64_t dfi__memory_address_room(uint64_t *limit)
@@ -236,13 +230,13 @@ static void ask_reserved(const char *root, struct memory_room *room)
 
 void dfi__memory_huge_room(const char *root, struct memory_room *room)
 {
-	struct search search = { root, room, UINT64_MAX };
+	struct search search = { root, room, UINT64_MAX, huge_limits, false };
 
 	room->bytes = UINT64_MAX;
 	room->limit[0] = '\0';
 	ask_reserved(root, room);
 	if (room->bytes)
-		dfi__cgroup_each(root, "hugetlb", ask_huge_group, &search);
+		dfi__cgroup_each(root, "hugetlb", ask_group, &search);
 }
 
 /* Bit of CAP_IPC_LOCK in the capabilities of /proc/self/status. */

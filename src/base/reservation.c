@@ -136,14 +136,19 @@ static int open_file(const char *root)
 	return fd;
 }
 
-static int set_lock(int fd, short type, uint64_t start, uint64_t length)
+static struct flock lock_of(short type, uint64_t start, uint64_t length)
 {
-	struct flock lock = {
+	return (struct flock){
 		.l_type = type,
 		.l_whence = SEEK_SET,
 		.l_start = (off_t)start,
 		.l_len = (off_t)length,
 	};
+}
+
+static int set_lock(int fd, short type, uint64_t start, uint64_t length)
+{
+	struct flock lock = lock_of(type, start, length);
 
 	return fcntl(fd, F_OFD_SETLK, &lock);
 }
@@ -151,12 +156,7 @@ static int set_lock(int fd, short type, uint64_t start, uint64_t length)
 /* How many bytes some other description has locked there, at least. */
 static uint64_t locked(int fd, uint64_t start, uint64_t length)
 {
-	struct flock lock = {
-		.l_type = F_WRLCK,
-		.l_whence = SEEK_SET,
-		.l_start = (off_t)start,
-		.l_len = (off_t)length,
-	};
+	struct flock lock = lock_of(F_WRLCK, start, length);
 
 	if (fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
 		return 0;

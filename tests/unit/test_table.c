@@ -119,6 +119,17 @@ static void assert_heard(const char *log)
 	heard.log[0] = '\0';
 }
 
+static size_t count_keys(void)
+{
+	const char *after = "";
+	struct table_item item;
+	size_t n = 0;
+
+	for (; dfi__table_next(table, "", after, &item); n++)
+		after = item.key;
+	return n;
+}
+
 /* The keys of a prefix, each followed by a blank. */
 static void assert_listed(const char *prefix, const char *keys)
 {
@@ -203,7 +214,7 @@ Test(table, put_replaces_the_value_and_counts_revisions)
 	cr_assert_eq(dfi__table_get(table, "b", &item), 0);
 	cr_assert_eq(item.size, 0);
 	cr_assert_eq(dfi__table_revision(table), 3);
-	cr_assert_eq(dfi__table_n_keys(table), 2);
+	cr_assert_eq(count_keys(), 2);
 }
 
 Test(table, get_and_delete_of_a_missing_key_are_enoent)
@@ -224,7 +235,7 @@ Test(table, delete_with_a_revision_wants_exactly_that_one)
 	cr_assert_eq(dfi__table_delete(table, "a", 1), -ENOENT);
 	cr_assert_eq(dfi__table_delete(table, "a", 3), -ENOENT);
 	cr_assert_eq(dfi__table_delete(table, "a", 2), 0);
-	cr_assert_eq(dfi__table_n_keys(table), 0);
+	cr_assert_eq(count_keys(), 0);
 	cr_assert_eq(dfi__table_revision(table), 3);
 }
 
@@ -723,7 +734,7 @@ static void compare(struct model *model)
 		cr_assert_eq(item.revision, key->revision);
 		cr_assert_eq(*(const char *)item.value, key->value);
 	}
-	cr_assert_eq(dfi__table_n_keys(table), n);
+	cr_assert_eq(count_keys(), n);
 	for (i = 0; dfi__table_next(table, "", after, &item); i++) {
 		cr_assert_gt(strcmp(item.key, after), 0);
 		after = item.key;
@@ -979,7 +990,7 @@ Test(table_scale, a_change_costs_its_matches_whatever_else_there_is)
 	cr_assert_eq(dfi__table_watch(table, NULL, 20000, key, TABLE_KEY), 0);
 	cr_assert_eq(dfi__table_revoke(table, lease), 0);
 	/* At once, and told when there is time: of each, one to one watch. */
-	cr_assert_eq(dfi__table_n_keys(table), 1);
+	cr_assert_eq(count_keys(), 1);
 	cr_assert_gt(dfi__table_untold_bytes(table), 30000 * 400);
 	cr_assert_eq(dfi__table_tell(table, SIZE_MAX), 1 + 30000 + 1);
 	cr_assert_eq(dfi__table_untold_bytes(table), 0);

@@ -290,8 +290,8 @@ static bool sleep_until(struct client_call *call, int64_t deadline)
 		if (deadline == DEADLINE_NEVER)
 			err = pthread_cond_wait(&call->answered, &client->lock);
 		else
-			err = pthread_cond_timedwait(
-			    &call->answered, &client->lock, &when);
+			err = pthread_cond_clockwait(&call->answered,
+			    &client->lock, CLOCK_MONOTONIC, &when);
 	}
 	done = atomic_peek(&call->done);
 	pthread_mutex_unlock(&client->lock);
@@ -325,16 +325,6 @@ static void count_caller(struct registry_client *client, int by)
 	pthread_mutex_unlock(&client->lock);
 }
 
-static int init_condition(pthread_cond_t *condition)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attr);
-	return pthread_condattr_destroy(&attr);
-}
-
 static void wait_for(struct client_call *call, int64_t deadline)
 {
 	if (!wait_until(call, deadline))
@@ -355,7 +345,7 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 		    client->address);
 	count_caller(client, 1);
 	for (i = 0; i < n; i++)
-		init_condition(&calls[i].answered);
+		pthread_cond_init(&calls[i].answered, NULL);
 	dfi__client_do(client, submit_all, &batch);
 	/* The last one first: with its answer there are those before it. */
 	for (i = n; i > 0; i--)

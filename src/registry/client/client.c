@@ -261,8 +261,9 @@ struct attachment {
 	int fd;
 };
 
-static int attach_entered(struct attachment *attachment)
+static int attach_entered(void *arg)
 {
+	struct attachment *attachment = arg;
 	struct registry_client *client = attachment->client;
 	struct event_base *base = dfi__loop_base(client->loop);
 	int fd = attachment->fd;
@@ -280,12 +281,8 @@ static int attach_entered(struct attachment *attachment)
 static int attach(void *arg)
 {
 	struct attachment *attachment = arg;
-	int ret;
 
-	dfi__client_enter(attachment->client);
-	ret = attach_entered(attachment);
-	dfi__client_exit(attachment->client);
-	return ret;
+	return dfi__client_do(attachment->client, attach_entered, arg);
 }
 
 int dfi__client_start(struct registry_client *client, int fd, int64_t deadline)

@@ -5,8 +5,8 @@
  * limited, they have a deadline, and what is wrong with them is logged once a
  * minute for each cause. A connection that has passed becomes a session.
  */
-#ifndef DFI_REGISTRY_SERVER_GATE_H
-#define DFI_REGISTRY_SERVER_GATE_H
+#ifndef DFI_REGISTRY_SERVER_PENDING_AUTH_H
+#define DFI_REGISTRY_SERVER_PENDING_AUTH_H
 
 #include <stdbool.h>
 

@@ -59,11 +59,6 @@ uint64_t dfi__table_revision(const struct table *table)
 	return table->revision;
 }
 
-size_t dfi__table_n_keys(const struct table *table)
-{
-	return table->entries.n_leaves;
-}
-
 size_t dfi__table_bytes(const struct table *table)
 {
 	return table->bytes;

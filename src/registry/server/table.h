@@ -82,7 +82,6 @@ int dfi__table_create(const struct table_limits *limits,
 void dfi__table_destroy(struct table *table);
 
 uint64_t dfi__table_revision(const struct table *table);
-size_t dfi__table_n_keys(const struct table *table);
 
 /*
  * Set a key and bind it to the lease, or to none, whatever it was bound to
