@@ -52,13 +52,13 @@ static const char doc[] =
     "may write to: unix:$XDG_RUNTIME_DIR/dfi.sock, or, where that is not set, "
     "unix:$HOME/dfi.sock. The registry holds a lock on PATH.lock as long as it "
     "runs, and replaces the socket that a killed one has left. For containers, "
-    "mount the directory, not the socket: a socket that is mounted alone stays "
-    "the one of a registry that has ended.\n\n"
-    "Whoever reaches a registry can read and change what its members share. At "
-    "a Unix socket the kernel says who that is. At a TCP address, which every "
-    "user of this host can reach, also if it is a loopback address, it serves "
-    "TLS 1.3 only, and only clients that prove who they are, in one of two "
-    "ways:\n\n"
+    "mount the directory, not the socket: after a restart, a socket that is "
+    "mounted alone no longer leads to the registry.\n\n"
+    "A client of a registry can read and change what its members share. At a "
+    "Unix socket the kernel identifies the client's user. Every user of this "
+    "host can reach a TCP address, also a loopback address. So there the "
+    "registry serves TLS 1.3 only, and only clients that prove who they are, "
+    "in one of two ways:\n\n"
     "A key. \"dfi-registry keygen FILE\" makes a file with 256 random bits. "
     "Start the registry with --key FILE, copy the file to all hosts, and set "
     "DFI_REGISTRY_KEY to it there. Its mode must stay 0600.\n\n"
@@ -99,15 +99,15 @@ static const struct argp_option option_table[] = {
 		   "authority, PEM; may be left out with --insecure" },
 	{ .name = "insecure",
 	    .key = OPTION_INSECURE,
-	    .doc = "Serve anybody who reaches a TCP address: for a closed test "
+	    .doc = "Serve all clients of a TCP address: for a closed test "
 		   "network, or loopback where all users are trusted. Set "
 		   "DFI_REGISTRY_INSECURE=1 for the clients" },
 	{ .name = "allow-user",
 	    .key = OPTION_ALLOW_USER,
 	    .arg = "USER",
-	    .doc = "Serve processes of this user, too, at a Unix socket: a "
-		   "name or a number; may be repeated. Set DFI_REGISTRY_USER "
-		   "to the number of the registry's user there" },
+	    .doc = "Also serve processes of this user, a name or a number, at "
+		   "a Unix socket; may be repeated. Set DFI_REGISTRY_USER to "
+		   "the number of the registry's user there" },
 	{ .name = "print-address",
 	    .key = 'p',
 	    .doc = "Print only the address, as one line, when it answers" },

@@ -19,8 +19,8 @@ enum {
 
 static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, "Store:", 1 },
-	{ "store", KEY_STORE, "NAME", 0, "Which one", 0 },
-	{ "at", KEY_AT, "WHERE", 0, "Where it is", 0 },
+	{ "store", KEY_STORE, "NAME", 0, "The kind of store, see below", 0 },
+	{ "at", KEY_AT, "WHERE", 0, "Its address, see below", 0 },
 	LOAD_OPTIONS_REQUESTS,
 	{ "no-fill", LOAD_KEY_NO_FILL, NULL, 0,
 	    "The records have been written already", 0 },

@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 	};
 
 	return load_main(argc, argv,
-	    "Put load on a replicated store, and tell how many requests end, "
-	    "and after how long.",
+	    "Put load on a replicated store, and print its throughput and "
+	    "latencies.",
 	    stores);
 }

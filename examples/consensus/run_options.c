@@ -50,7 +50,7 @@ static const struct argp_option descriptions[] = {
 	    "on (one workload)",
 	    0 },
 	{ "after", KEY_AFTER, "S", 0,
-	    "Seconds of the load until then (default 3)", 0 },
+	    "Seconds of the load before the fault (default 3)", 0 },
 	{ "restart", KEY_RESTART, "S", 0,
 	    "Start a killed replica again S seconds later", 0 },
 	{ "for", KEY_FOR, "S", 0, "Seconds for which it is stopped (default 3)",

@@ -54,7 +54,7 @@ static void unmap_line(char *line)
 		}
 }
 
-/* A mapping keeps its file open, too. */
+/* A mapping also keeps its file open. */
 static void unmap_all(void)
 {
 	int fd = file_up(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));

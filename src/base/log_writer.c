@@ -137,7 +137,7 @@ static bool write_all(const char *text, size_t length)
 	return true;
 }
 
-/* The lock is held, but for the time of writing. */
+/* The lock is held, except while it writes. */
 static void write_chunk(void)
 {
 	struct chunk chunk;
@@ -162,7 +162,7 @@ static void write_chunk(void)
 	pthread_cond_broadcast(&emptied);
 }
 
-/* Whether there is something to write; else what was left out waits, too. */
+/* Lines to write, or a count of dropped ones that can be written. */
 static bool has_work(void)
 {
 	return added != taken || (n_left_out && !failing);

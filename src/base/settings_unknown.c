@@ -119,7 +119,7 @@ void dfi__settings_check_environment(void)
 {
 	static atomic_flag checked = ATOMIC_FLAG_INIT;
 
-	/* Nobody waits for whoever warns, and a forked child does not again. */
+	/* Others do not wait; a forked child does not warn again. */
 	if (!atomic_flag_test_and_set(&checked))
 		check();
 }

@@ -100,7 +100,7 @@ static uint32_t lost_count(const struct reader *reader, uint64_t state)
 	    : 0;
 }
 
-/* The slot so many behind another one, at most a ring. */
+/* The slot this many behind another one, at most a ring. */
 static uint32_t slot_behind(
     const struct reader *reader, uint32_t slot, uint32_t n)
 {

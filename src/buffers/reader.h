@@ -53,7 +53,7 @@ struct reader {
 	uint64_t gap_first;
 	uint32_t gap_count;
 	uint64_t lost_segments; /* in all gaps */
-	uint64_t lost_total;    /* and tuples, but for those of the next: */
+	uint64_t lost_total;    /* and tuples, except those of the next: */
 	uint64_t unsure;        /* segments whose tuples nobody has counted */
 	uint32_t cause;         /* that the source gave with its abort mark */
 	enum reader_end end;

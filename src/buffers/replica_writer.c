@@ -116,7 +116,7 @@ static bool is_wanted(const struct replica_writer *replica_writer)
 	return false;
 }
 
-/* It gives nothing back any more, whoever looks next, and need not be there. */
+/* It gives nothing back any more and may be gone, whoever looks next. */
 static bool has_cancelled(struct writer *ring)
 {
 	if (writer_closed(ring) == RING_CANCELLED)
@@ -124,7 +124,7 @@ static bool has_cancelled(struct writer *ring)
 	return ring->cancelled;
 }
 
-/* Whether each ring has room for so many segments: as dfi__writer_room(). */
+/* Whether each ring has room for this many segments: as dfi__writer_room(). */
 static int room(struct replica_writer *replica_writer, uint32_t more)
 {
 	uint32_t i, n_live = 0;

@@ -43,7 +43,7 @@ struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
 	uint64_t global;  /* its place among the segments of all sources */
 	uint64_t targets; /* a bit each: whose tuples these are */
-	uint64_t windows; /* so many have ended with it; 0: none ends with it */
+	uint64_t windows; /* ended with it; 0: none ends with it */
 	/*
 	 * Partial aggregates (flows/kinds/combine/plan.h) that lie in the
 	 * payload instead of tuples; 0: tuples do. Their bytes are rounded up

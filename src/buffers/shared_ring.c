@@ -69,7 +69,7 @@ static int gather_credits(struct remote *remote)
 		ring = &shared_ring->rings[i];
 		if (ring->cancelled)
 			continue;
-		/* Sees to the order of its loads before our stores, too. */
+		/* Also orders its loads before our stores. */
 		ret = dfi__writer_room(ring, ring->geometry.segment_count);
 		if (ret < 0) {
 			shared_ring->short_of = i;

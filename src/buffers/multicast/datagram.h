@@ -107,7 +107,7 @@ struct datagram_range {
 };
 static_assert(sizeof(struct datagram_range) == 8, "range");
 
-/* The largest of what is before a payload: so REPORT fits any MTU, too. */
+/* The largest header before a payload, so that REPORT also fits any MTU. */
 #define DATAGRAM_HEADER_MAX 256
 #define DATAGRAM_MISSING_MAX                                      \
 	((DATAGRAM_HEADER_MAX - sizeof(struct datagram_report)) / \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who does the work of one end of a multicast: its owner as long as it looks
- * often, else the control thread, which is called when something comes, or is
- * due.
+ * The thread that does the work of one multicast end: its owner as long as it
+ * looks often, else the control thread, which is called when something comes,
+ * or is due.
  */
 #include "end.h"
 
@@ -23,7 +23,7 @@
  */
 #define IDLE_CHECK_NS (INT64_C(5) * NS_PER_MS)
 
-/* How long a peer is left alone that could not be reached. */
+/* How long an unreachable peer is left alone. */
 #define RETRY_NS NS_PER_S
 
 static void fail(struct cast *cast)
@@ -94,7 +94,7 @@ void dfi__cast_unlock(struct cast *cast)
 
 void dfi__cast_poll(struct cast *cast)
 {
-	/* Else who spins would take it again before who sleeps for it runs. */
+	/* Else a spinning thread takes it again before the sleeper runs. */
 	if (atomic_peek(&cast->n_waiting) || !lock_try(&cast->lock))
 		return;
 	atomic_set(&cast->polls, atomic_peek(&cast->polls) + 1);
@@ -106,7 +106,7 @@ void dfi__cast_arm(struct cast *cast)
 {
 	atomic_set(&cast->sleeper, true);
 	cast->port->ops->arm(cast->port);
-	/* What came before is announced by nobody. */
+	/* Nobody announces what came before. */
 	dfi__cast_lock(cast);
 	dfi__cast_step(cast);
 	dfi__cast_unlock(cast);
@@ -119,7 +119,7 @@ static void rearm(struct cast *cast, int64_t now)
 	bool active = polls != cast->seen_polls;
 
 	cast->seen_polls = polls;
-	/* Who went to sleep since may be the one who has polled. */
+	/* The thread that has polled may have gone to sleep since. */
 	if (!atomic_exchange(&cast->sleeper, false) && active) {
 		set_alarm(cast, now + IDLE_CHECK_NS);
 		return;
@@ -206,7 +206,7 @@ struct multicast_attr dfi__cast_attr(const struct cast_config *config)
 		.max_size = (uint32_t)datagram_size_max(&config->flow.geometry),
 		.member = config->member,
 		.receives = config->receives,
-		/* Only reports are sent to who is no member. */
+		/* A process that is no member gets only reports. */
 		.receive_size = config->member
 		    ? (uint32_t)datagram_size_max(&config->flow.geometry)
 		    : DATAGRAM_HEADER_MAX,
@@ -265,7 +265,7 @@ void dfi__cast_close(struct cast *cast)
 	if (!cast->peers)
 		return;
 	ops = cast->port->ops;
-	/* Its protocol sends to them, until then. */
+	/* Its protocol sends to them before that. */
 	ops->close(cast->port);
 	cast->port = NULL;
 	for (i = 0; i < cast->config.n_peers; i++)

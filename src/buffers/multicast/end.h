@@ -38,7 +38,7 @@ struct cast_config {
 	void *find_arg;
 };
 
-/* What the protocol does; but for wake(), under the lock. */
+/* What the protocol does; under the lock, except wake(). */
 struct cast_protocol {
 	/* Take a datagram of this flow. */
 	void (*receive)(
@@ -47,7 +47,7 @@ struct cast_protocol {
 	int64_t (*step)(struct cast *cast, int64_t now);
 	/* The port is broken, for ever. */
 	void (*fail)(struct cast *cast);
-	/* There is something new: whoever sleeps is to look. */
+	/* There is something new: sleepers are to look. */
 	void (*wake)(struct cast *cast);
 };
 
@@ -82,7 +82,7 @@ static inline uint32_t cast_key(uint64_t instance)
 	return (uint32_t)(instance ^ instance >> 32) & MULTICAST_KEY_MASK;
 }
 
-/* What its port is like, but for whom it calls. */
+/* What its datagram endpoint is like, except what it calls. */
 struct multicast_attr dfi__cast_attr(const struct cast_config *config);
 
 /*

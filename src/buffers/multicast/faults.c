@@ -20,7 +20,7 @@
 struct held {
 	TAILQ_ENTRY(held) link;
 	int64_t due;
-	uint32_t after; /* so many others have come; 0: only when due */
+	uint32_t after; /* this many others have come; 0: only when due */
 	size_t size;
 	char data[];
 };

@@ -251,7 +251,7 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
 		stream->counts.states++;
 		if (!receiver_is_over(stream))
 			fresh = take_state(stream, datagram, now);
-		/* Who is gone, says the registry. */
+		/* The registry says who is gone. */
 		if (!stream->closed)
 			dfi__multicast_receiver_report(stream, now);
 	} else if (datagram->type == DATAGRAM_PLACE &&

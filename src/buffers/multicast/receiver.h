@@ -46,7 +46,7 @@ struct multicast_receiver_config {
 enum stream_state {
 	STREAM_OPEN = 0,
 	STREAM_WHOLE,   /* all is in the ring, and the end mark */
-	STREAM_ABORTED, /* the source said so; the end mark says it, too */
+	STREAM_ABORTED, /* the source said so, and so does the end mark */
 	STREAM_CUT,     /* the source is gone, and the rest never comes */
 };
 

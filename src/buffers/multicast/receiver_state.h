@@ -80,7 +80,7 @@ static inline bool receiver_is_over(const struct multicast_receiver *stream)
 	return stream->state || stream->cancelled || stream->closed;
 }
 
-/* Publish what is next, once: a segment, or that so many are lost. */
+/* Publish what is next, once: a segment, or a number of lost ones. */
 static inline void receiver_publish(
     struct multicast_receiver *stream, uint64_t state, uint32_t n)
 {

@@ -21,7 +21,7 @@
 #define WORD sizeof(uint64_t)
 
 #define FIRST_SLOTS 256
-/* At least; more, as long as all slots take no more than so many bytes. */
+/* At least; more, as long as all slots take at most this many bytes. */
 #define SLOTS_FOR_RECORD 2
 #define MANY_SLOTS_FOR_RECORD 8
 #define MANY_SLOTS (16 << 10)

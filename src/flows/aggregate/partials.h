@@ -35,10 +35,10 @@ struct partials {
 	partials_loop *loop; /* NULL: in two steps */
 };
 
-/* Bytes for so many groups: PARTIALS_MIN to PARTIALS_MAX, a power of two. */
+/* Bytes for this many groups: PARTIALS_MIN to PARTIALS_MAX, a power of two. */
 size_t dfi__partials_size(const struct plan *plan, uint32_t max);
 
-/* The most groups, of those, that so many bytes have room for. */
+/* The most groups of this size that fit into these bytes. */
 uint32_t dfi__partials_fit(const struct plan *plan, size_t bytes);
 
 /* In memory of that size, aligned to 8 bytes. */

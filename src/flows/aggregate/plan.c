@@ -115,7 +115,7 @@ static bool continues(
 	    last->offset + last->width * size == next->offset;
 }
 
-/* Append to a list of folds of fields of so many bytes, or make one wider. */
+/* Append a field of this size to a list of folds, or widen the last fold. */
 static void append(
     struct fold *folds, uint32_t *n, const struct fold *next, uint32_t size)
 {

@@ -61,8 +61,8 @@ struct plan_result {
 	uint32_t function; /* enum dfi_aggregate_function */
 	uint32_t type;     /* of the field that is aggregated */
 	uint32_t word;     /* of its accumulator */
-	uint32_t
-	    run; /* of so many from here on, words are copied as they lie */
+	uint32_t run; /* this many from here on are copied word by word, as they
+			 lie */
 	bool wide;
 };
 

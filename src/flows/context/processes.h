@@ -16,7 +16,7 @@ struct dfi;
 struct node;
 struct processes;
 
-/* Who is told of ends: part of what has the peers. */
+/* Gets the ends of processes: part of the struct that has the peers. */
 struct process_watcher {
 	TAILQ_ENTRY(process_watcher) link;
 	/*

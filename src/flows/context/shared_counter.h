@@ -61,11 +61,11 @@ void dfi__shared_counter_destroy(struct shared_counter *shared_counter);
 uint64_t dfi__shared_counter_bytes(const struct dfi *dfi);
 uint64_t dfi__shared_counter_image_bytes(const struct dfi *dfi);
 
-/* The end of one who takes numbers, one thread at a time. */
+/* The handle of a user that takes numbers, one thread at a time. */
 struct shared_counter_user {
 	struct remote *remote;
 	struct shared_counter_words *words; /* NULL: not through memory */
-	uint64_t asked; /* so many numbers are on their way */
+	uint64_t asked; /* how many numbers are on their way */
 };
 
 /*

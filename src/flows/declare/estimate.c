@@ -33,7 +33,7 @@ static uint32_t most_processes(const struct flow *flow)
 	return both > one ? both : one;
 }
 
-/* What an end that takes in so many rings of a part reserves for them. */
+/* What an end with this many incoming rings of a part reserves for them. */
 static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
@@ -42,7 +42,7 @@ static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 	    dfi->transport, region_size(&geometry, part->n_sources));
 }
 
-/* What so many bytes take that a device sends from. */
+/* What this many bytes take that a device sends from. */
 static uint64_t locked_bytes(const struct dfi *dfi, uint64_t size)
 {
 	return transport_image_bytes(
@@ -59,7 +59,7 @@ static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
 	    dfi, transport_image_size(&layout, part->kind == DFI_REPLICATE));
 }
 
-/* Of an end that takes in so many rings of a part that a device writes to. */
+/* Of an end with this many incoming rings of a part that a device writes. */
 static uint64_t receives(const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);

@@ -79,7 +79,7 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 		    "flow '%s': multicast_address '%s' is not the address of "
 		    "a multicast group, such as 239.1.2.3 or ff15::1:2",
 		    flow->name, group);
-	/* Who only creates flows needs no device. */
+	/* A process that only creates flows needs no device. */
 	if (dfi__network_open(dfi, &network) == 0)
 		*largest = network->ops->mcast->size(network);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a target waits for its sources: by itself, in a group, or by a descriptor
- * that its owner polls. What there is to look at, consume.c finds.
+ * How a target waits for its sources: by itself, in a target group, or by a
+ * descriptor that its owner polls. consume.c finds what there is to look at.
  */
 #include "await.h"
 
@@ -15,20 +15,20 @@ static struct region_header *region_header(const struct dfi_target *target)
 }
 
 /*
- * Of a wait's looks at a network's queue. If segments come through it, so many
- * are made at once, as the locks around them take longer. If they are seen in
- * memory, what else may have arrived is looked for each time that so many lines
- * of memory have been looked at, but not more often than each few passes over
- * the rings: a segment that comes meanwhile is seen later.
+ * How often a wait looks at a network's queue. If segments come through it, a
+ * wait makes this many looks at once, because the locks around them take
+ * longer. If segments are seen in memory, it looks for other arrivals once in
+ * this many lines of memory, but at most once in a few passes over the rings:
+ * each look delays a segment that comes meanwhile.
  */
 #define LOOKS_AT_ONCE 4
 #define LINES_FOR_REST 256
 #define LEAST_FOR_REST 8
 
 /*
- * Who spins passes so many times over the rings for segments alone, if these
- * are few and segments seen in memory, before it looks for what else ends a
- * wait.
+ * A spinning target passes this many times over its rings for segments alone
+ * before it looks for what else ends a wait, if the rings are few and segments
+ * are seen in memory.
  */
 #define PASSES_IN_MEMORY 8
 #define RINGS_IN_MEMORY 8
@@ -83,7 +83,7 @@ bool dfi__target_ready(struct dfi_target *target)
 	    arrived(target);
 }
 
-/* Look at the network's queue, if it is its turn before so many passes. */
+/* Look at the network's queue, if its turn comes before this many passes. */
 static always_inline void look_at_queue(
     struct dfi_target *target, uint32_t passes)
 {
@@ -108,8 +108,8 @@ static bool look(void *arg)
 }
 
 /*
- * Of who spins: each instruction between a segment's arrival and its sight is a
- * part of the time that it takes. Mostly nothing else comes, or not in a hurry.
+ * For a spinning target: each instruction between a segment's arrival and its
+ * sight adds to the latency. Other arrivals are rare, or not urgent.
  */
 static always_inline bool spin_look(void *arg)
 {
@@ -124,8 +124,8 @@ static always_inline bool spin_look(void *arg)
 }
 
 /*
- * So many rings are looked at before what takes longer than that: who waits for
- * an answer often comes to look just before it.
+ * This many rings are looked at before slower work: a target that waits for an
+ * answer often looks just before the answer comes.
  */
 #define GLANCE_RINGS 64
 
@@ -277,7 +277,7 @@ static struct looks looks_of(const struct dfi_target *target)
 	if (target->merge)
 		looks.in_memory = 0;
 	looks.cost += target->n_readers * (looks.in_memory + 1);
-	/* Who waits has just looked at the queue. */
+	/* A waiting target has just looked at the queue. */
 	looks.left = looks.period;
 	return looks;
 }

@@ -48,7 +48,7 @@ static void lose(struct dfi_target *target, int err)
 	snprintf(target->status_text, sizeof(target->status_text), "%s",
 	    dfi_errmsg());
 	for (i = 0; i < target->n_readers; i++) {
-		/* One that can't be read ends here, too. */
+		/* One that can't be read also ends here. */
 		if (!target->readers[i].slots &&
 		    reader_ready(&target->readers[i]))
 			(void)dfi__reader_find_slots(&target->readers[i]);
@@ -197,7 +197,7 @@ static bool is_lost(
 		  export, source, peers_node(&target->sources, source))
 	    : RING_KEPT;
 
-	/* Who has not attached may have gone without, and another may come. */
+	/* A peer may be gone before it attached, and another may come. */
 	return loss == RING_LOST ||
 	    (loss == RING_LOST_UNWRITTEN && state != PEER_ABSENT);
 }

@@ -27,7 +27,7 @@ struct linger_clock;
 /* A source's part. */
 struct source_linger {
 	int64_t ns; /* 0: the source doesn't linger */
-	/* Protects the writers, and the lanes but for pushes that fit. */
+	/* Protects the writers and the lanes, except pushes that fit. */
 	struct lock lock;
 	bool armed;   /* the clock will look before any lane is due */
 	int64_t wake; /* when it must look, which it was not told yet; or 0 */

@@ -121,7 +121,7 @@ _Static_assert(
 /*
  * Attach to a flow, or a part of one, which it takes over, or frees if it
  * fails. attr is whole and valid; the caller keeps the context. What
- * dfi_source_open() says, but for what is wrong with its arguments.
+ * dfi_source_open() says, except errors of its arguments.
  */
 int dfi__source_open(struct dfi *dfi, const struct kind *kind,
     struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,

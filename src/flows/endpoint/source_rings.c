@@ -17,7 +17,7 @@ struct opening {
 	uint32_t target;
 };
 
-/* Or wants no tuples, and then may be gone, too. */
+/* Or wants no tuples; then it may also be gone. */
 static bool target_has_left(void *arg)
 {
 	const struct opening *opening = arg;

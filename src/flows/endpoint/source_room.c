@@ -108,7 +108,7 @@ static void add_device(const struct dfi_source *source,
 	need->counted += stage_counts(source);
 }
 
-/* Whether it can be reached; why not, who opens its ring finds. */
+/* Whether it can be reached. Opening its ring finds why not. */
 static bool add_target(
     struct dfi_source *source, uint32_t target, struct need *need)
 {

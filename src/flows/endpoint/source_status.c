@@ -104,7 +104,7 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 	ring->wanted = false;
 	ring->segment = NULL;
 	if (source->replica_writer)
-		return; /* its lane is the others', too */
+		return; /* the others share its lane */
 	ring->refused = 0;
 	lane_forget(source, target);
 	source_close_lane(source, target);

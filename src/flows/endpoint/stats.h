@@ -36,7 +36,7 @@ struct stats_list {
 	uint64_t last_id;
 };
 
-/* Answer who asks; and stop that, before anything is closed. */
+/* Answer questions; and stop that, before anything is closed. */
 int dfi__stats_start(struct dfi *dfi);
 void dfi__stats_stop(struct dfi *dfi);
 
@@ -50,7 +50,7 @@ stats_fn dfi__target_stats;
 /* Handles of one answer. */
 #define STATS_PAGE 128
 
-/* One answer: some endpoints; only the first one has the rest, too. */
+/* One answer: some endpoints; only the first answer has the rest as well. */
 struct stats_page {
 	uint64_t node;
 	struct dfi_context_stats context;

@@ -75,7 +75,7 @@ static int find_network(struct dfi_target *target,
 	return 0;
 }
 
-/* Let sources on other hosts write the rings, too. */
+/* Also let sources on other hosts write the rings. */
 static int export_rings(struct dfi_target *target,
     const struct ring_geometry *geometry, struct transport *verbs)
 {

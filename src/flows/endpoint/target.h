@@ -84,7 +84,7 @@ struct dfi_target {
 	struct peers sources;
 	struct stats_entry stats;
 	struct stall stall;
-	uint32_t cause; /* of its failure, for who is above (tree.h), or 0 */
+	uint32_t cause; /* of its failure, for the level above (tree.h), or 0 */
 	/*
 	 * Of a combiner's inputs: what it sends to, a change of which ends a
 	 * wait, too; and how many changes were looked at. Else NULL.
@@ -102,7 +102,7 @@ _Static_assert(
 /*
  * Attach to a flow, or a part of one, which it takes over, or frees if it
  * fails. attr is whole and valid; the caller keeps the context. What
- * dfi_target_open() says, but for what is wrong with its arguments.
+ * dfi_target_open() says, except errors of its arguments.
  */
 int dfi__target_open(struct dfi *dfi, const struct kind *kind,
     struct flow *flow, uint32_t index, const struct dfi_target_attr *attr,
@@ -168,7 +168,7 @@ void dfi__target_arm_network(void *arg);
 /* Nobody wakes it any more. */
 void dfi__target_withdraw(struct dfi_target *target);
 
-/* Release the batch that is out, for whoever lost it. */
+/* Release the batch that is lent, for a caller that lost it. */
 void dfi__target_take_back(struct dfi_target *target);
 
 /* The target is closed: its group forgets it. */

@@ -337,7 +337,7 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 	return any_ready(group);
 }
 
-/* While the group waits: who is waited for, for the log. */
+/* While the group waits: the peers it waits for, for the log. */
 static void look_for_stalls(struct dfi_target_group *group)
 {
 	uint32_t i;

@@ -340,7 +340,7 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	snprintf(said, sizeof(said), "%s", dfi_errmsg());
 	ret = dfi__client_change(dfi->registry, key, data, size, deadline);
 	free(data);
-	/* Whoever has the place by now is not ended by us: no error. */
+	/* We do not end a new owner of the index: no error. */
 	if (ret == -EEXIST)
 		(void)dfi__fail(ret, "%s", said);
 	else if (ret < 0)

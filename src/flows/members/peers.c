@@ -205,7 +205,7 @@ static bool is_our_flow(
 	return ours;
 }
 
-/* What peers' watch tells of a lost registry counts here, too. */
+/* The peers' watch of a lost registry also counts here. */
 static void on_flow_event(void *arg, const struct registry_event *event)
 {
 	void (*outlive)(struct peers * peers);

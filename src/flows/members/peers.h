@@ -27,7 +27,7 @@ enum peer_state {
 struct peer {
 	_Atomic uint32_t state; /* publishes endpoint, and PEER_GONE done */
 	_Atomic bool done;      /* it has said that it has all */
-	/* Another has attached in the place of one that is gone, and is to be
+	/* Another has attached with the index of one that is gone, and is to be
 	 * told so; again publishes where it is. */
 	_Atomic bool again;
 	struct multicast_address again_port;
@@ -71,7 +71,7 @@ int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
 
 /*
  * The same, and then create the owner's own entry, in one go. Until all peers
- * have attached the flow is watched, too. -EEXIST: somebody has that entry; or,
+ * have attached, also watches the flow. -EEXIST: somebody has that entry; or,
  * if *before is not the number of peers but one of them, that was attached
  * before the owner was.
  */
@@ -98,13 +98,13 @@ void dfi__peers_outlive(
 bool dfi__peers_expected(struct peers *peers);
 
 /*
- * Wait until every peer has attached. -ETIMEDOUT: the text says who is missing.
+ * Wait until every peer has attached. -ETIMEDOUT: the text names the missing.
  * -ECONNRESET: one has left already, or the flow's creator. -ENOTCONN: the
  * registry is lost.
  */
 int dfi__peers_await(struct peers *peers, int64_t deadline);
 
-/* Whether a peer that is there goes until then. */
+/* Whether an attached peer leaves before the deadline. */
 bool dfi__peers_await_gone(
     struct peers *peers, uint32_t index, int64_t deadline);
 
@@ -134,13 +134,14 @@ void dfi__peers_name(
 #define PEER_ID(peers, index) (peers)->word, (peers)->first + (index)
 
 /*
- * Wake the owner, after something was published that ends its wait. For who
- * holds its handle (dfi__handle_hold()), so that what it sleeps in stays. Takes
- * no lock: it runs in signal handlers, which may interrupt who has that.
+ * Wake the owner, after something was published that ends its wait. The caller
+ * holds the owner's handle (dfi__handle_hold()), so the word that it sleeps in
+ * stays. Takes no lock: it runs in signal handlers, which may interrupt the
+ * thread that has the lock.
  */
 void dfi__peers_wake(struct peers *peers);
 
-/* Nobody wakes the word that the owner slept in any more: it may go. */
+/* From now on nobody wakes the owner's wait word: it may be freed. */
 void dfi__peers_withdraw(struct peers *peers);
 
 static inline uint32_t peers_changes(struct peers *peers)

@@ -98,7 +98,7 @@ static void end_publishing(struct dfi_barrier *barrier)
 	dfi__barrier_withdraw(barrier);
 }
 
-/* -EEXIST with a text that says who has the index. */
+/* -EEXIST with a text that names the holder of the index. */
 static int fail_taken(struct dfi_barrier *barrier, int64_t deadline)
 {
 	uint32_t index = barrier->members.self;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the registry's events mean for a barrier: a state machine without I/O.
- * All members see the same events in the same order, so they agree on which
- * rounds were completed before a member was lost.
+ * All participants see the same events in the same order, so they agree on
+ * which rounds were completed before a participant was lost.
  *
- * That holds for one life of a registry. When it was restarted, each sets its
- * entry again when it comes back, and who comes back later may find that others
- * have gone on: then it learns what it has missed from how far they are. An
- * entry may also come back older than it was known, as its last change was
- * never confirmed. So what counts is the latest of what was ever seen.
+ * That holds for one life of a registry. After a restart each participant sets
+ * its entry again when it comes back. A participant that comes back late may
+ * find that others have gone on; how far they are tells it what it has missed.
+ * An entry may also come back older than it was known, as its last change was
+ * never confirmed. So the latest state that was ever seen counts.
  *
- * A name may be used again while members of its earlier use are still open.
- * Their arrivals must not count: whoever had arrived when we came did not wait
- * for us, and whoever arrives later says whom it waits for. Who had not can't
- * be told from a new one, so as soon as it hears that its use has ended it says
- * so, and leaves.
+ * A name may be used again while participants of its earlier use are still
+ * open. Their arrivals must not count. A participant that had arrived when we
+ * came did not wait for us; one that arrives later says whom it waits for. One
+ * that has not arrived looks like a new one, so as soon as it hears that its
+ * use has ended it says so, and leaves.
  */
 #include "barrier_members.h"
 
@@ -83,7 +83,7 @@ int dfi__members_init(
 	return 0;
 }
 
-/* A hash of who is there now; 0: not all are. */
+/* A hash of the participants that are attached now; 0: not all are. */
 static uint64_t hash_set(const struct barrier_members *members)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -100,9 +100,9 @@ static uint64_t hash_set(const struct barrier_members *members)
 }
 
 /*
- * All are there for the first time. Who has arrived in another set waits for
- * a member that is no more; it will find out, and leave. Who has arrived in
- * this one waits for us, even if we have missed that it came.
+ * All are attached for the first time. A participant that has arrived in
+ * another set waits for one that is gone; it will find out, and leave. One that
+ * has arrived in this set waits for us, even if we have missed its coming.
  */
 static void join(struct barrier_members *members)
 {
@@ -131,8 +131,8 @@ static void advance(struct barrier_members *members)
 		least = round < least ? round : least;
 		most = round > most ? round : most;
 	}
-	/* Who comes to a round has passed the one before, which we may have
-	 * missed. */
+	/* It comes to a round, so it has passed the one before, which we may
+	 * have missed. */
 	if (least < most - 1)
 		least = most - 1;
 	if (least > members->completed)
@@ -155,7 +155,7 @@ static bool are_in(const struct barrier_members *members)
 	return members->member[members->self].present;
 }
 
-/* Whether another has the place of one that was there. */
+/* Whether another participant has the index of one that was attached. */
 static bool is_taken(const struct barrier_members *members, uint32_t index,
     const struct barrier_member *member)
 {
@@ -165,8 +165,8 @@ static bool is_taken(const struct barrier_members *members, uint32_t index,
 
 /*
  * Its rounds have ended. If it has lost one of ours, so have we, whatever we
- * hear of first, and what was complete for it was for all; else it was in an
- * earlier use, and only had not arrived yet.
+ * hear first, and a round that was complete for it was complete for all. Else
+ * it was in an earlier use, and had only not arrived yet.
  */
 static void leave(struct barrier_members *members, uint32_t index,
     const struct barrier_member *member)

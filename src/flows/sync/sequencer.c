@@ -28,7 +28,7 @@ struct dfi_sequencer {
 	uint32_t magic;
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	_Atomic bool lost;     /* the creator's entry or process is gone */
-	bool created;          /* by this handle: it has the counter, too */
+	bool created;          /* by this handle, which also has the counter */
 	struct shared_counter shared_counter;
 	struct shared_counter_user user_end;
 	char name[DFI_MAX_FLOW_NAME + 1];
@@ -188,7 +188,7 @@ static int reserve(
 	    : 0;
 }
 
-/* -EEXIST with a text that says who has the name. */
+/* -EEXIST with a text that names the holder of the name. */
 static int fail_taken(
     const struct dfi_sequencer *sequencer, const char *key, int64_t deadline)
 {

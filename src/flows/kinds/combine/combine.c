@@ -85,7 +85,7 @@ static void let_go(struct dfi_target *target)
 		if (target->readers[i].held)
 			dfi__reader_resume(&target->readers[i]);
 	target->n_held = 0;
-	/* Whoever was held back may have gone. */
+	/* A source that was held back may have gone. */
 	target->dead_undrained = true;
 	target->combiner->window++;
 }

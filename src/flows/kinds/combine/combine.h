@@ -36,7 +36,7 @@ struct combiner {
 	enum combiner_state state;
 	uint64_t emitted; /* groups whose results were given */
 	char *results;    /* that were given last; NULL: records are results */
-	uint64_t room;    /* for so many */
+	uint64_t room;    /* for this many */
 	uint64_t window;  /* whose tuples are taken */
 	bool has_given;   /* results, of this window: */
 	uint64_t given;
@@ -78,7 +78,7 @@ enum combine_output {
 	COMBINE_RECORDS, /* n of them lie there; dfi__combine_sent() */
 	COMBINE_MARK,    /* a window has ended; dfi__combine_marked() */
 };
-/* One of these, or what dfi__combine_next() returns, but for -ENOSPC. */
+/* One of these, or what dfi__combine_next() returns except -ENOSPC. */
 int dfi__combine_output(
     struct dfi_target *target, const void **records, uint64_t *n);
 void dfi__combine_sent(struct dfi_target *target, uint64_t n);

@@ -273,7 +273,7 @@ static void count_raw(
 	owned_add(&lane->raw, n);
 }
 
-/* The first used bytes of the stage that is open are to be folded, too. */
+/* Also fold the first used bytes of the open buffer. */
 static void add_rest(
     struct combine_lane *lane, const struct writer *writer, uint64_t used)
 {

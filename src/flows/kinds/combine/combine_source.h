@@ -36,7 +36,7 @@ struct combine_lane {
 	bool flushes;          /* all that is held is to be sent */
 	uint64_t folded, sent; /* tuples and records, since it was judged */
 	uint64_t left;         /* tuples, until it is tried again */
-	uint64_t pause;        /* after so many, the next time */
+	uint64_t pause;        /* tuples before the next try */
 	/* For any thread to read: */
 	_Atomic uint64_t combined, raw; /* tuples */
 	_Atomic uint64_t records;       /* sent */

@@ -157,7 +157,7 @@ static int open_both(struct dfi_combiner *combiner, struct dfi *dfi,
 		give_up_output(combiner->output, TREE_UNKNOWN);
 		return dfi__fail(ret, "%s", text);
 	}
-	/* Whoever has left since the upper end was open is looked at first. */
+	/* First those that have left since the upper end was opened. */
 	combiner->input->seen_above = 0;
 	combiner->input->above = &combiner->output->targets;
 	return 0;
@@ -255,7 +255,7 @@ static int step(struct dfi_combiner *combiner)
 	uint64_t n;
 	int ret = source_check(combiner->output);
 
-	/* What it has failed with stays, whoever cancels then. */
+	/* Its error stays, even if targets cancel afterwards. */
 	if (!ret)
 		ret = target_check(input);
 	if (ret < 0)

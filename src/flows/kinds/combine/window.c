@@ -117,7 +117,7 @@ static void give_share(struct dfi_source *source, uint32_t lane)
 {
 	struct source_window *window = source->window;
 
-	/* Then all others have one each, too. */
+	/* Then all others also have one each. */
 	if (window->left < source->n_lanes) {
 		window->lanes[lane].share = 1;
 		show_end(source, lane);

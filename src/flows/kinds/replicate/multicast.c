@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What flows add to the protocol of datagrams (buffers/multicast/end.h): the
- * group, who is where, and what the registry knows of who has left.
+ * multicast group, where the peers are, and which the registry knows to have
+ * left.
  */
 #include "multicast.h"
 
@@ -20,7 +21,7 @@
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 
-/* How often who has not answered is asked again. */
+/* How often targets that have not answered are asked again. */
 #define GREET_NS (INT64_C(20) * NS_PER_MS)
 
 /* What both ends have, and the device. */
@@ -213,7 +214,7 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	policy.arm_arg = remote;
 	policy.fenced = true;
 	dfi__source_cast_look(source);
-	/* For who leaves meanwhile; pairs with wake_owner(). */
+	/* For peers that leave meanwhile; pairs with wake_owner(). */
 	atomic_publish(&source->targets.sleeping, word);
 	do {
 		ret = dfi__sender_ring_greet(source->cast);

@@ -301,7 +301,7 @@ int dfi__order_wait(struct dfi_source *source)
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
-		/* Who has left first: if all have, nothing is waited for. */
+		/* First those that have left: if all have, don't wait. */
 		ret = dfi__replica_left(source, 0);
 		if (ret < 0)
 			return ret;
