@@ -16,7 +16,7 @@ static bool has(const struct cpus *cpus, unsigned cpu)
 	return CPU_ISSET_S(cpu, sizeof(*cpus), cpus->sets);
 }
 
-/* The number at *at, which is then behind it. */
+/* Parse the number at *at, and move *at behind it. */
 static int take_number(const char **at, unsigned *number)
 {
 	if (!isdigit((unsigned char)**at))
@@ -81,7 +81,7 @@ void dfi__cpus_format(const struct cpus *cpus, char *list, size_t size)
 	}
 }
 
-/* The processors that are online; false: nobody tells. */
+/* The processors that are online; false: unknown. */
 static bool read_online(struct cpus *cpus)
 {
 	char *list = dfi__kernel_text("/sys/devices/system/cpu/online");

@@ -26,7 +26,7 @@ void dfi__cpus_format(const struct cpus *cpus, char *list, size_t size);
  */
 int dfi__cpus_read(const char *variable, const char *list, struct cpus *cpus);
 
-/* The processors of a thread (0: the caller). false: nobody tells. */
+/* The processors of a thread (0: the caller). false: unknown. */
 bool dfi__cpus_of_thread(int tid, struct cpus *cpus);
 
 #endif

@@ -66,7 +66,7 @@ static void unmap_all(void)
 		return;
 	while ((got = read(fd, buffer, sizeof(buffer))) > 0)
 		for (i = 0; i < got; i++) {
-			/* What is of interest comes first. */
+			/* The interesting fields come first. */
 			if (buffer[i] != '\n') {
 				if (length < sizeof(line) - 1)
 					line[length++] = buffer[i];

@@ -29,7 +29,7 @@ void dfi__host_read(struct host *host);
 enum host_distance dfi__host_distance(
     const struct host *a, const struct host *b);
 
-/* What is in the way of sharing memory over that distance: "it is ...". */
+/* What prevents sharing memory over that distance: "it is ...". */
 const char *dfi__host_why_apart(enum host_distance distance);
 
 /*

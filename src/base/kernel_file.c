@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "files.h"
 
-/* What is longer is cut: a machine with 100,000 mounts has a list of 16 MiB. */
+/* Longer files are cut: a list of 100,000 mounts has 16 MiB. */
 #define FIRST_SIZE 2048
 #define MAX_SIZE (16 << 20)
 

@@ -27,7 +27,7 @@
 #include "thread.h"
 
 #define RING_SIZE (64 << 10)
-/* What is written at once is whole lines, and whole in a pipe. */
+/* One write has whole lines, and is atomic in a pipe. */
 #define CHUNK_SIZE 4096
 #define IDLE_NS ((int64_t)NS_PER_S)
 /* For lines that are there when the process ends. */
@@ -56,7 +56,7 @@ static bool writing;
 
 static bool has_room(size_t length)
 {
-	/* What is taken has been copied. */
+	/* Taken lines have been copied. */
 	if (added == taken)
 		full = false;
 	return !full && length <= RING_SIZE - (added - taken);

@@ -28,7 +28,7 @@
 #include "log.h"
 #include "thread.h"
 
-/* What libevent opens for a base, and our eventfd. */
+/* The descriptors that libevent opens for a base, and our eventfd. */
 #define BASE_FILES 3
 #define LOOP_FILES (BASE_FILES + 1)
 
@@ -263,7 +263,7 @@ struct event_base *dfi__loop_base(struct loop *loop)
 	return loop->base;
 }
 
-/* The code that an abandoned thread runs has to stay when nobody uses it. */
+/* An abandoned thread still runs our code, so the library must stay loaded. */
 static void pin_library(void)
 {
 	static const char here;

@@ -18,7 +18,7 @@
 struct event_base;
 struct loop;
 
-/* What the loop's thread is to do; the caller keeps it. Begins with fn, arg. */
+/* Work for the loop's thread; the caller keeps it. Begins with fn, arg. */
 struct loop_post {
 	void (*fn)(void *arg);
 	void *arg;

@@ -43,7 +43,7 @@ static const struct group_limit huge_limits[] = {
 
 #define N_LIMITS 4
 
-/* What the kernel takes back from a group first: lines of memory.stat. */
+/* Lines of memory.stat: memory that the kernel takes back first. */
 static const char *const caches[][2] = {
 	{ "total_inactive_file", "total_active_file" },
 	{ "inactive_file", "active_file" },
@@ -135,7 +135,7 @@ static void ask_group(void *arg, unsigned version, const char *folder)
 			ask_limit(search, &search->limits[i], folder);
 }
 
-/* What the kernel promises at most, if it is set to keep its promises. */
+/* The most that the kernel promises under strict overcommit. */
 static void ask_promises(
     const char *root, const char *meminfo, struct memory_room *room)
 {

@@ -119,7 +119,7 @@ static int open_file(const char *root)
 	    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
 	    0600));
 	if (fd < 0) {
-		/* What is to be reserved fails for the same reason. */
+		/* The reservation fails for the same reason. */
 		if (errno != EMFILE && errno != ENFILE)
 			say_alone(name, strerrordesc_np(errno));
 		return -1;
@@ -168,7 +168,7 @@ static uint64_t slot_start(unsigned slot)
 	return 1 + ((uint64_t)slot << SLOT_SHIFT);
 }
 
-/* What others are filling, and a slot that is free, or SLOTS. */
+/* The pages that others are filling, and a free slot, or SLOTS. */
 static uint64_t look_at_slots(int fd, unsigned *slot)
 {
 	uint64_t pages, all = 0;
@@ -187,7 +187,7 @@ static uint64_t look_at_slots(int fd, unsigned *slot)
 	return min_u64(all, UINT64_MAX >> PAGE_SHIFT) << PAGE_SHIFT;
 }
 
-/* What was found by looking for room. */
+/* The result of looking for room. */
 struct look {
 	struct memory_room room;
 	uint64_t filling; /* by others, of that room */

@@ -44,7 +44,7 @@ static const struct choice choices[] = {
 	{ "DFI_LOG", "debug", DFI_LOG_DEBUG },
 };
 
-/* What nobody sees in a text, as files with settings bring it along. */
+/* Invisible characters of a text, as files with settings may have. */
 static const char *hidden(const char *value)
 {
 	char first = value[0], last = value[strlen(value) - 1];
@@ -245,7 +245,7 @@ static int read_choice(
 	return invalid(variable, value, help);
 }
 
-/* What the variable says, or NULL. */
+/* The variable's value, or NULL. */
 static const char *from_environment(const char *variable)
 {
 	const char *value = getenv(variable);

@@ -188,7 +188,7 @@ int dfi__thread_fail(const char *name, int err)
 	case ENOMEM:
 		return dfi__fail(-ENOMEM, "thread '%s': out of memory", name);
 	case EDOM:
-		/* What is wrong with the list itself has its own text. */
+		/* Errors of the list itself have a text of their own. */
 		if (dfi__cpus_read(
 			"DFI_CONTROL_CPUS", list ? list : "", &cpus) < 0)
 			return -EINVAL;

@@ -12,7 +12,7 @@
 #include "error.h"
 #include "kernel_file.h"
 
-/* What the kernel has by default, and where nothing can be read. */
+/* The kernel's default, also for where it can't be read. */
 #define OVERFLOW_USER 65534
 
 /* There are as many numbers of users; the last one is none. */

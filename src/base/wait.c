@@ -124,7 +124,7 @@ struct slow_wait {
 	void *arg;
 };
 
-/* What is due now of a wait that goes on. */
+/* What a continuing wait has to do now. */
 static void look_at_clock(struct slow_wait *wait, int64_t now)
 {
 	if (likely(now < wait->next_tick))

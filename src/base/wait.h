@@ -18,7 +18,7 @@
 #include "counter.h"
 #include "fence.h"
 
-/* What a wait word says; 0: nobody sleeps. */
+/* Values of a wait word; 0: nobody sleeps. */
 enum {
 	WAIT_BY_FUTEX = 1,
 	WAIT_BY_NOTICE,
@@ -59,7 +59,7 @@ struct wait_policy {
 	uint32_t budget;
 };
 
-/* What the waits of a handle came to; any thread may read it. */
+/* Counters of a handle's waits; any thread may read them. */
 struct wait_counts {
 	_Atomic uint64_t polls;  /* looks while spinning */
 	_Atomic uint64_t yields; /* of the processor */

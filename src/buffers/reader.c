@@ -245,7 +245,7 @@ static int read_window(
 	return 0;
 }
 
-/* What lies before the tuples. *passes: they are for others. */
+/* Check the header before the tuples. *passes: they are for others. */
 static int read_header(
     struct reader *reader, const char *tuples, uint64_t state, bool *passes)
 {

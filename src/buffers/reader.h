@@ -15,7 +15,7 @@
 
 struct region;
 
-/* What became of the ring's source, as far as the ring says. */
+/* The state of the ring's source, as far as the ring says. */
 enum reader_end {
 	READER_OPEN = 0,
 	READER_ENDED,   /* closed, and every tuple was seen */

@@ -114,7 +114,7 @@ static_assert(sizeof(struct datagram_range) == 8, "range");
 	    sizeof(struct datagram_range))
 static_assert(DATAGRAM_MISSING_MAX == 29, "ranges");
 
-/* What both ends know of their flow, and so need not believe. */
+/* Facts of the flow that both ends know, so they check them. */
 struct datagram_flow {
 	uint64_t instance;
 	uint32_t n_sources, n_targets;
@@ -154,7 +154,7 @@ struct datagram {
 bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
     size_t size, struct datagram *datagram);
 
-/* What is before the payload: its size. */
+/* The size of the header before the payload. */
 size_t dfi__datagram_encode(const struct datagram_flow *flow,
     const struct datagram *datagram, char header[DATAGRAM_HEADER_MAX]);
 

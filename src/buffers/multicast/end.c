@@ -67,7 +67,7 @@ void dfi__cast_step(struct cast *cast)
 {
 	int64_t now;
 
-	/* What it was opened with may be used before it is here. */
+	/* The endpoint may call us before it is stored here. */
 	if (unlikely(!cast->port || cast->why[0]))
 		return;
 	if (cast->port->ops->progress(cast->port) < 0) {

@@ -48,7 +48,7 @@ void dfi__multicast_receiver_free(struct multicast_receiver *stream)
 	stream->held = NULL;
 }
 
-/* What the reader has done. */
+/* Take over what the reader has released. */
 static void look_at_reader(struct multicast_receiver *stream)
 {
 	const struct ring_credit *credit = &stream->config.ring->credit;
@@ -206,7 +206,7 @@ static bool take_state(struct multicast_receiver *stream,
 {
 	uint32_t d = datagram->number - (uint32_t)stream->consumed;
 	uint64_t next = stream->consumed + d;
-	/* What was delivered was sent; and after the end nothing is. */
+	/* Delivered segments were sent; nothing is sent after the end. */
 	bool possible = d <= receiver_window(stream) &&
 	    next - stream->consumed >= stream->expected - stream->consumed &&
 	    !(stream->ended &&

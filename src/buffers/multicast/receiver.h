@@ -37,7 +37,7 @@ struct multicast_receiver_config {
 	struct datagram_flow flow;
 	uint32_t source, target; /* their indices */
 	uint32_t gap_us;         /* the flow's gap_timeout */
-	/* What is lost is told, not sent again. */
+	/* Losses are reported, not sent again. */
 	bool notify;
 	struct ring_header *ring; /* with its slots behind it */
 	uint64_t start;           /* number of the first segment */
@@ -50,7 +50,7 @@ enum stream_state {
 	STREAM_CUT,     /* the source is gone, and the rest never comes */
 };
 
-/* What a stream's target has done so far. */
+/* Counters of a stream's target. */
 struct multicast_receiver_counts {
 	uint64_t segments; /* that went into the ring */
 	uint64_t repeated; /* that were there already, or too old */
@@ -63,11 +63,11 @@ struct multicast_receiver_counts {
 	uint64_t lost;     /* segments in them */
 };
 
-/* What is known of the number that a slot is for; see receiver.c. */
+/* The state of the number that a slot is for; see receiver.c. */
 struct stream_slot {
-	int64_t due;      /* of a gap: when it is told, or asked for */
-	int64_t lost_at;  /* of a gap that is told: not before */
-	uint32_t used;    /* of one that is held: bytes; 0: it is not */
+	int64_t due;      /* of a gap: when it is reported, or asked for */
+	int64_t lost_at;  /* of a gap that is reported: not before */
+	uint32_t used;    /* bytes of a held segment; 0: not held */
 	uint32_t n_asked; /* of a gap */
 	/* Of a gap of an ordered flow: the slot's header has its place. */
 	bool placed;

@@ -78,7 +78,7 @@ static bool lacks_place(
 bool dfi__multicast_receiver_take_places(struct multicast_receiver *stream,
     const struct datagram *datagram, int64_t now)
 {
-	/* What was consumed meanwhile may be among them. */
+	/* Some of them may have been consumed meanwhile. */
 	uint64_t first = stream->consumed +
 	    (uint64_t)(int32_t)(datagram->number - (uint32_t)stream->consumed);
 	int64_t due = stream->due;

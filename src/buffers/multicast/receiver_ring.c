@@ -29,7 +29,7 @@ static void receive(
 	    &target->streams[datagram->source], datagram, now);
 }
 
-/* The ring's reader is told that it gets nothing more. */
+/* Tell the ring's reader that nothing more comes. */
 static void lose(struct receiver_ring *target, uint32_t source)
 {
 	if (atomic_peek(&target->lost[source]))

@@ -23,7 +23,7 @@ static inline int64_t receiver_gap_ns(const struct multicast_receiver *stream)
 	return (int64_t)stream->config.gap_us * 1000;
 }
 
-/* What is lost is told at its place, which only the source knows: O5. */
+/* Losses are reported at their position, which only the source knows: O5. */
 static inline bool receiver_needs_places(
     const struct multicast_receiver *stream)
 {
@@ -123,7 +123,7 @@ bool dfi__multicast_receiver_give_up(
 bool dfi__multicast_receiver_take_places(struct multicast_receiver *stream,
     const struct datagram *datagram, int64_t now);
 
-/* Of a source that is gone: what is missing is told first, if it can be. */
+/* Of a source that is gone: losses are reported first, where possible. */
 bool dfi__multicast_receiver_has_to_tell(
     const struct multicast_receiver *stream);
 

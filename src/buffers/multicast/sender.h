@@ -28,7 +28,7 @@ struct multicast_sender_config {
 	struct datagram_flow flow;
 	uint32_t source; /* its index */
 	uint32_t gap_us; /* the flow's gap_timeout */
-	/* What is lost is told, not sent again: only where it belongs. */
+	/* Losses are not sent again; only their positions are. */
 	bool notify;
 	const void *slots;
 	uint64_t start; /* number of the first segment */
@@ -48,7 +48,7 @@ struct stream_peer {
 	enum stream_over over; /* 0: it is not */
 };
 
-/* What a stream's source has done so far. */
+/* Counters of a stream's source. */
 struct multicast_sender_counts {
 	uint64_t segments; /* sent for the first time */
 	uint64_t resent;

@@ -46,7 +46,7 @@ static int64_t step(struct cast *cast, int64_t now)
 	struct multicast_sender *stream = &source_of(cast)->stream;
 	int64_t due;
 
-	/* What is wrong with the port, the cast has noted. */
+	/* The multicast end has noted the error of the datagram endpoint. */
 	(void)dfi__multicast_sender_progress(stream, now);
 	due = dfi__multicast_sender_due(stream);
 	return stream->stuck && now + STUCK_NS < due ? now + STUCK_NS : due;

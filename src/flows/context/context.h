@@ -36,7 +36,7 @@ struct dfi {
 	struct linger_clock *linger;
 	struct processes *processes;  /* of peers on this host */
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
-	/* Open handles but groups, and calls; see CONTEXT_USE(). */
+	/* Open handles, except target groups, and calls; see CONTEXT_USE(). */
 	_Atomic uint32_t n_users;
 	struct stats_list *stats;
 	struct tombstones *tombstones;
@@ -69,7 +69,7 @@ static inline int64_t context_deadline(
 int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,
     struct wait_policy *policy);
 
-/* The time that one wait of a handle may take; stall_timeout_ms 0: any. */
+/* The wait limit of one wait of a handle; stall_timeout_ms 0: none. */
 static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
 {
 	struct wait_time time = {

@@ -80,7 +80,7 @@ static int check_life(struct dfi_source *source, uint32_t lane)
 	return 0;
 }
 
-/* Refused by this target: it alone of the replica writer's is waited for. */
+/* This target refused: of the replica writer's, wait for it alone. */
 static void want_room(struct dfi_source *source, uint32_t target)
 {
 	uint32_t t;

@@ -153,7 +153,7 @@ size_t dfi__table_tell(struct table *table, size_t max);
 /* The changes up to this revision have been told. */
 uint64_t dfi__table_told(const struct table *table);
 
-/* Bytes that are kept for changes which have not been told. */
+/* Bytes of changes that watches have not been notified of. */
 size_t dfi__table_untold_bytes(const struct table *table);
 
 /* Bytes of all keys and values. */

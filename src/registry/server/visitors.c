@@ -62,7 +62,7 @@ uint32_t dfi__visitors_user(const struct visitor_room *room, uint32_t user)
 	return mix(room->seed ^ user) % VISITOR_ORIGINS;
 }
 
-/* All that a host has of IPv6 is the same to us: the first 64 bits. */
+/* A host may have all addresses of one IPv6 prefix of 64 bits. */
 bool dfi__visitors_address(
     const struct visitor_room *room, int fd, uint32_t *origin)
 {

@@ -37,7 +37,7 @@ struct verbs_link;
 struct verbs_message;
 struct verbs_port;
 
-/* Receives are posted again so many at a time. */
+/* Receives are posted again this many at a time. */
 #define VERBS_REPOST 32
 
 /*

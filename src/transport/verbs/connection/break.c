@@ -195,7 +195,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	dfi__verbs_lock_poll(verbs);
-	/* What is for endpoints that don't look has taken receives. */
+	/* Arrivals for endpoints that don't look have taken receives. */
 	dfi__verbs_take(verbs);
 	pthread_mutex_lock(&verbs->table);
 	mark_read(verbs);

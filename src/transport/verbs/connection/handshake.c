@@ -18,7 +18,7 @@
 #include "security/mac.h"
 #include "transport/verbs/device/fail.h"
 
-/* What is proved, as bytes that both ends know. */
+/* The proved bytes, which both ends know. */
 struct claim {
 	uint8_t from[16], to[16]; /* addresses; IPv4 ones are mapped */
 	uint64_t node, nonce;     /* little-endian */
@@ -176,7 +176,7 @@ static bool is_known(uint16_t refusal)
 	    refusal == EIO;
 }
 
-/* Who refuses proves nothing, and may say anything. */
+/* A refusal proves nothing, and may say anything. */
 static int fail_refused(const struct verbs_place *place, const char *peer,
     const struct verbs_handshake *answer)
 {

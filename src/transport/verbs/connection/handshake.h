@@ -23,11 +23,11 @@ struct verbs_handshake {
 /* rdma_cm has room for 56 bytes of who connects. */
 _Static_assert(sizeof(struct verbs_handshake) == 40, "private data");
 
-/* What we connect with, once the id has its addresses. -EIO. */
+/* Our half of the handshake, once the id has its addresses. -EIO. */
 int dfi__verbs_send_handshake(const struct verbs *verbs, struct rdma_cm_id *id,
     struct verbs_handshake *hello);
 
-/* What we accept with, who has sent this nonce. -EIO. */
+/* The answer to the peer that sent this nonce. -EIO. */
 int dfi__verbs_answer(const struct verbs *verbs, struct rdma_cm_id *id,
     uint64_t nonce, struct verbs_handshake *hello);
 
@@ -42,7 +42,7 @@ uint16_t dfi__verbs_check_handshake(const struct verbs *verbs,
     struct rdma_cm_id *id, const struct rdma_conn_param *param,
     struct verbs_handshake *proved);
 
-/* Who accepted must be a member, too: not who took a dead one's port. */
+/* The acceptor must also be a member, not somebody on a dead one's port. */
 int dfi__verbs_accepted(const struct verbs *verbs,
     const struct rdma_cm_event *event, uint64_t nonce, const char *peer);
 

@@ -89,7 +89,7 @@ static int opening_failed(
 	}
 }
 
-/* How often who waits for an answer looks whether the request has failed. */
+/* How often a waiting thread checks whether its request has failed. */
 #define ANSWER_CHECK_NS (INT64_C(100) * NS_PER_MS)
 
 /* What the owner says; the request may find that the connection is broken. */

@@ -63,7 +63,7 @@ static _Atomic uint32_t *writer_word(const struct verbs_remote *remote)
 	    remote->layout.wait_offset);
 }
 
-/* What is published comes before. The poll lock is held, which arm() takes. */
+/* After publishing. The poll lock is held, which arm() takes. */
 static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 {
 	if (wait_wake_locked(word))
@@ -233,7 +233,7 @@ static always_inline void arrived(
 	}
 }
 
-/* Take what is there after so many looks; the poll lock is held. */
+/* Take arrivals after this many looks; the poll lock is held. */
 static always_inline void take_arrivals(struct verbs *verbs, uint32_t looks)
 {
 	struct ibv_wc wcs[BATCH];
@@ -303,7 +303,7 @@ void dfi__verbs_lock_poll(struct verbs *verbs)
 static void arm(struct verbs *verbs, bool messages_only)
 {
 	ibv_req_notify_cq(verbs->arrivals, messages_only);
-	/* What came before is announced by nobody, and progress() may skip. */
+	/* Nobody announces earlier arrivals, and progress() may skip. */
 	dfi__verbs_take(verbs);
 }
 
@@ -389,7 +389,7 @@ static void rearm(struct verbs *verbs)
 {
 	struct timeval later = { .tv_usec = IDLE_CHECK_US };
 	uint32_t polls = atomic_peek(&verbs->polls);
-	/* Who went to sleep since may be the one who has polled. */
+	/* The thread that has polled may have gone to sleep since. */
 	bool slept = atomic_exchange(&verbs->sleeper, false);
 	bool active = polls != verbs->seen_polls && !slept;
 	bool all;

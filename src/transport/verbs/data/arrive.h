@@ -43,7 +43,7 @@ void dfi__verbs_receives_stop(struct verbs *verbs);
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n);
 
-/* Have so many more receives, or fewer. Both locks are held. */
+/* Change the number of receives by this many. Both locks are held. */
 void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n);
 void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n);
 

@@ -18,7 +18,7 @@
 struct dfi_context_stats;
 struct verbs_message;
 
-/* At least one of so many is signalled; more on a small queue. */
+/* At least one in this many is signalled; more on a small queue. */
 #define VERBS_SIGNAL_INTERVAL 32
 
 /* A text that says why a connection broke. */
@@ -64,7 +64,7 @@ struct verbs_conn {
 	uint32_t n_remotes;     /* of that writer */
 	uint32_t max_inline;
 	uint32_t max_sends; /* under way */
-	uint32_t interval;  /* one of so many is signalled */
+	uint32_t interval;  /* one in this many is signalled */
 	/* Work requests since the connection was made. */
 	uint64_t posted, completed;
 	uint32_t unsignalled; /* the last ones */

@@ -62,7 +62,7 @@ int dfi__verbs_added(struct remote *base, uint64_t offset, uint64_t *before)
 	if (conn->completed < remote->last)
 		err = dfi__verbs_poll_sends(conn);
 	if (conn->completed >= remote->last) {
-		/* The device writes it before it tells of the completion. */
+		/* The device writes it before it reports the completion. */
 		*before = atomic_observe(word_at(base, offset));
 		return 1;
 	}

@@ -17,7 +17,7 @@ struct verbs_memory {
 	struct ibv_mr *mr;
 };
 
-/* Whether so many bytes more may be locked: 0, or -ENOMEM. */
+/* Whether this many more bytes may be locked: 0, or -ENOMEM. */
 int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
 
 /*

@@ -130,7 +130,7 @@ static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 	link->first_state = atomic_peek(&link->next_footer[1]);
 	export->n_links++;
 	ring->notify = notify;
-	/* Whoever opened it before came to nothing. */
+	/* An earlier attempt to open it has failed. */
 	atomic_set(&ring->lost, RING_KEPT);
 	atomic_publish(&ring->used, true);
 	if (notify != VERBS_NOTIFY_IMM)

@@ -13,7 +13,7 @@
 #include "base/compiler.h"
 #include "message.h"
 
-/* How often who waits for a silent peer looks whether it is there. */
+/* How often a waiting thread checks that a quiet peer is still there. */
 #define PROBE_NS (INT64_C(500) * NS_PER_MS)
 
 int dfi__verbs_poll_sends(struct verbs_conn *conn)
@@ -21,7 +21,7 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn)
 	struct ibv_wc wcs[8];
 	int i, n;
 
-	/* What ends is for connection/drain.c to look at. */
+	/* connection/drain.c looks at what ends. */
 	if (conn->failed || conn->stopped)
 		return -ECONNRESET;
 	n = ibv_poll_cq(conn->sends, 8, wcs);
@@ -54,7 +54,7 @@ bool dfi__verbs_is_busy(struct verbs_conn *conn)
 	if (fits(conn, conn->max_sends / 2) || !still_busy(conn))
 		return false;
 	ibv_req_notify_cq(conn->sends, 0);
-	/* What completed before that is announced by nobody. */
+	/* Nobody announces earlier completions. */
 	return still_busy(conn);
 }
 

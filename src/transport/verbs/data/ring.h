@@ -38,7 +38,7 @@ struct verbs_link {
 	uint32_t credit_rkey;
 	uint64_t first_state; /* of the first footer when it was opened */
 	bool ended;           /* the writer's end mark is here */
-	/* What the peer is to be told once the connection has room. */
+	/* Messages for the peer, once the connection has room. */
 	enum verbs_owing owing;
 	struct ring_credit credit; /* the last one that was given */
 	/* ... or a ring of the peer's, that we write. */
@@ -56,7 +56,7 @@ struct verbs_export {
 	bool closing;     /* nobody reads; freed when n_links is 0 */
 };
 
-/* What became of a ring of ours. */
+/* The state of a ring of ours. */
 struct verbs_ring {
 	_Atomic bool used;     /* a writer opened it, now or before */
 	_Atomic uint32_t lost; /* enum ring_loss: the connection broke */

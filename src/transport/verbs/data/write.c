@@ -163,7 +163,7 @@ static int post_end(
 	return post_write(remote, write->footer_offset, &part, 1, &imm, false);
 }
 
-/* A writer takes some of what has arrived each so many writes. */
+/* A writer takes some arrivals once in this many writes. */
 #define TAKE_WRITES 16
 
 int dfi__verbs_write(struct remote *base, const struct transport_write *write)
@@ -182,7 +182,7 @@ int dfi__verbs_write(struct remote *base, const struct transport_write *write)
 		return dfi__verbs_lost(remote);
 	}
 	remote->last = remote->conn->posted;
-	/* Credits that a source does not wait for take receives, too. */
+	/* Credits that no source waits for also take receives. */
 	if (remote->last % TAKE_WRITES == 0)
 		dfi__verbs_take_some((struct verbs *)base->transport);
 	return 0;
@@ -244,7 +244,7 @@ void dfi__verbs_arm_remote(struct remote *base)
 	dfi__verbs_arm(base->transport);
 }
 
-/* The clock is read once in so many looks of one who spins. */
+/* A spinning thread reads the clock once in this many looks. */
 #define PROBE_WAITS 4096
 
 int dfi__verbs_remote_progress(struct remote *base)
@@ -272,7 +272,7 @@ int dfi__verbs_drained(struct remote *base)
 	if (remote->unsent)
 		return dfi__verbs_lost(remote);
 	ret = dfi__verbs_poll_sends(remote->conn);
-	/* What failed may be another ring's, or came later. */
+	/* The failed request may be another ring's, or a later one. */
 	if (remote->conn->completed >= remote->last)
 		return 1;
 	/* After a device's or queue's failure nothing completes any more. */

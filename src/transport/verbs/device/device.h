@@ -35,7 +35,7 @@ struct settings;
 /* Of memory, in a write. */
 #define VERBS_PARTS 2
 
-/* What a device can hold, of what we would like. */
+/* How much of what we ask for a device can hold. */
 struct verbs_limits {
 	uint32_t sends;    /* work requests under way on a connection */
 	uint32_t receives; /* posted to the shared queue */

@@ -183,7 +183,7 @@ int dfi__verbs_list(const struct settings *settings,
 	struct ibv_device **devices = NULL;
 	int i, n = 0, ret;
 
-	/* What it says if there is none, the list says, too. */
+	/* If there is none, the list gives the same reason. */
 	if (dfi__verbs_choose(settings, settings->registry, &list.chosen) < 0)
 		list.chosen.name[0] = '\0';
 	ret = dfi__verbs_candidates(settings, keep, &list);

@@ -30,7 +30,7 @@ int dfi__verbs_fail_os(
 int dfi__verbs_fail_port(
     const struct verbs_device *device, const char *what, int err);
 
-/* Of memory of so many bytes that a device can't have. */
+/* For memory of this many bytes that a device can't have. */
 int dfi__verbs_fail_register(
     const struct verbs_device *device, uint64_t size, int err);
 

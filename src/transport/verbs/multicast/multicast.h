@@ -18,10 +18,10 @@
 /* Datagrams that may be on their way; each has room for its header. */
 #define VERBS_DATAGRAMS 256
 
-/* One of so many is signalled. */
+/* One in this many is signalled. */
 #define VERBS_DATAGRAM_INTERVAL 16
 
-/* What a multicast_address is. In network byte order, but for the GID. */
+/* A multicast_address. In network byte order, except the GID. */
 struct verbs_port_address {
 	uint8_t gid[16];
 	uint32_t number; /* of the queue pair */

@@ -342,12 +342,12 @@ static void set_address(struct verbs_port *port)
 
 	if (!ibv_query_port(device->context, device->port, &attr))
 		address.lid = htons(attr.lid);
-	/* The one of our traffic, which a text has, too. */
+	/* The one of our traffic, which error texts also have. */
 	(void)inet_pton(AF_INET6, device->gid, address.gid);
 	memcpy(port->base.address.bytes, &address, sizeof(address));
 }
 
-/* What a forked child must not keep. */
+/* Descriptors that a forked child must not keep. */
 static int close_in_children(const struct verbs_port *port)
 {
 	int ret = dfi__fork_add(port->cm->fd);
