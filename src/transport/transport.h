@@ -441,6 +441,9 @@ struct counter_ops {
 
 /* Datagrams to many (multicast.h). */
 struct mcast_ops {
+	/* Whether groups have IPv6 addresses. Any; never blocks. */
+	bool (*is_v6)(const struct transport *transport);
+
 	/*
 	 * How large datagrams may be; 0 if that can't be found out. Any; never
 	 * blocks.
@@ -471,8 +474,36 @@ struct mcast_ops {
 	    struct multicast_port **port);
 };
 
+/*
+ * What processes of this host and user may ask each other beside regions: a
+ * report on their endpoints, of TRANSPORT_REPORT_MAX bytes at most.
+ */
+#define TRANSPORT_REPORT_MAX (128 << 10)
+
+struct report_ops {
+	/*
+	 * From now on report(arg, after, &size) makes one on the control
+	 * thread, in memory that is freed with free() (NULL: there is none).
+	 * What after means is between the two ends. NULL: none is given any
+	 * more, when the call returns. Any; blocks until the control thread has
+	 * taken that.
+	 */
+	int (*serve)(struct transport *transport,
+	    void *(*report)(void *arg, uint64_t after, size_t *size),
+	    void *arg);
+
+	/*
+	 * Ask the process at an address for its report; the caller frees *data.
+	 * Any; blocks until the deadline. -ECONNRESET: it is gone, -EACCES:
+	 * another user's, -ETIMEDOUT: it doesn't answer, -EPROTO: it has
+	 * another version, -EBADMSG, -EMFILE, -EIO.
+	 */
+	int (*fetch)(const char *address, uint64_t after, int64_t deadline,
+	    void **data, size_t *size);
+};
+
 struct transport_ops {
-	const char *name;
+	const char *name; /* in registry entries: it never changes */
 
 	/*
 	 * Start serving peers on the context's control thread. The settings
@@ -528,10 +559,19 @@ struct transport_ops {
 	void (*query)(
 	    struct transport *transport, struct dfi_context_stats *stats);
 
+	/*
+	 * What dfi_device_list() does, with these settings. Any; never blocks.
+	 * NULL: it uses no devices.
+	 */
+	int (*devices)(const struct settings *settings,
+	    int (*fn)(void *arg, const struct dfi_device_info *info),
+	    void *arg);
+
 	struct region_ops region;
 	struct ring_ops ring;
-	struct counter_ops counter;    /* all NULL: the word can be mapped */
-	const struct mcast_ops *mcast; /* NULL: there are no datagrams */
+	struct counter_ops counter;      /* all NULL: the word can be mapped */
+	const struct mcast_ops *mcast;   /* NULL: there are no datagrams */
+	const struct report_ops *report; /* NULL: it serves several hosts */
 };
 
 /*
@@ -580,30 +620,15 @@ static inline uint64_t transport_region_receives(
 	return layout->n_rings * (layout->n_slots + TRANSPORT_RING_RECEIVES);
 }
 
+/*
+ * The table of transports (transports.c), which ends with NULL. The first makes
+ * regions, in memory that the contexts of one host share. The others export
+ * these to other hosts; of them, a context starts the first whose device it
+ * has.
+ */
+extern const struct transport_ops *const dfi__transports[];
+
 extern const struct transport_ops dfi__shm_ops;
 extern const struct transport_ops dfi__verbs_ops;
-
-/*
- * Over shared memory's socket, processes of this host and user may also ask for
- * a report: from now on report(arg, after, &size) makes one on the control
- * thread, in memory that is freed with free() (NULL: there is none), and not
- * larger than SHM_REPORT_MAX. What after means is between the two ends. NULL:
- * none is given any more, when the call returns.
- */
-#define SHM_REPORT_MAX (128 << 10)
-int dfi__shm_report(struct transport *transport,
-    void *(*report)(void *arg, uint64_t after, size_t *size), void *arg);
-
-/*
- * Ask the process at an address for its report; the caller frees *data.
- * -ECONNRESET: it is gone, -EACCES: another user's, -ETIMEDOUT: it doesn't
- * answer, -EPROTO: it has another version, -EBADMSG, -ENOMEM, -EMFILE, -EIO.
- */
-int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
-    void **data, size_t *size);
-
-/* What dfi_device_list() does, with these settings. */
-int dfi__verbs_list(const struct settings *settings,
-    int (*fn)(void *arg, const struct dfi_device_info *info), void *arg);
 
 #endif

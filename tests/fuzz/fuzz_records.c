@@ -95,11 +95,27 @@ static void read_stats(const uint8_t *data, size_t size)
 		fuzz_check(!dfi__flow_check_name(page.endpoints[i].flow));
 	}
 	copy = dfi__stats_encode(&page, &length);
-	fuzz_check(copy && length <= SHM_REPORT_MAX);
+	fuzz_check(copy && length <= TRANSPORT_REPORT_MAX);
 	fuzz_check(dfi__stats_decode(copy, length, after, &again) == 0);
 	fuzz_check(again.n_endpoints == page.n_endpoints);
 	fuzz_check(again.n_errors == page.n_errors);
 	free(copy);
+}
+
+static void check_region(const struct published_region *region)
+{
+	const struct region_address *address = region->addresses;
+	uint32_t i;
+
+	fuzz_check(region->n_addresses <= REGION_MAX_ADDRESSES);
+	fuzz_check(dfi__text_is_plain(region->why));
+	for (i = 0; i < region->n_addresses; i++, address++) {
+		fuzz_check(address->transport && address->transport->name);
+		fuzz_check(address->name.size == region->size);
+		fuzz_check(memchr(
+		    address->name.address, 0, sizeof(address->name.address)));
+		fuzz_check(dfi__text_is_plain(address->name.address));
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -121,12 +137,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 1:
 		if (dfi__endpoint_decode(data, size, &endpoint) == 0) {
 			check_node(&endpoint.node);
-			fuzz_check(memchr(endpoint.region.address, 0,
-			    sizeof(endpoint.region.address)));
-			fuzz_check(memchr(endpoint.verbs.address, 0,
-			    sizeof(endpoint.verbs.address)));
-			fuzz_check(dfi__text_is_plain(endpoint.verbs_way));
-			fuzz_check(dfi__text_is_plain(endpoint.verbs_why));
+			check_region(&endpoint.region);
+			check_region(&endpoint.sequencer);
+			fuzz_check(dfi__text_is_plain(endpoint.device));
 		}
 		break;
 	case 2:

@@ -479,6 +479,12 @@ static bool reaches(const struct transport *transport, const char *address)
 	return true;
 }
 
+static bool multicast_is_v6(const struct transport *transport)
+{
+	(void)transport;
+	return false;
+}
+
 static uint32_t multicast_size(const struct transport *transport)
 {
 	(void)transport;
@@ -570,6 +576,7 @@ static void query(struct transport *transport, struct dfi_context_stats *stats)
 }
 
 static const struct mcast_ops mcast_ops = {
+	.is_v6 = multicast_is_v6,
 	.size = multicast_size,
 	.bytes = multicast_bytes,
 	.room = multicast_room,

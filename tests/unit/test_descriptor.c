@@ -237,11 +237,16 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 {
 	struct endpoint endpoint = {
 		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
-		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
-		.verbs = { "10.0.0.1:18515", 10, 4096 },
-		.verbs_why = "it has none",
-		.sequencer = { { "@dfi-1-abc", 11, 12 },
-		    { "10.0.0.1:18515", 13, 12 }, "why not" },
+		.region = { 4096, 2,
+		    { { dfi__transports[0],
+			  { "@dfi-1-abc", UINT64_MAX, 4096 } },
+			{ dfi__transports[1],
+			    { "10.0.0.1:18515", 10, 4096 } } },
+		    "it has none" },
+		.device = "a device",
+		.sequencer = { 12, 1,
+		    { { dfi__transports[1], { "10.0.0.1:18515", 13, 12 } } },
+		    "why not" },
 		.done = true,
 		.has_port = true,
 		.port = { .bytes = { 1, 2, [23] = 3 } },
@@ -264,6 +269,28 @@ Test(descriptor, endpoint_and_node_survive_the_trip)
 	free(data);
 }
 
+/* What another library of this version may know, and this one doesn't. */
+Test(descriptor, address_of_an_unknown_transport_is_left_out)
+{
+	const struct transport_ops unknown = { .name = "no_such" };
+	struct endpoint endpoint = {
+		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
+		.region = { 4096, 2,
+		    { { &unknown, { "far", 10, 4096 } },
+			{ dfi__transports[0], { "@near", 11, 4096 } } } },
+	};
+	struct endpoint back;
+	size_t size;
+	void *data = dfi__endpoint_encode(&endpoint, &size);
+
+	cr_assert_eq(dfi__endpoint_decode(data, size, &back), 0);
+	cr_assert_eq(back.region.n_addresses, 1);
+	cr_assert_str_eq(dfi__region_memory(&back.region)->address, "@near");
+	cr_assert_eq(dfi__region_memory(&back.region)->size, 4096);
+	cr_assert_null(dfi__region_network(&back.region));
+	free(data);
+}
+
 static void refuse_endpoint(const struct endpoint *endpoint)
 {
 	struct endpoint back;
@@ -281,7 +308,12 @@ Test(descriptor, text_with_control_characters_is_refused)
 	static const uint8_t token[MEMBER_TOKEN_SIZE] = "a token of 16 b";
 	const struct endpoint good = { .node = { 7, 8, "n", "h", { 9, 10, 11 },
 					   12, 13 },
-		.sequencer.region.size = 1 };
+		.region = { .size = 1,
+		    .n_addresses = 1,
+		    .addresses[0].transport = dfi__transports[0] },
+		.sequencer = { .size = 1,
+		    .n_addresses = 1,
+		    .addresses[0].transport = dfi__transports[1] } };
 	char address[TRANSPORT_ADDRESS_SIZE];
 	struct flow flow = make_flow(), back;
 	struct endpoint bad;
@@ -297,12 +329,10 @@ Test(descriptor, text_with_control_characters_is_refused)
 	} while (0)
 	REFUSE(bad.node.name);
 	REFUSE(bad.node.host);
-	REFUSE(bad.region.address);
-	REFUSE(bad.verbs.address);
-	REFUSE(bad.verbs_way);
-	REFUSE(bad.verbs_why);
-	REFUSE(bad.sequencer.region.address);
-	REFUSE(bad.sequencer.verbs.address);
+	REFUSE(bad.region.addresses[0].name.address);
+	REFUSE(bad.region.why);
+	REFUSE(bad.device);
+	REFUSE(bad.sequencer.addresses[0].name.address);
 	REFUSE(bad.sequencer.why);
 	strcpy(flow.creator.host, HOSTILE);
 	cr_assert_eq(trip(&flow, &back), -EBADMSG);
@@ -397,6 +427,7 @@ static void try_endpoint(const void *data, size_t size)
 {
 	void *copy = malloc(size ? size : 1);
 	struct endpoint endpoint;
+	uint32_t i;
 	int ret;
 
 	memcpy(copy, data, size);
@@ -404,9 +435,13 @@ static void try_endpoint(const void *data, size_t size)
 	free(copy);
 	cr_assert(ret == 0 || ret == -EBADMSG, "%d", ret);
 	if (!ret) {
-		cr_assert_lt(strnlen(endpoint.region.address,
-				 sizeof(endpoint.region.address)),
-		    sizeof(endpoint.region.address));
+		cr_assert_leq(
+		    endpoint.region.n_addresses, REGION_MAX_ADDRESSES);
+		for (i = 0; i < endpoint.region.n_addresses; i++)
+			cr_assert_lt(
+			    strnlen(endpoint.region.addresses[i].name.address,
+				TRANSPORT_ADDRESS_SIZE),
+			    TRANSPORT_ADDRESS_SIZE);
 		cr_assert_lt(strnlen(endpoint.node.name, NODE_NAME_SIZE),
 		    NODE_NAME_SIZE);
 	}
@@ -416,7 +451,10 @@ Test(descriptor, damaged_endpoint_is_refused_or_harmless)
 {
 	struct endpoint endpoint = {
 		.node = { 7, 8, "n", "h" },
-		.region = { "@dfi-1-abc", UINT64_MAX, 4096 },
+		.region = { .size = 4096,
+		    .n_addresses = 1,
+		    .addresses[0] = { dfi__transports[0],
+			{ "@dfi-1-abc", UINT64_MAX, 4096 } } },
 	};
 	size_t size;
 	void *data = dfi__endpoint_encode(&endpoint, &size);

@@ -195,11 +195,20 @@ static void put_replaced(const struct endpoint *endpoint)
 	put_target(endpoint);
 }
 
+static struct endpoint make_target(void)
+{
+	return (struct endpoint){
+		.node = dfi->node,
+		.region = { .size = 4096,
+		    .n_addresses = 1,
+		    .addresses[0] = { dfi__transports[0], { "@x", 7, 4096 } } },
+	};
+}
+
 Test(peers, one_that_changed_its_entry_meanwhile_is_not_gone)
 {
-	struct endpoint endpoint = { .node = dfi->node };
+	struct endpoint endpoint = make_target();
 
-	endpoint.region.key = 7;
 	put_target(&endpoint);
 	cr_assert_eq(peers_state(&targets, 0), PEER_PRESENT);
 	endpoint.done = true;
@@ -214,11 +223,10 @@ Test(peers, one_that_changed_its_entry_meanwhile_is_not_gone)
 
 Test(peers, one_in_whose_place_is_another_is_gone)
 {
-	struct endpoint endpoint = { .node = dfi->node };
+	struct endpoint endpoint = make_target();
 
-	endpoint.region.key = 7;
 	put_target(&endpoint);
-	endpoint.region.key = 8;
+	endpoint.region.addresses[0].name.key = 8;
 	put_replaced(&endpoint);
 	cr_assert_eq(peers_state(&targets, 0), PEER_GONE);
 	cr_assert_eq(dfi_close(creator), 0);

@@ -99,6 +99,9 @@ Test(published, region_larger_or_smaller_than_its_rings_is_refused)
 	changed.region.size = 4096;
 	expect_refusal(
 	    &changed, "target 0 has published a region", "of 4096 bytes");
+	changed = entry;
+	changed.region.n_addresses = 0;
+	expect_refusal(&changed, "target 0", "has no address of memory");
 	finish(target);
 }
 
@@ -116,7 +119,10 @@ Test(published, sequencer_larger_than_a_counter_is_refused)
 	target = open_target(rig.dfi, "f", 0, 0);
 	read_entry();
 	changed = entry;
-	changed.sequencer.region.size = UINT64_C(1) << 40;
+	changed.sequencer.size = UINT64_C(1) << 40;
 	expect_refusal(&changed, "its counter has", "1099511627776 bytes");
+	changed = entry;
+	changed.sequencer.n_addresses = 0;
+	expect_refusal(&changed, "entry", "has no address of memory");
 	finish(target);
 }

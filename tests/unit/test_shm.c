@@ -683,14 +683,14 @@ static int fetch(uint64_t after, char **data, size_t *size)
 
 Test(shm, report_is_given_to_who_asks)
 {
-	uint64_t words[2] = { 7, SHM_REPORT_MAX };
+	uint64_t words[2] = { 7, TRANSPORT_REPORT_MAX };
 	char *data;
 	size_t size;
 
 	cr_assert_eq(fetch(1, &data, &size), -EIO);
 	cr_assert_eq(dfi__shm_report(owner.transport, make_report, words), 0);
 	cr_assert_eq(fetch('a', &data, &size), 0, "%s", dfi_errmsg());
-	cr_assert_eq(size, SHM_REPORT_MAX);
+	cr_assert_eq(size, TRANSPORT_REPORT_MAX);
 	cr_assert_eq(data[0], 'a');
 	cr_assert_eq(data[size - 1], 'a');
 	free(data);
@@ -699,7 +699,7 @@ Test(shm, report_is_given_to_who_asks)
 	cr_assert_eq(size, 0);
 	free(data);
 	cr_assert_eq(fetch(7, &data, &size), -EIO);
-	words[1] = SHM_REPORT_MAX + 1;
+	words[1] = TRANSPORT_REPORT_MAX + 1;
 	cr_assert_eq(fetch(1, &data, &size), -EBADMSG);
 	cr_assert_eq(dfi__shm_report(owner.transport, NULL, NULL), 0);
 	cr_assert_eq(fetch(1, &data, &size), -EIO);

@@ -68,7 +68,7 @@ static int send_page(uint64_t after)
 	int ret;
 
 	cr_assert_not_null(data);
-	cr_assert_leq(size, SHM_REPORT_MAX);
+	cr_assert_leq(size, TRANSPORT_REPORT_MAX);
 	ret = dfi__stats_decode(data, size, after, &back);
 	free(data);
 	return ret;

@@ -167,7 +167,7 @@ static int join(
 	if (ret < 0)
 		goto stop_loop;
 	dfi__client_set_grace(dfi->registry, dfi->settings.registry_grace_ms);
-	ret = dfi__shm_ops.start(
+	ret = dfi__transports[0]->start(
 	    dfi->loop, &dfi->settings, NULL, &dfi->transport);
 	if (ret < 0)
 		goto close_client;

@@ -31,8 +31,8 @@ struct dfi {
 	struct node node;
 	struct loop *loop;
 	struct registry_client *registry;
-	struct transport *transport; /* shared memory */
-	struct network *network;     /* RDMA, started when needed */
+	struct transport *transport; /* that makes regions: memory of a host */
+	struct network *network;     /* to other hosts, started when needed */
 	struct linger_clock *linger;
 	struct processes *processes;  /* of peers on this host */
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */

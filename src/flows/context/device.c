@@ -10,6 +10,7 @@
 int dfi_device_list(
     int (*fn)(void *arg, const struct dfi_device_info *info), void *arg)
 {
+	const struct transport_ops *const *ops;
 	struct settings settings;
 	int ret;
 	CANCEL_POINT;
@@ -19,5 +20,9 @@ int dfi_device_list(
 	ret = dfi__settings_load(&settings);
 	if (ret < 0)
 		return ret;
-	return dfi__verbs_list(&settings, fn, arg);
+	for (ops = dfi__transports; *ops; ops++)
+		if ((*ops)->devices)
+			return (*ops)->devices(&settings, fn, arg);
+	return dfi__fail(
+	    -ENODEV, "dfi_device_list: no transport of this library uses any");
 }

@@ -104,14 +104,10 @@ enum dfi_transport dfi__network_choice(
 
 bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow)
 {
-	switch (dfi__network_choice(dfi, flow)) {
-	case DFI_TRANSPORT_SHM:
-		return false;
-	case DFI_TRANSPORT_VERBS:
-		return true;
-	default:
-		return !dfi->network->registry_is_local;
-	}
+	enum dfi_transport choice = dfi__network_choice(dfi, flow);
+
+	return transport_is_network(choice) ||
+	    (!transport_is_memory(choice) && !dfi->network->registry_is_local);
 }
 
 static void on_event(void *arg, const struct registry_event *event)
@@ -139,8 +135,8 @@ static bool find_token(
 	return known;
 }
 
-static int start(
-    struct network *network, const char *route_to, struct transport **transport)
+static int start(struct network *network, const struct transport_ops *ops,
+    const char *route_to, struct transport **transport)
 {
 	struct dfi *dfi = network->dfi;
 	struct member self = {
@@ -162,8 +158,24 @@ static int start(
 	if (ret < 0)
 		return ret;
 	memcpy(self.token, network->token, sizeof(self.token));
-	return dfi__verbs_ops.start(
-	    dfi->loop, &dfi->settings, &self, transport);
+	return ops->start(dfi->loop, &dfi->settings, &self, transport);
+}
+
+const char *dfi__network_name(void)
+{
+	return dfi__transports[1] ? dfi__transports[1]->name : "a network";
+}
+
+/* The first whose device is there. */
+static int start_first(struct network *network)
+{
+	const struct transport_ops *const *ops = dfi__transports + 1;
+	int ret = dfi__fail(-ENODEV, "this library has no network transport");
+
+	for (; ret == -ENODEV && *ops; ops++)
+		ret = start(
+		    network, *ops, network->registry, &network->transport);
+	return ret;
 }
 
 int dfi__network_open(struct dfi *dfi, struct transport **transport)
@@ -173,15 +185,33 @@ int dfi__network_open(struct dfi *dfi, struct transport **transport)
 
 	pthread_mutex_lock(&network->start);
 	if (!network->transport)
-		ret = start(network, network->registry, &network->transport);
+		ret = start_first(network);
 	*transport = network->transport;
 	pthread_mutex_unlock(&network->start);
 	return ret;
 }
 
+int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport)
+{
+	int ret = dfi__network_open(dfi, transport);
+
+	if (!ret && !(*transport)->ops->mcast)
+		ret = dfi__fail(-EOPNOTSUPP,
+		    "transport %s has no multicast: leave replicate.method 0",
+		    (*transport)->ops->name);
+	return ret;
+}
+
+static bool goes_to(
+    const struct transport *transport, const struct region_address *address)
+{
+	return transport->ops == address->transport &&
+	    transport->ops->reaches(transport, address->name.address);
+}
+
 /* One for the device on the route to an address, or the first. */
-static int reach(
-    struct network *network, const char *address, struct transport **transport)
+static int reach(struct network *network, const struct region_address *address,
+    struct transport **transport)
 {
 	char route_to[TRANSPORT_ADDRESS_SIZE + 4];
 	struct transport *other;
@@ -189,23 +219,23 @@ static int reach(
 	int ret = 0;
 
 	*transport = network->transport;
-	if (network->transport->ops->reaches(network->transport, address))
+	if (goes_to(network->transport, address))
 		return 0;
 	for (i = 0; i < network->n_others; i++) {
 		other = network->others[i];
-		if (other->ops->reaches(other, address)) {
+		if (goes_to(other, address)) {
 			*transport = other;
 			return 0;
 		}
 	}
 	if (network->n_others == MOST_OTHERS)
 		return 0; /* it says which device it would have been */
-	snprintf(route_to, sizeof(route_to), "tcp:%s", address);
-	ret = start(network, route_to, &other);
+	snprintf(route_to, sizeof(route_to), "tcp:%s", address->name.address);
+	ret = start(network, address->transport, route_to, &other);
 	if (ret < 0)
 		return ret;
 	/* The device there can't be used. */
-	if (!other->ops->reaches(other, address)) {
+	if (!goes_to(other, address)) {
 		other->ops->stop(other);
 		return 0;
 	}
@@ -214,8 +244,8 @@ static int reach(
 	return 0;
 }
 
-int dfi__network_reach(
-    struct dfi *dfi, const char *address, struct transport **transport)
+int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
+    struct transport **transport)
 {
 	struct network *network = dfi->network;
 	int ret = dfi__network_open(dfi, transport);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context's way to other hosts: the verbs transport, started when an endpoint
- * first needs it, and the members of the registry, who alone may connect.
+ * A context's way to other hosts: a transport of networks, started when an
+ * endpoint first needs it, and the members of the registry, who alone may
+ * connect.
  */
 #ifndef DFI_FLOWS_CONTEXT_NETWORK_H
 #define DFI_FLOWS_CONTEXT_NETWORK_H
@@ -14,6 +15,7 @@ struct dfi;
 struct dfi_context_stats;
 struct flow;
 struct network;
+struct region_address;
 struct transport;
 
 /* Nothing is started yet. registry: its address. -ENOMEM, -EIO. */
@@ -34,23 +36,30 @@ enum dfi_transport dfi__network_choice(
     const struct dfi *dfi, const struct flow *flow);
 
 /*
- * Whether sources of the flow may write from other hosts, or must use verbs
+ * Whether sources of the flow may write from other hosts, or must use a network
  * anyhow.
  */
 bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow);
 
 /*
- * The transport by which targets can be reached, started by the first call. Any
+ * The transport by which targets can be reached, started by the first call: of
+ * those in the table (transport.h), the first whose device is there. Any
  * thread, as below.
  */
 int dfi__network_open(struct dfi *dfi, struct transport **transport);
+
+/* Likewise, one that has multicast: -EOPNOTSUPP: it has none. */
+int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport);
 
 /*
  * The one by which a source reaches the target at an address: the same, or if
  * the route there is through another device, one for that.
  */
-int dfi__network_reach(
-    struct dfi *dfi, const char *address, struct transport **transport);
+int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
+    struct transport **transport);
+
+/* What people call the way to other hosts, where no transport has started. */
+const char *dfi__network_name(void);
 
 /* Add what the transport counted, if it was started. */
 void dfi__network_query(

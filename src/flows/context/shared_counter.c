@@ -53,23 +53,20 @@ static enum dfi_transport choice(
 static int export_words(struct dfi *dfi, struct shared_counter *shared_counter)
 {
 	struct region *region = shared_counter->region;
-	struct transport *verbs;
-	int ret = dfi__network_open(dfi, &verbs);
+	struct transport *network;
+	int ret = dfi__network_open(dfi, &network);
 
-	if (!ret)
-		ret = verbs->ops->region.export(verbs, region, &layout);
-	if (!ret)
-		shared_counter->name.verbs = region->export->name;
-	return ret;
+	return ret < 0 ? ret
+		       : network->ops->region.export(network, region, &layout);
 }
 
 int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
     const char *what, uint64_t first, struct shared_counter *shared_counter)
 {
-	struct transport *shm = dfi->transport;
-	char *why = shared_counter->name.why;
-	int ret = shm->ops->region.create(
-	    shm, DISPENSER_REGION_SIZE, &shared_counter->region);
+	struct transport *memory = dfi->transport;
+	char *why = shared_counter->published.why;
+	int ret = memory->ops->region.create(
+	    memory, DISPENSER_REGION_SIZE, &shared_counter->region);
 
 	if (ret < 0)
 		return ret;
@@ -79,18 +76,21 @@ int dfi__shared_counter_create(struct dfi *dfi, enum dfi_transport transport,
 	atomic_set(&shared_counter->words->waits, 0);
 	atomic_set(&shared_counter->words->waits_name, 0);
 	atomic_set(&shared_counter->words->next, first);
-	shared_counter->name.region = shared_counter->region->name;
+	dfi__region_publish(shared_counter->region, &shared_counter->published);
 	if (!may_need_network(dfi, transport)) {
-		snprintf(why, sizeof(shared_counter->name.why), "%s",
-		    choice(dfi, transport) == DFI_TRANSPORT_SHM
+		snprintf(why, sizeof(shared_counter->published.why), "%s",
+		    transport_is_memory(choice(dfi, transport))
 			? "its transport is shm: set DFI_TRANSPORT=auto there"
 			: "its registry serves its own host only");
 		return 0;
 	}
 	ret = export_words(dfi, shared_counter);
+	if (!ret)
+		dfi__region_publish(
+		    shared_counter->region, &shared_counter->published);
 	if (ret < 0 && choice(dfi, transport) == DFI_TRANSPORT_AUTO) {
-		snprintf(
-		    why, sizeof(shared_counter->name.why), "%s", dfi_errmsg());
+		snprintf(why, sizeof(shared_counter->published.why), "%s",
+		    dfi_errmsg());
 		dfi__log(DFI_LOG_WARN,
 		    "%s: only processes on this host can take its numbers: %s",
 		    what, why);
@@ -116,9 +116,10 @@ void dfi__shared_counter_destroy(struct shared_counter *shared_counter)
 }
 
 static int open_through_memory(struct dfi *dfi, const struct node *holder,
-    const struct shared_counter_name *name, const struct wait_limit *wait_limit,
-    struct shared_counter_user *user)
+    const struct published_region *published,
+    const struct wait_limit *wait_limit, struct shared_counter_user *user)
 {
+	const struct region_name *name = dfi__region_memory(published);
 	enum host_distance distance = dfi__host_distance(
 	    &holder->at, &dfi->node.at);
 	int ret;
@@ -128,9 +129,14 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 		    "its host is %s, this one is %s: %s; and over RDMA it "
 		    "can't be reached: %s",
 		    holder->host, dfi->node.host, dfi__host_why_apart(distance),
-		    name->why[0] ? name->why : "its version can't do that");
-	ret = dfi->transport->ops->ring.open(dfi->transport, user,
-	    &name->region, &layout, 0, NULL, wait_limit, &user->remote);
+		    published->why[0] ? published->why
+				      : "its version can't do that");
+	if (!name)
+		return dfi__fail(-EBADMSG,
+		    "its entry in the registry is damaged: it has no address "
+		    "of memory");
+	ret = dfi->transport->ops->ring.open(dfi->transport, user, name,
+	    &layout, 0, NULL, wait_limit, &user->remote);
 	if (!ret)
 		user->words =
 		    (struct shared_counter_words *)(void *)user->remote->ring;
@@ -138,37 +144,39 @@ static int open_through_memory(struct dfi *dfi, const struct node *holder,
 }
 
 static int open_through_device(struct dfi *dfi, enum dfi_transport transport,
-    const struct shared_counter_name *name, const struct wait_limit *wait_limit,
+    const struct region_address *address, const struct wait_limit *wait_limit,
     struct shared_counter_user *user)
 {
-	struct transport *verbs;
+	struct transport *network;
 	int ret;
 
-	if (choice(dfi, transport) == DFI_TRANSPORT_SHM)
+	if (transport_is_memory(choice(dfi, transport)))
 		return dfi__fail(-EHOSTUNREACH,
 		    "its numbers are taken over RDMA by all, as some may be on "
 		    "other hosts: set DFI_TRANSPORT=auto here, or shm where it "
 		    "is");
-	ret = dfi__network_reach(dfi, name->verbs.address, &verbs);
+	ret = dfi__network_reach(dfi, address, &network);
 	if (ret < 0)
 		return ret;
-	return verbs->ops->ring.open(verbs, user, &name->verbs, &layout, 0,
-	    NULL, wait_limit, &user->remote);
+	return network->ops->ring.open(network, user, &address->name, &layout,
+	    0, NULL, wait_limit, &user->remote);
 }
 
 int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
-    const struct node *holder, const struct shared_counter_name *name,
+    const struct node *holder, const struct published_region *published,
     const struct wait_limit *wait_limit, struct shared_counter_user *user)
 {
-	if (!transport_region_fits(name->region.size, DISPENSER_REGION_SIZE))
+	const struct region_address *address = dfi__region_network(published);
+
+	if (!transport_region_fits(published->size, DISPENSER_REGION_SIZE))
 		return dfi__fail(-EBADMSG,
 		    "its entry in the registry is damaged: its counter has "
 		    "%lu bytes",
-		    (unsigned long)name->region.size);
-	if (name->verbs.address[0])
+		    (unsigned long)published->size);
+	if (address)
 		return open_through_device(
-		    dfi, transport, name, wait_limit, user);
-	return open_through_memory(dfi, holder, name, wait_limit, user);
+		    dfi, transport, address, wait_limit, user);
+	return open_through_memory(dfi, holder, published, wait_limit, user);
 }
 
 /* What was asked for: 1, or 0: it is on its way. */

@@ -39,7 +39,7 @@ struct shared_counter_words {
 struct shared_counter {
 	struct region *region;
 	struct shared_counter_words *words;
-	struct shared_counter_name name;
+	struct published_region published;
 };
 
 /*
@@ -73,7 +73,7 @@ struct shared_counter_user {
  * -EBADMSG, and what ring_ops.open() returns.
  */
 int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
-    const struct node *holder, const struct shared_counter_name *name,
+    const struct node *holder, const struct published_region *published,
     const struct wait_limit *wait_limit, struct shared_counter_user *user);
 /* Also if it was not opened. */
 void dfi__shared_counter_close(struct shared_counter_user *user);

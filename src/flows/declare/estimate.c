@@ -133,7 +133,7 @@ static int fill_tree(const struct dfi *dfi, const struct flow *flow,
 	/* Each but those of the top level has one, at the combiner above. */
 	estimate->rings = flow->n_sources + top +
 	    (uint64_t)(n - top) * flow->n_targets;
-	if (transport != DFI_TRANSPORT_SHM)
+	if (!transport_is_memory(transport))
 		fill_tree_network(flow, &first, &above, &target, estimate);
 	return 0;
 }
@@ -212,7 +212,7 @@ static int fill(
 		ret = combine_source_bytes(flow, &estimate->source_bytes);
 	if (!ret && flow->fan_in)
 		return fill_tree(dfi, flow, transport, estimate);
-	if (!ret && transport != DFI_TRANSPORT_SHM)
+	if (!ret && !transport_is_memory(transport))
 		fill_network(dfi, flow, estimate);
 	return ret;
 }

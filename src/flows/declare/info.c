@@ -60,10 +60,10 @@ static void add_way(const char *role, const struct registry_value *value,
 	uint32_t index;
 
 	if (dfi__endpoint_decode(value->data, value->size, &endpoint) < 0 ||
-	    !endpoint.verbs_way[0] || !dfi__endpoint_index(value->key, &index))
+	    !endpoint.device[0] || !dfi__endpoint_index(value->key, &index))
 		return;
 	snprintf(info->verbs + used, sizeof(info->verbs) - used, "%s%s %u: %s",
-	    used ? "; " : "", role, index, endpoint.verbs_way);
+	    used ? "; " : "", role, index, endpoint.device);
 }
 
 /* Which endpoints of one role have an entry. */

@@ -55,17 +55,12 @@ static int choose_group(struct flow *flow, bool v6)
 	return 0;
 }
 
-/* Whether the device of a transport is at an IPv6 address. */
-static bool is_v6(const struct transport *network)
-{
-	return network && network->address[0] == '[';
-}
-
 int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
     struct flow *flow, uint32_t *largest)
 {
 	const char *group = attr->replicate.multicast_address;
-	struct transport *network = NULL;
+	struct transport *network;
+	bool v6 = false;
 
 	*largest = 0;
 	if (!flow_is_cast(flow))
@@ -80,14 +75,16 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 		    "a multicast group, such as 239.1.2.3 or ff15::1:2",
 		    flow->name, group);
 	/* A process that only creates flows needs no device. */
-	if (dfi__network_open(dfi, &network) == 0)
+	if (dfi__network_open_multicast(dfi, &network) == 0) {
 		*largest = network->ops->mcast->size(network);
-	else
+		v6 = network->ops->mcast->is_v6(network);
+	} else {
 		dfi__log(DFI_LOG_INFO,
 		    "flow '%s': sized without knowing an MTU: %s", flow->name,
 		    dfi_errmsg());
+	}
 	if (!group)
-		return choose_group(flow, is_v6(network));
+		return choose_group(flow, v6);
 	snprintf(flow->multicast_address, sizeof(flow->multicast_address), "%s",
 	    group);
 	return 0;
@@ -160,10 +157,17 @@ void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
 {
 	struct multicast_attr at_target = dfi__cast_port(dfi, flow, true);
 	struct multicast_attr at_source = dfi__cast_port(dfi, flow, false);
+	const struct transport_ops *const *ops = dfi__transports;
+	const struct mcast_ops *mcast = NULL;
 	struct transport *network;
 
-	if (dfi__network_open(dfi, &network) < 0)
+	if (dfi__network_open_multicast(dfi, &network) == 0)
+		mcast = network->ops->mcast;
+	else
 		network = NULL;
-	*target = dfi__verbs_ops.mcast->bytes(network, &at_target);
-	*source = dfi__verbs_ops.mcast->bytes(network, &at_source);
+	/* Where no device limits it, by any transport that can. */
+	for (; !mcast && *ops; ops++)
+		mcast = (*ops)->mcast;
+	*target = mcast ? mcast->bytes(network, &at_target) : 0;
+	*source = mcast ? mcast->bytes(network, &at_source) : 0;
 }

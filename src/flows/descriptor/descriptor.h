@@ -81,18 +81,32 @@ struct flow {
 	uint32_t tuple_keys[DFI_MAX_KEYS];
 };
 
+/*
+ * What an enum dfi_transport says: all goes through memory of one host, or all
+ * goes through a network, also on one host.
+ */
+static inline bool transport_is_memory(uint32_t choice)
+{
+	return choice == DFI_TRANSPORT_SHM;
+}
+
+static inline bool transport_is_network(uint32_t choice)
+{
+	return choice == DFI_TRANSPORT_VERBS;
+}
+
 /* Whether segments go to all targets as datagrams to a group. */
 static inline bool flow_is_cast(const struct flow *flow)
 {
 	return flow->replication == DFI_REPLICATION_MULTICAST &&
-	    flow->transport == DFI_TRANSPORT_VERBS;
+	    transport_is_network(flow->transport);
 }
 
 /* Whether all targets read one ring, in memory of the source. */
 static inline bool flow_is_broadcast(const struct flow *flow)
 {
 	return flow->replication == DFI_REPLICATION_MULTICAST &&
-	    flow->transport == DFI_TRANSPORT_SHM;
+	    transport_is_memory(flow->transport);
 }
 
 /* What the ends of this part of the flow are called, and their numbers. */
@@ -111,34 +125,54 @@ static inline uint32_t flow_first_target(const struct flow *flow)
 	return flow->part.combiner ? flow->part.combiner - 1 : 0;
 }
 
-/* Room for why a target can't be reached over verbs. */
+/* Room for why other hosts can't reach a region. */
 #define ENDPOINT_WHY_SIZE 320
 
-/* Where a shared counter is (shared_counter.h); region.size 0: there is none.
- */
-struct shared_counter_name {
-	struct region_name region;
-	/* Else, that all take numbers through the device; address "": not. */
-	struct region_name verbs;
-	char why[ENDPOINT_WHY_SIZE]; /* not; or "" */
+/* How a region is reached by one transport: of those that this library has. */
+struct region_address {
+	const struct transport_ops *transport;
+	struct region_name name;
+};
+
+/* A region as peers find it; size 0: there is none. */
+#define REGION_MAX_ADDRESSES 2 /* its maker's, and who exports it */
+struct published_region {
+	uint64_t size;
+	uint32_t n_addresses;
+	struct region_address addresses[REGION_MAX_ADDRESSES];
+	char why[ENDPOINT_WHY_SIZE]; /* other hosts can't reach it; or "" */
 };
 
 /* A target's or source's entry. */
 struct endpoint {
 	struct node node;
 	/* Targets only: */
-	struct region_name region;
-	struct region_name verbs;          /* address "": not over verbs */
-	char verbs_why[ENDPOINT_WHY_SIZE]; /* it has no address; or "" */
-	bool cancelled;                    /* it wants no more tuples */
-	struct shared_counter_name
-	    sequencer; /* of the flow, or a sequencer's */
-	bool done;     /* it has all that there was */
+	struct published_region region;
+	bool cancelled; /* it wants no more tuples */
+	/* Of an ordered flow's numbers, or of a sequencer. */
+	struct published_region sequencer;
+	bool done; /* it has all that there was */
 	/* Sources, too: */
 	bool has_port; /* where datagrams to it alone go */
 	struct multicast_address port;
-	char verbs_way[TRANSPORT_WAY_SIZE]; /* for people; "": not over verbs */
+	char device[TRANSPORT_WAY_SIZE]; /* that it uses, for people; or "" */
 };
+
+/* Publish a region by its maker's address, and that of who exports it. */
+void dfi__region_publish(
+    const struct region *region, struct published_region *published);
+
+/* How the memory of a region is mapped on its host; NULL: it isn't said. */
+const struct region_name *dfi__region_memory(
+    const struct published_region *published);
+
+/* How other hosts reach a region; NULL: they don't. */
+const struct region_address *dfi__region_network(
+    const struct published_region *published);
+
+/* Whether two entries mean one region; or have none. */
+bool dfi__region_is_same(
+    const struct published_region *a, const struct published_region *b);
 
 /* Whether it can be a flow's name: 0 or -EINVAL. */
 int dfi__flow_check_name(const char *name);

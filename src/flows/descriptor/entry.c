@@ -112,62 +112,145 @@ int dfi__node_decode_address(
 	    : dfi__fail(-EBADMSG, "registry: a node's entry is damaged");
 }
 
-static void dispenser_to_message(
-    const struct shared_counter_name *name, DfiFlow__Dispenser *message)
+void dfi__region_publish(
+    const struct region *region, struct published_region *published)
 {
-	dfi_flow__dispenser__init(message);
-	message->address = (char *)name->region.address;
-	message->region_key = name->region.key;
-	message->region_size = name->region.size;
-	message->verbs_address = (char *)name->verbs.address;
-	message->verbs_key = name->verbs.key;
-	message->verbs_why = (char *)name->why;
+	struct region_address *address = published->addresses;
+
+	published->size = region->name.size;
+	address->transport = region->transport->ops;
+	address++->name = region->name;
+	if (region->export && region->export->name.address[0]) {
+		address->transport = region->export->transport->ops;
+		address++->name = region->export->name;
+	}
+	published->n_addresses = (uint32_t)(address - published->addresses);
+}
+
+static const struct region_address *find_address(
+    const struct published_region *published, bool is_memory)
+{
+	const struct region_address *address = published->addresses;
+	uint32_t i;
+
+	for (i = 0; i < published->n_addresses; i++, address++)
+		if ((address->transport == dfi__transports[0]) == is_memory)
+			return address;
+	return NULL;
+}
+
+const struct region_name *dfi__region_memory(
+    const struct published_region *published)
+{
+	const struct region_address *address = find_address(published, true);
+
+	return address ? &address->name : NULL;
+}
+
+const struct region_address *dfi__region_network(
+    const struct published_region *published)
+{
+	return find_address(published, false);
+}
+
+bool dfi__region_is_same(
+    const struct published_region *a, const struct published_region *b)
+{
+	return a->addresses[0].name.key == b->addresses[0].name.key;
+}
+
+/* A region as a message, and what that points to. */
+struct region_message {
+	DfiFlow__Region region;
+	DfiFlow__Address addresses[REGION_MAX_ADDRESSES];
+	DfiFlow__Address *pointers[REGION_MAX_ADDRESSES];
+};
+
+static DfiFlow__Region *region_to_message(
+    const struct published_region *published, struct region_message *message)
+{
+	DfiFlow__Address *address = message->addresses;
+	uint32_t i;
+
+	dfi_flow__region__init(&message->region);
+	message->region.size = published->size;
+	message->region.why = (char *)published->why;
+	message->region.n_addresses = published->n_addresses;
+	message->region.addresses = message->pointers;
+	for (i = 0; i < published->n_addresses; i++, address++) {
+		dfi_flow__address__init(address);
+		address->transport =
+		    (char *)published->addresses[i].transport->name;
+		address->name = (char *)published->addresses[i].name.address;
+		address->key = published->addresses[i].name.key;
+		message->pointers[i] = address;
+	}
+	return &message->region;
+}
+
+static const struct transport_ops *find_transport(const char *name)
+{
+	const struct transport_ops *const *ops = dfi__transports;
+
+	while (*ops && strcmp((*ops)->name, name) != 0)
+		ops++;
+	return *ops;
+}
+
+/* By a transport that this library hasn't: nobody here can go that way. */
+static bool address_from_message(
+    const DfiFlow__Address *message, struct published_region *published)
+{
+	const struct transport_ops *ops = find_transport(message->transport);
+	struct region_address *address;
+
+	if (!text_is_sane(message->name, TRANSPORT_ADDRESS_SIZE))
+		return false;
+	if (!ops || published->n_addresses == REGION_MAX_ADDRESSES)
+		return true;
+	address = &published->addresses[published->n_addresses++];
+	address->transport = ops;
+	strcpy(address->name.address, message->name);
+	address->name.key = message->key;
+	address->name.size = published->size;
+	return true;
 }
 
 /* message may be NULL. */
-static bool dispenser_from_message(
-    const DfiFlow__Dispenser *message, struct shared_counter_name *name)
+static bool region_from_message(
+    const DfiFlow__Region *message, struct published_region *published)
 {
-	memset(name, 0, sizeof(*name));
+	bool valid = true;
+	size_t i;
+
+	memset(published, 0, sizeof(*published));
 	if (!message)
 		return true;
-	if (!text_is_sane(message->address, sizeof(name->region.address)) ||
-	    !text_is_sane(
-		message->verbs_address, sizeof(name->verbs.address)) ||
-	    !text_is_sane(message->verbs_why, sizeof(name->why)))
+	if (!text_is_sane(message->why, sizeof(published->why)))
 		return false;
-	strcpy(name->region.address, message->address);
-	name->region.key = message->region_key;
-	name->region.size = message->region_size;
-	strcpy(name->verbs.address, message->verbs_address);
-	name->verbs.key = message->verbs_key;
-	name->verbs.size = message->region_size;
-	strcpy(name->why, message->verbs_why);
-	return true;
+	published->size = message->size;
+	strcpy(published->why, message->why);
+	for (i = 0; valid && i < message->n_addresses; i++)
+		valid = address_from_message(message->addresses[i], published);
+	return valid;
 }
 
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 {
+	struct region_message region, sequencer;
 	DfiFlow__Endpoint message;
-	DfiFlow__Dispenser sequencer;
 	DfiFlow__Node node;
 
 	dfi_flow__endpoint__init(&message);
 	dfi__node_to_message(&endpoint->node, &node);
 	message.node = &node;
-	message.transport = endpoint->region.size ? "shm" : "";
-	message.address = (char *)endpoint->region.address;
-	message.region_key = endpoint->region.key;
-	message.region_size = endpoint->region.size;
-	message.verbs_address = (char *)endpoint->verbs.address;
-	message.verbs_key = endpoint->verbs.key;
-	message.verbs_way = (char *)endpoint->verbs_way;
-	message.verbs_why = (char *)endpoint->verbs_why;
+	if (endpoint->region.size || endpoint->region.why[0])
+		message.region = region_to_message(&endpoint->region, &region);
+	message.device = (char *)endpoint->device;
 	message.cancelled = endpoint->cancelled;
-	if (endpoint->sequencer.region.size) {
-		dispenser_to_message(&endpoint->sequencer, &sequencer);
-		message.sequencer = &sequencer;
-	}
+	if (endpoint->sequencer.size)
+		message.sequencer = region_to_message(
+		    &endpoint->sequencer, &sequencer);
 	message.done = endpoint->done;
 	if (endpoint->has_port) {
 		message.port.data = (uint8_t *)endpoint->port.bytes;
@@ -176,16 +259,25 @@ void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
 	return dfi__message_pack(&message.base, size);
 }
 
-static bool endpoint_texts_are_sane(const DfiFlow__Endpoint *message)
+static bool endpoint_from_message(
+    const DfiFlow__Endpoint *message, struct endpoint *endpoint)
 {
-	const struct endpoint *endpoint;
-
-	return text_is_sane(
-		   message->address, sizeof(endpoint->region.address)) &&
-	    text_is_sane(
-		message->verbs_address, sizeof(endpoint->verbs.address)) &&
-	    text_is_sane(message->verbs_way, sizeof(endpoint->verbs_way)) &&
-	    text_is_sane(message->verbs_why, sizeof(endpoint->verbs_why));
+	memset(endpoint, 0, sizeof(*endpoint));
+	if (!dfi__node_from_message(message->node, &endpoint->node) ||
+	    !region_from_message(message->region, &endpoint->region) ||
+	    !region_from_message(message->sequencer, &endpoint->sequencer) ||
+	    !text_is_sane(message->device, sizeof(endpoint->device)) ||
+	    (message->port.len &&
+		message->port.len != sizeof(endpoint->port.bytes)))
+		return false;
+	strcpy(endpoint->device, message->device);
+	endpoint->cancelled = message->cancelled;
+	endpoint->done = message->done;
+	endpoint->has_port = message->port.len;
+	if (endpoint->has_port)
+		memcpy(endpoint->port.bytes, message->port.data,
+		    sizeof(endpoint->port.bytes));
+	return true;
 }
 
 int dfi__endpoint_decode(
@@ -193,38 +285,14 @@ int dfi__endpoint_decode(
 {
 	DfiFlow__Endpoint *message = dfi_flow__endpoint__unpack(
 	    NULL, size, data);
-	struct shared_counter_name sequencer;
-	struct node node;
+	struct endpoint decoded;
+	bool valid = message && endpoint_from_message(message, &decoded);
 
-	if (!message ||
-	    !dispenser_from_message(message->sequencer, &sequencer) ||
-	    !dfi__node_from_message(message->node, &node) ||
-	    !endpoint_texts_are_sane(message) ||
-	    strcmp(message->transport, message->region_size ? "shm" : "") ||
-	    (message->port.len &&
-		message->port.len != sizeof(endpoint->port.bytes))) {
-		if (message)
-			dfi_flow__endpoint__free_unpacked(message, NULL);
+	if (message)
+		dfi_flow__endpoint__free_unpacked(message, NULL);
+	if (!valid)
 		return dfi__fail(
 		    -EBADMSG, "registry: an endpoint's entry is damaged");
-	}
-	memset(endpoint, 0, sizeof(*endpoint));
-	endpoint->node = node;
-	strcpy(endpoint->region.address, message->address);
-	endpoint->region.key = message->region_key;
-	endpoint->region.size = message->region_size;
-	strcpy(endpoint->verbs.address, message->verbs_address);
-	endpoint->verbs.key = message->verbs_key;
-	strcpy(endpoint->verbs_way, message->verbs_way);
-	strcpy(endpoint->verbs_why, message->verbs_why);
-	endpoint->verbs.size = message->region_size;
-	endpoint->cancelled = message->cancelled;
-	endpoint->sequencer = sequencer;
-	endpoint->done = message->done;
-	endpoint->has_port = message->port.len;
-	if (endpoint->has_port)
-		memcpy(endpoint->port.bytes, message->port.data,
-		    sizeof(endpoint->port.bytes));
-	dfi_flow__endpoint__free_unpacked(message, NULL);
+	*endpoint = decoded;
 	return 0;
 }

@@ -18,13 +18,14 @@ static const char *waiting(const struct wait_policy *wait)
 	return wait->spins ? "spins, yields and sleeps" : "sleeps";
 }
 
-/* "2 x shared memory, 1 x verbs (rxe0 port 1, ..., immediate data)" */
+/* "2 by shared memory, 1 by verbs (rxe0 port 1, ..., immediate data)" */
 static void describe_ways(
     const struct dfi_source *source, char *text, size_t size)
 {
-	uint32_t t, n_shared = 0, n_verbs = 0;
+	uint32_t t, n_shared = 0, n_others = 0;
 	char way[TRANSPORT_WAY_SIZE] = "";
 	const struct remote *remote;
+	const char *name = "";
 	int used = 0;
 
 	for (t = 0; t < source->n_remotes; t++) {
@@ -33,16 +34,18 @@ static void describe_ways(
 			continue;
 		if (remote->in_place)
 			n_shared++;
-		else if (!n_verbs++)
+		else if (!n_others++) {
+			name = remote->transport->ops->name;
 			remote->transport->ops->describe(
 			    remote->transport, remote, way);
+		}
 	}
-	if (n_shared || !n_verbs)
+	if (n_shared || !n_others)
 		used = snprintf(text, size, "%u by shared memory%s", n_shared,
-		    n_verbs ? ", " : "");
-	if (n_verbs)
-		snprintf(text + used, size - (size_t)used, "%u by verbs (%s)",
-		    n_verbs, way);
+		    n_others ? ", " : "");
+	if (n_others)
+		snprintf(text + used, size - (size_t)used, "%u by %s (%s)",
+		    n_others, name, way);
 }
 
 /* " of 4", if that is all of them. */
@@ -81,14 +84,15 @@ void dfi__target_log_attached(const struct dfi_target *target)
 	if (export)
 		export->transport->ops->describe(export->transport, NULL, way);
 	dfi__log(DFI_LOG_INFO,
-	    "flow '%s': %s %u%s is attached: %u %ss by %s%s%s; rings of %u "
+	    "flow '%s': %s %u%s is attached: %u %ss by %s%s%s%s%s%s; rings of "
+	    "%u "
 	    "segments of %u bytes, tuples of %u, for %s; %s",
 	    flow->name, TARGET_ID(target), of_all(all, flow->n_targets, of),
 	    flow->n_sources, flow_source_word(flow),
-	    target->cast ? "datagrams ("
-		: export ? "shared memory or verbs ("
-			 : "shared memory",
-	    way, export ? ")" : "", flow->segment_count, flow->segment_size,
+	    target->cast ? "" : "shared memory",
+	    target->cast || !export ? "" : " or ",
+	    export ? export->transport->ops->name : "", export ? " (" : "", way,
+	    export ? ")" : "", flow->segment_count, flow->segment_size,
 	    flow->schema->tuple_size, goal(flow),
 	    target->flags & DFI_NONBLOCK ? "doesn't block"
 					 : waiting(&target->wait));

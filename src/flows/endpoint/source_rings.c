@@ -56,7 +56,8 @@ static int open_somehow(struct dfi_source *source,
 	int ret = open_way(source, endpoint, false, layout, wait_limit, remote);
 
 	if ((ret == -ECONNRESET || ret == -EACCES) &&
-	    endpoint->verbs.address[0] && !wait_limit_given_up(wait_limit) &&
+	    dfi__region_network(&endpoint->region) &&
+	    !wait_limit_given_up(wait_limit) &&
 	    dfi__network_choice(dfi, &source->flow) == DFI_TRANSPORT_AUTO) {
 		dfi__log(DFI_LOG_INFO,
 		    "flow '%s': %s %u: node %s on host %s is written to over "
@@ -129,9 +130,10 @@ static int open_ring(
 
 	if (ret < 0 || !slots)
 		return ret;
+	/* It has that address: the ring was opened by it. */
 	ret = slots->transport->ops->region.show(slots,
-	    &source->targets.peer[target].endpoint.region, source->index,
-	    &wait_limit);
+	    dfi__region_memory(&source->targets.peer[target].endpoint.region),
+	    source->index, &wait_limit);
 	if (ret < 0) {
 		ring->remote->transport->ops->ring.close(ring->remote);
 		ring->remote = NULL;

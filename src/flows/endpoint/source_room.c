@@ -35,27 +35,32 @@ int dfi__source_way(const struct dfi_source *source,
 	    &endpoint->node.at, &dfi->node.at);
 	bool apart = distance == HOST_OTHER || distance == HOST_OTHER_NETWORK;
 	enum dfi_transport choice = dfi__network_choice(dfi, &source->flow);
+	const struct region_address *address = dfi__region_network(
+	    &endpoint->region);
 
 	*transport = dfi->transport;
-	*name = &endpoint->region;
-	if (choice == DFI_TRANSPORT_SHM && apart)
+	*name = dfi__region_memory(&endpoint->region);
+	if (transport_is_memory(choice) && apart)
 		return dfi__fail(-EHOSTUNREACH,
 		    "host %s can't be reached over shared memory: %s; or %s",
 		    endpoint->node.host, dfi__host_why_apart(distance),
 		    source->flow.transport
 			? "create the flow with another transport"
 			: "set DFI_TRANSPORT=auto");
-	if (!apart && !network && choice != DFI_TRANSPORT_VERBS)
-		return 0;
-	if (!endpoint->verbs.address[0])
+	if (!apart && !network && !transport_is_network(choice))
+		return *name ? 0
+			     : dfi__fail(-EBADMSG,
+				   "its entry in the registry is damaged: it "
+				   "has no address of memory");
+	if (!address)
 		return dfi__fail(-EHOSTUNREACH,
-		    "node %s on host %s can't be reached over verbs: %s%s%s",
+		    "node %s on host %s can't be reached over %s: %s%s%s",
 		    endpoint->node.name, endpoint->node.host,
-		    endpoint->verbs_why,
+		    dfi__network_name(), endpoint->region.why,
 		    apart ? "; nor over shared memory: " : "",
 		    apart ? dfi__host_why_apart(distance) : "");
-	*name = &endpoint->verbs;
-	return dfi__network_reach(dfi, endpoint->verbs.address, transport);
+	*name = &address->name;
+	return dfi__network_reach(dfi, address, transport);
 }
 
 static uint64_t image_bytes(const struct dfi_source *source, uint64_t size)
@@ -140,14 +145,15 @@ static bool add_target(
 static void add_sequencer(struct dfi_source *source, struct need *need)
 {
 	const struct endpoint *holder = &source->targets.peer[0].endpoint;
+	const struct region_address *address = dfi__region_network(
+	    &holder->sequencer);
 	uint64_t bytes = dfi__shared_counter_image_bytes(source->dfi);
 	struct transport *transport;
 
-	if (!holder->sequencer.verbs.address[0] ||
-	    dfi__network_choice(source->dfi, &source->flow) ==
-		DFI_TRANSPORT_SHM ||
-	    dfi__network_reach(
-		source->dfi, holder->sequencer.verbs.address, &transport) < 0)
+	if (!address ||
+	    transport_is_memory(
+		dfi__network_choice(source->dfi, &source->flow)) ||
+	    dfi__network_reach(source->dfi, address, &transport) < 0)
 		return;
 	if (!need->n_devices)
 		need->devices[need->n_devices++] = transport;
@@ -157,13 +163,13 @@ static void add_sequencer(struct dfi_source *source, struct need *need)
 
 static int check(const struct dfi_source *source, const struct need *need)
 {
-	struct transport *shm = source->dfi->transport;
+	struct transport *memory = source->dfi->transport;
 	struct transport *device = need->devices[0];
 	int ret = 0;
 
 	if (need->mapped)
-		ret = shm->ops->ring.room(
-		    shm, need->mapped + need->reserved, 0);
+		ret = memory->ops->ring.room(
+		    memory, need->mapped + need->reserved, 0);
 	if (!ret && device)
 		ret = device->ops->ring.room(
 		    device, need->reserved, need->locked);

@@ -288,7 +288,7 @@ int dfi__stats_start(struct dfi *dfi)
 		return dfi__fail(-ENOMEM, "dfi_open: out of memory");
 	pthread_mutex_init(&dfi->stats->lock, NULL);
 	TAILQ_INIT(&dfi->stats->entries);
-	ret = dfi__shm_report(dfi->transport, report, dfi);
+	ret = dfi->transport->ops->report->serve(dfi->transport, report, dfi);
 	if (ret < 0)
 		dfi__stats_stop(dfi);
 	return ret;
@@ -296,7 +296,7 @@ int dfi__stats_start(struct dfi *dfi)
 
 void dfi__stats_stop(struct dfi *dfi)
 {
-	dfi__shm_report(dfi->transport, NULL, NULL);
+	dfi->transport->ops->report->serve(dfi->transport, NULL, NULL);
 	pthread_mutex_destroy(&dfi->stats->lock);
 	free(dfi->stats);
 }

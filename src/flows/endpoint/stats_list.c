@@ -51,7 +51,7 @@ static int fetch_page(
 		dfi__stats_read(collection->dfi, after, page);
 		return 0;
 	}
-	ret = dfi__shm_report_fetch(
+	ret = collection->dfi->transport->ops->report->fetch(
 	    collection->address, after, deadline, &data, &size);
 	if (ret < 0)
 		return dfi__host_explain(ret, distance(collection));

@@ -39,8 +39,8 @@ static int unreachable(struct dfi_target *target, int err)
 	dfi__log(DFI_LOG_WARN,
 	    "flow '%s': %s %u: only sources on this host can attach: %s",
 	    target->flow.name, TARGET_ID(target), dfi_errmsg());
-	snprintf(
-	    target->verbs_why, sizeof(target->verbs_why), "%s", dfi_errmsg());
+	snprintf(target->network_why, sizeof(target->network_why), "%s",
+	    dfi_errmsg());
 	return 0;
 }
 
@@ -49,19 +49,19 @@ static int unreachable(struct dfi_target *target, int err)
  * are none, or it can't be had; before the rings are reserved.
  */
 static int find_network(struct dfi_target *target,
-    const struct ring_geometry *geometry, struct transport **verbs)
+    const struct ring_geometry *geometry, struct transport **network)
 {
-	struct transport *shm = target->dfi->transport;
-	uint64_t bytes = shm->ops->region.bytes(
-	    shm, region_size(geometry, target->n_readers));
+	struct transport *memory = target->dfi->transport;
+	uint64_t bytes = memory->ops->region.bytes(
+	    memory, region_size(geometry, target->n_readers));
 	struct transport *found;
 	int ret;
 
-	*verbs = NULL;
+	*network = NULL;
 	if (!dfi__network_may_be_needed(target->dfi, &target->flow)) {
-		snprintf(target->verbs_why, sizeof(target->verbs_why), "%s",
-		    dfi__network_choice(target->dfi, &target->flow) ==
-			    DFI_TRANSPORT_SHM
+		snprintf(target->network_why, sizeof(target->network_why), "%s",
+		    transport_is_memory(
+			dfi__network_choice(target->dfi, &target->flow))
 			? "its transport is shm: set DFI_TRANSPORT=auto there"
 			: "its registry serves its own host only");
 		return 0;
@@ -71,25 +71,25 @@ static int find_network(struct dfi_target *target,
 		ret = found->ops->region.export_room(found, bytes);
 	if (ret < 0)
 		return unreachable(target, ret);
-	*verbs = found;
+	*network = found;
 	return 0;
 }
 
 /* Also let sources on other hosts write the rings. */
 static int export_rings(struct dfi_target *target,
-    const struct ring_geometry *geometry, struct transport *verbs)
+    const struct ring_geometry *geometry, struct transport *network)
 {
 	struct ring_layout layout = ring_layout(geometry, target->n_readers);
-	int ret = verbs->ops->region.export(verbs, target->region, &layout);
+	int ret = network->ops->region.export(network, target->region, &layout);
 
 	if (ret < 0)
 		return unreachable(target, ret);
 	target->wait.arm = dfi__target_arm_network;
-	target->wait.arm_arg = verbs;
+	target->wait.arm_arg = network;
 	atomic_set(&target->region->export->spins,
 	    !target->wait.sleeps && !(target->flags & DFI_NONBLOCK));
 	/* Else sources of this host write through memory. */
-	target->wait.fenced = target->flow.transport == DFI_TRANSPORT_VERBS;
+	target->wait.fenced = transport_is_network(target->flow.transport);
 	/* At most half a credit's worth: the sources are not held up. */
 	if (target->flow.goal == DFI_BANDWIDTH && target->wait.sleeps)
 		target->pace.segments = credit_batch(geometry) / 2;
@@ -134,7 +134,7 @@ static void expect_slots(struct dfi_target *target)
 static int create_rings(struct dfi_target *target, int64_t *deadline)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&target->flow);
-	struct transport *verbs = NULL;
+	struct transport *network = NULL;
 	int64_t start;
 	uint32_t i;
 	int ret;
@@ -145,12 +145,12 @@ static int create_rings(struct dfi_target *target, int64_t *deadline)
 		    -ENOMEM, "flow '%s': out of memory", target->flow.name);
 	ret = flow_is_cast(&target->flow)
 	    ? target->kind->intake.reserve(target)
-	    : find_network(target, &geometry, &verbs);
+	    : find_network(target, &geometry, &network);
 	start = clock_now_ns();
 	if (!ret)
 		ret = reserve(target, &geometry);
-	if (!ret && verbs)
-		ret = export_rings(target, &geometry, verbs);
+	if (!ret && network)
+		ret = export_rings(target, &geometry, network);
 	if (ret < 0)
 		return ret;
 	if (*deadline != DEADLINE_NEVER)
@@ -240,7 +240,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	if (ret < 0)
 		return ret;
 	ret = dfi__attach_join(target->dfi, &target->flow, target->index,
-	    target->region, target->verbs_why, target->sequencer,
+	    target->region, target->network_why, target->sequencer,
 	    target->cast ? &target->cast->cast.port->address : NULL,
 	    &target->sources, deadline);
 	/* Pairs with find_source() (end.c): the peers. */

@@ -77,7 +77,7 @@ struct dfi_target {
 	struct receiver_ring *cast; /* which writes its rings, or NULL */
 	_Atomic bool knows_sources; /* sources is ready for the cast */
 	uint64_t ring_memory;       /* counted towards the context's bound */
-	char verbs_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */
+	char network_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;

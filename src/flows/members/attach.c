@@ -239,18 +239,16 @@ static void *encode(const struct dfi *dfi, const struct region *region,
 	const struct transport *transport = NULL;
 
 	if (region)
-		endpoint.region = region->name;
-	if (region && region->export) {
-		endpoint.verbs = region->export->name;
+		dfi__region_publish(region, &endpoint.region);
+	if (region && region->export)
 		transport = region->export->transport;
-	} else if (remote) {
+	else if (remote)
 		transport = remote->transport;
-	}
 	if (transport)
-		transport->ops->describe(transport, remote, endpoint.verbs_way);
-	snprintf(endpoint.verbs_why, sizeof(endpoint.verbs_why), "%s", why);
+		transport->ops->describe(transport, remote, endpoint.device);
+	snprintf(endpoint.region.why, sizeof(endpoint.region.why), "%s", why);
 	if (sequencer)
-		endpoint.sequencer = sequencer->name;
+		endpoint.sequencer = sequencer->published;
 	if (port)
 		endpoint.port = *port;
 	return dfi__endpoint_encode(&endpoint, size);

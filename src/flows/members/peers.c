@@ -40,7 +40,8 @@ static void set_again(struct peer *peer, const struct endpoint *endpoint)
 
 static bool is_same(const struct endpoint *a, const struct endpoint *b)
 {
-	return a->node.id == b->node.id && a->region.key == b->region.key;
+	return a->node.id == b->node.id &&
+	    dfi__region_is_same(&a->region, &b->region);
 }
 
 /* Likewise. */

@@ -95,8 +95,8 @@ static bool on_put(
 		sequencer->found = true;
 		return true;
 	} else if (ret < 0 ||
-	    creator.sequencer.region.key !=
-		sequencer->creator.sequencer.region.key) {
+	    !dfi__region_is_same(
+		&creator.sequencer, &sequencer->creator.sequencer)) {
 		/* Another one, which has the same name. */
 		atomic_set(&sequencer->lost, true);
 	}
@@ -180,7 +180,7 @@ static int reserve(
 
 	if (!ret)
 		ret = dfi__shared_counter_open(dfi, DFI_TRANSPORT_DEFAULT,
-		    &dfi->node, &sequencer->shared_counter.name,
+		    &dfi->node, &sequencer->shared_counter.published,
 		    WAIT_LIMIT(deadline), &sequencer->user_end);
 	sequencer->created = !ret;
 	return ret < 0
@@ -218,7 +218,7 @@ static int publish(struct dfi_sequencer *sequencer)
 	int ret;
 
 	creator->node = dfi->node;
-	creator->sequencer = sequencer->shared_counter.name;
+	creator->sequencer = sequencer->shared_counter.published;
 	data = dfi__endpoint_encode(creator, &size);
 	if (!data)
 		return dfi__fail(

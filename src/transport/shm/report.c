@@ -44,7 +44,7 @@ void dfi__shm_report_serve(
 			   : NULL;
 	if (!data)
 		send_report(socket, -ENOMEM, NULL, 0);
-	else if (size > SHM_REPORT_MAX)
+	else if (size > TRANSPORT_REPORT_MAX)
 		send_report(socket, -EMSGSIZE, NULL, 0);
 	else
 		send_report(socket, 0, data, size);
@@ -100,10 +100,10 @@ static int receive_report(
     int socket, const char *address, void **data, size_t *size)
 {
 	struct shm_reply reply = { .magic = 0 };
-	char *room = malloc(SHM_REPORT_MAX);
+	char *room = malloc(TRANSPORT_REPORT_MAX);
 	struct iovec parts[] = {
 		{ .iov_base = &reply, .iov_len = sizeof(reply) },
-		{ .iov_base = room, .iov_len = SHM_REPORT_MAX },
+		{ .iov_base = room, .iov_len = TRANSPORT_REPORT_MAX },
 	};
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
 	ssize_t got;

@@ -297,6 +297,11 @@ static int shm_give_credit(struct region *region,
 	return 1;
 }
 
+static const struct report_ops shm_report_ops = {
+	.serve = dfi__shm_report,
+	.fetch = dfi__shm_report_fetch,
+};
+
 const struct transport_ops dfi__shm_ops = {
 	.name = "shm",
 	.start = shm_start,
@@ -312,4 +317,5 @@ const struct transport_ops dfi__shm_ops = {
 	.region.shown = dfi__shm_shown,
 	.ring.wake = shm_wake,
 	.ring.give_credit = shm_give_credit,
+	.report = &shm_report_ops,
 };

@@ -185,4 +185,10 @@ extern int dfi__shm_pass_timeout_s;
 int dfi__shm_pass_start(struct shm *shm);
 void dfi__shm_pass_stop(struct shm *shm);
 
+/* report_ops.serve() and fetch(). */
+int dfi__shm_report(struct transport *transport,
+    void *(*report)(void *arg, uint64_t after, size_t *size), void *arg);
+int dfi__shm_report_fetch(const char *address, uint64_t after, int64_t deadline,
+    void **data, size_t *size);
+
 #endif

@@ -181,7 +181,13 @@ static bool verbs_reaches(
 	return reaches;
 }
 
+static bool verbs_is_v6(const struct transport *transport)
+{
+	return transport->address[0] == '[';
+}
+
 static const struct mcast_ops verbs_mcast_ops = {
+	.is_v6 = verbs_is_v6,
 	.size = dfi__verbs_multicast_size,
 	.bytes = dfi__verbs_multicast_bytes,
 	.room = dfi__verbs_multicast_room,
@@ -198,6 +204,7 @@ const struct transport_ops dfi__verbs_ops = {
 	.arm = dfi__verbs_arm,
 	.describe = dfi__verbs_describe,
 	.query = dfi__verbs_query,
+	.devices = dfi__verbs_list,
 	.region.export_room = dfi__verbs_export_room,
 	.region.export = dfi__verbs_export,
 	.region.unexport = dfi__verbs_unexport,

@@ -29,7 +29,7 @@ static int configure(
     struct dfi *dfi, const struct flow *flow, struct cast_config *config)
 {
 	struct transport *network;
-	int ret = dfi__network_open(dfi, &network);
+	int ret = dfi__network_open_multicast(dfi, &network);
 
 	if (ret < 0)
 		return dfi__fail_within(ret, "flow '%s'", flow->name);

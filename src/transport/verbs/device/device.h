@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include "base/ip.h"
 
+struct dfi_device_info;
 struct settings;
 
 /*
@@ -100,5 +101,9 @@ const char *dfi__verbs_limits(
  */
 int dfi__verbs_channel(
     const struct verbs_device *device, struct rdma_event_channel **channel);
+
+/* transport_ops.devices() (device_list.c). */
+int dfi__verbs_list(const struct settings *settings,
+    int (*fn)(void *arg, const struct dfi_device_info *info), void *arg);
 
 #endif
