@@ -5,7 +5,8 @@
  *
  * A process opens a context (context.h), some process creates a flow (flow.h),
  * threads open its sources (source.h) and targets (target.h), and tuples pushed
- * into a source come out at the target that the flow's routing chooses.
+ * into a source (push.h) come out at the target that the flow's routing
+ * chooses.
  */
 #ifndef DFI_DFI_H
 #define DFI_DFI_H

@@ -7,9 +7,9 @@
  * which dfi_errmsg() returns. The library never prints it.
  *
  * Errors of all calls. The other headers name only what they add:
- *   -EINVAL      an argument or attribute is not valid. NULL for a handle, a
- *                name, a callback or an output is not, nor is an attribute
- *                struct of size 0
+ *   -EINVAL      an argument or attribute is not valid, such as NULL for a
+ *                handle, a name, a callback or an output, or a struct whose
+ *                size is 0
  *   -E2BIG       an attribute struct is newer than the library
  *   -EBADF       the handle was closed before (context.h)
  *   -EOWNERDEAD  the handle belongs to the parent of this forked process

@@ -166,10 +166,10 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 
 /*
  * Push n tuples, an array, as dfi_source_push(). Returns n, or with
- * DFI_NONBLOCK how many found room (> 0); an error if none was taken, else it
- * comes with the next call. After -EPIPE and -ERANGE the first tuple is the one
- * whose target has cancelled, or that has none: go on behind it. -EINVAL: n is
- * above INT32_MAX, or tuples is NULL and n is not 0.
+ * DFI_NONBLOCK the number that found room (> 0). If it took none it returns the
+ * error, else the next call does. After -EPIPE the target of the first tuple
+ * has cancelled, after -ERANGE that tuple has no target: go on behind it.
+ * -EINVAL: n is above INT32_MAX, or tuples is NULL and n is not 0.
  */
 DFI_API int dfi_source_push_batch(
     struct dfi_source *source, const void *tuples, uint32_t n);
