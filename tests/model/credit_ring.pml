@@ -4,10 +4,11 @@
  * way back, the end, and sleeping. Modelled are
  *
  *	source  writer_credit() (writer.h), dfi__writer_publish(),
- *	        dfi__writer_end() (writer.c), wait_for_credit() (send.c),
- *	        source_target_life() (source.h)
+ *	        dfi__writer_end() (writer.c), dfi__source_await_room()
+ *	        (source_wait.c), source_target_life() (source.h)
  *	target  reader_ready(), reader_take(), reader_release() (reader.h),
- *	        dfi__reader_check_end() (reader.c), check_source() (consume.c)
+ *	        dfi__reader_check_end() (reader.c), check_source()
+ *	        (target_sources.c)
  *	both    shm_write(), shm_give_credit() (shm.c), wait_wake(),
  *	        sleep_until_ready() (wait.c), fence_light(), dfi__fence_heavy()
  *	        (fence.h), wake_owner() (peers.c), and with DESCRIPTOR

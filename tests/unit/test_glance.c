@@ -76,7 +76,7 @@ Test(glance, sees_a_segment_and_leaves_it_there)
 	cr_assert(!dfi__target_glance(target));
 }
 
-/* There would be nothing to take for consume.c. */
+/* There would be nothing to take for intake.c. */
 Test(glance, takes_no_change_for_a_segment)
 {
 	open_ends(DFI_SHUFFLE, DFI_WAIT_ADAPTIVE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a target waits for its sources: by itself, in a target group, or by a
- * descriptor that its owner polls. consume.c finds what there is to look at.
+ * descriptor that its owner polls. intake.c finds what there is to look at.
  */
 #include "await.h"
 
@@ -60,7 +60,7 @@ static always_inline bool segment_or_change(struct dfi_target *target)
 	const struct reader *reader = target->readers;
 	uint32_t i;
 
-	if (unlikely(target->merge && target->kind->intake.changed(target)))
+	if (target_order_changed(target))
 		return true;
 	for (i = 0; !target->merge && i < target->n_readers; i++, reader++)
 		if (ring_ready(target, reader) ||
@@ -79,8 +79,7 @@ static bool arrived(struct dfi_target *target)
 
 bool dfi__target_ready(struct dfi_target *target)
 {
-	return (target->combiner && target->kind->intake.ready(target)) ||
-	    arrived(target);
+	return target_has_results(target) || arrived(target);
 }
 
 /* Look at the network's queue, if its turn comes before this many passes. */

@@ -48,7 +48,7 @@ struct lane_ops {
 	int (*flush)(struct dfi_source *source, uint32_t lane);
 	int (*finish)(struct dfi_source *source, int64_t deadline);
 	/* After all lanes were opened for the first time. */
-	int (*settle)(struct dfi_source *source);
+	int (*opened)(struct dfi_source *source);
 	/* At the end: an error if the stream is not whole. */
 	int (*check_whole)(const struct dfi_source *source);
 	/* The most tuples that can be claimed, up to n; and if fewer, why, and

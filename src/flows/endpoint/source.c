@@ -195,7 +195,7 @@ static int open_segments(struct dfi_source *source)
 		if (ret < 0)
 			return ret;
 	}
-	return source->lane_ops ? source->lane_ops->settle(source) : 0;
+	return source->lane_ops ? source->lane_ops->opened(source) : 0;
 }
 
 static const char *why_lost(const struct peers *targets, uint32_t target)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a target: reserving its rings, attaching, and the end. What
- * happens in between is in consume.c.
+ * The life of a target: reserving its rings, attaching, and the end.
  */
 #include "target.h"
 

@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target from inside. target.c opens and closes it, consume.c moves tuples,
- * await.c waits for them.
+ * A target from inside:
+ *
+ *	target.c		opens and closes it
+ *	consume.c		lends tuples
+ *	intake.c		takes segments from the rings
+ *	await.c			waits for them
+ *	target_sources.c	knows what became of the sources
+ *	target_status.c		knows what is wrong
+ *	target_group.c		consumes from several targets
+ *
+ * What a kind of flow adds comes from the tables in kind.h, whose entries this
+ * header and target.c alone call.
  */
 #ifndef DFI_FLOWS_ENDPOINT_TARGET_H
 #define DFI_FLOWS_ENDPOINT_TARGET_H
@@ -149,12 +159,95 @@ static inline bool target_interrupted(const struct dfi_target *target)
 /* Make err, whose text was just set, sticky. */
 int dfi__target_fail(struct dfi_target *target, int err);
 
+/* The same of a ring that the reader found damaged. */
+int dfi__target_damaged(struct dfi_target *target, uint32_t source, int err);
+
+/* -EINTR, once for dfi_target_interrupt(). */
+int dfi__target_interrupted(struct dfi_target *target);
+
+/*
+ * -ENODATA: the reader has passed a gap, which is told once; what it took up is
+ * given back.
+ */
+int dfi__target_tell_gap(struct dfi_target *target, uint32_t source);
+
+/*
+ * Of the rings without a segment: has the source ended, or aborted, or is it
+ * gone, which ends the flow (target->lost)? 0, or an error that ends it at
+ * once.
+ */
+int dfi__target_check_sources(struct dfi_target *target);
+
 /*
  * Give the consumed segment back and have the head lend the next one, of any
  * ring: 1, or 0 when no source has more but those that are held back, or an
- * error; -EAGAIN also when target_is_called().
+ * error; -EAGAIN also when target_is_called(). The target has been checked.
  */
 int dfi__target_input(struct dfi_target *target);
+
+/* Give the segment in work back, if all of it was consumed. */
+static inline int target_give_back(struct dfi_target *target)
+{
+	int ret;
+
+	if (!target->lends_segment)
+		return 0;
+	target->lends_segment = false;
+	target->head.next = target->head.end = NULL;
+	ret = reader_release(&target->readers[target->head.source]);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
+/* Lend what the application gets next, as dfi__target_input(). */
+static inline int target_next(struct dfi_target *target)
+{
+	return unlikely(target->combiner != NULL)
+	    ? target->kind->intake.next(target)
+	    : dfi__target_input(target);
+}
+
+/* Whether there are results to lend. */
+static inline bool target_has_results(const struct dfi_target *target)
+{
+	return target->combiner && target->kind->intake.ready(target);
+}
+
+/* A segment without tuples has come. */
+static inline void target_passed(struct dfi_target *target, uint32_t source)
+{
+	if (target->combiner)
+		target->kind->intake.passed(target, source);
+}
+
+/*
+ * So many segments of the order were taken, or lost. The place of the first; 0
+ * without an order.
+ */
+static inline uint64_t target_taken(struct dfi_target *target, uint32_t n)
+{
+	return unlikely(target->merge != NULL)
+	    ? target->kind->intake.taken(target, n)
+	    : 0;
+}
+
+/* The ring whose segment is next in the order; see struct intake_ops. */
+static inline int target_find_in_order(
+    struct dfi_target *target, uint32_t *ring)
+{
+	return target->kind->intake.find(target, ring);
+}
+
+static inline bool target_order_changed(const struct dfi_target *target)
+{
+	return unlikely(target->merge && target->kind->intake.changed(target));
+}
+
+static inline int target_check_order(const struct dfi_target *target)
+{
+	return unlikely(target->merge != NULL)
+	    ? target->kind->intake.check(target)
+	    : 0;
+}
 
 /* Something for the next consuming call to look at. */
 bool dfi__target_ready(struct dfi_target *target);
@@ -177,7 +270,18 @@ void dfi__target_group_drop(struct dfi_target *target);
 /* Nobody wakes: see struct wait_policy. */
 bool dfi__target_is_silent(const struct dfi_target *target);
 
-/* The handle is one, and neither a batch nor a cursor is out (-EBUSY). */
+/* -EBUSY: what it lends already. */
+int dfi__target_lends_already(const struct dfi_target *target);
+
+/* Neither a batch nor a cursor is out (-EBUSY). */
+static inline int target_check_lent(const struct dfi_target *target)
+{
+	return unlikely(target->lends_batch || target->cursor_open)
+	    ? dfi__target_lends_already(target)
+	    : 0;
+}
+
+/* The same, and the handle is one. */
 int dfi__target_check_lent(const struct dfi_target *target);
 
 /*

@@ -196,8 +196,10 @@ static int fold(struct dfi_target *target)
 /* A segment, or the end of a window, or of all. */
 static int take(struct dfi_target *target)
 {
-	int ret = dfi__target_input(target);
+	int ret = target_check(target);
 
+	if (!ret)
+		ret = dfi__target_input(target);
 	if (ret < 0)
 		return ret;
 	if (!ret) {

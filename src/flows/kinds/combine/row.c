@@ -82,7 +82,7 @@ static int finish(struct dfi_source *source, int64_t deadline)
 			       : dfi__source_finish(source, deadline);
 }
 
-static int settle(struct dfi_source *source)
+static int opened(struct dfi_source *source)
 {
 	return source->window ? dfi__window_settle(source) : 0;
 }
@@ -161,7 +161,7 @@ static const struct lane_ops lane_ops = {
 	.make_room = make_room,
 	.flush = flush,
 	.finish = finish,
-	.settle = settle,
+	.opened = opened,
 	.check_whole = check_whole,
 	.most_room = most_room,
 	.count = count,

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A target's segments: the rings of all its sources, polled in turn. A segment
+ * goes back when its last tuple was consumed and the next call comes.
+ */
+#include "target.h"
+
+#include "base/counter.h"
+#include "base/error.h"
+#include "await.h"
+
+/*
+ * A ring with data is drained on, because it is warm, but not for ever: after
+ * so many segments in a row the others are looked at.
+ */
+#define FAIR_SEGMENTS 16
+
+/* The slots of a ring that is ready to have them: 0, or an error. */
+static int find_slots(struct dfi_target *target, uint32_t source)
+{
+	int ret = dfi__reader_find_slots(&target->readers[source]);
+
+	return ret < 0 ? dfi__target_damaged(target, source, ret) : 0;
+}
+
+/* A segment for others, or the end of a window; or none, or a gap. As take().
+ */
+static int pass_over(struct dfi_target *target, uint32_t source, int ret)
+{
+	if (ret < 0)
+		return ret == -ENODATA
+		    ? dfi__target_tell_gap(target, source)
+		    : dfi__target_damaged(target, source, ret);
+	target_taken(target, 1);
+	target_passed(target, source);
+	ret = reader_release(&target->readers[source]);
+	return ret < 0 ? dfi__target_fail(target, ret) : 0;
+}
+
+/*
+ * Lend the next segment of a ring that is ready. 1, or 0: it was only ready to
+ * have segments, or has passed over one for others; or an error.
+ */
+static always_inline int take(struct dfi_target *target, uint32_t source)
+{
+	struct reader *reader = &target->readers[source];
+	const char *payload;
+	uint64_t bytes;
+	int ret;
+
+	if (unlikely(!reader->slots))
+		return find_slots(target, source);
+	ret = reader_take(reader, &payload, &bytes);
+	if (unlikely(ret < 0 || !bytes))
+		return pass_over(target, source, ret);
+	target->head.next = payload;
+	target->head.end = payload + bytes;
+	target->head.source = source;
+	target->lends_segment = true;
+	target_taken(target, 1);
+	owned_add(&target->segments, 1);
+	return 1;
+}
+
+static inline uint32_t next_ring(const struct dfi_target *target, uint32_t ring)
+{
+	return ring + 1 == target->n_readers ? 0 : ring + 1;
+}
+
+/* Of the rings behind the current one, which is the last that is tried. */
+static uint32_t find_other(struct dfi_target *target)
+{
+	uint32_t i, ring = target->current;
+
+	for (i = 0; i < target->n_readers; i++) {
+		ring = next_ring(target, ring);
+		if (reader_ready(&target->readers[ring])) {
+			target->current = ring;
+			target->in_a_row = 1;
+			return ring;
+		}
+	}
+	return target->n_readers;
+}
+
+/* The next ring with a segment, the current one first; n_readers if none. */
+static always_inline uint32_t find_ready(struct dfi_target *target)
+{
+	uint32_t ring = target->current;
+
+	if (target->in_a_row < FAIR_SEGMENTS &&
+	    reader_ready(&target->readers[ring])) {
+		target->in_a_row++;
+		return ring;
+	}
+	return find_other(target);
+}
+
+/* The ring to take from, n_readers if there is none: 0, or an error. */
+static inline int find_next(struct dfi_target *target, uint32_t *ring)
+{
+	int ret;
+
+	if (likely(!target->merge)) {
+		*ring = find_ready(target);
+		return 0;
+	}
+	ret = target_find_in_order(target, ring);
+	return ret < 0 ? dfi__target_damaged(target, *ring, ret) : 0;
+}
+
+bool dfi__target_has_segment(struct dfi_target *target)
+{
+	uint32_t ring;
+
+	return find_next(target, &ring) == 0 && ring < target->n_readers;
+}
+
+static int fail_lost(struct dfi_target *target)
+{
+	return dfi__target_fail(
+	    target, dfi__fail(target->lost, "%s", target->status_text));
+}
+
+/* As last_segment(), of an ordered flow: no place is skipped. */
+static int last_in_order(struct dfi_target *target)
+{
+	uint32_t ring;
+	int ret = find_next(target, &ring);
+
+	if (ret < 0)
+		return ret;
+	if (ring < target->n_readers &&
+	    target->readers[ring].seq != target->readers[ring].stop)
+		return take(target, ring);
+	return fail_lost(target);
+}
+
+/*
+ * The flow is lost: lend what had arrived by then, and then say so. As take().
+ */
+static int last_segment(struct dfi_target *target)
+{
+	uint32_t i, ring = target->current;
+	struct reader *reader;
+
+	if (target->merge)
+		return last_in_order(target);
+	for (i = 0; i < target->n_readers; i++) {
+		reader = &target->readers[ring];
+		if (reader->seq != reader->stop && reader_ready(reader)) {
+			target->current = ring;
+			return take(target, ring);
+		}
+		ring = next_ring(target, ring);
+	}
+	return fail_lost(target);
+}
+
+int dfi__target_input(struct dfi_target *target)
+{
+	uint32_t ring;
+	int ret = target_give_back(target);
+
+	if (ret < 0)
+		return ret;
+	for (;;) {
+		if (target_aborted(target))
+			return dfi__target_give_up(target);
+		if (target_is_called(target))
+			return dfi__fail_text(
+			    -EAGAIN, "who is sent to has changed");
+		if (unlikely(target_changes(target) != target->seen_changes ||
+			target->dead_undrained)) {
+			ret = dfi__target_check_sources(target);
+			if (ret < 0)
+				return ret;
+		}
+		if (unlikely(target->lost)) {
+			/* No more results can come of what has arrived. */
+			ret = target->combiner ? fail_lost(target)
+					       : last_segment(target);
+			if (likely(ret))
+				return ret;
+			continue;
+		}
+		ret = find_next(target, &ring);
+		if (unlikely(ret < 0))
+			return ret;
+		if (likely(ring < target->n_readers)) {
+			ret = take(target, ring);
+			if (likely(ret))
+				return ret;
+			continue;
+		}
+		if (target->flags & DFI_NONBLOCK || target->group)
+			target_progress(target, 1);
+		else if (dfi__target_glance(target))
+			continue;
+		ret = dfi__target_check_sources(target);
+		if (ret < 0)
+			return ret;
+		if (target->lost)
+			continue;
+		if (target->n_open == target->n_held)
+			return 0;
+		ret = find_next(target, &ring);
+		if (!ret && ring < target->n_readers)
+			continue;
+		if (ret < 0)
+			return ret;
+		ret = target_check_order(target);
+		if (ret < 0)
+			return dfi__target_fail(target, ret);
+		if (target_interrupted(target))
+			return dfi__target_interrupted(target);
+		if (target->notify && dfi__target_arm(target))
+			continue;
+		if (target->flags & DFI_NONBLOCK || target->group)
+			return dfi__target_found_none(target);
+		ret = dfi__target_wait(target);
+		if (ret < 0)
+			return ret;
+	}
+}

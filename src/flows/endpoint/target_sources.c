@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What becomes of a target's sources: they end, abort or die, or never come.
+ * The registry, the connections and the rings say so.
+ */
+#include "target.h"
+
+#include <stdio.h>
+#include "base/error.h"
+#include "await.h"
+#include "flows/declare/tree.h"
+#include "transport/transport.h"
+
+/*
+ * Make err, whose text was just set, the end of the flow, but first have the
+ * application consume what has arrived by now, from whatever source.
+ */
+static void lose(struct dfi_target *target, int err)
+{
+	uint32_t i;
+
+	target->lost = err;
+	snprintf(target->status_text, sizeof(target->status_text), "%s",
+	    dfi_errmsg());
+	for (i = 0; i < target->n_readers; i++) {
+		/* One that can't be read also ends here. */
+		if (!target->readers[i].slots &&
+		    reader_ready(&target->readers[i]))
+			(void)dfi__reader_find_slots(&target->readers[i]);
+		target->readers[i].stop = dfi__reader_arrived(
+		    &target->readers[i]);
+	}
+}
+
+/* Whether the connection says so. state: what the registry had said before. */
+static bool is_lost(
+    const struct dfi_target *target, uint32_t source, uint32_t state)
+{
+	const struct export *export = target->region->export;
+	enum ring_loss loss = export
+	    ? export->transport->ops->ring.lost(
+		  export, source, peers_node(&target->sources, source))
+	    : RING_KEPT;
+
+	/* A peer may be gone before it attached, and another may come. */
+	return loss == RING_LOST ||
+	    (loss == RING_LOST_UNWRITTEN && state != PEER_ABSENT);
+}
+
+static bool is_gone(struct dfi_target *target, uint32_t source)
+{
+	uint32_t state = peers_state(&target->sources, source);
+	bool gone = state == PEER_GONE;
+
+	/* Some of what it has sent may still come. */
+	if (gone && target->cast) {
+		dfi__receiver_ring_source_gone(target->cast, source);
+		gone = false;
+	}
+	return gone || is_lost(target, source, state);
+}
+
+/* Have in its ring what a source wrote before it went. */
+static inline void settle(const struct dfi_target *target)
+{
+	const struct export *export = target->region->export;
+
+	if (export)
+		export->transport->ops->settle(export->transport);
+}
+
+/* A source has aborted; a combiner, maybe for another one's sake. */
+static int aborted(struct dfi_target *target, uint32_t source)
+{
+	const struct reader *reader = &target->readers[source];
+	char name[256], culprit[32];
+	enum tree_fate fate = target->flow.part.from_combiners
+	    ? dfi__tree_fate(reader->cause)
+	    : TREE_UNKNOWN;
+
+	dfi__peers_name(&target->sources, source, name, sizeof(name));
+	if (fate == TREE_UNKNOWN) {
+		target->cause = dfi__tree_cause(
+		    &target->flow, source, TREE_ABORTED);
+		return dfi__fail(-ECANCELED,
+		    "flow '%s': %s aborted the flow after %lu tuples",
+		    target->flow.name, name,
+		    (unsigned long)atomic_peek(&reader->total));
+	}
+	target->cause = reader->cause;
+	dfi__tree_culprit(reader->cause, culprit, sizeof(culprit));
+	if (fate == TREE_DIED)
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s died or closed before the end of the flow, "
+		    "says %s",
+		    target->flow.name, culprit, name);
+	if (fate == TREE_NEVER_CAME)
+		return dfi__fail(-ECONNRESET,
+		    "flow '%s': %s never attached, and nobody can any more, "
+		    "says %s",
+		    target->flow.name, culprit, name);
+	return dfi__fail(-ECANCELED, "flow '%s': %s aborted the flow, says %s",
+	    target->flow.name, culprit, name);
+}
+
+/*
+ * A ring without a segment: has its source ended, or aborted, or is it gone,
+ * which ends the flow (target->lost)? 0, or an error that ends it at once.
+ */
+static int check_source(struct dfi_target *target, uint32_t source)
+{
+	struct reader *reader = &target->readers[source];
+	bool gone;
+	int ret;
+
+	/* What became of a source that is held back, is for later. */
+	if (reader->end || reader->held)
+		return 0;
+	/* Before the ring: what a dead source wrote is there by then. */
+	gone = is_gone(target, source);
+	if (gone)
+		settle(target);
+	if (reader_ready(reader)) {
+		target->dead_undrained |= gone;
+		return 0;
+	}
+	ret = dfi__reader_check_end(reader);
+	if (ret < 0)
+		return dfi__target_damaged(target, source, ret);
+	if (reader->end == READER_ENDED) {
+		target->n_open--;
+		return 0;
+	}
+	if (reader->end == READER_ABORTED) {
+		lose(target, aborted(target, source));
+	} else if (gone && !reader_ready(reader)) {
+		target->cause = dfi__tree_cause(
+		    &target->flow, source, TREE_DIED);
+		lose(target, dfi__peers_lost(&target->sources, source));
+	}
+	return 0;
+}
+
+/* Some source hasn't attached, and can't any more. */
+static void lose_absent(struct dfi_target *target)
+{
+	uint32_t i = 0;
+
+	while (i < target->n_readers &&
+	    peers_state(&target->sources, i) != PEER_ABSENT)
+		i++;
+	if (i < target->n_readers)
+		target->cause = dfi__tree_cause(
+		    &target->flow, i, TREE_NEVER_CAME);
+	lose(target, dfi__peers_flow_gone(&target->sources));
+}
+
+int dfi__target_check_sources(struct dfi_target *target)
+{
+	uint32_t i;
+	int ret = 0;
+
+	target->seen_changes = target_changes(target);
+	target->dead_undrained = false;
+	for (i = 0; !ret && !target->lost && i < target->n_readers; i++)
+		ret = check_source(target, i);
+	if (!ret && !target->lost && dfi__peers_hopeless(&target->sources))
+		lose_absent(target);
+	return ret;
+}
