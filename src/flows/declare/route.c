@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Routing by any key. The common case, the hash or radix of one 8-byte integer,
- * is inlined where tuples are pushed (shuffle.c, dfi/push.h) and must agree
+ * is inlined where tuples are pushed (push.c, dfi/push.h) and must agree
  * with what is here.
  */
 #include "route.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuple paths of flows with routing: a tuple, or a batch of them, into the
- * open segments of its targets.
+ * Pushes: a tuple, or a batch of them, into the open segments of its targets,
+ * whatever the flow's kind and routing.
  */
-#include "partition.h"
 #include "flows/endpoint/source.h"
-#include "target_list.h"
 
 #include "base/bits.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "shuffle/partition.h"
+#include "shuffle/target_list.h"
 
 /* To all targets of a replicate flow, or to none: then it is not taken. */
 int dfi_source_push_to_slow(
