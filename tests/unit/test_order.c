@@ -198,7 +198,7 @@ Test(order, hole_that_nobody_can_fill_is_an_error)
 		finish(0, 0);
 		expect(0, 0);
 		cr_assert_eq(consume(), -EBADMSG, "%s", dfi_errmsg());
-		snprintf(text, sizeof(text), "place %lu of the order",
+		snprintf(text, sizeof(text), "position %lu of the order",
 		    (unsigned long)place);
 		cr_assert_not_null(
 		    strstr(dfi_errmsg(), text), "%s", dfi_errmsg());
