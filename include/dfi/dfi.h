@@ -4,7 +4,7 @@
  * processes and machines. This is the only header an application includes.
  *
  * A process opens a context (context.h), some process creates a flow (flow.h),
- * threads open its sources (source.h) and targets (target.h), and tuples pushed
+ * threads open its sources (source.h) and targets (target.h). Tuples pushed
  * into a source (push.h) come out at the target that the flow's routing
  * chooses.
  */
