@@ -4,9 +4,8 @@
  * processes and machines. This is the only header an application includes.
  *
  * A process opens a context (context.h), some process creates a flow (flow.h),
- * threads open its sources (source.h) and targets (target.h). Tuples pushed
- * into a source (push.h) come out at the target that the flow's routing
- * chooses.
+ * threads open its sources (source.h) and targets (target.h), and tuples pushed
+ * into a source (push.h) come out at the target that its routing chooses.
  */
 #ifndef DFI_DFI_H
 #define DFI_DFI_H
