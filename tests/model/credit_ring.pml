@@ -11,7 +11,7 @@
  *	        (target_sources.c)
  *	both    shm_write(), shm_give_credit() (shm.c), wait_wake(),
  *	        sleep_until_ready() (wait.c), fence_light(), dfi__fence_heavy()
- *	        (fence.h), wake_owner() (peers.c), and with DESCRIPTOR
+ *	        (fence.h), dfi__peers_wake() (peers.c), and with DESCRIPTOR
  *	        dfi__notify_announce() and arm_descriptor() for the target
  *
  * Memory is weak: stores wait in a buffer of their process and leave it in any

@@ -298,7 +298,7 @@ int dfi__target_wait(struct dfi_target *target)
 	counter_add(&target->stalls, 1);
 	counter_add(&time->counts.ns,
 	    dfi__pace(&target->pace, atomic_peek(&target->segments)));
-	/* Pairs with wake_owner(): the mapping that word lies in. */
+	/* Pairs with dfi__peers_wake(): the mapping that word lies in. */
 	atomic_publish(&target->sources.sleeping, word);
 	if (target->above)
 		atomic_publish(&target->above->sleeping, word);

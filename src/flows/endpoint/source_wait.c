@@ -56,7 +56,7 @@ int dfi__source_await_room(struct dfi_source *source, uint32_t target)
 	/* Credits over a network are seen by threads of this process. */
 	source->wait.fenced = !remote->in_place;
 	source->wait.arm_arg = &wait;
-	/* Pairs with wake_owner(): the mapping that word lies in. */
+	/* Pairs with dfi__peers_wake(): the mapping that word lies in. */
 	atomic_publish(&source->targets.sleeping, word);
 	source_unlock(source);
 	there = wait_until(&source->wait, word, &source->wait_time, room_or_end,
@@ -266,7 +266,8 @@ int dfi__source_drain(
 		source->wait.arm = arm_remote;
 		source->wait.fenced = true;
 		source->wait.arm_arg = &wait.base;
-		/* Pairs with wake_owner(): the mapping that word lies in. */
+		/* Pairs with dfi__peers_wake(): the mapping that word lies in.
+		 */
 		atomic_publish(&source->targets.sleeping, word);
 		there = wait_until(
 		    &source->wait, word, time, drained_or_gone, &wait, 1);

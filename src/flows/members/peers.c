@@ -79,8 +79,7 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 		atomic_publish(&peer->state, PEER_CANCELLED);
 }
 
-/* The word can't go meanwhile: under the lock, or as dfi__peers_wake() says. */
-static void wake_owner(struct peers *peers)
+void dfi__peers_wake(struct peers *peers)
 {
 	_Atomic uint32_t *word;
 
@@ -92,11 +91,6 @@ static void wake_owner(struct peers *peers)
 	word = atomic_observe(&peers->sleeping);
 	if (word)
 		dfi__wait_wake(word);
-}
-
-void dfi__peers_wake(struct peers *peers)
-{
-	wake_owner(peers);
 }
 
 void dfi__peers_withdraw(struct peers *peers)
@@ -112,7 +106,7 @@ static void tell_owner(struct peers *peers)
 	/* Pairs with peers_changes(). */
 	atomic_publish(&peers->changes, atomic_peek(&peers->changes) + 1);
 	pthread_cond_broadcast(&peers->changed);
-	wake_owner(peers);
+	dfi__peers_wake(peers);
 }
 
 /* Under the lock: what it would have told of, the processes tell of now. */
@@ -131,9 +125,10 @@ static void lose_registry(struct peers *peers)
 	}
 }
 
-/* Whether only the registry tells that this peer has died. */
-static bool is_out_of_sight(const struct peers *peers, const struct peer *peer)
+bool dfi__peers_out_of_sight(const struct peers *peers, uint32_t index)
 {
+	const struct peer *peer = &peers->peer[index];
+
 	return flow_is_cast(peers->flow) &&
 	    dfi__host_distance(&peer->endpoint.node.at, &peers->dfi->node.at) !=
 	    HOST_SAME;
@@ -150,7 +145,7 @@ static void lose_contact(struct peers *peers)
 
 	atomic_set(&peers->cut_off, true);
 	for (i = 0; i < peers->n; i++)
-		if (is_out_of_sight(peers, &peers->peer[i]))
+		if (dfi__peers_out_of_sight(peers, i))
 			set_gone(&peers->peer[i]);
 }
 
@@ -402,27 +397,6 @@ void dfi__peers_close(struct peers *peers, const char *own_key)
 	free(peers->peer);
 }
 
-static uint32_t find_state(struct peers *peers, uint32_t state)
-{
-	uint32_t i;
-
-	for (i = 0; i < peers->n; i++)
-		if (peers_state(peers, i) == state)
-			break;
-	return i;
-}
-
-bool dfi__peers_all_there(struct peers *peers)
-{
-	return find_state(peers, PEER_ABSENT) == peers->n;
-}
-
-bool dfi__peers_expected(struct peers *peers)
-{
-	return !atomic_peek(&peers->flow_gone) &&
-	    !atomic_peek(&peers->cut_off) && !dfi__peers_all_there(peers);
-}
-
 void dfi__peers_outlive(
     struct peers *peers, void (*outlive)(struct peers *peers))
 {
@@ -431,121 +405,7 @@ void dfi__peers_outlive(
 	pthread_mutex_unlock(&peers->lock);
 }
 
-bool dfi__peers_hopeless(struct peers *peers)
-{
-	return (atomic_peek(&peers->flow_gone) ||
-		   atomic_peek(&peers->cut_off)) &&
-	    !dfi__peers_all_there(peers);
-}
-
-/* "source 2 of 4", or "source 2 and 1 more of 4". Their number. */
-static uint32_t name_missing(struct peers *peers, char *text, size_t size)
-{
-	uint32_t i, first = peers->n, n_missing = 0;
-	char of[24] = "";
-
-	/* In a tree these are only some of the flow's. */
-	if (!peers->flow->fan_in)
-		snprintf(of, sizeof(of), " of %u", peers->n);
-	for (i = 0; i < peers->n; i++)
-		if (peers_state(peers, i) == PEER_ABSENT) {
-			if (!n_missing++)
-				first = i;
-		}
-	if (n_missing > 1)
-		snprintf(text, size, "%s %u and %u more%s",
-		    PEER_ID(peers, first), n_missing - 1, of);
-	else
-		snprintf(text, size, "%s %u%s", PEER_ID(peers, first), of);
-	return n_missing;
-}
-
-int dfi__peers_missing(struct peers *peers)
-{
-	char missing[64];
-	uint32_t n = name_missing(peers, missing, sizeof(missing));
-
-	return dfi__fail(-ETIMEDOUT,
-	    "flow '%s': waiting for %s: nobody has opened %s",
-	    peers->flow->name, missing, n > 1 ? "them" : "it");
-}
-
-#define CUT_OFF                                                               \
-	"the registry's machine has not answered for as long as this "        \
-	"process's lease (DFI_LEASE, or dfi_attr.lease_ttl_ms), so that the " \
-	"others take this process for dead: is the network there?"
-
-int dfi__peers_flow_gone(struct peers *peers)
-{
-	const struct node *creator = &peers->flow->creator;
-	char missing[64];
-
-	name_missing(peers, missing, sizeof(missing));
-	if (!atomic_peek(&peers->flow_gone))
-		return dfi__fail(-ECONNRESET,
-		    "flow '%s': %s can't attach any more: " CUT_OFF,
-		    peers->flow->name, missing);
-	return dfi__fail(-ECONNRESET,
-	    "flow '%s': its creator (node %s, host %s, pid %u) died, or the "
-	    "flow was removed, before %s attached: nobody can any more",
-	    peers->flow->name, creator->name, creator->host, creator->pid,
-	    missing);
-}
-
-void dfi__peers_name(
-    struct peers *peers, uint32_t index, char *name, size_t size)
-{
-	const struct node *node = &peers->peer[index].endpoint.node;
-
-	if (peers_state(peers, index) == PEER_ABSENT)
-		snprintf(name, size, "%s %u", PEER_ID(peers, index));
-	else
-		snprintf(name, size, "%s %u (node %s, host %s, pid %u)",
-		    PEER_ID(peers, index), node->name, node->host, node->pid);
-}
-
-int dfi__peers_lost(struct peers *peers, uint32_t index)
-{
-	const char *why = NULL;
-	char name[256];
-
-	dfi__peers_name(peers, index, name, sizeof(name));
-	if (peers->why_lost && peers_state(peers, index) != PEER_GONE)
-		why = peers->why_lost(peers, index);
-	if (why)
-		return dfi__fail(-ECONNRESET,
-		    "flow '%s': the connection with %s broke: %s",
-		    peers->flow->name, name, why);
-	if (atomic_peek(&peers->cut_off) &&
-	    is_out_of_sight(peers, &peers->peer[index]))
-		return dfi__fail(-ECONNRESET,
-		    "flow '%s': %s is lost to this process: " CUT_OFF,
-		    peers->flow->name, name);
-	return dfi__fail(-ECONNRESET,
-	    "flow '%s': %s died or closed before the end of the flow",
-	    peers->flow->name, name);
-}
-
-bool dfi__peers_await_gone(
-    struct peers *peers, uint32_t index, int64_t deadline)
-{
-	struct timespec until = deadline_timespec(deadline);
-	int err = 0;
-	CANCEL_OFF;
-
-	pthread_mutex_lock(&peers->lock);
-	while (peers_state(peers, index) == PEER_PRESENT && err != ETIMEDOUT)
-		err = pthread_cond_timedwait(
-		    &peers->changed, &peers->lock, &until);
-	pthread_mutex_unlock(&peers->lock);
-	return peers_state(peers, index) == PEER_GONE;
-}
-
-/*
- * Some are not there yet: whether they still can come, the flow says. Only who
- * waits asks.
- */
-static int watch_flow(struct peers *peers, int64_t deadline)
+int dfi__peers_watch_flow(struct peers *peers, int64_t deadline)
 {
 	struct dfi *dfi = peers->dfi;
 	struct registry_watch *watch;
@@ -561,41 +421,4 @@ static int watch_flow(struct peers *peers, int64_t deadline)
 		return dfi__fail_within(ret, "flow '%s'", peers->flow->name);
 	keep_flow_watch(peers, watch);
 	return 0;
-}
-
-int dfi__peers_await(struct peers *peers, int64_t deadline)
-{
-	struct timespec until = deadline_timespec(deadline);
-	int ret = watch_flow(peers, deadline);
-	uint32_t gone;
-
-	if (ret < 0)
-		return ret;
-	pthread_mutex_lock(&peers->lock);
-	for (;;) {
-		gone = find_state(peers, PEER_GONE);
-		if (gone < peers->n || dfi__peers_all_there(peers))
-			break;
-		if (dfi__peers_hopeless(peers)) {
-			ret = dfi__peers_flow_gone(peers);
-			break;
-		}
-		if (atomic_peek(&peers->registry_lost)) {
-			ret = dfi__fail(-ENOTCONN,
-			    "flow '%s': the connection to the registry was "
-			    "lost while waiting for its %ss",
-			    peers->flow->name, peers->word);
-			break;
-		}
-		if (pthread_cond_timedwait(
-			&peers->changed, &peers->lock, &until) == ETIMEDOUT) {
-			if (!dfi__peers_all_there(peers))
-				ret = dfi__peers_missing(peers);
-			break;
-		}
-	}
-	pthread_mutex_unlock(&peers->lock);
-	if (!ret && gone < peers->n)
-		ret = dfi__peers_lost(peers, gone);
-	return ret;
 }

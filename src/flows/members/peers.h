@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The other side of an endpoint: for a source the flow's targets, for a target
- * its sources. Watches them attach and leave, on the control thread, and wakes
- * the endpoint's owner.
+ * its sources. peers.c watches them attach and leave, on the control thread,
+ * and wakes the endpoint's owner; peers_await.c answers the owner.
  */
 #ifndef DFI_FLOWS_MEMBERS_PEERS_H
 #define DFI_FLOWS_MEMBERS_PEERS_H
@@ -104,6 +104,15 @@ bool dfi__peers_expected(struct peers *peers);
  */
 int dfi__peers_await(struct peers *peers, int64_t deadline);
 
+/*
+ * If some are not there yet, watch the flow, which says whether they still can
+ * come. Only an owner that waits needs that.
+ */
+int dfi__peers_watch_flow(struct peers *peers, int64_t deadline);
+
+/* Whether only the registry tells that this peer has died. */
+bool dfi__peers_out_of_sight(const struct peers *peers, uint32_t index);
+
 /* Whether an attached peer leaves before the deadline. */
 bool dfi__peers_await_gone(
     struct peers *peers, uint32_t index, int64_t deadline);
@@ -135,9 +144,9 @@ void dfi__peers_name(
 
 /*
  * Wake the owner, after something was published that ends its wait. The caller
- * holds the owner's handle (dfi__handle_hold()), so the word that it sleeps in
- * stays. Takes no lock: it runs in signal handlers, which may interrupt the
- * thread that has the lock.
+ * holds the owner's handle (dfi__handle_hold()) or the lock, so the word that
+ * it sleeps in stays. Takes no lock: it runs in signal handlers, which may
+ * interrupt the thread that has the lock.
  */
 void dfi__peers_wake(struct peers *peers);
 

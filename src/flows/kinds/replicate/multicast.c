@@ -214,7 +214,7 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	policy.arm_arg = remote;
 	policy.fenced = true;
 	dfi__source_cast_look(source);
-	/* For peers that leave meanwhile; pairs with wake_owner(). */
+	/* For peers that leave meanwhile; pairs with dfi__peers_wake(). */
 	atomic_publish(&source->targets.sleeping, word);
 	do {
 		ret = dfi__sender_ring_greet(source->cast);

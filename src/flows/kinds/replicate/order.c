@@ -282,7 +282,7 @@ static bool await_place(struct dfi_source *source)
 	source->wait.arm = arm_sequencer;
 	source->wait.fenced = true;
 	source->wait.arm_arg = &wait;
-	/* Pairs with wake_owner(): the mapping that word lies in. */
+	/* Pairs with dfi__peers_wake(): the mapping that word lies in. */
 	atomic_publish(&source->targets.sleeping, word);
 	source_unlock(source);
 	there = wait_until(
