@@ -121,8 +121,9 @@ Test(places, source_that_does_not_block_is_told_that_one_is_on_its_way)
 
 	cr_assert_geq(fd, 0);
 	fill_segment(source);
-	assert_error(dfi_source_flush(source), -EAGAIN, "place in the order");
-	assert_error(push(source, SEGMENT), -EAGAIN, "place in the order");
+	assert_error(
+	    dfi_source_flush(source), -EAGAIN, "position in the order");
+	assert_error(push(source, SEGMENT), -EAGAIN, "position in the order");
 	cr_assert_not(is_readable(fd, 0));
 	fake_network_hold_adds(false);
 	cr_assert(is_readable(fd, LONG_MS));
@@ -215,7 +216,7 @@ Test(places, descriptor_tells_that_no_target_wants_one)
 
 	cr_assert_geq(fd, 0);
 	fill_segment(source);
-	assert_error(push(source, SEGMENT), -EAGAIN, "place in the order");
+	assert_error(push(source, SEGMENT), -EAGAIN, "position in the order");
 	cr_assert_not(is_readable(fd, 0));
 	cr_assert_eq(dfi_target_cancel(target), 0);
 	do
@@ -234,7 +235,7 @@ Test(places, nobody_waits_for_one_after_a_target_has_gone)
 
 	cr_assert_geq(fd, 0);
 	fill_segment(source);
-	assert_error(push(source, SEGMENT), -EAGAIN, "place in the order");
+	assert_error(push(source, SEGMENT), -EAGAIN, "position in the order");
 	cr_assert_eq(dfi_target_close(target), 0);
 	do
 		cr_assert(is_readable(fd, LONG_MS));
@@ -320,7 +321,8 @@ Test(places, descriptor_tells_what_a_flush_waits_for)
 	cr_assert_geq(fd, 0);
 	fake_network_hold_adds(true);
 	cr_assert_eq(push(source, 0), 0);
-	assert_error(dfi_source_flush(source), -EAGAIN, "place in the order");
+	assert_error(
+	    dfi_source_flush(source), -EAGAIN, "position in the order");
 	cr_assert_not(is_readable(fd, 0));
 	fake_network_hold_adds(false);
 	cr_assert(is_readable(fd, LONG_MS));
