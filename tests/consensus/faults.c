@@ -3,10 +3,8 @@
  * faults [--runs N] [--seed N] [--only FAULT] [--wiring flows] [--bin DIR]
  * [--verbose]: runs of the replicated store as processes under load, each with
  * a fault. A run is good if service came back, each command's answer fits a
- * history that is linearizable, and all replicas hold the same in the end. Says
- * after how long service came back: the first answer to a command that was
- * asked for after the fault. And how long the longest pause between answers was
- * while a replica came back without its log and became a member again.
+ * history that is linearizable, and all replicas hold the same in the end.
+ * faults_report.c prints how long clients waited.
  */
 #include <argp.h>
 #include <errno.h>
@@ -25,18 +23,6 @@
 #define MS UINT64_C(1000000)
 #define SERVICE_MS 15000 /* wait limit until there is service */
 #define END_MS 30000     /* until all have ended, or agree */
-
-static const char *const names[] = { "kill-leader", "kill-follower",
-	"stop-leader", "stop-follower", "kill-all", "kill-registry",
-	"kill-client", "stop-client", "kill-two-leaders" };
-
-struct result {
-	double service_ms;
-	unsigned n_before, n_after;
-	size_t n_unknown;
-	bool killed_leader, killed_replica;
-	double pause_ms; /* 0: no replica has come back without its log */
-};
 
 struct run {
 	const struct setting *setting;
@@ -63,7 +49,7 @@ static void pause_ms(unsigned ms)
 static bool bad(const struct run *run, const char *what)
 {
 	fprintf(stderr, "seed %" PRIu64 ", %s: %s\n", run->plan.seed,
-	    names[run->plan.fault], what);
+	    fault_names[run->plan.fault], what);
 	return false;
 }
 
@@ -429,7 +415,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'o':
 		for (i = 0; i < N_FAULTS; i++)
-			if (!strcmp(names[i], arg))
+			if (!strcmp(fault_names[i], arg))
 				arguments->only = i;
 		if (arguments->only < 0)
 			argp_error(state, "there is no fault '%s'", arg);
@@ -455,75 +441,43 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int by_value(const void *a, const void *b)
+static void run_number(const struct arguments *arguments, unsigned i,
+    pid_t *registry, struct outcome *outcome)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	struct run run = { .setting = &arguments->setting };
 
-	return x < y ? -1 : x > y;
+	make_plan(&run.plan, run.setting, arguments->seed + i, arguments->only);
+	run.cluster.setting = run.setting;
+	run.cluster.plan = &run.plan;
+	run.cluster.registry = *registry;
+	snprintf(run.cluster.name, sizeof(run.cluster.name), "f%d-%u",
+	    (int)getpid(), i);
+	outcome->good = run_one(&run);
+	outcome->plan = run.plan;
+	outcome->result = run.result;
+	*registry = run.cluster.registry;
+	if (*registry <= 0)
+		registry_start(&arguments->setting, registry);
 }
 
-static void summarise(const char *what, double *times, size_t n)
+static bool run_all(const struct arguments *arguments, pid_t *registry)
 {
-	if (!n)
-		return;
-	qsort(times, n, sizeof(times[0]), by_value);
-	printf("%s: median %.1f ms, worst %.1f ms of %zu\n", what, times[n / 2],
-	    times[n - 1], n);
-}
-
-static void show(const struct run *run, bool good)
-{
-	printf("seed %" PRIu64
-	       ": %u replicas%s%s%s%s%s%s, %s: %u before, %u after, "
-	       "%zu unknown, service after %.1f ms, pause %.1f ms: %s\n",
-	    run->plan.seed, run->plan.n_replicas, run->plan.log ? ", log" : "",
-	    run->plan.forget ? ", forgets" : "",
-	    run->plan.index_reads ? ", index reads" : "",
-	    run->plan.nopaxos ? ", nopaxos" : "",
-	    run->plan.drop ? " with losses" : "",
-	    run->plan.flows ? ", four flows" : "", names[run->plan.fault],
-	    run->result.n_before, run->result.n_after, run->result.n_unknown,
-	    run->result.service_ms, run->result.pause_ms,
-	    good ? "good" : "BAD");
-	fflush(stdout);
-}
-
-static unsigned run_all(const struct arguments *arguments, pid_t *registry)
-{
-	double *times = calloc(arguments->runs, sizeof(times[0]));
-	double *pauses = calloc(arguments->runs, sizeof(pauses[0]));
-	size_t n_times = 0, n_pauses = 0;
-	unsigned i, wrong = 0;
+	struct outcome *outcomes = calloc(arguments->runs, sizeof(*outcomes));
+	unsigned i;
 	bool good;
 
-	for (i = 0; times && pauses && i < arguments->runs; i++) {
-		struct run run = { .setting = &arguments->setting };
-
-		make_plan(&run.plan, run.setting, arguments->seed + i,
-		    arguments->only);
-		run.cluster.setting = run.setting;
-		run.cluster.plan = &run.plan;
-		run.cluster.registry = *registry;
-		snprintf(run.cluster.name, sizeof(run.cluster.name), "f%d-%u",
-		    (int)getpid(), i);
-		good = run_one(&run);
-		*registry = run.cluster.registry;
-		if (*registry <= 0)
-			registry_start(&arguments->setting, registry);
-		wrong += !good;
-		if (good && run.result.killed_leader)
-			times[n_times++] = run.result.service_ms;
-		if (good && run.result.pause_ms > 0)
-			pauses[n_pauses++] = run.result.pause_ms;
-		show(&run, good);
+	if (!outcomes) {
+		fprintf(
+		    stderr, "faults: no memory for %u runs\n", arguments->runs);
+		return false;
 	}
-	summarise("service after kill -9 of the leader", times, n_times);
-	summarise("longest pause while a replica without its log came back",
-	    pauses, n_pauses);
-	printf("%u runs, %u bad\n", arguments->runs, wrong);
-	free(times);
-	free(pauses);
-	return wrong;
+	for (i = 0; i < arguments->runs; i++) {
+		run_number(arguments, i, registry, &outcomes[i]);
+		report_run(&outcomes[i]);
+	}
+	good = report_all(outcomes, arguments->runs);
+	free(outcomes);
+	return good;
 }
 
 int main(int argc, char **argv)
@@ -543,8 +497,8 @@ int main(int argc, char **argv)
 			.think_ms = 1,
 		},
 	};
-	unsigned wrong;
 	pid_t registry;
+	bool good;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
 	snprintf(arguments.setting.registry, sizeof(arguments.setting.registry),
@@ -553,7 +507,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "faults: %s\n", strerror(errno));
 		return 2;
 	}
-	wrong = run_all(&arguments, &registry);
+	good = run_all(&arguments, &registry);
 	process_end(&registry);
-	return wrong != 0;
+	return !good;
 }

@@ -67,6 +67,21 @@ struct plan {
 	unsigned delay_ms, stop_ms;
 };
 
+struct result {
+	double service_ms; /* from the fault until there is service again */
+	unsigned n_before, n_after;
+	size_t n_unknown;
+	bool killed_leader, killed_replica;
+	double pause_ms; /* 0: no replica has come back without its log */
+};
+
+/* A run that has ended. */
+struct outcome {
+	struct plan plan;
+	struct result result;
+	bool good;
+};
+
 /* What all runs use. */
 struct setting {
 	const char *bin;   /* folder of the programs */
@@ -110,6 +125,12 @@ bool cluster_uses_flows(
 /* faults_client.c: a client in a process of its own. */
 pid_t client_start(
     const struct cluster *cluster, struct board *board, unsigned number);
+
+/* faults_report.c */
+extern const char *const fault_names[N_FAULTS];
+void report_run(const struct outcome *outcome);
+/* False: memory is short, or a run was bad. */
+bool report_all(const struct outcome *outcomes, unsigned n);
 
 /* faults_history.c: what the clients noted; false: no memory, or no file. */
 bool history_gather(
