@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multi-Paxos as a state machine: no system calls, no clock, and no allocation
- * once it is made. The program around it (or a simulator) gives it messages,
- * the time and the news of its disk, and does what its operations ask for.
+ * Multi-Paxos as a state machine: no I/O and no clock. The program around it
+ * (or a simulator) gives it messages, the time and the news of its disk, and
+ * does what its operations ask for.
+ *
+ * paxos_new() allocates the log. Elections, proposals, votes and reads allocate
+ * nothing. Applying a command allocates where the store grows: for a new key, a
+ * value that its key has no room for, or a new session. A replica that catches
+ * up allocates the snapshot that it receives, and a store for it.
  *
  * Each slot of the log is one instance of Paxos. Its acceptors are the members
  * of the configuration that the log holds below the slot. A leader prepares all
