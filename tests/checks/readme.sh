@@ -3,7 +3,8 @@
 #
 # The program that README.md shows is examples/hello_flow.c, and is short; its
 # settings and their defaults are those of the library, which knows all variables
-# that the project's programs and scripts read.
+# that the project's programs and scripts read. The cores of the replicated store
+# are as short as the README of the example says.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,6 +18,14 @@ sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' |
 	echo "README.md shows another hello_flow.c: copy it again"
 	exit 1
 }
+
+for core in paxos nopaxos; do
+	lines=$(cat examples/consensus/$core*.c | wc -l)
+	if [ "$lines" -gt 1500 ]; then
+		echo "examples/consensus/$core*.c have $lines lines: keep them within 1,500"
+		exit 1
+	fi
+done
 
 # The table in settings.h: a variable and its default on one line of each entry.
 settings=$(sed '/^#define DFI_FOREIGN_VARIABLES/d' src/base/settings.h |
