@@ -47,6 +47,9 @@ refused 'cannot be written' --json "$tmp/none/loads.json"
 
 run 0 --repeat 1 --seconds 0.2 --csv "$tmp/loads.csv" --json "$tmp/loads.json"
 [ "$(wc -l < "$tmp/loads.csv")" -eq 2 ] || fail "$(< "$tmp/loads.csv")"
+# Side, mix, outstanding, requests, 3 latencies; processor, messages, segments by role.
+awk '$1 == "one-replica" && NF == 13 { found = 1 } END { exit !found }' "$tmp/out" ||
+	fail "the table has no messages and segments: $(< "$tmp/out")"
 [ "$(sed -n 's/.*"store": "\(.*\)",/\1/p' "$tmp/loads.json")" = paxos ] ||
 	fail "one replica is measured by more than one protocol: $(< "$tmp/loads.json")"
 
