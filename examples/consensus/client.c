@@ -87,6 +87,9 @@ static int wait_until_ready(struct kv_client *client)
 		kv_client_poll(client);
 		if (is_ready(client))
 			break;
+		if (client->now >= until && net_majority_lost(client))
+			return client_fail(-ENOTRECOVERABLE, "cluster '%s': %s",
+			    client->cluster, KV_NO_QUORUM_TEXT);
 		if (client->now >= until && !client->stats.connected)
 			return client_fail(-ETIMEDOUT,
 			    "no replica of cluster '%s' has answered; is one "
@@ -263,7 +266,8 @@ int kv_client_reconfigure(struct kv_client *client,
 		if (!sent)
 			sent = send_config(client, config);
 		kv_client_poll(client);
-		if (!client->question && client->answer != KV_NOT_LEADER) {
+		if (!client->question && client->answer != KV_NOT_LEADER &&
+		    client->answer != KV_NO_QUORUM) {
 			*status = client->answer;
 			return 0;
 		}

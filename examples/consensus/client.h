@@ -41,8 +41,9 @@ enum {
 	/*
 	 * No answer came in time, or the session has ended meanwhile: the
 	 * command was applied once, or not at all, or will still be, but not
-	 * after the lane's next command. KV_BUSY, in contrast, says that no
-	 * replica has taken it: it is not applied.
+	 * after the lane's next command. KV_BUSY and KV_NO_QUORUM, in
+	 * contrast, say that no replica has taken it: it is not applied. With
+	 * KV_NO_QUORUM the replicas say why: see KV_NO_QUORUM_TEXT.
 	 */
 	KV_UNKNOWN = 100,
 };
@@ -87,8 +88,9 @@ struct kv_client_options {
 /*
  * Connect to the replicas that are there, and open a session. Returns once the
  * leader has opened it. -ETIMEDOUT: there was none in open_timeout_ns, or no
- * replica has a free place for a client. -EINVAL, -ENOMEM. -ECONNREFUSED and
- * other errors of dfi_open(): the registry.
+ * replica has a free place for a client. -ENOTRECOVERABLE: nor can there be
+ * one, as a majority of the replicas has lost its data. -EINVAL, -ENOMEM.
+ * -ECONNREFUSED and other errors of dfi_open(): the registry.
  */
 int kv_client_open(
     const struct kv_client_options *options, struct kv_client **client);

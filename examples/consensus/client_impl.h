@@ -39,6 +39,7 @@ struct server {
 	bool in_up, out_up;
 	bool welcome; /* it answers */
 	bool gateway; /* it takes requests though it may not lead */
+	bool lost;    /* a majority has lost its data, it says */
 	uint64_t hello_at;
 };
 
@@ -89,6 +90,8 @@ struct kv_message *net_begin(
 void net_send(struct kv_client *client, struct kv_message *message);
 /* The leader doesn't lead, or says nothing: ask all. */
 void net_lose_leader(struct kv_client *client);
+/* A majority has lost its data, a replica says, and none says that it leads. */
+bool net_majority_lost(const struct kv_client *client);
 void net_probe(struct kv_client *client);
 
 /* client_flows.c */

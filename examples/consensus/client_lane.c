@@ -130,8 +130,10 @@ static void finish(struct kv_client *client, struct lane *lane, uint8_t status,
 /* Time is over. What no replica has ever taken is known not to be done. */
 static void give_up(struct kv_client *client, struct lane *lane)
 {
+	uint8_t refused = net_majority_lost(client) ? KV_NO_QUORUM : KV_BUSY;
+
 	finish(client, lane,
-	    lane->attempts > lane->refusals ? KV_UNKNOWN : KV_BUSY, NULL);
+	    lane->attempts > lane->refusals ? KV_UNKNOWN : refused, NULL);
 }
 
 static void put_off(struct kv_client *client, struct lane *lane, uint64_t ns)
@@ -159,12 +161,19 @@ static void lose_session(
 	put_off(client, lane, 0);
 }
 
+/* Of a replica that doesn't lead. */
+static bool is_turned_away(const struct kv_message *message)
+{
+	return message->status == KV_NOT_LEADER ||
+	    message->status == KV_NO_QUORUM;
+}
+
 static void take_session(
     struct kv_client *client, const struct kv_message *message)
 {
 	if (client->session)
 		return;
-	if (message->status == KV_NOT_LEADER)
+	if (is_turned_away(message))
 		net_lose_leader(client);
 	if (message->status != KV_OK)
 		return;
@@ -241,7 +250,7 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 	if (client->question && message->number == client->question) {
 		client->answer = message->status;
 		client->question = 0;
-		if (message->status == KV_NOT_LEADER)
+		if (is_turned_away(message))
 			net_lose_leader(client);
 		return;
 	}
@@ -254,6 +263,7 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 		return;
 	switch (message->status) {
 	case KV_NOT_LEADER:
+	case KV_NO_QUORUM:
 		client->stats.not_leader++;
 		lane->refusals++;
 		if (client->leader == message->from)
@@ -262,7 +272,6 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 			put_off(client, lane, 0);
 		break;
 	case KV_BUSY:
-	case KV_NO_QUORUM:
 		lane->refusals++;
 		put_off(client, lane,
 		    lane->refusals < LONGEST_BUSY_NS / BUSY_NS

@@ -93,6 +93,9 @@ static int exit_status(void)
 		complain("no replica has taken the command: nothing was done; "
 			 "try again");
 		return EX_TEMPFAIL;
+	case KV_NO_QUORUM:
+		complain("nothing was done: %s", KV_NO_QUORUM_TEXT);
+		return EX_UNAVAILABLE;
 	default:
 		complain("the command is not valid");
 		return EX_DATAERR;

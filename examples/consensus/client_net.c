@@ -81,9 +81,21 @@ void net_lose_leader(struct kv_client *client)
 	client->probe_at = client->now;
 }
 
+bool net_majority_lost(const struct kv_client *client)
+{
+	unsigned i;
+
+	for (i = 0; client->leader < 0 && i < client->options.n_replicas; i++)
+		if (client->servers[i].lost)
+			return true;
+	return false;
+}
+
 static void take_claim(
     struct kv_client *client, const struct kv_message *message)
 {
+	unsigned i;
+
 	if (message->argument != message->from + UINT64_C(1) ||
 	    message->ballot < client->ballot)
 		return;
@@ -91,6 +103,9 @@ static void take_claim(
 	    client->ballot == message->ballot)
 		return;
 	client_flows_leave(client);
+	/* What was said before it led. */
+	for (i = 0; i < client->options.n_replicas; i++)
+		client->servers[i].lost = false;
 	client->ballot = message->ballot;
 	client->leader = message->from;
 	client->stats.leader_changes++;
@@ -140,6 +155,7 @@ static void on_receive(
 		if (message->type == KV_HELLO) {
 			welcome(server);
 			server->gateway = message->status & KV_GATEWAY;
+			server->lost = message->status & KV_LOST;
 			take_claim(client, message);
 			client_flows_hear(client, message);
 		} else if (message->type == KV_STATUS) {
@@ -179,7 +195,7 @@ static void on_line(void *arg, struct link *link, bool up)
 	if (client->flows.leader == server->number)
 		client_flows_leave(client);
 	link_reset(link == server->in ? server->out : server->in);
-	server->welcome = server->gateway = false;
+	server->welcome = server->gateway = server->lost = false;
 	client->stats.connected &= ~(1u << server->number);
 	if (client->leader == (int)server->number)
 		net_lose_leader(client);

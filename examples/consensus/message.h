@@ -135,6 +135,12 @@ enum kv_status {
 	KV_INVALID,    /* the command breaks a rule; never retried */
 };
 
+/* What programs say of KV_NO_QUORUM. */
+#define KV_NO_QUORUM_TEXT                                                  \
+	"a majority of the replicas has lost its data: the store serves "  \
+	"nobody; bring back replicas that have their log, or start a new " \
+	"cluster with --bootstrap"
+
 /* An accepted command: of one slot, as it stands in messages and logs. */
 struct kv_entry {
 	uint64_t slot;

@@ -176,6 +176,10 @@ enum paxos_role paxos_role(const struct paxos *paxos);
 kv_ballot paxos_ballot(const struct paxos *paxos); /* promised */
 int paxos_leader(const struct paxos *paxos);       /* number, or -1 */
 uint64_t paxos_commit(const struct paxos *paxos);
+/*
+ * Whether so many members are known to have forgotten that no majority is left.
+ */
+bool paxos_no_quorum(const struct paxos *paxos, uint64_t now);
 struct kv_store *paxos_store(struct paxos *paxos);
 void paxos_query(const struct paxos *paxos, struct paxos_stats *stats);
 

@@ -223,11 +223,10 @@ void kv_catchup_tick(struct paxos *p)
 }
 
 /*
- * Whether so many members are known to have forgotten that no majority is left.
  * A number has forgotten if another incarnation of it asks to join, while the
  * member has not been heard.
  */
-bool kv_no_quorum(const struct paxos *p, uint64_t now)
+bool paxos_no_quorum(const struct paxos *p, uint64_t now)
 {
 	bool known = kv_config_members(&p->config) != 0;
 	unsigned i, n = 0, lost = 0;

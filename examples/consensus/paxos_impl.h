@@ -267,6 +267,5 @@ void kv_on_fetch(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_on_snapshot(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_on_join(struct paxos *p, uint64_t now, const struct kv_message *m);
 void kv_save(struct paxos *p);
-bool kv_no_quorum(const struct paxos *p, uint64_t now);
 
 #endif

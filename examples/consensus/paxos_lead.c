@@ -228,7 +228,7 @@ void kv_on_accepted(struct paxos *p, uint64_t now, const struct kv_message *m)
 static uint8_t may_propose(const struct paxos *p, uint64_t now)
 {
 	if (p->role != PAXOS_LEADER)
-		return kv_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
+		return paxos_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
 	if (p->barrier || p->fast.closed || p->upto != p->log.last ||
 	    p->upto - p->commit >= p->setup.window ||
 	    !kv_log_takes(&p->log, p->commit))
@@ -274,7 +274,7 @@ uint8_t paxos_read(struct paxos *p, uint64_t now,
 	struct read *read;
 
 	if (p->role != PAXOS_LEADER)
-		return kv_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
+		return paxos_no_quorum(p, now) ? KV_NO_QUORUM : KV_NOT_LEADER;
 	/* On a fast path, clients know more slots to be chosen than this. */
 	if (p->n_reads == MAX_READS || is_fast(p))
 		return KV_BUSY;

@@ -159,6 +159,7 @@ struct replica {
 	bool told_gateway;
 	enum paxos_role told_role; /* what was said last */
 	int told_leader;
+	bool told_lost;
 	bool changed;
 	atomic_bool stop;
 };

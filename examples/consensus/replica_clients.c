@@ -119,6 +119,8 @@ static void greet(struct replica *replica, struct place *place)
 	memcpy(message->body, &flows, sizeof(flows));
 	if (replica->fast && nopaxos_is_open(replica->fast))
 		message->status = KV_GATEWAY;
+	if (replica->paxos && paxos_no_quorum(replica->paxos, replica->now))
+		message->status |= KV_LOST;
 	send_reply(replica, message);
 }
 

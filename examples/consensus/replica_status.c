@@ -51,14 +51,28 @@ static void say_role(struct replica *replica)
 		say(replica, "%s, there is no leader", roles[role]);
 }
 
+/* Once, until a leader is there again. */
+static void say_lost(struct replica *replica)
+{
+	if (paxos_leader(replica->paxos) >= 0) {
+		replica->told_lost = false;
+	} else if (!replica->told_lost &&
+	    paxos_no_quorum(replica->paxos, replica->now)) {
+		replica->told_lost = true;
+		say(replica, KV_NO_QUORUM_TEXT);
+	}
+}
+
 void status_line(struct replica *replica)
 {
 	enum paxos_role before = replica->told_role;
 
 	bool gateway = replica->fast && nopaxos_is_open(replica->fast);
 
-	if (!replica->paxos ||
-	    (!replica->changed && gateway == replica->told_gateway))
+	if (!replica->paxos)
+		return;
+	say_lost(replica);
+	if (!replica->changed && gateway == replica->told_gateway)
 		return;
 	replica->changed = false;
 	say_role(replica);
@@ -117,6 +131,8 @@ static void put_core(struct replica *replica, struct text *text)
 	put(text, "keys", kv_store_keys(store));
 	put(text, "sessions", kv_store_sessions(store));
 	put(text, "digest", kv_store_digest(store));
+	put(text, "majority_lost",
+	    paxos_no_quorum(replica->paxos, replica->now));
 	put(text, "members", kv_config_members(config));
 	for (i = 0; i < replica->options.n_replicas; i++)
 		put(text, "member", config->members[i].incarnation);

@@ -64,6 +64,7 @@ struct kv_client_hello {
 /* Flags of a replica's KV_HELLO to a client, in its status. */
 enum {
 	KV_GATEWAY = 1, /* it takes requests though it may not lead */
+	KV_LOST = 2,    /* it would answer them with KV_NO_QUORUM */
 };
 
 /* The body of a replica's KV_HELLO to a client. */

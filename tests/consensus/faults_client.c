@@ -84,7 +84,8 @@ static void on_answer(void *arg, const struct kv_client_answer *answer)
 	caller->busy[answer->lane] = false;
 	caller->n_busy--;
 	caller->next_at[answer->lane] = now + caller->think_ns;
-	if (answer->status == KV_UNKNOWN || answer->status == KV_BUSY)
+	if (answer->status == KV_UNKNOWN || answer->status == KV_BUSY ||
+	    answer->status == KV_NO_QUORUM)
 		return;
 	if (answer->status != KV_OK && answer->status != KV_NOT_FOUND &&
 	    answer->status != KV_DIFFERENT) {

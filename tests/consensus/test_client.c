@@ -40,6 +40,8 @@ static bool touched_gone;
 static bool no_random;
 static uint64_t clock_now = 1000 * MS;
 static unsigned n_refusals; /* that the replica answers first */
+static bool majority_lost;  /* says the replica, which no longer leads */
+static uint8_t last_status;
 static uint64_t sent_at[MAX_SENT];
 static unsigned n_sent;
 
@@ -152,6 +154,11 @@ static void say_hello(struct links *links)
 		.argument = 1, /* replica 0 leads */
 	};
 
+	if (majority_lost) {
+		hello.argument = 0;
+		hello.status = KV_LOST;
+	}
+
 	say(links, &hello);
 }
 
@@ -169,6 +176,8 @@ static void answer(struct links *links)
 
 	if (links->asked.op == KV_REGISTER) {
 		reply.session = 1;
+	} else if (majority_lost) {
+		reply.status = KV_NO_QUORUM;
 	} else if (n_refusals) {
 		n_refusals--;
 		reply.status = KV_BUSY;
@@ -227,7 +236,7 @@ void links_close(struct links *links)
 static void on_answer(void *arg, const struct kv_client_answer *answer)
 {
 	(void)arg;
-	(void)answer;
+	last_status = answer->status;
 }
 
 static struct kv_client_options options_of_observer(void)
@@ -286,5 +295,53 @@ Test(client, asks_a_busy_leader_again_after_1_to_8_ms)
 		cr_assert_eq(sent_at[i] - sent_at[i - 1], (i < 8 ? i : 8) * MS,
 		    "pause %u: %ju ns", i,
 		    (uintmax_t)(sent_at[i] - sent_at[i - 1]));
+	kv_client_close(client);
+}
+
+Test(client, open_says_that_a_majority_has_lost_its_data)
+{
+	struct kv_client_options options = {
+		.n_replicas = 1,
+		.done = on_answer,
+	};
+	struct kv_client *client = NULL;
+
+	majority_lost = true;
+	cr_assert_eq(kv_client_open(&options, &client), -ENOTRECOVERABLE);
+	cr_assert_null(client);
+	cr_assert(strstr(kv_client_error(), KV_NO_QUORUM_TEXT), "%s",
+	    kv_client_error());
+}
+
+/* From before the loss, and while the client knows of no leader. */
+Test(client, a_command_ends_as_the_loss_of_a_majority_s_data)
+{
+	struct kv_client_options options = {
+		.n_replicas = 1,
+		.done = on_answer,
+	};
+	struct kv_client_command command = {
+		.op = KV_GET,
+		.key = "k",
+		.key_size = 1,
+	};
+	struct kv_client *client;
+	unsigned i;
+
+	cr_assert_eq(kv_client_open(&options, &client), 0);
+	majority_lost = true;
+	for (i = 0; i < 2; i++) {
+		last_status = KV_OK;
+		cr_assert_eq(kv_client_submit(client, 0, &command, 0), 0);
+		cr_assert_eq(kv_client_wait(client, 60000 * MS), 1);
+		cr_assert_eq(
+		    last_status, KV_NO_QUORUM, "status %u", last_status);
+	}
+	cr_assert_eq(n_sent, 1);
+	/* A leader is there again. */
+	majority_lost = false;
+	cr_assert_eq(kv_client_submit(client, 0, &command, 0), 0);
+	cr_assert_eq(kv_client_wait(client, 60000 * MS), 1);
+	cr_assert_eq(last_status, KV_OK, "status %u", last_status);
 	kv_client_close(client);
 }

@@ -3,7 +3,7 @@
 #
 # test_kv.sh BIN: replicas of the store as processes, and its command line:
 # commands, a dead registry, a replica that forgets, one that is removed and
-# comes back, and the restart of all from their logs.
+# comes back, the restart of all from their logs, and a majority that forgets.
 set -euo pipefail
 
 bin=$1
@@ -130,6 +130,21 @@ status=0
 "$bin/dfi-kv" --id 0 --replicas 3 --log "$tmp/log2" 2> "$tmp/err" || status=$?
 [ $status -eq 69 ] || fail "another replica's log: status $status"
 grep -q 'belongs to replica 2, not to 0' "$tmp/err" || fail "$(< "$tmp/err")"
+
+# Two of three come back without their logs: the store serves nobody, and says so.
+end "${replicas[1]}"
+rm -r "$tmp/log1" "$tmp/log2"
+for i in 1 2; do
+	start $i --log "$tmp/log$i"
+done
+deadline=$((SECONDS + wait_limit))
+until "$bin/dfi-kv-client" --timeout 500 get k1 > "$tmp/out" 2>&1 ||
+	grep -q 'majority of the replicas has lost its data' "$tmp/out"; do
+	[ $SECONDS -lt $deadline ] || fail "no client is told of the loss"
+done
+expect 69 '' --timeout 500 get k1
+[ "$(grep -c 'majority of the replicas has lost its data' "$tmp/err0")" = 1 ] ||
+	fail "replica 0 does not say once that a majority has lost its data"
 
 # Replicas go on trying to open an ordered flow. Its first one fails, as replica 2 is not
 # there as one that takes part. On a busy machine leaders would change all the time with
