@@ -100,7 +100,7 @@ struct paxos_setup {
 struct paxos_stats {
 	uint64_t proposed, chosen, applied;
 	uint64_t messages_sent, messages_received, messages_skipped;
-	uint64_t elections, elections_won;
+	uint64_t prevotes, elections, elections_won;
 	uint64_t reads; /* served by read rounds */
 	uint64_t read_rounds;
 	uint64_t snapshots_sent, snapshots_loaded;

@@ -84,6 +84,7 @@ void kv_stand(struct paxos *p, uint64_t now, bool prevote)
 	if (p->role != PAXOS_FOLLOWER || p->hold)
 		return;
 	p->prevoting = prevote;
+	p->stats.prevotes += prevote;
 	p->asked = kv_ballot_of(kv_ballot_round(most) + 1, p->setup.self);
 	p->yes = 0;
 	for (i = 0; i < KV_MAX_REPLICAS; i++)

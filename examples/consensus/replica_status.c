@@ -141,6 +141,7 @@ static void put_core(struct replica *replica, struct text *text)
 	put(text, "messages_sent", stats.messages_sent);
 	put(text, "messages_received", stats.messages_received);
 	put(text, "messages_skipped", stats.messages_skipped);
+	put(text, "prevotes", stats.prevotes);
 	put(text, "elections", stats.elections);
 	put(text, "elections_won", stats.elections_won);
 	put(text, "reads", stats.reads);

@@ -224,7 +224,8 @@ struct sim_counts {
 	uint64_t crashes, forgotten, pauses, cuts, torn, compared;
 	uint64_t recovered; /* that had forgotten, and vote again */
 	uint64_t majorities_lost;
-	uint64_t elections, elections_won, snapshots_sent, snapshots_loaded;
+	uint64_t prevotes, elections, elections_won;
+	uint64_t snapshots_sent, snapshots_loaded;
 	uint64_t config_changes, reads, read_rounds;
 	/* With an ordered flow. */
 	uint64_t flows, segments, segments_lost, gateways_stopped;

@@ -441,6 +441,7 @@ static void add_stats(struct sim_replica *replica)
 	struct paxos_stats stats;
 
 	paxos_query(replica->paxos, &stats);
+	counts->prevotes += stats.prevotes;
 	counts->elections += stats.elections;
 	counts->elections_won += stats.elections_won;
 	counts->snapshots_sent += stats.snapshots_sent;

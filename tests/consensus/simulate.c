@@ -90,6 +90,7 @@ static const struct {
 	COUNT(compared),
 	COUNT(recovered),
 	COUNT(majorities_lost),
+	COUNT(prevotes),
 	COUNT(elections),
 	COUNT(elections_won),
 	COUNT(snapshots_sent),

@@ -274,6 +274,19 @@ static struct node *elect(struct world *world)
 	return leader(world);
 }
 
+/* A node learns, from a late message, that there was a ballot of that round. */
+static void see_ballot(struct world *world, unsigned number, uint64_t round)
+{
+	struct kv_message m = { .cluster = 7,
+		.incarnation = 50,
+		.size = sizeof(m),
+		.type = KV_JOIN,
+		.ballot = kv_ballot_of(round, number),
+		.from = (uint8_t)((number + 1) % world->n) };
+
+	paxos_receive(world->nodes[number].paxos, world->now, &m);
+}
+
 /* A put, or what opens the session for it; of one that is taken again. */
 static bool propose(
     struct world *world, struct node *node, enum kv_op op, uint8_t *refused)
@@ -421,6 +434,42 @@ Test(paxos, a_replica_that_was_cut_off_gets_the_entries_later)
 	expect_equal(world, 100);
 	/* It has disturbed nobody. */
 	cr_assert_eq(paxos_ballot(leader(world)->paxos), ballot);
+	close_world(world);
+}
+
+/* A replica that was alone has a ballot that is higher than the leader's. */
+Test(paxos, a_returning_replica_with_a_higher_ballot_disturbs_no_leader)
+{
+	struct world *world = open_world(3, 3, false);
+	unsigned i, away = (elect(world)->number + 1) % 3;
+	struct paxos_stats before, after;
+	struct node *led;
+	kv_ballot ballot;
+
+	put(world, 10);
+	for (i = 0; i < 3; i++)
+		world->deaf[i][away] = world->deaf[away][i] = true;
+	run(world, 1);
+	led = leader(world);
+	ballot = paxos_ballot(led->paxos);
+	see_ballot(world, away, kv_ballot_round(ballot) + 10);
+	memset(world->sent, 0, sizeof(world->sent));
+	run(world, 100);
+	cr_assert_gt(world->sent[KV_PREVOTE], 0, "it has not stood");
+	cr_assert_eq(world->sent[KV_PREPARE], 0, "it has taken a ballot");
+	/* It stands at the moment that it is heard again. */
+	paxos_query(led->paxos, &before);
+	world->deaf[away][led->number] = false;
+	world->deaf[away][3 - away - led->number] = false;
+	run(world, 100);
+	memset(world->deaf, 0, sizeof(world->deaf));
+	put(world, 10);
+	paxos_query(led->paxos, &after);
+	cr_assert_eq(world->sent[KV_PREPARE], 0);
+	cr_assert_eq(leader(world), led);
+	cr_assert_eq(paxos_ballot(led->paxos), ballot);
+	cr_assert_eq(after.elections, before.elections);
+	expect_equal(world, 21);
 	close_world(world);
 }
 
