@@ -181,7 +181,8 @@ void kv_on_promise(struct paxos *p, uint64_t now, const struct kv_message *m)
 
 	if (p->role != PAXOS_CANDIDATE || m->ballot != p->promised ||
 	    m->session != p->setup.incarnation ||
-	    !is_member(&p->config, m->from, m->incarnation) ||
+	    (!is_member(&p->config, m->from, m->incarnation) &&
+		!bug(p, ANY_PROMISE)) ||
 	    says_yes(p, m->from))
 		return;
 	if (m->number > peer->part && !bug(p, TRIMMED_PROMISE)) {

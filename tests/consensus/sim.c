@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "examples/consensus/store_pairs.h"
 #include "sim.h"
@@ -71,7 +72,8 @@ static void reset(struct sim *sim)
 	if (sim->slots)
 		memset(sim->slots, 0, sim->n_slots * sizeof(*sim->slots));
 	sim->now = sim->order = 0;
-	sim->calm = sim->ending = sim->majority_lost = sim->failed = false;
+	sim->calm = sim->ending = sim->majority_lost = false;
+	sim->failed = sim->unfit = false;
 	sim->calm_at = sim->next_value = sim->history_time = 0;
 	sim->applied = sim->proposed_config = sim->config_slot = 0;
 	sim->history.n = 0;
@@ -204,7 +206,7 @@ static void check_history(struct sim *sim)
 	if (verdict.answer == LIN_RIGHT)
 		return;
 	if (verdict.answer != LIN_WRONG) {
-		sim_fail(sim, "the history is too hard to check");
+		sim_unfit(sim, "the history is too hard to check");
 		return;
 	}
 	file = open_memstream(&text, &size);
@@ -234,6 +236,8 @@ int sim_run(struct sim *sim)
 		sim->checker = lin_checker_new();
 	if (!sim->checker)
 		abort();
+	if (sim->bugs & SIM_BUG_EXIT)
+		_exit(1);
 	kv_store_no_filter = (sim->bugs & PAXOS_BUG_DUPLICATES) != 0;
 	kv_store_slot_filter = (sim->bugs & PAXOS_BUG_SLOT_FILTER) != 0;
 	reset(sim);
@@ -243,7 +247,7 @@ int sim_run(struct sim *sim)
 	while (!sim->failed && sim_next(sim, &event)) {
 		handle(sim, &event);
 		if (++n > MAX_EVENTS)
-			sim_fail(sim, "the run does not end");
+			sim_unfit(sim, "the run does not end");
 		if (is_over(sim))
 			break;
 	}

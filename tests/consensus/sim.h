@@ -119,6 +119,7 @@ extern const struct sim_core sim_paxos, sim_nopaxos;
 /* In sim.bugs: those of enum nopaxos_bug are multiples of the first. */
 #define SIM_NOPAXOS_BUGS (1U << 24)
 #define SIM_BUG_ANY_SLOT (1U << 30) /* clients count votes of all slots */
+#define SIM_BUG_EXIT (1U << 31)     /* of the simulator: it ends */
 
 struct sim_record {
 	struct kv_record record;
@@ -297,7 +298,7 @@ struct sim {
 	struct lin_history history;
 	struct lin_checker *checker;
 	struct sim_counts counts;
-	bool failed;
+	bool failed, unfit; /* unfit: no rule of the store is broken */
 	char failure[512];
 };
 
@@ -306,6 +307,13 @@ int sim_run(struct sim *sim);
 void sim_free(struct sim *sim);
 void sim_fail(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The simulator, or the checker, is not up to the run. */
+#define sim_unfit(sim, ...)                  \
+	do {                                 \
+		if (!(sim)->failed)          \
+			(sim)->unfit = true; \
+		sim_fail(sim, __VA_ARGS__);  \
+	} while (0)
 void sim_trace(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 #define trace(sim, ...)                              \

@@ -73,7 +73,7 @@ static void submit(struct sim *sim, unsigned c, unsigned lane)
 	m->size = (uint32_t)(sizeof(*m) + size);
 	memcpy(m->body, &l->request, size);
 	if (!kv_message_valid(m, m->size))
-		sim_fail(sim, "client %u has made a bad request", c);
+		sim_unfit(sim, "client %u has made a bad request", c);
 	sim_send(sim, SIM_REPLICAS + c, l->to, packet);
 	wake(sim, c, lane, sim->now + 5 * MS + sim_below(sim, 10 * MS));
 }

@@ -43,6 +43,7 @@ static const struct {
 	{ "short-promise", PAXOS_BUG_SHORT_PROMISE, false },
 	{ "commit-blind", PAXOS_BUG_COMMIT_BLIND, false },
 	{ "trimmed-promise", PAXOS_BUG_TRIMMED_PROMISE, false },
+	{ "any-promise", PAXOS_BUG_ANY_PROMISE, false },
 	/* Of the fast path. */
 	{ "noop-loses", PAXOS_BUG_NOOP_LOSES, true },
 	{ "blind-ack", PAXOS_BUG_BLIND_ACK, true },
@@ -54,6 +55,7 @@ static const struct {
 	{ "undecides", NOPAXOS_BUG_UNDECIDES *SIM_NOPAXOS_BUGS, true },
 	{ "holes", NOPAXOS_BUG_HOLES *SIM_NOPAXOS_BUGS, true },
 	{ "any-slot", SIM_BUG_ANY_SLOT, true },
+	{ "exit", SIM_BUG_EXIT, false },
 };
 #define N_BUGS (sizeof(bugs) / sizeof(bugs[0]))
 
@@ -127,6 +129,7 @@ struct job {
 	_Atomic uint64_t seed; /* that it is at */
 	struct sim_counts counts;
 	uint64_t failed; /* seed, or UINT64_MAX */
+	bool unfit;      /* it says nothing of the store */
 	char failure[512];
 };
 
@@ -163,6 +166,7 @@ static void run_seeds(
 		sim->seed = seed;
 		if (sim_run(sim) && seed < job->failed) {
 			job->failed = seed;
+			job->unfit = sim->unfit;
 			memcpy(
 			    job->failure, sim->failure, sizeof(job->failure));
 			lowest = atomic_load(&shared->failed);
@@ -206,6 +210,7 @@ static void note_end(struct shared *shared, struct job *job, int status)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return;
 	job->failed = seed;
+	job->unfit = true;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
 		snprintf(job->failure, sizeof(job->failure),
 		    "the run has not ended in %d s", RUN_SECONDS);
@@ -292,13 +297,17 @@ static unsigned print_counts(
 	return missing;
 }
 
-/* Returns the exit status: 0, or 1 where a seed has failed. */
-static int run_all(const struct options *options, uint64_t *failed)
+/*
+ * Returns the exit status: 0, or 1 where a seed has failed. *violation: the
+ * store has broken a rule there.
+ */
+static int run_all(const struct options *options, bool *violation)
 {
 	struct shared *shared = mmap(NULL, sizeof(*shared),
 	    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct timespec begin;
 	unsigned i, missing = 0;
+	uint64_t failed;
 
 	if (shared == MAP_FAILED) {
 		perror("simulate: mmap");
@@ -308,12 +317,15 @@ static int run_all(const struct options *options, uint64_t *failed)
 	atomic_store(&shared->next, options->first);
 	atomic_store(&shared->failed, UINT64_MAX);
 	run_jobs(options, shared, &begin);
-	*failed = atomic_load(&shared->failed);
+	failed = atomic_load(&shared->failed);
+	*violation = false;
 	for (i = 0; i < options->jobs; i++)
-		if (*failed != UINT64_MAX && shared->jobs[i].failed == *failed)
-			printf("seed %" PRIu64 " fails: %s\n", *failed,
+		if (failed != UINT64_MAX && shared->jobs[i].failed == failed) {
+			printf("seed %" PRIu64 " fails: %s\n", failed,
 			    shared->jobs[i].failure);
-	if (*failed == UINT64_MAX && !options->bugs) {
+			*violation = !shared->jobs[i].unfit;
+		}
+	if (failed == UINT64_MAX && !options->bugs) {
 		missing = print_counts(options, shared);
 		printf("%" PRIu64 " seeds without violation, %.1f s\n",
 		    options->last - options->first + 1, seconds_since(&begin));
@@ -322,7 +334,7 @@ static int run_all(const struct options *options, uint64_t *failed)
 	/* Few seeds need not show all that there is. */
 	if (missing && options->last - options->first >= 999)
 		return 1;
-	return *failed != UINT64_MAX;
+	return failed != UINT64_MAX;
 }
 
 static int run_one(const struct options *options)
@@ -346,11 +358,14 @@ static int run_one(const struct options *options)
 	return err != 0;
 }
 
-/* Each planted fault of the protocol's own, until a seed finds it. */
+/*
+ * Each planted fault of the protocol's own, until a seed finds it: there the
+ * store breaks a rule. One of the simulator's own must not count as that.
+ */
 static int find_bugs(struct options *options)
 {
-	uint64_t failed;
 	unsigned i, missed = 0;
+	bool violation;
 
 	for (i = 0; i < N_BUGS; i++) {
 		if (bugs[i].fast != (options->core->deliver != NULL))
@@ -358,11 +373,13 @@ static int find_bugs(struct options *options)
 		options->bugs = bugs[i].bug;
 		printf("%-16s ", bugs[i].name);
 		fflush(stdout);
-		run_all(options, &failed);
-		if (failed != UINT64_MAX)
+		if (run_all(options, &violation) &&
+		    violation != (bugs[i].bug == SIM_BUG_EXIT))
 			continue;
-		printf("not found in %" PRIu64 " seeds\n",
-		    options->last - options->first + 1);
+		printf("%s in seeds %" PRIu64 " to %" PRIu64 "\n",
+		    violation ? "found, but it is none of the store's,"
+			      : "not found",
+		    options->first, options->last);
 		missed++;
 	}
 	return missed != 0;
@@ -480,12 +497,12 @@ int main(int argc, char **argv)
 	struct options options = {
 		.first = 1, .last = 1000, .jobs = 1, .core = &sim_paxos
 	};
-	uint64_t failed;
+	bool violation;
 
 	read_options(argc, argv, &options);
 	if (options.find_all)
 		return find_bugs(&options);
 	if (options.first == options.last)
 		return run_one(&options);
-	return run_all(&options, &failed);
+	return run_all(&options, &violation);
 }
