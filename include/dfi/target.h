@@ -20,20 +20,24 @@
  *                an ordered flow, and of datagrams, what has no gap before it;
  *                in a combiner flow windows that all have ended). Or nobody can
  *                attach any more (docs/design.md, "Failure"), or the RDMA
- * device of a multicast is gone -ECANCELED   a source aborted the flow (the
- * same comes first), or this target was cancelled or aborted -EBADMSG received
- * data contradicts the protocol, or tuples are missing; the text names both
- * ends -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK),
- * or a source, which the text names, has not attached within open_timeout_ms
- * (again after that time); not sticky -EINTR       dfi_target_interrupt() was
- * called; not sticky -ENODATA     the network lost segments of a source
- * (DFI_LOSS_NOTIFY), once a gap: dfi_target_gap() says which; not sticky
+ *                device of a multicast is gone
+ *   -ECANCELED   a source aborted the flow (the same comes first), or this
+ *                target was cancelled or aborted
+ *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
+ *                the text names both ends
+ *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
+ *                no tuple is there and a source, which the text names, has not
+ *                attached within open_timeout_ms (again after that time); not
+ *                sticky
+ *   -EINTR       dfi_target_interrupt() was called; not sticky
+ *   -ENODATA     the network lost segments of a source (DFI_LOSS_NOTIFY), once
+ *                a gap: dfi_target_gap() says which; not sticky
  *   -EOVERFLOW   combiner flow: a sum that is checked doesn't fit its type; the
  *                text names the result's field and the group
  *   -ENOSPC      combiner flow: more groups than max_groups (DFI_FULL_FAIL)
  *   -EBUSY       a batch or a cursor is out, or, in debug builds, another
- * thread is in a call, which the log has as a fault; not sticky Other errors
- * are sticky: a truncated stream never looks like a clean end.
+ *                thread is in a call, which the log has as a fault; not sticky
+ * Other errors are sticky: a truncated stream never looks like a clean end.
  */
 #ifndef DFI_TARGET_H
 #define DFI_TARGET_H

@@ -458,6 +458,20 @@ static void check_hope(struct trial *trial, uint32_t e)
 		unjustified(trial, e, "nobody told it of the creator");
 }
 
+/* Until when tuples came to a target, which misses nobody meanwhile. */
+static int64_t busy_until_ns(const struct trial *trial, uint32_t e)
+{
+	const struct end_board *ends = trial->board->ends;
+	int64_t until = 0;
+
+	if (trial->plan->ends[e].is_source)
+		return 0;
+	for (uint32_t i = 0; i < trial->plan->n_ends; i++)
+		if (trial->plan->ends[i].is_source && ends[i].opened_ns)
+			until = later(until, atomic_load(&ends[i].entered_ns));
+	return earlier(until, ends[e].failed_ns);
+}
+
 static void check_timed_out(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
@@ -482,7 +496,7 @@ static void check_timed_out(struct trial *trial, uint32_t e)
 		/* One that is stopped meanwhile may have no time left. */
 		unjustified(trial, e, "the text gives no reason");
 	}
-	check_time(trial, e, from + timeout_ns);
+	check_time(trial, e, later(from + timeout_ns, busy_until_ns(trial, e)));
 }
 
 /* Its registry had died or had taken it for dead, at some time of these. */
