@@ -34,7 +34,7 @@ static int cancelled(struct dfi_source *source, uint32_t target)
 	    source->flow.name, SOURCE_ID(source), name);
 }
 
-extern always_inline int dfi__source_open_segment(
+static always_inline int open_segment(
     struct dfi_source *source, uint32_t target)
 {
 	struct writer *writer = &source->writers[target];
@@ -62,6 +62,11 @@ extern always_inline int dfi__source_open_segment(
 		    source, lane_waits_for(source, target));
 	return ret < 0 ? damaged(source, lane_waits_for(source, target), ret)
 		       : 0;
+}
+
+int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
+{
+	return open_segment(source, target);
 }
 
 /* A lane's target, or one of them, doesn't stay: an error, or 0. */
@@ -122,7 +127,7 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 			ret = check_life(source, lane);
 		if (ret < 0)
 			return ret;
-		ret = dfi__source_open_segment(source, lane);
+		ret = open_segment(source, lane);
 		target = lane_waits_for(source, lane);
 		if (ret > 0)
 			goes_on(source, lane);
@@ -155,7 +160,7 @@ int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t target)
 	return ret;
 }
 
-extern always_inline int dfi__source_send(
+static always_inline int send_segment(
     struct dfi_source *source, uint32_t target)
 {
 	uint64_t bytes = source_filled(source, target);
@@ -179,8 +184,13 @@ extern always_inline int dfi__source_send(
 	} else if (unlikely(ret < 0 || source_target_life(source, target))) {
 		return dfi__source_target_left(source, target);
 	}
-	ret = dfi__source_open_segment(source, target);
+	ret = open_segment(source, target);
 	return ret < 0 ? ret : 0;
+}
+
+int dfi__source_send(struct dfi_source *source, uint32_t target)
+{
+	return send_segment(source, target);
 }
 
 /*
@@ -313,7 +323,7 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	source_lock(source);
 	/* Nobody waits for a place whose segment waits for the cursor. */
 	if (lane_awaits_place(source) && source_filled(source, cursor.lane))
-		cursor.status = dfi__source_send(source, cursor.lane);
+		cursor.status = send_segment(source, cursor.lane);
 	if (cursor.status) {
 		source_unlock(source);
 		return cursor;
