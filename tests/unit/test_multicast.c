@@ -448,6 +448,19 @@ Test(multicast_events, failed_queue_breaks_its_port)
 	cr_assert_str_eq(port.failed, "CQ error");
 }
 
+/* An application's own, which it polls: all reports of a device come here. */
+Test(multicast_events, queue_without_a_channel_is_left_alone)
+{
+	struct ibv_cq other = { .context = &context };
+	const struct ibv_async_event event = {
+		.element.cq = &other,
+		.event_type = IBV_EVENT_CQ_ERR,
+	};
+
+	dfi__verbs_event(&context, &event);
+	cr_assert_null(port.failed);
+}
+
 Test(multicast_events, queue_pair_of_somebody_else_is_left_alone)
 {
 	struct ibv_qp other = { .context = &context };

@@ -83,6 +83,9 @@ static void fail_port(const struct ibv_qp *qp,
 {
 	struct verbs *verbs;
 
+	/* A completion queue without a channel is none of ours. */
+	if (!qp && !channel)
+		return;
 	pthread_mutex_lock(&all_lock);
 	for (verbs = all; verbs; verbs = verbs->next)
 		dfi__verbs_fail_ports(verbs, qp, channel, why);
