@@ -291,6 +291,42 @@ Test(descriptor, address_of_an_unknown_transport_is_left_out)
 	free(data);
 }
 
+/* Decode an endpoint whose region has this size and these addresses. */
+static int decode_region(struct published_region region)
+{
+	const struct endpoint endpoint = {
+		.node = { 7, 8, "n", "h", { 9, 10, 11 }, 12, 13 },
+		.region = region,
+	};
+	struct endpoint back;
+	size_t size;
+	void *data = dfi__endpoint_encode(&endpoint, &size);
+	int ret = dfi__endpoint_decode(data, size, &back);
+
+	free(data);
+	return ret;
+}
+
+Test(descriptor, addresses_of_a_region_make_sense)
+{
+	const struct transport_ops *memory = dfi__transports[0];
+	const struct transport_ops *network = dfi__transports[1];
+	struct published_region region = {
+		.size = 4096,
+		.n_addresses = 2,
+		.addresses = { { memory, { "@near", 11, 4096 } },
+		    { network, { "10.0.0.1:1", 12, 4096 } } },
+	};
+
+	cr_assert_eq(decode_region(region), 0);
+	region.addresses[1].name.address[0] = '\0';
+	cr_assert_eq(decode_region(region), -EBADMSG);
+	region.addresses[1] = region.addresses[0];
+	cr_assert_eq(decode_region(region), -EBADMSG);
+	region.n_addresses = 0;
+	cr_assert_eq(decode_region(region), -EBADMSG);
+}
+
 static void refuse_endpoint(const struct endpoint *endpoint)
 {
 	struct endpoint back;

@@ -204,8 +204,14 @@ static bool address_from_message(
 	const struct transport_ops *ops = find_transport(message->transport);
 	struct region_address *address;
 
-	if (!text_is_sane(message->name, TRANSPORT_ADDRESS_SIZE))
+	uint32_t i;
+
+	if (!message->name[0] ||
+	    !text_is_sane(message->name, TRANSPORT_ADDRESS_SIZE))
 		return false;
+	for (i = 0; i < published->n_addresses; i++)
+		if (published->addresses[i].transport == ops)
+			return false;
 	if (!ops || published->n_addresses == REGION_MAX_ADDRESSES)
 		return true;
 	address = &published->addresses[published->n_addresses++];
@@ -232,7 +238,7 @@ static bool region_from_message(
 	strcpy(published->why, message->why);
 	for (i = 0; valid && i < message->n_addresses; i++)
 		valid = address_from_message(message->addresses[i], published);
-	return valid;
+	return valid && !published->size == !message->n_addresses;
 }
 
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)

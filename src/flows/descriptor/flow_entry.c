@@ -16,10 +16,10 @@
 #include "dfi_flow.pb-c.h"
 
 /*
- * Version of the layout in buffers/segment.h; a peer must have the same. It
- * depends on what segments have before their payload.
+ * Version of the layout in buffers/segment.h and of an endpoint's entry; a peer
+ * must have the same. It depends on what segments have before their payload.
  */
-#define RING_LAYOUT 2
+#define RING_LAYOUT 3
 /* The rings of a flow with a tree are with its combiners. */
 #define TREE_LAYOUT 0x100
 
