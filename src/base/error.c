@@ -78,7 +78,7 @@ const char *dfi_strerror(int err)
 	return text ? text : "unknown error";
 }
 
-int dfi__node_table_error(int err)
+int dfi__peer_error(int err)
 {
 	return err < 0 && meaning(err) ? err : -EBADMSG;
 }

@@ -32,6 +32,6 @@ int dfi__fail_within(int err, const char *fmt, ...)
  * For an error that a peer tells of: err, or -EBADMSG if it isn't one of the
  * codes that this library returns.
  */
-int dfi__node_table_error(int err);
+int dfi__peer_error(int err);
 
 #endif

@@ -11,6 +11,7 @@
 
 /* Taken before those of the hooks, so that a fork() sees whole hooks. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool registered;
 static struct fork_hook *hooks;
 
@@ -41,13 +42,19 @@ static void child(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void follow_forks(void)
+{
+	registered = !pthread_atfork(prepare, parent, child);
+}
+
 bool dfi__fork_follow(struct fork_hook *hook)
 {
 	/* Mostly it is known, and its lock is the next that is taken. */
 	if (atomic_peek(&hook->known))
 		return true;
+	/* Before lock: a fork meanwhile would leave it taken in the child. */
+	pthread_once(&once, follow_forks);
 	pthread_mutex_lock(&lock);
-	registered = registered || !pthread_atfork(prepare, parent, child);
 	if (registered && !atomic_peek(&hook->known)) {
 		hook->next = hooks;
 		hooks = hook;

@@ -280,7 +280,7 @@ static void open_theirs(unsigned special)
 	    NULL, WAIT_LIMIT(0), &remote);
 	answered = special & 2 && !rig.answers;
 	rig.answers = false;
-	fuzz_check(!ret || dfi__node_table_error(ret) == ret);
+	fuzz_check(!ret || dfi__peer_error(ret) == ret);
 	if (answered && special & 4 && rig.message.error)
 		fuzz_check(ret ==
 		    (rig_is_error_of_open(rig.message.error) ? rig.message.error

@@ -47,14 +47,13 @@ Test(error, of_a_peer_is_a_known_one)
 	size_t i;
 
 	for (i = 0; i < N_CODES; i++) {
-		cr_assert_eq(
-		    dfi__node_table_error(-codes[i].code), -codes[i].code);
-		cr_assert_eq(dfi__node_table_error(codes[i].code), -EBADMSG);
+		cr_assert_eq(dfi__peer_error(-codes[i].code), -codes[i].code);
+		cr_assert_eq(dfi__peer_error(codes[i].code), -EBADMSG);
 	}
-	cr_assert_eq(dfi__node_table_error(0), -EBADMSG);
-	cr_assert_eq(dfi__node_table_error(-100000), -EBADMSG);
-	cr_assert_eq(dfi__node_table_error(INT_MIN), -EBADMSG);
-	cr_assert_eq(dfi__node_table_error(INT_MAX), -EBADMSG);
+	cr_assert_eq(dfi__peer_error(0), -EBADMSG);
+	cr_assert_eq(dfi__peer_error(-100000), -EBADMSG);
+	cr_assert_eq(dfi__peer_error(INT_MIN), -EBADMSG);
+	cr_assert_eq(dfi__peer_error(INT_MAX), -EBADMSG);
 }
 
 static void *look(void *arg)

@@ -146,7 +146,7 @@ void dfi__client_answer(
 	}
 	ret = 0;
 	if (reply->error)
-		ret = dfi__fail(dfi__node_table_error(reply->error),
+		ret = dfi__fail(dfi__peer_error(reply->error),
 		    "registry %s: %s", client->address, reply->text);
 	/* Nobody waits: it comes too late. */
 	if (!call)

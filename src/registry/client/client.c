@@ -2,8 +2,8 @@
 /*
  * The client's connection: what arrives on it, the lease's keepalive, its loss,
  * and closing it. How it is opened, what is asked over it, and how it is got
- * back, is in the other client_*.c. May not wait for anything on the loop's
- * thread.
+ * back, is in the other files of this folder. May not wait for anything on the
+ * loop's thread.
  */
 #include "client.h"
 
@@ -76,7 +76,7 @@ static void farewell(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
 {
 	dfi__client_lose(
-	    client, dfi__node_table_error(reply->error), "%s", reply->text);
+	    client, dfi__peer_error(reply->error), "%s", reply->text);
 }
 
 /* Takes message. */

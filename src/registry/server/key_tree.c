@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See tree.h. A text is read as 9 bits for each byte: one that says that the
- * byte is there, then the byte. Behind its end all bits are 0. So no text is a
- * prefix of another one in that form, any byte may occur, and the half of an
- * inner node whose texts end where the other ones go on is a single leaf.
+ * See key_tree.h. A text is read as 9 bits for each byte: one that says that
+ * the byte is there, then the byte. Behind its end all bits are 0. So no text
+ * is a prefix of another one in that form, any byte may occur, and the half of
+ * an inner node whose texts end where the other ones go on is a single leaf.
  *
  * May not allocate but in an insertion: a removal can't fail.
  */

@@ -281,7 +281,7 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 	if (!ret)
 		ret = create_table(server, attr);
 	if (ret)
-		goto err_gate;
+		goto err_pending_auth;
 	ret = dfi__listen_open(
 	    attr->listen, server->n_users ? 0666 : 0600, &server->listen);
 	if (ret)
@@ -301,7 +301,7 @@ err_listen:
 	dfi__listen_close(&server->listen);
 err_table:
 	dfi__table_destroy(server->table);
-err_gate:
+err_pending_auth:
 	dfi__visitors_free(&server->strangers);
 	dfi__pending_auth_destroy(server->pending_auth);
 	return ret;
