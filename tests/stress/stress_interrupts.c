@@ -116,8 +116,8 @@ static void *own(void *result)
  */
 static pthread_t interrupt_often(const struct kind *of, int *result)
 {
-	int64_t deadline = clock_now_ns() + (int64_t)LONG_MS * NS_PER_MS;
 	struct rng rng = { 1 };
+	int64_t deadline;
 	pthread_t owner;
 	uint32_t i, pause;
 
@@ -131,6 +131,7 @@ static pthread_t interrupt_often(const struct kind *of, int *result)
 			pthread_kill(owner, SIGUSR1);
 		else
 			raise(SIGUSR1);
+		deadline = clock_now_ns() + (int64_t)LONG_MS * NS_PER_MS;
 		while (atomic_load(&n_told) != i) {
 			check(clock_now_ns() < deadline,
 			    "%s: interrupt %u is lost: %u were told", of->name,
