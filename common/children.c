@@ -35,13 +35,16 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/*
- * Room for one more. Where SIGCHLD is ignored, as some supervisors leave it,
- * the kernel forgets how a child ended and gives its number away.
- */
-static struct child *add(struct children *children, const char *name)
+void children_keep_ends(void)
 {
 	struct sigaction action = { .sa_handler = SIG_DFL };
+
+	sigaction(SIGCHLD, &action, NULL);
+}
+
+/* Room for one more. */
+static struct child *add(struct children *children, const char *name)
+{
 	struct child *list;
 
 	list = realloc(children->list, (children->n + 1) * sizeof(*list));
@@ -53,7 +56,7 @@ static struct child *add(struct children *children, const char *name)
 	list += children->n;
 	snprintf(list->name, sizeof(list->name), "%s", name);
 	list->pid = 0;
-	sigaction(SIGCHLD, &action, NULL);
+	children_keep_ends();
 	return list;
 }
 

@@ -15,6 +15,13 @@
 /* Where a child finds the descriptor that its leader passes. */
 #define CHILD_FD 3
 
+/*
+ * Have the kernel keep how a child ended until it is waited for, which it does
+ * not where SIGCHLD is ignored, as some supervisors leave it. Both calls that
+ * start a child do this; a program that forks by itself calls it first.
+ */
+void children_keep_ends(void);
+
 struct child {
 	pid_t pid; /* 0: it has ended */
 	char name[32];

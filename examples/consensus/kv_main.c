@@ -11,6 +11,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "../../common/children.h"
 #include "../../common/complain.h"
 #include "../../common/usage.h"
 #include "replica.h"
@@ -254,6 +255,7 @@ int main(int argc, char **argv)
 	pid_t parent = getppid();
 	int ret;
 
+	children_keep_ends();
 	if (options_check(&argp, argv))
 		return EX_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);

@@ -186,22 +186,43 @@ bool snapshots_busy(const struct snapshots *snapshots)
 	return snapshots->child;
 }
 
+/*
+ * Whether the child has ended; *err then says how. -ECHILD: the kernel did not
+ * keep it, as it does where SIGCHLD is ignored.
+ */
+static bool has_ended(pid_t child, int *err)
+{
+	pid_t ret;
+	int code;
+
+	do
+		ret = waitpid(child, &code, WNOHANG);
+	while (ret < 0 && errno == EINTR);
+	if (ret == 0)
+		return false;
+	if (ret < 0)
+		*err = -errno;
+	else
+		*err = WIFEXITED(code) ? -WEXITSTATUS(code) : -EINTR;
+	return true;
+}
+
 bool snapshots_check(struct snapshots *snapshots, uint64_t *slot, int *err)
 {
 	struct stat status;
-	int code;
 
-	if (!snapshots->child ||
-	    waitpid(snapshots->child, &code, WNOHANG) != snapshots->child)
+	if (!snapshots->child || !has_ended(snapshots->child, err))
 		return false;
 	snapshots->child = 0;
 	*slot = snapshots->new_slot;
-	*err = WIFEXITED(code) ? -WEXITSTATUS(code) : -EINTR;
 	if (!*err && fstat(snapshots->new_fd, &status) < 0)
 		*err = -errno;
 	if (*err) {
 		complain("snapshot of slot %llu: %s; the log is kept",
-		    (unsigned long long)*slot, strerror(-*err));
+		    (unsigned long long)*slot,
+		    *err == -ECHILD ? "SIGCHLD is ignored, so it is not known "
+				      "whether all of it was written"
+				    : strerror(-*err));
 		close(snapshots->new_fd);
 		return true;
 	}

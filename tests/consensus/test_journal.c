@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "examples/consensus/journal.h"
+#include "examples/consensus/snapshot.h"
 
 static const struct journal_identity own = {
 	.cluster = 7,
@@ -477,4 +478,38 @@ Test(journal, removes_files_that_a_snapshot_has_and_keeps_the_promise)
 	cr_assert_eq(replayed.n_entries, 2);
 	cr_assert_eq(replayed.promise, 8);
 	journal_close(journal);
+}
+
+/* How it ends; -ETIME: that is not noticed. */
+static int end_of_snapshot(void (*on_child)(int))
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	struct kv_store *store = kv_store_new(&own.config);
+	struct snapshots *snapshots;
+	int err = -ETIME, tries;
+	uint64_t slot;
+
+	signal(SIGCHLD, on_child);
+	cr_assert_not_null(store);
+	cr_assert_eq(snapshots_open(NULL, &snapshots), 0);
+	cr_assert_eq(snapshots_begin(snapshots, store), 0);
+	for (tries = 0; tries < 60000; tries++) {
+		if (snapshots_check(snapshots, &slot, &err))
+			break;
+		nanosleep(&pause, NULL);
+	}
+	cr_assert_not(snapshots_busy(snapshots));
+	snapshots_close(snapshots);
+	kv_store_free(store);
+	return err;
+}
+
+Test(snapshot, that_nobody_saw_end_has_failed)
+{
+	cr_assert_eq(end_of_snapshot(SIG_IGN), -ECHILD);
+}
+
+Test(snapshot, ends_well)
+{
+	cr_assert_eq(end_of_snapshot(SIG_DFL), 0);
 }
