@@ -220,5 +220,12 @@ int main(int argc, char **argv)
 			kill(-programs[i].group, SIGKILL);
 			waitpid(programs[i].group, NULL, 0);
 		}
+	/* Not sooner, as by output.h: nobody would continue what is stopped. */
+	if (fflush(stdout) || ferror(stdout)) {
+		complain("cannot write all of the output to standard output: "
+			 "%s",
+		    strerror(errno));
+		done = false;
+	}
 	return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

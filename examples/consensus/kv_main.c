@@ -13,6 +13,7 @@
 
 #include "../../common/children.h"
 #include "../../common/complain.h"
+#include "../../common/output.h"
 #include "../../common/usage.h"
 #include "replica.h"
 
@@ -255,6 +256,7 @@ int main(int argc, char **argv)
 	pid_t parent = getppid();
 	int ret;
 
+	output_open();
 	children_keep_ends();
 	if (options_check(&argp, argv))
 		return EX_USAGE;

@@ -239,6 +239,12 @@ lost "$bin/dfi-info" config --json
 lost "$bin/dfi-info" --version
 lost "$bin/dfi-registry" --help
 lost "$bin/dfi-registry" --version
+for program in dfi-kv dfi-kv-client dfi-kv-load dfi-kv-run; do
+	lost "$bin/$program" --help
+done
+echo 0 > "$tmp/count"
+lost "$bin/dfi-turns" 1 1 1 "$tmp/count" counter "while :; do
+	echo \$((i += 1000)) > '$tmp/next'; mv '$tmp/next' '$tmp/count'; done"
 
 "$bin/dfi-registry" --listen "unix:$tmp/socket" --print-address \
 	> "$tmp/address" 2> "$tmp/log" &
