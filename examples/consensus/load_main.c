@@ -151,7 +151,8 @@ static int run_point(
 	return ret;
 }
 
-static int run_all(struct load_options *options, json_t *results)
+static int run_all(
+    struct load_options *options, struct load_files *files, json_t *results)
 {
 	uint32_t point;
 
@@ -164,9 +165,9 @@ static int run_all(struct load_options *options, json_t *results)
 		json_dumpf(results, stdout, JSON_INDENT(2));
 		printf("\n");
 	}
-	if (options->csv && load_report_csv(options->csv, results))
+	if (options->csv && load_report_csv(&files->csv, results))
 		return -1;
-	if (options->plot && load_report_plot(options->plot, results))
+	if (options->plot && load_report_plot(&files->plot, results))
 		return -1;
 	return 0;
 }
@@ -177,6 +178,7 @@ int load_main(int argc, char **argv, const char *doc,
 	struct argp argp = { descriptions, parse, NULL, doc, NULL, more_help,
 		NULL };
 	static struct parsing parsing; /* large */
+	static struct load_files files;
 	json_t *results;
 	int ret;
 
@@ -186,10 +188,11 @@ int load_main(int argc, char **argv, const char *doc,
 	if (options_check(&argp, argv))
 		return 64;
 	argp_parse(&argp, argc, argv, 0, NULL, &parsing);
-	if (load_report_check(parsing.load.csv, parsing.load.plot))
+	if (load_files_open(&files, parsing.load.csv, parsing.load.plot))
 		return EXIT_FAILURE;
 	results = json_array();
-	ret = results ? run_all(&parsing.load, results) : -1;
+	ret = results ? run_all(&parsing.load, &files, results) : -1;
+	load_files_close(&files);
 	json_decref(results);
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -5,14 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "../../common/children.h"
 #include "../../common/complain.h"
+#include "../../common/memory_file.h"
 
-/* What SIGPIPE does while nothing is drawn. */
-static void (*on_pipe)(int);
+extern char **environ;
 
 static bool can_run(const char *program)
 {
@@ -29,77 +31,119 @@ static bool can_run(const char *program)
 	return found;
 }
 
-/* As a string of gnuplot. */
-static void quote(FILE *plot, const char *text)
+int load_files_open(struct load_files *files, const char *csv, const char *plot)
 {
-	fputc('\'', plot);
-	for (; *text; text++) {
-		if (*text == '\'')
-			fputc('\'', plot);
-		fputc(*text, plot);
-	}
-	fputc('\'', plot);
-}
-
-/* Of a file that is not there yet, an empty one is left. */
-static int check_file(const char *file)
-{
-	int fd = -1, ret = access(file, W_OK);
-
-	if (ret && errno == ENOENT) {
-		fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-		ret = fd < 0 ? -1 : 0;
-	}
-	if (ret)
-		return complain("cannot write %s: %s", file, strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	return 0;
-}
-
-int load_report_check(const char *csv, const char *plot)
-{
-	if ((csv && check_file(csv)) || (plot && check_file(plot)))
-		return -1;
+	*files = (struct load_files){ { .fd = -1 }, { .fd = -1 } };
 	if (plot && !can_run("gnuplot"))
 		return complain("%s cannot be drawn: there is no gnuplot "
 				"(Debian: gnuplot-nox)",
 		    plot);
-	return 0;
+	if ((!csv || !result_file_open(&files->csv, "--csv", csv, NULL, 0)) &&
+	    (!plot || !result_file_open(&files->plot, "--plot", plot, NULL, 0)))
+		return 0;
+	load_files_close(files);
+	return -1;
 }
 
-FILE *plot_open(const char *file, unsigned width, unsigned height)
+void load_files_close(struct load_files *files)
 {
-	FILE *plot;
+	result_file_close(&files->csv, false);
+	result_file_close(&files->plot, false);
+}
 
-	plot = popen("gnuplot", "we");
-	if (!plot) {
-		complain("%s is not drawn: cannot start gnuplot: %s", file,
-		    strerror(errno));
-		return NULL;
-	}
+/* 0, or an errno value. */
+static int start_gnuplot(struct plot *plot, int input)
+{
+	char *argv[] = { (char *)"gnuplot", NULL };
+	posix_spawn_file_actions_t actions;
+	int err;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+	posix_spawn_file_actions_adddup2(
+	    &actions, fileno(plot->picture), STDOUT_FILENO);
+	err = posix_spawnp(
+	    &plot->gnuplot, argv[0], &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return err;
+}
+
+/* 0, or an errno value. */
+static int open_streams(struct plot *plot, int picture, const int ends[2])
+{
+	int err = ENOMEM;
+
+	plot->picture = fdopen(picture, "r");
+	plot->commands = fdopen(ends[1], "w");
+	if (plot->picture && plot->commands)
+		err = start_gnuplot(plot, ends[0]);
+	close(ends[0]);
+	if (!err)
+		return 0;
+	if (plot->picture)
+		fclose(plot->picture);
+	if (plot->commands)
+		fclose(plot->commands);
+	return err;
+}
+
+int plot_open(struct plot *plot, struct result_file *file, unsigned width,
+    unsigned height)
+{
+	int picture = memory_file_open("picture", "a picture");
+	int ends[2], err;
+
+	if (picture < 0)
+		return -1;
+	*plot = (struct plot){ .file = file };
+	children_keep_ends();
+	err = pipe2(ends, O_CLOEXEC) ? errno
+				     : open_streams(plot, picture, ends);
+	if (err)
+		return complain("%s is not drawn: cannot start gnuplot: %s",
+		    file->name, strerror(err));
 	/* If gnuplot ends early, that is seen when it is waited for. */
-	on_pipe = signal(SIGPIPE, SIG_IGN);
-	fprintf(plot,
-	    "set terminal svg size %u,%u font 'sans,13' background "
-	    "'white'\nset output ",
+	plot->on_pipe = signal(SIGPIPE, SIG_IGN);
+	fprintf(plot->commands,
+	    "set terminal svg size %u,%u font 'sans,13' background 'white'\n"
+	    "set grid back lc '#dddddd'\nset border 3 lc '#666666'\n"
+	    "set tics nomirror\n",
 	    width, height);
-	quote(plot, file);
-	fprintf(plot,
-	    "\nset grid back lc '#dddddd'\nset border 3 lc '#666666'\n"
-	    "set tics nomirror\n");
-	return plot;
+	return 0;
 }
 
-int plot_close(FILE *plot, const char *file)
+/* What gnuplot has drawn. Whether that is all of a picture. */
+static bool copy_picture(const struct plot *plot)
 {
-	int status = pclose(plot);
+	bool whole = false;
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t n;
 
-	signal(SIGPIPE, on_pipe);
-	if (status != 0)
-		return complain(
-		    "%s is not drawn: gnuplot failed (see above)", file);
-	return 0;
+	rewind(plot->picture);
+	while ((n = getline(&line, &size, plot->picture)) > 0) {
+		fwrite(line, 1, (size_t)n, plot->file->stream);
+		whole = whole || strncmp(line, "</svg>", 6) == 0;
+	}
+	free(line);
+	return whole;
+}
+
+int plot_close(struct plot *plot)
+{
+	int status = 0, failed = fclose(plot->commands);
+	pid_t ret;
+
+	do
+		ret = waitpid(plot->gnuplot, &status, 0);
+	while (ret < 0 && errno == EINTR);
+	signal(SIGPIPE, plot->on_pipe);
+	failed = failed || ret < 0 || status != 0 || !copy_picture(plot);
+	fclose(plot->picture);
+	if (failed)
+		complain("%s is not drawn: gnuplot failed (see above)",
+		    plot->file->name);
+	return result_file_close(plot->file, !failed) || failed ? -1 : 0;
 }
 
 static double number(const json_t *result, const char *key)
@@ -144,15 +188,17 @@ static void curve_data(FILE *plot, const json_t *results, size_t first)
 	fprintf(plot, "END\n");
 }
 
-int load_report_plot(const char *file, const json_t *results)
+int load_report_plot(struct result_file *file, const json_t *results)
 {
-	FILE *plot = plot_open(file, 900, 560);
 	const char *comma = "plot ";
 	unsigned color = 0;
+	struct plot drawing;
+	FILE *plot;
 	size_t i;
 
-	if (!plot)
+	if (plot_open(&drawing, file, 900, 560))
 		return -1;
+	plot = drawing.commands;
 	fprintf(plot,
 	    "set xlabel 'requests ended, thousands a second'\n"
 	    "set ylabel 'latency, us'\nset logscale y\nset format y "
@@ -179,5 +225,5 @@ int load_report_plot(const char *file, const json_t *results)
 		comma = ", ";
 	}
 	fprintf(plot, "\n");
-	return plot_close(plot, file);
+	return plot_close(&drawing);
 }

@@ -2,7 +2,6 @@
 /* Results of loads as a table, JSON and CSV; see load_report.h. */
 #include "load_report.h"
 
-#include <errno.h>
 #include <string.h>
 #include "../../common/complain.h"
 
@@ -177,22 +176,14 @@ static void csv_line(FILE *file, json_t *first, const json_t *result)
 	fprintf(file, "\n");
 }
 
-int load_report_csv(const char *name, const json_t *results)
+int load_report_csv(struct result_file *file, const json_t *results)
 {
-	FILE *file = fopen(name, "we");
 	json_t *first = json_array_get(results, 0);
-	int failed;
 	size_t i;
 
-	if (!file)
-		return complain("cannot write %s: %s", name, strerror(errno));
 	if (first)
-		csv_line(file, first, NULL);
+		csv_line(file->stream, first, NULL);
 	for (i = 0; i < json_array_size(results); i++)
-		csv_line(file, first, json_array_get(results, i));
-	failed = ferror(file);
-	if (fclose(file) || failed)
-		return complain(
-		    "cannot write all of %s: %s", name, strerror(errno));
-	return 0;
+		csv_line(file->stream, first, json_array_get(results, i));
+	return result_file_close(file, true);
 }

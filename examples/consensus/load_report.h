@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include "../common/result_file.h"
 #include "load_options.h"
 
 /* The table's head and lines. store: a name for what was asked. */
@@ -19,24 +20,40 @@ void load_report_costs(
 json_t *load_report_json(const char *store, const struct load_plan *plan,
     const struct load_result *result, const struct load_counts *counts);
 
+/* Where --csv and --plot go; stream NULL: nowhere. */
+struct load_files {
+	struct result_file csv, plot;
+};
+
 /*
- * Before loads, which take long: whether these files, or NULL, can be written
- * and drawn. 0, or -1 after a complaint.
+ * Before loads, which take long: begin these files, or NULL, and look whether
+ * the drawing can be made. 0, or -1 after a complaint.
  */
-int load_report_check(const char *csv, const char *plot);
+int load_files_open(
+    struct load_files *files, const char *csv, const char *plot);
+void load_files_close(struct load_files *files); /* drops what is not done */
 
 /* All loads, an array of such objects, as CSV with a head. 0, or -1. */
-int load_report_csv(const char *file, const json_t *results);
+int load_report_csv(struct result_file *file, const json_t *results);
 
 /* Throughput and latency of each, a line for each store and workload. */
-int load_report_plot(const char *file, const json_t *results);
+int load_report_plot(struct result_file *file, const json_t *results);
+
+/* A drawing by gnuplot. */
+struct plot {
+	struct result_file *file;
+	FILE *commands; /* of gnuplot */
+	FILE *picture;  /* in memory, as gnuplot tells no full disk */
+	pid_t gnuplot;
+	void (*on_pipe)(int); /* what SIGPIPE does while nothing is drawn */
+};
 
 /*
- * Draw with gnuplot: write commands to the stream that is returned; the picture
- * is in the file once plot_close() has returned 0. NULL or -1 after a
+ * Write commands, then close it: 0 once the picture is in the file. -1 after a
  * complaint.
  */
-FILE *plot_open(const char *file, unsigned width, unsigned height);
-int plot_close(FILE *plot, const char *file);
+int plot_open(struct plot *plot, struct result_file *file, unsigned width,
+    unsigned height);
+int plot_close(struct plot *plot);
 
 #endif

@@ -78,8 +78,9 @@ json_t *run_failover_json(
     const struct run_failover *failover, const struct load_result *result);
 
 /* Throughput in steps of 100 ms, and closer around the fault. 0, or -1. */
-int run_failover_plot(const char *file, const struct run_failover *failover,
-    const struct load_result *result);
+struct result_file;
+int run_failover_plot(struct result_file *file,
+    const struct run_failover *failover, const struct load_result *result);
 
 #define RUN_ROW_NS UINT64_C(100000000)
 #define RUN_ROW_SLOTS (RUN_ROW_NS / LOAD_SLOT_NS)

@@ -181,15 +181,17 @@ static void plot_marks(FILE *plot, const struct run_failover *failover)
 		    failover->back_s);
 }
 
-int run_failover_plot(const char *file, const struct run_failover *failover,
-    const struct load_result *result)
+int run_failover_plot(struct result_file *file,
+    const struct run_failover *failover, const struct load_result *result)
 {
 	uint32_t struck = slot_of(failover->struck_s);
 	uint32_t from = struck > 100 ? (struck - 100) / 10 * 10 : 0;
-	FILE *plot = plot_open(file, 900, 640);
+	struct plot drawing;
+	FILE *plot;
 
-	if (!plot)
+	if (plot_open(&drawing, file, 900, 640))
 		return -1;
+	plot = drawing.commands;
 	plot_data(plot, "all", result, 0, result->n_slots, RUN_ROW_SLOTS);
 	plot_data(plot, "near", result, from, from + 400, 10);
 	plot_marks(plot, failover);
@@ -205,5 +207,5 @@ int run_failover_plot(const char *file, const struct run_failover *failover,
 	    "unset multiplot\n",
 	    result->n_slots * (LOAD_SLOT_NS / 1e9), from * (LOAD_SLOT_NS / 1e9),
 	    (from + 400) * (LOAD_SLOT_NS / 1e9));
-	return plot_close(plot, file);
+	return plot_close(&drawing);
 }

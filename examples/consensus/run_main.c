@@ -17,6 +17,7 @@
 /* One load on a store that runs. */
 struct point {
 	struct run_arguments *arguments;
+	struct load_files *files;
 	struct run_cluster *cluster;
 	struct run_failover fault;
 	struct run_observation begin, end; /* of the measured time */
@@ -216,8 +217,7 @@ static int after_fault(struct point *point, const struct load_result *result)
 	point->fault.leader_after = observation.leader;
 	if (!point->arguments->load.plot)
 		return 0;
-	return run_failover_plot(
-	    point->arguments->load.plot, &point->fault, result);
+	return run_failover_plot(&point->files->plot, &point->fault, result);
 }
 
 static int run_point(
@@ -246,7 +246,7 @@ static int run_point(
 	return ret;
 }
 
-static int run_points(struct run_arguments *arguments,
+static int run_points(struct run_arguments *arguments, struct load_files *files,
     struct run_cluster *cluster, json_t *results)
 {
 	struct load_options *load = &arguments->load;
@@ -256,6 +256,7 @@ static int run_points(struct run_arguments *arguments,
 		struct load_plan plan = load_options_point(load, i);
 		struct point point = {
 			.arguments = arguments,
+			.files = files,
 			.cluster = cluster,
 			.fault = arguments->fault,
 			.terminal = isatty(STDERR_FILENO) && !load->json,
@@ -285,7 +286,8 @@ static void print_head(const struct run_arguments *arguments)
 	output_flush();
 }
 
-static int run_all(struct run_arguments *arguments, json_t *results)
+static int run_all(
+    struct run_arguments *arguments, struct load_files *files, json_t *results)
 {
 	static struct run_cluster cluster; /* large */
 	uint32_t i;
@@ -295,29 +297,31 @@ static int run_all(struct run_arguments *arguments, json_t *results)
 		arguments->store.protocol = arguments->protocols[i];
 		ret = run_cluster_start(&cluster, &arguments->store);
 		if (ret == 0)
-			ret = run_points(arguments, &cluster, results);
+			ret = run_points(arguments, files, &cluster, results);
 		if (run_cluster_end(&cluster))
 			ret = -1;
 	}
 	return ret;
 }
 
-static int tell(const struct load_options *load, json_t *results, bool fault)
+static int tell(const struct load_options *load, struct load_files *files,
+    json_t *results, bool fault)
 {
 	if (load->json) {
 		json_dumpf(results, stdout, JSON_INDENT(2));
 		printf("\n");
 	}
-	if (load->csv && load_report_csv(load->csv, results))
+	if (load->csv && load_report_csv(&files->csv, results))
 		return -1;
 	if (load->plot && !fault)
-		return load_report_plot(load->plot, results);
+		return load_report_plot(&files->plot, results);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	static struct run_arguments arguments;
+	static struct load_files files;
 	json_t *results;
 	int ret;
 
@@ -326,16 +330,18 @@ int main(int argc, char **argv)
 	if (options_check(&run_argp, argv))
 		return 64;
 	argp_parse(&run_argp, argc, argv, 0, NULL, &arguments);
-	if (load_report_check(arguments.load.csv, arguments.load.plot))
+	if (load_files_open(&files, arguments.load.csv, arguments.load.plot))
 		return EXIT_FAILURE;
 	results = json_array();
 	ret = results ? run_memory_check(&arguments) : -1;
 	if (ret == 0 && !arguments.load.json)
 		print_head(&arguments);
 	if (ret == 0)
-		ret = run_all(&arguments, results);
+		ret = run_all(&arguments, &files, results);
 	if (ret == 0)
-		ret = tell(&arguments.load, results, arguments.fault.victim);
+		ret = tell(
+		    &arguments.load, &files, results, arguments.fault.victim);
+	load_files_close(&files);
 	json_decref(results);
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -13,8 +13,8 @@
 int rows_open(struct rows *rows, const struct options *options)
 {
 	memset(rows, 0, sizeof(*rows));
-	return result_file_open(
-	    &rows->file, options->output, options->csv, N_RELATIONS);
+	return result_file_open(&rows->file, "--output", options->output,
+	    options->csv, N_RELATIONS);
 }
 
 static int choose_columns(struct rows *rows)

@@ -5,7 +5,7 @@
 #ifndef RADIX_JOIN_ROWS_H
 #define RADIX_JOIN_ROWS_H
 
-#include "result_file.h"
+#include "../common/result_file.h"
 #include "tables.h"
 
 /* A column of the output. */

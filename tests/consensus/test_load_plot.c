@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drawings, by programs that stand in for gnuplot. */
+/* The files of results; programs stand in for gnuplot. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ static void tear_down(void)
 }
 
 TestSuite(load_plot, .init = set_up, .fini = tear_down);
+TestSuite(load_csv, .init = set_up, .fini = tear_down);
 
 static void make_gnuplot(const char *script)
 {
@@ -51,30 +53,87 @@ static json_t *two_loads(void)
 	    "a", "throughput", 2000., "latency_us", "p50", 30., "p99", 40.);
 }
 
+static void put(const char *name, const char *text)
+{
+	FILE *file = fopen(name, "w");
+
+	cr_assert_not_null(file);
+	fputs(text, file);
+	cr_assert_eq(fclose(file), 0);
+}
+
+static const char *content(const char *name)
+{
+	static char text[FILE_SIZE];
+	FILE *file = fopen(name, "r");
+	size_t n;
+
+	cr_assert_not_null(file);
+	n = fread(text, 1, sizeof(text) - 1, file);
+	text[n] = '\0';
+	fclose(file);
+	return text;
+}
+
 static int draw(void)
 {
 	json_t *loads = two_loads();
-	int ret = load_report_plot("it's.svg", loads);
+	struct load_files files;
+	int ret;
 
+	cr_assert_eq(load_files_open(&files, NULL, "it's.svg"), 0);
+	ret = load_report_plot(&files.plot, loads);
+	load_files_close(&files);
 	json_decref(loads);
 	return ret;
 }
 
-Test(load_plot, names_the_file_and_has_a_line_for_each_store)
+Test(load_plot, has_a_line_for_each_store_and_what_gnuplot_prints)
 {
-	char text[FILE_SIZE] = "";
-	FILE *file;
+	const char *text;
 
-	make_gnuplot("while read -r line; do echo \"$line\"; done > commands");
+	make_gnuplot("while read -r line; do echo \"$line\"; done > commands\n"
+		     "echo '<svg>'; echo '</svg>'");
 	cr_assert_eq(draw(), 0);
-	file = fopen("commands", "r");
-	cr_assert_not_null(file);
-	cr_assert_gt(fread(text, 1, sizeof(text) - 1, file), 0);
-	fclose(file);
-	cr_assert(strstr(text, "set output 'it''s.svg'\n"), "%s", text);
+	text = content("commands");
 	cr_assert(
 	    strstr(text, "$line0 << END\n1 10 20\n2 30 40\nEND\n"), "%s", text);
 	cr_assert_not(strstr(text, "$line1"), "%s", text);
+	cr_assert_str_eq(content("it's.svg"), "<svg>\n</svg>\n");
+}
+
+/* Also where a disk is full: gnuplot does not tell. */
+Test(load_plot, keeps_an_earlier_one_unless_it_is_whole)
+{
+	put("it's.svg", "earlier");
+	make_gnuplot("while read -r line; do :; done; echo '<svg>'");
+	cr_assert_eq(draw(), -1);
+	make_gnuplot("while read -r line; do :; done; echo '</svg>'; exit 3");
+	cr_assert_eq(draw(), -1);
+	cr_assert_str_eq(content("it's.svg"), "earlier");
+}
+
+Test(load_plot, is_seen_to_end_where_sigchld_is_ignored)
+{
+	make_gnuplot("while read -r line; do :; done; echo '</svg>'");
+	signal(SIGCHLD, SIG_IGN);
+	cr_assert_eq(draw(), 0);
+}
+
+Test(load_csv, keeps_an_earlier_one_if_not_all_can_be_written)
+{
+	struct rlimit limit = { 1, 1 };
+	json_t *loads = two_loads();
+	struct load_files files;
+
+	put("loads.csv", "earlier");
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(load_files_open(&files, "loads.csv", NULL), 0);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_assert_eq(load_report_csv(&files.csv, loads), -1);
+	cr_assert_str_eq(content("loads.csv"), "earlier");
+	load_files_close(&files);
+	json_decref(loads);
 }
 
 /* SIGPIPE would end this process. */
@@ -96,11 +155,16 @@ Test(load_plot, leaves_sigpipe_as_it_was)
 
 Test(load_plot, is_refused_before_loads_where_it_would_fail)
 {
-	cr_assert_eq(load_report_check(NULL, "it's.svg"), -1, "no gnuplot");
+	struct load_files files;
+
+	cr_assert_eq(load_files_open(&files, NULL, "it's.svg"), -1);
 	make_gnuplot("exit 0");
-	cr_assert_eq(load_report_check(NULL, "it's.svg"), 0);
-	cr_assert_eq(load_report_check(NULL, "none/it's.svg"), -1);
-	cr_assert_eq(load_report_check("none/loads.csv", NULL), -1);
-	cr_assert_eq(load_report_check("loads.csv", "it's.svg"), 0);
-	cr_assert_eq(load_report_check(NULL, NULL), 0);
+	cr_assert_eq(load_files_open(&files, NULL, "none/it's.svg"), -1);
+	cr_assert_eq(load_files_open(&files, "none/loads.csv", NULL), -1);
+	cr_assert_eq(load_files_open(&files, "loads.csv", "it's.svg"), 0);
+	load_files_close(&files);
+	cr_assert_eq(access("loads.csv", F_OK), -1, "an empty file is left");
+	cr_assert_eq(access("it's.svg", F_OK), -1, "an empty file is left");
+	cr_assert_eq(load_files_open(&files, NULL, NULL), 0);
+	load_files_close(&files);
 }

@@ -23,12 +23,14 @@
 #define MAX_NAMES 100
 #define BUFFER_SIZE 65536
 
-/* For the handler of signals: the temporary file, or "". */
-static char to_remove[PATH_MAX];
+/* For the handler of signals: those whose temporary file has a name. */
+static struct result_file *first_named;
+static pid_t owner; /* of these files, not a child that it has forked */
 
 static int fail(const struct result_file *file, const char *what)
 {
-	return complain("--output %s: %s%s", file->name, what, strerror(errno));
+	return complain(
+	    "%s %s: %s%s", file->option, file->name, what, strerror(errno));
 }
 
 /* The folder of a path, in a buffer of PATH_MAX. */
@@ -141,9 +143,9 @@ static int refuse_inputs(
 		if (stat(inputs[i], &status) == 0 &&
 		    status.st_dev == file->old.st_dev &&
 		    status.st_ino == file->old.st_ino)
-			return complain("--output %s is the input %s, which "
+			return complain("%s %s is the input %s, which "
 					"would be lost: give another file",
-			    file->name, inputs[i]);
+			    file->option, file->name, inputs[i]);
 	return 0;
 }
 
@@ -152,19 +154,25 @@ static int refuse_inputs(
 
 static void on_signal(int number)
 {
-	unlink(to_remove);
+	const struct result_file *file;
+
+	for (file = first_named; file && getpid() == owner; file = file->next)
+		if (file->is_named)
+			unlink(file->temporary);
 	signal(number, SIG_DFL);
 	raise(number);
 }
 
-static void remove_on_signals(const char *path)
+static void remove_on_signals(struct result_file *file)
 {
 	static const int numbers[] = { SIGHUP, SIGINT, SIGQUIT, SIGPIPE,
 		SIGTERM };
 	struct sigaction action = { .sa_handler = on_signal }, old;
 	size_t i;
 
-	snprintf(to_remove, sizeof(to_remove), "%s", path);
+	owner = getpid();
+	file->next = first_named;
+	first_named = file;
 	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (sigaction(numbers[i], NULL, &old) == 0 &&
 		    old.sa_handler == SIG_DFL)
@@ -186,17 +194,28 @@ static int check_old(const struct result_file *file)
 		return fail(file, "");
 	if ((folder.st_mode & S_ISVTX) && geteuid() != 0 &&
 	    geteuid() != file->old.st_uid && geteuid() != folder.st_uid)
-		return complain("--output %s: it belongs to another user, and "
+		return complain("%s %s: it belongs to another user, and "
 				"so cannot be replaced in %s: give another "
 				"file",
-		    file->name, buffer);
+		    file->option, file->name, buffer);
 	if (statx(AT_FDCWD, file->path, AT_SYMLINK_NOFOLLOW, 0, &place) == 0 &&
 	    place.stx_attributes & STATX_ATTR_MOUNT_ROOT)
-		return complain("--output %s: it is mounted by itself and so "
+		return complain("%s %s: it is mounted by itself and so "
 				"cannot be replaced: mount its folder, or give "
 				"another file",
-		    file->name);
+		    file->option, file->name);
 	return 0;
+}
+
+static void forget(const struct result_file *file)
+{
+	struct result_file **at;
+
+	for (at = &first_named; *at; at = &(*at)->next)
+		if (*at == file) {
+			*at = file->next;
+			return;
+		}
 }
 
 static int make_named(struct result_file *file, const char *folder)
@@ -204,13 +223,13 @@ static int make_named(struct result_file *file, const char *folder)
 	mode_t mask = umask(0);
 
 	umask(mask);
-	snprintf(file->temporary, sizeof(file->temporary),
-	    "%.*s/.radix_join.XXXXXX", PATH_MAX - 32, folder);
+	snprintf(file->temporary, sizeof(file->temporary), "%.*s/.%.32s.XXXXXX",
+	    PATH_MAX - 64, folder, program_invocation_short_name);
 	file->fd = mkostemp(file->temporary, O_CLOEXEC);
 	if (file->fd < 0)
 		return fail(file, "cannot write to its folder: ");
 	file->is_named = true;
-	remove_on_signals(file->temporary);
+	remove_on_signals(file);
 	return fchmod(file->fd, 0666 & ~mask) ? fail(file, "") : 0;
 }
 
@@ -224,8 +243,8 @@ static int name_it(struct result_file *file)
 	snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
 	for (i = 0; i < MAX_NAMES; i++) {
 		snprintf(file->temporary, sizeof(file->temporary),
-		    "%.*s/.radix_join.%d.%d", PATH_MAX - 64, folder,
-		    (int)getpid(), i);
+		    "%.*s/.%.32s.%d.%d", PATH_MAX - 64, folder,
+		    program_invocation_short_name, (int)getpid(), i);
 		if (linkat(AT_FDCWD, own, AT_FDCWD, file->temporary,
 			AT_SYMLINK_FOLLOW) == 0) {
 			file->is_named = true;
@@ -350,8 +369,8 @@ static int open_direct(struct result_file *file, int descriptor)
 	return 0;
 }
 
-int result_file_open(struct result_file *file, const char *name,
-    const char *const *inputs, uint32_t n)
+int result_file_open(struct result_file *file, const char *option,
+    const char *name, const char *const *inputs, uint32_t n)
 {
 	static const cookie_io_functions_t functions = {
 		.write = write_stream
@@ -359,9 +378,13 @@ int result_file_open(struct result_file *file, const char *name,
 	size_t size = strlen(name);
 	int descriptor;
 
-	*file = (struct result_file){ .name = name, .fd = -1 };
+	*file = (struct result_file){
+		.option = option,
+		.name = name,
+		.fd = -1,
+	};
 	if (size == 0 || size >= PATH_MAX || name[size - 1] == '/')
-		return complain("--output '%s': this names no file", name);
+		return complain("%s '%s': this names no file", option, name);
 	memcpy(file->path, name, size + 1);
 	if (resolve(file, &descriptor))
 		return fail(file, "");
@@ -375,7 +398,7 @@ int result_file_open(struct result_file *file, const char *name,
 	file->stream = fopencookie(file, "w", functions);
 	if (!file->stream || setvbuf(file->stream, NULL, _IOFBF, BUFFER_SIZE)) {
 		result_file_close(file, false);
-		return complain("--output %s: no memory", name);
+		return complain("%s %s: no memory", option, name);
 	}
 	return 0;
 }
@@ -407,7 +430,7 @@ int result_file_close(struct result_file *file, bool complete)
 		ret = fail(file, "");
 	if (file->is_named)
 		unlink(file->temporary);
-	to_remove[0] = '\0';
+	forget(file);
 	*file = (struct result_file){ .fd = -1 };
 	return ret;
 }

@@ -5,8 +5,8 @@
  * program fails or is killed, it stays as it was. Pipes and devices, and names
  * of open descriptors such as /dev/stdout, are written directly.
  */
-#ifndef RADIX_JOIN_RESULT_FILE_H
-#define RADIX_JOIN_RESULT_FILE_H
+#ifndef EXAMPLES_RESULT_FILE_H
+#define EXAMPLES_RESULT_FILE_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 struct result_file {
-	const char *name; /* as the user gave it */
+	const char *option, *name; /* as the user gave them */
 	FILE *stream;
 	int fd, error; /* of the first failed write: errno */
 	bool direct;
@@ -26,14 +26,16 @@ struct result_file {
 	bool is_named; /* the temporary file has its name already */
 	bool is_old;   /* there was a file */
 	struct stat old;
+	struct result_file *next; /* whose temporary file has a name */
 };
 
 /*
  * Begin a result, which must be none of the n input files, by whatever name.
- * 0, or -1 after a complaint; nothing is changed then.
+ * option is the user's, for messages ("--output"). The file stays where it is
+ * until it is closed. 0, or -1 after a complaint; nothing is changed then.
  */
-int result_file_open(struct result_file *file, const char *name,
-    const char *const *inputs, uint32_t n);
+int result_file_open(struct result_file *file, const char *option,
+    const char *name, const char *const *inputs, uint32_t n);
 
 /* Whether all that was printed so far could be written. 0, or -1, complains. */
 int result_file_check(struct result_file *file);
