@@ -3,8 +3,10 @@
 #include "dictionary.h"
 
 #include <dfi/dfi.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "../../common/complain.h"
 #include "../../common/memory.h"
@@ -23,7 +25,7 @@ static uint32_t *find(const struct dictionary *dictionary, struct text text)
 	uint64_t mask = dictionary->n_slots - 1, i;
 	struct text there;
 
-	for (i = dfi_hash_bytes(text.bytes, text.size, 0) & mask;
+	for (i = dfi_hash_bytes(text.bytes, text.size, dictionary->seed) & mask;
 	     dictionary->slots[i]; i = (i + 1) & mask) {
 		there = dictionary_get(dictionary, dictionary->slots[i]);
 		if (there.size == text.size &&
@@ -41,6 +43,10 @@ static int grow(struct dictionary *dictionary)
 
 	if (n >= MANY_SLOTS && memory_check(what, n * sizeof(*slots), advice))
 		return -1;
+	if (!dictionary->n_slots &&
+	    getrandom(&dictionary->seed, sizeof(dictionary->seed), 0) !=
+		sizeof(dictionary->seed))
+		return complain("getrandom: %s", strerror(errno));
 	slots = calloc(n, sizeof(*slots));
 	if (!slots)
 		return complain("no memory for a column's values");

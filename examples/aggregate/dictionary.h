@@ -16,6 +16,7 @@ struct dictionary {
 	struct texts texts;
 	uint32_t *slots; /* numbers, by hash; 0: free */
 	uint64_t n_slots;
+	uint64_t seed;    /* drawn: others choose the texts */
 	uint64_t checked; /* bytes: memory.h */
 };
 

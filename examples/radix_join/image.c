@@ -4,6 +4,7 @@
  * It is sealed before anybody maps it, so it cannot change nor shrink.
  */
 #include "image.h"
+#include "hash_table.h"
 #include "platform.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ struct place {
 
 struct image_header {
 	uint64_t magic;
+	uint64_t seed; /* of the hashes of strings, the same for all nodes */
 	struct {
 		uint64_t n;
 		struct place integers, ends, bytes, values;
@@ -75,6 +77,8 @@ static int write_sides(int fd, const struct image_side sides[N_RELATIONS])
 	const struct image_side *side;
 	int i, ret;
 
+	if (table_seed(&header.seed))
+		return -1;
 	for (i = 0; i < N_RELATIONS; i++) {
 		side = &sides[i];
 		header.sides[i].n = side->n;
@@ -142,6 +146,7 @@ int image_map(int fd, struct image *image)
 		image_unmap(image);
 		return complain("descriptor %d holds no tables", fd);
 	}
+	image->seed = header->seed;
 	for (i = 0; i < N_RELATIONS; i++) {
 		image->sides[i].n = header->sides[i].n;
 		image->sides[i].integers = array_at(
@@ -174,7 +179,7 @@ void image_tuples(const struct image *image, enum relation relation,
 			tuples->key = dfi_hash64((uint64_t)side->integers[i]);
 		} else {
 			string = image_string(side, i, &size);
-			tuples->key = dfi_hash_bytes(string, size, 0);
+			tuples->key = dfi_hash_bytes(string, size, image->seed);
 		}
 		tuples->payload = i + 1;
 	}

@@ -28,6 +28,7 @@ struct image_side {
 
 struct image {
 	struct image_side sides[N_RELATIONS];
+	uint64_t seed; /* drawn: others choose the strings */
 	void *memory;
 	size_t size;
 };

@@ -2,7 +2,10 @@
 /* The hash table of radix_join: where keys go that others have chosen. */
 #include <criterion/criterion.h>
 
+#include <unistd.h>
+
 #include "../../examples/radix_join/hash_table.h"
+#include "../../examples/radix_join/image.h"
 
 #define N 4096u
 #define RADIX_BITS 4u
@@ -43,4 +46,31 @@ Test(join_table, spreads_keys_that_were_chosen_for_one_bucket)
 	/* The upper bits are those of the key that are shifted out. */
 	cr_assert_leq(
 	    count_overflows(inverse & UINT64_MAX >> RADIX_BITS), N / 4);
+}
+
+/* The hash of a string, which both sides have. */
+static uint64_t hash_of_string(void)
+{
+	static const uint64_t ends[] = { 5 };
+	const struct image_side side = {
+		.n = 1, .ends = ends, .bytes = "apple"
+	};
+	const struct image_side sides[N_RELATIONS] = { side, side };
+	struct tuple tuples[N_RELATIONS];
+	struct image image;
+	int fd = image_create(sides);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(image_map(fd, &image), 0);
+	image_tuples(&image, INNER, 0, 1, &tuples[INNER]);
+	image_tuples(&image, OUTER, 0, 1, &tuples[OUTER]);
+	cr_assert_eq(tuples[INNER].key, tuples[OUTER].key);
+	image_unmap(&image);
+	close(fd);
+	return tuples[INNER].key;
+}
+
+Test(image, hashes_strings_as_nobody_can_know_before)
+{
+	cr_assert_neq(hash_of_string(), hash_of_string());
 }
