@@ -6,17 +6,19 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include "../../common/complain.h"
 #include "small.h"
 
 static uint32_t number(const char *name, const char *text, long most)
 {
-	char *end;
+	char *end, plain[256];
 	long n;
 
 	errno = 0;
 	n = strtol(text, &end, 10);
 	if (errno || *end || end == text || n < 1 || n > most)
-		errx(2, "%s is 1 to %ld, not '%s'", name, most, text);
+		errx(2, "%s is 1 to %ld, not '%s'", name, most,
+		    escape_text(plain, sizeof(plain), text));
 	return (uint32_t)n;
 }
 

@@ -80,6 +80,8 @@ refused "--watch: '-1' is not a number" dfi-info --watch=-1 stat
 refused "--theta: '-1' is not a number" dfi-kv-load --theta -1
 refused "--inner: '--x' is no number" radix_join --inner --x
 
+refused '\\x1b\[31m' example-estimate "$hostile"
+
 # Nor does a number have blanks or a sign, also where it would wrap to a good one.
 for number in -1 -18446744073709551615 ' 1' +1 1x 1.5 '' 18446744073709551617; do
 	refused "--id: '$number' is not a whole number from 0 to " \
