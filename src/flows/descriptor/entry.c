@@ -238,7 +238,7 @@ static bool region_from_message(
 	strcpy(published->why, message->why);
 	for (i = 0; valid && i < message->n_addresses; i++)
 		valid = address_from_message(message->addresses[i], published);
-	return valid && !published->size == !message->n_addresses;
+	return valid;
 }
 
 void *dfi__endpoint_encode(const struct endpoint *endpoint, size_t *size)
