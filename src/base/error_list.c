@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "cancel.h"
 #include "clock.h"
 #include "compiler.h"
 #include "error.h"
@@ -123,6 +124,7 @@ int dfi_error_list(
 	const struct dfi_error_info *info;
 	struct dfi_error_info *list;
 	int ret = 0;
+	CANCEL_POINT;
 
 	if (!fn)
 		return dfi__fail(-EINVAL, "dfi_error_list: fn is NULL");

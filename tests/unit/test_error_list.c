@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The errors that a process remembers. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -133,6 +134,48 @@ Test(error_list, ends_when_the_function_says_so)
 	meet(-EIO, 2);
 	cr_assert_eq(dfi_error_list(stop_at_once, &calls), 3);
 	cr_assert_eq(calls, 1);
+}
+
+struct cancelled {
+	int calls, ret;
+};
+
+/* A log that is written from here may be a cancellation point. */
+static int test_for_a_cancel(void *arg, const struct dfi_error_info *info)
+{
+	struct cancelled *cancelled = arg;
+
+	(void)info;
+	cancelled->calls++;
+	pthread_cancel(pthread_self());
+	pthread_testcancel();
+	return 0;
+}
+
+static void *list_and_say(void *arg)
+{
+	struct cancelled *cancelled = arg;
+
+	cancelled->ret = dfi_error_list(test_for_a_cancel, cancelled);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A list that is left in the midst is never freed: LeakSanitizer finds it. */
+Test(error_list, ends_before_a_cancel_in_its_function_takes_effect)
+{
+	struct cancelled cancelled = { .ret = 1 };
+	pthread_t thread;
+	void *ended;
+
+	meet(-EIO, 1);
+	meet(-EIO, 2);
+	cr_assert_eq(
+	    pthread_create(&thread, NULL, list_and_say, &cancelled), 0);
+	cr_assert_eq(pthread_join(thread, &ended), 0);
+	cr_assert_eq(ended, PTHREAD_CANCELED);
+	cr_assert_eq(cancelled.calls, 2);
+	cr_assert_eq(cancelled.ret, 0);
 }
 
 /* It opens a context of its own, whose errors others see. */
