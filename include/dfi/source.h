@@ -27,7 +27,8 @@
  *   -EINVAL, -ERANGE, -EPROTOTYPE, -EMSGSIZE  an argument is wrong, such as a
  *                target that does not exist; nothing was taken; not sticky. A
  *                tuple that is NULL is undefined
- * Other errors are sticky: later calls and dfi_source_close() return the same.
+ * Other errors, except -EBADF and -EOWNERDEAD, are sticky: later calls and
+ * dfi_source_close() return the same.
  * A push that was refused (-EAGAIN, -ETIMEDOUT, -EINTR) makes the close fail
  * with its error, until a push or claim for that target finds room, or a mark
  * or flush that needed it; one refused for an argument does until the source

@@ -37,7 +37,8 @@
  *   -ENOSPC      combiner flow: more groups than max_groups (DFI_FULL_FAIL)
  *   -EBUSY       a batch or a cursor is out, or, in debug builds, another
  *                thread is in a call, which the log has as a fault; not sticky
- * Other errors are sticky: a truncated stream never looks like a clean end.
+ * Other errors, except -EBADF and -EOWNERDEAD, are sticky: a truncated stream
+ * never looks like a clean end.
  */
 #ifndef DFI_TARGET_H
 #define DFI_TARGET_H
