@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -134,8 +135,8 @@ static void refuse(struct visitor *visitor, enum tls_cause cause)
 	log_refusal(visitor, cause);
 	visitor->place.spent = true;
 	if (visitor->stream) {
-		visitor->fd = fcntl(
-		    bufferevent_getfd(visitor->stream), F_DUPFD_CLOEXEC, 0);
+		visitor->fd = file_up(fcntl(
+		    bufferevent_getfd(visitor->stream), F_DUPFD_CLOEXEC, 0));
 		free_stream(visitor);
 		if (visitor->fd >= 0 && dfi__fork_add(visitor->fd) < 0) {
 			visitor_free(visitor);
