@@ -40,23 +40,50 @@ void sim_drop(struct sim *sim, struct sim_packet *packet)
 	sim->free[large] = packet;
 }
 
+#define NAME(type)      \
+	case KV_##type: \
+		return #type
+
+/* No default: the compiler finds a type without a name. */
+static const char *type_name(enum kv_message_type type)
+{
+	switch (type) {
+		NAME(PREVOTE);
+		NAME(PREVOTE_REPLY);
+		NAME(PREPARE);
+		NAME(PROMISE);
+		NAME(ACCEPT);
+		NAME(ACCEPTED);
+		NAME(HEARTBEAT);
+		NAME(REFUSE);
+		NAME(FETCH);
+		NAME(SNAPSHOT);
+		NAME(JOIN);
+		NAME(SESSION);
+		NAME(GAP_ASK);
+		NAME(GAP_REQUEST);
+		NAME(GAP_DECIDE);
+		NAME(GAP_DECIDED);
+		NAME(HELLO);
+		NAME(REQUEST);
+		NAME(REPLY);
+		NAME(STATUS);
+		NAME(VOTE);
+	}
+	return "?";
+}
+
 const char *sim_message_text(const struct kv_message *m)
 {
-	static const char *const types[] = { "?", "PREVOTE", "PREVOTE_REPLY",
-		"PREPARE", "PROMISE", "ACCEPT", "ACCEPTED", "HEARTBEAT",
-		"REFUSE", "FETCH", "ENTRIES", "SNAPSHOT", "JOIN", "SESSION",
-		"GAP_ASK", "GAP_REQUEST", "GAP_DECIDE", "GAP_DECIDED", "HELLO",
-		"REQUEST", "REPLY", "STATUS", "VOTE" };
 	static char text[256];
 
 	snprintf(text, sizeof(text),
 	    "%s ballot %" PRIu64 ".%u slot %" PRIu64 " commit %" PRIu64
 	    " argument %" PRIu64 " number %" PRIu64 " count %u status %u"
 	    " incarnation %04x",
-	    m->type < sizeof(types) / sizeof(types[0]) ? types[m->type]
-						       : "other",
-	    kv_ballot_round(m->ballot), kv_ballot_leader(m->ballot), m->slot,
-	    m->commit, m->argument, m->number, m->count, m->status,
+	    type_name(m->type), kv_ballot_round(m->ballot),
+	    kv_ballot_leader(m->ballot), m->slot, m->commit, m->argument,
+	    m->number, m->count, m->status,
 	    (unsigned)(m->incarnation & 0xffff));
 	return text;
 }
