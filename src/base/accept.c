@@ -13,8 +13,6 @@
 
 #include "files.h"
 
-/* A fraction of a millisecond, also if each of them is refused. */
-#define ACCEPTS_PER_TURN 64
 #define PAUSE_US 100000
 
 struct acceptor {

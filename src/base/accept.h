@@ -11,6 +11,9 @@
 struct acceptor;
 struct event_base;
 
+/* A fraction of a millisecond, also if each of them is refused. */
+#define ACCEPTS_PER_TURN 64
+
 struct accept_hooks {
 	/* A connection, non-blocking and closed by exec(), which it owns. */
 	void (*accepted)(void *arg, int fd);

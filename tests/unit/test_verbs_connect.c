@@ -5,12 +5,15 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <dfi/error.h>
 
+#include "base/atomic.h"
+#include "base/loop.h"
 #include "transport/verbs/connection/connection.h"
 #include "transport/verbs/verbs.h"
 
@@ -23,6 +26,10 @@ static bool pending;
  * takes for that. */
 static int n_asked, n_unknown, n_acked;
 static int64_t take_ns;
+
+/* Strangers ask for connections all the time; and how many were refused. */
+static _Atomic bool flood;
+static _Atomic unsigned n_refused;
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -82,9 +89,40 @@ int rdma_resolve_route(struct rdma_cm_id *of, int timeout_ms)
 	return -1;
 }
 
+int rdma_bind_addr(struct rdma_cm_id *of, struct sockaddr *at)
+{
+	(void)of;
+	(void)at;
+	return 0;
+}
+
+int rdma_listen(struct rdma_cm_id *of, int backlog)
+{
+	(void)of;
+	(void)backlog;
+	return 0;
+}
+
+__be16 rdma_get_src_port(struct rdma_cm_id *of)
+{
+	(void)of;
+	return 0;
+}
+
+int rdma_reject(struct rdma_cm_id *of, const void *data, uint8_t size)
+{
+	(void)of;
+	(void)data;
+	(void)size;
+	atomic_fetch_add(&n_refused, 1);
+	return 0;
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *of, struct rdma_cm_event **out)
 {
 	(void)of;
+	if (atomic_observe(&flood))
+		happen(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 	if (!pending) {
 		errno = EAGAIN;
 		return -1;
@@ -184,4 +222,22 @@ Test(verbs_connect, peer_that_dies_meanwhile_is_asked_for_no_more)
 	cr_assert_eq(try_to_connect(&wait_limit), -ECONNRESET);
 	cr_assert_eq(n_asked, 3);
 	cr_assert_eq(n_acked, 3);
+}
+
+/* Their requests say nothing, and are refused. */
+Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
+{
+	int ret;
+
+	cr_assert_eq(dfi__loop_start("dfi", &verbs.loop), 0);
+	cr_assert_eq(dfi__verbs_listen(&verbs), 0, "%s", dfi_errmsg());
+	atomic_set(&flood, true);
+	cr_assert_eq(eventfd_write(channel.fd, 1), 0);
+	while (!atomic_observe(&n_refused))
+		sched_yield();
+	ret = dfi__loop_check(verbs.loop, deadline_in_ms(10000));
+	atomic_set(&flood, false);
+	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
+	dfi__verbs_unlisten(&verbs);
+	dfi__loop_stop(verbs.loop);
 }

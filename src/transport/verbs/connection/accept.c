@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/accept.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -142,9 +143,12 @@ static bool on_cm_event(struct verbs *verbs)
 
 static void on_cm(evutil_socket_t fd, short what, void *arg)
 {
+	int i;
+
 	(void)fd;
 	(void)what;
-	while (on_cm_event(arg))
+	/* The channel stays readable for the loop's next turn. */
+	for (i = 0; i < ACCEPTS_PER_TURN && on_cm_event(arg); i++)
 		;
 }
 
