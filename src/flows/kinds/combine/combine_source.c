@@ -293,6 +293,8 @@ int dfi__combine_lane_publish(
 		return dfi__writer_publish(writer, used);
 	}
 	add_rest(lane, writer, used);
+	if (!lane->sends)
+		fold_rest(source->combine, lane);
 	writer->segment = NULL;
 	lane->staged = false;
 	return 0;

@@ -2,7 +2,8 @@
 /*
  * Sources that combine: tuples are built in a small buffer (the stage) instead
  * of a ring's segment, and folded into a table of partial aggregates when it is
- * full. When the table is full, or is flushed, its records are sent.
+ * published. When the table is full, or is flushed, its records are sent; a
+ * full table leaves the rest of the stage, which is folded when there is room.
  *
  * If that is no less than the tuples were, and the flow lets the source choose
  * (DFI_COMBINING_ADAPTIVE), a lane's tuples go into the ring as they are, and
