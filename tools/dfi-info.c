@@ -78,12 +78,12 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    (int)info->segment_count, "ring_bytes",
 	    (json_int_t)info->ring_bytes, "schema",
 	    info_text_json(info->schema), "creator",
-	    info_text_json(info->creator), "verbs", info_text_json(info->verbs),
-	    "fan_in", (int)info->fan_in, "combiners", (int)info->n_combiners,
-	    "attached_combiners", (int)info->attached_combiners,
-	    "missing_sources", info->missing_sources, "missing_targets",
-	    info->missing_targets, "missing_combiners",
-	    info->missing_combiners);
+	    info_text_json(info->creator), "devices",
+	    info_text_json(info->devices), "fan_in", (int)info->fan_in,
+	    "combiners", (int)info->n_combiners, "attached_combiners",
+	    (int)info->attached_combiners, "missing_sources",
+	    info->missing_sources, "missing_targets", info->missing_targets,
+	    "missing_combiners", info->missing_combiners);
 }
 
 /* What a replicate flow with groups asks for the set of a tuple; or NULL. */
@@ -160,9 +160,9 @@ static int add_flow(void *arg, const struct dfi_flow_info *info)
 	    info->missing_targets);
 	printf("  rings     %u x %u bytes\n", info->segment_count,
 	    info->segment_size);
-	if (info->verbs[0])
-		printf("  verbs     %s\n",
-		    escape_text(text, sizeof(text), info->verbs));
+	if (info->devices[0])
+		printf("  devices   %s\n",
+		    escape_text(text, sizeof(text), info->devices));
 	printf(
 	    "  creator   %s\n", escape_text(text, sizeof(text), info->creator));
 	return 0;

@@ -116,12 +116,12 @@ struct dfi_flow_info {
 	    replication;  /* enum dfi_replication, never its default, or 0 */
 	uint32_t ordered; /* as declared */
 	/*
-	 * What endpoints with RDMA use, cut if longer: "source 0: mlx5_0 port
-	 * 1, GID 3 ::ffff:10.0.0.1, immediate data; target 0: ...". The last is
-	 * how a source's first target learns of segments: "immediate data" or
-	 * "footers are polled", the latter also "with checksums".
+	 * What endpoints reach other hosts by, cut if longer: "source 0: mlx5_0
+	 * port 1, GID 3 ::ffff:10.0.0.1, immediate data; target 0: ...". The
+	 * last is how a source's first target learns of segments: "immediate
+	 * data" or "footers are polled", the latter also "with checksums".
 	 */
-	char verbs[1024];
+	char devices[1024];
 	uint32_t loss_policy;    /* enum dfi_loss_policy */
 	uint32_t gap_timeout_us; /* of a replicate flow, never 0; or 0 */
 	uint32_t fan_in;         /* of a combiner flow with a tree; or 0 */

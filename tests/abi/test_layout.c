@@ -279,7 +279,7 @@ static void pin_flows(void)
 	PIN(dfi_flow_info, verify, 1636, 4);
 	PIN(dfi_flow_info, replication, 1640, 4);
 	PIN(dfi_flow_info, ordered, 1644, 4);
-	PIN(dfi_flow_info, verbs, 1648, 1024);
+	PIN(dfi_flow_info, devices, 1648, 1024);
 	PIN(dfi_flow_info, loss_policy, 2672, 4);
 	PIN(dfi_flow_info, gap_timeout_us, 2676, 4);
 	PIN(dfi_flow_info, fan_in, 2680, 4);

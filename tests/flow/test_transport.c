@@ -314,14 +314,16 @@ Test(stats, show_one_write_a_segment_and_few_credits_and_completions)
 	source = open_source(rig.dfi, "f", 0, 0);
 	stream(source, target);
 	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
-	cr_assert_not_null(strstr(info.verbs, "source 0: "), "%s", info.verbs);
-	cr_assert_not_null(strstr(info.verbs, "target 0: "), "%s", info.verbs);
-	cr_assert_not_null(strstr(info.verbs, getenv("DFI_TEST_DEVICE")));
+	cr_assert_not_null(
+	    strstr(info.devices, "source 0: "), "%s", info.devices);
+	cr_assert_not_null(
+	    strstr(info.devices, "target 0: "), "%s", info.devices);
+	cr_assert_not_null(strstr(info.devices, getenv("DFI_TEST_DEVICE")));
 	from = query(rig.dfi);
 	to = query(rig.other);
-	cr_assert_not_null(strstr(info.verbs,
+	cr_assert_not_null(strstr(info.devices,
 	    from.imm_rings ? ", immediate data" : ", footers are polled"));
-	cr_assert_eq(strstr(info.verbs, ", with checksums") != NULL,
+	cr_assert_eq(strstr(info.devices, ", with checksums") != NULL,
 	    from.checksum_rings);
 	messages = from.writes + from.messages + to.credits + to.messages;
 	cr_assert_eq(from.writes, SEGMENTS);

@@ -55,15 +55,15 @@ static void fill_info(const struct flow *flow, struct dfi_flow_info *info)
 static void add_way(const char *role, const struct registry_value *value,
     struct dfi_flow_info *info)
 {
-	size_t used = strlen(info->verbs);
+	size_t used = strlen(info->devices);
 	struct endpoint endpoint;
 	uint32_t index;
 
 	if (dfi__endpoint_decode(value->data, value->size, &endpoint) < 0 ||
 	    !endpoint.device[0] || !dfi__endpoint_index(value->key, &index))
 		return;
-	snprintf(info->verbs + used, sizeof(info->verbs) - used, "%s%s %u: %s",
-	    used ? "; " : "", role, index, endpoint.device);
+	snprintf(info->devices + used, sizeof(info->devices) - used,
+	    "%s%s %u: %s", used ? "; " : "", role, index, endpoint.device);
 }
 
 /* Which endpoints of one role have an entry. */
