@@ -236,26 +236,82 @@ check_programs()
 		"${word}argp_error *\\(" '^common/usage\.c$'
 }
 
-# What opens a descriptor is inside of file_up(), on its line or the one before.
+# What opens a descriptor is inside of file_up(), on its line or the one before;
+# what keeps it in a struct, or copies it out of a message, has file_up() in one
+# of the next three lines. Other libraries' functions that open some are called
+# while 0, 1 and 2 are taken, by their function or by all that call it.
 check_descriptors()
 {
 	local line files
 
 	mapfile -t files < <(files_in src)
 	while IFS= read -r line; do
-		report "$line" "put it into file_up() of base/files.h, so that it is never 0, 1 or 2"
+		report "$line" "put it into file_up() of base/files.h, or call it between dfi__files_take_standard() and dfi__files_free_standard(), so that it is never 0, 1 or 2"
 	done < <(code_of "${files[@]}" | awk '
+		# Whether a function is called only while the numbers are taken.
+		function is_covered(fn, depth, n, i, callers)
+		{
+			if (depth > 9 || !(fn in called))
+				return 0
+			n = split(bare[fn], callers, " ")
+			for (i = 1; i <= n; i++)
+				if (!is_covered(callers[i], depth + 1))
+					return 0
+			return 1
+		}
 		{
 			match($0, /^[^:]*:[0-9]+:/)
 			place = substr($0, 1, RLENGTH - 1)
 			code = substr($0, RLENGTH + 1)
-			opens = code ~ /(^|[^A-Za-z0-9_.>])(socket|accept4|memfd_create|epoll_create1|eventfd|timerfd_create|inotify_init1|open|openat|fopen|opendir)\(/ ||
-				code ~ /SYS_pidfd_open/
-			if (opens && code !~ /file_up\(/ && before !~ /file_up\(/ &&
-			    place !~ /^src\/base\/files\.c:/)
-				print place
+			file = place
+			sub(/:.*/, "", file)
+		}
+		code ~ /^[a-z].*[a-z0-9_]\(/ {
+			match(code, /[a-z0-9_]+\(/)
+			fn = file ":" substr(code, RSTART, RLENGTH - 1)
+		}
+		code ~ /^}/ { held = inside = 0 }
+		code ~ /dfi__files_take_standard\(/ { held = 1 }
+		code ~ /dfi__files_free_standard\(/ { held = 0 }
+		inside {
+			for (rest = code; match(rest, /[a-z0-9_]+\(/);
+			     rest = substr(rest, RSTART + RLENGTH)) {
+				callee = file ":" substr(rest, RSTART, RLENGTH - 1)
+				called[callee] = 1
+				if (!held)
+					bare[callee] = bare[callee] " " fn
+			}
+		}
+		code ~ /^{/ { inside = 1 }
+		{
+			up = code ~ /file_up\(/
+			if (up)
+				delete later
+			for (first in later)
+				if (NR - later[first] > 3) {
+					open[first] = function_of[first]
+					delete later[first]
+				}
+			if (file !~ /^src\/base\/files\.c$/ && !held && !up) {
+				if (code ~ /(^|[^A-Za-z0-9_.>])(socket|socketpair|accept4?|pipe2?|dup|memfd_create|shm_open|mkostemp|mkstemp|epoll_create1?|eventfd|signalfd|timerfd_create|inotify_init1?|open|openat|fopen|opendir)\(/ ||
+				    code ~ /F_DUPFD|SYS_pidfd_open/) {
+					if (before !~ /file_up\(/)
+						open[place] = fn
+				} else if (code ~ /ibv_create_comp_channel\(|[,=] *CMSG_DATA\(/) {
+					later[place] = NR
+					function_of[place] = fn
+				} else if (code ~ /rdma_create_event_channel\(|rdma_create_id\(NULL,|ibv_open_device\(|event_base_new(_with_config)?\(/)
+					open[place] = fn
+			}
 			before = code
-		}')
+		}
+		END {
+			for (place in later)
+				open[place] = function_of[place]
+			for (place in open)
+				if (!is_covered(open[place]))
+					print place
+		}' | sort -t: -k1,1 -k2,2n)
 }
 
 # In comments too, but not in this file, which has to say the words.

@@ -31,9 +31,22 @@ static int64_t take_ns;
 static _Atomic bool flood;
 static _Atomic unsigned n_refused;
 
+/* How many descriptors librdmacm has opened, and the lowest of them. */
+static int n_opened, lowest;
+
+static int open_file(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	cr_assert_geq(fd, 0);
+	if (!n_opened++ || fd < lowest)
+		lowest = fd;
+	return fd;
+}
+
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	channel.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	channel.fd = open_file();
 	return &channel;
 }
 
@@ -46,6 +59,8 @@ int rdma_create_id(struct rdma_event_channel *on, struct rdma_cm_id **out,
     void *context, enum rdma_port_space space)
 {
 	(void)space;
+	if (!on)
+		open_file();
 	id = (struct rdma_cm_id){ .channel = on, .context = context };
 	*out = &id;
 	return 0;
@@ -93,6 +108,7 @@ int rdma_bind_addr(struct rdma_cm_id *of, struct sockaddr *at)
 {
 	(void)of;
 	(void)at;
+	open_file(); /* the device's */
 	return 0;
 }
 
@@ -128,6 +144,8 @@ int rdma_get_cm_event(struct rdma_event_channel *of, struct rdma_cm_event **out)
 		return -1;
 	}
 	pending = false;
+	if (event.event == RDMA_CM_EVENT_ADDR_RESOLVED)
+		open_file(); /* the device's */
 	*out = &event;
 	return 0;
 }
@@ -149,7 +167,7 @@ static void start(void)
 		.device = { .name = "fake0", .port = 1 },
 		.table = PTHREAD_MUTEX_INITIALIZER,
 	};
-	n_asked = n_unknown = n_acked = 0;
+	n_asked = n_unknown = n_acked = n_opened = 0;
 	take_ns = 0;
 	pending = false;
 }
@@ -240,4 +258,26 @@ Test(verbs_connect, flood_of_requests_lets_the_control_thread_do_its_work)
 	cr_assert_eq(ret, 0, "%s", dfi_errmsg());
 	dfi__verbs_unlisten(&verbs);
 	dfi__loop_stop(verbs.loop);
+}
+
+/* ---- Descriptors ----------------------------------------------------------
+ */
+
+Test(verbs_connect, to_an_address_opens_no_standard_descriptor)
+{
+	struct wait_limit wait_limit = { .deadline = deadline_in_ms(60000) };
+
+	close(STDIN_FILENO);
+	cr_assert_eq(try_to_connect(&wait_limit), -EIO);
+	cr_assert_eq(n_opened, 2, "%d", n_opened);
+	cr_assert_gt(lowest, STDERR_FILENO, "%d", lowest);
+}
+
+Test(verbs_connect, question_whether_a_peer_is_reached_opens_none)
+{
+	cr_assert(dfi__ip_parse("10.0.0.1:7", &verbs.device.address));
+	close(STDIN_FILENO);
+	cr_assert(dfi__verbs_ops.reaches(&verbs.base, "127.0.0.1:7"));
+	cr_assert_eq(n_opened, 2, "%d", n_opened);
+	cr_assert_gt(lowest, STDERR_FILENO, "%d", lowest);
 }

@@ -170,14 +170,13 @@ static bool verbs_reaches(
 	if (settings->verbs_device || settings->verbs_address ||
 	    !dfi__ip_parse(address, &to) || dfi__ip_is_link_local(&to) ||
 	    !dfi__ip_route(&to, &from) ||
-	    dfi__ip_same_host(&from, &verbs->device.address) ||
-	    rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+	    dfi__ip_same_host(&from, &verbs->device.address))
 		return true;
 	/* It may be another address of the same device, or of none. */
-	dfi__ip_set_port(&from, 0);
-	reaches = rdma_bind_addr(id, &from.any) || !id->verbs ||
+	reaches = !dfi__verbs_open_id(&from, &id) || !id->verbs ||
 	    id->verbs == verbs->device.context;
-	rdma_destroy_id(id);
+	if (id)
+		rdma_destroy_id(id);
 	return reaches;
 }
 

@@ -173,30 +173,33 @@ static int remove_event(void *arg)
 	return 0;
 }
 
-static int create_hold(struct verbs *verbs)
+bool dfi__verbs_open_id(const union ip *at, struct rdma_cm_id **id)
 {
-	int ret, err;
+	union ip address = *at;
+	bool bound;
+	int err;
 
+	dfi__ip_set_port(&address, 0);
+	*id = NULL;
 	dfi__files_take_standard();
-	ret = rdma_create_id(NULL, &verbs->hold, NULL, RDMA_PS_TCP);
+	bound = !rdma_create_id(NULL, id, NULL, RDMA_PS_TCP) &&
+	    !rdma_bind_addr(*id, &address.any);
 	err = errno;
 	dfi__files_free_standard();
 	errno = err;
-	return ret;
+	return bound;
 }
 
 int dfi__verbs_hold(struct verbs *verbs)
 {
-	union ip address = verbs->device.address;
+	bool bound = dfi__verbs_open_id(&verbs->device.address, &verbs->hold);
 	struct verbs_place place;
 	int ret;
 
-	if (create_hold(verbs))
+	if (!verbs->hold)
 		return dfi__verbs_fail_cm(
 		    &verbs->device, "rdma_create_id", errno);
-	dfi__ip_set_port(&address, 0);
-	if (!rdma_bind_addr(verbs->hold, &address.any) &&
-	    verbs->hold->verbs == verbs->device.context)
+	if (bound && verbs->hold->verbs == verbs->device.context)
 		return 0;
 	place = dfi__verbs_gid(&verbs->device);
 	ret = dfi__verbs_check_files(place.text, errno);

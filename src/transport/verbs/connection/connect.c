@@ -11,6 +11,7 @@
 #include <string.h>
 #include "base/atomic.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "handshake.h"
 #include "transport/verbs/data/arrive.h"
 #include "transport/verbs/data/conn.h"
@@ -43,6 +44,20 @@ static int check_patience(const struct verbs *verbs, const char *peer,
 	return 0;
 }
 
+/* The event of a resolved address may open another device. */
+static int get_event(
+    struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	int ret, err;
+
+	dfi__files_take_standard();
+	ret = rdma_get_cm_event(channel, event);
+	err = errno;
+	dfi__files_free_standard();
+	errno = err;
+	return ret;
+}
+
 /* Wait for the next event of a channel: 0 and the event, or an error. */
 static int next_event(const struct verbs *verbs,
     struct rdma_event_channel *channel, const char *peer,
@@ -52,7 +67,7 @@ static int next_event(const struct verbs *verbs,
 	int ret;
 
 	/* There may be none after all: librdmacm keeps some for itself. */
-	while (rdma_get_cm_event(channel, event)) {
+	while (get_event(channel, event)) {
 		if (errno != EAGAIN && errno != EINTR)
 			return dfi__verbs_fail_cm(
 			    &verbs->device, "rdma_get_cm_event", errno);

@@ -39,6 +39,13 @@ void dfi__verbs_free_conn(struct verbs_conn *conn);
 void dfi__verbs_unlisten_quiet(struct verbs *verbs);
 
 /*
+ * Make an id with a channel of its own, and bind it to an address and any port,
+ * which opens the device there. false, with errno: it is not bound; *id is NULL
+ * if none was made.
+ */
+bool dfi__verbs_open_id(const union ip *at, struct rdma_cm_id **id);
+
+/*
  * Keep the device open until rdma_destroy_id(verbs->hold): librdmacm closes one
  * that was removed when the last id on it goes.
  */
