@@ -45,6 +45,29 @@ short_of as -v radix_join "${join[@]}" --threads 4
 short_of as -v radix_join --baseline local --threads 8 --inner 1K --outer 1K
 short_of as -v dfi-bench raw --procs 1 --seconds 0.01 --repeat 1
 
+# 32 MiB in a column do not fit in 24 MiB, but a query that leaves the column out
+# does not load it.
+awk 'BEGIN { for (text = "x"; length(text) < 65536;) text = text text
+	print "k,v,long"; for (i = 1; i <= 512; i++) print i ",2," text }' \
+	> "$tmp/wide.csv"
+wide() # STATUS PROGRAM [ARGUMENT]...
+{
+	local rc=0
+
+	timeout 60 prlimit --stack=$((1 << 20)) --data=$((24 << 20)) "$bin/$2" \
+		"${@:3}" > "$tmp/out" 2>&1 || rc=$?
+	[ $rc = "$1" ] || fail "${*:2} ends with $rc: $(cut -c 1-300 "$tmp/out")"
+	[ $rc = 0 ] || grep -q memory "$tmp/out" ||
+		fail "${*:2} says: $(cut -c 1-300 "$tmp/out")"
+}
+wide 0 aggregate -p 1 "SELECT k, SUM(v) FROM \"$tmp/wide.csv\" GROUP BY k"
+wide 1 aggregate -p 1 "SELECT k, COUNT(long) FROM \"$tmp/wide.csv\" GROUP BY k"
+join_wide=(radix_join --nodes 1 --inner-csv "$tmp/wide.csv" --inner-key k
+	--outer-csv "$tmp/r.csv" --outer-key k)
+wide 0 "${join_wide[@]}" --sum inner:v
+wide 0 "${join_wide[@]}" --output "$tmp/joined.csv" --columns inner:v,outer:v
+wide 1 "${join_wide[@]}" --output "$tmp/joined.csv" --columns inner:long
+
 # The kernel would end what fills more memory than its control group may.
 no_room() # MIB ADVICE PROGRAM [ARGUMENT]...
 {
