@@ -21,16 +21,18 @@
 #include "base/bits.h"
 
 /*
- * total: tuples in this ring up to the end of this segment.
- * state: the picture above. It is one word, so that a reader that observes the
- * number it expects has the rest as well. The number is truncated; a slot's old
- * number is segment_count behind, so nothing is reset once a ring has begun.
+ * total: tuples in this ring up to the end of this segment. state: the picture
+ * above. The state is one word, so a reader that observes the number it expects
+ * also has the other fields. The number is truncated; a slot's old number is
+ * segment_count lower, so a slot needs no reset once a ring has begun.
  *
- * With FOOTER_FLAG_LOST there is no segment: "used" segments from this number
- * on were lost on their way (buffers/multicast/receiver.h), and the next footer
- * is that of the slot behind them. Its total is 0, as nobody knows it; the next
- * segment, or the end mark, says how many tuples they had. In an ordered flow
- * the slot's segment_header has the place of the first; the others follow it.
+ * A footer with FOOTER_FLAG_LOST stands for no segment: the network has lost
+ * "used" segments, this number the first of them
+ * (buffers/multicast/receiver.h). The next footer is that of the next slot. The
+ * total is 0, as nobody knows it; the next segment, or the end mark, tells how
+ * many tuples the lost segments had. In an ordered flow the slot's
+ * segment_header has the position of the first lost segment; those of the
+ * others follow it.
  */
 struct segment_footer {
 	_Atomic uint64_t total;
@@ -50,8 +52,9 @@ static_assert(sizeof(_Atomic uint64_t) == 8, "lock-free words");
  */
 #define FOOTER_FLAG_HELD (UINT64_C(1) << 62)
 /*
- * The payload of a partial segment ends before its footer instead of beginning
- * where its slot does. Set by a transport that sends both in one write.
+ * The payload of this partial segment ends where its footer begins, instead of
+ * beginning where its slot does. A transport shifts a segment to send payload
+ * and footer in one write.
  */
 #define FOOTER_FLAG_SHIFTED (UINT64_C(1) << 63)
 #define FOOTER_FLAGS (UINT64_C(31) << 59)
@@ -71,16 +74,16 @@ static inline uint64_t footer_used(uint64_t state)
 	return (state >> FOOTER_USED_SHIFT) & FOOTER_USED_MAX;
 }
 
-/* The state of an end mark; not one that its transport holds back. */
+/* Tells whether the state is that of a published end mark. */
 static inline bool footer_is_end(uint64_t state)
 {
 	return state & FOOTER_FLAGS && !(state & FOOTER_FLAG_HELD);
 }
 
 /*
- * The state of an end mark as it travels, from the one to publish; and back. A
- * bit of the number is inverted with the flag, so that a reader takes the state
- * for nothing that it expects.
+ * Convert the state of an end mark to its form on the wire, and back. The held
+ * flag and an inverted bit of the number keep a reader from taking that form
+ * for a state that it expects.
  */
 static inline uint64_t footer_hold(uint64_t state)
 {
@@ -92,38 +95,35 @@ static inline uint64_t footer_release(uint64_t state)
 	return footer_hold(state);
 }
 
-/* The state that the writer gave a segment, whatever way it took. */
+/* Returns the state as the writer set it, however the segment travelled. */
 static inline uint64_t footer_unshifted(uint64_t state)
 {
 	return state & ~FOOTER_FLAG_SHIFTED;
 }
 
-/*
- * Where what is sent of a segment, size bytes, begins in its slot, if it is
- * shifted: on a cache line.
- */
+/* Where size bytes begin in a shifted slot: on a cache line. */
 static inline uint64_t footer_shifted_at(uint64_t footer_offset, uint64_t size)
 {
 	return (footer_offset - size) & ~(uint64_t)(CACHE_LINE - 1);
 }
 
-/* The numbers that a footer follows from: the same for all of a flow. */
+/* What determines each footer; all rings of a flow have the same. */
 struct segment_shape {
-	uint32_t payload_offset; /* in a slot; what is before it is sent, too */
+	uint32_t payload_offset; /* in a slot; all bytes before it are sent */
 	uint32_t footer_offset;  /* in a slot */
 	uint32_t tuple_size;
-	uint32_t segment_bytes; /* of a full one's tuples */
+	uint32_t segment_bytes; /* tuples of a full segment */
 	uint32_t segment_tuples;
 };
 
 /*
- * Make the footer of a segment that arrived without one, from that of the
- * segment before it. bytes: as many as were sent, whole tuples or not.
+ * Make the footer of a segment that arrived without one from the footer of the
+ * segment before it. bytes: how many were sent; they need not be whole tuples.
  */
 static inline void footer_next(
     const struct segment_shape *shape, uint64_t bytes, uint64_t footer[2])
 {
-	/* Shorter than that, it is no segment: its reader says so. */
+	/* With fewer bytes it is no segment; its reader reports that. */
 	bytes -= min_u64(bytes, shape->payload_offset);
 	footer[0] += bytes == shape->segment_bytes ? shape->segment_tuples
 						   : bytes / shape->tuple_size;

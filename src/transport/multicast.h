@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ports for datagrams to a multicast group and to single ports of it, as a
- * transport over a network has them (transport.h). Datagrams may be lost, come
- * twice, or overtake each other; who uses a port knows how to live with that.
+ * Datagram endpoints, by which a process sends datagrams to a multicast group
+ * or to another endpoint of that group, over the network of a transport
+ * (transport.h). Datagrams may be lost, repeated or reordered; the users of an
+ * endpoint handle that.
  *
- * Calls on a port come from one thread at a time, whoever sees to that; but for
- * arm() and alarm(), which any thread may call at any time. They don't wait,
- * but for open and close. Errors are negative errno values with a text.
+ * One thread at a time calls an endpoint; the callers ensure that. Only arm()
+ * and alarm() may be called by any thread at any time. Only open and close
+ * block. Errors are negative errno values with a text.
  */
 #ifndef DFI_TRANSPORT_MULTICAST_H
 #define DFI_TRANSPORT_MULTICAST_H
@@ -17,34 +18,34 @@
 
 struct transport;
 
-/* What a port of any device carries, and no device has less. */
+/* The largest datagram that each device carries. */
 #define MULTICAST_LARGEST 4096
 #define MULTICAST_LEAST 256
 
 /* The largest header of a datagram; see send(). */
 #define MULTICAST_HEADER_MAX 256
 
-/* Who a port is to others; travels through the registry. */
+/* The address of an endpoint; it travels through the registry. */
 #define MULTICAST_ADDRESS_SIZE 24
 struct multicast_address {
 	uint8_t bytes[MULTICAST_ADDRESS_SIZE];
 };
 
-/* Keys have this many bits: devices keep those above for themselves. */
+/* Keys have this many bits: devices reserve the higher ones. */
 #define MULTICAST_KEY_MASK UINT32_C(0x7fffffff)
 
 struct multicast_attr {
 	const char *group; /* an IP multicast address, as text */
-	uint32_t key;      /* devices drop what comes with another */
-	uint32_t max_size; /* of datagrams, at most MULTICAST_LARGEST */
-	bool member;       /* gets what is sent to the group */
-	uint32_t receives; /* datagrams that may have come and not been taken */
-	uint32_t receive_size; /* the largest of them; others are lost */
-	const void *memory;    /* where payloads are, for ever; NULL: nowhere */
+	uint32_t key;      /* devices drop datagrams with another key */
+	uint32_t max_size; /* of a datagram, at most MULTICAST_LARGEST */
+	bool member;       /* receives what is sent to the group */
+	uint32_t receives; /* datagrams that may arrive before they are taken */
+	uint32_t receive_size; /* the largest of them; larger ones are lost */
+	const void *memory;    /* where payloads lie; NULL: nowhere */
 	size_t memory_size;
-	/* A datagram has come, in a call of progress(). Not to be kept. */
+	/* A datagram has arrived; progress() calls it, then bytes expires. */
 	void (*received)(void *arg, const void *bytes, uint32_t size);
-	/* What arm() and alarm() are for; on the control thread. */
+	/* Called on the control thread as arm() and alarm() request. */
 	void (*ready)(void *arg);
 	void *arg;
 };
@@ -53,19 +54,19 @@ struct multicast_port {
 	const struct multicast_ops *ops;
 	struct multicast_address address;
 	uint32_t max_size;
-	uint32_t receives; /* as many as the device can hold, if not all */
+	uint32_t receives; /* at most those requested */
 };
 
-/* To whom a port may send; belongs to it. */
+/* A destination of an endpoint's datagrams; it belongs to that endpoint. */
 struct multicast_peer;
 
 struct multicast_ops {
-	/* Leave the group. ready() is not called any more when it returns. */
+	/* Leave the group. After it returns, ready() is not called any more. */
 	void (*close)(struct multicast_port *port);
 
 	/*
-	 * May take as long as the network needs to find a neighbour. -EBADMSG:
-	 * that is no address; -EHOSTUNREACH, -ENOMEM, -EIO.
+	 * Blocks until the network has found the neighbour. -EBADMSG: not an
+	 * address; -EHOSTUNREACH, -ENOMEM, -EIO.
 	 */
 	int (*peer_open)(struct multicast_port *port,
 	    const struct multicast_address *address,
@@ -73,41 +74,41 @@ struct multicast_ops {
 	void (*peer_close)(struct multicast_peer *peer);
 
 	/*
-	 * Send a datagram of a header, which is copied, and a payload, which
-	 * lies in the port's memory and should stay until it has left: if it
-	 * doesn't, what leaves is what is there then. peer NULL: to the group,
-	 * of which this port itself is none. 0: it is on its way, or lost;
-	 * -EAGAIN, without a text: too many are under way. -ECONNRESET: the
-	 * port is broken; so below.
+	 * Send a datagram of a header, which is copied, and a payload in the
+	 * endpoint's memory. The payload should not change before it has left;
+	 * if it does, the new bytes may leave. peer NULL: to the group, except
+	 * this endpoint itself. 0: the datagram is on its way, or lost;
+	 * -EAGAIN, without a text: too many are under way. -ECONNRESET, also
+	 * below: the endpoint is broken.
 	 */
 	int (*send)(struct multicast_port *port, struct multicast_peer *peer,
 	    const void *header, size_t header_size, const void *payload,
 	    size_t payload_size);
 
-	/* Whether one more may be sent: 1, or 0, or -ECONNRESET. */
+	/* Returns 1 if one more may be sent, else 0, or -ECONNRESET. */
 	int (*room)(struct multicast_port *port);
 
-	/* Take what has come: how many, or -ECONNRESET. */
+	/* Take all arrivals; returns their number, or -ECONNRESET. */
 	int (*progress)(struct multicast_port *port);
 
 	/*
-	 * Have ready() called once when something comes, or sending has room
-	 * again. For what has come before it needn't be: who arms then calls
-	 * progress(). When the port breaks it is called in any case.
+	 * Request one call of ready() when something arrives, or sending has
+	 * room again. It need not come for earlier arrivals, so call progress()
+	 * after arm(). A break of the endpoint also causes the call.
 	 */
 	void (*arm)(struct multicast_port *port);
 
 	/*
-	 * Have ready() called at a time of the monotonic clock, or, with
-	 * DEADLINE_NEVER, not by time; instead of what was said before.
+	 * Request a call of ready() at a time of the monotonic clock;
+	 * DEADLINE_NEVER cancels the request. It replaces the previous request.
 	 */
 	void (*alarm)(struct multicast_port *port, int64_t at);
 };
 
 /*
- * mcast_ops.open() waits till deadline to join the group.
- * -EMSGSIZE: datagrams larger than the device's port lets through. -EINVAL: no
- * such group. -ENOMEM, -EMFILE, -EIO, -ENODEV, -ETIMEDOUT, -EHOSTUNREACH.
+ * mcast_ops.open() waits until the deadline to join the group. -EMSGSIZE:
+ * datagrams exceed the MTU of the device's port. -EINVAL: not a multicast
+ * group. -ENOMEM, -EMFILE, -EIO, -ENODEV, -ETIMEDOUT, -EHOSTUNREACH.
  */
 
 #endif

@@ -31,28 +31,28 @@ struct settings;
 /* Longest text form of an address, the end included. */
 #define TRANSPORT_ADDRESS_SIZE 128
 
-/* Room for what describe() says. */
+/* Room for the text of describe(). */
 #define TRANSPORT_WAY_SIZE 160
 
 /* What a peer needs to open a region; travels through the registry. */
 struct region_name {
-	char address[TRANSPORT_ADDRESS_SIZE]; /* of the owner's transport */
+	char address[TRANSPORT_ADDRESS_SIZE]; /* the transport of the owner */
 	uint64_t key;                         /* a random capability */
 	uint64_t size;                        /* in bytes */
 };
 
 /*
- * Who this process is to its peers: a number and a secret that the registry
- * gives to members only, and how to find another's.
+ * The identity of this process towards its peers: a number, and a secret that
+ * the registry gives to members only; and how to find the identity of another.
  */
 #define MEMBER_TOKEN_SIZE 16
 
 struct member {
-	/* A peer whose route decides what to use, if the settings don't. */
+	/* A peer; the route to it selects the device by default. */
 	const char *route_to;
 	uint64_t node;
 	uint8_t token[MEMBER_TOKEN_SIZE];
-	/* The secret of a node; false: it is no member. */
+	/* Get the secret of a node; false: the node is no member. */
 	bool (*find)(
 	    void *arg, uint64_t node, uint8_t token[MEMBER_TOKEN_SIZE]);
 	void *arg;
@@ -65,42 +65,39 @@ struct transport {
 };
 
 /*
- * Memory of this process that peers write into. Page-aligned; it may hold
- * anything, such as what another flow has left there. One transport makes it;
- * another may export it, too, so that some rings are written through the one
- * and some through the other.
+ * Memory of this process that peers write into. It is page-aligned, and may
+ * still hold data of another flow. One transport makes a region. Another may
+ * export it as well, so that some rings are written through the one and some
+ * through the other.
  */
 struct region {
 	struct transport *transport;
 	void *base;
 	struct region_name name;
-	struct export *export; /* NULL: by nobody else */
+	struct export *export; /* NULL: no other transport exports it */
 	/*
-	 * For the owner to set before others know of it: what is shown for a
-	 * ring of it was made for so many bytes; 0: nothing is.
+	 * The owner sets it before others know of the region: how many bytes a
+	 * region that is granted for a ring has; 0: none is granted.
 	 */
 	uint64_t shown_size;
 };
 
-/* A region as another transport shows it to peers. */
+/* A region as another transport offers it to peers. */
 struct export
 {
 	struct transport *transport;
 	struct region_name name;
 	/* Counts the writers that were lost; see ring_lost(). */
 	_Atomic uint32_t changes;
-	/* Some ring is written without telling this process. */
+	/* Some ring is written without a completion here. */
 	_Atomic bool silent;
-	/* Of some, the segments are seen only after progress() took them in. */
+	/* The segments of some rings are seen only after progress(). */
 	_Atomic bool told;
-	/*
-	 * For the owner to set: its reader never sleeps, so that rings that are
-	 * opened now may be silent.
-	 */
+	/* Set by the owner: its reader never sleeps. */
 	_Atomic bool spins;
 };
 
-/* What a transport must know of the rings of a region. */
+/* What a transport must know about the rings of a region. */
 struct ring_layout {
 	uint32_t n_rings;
 	uint64_t first_ring; /* offset in the region */
@@ -111,41 +108,41 @@ struct ring_layout {
 	uint32_t first_slot;
 	uint32_t slot_size;
 	/*
-	 * 0: these are no rings, but words that any number of peers open and
-	 * change by add() alone.
+	 * 0: the region has no rings, but words that any number of peers open
+	 * and change by add() only.
 	 */
 	uint32_t n_slots;
 	struct segment_shape shape;
-	/* The one before the first segment's: see footer_next(). */
+	/* The footer before the first segment's: see footer_next(). */
 	uint64_t first_footer[2];
 };
 
 /*
- * Memory of this process that a writer sends to several rings from, instead of
- * filling an image of each.
+ * A send buffer: memory of this process from which a writer sends to several
+ * rings, so that it need not fill a shadow ring of each.
  */
 struct stage {
-	struct transport *transport; /* that made it */
+	struct transport *transport; /* the transport that made it */
 	char *at;
 };
 
-/* A device may read so far behind what is sent. */
+/* A device may read this far beyond the bytes that are sent. */
 #define TRANSPORT_STAGE_PAD (2 * CACHE_LINE)
 
 /*
  * A ring of a peer's region, for its one writer. ring is the ring's memory
- * itself if it can be mapped (in_place); else an image of it in this process,
- * from which write() sends and into whose first words the owner's credits
- * arrive. With a stage it is an image without slots, and write() sends from the
- * stage.
+ * itself if it can be mapped (in_place). Otherwise ring is its shadow ring in
+ * this process: write() sends from it, and the owner's credits arrive in its
+ * first words. With a send buffer, the shadow ring has no slots, and write()
+ * sends from the send buffer.
  */
 struct remote {
 	struct transport *transport;
 	char *ring;
 	struct stage *stage;
-	const void *queue; /* remotes that have the same one share it */
+	const void *queue; /* remotes with the same queue share a connection */
 	bool in_place;
-	_Atomic bool lost; /* the owner can't be reached any more */
+	_Atomic bool lost; /* the owner can no longer be reached */
 };
 
 /* Whether the owner of a ring has left. */
@@ -157,7 +154,7 @@ enum ring_closed {
 
 /*
  * What the owner of a ring tells its writer, in the first words of the ring:
- * how many segments it has given back, and whether it has left.
+ * the number of segments that it has given back, and whether it has left.
  */
 struct ring_credit {
 	_Atomic uint64_t consumed;
@@ -165,42 +162,42 @@ struct ring_credit {
 };
 
 /*
- * One segment to write: the payload, and then the 16-byte footer, of which the
- * second word publishes both. A reader that observes that word (acquire) sees
- * all that was written before it. The payload lies in the remote's ring, at the
- * same offset, or, if that has a stage, in this. Offsets count from the start
- * of the ring.
+ * One segment to write: the payload, and then the 16-byte footer, whose second
+ * word publishes both. A reader that observes that word (acquire) sees all that
+ * was written before it. The payload lies in the remote's ring at the same
+ * offset, or in the remote's send buffer if it has one. Offsets count from the
+ * start of the ring.
  */
 struct transport_write {
-	const char *staged; /* where the payload lies, with a stage */
+	const char *staged; /* where the payload lies in the send buffer */
 	uint64_t payload_offset;
 	uint64_t payload_size;
 	uint64_t footer_offset; /* 16-byte aligned */
 	uint64_t footer[2];
-	bool more; /* it may be held until the next write, or post() */
+	bool more; /* it may wait until the next write, or post() */
 };
 
 /*
- * The first word of a region is where its reader sleeps (base/wait.h). Further
- * on there is a word of the transport's own.
+ * In the first word of a region its reader sleeps (base/wait.h). A later word
+ * belongs to the transport.
  */
 #define REGION_WAIT_OFFSET 0
 #define REGION_LET_GO_OFFSET 64
 
 /*
- * A transport that learns of an end mark's arrival in another way than by its
- * footer writes it with footer_hold() and publishes it when it knows. Of a
- * segment it need not write the footer at all, or may write another one, if no
- * byte of the low half of its second word is that of the segment's number: the
- * owner makes it with footer_next(). A transport that writes payload and footer
- * together may have the payload of a partial segment end before its footer
- * (FOOTER_FLAG_SHIFTED).
+ * A transport may learn of an end mark's arrival by something else than its
+ * footer. It then writes the end mark with footer_hold(), and publishes it when
+ * it knows of the arrival. It may leave out the footer of a segment, or write
+ * another one in which no byte of the second word's low half is that of the
+ * segment's number: the owner makes the footer with footer_next(). A transport
+ * that writes payload and footer together may have the payload of a partial
+ * segment end where its footer begins (FOOTER_FLAG_SHIFTED).
  */
 
 /*
- * How long who opens a ring waits for its owner. given_up: may be NULL; whether
- * the owner is known to be gone. It is called now and then, with locks of the
- * transport held, and may not call that.
+ * How long the opening of a ring waits for its owner. given_up (may be NULL)
+ * tells whether the owner is known to be gone. It is called now and then with
+ * locks of the transport held, so it must not call the transport.
  */
 struct wait_limit {
 	int64_t deadline;
@@ -208,7 +205,7 @@ struct wait_limit {
 	void *arg;
 };
 
-/* Until then, whatever becomes of the owner. */
+/* A wait until this time, even if the owner is gone. */
 #define WAIT_LIMIT(until) (&(const struct wait_limit){ .deadline = (until) })
 
 static inline bool wait_limit_given_up(const struct wait_limit *wait_limit)
@@ -216,7 +213,7 @@ static inline bool wait_limit_given_up(const struct wait_limit *wait_limit)
 	return wait_limit->given_up && wait_limit->given_up(wait_limit->arg);
 }
 
-/* How long to sleep in poll(2) before the next look at given_up. */
+/* How long to sleep in poll(2) before given_up is called again. */
 static inline int wait_limit_look_ms(const struct wait_limit *wait_limit)
 {
 	int64_t look = clock_now_ns() + INT64_C(100) * NS_PER_MS;
@@ -225,95 +222,96 @@ static inline int wait_limit_look_ms(const struct wait_limit *wait_limit)
 	    look < wait_limit->deadline ? look : wait_limit->deadline);
 }
 
-/* What became of a ring's writer. */
+/* What happened to a ring's writer. */
 enum ring_loss {
 	RING_KEPT = 0,
-	RING_LOST_UNWRITTEN, /* it had written nothing: another may come */
+	RING_LOST_UNWRITTEN, /* it had written nothing */
 	RING_LOST,
 };
 
 /*
  * The tables of a transport. Each entry says who may call it, whether it may
- * block, and which errors it has beside -ENOMEM; "any" is any thread. They lie
- * in struct transport_ops by value, so that a call costs one load and one
- * indirect call. An entry is NULL where a transport does not have it, which the
- * entry then says.
+ * block, and which errors it has beside -ENOMEM; "any" is any thread. The
+ * tables lie in struct transport_ops by value, so that a call costs one load
+ * and one indirect call. An entry may be NULL only where its comment says so.
  */
 
 /* Memory of this process that peers write into: the owner's side. */
 struct region_ops {
 	/*
-	 * What create() takes for size bytes, if it finds no reserved huge
-	 * pages that it need not have. Any; never blocks; no errors. NULL, as
-	 * are the next two: it makes no memory, and only exports that of
+	 * Returns how much memory create() takes for size bytes, without
+	 * optional huge pages. Any; never blocks; no errors. NULL, as are the
+	 * next two: the transport makes no memory, and only exports regions of
 	 * others.
 	 */
 	uint64_t (*bytes)(const struct transport *transport, uint64_t size);
 
 	/*
-	 * Reserve size bytes, backed by memory now, so that no later access
-	 * can fail, and touched by a thread of the caller's memory node. Any;
-	 * blocks as dfi__reservation_begin() does. -EMFILE, -EIO.
+	 * Reserve size bytes of memory that exists from now on, so that no
+	 * later access can fail. The calling thread touches it first, so it
+	 * lies on that thread's memory node. Any; blocks as
+	 * dfi__reservation_begin() does. -EMFILE, -EIO.
 	 */
 	int (*create)(
 	    struct transport *transport, uint64_t size, struct region **region);
 
 	/*
-	 * Give up the owner's hold. Peers that have the region open may still
-	 * write into it; the memory goes when the last of them closes. Any;
-	 * never blocks.
+	 * Give up the owner's reference. Peers that have the region open may
+	 * still write into it; the memory is freed when the last of them
+	 * closes. Any; never blocks.
 	 */
 	void (*destroy)(struct region *region);
 
 	/*
-	 * Whether so many bytes more may be exported, before they are reserved.
-	 * Any; never blocks. -ENOMEM with need, limit and remedy. NULL, as are
-	 * the next two: peers open what create() made.
+	 * Check, before the memory is reserved, that so many more bytes may be
+	 * exported. Any; never blocks. -ENOMEM with need, limit and remedy.
+	 * NULL, as are the next two: peers open the region that create() made.
 	 */
 	int (*export_room)(struct transport *transport, uint64_t size);
 
 	/*
-	 * Show a region that another transport made to this one's peers; sets
-	 * region->export. The endpoint that made it; never blocks.
+	 * Offer a region that another transport made to the peers of this one;
+	 * sets region->export. The endpoint that made it; never blocks.
 	 * -EOPNOTSUPP: the device can't add, for a layout of counters. -EIO.
 	 */
 	int (*export)(struct transport *transport, struct region *region,
 	    const struct ring_layout *layout);
 
 	/*
-	 * End that, and destroy the region; its memory goes when no peer may
-	 * write to it any more. As export().
+	 * End the export and destroy the region; its memory is freed when no
+	 * peer can write to it any more. Call rule as for export().
 	 */
 	void (*unexport)(struct region *region);
 
 	/*
-	 * Where regions can be mapped: show one to the owner of ring number
-	 * ring, who can read it as long as it has that ring, whatever becomes
-	 * of this process. The writer; blocks up to its wait limit. -EBADMSG:
-	 * not of shown_size. -EMFILE: also, if the owner may have no more
-	 * descriptors. -ECONNRESET, -ETIMEDOUT. NULL: nothing can be mapped.
+	 * Where regions can be mapped: grant one to the owner of ring number
+	 * ring, who can read it as long as it has that ring, even after this
+	 * process has ended. The writer; blocks up to its wait limit. -EBADMSG:
+	 * its size is not shown_size. -EMFILE: also, if the owner may have no
+	 * more descriptors. -ECONNRESET, -ETIMEDOUT. NULL: nothing can be
+	 * mapped.
 	 */
 	int (*show)(struct region *shown, const struct region_name *to,
 	    uint32_t ring, const struct wait_limit *wait_limit);
 
 	/*
-	 * What was shown for a ring of a region under that key, and how large
-	 * it is; NULL: nothing was. The ring's reader; never blocks.
+	 * Returns the region that was granted under that key for a ring, and
+	 * its size; NULL: none was. The ring's reader; never blocks.
 	 */
 	const void *(*shown)(
 	    struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
 };
 
 /*
- * One ring between one writer and its owner. It is made by open() and unmade by
- * close(), while the flow and the other rings of its region go on. The entries
- * on a struct remote are its writer's, one thread at a time; those on a region
- * or an export are the owner's.
+ * One ring between one writer and its owner. open() makes it and close()
+ * unmakes it, while the flow and the other rings of its region go on. The
+ * writer calls the entries on a struct remote, one thread at a time; the owner
+ * calls those on a region or an export.
  */
 struct ring_ops {
 	/*
-	 * Whether what all remotes of a writer take can be had, before the
-	 * first of them is opened: so many bytes, of which some are locked, by
+	 * Check, before the first remote of a writer is opened, that what all
+	 * its remotes take can be had: so many bytes, some of them locked, by
 	 * one or several devices. Any; never blocks. -ENOMEM with need, limit
 	 * and remedy.
 	 */
@@ -321,48 +319,48 @@ struct ring_ops {
 	    struct transport *transport, uint64_t size, uint64_t locked);
 
 	/*
-	 * Reserve a stage, locked, which remotes of all instances of this
-	 * transport can be opened with. The writer; never blocks. NULL, as is
-	 * the next: rings are mapped.
+	 * Reserve and lock a send buffer, with which remotes of all instances
+	 * of this transport can be opened. The writer; never blocks. NULL, as
+	 * is the next: rings are mapped.
 	 */
 	int (*stage_create)(
 	    struct transport *transport, uint64_t size, struct stage **stage);
 
 	/*
-	 * Nobody may write from it any more; remotes that are closing may keep
-	 * it for a while. The writer; never blocks.
+	 * Free a send buffer that nobody writes from any more; remotes that are
+	 * closing may keep it for a while. The writer; never blocks.
 	 */
 	void (*stage_free)(struct stage *stage);
 
 	/*
 	 * Connect to the owner and open ring number ring. Remotes of one writer
-	 * may share a connection. stage: NULL, or what is sent lies there. Any;
-	 * blocks up to its wait limit. -EEXIST: the ring has had a writer.
-	 * -ECONNRESET, -ETIMEDOUT: also, if it was given up. -EHOSTUNREACH,
-	 * -EACCES, -EMFILE, -EBADMSG, -EIO.
+	 * may share a connection. stage: the send buffer, or NULL. Any; blocks
+	 * up to its wait limit. -EEXIST: the ring has had a writer.
+	 * -ECONNRESET, -ETIMEDOUT: also, if the wait was given up.
+	 * -EHOSTUNREACH, -EACCES, -EMFILE, -EBADMSG, -EIO.
 	 */
 	int (*open)(struct transport *transport, const void *writer,
 	    const struct region_name *name, const struct ring_layout *layout,
 	    uint32_t ring, struct stage *stage,
 	    const struct wait_limit *wait_limit, struct remote **remote);
 
-	/* Leave the ring, whatever is under way. The writer; never blocks. */
+	/* Leave the ring at any time. The writer; never blocks. */
 	void (*close)(struct remote *remote);
 
 	/*
 	 * Write a segment and wake its reader. Writes of one remote become
 	 * visible in the order of the calls. The footer lies inside the ring:
-	 * the caller checked that with the layout. The writer; never blocks.
-	 * -ECONNRESET: the remote is lost.
+	 * the caller has checked that with the layout. The writer; never
+	 * blocks. -ECONNRESET: the remote is lost.
 	 */
 	int (*write)(
 	    struct remote *remote, const struct transport_write *write);
 
 	/*
-	 * Hold no longer what was written with "more" to any remote of this
-	 * queue. The writer calls it before it waits or returns, unless its own
-	 * caller promised more; never blocks. If it fails, the remotes are
-	 * lost, which the next call finds. NULL: rings are mapped.
+	 * Post all writes with "more" that remotes of this queue still hold.
+	 * The writer calls it before it waits or returns, unless its own caller
+	 * promised more; never blocks. If it fails, the remotes are lost; the
+	 * next call reports that. NULL: rings are mapped.
 	 */
 	void (*post)(struct remote *remote);
 
@@ -371,103 +369,105 @@ struct ring_ops {
 	void (*wake)(struct remote *remote);
 
 	/*
-	 * Whether a slot that the target has given back may be filled now: 1,
-	 * or 0 while too much is under way. The writer; never blocks.
+	 * Returns 1 if a slot that the target has given back may be filled now,
+	 * or 0 while too many writes are under way. The writer; never blocks.
 	 * -ECONNRESET. NULL, as are the next four: rings are mapped.
 	 */
 	int (*slot_is_free)(struct remote *remote);
 
 	/*
-	 * Whether all that was written has arrived: 1, or 0. The writer; never
-	 * blocks. -ECONNRESET.
+	 * Returns 1 if all that was written has arrived, else 0. The writer;
+	 * never blocks. -ECONNRESET.
 	 */
 	int (*drained)(struct remote *remote);
 
 	/*
-	 * As transport_ops.progress(), for a writer that waits for credit. The
-	 * writer; never blocks. -ECONNRESET.
+	 * Like transport_ops.progress(), for a writer that waits for credit.
+	 * The writer; never blocks. -ECONNRESET.
 	 */
 	int (*progress)(struct remote *remote);
 
-	/* As transport_ops.arm(), before sleeping for credit or slots. */
+	/* Like transport_ops.arm(), before sleeping for credit or slots. */
 	void (*arm)(struct remote *remote);
 
 	/*
-	 * Why a remote was lost, for an error text; NULL: the peer closed the
-	 * connection, or nothing was lost. The writer; never blocks.
+	 * Returns why a remote was lost, for an error text; NULL: the peer
+	 * closed the connection, or nothing was lost. The writer; never blocks.
 	 */
 	const char *(*owner_why)(const struct remote *remote);
 
 	/*
-	 * Publish a ring's credit to its writer, and wake it: 1, or 0 if the
-	 * ring isn't written through this transport. The reader; never blocks.
-	 * -ECONNRESET.
+	 * Publish a ring's credit to its writer, and wake it. Returns 1, or 0
+	 * if the ring is not written through this transport. The reader; never
+	 * blocks. -ECONNRESET.
 	 */
 	int (*give_credit)(struct region *region,
 	    const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
 	    enum ring_closed closed);
 
 	/*
-	 * Whether the ring's writer was lost before its end mark came. node:
-	 * the id of its process by now, or 0 if that is not known; another
-	 * writer that was lost before, and had written nothing, doesn't count.
-	 * The owner; never blocks. NULL, as is the next: it exports nothing.
+	 * Tells whether the ring's writer was lost before its end mark came.
+	 * node: the id of its process, or 0 if that is not known yet. An
+	 * earlier writer that was lost before it wrote anything does not count.
+	 * The owner; never blocks. NULL, as is the next: the transport exports
+	 * nothing.
 	 */
 	enum ring_loss (*lost)(
 	    const struct export *export, uint32_t ring, uint64_t node);
 
-	/* Why, as owner_why() tells it. The owner; never blocks. */
+	/* Returns why, as owner_why() does. The owner; never blocks. */
 	const char *(*writer_why)(
 	    const struct export *export, uint32_t ring, uint64_t node);
 };
 
-/* Words of a region that many add to: remotes of a layout without slots. */
+/* Words that many processes add to: a layout without slots. */
 struct counter_ops {
 	/*
-	 * Add to the word at an offset in what the remote has opened, in one
-	 * step for all who do the same through the owner's transport; the
-	 * owner's processor may not add to it meanwhile. Who opened the remote;
-	 * never blocks. -ECONNRESET: nobody knows whether it was added.
+	 * Add to the word at an offset of the remote, atomically towards all
+	 * that add through the owner's transport. The owner's processor must
+	 * not add to the word meanwhile. The thread that opened the remote;
+	 * never blocks. -ECONNRESET: the addition may or may not have happened.
 	 */
 	int (*add)(struct remote *remote, uint64_t offset, uint64_t n);
 
 	/*
-	 * What the word was before: 1, or 0 while that is not known; it is 1
-	 * before the next add(). What peers did before they got lower numbers
-	 * is not known by that. As add().
+	 * Get the word's value before the addition. Returns 1, or 0 while the
+	 * value is not known; it must return 1 before the next add(). Memory
+	 * that peers wrote before they got lower numbers need not be visible
+	 * then. Call rule as for add().
 	 */
 	int (*added)(struct remote *remote, uint64_t offset, uint64_t *before);
 };
 
 /* Datagrams to many (multicast.h). */
 struct mcast_ops {
-	/* Whether groups have IPv6 addresses. Any; never blocks. */
+	/* Tells whether groups have IPv6 addresses. Any; never blocks. */
 	bool (*is_v6)(const struct transport *transport);
 
 	/*
-	 * How large datagrams may be; 0 if that can't be found out. Any; never
-	 * blocks.
+	 * Returns the largest size of a datagram; 0 if it can't be found out.
+	 * Any; never blocks.
 	 */
 	uint32_t (*size)(const struct transport *transport);
 
 	/*
-	 * What a port takes, and locks, beside the memory that it sends from,
-	 * which it locks as well; transport NULL: where no device limits it.
-	 * Any; never blocks.
+	 * Returns how much memory an endpoint takes and locks. It also locks
+	 * the memory that it sends from, which does not count here. transport
+	 * NULL: no device limits it. Any; never blocks.
 	 */
 	uint64_t (*bytes)(const struct transport *transport,
 	    const struct multicast_attr *attr);
 
 	/*
-	 * Whether that can be had. Any; never blocks. -ENOMEM with need, limit
-	 * and remedy.
+	 * Check that this memory can be had. Any; never blocks. -ENOMEM with
+	 * need, limit and remedy.
 	 */
 	int (*room)(
 	    struct transport *transport, const struct multicast_attr *attr);
 
 	/*
-	 * Open a port, which must be closed before stop(). Any; blocks until
-	 * the deadline. Its errors are in multicast.h.
+	 * Open an endpoint; it must be closed before stop(). Any; blocks until
+	 * the deadline. multicast.h lists its errors.
 	 */
 	int (*open)(struct transport *transport,
 	    const struct multicast_attr *attr, int64_t deadline,
@@ -475,18 +475,18 @@ struct mcast_ops {
 };
 
 /*
- * What processes of this host and user may ask each other beside regions: a
- * report on their endpoints, of TRANSPORT_REPORT_MAX bytes at most.
+ * What processes of the same host and user may ask each other beside regions: a
+ * report about their endpoints, of TRANSPORT_REPORT_MAX bytes at most.
  */
 #define TRANSPORT_REPORT_MAX (128 << 10)
 
 struct report_ops {
 	/*
-	 * From now on report(arg, after, &size) makes one on the control
-	 * thread, in memory that is freed with free() (NULL: there is none).
-	 * What after means is between the two ends. NULL: none is given any
-	 * more, when the call returns. Any; blocks until the control thread has
-	 * taken that.
+	 * From now on, answer requests with report(arg, after, &size). It runs
+	 * on the control thread and returns memory that is freed with free()
+	 * (NULL: there is none). The two ends agree on the meaning of after.
+	 * report NULL: once the call has returned, no reports are given. Any;
+	 * blocks until the control thread has taken the change.
 	 */
 	int (*serve)(struct transport *transport,
 	    void *(*report)(void *arg, uint64_t after, size_t *size),
@@ -494,74 +494,75 @@ struct report_ops {
 
 	/*
 	 * Ask the process at an address for its report; the caller frees *data.
-	 * Any; blocks until the deadline. -ECONNRESET: it is gone, -EACCES:
-	 * another user's, -ETIMEDOUT: it doesn't answer, -EPROTO: it has
-	 * another version, -EBADMSG, -EMFILE, -EIO.
+	 * Any; blocks until the deadline. -ECONNRESET: the process is gone.
+	 * -EACCES: it belongs to another user. -ETIMEDOUT: it doesn't answer.
+	 * -EPROTO: it has another version. -EBADMSG, -EMFILE, -EIO.
 	 */
 	int (*fetch)(const char *address, uint64_t after, int64_t deadline,
 	    void **data, size_t *size);
 };
 
 struct transport_ops {
-	const char *name; /* in registry entries: it never changes */
+	const char *name; /* in registry entries, so it never changes */
 
 	/*
 	 * Start serving peers on the context's control thread. The settings
 	 * must outlive the transport. Any but the control thread; blocks until
-	 * that has taken the events. -ENODEV, -EMFILE, -EIO, -EOWNERDEAD.
+	 * that has added the events. -ENODEV, -EMFILE, -EIO, -EOWNERDEAD.
 	 */
 	int (*start)(struct loop *loop, const struct settings *settings,
 	    const struct member *self, struct transport **transport);
 
 	/*
-	 * Stop; all its regions and remotes must be gone. As start(); may wait
-	 * for peers for some seconds.
+	 * Stop; all regions and remotes of the transport must be gone. Call
+	 * rule as for start(); may wait some seconds for peers.
 	 */
 	void (*stop)(struct transport *transport);
 
 	/*
-	 * Whether the route to the owner at an address is through what this
-	 * transport uses, or it is to be tried anyhow, because the settings say
-	 * so or nothing is known. Any; never blocks. NULL: it serves one host.
+	 * Tells whether to try this transport for the owner at an address: the
+	 * route there uses its device, or the settings demand it, or nothing is
+	 * known. Any; never blocks. NULL: the transport serves one host.
 	 */
 	bool (*reaches)(const struct transport *transport, const char *address);
 
 	/*
-	 * Take in what has arrived, for all endpoints, unless another thread
-	 * just does; while nothing is there, it looks so many times. Any that
-	 * waits, again and again; never blocks. It wakes without a fence, as
-	 * arm() orders both (wait_wake_locked()). NULL, as are the next two:
-	 * what is written is there.
+	 * Take in what has arrived, for all endpoints, unless another thread is
+	 * doing that. While nothing is there, it looks so many times. Any
+	 * thread that waits, repeatedly; never blocks. It wakes without a
+	 * fence, as arm() orders both (wait_wake_locked()). NULL, as are the
+	 * next two: what peers write is visible at once.
 	 */
 	void (*progress)(struct transport *transport, uint32_t looks);
 
 	/*
 	 * Take in all that arrived before the call. Any; blocks while another
-	 * thread takes in.
+	 * thread does so.
 	 */
 	void (*settle)(struct transport *transport);
 
 	/*
-	 * Have the control thread take in, and wake sleepers, from now on. Any,
-	 * before it sleeps and once its wait word is set; it looks once more
-	 * then. Blocks as settle().
+	 * From now on, the control thread takes in arrivals and wakes sleepers.
+	 * Any, before it sleeps and after it has set its wait word; it then
+	 * looks once more. Blocks as settle() does.
 	 */
 	void (*arm)(struct transport *transport);
 
 	/*
-	 * The device, port and GID in use, for people; with a remote also how
-	 * its owner learns of segments. Any; never blocks. NULL: no device.
+	 * Describe the device, port and GID in use, for people; with a remote,
+	 * also how its owner learns of segments. Any; never blocks. NULL: no
+	 * device.
 	 */
 	void (*describe)(const struct transport *transport,
 	    const struct remote *remote, char text[TRANSPORT_WAY_SIZE]);
 
-	/* Add what was counted. Any; never blocks. NULL: nothing is. */
+	/* Add this instance's counters. Any; never blocks. May be NULL. */
 	void (*query)(
 	    struct transport *transport, struct dfi_context_stats *stats);
 
 	/*
-	 * What dfi_device_list() does, with these settings. Any; never blocks.
-	 * NULL: it uses no devices.
+	 * Serve dfi_device_list() with these settings. Any; never blocks. NULL:
+	 * the transport uses no devices.
 	 */
 	int (*devices)(const struct settings *settings,
 	    int (*fn)(void *arg, const struct dfi_device_info *info),
@@ -569,14 +570,14 @@ struct transport_ops {
 
 	struct region_ops region;
 	struct ring_ops ring;
-	struct counter_ops counter;      /* all NULL: the word can be mapped */
-	const struct mcast_ops *mcast;   /* NULL: there are no datagrams */
+	struct counter_ops counter;      /* entries NULL: words are mapped */
+	const struct mcast_ops *mcast;   /* NULL: it has no datagrams */
 	const struct report_ops *report; /* NULL: it serves several hosts */
 };
 
 /*
- * Memory for a stage, or for the image of a ring: see struct remote. Of huge
- * pages if they are required; if they are only tried, it may be as much.
+ * The size of memory for a send buffer or a shadow ring (struct remote). huge:
+ * of required huge pages; with optional ones it may take as much.
  */
 #define TRANSPORT_IMAGE_PAGE 4096
 #define TRANSPORT_HUGE_PAGE (UINT64_C(2) << 20)
@@ -587,9 +588,9 @@ static inline uint64_t transport_image_bytes(uint64_t size, bool huge)
 }
 
 /*
- * Whether a region that was made for so many bytes can be as large as a peer
- * says, who may have pages of another size. Else it isn't worth being looked
- * at: whoever maps it would have all of its memory.
+ * Check that a region that was made for so many bytes can have the size that a
+ * peer states; the peer may have pages of another size. Mapping a region
+ * allocates all of its memory, so a wrong size must be refused first.
  */
 static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
 {
@@ -597,8 +598,8 @@ static inline bool transport_region_fits(uint64_t size, uint64_t bytes)
 }
 
 /*
- * How much an image has of the ring: with a stage, what is before the slots,
- * and the footers, which may differ from ring to ring, one behind the other.
+ * How many bytes of the ring a shadow ring has. With a send buffer, it has what
+ * precedes the slots, and then the footers, which may differ from ring to ring.
  */
 static inline uint64_t transport_image_size(
     const struct ring_layout *layout, bool staged)
@@ -621,10 +622,10 @@ static inline uint64_t transport_region_receives(
 }
 
 /*
- * The table of transports (transports.c), which ends with NULL. The first makes
- * regions, in memory that the contexts of one host share. The others export
- * these to other hosts; of them, a context starts the first whose device it
- * has.
+ * The table of transports (transports.c); it ends with NULL. The first
+ * transport makes regions, in memory that the contexts of one host share. The
+ * others export these regions to other hosts; of them, a context starts the
+ * first one whose device it has.
  */
 extern const struct transport_ops *const dfi__transports[];
 

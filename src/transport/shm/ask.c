@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The peer's side of passing regions, in the thread that opens a source: it
- * asks the owner for a region, or shows it one, and waits for the answer. A
- * connection that ends without one is made again: the owner had too many peers
- * at once.
+ * asks the owner for a region, or grants it one, and waits for the answer. A
+ * connection that ends without an answer is made again: the owner had too many
+ * peers at once.
  */
 #include "shm.h"
 
@@ -27,7 +27,7 @@ static int no_answer(const char *address)
 	    "shared memory: the process at %s doesn't answer", address);
 }
 
-/* Whether there is still hope for an answer: 0, or an error. */
+/* Returns 0 as long as an answer can still come, else an error. */
 static int check_hope(const char *address, const struct wait_limit *wait_limit)
 {
 	if (wait_limit_given_up(wait_limit))
@@ -55,7 +55,7 @@ static int await(
 	return ret;
 }
 
-/* There is no event to wait for. Longer and longer, as there may be many. */
+/* Sleep before the next attempt: no event announces a free place. */
 static void pace(int *length_ms)
 {
 	poll(NULL, 0, *length_ms);
@@ -115,7 +115,7 @@ int dfi__shm_pass_connect(
 			ret = no_connection(errno, address);
 			goto close_fd;
 		}
-		/* Its backlog is full. */
+		/* The owner's backlog is full. */
 		ret = check_hope(address, wait_limit);
 		if (ret < 0)
 			goto close_fd;
@@ -140,7 +140,7 @@ int dfi__shm_pass_ask(const char *address, const void *request, size_t size,
 	if (ret < 0)
 		return ret;
 	ret = dfi__shm_message_send(socket, request, size, fd, 0);
-	/* What became of the connection is read, then. */
+	/* After these errors, reading tells what happened to the connection. */
 	if (ret < 0 && ret != -EPIPE && ret != -ECONNRESET)
 		ret = is_gone(-ret, address);
 	else
@@ -160,9 +160,9 @@ static int no_valid_answer(const struct region_name *name)
 }
 
 /*
- * One reply, with the descriptor in *fd as dfi__shm_message_receive() leaves
- * it. A bare -EAGAIN if there is none: the process is gone, or had too many
- * peers.
+ * Receive one reply, with the descriptor in *fd as dfi__shm_message_receive()
+ * leaves it. A bare -EAGAIN if there is none: the process is gone, or had too
+ * many peers.
  */
 static int receive_reply(int socket, const struct region_name *name,
     struct shm_reply *reply, int *fd)
@@ -214,14 +214,14 @@ static int reply_error(
 	}
 }
 
-/* What is asked of the owner of a region, with a descriptor, or -1. */
+/* A request to the owner of a region, with a descriptor, or -1. */
 struct asking {
 	const struct region_name *name;
 	const struct wait_limit *wait_limit;
 	const void *request;
 	size_t size;
 	int fd;
-	int got; /* of the answer */
+	int got; /* size of the answer */
 };
 
 static int attempt(void *arg)

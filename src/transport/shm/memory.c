@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of regions: sealed memfds, so nothing is left behind when a
- * process is killed, and nobody can shrink one under a peer. All of it is there
- * from the beginning, of huge pages where they are to be had.
+ * The memory of regions: sealed memfds. The kernel frees them when a process is
+ * killed, and nobody can shrink one that a peer has mapped. All pages are
+ * allocated at creation, as huge pages where these are available.
  */
 #include "shm.h"
 
@@ -37,7 +37,7 @@ static uint64_t page_size(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The sysctl says EACCES, sandboxes one of the others. */
+/* The sysctl causes EACCES; sandboxes cause one of the others. */
 static bool is_forbidden(int err)
 {
 	return err == -EACCES || err == -EPERM || err == -ENOSYS;
@@ -81,12 +81,11 @@ int dfi__shm_memory_fail(int err, uint64_t size)
 }
 
 /*
- * Map a region and have all of it there, from this thread. Where the kernel
- * makes huge pages out of ordinary ones, it must be told before there are any;
- * and fallocate() heeds no advice, so that with shmem_enabled=advise reserve()
- * before this would give small ones. What is missing is no signal here:
- * madvise() fails (madvise(2)), and a new region has no other user before it is
- * reserved.
+ * Map a region and populate it from this thread. A kernel that makes huge pages
+ * out of ordinary ones needs the advice before pages exist. fallocate() ignores
+ * advice, so with shmem_enabled=advise reserve() must not come before this.
+ * Missing memory raises no signal here: madvise() fails (madvise(2)), and a new
+ * region has no other user before it is reserved.
  */
 int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
     const struct settings *settings, void **base)
@@ -99,7 +98,7 @@ int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
 	dfi__memory_keep_out(at, size, settings->dump_rings);
 	if (settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(at, size, MADV_HUGEPAGE);
-	/* Only for speed: what is missing, reserve() finds. */
+	/* This is only for speed: reserve() reports missing memory. */
 	madvise(at, size, writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 	*base = at;
 	return 0;
@@ -119,7 +118,7 @@ int dfi__shm_memory_room(uint64_t size)
 	    (unsigned long)size, (unsigned long)room, (unsigned long)limit);
 }
 
-/* Beyond this limit it is not an error to grow a file, but a signal. */
+/* Beyond this limit, growing a file raises a signal instead of an error. */
 static bool exceeds_file_limit(uint64_t size)
 {
 	struct rlimit limit;
@@ -129,8 +128,8 @@ static bool exceeds_file_limit(uint64_t size)
 }
 
 /*
- * On a signal Linux 6.1 begins anew, so that those of a timer, as of a
- * profiler, may keep it from ever coming to the end.
+ * Linux 6.1 restarts fallocate() after a signal, so a profiler's timer could
+ * keep it from ever ending.
  */
 static int allocate(int fd, uint64_t size)
 {
@@ -146,7 +145,7 @@ static int allocate(int fd, uint64_t size)
 	return -err;
 }
 
-/* Nothing is missing from now on: no later access can fail with SIGBUS. */
+/* Allocate all pages, so that no later access can fail with SIGBUS. */
 static int reserve(int fd, uint64_t size)
 {
 	int ret = allocate(fd, size);
@@ -159,8 +158,8 @@ static int reserve(int fd, uint64_t size)
 }
 
 /*
- * With vm.memfd_noexec=2, Linux 6.3 to 6.5 want to be told that the memory is
- * never executed. Kernels that don't know the flag refuse it.
+ * With vm.memfd_noexec=2, Linux 6.3 to 6.5 require a flag that says that the
+ * memory is never executed. Kernels that don't know the flag refuse it.
  */
 static int new_memfd(unsigned flags)
 {
@@ -173,7 +172,7 @@ static int new_memfd(unsigned flags)
 	return fd;
 }
 
-/* A memfd without pages: its descriptor, or a bare negative errno value. */
+/* Create a memfd without pages: its descriptor, or a bare errno value. */
 static int open_memfd(uint64_t size, unsigned flags)
 {
 	int fd, ret;
@@ -183,7 +182,7 @@ static int open_memfd(uint64_t size, unsigned flags)
 	fd = new_memfd(flags);
 	if (fd < 0)
 		return -errno;
-	/* Else a child that lives on would keep the memory. */
+	/* Otherwise an orphaned child would keep the memory. */
 	ret = dfi__fork_add_unmapped(fd);
 	if (ret < 0) {
 		close(fd);
@@ -223,8 +222,8 @@ close_fd:
 #define HUGE_FLAGS (MFD_HUGETLB | MFD_HUGE_2MB)
 
 /*
- * Of huge pages, which are no part of what is available; the kernel ends nobody
- * for them.
+ * Create it of huge pages. They are not part of the available memory, and the
+ * kernel kills no process for them.
  */
 static int create_huge_memfd(
     struct shm_region *region, uint64_t size, const struct settings *settings)
@@ -234,7 +233,7 @@ static int create_huge_memfd(
 	return fd < 0 ? fd : fill_memfd(region, fd, size, HUGE_FLAGS, settings);
 }
 
-/* Of huge pages that are required: which of what they need is missing. */
+/* Huge pages are required: report which resource is missing. */
 static int no_huge_pages(int err, uint64_t size)
 {
 	struct memory_room room;
@@ -264,9 +263,9 @@ static int create_huge(
 }
 
 /*
- * Refuse what is not there before the kernel looks for it: it would drive other
- * memory out to swap, and then end a process, maybe this one. If there is one
- * more file descriptor, it is for the memory, not for the lock.
+ * Refuse memory that is not available before the kernel searches for it: the
+ * kernel would swap other memory out, and then kill a process, maybe this one.
+ * If one more file descriptor is left, it serves the memory, not the lock.
  */
 static int create_ordinary(
     struct shm_region *region, uint64_t size, const struct settings *settings)
@@ -291,8 +290,8 @@ static int create_ordinary(
 }
 
 /*
- * Reserved huge pages if there are enough of them, else ordinary ones, which
- * the kernel may turn into huge ones if it is set to.
+ * Use reserved huge pages if there are enough of them, else ordinary pages,
+ * which the kernel may merge into huge ones if so configured.
  */
 int dfi__shm_memory_create(
     struct shm_region *region, uint64_t size, const struct settings *settings)

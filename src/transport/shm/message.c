@@ -10,7 +10,7 @@
 #include "base/files.h"
 #include "base/user.h"
 
-/* Room for one descriptor; the kernel closes those that don't fit. */
+/* Room for one descriptor; the kernel closes descriptors that do not fit. */
 union control {
 	struct cmsghdr header;
 	char bytes[CMSG_LEN(sizeof(int))];
@@ -89,6 +89,6 @@ ssize_t dfi__shm_message_receive(
 	    header->cmsg_len == CMSG_LEN(sizeof(int)))
 		take_descriptor(header, fd);
 	else if (got >= 0 && message.msg_flags & MSG_CTRUNC)
-		*fd = -EMFILE; /* so unix(7) says that there was one */
+		*fd = -EMFILE; /* unix(7): descriptors were cut off */
 	return got;
 }

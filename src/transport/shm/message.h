@@ -13,11 +13,11 @@
 struct sockaddr_un;
 struct ucred;
 
-/* What a peer asks for, and the start of the answer. */
+/* A peer's request, and the start of the answer. */
 struct shm_request {
 	uint32_t magic;
 	uint32_t version;
-	uint64_t key; /* of a region, or what the report is about */
+	uint64_t key; /* of the region, or subject of the report */
 };
 
 struct shm_reply {
@@ -25,12 +25,12 @@ struct shm_reply {
 	int32_t error; /* 0, or a negative errno value */
 };
 
-/* The same for showing: base.key is of the region that it is shown for. */
+/* A request to grant a region for the one that base.key names. */
 struct shm_show_request {
 	struct shm_request base;
 	uint32_t ring;
 	uint32_t reserved;
-	uint64_t key, size; /* of what is shown, whose descriptor comes along */
+	uint64_t key, size; /* of the region that is granted */
 };
 
 #define SHM_PASS_MAGIC UINT32_C(0x44464950) /* "DFIP" */
@@ -42,21 +42,21 @@ struct shm_show_request {
 /* A socket that is not connected, as socket(2) returns it. */
 int dfi__shm_message_socket(void);
 
-/* The address that a text is, whose '@' stands for a zero byte; its size. */
+/* Convert a text, whose '@' stands for a zero byte; returns its size. */
 uint32_t dfi__shm_message_address(
     const char *text, struct sockaddr_un *address);
 
-/* The other end may have our memory: it is our user, or root. Else -EACCES. */
+/* Check that the other end is our user or root: 0, or -EACCES. */
 int dfi__shm_message_check(int socket, const char *name, struct ucred *peer);
 
-/* Send one, with fd if that isn't -1. A bare negative errno value. */
+/* Send one message, with fd unless that is -1. Bare errno values. */
 int dfi__shm_message_send(
     int socket, const void *bytes, size_t size, int fd, int flags);
 
 /*
- * One message, as recvmsg(2) returns its size, with the descriptor that it
- * carries in *fd, or -1 there, or -EMFILE if it carries one, but this process
- * may have no more.
+ * Receive one message; returns its size as recvmsg(2) does. *fd is the
+ * descriptor that it carries, or -1 if it has none, or -EMFILE if this process
+ * may open no more.
  */
 ssize_t dfi__shm_message_receive(
     int socket, void *to, size_t size, int flags, int *fd);

@@ -4,13 +4,14 @@
  * abstract Unix socket that vanishes with its process. It runs on the control
  * thread and never waits. The peer's side is ask.c.
  *
- * A peer asks as soon as it has connected. Another user's is refused without
- * listening to it, so that it holds no descriptor of ours, and of peers that do
- * not ask only some are waited for.
+ * A peer sends its request as soon as it has connected. The owner refuses the
+ * process of another user without reading, so that such a process occupies no
+ * descriptor of ours. The number of peers that have connected without a request
+ * is bounded.
  *
- * Passing a region takes a descriptor only for the connection. One is kept for
- * that, and given up when there is no other, so that peers of a process that
- * has none left are served one after the other.
+ * Passing a region needs a descriptor for the connection only. One is reserved
+ * for that, and closed when the process has no other, so that peers of such a
+ * process are served one by one.
  */
 #include "shm.h"
 
@@ -37,13 +38,13 @@
 
 int dfi__shm_pass_timeout_s = 5;
 
-/* A peer that has connected and not yet been answered. */
+/* A peer that has connected and has no answer yet. */
 struct shm_pass {
 	TAILQ_ENTRY(shm_pass) link;
 	struct shm *shm;
 	struct event *event;
 	int socket;
-	bool root; /* who is not our user */
+	bool root; /* it is not our user */
 };
 
 static int send_reply(int socket, int error, int fd)
@@ -55,8 +56,8 @@ static int send_reply(int socket, int error, int fd)
 }
 
 /*
- * If it was given up, have it again before others take what is free now. It
- * only has to be open, so it is of no use to a forked child, and does no harm.
+ * If the reserve was used, open it again before other code takes the free
+ * descriptor. It only has to be open; a forked child may keep it without harm.
  */
 static int keep_reserve(struct shm *shm)
 {
@@ -89,7 +90,7 @@ static void serve_region(struct shm_pass *pass, uint64_t key)
 	struct shm_region *region;
 	int ret;
 
-	/* Under the lock, so that the descriptor can't be closed meanwhile. */
+	/* The lock keeps the descriptor from being closed meanwhile. */
 	pthread_mutex_lock(&pass->shm->lock);
 	for (region = pass->shm->regions; region; region = region->next)
 		if (region->base.name.key == key)
@@ -149,7 +150,7 @@ static void serve(struct shm_pass *pass)
 
 	got = dfi__shm_message_receive(pass->socket, &request, sizeof(request),
 	    MSG_DONTWAIT | MSG_TRUNC, &fd);
-	/* Without memory for that, a child that is forked just now keeps it. */
+	/* Without memory for that, a child of this moment keeps it. */
 	if (fd >= 0)
 		dfi__fork_add_unmapped(fd);
 	serve_request(pass, &request, got, fd);
@@ -167,7 +168,7 @@ static void on_request(evutil_socket_t socket, short what, void *arg)
 	free_pass(pass);
 }
 
-/* At once, for dfi_errmsg(): an answer if there is room for it, and no more. */
+/* Refuse a connection with an answer, if there is room for one. */
 static void refuse(struct shm *shm, int socket, int error)
 {
 	struct shm_request request;
@@ -175,8 +176,8 @@ static void refuse(struct shm *shm, int socket, int error)
 	dfi__log_seldom(&shm->strangers, DFI_LOG_WARN,
 	    "shared memory: refused: %s", dfi_errmsg());
 	/*
-	 * Nothing more comes in, and nothing that has is left unread: else
-	 * closing would lose the answer.
+	 * Nothing more comes in and nothing is left unread: otherwise closing
+	 * would discard the answer.
 	 */
 	shutdown(socket, SHUT_RD);
 	while (recv(socket, &request, sizeof(request), MSG_DONTWAIT) > 0)
@@ -187,8 +188,8 @@ static void refuse(struct shm *shm, int socket, int error)
 }
 
 /*
- * Of too many, the one that has been waited for longest has had its time. If it
- * was only slow, it connects once more.
+ * Of too many peers, close the one that has waited longest. If it was only
+ * slow, it connects again.
  */
 static void make_room(struct shm *shm)
 {
@@ -196,7 +197,7 @@ static void make_room(struct shm *shm)
 
 	if (shm->n_passes < PASSES_MAX)
 		return;
-	/* It may have asked, and not yet been heard. */
+	/* Its request may have arrived without having been read. */
 	serve(first);
 	free_pass(first);
 }
@@ -214,7 +215,7 @@ static void on_peer(void *arg, int socket)
 		refuse(shm, socket, ret);
 		return;
 	}
-	/* A child that the application forks would hide our death from it. */
+	/* A child of the application would hide our death from it. */
 	if (dfi__fork_add(socket) < 0) {
 		close(socket);
 		return;
@@ -246,7 +247,7 @@ static void on_pause_over(void *arg)
 	keep_reserve(arg);
 }
 
-/* Out of descriptors, for instance: peers wait in the backlog for a moment. */
+/* For instance, no descriptors are left: peers wait for a moment. */
 static bool on_accept_error(void *arg, int err)
 {
 	struct shm *shm = arg;
@@ -259,8 +260,8 @@ static bool on_accept_error(void *arg, int err)
 }
 
 /*
- * Children close it, or peers would go on connecting after this process's
- * death, and wait for answers.
+ * A forked child closes the listener; otherwise peers could connect after this
+ * process's death, and would wait for answers.
  */
 static int open_listener(struct shm *shm)
 {

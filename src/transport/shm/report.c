@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports: what a process says of itself to who asks over its socket. One
- * request and one answer for each connection, each one packet, so that neither
+ * Reports: what a process tells about itself over its socket when asked. Each
+ * connection has one request and one answer, each one packet, so that neither
  * end can keep the other's control thread busy or waiting.
  */
 #include "shm.h"
@@ -95,7 +95,7 @@ static int reply_error(int error, const char *address)
 	}
 }
 
-/* The one packet of an answer; a bare -EAGAIN if there is none. */
+/* Receive the single packet of an answer; a bare -EAGAIN if there is none. */
 static int receive_report(
     int socket, const char *address, void **data, size_t *size)
 {
@@ -112,7 +112,7 @@ static int receive_report(
 	if (!room)
 		return dfi__fail(-ENOMEM, "a report: out of memory");
 	got = recvmsg(socket, &message, MSG_DONTWAIT);
-	/* A refusal comes before the request is looked at, as for regions. */
+	/* As for regions, a refusal comes before the request is read. */
 	if (got <= 0)
 		ret = -EAGAIN;
 	else if (got < (ssize_t)sizeof(reply) ||
@@ -130,7 +130,7 @@ static int receive_report(
 	return 0;
 }
 
-/* A report to get. */
+/* A report to fetch. */
 struct fetching {
 	const char *address;
 	uint64_t after;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Showing a region to a peer, who maps it to read it: the one that it is shown
- * to need do nothing but have its control thread run, and has it from then on,
- * whatever becomes of who showed it. What is shown is kept with the region that
- * it was shown for, and goes with that.
+ * Granting a region to a peer, which maps it to read it. The receiver's control
+ * thread takes the descriptor; the receiver then keeps the mapping, whatever
+ * happens to the process that granted it. The granted region is kept with the
+ * region it was granted for, and is freed with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "shm.h"
 
 /*
- * Views of one ring that nobody has asked for yet: those of sources that failed
- * to attach. The oldest goes then.
+ * Views of one ring that its reader has not taken yet: those of sources that
+ * failed to attach. Beyond this number, the oldest is dropped.
  */
 #define VIEWS_MAX 4
 
@@ -52,7 +52,7 @@ void dfi__shm_views_free(struct shm *shm, struct shm_region *region)
 	}
 }
 
-/* Under the lock: the newest comes first. The one that is too much, or NULL. */
+/* Under the lock: insert a view; returns the surplus one, or NULL. */
 static struct shm_view *push_view(
     struct shm_region *region, struct shm_view *view)
 {
@@ -73,13 +73,13 @@ static struct shm_view *push_view(
 	return view;
 }
 
-/* It may have it: a ring takes a cache line, and more. */
+/* Tells whether the region is large enough to have this ring. */
 static bool has_ring(const struct shm_region *region, uint32_t ring)
 {
 	return ring < region->base.name.size / CACHE_LINE;
 }
 
-/* Under the lock: the region of that key, if it has such a ring. */
+/* The lock is held. Returns the region with that key, if it has such a ring. */
 static struct shm_region *find(
     const struct shm *shm, uint64_t key, uint32_t ring)
 {
@@ -92,8 +92,8 @@ static struct shm_region *find(
 }
 
 /*
- * Whether a view of so many bytes is for a ring of that region, before they are
- * mapped: 0, or a bare -ENOENT or -EBADMSG.
+ * Check, before mapping, that a view of so many bytes is for a ring of that
+ * region: 0, or a bare -ENOENT or -EBADMSG.
  */
 static int check_view(
     struct shm *shm, uint64_t key, uint32_t ring, uint64_t size)
@@ -111,7 +111,7 @@ static int check_view(
 	return wanted && transport_region_fits(size, wanted) ? 0 : -EBADMSG;
 }
 
-/* Keep a view with the region of that key. Whether there still is one. */
+/* Keep a view with the region of that key; false: the region is gone. */
 static bool keep_view(struct shm *shm, uint64_t key, struct shm_view *view)
 {
 	struct shm_view *extra = NULL;
@@ -213,7 +213,7 @@ int dfi__shm_show(struct region *shown, const struct region_name *to,
 		.size = shown->name.size,
 	};
 
-	/* Who has it reads it for as long as it likes: it is no spare. */
+	/* The receiver may read it as long as it likes: it can be no spare. */
 	region->elsewhere = true;
 	if (!strcmp(to->address, shm->base.address))
 		return show_here(shm, region, to, ring);

@@ -21,7 +21,7 @@ static int shm_start(struct loop *loop, const struct settings *settings,
 	struct shm *shm = calloc(1, sizeof(*shm));
 	int ret;
 
-	(void)self; /* peers are known by their user */
+	(void)self; /* the kernel identifies peers by their user */
 	if (!shm)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	shm->base.ops = &dfi__shm_ops;
@@ -66,7 +66,7 @@ static uint64_t shm_region_bytes(
 	return dfi__shm_memory_bytes(size, shm->settings);
 }
 
-/* A region's memory, touched by the calling thread. */
+/* Create a region's memory, touched by the calling thread. */
 static int new_region(struct shm *shm, uint64_t size, struct shm_region **out)
 {
 	struct shm_region *new = calloc(1, sizeof(*new));
@@ -75,7 +75,7 @@ static int new_region(struct shm *shm, uint64_t size, struct shm_region **out)
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	ret = dfi__shm_memory_create(new, size, shm->settings);
-	/* What is short may be what spares take. */
+	/* Spare regions may occupy the memory that is missing. */
 	if (ret < 0 && dfi__shm_spares_free(shm))
 		ret = dfi__shm_memory_create(new, size, shm->settings);
 	if (ret < 0) {
@@ -99,7 +99,7 @@ static int shm_region_create(
 		if (ret < 0)
 			return ret;
 	}
-	/* New each time: who knows an old name can't open what is there now. */
+	/* A new key each time: an old name cannot open the region. */
 	if (getrandom(&new->base.name.key, sizeof(new->base.name.key), 0) !=
 	    sizeof(new->base.name.key)) {
 		dfi__shm_region_free(new);
@@ -146,7 +146,7 @@ static void shm_region_destroy(struct region *region)
 	dfi__shm_region_put(shm, (struct shm_region *)region);
 }
 
-/* A region of this very context: its own mapping serves. */
+/* Find a region of this very context: its own mapping serves. */
 static struct shm_region *find_local(
     struct shm *shm, const struct region_name *name)
 {
@@ -171,7 +171,7 @@ static int shm_remote_room(
 	int ret = dfi__shm_memory_room(size);
 
 	(void)locked;
-	/* What is short may be what spares take. */
+	/* Spare regions may occupy the memory that is missing. */
 	if (ret < 0 && dfi__shm_spares_free((struct shm *)transport))
 		ret = dfi__shm_memory_room(size);
 	return ret;
@@ -222,7 +222,7 @@ static int shm_remote_open(struct transport *transport, const void *writer,
 	if (!new)
 		return dfi__fail(-ENOMEM, "shared memory: out of memory");
 	(void)writer;
-	(void)stage; /* rings are mapped */
+	(void)stage; /* rings are mapped: nothing to send from */
 	new->base.transport = transport;
 	new->base.in_place = true;
 	new->size = name->size;
@@ -252,8 +252,8 @@ static void shm_remote_close(struct remote *remote)
 		    (struct shm *)remote->transport, old->local);
 	} else {
 		/*
-		 * The last store. Pairs with the observe in is_let_go(): the
-		 * owner may use the memory for something else then.
+		 * The last store. Pairs with the observe in is_let_go(): after
+		 * it, the owner may use the memory for something else.
 		 */
 		atomic_fetch_add(shm_let_go(old->region), 1);
 		munmap(old->region, old->size);
@@ -289,7 +289,7 @@ static int shm_give_credit(struct region *region,
 	    ring * layout->ring_size;
 	struct ring_credit *credit = (struct ring_credit *)(void *)at;
 
-	/* They pair with dfi__writer_room() and writer_closed(). */
+	/* These pair with dfi__writer_room() and writer_closed(). */
 	atomic_publish(&credit->consumed, consumed);
 	if (closed)
 		atomic_publish(&credit->closed, closed);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the shared-memory transport share: regions (shm.c), their
- * memory (memory.c), what peers are shown (share.c), spare ones (spare.c), the
- * passing of their file descriptors (pass.c, ask.c), and reports over the same
- * socket (report.c).
+ * memory (memory.c), granted regions (share.c), spare regions (spare.c), the
+ * passing of file descriptors (pass.c, ask.c), and reports over the same socket
+ * (report.c).
  */
 #ifndef DFI_TRANSPORT_SHM_SHM_H
 #define DFI_TRANSPORT_SHM_SHM_H
@@ -33,8 +33,8 @@ struct shm {
 	int listener;
 	struct acceptor *acceptor;
 	/* On the control thread only: */
-	int reserve; /* a descriptor to give up for a peer's, or -1 */
-	TAILQ_HEAD(, shm_pass) passes; /* the longest there comes first */
+	int reserve; /* descriptor to close when a peer needs one, or -1 */
+	TAILQ_HEAD(, shm_pass) passes; /* oldest first */
 	unsigned n_passes;
 	struct log_throttle strangers, nonsense, failures;
 	void *(*report)(void *arg, uint64_t after, size_t *size);
@@ -45,53 +45,53 @@ struct shm_region {
 	struct region base;
 	struct shm_region *next;
 	int fd;
-	uint64_t page; /* bytes of a page of this memory */
-	unsigned node; /* of the processor that touched it first */
-	/* The owner's, and one for each remote of this context. */
+	uint64_t page; /* size of a page of this memory */
+	unsigned node; /* memory node of the processor that touched it first */
+	/* References: the owner's, and one of each remote of this context. */
 	unsigned refs;
-	uint32_t n_passed; /* how often its descriptor was */
-	/* A process of another user has got it, or it was shown. */
+	uint32_t n_passed; /* how often its descriptor was passed */
+	/* A process of another user has it, or it was granted. */
 	bool elsewhere;
-	struct shm_view *views; /* shown for its rings; under the lock */
-	bool closed;            /* by its owner: nothing is shown any more */
-	/* Of a spare one: */
+	struct shm_view *views; /* granted for its rings; under the lock */
+	bool closed;            /* by its owner: accepts no more grants */
+	/* Only for a spare region: */
 	TAILQ_ENTRY(shm_region) link;
 	int64_t kept_at;
 };
 
-/* How many of those that it was passed to have let go of a region. */
+/* How many of the processes that got the region have released it. */
 static inline _Atomic uint32_t *shm_let_go(void *base)
 {
 	return (
 	    _Atomic uint32_t *)(void *)((char *)base + REGION_LET_GO_OFFSET);
 }
 
-/* Drop a hold on a region: the last one frees it, or keeps it as a spare. */
+/* Release a reference; the last one frees or spares the region. */
 void dfi__shm_region_put(struct shm *shm, struct shm_region *region);
 
 /* memory.c */
 
 /*
- * Whether so many bytes of address space are left, without which mmap() would
- * not say why it fails: 0, or -ENOMEM with a remedy.
+ * Check that so many bytes of address space are left: 0, or -ENOMEM with a
+ * remedy. mmap() would not say why it fails.
  */
 int dfi__shm_memory_room(uint64_t size);
 
-/* What create() takes for size bytes, without huge pages it need not have. */
+/* How much memory create() takes, without optional huge pages. */
 uint64_t dfi__shm_memory_bytes(uint64_t size, const struct settings *settings);
 
 /* Give a region memory, touched by the calling thread. */
 int dfi__shm_memory_create(
     struct shm_region *region, uint64_t size, const struct settings *settings);
 
-/* Map all of a descriptor, to write to or only to read. Bare errno values. */
+/* Map all of a descriptor, writable or read-only. Bare errno values. */
 int dfi__shm_memory_map(int fd, uint64_t size, bool writes,
     const struct settings *settings, void **base);
 
-/* The error that a bare errno value for size bytes means. */
+/* Convert a bare errno value for size bytes to an error with a text. */
 int dfi__shm_memory_fail(int err, uint64_t size);
 
-/* A descriptor that came from outside is of a sealed memfd of name's size. */
+/* Check that a descriptor from outside is a sealed memfd of name's size. */
 int dfi__shm_memory_check(int fd, const struct region_name *name);
 
 /* Unmap a region that is in no list. */
@@ -99,36 +99,33 @@ void dfi__shm_region_free(struct shm_region *region);
 
 /* spare.c */
 
-/* The memory node of the processor that the calling thread is on. */
+/* The memory node of the processor that runs the calling thread. */
 unsigned dfi__shm_memory_node(void);
 
 /*
- * Spare regions. Take one of so many bytes, near the calling thread, or NULL.
- * Keep one that is in no list: false if it can't be. Free all: whether there
- * were any.
+ * Spare regions. take() returns one of so many bytes, near the calling thread,
+ * or NULL. keep() stores a region that is in no list; false: it can't. free()
+ * frees all; returns whether there were any.
  */
 struct shm_region *dfi__shm_spare_take(struct shm *shm, uint64_t size);
 bool dfi__shm_spare_keep(struct shm *shm, struct shm_region *region);
 bool dfi__shm_spares_free(struct shm *shm);
 
-/*
- * How long peers have to let go, before they are taken for dead; only tests
- * change it.
- */
+/* How long peers have to release a region; only tests change it. */
 extern int64_t dfi__shm_wait_limit_ns;
 
 /* ask.c */
 
 /*
- * A connection with the process at an address, which runs as our user:
- * -ECONNRESET, also if it was given up, -EACCES, -ETIMEDOUT, -EMFILE, -EIO.
+ * Connect to the process at an address, which runs as our user: -ECONNRESET,
+ * also if the wait was given up, -EACCES, -ETIMEDOUT, -EMFILE, -EIO.
  */
 int dfi__shm_pass_connect(
     const char *address, const struct wait_limit *wait_limit, int *socket);
 
 /*
- * Connect, send a request with fd, or -1, and wait for an answer, a refusal, or
- * the end of the connection.
+ * Connect, send a request with fd unless that is -1, and wait for an answer, a
+ * refusal, or the end of the connection.
  */
 int dfi__shm_pass_ask(const char *address, const void *request, size_t size,
     int fd, const struct wait_limit *wait_limit, int *socket);
@@ -148,7 +145,7 @@ int dfi__shm_pass_retry(int (*attempt)(void *arg), void *arg,
 int dfi__shm_pass_fetch(const struct region_name *name,
     const struct wait_limit *wait_limit, int *fd);
 
-/* Show a region by its descriptor to the owner of another one. */
+/* Grant a region, by its descriptor, to the owner of another one. */
 int dfi__shm_pass_show(const struct region_name *to,
     struct shm_show_request *request, int fd,
     const struct wait_limit *wait_limit);
@@ -156,9 +153,10 @@ int dfi__shm_pass_show(const struct region_name *to,
 /* share.c */
 
 /*
- * The transport's show() and shown(). Serving: on the control
- * thread, a bare negative errno value, and fd stays the caller's. It is -EMFILE
- * if one came for which there was no room, -1 if none came.
+ * region_ops.show() and shown(), and the side that serves a grant. The latter
+ * runs on the control thread, returns a bare negative errno value, and leaves
+ * fd to the caller: -EMFILE if there was no room for the descriptor that came,
+ * -1 if none came.
  */
 int dfi__shm_show(struct region *shown, const struct region_name *to,
     uint32_t ring, const struct wait_limit *wait_limit);
@@ -166,7 +164,7 @@ const void *dfi__shm_shown(
     struct region *region, uint32_t ring, uint64_t key, uint64_t *size);
 int dfi__shm_show_serve(
     struct shm *shm, const struct shm_show_request *request, int fd);
-/* -EBADMSG: what was shown for a region is not what its owner wants. */
+/* -EBADMSG: the region that was granted for another one does not fit it. */
 int dfi__shm_fail_shown(const struct region_name *to);
 void dfi__shm_views_free(struct shm *shm, struct shm_region *region);
 
@@ -178,10 +176,10 @@ void dfi__shm_report_serve(
 
 /* pass.c */
 
-/* How long a peer has for asking; only tests change it. */
+/* How long a peer may take to send its request; only tests change it. */
 extern int dfi__shm_pass_timeout_s;
 
-/* Listen on a fresh abstract socket and serve file descriptors. */
+/* Listen on a new abstract socket and serve file descriptors. */
 int dfi__shm_pass_start(struct shm *shm);
 void dfi__shm_pass_stop(struct shm *shm);
 

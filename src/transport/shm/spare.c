@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Spare regions: those that were destroyed stay mapped and populated for the
- * next ones of their size, because most of what a new region costs is the
- * kernel's work for its pages (docs/decisions/0017-spare-regions.md). Only
- * regions that nobody else can write into any more are used again: a peer says,
- * by its last store, that it has let go. Nothing here makes or unmaps regions.
+ * Spare regions: destroyed regions stay mapped and populated for new ones of
+ * the same size, because most of the cost of a new region is the kernel's work
+ * for its pages (docs/decisions/0017-spare-regions.md). Only regions that
+ * nobody else can write into are used again: a peer's last store says that it
+ * has released the region. This file neither makes nor unmaps regions.
  */
 #include "shm.h"
 
@@ -15,31 +15,31 @@
 #include "base/clock.h"
 #include "base/settings.h"
 
-/* Each keeps a descriptor open. */
+/* Each spare keeps a descriptor open. */
 #define SPARES_MAX 32
 
 int64_t dfi__shm_wait_limit_ns = NS_PER_S;
 
 static uint64_t most_bytes(const struct shm *shm)
 {
-	/* That bound is to the byte, and leaves no room for what is idle. */
+	/* That limit is exact and leaves no room for idle memory. */
 	if (shm->settings->ring_memory_limit != UINT64_MAX)
 		return 0;
 	return shm->settings->spare_memory;
 }
 
-/* Whether nobody else can write into it, or read it. */
+/* Tells whether no other process can write or read it. */
 static bool is_let_go(const struct shm_region *region)
 {
 	/*
-	 * Pairs with the addition in shm_remote_close(): all that the peer ever
-	 * stored came before.
+	 * Pairs with the addition in shm_remote_close(), which follows all
+	 * other stores of the peer.
 	 */
 	return atomic_observe(shm_let_go(region->base.base)) ==
 	    region->n_passed;
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static void move(
     struct shm *shm, struct shm_region *region, struct shm_spares *out)
 {
@@ -50,7 +50,7 @@ static void move(
 		TAILQ_INSERT_TAIL(out, region, link);
 }
 
-/* Under the lock: what is held by peers that seem dead. */
+/* The lock is held. Move the regions of peers that seem dead. */
 static void move_held(struct shm *shm, int64_t now, struct shm_spares *out)
 {
 	struct shm_region *region, *next;
@@ -63,7 +63,7 @@ static void move_held(struct shm *shm, int64_t now, struct shm_spares *out)
 	}
 }
 
-/* Without the lock: it takes the kernel a while. */
+/* The lock is not held: unmapping takes the kernel a while. */
 static bool free_moved(struct shm_spares *moved)
 {
 	struct shm_region *region;
@@ -92,7 +92,7 @@ struct shm_region *dfi__shm_spare_take(struct shm *shm, uint64_t size)
 
 	pthread_mutex_lock(&shm->lock);
 	move_held(shm, clock_now_ns(), &held);
-	/* The one that was used last is most likely still in caches. */
+	/* The region that was used last is most likely still in caches. */
 	TAILQ_FOREACH(region, &shm->spares, link)
 	{
 		if (region->base.name.size == align_up(size, region->page) &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What devices report of their own accord: errors of queue pairs and queues,
- * ports that go down and come back, and the end of a device.
+ * Events that devices report: errors of queue pairs and queues, ports that go
+ * down and come back, and the removal of a device.
  *
- * rdma_cm opens a device once for the whole process, so all its contexts share
- * one queue of reports, and whichever of them reads one handles it for all. An
- * object can't be destroyed while a report of it is not acknowledged; until
- * then a connection is in memory, and no lock may be taken that is held while
- * one is destroyed.
+ * rdma_cm opens a device once for the whole process. So all its contexts share
+ * one queue of events, and whichever of them reads an event handles it for all.
+ * An object can't be destroyed while an event about it is not acknowledged;
+ * until then its connection stays in memory. So no lock may be taken here that
+ * a thread holds while it destroys an object.
  */
 #include "events.h"
 
@@ -24,11 +24,11 @@
 #include "multicast/multicast.h"
 #include "verbs.h"
 
-/* All of this process, for reports that name a device only. */
+/* Protects the list of all instances: an event may name only a device. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs *all;
 
-/* The lock of all is held. */
+/* The lock of the list is held. */
 static void fail_all(struct verbs *verbs, const char *why)
 {
 	atomic_fetch_add(&verbs->fatal_events, 1);
@@ -38,7 +38,7 @@ static void fail_all(struct verbs *verbs, const char *why)
 	dfi__verbs_fail_ports(verbs, NULL, NULL, why);
 }
 
-/* By who uses the device, or a queue of it. */
+/* Fail the instances that use the device, or a queue of it. */
 static void fail_users(const struct ibv_context *context,
     const struct ibv_cq *cq, const struct ibv_srq *srq, const char *why)
 {
@@ -60,8 +60,8 @@ static void fail_conn(struct verbs_conn *conn, const char *why)
 }
 
 /*
- * Whether some context here made a queue: an application that uses rdma_cm
- * itself shares the reports, too.
+ * Tells whether some context here made a queue. An application that uses
+ * rdma_cm itself shares the events.
  */
 static bool is_ours(
     const struct ibv_srq *receives, const struct ibv_comp_channel *channel)
@@ -83,7 +83,7 @@ static void fail_port(const struct ibv_qp *qp,
 {
 	struct verbs *verbs;
 
-	/* A completion queue without a channel is none of ours. */
+	/* A completion queue without a channel is not ours. */
 	if (!qp && !channel)
 		return;
 	pthread_mutex_lock(&all_lock);
@@ -100,7 +100,7 @@ static void qp_failed(struct ibv_qp *qp, const char *why)
 		fail_port(qp, NULL, why);
 }
 
-/* All that a queue pair which ends had taken of the shared queue is done. */
+/* The last receive of a queue pair in an error state was given back. */
 static void gave_back(const struct ibv_qp *qp)
 {
 	struct verbs_conn *conn = qp->qp_context;
@@ -119,15 +119,14 @@ static void cq_failed(struct ibv_cq *cq, const char *why)
 		return;
 	}
 	if (cq->cq_context)
-		fail_conn(cq->cq_context, why); /* its sends */
+		fail_conn(cq->cq_context, why); /* the queue of its sends */
 	else
 		fail_users(NULL, cq, NULL, why);
 }
 
 /*
- * A port that goes breaks nothing by itself: what is lost meanwhile is sent
- * again when it comes back, and if it doesn't in time, the retries of each
- * queue pair end.
+ * The loss of a port breaks nothing by itself: queue pairs send again when it
+ * comes back, and give up after their retries if it does not.
  */
 static void port_changed(
     const struct ibv_context *context, uint8_t port, bool down)
@@ -189,13 +188,13 @@ void dfi__verbs_event(
 	case IBV_EVENT_PKEY_CHANGE:
 	case IBV_EVENT_SM_CHANGE:
 	case IBV_EVENT_CLIENT_REREGISTER:
-		/* New connections use what is new; these go on. */
+		/* Only new connections use the changed address. */
 		dfi__log(DFI_LOG_INFO, "verbs: %s port %d: %s",
 		    ibv_get_device_name(context->device),
 		    event->element.port_num, text);
 		break;
 	default:
-		break; /* of a connection's life: no error */
+		break; /* part of a connection's life: no error */
 	}
 }
 

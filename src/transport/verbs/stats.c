@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters, for users. Each connection has its own, which only who posts to it
- * writes, so that counting costs no more than an addition; they are summed here
- * when somebody asks.
+ * Counters for users. Each connection has its own, which only the posting
+ * thread writes, so that counting costs no more than an addition; this file
+ * adds them up when a user asks.
  */
 #include "stats.h"
 
@@ -11,7 +11,7 @@
 #include "data/ring.h"
 #include "multicast/multicast.h"
 
-/* A ring that is open now, at this end or the other. */
+/* Count a ring that is open now, at this end or the other. */
 static void add_link(
     const struct verbs_link *link, struct dfi_context_stats *stats)
 {
@@ -59,7 +59,7 @@ void dfi__verbs_query(
 	const struct verbs_conn *conn;
 	uint32_t i, receives;
 
-	/* A context that uses several devices has one for its targets. */
+	/* A context with several devices has one for its targets: name that. */
 	if (!stats->device[0]) {
 		stats->port = verbs->device.port;
 		snprintf(stats->device, sizeof(stats->device), "%s",
@@ -72,7 +72,7 @@ void dfi__verbs_query(
 	stats->port_downs += atomic_peek(&verbs->port_downs);
 	receives = atomic_peek(&verbs->n_receives);
 	stats->receives += receives;
-	/* Of the messages. */
+	/* Regions for messages. */
 	stats->memory_regions += (receives + VERBS_RECEIVES - 1) /
 	    VERBS_RECEIVES;
 	pthread_mutex_lock(&verbs->table);

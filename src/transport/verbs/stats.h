@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users see of an instance: stats.c. */
+/* The counters of an instance for users: stats.c. */
 #ifndef DFI_TRANSPORT_VERBS_STATS_H
 #define DFI_TRANSPORT_VERBS_STATS_H
 

@@ -41,15 +41,15 @@ struct verbs_port;
 #define VERBS_REPOST 32
 
 /*
- * Work requests, by what for. Written by who posts to the connection, read at
- * any time; see dfi_context_stats.
+ * Work requests by purpose. The thread that posts to the connection writes
+ * them, and any thread reads them at any time; see dfi_context_stats.
  */
 struct verbs_counts {
 	_Atomic uint64_t writes, inline_writes, bytes;
 	_Atomic uint64_t credits, messages, signalled, doorbells;
 };
 
-/* There is only one writer, so no atomic addition is needed. */
+/* There is one writer, so the addition need not be atomic. */
 static inline void verbs_count(_Atomic uint64_t *count, uint64_t n)
 {
 	atomic_set(count, atomic_peek(count) + n);
@@ -62,7 +62,8 @@ struct verbs {
 	const struct settings *settings;
 	struct member self;
 	struct verbs_device device;
-	_Atomic(const char *) failed; /* the device, and why; NULL: it works */
+	_Atomic(const char *)
+	    failed; /* why the device failed; NULL: it works */
 	_Atomic uint32_t fatal_events, port_downs;
 	_Atomic uint32_t n_broken; /* connections */
 	struct event *async_event;
@@ -76,35 +77,38 @@ struct verbs {
 	struct event *sweep_timer;
 
 	struct lock poll;
-	_Atomic uint32_t n_waiting; /* for poll */
+	_Atomic uint32_t n_waiting; /* to wait for poll */
 	struct ibv_comp_channel *channel;
 	struct rdma_cm_id *hold; /* on the device */
 	struct ibv_cq *arrivals;
 	struct ibv_srq *receives;
 	struct verbs_message *messages;
 	struct ibv_mr *messages_mr[VERBS_MAX_RECEIVES / VERBS_RECEIVES];
-	_Atomic uint32_t n_receives;  /* posted, or about to be again */
-	uint64_t needed;              /* if all rings are full */
+	_Atomic uint32_t n_receives;  /* posted, or about to be posted again */
+	uint64_t needed;              /* as if all rings were full */
 	uint64_t spent[VERBS_REPOST]; /* receives to post again */
 	uint32_t n_spent;
 	struct event *arrivals_event;
 	struct event *arm_timer;
-	_Atomic uint32_t polls; /* by endpoints; tells whether any is active */
+	_Atomic uint32_t
+	    polls; /* polls by endpoints; shows whether any is active */
 	uint32_t seen_polls;
-	_Atomic bool sleeper;   /* some endpoint has armed since then */
-	bool woke;              /* an arrival has woken one since then */
-	uint32_t sleeping_link; /* where a writer was last seen to sleep */
+	_Atomic bool sleeper; /* some endpoint has armed since then */
+	bool woke;            /* since then an arrival has woken an endpoint */
+	uint32_t sleeping_link; /* where a sleeping writer was last seen */
 
 	pthread_mutex_t table;
-	pthread_cond_t answered; /* with table: a message came, or a break */
+	pthread_cond_t
+	    answered; /* wait with table: for a message, or a break */
 	struct verbs_conn *conns;
 	struct verbs_export *exports;
 	struct verbs_link *links;
 	uint32_t n_links;
 	uint32_t *polled; /* numbers of links whose footers have checksums */
 	uint32_t n_polled;
-	struct verbs_counts retired; /* of connections that were freed */
-	_Atomic uint32_t n_stages;   /* registered */
+	struct verbs_counts
+	    retired;               /* counters of connections that were freed */
+	_Atomic uint32_t n_stages; /* registered */
 
 	/* See multicast/multicast.c. */
 	struct verbs_port *ports;

@@ -2,13 +2,13 @@
 /*
  * What arrives on any connection completes on one queue: messages, and writes
  * with immediate data, which say that a segment or a credit is in memory now.
- * Endpoints that wait take the completions themselves. The control thread is
- * woken for messages, which are solicited, and while some endpoint sleeps for
- * everything. What else arrives while no endpoint looks is for endpoints that
- * will, and until then takes a receive; sources take some now and then.
+ * Endpoints that wait take the completions themselves. Messages wake the
+ * control thread, as they are solicited; other arrivals wake it only while some
+ * endpoint sleeps. An arrival that no endpoint takes occupies a receive until
+ * an endpoint looks again; sources take some of them now and then.
  *
- * Segments whose footers have checksums complete on no queue; who takes what
- * arrives looks at these footers, too.
+ * Segments whose footers have checksums complete on no queue; the same
+ * functions also look at these footers.
  */
 
 #include "arrive.h"
@@ -30,12 +30,12 @@
 #include "ring.h"
 #include "transport/verbs/device/fail.h"
 
-/* Completions that are taken at once. */
+/* How many completions are taken at once. */
 #define BATCH 32
 
 /*
  * While some endpoints take completions and others sleep, the control thread
- * only looks now and then whether the former still do.
+ * checks at this interval that the former still do.
  */
 #define IDLE_CHECK_US 5000
 
@@ -49,8 +49,7 @@ static struct verbs_conn *conn_of(const struct verbs *verbs, uint32_t qp_num)
 	return conn;
 }
 
-/* Where the reader of a region, and the writer of a ring, say that they sleep.
- */
+/* Where the reader of a region, or the writer of a ring, sleeps. */
 static _Atomic uint32_t *reader_word(const struct verbs_export *export)
 {
 	return (_Atomic uint32_t *)(void *)((char *)export->region->base +
@@ -63,7 +62,7 @@ static _Atomic uint32_t *writer_word(const struct verbs_remote *remote)
 	    remote->layout.wait_offset);
 }
 
-/* After publishing. The poll lock is held, which arm() takes. */
+/* Call after publishing, under the poll lock, which arm() takes. */
 static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 {
 	if (wait_wake_locked(word))
@@ -72,8 +71,8 @@ static inline void wake(struct verbs *verbs, _Atomic uint32_t *word)
 
 /*
  * The payload of the next segment, so many bytes, is in memory. Its footer did
- * not travel, as it would often be a packet of its own, or another one did.
- * flags: of footer[1].
+ * not travel, as it would often be a packet of its own, or another footer
+ * travelled. flags: of footer[1].
  */
 static inline void segment_arrived(struct verbs *verbs, struct verbs_link *link,
     uint64_t bytes, uint64_t flags)
@@ -92,8 +91,8 @@ static inline void segment_arrived(struct verbs *verbs, struct verbs_link *link,
 }
 
 /*
- * The next segments of a link whose footers have checksums, as far as they are
- * there, and at most so many: whether there was one.
+ * Take the next segments of a link whose footers have checksums, as far as they
+ * are complete, at most so many. Returns whether there was one.
  */
 static always_inline bool take_whole(
     struct verbs *verbs, struct verbs_link *link, uint32_t most)
@@ -102,8 +101,10 @@ static always_inline bool take_whole(
 	uint32_t n, number;
 
 	for (n = 0; n < most; n++) {
-		/* A device wrote it: the first word is read after it, but
-		 * nothing else is known to be there. */
+		/*
+		 * A device wrote it: the first word is read after it, but no
+		 * other order is known.
+		 */
 		sealed = atomic_observe(&link->next_footer[1]);
 		number = (uint32_t)link->footer[1] + 1;
 		if (likely((uint32_t)sealed != verbs_sealed_number(number)) ||
@@ -124,9 +125,9 @@ void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link)
 }
 
 /*
- * Who looks for segments with checksums passes over their rings so many times,
- * if none is there, before it looks at the queue; and takes at most a batch of
- * each ring. While some are there, the queue has its turn each so many calls.
+ * Without segments with checksums, their rings are checked so many times before
+ * the queue. At most one batch is taken of each ring. While there are such
+ * segments, the queue gets its turn once in so many calls.
  */
 #define CHECKSUM_PASSES 16
 #define QUEUE_TURN 8
@@ -143,7 +144,7 @@ static always_inline bool take_checksums(struct verbs *verbs)
 	return any;
 }
 
-/* The end mark, which was held back until now, is for all to see. */
+/* Publish the end mark, which was held back until now. */
 static void end_arrived(struct verbs *verbs, struct verbs_link *link)
 {
 	struct verbs_export *export = link->export;
@@ -152,7 +153,7 @@ static void end_arrived(struct verbs *verbs, struct verbs_link *link)
 	link->ended = true;
 	if (!export || export->closing || !export->layout.n_slots)
 		return;
-	/* The segments came before it. */
+	/* All segments precede the end mark. */
 	dfi__verbs_take_ring(verbs, link);
 	state = (_Atomic uint64_t *)(void *)(verbs_ring_base(
 						 export, link->ring) +
@@ -191,7 +192,7 @@ static always_inline void immediate_arrived(
 	}
 }
 
-/* The receive was used; later, which is soon enough, it is posted again. */
+/* A receive was used up. It is posted again later, together with others. */
 static void spend_receive(struct verbs *verbs, uint64_t number)
 {
 	int err;
@@ -248,7 +249,7 @@ static always_inline void take_arrivals(struct verbs *verbs, uint32_t looks)
 			break;
 		n = ibv_poll_cq(verbs->arrivals, BATCH, wcs);
 	}
-	/* Nothing will arrive any more, on any connection. */
+	/* Nothing can arrive any more, on any connection. */
 	if (unlikely(n < 0))
 		dfi__verbs_break_all(
 		    verbs, "the queue of what arrives can't be read");
@@ -268,8 +269,11 @@ void dfi__verbs_progress(struct transport *transport, uint32_t looks)
 	struct verbs *verbs = (struct verbs *)transport;
 	uint32_t polls;
 
-	/* Somebody does it now, or waits to do it: on few processors who spins
-	 * would else take the lock again before who sleeps for it runs. */
+	/*
+	 * Another thread does it or waits to do it. On few processors, a
+	 * spinning thread would otherwise take the lock again before a sleeping
+	 * one runs.
+	 */
 	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
 		return;
 	polls = atomic_peek(&verbs->polls) + 1;
@@ -287,7 +291,7 @@ void dfi__verbs_take_some(struct verbs *verbs)
 
 	if (atomic_peek(&verbs->n_waiting) || !lock_try(&verbs->poll))
 		return;
-	/* A queue that can't be read is for others to find. */
+	/* If the queue can't be read, others find that out. */
 	arrived(verbs, wcs, ibv_poll_cq(verbs->arrivals, BATCH, wcs));
 	lock_release(&verbs->poll);
 }
@@ -299,11 +303,11 @@ void dfi__verbs_lock_poll(struct verbs *verbs)
 	atomic_fetch_sub(&verbs->n_waiting, 1);
 }
 
-/* Have the next arrival, or message, wake the control thread. */
+/* Request that the next arrival, or message, wakes the control thread. */
 static void arm(struct verbs *verbs, bool messages_only)
 {
 	ibv_req_notify_cq(verbs->arrivals, messages_only);
-	/* Nobody announces earlier arrivals, and progress() may skip. */
+	/* Earlier arrivals cause no event, and progress() may skip them. */
 	dfi__verbs_take(verbs);
 }
 
@@ -337,7 +341,7 @@ static bool reader_sleeps(const struct verbs *verbs)
 	return false;
 }
 
-/* There may be thousands; where the last one slept is a good place to begin. */
+/* The table may have thousands; begin where the last one slept. */
 static bool writer_sleeps(struct verbs *verbs)
 {
 	const struct verbs_remote *remote;
@@ -356,8 +360,9 @@ static bool writer_sleeps(struct verbs *verbs)
 }
 
 /*
- * Whether an arrival would wake an endpoint, or may soon, as one has just been
- * woken: then it is not worth looking at all. Both locks are held.
+ * Tells whether an arrival would wake an endpoint. If one has just been woken,
+ * it may sleep again soon, so the answer is yes without a look. Both locks are
+ * held.
  */
 static bool endpoint_sleeps(struct verbs *verbs)
 {
@@ -368,10 +373,10 @@ static bool endpoint_sleeps(struct verbs *verbs)
 }
 
 /*
- * Whether all that arrives has to be taken soon, whoever it is for: for who
- * sleeps, or because there are fewer receives than may be needed. The poll lock
- * is held: an endpoint that goes to sleep says so first, and then arms under
- * this lock, before us, so that we see its word, or after us.
+ * Tells whether all arrivals have to be taken soon, whichever endpoint they are
+ * for: some endpoint sleeps, or too few receives are left. The poll lock is
+ * held. An endpoint that goes to sleep sets its word first and then arms under
+ * this lock: either before us, so that we see its word, or after us.
  */
 static bool must_take_all(struct verbs *verbs)
 {
@@ -384,12 +389,12 @@ static bool must_take_all(struct verbs *verbs)
 	return must;
 }
 
-/* Be woken again as far as endpoints do not look themselves. */
+/* Request events for the arrivals that endpoints do not take themselves. */
 static void rearm(struct verbs *verbs)
 {
 	struct timeval later = { .tv_usec = IDLE_CHECK_US };
 	uint32_t polls = atomic_peek(&verbs->polls);
-	/* The thread that has polled may have gone to sleep since. */
+	/* The thread that polled may have gone to sleep since. */
 	bool slept = atomic_exchange(&verbs->sleeper, false);
 	bool active = polls != verbs->seen_polls && !slept;
 	bool all;
@@ -411,8 +416,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * Sends have completed, for which the connection's writer may sleep, or credits
- * wait. The poll lock is held.
+ * Sends have completed: the connection's writer may sleep for that, and credits
+ * may wait for it. The poll lock is held.
  */
 static void sends_completed(struct verbs_conn *conn)
 {
@@ -504,7 +509,7 @@ static int create_queue(struct verbs *verbs)
 	if (flags < 0 ||
 	    fcntl(verbs->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return fail_verb(verbs, "the completion channel");
-	/* A receive is posted again only after its completion was taken. */
+	/* A receive is posted again only after its completion is taken. */
 	verbs->arrivals = ibv_create_cq(verbs->device.context,
 	    (int)verbs->device.limits.receives + 1, NULL, verbs->channel, 0);
 	if (!verbs->arrivals)

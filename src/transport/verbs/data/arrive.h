@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What arrives on any connection, and the receives that it takes. */
+/* What arrives on any connection, and the receives that arrivals use. */
 #ifndef DFI_TRANSPORT_VERBS_DATA_ARRIVE_H
 #define DFI_TRANSPORT_VERBS_DATA_ARRIVE_H
 
@@ -12,22 +12,25 @@ struct verbs_link;
 /* data/arrive.c */
 
 /*
- * Take all segments of a link that were there at the call, if its footers have
- * checksums; and no more in all than the ring has slots. The poll lock is held.
+ * If the link's footers have checksums, take all of its segments that were
+ * there at the call, at most as many as the ring has slots. The poll lock is
+ * held.
  */
 void dfi__verbs_take_ring(struct verbs *verbs, struct verbs_link *link);
 
 int dfi__verbs_arrivals_start(struct verbs *verbs);
-/* The control thread takes no more; connections may go. */
+/* The control thread takes no more arrivals; connections may be destroyed. */
 void dfi__verbs_arrivals_quiet(struct verbs *verbs);
 void dfi__verbs_arrivals_stop(struct verbs *verbs);
-/* Take the poll lock before all who only try. */
+/* Take the poll lock, before all threads that only try to. */
 void dfi__verbs_lock_poll(struct verbs *verbs);
-/* Take what is there; the poll lock is held, the table lock isn't. */
+/* Take arrivals; the poll lock is held, the table lock is not. */
 void dfi__verbs_take(struct verbs *verbs);
 void dfi__verbs_progress(struct transport *transport, uint32_t looks);
-/* Take some of what is there, unless another thread just does; who calls it is
- * not there to do it for others. */
+/*
+ * Take some arrivals unless another thread does so now. The caller does not
+ * stay to serve other endpoints.
+ */
 void dfi__verbs_take_some(struct verbs *verbs);
 void dfi__verbs_settle(struct transport *transport);
 void dfi__verbs_arm(struct transport *transport);
@@ -35,7 +38,7 @@ void dfi__verbs_arm(struct transport *transport);
 /* data/receives.c */
 
 int dfi__verbs_receives_start(struct verbs *verbs);
-/* After all queue pairs are gone. */
+/* Call after all queue pairs are destroyed. */
 void dfi__verbs_receives_stop(struct verbs *verbs);
 
 /* Post receives of these numbers, not more than VERBS_REPOST; an errno value.
@@ -43,7 +46,7 @@ void dfi__verbs_receives_stop(struct verbs *verbs);
 int dfi__verbs_post_receives(
     struct verbs *verbs, const uint64_t *numbers, uint32_t n);
 
-/* Change the number of receives by this many. Both locks are held. */
+/* Change the number of needed receives by this many. Both locks are held. */
 void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n);
 void dfi__verbs_receives_spare(struct verbs *verbs, uint64_t n);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections that are broken: whoever notices marks one, and goes on. The
- * control thread does the rest (connection/break.c).
+ * Broken connections: the thread that notices marks the connection and goes on;
+ * the control thread does the rest (connection/break.c).
  */
 #include "conn.h"
 

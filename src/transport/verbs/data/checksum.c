@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Footers with checksums (docs/decisions/0027-footers-with-checksums.md). A
- * device may write the bytes of a segment in any order, until it reports the
- * write's completion; which costs more than to read a small segment. So another
- * footer travels with one: a checksum of its payload, and its number and size.
- * Whoever takes what arrives looks at such footers, and publishes those whose
- * segment is whole.
+ * device may write the bytes of a segment in any order until it reports the
+ * write's completion, and waiting for that costs more than reading a small
+ * segment. So another footer travels with the segment: a checksum of its
+ * payload, and its number and size. The thread that takes arrivals checks such
+ * footers, and publishes those whose segment is whole.
  *
- * Not before the device has written each byte of the footer may the real one
- * have its place. So each byte that travels has its top bit set, and those of
- * slots that wait for a segment have not. The rest of a byte of the number is
- * inverted: whichever bytes have come, the reader doesn't see the number that
- * it waits for.
+ * The real footer may replace the travelling one only after the device has
+ * written each of its bytes. So each byte that travels has its top bit set, and
+ * the bytes of slots that wait for a segment have not. The other bits of the
+ * number's bytes are inverted: whichever bytes have arrived, the reader doesn't
+ * see the number that it waits for.
  *
  * The idea of objects that tell whether they are read whole is that of Pilaf
  * (Mitchell, Geng, Li: Using One-Sided RDMA Reads to Build a Fast,
@@ -28,7 +28,7 @@
 
 #define TOP_BITS UINT64_C(0x8080808080808080)
 
-/* footer[1] of a slot before its first segment: the number of a lap before. */
+/* footer[1] of a slot before its first segment: of the lap before. */
 static uint64_t unwritten(const struct ring_layout *layout, uint32_t slot)
 {
 	return (uint32_t)layout->first_footer[1] + 1 - layout->n_slots + slot;
@@ -66,7 +66,7 @@ bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
 		return false;
 	*bytes = gather(sealed);
 	*flags = 0;
-	/* More than there is room for: its reader says so. */
+	/* More than the slot has room for: its reader reports that. */
 	if (unlikely(*bytes > room))
 		return true;
 	at = verbs_payload_at(room, *bytes);
@@ -78,8 +78,8 @@ bool dfi__verbs_is_whole(const struct verbs_link *link, uint64_t sealed,
 }
 
 /*
- * A source that shares memory may begin to write the ring now, for whose sake
- * the registry will refuse the peer: what it has published is left alone.
+ * A source in shared memory may begin to write the ring now, because the
+ * registry will refuse the peer: segments that it has published must stay.
  */
 void dfi__verbs_blank_new(struct verbs_link *link)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection, by which its user sends: work requests (post.c), and that it is
- * broken (broken.c). connection/ makes and ends it.
+ * A connection as its user sees it: work requests (post.c), and the break of
+ * the connection (broken.c). connection/ makes and ends it.
  */
 #ifndef DFI_TRANSPORT_VERBS_DATA_CONN_H
 #define DFI_TRANSPORT_VERBS_DATA_CONN_H
@@ -18,16 +18,16 @@
 struct dfi_context_stats;
 struct verbs_message;
 
-/* At least one in this many is signalled; more on a small queue. */
+/* At least one request in this many is signalled; more on a small queue. */
 #define VERBS_SIGNAL_INTERVAL 32
 
-/* A text that says why a connection broke. */
+/* Room for the text that says why a connection broke. */
 #define VERBS_WHY_SIZE 160
 
-/* So many writes of a batch are posted together. */
+/* This many writes of a batch are posted together. */
 #define VERBS_CHAIN 4
 
-/* One that waits for the others. */
+/* A write that waits for others of its batch. */
 struct verbs_held {
 	struct ibv_send_wr request;
 	struct ibv_sge parts[VERBS_PARTS];
@@ -39,47 +39,49 @@ struct verbs_conn {
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
 	struct ibv_cq *sends;
-	/* Those who use it do so one at a time, so no lock is needed in it;
-	 * NULL: the device has none. */
+	/*
+	 * One thread at a time uses the connection, so the domain needs no
+	 * lock; NULL: the device has none.
+	 */
 	struct ibv_td *thread;
 	struct ibv_pd *domain;
 	char peer[TRANSPORT_ADDRESS_SIZE];
 	bool accepted;
-	uint64_t node;            /* of who was accepted: its id, proved */
+	uint64_t node;            /* the accepted peer's id, proved */
 	uint64_t nonce;           /* of our handshake */
-	bool established;         /* as far as this end knows */
-	_Atomic bool breaking;    /* somebody writes why */
-	_Atomic bool broken;      /* it is to be used no more */
-	char why[VERBS_WHY_SIZE]; /* if it is broken; "": the peer has gone */
+	bool established;         /* as this end sees it */
+	_Atomic bool breaking;    /* a thread is writing why */
+	_Atomic bool broken;      /* it must not be used any more */
+	char why[VERBS_WHY_SIZE]; /* why it is broken; "": the peer has left */
 	/* The queue pair's end; see connection/drain.c. */
 	bool stopped; /* it is in an error state */
 	int64_t stopped_at;
-	uint64_t mark;          /* its last work request; 0: not posted */
-	bool flushed;           /* all that was posted has completed */
-	_Atomic bool gave_back; /* and all that arrived */
+	uint64_t mark; /* number of its last work request; 0: not posted */
+	bool flushed;  /* all posted requests have completed */
+	_Atomic bool gave_back; /* and all arrivals were taken */
 	bool drained;           /* it may be destroyed */
-	bool failed;            /* a send has failed, and so will all others */
-	bool refused;           /* a post has: nothing may go behind the hole */
-	const void *writer;     /* who uses it; NULL: it may be taken */
-	uint32_t n_remotes;     /* of that writer */
+	bool failed;            /* a send has failed, so all later ones will */
+	bool refused; /* a post was refused: later ones must not fill the gap */
+	const void *writer; /* its user; NULL: it is free */
+	uint32_t n_remotes; /* of that writer */
 	uint32_t max_inline;
-	uint32_t max_sends; /* under way */
-	uint32_t interval;  /* one in this many is signalled */
+	uint32_t max_sends; /* sends that are under way */
+	uint32_t interval;  /* one request in this many is signalled */
 	/* Work requests since the connection was made. */
 	uint64_t posted, completed;
 	uint32_t unsignalled; /* the last ones */
-	uint32_t n_held;      /* the last ones, not posted yet */
+	uint32_t n_held;      /* the last requests, not posted yet */
 	struct verbs_held held[VERBS_CHAIN];
-	uint32_t n_owing;   /* links with something that waits for room */
-	int64_t next_probe; /* not before */
-	bool read;          /* of what was accepted: a ring is written */
-	uint64_t swept;     /* posted, when that was last looked at */
+	uint32_t n_owing; /* links with something to post when there is room */
+	int64_t next_probe; /* time of the next probe at the earliest */
+	bool read;          /* accepted connection: a ring was written */
+	uint64_t swept;     /* value of posted at the last sweep */
 	struct verbs_counts counts;
 };
 
 /*
- * A connection has room for all that its writer may have under way if no more
- * than so many remotes share it: two segments each, and their end marks.
+ * If no more than so many remotes share a connection, it has room for all that
+ * their writer may have under way: two segments each, and their end marks.
  */
 static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
 {
@@ -87,14 +89,16 @@ static inline uint32_t verbs_most_remotes(const struct verbs_conn *conn)
 }
 
 /*
- * Whether so much is under way that credits, which anybody's slowness may
- * delay, have to wait: the other half of the queue is for answers. The control
- * thread is then woken when it may be different.
+ * Tells whether so much is under way that credits, which any slow peer may
+ * delay, have to wait: the other half of the queue is for answers. If so, the
+ * next completion wakes the control thread.
  */
 bool dfi__verbs_is_busy(struct verbs_conn *conn);
 
-/* Of a connection that is broken, or full by what is known; and of a post that
- * the device refused, with an errno value. 0, or -ECONNRESET. */
+/*
+ * For a connection that is broken or seems full, and for one whose device
+ * refused a post with an errno value. 0, or -ECONNRESET.
+ */
 int dfi__verbs_make_room(struct verbs_conn *conn);
 int dfi__verbs_not_posted(struct verbs_conn *conn, int err);
 
@@ -115,13 +119,13 @@ static inline int verbs_number(
 	return 0;
 }
 
-/* What is held, and behind it one that has its number. */
+/* Post the held requests, and behind them one that has its number. */
 int dfi__verbs_post_behind(struct verbs_conn *conn, struct ibv_send_wr *wr);
 
 /*
- * Post a work request, which gets the next number. Never waits: who posts has
- * seen to it that there is room, else the connection breaks. -ECONNRESET: it is
- * broken.
+ * Post a work request, which gets the next number. Never waits: the caller has
+ * ensured that there is room; without room the connection breaks. -ECONNRESET:
+ * it is broken.
  */
 static inline int verbs_post(
     struct verbs_conn *conn, struct ibv_send_wr *wr, bool signal)
@@ -145,22 +149,22 @@ int dfi__verbs_post_later(struct verbs_conn *conn, struct ibv_send_wr *wr);
 int dfi__verbs_post_held(struct verbs_conn *conn);
 
 /*
- * Take the completions of sends that are there, also after the peer has left,
- * who may have acknowledged them before. -ECONNRESET: a send has failed.
+ * Take the completions of sends, also after the peer has left: it may have
+ * acknowledged them before. -ECONNRESET: a send has failed.
  */
 int dfi__verbs_poll_sends(struct verbs_conn *conn);
 
 /*
- * Called again and again by who waits for the peer: write nothing to it now and
- * then, so that the queue pair finds out if it has vanished.
+ * A thread that waits for the peer calls it repeatedly: it sends an empty write
+ * now and then, so that the queue pair finds out if the peer has vanished.
  */
 void dfi__verbs_probe(struct verbs_conn *conn);
 
-/* Send a message; as verbs_post(). */
+/* Send a message; returns what verbs_post() does. */
 int dfi__verbs_send(
     struct verbs_conn *conn, const struct verbs_message *message);
 
-/* Of counts that go, keep what was counted; and tell users of it. */
+/* Keep the totals of counters that are freed, and add them for users. */
 void dfi__verbs_keep_counts(
     struct verbs_counts *to, const struct verbs_counts *from);
 void dfi__verbs_query_counts(
@@ -168,23 +172,22 @@ void dfi__verbs_query_counts(
 
 /* data/broken.c */
 
-/* Something that connections wait for has come. Any thread. */
+/* Something that connections wait for has happened. Any thread. */
 void dfi__verbs_breaks_wake(struct verbs *verbs);
 
 /*
- * The connection can't be used any more. The control thread will tell all that
- * depend on it. Any locks may be held.
+ * Mark a connection as unusable. The control thread will inform all that depend
+ * on it. Any locks may be held.
  */
 void dfi__verbs_break(struct verbs_conn *conn, const char *why);
 
-/* The same, but no error of the connection: its peer closed it. */
+/* The same without an error: the peer closed the connection. */
 void dfi__verbs_left(struct verbs_conn *conn);
 
-/* A break of all connections, and none can be made any more. why lives for
- * ever. */
+/* Break all connections and let none be made any more. why lives for ever. */
 void dfi__verbs_break_all(struct verbs *verbs, const char *why);
 
-/* Why it is broken; NULL: it isn't, or the peer has gone. */
+/* Returns why it is broken; NULL: it isn't, or the peer has left. */
 const char *dfi__verbs_why(const struct verbs_conn *conn);
 
 #endif

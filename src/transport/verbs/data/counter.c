@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words that many add to: atomic operations of the owner's device. They are
- * atomic towards each other only, not towards its processor (IBV_ATOMIC_HCA;
- * ibv_query_device(3)), so all who add come this way, the owner's process too.
+ * Words that many processes add to, by atomic operations of the owner's device.
+ * These are atomic towards each other only, not towards the owner's processor
+ * (IBV_ATOMIC_HCA; ibv_query_device(3)), so all processes use the device, also
+ * the owner's.
  *
- * A word's user has a connection of its own: on one that carries segments, the
- * operation would wait behind them, and behind a target that is stopped.
+ * Each user of a word has a connection for it alone. On a connection that
+ * carries segments, the operation would wait behind them, and behind a target
+ * that is stopped.
  */
 #include "ring.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the owner of a ring tells its writer: credits, and that there will be no
- * more. A writer that is stopped takes nothing, and whoever posts here holds
- * locks; so nothing waits for room. It is noted in the link, and the control
- * thread posts it later.
+ * more. A writer that is stopped takes nothing, and the posting thread holds
+ * locks, so it must not wait for room. It notes the message in the link, and
+ * the control thread posts it later.
  */
 
 #include "ring.h"
@@ -42,7 +42,7 @@ static void post_credit(struct verbs_link *link)
 
 	owe(link, VERBS_OWES_NOTHING);
 	verbs_count(&conn->counts.credits, 1);
-	/* If it is broken, the ring will be lost; not our error. */
+	/* If the connection is broken, the ring is lost; no error here. */
 	(void)verbs_post(conn, &wr, false);
 }
 
@@ -89,7 +89,7 @@ int dfi__verbs_give_credit(struct region *region,
 
 void dfi__verbs_say_closed(struct verbs_link *link)
 {
-	/* A credit that waits is of no use any more. */
+	/* A credit that waits is obsolete. */
 	if (dfi__verbs_is_busy(link->conn))
 		owe(link, VERBS_OWES_CLOSED);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The owner's end of rings: regions that are registered with the device, so
- * that peers can write to them, and what became of the rings in them.
+ * that peers can write to them, and the fate of the rings in them.
  */
 #include "arrive.h"
 #include "checksum.h"
@@ -33,8 +33,8 @@ static void free_export(struct verbs_export *export)
 }
 
 /*
- * What may not be locked is refused before it is reserved; what other threads
- * lock meanwhile is found when it is registered.
+ * Refuse memory that may not be locked before it is reserved. If other threads
+ * lock memory meanwhile, registration fails instead.
  */
 int dfi__verbs_export_room(struct transport *transport, uint64_t size)
 {
@@ -112,7 +112,7 @@ bool dfi__verbs_leave_export(struct verbs_link *link)
 	const struct ring_layout *layout = &export->layout;
 	bool written;
 
-	/* Of words that many add to, nobody is the writer. */
+	/* A word that many add to has no single writer. */
 	if (!layout->n_slots) {
 		dfi__verbs_put_export(export);
 		return false;
@@ -145,8 +145,8 @@ void dfi__verbs_unexport(struct region *region)
 }
 
 /*
- * Who came in its place may write through memory, and so open no ring here. But
- * nobody may in place of who has written.
+ * A writer that came in its place may write through memory, and opens no ring
+ * here. A writer that has written cannot be replaced.
  */
 enum ring_loss dfi__verbs_ring_lost(
     const struct export *base, uint32_t ring, uint64_t node)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The image of a peer's ring: memory of this process, registered, from which
- * its segments are sent, unless they lie in a stage. Huge pages make a device's
- * table of it shorter, and the processor's; like rings in shared memory it has
- * them if it can.
+ * Registered memory of this process from which segments are sent, unless they
+ * lie in a send buffer: the shadow ring of a peer's ring. Huge pages shorten
+ * the device's and the processor's page tables, so it uses them if possible, as
+ * rings in shared memory do.
  */
 
 #include "memory.h"
@@ -20,7 +20,7 @@
 #include "base/settings.h"
 #include "transport/verbs/device/fail.h"
 
-/* Below that, most of a huge page would be wasted. */
+/* Below that, most of a huge page would be unused. */
 #define LEAST_HUGE (TRANSPORT_HUGE_PAGE / 2)
 
 int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size)
@@ -62,7 +62,7 @@ static int fail_huge(
 	    (unsigned long)(size / TRANSPORT_HUGE_PAGE));
 }
 
-/* Else one after another would be had, until one isn't there. */
+/* Otherwise page by page would be taken, until none is left. */
 static int check_huge(const struct verbs *verbs, uint64_t size)
 {
 	struct memory_room room;
@@ -72,7 +72,7 @@ static int check_huge(const struct verbs *verbs, uint64_t size)
 	return size <= room.bytes ? 0 : fail_huge(verbs, size, room.limit);
 }
 
-/* Of whom and what errors speak. */
+/* The start of an error text: which device it concerns. */
 static const char *where(const struct verbs *verbs, char text[160])
 {
 	snprintf(text, 160, "verbs: %s: memory for a device",
@@ -80,8 +80,7 @@ static const char *where(const struct verbs *verbs, char text[160])
 	return text;
 }
 
-/* Not what huge pages may be had for, which are no part of what is available.
- */
+/* Check the part for which no huge pages are available. */
 static int check_ordinary(
     const struct verbs *verbs, uint64_t size, uint32_t huge_pages)
 {
@@ -96,7 +95,7 @@ static int check_ordinary(
 	    "", size - min_u64(size, huge.bytes), where(verbs, text));
 }
 
-/* Of what takes no looking for memory. */
+/* Check the limits that are known without searching memory. */
 static int check_limits(
     const struct verbs *verbs, uint64_t size, uint64_t locked)
 {
@@ -128,7 +127,7 @@ int dfi__verbs_reserve(const struct verbs *verbs, uint64_t size,
 	    : dfi__reservation_begin(reservation, "", size, where(verbs, text));
 }
 
-/* Nobody touches it before it is registered, which finds what is missing. */
+/* Registration populates the memory and reports missing pages. */
 static int register_at(
     const struct verbs *verbs, struct verbs_memory *memory, unsigned access)
 {
@@ -170,7 +169,7 @@ static int map_ordinary(
 		    dfi__verbs_port(&verbs->device).text);
 	dfi__memory_keep_out(
 	    memory->at, memory->size, verbs->settings->dump_rings);
-	/* Before the pages are there. */
+	/* The advice comes before pages exist. */
 	if (verbs->settings->huge_pages != HUGE_PAGES_NEVER)
 		madvise(memory->at, memory->size, MADV_HUGEPAGE);
 	return register_at(verbs, memory, access);

@@ -10,26 +10,26 @@
 struct reservation;
 struct verbs_remote;
 
-/* Memory of this process to send from, registered. */
+/* Registered memory of this process to send from. */
 struct verbs_memory {
 	void *at;
 	uint64_t size;
 	struct ibv_mr *mr;
 };
 
-/* Whether this many more bytes may be locked: 0, or -ENOMEM. */
+/* Check that this many more bytes may be locked: 0, or -ENOMEM. */
 int dfi__verbs_lock_room(const struct verbs *verbs, uint64_t size);
 
 /*
- * Whether size bytes more can be had for devices, and so many of this process
- * be locked: 0, or -ENOMEM with need, limit and remedy. huge_pages: of such as
- * in the settings.
+ * Check that devices can have size more bytes, and that this process may lock
+ * so many: 0, or -ENOMEM with need, limit and remedy. huge_pages: as in the
+ * settings.
  */
 int dfi__verbs_room(const struct verbs *verbs, uint64_t size, uint64_t locked,
     uint32_t huge_pages);
 
 /*
- * The same of ordinary pages, which the caller is to fill before it ends the
+ * The same for ordinary pages, which the caller fills before it ends the
  * reservation (base/reservation.h).
  */
 int dfi__verbs_reserve(const struct verbs *verbs, uint64_t size,
@@ -46,9 +46,9 @@ int dfi__verbs_stage_create(
     struct transport *transport, uint64_t size, struct stage **stage);
 void dfi__verbs_stage_free(struct stage *stage);
 
-/* Make the image of a remote's ring, and use its stage, if it has one. */
+/* Make the shadow ring of a remote's ring, and use its send buffer, if any. */
 int dfi__verbs_create_shadow(struct verbs *verbs, struct verbs_remote *remote);
-/* No queue pair may send from these any more. */
+/* Call once no queue pair sends from these any more. */
 void dfi__verbs_free_shadow(struct verbs_remote *remote);
 
 #endif

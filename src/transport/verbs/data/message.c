@@ -50,10 +50,10 @@ void dfi__verbs_free_remote(struct verbs_remote *remote)
 }
 
 /*
- * Without a promise of order: to sum slots with so many bytes before their
- * footer takes no more time than a completion, and XXH3 has another way for
- * more (docs/decisions/0027-footers-with-checksums.md); and so many rings are
- * looked at for each segment.
+ * The largest segment with a checksum where devices promise no order. For so
+ * many bytes before the footer a checksum costs no more than a completion, and
+ * XXH3 has a slower method beyond
+ * (docs/decisions/0027-footers-with-checksums.md).
  */
 #define CHECKSUM_BYTES 240
 #define CHECKSUM_RINGS 16
@@ -65,7 +65,7 @@ static enum verbs_notify choose_notify(const struct verbs *verbs,
 		return verbs->settings->verbs_notify;
 	if (ibv_query_qp_data_in_order(conn->qp, IBV_WR_RDMA_WRITE, 0))
 		return VERBS_NOTIFY_FOOTER;
-	/* A sleeper is woken by completions only. */
+	/* Only completions wake a sleeping reader. */
 	return atomic_peek(&export->base.spins) &&
 		export->layout.shape.footer_offset <= CHECKSUM_BYTES &&
 		verbs->n_polled < CHECKSUM_RINGS
@@ -74,9 +74,9 @@ static enum verbs_notify choose_notify(const struct verbs *verbs,
 }
 
 /*
- * Whether the peer has words open over this connection. Many may open them, but
- * who does so has a connection for it alone, so that once is enough; else a
- * peer could have us make links without end.
+ * Tells whether the peer has words open over this connection. Many peers may
+ * open them, but each has a connection for that alone, so one link is enough;
+ * otherwise a peer could make us create links without end.
  */
 static bool has_words(const struct verbs_conn *conn,
     const struct verbs_export *export, uint32_t ring)
@@ -94,7 +94,7 @@ static bool has_words(const struct verbs_conn *conn,
 	return false;
 }
 
-/* A peer wants to add to words of ours, as others may. */
+/* A peer asks to add to words of ours. */
 static int open_words(struct verbs_conn *conn, struct verbs_export *export,
     const struct verbs_message *message, struct verbs_message *answer)
 {
@@ -117,7 +117,7 @@ static int open_words(struct verbs_conn *conn, struct verbs_export *export,
 	return 0;
 }
 
-/* From now on, what comes for the link is the ring's. */
+/* From now on, arrivals for the link concern the ring. */
 static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 {
 	struct verbs_export *export = link->export;
@@ -130,7 +130,7 @@ static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 	link->first_state = atomic_peek(&link->next_footer[1]);
 	export->n_links++;
 	ring->notify = notify;
-	/* An earlier attempt to open it has failed. */
+	/* An earlier attempt to open it failed. */
 	atomic_set(&ring->lost, RING_KEPT);
 	atomic_publish(&ring->used, true);
 	if (notify != VERBS_NOTIFY_IMM)
@@ -139,7 +139,7 @@ static void begin_ring(struct verbs_link *link, enum verbs_notify notify)
 		atomic_set(&export->base.told, true);
 }
 
-/* A peer wants to write a ring. 0, or why not. */
+/* A peer asks to write a ring. Returns 0, or why it may not. */
 static int open_ring(struct verbs_conn *conn,
     const struct verbs_message *message, struct verbs_message *answer)
 {
@@ -193,12 +193,14 @@ static void on_open(
 	};
 
 	answer.error = open_ring(conn, message, &answer);
-	(void)dfi__verbs_send(conn, &answer); /* else it is broken */
+	(void)dfi__verbs_send(
+	    conn, &answer); /* otherwise the connection is broken */
 }
 
 /*
- * What open_ring() says there. Another error would be taken for one of this
- * end, such as -ETIMEDOUT for an answer that did not come.
+ * The error of an answer, one that open_ring() can return. Other values could
+ * be mistaken for errors of this end, such as -ETIMEDOUT for an answer that did
+ * not come.
  */
 static int error_of_answer(int32_t error)
 {
@@ -227,7 +229,7 @@ static void on_opened(
 	pthread_cond_broadcast(&link->conn->verbs->answered);
 }
 
-/* The writer has gone, and everything that it wrote is here. */
+/* The writer has left, and all that it wrote has arrived. */
 static void on_close(struct verbs_link *link)
 {
 	if (link->export)
@@ -250,7 +252,7 @@ void dfi__verbs_message_arrived(
 
 	pthread_mutex_lock(&verbs->table);
 	if (message->type == VERBS_OPEN) {
-		/* On one that we made, only its writer may post. */
+		/* Only the writer may post to a connection that we made. */
 		if (conn->accepted)
 			on_open(conn, message);
 	} else {

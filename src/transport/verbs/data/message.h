@@ -12,7 +12,7 @@
 
 /* A message between the two ends of a connection. Little-endian. */
 enum verbs_message_type {
-	VERBS_OPEN = 1, /* writer: may I write ring `ring` of region `key`? */
+	VERBS_OPEN = 1, /* writer: may I write the ring? */
 	VERBS_OPENED,   /* owner: yes, at address with rkey; or error */
 	VERBS_CLOSE,    /* writer: no more writes */
 	VERBS_CLOSED,   /* owner: no more credits */
@@ -43,10 +43,10 @@ enum verbs_imm {
 
 /* data/message.c */
 
-/* A free link, taken; NO_LINK: no memory. Both locks are held. */
+/* Take a free link; NO_LINK: no memory. Both locks are held. */
 uint32_t dfi__verbs_link_take(struct verbs *verbs, struct verbs_conn *conn);
 
-/* The link that a peer's number names, if it is of that peer. */
+/* Returns the link with this number if it belongs to that connection. */
 static inline struct verbs_link *verbs_link_at(
     struct verbs *verbs, uint32_t number, uint32_t qp_num)
 {

@@ -21,7 +21,7 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn)
 	struct ibv_wc wcs[8];
 	int i, n;
 
-	/* connection/drain.c looks at what ends. */
+	/* connection/drain.c handles queues that end. */
 	if (conn->failed || conn->stopped)
 		return -ECONNRESET;
 	n = ibv_poll_cq(conn->sends, 8, wcs);
@@ -36,14 +36,13 @@ int dfi__verbs_poll_sends(struct verbs_conn *conn)
 	return -ECONNRESET;
 }
 
-/* Whether one more fits into a part of the queue, by what is known to be done.
- */
+/* Tells whether one more request fits into a part of the queue. */
 static bool fits(const struct verbs_conn *conn, uint32_t part)
 {
 	return conn->posted - conn->completed < part;
 }
 
-/* To find it broken is not to be busy: posting says so. */
+/* A broken connection is not busy: posting reports it. */
 static bool still_busy(struct verbs_conn *conn)
 {
 	return !dfi__verbs_poll_sends(conn) && !fits(conn, conn->max_sends / 2);
@@ -54,7 +53,7 @@ bool dfi__verbs_is_busy(struct verbs_conn *conn)
 	if (fits(conn, conn->max_sends / 2) || !still_busy(conn))
 		return false;
 	ibv_req_notify_cq(conn->sends, 0);
-	/* Nobody announces earlier completions. */
+	/* Earlier completions cause no event. */
 	return still_busy(conn);
 }
 
@@ -141,12 +140,13 @@ void dfi__verbs_probe(struct verbs_conn *conn)
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE };
 	int64_t now = clock_now_ns();
 
-	/* If it is busy, what is under way will tell. */
+	/* If it is busy, its requests will show whether the peer is there. */
 	if (now < conn->next_probe || dfi__verbs_is_busy(conn))
 		return;
 	conn->next_probe = now + PROBE_NS;
 	verbs_count(&conn->counts.messages, 1);
-	(void)verbs_post(conn, &wr, true); /* else it is broken */
+	(void)verbs_post(
+	    conn, &wr, true); /* otherwise the connection is broken */
 }
 
 void dfi__verbs_keep_counts(

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shared receive queue. Messages need a receive each, and so do segments
- * and credits that come with immediate data; who finds none is sent away and
- * tries again, which is right but slow. So there are as many as may be under
- * way to the rings of this context, and for those that it writes, within what
- * the device can hold.
+ * The shared receive queue. Each message needs a receive, and so does each
+ * segment or credit with immediate data. A sender that finds none is told to
+ * retry, which is correct but slow. So the queue has as many receives as may be
+ * needed for the rings of this context, and for the rings that it writes,
+ * within the limit of the device.
  */
 
 #include "arrive.h"
@@ -47,8 +47,9 @@ int dfi__verbs_post_receives(
 }
 
 /*
- * Post some more, up to a whole memory region of them; the last call may have
- * stopped in one. The poll lock is held, or nobody else is there.
+ * Post more receives, until a memory region of them is full; the previous call
+ * may have stopped inside one. The poll lock is held, or no other thread exists
+ * yet.
  */
 static int add_receives(struct verbs *verbs)
 {
@@ -98,7 +99,7 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 	if (!verbs->receives)
 		return dfi__verbs_fail_port(
 		    &verbs->device, "a shared receive queue", errno);
-	/* Memory is used where receives are posted only. */
+	/* Pages are used only where receives are posted. */
 	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
@@ -108,7 +109,7 @@ int dfi__verbs_receives_start(struct verbs *verbs)
 	return add_receives(verbs);
 }
 
-/* The queue is destroyed, so that nobody writes into the memory. */
+/* The queue is destroyed, so nothing writes into the memory. */
 void dfi__verbs_receives_stop(struct verbs *verbs)
 {
 	size_t i;
@@ -137,7 +138,7 @@ void dfi__verbs_receives_need(struct verbs *verbs, uint64_t n)
 		}
 	if (verbs->needed <= atomic_peek(&verbs->n_receives))
 		return;
-	/* From now on the control thread gives them back. */
+	/* From now on the control thread posts them again. */
 	ibv_req_notify_cq(verbs->arrivals, 0);
 	if (enough)
 		dfi__log(DFI_LOG_INFO,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two ends of a ring that is written over a connection: the owner's region
- * that is exported, the writer's remote, and a link at each end, whose number
- * the other one puts into immediate data. And what both do with a ring.
+ * The two ends of a ring that is written over a connection: the owner's
+ * exported region, the writer's remote, and a link at each end, whose number
+ * the other end puts into immediate data; and the operations of both.
  */
 #ifndef DFI_TRANSPORT_VERBS_DATA_RING_H
 #define DFI_TRANSPORT_VERBS_DATA_RING_H
@@ -20,28 +20,28 @@
 enum verbs_owing {
 	VERBS_OWES_NOTHING,
 	VERBS_OWES_CREDIT,
-	VERBS_OWES_CLOSED, /* then there is no ring any more */
+	VERBS_OWES_CLOSED, /* the ring no longer exists then */
 };
 
-/* The other end of a ring, by the number that immediate data carries. */
+/* One end of a ring, by the number that immediate data carries. */
 struct verbs_link {
 	struct verbs_conn *conn; /* NULL: free */
 	uint32_t to_link;        /* the peer's number */
-	/* A ring of ours, that the peer writes ... */
+	/* A ring of ours that the peer writes ... */
 	struct verbs_export *export; /* NULL: not such a link */
 	uint32_t ring;
 	uint32_t slot;                 /* of the next segment */
 	_Atomic uint64_t *next_footer; /* in that slot */
-	uint64_t footer[2];            /* of the last one, if it is made here */
-	uint32_t blank_slot;           /* behind those that are ready */
+	uint64_t footer[2]; /* of the last segment, if this end makes footers */
+	uint32_t blank_slot; /* behind those that are ready */
 	uint64_t credit_address;
 	uint32_t credit_rkey;
-	uint64_t first_state; /* of the first footer when it was opened */
+	uint64_t first_state; /* the first footer's, as it was at the open */
 	bool ended;           /* the writer's end mark is here */
-	/* Messages for the peer, once the connection has room. */
+	/* Messages to post once the connection has room. */
 	enum verbs_owing owing;
-	struct ring_credit credit; /* the last one that was given */
-	/* ... or a ring of the peer's, that we write. */
+	struct ring_credit credit; /* the last credit that was given */
+	/* ... or a ring of the peer that we write. */
 	struct verbs_remote *remote;
 };
 
@@ -52,18 +52,18 @@ struct verbs_export {
 	struct ring_layout layout;
 	struct ibv_mr *mr;
 	struct verbs_ring *rings;
-	uint32_t n_links; /* peers that may write */
-	bool closing;     /* nobody reads; freed when n_links is 0 */
+	uint32_t n_links; /* links of peers that may still write */
+	bool closing;     /* no reader any more; freed when n_links is 0 */
 };
 
 /* The state of a ring of ours. */
 struct verbs_ring {
-	_Atomic bool used;     /* a writer opened it, now or before */
-	_Atomic uint32_t lost; /* enum ring_loss: the connection broke */
-	uint32_t link;         /* while it is written, else NO_LINK */
+	_Atomic bool used;     /* a writer has opened it */
+	_Atomic uint32_t lost; /* enum ring_loss, if its connection broke */
+	uint32_t link;         /* NO_LINK: it is not being written */
 	enum verbs_notify notify;
-	char why[VERBS_WHY_SIZE]; /* it was lost; "": the peer has gone */
-	uint64_t writer;          /* it was lost: its node's id */
+	char why[VERBS_WHY_SIZE]; /* why it was lost; "": the peer has left */
+	uint64_t writer;          /* id of the lost writer's node */
 };
 #define NO_LINK UINT32_MAX
 
@@ -72,19 +72,18 @@ struct verbs_remote {
 	struct verbs_conn *conn;
 	struct ring_layout layout;
 	struct verbs_memory image; /* of the ring */
-	uint32_t stage_key;        /* the stage's local key, if it has one */
-	uint32_t link;             /* ours */
+	uint32_t stage_key; /* the send buffer's local key, if it has one */
+	uint32_t link;      /* number of our link */
 	uint32_t to_link;
 	uint64_t address; /* of the owner's ring */
 	uint32_t rkey;
 	enum verbs_notify notify;
-	int opened;     /* 1, or a negative errno value; 0: not answered yet */
-	bool closing;   /* freed when the owner says CLOSED */
-	uint64_t last;  /* work request that wrote last */
+	int opened;     /* 1, or a negative errno value; 0: no answer yet */
+	bool closing;   /* freed when the owner answers CLOSED */
+	uint64_t last;  /* number of the last work request */
 	bool unsent;    /* a write could not be posted */
-	uint32_t waits; /* looks for credit */
-	/* For writes: to clear all of one each time would take longer than to
-	 * fill it in. */
+	uint32_t waits; /* looks for credit so far */
+	/* Prepared for writes: clearing all of it each time is slow. */
 	struct ibv_send_wr request;
 };
 
@@ -106,8 +105,10 @@ static inline _Atomic uint64_t *verbs_footer_at(
 	    layout->shape.footer_offset);
 }
 
-/* The footer behind that of a slot, which becomes that one's; for each, a
- * product would cost. */
+/*
+ * Returns the footer after that of *slot, and advances *slot. Multiplying for
+ * each slot would cost time.
+ */
 static inline _Atomic uint64_t *verbs_footer_behind(
     const struct verbs_link *link, _Atomic uint64_t *footer, uint32_t *slot)
 {
@@ -120,15 +121,14 @@ static inline _Atomic uint64_t *verbs_footer_behind(
 	return verbs_footer_at(link, 0);
 }
 
-/* So many bytes between payload and footer are not worth a part of their own.
- */
+/* A gap of this many bytes before the footer is sent, not skipped. */
 #define VERBS_MOST_PADDING 128
 _Static_assert(
     VERBS_MOST_PADDING <= TRANSPORT_STAGE_PAD, "what is read of a stage");
 
 /*
- * Where in its slot the payload of a segment lies whose footer travels with it,
- * in one write, with so much room before the footer; not 0 means
+ * Where the payload of a segment lies in its slot if its footer travels in the
+ * same write and so much room precedes the footer; not 0 means
  * FOOTER_FLAG_SHIFTED.
  */
 static inline uint64_t verbs_payload_at(uint64_t room, uint64_t bytes)
@@ -159,13 +159,13 @@ const char *dfi__verbs_ring_why(
     const struct export *base, uint32_t ring, uint64_t node);
 
 /*
- * A peer can't write any more; both locks are held. Whether it has written: if
- * not, the ring is as if it had never been opened.
+ * Detach a peer that can't write any more; both locks are held. Returns whether
+ * it has written: if not, the ring is as if it had never been opened.
  */
 bool dfi__verbs_leave_export(struct verbs_link *link);
 void dfi__verbs_put_export(struct verbs_export *export);
 
-/* Free all, when the transport stops. */
+/* Free all exports, when the transport stops. */
 void dfi__verbs_free_exports(struct verbs *verbs);
 
 /* data/write.c: the transport's operations. */
@@ -178,22 +178,24 @@ int dfi__verbs_remote_progress(struct remote *base);
 void dfi__verbs_arm_remote(struct remote *base);
 const char *dfi__verbs_remote_why(const struct remote *remote);
 
-/* -ECONNRESET: why the connection of a remote broke. */
+/* Report -ECONNRESET, with the reason why a remote's connection broke. */
 int dfi__verbs_lost(const struct verbs_remote *remote);
 
 /* data/credit.c */
 
 /*
  * Tell the writer of a ring how much of it is free: now, or when the connection
- * has room again. Credits are absolute, so of those that wait the last is
- * enough. 1, or 0 if the ring isn't written through a connection.
+ * has room. Credits are absolute, so only the last one that waits is posted.
+ * Returns 1, or 0 if the ring is not written through a connection.
  */
 int dfi__verbs_give_credit(struct region *region,
     const struct ring_layout *layout, uint32_t ring, uint64_t consumed,
     enum ring_closed closed);
 
-/* Tell the peer that its link, whose ring it has left, gets no more credits;
- * the link is free then. Both locks are held. */
+/*
+ * Tell the peer, which has left the link's ring, that it gets no more credits;
+ * this frees the link. Both locks are held.
+ */
 void dfi__verbs_say_closed(struct verbs_link *link);
 
 /* Sends have completed: post what waits for room. Both locks are held. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stages: memory from which a writer's remotes send, whatever devices these
- * use. It is registered once with each, while a remote there has it.
+ * Send buffers: memory from which a writer's remotes send, whatever devices
+ * these use. A buffer is registered once with each device, as long as a remote
+ * there uses it.
  */
 
 #include "memory.h"
@@ -12,7 +13,7 @@
 #include "ring.h"
 #include "transport/verbs/device/fail.h"
 
-/* With an instance of the transport. */
+/* The registration of a buffer with an instance of the transport. */
 struct verbs_stage_use {
 	struct verbs_stage_use *next;
 	struct verbs *verbs;
@@ -23,9 +24,9 @@ struct verbs_stage_use {
 struct verbs_stage {
 	struct stage base;
 	uint64_t size;
-	pthread_mutex_t lock; /* after the table's of any instance */
+	pthread_mutex_t lock; /* after the uses of all instances */
 	struct verbs_stage_use *uses;
-	bool freed; /* by its writer */
+	bool freed; /* its writer has freed it */
 };
 
 int dfi__verbs_stage_create(
@@ -69,7 +70,7 @@ static void free_stage(struct verbs_stage *stage)
 	free(stage);
 }
 
-/* Take out what nobody needs: of a stage that goes, what no remote has. */
+/* Remove uses that no remote needs any more, once the buffer is freed. */
 static void drop_unused(struct verbs_stage *stage)
 {
 	struct verbs_stage_use **at = &stage->uses, *use;
@@ -111,7 +112,7 @@ static struct verbs_stage_use *find(
 	return use;
 }
 
-/* With an instance of the transport that has not had it yet. */
+/* Register the buffer with an instance that does not have it yet. */
 static int add_use(struct verbs_stage *stage, struct verbs *verbs)
 {
 	struct verbs_stage_use *use;

@@ -13,7 +13,7 @@
 #include "base/bits.h"
 #include "base/compiler.h"
 
-/* A part of the ring's image, to be sent. */
+/* A part of the shadow ring, to be sent. */
 static struct ibv_sge part_of(
     const struct verbs_remote *remote, uint64_t offset, uint64_t size)
 {
@@ -24,7 +24,7 @@ static struct ibv_sge part_of(
 	};
 }
 
-/* The payload of a segment, and maybe what is behind it, to be sent. */
+/* The payload of a segment, and maybe bytes after it, to be sent. */
 static struct ibv_sge payload_of(const struct verbs_remote *remote,
     const struct transport_write *write, uint64_t size)
 {
@@ -37,8 +37,7 @@ static struct ibv_sge payload_of(const struct verbs_remote *remote,
 	};
 }
 
-/* One write of parts of the image to an offset in the ring, which is counted.
- */
+/* Post and count a write of parts of the shadow ring. */
 static always_inline int post_write(struct verbs_remote *remote,
     uint64_t offset, struct ibv_sge *parts, int n, const enum verbs_imm *imm,
     bool more)
@@ -67,7 +66,7 @@ static always_inline int post_write(struct verbs_remote *remote,
 	return verbs_post(conn, wr, imm && *imm == VERBS_IMM_END);
 }
 
-/* With immediate data the payload is enough. */
+/* With immediate data, only the payload has to travel. */
 static int post_payload(
     struct verbs_remote *remote, const struct transport_write *write)
 {
@@ -78,7 +77,7 @@ static int post_payload(
 	    remote, write->payload_offset, &part, 1, &imm, write->more);
 }
 
-/* Where the footer of a segment lies, to be sent: all have their own. */
+/* Where the footer of a segment lies to be sent: each has its own place. */
 static uint64_t footer_in_image(
     const struct verbs_remote *remote, uint64_t offset)
 {
@@ -91,10 +90,7 @@ static uint64_t footer_in_image(
 	    sizeof(struct segment_footer);
 }
 
-/*
- * The footer goes into the image, to be sent from there, with this state. Its
- * offset there.
- */
+/* Put a footer into the shadow ring. Returns its offset there. */
 static uint64_t put_footer(const struct verbs_remote *remote,
     const struct transport_write *write, uint64_t state)
 {
@@ -106,7 +102,7 @@ static uint64_t put_footer(const struct verbs_remote *remote,
 	return offset;
 }
 
-/* The same of a segment's, with a checksum where that is the way. */
+/* The same for a segment, with a checksum if the ring uses checksums. */
 static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
     const struct transport_write *write, uint64_t flags)
 {
@@ -122,10 +118,11 @@ static inline uint64_t put_segment_footer(const struct verbs_remote *remote,
 }
 
 /*
- * A target that polls footers needs both in one work request, as devices keep
- * the order within one write only (docs/decisions/0018-partial-segments.md). So
- * the payload of a partial segment moves to its footer on the way; some bytes
- * behind it fill the last cache line.
+ * A target that polls footers needs payload and footer in one work request, as
+ * devices keep the order within one write only
+ * (docs/decisions/0018-partial-segments.md). So the payload of a partial
+ * segment moves to its footer on the way; some bytes after it fill the last
+ * cache line.
  */
 static int post_with_footer(
     struct verbs_remote *remote, const struct transport_write *write)
@@ -148,10 +145,7 @@ static int post_with_footer(
 	    remote, write->payload_offset + at, parts, n, NULL, write->more);
 }
 
-/*
- * The end mark comes with immediate data in any case: so it can't overtake a
- * segment.
- */
+/* The end mark always has immediate data: it overtakes no segment. */
 static int post_end(
     struct verbs_remote *remote, const struct transport_write *write)
 {
@@ -182,7 +176,7 @@ int dfi__verbs_write(struct remote *base, const struct transport_write *write)
 		return dfi__verbs_lost(remote);
 	}
 	remote->last = remote->conn->posted;
-	/* Credits that no source waits for also take receives. */
+	/* Credits that no source waits for also use up receives. */
 	if (remote->last % TAKE_WRITES == 0)
 		dfi__verbs_take_some((struct verbs *)base->transport);
 	return 0;
@@ -197,8 +191,8 @@ void dfi__verbs_post_remote(struct remote *base)
 }
 
 /*
- * Whether the connection has room for all segments that its writer may have
- * open, so that sending one needs no waiting.
+ * Tells whether the connection has room for all segments that its writer may
+ * have open, so that sending one never waits.
  */
 static bool has_room(const struct verbs_conn *conn)
 {
@@ -209,10 +203,10 @@ static bool has_room(const struct verbs_conn *conn)
 }
 
 /*
- * That the target has given the slot back proves that its write arrived, before
- * its completion does. Should the acknowledgement be lost, the queue pair sends
- * it again, whatever the slot holds by then; but the target's drops what it has
- * had (InfiniBand C9-105), and so does TCP below iWARP.
+ * The returned slot proves that its write arrived, before the write's
+ * completion does. If the acknowledgement is lost, the queue pair sends the
+ * slot's new content again, but the target's queue pair drops repeated packets
+ * (InfiniBand C9-105), and so does TCP below iWARP.
  */
 int dfi__verbs_slot_is_free(struct remote *base)
 {
@@ -233,11 +227,11 @@ void dfi__verbs_arm_remote(struct remote *base)
 
 	ibv_req_notify_cq(remote->conn->sends, 0);
 	/*
-	 * Who waits for a number from a word learns by that whether the peer is
-	 * there. A probe would do harm: whenever something is acknowledged,
-	 * soft-RoCE puts off sending again what is not (the kernel's
-	 * rxe_comp.c, retrans_timer), and nothing else acknowledges a number.
-	 * So once its answer is lost twice, probes would put it off for ever.
+	 * A wait for a word's number shows by itself whether the peer is there.
+	 * A probe would do harm: whenever something is acknowledged, soft-RoCE
+	 * postpones the repetition of what is not (the kernel's rxe_comp.c,
+	 * retrans_timer), and nothing else acknowledges a number. So once the
+	 * answer is lost twice, probes would postpone it for ever.
 	 */
 	if (remote->layout.n_slots)
 		dfi__verbs_probe(remote->conn);
@@ -266,16 +260,16 @@ int dfi__verbs_drained(struct remote *base)
 	int ret;
 
 	/*
-	 * The end mark is signalled if it was posted; else what came before it
-	 * may never complete.
+	 * If the end mark was posted, it is signalled; otherwise the requests
+	 * before it may never complete.
 	 */
 	if (remote->unsent)
 		return dfi__verbs_lost(remote);
 	ret = dfi__verbs_poll_sends(remote->conn);
-	/* The failed request may be another ring's, or a later one. */
+	/* The failed request may be of another ring, or a later one. */
 	if (remote->conn->completed >= remote->last)
 		return 1;
-	/* After a device's or queue's failure nothing completes any more. */
+	/* After a failure of a device or queue, nothing completes any more. */
 	return ret || dfi__verbs_why(remote->conn) ? dfi__verbs_lost(remote)
 						   : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which device and which of this host's addresses the transport uses. rdma_cm
- * knows which addresses belong to an RDMA device: one can be bound to those.
+ * Which device, and which address of this host, the transport uses. rdma_cm
+ * binds only to addresses that belong to an RDMA device.
  */
 #include "device.h"
 
@@ -19,7 +19,7 @@
 #include "base/settings.h"
 #include "fail.h"
 
-/* Why the addresses that were looked at can't be used. */
+/* Why none of the addresses so far can be used. */
 struct reasons {
 	char text[512];
 	size_t used;
@@ -45,7 +45,7 @@ const char *dfi__verbs_limits(
 {
 	int sends = attr->max_qp_wr < attr->max_cqe ? attr->max_qp_wr
 						    : attr->max_cqe;
-	/* A completion queue that may overflow is lost. */
+	/* A completion queue that overflows is lost. */
 	int receives = attr->max_srq_wr < attr->max_cqe ? attr->max_srq_wr
 							: attr->max_cqe - 1;
 
@@ -69,8 +69,8 @@ const char *dfi__verbs_limits(
 }
 
 /*
- * The GID of traffic from an address: over Ethernet RoCE v2's of the address
- * itself, else the port's first.
+ * The GID of traffic from an address: over Ethernet the one of RoCE v2 for that
+ * address, otherwise the first one of the port.
  */
 static void find_gid(
     const struct ibv_port_attr *port, struct verbs_device *device)
@@ -96,7 +96,7 @@ static void find_gid(
 	}
 }
 
-/* Fill *device from an id that is bound; NULL, or why it can't be used. */
+/* Fill *device from a bound id. Returns NULL, or why it can't be used. */
 static const char *look(struct rdma_cm_id *id, struct verbs_device *device)
 {
 	struct ibv_device_attr attr;
@@ -137,7 +137,7 @@ static const char *try_address(
 	return why;
 }
 
-/* Which addresses come first: those that can be routed, and IPv4. */
+/* The order of addresses: routable ones first, then IPv4 before IPv6. */
 static unsigned rank(const union ip *ip)
 {
 	if (ip->any.sa_family == AF_INET)
@@ -254,7 +254,7 @@ int dfi__verbs_candidates(const struct settings *settings,
 {
 	int ret = check_process();
 
-	/* libibverbs reads which drivers there are once, as far as it can. */
+	/* libibverbs reads the list of drivers once, as far as it can. */
 	if (!ret)
 		ret = dfi__verbs_check_files("looking for RDMA devices", 0);
 	if (ret < 0)
@@ -276,7 +276,7 @@ bool dfi__verbs_preferred(const char *route_to, union ip *preferred)
 	    dfi__ip_route(&to, preferred);
 }
 
-/* The best candidate until now, and why others can't be used. */
+/* The best candidate so far, and why others can't be used. */
 struct choice {
 	struct verbs_device *device;
 	bool any, prefers;
@@ -284,7 +284,7 @@ struct choice {
 	struct reasons reasons;
 };
 
-/* 1: there is no better one. */
+/* Returns 1 if no better one can follow. */
 static int consider(void *arg, const struct verbs_candidate *candidate)
 {
 	const struct verbs_device *device = &candidate->device;
@@ -301,7 +301,7 @@ static int consider(void *arg, const struct verbs_candidate *candidate)
 		choice->any = true;
 		return best;
 	}
-	/* The loopback is no candidate anywhere. */
+	/* The loopback address never becomes a candidate. */
 	if (!candidate->loopback)
 		add_reason(&choice->reasons, device, candidate->why);
 	return 0;

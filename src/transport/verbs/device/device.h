@@ -17,31 +17,30 @@ struct settings;
 
 /*
  * Receives, and so segments that may arrive at once: how many are posted at
- * first, and more at a time if rings need them; and the most there will be,
- * which with their queues take 3 MiB.
+ * first, how many more at a time if rings need them, and the largest number,
+ * which takes 3 MiB with its queues.
  */
 #define VERBS_RECEIVES 4096
 #define VERBS_MAX_RECEIVES (4 * VERBS_RECEIVES)
 
-/* Work requests that may be under way on a connection; devices may take fewer.
- */
+/* Requests that may be under way on a connection; devices may allow fewer. */
 #define VERBS_SENDS 512
 
-/* The least of both with which connections work as they should. */
+/* The smallest number of either with which connections work properly. */
 #define VERBS_LEAST 64
 
-/* Bytes that are asked for to be sent inline; devices may give fewer. */
+/* Bytes to send inline, as requested; devices may allow fewer. */
 #define VERBS_INLINE 128
 
-/* Of memory, in a write. */
+/* Parts of memory in a write. */
 #define VERBS_PARTS 2
 
-/* How much of what we ask for a device can hold. */
+/* How much of what we request a device can hold. */
 struct verbs_limits {
 	uint32_t sends;    /* work requests under way on a connection */
 	uint32_t receives; /* posted to the shared queue */
-	uint8_t reads;     /* and atomic operations, under way; at most 1 */
-	bool atomics;      /* it has them */
+	uint8_t reads; /* including atomic operations, under way; at most 1 */
+	bool atomics;  /* it supports them */
 };
 
 /* An address of this host at which a device can be used. */
@@ -49,7 +48,7 @@ struct verbs_device {
 	union ip address;
 	char address_text[IP_TEXT_SIZE];
 	uint32_t interface; /* index of the network interface */
-	/* The GID of its traffic, and its index; -1: none is known. */
+	/* The GID of its traffic, and its index; -1: unknown. */
 	char gid[40];
 	int32_t gid_index;
 	char name[64]; /* the device's */
@@ -60,23 +59,23 @@ struct verbs_device {
 
 /* An address of this host, of a network interface that is up. */
 struct verbs_candidate {
-	struct verbs_device device; /* name "": it is on none */
+	struct verbs_device device; /* name "": no device has the address */
 	const char *interface;
 	bool loopback;
 	bool wanted;     /* the settings name no other address */
-	const char *why; /* it can't be used; NULL: it can */
+	const char *why; /* why it can't be used; NULL: it can */
 };
 
 /*
- * Call fn for each address of this host; a non-zero return of fn ends it and is
- * returned. -ENODEV: no RDMA at all. -EOWNERDEAD: in a forked child.
+ * Call fn for each address of this host; a non-zero return of fn ends the loop
+ * and is returned. -ENODEV: no RDMA at all. -EOWNERDEAD: in a forked child.
  */
 int dfi__verbs_candidates(const struct settings *settings,
     int (*fn)(void *arg, const struct verbs_candidate *candidate), void *arg);
 
 /*
- * This host's address on the route to a peer, "tcp:ADDRESS:PORT", such as the
- * registry, which all members reach; whether there is one.
+ * Find this host's address on the route to a peer, "tcp:ADDRESS:PORT", such as
+ * the registry, which all members reach; false: there is none.
  */
 bool dfi__verbs_preferred(const char *route_to, union ip *preferred);
 
@@ -88,16 +87,13 @@ bool dfi__verbs_preferred(const char *route_to, union ip *preferred);
 int dfi__verbs_choose(const struct settings *settings, const char *route_to,
     struct verbs_device *device);
 
-/*
- * What to ask of a device with these attributes. NULL, or why it can't be used
- * at all.
- */
+/* What to request from a device. Returns NULL, or why it can't be used. */
 const char *dfi__verbs_limits(
     const struct ibv_device_attr *attr, struct verbs_limits *limits);
 
 /*
- * A channel for events that never waits: librdmacm keeps some events for itself
- * and then, in a channel that waits, waits for the next one.
+ * Create a channel whose events are read without waiting. librdmacm consumes
+ * some events itself; in a blocking channel it then waits for the next one.
  */
 int dfi__verbs_channel(
     const struct verbs_device *device, struct rdma_event_channel **channel);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What users are told about devices. The kernel's list of devices and ports is
- * joined with the candidates that device/device.c chooses from, so the list
- * can't say anything else than what a context would do.
+ * The list of devices for users. It joins the kernel's list of devices and
+ * ports with the candidates that device/device.c chooses from, so it agrees
+ * with what a context would choose.
  */
 #include "device.h"
 
@@ -15,7 +15,7 @@
 #include "base/settings.h"
 #include "transport/transport.h"
 
-/* An address that belongs to a device. */
+/* An address of a device. */
 struct found {
 	struct verbs_device device;
 	char interface[16];
@@ -26,7 +26,7 @@ struct found {
 struct list {
 	struct found *found;
 	size_t n_found;
-	struct verbs_device chosen; /* name "": none */
+	struct verbs_device chosen; /* name "": no device */
 	bool no_rdma_cm;            /* no address could be tried */
 	int (*fn)(void *arg, const struct dfi_device_info *info);
 	void *arg;
@@ -134,7 +134,7 @@ static int tell_port(struct list *list, struct ibv_context *context,
 		    state_text(port.state));
 		snprintf(info.link_layer, sizeof(info.link_layer), "%s",
 		    link_layer_text(port.link_layer));
-		/* enum ibv_mtu counts powers of two, from 256. */
+		/* enum ibv_mtu counts powers of two, starting at 256. */
 		if (port.active_mtu >= IBV_MTU_256 &&
 		    port.active_mtu <= IBV_MTU_4096)
 			info.mtu = 128u << port.active_mtu;
@@ -142,7 +142,7 @@ static int tell_port(struct list *list, struct ibv_context *context,
 	return tell(list, &info);
 }
 
-/* A device of which nothing can be asked. */
+/* Report a device that can't be queried. */
 static int tell_closed(struct list *list, const char *device, int err)
 {
 	struct dfi_device_info info = { .gid_index = -1 };
@@ -183,7 +183,7 @@ int dfi__verbs_list(const struct settings *settings,
 	struct ibv_device **devices = NULL;
 	int i, n = 0, ret;
 
-	/* If there is none, the list gives the same reason. */
+	/* If there is none, the choice gives the reason that the list shows. */
 	if (dfi__verbs_choose(settings, settings->registry, &list.chosen) < 0)
 		list.chosen.name[0] = '\0';
 	ret = dfi__verbs_candidates(settings, keep, &list);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Errors of the operating system and of rdma-core's libraries, as texts.
- */
+/* Texts for errors of the operating system and of rdma-core's libraries. */
 #include "fail.h"
 
 #include <errno.h>
@@ -18,9 +16,9 @@
 #define SPARE_FILES 8
 
 /*
- * Whether so many descriptors can be had: 0, or the errno value of the limit.
- * The libraries often say no more than that there is no device, when it was
- * these that they lacked.
+ * Check that so many descriptors are left: 0, or the errno value of the limit.
+ * The libraries often report only that there is no device when they lacked
+ * descriptors.
  */
 static int try_files(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datagrams on one queue pair: posting them, selective signalling, taking what
- * has come, and posting receives again. A datagram that finds no receive is
- * lost without a word, and so is one that is larger than the network takes: the
- * sizes were checked when the port was opened.
+ * Datagrams on one queue pair: posting them, selective signalling, taking
+ * arrivals, and posting receives again. A datagram that finds no receive is
+ * lost silently, and so is one that exceeds the network's MTU: the opening of
+ * the endpoint has checked the sizes.
  */
 #include "multicast.h"
 
@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "transport/verbs/device/fail.h"
 
-/* Completions that are taken at once. */
+/* How many completions are taken at once. */
 #define BATCH VERBS_REPOST
 
 static int broken(struct verbs_port *port)
@@ -53,7 +53,7 @@ int dfi__verbs_port_receive(
 	return ibv_post_recv(port->id->qp, wrs, &bad);
 }
 
-/* Take the completions of sends that are there. */
+/* Take the completions of sends. */
 static int poll_sends(struct verbs_port *port)
 {
 	struct ibv_wc wcs[8];
@@ -81,7 +81,7 @@ int dfi__verbs_port_room(struct multicast_port *base)
 	return port->posted - port->completed < port->max_sends;
 }
 
-/* The header is the caller's: what isn't sent inline needs a copy. */
+/* The header is the caller's: unless it is sent inline, it is copied. */
 static int post(struct verbs_port *port, const struct multicast_peer *peer,
     struct ibv_sge *parts, int n_parts, bool is_inline)
 {

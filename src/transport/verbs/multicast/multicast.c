@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing multicast ports, of which multicast/port.c makes the
- * parts. A port has descriptors of its own: rdma_cm's, its completions', and a
- * timer, which the control thread watches.
+ * Opening and closing datagram endpoints, whose parts multicast/port.c makes.
+ * An endpoint has descriptors of its own, which the control thread watches:
+ * rdma_cm's, its completions', and a timer.
  */
 #include "multicast.h"
 
@@ -21,7 +21,7 @@
 #include "transport/verbs/data/conn.h"
 #include "transport/verbs/device/fail.h"
 
-/* How long a close waits for the control thread, which is hardly ever busy. */
+/* How long a close waits for the control thread, which is rarely busy. */
 #define CLOSE_MS 1000
 
 static void set_timer(const struct verbs_port *port, int64_t at)
@@ -30,7 +30,7 @@ static void set_timer(const struct verbs_port *port, int64_t at)
 
 	if (at != DEADLINE_NEVER)
 		time.it_value = deadline_timespec(at > 0 ? at : 1);
-	/* All is valid; no memory is needed (timerfd_settime(2)). */
+	/* This cannot fail (timerfd_settime(2)). */
 	(void)timerfd_settime(port->timer, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
@@ -46,9 +46,9 @@ void dfi__verbs_port_fail(struct verbs_port *port, const char *why)
 	set_timer(port, 0);
 }
 
-/* ---- All ports of a transport ------------------------------------------ */
+/* ---- All endpoints of a transport -------------------------------------- */
 
-/* Nobody holds it who destroys something: see events.c. */
+/* No thread holds it while it destroys a queue pair: see events.c. */
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void dfi__verbs_list_port(struct verbs_port *port)
@@ -110,7 +110,7 @@ static void tell_ready(struct verbs_port *port)
 	pthread_mutex_unlock(&port->lock);
 }
 
-/* rdma_cm has something to say after the port has joined: only bad news. */
+/* rdma_cm reports something after the endpoint has joined: only errors. */
 static void on_cm(evutil_socket_t fd, short what, void *arg)
 {
 	struct verbs_port *port = arg;
@@ -153,7 +153,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	uint64_t times;
 
 	(void)what;
-	/* Set again meanwhile, it is not due any more. */
+	/* If it was set again meanwhile, it is not due any more. */
 	if (read(fd, &times, sizeof(times)) == sizeof(times))
 		tell_ready(port);
 }
@@ -204,7 +204,7 @@ static void finish_close(void *arg)
 	dfi__verbs_port_free(arg);
 }
 
-/* ---- For those who use ports ----------------------------------------- */
+/* ---- For users of endpoints ------------------------------------------ */
 
 uint32_t dfi__verbs_multicast_size(const struct transport *transport)
 {
@@ -230,13 +230,13 @@ void dfi__verbs_port_close(struct multicast_port *base)
 		dfi__fork_remove(port->cm->fd);
 	if (port->channel)
 		dfi__fork_remove(port->channel->fd);
-	/* Before the queue pair goes: see events.c. */
+	/* Before the queue pair is destroyed: see events.c. */
 	dfi__verbs_unlist_port(port);
 	if (!ret) {
 		dfi__verbs_port_free(port);
 		return;
 	}
-	/* The thread has not run: what it watches goes when it does. */
+	/* The control thread has not run: it frees the events when it does. */
 	dfi__verbs_port_stop(port);
 	port->closing.fn = finish_close;
 	port->closing.arg = port;
@@ -256,7 +256,7 @@ static void port_alarm(struct multicast_port *base, int64_t at)
 	struct verbs_port *port = (struct verbs_port *)base;
 
 	set_timer(port, at);
-	/* It may have failed before, and set the timer. */
+	/* The endpoint may have failed earlier, and set the timer. */
 	if (atomic_observe(&port->failed))
 		set_timer(port, 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multicast ports over verbs from inside: unreliable datagram queue pairs in a
- * group that rdma_cm joined. multicast/multicast.c opens and closes them,
+ * Datagram endpoints over verbs from inside: unreliable datagram queue pairs in
+ * a group that rdma_cm joined. multicast/multicast.c opens and closes them,
  * multicast/port.c makes them, multicast/datagram.c sends and receives.
  */
 #ifndef DFI_TRANSPORT_VERBS_MULTICAST_MULTICAST_H
@@ -12,20 +12,20 @@
 #include "transport/multicast.h"
 #include "transport/verbs/verbs.h"
 
-/* Before each datagram that was received: the network's own header. */
+/* The network's own header, before each datagram that was received. */
 #define VERBS_GRH 40
 
-/* Datagrams that may be on their way; each has room for its header. */
+/* Datagrams that may be under way; each has room for its header. */
 #define VERBS_DATAGRAMS 256
 
-/* One in this many is signalled. */
+/* One request in this many is signalled. */
 #define VERBS_DATAGRAM_INTERVAL 16
 
-/* A multicast_address. In network byte order, except the GID. */
+/* The content of a multicast_address. In network byte order, except the GID. */
 struct verbs_port_address {
 	uint8_t gid[16];
 	uint32_t number; /* of the queue pair */
-	uint16_t lid;    /* where there are such */
+	uint16_t lid;    /* 0 on Ethernet */
 	uint16_t zero;
 };
 _Static_assert(
@@ -39,7 +39,7 @@ struct multicast_peer {
 struct verbs_port {
 	struct multicast_port base;
 	struct verbs *verbs;
-	struct verbs_port *next; /* of the transport; see multicast.c */
+	struct verbs_port *next; /* in the transport's list; see multicast.c */
 	struct multicast_attr attr;
 	union ip group_address;
 	bool joined;
@@ -48,25 +48,26 @@ struct verbs_port {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *sends, *arrivals;
 	struct multicast_peer group;
-	/* Receives, and behind them headers that are being sent. */
+	/* Receives, and after them the headers that are being sent. */
 	char *buffers;
 	size_t buffers_size;
-	uint32_t receive_size; /* from one receive to the next */
+	uint32_t receive_size; /* size of a receive */
 	char *headers;
 	struct ibv_mr *buffers_mr;
-	struct ibv_mr *memory_mr; /* of attr.memory */
+	struct ibv_mr *memory_mr; /* local key of attr.memory */
 	uint32_t max_inline, max_sends;
-	uint64_t posted, completed; /* sends */
+	uint64_t posted, completed; /* sends under way */
 	struct verbs_counts counts;
 	int timer;
 	struct event *cm_event, *channel_event, *timer_event;
-	_Atomic(const char *) failed; /* why it can't be used any more */
-	pthread_mutex_t lock;         /* held during attr.ready() */
-	bool closed;                  /* and attr.ready() is not called */
-	struct loop_post closing;     /* where the loop was not there for it */
+	_Atomic(const char *)
+	    failed;           /* why it can't be used any more; NULL: it can */
+	pthread_mutex_t lock; /* held during attr.ready() */
+	bool closed;          /* attr.ready() is not called any more */
+	struct loop_post closing; /* for a control thread that has not run */
 };
 
-/* multicast/multicast.c, multicast/port.c; as the transport's operations. */
+/* The transport's operations for datagrams. */
 uint32_t dfi__verbs_multicast_size(const struct transport *transport);
 uint64_t dfi__verbs_multicast_bytes(
     const struct transport *transport, const struct multicast_attr *attr);
@@ -78,39 +79,43 @@ int dfi__verbs_multicast_open(struct transport *transport,
 
 /* multicast/multicast.c */
 
-/* Fail those of a transport that have this queue pair or channel; of neither:
- * all. why lives for ever. */
+/*
+ * Fail those of a transport that have this queue pair or channel; if both are
+ * NULL, all. why lives for ever.
+ */
 void dfi__verbs_fail_ports(struct verbs *verbs, const struct ibv_qp *qp,
     const struct ibv_comp_channel *channel, const char *why);
 
-/* Add what was counted on ports that there are, and were. */
+/* Add the counters of endpoints that exist or existed. */
 void dfi__verbs_query_ports(
     struct verbs *verbs, struct dfi_context_stats *stats);
 
-/* Ports whose queue pairs and queues devices may report errors of; before
- * these are destroyed. They keep what was counted. */
+/*
+ * The endpoints whose queue pairs and queues may have events. Unlist one before
+ * they are destroyed; its counters are kept.
+ */
 void dfi__verbs_list_port(struct verbs_port *port);
 void dfi__verbs_unlist_port(struct verbs_port *port);
 
-/* The port can't be used any more; why lives for ever. Any thread. */
+/* Mark an endpoint as unusable; why lives for ever. Any thread. */
 void dfi__verbs_port_fail(struct verbs_port *port, const char *why);
 
-/* multicast_ops.close(). It waits a second at most for the control thread. */
+/* multicast_ops.close(). It waits at most one second for the control thread. */
 void dfi__verbs_port_close(struct multicast_port *base);
 
 /* multicast/port.c */
 
 /*
- * Make all that a port whose attributes are set has, but for what the control
- * thread does with it. What mcast_ops.open() returns.
+ * Make the parts of an endpoint whose attributes are set, except the events on
+ * the control thread. Returns what mcast_ops.open() does.
  */
 int dfi__verbs_port_make(struct verbs_port *port, int64_t deadline);
 /*
- * Nothing is sent or received any more, nor is attr used. What is left are the
- * descriptors that the control thread watches.
+ * After this, nothing is sent or received and attr is not used. The descriptors
+ * that the control thread watches stay open.
  */
 void dfi__verbs_port_stop(struct verbs_port *port);
-/* Also of one that was made in part only. */
+/* It may be one that was made in part only. */
 void dfi__verbs_port_free(struct verbs_port *port);
 
 /* multicast/datagram.c */

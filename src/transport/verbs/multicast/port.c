@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a multicast port is made of: a queue pair of its own, completion queues,
+ * The parts of a datagram endpoint: a queue pair of its own, completion queues,
  * memory to receive in, and rdma_cm's membership of the group. The queue pair
- * is in the group only if the port is a member; who only sends joins as one
- * that gets nothing.
+ * is in the group only if the endpoint receives; an endpoint that only sends
+ * joins as a sender.
  */
 #include "multicast.h"
 
@@ -65,13 +65,13 @@ static int check_attr(struct verbs_port *port)
 	return 0;
 }
 
-/* How much it may have under way, where no device limits it. */
+/* Limits where no device restricts the endpoint. */
 static const struct ibv_device_attr no_limits = {
 	.max_qp_wr = INT32_MAX,
 	.max_cqe = INT32_MAX,
 };
 
-/* As many receives as it can hold of those that are wanted. */
+/* Reduce the wanted number of receives to what the device can hold. */
 static void set_sizes(struct verbs_port *port,
     const struct ibv_device_attr *device, uint32_t sends)
 {
@@ -174,7 +174,7 @@ static int create_buffers(struct verbs_port *port)
 	dfi__reservation_end(&reservation);
 	if (ret < 0 || !port->attr.memory)
 		return ret;
-	/* It is only read. */
+	/* The device only reads this memory. */
 	port->memory_mr = ibv_reg_mr(verbs->pd,
 	    (void *)(uintptr_t)port->attr.memory, port->attr.memory_size, 0);
 	return port->memory_mr ? 0
@@ -208,7 +208,7 @@ static int create_queues(struct verbs_port *port)
 	return port->arrivals ? 0 : fail(port, "a completion queue");
 }
 
-/* Bound to our address, so that it is on our device. */
+/* Create an id bound to our address, so that it uses our device. */
 static int create_id(struct verbs_port *port)
 {
 	const struct verbs_device *device = &port->verbs->device;
@@ -251,7 +251,7 @@ static int create_qp(struct verbs_port *port)
 	if (rdma_create_qp(port->id, port->verbs->pd, &init))
 		return fail_cm(port, "a datagram queue pair");
 	port->max_inline = init.cap.max_inline_data;
-	/* rdma_cm has given it one that all know. */
+	/* rdma_cm has set a key that all processes know. */
 	err = ibv_modify_qp(port->id->qp, &attr, IBV_QP_QKEY);
 	return err ? dfi__verbs_fail_port(
 			 &port->verbs->device, "a queue pair's key", err)
@@ -342,12 +342,12 @@ static void set_address(struct verbs_port *port)
 
 	if (!ibv_query_port(device->context, device->port, &attr))
 		address.lid = htons(attr.lid);
-	/* The one of our traffic, which error texts also have. */
+	/* The GID of our traffic, which error texts also name. */
 	(void)inet_pton(AF_INET6, device->gid, address.gid);
 	memcpy(port->base.address.bytes, &address, sizeof(address));
 }
 
-/* Descriptors that a forked child must not keep. */
+/* A forked child must not keep the endpoint's descriptors. */
 static int close_in_children(const struct verbs_port *port)
 {
 	int ret = dfi__fork_add(port->cm->fd);
