@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which memory for devices a core dump holds. No device is needed: the one that
+ * is made here looks at memory that it is to register, and refuses it.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "dumped.h"
+#include "transport/verbs/data/arrive.h"
+#include "transport/verbs/data/memory.h"
+#include "transport/verbs/multicast/multicast.h"
+
+static struct mappings registered;
+
+/* libibverbs and librdmacm */
+
+struct ibv_mr *(
+    ibv_reg_mr)(struct ibv_pd *pd, void *at, size_t length, int access)
+{
+	struct mappings one = mappings_of(NULL, at);
+
+	(void)pd;
+	(void)length;
+	(void)access;
+	registered.n += one.n;
+	registered.dumped += one.dumped;
+	errno = ENOMEM;
+	return NULL;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t length,
+    uint64_t iova, unsigned int access)
+{
+	(void)iova;
+	return (ibv_reg_mr)(pd, at, length, (int)access);
+}
+
+struct ibv_srq *ibv_create_srq(
+    struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	(void)pd;
+	(void)attr;
+	return calloc(1, sizeof(struct ibv_srq));
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	free(srq);
+	return 0;
+}
+
+int ibv_query_device(
+    struct ibv_context *context, struct ibv_device_attr *device)
+{
+	(void)context;
+	*device = (struct ibv_device_attr){ .max_qp_wr = 64, .max_cqe = 64 };
+	return 0;
+}
+
+int(ibv_query_port)(struct ibv_context *context, uint8_t number,
+    struct _compat_ibv_port_attr *port)
+{
+	(void)context;
+	(void)number;
+	((struct ibv_port_attr *)(void *)port)->active_mtu = IBV_MTU_4096;
+	return 0;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	struct ibv_comp_channel *channel = calloc(1, sizeof(*channel));
+
+	(void)context;
+	channel->fd = eventfd(0, EFD_CLOEXEC);
+	return channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+	close(channel->fd);
+	free(channel);
+	return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int n, void *arg,
+    struct ibv_comp_channel *channel, int vector)
+{
+	(void)context;
+	(void)n;
+	(void)arg;
+	(void)channel;
+	(void)vector;
+	return calloc(1, sizeof(struct ibv_cq));
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	free(cq);
+	return 0;
+}
+
+static struct ibv_device device = { .name = "fake0" };
+static struct ibv_context context = { .device = &device };
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct rdma_event_channel *channel = calloc(1, sizeof(*channel));
+
+	channel->fd = eventfd(0, EFD_CLOEXEC);
+	return channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	close(channel->fd);
+	free(channel);
+}
+
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
+    void *arg, enum rdma_port_space space)
+{
+	(void)channel;
+	(void)arg;
+	(void)space;
+	*id = calloc(1, sizeof(**id));
+	(*id)->verbs = &context;
+	return 0;
+}
+
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	free(id);
+	return 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
+{
+	(void)id;
+	(void)address;
+	return 0;
+}
+
+/* The tests */
+
+static struct settings settings;
+static struct verbs verbs = {
+	.settings = &settings,
+	.device = {
+		.name = "fake0",
+		.port = 1,
+		.context = &context,
+		.address.in.sin_family = AF_INET,
+		.limits = { .receives = VERBS_RECEIVES, .sends = 64 },
+	},
+};
+
+static void create_memory(uint32_t huge_pages)
+{
+	struct verbs_memory memory;
+
+	settings.huge_pages = huge_pages;
+	cr_assert_eq(
+	    dfi__verbs_memory_create(&verbs, 1 << 20, 0, &memory), -ENOMEM);
+}
+
+static void send_buffer(void)
+{
+	create_memory(HUGE_PAGES_NEVER);
+}
+
+static void send_buffer_of_huge_pages(void)
+{
+	struct memory_room room;
+
+	dfi__memory_huge_room("", &room);
+	if (room.bytes < TRANSPORT_HUGE_PAGE)
+		cr_skip_test("this machine has no free huge pages");
+	create_memory(HUGE_PAGES_REQUIRE);
+}
+
+static void receives(void)
+{
+	cr_assert_eq(dfi__verbs_receives_start(&verbs), -ENOMEM);
+	dfi__verbs_receives_stop(&verbs);
+	verbs.messages = NULL;
+}
+
+static void datagrams(void)
+{
+	const struct multicast_attr attr = {
+		.group = "239.1.2.3",
+		.max_size = 1024,
+		.receives = 8,
+		.receive_size = 1024,
+	};
+	struct multicast_port *port;
+
+	cr_assert_eq(dfi__verbs_multicast_open(
+			 &verbs.base, &attr, deadline_in_ms(30000), &port),
+	    -ENOMEM);
+}
+
+static void expect_no_dump_unless_asked(void (*use_memory)(void))
+{
+	uint32_t asked;
+
+	for (asked = 0; asked < 2; asked++) {
+		settings.dump_rings = asked;
+		registered = (struct mappings){ 0 };
+		use_memory();
+		cr_assert_eq(registered.n, 1);
+		cr_assert_eq(registered.dumped, asked);
+	}
+}
+
+Test(verbs_dumps, hold_send_buffers_only_if_asked)
+{
+	expect_no_dump_unless_asked(send_buffer);
+}
+
+Test(verbs_dumps, hold_send_buffers_of_huge_pages_only_if_asked)
+{
+	expect_no_dump_unless_asked(send_buffer_of_huge_pages);
+}
+
+Test(verbs_dumps, hold_received_messages_only_if_asked)
+{
+	expect_no_dump_unless_asked(receives);
+}
+
+Test(verbs_dumps, hold_datagrams_only_if_asked)
+{
+	expect_no_dump_unless_asked(datagrams);
+}
