@@ -168,6 +168,13 @@ power_off()
 	status_is 125 wait $job && [ $SECONDS -lt $deadline ]
 }
 
+# The limit of the VMs, made so short that nobody waits for it, is that of a job.
+limited()
+{
+	echo 1 > "$DFI_TESTBED/timeout"
+	status_is 124 "$testbed" run 0 -- sleep 60
+}
+
 # With a device, a command runs on this machine, which here is a VM. It must not
 # take the outer testbed's folder for one whose owner is gone.
 lock_on_host()
@@ -196,6 +203,7 @@ two()
 	step "a job's node is powered off" power_off
 	step "that node is off" prints "node 1: off" "$testbed" status
 	step "the other one is on" "$testbed" run 0 -- true
+	step "a job without a limit has that of the VMs" limited
 }
 
 # ---- On the host ----------------------------------------------------------
