@@ -1,20 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# consensus.sh BUILD_DIR: the replicated store of examples/consensus across three
-# virtual machines, a replica in each, over RDMA, by NOPaxos with multicast. The
-# network loses 1 and then 5 % of the packets: gaps are asked for, filled and
-# decided, also by another leader, and the fast path goes on. Then the leader's
-# machine is cut off, and the next leader's machine loses power: the others serve
-# again within three leases. The registry and the clients are in node 0, which
-# stays. What clients were told is linearizable, and replicas are alike.
+# consensus.sh BUILD_DIR WAY: the replicated store of examples/consensus across three
+# virtual machines, a replica in each, over RDMA. WAY is one of
+#	nopaxos	NOPaxos with multicast
+#	paxos	Multi-Paxos by pair flows
+#	flows	Multi-Paxos by four flows, with logs
+#
+# The network loses 1 and then 5 % of the packets, and another replica leads meanwhile.
+# Then the leader's machine is cut off, and the next leader's machine loses power: the
+# others serve again within three leases. The registry and the clients are in node 0,
+# which stays. What clients were told is linearizable, and replicas are alike. Besides,
+#	nopaxos	gaps are asked for, filled and decided, and the fast path goes on
+#	flows	the four flows carry requests before each fault; at last both replicas
+#		are killed and start again with their logs
 set -euo pipefail
 
 script=$(realpath "$0")
 # shellcheck source=tests/testbed/nodes.sh
 . "${script%/*}/nodes.sh"
 
-load=200 # segments that replicas take, in all, under each loss
+load=200 # segments that replicas take, in all, or slots, under each loss
 # How long a process may be silent; and a leader, in machines that may be late.
 lease_ms=8000
 heartbeat_ms=500
@@ -23,6 +29,8 @@ retry_ms=1500
 # In which a leader misses a segment that another replica has sent, mostly.
 gap_ms=30000
 patience_ms=400000
+# In which a client tries to come in while packets are lost.
+visit_ms=60000
 
 # ---- In a VM ---------------------------------------------------------------
 
@@ -39,7 +47,7 @@ replica() # CLUSTER OPTION...
 	prepare
 	record "$1" bin/dfi-kv --cluster "$1" --id "$NODE" --replicas 3 \
 		--heartbeat $heartbeat_ms --election $election_ms \
-		--bootstrap "${@:2}" 2> "$SHARED/$1.log.$NODE"
+		--bootstrap "${@:2}" 2>> "$SHARED/$1.log.$NODE"
 }
 
 clients() # CLUSTER
@@ -47,6 +55,14 @@ clients() # CLUSTER
 	prepare
 	record "$1.load" tests/consensus/record "$1" 3 "$SHARED/history.$1" \
 		"$SHARED/$1.load" 2> "$SHARED/$1.log.load"
+}
+
+# A client that comes now is served, or says why not.
+visit() # CLUSTER
+{
+	prepare
+	timeout $((2 * visit_ms / 1000)) bin/dfi-kv-client --cluster "$1" \
+		--replicas 3 --timeout $visit_ms get none 2> "$SHARED/$1.visit"
 }
 
 # From clients(), what they have noticed.
@@ -74,7 +90,18 @@ run_in_node "$@"
 # ---- On the host, beside the VMs -------------------------------------------
 
 build=$(realpath "$1")
-[ $# -gt 1 ] || drive 3 --timeout 840
+way=${2-}
+case $way in
+nopaxos) options=(--protocol nopaxos --multicast) ;;
+paxos) options=(--protocol paxos) ;;
+flows) options=(--protocol paxos --wiring flows --log /tmp/store) ;;
+*)
+	echo "$0: '$way' is not a way: nopaxos, paxos or flows" >&2
+	exit 2
+	;;
+esac
+[ "${3-}" = driven ] || exec "$testbed" drive 3 --timeout 840 -- \
+	bash "$script" "$build" "$way" driven
 
 # What clients say is in files of this name.
 load_says() # TEXT
@@ -87,22 +114,27 @@ has_leader()
 	grep -qs ' leads' "$SHARED/$case".log.?
 }
 
-start() # CASE OPTION...
+start_replica() # K
+{
+	on "$1" replica $case "${options[@]}" &
+	replicas[$1]=$!
+}
+
+start()
 {
 	local k
 
-	case=$1
+	case=store
+	n_marks=0
 	for k in 0 1 2; do
-		on $k replica "$@" &
-		replicas[k]=$!
+		start_replica $k
 	done
 	await "a leader" $patience_ms has_leader
-	on 0 clients "$case" &
+	on 0 clients $case &
 	load_job=$!
 	await "service" $patience_ms load_says serves
 	await "news of the leader" $patience_ms load_says leads
 	await "counters" $patience_ms test -s "$SHARED/$case.load.counters"
-	n_marks=0
 }
 
 # Until a command that is asked for from now on is answered.
@@ -152,6 +184,7 @@ strike() # COMMAND
 	local struck
 
 	find_victim
+	use_flows
 	struck=$(now_ms)
 	"$1"
 	mark
@@ -170,6 +203,18 @@ sum_of() # COUNTER
 		"$SHARED/$case.load.counters"
 }
 
+# Of the replica that is ahead.
+applied()
+{
+	awk '$1 == "applied" && $2 > n { n = $2 } END { print n + 0 }' \
+		"$SHARED/$case.load.counters"
+}
+
+applied_reaches() # SLOT
+{
+	[ "$(applied)" -ge "$1" ]
+}
+
 # There is as much of each as COUNTER LEAST... say.
 counters_reach() # COUNTER LEAST...
 {
@@ -177,6 +222,16 @@ counters_reach() # COUNTER LEAST...
 		[ "$(sum_of "$1")" -ge "$2" ] || return 1
 		shift 2
 	done
+}
+
+# The four flows carry messages, if the store has them.
+use_flows()
+{
+	local carried=(flow_requests 1 flow_accepts 1 flow_votes 1 flow_replies 1)
+
+	[ "$way" = flows ] || return 0
+	await "the four flows" $patience_ms counters_reach flows_up 3 \
+		"${carried[@]}"
 }
 
 # Each of the three replicas leads, or follows the same one.
@@ -240,7 +295,7 @@ miss_segments()
 		fast_accepted $((accepted + load)) gaps_taken 1
 }
 
-lose_packets()
+lose_segments()
 {
 	await "the ordered flow" $patience_ms counters_reach fast_accepted 1
 	"$testbed" net all loss 1%
@@ -249,11 +304,59 @@ lose_packets()
 	depose_leader
 	"$testbed" net all loss 5%
 	miss_segments
-	"$testbed" net all heal
 	echo "gaps asked for: $(sum_of gaps_asked), filled:" \
 		"$(sum_of gaps_filled), decided: $(sum_of gaps_decided), taken:" \
 		"$(sum_of gaps_taken), segments: $(sum_of fast_accepted)," \
 		"fast paths: $(sum_of fast_opened)"
+}
+
+# RDMA sends packets again: nothing but time is lost.
+lose_time()
+{
+	local loss
+
+	for loss in 1% 5%; do
+		use_flows
+		"$testbed" net all loss $loss
+		depose_leader
+		await "commands while $loss of the packets are lost" \
+			$patience_ms applied_reaches $(($(applied) + load))
+	done
+	echo "slots: $(applied), elections won: $(sum_of elections_won)"
+}
+
+# It is told that there is no such key, or why it cannot be.
+come_in()
+{
+	local before status=0
+
+	before=$(now_ms)
+	on 1 visit $case || status=$?
+	case $status in
+	0 | 124 | 125) fail "a client that came has ended with $status" ;;
+	esac
+	[ -s "$SHARED/$case.visit" ] || fail "a client that came was told nothing"
+	echo "a client that came while packets were lost was told after" \
+		"$(($(now_ms) - before)) ms: $(cat "$SHARED/$case.visit")"
+}
+
+lose_packets()
+{
+	local k n all=0
+
+	if [ "$way" = nopaxos ]; then
+		lose_segments
+	else
+		lose_time
+	fi
+	come_in
+	for k in 0 1 2; do
+		n=$(on $k lost)
+		all=$((all + n))
+	done
+	"$testbed" net all heal
+	[ $all -gt 0 ] || fail "the network has lost nothing"
+	echo "packets lost: $all under 5 %"
 }
 
 lose_machines()
@@ -264,13 +367,30 @@ lose_machines()
 	strike power_off
 }
 
+# In each of the two machines that are left.
+lose_processes()
+{
+	local k
+
+	for k in 0 1 2; do
+		[ $k != "$victim" ] || continue
+		on $k signal $case KILL
+		wait "${replicas[k]}" || true
+		start_replica $k
+	done
+	mark
+	await "service by what is in the logs" $patience_ms is_served
+	echo "both replicas were killed, and serve again with their logs"
+}
+
 start_registry
 lateness=$SHARED/late
 watch_lateness &
 watch=$!
-start store --protocol nopaxos --multicast
+start
 lose_packets
 lose_machines
+[ "$way" != flows ] || lose_processes
 end 2
 kill $registry $watch
 wait $registry $watch || true
