@@ -698,6 +698,7 @@ Test(sharing, of_the_log_with_a_child_of_its_callback_harms_nobody)
 struct cancelled {
 	struct dfi *dfi;
 	struct dfi_barrier *barrier;
+	struct dfi_combiner *combiner;
 	sem_t begins;
 	_Atomic int ret;
 };
@@ -719,6 +720,16 @@ static void *wait_and_say(void *arg)
 
 	sem_post(&cancelled->begins);
 	cancelled->ret = dfi_barrier_wait(cancelled->barrier, 1000);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void *run_and_say(void *arg)
+{
+	struct cancelled *cancelled = arg;
+
+	sem_post(&cancelled->begins);
+	cancelled->ret = dfi_combiner_run(cancelled->combiner);
 	pthread_testcancel();
 	return NULL;
 }
@@ -784,6 +795,52 @@ Test(sharing, of_a_barrier_with_a_thread_that_is_cancelled_keeps_the_deadline)
 	cr_assert_eq(cancelled.ret, -ETIMEDOUT);
 	cr_assert_eq(dfi_barrier_close(cancelled.barrier), 0);
 	use_flow(rig.dfi, "after", 100);
+}
+
+static void create_tree(const char *name)
+{
+	static const struct dfi_aggregate sum = {
+		.function = DFI_SUM, .field = "val", .name = "sum"
+	};
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+
+	attr.kind = DFI_COMBINE;
+	attr.schema = &kv_schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.combine.aggregates = &sum;
+	attr.combine.n_aggregates = 1;
+	attr.combine.group_by = "key";
+	attr.combine.fan_in = 2;
+	cr_assert_eq(
+	    dfi_flow_create(rig.dfi, name, &attr), 0, "%s", dfi_errmsg());
+}
+
+/* It has to tell its inputs within the call that the target wants no more. */
+Test(sharing, of_a_combiner_whose_thread_is_cancelled_runs_to_its_end)
+{
+	struct cancelled cancelled = { .dfi = rig.dfi, .ret = 1 };
+	struct dfi_source *source;
+	struct dfi_target *target;
+	pthread_t thread;
+	void *ended;
+
+	create_tree("f");
+	target = open_target(rig.dfi, "f", 0, 0);
+	cr_assert_eq(
+	    dfi_combiner_open(rig.dfi, "f", 0, NULL, &cancelled.combiner), 0,
+	    "%s", dfi_errmsg());
+	source = open_source(rig.dfi, "f", 0, 0);
+	thread = begin(&cancelled, run_and_say);
+	pthread_setname_np(thread, "waiter");
+	cr_assert(eventually(is_inside, NULL));
+	pthread_cancel(thread);
+	cr_assert_eq(dfi_target_cancel(target), 0, "%s", dfi_errmsg());
+	pthread_join(thread, &ended);
+	cr_assert_eq(ended, PTHREAD_CANCELED);
+	cr_assert_eq(cancelled.ret, 0);
+	cr_assert_eq(dfi_combiner_close(cancelled.combiner), 0);
+	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
 }
 
 /* ---- Descriptors that are closed --------------------------------------------

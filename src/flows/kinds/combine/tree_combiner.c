@@ -47,7 +47,7 @@ _Static_assert(
 	dfi__handle_shared(call.other, "flow '%s': combiner %u", \
 	    (combiner)->input->flow.name, (combiner)->input->index)
 #define COMBINER_CALL(combiner) \
-	HANDLE_CALL(COMBINER_USER(combiner), COMBINER_SHARED(combiner))
+	HANDLE_WAITING_CALL(COMBINER_USER(combiner), COMBINER_SHARED(combiner))
 
 static int combiner_check(const struct dfi_combiner *combiner)
 {
