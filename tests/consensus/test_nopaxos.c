@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocations.h"
 #include "commands.h"
 #include "examples/consensus/nopaxos.h"
 #include "examples/consensus/nopaxos_quorum.h"
@@ -77,7 +78,7 @@ static struct kv_message *begin(
 
 	cr_assert(!client && size <= KV_MAX_MESSAGE);
 	free(world->begun);
-	world->begun = calloc(1, size);
+	world->begun = uncounted(size);
 	world->begun_to = to;
 	return world->begun;
 }
@@ -85,7 +86,7 @@ static struct kv_message *begin(
 static void send(void *arg, struct kv_message *message)
 {
 	struct world *world = ((struct node *)arg)->world;
-	struct packet *packet = calloc(1, sizeof(*packet));
+	struct packet *packet = uncounted(sizeof(*packet));
 
 	cr_assert(kv_message_valid(message, message->size));
 	world->begun = NULL;
@@ -169,7 +170,7 @@ static void reply(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
 
 	request->results++;
 	if (!request->result)
-		request->result = calloc(1, sizeof(message));
+		request->result = uncounted(sizeof(message));
 	if (!request->result->type ||
 	    kv_votes_prefer(&message, request->result))
 		*request->result = message;
@@ -918,4 +919,33 @@ Test(nopaxos, a_newer_leaders_result_is_preferred)
 	result.ballot = 10;
 	result.incarnation = 7;
 	cr_assert(kv_votes_prefer(&result, &kept));
+}
+
+/* On the fast path, where one replica after another misses a segment. */
+Test(nopaxos, allocates_nothing_for_values_of_the_same_size)
+{
+	struct world *world = open_world(0);
+	unsigned long before;
+	unsigned i;
+
+	open_path(world);
+	request(world, KV_PUT, "key", "value", NULL);
+	run(world, 5);
+	before = allocations;
+	for (i = 0; i < 600; i++) {
+		if (i % 100 == 0)
+			world->nodes[i / 100 % N].misses = 1;
+		request(world, KV_PUT, "key", "VALUE", NULL);
+		step(world);
+	}
+	run(world, 5);
+	cr_assert_gt(stats_of(leader(world)).gaps_decided, 0);
+	cr_assert_gt(stats_of(follower(world)).gaps_filled, 0);
+	cr_assert_eq(allocations, before);
+
+	request(world, KV_PUT, "another key", "value", NULL);
+	run(world, 5);
+	cr_assert_gt(allocations, before, "a key needs memory");
+	settle(world);
+	close_world(world);
 }

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocations.h"
 #include "commands.h"
 #include "examples/consensus/paxos.h"
 
 #define MAX 5
 #define DELAY 10000
 #define MS 1000000
+#define LOG_BYTES (1 << 16)
 
 struct packet {
 	struct packet *next;
@@ -61,7 +63,7 @@ static struct kv_message *begin(
 	if (node->world->full[to])
 		return NULL;
 	free(node->world->begun);
-	node->world->begun = calloc(1, size);
+	node->world->begun = uncounted(size);
 	begun_to = to;
 	return node->world->begun;
 }
@@ -70,7 +72,7 @@ static void send(void *arg, struct kv_message *message)
 {
 	struct node *node = arg;
 	struct world *world = node->world;
-	struct packet *packet = calloc(1, sizeof(*packet));
+	struct packet *packet = uncounted(sizeof(*packet));
 
 	cr_assert(message == world->begun);
 	cr_assert(kv_message_valid(message, message->size));
@@ -150,7 +152,7 @@ static void start(struct world *world, unsigned number,
 		.seed = number,
 		.heartbeat_ns = MS,
 		.election_ns = 10 * MS,
-		.log_bytes = 1 << 16,
+		.log_bytes = LOG_BYTES,
 		.window = 64,
 		.message_bytes = 1024 };
 
@@ -650,5 +652,30 @@ Test(paxos, nothing_is_told_before_the_disk_has_it)
 	world->disk = true;
 	run(world, 5);
 	cr_assert_eq(paxos_commit(node->paxos), commit + 1);
+	close_world(world);
+}
+
+/* Puts that go round the log, reads, and an election. */
+Test(paxos, allocates_only_where_the_store_grows)
+{
+	struct world *world = open_world(3, 3, false);
+	unsigned long before;
+	struct node *node;
+	uint8_t refused;
+
+	put(world, 1);
+	before = allocations;
+	put(world, LOG_BYTES / sizeof(struct kv_entry));
+	node = leader(world);
+	cr_assert_eq(paxos_read(node->paxos, world->now, read_done, 1), KV_OK);
+	run(world, 5);
+	cr_assert_eq(node->replies, 1);
+	stop(world, node->number);
+	put(world, 10);
+	cr_assert_eq(allocations, before);
+
+	cr_assert(propose(world, leader(world), KV_REGISTER, &refused));
+	run(world, 5);
+	cr_assert_gt(allocations, before, "a session needs memory");
 	close_world(world);
 }
