@@ -167,6 +167,44 @@ int consume_soon(struct dfi_target *target, const void **tuple)
 	return ret;
 }
 
+struct kv numbered_kv(uint64_t number)
+{
+	return (struct kv){ mix(number, 5), number };
+}
+
+void expect_number(struct dfi_target *target, uint64_t number)
+{
+	const void *tuple;
+	const struct kv *kv;
+
+	cr_assert_eq(consume_soon(target, &tuple), 1, "%s", dfi_errmsg());
+	kv = tuple;
+	cr_assert_eq(kv->val, number);
+	cr_assert_eq(kv->key, numbered_kv(number).key);
+}
+
+void expect_nothing(struct dfi_target *target)
+{
+	const void *tuple;
+
+	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
+}
+
+void end_target(struct dfi_target *target)
+{
+	const void *tuple;
+
+	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
+	cr_assert_eq(dfi_target_close(target), 0);
+}
+
+void push_number(struct dfi_source *source, uint64_t number)
+{
+	struct kv kv = numbered_kv(number);
+
+	cr_assert_eq(dfi_source_push(source, &kv), 0, "%s", dfi_errmsg());
+}
+
 int consume_batch_soon(struct dfi_target *target, struct dfi_batch *batch)
 {
 	int64_t deadline = now_ms() + LONG_MS;

@@ -86,6 +86,13 @@ bool over_verbs(void);
  * its way: a push is not in a target's memory at once on every transport.
  */
 int consume_soon(struct dfi_target *target, const void **tuple);
+/* Tuples that hold a number; what a target of them gives next, or not yet. */
+struct kv numbered_kv(uint64_t number);
+void push_number(struct dfi_source *source, uint64_t number);
+void expect_number(struct dfi_target *target, uint64_t number);
+void expect_nothing(struct dfi_target *target);
+/* The target's end has come; close it. */
+void end_target(struct dfi_target *target);
 int consume_batch_soon(struct dfi_target *target, struct dfi_batch *batch);
 const void *cursor_get_soon(struct dfi_target_cursor *cursor, size_t size);
 

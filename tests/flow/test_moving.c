@@ -24,45 +24,6 @@ static void teardown(void)
 
 TestSuite(moving, .init = setup, .fini = teardown, .timeout = 300);
 
-static struct kv kv_of(uint64_t number)
-{
-	return (struct kv){ mix(number, 5), number };
-}
-
-/* Consume one kv, which must be this number. */
-static void expect_number(struct dfi_target *target, uint64_t number)
-{
-	const void *tuple;
-	const struct kv *kv;
-
-	cr_assert_eq(consume_soon(target, &tuple), 1, "%s", dfi_errmsg());
-	kv = tuple;
-	cr_assert_eq(kv->val, number);
-	cr_assert_eq(kv->key, kv_of(number).key);
-}
-
-static void expect_nothing(struct dfi_target *target)
-{
-	const void *tuple;
-
-	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
-}
-
-static void expect_end(struct dfi_target *target)
-{
-	const void *tuple;
-
-	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
-	cr_assert_eq(dfi_target_close(target), 0);
-}
-
-static void push_number(struct dfi_source *source, uint64_t number)
-{
-	struct kv kv = kv_of(number);
-
-	cr_assert_eq(dfi_source_push(source, &kv), 0, "%s", dfi_errmsg());
-}
-
 /*
  * Fill the ring of target 0; how many tuples it took. Asks for room first: a
  * push that was refused must be repeated before the end.
@@ -108,7 +69,7 @@ Test(moving, tuple_is_lent_until_the_next_call)
 		kv = tuple;
 		/* However much is pushed meanwhile, it stays as it is. */
 		next += fill(source, next);
-		expected = kv_of(i).key;
+		expected = numbered_kv(i).key;
 		cr_assert_eq(kv->val, i);
 		cr_assert_eq(kv->key, expected);
 		cr_assert_leq(next - i, 6);
@@ -116,7 +77,7 @@ Test(moving, tuple_is_lent_until_the_next_call)
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (; i < next; i++)
 		expect_number(target, i);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(moving, batch_is_lent_until_it_is_released)
@@ -149,7 +110,7 @@ Test(moving, batch_is_lent_until_it_is_released)
 	cr_assert_eq(consume_batch_soon(target, &batch), 3);
 	dfi_target_release(target, &batch);
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(moving, batch_is_the_rest_of_a_segment_in_work)
@@ -178,7 +139,7 @@ Test(moving, batch_is_the_rest_of_a_segment_in_work)
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (i = 6; i < 12; i++)
 		expect_number(target, i);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(moving, target_cursor_leaves_unread_tuples)
@@ -218,7 +179,7 @@ Test(moving, target_cursor_leaves_unread_tuples)
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_null(cursor_get_soon(&cursor, sizeof(*kv)));
 	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(moving, source_cursor_and_pushes_share_a_segment)
@@ -235,7 +196,7 @@ Test(moving, source_cursor_and_pushes_share_a_segment)
 	push_number(source, number++);
 	cursor = dfi_source_cursor_open(source, 0, sizeof(kv));
 	for (i = 0; i < 3; i++) {
-		kv = kv_of(number++);
+		kv = numbered_kv(number++);
 		cr_assert_eq(
 		    dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), 0);
 	}
@@ -248,7 +209,7 @@ Test(moving, source_cursor_and_pushes_share_a_segment)
 	/* A cursor that is full on close is sent. */
 	cursor = dfi_source_cursor_open(source, 0, sizeof(kv));
 	for (i = 0; i < 5; i++) {
-		kv = kv_of(number++);
+		kv = numbered_kv(number++);
 		cr_assert_eq(
 		    dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), 0);
 	}
@@ -256,7 +217,7 @@ Test(moving, source_cursor_and_pushes_share_a_segment)
 	for (i = 5; i < number; i++)
 		expect_number(target, i);
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(moving, source_cursor_may_try_again_when_there_is_room)
@@ -273,7 +234,7 @@ Test(moving, source_cursor_may_try_again_when_there_is_room)
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	cr_assert_eq(fill(source, 0), 2);
 	cursor = dfi_source_cursor_open(source, 0, sizeof(kv));
-	kv = kv_of(2);
+	kv = numbered_kv(2);
 	cr_assert_eq(dfi_source_cursor_push(&cursor, &kv, sizeof(kv)), -EAGAIN);
 	cr_assert_eq(cursor.status, -EAGAIN);
 	expect_number(target, 0);
@@ -288,7 +249,7 @@ Test(moving, source_cursor_may_try_again_when_there_is_room)
 	cr_assert_eq(dfi_source_cursor_close(cursor), 0);
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect_number(target, 2);
-	expect_end(target);
+	end_target(target);
 }
 
 /* Push a batch until so many have been taken, as credits come; how many. */
@@ -319,7 +280,7 @@ Test(moving, nonblocking_batch_takes_the_prefix_that_fits)
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	for (i = 0; i < 20; i++)
-		kvs[i] = kv_of(i);
+		kvs[i] = numbered_kv(i);
 	cr_assert_eq(dfi_source_push_batch(source, kvs, 0), 0);
 	cr_assert_eq(dfi_source_push_batch(source, kvs, 20), 6);
 	cr_assert_eq(dfi_source_push_batch(source, kvs + 6, 14), -EAGAIN);
@@ -334,7 +295,7 @@ Test(moving, nonblocking_batch_takes_the_prefix_that_fits)
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (i = 9; i < 13; i++)
 		expect_number(target, i);
-	expect_end(target);
+	end_target(target);
 }
 
 /*
@@ -372,7 +333,7 @@ static void work(
 	int ret = 0;
 
 	while (ret >= 0 && !ended) {
-		kv = kv_of(worker->index * N_EACH + next);
+		kv = numbered_kv(worker->index * N_EACH + next);
 		ret = source ? dfi_source_push(source, &kv) : -EAGAIN;
 		if (!ret && ++next == N_EACH) {
 			ret = dfi_source_close(source);

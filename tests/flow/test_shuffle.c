@@ -28,45 +28,6 @@ static void teardown(void)
 
 TestSuite(shuffle, .init = setup, .fini = teardown, .timeout = 300);
 
-static struct kv kv_of(uint64_t number)
-{
-	return (struct kv){ mix(number, 5), number };
-}
-
-/* Consume one kv, which must be this number. */
-static void expect_number(struct dfi_target *target, uint64_t number)
-{
-	const void *tuple;
-	const struct kv *kv;
-
-	cr_assert_eq(consume_soon(target, &tuple), 1, "%s", dfi_errmsg());
-	kv = tuple;
-	cr_assert_eq(kv->val, number);
-	cr_assert_eq(kv->key, kv_of(number).key);
-}
-
-static void expect_nothing(struct dfi_target *target)
-{
-	const void *tuple;
-
-	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
-}
-
-static void expect_end(struct dfi_target *target)
-{
-	const void *tuple;
-
-	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
-	cr_assert_eq(dfi_target_close(target), 0);
-}
-
-static void push_number(struct dfi_source *source, uint64_t number)
-{
-	struct kv kv = kv_of(number);
-
-	cr_assert_eq(dfi_source_push(source, &kv), 0, "%s", dfi_errmsg());
-}
-
 /* Threads of a topology. */
 struct part {
 	pthread_t thread;
@@ -90,7 +51,7 @@ static void *run_source(void *arg)
 	if (part->ret)
 		return NULL;
 	for (i = 0; !part->ret && i < part->n; i++) {
-		kv = kv_of(part->index * part->n + i);
+		kv = numbered_kv(part->index * part->n + i);
 		part->ret = dfi_source_push(source, &kv);
 	}
 	part->ret = dfi_source_close(source);
@@ -113,7 +74,7 @@ static void *run_target(void *arg)
 		return NULL;
 	while ((ret = dfi_target_consume(target, &tuple)) > 0) {
 		kv = tuple;
-		if (kv->key != kv_of(kv->val).key ||
+		if (kv->key != numbered_kv(kv->val).key ||
 		    dfi_hash_partition(dfi_hash64(kv->key), part->n_targets) !=
 			part->index)
 			ret = -EBADMSG;
@@ -275,7 +236,7 @@ static void push_all_ways(uint32_t routing, uint32_t type)
 		targets[i] = open_target(rig.dfi, "ways", i, DFI_NONBLOCK);
 	source = open_source(rig.dfi, "ways", 0, DFI_NONBLOCK);
 	for (i = 0; i < 300; i++) {
-		kvs[i] = kv_of(i);
+		kvs[i] = numbered_kv(i);
 		cr_assert_eq(dfi_source_push(source, &kvs[i]), 0);
 	}
 	cr_assert_eq(dfi_source_flush(source), 0);
@@ -288,7 +249,7 @@ static void push_all_ways(uint32_t routing, uint32_t type)
 		cr_assert_neq(single.n[i], 0);
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (i = 0; i < 5; i++)
-		expect_end(targets[i]);
+		end_target(targets[i]);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "ways"), 0);
 }
 
@@ -336,7 +297,7 @@ Test(shuffle, segment_is_visible_when_full_flushed_or_closed)
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect_number(target, 4);
 	expect_number(target, 5);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(shuffle, latency_flow_sends_each_tuple_at_once)
@@ -360,7 +321,7 @@ Test(shuffle, latency_flow_sends_each_tuple_at_once)
 		expect_number(target, i);
 	}
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(shuffle, flow_without_tuples_ends)
@@ -377,7 +338,7 @@ Test(shuffle, flow_without_tuples_ends)
 		expect_nothing(target);
 		cr_assert_eq(dfi_source_close(sources[i]), 0);
 	}
-	expect_end(target);
+	end_target(target);
 }
 
 Test(shuffle, close_of_a_source_with_a_full_ring_does_not_wait)
@@ -394,7 +355,7 @@ Test(shuffle, close_of_a_source_with_a_full_ring_does_not_wait)
 	cr_assert_eq(dfi_source_close(source), 0);
 	for (i = 0; i < 2; i++)
 		expect_number(target, i);
-	expect_end(target);
+	end_target(target);
 }
 
 /* Opening may come before creating. */
@@ -426,7 +387,7 @@ Test(shuffle, endpoints_wait_for_their_flow)
 	push_number(source, 1);
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect_number(target, 1);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(shuffle, removed_flow_goes_on_between_those_attached)
@@ -447,11 +408,11 @@ Test(shuffle, removed_flow_goes_on_between_those_attached)
 	expect_number(target, 0);
 	expect_number(target, 1);
 	expect_number(target, 2);
-	expect_end(target);
+	end_target(target);
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.other, "f", 0, 0);
 	push_number(source, 7);
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect_number(target, 7);
-	expect_end(target);
+	end_target(target);
 }

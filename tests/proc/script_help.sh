@@ -1,11 +1,19 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# script_help.sh, to be sourced: what the scripts here share. They define fail().
+# script_help.sh, to be sourced: what the scripts here share.
 
 # Seconds that only what hangs takes. CTest allows a script 600.
 # shellcheck disable=SC2034
 wait_limit=300
+
+# A script with more to show than the file err defines its own.
+fail() # TEXT...
+{
+	echo "FAILED: $*"
+	[ ! -s err ] || sed 's/^/  /' err
+	exit 1
+}
 
 kill_below() # PID
 {

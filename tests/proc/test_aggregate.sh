@@ -22,13 +22,6 @@ trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-fail() # TEXT...
-{
-	echo "FAILED: $*"
-	[ ! -s err ] || sed 's/^/  /' err
-	exit 1
-}
-
 # The rows, the same query by sqlite3 after its tables have types, sorted.
 same() # QUERY [ARGUMENT...]
 {

@@ -15,13 +15,6 @@ trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-fail() # TEXT...
-{
-	echo "FAILED: $*"
-	[ ! -s err ] || sed 's/^/  /' err
-	exit 1
-}
-
 passed()
 {
 	n_checks=$((n_checks + 1))

@@ -15,13 +15,6 @@ trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-fail() # TEXT...
-{
-	echo "FAILED: $*"
-	[ ! -s err ] || sed 's/^/  /' err
-	exit 1
-}
-
 # The sorted rows of a result, with blanks between them.
 gives() # ROWS QUERY [ARGUMENT...]
 {

@@ -18,13 +18,6 @@ trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-fail() # TEXT...
-{
-	echo "FAILED: $*"
-	[ ! -s err ] || sed 's/^/  /' err
-	exit 1
-}
-
 # A member of the JSON object on the first level.
 member() # NAME
 {

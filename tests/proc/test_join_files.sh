@@ -15,13 +15,6 @@ trap 'end_children; umount -q "$tmp/small" || true; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-fail() # TEXT...
-{
-	echo "FAILED: $*"
-	[ ! -s err ] || sed 's/^/  /' err
-	exit 1
-}
-
 rows() # N TEXT: a CSV file of N rows with keys 1 to N
 {
 	awk -v n="$1" -v text="$2" 'BEGIN { print "k,v"

@@ -9,12 +9,6 @@ bin=$1
 tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 
-fail()
-{
-	echo "test_limits: $*"
-	exit 1
-}
-
 command -v prlimit > "$tmp/log" || exit 77
 printf 'k,v\n1,2\n2,3\n' > "$tmp/r.csv"
 query="SELECT k, SUM(v) FROM \"$tmp/r.csv\" GROUP BY k"

@@ -28,12 +28,6 @@ chmod 1777 "$tmp/users"
 trap 'end_children; rm -rf "$tmp"' EXIT
 export DFI_OPEN_TIMEOUT=20000
 
-fail()
-{
-	echo "test_namespaces: $*"
-	exit 1
-}
-
 has() # FILE PATTERN
 {
 	grep -qi -- "$2" "$1" || fail "no '$2' in $1: $(cat "$1")"

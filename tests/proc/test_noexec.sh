@@ -11,12 +11,6 @@ bin=$1 noexec=$2
 tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 
-fail()
-{
-	echo "test_noexec: $*"
-	exit 1
-}
-
 rc=0
 "$noexec" /bin/true || rc=$?
 [ $rc != 77 ] || exit 77

@@ -14,13 +14,6 @@ trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 n_checks=0
 
-fail() # TEXT...
-{
-	echo "FAILED: $*"
-	cat err
-	exit 1
-}
-
 refuse() # PATTERN ARGUMENT...
 {
 	local pattern=$1 ret=0

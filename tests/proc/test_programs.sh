@@ -11,12 +11,6 @@ bin=$1 holder_program=$2
 tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 
-fail()
-{
-	echo "test_programs: $*"
-	exit 1
-}
-
 has() # FILE WORD...
 {
 	local file=$1 word

@@ -10,12 +10,6 @@ here=$(dirname "$0")
 # shellcheck source=tests/proc/script_help.sh
 . "$here/script_help.sh"
 
-fail()
-{
-	echo "test_rooms: $*" >&2
-	exit 1
-}
-
 limit=$((256 << 20))
 
 # The folder of a group with that limit, and the file that has it.

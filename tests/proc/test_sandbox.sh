@@ -10,12 +10,6 @@ bin=$1 forbid=$2
 tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 
-fail()
-{
-	echo "test_sandbox: $*"
-	exit 1
-}
-
 rc=0
 "$forbid" faccessat2 EPERM /bin/true || rc=$?
 [ $rc != 77 ] || exit 77

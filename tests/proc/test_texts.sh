@@ -11,12 +11,6 @@ tmp=$(mktemp -d)
 trap 'end_children; rm -rf "$tmp"' EXIT
 cd "$tmp"
 
-fail()
-{
-	echo "test_texts: $*"
-	exit 1
-}
-
 # Nobody sets what the programs would say more of.
 unset "${!DFI_@}"
 # A colour, the title of a terminal, a byte that is not UTF-8, a C1 control.
