@@ -667,5 +667,5 @@ Test(order, is_an_attribute_of_replicate_flows)
 	attr.replicate.method = 0;
 	attr.replicate.ordered = 1;
 	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
-	    "flow 'g': ordered", "DFI_REPLICATE");
+	    "flow 'g': replicate.ordered", "DFI_REPLICATE");
 }
