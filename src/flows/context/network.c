@@ -271,29 +271,37 @@ static unsigned list(
 	return n;
 }
 
+static void query(struct transport *const *transports, unsigned n,
+    struct dfi_context_stats *stats)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (transports[i]->ops->query)
+			transports[i]->ops->query(transports[i], stats);
+}
+
 void dfi__network_query(
     struct network *network, struct dfi_context_stats *stats)
 {
 	struct transport *transports[MOST_OTHERS + 1];
-	unsigned n, i;
+	unsigned n;
 
 	pthread_mutex_lock(&network->start);
 	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
-	for (i = 0; i < n; i++)
-		transports[i]->ops->query(transports[i], stats);
+	query(transports, n, stats);
 }
 
 void dfi__network_query_now(
     struct network *network, struct dfi_context_stats *stats)
 {
 	struct transport *transports[MOST_OTHERS + 1];
-	unsigned n, i;
+	unsigned n;
 
 	if (pthread_mutex_trylock(&network->start) != 0)
 		return;
 	n = list(network, transports);
 	pthread_mutex_unlock(&network->start);
-	for (i = 0; i < n; i++)
-		transports[i]->ops->query(transports[i], stats);
+	query(transports, n, stats);
 }
