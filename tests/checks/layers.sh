@@ -66,7 +66,7 @@ allowed() # FILE INCLUDED
 		[[ $included == src/* ]] ;;
 	common/*)
 		[[ $included == common/* ]] ;;
-	tests/unit/* | tests/stress/* | tests/fuzz/*)
+	tests/unit/* | tests/stress/* | tests/fuzz/* | tests/transport/*)
 		[[ $included == src/* || $included == bench/* ||
 			$included == common/* || $included == examples/* ||
 			$included == tests/* ]] ;;
