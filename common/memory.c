@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The limits of control groups, version 1 and 2: those of this process's group
- * and of all groups around it, as far as they are mounted.
+ * and of all groups around it, as far as they are mounted. And that of strict
+ * overcommit. The library knows the same limits; programs do not see how.
  */
 #include "memory.h"
 #include "complain.h"
@@ -16,33 +17,50 @@
 /* Bytes between two looks at what grows. */
 #define GROWTH (UINT64_C(1) << 20)
 
+/* A limit and what counts against it: names of files. */
+struct limit {
+	const char *max, *usage;
+};
+
 /* The files of a version. */
 struct version {
 	const char *type; /* of its file system */
-	const char *limits[2];
-	const char *usage;
+	struct limit limits[2];
 	const char *reclaimable[2]; /* lines of memory.stat: clean files */
 };
 
 static const struct version versions[] = {
-	{ "cgroup2", { "memory.max", "memory.high" }, "memory.current",
+	{ "cgroup2",
+	    { { "memory.max", "memory.current" },
+		{ "memory.high", "memory.current" } },
 	    { "inactive_file", "active_file" } },
-	{ "cgroup", { "memory.limit_in_bytes", NULL }, "memory.usage_in_bytes",
+	{ "cgroup",
+	    { { "memory.limit_in_bytes", "memory.usage_in_bytes" },
+		{ "memory.memsw.limit_in_bytes",
+		    "memory.memsw.usage_in_bytes" } },
 	    { "total_inactive_file", "total_active_file" } },
 };
 
-static FILE *open_in(const char *folder, const char *name)
-{
-	char path[PATH_MAX + 64];
+/* Where files are read, and what has been found. */
+struct search {
+	const char *root;
+	struct memory_room *room;
+};
 
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
+static FILE *open_in(
+    const struct search *search, const char *folder, const char *name)
+{
+	char path[2 * PATH_MAX + 64];
+
+	snprintf(path, sizeof(path), "%s%s/%s", search->root, folder, name);
 	return fopen(path, "re");
 }
 
 /* The number in a file; false: there is none, as in one that says "max". */
-static bool read_number(const char *folder, const char *name, uint64_t *number)
+static bool read_number(const struct search *search, const char *folder,
+    const char *name, uint64_t *number)
 {
-	FILE *file = open_in(folder, name);
+	FILE *file = open_in(search, folder, name);
 	bool found;
 
 	if (!file)
@@ -53,10 +71,10 @@ static bool read_number(const char *folder, const char *name, uint64_t *number)
 }
 
 /* The number behind a word in a file; 0 if there is none. */
-static uint64_t read_line(
-    const char *folder, const char *name, const char *word)
+static uint64_t read_line(const struct search *search, const char *folder,
+    const char *name, const char *word)
 {
-	FILE *file = open_in(folder, name);
+	FILE *file = open_in(search, folder, name);
 	uint64_t number, found = 0;
 	char key[64];
 
@@ -69,29 +87,34 @@ static uint64_t read_line(
 	return found;
 }
 
-static void look_at_group(
-    const struct version *version, const char *folder, struct memory_room *room)
+static uint64_t subtract(uint64_t from, uint64_t n)
 {
-	uint64_t limit, used, left;
+	return from > n ? from - n : 0;
+}
+
+static void look_at_group(const struct search *search,
+    const struct version *version, const char *folder)
+{
+	struct memory_room *room = search->room;
+	const struct limit *limit;
+	uint64_t max, used, left;
 	int i;
 
-	if (!read_number(folder, version->usage, &used))
-		return;
-	for (i = 0; i < 2; i++) {
-		left = read_line(
-		    folder, "memory.stat", version->reclaimable[i]);
-		used -= left < used ? left : used;
-	}
-	for (i = 0; i < 2 && version->limits[i]; i++) {
-		if (!read_number(folder, version->limits[i], &limit))
+	for (limit = version->limits; limit < version->limits + 2; limit++) {
+		if (!read_number(search, folder, limit->max, &max) ||
+		    !read_number(search, folder, limit->usage, &used))
 			continue;
-		left = limit > used ? limit - used : 0;
+		for (i = 0; i < 2; i++)
+			used = subtract(used,
+			    read_line(search, folder, "memory.stat",
+				version->reclaimable[i]));
+		left = subtract(max, used);
 		if (left >= room->bytes)
 			continue;
 		room->bytes = left;
 		snprintf(room->limit, sizeof(room->limit),
 		    " in the control group (%.400s/%s is %ju MiB)", folder,
-		    version->limits[i], (uintmax_t)(limit >> 20));
+		    limit->max, (uintmax_t)(max >> 20));
 	}
 }
 
@@ -112,10 +135,11 @@ static bool lists(const char *list, const char *word)
 }
 
 /* This process's group in the hierarchy of the version, as the kernel says. */
-static bool own_group(const struct version *version, char path[PATH_MAX])
+static bool own_group(const struct search *search,
+    const struct version *version, char path[PATH_MAX])
 {
 	bool is_2 = version == &versions[0], found = false;
-	FILE *file = fopen("/proc/self/cgroup", "re");
+	FILE *file = open_in(search, "/proc/self", "cgroup");
 	char line[PATH_MAX + 256], *controllers, *group;
 
 	if (!file)
@@ -137,14 +161,14 @@ static bool own_group(const struct version *version, char path[PATH_MAX])
 }
 
 /* Look at the groups from this process's up to the root of the mount. */
-static void walk(const struct version *version, const char *root,
-    const char *mount, struct memory_room *room)
+static void walk(const struct search *search, const struct version *version,
+    const char *root, const char *mount)
 {
 	char group[PATH_MAX], folder[2 * PATH_MAX];
 	size_t skip = strcmp(root, "/") == 0 ? 0 : strlen(root);
 	char *end;
 
-	if (!own_group(version, group))
+	if (!own_group(search, version, group))
 		return;
 	/* A group outside of what is mounted: only the mount's root is seen. */
 	if (strncmp(group, root, skip) != 0 || strncmp(group, "/..", 3) == 0)
@@ -154,14 +178,14 @@ static void walk(const struct version *version, const char *root,
 		end = folder + strlen(folder);
 		while (end > folder + strlen(mount) && end[-1] == '/')
 			*--end = '\0';
-		look_at_group(version, folder, room);
+		look_at_group(search, version, folder);
 		if (strlen(folder) <= strlen(mount))
 			return;
 		*strrchr(folder, '/') = '\0';
 	}
 }
 
-static void look_at_mount(char *line, struct memory_room *room)
+static void look_at_mount(const struct search *search, char *line)
 {
 	char root[PATH_MAX], mount[PATH_MAX], type[64], options[PATH_MAX];
 	char *rest = strstr(line, " - ");
@@ -174,20 +198,43 @@ static void look_at_mount(char *line, struct memory_room *room)
 	for (i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
 		if (strcmp(type, versions[i].type) == 0 &&
 		    (i == 0 || lists(options, "memory")))
-			walk(&versions[i], root, mount, room);
+			walk(search, &versions[i], root, mount);
 }
 
-void memory_room(struct memory_room *room)
+/* The most that the kernel promises under strict overcommit: proc(5). */
+static void look_at_promises(const struct search *search)
 {
-	FILE *file = fopen("/proc/self/mountinfo", "re");
-	uint64_t kib = read_line("/proc", "meminfo", "MemAvailable:");
+	struct memory_room *room = search->room;
+	uint64_t policy, limit, left;
+
+	if (!read_number(
+		search, "/proc/sys/vm", "overcommit_memory", &policy) ||
+	    policy != 2)
+		return;
+	limit = read_line(search, "/proc", "meminfo", "CommitLimit:");
+	left = subtract(
+	    limit, read_line(search, "/proc", "meminfo", "Committed_AS:"));
+	if (!limit || left << 10 >= room->bytes)
+		return;
+	room->bytes = left << 10;
+	snprintf(room->limit, sizeof(room->limit),
+	    " (CommitLimit is %ju MiB, and vm.overcommit_memory is 2)",
+	    (uintmax_t)(limit >> 10));
+}
+
+void memory_room(const char *root, struct memory_room *room)
+{
+	struct search search = { root, room };
+	FILE *file = open_in(&search, "/proc/self", "mountinfo");
+	uint64_t kib = read_line(&search, "/proc", "meminfo", "MemAvailable:");
 	char *line = NULL;
 	size_t size = 0;
 
 	room->bytes = kib ? kib << 10 : UINT64_MAX;
 	room->limit[0] = '\0';
+	look_at_promises(&search);
 	while (file && getline(&line, &size, file) > 0)
-		look_at_mount(line, room);
+		look_at_mount(&search, line);
 	free(line);
 	if (file)
 		fclose(file);
@@ -197,7 +244,7 @@ int memory_check(const char *what, uint64_t need, const char *advice)
 {
 	struct memory_room room;
 
-	memory_room(&room);
+	memory_room("", &room);
 	if (need <= room.bytes)
 		return 0;
 	return complain("%s %ju MiB of memory, but %ju MiB are left%s: %s",

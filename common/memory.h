@@ -15,9 +15,10 @@ struct memory_room {
 
 /*
  * What this machine can give without driving others out, or, if that is less,
- * what the limits of this process's control groups leave.
+ * what the limits of this process's control groups or strict overcommit leave.
+ * All files are read below root, which is "" except in tests.
  */
-void memory_room(struct memory_room *room);
+void memory_room(const char *root, struct memory_room *room);
 
 /*
  * Compare what something needs with that. 0, or -1 after a complaint, which

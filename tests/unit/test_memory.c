@@ -8,13 +8,13 @@
 #include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/kernel_file.h"
 #include "base/memory.h"
 #include "dumped.h"
+#include "kernel_tree.h"
 
 /* What the C library doesn't declare. */
 static void drop_capabilities(void)
@@ -29,49 +29,7 @@ static void drop_capabilities(void)
 
 #define MIB (UINT64_C(1) << 20)
 
-static char root[] = "/tmp/dfi-memory-XXXXXX";
-
-static void setup(void)
-{
-	cr_assert_not_null(mkdtemp(root));
-}
-
-static void teardown(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -r %s", root);
-	cr_assert_eq(system(command), 0);
-}
-
-TestSuite(memory, .init = setup, .fini = teardown, .timeout = 300);
-
-/* A file in the tree, with its folders. */
-static void put(const char *path, const char *text)
-{
-	char name[512], *slash;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "%s%s", root, path);
-	for (slash = strchr(name + strlen(root) + 1, '/'); slash;
-	     slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(name, 0700);
-		*slash = '/';
-	}
-	file = fopen(name, "we");
-	cr_assert_not_null(file, "%s", name);
-	fputs(text, file);
-	cr_assert_eq(fclose(file), 0);
-}
-
-/* A line of mountinfo: a part of a tree of groups, from root on, at a folder.
- */
-#define CGROUP1(root, controller)                        \
-	"31 25 0:26 " root " /sys/fs/cgroup/" controller \
-	" rw,nosuid shared:9 master:2 - cgroup cgroup rw," controller "\n"
-#define CGROUP2(root, folder) \
-	"30 25 0:26 " root " " folder " rw - cgroup2 cgroup2 rw,nsdelegate\n"
+TestSuite(memory, .init = tree_make, .fini = tree_remove, .timeout = 300);
 
 static void expect_huge_room(uint64_t bytes, const char *limit)
 {
