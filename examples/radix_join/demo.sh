@@ -196,37 +196,43 @@ sql "select '  ' || printf('%6d', count(*)) || '  ' ||
 
 # --- Synthetic relations -----------------------------------------------------
 
-# MiB that may be used: of the machine, or of this container if that is less.
-available_mib()
+sizes=(16M 4M 1M)
+[ $# -eq 0 ] || sizes=("$1")
+[ "${sizes[0]}" != 0 ] || exit 0
+
+# Run number I of the join over flows, then of the one without. The join knows what it
+# needs and which limit leaves how much: 1 if it refuses for want of memory.
+run_both() # I
 {
-	local free limit used=0
-	free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
-	limit=$(cat /sys/fs/cgroup/memory.max \
-		/sys/fs/cgroup/memory/memory.limit_in_bytes 2> /dev/null |
-		head -n 1)
-	if [[ $limit =~ ^[0-9]{1,18}$ ]]; then
-		used=$(cat /sys/fs/cgroup/memory.current \
-			/sys/fs/cgroup/memory/memory.usage_in_bytes \
-			2> /dev/null | head -n 1)
-		limit=$(((limit - used) / 1048576))
-		[ "$limit" -ge "$free" ] || free=$limit
+	local run=("$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json)
+
+	if "${run[@]}" > "$tmp/flows.$1" 2> "$tmp/err" &&
+		"${run[@]}" --baseline local > "$tmp/local.$1" 2>> "$tmp/err"
+	then
+		cat "$tmp/err" >&2
+		return
 	fi
-	echo "$free"
+	! grep -q 'MiB of memory, but' "$tmp/err" || return 1
+	cat "$tmp/err" >&2
+	die "the join failed"
 }
 
-size=${1:-16M}
-[ "$size" != 0 ] || exit 0
-if [ $# -eq 0 ]; then
-	free=$(available_mib)
-	if [ "$free" -lt 1024 ]; then
-		size=1M
-	elif [ "$free" -lt 3072 ]; then
-		size=4M
+# What is left, as the join has said.
+memory_left()
+{
+	sed -n 's/.* MiB of memory, but \([0-9]* MiB\) are left\(.*\): [^:]*$/\1 of memory are left\2/p' \
+		"$tmp/err"
+}
+
+for size in "${sizes[@]}"; do
+	if run_both 1; then
+		break
 	fi
-	[ "$size" = 16M ] ||
-		printf '\nOnly %d MiB of memory are free: %s tuples instead of 16M.\n' \
-			"$free" "$size"
-fi
+	left=$(memory_left)
+	printf '\nOnly %s: too little for %s tuples.\n' "$left" "$size"
+	size=
+done
+[ "$size" ] || die "too little memory: $left"
 
 # Columns of a run's report: seconds, phases in ms, M tuples/s, GiB/s.
 row() # NAME FILE
@@ -252,10 +258,7 @@ median() # FILE...
 
 say "Synthetic: $size x $size tuples of 16 bytes, $repeats runs of each in turn"
 for i in $(seq "$repeats"); do
-	"$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json \
-		> "$tmp/flows.$i" || die "the join over flows failed"
-	"$join" --inner "$size" --outer "$size" --nodes 2 --threads 1 --json \
-		--baseline local > "$tmp/local.$i" || die "the baseline failed"
+	[ "$i" = 1 ] || run_both "$i" || die "too little memory: $(memory_left)"
 	for file in "$tmp/flows.$i" "$tmp/local.$i"; do
 		[ "$(member verified "$file")" = true ] ||
 			die "a result is WRONG"

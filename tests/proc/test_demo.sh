@@ -3,7 +3,8 @@
 #
 # test_demo.sh BIN_DIR: the first part of the demo, the join of a package database,
 # on databases as machines have them: packages without a size, with fields that are
-# empty or odd, none at all. Exits with 77 if sqlite3 or dpkg-query is missing.
+# empty or odd, none at all. And the second part where memory is short. Exits with 77
+# if sqlite3 or dpkg-query is missing.
 set -euo pipefail
 # shellcheck source=tests/proc/script_help.sh
 . "$(dirname "$0")/script_help.sh"
@@ -88,6 +89,38 @@ succeed "no dependencies" 'edges *0 rows' '0 matches' '^Equal'
 : > db/status
 succeed "no packages" 'packages *0 rows' '0 matches' '^Equal'
 
+# --- Synthetic relations ---------------------------------------------------------
+
+timeout $wait_limit "$demo" --admindir "$tmp/db" 10K > out 2>&1 ||
+	fail "10K tuples: exit status $?"
+grep -q '10240 matches, .*: verified in all runs' out || fail "10K tuples: not verified"
+
+# Limits of a group that is around the demo's own count: no size fits in 64 MiB.
+cat > below << END
+for group in /sys/fs/cgroup/memory/dfi-test-$$ /sys/fs/cgroup/dfi-test-$$; do
+	mkdir "\$group/below" 2> /dev/null && break
+done
+rc=0
+(echo "\$BASHPID" > "\$group/below/cgroup.procs" && exec "\$@") || rc=\$?
+until rmdir "\$group/below"; do sleep 0.1; done 2> /dev/null
+exit \$rc
+END
+# AddressSanitizer takes more than programs know of.
+rc=125
+grep -q __asan_init "$BIN/radix_join" || in_memory $((64 << 20)) timeout $wait_limit \
+	bash below "$demo" --admindir "$tmp/db" > out 2>&1
+if [ $rc = 125 ]; then
+	echo "not tried: a control group with a limit of memory, which takes root"
+else
+	[ $rc = 1 ] || fail "too little memory: exit status $rc"
+	for size in 16M 4M 1M; do
+		grep -q "^Only .*dfi-test-$$/memory.* is 64 MiB): too little for $size" out ||
+			fail "too little memory for $size: no word of it"
+	done
+	grep -q '^demo: too little memory' out || fail "too little memory: no reason"
+	n_checks=$((n_checks + 1))
+fi
+
 timeout $wait_limit "$demo" 0 > out 2>&1 || fail "this machine: exit status $?"
 grep -q '^Equal' out || fail "this machine: no word of success"
-echo "$((n_checks + 1)) checks passed"
+echo "$((n_checks + 2)) checks passed"
