@@ -212,8 +212,8 @@ enum paxos_bug {
 					      what the leader has chosen */
 	PAXOS_BUG_TRIMMED_PROMISE = 1 << 14, /* promises though the log no
 					      longer has what is asked for */
-	PAXOS_BUG_ANY_PROMISE = 1 << 15, /* of a number, whichever incarnation
-					    it had or has */
+	PAXOS_BUG_ANY_PROMISE = 1 << 15,     /* one from before a crash counts
+						after it, and a newcomer's */
 	/* Of fast paths: see nopaxos.h. */
 	PAXOS_BUG_NOOP_LOSES = 1 << 20, /* to its request, in phase 1 */
 	PAXOS_BUG_BLIND_ACK = 1 << 21, /* votes for requests count for no-ops */

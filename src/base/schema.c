@@ -60,8 +60,10 @@ static int check_field(const struct dfi_schema *schema, uint32_t i)
 		    ",:@[]",
 		    i, DFI_MAX_FIELD_NAME);
 	if (field->reserved)
-		return dfi__fail(-EINVAL,
-		    "schema: field '%s': reserved is not 0", field->name);
+		return dfi__fail(-E2BIG,
+		    "schema: field '%s': reserved is not 0: set it to 0, or "
+		    "use a newer library that knows the member",
+		    field->name);
 	if (!field->type || field->type >= N_TYPES)
 		return dfi__fail(-EINVAL,
 		    "schema: field '%s': type %u is no enum dfi_type",

@@ -655,6 +655,56 @@ Test(paxos, nothing_is_told_before_the_disk_has_it)
 	close_world(world);
 }
 
+/* It asks to join, and votes for all up to a slot in the leader's ballot. */
+static void vote(struct world *world, struct node *led, unsigned from,
+    uint64_t incarnation, uint64_t slot)
+{
+	struct kv_message m = { .cluster = 7,
+		.incarnation = incarnation,
+		.size = sizeof(m),
+		.ballot = paxos_ballot(led->paxos),
+		.session = led->incarnation,
+		.slot = slot,
+		.number = slot,
+		.type = KV_JOIN,
+		.from = (uint8_t)from };
+
+	paxos_receive(led->paxos, world->now, &m);
+	m.type = KV_ACCEPTED;
+	paxos_receive(led->paxos, world->now, &m);
+}
+
+Test(paxos, a_vote_counts_for_the_incarnation_that_is_a_member)
+{
+	static const struct kv_config none;
+	struct world *world = open_world(3, 3, false);
+	unsigned forgot = (elect(world)->number + 1) % 3;
+	struct node *led;
+	uint64_t slot;
+	uint8_t refused;
+
+	put(world, 10);
+	stop(world, forgot);
+	start(world, forgot, &none, 200);
+	run(world, 200);
+	cr_assert_eq(paxos_role(world->nodes[forgot].paxos), PAXOS_FOLLOWER);
+	led = elect(world);
+	cr_assert_neq(led->number, forgot);
+	slot = paxos_commit(led->paxos) + 1;
+	cr_assert(propose(world, led, KV_PUT, &refused));
+	paxos_flush(led->paxos, world->now);
+
+	/* From before it forgot; and of a successor, which is no member yet. */
+	vote(world, led, forgot, 100 + forgot, slot);
+	cr_assert_lt(paxos_commit(led->paxos), slot, "a late vote counts");
+	vote(world, led, forgot, 300, slot);
+	cr_assert_lt(
+	    paxos_commit(led->paxos), slot, "a newcomer's vote counts");
+	vote(world, led, forgot, 200, slot);
+	cr_assert_eq(paxos_commit(led->paxos), slot);
+	close_world(world);
+}
+
 /* Puts that go round the log, reads, and an election. */
 Test(paxos, allocates_only_where_the_store_grows)
 {

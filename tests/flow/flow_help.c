@@ -187,7 +187,7 @@ void expect_nothing(struct dfi_target *target)
 {
 	const void *tuple;
 
-	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
+	assert_error(dfi_target_consume(target, &tuple), -EAGAIN, "no tuple");
 }
 
 void end_target(struct dfi_target *target)

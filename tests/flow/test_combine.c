@@ -556,7 +556,7 @@ Test(combine, what_makes_no_sense_is_refused)
 	struct dfi_flow_attr attr = flow_attr(1, 2);
 
 	attr.combine.group_by = NULL;
-	refuse(&attr, "without group_by");
+	refuse(&attr, "without combine.group_by");
 	attr = flow_attr(1, 1);
 	attr.combine.group_by = "key,name";
 	refuse(&attr, "group_by: the schema has no field 'name'");

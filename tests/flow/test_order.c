@@ -661,11 +661,11 @@ Test(order, is_an_attribute_of_replicate_flows)
 	cr_assert_eq(info.ordered, 0);
 	attr.replicate.ordered = 2;
 	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
-	    "flow 'g': ordered 2");
+	    "flow 'g': replicate.ordered 2");
 	attr.replicate.ordered = 0;
 	attr.kind = DFI_SHUFFLE;
 	attr.replicate.method = 0;
 	attr.replicate.ordered = 1;
 	assert_error(dfi_flow_create(rig.dfi, "g", &attr), -EINVAL,
-	    "flow 'g': ordered", "DFI_REPLICATE");
+	    "flow 'g': replicate.ordered", "DFI_REPLICATE");
 }

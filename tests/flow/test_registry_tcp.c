@@ -261,5 +261,5 @@ Test(registry_tcp, attributes_that_do_not_exist_are_refused)
 	assert_error(dfi_open(&attr, &dfi), -EINVAL, "registry_flags");
 	attr.registry_flags = 0;
 	attr.reserved2 = 1;
-	assert_error(dfi_open(&attr, &dfi), -EINVAL, "reserved");
+	assert_error(dfi_open(&attr, &dfi), -E2BIG, "reserved2");
 }

@@ -917,7 +917,8 @@ Test(replicate, loss_policy_is_for_what_can_lose_something)
 	struct dfi_flow_attr good = flow_attr(1, 2), attr = good;
 
 	attr.replicate.loss_policy = DFI_LOSS_NOTIFY + 1;
-	assert_error(create_with(&attr), -EINVAL, "flow 'f': loss_policy 2");
+	assert_error(
+	    create_with(&attr), -EINVAL, "flow 'f': replicate.loss_policy 2");
 	attr = good;
 	attr.replicate.gap_timeout_us = DFI_MAX_GAP_TIMEOUT_US + 1;
 	assert_error(create_with(&attr), -EINVAL, "gap_timeout_us 10000001");

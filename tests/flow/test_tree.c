@@ -1317,7 +1317,8 @@ Test(tree, that_makes_no_sense_is_refused)
 	refuse(&attr, "fan_in 4097");
 	attr = kv_attr(4, 1, 2);
 	attr.reserved = 1;
-	refuse(&attr, "reserved");
+	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -E2BIG, "flow 'f'",
+	    "reserved");
 	attr.reserved = 0;
 	attr.combine.reserved[3] = 1;
 	assert_error(dfi_flow_create(rig.dfi, "f", &attr), -E2BIG, "flow 'f'",

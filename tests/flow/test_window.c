@@ -615,21 +615,6 @@ static void expect(
 	cr_assert_eq(result->sum, sum);
 }
 
-static void expect_nothing(struct dfi_target *target)
-{
-	const void *tuple;
-
-	assert_error(dfi_target_consume(target, &tuple), -EAGAIN, "no tuple");
-}
-
-static void expect_end(struct dfi_target *target)
-{
-	const void *tuple;
-
-	cr_assert_eq(consume_soon(target, &tuple), 0, "%s", dfi_errmsg());
-	cr_assert_eq(dfi_target_close(target), 0, "%s", dfi_errmsg());
-}
-
 /* A key that this of n targets has. */
 static uint64_t key_of(uint32_t target, uint32_t n_targets)
 {
@@ -665,8 +650,8 @@ Test(window, a_mark_tells_targets_that_got_nothing)
 	push_kv(source, keys[0], 7);
 	cr_assert_eq(dfi_source_close(source), 0);
 	expect(all[0], 3, keys[0], 7);
-	expect_end(all[0]);
-	expect_end(all[1]);
+	end_target(all[0]);
+	end_target(all[1]);
 }
 
 Test(window, a_window_of_n_tuples_ends_with_the_last_at_all_targets)
@@ -693,8 +678,8 @@ Test(window, a_window_of_n_tuples_ends_with_the_last_at_all_targets)
 	expect(all[1], 1, keys[1], 15);
 	expect_nothing(all[0]);
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(all[0]);
-	expect_end(all[1]);
+	end_target(all[0]);
+	end_target(all[1]);
 }
 
 Test(window, results_wait_for_the_slowest_source)
@@ -723,7 +708,7 @@ Test(window, results_wait_for_the_slowest_source)
 	mark(all[0]);
 	expect(target, 2, 1, 30);
 	cr_assert_eq(dfi_source_close(all[0]), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(window, sources_that_have_ended_are_not_waited_for)
@@ -751,7 +736,7 @@ Test(window, sources_that_have_ended_are_not_waited_for)
 	push_kv(all[1], 2, 3);
 	cr_assert_eq(dfi_source_close(all[1]), 0);
 	expect(target, 3, 2, 3);
-	expect_end(target);
+	end_target(target);
 }
 
 static int poll_now(int fd)
@@ -805,7 +790,7 @@ static void run_ahead(uint64_t window_tuples)
 	cr_assert_eq(dfi_source_close(all[0]), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_close(all[1]), 0, "%s", dfi_errmsg());
 	expect(target, n, 1, 1);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(window, a_source_that_marks_is_ahead_by_a_ring)
@@ -872,8 +857,8 @@ Test(window, a_mark_is_for_all_targets_or_for_none)
 	expect(all[0], 0, keys[0], 3);
 	expect(all[1], 0, keys[1], n);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
-	expect_end(all[0]);
-	expect_end(all[1]);
+	end_target(all[0]);
+	end_target(all[1]);
 }
 
 /* The same, of the last tuple of a window. */
@@ -900,8 +885,8 @@ Test(window, the_last_tuple_waits_for_all_targets)
 	expect(all[0], 0, keys[0], 5);
 	expect(all[1], 0, keys[1], 5);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
-	expect_end(all[0]);
-	expect_end(all[1]);
+	end_target(all[0]);
+	end_target(all[1]);
 }
 
 Test(window, a_mark_that_was_refused_and_not_repeated_fails_the_source)
@@ -987,7 +972,7 @@ static void cancel_one(uint64_t window_tuples)
 		expect(all[0], w, keys[0], w);
 	}
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
-	expect_end(all[0]);
+	end_target(all[0]);
 }
 
 Test(window, marks_are_not_for_targets_that_have_cancelled)
@@ -1020,7 +1005,7 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	assert_error(dfi_target_window(target, &window), -EPROTOTYPE,
 	    "flow 'f'", "target 0", "no windows");
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 	attr = flow_attr(1, 1, 5);
 	create(&attr);
@@ -1035,7 +1020,7 @@ Test(window, marks_belong_to_flows_that_are_marked)
 	assert_error(dfi_target_window(NULL, &window), -EINVAL, "NULL");
 	assert_error(dfi_source_mark(NULL), -EINVAL, "NULL");
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(window, a_cursor_must_be_closed_before_a_mark)
@@ -1052,7 +1037,7 @@ Test(window, a_cursor_must_be_closed_before_a_mark)
 	cr_assert_eq(dfi_source_cursor_close(cursor), 0);
 	mark(source);
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(window, a_span_that_is_lent_ends_with_the_window)
@@ -1068,7 +1053,7 @@ Test(window, a_span_that_is_lent_ends_with_the_window)
 	mark(source);
 	assert_error(dfi_source_commit(source, &span, 1), -EINVAL, "span");
 	cr_assert_eq(dfi_source_close(source), 0);
-	expect_end(target);
+	end_target(target);
 }
 
 Test(window, what_makes_no_sense_is_refused)

@@ -212,7 +212,10 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 		return dfi__fail(-EINVAL, "dfi_open: dfi is NULL");
 	ret = dfi__attr_load(&attr, sizeof(attr), user, "dfi_attr");
 	if (!ret && (attr.reserved || attr.reserved2))
-		ret = dfi__fail(-EINVAL, "dfi_attr.reserved is not 0");
+		ret = dfi__fail(-E2BIG,
+		    "dfi_attr.%s is not 0: set it to 0, or use a newer library "
+		    "that knows the member",
+		    attr.reserved ? "reserved" : "reserved2");
 	if (!ret && attr.registry_flags & ~(uint32_t)DFI_REGISTRY_INSECURE)
 		ret = dfi__fail(-EINVAL,
 		    "dfi_attr.registry_flags: unknown flags 0x%x",

@@ -34,20 +34,20 @@ static const char *attr_of_others(const struct dfi_flow_attr *attr)
 static const char *attr_of_combiners(const struct dfi_flow_attr *attr)
 {
 	if (attr->combine.n_aggregates || attr->combine.aggregates)
-		return "aggregates";
+		return "combine.aggregates";
 	if (attr->combine.group_by)
-		return "group_by";
+		return "combine.group_by";
 	if (attr->combine.max_groups)
-		return "max_groups";
+		return "combine.max_groups";
 	if (attr->combine.window_tuples)
-		return "window_tuples";
+		return "combine.window_tuples";
 	if (attr->combine.when_full)
-		return "when_full";
+		return "combine.when_full";
 	if (attr->combine.source_combining)
-		return "source_combining";
+		return "combine.source_combining";
 	if (attr->combine.combining_bytes)
-		return "combining_bytes";
-	return attr->combine.fan_in ? "fan_in" : NULL;
+		return "combine.combining_bytes";
+	return attr->combine.fan_in ? "combine.fan_in" : NULL;
 }
 
 static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
@@ -59,27 +59,29 @@ static int check_attr(const struct flow *flow, const struct dfi_flow_attr *attr)
 		    flow->name, attr_of_others(attr));
 	if (!attr->combine.group_by && flow->n_targets > 1)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': n_targets %u: without group_by there is one "
+		    "flow '%s': n_targets %u: without combine.group_by there "
+		    "is one "
 		    "group, which one target has",
 		    flow->name, flow->n_targets);
 	if (attr->combine.max_groups > DFI_MAX_GROUPS)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': max_groups %lu is more than %lu", flow->name,
-		    (unsigned long)attr->combine.max_groups,
+		    "flow '%s': combine.max_groups %lu is more than %lu",
+		    flow->name, (unsigned long)attr->combine.max_groups,
 		    (unsigned long)DFI_MAX_GROUPS);
 	if (attr->combine.when_full > DFI_FULL_EMIT)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': when_full %u is no enum dfi_when_full",
+		    "flow '%s': combine.when_full %u is no enum dfi_when_full",
 		    flow->name, attr->combine.when_full);
 	if (attr->combine.fan_in == 1 ||
 	    attr->combine.fan_in > DFI_MAX_ENDPOINTS)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': fan_in %u: a combiner takes what 2 to %d "
+		    "flow '%s': combine.fan_in %u: a combiner takes what 2 to "
+		    "%d "
 		    "sources send; 0: there are none",
 		    flow->name, attr->combine.fan_in, DFI_MAX_ENDPOINTS);
 	if (attr->combine.combining_bytes > DFI_MAX_COMBINING_BYTES)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': combining_bytes %lu is more than %lu",
+		    "flow '%s': combine.combining_bytes %lu is more than %lu",
 		    flow->name, (unsigned long)attr->combine.combining_bytes,
 		    (unsigned long)DFI_MAX_COMBINING_BYTES);
 	return 0;
@@ -97,12 +99,12 @@ int dfi__combine_choose(struct flow *flow, uint32_t wanted)
 		return 0;
 	if (wanted > DFI_COMBINING_ALWAYS)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source_combining %u is no enum "
+		    "flow '%s': combine.source_combining %u is no enum "
 		    "dfi_source_combining",
 		    flow->name, wanted);
 	if (wanted > DFI_COMBINING_OFF && flow->goal == DFI_LATENCY)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': source_combining is for flows of goal "
+		    "flow '%s': combine.source_combining is for flows of goal "
 		    "DFI_BANDWIDTH: one of DFI_LATENCY sends each tuple at "
 		    "once",
 		    flow->name);
@@ -113,12 +115,14 @@ int dfi__combine_choose(struct flow *flow, uint32_t wanted)
 	dfi__plan_free(plan);
 	if (flow->fan_in && size > DFI_MAX_SEGMENT_SIZE)
 		return dfi__fail(-EMSGSIZE,
-		    "flow '%s': fan_in: a partial aggregate of %u bytes is "
+		    "flow '%s': combine.fan_in: a partial aggregate of %u "
+		    "bytes is "
 		    "larger than a segment may be, which is %u",
 		    flow->name, size, DFI_MAX_SEGMENT_SIZE);
 	if (wanted > DFI_COMBINING_OFF && size > room)
 		return dfi__fail(-EMSGSIZE,
-		    "flow '%s': source_combining: a partial aggregate of %u "
+		    "flow '%s': combine.source_combining: a partial aggregate "
+		    "of %u "
 		    "bytes doesn't fit a segment, which has room for %u: raise "
 		    "segment_size",
 		    flow->name, size, room);
@@ -144,7 +148,8 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 		    : 0;
 	ret = check_attr(flow, attr);
 	if (!ret && attr->combine.group_by)
-		ret = dfi__route_keys(flow, "group_by", attr->combine.group_by);
+		ret = dfi__route_keys(
+		    flow, "combine.group_by", attr->combine.group_by);
 	if (ret < 0)
 		return ret;
 	flow->max_groups = attr->combine.max_groups ? attr->combine.max_groups

@@ -46,22 +46,25 @@ static int check_loss(const char *name, const struct dfi_flow_attr *attr)
 		    "flow '%s': %s is for flows of kind DFI_REPLICATE: others "
 		    "lose nothing",
 		    name,
-		    attr->replicate.loss_policy ? "loss_policy"
-						: "gap_timeout_us");
+		    attr->replicate.loss_policy ? "replicate.loss_policy"
+						: "replicate.gap_timeout_us");
 	if (attr->replicate.loss_policy > DFI_LOSS_NOTIFY)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': loss_policy %u is no enum dfi_loss_policy",
+		    "flow '%s': replicate.loss_policy %u is no enum "
+		    "dfi_loss_policy",
 		    name, attr->replicate.loss_policy);
 	if (attr->replicate.gap_timeout_us > DFI_MAX_GAP_TIMEOUT_US)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': gap_timeout_us %u is more than %u", name,
-		    attr->replicate.gap_timeout_us, DFI_MAX_GAP_TIMEOUT_US);
+		    "flow '%s': replicate.gap_timeout_us %u is more than %u",
+		    name, attr->replicate.gap_timeout_us,
+		    DFI_MAX_GAP_TIMEOUT_US);
 	if (attr->replicate.loss_policy == DFI_LOSS_NOTIFY &&
 	    (attr->replicate.method == DFI_REPLICATION_NAIVE ||
 		attr->transport == DFI_TRANSPORT_SHM))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': loss_policy DFI_LOSS_NOTIFY: %s loses "
-		    "nothing: leave loss_policy 0",
+		    "flow '%s': replicate.loss_policy DFI_LOSS_NOTIFY: %s "
+		    "loses "
+		    "nothing: leave replicate.loss_policy 0",
 		    name,
 		    attr->transport == DFI_TRANSPORT_SHM
 			? "transport DFI_TRANSPORT_SHM"
@@ -77,7 +80,7 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 			  "flow '%s': %s is for flows of kind DFI_REPLICATE",
 			  name,
 			  attr->replicate.method ? "replicate.method"
-						 : "ordered")
+						 : "replicate.ordered")
 		    : 0;
 	if (routing_attr(attr))
 		return dfi__fail(-EINVAL,
@@ -96,7 +99,7 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 		    name, attr->replicate.method);
 	if (attr->replicate.ordered > 1)
 		return dfi__fail(-EINVAL,
-		    "flow '%s': ordered %u is neither 0 nor 1", name,
+		    "flow '%s': replicate.ordered %u is neither 0 nor 1", name,
 		    attr->replicate.ordered);
 	return 0;
 }
@@ -139,8 +142,10 @@ static int check_reserved(const char *name, const struct dfi_flow_attr *attr)
 	static const uint64_t none[4];
 
 	if (attr->reserved)
-		return dfi__fail(-EINVAL,
-		    "flow '%s': dfi_flow_attr.reserved is not 0", name);
+		return dfi__fail(-E2BIG,
+		    "flow '%s': dfi_flow_attr.reserved is not 0: set it to 0, "
+		    "or use a newer library that knows the member",
+		    name);
 	if (memcmp(attr->replicate.reserved, none, sizeof(none)) == 0 &&
 	    memcmp(attr->combine.reserved, none, sizeof(none)) == 0)
 		return 0;

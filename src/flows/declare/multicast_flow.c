@@ -64,14 +64,16 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 
 	*largest = 0;
 	if (!flow_is_cast(flow))
-		return group ? dfi__fail(-EINVAL,
-				   "flow '%s': multicast_address is for "
-				   "DFI_REPLICATION_MULTICAST over RDMA",
-				   flow->name)
-			     : 0;
+		return group
+		    ? dfi__fail(-EINVAL,
+			  "flow '%s': replicate.multicast_address is for "
+			  "DFI_REPLICATION_MULTICAST over RDMA",
+			  flow->name)
+		    : 0;
 	if (group && !is_group(group))
 		return dfi__fail(-EINVAL,
-		    "flow '%s': multicast_address '%s' is not the address of "
+		    "flow '%s': replicate.multicast_address '%s' is not the "
+		    "address of "
 		    "a multicast group, such as 239.1.2.3 or ff15::1:2",
 		    flow->name, group);
 	/* A process that only creates flows needs no device. */

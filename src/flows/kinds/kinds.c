@@ -29,7 +29,11 @@ static int check_attr(const char *name, uint32_t flags, uint64_t reserved)
 	if (flags & ~(uint32_t)DFI_NONBLOCK)
 		return dfi__fail(
 		    -EINVAL, "%s.flags %#x are not all known", name, flags);
-	return reserved ? dfi__fail(-EINVAL, "%s.reserved is not 0", name) : 0;
+	return reserved ? dfi__fail(-E2BIG,
+			      "%s.reserved is not 0: set it to 0, or use a "
+			      "newer library that knows the member",
+			      name)
+			: 0;
 }
 
 int dfi_source_open(struct dfi *dfi, const char *flow_name, uint32_t index,
