@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What whoever calls OpenSSL calls first. */
+/* A call that comes before any other call of OpenSSL. */
 #ifndef DFI_SECURITY_CRYPTO_H
 #define DFI_SECURITY_CRYPTO_H
 
@@ -8,12 +8,12 @@
 
 /*
  * False: OpenSSL could not be initialised. A process may exit while threads of
- * this library are at it, and OpenSSL must not take itself apart then: it
- * registers no exit handler, unless the application's own use of it came first.
+ * this library use OpenSSL. So OpenSSL must not free its state at exit: it
+ * registers no exit handler, unless the application initialised it earlier.
  */
 static inline bool crypto_init(void)
 {
-	/* What it is asked first holds for good; later it costs nothing. */
+	/* The first call decides; later ones cost nothing. */
 	return OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) == 1;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading and making files with secrets. The mode is checked on the open file,
- * so that the file that was checked is the one that is read. May not leave a
- * key in memory that is given back.
+ * so that the checked file is the one that is read. Memory that is freed must
+ * not hold a key.
  *
- * A key file is one line of text: a word that tells it from other files, and 64
- * hexadecimal digits.
+ * A key file is one line of text: a word that distinguishes it from other
+ * files, and 64 hexadecimal digits.
  */
 #include "key_file.h"
 
@@ -77,12 +77,12 @@ static int make_text(const char *path, char text[TEXT_SIZE])
 	return 0;
 }
 
-/* 0, or the errno value of what failed. */
+/* Returns 0, or the errno value of the call that failed. */
 static int write_secret(int fd, const char text[TEXT_SIZE])
 {
 	ssize_t written;
 
-	/* The umask may have taken the owner's rights away. */
+	/* The umask may have removed the owner's rights. */
 	if (fchmod(fd, 0600))
 		return errno;
 	written = write(fd, text, TEXT_SIZE);
@@ -126,7 +126,7 @@ static int bad_file(const char *what, const char *path, const char *why)
 	return dfi__fail(-EINVAL, "%s '%s': %s", what, path, why);
 }
 
-/* NULL, or why the file is no secret of this user. */
+/* Returns NULL, or why the file is not a secret of this user. */
 static const char *exposure(const struct stat *st, enum secret_readers readers)
 {
 	mode_t allowed = S_IRWXU;
@@ -150,7 +150,7 @@ int dfi__secret_file_open(
 {
 	const char *why;
 	struct stat st;
-	/* O_NONBLOCK: a FIFO would wait for its writer. */
+	/* O_NONBLOCK: opening a FIFO would wait for its writer. */
 	int fd = file_up(
 	    open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 
@@ -178,7 +178,7 @@ static bool begins_with(const char *text, size_t size, const char *word)
 	return size >= strlen(word) && memcmp(text, word, strlen(word)) == 0;
 }
 
-/* What a text is that does not begin as a key. */
+/* Returns what a text is that does not begin as a key. */
 static const char *other_file(const char *text, size_t size)
 {
 	if (size == 0)
@@ -198,7 +198,7 @@ static const char *other_file(const char *text, size_t size)
 	return NO_KEY;
 }
 
-/* NULL, or why it is no key. */
+/* Parse a key. Returns NULL, or why it is not one. */
 static const char *parse_key(
     const char *text, size_t size, unsigned char key[REGISTRY_KEY_BYTES])
 {
@@ -206,7 +206,7 @@ static const char *parse_key(
 
 	if (!begins_with(text, size, MAGIC))
 		return other_file(text, size);
-	/* An editor may have taken the newline away, or written its own. */
+	/* An editor may have removed the newline, or written its own. */
 	if (text[size - 1] == '\n')
 		size--;
 	if (text[size - 1] == '\r')
@@ -229,7 +229,8 @@ static const char *parse_key(
 
 int dfi__key_file_read(const char *path, unsigned char key[REGISTRY_KEY_BYTES])
 {
-	char text[TEXT_SIZE + 2]; /* a carriage return, and one byte more */
+	char
+	    text[TEXT_SIZE + 2]; /* with a carriage return, and one byte more */
 	const char *why;
 	ssize_t size;
 	int fd, ret = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Proofs that somebody knows a secret, without telling it: HMAC-SHA-256, of
+ * Proofs that a process knows a secret, without revealing it: HMAC-SHA-256, of
  * which the first half is kept.
  */
 #ifndef DFI_SECURITY_MAC_H
@@ -12,11 +12,11 @@
 
 #define MAC_SIZE 16
 
-/* False: the library of OpenSSL could not do it. */
+/* False: OpenSSL could not compute it. */
 bool dfi__mac_make(const void *key, size_t key_size, const void *message,
     size_t size, uint8_t mac[MAC_SIZE]);
 
-/* Takes the same time wherever they differ. */
+/* Takes the same time wherever the difference lies. */
 bool dfi__mac_check(const void *key, size_t key_size, const void *message,
     size_t size, const uint8_t mac[MAC_SIZE]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How one side of a registry connection over TCP proves who it is: the names of
- * the files. Either key, or certificates, or nothing.
+ * How one side of a registry connection over TCP proves its identity: the names
+ * of the files. Either a key, or certificates, or nothing.
  */
 #ifndef DFI_SECURITY_SECURITY_H
 #define DFI_SECURITY_SECURITY_H
@@ -12,12 +12,12 @@
 #define NO_USER ((uid_t)-1)
 
 struct registry_security {
-	const char *key;         /* of dfi_registry_key_create() */
-	const char *ca;          /* who signs the other side's certificate */
-	const char *cert;        /* one's own, with what leads to the CA */
-	const char *private_key; /* of cert */
-	bool insecure;           /* without any of it */
-	bool has_user;           /* at a Unix socket, user is trusted, too */
+	const char *key;  /* of dfi_registry_key_create() */
+	const char *ca;   /* which signs the other side's certificate */
+	const char *cert; /* of this side, with those that lead to the CA */
+	const char *private_key; /* belongs to cert */
+	bool insecure;           /* nothing of the above */
+	bool has_user;           /* at a Unix socket, user is also trusted */
 	uid_t user;
 };
 

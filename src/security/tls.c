@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What OpenSSL is asked for: TLS 1.3 only, an external pre-shared key with an
+ * How OpenSSL is used: TLS 1.3 only, an external pre-shared key with an
  * ephemeral exchange, or certificates; no tickets, no resumption, no early
- * data, so that nothing recorded is ever of use again. Why a handshake failed
- * is told by tls_failure.c. docs/decisions/0009 has the reasons.
+ * data, so that recorded traffic is useless later. tls_failure.c tells why a
+ * handshake failed. docs/decisions/0009 has the reasons.
  *
- * Leaves no error in OpenSSL's queue, which belongs to the application's
+ * It leaves no error in OpenSSL's queue, which belongs to the application's
  * thread.
  */
 #include "tls_impl.h"
@@ -25,15 +25,15 @@
 #define TLS_RECORD_HANDSHAKE 22
 
 /*
- * One hash goes with an external key, so a keyed side has one cipher suite. The
- * bytes are that suite's number.
+ * An external key has one hash, so a side with a key has one cipher suite. The
+ * bytes are the number of that suite.
  */
 #define KEY_SUITE "TLS_AES_128_GCM_SHA256"
 #define KEY_DIGEST "SHA256"
 #define CERT_SUITES "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"
 static const unsigned char key_suite_number[] = { 0x13, 0x01 };
 
-/* The key's name on the wire. It tells nothing about the key. */
+/* The key's name on the wire. It reveals nothing about the key. */
 static const unsigned char identity[] = "dfi-registry";
 #define IDENTITY_SIZE (sizeof(identity) - 1)
 
@@ -43,7 +43,7 @@ int dfi__tls_no_memory(void)
 	return dfi__fail(-ENOMEM, "no memory for TLS");
 }
 
-/* A new one each time: OpenSSL lets a session end 304 s after it was made. */
+/* One for each handshake: OpenSSL ends a session after 304 s. */
 static SSL_SESSION *key_session(SSL *ssl, const struct tls *tls)
 {
 	const SSL_CIPHER *suite = SSL_CIPHER_find(ssl, key_suite_number);
@@ -63,18 +63,18 @@ static const struct tls *tls_of(const SSL *ssl)
 	return SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
 }
 
-/* The server's: which key has this name? */
+/* For the server: find the key with this name. */
 static int find_session(
     SSL *ssl, const unsigned char *name, size_t size, SSL_SESSION **session)
 {
 	*session = NULL;
 	if (size != IDENTITY_SIZE || memcmp(name, identity, size) != 0)
-		return 1; /* not ours: go on without it, that is, fail */
+		return 1; /* not ours: the handshake fails */
 	*session = key_session(ssl, tls_of(ssl));
 	return *session != NULL;
 }
 
-/* The client's: which key to use, with this digest if it is known already? */
+/* For the client: select the key, with this digest if it is known already. */
 static int use_session(SSL *ssl, const EVP_MD *digest,
     const unsigned char **name, size_t *size, SSL_SESSION **session)
 {
@@ -97,11 +97,11 @@ static int set_key(struct tls *tls, const char *path)
 	if (SSL_CTX_set_ciphersuites(tls->ctx, KEY_SUITE) != 1)
 		return dfi__tls_no_memory();
 	if (tls->role == TLS_SERVER) {
-		/* No certificate: without the key no handshake can end. */
+		/* Without certificate, each handshake needs the key. */
 		SSL_CTX_set_psk_find_session_callback(tls->ctx, find_session);
 	} else {
 		SSL_CTX_set_psk_use_session_callback(tls->ctx, use_session);
-		/* Nor may the registry show one: no CA is good enough. */
+		/* No certificate of the registry is accepted either. */
 		SSL_CTX_set_verify(tls->ctx, SSL_VERIFY_PEER, NULL);
 	}
 	return 0;
@@ -131,7 +131,7 @@ static SSL_CTX *create_context(enum tls_role role)
 						      : TLS_client_method();
 	SSL_CTX *ctx = NULL;
 
-	/* The first one reads OpenSSL's configuration. */
+	/* The first context reads OpenSSL's configuration. */
 	dfi__files_take_standard();
 	if (crypto_init())
 		ctx = SSL_CTX_new(method);
@@ -152,12 +152,12 @@ static int configure(struct tls *tls)
 	SSL_CTX_set_security_level(ctx, 2);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	/*
-	 * The end of a connection means the same however it comes: the other
-	 * side is gone. A message that was cut short is never used anyway.
+	 * However a connection ends, the other side is gone: a message that was
+	 * cut short is never used.
 	 */
 	SSL_CTX_set_options(
 	    ctx, SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF);
-	/* libevent may move what it writes; idle connections are many. */
+	/* libevent may move its output; there are many idle connections. */
 	SSL_CTX_set_mode(ctx,
 	    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
 	return 0;
@@ -247,7 +247,7 @@ struct bufferevent *dfi__tls_stream(struct tls *tls, struct event_base *base,
 		SSL_free(ssl);
 		ssl = NULL;
 	}
-	/* Frees ssl also if it fails, but then leaves fd open. */
+	/* On failure it frees ssl as well, but leaves fd open. */
 	if (ssl)
 		stream = bufferevent_openssl_socket_new(base, fd, ssl,
 		    tls->role == TLS_SERVER ? BUFFEREVENT_SSL_ACCEPTING

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files by which both sides of TLS with certificates prove who they are.
+ * The files by which both sides of TLS with certificates prove their identity.
  * OpenSSL never opens one: it would wait for the writer of a FIFO, and its
- * texts name no errno value. May not ask the terminal for a passphrase.
+ * texts name no errno value. It must not ask the terminal for a passphrase.
  */
 #include "tls_impl.h"
 
@@ -21,18 +21,18 @@
 #include "base/files.h"
 
 #define MAX_SIZE (16 << 20) /* lists of revoked certificates may be large */
-#define DER_SEQUENCE 0x30   /* with which such files begin */
+#define DER_SEQUENCE 0x30   /* the first byte of such a file */
 
 static const char certificate[] = "certificate";
 static const char authority[] = "certificate authority";
 static const char private_key[] = "private key";
 
 struct pem_file {
-	const char *what; /* one of those */
+	const char *what; /* "certificate" or "private key" */
 	const char *path;
 	char *bytes;
 	size_t size;
-	BIO *bio; /* of the bytes */
+	BIO *bio; /* size of the bytes */
 };
 
 static int no_passphrase(char *text, int size, int writing, void *arg)
@@ -57,7 +57,7 @@ static int bad_file(const char *what, const char *path, const char *why)
 /* ---- Files in memory -------------------------------------------------------
  */
 
-/* OpenSSL would read a file byte by byte: a large one would take hours. */
+/* OpenSSL would read byte by byte: a large file would take hours. */
 static int read_bytes(int fd, struct pem_file *file)
 {
 	size_t n = 0;
@@ -86,7 +86,7 @@ static void free_file(struct pem_file *file)
 	free(file->bytes);
 }
 
-/* Read an open file, which is closed. */
+/* Read an open file and close it. */
 static int load_file(int fd, struct pem_file *file)
 {
 	struct stat st;
@@ -113,7 +113,7 @@ static int load_file(int fd, struct pem_file *file)
 
 static int open_file(const char *what, const char *path, struct pem_file *file)
 {
-	/* O_NONBLOCK: a FIFO would wait for its writer. */
+	/* O_NONBLOCK: opening a FIFO would wait for its writer. */
 	int fd = file_up(
 	    open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 
@@ -128,7 +128,7 @@ static bool has(const struct pem_file *file, const char *word)
 	return memmem(file->bytes, file->size, word, strlen(word));
 }
 
-/* NULL, or what a file obviously is that is not what it should be. */
+/* Returns NULL, or what kind of file it obviously is instead. */
 static const char *other_kind(const struct pem_file *file)
 {
 	bool has_cert = has(file, "CERTIFICATE-----");
@@ -152,20 +152,20 @@ static const char *other_kind(const struct pem_file *file)
 	return NULL;
 }
 
-/* what_else: where the file is not obviously something else. */
+/* what_else: used if the file is not obviously something else. */
 static int bad_content(const struct pem_file *file, const char *what_else)
 {
 	const char *kind = other_kind(file);
 
 	if (kind)
-		ERR_clear_error(); /* it says less */
+		ERR_clear_error(); /* the error queue says less */
 	return bad_file(file->what, file->path, kind ? kind : what_else);
 }
 
 /* ---- What is in them -------------------------------------------------------
  */
 
-/* Whether what ended the reading of a PEM file is its end. */
+/* Tells whether the reading of a PEM file stopped at its end. */
 static bool is_at_end(void)
 {
 	unsigned long error = ERR_peek_last_error();
@@ -201,7 +201,7 @@ static int load_private_key(SSL_CTX *ctx, const char *path)
 	return ret;
 }
 
-/* The certificate, and then those between it and its authority. */
+/* Use the certificate, and then those between it and its authority. */
 static bool use_chain(SSL_CTX *ctx, BIO *file)
 {
 	X509 *cert = PEM_read_bio_X509_AUX(file, NULL, no_passphrase, NULL);
@@ -213,7 +213,7 @@ static bool use_chain(SSL_CTX *ctx, BIO *file)
 		cert = PEM_read_bio_X509(file, NULL, no_passphrase, NULL);
 		if (!cert)
 			return is_at_end();
-		/* It takes the certificate. */
+		/* The context takes the certificate. */
 		used = SSL_CTX_add0_chain_cert(ctx, cert) == 1;
 		if (!used)
 			X509_free(cert);
@@ -227,7 +227,7 @@ static bool trust(X509_STORE *store, const X509_INFO *info)
 	    (!info->crl || X509_STORE_add_crl(store, info->crl) == 1);
 }
 
-/* All certificates of a file, and the lists of revoked ones; one at least. */
+/* Trust all certificates of a file, and use its revocation lists. */
 static bool trust_all(X509_STORE *store, BIO *file)
 {
 	STACK_OF(X509_INFO) *infos = PEM_X509_INFO_read_bio(

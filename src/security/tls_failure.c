@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why a handshake failed, in terms of keys and certificates of registries.
- * OpenSSL tells a reason: what is wrong with the other side, or, from 1000 on,
- * the alert in which the other side tells what is wrong with this one.
+ * Why a handshake failed, in terms of the keys and certificates of registries.
+ * OpenSSL gives a reason: what is wrong with the other side or, from 1000 on,
+ * the alert by which the other side says what is wrong with this one.
  */
 #include "tls_impl.h"
 
@@ -19,8 +19,7 @@ struct explanation {
 	const char *text;
 };
 
-/* Of a client, in the registry's log: "refuses the client at ...: it has ..."
- */
+/* About a client, in the log: "refuses the client at ...: it has ..." */
 static const struct explanation of_client[] = {
 	{ SSL_R_BINDER_DOES_NOT_VERIFY, TLS_WRONG_KEY, -EACCES,
 	    "it has another key" },
@@ -34,14 +33,14 @@ static const struct explanation of_client[] = {
 	    "it does not know who signed the registry's certificate" },
 };
 
-/* Of a key, where that is what the registry goes by. */
+/* About a client's key, if the registry uses a key. */
 static const struct explanation of_keyless_client[] = {
 	{ SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, TLS_NO_KEY, -EACCES,
 	    "it has no key" },
 	{ SSL_R_NO_SHARED_CIPHER, TLS_NO_KEY, -EACCES, "it has no key" },
 };
 
-/* Of a registry, as the end of "registry tcp:...: ". */
+/* About a registry, as the end of "registry tcp:...: ". */
 static const struct explanation of_registry[] = {
 	{ SSL_R_WRONG_VERSION_NUMBER, TLS_NOT_TLS, -EPROTO,
 	    "what answers there does not speak TLS: it is no registry, or one "
@@ -68,7 +67,7 @@ static const struct explanation of_registry[] = {
 	"all processes"
 
 static const struct explanation of_registry_with_key[] = {
-	/* Of these two, OpenSSL says the first, and the standard the second. */
+	/* OpenSSL sends the first alert, the standard says the second. */
 	{ SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER, TLS_REFUSED, -EACCES,
 	    OTHER_KEY },
 	{ SSL_R_TLSV1_ALERT_DECRYPT_ERROR, TLS_REFUSED, -EACCES, OTHER_KEY },
@@ -114,7 +113,7 @@ static const struct explanation *explain(const struct tls *tls, int reason)
 	return found ? found : FIND(of_registry, reason);
 }
 
-/* The other side's certificate did not pass. */
+/* The other side's certificate was not accepted. */
 static int certificate_failure(long result, enum tls_cause *cause)
 {
 	switch (result) {
@@ -166,8 +165,8 @@ int dfi__tls_failure(
 	if (!cause)
 		cause = &unused;
 	/*
-	 * The first of them is the one that matters; they come last first, and
-	 * with them what SSL_get_error() said.
+	 * The first error counts; the last comes first, and SSL_get_error()'s
+	 * value comes with them.
 	 */
 	while ((next = bufferevent_get_openssl_error(stream)))
 		if (ERR_GET_LIB(next) == ERR_LIB_SSL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's calls: how a thread asks the registry and waits for the answer,
- * never past its deadline. It is answered on the loop's thread.
+ * The client's calls: a thread asks the registry and waits for the answer, at
+ * most until its deadline. The loop's thread delivers the answer.
  */
 #include "call.h"
 
@@ -26,24 +26,24 @@
 #include "watch.h"
 
 /*
- * An answer from the same machine takes some 30 us, and to be woken for it from
- * a sleep about as long again.
+ * An answer from the same machine takes some 30 us; waking a sleeping thread
+ * takes about as long again.
  */
 #define YIELD_NS 60000
 #define LONG_YIELD_NS 300000
 #define BUSY_NS (100 * NS_PER_MS)
 
-/* From one look at whether the call is over to the next. */
+/* The interval between two checks whether a call is over. */
 #define LOOK_NS (100 * NS_PER_MS)
 
-/* A key whose creator has given up before the registry answered. */
+/* A key whose creator gave up before the registry answered. */
 struct abandoned_key {
 	TAILQ_ENTRY(abandoned_key) link;
 	uint64_t id; /* of the request */
 	char key[];
 };
 
-/* With dfi_errmsg(). */
+/* Set a call's result, with dfi_errmsg(). */
 static void set_result(
     struct client_call *call, int ret, Dfi__Registry__Message *reply)
 {
@@ -56,7 +56,7 @@ static void set_result(
 	call->reply = reply;
 	/* Pairs with yield_a_while(), which reads nothing else. */
 	atomic_set(&call->done, true);
-	/* Under the lock: the caller's stack is gone once it sees done. */
+	/* Under the lock: the caller's stack may vanish after done. */
 	pthread_cond_signal(&call->answered);
 	pthread_mutex_unlock(&client->lock);
 }
@@ -96,8 +96,9 @@ void dfi__client_fail_calls(struct registry_client *client, int err)
 }
 
 /*
- * An answer that nobody waits for. If a key was made by it, who asked for that
- * believes that it was not: it goes again, unless it is another's by now.
+ * An answer came too late. If it says that a key was made, its creator believes
+ * that the key was not made: delete it, unless it belongs to another client by
+ * now.
  */
 static void undo(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
@@ -148,7 +149,7 @@ void dfi__client_answer(
 	if (reply->error)
 		ret = dfi__fail(dfi__peer_error(reply->error),
 		    "registry %s: %s", client->address, reply->text);
-	/* Nobody waits: it comes too late. */
+	/* Nobody waits any more. */
 	if (!call)
 		undo(client, reply);
 	if (!call || ret) {
@@ -159,7 +160,7 @@ void dfi__client_answer(
 		complete(call, ret, message);
 }
 
-/* The key of a call that makes one, which is not there before, or NULL. */
+/* The key that this call creates, if it demands a new key; else NULL. */
 static const char *created_key(const struct client_call *call)
 {
 	const Dfi__Registry__Request *request = call->request;
@@ -170,7 +171,7 @@ static const char *created_key(const struct client_call *call)
 	    : NULL;
 }
 
-/* The registry may still make the key that this call asks for. */
+/* The registry may still make the key that this call requested. */
 static void abandon(struct client_call *call, const char *name)
 {
 	struct registry_client *client = call->client;
@@ -252,9 +253,9 @@ static int give_up(void *arg)
 }
 
 /*
- * Yielding lets the registry and the control thread run on this processor, too.
- * But who yields to a busy thread is not woken by the answer, as a sleeper is:
- * where that happens, waits sleep at once for a while.
+ * Yielding lets the registry and the control thread run on this processor. But
+ * a thread that yields to a busy thread is not woken by the answer, as a
+ * sleeper is. Where that happens, waiting threads sleep at once for a while.
  */
 static void yield_a_while(struct client_call *call, int64_t deadline)
 {
@@ -277,7 +278,7 @@ static void yield_a_while(struct client_call *call, int64_t deadline)
 	}
 }
 
-/* Whether it was answered. */
+/* Returns whether the answer came. */
 static bool sleep_until(struct client_call *call, int64_t deadline)
 {
 	struct registry_client *client = call->client;
@@ -298,7 +299,10 @@ static bool sleep_until(struct client_call *call, int64_t deadline)
 	return done;
 }
 
-/* Likewise. Without the lock of the client: over() may take others. */
+/*
+ * Returns whether the answer came. Called without the client's lock: over() may
+ * take other locks.
+ */
 static bool wait_until(struct client_call *call, int64_t deadline)
 {
 	int64_t look;
@@ -347,7 +351,7 @@ int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline)
 	for (i = 0; i < n; i++)
 		pthread_cond_init(&calls[i].answered, NULL);
 	dfi__client_do(client, submit_all, &batch);
-	/* The last one first: with its answer there are those before it. */
+	/* Wait for the last one first: its answer comes last. */
 	for (i = n; i > 0; i--)
 		wait_for(&calls[i - 1], deadline);
 	count_caller(client, -1);

@@ -23,24 +23,24 @@ struct registry_watch;
 struct client_call {
 	TAILQ_ENTRY(client_call) link;
 	struct registry_client *client;
-	Dfi__Registry__Request *request; /* until it is written */
-	/* To be made: hears the events of this request; or NULL. */
+	Dfi__Registry__Request *request; /* set when the request is written */
+	/* The watch that gets the events of this request; or NULL. */
 	struct registry_watch *watch;
 	unsigned keep_flags;     /* of a put */
 	bool (*over)(void *arg); /* see dfi__client_put_unless(), or NULL */
 	void *over_arg;
-	/* Under client.lock from here on, until it is done. */
+	/* Until the call is done, the client's lock protects the rest. */
 	_Atomic bool done;
 	int ret;
 	char text[512];
-	Dfi__Registry__Message *reply; /* if ret is 0 */
+	Dfi__Registry__Message *reply; /* valid if ret is 0 */
 	pthread_cond_t answered;
-	/* Set when it is written. */
+	/* Set when the request is written. */
 	uint64_t id;
 };
 
 /*
- * As dfi__client_call(), for a put; flags are those of client.h. If it succeeds
+ * Like dfi__client_call(), for a put; flags are those of client.h. On success
  * the key is kept. over: see dfi__client_put_unless(), or NULL.
  */
 int dfi__client_call_put(struct registry_client *client,
@@ -48,28 +48,29 @@ int dfi__client_call_put(struct registry_client *client,
     void *arg, int64_t deadline, Dfi__Registry__Message **reply);
 
 /*
- * Send a request and wait for its reply: 0 and *reply (may be NULL; else freed
- * by dfi__wire_free()), or what the registry or the connection says.
+ * Send a request and wait for its reply: 0 and *reply (may be NULL; otherwise
+ * the caller frees it by dfi__wire_free()), or the error of the registry or the
+ * connection.
  */
 int dfi__client_call(struct registry_client *client,
     Dfi__Registry__Request *request, int64_t deadline,
     Dfi__Registry__Message **reply);
 
 /*
- * Send several requests of one client at once, and wait for all replies: each
- * call has its result then. -EINVAL: on the loop's thread, none is sent.
+ * Send several requests of one client at once, and wait for all replies: then
+ * each call has its result. -EINVAL: on the loop's thread; no request is sent.
  */
 int dfi__client_call_all(struct client_call *calls, size_t n, int64_t deadline);
 
 /* What the call returns, with its text. */
 int dfi__client_call_result(struct client_call *call);
 
-/* A reply has come; takes message. (loop) */
+/* Deliver a reply; takes message. (loop) */
 void dfi__client_answer(
     struct registry_client *client, Dfi__Registry__Message *message);
 
 /*
- * Fail all calls with client.lost_text; and no answer to what was given up will
+ * Fail all calls with client.lost_text. No answer to abandoned requests will
  * come any more.
  */
 void dfi__client_fail_calls(struct registry_client *client, int err);

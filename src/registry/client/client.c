@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's connection: what arrives on it, the lease's keepalive, its loss,
- * and closing it. How it is opened, what is asked over it, and how it is got
- * back, is in the other files of this folder. May not wait for anything on the
- * loop's thread.
+ * The client's connection: arriving messages, the lease's keepalive, its loss,
+ * and closing it. Other files of this folder open it, send requests over it,
+ * and restore it. This file must not wait for anything on the loop's thread.
  */
 #include "client.h"
 
@@ -79,7 +78,7 @@ static void farewell(
 	    client, dfi__peer_error(reply->error), "%s", reply->text);
 }
 
-/* Takes message. */
+/* Handle one message, and free it. */
 static void receive(
     struct registry_client *client, Dfi__Registry__Message *message)
 {
@@ -101,7 +100,7 @@ static void receive(
 	dfi__wire_free(message);
 }
 
-/* What has been read. It may make the connection end. */
+/* Handle all messages that have arrived. One may end the connection. */
 static void receive_all(
     struct registry_client *client, struct bufferevent *stream)
 {
@@ -131,13 +130,13 @@ static void on_read(struct bufferevent *stream, void *arg)
 	dfi__client_exit(client);
 }
 
-/* Writing failed: the registry may have said why before it closed. */
+/* Writing failed: the registry may have sent the reason before it closed. */
 static void hear_out(struct registry_client *client, struct bufferevent *stream)
 {
 	struct evbuffer *input = bufferevent_get_input(stream);
 	int n;
 
-	/* libevent keeps others from adding to it. */
+	/* libevent freezes it against additions. */
 	evbuffer_unfreeze(input, 0);
 	n = evbuffer_read(input, bufferevent_getfd(stream), -1);
 	evbuffer_freeze(input, 0);
@@ -145,13 +144,13 @@ static void hear_out(struct registry_client *client, struct bufferevent *stream)
 		receive_all(client, stream);
 }
 
-/* The output is empty: further requests are written at once again. */
+/* The output is empty: from now on requests are written at once again. */
 static void on_written(struct bufferevent *stream, void *arg)
 {
 	struct registry_client *client = arg;
 
 	dfi__client_enter(client);
-	/* Else it goes on with what others have left meanwhile. */
+	/* Otherwise continue with what other threads have queued meanwhile. */
 	if (client->writing && !evbuffer_get_length(client->unsent)) {
 		bufferevent_disable(stream, EV_WRITE);
 		client->writing = false;
@@ -203,8 +202,8 @@ static void on_keepalive(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	dfi__client_enter(client);
 	/*
-	 * A registry that is stopped needn't hear of it more than once. But the
-	 * answer may only be behind much else, which comes slowly.
+	 * A stopped registry needs one keepalive only. But a slow connection
+	 * may have much else to deliver before the answer.
 	 */
 	if ((!client->keepalive_id ||
 		client->heard_at > client->keepalive_at) &&
@@ -224,7 +223,7 @@ static void on_grace_over(evutil_socket_t fd, short what, void *arg)
 	dfi__client_exit(arg);
 }
 
-/* Takes the socket. */
+/* Open the stream over the socket, which it takes. */
 static struct bufferevent *open_stream(struct registry_client *client, int fd)
 {
 	struct event_base *base = dfi__loop_base(client->loop);
@@ -414,8 +413,8 @@ void dfi__client_close(struct registry_client *client)
 	if (!client)
 		return;
 	/*
-	 * Whatever comes of it: the lease ends with the connection anyway, and
-	 * an error that made the caller close is the one to be told.
+	 * Ignore an error: the lease ends with the connection anyway, and the
+	 * caller reports the error that made it close.
 	 */
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	dfi__client_call(

@@ -34,8 +34,8 @@ struct registry_watch;
 enum {
 	CLIENT_LEASED = 1, /* bind the key to this client's lease */
 	/*
-	 * Others may delete the key: follow whether they do, so that it is not
-	 * set again when the connection comes back.
+	 * Others may delete the key: note if they do, so that it is not set
+	 * again when the connection comes back.
 	 */
 	CLIENT_SHARED = 2,
 };
@@ -52,7 +52,7 @@ struct registry_entry {
 	const char *key;
 	const void *value;
 	size_t size;
-	uint64_t revision; /* dfi__client_join() sets it: of the creation */
+	uint64_t revision; /* of the creation; dfi__client_join() sets it */
 };
 
 enum registry_event_type {
@@ -61,10 +61,10 @@ enum registry_event_type {
 	REGISTRY_LOST,    /* nothing else: the connection is lost */
 	/*
 	 * Nothing else: the registry's machine has not answered for as long as
-	 * this client's lease, so that others take this process for dead.
+	 * this client's lease, so others consider this process dead.
 	 */
 	REGISTRY_CUT,
-	REGISTRY_BACK, /* nothing else: it is there again */
+	REGISTRY_BACK, /* nothing else: the connection is restored */
 };
 
 /* Valid during the callback only. */
@@ -74,25 +74,27 @@ struct registry_event {
 	const void *data;
 	size_t size;
 	uint64_t revision;
-	/* Of a DELETE: the same key follows, which came back with another
-	 * value: its owner's, who may never have been away, or another's. */
+	/*
+	 * DELETE: the key came back with another value, whose PUT follows. It
+	 * may be of the same owner, who never left, or of another.
+	 */
 	bool replaced;
 };
 
 /*
  * Connect to address (see dfi_registry_attr.listen), over TLS if it is TCP and
  * security (may be NULL) names a file, and take a lease. The keys bound to it
- * vanish when this process closes the client or dies, or gives no sign of life
- * for lease_ttl_ms: the loop sends one every third of it. A connection over TCP
- * is lost when the registry's machine acknowledges nothing for that time.
+ * vanish when this process closes the client, dies, or sends no sign of life
+ * for lease_ttl_ms: the loop sends one every third of that. A connection over
+ * TCP is lost when the registry's machine acknowledges nothing for that time.
  * lease_ttl_ms 0: the lease ends with the connection only.
  *
- * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of
- * security's is not as it must be. -EPERM: a TCP address, and nothing that
- * proves who is there. -ECONNREFUSED: nobody answers there. -EACCES: one side
- * does not trust the other's user, key or certificate. -EPROTO: another version
- * of the protocol, or none, or no TLS. -ENOSPC: the registry's limit of
- * connections. -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
+ * -EINVAL: not an address, a ttl outside of 50 ms to 1 h, or a file of security
+ * is faulty. -EPERM: a TCP address, and nothing authenticates the registry.
+ * -ECONNREFUSED: nobody answers there. -EACCES: one side does not trust the
+ * other's user, key or certificate. -EPROTO: another version of the protocol,
+ * or none, or no TLS. -ENOSPC: the registry's limit of connections.
+ * -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN, -EMFILE, -ENOMEM, -EIO.
  */
 int dfi__client_open(struct loop *loop, const char *address,
     const struct registry_security *security, uint32_t lease_ttl_ms,
@@ -102,15 +104,15 @@ int dfi__client_open(struct loop *loop, const char *address,
  * When the connection is lost, the client connects again until it is closed:
  * after some 50 ms, then after twice as long, up to a second. It takes a new
  * lease, sets again the keys that it has set with a flag and that nobody has
- * deleted, and renews its watches. Keys that it has given up meanwhile go. A
- * key that another client has put last is left alone, and logged. Until all
- * this is done, calls return -ENOTCONN; then watches hear BACK.
+ * deleted, and renews its watches. It deletes keys that were given up
+ * meanwhile. A key that another client has put last is left alone, and logged.
+ * Until all this is done, calls return -ENOTCONN; then watches get BACK.
  *
- * A registry that was restarted has forgotten the keys of other clients as
- * well, who need some time to set them again. A watch hears nothing of a key
- * that comes back with the value it had. A key with another value is a DELETE,
- * which says so, and a PUT. A key that is not back when the grace is over,
- * counted from BACK, is a DELETE.
+ * A registry that was restarted has also forgotten the keys of other clients,
+ * which need some time to set them again. A watch gets no event of a key that
+ * comes back with the same value. A key with another value causes a DELETE,
+ * which says so, and a PUT. A key that is not back at the end of the grace,
+ * counted from BACK, causes a DELETE.
  */
 
 /* Change the grace, CLIENT_GRACE_MS at first. Any thread. */
@@ -138,16 +140,16 @@ int dfi__client_put(struct registry_client *client, const char *key,
     uint64_t *revision);
 
 /*
- * Put a leased key that this client has set before. -EEXIST: it is somebody
- * else's since a lease has ended, and stays as it is.
+ * Put a leased key that this client has set before. -EEXIST: since a lease
+ * ended, it belongs to another client; it is not changed.
  */
 int dfi__client_change(struct registry_client *client, const char *key,
     const void *value, size_t size, int64_t deadline);
 
 /*
- * dfi__client_put() that also ends, with -ETIMEDOUT, when over(arg) is true. It
- * is asked ten times a second, by the thread that calls, and may wait for a
- * lock that fn of a watch takes.
+ * Like dfi__client_put(), and ends with -ETIMEDOUT when over(arg) is true. The
+ * calling thread calls over() ten times a second; it may wait for a lock that
+ * fn of a watch takes.
  */
 int dfi__client_put_unless(struct registry_client *client, const char *key,
     const void *value, size_t size, unsigned flags, bool (*over)(void *arg),
@@ -174,35 +176,35 @@ int dfi__client_delete(struct registry_client *client, const char *key,
     uint64_t revision, int64_t deadline);
 
 /*
- * The next three wait for no answer, leave dfi_errmsg() alone, and do nothing
- * to a key that is somebody else's since a lease has ended.
+ * The next three calls wait for no answer, leave dfi_errmsg() alone, and do not
+ * change a key that belongs to another client since a lease ended.
  *
  * Delete a key that this client has set with a flag.
  */
 void dfi__client_forget(struct registry_client *client, const char *key);
 
 /*
- * Put a leased key of this client, and set it so again when the connection is
- * lost: for a call that has timed out, of which a watch says that it was
- * carried out.
+ * Put a leased key of this client, and restore it when the connection is lost:
+ * for a call that timed out, when a watch shows that the registry carried it
+ * out.
  */
 void dfi__client_renew(struct registry_client *client, const char *key,
     const void *value, size_t size);
 
-/* Delete a leased key, which first gets a last value, if it is not NULL. */
+/* Delete a leased key; a value that is not NULL is put before. */
 void dfi__client_retire(struct registry_client *client, const char *key,
     const void *value, size_t size);
 
 /*
- * Call fn for each key that begins with prefix, as a PUT in key order, and
- * then for each change, in order and without gaps; when the connection is
- * lost, once with LOST, then maybe once with CUT, and when it is there again,
- * once with BACK. The first PUTs have been delivered on return. On failure fn
- * may have been called, but will not be any more.
+ * Call fn for each key that begins with prefix, as a PUT in key order, and then
+ * for each change, in order and without gaps. When the connection is lost, fn
+ * gets LOST once, then CUT at most once, and BACK once the connection is
+ * restored. On return the first PUTs have been delivered. After a failure fn is
+ * not called any more.
  *
- * fn runs on the loop's thread. It may call dfi__client_unwatch(); it may not
- * call the functions that take a deadline, nor wait for a thread that might be
- * in any function of this header.
+ * fn runs on the loop's thread. It may call dfi__client_unwatch(). It must not
+ * call functions that take a deadline, nor wait for a thread that may be in any
+ * function of this header.
  */
 int dfi__client_watch(struct registry_client *client, const char *prefix,
     void (*fn)(void *arg, const struct registry_event *event), void *arg,
@@ -213,10 +215,10 @@ int dfi__client_watch_key(struct registry_client *client, const char *key,
     void (*fn)(void *arg, const struct registry_event *event), void *arg,
     int64_t deadline, struct registry_watch **watch);
 
-/* A watch that is to be made. */
+/* A watch to be made. */
 struct registry_interest {
 	const char *prefix;
-	bool exact; /* it is a key */
+	bool exact; /* prefix is a key */
 	void (*fn)(void *arg, const struct registry_event *event);
 	void *arg;
 	struct registry_watch *watch; /* on success: the watch */
@@ -226,18 +228,18 @@ struct registry_interest {
 
 /*
  * dfi__client_watch() for each of n interests and then dfi__client_create() of
- * a leased key, in the time that one of them takes. entry NULL: only watches.
- * On failure, of which the text is that of the one that failed, there is
- * neither a watch nor the key.
+ * a leased key, in the time of one call. entry NULL: only watches. On failure,
+ * which has the text of the call that failed, there is neither a watch nor the
+ * key.
  */
 int dfi__client_join(struct registry_client *client,
     struct registry_interest *interests, size_t n, struct registry_entry *entry,
     int64_t deadline);
 
 /*
- * End and free the watch. After it returns fn is neither running (unless it is
- * fn that calls) nor will run. Any thread, the loop's included; the caller
- * holds no lock that fn takes. NULL is allowed.
+ * End and free the watch. After it returns fn does not run any more, except if
+ * fn made this call. Any thread, the loop's included; the caller holds no lock
+ * that fn takes. NULL is allowed.
  */
 void dfi__client_unwatch(struct registry_watch *watch);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's socket. Connecting blocks the calling thread, bounded by the
- * deadline; the socket is then handed to the loop. Says what is wrong in terms
- * of registries: who is not there, and what to do.
+ * The client's socket. Connecting blocks the calling thread until the deadline
+ * at most; the loop then gets the socket. Error texts speak of registries:
+ * which one does not answer, and what to do.
  */
 #include "connect.h"
 
@@ -24,11 +24,11 @@
 #include "registry/wire/path_lock.h"
 #include "security/security.h"
 
-/* From a registry's removal of a leftover until it listens, at most. */
+/* How long a registry takes from removing a socket to listening. */
 #define START_WAIT_MS 1000
 #define START_LOOK_MS 5
 /*
- * The kernel repeats what is lost of a TCP handshake only after a second. On
+ * The kernel repeats a lost packet of a TCP handshake only after a second. On
  * this host the answer takes no time.
  */
 #define TCP_TRY_MS 300
@@ -44,7 +44,7 @@ bool dfi__connect_is_mounted(const struct address *address)
 	    st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
-/* What lies at a path where a socket should; NULL: nothing, or a socket. */
+/* What lies at a path instead of a socket; NULL: nothing, or a socket. */
 static const char *other_file(const struct address *address)
 {
 	const char *path = dfi__address_path(address);
@@ -116,7 +116,7 @@ static int connect_error(
 	}
 }
 
-/* A send timeout bounds connect(2), also where a Unix backlog is full. */
+/* A send timeout bounds connect(2), even if a Unix backlog is full. */
 static int set_timeout(int fd, int64_t deadline)
 {
 	int left = deadline_left_ms(deadline);
@@ -145,7 +145,7 @@ static int connect_until(
 	return errno;
 }
 
-/* What both sides do for a registry of another user; it serves root anyway. */
+/* Add what to do about another user; root is always trusted. */
 static void say_how_to_trust(const struct ucred *peer, char *text, size_t size)
 {
 	unsigned long self = geteuid();
@@ -158,7 +158,7 @@ static void say_how_to_trust(const struct ucred *peer, char *text, size_t size)
 		    ", and start the registry with --allow-user=%lu", self);
 }
 
-/* Whether the process there is trusted. */
+/* Tells whether the process there is trusted. */
 static int check_peer(
     const char *text, const struct address *address, uid_t user, int fd)
 {
@@ -224,7 +224,7 @@ int dfi__connect_finish(
 	return check_peer(text, address, user, fd);
 }
 
-/* A registry is at the path, starts there, or was killed. */
+/* Tells whether a registry may be at the path, start there, or be dead. */
 static bool may_start(const struct address *address, int err)
 {
 	const char *path = dfi__address_path(address);
@@ -239,8 +239,8 @@ static int64_t earlier(int64_t a, int64_t b)
 }
 
 /*
- * The socket, or a negative errno value. Tried again are a TCP handshake of
- * which something was lost, and a path where a registry may just start.
+ * Returns the socket, or a negative errno value. It repeats a TCP handshake
+ * that lost a packet, and tries a path again where a registry may be starting.
  */
 static int connect_socket(
     const char *text, const struct address *address, int64_t deadline)

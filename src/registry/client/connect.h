@@ -9,20 +9,19 @@
 struct address;
 
 /*
- * A connected non-blocking socket to the registry at an address, as text and
- * parsed. The process at the other end of a Unix socket is trusted: it runs as
- * this one's user, as root, or as user (NO_USER: nobody). Or a
- * negative errno value, see dfi__client_open(). A forked child closes it from
- * the start, or it would hide this process's death from the registry: it is
- * closed by dfi__fork_close().
+ * Connect to the registry at an address, given as text and parsed: a
+ * non-blocking socket, or a negative errno value, see dfi__client_open(). The
+ * process at the other end of a Unix socket must run as our user, as root, or
+ * as user (NO_USER: no other). A forked child closes the socket, as it would
+ * hide this process's death from the registry. dfi__fork_close() closes it.
  */
 int dfi__connect(const char *text, const struct address *address, uid_t user,
     int64_t deadline);
 
 /*
- * The same without waiting: 0 and *fd, or -EINPROGRESS and *fd, which is
- * writable when it is connected or has failed, or another error. In any case
- * dfi__connect_finish() is next. It leaves fd open.
+ * The same without waiting: 0 and *fd, or -EINPROGRESS and *fd, which becomes
+ * writable when it is connected or has failed, or another error.
+ * dfi__connect_finish() must follow; it leaves fd open.
  */
 int dfi__connect_begin(
     const char *text, const struct address *address, int *fd);
@@ -30,8 +29,9 @@ int dfi__connect_finish(
     const char *text, const struct address *address, uid_t user, int fd);
 
 /*
- * Whether a socket's path is a mount of that file alone, as in a container: it
- * stays the socket of one registry, and never becomes that of the next.
+ * Tells whether the socket alone is mounted at its path, as in a container: the
+ * path then leads to this registry's socket only, never to that of the next
+ * registry.
  */
 bool dfi__connect_is_mounted(const struct address *address);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may touch the client, and writing what it has to say. The thread that
- * has entered writes to the socket itself, unless libevent is at it: over TLS
- * always, without only while the socket takes no more. Then requests wait in
- * client->unsent, and the loop, which alone may use libevent, takes them. No
- * thread waits for the loop here, which may not run (DFI_CONTROL_CPUS).
+ * Which thread may use the client, and writing its requests. The thread that
+ * has entered writes to the socket itself, unless libevent is writing: with TLS
+ * always, otherwise only while the socket takes no more. Then requests wait in
+ * client->unsent for the loop, which alone may use libevent. No thread waits
+ * here for the loop, which may not run (DFI_CONTROL_CPUS).
  */
 #include "enter.h"
 
@@ -20,7 +20,7 @@
 #include "restore.h"
 #include "state.h"
 
-/* Bytes of requests that a registry which doesn't read may have waiting. */
+/* Bytes of requests that may wait for a registry that doesn't read. */
 #define CLIENT_OUTPUT_MAX (16 << 20)
 
 void dfi__client_enter(struct registry_client *client)
@@ -58,7 +58,7 @@ int dfi__client_send(
 	return dfi__wire_write_request(output, request);
 }
 
-/* On the loop's thread. What finds no room waits until on_written(). */
+/* On the loop's thread. What finds no room waits for on_written(). */
 static void serve(struct registry_client *client)
 {
 	struct evbuffer *output;
@@ -75,7 +75,7 @@ static void serve(struct registry_client *client)
 		bufferevent_enable(client->stream, EV_WRITE);
 }
 
-/* It may be another stream by now, which has nothing to write. */
+/* The stream may be a new one, which has nothing to write. */
 void dfi__client_on_post(void *arg)
 {
 	dfi__client_enter(arg);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joining: a process that makes itself known also wants to know of the others.
- * Neither depends on the other's reply, so both are asked for at once.
+ * Joining: a process that publishes a key also watches the keys of others.
+ * Neither request depends on the other's reply, so both are sent at once.
  */
 #include "client.h"
 
@@ -23,7 +23,7 @@ static void fill_create(Dfi__Registry__Request *request, Dfi__Registry__Put *op,
 	op->leased = true;
 }
 
-/* What has succeeded if another has not. A call without a watch creates. */
+/* Undo a call after another failed. One without a watch creates. */
 static void take_back(struct client_call *call)
 {
 	if (call->watch && call->ret)
@@ -34,7 +34,7 @@ static void take_back(struct client_call *call)
 		dfi__client_forget(call->client, call->request->put->key);
 }
 
-/* The error is that of the last call that has failed. */
+/* Returns the error of the last call that failed. */
 static int settle(struct client_call *calls, size_t n)
 {
 	int ret = 0;

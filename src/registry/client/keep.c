@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys that the client has set and would set again at a registry that was
- * restarted: a list, for that, and a tree, to find one.
+ * The keys that the client has set and would restore at a registry that was
+ * restarted: a list for restoring, and a tree for finding one.
  */
 #include "keep.h"
 
@@ -137,7 +137,7 @@ static void note_put(struct registry_client *client, uint64_t id,
 {
 	struct kept_key *kept = dfi__keep_find(client, put->key);
 
-	/* Without memory for what it is now, it is still ours. */
+	/* Without memory for the new value, the key is still ours. */
 	if (kept && flags && !((kept->flags | flags) & CLIENT_SHARED)) {
 		kept->flags = flags;
 		dfi__keep_change(client, kept, put->value.data, put->value.len);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The keys that the client sets again when the connection comes back (keep.c).
- */
+/* The keys that the client sets again after a lost connection (keep.c). */
 #ifndef DFI_REGISTRY_CLIENT_KEEP_H
 #define DFI_REGISTRY_CLIENT_KEEP_H
 
@@ -15,31 +13,32 @@
 struct registry_client;
 struct registry_watch;
 
-/* A key that is to be set again when the connection comes back. */
+/* A key that is set again after a lost connection. */
 struct kept_key {
 	TAILQ_ENTRY(kept_key) link;
 	char *key;
 	void *value;
 	size_t size;
 	unsigned flags;
-	struct registry_watch *watch; /* CLIENT_SHARED: for its deletion */
-	bool sent;                    /* in this attempt */
-	bool stale;                   /* has changed since */
-	uint64_t request;             /* 0: none is unanswered */
-	bool leaves;                  /* once it is known to be ours */
+	struct registry_watch
+	    *watch;       /* CLIENT_SHARED: watches for its deletion */
+	bool sent;        /* in this attempt */
+	bool stale;       /* it has changed since */
+	uint64_t request; /* 0: no request is unanswered */
+	bool leaves;      /* delete it once it is known to be ours */
 };
 
-/* A request has succeeded: keep its key, or do not any more. */
+/* A request has succeeded: keep its key, or stop keeping it. */
 void dfi__keep_note(struct registry_client *client,
     const Dfi__Registry__Request *request, unsigned flags);
 
-/* Do not set the key again. */
+/* Stop keeping the key. */
 void dfi__keep_drop(struct registry_client *client, const char *key);
 void dfi__keep_free_all(struct registry_client *client);
-/* Another value is to be set again. */
+/* Change the value that is set again. */
 void dfi__keep_change(struct registry_client *client, struct kept_key *kept,
     const void *value, size_t size);
-/* NULL: it was never set, or is somebody else's since. */
+/* NULL: it was never set, or belongs to another client since. */
 struct kept_key *dfi__keep_find(
     struct registry_client *client, const char *key);
 

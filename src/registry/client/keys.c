@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client's requests on keys. Each function builds one request, makes one
- * call (a list: one per page) and checks that the reply holds what it must.
+ * call (a list: one per page), and checks that the reply is complete.
  */
 #include "client.h"
 
@@ -160,7 +160,7 @@ static int append_page(struct page_list *list,
 	size_t i;
 	int ret;
 
-	/* Or the next request would be the same, for ever. */
+	/* Otherwise the next request would be the same, endlessly. */
 	if (page->more && page->n_values == 0)
 		return dfi__fail(-EBADMSG,
 		    "registry %s: an empty page of a list", client->address);
@@ -181,7 +181,7 @@ static int append_page(struct page_list *list,
 	return 0;
 }
 
-/* 1: there are more pages, 0: that was the last one. */
+/* Returns 1 if more pages follow, 0 after the last one. */
 static int get_page(struct registry_client *client, const char *prefix,
     int64_t deadline, struct page_list *list)
 {
@@ -247,14 +247,14 @@ int dfi__client_send_delete(
 void dfi__client_send_withdrawal(
     struct registry_client *client, const char *key)
 {
-	/* If it can't be sent, the lease takes the key along later. */
+	/* If it can't be sent, the key ends with the lease. */
 	if (client->stream)
 		dfi__client_send_delete(client, key, 0);
-	/* Last, as key may be its own. */
+	/* This comes last, as key may be the kept copy. */
 	dfi__keep_drop(client, key);
 }
 
-/* What is said without waiting for an answer. */
+/* A request without waiting for an answer. */
 struct saying {
 	struct registry_client *client;
 	const char *key;
@@ -262,7 +262,7 @@ struct saying {
 	size_t size;
 };
 
-/* By fn, which gets it as a saying. */
+/* Send a request by fn. */
 static void say(struct registry_client *client, int (*fn)(void *arg),
     const char *key, const void *value, size_t size)
 {
@@ -276,7 +276,7 @@ static void say(struct registry_client *client, int (*fn)(void *arg),
 	dfi__client_tell(client, fn, &saying);
 }
 
-/* The answer to the put is dropped, as is one that comes too late. */
+/* The answer to the put is dropped like one that comes too late. */
 static void say_value(const struct saying *saying)
 {
 	Dfi__Registry__Put op = DFI__REGISTRY__PUT__INIT;
@@ -312,7 +312,7 @@ void dfi__client_renew(struct registry_client *client, const char *key,
 	say(client, renew, key, value, size);
 }
 
-/* Whether the key is ours, and so may be deleted now. */
+/* Tells whether the key is ours, so that it may be deleted now. */
 static bool may_delete(struct registry_client *client, const char *key)
 {
 	struct kept_key *kept = dfi__keep_find(client, key);

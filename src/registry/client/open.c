@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a client: what has to be proved at the address, a connection, the
- * greeting and the lease, and further attempts where a registry is crowded.
- * Blocks the calling thread, bounded by the deadline.
+ * Opening a client: the proof that the address demands, a connection, the
+ * handshake and the lease, and further attempts if the registry is crowded.
+ * Blocks the calling thread until the deadline at most.
  */
 #include "client.h"
 
@@ -20,7 +20,7 @@
 #include "security/tls.h"
 #include "state.h"
 
-/* From one attempt to the next; twice as long each time. */
+/* The pause between two attempts; it doubles each time. */
 #define AGAIN_MIN_MS 5
 #define AGAIN_MAX_MS 100
 
@@ -67,7 +67,7 @@ static int finish_opening(void *arg)
 	return ret;
 }
 
-/* What is known of an address before anything is sent to it. */
+/* Check what is known of an address before anything is sent to it. */
 static int prepare(const char *text, const struct registry_security *security,
     struct address *address, struct tls **tls)
 {
@@ -75,7 +75,7 @@ static int prepare(const char *text, const struct registry_security *security,
 	int ret = dfi__address_parse(text, address);
 
 	*tls = NULL;
-	/* Who is at a Unix socket, the kernel tells. */
+	/* The kernel tells which user is at a Unix socket. */
 	if (ret || dfi__address_is_unix(address))
 		return ret;
 	if (!security)
@@ -106,7 +106,7 @@ struct opening {
 	int64_t deadline;
 };
 
-/* Connected, it greets and takes a lease. */
+/* On the connection, greet and take a lease. */
 static int enter_registry(
     struct registry_client *client, int fd, const struct opening *opening)
 {
@@ -121,7 +121,7 @@ static int enter_registry(
 			 opening->deadline);
 }
 
-/* *again: the registry has closed the connection without a word. */
+/* *again: the registry has closed the connection without an answer. */
 static int open_once(
     struct opening *opening, struct registry_client **client, bool *again)
 {
@@ -155,8 +155,8 @@ static int open_once(
 }
 
 /*
- * A registry on which strangers force many connections closes some of which it
- * knows nothing yet, maybe ours.
+ * A registry with too many connections that have proved nothing closes some of
+ * them, maybe ours: try again.
  */
 static int open_patiently(
     struct opening *opening, struct registry_client **client)

@@ -2,7 +2,7 @@
 /*
  * Connecting again, on the loop's thread and without ever blocking it: the
  * pause before an attempt, its socket, and the greeting with a new lease.
- * restore.c goes on from there. An attempt that fails, at whatever step, ends
+ * restore.c continues from there. An attempt that fails, at whatever step, ends
  * here, and the next one begins after a while.
  */
 #include "restore.h"
@@ -28,7 +28,7 @@
 #define DELAY_MAX_MS 1000
 #define ANSWER_TIMEOUT_MS 5000 /* from one sign of progress to the next */
 
-/* Many clients have lost the registry at once: a quarter more or less. */
+/* Many clients lost the registry at once: vary by a quarter. */
 static unsigned spread(unsigned ms)
 {
 	uint32_t random = 0;
@@ -59,7 +59,7 @@ static void close_socket(struct restore *restore)
 	restore->fd = -1;
 }
 
-/* Whether not even the registry's machine has answered to an attempt. */
+/* Tells whether not even the registry's machine answered an attempt. */
 static bool is_silence(const struct registry_client *client, int err)
 {
 	return !dfi__address_is_unix(&client->parsed) &&
@@ -67,10 +67,10 @@ static bool is_silence(const struct registry_client *client, int err)
 }
 
 /*
- * Nobody answers there: the registry may have died, and be started again. But
- * if not even its machine answers a connecting client, it has heard nothing of
- * us for as long. Once connected, only the registry can keep silent: its
- * machine need not say anything.
+ * Nobody answers there: the registry may have died and may be started again.
+ * But if not even its machine answers, the registry has received nothing of
+ * ours for as long. Once the client is connected, only the registry can be
+ * quiet: its machine need not send anything.
  */
 static void look_at_silence(struct registry_client *client, bool connected)
 {
@@ -95,7 +95,7 @@ void dfi__reconnect_failed(struct registry_client *client, const char *why)
 	snprintf(client->lost_text, sizeof(client->lost_text),
 	    "the connection to registry %s is lost, and is not back yet: %s",
 	    client->address, why);
-	/* By itself it won't come back. */
+	/* It won't come back by itself. */
 	if (news && !was_connected && dfi__connect_is_mounted(&client->parsed))
 		level = DFI_LOG_WARN;
 	dfi__log(level, "%s", client->lost_text);
@@ -138,7 +138,7 @@ static int send_grant(struct registry_client *client)
 	grant.ttl_ms = client->ttl_ms;
 	ret = dfi__client_send(client, &request);
 	client->restore->grant = request.id;
-	/* It runs from now on, however long the rest takes. */
+	/* The lease runs from now on, however long the rest takes. */
 	return ret ? ret : dfi__client_start_keepalive(client);
 }
 

@@ -40,8 +40,8 @@
 #define UNANSWERED_MAX 64 /* so that the output stays small */
 
 /*
- * The registry may not have noticed that the former connection is gone: what
- * has been closed since then is still there. The answer does not matter.
+ * The registry may not have noticed the loss of the former connection: end what
+ * is left of it. The answer does not matter.
  */
 static int end_past(struct registry_client *client)
 {
@@ -70,7 +70,7 @@ static int send_key(struct registry_client *client, struct kept_key *kept)
 	return ret;
 }
 
-/* What the last attempt has asked, nobody answers any more. */
+/* The last attempt's requests get no answer any more. */
 void dfi__restore_forget_all(struct registry_client *client)
 {
 	struct registry_watch *watch;
@@ -96,7 +96,7 @@ static void begin_keys(struct registry_client *client)
 	}
 }
 
-/* Those that may be refused come last in the list. */
+/* Those that may be refused are last in the list. */
 static void begin_watches(struct registry_client *client)
 {
 	struct watch_list own = TAILQ_HEAD_INITIALIZER(own);
@@ -170,13 +170,13 @@ static void finish(struct registry_client *client)
 	client->restoring = false;
 	dfi__client_set_timer(
 	    client->grace_timer, atomic_load(&client->grace_ms));
-	/* As loud as the loss, whose end it is. */
+	/* Use the level of the message that reported the loss. */
 	dfi__log(DFI_LOG_WARN, "the connection to registry %s is back",
 	    client->address);
 	dfi__watch_tell(client, REGISTRY_BACK);
 }
 
-/* Do what can be done without a further answer: 0, or why it fails. */
+/* Take all steps that need no further answer: 0, or why one fails. */
 static int take_steps(struct registry_client *client)
 {
 	struct restore *restore = client->restore;
@@ -187,7 +187,7 @@ static int take_steps(struct registry_client *client)
 		if (!ret && !restore->n_unanswered)
 			restore->step = RESTORE_KEYS;
 	}
-	/* Also late ones, see dfi__restore_renew(). */
+	/* Also keys of late changes, see dfi__restore_renew(). */
 	if (!ret && restore->step >= RESTORE_KEYS)
 		ret = send_keys(client);
 	if (!ret && restore->step == RESTORE_KEYS && !restore->n_unanswered) {
@@ -231,7 +231,7 @@ void dfi__restore_forget(struct registry_client *client)
 	if (!client->restoring || client->closing || !client->stream)
 		return;
 	client->restore->n_unanswered--;
-	/* Not at once: the caller is in the midst of something. */
+	/* Later: the caller is still changing the client. */
 	client->kicked = true;
 }
 
@@ -242,7 +242,7 @@ static bool is_sent(
 	    kept->sent;
 }
 
-/* Before those that were not sent so far. */
+/* Insert it before those that were not sent yet. */
 static void send_again(struct registry_client *client, struct kept_key *kept)
 {
 	TAILQ_REMOVE(&client->kept, kept, link);
@@ -254,7 +254,7 @@ void dfi__restore_renew(struct registry_client *client, struct kept_key *kept)
 	if (!is_sent(client, kept))
 		return;
 	kept->stale = true;
-	/* Else its answer goes on with it. */
+	/* Otherwise its answer sends it again. */
 	if (!kept->request) {
 		send_again(client, kept);
 		client->kicked = true;
@@ -274,7 +274,7 @@ bool dfi__restore_leave(struct registry_client *client, struct kept_key *kept)
 	return false;
 }
 
-/* An answer about a key: 0, or why the attempt fails. */
+/* Handle an answer about a key: 0, or why the attempt fails. */
 static int answer_key(struct registry_client *client, struct kept_key *kept,
     const Dfi__Registry__Reply *reply)
 {
@@ -298,7 +298,7 @@ static int answer_key(struct registry_client *client, struct kept_key *kept,
 	return 0;
 }
 
-/* Both lists: what is unanswered is near the end. */
+/* In both lists, unanswered requests are near the end. */
 static int answer(
     struct registry_client *client, const Dfi__Registry__Reply *reply)
 {

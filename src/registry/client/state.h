@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a registry client is made of, and its connection (client.c). What can be
- * done with it is in a header for each file: enter.h, call.h, keys.h, keep.h,
- * watch.h, restore.h.
+ * The state of a registry client, and its connection (client.c). Each file has
+ * a header with its operations: enter.h, call.h, keys.h, keep.h, watch.h,
+ * restore.h.
  *
- * The thread that has entered the client owns all of it, except what comments
- * say. This is mostly the loop's thread, which alone may use libevent.
- * (loop) marks functions for the loop's thread. All other functions of these
- * headers are for any thread that has entered.
+ * The thread that has entered the client owns all of it, unless a comment says
+ * otherwise. Mostly that is the loop's thread, which alone may use libevent.
+ * (loop) marks functions for the loop's thread. Any thread that has entered may
+ * call all other functions of these headers.
  */
 #ifndef DFI_REGISTRY_CLIENT_STATE_H
 #define DFI_REGISTRY_CLIENT_STATE_H
@@ -35,67 +35,66 @@ TAILQ_HEAD(watch_list, registry_watch);    /* watch.h */
 
 struct registry_client {
 	struct loop *loop;
-	uint64_t hash_seed; /* drawn: others choose the values */
-	uint64_t id; /* drawn: by it the registry knows whose keys are whose */
-	uint64_t n_connections; /* that were begun */
+	uint64_t hash_seed; /* random: others choose the values */
+	uint64_t id;        /* random; tells the registry which keys are ours */
+	uint64_t n_connections; /* attempts so far */
 	char *address;
 	struct address parsed;
-	uid_t user;      /* whom to trust at a Unix socket, see connect.h */
+	uid_t user;      /* trusted user at a Unix socket, see connect.h */
 	struct tls *tls; /* NULL: none */
 	struct bufferevent *stream; /* NULL: the connection is lost */
-	bool writing; /* libevent is at its output now, see stream.h */
-	struct evbuffer *unsent; /* waits for the loop to take it to there */
-	bool kicked;             /* the loop is to go on with restoring */
-	struct loop_post post;   /* has the loop do both */
+	bool writing; /* libevent writes its output now, see stream.h */
+	struct evbuffer *unsent; /* waits until the loop takes it to stream */
+	bool kicked;             /* the loop must continue restoring */
+	struct loop_post post;   /* makes the loop do both */
 	struct event *keepalive_timer;
-	uint64_t keepalive_id; /* of the last one; 0: it is answered */
+	uint64_t keepalive_id; /* of the last one; 0: it was answered */
 	int64_t keepalive_at;  /* when it was sent */
 	int64_t heard_at;      /* when the registry's machine last answered */
 	uint64_t last_id;
-	bool open;        /* false: dfi__client_open() is still at it, */
-	bool turned_away; /* and it was closed without a word */
-	bool closing;     /* by dfi__client_close() */
+	bool open;        /* false: dfi__client_open() is not done */
+	bool turned_away; /* and it was closed without an answer */
+	bool closing;     /* in dfi__client_close() */
 	int lost_err;
 	char lost_text[512];
 	uint32_t ttl_ms;
 	_Atomic uint32_t grace_ms;
 	struct event *grace_timer;
 	struct restore *restore; /* see restore.c */
-	bool restoring;          /* lost, and not yet as it was before */
+	bool restoring;          /* lost, and not restored yet */
 	struct kept_list kept;
 	void *kept_tree; /* the same, by key */
 	struct call_list calls;
 	struct abandoned_list abandoned;
 	struct watch_list watches;
 
-	pthread_mutex_t entrance; /* recursive: held by who has entered */
-	unsigned n_entered;       /* times, by that thread */
+	pthread_mutex_t
+	    entrance; /* recursive: the thread that has entered holds it */
+	unsigned n_entered;   /* how often, by that thread */
 	pthread_mutex_t lock; /* protects the calls' results and n_callers */
 	pthread_cond_t no_caller;
-	unsigned n_callers;         /* threads inside of dfi__client_call() */
-	_Atomic int64_t busy_until; /* processors, as callers have found */
+	unsigned n_callers;         /* threads inside dfi__client_call() */
+	_Atomic int64_t busy_until; /* no yielding until then */
 };
 
-/* A client that is not connected. -ENOMEM, -EIO. */
+/* Make a client that is not connected. -ENOMEM, -EIO. */
 int dfi__client_new(
     struct loop *loop, const char *address, struct registry_client **client);
-/* Have the loop serve a connected socket, which it takes. -ENOMEM, -ETIMEDOUT.
- */
+/* Make the loop serve a connected socket, and take it. -ENOMEM, -ETIMEDOUT. */
 int dfi__client_start(struct registry_client *client, int fd, int64_t deadline);
-/* Disconnect, wait for the callers, free. */
+/* Disconnect, wait for the callers, and free the client. */
 void dfi__client_destroy(struct registry_client *client);
 
-/* A stream over a connected socket, with callbacks; takes fd. -ENOMEM. (loop)
- */
+/* Open a stream over a connected socket, and take fd. -ENOMEM. (loop) */
 int dfi__client_attach(struct registry_client *client, int fd);
 
-/* Have one of its timers fire in so many milliseconds. (loop) */
+/* Start one of its timers with so many milliseconds. (loop) */
 int dfi__client_set_timer(struct event *timer, uint32_t ms);
 
-/* A lease was asked for: send keepalives, if it needs them. (loop) */
+/* A lease was requested: send keepalives if it needs them. (loop) */
 int dfi__client_start_keepalive(struct registry_client *client);
 
-/* The connection is lost: close it, fail all calls, tell the watches. (loop) */
+/* The connection is lost: close it, fail calls, notify watches. (loop) */
 void dfi__client_lose(struct registry_client *client, int err, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's watches: a list. Events are delivered right as they arrive, so
- * who has entered the client and removes a watch knows that its function
- * doesn't run any more.
+ * The client's watches: a list. Events are delivered as they arrive, so the
+ * thread that has entered the client and removes a watch knows that its
+ * function doesn't run any more.
  *
- * Each watch knows the keys that it has told of, so that it can tell what has
- * changed when a registry that was restarted has none of them at first.
+ * Each watch keeps the keys that it has reported, so that it can tell what has
+ * changed when a restarted registry has none of them at first.
  */
 #include "watch.h"
 
@@ -24,10 +24,11 @@
 #include "restore.h"
 #include "state.h"
 
-/* A key that a watch knows of. */
+/* A key that a watch has reported. */
 struct known_key {
 	struct known_key *next; /* in a watch's expired */
-	uint64_t hash;          /* of its value */
+	uint64_t
+	    hash; /* since the connection is back, not seen at the registry */
 	bool missing; /* from the registry, since the connection is back */
 	char key[];
 };
@@ -38,7 +39,7 @@ static int compare_keys(const void *a, const void *b)
 	    ((const struct known_key *)b)->key);
 }
 
-/* NULL: it is not known, and was not asked to be, or there is no memory. */
+/* Find a key, or add it if requested. NULL: not found, or no memory. */
 static struct known_key *know(
     struct registry_watch *watch, const char *key, bool add)
 {
@@ -74,7 +75,7 @@ static struct registry_watch *find(struct registry_client *client, uint64_t id)
 	return NULL;
 }
 
-/* Hash 0: not known before. */
+/* Hash 0 means: not reported before. */
 static uint64_t hash_value(
     const struct registry_client *client, const struct registry_event *event)
 {
@@ -96,11 +97,11 @@ static void deliver(struct registry_client *client, uint64_t id,
 	struct known_key *known;
 	uint64_t hash;
 
-	/* It was ended while the event was under way. */
+	/* The watch was ended while the event travelled. */
 	if (!watch)
 		return;
 	known = know(watch, event->key, add);
-	/* It went before the snapshot, in pages, had come to it. */
+	/* It was deleted before the snapshot, in pages, reached it. */
 	if (!add && !known && !watch->exact)
 		return;
 	if (!add)
@@ -119,7 +120,7 @@ static void deliver(struct registry_client *client, uint64_t id,
 		gone.key = event->key;
 		if (missing)
 			watch->fn(watch->arg, &gone);
-		/* That may have ended it. */
+		/* fn may have ended the watch. */
 		if (missing && !find(client, id))
 			return;
 	}
@@ -165,7 +166,7 @@ void dfi__watch_tell(
 	struct registry_event event = { .type = type };
 	struct registry_watch *watch;
 
-	/* From the start each time: the function may end any watch. */
+	/* Start over each time: the function may end any watch. */
 	while ((watch = next_untold(client, type))) {
 		watch->told = type;
 		watch->fn(watch->arg, &event);
@@ -220,7 +221,7 @@ static void collect_missing(const void *node, VISIT visit, void *arg)
 	}
 }
 
-/* One walk for all that are missing, and none for each of them. */
+/* Collect all missing keys in one walk. */
 static void take_missing(struct registry_watch *watch)
 {
 	struct known_key *known;
@@ -252,7 +253,7 @@ void dfi__watch_expire_missing(struct registry_client *client)
 	{
 		take_missing(watch);
 	}
-	/* From the start each time: the function may end any watch. */
+	/* Start over each time: the function may end any watch. */
 	while ((watch = next_expired(client))) {
 		known = watch->expired;
 		watch->expired = known->next;
@@ -366,7 +367,7 @@ void dfi__client_send_unwatch(struct registry_client *client, uint64_t id)
 	Dfi__Registry__Request request = WIRE_REQUEST(UNWATCH, unwatch, &op);
 
 	op.watch = id;
-	/* If it can't be sent, its events go on and are dropped here. */
+	/* If it can't be sent, events still come and are dropped here. */
 	if (client->stream)
 		dfi__client_send(client, &request);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See key_tree.h. A text is read as 9 bits for each byte: one that says that
- * the byte is there, then the byte. Behind its end all bits are 0. So no text
- * is a prefix of another one in that form, any byte may occur, and the half of
- * an inner node whose texts end where the other ones go on is a single leaf.
+ * See key_tree.h. A text is read as 9 bits for each byte: one says that the
+ * byte exists, the others are the byte. All bits after the end are 0. So no
+ * text is a prefix of another one in that form, any byte may occur, and if some
+ * texts of an inner node end where others go on, one half is a single leaf.
  *
- * May not allocate but in an insertion: a removal can't fail.
+ * Only an insertion allocates memory: a removal can't fail.
  */
 #include "key_tree.h"
 
@@ -43,7 +43,7 @@ static unsigned symbol(const void *text, size_t size, size_t at)
 	return at < size ? PRESENT | ((const unsigned char *)text)[at] : 0;
 }
 
-/* Which half of the inner node the text belongs to. */
+/* Tells to which half of the inner node the text belongs. */
 static unsigned side(
     const struct tree_node *node, const void *text, size_t size)
 {
@@ -57,7 +57,7 @@ static struct tree_leaf *outermost(const struct tree_node *node, unsigned half)
 	return as_leaf(node);
 }
 
-/* The leaf that has most in common with the text; the tree is not empty. */
+/* Find the leaf that shares most with the text; the tree is not empty. */
 static struct tree_leaf *nearest(
     const struct tree *tree, const void *text, size_t size)
 {
@@ -79,7 +79,7 @@ static size_t common_bytes(
 	return n;
 }
 
-/* The first bit in which they differ; mask 0: they don't. */
+/* Find the first bit in which they differ; mask 0: they are equal. */
 static struct tree_node difference(
     const struct tree_leaf *leaf, const void *text, size_t size)
 {
@@ -98,7 +98,7 @@ static bool is_before(const struct tree_node *a, const struct tree_node *b)
 	return a->byte < b->byte || (a->byte == b->byte && a->mask > b->mask);
 }
 
-/* The largest part of the tree whose texts agree up to the critical bit. */
+/* Find the largest part whose texts agree up to the critical bit. */
 static struct tree_node *part_at(const struct tree *tree,
     const struct tree_node *critical, const void *text, size_t size)
 {
@@ -109,7 +109,7 @@ static struct tree_node *part_at(const struct tree *tree,
 	return node;
 }
 
-/* Put new where old is. */
+/* Put new in the place of old. */
 static void take_place(struct tree *tree, const struct tree_node *old,
     struct tree_inner *parent, struct tree_node *new)
 {
@@ -193,7 +193,7 @@ struct tree_leaf *dfi__tree_from(
 	if (!critical.mask)
 		return leaf;
 	part = part_at(tree, &critical, text, size);
-	/* Where the bit is 0 in the text, it is 1 in the part: all is after. */
+	/* The bit is 0 in the text and 1 in the part: all of it comes after. */
 	if (!side(&critical, text, size))
 		return outermost(part, 0);
 	return dfi__tree_next(outermost(part, 1));
@@ -221,7 +221,7 @@ size_t dfi__tree_prefixes(const struct tree *tree, const void *text,
 	common = common_bytes(last, text, size);
 	for (; !is_leaf(node) && node->byte <= common;
 	     node = as_inner(node)->half[side(node, text, size)]) {
-		/* One text ends here, where the others and this one go on. */
+		/* One text ends where the others and this one go on. */
 		if (node->mask == PRESENT && node->byte < size)
 			prefixes[n++] = as_leaf(as_inner(node)->half[0]);
 	}

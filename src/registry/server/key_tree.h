@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An ordered set of byte strings: a crit-bit tree. Each inner node names the
- * first bit in which its two halves differ, so no string takes more steps than
- * it has bits, whatever else is in the tree: a client that chooses its keys can
- * slow down nobody else's. There is no hash to attack and nothing to rebalance.
+ * first bit in which its two halves differ, so a string takes at most as many
+ * steps as it has bits, whatever else is in the tree: clients can't slow down
+ * others by their choice of keys. There is no hash to attack and nothing to
+ * rebalance.
  *
  * Leaves live in the caller's objects. A leaf's text must not change while the
- * leaf is in a tree. Order is bytewise, and a prefix comes before what it
- * begins. One thread at a time.
+ * leaf is in a tree. Order is bytewise, and a prefix comes before the strings
+ * that it begins. One thread at a time.
  */
 #ifndef DFI_REGISTRY_SERVER_KEY_TREE_H
 #define DFI_REGISTRY_SERVER_KEY_TREE_H
@@ -21,7 +22,7 @@ struct tree_inner;
 
 struct tree_node {
 	struct tree_inner *parent; /* NULL: the root */
-	uint16_t byte;             /* an inner node: where its halves differ, */
+	uint16_t byte;             /* inner node: where its halves differ, */
 	uint16_t mask;             /* and in which bit; 0: a leaf */
 };
 
@@ -41,13 +42,13 @@ struct tree {
 struct tree_leaf *dfi__tree_find(
     const struct tree *tree, const void *text, size_t size);
 
-/* Its text is set and not in the tree. -ENOMEM: nothing has changed. */
+/* The text is set and not in the tree. -ENOMEM: nothing has changed. */
 int dfi__tree_insert(struct tree *tree, struct tree_leaf *leaf);
 
 /* In constant time. */
 void dfi__tree_remove(struct tree *tree, struct tree_leaf *leaf);
 
-/* Have leaf where old is, of the same text, in constant time. */
+/* Put leaf in the place of old, which has the same text, in constant time. */
 void dfi__tree_replace(
     struct tree *tree, struct tree_leaf *old, struct tree_leaf *leaf);
 
@@ -59,8 +60,8 @@ struct tree_leaf *dfi__tree_from(
 struct tree_leaf *dfi__tree_next(const struct tree_leaf *leaf);
 
 /*
- * The leaves whose texts are prefixes of this one, itself included, shortest
- * first. Returns how many; prefixes has room for size + 1.
+ * Find the leaves whose texts are prefixes of this one, itself included,
+ * shortest first. Returns their number; prefixes has room for size + 1.
  */
 size_t dfi__tree_prefixes(const struct tree *tree, const void *text,
     size_t size, struct tree_leaf **prefixes);

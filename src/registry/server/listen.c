@@ -2,9 +2,9 @@
 /*
  * Binding the registry's address. A Unix socket is bound under its own name:
  * /proc/net/unix then shows the path that users know, and cleaners of temporary
- * files see that the socket is in use. A leftover is removed before, under the
- * lock of the path (path_lock.h), so that of two registries that find it one
- * wins. Without that lock a registry binds only a path that is free.
+ * files see that the socket is in use. A stale socket is removed first, under
+ * the lock of the path (path_lock.h), so that one of two registries that find
+ * it wins. Without that lock a registry binds only a free path.
  */
 #include "listen.h"
 
@@ -51,7 +51,7 @@ static int fail_system(const char *text, const char *what, int err)
 	}
 }
 
-/* A listening socket at address, or a negative errno value. */
+/* Returns a listening socket at address, or a negative errno value. */
 static int listen_at(
     const char *text, const struct address *address, mode_t mode)
 {
@@ -68,7 +68,7 @@ static int listen_at(
 		close(fd);
 		return fail_system(text, "bind", err);
 	}
-	/* Before anybody can connect. */
+	/* This comes before anybody can connect. */
 	if (dfi__address_path(address) &&
 	    chmod(dfi__address_path(address), mode)) {
 		err = errno;
@@ -93,7 +93,7 @@ enum found {
 	FOUND_LEFTOVER, /* a socket that nobody has open any more */
 };
 
-/* enum found; -EEXIST: a socket in use, or no socket; other errors. */
+/* Returns enum found; -EEXIST: a socket in use, or no socket; other errors. */
 static int look(const char *text, const struct address *address)
 {
 	struct stat st;
@@ -125,8 +125,9 @@ static int look(const char *text, const struct address *address)
 }
 
 /*
- * The lock, or -1 if there is none, with dfi_errmsg() as the reason, or -EEXIST
- * or -EBUSY. A registry that just starts, or ends, has it for a moment.
+ * Returns the lock, or -1 if there is none, with the reason in dfi_errmsg(), or
+ * -EEXIST or -EBUSY. A registry that is starting or ending holds it for a
+ * moment.
  */
 static int take_lock(const char *text, const struct address *address, int *lock)
 {
@@ -156,7 +157,7 @@ static int take_lock(const char *text, const struct address *address, int *lock)
 	    text, path, LOCK_WAIT_MS / 1000, path);
 }
 
-/* Have nothing at the path, or fail; why: there is no lock. */
+/* Make the path free, or fail; why: there is no lock. */
 static int make_free(
     const char *text, const struct address *address, const char *why)
 {
@@ -263,7 +264,7 @@ int dfi__listen_open(
 	}
 	if (ret)
 		return ret;
-	/* A child must not accept clients, whom nobody would serve. */
+	/* A child must not accept clients, which nobody would serve. */
 	ret = dfi__fork_add(new.fd);
 	if (ret) {
 		dfi__listen_close(&new);

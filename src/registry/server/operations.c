@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a client of the registry may ask: one function per operation, each of
- * them a call of the table and a reply. Requests come decoded, but unchecked.
- * May not touch the stream but through session.h, nor block.
+ * What a client of the registry may request: one function per operation, each
+ * of them a call of the table and a reply. Requests come decoded, but
+ * unchecked. This file uses the stream through session.h only, and never
+ * blocks.
  */
 #include "server.h"
 
@@ -60,7 +61,7 @@ static int lease_keepalive(struct session *session,
 {
 	(void)request;
 	(void)reply;
-	/* As a request, it has been a sign of life already. */
+	/* As a request, it has already served as a sign of life. */
 	return session->lease
 	    ? 0
 	    : dfi__fail(-ENOENT, "the connection has no lease");
@@ -153,7 +154,7 @@ static int get(struct session *session, const Dfi__Registry__Request *request,
 	return 1;
 }
 
-/* Fill one page, at most as many bytes and values as a message holds. */
+/* Fill one page, with at most as many bytes and values as fit a message. */
 static size_t fill_page(const struct table *table,
     const Dfi__Registry__List *op, Dfi__Registry__Value *values,
     Dfi__Registry__Value **pointers, bool *more)
@@ -251,10 +252,7 @@ static int unwatch(struct session *session,
 	return 1;
 }
 
-/*
- * Each returns 0 or an error, to be replied, or 1 if it replied itself, or
- * there is no reply.
- */
+/* Each returns 0 or an error to reply, or 1 if no reply is due. */
 static int (*const operations[])(struct session *session,
     const Dfi__Registry__Request *request, Dfi__Registry__Reply *reply) = {
 	[DFI__REGISTRY__REQUEST__OP_HELLO] = hello,
@@ -271,7 +269,7 @@ static int (*const operations[])(struct session *session,
 
 #define N_OPERATIONS (sizeof(operations) / sizeof(operations[0]))
 
-/* The first request: nothing else is looked at before the versions agree. */
+/* The first request: nothing else is read before the versions agree. */
 static void greet(
     struct session *session, const Dfi__Registry__Request *request)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Visitors: from accept to the end of the TLS handshake. A visitor waits until
- * the whole first message of a handshake has come: until then it has no memory
- * of TLS. Then it shakes hands, and is handed over as a session or refused. A
- * refused one is read from until it closes or is late: closing at once could
- * reset the connection before the client has read why.
+ * the whole first message of a handshake has come; before that it uses no
+ * memory of TLS. After the handshake it becomes a session or is refused. The
+ * registry reads from a refused one until it closes or is late: closing at once
+ * could reset the connection before the client has read the reason.
  *
- * Each of the two has a room of its own (visitors.h), from which some go when
- * it is full. So those that only connect push out one another, and none that
- * shakes hands.
+ * Visitors that wait, and those in a handshake, have a room each (visitors.h);
+ * a full room evicts some visitors. So connections that send nothing evict one
+ * another, and none in a handshake.
  */
 #include "pending_auth.h"
 
@@ -38,7 +38,7 @@
 #define SHAKING_MAX 256
 #define HANDSHAKE_TIMEOUT_S 5
 #define CLOSING_TIMEOUT_S 2
-/* Of TLS, see RFC 8446, 5.1 */
+/* The header of a TLS record, see RFC 8446, 5.1 */
 #define RECORD_HEADER 5
 #define RECORD_MAX 16384
 
@@ -50,8 +50,8 @@ struct visitor {
 	struct event *late;
 	struct bufferevent *stream; /* during the handshake */
 	int fd;                     /* -1: the stream's */
-	int wanted;                 /* bytes before it is looked at again */
-	char name[PEER_NAME_SIZE];  /* "": not asked for yet */
+	int wanted; /* bytes that must come before the next look */
+	char name[PEER_NAME_SIZE]; /* "": not determined yet */
 };
 
 struct pending_auth {
@@ -88,7 +88,7 @@ static void visitor_free(struct visitor *visitor)
 	free(visitor);
 }
 
-/* With dfi_errmsg() as the reason. */
+/* dfi_errmsg() is the reason. */
 static void log_refusal(struct visitor *visitor, enum tls_cause cause)
 {
 	struct pending_auth *pending_auth = visitor->pending_auth;
@@ -117,7 +117,7 @@ static bool listen_to(struct visitor *visitor, event_callback_fn fn)
 	return visitor->readable && !event_add(visitor->readable, NULL);
 }
 
-/* What a refused visitor still has to say. */
+/* Drop what a refused visitor still sends. */
 static void on_rest(evutil_socket_t fd, short what, void *arg)
 {
 	struct visitor *visitor = arg;
@@ -129,7 +129,7 @@ static void on_rest(evutil_socket_t fd, short what, void *arg)
 		visitor_free(visitor);
 }
 
-/* See it out, with dfi_errmsg() as the reason for the log. */
+/* Refuse it, with dfi_errmsg() as the reason for the log. */
 static void refuse(struct visitor *visitor, enum tls_cause cause)
 {
 	log_refusal(visitor, cause);
@@ -190,12 +190,12 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
 	    dfi__tls_failure(tls, stream, &cause)) {
 		refuse(visitor, cause);
 	} else {
-		/* It has gone. */
+		/* It has left. */
 		visitor_free(visitor);
 	}
 }
 
-/* It has been there in vain; for the log. */
+/* It is evicted; the log counts it. */
 static void evict(struct visitor_place *place)
 {
 	struct visitor *visitor = visitor_at(place);
@@ -250,13 +250,13 @@ static void start_handshake(struct visitor *visitor)
 		return;
 	}
 	bufferevent_setcb(visitor->stream, NULL, NULL, on_event, visitor);
-	/* The session reads; all the handshake needs is done without. */
+	/* The session reads; the handshake needs no more of this. */
 	bufferevent_enable(visitor->stream, EV_WRITE);
 }
 
 /*
- * Whether n bytes have come. If not, the caller is called again when they have,
- * or when the peer sends no more: then the visitor is freed.
+ * Tells whether n bytes have come. If not, the caller is called again when they
+ * have come, or when the peer sends no more: then the visitor is freed.
  */
 static bool has_come(struct visitor *visitor, int n)
 {
@@ -272,7 +272,7 @@ static bool has_come(struct visitor *visitor, int n)
 	return false;
 }
 
-/* A record of TLS: its kind, the version, and the length of the rest. */
+/* Check a TLS record: its kind, the version, and the length of the rest. */
 static void look_at_record(struct visitor *visitor)
 {
 	unsigned char header[RECORD_HEADER];
@@ -313,7 +313,7 @@ static void on_first_byte(evutil_socket_t fd, short what, void *arg)
 	} else if (dfi__tls_begins(byte)) {
 		look_at_record(visitor);
 	} else if (dfi__wire_begins(byte)) {
-		/* A registry's client can be told in its own words. */
+		/* A registry client gets the reason in its own protocol. */
 		dfi__stream_refuse(fd, -EACCES, why);
 		dfi__fail(-EACCES, "it has neither key nor certificate");
 		refuse(visitor, TLS_PLAIN);
@@ -328,13 +328,13 @@ void dfi__pending_auth_admit(struct pending_auth *pending_auth, int fd)
 	struct visitor *visitor;
 	uint32_t origin;
 
-	/* It has gone again: many strangers do no more than that. */
+	/* It has left: many strangers connect and do no more. */
 	if (!dfi__visitors_address(&pending_auth->waiting, fd, &origin)) {
 		close(fd);
 		return;
 	}
 	visitor = calloc(1, sizeof(*visitor));
-	/* A child that the application forks would keep it open for ever. */
+	/* A child of the application would keep it open endlessly. */
 	if (!visitor || dfi__fork_add_unmapped(fd)) {
 		free(visitor);
 		close(fd);
@@ -382,7 +382,7 @@ int dfi__pending_auth_create(
 		free(new);
 		return ret;
 	}
-	/* Origins have one number in both. */
+	/* An origin has the same number in both rooms. */
 	new->shaking.seed = new->waiting.seed;
 	*pending_auth = new;
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pending authentication of a registry with TLS: connections that have not
- * yet proved who they are. They cost the registry little: their number is
- * limited, they have a deadline, and what is wrong with them is logged once a
- * minute for each cause. A connection that has passed becomes a session.
+ * Connections to a registry with TLS that have not yet proved their identity.
+ * They cost the registry little: their number is limited, they have a deadline,
+ * and the log reports each cause of failure once a minute. A connection that
+ * has passed becomes a session.
  */
 #ifndef DFI_REGISTRY_SERVER_PENDING_AUTH_H
 #define DFI_REGISTRY_SERVER_PENDING_AUTH_H
@@ -18,15 +18,16 @@ struct tls;
 int dfi__pending_auth_create(
     struct server *server, struct tls *tls, struct pending_auth **pending_auth);
 
-/* Disconnects who waits at it. NULL is allowed. */
+/* Disconnects all that wait. NULL is allowed. */
 void dfi__pending_auth_destroy(struct pending_auth *pending_auth);
 
-/* A new connection, which becomes the pending authentication's, or is closed.
- */
+/* Admit a new connection, or close it. */
 void dfi__pending_auth_admit(struct pending_auth *pending_auth, int fd);
 
-/* End one of them, so that its descriptor is free; or false. pending_auth: or
- * NULL. */
+/*
+ * End one of them, to free its descriptor; false: there is none. pending_auth
+ * may be NULL.
+ */
 bool dfi__pending_auth_evict(struct pending_auth *pending_auth);
 
 #endif

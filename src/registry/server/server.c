@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The registry as a whole: start, stop, accepting clients, expiring leases.
- * What a client may ask is session.c's affair, what the answer is, table.c's.
- * Everything but start and stop runs on the registry's own loop thread.
+ * session.c serves clients, and table.c has the data. Everything but start and
+ * stop runs on the registry's own loop thread.
  */
 #include "server.h"
 
@@ -29,7 +29,7 @@
 
 /* An expiry this late means that the registry itself was stopped. */
 #define STALL_NS (NS_PER_S / 2)
-/* Bytes of all outputs that are allowed by all means. */
+/* Bytes of all outputs that are always allowed. */
 #define MAX_QUEUED_LEAST ((size_t)16 << 20)
 /* Connections without TLS that have not greeted. */
 #define STRANGERS_MAX 1024
@@ -68,12 +68,12 @@ static void on_expiry(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	/*
-	 * Stalled is not dead, for the registry too: while it was stopped it
-	 * could not hear the keepalives that wait in the sockets now.
+	 * While the registry was stopped, it could not read the keepalives that
+	 * wait in the sockets now: stopped is not dead.
 	 */
 	if (now - server->expiry_due > STALL_NS)
 		dfi__table_renew_all(server->table, now);
-	/* Nor those of whom what they sent is not read before their turn. */
+	/* Nor expire clients whose requests wait unread for their turn. */
 	TAILQ_FOREACH(session, &server->turns.behind, behind_link)
 	{
 		dfi__session_lives(session);
@@ -96,7 +96,7 @@ static void on_accept(void *arg, int fd)
 	dfi__server_settle(server);
 }
 
-/* A connection that has proved nothing makes room for one that waits. */
+/* A connection that has proved nothing is closed for one that waits. */
 static bool on_accept_error(void *arg, int err)
 {
 	struct server *server = arg;
@@ -179,7 +179,7 @@ static int create_table(
 	return dfi__table_create(&limits, &hooks, &server->table);
 }
 
-/* Whether the address may be served in this way; warns if that is unwise. */
+/* Check whether the address may be served; warns if that is unwise. */
 static int check_exposure(const struct address *address,
     const struct registry_security *security, const char *text)
 {
@@ -216,7 +216,7 @@ static int check_exposure(const struct address *address,
 		: "take a Unix socket, or, where all users are trusted,");
 }
 
-/* What clients must prove; *tls is NULL if nothing. */
+/* Read what clients must prove; *tls is NULL if nothing. */
 static int read_security(const struct dfi_registry_attr *attr, struct tls **tls)
 {
 	struct registry_security security = {

@@ -3,10 +3,11 @@
  * The registry as a whole: its clients, its table, its limits. All of it
  * belongs to the registry's loop thread.
  *
- * A session is never freed in the middle of something: it is doomed, and
- * dfi__server_settle(), the last act of every event callback, frees it. Freeing
- * one ends its lease, which tells other sessions, which may doom them. What the
- * callback had to say to its own client and to others is written then, too.
+ * A session is never freed while a callback uses it: it is doomed, and
+ * dfi__server_settle(), the last step of every event callback, frees it.
+ * Freeing a session ends its lease, which notifies other sessions, and may doom
+ * them. That step also writes what the callback queued for its own client and
+ * for others.
  */
 #ifndef DFI_REGISTRY_SERVER_SERVER_H
 #define DFI_REGISTRY_SERVER_SERVER_H
@@ -51,22 +52,22 @@ struct server {
 	struct event *expiry_timer;
 	struct table *table;
 	struct session_list live, closing, doomed, unsent;
-	struct visitor_room strangers; /* live, and have not greeted */
-	size_t n_sessions;             /* live, and have */
+	struct visitor_room strangers; /* live, before their greeting */
+	size_t n_sessions;             /* live, after it */
 	size_t n_closing;
 	struct log_throttle refusals[N_REFUSALS];
 	size_t max_connections;
 	size_t max_output;
-	size_t max_untold; /* bytes: no change then until others know */
+	size_t max_untold; /* bytes: above it, changes must wait */
 	struct turns turns;
 	uint32_t users[DFI_MAX_REGISTRY_USERS]; /* also served */
 	uint32_t n_users;
-	bool has_expired; /* some live session may be, see expired_at */
+	bool has_expired; /* live sessions may have expired, see expired_at */
 	bool accept_failing;
 	int64_t expiry_due; /* when expiry_timer fires; INT64_MAX: not set */
 };
 
-/* A lease was granted: see that it expires. */
+/* A lease was granted: set the timer of its expiry. */
 void dfi__server_arm_expiry(struct server *server);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One client of the registry: what its stream tells of, how it is refused, and
- * what goes when it ends. A client can hurt only itself: what it sends is
- * checked, what it does not read is bounded, and what it may hold is counted.
+ * One client of the registry: the events of its stream, its refusal, and what
+ * its end releases. A client can hurt only itself: its messages are checked,
+ * unread answers are bounded, and what it holds is counted.
  *
- * While more than 1 MiB of answers waits for a client, or a part of a snapshot,
- * or requests from an earlier turn, no more of its requests are read. A
- * watermark would not do for that: libevent's TLS streams stall when they reach
- * it in the middle of a record. Its signs of life are not read then either:
- * what it takes of the answers is one.
+ * No more of a client's requests are read while more than 1 MiB of answers
+ * waits for it, or a part of a snapshot, or requests of an earlier turn. A
+ * watermark would not serve: libevent's TLS streams stall when they reach it in
+ * the middle of a record. Its keepalives are not read then either; taking
+ * answers counts as a sign of life.
  *
- * A client that is refused does not count any more. It is told why and has a
- * moment to read it; of many that are told, the first go at once.
+ * A refused client does not count any more. It gets the reason and has a moment
+ * to read it; if many are refused, the first are closed at once.
  */
 #include "session.h"
 
@@ -96,7 +96,7 @@ void dfi__session_free(struct session *session)
 	if (session->death) {
 		int fd = event_get_fd(session->death);
 
-		/* In this order: a closed number may be another's by now. */
+		/* In this order: a closed number may be reused. */
 		event_free(session->death);
 		close(fd);
 	}
@@ -112,12 +112,11 @@ static int set_late(struct session *session, int seconds)
 {
 	struct timeval timeout = { .tv_sec = seconds };
 
-	/* Absolute: whatever the client sends meanwhile. */
+	/* The deadline is absolute: traffic does not extend it. */
 	return evtimer_add(session->late, &timeout);
 }
 
-/* It does not count any more. Too many of them: the first have had their time.
- */
+/* It does not count any more. If there are too many, close the first ones. */
 static void move_to_closing(struct session *session)
 {
 	struct server *server = session->server;
@@ -136,7 +135,7 @@ static enum refusal cause_of(int err)
 	return err == -ENOSPC ? REFUSED_FULL : REFUSED_GARBAGE;
 }
 
-/* One that has greeted is logged by all means. */
+/* One that has greeted is always logged. */
 void dfi__session_refuse(struct session *session, uint64_t id, int err)
 {
 	struct server *server = session->server;
@@ -162,7 +161,7 @@ void dfi__session_refuse(struct session *session, uint64_t id, int err)
 	dfi__session_reply(session, &reply);
 	if (session->doomed)
 		return;
-	/* Input is read on, to be dropped, until the client closes. */
+	/* Input is read and dropped until the client closes. */
 	bufferevent_setwatermark(session->stream, EV_WRITE, 0, 0);
 	dfi__session_set_reading(session);
 	if (set_late(session, CLOSING_TIMEOUT_S))
@@ -191,8 +190,8 @@ static void on_written(struct bufferevent *stream, void *arg)
 		bufferevent_disable(stream, EV_WRITE);
 	}
 	/*
-	 * The last reply is out. Closing now could break a write of the
-	 * client's, who would then not read it: the client closes first.
+	 * The last reply is written. Closing now could break a write of the
+	 * client, which would then not read the reply: the client closes first.
 	 */
 	if (session->closing) {
 		if (empty)

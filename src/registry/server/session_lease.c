@@ -24,7 +24,7 @@ void dfi__session_lives(struct session *session)
 		dfi__table_keepalive(table, session->lease, now);
 	if (!session->has_past)
 		return;
-	/* What it has not yet reclaimed must not go before it can. */
+	/* Keys that it has not reclaimed yet must stay until it can. */
 	TAILQ_FOREACH(other, &session->server->live, link)
 	{
 		if (other->past && other->client == session->client &&
@@ -34,10 +34,11 @@ void dfi__session_lives(struct session *session)
 }
 
 /*
- * The network may still deliver what was sent before the client gave a
- * connection up. Its lease goes on for the keys that are not yet reclaimed,
- * until it ends, or the client says that it has what it wants. Its watches end:
- * nobody reads what they tell, and the client needs their room.
+ * The network may still deliver what the client sent before it gave a
+ * connection up. The lease of that connection keeps the keys that are not yet
+ * reclaimed, until it ends, or the client says that it has all it wants. The
+ * watches of that connection end: nobody reads their events, and they occupy
+ * places.
  */
 int dfi__session_leave_behind(struct session *session)
 {
@@ -76,12 +77,10 @@ void dfi__session_end_past(struct session *session)
 	struct session *other;
 
 	session->has_past = false;
-	/* From the start each time: a session that hears of it may be doomed
-	 * for it. */
+	/* Start over each time: a notified session may be doomed. */
 	while ((other = past_of(session))) {
 		dfi__session_doom(other, NULL);
-		/* Not only when it is freed: what is asked next counts on it.
-		 */
+		/* At once: later requests depend on it. */
 		dfi__session_release(other);
 	}
 }

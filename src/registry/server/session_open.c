@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a connection becomes a client of the registry: whose it is, its place
- * among those that have not greeted, and the greeting.
+ * How a connection becomes a client of the registry: its user, its place among
+ * those that have not greeted, and the greeting.
  *
- * A connection counts when it has greeted. Before, it has one of a bounded
- * number of places (visitors.h), and holds one descriptor and little memory.
- * Another user's is told why and closed at once.
+ * A connection counts once it has greeted. Before, it has one of a bounded
+ * number of places (visitors.h), and holds one descriptor and little memory. A
+ * connection of another user gets the reason and is closed at once.
  */
 #include "session.h"
 
@@ -40,7 +40,7 @@ static void on_death(evutil_socket_t pidfd, short what, void *arg)
 	dfi__server_settle(server);
 }
 
-/* The text of an error of the registry's, for a client to read. */
+/* The text of an error of the registry, for its client. */
 static int no_resources(int err)
 {
 	dfi__fail_files(err, 1, "pidfd_open", "one more client");
@@ -49,10 +49,9 @@ static int no_resources(int err)
 }
 
 /*
- * A child that the client's process forked keeps the connection open beyond its
- * parent's death, so that is watched for itself, where the kernel tells who the
- * client is. Where it does not, or has no pidfds, the end of the connection
- * still counts.
+ * A forked child keeps the connection open after the client's process has died.
+ * So the registry watches the process as well, where the kernel tells which it
+ * is and has pidfds. Otherwise the end of the connection has to serve.
  */
 static int watch_process(struct session *session)
 {
@@ -192,7 +191,7 @@ static void start(struct session *session)
 	TAILQ_INSERT_TAIL(&server->live, session, link);
 }
 
-/* Another user's: it has never been more than a socket. */
+/* Refuse another user's connection: it never was more than a socket. */
 static void turn_away(struct session *session, int fd, int err)
 {
 	struct server *server = session->server;
@@ -223,7 +222,7 @@ void dfi__session_open(struct server *server, int fd)
 		turn_away(session, fd, err);
 		return;
 	}
-	/* A child that the application forks would keep it open for ever. */
+	/* A child of the application would keep it open endlessly. */
 	if (!dfi__fork_add_unmapped(fd))
 		session->stream = bufferevent_socket_new(
 		    dfi__loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
@@ -250,7 +249,7 @@ void dfi__session_adopt(
 	}
 	snprintf(session->name, sizeof(session->name), "%s", name);
 	session->stream = stream;
-	/* If it has gone, it is about to be freed. */
+	/* If the peer has left, the session is about to be freed. */
 	dfi__visitors_address(&server->strangers, bufferevent_getfd(stream),
 	    &session->place.origin);
 	start(session);

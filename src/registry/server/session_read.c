@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a client of the registry sends is read here, as much as one turn has
- * time for. The rest waits until the others have had theirs, and so does what
- * would change keys while too many changes are still to be told. What a request
- * does is operations.c's affair.
+ * Reading the requests of a client of the registry, as many as one turn has
+ * time for. The rest waits until the other clients had their turn; so do
+ * requests that change keys, while too many changes wait to be sent.
+ * operations.c carries requests out.
  */
 #include "session.h"
 
@@ -17,12 +17,12 @@
 #include "snapshot.h"
 
 #define OUTPUT_PAUSE (1 << 20)
-/* Then it is the other clients' turn. */
+/* After that many it is the turn of other clients. */
 #define REQUESTS_PER_TURN 64
 /* More than a hello has. */
 #define GREETING_SIZE_MAX 4096
 
-/* Whether more requests may be read, now that some answers have been queued. */
+/* Tells whether more requests may be read, given the queued answers. */
 static bool may_read(struct session *session)
 {
 	size_t most = session->server->turns.full ? OUTPUT_RESUME
@@ -48,7 +48,7 @@ void dfi__session_set_reading(struct session *session)
 		bufferevent_disable(session->stream, EV_READ);
 }
 
-/* The next request: 1, or 0 if there is none yet. */
+/* Get the next request: 1, or 0 if it is not complete. */
 static int next_request(
     struct session *session, Dfi__Registry__Message **message)
 {
@@ -65,14 +65,14 @@ static bool changes(const Dfi__Registry__Message *message)
 	    dfi__session_request_changes(message->request);
 }
 
-/* What has come can't be a hello that is not complete yet. */
+/* Tells that the input can't be the beginning of a greeting. */
 static bool has_no_hello(struct session *session)
 {
 	return evbuffer_get_length(bufferevent_get_input(session->stream)) >
 	    GREETING_SIZE_MAX;
 }
 
-/* Carry out the next request; false: there is none, or not now. */
+/* Carry out the next request; false: none may be carried out now. */
 static bool serve_one(struct session *session)
 {
 	Dfi__Registry__Message *message;
@@ -110,7 +110,7 @@ int dfi__session_read(struct session *session)
 
 	while (may_read(session) && serve_one(session)) {
 		n++;
-		/* Mostly it was the only one, and the clock is not asked. */
+		/* Usually it was the only one; then the clock is not read. */
 		if (!evbuffer_get_length(in))
 			continue;
 		if (!until)
@@ -132,7 +132,7 @@ bool dfi__session_go_on(struct session *session)
 
 	if (!session->snapshot)
 		return dfi__session_read(session) || served;
-	/* Else it goes on when the client has taken some. */
+	/* Otherwise it continues when the client has taken some. */
 	if (session->queued <= OUTPUT_RESUME)
 		dfi__turns_enqueue(session);
 	return served;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a client of the registry is told: replies to its requests, and the
- * events of its watches. Events of one client can't be held back: if it lets
- * more than the limit pile up, it is disconnected.
+ * The output to a client of the registry: replies to its requests, and the
+ * events of its watches. Events can't be held back: a client that leaves more
+ * than the limit unread is disconnected.
  */
 #include "session.h"
 
@@ -27,8 +27,7 @@ static void on_output(
 
 	session->queued = evbuffer_get_length(buffer);
 	dfi__turns_account(session->server, info->n_added, info->n_deleted);
-	/* Its requests are not read then, so that it reads is a sign of life.
-	 */
+	/* Its requests are not read then: taking output keeps it alive. */
 	if ((session->paused || session->snapshot) && info->n_deleted)
 		dfi__session_lives(session);
 }
@@ -46,12 +45,12 @@ void dfi__session_end_output(struct session *session)
 {
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
-	/* It may outlive this call, if libevent still has it in use. */
+	/* libevent may still use the buffer after this call. */
 	evbuffer_remove_cb(output(session), on_output, session);
 	dfi__turns_account(session->server, 0, session->queued);
 }
 
-/* Something is in the output. */
+/* The output has grown. */
 static void said(struct session *session)
 {
 	if (!session->direct || session->writing || session->unsent)
@@ -64,7 +63,7 @@ void dfi__session_flush(struct session *session)
 {
 	session->unsent = false;
 	TAILQ_REMOVE(&session->server->unsent, session, unsent_link);
-	/* A session that waits for its next write leaves it to libevent. */
+	/* If a session waits to be writable, libevent writes. */
 	if (!session->paused && !session->closing &&
 	    dfi__stream_flush(session->stream)) {
 		if (session->snapshot)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See snapshot.h. May not hold anything of the table between two pages. */
+/* See snapshot.h. No pointer into the table outlives a page. */
 #include "snapshot.h"
 
 #include <stdlib.h>
@@ -10,20 +10,20 @@
 #include "session.h"
 #include "registry/wire/wire.h"
 
-/* Of a page: bytes of values, and keys that are looked at. */
+/* Limits of a page: bytes of values, and keys that are visited. */
 #define PAGE_BYTES (256 << 10)
 #define PAGE_STEPS 1024
 
 struct snapshot {
 	uint64_t watch;
-	uint64_t since; /* changes after this revision are told anyway */
+	uint64_t since; /* later changes are reported anyway */
 	uint64_t until; /* the table's revision at the last page; 0: not yet */
 	bool exact;
 	char prefix[TABLE_KEY_MAX + 1];
-	char after[TABLE_KEY_MAX + 1]; /* the last key of the page before */
+	char after[TABLE_KEY_MAX + 1]; /* the last key of the previous page */
 };
 
-/* Returns whether there is more. */
+/* Returns whether more pages follow. */
 static bool send_page(struct session *session, struct snapshot *snapshot)
 {
 	const struct table *table = session->server->table;
@@ -60,7 +60,7 @@ int dfi__snapshot_begin(
 		.exact = exact,
 	};
 
-	/* A watch has such a prefix. */
+	/* A watch's prefix has at most this length. */
 	strcpy(snapshot.prefix, prefix);
 	if (!send_page(session, &snapshot))
 		return 0;
@@ -71,7 +71,7 @@ int dfi__snapshot_begin(
 	return 1;
 }
 
-/* Not before what came between its pages has been told. */
+/* Reply only after the changes between its pages were sent. */
 static void reply(struct session *session)
 {
 	Dfi__Registry__Reply reply = DFI__REGISTRY__REPLY__INIT;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys are in a tree, in order, and those of a lease also in a tree of its own:
- * whatever is asked takes as many steps as the key has bits, and one for each
- * key that is concerned. Leases, watches and the queue of changes are in files
- * of their own.
+ * Keys are in a tree, in order, and the keys of a lease also in a tree of its
+ * own. So each operation takes as many steps as the key has bits, and one step
+ * for each key that it concerns. Leases, watches and the queue of changes are
+ * in files of their own.
  *
- * This file may not do I/O, read a clock, or take a lock.
+ * This file does no I/O, reads no clock, and takes no lock.
  */
 #include "table_impl.h"
 
@@ -104,7 +104,7 @@ static int check_put(const struct table_put *put, size_t key_size)
 	return 0;
 }
 
-/* Whether a put may change an entry that is there. */
+/* Check whether a put may change an existing entry. */
 static int check_owner(const struct table_put *put, const struct entry *entry)
 {
 	bool reclaims = put->flags & TABLE_RECLAIM && put->owner &&
@@ -168,7 +168,7 @@ static struct entry *new_entry(
 	return entry;
 }
 
-/* Have entry in the place of old, if there is one: -ENOMEM, or all is done. */
+/* Put entry in the place of old, if there is one. -ENOMEM. */
 static int take_place(
     struct table *table, struct entry *entry, struct entry *old)
 {
@@ -194,7 +194,7 @@ static int take_place(
 	return 0;
 }
 
-/* Checked: there is room. */
+/* There is room: the caller has checked. */
 static int set(struct table *table, const struct table_put *put,
     size_t key_size, struct lease *lease, struct entry *old)
 {
@@ -294,7 +294,7 @@ void dfi__table_drop(struct table *table, struct entry *entry)
 	dfi__tree_remove(&table->entries, &entry->by_key);
 	if (entry->lease)
 		dfi__tree_remove(&entry->lease->keys, &entry->by_lease);
-	/* The lease may end before this is told. */
+	/* The lease may end before watches are notified. */
 	entry->lease = NULL;
 	table->bytes -= entry->by_key.size + entry->size;
 	dfi__table_queue(table, entry, TABLE_DELETE);

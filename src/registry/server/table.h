@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The registry's state: keys, leases and watches, as a pure state machine. No
- * I/O, no clock, no lock: time is passed in, and one thread at a time calls.
+ * I/O, no clock, no lock: callers pass the time, and one thread at a time
+ * calls.
  *
  * Every change of a key gets the next revision, from 1. A key bound to a lease
  * is deleted when the lease is revoked or expires.
  *
- * A change is complete when the call returns. Its watches are told later, by
- * dfi__table_tell(): all hear of all changes in the order of the revisions.
+ * A change is complete when the call returns. dfi__table_tell() notifies
+ * watches later: all get all changes in the order of the revisions.
  *
  * Errors: -EINVAL (bad key), -EMSGSIZE (key or value too long), -ENOSPC (a
- * limit is reached), -ENOMEM, and what the functions name. A failed call has
- * changed nothing.
+ * limit is reached), -ENOMEM, and those that a function names. A failed call
+ * changes nothing.
  */
 #ifndef DFI_REGISTRY_SERVER_TABLE_H
 #define DFI_REGISTRY_SERVER_TABLE_H
@@ -29,7 +30,7 @@ struct table_limits {
 	size_t max_bytes; /* of all keys and values */
 	size_t max_leases;
 	size_t max_lease_keys; /* bound to one lease */
-	size_t max_watches;    /* and as many that follow */
+	size_t max_watches;    /* and as many TABLE_FOLLOW ones */
 };
 
 /* Lent until the table changes. */
@@ -53,19 +54,19 @@ enum table_event_type {
 struct table_hooks {
 	void *arg;
 	/*
-	 * By dfi__table_tell(), for each watch that a change concerns and that
-	 * was made before it: those of a short prefix before those of a longer
-	 * one, and of one prefix in the order of their making.
+	 * dfi__table_tell() calls it for each watch that a change concerns and
+	 * that was made before it: first those with shorter prefixes, and of
+	 * one prefix in the order of their making.
 	 */
 	void (*changed)(void *arg, void *watcher, uint64_t tag,
 	    enum table_event_type type, const struct table_item *item);
-	/* By dfi__table_expire(): a lease has expired, its keys are gone. */
+	/* dfi__table_expire() calls it: the lease and its keys are gone. */
 	void (*expired)(void *arg, void *holder, uint64_t lease);
 };
 
 enum {
 	TABLE_CREATE = 1,  /* -EEXIST if the key exists, */
-	TABLE_RECLAIM = 2, /* and owner is not who has put it last */
+	TABLE_RECLAIM = 2, /* and its last put was by another owner */
 };
 
 struct table_put {
@@ -73,7 +74,7 @@ struct table_put {
 	const void *value; /* copied */
 	size_t size;
 	uint64_t lease; /* to bind the key to; 0: none */
-	uint64_t owner; /* who puts it; 0: nobody can say so later */
+	uint64_t owner; /* which client puts it; 0: unknown */
 	unsigned flags;
 };
 
@@ -95,33 +96,34 @@ int dfi__table_get(
     const struct table *table, const char *key, struct table_item *item);
 
 /*
- * The first key, in bytewise order, that begins with prefix and is greater
- * than after ("": than none): 1, or 0 if there is none.
+ * Get the first key, in bytewise order, that begins with prefix and is greater
+ * than after ("": any): 1, or 0 if there is none.
  */
 int dfi__table_next(const struct table *table, const char *prefix,
     const char *after, struct table_item *item);
 
-/* The key after *item, which is of this prefix, as dfi__table_next() would. */
+/* Get the key after *item with this prefix, as dfi__table_next() would. */
 int dfi__table_step(const char *prefix, struct table_item *item);
 
 /* revision 0: any. -ENOENT: no such key, or it has another revision. */
 int dfi__table_delete(struct table *table, const char *key, uint64_t revision);
 
 enum table_watch {
-	TABLE_PREFIX, /* of all keys that begin so */
+	TABLE_PREFIX, /* of all keys with this prefix */
 	TABLE_KEY,    /* of this key alone */
-	/* The same, counted apart: it takes no place of the others. */
+	/* The same, counted apart from the other kinds. */
 	TABLE_FOLLOW,
 };
 
 /*
- * A watch is known by its watcher and its tag. -EEXIST, -ENOENT. Present keys
- * are not announced: read them by dfi__table_next() in the same breath.
+ * Make a watch, identified by its watcher and its tag. -EEXIST, -ENOENT.
+ * Existing keys are not reported: read them by dfi__table_next() before the
+ * table changes.
  */
 int dfi__table_watch(struct table *table, void *watcher, uint64_t tag,
     const char *text, enum table_watch kind);
 
-/* 0, or 1 if it is a TABLE_FOLLOW. */
+/* Returns 0, or 1 if it was a TABLE_FOLLOW. */
 int dfi__table_unwatch(struct table *table, void *watcher, uint64_t tag);
 void dfi__table_unwatch_all(struct table *table, void *watcher);
 
@@ -138,19 +140,20 @@ size_t dfi__table_expire(struct table *table, int64_t now);
 int64_t dfi__table_next_expiry(const struct table *table);
 
 /*
- * Every lease gets its whole ttl again from now on: nothing could be heard of
- * its holder lately.
+ * Give each lease its whole ttl again: for a while no signs of life could be
+ * read.
  */
 void dfi__table_renew_all(struct table *table, int64_t now);
 
 /*
- * Tell watches of changes, and free what was kept for that, in about max steps:
- * one for each change, and one for each watch that it concerns and each 4 KiB
- * of its value. Returns the number of steps; less than max: nothing is left.
+ * Notify watches of changes, and free changes that all watches got, in about
+ * max steps: one for each change, and one for each watch that it concerns and
+ * each 4 KiB of its value. Returns the number of steps; less than max: nothing
+ * is left.
  */
 size_t dfi__table_tell(struct table *table, size_t max);
 
-/* The changes up to this revision have been told. */
+/* Watches were notified of the changes up to this revision. */
 uint64_t dfi__table_told(const struct table *table);
 
 /* Bytes of changes that watches have not been notified of. */

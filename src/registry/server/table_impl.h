@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the table share: table.c (keys), table_leases.c,
- * table_watches.c and table_tell.c (the queue of changes). Nobody else may
- * look.
+ * table_watches.c and table_tell.c (the queue of changes). Only these files
+ * include it.
  */
 #ifndef DFI_REGISTRY_SERVER_TABLE_IMPL_H
 #define DFI_REGISTRY_SERVER_TABLE_IMPL_H
@@ -34,7 +34,7 @@ struct watched {
 	char text[];
 };
 
-/* By what a watch is known. */
+/* What identifies a watch. */
 struct watch_id {
 	void *watcher;
 	uint64_t tag;
@@ -50,7 +50,7 @@ struct watch {
 	bool follows;   /* it is a TABLE_FOLLOW */
 };
 
-/* In the queue until it has been told. */
+/* A change, in the queue until all watches were notified. */
 struct change {
 	STAILQ_ENTRY(change) link;
 	struct entry *entry;
@@ -59,8 +59,8 @@ struct change {
 };
 
 /*
- * One version of a key: a put makes a new one. It has both changes that can
- * befall it, so that a deletion takes no memory.
+ * One version of a key: a put makes a new one. It has room for both of its
+ * changes, so that a deletion needs no memory.
  */
 struct entry {
 	struct tree_leaf by_key;
@@ -68,17 +68,17 @@ struct entry {
 	struct lease *lease;
 	uint64_t owner;
 	size_t size;     /* of the value */
-	unsigned n_refs; /* by the table, and by its changes in the queue */
+	unsigned n_refs; /* references of the table and of queued changes */
 	struct change put, deletion;
 	char key[]; /* and its final 0, and the value */
 };
 
-/* How far the first change in the queue has been told. */
+/* How far watches were notified of the first change in the queue. */
 struct telling {
 	bool begun;
 	struct watch *next; /* in the list before lists[at] */
 	size_t n_lists, at;
-	struct watch_list *lists[TABLE_KEY_MAX + 2]; /* NULL: ended */
+	struct watch_list *lists[TABLE_KEY_MAX + 2]; /* NULL: it was ended */
 };
 
 struct table {
@@ -110,10 +110,10 @@ void dfi__table_queue(
 /* Free the entry if nothing refers to it any more. */
 void dfi__table_unref(struct entry *entry);
 
-/* Take it out and free it. */
+/* Take the watch out and free it. */
 void dfi__table_end_watch(struct table *table, struct watch *watch);
 
-/* These watches end in the course of a telling. */
+/* These watches end during a notification. */
 void dfi__table_skip_watch(struct table *table, const struct watch *watch);
 void dfi__table_skip_watched(
     struct table *table, const struct watched *watched);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leases of the registry's table, in a tree. Each has its keys in another. May
- * not read a clock: time is passed in.
+ * Leases of the registry's table, in a tree. Each has its keys in another tree.
+ * This file reads no clock: callers pass the time.
  */
 #include "table_impl.h"
 

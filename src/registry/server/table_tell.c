@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes of the registry's table wait here, in the order of their revisions,
- * until the watches that they concern have been told. A telling can stop after
- * any watch: the next call goes on there, whatever watches were made and ended
- * meanwhile. May not change a key.
+ * The queue of changes of the registry's table, in the order of their
+ * revisions, until the watches that they concern were notified. A notification
+ * can stop after any watch: the next call continues there, whatever watches
+ * were made and ended meanwhile. This file changes no key.
  */
 #include "table_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* To copy so much of a value is a step. */
+/* Copying this much of a value counts as a step. */
 #define STEP_BYTES 4096
 
 static size_t bytes_of(const struct entry *entry)
@@ -68,7 +68,7 @@ static struct watch *advance(struct telling *telling, uint64_t revision)
 	struct watch *watch = telling->next;
 	struct watch_list *list;
 
-	/* Behind one that is too young, the rest of its list is younger. */
+	/* The watches after one that is too young are younger. */
 	while (!watch || watch->since >= revision) {
 		if (telling->at == telling->n_lists) {
 			telling->next = NULL;
@@ -81,7 +81,7 @@ static struct watch *advance(struct telling *telling, uint64_t revision)
 	return watch;
 }
 
-/* All have been told of the first change. */
+/* All watches were notified of the first change. */
 static void finish(struct table *table)
 {
 	struct change *change = STAILQ_FIRST(&table->changes);
@@ -106,7 +106,7 @@ static void tell(const struct table *table, const struct change *change,
 	    change->type, &item);
 }
 
-/* Of telling one watch. */
+/* Steps of notifying one watch. */
 static size_t steps_of(const struct change *change)
 {
 	return 1 +

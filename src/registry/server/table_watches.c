@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches of the registry's table. Texts that are watched are in a tree, so
- * that a change finds those that it concerns without looking at the others, and
- * each has the list of its watches. By their numbers watches are in a tree as
- * well. Telling them is table_tell.c's affair.
+ * Watches of the registry's table. Watched texts are in a tree, so that a
+ * change finds those that it concerns without a look at the others; each has
+ * the list of its watches. A second tree has the watches by their numbers.
+ * table_tell.c notifies them.
  */
 #include "table_impl.h"
 
@@ -46,7 +46,7 @@ static int check_room(const struct table *table, enum table_watch kind)
 	return 0;
 }
 
-/* The watched text, a new one if nobody watches it yet. */
+/* Get the watched text; make it if nobody watches it yet. */
 static struct watched *get_watched(
     struct table *table, const char *text, size_t size)
 {

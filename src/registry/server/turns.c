@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See turns.h. Clients that are behind go on in turn, each with the rest of its
- * requests or of its snapshot. Changes are told at once if that takes at most a
- * millisecond, else in turns, in their order.
+ * requests or of its snapshot. Watches are notified of changes at once if that
+ * takes at most a millisecond, otherwise in turns, in the order of the changes.
  *
- * What waits for clients to read is bounded. From half of the bound on (full)
- * changes and snapshots wait. If clients then take it, all go on. Otherwise
- * those for whom most waits are disconnected, as they are at the bound.
+ * The output that clients have not read is bounded. From half of the bound on
+ * (full), changes and snapshots wait. If clients then read, all go on.
+ * Otherwise those with most unread output are disconnected, as they are at the
+ * bound.
  *
- * May not block, nor look into what is sent.
+ * This file never blocks, nor reads what is sent.
  */
 #include "turns.h"
 
@@ -22,9 +23,9 @@
 #include "session.h"
 
 #define SLICE_NS (5 * (int64_t)NS_PER_MS)
-/* What belongs to a request is done with it, if it takes no longer. */
+/* Work of a request is done at once if it takes no longer than that. */
 #define AT_ONCE_NS ((int64_t)NS_PER_MS)
-/* Of the table, between two looks at the clock. */
+/* Steps of the table between two looks at the clock. */
 #define TELL_STEPS 64
 #define PRESSURE_MS 500
 #define TRIM_MS 500
@@ -35,7 +36,7 @@ static void arm(struct turns *turns)
 {
 	static const struct timeval now = { .tv_sec = 0 };
 
-	/* With the next look at what has come, not before. */
+	/* Set it at the next look at arrivals, not before. */
 	if (turns->armed || turns->running || !turns->timer)
 		return;
 	turns->armed = !evtimer_add(turns->timer, &now);
@@ -48,7 +49,7 @@ int64_t dfi__turns_until(const struct server *server)
 	int64_t until = clock_now_ns() + AT_ONCE_NS;
 	int64_t turn = turns->armed_at + SLICE_NS;
 
-	/* Many clients that have a little each must not delay the turn. */
+	/* Many clients with little work each must not delay the turn. */
 	return turns->armed && turn < until ? turn : until;
 }
 
@@ -100,7 +101,7 @@ void dfi__turns_account(struct server *server, size_t added, size_t removed)
 	}
 }
 
-/* Until then, 0: a while from now. Returns whether there is more to tell. */
+/* until 0: a while from now. Returns whether there is more to notify. */
 static bool tell_until(struct server *server, int64_t until)
 {
 	while (!server->turns.full) {
@@ -164,7 +165,7 @@ static size_t largest(const struct session_list *list)
 	return most;
 }
 
-/* Disconnect those for whom most waits, until there is room again. */
+/* Disconnect those with most unread output, until there is room again. */
 static void shed(struct server *server)
 {
 	size_t most, other;
@@ -187,7 +188,7 @@ static size_t kept(const struct server *server)
 	    dfi__table_untold_bytes(server->table);
 }
 
-/* Freed memory stays with the process, and the others lack it. */
+/* The process keeps freed memory, which other processes may need. */
 static void see_to_memory(struct server *server)
 {
 	static const struct timeval soon = { .tv_usec = TRIM_MS * 1000 };
@@ -215,13 +216,13 @@ void dfi__server_settle(struct server *server)
 			dfi__session_flush(session);
 		if (server->turns.queued > server->turns.max_queued)
 			shed(server);
-		/* What was theirs has ended, which others want to know. */
+		/* Keys of the disconnected ended: notify others. */
 	} while (!server->turns.late && !server->turns.full &&
 	    dfi__table_untold_bytes(server->table));
 	see_to_memory(server);
 }
 
-/* Returns whether any of them got on. */
+/* Returns whether any of them made progress. */
 static bool serve_behind(struct server *server, int64_t until)
 {
 	struct turns *turns = &server->turns;
@@ -256,8 +257,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	dfi__server_settle(server);
 	turns->running = false;
 	/*
-	 * A client that could not go on waits until more has been told, or
-	 * until outputs shrink, which arms the timer.
+	 * A client that could not go on waits for further notifications, or
+	 * until outputs shrink, which sets the timer.
 	 */
 	served |= told != dfi__table_told(server->table);
 	if (turns->again || (turns->late && !turns->full) ||
@@ -265,7 +266,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		arm(turns);
 }
 
-/* Full for a while: are they reading? */
+/* Outputs are full for a while: check whether clients read. */
 static void on_pressure(evutil_socket_t fd, short what, void *arg)
 {
 	static const struct timeval soon = { .tv_usec = PRESSURE_MS * 1000 };
@@ -290,7 +291,7 @@ static void on_trim(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	/* It takes milliseconds, and a busy registry needs it again at once. */
+	/* It takes milliseconds, and a busy registry needs the memory soon. */
 	if (turns->moved > TRIM_CALM) {
 		turns->moved = 0;
 		evtimer_add(turns->trim, &soon);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Places are an array without gaps, so that a random one is found at once.
- */
+/* Places are an array without gaps, so that a random one is found fast. */
 #include "visitors.h"
 
 #include <netinet/in.h>
@@ -13,12 +11,12 @@
 #include "registry/wire/address.h"
 #include "base/error.h"
 
-/* At most this part of the process's descriptors. */
+/* The part of the process's descriptors that places may have. */
 #define FILES_PART 8
 #define PLACES_MIN 8
-/* Random ones to choose from: that of the largest origin goes. */
+/* How many random places are compared; the largest origin loses one. */
 #define CANDIDATES 8
-/* For one of an origin that has half of the places. */
+/* How many are tried to find one of an origin with half of the places. */
 #define SEARCHES 64
 
 static uint32_t affordable(uint32_t max)
@@ -86,7 +84,7 @@ static struct visitor_place *random_place(struct visitor_room *room)
 	return room->places[mix(room->seed + ++room->random) % room->n];
 }
 
-/* One that goes, of this origin if it is crowded. */
+/* Choose a place to free, one of this origin if it has too many. */
 static struct visitor_place *choose(
     struct visitor_room *room, bool crowded, uint32_t origin)
 {

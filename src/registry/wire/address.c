@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Address texts, which of them other hosts can reach, and who may be at the
- * other end of a Unix socket: the same user or root. May not ask a name
- * service: that could block, and whoever answers would decide who is trusted.
+ * other end of a Unix socket: the same user or root. It asks no name service:
+ * that could block, and the service would decide which host is trusted.
  */
 #include "address.h"
 
@@ -130,9 +130,8 @@ void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE])
 void dfi__address_tune_tcp(int fd)
 {
 	/*
-	 * Not TCP_USER_TIMEOUT at the registry: it would also end the
-	 * connection of a client that is stopped, when what it doesn't read
-	 * fills its buffers.
+	 * TCP_USER_TIMEOUT at the registry would also end the connection of a
+	 * stopped client whose buffers are full.
 	 */
 	static const struct {
 		int level, name, value;

@@ -19,7 +19,7 @@
 /* Room for any address as text. */
 #define ADDRESS_TEXT_SIZE 128
 
-/* Room for who is at the other end of a connection. */
+/* Room for the description of a peer. */
 #define PEER_NAME_SIZE 96
 
 struct address {
@@ -31,7 +31,7 @@ struct address {
 	socklen_t size;
 };
 
-/* -EINVAL: not an address, the text says the syntax. */
+/* -EINVAL: not an address; the text states the syntax. */
 int dfi__address_parse(const char *text, struct address *address);
 
 /* The text of a TCP address, as dfi__address_parse() reads it. */
@@ -40,22 +40,22 @@ void dfi__address_tcp_text(
 
 bool dfi__address_is_unix(const struct address *address);
 
-/* TCP, and other hosts may reach it: not a loopback address. */
+/* Tells whether it is TCP, and no loopback address. */
 bool dfi__address_is_routable(const struct address *address);
 
 /* "the client at tcp:IP:PORT", of a connected TCP socket. */
 void dfi__address_peer_name(int fd, char name[PEER_NAME_SIZE]);
 
 /*
- * Small messages go at once, and a host that vanishes without a word ends an
- * idle connection within half a minute. A process that is stopped does not: its
- * kernel answers.
+ * Send small messages at once. If the peer's host vanishes, an idle connection
+ * ends within half a minute. A stopped process does not end it: its kernel
+ * answers.
  */
 void dfi__address_tune_tcp(int fd);
 
 /*
- * Have a connection fail when what was sent is not acknowledged for so many ms:
- * not even by the machine of a peer that is stopped.
+ * Make a connection fail if the peer's machine acknowledges nothing for so many
+ * ms.
  */
 void dfi__address_limit_silence(int fd, uint32_t ms);
 

@@ -2,7 +2,7 @@
 /*
  * The directory may be open to everybody, as /tmp is. So the lock file is never
  * followed through a symbolic link, and counts only if no other user can open
- * it: a process that can open a file can lock it for ever.
+ * it: a process that can open a file can lock it endlessly.
  */
 #include "path_lock.h"
 
@@ -20,7 +20,7 @@
 #include "base/fork_files.h"
 #include "base/user.h"
 
-/* The file may go between two looks at it. */
+/* The file may be removed between two looks at it. */
 #define TRIES 16
 
 static void lock_name(const char *path, char name[PATH_LOCK_SIZE])
@@ -29,9 +29,9 @@ static void lock_name(const char *path, char name[PATH_LOCK_SIZE])
 }
 
 /*
- * Two calls: with O_CREAT alone, sysctl fs.protected_regular has the kernel
- * refuse a file in /tmp that is another user's, and its error says nothing. And
- * a file that was made here is ours, whatever number its owner has.
+ * Two calls are needed: with O_CREAT alone, sysctl fs.protected_regular makes
+ * the kernel refuse another user's file in /tmp, with an unspecific error. A
+ * file that was made here is ours, whatever user number its owner has.
  */
 static int open_file(const char *name, bool *made)
 {
@@ -89,7 +89,7 @@ static bool is_ours(const struct stat *st, bool made)
 	    (made || dfi__user_is_mapped(st->st_uid));
 }
 
-/* 0: locked, -ESTALE: it is not the file of that name any more. */
+/* Returns 0: locked; -ESTALE: the name has another file now. */
 static int lock(int fd, const char *name, bool made)
 {
 	struct stat st, now;
@@ -106,7 +106,7 @@ static int lock(int fd, const char *name, bool made)
 		dfi__fail(-errno,
 		    "the file system of '%s' has no locks (flock: %s)", name,
 		    strerrordesc_np(errno));
-		unlink(name); /* it is of no use */
+		unlink(name); /* the lock could not be used */
 		return -ENOLCK;
 	}
 	if (lstat(name, &now) || now.st_dev != st.st_dev ||

@@ -11,17 +11,17 @@
 #define PATH_LOCK_SIZE (108 + sizeof(PATH_LOCK_SUFFIX))
 
 /*
- * Try to take the lock: its descriptor, which a forked child closes. -EAGAIN:
- * another process holds it. Any other error has a text that says why there is
- * no lock: the file is not a regular one of this user with mode 0600, or may be
- * another user's (base/user.h), or the file system has no locks.
+ * Try to take the lock. Returns its descriptor, which a forked child closes.
+ * -EAGAIN: another process holds it. Other errors have a text that says why
+ * there is no lock: the file is not a regular one of this user with mode 0600,
+ * or may be another user's (base/user.h), or the file system has no locks.
  */
 int dfi__path_lock_try(const char *path);
 
 /* Remove the file and drop the lock. */
 void dfi__path_lock_drop(const char *path, int fd);
 
-/* Whether the file is there: a registry lives, starts, or was killed. */
+/* Tells whether the file is there: a registry lives, starts, or was killed. */
 int dfi__path_lock_exists(const char *path);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libevent freezes the front of an output, so that nobody but the bufferevent
- * takes from it, and touches it itself only in what EV_WRITE leads to.
+ * libevent freezes the front of an output, so that only the bufferevent removes
+ * from it; it touches the front itself only in the handling of EV_WRITE.
  */
 #include "stream.h"
 

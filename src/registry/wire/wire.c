@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Framing around protobuf-c. Works on libevent's buffers only: no sockets, no
- * state, and no trust in what is read.
+ * state, and no trust in the input.
  */
 #include "wire.h"
 
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-/* How TLS begins, and how it ends if it can't: no length is that large. */
+/* How TLS records begin: no length of ours is that large. */
 #define TLS_HELLO 0x16030100u
 #define TLS_ALERT 0x15030300u
 
@@ -26,7 +26,7 @@ static int write_message(
 		return dfi__fail(-EMSGSIZE,
 		    "a registry message of %zu bytes is longer than %d", size,
 		    WIRE_MESSAGE_MAX);
-	/* One vector asks for contiguous space. */
+	/* With one vector, the space is contiguous. */
 	if (evbuffer_reserve_space(
 		out, (ev_ssize_t)(WIRE_HEADER_SIZE + size), &space, 1) != 1)
 		return dfi__fail(-ENOMEM, "no memory for a registry message");

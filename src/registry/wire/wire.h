@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages on a stream: each one behind its length, 4 bytes, big-endian. What
- * is read has its sizes checked before they are used; whether the message
- * makes sense is the reader's affair.
+ * Messages on a stream: each follows its length, 4 bytes, big-endian. Sizes are
+ * checked before they are used; the reader checks whether a message makes
+ * sense.
  */
 #ifndef DFI_REGISTRY_WIRE_WIRE_H
 #define DFI_REGISTRY_WIRE_WIRE_H
@@ -36,13 +36,13 @@ int dfi__wire_write_event(struct evbuffer *out, Dfi__Registry__Event *event);
 
 /*
  * Take one message off the front of in: 1 and *message, which the caller frees
- * with dfi__wire_free(); 0 if it isn't complete yet. -EMSGSIZE if it claims to
- * be empty or too long, -EBADMSG if it can't be decoded or has no body: the
- * stream is then beyond help. -ENOMEM.
+ * with dfi__wire_free(); 0 if it isn't complete yet. -EMSGSIZE: it claims to be
+ * empty or too long. -EBADMSG: it can't be decoded or has no body; the stream
+ * can't be read on. -ENOMEM.
  */
 int dfi__wire_read(struct evbuffer *in, Dfi__Registry__Message **message);
 
-/* Whether a stream that begins with this byte may be one of messages. */
+/* Tells whether a stream of messages may begin with this byte. */
 bool dfi__wire_begins(unsigned char byte);
 
 /* NULL is allowed. */
