@@ -69,17 +69,21 @@ enum dfi_replication {
 	DFI_REPLICATION_MULTICAST,
 };
 
-/* What a replicate flow does about datagrams that a network loses. */
+/*
+ * What a replicate flow does about segments that a network loses. It can lose
+ * datagrams only: multicast over RDMA.
+ */
 enum dfi_loss_policy {
 	/* Send them again: each tuple comes once, in order of its source. */
 	DFI_LOSS_RECOVER = 0,
 	/*
-	 * Tell a target once of each gap (-ENODATA, dfi_target_gap()), in an
-	 * ordered flow with its position, and go on behind it. It asks the
-	 * source for the position: one that is stopped, not dead, may hold up
-	 * the flow, which stall_timeout_ms bounds. -EINVAL where nothing can be
-	 * lost: other kinds, DFI_REPLICATION_NAIVE, DFI_TRANSPORT_SHM; without
-	 * effect where the library chooses one of these.
+	 * Send nothing again. A target reports each gap once (-ENODATA,
+	 * dfi_target_gap()), in an ordered flow with its position, and goes on
+	 * behind it. It asks the source for the position: a source that is
+	 * stopped, not dead, may hold up all endpoints of the flow, for at most
+	 * their stall_timeout_ms. -EINVAL where nothing can be lost: other
+	 * kinds, DFI_REPLICATION_NAIVE, DFI_TRANSPORT_SHM; without effect where
+	 * the library chooses one of these.
 	 */
 	DFI_LOSS_NOTIFY,
 };
@@ -288,7 +292,8 @@ struct dfi_flow_attr {
  * -EINVAL: the text names the attribute. -EEXIST: there is a flow of this name.
  * -EMSGSIZE: a tuple doesn't fit a segment, a segment doesn't fit a datagram,
  * or the description is too large. After -ENOTCONN a persistent flow may exist:
- * creating it again returns -EEXIST then, and dfi_flow_remove() removes it.
+ * creating it again returns -EEXIST then, and dfi_flow_remove() removes it. A
+ * flow that is not persistent ends with the lost connection.
  */
 DFI_API int dfi_flow_create(
     struct dfi *dfi, const char *name, const struct dfi_flow_attr *attr);

@@ -196,8 +196,9 @@ DFI_API int dfi_source_claim(
     struct dfi_source *source, uint32_t target, struct dfi_span *span);
 
 /*
- * The same with room for at least n tuples, or nothing: for messages that come
- * in one batch. Sends the open segment if it has less room. -EMSGSIZE: a
+ * The same with room for at least n tuples, or nothing. They stay in one
+ * segment: the target gets a message of n tuples in one batch, and -EAGAIN
+ * never cuts it. Sends the open segment if it has less room. -EMSGSIZE: a
  * segment never has room for n; the text says for how many: 1 in flows for
  * latency, or whose windows end by themselves. -EINVAL: n is 0.
  */

@@ -85,8 +85,9 @@ struct dfi_source_attr {
 	 * For DFI_BANDWIDTH: microseconds from a segment's first tuple, or from
 	 * when a cursor or span gives it back, until the control thread sends
 	 * it though it is not full, as soon as that runs and the ring has room.
-	 * It takes the place of a full one. 0: as DFI_LINGER_US, whose 0 is
-	 * never. DFI_NO_LINGER: never. Takes one file a context.
+	 * A ring then holds fewer tuples: a partial segment takes the place of
+	 * a full one. 0: as DFI_LINGER_US, whose 0 is never. DFI_NO_LINGER:
+	 * never. Takes one file a context.
 	 */
 	uint32_t linger_us;
 	uint32_t reserved;
