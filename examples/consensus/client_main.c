@@ -33,7 +33,7 @@ enum key {
 };
 
 static const struct argp_option table[] = {
-	{ "replicas", KEY_REPLICAS, "N", 0, "that the cluster has (default 3)",
+	{ "replicas", KEY_REPLICAS, "N", 0, "as at the replicas (default 3)",
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0, "(default DFI_REGISTRY)", 0 },
 	{ "cluster", KEY_CLUSTER, "NAME", 0, "(default kv)", 0 },
@@ -400,8 +400,8 @@ int main(int argc, char **argv)
 		.doc = "Ask a replicated key-value store. create is a put "
 		       "where there is no value yet; status shows each "
 		       "replica's counters; add, remove and replace change the "
-		       "members: a replica of that number, started without a "
-		       "log, then takes the place.\v"
+		       "members: a replica of that number (below --replicas), "
+		       "started without a log, then takes the place.\v"
 		       "Exit status: 0 done; 1 no such key; 2 the value is "
 		       "another one; 3 the outcome is not known; 64 and above "
 		       "as in sysexits.h.",

@@ -41,11 +41,15 @@ static const struct argp_option table[] = {
 	{ "id", KEY_ID, "I", 0, "the number of this replica, from 0 (required)",
 	    0 },
 	{ "replicas", KEY_REPLICAS, "N", 0,
-	    "how many replicas the cluster has, the same at all (required)",
+	    "how many replicas the cluster can have, with numbers below N; "
+	    "the same at all replicas and clients, and for ever (required)",
 	    0 },
 	{ "registry", KEY_REGISTRY, "ADDRESS", 0,
 	    "the registry (default DFI_REGISTRY)", 0 },
-	{ "cluster", KEY_CLUSTER, "NAME", 0, "its name (default kv)", 0 },
+	{ "cluster", KEY_CLUSTER, "NAME", 0,
+	    "its name, which is in all messages and logs: a new cluster needs "
+	    "a new one (default kv)",
+	    0 },
 	{ "bootstrap", KEY_BOOTSTRAP, NULL, 0,
 	    "make a new cluster, with the other replicas that have this "
 	    "option; without effect where the cluster or its log exists",
