@@ -126,3 +126,31 @@ Test(published, sequencer_larger_than_a_counter_is_refused)
 	expect_refusal(&changed, "entry", "has no address of memory");
 	finish(target);
 }
+
+/* Some add to it over that transport: memory is no way around it. */
+Test(published, counter_of_an_unknown_transport_is_refused)
+{
+	static const struct transport_ops unknown = { .name = "unknown" };
+	struct dfi_flow_attr attr = DFI_FLOW_ATTR_INIT;
+	struct region_address *address;
+	struct dfi_source *source;
+	struct dfi_target *target;
+	struct endpoint changed;
+
+	attr.kind = DFI_REPLICATE;
+	attr.schema = &kv_schema;
+	attr.n_sources = attr.n_targets = 1;
+	attr.replicate.ordered = 1;
+	cr_assert_eq(dfi_flow_create(rig.dfi, "f", &attr), 0);
+	target = open_target(rig.dfi, "f", 0, 0);
+	read_entry();
+	changed = entry;
+	cr_assert_eq(changed.sequencer.n_addresses, 1);
+	address = &changed.sequencer.addresses[changed.sequencer.n_addresses++];
+	*address = changed.sequencer.addresses[0];
+	address->transport = &unknown;
+	publish(&changed);
+	assert_error(dfi_source_open(rig.other, "f", 0, NULL, &source),
+	    -EHOSTUNREACH, "flow 'f': ", "transport", "lacks");
+	finish(target);
+}

@@ -176,6 +176,11 @@ int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
 	if (address)
 		return open_through_device(
 		    dfi, transport, address, wait_limit, user);
+	/* A device adds to it, so no processor may. */
+	if (published->has_unknown)
+		return dfi__fail(-EHOSTUNREACH,
+		    "its numbers are taken over a transport that this version "
+		    "of the library lacks: use the holder's version here");
 	return open_through_memory(dfi, holder, published, wait_limit, user);
 }
 

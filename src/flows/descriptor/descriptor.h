@@ -140,6 +140,7 @@ struct published_region {
 	uint64_t size;
 	uint32_t n_addresses;
 	struct region_address addresses[REGION_MAX_ADDRESSES];
+	bool has_unknown; /* an address of a transport that is not here */
 	char why[ENDPOINT_WHY_SIZE]; /* other hosts can't reach it; or "" */
 };
 

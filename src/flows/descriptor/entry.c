@@ -118,6 +118,7 @@ void dfi__region_publish(
 	struct region_address *address = published->addresses;
 
 	published->size = region->name.size;
+	published->has_unknown = false;
 	address->transport = region->transport->ops;
 	address++->name = region->name;
 	if (region->export && region->export->name.address[0]) {
@@ -212,6 +213,7 @@ static bool address_from_message(
 	for (i = 0; i < published->n_addresses; i++)
 		if (published->addresses[i].transport == ops)
 			return false;
+	published->has_unknown |= !ops;
 	if (!ops || published->n_addresses == REGION_MAX_ADDRESSES)
 		return true;
 	address = &published->addresses[published->n_addresses++];
