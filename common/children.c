@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that work for this one; see children.h. Programs that use flows are
- * started by posix_spawn(), as contexts do not survive a fork.
+ * Processes that work for this one; see children.h. Programs that use flows
+ * start them by posix_spawn(), as contexts do not survive a fork.
  */
 #include "children.h"
 
@@ -22,7 +22,7 @@
 
 #define LEADER "CHILD_OF" /* environment variable: the leader's process */
 
-/* What the others get after a failure, to say what they see of it. */
+/* How long the other children may still report what they see of a failure. */
 #define FAILURE_GRACE_MS 500
 
 extern char **environ;
@@ -42,7 +42,7 @@ void children_keep_ends(void)
 	sigaction(SIGCHLD, &action, NULL);
 }
 
-/* Room for one more. */
+/* Make room for one more child. */
 static struct child *add(struct children *children, const char *name)
 {
 	struct child *list;
@@ -76,7 +76,7 @@ static size_t length(char *const *list)
 	return n;
 }
 
-/* The list with the extra strings after its first. Freed by free(). */
+/* Returns the list with the extra strings after its first; free() frees it. */
 static char **join_lists(char *const *list, char *const *extra)
 {
 	size_t n = length(list), n_extra = length(extra);
@@ -96,8 +96,8 @@ static char **join_lists(char *const *list, char *const *extra)
 }
 
 /*
- * This program is /proc/self/exe also after an upgrade has replaced it. Without
- * /proc it is the file that was started, by its name then.
+ * /proc/self/exe is this program even after an upgrade has replaced its file.
+ * Without /proc, start the file by its name.
  */
 static int spawn_self(pid_t *pid, const posix_spawn_file_actions_t *actions,
     char *const *argv, char *const *env)
@@ -116,7 +116,7 @@ static int spawn(char *const *argv, char *const *env, int fd, pid_t *pid)
 	int err;
 
 	posix_spawn_file_actions_init(&actions);
-	/* Also clears close-on-exec, if it is this descriptor already. */
+	/* This also clears close-on-exec if fd is CHILD_FD already. */
 	if (fd >= 0)
 		posix_spawn_file_actions_adddup2(&actions, fd, CHILD_FD);
 	err = spawn_self(pid, &actions, argv, env);
@@ -136,7 +136,7 @@ int children_spawn(struct children *children, const char *name,
 		return -1;
 	snprintf(leader, sizeof(leader), LEADER "=%d", (int)getpid());
 	joined = join_lists(argv, extra);
-	/* Not setenv(), which threads of the library may not expect. */
+	/* Threads of the library may not expect setenv(). */
 	env = join_lists(environ, own);
 	err = joined && env ? spawn(joined, env, fd, &pid) : ENOMEM;
 	free(joined);
@@ -149,7 +149,7 @@ int children_spawn(struct children *children, const char *name,
 	return 0;
 }
 
-/* A leader that ended before it was asked for has another process's number. */
+/* If the leader has ended already, another process has its number. */
 static void end_with(pid_t leader)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -176,7 +176,7 @@ int children_fork(struct children *children, const char *name,
 
 	if (!child)
 		return -1;
-	/* What is printed so far is not the child's to print again. */
+	/* The child must not print buffered output again. */
 	output_flush();
 	pid = fork();
 	if (pid < 0)
@@ -191,7 +191,7 @@ int children_fork(struct children *children, const char *name,
 	return 0;
 }
 
-/* Say how a child ended, unless well, or by our hand. */
+/* Report how a child ended, unless it ended well or was killed here. */
 static int judge(
     const struct children *children, const struct child *child, int status)
 {

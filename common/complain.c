@@ -14,9 +14,9 @@
 #define MAX_TEXT 4096
 
 /*
- * The bytes of the printable UTF-8 character at text; 0 if there is none. C1
- * controls, U+0080 to U+009F, drive terminals as the C0 ones do. Overlong forms
- * and surrogates are no characters.
+ * Returns the bytes of the printable UTF-8 character at text; 0 if there is
+ * none. C1 controls, U+0080 to U+009F, act on terminals like the C0 ones.
+ * Overlong forms and surrogates are no characters.
  */
 static size_t printable(const unsigned char *text)
 {
@@ -41,7 +41,9 @@ static size_t printable(const unsigned char *text)
 	    : 0;
 }
 
-/* How text begins, in at most 4 bytes: a character, or a byte escaped. */
+/*
+ * Escape the beginning of text: a character, or one byte, in at most 4 bytes.
+ */
 static size_t escape_one(char piece[5], const char *text, size_t *taken)
 {
 	static const char letters[] = "\a\b\t\n\v\f\r", names[] = "abtnvfr";
@@ -74,7 +76,7 @@ char *escape_text(char *to, size_t size, const char *text)
 		memcpy(to + used, piece, n);
 		used += n;
 		if (used + 4 <= size)
-			cut = used; /* dots fit behind it */
+			cut = used; /* the dots fit after it */
 	}
 	to[used] = '\0';
 	return to;

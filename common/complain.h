@@ -16,8 +16,9 @@
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * Copy text with such bytes escaped, for other output that shows data. What
- * does not fit in size bytes, 4 at least, is cut and ends in "...". Returns to.
+ * Copy text with such bytes escaped, for other output that shows data. Text
+ * that does not fit into size bytes (at least 4) is cut and ends in "...".
+ * Returns to.
  */
 char *escape_text(char *to, size_t size, const char *text);
 

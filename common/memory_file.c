@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory files, and why there is none. */
+/* Memory files, and the reasons why one can't be made. */
 #include "memory_file.h"
 
 #include <errno.h>
@@ -14,7 +14,9 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-/* No lack of memory: the sysctl says EACCES, sandboxes one of the others. */
+/*
+ * Not a lack of memory: the sysctl causes EACCES, sandboxes one of the others.
+ */
 static bool is_forbidden(int err)
 {
 	return err == EACCES || err == EPERM || err == ENOSYS;
@@ -31,8 +33,8 @@ static int complain_of(const char *what, const char *call, int err)
 }
 
 /*
- * With vm.memfd_noexec=2, some kernels want to be told that the memory is never
- * executed; others don't know the flag, and refuse it.
+ * With vm.memfd_noexec=2, some kernels require a flag that says that the memory
+ * is never executed; others do not know the flag and refuse it.
  */
 int memory_file_open(const char *name, const char *what)
 {

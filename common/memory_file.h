@@ -4,15 +4,13 @@
 #define COMMON_MEMORY_FILE_H
 
 /*
- * memfd_create(2) of an empty file that is closed on exec, can be sealed and is
- * never executed. The descriptor, or -1 after a complaint; what says what the
- * memory is for.
+ * Make an empty file with memfd_create(2) that is closed on exec, can be sealed
+ * and is never executed. Returns the descriptor, or -1 after a complaint; what
+ * names the purpose of the memory.
  */
 int memory_file_open(const char *name, const char *what);
 
-/*
- * Complain that an empty file could not get its size, with errno. Returns -1.
- */
+/* Complain that an empty file could not be enlarged, with errno. Returns -1. */
 int memory_file_complain(const char *what, unsigned long size);
 
 #endif

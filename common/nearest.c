@@ -21,7 +21,7 @@ static unsigned least(unsigned a, unsigned b)
 
 unsigned name_distance(const char *a, size_t n, const char *b, size_t m)
 {
-	/* Of prefixes: row i % 3 is of the first i bytes of a. */
+	/* Distances of prefixes: row i % 3 is of the first i bytes of a. */
 	unsigned rows[3][MAX_SIZE + 1];
 	unsigned *row, *above, *top;
 	size_t i, j;

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misspelt names: which one was meant. */
+/* Suggestions for misspelt names. */
 #ifndef COMMON_NEAREST_H
 #define COMMON_NEAREST_H
 
 #include <stddef.h>
 
 /*
- * How many characters differ between two names: inserted, left out, replaced,
- * or changed places with their neighbour. Small and capital letters are the
- * same. Only the first 63 bytes count.
+ * Counts the differences between two names: characters that were inserted, left
+ * out, replaced, or swapped with a neighbour. Case does not matter. Only the
+ * first 63 bytes count.
  */
 unsigned name_distance(
     const char *a, size_t a_size, const char *b, size_t b_size);
 
-/* The nearest of a list of names, which ends with NULL and has one at least. */
+/*
+ * Returns the nearest of a list of names, which ends with NULL and is not
+ * empty.
+ */
 const char *nearest_name(const char *name, const char *const *names);
 
 #endif

@@ -35,7 +35,7 @@ static void fail(void)
 		output_end_quietly();
 	complain("cannot write all of the output to standard output: %s",
 	    strerror(errno));
-	/* Not exit(), which may be what is running. */
+	/* exit() may be running already. */
 	_exit(EXIT_FAILURE);
 }
 
@@ -53,7 +53,7 @@ void output_flush(void)
 		fail();
 }
 
-/* Some file systems tell only on close that there was no room. */
+/* Some file systems report only on close that there was no room. */
 static void finish(void)
 {
 	output_flush();
@@ -61,7 +61,7 @@ static void finish(void)
 		fail();
 }
 
-/* Using a standard descriptor that was closed stays an error, as it was. */
+/* Use of a standard descriptor that was closed remains an error. */
 static void take_closed(int fd)
 {
 	int got;
@@ -81,7 +81,7 @@ void output_open(void)
 	FILE *checked;
 	int fd;
 
-	/* A limit of a file's size is an error of the write, not our end. */
+	/* A limit of the file size must cause an error, not a signal. */
 	signal(SIGXFSZ, SIG_IGN);
 	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		take_closed(fd);

@@ -9,16 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is reported about a series of rounds; all 0 for an empty one. */
+/* The summary of a series of rounds; all 0 for an empty one. */
 struct summary {
 	double median, min, max;
 };
 
-/* n values, which stay as they are. At most STATS_MAX_VALUES. */
+/* Summarise n values, at most STATS_MAX_VALUES, without changing them. */
 #define STATS_MAX_VALUES 1000
 struct summary stats_summary(const double *values, size_t n);
 
-/* The median of values[i] / others[i]: drift hits both of a pair alike. */
+/* The median of values[i] / others[i]: drift affects both of a pair alike. */
 double stats_ratio(const double *values, const double *others, size_t n);
 
 /*
@@ -56,12 +56,12 @@ static inline void histogram_add(struct histogram *histogram, uint64_t value)
 	histogram->buckets[histogram_bucket(value)]++;
 }
 
-/* Add all of from to to. */
+/* Add all values of from to to. */
 void histogram_merge(struct histogram *to, const struct histogram *from);
 
 /*
- * The value that a fraction (0 to 1) of all values does not exceed: the middle
- * of its bucket, but never outside of what was added. 0 for an empty one.
+ * Returns the value that a fraction (0 to 1) of all values does not exceed: the
+ * middle of its bucket, limited to the range of the values. 0 for an empty one.
  */
 double histogram_percentile(const struct histogram *histogram, double fraction);
 

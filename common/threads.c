@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * EAGAIN is all that pthread_create() says of what it is short of: memory for
- * the stack, or one of the limits on threads. Limits on memory can be looked
- * up, without malloc(), for which there may be no memory left.
+ * pthread_create() returns EAGAIN both for missing stack memory and for each
+ * limit on threads. This file finds the limit, without malloc(), as no memory
+ * may be left.
  */
 #include "threads.h"
 
@@ -17,7 +17,7 @@
 
 #include "complain.h"
 
-/* What the process has of something; 0 if that can't be read. */
+/* Returns this process's use of a resource; 0 if that can't be read. */
 static uint64_t bytes_of(const char *field)
 {
 	char text[4096];
@@ -38,7 +38,7 @@ static uint64_t bytes_of(const char *field)
 struct limit {
 	const char *kind, *option;
 	__rlimit_resource_t number;
-	const char *field; /* of proc(5): what counts */
+	const char *field; /* field of proc(5) that counts */
 };
 
 static const struct limit limits[] = {
@@ -47,7 +47,7 @@ static const struct limit limits[] = {
 };
 #define N_LIMITS (sizeof(limits) / sizeof(limits[0]))
 
-/* Whether a limit leaves no room for a stack, of which this complains. */
+/* Tells whether a limit leaves no room for a stack, after a complaint. */
 static bool is_short_of(const struct limit *limit, size_t need)
 {
 	struct rlimit most;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting threads: what they are short of. */
+/* Starting threads, with an error text that names the missing resource. */
 #ifndef COMMON_THREADS_H
 #define COMMON_THREADS_H
 
 #include <pthread.h>
 
 /*
- * As pthread_create(), with ordinary attributes. 0, or -1 after a complaint,
- * which names the limit that is too low as far as that can be told.
+ * Like pthread_create(), with default attributes. Returns 0, or -1 after a
+ * complaint, which names the limit that is too low if it can be found.
  */
 int thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 

@@ -36,7 +36,10 @@ struct search {
 	size_t size;
 	const char *nearest;
 	unsigned least;
-	/* What it is, or is the beginning of. NULL as option: argp's. */
+	/*
+	 * The option that the text names or abbreviates. NULL: an option of
+	 * argp.
+	 */
 	const char *found, *other;
 	const struct argp_option *option;
 	bool exact;
@@ -85,7 +88,7 @@ static void look_at_all(struct search *search, const struct argp *argp)
 		look_at_all(search, child->argp);
 }
 
-/* Whether the next argument is the option's value, whatever it begins with. */
+/* Tells whether the next argument is the option's value. */
 static bool takes_next(const struct argp_option *option)
 {
 	return option && option->arg && !(option->flags & OPTION_ARG_OPTIONAL);
@@ -114,7 +117,7 @@ static int check_long(const struct argp *argp, const char *name, bool *skips)
 	return 0;
 }
 
-/* The option of one letter, or NULL. */
+/* Returns the option of one letter, or NULL. */
 static const struct argp_option *find_short(const struct argp *argp, int letter)
 {
 	const struct argp_option *option = argp->options, *found;
@@ -131,7 +134,7 @@ static const struct argp_option *find_short(const struct argp *argp, int letter)
 	return NULL;
 }
 
-/* Letters, up to the first one that takes the rest as its argument. */
+/* Check letters up to the first one that takes the rest as its argument. */
 static int check_short(
     const struct argp *argp, const char *letters, bool *skips)
 {
@@ -177,7 +180,9 @@ bool number_read(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 {
 	uintmax_t number;
 
-	/* strtoumax() takes blanks and signs, and turns -1 into the largest. */
+	/*
+	 * strtoumax() accepts blanks and signs, and turns -1 into the largest.
+	 */
 	if (!*text || text[strspn(text, "0123456789")])
 		return false;
 	errno = 0;
@@ -203,7 +208,7 @@ uint64_t option_number(const struct argp_state *state, const char *option,
 double option_real(const struct argp_state *state, const char *option,
     const char *text, double min, double max)
 {
-	/* Neither blanks, nor a sign before it, hexadecimal, inf and nan. */
+	/* Refuse blanks, signs, hexadecimal numbers, inf and nan. */
 	bool decimal = *text && strchr(".0123456789", *text) &&
 	    !text[strspn(text, ".0123456789eE+-")];
 	char *end = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wrong command lines of programs that use argp. What a user typed never drives
- * the terminal.
+ * Wrong command lines of programs that use argp. Typed text never controls the
+ * terminal.
  */
 #ifndef COMMON_USAGE_H
 #define COMMON_USAGE_H
@@ -11,27 +11,29 @@
 #include <stdint.h>
 
 /*
- * As argp_error(), which ends the process, with control bytes and bytes that
- * are not UTF-8 escaped as by complain().
+ * Like argp_error(), which ends the process, but escapes control bytes and
+ * bytes that are not UTF-8 as complain() does.
  */
 void usage_error(const struct argp_state *state, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * Before argp_parse(): complain of the first option of a command line that the
- * parser and its children do not have. argp does not name the nearest one, and
- * prints what was typed as it is. Abbreviations are fine if they stand for one
- * option. 0, or -1 after a complaint.
+ * Call before argp_parse(): complain about the first option of a command line
+ * that the parser and its children do not have. argp neither suggests the
+ * nearest option nor escapes typed text. Unambiguous abbreviations are
+ * accepted. Returns 0, or -1 after a complaint.
  */
 int options_check(const struct argp *argp, char *const *argv);
 
 /*
- * Read a number from min to max that is all of text: decimal digits, without
- * blanks and signs. false, and *value as it was: it is not one.
+ * Read a number from min to max from the whole text: decimal digits, without
+ * blanks and signs. false, and *value unchanged: the text is not such a number.
  */
 bool number_read(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
-/* The value of an option as such a number; other texts end the process. */
+/*
+ * Returns the value of an option as such a number; other texts end the process.
+ */
 uint64_t option_number(const struct argp_state *state, const char *option,
     const char *text, uint64_t min, uint64_t max);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-info: what a registry knows. "flows" lists what is published and how much
- * of it is attached, "nodes" the processes that are members, "stat" what their
- * sources and targets have counted (info_stat.c). Also, without a registry, the
- * RDMA devices of this host: "devices", and the settings as a program started
- * from here would have them: "config".
+ * dfi-info: what a registry knows. "flows" lists the published flows and their
+ * attached endpoints, "nodes" the member processes, "stat" the counters of
+ * their sources and targets (info_stat.c). Without a registry, "devices" lists
+ * the RDMA devices of this host, and "config" the settings that a program gets
+ * that is started from here.
  */
 #include <argp.h>
 #include <dfi/dfi.h>
@@ -86,7 +86,7 @@ static json_t *flow_json(const struct dfi_flow_info *info)
 	    "missing_combiners", info->missing_combiners);
 }
 
-/* What a replicate flow with groups asks for the set of a tuple; or NULL. */
+/* Returns how a replicate flow chooses target sets, or NULL. */
 static const char *groups_by(const struct dfi_flow_info *info)
 {
 	return info->kind == DFI_REPLICATE && info->routing
@@ -126,7 +126,7 @@ static void print_attached(
 }
 
 struct flow_list {
-	json_t *rows; /* or NULL: text */
+	json_t *rows; /* NULL: print text */
 	size_t n;     /* flows so far */
 };
 
@@ -218,7 +218,7 @@ static int add_device(void *arg, const struct dfi_device_info *info)
 	return 0;
 }
 
-/* That there is no RDMA is an answer, not a failure of this program. */
+/* Having no RDMA is an answer, not a failure of this program. */
 static int list_devices(json_t *rows)
 {
 	int ret = dfi_device_list(add_device, rows);
@@ -257,7 +257,7 @@ static int add_setting(void *arg, const struct dfi_setting_info *info)
 	return 0;
 }
 
-/* What --registry says counts as it does for a context. */
+/* --registry has the same effect as for a context. */
 static int list_settings(const char *registry, json_t *rows)
 {
 	struct settings_list list = { .rows = rows };
@@ -306,7 +306,7 @@ static int list(struct dfi *dfi, const struct options *options, json_t *rows)
 	return ret;
 }
 
-/* As the times of errors are told. */
+/* The clock that errors use. */
 static json_int_t wall_ns(void)
 {
 	struct timespec ts;
@@ -336,7 +336,7 @@ static int list_json(struct dfi *dfi, const struct options *options)
 	return ret;
 }
 
-/* The exit status. */
+/* Returns the exit status. */
 static int report(struct dfi *dfi, const struct options *options)
 {
 	int ret = options->json ? list_json(dfi, options)
@@ -350,7 +350,7 @@ static int report(struct dfi *dfi, const struct options *options)
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Until a list fails, or a signal ends it. */
+/* Print until a list fails or a signal ends the program. */
 static int watch(struct dfi *dfi, const struct options *options)
 {
 	double whole;

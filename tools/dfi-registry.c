@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dfi-registry: a registry as a process of its own. It serves until SIGTERM or
- * SIGINT. On stdout it says where it listens; the library logs to stderr.
+ * SIGINT. It prints its address on stdout; the library logs to stderr.
  * "dfi-registry keygen FILE" makes a key file instead.
  */
 #include <argp.h>
@@ -197,7 +197,7 @@ static int fail(int ret)
 	return ret == -EPERM ? EX_CONFIG : EXIT_FAILURE;
 }
 
-/* Each client takes two descriptors: all that the process may have. */
+/* Each client takes two descriptors: raise the limit to its maximum. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -209,7 +209,7 @@ static void raise_file_limit(void)
 	}
 }
 
-/* While it starts: whatever the start waits for. */
+/* A signal during the start ends the process, even if the start waits. */
 static void end_early(int number)
 {
 	(void)number;
@@ -225,7 +225,7 @@ static void on_signals(void (*handler)(int number))
 	sigaction(SIGINT, &action, NULL);
 }
 
-/* Where it listens; false if that was asked for and can't be said. */
+/* Print the address; false: it was requested and can't be printed. */
 static bool announce(const struct options *options, const char *address)
 {
 	char plain[4096];
@@ -267,8 +267,8 @@ static int serve(const struct options *options)
 }
 
 /*
- * --help and --version end in argp_parse(). What cannot be written matters then
- * only: a registry serves without a standard output.
+ * --help and --version end in argp_parse(). Only then do write errors matter: a
+ * registry serves without a standard output.
  */
 static bool is_parsing;
 

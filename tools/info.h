@@ -6,29 +6,29 @@
 #include <dfi/dfi.h>
 #include <jansson.h>
 
-/* What a row's function returns if there is no memory for its JSON. */
+/* The result of a row's function without memory for its JSON. */
 #define NO_JSON 1
-/* What a list returns that is printed, but has something wrong in it. */
+/* The result of a list that is printed but has an invalid entry. */
 #define NOT_VALID 2
 
-/* Room for a text of another process with its control bytes escaped. */
+/* Room for another process's text with its control bytes escaped. */
 #define INFO_TEXT_SIZE 4096
 
 /*
- * A text that came from another process. Other versions of the library may have
- * published what is not UTF-8, which JSON can't hold.
+ * Convert a text of another process. Other versions of the library may have
+ * published bytes that are not UTF-8, which JSON can't hold.
  */
 json_t *info_text_json(const char *text);
 /* The same, or null. */
 json_t *info_optional_json(const char *text);
 
-/* Takes row, which may be NULL: 0 or NO_JSON. */
+/* Append row and take it; row may be NULL. Returns 0 or NO_JSON. */
 int info_append(json_t *rows, json_t *row);
 
 /*
- * "stat": counters of all contexts but the one that is given; rows NULL: as
- * text. What dfi_stats_list() returns, or NO_JSON. seconds: since the same was
- * printed last, for rates; 0: never.
+ * "stat": list counters of all contexts except the given one; rows NULL: as
+ * text. Returns what dfi_stats_list() does, or NO_JSON. seconds: since the
+ * previous list, for rates; 0: there is none.
  */
 int info_list_stats(struct dfi *dfi, json_t *rows, double seconds);
 

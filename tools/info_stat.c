@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dfi-info stat: what each source and target of each process has counted. */
+/* dfi-info stat: the counters of each source and target of each process. */
 #include "info.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 
 #define NS_PER_S 1e9
 
-/* What an endpoint had done when it was printed last, for rates. */
+/* The counters of an endpoint in the previous list, for rates. */
 struct sample {
 	uint64_t node, instance;
 	uint32_t role, index;
@@ -25,10 +25,10 @@ struct samples {
 };
 
 struct stat_list {
-	json_t *rows; /* or NULL: text */
+	json_t *rows; /* NULL: print text */
 	double seconds;
 	size_t n;    /* processes so far */
-	size_t next; /* where the next endpoint's old sample is likely to be */
+	size_t next; /* where the next endpoint's old sample probably is */
 };
 
 static struct samples before, now;
@@ -52,7 +52,7 @@ static bool is_same(const struct sample *a, const struct sample *b)
 	    a->role == b->role && a->index == b->index;
 }
 
-/* What this endpoint had last time; lists keep their order. */
+/* Find this endpoint's previous sample; lists keep their order. */
 static const struct sample *find_before(
     struct stat_list *list, const struct sample *sample)
 {
@@ -69,7 +69,7 @@ static const struct sample *find_before(
 	return NULL;
 }
 
-/* Without memory there are no rates next time. */
+/* Without memory, the next list has no rates. */
 static void keep(const struct sample *sample)
 {
 	struct sample *at;
@@ -170,7 +170,7 @@ static int add_json(json_t *rows, const struct dfi_node_stats *stats)
 		errors));
 }
 
-/* Less than before: a target that cancels gives back what it has not read. */
+/* It may decrease: a target that cancels gives back unread tuples. */
 static double per_second(
     const struct stat_list *list, uint64_t count, uint64_t earlier)
 {

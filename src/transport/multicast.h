@@ -20,7 +20,6 @@ struct transport;
 
 /* The largest datagram that each device carries. */
 #define MULTICAST_LARGEST 4096
-#define MULTICAST_LEAST 256
 
 /* The largest header of a datagram; see send(). */
 #define MULTICAST_HEADER_MAX 256
