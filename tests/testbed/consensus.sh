@@ -61,7 +61,7 @@ clients() # CLUSTER
 visit() # CLUSTER
 {
 	prepare
-	timeout $((2 * visit_ms / 1000)) bin/dfi-kv-client --cluster "$1" \
+	timeout $((patience_ms / 1000)) bin/dfi-kv-client --cluster "$1" \
 		--replicas 3 --timeout $visit_ms get none 2> "$SHARED/$1.visit"
 }
 
