@@ -95,9 +95,20 @@ static void put(const char *key, const void *value, size_t size)
 	    0, "%s", dfi_errmsg());
 }
 
-/* How long the registry lets a client wait for an answer, in ms. */
-static int64_t longest_wait(int64_t until)
+/*
+ * How long a client may wait for an answer, in ms: far more than it does on a
+ * quiet machine, as others are busy. There, DFI_TEST_WAIT_MS=50 sets another
+ * limit, takes more keys, and has each test print what it measured.
+ */
+static const char *limit_that_is_set(void)
 {
+	return getenv("DFI_TEST_WAIT_MS");
+}
+
+static void expect_short_waits(int64_t until)
+{
+	const char *set = limit_that_is_set();
+	double most = set ? strtod(set, NULL) : 1000, ms;
 	int64_t longest = 0, before;
 	struct registry_value value;
 
@@ -108,21 +119,24 @@ static int64_t longest_wait(int64_t until)
 		before = clock_now_ns() - before;
 		longest = before > longest ? before : longest;
 	} while (clock_now_ns() < until);
-	return longest / NS_PER_MS;
+	ms = (double)longest / NS_PER_MS;
+	if (set)
+		fprintf(stderr, "the longest wait: %.3f ms\n", ms);
+	cr_assert_lt(ms, most, "%.3f ms", ms);
 }
 
 /*
  * If each key that goes were compared with each watch, this would be 2 * 10^8
- * comparisons of 400 bytes.
+ * comparisons of 400 bytes, or more.
  */
 Test(registry_scale, a_client_of_many_keys_dies_and_nobody_waits_for_that)
 {
 	enum {
 		BATCH = 64,
 		N_WATCHERS = 4,
-		N_WATCHES = 4032,
-		N_KEYS = 12800
+		N_WATCHES = 4032
 	};
+	const int n_keys = limit_that_is_set() ? 30016 : 12800;
 	struct raw watchers[N_WATCHERS], mortal;
 	char key[420];
 	int i, j;
@@ -139,14 +153,14 @@ Test(registry_scale, a_client_of_many_keys_dies_and_nobody_waits_for_that)
 	}
 	connect_greeted(&mortal);
 	cr_assert_eq(raw_grant(&mortal, 0), 0);
-	for (j = 1; j <= N_KEYS; j++) {
+	for (j = 1; j <= n_keys; j++) {
 		snprintf(key + 400, 20, "k%d", j);
 		raw_send_put(&mortal, key, false);
 		if (j % BATCH == 0)
 			read_replies(&mortal, BATCH);
 	}
 	raw_close(&mortal);
-	cr_assert_lt(longest_wait(clock_now_ns() + NS_PER_S / 2), 1000);
+	expect_short_waits(clock_now_ns() + NS_PER_S / 2);
 	key[400] = '\0';
 	for (i = 0; i < N_WATCHERS; i++)
 		raw_close(&watchers[i]);
@@ -232,7 +246,7 @@ Test(
 			    (now - before) / MB);
 	}
 	lines_wait("it does not read: ");
-	cr_assert_lt(longest_wait(0), 1000);
+	expect_short_waits(0);
 	empty(512);
 	for (i = 0; i < N_SILENT; i++)
 		raw_close(&silent[i]);
@@ -354,7 +368,7 @@ Test(registry_scale, a_client_may_go_in_the_middle_of_a_snapshot)
 	fill(N_BIG, 1);
 	raw_close(&first);
 	raw_close(&second);
-	cr_assert_lt(longest_wait(0), 1000);
+	expect_short_waits(0);
 	cr_assert_eq(lines_count("\n"), 0);
 }
 
@@ -387,7 +401,7 @@ Test(registry_scale_full, changes_wait_for_room_and_other_requests_do_not,
 	request.put = &op;
 	for (i = 0; i < N_PUTS; i++) {
 		raw_send(&putter, &request);
-		cr_assert_lt(longest_wait(0), 1000);
+		expect_short_waits(0);
 	}
 	read_replies(&putter, N_PUTS);
 	lines_wait("it does not read: ");
