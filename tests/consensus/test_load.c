@@ -145,6 +145,24 @@ static struct load_plan plan_of(double rate, uint32_t outstanding)
 	};
 }
 
+/* Of the leader, not of its clients: a clock that jumps behind its first look.
+ */
+static bool jumps;
+
+uint64_t __real_load_now(void);
+uint64_t __wrap_load_now(void);
+
+uint64_t __wrap_load_now(void)
+{
+	static bool looked;
+	uint64_t now = __real_load_now();
+
+	if (jumps && looked)
+		now += 400 * 1000 * MS;
+	looked |= jumps;
+	return now;
+}
+
 static struct load_result run(const struct load_plan *plan)
 {
 	struct load_result result;
@@ -328,6 +346,19 @@ Test(load, a_store_that_refuses_records_ends_the_load)
 
 	faults.refuses = true;
 	cr_assert_eq(load_run(&plan, NULL, NULL, NULL, &result), -1);
+	load_result_free(&result);
+}
+
+/* Filling a large store takes longer than any limit of time. */
+Test(load, clients_are_waited_for_as_long_as_they_live)
+{
+	struct load_plan plan = plan_of(0, 2);
+	struct load_result result;
+
+	jumps = true;
+	result = run(&plan);
+	cr_assert_gt(result.completed, 0);
+	cr_assert_eq(result.unfinished, 0);
 	load_result_free(&result);
 }
 
