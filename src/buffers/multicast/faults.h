@@ -44,7 +44,7 @@ void dfi__faults_close(struct faults *faults);
 void dfi__faults_receive(struct faults *faults, const void *data, size_t size,
     int64_t now, faults_deliver *deliver, void *arg);
 
-/* Deliver what was held back until now, in nanoseconds. */
+/* Deliver the datagrams whose delay is over at now, in nanoseconds. */
 void dfi__faults_progress(
     struct faults *faults, int64_t now, faults_deliver *deliver, void *arg);
 

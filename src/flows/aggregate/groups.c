@@ -171,8 +171,8 @@ static int more_slots(struct groups *groups, uint64_t n_slots)
 }
 
 /*
- * Twice as many, or what there is memory for, of which half is left to others;
- * but at least those that are needed. They are touched only as they come.
+ * Double the records, within half of the memory that is left, but
+ * make at least those that are needed. Pages are touched only with use.
  */
 static int more_records(struct groups *groups, uint64_t need)
 {

@@ -55,7 +55,7 @@ void dfi__partials_clear(struct partials *partials);
 uint64_t dfi__partials_fold(
     struct partials *partials, const char *tuples, uint64_t n);
 
-/* Record i, and all behind it. */
+/* Returns record i; the next ones follow it. */
 static inline const uint64_t *partials_record(
     const struct partials *partials, uint32_t i)
 {

@@ -202,7 +202,7 @@ static inline bool dfi__flow_combines(const struct flow *flow)
 
 /* What its segments have beside tuples: enum segment_parts. */
 uint32_t dfi__flow_segment_parts(const struct flow *flow);
-/* Of rings with their slots, wherever they are. */
+/* The geometry of rings with slots, whichever memory holds the slots. */
 struct ring_geometry dfi__flow_slots_geometry(const struct flow *flow);
 
 /*

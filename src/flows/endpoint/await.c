@@ -82,7 +82,7 @@ bool dfi__target_ready(struct dfi_target *target)
 	return target_has_results(target) || arrived(target);
 }
 
-/* Look at the network's queue, if its turn comes before this many passes. */
+/* Take arrivals of the network, if that is due within these passes. */
 static always_inline void look_at_queue(
     struct dfi_target *target, uint32_t passes)
 {

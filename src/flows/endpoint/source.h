@@ -179,7 +179,7 @@ static inline uint32_t source_ring(const struct dfi_source *source)
 	return source->index - source->flow.part.first_source;
 }
 
-/* Whether the owner is to give up; protects nothing. */
+/* Tells whether the owner must give up; orders no other memory. */
 static inline bool source_aborted(const struct dfi_source *source)
 {
 	return unlikely(atomic_peek(&source->aborted));

@@ -283,7 +283,7 @@ static int prepare(struct dfi_barrier *barrier, int64_t deadline)
 	return ret;
 }
 
-/* With timeout_ms 0, what the registry is waited for. */
+/* With timeout_ms 0, wait for the registry with the context's limit. */
 static int64_t soon(const struct dfi_barrier *barrier, int64_t deadline)
 {
 	return deadline == DEADLINE_NEVER ? context_deadline(barrier->dfi, 0)

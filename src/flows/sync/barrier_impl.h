@@ -66,7 +66,7 @@ void dfi__barrier_name(char *text, size_t size, uint32_t index,
 /* What ends all rounds, with its text; 0: nothing so far. Under the lock. */
 int dfi__barrier_check(struct dfi_barrier *barrier);
 
-/* -ETIMEDOUT with a text that says for whom the round waits. Likewise. */
+/* -ETIMEDOUT; the text names the missing participants. Under the lock. */
 int dfi__barrier_missing(const struct dfi_barrier *barrier, uint64_t round);
 
 #endif

@@ -42,7 +42,7 @@ struct session {
 	uint64_t expired_at;   /* revision at which the lease expired; or 0 */
 	uint64_t client;       /* see Hello in dfi_registry.proto, */
 	uint64_t connection;   /* likewise */
-	size_t snapshot_bytes; /* upper bound, in the output */
+	size_t snapshot_bytes; /* of the output, at most, for snapshots */
 	uint32_t ttl_ms;
 	uint32_t n_watches;
 	uint32_t n_follows;         /* of TABLE_FOLLOW */

@@ -167,7 +167,7 @@ static void take_rest(struct dfi_target *target)
 	combiner->resumes = true;
 }
 
-/* The segment that the head lends; nothing of it is for the application. */
+/* Fold the next segment; the application gets none of its tuples. */
 static int fold(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;

@@ -26,7 +26,7 @@ struct dfi_source;
 struct window_lane {
 	char *counted;  /* tuples of the open segment before it are counted */
 	char *room;     /* where the segment ends; writer.end may be lower */
-	uint64_t share; /* tuples it may take from counted on */
+	uint64_t share; /* of the window, in tuples from counted on */
 };
 
 struct source_window {
