@@ -119,17 +119,24 @@ static void destroy_base(struct loop *loop)
 	close(loop->wake_fd);
 }
 
-static void free_loop(struct loop *loop)
+static void free_memory(struct loop *loop)
 {
-	destroy_base(loop);
+	pthread_cond_destroy(&loop->end);
 	pthread_cond_destroy(&loop->called);
 	pthread_mutex_destroy(&loop->lock);
 	free(loop);
 }
 
+static void free_loop(struct loop *loop)
+{
+	destroy_base(loop);
+	free_memory(loop);
+}
+
 static void *run_loop(void *arg)
 {
 	struct loop *loop = arg;
+	bool abandoned;
 
 	dfi__loop_set_current(loop);
 	event_base_dispatch(loop->base);
@@ -140,8 +147,12 @@ static void *run_loop(void *arg)
 	 * socket only after that callback's turn.
 	 */
 	event_base_loop(loop->base, EVLOOP_NONBLOCK);
-	/* Set in one breath with stop, which was read under the lock. */
-	if (loop->abandoned)
+	pthread_mutex_lock(&loop->lock);
+	loop->ended = true;
+	abandoned = loop->abandoned;
+	pthread_cond_signal(&loop->end);
+	pthread_mutex_unlock(&loop->lock);
+	if (abandoned)
 		free_loop(loop);
 	return NULL;
 }
@@ -226,6 +237,7 @@ int dfi__loop_start(const char *name, struct loop **loop)
 		return dfi__fail(-ENOMEM, "no memory for loop '%s'", name);
 	pthread_mutex_init(&new->lock, NULL);
 	pthread_cond_init(&new->called, NULL);
+	pthread_cond_init(&new->end, NULL);
 	STAILQ_INIT(&new->posts);
 	atomic_init(&new->ran_at, clock_now_ns());
 	strcpy(new->name, name);
@@ -240,22 +252,8 @@ int dfi__loop_start(const char *name, struct loop **loop)
 	ret = dfi__thread_fail(new->name, ret);
 	destroy_base(new);
 err_free:
-	pthread_cond_destroy(&new->called);
-	pthread_mutex_destroy(&new->lock);
-	free(new);
+	free_memory(new);
 	return ret;
-}
-
-void dfi__loop_stop(struct loop *loop)
-{
-	CANCEL_OFF;
-
-	pthread_mutex_lock(&loop->lock);
-	loop->stop = true;
-	pthread_mutex_unlock(&loop->lock);
-	dfi__loop_wake(loop);
-	pthread_join(loop->thread, NULL);
-	free_loop(loop);
 }
 
 struct event_base *dfi__loop_base(struct loop *loop)
@@ -273,18 +271,49 @@ static void pin_library(void)
 		dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* The thread ends when it runs, and frees the loop. */
-static void abandon(struct loop *loop)
+/* Until the thread has ended; false: now it frees the loop. */
+static bool await_end(struct loop *loop, int64_t deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	bool ended;
+	int err = 0;
+
+	pthread_mutex_lock(&loop->lock);
+	while (!loop->ended && !err)
+		err = pthread_cond_clockwait(
+		    &loop->end, &loop->lock, CLOCK_MONOTONIC, &until);
+	ended = loop->ended;
+	loop->abandoned = !ended;
+	pthread_mutex_unlock(&loop->lock);
+	return ended;
+}
+
+void dfi__loop_finish(
+    struct loop *loop, void (*last)(void *arg), void *arg, int64_t deadline)
 {
 	pthread_t thread = loop->thread;
+	CANCEL_OFF;
 
-	pin_library();
-	/* Wake within the lock: behind it the loop may be gone. */
+	if (last) {
+		loop->last = (struct loop_post){ .fn = last, .arg = arg };
+		dfi__loop_post(loop, &loop->last);
+	}
 	pthread_mutex_lock(&loop->lock);
-	loop->stop = loop->abandoned = true;
-	dfi__loop_wake(loop);
+	loop->stop = true;
 	pthread_mutex_unlock(&loop->lock);
-	pthread_detach(thread);
+	dfi__loop_wake(loop);
+	if (await_end(loop, deadline)) {
+		pthread_join(thread, NULL);
+		free_loop(loop);
+	} else {
+		pin_library();
+		pthread_detach(thread);
+	}
+}
+
+void dfi__loop_stop(struct loop *loop)
+{
+	dfi__loop_finish(loop, NULL, NULL, DEADLINE_NEVER);
 }
 
 int dfi__loop_start_until(
@@ -298,7 +327,7 @@ int dfi__loop_start_until(
 		return ret;
 	ret = dfi__loop_check(new, deadline);
 	if (ret < 0)
-		abandon(new);
+		dfi__loop_finish(new, NULL, NULL, deadline);
 	else
 		*loop = new;
 	return ret;

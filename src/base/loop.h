@@ -40,6 +40,14 @@ int dfi__loop_start(const char *name, struct loop **loop);
 void dfi__loop_stop(struct loop *loop);
 
 /*
+ * The same, but the thread first runs last(arg), if there is one, where calls
+ * run at once. It is waited for until the deadline; behind that, the thread
+ * does all of it when it runs, and the library stays loaded.
+ */
+void dfi__loop_finish(
+    struct loop *loop, void (*last)(void *arg), void *arg, int64_t deadline);
+
+/*
  * Start the thread and wait until it runs. -ETIMEDOUT: it has not run at the
  * deadline. Then it frees the loop when it runs, and the library stays loaded.
  */

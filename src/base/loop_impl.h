@@ -20,10 +20,13 @@ struct loop {
 	struct event *look_event;
 	int wake_fd;
 	pthread_t thread;
-	/* Protects posts, stop, abandoned, and each call's result. */
+	/* Protects posts, stop, ended, abandoned, and each call's result. */
 	pthread_mutex_t lock;
 	STAILQ_HEAD(post_queue, loop_post) posts;
+	struct loop_post last;
 	bool stop;
+	bool ended;             /* the thread: nothing is left but to join it */
+	pthread_cond_t end;     /* ended is set */
 	bool abandoned;         /* nobody joins the thread: it frees the loop */
 	_Atomic bool broken;    /* see serve_posts() */
 	_Atomic int64_t ran_at; /* not long before its last turn */

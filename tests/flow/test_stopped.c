@@ -22,6 +22,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool held, ended, too_late;
+static unsigned turns; /* that the thread has left before it is held */
 static pthread_t watchdog;
 
 static char directory[] = "/tmp/dfi-test-XXXXXX";
@@ -35,7 +36,9 @@ static void wait_if_held(void)
 	if (strcmp(name, "dfi-control") != 0)
 		return;
 	pthread_mutex_lock(&lock);
-	while (held)
+	if (turns)
+		turns--;
+	while (held && !turns)
 		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 }
@@ -81,14 +84,20 @@ static void *watch(void *arg)
 	return arg;
 }
 
-/* Control threads do nothing from now on. */
-static void hold(void)
+/* Control threads do nothing any more, after so many turns of their loops. */
+static void hold_after(unsigned n)
 {
 	pthread_mutex_lock(&lock);
 	held = true;
+	turns = n;
 	ended = too_late = false;
 	pthread_mutex_unlock(&lock);
 	cr_assert_eq(pthread_create(&watchdog, NULL, watch, NULL), 0);
+}
+
+static void hold(void)
+{
+	hold_after(0);
 }
 
 static void let_go(void)
@@ -364,4 +373,39 @@ Test(stopped, a_context_opens_in_time_or_not_at_all)
 	    join(registry, false, LONG_MS, &dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_close(dfi), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+/* More turns than a context takes to open. */
+#define MAX_TURNS 24
+
+/* What had been opened goes when the thread runs again. */
+static void open_in_time(bool tls)
+{
+	struct dfi_registry *registry;
+	struct dfi *dfi = NULL;
+	unsigned n;
+	int ret;
+
+	start(tls, &registry);
+	for (n = 1; n < MAX_TURNS && !dfi; n++) {
+		hold_after(n);
+		ret = join(registry, tls, TIMEOUT_MS, &dfi);
+		let_go();
+		cr_assert(!ret || (ret == -ETIMEDOUT && !dfi), "%u turns: %s",
+		    n, dfi_errmsg());
+	}
+	cr_assert_gt(n, 2);
+	cr_assert_not_null(dfi);
+	cr_assert(eventually(closes, dfi), "%s", dfi_errmsg());
+	cr_assert_eq(dfi_registry_stop(registry), 0);
+}
+
+Test(stopped, a_context_opens_in_time_wherever_its_thread_stops)
+{
+	open_in_time(false);
+}
+
+Test(stopped, a_context_opens_in_time_likewise_where_the_registry_has_tls)
+{
+	open_in_time(true);
 }

@@ -366,6 +366,50 @@ Test(loop, a_call_is_withdrawn_at_its_deadline)
 	    1);
 }
 
+static sem_t finished;
+
+static void finish(void *arg)
+{
+	/* On its thread a call runs at once. */
+	if (dfi__loop_call(arg, hold_loop, NULL) == 0)
+		sem_post(&finished);
+}
+
+static void hold_post(void *arg)
+{
+	hold_loop(arg);
+}
+
+Test(loop, that_is_finished_while_it_is_stuck_does_the_rest_when_it_runs)
+{
+	struct loop_post post = { .fn = hold_post };
+	struct loop *other;
+
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 0);
+	sem_init(&finished, 0, 0);
+	cr_assert_eq(dfi__loop_start("other", &other), 0);
+	dfi__loop_post(other, &post);
+	sem_wait(&entered);
+	dfi__loop_finish(other, finish, other, deadline_in_ms(50));
+	cr_assert_eq(sem_trywait(&finished), -1);
+	sem_post(&may_leave);
+	sem_post(&may_leave);
+	sem_wait(&finished);
+}
+
+Test(loop, that_is_finished_while_it_runs_has_done_all)
+{
+	struct loop *other;
+
+	sem_init(&entered, 0, 0);
+	sem_init(&may_leave, 0, 1);
+	sem_init(&finished, 0, 0);
+	cr_assert_eq(dfi__loop_start("other", &other), 0);
+	dfi__loop_finish(other, finish, other, deadline_in_ms(60000));
+	cr_assert_eq(sem_trywait(&finished), 0);
+}
+
 static void count_post(void *arg)
 {
 	(*(int *)arg)++;

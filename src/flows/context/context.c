@@ -120,83 +120,86 @@ static uint32_t lease_ms(
 	return attr->lease_ttl_ms ? attr->lease_ttl_ms : settings->lease_ms;
 }
 
-/* The first n, the last one first. */
-static void close_parts(struct dfi *dfi, uint32_t n)
-{
-	while (n)
-		dfi__context_parts[--n].close(dfi);
-}
-
-static uint32_t count_parts(void)
-{
-	uint32_t n = 0;
-
-	while (dfi__context_parts[n].open)
-		n++;
-	return n;
-}
-
 static int open_parts(struct dfi *dfi)
 {
-	uint32_t i;
-	int ret;
+	const struct context_part *part = dfi__context_parts;
+	int ret = 0;
 
-	for (i = 0; dfi__context_parts[i].open; i++) {
-		ret = dfi__context_parts[i].open(dfi);
-		if (ret < 0) {
-			close_parts(dfi, i);
-			return ret;
-		}
+	for (; part->open && !ret; part++) {
+		ret = part->open(dfi);
+		if (!ret)
+			dfi->n_parts++;
 	}
-	return 0;
+	return ret;
 }
 
-static int join(
-    struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
+/* What is open, the last one first. */
+static void close_all(struct dfi *dfi)
+{
+	while (dfi->n_parts)
+		dfi__context_parts[--dfi->n_parts].close(dfi);
+	if (dfi->network)
+		dfi__network_free(dfi->network);
+	dfi__client_close(dfi->registry);
+	if (dfi->processes)
+		dfi__processes_free(dfi->processes);
+	if (dfi->transport)
+		dfi->transport->ops->stop(dfi->transport);
+}
+
+/* A context that could not be opened; on the loop's thread. */
+static void give_up(void *arg)
+{
+	struct dfi *dfi = arg;
+
+	close_all(dfi);
+	dfi__handle_free(dfi, sizeof(*dfi));
+}
+
+static int enter(struct dfi *dfi, const char *registry,
+    const struct dfi_attr *attr, int64_t deadline)
 {
 	struct registry_security security = registry_security(
 	    attr, &dfi->settings);
-	int64_t deadline = deadline_in_ms(dfi->open_timeout_ms);
 	int ret;
 
-	ret = dfi__loop_start_until("dfi-control", deadline, &dfi->loop);
-	if (ret < 0)
-		return ret;
 	ret = dfi__client_open(dfi->loop, registry, &security,
 	    lease_ms(attr, &dfi->settings), deadline, &dfi->registry);
 	if (ret < 0)
-		goto stop_loop;
+		return ret;
 	dfi__client_set_grace(dfi->registry, dfi->settings.registry_grace_ms);
 	ret = dfi__transports[0]->start(
 	    dfi->loop, &dfi->settings, NULL, &dfi->transport);
-	if (ret < 0)
-		goto close_client;
-	ret = dfi__processes_new(dfi, &dfi->processes);
-	if (ret < 0)
-		goto stop_transport;
-	ret = dfi__network_new(dfi, registry, &dfi->network);
-	if (ret < 0)
-		goto free_processes;
-	ret = open_parts(dfi);
-	if (ret < 0)
-		goto free_network;
-	ret = publish_node(dfi, deadline);
-	if (ret < 0)
-		goto close_parts;
-	return 0;
+	if (!ret)
+		ret = dfi__processes_new(dfi, &dfi->processes);
+	if (!ret)
+		ret = dfi__network_new(dfi, registry, &dfi->network);
+	if (!ret)
+		ret = open_parts(dfi);
+	return ret ? ret : publish_node(dfi, deadline);
+}
 
-close_parts:
-	close_parts(dfi, count_parts());
-free_network:
-	dfi__network_free(dfi->network);
-free_processes:
-	dfi__processes_free(dfi->processes);
-stop_transport:
-	dfi->transport->ops->stop(dfi->transport);
-close_client:
-	dfi__client_close(dfi->registry);
-stop_loop:
-	dfi__loop_stop(dfi->loop);
+/* How much longer than its timeout dfi_open() waits for what it gives up. */
+#define GIVE_UP_MS 200
+
+/* The context is freed if it fails, by its thread if that does not run now. */
+static int join(
+    struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
+{
+	int64_t deadline = deadline_in_ms(dfi->settings.open_timeout_ms), end;
+	int ret;
+
+	ret = dfi__loop_start_until("dfi-control", deadline, &dfi->loop);
+	if (ret < 0) {
+		dfi__handle_free(dfi, sizeof(*dfi));
+		return ret;
+	}
+	ret = enter(dfi, registry, attr, deadline);
+	if (ret < 0) {
+		end = deadline_in_ms(GIVE_UP_MS);
+		dfi__loop_finish(
+		    dfi->loop, give_up, dfi, end > deadline ? end : deadline);
+	}
 	return ret;
 }
 
@@ -239,12 +242,11 @@ int dfi_open(const struct dfi_attr *user, struct dfi **out)
 	ret = fill_node(&dfi->node, attr.node_name);
 	if (ret < 0)
 		goto free_dfi;
-	dfi->open_timeout_ms = attr.open_timeout_ms
-	    ? attr.open_timeout_ms
-	    : dfi->settings.open_timeout_ms;
+	if (attr.open_timeout_ms)
+		dfi->settings.open_timeout_ms = attr.open_timeout_ms;
 	ret = dfi__error_keep(join(dfi, registry, &attr));
 	if (ret < 0)
-		goto free_dfi;
+		return ret;
 	dfi->magic = CONTEXT_MAGIC;
 	*out = dfi;
 	return 0;
@@ -324,16 +326,13 @@ int dfi_close(struct dfi *dfi)
 	dfi__handle_release(dfi);
 	if (!closes)
 		return fail_used(n);
-	ret = dfi__loop_check(dfi->loop, deadline_in_ms(dfi->open_timeout_ms));
+	ret = dfi__loop_check(
+	    dfi->loop, deadline_in_ms(dfi->settings.open_timeout_ms));
 	if (ret < 0) {
 		atomic_store(&dfi->n_users, 0);
 		return ret;
 	}
-	close_parts(dfi, count_parts());
-	dfi__network_free(dfi->network);
-	dfi__client_close(dfi->registry);
-	dfi__processes_free(dfi->processes);
-	dfi->transport->ops->stop(dfi->transport);
+	close_all(dfi);
 	dfi__loop_stop(dfi->loop);
 	dfi__handle_retire(dfi);
 	dfi__handle_free(dfi, sizeof(*dfi));

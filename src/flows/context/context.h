@@ -26,7 +26,6 @@ struct dfi {
 	uint32_t magic;
 	/* Threads between a look at magic and at n_users. */
 	_Atomic uint32_t entering;
-	uint32_t open_timeout_ms;
 	struct settings settings;
 	struct node node;
 	struct loop *loop;
@@ -38,6 +37,7 @@ struct dfi {
 	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
 	/* Open handles, except target groups, and calls; see CONTEXT_USE(). */
 	_Atomic uint32_t n_users;
+	uint32_t n_parts; /* that are open */
 	struct stats_list *stats;
 	struct tombstones *tombstones;
 };
@@ -62,7 +62,8 @@ extern const struct context_part dfi__context_parts[];
 static inline int64_t context_deadline(
     const struct dfi *dfi, uint32_t timeout_ms)
 {
-	return deadline_in_ms(timeout_ms ? timeout_ms : dfi->open_timeout_ms);
+	return deadline_in_ms(
+	    timeout_ms ? timeout_ms : dfi->settings.open_timeout_ms);
 }
 
 /* The wait policy for a handle's attribute; -EINVAL names what. */

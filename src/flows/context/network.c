@@ -149,12 +149,12 @@ static int start(struct network *network, const struct transport_ops *ops,
 
 	if (!network->watch)
 		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
-		    network, deadline_in_ms(dfi->open_timeout_ms),
+		    network, deadline_in_ms(dfi->settings.open_timeout_ms),
 		    &network->watch);
 	/* What starts there runs on the control thread. */
 	if (!ret)
 		ret = dfi__loop_check(
-		    dfi->loop, deadline_in_ms(dfi->open_timeout_ms));
+		    dfi->loop, deadline_in_ms(dfi->settings.open_timeout_ms));
 	if (ret < 0)
 		return ret;
 	memcpy(self.token, network->token, sizeof(self.token));

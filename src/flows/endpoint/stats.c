@@ -279,6 +279,12 @@ static void *report(void *arg, uint64_t after, size_t *size)
 	return data;
 }
 
+static void free_list(struct dfi *dfi)
+{
+	pthread_mutex_destroy(&dfi->stats->lock);
+	free(dfi->stats);
+}
+
 int dfi__stats_start(struct dfi *dfi)
 {
 	int ret;
@@ -290,13 +296,12 @@ int dfi__stats_start(struct dfi *dfi)
 	TAILQ_INIT(&dfi->stats->entries);
 	ret = dfi->transport->ops->report->serve(dfi->transport, report, dfi);
 	if (ret < 0)
-		dfi__stats_stop(dfi);
+		free_list(dfi);
 	return ret;
 }
 
 void dfi__stats_stop(struct dfi *dfi)
 {
 	dfi->transport->ops->report->serve(dfi->transport, NULL, NULL);
-	pthread_mutex_destroy(&dfi->stats->lock);
-	free(dfi->stats);
+	free_list(dfi);
 }

@@ -314,9 +314,9 @@ static int detach(void *arg)
 	return 0;
 }
 
-void dfi__client_destroy(struct registry_client *client)
+/* After detach(), when the last caller has gone. */
+static void free_client(struct registry_client *client)
 {
-	dfi__loop_call(client->loop, detach, client);
 	pthread_mutex_lock(&client->lock);
 	while (client->n_callers)
 		pthread_cond_wait(&client->no_caller, &client->lock);
@@ -328,6 +328,26 @@ void dfi__client_destroy(struct registry_client *client)
 	evbuffer_free(client->unsent);
 	free(client->address);
 	free(client);
+}
+
+static void end(void *arg)
+{
+	detach(arg);
+	free_client(arg);
+}
+
+void dfi__client_destroy(struct registry_client *client, int64_t deadline)
+{
+	char text[ERROR_TEXT_SIZE];
+
+	snprintf(text, sizeof(text), "%s", dfi_errmsg());
+	if (!dfi__loop_call_until(client->loop, detach, client, deadline)) {
+		free_client(client);
+		return;
+	}
+	dfi__fail(0, "%s", text);
+	client->end = (struct loop_post){ .fn = end, .arg = client };
+	dfi__loop_post(client->loop, &client->end);
 }
 
 static void init_entrance(struct registry_client *client)
@@ -420,5 +440,6 @@ void dfi__client_close(struct registry_client *client)
 	dfi__client_call(
 	    client, &request, deadline_in_ms(REVOKE_TIMEOUT_MS), NULL);
 	dfi__fail(0, "%s", text);
-	dfi__client_destroy(client);
+	dfi__loop_call(client->loop, detach, client);
+	free_client(client);
 }

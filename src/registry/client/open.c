@@ -149,8 +149,12 @@ static int open_once(
 		return 0;
 	}
 	*again = ret == -ENOTCONN && new->turned_away;
-	new->tls = NULL;
-	dfi__client_destroy(new);
+	/* One that was turned away has no stream, which would need it. */
+	if (*again)
+		new->tls = NULL;
+	else
+		opening->tls = NULL;
+	dfi__client_destroy(new, opening->deadline);
 	return ret;
 }
 

@@ -47,6 +47,7 @@ struct registry_client {
 	struct evbuffer *unsent; /* waits until the loop takes it to stream */
 	bool kicked;             /* the loop must continue restoring */
 	struct loop_post post;   /* makes the loop do both */
+	struct loop_post end;    /* makes it free the client */
 	struct event *keepalive_timer;
 	uint64_t keepalive_id; /* of the last one; 0: it was answered */
 	int64_t keepalive_at;  /* when it was sent */
@@ -82,8 +83,11 @@ int dfi__client_new(
     struct loop *loop, const char *address, struct registry_client **client);
 /* Make the loop serve a connected socket, and take it. -ENOMEM, -ETIMEDOUT. */
 int dfi__client_start(struct registry_client *client, int fd, int64_t deadline);
-/* Disconnect, wait for the callers, and free the client. */
-void dfi__client_destroy(struct registry_client *client);
+/*
+ * Disconnect and free a client that nobody calls. If the loop has not begun at
+ * the deadline, it does so when it runs. dfi_errmsg() stays.
+ */
+void dfi__client_destroy(struct registry_client *client, int64_t deadline);
 
 /* Open a stream over a connected socket, and take fd. -ENOMEM. (loop) */
 int dfi__client_attach(struct registry_client *client, int fd);

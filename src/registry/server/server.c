@@ -290,13 +290,14 @@ static int start(struct server *server, const struct dfi_registry_attr *attr)
 	    "dfi-registry", deadline_in_ms(LOOP_MS), &server->loop);
 	if (ret)
 		goto err_listen;
-	ret = dfi__loop_call(server->loop, attach, server);
+	ret = dfi__loop_call_until(
+	    server->loop, attach, server, deadline_in_ms(LOOP_MS));
 	if (ret)
 		goto err_loop;
 	return 0;
 
 err_loop:
-	dfi__loop_stop(server->loop);
+	dfi__loop_finish(server->loop, NULL, NULL, deadline_in_ms(LOOP_MS));
 err_listen:
 	dfi__listen_close(&server->listen);
 err_table:
@@ -392,11 +393,11 @@ int dfi_registry_stop(struct dfi_registry *registry)
 		    "registry %s belongs to process %ld, the parent of this "
 		    "one",
 		    server->listen.text, (long)registry->pid);
-	ret = dfi__loop_check(server->loop, deadline_in_ms(LOOP_MS));
+	ret = dfi__loop_call_until(
+	    server->loop, detach, server, deadline_in_ms(LOOP_MS));
 	if (ret)
 		return ret;
-	dfi__loop_call(server->loop, detach, server);
-	dfi__loop_stop(server->loop);
+	dfi__loop_finish(server->loop, NULL, NULL, deadline_in_ms(LOOP_MS));
 	dfi__listen_close(&server->listen);
 	dfi__table_destroy(server->table);
 	dfi__visitors_free(&server->strangers);

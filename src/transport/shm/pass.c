@@ -26,11 +26,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/accept.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/fork_files.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/settings.h"
 #include "message.h"
 
 #define BACKLOG 1024
@@ -326,7 +328,8 @@ err_listener:
 
 int dfi__shm_pass_start(struct shm *shm)
 {
-	return dfi__loop_call(shm->loop, listen_on_loop, shm);
+	return dfi__loop_call_until(shm->loop, listen_on_loop, shm,
+	    deadline_in_ms(shm->settings->open_timeout_ms));
 }
 
 static int stop_on_loop(void *arg)

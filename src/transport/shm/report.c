@@ -11,9 +11,11 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/settings.h"
 #include "message.h"
 
 static void send_report(int socket, int error, const void *data, size_t size)
@@ -71,8 +73,12 @@ int dfi__shm_report(struct transport *transport,
 {
 	struct shm *shm = (struct shm *)transport;
 	struct report_setting setting = { shm, report, arg };
+	/* That there is none is certain afterwards: the caller frees arg. */
+	int64_t deadline = report
+	    ? deadline_in_ms(shm->settings->open_timeout_ms)
+	    : DEADLINE_NEVER;
 
-	return dfi__loop_call(shm->loop, set_report, &setting);
+	return dfi__loop_call_until(shm->loop, set_report, &setting, deadline);
 }
 
 static int reply_error(int error, const char *address)
