@@ -47,7 +47,7 @@ static bool measure(const struct idle_options *options, struct session *session,
 		.n_target_threads = 1,
 		.procs = common->procs,
 		.registry = session->address,
-		.timeout_s = common->timeout_s + (uint32_t)common->seconds,
+		.timeout_s = common->timeout_s,
 		.placement = &common->placement,
 	};
 	struct comparison comparison = {

@@ -228,6 +228,8 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		check_role(state, options);
+		/* A round that is to be long is not late. */
+		options->timeout_s += (uint32_t)options->seconds;
 		return 0;
 	case KEY_TIMEOUT:
 		options->timeout_s = (uint32_t)parse_number(
