@@ -11,12 +11,12 @@
 
 /*
  * X(kind, member, variable, default, help)
- * kinds: text; uid: a user's number, UINT32_MAX for none; size: bytes with an
- * optional suffix K, M or G; auto_size: a size, or auto (0); limit: a size, or
- * none (UINT64_MAX); room: a size, or 0; ms: milliseconds; us: microseconds, or
- * 0; lease: milliseconds as the registry allows, or 0; retry: milliseconds up
- * to an hour; cpus: a list of processors; choice: one of the words of the
- * setting's table in settings.c.
+ * kinds: text; address: an IP address; uid: a user's number, UINT32_MAX for
+ * none; auto_size: bytes with an optional suffix K, M or G, or auto (0); limit:
+ * as many, or none (UINT64_MAX); room: as many, or 0; ms: milliseconds; us:
+ * microseconds, or 0; lease: milliseconds as the registry allows, or 0; retry:
+ * milliseconds up to an hour; cpus: a list of processors; choice: one of the
+ * words of the setting's table in settings.c.
  */
 #define DFI_SETTINGS(X)                                                       \
 	X(text, registry, "DFI_REGISTRY", NULL,                               \
