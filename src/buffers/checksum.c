@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3, compiled in: it reads memory about as fast as that delivers. */
+/* XXH3, compiled in. It reads memory about as fast as memory delivers. */
 #include "checksum.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Odd: numbers that differ make seeds that differ. */
+/* Odd factors: different values give different seeds. */
 #define SPREAD UINT64_C(0x9e3779b97f4a7c15)
-/* Odd: sets that differ make seeds that differ. */
 #define SPREAD_TARGETS UINT64_C(0xd6e8feb86659fd93)
-/* Odd: ends of windows that differ make seeds that differ. */
 #define SPREAD_WINDOWS UINT64_C(0xa0761d6478bd642f)
-/* Odd: the same of partial aggregates. */
 #define SPREAD_RECORDS UINT64_C(0xe7037ed1a0b428db)
 
 uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,

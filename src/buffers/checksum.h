@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum of a segment: of its tuples, and of its number, size, place,
- * targets and window's end, so that one that lies in another's place is found,
- * too.
+ * The checksum of a segment. It covers the tuples and the segment's number,
+ * size, position, target set and window end. So it also detects a segment that
+ * lies in the slot of another one.
  */
 #ifndef DFI_BUFFERS_CHECKSUM_H
 #define DFI_BUFFERS_CHECKSUM_H
@@ -11,13 +11,13 @@
 #include "ring.h"
 
 /*
- * state: the second word of its footer. The header lies before the payload;
- * what it says beside the checksum counts, if segments have it.
+ * state is the second word of the footer. If segments have a header, it lies
+ * before the payload, and the checksum covers its members except the checksum.
  */
 uint64_t dfi__segment_checksum(const struct ring_geometry *geometry,
     const char *payload, uint64_t used, uint64_t state);
 
-/* The header of a segment that has one. */
+/* Only for segments that have a header. */
 static inline struct segment_header *segment_header(
     const struct ring_geometry *geometry, const char *payload)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The next list is a binary heap. Pure bookkeeping: what is in the rings, the
- * caller looks at.
+ * The next list is a binary heap. This file only keeps the lists; the caller
+ * looks into the rings.
  */
 #include "merge.h"
 
@@ -41,7 +41,7 @@ static void swap(struct merge *merge, uint32_t a, uint32_t b)
 	merge->rings[b] = ring;
 }
 
-/* How far the place of the ring at a position is ahead. */
+/* Distance from the due position to that of the ring at this index. */
 static uint64_t ahead(const struct merge *merge, uint32_t position)
 {
 	return merge->places[merge->rings[position]] - merge->place;

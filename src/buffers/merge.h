@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of an ordered flow at one of its targets: a target has a ring for
- * each source, whose segments come with ascending places, of which each belongs
- * to one segment of one ring. Rings whose next segment is not there are in the
- * receive list; the others, with the place of that segment, in the next list.
+ * The order of an ordered flow at one of its targets. A target has one ring for
+ * each source. The segments of a ring have ascending positions in the flow's
+ * order ("places"), and each position belongs to one segment of one ring. The
+ * receive list has the rings whose next segment has not arrived. The next list
+ * has the other rings, with the position of their next segment. See
  * docs/replicate.md, O3.
  *
- * Both lists are parts of one array. The next list comes first; it is a heap,
- * so its first ring is the one that is due next. Places are compared by their
- * distance from the one that is due, and so may wrap around.
+ * Both lists are parts of one array. The next list comes first. It is a heap,
+ * so its first ring is the next one to deliver. Positions may wrap around: they
+ * are compared by their distance from the due position.
  *
  *	rings  | next list | receive list | rings that have ended |
  */
@@ -19,23 +20,23 @@
 #include <stdint.h>
 
 /*
- * Place of the first segment of a flow: so near to the wrap-around that flows
- * pass it all the time, not once in some years.
+ * Position of the first segment of a flow. It is so near to the wrap-around
+ * that every flow passes it.
  */
 #define MERGE_FIRST_PLACE (UINT64_MAX - 15)
 
 struct merge {
-	uint64_t place; /* to be delivered next */
+	uint64_t place; /* the due position: the next one to deliver */
 	uint32_t n_next, n_waiting;
 	uint32_t *rings;
-	uint64_t *places; /* by ring; of those in the next list */
+	uint64_t *places; /* by ring; valid in the next list */
 };
 
-/* All n rings begin in the receive list. -ENOMEM. */
+/* All n rings start in the receive list. -ENOMEM. */
 int dfi__merge_init(struct merge *merge, uint32_t n, uint64_t first_place);
 void dfi__merge_free(struct merge *merge);
 
-/* Whether what is due is there: the first of the next list. */
+/* Whether the due segment has arrived. */
 static inline bool merge_is_due(const struct merge *merge)
 {
 	return merge->n_next && merge->places[merge->rings[0]] == merge->place;
@@ -46,7 +47,9 @@ static inline uint32_t merge_first(const struct merge *merge)
 	return merge->rings[0];
 }
 
-/* Whether a ring has the place that another one's segment was delivered at. */
+/*
+ * Whether a ring has a position that was delivered from another ring already.
+ */
 static inline bool merge_is_late(const struct merge *merge)
 {
 	return merge->n_next &&
@@ -54,21 +57,22 @@ static inline bool merge_is_late(const struct merge *merge)
 }
 
 /*
- * The next segment of the ring at a position of the receive list, which begins
- * at n_next, is there: it changes places with the first of that list. false:
- * its place was delivered before, or lies too far ahead to be one.
+ * The next segment has arrived for the ring at this index of the receive list.
+ * The list starts at index n_next. The ring swaps with the first one of the
+ * list and joins the next list. false: the position was delivered before, or is
+ * too far ahead to be valid.
  */
 bool dfi__merge_arrived(struct merge *merge, uint32_t position, uint64_t place);
 
 /*
- * No more comes from the ring at a position of the receive list: it changes
- * places with the last of that list.
+ * The ring at this index of the receive list has ended. It swaps with the last
+ * one of the list.
  */
 void dfi__merge_ended(struct merge *merge, uint32_t position);
 
 /*
- * What was due is delivered, so many places; its ring goes back to the receive
- * list.
+ * n positions from the due one on are delivered. Their ring returns to the
+ * receive list.
  */
 void dfi__merge_delivered(struct merge *merge, uint32_t n);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The target's end of a ring. Everything in the ring was written by another
- * process and is checked before it is used. It never waits; the target above it
- * does. Error texts are made here without names; the target adds both ends.
+ * The target's end of a ring. Another process wrote everything in the ring, so
+ * this file checks everything before use. It never waits; the target above it
+ * does. Its error texts have no names of endpoints; the target adds them.
  */
 #include "reader.h"
 
@@ -89,7 +89,9 @@ int dfi__reader_find_slots(struct reader *reader)
 	return 0;
 }
 
-/* Of a footer that says that segments are lost, how many; of others 0. */
+/*
+ * How many lost segments a footer stands for; 0: it is the footer of a segment.
+ */
 static uint32_t lost_count(const struct reader *reader, uint64_t state)
 {
 	uint64_t n = footer_used(state);
@@ -100,7 +102,7 @@ static uint32_t lost_count(const struct reader *reader, uint64_t state)
 	    : 0;
 }
 
-/* The slot this many behind another one, at most a ring. */
+/* The slot n after another one; n is at most the length of the ring. */
 static uint32_t slot_behind(
     const struct reader *reader, uint32_t slot, uint32_t n)
 {
@@ -129,7 +131,7 @@ uint64_t dfi__reader_arrived(const struct reader *reader)
 	return seq;
 }
 
-/* The payload that is about to be lent is what the source has sent. */
+/* Compare the payload's checksum with the one that the source has sent. */
 static int check_sum(
     const struct reader *reader, const char *payload, uint64_t state)
 {
@@ -147,7 +149,7 @@ static int check_sum(
 	    (unsigned long)footer_used(state));
 }
 
-/* Neither a segment's state nor that of a gap. */
+/* The footer belongs neither to a segment nor to a gap. */
 static int no_segment(const struct reader *reader, uint64_t state)
 {
 	const struct ring_geometry *g = &reader->geometry;
@@ -160,7 +162,7 @@ static int no_segment(const struct reader *reader, uint64_t state)
 	    g->tuple_size);
 }
 
-/* The tuples of the next segment; NULL: its footer's state is not of one. */
+/* The tuples of the next segment; NULL: its footer is not that of a segment. */
 static inline const char *find_tuples(
     const struct reader *reader, uint64_t state)
 {
@@ -195,7 +197,7 @@ int dfi__reader_global(const struct reader *reader, uint64_t *global)
 	return 0;
 }
 
-/* The footer's state is not that of a segment. */
+/* The footer is not that of a segment; it may be that of a gap. */
 static int take_gap(struct reader *reader, uint64_t state)
 {
 	uint32_t n = lost_count(reader, state);
@@ -216,8 +218,8 @@ static int take_gap(struct reader *reader, uint64_t state)
 }
 
 /*
- * The tuples that the source counts and that did not come: are they those of
- * segments that were lost? Then they are counted, too.
+ * Whether lost segments explain the tuples that the source counts and the
+ * target lacks. If they do, count those tuples as lost.
  */
 static bool explain_lack(struct reader *reader, uint64_t lack)
 {
@@ -229,7 +231,7 @@ static bool explain_lack(struct reader *reader, uint64_t lack)
 	return true;
 }
 
-/* The segment is there to end a window, or has tuples. */
+/* A segment ends a window, has tuples, or both. */
 static int read_window(
     struct reader *reader, const struct segment_header *header, uint64_t used)
 {
@@ -245,7 +247,7 @@ static int read_window(
 	return 0;
 }
 
-/* Check the header before the tuples. *passes: they are for others. */
+/* Check the segment's header. *passes: the tuples are for other targets. */
 static int read_header(
     struct reader *reader, const char *tuples, uint64_t state, bool *passes)
 {
@@ -318,8 +320,9 @@ static int give_credit(struct reader *reader, enum ring_closed closed)
 		ret = region->export->transport->ops->ring.give_credit(region,
 		    &reader->layout, reader->ring, reader->returned, closed);
 	/*
-	 * Through memory, too: a ring that was opened over the network may
-	 * not be the attached source's, who is told in the region itself.
+	 * Give the credit through memory as well: after the ring was opened
+	 * over the network, the attached source may be one that reads the
+	 * region itself.
 	 */
 	if (likely(ret >= 0))
 		ret = region->transport->ops->ring.give_credit(region,
@@ -335,7 +338,9 @@ int dfi__reader_return(struct reader *reader)
 
 void dfi__reader_pause(struct reader *reader)
 {
-	/* The number of a segment that has been, and no end. */
+	/*
+	 * The footer of a segment that was consumed already, and no end mark.
+	 */
 	atomic_set(&reader->nothing.state, footer_state(reader->seq - 1, 0, 0));
 	reader->head = &reader->nothing;
 	reader->mark = &reader->nothing;
@@ -361,7 +366,7 @@ int dfi__reader_check_end(struct reader *reader)
 
 	if (reader->end || !reader_end_marked(reader))
 		return 0;
-	/* The mark may have come after the caller looked at the head. */
+	/* A segment and the mark may have arrived since the caller looked. */
 	if (reader_ready(reader))
 		return 0;
 	state = atomic_peek(&end->state);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The target's end of one ring: observes segments, checks them, lends their
+ * The target's end of one ring. It observes segments, checks them, lends their
  * tuples and gives the slots back.
  */
 #ifndef DFI_BUFFERS_READER_H
@@ -15,10 +15,10 @@
 
 struct region;
 
-/* The state of the ring's source, as far as the ring says. */
+/* The state of the ring's source, as the ring tells it. */
 enum reader_end {
 	READER_OPEN = 0,
-	READER_ENDED,   /* closed, and every tuple was seen */
+	READER_ENDED,   /* closed, and the target has seen every tuple */
 	READER_ABORTED, /* gave up */
 };
 
@@ -26,61 +26,66 @@ struct reader {
 	struct ring_geometry geometry;
 	struct region *region;
 	struct ring_layout layout; /* of the region */
-	uint32_t ring;             /* its number in the region */
-	const char *slots;         /* NULL: of which nothing is known yet */
-	/* Footer of the next segment; without slots, what says where they are.
+	uint32_t ring;             /* the ring's number in the region */
+	const char *slots;         /* NULL: the reader does not know them yet */
+	/*
+	 * Footer of the next segment. While slots is NULL: the ring header's
+	 * word that tells where the slots are.
 	 */
 	struct segment_footer *head;
-	const struct segment_footer *mark; /* how the source ended */
+	const struct segment_footer *mark; /* the end mark */
 	uint64_t seq;                      /* of the next segment */
-	uint32_t slot;                     /* its slot */
+	uint32_t slot;                     /* the slot of segment seq */
 	uint64_t returned;                 /* consumed count last published */
 	_Atomic uint64_t total; /* tuples lent; any thread reads it */
-	uint64_t passed;        /* tuples for others, which were passed over */
-	uint64_t own_bit;       /* of its target, in the sets of segments */
-	uint64_t stop; /* for the owner: as dfi__reader_arrived() has said */
+	uint64_t passed;  /* tuples for other targets, which were skipped */
+	uint64_t own_bit; /* the bit of this target in target sets */
+	uint64_t stop;    /* the owner's last dfi__reader_arrived() */
 	/*
-	 * For the owner to set: after how many segments that were released
-	 * the source is told; credit_batch() of the geometry at first.
+	 * The owner may set it: the reader returns credit after this many
+	 * released segments. At first it is credit_batch() of the geometry.
 	 */
 	uint32_t batch;
-	uint64_t windows;  /* of its source that have ended */
-	bool ended_window; /* the last one with the segment taken last */
+	uint64_t windows;  /* windows of the source that have ended */
+	bool ended_window; /* the segment taken last ended a window */
 	bool held;
-	struct segment_footer nothing; /* what is seen while it is held */
-	bool lossy; /* segments may be lost, which reader_take() tells */
-	/* Of the gap that it told last, the first number and how many. */
+	struct segment_footer nothing; /* its head while it is paused */
+	bool lossy; /* segments may be lost; reader_take() tells of it */
+	/* The gap that reader_take() told of last: first number and length. */
 	uint64_t gap_first;
 	uint32_t gap_count;
-	uint64_t lost_segments; /* in all gaps */
-	uint64_t lost_total;    /* and tuples, except those of the next: */
-	uint64_t unsure;        /* segments whose tuples nobody has counted */
-	uint32_t cause;         /* that the source gave with its abort mark */
+	uint64_t lost_segments; /* segments in all gaps */
+	uint64_t lost_total;    /* tuples in gaps, except the unsure ones */
+	uint64_t unsure;        /* lost segments of unknown tuple counts */
+	uint32_t cause;         /* the cause in the source's abort mark */
 	enum reader_end end;
 };
 
-/* Of a ring that begins with that number. */
+/* Initialise the header of a ring whose first segment has number start. */
 void dfi__ring_header_init(struct ring_header *header, uint64_t start);
 
-/* Make what all rings of a region share ready, before its readers. */
+/*
+ * Initialise what all rings of a region share. Call it before
+ * dfi__reader_init().
+ */
 void dfi__region_init(struct region *region);
 
 /*
- * Make ring number source of the region ready for its writer, whose first
- * segment is number start. The memory may hold anything, such as another flow's
- * rings: all that the two ends rely on is set here, and nothing else. A ring
- * that is apart gets its slots later.
+ * Initialise ring number source of the region for its writer. The first segment
+ * has number start. The memory may hold anything, such as another flow's rings:
+ * this call sets all that the two ends rely on, and nothing else. A ring whose
+ * geometry is apart gets its slots later.
  */
 void dfi__reader_init(struct reader *reader, struct region *region,
     const struct ring_geometry *geometry, uint32_t n_sources, uint32_t source,
     uint64_t start);
 
-/* Whether the next segment is there. */
+/* Whether the next segment has arrived. */
 static inline bool reader_ready(const struct reader *reader)
 {
 	/*
-	 * Pairs with the publish in the transport's write(): the payload and
-	 * the footer's total.
+	 * Pairs with the publish in the transport's write(). It protects the
+	 * payload and the footer's total.
 	 */
 	return footer_seq(atomic_observe(&reader->head->state)) ==
 	    (uint32_t)reader->seq;
@@ -89,27 +94,28 @@ static inline bool reader_ready(const struct reader *reader)
 /* Whether the source has written its end mark. */
 static inline bool reader_end_marked(const struct reader *reader)
 {
-	/* Pairs with the same publish: all segments came before the mark. */
+	/* Pairs with the same publish: all segments arrive before the mark. */
 	return footer_is_end(atomic_observe(&reader->mark->state));
 }
 
 /*
- * A ring that is apart, without slots yet, and ready: take them. What is ready
- * then is a segment. -EBADMSG: the source has shown none.
+ * Find the slots of a ring that is apart, has no slots yet and is ready. From
+ * then on reader_ready() is about segments. -EBADMSG: the source has granted no
+ * slots.
  */
 int dfi__reader_find_slots(struct reader *reader);
 
-/* The number behind the last segment that is there. */
+/* The number after the last segment that has arrived. */
 uint64_t dfi__reader_arrived(const struct reader *reader);
 
 /*
- * The next segment, which is ready, has this place among those of all sources;
- * segments must have that. Of segments that were lost, it is the first one's,
- * and the others' are the next. -EBADMSG: the footer isn't valid.
+ * The position of the next segment in the flow's order. The segment is ready,
+ * and the flow's segments have positions. For lost segments it is the position
+ * of the first one; the others follow it. -EBADMSG: the footer is not valid.
  */
 int dfi__reader_global(const struct reader *reader, uint64_t *global);
 
-/* Tuples of the segments before the next one, whatever became of them. */
+/* Tuples of all segments before the next one: lent, skipped and lost. */
 static inline uint64_t reader_seen(const struct reader *reader)
 {
 	return atomic_peek(&reader->total) + reader->passed +
@@ -124,7 +130,9 @@ static inline struct segment_footer *reader_footer(
 	    reader->geometry.footer_offset);
 }
 
-/* The next segment, or gap, is the one behind; for each, a product would cost.
+/*
+ * Advance by one segment. It adds, since a multiplication for each segment
+ * would cost time.
  */
 static inline void reader_go_on(struct reader *reader)
 {
@@ -139,17 +147,19 @@ static inline void reader_go_on(struct reader *reader)
 	reader->head = reader_footer(reader, 0);
 }
 
-/* Of reader_take(): a segment that is not full, or has a header; or a gap. */
+/*
+ * The slow path of reader_take(): a partial segment, one with a header, or a
+ * gap.
+ */
 int dfi__reader_take_other(
     struct reader *reader, const char **payload, uint64_t *bytes);
 
 /*
- * Lend the next segment, which is ready: *payload and *bytes, which are 0 if it
- * is for others, or there to end a window. The next call of
- * reader_release() gives it back. -EBADMSG: the footer isn't valid, or the
- * tuples are damaged. -ENODATA, of a reader that is lossy: reader->gap_count
- * segments from gap_first on were lost; once, and reader_release() gives
- * them back, too.
+ * Lend the next segment, which is ready. *bytes is 0 if the segment is for
+ * other targets or only ends a window. reader_release() gives the segment back.
+ * -EBADMSG: the footer is not valid, or the tuples are damaged. -ENODATA, from
+ * a lossy reader, once for each gap: reader->gap_count segments from gap_first
+ * on were lost. reader_release() also gives lost segments back.
  */
 static inline int reader_take(
     struct reader *reader, const char **payload, uint64_t *bytes)
@@ -157,7 +167,9 @@ static inline int reader_take(
 	const struct ring_geometry *g = &reader->geometry;
 	const struct segment_footer *head = reader->head;
 
-	/* A full one, and nothing else to be said of it: one comparison. */
+	/*
+	 * The fast path, with one comparison: a full segment without a header.
+	 */
 	if (unlikely(g->parts || reader->unsure ||
 		atomic_peek(&head->state) !=
 		    footer_state(reader->seq, g->segment_bytes, 0) ||
@@ -172,12 +184,12 @@ static inline int reader_take(
 }
 
 /*
- * Of reader_release(): give back all that were taken, whatever the batch. 0, or
- * what the transport says.
+ * The slow path of reader_release(): give back all taken segments, whatever the
+ * batch. 0, or the transport's error.
  */
 int dfi__reader_return(struct reader *reader);
 
-/* Give back the segment that was taken last; publishes credits in batches. */
+/* Give back the segment taken last. Credit is published in batches. */
 static inline int reader_release(struct reader *reader)
 {
 	if (likely(reader->seq - reader->returned < reader->batch))
@@ -186,18 +198,18 @@ static inline int reader_release(struct reader *reader)
 }
 
 /*
- * Until it is let go, a reader sees nothing of what is or comes into its ring:
- * neither segments nor an end. Its slots must be known.
+ * A paused reader sees neither segments nor an end, whatever its ring holds.
+ * Its slots must be known.
  */
 void dfi__reader_pause(struct reader *reader);
 void dfi__reader_resume(struct reader *reader);
 
-/* Tell the source that nobody reads any more, and why. */
+/* Tell the source that the target reads no more, and why. */
 void dfi__reader_close(struct reader *reader, enum ring_closed closed);
 
 /*
- * Look at the end mark of a ring without a ready segment, and set reader->end.
- * -EBADMSG: the mark contradicts what was received.
+ * Check the end mark of a ring that has no ready segment, and set reader->end.
+ * -EBADMSG: the mark contradicts the received segments.
  */
 int dfi__reader_check_end(struct reader *reader);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One segment, many rings. A segment is opened only when each ring has room for
- * it, so that sending never waits, and no target gets what another doesn't.
+ * One segment, many rings. A segment opens only when each ring has room for it.
+ * So sending never waits, and all targets get the same segments.
  */
 #include "replica_writer.h"
 
@@ -57,8 +57,9 @@ void dfi__replica_free(struct replica_writer *replica_writer)
 }
 
 /*
- * In a stage the slots come first. Behind them, for each, is the header that
- * goes to those whom the segment is not for: they get no tuples with it.
+ * A send buffer has the slots first. Behind them it has one header for each
+ * slot, for the targets that the segment is not for: they get the header
+ * without tuples.
  */
 static uint64_t stage_slot(const struct ring_geometry *g, uint32_t slot)
 {
@@ -88,7 +89,7 @@ void dfi__replica_use_stage(
 	replica_writer->stage = stage;
 }
 
-/* Where the tuples of the next segment will lie, to be copied from there. */
+/* Where the tuples of the next segment are built. */
 static char *lane_payload(const struct replica_writer *replica_writer)
 {
 	const struct ring_geometry *g = &replica_writer->lane.geometry;
@@ -98,7 +99,10 @@ static char *lane_payload(const struct replica_writer *replica_writer)
 				     : replica_writer->room;
 }
 
-/* With one copy of the slots: the writer's result, and whose it is. */
+/*
+ * With a shared ring: pass on the writer's result, and note the ring that
+ * caused it.
+ */
 static inline int broadcast_said(struct replica_writer *replica_writer, int ret)
 {
 	replica_writer->short_of = replica_writer->shared_ring.short_of;
@@ -116,7 +120,7 @@ static bool is_wanted(const struct replica_writer *replica_writer)
 	return false;
 }
 
-/* It gives nothing back any more and may be gone, whoever looks next. */
+/* A target that has cancelled returns no more credit and may be gone. */
 static bool has_cancelled(struct writer *ring)
 {
 	if (writer_closed(ring) == RING_CANCELLED)
@@ -171,9 +175,9 @@ int dfi__replica_open(struct replica_writer *replica_writer)
 }
 
 /*
- * Make the open segment what all rings are sent, with its headers. It may have
- * begun behind a part that was sent, in a slot that the target gives back with
- * that: then it moves to its own.
+ * Prepare the open segment and its headers for sending. A segment that began
+ * behind a part that was sent moves to its own slot: the target gives the slot
+ * of that part back.
  */
 static void settle_in_stage(
     struct replica_writer *replica_writer, uint64_t used)
@@ -196,7 +200,7 @@ static void settle_in_stage(
 		    0);
 }
 
-/* To a ring that a device writes to. */
+/* Send to a ring that a device writes. */
 static int publish_staged(
     struct replica_writer *replica_writer, uint32_t ring, uint64_t used)
 {
@@ -210,7 +214,7 @@ static int publish_staged(
 	    at + stage_empty(g, replica_writer->lane.slot), 0);
 }
 
-/* To a ring that is mapped: it is copied there. */
+/* Copy into a ring that is mapped. */
 static int publish_copy(
     struct replica_writer *replica_writer, uint32_t ring, uint64_t used)
 {
@@ -250,7 +254,9 @@ static int send_all(struct replica_writer *replica_writer, uint64_t used)
 	return ret;
 }
 
-/* There is credit, so nothing is between this and sending. */
+/*
+ * All rings have credit, so the segment is sent as soon as it has a position.
+ */
 int dfi__replica_drawn(struct replica_writer *replica_writer)
 {
 	int ret = 1;
@@ -265,7 +271,7 @@ int dfi__replica_drawn(struct replica_writer *replica_writer)
 	return ret;
 }
 
-/* A device needs less for a round trip to a neighbour. */
+/* A round trip of a device to a neighbour takes fewer looks. */
 #define LOOKS 256
 
 static int draw(struct replica_writer *replica_writer)
@@ -296,7 +302,7 @@ int dfi__replica_publish(struct replica_writer *replica_writer, uint64_t used)
 	return 0;
 }
 
-/* Whether anybody is left who gets what is sent. */
+/* Whether a target is left that has not cancelled. */
 static bool is_left(const struct replica_writer *replica_writer)
 {
 	uint32_t i = 0;
@@ -340,7 +346,7 @@ int dfi__replica_publish_part(
 	char *segment = replica_writer->lane.segment;
 	int ret;
 
-	/* There was, when its place was asked for. */
+	/* The rings had room when the segment asked for its position. */
 	if (unlikely(replica_writer->asked))
 		ret = 1;
 	else
@@ -353,7 +359,10 @@ int dfi__replica_publish_part(
 	if (ret <= 0)
 		return ret;
 	ret = send_all(replica_writer, used);
-	/* Of one ring's failure the owner may learn later, and goes on here. */
+	/*
+	 * If one ring failed, the owner may handle that later and continue
+	 * here.
+	 */
 	replica_writer->lane.segment = segment + used;
 	return ret < 0 ? ret : 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ring geometry: pure functions from a flow's numbers to offsets in a region.
- * Both ends compute the same from what the flow's descriptor says.
+ * Both ends compute the same values from the flow's descriptor.
  */
 #ifndef DFI_BUFFERS_RING_H
 #define DFI_BUFFERS_RING_H
@@ -13,7 +13,7 @@
 /* Sequence number of the first segment of every ring of a flow. */
 #define RING_FIRST_SEGMENT 0
 
-/* What of struct segment_header a flow's segments have. */
+/* The members of struct segment_header that a flow's segments have. */
 enum segment_parts {
 	SEGMENT_CHECKSUM = 1,
 	SEGMENT_GLOBAL = 2,
@@ -28,10 +28,10 @@ struct ring_geometry {
 	uint32_t segment_bytes;  /* payload bytes of a full segment */
 	uint32_t segment_count;
 	uint32_t parts;          /* enum segment_parts */
-	uint32_t payload_offset; /* in a slot: 0, or behind the header */
+	uint32_t payload_offset; /* in a slot: 0, or the size of the header */
 	uint32_t footer_offset;  /* in a slot */
 	uint32_t slot_size;
-	bool apart; /* the slots are elsewhere: shared_ring.h */
+	bool apart; /* the slots are in another region: shared_ring.h */
 	uint64_t ring_size;
 };
 
@@ -67,7 +67,9 @@ static inline struct ring_geometry ring_geometry(
 	return ring_geometry_with(tuple_size, segment_size, segment_count, 0);
 }
 
-/* The ring at the targets, if its slots are elsewhere. */
+/*
+ * The geometry of the targets' rings if the slots are in the source's region.
+ */
 static inline struct ring_geometry ring_geometry_apart(struct ring_geometry g)
 {
 	g.apart = true;
@@ -82,7 +84,7 @@ static inline uint64_t ring_offset(
 	return sizeof(struct region_header) + g->ring_size * source;
 }
 
-/* What a transport must know of the rings. */
+/* What a transport needs to know about the rings. */
 static inline struct ring_layout ring_layout(
     const struct ring_geometry *g, uint32_t n_sources)
 {
@@ -119,16 +121,16 @@ static inline uint64_t region_size(
 	return sizeof(struct region_header) + g->ring_size * n_sources;
 }
 
-/* Slots are walked in order; this needs no division and survives wrap-around.
- */
+/* Slots are used in turn. This needs no division and survives wrap-around. */
 static inline uint32_t next_slot(const struct ring_geometry *g, uint32_t slot)
 {
 	return slot + 1 == g->segment_count ? 0 : slot + 1;
 }
 
 /*
- * How many segments a reader keeps before it publishes its consumed count: a
- * quarter of the ring, so that neither side idles and the word rarely moves.
+ * How many segments a reader keeps before it publishes its consumed count. With
+ * a quarter of the ring neither side idles, and the word's cache line rarely
+ * moves.
  */
 static inline uint32_t credit_batch(const struct ring_geometry *g)
 {

@@ -3,7 +3,7 @@
  * The memory of a target's rings.
  *
  * A target owns one region, with one ring for each source. All counters run
- * free and wrap; the slots of a ring are filled in turn.
+ * free and wrap. The slots of a ring are filled in turn.
  *
  *	region  +---------------+--------+--------+----
  *	        | region_header | ring 0 | ring 1 | ...
@@ -15,15 +15,15 @@
  *	        | header | payload: whole tuples | segment_footer | pad |
  *	        +--------+-----------------------+----------------+-----+
  *
- * Only the slots of flows that are verified, ordered, have groups or windows,
- * or are combined at their sources have a segment_header; it travels with the
- * payload, as its first cache line.
+ * Slots have a segment_header only if the flow is verified or ordered, has
+ * target sets or windows, or is combined at its sources. The header travels
+ * with the payload, as its first cache line.
  *
- * transport/footer.h has the bits of a footer. A slot's footer is at a fixed
- * place, right behind the largest payload. A smaller payload that comes over a
- * network may end there instead of beginning where its slot does: see
- * FOOTER_FLAG_SHIFTED. With a tuple and its footer in one cache line, a latency
- * flow moves one line per tuple.
+ * transport/footer.h defines the bits of a footer. A slot's footer is at a
+ * fixed offset, right behind the largest payload. A smaller payload that comes
+ * over a network may end there instead of beginning at the start of its slot:
+ * see FOOTER_FLAG_SHIFTED. In a latency flow a tuple and its footer share a
+ * cache line, so each tuple moves one line.
  */
 #ifndef DFI_BUFFERS_SEGMENT_H
 #define DFI_BUFFERS_SEGMENT_H
@@ -38,16 +38,16 @@
 #include "transport/footer.h"
 #include "transport/transport.h"
 
-/* What lies before the payload in a slot that has any of it. */
+/* The header before the payload, in slots that have one. */
 struct segment_header {
 	alignas(CACHE_LINE) uint64_t checksum; /* see checksum.h */
-	uint64_t global;  /* its place among the segments of all sources */
-	uint64_t targets; /* a bit each: whose tuples these are */
-	uint64_t windows; /* ended with it; 0: none ends with it */
+	uint64_t global;  /* position among the segments of all sources */
+	uint64_t targets; /* the target set, a bit for each target */
+	uint64_t windows; /* window that ends here; 0: none */
 	/*
-	 * Partial aggregates (flows/kinds/combine/plan.h) that lie in the
-	 * payload instead of tuples; 0: tuples do. Their bytes are rounded up
-	 * to those of whole tuples, and counted as such.
+	 * Number of partial aggregates (flows/kinds/combine/plan.h) in the
+	 * payload; 0: the payload has tuples. Their bytes are rounded up to
+	 * whole tuples and counted as tuples.
 	 */
 	uint64_t records;
 };
@@ -57,8 +57,9 @@ static_assert(DFI_MAX_SEGMENT_SIZE <= FOOTER_USED_MAX, "used");
 static_assert(DFI_MAX_SEGMENT_COUNT <= FOOTER_USED_MAX, "lost");
 
 /*
- * The target sleeps in reader_waits; its sources wake it. let_go is the
- * transport's. Cache lines are doubled against the adjacent-line prefetcher.
+ * The target sleeps in reader_waits; its sources wake it. let_go belongs to the
+ * transport. The alignment to two cache lines is for the adjacent-line
+ * prefetcher.
  */
 struct region_header {
 	alignas(2 * CACHE_LINE) _Atomic uint32_t reader_waits;
@@ -71,16 +72,20 @@ static_assert(offsetof(struct region_header, let_go) == REGION_LET_GO_OFFSET,
 
 /*
  * credit: how many segments the target has given back, as an absolute count, so
- * that a lost or repeated update does no harm; and whether it has left, so that
- * nobody will read what is written now.
- * writer_waits: the source sleeps here when the ring is full.
- * end: how the source ended. Its total is the tuple count, its state has
- * FOOTER_FLAG_END or _ABORT, once; "used" of the latter is for the cause, which
- * the flow gives a meaning (flows/declare/tree.h). It isn't a segment, so that
- * closing a source never waits for room (docs/decisions/0002-end-of-flow.md).
- * slots: of a ring without slots of its own, where they are: its total is the
- * key of what the source has shown, its state the number of the first segment,
- * when they are there (shared_ring.h).
+ * that a lost or repeated update does no harm; and whether the target has left.
+ *
+ * writer_waits: the source sleeps here while the ring is full.
+ *
+ * end: how the source ended. The source writes it once. Its total is the number
+ * of tuples. Its state has FOOTER_FLAG_END or FOOTER_FLAG_ABORT; "used" of an
+ * abort is the cause, as flows/declare/tree.h defines it. The mark is no
+ * segment, so closing a source never waits for room
+ * (docs/decisions/0002-end-of-flow.md).
+ *
+ * slots: where the slots are, in a ring that has none of its own
+ * (shared_ring.h). Its total is the key of the memory that the source has
+ * granted. Its state is the number of the first segment once the slots can be
+ * read.
  */
 struct ring_header {
 	alignas(CACHE_LINE) struct ring_credit credit;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source's end of a ring with many readers. Footers are written once;
- * credits are looked at only when those that were seen last are used up.
+ * The source's end of a ring with many readers. Each footer is written once.
+ * The writer reads the credits only when it has used up those that it knows.
  */
 #include "shared_ring.h"
 
@@ -26,8 +26,10 @@ static int publish(struct remote *remote, const struct transport_write *write)
 	uint32_t i;
 
 	atomic_set(&footer[0], write->footer[0]);
-	/* Pairs with each reader's observe of this word (reader.c), or that of
-	 * sender.c. */
+	/*
+	 * Pairs with each reader's observe of this word (reader.c), or with
+	 * that of multicast/sender.c.
+	 */
 	atomic_publish(&footer[1], write->footer[1]);
 	if (shared_ring->published) {
 		shared_ring->published(shared_ring->published_arg);
@@ -54,7 +56,9 @@ void dfi__shared_ring_sync(struct shared_ring *shared_ring)
 	}
 }
 
-/* The least that a ring has given back, into the word that the writer reads. */
+/*
+ * Write the smallest credit of all rings into the word that the writer reads.
+ */
 static int gather_credits(struct remote *remote)
 {
 	struct shared_ring *shared_ring = broadcast_of(remote);
@@ -69,7 +73,7 @@ static int gather_credits(struct remote *remote)
 		ring = &shared_ring->rings[i];
 		if (ring->cancelled)
 			continue;
-		/* Also orders its loads before our stores. */
+		/* Also orders the target's loads before our stores. */
 		ret = dfi__writer_room(ring, ring->geometry.segment_count);
 		if (ret < 0) {
 			shared_ring->short_of = i;
@@ -120,7 +124,6 @@ int dfi__shared_ring_init(struct shared_ring *shared_ring,
 	    transport, region_size(geometry, 1), &shared_ring->region);
 	if (ret < 0)
 		return ret;
-	/* The slots begin as in any ring. */
 	dfi__region_init(shared_ring->region);
 	dfi__reader_init(&reader, shared_ring->region, geometry, 1, 0, start);
 	shared_ring->remote.transport = &shared_ring->transport;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ring of which there is one copy, in memory of the source's process, and
- * which all targets read where it lies. Its slots are shown to each target
- * (transport.h), whose own region has a ring without slots for this source
- * (ring_geometry.apart): credits, the source's end, and where it finds them.
+ * A ring whose slots lie once, in memory of the source's process. All targets
+ * read them there. The source grants its slots to each target (transport.h).
+ * The target's own region has a ring without slots for this source
+ * (ring_geometry.apart), which has the credits, the end mark, and where the
+ * slots are.
  *
  *	source's region  | region_header | ring_header | slot 0 | slot 1 | ...
  *	target's region  | region_header | ring_header | ring_header | ...
  *
- * The writer has a remote of a transport of this file's own: a segment is
- * published by its footer alone, and whoever sleeps is woken; what the targets
- * have given back is the least that one of them has.
+ * The writer's remote belongs to a transport in this file. That transport
+ * publishes a segment by its footer alone and wakes the targets that sleep. Its
+ * credit is the smallest one among the targets.
  */
 #ifndef DFI_BUFFERS_SHARED_RING_H
 #define DFI_BUFFERS_SHARED_RING_H
@@ -21,21 +22,27 @@
 
 struct shared_ring {
 	struct transport transport;
-	struct remote remote; /* of the writer */
+	struct remote remote; /* the writer's remote */
 	struct region *region;
 	struct writer *writer;
-	/* One for each target, with a ring in its region; without segments. */
+	/*
+	 * The rings in the targets' regions, one for each target; without
+	 * slots.
+	 */
 	struct writer *rings;
 	uint32_t n_rings;
-	uint32_t short_of; /* the ring that has given back least */
-	/* If not NULL, called for each segment, which nobody reads in place. */
+	uint32_t short_of; /* the ring with the smallest credit */
+	/*
+	 * If not NULL: called after each segment. No target reads the slots
+	 * then.
+	 */
 	void (*published)(void *arg);
 	void *published_arg;
 };
 
 /*
- * Reserve the slots, of a geometry that is not apart, and begin writer. rings
- * are still to be opened. What region_ops.create() returns.
+ * Reserve the slots, and initialise writer. The geometry is not apart. The
+ * caller opens the rings later. Returns the errors of region_ops.create().
  */
 int dfi__shared_ring_init(struct shared_ring *shared_ring,
     struct transport *transport, const struct ring_geometry *geometry,
@@ -43,10 +50,12 @@ int dfi__shared_ring_init(struct shared_ring *shared_ring,
     uint64_t start);
 void dfi__shared_ring_free(struct shared_ring *shared_ring);
 
-/* Have the rings say what the writer does: before they are looked at. */
+/* Copy the writer's counters to the rings. Call it before reading the rings. */
 void dfi__shared_ring_sync(struct shared_ring *shared_ring);
 
-/* Tell a ring's target where the slots are, which were shown to it. Once. */
+/*
+ * Tell a ring's target where the slots are. Call it once, after granting them.
+ */
 int dfi__shared_ring_open(struct shared_ring *shared_ring, struct writer *ring);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source's end of a ring: sequence numbers, credits and footers. It never
- * waits; the source above it does.
+ * The source's end of a ring: sequence numbers, credits and footers. This file
+ * never waits; the source above it does.
  */
 #include "writer.h"
 
@@ -31,7 +31,7 @@ bool dfi__writer_ring_used(const struct writer *writer)
 		slot_offset(&writer->geometry, 0) +
 		writer->geometry.footer_offset);
 
-	/* An image tells nothing; the ring's owner has checked. */
+	/* A shadow ring cannot tell. The ring's owner has checked. */
 	if (!writer->remote->in_place)
 		return false;
 	if (writer->geometry.apart)
@@ -58,10 +58,13 @@ int dfi__writer_room(struct writer *writer, uint32_t segments)
 	}
 	/*
 	 * Pairs with the publish in the transport's give_credit(): the reader's
-	 * loads from the slots it gave back come before our stores.
+	 * loads from the returned slots come before our stores.
 	 */
 	consumed = atomic_observe(&writer_header(writer)->credit.consumed);
-	/* A device may be writing it, byte by byte; it only ever grows. */
+	/*
+	 * A device may write the count byte by byte, so this value may be torn.
+	 * The count only grows.
+	 */
 	if (unlikely(!remote->in_place) &&
 	    (int64_t)(consumed - writer->consumed) < 0)
 		return 0;
@@ -124,7 +127,7 @@ void dfi__write_batch_post(struct write_batch *batch)
 		held->transport->ops->ring.post(held);
 }
 
-/* Only one queue's are held: mostly all are of one. */
+/* A batch holds the writes of one queue only: most batches have one queue. */
 static int write_held(struct writer *writer, struct transport_write *write)
 {
 	struct write_batch *batch = writer->batch;
@@ -167,8 +170,8 @@ int dfi__writer_publish_from(
 int dfi__writer_publish(struct writer *writer, uint64_t used)
 {
 	/*
-	 * It began behind a part that was sent; even in this very slot. Or it
-	 * is for other rings, too (replica_writer.h).
+	 * The segment began behind a part that was sent, maybe in this very
+	 * slot, or it goes to several rings (replica_writer.h).
 	 */
 	if (unlikely(writer->segment != writer_payload(writer))) {
 		memmove(writer_payload(writer), writer->segment, used);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The source's end of one ring. It opens the next segment when the target has
- * given its slot back, the owner fills it, and publishing makes it visible.
+ * given its slot back. The owner fills the segment, and publishing makes it
+ * visible to the target.
  */
 #ifndef DFI_BUFFERS_WRITER_H
 #define DFI_BUFFERS_WRITER_H
@@ -14,10 +15,9 @@
 #include "ring.h"
 
 /*
- * What a source sends one after another while this is open may be held, so that
- * a device gets several segments with one call. The source posts it before it
- * waits for anything, and before it returns, unless its caller has promised
- * more.
+ * While a batch is open, a transport may hold back segments, so that a device
+ * gets several with one call. The source posts the batch before it waits, and
+ * before it returns to a caller that has not announced more.
  */
 struct write_batch {
 	bool open;
@@ -28,27 +28,27 @@ struct writer {
 	struct ring_geometry geometry;
 	struct remote *remote;
 	struct write_batch *batch; /* NULL: each segment is sent at once */
-	char *segment;     /* what is to be sent next; NULL: none is open */
-	char *end;         /* of the open segment */
-	uint64_t seq;      /* of the open segment, or the next one */
-	uint32_t slot;     /* its slot */
-	uint64_t consumed; /* last credit seen */
-	uint64_t global;   /* of what is sent next, if segments have that */
-	uint64_t targets;  /* the same */
-	uint64_t windows;  /* the same: see struct segment_header */
-	uint64_t records;  /* the same */
+	char *segment;             /* the open segment; NULL: none is open */
+	char *end;                 /* of the open segment */
+	uint64_t seq;              /* of the open segment, or the next one */
+	uint32_t slot;             /* the slot of segment seq */
+	uint64_t consumed;         /* last credit seen */
+	uint64_t global;           /* for the header of the next segment */
+	uint64_t targets;          /* the same */
+	uint64_t windows;          /* likewise: see struct segment_header */
+	uint64_t records;          /* the same */
 	/* Published, for any thread to read: */
 	_Atomic uint64_t total; /* tuples */
 	_Atomic uint64_t segments, partial_segments;
-	_Atomic uint64_t moved; /* bytes that were built elsewhere */
+	_Atomic uint64_t moved; /* bytes that were copied into their slot */
 	/* For the owner: */
 	int refused;    /* why the last push found no room, or 0 */
-	bool cancelled; /* the target wants no more; remote may be NULL */
-	bool wanted;    /* somebody was refused and has not tried again */
-	int64_t due;    /* when to send what is there, if not 0; see linger.h */
+	bool cancelled; /* the target takes no more; remote may be NULL */
+	bool wanted;    /* a caller was refused and has not tried again */
+	int64_t due;    /* when to send a partial one, or 0; see linger.h */
 };
 
-/* start: the sequence number of the first segment, the same at both ends. */
+/* start is the sequence number of the first segment; both ends use the same. */
 void dfi__writer_init(struct writer *writer, struct remote *remote,
     const struct ring_geometry *geometry, uint64_t start);
 
@@ -67,22 +67,21 @@ static inline uint32_t writer_closed(const struct writer *writer)
 	return atomic_observe(&writer_header(writer)->credit.closed);
 }
 
-/* Whether the target can't be reached any more. */
+/* Whether the connection to the target is lost. */
 static inline bool writer_lost(const struct writer *writer)
 {
 	return atomic_peek(&writer->remote->lost);
 }
 
 /*
- * Whether the slots of so many segments from the next one on are free: 1, or 0;
- * rereads the credit if need be. -EBADMSG: the target's count is not possible.
- * -ECONNRESET.
+ * Whether this many slots from the next one on are free: 1 or 0. Rereads the
+ * credit if necessary. -EBADMSG: the target's count is impossible. -ECONNRESET.
  */
 int dfi__writer_room(struct writer *writer, uint32_t segments);
 
 /*
- * Whether the image's next slot may be filled: 1, 0 or -ECONNRESET. In place
- * there is no image.
+ * Whether the next slot of the shadow ring may be filled: 1, 0 or -ECONNRESET.
+ * A ring that is written in place has no shadow ring.
  */
 static inline int writer_slot_is_free(struct writer *writer)
 {
@@ -102,7 +101,7 @@ static always_inline int writer_credit(struct writer *writer)
 	return writer_slot_is_free(writer);
 }
 
-/* Where the tuples of the next segment lie in the ring; its slot is free. */
+/* The payload of the next segment in the ring. Its slot is free. */
 static inline char *writer_payload(const struct writer *writer)
 {
 	return writer->remote->ring +
@@ -111,7 +110,7 @@ static inline char *writer_payload(const struct writer *writer)
 }
 
 /*
- * Open the next segment, none being open: 1, or 0 without credit. -EBADMSG,
+ * Open the next segment while none is open: 1, or 0 without credit. -EBADMSG,
  * -ECONNRESET.
  */
 static always_inline int writer_open(struct writer *writer)
@@ -126,17 +125,17 @@ static always_inline int writer_open(struct writer *writer)
 }
 
 /*
- * Send the open segment with its first used bytes, whole tuples; none only to a
- * target that it is not for, by its header, or if a window ends with it. One
- * that does not lie in its slot is copied there.
+ * Send the first used bytes of the open segment. They are whole tuples. used
+ * may be 0 only if the header excludes the target, or a window ends with the
+ * segment. A segment outside of its slot is copied there.
  */
 int dfi__writer_publish(struct writer *writer, uint64_t used);
 
 /*
- * What that does in parts, for a segment that goes to several rings, from a
- * stage that their remotes have been opened with: fill in the header before its
- * tuples, if segments have one; send it from where that begins; and count it,
- * where nothing is sent.
+ * The steps of dfi__writer_publish(), for a segment that goes to several rings
+ * from a send buffer: fill in the header before the tuples, if segments have
+ * one; send the segment from the beginning of that header; and count it without
+ * sending. The rings' remotes were opened with the send buffer.
  */
 void dfi__writer_fill_header(
     const struct writer *writer, const char *tuples, uint64_t used);
@@ -145,25 +144,29 @@ int dfi__writer_publish_from(
 void dfi__writer_count(struct writer *writer, uint64_t used);
 
 /*
- * As publishing, but the segment stays open behind these bytes: what is added
- * will be a segment of its own, and is copied to its slot when it is sent. 1,
- * or 0: the ring has no room for that one. -EBADMSG, -ECONNRESET.
+ * As dfi__writer_publish(), but the segment stays open behind these bytes.
+ * Tuples added from now on form a segment of their own, which is copied to its
+ * slot when it is sent. 1, or 0: the ring has no room for that segment.
+ * -EBADMSG, -ECONNRESET.
  */
 int dfi__writer_publish_part(struct writer *writer, uint64_t used);
 
 /*
- * Send the end mark: FOOTER_FLAG_END, or FOOTER_FLAG_ABORT and maybe a cause in
- * the bits of "used". Once.
+ * Send the end mark, once: FOOTER_FLAG_END, or FOOTER_FLAG_ABORT with an
+ * optional cause in the bits of "used".
  */
 int dfi__writer_end(struct writer *writer, uint64_t flag);
 
-/* Post what is held. If that fails, who writes there next finds out. */
+/*
+ * Post the held segments. If that fails, the next write to the connection
+ * returns the error.
+ */
 void dfi__write_batch_post(struct write_batch *batch);
 
-/* Whether all that was sent has arrived: 1, 0 or -ECONNRESET. */
+/* Whether all sent segments have arrived: 1, 0 or -ECONNRESET. */
 int dfi__writer_drained(struct writer *writer);
 
-/* Where the owner of this writer sleeps for credit. */
+/* The word in which this writer's owner sleeps for credit. */
 _Atomic uint32_t *dfi__writer_wait_word(struct writer *writer);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datagrams between wire and memory. What was received may come from anybody,
- * so that nothing of it is used before it is checked.
+ * Encodes and parses datagrams. Anybody may have sent a received one, so the
+ * parser checks all of it before use.
  */
 #include "datagram.h"
 
@@ -105,7 +105,7 @@ static bool parse_state(const char *at, size_t size, struct datagram *datagram)
 	return true;
 }
 
-/* Only where segments have places. */
+/* Only in flows whose segments have positions. */
 static bool parse_place(const struct datagram_flow *flow, const char *at,
     size_t size, struct datagram *datagram)
 {

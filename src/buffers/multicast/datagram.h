@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datagrams of a multicast over a network (docs/replicate.md): what they look
- * like, and the port that they leave through. Little endian.
+ * The datagrams of a multicast over a network (docs/replicate.md), and the port
+ * that sends them. Numbers are little endian.
  *
  *	DATA    +------+-------+------+------+-- - - - - - --+-----------------+
  *	        | head | total | used | zero | segment_header | tuples |
@@ -16,10 +16,9 @@
  *	        | head | target | n_missing | first, count  | ...
  *	        +------+--------+-----------+---------------+----
  *
- * What follows the 32 bytes of DATA is the slot of the source's ring as it is,
- * from its beginning to the last tuple: a device gathers it, without a copy. So
- * whatever a flow's segments have before their tuples (struct segment_header)
- * travels here, too, and this file need not know of it.
+ * After the 32 bytes of DATA comes the slot of the source's ring, from its
+ * beginning to the last tuple. A device gathers it without a copy. So the
+ * segment_header, if the flow's segments have one, is part of DATA.
  */
 #ifndef DFI_BUFFERS_MULTICAST_DATAGRAM_H
 #define DFI_BUFFERS_MULTICAST_DATAGRAM_H
@@ -32,32 +31,35 @@
 
 enum datagram_type {
 	DATAGRAM_DATA = 0xd1, /* a source's segment */
-	DATAGRAM_STATE,       /* how far a source is */
-	DATAGRAM_REPORT,      /* how far a target is */
+	DATAGRAM_STATE,       /* a source's progress */
+	DATAGRAM_REPORT,      /* a target's progress */
 	/*
-	 * Of an ordered flow that notifies: where segments belong that a target
-	 * has asked for, instead of the segments.
+	 * In an ordered flow with notify: the positions of segments that a
+	 * target has asked for, in place of the segments.
 	 */
 	DATAGRAM_PLACE,
 };
 
-/* Flags of STATE: how the source ends; number is behind its last segment. */
+/*
+ * Flags of STATE: how the source ends. number is the one after its last
+ * segment.
+ */
 #define DATAGRAM_END 1
 #define DATAGRAM_ABORT 2
 /* Flags of REPORT. */
-#define DATAGRAM_DONE 4      /* the target has all of the stream */
-#define DATAGRAM_CANCELLED 8 /* it wants no more */
-#define DATAGRAM_USED 16     /* something of the stream has come */
+#define DATAGRAM_DONE 4      /* the target has the whole stream */
+#define DATAGRAM_CANCELLED 8 /* the target takes no more */
+#define DATAGRAM_USED 16 /* the target has received datagrams of the stream */
 
 struct datagram_head {
 	uint64_t instance; /* of the flow */
 	uint8_t type;
 	uint8_t flags;
-	uint16_t source; /* whose stream it is about */
+	uint16_t source; /* index of the stream's source */
 	/*
-	 * The lowest 32 bits, of DATA of the segment's number, of PLACE of the
-	 * first one's, of STATE of the number behind the last segment sent, of
-	 * REPORT of that behind the last one given back.
+	 * The lowest 32 bits of a number. DATA: of the segment. PLACE: of the
+	 * first segment. STATE: the one after the last segment sent. REPORT:
+	 * the one after the last segment given back.
 	 */
 	uint32_t number;
 };
@@ -83,10 +85,10 @@ struct datagram_state {
 };
 static_assert(sizeof(struct datagram_state) == 24, "STATE");
 
-/* A run: count segments with adjacent numbers, at adjacent places. */
+/* A run of count segments, with adjacent numbers and adjacent positions. */
 struct datagram_place {
 	struct datagram_head head;
-	uint64_t place; /* among the segments of all sources, in full */
+	uint64_t place; /* position of the first segment, all 64 bits */
 	uint32_t count;
 	uint32_t zero;
 };
@@ -96,32 +98,38 @@ static_assert(offsetof(struct datagram_place, count) == 24, "PLACE");
 struct datagram_report {
 	struct datagram_head head;
 	uint32_t target;
-	uint32_t n_missing; /* ranges, which follow */
+	uint32_t n_missing; /* number of the ranges that follow */
 };
 static_assert(sizeof(struct datagram_report) == 24, "REPORT");
 
-/* Segments that a target misses: the lowest 32 bits of the first's number. */
+/*
+ * Segments that a target lacks. first has the lowest 32 bits of the first
+ * number.
+ */
 struct datagram_range {
 	uint32_t first;
 	uint32_t count;
 };
 static_assert(sizeof(struct datagram_range) == 8, "range");
 
-/* The largest header before a payload, so that REPORT also fits any MTU. */
+/*
+ * The largest header before a payload. It also bounds REPORT, so that a REPORT
+ * fits any MTU.
+ */
 #define DATAGRAM_HEADER_MAX 256
 #define DATAGRAM_MISSING_MAX                                      \
 	((DATAGRAM_HEADER_MAX - sizeof(struct datagram_report)) / \
 	    sizeof(struct datagram_range))
 static_assert(DATAGRAM_MISSING_MAX == 29, "ranges");
 
-/* Facts of the flow that both ends know, so they check them. */
+/* Facts of the flow that both ends know and check in each datagram. */
 struct datagram_flow {
 	uint64_t instance;
 	uint32_t n_sources, n_targets;
 	struct ring_geometry geometry; /* not apart */
 };
 
-/* The largest datagram of a flow: what its MTU must let through. */
+/* The largest datagram of a flow. The network's MTU must be as large. */
 static inline uint64_t datagram_size_max(const struct ring_geometry *g)
 {
 	return max_u64(DATAGRAM_HEADER_MAX,
@@ -129,7 +137,7 @@ static inline uint64_t datagram_size_max(const struct ring_geometry *g)
 		g->segment_bytes);
 }
 
-/* A datagram in this machine's words; which members count, its type says. */
+/* A datagram in host byte order. Its type tells which members are valid. */
 struct datagram {
 	enum datagram_type type;
 	uint8_t flags;
@@ -139,7 +147,7 @@ struct datagram {
 	uint64_t place;
 	uint32_t count;
 	uint32_t used;
-	/* payload_offset + used bytes; where they were received. */
+	/* payload_offset + used bytes, in the receive buffer. */
 	const char *payload;
 	uint32_t target;
 	uint32_t n_missing;
@@ -147,28 +155,27 @@ struct datagram {
 };
 
 /*
- * Take a received datagram apart: true if it is one of this flow, and all that
- * it says is possible by itself. Else it is dropped. The memory need not be
- * aligned.
+ * Parse a received datagram. true: it belongs to this flow, and each of its
+ * values is possible by itself. false: drop it. The memory need not be aligned.
  */
 bool dfi__datagram_parse(const struct datagram_flow *flow, const void *data,
     size_t size, struct datagram *datagram);
 
-/* The size of the header before the payload. */
+/* Returns the size of the header before the payload. */
 size_t dfi__datagram_encode(const struct datagram_flow *flow,
     const struct datagram *datagram, char header[DATAGRAM_HEADER_MAX]);
 
-/* Whom a datagram goes to: this, or the index of one. */
+/* The destination of a datagram to all; else it is an index. */
 #define DATAGRAM_ALL UINT32_MAX
 
 /*
- * How a stream's end sends. send() gathers a datagram from a header, which it
- * must copy, and a payload (NULL: none), which stays where it is as long as it
- * matters: a datagram that is sent from it later than that, and so has other
- * tuples, is one that its receiver drops. to: of a source, a target or
- * DATAGRAM_ALL; of a target, the source. It never waits and never calls the
- * stream. 0: it is on its way, or may be lost; -EAGAIN: there is no room for it
- * now; other negative errno values: there never will be.
+ * How an end of a stream sends. send() gathers a datagram from a header, which
+ * it copies, and a payload (NULL: none), which it reads in place and maybe
+ * later. If the payload has changed by then, the receiver drops the datagram.
+ * to is a target or DATAGRAM_ALL at a source, and the source at a target.
+ * send() never waits and never calls the stream. 0: the datagram is on its way,
+ * or lost. -EAGAIN: there is no room now. Other negative errno values are
+ * permanent.
  */
 struct datagram_port {
 	int (*send)(void *arg, uint32_t to, const void *header,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread that does the work of one multicast end: its owner as long as it
- * looks often, else the control thread, which is called when something comes,
- * or is due.
+ * Which thread does the work of a multicast end: its owner while it polls
+ * often, else the control thread, which the port calls when a datagram arrives
+ * or the alarm is due.
  */
 #include "end.h"
 
@@ -18,12 +18,12 @@
 #include "faults.h"
 
 /*
- * While the owner polls, the control thread only looks now and then whether it
+ * While the owner polls, the control thread only checks at times that the owner
  * still does.
  */
 #define IDLE_CHECK_NS (INT64_C(5) * NS_PER_MS)
 
-/* How long an unreachable peer is left alone. */
+/* How long to leave an unreachable peer alone. */
 #define RETRY_NS NS_PER_S
 
 static void fail(struct cast *cast)
@@ -31,13 +31,13 @@ static void fail(struct cast *cast)
 	if (cast->why[0])
 		return;
 	snprintf(cast->why, sizeof(cast->why), "%s", dfi_errmsg());
-	/* Pairs with who observes it: why. */
+	/* Pairs with all observers of failed. It protects why. */
 	atomic_publish(&cast->failed, true);
 	cast->fresh = true;
 	cast->protocol->fail(cast);
 }
 
-/* With faults it may come more than once, or later. */
+/* With faults, a datagram may be delivered twice or later. */
 static void deliver(void *arg, const void *bytes, size_t size)
 {
 	struct cast *cast = arg;
@@ -67,7 +67,7 @@ void dfi__cast_step(struct cast *cast)
 {
 	int64_t now;
 
-	/* The endpoint may call us before it is stored here. */
+	/* The port may call this before cast->port is set. */
 	if (unlikely(!cast->port || cast->why[0]))
 		return;
 	if (cast->port->ops->progress(cast->port) < 0) {
@@ -94,7 +94,10 @@ void dfi__cast_unlock(struct cast *cast)
 
 void dfi__cast_poll(struct cast *cast)
 {
-	/* Else a spinning thread takes it again before the sleeper runs. */
+	/*
+	 * A spinning thread would otherwise take the lock again before the
+	 * sleeper runs.
+	 */
 	if (atomic_peek(&cast->n_waiting) || !lock_try(&cast->lock))
 		return;
 	atomic_set(&cast->polls, atomic_peek(&cast->polls) + 1);
@@ -106,20 +109,23 @@ void dfi__cast_arm(struct cast *cast)
 {
 	atomic_set(&cast->sleeper, true);
 	cast->port->ops->arm(cast->port);
-	/* Nobody announces what came before. */
+	/*
+	 * The port does not announce datagrams that arrived before it was
+	 * armed.
+	 */
 	dfi__cast_lock(cast);
 	dfi__cast_step(cast);
 	dfi__cast_unlock(cast);
 }
 
-/* Be called for what comes next, unless the owner looks itself. */
+/* Ask the port to call for the next datagram, unless the owner polls. */
 static void rearm(struct cast *cast, int64_t now)
 {
 	uint32_t polls = atomic_peek(&cast->polls);
 	bool active = polls != cast->seen_polls;
 
 	cast->seen_polls = polls;
-	/* The thread that has polled may have gone to sleep since. */
+	/* The thread that polled may sleep by now. */
 	if (!atomic_exchange(&cast->sleeper, false) && active) {
 		set_alarm(cast, now + IDLE_CHECK_NS);
 		return;
@@ -144,7 +150,9 @@ static void ready(void *arg)
 	dfi__cast_step(cast);
 	if (!cast->why[0])
 		rearm(cast, now);
-	/* Also what the owner came upon and has not looked at. */
+	/*
+	 * This includes news that the owner's poll has found and not reported.
+	 */
 	fresh = cast->fresh;
 	cast->fresh = false;
 	dfi__cast_unlock(cast);
@@ -152,7 +160,7 @@ static void ready(void *arg)
 		cast->protocol->wake(cast);
 }
 
-/* Under the lock. NULL: it can't be reached now. */
+/* Under the lock. NULL: the peer can't be reached now. */
 static struct multicast_peer *find_peer(struct cast *cast, uint32_t index)
 {
 	struct cast_peer *peer = &cast->peers[index];
@@ -172,7 +180,7 @@ static struct multicast_peer *find_peer(struct cast *cast, uint32_t index)
 	peer->peer = NULL;
 	peer->address = address;
 	if (cast->port->ops->peer_open(cast->port, &address, &peer->peer) < 0)
-		/* That may have taken long. */
+		/* The call above may have taken long. */
 		peer->not_before = clock_now_ns() + RETRY_NS;
 	return peer->peer;
 }
@@ -251,7 +259,7 @@ int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
 	dfi__cast_lock(cast);
 	cast->port = port;
 	dfi__cast_unlock(cast);
-	/* The control thread begins with the first look. */
+	/* The control thread begins with a first look. */
 	port->ops->arm(port);
 	port->ops->alarm(port, 0);
 	return 0;
@@ -265,7 +273,7 @@ void dfi__cast_close(struct cast *cast)
 	if (!cast->peers)
 		return;
 	ops = cast->port->ops;
-	/* Its protocol sends to them before that. */
+	/* The protocol sends to peers until the port is closed. */
 	ops->close(cast->port);
 	cast->port = NULL;
 	for (i = 0; i < cast->config.n_peers; i++)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What both ends of a multicast over datagrams have: a port (multicast.h), who
- * may use it, and when somebody must. What is sent and received is up to the
- * protocol above (sender.h, receiver.h), which is called under the
- * end's lock.
+ * What both ends of a multicast over datagrams share: a port (multicast.h), its
+ * lock, and its timer. The protocol above (sender.h, receiver.h) decides what
+ * to send and receives datagrams. The end calls it under the end's lock.
  *
- * The end's owner takes what has come while it waits, as with connections
- * (transport_ops.progress). When it doesn't, the control thread does: a process
- * answers, and asks for what it misses, whatever its program is busy with.
+ * While the end's owner waits, it takes what has arrived, as with connections
+ * (transport_ops.progress). When the owner does not look, the control thread
+ * does: so a process answers and asks for lost segments while its program is
+ * busy.
  */
 #ifndef DFI_BUFFERS_MULTICAST_END_H
 #define DFI_BUFFERS_MULTICAST_END_H
@@ -23,35 +23,38 @@ struct faults;
 struct transport;
 
 struct cast_config {
-	struct transport *network; /* which has multicast ports */
+	struct transport *network; /* a transport that has multicast ports */
 	const char *group;
 	uint32_t receives;
-	const void *memory; /* of the segments that are sent; or NULL */
+	const void *memory; /* memory of the segments to send; or NULL */
 	size_t memory_size;
 	struct datagram_flow flow;
 	bool member;
 	uint32_t index;   /* in the flow */
-	uint32_t n_peers; /* of the other side, which may be sent to */
-	/* Where a peer is now; false: it isn't known. Any thread. */
+	uint32_t n_peers; /* endpoints of the other side */
+	/*
+	 * The current address of a peer; false: it is unknown. Called on any
+	 * thread.
+	 */
 	bool (*find)(
 	    void *arg, uint32_t index, struct multicast_address *address);
 	void *find_arg;
 };
 
-/* What the protocol does; under the lock, except wake(). */
+/* The protocol's calls. All are made under the lock, except wake(). */
 struct cast_protocol {
 	/* Take a datagram of this flow. */
 	void (*receive)(
 	    struct cast *cast, const struct datagram *datagram, int64_t now);
-	/* Do what is due: when to come again at the latest. */
+	/* Do what is due. Returns the latest time of the next call. */
 	int64_t (*step)(struct cast *cast, int64_t now);
-	/* The port is broken, for ever. */
+	/* The port is broken permanently. */
 	void (*fail)(struct cast *cast);
-	/* There is something new: sleepers are to look. */
+	/* The owner has news: wake it if it sleeps. */
 	void (*wake)(struct cast *cast);
 };
 
-/* A peer that can't be found is not looked for again for that time. */
+/* An unknown peer is not looked up again before not_before. */
 struct cast_peer {
 	struct multicast_peer *peer; /* at this address, or NULL */
 	struct multicast_address address;
@@ -62,53 +65,64 @@ struct cast {
 	const struct cast_protocol *protocol;
 	struct cast_config config;
 	struct multicast_port *port;
-	struct faults *faults; /* of tests */
+	struct faults *faults; /* for tests */
 	struct cast_peer *peers;
 	bool fresh; /* the protocol has something new for the owner */
 	char group[64];
-	char why[256]; /* the port is broken; "": it isn't */
+	char why[256]; /* why the port is broken; "": it works */
 	_Atomic bool failed;
 	struct lock lock;
-	_Atomic uint32_t n_waiting; /* for the lock */
-	int64_t alarm;              /* as the port was told */
+	_Atomic uint32_t n_waiting; /* threads that wait for the lock */
+	int64_t alarm;              /* the alarm set at the port */
 	_Atomic uint32_t polls;     /* by the owner */
 	uint32_t seen_polls;
 	_Atomic bool sleeper; /* the owner has armed since then */
 };
 
-/* The key of a flow's ports: others' datagrams are dropped by the device. */
+/*
+ * The key of a flow's ports. The device drops datagrams that have another key.
+ */
 static inline uint32_t cast_key(uint64_t instance)
 {
 	return (uint32_t)(instance ^ instance >> 32) & MULTICAST_KEY_MASK;
 }
 
-/* What its datagram endpoint is like, except what it calls. */
+/* The attributes of the end's datagram endpoint, except its callbacks. */
 struct multicast_attr dfi__cast_attr(const struct cast_config *config);
 
 /*
- * Open the port, and join the group if it is to be a member. From then on the
- * protocol is called. What mcast_ops.open() returns.
+ * Open the port, and join the group if config.member says so. The protocol is
+ * called from then on. Returns the errors of mcast_ops.open().
  */
 int dfi__cast_open(struct cast *cast, const struct cast_protocol *protocol,
     const struct cast_config *config, int64_t deadline);
-/* The protocol isn't called any more when it returns. */
+/* The protocol is not called after this returns. */
 void dfi__cast_close(struct cast *cast);
 
-/* Under the lock: as datagram_port.send, of which arg is the cast. */
+/* Implements datagram_port.send, under the lock; arg is the cast. */
 int dfi__cast_send(void *arg, uint32_t to, const void *header,
     size_t header_size, const void *payload, size_t payload_size);
 
-/* Take what has come, and do what is due, unless another thread just does. */
+/*
+ * Take what has arrived, and do what is due. Returns at once if another thread
+ * is doing so.
+ */
 void dfi__cast_poll(struct cast *cast);
 
-/* Take the lock before all who only try; and give it back. */
+/*
+ * Take the lock. While a thread waits here, dfi__cast_poll() leaves the lock to
+ * it.
+ */
 void dfi__cast_lock(struct cast *cast);
 void dfi__cast_unlock(struct cast *cast);
 
-/* The same, with the lock held. */
+/* dfi__cast_poll() with the lock held. */
 void dfi__cast_step(struct cast *cast);
 
-/* Before sleeping: from now on the control thread polls, and wakes. */
+/*
+ * Call it before sleeping. From then on the control thread polls and wakes the
+ * owner.
+ */
 void dfi__cast_arm(struct cast *cast);
 
 #endif

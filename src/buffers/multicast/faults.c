@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Faults of a network, as a test asks for them; see faults.h. The same seed and
- * the same datagrams at the same times give the same faults.
+ * Network faults for tests; see faults.h. The same seed and the same datagrams
+ * at the same times give the same faults.
  */
 #include "faults.h"
 
@@ -15,12 +15,12 @@
 #define ENVIRONMENT "DFI_TEST_FAULTS"
 #define UNIT UINT64_C(1000000000) /* probability 1 */
 #define DELAY_MAX_US 10000000
-#define HELD_MAX 4096 /* what comes then is delivered at once */
+#define HELD_MAX 4096 /* beyond this, datagrams are delivered at once */
 
 struct held {
 	TAILQ_ENTRY(held) link;
 	int64_t due;
-	uint32_t after; /* this many others have come; 0: only when due */
+	uint32_t after; /* deliver after this many others; 0: only when due */
 	size_t size;
 	char data[];
 };
@@ -49,7 +49,9 @@ static bool happens(struct faults *faults, uint64_t probability)
 	return draw(faults) % UNIT < probability;
 }
 
-/* Digits at *at; false: there are none, or the number is above the limit. */
+/*
+ * Parse digits at *at. false: there are none, or the number exceeds the limit.
+ */
 static bool read_number(const char **at, uint64_t limit, uint64_t *value)
 {
 	const char *start = *at;
@@ -65,7 +67,7 @@ static bool read_number(const char **at, uint64_t limit, uint64_t *value)
 	return *at != start;
 }
 
-/* "0.05", whatever the locale's decimal point is. */
+/* Parse "0.05", whatever the decimal point of the locale. */
 static bool read_probability(const char **at, uint64_t *value)
 {
 	uint64_t unit = UNIT, whole;
@@ -174,7 +176,7 @@ void dfi__faults_close(struct faults *faults)
 	free(faults);
 }
 
-/* false: it can't be held back. */
+/* false: the datagram can't be held back. */
 static bool hold(struct faults *faults, const void *data, size_t size,
     int64_t due, uint32_t after)
 {
@@ -193,14 +195,14 @@ static bool hold(struct faults *faults, const void *data, size_t size,
 	return true;
 }
 
-/* Up to delay_us from now, at least 1 ns. */
+/* A random time up to delay_us from now, at least 1 ns. */
 static int64_t later(struct faults *faults, int64_t now)
 {
 	return now + 1 +
 	    (int64_t)(draw(faults) % (faults->delay_us * 1000 + 1));
 }
 
-/* Each one's faults are drawn, also where an earlier one has decided. */
+/* Draw all faults for each datagram, even after one of them has decided. */
 static void pass(struct faults *faults, const void *data, size_t size,
     int64_t now, faults_deliver *deliver, void *arg)
 {

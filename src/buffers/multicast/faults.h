@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a network may do to datagrams, for tests: between the port, which hands
- * over what it has received, and the parser. DFI_TEST_FAULTS asks for it with a
- * list separated by commas:
+ * Network faults for tests. They apply between the port, which hands over
+ * received datagrams, and the parser. DFI_TEST_FAULTS lists them, separated by
+ * commas:
  *
- *	drop=P          it is lost
- *	duplicate=P     it comes twice
- *	reorder=P       one to three others come before it
- *	delay=P         it comes up to delay_us later
- *	delay_us=N      default 1000; reordered ones don't come later, either
+ *	drop=P          the datagram is lost
+ *	duplicate=P     it arrives twice
+ *	reorder=P       one to three later datagrams arrive before it
+ *	delay=P         it arrives up to delay_us late
+ *	delay_us=N      default 1000; also bounds the delay of reorder
  *	seed=N          default 1
  *
- * with probabilities P from 0 to 1, each drawn by itself for each datagram.
- * Only in the library that tests link (faults.c); in the one that is installed
- * (faults_none.c) asking is an error, so that no test passes without.
+ * P is a probability from 0 to 1. Each fault is drawn by itself for each
+ * datagram. Only the library that tests link has faults (faults.c). In the
+ * installed library (faults_none.c) the variable is an error, so that no test
+ * passes without faults.
  *
- * One thread at a time; each receiver has its own, so that one may miss what
- * others get.
+ * One thread at a time makes calls. Each receiver has its own faults, so that
+ * one may lose what others get.
  */
 #ifndef DFI_BUFFERS_MULTICAST_FAULTS_H
 #define DFI_BUFFERS_MULTICAST_FAULTS_H
@@ -26,29 +27,32 @@
 
 struct faults;
 
-/* Takes a datagram that came through; the memory is the caller's again then. */
+/* Takes a datagram. The memory is the caller's again when it returns. */
 typedef void faults_deliver(void *arg, const void *data, size_t size);
 
 /*
- * As DFI_TEST_FAULTS says; *faults NULL: it says nothing. salt: of this
- * receiver, so that others of the same seed see other faults. -EINVAL: it is
- * not valid, or this library injects none. -ENOMEM.
+ * Create faults from DFI_TEST_FAULTS; *faults is NULL if it is not set. salt
+ * differs between receivers, so that they see different faults with one seed.
+ * -EINVAL: the value is not valid, or this library injects no faults. -ENOMEM.
  */
 int dfi__faults_open(uint64_t salt, struct faults **faults);
 void dfi__faults_close(struct faults *faults);
 
 /*
- * A datagram has come: deliver it, and others that it was to wait for, or not.
- * faults NULL: deliver it.
+ * A datagram has arrived: deliver it, and held ones that waited for it, or hold
+ * or drop it. With faults NULL, deliver it.
  */
 void dfi__faults_receive(struct faults *faults, const void *data, size_t size,
     int64_t now, faults_deliver *deliver, void *arg);
 
-/* Deliver the datagrams whose delay is over at now, in nanoseconds. */
+/*
+ * Deliver the held datagrams whose delay has passed at time now, in
+ * nanoseconds.
+ */
 void dfi__faults_progress(
     struct faults *faults, int64_t now, faults_deliver *deliver, void *arg);
 
-/* When there is something to deliver, if ever. */
+/* The time of the next delivery, or DEADLINE_NEVER. */
 int64_t dfi__faults_due(const struct faults *faults);
 
 /* In the library for tests only: */
@@ -57,7 +61,7 @@ struct faults_counts {
 	uint64_t received, dropped, duplicated, reordered, delayed;
 };
 
-/* As dfi__faults_open(), of a text. */
+/* As dfi__faults_open(), from a text. */
 int dfi__faults_parse(const char *text, uint64_t salt, struct faults **faults);
 void dfi__faults_query(
     const struct faults *faults, struct faults_counts *counts);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library that is installed injects no faults: see faults.h. */
+/* The installed library injects no faults: see faults.h. */
 #include "faults.h"
 
 #include <stdlib.h>

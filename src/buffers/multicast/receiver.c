@@ -48,7 +48,7 @@ void dfi__multicast_receiver_free(struct multicast_receiver *stream)
 	stream->held = NULL;
 }
 
-/* Take over what the reader has released. */
+/* Take the reader's consumed count. */
 static void look_at_reader(struct multicast_receiver *stream)
 {
 	const struct ring_credit *credit = &stream->config.ring->credit;
@@ -59,7 +59,7 @@ static void look_at_reader(struct multicast_receiver *stream)
 	 * loads from the slots that it gave back come before our stores.
 	 */
 	consumed = atomic_observe(&credit->consumed);
-	/* It gives back what it has; so nothing that is to come. */
+	/* The reader can give back only what was published. */
 	if (consumed - stream->consumed <= stream->expected - stream->consumed)
 		stream->consumed = consumed;
 	switch (atomic_observe(&credit->closed)) {
@@ -74,7 +74,7 @@ static void look_at_reader(struct multicast_receiver *stream)
 	}
 }
 
-/* All below number were sent. */
+/* All segments below number were sent. */
 static void learn(
     struct multicast_receiver *stream, uint64_t number, int64_t now)
 {
@@ -94,8 +94,9 @@ static void learn(
 }
 
 /*
- * Places are asked for of a whole gap at once, and so are answered, and told,
- * at once: of one that begins before that number and is there, too.
+ * Whether the number continues a gap that begins before it. The receiver asks
+ * for the positions of a whole gap at once, so the answer and the report to the
+ * reader are for the whole gap.
  */
 static bool goes_on(const struct multicast_receiver *stream, uint64_t number)
 {
@@ -104,7 +105,7 @@ static bool goes_on(const struct multicast_receiver *stream, uint64_t number)
 	    !receiver_held_of(stream, number)->used;
 }
 
-/* A segment has come: gaps that it is far ahead of are asked for now. */
+/* A segment has arrived: gaps that it is far ahead of are due now. */
 static void overtake(
     struct multicast_receiver *stream, uint64_t number, int64_t now)
 {
@@ -135,7 +136,7 @@ static void put_end_mark(
 	stream->n_gaps = 0;
 	stream->due = DEADLINE_NEVER;
 	atomic_set(&mark->total, stream->end_total);
-	/* Pairs with reader_end_marked(): all segments came before. */
+	/* Pairs with reader_end_marked(): all segments are published before. */
 	atomic_publish(&mark->state, footer_state(stream->expected, 0, flag));
 }
 
@@ -200,13 +201,13 @@ static bool take_data(struct multicast_receiver *stream,
 	return dfi__multicast_receiver_deliver(stream);
 }
 
-/* T3; whether the ring changes. */
+/* T3; true: the ring has changed. */
 static bool take_state(struct multicast_receiver *stream,
     const struct datagram *datagram, int64_t now)
 {
 	uint32_t d = datagram->number - (uint32_t)stream->consumed;
 	uint64_t next = stream->consumed + d;
-	/* Delivered segments were sent; nothing is sent after the end. */
+	/* A STATE must count all delivered segments, and none after the end. */
 	bool possible = d <= receiver_window(stream) &&
 	    next - stream->consumed >= stream->expected - stream->consumed &&
 	    !(stream->ended &&
@@ -251,7 +252,7 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
 		stream->counts.states++;
 		if (!receiver_is_over(stream))
 			fresh = take_state(stream, datagram, now);
-		/* The registry says who is gone. */
+		/* After a close, the registry tells the source. */
 		if (!stream->closed)
 			dfi__multicast_receiver_report(stream, now);
 	} else if (datagram->type == DATAGRAM_PLACE &&
@@ -262,7 +263,7 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
 	return dfi__multicast_receiver_progress(stream, now) || fresh;
 }
 
-/* T5, and that the reader wants no more. */
+/* T5: whether there is credit, or a cancellation, to report. */
 static bool has_news(const struct multicast_receiver *stream)
 {
 	if (stream->closed)

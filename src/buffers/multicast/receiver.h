@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The target's end of a multicast over datagrams: rules T1 to T7 of
- * docs/replicate.md, whose words are used, for the stream of one source. A
+ * The target's end of a multicast over datagrams, for the stream of one source:
+ * rules T1 to T7 of docs/replicate.md, in the words of that document. It is a
  * state machine without I/O and without a clock.
  *
- * A segment is copied from its datagram to its slot in that source's ring, an
- * ordinary one, and its footer is published when all before it are. So the
- * ring's reader finds there what it finds in any ring; what it gives back is in
- * the ring's credit, as everywhere. When the stream is whole, the ring has its
- * end mark. If losses are to be told, the reader gets FOOTER_FLAG_LOST for each
- * gap, and must be lossy (reader.h). In an ordered flow the slot then has the
- * place in its header: the source is asked for it first (O5).
+ * The receiver copies a segment from its datagram to the segment's slot in that
+ * source's ring, an ordinary ring. It publishes the footer when all earlier
+ * segments are published. So the ring's reader works as on any ring, and gives
+ * segments back through the ring's credit. The end mark follows the last
+ * segment. With notify, the reader gets FOOTER_FLAG_LOST for each gap, and must
+ * be lossy (reader.h). In an ordered flow the slot's header then has the gap's
+ * position, for which the receiver asks the source first (O5).
  *
- * All calls on one stream are one thread's at a time; the reader may be used by
- * another one meanwhile. Times are of one monotonic clock, in nanoseconds.
- * Where a call returns true, there is something new in the ring: wake its
- * reader.
+ * One thread at a time makes calls on a stream. Another thread may use the
+ * reader meanwhile. All times are of one monotonic clock, in nanoseconds. Where
+ * a call returns true, the ring has something new: wake its reader.
  */
 #ifndef DFI_BUFFERS_MULTICAST_RECEIVER_H
 #define DFI_BUFFERS_MULTICAST_RECEIVER_H
@@ -25,9 +24,9 @@
 #include "datagram.h"
 
 /*
- * A gap is asked for when so many segments behind it have come, or it is older
- * than gap_timeout: few networks reorder that much. And again after twice the
- * time, until that is so long.
+ * The receiver asks for a gap when STREAM_OVERTAKEN later segments have
+ * arrived, or after gap_timeout; few networks reorder that much. It asks again
+ * after twice the time, up to STREAM_ASK_MAX_NS.
  */
 #define STREAM_OVERTAKEN 5
 #define STREAM_ASK_MAX_NS INT64_C(500000000)
@@ -37,7 +36,7 @@ struct multicast_receiver_config {
 	struct datagram_flow flow;
 	uint32_t source, target; /* their indices */
 	uint32_t gap_us;         /* the flow's gap_timeout */
-	/* Losses are reported, not sent again. */
+	/* Losses are told to the reader, and not sent again. */
 	bool notify;
 	struct ring_header *ring; /* with its slots behind it */
 	uint64_t start;           /* number of the first segment */
@@ -45,31 +44,30 @@ struct multicast_receiver_config {
 
 enum stream_state {
 	STREAM_OPEN = 0,
-	STREAM_WHOLE,   /* all is in the ring, and the end mark */
-	STREAM_ABORTED, /* the source said so, and so does the end mark */
-	STREAM_CUT,     /* the source is gone, and the rest never comes */
+	STREAM_WHOLE,   /* the ring has all segments and the end mark */
+	STREAM_ABORTED, /* the source has aborted; the end mark says so */
+	STREAM_CUT,     /* the source is gone before the stream was whole */
 };
 
-/* Counters of a stream's target. */
 struct multicast_receiver_counts {
-	uint64_t segments; /* that went into the ring */
-	uint64_t repeated; /* that were there already, or too old */
-	uint64_t early;    /* that had to wait for others */
+	uint64_t segments; /* segments that went into the ring */
+	uint64_t repeated; /* segments that had arrived already, or too old */
+	uint64_t early;    /* segments that waited for earlier ones */
 	uint64_t states;
-	uint64_t outdated; /* that were too old, or can't be */
-	uint64_t reports;  /* sent */
-	uint64_t asked;    /* for segments, or their places, again and again */
+	uint64_t outdated; /* STATEs that were too old or impossible */
+	uint64_t reports;  /* REPORTs sent */
+	uint64_t asked;    /* times that a segment or position was asked for */
 	uint64_t gaps;     /* told to the reader */
 	uint64_t lost;     /* segments in them */
 };
 
-/* The state of the number that a slot is for; see receiver.c. */
+/* The state of the number that a slot stands for; see receiver.c. */
 struct stream_slot {
-	int64_t due;      /* of a gap: when it is reported, or asked for */
-	int64_t lost_at;  /* of a gap that is reported: not before */
+	int64_t due; /* of a gap: when to tell the reader or ask the source */
+	int64_t lost_at;  /* of a gap that the reader is told of: not before */
 	uint32_t used;    /* bytes of a held segment; 0: not held */
-	uint32_t n_asked; /* of a gap */
-	/* Of a gap of an ordered flow: the slot's header has its place. */
+	uint32_t n_asked; /* how often a gap was asked for */
+	/* A gap of an ordered flow: its position is in the slot's header. */
 	bool placed;
 };
 
@@ -77,29 +75,29 @@ struct multicast_receiver {
 	struct multicast_receiver_config config;
 	char *slots;
 	struct stream_slot *held; /* one for each slot */
-	uint64_t consumed;        /* as the reader has said last */
-	uint64_t reported;        /* the same, as the source was told */
-	uint64_t expected;        /* number of the next one to be published */
-	uint32_t slot;            /* its slot */
-	uint64_t known;           /* behind the last one known to be sent */
-	uint64_t n_gaps;          /* numbers below that are not there */
-	uint64_t overtaken;       /* those below were seen to be, once */
-	int64_t due;              /* of the first of them */
-	bool ended;               /* the end is known: */
-	uint64_t end;             /* number behind the last segment */
-	uint64_t end_total;       /* tuples */
+	uint64_t consumed;        /* the reader's last consumed count */
+	uint64_t reported;        /* the consumed count reported last */
+	uint64_t expected;        /* number of the next segment to publish */
+	uint32_t slot;            /* the slot of segment expected */
+	uint64_t known;     /* number after the last segment known to be sent */
+	uint64_t n_gaps;    /* missing numbers below known */
+	uint64_t overtaken; /* gaps below this number were overtaken already */
+	int64_t due;        /* the earliest due of all gaps */
+	bool ended;         /* the end is known; then: */
+	uint64_t end;       /* number behind the last segment */
+	uint64_t end_total; /* tuples */
 	enum stream_state state;
-	bool cancelled;      /* the reader wants no more */
-	bool closed;         /* or reads no more */
-	bool says_cancelled; /* was said */
+	bool cancelled;      /* the reader takes no more */
+	bool closed;         /* the reader has closed */
+	bool says_cancelled; /* a REPORT has told of cancelled */
 	bool says_done;
-	int64_t cut_at; /* the source is gone: how long we wait */
+	int64_t cut_at; /* after the source is gone: when the stream is cut */
 	struct multicast_receiver_counts counts;
 };
 
 /*
- * Begin a stream whose ring dfi__reader_init() has made ready for that number.
- * -ENOMEM.
+ * Begin a stream. dfi__reader_init() has initialised its ring with number
+ * start. -ENOMEM.
  */
 int dfi__multicast_receiver_init(struct multicast_receiver *stream,
     const struct multicast_receiver_config *config);
@@ -110,22 +108,25 @@ bool dfi__multicast_receiver_receive(struct multicast_receiver *stream,
     const struct datagram *datagram, int64_t now);
 
 /*
- * Report what the reader has given back, and see to gaps that are old enough.
- * To be called when the reader has given back, closed or cancelled, and when
- * dfi__multicast_receiver_due() says; but receive first what has arrived by
- * now: it may be what is missing.
+ * Report the reader's credit, and handle gaps that are due. Call it when the
+ * reader has given back, closed or cancelled, and when
+ * dfi__multicast_receiver_due() says. Before that, take all datagrams that have
+ * arrived: they may fill the gaps.
  */
 bool dfi__multicast_receiver_progress(
     struct multicast_receiver *stream, int64_t now);
 
 /*
- * The registry says that the source is gone: it sends nothing more. If the
- * stream is not whole gap_timeout later, it is STREAM_CUT.
+ * The registry says that the source is gone, so it sends nothing more. If the
+ * stream is not whole after gap_timeout, it becomes STREAM_CUT.
  */
 void dfi__multicast_receiver_source_gone(
     struct multicast_receiver *stream, int64_t now);
 
-/* When to call dfi__multicast_receiver_progress() at the latest, if ever. */
+/*
+ * The latest time for the next dfi__multicast_receiver_progress(), or
+ * DEADLINE_NEVER.
+ */
 int64_t dfi__multicast_receiver_due(const struct multicast_receiver *stream);
 
 #endif

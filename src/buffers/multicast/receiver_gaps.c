@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is lost, if losses are told and not sent again: the reader gets one
- * footer for each gap, in an ordered flow with the place that the sender has
- * said.
+ * Losses with notify: the reader gets one footer for each gap. In an ordered
+ * flow the footer's slot has the position that the sender has sent.
  */
 #include "receiver_state.h"
 
 #include "base/atomic.h"
 
-/* T4, notify: what was not there in time never will be. */
+/* T4, with notify: whether a number has not arrived in time. */
 static bool is_lost(
     const struct multicast_receiver *stream, uint64_t number, int64_t now)
 {
@@ -18,7 +17,7 @@ static bool is_lost(
 	    (held->placed || !receiver_needs_places(stream));
 }
 
-/* How many are lost from expected on that are one gap. */
+/* How many numbers from expected on are lost and form one gap. */
 static uint32_t count_lost(const struct multicast_receiver *stream, int64_t now)
 {
 	uint64_t number = stream->expected;
@@ -33,7 +32,7 @@ static uint32_t count_lost(const struct multicast_receiver *stream, int64_t now)
 	return n;
 }
 
-/* Whether there was something. */
+/* Tell the reader of the first gaps. true: there was one. */
 static bool tell(struct multicast_receiver *stream, int64_t now)
 {
 	struct segment_footer *footer;
@@ -66,7 +65,10 @@ bool dfi__multicast_receiver_give_up(
 	return fresh;
 }
 
-/* It is said of what was asked for, so of a gap; or it is late. */
+/*
+ * Whether the number is a gap without a position. If it is not, the PLACE is
+ * late: the receiver asks only for positions of gaps.
+ */
 static bool lacks_place(
     const struct multicast_receiver *stream, uint64_t number)
 {
@@ -78,7 +80,7 @@ static bool lacks_place(
 bool dfi__multicast_receiver_take_places(struct multicast_receiver *stream,
     const struct datagram *datagram, int64_t now)
 {
-	/* Some of them may have been consumed meanwhile. */
+	/* The reader may have consumed some of them meanwhile. */
 	uint64_t first = stream->consumed +
 	    (uint64_t)(int32_t)(datagram->number - (uint32_t)stream->consumed);
 	int64_t due = stream->due;
@@ -99,9 +101,9 @@ bool dfi__multicast_receiver_take_places(struct multicast_receiver *stream,
 	}
 	fresh = receiver_needs_places(stream) && tell(stream, now);
 	/*
-	 * No gap that is left is due before that, but the first one, if that is
-	 * placed now. It may be too early, which is cheaper than to look at all
-	 * gaps for each answer.
+	 * No remaining gap is due before that time, except the first one if it
+	 * has its position now. The time may be too early. That costs less than
+	 * a search of all gaps for each answer.
 	 */
 	if (!stream->state) {
 		stream->due = stream->n_gaps ? due : DEADLINE_NEVER;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a multicast receiver tells its sender: how much the reader has given
- * back, and which segments it lacks. It asks again and again, less and less
- * often.
+ * What a multicast receiver reports to its sender: how much the reader has
+ * given back, and which segments are missing. It repeats that at growing
+ * intervals.
  */
 #include "receiver_state.h"
 
@@ -10,14 +10,16 @@
 
 #define ASK_SHIFT_MAX 16
 
-/* A source that begins now would go on with what another one began. */
+/*
+ * Whether a source has used this stream before. A new source would continue it.
+ */
 static bool is_used(const struct multicast_receiver *stream)
 {
 	return stream->known != stream->config.start || stream->ended ||
 	    stream->state;
 }
 
-/* Whether it was sent. report->missing: what is asked for. */
+/* true: it was sent. report->missing has the segments to ask for. */
 static bool send_report(
     struct multicast_receiver *stream, struct datagram *report)
 {
@@ -44,7 +46,7 @@ static bool send_report(
 	return true;
 }
 
-/* Again and again, but less and less often. */
+/* The time until the receiver asks again. It grows with each attempt. */
 static int64_t ask_again_ns(
     const struct multicast_receiver *stream, uint32_t n_asked)
 {
@@ -56,7 +58,9 @@ static int64_t ask_again_ns(
 	return again > gap ? again : gap;
 }
 
-/* A gap that is placed has nothing to do but to be told, when it is first. */
+/*
+ * A gap whose position is known waits only for the gaps and segments before it.
+ */
 static bool waits_for_others(
     const struct multicast_receiver *stream, uint64_t number)
 {
@@ -79,7 +83,7 @@ void dfi__multicast_receiver_find_due(struct multicast_receiver *stream)
 	}
 }
 
-/* Add a number to the ranges, in ascending order; false: there is no room. */
+/* Add a number to the ranges, in ascending order. false: there is no room. */
 static bool add_missing(struct datagram *report, uint32_t number)
 {
 	struct datagram_range *last = report->missing + report->n_missing - 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target that gets datagrams looks to its readers as one whose region is
- * written over a network: this file is between them and the protocol.
+ * Between a target's readers and the multicast protocol: to the readers a
+ * target that receives datagrams looks like one whose region a device writes.
  */
 #include "receiver_ring.h"
 
@@ -24,20 +24,22 @@ static void receive(
 {
 	struct receiver_ring *target = target_of(cast);
 
-	/* The parser knows how many there are. */
+	/* The parser has checked the index of the source. */
 	cast->fresh |= dfi__multicast_receiver_receive(
 	    &target->streams[datagram->source], datagram, now);
 }
 
-/* Tell the ring's reader that nothing more comes. */
+/* Tell the ring's reader that nothing more arrives. */
 static void lose(struct receiver_ring *target, uint32_t source)
 {
 	if (atomic_peek(&target->lost[source]))
 		return;
-	/* Pairs with ring_lost(): all that came is in the ring. */
+	/* Pairs with ring_lost(): all that has arrived is in the ring. */
 	atomic_publish(&target->lost[source], true);
-	/* Pairs with target_changes() in flows/endpoint/await.h: that it is
-	 * lost. */
+	/*
+	 * Pairs with target_changes() in flows/endpoint/await.h. It protects
+	 * lost.
+	 */
 	atomic_publish(
 	    &target->export.changes, atomic_peek(&target->export.changes) + 1);
 	target->cast.fresh = true;
@@ -121,9 +123,9 @@ static void unexport(struct region *region)
 }
 
 /*
- * The reader gives back, after each segment, so that whatever asks hears how
- * far it is; or leaves. There is something to say when as much has come
- * together as is said unasked (T5).
+ * The reader gives credit after each segment, so that every REPORT has its
+ * current count, or it leaves. The receiver sends a REPORT unasked when a batch
+ * of credit has gathered (T5).
  */
 static int give_credit(struct region *region, const struct ring_layout *layout,
     uint32_t ring, uint64_t consumed, enum ring_closed closed)
@@ -162,11 +164,11 @@ static const char *ring_why(
 
 	(void)ring;
 	(void)node;
-	/* Pairs with the publish in end.c: why. */
+	/* Pairs with the publish in end.c. It protects why. */
 	return atomic_observe(&cast->failed) ? cast->why : NULL;
 }
 
-/* It takes all that is there, and a look more or less is no matter. */
+/* It takes all that has arrived, so looks does not matter. */
 static void progress(struct transport *transport, uint32_t looks)
 {
 	(void)looks;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The target's end of a multicast over datagrams: the export of a region
- * (transport.h) whose rings are written here, from what has been received,
- * instead of by a device. So all that reads the rings is as everywhere.
+ * (transport.h). This file writes the region's rings from received datagrams,
+ * in the way that a device would. So readers use the rings as they use all
+ * others.
  */
 #ifndef DFI_BUFFERS_MULTICAST_RECEIVER_RING_H
 #define DFI_BUFFERS_MULTICAST_RECEIVER_RING_H
@@ -18,23 +19,24 @@ struct receiver_ring {
 	struct region *region;
 	uint32_t n_streams;
 	struct multicast_receiver *streams;
-	_Atomic bool *lost; /* of each: its ring gets nothing more */
-	/* For the owner: what each had given back when its stream looked. */
+	_Atomic bool *lost; /* for each stream: its ring gets nothing more */
+	/* For the owner: the consumed count of each stream at the last look. */
 	uint64_t *looked;
 	uint32_t credit_batch;
 };
 
 /*
- * Have a region's rings, which are ready for their writers (reader.h), written,
- * and set region->export. Their readers should give back each segment at once
- * (reader.batch 1): a source that hears of all has no more to ask. config:
- * network, group, find, find_arg and flow. What dfi__cast_open() returns.
+ * Write into the rings of a region, which dfi__reader_init() has initialised,
+ * and set region->export. The rings' readers should give back each segment at
+ * once (reader.batch 1): a source that gets all credit need not ask for it.
+ * config has network, group, find, find_arg and flow. Returns the errors of
+ * dfi__cast_open().
  */
 int dfi__receiver_ring_open(struct receiver_ring **target,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct region *region, uint64_t start, int64_t deadline);
 
-/* The datagrams that a target of such a flow has receives for. */
+/* How many receives a target of such a flow posts. */
 static inline uint32_t cast_target_receives(
     const struct ring_geometry *geometry, uint32_t n_sources)
 {
@@ -43,12 +45,12 @@ static inline uint32_t cast_target_receives(
 }
 
 /*
- * Receive and answer nothing any more; config.find isn't called any more. The
- * rings stay until the region is unexported, which frees this.
+ * Stop receiving and answering. config.find is not called after this returns.
+ * The rings stay until the region is unexported, which frees this object.
  */
 void dfi__receiver_ring_stop(struct receiver_ring *target);
 
-/* As dfi__multicast_receiver_source_gone(). Again and again is no different. */
+/* As dfi__multicast_receiver_source_gone(). Repeated calls have no effect. */
 void dfi__receiver_ring_source_gone(
     struct receiver_ring *target, uint32_t source);
 

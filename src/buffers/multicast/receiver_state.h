@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A multicast receiver from inside: the numbers that it knows, and what its
- * parts share. receiver.c takes what comes, receiver_report.c tells the sender
- * what the target has and lacks, receiver_gaps.c tells the reader what is lost.
+ * The internals of a multicast receiver: its numbers, and what its files share.
+ * receiver.c takes datagrams, receiver_report.c reports to the sender what the
+ * target has and lacks, and receiver_gaps.c tells the reader of losses.
  */
 #ifndef DFI_BUFFERS_MULTICAST_RECEIVER_STATE_H
 #define DFI_BUFFERS_MULTICAST_RECEIVER_STATE_H
@@ -23,7 +23,10 @@ static inline int64_t receiver_gap_ns(const struct multicast_receiver *stream)
 	return (int64_t)stream->config.gap_us * 1000;
 }
 
-/* Losses are reported at their position, which only the source knows: O5. */
+/*
+ * The reader is told of losses at their position, which only the source knows:
+ * O5.
+ */
 static inline bool receiver_needs_places(
     const struct multicast_receiver *stream)
 {
@@ -31,7 +34,7 @@ static inline bool receiver_needs_places(
 	    stream->config.flow.geometry.parts & SEGMENT_GLOBAL;
 }
 
-/* Whether the source is asked for what is missing. */
+/* Whether the receiver asks the source for missing segments. */
 static inline bool receiver_may_ask(const struct multicast_receiver *stream)
 {
 	return !stream->config.notify || receiver_needs_places(stream);
@@ -46,7 +49,7 @@ static inline struct segment_footer *receiver_footer_of(
 	    (uint64_t)g->slot_size * slot + g->footer_offset);
 }
 
-/* The slot of a number from expected on, less than a window ahead. */
+/* The slot of a number that is less than a window after expected. */
 static inline uint32_t receiver_slot_of(
     const struct multicast_receiver *stream, uint64_t number)
 {
@@ -62,7 +65,7 @@ static inline struct stream_slot *receiver_held_of(
 	return &stream->held[receiver_slot_of(stream, number)];
 }
 
-/* Where a segment belongs that is held, or a gap that is placed. */
+/* The position of a held segment, or of a gap whose position is known. */
 static inline uint64_t *receiver_place_of(
     const struct multicast_receiver *stream, uint64_t number)
 {
@@ -74,23 +77,26 @@ static inline uint64_t *receiver_place_of(
 	return &segment_header(g, slot + g->payload_offset)->global;
 }
 
-/* Nothing that comes is for anybody. */
+/* The stream needs no further datagrams. */
 static inline bool receiver_is_over(const struct multicast_receiver *stream)
 {
 	return stream->state || stream->cancelled || stream->closed;
 }
 
-/* Publish what is next, once: a segment, or a number of lost ones. */
+/* Publish the next segment, or the next n lost ones. Once for each. */
 static inline void receiver_publish(
     struct multicast_receiver *stream, uint64_t state, uint32_t n)
 {
-	/* Pairs with reader_ready(): the tuples and the footer's total. */
+	/*
+	 * Pairs with reader_ready(). It protects the tuples and the footer's
+	 * total.
+	 */
 	atomic_publish(&receiver_footer_of(stream, stream->slot)->state, state);
 	stream->slot = receiver_slot_of(stream, stream->expected + n);
 	stream->expected += n;
 }
 
-/* The gap that is first has waited for those before it, or for its place. */
+/* The first gap was waiting for earlier numbers, or for its position. */
 static inline void receiver_see_to_first(struct multicast_receiver *stream)
 {
 	const struct stream_slot *held = &stream->held[stream->slot];
@@ -100,30 +106,34 @@ static inline void receiver_see_to_first(struct multicast_receiver *stream)
 		stream->due = held->due;
 }
 
-/* T2: publish all that is in order, and the end. Whether there was something.
+/*
+ * T2: publish all segments that are in order, and the end. true: something was
+ * published.
  */
 bool dfi__multicast_receiver_deliver(struct multicast_receiver *stream);
 
 /* receiver_report.c */
 
-/* Set the time of the first of all gaps. */
+/* Set stream->due to the earliest time among all gaps. */
 void dfi__multicast_receiver_find_due(struct multicast_receiver *stream);
 
-/* Report, with the gaps that it is time to ask for. */
+/* Send a REPORT that asks for the gaps whose time has come. */
 void dfi__multicast_receiver_report(
     struct multicast_receiver *stream, int64_t now);
 
-/* receiver_gaps.c; whether the ring changes: */
+/* receiver_gaps.c; true: the ring has changed */
 
-/* T4, notify: what was not there in time never will be. */
+/* T4, with notify: give up segments that have not arrived in time. */
 bool dfi__multicast_receiver_give_up(
     struct multicast_receiver *stream, int64_t now);
 
-/* O5 */
+/* O5: take positions of lost segments. */
 bool dfi__multicast_receiver_take_places(struct multicast_receiver *stream,
     const struct datagram *datagram, int64_t now);
 
-/* Of a source that is gone: losses are reported first, where possible. */
+/*
+ * After the source is gone: whether losses are still to be told to the reader.
+ */
 bool dfi__multicast_receiver_has_to_tell(
     const struct multicast_receiver *stream);
 

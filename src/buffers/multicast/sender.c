@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a source of a multicast over datagrams sends, and when. Numbers are
- * counted in 64 bits here; those that come in have 32, and mean what is within
- * a window of what they are compared with.
+ * What a source of a multicast over datagrams sends, and when. Numbers have 64
+ * bits here. Received numbers have 32 bits, and stand for the number within a
+ * window of the one that they are compared with.
  */
 #include "sender.h"
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "buffers/checksum.h"
 
-/* ABORT is not answered, so it is said more than once. */
+/* Targets do not answer ABORT, so the source sends it several times. */
 #define ABORTS 4
 
 static const struct segment_footer *footer_of(
@@ -89,8 +89,8 @@ static int send(struct multicast_sender *stream, uint32_t to,
 }
 
 /*
- * Whether a slot still has the segment: only the owner can have let it be
- * overwritten, see leave().
+ * Whether a slot still has the segment. Only leave() lets the writer overwrite
+ * it.
  */
 static bool is_kept(
     const struct multicast_sender *stream, uint64_t number, uint32_t slot)
@@ -100,7 +100,9 @@ static bool is_kept(
 	return footer_seq(atomic_peek(&footer->state)) == (uint32_t)number;
 }
 
-/* A segment that is there, with the fields that it always has. */
+/*
+ * Send a segment of the ring, in DATA with the fields that all segments have.
+ */
 static int send_segment(struct multicast_sender *stream, uint32_t to,
     uint64_t number, uint32_t slot)
 {
@@ -119,7 +121,7 @@ static int send_segment(struct multicast_sender *stream, uint32_t to,
 	return send(stream, to, &data, g->payload_offset + data.used);
 }
 
-/* Where a segment that is there belongs. */
+/* The position of a segment of the ring. */
 static uint64_t place_of(const struct multicast_sender *stream, uint32_t slot)
 {
 	const struct ring_geometry *g = &stream->config.flow.geometry;
@@ -136,7 +138,9 @@ static int send_new(struct multicast_sender *stream, int64_t now)
 	int ret;
 
 	stream->stuck = false;
-	/* Pairs with the publish of the writer's remote (shared_ring.c): slot.
+	/*
+	 * Pairs with the publish of the writer's remote (shared_ring.c). It
+	 * protects the slot.
 	 */
 	while (footer_seq(atomic_observe(&footer->state)) ==
 	    (uint32_t)stream->next) {
@@ -157,7 +161,7 @@ static int send_new(struct multicast_sender *stream, int64_t now)
 	return 0;
 }
 
-/* Lost or not: what is said here is said again. */
+/* A lost STATE does no harm: the next one repeats it. */
 static void send_state(struct multicast_sender *stream, int64_t now)
 {
 	struct datagram state = {
@@ -196,7 +200,7 @@ static void probe(struct multicast_sender *stream, int64_t now)
 	    (uint64_t)stream->probe_ns * 2, STREAM_PROBE_MAX_NS);
 }
 
-/* The first time that STATE says so. */
+/* Send the first STATE that tells of the end. */
 static void end(struct multicast_sender *stream, int64_t now)
 {
 	int i;
@@ -241,8 +245,8 @@ static int send_run(
 }
 
 /*
- * Add a segment to a run of places, or send that and begin another one: what
- * others have sent between two segments parts them.
+ * Add a segment to a run of positions. If a segment of another source lies
+ * between, send the run and begin a new one.
  */
 static int add_place(struct multicast_sender *stream, uint32_t to,
     uint64_t number, uint32_t slot, struct datagram *run)
@@ -267,9 +271,9 @@ static int add_place(struct multicast_sender *stream, uint32_t to,
 }
 
 /*
- * With notify, nothing is sent again; but in an ordered flow its places are
- * said, which a target needs to tell of losses where they belong. false: the
- * port has no room for the rest, which the target asks for again.
+ * Send missing segments again. With notify, only their positions are sent, in
+ * an ordered flow: the target needs them to tell of losses in order. false: the
+ * port has no room for the rest; the target asks for it again.
  */
 static bool resend(struct multicast_sender *stream, uint32_t target,
     const struct datagram_range *range)
@@ -302,7 +306,7 @@ static bool resend(struct multicast_sender *stream, uint32_t target,
 	return !ret && !send_run(stream, target, &run);
 }
 
-/* Whether it was not known before. */
+/* true: it was not known before. */
 static bool set_over(struct stream_peer *peer, enum stream_over over)
 {
 	if (peer->over)
@@ -330,8 +334,8 @@ bool dfi__multicast_sender_receive(
 	stream->counts.reports++;
 	peer->consumed += d;
 	/*
-	 * Pairs with dfi__writer_room(): what was sent from the slots that are
-	 * free now, at the latest to this target, was sent before.
+	 * Pairs with dfi__writer_room(): all that was sent from the slots that
+	 * become free was sent before this.
 	 */
 	if (news)
 		atomic_publish(&peer->credit->consumed, peer->consumed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A source that sends datagrams looks to its writers as one that has a ring in
- * each target: this file is between them and the protocol.
+ * Between a source's writers and the multicast protocol: to the writers a
+ * source that sends datagrams looks like one that has a ring in each target.
  */
 #include "sender_ring.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- The protocol, under the lock -------------------------------------- */
 
-/* Room comes soon, and may not be told. */
+/* The port gets room soon, and may not announce it. */
 #define STUCK_NS NS_PER_MS
 
 static struct sender_ring *source_of(struct cast *cast)
@@ -91,11 +91,11 @@ static int broken(const struct sender_ring *source)
 
 static inline bool has_failed(const struct sender_ring *source)
 {
-	/* Pairs with the publish in end.c: why. */
+	/* Pairs with the publish in end.c. It protects cast.why. */
 	return atomic_observe(&source->cast.failed);
 }
 
-/* The end mark, of which each ring gets one: the same for all. */
+/* The end mark. Each ring gets one, but the stream has one for all targets. */
 static int ring_write(
     struct remote *remote, const struct transport_write *write)
 {
@@ -139,7 +139,7 @@ static int ring_drained(struct remote *remote)
 	over = source->stream.peers[ring->target].over;
 	ends = source->stream.ends;
 	dfi__cast_unlock(&source->cast);
-	/* Nobody answers an abort. */
+	/* Targets do not answer ABORT. */
 	if (ends == DATAGRAM_ABORT || over == STREAM_DONE ||
 	    over == STREAM_CANCELLED)
 		return 1;

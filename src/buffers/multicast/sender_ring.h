@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The source's end of a multicast over datagrams. Its segments are those of a
- * shared ring (shared_ring.h) which sends them instead of having them read;
- * each target's ring is a header in this process, without slots, whose credit
- * is what the target has reported, and the remotes of these rings are of a
- * transport of this file's own.
+ * shared ring (shared_ring.h) that sends them instead of granting its slots.
+ * Each target's ring is a header in this process, without slots; its credit is
+ * what the target has reported. The remotes of these rings belong to a
+ * transport in sender_ring.c.
  */
 #ifndef DFI_BUFFERS_MULTICAST_SENDER_RING_H
 #define DFI_BUFFERS_MULTICAST_SENDER_RING_H
@@ -21,7 +21,7 @@ struct cast_remote {
 	struct remote base;
 	struct sender_ring *source;
 	uint32_t target;
-	bool heard; /* it has answered */
+	bool heard; /* the target has answered */
 };
 
 struct sender_ring {
@@ -35,8 +35,8 @@ struct sender_ring {
 };
 
 /*
- * Receives: each target reports some times for each window, and answers. What
- * is lost is said again.
+ * How many receives: each target reports several times in a window, and
+ * answers. Targets repeat a lost report.
  */
 #define CAST_REPORTS 32
 #define CAST_REPORTS_MAX 8192
@@ -47,25 +47,27 @@ static inline uint32_t cast_source_receives(uint32_t n_targets)
 }
 
 /*
- * Have a shared ring's segments sent. config: network, group, find, find_arg
- * and flow. -ENOMEM, and what dfi__cast_open() returns.
+ * Send the segments of a shared ring. config has network, group, find, find_arg
+ * and flow. -ENOMEM, and the errors of dfi__cast_open().
  */
 int dfi__sender_ring_open(struct sender_ring *source,
     const struct cast_config *config, uint32_t index, uint32_t gap_us,
     bool notify, struct shared_ring *shared_ring, uint64_t start,
     int64_t deadline);
-/* Nothing is sent any more, and config.find not called; the rings stay. */
+/*
+ * Stop sending. config.find is not called after this returns. The rings stay.
+ */
 void dfi__sender_ring_stop(struct sender_ring *source);
 void dfi__sender_ring_close(struct sender_ring *source);
 
-/* The ring of a target, for a writer; it needs no opening or closing. */
+/* The ring of a target, for a writer. It needs neither opening nor closing. */
 struct remote *dfi__sender_ring_ring(
     struct sender_ring *source, uint32_t target);
 
 /*
- * Before the first segment: ask who has not answered yet to do so, and whether
- * the target has. It doesn't wait, and answers may be lost. -EEXIST: a target
- * has had a stream of this index before. -ECONNRESET.
+ * Before the first segment: ask the targets that have not answered yet, and
+ * query whether a target has answered. Neither waits, and answers may be lost.
+ * -EEXIST: a target has had a stream of this index before. -ECONNRESET.
  */
 int dfi__sender_ring_greet(struct sender_ring *source);
 bool dfi__sender_ring_heard(struct sender_ring *source, uint32_t target);

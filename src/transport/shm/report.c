@@ -73,7 +73,10 @@ int dfi__shm_report(struct transport *transport,
 {
 	struct shm *shm = (struct shm *)transport;
 	struct report_setting setting = { shm, report, arg };
-	/* That there is none is certain afterwards: the caller frees arg. */
+	/*
+	 * To clear the report, wait without a deadline: the caller frees arg
+	 * after this.
+	 */
 	int64_t deadline = report
 	    ? deadline_in_ms(shm->settings->open_timeout_ms)
 	    : DEADLINE_NEVER;
