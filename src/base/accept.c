@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libevent's own listener accepts until nobody waits, which under a flood is
- * never. Here the socket stays readable for the loop's next turn.
+ * libevent's own listener accepts connections until none waits. Under a flood
+ * it never stops. Here the socket stays readable for the loop's next turn.
  */
 #include "accept.h"
 
@@ -23,7 +23,7 @@ struct acceptor {
 	struct event *pause;
 };
 
-/* Without a descriptor, accept() fails also if there is nobody. */
+/* Without a free descriptor, accept() fails even if no connection waits. */
 static bool somebody_waits(int fd)
 {
 	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
@@ -31,7 +31,7 @@ static bool somebody_waits(int fd)
 	return poll(&poll_fd, 1, 0) != 0;
 }
 
-/* Whether to go on, after an error of accept(). */
+/* Whether to accept further connections after an error of accept(). */
 static bool go_on(struct acceptor *acceptor, int err)
 {
 	static const struct timeval pause = { .tv_usec = PAUSE_US };
@@ -45,12 +45,14 @@ static bool go_on(struct acceptor *acceptor, int err)
 	case ENOBUFS:
 		break;
 	default:
-		/* Of that connection alone, see accept(2). */
+		/* The error concerns one connection only, see accept(2). */
 		return true;
 	}
 	if (!somebody_waits(acceptor->fd))
 		return false;
-	/* Next turn: libevent closes what it owns only then. */
+	/*
+	 * Go on in the loop's next turn: libevent frees descriptors only then.
+	 */
 	if (acceptor->hooks.failed(acceptor->arg, err))
 		return false;
 	/* The socket stays readable: without a pause this would spin. */

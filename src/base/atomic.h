@@ -8,11 +8,11 @@
 
 #include <stdatomic.h>
 
-/* Store a word that says: everything written before it may be read. */
+/* Store a word that lets peers read everything written before it. */
 #define atomic_publish(word, value) \
 	atomic_store_explicit((word), (value), memory_order_release)
 
-/* Load a word that a peer publishes; what it protects may be read after. */
+/* Load a word that a peer publishes. Read what it protects only after it. */
 #define atomic_observe(word) atomic_load_explicit((word), memory_order_acquire)
 
 /* Load or store a word that protects nothing else. */

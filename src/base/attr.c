@@ -7,7 +7,7 @@
 #include "bits.h"
 #include "error.h"
 
-/* Larger than any struct will ever be: the size was not initialised. */
+/* Larger than any attribute struct. A larger size was not initialised. */
 #define MAX_ATTR_SIZE 4096
 
 int dfi__attr_load(void *dst, size_t size, const void *src, const char *what)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pthread_cancel() and calls of the library: a thread that ended within one
- * would leave locks taken, and words in shared memory half written, for which
- * others wait. So it takes effect before a call that may wait, or behind it. A
- * cancellation type of PTHREAD_CANCEL_ASYNCHRONOUS is the application's fault,
- * as in any library.
+ * pthread_cancel() and calls of the library. A thread that ended within a call
+ * would leave locks taken and words in shared memory half written. So
+ * cancellation takes effect before or after a call that may wait. The library
+ * does not support PTHREAD_CANCEL_ASYNCHRONOUS, as most libraries don't.
  */
 #ifndef DFI_BASE_CANCEL_H
 #define DFI_BASE_CANCEL_H
@@ -32,15 +31,17 @@ static inline void cancel_restore(const int *state)
 }
 
 /*
- * A declaration: the thread can't be cancelled in the rest of the block. It
- * costs some nanoseconds, so calls that move tuples have it only where they
- * wait or make a system call.
+ * A declaration that turns cancellation off for the rest of the block. It costs
+ * some nanoseconds, so calls that move tuples use it only where they wait or
+ * make a system call.
  */
 #define CANCEL_OFF                                       \
 	__attribute__((cleanup(cancel_restore), unused)) \
 	const int cancel_state = cancel_disable()
 
-/* The same for a call that may wait: a request from before takes effect now. */
+/*
+ * CANCEL_OFF for a call that may wait. A request made before takes effect here.
+ */
 #define CANCEL_POINT                                     \
 	__attribute__((cleanup(cancel_restore), unused)) \
 	const int cancel_state = cancel_test_and_disable()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the folders of control groups: /proc/self/cgroup tells the groups,
- * /proc/self/mountinfo which part of the tree of groups is mounted where. Both
- * paths begin at the root of the process's namespace of control groups, above
- * which they have "/.." (cgroup_namespaces(7)). What can't be read, or makes no
- * sense, is skipped.
+ * Finds the folders of control groups. /proc/self/cgroup has the process's
+ * groups; /proc/self/mountinfo has which part of the tree of groups is mounted
+ * where. Both paths begin at the root of the process's namespace of control
+ * groups; groups above it have "/.." (cgroup_namespaces(7)). What can't be read
+ * or parsed is skipped.
  */
 #include "cgroup.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include "kernel_file.h"
 
-/* Whether a list of words with commas between them has this one. */
+/* Whether a comma-separated list has this word. */
 static bool list_has(const char *list, size_t size, const char *word)
 {
 	size_t length = strlen(word);
@@ -34,9 +34,9 @@ static bool list_has(const char *list, size_t size, const char *word)
 }
 
 /*
- * The path of the process's group, which is *length bytes long, without a slash
- * at its end; NULL: none. Lines are NUMBER:CONTROLLER,CONTROLLER...:PATH, with
- * no controllers for version 2.
+ * The path of the process's group, of *length bytes, without a slash at its
+ * end. NULL: there is none. Lines are NUMBER:CONTROLLER,CONTROLLER...:PATH;
+ * version 2 has no controllers.
  */
 static const char *find_group(
     const char *text, const char *controller, size_t *length)
@@ -70,7 +70,7 @@ static char *next_word(char **rest)
 	return *rest ? strsep(rest, " ") : NULL;
 }
 
-/* Spaces and the like are \040, in octal. */
+/* Spaces and similar characters are \040, in octal. */
 static void unescape(char *text)
 {
 	char *out = text;
@@ -113,7 +113,9 @@ static bool parse_mount(char *line, struct mount *mount)
 	return true;
 }
 
-/* How often a path goes up before it goes down; *path is what is left of it. */
+/*
+ * How often a path goes up before it goes down. *path becomes the rest of it.
+ */
 static unsigned skip_ups(const char **path)
 {
 	unsigned n;
@@ -127,8 +129,8 @@ static unsigned skip_ups(const char **path)
 }
 
 /*
- * The part of a group's path that is below the root of a mount. NULL: the mount
- * shows neither the group nor one above it.
+ * The part of a group's path below the root of a mount. NULL: the mount shows
+ * neither the group nor one above it.
  */
 static const char *below(const char *group, const char *root)
 {
@@ -137,7 +139,7 @@ static const char *below(const char *group, const char *root)
 
 	while (length > 0 && root[length - 1] == '/')
 		length--;
-	/* The names on the way down are not known. */
+	/* The names of the groups in between are unknown. */
 	if (root_ups > group_ups)
 		return length ? NULL : "";
 	if (root_ups < group_ups || strncmp(group, root, length) != 0 ||

@@ -35,7 +35,10 @@ static inline struct timespec deadline_timespec(int64_t deadline)
 	return ts;
 }
 
-/* Milliseconds left, rounded up, for poll(2): 0 if past, -1 for never. */
+/*
+ * Milliseconds left, rounded up, for poll(2): 0 after the deadline, -1 for
+ * never.
+ */
 static inline int deadline_left_ms(int64_t deadline)
 {
 	int64_t left;

@@ -6,6 +6,6 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define always_inline inline __attribute__((always_inline))
-#define maybe_unused __attribute__((unused)) /* only in debug builds */
+#define maybe_unused __attribute__((unused)) /* used only in debug builds */
 
 #endif

@@ -7,22 +7,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As many as Linux can be built for. */
+/* The most that Linux can be built for. */
 #define CPUS_MAX 8192
 
 struct cpus {
 	cpu_set_t sets[CPUS_MAX / CPU_SETSIZE];
 };
 
-/* 0, or -EINVAL without a text: no list, or a number beyond CPUS_MAX. */
+/*
+ * 0, or -EINVAL without a text: it is no list, or has a number beyond CPUS_MAX.
+ */
 int dfi__cpus_parse(const char *list, struct cpus *cpus);
 
-/* The list of a set; what does not fit ends in "...". */
+/* Write a set as a list. A list that does not fit ends in "...". */
 void dfi__cpus_format(const struct cpus *cpus, char *list, size_t size);
 
 /*
- * The processors of a setting. -EINVAL: it is no list, or names a processor
- * that is not online; the text says which ones are.
+ * Read the processors of a setting. -EINVAL: it is no list, or names a
+ * processor that is not online; the text lists those that are.
  */
 int dfi__cpus_read(const char *variable, const char *list, struct cpus *cpus);
 

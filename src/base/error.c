@@ -11,7 +11,7 @@
 #include "text.h"
 
 static _Thread_local char message[ERROR_TEXT_SIZE];
-static _Thread_local const char *constant; /* instead of message, if set */
+static _Thread_local const char *constant; /* if set, replaces message */
 
 int dfi__fail(int err, const char *fmt, ...)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The failing thread's error text. It is set once, by the function that first
- * knows which error it is; callers pass the code on unchanged.
+ * The failing thread's error text. The function that first knows the error sets
+ * it, once. Its callers pass the code on unchanged.
  */
 #ifndef DFI_BASE_ERROR_H
 #define DFI_BASE_ERROR_H
@@ -19,18 +19,18 @@ int dfi__fail(int err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
 /*
- * As dfi__fail() with a constant text and without the cost of formatting, for
- * results that a program meets often, such as -EAGAIN.
+ * As dfi__fail(), with a constant text and without formatting, for frequent
+ * results such as -EAGAIN.
  */
 int dfi__fail_text(int err, const char *text);
 
-/* Put "context: " before the text of an error found further down. */
+/* Put "context: " before the text of an error that a callee has set. */
 int dfi__fail_within(int err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
 /*
- * For an error that a peer tells of: err, or -EBADMSG if it isn't one of the
- * codes that this library returns.
+ * For an error code from a peer: err, or -EBADMSG if this library does not
+ * return that code.
  */
 int dfi__peer_error(int err);
 

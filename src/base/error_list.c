@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A few distinct errors of the process: the same code and text once, with how
- * often and when. Those that were met last stay.
+ * A few distinct errors of the process. Each code and text is kept once, with
+ * its count and times. The latest ones stay.
  */
 #include "error_list.h"
 
@@ -20,7 +20,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dfi_error_info errors[DFI_MAX_ERRORS]; /* count 0: free */
 
-/* A child has met none yet: what it inherits are its parent's. */
+/* The errors belong to the parent; the child starts without any. */
 static void at_fork(enum fork_phase phase)
 {
 	if (phase == FORK_PREPARE) {
@@ -60,7 +60,7 @@ static bool is_worth_it(int err)
 	}
 }
 
-/* The same error, or the one to make room for it. Under the lock. */
+/* The entry of the same error, or the one to replace. Under the lock. */
 static struct dfi_error_info *find(int err, const char *text)
 {
 	struct dfi_error_info *oldest = errors, *at;
@@ -81,7 +81,7 @@ static void keep(int err)
 	char text[sizeof(error->text)];
 	int64_t now = wall_clock_ns();
 
-	/* A text that doesn't fit is cut before it is compared. */
+	/* A long text is cut before the comparison. */
 	snprintf(text, sizeof(text), "%s", dfi_errmsg());
 	dfi__fork_follow(&hook);
 	pthread_mutex_lock(&lock);
@@ -103,7 +103,7 @@ int dfi__error_keep(int err)
 	return err;
 }
 
-/* The one that was met last longest ago of those that were not given yet. */
+/* The oldest error, by its last time, among those not given yet. */
 static const struct dfi_error_info *next_after(
     const struct dfi_error_info *list, const bool *given)
 {

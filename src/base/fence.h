@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An asymmetric fence for "publish, then look whether the peer sleeps" against
- * "say that I sleep, then look once more". Both need a store-load fence. On the
- * hot side, which runs once a segment, it would drain the store buffer into the
- * ring; so the sleeper pays for both, with membarrier(2)'s global expedited
- * command, which reaches every process that registered for it.
+ * An asymmetric fence. One side publishes and then looks whether the peer
+ * sleeps; the other announces its sleep and then looks once more. Both need a
+ * store-load fence. On the hot side, once a segment, such a fence would drain
+ * the store buffer into the ring. So the sleeper pays for both, with
+ * membarrier(2)'s global expedited command, which reaches every registered
+ * process.
  */
 #ifndef DFI_BASE_FENCE_H
 #define DFI_BASE_FENCE_H
@@ -13,19 +14,19 @@
 #include <stdbool.h>
 
 /*
- * Whether this process is registered, so that sleepers in any process reach it.
- * Set by dfi__fence_setup() before any ring exists, constant from then on.
+ * Whether this process is registered, so that the fence of sleepers in any
+ * process reaches it. dfi__fence_setup() sets it before any ring exists.
  */
 extern bool dfi__fence_registered;
 
-/* Register this process. Any number of times, from any thread. */
+/* Register this process. Any thread may call it, any number of times. */
 void dfi__fence_setup(void);
 
-/* Full fence, for a process that is not registered among others. */
+/* Full fence, for a process that is not registered. */
 static inline void fence_full(void)
 {
 #ifdef __SANITIZE_THREAD__
-	/* ThreadSanitizer doesn't know fences; on x86 this is one. */
+	/* ThreadSanitizer does not model fences. On x86 an exchange is one. */
 	static _Thread_local _Atomic int dummy;
 
 	atomic_exchange_explicit(&dummy, 1, memory_order_seq_cst);
@@ -44,9 +45,9 @@ static inline void fence_light(void)
 }
 
 /*
- * The sleeper's side: between storing its word and looking once more. false if
- * the kernel has no such command: then a registered peer may have missed the
- * word, and the sleep must be short.
+ * The sleeper's side: between storing its word and looking once more. false:
+ * the kernel lacks the command, so a registered peer may have missed the word,
+ * and the sleep must be short.
  */
 bool dfi__fence_heavy(void);
 

@@ -16,13 +16,13 @@
 #include "lock.h"
 
 static struct lock lock;
-/* The descriptors that it protects. */
+/* The lock protects these. */
 static int taken[STDERR_FILENO + 1];
 static unsigned n_taken;
 
-_Atomic unsigned long dfi__files_nr_open; /* 0: not known */
+_Atomic unsigned long dfi__files_nr_open; /* 0: unknown */
 
-/* Later there may be no descriptor to read it with. */
+/* Read it early: later there may be no free descriptor. */
 static void note_nr_open(void)
 {
 	char text[32] = "";
@@ -52,7 +52,7 @@ int dfi__file_move_up(int fd)
 	return copy;
 }
 
-/* A child that was born meanwhile has them as well. */
+/* A child that was forked meanwhile has the descriptors as well. */
 static void at_fork(enum fork_phase phase)
 {
 	if (phase != FORK_CHILD || atomic_peek(&lock.state) == LOCK_FREE)
@@ -85,8 +85,8 @@ void dfi__files_free_standard(void)
 }
 
 /*
- * The process may have limit files, by its own limit. No file has a number from
- * fs.nr_open on, which may have been lowered since.
+ * limit is the process's own limit. fs.nr_open also bounds it, and may have
+ * been lowered since.
  */
 static int fail_limit(const char *name, unsigned n, unsigned long limit)
 {

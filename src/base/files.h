@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File descriptors: none of the library's is 0, 1 or 2, which others read and
- * write without having opened them; and what to say when the system gives none.
+ * File descriptors. None of the library's is 0, 1 or 2, which other code uses
+ * without opening them. Also error texts for when the system has no descriptor
+ * left.
  */
 #ifndef DFI_BASE_FILES_H
 #define DFI_BASE_FILES_H
 
 /*
- * Sysctl fs.nr_open as it was when the first context was opened, or 0. For
- * texts; tests change it.
+ * Sysctl fs.nr_open when the first context was opened, or 0. For texts; tests
+ * change it.
  */
 extern _Atomic unsigned long dfi__files_nr_open;
 
 /*
- * Record what errno value err of a call means for who needs n descriptors in
- * all, and return it: -EMFILE, with need, limit and remedy, for the process's
- * limit and for the system's; -ENOMEM; else -EIO.
+ * Record the error text for errno value err of a call by someone who needs n
+ * descriptors, and return the code. -EMFILE, with need, limit and remedy: the
+ * limit of the process or of the system is reached. -ENOMEM. Else -EIO.
  */
 int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
     __attribute__((format(printf, 4, 5), cold));
 
 /*
- * For what the library has just opened: fd, or in the place of 0, 1 and 2 a
- * copy with a higher number and FD_CLOEXEC. -1 stays -1; without a number left
- * fd is closed, and it is -1 with errno.
+ * For a descriptor that the library has just opened. Returns fd; for 0, 1 and 2
+ * it returns a copy with a higher number and FD_CLOEXEC. -1 stays -1. If no
+ * number is left, it closes fd and returns -1 with errno.
  */
 int dfi__file_move_up(int fd);
 
@@ -33,9 +34,10 @@ static inline int file_up(int fd)
 }
 
 /*
- * Around what another library opens: those of 0, 1 and 2 that are free are
- * taken by what can't be read or written. For moments only, and without calls
- * of the application's: one thread at a time is here.
+ * Call these around code of another library that opens descriptors. They fill
+ * the free ones among 0, 1 and 2 with descriptors that can't be read or
+ * written. One thread at a time gets past the first call, so stay briefly and
+ * call no code of the application.
  */
 void dfi__files_take_standard(void);
 void dfi__files_free_standard(void);

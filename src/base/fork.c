@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One set of handlers for all hooks. The C library forgets them when the
- * library is unloaded.
+ * One set of handlers for all hooks. The C library drops them when the library
+ * is unloaded.
  */
 #include "fork.h"
 
@@ -9,13 +9,15 @@
 #include <stddef.h>
 #include "atomic.h"
 
-/* Taken before those of the hooks, so that a fork() sees whole hooks. */
+/*
+ * Taken before the locks of the hooks, so that fork() sees a consistent list.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool registered;
 static struct fork_hook *hooks;
 
-/* The locks are not taken one within another, so the order is free. */
+/* The locks are never nested, so their order does not matter. */
 static void tell(enum fork_phase phase)
 {
 	struct fork_hook *hook;
@@ -49,10 +51,13 @@ static void follow_forks(void)
 
 bool dfi__fork_follow(struct fork_hook *hook)
 {
-	/* Mostly it is known, and its lock is the next that is taken. */
+	/* The common case. */
 	if (atomic_peek(&hook->known))
 		return true;
-	/* Before lock: a fork meanwhile would leave it taken in the child. */
+	/*
+	 * Call it before taking lock: a fork within would leave lock taken in
+	 * the child.
+	 */
 	pthread_once(&once, follow_forks);
 	pthread_mutex_lock(&lock);
 	if (registered && !atomic_peek(&hook->known)) {

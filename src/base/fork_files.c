@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See fork_files.h. The child only makes calls that are safe there, and the
- * lock is held for nothing that waits, so that fork() can wait for it.
+ * See fork_files.h. The child makes only calls that are safe after fork(). No
+ * thread waits for anything while it holds the lock, so fork() can wait for it.
  */
 #include "fork_files.h"
 
@@ -54,7 +54,7 @@ static void unmap_line(char *line)
 		}
 }
 
-/* A mapping also keeps its file open. */
+/* Unmap all memory of the files: a mapping keeps its file open. */
 static void unmap_all(void)
 {
 	int fd = file_up(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
@@ -66,7 +66,7 @@ static void unmap_all(void)
 		return;
 	while ((got = read(fd, buffer, sizeof(buffer))) > 0)
 		for (i = 0; i < got; i++) {
-			/* The interesting fields come first. */
+			/* The fields that count come first. */
 			if (buffer[i] != '\n') {
 				if (length < sizeof(line) - 1)
 					line[length++] = buffer[i];
@@ -80,9 +80,9 @@ static void unmap_all(void)
 }
 
 /*
- * The libraries below still know the numbers, and the next files of the child
- * must not get them: so they stay taken, by what can't be read or written. If
- * there is no descriptor for that, they are free.
+ * Libraries in the child still know the numbers, and new files of the child
+ * must not get them. So a descriptor that can't be read or written replaces
+ * each. If there is none left for that, the numbers become free.
  */
 static void close_all(void)
 {
@@ -115,7 +115,7 @@ static void at_fork(enum fork_phase phase)
 
 static struct fork_hook hook = { .fn = at_fork };
 
-/* Room for one more; the lock is held. */
+/* Make room for one more. The lock is held. */
 static bool grow(void)
 {
 	size_t more = room ? 2 * room : 16;

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors that a forked child closes at once, with all memory that is
- * mapped from their files, whoever did it. They are of no use to it, and what
- * they refer to would outlive this process: a connection that doesn't end, a
- * queue pair that goes on answering, the memory of rings. A child that is
- * forked between the opening of a file and the call here, or between its
- * removal and its closing, keeps it, and without /proc it keeps the mappings.
+ * Descriptors that a forked child closes at once, with all memory mapped from
+ * their files. The child can't use them. They would keep things of this process
+ * alive after its end: a connection, a queue pair that answers, the memory of
+ * rings. A child keeps a descriptor if it is forked between the opening of the
+ * file and the call here, or between the removal and the closing. Without /proc
+ * it keeps the mappings.
  */
 #ifndef DFI_BASE_FORK_FILES_H
 #define DFI_BASE_FORK_FILES_H
 
 /*
- * Have children close it. It may be added several times, and then is closed
- * until it was removed as often. -ENOMEM. Any thread, as below.
+ * Have children close fd. If it is added several times, it must be removed as
+ * often. -ENOMEM. Any thread may make the calls in this file.
  */
 int dfi__fork_add(int fd);
 
-/* One from which nothing is mapped in children anyway (MADV_DONTFORK). */
+/*
+ * As dfi__fork_add(), for a file whose mappings are not inherited
+ * (MADV_DONTFORK).
+ */
 int dfi__fork_add_unmapped(int fd);
 
 /*
- * Before it is closed here, as the number may soon be another's. Without effect
- * if it wasn't added.
+ * Call it before closing fd, whose number may soon be reused. No effect if fd
+ * was not added.
  */
 void dfi__fork_remove(int fd);
 
-/* Both. */
+/* Remove fd, and close it. */
 void dfi__fork_close(int fd);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads /proc, of which a container or a service may see little or nothing. */
+/* Reads /proc. A container or a service may hide some or all of it. */
 #include "host.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 
-/* FNV-1a, to mix a few words. */
+/* FNV-1a. */
 static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t size)
 {
 	const unsigned char *at = bytes;

@@ -129,7 +129,7 @@ bool dfi__ip_route(const union ip *to, union ip *from)
 
 	if (fd < 0)
 		return false;
-	/* A datagram socket is only told where it will send to. */
+	/* connect() on a datagram socket sends nothing. */
 	found = connect(fd, &to->any, sizeof(*to)) == 0 &&
 	    getsockname(fd, &from->any, &size) == 0;
 	close(fd);

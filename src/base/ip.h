@@ -15,17 +15,17 @@ union ip {
 	struct sockaddr_in6 in6;
 };
 
-/* Room for an address without a port, and with one. */
+/* Sizes of the text of an address without a port, and with one. */
 #define IP_TEXT_SIZE 48
 #define IP_PORT_TEXT_SIZE 56
 
-/* Whether text is an address and a port; no names are looked up. */
+/* Parse an address and a port; names are not looked up. false: it is none. */
 bool dfi__ip_parse(const char *text, union ip *ip);
 
-/* The same of an address without a port, which is 0 then. */
+/* Parse an address without a port; the port becomes 0. */
 bool dfi__ip_parse_host(const char *text, union ip *ip);
 
-/* Copy from sa; whether it is of IPv4 or IPv6. */
+/* Copy sa. false: it is neither IPv4 nor IPv6. */
 bool dfi__ip_copy(const struct sockaddr *sa, union ip *ip);
 
 void dfi__ip_host_text(const union ip *ip, char text[IP_TEXT_SIZE]);
@@ -34,17 +34,17 @@ void dfi__ip_text(const union ip *ip, char text[IP_PORT_TEXT_SIZE]);
 uint16_t dfi__ip_port(const union ip *ip);
 void dfi__ip_set_port(union ip *ip, uint16_t port);
 
-/* Whether they are the same host's, whatever the port. */
+/* Whether both are addresses of one host, whatever the port. */
 bool dfi__ip_same_host(const union ip *a, const union ip *b);
 
 bool dfi__ip_is_link_local(const union ip *ip);
 
-/* As IPv6; IPv4 as ::ffff:a.b.c.d. */
+/* The address as IPv6; IPv4 becomes ::ffff:a.b.c.d. */
 struct in6_addr dfi__ip_as_v6(const union ip *ip);
 
 /*
- * This host's address from which packets to another one would go, by the
- * kernel's routes; nothing is sent. Whether there is one.
+ * This host's source address for packets to another host, by the kernel's
+ * routes. Sends nothing. false: there is no route.
  */
 bool dfi__ip_route(const union ip *to, union ip *from);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts are on the heap: they may be long, and the stack of the calling thread
- * may be small.
+ * Texts are on the heap, since they may be long and the calling thread's stack
+ * small.
  */
 #include "kernel_file.h"
 
@@ -14,11 +14,11 @@
 #include <unistd.h>
 #include "files.h"
 
-/* Longer files are cut: a list of 100,000 mounts has 16 MiB. */
+/* Longer files are cut. A list of 100,000 mounts has 16 MiB. */
 #define FIRST_SIZE 2048
 #define MAX_SIZE (16 << 20)
 
-/* The text up to its end, or NULL. */
+/* The whole text, or NULL. */
 static char *read_all(int fd)
 {
 	size_t size = FIRST_SIZE, length = 0;

@@ -18,8 +18,8 @@ bool dfi__kernel_number(uint64_t *number, const char *path, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * The number in the line of a text that starts with this name, then a colon or
- * white space. For texts such as meminfo and memory.stat.
+ * The number in the line that starts with this name and then has a colon or
+ * white space, as in meminfo and memory.stat.
  */
 bool dfi__kernel_field(const char *text, const char *name, uint64_t *number);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a lock in which its threads sleep: the mutex of Drepper's
- * "Futexes Are Tricky". */
+/*
+ * The slow half of a lock, in which threads sleep: the mutex of Drepper's
+ * "Futexes Are Tricky".
+ */
 #include "lock.h"
 
 #include <linux/futex.h>

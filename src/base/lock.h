@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lock that some threads only try, in a loop in which each call counts, and
- * others sleep for: a word of three states. Of one process, not recursive.
+ * A lock that some threads only try, in a hot loop, and for which others sleep.
+ * It is a word of three states, works within one process and is not recursive.
  */
 #ifndef DFI_BASE_LOCK_H
 #define DFI_BASE_LOCK_H
@@ -18,7 +18,7 @@ struct lock {
 enum lock_state {
 	LOCK_FREE = 0,
 	LOCK_TAKEN,
-	LOCK_WANTED, /* taken, and somebody may sleep for it */
+	LOCK_WANTED, /* taken, and a thread may sleep for it */
 };
 
 static inline bool lock_try(struct lock *lock)

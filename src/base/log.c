@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's log sink. One lock makes the callback serial. A fork() does not
- * wait for it, as the callback may wait for what the forking thread holds: a
- * child that is born in the midst of a line just has it free.
+ * The process's log sink. line_lock makes the callback serial. fork() does not
+ * wait for it, as the callback may wait for a lock of the forking thread. A
+ * child that is forked during a line finds it free.
  */
 #include "log.h"
 
@@ -22,7 +22,10 @@
 #define QUIET_NS (INT64_C(60) * NS_PER_S)
 
 static struct lock line_lock;
-/* The three below are changed under both, so that no child gets them halved. */
+/*
+ * Both locks protect max_level, sink and sink_arg, so that a child sees them
+ * consistent.
+ */
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static int max_level; /* 0: not yet read from the environment */
 static void (*sink)(void *arg, enum dfi_log_level level, const char *line);
@@ -57,7 +60,7 @@ static void write_line(enum dfi_log_level level, const char *line)
 	dfi__log_write(text, (size_t)length);
 }
 
-/* DFI_LOG, or the default; *wrong: the value, if it is no level. */
+/* The level of DFI_LOG, or the default. *wrong is a value that is no level. */
 static int level_from_environment(const char **wrong)
 {
 	const char *value = getenv("DFI_LOG");
@@ -87,8 +90,8 @@ void dfi_log_set(enum dfi_log_level level,
 }
 
 /*
- * Whether the line goes to stderr; else it is nobody's, or the callback has had
- * it. The first one that is logged notices what is wrong with DFI_LOG.
+ * Whether the line goes to stderr. If not, the callback has had it, or its
+ * level is not logged. The first line checks DFI_LOG.
  */
 static bool pass_on(
     enum dfi_log_level level, const char *line, const char **wrong)

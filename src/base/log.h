@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Log lines, to stderr or to the callback that the application gave; never to
- * stdout. Default: warnings and errors only (DFI_LOG=error|warn|info|debug).
+ * Log lines. They go to stderr or to the application's callback, never to
+ * stdout. The default level is warn (DFI_LOG=error|warn|info|debug).
  */
 #ifndef DFI_BASE_LOG_H
 #define DFI_BASE_LOG_H
@@ -14,22 +14,22 @@
 void dfi__log(enum dfi_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
-/* Of one reason for lines; zeroed at first, and one thread's. */
+/* The state for one kind of line. One thread uses it. Zero it at first. */
 struct log_throttle {
 	int64_t quiet_until;
 	uint64_t n_unsaid;
 };
 
 /*
- * For lines that somebody else can provoke as often as he likes: one a minute,
- * which says how many were left out. Those are lines of level debug.
+ * For lines that a peer can provoke at any rate: logs one a minute, with the
+ * number of lines left out. Those become lines of level debug.
  */
 void dfi__log_seldom(struct log_throttle *throttle, enum dfi_log_level level,
     const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
 /*
- * Whether dfi__log_seldom() would say a line now; else it is counted. For what
- * strangers provoke so often that making the line counts.
+ * Whether dfi__log_seldom() would log a line now. If not, the line is counted.
+ * Use it when making the line would cost too much.
  */
 bool dfi__log_is_due(struct log_throttle *throttle);
 

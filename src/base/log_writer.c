@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See log_writer.h. Lines go through a ring of bytes to a thread that writes
- * them. Nothing else serves every kind of file: O_NONBLOCK would be everybody's
- * who shares the file, poll() promises nothing when others write as well, and
- * opening the file again takes a right to it. The thread starts with the first
- * line and ends when there was none for a second.
+ * them. Only a thread works for every kind of file: O_NONBLOCK would affect all
+ * processes that share the file, poll() promises nothing if others write as
+ * well, and opening the file again needs a permission. The thread starts with
+ * the first line, and ends after a second without lines.
  *
  *	written      taken       added
  *	   |  being    |  waiting  |    left out, until
@@ -27,16 +27,16 @@
 #include "thread.h"
 
 #define RING_SIZE (64 << 10)
-/* One write has whole lines, and is atomic in a pipe. */
+/* A write has whole lines and is atomic in a pipe. */
 #define CHUNK_SIZE 4096
 #define IDLE_NS ((int64_t)NS_PER_S)
-/* For lines that are there when the process ends. */
+/* How long to write pending lines at the end of the process. */
 #define END_NS (INT64_C(100) * NS_PER_MS)
 
 enum writer_state {
 	WRITER_NONE = 0,
 	WRITER_RUNS,
-	WRITER_ENDED, /* and is to be joined */
+	WRITER_ENDED, /* the thread has ended; join it */
 	WRITER_CLOSED /* the library is being unloaded, or the process ends */
 };
 
@@ -46,17 +46,20 @@ static pthread_cond_t emptied = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static enum writer_state state;
 static char ring[RING_SIZE];
-/* Bytes since the start, wrapping in the ring. */
+/*
+ * Counts of bytes since the start. Modulo RING_SIZE they are offsets in the
+ * ring.
+ */
 static uint64_t added, taken, written;
-static uint64_t n_left_out; /* lines, and not yet told */
-static bool full;           /* they come after what is in the ring */
+static uint64_t n_left_out; /* lines left out and not told of yet */
+static bool full;           /* lines are left out until the ring is empty */
 static bool failing;        /* the last write failed */
-static bool stuck;          /* a caller has waited in vain since */
+static bool stuck; /* a caller has waited in vain since the last write */
 static bool writing;
 
 static bool has_room(size_t length)
 {
-	/* Taken lines have been copied. */
+	/* Taken lines were copied to a chunk. */
 	if (added == taken)
 		full = false;
 	return !full && length <= RING_SIZE - (added - taken);
@@ -87,7 +90,7 @@ struct chunk {
 	char text[CHUNK_SIZE];
 	size_t length;
 	uint64_t n_lines;
-	uint64_t n_told; /* left out before, as the text says */
+	uint64_t n_told; /* lines left out before, which the text tells of */
 };
 
 static void take_line(struct chunk *chunk, size_t length)
@@ -106,7 +109,7 @@ static void tell(struct chunk *chunk)
 	    (unsigned long long)n_left_out);
 }
 
-/* Whole lines, as many as fit, after what was left out before them. */
+/* Take as many whole lines as fit, after a line about those left out. */
 static void take(struct chunk *chunk)
 {
 	chunk->length = 0;
@@ -117,7 +120,7 @@ static void take(struct chunk *chunk)
 		take_line(chunk, next_line());
 }
 
-/* Where it waits, and may be cancelled. */
+/* Here the thread may wait and be cancelled. */
 static bool write_all(const char *text, size_t length)
 {
 	struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -137,7 +140,7 @@ static bool write_all(const char *text, size_t length)
 	return true;
 }
 
-/* The lock is held, except while it writes. */
+/* The lock is held, except during the write. */
 static void write_chunk(void)
 {
 	struct chunk chunk;
@@ -162,7 +165,10 @@ static void write_chunk(void)
 	pthread_cond_broadcast(&emptied);
 }
 
-/* Lines to write, or a count of dropped ones that can be written. */
+/*
+ * Whether there are lines to write, or a count of lost ones that can be
+ * written.
+ */
 static bool has_work(void)
 {
 	return added != taken || (n_left_out && !failing);
@@ -190,7 +196,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Whether the thread runs; the lock is held. */
+/* Start the thread if necessary. Whether it runs. The lock is held. */
 static bool start(void)
 {
 	if (state == WRITER_ENDED) {
@@ -204,8 +210,8 @@ static bool start(void)
 }
 
 /*
- * There can't be a thread. A line that stderr has room for now is written at
- * once, unless others fill it at the same time.
+ * The thread can't start. Write a line at once if stderr has room for it. The
+ * write may wait only if others fill stderr at the same time.
  */
 static void write_alone(const char *line, size_t length)
 {
@@ -225,7 +231,7 @@ static void write_alone(const char *line, size_t length)
 		n_left_out++;
 }
 
-/* Until the line that ends there is written. */
+/* Wait until the line that ends at this count is written. */
 static void wait_for(uint64_t end)
 {
 	int64_t deadline = clock_now_ns() + (int64_t)LOG_WAIT_MS * NS_PER_MS;
@@ -236,8 +242,8 @@ static void wait_for(uint64_t end)
 }
 
 /*
- * The parent writes its own lines. The child has no such thread, and nobody
- * waits there.
+ * The parent writes its pending lines. The child has neither the writer thread
+ * nor waiting threads.
  */
 static void at_fork(enum fork_phase phase)
 {
@@ -280,16 +286,19 @@ void dfi__log_write(const char *line, size_t length)
 }
 
 /*
- * When the library is unloaded or the process ends: the thread's code may be
- * gone after this. Where it can wait for long it can be cancelled. Nothing here
- * waits for ever, be it that a signal's handler has ended the process.
+ * Runs when the library is unloaded or the process ends. The thread's code may
+ * be unmapped afterwards. The thread can be cancelled where it may wait long.
+ * No wait here is endless, even if a signal handler ends the process.
  */
 __attribute__((destructor)) static void end(void)
 {
 	struct timespec until;
 	bool is_there, is_stuck;
 
-	/* Not by the monotonic clock: ThreadSanitizer of gcc 12 misses that. */
+	/*
+	 * No monotonic clock here: ThreadSanitizer of gcc 12 does not know that
+	 * call.
+	 */
 	clock_gettime(CLOCK_REALTIME, &until);
 	until = deadline_timespec(
 	    (int64_t)until.tv_sec * NS_PER_S + until.tv_nsec + END_NS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes log lines to stderr, which may be a full pipe that nobody reads or a
- * stopped terminal: no thread waits for it but one that does nothing else.
+ * Writes log lines to stderr, which may be a full pipe without a reader or a
+ * stopped terminal. Only a thread that does nothing else waits for it.
  */
 #ifndef DFI_BASE_LOG_WRITER_H
 #define DFI_BASE_LOG_WRITER_H
@@ -9,11 +9,11 @@
 #include <stddef.h>
 
 /*
- * Write a line that ends in a newline and has at most LOG_LINE_SIZE bytes. The
- * application's threads return once it is written, so that their own writes
- * come after it, but wait for that no longer than LOG_WAIT_MS, once until
- * stderr goes on. Threads of the library do not wait. What stderr does not take
- * is kept as far as there is room; then lines are left out, and counted.
+ * Write a line that ends in a newline and has at most LOG_LINE_SIZE bytes.
+ * Threads of the application return once the line is written, so that their own
+ * writes come after it. They wait for at most LOG_WAIT_MS, and not again until
+ * stderr takes data. Threads of the library do not wait. Lines that stderr does
+ * not take are kept while there is room; then they are left out and counted.
  */
 #define LOG_LINE_SIZE 600
 #define LOG_WAIT_MS 100

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One libevent base on one thread. Other threads reach it through a queue of
- * calls and an eventfd that wakes the base; nothing else is shared, so the
- * base needs no locks and libevent's process-wide thread support stays as the
+ * calls and an eventfd that wakes the base. They share nothing else, so the
+ * base needs no locks, and libevent's process-wide thread support stays as the
  * application set it.
  */
 #include "loop_impl.h"
@@ -32,10 +32,10 @@
 #define BASE_FILES 3
 #define LOOP_FILES (BASE_FILES + 1)
 
-/* How often a loop looks whether its descriptors are still there. */
+/* How often a loop checks that its descriptors are still open. */
 #define LOOK_S 1
 
-/* So many looks it has not had, if it is stuck. */
+/* A loop is stuck if it has missed this many checks. */
 #define STUCK_LOOKS INT64_C(2)
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
@@ -44,7 +44,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	uint64_t count;
 
 	(void)what;
-	/* Nothing to read is no error: the posts are what counts. */
+	/* No error if there is nothing to read: only the posts count. */
 	if (read(fd, &count, sizeof(count)) < 0)
 		count = 0;
 	if (dfi__loop_run_posts(loop))
@@ -52,7 +52,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * The application may have closed a descriptor that is not its own, as with
+ * The application may have closed a descriptor of the library, for example by
  * close_range(). Then nothing wakes the loop, and libevent gets no events.
  */
 static void on_look(evutil_socket_t fd, short what, void *arg)
@@ -67,9 +67,8 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * What is left of a loop that has lost its descriptors: posts and calls, so
- * that a thread that closes what the loop served finds it there. No event comes
- * any more.
+ * Serve a loop that has lost its descriptors: it still runs posts and calls, so
+ * that threads can close what the loop served. It gets no events.
  */
 static void serve_posts(struct loop *loop)
 {
@@ -143,8 +142,8 @@ static void *run_loop(void *arg)
 	if (!is_stopped(loop))
 		serve_posts(loop);
 	/*
-	 * A stream that was freed while a callback of it was pending closes its
-	 * socket only after that callback's turn.
+	 * A stream that was freed while its callback was pending closes its
+	 * socket only after the turn of that callback.
 	 */
 	event_base_loop(loop->base, EVLOOP_NONBLOCK);
 	pthread_mutex_lock(&loop->lock);
@@ -158,10 +157,9 @@ static void *run_loop(void *arg)
 }
 
 /*
- * libevent ends the process if it gets an epoll, but no descriptors for a pair
- * of sockets. So it is asked only if there is room for all, while no other loop
- * can take it. What the application's threads take in
- * these microseconds, they can't be kept from.
+ * libevent ends the process if it can open an epoll but no pair of sockets. So
+ * check that all descriptors are free, while no other loop can take them.
+ * Threads of the application may still take them in these microseconds.
  */
 static int check_room(int fd)
 {
@@ -178,7 +176,7 @@ static int check_room(int fd)
 	return err;
 }
 
-/* The descriptors, one loop at a time. */
+/* Open the descriptors. One loop does so at a time. */
 static int open_base(struct loop *loop)
 {
 	int ret;
@@ -271,7 +269,7 @@ static void pin_library(void)
 		dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Until the thread has ended; false: now it frees the loop. */
+/* Wait until the thread has ended. false: the thread will free the loop. */
 static bool await_end(struct loop *loop, int64_t deadline)
 {
 	struct timespec until = deadline_timespec(deadline);

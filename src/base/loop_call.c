@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other threads ask of a loop: posts, and calls, which are posts for whose
- * end they wait.
+ * The work that other threads give to a loop: posts, and calls, which are posts
+ * whose callers wait.
  */
 #include "loop_impl.h"
 
@@ -49,7 +49,9 @@ void dfi__loop_wake(struct loop *loop)
 	pthread_cond_signal(&loop->called);
 	if (atomic_peek(&loop->broken))
 		return;
-	/* Fails if the counter is full: then the loop is awake anyway. */
+	/*
+	 * write() fails if the counter is full; then the loop is awake anyway.
+	 */
 	do
 		n = write(loop->wake_fd, &one, sizeof(one));
 	while (n < 0 && errno == EINTR);
@@ -86,7 +88,7 @@ void dfi__loop_post(struct loop *loop, struct loop_post *post)
 	dfi__loop_wake(loop);
 }
 
-/* A post whose caller waits, with this on its stack. */
+/* A post whose caller waits. It lies on the caller's stack. */
 struct call {
 	struct loop_post post;
 	struct loop *loop;
@@ -114,7 +116,7 @@ static void run_call(void *arg)
 	pthread_mutex_unlock(&loop->lock);
 }
 
-/* Until the call is done, or the deadline has passed before it began. */
+/* Wait until the call is done, or has not begun at the deadline. */
 static bool await(struct call *call, int64_t deadline)
 {
 	struct timespec when = deadline_timespec(deadline);

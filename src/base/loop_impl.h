@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the loop share: loop.c (its life) and loop_call.c (what
- * other threads ask of it).
+ * Shared by the files of the loop: loop.c (its life) and loop_call.c (work from
+ * other threads).
  */
 #ifndef DFI_BASE_LOOP_IMPL_H
 #define DFI_BASE_LOOP_IMPL_H
@@ -25,24 +25,23 @@ struct loop {
 	STAILQ_HEAD(post_queue, loop_post) posts;
 	struct loop_post last;
 	bool stop;
-	bool ended;             /* the thread: nothing is left but to join it */
-	pthread_cond_t end;     /* ended is set */
-	bool abandoned;         /* nobody joins the thread: it frees the loop */
-	_Atomic bool broken;    /* see serve_posts() */
-	_Atomic int64_t ran_at; /* not long before its last turn */
-	pthread_cond_t called;  /* for a loop that is broken */
+	bool ended;          /* the thread has ended; join it */
+	pthread_cond_t end;  /* ended is set */
+	bool abandoned;      /* the thread is not joined: it frees the loop */
+	_Atomic bool broken; /* see serve_posts() */
+	_Atomic int64_t ran_at; /* shortly before its last turn */
+	pthread_cond_t called;  /* wakes a broken loop */
 };
 
 /*
- * Run the posts that wait, in their order. Returns whether the loop is to stop,
- * which it may only with none left.
+ * Run the pending posts in order. true: the loop is to stop; then none is left.
  */
 bool dfi__loop_run_posts(struct loop *loop);
 
-/* Have it do so. */
+/* Wake the loop, so that it runs its posts. */
 void dfi__loop_wake(struct loop *loop);
 
-/* The calling thread is the loop's. */
+/* Note that the calling thread is the loop's. */
 void dfi__loop_set_current(struct loop *loop);
 
 #endif

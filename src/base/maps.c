@@ -15,12 +15,13 @@
 #include "memory.h"
 
 /*
- * The kernel refuses one more when there are as many, and some that a mapping
- * would have split or joined are not told from it.
+ * The kernel refuses a mapping at the limit. It may also refuse some below it:
+ * those that would split a mapping, and those that it would join with another
+ * one.
  */
 #define MARGIN 4
 
-/* It needs no memory: there may be none for anything that is mapped. */
+/* Without memory: there may be none for mappings. */
 static unsigned long count_lines(int fd)
 {
 	char text[4096], *at;

@@ -7,15 +7,17 @@
 #include <stdint.h>
 
 /*
- * Whether mmap() found no room for one more, as far as /proc tells; errno said
- * ENOMEM then, as it does without memory. *limit is how many there may be.
+ * Whether mmap() failed because the process has too many mappings, as far as
+ * /proc tells. errno was ENOMEM then, as it is without memory. *limit is the
+ * limit.
  */
 bool dfi__maps_are_full(unsigned long *limit);
 
 /*
- * Fail for mmap() of size bytes, or madvise() right after it, by errno.
- * -ENOMEM: there is no room; the text names the limit that was met, and its
- * value. -EIO: the call is forbidden. The rest says who wanted them.
+ * Set the error for mmap() of size bytes, or madvise() right after it, by
+ * errno. -ENOMEM: there is no room; the text has the limit and its value. -EIO:
+ * the call is forbidden. The format and its arguments name what needs the
+ * memory.
  */
 int dfi__fail_map(uint64_t size, const char *who, ...)
     __attribute__((format(printf, 2, 3)));

@@ -19,7 +19,7 @@
 #include "error.h"
 #include "kernel_file.h"
 
-/* A limit of a control group and what the group uses of it: names of files. */
+/* A limit of a control group and the group's use of it, as names of files. */
 struct group_limit {
 	unsigned version;
 	const char *max, *current;
@@ -29,7 +29,10 @@ static const struct group_limit memory_limits[] = {
 	{ 1, "memory.limit_in_bytes", "memory.usage_in_bytes" },
 	{ 1, "memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes" },
 	{ 2, "memory.max", "memory.current" },
-	/* Beyond it the kernel slows the group down until it stands still. */
+	/*
+	 * Beyond this limit the kernel slows the group down until it stands
+	 * still.
+	 */
 	{ 2, "memory.high", "memory.current" },
 };
 
@@ -43,7 +46,7 @@ static const struct group_limit huge_limits[] = {
 
 #define N_LIMITS 4
 
-/* Lines of memory.stat: memory that the kernel takes back first. */
+/* Lines of memory.stat with memory that the kernel reclaims first. */
 static const char *const caches[][2] = {
 	{ "total_inactive_file", "total_active_file" },
 	{ "inactive_file", "active_file" },
@@ -57,7 +60,7 @@ static uint64_t kib_bytes(uint64_t kib)
 struct search {
 	const char *root;
 	struct memory_room *room;
-	uint64_t total; /* bytes of the machine */
+	uint64_t total; /* the machine's memory in bytes */
 	const struct group_limit *limits;
 	bool has_caches;
 };
@@ -75,7 +78,7 @@ lower(struct memory_room *room, uint64_t bytes, const char *fmt, ...)
 	va_end(args);
 }
 
-/* Of a long path the end tells more than the start. */
+/* The end of a long path tells more than its start. */
 static void lower_to_group(struct memory_room *room, uint64_t bytes,
     const char *folder, const char *file, uint64_t max)
 {
@@ -86,7 +89,7 @@ static void lower_to_group(struct memory_room *room, uint64_t bytes,
 	    cut ? folder + length - most : folder, file, max);
 }
 
-/* How much of what a group uses is the cache of files. */
+/* How much of a group's use is the cache of files. */
 static uint64_t cached(
     const struct search *search, unsigned version, const char *folder)
 {
@@ -102,10 +105,10 @@ static uint64_t cached(
 }
 
 /*
- * What one limit leaves. The cache of files counts as used, but the kernel
- * takes it back first; shared memory is not in it. Adding up what a group uses
- * takes the kernel a while, so it is asked only if that may matter: no group
- * uses more than the machine has.
+ * How much one limit leaves. The cache of files counts as used, but the kernel
+ * reclaims it first; shared memory is not part of it. The kernel takes time to
+ * add up a group's use. So the use is read only if the limit may matter: no
+ * group uses more than the machine has.
  */
 static void ask_limit(const struct search *search,
     const struct group_limit *limit, const char *folder)
@@ -135,7 +138,7 @@ static void ask_group(void *arg, unsigned version, const char *folder)
 			ask_limit(search, &search->limits[i], folder);
 }
 
-/* The most that the kernel promises under strict overcommit. */
+/* The limit of strict overcommit. */
 static void ask_promises(
     const char *root, const char *meminfo, struct memory_room *room)
 {
@@ -177,7 +180,7 @@ uint64_t dfi__memory_address_room(uint64_t *limit)
 	if (getrlimit(RLIMIT_AS, &space) < 0 || space.rlim_cur == RLIM_INFINITY)
 		return UINT64_MAX;
 	*limit = space.rlim_cur;
-	/* The first number of the line is the size of all that is mapped. */
+	/* The first number of the line is the size of all mappings. */
 	if (!dfi__kernel_number(&pages, "/proc/self/statm"))
 		return *limit;
 	return *limit -
@@ -208,7 +211,9 @@ static bool ask_huge(const char *root, const char *what, uint64_t *pages)
 	    "%s/sys/kernel/mm/hugepages/hugepages-2048kB/%s", root, what);
 }
 
-/* Those that nobody has yet, and what the system may still reserve by itself.
+/*
+ * Huge pages that are free, and those that the system may still reserve by
+ * itself.
  */
 static void ask_reserved(const char *root, struct memory_room *room)
 {
@@ -219,7 +224,10 @@ static void ask_reserved(const char *root, struct memory_room *room)
 	    !ask_huge(root, "nr_overcommit_hugepages", &extra) ||
 	    !ask_huge(root, "surplus_hugepages", &had))
 		return;
-	/* They are asked for one after another. There may be no limit. */
+	/*
+	 * The counts are read one after another, and may not fit together.
+	 * There may be no limit.
+	 */
 	unused = min_u64(unused - min_u64(unused, taken), UINT64_MAX >> 22);
 	extra = min_u64(extra - min_u64(extra, had), UINT64_MAX >> 22);
 	lower(room, (unused + extra) << 21,

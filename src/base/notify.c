@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notices are empty datagrams between abstract Unix sockets, because a name can
- * lie in shared memory and needs no descriptor in the waker's process, however
- * many peers there are. Whoever guesses a name can make a descriptor readable
- * for nothing, and no more.
+ * Notices are empty datagrams between abstract Unix sockets. A name can lie in
+ * shared memory and needs no descriptor in the waker's process, however many
+ * peers there are. A stranger who guesses a name can only make a descriptor
+ * readable without cause.
  */
 #include "notify.h"
 
@@ -26,17 +26,20 @@
 #include "fork.h"
 #include "wait.h"
 
-/* As in wait.c: no sleep is endless; for those that nobody ends, see wait.h. */
+/*
+ * No sleep is endless, as in wait.c. wait.h has the limit of sleeps without a
+ * waker.
+ */
 int64_t dfi__notify_longest_ns = INT64_C(100) * NS_PER_MS;
 
-/* Notices that are taken at once; what is left keeps it readable. */
+/* Notices taken at once. If some are left, the descriptor stays readable. */
 #define MAX_DRAINED 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static _Atomic int sender = -1;
 
-/* A child begins anew: what it inherits are its parent's users. */
+/* A child starts without users: those that it inherits are its parent's. */
 static void at_fork(enum fork_phase phase)
 {
 	if (phase == FORK_PREPARE) {
@@ -91,7 +94,7 @@ void dfi__notify_cleanup(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Also in signal handlers, so it formats by itself. */
+/* Formats by itself, as it must work in signal handlers. */
 static socklen_t fill_address(uint64_t name, struct sockaddr_un *address)
 {
 	static const char prefix[] = "dfi-wake-";
@@ -120,13 +123,13 @@ void dfi__notify_send(uint64_t name)
 		errno == ECONNREFUSED))
 		return;
 	/*
-	 * Its buffer is full of notices that others have not taken, or the
-	 * receiver's queue is, which does no harm. Another socket has a buffer
-	 * of its own.
+	 * The sender's buffer is full of notices that receivers have not taken.
+	 * Or the receiver's queue is full, which does no harm. Another socket
+	 * has a buffer of its own.
 	 */
 	fd = open_socket();
 	if (fd < 0)
-		return; /* the timer will do it */
+		return; /* the timer makes up for it */
 	(void)sendto(fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
 	    (struct sockaddr *)&address, size);
 	close(fd);
@@ -224,7 +227,7 @@ static void set_timer(struct notify *notify, int64_t at)
 {
 	struct itimerspec spec = { .it_value = deadline_timespec(at) };
 
-	/* Also forgets that it has fired. */
+	/* This also clears an expiry. */
 	timerfd_settime(notify->timer, TFD_TIMER_ABSTIME, &spec, NULL);
 	notify->timer_at = at;
 }
@@ -245,7 +248,7 @@ bool dfi__notify_announce(struct notify *notify, _Atomic uint32_t *word)
 	if (atomic_peek(word) == WAIT_BY_NOTICE)
 		return false;
 	atomic_set(wait_name(word), notify->name);
-	/* Pairs with the exchange in dfi__wait_wake(): the name. */
+	/* Pairs with the exchange in dfi__wait_wake(). It protects the name. */
 	atomic_publish(word, WAIT_BY_NOTICE);
 	return true;
 }
@@ -270,7 +273,7 @@ void dfi__notify_sleep(struct notify *notify, bool fresh, bool unwoken,
 		at = now + wait_unwoken_ns(now - notify->quiet_since);
 	if (deadline < at)
 		at = deadline > now ? deadline : now + UNWOKEN_LEAST_NS;
-	/* One that fires in time is left alone, to spare a system call. */
+	/* Keep a timer that fires in time, to save a system call. */
 	if (notify->timer_at <= now || notify->timer_at > at)
 		set_timer(notify, at);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping in poll(): a descriptor that becomes readable when a peer, or a
- * thread of this process, wakes a word in which its owner has announced itself
- * (base/wait.h). The waker may be in any process of this host that maps the
- * word: beside it lies the name of an abstract socket, to which it sends an
- * empty datagram. A timer makes up for notices that can't come.
+ * Sleeping in poll(). The owner announces itself in a wait word (base/wait.h).
+ * Its descriptor becomes readable when a peer, or a thread of this process,
+ * wakes that word. The waker may be in any process of this host that maps the
+ * word. Beside the word lies the name of an abstract socket, to which the waker
+ * sends an empty datagram. A timer makes up for notices that can't come.
  *
- * All but dfi__notify_send() are for the owner's thread.
+ * All calls except dfi__notify_send() are for the owner's thread.
  */
 #ifndef DFI_BASE_NOTIFY_H
 #define DFI_BASE_NOTIFY_H
@@ -15,7 +15,9 @@
 #include <stdint.h>
 #include "atomic.h"
 
-/* As wait words in shared memory lie: a word, and the name 8 bytes behind. */
+/*
+ * The layout of wait words in shared memory: a word, and the name at offset 8.
+ */
 struct notify_word {
 	_Atomic uint32_t word;
 	uint32_t unused;
@@ -29,15 +31,15 @@ struct notify {
 	uint64_t name;
 	int64_t timer_at;    /* when the timer fires; 0: it is not set */
 	bool unfenced;       /* wakers may miss us */
-	uint64_t progress;   /* at the last sleep */
-	int64_t quiet_since; /* it has not changed; 0: no sleep yet */
-	/* For wakers of this process that have no ring's word. */
+	uint64_t progress;   /* as passed at the last sleep */
+	int64_t quiet_since; /* start of the same progress; 0: no sleep yet */
+	/* For wakers of this process that use no ring's word. */
 	struct notify_word self;
 };
 
 /*
- * Before and after all wakers of this process: what notices are sent from. Any
- * number of times, in pairs. -EMFILE, -EIO.
+ * Open and close the socket that sends notices. Call them before and after all
+ * wakers of this process, any number of times, in pairs. -EMFILE, -EIO.
  */
 int dfi__notify_setup(void);
 void dfi__notify_cleanup(void);
@@ -46,23 +48,24 @@ void dfi__notify_cleanup(void);
 int dfi__notify_open(struct notify *notify);
 void dfi__notify_close(struct notify *notify);
 
-/* The same in memory of its own; NULL is allowed. */
+/* dfi__notify_open() in allocated memory. dfi__notify_free() takes NULL. */
 int dfi__notify_new(struct notify **notify);
 void dfi__notify_free(struct notify *notify);
 
-/* Take what has come: not readable any more until something new comes. */
+/* Take all notices. The descriptor is readable again only after a new one. */
 void dfi__notify_drain(struct notify *notify);
 
 /*
- * Announce the owner in a word. Whether it was not announced there already:
- * then dfi__notify_sleep() is due.
+ * Announce the owner in a word. true: it was not announced there yet, so call
+ * dfi__notify_sleep().
  */
 bool dfi__notify_announce(struct notify *notify, _Atomic uint32_t *word);
 
 /*
- * After announcing, if fresh, and before looking once more: order the two, and
- * set the timer. unwoken: nobody wakes, so the timer must, which it does less
- * often the longer progress, whatever that counts, has been the same.
+ * Call it after announcing (fresh: a new announcement) and before looking once
+ * more. It orders the two, and sets the timer. unwoken: there is no waker, so
+ * only the timer ends the sleep. It fires less often the longer progress, any
+ * count, is unchanged.
  */
 void dfi__notify_sleep(struct notify *notify, bool fresh, bool unwoken,
     uint64_t progress, int64_t deadline);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether and how long to pace, from what came since the last wait. */
+/*
+ * Decides whether and how long to pace, from the segments since the last wait.
+ */
 #include "pace.h"
 
 #include "cancel.h"
 #include "clock.h"
 
 /*
- * A sleep takes some 50 us more than it was asked for, so shorter ones are
- * without use; and nobody is to notice the longest. Of what comes more seldom
+ * A sleep takes some 50 us longer than requested, so shorter ones are useless.
+ * The longest one is short enough to go unnoticed. If segments come less often
  * than once in SELDOM_NS, a wake-up for each does no harm.
  */
 #define SHORTEST_NS INT64_C(100000)
@@ -15,16 +17,17 @@
 #define LONGEST_NS (2 * SELDOM_NS)
 
 /*
- * Waits without a pace after one in vain; twice as many after a further one,
- * and half as many after one that was not: so a dialogue is hardly disturbed,
- * and a stream of which a pace has brought little by chance paces again soon.
+ * Number of waits without a pace after a pace in vain. It doubles after each
+ * further one, and halves after one that helped. So a dialogue is hardly
+ * disturbed, and a stream soon paces again after one pace that brought little
+ * by chance.
  */
 #define LEAST_HOLD_OFF 1
 #define MOST_HOLD_OFF 256
 
 /*
- * A dialogue, in which the other side waits for us, too, brings no more than
- * without a pace, however long that is; a stream goes on meanwhile.
+ * In a dialogue the other side waits for us, so a pace brings no more segments
+ * than a wait without one. A stream goes on during a pace.
  */
 static bool in_vain(const struct pace *pace, int64_t came, int64_t elapsed)
 {
@@ -57,10 +60,13 @@ int64_t dfi__pace_ns(struct pace *pace, uint64_t segments, int64_t now)
 	pace->paced = false;
 	pace->seen = segments;
 	pace->since = now;
-	/* Also after a silence, which says nothing of what comes now. */
+	/* A quiet time tells nothing about the segments that come now. */
 	if (came < 1 || elapsed / came > SELDOM_NS)
 		return 0;
-	/* A pace may hold a dialogue up, but makes nothing faster. */
+	/*
+	 * Only a wait without a pace may raise usual_ns: a pace can delay a
+	 * dialogue.
+	 */
 	if (!paced || elapsed / came < pace->usual_ns)
 		pace->usual_ns = elapsed / came;
 	length = pace->usual_ns * pace->segments;

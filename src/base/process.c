@@ -8,11 +8,11 @@
 #include <unistd.h>
 #include "kernel_file.h"
 
-/* After the name of the program in /proc/PID/stat, counted from 1. */
+/* Field numbers after the program's name in /proc/PID/stat, counted from 1. */
 #define STATE 1
 #define START_TIME 20
 
-/* Field number of "PID (NAME) STATE ...": a name may have parentheses. */
+/* Find a field of "PID (NAME) STATE ...". The name may have parentheses. */
 static const char *find_field(const char *text, unsigned number)
 {
 	const char *at = text ? strrchr(text, ')') : NULL;
@@ -64,6 +64,6 @@ uint64_t dfi__process_space(void)
 	self[length] = '\0';
 	if (strtoul(self, NULL, 10) != (unsigned long)getpid())
 		return 0;
-	/* The numbers of namespaces are of 32 bits. */
+	/* Numbers of namespaces have 32 bits. */
 	return pids << 32 ^ namespace("/proc/self/ns/time");
 }

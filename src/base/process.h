@@ -8,22 +8,22 @@
 
 /*
  * Whether a process of this host is stopped, by a signal or a debugger. false
- * also where /proc doesn't tell. In another PID namespace the number may mean
- * another process: it is for texts only.
+ * if /proc does not tell. In another PID namespace the number may mean another
+ * process, so use it for texts only.
  */
 bool dfi__process_is_stopped(uint32_t pid);
 
 /*
- * When a process was started, in some ticks after the host: with it, a number
- * that was used again is told from the process that had it before. 0: /proc
- * doesn't tell; if it can't be read, errno says why.
+ * When a process started, in ticks since the host's start. It tells processes
+ * apart that had the same number one after another. 0: /proc does not tell; if
+ * it can't be read, errno says why.
  */
 uint64_t dfi__process_start(uint32_t pid);
 
 /*
- * Where the number of this process and its start mean the same: equal for two
- * processes of a host in the same PID and time namespaces. 0: /proc doesn't
- * tell, or is of another PID namespace.
+ * Identifies the PID and time namespaces of this process. If it is equal for
+ * two processes of a host, process numbers and start times mean the same in
+ * both. 0: /proc does not tell, or belongs to another PID namespace.
  */
 uint64_t dfi__process_space(void);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file is /run/user/UID/dfi-memory-UID.lock, or, where the user has no such
- * folder, in /run if that is the user's, which is root's, or in /dev/shm. A
- * stranger can't open it. One who has made it first has only the effect that
- * there is no lock between processes, which is logged.
+ * The file is /run/user/UID/dfi-memory-UID.lock. If the user has no such
+ * folder, it is in /run if that is the user's (root's), else in /dev/shm. Other
+ * users can't open it. If one of them makes the file first, there is no lock
+ * between processes, and a warning is logged.
  *
- * Locks are those of open file descriptions (F_OFD_SETLK, fcntl(2)), so that
+ * Locks belong to open file descriptions (F_OFD_SETLK, fcntl(2)), so that
  * threads exclude each other as processes do:
  *
- *	byte 0          who looks for room, for less than a millisecond
- *	slot i          1 + (i << SLOT_SHIFT), and as many bytes as pages are
- *	                being filled
+ *	byte 0          held while looking for room, less than a millisecond
+ *	slot i          1 + (i << SLOT_SHIFT), and one byte for each page that
+ *	                is being filled
  *
- * Nothing is written, so that no limit or full disk matters, and nothing is
- * left when a process dies.
+ * Nothing is written to the file, so limits and a full disk do not matter, and
+ * no lock is left when a process dies.
  */
 #include "reservation.h"
 
@@ -36,7 +36,7 @@
 
 enum {
 	SLOTS = 128,
-	SLOT_SHIFT = 48, /* 2^48 pages of 4 KiB are all that there may be */
+	SLOT_SHIFT = 48, /* there are at most 2^48 pages of 4 KiB */
 	PAGE_SHIFT = 12,
 };
 
@@ -46,13 +46,16 @@ enum {
 
 int64_t dfi__reservation_wait_limit_ns = INT64_C(5) * NS_PER_S;
 
-/* Instead of the file, if there is none: the process of the one that looks. */
+/*
+ * Replaces the file if there is none: the process of the thread that looks for
+ * room.
+ */
 static _Atomic pid_t alone_in;
 static _Atomic bool said;
 
 /*
- * Tables of pages take a 512th, those of a file a 440th; and a process needs
- * some memory to go on with.
+ * Page tables take a 512th of the memory, those of a file a 440th. The rest is
+ * memory that the process needs to go on.
  */
 static uint64_t cost_of(uint64_t bytes)
 {
@@ -92,7 +95,7 @@ static bool is_ours(int fd)
 	    (stat.st_mode & 0777) == 0600;
 }
 
-/* Once is enough: it stays so, most likely. */
+/* Log it once: the reason most likely stays. */
 static void say_alone(const char *name, const char *why)
 {
 	if (!atomic_exchange(&said, true))
@@ -153,7 +156,7 @@ static int set_lock(int fd, short type, uint64_t start, uint64_t length)
 	return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-/* How many bytes some other description has locked there, at least. */
+/* How many bytes other open file descriptions have locked there, at least. */
 static uint64_t locked(int fd, uint64_t start, uint64_t length)
 {
 	struct flock lock = lock_of(F_WRLCK, start, length);
@@ -168,7 +171,7 @@ static uint64_t slot_start(unsigned slot)
 	return 1 + ((uint64_t)slot << SLOT_SHIFT);
 }
 
-/* The pages that others are filling, and a free slot, or SLOTS. */
+/* Count the pages that others are filling, and find a free slot, or SLOTS. */
 static uint64_t look_at_slots(int fd, unsigned *slot)
 {
 	uint64_t pages, all = 0;
@@ -190,12 +193,12 @@ static uint64_t look_at_slots(int fd, unsigned *slot)
 /* The result of looking for room. */
 struct look {
 	struct memory_room room;
-	uint64_t filling; /* by others, of that room */
+	uint64_t filling; /* bytes of that room that others are filling */
 };
 
 /*
- * 0: there is room, and nobody else may think so of it. -EAGAIN: it isn't
- * known yet. -ENOMEM: there is none. Bare values.
+ * Bare codes. 0: there is room beside what others are filling. -EAGAIN: there
+ * may be room later. -ENOMEM: there is none.
  */
 static int judge(const struct look *look, uint64_t cost)
 {
@@ -207,7 +210,10 @@ static int judge(const struct look *look, uint64_t cost)
 	    : 0;
 }
 
-/* -EBUSY: as -EAGAIN, of the file itself. -EIO: it can't be a lock. */
+/*
+ * -EBUSY: another opener holds the file's first lock. -EIO: the file can't be
+ * locked.
+ */
 static int try_file(int fd, const char *root, uint64_t cost, struct look *look)
 {
 	unsigned slot;
@@ -233,8 +239,9 @@ static int try_alone(struct reservation *reservation, const char *root,
 	int ret;
 
 	/*
-	 * Pairs with the store in dfi__reservation_end(): pages count now. A
-	 * forked child has no thread that would release its parent's.
+	 * Pairs with the store in dfi__reservation_end(): memory_room() counts
+	 * the other thread's pages from then on. In a forked child the parent's
+	 * holder does not count.
 	 */
 	if (holder == self ||
 	    !atomic_compare_exchange_strong(&alone_in, &holder, self))
@@ -315,7 +322,9 @@ int dfi__reservation_begin(struct reservation *reservation, const char *root,
 			break;
 		pace(&length);
 	}
-	/* Its holder is stopped, maybe. Nobody is to depend on that. */
+	/*
+	 * The holder of the lock may be stopped. Openers must not depend on it.
+	 */
 	if (ret == -EBUSY) {
 		dfi__log(DFI_LOG_WARN,
 		    "%s: another thread or process of this user looks for "
@@ -331,7 +340,7 @@ int dfi__reservation_begin(struct reservation *reservation, const char *root,
 	return refuse(&look, bytes, cost, where);
 }
 
-/* Explicitly, as a child that is being forked may have the file open. */
+/* Unlock explicitly: a child that is being forked may have the file open. */
 void dfi__reservation_end(struct reservation *reservation)
 {
 	if (reservation->fd >= 0) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schemas. Everything here runs when flows and endpoints are made, never per
- * tuple.
+ * Schemas. All of this runs when flows and endpoints are made, never per tuple.
  */
 #include "schema.h"
 

@@ -44,7 +44,7 @@ static const struct choice choices[] = {
 	{ "DFI_LOG", "debug", DFI_LOG_DEBUG },
 };
 
-/* Invisible characters of a text, as files with settings may have. */
+/* Names a value's invisible characters, which values from files may have. */
 static const char *hidden(const char *value)
 {
 	char first = value[0], last = value[strlen(value) - 1];
@@ -61,7 +61,7 @@ static const char *hidden(const char *value)
 	return "";
 }
 
-/* A long value must not cut off what is wrong with it. */
+/* A long value must not push the rest out of the text. */
 static int invalid(const char *variable, const char *value, const char *help)
 {
 	return dfi__fail(-EINVAL, "%s=%.100s%s is not valid%s; it sets %s",
@@ -191,7 +191,7 @@ static int read_ms(
 }
 
 #define HOUR_MS 3600000u
-#define LEASE_MIN_MS 50u /* what a registry allows */
+#define LEASE_MIN_MS 50u /* the least that a registry allows */
 
 static int read_lease(
     const char *variable, const char *value, const char *help, uint32_t *out)
@@ -245,7 +245,6 @@ static int read_choice(
 	return invalid(variable, value, help);
 }
 
-/* The variable's value, or NULL. */
 static const char *from_environment(const char *variable)
 {
 	const char *value = getenv(variable);

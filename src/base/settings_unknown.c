@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables that look like settings and are none: most often misspelt, and
- * without effect, which nobody would notice.
+ * Warns of variables that look like settings and are none. Most are misspelt,
+ * and users would not notice that they have no effect.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "settings.h"
 
 #define PREFIX "DFI_"
-#define NAME_MAX_LENGTH 64 /* of what is compared; the rest is cut off */
+#define NAME_MAX_LENGTH 64 /* longer names are cut before the comparison */
 
 static const char *const variables[] = {
 #define X(kind, member, variable, value, help) variable,
@@ -22,7 +22,7 @@ static const char *const variables[] = {
 
 static const char *const foreign[] = { DFI_FOREIGN_VARIABLES };
 
-/* name up to its end or '=' */
+/* The length of name up to its end or '='. */
 static size_t name_length(const char *name)
 {
 	return strcspn(name, "=");
@@ -42,8 +42,8 @@ static bool is_foreign(const char *name, size_t length)
 }
 
 /*
- * How many characters must be inserted, deleted or replaced, where two that
- * have changed places count as one (optimal string alignment).
+ * The number of characters to insert, delete or replace, where a swap of two
+ * neighbours counts as one (optimal string alignment).
  */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {
@@ -119,7 +119,7 @@ void dfi__settings_check_environment(void)
 {
 	static atomic_flag checked = ATOMIC_FLAG_INIT;
 
-	/* Others do not wait; a forked child does not warn again. */
+	/* Other threads do not wait; a forked child does not warn again. */
 	if (!atomic_flag_test_and_set(&checked))
 		check();
 }

@@ -4,16 +4,16 @@
 
 #include <stddef.h>
 
-/* A character of several bytes: what may begin it, and its second byte. */
+/* The first and second byte of a character of several bytes. */
 struct lead {
-	unsigned char first, last;     /* its first byte, in between */
-	unsigned char lowest, highest; /* its second, likewise */
+	unsigned char first, last;     /* range of its first byte */
+	unsigned char lowest, highest; /* range of its second byte */
 	unsigned char size;
 };
 
 /*
- * Table 3-7 of the Unicode standard, without U+0080 to U+009F, in which are
- * what begins the sequences of terminals. All later bytes are 0x80 to 0xbf.
+ * Table 3-7 of the Unicode standard, without U+0080 to U+009F, which may begin
+ * control sequences of terminals. All later bytes are 0x80 to 0xbf.
  */
 static const struct lead leads[] = {
 	{ 0xc2, 0xc2, 0xa0, 0xbf, 2 },
@@ -32,7 +32,7 @@ static bool is_within(unsigned char byte, unsigned char from, unsigned char to)
 	return byte >= from && byte <= to;
 }
 
-/* Of how many bytes the plain character is that text begins with, or 0. */
+/* The size in bytes of the plain character at text, or 0. */
 static size_t plain_size(const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
@@ -44,7 +44,7 @@ static size_t plain_size(const char *text)
 	while (!is_within(at[0], lead->first, lead->last))
 		if (++lead == leads + sizeof(leads) / sizeof(leads[0]))
 			return 0;
-	/* The text's end is not within either. */
+	/* The NUL at the text's end is outside of the range. */
 	if (!is_within(at[1], lead->lowest, lead->highest))
 		return 0;
 	for (i = 2; i < lead->size; i++)

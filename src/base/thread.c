@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See thread.h. A thread inherits policy, nice value and processors from the
- * thread that starts it. The processors are set before it runs, because its
- * starter may not leave the processor that both would share.
+ * thread that starts it. The processors are set before it runs: its starter may
+ * never leave the processor that both would share.
  */
 #include "thread.h"
 
@@ -18,7 +18,7 @@
 #include "memory.h"
 #include "settings.h"
 
-/* What a new thread needs; it frees this. */
+/* The arguments of a new thread, which frees them. */
 struct start {
 	char name[16];
 	void *(*run)(void *arg);
@@ -27,7 +27,7 @@ struct start {
 
 static _Thread_local bool ours;
 
-/* Of the process's first thread when the library was loaded. */
+/* The processors of the process's first thread when the library was loaded. */
 static struct cpus process_cpus;
 static bool knows_process_cpus;
 static int process_nice;
@@ -39,8 +39,8 @@ __attribute__((constructor)) static void remember_process(void)
 }
 
 /*
- * What may not be changed stays: without a privilege, SCHED_IDLE and a higher
- * nice value are for good. 0 means the calling thread, also to setpriority().
+ * Reset what the thread may change. Without a privilege, SCHED_IDLE and a
+ * higher nice value stay. 0 means the calling thread, also for setpriority().
  */
 static void become_ordinary(void)
 {
@@ -59,13 +59,13 @@ static void *begin(void *arg)
 	free(arg);
 	ours = true;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	/* From another thread it would need a descriptor. */
+	/* Naming it from another thread would need a descriptor. */
 	pthread_setname_np(pthread_self(), start.name);
 	become_ordinary();
 	return start.run(start.arg);
 }
 
-/* The processors that a new thread would have. */
+/* Whether these are the processors that a new thread has anyway. */
 static bool are_own(const struct cpus *cpus)
 {
 	struct cpus own;
@@ -89,7 +89,7 @@ static int create(struct start *start, const struct cpus *cpus, pthread_t *out)
 	return err;
 }
 
-/* The signals are blocked. */
+/* The caller has blocked all signals. */
 static int place_and_create(struct start *start, pthread_t *out)
 {
 	const char *list = dfi__settings_control_cpus();
@@ -103,7 +103,7 @@ static int place_and_create(struct start *start, pthread_t *out)
 		return err == EINVAL ? EDOM : err;
 	}
 	err = create(start, knows_process_cpus ? &process_cpus : NULL, out);
-	/* All of them were taken from the process since. */
+	/* The process may not use any of them any more. */
 	if (err == EINVAL)
 		err = create(start, NULL, out);
 	return err;
@@ -141,8 +141,8 @@ static int fail_stack(const char *name, size_t need, const char *kind,
 }
 
 /*
- * EAGAIN is all that pthread_create() says of what it is short of: most often
- * memory for the stack, or one of the limits on threads.
+ * pthread_create() only says EAGAIN. Most often memory for the stack is short,
+ * or a limit on threads is reached.
  */
 static int fail_short(const char *name)
 {
@@ -158,7 +158,7 @@ static int fail_short(const char *name)
 	if (space < stack + guard)
 		return fail_stack(name, stack + guard, "address space", space,
 		    space_limit, "-v");
-	/* The guard, which nobody may write, does not count. */
+	/* The guard is not writable, so it does not count. */
 	if (data < stack)
 		return fail_stack(
 		    name, stack, "private memory", data, data_limit, "-d");
@@ -188,7 +188,7 @@ int dfi__thread_fail(const char *name, int err)
 	case ENOMEM:
 		return dfi__fail(-ENOMEM, "thread '%s': out of memory", name);
 	case EDOM:
-		/* Errors of the list itself have a text of their own. */
+		/* Errors of the list have a text of their own. */
 		if (dfi__cpus_read(
 			"DFI_CONTROL_CPUS", list ? list : "", &cpus) < 0)
 			return -EINVAL;

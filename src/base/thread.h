@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads of the library. Each has a name, blocks all signals, and cannot be
- * cancelled. Its scheduling is not that of the thread which starts it, which
- * may be a real-time thread that keeps a processor for itself: it runs as
+ * cancelled. It does not take its scheduling from the thread that starts it,
+ * which may be a real-time thread that occupies a processor. It runs as
  * SCHED_OTHER, with the nice value and on the processors that the process had
  * when the library was loaded, or on those of DFI_CONTROL_CPUS.
  */
@@ -19,10 +19,10 @@
 int dfi__thread_start(
     const char *name, void *(*run)(void *arg), void *arg, pthread_t *thread);
 
-/* The text for what dfi__thread_start() returned, and its code. */
+/* Set the text for an error of dfi__thread_start(), and return its code. */
 int dfi__thread_fail(const char *name, int err) __attribute__((cold));
 
-/* Whether the caller is such a thread. */
+/* Whether the caller is a thread of the library. */
 bool dfi__thread_is_ours(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what the kernel says of user namespaces: user_namespaces(7). */
+/* Reads the kernel's files about user namespaces: user_namespaces(7). */
 #include "user.h"
 
 #include <errno.h>
@@ -12,20 +12,20 @@
 #include "error.h"
 #include "kernel_file.h"
 
-/* The kernel's default, also for where it can't be read. */
+/* The kernel's default, also used where it can't be read. */
 #define OVERFLOW_USER 65534
 
-/* There are as many numbers of users; the last one is none. */
+/* The number of user numbers; the last number is no user. */
 #define ALL_USERS UINT32_MAX
 
 #define UNMAPPED \
 	"runs as a user that this process's user namespace does not map"
 
 /*
- * Lines are FIRST OUTSIDE COUNT. The kernel takes no overlapping ones, and maps
- * to nobody whom the outer namespace doesn't have: so a map of as many users as
- * there are has all of them. Five lines are the most before Linux 4.15, 340
- * since then; one is usual.
+ * Lines are FIRST OUTSIDE COUNT. The kernel takes no overlapping lines, and
+ * none for users that the outer namespace lacks. So a map with as many users as
+ * there are maps all of them. There are at most 5 lines before Linux 4.15, and
+ * 340 since; one is usual.
  */
 bool dfi__user_map_is_whole(const char *map)
 {
@@ -45,7 +45,7 @@ static bool all_are_mapped(void)
 	bool whole = map && dfi__user_map_is_whole(map);
 
 	free(map);
-	/* Or a kernel without user namespaces, if there is a /proc. */
+	/* The kernel may have no user namespaces; but /proc must be there. */
 	return whole ||
 	    (access("/proc/self/uid_map", F_OK) < 0 &&
 		access("/proc/self/stat", F_OK) == 0);
@@ -70,7 +70,7 @@ const char *dfi__user_refusal(uid_t owner)
 	if (!dfi__user_is_mapped(owner))
 		return "it belongs to a user that this process's user "
 		       "namespace does not map, which may be anybody";
-	/* Root decides by itself whose files it takes. */
+	/* Root may decide whose files it uses. */
 	if (owner != geteuid() && owner != 0 && geteuid() != 0)
 		return "it belongs to another user, who could change it";
 	return NULL;
@@ -102,7 +102,7 @@ int dfi__user_check(const struct ucred *peer, const char *name,
 	size_t i;
 
 	name_pid(peer, pid);
-	/* This very process is known by its number. */
+	/* This process knows itself by its number. */
 	if (!dfi__user_is_mapped(peer->uid) && peer->pid != getpid())
 		return dfi__fail(-EACCES,
 		    "%s (%s) " UNMAPPED " (it is shown as %lu), so it may be "

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose processes and files are trusted. A user that this process's user
- * namespace does not map has the same number there as all others like it
- * (kernel.overflowuid): that number stands for nobody in particular, and is
- * never trusted, not even if it is this process's own.
+ * Which users' processes and files are trusted. Users that this process's user
+ * namespace does not map all have the same number here (kernel.overflowuid).
+ * That number stands for no single user and is never trusted, even if this
+ * process has it.
  */
 #ifndef DFI_BASE_USER_H
 #define DFI_BASE_USER_H
@@ -13,25 +13,28 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Whether a number that the kernel gave stands for one user. */
+/* Whether a number from the kernel stands for one user. */
 bool dfi__user_is_mapped(uid_t user);
 
 /* Whether a text such as /proc/self/uid_map maps all users; for tests. */
 bool dfi__user_map_is_whole(const char *map);
 
-/* NULL if what this user owns is trusted as our own or root's, or why not. */
+/*
+ * Why files of this user are not trusted, or NULL if they are trusted as our
+ * own or root's.
+ */
 const char *dfi__user_refusal(uid_t owner);
 
 /*
- * The other end of a Unix socket, as it was when it connected, or listened.
- * pid is 0 if it is in a PID namespace that can't be seen from here. 0, or
- * -EIO.
+ * The process at the other end of a Unix socket when it connected, or listened.
+ * pid is 0 if it is in a PID namespace that is not visible here. 0, or -EIO.
  */
 int dfi__user_peer(int socket, const char *name, struct ucred *peer);
 
 /*
- * Whether that is a process of this user, of root, or of one of n others. 0, or
- * -EACCES; name is for the texts, and advice ends the one about another user.
+ * Check that the peer runs as this user, as root, or as one of n other users:
+ * 0, or -EACCES. name is for the texts; advice ends the text about another
+ * user.
  */
 int dfi__user_check(const struct ucred *peer, const char *name,
     const uid_t *others, size_t n, const char *advice);

@@ -16,10 +16,10 @@
 #include "notify.h"
 
 /*
- * Spinning is without pause instructions: they cost some 30 ns each way in a
- * round trip of 300 (docs/decisions/0004-waiting.md). An adaptive wait gives
- * up the processor after some microseconds, because with more endpoints than
- * processors the peer needs it to make progress.
+ * Spinning uses no pause instructions: they cost some 30 ns each way in a round
+ * trip of 300 (docs/decisions/0004-waiting.md). An adaptive wait gives up the
+ * processor after some microseconds: with more endpoints than processors, the
+ * peer needs it to make progress.
  */
 enum {
 	ADAPTIVE_SPINS = 4096,
@@ -29,10 +29,10 @@ enum {
 };
 
 /*
- * A waker may be stopped, or die, after it has cleared the word and before it
- * wakes; nobody else wakes then. And a peer that the sleeper's fence did not
- * reach may have missed the word. So no sleep is endless, and that one is as
- * short as if nobody woke.
+ * A waker may be stopped or die after it has cleared the word and before it
+ * wakes. Then no other one wakes the sleeper. So no sleep is endless. A peer
+ * that the sleeper's fence did not reach may have missed the word: such a sleep
+ * is as short as one without a waker.
  */
 int64_t dfi__wait_longest_ns = INT64_C(100) * NS_PER_MS;
 
@@ -51,9 +51,8 @@ struct wait_policy dfi__wait_policy(uint32_t wait)
 }
 
 /*
- * Sleep until woken, the deadline, or a signal, but not beyond limit.
- * FUTEX_WAIT_BITSET takes an absolute monotonic time, and returns at once if
- * the word is no longer 1.
+ * Sleep until woken, a signal, the deadline or limit. FUTEX_WAIT_BITSET takes
+ * an absolute monotonic time, and returns at once if the word is no longer 1.
  */
 static void sleep_on(_Atomic uint32_t *word, int64_t deadline, int64_t limit)
 {
@@ -69,7 +68,7 @@ void dfi__wait_sleep(_Atomic uint32_t *word, int64_t until)
 	sleep_on(word, until, clock_now_ns() + dfi__wait_longest_ns);
 }
 
-/* How often this thread has given up a processor, of its own will or not. */
+/* How often this thread has given up a processor, voluntarily or not. */
 static long switches(void)
 {
 	struct rusage usage;
@@ -79,9 +78,9 @@ static long switches(void)
 }
 
 /*
- * Yield a few times. Where a yield lets somebody else run, spinning kept them,
- * perhaps our peer, from running: spin less next time. Where nobody else wants
- * the processor, spinning is free, and quickest.
+ * Yield a few times. If a yield lets another thread run, spinning kept that
+ * thread, maybe our peer, from running: spin less next time. If no other thread
+ * wants the processor, spinning is free, and fastest.
  */
 bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
     bool (*ready)(void *arg), void *arg)
@@ -103,8 +102,8 @@ bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
 }
 
 /*
- * Whether who wakes has passed a fence, or will before it looks at the word;
- * or, of wait_wake_locked(), arm() comes between.
+ * Fence. true: each waker has passed a fence, or passes one before it looks at
+ * the word. With wait_wake_locked(), arm() orders the two instead.
  */
 static bool fence(const struct wait_policy *policy)
 {
@@ -124,7 +123,7 @@ struct slow_wait {
 	void *arg;
 };
 
-/* What a continuing wait has to do now. */
+/* Call tick() when a second has passed. */
 static void look_at_clock(struct slow_wait *wait, int64_t now)
 {
 	if (likely(now < wait->next_tick))
@@ -163,8 +162,8 @@ static bool sleep_until_ready(struct wait_policy *policy,
 	for (;;) {
 		/*
 		 * Announce the sleep, and look once more. Pairs with the load
-		 * in wait_wake() and its kin: either it sees the word, or we
-		 * see what was published before it.
+		 * in wait_wake() and its variants: either the waker sees the
+		 * word, or we see what was published before.
 		 */
 		atomic_set(word, WAIT_BY_FUTEX);
 		reached = fence(policy) && !policy->unwoken;
@@ -217,7 +216,10 @@ bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
 
 void dfi__wait_wake(_Atomic uint32_t *word)
 {
-	/* Pairs with the publish in dfi__notify_announce(): the name. */
+	/*
+	 * Pairs with the publish in dfi__notify_announce(). It protects the
+	 * name.
+	 */
 	if (atomic_exchange(word, 0) == WAIT_BY_NOTICE)
 		dfi__notify_send(atomic_peek(wait_name(word)));
 	else

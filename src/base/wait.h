@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting on memory that a peer writes: spin, then yield, then sleep.
+ * Waiting for memory that a peer writes: spin, then yield, then sleep.
  *
- * A sleeper announces itself in a wait word in memory that both sides map, and
- * sleeps there (futex). The peer publishes its data and then calls wait_wake(),
- * which costs a load while nobody sleeps. A sleeper in poll() also leaves the
- * name that a notice is to be sent to (base/notify.h), 8 bytes behind the word.
+ * A sleeper announces itself in a wait word, in memory that both sides map, and
+ * sleeps on it (futex). The peer publishes its data and then calls wait_wake(),
+ * which costs a load while the word is clear. A sleeper in poll() also leaves,
+ * 8 bytes after the word, the name to which a notice is sent (base/notify.h).
  */
 #ifndef DFI_BASE_WAIT_H
 #define DFI_BASE_WAIT_H
@@ -18,7 +18,7 @@
 #include "counter.h"
 #include "fence.h"
 
-/* Values of a wait word; 0: nobody sleeps. */
+/* Values of a wait word; 0: no sleeper. */
 enum {
 	WAIT_BY_FUTEX = 1,
 	WAIT_BY_NOTICE,
@@ -31,30 +31,32 @@ static inline _Atomic uint64_t *wait_name(_Atomic uint32_t *word)
 }
 
 /*
- * What a look at a completion queue costs, in cache lines: two locks and some
+ * The cost of a look at a completion queue, in cache lines: two locks and some
  * calls through pointers.
  */
 #define WAIT_QUEUE_COST 16
 
-/* How a handle waits, from enum dfi_wait, and what it has learnt. */
+/* How a handle waits: from enum dfi_wait, and what it has learnt. */
 struct wait_policy {
 	uint32_t spins;  /* polls before the first yield */
 	uint32_t yields; /* polls with sched_yield() before sleeping */
-	bool sleeps;     /* else go on spinning */
+	bool sleeps;     /* false: go on spinning */
 	/*
-	 * If not NULL: called before each sleep, after the sleeper announced
-	 * itself, to have it woken by what would not wake it else.
+	 * If not NULL: called before each sleep, after the announcement. It
+	 * arranges to be woken by events that do not wake a word.
 	 */
 	void (*arm)(void *arg);
 	void *arm_arg;
-	bool unwoken; /* nobody wakes: sleep for moments only, see
-			 wait_unwoken_ns() */
-	bool fenced;  /* wakers call wait_wake_fenced(), or wait_wake_locked()
-			 and arm is set: it need not reach theirs, as the system
-			 call interrupts all of them */
+	bool unwoken; /* no waker: sleep briefly, by wait_unwoken_ns() */
 	/*
-	 * What spins is now: less while other threads want the processor, such
-	 * as the peer that is waited for.
+	 * Wakers call wait_wake_fenced(), or wait_wake_locked() with arm set.
+	 * The sleeper's fence need not reach them, which saves a system call
+	 * that interrupts all of their processors.
+	 */
+	bool fenced;
+	/*
+	 * The current number of spins. It is lower while other threads want the
+	 * processor, such as the peer.
 	 */
 	uint32_t budget;
 };
@@ -62,28 +64,28 @@ struct wait_policy {
 /* Counters of a handle's waits; any thread may read them. */
 struct wait_counts {
 	_Atomic uint64_t polls;  /* looks while spinning */
-	_Atomic uint64_t yields; /* of the processor */
+	_Atomic uint64_t yields; /* sched_yield() calls */
 	_Atomic uint64_t sleeps;
-	_Atomic uint64_t ns;   /* grows by the waits that outlast spinning */
-	_Atomic int64_t since; /* when such a wait began that lasts, or 0 */
+	_Atomic uint64_t ns;   /* time of the waits that outlast spinning */
+	_Atomic int64_t since; /* start of the current one of these, or 0 */
 };
 
-/* How long a wait may take, and where the time goes. */
+/* How long a wait may take, and its counters. */
 struct wait_time {
 	int64_t timeout_ns; /* from its start, or DEADLINE_NEVER */
 	int64_t deadline;   /* or DEADLINE_NEVER */
 	/*
-	 * If not NULL: called with what ready() gets, after a second of a wait
-	 * and then about each second.
+	 * If not NULL: called about once a second of a wait, with the argument
+	 * of ready().
 	 */
 	void (*tick)(void *arg);
 	struct wait_counts counts;
 };
 
 /*
- * How long a sleep may last that nobody ends, after so long a wait: what comes
- * is seen later by a hundredth of that, but by 1 ms at least, and by 10 at
- * most. A thread that looks each millisecond uses a percent of a processor.
+ * How long a sleep without a waker may last, after a wait of this length: a
+ * hundredth of it, at least 1 ms and at most 10 ms. So data is seen late by 1 %
+ * of the wait. A thread that looks every millisecond uses 1 % of a processor.
  */
 #define UNWOKEN_LEAST_NS NS_PER_MS
 #define UNWOKEN_MOST_NS (INT64_C(10) * NS_PER_MS)
@@ -104,25 +106,25 @@ static inline int64_t wait_unwoken_ns(int64_t waited)
 struct wait_policy dfi__wait_policy(uint32_t wait);
 
 /*
- * Yield a few times, and learn from it how long to spin next time. Whether it
- * is ready.
+ * Yield a few times, and learn how long to spin next time. Whether ready(arg)
+ * was true.
  */
 bool dfi__wait_yielding(struct wait_policy *policy, struct wait_counts *counts,
     bool (*ready)(void *arg), void *arg);
 
 /*
- * What follows wait_spin() in a wait: yield, then sleep, or go on spinning.
+ * The part of a wait after wait_spin(): yield, then sleep, or go on spinning.
  * Sets the budget anew.
  */
 bool dfi__wait_slow(struct wait_policy *policy, _Atomic uint32_t *word,
     struct wait_time *time, bool (*ready)(void *arg), void *arg);
 
-/* How long a sleep lasts at most that is to be woken; only tests change it. */
+/* The longest sleep with a waker; only tests change it. */
 extern int64_t dfi__wait_longest_ns;
 
 /*
  * Sleep once, on a word that says WAIT_BY_FUTEX, until woken, a signal, or that
- * time. For who has announced itself and looked once more.
+ * time. The caller has announced itself and looked once more.
  */
 void dfi__wait_sleep(_Atomic uint32_t *word, int64_t until);
 
@@ -130,9 +132,9 @@ void dfi__wait_sleep(_Atomic uint32_t *word, int64_t until);
 void dfi__wait_wake(_Atomic uint32_t *word);
 
 /*
- * After publishing: wake the peer if it sleeps. The fence orders the publishing
- * store before the load, against dfi__wait_asleep(), which stores the word,
- * fences, and then looks at what is published.
+ * Call it after publishing: wakes the peer if it sleeps. The fence orders the
+ * publishing store before the load. The sleeper (sleep_until_ready() in wait.c)
+ * stores the word, fences, and then looks at the published data.
  */
 static inline void wait_wake(_Atomic uint32_t *word)
 {
@@ -141,7 +143,10 @@ static inline void wait_wake(_Atomic uint32_t *word)
 		dfi__wait_wake(word);
 }
 
-/* Likewise, for wakers that sleepers need not reach with their own fence. */
+/*
+ * As wait_wake(), with a full fence, so the sleeper's fence need not reach the
+ * waker.
+ */
 static inline void wait_wake_fenced(_Atomic uint32_t *word)
 {
 	fence_full();
@@ -150,10 +155,10 @@ static inline void wait_wake_fenced(_Atomic uint32_t *word)
 }
 
 /*
- * Likewise, without a fence, for wakers that hold a lock which who sleeps takes
- * by arm(): after it has stored its word, and before it looks once more. If it
- * takes it before us, we see the word, and if after us, it sees what is
- * published. Whether the peer slept.
+ * As wait_wake(), without a fence. The waker holds a lock that the sleeper
+ * takes in arm(), after it has stored its word and before it looks once more.
+ * If the sleeper takes it before us, we see the word; if after us, it sees the
+ * published data. Returns whether the peer slept.
  */
 static inline bool wait_wake_locked(_Atomic uint32_t *word)
 {
@@ -163,7 +168,7 @@ static inline bool wait_wake_locked(_Atomic uint32_t *word)
 	return true;
 }
 
-/* Start the clock: the deadline of a wait that begins now. */
+/* The deadline of a wait that begins now. */
 static inline int64_t wait_deadline(const struct wait_time *time, int64_t now)
 {
 	int64_t deadline = time->deadline;
@@ -176,7 +181,7 @@ static inline int64_t wait_deadline(const struct wait_time *time, int64_t now)
 
 /*
  * The first part of a wait: spin as long as the policy says. Whether ready(arg)
- * was true. cost: what one call of it costs, in cache lines looked at.
+ * was true. cost is the cost of one call of ready(), in cache lines.
  */
 static always_inline bool wait_spin(struct wait_policy *policy,
     struct wait_time *time, bool (*ready)(void *arg), void *arg, uint32_t cost)
@@ -193,10 +198,10 @@ static always_inline bool wait_spin(struct wait_policy *policy,
 }
 
 /*
- * Wait until ready(arg) is true: then true. false after the deadline. ready
- * must also look at whatever else ends the wait, such as a dead peer; whoever
- * sets that calls dfi__wait_wake(). The clock is read only after the first
- * round of spinning: it would be a tenth of a short wait.
+ * Wait until ready(arg) is true, or the deadline passes: false. ready must also
+ * look at all that ends the wait, such as a dead peer; the thread that sets it
+ * calls dfi__wait_wake(). The clock is read only after the first spins: reading
+ * it would take a tenth of a short wait.
  */
 static always_inline bool wait_until(struct wait_policy *policy,
     _Atomic uint32_t *word, struct wait_time *time, bool (*ready)(void *arg),
