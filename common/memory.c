@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limits of control groups, version 1 and 2: those of this process's group
- * and of all groups around it, as far as they are mounted. And that of strict
- * overcommit. The library knows the same limits; programs do not see how.
+ * Finds the limits of control groups, versions 1 and 2: of this process's group
+ * and of all mounted groups above it. Also finds the limit of strict
+ * overcommit. The library has the same limits, but does not show them to
+ * programs.
  */
 #include "memory.h"
 #include "complain.h"
@@ -14,19 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes between two looks at what grows. */
+/* Bytes of growth between two checks. */
 #define GROWTH (UINT64_C(1) << 20)
 
-/* A limit and what counts against it: names of files. */
+/* A limit and the use that counts against it, as names of files. */
 struct limit {
 	const char *max, *usage;
 };
 
-/* The files of a version. */
+/* The files of one version of control groups. */
 struct version {
-	const char *type; /* of its file system */
+	const char *type; /* type of its file system */
 	struct limit limits[2];
-	const char *reclaimable[2]; /* lines of memory.stat: clean files */
+	const char *reclaimable[2]; /* lines of memory.stat with clean files */
 };
 
 static const struct version versions[] = {
@@ -41,7 +42,7 @@ static const struct version versions[] = {
 	    { "total_inactive_file", "total_active_file" } },
 };
 
-/* Where files are read, and what has been found. */
+/* The root below which files are read, and the result. */
 struct search {
 	const char *root;
 	struct memory_room *room;
@@ -56,7 +57,7 @@ static FILE *open_in(
 	return fopen(path, "re");
 }
 
-/* The number in a file; false: there is none, as in one that says "max". */
+/* Read the number in a file. false: there is none, as with "max". */
 static bool read_number(const struct search *search, const char *folder,
     const char *name, uint64_t *number)
 {
@@ -70,7 +71,7 @@ static bool read_number(const struct search *search, const char *folder,
 	return found;
 }
 
-/* The number behind a word in a file; 0 if there is none. */
+/* The number after a word in a file, or 0. */
 static uint64_t read_line(const struct search *search, const char *folder,
     const char *name, const char *word)
 {
@@ -118,7 +119,7 @@ static void look_at_group(const struct search *search,
 	}
 }
 
-/* Whether a list with commas has a word. */
+/* Whether a comma-separated list has a word. */
 static bool lists(const char *list, const char *word)
 {
 	size_t size = strlen(word);
@@ -134,7 +135,7 @@ static bool lists(const char *list, const char *word)
 	return false;
 }
 
-/* This process's group in the hierarchy of the version, as the kernel says. */
+/* This process's group in the hierarchy of the version. */
 static bool own_group(const struct search *search,
     const struct version *version, char path[PATH_MAX])
 {
@@ -170,7 +171,7 @@ static void walk(const struct search *search, const struct version *version,
 
 	if (!own_group(search, version, group))
 		return;
-	/* A group outside of what is mounted: only the mount's root is seen. */
+	/* The group is outside of the mount, which shows only its own root. */
 	if (strncmp(group, root, skip) != 0 || strncmp(group, "/..", 3) == 0)
 		group[skip = 0] = '\0';
 	snprintf(folder, sizeof(folder), "%s%s", mount, group + skip);
@@ -201,7 +202,7 @@ static void look_at_mount(const struct search *search, char *line)
 			walk(search, &versions[i], root, mount);
 }
 
-/* The most that the kernel promises under strict overcommit: proc(5). */
+/* The limit of strict overcommit: proc(5). */
 static void look_at_promises(const struct search *search)
 {
 	struct memory_room *room = search->room;
@@ -255,10 +256,10 @@ int memory_check(const char *what, uint64_t need, const char *advice)
 int memory_check_growth(
     uint64_t *checked, uint64_t filled, const char *what, const char *advice)
 {
-	/* The first time sooner: little may be left. */
+	/* The first check comes sooner: little may be left. */
 	if (filled < (*checked ? *checked + GROWTH : GROWTH / 4))
 		return 0;
 	*checked = filled;
-	/* The next look may come as much later. */
+	/* The need covers the growth until after the next check. */
 	return memory_check(what, 2 * GROWTH, advice);
 }

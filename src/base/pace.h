@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct pace {
-	uint32_t segments; /* most segments of a pace; 0: never pace */
+	uint32_t segments; /* most in a pace; 0: never pace */
 	uint32_t hold_off; /* waits before the next pace */
 	uint32_t
 	    last_hold_off; /* its last start value; paces that help halve it */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a target of a multicast over datagrams does with what it receives.
- * Numbers are counted in 64 bits here; those that come in have 32, and mean
- * what is within a window of what was consumed.
+ * What a target of a multicast over datagrams does with received datagrams.
+ * Numbers have 64 bits here. Received numbers have 32 bits, and stand for the
+ * number within a window of consumed.
  *
- *	    consumed        expected                known
+ *	     consumed        expected                known
  *	-------|---------------|-----------------------|------> numbers
- *	 free  | with the      | held: copied, not     | unknown
- *	       | reader        | published; or a gap   |
+ *	 free  |   with the    | held: copied, not     | unknown
+ *	       |   reader      | published; or a gap   |
  *
- * Whatever the numbers are, known is at most a window from consumed: so each of
- * them has a slot of its own.
+ * known is always at most a window after consumed, so each number between them
+ * has a slot of its own.
  */
 #include "receiver_state.h"
 

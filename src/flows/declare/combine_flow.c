@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A combine flow is a shuffle flow by the hash of the group's key, whose
- * targets fold.
+ * A combiner flow is a shuffle flow by the hash of the group's key, whose
+ * targets aggregate.
  */
 #include "combine_flow.h"
 
@@ -11,11 +11,13 @@
 #include "flows/aggregate/partials.h"
 #include "route.h"
 
-/* All stages lie in a first-level cache, if there are not too many. */
+/*
+ * All stages of a source fit a first-level cache, unless it has many targets.
+ */
 #define STAGES_BYTES (UINT64_C(32) << 10)
 #define STAGE_BYTES 4096
 #define SMALL_STAGE_BYTES 512
-/* Tuples that are larger need not be combined in larger numbers. */
+/* A stage holds at least this many tuples, however large they are. */
 #define STAGE_TUPLES 4
 
 static const char *attr_of_others(const struct dfi_flow_attr *attr)
@@ -158,7 +160,7 @@ int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr)
 	flow->when_full = attr->combine.when_full;
 	flow->fan_in = attr->combine.fan_in;
 	flow->combining_bytes = attr->combine.combining_bytes;
-	/* Checks what is given. */
+	/* This checks the aggregates. */
 	ret = dfi__plan_new(flow->schema, flow->keys, flow->n_keys,
 	    attr->combine.aggregates, attr->combine.n_aggregates, &plan);
 	if (ret < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The declaration of a combine flow: its check, its plan, and what its sources
- * take.
+ * The declaration of a combiner flow: its check, its plan, and the memory of
+ * its sources.
  */
 #ifndef DFI_FLOWS_DECLARE_COMBINE_FLOW_H
 #define DFI_FLOWS_DECLARE_COMBINE_FLOW_H
@@ -13,33 +13,33 @@
 struct dfi_flow_attr;
 
 /*
- * Whether results can be made of a flow that the registry told of, whoever
- * created it: else -EBADMSG.
+ * Check that a flow from the registry can have results, whoever created it: 0
+ * or -EBADMSG.
  */
 int dfi__combine_check(const struct flow *flow);
 
 /*
- * Take what the attributes say into the flow, whose schema and numbers are
- * there. What dfi_flow_create() says of them; also for other kinds of flows,
- * which must have none.
+ * Copy the combine attributes into the flow, whose schema and numbers are set.
+ * Flows of other kinds must have none. Returns the errors of dfi_flow_create()
+ * about them.
  */
 int dfi__combine_declare(struct flow *flow, const struct dfi_flow_attr *attr);
 
 /*
- * Whether sources combine, as wanted (enum dfi_source_combining), once the
- * geometry is known. -EINVAL, -EMSGSIZE, -ENOMEM.
+ * Decide whether sources combine, from wanted (enum dfi_source_combining) and
+ * the geometry. -EINVAL, -EMSGSIZE, -ENOMEM.
  */
 int dfi__combine_choose(struct flow *flow, uint32_t wanted);
 
-/* The plan of a combiner flow: -EINVAL, -ENOMEM. */
+/* Make the plan of a combiner flow. -EINVAL, -ENOMEM. */
 int dfi__combine_plan(const struct flow *flow, struct plan **plan);
 
-/* The memory of each source of the flow, if its sources combine: 0, -ENOMEM. */
+/* The memory that each source of the flow needs to combine: 0, or -ENOMEM. */
 int dfi__combine_source_bytes(const struct flow *flow, uint64_t *bytes);
 
 /* The memory of a source that combines. */
 struct combine_sizes {
-	uint64_t stage, table; /* of a lane, in whole cache lines */
+	uint64_t stage, table; /* bytes of a lane, in whole cache lines */
 	uint32_t max;
 	uint64_t all;
 };
@@ -47,7 +47,7 @@ struct combine_sizes {
 struct combine_sizes dfi__combine_sizes(
     const struct flow *flow, const struct plan *plan);
 
-/* Of all tables of a source. */
+/* Bytes of all tables of a source. */
 static inline uint64_t combining_bytes(const struct flow *flow)
 {
 	return flow->combining_bytes ? flow->combining_bytes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a flow takes: computed before it is created, and counted against the
- * context's bound when an endpoint opens.
+ * The resources of a flow: estimated before it is created, and counted against
+ * the context's limit when an endpoint opens.
  */
 #include <string.h>
 #include "base/bits.h"
@@ -17,8 +17,8 @@
 #include "tree.h"
 
 /*
- * Each peer may be a process of its own: all of the other side's, or, for a
- * context that has endpoints of both sides, all but one of either.
+ * Each peer may be a process of its own. Count all peers of the other side; or,
+ * for a context with endpoints of both sides, all but one of each side.
  */
 static uint32_t most_processes(const struct flow *flow)
 {
@@ -27,13 +27,13 @@ static uint32_t most_processes(const struct flow *flow)
 	uint32_t one = flow->n_sources > flow->n_targets ? flow->n_sources
 							 : flow->n_targets;
 
-	/* Of a tree, a context may have ends of any part. */
+	/* A context may have ends of any part of a tree. */
 	if (n_combiners)
 		return both + 1 + n_combiners;
 	return both > one ? both : one;
 }
 
-/* What an end with this many incoming rings of a part reserves for them. */
+/* The bytes that an end of a part reserves for its incoming rings. */
 static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
@@ -42,14 +42,17 @@ static uint64_t rings_bytes(const struct dfi *dfi, const struct flow *part)
 	    dfi->transport, region_size(&geometry, part->n_sources));
 }
 
-/* What this many bytes take that a device sends from. */
+/* The bytes of memory from which a device sends this many. */
 static uint64_t locked_bytes(const struct dfi *dfi, uint64_t size)
 {
 	return transport_image_bytes(
 	    size, dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 }
 
-/* A replicate flow's segments lie in a stage. */
+/*
+ * The bytes of a shadow ring. A replicate flow builds segments in a send
+ * buffer.
+ */
 static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
@@ -59,7 +62,7 @@ static uint64_t image_bytes(const struct dfi *dfi, const struct flow *part)
 	    dfi, transport_image_size(&layout, part->kind == DFI_REPLICATE));
 }
 
-/* Of an end with this many incoming rings of a part that a device writes. */
+/* The receives of an end of a part whose incoming rings a device writes. */
 static uint64_t receives(const struct flow *part)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(part);
@@ -69,8 +72,9 @@ static uint64_t receives(const struct flow *part)
 }
 
 /*
- * A part of a flow with a tree: what a combiner's inputs take, or, for their
- * number behind the last, a target's. The images are those of who sends to it.
+ * The needs of a part of a flow with a tree: of a combiner's inputs, or of a
+ * target, whose number is the number of combiners. The shadow rings are those
+ * of its senders.
  */
 struct part_bytes {
 	uint64_t rings, images, receives;
@@ -95,7 +99,10 @@ static int fill_part(const struct dfi *dfi, const struct flow *flow,
 	return ret;
 }
 
-/* What is 0 without RDMA. A combiner sends to one above it, or all targets. */
+/*
+ * The members that are 0 without RDMA. A combiner sends to the one above it, or
+ * to all targets.
+ */
 static void fill_tree_network(const struct flow *flow,
     const struct part_bytes *first, const struct part_bytes *above,
     const struct part_bytes *target, struct dfi_flow_needs *estimate)
@@ -112,7 +119,7 @@ static void fill_tree_network(const struct flow *flow,
 	    above->receives + flow->n_targets * TRANSPORT_RING_RECEIVES);
 }
 
-/* The first combiner of each level has as many inputs as any. */
+/* The first combiner of a level has the most inputs of that level. */
 static int fill_tree(const struct dfi *dfi, const struct flow *flow,
     uint32_t transport, struct dfi_flow_needs *estimate)
 {
@@ -130,7 +137,10 @@ static int fill_tree(const struct dfi *dfi, const struct flow *flow,
 	estimate->combiner_bytes = max_u64(first.rings, above.rings);
 	estimate->target_bytes = target.rings;
 	estimate->n_combiners = n;
-	/* Each but those of the top level has one, at the combiner above. */
+	/*
+	 * A source or lower combiner sends into one ring. A combiner of the top
+	 * level sends into one ring for each target.
+	 */
 	estimate->rings = flow->n_sources + top +
 	    (uint64_t)(n - top) * flow->n_targets;
 	if (!transport_is_memory(transport))
@@ -138,7 +148,7 @@ static int fill_tree(const struct dfi *dfi, const struct flow *flow,
 	return 0;
 }
 
-/* A source sees only its part of a tree: one target. */
+/* A source sees only its part of a tree: one combiner as target. */
 static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
 {
 	struct flow part = *flow;
@@ -147,13 +157,13 @@ static int combine_source_bytes(const struct flow *flow, uint64_t *bytes)
 	return ret < 0 ? ret : dfi__combine_source_bytes(&part, bytes);
 }
 
-/* What is 0 without RDMA. */
+/* The members that are 0 without RDMA. */
 static void fill_network(
     struct dfi *dfi, const struct flow *flow, struct dfi_flow_needs *estimate)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(flow);
 
-	/* The sequencer has one of its own, and a link. */
+	/* The sequencer has its own queue pair and its own receives. */
 	estimate->source_queue_pairs = flow->ordered;
 	estimate->source_receives = flow->ordered * TRANSPORT_RING_RECEIVES;
 	if (flow->ordered)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Declaring flows: checks the declaration, chooses the geometry, publishes the
- * descriptor. Nothing is allocated for a flow until its endpoints open.
+ * Declares flows: checks the declaration, chooses the geometry, publishes the
+ * descriptor. A flow takes no memory until its endpoints open.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,9 @@
 #include "flows/context/network.h"
 #include "route.h"
 
-/* The first attribute that only a shuffle flow's routing has, or NULL. */
+/*
+ * The first attribute that is only for the routing of a shuffle flow, or NULL.
+ */
 static const char *routing_attr(const struct dfi_flow_attr *attr)
 {
 	if (attr->routing && attr->routing != DFI_ROUTE_FUNCTION &&
@@ -37,7 +39,7 @@ static const char *routing_attr(const struct dfi_flow_attr *attr)
 	return attr->splits ? "splits" : NULL;
 }
 
-/* Whatever cannot lose anything has nothing to notify of. */
+/* Only flows that can lose segments may notify of losses. */
 static int check_loss(const char *name, const struct dfi_flow_attr *attr)
 {
 	if (attr->kind != DFI_REPLICATE &&
@@ -104,7 +106,7 @@ static int check_replication(const char *name, const struct dfi_flow_attr *attr)
 	return 0;
 }
 
-/* Multicast wherever all endpoints share memory, unless the user says else. */
+/* The default is multicast if all endpoints share memory. */
 static void choose_replication(
     const struct dfi *dfi, uint32_t wanted, struct flow *flow)
 {
@@ -116,7 +118,10 @@ static void choose_replication(
 	if (!wanted)
 		flow->replication = may_share ? DFI_REPLICATION_MULTICAST
 					      : DFI_REPLICATION_NAIVE;
-	/* Whatever DFI_TRANSPORT says in the processes of its endpoints. */
+	/*
+	 * The choice holds whatever DFI_TRANSPORT is in the endpoints'
+	 * processes.
+	 */
 	if (flow->replication == DFI_REPLICATION_MULTICAST)
 		flow->transport = may_share ? DFI_TRANSPORT_SHM
 					    : DFI_TRANSPORT_VERBS;
@@ -136,7 +141,7 @@ static int check_number(const char *name, const char *role, uint32_t n)
 	return 0;
 }
 
-/* A program for a newer library sets what this one doesn't know. */
+/* A program for a newer library may set members that are reserved here. */
 static int check_reserved(const char *name, const struct dfi_flow_attr *attr)
 {
 	static const uint64_t none[4];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where two cores have a second-level cache each, a ring larger than both is
- * twice as fast as a smaller one: its lines are in the third level by the time
- * the other side wants them, which then needn't ask the other core. Where many
- * rings together are larger than the third level, all are slow. So few rings
- * are large, and many are small; docs/decisions/0005-default-geometry.md has
- * the figures.
+ * The default size of rings. Where two cores have a second-level cache each, a
+ * ring larger than both is twice as fast as a smaller one: its lines reach the
+ * third level before the other side reads them, so that core need not be asked.
+ * If many rings together exceed the third level, all are slow. So few rings are
+ * large, and many are small. docs/decisions/0005-default-geometry.md has the
+ * figures.
  */
 #include "geometry.h"
 
@@ -19,24 +19,28 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-#define USUAL_L2_BYTES MIB /* where the system doesn't tell */
-#define MIN_RING_BYTES MIB /* of a ring that may be as large as it wants */
+#define USUAL_L2_BYTES MIB /* if the system does not tell */
+#define MIN_RING_BYTES MIB /* if nothing limits the ring */
 #define MAX_RING_BYTES (8 * MIB)
-#define FLOW_BYTES (16 * MIB) /* all rings: half of a usual third level */
-#define TARGET_BYTES MIB      /* what a target gets whatever its flow takes */
+#define FLOW_BYTES (16 * MIB) /* of a flow: half of a usual third level */
+#define TARGET_BYTES MIB      /* a target's share, however large its flow is */
 
 enum {
 	MIN_SEGMENTS = 4,
 	SEGMENTS = 16,
-	SMALL_SEGMENT = 4096,     /* fewer segments rather than smaller */
-	LARGE_SEGMENT = 64 << 10, /* more segments rather than larger */
+	SMALL_SEGMENT = 4096,     /* rather fewer segments than smaller ones */
+	LARGE_SEGMENT = 64 << 10, /* rather more segments than larger ones */
 	LATENCY_SEGMENTS = 1024,
-	/* The MTU of RDMA where Ethernet's is as it always was. */
+	/* The RDMA MTU on Ethernet with its usual MTU of 1500. */
 	USUAL_DATAGRAM = 1024,
-	/* More than a network has under way; a target has receives for twice
-	 * as many. */
+	/*
+	 * More segments than a network has in flight. A target has twice as
+	 * many receives.
+	 */
 	DATAGRAMS = 256,
-	/* What a target takes of the memory that the process may lock. */
+	/*
+	 * A target takes this fraction of the memory that the process may lock.
+	 */
 	LOCKED_SHARE = 8,
 };
 
@@ -67,7 +71,10 @@ static uint64_t share(uint64_t l2_bytes, const struct flow *flow,
 	if (flow_is_broadcast(flow))
 		return dfi__geometry_broadcast_bytes(
 		    l2_bytes, n_sources, n_targets);
-	/* A target of a group has rings of its own, but a source sends once. */
+	/*
+	 * Each target of a multicast group has its own rings, but a source
+	 * sends once.
+	 */
 	if (flow_is_cast(flow))
 		n_targets = 1;
 	return dfi__geometry_ring_bytes(l2_bytes, n_sources, n_targets);
@@ -80,7 +87,10 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 	uint32_t n_sources = flow->n_sources, n_targets = flow->n_targets;
 	uint64_t bytes, limit;
 
-	/* With a tree these are combiners, which have few sources each. */
+	/*
+	 * In a tree the targets of sources are combiners, with at most fan_in
+	 * sources each.
+	 */
 	if (flow->fan_in) {
 		n_targets = (n_sources + flow->fan_in - 1) / flow->fan_in;
 		n_sources = (uint32_t)min_u64(n_sources, flow->fan_in);
@@ -95,7 +105,7 @@ static uint64_t ring_bytes(const struct dfi *dfi, const struct flow *flow)
 	return bytes;
 }
 
-/* Round down to whole tuples, but at least one. */
+/* Round down to whole tuples, at least one. */
 static uint32_t whole_tuples(uint64_t bytes, uint32_t tuple_size)
 {
 	uint64_t tuples = max_u64(bytes / tuple_size, 1);
@@ -112,7 +122,7 @@ static uint32_t latency_slot_size(const struct flow *flow)
 	    .slot_size;
 }
 
-/* A segment for each datagram. */
+/* Choose a geometry in which each segment fits a datagram. */
 static void choose_datagrams(
     struct flow *flow, uint64_t bytes, uint32_t largest)
 {

@@ -9,24 +9,25 @@ struct dfi;
 struct flow;
 
 /*
- * Choose segment_size and segment_count where the flow leaves them open (0), by
- * DFI_RING_MEMORY, or else the caches of this machine. datagram: if segments
- * travel in datagrams, the largest that there are; 0: nothing is known of them.
+ * Choose segment_size and segment_count where they are 0, from DFI_RING_MEMORY,
+ * or else from the caches of this machine. datagram is the largest datagram if
+ * segments travel in datagrams; 0: unknown.
  */
 void dfi__geometry_choose(
     const struct dfi *dfi, struct flow *flow, uint32_t datagram);
 
 /*
- * The payload bytes of one ring of n_sources x n_targets on a machine with this
- * much second-level cache a core (0: unknown).
+ * The payload bytes of one ring of n_sources x n_targets. l2_bytes is a core's
+ * second-level cache, 0 if unknown.
  */
 uint64_t dfi__geometry_ring_bytes(
     uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets);
 
 /*
- * The same of a ring that all targets read: what a ring for each would take
- * together, but at most the flow's share. A source that waits for the slowest
- * fills what that one has read last: in a small ring, lines of its caches.
+ * Likewise for a shared ring: the sum of a ring for each target, but at most
+ * the flow's share. A source that waits for the slowest target fills the slots
+ * that this target has read last; in a small ring their lines are in the
+ * target's caches.
  */
 uint64_t dfi__geometry_broadcast_bytes(
     uint64_t l2_bytes, uint32_t n_sources, uint32_t n_targets);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the registry knows about flows and nodes, for dfi-info and the like. */
+/*
+ * Reads the registry's entries of flows and nodes, for dfi-info and similar
+ * programs.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +85,7 @@ static bool is_present(const struct present *present, uint32_t index)
 	return present->bits[index / 64] >> index % 64 & 1;
 }
 
-/* Those of n that are not present, as "0, 2-5". */
+/* List those of n that are not present, as "0, 2-5". */
 static void list_missing(
     const struct present *present, uint32_t n, char *text, size_t size)
 {
@@ -113,7 +116,7 @@ struct attached {
 	struct present sources, targets, combiners;
 };
 
-/* An entry of a combiner's: of itself, or of one of its inputs. */
+/* Count an entry of a combiner: its own, or that of one of its inputs. */
 static void count_in_tree(const struct flow *flow,
     const struct registry_value *value, const char *place,
     struct attached *attached, struct dfi_flow_info *info)
@@ -144,7 +147,7 @@ static void add_present(struct present *present, const char *key)
 		set_present(present, index);
 }
 
-/* Endpoint entries among values that belong to the flow. */
+/* Count the flow's endpoint entries among values. */
 static void count_endpoints(const struct flow *flow,
     const struct registry_value *values, size_t n, struct dfi_flow_info *info)
 {
@@ -226,7 +229,7 @@ int dfi_flow_lookup(
 	return ret;
 }
 
-/* The descriptor of a flow; the caller frees it. */
+/* Read the descriptor of a flow. The caller frees it. */
 static int get_flow(struct dfi *dfi, const char *name, struct flow *flow)
 {
 	struct registry_value *values;
@@ -290,7 +293,10 @@ int dfi_flow_result_schema(
 	return ret;
 }
 
-/* info is for each of them in turn: a thread's stack may be small. */
+/*
+ * info is the caller's memory for one flow after another: the stack may be
+ * small.
+ */
 static int list_flows(const struct registry_value *values, size_t n,
     struct dfi_flow_info *info,
     int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)

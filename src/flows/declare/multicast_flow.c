@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A multicast group for a flow, and segments that fit its datagrams. */
+/* Chooses a multicast group for a flow, and segments that fit its datagrams. */
 #include "multicast_flow.h"
 
 #include <arpa/inet.h>
@@ -30,8 +30,10 @@ static bool is_group(const char *text)
 	    : IN6_IS_ADDR_MULTICAST(&ip.in6.sin6_addr);
 }
 
-/* Of organization-local scope (RFC 2365), or transient and site-local (RFC
- * 4291). */
+/*
+ * Choose an address of organization-local scope (RFC 2365), or a transient,
+ * site-local one (RFC 4291).
+ */
 static int choose_group(struct flow *flow, bool v6)
 {
 	union ip ip = { .any.sa_family = v6 ? AF_INET6 : AF_INET };
@@ -76,7 +78,7 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 		    "address of "
 		    "a multicast group, such as 239.1.2.3 or ff15::1:2",
 		    flow->name, group);
-	/* A process that only creates flows needs no device. */
+	/* A process that only creates flows may have no device. */
 	if (dfi__network_open_multicast(dfi, &network) == 0) {
 		*largest = network->ops->mcast->size(network);
 		v6 = network->ops->mcast->is_v6(network);
@@ -92,7 +94,7 @@ int dfi__cast_declare(struct dfi *dfi, const struct dfi_flow_attr *attr,
 	return 0;
 }
 
-/* What a datagram has beside its tuples. */
+/* The bytes of a datagram beside its tuples. */
 static uint32_t overhead(const struct flow *flow)
 {
 	uint32_t tuple_size = flow->schema->tuple_size;
@@ -167,7 +169,9 @@ void dfi__cast_port_bytes(struct dfi *dfi, const struct flow *flow,
 		mcast = network->ops->mcast;
 	else
 		network = NULL;
-	/* Where no device limits it, by any transport that can. */
+	/*
+	 * Without a device, the limit of any transport with multicast applies.
+	 */
 	for (; !mcast && *ops; ops++)
 		mcast = (*ops)->mcast;
 	*target = mcast ? mcast->bytes(network, &at_target) : 0;

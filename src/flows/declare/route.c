@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routing by any key. The common case, the hash or radix of one 8-byte integer,
- * is inlined where tuples are pushed (push.c, dfi/push.h) and must agree
- * with what is here.
+ * Routing by any key. Pushes inline the common case, the hash or radix of one
+ * 8-byte integer (push.c, dfi/push.h); that code must agree with this file.
  */
 #include "route.h"
 
@@ -94,7 +93,7 @@ int dfi__route_declare(struct flow *flow, const char *key)
 		return dfi__fail(-EINVAL,
 		    "flow '%s': routing %u is no enum dfi_routing", flow->name,
 		    flow->routing);
-	flow->keys[0] = 0; /* by default the first field */
+	flow->keys[0] = 0; /* the default: the first field */
 	flow->n_keys = 1;
 	ret = key ? dfi__route_keys(flow, "key", key) : 0;
 	if (ret < 0)
@@ -138,7 +137,7 @@ void dfi__router_init(
 	}
 }
 
-/* An integer field, sign- or zero-extended. */
+/* Load an integer field, sign- or zero-extended. */
 static uint64_t load_integer(const struct key_field *key, const void *tuple)
 {
 	const char *at = (const char *)tuple + key->offset;
@@ -159,7 +158,7 @@ static uint64_t load_integer(const struct key_field *key, const void *tuple)
 		return *(const unsigned char *)at;
 	case DFI_UINT16:
 	case DFI_UINT32:
-		/* Little end first; see the check in context.c. */
+		/* Little endian; context.c checks that. */
 		memcpy(&u64, at, key->type == DFI_UINT16 ? 2 : 4);
 		return u64;
 	default:
@@ -168,7 +167,7 @@ static uint64_t load_integer(const struct key_field *key, const void *tuple)
 	}
 }
 
-/* See dfi_hash_bytes() for how the fields chain. */
+/* dfi_hash_bytes() describes how the fields chain. */
 static uint64_t hash_keys(const struct router *router, const void *tuple)
 {
 	const struct key_field *key = router->keys;
@@ -188,7 +187,7 @@ static uint64_t hash_keys(const struct router *router, const void *tuple)
 	return hash;
 }
 
-/* The first split above the key, by binary search. */
+/* Find the first split above the key, by binary search. */
 static uint32_t route_range(const struct router *router, const void *tuple)
 {
 	uint64_t key = load_integer(&router->keys[0], tuple);

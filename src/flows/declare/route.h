@@ -32,25 +32,25 @@ struct router {
 };
 
 /*
- * Have the flow's keys be the fields that a text names, separated by commas;
- * attr is what it is called in error texts. -EINVAL.
+ * Set the flow's keys from a list of field names, separated by commas. attr is
+ * the name of the attribute in error texts. -EINVAL.
  */
 int dfi__route_keys(struct flow *flow, const char *attr, const char *key);
 
 /*
- * Check the routing part of a flow's declaration, whose other members are
- * valid; key is the list of field names, NULL for the first field. Fills
- * flow->keys. -EINVAL.
+ * Check the routing part of a flow's declaration, and fill flow->keys. The
+ * flow's other members are valid. key is the list of field names; NULL: the
+ * first field. -EINVAL.
  */
 int dfi__route_declare(struct flow *flow, const char *key);
 
-/* Ready the router of source number index of the flow. */
+/* Initialise the router of source number index of the flow. */
 void dfi__router_init(
     struct router *router, const struct flow *flow, uint32_t index);
 
 /*
- * The target of a tuple; a number >= n_targets only if the application's
- * function said so. Not for DFI_ROUTE_DIRECT.
+ * The target of a tuple. Only the application's function may give a number >=
+ * n_targets. Not for DFI_ROUTE_DIRECT.
  */
 uint32_t dfi__route(struct router *router, const void *tuple);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tree.h. Nothing here speaks to anybody: it is arithmetic. */
+/* See tree.h. This file only computes; it sends nothing. */
 #include "tree.h"
 
 #include <stdio.h>
@@ -69,10 +69,10 @@ bool dfi__tree_takes_sources(const struct flow *flow, uint32_t combiner)
 	return combiner < first_level(flow).n;
 }
 
-/* ---- Records in place of tuples --------------------------------------------
+/* ---- Partial aggregates as tuples ------------------------------------------
  */
 
-/* What is to be known of a record: where the columns of its key are. */
+/* The schema of partial aggregates: the columns of their key. */
 static struct dfi_schema *record_schema(
     const struct flow *flow, const struct plan *plan)
 {
@@ -92,9 +92,9 @@ static struct dfi_schema *record_schema(
 }
 
 /*
- * The flow's tuples are records from here on. Sources of such a part send what
- * they are given: nothing is left for them to combine, and windows end when
- * those of the combiner do.
+ * Make partial aggregates the flow's tuples. Sources of such a part send what
+ * they are given: they have nothing to combine, and their windows end with
+ * those of the combiner.
  */
 static int make_records(struct flow *flow)
 {
@@ -130,8 +130,8 @@ static int make_records(struct flow *flow)
  */
 
 /*
- * Of n senders, numbered from first on, those that are with the one at this
- * place, and the combiner of the level above that takes what they send.
+ * Take the senders that share a combiner with the sender at this index, and
+ * that combiner of the level above.
  */
 static void take_group(struct flow *flow, const struct level *senders,
     uint32_t place, const struct level *above)
@@ -144,7 +144,10 @@ static void take_group(struct flow *flow, const struct level *senders,
 	flow->n_targets = 1;
 }
 
-/* The combiner's inputs, or with the top level the targets'. */
+/*
+ * Take the combiners of a level that share a receiver with the one at this
+ * index. The top level sends to the targets.
+ */
 static int take_combiners(
     struct flow *flow, const struct level *senders, uint32_t place)
 {
@@ -169,7 +172,9 @@ static void take_sources(struct flow *flow, uint32_t index)
 	take_group(flow, &sources, index, &above);
 }
 
-/* The level of a combiner, and *below the one below it, if there is one. */
+/*
+ * The level of a combiner; *below becomes the level below it, if there is one.
+ */
 static struct level find_level(
     const struct flow *flow, uint32_t combiner, struct level *below)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree of a combiner flow with fan_in: between its sources and its targets
- * lie combiners, in levels, each of which takes what at most fan_in sources, or
- * combiners of the level below, send, and sends partial aggregates of it on.
+ * The tree of a combiner flow with fan_in. Between its sources and its targets
+ * lie levels of combiners. Each combiner takes the output of at most fan_in
+ * sources, or combiners of the level below, and sends partial aggregates of it
+ * on.
  *
  *	sources      0 1 2 3   4 5 6 7   8 9     N = 10, fan_in 4
  *	             \ \ / /   \ \ / /   \ /
@@ -10,14 +11,14 @@
  *	                 \________|______/
  *	targets               0 ... M - 1        each has the whole top level
  *
- * A level is put on another one as long as that has more than fan_in combiners.
- * Combiners are numbered from 0 on, level by level from the sources up.
+ * A further level follows while the last one has more than fan_in combiners.
+ * Combiners are numbered from 0, level by level from the sources up.
  *
- * Only the flow itself is published. Each end makes of its descriptor what it
- * sees of the flow (struct flow_part), which is a flow like others: one between
+ * Only the flow itself is published. Each end computes its part of the flow
+ * (struct flow_part) from the descriptor. A part is a flow like others: between
  * the inputs of a combiner and that combiner, or between the top level and the
- * targets. Combiners send records (flows/kinds/combine/plan.h): there these are
- * the tuples, which are routed by the key that they begin with.
+ * targets. The tuples of combiners are partial aggregates
+ * (flows/kinds/combine/plan.h). They begin with their key and are routed by it.
  */
 #ifndef DFI_FLOWS_DECLARE_TREE_H
 #define DFI_FLOWS_DECLARE_TREE_H
@@ -31,16 +32,16 @@ struct flow;
 /* How many combiners a flow has; 0: it has no tree. */
 uint32_t dfi__tree_size(const struct flow *flow);
 
-/* The first one of the top level. */
+/* The first combiner of the top level. */
 uint32_t dfi__tree_top(const struct flow *flow);
 
 /* Whether a combiner's inputs are sources. */
 bool dfi__tree_takes_sources(const struct flow *flow, uint32_t combiner);
 
 /*
- * Make of a flow what one of its ends sees of it: a source, a target, and a
- * combiner on the side of its inputs, and on the other. Nothing happens to a
- * flow without a tree. The numbers are valid. -ENOMEM.
+ * Change a flow to the part that one of its ends sees: a source, a target, a
+ * combiner's inputs, or a combiner's output. A flow without a tree stays as it
+ * is. The numbers are valid. -ENOMEM.
  */
 int dfi__tree_source(struct flow *flow, uint32_t index);
 int dfi__tree_target(struct flow *flow);
@@ -48,8 +49,8 @@ int dfi__tree_input(struct flow *flow, uint32_t combiner);
 int dfi__tree_output(struct flow *flow, uint32_t combiner);
 
 /*
- * Why a stream was not whole, as a combiner passes it on with the mark of its
- * own that has no end: what became of which source, or combiner.
+ * Why a stream was not whole. A combiner passes it on with its abort mark: the
+ * fate of a source or combiner.
  */
 enum tree_fate {
 	TREE_UNKNOWN = 0,
@@ -58,12 +59,15 @@ enum tree_fate {
 	TREE_NEVER_CAME,
 };
 
-/* Of a sender of this part of a flow; and whether it makes sense. */
+/*
+ * Encode the fate of a sender of this part of a flow; and decode it,
+ * TREE_UNKNOWN if it is not valid.
+ */
 uint32_t dfi__tree_cause(
     const struct flow *flow, uint32_t sender, enum tree_fate fate);
 enum tree_fate dfi__tree_fate(uint32_t cause);
 
-/* "source 3", or "combiner 1". */
+/* Format the sender, as "source 3" or "combiner 1". */
 void dfi__tree_culprit(uint32_t cause, char *name, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows as the library holds them: their names, their rings, their copies, and
- * the keys of what is published about them.
+ * Flows in memory: their names, rings and copies, and the keys of their entries
+ * in the registry.
  */
 #include "descriptor.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The entries of nodes and endpoints in the registry. Another version of this
- * library, or anybody who can write to the registry, may have made what is
- * decoded: every size and text is checked here.
+ * library, or any process that can write to the registry, may have written an
+ * entry. So this file checks every size and text that it decodes.
  */
 #include "descriptor.h"
 
@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "dfi_flow.pb-c.h"
 
-/* A text that a peer has published, for this many bytes. */
+/* Whether a peer's text fits this many bytes and is plain. */
 static bool text_is_sane(const char *text, size_t size)
 {
 	return strlen(text) < size && dfi__text_is_plain(text);
@@ -160,7 +160,7 @@ bool dfi__region_is_same(
 	return a->addresses[0].name.key == b->addresses[0].name.key;
 }
 
-/* A region as a message, and what that points to. */
+/* A region as a message, with the parts that it points to. */
 struct region_message {
 	DfiFlow__Region region;
 	DfiFlow__Address addresses[REGION_MAX_ADDRESSES];
@@ -198,7 +198,7 @@ static const struct transport_ops *find_transport(const char *name)
 	return *ops;
 }
 
-/* By a transport that this library hasn't: nobody here can go that way. */
+/* Addresses of a transport that this library lacks are of no use here. */
 static bool address_from_message(
     const DfiFlow__Address *message, struct published_region *published)
 {

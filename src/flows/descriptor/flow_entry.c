@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry of a flow in the registry. Another version of this library, or
- * anybody who can write to the registry, may have made what is decoded: every
- * number that later code relies on is checked here.
+ * The entry of a flow in the registry. Another version of this library, or any
+ * process that can write to the registry, may have written it. So this file
+ * checks every number that later code relies on.
  */
 #include "descriptor.h"
 
@@ -16,11 +16,11 @@
 #include "dfi_flow.pb-c.h"
 
 /*
- * Version of the layout in buffers/segment.h and of an endpoint's entry; a peer
- * must have the same. It depends on what segments have before their payload.
+ * Version of the layout in buffers/segment.h and of an endpoint's entry. Peers
+ * must have the same. It also depends on the header that segments have.
  */
 #define RING_LAYOUT 3
-/* The rings of a flow with a tree are with its combiners. */
+/* Bit for flows with a tree, whose rings are at their combiners. */
 #define TREE_LAYOUT 0x100
 
 /* Members that a flow and its message have under the same name. */
@@ -41,8 +41,8 @@ static uint32_t ring_layout_of(const struct flow *flow)
 }
 
 /*
- * An array of pointers to messages, and the messages behind it: it is freed as
- * one. They are many, and a thread's stack may be small. NULL: no memory.
+ * Allocate an array of pointers to messages and the messages behind it, in one
+ * block. They are many, and the stack may be small. NULL: no memory.
  */
 static void *new_messages(size_t n, size_t size)
 {
@@ -202,7 +202,7 @@ static int schema_from_message(
 	return ret;
 }
 
-/* Radix and range load one integer, whatever else the key's type may be. */
+/* Radix and range routing load one integer, whatever the key's type. */
 static bool routing_is_sane(const struct flow *flow)
 {
 	if (flow->routing != DFI_ROUTE_RADIX &&
@@ -232,7 +232,7 @@ static bool replication_is_sane(const struct flow *flow)
 	    flow_is_broadcast(flow);
 }
 
-/* The plan that is made of it checks the rest. */
+/* Making the plan checks the rest. */
 static bool combiner_is_sane(const struct flow *flow)
 {
 	return flow->n_aggregates && flow->max_groups &&
@@ -266,7 +266,9 @@ static bool kind_is_sane(const struct flow *flow)
 	    flow->n_keys >= 1 && routing_is_sane(flow);
 }
 
-/* What source and target rely on; the flow's creator checks the rest. */
+/*
+ * Check what sources and targets rely on. The flow's creator checks the rest.
+ */
 static bool flow_is_sane(const struct flow *flow)
 {
 	uint32_t i;
@@ -300,7 +302,7 @@ static int splits_from_message(const DfiFlow__Flow *message, struct flow *flow)
 	return 0;
 }
 
-/* What has members of its own, behind those that are in common. */
+/* Decode the members that are not common to message and flow. */
 static int parts_from_message(const DfiFlow__Flow *message, struct flow *flow)
 {
 	int ret;
