@@ -12,7 +12,8 @@ struct acceptor;
 struct event_base;
 
 /*
- * They take a fraction of a millisecond, even if the hook refuses each of them.
+ * This many take a fraction of a millisecond, even if the hook refuses each of
+ * them.
  */
 #define ACCEPTS_PER_TURN 64
 

@@ -16,7 +16,7 @@ static bool has(const struct cpus *cpus, unsigned cpu)
 	return CPU_ISSET_S(cpu, sizeof(*cpus), cpus->sets);
 }
 
-/* Parse the number at *at, and move *at behind it. */
+/* Parse the number at *at, and move *at past it. */
 static int take_number(const char **at, unsigned *number)
 {
 	if (!isdigit((unsigned char)**at))

@@ -14,9 +14,9 @@
 extern _Atomic unsigned long dfi__files_nr_open;
 
 /*
- * Record the error text for errno value err of a call by someone who needs n
- * descriptors, and return the code. -EMFILE, with need, limit and remedy: the
- * limit of the process or of the system is reached. -ENOMEM. Else -EIO.
+ * Record the error text for errno value err of a call, and return the code. who
+ * needs n descriptors. -EMFILE, with need, limit and remedy: the limit of the
+ * process or of the system is reached. -ENOMEM. Else -EIO.
  */
 int dfi__fail_files(int err, unsigned n, const char *call, const char *who, ...)
     __attribute__((format(printf, 4, 5), cold));

@@ -51,7 +51,7 @@ static void follow_forks(void)
 
 bool dfi__fork_follow(struct fork_hook *hook)
 {
-	/* The common case. */
+	/* Relaxed: the caller takes the lock of its file next. */
 	if (atomic_peek(&hook->known))
 		return true;
 	/*

@@ -30,7 +30,7 @@
 /* A write has whole lines and is atomic in a pipe. */
 #define CHUNK_SIZE 4096
 #define IDLE_NS ((int64_t)NS_PER_S)
-/* How long to write pending lines at the end of the process. */
+/* How long to wait for pending lines at the end of the process. */
 #define END_NS (INT64_C(100) * NS_PER_MS)
 
 enum writer_state {

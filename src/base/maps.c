@@ -15,9 +15,8 @@
 #include "memory.h"
 
 /*
- * The kernel refuses a mapping at the limit. It may also refuse some below it:
- * those that would split a mapping, and those that it would join with another
- * one.
+ * The kernel refuses a mapping at the limit. The margin is for mappings that
+ * the refused one would have split or joined.
  */
 #define MARGIN 4
 

@@ -14,9 +14,9 @@
 bool dfi__process_is_stopped(uint32_t pid);
 
 /*
- * When a process started, in ticks since the host's start. It tells processes
- * apart that had the same number one after another. 0: /proc does not tell; if
- * it can't be read, errno says why.
+ * When a process started, in ticks since the host's start. The time tells apart
+ * processes that had the same number one after another. 0: /proc does not tell;
+ * if it can't be read, errno says why.
  */
 uint64_t dfi__process_start(uint32_t pid);
 

@@ -38,14 +38,14 @@ struct multicast_receiver_config {
 	uint32_t gap_us;         /* the flow's gap_timeout */
 	/* Losses are told to the reader, and not sent again. */
 	bool notify;
-	struct ring_header *ring; /* with its slots behind it */
+	struct ring_header *ring; /* followed by its slots */
 	uint64_t start;           /* number of the first segment */
 };
 
 enum stream_state {
 	STREAM_OPEN = 0,
 	STREAM_WHOLE,   /* the ring has all segments and the end mark */
-	STREAM_ABORTED, /* the source has aborted; the end mark says so */
+	STREAM_ABORTED, /* the source has aborted, as has the end mark */
 	STREAM_CUT,     /* the source is gone before the stream was whole */
 };
 
@@ -57,14 +57,14 @@ struct multicast_receiver_counts {
 	uint64_t outdated; /* STATEs that were too old or impossible */
 	uint64_t reports;  /* REPORTs sent */
 	uint64_t asked;    /* times that a segment or position was asked for */
-	uint64_t gaps;     /* told to the reader */
+	uint64_t gaps;     /* gaps that the reader was told of */
 	uint64_t lost;     /* segments in them */
 };
 
 /* The state of the number that a slot stands for; see receiver.c. */
 struct stream_slot {
 	int64_t due; /* of a gap: when to tell the reader or ask the source */
-	int64_t lost_at;  /* of a gap that the reader is told of: not before */
+	int64_t lost_at;  /* earliest time to tell the reader of a gap */
 	uint32_t used;    /* bytes of a held segment; 0: not held */
 	uint32_t n_asked; /* how often a gap was asked for */
 	/* A gap of an ordered flow: its position is in the slot's header. */
@@ -84,12 +84,12 @@ struct multicast_receiver {
 	uint64_t overtaken; /* gaps below this number were overtaken already */
 	int64_t due;        /* the earliest due of all gaps */
 	bool ended;         /* the end is known; then: */
-	uint64_t end;       /* number behind the last segment */
+	uint64_t end;       /* number after the last segment */
 	uint64_t end_total; /* tuples */
 	enum stream_state state;
 	bool cancelled;      /* the reader takes no more */
 	bool closed;         /* the reader has closed */
-	bool says_cancelled; /* a REPORT has told of cancelled */
+	bool says_cancelled; /* a REPORT has the cancellation */
 	bool says_done;
 	int64_t cut_at; /* after the source is gone: when the stream is cut */
 	struct multicast_receiver_counts counts;

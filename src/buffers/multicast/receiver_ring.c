@@ -168,7 +168,10 @@ static const char *ring_why(
 	return atomic_observe(&cast->failed) ? cast->why : NULL;
 }
 
-/* It takes all that has arrived, so looks does not matter. */
+/*
+ * dfi__cast_poll() takes all datagrams that have arrived, so looks does not
+ * matter.
+ */
 static void progress(struct transport *transport, uint32_t looks)
 {
 	(void)looks;

@@ -62,11 +62,11 @@ struct multicast_sender_counts {
 struct multicast_sender {
 	struct multicast_sender_config config;
 	struct stream_peer *peers; /* one for each target */
-	uint64_t next;             /* number behind the last segment sent */
+	uint64_t next;             /* number after the last segment sent */
 	uint32_t slot;             /* the slot of segment next */
 	uint64_t total;            /* tuples sent */
 	uint8_t ends;     /* flag of the end, once the owner has set it */
-	bool ended;       /* a STATE has told of the end */
+	bool ended;       /* a STATE with the end was sent */
 	int64_t sent_at;  /* the last datagram to all targets */
 	int64_t probe_ns; /* send STATE after this time without a datagram */
 	bool stuck;       /* segments wait for room at the port */

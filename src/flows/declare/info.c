@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reads the registry's entries of flows and nodes, for dfi-info and similar
- * programs.
- */
+/* Reads the entries of flows and nodes, for programs such as dfi-info. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,10 +290,7 @@ int dfi_flow_result_schema(
 	return ret;
 }
 
-/*
- * info is the caller's memory for one flow after another: the stack may be
- * small.
- */
+/* info is reused for each flow: the stack may be small. */
 static int list_flows(const struct registry_value *values, size_t n,
     struct dfi_flow_info *info,
     int (*fn)(void *arg, const struct dfi_flow_info *info), void *arg)
