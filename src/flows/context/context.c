@@ -38,7 +38,7 @@ const char *dfi_version(void)
 	    DFI_VERSION_MAJOR, DFI_VERSION_MINOR, DFI_VERSION_PATCH);
 }
 
-/* Whether a name can be shown: it goes into texts, lists and JSON as it is. */
+/* Whether a name is printable: texts, lists and JSON have it unescaped. */
 static bool is_printable(const char *name)
 {
 	for (; *name; name++)
@@ -87,7 +87,7 @@ static int publish_node(struct dfi *dfi, int64_t deadline)
 	return ret;
 }
 
-/* What the attributes say replaces what the environment says as a whole. */
+/* The attributes replace the environment's security settings as a whole. */
 static struct registry_security registry_security(
     const struct dfi_attr *attr, const struct settings *settings)
 {
@@ -133,7 +133,7 @@ static int open_parts(struct dfi *dfi)
 	return ret;
 }
 
-/* What is open, the last one first. */
+/* Close all that is open, in reverse order. */
 static void close_all(struct dfi *dfi)
 {
 	while (dfi->n_parts)
@@ -147,7 +147,7 @@ static void close_all(struct dfi *dfi)
 		dfi->transport->ops->stop(dfi->transport);
 }
 
-/* A context that could not be opened; on the loop's thread. */
+/* Close a context that could not be opened; on the loop's thread. */
 static void give_up(void *arg)
 {
 	struct dfi *dfi = arg;
@@ -179,10 +179,12 @@ static int enter(struct dfi *dfi, const char *registry,
 	return ret ? ret : publish_node(dfi, deadline);
 }
 
-/* How much longer than its timeout dfi_open() waits for what it gives up. */
+/* The extra time that dfi_open() waits for the cleanup after its timeout. */
 #define GIVE_UP_MS 200
 
-/* The context is freed if it fails, by its thread if that does not run now. */
+/*
+ * On failure frees the context; the loop's thread does so if it is still busy.
+ */
 static int join(
     struct dfi *dfi, const char *registry, const struct dfi_attr *attr)
 {
@@ -256,7 +258,7 @@ free_dfi:
 	return ret;
 }
 
-/* In n_users: nobody else comes. */
+/* The value of n_users after which no user enters. */
 #define CLOSING UINT32_MAX
 
 static int fail_closing(void)
@@ -265,8 +267,8 @@ static int fail_closing(void)
 }
 
 /*
- * Between a look at the magic and at n_users, another thread may have closed
- * the context as a whole: so it waits for who holds it meanwhile.
+ * Another thread may close the context between the reads of magic and n_users.
+ * The closing thread waits for those that hold the context here.
  */
 static int hold(struct dfi *dfi)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context: what all flows and endpoints of a process's membership share. */
+/*
+ * The context: the state that all flows and endpoints of one membership share.
+ */
 #ifndef DFI_FLOWS_CONTEXT_CONTEXT_H
 #define DFI_FLOWS_CONTEXT_CONTEXT_H
 
@@ -24,20 +26,23 @@ struct transport;
 struct dfi {
 	char unused[HANDLE_MAGIC_OFFSET];
 	uint32_t magic;
-	/* Threads between a look at magic and at n_users. */
+	/* Threads that have read magic and have not yet counted in n_users. */
 	_Atomic uint32_t entering;
 	struct settings settings;
 	struct node node;
 	struct loop *loop;
 	struct registry_client *registry;
-	struct transport *transport; /* that makes regions: memory of a host */
-	struct network *network;     /* to other hosts, started when needed */
+	struct transport *transport; /* makes regions in memory of this host */
+	struct network *network;     /* to other hosts; starts on first use */
 	struct linger_clock *linger;
-	struct processes *processes;  /* of peers on this host */
-	_Atomic uint64_t ring_memory; /* bytes, see declare.h */
-	/* Open handles, except target groups, and calls; see CONTEXT_USE(). */
+	struct processes *processes;  /* that hold peers on this host */
+	_Atomic uint64_t ring_memory; /* bytes; see declare.h */
+	/*
+	 * Open handles except target groups, plus running calls; see
+	 * CONTEXT_USE().
+	 */
 	_Atomic uint32_t n_users;
-	uint32_t n_parts; /* that are open */
+	uint32_t n_parts; /* number of open parts */
 	struct stats_list *stats;
 	struct tombstones *tombstones;
 };
@@ -47,18 +52,18 @@ _Static_assert(
     offsetof(struct dfi, entering) == HANDLE_ABORTERS_OFFSET, "handle");
 
 /*
- * What an upper floor keeps in each context: opened when the registry's client,
- * the transports and the processes are there, and closed before they go.
+ * State that an upper floor keeps in each context. It opens after the
+ * registry's client, the transports and the processes, and closes before them.
  */
 struct context_part {
 	int (*open)(struct dfi *dfi);
 	void (*close)(struct dfi *dfi);
 };
 
-/* In the order in which they are opened; the last has no open (parts.c). */
+/* In opening order. The last entry has no open (parts.c). */
 extern const struct context_part dfi__context_parts[];
 
-/* The deadline of a call that may take timeout_ms, 0 for the context's. */
+/* The deadline of a call with timeout_ms; 0: the context's timeout. */
 static inline int64_t context_deadline(
     const struct dfi *dfi, uint32_t timeout_ms)
 {
@@ -66,11 +71,11 @@ static inline int64_t context_deadline(
 	    timeout_ms ? timeout_ms : dfi->settings.open_timeout_ms);
 }
 
-/* The wait policy for a handle's attribute; -EINVAL names what. */
+/* The wait policy of a handle's attribute; the text of -EINVAL names `what`. */
 int dfi__context_wait(const struct dfi *dfi, uint32_t wait, const char *what,
     struct wait_policy *policy);
 
-/* The wait limit of one wait of a handle; stall_timeout_ms 0: none. */
+/* The wait limit of one wait of a handle; stall_timeout_ms 0: no limit. */
 static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
 {
 	struct wait_time time = {
@@ -84,8 +89,9 @@ static inline struct wait_time wait_time(uint32_t stall_timeout_ms)
 }
 
 /*
- * Keep the context from being closed; as handle_check(), and -EBUSY: it is
- * being closed. Any thread, also while another one closes it.
+ * Keep the context from being closed. The errors are those of handle_check(),
+ * and -EBUSY: another thread is closing it. Any thread may call this at any
+ * time.
  */
 int dfi__context_enter(struct dfi *dfi);
 void dfi__context_leave(struct dfi *dfi);
@@ -97,10 +103,10 @@ static inline void context_use_end(struct dfi **dfi)
 }
 
 /*
- * The declaration of ret, what dfi__context_enter() says, in a call that is
- * given a context: the context stays at least until that returns, and as long
- * as what it opened is there, if it calls context_use_keep(&use). The thread
- * can't be cancelled in it.
+ * Declares ret, the result of dfi__context_enter(), in a call that takes a
+ * context. The context stays at least until that call returns. After
+ * context_use_keep(&use) it stays as long as the handle that the call opened.
+ * The thread can't be cancelled in the call.
  */
 #define CONTEXT_USE(dfi, ret)                    \
 	CANCEL_POINT;                            \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of RDMA devices, for those who ask without a context. */
+/* The list of RDMA devices, for callers without a context. */
 #include <dfi/device.h>
 
 #include "base/cancel.h"

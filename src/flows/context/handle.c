@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that the kernel wipes in a forked child, and who uses it. A handle
- * that two threads use at once may be freed by one of them meanwhile; so much
- * can't be told.
+ * Memory of handles, which the kernel wipes in a forked child, and the check
+ * for concurrent use. The check is best-effort: one of two threads may free the
+ * handle while the other uses it.
  */
 #include "handle.h"
 
@@ -33,8 +33,9 @@ void *dfi__handle_alloc(size_t size)
 }
 
 /*
- * Pages of closed handles, oldest first from next. Nobody else has their
- * addresses meanwhile, so a call with one of them is told from others.
+ * First pages of closed handles, a circular list whose oldest is at
+ * next_closed. They stay mapped, so no new handle gets their addresses, and a
+ * call with a closed handle is recognised.
  */
 static _Atomic(void *) closed[CLOSED_HANDLES];
 static _Atomic uint32_t next_closed;
@@ -44,7 +45,7 @@ static size_t page_size(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The library is unloaded, or the process ends. */
+/* Runs when the library is unloaded or the process ends. */
 __attribute__((destructor)) static void forget_closed(void)
 {
 	void *page;
@@ -74,7 +75,7 @@ void dfi__handle_free(void *handle, size_t size)
 	char *at = handle;
 	uint32_t slot;
 
-	/* It was never given out. */
+	/* The handle was never given to a caller. */
 	if (!*magic_of(handle)) {
 		munmap(handle, size);
 		return;
@@ -82,7 +83,10 @@ void dfi__handle_free(void *handle, size_t size)
 	__atomic_store_n(magic_of(handle), CLOSED_MAGIC, __ATOMIC_RELAXED);
 	if (mapped > page)
 		munmap(at + page, mapped - page);
-	/* As in a forked child: the inline functions find nothing. */
+	/*
+	 * Wipe it as in a forked child: the inline functions find nothing to
+	 * use.
+	 */
 	memset(at, 0, HANDLE_MAGIC_OFFSET);
 	memset(at + HANDLE_ABORTERS_OFFSET + sizeof(uint32_t), 0,
 	    page - HANDLE_ABORTERS_OFFSET - sizeof(uint32_t));
@@ -97,8 +101,9 @@ bool dfi__handle_hold(void *handle, uint32_t magic)
 	if (__atomic_load_n(magic_of(handle), __ATOMIC_RELAXED) != magic)
 		return false;
 	/*
-	 * Pairs with dfi__handle_retire(): either we see its magic, or it sees
-	 * us. Also closed, the page is there.
+	 * Pairs with dfi__handle_retire(): either this thread sees the retired
+	 * magic, or the owner sees this thread. The page stays mapped after a
+	 * close.
 	 */
 	atomic_fetch_add(aborters_of(handle), 1);
 	if (__atomic_load_n(magic_of(handle), __ATOMIC_SEQ_CST) == magic)
@@ -168,7 +173,10 @@ struct handle_call dfi__handle_enter(_Atomic uint32_t *user)
 
 	if (!user)
 		return call;
-	/* A forked child has other handles, and its number is new. */
+	/*
+	 * A forked child has no valid handle of its parent, and a new thread
+	 * id.
+	 */
 	if (!self)
 		self = (uint32_t)gettid();
 	if (atomic_compare_exchange_strong_explicit(

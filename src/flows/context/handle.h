@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of handles. It is wiped in a forked child, so that a handle that the
- * child inherits is seen to be dead (its magic is zero, its lanes are empty),
- * and the child can't write into the parent's rings through it.
+ * Memory of handles. The kernel wipes it in a forked child. An inherited handle
+ * is then invalid there: its magic is zero and its lanes are empty. So the
+ * child can't write into the parent's rings.
  */
 #ifndef DFI_FLOWS_CONTEXT_HANDLE_H
 #define DFI_FLOWS_CONTEXT_HANDLE_H
@@ -26,43 +26,44 @@
 #define COMBINER_MAGIC UINT32_C(0xdf1c0007)
 #define CLOSED_MAGIC UINT32_C(0xdf1cffff)
 
-/* Handles that were closed, the last of the process, that are known as such. */
+/* How many of the latest closed handles the process still recognises. */
 #define CLOSED_HANDLES 64
 
 /*
- * Where every kind of handle has its magic, behind what the public inline
- * functions use of some: so that one kind is told from another.
+ * The offset of the magic in every kind of handle. The fields that the public
+ * inline functions use come before it.
  */
 #define HANDLE_MAGIC_OFFSET 48
 
 /*
- * And behind it, in those that other threads may abort, and in contexts, how
- * many are at it; see dfi__handle_hold().
+ * The offset of the number of holders; see dfi__handle_hold(). Contexts and the
+ * handles that other threads may abort have it.
  */
 #define HANDLE_ABORTERS_OFFSET 52
 
-/* Zeroed, page-aligned memory; NULL without. */
+/* Returns zeroed, page-aligned memory, or NULL. */
 void *dfi__handle_alloc(size_t size);
 
 /*
- * A handle that had its magic gets CLOSED_MAGIC, and its first page stays until
- * CLOSED_HANDLES others were closed.
+ * Free a handle. If it had its magic, its first page gets CLOSED_MAGIC and
+ * stays until CLOSED_HANDLES others were closed.
  */
 void dfi__handle_free(void *handle, size_t size);
 
 /*
- * For a thread that is not the owner, around what it does with a handle that
- * the owner may close meanwhile: false if that has begun, and then there is
- * nothing to let go. dfi__handle_retire() is for the owner: it waits until all
- * have let go, and nobody gets a hold any more.
+ * A thread that is not the owner holds a handle while it uses it, as the owner
+ * may close the handle meanwhile. dfi__handle_hold() returns false once the
+ * close has begun; there is then nothing to release. The owner calls
+ * dfi__handle_retire(): it waits until all holds are released, and later holds
+ * fail.
  */
 bool dfi__handle_hold(void *handle, uint32_t magic);
 void dfi__handle_release(void *handle);
 void dfi__handle_retire(void *handle);
 
 /*
- * For calls that signal handlers make: set a flag of a handle, whose owner may
- * be about to sleep, and wake it, within a hold. errno stays as it was.
+ * For calls from signal handlers: hold a handle, set its flag and wake its
+ * owner, which may be about to sleep. Preserves errno.
  */
 #define HANDLE_SIGNAL(handle, magic, flag, wake)                       \
 	do {                                                           \
@@ -77,8 +78,8 @@ void dfi__handle_retire(void *handle);
 	} while (0)
 
 /*
- * -EINVAL for NULL or another kind than expected, -EBADF for one that was
- * closed, -EOWNERDEAD in a forked child.
+ * -EINVAL: handle is NULL or of another kind. -EBADF: it was closed.
+ * -EOWNERDEAD: this is a forked child.
  */
 int dfi__handle_check_slow(
     const void *handle, uint32_t magic, uint32_t expected);
@@ -92,19 +93,19 @@ static inline int handle_check(
 }
 
 /*
- * In debug builds: a call that begins on a source, target, group or barrier
- * says so in the handle, so that another thread that comes meanwhile is told
- * instead of damaging the stream. Calls within calls are one thread's. What is
- * inline in the public headers is not seen.
+ * Debug builds detect two threads that use one handle at once. A call on a
+ * source, target, group or barrier marks the handle. A second thread gets
+ * -EBUSY instead of damaging the stream. Nested calls of one thread are
+ * allowed. Inline functions of the public headers have no check.
  *
- * HANDLE_CALL(user, busy) is the first line of such a call; user is the
- * handle's word, or NULL if it has none, and busy is what to return, where
- * call.other is the other thread. One that moves no tuples, and may wait for
- * more than a peer's memory, is a HANDLE_WAITING_CALL(), or the last one: the
- * thread can't be cancelled in it.
+ * HANDLE_CALL(user, busy) is the first line of such a call. user is the
+ * handle's word, or NULL. busy is the value to return; in it, call.other is the
+ * other thread. A call that moves no tuples and may wait for more than a peer's
+ * memory uses HANDLE_WAITING_CALL() or HANDLE_LAST_CALL(): the thread can't be
+ * cancelled in it.
  */
 struct handle_call {
-	_Atomic uint32_t *user; /* ours to clear */
+	_Atomic uint32_t *user; /* the word to clear, or NULL */
 	uint32_t other;
 };
 
@@ -128,7 +129,7 @@ static inline void handle_leave(struct handle_call *call)
 	if (call.other)                                                  \
 	return busy
 
-/* One that returns nothing; busy is only done. */
+/* For a call that returns nothing; it evaluates busy. */
 #define HANDLE_VOID_CALL(user, busy)                                     \
 	__attribute__((cleanup(handle_leave))) struct handle_call call = \
 	    dfi__handle_enter(user);                                     \
@@ -137,7 +138,7 @@ static inline void handle_leave(struct handle_call *call)
 		return;                                                  \
 	}
 
-/* One that frees the handle. */
+/* For a call that frees the handle. */
 #define HANDLE_LAST_CALL(user, busy)                       \
 	CANCEL_POINT;                                      \
 	struct handle_call call = dfi__handle_enter(user); \
@@ -149,7 +150,7 @@ static inline void handle_leave(struct handle_call *call)
 	HANDLE_CALL(user, busy)
 #endif
 
-/* The text and the line in the log for it, with what it is first: -EBUSY. */
+/* Log the misuse and set the error text, which begins with `what`; -EBUSY. */
 int dfi__handle_shared(uint32_t other, const char *what, ...)
     __attribute__((format(printf, 2, 3), cold));
 

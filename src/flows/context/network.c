@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Membership: each context publishes a random token with its node's entry, and
- * proves that it knows it when it connects to a peer, or accepts one, who finds
- * the token here (node_table.h). So only who may read the registry can make a
- * queue pair.
+ * Membership: each context publishes a random token with its node's entry. It
+ * proves to a peer that it knows this token when it connects to or accepts the
+ * peer. The peer looks the token up in its node table (node_table.h). So only
+ * processes that may read the registry can make a queue pair.
  */
 #include "network.h"
 
@@ -20,7 +20,7 @@
 #include "context.h"
 #include "node_table.h"
 
-/* Devices of a host, beside the first. */
+/* The most devices of a host, not counting the first. */
 #define MOST_OTHERS 15
 
 struct network {
@@ -30,7 +30,7 @@ struct network {
 	uint8_t token[MEMBER_TOKEN_SIZE];
 	pthread_mutex_t start; /* protects transport, others */
 	struct transport *transport;
-	/* To peers whose route is through other devices. */
+	/* For peers whose route goes through other devices. */
 	struct transport *others[MOST_OTHERS];
 	unsigned n_others;
 	struct registry_watch *watch;
@@ -78,7 +78,7 @@ void dfi__network_free(struct network *network)
 {
 	unsigned i;
 
-	/* Nobody connects any more once the transports have stopped. */
+	/* Once the transports have stopped, no peer connects any more. */
 	for (i = 0; i < network->n_others; i++)
 		network->others[i]->ops->stop(network->others[i]);
 	if (network->transport)
@@ -151,7 +151,7 @@ static int start(struct network *network, const struct transport_ops *ops,
 		ret = dfi__client_watch(dfi->registry, "nodes/", on_event,
 		    network, deadline_in_ms(dfi->settings.open_timeout_ms),
 		    &network->watch);
-	/* What starts there runs on the control thread. */
+	/* The transport's work runs on the control thread. */
 	if (!ret)
 		ret = dfi__loop_check(
 		    dfi->loop, deadline_in_ms(dfi->settings.open_timeout_ms));
@@ -166,7 +166,7 @@ const char *dfi__network_name(void)
 	return dfi__transports[1] ? dfi__transports[1]->name : "a network";
 }
 
-/* The first whose device is there. */
+/* Start the first transport that finds its device. */
 static int start_first(struct network *network)
 {
 	const struct transport_ops *const *ops = dfi__transports + 1;
@@ -209,7 +209,7 @@ static bool goes_to(
 	    transport->ops->reaches(transport, address->name.address);
 }
 
-/* One for the device on the route to an address, or the first. */
+/* The transport of the device on the route to an address, or the first one. */
 static int reach(struct network *network, const struct region_address *address,
     struct transport **transport)
 {
@@ -229,12 +229,12 @@ static int reach(struct network *network, const struct region_address *address,
 		}
 	}
 	if (network->n_others == MOST_OTHERS)
-		return 0; /* it says which device it would have been */
+		return 0; /* the name says which device the route would use */
 	snprintf(route_to, sizeof(route_to), "tcp:%s", address->name.address);
 	ret = start(network, address->transport, route_to, &other);
 	if (ret < 0)
 		return ret;
-	/* The device there can't be used. */
+	/* The device on the route can't be used. */
 	if (!goes_to(other, address)) {
 		other->ops->stop(other);
 		return 0;
@@ -258,7 +258,7 @@ int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
 	return ret;
 }
 
-/* What is there when nobody starts another. */
+/* The transports that have started; no other thread may start one. */
 static unsigned list(
     struct network *network, struct transport *transports[MOST_OTHERS + 1])
 {

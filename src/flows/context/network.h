@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context's way to other hosts: a transport of networks, started when an
- * endpoint first needs it, and the members of the registry, who alone may
- * connect.
+ * A context's access to other hosts: its network transports, which start when
+ * an endpoint first needs one, and the node table. Only members of the registry
+ * may connect.
  */
 #ifndef DFI_FLOWS_CONTEXT_NETWORK_H
 #define DFI_FLOWS_CONTEXT_NETWORK_H
@@ -18,53 +18,56 @@ struct network;
 struct region_address;
 struct transport;
 
-/* Nothing is started yet. registry: its address. -ENOMEM, -EIO. */
+/* Starts no transport. registry: its address. -ENOMEM, -EIO. */
 int dfi__network_new(
     struct dfi *dfi, const char *registry, struct network **network);
 
-/* Before the registry's client is closed. No endpoint is open any more. */
+/* Call it before the registry's client closes, when no endpoint is open. */
 void dfi__network_free(struct network *network);
 
-/* What this process proves its membership with; MEMBER_TOKEN_SIZE bytes. */
+/* The token that proves this process's membership: MEMBER_TOKEN_SIZE bytes. */
 const uint8_t *dfi__network_token(const struct network *network);
 
 /*
- * What is to be used for a flow by this context: the flow's transport, or the
- * setting if it leaves that open; never DFI_TRANSPORT_DEFAULT.
+ * The transport that this context uses for a flow: the flow's own, or the
+ * setting if the flow has the default. Never DFI_TRANSPORT_DEFAULT.
  */
 enum dfi_transport dfi__network_choice(
     const struct dfi *dfi, const struct flow *flow);
 
 /*
  * Whether sources of the flow may write from other hosts, or must use a network
- * anyhow.
+ * even on one host.
  */
 bool dfi__network_may_be_needed(const struct dfi *dfi, const struct flow *flow);
 
 /*
- * The transport by which targets can be reached, started by the first call: of
- * those in the table (transport.h), the first whose device is there. Any
- * thread, as below.
+ * The transport that reaches this host's targets. The first call starts it: the
+ * first in the table (transport.h) that finds a device. Any thread may call
+ * this and the next two functions.
  */
 int dfi__network_open(struct dfi *dfi, struct transport **transport);
 
-/* Likewise, one that has multicast: -EOPNOTSUPP: it has none. */
+/* The same with multicast; -EOPNOTSUPP: the transport has none. */
 int dfi__network_open_multicast(struct dfi *dfi, struct transport **transport);
 
 /*
- * The one by which a source reaches the target at an address: the same, or if
- * the route there is through another device, one for that.
+ * The transport by which a source reaches the target at an address: the first
+ * one, or another if the route goes through another device.
  */
 int dfi__network_reach(struct dfi *dfi, const struct region_address *address,
     struct transport **transport);
 
-/* What people call the way to other hosts, where no transport has started. */
+/* The name of the network for error texts while no transport has started. */
 const char *dfi__network_name(void);
 
-/* Add what the transport counted, if it was started. */
+/* Add the counters of the transport, if it was started. */
 void dfi__network_query(
     struct network *network, struct dfi_context_stats *stats);
-/* The same on the control thread, which starts it: nothing meanwhile. */
+/*
+ * The same on the control thread, which starts transports: no start runs
+ * meanwhile.
+ */
 void dfi__network_query_now(
     struct network *network, struct dfi_context_stats *stats);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which nodes there are, for who asks whether a peer is one. Who may write to
- * the registry may write anything under any key, so an entry counts only under
- * the key of its own node: else it would outlive that, and could be there more
+ * The nodes of a registry, to check whether a peer is one of them. A writer to
+ * the registry may write any entry under any key, so an entry counts only under
+ * the key of its own node. Otherwise it would outlive its node, or occur more
  * than once.
  */
 #include "node_table.h"
@@ -45,7 +45,8 @@ void dfi__node_table_put(
 	if (!found) {
 		found = calloc(1, sizeof(*found));
 		if (!found)
-			return; /* it will be refused, and told so */
+			return; /* the node will be refused with an error text
+				 */
 		found->id = node.id;
 		found->next = known->first;
 		known->first = found;
@@ -59,7 +60,10 @@ void dfi__node_table_delete(struct node_table *known, const char *key)
 	uint64_t id = strtoull(key + strlen("nodes/"), NULL, 16);
 	char own_key[KEY_SIZE];
 
-	/* There are other ways to write a number, and those were refused. */
+	/*
+	 * The same number can be written in other ways; put() refused such
+	 * keys.
+	 */
 	dfi__node_key(own_key, id);
 	if (strcmp(own_key, key) != 0)
 		return;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pidfd for each process, on the control thread's loop. It is kept when the
- * flow ends, for the next one with the same process, and closed when that ends.
+ * One pidfd for each process, on the control thread's loop. It stays open when
+ * a flow ends, for the next flow with the same process, and closes when that
+ * process ends.
  *
- * Watchers hear of a death at once, and of the same half a second later: peers
- * heed the first if the registry is lost, or ask as soon as it is lost; users
- * of a sequencer heed it always, as they need no order.
+ * Watchers hear of a death at once, and again half a second later. Peers act on
+ * the first report only without a registry, and ask again when they lose it.
+ * Users of a sequencer act on the first report, as they need no order.
  */
 #include "processes.h"
 
@@ -27,22 +28,23 @@
 #include "context.h"
 #include "flows/descriptor/descriptor.h"
 
-/* What the registry has for saying so itself. */
+/* The time in which the registry should report the end itself. */
 static const struct timeval registry_time = { .tv_usec = 500000 };
 
 struct process {
 	TAILQ_ENTRY(process) link;
 	struct processes *all;
 	struct node node;
-	int pidfd;           /* -1: it has ended */
-	struct event *event; /* its end, and then of the registry's time */
+	int pidfd; /* -1: it has ended */
+	struct event
+	    *event; /* its end; later, the end of the registry's time */
 };
 
 struct processes {
 	struct dfi *dfi;
-	TAILQ_HEAD(process_list, process) list; /* the control thread's */
+	TAILQ_HEAD(process_list, process) list; /* control thread only */
 	struct log_throttle unwatched;
-	pthread_mutex_t lock; /* protects told; before those of watchers */
+	pthread_mutex_t lock; /* protects told; taken before watchers' locks */
 	TAILQ_HEAD(told_list, process_watcher) told;
 };
 
@@ -102,7 +104,7 @@ void dfi__processes_remove(
 	pthread_mutex_unlock(&processes->lock);
 }
 
-/* at_last: also those who have a registry. */
+/* at_last: notify the watchers that have a registry as well. */
 static void tell(const struct process *process, bool at_last)
 {
 	struct processes *processes = process->all;
@@ -138,7 +140,7 @@ static void has_ended(struct process *process)
 	tell(process, false);
 	process->event = evtimer_new(
 	    dfi__loop_base(loop), on_time_over, process);
-	/* Without memory for it, the registry's time is over now. */
+	/* Without memory for a timer, the registry's time ends now. */
 	if (!process->event || evtimer_add(process->event, &registry_time) < 0)
 		on_time_over(-1, 0, process);
 }
@@ -166,7 +168,7 @@ static struct process *find(
 static void cannot_watch(
     struct processes *processes, const struct node *node, int err)
 {
-	/* One that stays, and one to look in /proc. */
+	/* Two descriptors: the pidfd, which stays, and one to read /proc. */
 	dfi__fail_files(
 	    err, 2, "pidfd_open, /proc/PID/stat", "watching a peer's process");
 	dfi__log_seldom(&processes->unwatched, DFI_LOG_WARN,
@@ -175,7 +177,7 @@ static void cannot_watch(
 	    node->name, node->host, node->pid, dfi_errmsg());
 }
 
-/* 0, or an errno value; ESRCH: it has ended. */
+/* 0, or an errno value; ESRCH: the process has ended. */
 static int watch(struct process *process)
 {
 	struct loop *loop = process->all->dfi->loop;
@@ -192,8 +194,8 @@ static int watch(struct process *process)
 }
 
 /*
- * errno says why there is no start of a process to be read. 0: it has ended.
- * With hidepid=2, /proc says so of those that live, too.
+ * Explain by errno why no start time of a process can be read. 0: it has ended.
+ * With hidepid=2, /proc hides live processes in the same way.
  */
 static int why_unseen(const struct process *process)
 {
@@ -228,13 +230,14 @@ void dfi__processes_watch(struct processes *processes, const struct node *node)
 		return;
 	}
 	/*
-	 * Read after the descriptor was opened: who has the number now had it
-	 * then. If that is another process, the peer was gone before we looked,
-	 * and the registry, which is there as it told of the peer, will say so.
+	 * The pidfd is open, so the process that has this pid now had it when
+	 * the pidfd was opened. If that is another process, the peer had
+	 * already gone, and the registry, which reported the peer, will report
+	 * its end.
 	 */
 	errno = 0;
 	start = err ? 0 : dfi__process_start(node->pid);
-	/* There may be no descriptor left for that, or no right to look. */
+	/* No descriptor may be left for /proc, or no right to read it. */
 	if (!err && !start)
 		err = why_unseen(process);
 	if (err || start != node->start) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes of this host in which a context has peers. The system tells of
- * the end of each, so that deaths are noticed also while there is no registry.
+ * The processes of this host that hold peers of a context. The kernel reports
+ * the end of each process, so a context notices deaths even without a registry.
  *
- * While there is one, it has the first word: of what a process did before its
- * end, such as cancelling a target, only the registry tells in order.
+ * With a registry, the registry decides: only it reports in order what a
+ * process did before its end, such as cancelling a target.
  */
 #ifndef DFI_FLOWS_CONTEXT_PROCESSES_H
 #define DFI_FLOWS_CONTEXT_PROCESSES_H
@@ -16,14 +16,14 @@ struct dfi;
 struct node;
 struct processes;
 
-/* Gets the ends of processes: part of the struct that has the peers. */
+/* Receives the ends of processes; embedded in the struct that has the peers. */
 struct process_watcher {
 	TAILQ_ENTRY(process_watcher) link;
 	/*
-	 * A process has ended. at_last: the registry has had its time to say
-	 * so; else only who has lost it, or need not know what came before,
-	 * makes something of this. On the control thread; may not call the
-	 * functions of this header.
+	 * A process has ended. at_last: the registry has had time to report
+	 * that itself. Without at_last, a watcher acts only if it has lost the
+	 * registry or needs no order. Runs on the control thread; it must not
+	 * call the functions of this header.
 	 */
 	void (*ended)(struct process_watcher *watcher, const struct node *node,
 	    bool at_last);
@@ -32,12 +32,12 @@ struct process_watcher {
 /* -ENOMEM. */
 int dfi__processes_new(struct dfi *dfi, struct processes **processes);
 
-/* No watchers are left, and the registry's client is closed. */
+/* Call it without watchers, after the registry's client has closed. */
 void dfi__processes_free(struct processes *processes);
 
 /*
- * Have a watcher told, or not any more: then it is not running either. Not
- * under a lock that ended() takes.
+ * Add or remove a watcher. After the removal its callback is not running. Never
+ * call these under a lock that ended() takes.
  */
 void dfi__processes_add(
     struct processes *processes, struct process_watcher *watcher);
@@ -45,15 +45,15 @@ void dfi__processes_remove(
     struct processes *processes, struct process_watcher *watcher);
 
 /*
- * Watch a peer's process until it ends, if it is another one of this host; it
- * takes one file descriptor, however many peers the process has. Where the
- * system doesn't let it be watched, the log says so. On the control thread.
+ * Watch a peer's process until it ends, if it is another process of this host.
+ * One file descriptor serves all peers of a process. If the kernel refuses, the
+ * log has a warning. On the control thread.
  */
 void dfi__processes_watch(struct processes *processes, const struct node *node);
 
 /*
- * Whether it is known to have ended, in the last half second. On the control
- * thread.
+ * Whether the process is known to have ended within the last half second. On
+ * the control thread.
  */
 bool dfi__processes_has_died(
     const struct processes *processes, const struct node *node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of settings, for those who ask: what the environment says, and above
- * it what the attributes of a context say.
+ * The list of settings for callers: the values of the environment, overridden
+ * by the attributes of a context.
  */
 #include <dfi/setting.h>
 
@@ -27,7 +27,7 @@ static bool names_files(const struct dfi_attr *attr)
 	    attr->registry_private_key;
 }
 
-/* Whether the attributes decide a setting, and its value then. */
+/* Whether the attributes override a setting, and the value they set. */
 static bool overrides(
     struct listing *listing, const char *variable, const char **value)
 {
@@ -38,7 +38,7 @@ static bool overrides(
 		bool decides;
 	} members[] = {
 		{ "DFI_REGISTRY", attr->registry, attr->registry },
-		/* One of these replaces what the environment says of all. */
+		/* Any of these attributes replaces all of these variables. */
 		{ "DFI_REGISTRY_KEY", attr->registry_key, names_files(attr) },
 		{ "DFI_REGISTRY_CA", attr->registry_ca, names_files(attr) },
 		{ "DFI_REGISTRY_CERT", attr->registry_cert, names_files(attr) },
@@ -74,7 +74,9 @@ static int add(void *arg, const struct setting *setting)
 						  : DFI_SETTING_DEFAULT,
 	};
 
-	/* What is not valid fails dfi_open(), whatever else is said. */
+	/*
+	 * An invalid value fails dfi_open(), even if an attribute overrides it.
+	 */
 	if (setting->ret < 0)
 		info.error = dfi_errmsg();
 	else if (overrides(listing, setting->variable, &info.value))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counter has a region of its own, with one "ring", which has no slots. */
+/* A shared counter has a region of its own with one "ring" without slots. */
 #include "shared_counter.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ uint64_t dfi__shared_counter_image_bytes(const struct dfi *dfi)
 	    dfi->settings.huge_pages == HUGE_PAGES_REQUIRE);
 }
 
-/* As of a flow with that transport. */
+/* The rule of a flow with that transport. */
 static bool may_need_network(
     const struct dfi *dfi, enum dfi_transport transport)
 {
@@ -48,8 +48,7 @@ static enum dfi_transport choice(
 			 : (enum dfi_transport)dfi->settings.transport;
 }
 
-/* Have all numbers taken through the device, which those of other hosts reach.
- */
+/* Export the words, so that all users take numbers through the device. */
 static int export_words(struct dfi *dfi, struct shared_counter *shared_counter)
 {
 	struct region *region = shared_counter->region;
@@ -176,7 +175,7 @@ int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
 	if (address)
 		return open_through_device(
 		    dfi, transport, address, wait_limit, user);
-	/* A device adds to it, so no processor may. */
+	/* A device adds to the counter, so no processor may. */
 	if (published->has_unknown)
 		return dfi__fail(-EHOSTUNREACH,
 		    "its numbers are taken over a transport that this version "
@@ -184,7 +183,9 @@ int dfi__shared_counter_open(struct dfi *dfi, enum dfi_transport transport,
 	return open_through_memory(dfi, holder, published, wait_limit, user);
 }
 
-/* What was asked for: 1, or 0: it is on its way. */
+/*
+ * Take the numbers asked for. 1: they have arrived. 0: they are on their way.
+ */
 static int take_asked(struct shared_counter_user *user, uint64_t *first)
 {
 	struct remote *remote = user->remote;

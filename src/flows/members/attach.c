@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attaching: find the flow, waiting for it if need be, and claim an index. The
- * claim is a create-if-absent in the registry, so two can't have it.
+ * Attaching: find the flow, wait for it if necessary, and claim an index. A
+ * claim is a create-if-absent in the registry, so an index has one owner.
  */
 #include "attach.h"
 
@@ -24,13 +24,13 @@ struct awaited_flow {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool there, lost;
-	void *data; /* its descriptor, the first one that came */
+	void *data; /* its descriptor, the first that came */
 	size_t size;
 };
 
 /*
- * What came stays, even if it is gone a moment later: whoever attaches to it
- * finds out, and says who died.
+ * Keep the first descriptor that came, even if the flow has gone since. The
+ * attach then fails with an error that says who died.
  */
 static void keep(
     struct awaited_flow *awaited, const struct registry_event *event)
@@ -140,7 +140,7 @@ static int get_flow(
 	return ret;
 }
 
-/* What a source gives, or a target gets. */
+/* Match the schema of a source or target with the flow's. */
 static int match_schema(
     const struct flow *flow, const char *role, const struct dfi_schema *schema)
 {
@@ -224,7 +224,7 @@ int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
 	return ret;
 }
 
-/* An endpoint's entry, or NULL; port may be. */
+/* Encode an endpoint's entry; NULL: no memory. port may be NULL. */
 static void *encode(const struct dfi *dfi, const struct region *region,
     const char *why, const struct shared_counter *sequencer,
     const struct remote *remote, const struct multicast_address *port,
@@ -259,7 +259,7 @@ static int out_of_memory(const struct flow *flow)
 	return dfi__fail(-ENOMEM, "flow '%s': out of memory", flow->name);
 }
 
-/* Of a claim. */
+/* Turn the result of a claim into the error of the call. */
 static int claimed(
     int ret, const struct flow *flow, const char *role, uint32_t index)
 {
@@ -312,7 +312,7 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
 	ret = dfi__peers_join(
 	    sources, dfi, flow, "source", &entry, &before, deadline);
 	free(data);
-	/* A source attaches when all targets are there. */
+	/* A source attaches only after all targets have. */
 	if (ret == -EEXIST && before < sources->n)
 		return dfi__fail(-EEXIST,
 		    "flow '%s': %s %u has been attached before: a flow runs "
@@ -338,7 +338,7 @@ int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	snprintf(said, sizeof(said), "%s", dfi_errmsg());
 	ret = dfi__client_change(dfi->registry, key, data, size, deadline);
 	free(data);
-	/* We do not end a new owner of the index: no error. */
+	/* The index has a new owner, whose entry stays: no error. */
 	if (ret == -EEXIST)
 		(void)dfi__fail(ret, "%s", said);
 	else if (ret < 0)

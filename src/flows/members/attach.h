@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sources and targets have in common: attaching to a flow by its name. */
+/* Attaching to a flow by its name, for sources and targets. */
 #ifndef DFI_FLOWS_MEMBERS_ATTACH_H
 #define DFI_FLOWS_MEMBERS_ATTACH_H
 
@@ -11,33 +11,34 @@ struct dfi;
 struct peers;
 
 /*
- * Wait until the flow is published, and take its descriptor; checks index and,
- * if schema isn't NULL, the schema. Of a flow with a tree, *flow is the part
- * that the endpoint sees. The caller frees *flow.
+ * Wait until the flow is published, and decode its descriptor into *flow.
+ * Checks index and, if it isn't NULL, schema. For a flow with a tree, *flow is
+ * the part that the endpoint sees. The caller frees *flow.
  */
 int dfi__attach_find(struct dfi *dfi, const char *name, const char *role,
     uint32_t index, const struct dfi_schema *schema, int64_t deadline,
     struct flow *flow);
 
 /*
- * The same for a combiner of a tree: both parts that it sees. -EPROTOTYPE: the
+ * The same for a combiner, which sees two parts of the tree. -EPROTOTYPE: the
  * flow has no tree.
  */
 int dfi__attach_find_combiner(struct dfi *dfi, const char *name, uint32_t index,
     int64_t deadline, struct flow *input, struct flow *output);
 
 /*
- * Publish this context's source, which writes to remote if that isn't NULL, and
- * where its datagrams go to, unless port is; -EEXIST if the index is taken.
+ * Publish this context's source. If remote isn't NULL, the entry names the
+ * region that the source writes to; if port isn't NULL, where its datagrams go.
+ * -EEXIST: the index is taken.
  */
 int dfi__attach_claim(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct remote *remote, const struct multicast_address *port,
     int64_t deadline);
 
 /*
- * Watch the sources, and publish this context's target and why its region is
- * not exported, "" if it is, and the flow's sequencer, NULL if another has it;
- * -EEXIST likewise.
+ * Watch the sources and publish this context's target. why: the reason why its
+ * region is not exported, or "". sequencer: the flow's shared counter, or NULL
+ * if another target has it. -EEXIST: the index is taken.
  */
 int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct region *region, const char *why,
@@ -45,14 +46,14 @@ int dfi__attach_join(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct multicast_address *port, struct peers *sources,
     int64_t deadline);
 
-/* How a target leaves that lives. */
+/* How a live target leaves. */
 enum attach_end {
 	ATTACH_STAYS = 0,
 	ATTACH_CANCELLED, /* it wants no more tuples */
-	ATTACH_DONE,      /* it has all that there were */
+	ATTACH_DONE,      /* it has received all tuples */
 };
 
-/* Publish that of this context's target, attached before. */
+/* Publish how this context's attached target leaves. */
 int dfi__attach_end(struct dfi *dfi, const struct flow *flow, uint32_t index,
     const struct region *region, const struct shared_counter *sequencer,
     enum attach_end end, int64_t deadline);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers come and go as keys in the registry. A peer's key goes when it closes
- * or when its process dies; whether that was the end of the flow or not, the
- * ring says, which by then holds all that the peer ever wrote.
+ * Peers come and go as keys in the registry. A peer's key goes when the peer
+ * closes or its process dies. The ring tells whether that was the end of the
+ * flow: by then it holds all that the peer ever wrote.
  */
 #include "peers.h"
 
@@ -19,7 +19,7 @@
 #include "registry/client/client.h"
 #include "flows/context/context.h"
 
-/* Under the lock, on the control thread. */
+/* Under the lock, on the control thread, as the next two functions. */
 static void set_gone(struct peer *peer)
 {
 	/* Pairs with peers_state(). */
@@ -27,14 +27,14 @@ static void set_gone(struct peer *peer)
 		atomic_publish(&peer->state, PEER_GONE);
 }
 
-/* Likewise. Others would wait for answers for nothing. */
+/* Otherwise other endpoints would wait for answers in vain. */
 static void set_again(struct peer *peer, const struct endpoint *endpoint)
 {
 	if (atomic_peek(&peer->state) != PEER_GONE || !endpoint->has_port ||
 	    atomic_peek(&peer->again))
 		return;
 	peer->again_port = endpoint->port;
-	/* Pairs with the observe in end.c: the port. */
+	/* Pairs with the observe in end.c: publishes again_port. */
 	atomic_publish(&peer->again, true);
 }
 
@@ -44,20 +44,19 @@ static bool is_same(const struct endpoint *a, const struct endpoint *b)
 	    dfi__region_is_same(&a->region, &b->region);
 }
 
-/* Likewise. */
 static void set_peer(struct peer *peer, const struct registry_event *event)
 {
 	struct endpoint endpoint;
 
 	if (event->type == REGISTRY_DELETE) {
-		/* What follows tells whether it is another one. */
+		/* The rest of the event tells whether it is another peer. */
 		if (!event->replaced)
 			set_gone(peer);
 		return;
 	}
 	if (dfi__endpoint_decode(event->data, event->size, &endpoint) < 0) {
 		dfi__log(DFI_LOG_WARN, "%s: %s", event->key, dfi_errmsg());
-		/* Not whom we knew. */
+		/* It is another peer than before. */
 		set_gone(peer);
 		return;
 	}
@@ -100,7 +99,7 @@ void dfi__peers_withdraw(struct peers *peers)
 	pthread_mutex_unlock(&peers->lock);
 }
 
-/* Under the lock: something is published for the owner to see. */
+/* Under the lock: notify the owner of a published change. */
 static void tell_owner(struct peers *peers)
 {
 	/* Pairs with peers_changes(). */
@@ -109,7 +108,10 @@ static void tell_owner(struct peers *peers)
 	dfi__peers_wake(peers);
 }
 
-/* Under the lock: what it would have told of, the processes tell of now. */
+/*
+ * Under the lock: from now on the processes report what the registry would
+ * have.
+ */
 static void lose_registry(struct peers *peers)
 {
 	const struct peer *peer;
@@ -135,9 +137,9 @@ bool dfi__peers_out_of_sight(const struct peers *peers, uint32_t index)
 }
 
 /*
- * Likewise. The registry's machine has not answered for as long as our lease,
- * so whoever it could tell takes us for dead. With a peer that we have a
- * connection with, that decides.
+ * Under the lock. The registry's machine has not answered for a whole lease, so
+ * the other members consider this process dead. For peers with a connection to
+ * this process, that decides.
  */
 static void lose_contact(struct peers *peers)
 {
@@ -149,7 +151,7 @@ static void lose_contact(struct peers *peers)
 			set_gone(&peers->peer[i]);
 }
 
-/* Its endpoints are gone if the registry is lost, or at_last. */
+/* Its endpoints are gone if the registry is lost, or if at_last is set. */
 static void on_process_end(
     struct process_watcher *watcher, const struct node *node, bool at_last)
 {
@@ -174,7 +176,10 @@ static void on_process_end(
 	pthread_mutex_unlock(&peers->lock);
 }
 
-/* The flow's watch, if all peers are there, to be ended without the lock. */
+/*
+ * Returns the flow's watch if all peers have attached. The caller ends it
+ * without the lock.
+ */
 static struct registry_watch *take_flow_watch(struct peers *peers)
 {
 	struct registry_watch *watch = peers->flow_watch;
@@ -185,7 +190,7 @@ static struct registry_watch *take_flow_watch(struct peers *peers)
 	return watch;
 }
 
-/* Whether the key's value is still our flow, and not another of its name. */
+/* Whether the key still names this flow, and not another of the same name. */
 static bool is_our_flow(
     const struct peers *peers, const struct registry_event *event)
 {
@@ -201,7 +206,7 @@ static bool is_our_flow(
 	return ours;
 }
 
-/* The peers' watch of a lost registry also counts here. */
+/* A lost registry counts here as it does in the peers' watch. */
 static void on_flow_event(void *arg, const struct registry_event *event)
 {
 	void (*outlive)(struct peers * peers);
@@ -222,7 +227,7 @@ static void on_flow_event(void *arg, const struct registry_event *event)
 		outlive(peers);
 }
 
-/* The flow's watch has told what there is. */
+/* The flow's watch has reported the flow. */
 static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
 {
 	pthread_mutex_lock(&peers->lock);
@@ -235,7 +240,7 @@ static void keep_flow_watch(struct peers *peers, struct registry_watch *watch)
 	dfi__client_unwatch(watch);
 }
 
-/* The place of the peer whose key it is; else index stays. */
+/* The index of the peer that has the key; otherwise *index stays as it is. */
 static bool find_index(
     const struct peers *peers, const char *key, uint32_t *index)
 {
@@ -269,7 +274,7 @@ static void on_event(void *arg, const struct registry_event *event)
 	outlive = peers->outlive;
 	pthread_mutex_unlock(&peers->lock);
 	dfi__client_unwatch(flow_watch);
-	/* The control thread's alone: it doesn't change any more. */
+	/* Only the control thread changes it. */
 	if (event->type == REGISTRY_PUT && index < peers->n &&
 	    atomic_peek(&peers->peer[index].state) == PEER_PRESENT)
 		dfi__processes_watch(
@@ -314,13 +319,13 @@ static int init(
 	return 0;
 }
 
-/* One that was there when an entry of that revision came; n: none was. */
+/* A peer that had attached before an entry of that revision; n: none. */
 static uint32_t find_before(struct peers *peers, uint64_t revision)
 {
 	uint32_t i;
 
 	for (i = 0; i < peers->n; i++)
-		/* Pairs with set_peer(): the revision. */
+		/* Pairs with set_peer(): orders the revision. */
 		if (atomic_observe(&peers->peer[i].state) != PEER_ABSENT &&
 		    peers->peer[i].revision &&
 		    peers->peer[i].revision < revision)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The other side of an endpoint: for a source the flow's targets, for a target
- * its sources. peers.c watches them attach and leave, on the control thread,
- * and wakes the endpoint's owner; peers_await.c answers the owner.
+ * The other end of an endpoint: a source's targets, a target's sources. peers.c
+ * watches them attach and leave, on the control thread, and wakes the
+ * endpoint's owner. peers_await.c answers the owner's questions.
  */
 #ifndef DFI_FLOWS_MEMBERS_PEERS_H
 #define DFI_FLOWS_MEMBERS_PEERS_H
@@ -21,38 +21,44 @@ enum peer_state {
 	PEER_ABSENT = 0, /* not yet attached */
 	PEER_PRESENT,
 	PEER_GONE,      /* was attached; closed or died */
-	PEER_CANCELLED, /* a target that wants no more, attached or not */
+	PEER_CANCELLED, /* a target that wants no more tuples, attached or not
+			 */
 };
 
 struct peer {
-	_Atomic uint32_t state; /* publishes endpoint, and PEER_GONE done */
-	_Atomic bool done;      /* it has said that it has all */
-	/* Another has attached with the index of one that is gone, and is to be
-	 * told so; again publishes where it is. */
+	_Atomic uint32_t
+	    state;         /* publishes endpoint; PEER_GONE publishes done */
+	_Atomic bool done; /* the peer has said that it has received all */
+	/*
+	 * Another peer has attached with the index of one that is gone, and
+	 * must be told so. Publishes again_port, where it is.
+	 */
 	_Atomic bool again;
 	struct multicast_address again_port;
 	struct endpoint endpoint;
-	uint64_t revision; /* of the registry, when it attached */
+	uint64_t revision; /* the registry's, when the peer attached */
 };
 
 struct peers {
-	/* What a transport says of a peer that it has lost, or NULL. */
+	/* Why a transport has lost the connection to a peer, or NULL. */
 	const char *(*why_lost)(const struct peers *peers, uint32_t index);
 	struct flow *flow;
 	const char *role;  /* "source" or "target" */
-	const char *word;  /* for people; of a tree "combiner" */
-	uint32_t first, n; /* their numbers begin here */
+	const char *word;  /* for error texts; in a tree "combiner" */
+	uint32_t first, n; /* the lowest number, and how many */
 	struct peer *peer;
-	_Atomic uint32_t changes; /* counts; a hot loop looks at this alone */
+	_Atomic uint32_t changes; /* a count; a hot loop reads only this */
 	_Atomic bool registry_lost;
-	_Atomic bool flow_gone; /* removed, or its creator died: no more come */
-	_Atomic bool cut_off;   /* we are; so no more come here */
+	_Atomic bool
+	    flow_gone;        /* removed, or its creator died: no peer comes */
+	_Atomic bool cut_off; /* this process is: no peer comes */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/* The word in which the owner sleeps, or NULL. */
 	_Atomic(_Atomic uint32_t *) sleeping;
 	struct registry_watch *watch;
-	/* Of the flow, until all peers have attached, or NULL; under the lock.
+	/*
+	 * The flow's watch until all peers have attached, or NULL; under lock.
 	 */
 	struct registry_watch *flow_watch;
 	bool flow_seen;
@@ -63,33 +69,32 @@ struct peers {
 };
 
 /*
- * Start to watch the flow's endpoints of a role. The flow must outlive it, and
- * peers must not move.
+ * Start to watch the flow's endpoints of a role. The flow must outlive peers,
+ * and peers must not move.
  */
 int dfi__peers_open(struct peers *peers, struct dfi *dfi, struct flow *flow,
     const char *role, int64_t deadline);
 
 /*
- * The same, and then create the owner's own entry, in one go. Until all peers
- * have attached, also watches the flow. -EEXIST: somebody has that entry; or,
- * if *before is not the number of peers but one of them, that was attached
- * before the owner was.
+ * Start the watch and create the owner's own entry in one transaction. Watches
+ * the flow as well until all peers have attached. -EEXIST: another owner has
+ * that entry; or, if *before is less than the number of peers, that peer had
+ * attached before this owner.
  */
 int dfi__peers_join(struct peers *peers, struct dfi *dfi, struct flow *flow,
     const char *role, struct registry_entry *own, uint32_t *before,
     int64_t deadline);
 
 /*
- * Stop, and withdraw the owner's own entry, if own_key isn't NULL, without
- * waiting for that; afterwards nobody wakes the owner any more. Leaves
- * dfi_errmsg() alone.
+ * Stop the watch. If own_key isn't NULL, withdraw the owner's entry. Afterwards
+ * nothing wakes the owner. Preserves dfi_errmsg().
  */
 void dfi__peers_close(struct peers *peers, const char *own_key);
 
 /*
- * The owner has closed, but its entry has to stay for peers that are to come:
- * call outlive() after each change from now on, on the control thread, as the
- * last thing that is done with peers, which it may close.
+ * The owner has closed, but its entry stays for peers that attach later. Call
+ * outlive() after each change, on the control thread. Nothing touches peers
+ * after that call, so it may close them.
  */
 void dfi__peers_outlive(
     struct peers *peers, void (*outlive)(struct peers *peers));
@@ -98,35 +103,35 @@ void dfi__peers_outlive(
 bool dfi__peers_expected(struct peers *peers);
 
 /*
- * Wait until every peer has attached. -ETIMEDOUT: the text names the missing.
- * -ECONNRESET: one has left already, or the flow's creator. -ENOTCONN: the
- * registry is lost.
+ * Wait until every peer has attached. -ETIMEDOUT: the text names the missing
+ * peers. -ECONNRESET: a peer, or the flow's creator, has already left.
+ * -ENOTCONN: the registry is lost.
  */
 int dfi__peers_await(struct peers *peers, int64_t deadline);
 
 /*
- * If some are not there yet, watch the flow, which says whether they still can
- * come. Only an owner that waits needs that.
+ * If peers are missing, watch the flow, to learn whether they can still attach.
+ * Only an owner that waits needs this.
  */
 int dfi__peers_watch_flow(struct peers *peers, int64_t deadline);
 
-/* Whether only the registry tells that this peer has died. */
+/* Whether only the registry can report the death of this peer. */
 bool dfi__peers_out_of_sight(const struct peers *peers, uint32_t index);
 
-/* Whether an attached peer leaves before the deadline. */
+/* Whether an attached peer leaves before the deadline. Blocks. */
 bool dfi__peers_await_gone(
     struct peers *peers, uint32_t index, int64_t deadline);
 
-/* Whether every peer has attached by now. */
+/* Whether every peer has attached. */
 bool dfi__peers_all_there(struct peers *peers);
 
 /*
  * Whether peers are missing that can't attach any more: the flow is gone, or
- * this process is taken for dead.
+ * the other members consider this process dead.
  */
 bool dfi__peers_hopeless(struct peers *peers);
 
-/* -ECONNRESET with a text for that. */
+/* -ECONNRESET, with the reason of dfi__peers_hopeless() in the text. */
 int dfi__peers_flow_gone(struct peers *peers);
 
 /* -ETIMEDOUT with a text that says which peers have not attached. */
@@ -143,14 +148,14 @@ void dfi__peers_name(
 #define PEER_ID(peers, index) (peers)->word, (peers)->first + (index)
 
 /*
- * Wake the owner, after something was published that ends its wait. The caller
- * holds the owner's handle (dfi__handle_hold()) or the lock, so the word that
- * it sleeps in stays. Takes no lock: it runs in signal handlers, which may
- * interrupt the thread that has the lock.
+ * Wake the owner after a change that ends its wait. The caller holds the
+ * owner's handle (dfi__handle_hold()) or the lock, so the word in which the
+ * owner sleeps stays. Takes no lock, since signal handlers call it while their
+ * thread may have the lock.
  */
 void dfi__peers_wake(struct peers *peers);
 
-/* From now on nobody wakes the owner's wait word: it may be freed. */
+/* Afterwards nothing wakes the owner, and its wait word may be freed. */
 void dfi__peers_withdraw(struct peers *peers);
 
 static inline uint32_t peers_changes(struct peers *peers)
@@ -165,7 +170,7 @@ static inline uint32_t peers_state(const struct peers *peers, uint32_t index)
 	return atomic_observe(&peers->peer[index].state);
 }
 
-/* The id of the process that a peer is in, or was; 0: it has not attached. */
+/* The node id of the peer's process; 0: the peer has not attached. */
 static inline uint64_t peers_node(const struct peers *peers, uint32_t index)
 {
 	return peers_state(peers, index) == PEER_ABSENT

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an endpoint's owner asks of its peers: who is missing, who has left and
- * why; and it waits for them.
+ * What an owner asks of its peers: which are missing, which have left, and why.
+ * The waits for peers are here as well.
  */
 #include "peers.h"
 
@@ -38,13 +38,13 @@ bool dfi__peers_hopeless(struct peers *peers)
 	    !dfi__peers_all_there(peers);
 }
 
-/* "source 2 of 4", or "source 2 and 1 more of 4". Their number. */
+/* Write "source 2 of 4", or "source 2 and 1 more of 4"; returns how many. */
 static uint32_t name_missing(struct peers *peers, char *text, size_t size)
 {
 	uint32_t i, first = peers->n, n_missing = 0;
 	char of[24] = "";
 
-	/* In a tree these are only some of the flow's. */
+	/* In a tree these are only some of the flow's endpoints. */
 	if (!peers->flow->fan_in)
 		snprintf(of, sizeof(of), " of %u", peers->n);
 	for (i = 0; i < peers->n; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread that takes a tombstone off the list ends it. That may be the
+ * The thread that takes a tombstone off the list ends it. That thread is the
  * control thread, in an event of the peers, or the thread that closes the
- * target or the context: these don't touch what is not on the list any more.
+ * target or the context. None of them touches a tombstone that is off the list.
  */
 #include "tombstone.h"
 
@@ -49,7 +49,7 @@ void dfi__tombstones_close(struct dfi *dfi)
 	free(all);
 }
 
-/* End the one of these peers, if it is on the list and no peer is expected. */
+/* End the tombstone of these peers, if it is listed and expects no peer. */
 static void look(struct tombstones *all, const struct peers *peers)
 {
 	struct tombstone *found;
@@ -83,6 +83,9 @@ void dfi__tombstone_begin(struct tombstone *tombstone)
 	TAILQ_INSERT_TAIL(&all->list, tombstone, link);
 	pthread_mutex_unlock(&all->lock);
 	dfi__peers_outlive(peers, on_change);
-	/* From here on it may be gone. What changed before is seen here. */
+	/*
+	 * From here on, another thread may free the tombstone. look() sees all
+	 * earlier changes.
+	 */
 	look(all, peers);
 }
