@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line of the log that says how an endpoint is attached. */
+/* The log line that says how an endpoint is attached. */
 #include <stdio.h>
 #include "base/log.h"
 #include "transport/transport.h"
@@ -48,7 +48,7 @@ static void describe_ways(
 		    n_others, name, way);
 }
 
-/* " of 4", if that is all of them. */
+/* " of 4" if all of them are meant, else "". */
 static const char *of_all(bool all, uint32_t n, char text[16])
 {
 	text[0] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a target waits for its sources: by itself, in a target group, or by a
- * descriptor that its owner polls. intake.c finds what there is to look at.
+ * descriptor that its owner polls. intake.c finds the segments.
  */
 #include "await.h"
 
@@ -15,20 +15,20 @@ static struct region_header *region_header(const struct dfi_target *target)
 }
 
 /*
- * How often a wait looks at a network's queue. If segments come through it, a
- * wait makes this many looks at once, because the locks around them take
- * longer. If segments are seen in memory, it looks for other arrivals once in
- * this many lines of memory, but at most once in a few passes over the rings:
- * each look delays a segment that comes meanwhile.
+ * How often a wait looks at a network's queue. If segments come through the
+ * queue, a wait makes this many looks in a row, because the locks around them
+ * take longer. If segments are seen in memory, it looks for other arrivals once
+ * in LINES_FOR_REST lines of memory, but not in each pass over the rings: each
+ * look delays a segment that comes meanwhile.
  */
 #define LOOKS_AT_ONCE 4
 #define LINES_FOR_REST 256
 #define LEAST_FOR_REST 8
 
 /*
- * A spinning target passes this many times over its rings for segments alone
- * before it looks for what else ends a wait, if the rings are few and segments
- * are seen in memory.
+ * If the rings are few and segments are seen in memory, a spinning target makes
+ * this many passes that look only for segments. Then it checks what else can
+ * end the wait.
  */
 #define PASSES_IN_MEMORY 8
 #define RINGS_IN_MEMORY 8
@@ -42,7 +42,7 @@ static always_inline bool ring_ready(
 	return reader_ready(reader);
 }
 
-/* The quickest of looks. */
+/* The fastest look. */
 static always_inline bool any_ready(const struct dfi_target *target)
 {
 	const struct reader *reader = target->readers;
@@ -54,7 +54,7 @@ static always_inline bool any_ready(const struct dfi_target *target)
 	return false;
 }
 
-/* Something for a consuming call to look at, of what has arrived. */
+/* Whether a consuming call has something to do, among what has arrived. */
 static always_inline bool segment_or_change(struct dfi_target *target)
 {
 	const struct reader *reader = target->readers;
@@ -82,7 +82,7 @@ bool dfi__target_ready(struct dfi_target *target)
 	return target_has_results(target) || arrived(target);
 }
 
-/* Take arrivals of the network, if that is due within these passes. */
+/* Take in the network's arrivals, if that is due within these passes. */
 static always_inline void look_at_queue(
     struct dfi_target *target, uint32_t passes)
 {
@@ -107,8 +107,8 @@ static bool look(void *arg)
 }
 
 /*
- * For a spinning target: each instruction between a segment's arrival and its
- * sight adds to the latency. Other arrivals are rare, or not urgent.
+ * For a spinning target: each instruction between the arrival and the sight of
+ * a segment adds latency. Other arrivals are rare, or not urgent.
  */
 static always_inline bool spin_look(void *arg)
 {
@@ -123,8 +123,8 @@ static always_inline bool spin_look(void *arg)
 }
 
 /*
- * This many rings are looked at before slower work: a target that waits for an
- * answer often looks just before the answer comes.
+ * Look at this many rings before slower work: the owner often asks just before
+ * an answer comes.
  */
 #define GLANCE_RINGS 64
 
@@ -134,8 +134,10 @@ bool dfi__target_glance(struct dfi_target *target)
 	uint32_t budget = target->wait.budget, spent;
 	bool there = false;
 
-	/* What comes through a queue is not in memory before it is taken from
-	 * there; and what is first in an order takes more than a look. */
+	/*
+	 * A queue's arrivals are not in memory until they are taken in, and
+	 * finding the next segment of an order takes more than a look.
+	 */
 	if (target->merge || (export && atomic_peek(&export->told)))
 		budget = 0;
 	if (budget > GLANCE_RINGS)
@@ -156,7 +158,7 @@ bool dfi__target_announce(struct dfi_target *target, struct notify *notify)
 	bool fresh = dfi__notify_announce(
 	    notify, &region_header(target)->reader_waits);
 
-	/* For the control thread and dfi_target_abort(). */
+	/* The control thread and dfi_target_abort() wake the owner by it. */
 	if (atomic_peek(&target->sources.sleeping) != &notify->self.word)
 		atomic_publish(&target->sources.sleeping, &notify->self.word);
 	return fresh;
@@ -214,8 +216,8 @@ int dfi_target_fd(struct dfi_target *target)
 }
 
 /*
- * Some source has not attached in time: say so now, and again after the same
- * time. 0: all are there by now.
+ * A source has not attached in time: return the error now, and again after the
+ * same time. 0: all have attached.
  */
 static int check_attached(struct dfi_target *target)
 {
@@ -231,8 +233,7 @@ static int check_attached(struct dfi_target *target)
 	return dfi__error_keep(dfi__peers_missing(&target->sources));
 }
 
-/* A nonblocking handle found nothing. Reading the clock each time would cost.
- */
+/* A nonblocking handle reads the clock once in this many empty polls. */
 #define ATTACH_CHECK_POLLS 256
 
 int dfi__target_found_none(struct dfi_target *target)
@@ -263,7 +264,7 @@ static struct looks looks_of(const struct dfi_target *target)
 	if (export && atomic_peek(&export->told)) {
 		looks.at_once = LOOKS_AT_ONCE;
 		looks.cost = WAIT_QUEUE_COST;
-		/* What came through the queue is seen at once. */
+		/* What comes through the queue is seen at once. */
 		looks.in_memory = 1;
 	} else {
 		looks.period = LINES_FOR_REST / target->n_readers;
@@ -272,7 +273,7 @@ static struct looks looks_of(const struct dfi_target *target)
 		if (target->n_readers <= RINGS_IN_MEMORY)
 			looks.in_memory = PASSES_IN_MEMORY;
 	}
-	/* What is first in an order takes more than a look. */
+	/* Finding the next segment of an order takes more than a look. */
 	if (target->merge)
 		looks.in_memory = 0;
 	looks.cost += target->n_readers * (looks.in_memory + 1);
@@ -298,7 +299,10 @@ int dfi__target_wait(struct dfi_target *target)
 	counter_add(&target->stalls, 1);
 	counter_add(&time->counts.ns,
 	    dfi__pace(&target->pace, atomic_peek(&target->segments)));
-	/* Pairs with dfi__peers_wake(): the mapping that word lies in. */
+	/*
+	 * Pairs with dfi__peers_wake(): orders the mapping that the word lies
+	 * in.
+	 */
 	atomic_publish(&target->sources.sleeping, word);
 	if (target->above)
 		atomic_publish(&target->above->sleeping, word);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Consuming: tuples are lent where they lie, one by one, in batches, or by a
- * cursor.
+ * Consuming: tuples are lent in the ring's memory, one by one, in batches, or
+ * by a cursor.
  */
 #include "target.h"
 
 #include "base/error.h"
 
-/* The handle is whole, and neither a batch nor a cursor is out. */
+/* Check the handle, and that neither a batch nor a cursor is lent. */
 static inline int check_free(struct dfi_target *target)
 {
 	int ret = target_check(target);
@@ -15,7 +15,7 @@ static inline int check_free(struct dfi_target *target)
 	return ret ? ret : target_check_lent(target);
 }
 
-/* There is nowhere to put what would be lent: nothing happens. */
+/* The caller gave no memory for the result: nothing happens. */
 static int no_place(const struct dfi_target *target, const char *what)
 {
 	return dfi__fail(-EINVAL, "flow '%s': %s %u: %s is NULL",
@@ -68,7 +68,9 @@ int dfi_target_consume_batch(struct dfi_target *target, struct dfi_batch *batch)
 void dfi_target_release(struct dfi_target *target, struct dfi_batch *batch)
 {
 	HANDLE_VOID_CALL(TARGET_USER(target), TARGET_SHARED(target));
-	/* Also of one that has failed, or was aborted meanwhile. */
+	/*
+	 * A target that has failed, or was aborted meanwhile, releases as well.
+	 */
 	if (handle_check(target, target ? &target->magic : NULL, TARGET_MAGIC) <
 		0 ||
 	    !target->lends_batch)
@@ -97,7 +99,7 @@ static maybe_unused struct dfi_target_cursor failed_cursor(
 	return cursor;
 }
 
-/* The cursor has the position; to the handle, nothing is left to read. */
+/* Move the position to the cursor: the handle has nothing left to read. */
 static void load_cursor(struct dfi_target_cursor *cursor)
 {
 	struct dfi_target_head *head = &cursor->target->head;
@@ -128,7 +130,7 @@ struct dfi_target_cursor dfi_target_cursor_open(
 	return cursor;
 }
 
-/* Whether it was refused when it was opened. */
+/* Whether the open of the cursor was refused. */
 static bool cursor_is_dead(const struct dfi_target_cursor *cursor)
 {
 	return cursor->status == -EINVAL || cursor->status == -EBUSY;

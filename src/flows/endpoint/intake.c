@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target's segments: the rings of all its sources, polled in turn. A segment
- * goes back when its last tuple was consumed and the next call comes.
+ * A target's segments: it polls the rings of all its sources in turn. The next
+ * call after the last tuple of a segment gives the segment back.
  */
 #include "target.h"
 
@@ -10,12 +10,12 @@
 #include "await.h"
 
 /*
- * A ring with data is drained on, because it is warm, but not for ever: after
- * so many segments in a row the others are looked at.
+ * A target drains one ring further, because its memory is in the cache. After
+ * this many segments in a row it looks at the other rings.
  */
 #define FAIR_SEGMENTS 16
 
-/* The slots of a ring that is ready to have them: 0, or an error. */
+/* Find the slots of a ring that is ready: 0, or an error. */
 static int find_slots(struct dfi_target *target, uint32_t source)
 {
 	int ret = dfi__reader_find_slots(&target->readers[source]);
@@ -23,7 +23,9 @@ static int find_slots(struct dfi_target *target, uint32_t source)
 	return ret < 0 ? dfi__target_damaged(target, source, ret) : 0;
 }
 
-/* A segment for others, or the end of a window; or none, or a gap. As take().
+/*
+ * Pass over a segment without tuples for this target: one for other targets,
+ * the end of a window, or a gap. Returns the result of take().
  */
 static int pass_over(struct dfi_target *target, uint32_t source, int ret)
 {
@@ -38,8 +40,9 @@ static int pass_over(struct dfi_target *target, uint32_t source, int ret)
 }
 
 /*
- * Lend the next segment of a ring that is ready. 1, or 0: it was only ready to
- * have segments, or has passed over one for others; or an error.
+ * Lend the next segment of a ring that is ready: 1. 0: there was none to lend,
+ * as the ring only got its slots, or the segment was for other targets. Or an
+ * error.
  */
 static always_inline int take(struct dfi_target *target, uint32_t source)
 {
@@ -67,7 +70,7 @@ static inline uint32_t next_ring(const struct dfi_target *target, uint32_t ring)
 	return ring + 1 == target->n_readers ? 0 : ring + 1;
 }
 
-/* Of the rings behind the current one, which is the last that is tried. */
+/* Search the rings behind the current one; the current one comes last. */
 static uint32_t find_other(struct dfi_target *target)
 {
 	uint32_t i, ring = target->current;
@@ -83,7 +86,9 @@ static uint32_t find_other(struct dfi_target *target)
 	return target->n_readers;
 }
 
-/* The next ring with a segment, the current one first; n_readers if none. */
+/*
+ * The next ring with a segment, beginning at the current one; n_readers: none.
+ */
 static always_inline uint32_t find_ready(struct dfi_target *target)
 {
 	uint32_t ring = target->current;
@@ -96,7 +101,7 @@ static always_inline uint32_t find_ready(struct dfi_target *target)
 	return find_other(target);
 }
 
-/* The ring to take from, n_readers if there is none: 0, or an error. */
+/* Find the ring to take from, n_readers if there is none: 0, or an error. */
 static inline int find_next(struct dfi_target *target, uint32_t *ring)
 {
 	int ret;
@@ -122,7 +127,7 @@ static int fail_lost(struct dfi_target *target)
 	    target, dfi__fail(target->lost, "%s", target->status_text));
 }
 
-/* As last_segment(), of an ordered flow: no place is skipped. */
+/* last_segment() of an ordered flow, which skips no position. */
 static int last_in_order(struct dfi_target *target)
 {
 	uint32_t ring;
@@ -137,7 +142,8 @@ static int last_in_order(struct dfi_target *target)
 }
 
 /*
- * The flow is lost: lend what had arrived by then, and then say so. As take().
+ * The flow is lost: lend the segments that had arrived by then, and after these
+ * return the error. Otherwise it returns the results of take().
  */
 static int last_segment(struct dfi_target *target)
 {
@@ -177,7 +183,7 @@ int dfi__target_input(struct dfi_target *target)
 				return ret;
 		}
 		if (unlikely(target->lost)) {
-			/* No more results can come of what has arrived. */
+			/* What has arrived yields no more results. */
 			ret = target->combiner ? fail_lost(target)
 					       : last_segment(target);
 			if (likely(ret))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The clock of lingering sources, on the control thread: a timer that fires
- * when the first of their lanes is due. Owners set it earlier, and never wait
- * for it. Locks are taken in this order: the clock's, a source's.
+ * when the first of their lanes is due. Owners set it to earlier times, and
+ * never wait for it. Lock order: the clock's, then a source's.
  */
 #include "linger.h"
 
@@ -27,7 +27,7 @@ struct linger_clock {
 	int64_t at; /* when the timer fires, or DEADLINE_NEVER */
 };
 
-/* Whether the owner may add to the lane's segment, which then is open. */
+/* Whether the lane has an open segment that the owner may add to. */
 static bool is_open(const struct dfi_source *source, uint32_t target)
 {
 	return source->writers[target].segment &&
@@ -40,14 +40,14 @@ static void park(struct dfi_source *source, uint32_t target)
 	struct dfi_source_lane *lane = &source->head.lanes[target];
 	char *end = writer->segment + source->head.tuple_size;
 
-	/* A full segment is about to be sent by its owner. */
+	/* Otherwise the owner is about to send a full segment. */
 	if (end <= writer->end)
 		lane_set_end(lane, end);
 }
 
 /*
- * How soon to look again for a segment's place in an order: no target delivers
- * what others have behind it meanwhile.
+ * The time between two looks for the position of a segment. Meanwhile no target
+ * delivers the segments behind it.
  */
 #define PLACE_LOOK_NS (INT64_C(100) * (NS_PER_MS / 1000))
 
@@ -59,7 +59,10 @@ static int64_t next_look(const struct dfi_source *source)
 							       : ns;
 }
 
-/* A segment that its owner has sent waits for its place. */
+/*
+ * Continue with a segment that its owner has sent and that waits for its
+ * position.
+ */
 static void go_on(struct dfi_source *source, uint32_t target, int64_t now)
 {
 	if (!dfi__replica_go_on(source->replica_writer))
@@ -67,8 +70,8 @@ static void go_on(struct dfi_source *source, uint32_t target, int64_t now)
 }
 
 /*
- * Send what is due in a lane. Whether it was parked then. What goes wrong is
- * left for the owner to find: the writer stays as broken as it is.
+ * Send the part of a lane that is due. Returns whether the lane is then parked.
+ * The owner finds the errors: the writer stays broken.
  */
 static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 {
@@ -89,14 +92,17 @@ static bool send_due(struct dfi_source *source, uint32_t target, int64_t now)
 		ret = lane_publish_part(source, target, bytes);
 	if (ret < 0)
 		return false;
-	/* Until it is known that the owner will call in. */
+	/* It stays due until the owner is known to see the lowered end. */
 	writer->due = now + next_look(source);
 	if (ret > 0 && open)
 		park(source, target);
 	return ret > 0;
 }
 
-/* Whether the owner calls in with the next tuple, or just has, to no avail. */
+/*
+ * Whether the owner's next tuple makes a call, or its last one has just made it
+ * and found the lane full.
+ */
 static bool is_parked(const struct dfi_source *source, uint32_t target)
 {
 	const struct writer *writer = &source->writers[target];
@@ -107,22 +113,23 @@ static bool is_parked(const struct dfi_source *source, uint32_t target)
 }
 
 /*
- * Of the lanes that were parked: who has not added a tuple by now, finds the
- * end lowered when it does (see dfi_source_lane_advance()).
+ * Check the lanes that were parked. After the fence, an owner that has not
+ * added a tuple sees the lowered end when it does (see
+ * dfi_source_lane_advance()).
  */
 static void check_parked(struct dfi_source *source)
 {
 	uint32_t t;
 
 	if (!dfi__fence_heavy())
-		return; /* they are looked at again and again, then */
+		return; /* their due times stay, so later looks check them */
 	for (t = 0; t < source->n_lanes; t++)
 		if (is_open(source, t) && is_parked(source, t) &&
 		    !source_filled(source, t) && !lane_holds(source, t))
 			source->writers[t].due = 0;
 }
 
-/* Send what is due: when to look again. */
+/* Send what is due; returns the time of the next look. */
 static int64_t look_at(struct dfi_source *source, int64_t now)
 {
 	int64_t due, next = DEADLINE_NEVER;
@@ -162,7 +169,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	uint64_t count;
 
 	(void)what;
-	/* Set anew meanwhile, it has nothing to read. */
+	/* If the timer was set anew meanwhile, there is nothing to read. */
 	if (read(fd, &count, sizeof(count)) < 0)
 		count = 0;
 	pthread_mutex_lock(&clock->lock);
@@ -301,7 +308,7 @@ void dfi__linger_note(struct dfi_source *source, uint32_t target)
 	if (writer->due && writer->due <= due)
 		return;
 	writer->due = due;
-	/* Else the timer is set, and not for later. */
+	/* Otherwise the timer is set, and not for a later time. */
 	if (linger->armed && !sooner)
 		return;
 	linger->armed = true;

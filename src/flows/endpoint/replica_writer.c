@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The targets of a source whose one lane goes to all of them. Each counts: one
- * that dies or closes early fails the source, and one that cancels is left out,
- * while the others get all.
+ * The targets of a source whose one lane goes to all of them. If one dies or
+ * closes early, the source fails. If one cancels, the source continues with the
+ * others.
  */
 #include "source.h"
 
@@ -36,8 +36,7 @@ int dfi__replica_left(struct dfi_source *source, int err)
 		if (ret < 0)
 			return ret;
 	}
-	/* What was said first is about the sequencer, if a target is not gone.
-	 */
+	/* No target is gone, so err is about the sequencer. */
 	return source->replica_writer->undrawn && err < 0
 	    ? dfi__source_fail(source, err)
 	    : 0;

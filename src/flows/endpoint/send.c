@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A source's segments: a lane gets one as soon as there is room, pushes and a
- * cursor fill it, and it is sent when it is full or flushed. Which lane a tuple
- * goes to, kinds/push.c says.
+ * A source's segments. A lane opens one as soon as there is room. Pushes and a
+ * cursor fill it. The source sends it when it is full or flushed. kinds/push.c
+ * chooses the lane of a tuple.
  *
- * What a push that fills a segment calls up to the writer is inline here: each
- * call is a part of the time that a tuple takes in a latency flow.
+ * The calls from a push that fills a segment down to the writer are inline:
+ * each call adds to the time of a tuple in a latency flow.
  */
 #include "source.h"
 
@@ -13,7 +13,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 
-/* A ring whose target's words make no sense. */
+/* The words of a target in its ring are invalid. */
 static int damaged(struct dfi_source *source, uint32_t target, int err)
 {
 	char name[256];
@@ -43,7 +43,10 @@ static always_inline int open_segment(
 
 	if (likely(ret > 0)) {
 		lane->next = writer->segment;
-		/* The first tuple starts its time. */
+		/*
+		 * A lingering lane calls at its first tuple, which starts its
+		 * time.
+		 */
 		lane_set_end(lane,
 		    source->linger.ns
 			? writer->segment + writer->geometry.tuple_size
@@ -69,7 +72,10 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t target)
 	return open_segment(source, target);
 }
 
-/* A lane's target, or one of them, doesn't stay: an error, or 0. */
+/*
+ * An error if a lane's target, or one of its targets, has left for good; else
+ * 0.
+ */
 static int check_life(struct dfi_source *source, uint32_t lane)
 {
 	int ret = 0;
@@ -85,7 +91,7 @@ static int check_life(struct dfi_source *source, uint32_t lane)
 	return 0;
 }
 
-/* This target refused: of the replica writer's, wait for it alone. */
+/* This target had no room. Of a replica writer's targets, wait for this one. */
 static void want_room(struct dfi_source *source, uint32_t target)
 {
 	uint32_t t;
@@ -115,13 +121,18 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 
 	if (ret < 0)
 		return ret;
-	/* Before all waiting, and before saying that there is nothing to wait
-	 * for: the caller may do something else then. */
+	/*
+	 * Post before any wait and before -EAGAIN: the caller may do other work
+	 * then.
+	 */
 	source_post(source);
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
-		/* It may be for others than what comes now is for. */
+		/*
+		 * The segment that waits may be for other targets than the next
+		 * tuples.
+		 */
 		ret = source_settle(source);
 		if (!ret)
 			ret = check_life(source, lane);
@@ -131,7 +142,7 @@ int dfi__source_make_room(struct dfi_source *source, uint32_t lane)
 		target = lane_waits_for(source, lane);
 		if (ret > 0)
 			goes_on(source, lane);
-		/* Nobody to wait for may be why there is no segment. */
+		/* There may be no segment because no target wants one. */
 		if (!ret && unlikely(source->replica_writer != NULL))
 			ret = dfi__replica_is_wanted(source);
 		if (ret != 0)
@@ -176,7 +187,7 @@ static always_inline int send_segment(
 		ret = dfi__replica_left(source, ret);
 		if (!ret && !(source->flags & DFI_NONBLOCK))
 			ret = source_settle(source);
-		/* The tuples are taken: the next call tells. */
+		/* The tuples are taken, so the next call returns -EINTR. */
 		if (ret == -EINTR)
 			atomic_set(&source->interrupted, true);
 		else if (ret < 0 && ret != -ETIMEDOUT)
@@ -194,8 +205,9 @@ int dfi__source_send(struct dfi_source *source, uint32_t target)
 }
 
 /*
- * lane->next has reached lane->end: the segment is full, or what lies in it was
- * added while nobody looked. Any number of times.
+ * lane->next has reached lane->end: the segment is full, or the lane was parked
+ * and its tuples now start its time. May happen any number of times for a
+ * segment.
  */
 static always_inline int reached_end(struct dfi_source *source, uint32_t target)
 {
@@ -206,7 +218,7 @@ static always_inline int reached_end(struct dfi_source *source, uint32_t target)
 	return 0;
 }
 
-/* The tuple that a push put into the spare room goes into a segment. */
+/* Move a pushed tuple from the spare room into a segment. */
 static int push_spare(struct dfi_source *source, uint32_t target)
 {
 	struct dfi_source_lane *lane = &source->head.lanes[target];
@@ -222,7 +234,7 @@ static int push_spare(struct dfi_source *source, uint32_t target)
 	return 0;
 }
 
-/* The tuple in the spare room is not taken. */
+/* Drop the tuple in the spare room. */
 static maybe_unused int lane_shared(
     struct dfi_source *source, uint32_t target, int err)
 {
@@ -274,7 +286,7 @@ int dfi_source_flush(struct dfi_source *source)
 	return ret;
 }
 
-/* What is still to be sent waits for nothing but its place in an order. */
+/* After the deadline only a segment's position may be missing. */
 int dfi__source_finish(struct dfi_source *source, int64_t deadline)
 {
 	source->flags &= ~(uint32_t)DFI_NONBLOCK;
@@ -291,7 +303,7 @@ static maybe_unused struct dfi_source_cursor failed_cursor(
 	return cursor;
 }
 
-/* Move the position of the open segment from the lane to the cursor. */
+/* Move the position in the open segment from the lane to the cursor. */
 static void load_cursor(struct dfi_source_cursor *cursor)
 {
 	struct dfi_source *source = cursor->source;
@@ -321,7 +333,10 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	if (cursor.status)
 		return cursor;
 	source_lock(source);
-	/* Nobody waits for a place whose segment waits for the cursor. */
+	/*
+	 * The segment would wait for the cursor, and other sources for its
+	 * position.
+	 */
 	if (lane_awaits_place(source) && source_filled(source, cursor.lane))
 		cursor.status = send_segment(source, cursor.lane);
 	if (cursor.status) {
@@ -336,7 +351,7 @@ struct dfi_source_cursor dfi_source_cursor_open(
 	return cursor;
 }
 
-/* Put the cursor's position back into the lane, and send a full segment. */
+/* Move the cursor's position back to the lane, and send a full segment. */
 static int store_cursor(const struct dfi_source_cursor *cursor)
 {
 	struct dfi_source *source = cursor->source;
@@ -359,7 +374,7 @@ static int store_cursor(const struct dfi_source_cursor *cursor)
 	return 0;
 }
 
-/* Whether it was refused when it was opened, or is closed. */
+/* Whether the open of the cursor was refused, or the cursor is closed. */
 static bool cursor_is_dead(const struct dfi_source_cursor *cursor)
 {
 	return cursor->status == -ERANGE || cursor->status == -EINVAL ||

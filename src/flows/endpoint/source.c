@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The life of a source: attaching to all targets, and the end.
- */
+/* The life of a source: it attaches to all targets, and ends. */
 #include "source.h"
 
 #include <stdio.h>
@@ -20,7 +18,7 @@
 
 static const char role[] = "source";
 
-/* Memory for the segment that goes to all counts towards the same bound. */
+/* The buffer of the replica writer counts towards the same bound. */
 static int take_fan(struct dfi_source *source)
 {
 	struct ring_geometry geometry = dfi__flow_slots_geometry(&source->flow);
@@ -67,7 +65,7 @@ static void free_source(struct dfi_source *source)
 	dfi__handle_free(source, source->size);
 }
 
-/* How long this source lingers, if it does: only partial segments wait. */
+/* Set the linger time, if the source lingers: only partial segments wait. */
 static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
@@ -88,7 +86,7 @@ static int choose_linger(struct dfi_source *source, uint32_t linger_us)
 	return 0;
 }
 
-/* The inline functions' view; see dfi/push.h. */
+/* The routing as the inline functions use it; see dfi/push.h. */
 static uint32_t inline_routing(
     const struct flow *flow, const struct router *router)
 {
@@ -168,7 +166,7 @@ static int alloc_source(struct dfi *dfi, const struct flow *flow,
 	return 0;
 }
 
-/* The rings are ours now; somebody may have used them up before. */
+/* The source owns the rings now. An earlier source may have used them up. */
 static int open_segments(struct dfi_source *source)
 {
 	uint32_t t;
@@ -213,7 +211,7 @@ static const char *why_lost(const struct peers *targets, uint32_t target)
 	    : remote->transport->ops->ring.owner_why(remote);
 }
 
-/* The first that is not in shared memory, if there is any. */
+/* The first remote that is not in shared memory, or NULL. */
 static const struct remote *first_remote(const struct dfi_source *source)
 {
 	const struct remote *remote;
@@ -227,7 +225,6 @@ static const struct remote *first_remote(const struct dfi_source *source)
 	return NULL;
 }
 
-/* Nothing is sent any more. */
 static void stop_kind(struct dfi_source *source)
 {
 	if (source->kind->source.stop)
@@ -235,8 +232,8 @@ static void stop_kind(struct dfi_source *source)
 }
 
 /*
- * Wait for the targets, open their rings, and only then claim the index: to the
- * targets, a source that was there and goes has died.
+ * Wait for the targets and open their rings before claiming the index: the
+ * targets regard a source whose claim disappears as dead.
  */
 static int attach(struct dfi_source *source, int64_t deadline)
 {
@@ -261,7 +258,7 @@ static int attach(struct dfi_source *source, int64_t deadline)
 		ret = dfi__source_open_rings(source, deadline);
 	if (!ret && ops->attach) {
 		ret = ops->attach(source, deadline);
-		/* It has the sequencer of an ordered flow. */
+		/* Target 0 has the sequencer of an ordered flow. */
 		if (ret < 0)
 			ret = dfi__source_target_was_gone(
 			    source, 0, ret, deadline);
@@ -322,7 +319,7 @@ int dfi__source_open(struct dfi *dfi, const struct kind *kind,
 	return 0;
 }
 
-/* All targets, after one deadline; the first error. */
+/* Drain all targets within one deadline; returns the first error. */
 static int drain(struct dfi_source *source, int64_t deadline)
 {
 	int err, ret = 0;
@@ -348,8 +345,8 @@ static void end_ring(struct dfi_source *source, uint32_t target, uint64_t flag)
 }
 
 /*
- * Tell the targets how the source ended, leave, and free. 0, or -ECONNRESET or
- * -ETIMEDOUT: what was sent did not all arrive, or nobody knows.
+ * Tell the targets how the source ended, withdraw its entry, and free it.
+ * -ECONNRESET or -ETIMEDOUT: some tuples did not arrive, or that is unknown.
  */
 static int end_source(
     struct dfi_source *source, uint64_t flag, int64_t deadline)
@@ -367,7 +364,9 @@ static int end_source(
 	ret = drain(source, deadline);
 	stop_kind(source);
 	dfi__handle_retire(source);
-	/* The marks come first: a target that sees the key go finds them. */
+	/*
+	 * End marks come first, so that a target finds them when the key goes.
+	 */
 	dfi__endpoint_key(key, &source->flow, role, source->index);
 	dfi__peers_close(&source->targets, key);
 	dfi__stats_remove(dfi, &source->stats);
@@ -377,9 +376,8 @@ static int end_source(
 }
 
 /*
- * Whether all tuples that were pushed will be read, by the targets that want
- * them: none has left before our end mark, and none was refused and then
- * forgotten.
+ * Whether the targets will read all pushed tuples that they want: no target has
+ * left before the end mark, and no tuple was refused and then dropped.
  */
 static int check_whole(struct dfi_source *source)
 {
@@ -433,7 +431,7 @@ int dfi_source_close(struct dfi_source *source)
 	    : DEADLINE_NEVER;
 	ret = source->lane_ops ? source->lane_ops->finish(source, deadline)
 			       : dfi__source_finish(source, deadline);
-	/* Other calls only report that; here it ends the stream. */
+	/* Other calls only report the timeout; here it ends the stream. */
 	if (ret == -ETIMEDOUT)
 		dfi__error_keep(ret);
 	if (!ret)

@@ -119,48 +119,49 @@ _Static_assert(
     offsetof(struct dfi_source, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
 /*
- * Attach to a flow, or a part of one, which it takes over, or frees if it
- * fails. attr is whole and valid; the caller keeps the context. What
- * dfi_source_open() says, except errors of its arguments.
+ * Attach to a flow, or to a part of one. The call takes the flow over, and
+ * frees it on failure. attr is complete and valid; the caller keeps the
+ * context. The errors are those of dfi_source_open() except errors of its
+ * arguments.
  */
 int dfi__source_open(struct dfi *dfi, const struct kind *kind,
     struct flow *flow, uint32_t index, const struct dfi_source_attr *attr,
     const struct wait_policy *wait, int64_t deadline,
     struct dfi_source **source);
 
-/* The ring of each target that wants tuples. */
+/* Open the ring of each target that wants tuples. */
 int dfi__source_open_rings(struct dfi_source *source, int64_t deadline);
 
 /*
- * What a target said or did that could not be reached (err): an error, which is
- * -ECONNRESET if it has gone since.
+ * A target could not be reached (err). Return the error of the call:
+ * -ECONNRESET if the target has gone meanwhile.
  */
 int dfi__source_target_was_gone(
     struct dfi_source *source, uint32_t target, int err, int64_t deadline);
 
 /*
- * The transport to a target, and the name of its region there. network: not
- * shared memory, which was tried in vain.
+ * The transport to a target, and the name of its region there. network: shared
+ * memory was tried and failed, so choose the network.
  */
 int dfi__source_way(const struct dfi_source *source,
     const struct endpoint *endpoint, bool network, struct transport **transport,
     const struct region_name **name);
 
 /*
- * Whether all rings that are to be opened can be had, which then count towards
- * the context's bound: 0, or -ENOMEM. What wasn't taken is returned when they
- * are open.
+ * Reserve the memory of all rings that the source opens, within the context's
+ * bound: 0, or -ENOMEM. dfi__source_room_return() gives back what the open
+ * rings did not use.
  */
 int dfi__source_room(struct dfi_source *source);
 void dfi__source_room_return(struct dfi_source *source);
 
-/* For a ring that a device writes to: the stage to send from, or NULL. */
+/* The send buffer for a ring that a device writes; *stage may become NULL. */
 int dfi__source_take_shadow(struct dfi_source *source,
     struct transport *transport, struct stage **stage);
 
 int dfi__source_check_slow(const struct dfi_source *source);
 
-/* The first line of each call on a source by its owner. */
+/* The first line of each call of the owner. */
 #define SOURCE_USER(source) \
 	((source) && (source)->magic == SOURCE_MAGIC ? &(source)->user : NULL)
 #define SOURCE_CALL(source, busy) HANDLE_CALL(SOURCE_USER(source), busy)
@@ -170,31 +171,31 @@ int dfi__source_check_slow(const struct dfi_source *source);
 	dfi__handle_shared(call.other, "flow '%s': %s %u", \
 	    (source)->flow.name, SOURCE_ID(source))
 
-/* "%s %u" of a source. */
+/* The arguments for "%s %u" that name a source. */
 #define SOURCE_ID(source) flow_source_word(&(source)->flow), (source)->index
 
-/* Which ring of a target is this source's. */
+/* The index of this source's ring in each target's region. */
 static inline uint32_t source_ring(const struct dfi_source *source)
 {
 	return source->index - source->flow.part.first_source;
 }
 
-/* Tells whether the owner must give up; orders no other memory. */
+/* Whether some thread has called dfi_source_abort(); orders no other memory. */
 static inline bool source_aborted(const struct dfi_source *source)
 {
 	return unlikely(atomic_peek(&source->aborted));
 }
 
-/* Whether the owner is to return from a wait; protects nothing. */
+/* Whether the owner must return from a wait; orders no other memory. */
 static inline bool source_interrupted(const struct dfi_source *source)
 {
 	return unlikely(atomic_peek(&source->interrupted)) && !source->closing;
 }
 
-/* -EINTR, once for dfi_source_interrupt(). */
+/* -EINTR, once for each dfi_source_interrupt(). */
 int dfi__source_interrupted(struct dfi_source *source);
 
-/* The sticky error, with its text, or what is wrong with the handle. */
+/* The sticky error with its text, or the error of an invalid handle. */
 static inline int source_check(const struct dfi_source *source)
 {
 	if (likely(source && source->magic == SOURCE_MAGIC && !source->status &&
@@ -206,22 +207,22 @@ static inline int source_check(const struct dfi_source *source)
 /* -ECANCELED, sticky: some thread has called dfi_source_abort(). */
 int dfi__source_give_up(struct dfi_source *source);
 
-/* Make err, whose text was just set, sticky, and close all segments. */
+/* Make err sticky, with the text that was just set, and close all segments. */
 int dfi__source_fail(struct dfi_source *source, int err);
 
 /*
- * A tuple was refused for an argument, with err, whose text was just set. The
- * source stays as it was; but unless it takes another tuple, its stream is not
- * whole. Returns err.
+ * A tuple was refused with err for an argument; the text was just set. The
+ * source stays usable, but its stream is not whole unless it takes another
+ * tuple. Returns err.
  */
 int dfi__source_refuse(struct dfi_source *source, int err);
 
-/* Tuples that it has taken, whatever has become of them. For the owner. */
+/* How many tuples the source has taken, delivered or not. For the owner. */
 uint64_t dfi__source_taken(struct dfi_source *source);
 
 /*
- * The lane for a target that a call names: the target's own, or, in a replicate
- * flow, the only one for DFI_ALL_TARGETS. Whether there is one.
+ * Find the lane of a target: the target's own, or in a replicate flow the only
+ * one, for DFI_ALL_TARGETS. Returns whether there is such a lane.
  */
 static inline bool source_find_lane(
     const struct dfi_source *source, uint32_t target, uint32_t *lane)
@@ -234,13 +235,14 @@ static inline bool source_find_lane(
 /* -ERANGE, which is not sticky. */
 int dfi__source_no_target(const struct dfi_source *source, uint32_t target);
 
-/* As source_check(), and no cursor is open (-EBUSY). */
+/* source_check(), and -EBUSY if a cursor is open. */
 int dfi__source_check_free(const struct dfi_source *source);
 
 /* What has become of a target. */
 enum target_life {
 	TARGET_STAYS = 0,
-	TARGET_CANCELLED, /* it wants no more: the source goes on without it */
+	TARGET_CANCELLED, /* it wants no more tuples: the source continues
+			     without it */
 	TARGET_GONE,      /* it died or left: the source fails */
 };
 
@@ -248,7 +250,10 @@ static inline enum target_life source_target_life(
     struct dfi_source *source, uint32_t target)
 {
 	const struct writer *writer = &source->rings[target];
-	/* Before the ring: what a target wrote before it left is there then. */
+	/*
+	 * Read this before the ring: a ring then has all that its target wrote
+	 * before it left.
+	 */
 	uint32_t state = peers_state(&source->targets, target);
 	uint32_t closed;
 
@@ -263,29 +268,30 @@ static inline enum target_life source_target_life(
 }
 
 /*
- * A target that doesn't stay has left, or can't be written to any more. 0: the
- * source goes on without it.
+ * A target has left or can't be written any more. 0: the source continues
+ * without it.
  */
 int dfi__source_target_left(struct dfi_source *source, uint32_t target);
 
 /*
- * Of a replica writer: whether a target doesn't stay, which was not known; and
- * what comes of it: 0 if the source goes on with the others, or err was not at
- * all for nothing. err: what sending returned, else 0.
+ * For a replica writer. dfi__replica_has_left(): whether a target has left that
+ * was not known to. dfi__replica_left(): handle that; 0 if the source continues
+ * with the other targets, or if err was partly successful. err is the result of
+ * sending, else 0.
  */
 bool dfi__replica_has_left(struct dfi_source *source);
 int dfi__replica_left(struct dfi_source *source, int err);
-/* All of a flow with groups, as a set. */
+/* The target set of all n targets. */
 static inline uint64_t dfi__replica_all_targets(uint32_t n_targets)
 {
 	return UINT64_MAX >> (DFI_MAX_SET_TARGETS - n_targets);
 }
 
 /*
- * A segment of the source may wait for its place in an order, which comes over
- * the network: have it sent. Waits as the handle says: -EAGAIN, and then the
- * descriptor tells when to try again; -ETIMEDOUT. Hard errors are made sticky.
- * 0 at once if none waits.
+ * A segment of the source may wait for its position, which comes over the
+ * network: wait for the position and send the segment. The handle decides how
+ * to wait: -EAGAIN (the descriptor then tells when to try again), -ETIMEDOUT.
+ * Hard errors are made sticky. Returns 0 at once if no segment waits.
  */
 static inline int source_settle(struct dfi_source *source)
 {
@@ -295,7 +301,7 @@ static inline int source_settle(struct dfi_source *source)
 	    : 0;
 }
 
-/* The same after what has waited, if the handle may: no more than once. */
+/* The same after a call that has waited, without a second wait. */
 static inline int source_unsettled(struct dfi_source *source)
 {
 	if (likely(
@@ -306,57 +312,58 @@ static inline int source_unsettled(struct dfi_source *source)
 	    : source->kind->source.place_is_late(source);
 }
 
-/* Tell a multicast sender what the registry says of the targets. */
+/* Report the registry's state of the targets to a multicast sender. */
 static inline void source_look(struct dfi_source *source)
 {
 	if (source->cast)
 		source->kind->source.look(source);
 }
 
-/* Flush before the end, whatever the handle says of waiting. */
+/* Flush before the end; waits even if the handle is nonblocking. */
 int dfi__source_finish(struct dfi_source *source, int64_t deadline);
 
 /* -EPIPE if all targets that a tuple is for have cancelled, else 0. */
 int dfi__replica_is_wanted(const struct dfi_source *source);
 
 /*
- * Open a segment for a lane that has none open: 1, 0 without credit, or a hard
+ * Open a segment for a lane that has none: 1, 0 without credit, or a hard
  * error.
  */
 int dfi__source_open_segment(struct dfi_source *source, uint32_t lane);
 
 /*
- * Open a segment for a lane that has none open, whatever a flow's windows say:
- * waits for credit as the handle says. -EAGAIN, -ETIMEDOUT, -EPIPE,
- * -ECONNRESET.
+ * Open a segment for a lane that has none, regardless of windows. Waits for
+ * credit as the handle allows. -EAGAIN, -ETIMEDOUT, -EPIPE, -ECONNRESET.
  */
 int dfi__source_make_room(struct dfi_source *source, uint32_t lane);
 
 /*
- * As lane_make_room() for a push, whose tuple must not be forgotten: see close.
+ * lane_make_room() for a push. The tuple in the spare room counts as refused
+ * until a segment has it, so that close() reports it.
  */
 int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t lane);
 
 /*
- * Send the open segment of a lane, of which the bytes up to lane->next are
- * filled and may have been sent, and open the next one if there is credit.
+ * Send the open segment of a lane. The bytes up to lane->next are filled, and
+ * the control thread may have sent them already. Opens the next segment if
+ * there is credit.
  */
 int dfi__source_send(struct dfi_source *source, uint32_t lane);
 
 /*
- * Wait until the target gives a segment back or is gone; without the lock.
+ * Wait, without the lock, until the target gives a segment back or is gone.
  * -ETIMEDOUT.
  */
 int dfi__source_await_room(struct dfi_source *source, uint32_t target);
 
 /*
- * Refused by this target: have the descriptor readable when there is room in
- * any that has refused. true: there is room in this one by now.
+ * This target had no room: make the descriptor readable once a target without
+ * room has some. true: this one has room by now.
  */
 bool dfi__source_arm(struct dfi_source *source, uint32_t target);
 
 /*
- * Wait until a target has all that was sent: -ECONNRESET, -ETIMEDOUT.
+ * Wait until a target has received all that was sent: -ECONNRESET, -ETIMEDOUT.
  */
 int dfi__source_drain(
     struct dfi_source *source, uint32_t target, int64_t deadline);
@@ -370,7 +377,7 @@ static inline uint32_t lane_waits_for(
 	    : lane;
 }
 
-/* As the writer's functions, for whatever kind of lane it is. */
+/* The writer's functions (buffers/writer.h) for a lane of any kind. */
 static inline int lane_open(struct dfi_source *source, uint32_t lane)
 {
 	if (unlikely(source->lane_ops != NULL))
@@ -400,14 +407,14 @@ static inline int lane_publish_part(
 	    : dfi__writer_publish_part(&source->writers[lane], used);
 }
 
-/* Nobody is to get what the lane has. */
+/* Drop the tuples that the lane holds. */
 static inline void lane_forget(struct dfi_source *source, uint32_t lane)
 {
 	if (source->lane_ops)
 		source->lane_ops->forget(source, lane);
 }
 
-/* What the lane may take is in its segment, which a cursor may have had. */
+/* The lane's segment, or a cursor's, has all that it can take: send it. */
 static always_inline int lane_reached(struct dfi_source *source, uint32_t lane)
 {
 	return unlikely(source->lane_ops != NULL)
@@ -422,7 +429,7 @@ static inline int lane_send(struct dfi_source *source, uint32_t lane)
 	    : dfi__source_send(source, lane);
 }
 
-/* As dfi__source_make_room(), as a flow's windows say. */
+/* dfi__source_make_room() within the flow's windows. */
 static inline int lane_make_room(struct dfi_source *source, uint32_t lane)
 {
 	return unlikely(source->lane_ops != NULL)
@@ -431,8 +438,8 @@ static inline int lane_make_room(struct dfi_source *source, uint32_t lane)
 }
 
 /*
- * The most that a segment has room for in any case; and if a kind's lanes have
- * less, why, and what to do.
+ * The most tuples that a segment ever has room for. If lanes of the kind take
+ * fewer, *why says the reason and *instead what to do.
  */
 static inline uint32_t lane_most_room(const struct dfi_source *source,
     uint32_t lane, const char **why, const char **instead)
@@ -444,7 +451,6 @@ static inline uint32_t lane_most_room(const struct dfi_source *source,
 	    : n;
 }
 
-/* Zero without lane_ops. */
 static inline struct lane_counts lane_counts(const struct dfi_source *source)
 {
 	struct lane_counts counts = { .records = 0 };
@@ -454,7 +460,10 @@ static inline struct lane_counts lane_counts(const struct dfi_source *source)
 	return counts;
 }
 
-/* Of tuples of all lanes that are neither counted nor in an open segment. */
+/*
+ * The bytes of tuples in all lanes that are neither counted nor in an open
+ * segment.
+ */
 static inline uint64_t lane_waiting_bytes(const struct dfi_source *source)
 {
 	return source->lane_ops ? source->lane_ops->waiting_bytes(source) : 0;
@@ -487,12 +496,12 @@ static inline void source_unlock(struct dfi_source *source)
 }
 
 /*
- * The words of a lane, which the owner and the control thread both touch if the
- * source lingers. Only the owner moves next: it may read its own as it is.
+ * The words of a lane. If the source lingers, both the owner and the control
+ * thread access them. Only the owner moves next, so it may read next plainly.
  */
 static inline char *lane_next(const struct dfi_source_lane *lane)
 {
-	/* Pairs with dfi_source_lane_advance(): the tuples before it. */
+	/* Pairs with dfi_source_lane_advance(): orders the tuples before it. */
 	return __atomic_load_n(&lane->next, __ATOMIC_ACQUIRE);
 }
 
@@ -506,17 +515,17 @@ static inline void lane_set_end(struct dfi_source_lane *lane, char *end)
 	__atomic_store_n(&lane->end, end, __ATOMIC_RELAXED);
 }
 
-/* One line of the log, level info: what it has attached to, and how. */
+/* Log at level info what the source has attached to, and how. */
 void dfi__source_log_attached(const struct dfi_source *source);
 
-/* Whether the place of what the lane has sent, or will, is on its way. */
+/* Whether a segment of the lane waits for its position, sent or not. */
 static inline bool lane_awaits_place(const struct dfi_source *source)
 {
 	return unlikely(source->replica_writer != NULL) &&
 	    unlikely(source->replica_writer->asked);
 }
 
-/* The lane's segment is empty: nothing of it is due any more. */
+/* The lane's segment is empty, so nothing in it is due. */
 static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
 {
 	if (likely(!lane_holds(source, lane) && !lane_awaits_place(source)))
@@ -526,9 +535,9 @@ static inline void lane_reset_due(struct dfi_source *source, uint32_t lane)
 }
 
 /*
- * Whether the segments of one call, or of several in a row, may wait for each
- * other. Not if what sends them waits in ways of its own, or another thread
- * sends, too.
+ * Whether segments of one call, or of several calls in a row, may wait for each
+ * other. They may not if the lane's sender has waits of its own, or if the
+ * control thread sends as well.
  */
 static inline bool source_may_hold(const struct dfi_source *source)
 {
@@ -536,7 +545,7 @@ static inline bool source_may_hold(const struct dfi_source *source)
 	    !source->linger.ns;
 }
 
-/* Post those that wait. */
+/* Post the segments that wait for each other. */
 static inline void source_post(struct dfi_source *source)
 {
 	if (unlikely(source->batch.held))
@@ -553,14 +562,16 @@ static inline void source_close_lane(struct dfi_source *source, uint32_t target)
 	lane_reset_due(source, target);
 }
 
-/* Whether it points there. For the owner. */
+/* Whether the lane points to the spare room. For the owner. */
 static inline bool source_lane_is_closed(
     const struct dfi_source *source, uint32_t target)
 {
 	return source->head.lanes[target].next == source->spare;
 }
 
-/* Bytes of the open segment that are to be sent; not of one that a cursor has.
+/*
+ * The bytes of the open segment that are filled and not sent, without those of
+ * a cursor.
  */
 static inline uint64_t source_filled(
     const struct dfi_source *source, uint32_t target)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening the rings of a source's targets: which transport a ring is reached
- * by, and what became of a target that is not there any more.
+ * Opens the rings of a source's targets: chooses the transport of a ring, and
+ * finds out what became of a target that is gone.
  */
 #include "source.h"
 
@@ -17,7 +17,7 @@ struct opening {
 	uint32_t target;
 };
 
-/* Or wants no tuples; then it may also be gone. */
+/* Whether the target has left or wants no tuples. */
 static bool target_has_left(void *arg)
 {
 	const struct opening *opening = arg;
@@ -26,7 +26,7 @@ static bool target_has_left(void *arg)
 	    PEER_PRESENT;
 }
 
-/* network: not through memory, even if it can be shared. */
+/* network: don't use memory, even if it can be shared. */
 static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
     bool network, const struct ring_layout *layout,
     const struct wait_limit *wait_limit, struct remote **remote)
@@ -44,9 +44,9 @@ static int open_way(struct dfi_source *source, const struct endpoint *endpoint,
 }
 
 /*
- * That memory can be shared, only its passing shows: the socket may be another
- * machine's that has the same numbers, or the owner may refuse our user. If it
- * can't be, and the flow leaves the transport open, the network is the next.
+ * Only passing the memory shows whether it can be shared: the socket may belong
+ * to another machine with the same numbers, or the owner may refuse this user.
+ * If it can't be shared and the flow allows other transports, use the network.
  */
 static int open_somehow(struct dfi_source *source,
     const struct endpoint *endpoint, const struct ring_layout *layout,
@@ -115,7 +115,7 @@ static int open_remote(struct dfi_source *source, uint32_t target,
 	return 0;
 }
 
-/* The same, and show the target where the slots are, if that is elsewhere. */
+/* Open the ring, and grant its slots to the target if they lie elsewhere. */
 static int open_ring(
     struct dfi_source *source, uint32_t target, int64_t deadline)
 {
@@ -130,7 +130,7 @@ static int open_ring(
 
 	if (ret < 0 || !slots)
 		return ret;
-	/* It has that address: the ring was opened by it. */
+	/* The target has that address: it was used to open the ring. */
 	ret = slots->transport->ops->region.show(slots,
 	    dfi__region_memory(&source->targets.peer[target].endpoint.region),
 	    source->index, &wait_limit);
@@ -145,9 +145,9 @@ static int open_ring(
 }
 
 /*
- * A target's region was gone, or nobody listened or answered where it was. The
- * registry says about now whether the target has cancelled, closed or died:
- * that is another connection, which may be the later one.
+ * A target's region was gone, or nothing listened or answered there. The
+ * registry reports at about that time whether the target has cancelled, closed
+ * or died. The report comes on another connection, perhaps later.
  */
 #define REGISTRY_SAYS_NS (INT64_C(1) * NS_PER_S)
 

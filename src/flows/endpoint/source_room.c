@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rings of a source take: asked for as a whole before the first of
- * them is opened, so that who can't have all of it troubles no target and no
- * device; and then taken ring by ring.
+ * The memory of a source's rings. The source asks for all of it before it opens
+ * the first ring, so that a source that can't have it bothers no target or
+ * device. It then takes the memory ring by ring.
  */
 #include "source.h"
 
@@ -14,14 +14,15 @@
 #include "flows/context/shared_counter.h"
 #include "flows/context/network.h"
 
-/* As many as a context uses (network.c). */
+/* The limit of a context (network.c). */
 #define MOST_DEVICES 16
 
 struct need {
 	uint64_t counted;  /* towards the context's bound */
-	uint64_t mapped;   /* of regions of other contexts */
-	uint64_t reserved; /* for devices to send from */
-	uint64_t locked;   /* a stage by each device that sends from it */
+	uint64_t mapped;   /* of other contexts' regions */
+	uint64_t reserved; /* from which devices send */
+	uint64_t locked;   /* send buffers, once for each device that sends from
+			      them */
 	struct transport *devices[MOST_DEVICES];
 	unsigned n_devices;
 };
@@ -75,14 +76,14 @@ static uint64_t stage_bytes(const struct dfi_source *source)
 	    dfi__replica_stage_size(&source->replica_writer->lane.geometry));
 }
 
-/* It takes the place of the replica writer's room, which has been counted. */
+/* The send buffer replaces the replica writer's own, which is counted. */
 static uint64_t stage_counts(const struct dfi_source *source)
 {
 	return stage_bytes(source) -
 	    dfi__replica_bytes(NULL, &source->replica_writer->lane.geometry);
 }
 
-/* Of an image of one of its rings. */
+/* The bytes of the shadow ring of one ring. */
 static uint64_t ring_image_bytes(const struct dfi_source *source, bool staged)
 {
 	struct ring_geometry geometry = dfi__flow_geometry(&source->flow);
@@ -92,7 +93,7 @@ static uint64_t ring_image_bytes(const struct dfi_source *source, bool staged)
 	return image_bytes(source, transport_image_size(&layout, staged));
 }
 
-/* A device that is to send from a stage locks it. */
+/* A device that sends from a send buffer locks its memory. */
 static void add_device(const struct dfi_source *source,
     struct transport *device, struct need *need)
 {
@@ -113,7 +114,10 @@ static void add_device(const struct dfi_source *source,
 	need->counted += stage_counts(source);
 }
 
-/* Whether it can be reached. Opening its ring finds why not. */
+/*
+ * Add the needs of a target; false: it can't be reached. Opening its ring finds
+ * the reason.
+ */
 static bool add_target(
     struct dfi_source *source, uint32_t target, struct need *need)
 {
@@ -128,7 +132,7 @@ static bool add_target(
 	if (dfi__source_way(source, endpoint, false, &transport, &name) < 0)
 		return false;
 	if (transport == source->dfi->transport) {
-		/* With pages as its owner has them. */
+		/* Mapped with the page size that its owner has. */
 		if (strcmp(name->address, transport->address) != 0)
 			need->mapped += name->size;
 		return true;
@@ -141,7 +145,9 @@ static bool add_target(
 	return true;
 }
 
-/* Target 0 has it, and if it has a device, all take numbers through that. */
+/*
+ * Target 0 has the sequencer. If it has a device, all take numbers through it.
+ */
 static void add_sequencer(struct dfi_source *source, struct need *need)
 {
 	const struct endpoint *holder = &source->targets.peer[0].endpoint;
@@ -185,7 +191,7 @@ int dfi__source_room(struct dfi_source *source)
 	uint32_t t;
 	int ret;
 
-	/* Datagrams go to all rings from one place. */
+	/* All rings get datagrams from one send buffer. */
 	for (t = 0; reaches && t < source->flow.n_targets && !source->cast; t++)
 		reaches = add_target(source, t, &need);
 	if (reaches && source->flow.ordered)
@@ -199,7 +205,7 @@ int dfi__source_room(struct dfi_source *source)
 	return check(source, &need);
 }
 
-/* From what was asked for; there may be more than there was then. */
+/* Take bytes from those reserved, and the rest from the context's bound. */
 static int spend(struct dfi_source *source, uint64_t bytes)
 {
 	uint64_t had = min_u64(bytes, source->unspent);
@@ -222,8 +228,8 @@ void dfi__source_room_return(struct dfi_source *source)
 }
 
 /*
- * From the first target on that a device writes to, a replica writer has a
- * stage, in place of its room for a segment; if there is no stage, that stays.
+ * Once a device writes to a target, the replica writer gets a send buffer,
+ * which replaces its own buffer. If there is no send buffer, its own stays.
  */
 static int take_stage(struct dfi_source *source, struct transport *transport)
 {

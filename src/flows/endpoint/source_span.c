@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Spans and cursors: tuples that the application builds in the open segment of
- * a lane.
- */
+/* Spans and cursors: the application builds tuples in a lane's open segment. */
 #include "source.h"
 
 #include "base/compiler.h"
 #include "base/error.h"
 
-/* Tuples for which a lane has room in its open segment. */
+/* How many tuples fit into the open segment of a lane. */
 static uint32_t lane_room(const struct dfi_source *source, uint32_t target)
 {
 	if (source_lane_is_closed(source, target))
@@ -25,7 +22,7 @@ static __attribute__((cold)) int no_span(
 	    source->flow.name, SOURCE_ID(source), call);
 }
 
-/* What limits a claim says how to have a larger one. */
+/* The error names the limit of a claim and how to raise it. */
 static __attribute__((cold)) int no_claim(
     const struct dfi_source *source, uint32_t target, uint32_t n)
 {
@@ -56,7 +53,7 @@ static int check_claim(
 	    : 0;
 }
 
-/* An open segment that has less room than that is sent. */
+/* Send an open segment that has less room than that. */
 static int claim_room(struct dfi_source *source, uint32_t target, uint32_t n)
 {
 	int ret = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is wrong with a source: its sticky error, the tuples that it has
- * refused, and the targets that have left it.
+ * The errors of a source: its sticky error, the tuples that it has refused, and
+ * the targets that have left it.
  */
 #include "source.h"
 
@@ -93,7 +93,7 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target)
 	    source->flow.name, SOURCE_ID(source), target, source->n_lanes);
 }
 
-/* Nobody will read what was not sent to this target yet. */
+/* Drop what was not sent to this target yet. */
 static void forget_target(struct dfi_source *source, uint32_t target)
 {
 	struct writer *ring = &source->rings[target];
@@ -104,7 +104,7 @@ static void forget_target(struct dfi_source *source, uint32_t target)
 	ring->wanted = false;
 	ring->segment = NULL;
 	if (source->replica_writer)
-		return; /* the others share its lane */
+		return; /* the other targets share its lane */
 	ring->refused = 0;
 	lane_forget(source, target);
 	source_close_lane(source, target);

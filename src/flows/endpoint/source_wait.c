@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a source waits: for room in a ring, by itself or by a descriptor that its
- * owner polls, and when it closes, until its targets have all.
+ * owner polls; and when it closes, until its targets have received all.
  */
 #include "source.h"
 
@@ -19,7 +19,6 @@ static bool has_room_or_end(struct dfi_source *source, uint32_t target)
 	    unlikely(source->replica_writer && dfi__replica_has_left(source));
 }
 
-/* For a source that waits without its lock. */
 static bool room_or_end(void *arg)
 {
 	const struct target_wait *wait = arg;
@@ -31,7 +30,7 @@ static bool room_or_end(void *arg)
 	return there;
 }
 
-/* The same, about to sleep. */
+/* Arm the remote before the wait sleeps. */
 static void arm_remote(void *arg)
 {
 	const struct target_wait *wait = arg;
@@ -53,10 +52,13 @@ int dfi__source_await_room(struct dfi_source *source, uint32_t target)
 	counter_add(&source->stalls, 1);
 	atomic_set(&source->waits_for, target);
 	source->wait.arm = remote->in_place ? NULL : arm_remote;
-	/* Credits over a network are seen by threads of this process. */
+	/* Threads of this process see credits that come over a network. */
 	source->wait.fenced = !remote->in_place;
 	source->wait.arm_arg = &wait;
-	/* Pairs with dfi__peers_wake(): the mapping that word lies in. */
+	/*
+	 * Pairs with dfi__peers_wake(): orders the mapping that the word lies
+	 * in.
+	 */
 	atomic_publish(&source->targets.sleeping, word);
 	source_unlock(source);
 	there = wait_until(&source->wait, word, &source->wait_time, room_or_end,
@@ -69,13 +71,13 @@ int dfi__source_await_room(struct dfi_source *source, uint32_t target)
 	    "flow '%s': %s %u: the ring of %s %u stayed full for %ld ms",
 	    source->flow.name, SOURCE_ID(source),
 	    PEER_ID(&source->targets, target),
-	    /* Of a close it may be less. */
+	    /* The wait of a close may be shorter. */
 	    (long)(min_u64((uint64_t)(clock_now_ns() - start),
 		       (uint64_t)source->wait_time.timeout_ns) /
 		NS_PER_MS));
 }
 
-/* Announce the source where it was refused. Whether it had not been. */
+/* Announce the source at rings without room; true: it was not announced. */
 static bool announce(struct dfi_source *source)
 {
 	struct notify *notify = source->notify;
@@ -148,7 +150,7 @@ int dfi_source_fd(struct dfi_source *source)
 		return dfi__fail_within(ret, "flow '%s': %s %u",
 		    source->flow.name, SOURCE_ID(source));
 	source->notify = notify;
-	/* For the control thread and dfi_source_abort(). */
+	/* The control thread and dfi_source_abort() wake the owner by it. */
 	atomic_publish(&source->targets.sleeping, &notify->self.word);
 	return notify->fd;
 }
@@ -156,21 +158,24 @@ int dfi_source_fd(struct dfi_source *source)
 /* ---- The end ----------------------------------------------------------- */
 
 /*
- * A target that has left may have read everything before, and the proof be on
- * its way; but one that is gone for good may never give it, if its queue pair
- * lives on. So long it is waited for: longer than a queue pair tries. And so is
- * one that has cancelled: a ring that is left before its writes have completed
- * costs its connection, which other sources could use.
+ * The time to wait for a target that has left. It may have read everything, and
+ * the proof may still come; but a target that has died may never send the proof
+ * while its queue pair lives. The time is longer than a queue pair retries. A
+ * cancelled target gets it as well: a ring that closes before its writes
+ * complete costs its connection, which other sources could use.
  */
 #define GONE_NS (INT64_C(4) * NS_PER_S)
 
 /*
- * Once its connection is known to be lost, only what the target had
- * acknowledged before comes.
+ * On a lost connection, only acknowledgements that the target sent before can
+ * still come.
  */
 #define LOST_NS (INT64_C(1) * NS_PER_S)
 
-/* Why there is no end to wait for; the later, the shorter. */
+/*
+ * What a closing source still expects of a target; a later state shortens the
+ * wait.
+ */
 enum drain_state {
 	TARGET_ANSWERS,
 	TARGET_LEFT, /* or the source has given up */
@@ -205,7 +210,7 @@ static bool drained_or_gone(void *arg)
 	    drain_state_of(source, target) > wait->drain_state;
 }
 
-/* After an abort, all targets have that time together. */
+/* After an abort, all targets share this time. */
 static int64_t drain_deadline(
     struct dfi_source *source, enum drain_state drain_state, int64_t deadline)
 {
@@ -221,7 +226,7 @@ static int64_t drain_deadline(
 	return source->gives_up < deadline ? source->gives_up : deadline;
 }
 
-/* It has not drained, or can't (-ECONNRESET). */
+/* The target has not drained, or can't (-ECONNRESET). */
 static int fail_drain(struct dfi_source *source, const struct drain_wait *wait,
     int ret, int64_t start)
 {
@@ -253,7 +258,7 @@ int dfi__source_drain(
 	bool there = true;
 	int ret;
 
-	/* It had cancelled before the source attached. */
+	/* The target had cancelled before the source attached. */
 	if (!writer->remote)
 		return 0;
 	source_look(source);
@@ -266,7 +271,9 @@ int dfi__source_drain(
 		source->wait.arm = arm_remote;
 		source->wait.fenced = true;
 		source->wait.arm_arg = &wait.base;
-		/* Pairs with dfi__peers_wake(): the mapping that word lies in.
+		/*
+		 * Pairs with dfi__peers_wake(): orders the mapping that the
+		 * word lies in.
 		 */
 		atomic_publish(&source->targets.sleeping, word);
 		there = wait_until(

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is waited for, for the log: with flow, endpoint and process, and whether
- * that process is stopped, which only the system of the same host can tell.
+ * Logs the peer that an endpoint waits for, with flow, endpoint and process. On
+ * the same host it also logs whether that process is stopped.
  */
 #include "stall.h"
 
@@ -12,7 +12,7 @@
 #include "source.h"
 #include "target.h"
 
-/* Sources of a target that are looked up in /proc each second, at most. */
+/* The most sources of a target to look up in /proc each second. */
 #define LOOK_UPS 64
 
 static long stalled_ms(const struct stall *stall)
@@ -21,8 +21,8 @@ static long stalled_ms(const struct stall *stall)
 }
 
 /*
- * Whether a second has passed since the stall began, or since the last look at
- * it. began: when the wait did, or 0 for now.
+ * Whether a second has passed since the stall began, or since its last look.
+ * began: the start of the wait; 0: now.
  */
 static bool is_due(struct stall *stall, uint64_t progress, int64_t began)
 {
@@ -41,8 +41,8 @@ static bool is_due(struct stall *stall, uint64_t progress, int64_t began)
 }
 
 /*
- * Whether a peer's process is known to be stopped. In another PID namespace its
- * number is somebody else's here.
+ * Whether a peer's process is known to be stopped. The pid of a process in
+ * another PID namespace means another process here.
  */
 static bool is_stopped(
     struct peers *peers, uint32_t index, const struct dfi *dfi)
@@ -55,7 +55,7 @@ static bool is_stopped(
 	    node->pid != dfi->node.pid && dfi__process_is_stopped(node->pid);
 }
 
-/* consumed: what the target has given back. */
+/* consumed: how many segments the target has given back. */
 static void source_waits(struct dfi_source *source, uint32_t target,
     uint64_t consumed, int64_t began)
 {
@@ -86,7 +86,10 @@ void dfi__source_tick(void *arg)
 	struct dfi_source *source = wait->source;
 	uint64_t consumed;
 
-	/* It waits without its lock; the control thread may send meanwhile. */
+	/*
+	 * The source waits without its lock; the control thread may send
+	 * meanwhile.
+	 */
 	source_lock(source);
 	consumed = source->rings[wait->target].consumed;
 	source_unlock(source);
@@ -114,7 +117,7 @@ void dfi__source_goes_on(struct dfi_source *source, uint32_t target)
 	stall->told = stall->told_stopped = false;
 }
 
-/* Whether more is to come from a source that is there. */
+/* Whether the target expects more from an attached source. */
 static bool is_awaited(struct dfi_target *target, uint32_t source)
 {
 	return !target->readers[source].end && !target->readers[source].held &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stalls: an endpoint that waits for the same peer for a second and longer says
- * so in the log, once, and counts it.
+ * Stalls: an endpoint that waits for the same peer for a second or longer logs
+ * that once, and counts it.
  */
 #ifndef DFI_FLOWS_ENDPOINT_STALL_H
 #define DFI_FLOWS_ENDPOINT_STALL_H
@@ -13,29 +13,29 @@ struct dfi_source;
 struct dfi_target;
 
 struct stall {
-	uint64_t progress; /* of what is waited for, when the wait began */
-	int64_t since;     /* 0: nothing is waited for */
+	uint64_t progress; /* of the peer, when the wait began */
+	int64_t since;     /* 0: the endpoint doesn't wait */
 	int64_t next_look;
-	uint32_t next_peer; /* to look at */
-	bool told;          /* of this stall */
-	bool told_stopped;  /* and that a process is stopped */
+	uint32_t next_peer; /* the next to check */
+	bool told;          /* this stall was logged */
+	bool told_stopped;  /* it was logged that a process is stopped */
 };
 
-/* What a wait of a source is for; the first member of what ready() gets. */
+/* The target that a source waits for; first member of what ready() gets. */
 struct target_wait {
 	struct dfi_source *source;
 	uint32_t target;
 };
 
-/* For struct wait_time: arg is a struct target_wait, or the target. */
+/* Callbacks of struct wait_time. arg: a struct target_wait, or the target. */
 void dfi__source_tick(void *arg);
 void dfi__target_tick(void *arg);
 
-/* The same for waits outside of this library: it was looked in vain. */
+/* The same for waits outside of the library: a call has found nothing. */
 void dfi__source_found_no_room(struct dfi_source *source, uint32_t target);
 void dfi__target_found_nothing(struct dfi_target *target);
 
-/* The wait is over: ends a stall, if there has been progress. */
+/* The wait is over: end the stall, if there was progress. */
 void dfi__source_goes_on(struct dfi_source *source, uint32_t target);
 void dfi__target_goes_on(struct dfi_target *target);
 

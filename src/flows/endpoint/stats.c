@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading counters: by the owner of a handle, and for other processes on the
- * control thread. What the latter may touch are words that the owner writes
- * atomically, and what doesn't change while a handle is open.
+ * Reads counters: for the owner of a handle, and on the control thread for
+ * other processes. The control thread reads only words that the owner writes
+ * atomically, and fields that don't change while a handle is open.
  */
 #include "stats.h"
 
@@ -17,7 +17,7 @@
 #include "source.h"
 #include "target.h"
 
-/* In the rings: tuples, and what records take the place of. */
+/* The tuples in the rings; a partial aggregate counts by its size. */
 static uint64_t source_sent(const struct dfi_source *source)
 {
 	uint64_t n = 0;
@@ -31,7 +31,7 @@ static uint64_t source_sent(const struct dfi_source *source)
 static uint64_t source_tuples(
     const struct dfi_source *source, const struct lane_counts *counts)
 {
-	/* Without records, all that was sent are tuples. */
+	/* Without partial aggregates, all that was sent are tuples. */
 	return counts->record_size ? counts->combined + counts->raw
 				   : source_sent(source);
 }
@@ -53,7 +53,7 @@ uint64_t dfi__source_taken(struct dfi_source *source)
 	return n + bytes / source->head.tuple_size;
 }
 
-/* Built once, and moved how often? */
+/* Bytes that were built, plus bytes that were copied later. */
 static uint64_t source_copied(
     const struct dfi_source *source, const struct lane_counts *counts)
 {

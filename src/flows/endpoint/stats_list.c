@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking all contexts of a registry what they have counted. The registry tells
- * where they listen; this context asks itself without the detour.
+ * Queries the counters of all contexts of a registry. The registry says where
+ * they listen. A context queries itself directly.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +13,13 @@
 #include "flows/descriptor/descriptor.h"
 #include "stats.h"
 
-/* How long one context may take for its answers. */
+/* The time that one context has for its answers. */
 #define ANSWER_NS (INT64_C(2) * NS_PER_S)
 
-/* The most endpoints of one context that are taken. */
+/* The most endpoints listed of one context. */
 #define MAX_ENDPOINTS (1u << 16)
 
-/* Of one context. */
+/* The query of one context. */
 struct collection {
 	struct dfi *dfi;
 	struct node node;
@@ -111,7 +111,7 @@ static int collect(struct collection *collection)
 	return 0;
 }
 
-/* Whether the context can be asked: 0, or an error that says why not. */
+/* Whether the context can be queried: 0, or an error with the reason. */
 static int check_reach(const struct collection *collection)
 {
 	if (distance(collection) == HOST_OTHER)
@@ -125,7 +125,7 @@ static int check_reach(const struct collection *collection)
 	return 0;
 }
 
-/* Ask a context, and tell fn. What fn returns. */
+/* Query a context and pass each endpoint to fn. Returns fn's result. */
 static int list_node(struct collection *collection,
     const struct registry_value *flows, size_t n_flows,
     int (*fn)(void *arg, const struct dfi_node_stats *stats), void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics on their way to another process. What is decoded may come from
- * another version of this library, so everything that is relied on is checked.
+ * Encodes and decodes statistics. Another version of the library may have sent
+ * them, so decoding checks every field that callers rely on.
  */
 #include "stats.h"
 
@@ -12,7 +12,7 @@
 #include "flows/descriptor/descriptor.h"
 #include "dfi_stats.pb-c.h"
 
-/* Room for what a page points to. */
+/* Memory for what a page points to. */
 struct messages {
 	DfiStats__Endpoint endpoint[STATS_PAGE], *endpoints[STATS_PAGE];
 	DfiStats__Error error[DFI_MAX_ERRORS], *errors[DFI_MAX_ERRORS];
@@ -122,7 +122,7 @@ void *dfi__stats_encode(const struct stats_page *page, size_t *size)
 	return data;
 }
 
-/* Texts go to people as they are. */
+/* Texts are shown to users unescaped. */
 static void copy_text(char *to, size_t size, const char *from)
 {
 	size_t i;
@@ -198,7 +198,7 @@ static void read_context(
 	copy_text(stats->address, sizeof(stats->address), message->address);
 }
 
-/* Ids ascend, so that asking for more comes to an end. */
+/* Ids must ascend, so that paging ends. */
 static bool read_page(
     const DfiStats__Page *message, uint64_t after, struct stats_page *page)
 {

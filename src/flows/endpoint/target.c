@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The life of a target: reserving its rings, attaching, and the end.
- */
+/* The life of a target: it reserves its rings, attaches, and ends. */
 #include "target.h"
 
 #include <stddef.h>
@@ -28,7 +26,7 @@ void dfi__target_arm_network(void *arg)
 	transport->ops->arm(transport);
 }
 
-/* Sources on other hosts can't reach the target; an error if they must. */
+/* Sources on other hosts can't reach the target: an error if they must. */
 static int unreachable(struct dfi_target *target, int err)
 {
 	if (dfi__network_choice(target->dfi, &target->flow) !=
@@ -44,8 +42,8 @@ static int unreachable(struct dfi_target *target, int err)
 }
 
 /*
- * The transport by which sources on other hosts reach the rings, NULL if there
- * are none, or it can't be had; before the rings are reserved.
+ * The transport by which sources on other hosts reach the rings. NULL: there
+ * are no such sources, or no transport. Call it before the rings are reserved.
  */
 static int find_network(struct dfi_target *target,
     const struct ring_geometry *geometry, struct transport **network)
@@ -74,7 +72,7 @@ static int find_network(struct dfi_target *target,
 	return 0;
 }
 
-/* Also let sources on other hosts write the rings. */
+/* Let sources on other hosts write the rings as well. */
 static int export_rings(struct dfi_target *target,
     const struct ring_geometry *geometry, struct transport *network)
 {
@@ -87,15 +85,15 @@ static int export_rings(struct dfi_target *target,
 	target->wait.arm_arg = network;
 	atomic_set(&target->region->export->spins,
 	    !target->wait.sleeps && !(target->flags & DFI_NONBLOCK));
-	/* Else sources of this host write through memory. */
+	/* Otherwise sources of this host write through memory. */
 	target->wait.fenced = transport_is_network(target->flow.transport);
-	/* At most half a credit's worth: the sources are not held up. */
+	/* At most half a credit's worth, so that sources don't wait. */
 	if (target->flow.goal == DFI_BANDWIDTH && target->wait.sleeps)
 		target->pace.segments = credit_batch(geometry) / 2;
 	return 0;
 }
 
-/* The target's region, within the context's bound. */
+/* Reserve the target's region, within the context's bound. */
 static int reserve(
     struct dfi_target *target, const struct ring_geometry *geometry)
 {
@@ -118,7 +116,7 @@ static int reserve(
 	    ret, "flow '%s': %s %u", target->flow.name, TARGET_ID(target));
 }
 
-/* Each source shows where its slots are. */
+/* Expect the slots from the sources, each of which grants its own. */
 static void expect_slots(struct dfi_target *target)
 {
 	struct ring_geometry slots = dfi__flow_slots_geometry(&target->flow);
@@ -127,8 +125,8 @@ static void expect_slots(struct dfi_target *target)
 }
 
 /*
- * Reserve the rings and make them ready for their sources. It takes seconds to
- * reserve large ones, and that is no wait for others: it moves the deadline.
+ * Reserve the rings and initialise them for their sources. For large rings that
+ * takes seconds, which don't count towards the deadline: it moves.
  */
 static int create_rings(struct dfi_target *target, int64_t *deadline)
 {
@@ -199,7 +197,8 @@ static void free_target(struct dfi_target *target)
 	dfi__handle_free(target, sizeof(*target));
 }
 
-/* Of a target that was closed, the peers, the flow and its sequencer are left.
+/*
+ * Frees what a closed target has left: the peers, the flow and its sequencer.
  */
 static void end_tombstone(struct tombstone *tombstone, bool withdraw)
 {
@@ -242,7 +241,7 @@ static int attach(struct dfi_target *target, int64_t deadline)
 	    target->region, target->network_why, target->sequencer,
 	    target->cast ? &target->cast->cast.port->address : NULL,
 	    &target->sources, deadline);
-	/* Pairs with find_source() (end.c): the peers. */
+	/* Pairs with find_source() (multicast.c): orders the peers. */
 	if (!ret)
 		atomic_publish(&target->knows_sources, true);
 	return ret;
@@ -299,7 +298,7 @@ void dfi_target_interrupt(struct dfi_target *target)
 	    dfi__peers_wake(&target->sources));
 }
 
-/* Tell all sources that nobody reads any more. */
+/* Tell all sources that the target reads no more. */
 static void close_rings(struct dfi_target *target, enum ring_closed closed)
 {
 	uint32_t i;
@@ -308,7 +307,7 @@ static void close_rings(struct dfi_target *target, enum ring_closed closed)
 		dfi__reader_close(&target->readers[i], closed);
 }
 
-/* Publish how it ends, for sources that attach later. */
+/* Publish how the target ends, for sources that attach later. */
 static int publish_end(struct dfi_target *target, enum attach_end end)
 {
 	return dfi__attach_end(target->dfi, &target->flow, target->index,
@@ -326,7 +325,7 @@ int dfi_target_cancel(struct dfi_target *target)
 		return ret;
 	if (!target->cancelled) {
 		target->cancelled = true;
-		/* What was not read of the segment in work never will be. */
+		/* The unread tuples of the segment in work are lost. */
 		owned_add(&target->readers[target->head.source].total,
 		    -target_unread(target));
 		target->head.next = target->head.end = NULL;
@@ -338,7 +337,7 @@ int dfi_target_cancel(struct dfi_target *target)
 	return dfi__error_keep(ret);
 }
 
-/* Who doesn't hear of it is told less, but the target goes all the same. */
+/* On failure later sources learn less, but the target closes all the same. */
 static void try_publish_end(struct dfi_target *target, enum attach_end end)
 {
 	char text[ERROR_TEXT_SIZE];
@@ -350,9 +349,9 @@ static void try_publish_end(struct dfi_target *target, enum attach_end end)
 }
 
 /*
- * What a target answered last may be lost, and nobody answers after it: so its
- * entry says that it has all, before it goes. Who doesn't hear of it waits for
- * as long as it was told to.
+ * The target's last answer may be lost, and it answers no more after its close.
+ * So its entry says that it has received all, before the entry goes. A source
+ * that misses this waits until its timeout.
  */
 static void leave_group(struct dfi_target *target)
 {
@@ -388,7 +387,10 @@ int dfi_target_close(struct dfi_target *target)
 		leave_group(target);
 	dfi__stats_remove(dfi, &target->stats);
 	dfi__handle_retire(target);
-	/* A source that is still to come must find that it is not missing. */
+	/*
+	 * A later source must find the entry, so that it doesn't wait for the
+	 * target.
+	 */
 	if (target->cancelled && dfi__peers_expected(&target->sources)) {
 		dfi__peers_withdraw(&target->sources);
 		if (target->kind->intake.rest)

@@ -31,13 +31,15 @@
 #include "stall.h"
 #include "stats.h"
 
-/* The looks of a wait, and those of them that are at a network's queue. */
+/* How often a wait looks at what, in particular at a network's queue. */
 struct looks {
-	uint32_t period;    /* passes over the rings between two; 0: none */
-	uint32_t left;      /* of these */
-	uint32_t at_once;   /* how many they are then */
-	uint32_t in_memory; /* passes for segments alone, of who spins */
-	uint32_t cost;      /* of a look of who spins, in cache lines */
+	uint32_t
+	    period; /* passes over the rings between two looks; 0: no looks */
+	uint32_t left;      /* passes left until the next look */
+	uint32_t at_once;   /* how many looks are then made in a row */
+	uint32_t in_memory; /* passes of a spinning target that look for
+			       segments only */
+	uint32_t cost;      /* of a spinning target's look, in cache lines */
 };
 
 struct dfi_target {
@@ -47,26 +49,27 @@ struct dfi_target {
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
 	int status;                /* the first hard error */
-	int lost; /* the next one, when all that came is consumed */
+	int lost; /* the next hard error, once all that has come is consumed */
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	bool lends_segment;    /* of readers[head.source] */
 	bool lends_batch;
 	bool cursor_open;
-	bool cancelled;           /* wants no more */
+	bool cancelled;           /* the owner wants no more tuples */
 	bool cancel_told;         /* and the registry knows */
 	_Atomic bool aborted;     /* by any thread */
 	_Atomic bool interrupted; /* likewise: its next wait ends */
 	bool prefetches; /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
 	uint32_t n_open;   /* readers that have not ended */
-	uint32_t n_held;   /* of these, held back (combine.h) */
-	uint32_t current;  /* the ring in work */
+	uint32_t n_held;   /* of these, those held back (combine.h) */
+	uint32_t current;  /* the ring that segments are taken from */
 	uint32_t in_a_row; /* segments taken from it without a break */
-	bool has_gap;      /* gap is the one that was told last */
+	bool has_gap;      /* gap is the last one reported */
 	struct dfi_gap gap;
-	_Atomic uint64_t gaps, lost_segments; /* told; for any thread to read */
-	bool dead_undrained;   /* a source is gone, but its ring isn't empty */
-	uint32_t seen_changes; /* of sources.changes */
+	_Atomic uint64_t gaps,
+	    lost_segments;     /* reported ones; any thread reads them */
+	bool dead_undrained;   /* a source is gone and its ring isn't empty */
+	uint32_t seen_changes; /* the last value read of sources.changes */
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */
 	uint32_t open_timeout_ms;
@@ -85,9 +88,11 @@ struct dfi_target {
 	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
 	struct receiver_ring *cast; /* which writes its rings, or NULL */
-	_Atomic bool knows_sources; /* sources is ready for the cast */
-	uint64_t ring_memory;       /* counted towards the context's bound */
-	char network_why[ENDPOINT_WHY_SIZE]; /* the region is not exported */
+	_Atomic bool
+	    knows_sources;    /* the multicast receiver may read sources */
+	uint64_t ring_memory; /* counted towards the context's bound */
+	char
+	    network_why[ENDPOINT_WHY_SIZE]; /* why the region is not exported */
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;
@@ -96,12 +101,13 @@ struct dfi_target {
 	struct stall stall;
 	uint32_t cause; /* of its failure, for the level above (tree.h), or 0 */
 	/*
-	 * Of a combiner's inputs: what it sends to, a change of which ends a
-	 * wait, too; and how many changes were looked at. Else NULL.
+	 * For the input of a combiner: the targets that the combiner sends to,
+	 * whose changes end a wait as well, and the last count read of these
+	 * changes. Else NULL.
 	 */
 	struct peers *above;
 	uint32_t seen_above;
-	struct tombstone tombstone; /* when it is closed */
+	struct tombstone tombstone; /* used once it is closed */
 };
 
 _Static_assert(
@@ -110,9 +116,10 @@ _Static_assert(
     offsetof(struct dfi_target, aborters) == HANDLE_ABORTERS_OFFSET, "handle");
 
 /*
- * Attach to a flow, or a part of one, which it takes over, or frees if it
- * fails. attr is whole and valid; the caller keeps the context. What
- * dfi_target_open() says, except errors of its arguments.
+ * Attach to a flow, or to a part of one. The call takes the flow over, and
+ * frees it on failure. attr is complete and valid; the caller keeps the
+ * context. The errors are those of dfi_target_open() except errors of its
+ * arguments.
  */
 int dfi__target_open(struct dfi *dfi, const struct kind *kind,
     struct flow *flow, uint32_t index, const struct dfi_target_attr *attr,
@@ -121,7 +128,7 @@ int dfi__target_open(struct dfi *dfi, const struct kind *kind,
 
 int dfi__target_check_slow(const struct dfi_target *target);
 
-/* The first line of each call on a target by its owner. */
+/* The first line of each call of the owner. */
 #define TARGET_USER(target) \
 	((target) && (target)->magic == TARGET_MAGIC ? &(target)->user : NULL)
 #define TARGET_CALL(target, busy) HANDLE_CALL(TARGET_USER(target), busy)
@@ -131,10 +138,10 @@ int dfi__target_check_slow(const struct dfi_target *target);
 	dfi__handle_shared(call.other, "flow '%s': %s %u", \
 	    (target)->flow.name, TARGET_ID(target))
 
-/* "%s %u" of a target. */
+/* The arguments for "%s %u" that name a target. */
 #define TARGET_ID(target) flow_target_word(&(target)->flow), (target)->index
 
-/* Whether those that a combiner sends to have changed. */
+/* Whether the targets that a combiner sends to have changed. */
 static inline bool target_is_called(const struct dfi_target *target)
 {
 	return unlikely(target->above != NULL) &&
@@ -144,44 +151,44 @@ static inline bool target_is_called(const struct dfi_target *target)
 /* -ECANCELED, sticky: some thread has called dfi_target_abort(). */
 int dfi__target_give_up(struct dfi_target *target);
 
-/* Whether the owner is to give up; protects nothing. */
+/* Whether the owner must give up; orders no other memory. */
 static inline bool target_aborted(const struct dfi_target *target)
 {
 	return unlikely(atomic_peek(&target->aborted));
 }
 
-/* Whether the owner is to return from a wait; protects nothing. */
+/* Whether the owner must return from a wait; orders no other memory. */
 static inline bool target_interrupted(const struct dfi_target *target)
 {
 	return unlikely(atomic_peek(&target->interrupted));
 }
 
-/* Make err, whose text was just set, sticky. */
+/* Make err sticky, with the text that was just set. */
 int dfi__target_fail(struct dfi_target *target, int err);
 
-/* The same of a ring that the reader found damaged. */
+/* The same for a ring that the reader found damaged. */
 int dfi__target_damaged(struct dfi_target *target, uint32_t source, int err);
 
-/* -EINTR, once for dfi_target_interrupt(). */
+/* -EINTR, once for each dfi_target_interrupt(). */
 int dfi__target_interrupted(struct dfi_target *target);
 
 /*
- * -ENODATA: the reader has passed a gap, which is told once; what it took up is
- * given back.
+ * -ENODATA, once for each gap: the reader has passed a gap. Gives back the
+ * segment that the reader took up.
  */
 int dfi__target_tell_gap(struct dfi_target *target, uint32_t source);
 
 /*
- * Of the rings without a segment: has the source ended, or aborted, or is it
- * gone, which ends the flow (target->lost)? 0, or an error that ends it at
- * once.
+ * Check the rings without a segment: a source that has aborted, or is gone
+ * without an end, ends the flow (target->lost). Returns 0, or an error that
+ * ends the flow at once.
  */
 int dfi__target_check_sources(struct dfi_target *target);
 
 /*
- * Give the consumed segment back and have the head lend the next one, of any
- * ring: 1, or 0 when no source has more but those that are held back, or an
- * error; -EAGAIN also when target_is_called(). The target has been checked.
+ * Give the consumed segment back, and let the head lend the next one, of any
+ * ring: 1. 0: all sources have ended, except those held back. Or an error, such
+ * as -EAGAIN, also when target_is_called(). The caller has checked the target.
  */
 int dfi__target_input(struct dfi_target *target);
 
@@ -198,7 +205,7 @@ static inline int target_give_back(struct dfi_target *target)
 	return ret < 0 ? dfi__target_fail(target, ret) : 0;
 }
 
-/* Lend what the application gets next, as dfi__target_input(). */
+/* Lend the application its next tuples or results; see dfi__target_input(). */
 static inline int target_next(struct dfi_target *target)
 {
 	return unlikely(target->combiner != NULL)
@@ -220,8 +227,8 @@ static inline void target_passed(struct dfi_target *target, uint32_t source)
 }
 
 /*
- * So many segments of the order were taken, or lost. The place of the first; 0
- * without an order.
+ * n segments of the order were taken or lost. Returns the position of the
+ * first; 0 without an order.
  */
 static inline uint64_t target_taken(struct dfi_target *target, uint32_t n)
 {
@@ -249,31 +256,31 @@ static inline int target_check_order(const struct dfi_target *target)
 	    : 0;
 }
 
-/* Something for the next consuming call to look at. */
+/* Whether the next consuming call has something to do. */
 bool dfi__target_ready(struct dfi_target *target);
 
-/* Announce the target's owner for notices. Whether it had not been. */
+/* Register the target's owner for notices; true: it was not registered. */
 bool dfi__target_announce(struct dfi_target *target, struct notify *notify);
 
-/* For a waiter that is about to sleep; of a transport. */
+/* Arm the network before a waiter sleeps; arg is the transport. */
 void dfi__target_arm_network(void *arg);
 
-/* Nobody wakes it any more. */
+/* Afterwards nothing wakes the owner. */
 void dfi__target_withdraw(struct dfi_target *target);
 
-/* Release the batch that is lent, for a caller that lost it. */
+/* Release the lent batch for a caller that lost it. */
 void dfi__target_take_back(struct dfi_target *target);
 
-/* The target is closed: its group forgets it. */
+/* The target closes: remove it from its group. */
 void dfi__target_group_drop(struct dfi_target *target);
 
-/* Nobody wakes: see struct wait_policy. */
+/* Whether nothing wakes the target; see struct wait_policy. */
 bool dfi__target_is_silent(const struct dfi_target *target);
 
-/* -EBUSY: what it lends already. */
+/* -EBUSY; the text names what the target lends. */
 int dfi__target_lends_already(const struct dfi_target *target);
 
-/* Neither a batch nor a cursor is out (-EBUSY). */
+/* -EBUSY if a batch or a cursor is lent. */
 static inline int target_check_lent(const struct dfi_target *target)
 {
 	return unlikely(target->lends_batch || target->cursor_open)
@@ -281,12 +288,12 @@ static inline int target_check_lent(const struct dfi_target *target)
 	    : 0;
 }
 
-/* The same, and the handle is one. */
+/* The same, after a check of the handle. */
 int dfi__target_check_lent(const struct dfi_target *target);
 
 /*
- * Tuples of the segment in work that were not given to the application; what
- * was combined, it has got.
+ * Tuples of the segment in work that the application has not received. In a
+ * combiner flow, a combined tuple counts as received.
  */
 static inline uint64_t target_unread(const struct dfi_target *target)
 {
@@ -296,10 +303,10 @@ static inline uint64_t target_unread(const struct dfi_target *target)
 	    target->head.tuple_size;
 }
 
-/* One line of the log, level info: what it has attached to, and how. */
+/* Log at level info what the target has attached to, and how. */
 void dfi__target_log_attached(const struct dfi_target *target);
 
-/* The sticky error, with its text, or what is wrong with the handle. */
+/* The sticky error with its text, or the error of an invalid handle. */
 static inline int target_check(const struct dfi_target *target)
 {
 	if (likely(target && target->magic == TARGET_MAGIC && !target->status &&

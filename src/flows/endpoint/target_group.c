@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups of targets. A member never waits by itself; the group polls its
- * members in turn, and sleeps on one descriptor that any of them makes
- * readable.
+ * Target groups. A member never waits by itself. The group polls its members in
+ * turn, and sleeps on one descriptor that any member makes readable.
  */
 #include <dfi/target_group.h>
 
@@ -16,13 +15,13 @@
 #include "flows/context/context.h"
 #include "target.h"
 
-/* Segments of one member before the others are looked at. */
+/* Batches from one member in a row, before the group looks at the others. */
 #define FAIR_BATCHES 8
 
 struct group_member {
 	struct dfi_target *target;
 	void *arg;
-	bool done; /* ended or failed: not looked at any more */
+	bool done; /* ended or failed: not polled any more */
 };
 
 struct dfi_target_group {
@@ -34,8 +33,8 @@ struct dfi_target_group {
 	uint32_t flags;
 	struct group_member *members;
 	uint32_t n_members, n_open, current, in_a_row;
-	bool has_descriptor;      /* somebody polls */
-	struct dfi_target *lends; /* whose batch is out */
+	bool has_descriptor;      /* the owner polls a descriptor */
+	struct dfi_target *lends; /* the member whose batch is lent */
 	struct wait_policy wait;
 	struct wait_time wait_time; /* its members have the counts */
 	struct notify notify;
@@ -98,7 +97,7 @@ int dfi_target_group_open(struct dfi *dfi,
 	return 0;
 }
 
-/* The member is a target for itself again. */
+/* The member is a target by itself again. */
 static void let_go(struct dfi_target_group *group, struct dfi_target *target)
 {
 	if (group->lends == target)
@@ -163,7 +162,7 @@ int dfi_target_group_add(
 	target->group = group;
 	if (target->region->export)
 		atomic_set(&target->region->export->spins, false);
-	/* It may have tuples that nobody will announce any more. */
+	/* The member may have tuples that were announced before. */
 	dfi__notify_kick(&group->notify);
 	return 0;
 }
@@ -225,8 +224,8 @@ static void fill(struct dfi_target_group_batch *batch,
 }
 
 /*
- * As a consuming call on the member: > 0, -EAGAIN, or its error; its end is 0
- * if the group tells ends, else -EAGAIN.
+ * Consume from the member: > 0, -EAGAIN, or its error. At its end: 0 if the
+ * group reports ends, else -EAGAIN.
  */
 static int try_member(struct dfi_target_group *group,
     struct group_member *member, struct dfi_target_group_batch *batch)
@@ -253,8 +252,8 @@ static int try_member(struct dfi_target_group *group,
 }
 
 /*
- * Each member once, the current one first: > 0, 0 for the end of one, -EAGAIN,
- * or a member's error.
+ * Try each member once, beginning at the current one: > 0, 0 for the end of
+ * one, -EAGAIN, or a member's error.
  */
 static int try_members(
     struct dfi_target_group *group, struct dfi_target_group_batch *batch)
@@ -292,7 +291,7 @@ static bool any_ready(void *arg)
 	return false;
 }
 
-/* When some member must complain about sources that have not attached. */
+/* The first time at which a member reports sources that have not attached. */
 static int64_t attach_deadline(const struct dfi_target_group *group)
 {
 	int64_t deadline = DEADLINE_NEVER, member;
@@ -307,8 +306,8 @@ static int64_t attach_deadline(const struct dfi_target_group *group)
 }
 
 /*
- * Have the descriptor readable when there is something to look at. true: there
- * is now.
+ * Make the descriptor readable once there is something to consume or report.
+ * true: there already is.
  */
 static bool arm(struct dfi_target_group *group, int64_t deadline)
 {
@@ -337,7 +336,7 @@ static bool arm(struct dfi_target_group *group, int64_t deadline)
 	return any_ready(group);
 }
 
-/* While the group waits: the peers it waits for, for the log. */
+/* Log the peers that the group waits for. */
 static void look_for_stalls(struct dfi_target_group *group)
 {
 	uint32_t i;
@@ -348,8 +347,8 @@ static void look_for_stalls(struct dfi_target_group *group)
 }
 
 /*
- * A group's wait is one of each of its members, and counted there: stalls when
- * it begins, sleeps as they come, the rest when it ends.
+ * Each wait of a group counts as a wait of every member: the stall when it
+ * begins, sleeps as they come, the rest when it ends.
  */
 static void count_stall(struct dfi_target_group *group)
 {
@@ -371,7 +370,7 @@ static void count_sleep(struct dfi_target_group *group)
 			    1);
 }
 
-/* since: when the part of it began that other threads see; 0: it is over. */
+/* since: the start of the part that other threads see; 0: the wait is over. */
 static void set_since(struct dfi_target_group *group, int64_t since)
 {
 	uint32_t i;
@@ -413,7 +412,10 @@ static bool sleep_on_all(
 			return false;
 		look_for_stalls(group);
 		count_sleep(group);
-		/* Its timer ends it; a signal only makes it look again. */
+		/*
+		 * The timer ends the poll; after a signal the group looks
+		 * again.
+		 */
 		poll(&pollfd, 1, -1);
 	}
 	return true;
@@ -437,7 +439,7 @@ static bool spin_on_all(
 	return there;
 }
 
-/* Wait for a member that has something. Whether there is one in time. */
+/* Wait until a member has something; false: it took too long. */
 static bool wait_for_any(struct dfi_target_group *group, int64_t deadline)
 {
 	struct wait_counts spent = { .since = 0 };
@@ -464,7 +466,7 @@ static bool wait_for_any(struct dfi_target_group *group, int64_t deadline)
 	return there;
 }
 
-/* 0: look again. */
+/* 0: try the members again. */
 static int wait_for_batch(struct dfi_target_group *group, int64_t give_up)
 {
 	int64_t attach = attach_deadline(group);
@@ -537,7 +539,7 @@ void dfi_target_group_release(
 	if (batch->target != group->lends)
 		return;
 	dfi_target_release(batch->target, &batch->batch);
-	/* Another thread is at that target: it is still lent. */
+	/* Another thread uses that target: the batch stays lent. */
 	if (batch->batch.count)
 		return;
 	group->lends = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of a target's sources: they end, abort or die, or never come.
- * The registry, the connections and the rings say so.
+ * What becomes of a target's sources: they end, abort, die, or never attach.
+ * The registry, the connections and the rings report it.
  */
 #include "target.h"
 
@@ -12,8 +12,8 @@
 #include "transport/transport.h"
 
 /*
- * Make err, whose text was just set, the end of the flow, but first have the
- * application consume what has arrived by now, from whatever source.
+ * End the flow with err, whose text was just set, after the application has
+ * consumed what has arrived by now from all sources.
  */
 static void lose(struct dfi_target *target, int err)
 {
@@ -23,7 +23,7 @@ static void lose(struct dfi_target *target, int err)
 	snprintf(target->status_text, sizeof(target->status_text), "%s",
 	    dfi_errmsg());
 	for (i = 0; i < target->n_readers; i++) {
-		/* One that can't be read also ends here. */
+		/* A ring whose slots can't be found ends here as well. */
 		if (!target->readers[i].slots &&
 		    reader_ready(&target->readers[i]))
 			(void)dfi__reader_find_slots(&target->readers[i]);
@@ -32,7 +32,7 @@ static void lose(struct dfi_target *target, int err)
 	}
 }
 
-/* Whether the connection says so. state: what the registry had said before. */
+/* Whether the connection is lost. state: the registry's state, read before. */
 static bool is_lost(
     const struct dfi_target *target, uint32_t source, uint32_t state)
 {
@@ -42,7 +42,7 @@ static bool is_lost(
 		  export, source, peers_node(&target->sources, source))
 	    : RING_KEPT;
 
-	/* A peer may be gone before it attached, and another may come. */
+	/* A peer may go before it attached, and another may come. */
 	return loss == RING_LOST ||
 	    (loss == RING_LOST_UNWRITTEN && state != PEER_ABSENT);
 }
@@ -52,7 +52,7 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 	uint32_t state = peers_state(&target->sources, source);
 	bool gone = state == PEER_GONE;
 
-	/* Some of what it has sent may still come. */
+	/* Segments of the source may still come. */
 	if (gone && target->cast) {
 		dfi__receiver_ring_source_gone(target->cast, source);
 		gone = false;
@@ -60,7 +60,7 @@ static bool is_gone(struct dfi_target *target, uint32_t source)
 	return gone || is_lost(target, source, state);
 }
 
-/* Have in its ring what a source wrote before it went. */
+/* Bring into the rings what sources wrote before they left. */
 static inline void settle(const struct dfi_target *target)
 {
 	const struct export *export = target->region->export;
@@ -69,7 +69,7 @@ static inline void settle(const struct dfi_target *target)
 		export->transport->ops->settle(export->transport);
 }
 
-/* A source has aborted; a combiner, maybe for another one's sake. */
+/* A source has aborted; a combiner may have done so because of another's. */
 static int aborted(struct dfi_target *target, uint32_t source)
 {
 	const struct reader *reader = &target->readers[source];
@@ -104,8 +104,9 @@ static int aborted(struct dfi_target *target, uint32_t source)
 }
 
 /*
- * A ring without a segment: has its source ended, or aborted, or is it gone,
- * which ends the flow (target->lost)? 0, or an error that ends it at once.
+ * A ring without a segment: its source may have ended. If it has aborted or is
+ * gone, that ends the flow (target->lost). Returns 0, or an error that ends the
+ * flow at once.
  */
 static int check_source(struct dfi_target *target, uint32_t source)
 {
@@ -113,10 +114,13 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	bool gone;
 	int ret;
 
-	/* What became of a source that is held back, is for later. */
+	/* The fate of a source that is held back counts later. */
 	if (reader->end || reader->held)
 		return 0;
-	/* Before the ring: what a dead source wrote is there by then. */
+	/*
+	 * Read this before the ring: the ring then has all that a dead source
+	 * wrote.
+	 */
 	gone = is_gone(target, source);
 	if (gone)
 		settle(target);
@@ -141,7 +145,7 @@ static int check_source(struct dfi_target *target, uint32_t source)
 	return 0;
 }
 
-/* Some source hasn't attached, and can't any more. */
+/* A source has not attached, and can't any more. */
 static void lose_absent(struct dfi_target *target)
 {
 	uint32_t i = 0;

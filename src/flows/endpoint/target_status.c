@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is wrong with a target: its sticky error, what it still lends, and the
- * gaps that it has told of.
+ * The errors of a target: its sticky error, what it still lends, and the gaps
+ * that it has reported.
  */
 #include "target.h"
 
