@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inline functions of the public headers once more, as functions that the
- * library exports: bindings of other languages can't use what is inline. No
- * code of the library or of C and C++ programs calls these.
+ * Exports the inline functions of the public headers as functions, for bindings
+ * of other languages. Neither the library nor C and C++ programs call these.
  */
 #include <dfi/export.h>
 

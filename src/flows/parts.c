@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the floors of src/flows put into each context. This file stands above
- * all floors: the context opens and closes the parts without knowing them.
+ * The parts that the floors of src/flows add to each context. This file is
+ * above all floors: the context opens and closes the parts without knowing
+ * them.
  */
 #include "flows/context/context.h"
 #include "flows/endpoint/linger.h"

@@ -30,9 +30,8 @@ struct source_linger {
 	int64_t ns; /* 0: the source doesn't linger */
 	/* Protects the writers and the lanes, except pushes that fit. */
 	struct lock lock;
-	bool armed; /* the clock looks before any lane is due */
-	int64_t
-	    wake; /* a time to look at that the clock doesn't know yet; or 0 */
+	bool armed;   /* the clock looks before any lane is due */
+	int64_t wake; /* when it must look, unknown to the clock; or 0 */
 	TAILQ_ENTRY(dfi_source) link; /* in the clock's list */
 };
 

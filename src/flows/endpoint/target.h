@@ -33,8 +33,7 @@
 
 /* How often a wait looks at what, in particular at a network's queue. */
 struct looks {
-	uint32_t
-	    period; /* passes over the rings between two looks; 0: no looks */
+	uint32_t period;    /* passes over the rings between looks; 0: none */
 	uint32_t left;      /* passes left until the next look */
 	uint32_t at_once;   /* how many looks are then made in a row */
 	uint32_t in_memory; /* passes of a spinning target that look for
@@ -88,11 +87,9 @@ struct dfi_target {
 	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
 	struct receiver_ring *cast; /* which writes its rings, or NULL */
-	_Atomic bool
-	    knows_sources;    /* the multicast receiver may read sources */
-	uint64_t ring_memory; /* counted towards the context's bound */
-	char
-	    network_why[ENDPOINT_WHY_SIZE]; /* why the region is not exported */
+	_Atomic bool knows_sources; /* multicast may read sources */
+	uint64_t ring_memory;       /* counted towards the context's bound */
+	char network_why[ENDPOINT_WHY_SIZE]; /* of a region not exported */
 	struct dfi *dfi;
 	struct flow flow;
 	uint32_t index;

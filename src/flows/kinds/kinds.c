@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of all kinds, and the opening of sources and targets by name: what a
- * flow's entry says of its kind chooses the row.
+ * The rows of all kinds, and the opening of sources and targets by name: the
+ * flow's entry in the registry chooses the row.
  */
 #include "kinds.h"
 
@@ -15,7 +15,7 @@
 #include "flows/endpoint/target.h"
 #include "flows/members/attach.h"
 
-/* Its lanes are rings, and its targets read them in turn. */
+/* Lanes of shuffle flows are rings, and targets read these in turn. */
 static const struct kind shuffle_kind;
 
 static const struct kind *const kinds[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of flows: a folder and a row each. tests/checks/floors.txt says
- * which floors a kind may use.
+ * The kinds of flows: each has a folder and a row. tests/checks/floors.txt
+ * lists the floors that a kind may use.
  */
 #ifndef DFI_FLOWS_KINDS_KINDS_H
 #define DFI_FLOWS_KINDS_KINDS_H

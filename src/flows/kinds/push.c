@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pushes: a tuple, or a batch of them, into the open segments of its targets,
- * whatever the flow's kind and routing.
+ * Pushes put a tuple, or a batch of tuples, into the open segments of the
+ * targets, for all kinds of flows and all routings.
  */
 #include "flows/endpoint/source.h"
 
@@ -11,7 +11,10 @@
 #include "shuffle/partition.h"
 #include "shuffle/target_list.h"
 
-/* To all targets of a replicate flow, or to none: then it is not taken. */
+/*
+ * A replicate flow's tuple goes to all targets or to none; in that case it is
+ * not taken.
+ */
 int dfi_source_push_to_slow(
     struct dfi_source *source, uint32_t target, const void *tuple)
 {
@@ -44,8 +47,8 @@ static int check_routable(struct dfi_source *source)
 }
 
 /*
- * Round robin goes on only when the tuple was taken, or never will be by this
- * target.
+ * Round robin moves on if the tuple was taken, or if this target will never
+ * take it.
  */
 static int push_routed(struct dfi_source *source, const void *tuple)
 {
@@ -83,7 +86,7 @@ static int make_room(struct dfi_source *source, uint32_t target)
 	return ret;
 }
 
-/* All to one target: whole runs at a time. */
+/* All tuples go to one target: copy whole runs. */
 static always_inline uint32_t batch_to_one(struct dfi_source *source,
     uint32_t target, const char *tuples, uint32_t n, int *ret)
 {
@@ -97,7 +100,7 @@ static always_inline uint32_t batch_to_one(struct dfi_source *source,
 			if (*ret < 0)
 				break;
 		}
-		/* The lane's end may be lower, but is not where room ends. */
+		/* The lane's end may be lower than the end of its room. */
 		run = min_u64((n - taken) * size,
 		    (uint64_t)(source->writers[target].end - lane->next));
 		dfi_copy_lines(lane->next, tuples, run);
@@ -126,14 +129,17 @@ static uint32_t batch_any(
 	return taken;
 }
 
-/* No code of the application's runs meanwhile. */
+/*
+ * Segments wait for each other in this function, which calls no code of the
+ * application.
+ */
 static uint32_t batch_held(
     struct dfi_source *source, const char *tuples, uint32_t n, int *ret)
 {
 	bool holds = source_may_hold(source);
 	uint32_t taken;
 
-	/* Else another thread may look at it. */
+	/* Set only if this source's segments may wait for each other. */
 	if (holds)
 		source->batch.open = true;
 	if (source->head.inline_routing == DFI_INLINE_ONE)
@@ -148,8 +154,9 @@ static uint32_t batch_held(
 }
 
 /*
- * What a batch returns of which some was taken, or err came. An interrupt comes
- * with the next call then, which else would go on waiting.
+ * The result of a batch of which some tuples were taken, or whose first failed
+ * with err. After a part was taken, the next call returns the interrupt; it
+ * would wait otherwise.
  */
 static int batch_result(struct dfi_source *source, uint32_t taken, int err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A combiner flow is a shuffle flow by the hash of the group's key, whose
- * targets fold. Results are made when they are consumed, some at a time.
+ * targets fold. A target makes results when they are consumed, some at a time.
  */
 #include "combine.h"
 
@@ -16,7 +16,7 @@
 #include "flows/declare/combine_flow.h"
 #include "flows/endpoint/target.h"
 
-/* As much as a batch of results takes, if a result is not larger. */
+/* The size of a batch of results, unless one result is larger. */
 #define RESULTS_SIZE (UINT64_C(32) << 10)
 
 int dfi__combine_open(struct dfi_target *target)
@@ -38,7 +38,7 @@ int dfi__combine_open(struct dfi_target *target)
 	if (ret < 0)
 		return dfi__fail_within(
 		    ret, "flow '%s': %s %u", flow->name, TARGET_ID(target));
-	/* It gives no results. */
+	/* A combiner of a tree gives no results. */
 	if (flow->part.combiner)
 		return 0;
 	size = combiner->plan->schema->tuple_size;
@@ -63,8 +63,7 @@ void dfi__combine_close(struct combiner *combiner)
 	free(combiner);
 }
 
-/* ---- What is consumed ------------------------------------------------------
- */
+/* ---- Input ------------------------------------------------------------- */
 
 void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 {
@@ -76,7 +75,7 @@ void dfi__combine_hold(struct dfi_target *target, uint32_t source)
 	target->n_held++;
 }
 
-/* The next window begins, for all sources. */
+/* Begin the next window, for all sources. */
 static void let_go(struct dfi_target *target)
 {
 	uint32_t i;
@@ -85,7 +84,7 @@ static void let_go(struct dfi_target *target)
 		if (target->readers[i].held)
 			dfi__reader_resume(&target->readers[i]);
 	target->n_held = 0;
-	/* A source that was held back may have gone. */
+	/* A source that was held back may have gone meanwhile. */
 	target->dead_undrained = true;
 	target->combiner->window++;
 }
@@ -138,7 +137,7 @@ static int read_segment(
 	return 0;
 }
 
-/* The rest of the segment is for when the groups were given. */
+/* Keep the rest of the segment until the groups' results were given. */
 static void keep_rest(struct dfi_target *target,
     const struct combiner_input *input, uint64_t taken)
 {
@@ -193,7 +192,7 @@ static int fold(struct dfi_target *target)
 	return 0;
 }
 
-/* A segment, or the end of a window, or of all. */
+/* Take a segment, the end of a window, or the end of all input. */
 static int take(struct dfi_target *target)
 {
 	int ret = target_check(target);
@@ -214,7 +213,7 @@ static int take(struct dfi_target *target)
 /* ---- Results ---------------------------------------------------------------
  */
 
-/* The results of n more groups; they last until the next ones are made. */
+/* Make the results of n more groups; valid until the next call. */
 static int make_results(
     struct dfi_target *target, uint64_t n, const char **results)
 {
@@ -237,7 +236,7 @@ static int make_results(
 	return 0;
 }
 
-/* Have the head lend the next ones: 1, or 0 if all were given. */
+/* Let the head lend the next results: 1, or 0 if all were given. */
 static int give(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;
@@ -260,7 +259,7 @@ static int give(struct dfi_target *target)
 	return 1;
 }
 
-/* All results were given: go on. */
+/* All results were given: continue. */
 static int go_on(struct dfi_target *target)
 {
 	struct combiner *combiner = target->combiner;
@@ -300,8 +299,7 @@ int dfi__combine_next(struct dfi_target *target)
 	return ret;
 }
 
-/* ---- What a combiner of a tree sends ---------------------------------------
- */
+/* ---- Output of a combiner of a tree ------------------------------------ */
 
 int dfi__combine_output(
     struct dfi_target *target, const void **records, uint64_t *n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The targets of combine flows: they take in what is consumed of their rings,
- * and give results instead.
+ * The targets of combiner flows: they fold the tuples of their rings into
+ * groups, and lend results instead.
  */
 #ifndef DFI_FLOWS_KINDS_COMBINE_COMBINE_H
 #define DFI_FLOWS_KINDS_COMBINE_COMBINE_H
@@ -12,16 +12,16 @@
 
 struct dfi_target;
 
-/* What a target does, in turn. */
+/* The states of a target, in this order. */
 enum combiner_state {
-	COMBINER_TAKES = 0, /* what is consumed is folded into groups */
-	COMBINER_FULL,      /* no more groups: results are given, as they are */
-	COMBINER_GIVES,     /* a window has ended: its results are given */
-	COMBINER_ENDS,      /* all input has come: the last results are given */
-	COMBINER_ENDED,     /* and were given */
+	COMBINER_TAKES = 0, /* folds tuples into groups */
+	COMBINER_FULL,  /* has no room for another group: gives results early */
+	COMBINER_GIVES, /* a window has ended: gives its results */
+	COMBINER_ENDS,  /* all input has come: gives the last results */
+	COMBINER_ENDED, /* has given all results */
 };
 
-/* What a segment holds: tuples, or partial aggregates. */
+/* The input of one segment: tuples, or partial aggregates. */
 struct combiner_input {
 	const char *from;
 	uint64_t n;
@@ -29,65 +29,65 @@ struct combiner_input {
 	bool merged;
 };
 
-/* A target's: the groups, and then their results. */
+/* The part of a target: its groups, and then their results. */
 struct combiner {
 	struct plan *plan;
 	struct groups groups;
 	enum combiner_state state;
 	uint64_t emitted; /* groups whose results were given */
-	char *results;    /* that were given last; NULL: records are results */
-	uint64_t room;    /* for this many */
-	uint64_t window;  /* whose tuples are taken */
-	bool has_given;   /* results, of this window: */
+	char *results; /* those given last; NULL: partial aggregates are results
+			*/
+	uint64_t room; /* in results, how many */
+	uint64_t window; /* the one whose tuples are folded */
+	bool has_given;  /* results of this window: given */
 	uint64_t given;
-	uint64_t early; /* times that it was full */
+	uint64_t early; /* how often there was no room for another group */
 	/*
-	 * While it is full: what was not folded of the segment in work, which
-	 * the target's head has again when it is taken up.
+	 * While there is no room: the part of the segment in work that is not
+	 * folded. The target's head gets it back when folding continues.
 	 */
 	const char *rest, *rest_end;
 	uint32_t rest_source;
 	struct combiner_input rest_input;
-	bool resumes; /* with that */
+	bool resumes; /* the rest is folded next */
 };
 
-/* Results that the next consuming call gives, or the end behind them. */
+/* Whether the next consuming call lends results, or reports their end. */
 static inline bool combiner_ready(const struct combiner *combiner)
 {
 	return combiner->state != COMBINER_TAKES &&
 	    combiner->state != COMBINER_ENDED;
 }
 
-/* Make a target's; -ENOMEM. */
+/* Make the combiner of a target; -ENOMEM. */
 int dfi__combine_open(struct dfi_target *target);
 void dfi__combine_close(struct combiner *combiner); /* may be NULL */
 
 /*
- * The segment of a source that was taken last, which may have no tuples, may
- * end the source's window: then nothing more is taken from it till all have.
+ * The last segment taken from a source, which may have no tuples, may end the
+ * source's window. Then the source is held back until all have ended it.
  */
 void dfi__combine_hold(struct dfi_target *target, uint32_t source);
 
 /*
- * For a combiner of a tree (tree_combiner.c), whose input the target is:
- * consume until there is something to send. What comes next does not change
- * until it is told that it was done.
+ * For a combiner of a tree (tree_combiner.c) whose input the target is: consume
+ * until there is something to send. The result stays the same until the caller
+ * reports that it has sent it.
  */
 enum combine_output {
 	COMBINE_END = 0, /* all was sent */
-	COMBINE_RECORDS, /* n of them lie there; dfi__combine_sent() */
+	COMBINE_RECORDS, /* n partial aggregates; dfi__combine_sent() */
 	COMBINE_MARK,    /* a window has ended; dfi__combine_marked() */
 };
-/* One of these, or what dfi__combine_next() returns except -ENOSPC. */
+/* Returns one of these, or an error of dfi__combine_next() except -ENOSPC. */
 int dfi__combine_output(
     struct dfi_target *target, const void **records, uint64_t *n);
 void dfi__combine_sent(struct dfi_target *target, uint64_t n);
 int dfi__combine_marked(struct dfi_target *target);
 
 /*
- * Consume until there are results, and have the target's head lend them: 1, or
- * 0 at the end, or what dfi__target_input() returns, or -ENOSPC, -ENOMEM,
- * -EOVERFLOW.
+ * Consume until there are results, and let the target's head lend them: 1; 0 at
+ * the end; or an error of dfi__target_input(), or -ENOSPC, -ENOMEM, -EOVERFLOW.
  */
 int dfi__combine_next(struct dfi_target *target);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nothing here waits, but for flushing: what finds no room in the ring is held,
- * and the lane doesn't open before it is gone. So a source that has to wait, or
- * must not, is one whose next segment doesn't open, as in other flows.
+ * Nothing here waits except a flush. What finds no room in the ring is held,
+ * and the lane opens no segment before that is sent. So the source waits, or
+ * returns -EAGAIN, where its next segment doesn't open, as in other flows.
  */
 #include "combine_source.h"
 
@@ -19,17 +19,20 @@
 #include "window.h"
 
 /*
- * Half of the bytes and of what the target folds, at least: else the time is
- * better spent there.
+ * Combining must at least halve the bytes and the tuples that the target folds.
+ * Otherwise folding costs more time at the source than it saves.
  */
 #define MIN_REDUCTION 2
 /*
- * A table that is so full, and had next to no tuple of a group that it had, is
- * given up before it is full.
+ * A table with this share of its groups in use, in which almost no tuple met an
+ * existing group, is given up before it is full.
  */
 #define EARLY_SHARE 4    /* of its groups */
 #define EARLY_REPEATS 32 /* of the tuples */
-/* In tables full of tuples: how long it isn't tried, first and later. */
+/*
+ * The pause between two tries, in tables full of tuples: the first, the
+ * longest.
+ */
 #define FIRST_PAUSE 128
 #define LAST_PAUSE 8192
 
@@ -86,7 +89,7 @@ int dfi__combine_source_open(struct dfi_source *source)
 	combine->segment_records = geometry.segment_bytes /
 	    combine->record_size;
 	combine->stage_size = (uint32_t)sizes.stage;
-	/* Its creator has refused that. */
+	/* The creator of the flow refuses this. */
 	if (!combine->segment_records)
 		return dfi__fail(-EBADMSG,
 		    "flow '%s': its entry in the registry is damaged: a "
@@ -125,7 +128,7 @@ static void fold_rest(struct combine_source *combine, struct combine_lane *lane)
 		lane->sends = true;
 }
 
-/* The first time that the source stops. */
+/* Log the first time that the source stops combining. */
 static void tell_stop(const struct dfi_source *source, uint32_t target,
     uint64_t folded, uint64_t sent)
 {
@@ -139,7 +142,7 @@ static void tell_stop(const struct dfi_source *source, uint32_t target,
 	    source->combine->lanes[target].table.max);
 }
 
-/* The table was sent: whether to go on. */
+/* The table was sent: decide whether to continue combining. */
 static void judge(struct dfi_source *source, uint32_t target)
 {
 	struct combine_source *combine = source->combine;
@@ -164,7 +167,10 @@ static void judge(struct dfi_source *source, uint32_t target)
 	    2 * lane->pause, (uint64_t)LAST_PAUSE * lane->table.max);
 }
 
-/* One segment of records, as many as fit: 1, 0 without credit, or an error. */
+/*
+ * Send one segment with as many partial aggregates as fit: 1, 0 without credit,
+ * or an error.
+ */
 static int send_some(struct combine_source *combine, struct combine_lane *lane,
     struct writer *writer)
 {
@@ -177,7 +183,10 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 
 	if (ret <= 0)
 		return ret;
-	/* Not its end: of the stage, the owner reads that without the lock. */
+	/*
+	 * Leave writer->end as it is: the owner reads that of the stage without
+	 * the lock.
+	 */
 	writer->segment = writer_payload(writer);
 	memcpy(
 	    writer->segment, partials_record(&lane->table, lane->next), bytes);
@@ -190,7 +199,7 @@ static int send_some(struct combine_source *combine, struct combine_lane *lane,
 	return ret < 0 ? ret : 1;
 }
 
-/* The same for all of the table; the open segment, if any, stays so. */
+/* Send the whole table. An open segment stays open. */
 static int send_records(struct dfi_source *source, uint32_t target)
 {
 	struct combine_source *combine = source->combine;
@@ -212,7 +221,9 @@ static int send_records(struct dfi_source *source, uint32_t target)
 	return 1;
 }
 
-/* Go on with what is held: 1, 0 as long as there is no room, or an error. */
+/*
+ * Continue with what the lane holds: 1, 0 while there is no room, or an error.
+ */
 static int proceed(struct dfi_source *source, uint32_t target)
 {
 	struct combine_source *combine = source->combine;
@@ -263,7 +274,7 @@ int dfi__combine_lane_open(struct dfi_source *source, uint32_t target)
 	return 1;
 }
 
-/* So many bytes of tuples go as they are. */
+/* Count used bytes of tuples that go unchanged. */
 static void count_raw(
     struct dfi_source *source, struct combine_lane *lane, uint64_t used)
 {
@@ -273,7 +284,7 @@ static void count_raw(
 	owned_add(&lane->raw, n);
 }
 
-/* Also fold the first used bytes of the open buffer. */
+/* Add the first used bytes of the open stage to the part to fold. */
 static void add_rest(
     struct combine_lane *lane, const struct writer *writer, uint64_t used)
 {
@@ -363,7 +374,7 @@ int dfi__combine_flush(struct dfi_source *source, uint32_t target)
 	lane->flushes = true;
 	ret = dfi__source_make_room(source, target);
 	if (!ret && refused) {
-		/* A push was, and didn't find this room: its next try does. */
+		/* A push was refused before: its next try finds this room. */
 		writer->segment = NULL;
 		lane->staged = false;
 		source_close_lane(source, target);

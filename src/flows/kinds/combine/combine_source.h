@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources that combine: tuples are built in a small buffer (the stage) instead
- * of a ring's segment, and folded into a table of partial aggregates when it is
- * published. When the table is full, or is flushed, its records are sent; a
- * full table leaves the rest of the stage, which is folded when there is room.
+ * Sources that combine: pushes build tuples in a small buffer (the stage)
+ * instead of a ring's segment. Publishing folds them into a table of partial
+ * aggregates. A table that is full, or is flushed, is sent. If the table fills
+ * up, the rest of the stage is folded once there is room.
  *
- * If that is no less than the tuples were, and the flow lets the source choose
- * (DFI_COMBINING_ADAPTIVE), a lane's tuples go into the ring as they are, and
- * after so many of them it is tried again.
+ * If the table saves no bytes and the flow lets the source choose
+ * (DFI_COMBINING_ADAPTIVE), the lane puts tuples into the ring unchanged. After
+ * a number of tuples it tries to combine again.
  *
- * Invariants of a lane, beside those in source.h:
- *	staged			the open segment is the stage
- *	not staged, open	it lies in the ring; nothing is held
- *	none is open		what is held may wait for room in the ring
+ * Invariants of a lane, in addition to those in source.h:
+ * - staged: the open segment is the stage
+ * - not staged, open: the segment lies in the ring; the lane holds nothing
+ * - none open: what the lane holds may wait for room in the ring
  */
 #ifndef DFI_FLOWS_KINDS_COMBINE_COMBINE_SOURCE_H
 #define DFI_FLOWS_KINDS_COMBINE_COMBINE_SOURCE_H
@@ -27,20 +27,21 @@ struct flow;
 struct combine_lane {
 	struct partials table;
 	char *stage;
-	/* Of the stage, what is to be folded before it is open again. */
+	/* The part of the stage to fold before the stage opens again. */
 	const char *rest, *rest_end;
 	bool staged;
 	bool combines; /* the next open segment is the stage */
-	bool sends;    /* the table's records, from this one on: */
+	bool sends;    /* sends the table, from this partial aggregate on: */
 	uint32_t next;
-	bool raw_next;         /* though it combines: to carry a mark */
-	bool flushes;          /* all that is held is to be sent */
-	uint64_t folded, sent; /* tuples and records, since it was judged */
-	uint64_t left;         /* tuples, until it is tried again */
-	uint64_t pause;        /* tuples before the next try */
-	/* For any thread to read: */
+	bool raw_next; /* the next segment lies in the ring, to carry a mark */
+	bool flushes;  /* all that the lane holds is to be sent */
+	uint64_t folded,
+	    sent;      /* tuples, and partial aggregates, since it was judged */
+	uint64_t left; /* tuples until the next try */
+	uint64_t pause; /* tuples before the next try */
+	/* Any thread reads these: */
 	_Atomic uint64_t combined, raw; /* tuples */
-	_Atomic uint64_t records;       /* sent */
+	_Atomic uint64_t records;       /* partial aggregates sent */
 };
 
 struct combine_source {
@@ -48,44 +49,47 @@ struct combine_source {
 	void *memory; /* of the lanes' stages and tables */
 	uint64_t bytes;
 	bool adapts;
-	_Atomic uint64_t stops; /* of its lanes; for any thread to read */
+	_Atomic uint64_t stops; /* of its lanes; any thread reads it */
 	uint32_t record_size;
 	uint32_t segment_records;
 	uint32_t stage_size;
 	struct combine_lane lanes[];
 };
 
-/* After its rings are open. -ENOMEM. */
+/* Call it after the rings were opened. -ENOMEM. */
 int dfi__combine_source_open(struct dfi_source *source);
 void dfi__combine_source_close(struct dfi_source *source);
 
-/* As those of writers: see lane_open() and so on in source.h. */
+/*
+ * The counterparts of the writer's functions; see lane_open() and the next
+ * functions in source.h.
+ */
 int dfi__combine_lane_open(struct dfi_source *source, uint32_t target);
 int dfi__combine_lane_publish(
     struct dfi_source *source, uint32_t target, uint64_t used);
-/* 0: not all of it was sent, but it is taken out of the open segment. */
+/* 0: all left the open segment, but the lane still holds a part. */
 int dfi__combine_lane_publish_part(
     struct dfi_source *source, uint32_t target, uint64_t used);
 
-/* Whether there are tuples that are neither sent nor in the open segment. */
+/* Whether the lane has tuples that are neither sent nor in the open segment. */
 bool dfi__combine_holds(const struct dfi_source *source, uint32_t target);
 
-/* Nobody is to get what is held. */
+/* Drop the tuples that the lane holds. */
 void dfi__combine_forget(struct dfi_source *source, uint32_t target);
 
 /*
- * Send what is in the open segment and what is held; waits for room as
+ * Send the open segment and what the lane holds. Waits for room as
  * dfi__source_make_room() does. 0 if the target has cancelled.
  */
 int dfi__combine_flush(struct dfi_source *source, uint32_t target);
 
 /*
- * Of a flow with windows: the segment that opens next, or is open, lies in the
- * ring, to carry a mark; and what the lane has is sent before.
+ * For a flow with windows: the open segment, or the next one, must lie in the
+ * ring, to carry a mark. What the lane holds is sent before.
  */
 void dfi__combine_carry(struct dfi_source *source, uint32_t target);
 
-/* Flush all targets, and wait whatever the handle says. */
+/* Flush all targets; waits even if the handle is nonblocking. */
 int dfi__combine_finish(struct dfi_source *source, int64_t deadline);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What combine flows add to sources and targets. A lane of a source combines,
- * or has windows, or both: combine_source.c and window.c, which is above it.
+ * What combiner flows add to sources and targets. A lane of a source combines,
+ * has windows, or both. combine_source.c implements the first, and window.c,
+ * above it, the second.
  */
 #include <stdlib.h>
 #include "base/bits.h"
@@ -102,7 +103,7 @@ static uint32_t most_room(const struct dfi_source *source, uint32_t n,
 {
 	uint32_t most = n;
 
-	/* Behind any tuple the window may end, and the segment with it. */
+	/* The window, and its segment, may end after any tuple. */
 	if (source->window && source->window->tuples) {
 		*why = "do not fit, as a window may end after any tuple";
 		*instead = "create the flow with window_tuples "

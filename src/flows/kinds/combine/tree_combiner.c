@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Combiners of a tree: a target of one part of the flow, and a source of the
- * one above, which is given the records that the target has folded its input
- * into. Each end waits, and fails, as it would by itself. While the lower one
- * waits, it also looks whether those above have changed (dfi_target.above).
+ * part above. The source gets the partial aggregates into which the target has
+ * folded its input. Each end waits, and fails, as it does alone. While the
+ * target waits, it also checks for changes among the targets above
+ * (dfi_target.above).
  */
 #include <dfi/combiner.h>
 
@@ -29,7 +30,7 @@ struct dfi_combiner {
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
 	_Atomic uint32_t user;     /* HANDLE_CALL() */
-	bool ended;                /* all that is wanted was sent */
+	bool ended;                /* it has sent all that is wanted */
 	struct dfi_target *input;
 	struct dfi_source *output;
 };
@@ -72,7 +73,7 @@ static int check_attr(const struct dfi_combiner_attr *attr)
 	return 0;
 }
 
-/* The flow is taken over in any case. */
+/* Takes the flow over, even on failure. */
 static int open_output(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct dfi_combiner_attr *from, const struct wait_policy *wait,
     int64_t deadline, struct dfi_source **output)
@@ -96,7 +97,7 @@ static int open_output(struct dfi *dfi, struct flow *flow, uint32_t index,
 	return ret;
 }
 
-/* The same. */
+/* Takes the flow over, even on failure. */
 static int open_input(struct dfi *dfi, struct flow *flow, uint32_t index,
     const struct dfi_combiner_attr *from, const struct wait_policy *wait,
     int64_t deadline, struct dfi_target **input)
@@ -120,7 +121,7 @@ static int open_input(struct dfi *dfi, struct flow *flow, uint32_t index,
 	return ret;
 }
 
-/* The stream is not whole, for a cause that those above may be told. */
+/* The stream is incomplete; the targets above may learn the cause. */
 static void give_up_output(struct dfi_source *output, uint32_t cause)
 {
 	output->cause = cause;
@@ -129,8 +130,8 @@ static void give_up_output(struct dfi_source *output, uint32_t cause)
 }
 
 /*
- * The upper end comes first: it waits for others, and of an open that gave up
- * waiting nothing is visible.
+ * Opens the upper end first: it waits for other endpoints, and an open that
+ * gives up waiting leaves nothing visible.
  */
 static int open_both(struct dfi_combiner *combiner, struct dfi *dfi,
     const char *name, uint32_t index, const struct dfi_combiner_attr *attr,
@@ -157,7 +158,10 @@ static int open_both(struct dfi_combiner *combiner, struct dfi *dfi,
 		give_up_output(combiner->output, TREE_UNKNOWN);
 		return dfi__fail(ret, "%s", text);
 	}
-	/* First those that have left since the upper end was opened. */
+	/*
+	 * Check first for targets that have left since the upper end was
+	 * opened.
+	 */
 	combiner->input->seen_above = 0;
 	combiner->input->above = &combiner->output->targets;
 	return 0;
@@ -199,21 +203,23 @@ int dfi_combiner_open(struct dfi *dfi, const char *flow, uint32_t index,
 /* ---- Running ---------------------------------------------------------------
  */
 
-/* Nobody wants anything: tell the inputs, and that is the end. */
+/* No target wants tuples: cancel the input and end. */
 static int cancel(struct dfi_combiner *combiner)
 {
 	int ret = dfi_target_cancel(combiner->input);
 
 	if (ret < 0 && !combiner->input->cancelled)
 		return ret;
-	/* A mark that was refused is nobody's any more. */
+	/* The refused mark has no receiver any more. */
 	if (combiner->output->window)
 		combiner->output->window->refused = 0;
 	combiner->ended = true;
 	return 0;
 }
 
-/* Whether those above have gone, which fails, or cancelled, all of them. */
+/*
+ * Check the targets above: fail if one is gone, cancel if all have cancelled.
+ */
 static int look_above(struct dfi_combiner *combiner)
 {
 	struct dfi_source *output = combiner->output;
@@ -242,12 +248,12 @@ static int send_records(
 	}
 	if (ret != -EPIPE)
 		return ret;
-	/* Nobody wants that one. */
+	/* No target wants that partial aggregate. */
 	dfi__combine_sent(combiner->input, 1);
 	return look_above(combiner);
 }
 
-/* The next thing there is to do; -EAGAIN: nothing, for now. */
+/* Do the next step; -EAGAIN: there is none for now. */
 static int step(struct dfi_combiner *combiner)
 {
 	struct dfi_target *input = combiner->input;
@@ -255,13 +261,13 @@ static int step(struct dfi_combiner *combiner)
 	uint64_t n;
 	int ret = source_check(combiner->output);
 
-	/* Its error stays, even if targets cancel afterwards. */
+	/* The error of the output stays, even if targets cancel later. */
 	if (!ret)
 		ret = target_check(input);
 	if (ret < 0)
 		return ret;
 	if (target_is_called(input)) {
-		/* Before they are looked at. */
+		/* Read this before the check. */
 		input->seen_above = peers_changes(input->above);
 		ret = look_above(combiner);
 		if (ret < 0 || combiner->ended)
@@ -280,7 +286,7 @@ static int step(struct dfi_combiner *combiner)
 	return ret;
 }
 
-/* Both ends were interrupted, and one of them has told. */
+/* Both ends were interrupted, and one has returned -EINTR. */
 static void forget_interrupt(struct dfi_combiner *combiner)
 {
 	atomic_set(&combiner->input->interrupted, false);
@@ -300,9 +306,9 @@ int dfi_combiner_run(struct dfi_combiner *combiner)
 }
 
 /*
- * Both ends share one descriptor. Each call that returns -EAGAIN is refused by
- * one of them, which has then asked to be told there, and looked once more; who
- * leaves or cancels above is told there in any case.
+ * Both ends share one descriptor. When a call returns -EAGAIN, one end has
+ * asked for a notice there and has looked again. The descriptor also reports
+ * targets above that leave or cancel.
  */
 int dfi_combiner_fd(struct dfi_combiner *combiner)
 {
@@ -342,7 +348,7 @@ void dfi_combiner_interrupt(struct dfi_combiner *combiner)
 /* ---- Closing ---------------------------------------------------------------
  */
 
-/* The first hard error, with its text; there is one if it hasn't ended. */
+/* The first hard error, with its text; there is one unless all was sent. */
 static int first_error(const struct dfi_combiner *combiner)
 {
 	const struct dfi_target *input = combiner->input;
@@ -378,7 +384,7 @@ int dfi_combiner_close(struct dfi_combiner *combiner)
 	dfi__handle_retire(combiner);
 	input = combiner->input;
 	output = combiner->output;
-	/* The input's, whose own end comes last. */
+	/* The input owns the descriptor and closes it last. */
 	dfi__peers_withdraw(&output->targets);
 	output->notify = NULL;
 	input->above = NULL;

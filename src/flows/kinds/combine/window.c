@@ -10,8 +10,9 @@
 #include "flows/endpoint/source.h"
 
 /*
- * What each lane may take. Of a source that combines, not the last tuple: that
- * one goes straight into the ring, where there must be room for the mark.
+ * The share of each lane. If the source combines, it excludes the window's last
+ * tuple, which goes straight into the ring: the ring must have room for the
+ * mark.
  */
 static uint64_t next_share(const struct dfi_source *source)
 {
@@ -41,7 +42,7 @@ int dfi__window_open(struct dfi_source *source)
 /* ---- Shares ----------------------------------------------------------------
  */
 
-/* Where a lane with an open segment stops, and calls in. */
+/* Where a lane with an open segment stops, to make a call. */
 static void set_end(struct dfi_source *source, uint32_t lane)
 {
 	const struct window_lane *mine = &source->window->lanes[lane];
@@ -63,7 +64,7 @@ void dfi__window_opened(struct dfi_source *source, uint32_t lane)
 	set_end(source, lane);
 }
 
-/* Have an open lane stop there, and linger as it should. */
+/* Set the end of an open lane, lower if it must linger. */
 static void show_end(struct dfi_source *source, uint32_t lane)
 {
 	struct dfi_source_lane *shown = &source->head.lanes[lane];
@@ -94,7 +95,7 @@ void dfi__window_count(struct dfi_source *source, uint32_t lane)
 	window->left -= n;
 }
 
-/* Share out what is left: to all, as one lane has used up its own. */
+/* Distribute the rest of the window to all lanes, as one has used its share. */
 static void share_out(struct dfi_source *source)
 {
 	struct source_window *window = source->window;
@@ -112,12 +113,12 @@ static void share_out(struct dfi_source *source)
 	}
 }
 
-/* A lane has used up its share, and something is left of the window. */
+/* A lane has used its share, and the window has tuples left. */
 static void give_share(struct dfi_source *source, uint32_t lane)
 {
 	struct source_window *window = source->window;
 
-	/* Then all others also have one each. */
+	/* All other lanes then have a share of one each. */
 	if (window->left < source->n_lanes) {
 		window->lanes[lane].share = 1;
 		show_end(source, lane);
@@ -129,7 +130,7 @@ static void give_share(struct dfi_source *source, uint32_t lane)
 /* ---- The end of a window ---------------------------------------------------
  */
 
-/* Open all lanes, but those whose targets have cancelled. */
+/* Open all lanes except those whose targets have cancelled. */
 static int open_all(struct dfi_source *source)
 {
 	uint32_t i;
@@ -148,7 +149,7 @@ static int open_all(struct dfi_source *source)
 }
 
 /*
- * Send what a lane has, and with it the mark. 0 also if its target has
+ * Send the tuples of a lane together with the mark. 0 also if its target has
  * cancelled.
  */
 static int send_mark(struct dfi_source *source, uint32_t lane)
@@ -167,7 +168,7 @@ static int send_mark(struct dfi_source *source, uint32_t lane)
 	return ret < 0 ? ret : 0;
 }
 
-/* All lanes are open, but those whose targets have cancelled. */
+/* All lanes are open except those whose targets have cancelled. */
 static int end_window(struct dfi_source *source)
 {
 	struct source_window *window = source->window;
@@ -186,8 +187,8 @@ static int end_window(struct dfi_source *source)
 }
 
 /*
- * Some target's ring has no room for the mark: no lane takes the last tuple
- * before it has.
+ * Some target's ring has no room for the mark: close all lanes, so that none
+ * takes the last tuple before there is room.
  */
 static int hold_back(struct dfi_source *source)
 {

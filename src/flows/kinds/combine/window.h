@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The windows of a combiner flow, as one of its sources sees them: where one
- * ends, each target gets a segment that says so, after all tuples of the window
- * and before those of the next. That segment is sent to all targets or to none,
- * so there must be room in each ring first. Whoever ends a window waits for it,
- * before anything else is done: with dfi_source_mark() nothing is marked, with
- * the last tuple of a window of n that is not taken.
+ * The windows of a combiner flow, from the view of a source. At the end of a
+ * window each target gets a segment with a mark, after all tuples of the window
+ * and before those of the next. The mark goes to all targets or to none, so
+ * each ring must have room first. The call that ends a window waits for that
+ * room: dfi_source_mark() marks nothing before, and a push doesn't take the
+ * last tuple of a window of n before.
  *
- * To stop at the n-th tuple, whichever lane it goes to, each lane may take some
- * tuples (its share), and then calls in. Shares of all together are no more
- * than are left of the window. They become smaller with it, and in the end each
- * lane calls in after each tuple. Before the last one all lanes have a segment
- * open, which will carry the mark, or all are closed, so that whatever comes
- * next must make room.
+ * To stop at the n-th tuple, in whichever lane, each lane may take a share of
+ * tuples, and then makes a call. All shares together are at most the tuples
+ * left in the window. Shares shrink with these; in the end each lane makes a
+ * call for each tuple. Before the last tuple either all lanes have an open
+ * segment, which will carry the mark, or all are closed, so that the next push
+ * must make room.
  *
- * The lock of a source that lingers is held in all of these.
+ * If the source lingers, the caller of these functions holds its lock.
  */
 #ifndef DFI_FLOWS_KINDS_COMBINE_WINDOW_H
 #define DFI_FLOWS_KINDS_COMBINE_WINDOW_H
@@ -24,46 +24,49 @@
 struct dfi_source;
 
 struct window_lane {
-	char *counted;  /* tuples of the open segment before it are counted */
-	char *room;     /* where the segment ends; writer.end may be lower */
+	char *counted;  /* tuples before it are counted */
+	char *room;     /* the segment's end; writer.end may be lower */
 	uint64_t share; /* of the window, in tuples from counted on */
 };
 
 struct source_window {
 	uint64_t tuples;  /* of a window; 0: the application marks */
-	uint64_t left;    /* that are not counted yet; with 0 of no meaning */
+	uint64_t left;    /* tuples that are not counted yet; unused with 0 */
 	uint64_t n_ended; /* windows */
 	int refused;      /* why the last mark found no room, or 0 */
 	struct window_lane lanes[];
 };
 
-/* Of a source whose flow has windows, once it is known to combine: -ENOMEM. */
+/*
+ * For a source whose flow has windows, once it knows whether it combines:
+ * -ENOMEM.
+ */
 int dfi__window_open(struct dfi_source *source);
 
-/* A segment was opened for a lane: how far the lane may fill it. */
+/* A segment was opened for a lane: set how far the lane may fill it. */
 void dfi__window_opened(struct dfi_source *source, uint32_t lane);
 
 /*
- * The lane has taken what it may: it may take more, its segment is sent, or the
- * window ends. As dfi__source_send().
+ * The lane has used its share: give it more, send its segment, or end the
+ * window. The errors are those of dfi__source_send().
  */
 int dfi__window_reached(struct dfi_source *source, uint32_t lane);
 
-/* Count what an open lane has taken, whose segment is about to go. */
+/* Count the tuples of a lane whose open segment is about to be sent. */
 void dfi__window_count(struct dfi_source *source, uint32_t lane);
 
-/* As dfi__source_send(), of a source with windows. */
+/* dfi__source_send() for a source with windows. */
 int dfi__window_send(struct dfi_source *source, uint32_t lane);
 
 /*
- * Lanes were opened or closed: unless all are open now, or it is not the last
- * tuple of the window that is next, none stays open. 0, or an error.
+ * Lanes were opened or closed. If the next tuple is the window's last, and not
+ * all lanes are open, close all. 0, or an error.
  */
 int dfi__window_settle(struct dfi_source *source);
 
 /*
- * As dfi__source_make_room(), of a source with windows: for the last tuple in
- * all lanes.
+ * dfi__source_make_room() for a source with windows. Before the last tuple, it
+ * makes room in all lanes.
  */
 int dfi__window_make_room(struct dfi_source *source, uint32_t lane);
 

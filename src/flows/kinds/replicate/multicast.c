@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What flows add to the protocol of datagrams (buffers/multicast/end.h): the
- * multicast group, where the peers are, and which the registry knows to have
- * left.
+ * multicast group, the addresses of peers, and the peers that have left by the
+ * registry's account.
  */
 #include "multicast.h"
 
@@ -21,10 +21,10 @@
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 
-/* How often targets that have not answered are asked again. */
+/* The pause between two questions to targets that have not answered. */
 #define GREET_NS (INT64_C(20) * NS_PER_MS)
 
-/* What both ends have, and the device. */
+/* The configuration that both ends share, and the device. */
 static int configure(
     struct dfi *dfi, const struct flow *flow, struct cast_config *config)
 {
@@ -41,7 +41,7 @@ static int configure(
 	return 0;
 }
 
-/* Receives are no rings, but count as such. */
+/* Receive buffers are no rings, but count as such. */
 static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
     bool target, uint64_t *ring_memory)
 {
@@ -64,7 +64,7 @@ static int take_room(struct dfi *dfi, const struct flow *flow, uint32_t index,
 	    : 0;
 }
 
-/* Where a peer is, if it has attached. */
+/* The address of a peer, if it has attached. */
 static bool find_in(
     struct peers *peers, uint32_t index, struct multicast_address *address)
 {
@@ -75,7 +75,7 @@ static bool find_in(
 		*address = peer->endpoint.port;
 		return peer->endpoint.has_port;
 	case PEER_GONE:
-		/* Pairs with set_again() (peers.c): its port. */
+		/* Pairs with set_again() (peers.c): orders again_port. */
 		if (!atomic_observe(&peer->again))
 			return false;
 		*address = peer->again_port;
@@ -214,7 +214,7 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	policy.arm_arg = remote;
 	policy.fenced = true;
 	dfi__source_cast_look(source);
-	/* For peers that leave meanwhile; pairs with dfi__peers_wake(). */
+	/* Wakes the owner when peers leave; pairs with dfi__peers_wake(). */
 	atomic_publish(&source->targets.sleeping, word);
 	do {
 		ret = dfi__sender_ring_greet(source->cast);
@@ -227,7 +227,10 @@ int dfi__source_cast_greet(struct dfi_source *source, int64_t deadline)
 	silent = find_silent(source);
 	if (!ret && silent < source->n_remotes)
 		return not_answered(source, silent);
-	/* Answers may have said so, or the port is broken. */
+	/*
+	 * An answer may have reported an error, or the datagram endpoint is
+	 * broken.
+	 */
 	if (!ret)
 		ret = dfi__sender_ring_greet(source->cast);
 	return ret < 0 ? greeted(source, ret) : 0;
@@ -255,7 +258,7 @@ static bool find_source(
 {
 	struct dfi_target *target = arg;
 
-	/* Pairs with the publish in target.c: the peers. */
+	/* Pairs with the publish in target.c: orders the peers. */
 	return atomic_observe(&target->knows_sources) &&
 	    find_in(&target->sources, index, address);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Global order: what is particular about sources and targets of such flows. */
+/* Global order: the sources and targets of ordered flows. */
 #include "order.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "flows/endpoint/source.h"
 #include "flows/endpoint/target.h"
 
-/* Target 0 has the sequencer. */
+/* The target that has the sequencer. */
 #define HOLDER 0
 
 static int reserve_sequencer(struct dfi_target *target)
@@ -74,8 +74,8 @@ static int fail_place(
 }
 
 /*
- * The next segment of a ring in the receive list, if there is one, goes into
- * the next list: 1, or 0, or an error.
+ * Move the next segment of a ring in the receive list to the next list: 1; 0:
+ * there is none; or an error.
  */
 static int look(struct dfi_target *target, uint32_t position)
 {
@@ -163,7 +163,7 @@ int dfi__order_check(const struct dfi_target *target)
 	    target->flow.name, target->index, (unsigned long)merge->place);
 }
 
-/* The replica writer's draw(). */
+/* The draw() of the replica writer. */
 static int draw(void *arg, uint64_t *place)
 {
 	struct dfi_source *source = arg;
@@ -178,8 +178,7 @@ static int draw(void *arg, uint64_t *place)
 	    source->flow.name, source->index, name);
 }
 
-/* ---- Places that are on their way ---------------------------------------
- */
+/* ---- Positions that are on their way ------------------------------------ */
 
 int dfi__order_late(const struct dfi_source *source)
 {
@@ -193,13 +192,13 @@ int dfi__order_late(const struct dfi_source *source)
 	    source->flow.name, source->index, HOLDER);
 }
 
-/* One that waits for a place; for a second and more, if it was told. */
+/* A source that waits for a position; told: the log has said so. */
 struct place_wait {
 	struct dfi_source *source;
 	bool told;
 };
 
-/* The control thread of one that lingers may have sent it. */
+/* The control thread of a lingering source may have sent the segment. */
 static bool is_drawn_or_end(struct dfi_source *source)
 {
 	return !fan_waits(source->replica_writer) ||
@@ -208,7 +207,6 @@ static bool is_drawn_or_end(struct dfi_source *source)
 	    dfi__replica_has_left(source);
 }
 
-/* For a source that waits without its lock. */
 static bool place_or_end(void *arg)
 {
 	struct dfi_source *source = ((struct place_wait *)arg)->source;
@@ -220,7 +218,7 @@ static bool place_or_end(void *arg)
 	return there;
 }
 
-/* The same, about to sleep. */
+/* Arm the sequencer before the wait sleeps. */
 static void arm_sequencer(void *arg)
 {
 	struct dfi_source *source = ((struct place_wait *)arg)->source;
@@ -247,7 +245,7 @@ static void tell_wait(void *arg)
 	    source->flow.name, source->index, name);
 }
 
-/* Have the descriptor readable when the place is there. Whether it is now. */
+/* Make the descriptor readable once the position arrives; true: it is there. */
 static bool arm_descriptor(struct dfi_source *source)
 {
 	struct notify *notify = source->notify;
@@ -265,7 +263,7 @@ static bool arm_descriptor(struct dfi_source *source)
 	return is_drawn_or_end(source);
 }
 
-/* Wait as long as the handle may; without the lock. */
+/* Wait as long as the handle allows; releases the lock meanwhile. */
 static bool await_place(struct dfi_source *source)
 {
 	struct place_wait wait = { .source = source };
@@ -277,12 +275,15 @@ static bool await_place(struct dfi_source *source)
 
 	counter_add(&source->stalls, 1);
 	atomic_set(&source->waits_for, HOLDER);
-	/* That one is about a target's ring. */
+	/* The usual tick reports a target's ring. */
 	time->tick = tell_wait;
 	source->wait.arm = arm_sequencer;
 	source->wait.fenced = true;
 	source->wait.arm_arg = &wait;
-	/* Pairs with dfi__peers_wake(): the mapping that word lies in. */
+	/*
+	 * Pairs with dfi__peers_wake(): orders the mapping that the word lies
+	 * in.
+	 */
 	atomic_publish(&source->targets.sleeping, word);
 	source_unlock(source);
 	there = wait_until(
@@ -301,7 +302,9 @@ int dfi__order_wait(struct dfi_source *source)
 	for (;;) {
 		if (source_aborted(source))
 			return dfi__source_give_up(source);
-		/* First those that have left: if all have, don't wait. */
+		/*
+		 * Handle targets that have left first: if all have, don't wait.
+		 */
 		ret = dfi__replica_left(source, 0);
 		if (ret < 0)
 			return ret;

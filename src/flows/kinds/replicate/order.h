@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Flows whose segments all targets deliver in one order (docs/replicate.md,
- * "Global order"): a source draws the place of each segment from the flow's
- * sequencer, and a target delivers them by place.
+ * "Global order"): a source takes the position of each segment from the flow's
+ * sequencer, and targets deliver the segments by position.
  */
 #ifndef DFI_FLOWS_KINDS_REPLICATE_ORDER_H
 #define DFI_FLOWS_KINDS_REPLICATE_ORDER_H
@@ -14,37 +14,37 @@
 struct dfi_target;
 
 /*
- * A target of an ordered flow, after its rings were made: -ENOMEM. If it is the
- * first, it also reserves the sequencer, what dfi__shared_counter_create()
- * returns.
+ * Prepare a target of an ordered flow, after its rings were made: -ENOMEM.
+ * Target 0 creates the sequencer as well, with the errors of
+ * dfi__shared_counter_create().
  */
 int dfi__order_open_target(struct dfi_target *target);
 void dfi__order_close_target(struct dfi_target *target);
 
 /*
- * The ring whose segment is due, n_readers if none is there. An error is of the
- * ring's source.
+ * Find the ring whose segment is next; n_readers: it has not come. An error
+ * concerns that ring's source.
  */
 int dfi__order_find(struct dfi_target *target, uint32_t *ring);
 
 /*
- * What was due was taken: one segment, or so many that were lost. The place in
- * the order of the first, counted from 0.
+ * Count n segments as taken or lost. Returns the position of the first, counted
+ * from 0.
  */
 uint64_t dfi__order_taken(struct dfi_target *target, uint32_t n);
 
-/* Whether dfi__order_find(), or who looks for ends, may find something new. */
+/* Whether dfi__order_find(), or a look for ends, may have a new result. */
 bool dfi__order_changed(const struct dfi_target *target);
 
 /*
- * After all sources were looked at: -EBADMSG if what is due is missing, and
- * nobody is left who could send it.
+ * After a look at all sources: -EBADMSG if the next segment is missing and no
+ * source is left that could send it.
  */
 int dfi__order_check(const struct dfi_target *target);
 
 /*
- * A source of an ordered flow, once the targets are there: what
- * dfi__shared_counter_open() returns.
+ * Open the sequencer for a source, once the targets are attached. The errors
+ * are those of dfi__shared_counter_open().
  */
 int dfi__order_open_source(struct dfi_source *source, int64_t deadline);
 void dfi__order_close_source(struct dfi_source *source);

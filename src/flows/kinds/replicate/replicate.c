@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The set of targets that the next tuples of a replicate flow with groups go
- * to. */
+/* The target set of the next tuples of a replicate flow with groups. */
 #include "flows/endpoint/source.h"
 
 #include "base/compiler.h"
@@ -30,8 +29,9 @@ static int check_set(const struct dfi_source *source, uint64_t targets)
 }
 
 /*
- * What is buffered is for others: send it. An open segment that nobody wants is
- * given up; the next push finds out why (dfi__source_make_room()).
+ * The open segment is for the previous set: send it. If no target of the new
+ * set wants tuples, drop the segment that opens; the next push reports the
+ * reason (dfi__source_make_room()).
  */
 static int change_set(struct dfi_source *source, uint64_t targets)
 {

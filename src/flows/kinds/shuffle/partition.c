@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops are compiled once for each of the common tuple sizes, so that
- * copying a tuple is a move, and call nothing until a segment is full.
+ * The loops are compiled once for each common tuple size, so that copying a
+ * tuple is a few moves. They call nothing until a segment is full.
  */
 #include "partition.h"
 
@@ -11,22 +11,24 @@
 #include "base/compiler.h"
 #include "target_list.h"
 
-/* Counters of a byte in a word: that many lanes, that many tuples each. */
+/*
+ * Byte counters packed into a word: the number of lanes, and of tuples of each.
+ */
 #define PACKED_LANES 8
 #define PACKED_TUPLES 255
 
-/* Of larger tuples, copying takes longer than that load. */
+/* Copying a larger tuple takes longer than the load that packing avoids. */
 #define PACKED_SIZE 64
 
 /* Larger tuples are copied without prefetches. */
 #define PREFETCH_SIZE 32
 
-/* Shorter blocks are not worth their preparation. */
+/* Preparing a shorter block costs more than it saves. */
 #define PACKED_MIN 16
 
 /*
- * Tuples whose targets are listed at once, if the processor does that well.
- * Copying a larger tuple takes so long that the hash takes no time beside it.
+ * How many targets are listed at once, if the processor does that well. Copying
+ * a larger tuple takes so long that its hash costs no extra time.
  */
 #define LISTED_TUPLES 256
 #define LISTED_SIZE 32
@@ -38,7 +40,7 @@ enum finding {
 	BY_LIST, /* of hashes */
 };
 
-/* The constant part of a loop. */
+/* The constant parameters of a loop. */
 struct partitioner {
 	struct dfi_source *source;
 	struct dfi_source_lane *lanes;
@@ -49,13 +51,13 @@ struct partitioner {
 	enum finding finding;
 };
 
-/* A run of tuples that were not copied yet. */
+/* Tuples that are still to be copied. */
 struct run {
 	const char *tuples;
 	uint32_t n;
 };
 
-/* The target of tuple i of a block, which begins the list. */
+/* The target of tuple i of the block whose targets list has. */
 static always_inline uint32_t target_of(const struct partitioner *p,
     const char *tuple, const uint32_t *list, uint32_t i)
 {
@@ -71,8 +73,8 @@ static always_inline uint32_t target_of(const struct partitioner *p,
 }
 
 /*
- * Copy n tuples, whatever room there is. As in dfi_source_push_lane(), a lane
- * always has room for one more.
+ * Copy n tuples, regardless of the room. As in dfi_source_push_lane(), a lane
+ * always has room for one more tuple.
  */
 static always_inline int copy_each(const struct partitioner *p, struct run *run,
     uint32_t n, const uint32_t *list)
@@ -87,7 +89,9 @@ static always_inline int copy_each(const struct partitioner *p, struct run *run,
 		target = target_of(p, run->tuples, list, i);
 		lane = &p->lanes[target];
 		next = lane->next;
-		/* It takes longer than copying a larger tuple to a few lanes.
+		/*
+		 * For larger tuples and few lanes, the prefetch costs more than
+		 * the copy.
 		 */
 		if (size <= PREFETCH_SIZE)
 			dfi_prefetch_write(next + DFI_PREFETCH_DISTANCE);
@@ -106,7 +110,7 @@ static always_inline int copy_each(const struct partitioner *p, struct run *run,
 	return 0;
 }
 
-/* How many of n tuples fit, even if all go to the same lane. */
+/* How many of n tuples fit even if all go to the same lane. */
 static always_inline uint32_t packed_room(
     const struct partitioner *p, uint32_t n)
 {
@@ -118,8 +122,7 @@ static always_inline uint32_t packed_room(
 		n = PACKED_TUPLES;
 	for (; lane != p->lanes + p->n_lanes; lane++) {
 		end = lane_end(lane);
-		/* Lowered below next, it asks for a call with the next tuple.
-		 */
+		/* An end below next asks for a call with the next tuple. */
 		room = end > lane->next
 		    ? (uint32_t)(end - lane->next) / p->tuple_size
 		    : 0;
@@ -130,9 +133,9 @@ static always_inline uint32_t packed_room(
 }
 
 /*
- * Copy n tuples, for which there is room in any lane. A position in memory
- * costs a load that depends on the store of one of the last tuples, one can't
- * say which; so the tuples of each lane are counted in one register.
+ * Copy n tuples when any lane has room for all of them. A position in memory
+ * would cost a load that depends on a recent store, of an unknown tuple. So one
+ * register counts the tuples of each lane.
  */
 static always_inline int copy_packed(const struct partitioner *p,
     struct run *run, uint32_t n, const uint32_t *list)
@@ -152,7 +155,7 @@ static always_inline int copy_packed(const struct partitioner *p,
 		count = (counts >> shift) & 0xff;
 		counts += UINT64_C(1) << shift;
 		to = bases[target] + count * size;
-		/* Slower loops gain nothing by it. */
+		/* Slower loops don't gain from the prefetch. */
 		if (p->finding == BY_LIST)
 			dfi_prefetch_write(to + DFI_PREFETCH_DISTANCE);
 		memcpy(to, tuple, size);
@@ -203,7 +206,7 @@ static always_inline int copy_run_by(
 	return copy_run(p, run);
 }
 
-/* Both are constants to the loops that are compiled here. */
+/* Size and kind of finding are constants in these loops. */
 #define X(size)                                                           \
 	static int copy_run_##size(struct partitioner p, struct run *run) \
 	{                                                                 \

@@ -13,7 +13,7 @@ bool dfi__partitions(const struct dfi_source *source);
 
 /*
  * Copy n tuples to the lanes of their targets. lists: dfi__lists_targets().
- * Returns how many were taken; if not all, *ret says why.
+ * Returns how many were taken; if fewer than n, *ret has the error.
  */
 uint32_t dfi__partition(struct dfi_source *source, const char *tuples,
     uint32_t n, bool lists, int *ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Much of the work of partitioning small tuples is to multiply 64-bit words.
- * AVX-512 does that to several at once. Vectors of 4 words, not 8, because some
- * processors lower their clock for wider ones.
+ * Partitioning small tuples consists mostly of 64-bit multiplications. AVX-512
+ * does several at once. Vectors have 4 words, not 8, because some processors
+ * lower their clock for wider ones.
  */
 #include "target_list.h"
 
