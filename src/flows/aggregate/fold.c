@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One loop for each kind of accumulator and type of field, in two forms: each
- * tuple into its group's record, and all into one. Loops over a vector of
- * neighbouring fields are the compiler's to vectorise, which is why this file
- * is compiled with more optimisation than others; on x86-64 all of them exist
- * twice, the second time for processors with AVX2.
+ * tuple into its group's accumulators, or all tuples into one group's. The
+ * compiler vectorises loops over neighbouring fields, so this file is compiled
+ * with more optimisation than others. On x86-64 each loop exists twice, the
+ * second for processors with AVX2.
  */
 #include "fold.h"
 
 #include "operations.h"
 
 /*
- * The loops of one kind and type. How many accumulators of one kind are summed
- * at a time where all go into one record: additions of doubles wait for one
- * another, so there are chains.
+ * The loops of one kind and type. CHAINS accumulators are summed at a time
+ * where all tuples go into one group, since each addition of doubles waits for
+ * the one before.
  */
 #define CHAINS 4
 
@@ -84,8 +84,7 @@
 			    VALUE_OF_##wide(*to), (wide)load_##name(from)));  \
 	}
 
-/* To 128 bits: the low word, and a carry or the sign's extension to the high.
- */
+/* Adds to 128 bits: to the low word, and the carry or sign to the high word. */
 #define WIDE_LOOPS(set, target, name, type, wide)                            \
 	target static void each_WIDE_##name##_##set(const struct fold *fold, \
 	    const char *from, size_t stride, uint64_t *const *records,       \
@@ -123,7 +122,7 @@ static always_inline void add_wide(uint64_t sum[2], uint64_t low, uint64_t high)
 	sum[1] += high + (sum[0] < low);
 }
 
-/* One wide sum to another. */
+/* Adds one wide sum to another. */
 static void each_MERGE(const struct fold *fold, const char *from, size_t stride,
     uint64_t *const *records, uint32_t n)
 {
@@ -177,7 +176,7 @@ static void all_COUNT(const struct fold *fold, const char *from, size_t stride,
 	ENTRY(MAX, name, set)
 #define WIDE_ENTRIES(set, target, name, type, wide) ENTRY(WIDE, name, set)
 
-/* All functions, for one kind of processor. */
+/* All functions for one kind of processor. */
 #define FUNCTIONS(set, target)                                   \
 	TYPES(LOOPS, set, target)                                \
 	INTEGER_TYPES(WIDE_LOOPS, set, target)                   \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looking up a batch takes three passes: pack the keys and hash them, find the
- * slots, and compare. In the first two nothing waits for memory.
+ * A batch is looked up in three passes: pack and hash the keys, find the slots,
+ * and compare. The first two don't wait for memory.
  */
 #include "groups.h"
 
@@ -21,15 +21,16 @@
 
 #define FIRST_SLOTS 256
 /*
- * Slots for each record, at least: probes are short. Where all slots take no
- * more than this many bytes there are more: then almost all end at once.
+ * The least number of slots for each record, so that probes are short. Small
+ * tables have more, up to this many bytes of slots: then almost all probes end
+ * at once.
  */
 #define SLOTS_FOR_RECORD 2
 #define MANY_SLOTS_FOR_RECORD 16
 #define MANY_SLOTS (UINT64_C(512) << 10)
-/* So many slots are cleared as fast as one that has to be found. */
+/* Clearing all slots takes as long as finding and clearing this many. */
 #define FEW_RECORDS 64
-/* Where all slots and records are in a second-level cache, nobody waits. */
+/* The size from which on slots and records miss the second-level cache. */
 #define PREFETCH_FROM (UINT64_C(256) << 10)
 
 int dfi__groups_init(
@@ -62,10 +63,10 @@ void dfi__groups_free(struct groups *groups)
 
 const char *dfi__groups_root = "";
 
-/* For fewer bytes nobody reads files. */
+/* For fewer bytes, don't read the files. */
 #define LOOK_FROM (UINT64_C(1) << 20)
 
-/* How many bytes more there is memory for, as far as that is known. */
+/* Find out how many more bytes of memory there are, if that is known. */
 static void look_for_room(uint64_t bytes, struct memory_room *room)
 {
 	room->bytes = UINT64_MAX;
@@ -89,7 +90,7 @@ static int out_of_memory(
 	    groups->n, bytes, room->bytes, room->limit);
 }
 
-/* The hash of a key: words that were packed. */
+/* The hash of a packed key. */
 static always_inline uint64_t hash_key(
     const struct groups *groups, const uint64_t *key, uint32_t n_words)
 {
@@ -102,7 +103,7 @@ static always_inline uint64_t hash_key(
 	return hash;
 }
 
-/* Where a hash's probes begin. */
+/* The slot where the probes of a hash begin. */
 static always_inline uint64_t slot_of(
     const struct groups *groups, uint64_t hash)
 {
@@ -119,7 +120,7 @@ static void put(struct groups *groups, uint64_t hash, uint32_t record)
 	groups->slots[at].record = record + 1;
 }
 
-/* The slot of a record; those of others may have been cleared before. */
+/* The slot of a record; slots of other records may be cleared already. */
 static struct groups_slot *slot_with(
     const struct groups *groups, uint64_t hash, uint32_t record)
 {
@@ -171,8 +172,8 @@ static int more_slots(struct groups *groups, uint64_t n_slots)
 }
 
 /*
- * Double the records, within half of the memory that is left, but
- * make at least those that are needed. Pages are touched only with use.
+ * Double the records, limited to half of the memory left, but to at least those
+ * needed. Pages are touched only when used.
  */
 static int more_records(struct groups *groups, uint64_t need)
 {
@@ -196,7 +197,7 @@ static int more_records(struct groups *groups, uint64_t need)
 	return 0;
 }
 
-/* Room for a batch of new groups, so that records stay where they are. */
+/* Reserve memory for a batch of new groups, so that records don't move. */
 static int reserve(struct groups *groups)
 {
 	uint64_t need = min_u64(groups->n + GROUPS_BATCH, groups->max);
@@ -215,7 +216,7 @@ static int reserve(struct groups *groups)
 /* ---- Looking up ------------------------------------------------------------
  */
 
-/* One column of up to a word; size is a constant where this is inlined. */
+/* Pack a column of at most a word; size is a constant where this is inlined. */
 static always_inline void pack_column(
     uint64_t *key, const char *from, size_t stride, size_t size, uint32_t n)
 {
@@ -236,7 +237,7 @@ static void pack_columns(
 	uint32_t i, c;
 
 	for (i = 0; i < n; i++, from += stride, key += words) {
-		key[words - 1] = 0; /* what pads it */
+		key[words - 1] = 0; /* padding */
 		for (c = 0; c < plan->n_columns; c++)
 			memcpy((char *)key + plan->columns[c].at,
 			    from + plan->columns[c].offset,
@@ -307,7 +308,7 @@ uint64_t *dfi__groups_insert(
 	return new_record(groups, key);
 }
 
-/* NULL: a group too many. */
+/* NULL: there would be too many groups. */
 static always_inline uint64_t *find_one(
     struct groups *groups, const uint64_t *key, uint64_t hash, uint32_t n_words)
 {
@@ -340,7 +341,7 @@ static void prefetch(
 
 	for (i = 0; i < n; i++)
 		__builtin_prefetch(&groups->slots[slot_of(groups, hashes[i])]);
-	/* The record that is likely: of most keys the first probe's. */
+	/* The likely record: for most keys that of the first probe. */
 	for (i = 0; i < n; i++) {
 		slot = &groups->slots[slot_of(groups, hashes[i])];
 		if (slot->record)
@@ -350,7 +351,7 @@ static void prefetch(
 	}
 }
 
-/* Of n keys, which are packed: how many were found, or made. */
+/* Find or make the groups of n packed keys; returns for how many. */
 static always_inline uint32_t find_keys(struct groups *groups, uint32_t n_words,
     uint32_t n, uint64_t *records[GROUPS_BATCH])
 {
@@ -393,7 +394,7 @@ int dfi__groups_find(struct groups *groups, const char *from, size_t stride,
 	return 0;
 }
 
-/* Without columns to group by, all are one group. */
+/* Without columns to group by, all tuples are one group. */
 static int fold_all(struct groups *groups, const char *from, uint64_t n)
 {
 	const uint64_t none = 0;
@@ -411,7 +412,7 @@ static int fold_all(struct groups *groups, const char *from, uint64_t n)
 	return 0;
 }
 
-/* By a loop that does both: the first fold, or merge, and then the others. */
+/* Find groups and do the first fold, or merge, in one loop; then the others. */
 static int fold_single(struct groups *groups, const char *from, size_t stride,
     bool merged, uint32_t n, uint32_t *found)
 {
@@ -438,7 +439,7 @@ static int fold_single(struct groups *groups, const char *from, size_t stride,
 	return 0;
 }
 
-/* In two steps. */
+/* Find groups first, then fold. */
 static int fold_found(struct groups *groups, const char *from, size_t stride,
     bool merged, uint32_t n, uint32_t *found)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is done with one value: how a field of each type is loaded, and how an
- * accumulator of each kind takes it in. For the files that make loops of it.
+ * The operations on one value: how a field of each type is loaded, and how an
+ * accumulator of each kind takes it in. For files that generate loops.
  */
 #ifndef DFI_FLOWS_AGGREGATE_OPERATIONS_H
 #define DFI_FLOWS_AGGREGATE_OPERATIONS_H
@@ -10,12 +10,12 @@
 #include <string.h>
 #include "base/compiler.h"
 
-/* What a field's type becomes before it is folded. */
+/* The types to which fields are widened before folding. */
 typedef int64_t wide_signed;
 typedef uint64_t wide_unsigned;
 typedef double wide_real;
 
-/* Tuples need not be aligned, records are. */
+/* Tuples may be unaligned; records are aligned. */
 #define LOADER(name, type)                                      \
 	static always_inline type load_##name(const char *from) \
 	{                                                       \
@@ -51,7 +51,10 @@ static always_inline uint64_t from_double(double value)
 	return word;
 }
 
-/* Accumulators are words; a is the old one, v the value: the new one. */
+/*
+ * Accumulators are words. a: the old accumulator, v: the value; the result is
+ * the new one.
+ */
 #define WORD_OF_wide_signed(v) ((uint64_t)(v))
 #define WORD_OF_wide_unsigned(v) (v)
 #define WORD_OF_wide_real(v) from_double(v)
@@ -59,7 +62,7 @@ static always_inline uint64_t from_double(double value)
 #define VALUE_OF_wide_unsigned(a) (a)
 #define VALUE_OF_wide_real(a) to_double(a)
 
-/* Without the overflow of signed integers, which has no meaning in C. */
+/* Avoids signed overflow, which is undefined in C. */
 #define SUM_wide_signed(a, v) ((int64_t)((uint64_t)(a) + (uint64_t)(v)))
 #define SUM_wide_unsigned(a, v) ((a) + (v))
 #define SUM_wide_real(a, v) ((a) + (v))
@@ -67,7 +70,7 @@ static always_inline uint64_t from_double(double value)
 #define MIN_wide_unsigned(a, v) ((v) < (a) ? (v) : (a))
 #define MAX_wide_signed(a, v) ((v) > (a) ? (v) : (a))
 #define MAX_wide_unsigned(a, v) ((v) > (a) ? (v) : (a))
-/* NaN as an accumulator is nothing yet, and as a value passed over. */
+/* A NaN accumulator is empty, and a NaN value is ignored. */
 #define MIN_wide_real(a, v) ((v) < (a) || (a) != (a) ? (v) : (a))
 #define MAX_wide_real(a, v) ((v) > (a) || (a) != (a) ? (v) : (a))
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open addressing with linear probing, in slots that are at most half full and
- * grow with the groups, so that few groups take few lines of the first-level
- * cache. The hash is one multiplication (spread.h), which few sets of keys
- * defeat: a probe that goes on for too long counts as a table that is full.
+ * Open addressing with linear probing. At most half of the slots are in use.
+ * Slots grow with the groups, so that few groups use few lines of the
+ * first-level cache. The hash is one multiplication (spread.h), which few sets
+ * of keys defeat: a probe that takes too long counts as a full table.
  *
- * A lookup is one comparison, also with an empty slot: that leads to a record
- * whose key is zero. Zero itself hashes to slot 0, which is never empty: until
- * a group takes it, it leads to a record whose key hashes to another slot.
+ * A lookup is one comparison, even with an empty slot: that refers to a record
+ * whose key is zero. The key zero hashes to slot 0, which is never empty: until
+ * a group takes it, it refers to a record whose key hashes to another slot.
  */
 #include "partials.h"
 
@@ -21,13 +21,15 @@
 #define WORD sizeof(uint64_t)
 
 #define FIRST_SLOTS 256
-/* At least; more, as long as all slots take at most this many bytes. */
+/*
+ * The least slots for each record; more if all slots fit into this many bytes.
+ */
 #define SLOTS_FOR_RECORD 2
 #define MANY_SLOTS_FOR_RECORD 8
 #define MANY_SLOTS (16 << 10)
 #define MAX_PROBES 128
 
-/* Records beside those of groups: the first and the last one. */
+/* Records that belong to no group: the first and the last. */
 #define NO_GROUPS 2
 
 static size_t record_size(const struct plan *plan)
@@ -37,7 +39,7 @@ static size_t record_size(const struct plan *plan)
 
 static partials_loop *loop_of(const struct plan *plan);
 
-/* One column that is a word is read where it lies, by a loop that does both. */
+/* A column of one word is read in place, by a loop that probes and folds. */
 static bool needs_packing(const struct plan *plan)
 {
 	return plan->n_columns &&
@@ -85,7 +87,7 @@ static always_inline uint32_t slot_of(
 	return (uint32_t)(hash >> partials->shift);
 }
 
-/* The record that slot 0 leads to as long as it is no group's. */
+/* The record that slot 0 refers to until a group takes it. */
 static uint16_t other_number(const struct partials *partials)
 {
 	return (uint16_t)(partials->max + 1);
@@ -97,7 +99,7 @@ static bool is_free(const struct partials *partials, uint32_t slot)
 	    partials->slots[slot] == other_number(partials);
 }
 
-/* What hashes elsewhere with the fewest slots does so with more. */
+/* Find a key that doesn't hash to slot 0. With more slots it doesn't either. */
 static void find_other(struct partials *partials)
 {
 	const struct plan *plan = partials->plan;
@@ -174,7 +176,7 @@ static always_inline bool same_key(
 	return true;
 }
 
-/* For one more group. */
+/* Whether one more group needs more slots. */
 static bool needs_slots(const struct partials *partials)
 {
 	uint32_t n = partials->n + 1, has = partials->n_slots;
@@ -184,7 +186,7 @@ static bool needs_slots(const struct partials *partials)
 		2 * has * sizeof(partials->slots[0]) <= MANY_SLOTS);
 }
 
-/* The key isn't where its hash says. NULL: no room for it. */
+/* The key isn't in the slot of its hash. NULL: no room for it. */
 static uint64_t *find_slowly(struct partials *partials, const uint64_t *key)
 {
 	const struct plan *plan = partials->plan;
@@ -225,9 +227,9 @@ static __attribute__((noinline)) uint64_t *find_word_slowly(
 }
 
 /*
- * Keys in tuples are a constant distance from their values, so that there is
- * one pointer to move. records: NULL if there are no other folds; then a record
- * is two words.
+ * Keys have a constant distance from their values, so that a loop moves one
+ * pointer. records: NULL if the plan has no other folds; a record is then two
+ * words.
  */
 #define SINGLE_LOOP(kind, name, step)                                          \
 	static always_inline uint32_t loop_##kind##_##name(                    \
@@ -291,7 +293,7 @@ SINGLE_LOOP(COUNT, ALL, record[word] + 1)
 	[FOLD_MIN][DFI_##name] = single_MIN_##name, \
 	[FOLD_MAX][DFI_##name] = single_MAX_##name,
 
-/* NULL: there is none for such a fold. */
+/* NULL: there is no loop for such a fold. */
 static partials_loop *loop_of(const struct plan *plan)
 {
 	static partials_loop *const loops[FOLD_KINDS][DFI_DOUBLE + 1] = {
@@ -307,7 +309,7 @@ static partials_loop *loop_of(const struct plan *plan)
 /* ---- Any key ----------------------------------------------------------------
  */
 
-/* How many of n keys, which are packed, were found, or made. */
+/* Find or make the groups of n packed keys; returns for how many. */
 static always_inline uint32_t find_keys(struct partials *partials,
     uint32_t n_words, uint32_t n, uint64_t *records[GROUPS_BATCH])
 {
@@ -349,14 +351,14 @@ static void pack_keys(
 	uint64_t *key = partials->keys;
 
 	for (; n; n--, tuple += plan->tuple_size, key += words) {
-		key[words - 1] = 0; /* what pads it */
+		key[words - 1] = 0; /* padding */
 		for (column = plan->columns; column != end; column++)
 			memcpy((char *)key + column->at, tuple + column->offset,
 			    column->size);
 	}
 }
 
-/* At most GROUPS_BATCH tuples: how many were taken. */
+/* Fold at most GROUPS_BATCH tuples; returns how many were taken. */
 static uint32_t fold_batch(
     struct partials *partials, const char *tuples, uint32_t n)
 {

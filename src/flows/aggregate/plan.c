@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Plans are made when endpoints are opened; nothing of schemas and names is
- * looked at per tuple.
- */
+/* A plan is made when an endpoint opens. Folding reads no schemas or names. */
 #include "fold.h"
 
 #include <errno.h>
@@ -57,7 +54,8 @@ static int add_key(
 			    "group_by: field '%s' comes twice", field->name);
 	column->offset = field->offset;
 	column->size = field->size;
-	column->at = plan->key_words; /* in bytes, until all are there */
+	column->at =
+	    plan->key_words; /* in bytes, until all columns are added */
 	plan->key_words += field->size;
 	plan->n_columns++;
 	return 0;
@@ -78,7 +76,7 @@ static int add_keys(struct plan *plan, const struct dfi_schema *schema,
 		if (ret < 0)
 			return ret;
 	}
-	/* Without a key, a word of zeros: so no accumulator is word 0. */
+	/* Without a key, word 0 is zero, so that no accumulator is word 0. */
 	plan->key_words = n_keys
 	    ? (uint32_t)(align_up(plan->key_words, WORD) / WORD)
 	    : 1;
@@ -105,7 +103,7 @@ static uint64_t identity_of(enum fold_kind kind, uint32_t type)
 	return word;
 }
 
-/* Whether the last accumulators and the next one are a vector. */
+/* Whether the next accumulator extends the last vector. */
 static bool continues(
     const struct fold *last, const struct fold *next, uint32_t size)
 {
@@ -128,7 +126,7 @@ static void append(
 	(*n)++;
 }
 
-/* How an accumulator of a record takes in that of another one. */
+/* Add the fold of another record's accumulator into this one. */
 static void add_merge(struct plan *plan, const struct fold *fold)
 {
 	struct fold merge = *fold;
@@ -147,7 +145,7 @@ static void add_merge(struct plan *plan, const struct fold *fold)
 	append(plan->merges, &plan->n_merges, &merge, WORD);
 }
 
-/* The first word of a new accumulator. */
+/* Add an accumulator; returns its first word. */
 static uint32_t add_accumulator(
     struct plan *plan, enum fold_kind kind, const struct dfi_field *field)
 {
@@ -284,7 +282,7 @@ static uint32_t size_of(uint32_t type)
 	}
 }
 
-/* As a compiler would lay it out. */
+/* Places a field as a compiler does. */
 static void place(struct dfi_field *field, uint64_t *size, uint32_t *most)
 {
 	uint32_t align = field->type == DFI_BYTES ? 1 : field->size;
@@ -307,7 +305,7 @@ static void name_result(const struct dfi_aggregate *aggregate, char *name)
 		    functions[aggregate->function], aggregate->field);
 }
 
-/* Whether a result is its accumulator's word. */
+/* Whether the result is the accumulator's word itself. */
 static bool is_word(
     const struct plan_result *result, const struct dfi_field *field)
 {
@@ -315,7 +313,7 @@ static bool is_word(
 	    field->size == WORD;
 }
 
-/* Results that lie as their accumulators do: vectors. */
+/* Find neighbouring results that are laid out as their accumulators. */
 static void find_runs(struct plan *plan)
 {
 	const struct dfi_field *field = plan->schema->fields + plan->n_columns;
@@ -333,7 +331,7 @@ static void find_runs(struct plan *plan)
 	}
 }
 
-/* Whether a record is its result, word by word; what pads its key is zero. */
+/* Whether a record is its own result; the key's padding is zero. */
 static bool are_records(const struct plan *plan)
 {
 	const struct dfi_field *field = plan->schema->fields;
@@ -356,7 +354,7 @@ static int make_schema(struct plan *plan, const struct dfi_schema *schema,
 	static struct dfi_field none;
 	uint32_t n = plan->n_columns + plan->n_results, i, most = 1;
 	struct dfi_field *fields = calloc(n, sizeof(*fields)), *field = fields;
-	/* One byte more than a name may have, so that a longer one is found. */
+	/* One byte more than the longest name, to detect longer ones. */
 	char(*names)[DFI_MAX_FIELD_NAME + 2] = calloc(
 	    plan->n_results, sizeof(*names));
 	struct dfi_schema results = { fields ? fields : &none, n, 0 };
@@ -415,7 +413,7 @@ static int make(struct plan *plan, const struct dfi_schema *schema,
 	ret = add_keys(plan, schema, keys, n_keys);
 	if (ret < 0)
 		return ret;
-	/* Each has two words at most, and all share one count. */
+	/* Each aggregate has at most two words, and all share one count. */
 	plan->folds = calloc(n_aggregates + 1, sizeof(*plan->folds));
 	plan->merges = calloc(n_aggregates + 1, sizeof(*plan->merges));
 	plan->results = calloc(n_aggregates, sizeof(*plan->results));

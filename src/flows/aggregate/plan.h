@@ -28,41 +28,41 @@ struct fold_functions;
 
 #define PLAN_MAX_KEYS 8
 
-/* What an accumulator does with a value, or with another accumulator. */
+/* How an accumulator takes in a value, or another accumulator. */
 enum fold_kind {
-	FOLD_COUNT, /* no value: one more */
-	FOLD_SUM,   /* modulo 2^64, or of doubles */
-	FOLD_WIDE,  /* of integers, to 128 bits: the low word first */
+	FOLD_COUNT, /* adds one; takes no value */
+	FOLD_SUM,   /* modulo 2^64; or doubles */
+	FOLD_WIDE,  /* of integers, to 128 bits, low word first */
 	FOLD_MIN,
 	FOLD_MAX,
 	FOLD_KINDS,
 };
 
 /*
- * Neighbouring accumulators of one kind, whose fields are neighbours of one
- * type, too: a vector.
+ * A vector: neighbouring accumulators of one kind whose fields are also
+ * neighbours, and of one type.
  */
 struct fold {
 	enum fold_kind kind;
 	uint32_t type;   /* enum dfi_type of the fields; 0: accumulators */
 	uint32_t offset; /* of the first in what is folded, in bytes */
-	uint32_t word;   /* of the first in the record */
+	uint32_t word;   /* of the first accumulator in the record */
 	uint32_t width;  /* how many */
 	const struct fold_functions *functions; /* fold.h */
 };
 
-/* A column of the key: size bytes of the tuple, and where they go. */
+/* A column of the key: where its bytes are in the tuple, and in the key. */
 struct plan_column {
 	uint32_t offset, at, size;
 };
 
-/* A field of the result, after the key's. */
+/* A field of the result, after those of the key. */
 struct plan_result {
 	uint32_t function; /* enum dfi_aggregate_function */
-	uint32_t type;     /* of the field that is aggregated */
+	uint32_t type;     /* of the aggregated field */
 	uint32_t word;     /* of its accumulator */
-	uint32_t run; /* this many from here on are copied word by word, as they
-			 lie */
+	uint32_t run; /* the number of fields from here on that are copied word
+			 by word */
 	bool wide;
 };
 
@@ -71,8 +71,8 @@ struct plan {
 	uint32_t n_columns;
 	struct plan_column columns[PLAN_MAX_KEYS];
 	uint32_t key_words;
-	uint32_t record_words; /* the key's included */
-	uint32_t count_word;   /* 0: nothing counts */
+	uint32_t record_words; /* including the key */
+	uint32_t count_word;   /* 0: the plan has no count */
 	uint32_t n_folds, n_merges;
 	struct fold *folds;        /* of tuples */
 	struct fold *merges;       /* of records */
@@ -90,22 +90,24 @@ static inline uint32_t plan_record_size(const struct plan *plan)
 }
 
 /*
- * keys: indexes of the fields that are grouped by. The schema is a valid one.
- * -EINVAL: the text says which key or aggregate is not possible, and why;
- * -ENOMEM, -EIO.
+ * keys: indexes of the fields to group by. The schema must be valid. -EINVAL:
+ * the text says which key or aggregate is impossible, and why. -ENOMEM, -EIO.
  */
 int dfi__plan_new(const struct dfi_schema *schema, const uint32_t *keys,
     uint32_t n_keys, const struct dfi_aggregate *aggregates,
     uint32_t n_aggregates, struct plan **plan);
 void dfi__plan_free(struct plan *plan);
 
-/* A copy in one block, strings included; free() it. NULL: no memory. */
+/*
+ * Copy aggregates and their strings to one block, freed with free(). NULL: no
+ * memory.
+ */
 struct dfi_aggregate *dfi__aggregates_copy(
     const struct dfi_aggregate *aggregates, uint32_t n);
 
 /*
- * The result tuple of a record; the tuple's padding is zero. -EOVERFLOW: a sum
- * that is checked doesn't fit; the text names it and the group.
+ * Write the result tuple of a record; its padding is zero. -EOVERFLOW: a
+ * checked sum doesn't fit; the text names the sum and the group.
  */
 int dfi__plan_result(
     const struct plan *plan, const uint64_t *record, char *tuple);

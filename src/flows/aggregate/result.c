@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a group's record to its result tuple. */
+/* Turns a group's record into its result tuple. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/schema.h"
 #include "plan.h"
 
-/* Room for a group's name in a text. */
+/* The size of a group's name in a text. */
 #define GROUP_SIZE 256
 
 static double as_double(uint64_t word)
@@ -18,13 +18,13 @@ static double as_double(uint64_t word)
 	return value;
 }
 
-/* An integer of size bytes at the start of a key's column. */
+/* Load an integer of size bytes from a key's column. */
 static uint64_t load(const char *from, uint32_t size, bool is_signed)
 {
 	uint64_t word = 0;
 	unsigned shift = 64 - 8 * size;
 
-	memcpy(&word, from, size); /* little endian: its low bytes */
+	memcpy(&word, from, size); /* little endian: the low bytes of word */
 	return is_signed ? (uint64_t)((int64_t)(word << shift) >> shift) : word;
 }
 
@@ -44,7 +44,7 @@ static size_t name_bytes(
 	return n;
 }
 
-/* "shop 7, city Rome" */
+/* Writes "shop 7, city Rome". */
 static void name_group(
     const struct plan *plan, const uint64_t *record, char text[GROUP_SIZE])
 {
@@ -75,7 +75,7 @@ static void name_group(
 	}
 }
 
-/* Whether the high word of a wide sum says nothing that the low one doesn't. */
+/* Whether a wide sum fits into its low word. */
 static bool fits(const struct plan_result *result, const uint64_t sum[2])
 {
 	if (dfi__type_is_signed(result->type))
@@ -148,7 +148,9 @@ int dfi__plan_result(
 			narrow = (float)as_double(record[result->word]);
 			memcpy(tuple + field->offset, &narrow, sizeof(narrow));
 		} else {
-			/* Little endian: a narrower integer's bytes first. */
+			/*
+			 * Little endian: the low bytes are a narrower integer.
+			 */
 			memcpy(tuple + field->offset, &record[result->word],
 			    field->size);
 		}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One loop for each kind of accumulator and type of field: load the key, probe,
- * and fold the value. Other accumulators of a plan follow in loops of fold.c.
+ * and fold the value. fold.c folds a plan's other accumulators.
  */
 #include "single.h"
 
 #include "operations.h"
 #include "spread.h"
 
-/* Of a table, what doesn't change while there is memory for new groups. */
+/* The parts of a table that stay the same while memory is reserved. */
 struct single_table {
 	struct groups *groups;
 	const struct groups_slot *slots;
@@ -30,15 +30,14 @@ static always_inline struct single_table table_of(struct groups *groups)
 	};
 }
 
-/* Out of line, and with the key by value, so that loops keep it in a register.
- */
+/* Out of line, with the key by value, so that loops keep it in a register. */
 static __attribute__((noinline)) uint64_t *insert(
     struct groups *groups, uint64_t key, uint64_t hash, uint64_t slot)
 {
 	return dfi__groups_insert(groups, &key, hash, slot);
 }
 
-/* The record of a key's group; NULL: it would be one too many. */
+/* The record of a key's group; NULL: there would be too many groups. */
 static always_inline uint64_t *find(
     const struct single_table *table, uint64_t key)
 {
@@ -51,15 +50,15 @@ static always_inline uint64_t *find(
 		if (unlikely(!number))
 			return insert(table->groups, key, hash, at);
 		record = &table->records[(number - 1) * table->words];
-		/* The tag says no more than the key, which is one word. */
+		/* The key is one word, so comparing the tag adds nothing. */
 		if (likely(record[0] == key))
 			return record;
 	}
 }
 
 /*
- * Keys in the tuples are a constant distance from their values, those in an
- * array lie one behind the other: either way there is one pointer less to keep.
+ * Keys in tuples have a constant distance from their values; keys in an array
+ * are adjacent. Either way a loop keeps one pointer less.
  */
 #define SINGLE_LOOP(kind, name, step)                                          \
 	static always_inline uint32_t loop_##kind##_##name(                    \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding groups and folding in one loop, for keys of one word in tables that
- * caches hold. There the time goes into mispredicted probes and into waiting
- * for tuples; a second loop over the same tuples would wait once more.
+ * Finds groups and folds in one loop, for keys of one word in tables that fit
+ * the caches. In these, mispredicted probes and waiting for tuples take the
+ * time, and a second loop over the tuples would wait again.
  */
 #ifndef DFI_FLOWS_AGGREGATE_SINGLE_H
 #define DFI_FLOWS_AGGREGATE_SINGLE_H
@@ -11,15 +11,16 @@
 #include <stdint.h>
 #include "groups.h"
 
-/* Tuples, or records, stride bytes from one another. */
+/* Tuples, or records, stride bytes apart. */
 struct single_input {
 	const char *from;
 	size_t stride;
-	uint32_t key_offset;  /* of 8 bytes in each of them */
-	const uint64_t *keys; /* or all keys lie here; else NULL */
+	uint32_t key_offset; /* of the 8-byte key in each of them */
+	const uint64_t
+	    *keys; /* adjacent keys, or NULL: read them by key_offset */
 };
 
-/* NULL: there is none for such a fold. */
+/* NULL: there is no loop for such a fold. */
 single_loop *dfi__single_loop(const struct fold *fold);
 
 #endif

@@ -15,30 +15,30 @@
 #include "base/bits.h"
 #include "base/error.h"
 
-/* The most slots of a table for which it matters. */
+/* Larger tables are not optimised. */
 #define MOST_SLOTS (UINT64_C(1) << 16)
 
 /*
- * Of keys as they are: how many times larger than one denominator the next may
- * be. The golden ratio's are at most twice as large.
+ * For unshifted keys: the largest allowed ratio of successive denominators. The
+ * golden ratio's are at most twice as large.
  */
 #define DENSE_STEP 5
 
 /*
- * Keys that were shifted up may not crowd in fewer places than this, as they do
- * if the next denominator is larger than what the second one says.
+ * Shifted keys must not crowd in fewer places than this. They do if the
+ * denominator that follows is larger than CROWDED.
  */
 #define FEW_PLACES 256
 #define CROWDED (MOST_SLOTS / 2)
 /*
- * In fewer than these, keys of a table of partial results would crowd for more
- * slots than it probes.
+ * In fewer places than this, the keys in a table of partial aggregates would
+ * crowd in more slots than it probes.
  */
 #define VERY_FEW_PLACES 8
 #define VERY_CROWDED 2048
 #define MOST_SHIFT 48
 
-/* Up to this denominator, whether none is followed by one that is too large. */
+/* Whether no denominator up to up_to is followed by one that is too large. */
 static bool is_far(
     uint64_t number, uint64_t up_to, uint64_t step, uint64_t least)
 {
@@ -82,7 +82,7 @@ int dfi__spread_draw(uint64_t *factor)
 
 	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
 		return dfi__fail(-EIO, "getrandom: %s", strerror(errno));
-	/* About one in 160 will do, and most of the others show it at once. */
+	/* About one in 160 passes, and most others fail at once. */
 	while (!dfi__spread_is_even(drawn | 1))
 		drawn = drawn * UINT64_C(0x5851f42d4c957f2d) + 1;
 	*factor = drawn | 1;

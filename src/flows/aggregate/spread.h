@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where keys begin to be looked for in the tables of one process. Others choose
- * the keys, and would choose them all for one place. So it depends on a factor
- * that they don't know. Routing has nothing to do with it: that is the same for
- * all.
+ * Where the tables of one process begin to look for keys. Other processes
+ * choose the keys, and could choose keys that all begin at one slot. So the
+ * place depends on a factor that they don't know. Routing doesn't use it, since
+ * that is the same everywhere.
  */
 #ifndef DFI_FLOWS_AGGREGATE_SPREAD_H
 #define DFI_FLOWS_AGGREGATE_SPREAD_H
@@ -12,16 +12,16 @@
 #include <stdint.h>
 
 /*
- * A random odd factor. The upper bits of its products send consecutive keys far
- * apart, also if they were shifted up, and keep apart any other keys as chance
- * does. -EIO.
+ * Draw a random odd factor. The upper bits of its products are far apart for
+ * consecutive keys, even shifted ones, and as far apart as random numbers for
+ * other keys. -EIO.
  */
 int dfi__spread_draw(uint64_t *factor);
 
-/* Whether an odd factor sends consecutive keys apart; for tests. */
+/* Whether an odd factor spreads consecutive keys; for tests. */
 bool dfi__spread_is_even(uint64_t factor);
 
-/* All bits of such a product depend on all of the word. */
+/* All bits of the result depend on all bits of the word. */
 static inline uint64_t spread_hash(uint64_t factor, uint64_t word)
 {
 	word *= factor;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Barriers: each member has an entry in the registry that says at which round
- * it has arrived, and watches those of all. What the entries mean is in
- * member.c; here are the entries' way there and back, and the waiting.
+ * Barriers: each participant has an entry in the registry with the round at
+ * which it has arrived, and watches the entries of all. barrier_members.c
+ * interprets the entries. This file writes and watches them, and waits.
  */
 #include "barrier_impl.h"
 
@@ -39,7 +39,6 @@ static void free_barrier(struct dfi_barrier *barrier)
 	dfi__handle_free(barrier, sizeof(*barrier));
 }
 
-/* dfi__barrier_check() without the lock. */
 static int check(struct dfi_barrier *barrier)
 {
 	int ret;
@@ -50,13 +49,13 @@ static int check(struct dfi_barrier *barrier)
 	return ret;
 }
 
-/* Whether all rounds have ended, whatever the registry answers. */
+/* Whether all rounds have ended, whatever the registry's state. */
 static bool is_over(void *arg)
 {
 	return check(arg) < 0;
 }
 
-/* Our entry as it is now; NULL: no memory. */
+/* Encode this participant's current entry; NULL: no memory. */
 static void *encode_self(
     const struct dfi_barrier *barrier, char key[KEY_SIZE], size_t *size)
 {
@@ -98,7 +97,7 @@ static void end_publishing(struct dfi_barrier *barrier)
 	dfi__barrier_withdraw(barrier);
 }
 
-/* -EEXIST with a text that names the holder of the index. */
+/* -EEXIST; the text names the participant that has the index. */
 static int fail_taken(struct dfi_barrier *barrier, int64_t deadline)
 {
 	uint32_t index = barrier->members.self;
@@ -197,9 +196,9 @@ int dfi_barrier_open(struct dfi *dfi, const char *name, uint32_t n_participants,
 }
 
 /*
- * Sleep until there is news, or that time; under the lock, which it leaves
- * meanwhile. -EINTR, once for dfi_barrier_interrupt(). Who has news takes the
- * lock, and who interrupts does not: see wait_wake_fenced().
+ * Sleep until news or `until`. The caller holds the lock, which it releases
+ * meanwhile. -EINTR, once for each dfi_barrier_interrupt(). A thread with news
+ * takes the lock, one that interrupts does not: see wait_wake_fenced().
  */
 static int sleep_until_news(struct dfi_barrier *barrier, int64_t until)
 {
@@ -223,8 +222,8 @@ static int sleep_until_news(struct dfi_barrier *barrier, int64_t until)
 }
 
 /*
- * Wait until all members are there (round 0), or have arrived at the round.
- * Under the lock.
+ * Wait until all participants have attached (round 0), or have arrived at the
+ * round. Under the lock.
  */
 static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 {
@@ -252,8 +251,8 @@ static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 }
 
 /*
- * What a call gave up to wait for may have been done: our own watch tells.
- * Under the lock.
+ * A call that gave up waiting may still have arrived: this handle's own watch
+ * tells. Under the lock.
  */
 static bool has_arrived(const struct dfi_barrier *barrier)
 {
@@ -264,8 +263,10 @@ static bool has_arrived(const struct dfi_barrier *barrier)
 	    self->round > barrier->arrived;
 }
 
-/* All are there: 1 if we need not tell them, or 0, or why there is nothing to
- * tell. */
+/*
+ * Wait until all have attached. 1: the others know the arrival already. 0: it
+ * must be published. Or an error.
+ */
 static int prepare(struct dfi_barrier *barrier, int64_t deadline)
 {
 	int ret;
@@ -283,7 +284,7 @@ static int prepare(struct dfi_barrier *barrier, int64_t deadline)
 	return ret;
 }
 
-/* With timeout_ms 0, wait for the registry with the context's limit. */
+/* The deadline for the registry: with timeout_ms 0, the context's limit. */
 static int64_t soon(const struct dfi_barrier *barrier, int64_t deadline)
 {
 	return deadline == DEADLINE_NEVER ? context_deadline(barrier->dfi, 0)
@@ -291,8 +292,8 @@ static int64_t soon(const struct dfi_barrier *barrier, int64_t deadline)
 }
 
 /*
- * What no answer has come to would not be set again when the registry is lost,
- * and may have been taken back already, if it was.
+ * Set the entry again. A lost registry does not get back an entry whose change
+ * it never confirmed, and may have dropped it already.
  */
 static int renew(struct dfi_barrier *barrier)
 {
@@ -308,7 +309,7 @@ static int renew(struct dfi_barrier *barrier)
 	return 0;
 }
 
-/* Tell the others. */
+/* Publish the arrival at the next round. */
 static int arrive(struct dfi_barrier *barrier, int64_t deadline)
 {
 	int ret = prepare(barrier, soon(barrier, deadline)), over;
@@ -327,7 +328,7 @@ static int arrive(struct dfi_barrier *barrier, int64_t deadline)
 	return ret < 0 ? ret : 0;
 }
 
-/* A time-out that the caller asked for is no error of the program. */
+/* A time-out that the caller asked for is not logged as an error. */
 static int keep_error(int ret, uint32_t timeout_ms)
 {
 	return ret == -ETIMEDOUT && timeout_ms ? ret : dfi__error_keep(ret);
@@ -344,7 +345,7 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 		return ret;
 	if (timeout_ms)
 		deadline = deadline_in_ms(timeout_ms);
-	/* Else the last call gave up at its deadline, having arrived. */
+	/* Otherwise the last call arrived and then gave up at its deadline. */
 	if (barrier->passed == barrier->arrived)
 		ret = arrive(barrier, deadline);
 	if (ret < 0)
@@ -354,7 +355,7 @@ int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms)
 	pthread_mutex_unlock(&barrier->lock);
 	if (!ret)
 		barrier->passed++;
-	/* It may have been a call that found the loss. */
+	/* The call may be the first to notice the loss. */
 	else if (ret == -ECONNRESET)
 		dfi__barrier_withdraw(barrier);
 	return keep_error(ret, timeout_ms);
@@ -366,7 +367,10 @@ void dfi_barrier_interrupt(struct dfi_barrier *barrier)
 	    wait_wake_fenced(&barrier->sleeping));
 }
 
-/* And from now on, the control thread does not. */
+/*
+ * Whether the caller is the first to withdraw; afterwards the control thread
+ * does not.
+ */
 static bool is_first_to_withdraw(struct dfi_barrier *barrier)
 {
 	bool first;

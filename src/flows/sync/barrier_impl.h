@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of barriers share: barrier.c (the calls) and barrier_news.c
- * (what a barrier hears of its members, and what calls return for it).
+ * Shared by the files of barriers: barrier.c (the calls) and barrier_news.c
+ * (the news of participants, and the errors of calls that follow from it).
  */
 #ifndef DFI_FLOWS_SYNC_BARRIER_IMPL_H
 #define DFI_FLOWS_SYNC_BARRIER_IMPL_H
@@ -29,41 +29,41 @@ struct dfi_barrier {
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
 	struct barrier_member self;
-	uint64_t arrived; /* the last round that the registry knows of */
-	uint64_t passed;  /* and the last that a call returned from */
+	uint64_t arrived; /* the last round confirmed by the registry */
+	uint64_t passed;  /* the last round from which a call returned */
 	struct registry_watch *watch;
 	pthread_mutex_t lock; /* protects what follows */
 	struct barrier_members members;
 	bool registry_lost;
-	bool publishing; /* by its owner, who alone uses the entry then */
-	bool withdrawn;  /* the entry */
+	bool publishing; /* the owner publishes, and alone uses the entry */
+	bool withdrawn;  /* the entry is */
 	/*
-	 * A member whose process has ended, or n: it is lost at that time, if
-	 * the registry has not told by then how far it had come.
+	 * A participant whose process has ended, or n. It counts as lost at
+	 * suspect_until, unless the registry reports its progress before.
 	 */
 	uint32_t suspect;
 	int64_t suspect_until;
-	/* From here on by locks of their own. */
+	/* Has locks of its own. */
 	struct process_watcher processes;
 };
 
-/* What the registry tells of the keys of all members. */
+/* Receives the registry's events of all participants' keys. */
 void dfi__barrier_event(void *arg, const struct registry_event *event);
 
-/* What the system tells of its members' processes. */
+/* Receives the ends of the participants' processes. */
 void dfi__barrier_process_ended(
     struct process_watcher *watcher, const struct node *node, bool at_last);
 
 /*
- * Once a member is lost: tell the others whom, and leave. Not under the lock.
+ * Once a participant is lost: publish which one, and leave. Not under the lock.
  */
 void dfi__barrier_withdraw(struct dfi_barrier *barrier);
 
-/* "member 2 (node N, host H, pid P)" */
+/* Writes "participant 2 (node N, host H, pid P)". */
 void dfi__barrier_name(char *text, size_t size, uint32_t index,
     const struct barrier_member *member);
 
-/* What ends all rounds, with its text; 0: nothing so far. Under the lock. */
+/* The error that ends all rounds, with its text; 0: none. Under the lock. */
 int dfi__barrier_check(struct dfi_barrier *barrier);
 
 /* -ETIMEDOUT; the text names the missing participants. Under the lock. */

@@ -83,7 +83,7 @@ int dfi__members_init(
 	return 0;
 }
 
-/* A hash of the participants that are attached now; 0: not all are. */
+/* A hash of the participants that are attached; 0: some are missing. */
 static uint64_t hash_set(const struct barrier_members *members)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -100,9 +100,9 @@ static uint64_t hash_set(const struct barrier_members *members)
 }
 
 /*
- * All are attached for the first time. A participant that has arrived in
- * another set waits for one that is gone; it will find out, and leave. One that
- * has arrived in this set waits for us, even if we have missed its coming.
+ * All have attached for the first time. A participant that arrived in another
+ * set waits for one that is gone; it will notice and leave. A participant that
+ * arrived in this set waits for this one, even if its attaching was missed.
  */
 static void join(struct barrier_members *members)
 {
@@ -131,8 +131,10 @@ static void advance(struct barrier_members *members)
 		least = round < least ? round : least;
 		most = round > most ? round : most;
 	}
-	/* It comes to a round, so it has passed the one before, which we may
-	 * have missed. */
+	/*
+	 * A participant arrives at a round only after the round before, whose
+	 * events may be missing here.
+	 */
 	if (least < most - 1)
 		least = most - 1;
 	if (least > members->completed)
@@ -149,13 +151,13 @@ static void check_count(struct barrier_members *members, uint32_t index,
 	members->other_index = index;
 }
 
-/* Before, nobody that goes has relied on us. */
+/* Whether this participant is in; earlier, no one that leaves relied on it. */
 static bool are_in(const struct barrier_members *members)
 {
 	return members->member[members->self].present;
 }
 
-/* Whether another participant has the index of one that was attached. */
+/* Whether another participant has the index of an attached one. */
 static bool is_taken(const struct barrier_members *members, uint32_t index,
     const struct barrier_member *member)
 {
@@ -164,9 +166,10 @@ static bool is_taken(const struct barrier_members *members, uint32_t index,
 }
 
 /*
- * Its rounds have ended. If it has lost one of ours, so have we, whatever we
- * hear first, and a round that was complete for it was complete for all. Else
- * it was in an earlier use, and had only not arrived yet.
+ * A participant's rounds have ended. If it has lost a participant of this use,
+ * so has this one, whichever news comes first; and a round that was complete
+ * for it was complete for all. Otherwise it belongs to an earlier use, and had
+ * not arrived yet.
  */
 static void leave(struct barrier_members *members, uint32_t index,
     const struct barrier_member *member)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a barrier hears, on the control thread, and what it means for calls: in
- * words of people here, in those of the protocol in member.c.
+ * The news of a barrier, on the control thread, and the errors of calls that
+ * follow from it. barrier_members.c has the protocol; this file has the texts.
  */
 #include "barrier_impl.h"
 
@@ -16,21 +16,22 @@
 #include "registry/client/client.h"
 #include "flows/context/context.h"
 
-#define NAMED_MISSING 3 /* members that a text names */
+#define NAMED_MISSING 3 /* participants that a text names */
 
 /*
- * After this time a process's end counts though the registry says nothing.
- * Members on other hosts have only its word, so it shall have the time for it:
- * who was told that a round is complete, and who was not, don't agree. Half a
- * second of it may be over when we are told at last (processes.c); it is less
- * than the two seconds in which a loss is told.
+ * After this time the end of a process counts even if the registry reports
+ * nothing. Participants on other hosts learn only from the registry, so the
+ * registry gets this time: otherwise participants could disagree whether a
+ * round was complete. With at_last, half a second of it has passed already
+ * (processes.c). It is shorter than the two seconds in which a loss is
+ * reported.
  */
 #define SUSPICION_NS (1300 * NS_PER_MS)
 #define SUSPICION_LEFT_NS (800 * NS_PER_MS)
 
 /*
- * Whether it is a member that counts; then *node is its. Who can't be read is
- * not whom we knew.
+ * Whether the entry is one of a participant that counts; then *node is its. An
+ * entry that can't be read is another participant than before.
  */
 static bool on_put(struct dfi_barrier *barrier,
     const struct registry_event *event, struct node *node)
@@ -51,7 +52,7 @@ static bool on_put(struct dfi_barrier *barrier,
 	return index < members->n && member_joined(members, index);
 }
 
-/* Nothing to wait for any more that would tell more of the suspect. */
+/* Nothing more can report the suspect's progress: it is lost. */
 static void lose_suspect(struct dfi_barrier *barrier)
 {
 	dfi__members_delete(&barrier->members, barrier->suspect);
@@ -71,7 +72,7 @@ void dfi__barrier_process_ended(
 		if (member_joined(members, i) &&
 		    dfi__node_is_process(&members->member[i].node, node))
 			break;
-	/* The others may have ended for the first one's sake. */
+	/* Later ends may follow from the first. */
 	if (i < members->n && barrier->suspect == members->n) {
 		barrier->suspect = i;
 		barrier->suspect_until = clock_now_ns() +
@@ -97,11 +98,11 @@ void dfi__barrier_event(void *arg, const struct registry_event *event)
 		barrier->registry_lost = false;
 	else if (event->type == REGISTRY_PUT)
 		joined = on_put(barrier, event, &node);
-	/* What follows tells whether it is another member. */
+	/* The rest of the event tells whether it is another participant. */
 	else if (event->type == REGISTRY_DELETE && !event->replaced &&
 	    dfi__endpoint_index(event->key, &index)) {
 		dfi__members_delete(&barrier->members, index);
-		/* The next one there is another. */
+		/* The next owner of the index is another participant. */
 		if (index == barrier->suspect)
 			barrier->suspect = barrier->members.n;
 	}
@@ -114,7 +115,7 @@ void dfi__barrier_event(void *arg, const struct registry_event *event)
 	dfi__barrier_withdraw(barrier);
 }
 
-/* Under the lock. A registry that is lost hears of it when it is back. */
+/* Under the lock. A lost registry gets the entry when it is back. */
 static bool must_withdraw(const struct dfi_barrier *barrier)
 {
 	const struct barrier_members *members = &barrier->members;
@@ -145,7 +146,7 @@ void dfi__barrier_withdraw(struct dfi_barrier *barrier)
 	if (!must)
 		return;
 	dfi__member_key(key, barrier->name, members->self);
-	/* Whose own entry has gone has no more to say; nor without memory. */
+	/* A participant whose own entry is gone publishes nothing more. */
 	data = last.lost_id == last.id ? NULL
 				       : dfi__member_encode(&last, &size);
 	dfi__client_retire(barrier->dfi->registry, key, data, data ? size : 0);
@@ -196,7 +197,7 @@ int dfi__barrier_check(struct dfi_barrier *barrier)
 	return 0;
 }
 
-/* A text that grows, and is cut at its end. */
+/* A text that grows up to its size, and is then cut. */
 struct text {
 	char at[400];
 	size_t used;
@@ -218,7 +219,7 @@ append(struct text *text, const char *fmt, ...)
 		text->used = sizeof(text->at) - 1;
 }
 
-/* Whether a member is what the round waits for. */
+/* Whether the round waits for a participant. */
 static bool is_missing(
     const struct barrier_members *members, uint32_t i, uint64_t round)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequencers: a shared counter of numbers in the creator's process, of which
- * the registry holds the name. That the creator has died, the registry tells,
- * or if it is a process of this host, the system, also without a registry.
+ * Sequencers: a shared counter in the creator's process, whose name is in the
+ * registry. The registry reports the death of the creator. On the same host the
+ * kernel does so as well, even without a registry.
  */
 #include <dfi/sequencer.h>
 
@@ -28,19 +28,19 @@ struct dfi_sequencer {
 	uint32_t magic;
 	_Atomic uint32_t user; /* HANDLE_CALL() */
 	_Atomic bool lost;     /* the creator's entry or process is gone */
-	bool created;          /* by this handle, which also has the counter */
+	bool created;          /* this handle made it and has the counter */
 	struct shared_counter shared_counter;
 	struct shared_counter_user user_end;
 	char name[DFI_MAX_FLOW_NAME + 1];
 	struct dfi *dfi;
 	struct registry_watch *watch;
-	pthread_mutex_t lock; /* protects what follows, until it is open */
+	pthread_mutex_t lock; /* protects what follows until it is open */
 	pthread_cond_t changed;
 	bool found, registry_lost;
 	int error; /* of the entry, with its text: */
 	char error_text[ERROR_TEXT_SIZE];
 	struct endpoint creator;
-	/* From here on by locks of their own. */
+	/* Has locks of its own. */
 	struct process_watcher processes;
 };
 
@@ -54,15 +54,15 @@ _Static_assert(
 #define SEQUENCER_SHARED(sequencer) \
 	dfi__handle_shared(call.other, "sequencer '%s'", (sequencer)->name)
 
-/* With what ends no other name's key begins. */
+/* The key's ending is in no other name's key. */
 static void sequencer_key(char key[KEY_SIZE], const char *name)
 {
 	snprintf(key, KEY_SIZE, "sequencers/%s/counter", name);
 }
 
 /*
- * At once, though a registry may say more a little later: numbers of a creator
- * that has died are of no use, whatever it did before.
+ * Acts at once, without waiting for the registry: numbers of a dead creator are
+ * useless, whatever it did before.
  */
 static void on_process_end(
     struct process_watcher *watcher, const struct node *node, bool at_last)
@@ -78,7 +78,7 @@ static void on_process_end(
 	pthread_mutex_unlock(&sequencer->lock);
 }
 
-/* Whether it is the entry that was waited for. */
+/* Whether it is the awaited entry. */
 static bool on_put(
     struct dfi_sequencer *sequencer, const struct registry_event *event)
 {
@@ -97,7 +97,7 @@ static bool on_put(
 	} else if (ret < 0 ||
 	    !dfi__region_is_same(
 		&creator.sequencer, &sequencer->creator.sequencer)) {
-		/* Another one, which has the same name. */
+		/* Another sequencer has the same name. */
 		atomic_set(&sequencer->lost, true);
 	}
 	return false;
@@ -119,7 +119,7 @@ static void on_event(void *arg, const struct registry_event *event)
 		atomic_set(&sequencer->lost, true);
 	pthread_cond_signal(&sequencer->changed);
 	pthread_mutex_unlock(&sequencer->lock);
-	/* What was found stays as it is. */
+	/* The entry that was found first counts. */
 	if (found)
 		dfi__processes_watch(
 		    sequencer->dfi->processes, &sequencer->creator.node);
@@ -166,7 +166,7 @@ static int check_arguments(const char *call, const char *name, const void *out)
 	return 0;
 }
 
-/* Make the counter, and open it as everybody else does. */
+/* Create the counter, and open it as any other user does. */
 static int reserve(
     struct dfi_sequencer *sequencer, uint64_t first, int64_t deadline)
 {
@@ -188,7 +188,7 @@ static int reserve(
 	    : 0;
 }
 
-/* -EEXIST with a text that names the holder of the name. */
+/* -EEXIST; the text names the creator that has the name. */
 static int fail_taken(
     const struct dfi_sequencer *sequencer, const char *key, int64_t deadline)
 {
@@ -270,7 +270,7 @@ static int fail_lost(const struct dfi_sequencer *sequencer)
 	    sequencer->name, node->name, node->host, node->pid);
 }
 
-/* That its creator has closed it, if that is known, says more. */
+/* If the creator has closed the sequencer, that is the error. */
 static int fail_take(const struct dfi_sequencer *sequencer, int err)
 {
 	const struct node *node = &sequencer->creator.node;
@@ -282,7 +282,7 @@ static int fail_take(const struct dfi_sequencer *sequencer, int err)
 		sequencer->name, node->name, node->host, node->pid));
 }
 
-/* Under the lock. */
+/* Wait until the creator is found. Under the lock. */
 static int await(struct dfi_sequencer *sequencer, int64_t deadline)
 {
 	struct timespec until = deadline_timespec(deadline);
@@ -308,7 +308,7 @@ static int await(struct dfi_sequencer *sequencer, int64_t deadline)
 	return 0;
 }
 
-/* Watch the creator's entry, which may be still to come, and its process. */
+/* Watch for the creator's entry, which may come later, and its process. */
 static int find(struct dfi_sequencer *sequencer, int64_t deadline)
 {
 	char key[KEY_SIZE];
@@ -334,7 +334,7 @@ static bool is_lost(void *arg)
 	return atomic_peek(&sequencer->lost);
 }
 
-/* The creator's entry doesn't change any more, but may go. */
+/* Open the counter. The creator's entry doesn't change, but may go. */
 static int reach(struct dfi_sequencer *sequencer, int64_t deadline)
 {
 	struct wait_limit wait_limit = { deadline, is_lost, sequencer };
@@ -380,10 +380,10 @@ int dfi_sequencer_open(struct dfi *dfi, const char *name,
 	return 0;
 }
 
-/* Looks before the processor is given up, which soft-RoCE may need. */
+/* Looks before the thread yields, which soft-RoCE may need. */
 #define LOOKS 256
 
-/* What is on its way comes, or the connection ends, or the creator does. */
+/* Wait until the numbers arrive, the connection ends, or the creator goes. */
 static int take(struct dfi_sequencer *sequencer, uint32_t n, uint64_t *number)
 {
 	unsigned looks = 0;
