@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens in one run of chaos: a topology, what each endpoint does, and
- * the faults. All of it follows from the seed, so that the processes of a run
- * need nothing else.
+ * The events of one run of chaos: a topology, what each endpoint does, and the
+ * faults. All of it follows from the seed, so processes of a run need nothing
+ * else.
  */
 #ifndef DFI_TESTS_CHAOS_PLAN_H
 #define DFI_TESTS_CHAOS_PLAN_H
@@ -27,18 +27,18 @@ enum style {
 	STYLE_BATCH,  /* push_batch or claim, consume_batch */
 	STYLE_CURSOR,
 	N_STYLES,
-	STYLE_GROUP = N_STYLES, /* a target: a group, of it alone */
+	STYLE_GROUP = N_STYLES, /* a target: in a group of its own */
 };
 
-/* What an endpoint does of its own. */
+/* What an endpoint does besides its tuples. */
 enum act {
 	ACT_NONE,
-	ACT_ABORT,       /* by its own thread */
-	ACT_ABORT_OTHER, /* by another thread, at a time */
-	ACT_LEAVE,       /* a target: close; a source: leave it to the others */
-	ACT_CANCEL,      /* a target */
-	ACT_EXIT,        /* the process ends and closes nothing */
-	ACT_DIE,         /* SIGKILL, amid a segment or wherever that is */
+	ACT_ABORT,       /* in its own thread */
+	ACT_ABORT_OTHER, /* from another thread, at a set time */
+	ACT_LEAVE,  /* a target: close; a source: it does not end the flow */
+	ACT_CANCEL, /* a target */
+	ACT_EXIT,   /* the process ends without closing anything */
+	ACT_DIE,    /* SIGKILL, in the middle of a segment or wherever it is */
 };
 
 struct end_plan {
@@ -46,13 +46,13 @@ struct end_plan {
 	uint32_t index;
 	uint32_t process;
 	bool second_context; /* of its process */
-	bool nonblock;       /* and poll() on its descriptor */
+	bool nonblock;       /* and uses poll() on its descriptor */
 	uint32_t wait;       /* enum dfi_wait */
 	enum style style;
 	uint32_t delay_ms;    /* before it opens */
 	uint32_t n_tuples;    /* that a source pushes */
-	uint32_t flush_every; /* so many; 0: never */
-	uint32_t pause_every; /* so many; 0: never */
+	uint32_t flush_every; /* in tuples; 0: never */
+	uint32_t pause_every; /* in tuples; 0: never */
 	uint32_t pause_us;
 	enum act act;
 	uint32_t act_at; /* tuples, or milliseconds for ACT_ABORT_OTHER */
@@ -62,14 +62,14 @@ enum fault_kind {
 	FAULT_KILL,
 	FAULT_STOP,    /* and continue */
 	FAULT_RESTART, /* kill the registry and start another */
-	FAULT_LOSE,    /* kill the registry, for good */
+	FAULT_LOSE,    /* kill the registry for good */
 };
 
 struct fault {
 	enum fault_kind kind;
-	uint32_t process; /* CREATOR and REGISTRY, too */
+	uint32_t process; /* may be CREATOR or REGISTRY */
 	uint32_t at_ms;
-	uint32_t for_ms; /* stopped, or without a registry */
+	uint32_t for_ms; /* the time stopped, or without a registry */
 };
 
 struct plan {
@@ -82,7 +82,7 @@ struct plan {
 	bool ordered;
 	bool loses_registry; /* once, or for good */
 	bool meets;        /* all processes, at a barrier, before they begin */
-	bool is_patient;   /* open timeouts are long, compared to the usual */
+	bool is_patient;   /* open timeouts are longer than usual */
 	uint32_t lease_ms; /* of all processes; 0: none */
 	uint32_t n_faults;
 	struct end_plan ends[MAX_ENDS]; /* sources first */
@@ -91,15 +91,16 @@ struct plan {
 
 /*
  * volume: percent of the usual number of tuples. A third of the flows are
- * replicate flows, and a fifth combiner flows. DFI_TEST_CHAOS_KIND: "shuffle",
- * "replicate" or "combine" for no others, or "unicast" for none by multicast.
+ * replicate flows, and a fifth are combiner flows. DFI_TEST_CHAOS_KIND selects
+ * one kind, "shuffle", "replicate" or "combine", or excludes multicast:
+ * "unicast".
  */
 void make_plan(struct plan *plan, uint64_t seed, uint32_t volume);
 
 /* Whether a process is stopped for longer than its lease. */
 bool outlives_lease(const struct plan *plan, uint32_t process);
 
-/* What a target of a combiner flow gives: how many tuples a source has sent. */
+/* A result of a combiner flow's target: how many tuples a source has sent. */
 struct chaos_result {
 	uint32_t source;
 	uint64_t count;
@@ -107,28 +108,28 @@ struct chaos_result {
 	uint32_t first, last; /* the least and the greatest of them */
 };
 
-/* Each tuple goes to all targets, which count it alike. */
+/* Whether each tuple goes to all targets, which count it alike. */
 static inline bool goes_to_all(const struct plan *plan)
 {
 	return plan->kind == DFI_REPLICATE;
 }
 
-/* For a report: what happens in it, in some lines. */
+/* Print the plan for a report, in a few lines. */
 void print_plan(const struct plan *plan);
 
-/* The first fields of each tuple; what is behind them follows from the key. */
+/* The first fields of each tuple; the key determines the rest. */
 struct chaos_tuple {
 	uint64_t key;
 	uint32_t source;
-	uint32_t n;      /* which one of its source */
-	uint32_t number; /* which one of its source and target */
+	uint32_t n;      /* its number at the source */
+	uint32_t number; /* its number among those of one source and target */
 	uint32_t target;
 };
 
 uint32_t tuple_target(const struct plan *plan, uint32_t source, uint32_t n);
 void make_tuple(const struct plan *plan, uint32_t source, uint32_t n,
     uint32_t number, void *tuple);
-/* Whether it is one that make_tuple() made. */
+/* Whether make_tuple() made the tuple. */
 bool check_tuple(const struct plan *plan, const void *tuple);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether what happened in a run of chaos is what may happen. */
+/* Judges whether the events of a chaos run are allowed. */
 #ifndef DFI_TESTS_CHAOS_VERDICT_H
 #define DFI_TESTS_CHAOS_VERDICT_H
 
 #include "board.h"
 
-/* A process that did not run, if it was there. */
+/* A time in which a live process did not run. */
 struct stop {
 	uint32_t process;
 	int64_t from_ns, to_ns; /* to_ns is 0 while it goes on */
 };
 
-/* What the one who runs it knows. Times are of CLOCK_MONOTONIC, 0: never. */
+/* What the runner knows. Times are of CLOCK_MONOTONIC; 0: never. */
 struct outcome {
 	int64_t killed_ns[MAX_PROCESSES + 1];    /* from outside */
 	int64_t expired_ns[MAX_PROCESSES + 1];   /* stopped beyond its lease */
@@ -21,26 +21,26 @@ struct outcome {
 	int64_t registry_down_ns, registry_back_ns;
 	bool hung[MAX_PROCESSES + 2];
 	int status[MAX_PROCESSES + 2]; /* of waitpid() */
-	int64_t limit_ns; /* in which a death must be told, if this machine
+	int64_t limit_ns; /* the limit for reporting a death, on a machine that
 			     is never late */
 	int64_t grace_ns; /* of DFI_REGISTRY_GRACE */
 	uint32_t open_timeout_ms;
 };
 
-/* The error that came latest after what it was for. */
+/* The error that came latest after its cause. */
 struct latest {
 	int64_t took_ns;
-	int64_t late_ns; /* that the machine was late meanwhile */
+	int64_t late_ns; /* how late the machine was meanwhile */
 };
 
 /*
- * Print each violation; how many there are. latest is replaced by one that came
+ * Print each violation; returns their number. Replaces latest if an error came
  * later.
  */
 unsigned judge(const struct plan *plan, const struct board *board,
     const struct outcome *outcome, struct latest *latest);
 
-/* For a report: what became of each endpoint. */
+/* Print the fate of each endpoint for a report. */
 void print_board(const struct plan *plan, const struct board *board,
     const struct outcome *outcome);
 

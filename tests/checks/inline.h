@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What inline.sh compiles, once for each size: functions that move tuples of
- * that size, which are n members.
+ * inline.sh compiles this once for each size: functions that move tuples of
+ * that size with n members.
  */
 #ifndef DFI_CHECKS_INLINE_H
 #define DFI_CHECKS_INLINE_H
 
-/* Tuples that are variables, so of a size that the compiler knows. */
+/* Tuples that are variables, whose size the compiler knows. */
 #define MOVE(type, size, n)                                                    \
 	struct type##size {                                                    \
 		type member[n];                                                \
@@ -59,7 +59,7 @@
 		return dfi_target_cursor_close(cursor);                        \
 	}
 
-/* Tuples that are parts of variables, or one of two. */
+/* Tuples that are part of a variable, or one of two. */
 #define MOVE_PARTS(type, size)                                       \
 	int push_parts_##type##size(struct dfi_source *source,       \
 	    const struct type##size *other, uint32_t i, type value); \

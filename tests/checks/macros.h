@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What headers.sh compiles in C and C++: a use of each public macro that makes
+ * headers.sh compiles this in C and C++: a use of each public macro that makes
  * a value.
  */
 #ifndef DFI_CHECKS_MACROS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often the cores allocate. The linker sends the program's calls of
- * malloc(), calloc() and realloc() here (--wrap); those of shared libraries go
- * on as they are.
+ * Counts the allocations of the cores. The linker redirects the program's calls
+ * of malloc(), calloc() and realloc() to this file (--wrap), but not those of
+ * shared libraries.
  */
 #ifndef TESTS_CONSENSUS_ALLOCATIONS_H
 #define TESTS_CONSENSUS_ALLOCATIONS_H
@@ -11,7 +11,7 @@
 
 extern unsigned long allocations;
 
-/* Of the test's own network: zeros, which are not counted. */
+/* Zeroed memory of the test's network, which does not count. */
 void *uncounted(size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands as tests write them. */
+/* A short way to write commands in tests. */
 #ifndef TESTS_CONSENSUS_COMMANDS_H
 #define TESTS_CONSENSUS_COMMANDS_H
 
@@ -7,14 +7,14 @@
 
 #include "examples/consensus/message.h"
 
-/* Room for the largest one. */
+/* Memory for the largest command. */
 union command_room {
 	struct kv_command command;
 	char bytes[sizeof(struct kv_command) + KV_MAX_KEY + 2 * KV_MAX_VALUE];
 	uint64_t words[1];
 };
 
-/* Texts may be NULL, for none. The rest of it is 0. */
+/* A text may be NULL: none. The rest of the command is 0. */
 static inline struct kv_command *make_command(union command_room *room,
     enum kv_op op, const char *key, const char *value, const char *expected)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs of the replicated store as processes, with faults: what the runner, its
- * clients and its replicas share. Clients are processes, too: they note what
- * they ask and are told in memory that they share with the runner, so that it
- * is there also of one that was killed.
+ * Runs of the replicated store as processes, with faults: shared by the runner,
+ * its clients and its replicas. Clients are processes as well. They record
+ * their requests and answers in memory shared with the runner, so that the
+ * records of a killed client survive.
  */
 #ifndef DFI_TESTS_CONSENSUS_FAULTS_H
 #define DFI_TESTS_CONSENSUS_FAULTS_H
@@ -28,7 +28,7 @@ struct note {
 };
 
 struct client_notes {
-	atomic_uint n; /* begun */
+	atomic_uint n; /* begun ones */
 	atomic_uint n_ok;
 	_Atomic uint64_t last_invoked; /* of those that succeeded, the latest
 					  time of invocation */
@@ -47,7 +47,7 @@ enum fault {
 	STOP_LEADER,
 	STOP_FOLLOWER,
 	KILL_ALL,
-	KILL_REGISTRY, /* and then the leader */
+	KILL_REGISTRY, /* and the leader after it */
 	KILL_CLIENT,
 	STOP_CLIENT,
 	KILL_TWO_LEADERS,
@@ -59,7 +59,7 @@ struct plan {
 	enum fault fault;
 	unsigned n_replicas;
 	bool log;    /* with --log */
-	bool forget; /* what is killed begins without its log */
+	bool forget; /* a killed replica restarts without its log */
 	bool index_reads;
 	bool nopaxos;
 	bool flows; /* with --wiring flows */
@@ -68,11 +68,11 @@ struct plan {
 };
 
 struct result {
-	double service_ms; /* from the fault until there is service again */
+	double service_ms; /* from the fault until service resumes */
 	unsigned n_before, n_after;
 	size_t n_unknown;
 	bool killed_leader, killed_replica;
-	double pause_ms; /* 0: no replica has come back without its log */
+	double pause_ms; /* 0: no replica came back without its log */
 };
 
 /* A run that has ended. */
@@ -82,16 +82,16 @@ struct outcome {
 	bool good;
 };
 
-/* What all runs use. */
+/* The settings of all runs. */
 struct setting {
 	const char *bin;   /* folder of the programs */
 	const char *where; /* folder for logs */
 	char registry[64];
 	bool verbose;
-	bool flows;           /* all plans */
+	bool flows;           /* for all plans */
 	unsigned election_ms; /* 0: the replica's default */
-	unsigned open_ms;     /* a client's wait limit at first */
-	unsigned think_ms;    /* of a lane, between commands; at least 1 */
+	unsigned open_ms;     /* a client's first wait limit */
+	unsigned think_ms;    /* a lane's pause between commands; at least 1 */
 };
 
 struct cluster {
@@ -99,25 +99,27 @@ struct cluster {
 	const struct plan *plan;
 	char name[32];
 	pid_t registry;
-	pid_t replicas[FAULTS_MAX_REPLICAS]; /* 0: does not run */
+	pid_t replicas[FAULTS_MAX_REPLICAS]; /* 0: not running */
 };
 
 /* faults_client.c: CLOCK_MONOTONIC */
 uint64_t faults_now(void);
 
-/* faults_cluster.c: what fails is said. */
+/* faults_cluster.c: these print their errors. */
 bool registry_start(const struct setting *setting, pid_t *registry);
 void process_end(pid_t *pid); /* kill -9, and wait */
 bool replica_start(struct cluster *cluster, unsigned number, bool first);
 void replica_forget(struct cluster *cluster, unsigned number);
 void cluster_end(struct cluster *cluster);
-/* Whether the replicas come to hold the same, in time; or to be members. */
+/*
+ * Wait until the replicas hold the same, or are all members; false: too late.
+ */
 bool cluster_agrees(struct cluster *cluster, unsigned timeout_ms);
 bool cluster_is_whole(struct cluster *cluster, unsigned timeout_ms);
 
 /*
- * Whether the four flows of a leader come to carry requests, accepts, votes and
- * replies, in time; and it has given up at least as many before.
+ * Wait until the leader's four flows carry requests, accepts, votes and
+ * replies, and it has given up at least n_ended flows before. False: too late.
  */
 bool cluster_uses_flows(
     struct cluster *cluster, unsigned n_ended, unsigned timeout_ms);
@@ -129,14 +131,16 @@ pid_t client_start(
 /* faults_report.c */
 extern const char *const fault_names[N_FAULTS];
 void report_run(const struct outcome *outcome);
-/* False: memory is short, or a run was bad. */
+/* False: no memory, or a run was bad. */
 bool report_all(const struct outcome *outcomes, unsigned n);
 
-/* faults_history.c: what the clients noted; false: no memory, or no file. */
+/*
+ * faults_history.c: the records of the clients. False: no memory, or no file.
+ */
 bool history_gather(
     const struct board *board, struct lin_history *history, size_t *n_unknown);
 bool history_save(const struct lin_history *history, const char *name);
-/* Whether it is linearizable. */
+/* Whether that history is linearizable. */
 bool history_check(
     const struct board *board, const struct plan *plan, size_t *n_unknown);
 

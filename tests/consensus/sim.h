@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A replicated store in virtual time: replicas, clients, a network, disks and
- * what befalls them, all from one seed. Nothing but the seed decides what
- * happens, so a run can be had again.
+ * faults, all from one seed. Only the seed decides what happens, so each run
+ * can be repeated.
  *
  *	sim.c          a run, from its plan to its verdict
  *	sim_event.c    what happens when; chance
@@ -33,12 +33,12 @@
 #define SIM_LANES 2
 #define SIM_KEYS 6
 #define SIM_READS 64
-#define SIM_COMMANDS 16 /* of a slot, that are compared */
+#define SIM_COMMANDS 16 /* the most of a slot that are compared */
 
 struct sim;
 struct sim_replica;
 
-/* Events; what their fields mean is said where they are handled. */
+/* Events; their handlers say what the fields mean. */
 enum sim_kind {
 	SIM_DELIVER,
 	SIM_TIMER,
@@ -65,7 +65,7 @@ struct sim_event {
 };
 
 struct sim_packet {
-	struct sim_packet *next; /* of those that are free */
+	struct sim_packet *next; /* in the list of free packets */
 	uint32_t room, refs;
 	uint64_t words[]; /* the message */
 };
@@ -81,7 +81,7 @@ struct sim_ask {
 	uint16_t lane, client;
 };
 
-/* A protocol's core in a replica. Calls are as in paxos.h. */
+/* The core of a protocol in a replica. The calls are those of paxos.h. */
 struct sim_core {
 	const char *name;
 	int (*start)(struct sim_replica *replica, struct kv_store *store);
@@ -94,32 +94,34 @@ struct sim_core {
 	/* enum kv_status */
 	uint8_t (*propose)(struct sim_replica *replica, uint64_t now,
 	    const struct kv_command *command);
-	/* The last slot with a configuration that it does not know to be
-	   chosen, or 0. */
+	/*
+	 * The last slot with a configuration that is not known to be chosen, or
+	 * 0.
+	 */
 	uint64_t (*changing)(const struct sim_replica *replica);
 	void (*synced)(
 	    struct sim_replica *replica, uint64_t now, uint64_t position);
 
-	/* Of a core with an ordered flow; else NULL. */
+	/* For a core with an ordered flow; else NULL. */
 
 	/* Whether all requests go into the flow. */
 	bool (*orders)(const struct sim_replica *replica);
-	/* Whether the client has had its answer to what is applied. */
+	/* Whether the client has an answer to what was applied. */
 	bool (*applied)(struct sim_replica *replica, uint64_t slot,
 	    const struct kv_result *result);
 	/* A SIM_SEGMENT, SIM_FLOW or SIM_BATCH. */
 	void (*deliver)(struct sim_replica *replica, uint64_t now,
 	    const struct sim_event *event);
-	/* The members are to be changed. */
+	/* Called before the members change. */
 	void (*make_way)(struct sim_replica *replica, uint64_t now);
 };
 
 extern const struct sim_core sim_paxos, sim_nopaxos;
 
-/* In sim.bugs: those of enum nopaxos_bug are multiples of the first. */
+/* In sim.bugs: the bits of enum nopaxos_bug are multiples of the first. */
 #define SIM_NOPAXOS_BUGS (1U << 24)
 #define SIM_BUG_ANY_SLOT (1U << 30) /* clients count votes of all slots */
-#define SIM_BUG_EXIT (1U << 31)     /* of the simulator: it ends */
+#define SIM_BUG_EXIT (1U << 31)     /* a bug of the simulator: it exits */
 
 struct sim_record {
 	struct kv_record record;
@@ -129,7 +131,7 @@ struct sim_record {
 struct sim_disk {
 	bool exists;
 	struct sim_record *records;
-	uint64_t first, end; /* positions that are there */
+	uint64_t first, end; /* the positions that exist */
 	uint64_t synced, syncing;
 	size_t capacity;
 	bool busy;
@@ -139,8 +141,8 @@ struct sim_snapshot {
 	char *bytes;
 	size_t size;
 	uint64_t slot;
-	uint64_t mark;  /* records before are not needed with it */
-	uint64_t needs; /* records up to here, safe, before it counts; or 0 */
+	uint64_t mark;  /* with it, earlier records are not needed */
+	uint64_t needs; /* it counts once records up to here are safe; or 0 */
 };
 
 struct sim_read {
@@ -160,18 +162,18 @@ struct sim_replica {
 	struct sim *sim;
 	unsigned number;
 	enum sim_life life;
-	uint32_t generation; /* of its start: older events are not for it */
+	uint32_t generation; /* counts starts: older events don't apply */
 	uint64_t incarnation;
-	bool forgets; /* at the next start, its disk is gone */
+	bool forgets; /* at the next start its disk is lost */
 	bool flush_due;
 	uint64_t armed; /* when its timer fires, or UINT64_MAX */
 	uint64_t resume_at;
-	int64_t skew; /* its clock: in 1/1000 */
+	int64_t skew; /* of its clock, in 1/1000 */
 	uint64_t clock_offset;
 	struct paxos *paxos;
-	void *extra;   /* of another core */
-	uint64_t flow; /* that is open here; 0: none */
-	/* Requests that wait here to share a segment of it. */
+	void *extra;   /* the state of another core */
+	uint64_t flow; /* the open one; 0: none */
+	/* Requests that wait to share one of its segments. */
 	struct kv_batch batch;
 	uint64_t batch_words[KV_MAX_COMMAND / 8];
 	struct sim_packet *begun;
@@ -179,20 +181,20 @@ struct sim_replica {
 	struct sim_disk disk;
 	struct sim_snapshot saved, saving;
 	struct sim_read reads[SIM_READS];
-	uint64_t compared; /* the slot of its store when it was last compared */
-	uint64_t applied;  /* the slot that it has applied last, */
+	uint64_t compared;  /* the slot of its last comparison */
+	uint64_t applied;   /* the slot that it applied last, */
 	unsigned applied_n; /* and how many commands of it */
 	enum paxos_role role;
 };
 
 struct sim_lane {
 	bool pending;
-	bool reads;          /* by a round, not the log */
+	bool reads;          /* in a round, not in the log */
 	uint32_t generation; /* of its timer */
 	unsigned tries, most_tries, to;
 	uint64_t number, begun;
-	unsigned left;           /* how many more requests, at the end */
-	struct sim_packet *held; /* a result that is not confirmed */
+	unsigned left;           /* requests still to be made at the end */
+	struct sim_packet *held; /* a result that is not confirmed yet */
 	struct lin_op op;
 	union {
 		struct kv_command command;
@@ -213,17 +215,17 @@ struct sim_client {
 	struct kv_votes votes;
 };
 
-/* What a slot was in the first replica that applied it. */
+/* The content of a slot at the first replica that applied it. */
 struct sim_slot {
 	uint64_t commands[SIM_COMMANDS], digest; /* 0: not known */
 };
 
-/* What the runs have seen, for sums over seeds. */
+/* Counts of all runs, to be summed over seeds. */
 struct sim_counts {
 	uint64_t runs, events, messages, lost, repeated, late, refused;
 	uint64_t requests, unknown, expired, retries, answers_no_quorum;
 	uint64_t crashes, forgotten, pauses, cuts, torn, compared;
-	uint64_t recovered; /* that had forgotten, and vote again */
+	uint64_t recovered; /* replicas that forgot, and vote again */
 	uint64_t majorities_lost;
 	uint64_t prevotes, elections, elections_won;
 	uint64_t snapshots_sent, snapshots_loaded;
@@ -234,22 +236,23 @@ struct sim_counts {
 	uint64_t accepted, gaps_decided, gaps_taken, gaps_over, gaps_asked;
 	uint64_t gaps_filled;
 	uint64_t stashed, stash_full, executed, barriers, quorums;
-	uint64_t batches, batched; /* segments of several commands, and these */
+	uint64_t batches,
+	    batched; /* segments of several commands, and their commands */
 };
 
-/* How bad the network, the disks and the rest are: from the seed. */
+/* How unreliable the network, the disks and the rest are: from the seed. */
 struct sim_plan {
 	unsigned n, n_members, n_clients, n_keys, n_lanes;
-	unsigned lose, repeat, be_late, refuse; /* of 10,000 */
-	unsigned lose_segments;                 /* likewise, each replica */
+	unsigned lose, repeat, be_late, refuse; /* in 10,000 */
+	unsigned lose_segments; /* in 10,000, for each replica */
 	uint64_t delay, sync;
 	unsigned value_bytes;
-	unsigned read_share; /* of gets by a round, of 100 */
+	unsigned read_share; /* percent of gets that use a round */
 	uint64_t fault_time, fault_pause;
 	uint64_t session_ns;
 	size_t message_bytes;
 	size_t batch_bytes;  /* of a segment of the ordered flow */
-	uint64_t batch_wait; /* of a request, for others */
+	uint64_t batch_wait; /* how long a request waits for others */
 	uint32_t window;
 	bool lose_majority;
 };
@@ -260,14 +263,14 @@ struct sim_flow {
 	bool alive;
 	uint64_t counter;
 	unsigned holder;  /* of the counter */
-	uint32_t members; /* replicas, a bit each */
+	uint32_t members; /* a bit for each replica */
 	uint32_t generations[SIM_REPLICAS];
-	uint64_t arrived[SIM_REPLICAS]; /* when the last segment does */
-	uint64_t still_until; /* a gateway has drawn a number, and stopped */
+	uint64_t arrived[SIM_REPLICAS]; /* when the last segment arrives */
+	uint64_t still_until; /* a gateway has taken a number and stopped */
 };
 
 struct sim {
-	/* Given. */
+	/* Set by the caller. */
 	const struct sim_core *core;
 	uint64_t seed;
 	unsigned bugs;
@@ -279,7 +282,7 @@ struct sim {
 	struct sim_event *heap;
 	size_t n_events, heap_capacity;
 	struct sim_packet *free[2]; /* small and large */
-	bool calm, ending; /* faults have ended; nothing more is asked */
+	bool calm, ending; /* faults have ended; clients ask nothing more */
 	uint64_t calm_at;
 	uint64_t quiet_answers;               /* answers_no_quorum until then */
 	bool cut[SIM_REPLICAS][SIM_REPLICAS]; /* from, to */
@@ -288,26 +291,26 @@ struct sim {
 	struct sim_flow flow;
 	uint64_t next_value, history_time;
 	struct sim_slot *slots;
-	uint64_t n_slots; /* room */
-	uint64_t applied; /* the highest slot that any has */
+	uint64_t n_slots; /* capacity */
+	uint64_t applied; /* the highest slot that any replica has */
 	uint64_t proposed_config;
-	struct kv_config config; /* the newest that any has applied */
+	struct kv_config config; /* the newest that any replica has applied */
 	uint64_t config_slot;
 	bool majority_lost;
 	uint64_t majority_lost_at;
 	struct lin_history history;
 	struct lin_checker *checker;
 	struct sim_counts counts;
-	bool failed, unfit; /* unfit: no rule of the store is broken */
+	bool failed, unfit; /* unfit: the store broke no rule */
 	char failure[512];
 };
 
-/* sim.c: 0 if all is right, -1: sim->failure says what is wrong. */
+/* sim.c: 0: the run was right; -1: sim->failure says what is wrong. */
 int sim_run(struct sim *sim);
 void sim_free(struct sim *sim);
 void sim_fail(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The simulator, or the checker, is not up to the run. */
+/* The simulator or the checker can't handle the run. */
 #define sim_unfit(sim, ...)                  \
 	do {                                 \
 		if (!(sim)->failed)          \
@@ -344,7 +347,7 @@ void sim_replica_event(struct sim *sim, const struct sim_event *event);
 void sim_replica_free(struct sim_replica *replica);
 uint64_t sim_local(const struct sim_replica *replica);
 bool sim_remembers(const struct sim *sim, unsigned number);
-/* A reply to a client: head with its value behind it, if it has one. */
+/* Reply to a client: head, followed by its value if it has one. */
 void sim_answer(struct sim_replica *replica, unsigned client,
     const struct kv_message *head, const struct kv_result *result);
 extern const struct paxos_ops sim_ops, sim_disk_ops;
@@ -358,9 +361,9 @@ void sim_saved(struct sim_replica *replica);
 size_t sim_snapshot_read(void *arg, uint64_t offset, char *to, size_t size,
     uint64_t *slot, uint64_t *total);
 void sim_disk_crash(struct sim_replica *replica, bool forget);
-/* Up to which slot it knows all to be chosen, also after a crash. */
+/* The slot up to which it knows all to be chosen, even after a crash. */
 uint64_t sim_known_slot(const struct sim_replica *replica);
-/* The disk's records, at a restart. */
+/* Restore the disk's records at a restart. */
 int sim_disk_restore(struct sim_replica *replica);
 void sim_disk_free(struct sim_replica *replica);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A random flow, all of it a function of its seed: topology, tuple layout,
- * geometry, routing, and every tuple of every source. Both ends recompute what
- * they expect, byte by byte, so nothing has to be remembered or compared later.
+ * A random flow, determined by its seed: topology, tuple layout, geometry,
+ * routing, and every tuple of every source. Both ends compute the bytes that
+ * they expect, so the tests store and compare nothing later.
  */
 #ifndef DFI_TESTS_PROPERTY_PLAN_H
 #define DFI_TESTS_PROPERTY_PLAN_H
@@ -22,7 +22,7 @@ struct plan {
 	uint32_t n_tuples[PLAN_MAX_ENDS]; /* of each source */
 	/* The tuple: a key, and bytes before and after it. */
 	uint32_t tuple_size, key_offset, key_size, key_type;
-	uint64_t key_mask; /* few keys make skew */
+	uint64_t key_mask; /* few keys cause skew */
 	struct dfi_field fields[3];
 	struct dfi_schema schema;
 	uint32_t kind, replication, goal, routing;
@@ -31,8 +31,8 @@ struct plan {
 	int64_t splits[PLAN_MAX_ENDS];
 	uint32_t segment_size, segment_count;
 	/*
-	 * Where the source's number stands in a tuple; tuple_size if there is
-	 * no room for it.
+	 * The offset of the source's number in a tuple; tuple_size if it has no
+	 * room.
 	 */
 	uint32_t source_at;
 };
@@ -45,8 +45,8 @@ void plan_tuple(
     const struct plan *plan, uint32_t source, uint32_t seq, uint8_t *tuple);
 
 /*
- * The target that a push names, and that it must arrive at, by naive means; in
- * a replicate flow it must arrive at all.
+ * The target that a push names and at which the tuple must arrive, by a naive
+ * computation. In a replicate flow it must arrive at all targets.
  */
 uint32_t plan_route(const struct plan *plan, uint32_t source, uint32_t seq,
     const uint8_t *tuple);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device that is made by hand, and as much of rdma_cm as accepts and ends
- * connections: the functions of libibverbs and librdmacm that are called then,
- * which come before those of the libraries. Nothing is connected: what a
- * connection posts is shown to the target, which makes up what arrives.
+ * A made-up device, with the part of rdma_cm that accepts and ends connections.
+ * It defines the functions of libibverbs and librdmacm that are called then,
+ * and the linker prefers them to the libraries'. Nothing is connected: the fuzz
+ * target sees what a connection posts, and makes up what arrives.
  *
- * And in place of a context's control thread (base/loop.h), a loop that turns
- * when the target says so.
+ * It also replaces a context's control thread (base/loop.h) by a loop that
+ * turns when the fuzz target says so.
  */
 #ifndef DFI_TESTS_FAKE_RDMA_H
 #define DFI_TESTS_FAKE_RDMA_H
@@ -18,7 +18,7 @@
 
 #define FAKE_RKEY 4711
 
-/* What becomes of what a connection has posted. */
+/* What happens to a posted request. */
 enum fake_sends {
 	FAKE_COMPLETE,
 	FAKE_WAIT,
@@ -29,30 +29,30 @@ extern struct ibv_context fake_context;
 extern struct ibv_cq fake_arrivals;
 extern struct ibv_srq fake_receives;
 
-/* Of the objects that devices have: how many there are. */
+/* The number of objects that the devices have. */
 extern unsigned fake_objects;
 
-/* For the target to set. A request was posted to a connection; one is freed. */
+/* Callbacks of the fuzz target. A request was posted to a connection. */
 extern void (*fake_posted)(
     struct verbs_conn *conn, const struct ibv_send_wr *wr);
 extern void (*fake_freed)(struct verbs_conn *conn);
-/* Who wants to connect is accepted, or not. */
+/* A connection request was accepted or refused. */
 extern void (*fake_answered)(
     struct rdma_cm_id *id, const struct verbs_handshake *answer, bool accepted);
 
-/* What rdma_cm gives for a connection that is about to be made. */
+/* An id as rdma_cm gives it for a connection that is about to be made. */
 struct rdma_cm_id *fake_id(void);
 
-/* What rdma_cm says next, with that much private data. */
+/* The next event of rdma_cm, with its private data. */
 void fake_event(enum rdma_cm_event_type type, struct rdma_cm_id *id,
     const void *data, uint8_t size);
 
 void fake_complete(struct verbs_conn *conn, enum fake_sends sends);
 
-/* This is the next completion of what arrives. */
+/* Add the next completion of a receive. */
 void fake_arrive(struct ibv_wc wc);
 
-/* The control thread does what there is to do. */
+/* Run the control thread's loop once. */
 void fake_turn(void);
 
 #endif

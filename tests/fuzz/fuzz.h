@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fuzz target: libFuzzer's entry point, which replay.c calls, too, with what
- * is kept in tests/fuzz/corpus. A finding is a crash, a report of a sanitizer,
- * or fuzz_check() failing.
+ * A fuzz target: libFuzzer's entry point. replay.c also calls it, with the
+ * inputs in tests/fuzz/corpus. A finding is a crash, a sanitizer's report, or a
+ * failed fuzz_check().
  */
 #ifndef DFI_TESTS_FUZZ_H
 #define DFI_TESTS_FUZZ_H

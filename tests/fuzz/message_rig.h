@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One end of connections by the fake device: what it has accepted, exported,
- * opened and posted, and what has to hold of that, whatever its peers send.
+ * opened and posted. It checks the invariants of these, whatever the peers
+ * send.
  */
 #ifndef DFI_TESTS_MESSAGE_RIG_H
 #define DFI_TESTS_MESSAGE_RIG_H
@@ -18,7 +19,7 @@ enum {
 	SLOTS = 4,
 	RINGS = 2,
 	CONNS = 3,
-	OURS = CONNS - 1, /* the connection that we have made */
+	OURS = CONNS - 1, /* the connection that this end has made */
 	REMOTES = 2,
 	RING_KEY = 1,
 	WORD_KEY = 2,
@@ -33,19 +34,19 @@ struct rig {
 	struct verbs_conn *conns[CONNS]; /* NULL: it was freed */
 	struct ring_geometry geometry;
 	struct region regions[2]; /* of rings and words; base NULL: freed */
-	struct verbs_export *exports[2]; /* NULL: nobody reads it */
+	struct verbs_export *exports[2]; /* NULL: its reader is gone */
 	struct reader readers[RINGS];
 	bool refused[RINGS]; /* by its reader */
-	bool told;           /* somebody knows how to write the rings */
+	bool told;           /* a peer knows how to write the rings */
 	struct verbs_remote *remotes[REMOTES];
-	struct writer writers[REMOTES]; /* remote NULL: it has ended */
+	struct writer writers[REMOTES]; /* remote NULL: the writer has ended */
 	uint32_t n_opened;
-	/* Of the message that is handled: by whom, and how it was answered. */
+	/* The message that is handled: its sender, and its answers. */
 	struct verbs_conn *from;
 	unsigned n_answers;
 	int32_t error;
-	bool answers; /* it is the answer to the next request of ours */
-	/* Who wants to connect, and how that was answered. */
+	bool answers; /* it answers this end's next request */
+	/* The peer that wants to connect, and the answer to it. */
 	struct verbs_handshake hello;
 	struct verbs_conn *accepted;
 	uint16_t refusal;
@@ -55,25 +56,27 @@ extern struct rig rig;
 
 void rig_start(const struct settings *settings);
 
-/* All leave; then nothing may be left. */
+/* Close everything, and check that nothing is left. */
 void rig_stop(void);
 
-/* A connection, which is made if there is none. */
+/* Connection i, which is made if it doesn't exist. */
 struct verbs_conn *rig_conn(unsigned i);
 
-/* What a member sends to connect, and that it, or else, is what came: whether
- * it was accepted, as connection i. */
+/*
+ * rig_hello(): the handshake of a member. rig_request(): whether the bytes that
+ * came were accepted as a handshake, as connection i.
+ */
 struct verbs_handshake rig_hello(void);
 bool rig_request(unsigned i, const void *data, uint8_t size);
 
-/* What arrives, of that opcode, is seen by who looks next. */
+/* A completion of that opcode arrives; the next poll sees it. */
 void rig_arrive(struct verbs_conn *conn, enum ibv_wc_opcode opcode,
     uint32_t imm, uint32_t size);
 
 void rig_unexport(unsigned i);
 void rig_close(unsigned i);
 
-/* What messages may change. */
+/* The state that messages may change. */
 struct rig_state {
 	struct verbs_link links[LINKS_MAX];
 	struct verbs_ring rings[RINGS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A history: what clients asked of a store of registers, when, and what they
- * were told. As a file, it is one operation a line, of eight words:
+ * A history: the requests of clients to a store of registers, with their times
+ * and answers. A file has one operation a line, with eight words:
  *
  *     OP KEY INVOKED RETURNED RESULT VALUE EXPECTED SEEN
  *
@@ -12,13 +12,12 @@
  *     delete k1 220 ?   ?         - - -
  *     get    k1 230 240 absent    - - -
  *
- * INVOKED and RETURNED are times of one clock; operations whose times touch are
- * concurrent. VALUE is what put and cas write, EXPECTED what cas compares with
- * (-: that there is no value), SEEN what get, or a cas that failed, was told
- * (?: nothing). RESULT is ok, absent (there is no such key), different (cas),
- * or
- * ?, where the outcome is unknown: then the operation may take effect at any
- * time after INVOKED, or never. What follows a # is a comment.
+ * INVOKED and RETURNED are times of one clock. Operations whose times touch are
+ * concurrent. put and cas write VALUE. cas compares with EXPECTED (-: no
+ * value). get, and a cas that failed, return SEEN (?: nothing). RESULT is ok,
+ * absent (there is no such key), different (cas) or ?, for an unknown outcome:
+ * the operation may take effect at any time after INVOKED, or never. A # begins
+ * a comment.
  */
 #ifndef LINEARIZABILITY_HISTORY_H
 #define LINEARIZABILITY_HISTORY_H
@@ -35,18 +34,18 @@ enum lin_kind {
 };
 
 enum lin_result {
-	LIN_UNKNOWN, /* may have been done, may yet be, or never */
+	LIN_UNKNOWN, /* may be done, now or later, or never */
 	LIN_DONE,
 	LIN_FAILED, /* get, delete: no such key; cas: another value, or none */
 };
 
 /* Values are numbers. */
 #define LIN_ABSENT UINT64_C(0) /* no value */
-#define LIN_ANY UINT64_MAX     /* seen: the client was not told */
+#define LIN_ANY UINT64_MAX     /* seen: unknown to the client */
 
 struct lin_op {
 	uint64_t key;
-	uint64_t invoked, returned; /* returned: not of unknown outcomes */
+	uint64_t invoked, returned; /* returned: if the outcome is known */
 	uint64_t value;             /* put, cas: what it writes */
 	uint64_t expected;          /* cas */
 	uint64_t seen;              /* get; a cas that failed */
@@ -59,27 +58,29 @@ struct lin_texts;
 struct lin_history {
 	struct lin_op *ops;
 	size_t n, capacity;
-	struct lin_texts *texts; /* of keys and values that were read */
+	struct lin_texts *texts; /* of the keys and values read */
 };
 
 /* -ENOMEM. */
 int lin_add(struct lin_history *history, const struct lin_op *op);
 
 /*
- * Read a file to its end. -EINVAL: a line is wrong; what and where goes to
- * stderr, with the file's name. -EIO, -ENOMEM.
+ * Read a file to its end. -EINVAL: a line is wrong; stderr gets the file's
+ * name, the line and the reason. -EIO, -ENOMEM.
  */
 int lin_read(struct lin_history *history, FILE *file, const char *name);
 
-/* The text of a key or value that was read, or its number: valid for a while.
+/*
+ * The text of a key or value that was read, or its number. Valid for some
+ * calls.
  */
 const char *lin_text(const struct lin_history *history, uint64_t value);
 
-/* One operation as a line, without its end. */
+/* Print one operation as a line, without the newline. */
 void lin_print(
     const struct lin_history *history, const struct lin_op *op, FILE *file);
 
-/* Free what it holds: it is then empty. */
+/* Free its contents, which leaves it empty. */
 void lin_free(struct lin_history *history);
 
 #endif

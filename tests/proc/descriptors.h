@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What this process has open.
- */
+/* Counts what this process has open. */
 #ifndef DFI_TESTS_DESCRIPTORS_H
 #define DFI_TESTS_DESCRIPTORS_H
 
@@ -11,9 +9,8 @@
 #include <unistd.h>
 
 /*
- * File descriptors whose name in /proc has this text, such as "socket:",
- * "pidfd" or a memfd's name. "" is in all of them, among which is one to look
- * with.
+ * Count the descriptors whose name in /proc has this text, such as "socket:",
+ * "pidfd" or a memfd's name. "" counts all, including the one used to look.
  */
 static inline unsigned count_descriptors(const char *text)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time limits for the library, not for the machine that tests it: for how long
- * that lets threads wait is measured (../chaos/lateness.h), and not counted.
+ * Time limits for the library, not for the machine under test: the time in
+ * which the machine kept threads from running is measured (../chaos/lateness.h)
+ * and does not count.
  */
 #ifndef DFI_TESTS_IN_TIME_H
 #define DFI_TESTS_IN_TIME_H
@@ -10,11 +11,10 @@
 
 int64_t now_ms(void);
 
-/* Measure from now on. Once, by the test's own process. */
+/* Start to measure. The test's main process calls it once. */
 void in_time_start(void);
 
-/* For how long now_ms() goes on since then, but for what the machine was late.
- */
+/* The time of now_ms() since then, minus the time the machine was late. */
 int64_t ms_since(int64_t then_ms);
 
 #endif

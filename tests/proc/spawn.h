@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Child processes of a test: started by posix_spawn, spoken to over pipes, and
- * waited for with a deadline. What goes wrong fails the test.
+ * Child processes of a test: started by posix_spawn, connected by pipes, and
+ * awaited with a deadline. Errors fail the test.
  */
 #ifndef DFI_TESTS_SPAWN_H
 #define DFI_TESTS_SPAWN_H
@@ -19,12 +19,12 @@ struct child {
 	char line[1024]; /* the last one read */
 };
 
-/* The arguments, the program first, end with NULL. */
+/* The arguments begin with the program; NULL ends them. */
 void child_spawn(struct child *child, ...) __attribute__((sentinel));
 
 /*
- * dfi-registry at this address, or, if it is NULL, one of its own choice, which
- * child->line then is. It ends with this process, stopped or not.
+ * Start dfi-registry at this address. NULL: the registry chooses one, which is
+ * then in child->line. It ends with this process, even if it is stopped.
  */
 void child_spawn_registry(struct child *child, const char *address);
 
@@ -36,10 +36,13 @@ void child_expect(struct child *child, const char *text);
 
 void child_tell(struct child *child, char order);
 
-/* Send a signal; SIGSTOP is waited for. */
+/* Send a signal; waits until SIGSTOP takes effect. */
 void child_signal(struct child *child, int number);
 
-/* Wait for its end: the exit status, or 128 + the signal. Closes the pipes. */
+/*
+ * Wait until it ends. Returns the exit status, or 128 + the signal. Closes the
+ * pipes.
+ */
 int child_wait(struct child *child);
 
 #endif

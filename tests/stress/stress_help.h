@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the stress programs share: checks that end the program with 1, random
- * numbers, threads. Plain C without a test framework, for ThreadSanitizer.
+ * Shared by the stress programs: checks that end the program with 1, random
+ * numbers, and threads. Plain C without a test framework, for ThreadSanitizer.
  */
 #ifndef DFI_TESTS_STRESS_HELP_H
 #define DFI_TESTS_STRESS_HELP_H
@@ -17,7 +17,7 @@
 
 #include <dfi/dfi.h>
 
-/* Long enough that only a hanging program reaches it. */
+/* Only a hanging program reaches this limit. */
 #define LONG_MS 60000u
 
 __attribute__((format(printf, 3, 4), noreturn)) static inline void check_failed(
@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4), noreturn)) static inline void check_failed(
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
 	fprintf(stderr, " (last error: %s)\n", dfi_errmsg());
-	/* Other threads are still running: no destructors. */
+	/* Other threads still run, so run no destructors. */
 	_Exit(EXIT_FAILURE);
 }
 
@@ -60,7 +60,7 @@ static inline uint32_t rng_below(struct rng *rng, uint32_t n)
 	return (uint32_t)(((rng_next(rng) >> 32) * n) >> 32);
 }
 
-/* Now and then let others run. */
+/* Yield now and then. */
 static inline void rng_yield(struct rng *rng, uint32_t one_in)
 {
 	if (!rng_below(rng, one_in))

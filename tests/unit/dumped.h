@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which mappings of this process a core dump holds, as proc_pid_smaps(5) says.
- */
+/* The mappings of this process that a core dump has, by proc_pid_smaps(5). */
 #ifndef DFI_TESTS_DUMPED_H
 #define DFI_TESTS_DUMPED_H
 
@@ -13,7 +12,9 @@ struct mappings {
 	unsigned n, dumped;
 };
 
-/* Of those whose name has a part, or, if that is NULL, the one at an address.
+/*
+ * The mappings whose name has a part; or, if that is NULL, the one at an
+ * address.
  */
 static inline struct mappings mappings_of(const char *part, const void *at)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A network without devices, for multicasts between the contexts of a process:
- * who links this has it as dfi__verbs_ops, so that flows whose transport is
- * DFI_TRANSPORT_VERBS use it as they would use RDMA. It has ports for datagrams
- * (transport/multicast.h), words that many add to, and nothing else. By itself
- * it loses only what finds no receive; the rest is up to DFI_TEST_FAULTS.
+ * A network without devices, for multicasts between contexts of one process. A
+ * program that links this gets it as dfi__verbs_ops, so that flows with
+ * DFI_TRANSPORT_VERBS use it like RDMA. It has only datagram endpoints
+ * (transport/multicast.h) and shared words to add to. It loses only datagrams
+ * without a receive; DFI_TEST_FAULTS adds other losses.
  */
 #ifndef DFI_TESTS_FAKE_NETWORK_H
 #define DFI_TESTS_FAKE_NETWORK_H
@@ -12,15 +12,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on nothing arrives. */
+/* Afterwards nothing arrives. */
 void fake_network_cut(void);
 
-/* Break all ports that are open, as if their devices were removed. */
+/* Break all open datagram endpoints, as if their devices were removed. */
 void fake_network_break(void);
 
 /*
- * Whether answers to those who add to words are on their way, and how many were
- * asked for so far.
+ * Hold back the answers to additions, or release them. The second function
+ * counts the additions asked for.
  */
 void fake_network_hold_adds(bool hold);
 uint32_t fake_network_adds(void);

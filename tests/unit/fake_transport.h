@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport over plain memory, for rings without processes. In place it is
- * what shared memory is; apart, the writer has staging memory of its own, and
- * write() copies payload and footer in steps as a network would, with a look at
- * the target's side after each. It may do so late.
+ * A transport over plain memory, for rings without processes. In place, it is
+ * like shared memory. Otherwise the writer has a shadow ring, and write()
+ * copies payload and footer in steps, as a network would. After each step it
+ * calls step(), to check the target's side. Writes may arrive late.
  */
 #ifndef DFI_TESTS_FAKE_TRANSPORT_H
 #define DFI_TESTS_FAKE_TRANSPORT_H
@@ -15,7 +15,7 @@
 #include "buffers/writer.h"
 #include "transport/transport.h"
 
-/* A ring with both ends, ring number RING_INDEX of a region of two. */
+/* A ring with both ends: ring RING_INDEX of a region of two. */
 #define RING_INDEX 1
 
 struct fake_ring {
@@ -28,18 +28,18 @@ struct fake_ring {
 	unsigned n_writes, n_credits;
 	/* Payloads that are not in place end at their footer. */
 	bool at_footer;
-	/* After each step of a write that is not in place. */
+	/* Called after each step of a write that is not in place. */
 	void (*step)(struct fake_ring *ring);
-	/* Nothing is read of what is sent before fake_ring_arrive(). */
+	/* Nothing arrives before fake_ring_arrive(). */
 	bool late;
-	struct transport_write *on_the_way; /* room for a ring, and the end */
+	struct transport_write *on_the_way; /* for all slots and the end mark */
 	uint32_t n_on_the_way;
 };
 
 void fake_ring_start(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place);
-/* The same, with checksums, or other parts of a segment's header. */
+/* The same with checksums, or with other parts of a segment's header. */
 void fake_ring_start_verified(struct fake_ring *ring, uint32_t tuple_size,
     uint32_t segment_size, uint32_t segment_count, uint64_t start,
     bool in_place);
@@ -48,12 +48,15 @@ void fake_ring_start_with(struct fake_ring *ring, uint32_t tuple_size,
     bool in_place, uint32_t parts);
 void fake_ring_stop(struct fake_ring *ring);
 
-/* What was sent first; whether there was anything. */
+/* Deliver what was sent first; false: there was nothing. */
 bool fake_ring_arrive(struct fake_ring *ring);
 
-/* Have a ring that is not in place send from a stage, which must outlive it. */
+/*
+ * Let a ring that is not in place send from a send buffer, which must outlive
+ * it.
+ */
 void fake_ring_use_stage(struct fake_ring *ring, struct stage *stage);
-/* Not of any ring's transport; its replica writer frees it. */
+/* A send buffer of no transport; the replica writer frees it. */
 struct stage *fake_stage(uint64_t size);
 
 /* The footers and the header in the target's memory. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder in place of the root, for files of /proc, /sys and control groups
- * that tests make up.
+ * A folder in place of the root, for test files in /proc, /sys and control
+ * groups.
  */
 #ifndef DFI_TESTS_KERNEL_TREE_H
 #define DFI_TESTS_KERNEL_TREE_H
@@ -27,7 +27,7 @@ static inline void tree_remove(void)
 	cr_assert_eq(system(command), 0);
 }
 
-/* A file in the tree, with its folders. */
+/* Write a file into the tree, with its folders. */
 static inline void put(const char *path, const char *text)
 {
 	char name[512], *slash;
@@ -46,7 +46,9 @@ static inline void put(const char *path, const char *text)
 	cr_assert_eq(fclose(file), 0);
 }
 
-/* A line of mountinfo: a part of a tree of groups, from root on, at a folder.
+/*
+ * A line of mountinfo that mounts a part of a tree of groups, from root on, at
+ * a folder.
  */
 #define CGROUP1(root, controller)                        \
 	"31 25 0:26 " root " /sys/fs/cgroup/" controller \

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams of datagrams from sources to targets over a network that is made up,
- * in virtual time: whole, but for sockets and threads. Sources build segments
- * in their own slots, as flows do, and targets consume from ordinary rings.
+ * Streams of datagrams from sources to targets over a simulated network in
+ * virtual time, with everything except sockets and threads. Sources build
+ * segments in their own slots, as flows do, and targets consume from ordinary
+ * rings.
  *
- * Checked on the way: tuples come once and in order of their source; no slot is
- * lent that is not the reader's; under notify each segment is delivered, or
- * told as lost once, and then it had not arrived. In an ordered flow also: at
- * each place a target has the segment that drew it, or is told that this one is
- * lost. Beside what faults do, some datagrams are gathered from their slots
- * only when they arrive.
+ * The simulation checks: tuples arrive once and in their source's order. No
+ * slot is lent that isn't the reader's. Under notify each segment is delivered,
+ * or reported as lost once, and then it had not arrived. In an ordered flow a
+ * target has, at each position, the segment that took the position, or a report
+ * that this segment is lost. In addition to the faults, some datagrams are
+ * gathered from their slots only when they arrive.
  */
 #ifndef DFI_TESTS_STREAM_NET_H
 #define DFI_TESTS_STREAM_NET_H
@@ -25,7 +26,7 @@
 #include "buffers/multicast/sender.h"
 #include "buffers/multicast/receiver.h"
 
-#define NET_ENDPOINTS 4 /* most sources, and targets */
+#define NET_ENDPOINTS 4 /* the most sources, and targets */
 
 struct net_plan {
 	uint32_t n_sources, n_targets;
@@ -36,27 +37,28 @@ struct net_plan {
 	uint32_t gap_us;
 	const char *faults; /* as in DFI_TEST_FAULTS; NULL: none */
 	uint64_t seed;
-	/* Mean times of the applications, and of the network. */
+	/* Mean times of the applications and of the network. */
 	uint32_t push_us, consume_us, latency_us;
-	uint32_t distance_us; /* that each datagram takes, beside latency */
-	/* 0: they don't; else number + 1 of who dies, and when. */
+	uint32_t distance_us; /* of each datagram, added to latency */
+	/* 0: none; else the number + 1 of the endpoint that dies or cancels. */
 	uint32_t dead_target, dead_source, cancels;
 	uint32_t death_us;
-	uint32_t registry_us; /* until others learn of who is gone, or left */
+	uint32_t registry_us; /* until others learn that an endpoint is gone or
+				 has left */
 	uint32_t port_room;   /* new segments in a row; 0: any number */
 };
 
-/* A source's stream, as a target's application has seen it. */
+/* A source's stream as a target's application sees it. */
 struct net_view {
 	struct reader reader;
 	struct multicast_receiver stream;
 	uint8_t *seen;    /* of each segment: */
-	uint32_t next;    /* that the application expects */
-	uint32_t n_lost;  /* segments told as lost */
-	uint32_t n_gaps;  /* times that it was told */
-	bool learns_gone; /* that the source is */
+	uint32_t next;    /* the next that the application expects */
+	uint32_t n_lost;  /* segments reported as lost */
+	uint32_t n_gaps;  /* how many reports it got */
+	bool learns_gone; /* that the source is gone */
 	int64_t gone_at;
-	int end; /* 0: not yet; 1: all; else what ended it */
+	int end; /* 0: not yet; 1: complete; else the error that ended it */
 };
 
 struct net_target {
@@ -66,9 +68,9 @@ struct net_target {
 	struct faults *faults;
 	struct net_view views[NET_ENDPOINTS];
 	struct merge merge;
-	bool lost;       /* a source is gone: what is in order, and no more */
+	bool lost; /* a source is gone: deliver what is in order, then end */
 	int64_t next_at; /* of the application */
-	int64_t left_at; /* it is not there any more */
+	int64_t left_at; /* the time at which it left */
 	bool there, complete, cancelled;
 };
 
@@ -84,7 +86,7 @@ struct net_source {
 	uint32_t sent;
 	int64_t next_at;
 	int64_t left_at;
-	uint32_t room; /* for segments until the next time */
+	uint32_t room; /* segments until the next time */
 	bool there, ended, complete;
 	bool knows_left[NET_ENDPOINTS];
 };
@@ -103,13 +105,16 @@ struct net {
 	uint64_t *first_tuple; /* of each segment */
 	struct net_source sources[NET_ENDPOINTS];
 	struct net_target targets[NET_ENDPOINTS];
-	struct net_datagram *sent; /* in order of arrival */
-	/* Of an ordered flow, by place: who drew it, and for which segment. */
+	struct net_datagram *sent; /* in the order of arrival */
+	/*
+	 * For an ordered flow, by position: the source that took it, and the
+	 * segment.
+	 */
 	struct net_place *places;
 	uint32_t n_places;
 	/*
-	 * For tests: true: lose this one on the way to that receiver (a target,
-	 * of REPORT a source).
+	 * For tests: true loses the datagram on its way to that receiver (a
+	 * target, or for REPORT a source).
 	 */
 	bool (*loses)(struct net *net, const struct datagram *datagram,
 	    uint32_t receiver);
@@ -119,11 +124,14 @@ struct net {
 
 void net_start(struct net *net, const struct net_plan *plan);
 
-/* Until all are complete, dead or gone; fails after a virtual minute. */
+/*
+ * Run until all endpoints are complete, dead or gone; fails after a virtual
+ * minute.
+ */
 void net_run(struct net *net);
 void net_stop(struct net *net);
 
-/* A plan that the seed makes up: of all sizes and starts, nobody dies. */
+/* A plan from a seed, with any sizes and starts; no endpoint dies. */
 struct net_plan net_any_plan(uint64_t seed, const char *faults);
 
 /* The next number of a series. */

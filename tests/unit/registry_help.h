@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of the registry share: a registry with a client, peers that
- * speak the protocol by hand (and so can misbehave), and ears for events and
- * log lines. Everything that waits fails the test after 20 s.
+ * Shared by the registry's tests: a registry with a client, peers that speak
+ * the protocol by hand (and so can misbehave), and recorders of events and log
+ * lines. Each wait fails the test after 20 s.
  */
 #ifndef DFI_TESTS_REGISTRY_HELP_H
 #define DFI_TESTS_REGISTRY_HELP_H
@@ -26,18 +26,21 @@ int64_t soon(void);
 /* "unix:PATH" in a directory of its own, removed at exit; once per test. */
 const char *fresh_address(const char *name);
 
-/* What a client needs where nobody proves anything: at start_at()'s TCP. */
+/*
+ * The settings of a client without keys or certificates, for TCP of start_at().
+ */
 extern const struct registry_security insecure;
 
-/* Start at an address, or NULL; insecurely at a TCP address. */
+/*
+ * Start at an address, or at one of its own choice; insecure at a TCP address.
+ */
 struct dfi_registry *start_at(const char *listen);
 
 struct loop *start_loop(void);
 struct registry_client *open_client(
     struct loop *loop, const struct dfi_registry *registry);
 
-/* What a watch hears, as text: "+key=value " "-key " "LOST " "CUT "
- * "BACK ". */
+/* Records a watch's events: "+key=value " "-key " "LOST " "CUT " "BACK ". */
 struct ear {
 	pthread_mutex_t lock;
 	pthread_cond_t heard;
@@ -47,10 +50,10 @@ struct ear {
 
 void ear_init(struct ear *ear);
 void ear_hear(void *ear, const struct registry_event *event);
-/* Wait until it has heard exactly this. */
+/* Wait until the record is exactly this. */
 void ear_expect(struct ear *ear, const char *log);
 
-/* Collect log lines from now on; wait for one with this text in it. */
+/* Collect log lines from now on; wait for a line that has this text. */
 void lines_collect(void);
 void lines_wait(const char *part);
 unsigned lines_count(const char *part);
@@ -62,11 +65,11 @@ struct raw {
 };
 
 void raw_connect(struct raw *raw, const char *address);
-/* By a socket that is there already. */
+/* Connect through an existing socket. */
 void raw_connect_with(struct raw *raw, int fd, const char *address);
 void raw_close(struct raw *raw);
 void raw_send_bytes(struct raw *raw, const void *bytes, size_t size);
-/* Gives the request its number. */
+/* Sets the request's number. */
 void raw_send(struct raw *raw, Dfi__Registry__Request *request);
 void raw_send_reply(struct raw *raw, Dfi__Registry__Reply *reply);
 /* A PUT of an empty value. */
@@ -76,16 +79,19 @@ Dfi__Registry__Message *raw_read(struct raw *raw);
 /* Send, and return the error of the reply. */
 int raw_ask(struct raw *raw, Dfi__Registry__Request *request);
 int raw_hello(struct raw *raw, uint32_t version);
-/* A hello of this client's, on its connection of this number. */
+/* Send the handshake of this client, for its connection of this number. */
 int raw_join(struct raw *raw, uint64_t client, uint64_t connection);
 int raw_grant(struct raw *raw, uint32_t ttl_ms);
-/* Bound to the lease; created, or reclaimed, or set in any case. */
+/*
+ * A key bound to the lease: created, or with reclaim reclaimed.
+ * raw_put_leased() sets it in any case.
+ */
 void raw_send_put(struct raw *raw, const char *key, bool reclaim);
 int raw_put_leased(struct raw *raw, const char *key);
 int raw_reclaim(struct raw *raw, const char *key);
 void raw_expect_farewell(struct raw *raw, int err);
 
-/* A registry played by script, which has one client. */
+/* A scripted registry with one client. */
 struct fake {
 	char address[64];
 	int fd;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys and certificates for tests, as files of a directory that is removed at
- * exit. What goes wrong fails the test.
+ * Keys and certificates for tests, in files of a directory that is removed at
+ * exit. Errors fail the test.
  */
 #ifndef DFI_TESTS_TLS_HELP_H
 #define DFI_TESTS_TLS_HELP_H
 
 #include <stddef.h>
 
-/* The name of a file in the directory, which it may have or not. */
+/* The path of a file in the directory, whether it exists or not. */
 const char *file_named(const char *name);
 
-/* Write a file with this mode; its name. */
+/* Write a file with this mode; returns its path. */
 const char *write_file(
     const char *name, const void *bytes, size_t size, unsigned mode);
 
-/* A new key file; its name. */
+/* Make a key file; returns its path. */
 const char *make_key(const char *name);
 
 enum cert_time {
@@ -28,8 +28,8 @@ enum cert_time {
 void make_ca(const char *name);
 
 /*
- * Make NAME.pem and NAME.key, signed by an authority that was made before, with
- * a subjectAltName, such as "IP:127.0.0.1", and an extendedKeyUsage, such as
+ * Make NAME.pem and NAME.key, signed by an authority that exists. names is a
+ * subjectAltName, such as "IP:127.0.0.1", usage an extendedKeyUsage, such as
  * "clientAuth"; each may be NULL.
  */
 void make_cert(const char *name, const char *ca, const char *names,

@@ -2,17 +2,17 @@
 /*
  * A transport for tests: a network inside one process. Contexts of the process
  * reach each other over it as hosts do over RDMA: a writer fills a shadow ring
- * or a send buffer, and what it writes arrives later. Segments, completions,
- * credits and additions each travel for a random time, so that they overtake
- * each other; only the writes of one ring keep their order, as the seam
- * promises (transport.h).
+ * or a send buffer, and its writes arrive later. Segments, completions, credits
+ * and additions each travel for a random time, so they overtake each other.
+ * Only the writes of one ring keep their order, as the seam promises
+ * (transport.h).
  *
- * It is there if DFI_TEST_LOOPBACK has a seed, from which all that is random
- * follows. Threads still meet as the system has them meet, so a seed does not
+ * The transport exists if DFI_TEST_LOOPBACK has a seed, which determines the
+ * random times. The kernel still schedules the threads, so a seed does not
  * repeat a run.
  *
- * loopback.c has the table, instances, and the owner of a ring; remote.c its
- * writer; wire.c what is under way between them.
+ * loopback.c has the table, instances, and the owner of a ring; remote.c the
+ * ring's writer; wire.c what is on its way between them.
  */
 #ifndef DFI_TESTS_LOOPBACK_H
 #define DFI_TESTS_LOOPBACK_H
@@ -28,8 +28,8 @@ struct loopback_remote;
 
 struct loopback_ring {
 	bool used;
-	struct loopback_remote *writer; /* NULL: it has closed, or never came */
-	/* Segments come without a footer: this one follows from the last. */
+	struct loopback_remote *writer; /* NULL: closed, or not connected yet */
+	/* Segments arrive without a footer: this one follows from the last. */
 	bool bare;
 	uint64_t footer[2];
 };
@@ -50,7 +50,7 @@ struct loopback_stage {
 	bool freed; /* by its writer */
 };
 
-/* A segment or an end mark, or of words an addition. */
+/* A segment or an end mark; for words, an addition. */
 struct loopback_request {
 	TAILQ_ENTRY(loopback_request) link;
 	int64_t due;
@@ -66,20 +66,20 @@ struct loopback_remote {
 	struct loopback_export *export; /* NULL: the owner has stopped */
 	struct ring_layout layout;
 	uint32_t ring;
-	struct loopback_queue sent;    /* and not there yet */
-	struct loopback_queue arrived; /* and not known here yet */
+	struct loopback_queue sent;    /* and has not arrived */
+	struct loopback_queue arrived; /* and is not known here yet */
 	uint32_t n_under_way;          /* in both */
-	int64_t credit_due;            /* 0: none is under way */
+	int64_t credit_due;            /* 0: none is on its way */
 	uint64_t consumed;
 	enum ring_closed closed;
-	uint64_t before; /* what the last addition has found */
+	uint64_t before; /* the word before the last addition */
 	bool written;
-	bool closing; /* it goes once nothing is under way */
+	bool closing; /* it is freed once nothing is on its way */
 };
 
 extern const struct transport_ops loopback_ops;
 
-/* Protects all of the above, of all contexts of the process. */
+/* Protects all of the above, for all contexts of the process. */
 extern pthread_mutex_t loopback_lock;
 extern struct loopback_remote *loopback_remotes;
 
@@ -89,12 +89,12 @@ extern struct loopback_export *loopback_exports;
 
 bool loopback_reaches(const struct transport *transport, const char *address);
 
-/* Under the lock: free it if it is closing and has no remote any more. */
+/* Under the lock: free it if it is closing and has no remotes. */
 void loopback_put_export(struct loopback_export *export);
 
 /*
- * remote.c: entries of the table; and, under the lock, the end of a remote that
- * is closing and of which nothing is under way.
+ * remote.c: entries of the table. Under the lock: free a remote that is closing
+ * once nothing of it is on its way.
  */
 
 int loopback_remote_room(
@@ -120,21 +120,23 @@ int loopback_added(struct remote *base, uint64_t offset, uint64_t *before);
 
 void loopback_free_remote(struct loopback_remote *remote);
 
-/* wire.c: the thread that has things arrive. The first start has the seed. */
+/* wire.c: the thread that delivers. The first start sets the seed. */
 int loopback_wire_start(uint64_t seed);
 void loopback_wire_stop(void);
 
-/* The rest under the lock. */
+/* The functions below require the lock. */
 uint64_t loopback_random(void);
 void loopback_send(
     struct loopback_remote *remote, struct loopback_request *request);
 void loopback_send_credit(
     struct loopback_remote *remote, uint64_t consumed, enum ring_closed closed);
 
-/* Drop what has not arrived, and tell the writer that its owner is gone. */
+/*
+ * Drop what has not arrived, and report to the writer that its owner is gone.
+ */
 void loopback_cut(struct loopback_remote *remote);
 
-/* Have all arrive whose time has come by then; without waiting for the lock. */
+/* Deliver all that is due by then; doesn't wait for the lock. */
 void loopback_deliver(int64_t now);
 void loopback_look(void);
 
