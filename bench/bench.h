@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The experiments. Each parses its own options; argv[0] is the text to put
- * before usage messages. They return the exit status: 0, or 1 after an error or
- * a result that was not verified.
+ * The experiments. Each parses its own options; argv[0] is the text before
+ * usage messages. They return the exit status: 0, or 1 after an error or an
+ * unverified result.
  */
 #ifndef DFI_BENCH_BENCH_H
 #define DFI_BENCH_BENCH_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bandwidth of combiner flows: the sum of an integer for each key, from all
- * sources to one target. Beside it, in turns, a shuffle flow with one source,
- * whose target only reads, and the loop that one would write by hand for tuples
- * that lie in memory. One row for each tuple size and number of groups.
+ * sources to one target. It is compared in turns with a shuffle flow with one
+ * source, whose target only reads, and with a hand-written loop over tuples in
+ * memory. One row for each tuple size and number of groups.
  */
 #include <dfi/dfi.h>
 
@@ -43,16 +43,16 @@ static const struct column columns[] = {
 
 enum {
 	MAX_MODES = MAX_COMBININGS * MAX_FAN_INS,
-	MAX_SIDES = MAX_MODES + 2, /* and the shuffle flow, and the loop */
+	MAX_SIDES = MAX_MODES + 2, /* plus the shuffle flow and the loop */
 };
 
-/* One row in the making. */
+/* The state of one row. */
 struct trial {
 	const struct combine_options *options;
 	struct session *session;
 	uint32_t tuple_size;
 	uint64_t n_groups;
-	struct side sides[MAX_SIDES]; /* first those of the modes, in order */
+	struct side sides[MAX_SIDES]; /* those of the modes first, in order */
 	uint32_t n_sides, n_modes;
 	const struct side *off, *shuffle, *fold; /* NULL: not measured */
 };
@@ -78,7 +78,7 @@ static struct plan make_plan(const struct trial *trial, enum job_kind job)
 	};
 }
 
-/* Levels are put on top of each other until a target has few inputs. */
+/* Add levels to the tree until a target has few inputs. */
 static uint32_t count_combiners(uint32_t n, uint32_t fan_in)
 {
 	uint32_t sum = 0;
@@ -108,7 +108,7 @@ static bool find_geometry(const struct trial *trial, struct side *side)
 	return session_look_up(trial->session, &side->plan, &side->asked);
 }
 
-/* One way to combine, with one tree or without. */
+/* Add a mode: a way to combine, with or without a tree. */
 static bool add_mode(struct trial *trial, uint32_t combining, uint32_t fan_in)
 {
 	struct side *side = add_side(trial, JOB_COMBINE);
@@ -211,7 +211,7 @@ static double sent(const struct side *flow)
 	return (double)plan->tuples * plan->n_sources * plan->tuple_size;
 }
 
-/* Bytes that the target got, for each byte that was pushed. */
+/* The bytes that the target received for each byte that was pushed. */
 static double share(const struct side *flow)
 {
 	return (double)flow->received / sent(flow);

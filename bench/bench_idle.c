@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a waiting target costs: the processor time of its thread, and of its
- * whole process with the library's control thread, while nothing comes.
+ * The cost of a waiting target: the processor time of its thread, and of its
+ * whole process with the library's control thread, while nothing arrives.
  */
 #include <dfi/dfi.h>
 #include <math.h>
@@ -23,7 +23,7 @@ static const struct column columns[] = {
 	{ 0 },
 };
 
-/* Of the target's seat, in percent of the time it was watched. */
+/* Processor time in percent of the time that the target's seat was watched. */
 static double share(const struct board *board, uint64_t ns)
 {
 	return 100.0 * (double)ns /

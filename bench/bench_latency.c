@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Round trips over two latency flows. The baseline is a bare ping-pong with one
- * cache line for each direction; one with a single line is shown beside it. On
- * one processor the ends cannot spin, so the baseline there gives it up by
- * sched_yield().
+ * cache line for each direction; one with a single line is shown as well. On
+ * one processor the ends can't spin, so the baseline there uses sched_yield().
  */
 #include <dfi/dfi.h>
 #include <stdlib.h>
@@ -180,7 +179,7 @@ static bool run_size(const struct latency_options *options,
 	}
 	if (!session_look_up(session, plan, &sides[SIDE_FLOW].asked))
 		return false;
-	/* A line in memory says nothing of a network. */
+	/* A cache line is no baseline for a network. */
 	if (session_needs_network(session, plan))
 		n_sides = SIDE_BASELINE;
 	if (!measure(options, session, sides, n_sides))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hand-written ring alone, 1:1, beside what one core copies; and the sweep
- * over its geometries, which says what the machine allows at best.
+ * The hand-written ring alone, 1:1, compared with one core's copy speed; and
+ * the sweep over its geometries, which shows the most that the machine allows.
  */
 #include <dfi/dfi.h>
 #include <stdlib.h>
@@ -21,8 +21,10 @@
 #define SWEEP_MAX_RING (64u << 20)
 #define SWEEP_MAX_SIDES 64
 
-/* The largest of many medians is one of the lucky ones: the best ones are
- * measured again, among themselves. */
+/*
+ * The largest of many medians is partly luck, so the best ones are measured
+ * again, among themselves.
+ */
 #define SWEEP_FINALISTS 6
 
 static const struct column columns[] = {
@@ -84,7 +86,7 @@ static json_t *raw_row(const struct common_options *options,
 	return row;
 }
 
-/* Rings of one tuple size, in turns. */
+/* Measure rings of one tuple size in turns. */
 static bool measure(
     const struct raw_options *options, struct side *sides, uint32_t n_sides)
 {
@@ -166,7 +168,7 @@ static int by_median(const void *a, const void *b)
 	return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* Measure the best ones again; what they did then replaces what they did. */
+/* Measure the best ones again; the new values replace the old ones. */
 static bool sweep_finals(const struct raw_options *options,
     struct side **ranking, uint32_t n, const struct side **best)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bandwidth of replicate flows with one source: naive and multicast in turns,
- * beside a hand-written ring that all targets read, and a shuffle flow with one
- * target, whose source has the same work if there is one copy for all. One row
- * for each tuple size, way in, number of targets and mode.
+ * compared with a hand-written ring that all targets read, and with a shuffle
+ * flow with one target. Its source has the same work if one copy serves all
+ * targets. One row for each tuple size, way in, number of targets and mode.
  */
 #include <dfi/dfi.h>
 
@@ -43,7 +43,7 @@ static const struct column columns[] = {
 
 enum {
 
-	MAX_SIDES = N_MODES + 2, /* and the ring, and the shuffle flow */
+	MAX_SIDES = N_MODES + 2, /* plus the ring and the shuffle flow */
 };
 
 /* The rows of one tuple size, way in, and number of targets. */
@@ -52,9 +52,9 @@ struct trial {
 	struct session *session;
 	uint32_t tuple_size, n_targets;
 	enum api api;
-	struct side sides[MAX_SIDES]; /* first those of the modes, in order */
+	struct side sides[MAX_SIDES]; /* those of the modes first, in order */
 	uint32_t n_sides;
-	int naive;                           /* the side of that mode, or -1 */
+	int naive; /* the side of the naive mode, or -1 */
 	const struct side *raw, *one_to_one; /* NULL: not measured */
 };
 
@@ -132,9 +132,9 @@ static bool make_sides(struct trial *trial)
 	}
 	if (options->no_baseline)
 		return true;
-	/* A ring in memory says nothing of a network. */
+	/* A ring in memory is no baseline for a network. */
 	if (!any_needs_network(trial)) {
-		/* The geometry is the last mode's: multicast's, by default. */
+		/* The last mode's geometry: multicast's, by default. */
 		plan = trial->sides[trial->n_sides - 1].plan;
 		plan.job = JOB_RAW;
 		plan.copies = options->raw_copies;
@@ -185,7 +185,7 @@ static json_t *source_ns(const struct side *side)
 		    : json_null();
 }
 
-/* What the source's thread and memory did for a tuple. */
+/* Add the time and memory traffic of the source for each tuple. */
 static void report_source(
     json_t *row, const struct trial *trial, const struct side *flow)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time from a request, which a replicate flow brings to all targets, until
- * each of them has replied over a shuffle flow; both are latency flows. The
- * baseline is a word in memory that all look at, and one of each for its reply.
- * One row for each tuple size, number of targets and mode.
+ * The time from a request, which a replicate flow sends to all targets, until
+ * each of them has replied over a shuffle flow. Both are latency flows. The
+ * baseline is a word in memory that all targets poll, and a word of each for
+ * its reply. One row for each tuple size, number of targets and mode.
  */
 #include <dfi/dfi.h>
 
@@ -45,7 +45,7 @@ struct trial {
 	const struct replicate_options *options;
 	struct session *session;
 	uint32_t tuple_size, n_targets;
-	struct side sides[MAX_SIDES]; /* first those of the modes, in order */
+	struct side sides[MAX_SIDES]; /* those of the modes first, in order */
 	struct histogram trips[MAX_SIDES];
 	uint32_t n_sides;
 	const struct side *raw, *naive; /* NULL: not measured */
@@ -106,7 +106,7 @@ static bool make_sides(struct trial *trial)
 			return false;
 		network |= session_needs_network(trial->session, &side->plan);
 	}
-	/* A word in memory says nothing of a network. */
+	/* A word in memory is no baseline for a network. */
 	if (!options->no_baseline && !network)
 		trial->raw = add_side(trial, JOB_ECHO_RAW);
 	return true;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers taken of a sequencer, beside fetch-and-add on a bare word. */
+/*
+ * Taking numbers from a sequencer, compared with fetch-and-add on a bare word.
+ */
 #include <dfi/dfi.h>
 #include <stdio.h>
 
@@ -32,7 +34,7 @@ static double value_rate(const struct side *side, const struct board *board,
 	return (double)outcome->tuples / outcome->seconds * 1e-6;
 }
 
-/* Whether the threads together got all ranges from 0, each once. */
+/* Whether the threads together got all ranges from 0, each range once. */
 static bool is_dense(const struct plan *plan, const struct board *board)
 {
 	uint64_t calls = plan->tuples * plan->n_sources, sum = 0, bad = 0;
@@ -42,7 +44,7 @@ static bool is_dense(const struct plan *plan, const struct board *board)
 		sum += board->seats[i].sum;
 		bad += board->seats[i].bad;
 	}
-	/* The sums of distinct numbers are modulo 2^64. */
+	/* Sums of distinct numbers are compared modulo 2^64. */
 	return !bad &&
 	    sum ==
 	    plan->batch *
@@ -50,7 +52,7 @@ static bool is_dense(const struct plan *plan, const struct board *board)
 			   : calls / 2 * (calls - 1));
 }
 
-/* A round, with a sequencer of its own. */
+/* Measure a round, with a new sequencer. */
 static bool measure_round(
     struct comparison *comparison, struct side *side, bool counts)
 {
@@ -101,7 +103,7 @@ static bool measure(const struct sequencer_options *options,
 
 	if (!compare_start(&comparison, &attr, &runner))
 		return false;
-	/* The first rounds are to warm up. */
+	/* The first round of each side warms up. */
 	for (i = 0; i < 2 * (common->repeat + 1) && done; i++)
 		done = measure_round(&comparison, &sides[i % 2], i > 1);
 	runner_stop(&runner);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a flow costs beside its tuples: creating it, attaching a target and a
- * source, the first tuple's way, the end, and removing it, again and again in
- * one process and one context. The first flow, which also warms up, is not
- * counted.
+ * The cost of a flow besides its tuples: creating it, attaching a target and a
+ * source, the first tuple, the end, and removing it. Repeats in one process and
+ * one context. The first flow warms up and does not count.
  */
 #include <dfi/dfi.h>
 #include <string.h>
@@ -41,7 +40,7 @@ static const char *const step_names[N_STEPS] = { "create", "target open",
 
 static struct histogram histograms[N_STEPS];
 
-/* One flow. The times at which its steps were done follow its start. */
+/* Set up one flow. times gets its start, and then the end of each step. */
 static int set_up(struct session *session, struct plan *plan,
     const struct raw_geometry *asked, uint64_t *times)
 {

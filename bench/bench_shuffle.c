@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bandwidth of shuffle flows, beside hand-written rings of the same geometry
- * that do the same work, or beside the same flow with one source and one
+ * Bandwidth of shuffle flows, compared with hand-written rings of the same
+ * geometry that do the same work, or with the same flow with one source and one
  * target. One row for each tuple size and way in.
  */
 #include <dfi/dfi.h>
@@ -35,7 +35,7 @@ static const struct column columns[] = {
 	{ 0 },
 };
 
-/* One row in the making. */
+/* The state of one row. */
 struct trial {
 	const struct shuffle_options *options;
 	struct session *session;
@@ -46,7 +46,7 @@ struct trial {
 	const char *baseline; /* its name, or NULL */
 };
 
-/* Cursors and spans name their target; with several they go round. */
+/* Cursors and spans name their target; with several targets they alternate. */
 static uint32_t flow_routing(const struct trial *trial)
 {
 	if (trial->options->n_targets > 1 &&
@@ -93,7 +93,7 @@ static void make_baseline_side(struct trial *trial)
 
 	if (options->no_baseline)
 		return;
-	/* A ring in memory says nothing of a network. */
+	/* A ring in memory is no baseline for a network. */
 	if (!options->one_to_one &&
 	    session_needs_network(trial->session, &trial->sides[0].plan))
 		return;

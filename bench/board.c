@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Making, mapping and waiting on the shared board. It knows nothing of what the
- * rounds do.
- */
+/* Makes, maps and waits on the shared board, whatever the rounds do. */
 #include "board.h"
 
 #include <errno.h>
@@ -78,7 +75,9 @@ int board_clear_data(struct board *board)
 {
 	size_t size = board->size - board->data_offset;
 
-	/* Fresh pages, as a new flow has them: no round inherits another's. */
+	/*
+	 * Fresh pages, like those of a new flow: no round inherits another's.
+	 */
 	if (size && madvise(board_data(board), size, MADV_REMOVE) < 0)
 		return -errno;
 	return 0;

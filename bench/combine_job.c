@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sending and the receiving loop of combiner flows. What the target gets is
- * a result for each group, so checking means to compute all of them again.
+ * The sending and receiving loops of combiner flows. The target receives a
+ * result for each group, so checking computes all results again.
  */
 #include "combine_job.h"
 
@@ -69,7 +69,7 @@ static force_inline int send_groups(struct sender *sender, size_t tuple_size)
 
 int combine_send(struct sender *sender)
 {
-	/* Without groups it is what a shuffle flow's source does. */
+	/* Without groups the source works like that of a shuffle flow. */
 	if (!sender->plan->n_groups)
 		return flow_send(sender);
 	RETURN_BY_SIZE(send_groups, sender, sender->plan->tuple_size);
@@ -84,7 +84,7 @@ struct group_sum {
 	uint64_t sum;
 };
 
-/* What all sources sent for each group, less what has come. */
+/* Add what all sources sent for each group, minus what has come. */
 static void add_expected(const struct plan *plan, uint64_t *sums)
 {
 	const uint64_t words = plan->tuple_size / 8;
@@ -134,7 +134,7 @@ static int receive_results(struct receiver *receiver, uint64_t *sums)
 		dfi_target_release(target, &batch);
 	}
 	dfi_target_query(target, &stats);
-	/* Records are as large as they are, whatever a tuple is. */
+	/* Partial aggregates have sizes of their own. */
 	receiver->tuples = stats.bytes;
 	return ret;
 }

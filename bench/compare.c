@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rounds of several sides in turns. Every round of a flow is a fresh flow, made
- * and removed outside of the timed part.
+ * Rounds of several sides in turns. Each round uses a fresh flow, made and
+ * removed outside of the timed part.
  */
 #include "compare.h"
 
@@ -9,7 +9,7 @@
 
 #include "values.h"
 
-/* The first warm-up round's volume, when nothing is known yet. */
+/* The volume of the first warm-up round, before anything is known. */
 #define FIRST_BYTES (UINT64_C(64) << 20)
 
 double value_bandwidth(const struct side *side, const struct board *board,
@@ -91,7 +91,7 @@ bool compare_round(struct comparison *comparison, struct side *side,
 	return true;
 }
 
-/* What was found wrong with a side before stays so. */
+/* Run the rounds; a side that was wrong before stays wrong. */
 static bool run_rounds(struct comparison *comparison)
 {
 	struct outcome outcome;
@@ -134,7 +134,10 @@ static bool find_volume(struct comparison *comparison, struct side *side)
 	double volume = (double)FIRST_BYTES;
 	int round;
 
-	/* A short round tells little: the second one starts from the first. */
+	/*
+	 * A short round is imprecise, so the second round uses the first one's
+	 * result.
+	 */
 	for (round = 0; round < 2; round++) {
 		compare_set_volume(&side->plan, volume);
 		if (!compare_round(comparison, side, false, &outcome))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The start of a comparison: how much memory its rounds take, and whether there
- * is as much. The kernel ends processes that fill more.
+ * The start of a comparison: checks that there is memory for its rounds. The
+ * kernel kills processes that use more than there is.
  */
 #include "compare.h"
 
@@ -10,11 +10,11 @@
 #include "../common/memory.h"
 #include "worker.h"
 
-/* What a process and a thread of ours take by themselves, and some to spare. */
+/* The memory of one of our processes and threads alone, with a reserve. */
 #define PROCESS_SIZE (UINT64_C(2) << 20)
 #define THREAD_SIZE (UINT64_C(64) << 10)
 
-/* Sides whose volume is not given are measured before they have one. */
+/* Sides without a given volume are measured before they have one. */
 #define MOST_BYTES 1e15
 
 /* The largest plan of a side's rounds. */
@@ -31,7 +31,7 @@ static struct plan largest_plan(
 	return plan;
 }
 
-/* What the threads of a round allocate, and the flows between them reserve. */
+/* The memory that the threads of a round allocate and its flows reserve. */
 static bool round_needs(const struct comparison *comparison,
     const struct side *side, uint64_t *bytes)
 {
@@ -61,8 +61,8 @@ static uint64_t largest_data(const struct comparison *comparison)
 }
 
 /*
- * The memory of one round goes back before the next, except for the rings that
- * contexts keep, which the flows of the next round take over.
+ * Each round's memory is freed before the next round, except the rings that
+ * contexts keep for the flows of the next round.
  */
 static bool check_memory(
     const struct comparison *comparison, const struct runner_attr *attr)

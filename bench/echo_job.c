@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Round trips: the source's thread is the client, the target's the server. One
- * time stamp is taken per round trip, between a response and the next request,
- * and only stored; the histogram is made after the last one. When requests are
+ * Round trips: the source's thread is the client, the target's the server. Each
+ * round trip takes one time stamp, between a response and the next request, and
+ * only stores it. The histogram is made after the last trip. If requests are
  * replicated, each target is a server, and a trip ends with the last response.
  */
 #include <dfi/dfi.h>
@@ -14,10 +14,10 @@
 #include "ticks.h"
 #include "worker.h"
 
-/* Round trips before the first that counts. */
+/* Round trips before those that count. */
 #define WARM_UP 1000
 
-/* The lines of JOB_ECHO_RAW in the data area. */
+/* The distance between JOB_ECHO_RAW's lines in the data area. */
 #define LINE_DISTANCE 256
 
 struct echo_state {
@@ -26,7 +26,7 @@ struct echo_state {
 	struct dfi_target *target;
 	uint64_t *tuple;
 	uint64_t *stamps; /* the client's; NULL for the server */
-	uint64_t trips;   /* warm-up included */
+	uint64_t trips;   /* including warm-up */
 	uint32_t size;
 	uint32_t n_servers;
 };
@@ -79,7 +79,7 @@ static void echo_finish(struct worker *worker)
 	free(state);
 }
 
-/* The target first: the other side's source waits for it. */
+/* Opens the target first: the other side's source waits for it. */
 static int echo_flow_prepare(struct worker *worker)
 {
 	const struct plan *plan = worker->plan;
@@ -105,7 +105,7 @@ static int echo_flow_prepare(struct worker *worker)
 	return ret ? worker_fail(worker, ret, "dfi_source_open") : 0;
 }
 
-/* Receive the tuple that must be next. */
+/* Receive the tuple that must come next. */
 static force_inline int expect(
     struct echo_state *state, struct word_sum *sum, uint64_t key)
 {
@@ -154,7 +154,7 @@ static force_inline int respond(struct echo_state *state, struct word_sum *sum)
 	return 0;
 }
 
-/* Put the round trips that count into the board's histogram. */
+/* Add the round trips that count to the board's histogram. */
 static void record(struct worker *worker, uint64_t elapsed_ns)
 {
 	const struct echo_state *state = worker->state;
@@ -169,7 +169,7 @@ static void record(struct worker *worker, uint64_t elapsed_ns)
 	    (double)(stamps[state->trips] - stamps[0]) / (double)elapsed_ns;
 }
 
-/* Both ends: close the source, then see the other one's end. */
+/* On both ends: close the source, then wait for the other end's end. */
 static int echo_end(struct worker *worker)
 {
 	struct echo_state *state = worker->state;
@@ -216,7 +216,7 @@ const struct job echo_flow_job = {
 /*
  * The lines count half trips: the client makes them odd, a server even. One
  * line serves both directions, or the client and each server have their own.
- * first: the count that is waited for, from each of the lines in.
+ * first: the count to wait for, from each of in_lines.
  */
 static void bounce(char *out_line, char *in_lines, uint32_t n_in,
     struct echo_state *state, uint64_t first, bool yields)

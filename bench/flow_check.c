@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checking what comes out of a flow, tuple by tuple: whole, at the right
- * target, in the order of its source's pushes, none missing, none twice. The
- * sources' sequences are known, so nothing is stored but where each one is.
+ * Checks the tuples that leave a flow: each is whole, at the right target and
+ * in its source's order; none is missing, and none comes twice. The sources'
+ * sequences are known, so it stores only the position in each.
  */
 #include "flow_job.h"
 
@@ -10,7 +10,7 @@
 struct sequence {
 	uint64_t first_word;
 	uint64_t words;  /* of a tuple */
-	uint64_t length; /* then it starts again */
+	uint64_t length; /* after it, the sequence starts again */
 };
 
 static struct sequence source_sequence(const struct plan *plan, uint32_t source)
@@ -28,7 +28,7 @@ static uint64_t after(const struct sequence *sequence, uint64_t i)
 	return i + 1 == sequence->length ? 0 : i + 1;
 }
 
-/* Whether the content of a tuple tells where it has to go. */
+/* Whether the content of a tuple determines its target. */
 static bool routed_by_content(const struct plan *plan)
 {
 	return plan_lanes(plan) == 1 ||

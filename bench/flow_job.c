@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include "idle_receive.h"
 
-/* What a thread has from prepare to finish. */
+/* A thread's state from prepare to finish. */
 struct flow_state {
 	struct tuple_schema schema;
 	struct sender sender;
@@ -17,7 +17,7 @@ struct flow_state {
 	struct dfi_combiner *combiner;
 };
 
-/* Whether a seat is not a target's, but a combiner's; and its number. */
+/* Whether a seat is a combiner's and not a target's; sets its number. */
 static bool is_combiner(const struct worker *worker, uint32_t *number)
 {
 	uint32_t n_targets = worker->plan->n_target_threads;
@@ -147,7 +147,7 @@ static int flow_prepare(struct worker *worker)
 	return prepare_receiver(worker, state);
 }
 
-/* Closing is what ends the flow, so it is part of the run. */
+/* Closing ends the flow, so it is part of the run. */
 static int run_sender(struct worker *worker, struct sender *sender)
 {
 	struct seat *seat = worker->seat;
@@ -245,7 +245,7 @@ static void flow_finish(struct worker *worker)
 	free(state);
 }
 
-/* A check of sums has one for each group. */
+/* A check of sums has one sum for each group. */
 static uint64_t flow_needs(const struct plan *plan)
 {
 	uint64_t needs = plan_tables_size(plan);

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Tuples through a flow: what the sending and the receiving half share.
- */
+/* Tuples through a flow: shared by the senders and receivers. */
 #ifndef DFI_BENCH_FLOW_JOB_H
 #define DFI_BENCH_FLOW_JOB_H
 
 #include <dfi/dfi.h>
 #include "worker.h"
 
-/* A schema of any tuple size: the key, perhaps a value, the rest as bytes. */
+/* A schema for any tuple size: the key, perhaps a value, and bytes. */
 struct tuple_schema {
 	struct dfi_field fields[3];
 	struct dfi_schema schema;
 };
 
-/* Fill *schema, which must stay where it is. */
+/* Fill *schema, which must not move. */
 void tuple_schema_init(struct tuple_schema *schema, uint32_t tuple_size);
 
-/* One source, sending plan->tuples tuples. */
+/* A source that sends plan->tuples tuples. */
 struct sender {
 	struct dfi_source *source;
 	const struct plan *plan;
@@ -34,14 +32,14 @@ struct receiver {
 	uint32_t n_targets;
 	const struct plan *plan;
 	uint32_t thread; /* its number; see receiver_target() */
-	uint64_t *next;  /* checking: for each source of each target, the
-			    number of the tuple after the last that came */
+	uint64_t *next;  /* checking: for each source of each target, the number
+			    after the last tuple that came */
 	uint64_t tuples;
 	uint64_t bad;
 	struct word_sum sum;
 };
 
-/* The flow's number of a receiver's target. */
+/* The flow's target number of a receiver's target. */
 static inline uint32_t receiver_target(
     const struct receiver *receiver, uint32_t index)
 {
@@ -49,15 +47,15 @@ static inline uint32_t receiver_target(
 }
 
 /*
- * Whether this is the tuple that must come next at the receiver's target
- * number index, from the source that its key names, and is whole.
+ * Whether the tuple is whole, and the next one of the source that its key names
+ * at the receiver's target number index.
  */
 bool flow_check(struct receiver *receiver, uint32_t index, const char *tuple);
 
-/* Send everything but the end. 0 or the library's error. */
+/* Send all tuples, but not the end. 0 or the library's error. */
 int flow_send(struct sender *sender);
 
-/* Receive until all targets' ends. 0 or the library's error. */
+/* Receive until all targets have ended. 0 or the library's error. */
 int flow_receive(struct receiver *receiver);
 
 #endif

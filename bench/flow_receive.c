@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The receiving loops, one for each way out of a flow. Each exists twice: to
- * sum tuples of a constant size, which is what is measured, and to check the
- * content of tuples of any size, in rounds that are not.
+ * The receiving loops, one for each way out of a flow. Each exists twice:
+ * measured rounds sum tuples of a constant size, and other rounds check the
+ * content of tuples of any size.
  */
 #include "flow_job.h"
 
-/* Look at a tuple: check is a constant where this is inlined. */
+/* Read a tuple; check is a constant where this is inlined. */
 static force_inline void take(struct receiver *receiver, uint32_t index,
     const char *tuple, size_t tuple_size, struct word_sum *sum, bool check)
 {
@@ -52,8 +52,8 @@ static force_inline int receive_cursor(
 }
 
 /*
- * With a sum of its own: one that lives across the calls of a flow may be in
- * memory, and each addition then waits for the last one's store.
+ * Uses a local sum: a sum that lives across calls of a flow may be in memory,
+ * and each addition then waits for the last store.
  */
 static force_inline void take_batch(struct receiver *receiver, uint32_t index,
     const struct dfi_batch *batch, size_t tuple_size, struct word_sum *sum,
@@ -90,7 +90,9 @@ static force_inline int receive_batches(
 	return ret;
 }
 
-/* Several targets of one thread, opened with DFI_NONBLOCK, in turn. */
+/*
+ * Receive from several targets of one thread in turn, opened with DFI_NONBLOCK.
+ */
 static force_inline int receive_many(
     struct receiver *receiver, size_t tuple_size, bool check)
 {
@@ -130,8 +132,8 @@ static force_inline int receive_many(
 }
 
 /*
- * Each loop is a function of its own for tuples that are not checked: together
- * in one they compete for registers, and the sums end up in memory.
+ * Each loop is a separate function for tuples that are not checked: in one
+ * function the loops compete for registers, and the sums end up in memory.
  */
 #define UNCHECKED(loop)                                                      \
 	static force_inline int loop##_unchecked(                            \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sending loops, one for each way into a flow, written as an application
- * would write them: the tuple is made of values at hand, and its size is a
- * constant.
+ * would: a tuple is made of values at hand, and its size is a constant.
  */
 #include "flow_job.h"
 
@@ -44,7 +43,7 @@ static force_inline int send_push_to(
 	return 0;
 }
 
-/* Several targets get a segment's worth each in turn. */
+/* Several targets get a segment's worth of tuples in turn. */
 static force_inline int send_cursor(
     struct sender *sender, uint64_t *tuple, size_t tuple_size)
 {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The baseline of combiner flows: tuples that lie in memory are summed by their
- * keys in a loop as one would write it for this very purpose, over a hash table
- * like the library's: slots with half of the hash and the number of a record,
- * and records in the order in which groups came. It runs where the target does;
- * the source only says what there is to sum.
+ * The baseline of combiner flows: a loop sums tuples in memory by their keys,
+ * written for this purpose only. Its hash table is like the library's: slots
+ * with half of the hash and the number of a record, and records in the order in
+ * which groups came. The target's thread runs it; the source only says what to
+ * sum.
  */
 #include <stdlib.h>
 
 #include "combine_job.h"
 
-/* As many slots for a group as the library has. */
+/* Slots for each group, as many as in the library. */
 #define FEW_SLOTS 2
 #define MANY_SLOTS 16
 #define MANY_SLOTS_SIZE (UINT64_C(512) << 10)
 
 struct fold_slot {
 	uint32_t tag;
-	uint32_t record; /* and 1; 0: free */
+	uint32_t record; /* its number plus 1; 0: the slot is free */
 };
 
 struct fold_record {
@@ -27,7 +27,7 @@ struct fold_record {
 struct fold_state {
 	const struct plan *plan;
 	char *tuples;
-	uint64_t n; /* of them */
+	uint64_t n; /* of records */
 	struct fold_slot *slots;
 	uint64_t n_slots;
 	struct fold_record *records;
@@ -116,7 +116,9 @@ static force_inline struct fold_record *find(
 
 static force_inline int fold_groups(struct fold_state *state, size_t tuple_size)
 {
-	/* Of its own, so that the compiler sees that nobody changes it. */
+	/*
+	 * A local copy, so that the compiler sees that nothing else changes it.
+	 */
 	struct fold_state copy = *state;
 	uint64_t left = state->plan->tuples, value, n, i;
 	const char *tuple;
@@ -133,7 +135,7 @@ static force_inline int fold_groups(struct fold_state *state, size_t tuple_size)
 	return 0;
 }
 
-/* Nothing to group by. */
+/* There is no group_by. */
 static force_inline int fold_one(struct fold_state *state, size_t tuple_size)
 {
 	uint64_t left = state->plan->tuples, sum = 0, value, n, i;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Describing the machine. What can't be found out is "unknown", not an error.
- */
+/* Describes the machine. What can't be found out is "unknown", not an error. */
 #include "host.h"
 
 #include <stdio.h>
@@ -58,7 +56,7 @@ static bool read_stat(double *used, double *passed)
 
 /*
  * How many cores are busy while this process sleeps. The load average lags by a
- * minute, so it still shows our own last run; this doesn't.
+ * minute, so it still has this benchmark's last run.
  */
 static double cores_in_use(uint32_t cores)
 {

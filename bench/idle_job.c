@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An idle target: the source attaches, sends nothing for a while, then one
- * tuple. The target adds up the processor time that its thread and its process
- * use until then.
+ * An idle target: the source attaches, sends nothing for a time, then one
+ * tuple. The target sums the processor time of its thread and its process until
+ * then.
  */
 #include <dfi/dfi.h>
 #include <errno.h>

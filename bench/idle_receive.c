@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receiving as an event loop does: until -EAGAIN, and then poll() on the
- * descriptor of the target, or of a group that it is in.
+ * Receives as an event loop does: until -EAGAIN, then poll() on the descriptor
+ * of the target or of its group.
  */
 #include "idle_receive.h"
 
@@ -21,7 +21,7 @@ static void take(struct receiver *receiver, const struct dfi_batch *batch)
 	receiver->tuples += batch->count;
 }
 
-/* What dfi_target_consume_batch() returns; what came is taken. */
+/* Returns the result of dfi_target_consume_batch(); takes what came. */
 static int consume(struct receiver *receiver, struct dfi_target_group *group)
 {
 	struct dfi_target_group_batch batch;

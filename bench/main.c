@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-bench: the subcommand table. What is measured, and how, is in README.md
- * and in the bench_*.c files.
+ * dfi-bench: the table of subcommands. README.md and the bench_*.c files
+ * describe the measurements.
  */
 #include <dfi/dfi.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options of the subcommands, by argp: each has its own parser around the
- * common one.
+ * The options of the subcommands, by argp: each has a parser around the common
+ * one.
  */
 #include "options.h"
 
@@ -183,7 +183,7 @@ void shuffle_options_parse(
 	default_tuple_sizes(&options->common, usual_sizes, 5);
 }
 
-/* A ping-pong that never yields takes a time slice for each trip. */
+/* A ping-pong on one processor that never yields takes a time slice a trip. */
 static void check_latency(
     const struct argp_state *state, struct latency_options *options)
 {

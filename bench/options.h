@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command lines of the subcommands, one struct of parameters for each.
- * Parsing ends the process on a wrong usage (64) and on --help, as argp does.
+ * The command lines of the subcommands, with one struct of parameters for each.
+ * On a wrong usage (64) and on --help, parsing ends the process, as argp does.
  */
 #ifndef DFI_BENCH_OPTIONS_H
 #define DFI_BENCH_OPTIONS_H
@@ -13,14 +13,14 @@
 
 #define MAX_TUPLE_SIZES 16
 
-/* Which endpoints this invocation has; another one has the others. */
+/* Which endpoints this invocation has; another invocation has the rest. */
 enum bench_role {
 	BENCH_BOTH = 0,
 	BENCH_SOURCE,
 	BENCH_TARGET,
 };
 
-/* How every experiment is run and reported. */
+/* How every experiment runs and reports. */
 struct common_options {
 	enum report_format format;
 	uint32_t repeat;
@@ -58,16 +58,16 @@ struct shuffle_options {
 	uint32_t routing; /* enum dfi_routing */
 	uint32_t batch;
 	bool no_baseline;
-	bool one_to_one;                  /* is the baseline */
-	bool raw_copies;                  /* raw tuples are copied in */
+	bool one_to_one; /* it is the baseline */
+	bool raw_copies; /* raw tuples are made outside and copied in */
 	struct raw_geometry raw_geometry; /* 0: the flow's */
 };
 
-/* How a replicate flow brings tuples to all targets. */
+/* How a replicate flow sends tuples to all targets. */
 enum replicate_mode {
 	MODE_NAIVE = 0,
 	MODE_MULTICAST,
-	MODE_ORDERED, /* multicast, in one order at all targets */
+	MODE_ORDERED, /* multicast, in the same order at all targets */
 	N_MODES,
 };
 
@@ -78,13 +78,13 @@ struct replicate_options {
 	struct common_options common;
 	uint32_t modes[N_MODES]; /* enum replicate_mode */
 	uint32_t n_modes;
-	uint64_t targets[MAX_TARGET_COUNTS]; /* rows for each */
+	uint64_t targets[MAX_TARGET_COUNTS]; /* a row for each */
 	uint32_t n_target_counts;
 	uint32_t apis[N_APIS]; /* enum api */
 	uint32_t n_apis;
 	uint32_t batch;
 	bool no_baseline;
-	bool raw_copies; /* raw tuples are copied in */
+	bool raw_copies; /* raw tuples are made outside and copied in */
 	bool latency;
 	uint64_t iterations;
 };
@@ -97,12 +97,12 @@ struct replicate_options {
 struct combine_options {
 	struct common_options common;
 	uint32_t n_sources;
-	uint64_t groups[MAX_GROUP_COUNTS]; /* rows for each; 0: no group_by */
+	uint64_t groups[MAX_GROUP_COUNTS]; /* a row for each; 0: no group_by */
 	uint32_t n_group_counts;
 	/* enum dfi_source_combining: a row for each */
 	uint32_t combinings[MAX_COMBININGS];
 	uint32_t n_combinings;
-	uint64_t fan_ins[MAX_FAN_INS]; /* likewise; 0: no tree */
+	uint64_t fan_ins[MAX_FAN_INS]; /* a row for each; 0: no tree */
 	uint32_t n_fan_ins;
 	bool no_baseline;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options that all experiments have in common. Wrong values are refused
- * here, with the option's name, so that nothing behind has to look again.
+ * The options that all experiments share. Wrong values are refused here with
+ * the option's name, so that later code needn't check them.
  */
 #include "options_impl.h"
 
@@ -228,7 +228,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		check_role(state, options);
-		/* A round that is to be long is not late. */
+		/* A round that is meant to be long must not time out. */
 		options->timeout_s += (uint32_t)options->seconds;
 		return 0;
 	case KEY_TIMEOUT:

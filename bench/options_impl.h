@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the parsers of the subcommands share; for options*.c only.
- */
+/* Shared by the parsers of the subcommands; only options*.c use it. */
 #ifndef DFI_BENCH_OPTIONS_IMPL_H
 #define DFI_BENCH_OPTIONS_IMPL_H
 
@@ -49,29 +47,31 @@ enum key {
 	KEY_HOW,
 };
 
-/* The parser of common options, as the child of a subcommand's. */
+/* The parser of common options, as a child of a subcommand's parser. */
 extern const struct argp_child common_children[];
 
-/* As argp_parse(); an option that does not exist ends the program. */
+/* Like argp_parse(); an unknown option ends the program. */
 void parse_options(
     const struct argp *argp, int argc, char **argv, void *options);
 
 struct common_options common_defaults(void);
 
-/* Sizes to take if none were given. */
+/* The sizes to use if none were given. */
 void default_tuple_sizes(
     struct common_options *options, const uint32_t *sizes, uint32_t n);
 
-/* Refuse roles, where an experiment has none. */
+/* Refuse roles in an experiment that has none. */
 void refuse_role(
     const struct argp_state *state, const struct common_options *common);
 
-/* Refuse to choose a transport, where there are no flows; why is what there is
- * instead. */
+/*
+ * Refuse a choice of transport in an experiment without flows. why: what it
+ * uses instead.
+ */
 void refuse_transport(const struct argp_state *state,
     const struct common_options *common, const char *why);
 
-/* The part of every subcommand's parser that is the same. */
+/* The common part of the subcommands' parsers. */
 error_t parse_rest(
     int key, struct argp_state *state, struct common_options *common);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The two flows between invocations. Their ends sleep while they wait, so that
- * nobody who is measured is disturbed.
+ * they don't disturb the measured threads.
  */
 #include "peer.h"
 

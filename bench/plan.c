@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows from a plan alone: the tables that sources push from, and the
- * sums that must come out at the targets.
+ * Derived from a plan alone: the tables that sources push from, and the sums
+ * that the targets must get.
  */
 #include "plan.h"
 
 #include <stdlib.h>
 
-/* Cached, but not so small that its partitions are uneven. */
+/* It fits the cache, and its partitions are large enough to be even. */
 #define TABLE_BYTES (UINT64_C(256) << 10)
 #define TABLE_MIN_TUPLES 64
 
-/* For the words of those that need but a few. */
+/* For the words of jobs that need only a few. */
 #define LINES_SIZE 4096
 
-/* More than caches hold. */
+/* More than the caches hold. */
 #define FOLD_BYTES (UINT64_C(128) << 20)
 
 uint64_t plan_table_tuples(const struct plan *plan)
@@ -60,7 +60,9 @@ uint64_t plan_data_size(const struct plan *plan)
 
 uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n)
 {
-	/* A word of the sum for each tuple: first + 1, + words, + words... */
+	/*
+	 * Each tuple adds one word to the sum: first + 1, + words, + words...
+	 */
 	return n * (first_word + 1) + tuple_size / 8 * word_sum_expected(0, n);
 }
 

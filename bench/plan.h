@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the threads of one round do: pure data, which travels to the worker
+ * The work of the threads of one round: pure data, which reaches the worker
  * processes through shared memory.
  */
 #ifndef DFI_BENCH_PLAN_H
@@ -17,14 +17,14 @@ enum job_kind {
 	JOB_ECHO_FLOW, /* request and response through two flows */
 	JOB_ECHO_RAW,  /* the same through bare cache lines */
 	JOB_IDLE,      /* a target waits for a source that sends nothing */
-	JOB_SEQUENCER, /* sources take numbers of a sequencer */
-	JOB_FETCH_ADD, /* the same of a bare word */
+	JOB_SEQUENCER, /* sources take numbers from a sequencer */
+	JOB_FETCH_ADD, /* the same from a bare word */
 	JOB_COMBINE,   /* sums by key, through a combiner flow */
 	JOB_FOLD,      /* the same by a loop over memory */
 	N_JOBS,
 };
 
-/* How tuples go in and out. */
+/* How tuples enter and leave a flow. */
 enum api {
 	API_PUSH = 0, /* dfi_source_push, dfi_target_consume */
 	API_CURSOR,   /* the cursors of both sides */
@@ -37,14 +37,14 @@ enum api {
 enum echo {
 	ECHO_TWO_LINES = 0, /* one for each direction */
 	ECHO_ONE_LINE,      /* one for both */
-	ECHO_YIELD,         /* two, giving up the processor while waiting */
+	ECHO_YIELD,         /* two; the waiting end yields its processor */
 };
 
 /* How the target of JOB_IDLE waits. */
 enum how {
-	HOW_CONSUME = 0, /* in dfi_target_consume(), as plan.wait says */
-	HOW_FD,          /* in poll(), for its descriptor */
-	HOW_GROUP,       /* in poll(), for a group's */
+	HOW_CONSUME = 0, /* in dfi_target_consume(), by plan.wait */
+	HOW_FD,          /* in poll(), on its descriptor */
+	HOW_GROUP,       /* in poll(), on a group's descriptor */
 	N_HOWS,
 };
 
@@ -60,20 +60,21 @@ struct plan {
 	uint32_t n_targets;
 	uint32_t n_target_threads; /* target t belongs to thread t mod this */
 	uint32_t tuple_size;
-	uint32_t batch;  /* tuples of a dfi_source_push_batch(), or numbers of
-			    a dfi_sequencer_next() */
-	uint32_t check;  /* look at each tuple's content */
-	uint32_t yields; /* raw rings: give up the processor while waiting */
-	uint32_t copies; /* raw rings: make tuples outside, and copy them in */
+	uint32_t batch;  /* tuples of a dfi_source_push_batch(), or numbers of a
+			    dfi_sequencer_next() */
+	uint32_t check;  /* verify the content of each tuple */
+	uint32_t yields; /* raw rings: yield the processor while waiting */
+	uint32_t copies; /* raw rings: make tuples outside and copy them in */
 	uint32_t replicates;  /* each tuple goes to all targets */
-	uint32_t replication; /* enum dfi_replication, then */
-	uint32_t ordered;     /* then, too */
-	uint32_t datagrams;   /* and segments go over RDMA, one for all */
-	uint32_t combining;   /* enum dfi_source_combining, then */
+	uint32_t replication; /* enum dfi_replication, if it replicates */
+	uint32_t ordered;     /* if it replicates */
+	uint32_t datagrams;   /* segments go over RDMA, one for all */
+	uint32_t combining;   /* enum dfi_source_combining, if it combines */
 	uint32_t fan_in;      /* of the flow's tree; 0: none */
-	uint32_t n_combiners; /* of that: threads behind those of targets */
-	uint64_t n_groups;    /* of sums by key; 0: of all */
-	uint64_t tuples; /* of each source; round trips of an echo; takings */
+	uint32_t n_combiners; /* of the tree: threads after those of targets */
+	uint64_t n_groups;    /* of sums by key; 0: one sum of all */
+	uint64_t tuples; /* of each source; of an echo, round trips; or numbers
+			    taken */
 	uint64_t idle_ns;
 	uint32_t how;                 /* enum how */
 	struct raw_geometry geometry; /* of raw rings; block size of a copy */
@@ -81,47 +82,54 @@ struct plan {
 	char back[PLAN_NAME_SIZE];    /* the flow of the responses */
 };
 
-/* Tuples of the table that API_BATCH pushes from, again and again. */
+/* How many tuples the table has from which API_BATCH pushes repeatedly. */
 uint64_t plan_table_tuples(const struct plan *plan);
 
-/* Make a source's table, to be freed by the caller; NULL without memory. */
+/* Make a source's table; the caller frees it. NULL: no memory. */
 char *plan_make_table(const struct plan *plan, uint32_t source);
 
-/* Bytes of the tables of all sources of a round. */
+/* The bytes of the tables of all sources of a round. */
 uint64_t plan_tables_size(const struct plan *plan);
 
-/* Bytes of the board's data area that a round uses. */
+/* The bytes of the board's data area that a round uses. */
 uint64_t plan_data_size(const struct plan *plan);
 
-/* The sum of all words of all tuples that a source sends; of values only, if
- * these are summed. */
+/*
+ * The sum of all words of all tuples that a source sends; or, if the job sums
+ * values, of these only.
+ */
 uint64_t plan_source_sum(const struct plan *plan, uint32_t source);
 
-/* Tuples in memory that JOB_FOLD goes through, again and again. */
+/* How many tuples in memory JOB_FOLD reads repeatedly. */
 uint64_t plan_fold_tuples(const struct plan *plan);
 
-/* The sum of the second words of n tuples, from a source's first word on. */
+/*
+ * The sum of the second words of n tuples, beginning at a source's first word.
+ */
 uint64_t plan_value_sum(uint32_t tuple_size, uint64_t first_word, uint64_t n);
 
-/* How many targets, or all together, a source sends to by turns. */
+/*
+ * The number of lanes that a source alternates between: its targets, or one
+ * lane for all of them.
+ */
 static inline uint32_t plan_lanes(const struct plan *plan)
 {
 	return plan->replicates ? 1 : plan->n_targets;
 }
 
-/* What calls that take a target's number take for one of these. */
+/* The target number that calls take for a lane. */
 static inline uint32_t plan_named_target(const struct plan *plan, uint32_t lane)
 {
 	return plan->replicates ? DFI_ALL_TARGETS : lane;
 }
 
-/* How many targets get a tuple. */
+/* The number of targets that get a tuple. */
 static inline uint32_t plan_copies(const struct plan *plan)
 {
 	return plan->replicates ? plan->n_targets : 1;
 }
 
-/* The ring of a source and a lane, from the start of the data area. */
+/* The offset of the ring of a source and a lane in the data area. */
 static inline size_t plan_ring_offset(
     const struct plan *plan, uint32_t source, uint32_t lane)
 {
@@ -129,7 +137,7 @@ static inline size_t plan_ring_offset(
 	    ((size_t)lane * plan->n_sources + source);
 }
 
-/* Of all rings of a round. */
+/* The bytes of all rings of a round. */
 static inline size_t plan_rings_size(const struct plan *plan)
 {
 	return plan_ring_offset(plan, 0, plan_lanes(plan));

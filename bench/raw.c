@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops of the hand-written ring, one for each way that a flow is used:
- * built in place, routed tuple by tuple, and partitioned from a table. They are
- * the yardstick: whatever makes them faster belongs here.
+ * The loops of the hand-written ring, one for each use of a flow: built in
+ * place, routed tuple by tuple, and partitioned from a table. Flows are
+ * measured against them: whatever makes them faster belongs here.
  */
 #include "raw.h"
 
 #include <dfi/dfi.h>
 
-/* Targets of one source. */
+/* The most targets of one source. */
 #define MAX_LANES DFI_MAX_ENDPOINTS
 
-/* Counters of a byte in a word: that many targets, that many tuples each. */
+/*
+ * Byte counters packed into a word: the number of targets, and of tuples of
+ * each.
+ */
 #define PACKED_TARGETS 8
 #define PACKED_TUPLES 255
 
-/* Shorter blocks are not worth the preparation. */
+/* Preparing a shorter block costs more than it saves. */
 #define PACKED_MIN 16
 
 void raw_writer_init(struct raw_writer *writer, void *ring,
@@ -58,7 +61,7 @@ void raw_reader_init(struct raw_reader *reader, void *ring,
 	};
 }
 
-/* What the slowest consumer has given back. */
+/* The number of segments that the slowest consumer has given back. */
 static uint64_t least_consumed(const struct raw_writer *writer)
 {
 	uint64_t consumed, least = UINT64_MAX;
@@ -89,9 +92,9 @@ void raw_wait_for_room(struct raw_writer *writer)
 }
 
 /*
- * Not memcpy() of all: compilers and C libraries make string instructions of a
- * long one, which write to lines that another core has at half the speed of
- * plain stores.
+ * Not one memcpy(): compilers and C libraries turn a long one into string
+ * instructions. These write to lines of another core at half the speed of plain
+ * stores.
  */
 static force_inline void copy_lines(char *to, const char *from, size_t size)
 {
@@ -103,8 +106,8 @@ static force_inline void copy_lines(char *to, const char *from, size_t size)
 }
 
 /*
- * A tuple that was just made. A small one by the words in which it was made:
- * wider loads would wait for the stores.
+ * Copy a tuple that was just made. A small one is copied by the words in which
+ * it was made: wider loads would wait for the stores.
  */
 static force_inline void copy_made(char *to, const uint64_t *tuple, size_t size)
 {
@@ -125,7 +128,7 @@ static force_inline void copy_made(char *to, const uint64_t *tuple, size_t size)
 		memcpy(to + size / 8 * 8, &tuple[size / 8], size % 8);
 }
 
-/* Tuples of a segment, built in place, or in scratch and copied. */
+/* Fill a segment with tuples, built in place, or in scratch and copied. */
 static force_inline void fill_segment(char *next, uint64_t n, size_t tuple_size,
     struct pattern *pattern, uint64_t *scratch)
 {
@@ -189,7 +192,10 @@ int raw_send_copied(struct raw_stream *stream, size_t tuple_size)
 	RETURN_WITH_TUPLE(send_copied, stream, tuple_size);
 }
 
-/* The open segment of each target, apart from its writer, to be in cache. */
+/*
+ * The open segment of each target, outside of its writer, so that it is in
+ * cache.
+ */
 struct lane {
 	char *next;
 	char *end;
@@ -206,7 +212,7 @@ static void lane_open(const struct raw_stream *stream, struct lane *lanes,
 	};
 }
 
-/* Not inlined: the loops need the registers. */
+/* Not inlined, since the loops need the registers. */
 static __attribute__((noinline)) void lane_full(const struct raw_stream *stream,
     struct lane *lanes, uint32_t target, size_t tuple_size)
 {
@@ -238,8 +244,8 @@ static void lanes_close(const struct raw_stream *stream, struct lane *lanes)
 }
 
 /*
- * dfi_hash_partition(dfi_hash64(key), n). The last step of the hash is left
- * out: it changes bits that the partition doesn't depend on.
+ * dfi_hash_partition(dfi_hash64(key), n) without the last step of the hash,
+ * which changes only bits that the partition doesn't depend on.
  */
 static force_inline uint32_t partition_of(uint64_t key, uint32_t n)
 {
@@ -297,7 +303,7 @@ static force_inline void partition_each(const struct raw_stream *stream,
 	}
 }
 
-/* How many of n tuples fit, even if all go to the same lane. */
+/* How many of n tuples fit even if all go to the same lane. */
 static force_inline size_t packed_room(const struct raw_stream *stream,
     const struct lane *lanes, size_t n, size_t tuple_size)
 {
@@ -316,9 +322,9 @@ static force_inline size_t packed_room(const struct raw_stream *stream,
 }
 
 /*
- * Copy n tuples, for which there is room in any lane, to their lanes. Cursors
- * in memory cost a load that depends on a store of one of the last tuples, one
- * can't say which. So the lanes' positions are counted in one register.
+ * Copy n tuples to their lanes when any lane has room for all of them. A
+ * position in memory would cost a load that depends on a recent store, of an
+ * unknown tuple. So one register counts the lanes' positions.
  */
 static force_inline void partition_packed(const struct raw_stream *stream,
     struct lane *lanes, const char *tuples, size_t n, size_t tuple_size)
@@ -369,7 +375,7 @@ static force_inline void partition(const struct raw_stream *stream,
 	}
 }
 
-/* With one target nothing is to be decided: copy what fits. */
+/* With one target there is nothing to choose: copy what fits. */
 static force_inline void copy_block(const struct raw_stream *stream,
     struct lane *lane, const char *tuples, size_t n, size_t tuple_size)
 {

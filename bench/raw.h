@@ -27,7 +27,7 @@
 
 #define RAW_LINE 64
 
-/* Polls before a waiter gives up the processor, if it may. */
+/* Polls before a waiter yields the processor, if it may. */
 #define RAW_SPINS 16384
 
 struct raw_geometry {
@@ -36,7 +36,7 @@ struct raw_geometry {
 };
 
 struct raw_header {
-	/* Segments that the consumer has given back. */
+	/* The number of segments that the consumer has given back. */
 	alignas(2 * RAW_LINE) _Atomic uint64_t consumed;
 	alignas(2 * RAW_LINE) _Atomic uint32_t ready;
 };
@@ -55,7 +55,7 @@ static inline size_t raw_slot_size(const struct raw_geometry *geometry)
 	    sizeof(struct raw_flag);
 }
 
-/* Bytes of a ring, in whole pages. */
+/* The bytes of a ring, in whole pages. */
 static inline size_t raw_ring_size(
     const struct raw_geometry *geometry, uint32_t n_readers)
 {
@@ -65,7 +65,7 @@ static inline size_t raw_ring_size(
 	return (size + 4095) / 4096 * 4096;
 }
 
-/* Where a waiter's time goes: spinning, or spinning and then yielding. */
+/* Pause a waiter: spin, or spin and then yield. */
 static force_inline void raw_poll_pause(bool yields, uint32_t *polls)
 {
 	if (yields && ++*polls >= RAW_SPINS)
@@ -74,12 +74,12 @@ static force_inline void raw_poll_pause(bool yields, uint32_t *polls)
 
 /* The producer's end. */
 struct raw_writer {
-	char *slot; /* the open segment's */
+	char *slot; /* of the open segment */
 	char *first_slot;
 	char *end_slot;
 	size_t slot_size;
 	uint64_t seq;               /* of the open segment */
-	uint64_t limit;             /* the first segment there is no room for */
+	uint64_t limit;             /* the first segment without room */
 	struct raw_header *headers; /* of each consumer */
 	uint32_t n_readers;
 	uint32_t segment_count;
@@ -93,7 +93,7 @@ struct raw_reader {
 	const char *end_slot;
 	size_t slot_size;
 	uint64_t seq;
-	uint64_t return_at; /* publish the count when it reaches this */
+	uint64_t return_at; /* publish the count when seq reaches this */
 	uint64_t batch;
 	struct raw_header *header;
 	bool ended;
@@ -101,14 +101,14 @@ struct raw_reader {
 
 void raw_writer_init(struct raw_writer *writer, void *ring,
     const struct raw_geometry *geometry, uint32_t n_readers, bool yields);
-/* Consumer number of n_readers. */
+/* The reader number `number` of n_readers. */
 void raw_reader_init(struct raw_reader *reader, void *ring,
     const struct raw_geometry *geometry, uint32_t n_readers, uint32_t number);
 
-/* Wait until there is room for the open segment; only when it is needed. */
+/* Wait until there is room for the open segment. Call it only without room. */
 void raw_wait_for_room(struct raw_writer *writer);
 
-/* The payload of the next segment, free to be written. */
+/* Returns the payload of the next segment, which may be written. */
 static force_inline char *raw_claim(struct raw_writer *writer)
 {
 	if (__builtin_expect(writer->seq == writer->limit, 0))
@@ -126,12 +126,12 @@ static force_inline void raw_commit(
 	flag->used = (uint32_t)used;
 	flag->end = end;
 	writer->seq++;
-	/* Pairs with raw_poll(): the payload, used and end. */
+	/* Pairs with raw_poll(): orders the payload, used and end. */
 	atomic_store_explicit(&flag->seq, writer->seq, memory_order_release);
 	writer->slot = next == writer->end_slot ? writer->first_slot : next;
 }
 
-/* The flag of the next segment if it is there, else NULL. */
+/* The flag of the next segment if it has come, else NULL. */
 static force_inline const struct raw_flag *raw_poll(
     const struct raw_reader *reader)
 {
@@ -146,7 +146,7 @@ static force_inline const struct raw_flag *raw_poll(
 	return flag;
 }
 
-/* Done with the segment at reader->slot. */
+/* Give back the segment at reader->slot. */
 static force_inline void raw_release(struct raw_reader *reader)
 {
 	const char *next = reader->slot + reader->slot_size;
@@ -154,14 +154,17 @@ static force_inline void raw_release(struct raw_reader *reader)
 	reader->slot = next == reader->end_slot ? reader->first_slot : next;
 	reader->seq++;
 	if (reader->seq == reader->return_at) {
-		/* Pairs with raw_wait_for_room(): reads come before reuse. */
+		/*
+		 * Pairs with raw_wait_for_room(): the reads come before the
+		 * reuse.
+		 */
 		atomic_store_explicit(&reader->header->consumed, reader->seq,
 		    memory_order_release);
 		reader->return_at += reader->batch;
 	}
 }
 
-/* What a source sends through its rings, one to each target. */
+/* A source's rings, one to each target, and their content. */
 struct raw_stream {
 	struct raw_writer *writers;
 	uint32_t n_targets;
@@ -173,7 +176,7 @@ struct raw_stream {
 	uint64_t *scratch; /* for raw_send_copied(): a tuple */
 };
 
-/* What a thread receives, from all rings of all its targets. */
+/* A thread's rings: all rings of all its targets. */
 struct raw_intake {
 	struct raw_reader *readers;
 	uint32_t n_readers;
@@ -182,22 +185,22 @@ struct raw_intake {
 	struct word_sum sum;
 };
 
-/* Build tuples in place, a segment for each target in turn. Returns 0. */
+/* Build tuples in the rings, a segment for each target in turn. Returns 0. */
 int raw_send_in_place(struct raw_stream *stream, size_t tuple_size);
 
 /*
- * Build each tuple outside of the rings and copy it in, as a push does; else as
- * above.
+ * The same, but make each tuple outside of the rings and copy it in, as a push
+ * does.
  */
 int raw_send_copied(struct raw_stream *stream, size_t tuple_size);
 
-/* Build each tuple in the ring that its key's hash names. */
+/* Build each tuple in the ring that the hash of its key selects. */
 int raw_send_routed(struct raw_stream *stream, size_t tuple_size);
 
-/* Partition a table, again and again, by its keys' hashes. */
+/* Partition a table repeatedly by the hashes of its keys. */
 int raw_send_table(struct raw_stream *stream, size_t tuple_size);
 
-/* Sum tuples in place until all rings have ended. */
+/* Sum tuples in the rings until all rings have ended. */
 int raw_receive(struct raw_intake *intake, size_t tuple_size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The baselines' jobs: tuples through hand-written rings, and a plain copy of
- * memory. The rings lie in the board's data area.
+ * The jobs of the baselines: tuples through hand-written rings, and a plain
+ * copy of memory. The rings lie in the board's data area.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void *ring_at(struct worker *worker, uint32_t source, uint32_t lane)
 	    plan_ring_offset(worker->plan, source, lane);
 }
 
-/* Get every page of a ring, without changing what a peer may have written. */
+/* Touch every page of a ring, without changing what a peer may have written. */
 static void touch(char *ring, size_t size)
 {
 	_Atomic unsigned char *byte;
@@ -50,7 +50,9 @@ static int prepare_stream(struct worker *worker, struct raw_state *state)
 		return worker_fail_errno(worker, "writers");
 	for (lane = 0; lane < stream->n_targets; lane++) {
 		headers = ring_at(worker, source, lane);
-		/* The memory is to be the target's: it touches first. */
+		/*
+		 * The target must own the memory, so it touches the ring first.
+		 */
 		for (i = 0; i < n_readers; i++)
 			for (polls = RAW_SPINS;
 			     !atomic_load(&headers[i].ready);)
@@ -168,7 +170,7 @@ const struct job raw_job = {
 };
 
 /*
- * Copying blocks from a ring's worth of memory to another: what one core does
+ * Copy blocks from the memory of one ring to another: the speed of one core
  * alone. The data area holds two rings.
  */
 static int copy_prepare(struct worker *worker)
@@ -190,7 +192,7 @@ static int copy_run(struct worker *worker)
 
 	for (; left > 0; left--) {
 		memcpy(to + at, from + at, block);
-		/* Or the compiler may see that nobody looks. */
+		/* Otherwise the compiler may drop a copy that nothing reads. */
 		__asm__ volatile("" : : "r"(to) : "memory");
 		at += block;
 		if (at == ring)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Printing of reports. Results go to stdout, complaints to stderr; nothing here
- * knows what is measured.
- */
+/* Prints reports, whatever is measured: results on stdout, errors on stderr. */
 #include "report.h"
 
 #include <dfi/dfi.h>
@@ -72,7 +69,7 @@ void report_open(struct report *report, enum report_format format,
 		print_header(report);
 }
 
-/* A value as text: decimals < 0 means as precise as it is. */
+/* Format a value; decimals < 0: with its full precision. */
 static void value_text(
     const json_t *value, int decimals, char *text, size_t size)
 {

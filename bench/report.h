@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one way results go out: each result is a row, a JSON object whose members
- * are in the order of the columns, and the format is chosen when it is printed.
+ * The output of results. Each result is a row: a JSON object whose members are
+ * in the order of the columns. Printing chooses the format.
  */
 #ifndef DFI_BENCH_REPORT_H
 #define DFI_BENCH_REPORT_H
@@ -22,7 +22,7 @@ enum report_format {
 struct column {
 	const char *key; /* member of the row */
 	const char *heading;
-	int width;    /* at least the heading's */
+	int width;    /* at least that of the heading */
 	int decimals; /* of real numbers */
 };
 
@@ -36,29 +36,31 @@ struct report {
 };
 
 /*
- * Start a report; threads is the largest number of threads that will want to
- * run at once. The columns must stay.
+ * Start a report. threads: the most threads that will run at once. The columns
+ * must stay valid.
  */
 void report_open(struct report *report, enum report_format format,
     const char *experiment, const struct column *columns, unsigned threads);
 
-/* Add a row, which becomes the report's; text and CSV print it at once. */
+/* Add a row, which the report then owns. Text and CSV print it at once. */
 void report_row(struct report *report, json_t *row);
 
-/* A remark in the text form, after the rows. */
+/* Print a remark after the rows, in the text form. */
 void report_note(const struct report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The members of every row: the value, its unit and spread. */
+/* Set the members of every row: the value, its unit and its spread. */
 void report_result(json_t *row, const char *unit, const struct summary *summary,
     uint32_t repeats, bool verified);
 
-/* The baseline's, from n pairs of rounds; a NULL name means that there is none.
+/*
+ * Set the baseline's members, from n pairs of rounds; name NULL: there is no
+ * baseline.
  */
 void report_baseline(json_t *row, const char *name, const double *values,
     const double *baseline_values, uint32_t n);
 
-/* Finish. Returns the exit status: 0, or 1 if some row was not verified. */
+/* Finish. Returns the exit status: 0, or 1 if a row was not verified. */
 int report_close(struct report *report);
 
 /* A JSON number, or null for one that is not finite. */

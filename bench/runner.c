@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Worker processes and rounds, seen from the parent. A worker process that dies
- * or hangs ends the benchmark with an error, never with silence: each wait has
- * a deadline, and looks after the processes while it lasts.
+ * Worker processes and rounds, in the parent. A worker process that dies or
+ * hangs ends the benchmark with an error: each wait has a deadline, and checks
+ * the processes.
  */
 #include "runner.h"
 
@@ -15,7 +15,7 @@
 #include "../common/complain.h"
 #include "worker.h"
 
-/* Threads whose errors are printed. */
+/* The most threads whose errors are printed. */
 #define MAX_COMPLAINTS 4
 
 #define POLL_NS (UINT64_C(100) * 1000 * 1000)
@@ -129,7 +129,7 @@ static void complain_of_time(
 	    missing, board->n_seats, what, runner->attr.timeout_s, why);
 }
 
-/* Complains about a few of those that failed: one may be another's cause. */
+/* Print a few of the errors: one may have caused another. */
 static bool seats_succeeded(const struct board *board)
 {
 	const struct seat *seat;
@@ -166,7 +166,7 @@ static bool wait_for_seats(
 	return false;
 }
 
-/* The processor of a seat: number n of n_active, i of all. */
+/* The processor of a seat: number n of n_active, number i of all. */
 static int32_t seat_cpu(const struct placement *placement, uint32_t n_active,
     uint32_t n, uint32_t i)
 {
@@ -179,7 +179,7 @@ static int32_t seat_cpu(const struct placement *placement, uint32_t n_active,
 	return cpus[n];
 }
 
-/* Choose who takes part, and where it runs. */
+/* Choose which seats take part, and where they run. */
 static void place(struct runner *runner, const struct plan *plan)
 {
 	struct board *board = runner->board;
@@ -207,7 +207,8 @@ static uint64_t requests(const struct dfi_context_stats *stats)
 	return stats->writes + stats->credits + stats->messages;
 }
 
-/* What a process did over RDMA: the last of its seats to end knows all of it.
+/*
+ * Add the RDMA counters of a process: its seat that ends last has all of them.
  */
 static void add_process(
     const struct board *board, uint32_t process, struct tally *tally)
@@ -245,7 +246,7 @@ static void collect(const struct board *board, struct tally *tally)
 {
 	const struct seat *seat;
 	const struct plan *plan = &board->plan;
-	/* The client of an echo counts responses, of all that respond. */
+	/* The client of an echo counts responses, one from each server. */
 	uint32_t i,
 	    copies = plan->job == JOB_FLOW || plan->job == JOB_RAW
 	    ? plan_copies(plan)
@@ -279,7 +280,7 @@ static void collect(const struct board *board, struct tally *tally)
 		add_process(board, i, tally);
 }
 
-/* Add what the other invocation did; its clock may be another one. */
+/* Add the work of the other invocation, whose clock may differ. */
 static void add_tally(struct tally *tally, const struct tally *other)
 {
 	tally->end_ns = now_ns();
@@ -298,7 +299,7 @@ static void add_tally(struct tally *tally, const struct tally *other)
 static void fill_outcome(
     const struct plan *plan, const struct tally *tally, struct outcome *outcome)
 {
-	/* What a combiner receives of its sources may stand for more. */
+	/* A combiner's input may be partial aggregates of several tuples. */
 	bool counted = plan->n_targets && plan->job != JOB_COMBINE;
 
 	*outcome = (struct outcome){
@@ -349,7 +350,9 @@ bool runner_finish(struct runner *runner, struct tally *tally)
 	return true;
 }
 
-/* Tell the other invocation to get ready, do so, and wait until it is. */
+/*
+ * Let the other invocation prepare, prepare this one, and wait for the other.
+ */
 static bool prepare_both(struct runner *runner, const struct plan *plan)
 {
 	struct peer_message message = { .plan = *plan };
@@ -388,7 +391,7 @@ void runner_stop(struct runner *runner)
 		return;
 	atomic_store(&runner->board->stop, 1);
 	board_set(&runner->board->command, runner->round + 1);
-	/* A second to leave by themselves. */
+	/* The workers get a second to exit by themselves. */
 	(void)children_end(&runner->processes, 1000);
 	board_detach(runner->board);
 	close(runner->fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking numbers: of a sequencer, and of a bare word in the data area. A seat's
- * sum is that of the first numbers of all its ranges; bad counts those that did
- * not ascend.
+ * Takes numbers from a sequencer, and from a bare word in the data area. A
+ * seat's sum is that of the first numbers of all its ranges; bad counts numbers
+ * that did not ascend.
  */
 #include <stdatomic.h>
 

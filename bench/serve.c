@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rounds of the targets' invocation, one for each plan that comes. */
+/*
+ * The rounds of the invocation with the targets, one for each plan that comes.
+ */
 #include "serve.h"
 
 #include <stdio.h>
@@ -9,7 +11,7 @@
 #include "report.h"
 #include "runner.h"
 
-/* Whether a plan of another process makes sense here. */
+/* Whether a plan from another process is valid here. */
 static bool is_valid(const struct plan *plan)
 {
 	return memchr(plan->flow, '\0', sizeof(plan->flow)) &&
@@ -23,7 +25,7 @@ static bool is_valid(const struct plan *plan)
 	    plan->tuple_size <= DFI_MAX_TUPLE_SIZE && plan->tuple_size % 8 == 0;
 }
 
-/* Worker threads for the plan, unless those there are enough. */
+/* Start worker threads for the plan, unless there are enough. */
 static bool have_threads(const struct common_options *options,
     const struct session *session, const struct plan *plan,
     struct runner *runner)
@@ -43,7 +45,7 @@ static bool have_threads(const struct common_options *options,
 	return runner_start(&attr, runner);
 }
 
-/* One round: get ready, say so, run, and say what came of it. */
+/* Run one round: prepare, report that, run, and report the results. */
 static bool run_round(const struct common_options *options,
     struct session *session, struct runner *runner,
     struct peer_message *message)

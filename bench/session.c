@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Registry and flows of the parent. The parent moves no tuples.
- */
+/* The parent's registry and flows. The parent moves no tuples. */
 #include "session.h"
 
 #include <stdio.h>
@@ -55,14 +53,17 @@ void session_close(struct session *session)
 	*session = (struct session){ 0 };
 }
 
-/* What is said of a flow, with what its attributes point to. */
+/* A flow's attributes, with what they point to. */
 struct declaration {
 	struct dfi_flow_attr attr;
 	struct dfi_aggregate sum;
 	struct tuple_schema schema;
 };
 
-/* The flow of a plan's tuples; or, of an echo, of the responses. */
+/*
+ * Declare the flow of a plan's tuples, or with `back` that of an echo's
+ * responses.
+ */
 static void declare(const struct session *session, const struct plan *plan,
     const struct raw_geometry *asked, bool back, struct declaration *flow)
 {
@@ -121,7 +122,7 @@ bool session_create_flows(struct session *session, struct plan *plan,
 	return create_flow(session, plan, asked, true, plan->back);
 }
 
-/* Add what the ends of a flow reserve that are in this invocation. */
+/* Add what the ends of a flow in this invocation reserve. */
 static bool add_needs(const struct session *session, const struct plan *plan,
     const struct raw_geometry *asked, bool back, uint64_t *bytes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library as the parent uses it: a registry of its own or a given one, and
- * the flows of the rounds, each with a name of its own. Errors are complained
- * about where they are found; the functions return false then.
+ * The parent's use of the library: its own or a given registry, and the flows
+ * of the rounds, which have unique names. Functions print an error where they
+ * find it, and then return false.
  */
 #ifndef DFI_BENCH_SESSION_H
 #define DFI_BENCH_SESSION_H
@@ -13,7 +13,7 @@
 #include "plan.h"
 
 struct session {
-	struct dfi_registry *registry; /* NULL: somebody else's */
+	struct dfi_registry *registry; /* NULL: the registry is not ours */
 	const char *address;
 	struct dfi *dfi;
 	uint64_t n_flows;   /* created so far */
@@ -23,32 +23,36 @@ struct session {
 };
 
 /*
- * Start a registry unless the options name one, and join it. Whoever has the
- * role of the sources meets the targets, too.
+ * Start a registry unless the options name one, and join it. The invocation
+ * with the sources also meets the one with the targets.
  */
 bool session_open(
     const struct common_options *options, struct session *session);
 void session_close(struct session *session);
 
 /*
- * Create the flow of a plan's next round, or both flows of an echo, and put
- * the names into the plan. asked is the geometry; 0 is the library's choice.
+ * Create the flow of a plan's next round, or both flows of an echo, and store
+ * their names in the plan. asked is the geometry; 0: the library chooses.
  */
 bool session_create_flows(struct session *session, struct plan *plan,
     const struct raw_geometry *asked);
 void session_remove_flows(struct session *session, const struct plan *plan);
 
-/* What those flows reserve in this invocation. */
+/* The bytes that those flows reserve in this invocation. */
 bool session_needs(struct session *session, const struct plan *plan,
     const struct raw_geometry *asked, uint64_t *bytes);
 
-/* Put into the plan what such a flow really is: its geometry, and whether its
- * segments are datagrams. */
+/*
+ * Store in the plan the actual geometry of such a flow, and whether its
+ * segments are datagrams.
+ */
 bool session_look_up(struct session *session, struct plan *plan,
     const struct raw_geometry *asked);
 
-/* Whether the tuples of a plan that was looked up need RDMA, also on one host:
- * then memory is nothing to compare them with. */
+/*
+ * Whether the tuples of a looked-up plan need RDMA even on one host. In that
+ * case a comparison with memory is pointless.
+ */
 bool session_needs_network(
     const struct session *session, const struct plan *plan);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A clock for single round trips: the processor's counter where it is cheaper
- * to read than CLOCK_MONOTONIC. Its unit is found by reading both.
+ * A clock for single round trips: the processor's counter, where reading it is
+ * cheaper than CLOCK_MONOTONIC. Its unit is measured against that clock.
  */
 #ifndef DFI_BENCH_TICKS_H
 #define DFI_BENCH_TICKS_H

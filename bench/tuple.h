@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a producer writes and a consumer reads, the same code for every flow
- * and every baseline, so that a ratio compares transports and nothing else.
+ * The code that producers write and consumers read tuples with. It is the same
+ * for every flow and baseline, so that a ratio compares only transports.
  *
- * A tuple is a run of 64-bit words. The words of a source's tuples count up
- * from the source's first word, through all its tuples; so each word of memory
- * changes with each lap of a ring, word 0 serves as the key, and the sum of all
- * words has a closed form. Bytes behind the last whole word are the same in all
- * tuples.
+ * A tuple is a sequence of 64-bit words. The words of a source's tuples count
+ * up from the source's first word, through all its tuples. So each word of
+ * memory changes with each lap of a ring, word 0 serves as the key, and the sum
+ * of all words has a closed form. The bytes after the last whole word are the
+ * same in all tuples.
  */
 #ifndef DFI_BENCH_TUPLE_H
 #define DFI_BENCH_TUPLE_H
@@ -23,7 +23,7 @@
 
 #define TAIL_BYTE 0x5a
 
-/* The bytes behind a tuple's last whole word, as tuple_sum() adds them. */
+/* The bytes after a tuple's last whole word, as tuple_sum() adds them. */
 static force_inline uint64_t tuple_tail(size_t size)
 {
 	uint64_t word = 0;
@@ -37,7 +37,7 @@ struct pattern {
 	uint64_t next WORD_PAIR;
 };
 
-/* Independent partial sums, so that adding never waits for adding. */
+/* Independent partial sums, so that no addition waits for another. */
 struct word_sum {
 	uint64_t pair0 WORD_PAIR;
 	uint64_t pair1 WORD_PAIR;
@@ -46,7 +46,7 @@ struct word_sum {
 	uint64_t odd;
 };
 
-/* Each source counts in a range of its own. */
+/* Each source counts in a separate range. */
 #define SOURCE_SHIFT 44
 
 static inline uint64_t source_first_word(uint32_t source)
@@ -70,7 +70,7 @@ static force_inline uint64_t pattern_key(const struct pattern *pattern)
 	return pattern->next[0];
 }
 
-/* Write one tuple. With a constant size this is a few vector stores. */
+/* Write one tuple. With a constant size this takes a few vector stores. */
 static force_inline void tuple_fill(
     void *tuple, size_t size, struct pattern *pattern)
 {
@@ -103,8 +103,8 @@ static force_inline void tuple_fill(
 }
 
 /*
- * Make a tuple outside of a ring. A small one as an application makes a struct,
- * member by member, so that it may stay in registers.
+ * Make a tuple outside of a ring. A small one is made member by member, as an
+ * application makes a struct, so that it may stay in registers.
  */
 static force_inline void tuple_make(uint64_t *tuple, size_t size, uint64_t key)
 {
@@ -192,8 +192,8 @@ static inline uint64_t word_sum_expected(uint64_t first, uint64_t n)
 }
 
 /*
- * Return fn(arg, size) with the size a constant wherever it is one of the
- * usual ones, so that the compiler makes a loop for each. fn is force_inline.
+ * Return fn(arg, size). The usual sizes are constants, so that the compiler
+ * makes a loop for each. fn is force_inline.
  */
 #define RETURN_BY_SIZE(fn, arg, size)         \
 	do {                                  \
@@ -218,9 +218,10 @@ static inline uint64_t word_sum_expected(uint64_t first, uint64_t n)
 	} while (0)
 
 /*
- * Return fn(arg, tuple, size) with a constant size, as RETURN_BY_SIZE does,
- * and room for a tuple: a small one is a local variable of its very size, which
- * the compiler can keep in registers; a larger one is in arg->scratch.
+ * Return fn(arg, tuple, size) with a constant size, as RETURN_BY_SIZE does.
+ * tuple is memory for a tuple: for a small one a local variable of exactly its
+ * size, which the compiler can keep in registers; for a larger one
+ * arg->scratch.
  */
 #define RETURN_WITH_TUPLE(fn, arg, size)                        \
 	do {                                                    \

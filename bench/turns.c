@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-turns: programs that move data for long, one at a time, a few
- * milliseconds each, and how fast a counter grows meanwhile. On a machine that
- * changes its speed within seconds, what runs one after the other for seconds
- * says little of a few per cent; turns that are so short meet the same machine.
+ * dfi-turns: runs several programs that move data for long, one at a time, a
+ * few milliseconds each, and measures how fast a counter grows meanwhile. On a
+ * machine whose speed changes within seconds, longer turns can't show
+ * differences of a few per cent; such short turns run on the same machine.
  *
- * A program is stopped by SIGSTOP, with all that it has started. What it has
- * under way then arrives while nobody counts.
+ * A program is stopped by SIGSTOP, with all that it has started. Data that it
+ * has on its way then arrives uncounted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +28,8 @@
 enum {
 	MOST = 8,           /* programs */
 	START_MS = 40000,   /* until a program has begun */
-	LOOK_MS = 500,      /* in which a counter grows by that of one */
-	LEAST_GROWTH = 500, /* if it has begun */
+	LOOK_MS = 500,      /* the interval in which a counter grows by */
+	LEAST_GROWTH = 500, /* at least this, once a program has begun */
 	STOP_MS = 3,        /* until all of a program has stopped */
 };
 
@@ -46,7 +46,7 @@ static double now_s(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Whether this program is to end. */
+/* Whether this program must end. */
 static volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
@@ -83,7 +83,7 @@ static bool has_ended(const struct program *program)
 	return true;
 }
 
-/* Nobody reads what it prints. */
+/* The output of the command is discarded. */
 static void exec_command(const char *command)
 {
 	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -108,7 +108,7 @@ static bool run_command(struct program *program, const char *command)
 	return true;
 }
 
-/* Until it moves something twice in a row. */
+/* Wait until the program moves data twice in a row. */
 static bool await_begin(const struct program *program, const char *path)
 {
 	double deadline = now_s() + START_MS / 1e3;
@@ -220,7 +220,10 @@ int main(int argc, char **argv)
 			kill(-programs[i].group, SIGKILL);
 			waitpid(programs[i].group, NULL, 0);
 		}
-	/* Not sooner, as by output.h: nobody would continue what is stopped. */
+	/*
+	 * Not earlier, as output.h would: the stopped programs would not be
+	 * continued.
+	 */
 	if (fflush(stdout) || ferror(stdout)) {
 		complain("cannot write all of the output to standard output: "
 			 "%s",

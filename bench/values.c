@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reading values from text, and the names of enums. Nothing here knows which
- * option a value is for.
- */
+/* Reads values from text, and names enums, whichever option a value is for. */
 #include "values.h"
 
 #include <dfi/dfi.h>
@@ -15,7 +12,7 @@
 #include "options.h"
 #include "peer.h"
 
-/* A size at the start of text; *rest is what follows. */
+/* Read a size at the start of text; *rest is what follows. */
 static bool read_size(const char *text, uint64_t *size, const char **rest)
 {
 	static const char suffixes[] = "KMG";

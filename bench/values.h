@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Values on the command line: sizes, numbers, lists and names. The parse
- * functions that take an argp state end the process with a text that names the
- * option; the others return false.
+ * functions with an argp state end the process on an error, with a text that
+ * names the option. The others return false.
  */
 #ifndef DFI_BENCH_VALUES_H
 #define DFI_BENCH_VALUES_H
@@ -29,16 +29,16 @@ bool parse_geometry(const char *text, struct raw_geometry *geometry);
 int64_t parse_number(const struct argp_state *state, const char *option,
     const char *text, int64_t min, int64_t max);
 
-/* The number below n whose name this is; name() returns NULL for gaps. */
+/* The number below n that has this name; name() returns NULL for gaps. */
 uint32_t parse_name(const struct argp_state *state, const char *option,
     const char *text, const char *(*name)(uint32_t), uint32_t n);
 
-/* A list of such names, at most max of them, which is how many there are. */
+/* A list of such names, at most max. *n is their number. */
 void parse_names(const struct argp_state *state, const char *option,
     const char *text, const char *(*name)(uint32_t), uint32_t *values,
     uint32_t max, uint32_t *n);
 
-/* Where a list of numbers goes, and from which to which they are. */
+/* The destination of a list of numbers, and their limits. */
 struct count_list {
 	uint64_t *values, least, most;
 	uint32_t max;
@@ -46,22 +46,26 @@ struct count_list {
 void parse_counts(const struct argp_state *state, const char *option,
     const char *text, const struct count_list *list, uint32_t *n);
 
-/* Names of enum api, enum dfi_wait and enum dfi_routing; NULL: not here. */
+/*
+ * Names of enum api, enum dfi_wait and enum dfi_routing; NULL: no such value.
+ */
 const char *api_name(uint32_t api);
 const char *wait_name(uint32_t wait);
 const char *routing_name(uint32_t routing);
 
-/* The same of enum how. */
+/* Names of enum how. */
 const char *how_name(uint32_t how);
 
-/* The same of enum replicate_mode. */
+/* Names of enum replicate_mode. */
 const char *mode_name(uint32_t mode);
 
-/* The same of enum dfi_source_combining; on is adaptive. */
+/* Names of enum dfi_source_combining; "on" is adaptive. */
 const char *combining_name(uint32_t combining);
 
-/* The same of enum dfi_transport, enum bench_role, and enum notify, which is
- * "mixed" where several are together. */
+/*
+ * Names of enum dfi_transport, enum bench_role, and enum notify, which is
+ * "mixed" if several bits are set.
+ */
 const char *transport_name(uint32_t transport);
 const char *role_name(uint32_t role);
 const char *notify_name(uint32_t notify);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The worker process: one thread for each of its seats on the board, each
- * thread waiting for rounds. It reports through the board only, and dies with
- * its parent.
+ * The worker process: one thread for each of its seats on the board, which
+ * waits for rounds. It reports only through the board, and dies with its
+ * parent.
  */
 #include "worker.h"
 
@@ -43,7 +43,7 @@ struct process {
 	struct dfi *dfi;
 	int open_status; /* of dfi_open() */
 	char open_error[SEAT_ERROR_SIZE];
-	cpu_set_t cpus; /* that it may run on */
+	cpu_set_t cpus; /* those that it may run on */
 };
 
 struct thread {
@@ -104,7 +104,7 @@ static int prepare(
 	return ret ? ret : job->prepare(worker);
 }
 
-/* How often this thread had to leave its processor so far. */
+/* How often this thread has lost its processor so far. */
 static uint64_t preemptions(void)
 {
 	struct rusage usage = { 0 };
@@ -123,7 +123,7 @@ static uint64_t thread_cpu_ns(void)
 	    (uint64_t)now.tv_nsec;
 }
 
-/* Others may wait for this one: the parent does not wait for them. */
+/* Other threads may wait for this one, but the parent doesn't wait for them. */
 static void tell_failure(struct board *board, const struct seat *seat)
 {
 	if (seat->status)
@@ -143,9 +143,9 @@ static void run_round(struct thread *thread, uint32_t round)
 	};
 
 	/*
-	 * All of the last round is over, or the parent would not have started
-	 * this one. A race detector sees no parent, but it sees this load and
-	 * the additions at the end.
+	 * The last round is over, or the parent would not have started this
+	 * one. A race detector doesn't see the parent, but it sees this load
+	 * and the additions at the end.
 	 */
 	(void)atomic_load(&board->done);
 	seat->status = 0;
@@ -200,7 +200,7 @@ static int run_threads(struct process *process, uint32_t number)
 			continue;
 		threads[n].process = process;
 		threads[n].seat = &board->seats[i];
-		/* The others wait for ever. */
+		/* The other threads would wait for ever. */
 		if (thread_start(&threads[n].id, thread_main, &threads[n]))
 			_exit(1);
 		n++;
@@ -211,7 +211,7 @@ static int run_threads(struct process *process, uint32_t number)
 	return 0;
 }
 
-/* DFI_CONTROL_CPUS: those of this thread. */
+/* Set DFI_CONTROL_CPUS to the processors of this thread. */
 static void keep_library_too(void)
 {
 	char list[8 * CPU_SETSIZE];
@@ -230,9 +230,9 @@ static void keep_library_too(void)
 
 /*
  * With a list of processors, the library's threads run on those of their
- * process's seats, as with taskset(1): else the targets' control thread could
- * take a source's processor. One that can't be used is reported by the thread
- * that is to be pinned to it.
+ * process's seats, as with taskset(1). Otherwise the targets' control thread
+ * could take a source's processor. The thread to be pinned reports a processor
+ * that can't be used.
  */
 static void keep_to_seats(struct process *process, uint32_t number)
 {
@@ -274,7 +274,8 @@ int worker_main(int argc, char **argv)
 	int ret;
 
 	child_enter();
-	prctl(PR_SET_NAME, "dfi-bench"); /* else the link's name, exe */
+	prctl(PR_SET_NAME,
+	    "dfi-bench"); /* otherwise it would be the link's name, exe */
 	if (argc != 2)
 		return 1;
 	process.board = board_attach(CHILD_FD);

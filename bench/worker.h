@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Worker processes and threads. dfi-bench starts itself once or twice with a
- * hidden subcommand; each such process runs the threads of its seats, which do
- * the jobs below, round by round.
+ * hidden subcommand. Each such process runs the threads of its seats, which do
+ * the jobs below in each round.
  */
 #ifndef DFI_BENCH_WORKER_H
 #define DFI_BENCH_WORKER_H
@@ -22,17 +22,18 @@ struct worker {
 };
 
 /*
- * A job's three steps. prepare comes before the start, with all that is not to
- * be measured; run is timed; finish comes after the end, and also after a
- * prepare that failed. They return 0 or worker_fail().
+ * A job's three steps. prepare comes before the start, with all work that is
+ * not measured. run is timed. finish comes after the end, even if prepare
+ * failed. They return 0 or worker_fail().
  */
 struct job {
 	int (*prepare)(struct worker *worker);
 	int (*run)(struct worker *worker);
 	void (*finish)(struct worker *worker);
 	/*
-	 * Bytes that all threads of a round allocate themselves. The board's
-	 * data area and what flows reserve come on top. NULL: next to nothing.
+	 * The bytes that all threads of a round allocate themselves, in
+	 * addition to the board's data area and the memory of flows. NULL:
+	 * almost none.
 	 */
 	uint64_t (*needs)(const struct plan *plan);
 };
@@ -44,13 +45,13 @@ extern const struct job flow_job, raw_job, copy_job, echo_flow_job;
 extern const struct job echo_raw_job, idle_job;
 extern const struct job sequencer_job, fetch_add_job, fold_job;
 
-/* Note at the seat what failed; says dfi_errmsg() too. Returns ret. */
+/* Record an error at the seat, with dfi_errmsg(). Returns ret. */
 int worker_fail(struct worker *worker, int ret, const char *what);
 
-/* The same for a system call: ret from errno. */
+/* The same for a system call; ret is from errno. */
 int worker_fail_errno(struct worker *worker, const char *what);
 
-/* Main function of a worker process: the argument is its number. */
+/* The main function of a worker process; the argument is its number. */
 int worker_main(int argc, char **argv);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * consensus_peers: the load of dfi-kv-load on stores that it is compared with,
- * as far as their libraries are installed. README.md here says how.
+ * consensus_peers: puts the load of dfi-kv-load on the stores to compare with,
+ * if their libraries are installed. README.md here describes it.
  */
 #include "../../examples/consensus/load_main.h"
 #include "peers.h"

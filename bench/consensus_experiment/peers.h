@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stores that consensus_peers puts load on, where their libraries are. */
+/*
+ * The stores that consensus_peers measures, if their libraries are installed.
+ */
 #ifndef BENCH_CONSENSUS_PEERS_H
 #define BENCH_CONSENSUS_PEERS_H
 

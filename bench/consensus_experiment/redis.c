@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Redis under load, by hiredis: a connection for each lane, as WAIT keeps a
- * connection from answering others meanwhile. A write is SET and WAIT for two
- * replicas, sent together. That is asynchronous replication with a delay: a
- * fail-over may lose what WAIT has confirmed, and reads may be stale then.
+ * Redis under load, by hiredis. Each lane has a connection, because WAIT blocks
+ * the other requests of a connection. A write is SET and WAIT for two replicas,
+ * sent together. That is asynchronous replication with a delay: a fail-over may
+ * lose what WAIT has confirmed, and reads may then be stale.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 struct lane {
 	redisContext *connection;
 	bool update;
-	uint32_t expected; /* replies that are to come */
+	uint32_t expected; /* replies still to come */
 	enum load_outcome outcome;
 };
 
@@ -147,7 +147,7 @@ static int client_submit(
 		ret = append(lane, 2, get, get_sizes);
 	if (ret == REDIS_OK && lane->update)
 		ret = append(lane, 3, wait, NULL);
-	/* A request is small, and the only one of its connection. */
+	/* A request is small and the only one on its connection. */
 	while (ret == REDIS_OK && !written)
 		ret = redisBufferWrite(lane->connection, &written);
 	if (ret != REDIS_OK)
@@ -156,7 +156,7 @@ static int client_submit(
 	return 1;
 }
 
-/* A reply of a lane: which it is says how many are to come. */
+/* Take a reply of a lane; its kind tells how many are still to come. */
 static void take(struct client *client, uint32_t number, redisReply *reply)
 {
 	struct lane *lane = &client->lanes[number];
@@ -171,7 +171,7 @@ static void take(struct client *client, uint32_t number, redisReply *reply)
 	} else if (reply->type == REDIS_REPLY_NIL) {
 		lane->outcome = LOAD_MISSING;
 	} else if (lane->update && lane->expected == 0) {
-		/* WAIT tells how many replicas have it. */
+		/* WAIT returns how many replicas have the write. */
 		if (reply->integer < atoi(WAIT_REPLICAS))
 			lane->outcome = LOAD_UNKNOWN;
 	} else if (!lane->update) {
@@ -205,7 +205,10 @@ static int client_poll(void *arg, uint64_t wait_ns)
 {
 	struct client *client = arg;
 	struct epoll_event events[MAX_EVENTS];
-	/* Not epoll_wait(): whole milliseconds would have it spin below one. */
+	/*
+	 * Not epoll_wait(): it takes whole milliseconds, so it would spin below
+	 * one.
+	 */
 	const struct timespec limit = {
 		.tv_sec = (time_t)(wait_ns / 1000000000),
 		.tv_nsec = (long)(wait_ns % 1000000000),

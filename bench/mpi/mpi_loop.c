@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop of examples/parameter_server.c with MPI, for mpi_experiment:
- * mpi_loop reduce|allreduce WEIGHTS ITERATIONS. With reduce, rank 0 takes the
- * sums, and broadcasts the weights; with allreduce all ranks take the sums, and
- * move their weights themselves.
+ * mpi_loop reduce|allreduce WEIGHTS ITERATIONS. With reduce, rank 0 receives
+ * the sums and broadcasts the weights. With allreduce, all ranks receive the
+ * sums and update their weights themselves.
  */
 #include <math.h>
 #include <mpi.h>
