@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hand-written ring that flows are compared with: one producer, one
- * consumer, or several that all read everything, segments of payload and one
- * flag line, data built and read in place. It has nothing that a benchmark does
- * not need: no attachment, no death of peers, no sleeping, no errors.
+ * The hand-written ring that flows are compared with. It has one producer, and
+ * one consumer or several that all read everything. A segment has a payload and
+ * one flag line. Data is built and read in place. The ring has only what a
+ * benchmark needs: no attaching, no death of peers, no sleeping, no errors.
  *
  *	ring    +----------------------------+--------+--------+----
  *	        | header of each consumer    | slot 0 | slot 1 | ...

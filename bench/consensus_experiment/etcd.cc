@@ -31,7 +31,7 @@ using etcdserverpb::RangeResponse;
 constexpr auto call_timeout = std::chrono::seconds(10);
 constexpr auto open_timeout = std::chrono::seconds(10);
 
-/* A call that is under way; contexts of gRPC serve only one. */
+/* A call in progress; a gRPC context serves only one call. */
 struct call {
 	std::unique_ptr<grpc::ClientContext> context;
 	std::unique_ptr<grpc::ClientAsyncResponseReader<RangeResponse>> range;
@@ -51,7 +51,7 @@ struct client {
 	bool complained;
 };
 
-/* The n-th of the list of addresses, and around again. */
+/* The n-th address of the list, which repeats. */
 std::string address_of(const char *where, uint32_t number)
 {
 	std::vector<std::string> all(1);
@@ -162,7 +162,7 @@ int client_poll(void *arg, uint64_t wait_ns)
 	void *tag;
 	bool ok;
 
-	/* The first may be waited for; what else is there comes with it. */
+	/* Wait only for the first answer; take the others that have come. */
 	while (client->queue.AsyncNext(&tag, &ok, until) ==
 	    grpc::CompletionQueue::GOT_EVENT) {
 		finish(client, uint32_t(reinterpret_cast<uintptr_t>(tag)));

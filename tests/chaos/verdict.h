@@ -8,7 +8,7 @@
 /* A time in which a live process did not run. */
 struct stop {
 	uint32_t process;
-	int64_t from_ns, to_ns; /* to_ns is 0 while it goes on */
+	int64_t from_ns, to_ns; /* to_ns is 0 until it ends */
 };
 
 /* What the runner knows. Times are of CLOCK_MONOTONIC; 0: never. */

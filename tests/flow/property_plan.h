@@ -56,7 +56,7 @@ bool plan_goes_to(const struct plan *plan, uint32_t source, uint32_t seq,
 /* For dfi_source_attr.route; arg is the plan. */
 uint32_t plan_function(void *arg, const void *tuple, uint32_t n_targets);
 
-/* One line for failure messages. */
+/* Describe the plan in one line, for failure messages. */
 void plan_text(const struct plan *plan, char *text, size_t size);
 
 #endif

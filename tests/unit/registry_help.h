@@ -23,7 +23,7 @@
 /* A deadline that only a hanging test reaches. */
 int64_t soon(void);
 
-/* "unix:PATH" in a directory of its own, removed at exit; once per test. */
+/* "unix:PATH" in a new directory, which is removed at exit; once per test. */
 const char *fresh_address(const char *name);
 
 /*
@@ -72,7 +72,7 @@ void raw_send_bytes(struct raw *raw, const void *bytes, size_t size);
 /* Sets the request's number. */
 void raw_send(struct raw *raw, Dfi__Registry__Request *request);
 void raw_send_reply(struct raw *raw, Dfi__Registry__Reply *reply);
-/* A PUT of an empty value. */
+/* An event: a PUT of an empty value. */
 void raw_send_event(struct raw *raw, uint64_t watch, const char *key);
 /* NULL: the other side has closed. */
 Dfi__Registry__Message *raw_read(struct raw *raw);
@@ -103,7 +103,7 @@ struct fake {
 void fake_start(
     struct fake *fake, void (*script)(struct raw *raw, void *arg), void *arg);
 void fake_stop(struct fake *fake);
-/* The next request; reply success to it. */
+/* Read the next request, or answer a request with success. */
 Dfi__Registry__Message *fake_receive(struct raw *raw);
 void fake_agree(struct raw *raw, const Dfi__Registry__Message *message);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a combiner flow computes, made ready once: how a tuple becomes part of
- * its group's record, and a record a result tuple.
+ * The computation of a combiner flow, prepared once: how tuples are folded into
+ * their group's record, and how a record becomes a result tuple.
  *
  * A record is an array of 64-bit words: the key, then the accumulators.
  *
@@ -9,11 +9,12 @@
  *	| key: columns, zero-padded | count? | accumulator    | ...
  *	+---------------------------+--------+----------------+----
  *
- * The key's columns lie packed, as in the tuple, in the order in which they
- * were given; so equal keys are equal words. Accumulators are wider than what
- * they take in: int64, uint64 or double, two words for a sum that must not
- * overflow. Records are also what a source sends of tuples that it has combined
- * itself: they begin with the same words and fold into one another.
+ * The key's columns are packed, in the order in which they were given, with the
+ * bytes that they have in the tuple. So equal keys are equal words.
+ *
+ * Accumulators are wider than the values: int64, uint64 or double, or two words
+ * for a sum that must not overflow. A source that combines also sends records:
+ * these begin with the same words and fold into one another.
  */
 #ifndef DFI_FLOWS_AGGREGATE_PLAN_H
 #define DFI_FLOWS_AGGREGATE_PLAN_H

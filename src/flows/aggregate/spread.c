@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of consecutive keys lie evenly on the circle of 2^64 if the factor,
- * divided by 2^64, is far from fractions with small denominators, as the golden
- * ratio is (Knuth, The Art of Computer Programming, volume 3, 6.4). The best
- * fractions are those of its continued fraction, which Euclid's algorithm
- * finds: one with denominator d misses by 1 / (d * the next denominator),
- * about.
+ * Products of consecutive keys are evenly spread on the circle of 2^64 if the
+ * factor, divided by 2^64, is far from fractions with small denominators, as
+ * the golden ratio is (Knuth, The Art of Computer Programming, volume 3, 6.4).
+ * The nearest fractions are those of its continued fraction, which Euclid's
+ * algorithm finds. One with denominator d misses the factor by about 1 / (d *
+ * the next denominator).
  */
 #include "spread.h"
 

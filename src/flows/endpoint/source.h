@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A source from inside:
+ * The implementation of a source:
  *
  *	source.c		opens and closes it
  *	source_rings.c		opens the rings of its targets
- *	source_room.c		asks for the memory that they take
+ *	source_room.c		reserves the memory of the rings
  *	send.c			opens and sends segments
  *	source_span.c		lends room in them
  *	source_wait.c		waits for room, and for the end
- *	source_status.c		knows what is wrong
- *	replica_writer.c	looks after targets that all get each tuple
+ *	source_status.c		reports its errors
+ *	replica_writer.c	handles targets that all get each tuple
  *
- * What a kind of flow adds comes from the tables in kind.h, whose entries this
- * header and source.c alone call. This folder includes no file of kinds/.
+ * The tables in kind.h have what a kind of flow adds. Only this header and
+ * source.c call their entries. This folder includes no file of kinds/.
  */
 #ifndef DFI_FLOWS_ENDPOINT_SOURCE_H
 #define DFI_FLOWS_ENDPOINT_SOURCE_H
@@ -55,25 +55,24 @@
  *
  * A lane with a cursor looks closed, and the cursor has its next and its end.
  *
- * If the source lingers, the control thread sends as well: source_lock() is held
- * wherever a lane changes, except by a push that fits.
+ * If the source lingers, the control thread sends as well. All changes to a
+ * lane, except pushes that fit, then hold source_lock().
  */
 /* clang-format on */
 struct dfi_source {
 	struct dfi_source_head head; /* first: see dfi/push.h */
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
-	int status;  /* the first hard error; then all lanes are empty */
-	int refusal; /* see dfi__source_refuse(), or 0 */
-	uint64_t refusal_taken;   /* dfi__source_taken() then */
+	int status;  /* the first hard error; all lanes are then empty */
+	int refusal; /* not sticky; see dfi__source_refuse(), or 0 */
+	uint64_t refusal_taken;   /* dfi__source_taken() at the refusal */
 	_Atomic uint32_t user;    /* HANDLE_CALL() */
 	_Atomic bool aborted;     /* by any thread */
-	_Atomic bool interrupted; /* likewise: its next wait ends */
-	bool closing;             /* and none does any more */
-	bool
-	    cursor_open; /* then its lane is closed, though a segment is open */
+	_Atomic bool interrupted; /* by any thread: its next wait ends */
+	bool closing;             /* no wait is interrupted any more */
+	bool cursor_open; /* its lane is closed, though a segment is open */
 	uint32_t cursor_lane;
-	char status_text[ERROR_TEXT_SIZE]; /* of the status, or else refusal */
+	char status_text[ERROR_TEXT_SIZE]; /* of status, or else of refusal */
 	size_t size;                       /* of this handle's memory */
 	struct dfi *dfi;
 	struct flow flow;
@@ -89,26 +88,26 @@ struct dfi_source {
 	uint32_t n_lanes;
 	struct writer *writers; /* of the lanes */
 	struct writer *rings;   /* of the targets; in shuffle flows the same */
-	struct write_batch batch; /* segments that wait for each other */
+	struct write_batch batch; /* segments that are posted together */
 	const struct kind *kind;
-	const struct lane_ops *lane_ops; /* or NULL: lanes are segments */
+	const struct lane_ops *lane_ops; /* NULL: lanes are segments */
 	struct replica_writer
 	    *replica_writer; /* of a replicate flow's source, or NULL */
-	struct combine_source *combine; /* of one that combines, or NULL */
+	struct combine_source *combine; /* of a source that combines, or NULL */
 	struct shared_counter_user *sequencer; /* of an ordered flow, or NULL */
-	struct sender_ring *cast;     /* which sends its segments, or NULL */
+	struct sender_ring *cast;     /* the multicast sender, or NULL */
 	struct source_window *window; /* of a flow with windows, or NULL */
 	char *spare; /* room for one tuple, for lanes without a segment */
 	uint64_t ring_memory; /* counted towards the context's bound */
-	uint64_t unspent;     /* of that, for rings that are not open yet */
-	uint32_t n_remotes;   /* opened so far */
-	const void *claimed;  /* start of the span that is lent, or NULL */
-	uint32_t cause;       /* of an abort that a combiner passes on */
-	/* For any thread to read: */
+	uint64_t unspent;   /* the part of it for rings that are not open yet */
+	uint32_t n_remotes; /* opened so far */
+	const void *claimed; /* start of the lent span, or NULL */
+	uint32_t cause;      /* of an abort that a combiner passes on */
+	/* Any thread reads these: */
 	struct stats_entry stats;
 	_Atomic uint64_t stalls, long_stalls;
-	_Atomic uint32_t waits_for;  /* a target */
-	int64_t gives_up;            /* closing, after an abort, or 0 */
+	_Atomic uint32_t waits_for; /* a target */
+	int64_t gives_up; /* the deadline of a close after an abort, or 0 */
 	struct stall *target_stalls; /* of each */
 	struct dfi_source_lane lanes[];
 };
@@ -238,7 +237,7 @@ int dfi__source_no_target(const struct dfi_source *source, uint32_t target);
 /* source_check(), and -EBUSY if a cursor is open. */
 int dfi__source_check_free(const struct dfi_source *source);
 
-/* What has become of a target. */
+/* The state of a target. */
 enum target_life {
 	TARGET_STAYS = 0,
 	TARGET_CANCELLED, /* it wants no more tuples: the source continues

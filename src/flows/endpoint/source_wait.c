@@ -178,7 +178,7 @@ int dfi_source_fd(struct dfi_source *source)
  */
 enum drain_state {
 	TARGET_ANSWERS,
-	TARGET_LEFT, /* or the source has given up */
+	TARGET_LEFT, /* or the source has aborted */
 	TARGET_LOST,
 };
 

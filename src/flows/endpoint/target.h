@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target from inside:
+ * The implementation of a target:
  *
  *	target.c		opens and closes it
  *	consume.c		lends tuples
  *	intake.c		takes segments from the rings
  *	await.c			waits for them
- *	target_sources.c	knows what became of the sources
- *	target_status.c		knows what is wrong
+ *	target_sources.c	reports what became of the sources
+ *	target_status.c		reports its errors
  *	target_group.c		consumes from several targets
  *
- * What a kind of flow adds comes from the tables in kind.h, whose entries this
- * header and target.c alone call.
+ * The tables in kind.h have what a kind of flow adds. Only this header and
+ * target.c call their entries.
  */
 #ifndef DFI_FLOWS_ENDPOINT_TARGET_H
 #define DFI_FLOWS_ENDPOINT_TARGET_H
@@ -43,7 +43,7 @@ struct looks {
 
 struct dfi_target {
 	struct dfi_target_head head; /* first: see dfi/target.h */
-	/* For any thread to read: */
+	/* Any thread reads these: */
 	_Atomic uint64_t segments, stalls, long_stalls;
 	uint32_t magic;
 	_Atomic uint32_t aborters; /* see handle.h */
@@ -54,9 +54,9 @@ struct dfi_target {
 	bool lends_batch;
 	bool cursor_open;
 	bool cancelled;           /* the owner wants no more tuples */
-	bool cancel_told;         /* and the registry knows */
+	bool cancel_told;         /* the registry knows that */
 	_Atomic bool aborted;     /* by any thread */
-	_Atomic bool interrupted; /* likewise: its next wait ends */
+	_Atomic bool interrupted; /* by any thread: its next wait ends */
 	bool prefetches; /* a segment's payload and footer are two lines */
 	uint32_t n_readers;
 	uint32_t n_open;   /* readers that have not ended */
@@ -86,7 +86,7 @@ struct dfi_target {
 	struct shared_counter
 	    *sequencer; /* of an ordered flow's target 0, or NULL */
 	struct region *region;
-	struct receiver_ring *cast; /* which writes its rings, or NULL */
+	struct receiver_ring *cast; /* the multicast receiver, or NULL */
 	_Atomic bool knows_sources; /* multicast may read sources */
 	uint64_t ring_memory;       /* counted towards the context's bound */
 	char network_why[ENDPOINT_WHY_SIZE]; /* of a region not exported */

@@ -84,7 +84,7 @@ void dfi__peers_wake(struct peers *peers)
 
 	/*
 	 * The owner stores sleeping, announces its sleep (with a fence), and
-	 * then looks at what we have published: see wait_wake().
+	 * then reads what was published here: see wait_wake().
 	 */
 	fence_full();
 	word = atomic_observe(&peers->sleeping);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the registry's events mean for a barrier: a state machine without I/O.
- * All participants see the same events in the same order, so they agree on
- * which rounds were completed before a participant was lost.
+ * The meaning of the registry's events for a barrier: a state machine without
+ * I/O. All participants see the same events in the same order, so they agree on
+ * which rounds were complete before a participant was lost.
  *
  * That holds for one life of a registry. After a restart each participant sets
  * its entry again when it comes back. A participant that comes back late may
- * find that others have gone on; how far they are tells it what it has missed.
- * An entry may also come back older than it was known, as its last change was
- * never confirmed. So the latest state that was ever seen counts.
+ * find that others have continued; their rounds tell it what it has missed. An
+ * entry may also come back older than before, if the registry never confirmed
+ * its last change. So the latest state ever seen counts.
  *
  * A name may be used again while participants of its earlier use are still
- * open. Their arrivals must not count. A participant that had arrived when we
- * came did not wait for us; one that arrives later says whom it waits for. One
- * that has not arrived looks like a new one, so as soon as it hears that its
- * use has ended it says so, and leaves.
+ * open. Their arrivals must not count. A participant that had arrived before
+ * this one attached did not wait for this one. A participant that arrives later
+ * says which participants it waits for. One that has not arrived looks like a
+ * new one; it leaves, and says so, once it hears that its use has ended.
  */
 #include "barrier_members.h"
 
