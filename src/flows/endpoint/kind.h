@@ -46,8 +46,8 @@ struct lane_ops {
 	/* Drop the tuples that the lane holds. */
 	void (*forget)(struct dfi_source *source, uint32_t lane);
 	/*
-	 * reached: a push has filled the lane up to its end. send: send its
-	 * segment before that. See dfi__source_send().
+	 * reached: the lane has all that it may take. send: send its segment
+	 * before that. See dfi__source_send().
 	 */
 	int (*reached)(struct dfi_source *source, uint32_t lane);
 	int (*send)(struct dfi_source *source, uint32_t lane);

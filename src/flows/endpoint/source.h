@@ -273,10 +273,10 @@ static inline enum target_life source_target_life(
 int dfi__source_target_left(struct dfi_source *source, uint32_t target);
 
 /*
- * For a replica writer. dfi__replica_has_left(): whether a target has left that
- * was not known to. dfi__replica_left(): handle that; 0 if the source continues
- * with the other targets, or if err was partly successful. err is the result of
- * sending, else 0.
+ * For a replica writer. dfi__replica_has_left(): whether a target has left
+ * without the source knowing yet. dfi__replica_left(): handle that after
+ * sending; err is the error of sending, or 0. It returns 0 if the source
+ * continues with the other targets.
  */
 bool dfi__replica_has_left(struct dfi_source *source);
 int dfi__replica_left(struct dfi_source *source, int err);
@@ -337,8 +337,8 @@ int dfi__source_open_segment(struct dfi_source *source, uint32_t lane);
 int dfi__source_make_room(struct dfi_source *source, uint32_t lane);
 
 /*
- * lane_make_room() for a push. The tuple in the spare room counts as refused
- * until a segment has it, so that close() reports it.
+ * lane_make_room() for a push. If it fails, the writer keeps the error in
+ * refused, so that close() reports the tuple.
  */
 int dfi__source_make_room_to_push(struct dfi_source *source, uint32_t lane);
 

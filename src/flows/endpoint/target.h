@@ -65,10 +65,9 @@ struct dfi_target {
 	uint32_t in_a_row; /* segments taken from it without a break */
 	bool has_gap;      /* gap is the last one reported */
 	struct dfi_gap gap;
-	_Atomic uint64_t gaps,
-	    lost_segments;     /* reported ones; any thread reads them */
+	_Atomic uint64_t gaps, lost_segments; /* reported; any thread reads */
 	bool dead_undrained;   /* a source is gone and its ring isn't empty */
-	uint32_t seen_changes; /* the last value read of sources.changes */
+	uint32_t seen_changes; /* the last of target_changes() */
 	uint32_t flags;
 	uint32_t empty_polls; /* of a nonblocking handle */
 	uint32_t open_timeout_ms;

@@ -12,8 +12,8 @@
 #include "shuffle/target_list.h"
 
 /*
- * A replicate flow's tuple goes to all targets or to none; in that case it is
- * not taken.
+ * A replicate flow's tuple goes to all targets or to none. If it goes to none,
+ * it is not taken.
  */
 int dfi_source_push_to_slow(
     struct dfi_source *source, uint32_t target, const void *tuple)

@@ -35,11 +35,10 @@ struct combiner {
 	struct groups groups;
 	enum combiner_state state;
 	uint64_t emitted; /* groups whose results were given */
-	char *results; /* those given last; NULL: partial aggregates are results
-			*/
-	uint64_t room; /* in results, how many */
-	uint64_t window; /* the one whose tuples are folded */
-	bool has_given;  /* results of this window: given */
+	char *results;    /* the last given; NULL: records are results */
+	uint64_t room;    /* for this many results */
+	uint64_t window;  /* the one whose tuples are folded */
+	bool has_given;   /* this window has given results: */
 	uint64_t given;
 	uint64_t early; /* how often there was no room for another group */
 	/*

@@ -35,10 +35,9 @@ struct combine_lane {
 	uint32_t next;
 	bool raw_next; /* the next segment lies in the ring, to carry a mark */
 	bool flushes;  /* all that the lane holds is to be sent */
-	uint64_t folded,
-	    sent;      /* tuples, and partial aggregates, since it was judged */
-	uint64_t left; /* tuples until the next try */
-	uint64_t pause; /* tuples before the next try */
+	uint64_t folded, sent; /* tuples, records; since judged */
+	uint64_t left;         /* tuples until the next try */
+	uint64_t pause;        /* tuples before the next try */
 	/* Any thread reads these: */
 	_Atomic uint64_t combined, raw; /* tuples */
 	_Atomic uint64_t records;       /* partial aggregates sent */

@@ -4,10 +4,10 @@
  * window each target gets a segment with a mark, after all tuples of the window
  * and before those of the next. The mark goes to all targets or to none, so
  * each ring must have room first. The call that ends a window waits for that
- * room: dfi_source_mark() marks nothing before, and a push doesn't take the
- * last tuple of a window of n before.
+ * room. Until there is room, dfi_source_mark() marks nothing, and a push
+ * doesn't take the last tuple of a window of n.
  *
- * To stop at the n-th tuple, in whichever lane, each lane may take a share of
+ * Windows of n tuples may end in any lane. So each lane may take a share of
  * tuples, and then makes a call. All shares together are at most the tuples
  * left in the window. Shares shrink with these; in the end each lane makes a
  * call for each tuple. Before the last tuple either all lanes have an open

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What flows add to the protocol of datagrams (buffers/multicast/end.h): the
- * multicast group, the addresses of peers, and the peers that have left by the
- * registry's account.
+ * multicast group, the addresses of peers, and which peers have left, as the
+ * registry reports.
  */
 #include "multicast.h"
 

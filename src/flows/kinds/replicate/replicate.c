@@ -30,8 +30,8 @@ static int check_set(const struct dfi_source *source, uint64_t targets)
 
 /*
  * The open segment is for the previous set: send it. If no target of the new
- * set wants tuples, drop the segment that opens; the next push reports the
- * reason (dfi__source_make_room()).
+ * set wants tuples, drop the segment that was opened next. The next push then
+ * reports the reason (dfi__source_make_room()).
  */
 static int change_set(struct dfi_source *source, uint64_t targets)
 {

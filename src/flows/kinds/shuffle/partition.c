@@ -57,7 +57,7 @@ struct run {
 	uint32_t n;
 };
 
-/* The target of tuple i of the block whose targets list has. */
+/* The target of tuple i of a block; list begins with those of the block. */
 static always_inline uint32_t target_of(const struct partitioner *p,
     const char *tuple, const uint32_t *list, uint32_t i)
 {
