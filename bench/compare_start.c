@@ -10,7 +10,9 @@
 #include "../common/memory.h"
 #include "worker.h"
 
-/* The memory of one of our processes and threads alone, with a reserve. */
+/*
+ * The memory of a process and of a thread of dfi-bench alone, with a reserve.
+ */
 #define PROCESS_SIZE (UINT64_C(2) << 20)
 #define THREAD_SIZE (UINT64_C(64) << 10)
 

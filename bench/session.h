@@ -13,7 +13,7 @@
 #include "plan.h"
 
 struct session {
-	struct dfi_registry *registry; /* NULL: the registry is not ours */
+	struct dfi_registry *registry; /* NULL: another process's */
 	const char *address;
 	struct dfi *dfi;
 	uint64_t n_flows;   /* created so far */

@@ -3,8 +3,8 @@
  * A network without devices, for multicasts between contexts of one process. A
  * program that links this gets it as dfi__verbs_ops, so that flows with
  * DFI_TRANSPORT_VERBS use it like RDMA. It has only datagram endpoints
- * (transport/multicast.h) and shared words to add to. It loses only datagrams
- * without a receive; DFI_TEST_FAULTS adds other losses.
+ * (transport/multicast.h) and shared words to add to. By itself it loses only
+ * datagrams without a receive; DFI_TEST_FAULTS adds other losses.
  */
 #ifndef DFI_TESTS_FAKE_NETWORK_H
 #define DFI_TESTS_FAKE_NETWORK_H

@@ -28,7 +28,7 @@
 #define SLOTS_FOR_RECORD 2
 #define MANY_SLOTS_FOR_RECORD 16
 #define MANY_SLOTS (UINT64_C(512) << 10)
-/* Clearing all slots takes as long as finding and clearing this many. */
+/* Clearing this many slots takes as long as finding one. */
 #define FEW_RECORDS 64
 /* The size from which on slots and records miss the second-level cache. */
 #define PREFETCH_FROM (UINT64_C(256) << 10)

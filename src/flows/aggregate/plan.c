@@ -54,8 +54,7 @@ static int add_key(
 			    "group_by: field '%s' comes twice", field->name);
 	column->offset = field->offset;
 	column->size = field->size;
-	column->at =
-	    plan->key_words; /* in bytes, until all columns are added */
+	column->at = plan->key_words; /* bytes so far */
 	plan->key_words += field->size;
 	plan->n_columns++;
 	return 0;

@@ -15,9 +15,8 @@
 struct single_input {
 	const char *from;
 	size_t stride;
-	uint32_t key_offset; /* of the 8-byte key in each of them */
-	const uint64_t
-	    *keys; /* adjacent keys, or NULL: read them by key_offset */
+	uint32_t key_offset;  /* of the 8-byte key in each of them */
+	const uint64_t *keys; /* adjacent keys; NULL: use key_offset */
 };
 
 /* NULL: there is no loop for such a fold. */

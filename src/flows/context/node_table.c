@@ -45,8 +45,7 @@ void dfi__node_table_put(
 	if (!found) {
 		found = calloc(1, sizeof(*found));
 		if (!found)
-			return; /* the node will be refused with an error text
-				 */
+			return; /* the node will be refused */
 		found->id = node.id;
 		found->next = known->first;
 		known->first = found;

@@ -35,9 +35,8 @@ struct process {
 	TAILQ_ENTRY(process) link;
 	struct processes *all;
 	struct node node;
-	int pidfd; /* -1: it has ended */
-	struct event
-	    *event; /* its end; later, the end of the registry's time */
+	int pidfd;           /* -1: it has ended */
+	struct event *event; /* its end, then of the registry's time */
 };
 
 struct processes {

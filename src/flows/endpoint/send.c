@@ -286,7 +286,7 @@ int dfi_source_flush(struct dfi_source *source)
 	return ret;
 }
 
-/* After the deadline only a segment's position may be missing. */
+/* An open segment has its slot, so the flush waits only for its position. */
 int dfi__source_finish(struct dfi_source *source, int64_t deadline)
 {
 	source->flags &= ~(uint32_t)DFI_NONBLOCK;

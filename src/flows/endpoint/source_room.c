@@ -20,9 +20,8 @@
 struct need {
 	uint64_t counted;  /* towards the context's bound */
 	uint64_t mapped;   /* of other contexts' regions */
-	uint64_t reserved; /* from which devices send */
-	uint64_t locked;   /* send buffers, once for each device that sends from
-			      them */
+	uint64_t reserved; /* memory that devices send from */
+	uint64_t locked;   /* a send buffer for each such device */
 	struct transport *devices[MOST_DEVICES];
 	unsigned n_devices;
 };

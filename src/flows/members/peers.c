@@ -49,7 +49,10 @@ static void set_peer(struct peer *peer, const struct registry_event *event)
 	struct endpoint endpoint;
 
 	if (event->type == REGISTRY_DELETE) {
-		/* The rest of the event tells whether it is another peer. */
+		/*
+		 * If replaced, the PUT that follows shows whether the peer is
+		 * another.
+		 */
 		if (!event->replaced)
 			set_gone(peer);
 		return;

@@ -21,14 +21,12 @@ enum peer_state {
 	PEER_ABSENT = 0, /* not yet attached */
 	PEER_PRESENT,
 	PEER_GONE,      /* was attached; closed or died */
-	PEER_CANCELLED, /* a target that wants no more tuples, attached or not
-			 */
+	PEER_CANCELLED, /* a target that wants no more, attached or not */
 };
 
 struct peer {
-	_Atomic uint32_t
-	    state;         /* publishes endpoint; PEER_GONE publishes done */
-	_Atomic bool done; /* the peer has said that it has received all */
+	_Atomic uint32_t state; /* publishes endpoint, and PEER_GONE done */
+	_Atomic bool done;      /* the peer has said that it has received all */
 	/*
 	 * Another peer has attached with the index of one that is gone, and
 	 * must be told so. Publishes again_port, where it is.
@@ -49,9 +47,8 @@ struct peers {
 	struct peer *peer;
 	_Atomic uint32_t changes; /* a count; a hot loop reads only this */
 	_Atomic bool registry_lost;
-	_Atomic bool
-	    flow_gone;        /* removed, or its creator died: no peer comes */
-	_Atomic bool cut_off; /* this process is: no peer comes */
+	_Atomic bool flow_gone; /* removed, or its creator died */
+	_Atomic bool cut_off;   /* this process is: no peer comes */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/* The word in which the owner sleeps, or NULL. */

@@ -251,8 +251,8 @@ static int await(struct dfi_barrier *barrier, uint64_t round, int64_t deadline)
 }
 
 /*
- * A call that gave up waiting may still have arrived: this handle's own watch
- * tells. Under the lock.
+ * A call that gave up waiting may still have arrived; the handle's own watch
+ * shows that. Under the lock.
  */
 static bool has_arrived(const struct dfi_barrier *barrier)
 {

@@ -98,7 +98,10 @@ void dfi__barrier_event(void *arg, const struct registry_event *event)
 		barrier->registry_lost = false;
 	else if (event->type == REGISTRY_PUT)
 		joined = on_put(barrier, event, &node);
-	/* The rest of the event tells whether it is another participant. */
+	/*
+	 * If replaced, the PUT that follows shows whether the participant is
+	 * another.
+	 */
 	else if (event->type == REGISTRY_DELETE && !event->replaced &&
 	    dfi__endpoint_index(event->key, &index)) {
 		dfi__members_delete(&barrier->members, index);
