@@ -34,7 +34,10 @@ enum {
 
 static const uint64_t starts[] = { 0, UINT32_MAX - 1, UINT64_MAX - 1 };
 
-static struct settings settings = { .huge_pages = HUGE_PAGES_NEVER };
+static struct settings settings = {
+	.huge_pages = HUGE_PAGES_NEVER,
+	.open_timeout_ms = 60000,
+};
 static struct loop *loops[2];
 static struct transport *shm[2];
 

@@ -145,8 +145,8 @@ struct published_region {
 	uint64_t size;
 	uint32_t n_addresses;
 	struct region_address addresses[REGION_MAX_ADDRESSES];
-	bool has_unknown; /* it has an address for an unknown transport */
 	char why[ENDPOINT_WHY_SIZE]; /* why other hosts can't reach it; or "" */
+	bool has_unknown; /* it has an address for an unknown transport */
 };
 
 /* The entry of a target or source. */
