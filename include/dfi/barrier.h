@@ -43,10 +43,7 @@ DFI_API int dfi_barrier_open(struct dfi *dfi, const char *name,
  * dfi_barrier_interrupt() was called. -ENOTCONN: the registry is lost. After
  * these three the next call goes on with the same round. Other errors are
  * final. -ECONNRESET: a participant died, or closed, before all had arrived;
- * the text names it. All get this, within two seconds of a death on this host
- * and PID namespace, also without a registry; of others the registry tells. If
- * it died while the registry did not answer, some may get it a round later
- * (docs/design.md, "Barriers").
+ * the text names it, and all get this (docs/design.md, "Barriers").
  * -EPROTOTYPE: as in dfi_barrier_open().
  */
 DFI_API int dfi_barrier_wait(struct dfi_barrier *barrier, uint32_t timeout_ms);

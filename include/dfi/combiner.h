@@ -64,9 +64,8 @@ DFI_API int dfi_combiner_open(struct dfi *dfi, const char *flow, uint32_t index,
 /*
  * Take, combine and send, until all inputs have ended and all is sent, or all
  * targets have cancelled: 0, after which dfi_combiner_close() ends the stream.
- * Waits for inputs and room (enum dfi_wait); with DFI_NONBLOCK it returns
- * -EAGAIN instead: call again when dfi_combiner_fd() is readable. Owner thread
- * only.
+ * Waits for inputs and room; with DFI_NONBLOCK it returns -EAGAIN instead: call
+ * again when dfi_combiner_fd() is readable. Owner thread only.
  *
  * -ECONNRESET, -ECANCELED, -EBADMSG, -ENOMEM: as in target.h and source.h;
  * sticky. -ETIMEDOUT: nothing came, or no room, for stall_timeout_ms, or an

@@ -123,13 +123,12 @@ enum {
  * all defaults. A process may have several contexts. The caller closes *dfi
  * with dfi_close(). Any thread.
  *
- * -EINVAL: also, no registry is named, or a setting or a file is not valid.
- * -ECONNREFUSED: nobody answers there. -ETIMEDOUT: also, the control thread has
- * not run; then the library stays loaded. -EPROTO: what answers is no registry,
- * or of another version, or has no TLS. -EACCES: it has another user, or key,
- * or a side refuses a certificate. -EPERM: a TCP address without key or CA.
- * -ENOTCONN: it died or was stopped meanwhile; try again. -EHOSTUNREACH: the
- * network doesn't lead to its machine.
+ * -EINVAL: also, no registry is named, or a setting or file is not valid.
+ * -ECONNREFUSED: nobody answers there; -EHOSTUNREACH: no network leads there.
+ * -ETIMEDOUT: also, the control thread has not run; the library stays loaded.
+ * -EPROTO: no registry, or of another version, or without TLS. -EACCES: it has
+ * another user, or key, or a side refuses a certificate. -EPERM: a TCP address
+ * without key or CA. -ENOTCONN: it died or was stopped meanwhile; try again.
  */
 DFI_API int dfi_open(const struct dfi_attr *attr, struct dfi **dfi);
 

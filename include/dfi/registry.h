@@ -85,12 +85,11 @@ struct dfi_registry_attr {
  * mode 0600. A leftover one, at which nobody listens, is replaced under the
  * lock of the file PATH.lock, which a running registry holds.
  *
- * -EINVAL: also, an unknown flag, listen is no address, or a file is missing,
- * wrong or not secret. -EPERM: a TCP address without anything by which clients
- * prove who they are. -EEXIST: the address is in use, or the path is another
- * file, or its lock can't be had. -EBUSY: another process holds the lock and
- * nobody answers for 2 s. -ENOENT, -EACCES: the directory. -ETIMEDOUT: its
- * thread has not run for 10 s.
+ * -EINVAL: also, an unknown flag, no address, or a file is missing, wrong or
+ * not secret. -EPERM: a TCP address without proof of who clients are. -EEXIST:
+ * the address is in use, or the path is another file, or its lock can't be had.
+ * -EBUSY: another process holds the lock and nobody answers for 2 s. -ENOENT,
+ * -EACCES: the directory. -ETIMEDOUT: its thread has not run for 10 s.
  */
 DFI_API int dfi_registry_start(
     const struct dfi_registry_attr *attr, struct dfi_registry **registry);

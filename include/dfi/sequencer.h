@@ -57,10 +57,8 @@ DFI_API int dfi_sequencer_open(struct dfi *dfi, const char *name,
  *
  * -EINVAL: also, n is 0. -ECONNRESET: the creator has closed it or died, which
  * is final; the text names it. *first is as before; numbers that were taken
- * stay unused. That takes two seconds after a death on this host and PID
- * namespace, also without a registry; else, and of a close over RDMA, the
- * registry tells. Until that, numbers may come. -EBUSY, in debug builds:
- * another thread is inside a call.
+ * stay unused. Until the death is known, numbers may come (docs/design.md,
+ * "Sequencers"). -EBUSY, in debug builds: another thread is inside a call.
  */
 DFI_API int dfi_sequencer_next(
     struct dfi_sequencer *sequencer, uint32_t n, uint64_t *first);
