@@ -2,13 +2,14 @@
 /*
  * The ways into a source, from simple to fast:
  *   dfi_source_push()         one tuple, routed
- *   dfi_source_push_batch()   an array of tuples, routed, or all to one
- *                             target: dfi_source_push_batch_to()
+ *   dfi_source_push_batch()   an array, routed, or with _to() all to one target
  *   a cursor, or claim/commit a run of tuples to one target, at memory speed
  *
- * They return 0 or an error of source.h; a target that does not exist is
- * -ERANGE. Memory that tuples are copied from is the caller's again at once.
- * Owner thread only.
+ * Memory that tuples are copied from is the caller's again at once. Owner
+ * thread only. They return 0 or an error of source.h; here these two mean:
+ *   -ERANGE      no such target, or bit of a set; also of a route function
+ *   -EPROTOTYPE  a routed push in a shuffle flow of DFI_ROUTE_DIRECT, or a set
+ *                in a flow without target sets
  */
 #ifndef DFI_PUSH_H
 #define DFI_PUSH_H
@@ -22,12 +23,8 @@
 DFI_BEGIN_DECLS
 
 /*
- * For the inline functions only. A lane is the open segment of one target, or
- * of all in a replicate flow: the next tuple goes to next, and when next
- * reaches end, dfi_source_lane_full() is due. Without an open segment a lane
- * has room for one tuple outside of the ring, so that a push needs one
- * comparison. If the source lingers, another thread reads next, and may lower
- * end, even below next, to be told of the next tuple.
+ * For the inline functions only (docs/memory-model.md, "Lanes"): the next tuple
+ * goes to next; when that reaches end, dfi_source_lane_full() is due.
  */
 struct dfi_source_lane {
 	char *next;
@@ -62,13 +59,7 @@ DFI_API int dfi_source_lane_full(struct dfi_source *source, uint32_t target);
 DFI_API int dfi_source_choose_to_push(
     struct dfi_source *source, uint64_t targets);
 
-/*
- * Move lane->next, and return whether dfi_source_lane_full() is due. Those who
- * see the new position (acquire) see the tuples. end is read after that store,
- * for a thread that lowers end and then makes all others pass a barrier
- * (membarrier(2)). x86 keeps the order of stores; the compiler is held to it
- * without a memory clobber, so that positions stay in registers.
- */
+/* Move lane->next (release), then read end: is dfi_source_lane_full() due? */
 DFI_INLINE_PART int dfi_source_lane_advance(
     struct dfi_source_lane *lane, char *next)
 {
@@ -119,9 +110,8 @@ DFI_INLINE int dfi_source_push_to(
 /*
  * In a replicate flow with target sets: send what follows, by any way in, to
  * these targets; at first everything goes to all. Another set sends what is
- * buffered, as a push that fills a segment does: runs of one set are fast. A
- * span that is lent ends. The set stays after -EINVAL (it is empty), -ERANGE (a
- * bit beyond the last target) and -EPROTOTYPE (the flow has no target sets).
+ * buffered, as a push that fills a segment does. A span that is lent ends. The
+ * set stays after -EINVAL (it is empty), -ERANGE and -EPROTOTYPE.
  */
 DFI_API int dfi_source_choose(struct dfi_source *source, uint64_t targets);
 
@@ -140,10 +130,7 @@ DFI_INLINE int dfi_source_push_set(
 	return dfi_source_push_lane(source, &head->only, 0, tuple);
 }
 
-/*
- * Push a tuple to the target of its routing. -EPROTOTYPE: the routing of a
- * shuffle flow is DFI_ROUTE_DIRECT. -ERANGE: the function named no target.
- */
+/* Push a tuple to the target of its routing. */
 DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 {
 	struct dfi_source_head *head = DFI_SOURCE_HEAD(source);
@@ -165,19 +152,15 @@ DFI_INLINE int dfi_source_push(struct dfi_source *source, const void *tuple)
 }
 
 /*
- * Push n tuples, an array, as dfi_source_push(). Returns n, or with
- * DFI_NONBLOCK the number that found room (> 0). If it took none it returns the
- * error, else the next call does. After -EPIPE the target of the first tuple
- * has cancelled, after -ERANGE that tuple has no target: go on behind it.
- * -EINVAL: n is above INT32_MAX, or tuples is NULL and n is not 0.
+ * Push n tuples, an array, as dfi_source_push(), or all to one target: in a
+ * replicate flow DFI_ALL_TARGETS, which means the set that was chosen last if
+ * there are target sets. Return n, or with DFI_NONBLOCK the number that found
+ * room (> 0). If that is none they return the error, else the next call does.
+ * -EPIPE and -ERANGE are about the first tuple: go on behind it. -EINVAL: n is
+ * above INT32_MAX, or tuples is NULL and n is not 0.
  */
 DFI_API int dfi_source_push_batch(
     struct dfi_source *source, const void *tuples, uint32_t n);
-
-/*
- * The same to one target; in a replicate flow DFI_ALL_TARGETS, which means the
- * set that was chosen last if there are target sets.
- */
 DFI_API int dfi_source_push_batch_to(
     struct dfi_source *source, uint32_t target, const void *tuples, uint32_t n);
 
@@ -190,48 +173,33 @@ struct dfi_span {
 
 /*
  * Lend the free rest of the target's open segment, at least one tuple, until
- * the next call on this source. Without a commit nothing is sent.
+ * the next call on this source. Without a commit nothing is sent. _n() lends
+ * room for at least n > 0 tuples, or nothing, and sends the open segment if it
+ * has less: the target gets the n tuples in one batch, which -EAGAIN never
+ * cuts. -EMSGSIZE: a segment never has room for n; the text says for how many.
  */
 DFI_API int dfi_source_claim(
     struct dfi_source *source, uint32_t target, struct dfi_span *span);
-
-/*
- * The same with room for at least n tuples, or nothing. They stay in one
- * segment: the target gets a message of n tuples in one batch, and -EAGAIN
- * never cuts it. Sends the open segment if it has less room. -EMSGSIZE: a
- * segment never has room for n; the text says for how many: 1 in flows for
- * latency, or whose windows end by themselves. -EINVAL: n is 0.
- */
 DFI_API int dfi_source_claim_n(struct dfi_source *source, uint32_t target,
     uint32_t n, struct dfi_span *span);
 
 /*
- * Send the first count tuples of the span that was lent last. -EINVAL: this is
- * not that span, or count is larger than span->count.
+ * Send the first count tuples of the span that was lent last. _more() announces
+ * another span (like MSG_MORE), so commit the last one without it, or flush
+ * (docs/endpoints.md). -EINVAL: another span, or count is above span->count.
  */
 DFI_API int dfi_source_commit(
     struct dfi_source *source, const struct dfi_span *span, uint32_t count);
-
-/*
- * The same by a source that has more to send at once (like MSG_MORE). Over RDMA
- * a full segment may wait for three more, to go out in one call of the driver:
- * at the latest with a successful dfi_source_commit(), dfi_source_push_batch()
- * or dfi_source_flush(), with dfi_source_close(), and before a call waits for
- * room or returns -EAGAIN or -EPIPE. dfi_source_push() and cursors don't send
- * it. So commit the last span without more, or flush.
- */
 DFI_API int dfi_source_commit_more(
     struct dfi_source *source, const struct dfi_span *span, uint32_t count);
 
 /*
- * A cursor: a target's open segment held in registers, for a run of pushes to
- * one target. Keep it in a local variable. Between open and close no other call
- * may use the source. It is not valid in a forked child (context.h).
+ * A cursor: a target's open segment in registers, for a run of pushes. Keep it
+ * in a local variable. Until its close no other call may use the source.
  *
- *	struct dfi_source_cursor c =
- *	    dfi_source_cursor_open(source, 0, sizeof(tuples[0]));
+ *	c = dfi_source_cursor_open(source, 0, sizeof(*tuples));
  *	for (i = 0; i < n; i++)
- *		if (dfi_source_cursor_push(&c, &tuples[i], sizeof(tuples[i])))
+ *		if (dfi_source_cursor_push(&c, &tuples[i], sizeof(*tuples)))
  *			break;
  *	ret = dfi_source_cursor_close(c);
  */
@@ -248,17 +216,15 @@ DFI_API struct dfi_source_cursor dfi_source_cursor_slow(
     struct dfi_source_cursor cursor);
 
 /*
- * Open a cursor on a target, for tuples of size bytes. -EINVAL in .status: that
- * is not the flow's tuple size. With .status set, pushes do nothing and close
- * returns it: check it only if a wrong argument is possible.
+ * Open a cursor for tuples of size bytes. -EINVAL in .status: that is not the
+ * flow's tuple size. With .status set, pushes do nothing and close returns it.
  */
 DFI_API struct dfi_source_cursor dfi_source_cursor_open(
     struct dfi_source *source, uint32_t target, size_t size);
 
 /*
  * Push a tuple of size bytes, as at the open; write it as a constant. An error,
- * also in .status, has not taken it; after -EAGAIN, -ETIMEDOUT and -EINTR it
- * may be tried again.
+ * also in .status, has not taken it. Retry on -EAGAIN, -ETIMEDOUT and -EINTR.
  */
 DFI_INLINE int dfi_source_cursor_push(
     struct dfi_source_cursor *cursor, const void *tuple, size_t size)
@@ -276,10 +242,7 @@ DFI_INLINE int dfi_source_cursor_push(
 	return 0;
 }
 
-/*
- * Give the segment back to the source. A full one is sent; a partial one stays
- * open as after dfi_source_push(). Returns the cursor's .status.
- */
+/* Give the segment back, open as after dfi_source_push(). Returns .status. */
 DFI_API int dfi_source_cursor_close(struct dfi_source_cursor cursor);
 
 DFI_END_DECLS

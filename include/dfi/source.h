@@ -105,19 +105,12 @@ struct dfi_source_attr {
  * Attach as source number index (0 to n_sources - 1) of a flow; attr NULL means
  * all defaults. Waits for the flow and all its targets, at most
  * open_timeout_ms: a thread that is also a target opens the target first. The
- * caller closes *source with dfi_source_close(). Any thread. A failure has no
- * effect; only if a target has not answered datagrams in time, others may get
- * -ECONNRESET, and the flow has to be made anew.
+ * caller closes *source with dfi_source_close(). Any thread.
  *
- * Errors are also those of the registry and of RDMA. -EINVAL: also, too few
- * segments to linger. -ERANGE: no such index. -EEXIST: it is, or was, attached
- * (flow.h). -EPROTOTYPE: the flow has another schema; the text names the field.
- * -ETIMEDOUT: the text says who is missing or doesn't answer. -ECONNRESET: a
- * target or the flow's creator died, or the flow was removed. -EACCES: a target
- * belongs to another user. -EHOSTUNREACH: also, shared memory doesn't reach a
- * target, or the multicast group can't be joined. -EMSGSIZE: a segment is
- * larger than a datagram; the text gives the limit. -EMFILE: also, of a
- * target's process.
+ * Errors are also those of the registry and of RDMA. -ERANGE, -EEXIST,
+ * -EPROTOTYPE: no such index, it is or was taken, another schema. -ETIMEDOUT,
+ * -ECONNRESET: a target is missing, or it or the flow's creator is gone. Others
+ * and what a failure leaves: docs/endpoints.md ("Attaching").
  */
 DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_source_attr *attr, struct dfi_source **source);
@@ -125,16 +118,13 @@ DFI_API int dfi_source_open(struct dfi *dfi, const char *flow, uint32_t index,
 /*
  * End the stream, with what is buffered and the number of tuples, and free the
  * source in any case. Waits for room for what it has combined, and over RDMA
- * until all has arrived; never for a target's program, unless its process is
- * stopped and has no receive left: then as long as it lives, or
- * stall_timeout_ms. close_timeout_ms, if not 0, bounds the whole; after
- * dfi_source_abort() it takes some seconds at most. Owner thread only.
+ * until all has arrived (docs/endpoints.md, "Closing"), at most
+ * close_timeout_ms if that is not 0. Owner thread only.
  *
  * If the stream is not whole (an error, a refused push, an open cursor, a
  * target that is gone), it returns the first such error, and targets get
- * -ECANCELED, or -ECONNRESET if a multicast over RDMA loses that. -ETIMEDOUT:
- * the end was sent and may have arrived, or there was no room in time (then
- * -ECANCELED).
+ * -ECANCELED. -ETIMEDOUT: the end was sent and may have arrived, or there was
+ * no room in time (then targets get -ECANCELED).
  */
 DFI_API int dfi_source_close(struct dfi_source *source);
 

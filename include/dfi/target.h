@@ -2,43 +2,37 @@
 /*
  * Targets: where tuples leave a flow.
  *
- * A target belongs to one thread at a time; handing it to another thread needs
- * the application's own synchronisation. Tuples are lent where they lie in the
- * ring. Those of one source come in the order of its pushes; an ordered flow
- * has one order for all sources, the same at all targets. A combiner flow lends
- * results, which a consuming call makes when it finds that a window, or the
- * flow, has ended.
+ * A target belongs to one thread at a time, its owner; handing it over needs
+ * the application's own synchronisation. Any thread may open a target, and
+ * abort or interrupt it (context.h, "Signals"). Tuples are lent where they lie
+ * in the ring. Those of one source come in the order of its pushes; an ordered
+ * flow has one order for all sources, the same at all targets.
  *
  * Consuming follows read(2): > 0 is that many tuples, 0 the end of the flow
  * (all sources have closed and everything was consumed), < 0 an error. A call
  * waits (enum dfi_wait) as long as the sources live, at most stall_timeout_ms
  * if that is set. With DFI_NONBLOCK it returns -EAGAIN instead.
  *
- * Errors of all calls that consume, beside those of error.h:
- *   -ECONNRESET  a source died before its end; the text names it. What it had
- *                sent whole, and what the rings of others held, comes first (in
- *                an ordered flow, and of datagrams, what has no gap before it;
- *                in a combiner flow windows that all have ended). Or nobody can
- *                attach any more (docs/design.md, "Failure"), or the RDMA
- *                device of a multicast is gone
- *   -ECANCELED   a source aborted the flow (the same comes first), or this
- *                target was cancelled or aborted
+ * Errors of all calls that consume, beside those of error.h. What was sent
+ * before the first two comes first (docs/endpoints.md, "What comes first"):
+ *   -ECONNRESET  a source died before its end (the text names it), nobody can
+ *                attach any more, or the RDMA device of a multicast is gone
+ *   -ECANCELED   a source aborted, or this target was cancelled or aborted
  *   -EBADMSG     received data contradicts the protocol, or tuples are missing;
  *                the text names both ends
  *   -ETIMEDOUT   nothing came for stall_timeout_ms (not with DFI_NONBLOCK), or
  *                no tuple is there and a source, which the text names, has not
- *                attached within open_timeout_ms (again after that time); not
- *                sticky
- *   -EINTR       dfi_target_interrupt() was called; not sticky
+ *                attached within open_timeout_ms (again after that time)
+ *   -EINTR       dfi_target_interrupt() was called
  *   -ENODATA     the network lost segments of a source (DFI_LOSS_NOTIFY), once
- *                a gap: dfi_target_gap() says which; not sticky
+ *                a gap: dfi_target_gap() says which
  *   -EOVERFLOW   combiner flow: a sum that is checked doesn't fit its type; the
  *                text names the result's field and the group
  *   -ENOSPC      combiner flow: more groups than max_groups (DFI_FULL_FAIL)
  *   -EBUSY       a batch or a cursor is out, or, in debug builds, another
- *                thread is in a call, which the log has as a fault; not sticky
- * Other errors, except -EBADF and -EOWNERDEAD, are sticky: a truncated stream
- * never looks like a clean end.
+ *                thread is in a call, which the log has as a fault
+ * Except -ETIMEDOUT, -EINTR, -ENODATA, -EBUSY, -EBADF and -EOWNERDEAD all are
+ * sticky: a truncated stream never looks like a clean end.
  */
 #ifndef DFI_TARGET_H
 #define DFI_TARGET_H
@@ -65,20 +59,14 @@ struct dfi_target_attr {
 
 /*
  * Attach as target number index (0 to n_targets - 1) of a flow, and reserve its
- * rings in memory local to the calling thread: 0.15 to 0.6 s a GiB, up to 5 s
- * more if others of this user are just reserving. Waits for the flow at most
- * open_timeout_ms beside that, not for sources, which have open_timeout_ms from
- * now. attr NULL means all defaults. The caller closes *target with
- * dfi_target_close(). Any thread.
+ * rings. Waits for the flow at most open_timeout_ms, not for sources, which
+ * have open_timeout_ms from now. attr NULL means all defaults. The caller
+ * closes *target with dfi_target_close().
  *
- * Errors are also those of the registry, and of RDMA if the flow, or else
- * DFI_TRANSPORT, is verbs: if not, they are warnings in the log, and sources of
- * this host can attach. -ERANGE: no such index. -EEXIST: it is attached, or was
- * before a source attached that is still there. -EPROTOTYPE: the flow has
- * another schema; the text names the field. -ENOMEM: memory, or ulimit -f; the
- * text has need and limit. -EMSGSIZE: a segment is larger than a datagram.
- * -ETIMEDOUT: no such flow came, or, as -EHOSTUNREACH, joining the multicast
- * group failed.
+ * Errors are also those of the registry and, if the flow needs it, of RDMA.
+ * -ERANGE, -EEXIST, -EPROTOTYPE: no such index, it is taken, another schema.
+ * -ENOMEM: memory, or ulimit -f. -EMSGSIZE: a segment is larger than a
+ * datagram. -ETIMEDOUT: no such flow came. docs/endpoints.md ("Attaching").
  */
 DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
     const struct dfi_target_attr *attr, struct dfi_target **target);
@@ -86,7 +74,7 @@ DFI_API int dfi_target_open(struct dfi *dfi, const char *flow, uint32_t index,
 /*
  * Leave the flow and free the target; all pointers it lent end. Sources that
  * have not ended get -ECONNRESET. Never waits for a peer. Returns 0, or the
- * first hard error of the target's life. Owner thread only.
+ * first sticky error of the target's life.
  */
 DFI_API int dfi_target_close(struct dfi_target *target);
 
@@ -94,44 +82,31 @@ DFI_API int dfi_target_close(struct dfi_target *target);
  * Give up: the call in which the owner waits, and all later ones that take more
  * than the rest of a segment, return -ECANCELED. What is lent stays so. The
  * owner then closes the target, and sources get -ECONNRESET. Frees nothing,
- * never waits for a peer. Any thread, any number of times, also while and after
- * the target is closed (context.h). Async-signal-safe.
+ * never waits for a peer. Any number of times, also while and after a close.
  */
 DFI_API void dfi_target_abort(struct dfi_target *target);
 
-/*
- * End the owner's wait with -EINTR (context.h, "Signals"); a call on its group
- * has that as this target's error. Any thread. Async-signal-safe.
- */
+/* End the owner's wait with -EINTR; on its group, as this target's error. */
 DFI_API void dfi_target_interrupt(struct dfi_target *target);
 
 /*
  * Leave the flow early, without an error for anybody (examples/small/cancel.c).
  * What sources push for this target is dropped, and they get -EPIPE, also those
- * that attach later while this context is open: the entry in the registry stays
- * until all have, or the flow is removed. Consuming returns -ECANCELED. The
- * caller still closes the target: 0, if nothing had failed. Waits for the
- * registry only, at most the context's open_timeout_ms. Owner thread only.
+ * that attach later (docs/endpoints.md, "Cancelling"). Consuming returns
+ * -ECANCELED. The caller still closes the target: 0, if nothing had failed.
+ * Waits for the registry only, at most the context's open_timeout_ms.
  *
  * -EBUSY: a batch or a cursor is out; nothing happened. -ENOTCONN, -ETIMEDOUT:
- * only attached sources know. Call again, or the close tries; if that fails,
- * the log says so and later sources get -ECONNRESET.
+ * only attached sources know. Call again, or the close tries.
  */
 DFI_API int dfi_target_cancel(struct dfi_target *target);
 
-/*
- * A descriptor to poll after a consuming call returned -EAGAIN (context.h,
- * "Polling"); level-triggered polling may call less often. -EBUSY: the target
- * is in a group.
- */
+/* To poll after -EAGAIN (context.h, "Polling"). -EBUSY: it is in a group. */
 DFI_API int dfi_target_fd(struct dfi_target *target);
 
-/* What a target has done so far. Owner thread only. */
+/* What a target has done so far. */
 struct dfi_target_stats {
-	/*
-	 * Lent to the application; in a combiner flow taken of the sources,
-	 * with partial aggregates as the tuples whose room they fill.
-	 */
+	/* Lent; in a combiner flow taken of sources (docs/combine.md). */
 	uint64_t tuples, bytes;
 	uint64_t segments;
 	uint64_t stalls;   /* waits for data, also of its group */
@@ -153,29 +128,21 @@ struct dfi_gap {
 	uint64_t first;
 	uint32_t count;
 	uint32_t source;
-	/*
-	 * In an ordered flow the position of the first of them, counted from 0
-	 * over all sources, the same at all targets; the others follow it
-	 * directly. Else 0.
-	 */
+	/* Of the first in an ordered flow; the others follow it. Else 0. */
 	uint64_t position;
 };
 
 /*
- * The gap that the last -ENODATA, of this target or of its group, is about
- * (examples/small/gaps.c). The source's next tuples are behind it. -ENOENT:
- * there was none. Owner thread only.
+ * The gap of the last -ENODATA of this target or of its group. The source's
+ * next tuples are behind it (examples/small/gaps.c). -ENOENT: there was none.
  */
 DFI_API int dfi_target_gap(
     const struct dfi_target *target, struct dfi_gap *gap);
 
 /*
  * In a combiner flow with windows: the window, from 0, of the results that were
- * consumed last. Windows come in order, a batch is of one. A window without
- * tuples counts, without results. A window that not all sources have ended has
- * none (except of DFI_FULL_EMIT), nor has any after an error; the last one ends
- * with all sources. -EPROTOTYPE: the flow has no windows. -ENOENT: nothing was
- * consumed yet. Owner thread only.
+ * consumed last. Windows come in order, a batch is of one. -EPROTOTYPE: the
+ * flow has no windows. -ENOENT: nothing was consumed yet.
  */
 DFI_API int dfi_target_window(
     const struct dfi_target *target, uint64_t *window);
@@ -219,10 +186,7 @@ struct dfi_batch {
 	uint32_t reserved;
 };
 
-/*
- * Lend a batch until dfi_target_release(), but not to a forked child. One batch
- * at a time. Returns its count (> 0), 0 at the end of the flow, or an error.
- */
+/* Lend a batch until its release, one at a time: its count, 0 or an error. */
 DFI_API int dfi_target_consume_batch(
     struct dfi_target *target, struct dfi_batch *batch);
 
@@ -231,9 +195,8 @@ DFI_API void dfi_target_release(
     struct dfi_target *target, struct dfi_batch *batch);
 
 /*
- * A cursor: the segment in work held in registers, for a loop that consumes
- * tuple by tuple at memory speed. Keep it in a local variable. Between open and
- * close no other call may use the target. Not valid in a forked child.
+ * A cursor: the segment in work in registers, for a loop over tuples. Keep it
+ * in a local variable. Until its close no other call may use the target.
  *
  *	struct dfi_target_cursor c =
  *	    dfi_target_cursor_open(target, sizeof(struct kv));
@@ -259,8 +222,7 @@ DFI_API struct dfi_target_cursor dfi_target_cursor_open(
 
 /*
  * The next tuple, lent until the next call on the cursor, or NULL, and .status
- * says why; after -EAGAIN, -ETIMEDOUT, -EINTR or -ENODATA it may be tried
- * again. size is as at the open; write it as a constant.
+ * says why. size is as at the open; write it as a constant.
  */
 DFI_INLINE const void *dfi_target_cursor_get(
     struct dfi_target_cursor *cursor, size_t size)
