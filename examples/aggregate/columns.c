@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns are looked at one after the other: first their type, then values. */
+/*
+ * The columns are checked one after the other: first their types, then their
+ * values.
+ */
 #include "columns.h"
 
 #include <inttypes.h>
@@ -77,7 +80,7 @@ static int no_real(const struct loading *loading, uint32_t column, uint64_t row,
 /* ---- Types that values have ------------------------------------------------
  */
 
-/* Rows with a value of some kind; NO_ROW: there is none. */
+/* The first rows with a value of each kind; NO_ROW: there is none. */
 struct survey {
 	uint64_t negative, large, too_long, real;
 };
@@ -144,7 +147,7 @@ static int choose_integer(
 	return 0;
 }
 
-/* Of a column that is aggregated. */
+/* For a column that is aggregated. */
 static int choose_type(
     struct loading *loading, uint32_t column, uint64_t *real_row)
 {
@@ -223,7 +226,7 @@ static int fill_key(const struct loading *loading, uint32_t column,
 	return 0;
 }
 
-/* Reals are rounded, but what is written as a whole number is not. */
+/* A real is rounded, except one that is written as a whole number. */
 static int coarse(const struct loading *loading, uint32_t column, uint64_t row,
     uint64_t real_row)
 {

@@ -13,13 +13,13 @@
 
 #define FIRST_SLOTS 1024
 
-/* Slots below this are not worth a look at what memory is left. */
+/* A table with fewer slots does not check the memory that is left. */
 #define MANY_SLOTS (UINT64_C(1) << 17)
 
 static const char what[] = "the values of a column of GROUP BY need";
 static const char advice[] = "group by fewer or shorter values";
 
-/* Where a text is, or the free slot where it belongs. */
+/* The slot of a text, or the free slot where it belongs. */
 static uint32_t *find(const struct dictionary *dictionary, struct text text)
 {
 	uint64_t mask = dictionary->n_slots - 1, i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The distinct texts of a column, numbered from 1 on in the order in which they
- * came. So texts of any length are integers to the flow, and a long one makes
- * no other tuple longer. Number 0 is null.
+ * The distinct texts of a column, numbered from 1 on in the order of arrival.
+ * The flow sees only integers, so a long text makes no tuple longer. Number 0
+ * is null.
  */
 #ifndef AGGREGATE_DICTIONARY_H
 #define AGGREGATE_DICTIONARY_H
@@ -16,11 +16,11 @@ struct dictionary {
 	struct texts texts;
 	uint32_t *slots; /* numbers, by hash; 0: free */
 	uint64_t n_slots;
-	uint64_t seed;    /* drawn: others choose the texts */
+	uint64_t seed;    /* random: an attacker may choose the texts */
 	uint64_t checked; /* bytes: memory.h */
 };
 
-/* The number of a text, which is added if it is new. 0 after a complaint. */
+/* The number of a text; a new text is added. 0 after a complaint. */
 uint32_t dictionary_add(struct dictionary *dictionary, struct text text);
 
 static inline struct text dictionary_get(

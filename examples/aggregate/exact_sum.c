@@ -8,7 +8,7 @@ __extension__ typedef __int128 wide;
 
 #define MANTISSA_BITS 53
 
-/* value = the return value times 2^*exponent, which is odd, or 0. */
+/* value = the return value times 2^*exponent; the return value is odd, or 0. */
 static int64_t split(double value, int *exponent)
 {
 	int64_t mantissa = (int64_t)ldexp(
@@ -20,7 +20,7 @@ static int64_t split(double value, int *exponent)
 		return 0;
 	zeros = __builtin_ctzll((uint64_t)mantissa);
 	*exponent += zeros;
-	/* Without a remainder: the bits that go are zeros. */
+	/* Nothing is lost: all bits that are shifted out are zeros. */
 	return mantissa / (INT64_C(1) << zeros);
 }
 
@@ -104,7 +104,7 @@ static bool is_negative(const struct exact_sum *sum)
 	return sum->words[sum->n - 1] >> (LIMB_BITS - 1);
 }
 
-/* 32 bits from bit number at on; above the last is the sign. */
+/* The 32 bits from bit number at on; bits above the last are the sign. */
 static uint32_t bits_at(const struct exact_sum *sum, int64_t at)
 {
 	uint32_t sign = is_negative(sum) ? UINT32_MAX : 0;
@@ -131,7 +131,7 @@ static bool is_whole(const struct exact_sum *sum, int64_t at)
 	return true;
 }
 
-/* The low 64 bits of a whole number, and whether all above are fill. */
+/* The low 64 bits, and whether all higher bits equal fill. */
 static bool whole(const struct exact_sum *sum, uint32_t fill, uint64_t *word)
 {
 	int64_t at = -(int64_t)sum->scale;
@@ -191,7 +191,7 @@ double exact_sum_real(const struct exact_sum *sum, int *exponent)
 		top--;
 	if (!top)
 		return 0;
-	/* The highest 64 bits; the last is set if any below is. */
+	/* The highest 64 bits; the last is set if any lower bit is. */
 	at = (int64_t)top * LIMB_BITS - __builtin_clz(size.words[top - 1]) - 64;
 	if (at < 0)
 		at = 0;

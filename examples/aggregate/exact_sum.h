@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums that do not depend on the order in which values are added, nor on where.
- * A number becomes an integer times a power of two that all numbers of a column
- * share, and the integer some limbs of 32 bits, in two's complement:
+ * Exact sums: neither the order nor the place of additions changes them. A
+ * number is an integer times a power of two that all numbers of its column
+ * share. The integer is stored as limbs of 32 bits in two's complement:
  *
  *	value = (limb[0] + 2^32 limb[1] + ... + 2^(32 (n-1)) limb[n-1]) 2^scale
  *
@@ -20,10 +20,10 @@
 /* For 2^-1074 to 2^1024 and a sign. */
 #define MAX_LIMBS 66
 
-/* So many values can be summed: the sum of a limb stays below 2^63. */
+/* The sum of a limb stays below 2^63 for this many values. */
 #define MAX_SUMMED (UINT64_C(1) << 31)
 
-/* The bits that a column's reals have, from 2^low to below 2^high. */
+/* All reals of a column have their bits from 2^low to below 2^high. */
 struct real_range {
 	int low, high;
 };
@@ -33,7 +33,7 @@ struct real_range {
 		.low = 0, .high = -1, \
 	}
 
-/* Take in a value, which is finite. */
+/* Add a finite value. */
 void real_range_add(struct real_range *range, double value);
 
 /* Their common scale, and how many limbs they have. */
@@ -42,7 +42,7 @@ uint32_t real_range_limbs(const struct real_range *range);
 
 void limbs_of_real(double value, int scale, uint32_t n, uint32_t *limbs);
 
-/* Of an integer of 64 bits: two limbs. */
+/* For an integer of 64 bits: two limbs. */
 void limbs_of_integer(uint64_t word, uint32_t limbs[2]);
 
 /* A sum in two's complement, the lowest word first. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * aggregate 'SELECT keys, aggregates FROM file.csv GROUP BY keys': the query
- * over the rows of a CSV file, by several processes with several threads each.
- * The first process reads the file, starts the others, which are this program
- * with options that say which one it is, and prints what they send.
+ * aggregate 'SELECT keys, aggregates FROM file.csv GROUP BY keys' runs the
+ * query over a CSV file with several processes of several threads each. The
+ * first process reads the file, starts this program again for each of the
+ * others, and prints the results that they send.
  */
 #include <argp.h>
 #include <dfi/dfi.h>
@@ -155,7 +155,7 @@ static int start_children(
 	return 0;
 }
 
-/* Have all results, with a context of the first process. */
+/* Collect all results with a context of the first process. */
 static int gather(struct leader *leader, char **argv, const char *registry)
 {
 	struct job *job = &leader->job;
@@ -172,7 +172,7 @@ static int gather(struct leader *leader, char **argv, const char *registry)
 		if (ret)
 			snprintf(reason, sizeof(reason), "%s", dfi_errmsg());
 	}
-	/* After a failure, those that have failed get time to say why. */
+	/* After a failure, give the failed processes time to say why. */
 	ended = children_end(&leader->children, ret ? 500 : -1);
 	if (ret && !ended && reason[0])
 		complain("results: %s", reason);
@@ -261,7 +261,7 @@ int main(int argc, char **argv)
 
 	output_open();
 	child_enter();
-	/* A limit on files' sizes is told as an error, not by a signal. */
+	/* Report a limit on file sizes as an error, not as a signal. */
 	signal(SIGXFSZ, SIG_IGN);
 	parse(argc, argv, &options);
 	job.n_processes = options.n_processes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts come without a zero byte, so that strtod() gets a copy. */
+/* Texts have no zero byte at the end, so strtod() gets a copy. */
 #include "number.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #define SHORT_NUMBER 128 /* longer ones are copied to the heap */
 
-/* The largest below which a real holds every whole number. */
+/* A real holds every whole number up to this one. */
 #define EXACT 9007199254740992.0
 
 static size_t count_digits(struct text text, size_t from)
@@ -77,7 +77,7 @@ enum number_kind number_kind(struct text text, uint64_t *word)
 /* ---- Reals -----------------------------------------------------------------
  */
 
-/* Whether the digits, from the sign on, say exactly this large real. */
+/* Whether the digits, after the sign, are exactly this large real. */
 static bool is_exact(const char *digits, double real)
 {
 	char whole[512];

@@ -41,7 +41,9 @@ enum real_fit number_real(struct text text, double *real);
 #define REAL_SIZE 32
 void real_text(double real, char text[REAL_SIZE]);
 
-/* With 15 digits, as SQL shells print it: for what is rounded anyway. */
+/*
+ * With 15 digits, as SQL shells print it: for values that are rounded anyway.
+ */
 void real_text_short(double real, char text[REAL_SIZE]);
 
 #endif

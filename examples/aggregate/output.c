@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aggregates of the query are made here, from those of the flow. */
+/* Computes the query's aggregates from those of the flow. */
 #include "output.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 struct row {
 	const struct plan *plan;
 	const struct dfi_schema *schema;
-	const char *tuple; /* NULL: no rows, and the one group of all of them */
+	const char *tuple; /* NULL: no rows, and one group holds all */
 	const struct dictionary *dictionaries;
 };
 
@@ -32,7 +32,7 @@ static struct text key(const struct row *row, uint32_t column)
 	return dictionary_get(&row->dictionaries[column], number);
 }
 
-/* Of the flow: all are words of 64 bits. */
+/* All aggregates of the flow are words of 64 bits. */
 static uint64_t aggregate(const struct row *row, uint32_t i)
 {
 	const struct dfi_field *field =
@@ -43,7 +43,7 @@ static uint64_t aggregate(const struct row *row, uint32_t i)
 	return word;
 }
 
-/* Values that are not null; NO_COLUMN: rows. */
+/* The number of values that are not null; NO_COLUMN: of rows. */
 static uint64_t count(const struct row *row, uint32_t column)
 {
 	if (!row->tuple)
@@ -68,7 +68,7 @@ static void sum(const struct row *row, uint32_t column, struct exact_sum *sum)
 /* ---- Texts -----------------------------------------------------------------
  */
 
-/* A null is nothing, an empty text is in quotes. */
+/* A null prints as nothing, an empty text as quotes. */
 static void put_text(struct text text)
 {
 	size_t i;
@@ -146,7 +146,7 @@ static int too_large(const struct row *row, const char *column, bool is_real)
 /* ---- Items -----------------------------------------------------------------
  */
 
-/* Print a sum, or with only_check see whether it can be. 0, or -1. */
+/* Print a sum; with only_check, check only that it can be printed. 0, or -1. */
 static int put_sum(const struct row *row, uint32_t column, bool only_check)
 {
 	uint32_t type = row->plan->rows->header->columns[column].type;
@@ -176,7 +176,7 @@ static int put_sum(const struct row *row, uint32_t column, bool only_check)
 		return 0;
 	}
 	put_integer(type, word);
-	/* With a point also where it is whole, as SQL shells do. */
+	/* A whole number gets a point as well, as in SQL shells. */
 	if (type == VALUE_REAL)
 		fputs(".0", stdout);
 	return 0;
@@ -208,7 +208,7 @@ static void put_item(const struct row *row, const struct query_item *item)
 		printf("%" PRIu64, count(row, item->column));
 		return;
 	}
-	/* Of nothing but nulls all others are null. */
+	/* If all values are null, every other aggregate is null. */
 	if (!count(row, item->column))
 		return;
 	at = &row->plan->columns[item->column];
@@ -266,8 +266,8 @@ static bool is_empty(const struct row *row)
 }
 
 /*
- * Empty lines come first: readers of CSV may take the last one for no row, as
- * ours does.
+ * Empty lines come first: a CSV reader, such as ours, may not take the last one
+ * for a row.
  */
 static void put_rows(struct row *row, const struct results *results, bool empty)
 {
@@ -310,7 +310,7 @@ int output(const struct plan *plan, const struct results *results,
 	put_header(plan->query);
 	put_rows(&row, results, true);
 	put_rows(&row, results, false);
-	/* No rows at all: SQL has one result where nothing is grouped by. */
+	/* No rows at all: without GROUP BY, SQL has one result. */
 	row.tuple = NULL;
 	if (!results->n && !plan->query->n_keys)
 		put_row(&row);

@@ -8,8 +8,8 @@
 #include "worker.h"
 
 /*
- * Print all results, after a header. 0, or -1 after a complaint, and then
- * nothing is printed: a sum is too large.
+ * Print a header and all results. Returns 0, or -1 after a complaint if a sum
+ * is too large; then it prints nothing.
  */
 int output(const struct plan *plan, const struct results *results,
     const struct dictionary dictionaries[MAX_KEYS]);

@@ -33,7 +33,7 @@ static void add_field(struct plan *plan, char kind, uint32_t type)
 	};
 }
 
-/* Its number. plan_make() has seen that there is room. */
+/* Returns the new number. plan_make() has checked that there is room. */
 static uint32_t add_aggregate(
     struct plan *plan, uint32_t function, char kind, uint32_t type)
 {
@@ -54,7 +54,7 @@ static uint32_t value_type(const struct rows_column *column)
 					     : DFI_INT64;
 }
 
-/* Limbs stand side by side, so that the flow sums them as a vector. */
+/* Limbs are adjacent, so that the flow sums them as a vector. */
 static void add_limbs(struct plan *plan, uint32_t i)
 {
 	const struct rows_column *column = &plan->rows->header->columns[i];

@@ -40,7 +40,7 @@ struct plan {
 };
 
 /*
- * Both the query and its rows must outlive the plan. 0, or -1 after a
+ * The query and its rows must outlive the plan. Returns 0, or -1 after a
  * complaint: there are too many aggregates.
  */
 int plan_make(

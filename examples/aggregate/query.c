@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parser by recursive descent; there is little to descend into. */
+/* A recursive-descent parser. */
 #include "query.h"
 
 #include <ctype.h>
@@ -126,7 +126,7 @@ static const struct {
 };
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-/* "sum (" if it is there; else the name is a column's. */
+/* Take "sum (" if it is there; otherwise the name is a column's. */
 static uint32_t take_function(struct parser *parser)
 {
 	const char *before = parser->at;
@@ -178,7 +178,7 @@ static int take_item(struct parser *parser)
 	return 0;
 }
 
-/* The column of this name that is grouped by, or else is not. */
+/* Find the column of this name among group-by columns, or among the others. */
 static uint32_t find_column(
     const struct query *query, const char *name, bool grouped)
 {
@@ -199,7 +199,7 @@ static struct query_column *add_column(struct query *query, const char *name)
 	return column;
 }
 
-/* A column that comes twice groups as it does once. */
+/* A column that is listed twice groups like one that is listed once. */
 static int take_keys(struct parser *parser)
 {
 	struct query *query = parser->query;
@@ -220,7 +220,7 @@ static int take_keys(struct parser *parser)
 	return 0;
 }
 
-/* What is selected as it is must be the same in all of a group. */
+/* A selected column must be equal in all rows of a group. */
 static int resolve_items(struct parser *parser)
 {
 	struct query *query = parser->query;

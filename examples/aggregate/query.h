@@ -6,8 +6,8 @@
  *
  * An item is a column that is grouped by, COUNT(*), or COUNT, SUM, MIN, MAX or
  * AVG of a column; AS gives it a name. Keywords and functions may be in small
- * letters. Names and files stand for themselves, or in "quotes" if they have
- * other characters than letters, digits and _ (a file also . / - and +).
+ * letters. Names and files need "quotes" if they have characters other than
+ * letters, digits and _ (in a file name also . / - and +).
  */
 #ifndef AGGREGATE_QUERY_H
 #define AGGREGATE_QUERY_H
@@ -20,7 +20,7 @@
 #define MAX_COLUMNS (MAX_KEYS + MAX_ITEMS)
 #define MAX_NAME 128
 
-/* What aggregates need of a column. */
+/* The needs of the aggregates of a column. */
 enum column_use {
 	USE_NULLS = 1, /* how many values are not null: all of them need it */
 	USE_SUM = 2,
@@ -28,7 +28,7 @@ enum column_use {
 	USE_MAX = 8,
 };
 
-/* A column that is grouped by and aggregated comes twice. */
+/* A column that is both grouped by and aggregated is in the list twice. */
 struct query_column {
 	char name[MAX_NAME];
 	uint32_t uses; /* enum column_use; 0: it is grouped by */
@@ -51,7 +51,7 @@ struct query {
 	char file[4096];
 };
 
-/* 0, or -1 after a complaint that says where the text is wrong. */
+/* Returns 0, or -1 after a complaint with the place in the text. */
 int query_parse(const char *text, struct query *query);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A memfd, which is sealed before another process gets it. */
+/* A memfd, sealed before another process gets it. */
 #include "rows.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define ALIGNMENT 64
 
-/* What is needed beside the rows to fill them, at least. */
+/* The least memory that filling the rows takes besides the rows. */
 #define WORK_SIZE (UINT64_C(1) << 20)
 
 static uint64_t align(uint64_t size)
@@ -66,7 +66,7 @@ int rows_create(struct rows *rows, const struct rows_header *wanted)
 	rows->fd = memory_file_open("aggregate", "the file's rows");
 	if (rows->fd < 0)
 		return -1;
-	/* What there is no memory for is said here, not by a signal later. */
+	/* Report missing memory here instead of by a signal later. */
 	if (ftruncate(rows->fd, (off_t)header.size))
 		err = errno;
 	else
@@ -92,7 +92,7 @@ int rows_seal(struct rows *rows)
 	if (fcntl(rows->fd, F_ADD_SEALS,
 		F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
 		return complain("sealing the file's rows: %s", strerror(errno));
-	/* Shared and read-only is refused by kernels before 6.7. */
+	/* Kernels before 6.7 refuse a shared read-only mapping. */
 	rows->header = mmap(NULL, size, PROT_READ, MAP_PRIVATE, rows->fd, 0);
 	if (rows->header == MAP_FAILED) {
 		rows->header = NULL;

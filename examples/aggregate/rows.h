@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of the file as columns of 64-bit words, in memory that the first
- * process fills and all others map. So all work on the same rows, of one moment
- * of the file, and it is read once.
+ * process fills and all others map. The file is read once, so all processes see
+ * the same rows.
  *
  *	+--------+-----------------+-----------------+----
  *	| header | words, column 0 | nulls, column 0 | ...
@@ -49,10 +49,10 @@ struct rows {
  */
 int rows_create(struct rows *rows, const struct rows_header *header);
 
-/* All is written: from now on nobody can change it. 0, or -1. */
+/* Seal the rows: from now on nobody can change them. 0, or -1. */
 int rows_seal(struct rows *rows);
 
-/* The rows that another process has created. 0, or -1 after a complaint. */
+/* Map the rows of another process. 0, or -1 after a complaint. */
 int rows_map(struct rows *rows, int fd);
 void rows_unmap(struct rows *rows);
 

@@ -53,7 +53,7 @@ static int give_type(
 		if (strcmp(query->columns[i].name, part) != 0)
 			continue;
 		found = true;
-		/* What is only counted may be anything. */
+		/* A column that is only counted may have any type. */
 		if (t == GIVEN_TEXT && query->columns[i].uses > USE_NULLS)
 			continue;
 		given[i] = (enum given_type)t;

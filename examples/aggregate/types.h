@@ -13,9 +13,9 @@ enum given_type {
 };
 
 /*
- * From "NAME=integer,NAME=real,NAME=text", or NULL. What is aggregated can't be
- * text: a column that is grouped by as well is text there only. 0, or -1 after
- * a complaint.
+ * Parse "NAME=integer,NAME=real,NAME=text", or NULL. An aggregated column can't
+ * be text; if it is also grouped by, only its group-by use is text. Returns 0,
+ * or -1 after a complaint.
  */
 int types_parse(const struct query *query, const char *types,
     enum given_type given[MAX_COLUMNS]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that can't do its part exits at once: the first process sees that
- * and ends the others, whatever they wait for.
+ * A process that fails exits at once. The first process notices that and ends
+ * the others, even if they wait.
  */
 #include "worker.h"
 
@@ -16,10 +16,10 @@
 #include "../../common/memory.h"
 #include "../../common/threads.h"
 
-/* How often the first process looks at the others while it waits. */
+/* How often the first process checks the others while it waits. */
 #define WATCH_MS 50
 
-/* What a process takes besides, by measurement. */
+/* Further memory of a process, by measurement. */
 #define PROCESS_SIZE (UINT64_C(2) << 20)
 
 struct pusher {
@@ -50,8 +50,8 @@ static void results_name(const struct job *job, char name[DFI_MAX_FLOW_NAME])
  */
 
 /*
- * Rings, and what sources combine in, are filled however few the rows are. The
- * library sees to what targets have of groups. *need counts the flows together.
+ * Rings and source combiners fill up even if there are few rows. The library
+ * limits the memory of target groups. *need adds up both flows.
  */
 static int check_memory(
     const struct job *job, const struct dfi_flow_attr *flow, uint64_t *need)
@@ -116,7 +116,7 @@ static void check(int ret, const char *what, uint32_t number)
 {
 	if (ret >= 0)
 		return;
-	/* Another one gave up, and has said why. */
+	/* Another process gave up, and has said why. */
 	if (ret != -ECANCELED)
 		complain("%s %u: %s", what, number, dfi_errmsg());
 	_exit(EXIT_FAILURE);
@@ -165,7 +165,7 @@ static void *push_share(void *arg)
 	return NULL;
 }
 
-/* This process's groups, to the one that prints. */
+/* Send this process's groups to the process that prints. */
 static void give_results(const struct job *job, uint32_t number)
 {
 	char name[DFI_MAX_FLOW_NAME];
@@ -184,7 +184,7 @@ static void give_results(const struct job *job, uint32_t number)
 		    "results", number);
 		dfi_target_release(from, &batch);
 	}
-	/* A stream that was cut short must not look like a clean end. */
+	/* A truncated stream must not look like a clean end. */
 	check(ret, "target", number);
 	check(dfi_target_close(from), "target", number);
 	check(dfi_source_close(to), "results", number);
@@ -204,7 +204,9 @@ static void *merge(void *arg)
 	return NULL;
 }
 
-/* Combiner c is of process c modulo their number. How many were started. */
+/*
+ * Combiner c runs in process c modulo their number. Returns the number started.
+ */
 static uint32_t start_mergers(
     const struct job *job, uint32_t process, struct merger **out)
 {
@@ -286,7 +288,7 @@ int job_take(const struct job *job, struct dfi_target *target,
 	if (dfi_flow_result_schema(job->dfi, job->flow, &results->schema) < 0)
 		return complain("results: %s", dfi_errmsg());
 	while ((ret = dfi_target_consume_batch(target, &batch)) != 0) {
-		/* Nothing for a while is no failure of anybody. */
+		/* A pause without results is no failure. */
 		if (ret == -ETIMEDOUT && !children_check(children))
 			continue;
 		if (ret < 0)

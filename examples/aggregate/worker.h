@@ -14,7 +14,9 @@
 #include "../../common/children.h"
 #include "plan.h"
 
-/* How long processes wait for one another: the first watches all of them. */
+/*
+ * How long processes wait for each other: the first process watches them all.
+ */
 #define JOB_TIMEOUT_MS 86400000
 
 struct job {
@@ -34,16 +36,16 @@ struct results {
 	uint64_t checked; /* bytes: memory.h */
 };
 
-/* Create both flows; 0, or -1 after a complaint. */
+/* Create both flows. Returns 0, or -1 after a complaint. */
 int job_create(const struct job *job);
 
-/* What process number i does. After a failure it complains and exits. */
+/* Run process number i. On a failure it complains and exits. */
 void job_work(const struct job *job, uint32_t process);
 
 /*
- * Open the flow of results, before processes start, and then take all of them.
- * job_take() ends early if a process has failed. 0, or -1: then the text of
- * dfi_errmsg() tells why, unless children_end() does.
+ * Open the flow of results before the processes start, then take all results.
+ * job_take() ends early if a process fails. Returns 0, or -1 with the reason in
+ * dfi_errmsg(), or from children_end().
  */
 int job_open(const struct job *job, struct dfi_target **target);
 int job_take(const struct job *job, struct dfi_target *target,

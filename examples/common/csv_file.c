@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that others write to while we read: if its times or its size differ at
- * the end, the bytes are read and hashed again. The same hash means that the
- * file had these bytes at one moment, and has only grown since.
+ * Another process may write to the file during the read. If its times or size
+ * differ at the end, the bytes are read and hashed again. An equal hash means
+ * that the file had these bytes at one moment, and has only grown since.
  */
 #include "csv_file.h"
 #include "../../common/complain.h"
@@ -50,7 +50,7 @@ static const struct {
 	KIND("PAR1\x15", "a Parquet file", "export it as CSV"),
 	KIND("SQLite format 3", "an SQLite database", "export a table as CSV"),
 	KIND("%PDF-", "a PDF file", "export its table as CSV"),
-	/* UTF-32 first: its mark begins as that of UTF-16 does. */
+	/* UTF-32 first: its mark begins like that of UTF-16. */
 	KIND("\xff\xfe\0\0", "in UTF-32", "convert it: iconv -f UTF-32"),
 	KIND("\0\0\xfe\xff", "in UTF-32", "convert it: iconv -f UTF-32"),
 	KIND("\xff\xfe", "in UTF-16", "convert it: iconv -f UTF-16"),
@@ -70,7 +70,7 @@ static const char *utf16_without_mark(const char *bytes, size_t size)
 	return NULL;
 }
 
-/* Refuse a file whose first bytes are those of something else. */
+/* Refuse a file that begins with the bytes of another format. */
 static int check_kind(const char *name, const char *bytes, size_t size)
 {
 	const char *encoding = utf16_without_mark(bytes, size);
@@ -93,7 +93,7 @@ static int check_kind(const char *name, const char *bytes, size_t size)
 /* ---- Reading ---------------------------------------------------------------
  */
 
-/* The descriptor that a name stands for; -1: it is another name. */
+/* The descriptor that a name stands for; -1: the name is no descriptor's. */
 static int descriptor_of(const char *name)
 {
 	static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
@@ -110,7 +110,7 @@ static int descriptor_of(const char *name)
 	return -1;
 }
 
-/* Programs take descriptor 0 for writing if it is closed: it reads nothing. */
+/* Programs reuse a closed descriptor 0 for writing: then it reads nothing. */
 static int check_stdin(const char *name)
 {
 	int flags = fcntl(STDIN_FILENO, F_GETFL);
@@ -123,7 +123,7 @@ static int check_stdin(const char *name)
 	    name);
 }
 
-/* What is printed would be appended to the input, or has replaced it. */
+/* Output would be appended to the input, or has replaced it. */
 static int check_stdout(const struct csv_file *file)
 {
 	struct stat out;
@@ -170,7 +170,7 @@ int csv_file_open(const char *name, struct csv_file *file)
 	} else if (S_ISDIR(file->status.st_mode)) {
 		complain("%s: it is a directory: name a file in it", name);
 	} else if (check_stdout(file) == 0) {
-		/* Files of /proc say that they are empty, and are not. */
+		/* Files of /proc have size 0, but are not empty. */
 		file->has_size = S_ISREG(file->status.st_mode) &&
 		    file->status.st_size > 0;
 		return 0;
@@ -185,7 +185,7 @@ void csv_file_close(struct csv_file *file)
 	file->fd = -1;
 }
 
-/* Fill a buffer unless the end comes before; -1: errno says why. */
+/* Fill a buffer, or stop at the end of the file; -1: errno says why. */
 static ssize_t fill(int fd, char *bytes, size_t room)
 {
 	struct pollfd more = { .fd = fd, .events = POLLIN };

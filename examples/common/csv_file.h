@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of a CSV file, read once from the start to the end. A regular file
- * gives the bytes that it had when it was opened: what others append meanwhile
- * is left out, and a file that changes in another way is an error. A pipe gives
- * all that comes. Files that are no text in UTF-8 are recognised and named.
+ * The bytes of a CSV file, read once from start to end. A regular file gives
+ * the bytes that it had at its opening: later appends are left out, and any
+ * other change is an error. A pipe gives all its bytes. A file that is no UTF-8
+ * text is an error that names its format.
  */
 #ifndef EXAMPLES_CSV_FILE_H
 #define EXAMPLES_CSV_FILE_H
@@ -24,22 +24,22 @@ struct csv_file {
 };
 
 /*
- * Waits for a writer of a FIFO, and refuses the file that standard output goes
- * to. 0, or -1 after a complaint with the reason.
+ * Open the file. Waits for a writer of a FIFO. Refuses the file that standard
+ * output goes to. Returns 0, or -1 after a complaint with the reason.
  */
 int csv_file_open(const char *name, struct csv_file *file);
 void csv_file_close(struct csv_file *file);
 
 /*
- * The next bytes: as many as there is room for, unless the end comes before. 0
- * at the end; -1 after a complaint. Call it with the same room each time.
+ * Read the next bytes: they fill room except at the end of the file. Returns 0
+ * at the end, -1 after a complaint. Each call must pass the same room.
  */
 ssize_t csv_file_read(struct csv_file *file, char *bytes, size_t room);
 
 /*
- * At the end: whether all bytes that were read are of one moment. *grown: what
- * follows them now is no line end, so that the last line is not whole. 0, or -1
- * after a complaint.
+ * At the end, check that all bytes are of one moment. *grown: the file has
+ * grown, and no line end follows the bytes, so the last line is incomplete.
+ * Returns 0, or -1 after a complaint.
  */
 int csv_file_check(struct csv_file *file, bool *grown);
 

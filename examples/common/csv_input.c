@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading CSV files with libcsv, which is fed line by line so that each error
- * can name its line. Only the columns that are asked for are kept.
+ * Reads CSV files with libcsv. It feeds libcsv line by line, so that each error
+ * can name its line. It keeps only the requested columns.
  */
 #include "csv_input.h"
 #include "csv_file.h"
@@ -16,7 +16,7 @@
 
 #define READ_SIZE 65536
 
-/* With what some programs begin a file in UTF-8. */
+/* Some programs write this at the start of a file in UTF-8. */
 #define MARK "\xef\xbb\xbf"
 #define MARK_SIZE 3
 
@@ -56,7 +56,9 @@ static void on_field(void *bytes, size_t size, void *arg)
 	if (loading->has_header) {
 		if (bytes)
 			loading->has_text = true;
-		/* Too many fields are counted, and refused at the row's end. */
+		/*
+		 * Count surplus fields, and refuse them at the end of the row.
+		 */
 		if (column >= table->header.n || !loading->wanted[column])
 			return;
 		texts = &table->columns[column];
@@ -156,8 +158,9 @@ static int lone_return(const struct loading *loading)
 }
 
 /*
- * Refuse what libcsv takes: zero bytes, and carriage returns outside quotes
- * that end a line alone. Quotes are counted, as those in a field are doubled.
+ * Refuse input that libcsv accepts: zero bytes, and single carriage returns as
+ * line ends outside quotes. Counting quotes is enough, as those in a field are
+ * doubled.
  */
 static int check_bytes(struct loading *loading, const char *bytes, size_t size)
 {
@@ -203,8 +206,8 @@ static int quote_error(const struct loading *loading)
 }
 
 /*
- * In a table of one column an empty line is a row with a null, which libcsv
- * passes over. One that others come behind is such a row for certain.
+ * In a table of one column an empty line is a row with a null. libcsv skips it.
+ * If another line follows, it is such a row for certain.
  */
 static int take_empty_line(struct loading *loading)
 {
@@ -217,7 +220,7 @@ static int take_empty_line(struct loading *loading)
 	return loading->failed ? -1 : 0;
 }
 
-/* See where rows and lines begin, in what is fed next. */
+/* Find the starts of rows and lines in the next bytes. */
 static int begin_line(struct loading *loading, const char *bytes, size_t size)
 {
 	if (take_empty_line(loading))
@@ -323,7 +326,7 @@ static int feed_all(struct loading *loading)
 /* ---- The end ---------------------------------------------------------------
  */
 
-/* Forget the fields of the last row, of which only a part was there. */
+/* Drop the fields of an incomplete last row. */
 static void drop_row(struct loading *loading)
 {
 	struct csv_table *table = loading->table;
@@ -341,7 +344,7 @@ static int finish(struct loading *loading)
 
 	if (csv_file_check(&loading->file, &grown))
 		return -1;
-	/* Many files end in an empty line that is not meant as a row. */
+	/* Many files end in an empty line that is no row. */
 	if (!loading->has_text && take_empty_line(loading))
 		return -1;
 	if (grown)
@@ -381,7 +384,10 @@ int csv_load(const char *file, const char *const *names, uint32_t n,
 		return complain("%s: no memory", file);
 	}
 	csv_set_space_func(&loading.parser, is_space);
-	/* By less, it would copy a long field very often while it grows. */
+	/*
+	 * With a smaller step, it would copy a long field very often while it
+	 * grows.
+	 */
 	csv_set_blk_size(&loading.parser, READ_SIZE);
 	ret = feed_all(&loading);
 	if (ret == 0)

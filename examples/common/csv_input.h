@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tables in CSV files (RFC 4180): a header, then rows of as many fields. Lines
- * end in LF or CRLF; quoted fields may contain commas, line ends and doubled
- * quotes; spaces count; empty lines don't. An empty field is null, unless it
- * stands in quotes. So in a table of one column an empty line is a row with a
- * null, except the last one if any row has a text. Bytes are taken as they are,
- * after a byte order mark.
+ * end in LF or CRLF. Quoted fields may contain commas, line ends and doubled
+ * quotes. Spaces count. Empty lines are skipped. An empty field without quotes
+ * is null. In a table of one column an empty line is a row with a null, except
+ * the last one if any row has a text. Bytes stay as they are, without a byte
+ * order mark.
  */
 #ifndef EXAMPLES_CSV_INPUT_H
 #define EXAMPLES_CSV_INPUT_H
@@ -56,10 +56,10 @@ struct csv_table {
 };
 
 /*
- * Load the n named columns of a file; names NULL means all of them, n 0 none.
- * The table keeps the file name's pointer. A pipe is read to its end. 0, or -1
- * after a complaint that names file and line. csv_unload() also undoes a
- * failed load.
+ * Load the n named columns of a file; names NULL: all of them, n 0: none. The
+ * table keeps the pointer to the file's name. A pipe is read to its end.
+ * Returns 0, or -1 after a complaint that names file and line. csv_unload()
+ * also undoes a failed load.
  */
 int csv_load(const char *file, const char *const *names, uint32_t n,
     struct csv_table *table);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a loaded table is made of, and finding columns by their names. */
+/* The parts of a loaded table, and the search for columns by name. */
 #include "csv_input.h"
 #include "csv_table.h"
 #include "../../common/complain.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Columns that are listed where none has the name that was asked for. */
+/* How many columns an error lists if none has the requested name. */
 #define MAX_LISTED 12
 #define LIST_SIZE 1024
 
@@ -29,7 +29,7 @@ void *csv_grow(void *array, size_t *capacity, size_t n, size_t size)
 /* ---- Texts -----------------------------------------------------------------
  */
 
-/* Text number i is null, which most columns have none of. */
+/* Text number i is null. Most columns have no nulls. */
 static int set_null(struct texts *texts, uint64_t i)
 {
 	size_t had = texts->nulls_capacity;
@@ -109,7 +109,7 @@ static struct text nearest_column(
 	return nearest;
 }
 
-/* "'city', 'price'": those that there is room for. */
+/* "'city', 'price'": as many as fit. */
 static void list_columns(const struct csv_table *table, char list[LIST_SIZE])
 {
 	uint64_t i, most = table->header.n;
@@ -126,7 +126,7 @@ static void list_columns(const struct csv_table *table, char list[LIST_SIZE])
 	}
 }
 
-/* The header is one field, and has what others put between fields. */
+/* The header is one field, and contains another format's separator. */
 static const char *other_separator(const struct csv_table *table)
 {
 	static const char *const names[] = { ";", "tabs", "|" };
@@ -140,7 +140,7 @@ static const char *other_separator(const struct csv_table *table)
 	return NULL;
 }
 
-/* Whether the bytes have the form of UTF-8; what they mean does not matter. */
+/* Whether the bytes have the form of UTF-8; their meaning does not matter. */
 static bool is_utf8(const char *bytes, size_t size)
 {
 	size_t more = 0, i;

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * Make an array large enough for n members, at least doubling it. NULL: no
- * memory; then the array is as it was.
+ * Make an array large enough for n members, at least twice as large as it was.
+ * NULL: no memory; then the array is unchanged.
  */
 void *csv_grow(void *array, size_t *capacity, size_t n, size_t size);
 

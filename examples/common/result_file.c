@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replacing a regular file: the content goes to a file without a name in the
- * same folder, which gets one at the end and is renamed. So none is left even
- * if this process is killed. Where the file system has no such files, it has a
- * name, and the signals that end programs remove it.
+ * Replaces a regular file. The content goes to a file without a name in the
+ * same folder, which at the end gets a name and is renamed. So no temporary
+ * file stays, even if this process is killed. Where the file system has no such
+ * files, the temporary file has a name, and the signals that end programs
+ * remove it.
  */
 #include "result_file.h"
 #include "../../common/complain.h"
@@ -23,9 +24,9 @@
 #define MAX_NAMES 100
 #define BUFFER_SIZE 65536
 
-/* For the handler of signals: those whose temporary file has a name. */
+/* For signal handlers: the files whose temporary file has a name. */
 static struct result_file *first_named;
-static pid_t owner; /* of these files, not a child that it has forked */
+static pid_t owner; /* the process of these files, not a forked child */
 
 static int fail(const struct result_file *file, const char *what)
 {
@@ -60,7 +61,7 @@ static int linked_descriptor(const char *path)
 	return (int)fd;
 }
 
-/* Go one symbolic link further. 0, or -1 and errno. */
+/* Follow one symbolic link. 0, or -1 and errno. */
 static int follow(char path[PATH_MAX])
 {
 	char target[PATH_MAX], buffer[PATH_MAX], next[2 * PATH_MAX];
@@ -83,8 +84,8 @@ static int follow(char path[PATH_MAX])
 }
 
 /*
- * Follow the links of the last part of the name: path is then the file itself,
- * or a link to an open file, in which case *descriptor may be its number.
+ * Follow the links of the last part of the name. Then path is the file itself,
+ * or a link to an open file; *descriptor may then be its number.
  */
 static int resolve(struct result_file *file, int *descriptor)
 {
@@ -135,7 +136,7 @@ static int refuse_inputs(
 	struct stat status;
 	uint32_t i;
 
-	/* A terminal may well be both. */
+	/* A terminal may be both an input and the output. */
 	if (!file->is_old ||
 	    (type != S_IFREG && type != S_IFIFO && type != S_IFBLK))
 		return 0;
@@ -179,7 +180,7 @@ static void remove_on_signals(struct result_file *file)
 			sigaction(numbers[i], &action, NULL);
 }
 
-/* Whether the file can be replaced at the end, as far as one can tell. */
+/* Whether the file can probably be replaced at the end. */
 static int check_old(const struct result_file *file)
 {
 	char buffer[PATH_MAX];
@@ -233,7 +234,7 @@ static int make_named(struct result_file *file, const char *folder)
 	return fchmod(file->fd, 0666 & ~mask) ? fail(file, "") : 0;
 }
 
-/* Give it a name beside the file that it will replace. */
+/* Give the temporary file a name beside the file that it will replace. */
 static int name_it(struct result_file *file)
 {
 	char buffer[PATH_MAX], own[64];
@@ -279,7 +280,7 @@ static int open_unnamed(const char *folder)
 
 /*
  * Sandboxes, file systems and a missing /proc refuse names for files without
- * one. A trial says so now, not when the whole result is there.
+ * one. Try it before the whole computation.
  */
 static int make_temporary(struct result_file *file)
 {
@@ -303,19 +304,19 @@ static int make_temporary(struct result_file *file)
 	return file->fd < 0 ? fail(file, "cannot write to its folder: ") : 0;
 }
 
-/* The owner first: changing it takes bits of the mode away. */
+/* Set the owner first: a new owner clears bits of the mode. */
 static int keep_mode(const struct result_file *file)
 {
 	const struct stat *old = &file->old;
 	mode_t mode = old->st_mode & 07777;
 
-	/* Not as another user's, if it cannot be given to that user. */
+	/* Without the old owner, drop set-user-ID and set-group-ID. */
 	if (fchown(file->fd, old->st_uid, old->st_gid))
 		mode &= 0777;
 	return fchmod(file->fd, mode);
 }
 
-/* No signal comes between the name and its place. */
+/* Block signals between the naming and its record. */
 static int replace(struct result_file *file)
 {
 	sigset_t all, before;

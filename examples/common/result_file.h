@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of a result. A regular file gets its content as a whole at the end,
- * with the mode it had, also behind symbolic links; until then, and if the
- * program fails or is killed, it stays as it was. Pipes and devices, and names
- * of open descriptors such as /dev/stdout, are written directly.
+ * The file of a result. A regular file, also behind symbolic links, gets its
+ * content as a whole at the end and keeps its mode. Until then, or after a
+ * crash, it is unchanged. Pipes, devices and names of open descriptors such as
+ * /dev/stdout are written directly.
  */
 #ifndef EXAMPLES_RESULT_FILE_H
 #define EXAMPLES_RESULT_FILE_H
@@ -30,18 +30,21 @@ struct result_file {
 };
 
 /*
- * Begin a result, which must be none of the n input files, by whatever name.
- * option is the user's, for messages ("--output"). The file stays where it is
- * until it is closed. 0, or -1 after a complaint; nothing is changed then.
+ * Begin a result. It must be none of the n input files, by any name. option is
+ * the user's, for messages ("--output"). The file stays unchanged until it is
+ * closed. Returns 0, or -1 after a complaint.
  */
 int result_file_open(struct result_file *file, const char *option,
     const char *name, const char *const *inputs, uint32_t n);
 
-/* Whether all that was printed so far could be written. 0, or -1, complains. */
+/*
+ * Whether all output so far could be written. Returns 0, or -1 after a
+ * complaint.
+ */
 int result_file_check(struct result_file *file);
 
 /*
- * Put the content in place, if it is complete, or drop it. 0, or -1 after a
+ * Put complete content in place, or drop it. Returns 0, or -1 after a
  * complaint.
  */
 int result_file_close(struct result_file *file, bool complete);
