@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of the client library. What they do is in the two files beside. */
+/*
+ * The calls of the client library. client_lane.c and client_net.c do the work.
+ */
 #include "client.h"
 
 #include <dfi/error.h>
@@ -195,7 +197,9 @@ int kv_client_fd(struct kv_client *client)
 	return links_fd(client->links);
 }
 
-/* A number that no lane's command has, nor the client's id. */
+/*
+ * A number that differs from the client's id and those of all lanes' commands.
+ */
 static void ask(struct kv_client *client)
 {
 	client->question = client->id ^ ++client->questions;

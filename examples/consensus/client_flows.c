@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client in the four flows of a leader: see replica_flows.c. The leader says
- * in its hello that the client is in, and when it no longer is. What goes to
- * and fro there when they end is asked for again over the pair flows.
+ * A client in the four flows of a leader: see replica_flows.c. The leader's
+ * hello says whether the client is in them. When they end, the client repeats
+ * the commands without an answer over the pair flows.
  */
 #include <string.h>
 
@@ -54,7 +54,7 @@ void client_flows_hear(
 		return;
 	flows->id = hello.id;
 	flows->leader = message->from;
-	/* The target first: the leader's source waits for it. */
+	/* Open the target first: the leader's source waits for it. */
 	flows->in = add_link(client, LINK_SHARED_IN, 'r', &hello);
 	flows->out = add_link(client, LINK_SHARED_OUT, 'q', &hello);
 	if (!flows->in || !flows->out)

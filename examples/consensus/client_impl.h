@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between client.c, the calls, client_net.c, connections and the leader, and
- * client_lane.c, commands; and client_flows.c, the leader's four flows.
+ * Shared by client.c, the calls; client_net.c, connections and the leader;
+ * client_lane.c, commands; client_flows.c, the leader's four flows.
  */
 #ifndef KV_CLIENT_IMPL_H
 #define KV_CLIENT_IMPL_H
@@ -88,9 +88,12 @@ uint64_t net_due(const struct kv_client *client);
 struct kv_message *net_begin(
     struct kv_client *client, unsigned server, uint8_t type, size_t body);
 void net_send(struct kv_client *client, struct kv_message *message);
-/* The leader doesn't lead, or says nothing: ask all. */
+/* The leader doesn't lead, or sends nothing: ask all. */
 void net_lose_leader(struct kv_client *client);
-/* A majority has lost its data, a replica says, and none says that it leads. */
+/*
+ * A replica says that a majority has lost its data, and none says that it
+ * leads.
+ */
 bool net_majority_lost(const struct kv_client *client);
 void net_probe(struct kv_client *client);
 
@@ -98,14 +101,14 @@ void net_probe(struct kv_client *client);
 void client_flows_hear(
     struct kv_client *client, const struct kv_message *message);
 void client_flows_leave(struct kv_client *client);
-/* A link is lost: if it was one of theirs, they are left. */
+/* A link is lost: if it was one of the four flows, leave them. */
 void client_flows_lost(struct kv_client *client, const struct link *link);
 
 /* client_lane.c */
 void lanes_reply(struct kv_client *client, const struct kv_message *message);
 void lanes_settle(struct kv_client *client); /* results that votes confirm */
 void lanes_turn(struct kv_client *client);   /* send what is due */
-/* Another leader: what was sent to the last one is sent again. */
+/* There is a new leader: send it what was sent to the last one. */
 void lanes_again(struct kv_client *client);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands on lanes, and the session. A command is sent until it is answered or
- * its time is over; its session, lane and number make sure that it is applied
- * once. What is not known then is not guessed.
+ * Commands on lanes, and the session. A command is sent until its answer or its
+ * deadline. Its session, lane and number make sure that it is applied once.
+ * After the deadline its outcome is KV_UNKNOWN unless it is certain.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -127,7 +127,10 @@ static void finish(struct kv_client *client, struct lane *lane, uint8_t status,
 		client->options.done(client->options.arg, &answer);
 }
 
-/* Time is over. What no replica has ever taken is known not to be done. */
+/*
+ * The deadline has passed. A command that no replica has accepted is certainly
+ * not applied.
+ */
 static void give_up(struct kv_client *client, struct lane *lane)
 {
 	uint8_t refused = net_majority_lost(client) ? KV_NO_QUORUM : KV_BUSY;
@@ -151,7 +154,7 @@ static void lose_session(
 		client->session = 0;
 		client->register_at = client->now;
 	}
-	/* Of one that was sent once, this is the only answer that there is. */
+	/* For a command that was sent once, this is the only answer. */
 	if (lane->attempts > lane->refusals + 1) {
 		finish(client, lane, KV_UNKNOWN, NULL);
 		return;
@@ -161,7 +164,7 @@ static void lose_session(
 	put_off(client, lane, 0);
 }
 
-/* Of a replica that doesn't lead. */
+/* The answer of a replica that doesn't lead. */
 static bool is_turned_away(const struct kv_message *message)
 {
 	return message->status == KV_NOT_LEADER ||
@@ -180,7 +183,7 @@ static void take_session(
 	client->session = message->session;
 	client->stats.sessions++;
 	client->due = 0;
-	/* All are to know whom to answer. */
+	/* All replicas must know whom to answer. */
 	net_probe(client);
 }
 
@@ -193,7 +196,7 @@ static void hold(struct lane *lane, const struct kv_message *message)
 		return;
 	if (message->size > lane->result_room) {
 		room = realloc(lane->result, message->size);
-		/* Without memory, as if it had been lost. */
+		/* Without memory, treat it as lost. */
 		if (!room)
 			return;
 		lane->result = room;
@@ -284,8 +287,8 @@ void lanes_reply(struct kv_client *client, const struct kv_message *message)
 }
 
 /*
- * Where a command goes: first to a gateway, each client's another one; again,
- * to the leader.
+ * Where a command goes: the first time to a gateway, which differs from client
+ * to client; later to the leader.
  */
 static unsigned choose(const struct kv_client *client, const struct lane *lane)
 {
@@ -360,7 +363,7 @@ void lanes_again(struct kv_client *client)
 	client->due = 0;
 }
 
-/* When the lane has something to do. */
+/* When the lane has its next work. */
 static uint64_t lane_turn(struct kv_client *client, struct lane *lane)
 {
 	bool can = client->leader >= 0 && client->session;

@@ -244,8 +244,9 @@ static uint64_t clock_ns(void)
 }
 
 /*
- * Ask for the change until it is taken on. A leader that is busy has not taken
- * it: it is new, or makes another change, as for a replica that just joined.
+ * Repeat the request until the leader accepts the change. A busy leader has not
+ * accepted it: it is new, or makes another change, for example for a replica
+ * that has just joined.
  */
 static int reconfigure(struct kv_client *client, unsigned number,
     uint64_t incarnation, uint64_t until, uint8_t *status)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's connections, and which replica leads. A replica says itself that
- * it leads: when a client says hello, and when it begins to. Where no leader is
- * known, hello is said to all again and again.
+ * A client's connections, and its search for the leader. A replica says that it
+ * leads in its answer to a client's hello, and when it begins to lead. Without
+ * a known leader, the client repeats its hello to all.
  */
 #include <dfi/error.h>
 #include <errno.h>
@@ -103,7 +103,7 @@ static void take_claim(
 	    client->ballot == message->ballot)
 		return;
 	client_flows_leave(client);
-	/* What was said before it led. */
+	/* This message is older than its leadership. */
 	for (i = 0; i < client->options.n_replicas; i++)
 		client->servers[i].lost = false;
 	client->ballot = message->ballot;
@@ -171,7 +171,7 @@ static void on_receive(
 	}
 }
 
-/* Both ways go down together: what comes up again begins with hello. */
+/* Both directions go down together: a new link begins with a hello. */
 static void on_line(void *arg, struct link *link, bool up)
 {
 	struct kv_client *client = arg;
@@ -212,7 +212,7 @@ static void on_closed(void *arg, struct link *link, void *link_arg_)
 {
 	struct kv_client *client = arg;
 
-	/* One that could not be opened. */
+	/* A link that could not be opened. */
 	if (!link_arg_ && !client->closing)
 		client_flows_lost(client, link);
 }

@@ -4,7 +4,7 @@
 
 #include "guess.h"
 
-/* At least the commands of one slot. */
+/* Room for at least the commands of one slot. */
 #define LEAST (KV_MAX_COMMAND / sizeof(struct kv_command))
 
 /* One command. They are numbered from 1 on. */
@@ -113,7 +113,7 @@ static struct guessed *guessed_at(const struct kv_guess *guess, uint64_t number)
 	return &guess->commands[number & guess->mask];
 }
 
-/* An older command of a bucket, or NULL: the store has all that there are. */
+/* The next older command of a bucket, or NULL: the store has all older ones. */
 static const struct guessed *older_at(
     const struct kv_guess *guess, const struct kv_store *store, uint64_t number)
 {
@@ -134,7 +134,7 @@ static const struct kv_command *command_of(
 	    const struct kv_command *)(const void *)(entry + guessed->offset);
 }
 
-/* The number and status that the command's lane had last. False: no session. */
+/* The number and status of the lane's last command. False: no session. */
 static bool find_lane(const struct kv_guess *guess,
     const struct kv_store *store, const struct kv_log *log,
     const struct kv_command *command, uint64_t *number, uint8_t *status)
@@ -208,7 +208,7 @@ static bool as_expected(
 	return false;
 }
 
-/* The result has the key's value. Returns whether the command changes it. */
+/* Give the key's value as result. Returns whether the command changes it. */
 static bool work_out(const struct kv_command *command, struct kv_result *result)
 {
 	uint8_t found = result->status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal's thread and what it shares with its owner: three batches of
- * records, one that is filled, one that waits, one that is written. They only
- * change places, so nothing is copied, and there is one fdatasync() for all
- * that has come while the last one ran.
+ * The journal's thread, and its state shared with the owner: three batches of
+ * records. One is filled, one waits, one is written. They only change places,
+ * so nothing is copied. One fdatasync() covers all records that have come
+ * during the last one.
  */
 #include "journal.h"
 
@@ -68,7 +68,7 @@ void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t seed)
 	}
 }
 
-/* Whatever fails here, what the disk holds is unknown. */
+/* After any failure here, the content of the disk is unknown. */
 static void fail(const struct journal *journal, const char *what)
 {
 	complain("log '%s': %s failed: %s; the replica ends, as it can't keep "
@@ -180,7 +180,7 @@ void journal_submit(struct journal *journal)
 		swap(&journal->filling, &journal->pending);
 		pthread_cond_signal(&journal->changed);
 	}
-	/* Else its turn comes when the thread has told of its batch. */
+	/* Otherwise it follows when the thread has written its batch. */
 	pthread_mutex_unlock(&journal->lock);
 }
 

@@ -6,14 +6,14 @@
  *	log-0000000001    records, in their order; the last file grows
  *	snapshot          the store at some slot: see snapshot.h
  *
- * Records are written and synced by a thread of the journal, all that have come
- * meanwhile in one batch (group commit). If that fails, the process ends: what
- * the disk holds is unknown then, and nothing may be said any more.
+ * A thread of the journal writes and syncs all waiting records in one batch
+ * (group commit). If that fails, the content of the disk is unknown. Then the
+ * process ends, as the replica may send nothing more.
  *
- * A record has a checksum. What a crash has left half-written at the end of the
- * last file is cut off. Damage to anything that had been synced is an error,
- * and so is a missing file, or one of another replica: a replica that forgets a
- * promise could contradict itself.
+ * A record has a checksum. A start cuts off a half-written record at the end of
+ * the last file. Damage to synced records, a missing file, and a file of
+ * another replica are errors: a replica that forgets a promise could contradict
+ * itself.
  *
  * One thread, the owner's. Functions return 0 or a negative errno value and say
  * why on stderr.
@@ -32,8 +32,8 @@ struct journal_identity {
 };
 
 /*
- * A file of the folder, which is to be a regular one. Never waits for another
- * process, as a FIFO would. -ENOENT: there is none; only other errors complain.
+ * Open a regular file of the folder. Never waits for another process, as a FIFO
+ * would. -ENOENT, without a complaint: there is none. Other errors complain.
  */
 int journal_open_file(int dir_fd, const char *dir, const char *name, int flags);
 
@@ -46,9 +46,9 @@ struct journal_setup {
 };
 
 /*
- * Lock the folder and read its identity. *found: it has one; else
- * journal_create() is next. -EBUSY: another process uses it. -EBADMSG: damaged,
- * or a part is missing.
+ * Lock the folder and read its identity. *found: it has one; otherwise call
+ * journal_create() next. -EBUSY: another process uses it. -EBADMSG: damaged, or
+ * a part is missing.
  */
 int journal_open(const struct journal_setup *setup,
     struct journal_identity *identity, bool *found, struct journal **journal);
@@ -58,26 +58,26 @@ int journal_create(
     struct journal *journal, const struct journal_identity *identity);
 
 /*
- * All records, in their order. -EBADMSG: a file is damaged or missing. What
- * restore() returns, if that is negative.
+ * Read all records in their order. -EBADMSG: a file is damaged or missing.
+ * Returns a negative result of restore().
  */
 int journal_replay(struct journal *journal,
     int (*restore)(void *arg, const struct kv_record *record), void *arg);
 
-/* Start the thread; from now on, append. */
+/* Start the thread. Appends are allowed from now on. */
 int journal_start(struct journal *journal);
 
 /* Append a record. Returns the position behind it. Never waits. */
 uint64_t journal_append(
     struct journal *journal, const struct kv_record *record);
 
-/* Let the thread have what was appended: once for each turn of a loop. */
+/* Pass appended records to the thread: once for each turn of a loop. */
 void journal_submit(struct journal *journal);
 
 /* All records up to this position are on the disk. */
 uint64_t journal_synced(const struct journal *journal);
 
-/* A snapshot holds all up to the slot: remove files that have nothing else. */
+/* A snapshot covers all up to the slot: remove files without later records. */
 void journal_trim(struct journal *journal, uint64_t slot);
 
 struct journal_stats {

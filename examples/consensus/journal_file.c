@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the files of a journal at a start, and checking what is read. */
+/* Reads and checks the files of a journal at a start. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,8 +87,8 @@ static int restore_record(struct reader *reader, const struct record_head *head)
 }
 
 /*
- * What is behind the last whole record was never synced, if no whole record
- * further behind says that it was.
+ * Bytes behind the last whole record were never synced, unless a later whole
+ * record says that they were.
  */
 static bool is_torn(const struct reader *reader, uint64_t end)
 {
@@ -158,7 +158,7 @@ static int64_t read_file(struct reader *reader, int fd)
 	return ret;
 }
 
-/* The last file goes on behind what is whole. */
+/* The last file continues behind its whole records. */
 static int go_on(struct journal *journal, int fd, int64_t size)
 {
 	if (ftruncate(fd, size) < 0 || fsync(fd) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which files a journal's folder has: finding, beginning and removing them.
- * After a start, only the journal's thread is here.
+ * Finds, begins and removes the files of a journal's folder. After the start,
+ * only the journal's thread calls this.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static int add_file(struct journal *journal, uint64_t number)
 	return 0;
 }
 
-/* Files of other names, as copies that somebody made, are not the journal's. */
+/* Files with other names, such as somebody's copies, are not the journal's. */
 static bool is_file_name(const char *text, uint64_t *number)
 {
 	unsigned long long value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a journal's folder, and the file that says whose it is. That file is
- * written beside, synced and renamed, so that it is there whole or not at all.
+ * Opens a journal's folder, and the file with its identity. That file is
+ * written under another name, synced and renamed, so it is whole or absent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +72,7 @@ int journal_open_file(int dir_fd, const char *dir, const char *name, int flags)
 }
 
 /*
- * A replica that was killed may have a child that writes a snapshot, and ends a
+ * A killed replica may have left a child that writes a snapshot and ends a
  * moment later. 0, or -1 with errno.
  */
 static int take_lock(int fd)
@@ -147,7 +147,7 @@ static int read_identity(
 	return 0;
 }
 
-/* Records without an identity are nobody's, and no new replica's. */
+/* Records without an identity belong to no replica, not even a new one. */
 static int check_unowned(struct journal *journal)
 {
 	int ret = files_without_identity(journal);
@@ -184,7 +184,7 @@ int journal_open(const struct journal_setup *setup,
 	return 0;
 }
 
-/* The first file is there before the identity: so it is never missing later. */
+/* Create the first file before the identity, so that it is never missing. */
 int journal_create(
     struct journal *journal, const struct journal_identity *identity)
 {

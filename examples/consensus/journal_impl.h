@@ -7,12 +7,12 @@
  *	+-------+------+----------+--------+----------+---------------------+
  *
  * The payload is a ballot, a slot, or an entry; all are multiples of 8 bytes.
- * synced is how much of the file had been synced when the record was written:
- * so one that is whole, behind one that is not, tells whether that is what a
- * crash has left, or damage.
+ * synced is how much of the file was synced when the record was written. A
+ * whole record behind a broken one thus tells damage from the remains of a
+ * crash.
  *
  * A file gets its name when its first record, a promise, is synced. So a file
- * without a whole first record is damaged, and a folder without a file as well.
+ * without a whole first record is damaged, and so is a folder without a file.
  * Checksums depend on the replica's incarnation and the file's number: the file
  * of another replica, or under another number, has no valid record.
  */
@@ -89,9 +89,9 @@ void files_name(char *name, uint64_t number);
 int files_find(struct journal *journal);
 
 /*
- * Whether the folder, which has no identity, has what only a replica with one
- * writes; negative on errors. A crash may have left a first file, which holds
- * nothing: that one is removed.
+ * Whether the folder, without an identity, has files that only a replica with
+ * one writes; negative on errors. A first file without records, which a crash
+ * may leave, is removed.
  */
 int files_without_identity(struct journal *journal);
 
@@ -102,7 +102,7 @@ void files_trim(struct journal *journal, uint64_t slot);
 /* Add a record to a batch. Returns its size in the file. Ends on ENOMEM. */
 size_t batch_add(struct journal_batch *batch, const struct kv_record *record);
 
-/* Fill in what only the writer knows of a batch's records. */
+/* Fill in the fields of a batch's records that only the writer knows. */
 void batch_seal(struct journal_batch *batch, uint64_t synced, uint64_t seed);
 
 #endif

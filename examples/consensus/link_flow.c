@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flow of each kind of link: its attributes, and the memory that the ends
- * of this process take.
+ * The flow of each kind of link: its attributes, and the memory of its ends in
+ * this process.
  */
 #include "links_impl.h"
 

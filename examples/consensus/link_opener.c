@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The helper threads of links: they create flows, open and close their ends,
- * and try again, for ever, what did not work. Here all calls are made that may
- * wait for the registry or for a peer.
+ * The helper threads of links create flows, open and close their ends, and
+ * retry failures for ever. All calls that may wait for the registry or for a
+ * peer are here.
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,9 +20,9 @@
 #define OPEN_TIMEOUT_MS 250
 #define SHARED_TIMEOUT_MS 2000
 /*
- * So often the name of a flow may be taken by one that this process did not
- * create, before that counts as left over: of a process that has ended, and
- * whose end the registry has not noticed.
+ * After this many conflicts with a flow that this process did not create, the
+ * flow counts as left over: its process has ended, but the registry has not
+ * noticed.
  */
 #define PATIENCE 12
 
@@ -35,7 +35,7 @@ struct opener {
 	bool stop;
 };
 
-/* Those that time heals say nothing. */
+/* Errors that time heals are not reported. */
 static void tell(struct link *link, int ret)
 {
 	if (link->told || ret == -ETIMEDOUT || ret == -EEXIST ||
@@ -96,9 +96,9 @@ static int open_target(struct link *link)
 }
 
 /*
- * A peer that is there gets more time than one that may never come: to connect
- * over a slow network, or to a busy machine. A try that was too short, or lost
- * a datagram, is followed by one that outlasts a resend.
+ * A peer that is attached gets more time than an absent one, to connect over a
+ * slow network or to a busy machine. After a try that was too short, or lost a
+ * datagram, the next one outlasts a resend.
  */
 static int open_source(struct link *link, const char *name)
 {
@@ -173,7 +173,9 @@ static int open_shared(struct link *link)
 	    dfi, setup->name, setup->end, &source, &link->source);
 }
 
-/* Of the flows name0, name1 and so on, one whose source is not attached. */
+/*
+ * Of the flows name0, name1 and so on, find one whose source is not attached.
+ */
 static int open_place(struct link *link)
 {
 	const struct link_setup *setup = &link->setup;
@@ -225,7 +227,7 @@ static void give_to_owner(struct link *link)
 	links_wake(links);
 }
 
-/* One try. Whether the link has gone to its owner. */
+/* Try once. Returns whether the owner has the link now. */
 static bool work(struct link *link)
 {
 	bool tried = link->created || link->source || link->target;

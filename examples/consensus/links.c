@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the owner of links does: sending, receiving, waiting. It never calls
- * anything that waits; what may wait is link_opener.c's, in helper threads. A
- * link belongs to either side, and goes to and fro through their queues.
+ * The owner's part of links: send, receive, wait. It never waits for the
+ * registry or a peer: link_opener.c makes those calls in helper threads. A link
+ * belongs to one side at a time, and changes sides through queues.
  */
 #include "links.h"
 
@@ -105,7 +105,7 @@ struct link *links_add(struct links *links, const struct link_setup *setup)
 	return link;
 }
 
-/* Hand the link over: it is to be closed, and perhaps opened again. */
+/* Pass the link to its helper, to be closed and perhaps opened again. */
 static void take_down(struct link *link)
 {
 	struct links *links = link->links;
@@ -225,8 +225,8 @@ void link_send_alone(struct link *link, size_t size)
 }
 
 /*
- * A segment of an ordered flow may wait for its place. No end of the flow gets
- * anything meanwhile, so it is flushed again until it is sent.
+ * A segment of an ordered flow may wait for its position. It holds up all ends
+ * of the flow, so it is flushed again until it is sent.
  */
 void links_flush(struct links *links)
 {
@@ -255,7 +255,7 @@ void links_flush(struct links *links)
 	links->dirty = late;
 }
 
-/* What made it readable is in woken, or will be. */
+/* woken has the cause of the event, or will have it. */
 static void clear_wake(struct links *links)
 {
 	uint64_t count;
@@ -314,7 +314,7 @@ static void take_broken(struct links *links)
 
 	if (!links->n_broken)
 		return;
-	links_flush(links); /* its list must have no link that goes */
+	links_flush(links); /* its list must have no closed link */
 	links->n_broken = 0;
 	for (link = links->all; link; link = next) {
 		next = link->all_next;
@@ -363,8 +363,7 @@ void links_wait(struct links *links, uint64_t until)
 		/* It stays readable as long as there is no target. */
 		{ .fd = links->empty ? -1 : links->group_fd, .events = POLLIN },
 		{ .fd = links->wake_fd, .events = POLLIN },
-		/* Of what links_flush() has left: an owner has one such flow.
-		 */
+		/* For the rest of links_flush(): an owner has one such flow. */
 		{ .fd = links->dirty ? dfi_source_fd(links->dirty->source) : -1,
 		    .events = POLLIN },
 	};

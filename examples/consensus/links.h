@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Links: one-way connections between two processes that are made again for
- * ever. A link is a flow with one source and one target, whose tuples are 64
+ * Links: one-way connections between two processes, restored whenever they
+ * break. A link is a flow with one source and one target, whose tuples are 64
  * bytes; a message is a run of tuples in one segment, built in place at the
  * sender.
  *
  * Its receiver creates the flow and opens the target, its sender opens the
- * source. Helper threads do that, and close what is broken, so that the owner
- * of the links never waits for the registry, nor for a peer. A link that is up
- * needs no registry.
+ * source. Helper threads do that, and close broken links, so the owner never
+ * waits for the registry or a peer. A link that is up needs no registry.
  *
  * All calls but links_wake() are for one thread, the owner.
  */
@@ -30,14 +29,14 @@ enum link_kind {
 	LINK_IN = 1, /* this process receives */
 	LINK_OUT,
 	/*
-	 * An end of an ordered flow, in which what each end sends comes to all
-	 * of them, in one order, also to itself. It lasts until one of them is
-	 * lost: use once.
+	 * An end of an ordered flow: each end receives the messages of all
+	 * ends, including its own, in one order. It lasts until one end is
+	 * lost: use it once.
 	 */
 	LINK_ORDERED,
 	/*
 	 * An end of a flow between one process and several others. It lasts
-	 * until one of them is lost: use once.
+	 * until one end is lost: use it once.
 	 */
 	LINK_SHARED_IN,
 	LINK_SHARED_OUT,
@@ -51,12 +50,12 @@ struct link_setup {
 	 */
 	unsigned helper;
 	char name[LINK_MAX_NAME];        /* of the flow */
-	uint32_t segment_size, segments; /* of a ring; for who creates it */
+	uint32_t segment_size, segments; /* of a ring; for the creator */
 	/*
 	 * LINK_ORDERED: over RDMA a segment is sent once, as a datagram to all
-	 * ends, and is told as a gap where it is lost. Then segment_size is not
-	 * used: the device of the end that creates the flow says how large a
-	 * datagram may be, and link_room() how much it holds.
+	 * ends; a lost one is reported as a gap. Then segment_size is not used:
+	 * the device of the creating end limits the datagram, and link_room()
+	 * is its room.
 	 */
 	bool multicast;
 	/*
@@ -73,8 +72,8 @@ struct link_setup {
 	unsigned open_ms;
 	/*
 	 * LINK_SHARED_IN and LINK_SHARED_OUT: end is the number of the target,
-	 * or of the source. Who creates the flow says how many there are, and
-	 * whether each message goes to all targets.
+	 * or of the source. The creator sets how many there are, and whether
+	 * each message goes to all targets.
 	 */
 	unsigned n_sources, n_targets;
 	bool replicate;
@@ -83,17 +82,20 @@ struct link_setup {
 };
 
 struct links_ops {
-	/* The link is up, or no longer. A link that is down takes nothing. */
+	/*
+	 * The link has come up, or gone down. A link that is down takes
+	 * nothing.
+	 */
 	void (*changed)(void *arg, struct link *link, bool up);
 	/*
-	 * Messages came: whole tuples, valid during the call. The first one
-	 * begins at bytes, each at a multiple of LINK_TUPLE behind the last.
+	 * Messages have come: whole tuples, valid during the call. Each begins
+	 * at a multiple of LINK_TUPLE, the first one at bytes.
 	 */
 	void (*receive)(
 	    void *arg, struct link *link, const char *bytes, size_t size);
 	/*
-	 * LINK_ORDERED: n segments, the next ones, were lost; receive() goes on
-	 * behind them. One call of receive() is one segment there.
+	 * LINK_ORDERED: the next n segments are lost; receive() continues
+	 * behind them. One call of receive() has one segment there.
 	 */
 	void (*gap)(void *arg, struct link *link, uint32_t n);
 	/* A link that was closed or broke for good is gone. */
@@ -116,8 +118,8 @@ int links_open(const struct links_setup *setup, struct links **links);
 struct dfi *links_dfi(const struct links *links);
 
 /*
- * Add what this process's ends of a link reserve in memory, with a context's
- * settings, to a sum. 0, or an error of dfi_flow_estimate().
+ * Add to a sum the memory that this process's ends of a link reserve with a
+ * context's settings. 0, or an error of dfi_flow_estimate().
  */
 int link_needs(
     struct dfi *dfi, const struct link_setup *setup, uint64_t *bytes);
@@ -125,13 +127,13 @@ int link_needs(
 /* Close all links, wait for the helpers, and leave the registry. */
 void links_close(struct links *links);
 
-/* Add a link, which will come up some time. NULL: ENOMEM. */
+/* Add a link, which comes up later. NULL: ENOMEM. */
 struct link *links_add(struct links *links, const struct link_setup *setup);
 
 /* Give a link up: closed() tells when it is gone. */
 void link_close(struct link *link);
 
-/* Take the link down, as if it had broken, and make it again. */
+/* Take the link down as if it had broken, and restore it. */
 void link_reset(struct link *link);
 
 bool link_up(const struct link *link);
@@ -155,16 +157,16 @@ void link_send(struct link *link, size_t size);
 /* Send it now, in a segment of its own. */
 void link_send_alone(struct link *link, size_t size);
 
-/* Send all that was given to link_send(): once for each turn of a loop. */
+/* Send all messages of link_send(): call it once for each turn of a loop. */
 void links_flush(struct links *links);
 
 /*
- * Take up to n segments that have come, and changes of links. Returns how many
- * segments there were; 0: nothing is left for now.
+ * Take up to n segments, and changes of links. Returns the number of segments;
+ * 0: no more for now.
  */
 unsigned links_poll(struct links *links, unsigned n);
 
-/* Wait for more, or links_wake(), or until the time (CLOCK_MONOTONIC). */
+/* Wait for more, for links_wake(), or until the time (CLOCK_MONOTONIC). */
 void links_wait(struct links *links, uint64_t until);
 
 /* End the wait, or the next one. Any thread. */
@@ -175,7 +177,7 @@ int links_fd(struct links *links);
 
 uint64_t now_ns(void); /* CLOCK_MONOTONIC */
 
-/* How many flow segments were sent and received, and sleeps. */
+/* How many flow segments were sent and received, and how often it slept. */
 struct links_stats {
 	uint64_t segments_in, segments_out, refused, waits;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between links.c, which is the owner's, and link_opener.c, the helpers'. */
+/* Between links.c, the owner's part, and link_opener.c, the helpers' part. */
 #ifndef KV_LINKS_IMPL_H
 #define KV_LINKS_IMPL_H
 
@@ -12,11 +12,11 @@
 struct opener;
 
 /*
- * What a source has to connect to a target that is there; and what a lost
- * datagram adds. Linux sends a request again after the time for an answer, 2^20
- * x 4.096 us (CMA_CM_RESPONSE_TIMEOUT), and twice that of a packet, 2^18, in
- * newer kernels 2^16 (CMA_IBOE_PACKET_LIFETIME), which it rounds to 4096 + 2 x
- * 1024 ms; an answer after 4096 ms.
+ * The time that a source has to connect to an attached target, and the time
+ * that a lost datagram adds. Linux resends a request after the time for an
+ * answer, 2^20 x 4.096 us (CMA_CM_RESPONSE_TIMEOUT), and twice that of a
+ * packet, 2^18, in newer kernels 2^16 (CMA_IBOE_PACKET_LIFETIME), which it
+ * rounds to 4096 + 2 x 1024 ms; an answer after 4096 ms.
  */
 #define LINK_CONNECT_MS 3000
 #define LINK_RESEND_MS (4096 + 2 * 1024)
@@ -74,7 +74,9 @@ void link_flow_attr(const struct link_setup *setup, struct dfi_flow_attr *attr);
 int openers_start(struct links *links, unsigned n);
 void openers_stop(struct links *links); /* all links are gone */
 
-/* The helper closes what the link has, and opens it again unless it closes. */
+/*
+ * The helper closes the link's ends, and opens them again unless it is closing.
+ */
 void opener_take(struct link *link);
 
 /* The link, which may be held by its helper, is closing now. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One client of a load; see load.h. No request is left out of the latencies: in
- * an open loop they begin when the request was due, whether or not it could be
- * sent then, and what has not ended when the run is over counts with the time
- * that it has taken so far. Only what the store has refused is left out: it is
- * counted by itself.
+ * One client of a load; see load.h. Latencies cover every request. In an open
+ * loop they begin when the request is due, even if it is sent later. A request
+ * that has not ended by the end of the run counts with its time so far. Only
+ * refused requests are left out, and counted by themselves.
  */
 #include "load.h"
 
@@ -127,7 +126,7 @@ static void count_completion(struct client *client)
 	if (!measured(client, client->now))
 		return;
 	share->completed++;
-	/* Only this client writes; its leader looks at it meanwhile. */
+	/* Only this client writes; its leader reads meanwhile. */
 	slot = &share->slots[(client->now - client->start) / LOAD_SLOT_NS];
 	atomic_store_explicit(slot,
 	    atomic_load_explicit(slot, memory_order_relaxed) + 1,
@@ -147,13 +146,13 @@ static void request_done(void *arg, uint32_t number, enum load_outcome outcome,
 	count_outcome(client, lane, outcome, value, size);
 	if (!client->end || outcome == LOAD_REFUSED)
 		return;
-	/* One that got no answer was waited for all the same. */
+	/* A request without an answer has been waited for as well. */
 	count_latency(client, lane);
 	if (outcome != LOAD_UNKNOWN)
 		count_completion(client);
 }
 
-/* Begin a request for which there is a lane. As the back-end's submit(). */
+/* Begin a request on a free lane. Returns as the back-end's submit(). */
 static int begin(
     struct client *client, uint64_t record, bool update, uint64_t begin_ns)
 {
@@ -222,7 +221,7 @@ static int fill(struct client *client, uint32_t number)
 	return 0;
 }
 
-/* Begin what is due and has a lane. 0, or -1. */
+/* Begin the requests that are due and have a lane. 0, or -1. */
 static int begin_all(struct client *client, bool more)
 {
 	const struct load_plan *plan = client->plan;
@@ -233,7 +232,9 @@ static int begin_all(struct client *client, bool more)
 		when = client->now;
 		if (plan->rate > 0) {
 			when = (uint64_t)client->due_ns;
-			/* What was due before the end is still sent. */
+			/*
+			 * Requests that were due before the end are still sent.
+			 */
 			if (when > client->now || when >= client->end)
 				return 0;
 		} else if (!more) {
@@ -265,7 +266,7 @@ static bool all_done(const struct client *client)
 	    (client->step_ns <= 0 || client->due_ns >= (double)client->end);
 }
 
-/* Before the measured time, in it, and behind it until all has ended. */
+/* Before the measured time, in it, and after it until all have ended. */
 static int make_requests(struct client *client)
 {
 	bool begun = false, ended = false;

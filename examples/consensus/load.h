@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One client of a load: it keeps requests outstanding at a store, or begins
- * them at a rate, and notes when they end. The store is behind a small
- * interface, so that the same code drives this one and those that it is
- * compared with.
+ * One client of a load. It keeps requests outstanding at a store, or begins
+ * them at a rate, and notes when they end. A small interface hides the store,
+ * so that the same code drives this one and those it is compared with.
  */
 #ifndef KV_LOAD_H
 #define KV_LOAD_H
@@ -58,7 +57,7 @@ enum {
 	LOAD_KINDS,
 };
 
-/* What one client has to tell; in memory that it shares with its leader. */
+/* The results of one client, in memory that it shares with its leader. */
 struct load_share {
 	_Atomic uint32_t state; /* enum load_state */
 	uint64_t completed;     /* within the measured time */
@@ -68,7 +67,7 @@ struct load_share {
 	_Atomic uint32_t slots[]; /* completions in each LOAD_SLOT_NS */
 };
 
-/* What the clients of a load share with their leader. */
+/* The memory that the clients of a load share with their leader. */
 struct load_board {
 	_Atomic uint64_t start_ns; /* CLOCK_MONOTONIC; 0: wait */
 	size_t share_size;         /* of each client, one behind the other */
@@ -86,8 +85,9 @@ static inline struct load_share *load_share_of(
 uint64_t load_now(void);
 
 /*
- * Connect, write this client's part of the records if the plan says so, wait
- * for the start, and make requests until the end. 0, or -1 after a complaint.
+ * Connect, write this client's part of the records if the plan asks for it,
+ * wait for the start, and make requests until the end. Returns 0, or -1 after a
+ * complaint.
  */
 int load_client(
     const struct load_plan *plan, uint32_t number, struct load_board *board);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Costs of other processes. Processor time comes from their clocks. Counting
- * instructions needs a processor and a kernel that allow it, which virtual
- * machines often do not; then there is only the time.
+ * Costs of other processes. Their clocks give processor time. Instructions need
+ * a processor and a kernel that count them, which virtual machines often lack;
+ * then there is only the time.
  */
 #include "load_counts.h"
 
@@ -71,7 +71,10 @@ static int open_event(pid_t thread)
 	    SYS_perf_event_open, &attr, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Count the instructions of each thread there is. Whether it is possible. */
+/*
+ * Count the instructions of each thread of a process. Returns whether that is
+ * possible.
+ */
 static bool open_events(struct load_count *count)
 {
 	struct dirent *entry;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What processes cost between two moments: processor time, and instructions
- * where the kernel counts them for us.
+ * The cost of processes between two moments: processor time, and instructions
+ * where the kernel counts them.
  */
 #ifndef KV_LOAD_COUNTS_H
 #define KV_LOAD_COUNTS_H
@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #define LOAD_MAX_COUNTS 16
-#define LOAD_MAX_THREADS 64 /* of a process, whose instructions are counted */
+#define LOAD_MAX_THREADS 64 /* of a process with counters */
 
 struct load_count {
 	char role[16];
@@ -30,14 +30,14 @@ struct load_counts {
 	bool has_instructions; /* of all processes */
 };
 
-/* Add "ROLE=PID". 0, or -1: it is no such text, or there is no room. */
+/* Add "ROLE=PID". 0, or -1: the text is wrong, or there is no room. */
 int load_counts_add(struct load_counts *counts, const char *text);
 int load_counts_add_process(
     struct load_counts *counts, const char *role, pid_t pid);
 
 /*
- * The mean of all processes of the role of the i-th one. False if that is not
- * the first of its role, or has a process that ended.
+ * The mean over all processes with the role of the i-th one. False if that is
+ * not the first of its role, or a process of the role has ended.
  */
 bool load_counts_mean(const struct load_counts *counts, uint32_t i,
     struct load_count *mean, uint32_t *processes);

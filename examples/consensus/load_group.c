@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clients of a load as processes; see load_group.h. The leader opens no
- * context of the library before it forks them. It waits as long as they live:
- * each has limits of its own for what it waits for (load.c).
+ * The clients of a load as processes; see load_group.h. The leader forks them
+ * before it opens a context. It waits for their end: each client limits its own
+ * waits (load.c).
  */
 #include "load_group.h"
 
@@ -125,7 +125,7 @@ uint32_t load_slot(
 	return sum;
 }
 
-/* Bring *progress up to now. next: the first slot that is not yet added. */
+/* Update *progress. next: the first slot that is not yet added. */
 static void advance(const struct group *group, uint64_t begin, uint32_t *next,
     struct load_progress *progress)
 {
@@ -221,7 +221,7 @@ int load_run(const struct load_plan *plan,
 		return -1;
 	if (start(&group) == 0)
 		ret = follow(&group, watch, arg, counts);
-	/* Those that have ended need a moment to close their connections. */
+	/* Clients that have ended need a moment to close their connections. */
 	if (children_end(&group.children, ret ? 0 : 10000))
 		ret = -1;
 	if (ret == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All clients of a load: a process each, led by this one, which adds up what
- * they tell, and what the processes of the store cost.
+ * All clients of a load, one process each. This process leads them, and adds up
+ * their results and the costs of the store's processes.
  */
 #ifndef KV_LOAD_GROUP_H
 #define KV_LOAD_GROUP_H
@@ -14,7 +14,7 @@ struct load_result {
 	double seconds;     /* measured */
 	uint64_t completed; /* in this time */
 	double throughput;  /* of these, a second */
-	/* Of all requests that began, or were due, in this time; ns. */
+	/* Over all requests that began, or were due, in this time; ns. */
 	struct histogram latency[LOAD_KINDS], all;
 	uint64_t missing, unknown, refused, wrong, unfinished;
 	uint64_t client_cpu_ns; /* of all clients together */
@@ -22,7 +22,7 @@ struct load_result {
 	uint32_t n_slots;
 };
 
-/* What is told to a caller while a load runs. */
+/* The progress that a caller sees while a load runs. */
 struct load_progress {
 	uint64_t elapsed_ns; /* since the measured time began; 0 before */
 	uint64_t completed;  /* in it, so far, as load_slot() tells them */
@@ -30,14 +30,14 @@ struct load_progress {
 	const struct children *clients; /* their processes */
 };
 
-/* About how much memory a load's results and requests take. */
+/* About how much memory the results and requests of a load take. */
 uint64_t load_needs(const struct load_plan *plan);
 
 /*
- * Run the load. watch, unless NULL, is called every few milliseconds while it
- * runs; if it returns -1, the load ends. counts: of processes whose costs are
- * to be measured, or NULL. 0, or -1 after a complaint; then *result is to be
- * freed, too. All clients have ended then.
+ * Run the load. watch, unless NULL, is called every few milliseconds; if it
+ * returns -1, the load ends. counts: the processes whose costs are measured, or
+ * NULL. Returns 0, or -1 after a complaint. The caller frees *result in both
+ * cases. All clients have ended.
  */
 int load_run(const struct load_plan *plan,
     int (*watch)(void *arg, const struct load_progress *progress), void *arg,

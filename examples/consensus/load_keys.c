@@ -12,7 +12,10 @@
 /* YCSB's ScrambledZipfianGenerator draws from as many ranks. */
 #define SCRAMBLED_RANKS UINT64_C(10000000000)
 
-/* Terms that load_zeta() adds one by one; the others by their integral. */
+/*
+ * load_zeta() adds this many terms one by one, and the others by their
+ * integral.
+ */
 #define ZETA_TERMS 1000
 
 uint64_t load_random_next(struct load_random *random)

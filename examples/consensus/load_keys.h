@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which record a request is about: uniform, or YCSB's scrambled Zipfian
- * distribution. The same seed gives the same series. Nothing here allocates.
+ * The record of a request: uniform, or YCSB's scrambled Zipfian distribution.
+ * The same seed gives the same series. Nothing here allocates.
  */
 #ifndef KV_LOAD_KEYS_H
 #define KV_LOAD_KEYS_H
@@ -22,7 +22,7 @@ double load_random_real(struct load_random *random);
 /*
  * Ranks from 0, the i-th with a probability proportional to 1 / (i + 1)^theta,
  * by the method of Gray et al. (SIGMOD 1994) that YCSB uses. It is exact for
- * the ranks 0 and 1, and approximate behind them.
+ * ranks 0 and 1, and approximate for the others.
  */
 struct load_zipf {
 	uint64_t n;
@@ -50,9 +50,9 @@ struct load_keys {
 };
 
 /*
- * Draw from the records 0 to n - 1. With LOAD_ZIPF as YCSB does: a rank of
- * 10^10 is hashed onto the records, so that popular ones are spread among the
- * others, and the popularity of the first does not depend on n.
+ * Draw from the records 0 to n - 1. LOAD_ZIPF hashes a rank of 10^10 onto the
+ * records, as YCSB does: popular records are spread among the others, and the
+ * popularity of the first does not depend on n.
  */
 void load_keys_init(struct load_keys *keys, enum load_distribution distribution,
     uint64_t n, double theta, uint64_t seed);

@@ -6,7 +6,7 @@
 
 #include "load_backend.h"
 
-/* Reads go through the log, or by a round of the leader's for many of them. */
+/* Reads go through the log, or one round of the leader serves many. */
 extern const struct load_backend load_kv;
 extern const struct load_backend load_kv_index;
 

@@ -80,7 +80,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	}
 }
 
-/* What --help says behind the options: where stores are. */
+/* The text of --help behind the options: where stores are. */
 static char *more_help(int key, const char *text, void *input)
 {
 	const struct parsing *parsing = input;
@@ -102,7 +102,7 @@ static char *more_help(int key, const char *text, void *input)
 	return help;
 }
 
-/* On a terminal: what is going on. */
+/* Progress on a terminal. */
 static int show_progress(void *arg, const struct load_progress *progress)
 {
 	uint64_t *shown = arg, second = progress->elapsed_ns / 500000000;
@@ -116,7 +116,7 @@ static int show_progress(void *arg, const struct load_progress *progress)
 	return 0;
 }
 
-/* One load: its line, and its object in results. */
+/* Run one load: print its line, and add its object to the results. */
 static int run_point(
     struct load_options *options, uint32_t point, json_t *results)
 {

@@ -6,8 +6,8 @@
 #include "load.h"
 
 /*
- * main() of a program that puts load on the first of these stores, or the one
- * that the user names. stores ends with NULL. doc: what --help says first.
+ * main() of a program that puts load on the store that the user names, or on
+ * the first of these. stores ends with NULL. doc: the first text of --help.
  */
 int load_main(int argc, char **argv, const char *doc,
     const struct load_backend *const *stores);

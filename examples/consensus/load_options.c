@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of loads; see load_options.h. Everything is checked here. Errors end
- * the program by argp, with a text that names the option.
+ * Options of loads; see load_options.h. Checks everything. argp ends the
+ * program on an error, with a text that names the option.
  */
 #include "load_options.h"
 
@@ -95,7 +95,7 @@ static uint64_t nanoseconds(
 	    uint64_t)(1e9 * option_real(state, option, text, min, MAX_SECONDS));
 }
 
-/* Options of what is asked for. Whether it is one. */
+/* Take an option that says what is asked. Returns whether it is one. */
 static bool parse_requests(
     int key, char *text, struct argp_state *state, struct load_options *options)
 {
@@ -130,7 +130,7 @@ static bool parse_requests(
 	}
 }
 
-/* Options of how it is asked. Whether it is one. */
+/* Take an option that says how it is asked. Returns whether it is one. */
 static bool parse_pace(
     int key, char *text, struct argp_state *state, struct load_options *options)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options that programs with a load have in common: which requests, how
- * many, for how long, and how it is told.
+ * The options that all load programs share: which requests, how many, for how
+ * long, and how results are printed.
  */
 #ifndef KV_LOAD_OPTIONS_H
 #define KV_LOAD_OPTIONS_H
@@ -13,14 +13,15 @@
 #define LOAD_MAX_CLIENTS 64
 
 struct load_options {
-	struct load_plan plan; /* but for mix, outstanding and rate */
+	struct load_plan plan; /* except mix, outstanding and rate */
 	const struct load_mix *mixes[LOAD_MAX_POINTS];
 	uint32_t n_mixes;
 	uint32_t outstanding[LOAD_MAX_POINTS];
 	uint32_t n_outstanding;
 	double rates[LOAD_MAX_POINTS];
 	uint32_t n_rates; /* 0: closed loop */
-	int distribution; /* enum load_distribution for all mixes; -1: theirs */
+	int distribution; /* enum load_distribution for all mixes; -1: each
+			   * mix has its own */
 	struct load_counts counts;
 	bool json;
 	const char *csv, *plot;
@@ -100,7 +101,7 @@ void load_options_init(struct load_options *options);
 int load_options_parse(int key, char *text, struct argp_state *state,
     struct load_options *options);
 
-/* How many loads these options name, and the plan of one of them, from 0. */
+/* The number of loads that these options name, and the plan of one, from 0. */
 uint32_t load_options_points(const struct load_options *options);
 struct load_plan load_options_point(
     const struct load_options *options, uint32_t point);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drawings by gnuplot, which is started for each; see load_report.h. */
+/* Drawings by gnuplot, which is started for each one; see load_report.h. */
 #include "load_report.h"
 
 #include <errno.h>
@@ -102,7 +102,7 @@ int plot_open(struct plot *plot, struct result_file *file, unsigned width,
 	if (err)
 		return complain("%s is not drawn: cannot start gnuplot: %s",
 		    file->name, strerror(err));
-	/* If gnuplot ends early, that is seen when it is waited for. */
+	/* If gnuplot ends early, waiting for it shows that. */
 	plot->on_pipe = signal(SIGPIPE, SIG_IGN);
 	fprintf(plot->commands,
 	    "set terminal svg size %u,%u font 'sans,13' background 'white'\n"
@@ -112,7 +112,7 @@ int plot_open(struct plot *plot, struct result_file *file, unsigned width,
 	return 0;
 }
 
-/* What gnuplot has drawn. Whether that is all of a picture. */
+/* Check gnuplot's output. Returns whether it is a complete picture. */
 static bool copy_picture(const struct plot *plot)
 {
 	bool whole = false;

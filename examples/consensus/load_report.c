@@ -84,7 +84,7 @@ static json_t *latency_json(const struct histogram *histogram)
 	return object;
 }
 
-/* Costs of a request for each role, as means of its processes. */
+/* The cost of a request for each role, as the mean of its processes. */
 static json_t *costs_json(const struct load_counts *counts,
     const struct load_result *result, bool instructions)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the results of loads are told: as a table, as JSON, CSV and drawings. */
+/* Prints the results of loads: as a table, as JSON, CSV and drawings. */
 #ifndef KV_LOAD_REPORT_H
 #define KV_LOAD_REPORT_H
 
@@ -8,11 +8,11 @@
 #include "../common/result_file.h"
 #include "load_options.h"
 
-/* The table's head and lines. store: a name for what was asked. */
+/* The table's head and lines. store: the name of the store. */
 void load_report_head(void);
 void load_report_line(const char *store, const struct load_plan *plan,
     const struct load_result *result);
-/* What processes cost for each request; nothing if there are none. */
+/* The cost of processes for each request; prints nothing if there are none. */
 void load_report_costs(
     const struct load_counts *counts, const struct load_result *result);
 
@@ -26,8 +26,8 @@ struct load_files {
 };
 
 /*
- * Before loads, which take long: begin these files, or NULL, and look whether
- * the drawing can be made. 0, or -1 after a complaint.
+ * Call it before loads, which take long: begin these files, or NULL, and check
+ * that the drawing can be made. Returns 0, or -1 after a complaint.
  */
 int load_files_open(
     struct load_files *files, const char *csv, const char *plot);
@@ -49,8 +49,8 @@ struct plot {
 };
 
 /*
- * Write commands, then close it: 0 once the picture is in the file. -1 after a
- * complaint.
+ * Write commands, then close it. Returns 0 once the picture is in the file, or
+ * -1 after a complaint.
  */
 int plot_open(struct plot *plot, struct result_file *file, unsigned width,
     unsigned height);

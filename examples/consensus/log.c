@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries are written at the head. At the tail, room is made: an entry that was
- * replaced, or is applied, is given up; one that is still needed moves to the
- * head. Therefore a part of the ring always stays free.
+ * Entries are written at the head. Room is made at the tail: replaced and
+ * applied entries are dropped, and needed ones move to the head. So a part of
+ * the ring always stays free.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "log.h"
 
-/* Stays free: what entries leave unused at the end, and one that moves. */
+/* This part stays free: the unused end, and one entry that moves. */
 #define RESERVE (3 * (offsetof(struct kv_entry, command) + KV_MAX_COMMAND))
 
 static size_t usable(size_t size)
@@ -101,7 +101,7 @@ static void index_entry(struct kv_log *log, const struct kv_entry *entry)
 	    (uint32_t)((size_t)((const char *)entry - log->bytes) / 8);
 }
 
-/* Give up the oldest bytes. Returns how many were moved instead. */
+/* Drop the oldest bytes. Returns how many were moved instead. */
 static size_t reclaim(struct kv_log *log, uint64_t applied)
 {
 	struct kv_entry *entry = (void *)(log->bytes + log->tail), *moved;

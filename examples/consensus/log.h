@@ -29,13 +29,13 @@ struct kv_run {
 };
 
 /*
- * The smallest size of a log. A restart holds again what was not applied, which
- * is up to half of it, and what was applied since the disk was last told, up to
- * an eighth; the rest has to take five of the largest entries.
+ * The smallest size of a log. A restart holds again the entries that were not
+ * applied, up to half of the log, and those applied since the last hint to the
+ * disk, up to an eighth; the rest must hold five of the largest entries.
  */
 #define KV_LOG_MIN 262144
 
-/* The memory that a log of a size takes once it has been filled. */
+/* The memory that a full log of a size takes. */
 uint64_t kv_log_needs(size_t size, bool disk);
 
 /* An empty log behind a slot. -ENOMEM. */
@@ -46,24 +46,26 @@ void kv_log_close(struct kv_log *log);
 void kv_log_drop(struct kv_log *log, uint64_t slot);
 
 /*
- * Put a command in a slot, which is at most one behind the last; what was there
- * is replaced. The command may be the one that is there. Slots up to applied
- * may be forgotten for it. NULL: no room.
+ * Put a command in a slot, at most one behind the last; it replaces the slot's
+ * old command, and may be the same one. Slots up to applied may be forgotten
+ * for it. NULL: no room.
  */
 struct kv_entry *kv_log_put(struct kv_log *log, uint64_t applied, uint64_t slot,
     const struct kv_command *command, size_t size);
 
-/* The same, with all that an entry has. */
+/* The same, with all members of an entry. */
 struct kv_entry *kv_log_put_entry(
     struct kv_log *log, uint64_t applied, const struct kv_entry *entry);
 
 /*
- * Whether there is room for new slots: what is not applied takes up to half of
- * the log. The rest is for entries that are replaced, and for slow replicas.
+ * Whether there is room for new slots: entries that are not applied take up to
+ * half of the log. The rest is for replaced entries, and for slow replicas.
  */
 bool kv_log_takes(const struct kv_log *log, uint64_t applied);
 
-/* What can be sent in room bytes from a slot on, up to a slot: at least one. */
+/*
+ * The entries from a slot on, up to a slot, that fit room bytes: at least one.
+ */
 void kv_log_measure(const struct kv_log *log, uint64_t from, uint64_t to,
     size_t room, struct kv_run *run);
 void kv_log_copy(const struct kv_log *log, const struct kv_run *run, char *to);

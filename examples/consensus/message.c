@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks of messages and commands that come from outside. A sender may be
- * broken or hostile: nothing of its message is believed before it is checked
- * here. What is valid is safe to walk through; whether it makes sense, the
- * cores decide.
+ * Checks messages and commands from outside. A sender may be broken or hostile:
+ * nothing of its message is trusted before these checks. A valid message is
+ * safe to walk through; the cores decide whether it makes sense.
  */
 #include "message.h"
 
@@ -87,7 +86,7 @@ void kv_batch_begin(struct kv_batch *batch, void *room, size_t size)
 	};
 }
 
-/* What is alone gets a head before it. */
+/* A command that is alone gets a head before it. */
 static void put_head(struct kv_batch *batch)
 {
 	struct kv_command *slot = batch->slot;
@@ -139,7 +138,7 @@ static bool entries_valid(const char *bytes, size_t size, unsigned count)
 	return size == 0;
 }
 
-/* Clients send commands of their own only; a change of the members is one. */
+/* Clients send only their own commands and membership changes. */
 static bool request_valid(const struct kv_message *message, size_t body)
 {
 	const struct kv_command *command =
@@ -164,7 +163,7 @@ bool kv_message_valid(const struct kv_message *message, size_t size)
 		return false;
 	if (message->type < KV_PREVOTE || message->type > KV_VOTE)
 		return false;
-	/* A replica may pass on what a client has sent. */
+	/* A replica may forward a client's command. */
 	if (message->from >= KV_MAX_REPLICAS &&
 	    (message->from != KV_FROM_CLIENT || !from_client(message)))
 		return false;

@@ -6,8 +6,8 @@
  *
  * A message is one struct kv_message and its body, at most KV_MAX_MESSAGE
  * bytes. A message travels whole or not at all; it may be lost, repeated, late,
- * and overtaken. Therefore each one names its cluster, its sender's incarnation
- * and its ballot, and each one can be received at any time.
+ * and overtaken. So each one names its cluster, its sender's incarnation and
+ * its ballot, and is valid at any time.
  */
 #ifndef KV_MESSAGE_H
 #define KV_MESSAGE_H
@@ -52,8 +52,8 @@ struct kv_member {
 };
 
 /*
- * An incarnation that is none: the place of a replica that has forgotten, or of
- * a new one. The leader gives it to the next one of that number that asks.
+ * No incarnation: the place of a replica that has forgotten, or of a new one.
+ * The leader gives it to the next incarnation of that number that asks.
  */
 #define KV_VACANT 1
 
@@ -92,9 +92,8 @@ enum {
 
 /*
  * A command. Behind it stand its key, value and expected value, padded with
- * zeros to a multiple of 8 bytes. A session is a client that at most one
- * command of each of its lanes is outstanding of; a lane's commands are
- * numbered from 1.
+ * zeros to a multiple of 8 bytes. A session is a client with at most one
+ * outstanding command for each lane; a lane's commands are numbered from 1.
  */
 struct kv_command {
 	uint64_t session;  /* 0 with KV_REGISTER and commands of replicas */
@@ -126,16 +125,16 @@ enum kv_status {
 	KV_OK = 0,
 	KV_NOT_FOUND,  /* get, delete, cas: no such key */
 	KV_DIFFERENT,  /* cas: the value is another one; the reply has it,
-			  unless the command is one that was repeated */
+			* unless the command was repeated */
 	KV_NOT_LEADER, /* ask the leader of the reply's ballot */
 	KV_BUSY,       /* not taken: try again */
-	KV_NO_SESSION, /* the session has ended: what is outstanding may have
-			  been done or not */
+	KV_NO_SESSION, /* the session has ended: outstanding commands may
+			* have been done or not */
 	KV_NO_QUORUM,  /* a majority has forgotten: the store serves nobody */
 	KV_INVALID,    /* the command breaks a rule; never retried */
 };
 
-/* What programs say of KV_NO_QUORUM. */
+/* The text of programs for KV_NO_QUORUM. */
 #define KV_NO_QUORUM_TEXT                                                  \
 	"a majority of the replicas has lost its data: the store serves "  \
 	"nobody; bring back replicas that have their log, or start a new " \
@@ -211,9 +210,9 @@ struct kv_message {
 #define KV_FROM_CLIENT 255
 
 /*
- * Whether a message that came in size bytes from outside is well formed: sizes,
- * counts and texts stay inside of it, and its commands and entries are valid.
- * Cores take well-formed messages only. The message is aligned to 8 bytes.
+ * Whether a message of size bytes from outside is well formed: sizes, counts
+ * and texts stay inside it, and its commands and entries are valid. Cores take
+ * only well-formed messages. The message is aligned to 8 bytes.
  */
 bool kv_message_valid(const struct kv_message *message, size_t size);
 
@@ -250,7 +249,7 @@ static inline const struct kv_command *kv_slot_first(
 	return slot->op == KV_BATCH ? slot + 1 : slot;
 }
 
-/* The one behind it, or NULL. */
+/* The next command of the slot, or NULL. */
 static inline const struct kv_command *kv_slot_next(
     const struct kv_command *slot, const struct kv_command *command)
 {
@@ -262,8 +261,8 @@ static inline const struct kv_command *kv_slot_next(
 }
 
 /*
- * Commands that are to share a slot, in room bytes that are aligned to 8. The
- * first size bytes are the slot's command: of one that is alone, that one.
+ * Commands that share a slot, in room bytes aligned to 8. The first size bytes
+ * are the slot's command; a single command stays as it is.
  */
 struct kv_batch {
 	struct kv_command *slot;
@@ -274,8 +273,8 @@ struct kv_batch {
 void kv_batch_begin(struct kv_batch *batch, void *room, size_t size);
 
 /*
- * False: there is no room left. Commands that are not on keys have a slot of
- * their own, so none goes to others, and none to it.
+ * False: there is no room left. A command that is not on keys needs a slot of
+ * its own.
  */
 bool kv_batch_add(struct kv_batch *batch, const struct kv_command *command);
 

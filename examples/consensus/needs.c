@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings are reserved when a link is opened, so the library refuses those that
- * do not fit. The log, tables and data fill as requests come.
+ * The library reserves rings when a link is opened, and refuses those that do
+ * not fit. The log, tables and data fill as requests come.
  */
 #include "needs.h"
 
@@ -62,7 +62,7 @@ static int add_shared(struct dfi *dfi, enum link_kind kind, bool client,
 	return link_needs(dfi, &setup, bytes);
 }
 
-/* Each replica may lead, and then has the ends that take most. */
+/* Each replica may lead, and a leader has the most ends. */
 static int add_flows(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
 {
 	const unsigned n = n_replicas - 1, clients = KV_CLIENT_PLACES;
@@ -104,8 +104,8 @@ uint64_t needs_data(const struct replica_options *options, uint64_t n,
 	uint64_t store = kv_store_needs(n, key_size, value_size);
 
 	/*
-	 * While a child writes a snapshot, pages that change are there twice.
-	 * Without a folder, so are the last snapshot and the next.
+	 * While a child writes a snapshot, changed pages exist twice. Without a
+	 * folder, so do the last snapshot and the next.
 	 */
 	return (options->log ? 2 : 4) * store;
 }
@@ -113,6 +113,6 @@ uint64_t needs_data(const struct replica_options *options, uint64_t n,
 int needs_client(struct dfi *dfi, unsigned n_replicas, uint64_t *bytes)
 {
 	*bytes = NEEDS_PROCESS;
-	/* One pair more for the four flows. */
+	/* One more pair for the four flows. */
 	return add_pairs(dfi, n_replicas + 1, true, bytes);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The replica's loop. Each turn takes what has come, gives it to the core, and
- * then sends all that it has to say: one segment for each peer and client, and
- * one batch for the disk, however many commands there were. It sleeps only when
- * nothing is left.
+ * The replica's loop. Each turn takes the waiting messages, gives them to the
+ * core, and then sends all output: one segment for each peer and client, and
+ * one batch for the disk, for any number of commands. It sleeps only when no
+ * work is left.
  */
 #include "replica.h"
 
@@ -121,7 +121,7 @@ static void on_closed(void *arg, struct link *link, void *line_arg)
 {
 	struct line *line = line_arg;
 
-	/* Also one that could not be opened, and so has never been up. */
+	/* Also a link that could not be opened, and so has never been up. */
 	if (line->kind == LINE_FLOW)
 		flows_line_changed(arg, link, false);
 	else if (line->kind == LINE_ORDERED)
@@ -154,7 +154,7 @@ static int add_peer(struct replica *replica, unsigned peer)
 	return in->link && out->link ? 0 : -ENOMEM;
 }
 
-/* All that it will fill, beside the clients' data. */
+/* The memory that it will fill, except the clients' data. */
 static int check_memory(struct replica *replica)
 {
 	const struct replica_options *options = &replica->options;
@@ -290,13 +290,13 @@ static uint64_t next_due(const struct replica *replica)
 	core = core_due(replica);
 	if (core < due)
 		due = core;
-	/* A child that writes a snapshot is looked after now and then. */
+	/* Check a child that writes a snapshot now and then. */
 	if (snapshots_busy(replica->snapshots) && due > replica->now + 2000000)
 		due = replica->now + 2000000;
 	return due;
 }
 
-/* Look for messages for a while, and let others run meanwhile. */
+/* Look for messages for a while, and let other processes run meanwhile. */
 static bool spin(struct replica *replica)
 {
 	uint64_t until = replica->now + replica->options.spin_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A replica: the core, its links to the other replicas and to clients, and its
- * disk. One thread runs it; helpers open links, and write the log.
+ * A replica: the core, its links to other replicas and clients, and its disk.
+ * One thread runs it; helpers open links and write the log.
  */
 #ifndef KV_REPLICA_H
 #define KV_REPLICA_H
@@ -53,7 +53,9 @@ struct place {
 	uint64_t client; /* its id; 0: none has said hello */
 	uint64_t asked;  /* when its last request came */
 	char replies[LINK_MAX_NAME];
-	/* On the fast path: what it is to be told of this replica's votes. */
+	/*
+	 * On the fast path: votes of this replica that the client must hear of.
+	 */
 	kv_ballot voted_ballot;
 	uint64_t voted_leader, voted_slot;
 };
@@ -165,12 +167,12 @@ struct replica {
 };
 
 /*
- * Join the registry, read the disk. 0, or an error that was said, as all errors
- * of a replica are but -ENOMEM.
+ * Join the registry and read the disk. Returns 0, or an error. All errors of a
+ * replica except -ENOMEM are reported.
  */
 int replica_open(const struct replica_options *options, struct replica **out);
 
-/* Serve until replica_stop(). 0, or an error, as of replica_open(). */
+/* Serve until replica_stop(). Returns as replica_open(). */
 int replica_run(struct replica *replica);
 
 /* Have replica_run() return. Async-signal-safe. */
@@ -214,8 +216,8 @@ void order_receive(struct replica *replica, struct link *link,
     const struct kv_message *message, size_t size);
 void order_gap(struct replica *replica, struct link *link, uint32_t n);
 /*
- * A client's command, while the ordered flow takes requests: KV_OK, or why it
- * is not taken.
+ * Take a client's command while the ordered flow takes requests: KV_OK, or the
+ * reason why not.
  */
 uint8_t order_take(struct replica *replica, const struct kv_command *command);
 void order_flush(struct replica *replica);
@@ -231,7 +233,7 @@ void flows_hear(struct replica *replica, unsigned from,
     const struct kv_replica_hello *hello);
 void flows_line_changed(struct replica *replica, struct link *link, bool up);
 void flows_client_lost(struct replica *replica, unsigned place);
-/* Whether the four take the message; else it is for the pair flow. */
+/* Whether the four flows take the message; otherwise use the pair flow. */
 bool flows_send(
     struct replica *replica, unsigned to, const struct kv_message *message);
 struct kv_message *flows_begin_reply(

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a cluster begins. Replicas that were started with --bootstrap tell each
- * other their incarnations. Replica 0 alone decides: once it has heard all, it
- * says what the first configuration is. A replica that hears of a cluster that
- * lives takes that configuration if it is in it, and has taken part in nothing
- * before; else it joins as a new one. So there is one first configuration.
+ * How a cluster begins. Replicas started with --bootstrap exchange their
+ * incarnations. Replica 0 alone decides: when it has heard all, it announces
+ * the first configuration. A replica that hears of a live cluster takes its
+ * configuration if it is a member and is new; otherwise it joins as a new
+ * replica. So there is one first configuration.
  */
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +93,7 @@ void bootstrap_receive(
 		hear_of_cluster(replica, message->from, &hello);
 }
 
-/* Replica 0: whether all are there. Then they are the first members. */
+/* On replica 0, check that all are there. Then they are the first members. */
 static bool decide(struct replica *replica)
 {
 	unsigned i, n = replica->options.n_replicas;

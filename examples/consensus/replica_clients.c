@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients at their places: what they ask is given to the core, and what it has
- * applied is answered. A reply that doesn't fit the client's ring is dropped:
- * the client asks again, and the store knows what it has done.
+ * Clients at their places. Their requests go to the core, and applied commands
+ * are answered. A reply that doesn't fit the client's ring is dropped: the
+ * client asks again, and the store knows the outcome.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -92,7 +92,7 @@ static void send_reply(struct replica *replica, struct kv_message *message)
 	link_send(replica->answering, message->size);
 }
 
-/* To a request that was not taken. */
+/* Answer a request that was refused. */
 static void refuse(struct replica *replica, struct place *place,
     const struct kv_message *request, uint8_t status)
 {
@@ -265,7 +265,7 @@ static uint8_t take_command(struct replica *replica, struct place *place,
 	}
 	if (replica->fast && nopaxos_is_open(replica->fast))
 		return order_take(replica, command);
-	/* What a fast path has answered may not be in the store yet. */
+	/* The store may not have the fast path's result yet. */
 	if (command->op == KV_GET && message->status & KV_INDEX_READ &&
 	    !replica->fast)
 		return begin_read(replica, place, message, command);
@@ -288,8 +288,10 @@ static void take_request(struct replica *replica, struct place *place,
 	if (command->session)
 		replica->sessions[place->in.number] = command->session;
 	status = take_command(replica, place, message, command);
-	/* What was taken is answered when it is done; a change of members
-	 * is answered at once. */
+	/*
+	 * Accepted commands are answered when they are applied; a change of
+	 * members is answered at once.
+	 */
 	if (status != KV_OK || command->op == KV_CONFIG)
 		refuse(replica, place, message, status);
 }
@@ -327,7 +329,7 @@ void clients_receive(struct replica *replica, struct place *place,
 	}
 }
 
-/* Whose session it is, or NULL: nobody's who is here. */
+/* The client of a session, or NULL: it is not connected here. */
 static struct place *place_of(
     struct replica *replica, const struct kv_command *command)
 {
@@ -402,7 +404,7 @@ void clients_executed(struct replica *replica, uint64_t slot, kv_ballot ballot,
 	send_reply(replica, message);
 }
 
-/* A follower's vote: one message goes for all that a turn has accepted. */
+/* A follower's vote: one message covers all slots that a turn has accepted. */
 void clients_voted(struct replica *replica, uint64_t slot, kv_ballot ballot,
     uint64_t leader, const struct kv_command *slot_command)
 {
@@ -437,7 +439,7 @@ static bool send_vote(struct replica *replica, struct place *place)
 	return true;
 }
 
-/* One that a client's ring does not take now is sent with the next turn. */
+/* A vote that a client's ring does not take now is sent in the next turn. */
 void clients_flush(struct replica *replica)
 {
 	uint32_t due;

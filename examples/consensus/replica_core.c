@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the core asks for: messages, records, snapshots. And how it comes to be:
- * from the disk, or from the first configuration, or empty, to join.
+ * Serves the core's requests: messages, records, snapshots. Also makes the
+ * core: from the disk, from the first configuration, or empty in order to join.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void send_message(void *arg, struct kv_message *message)
 	struct replica *replica = arg;
 	const struct line *line = link_arg(replica->building);
 
-	/* What takes one of the four flows is not sent here. */
+	/* Messages that the four flows take are not sent here. */
 	if (line->kind != LINE_PEER_OUT ||
 	    !flows_send(replica, line->number, message))
 		link_send(replica->building, message->size);
@@ -101,7 +101,7 @@ static void on_synced(void *arg)
 	links_wake(replica->links);
 }
 
-/* Whether what was found is this replica's. */
+/* Whether the folder belongs to this replica. */
 static int check_identity(
     const struct replica *replica, const struct journal_identity *identity)
 {

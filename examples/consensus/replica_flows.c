@@ -2,14 +2,14 @@
 /*
  * The four flows of leader-based consensus: from clients to the leader, from
  * the leader to all followers at once, the followers' votes, and the answers to
- * clients. A leader opens them for its ballot, with the replicas and clients
- * that it hears, and tells these.
+ * clients. A leader opens them for its ballot, and tells the replicas and
+ * clients that it hears.
  *
- * They carry requests, ACCEPT, ACCEPTED and replies, whose senders find room
- * there. The rest takes the pair flows, which stay. As soon as an end is lost,
- * somebody else belongs in, or the ballot is over, the leader gives the four
- * flows up, and the pair flows carry all. What the four held then may be lost:
- * the core and the clients send it again, as they do for any lost message.
+ * They carry requests, ACCEPT, ACCEPTED and replies while they have room. The
+ * pair flows stay and carry the rest. The leader gives the four flows up when
+ * an end is lost, when a new process should be in them, or when the ballot
+ * ends. Then the pair flows carry all. The core and the clients repeat messages
+ * that the four flows have lost.
  */
 #include <string.h>
 
@@ -17,10 +17,13 @@
 
 #define MS UINT64_C(1000000)
 #define TELL_NS (50 * MS)  /* of flows that are not up yet */
-#define LOOK_NS (200 * MS) /* after those who are not in */
+#define LOOK_NS (200 * MS) /* after replicas or clients that are not in */
 #define HEARD_NS (100 * MS)
 #define STUCK_NS (50 * MS) /* the replicate flow takes nothing */
-/* A follower that lacks more slots first catches up over its pair flow. */
+/*
+ * A follower that lacks more slots than this first catches up over its pair
+ * flow.
+ */
 #define MAX_LAG 1024
 
 static const char letters[N_FLOWS] = { 'q', 'a', 'v', 'r' };
@@ -60,7 +63,7 @@ static struct link *add_link(struct replica *replica, enum flow which,
 	return line->link;
 }
 
-/* Tell those who are in which flows there are, or that there are none. */
+/* Tell their members which flows there are, or that there are none. */
 static void tell(struct replica *replica, uint64_t ends)
 {
 	unsigned i;
@@ -132,13 +135,13 @@ void flows_hear(struct replica *replica, unsigned from,
 		return;
 	begin(replica, hello->flow, from, hello->ends);
 	end = order_end_of(hello->ends & ~(UINT64_C(1) << from), self);
-	/* The target first: the leader's source waits for it. */
+	/* Open the target first: the leader's source waits for it. */
 	if (!add_link(replica, FLOW_ACCEPTS, LINK_SHARED_IN, end, 0, 0) ||
 	    !add_link(replica, FLOW_VOTES, LINK_SHARED_OUT, end, 0, 0))
 		leave(replica);
 }
 
-/* Clients that ask now and then do as well by their pair flows. */
+/* Clients that ask seldom do as well by their pair flows. */
 static bool is_busy(const struct replica *replica, const struct place *place)
 {
 	return place->client && place->out.link && link_up(place->out.link) &&
@@ -191,7 +194,7 @@ static void open_flows(struct replica *replica)
 	tell(replica, ends);
 }
 
-/* A link of the four is up, or is no more: it could not be opened, or broke. */
+/* A link of the four is up, or down: it could not be opened, or broke. */
 void flows_line_changed(struct replica *replica, struct link *link, bool up)
 {
 	struct line *line = link_arg(link);
@@ -220,7 +223,7 @@ void flows_client_lost(struct replica *replica, unsigned place)
 		leave(replica);
 }
 
-/* Whether the ballot is over that they are for. */
+/* Whether the ballot of the flows is over. */
 static bool is_over(const struct replica *replica)
 {
 	const struct flows *flows = &replica->flows;
@@ -270,7 +273,7 @@ void flows_turn(struct replica *replica)
 	open_flows(replica);
 }
 
-/* Copy a message into a flow, if that is up and has room. */
+/* Copy a message into a flow, if it is up and has room. */
 static bool put(
     struct replica *replica, enum flow which, const struct kv_message *message)
 {
@@ -287,9 +290,9 @@ static bool put(
 }
 
 /*
- * The core gives each follower its ACCEPT, the same to all that are in step.
- * The first one goes to all by the flow; the others it has carried then. But
- * what a follower asks for again is sent again, behind all that the flow holds.
+ * The core gives each follower its ACCEPT, equal for all followers in step. The
+ * flow carries the first one to all, so the others are done. A repeat that a
+ * follower asks for is sent again, behind all other messages of the flow.
  */
 static bool send_accept(
     struct replica *replica, unsigned to, const struct kv_message *message)
@@ -351,7 +354,7 @@ struct kv_message *flows_begin_reply(
 	return message;
 }
 
-/* What a client is to know; id 0: it is in none. */
+/* The four flows, as a client's hello says them; id 0: it is in none. */
 struct kv_flows_hello flows_for_client(
     const struct replica *replica, unsigned place)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ordered flow of NOPaxos. The leader makes one with an end at each replica
- * that it hears, and says so; the others join it. When any of them is lost, the
- * flow is, and the protocol goes on without it; then the leader makes another
- * one, with those that are left. A replica that comes later has it made anew.
+ * that it hears, and announces it; the others join it. The loss of any end is
+ * the loss of the flow. The protocol continues without it, and the leader makes
+ * another one with the remaining replicas. For a replica that comes later, it
+ * makes a new one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@
 #define LOOK_NS (1000 * MS) /* after replicas that are not in it */
 
 /*
- * What tells that a flow stands still, or a replica, goes by what tells that a
- * leader is lost: slow machines are slow at both.
+ * The time after which a leader counts as lost also decides that a flow or a
+ * replica stands still: a slow machine is slow at both.
  */
 static uint64_t silence_ns(const struct replica *replica)
 {
@@ -60,8 +61,8 @@ static bool begin_segment(struct replica *replica)
 }
 
 /*
- * Requests that come in one turn of the loop share segments. False: the flow
- * takes none now.
+ * Requests of one turn of the loop share segments. False: the flow takes none
+ * now.
  */
 static bool publish(struct replica *replica, const struct kv_command *command)
 {
@@ -98,9 +99,9 @@ void order_flush(struct replica *replica)
 }
 
 /*
- * A request that is larger than a segment, which may be a datagram: the leader
- * ends the fast path, and the client, which asks it again, has it done without.
- * The order goes on with another flow.
+ * A request may be larger than a segment, which may be a datagram. Then the
+ * leader ends the fast path, the client repeats the request, and Multi-Paxos
+ * serves it. The order continues with another flow.
  */
 static uint8_t refuse_large(
     struct replica *replica, const struct kv_command *command)
@@ -176,7 +177,7 @@ void order_receive(struct replica *replica, struct link *link,
 	if (link != order->line.link)
 		return;
 	n = order->next++;
-	/* One that makes no sense is as one that is lost. */
+	/* A senseless segment counts as lost. */
 	if (is_lost(replica) || size < sizeof(*message) ||
 	    message->type != KV_REQUEST ||
 	    message->size < sizeof(*message) + sizeof(*command) ||
@@ -197,7 +198,7 @@ void order_gap(struct replica *replica, struct link *link, uint32_t n)
 	order->next += n;
 }
 
-/* The number of an end in the flow: of those in it, in their order. */
+/* The number of an end in the flow: its position among the members. */
 unsigned order_end_of(uint64_t ends, unsigned replica)
 {
 	return (unsigned)__builtin_popcountll(
@@ -318,7 +319,7 @@ bool order_is_majority(const struct replica *replica, uint64_t ends)
 	return n > kv_config_members(config) / 2;
 }
 
-/* Whether another flow is due: this one stands still, or somebody is not in. */
+/* Whether a new flow is due: this one stands still, or a replica is missing. */
 static bool is_outdated(struct replica *replica)
 {
 	struct order *order = &replica->order;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a replica tells about itself: lines for people, counters for programs.
- */
+/* A replica's reports about itself: lines for people, counters for programs. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +50,7 @@ static void say_role(struct replica *replica)
 		say(replica, "%s, there is no leader", roles[role]);
 }
 
-/* Once, until a leader is there again. */
+/* Say it once, until there is a leader again. */
 static void say_lost(struct replica *replica)
 {
 	if (paxos_leader(replica->paxos) >= 0) {

@@ -18,7 +18,7 @@
 #include "client.h"
 
 #define READY_MS 30000
-#define OBSERVE_MS 30000 /* the first time the store has to come up */
+#define OBSERVE_MS 30000 /* the time limit of the store's first start */
 #define STATUS_NS UINT64_C(200000000)
 #define OPEN_NS UINT64_C(20000000000)
 #define GRACE_MS 5000
@@ -134,7 +134,7 @@ static int replica_main(void *arg)
 	return EXIT_FAILURE;
 }
 
-/* Where in children a process that was just forked is. */
+/* The index in children of a process that was just forked. */
 static int fork_child(struct run_cluster *cluster, const char *name,
     int (*run)(void *arg), void *arg, uint32_t *index)
 {
@@ -316,7 +316,7 @@ int run_cluster_start(
 	};
 	if (find_program(cluster))
 		return -1;
-	/* That a registry or a replica was lost is told in other words. */
+	/* Other texts report the loss of a registry or a replica. */
 	if (!options->verbose)
 		setenv("DFI_LOG", "error", 0);
 	if (options->log && mkdir(options->log, 0777) && errno != EEXIST)
@@ -355,7 +355,7 @@ void run_cluster_kill(struct run_cluster *cluster, uint32_t index)
 	cluster->n_killed++;
 }
 
-/* A child that has ended is none that can be told anything. */
+/* A child that has ended gets no command. */
 static void tell(struct run_cluster *cluster, uint32_t index, int number)
 {
 	if (index != RUN_NO_CHILD && cluster->children.list[index].pid)
@@ -377,7 +377,7 @@ int run_cluster_restart(struct run_cluster *cluster, uint32_t replica)
 	return start_replica(cluster, replica);
 }
 
-/* Also one that is stopped: it ends when it goes on. */
+/* A stopped child ends when it continues. */
 static void terminate(struct run_cluster *cluster, uint32_t index)
 {
 	tell(cluster, index, SIGTERM);
@@ -392,7 +392,7 @@ int run_cluster_end(struct run_cluster *cluster)
 
 	if (cluster->observer != RUN_NO_CHILD)
 		run_cluster_kill(cluster, cluster->observer);
-	/* Replicas before their registry. */
+	/* End replicas before their registry. */
 	for (i = 0; i < cluster->children.n; i++)
 		if (i != cluster->registry)
 			terminate(cluster, i);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A replicated store on one machine: a registry, replicas, and an observer that
- * asks these how they are, a process each. They end with this one, in every
- * case. This process opens no context of the library itself.
+ * asks these for their state, one process each. They always end with this
+ * process, which opens no context of the library itself.
  */
 #ifndef KV_RUN_CLUSTER_H
 #define KV_RUN_CLUSTER_H
@@ -16,14 +16,14 @@
 #define RUN_MAX_ADDRESS 128
 #define RUN_NO_CHILD UINT32_MAX
 
-/* What a replica says about itself. */
+/* The report of a replica about itself. */
 struct run_replica {
 	bool answers;
 	bool leads;
 	uint64_t ballot;
 	uint64_t messages; /* to other replicas, of the protocol */
 	uint64_t segments; /* of flows, to replicas and clients */
-	uint64_t chosen;   /* slot up to which it knows that all are */
+	uint64_t chosen;   /* all slots up to this are chosen, as it knows */
 	uint64_t applied;  /* slot up to which it has applied all */
 	uint64_t snapshots_loaded;
 	uint64_t requests; /* that came, and of these by the four flows */
@@ -64,10 +64,12 @@ struct run_cluster {
 int run_cluster_start(
     struct run_cluster *cluster, const struct run_options *options);
 
-/* End what is still there. 0, or -1 if a process ended badly. */
+/* End the remaining processes. 0, or -1 if a process ended badly. */
 int run_cluster_end(struct run_cluster *cluster);
 
-/* Whether all that were not killed here still run. 0, or -1 after a complaint.
+/*
+ * Whether all processes run that were not killed here. 0, or -1 after a
+ * complaint.
  */
 int run_cluster_check(struct run_cluster *cluster);
 
@@ -75,7 +77,7 @@ int run_cluster_check(struct run_cluster *cluster);
 int run_cluster_observe(
     struct run_cluster *cluster, struct run_observation *observation);
 
-/* SIGKILL, and wait until it has ended. child: an index of children. */
+/* Send SIGKILL, and wait for the end. child: an index of children. */
 void run_cluster_kill(struct run_cluster *cluster, uint32_t child);
 
 /* SIGSTOP, and SIGCONT for one that was stopped. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults under load, and what is seen of them: see run_failover.h. */
+/* Faults under load and their effects: see run_failover.h. */
 #include "run_failover.h"
 
 #include <signal.h>
@@ -13,7 +13,7 @@
 const char *const run_victims[] = { "nothing", "leader", "follower", "registry",
 	"client" };
 
-/* The replica to be struck; -1: another process, or none there. */
+/* The replica that the fault hits; -1: another process, or none there. */
 static int choose(const struct run_failover *failover,
     const struct run_observation *observation)
 {
@@ -103,8 +103,8 @@ static int bring_back(
 }
 
 /*
- * A replica has caught up once it has applied what the leader knew to be chosen
- * when it was last asked: both are asked one after another, under load.
+ * A replica has caught up when it has applied the slots that the leader knew to
+ * be chosen at the last question. Both are asked one after another, under load.
  */
 static int look_at_catch_up(
     struct run_failover *failover, const struct load_progress *progress)
@@ -151,7 +151,7 @@ static void show_row(struct run_failover *failover, uint32_t row, uint32_t n)
 	    "##################################################");
 }
 
-/* Whether a row's end has passed an event that is not yet told. */
+/* Whether a row has passed an event that is not printed yet. */
 static bool is_news(bool happened, double when, double end, bool *told)
 {
 	if (!happened || *told || when >= end)
@@ -161,7 +161,7 @@ static bool is_news(bool happened, double when, double end, bool *told)
 	return true;
 }
 
-/* What has happened before the end of a row, once. */
+/* Print events before the end of a row, each once. */
 static void show_events(struct run_failover *failover, uint32_t row)
 {
 	const char *what = failover->stops ? "stopped" : "killed";
@@ -193,7 +193,7 @@ static void show_events(struct run_failover *failover, uint32_t row)
 		printf("replica %d has caught up\n", failover->replica);
 }
 
-/* Print the rows that are complete; those far from the fault are left out. */
+/* Print the rows that are complete, except those far from the fault. */
 static void show(
     struct run_failover *failover, const struct load_progress *progress)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of the store, or a client, that is killed or stopped while a load
- * runs: when, how long no request ended, what the clients saw around it, and
- * how long a stopped replica took to catch up.
+ * A process of the store, or a client, is killed or stopped while a load runs.
+ * The result has the time, the longest gap without an end of a request, the
+ * view of the clients around it, and the time that a stopped replica took to
+ * catch up.
  */
 #ifndef KV_RUN_FAILOVER_H
 #define KV_RUN_FAILOVER_H
@@ -21,7 +22,7 @@ enum run_victim {
 
 struct run_failover {
 	enum run_victim victim;
-	bool stops;          /* and goes on; else it is killed */
+	bool stops;          /* and continued; otherwise it is killed */
 	uint64_t after_ns;   /* of the measured time */
 	uint64_t restart_ns; /* killed: until it is started again; 0: never */
 	uint64_t stop_ns;    /* stopped: for so long */
@@ -29,11 +30,11 @@ struct run_failover {
 	struct run_cluster *cluster;
 	const struct load_plan *plan;
 
-	/* What has happened; times are in the measured time. */
+	/* The events; times are in the measured time. */
 	bool struck; /* killed, or stopped */
 	bool back;   /* started again, or continued */
 	bool caught_up;
-	bool by_snapshot; /* that is how it caught up, not by the log alone */
+	bool by_snapshot; /* it caught up by a snapshot, not by the log alone */
 	int replica;      /* that was struck, or -1 */
 	double struck_s, back_s, caught_up_s;
 	int leader_before, leader_after;
@@ -47,19 +48,19 @@ struct run_failover {
 extern const char *const run_victims[]; /* their names */
 
 /*
- * To be called as often as the load tells of its progress: kills or stops,
- * starts again or continues, prints. 0, or -1 after a complaint.
+ * Call it as often as the load reports progress. It kills or stops, starts
+ * again or continues, and prints. Returns 0, or -1 after a complaint.
  */
 int run_failover_step(
     struct run_failover *failover, const struct load_progress *progress);
 
-/* How long it is until the process is there again; 0: it does not come back. */
+/* How long the process is away; 0: for ever. */
 static inline uint64_t run_failover_away(const struct run_failover *failover)
 {
 	return failover->stops ? failover->stop_ns : failover->restart_ns;
 }
 
-/* What a result says about it. */
+/* The summary of a result. */
 struct run_gap {
 	/*
 	 * Requests a second: before; while the process was stopped; and after
@@ -77,7 +78,9 @@ void run_failover_print(
 json_t *run_failover_json(
     const struct run_failover *failover, const struct load_result *result);
 
-/* Throughput in steps of 100 ms, and closer around the fault. 0, or -1. */
+/*
+ * Print throughput in steps of 100 ms, and closer around the fault. 0, or -1.
+ */
 struct result_file;
 int run_failover_plot(struct result_file *file,
     const struct run_failover *failover, const struct load_result *result);

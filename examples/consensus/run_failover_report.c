@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a load with a fault has shown: see run_failover.h. */
+/* The report of a load with a fault: see run_failover.h. */
 #include <stdio.h>
 
 #include "load_report.h"
@@ -112,7 +112,7 @@ static json_t *rows_json(const struct load_result *result)
 	return rows;
 }
 
-/* Of a process that is stopped, and goes on. */
+/* For a process that is stopped and continues. */
 static void add_stop(
     json_t *object, const struct run_failover *failover, double during)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfi-kv-run: a whole replicated store on one machine, under load, in one
- * command; and what clients see when one of its processes dies or stops.
+ * dfi-kv-run: runs a whole replicated store under load on one machine, and
+ * shows what clients see when one of its processes dies or stops.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ static int watch(void *arg, const struct load_progress *progress)
 }
 
 /*
- * What replicas of one role have sent for each request: messages of the
- * protocol, or segments of flows, in which several may be.
+ * How much replicas of one role have sent for each request: messages of the
+ * protocol, or segments of flows, each with one or more messages.
  */
 static double sent(const struct point *point, const struct load_result *result,
     bool leader, bool segments)
@@ -85,7 +85,9 @@ static double sent(const struct point *point, const struct load_result *result,
 	    : 0;
 }
 
-/* How much of what the leader was asked came by the four flows, from 0 to 1. */
+/*
+ * The share of the leader's requests that the four flows carried, from 0 to 1.
+ */
 static double share_of_flows(const struct point *point)
 {
 	const struct run_replica *begin, *end;
@@ -105,7 +107,7 @@ static const char *store_name(const struct point *point)
 					     : point->cluster->options.protocol;
 }
 
-/* Counters are only those of a time in which nobody died or was elected. */
+/* Print counters only if nobody died or was elected meanwhile. */
 static bool has_messages(const struct point *point)
 {
 	uint32_t i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each replica checks its own memory, but those that start at the same time
- * find the same room. So the sum is checked before any of them starts. A child
- * estimates it, as this process opens no context of the library.
+ * Each replica checks its own memory, but replicas that start together all see
+ * the same free memory. So this checks the sum before any of them starts. A
+ * child estimates it, as this process opens no context of the library.
  */
 #include "run_memory.h"
 
@@ -75,7 +75,10 @@ static int estimate(struct dfi *dfi, const struct estimate *estimate)
 		most = bytes > most ? bytes : most;
 	}
 	ret = needs_client(dfi, arguments->store.replicas, &client);
-	/* One client more observes. This process and a registry run beside. */
+	/*
+	 * One more client observes. This process and a registry run beside
+	 * them.
+	 */
 	*estimate->bytes = most + (arguments->load.plan.clients + 1) * client +
 	    load_bytes(&arguments->load) + 2 * NEEDS_PROCESS;
 	return ret;

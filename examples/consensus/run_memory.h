@@ -5,8 +5,10 @@
 
 #include "run_options.h"
 
-/* Compare all that will run with the memory there is. 0, or -1 after a
- * complaint. */
+/*
+ * Compare the needs of all processes with the free memory. 0, or -1 after a
+ * complaint.
+ */
 int run_memory_check(const struct run_arguments *arguments);
 
 #endif

@@ -99,7 +99,7 @@ static void set_victim(struct argp_state *state, const char *option,
 	fault->stops = last == RUN_CLIENT;
 }
 
-/* Options that say something about others, which have to be there. */
+/* Options that modify other options need these. */
 static void check_pairs(
     struct argp_state *state, const struct run_arguments *arguments)
 {
@@ -138,7 +138,7 @@ static void finish_fault(
 		usage_error(state, "a follower needs 2 or more --replicas");
 }
 
-/* What is left to defaults, and what does not go together. */
+/* Set defaults, and refuse combinations that are wrong. */
 static void finish(struct argp_state *state, struct run_arguments *arguments)
 {
 	struct load_options *load = &arguments->load;
@@ -167,7 +167,7 @@ static uint64_t seconds(
 	return (uint64_t)(1e9 * option_real(state, option, text, 0.1, 3600));
 }
 
-/* Options of the fault. Whether it is one. */
+/* Take an option of the fault. Returns whether it is one. */
 static bool parse_fault(int key, const char *text, struct argp_state *state,
     struct run_arguments *arguments)
 {

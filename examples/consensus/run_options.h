@@ -18,7 +18,7 @@ struct run_arguments {
 	bool has_workload, has_seconds, has_after, has_restart, has_stop;
 };
 
-/* Everything that the program can be told; it ends the program on errors. */
+/* Parse the command line; errors end the program. */
 extern const struct argp run_argp;
 
 /* The defaults. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The forked child makes no call of DFI, whose handles it doesn't have, and
- * takes no lock that another thread may hold: glibc's allocator works after a
- * fork. Beside that it only writes, syncs and renames.
+ * The forked child makes no call of DFI, as it lacks the handles, and takes no
+ * lock that another thread may hold: glibc's allocator works after a fork.
+ * Otherwise it only writes, syncs and renames.
  */
 #include "snapshot.h"
 
@@ -22,7 +22,7 @@
 #include "../../common/complain.h"
 #include "journal.h"
 
-/* So that a replica with more to do than its processor can comes first. */
+/* An overloaded replica gets the processor before its child. */
 #define CHILD_NICE 10
 
 struct snapshots {
@@ -149,7 +149,7 @@ static int open_new(const struct snapshots *snapshots)
 {
 	if (snapshots->dir_fd < 0)
 		return memfd_create("snapshot", MFD_CLOEXEC);
-	/* One that a child had begun when it ended. */
+	/* Remove the file of a child that ended before it was complete. */
 	unlinkat(snapshots->dir_fd, "snapshot.new", 0);
 	return openat(snapshots->dir_fd, "snapshot.new",
 	    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -187,8 +187,8 @@ bool snapshots_busy(const struct snapshots *snapshots)
 }
 
 /*
- * Whether the child has ended; *err then says how. -ECHILD: the kernel did not
- * keep it, as it does where SIGCHLD is ignored.
+ * Whether the child has ended; then *err has its result. -ECHILD: the kernel
+ * dropped it, as it does where SIGCHLD is ignored.
  */
 static bool has_ended(pid_t child, int *err)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots of the store, written by a forked child: the kernel keeps the
- * store's pages for it as they were, and the replica goes on at once. With a
- * folder, the last one is its file "snapshot", which is replaced whole;
- * without, it is in memory.
+ * Snapshots of the store, written by a forked child. The kernel keeps the old
+ * pages of the store for the child, and the replica continues at once. With a
+ * folder, the last snapshot is its file "snapshot", which is replaced whole;
+ * without one, it is in memory.
  *
- * One thread.
+ * One thread at a time.
  */
 #ifndef KV_SNAPSHOT_H
 #define KV_SNAPSHOT_H
@@ -31,14 +31,14 @@ int snapshots_begin(struct snapshots *snapshots, const struct kv_store *store);
 bool snapshots_busy(const struct snapshots *snapshots);
 
 /*
- * Whether the one that was begun has ended; then *slot is its slot, and *err 0
- * or why it failed. Never waits.
+ * Whether the current one has ended; then *slot is its slot, and *err is 0 or
+ * the error. Never waits.
  */
 bool snapshots_check(struct snapshots *snapshots, uint64_t *slot, int *err);
 
 /*
- * Read of the last complete one. Returns how many bytes there were, and its
- * slot and size; 0 and *total 0: there is none.
+ * Read from the last complete one. Returns the number of bytes, and its slot
+ * and size; 0 and *total 0: there is none.
  */
 size_t snapshots_read(struct snapshots *snapshots, uint64_t offset, char *to,
     size_t size, uint64_t *slot, uint64_t *total);

@@ -2,11 +2,11 @@
 /*
  * The store: a hash table of keys, and the sessions of clients.
  *
- * Pairs stand in an array in an order that follows from the commands alone: new
- * ones at the end, and the last one in the place of one that is deleted.
- * Clients choose the keys, so the table that finds them is hashed with a secret
- * seed; nothing that replicas compare or exchange depends on it. Sessions stand
- * in the order of their ids, which grow.
+ * The commands alone decide the order of the array of pairs: a new pair goes to
+ * the end, and the last pair replaces a deleted one. Clients choose the keys,
+ * so the table that finds them is hashed with a secret seed; nothing that
+ * replicas compare or exchange depends on it. Sessions stand in the order of
+ * their ids, which grow.
  *
  *   table:  | tag, place | 0 | tag, place | ...   open addressing, linear
  *   pairs:  | -> key, value | -> key, value | ... dense
@@ -245,7 +245,7 @@ const struct kv_command *kv_store_next(
 	return (const struct kv_command *)(const void *)(first + store->part);
 }
 
-/* As a planted fault has it: whether a batch begins with a repeated command. */
+/* For a planted fault: whether a batch begins with a repeated command. */
 static bool is_repeated(
     const struct kv_store *store, const struct kv_command *batch)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state machine: keys with values, the sessions of clients, and the
- * configuration. What it holds is a function of the commands that were applied,
- * in their order, and of nothing else: no clock, no randomness, no addresses.
+ * configuration. Its content depends only on the applied commands and their
+ * order: not on a clock, randomness or addresses.
  *
  * One thread at a time.
  */
@@ -29,23 +29,23 @@ void kv_store_free(struct kv_store *store);
 /*
  * Apply the valid command of a slot, which is one above the last. A command
  * that its lane has already seen is not applied again: KV_PUT, KV_DELETE and
- * KV_CAS give the status of then, a get is read again. One that the lane has
- * passed gives KV_INVALID. KV_REGISTER gives KV_BUSY where all sessions have
- * too many lanes. -ENOMEM leaves the store as it was; -EINVAL: another slot is
- * due. Of a batch, each call applies one command, and returns 1 while another
- * one is left.
+ * KV_CAS give the old status, a get reads again. A command older than the
+ * lane's last gives KV_INVALID. KV_REGISTER gives KV_BUSY where all sessions
+ * have too many lanes. -ENOMEM leaves the store as it was; -EINVAL: another
+ * slot is due. Of a batch, each call applies one command, and returns 1 while
+ * another one is left.
  */
 int kv_store_apply(struct kv_store *store, uint64_t slot,
     const struct kv_command *command, struct kv_result *result);
 
-/* Of a slot's command, the one that kv_store_apply() applies next. */
+/* The command of the slot that kv_store_apply() applies next. */
 const struct kv_command *kv_store_next(
     const struct kv_store *store, const struct kv_command *command);
 
 /* About how much memory a store of n keys takes. */
 uint64_t kv_store_needs(uint64_t n, size_t key_size, size_t value_size);
 
-/* Read a key without the log. The session is not looked at. */
+/* Read a key without the log. The session is not checked. */
 void kv_store_read(const struct kv_store *store, const char *key, size_t size,
     struct kv_result *result);
 
@@ -61,16 +61,15 @@ const struct kv_config *kv_store_config(const struct kv_store *store);
 size_t kv_store_keys(const struct kv_store *store);
 size_t kv_store_sessions(const struct kv_store *store);
 
-/* The slot at which the session that is idle for longest was last used, or 0.
- */
+/* The slot at which the longest idle session was last used, or 0. */
 uint64_t kv_store_oldest_use(const struct kv_store *store);
 
-/* What KV_EXPIRE does: end sessions that were last used before a slot. */
+/* End sessions that were last used before a slot, as KV_EXPIRE does. */
 void kv_store_expire(struct kv_store *store, uint64_t slot);
 
 /*
- * A checksum of all that the store holds, the same on each replica that has
- * applied the same commands. Takes the time of reading it.
+ * A checksum of the whole content. Replicas that have applied the same commands
+ * have the same one. It reads all content.
  */
 uint64_t kv_store_digest(const struct kv_store *store);
 

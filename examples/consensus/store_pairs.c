@@ -24,7 +24,7 @@ uint64_t kv_store_needs(uint64_t n, size_t key_size, size_t value_size)
 
 	while (capacity < n)
 		capacity *= 2;
-	/* Cells that grow are there once more, half as many. */
+	/* While cells grow there is a second table, half as large. */
 	return n * each +
 	    capacity * (sizeof(struct pair *) + 3 * sizeof(struct cell));
 }
@@ -129,7 +129,7 @@ static void set_value(struct pair *pair, const char *value, size_t size)
 	pair->value_size = (uint16_t)size;
 }
 
-/* A pair with room for a key and a value; or with more room than it had. */
+/* Make a pair with room for a key and a value, or give a pair more room. */
 static struct pair *make_room(struct pair *pair, size_t size)
 {
 	size = (size + sizeof(*pair) + 15) / 16 * 16;
@@ -174,7 +174,7 @@ int kv__pairs_put(struct pairs *pairs, const char *key, size_t key_size,
 	return 0;
 }
 
-/* Empty a cell; those behind it that it was in the way of move up. */
+/* Empty a cell, and move up the later cells that it displaced. */
 static void empty_cell(struct pairs *pairs, uint32_t hole)
 {
 	uint32_t i, home;
@@ -204,7 +204,7 @@ bool kv__pairs_delete(struct pairs *pairs, const char *key, size_t size)
 	if (place - 1 == pairs->n)
 		return true;
 	pairs->all[place - 1] = last;
-	/* The cell of the last pair: it is found by its new place, too. */
+	/* The table points to the new place of the last pair. */
 	cell = find_cell(pairs, tag_of(pairs, pair_key(last), last->key_size),
 	    pair_key(last), last->key_size);
 	pairs->cells[cell].place = place;

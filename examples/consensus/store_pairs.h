@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside of a store: shared by store.c, store_pairs.c, store_save.c. */
+/* The internals of a store, shared by store.c, store_pairs.c, store_save.c. */
 #ifndef KV_STORE_PAIRS_H
 #define KV_STORE_PAIRS_H
 
 #include "store.h"
 
-/* A key and its value, which stand behind it. */
+/* A key and its value; their bytes follow. */
 struct pair {
 	uint32_t capacity; /* of the bytes behind it */
 	uint16_t key_size;
@@ -70,11 +70,10 @@ struct kv_store {
 };
 
 #ifdef KV_TEST_BUGS
-/* A planted fault: commands that come twice are applied twice, in all stores.
- */
+/* A planted fault: all stores apply a repeated command twice. */
 extern bool kv_store_no_filter;
 
-/* Another one: if a batch's first command comes twice, so do all of it. */
+/* Another one: if a batch's first command is repeated, its whole batch is. */
 extern bool kv_store_slot_filter;
 #endif
 

@@ -4,9 +4,9 @@
  *
  *   head | sessions, each with its lanes | pairs, each padded to 8 | checksum
  *
- * Its bytes follow from the applied commands, as the store's arrays do. It
- * comes from a disk or another replica: the checksum finds damage, and what is
- * read is checked nevertheless, so that no block of bytes breaks the program.
+ * The applied commands decide its bytes, as they do for the store's arrays. It
+ * comes from a disk or another replica. The checksum finds damage; the reader
+ * checks every field as well, so that no block of bytes breaks the program.
  */
 #include "store_pairs.h"
 
@@ -54,7 +54,7 @@ static uint64_t session_digest(const struct session *session)
 	    session->lanes, session->n_lanes * sizeof(*session->lanes), seed);
 }
 
-/* Sums do not depend on an order: so a digest does not on how it is stored. */
+/* Sums do not depend on an order, so the digest does not depend on storage. */
 uint64_t kv_store_digest(const struct kv_store *store)
 {
 	const struct pair *pair;
@@ -153,7 +153,7 @@ int kv_store_save(const struct kv_store *store, char **bytes, size_t *size)
 	return 0;
 }
 
-/* What is left to read of a snapshot. */
+/* The unread rest of a snapshot. */
 struct rest {
 	const char *at;
 	size_t size;

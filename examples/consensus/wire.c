@@ -54,7 +54,7 @@ void kv_ordered_flow(char *name, const char *cluster, uint64_t id)
 
 int kv_random_id(uint64_t *id)
 {
-	/* Up to 256 bytes come whole, or not at all. */
+	/* The kernel gives up to 256 bytes whole, or not at all. */
 	for (*id = 0; *id <= KV_VACANT;)
 		if (getrandom(id, sizeof(*id), 0) < 0 && errno != EINTR)
 			return -errno;

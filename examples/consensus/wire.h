@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What replicas and clients agree on beside messages: the names of flows, and
- * the bodies of KV_HELLO. Flows of a cluster called kv:
+ * The names of flows, and the bodies of KV_HELLO. Flows of a cluster called kv:
  *
  *	kv.0-1         from replica 0 to replica 1
  *	kv.2.c7        a client's place at replica 2, number 7
@@ -30,7 +29,7 @@ enum {
 	KV_INDEX_READ = 1, /* a get that needs no place in the log */
 };
 
-/* Where a replica is that says hello to another. */
+/* The stage of a replica that says hello to another. */
 enum kv_stage {
 	KV_STAGE_WAITING = 1, /* with --bootstrap, for the others */
 	KV_STAGE_JOINING,     /* without; it knows of no cluster */
@@ -44,17 +43,17 @@ struct kv_replica_hello {
 	/* KV_STAGE_LIVE: of slot 1, if it is known here; else all 0. */
 	struct kv_config config;
 	/*
-	 * From the leader: the ordered flow of NOPaxos, or the four flows, that
-	 * it has made, or 0; and whose ends are in it, a bit for each number.
+	 * From the leader: its ordered flow of NOPaxos, or its four flows, or
+	 * 0; and the members, a bit for each number.
 	 */
 	uint64_t flow;
 	uint64_t ends;
 };
 
 /*
- * The body of a client's KV_HELLO. A replica answers with one of its own, also
- * when it begins to lead. In that one, as in replies, the argument is 1 + the
- * number of the replica that leads, or 0 if it knows none.
+ * The body of a client's KV_HELLO. A replica answers with its own, and sends it
+ * again when it begins to lead. In it, as in replies, the argument is 1 + the
+ * number of the leading replica, or 0 if it knows none.
  */
 struct kv_client_hello {
 	char replies[LINK_MAX_NAME]; /* the client's flow */
@@ -76,7 +75,9 @@ struct kv_flows_hello {
 /* The cluster's id in each message. */
 uint64_t kv_cluster_id(const char *cluster);
 
-/* Whether it is a name: 1 to KV_MAX_CLUSTER characters of [A-Za-z0-9_-]. */
+/*
+ * Whether the name is valid: 1 to KV_MAX_CLUSTER characters of [A-Za-z0-9_-].
+ */
 bool kv_cluster_valid(const char *cluster);
 
 /* Names of flows, in LINK_MAX_NAME bytes. */
@@ -91,7 +92,7 @@ void kv_shared_flow(char *name, const char *cluster, char which, uint64_t id);
 /* 64 random bits of the kernel, above KV_VACANT. 0, or getrandom()'s error. */
 int kv_random_id(uint64_t *id);
 
-/* The size that a message takes among others in a segment. */
+/* The size that a message takes in a segment with others. */
 static inline size_t kv_message_room(const struct kv_message *message)
 {
 	return (message->size + LINK_TUPLE - 1) & ~(size_t)(LINK_TUPLE - 1);
