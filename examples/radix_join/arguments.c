@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing of single arguments of options. Errors end the process by argp, with
- * a text that names the option.
+ * Parses single arguments of options. argp ends the process on an error, with a
+ * text that names the option.
  */
 #include "arguments.h"
 

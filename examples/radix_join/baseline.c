@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The local baseline: a parallel radix join as one writes it by hand for shared
- * memory, of the same kernels. Each thread scatters its slices to all
- * partitions in stores of its own; after a barrier, each joins its range of
- * partitions from the stores of all threads.
+ * The local baseline: a hand-written parallel radix join for shared memory,
+ * with the same kernels. Each thread scatters its slices to all partitions in
+ * its own stores. After a barrier, each joins its range of partitions from the
+ * stores of all threads.
  */
 #include "baseline.h"
 #include "join.h"
@@ -146,7 +146,9 @@ static int run_threads(struct baseline *baseline, struct thread *threads)
 	for (i = 0; i < n; i++) {
 		threads[i].baseline = baseline;
 		threads[i].index = i;
-		/* The others wait at the barrier: nothing to go back to. */
+		/*
+		 * The others wait at the barrier, so this thread can't leave.
+		 */
 		if (thread_start(&threads[i].id, thread_run, &threads[i]))
 			exit(1);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Coordination goes over flows, too: nodes get their task in one of 1:N, the
- * start goes out in another, and workers report in one of N:1. This process is
- * on no path of the relations, and sleeps while the workers work.
+ * Coordination uses flows as well: one 1:N flow gives nodes their task, another
+ * one starts the workers, and an N:1 flow has their reports. This process
+ * handles no tuples of the relations, and sleeps while the workers work.
  */
 #include "coordinator.h"
 #include "nodes.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often to look at the processes, and at rows if there are any. */
+/* How often it checks the processes, and rows if there are any. */
 #define TICK_MS 100
 #define TICK_NS UINT64_C(100000000)
 #define ROWS_TICK_MS 1
@@ -23,12 +23,12 @@
 /* The same while nodes and workers come. */
 #define AWAIT_TICK_NS 10000000
 
-/* Then, if some have not come, for the library to find out which. */
+/* If some are missing then, the library gets this time to find out which. */
 #define LATE_MS 1000
 
 /*
- * How long nodes get to end after a failure: running ones hear of it by their
- * flows and say what they see; before the start they hear nothing.
+ * The time that nodes get to end after a failure. Running nodes learn of it by
+ * their flows, and report it; before the start they learn nothing.
  */
 #define FAILURE_GRACE_MS 1000
 #define EARLY_GRACE_MS 500
@@ -80,7 +80,7 @@ static int open_registry(struct coordinator *c)
 	return 0;
 }
 
-/* Publish the flows, and open those to this process. */
+/* Publish the flows, and open the ends of this process. */
 static int open_flows(struct coordinator *c)
 {
 	struct dfi_target_attr reports = DFI_TARGET_ATTR_INIT;
@@ -106,9 +106,9 @@ static int open_flows(struct coordinator *c)
 }
 
 /*
- * Open the source of a flow to nodes or workers when all of them are there. If
- * a process of this machine ends before, this fails at once. Only those of
- * other machines, which this process does not see, have a time limit.
+ * Open the source of a flow to nodes or workers when all of them are attached.
+ * If a process of this machine ends before, this fails at once. The time limit
+ * is for other machines, whose processes it does not see.
  */
 static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
     struct dfi_source **source)
@@ -130,7 +130,7 @@ static int await(struct coordinator *c, enum flow flow, uint32_t n_targets,
 		if (n < n_targets)
 			nanosleep(&nap, NULL);
 	}
-	/* If somebody is missing, the library says who. */
+	/* The library reports which ones are missing. */
 	if (n < n_targets)
 		attr.open_timeout_ms = LATE_MS;
 	ret = protocol_source(c->dfi, c->run, flow, 0, attr, source);
@@ -155,8 +155,9 @@ static int tell_all(struct dfi_source *source, const void *tuple, uint32_t n)
 }
 
 /*
- * Gather the nodes, tell them what to do, and wait until all workers listen.
- * From here on, a process that dies is an error of a flow to all others.
+ * Gather the nodes, send them the task, and wait until all workers are
+ * attached. From here on, the death of a process is an error of a flow to all
+ * others.
  */
 static int gather(struct coordinator *c)
 {
@@ -215,7 +216,7 @@ static int take_report(
 	}
 }
 
-/* Before the start workers make their input, and say only when it is made. */
+/* Workers make their input before the start, and report when it is ready. */
 static void show_input_progress(struct coordinator *c)
 {
 	if (now_ns() - c->begin_ns < PROGRESS_AFTER_NS ||
@@ -229,7 +230,7 @@ static void show_input_progress(struct coordinator *c)
 	    (double)(now_ns() - c->begin_ns) / 1e9);
 }
 
-/* Each tuple is sent, received unless it was its sender's own, and joined. */
+/* Each tuple is sent, received unless it stays with its sender, and joined. */
 static void show_progress(struct coordinator *c)
 {
 	const struct plan *plan = &c->input->plan;
@@ -327,8 +328,8 @@ static int finish(struct coordinator *c, bool whole)
 	int ret = 0;
 
 	/*
-	 * On failure, wait before leaving the flows: so that workers see who
-	 * failed, not that nobody takes their reports.
+	 * On failure, wait before leaving the flows. Otherwise workers would
+	 * report that nobody takes their reports instead of the failed process.
 	 */
 	if (children_end(&c->children, whole ? -1 : grace_ms))
 		ret = -1;

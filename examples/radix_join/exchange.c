@@ -4,19 +4,18 @@
  *
  * Rings are bounded. If all workers waited for room in each other's rings, none
  * would empty its own: blocking calls deadlock. So all handles here have
- * DFI_NONBLOCK, and whenever a call would have to wait for a peer (-EAGAIN),
- * the worker receives what has come for itself, of both relations, and tries
- * again. A worker that waits therefore always frees the room that others wait
- * for. For speed it also receives now and then when it need not wait, so that
- * segments are still in the cache.
+ * DFI_NONBLOCK. Whenever a call would wait for a peer (-EAGAIN), the worker
+ * receives its tuples of both relations, and tries again. So a waiting worker
+ * always frees the room that others wait for. It also receives without need now
+ * and then, while segments are still in the cache.
  *
- * Tuples are partitioned once, by the sender: lines of one partition each go
- * into the ring of the partition's owner, who moves them to its store as a
- * whole. There is no histogram, and no worker waits for another between phases.
+ * Only the sender partitions tuples: each line has one partition and goes into
+ * the ring of its owner, which moves the whole line to its store. There is no
+ * histogram, and no worker waits for another between phases.
  *
- * If a worker's inner tuples are so few that they make one table in the cache,
- * it builds that as soon as they have come, and joins outer tuples where they
- * are: in the ring, or in its own input.
+ * If the table of a worker's inner tuples fits the cache, the worker builds it
+ * when all have come, and joins outer tuples where they are: in the ring, or in
+ * its own input.
  */
 #include "worker.h"
 #include "platform.h"
@@ -27,7 +26,7 @@
 /* Segments to receive of a relation before sending again. */
 #define RECEIVE_SEGMENTS 64
 
-/* Of what comes, nothing is to be stored before it is joined. */
+/* No tuple must be stored before it is joined. */
 static inline bool joins(const struct worker *worker, enum relation relation)
 {
 	return worker->input->plan.direct && relation == OUTER;
@@ -60,7 +59,7 @@ static inline int keep(
 	return kept->n + LINE_TUPLES > KEPT_TUPLES ? join_kept(worker) : 0;
 }
 
-/* Move what a flow brought to its store, or join it. */
+/* Move a flow's segment to its store, or join it. */
 static int take(struct worker *worker, enum relation relation,
     const struct dfi_batch *batch)
 {
@@ -76,14 +75,14 @@ static int take(struct worker *worker, enum relation relation,
 	return 0;
 }
 
-/* Receive what has come of a relation; *n counts tuples, and the end as one. */
+/* Receive a relation's tuples; *n counts tuples, and the end as one. */
 static int receive(struct worker *worker, enum relation relation, uint64_t *n)
 {
 	struct dfi_target *target = worker->targets[relation];
 	struct dfi_batch batch;
 	int i, ret, err;
 
-	/* Until there is a table to join it with, it stays in the ring. */
+	/* Tuples stay in the ring until there is a table to join them with. */
 	if (joins(worker, relation) && !worker->built)
 		return 0;
 	for (i = 0; i < RECEIVE_SEGMENTS && !worker->ended[relation]; i++) {
@@ -108,7 +107,7 @@ static int receive(struct worker *worker, enum relation relation, uint64_t *n)
 	return 0;
 }
 
-/* A call would have to wait: receive instead, or wait if nothing has come. */
+/* A call would wait: receive instead, or wait if no tuple has come. */
 static int receive_or_wait(struct worker *worker, struct backoff *backoff)
 {
 	uint64_t n = 0;
@@ -128,7 +127,7 @@ static int receive_or_wait(struct worker *worker, struct backoff *backoff)
 #define FOR_WRITING
 #endif
 
-/* Fetch room for a line, which another processor has read last. */
+/* Fetch room for a line; another processor has read it last. */
 static FOR_WRITING inline void prefetch_line(const struct tuple *tuples)
 {
 	const char *bytes = (const char *)tuples;
@@ -139,8 +138,8 @@ static FOR_WRITING inline void prefetch_line(const struct tuple *tuples)
 }
 
 /*
- * One by one: the wider loads of memcpy() would wait for the last tuple of the
- * line, which was stored just now, to leave the store buffer.
+ * Copy one by one: the wider loads of memcpy() would wait until the last tuple
+ * of the line, stored just now, leaves the store buffer.
  */
 static inline void copy_tuples(
     struct tuple *to, const struct tuple *from, uint32_t n)
@@ -149,12 +148,15 @@ static inline void copy_tuples(
 
 	while (from != end) {
 		*to++ = *from++;
-		/* Nothing; but it keeps the loop from becoming a memcpy(). */
+		/*
+		 * An empty barrier, which keeps the loop from becoming a
+		 * memcpy().
+		 */
 		__asm__("" : "+r"(to), "+r"(from));
 	}
 }
 
-/* Send what was built in the claimed room. */
+/* Send the tuples built in the claimed room. */
 static int commit_room(struct worker *worker, enum relation relation)
 {
 	struct room *room = &worker->room;
@@ -200,7 +202,7 @@ static inline uint32_t target_of(
 	return relation == INNER ? DFI_ALL_TARGETS : worker->index;
 }
 
-/* Whether they need not travel, as they are this worker's alone. */
+/* Whether all tuples stay with this worker. */
 static inline bool stay_here(
     const struct worker *worker, enum relation relation, uint32_t partition)
 {
@@ -229,7 +231,9 @@ static FOR_WRITING __attribute__((noinline)) int send_run(struct worker *worker,
 			count = n;
 		to = (struct tuple *)room->span.tuples + room->used;
 		copy_tuples(to, tuples, count);
-		/* Two lines ahead: it takes longer than filling a line. */
+		/*
+		 * Two lines ahead: the fetch takes longer than filling a line.
+		 */
 		prefetch_line(to + 2 * LINE_TUPLES);
 		room->used += count;
 		tuples += count;
@@ -279,7 +283,7 @@ static int send_tuples(struct worker *worker, enum relation relation,
 	return 0;
 }
 
-/* Send what is left in the lines; the flow routes it. */
+/* Send the rest of the lines; the flow routes it. */
 static int send_rest(struct worker *worker, enum relation relation)
 {
 	struct store *store = &worker->stores[relation];
@@ -320,7 +324,7 @@ static int send_rest(struct worker *worker, enum relation relation)
 	return 0;
 }
 
-/* Make the table that outer tuples are joined with, once all is there. */
+/* Make the table for outer tuples when all inner ones have come. */
 static int build_table(struct worker *worker)
 {
 	struct backoff backoff = { 0 };

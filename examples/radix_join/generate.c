@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The generator of synthetic relations. Permutations are invertible mixing of
- * so many bits that n fits, walked until the value is below n again. Zipf ranks
- * come from rejection-inversion sampling (Hoermann and Derflinger, 1996), which
- * needs no table and holds for any exponent.
+ * The generator of synthetic relations. A permutation is an invertible mix of
+ * the bits of n, repeated until the value is below n. Zipf ranks come from
+ * rejection-inversion sampling (Hoermann and Derflinger, 1996), which needs no
+ * table and holds for any exponent.
  */
 #include "generate.h"
 
@@ -91,7 +91,7 @@ static void zipf_init(struct zipf *zipf, double exponent, uint64_t n)
 	    zipf_inverse(e, zipf_integral(e, 2.5) - exp(-e * log(2)));
 }
 
-/* A rank from 1 to n, from as many numbers after x as it takes. */
+/* A rank from 1 to n, from as many numbers after x as needed. */
 static uint64_t zipf_rank(const struct zipf *zipf, uint64_t x)
 {
 	double e = zipf->exponent;
@@ -145,12 +145,12 @@ static uint64_t outer_key(const struct generator *generator, uint64_t index)
 	uint64_t n = generator->n_inner;
 	uint64_t random = mix(index ^ (generator->seed + STREAM_KEYS));
 
-	/* Exactly n_matches of the indexes permute to a number below it. */
+	/* Exactly n_matches indexes permute to a number below it. */
 	if (permute(&generator->matching, index) >= generator->n_matches)
 		return n + scale(random, n ? n : generator->n_outer);
 	if (generator->zipf.exponent <= 0)
 		return scale(random, n);
-	/* Permuted, so that the frequent keys are no neighbours. */
+	/* Permute, so that the frequent keys are not neighbours. */
 	return permute(
 	    &generator->ranks, zipf_rank(&generator->zipf, random) - 1);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Synthetic relations, each tuple a function of the seed and its index, so that
- * every worker makes its slice by itself.
+ * Synthetic relations. Each tuple is a function of the seed and its index, so
+ * every worker makes its own slice.
  *
- * The keys of the inner relation are a permutation of 0 to n - 1. Of the outer
- * tuples, a share (the selectivity) has one of those keys, uniformly or by
- * Zipf's law, and the others have keys that don't occur.
+ * The keys of the inner relation are a permutation of 0 to n - 1. A share of
+ * the outer tuples (the selectivity) has one of those keys, uniformly or by
+ * Zipf's law; the others have keys that don't occur.
  */
 #ifndef RADIX_JOIN_GENERATE_H
 #define RADIX_JOIN_GENERATE_H
@@ -45,9 +45,9 @@ void generate(const struct generator *generator, enum relation relation,
     uint64_t begin, uint64_t end, struct tuple *tuples);
 
 /*
- * What the join of the whole inner relation with these outer tuples gives, by
+ * The result of joining the whole inner relation with these outer tuples, by
  * the law of generation: every inner key occurs once, and its payload is a
- * function of the key. No partition, table or flow takes part.
+ * function of the key. It uses no partition, table or flow.
  */
 void generate_expect(const struct generator *generator,
     const struct tuple *outer, uint64_t n, struct result *expected);

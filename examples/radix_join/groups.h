@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner rows of a partition by key, for joins of files whose rows nobody
- * wants: each key once, with what its rows add up to. An outer row takes that
- * as a whole, so a key that is frequent on both sides costs as much as the two
- * numbers of its rows together, not their product.
+ * The inner rows of a partition by key, for joins of files without row output:
+ * each key once, with the sums over its rows. An outer row uses the whole
+ * group, so a key that is frequent on both sides costs the sum of its row
+ * counts, not their product.
  */
 #ifndef RADIX_JOIN_GROUPS_H
 #define RADIX_JOIN_GROUPS_H
@@ -42,10 +42,10 @@ void groups_close(struct groups *groups);
 /* Begin a partition of n_tuples. 0, or -1: no memory. */
 int groups_begin(struct groups *groups, uint64_t n_tuples);
 
-/* Add inner tuples: all calls together at most what groups_begin() said. */
+/* Add inner tuples: groups_begin() limits their total. */
 void groups_add(struct groups *groups, const struct tuple *tuples, uint32_t n);
 
-/* Join n outer tuples with them and add that to the result. */
+/* Join n outer tuples with them and add the outcome to the result. */
 void groups_probe(const struct groups *groups, const struct tuple *tuples,
     uint32_t n, struct result *result);
 

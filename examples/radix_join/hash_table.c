@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building and probing one partition's table. The bucket of a key is a
- * multiplicative hash of the bits above the radix bits and a random seed: dense
- * keys spread evenly, others as by chance, also those that were chosen for one
- * bucket. There are between one and two buckets per tuple and so hardly any
- * chains; the counts of all buckets stay in the first-level cache and make
- * clearing the buckets unnecessary.
+ * Builds and probes one partition's table. The bucket of a key is a
+ * multiplicative hash of the bits above the radix bits and a random seed. So
+ * dense keys spread evenly, and all others as by chance, even keys that an
+ * attacker chose. There are one to two buckets per tuple, and hardly any
+ * chains. The counts of all buckets stay in the first-level cache, and buckets
+ * need no clearing.
  */
 #include "hash_table.h"
 #include "platform.h"
@@ -104,7 +104,10 @@ int table_begin(struct table *table, uint64_t n_tuples)
 
 	if (n_tuples >= table->overflow_capacity ||
 	    UINT64_C(1) << bits > table->bucket_capacity) {
-		/* Twice, so that slightly larger ones don't grow it again. */
+		/*
+		 * Twice, so that slightly larger partitions don't grow it
+		 * again.
+		 */
 		if (table_reserve(table, 2 * n_tuples))
 			return -1;
 	}

@@ -40,10 +40,10 @@ struct table {
 	uint32_t has_avx2;
 };
 
-/* A seed for bucket_of(), which nobody can know. 0, or -1 after a complaint. */
+/* A random seed for bucket_of(). 0, or -1 after a complaint. */
 int table_seed(uint64_t *seed);
 
-/* The bucket of a key, without the bits that a partition has in common. */
+/* The bucket of a key, without the bits that all keys of a partition share. */
 static inline uint64_t bucket_of(
     uint64_t key, uint64_t seed, uint32_t radix_bits, uint32_t hash_shift)
 {
@@ -54,8 +54,8 @@ static inline uint64_t bucket_of(
 
 /*
  * An empty table for partitions of radix_bits, with memory for n_tuples; it
- * grows when it must. 0, or -1 when there is no memory. table_close() also
- * undoes a failed open.
+ * grows as needed. Returns 0, or -1 without memory. table_close() also undoes a
+ * failed open.
  */
 int table_open(struct table *table, uint32_t radix_bits, uint64_t n_tuples);
 void table_close(struct table *table);
@@ -63,7 +63,7 @@ void table_close(struct table *table);
 /* Empty the table for a partition of n_tuples. 0, or -1: no memory. */
 int table_begin(struct table *table, uint64_t n_tuples);
 
-/* Add inner tuples: all calls together at most what table_begin() said. */
+/* Add inner tuples: table_begin() limits their total. */
 void table_build(struct table *table, const struct tuple *tuples, uint32_t n);
 
 /* Count the matches of n outer tuples and add them to the result. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys of two tables in memory that all node processes map: where a tuple's
- * payload, a reference, leads to. An entry is a row that has a key; entry e of
- * a relation travels as the tuple
+ * The keys of two tables in memory that all node processes map. A tuple's
+ * payload refers to them. An entry is a row that has a key; entry e of a
+ * relation travels as the tuple
  *
  *	{ hash of its key, e + 1 }
  *
- * Integer keys have equal hashes only if they are equal. For strings a match is
- * one only if the strings are equal too.
+ * Integer keys have equal hashes only if they are equal. Strings with equal
+ * hashes match only if the strings are equal.
  */
 #ifndef RADIX_JOIN_IMAGE_H
 #define RADIX_JOIN_IMAGE_H
@@ -28,7 +28,7 @@ struct image_side {
 
 struct image {
 	struct image_side sides[N_RELATIONS];
-	uint64_t seed; /* drawn: others choose the strings */
+	uint64_t seed; /* random: an attacker may choose the strings */
 	void *memory;
 	size_t size;
 };

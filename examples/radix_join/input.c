@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The input of workers, behind one interface for synthetic relations and
- * tables; the same for the join over flows and the baseline.
+ * The input of workers: one interface for synthetic relations and tables, for
+ * the join over flows and for the baseline.
  */
 #include "input.h"
 #include "../../common/memory.h"
@@ -13,14 +13,14 @@
 #include <stdio.h>
 
 /*
- * So many inner tuples of a partition make a hash table of at most 1 MiB, half
- * of a typical second-level cache.
+ * A hash table of this many inner tuples takes at most 1 MiB, half of a typical
+ * second-level cache.
  */
 #define PARTITION_TUPLES 16384
 
 /*
- * So few that to partition the outer relation takes longer than to look into a
- * table of them, in the second-level cache or the third.
+ * Up to this number, a lookup in the table, in the second-level or third-level
+ * cache, is faster than partitioning the outer relation.
  */
 #define DIRECT_TUPLES 65536
 
@@ -30,7 +30,7 @@
 /* With 2^4 partitions for each worker, shares differ by at most 1/16. */
 #define WORKER_BITS 4
 
-/* What a node takes besides, with the rings of the small flows. */
+/* Further memory of a node, with the rings of the small flows. */
 #define PROCESS_SIZE (UINT64_C(4) << 20)
 
 static uint32_t choose_bits(const struct plan *plan)
@@ -47,8 +47,8 @@ static uint32_t choose_bits(const struct plan *plan)
 
 /*
  * The cost of both strategies, counted in tuples that are moved into or out of
- * a ring, or built into a hash table, which takes about as long. Whoever probes
- * does the same in both.
+ * a ring, or built into a hash table, which takes about as long. Probing costs
+ * the same in both.
  *
  *	repartition  all tuples but one in W travel; each inner one is built in
  *	replicate    each inner tuple travels to W workers, who all build it in
@@ -102,7 +102,7 @@ int input_open(struct input *input, const struct options *options, int image_fd)
 	return 0;
 }
 
-/* What a worker's lines and stores take. */
+/* The memory of a worker's lines and stores. */
 static uint64_t stores_need(
     const struct plan *plan, const struct options *options)
 {
@@ -119,14 +119,14 @@ static uint64_t stores_need(
 		if (plan->direct && r == OUTER)
 			share = 0;
 		need += big_size(owned * sizeof(struct line));
-		/* Some more is touched; the last chunks are half full. */
+		/* Some more is touched: the last chunks are half full. */
 		need += big_size((share + share / 64) * sizeof(struct tuple) +
 		    owned / 2 * sizeof(struct chunk));
 	}
 	return need;
 }
 
-/* What a worker's hash table takes. */
+/* The memory of a worker's hash table. */
 static uint64_t table_need(const struct plan *plan)
 {
 	uint64_t n = plan->direct ? plan_share(plan, INNER, 0) + 1
@@ -155,7 +155,7 @@ static uint64_t plan_need(
 	return need * workers + options->local_nodes * PROCESS_SIZE;
 }
 
-/* Without tuples, workers still need their rings and lines. */
+/* Without tuples, workers still need rings and lines. */
 static uint64_t workers_need(
     const struct plan *plan, const struct options *options)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the workers join, synthetic or from files, and what a match means.
+ * The input of workers, synthetic or from files, and the work for each match.
  */
 #ifndef RADIX_JOIN_INPUT_H
 #define RADIX_JOIN_INPUT_H
@@ -22,8 +22,8 @@ void plan_make(struct plan *plan, const struct options *options,
     const uint64_t n_tuples[N_RELATIONS]);
 
 /*
- * Compare what this machine's nodes need for the plan, and so many bytes more,
- * with the memory that is left. 0, or -1 after a complaint that begins with
+ * Compare the needs of this machine's nodes for the plan, plus this many bytes,
+ * with the free memory. Returns 0, or -1 after a complaint that begins with
  * what and ends with the advice, or names the workers if these need most of it.
  */
 int plan_check_memory(const struct plan *plan, const struct options *options,
@@ -38,8 +38,8 @@ int input_open(
 void input_close(struct input *input);
 
 /*
- * 0, or -1 after a complaint: this machine's nodes need more memory than there
- * is for them.
+ * 0, or -1 after a complaint: this machine's nodes need more memory than is
+ * free.
  */
 int input_check_memory(
     const struct input *input, const struct options *options);
@@ -55,7 +55,9 @@ int slices_make(
     struct slices *slices, const struct input *input, uint32_t worker);
 void slices_free(struct slices *slices);
 
-/* Takes pairs with equal hashes: compares strings, sums up, passes rows on. */
+/*
+ * For pairs with equal hashes: compares strings, adds up sums, passes rows on.
+ */
 struct matcher {
 	const struct image *image;
 	struct result *result;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Build and probe per partition: its inner tuples fill the table, which then
- * lies in the cache, and its outer tuples stream past it. If all inner tuples
- * fit there, that is one table, and outer tuples need no partitions.
+ * Builds and probes a table per partition: its inner tuples fill the table,
+ * which stays in the cache, and its outer tuples stream past it. If all inner
+ * tuples fit the cache, there is one table, and outer tuples need no
+ * partitions.
  */
 #include "join.h"
 

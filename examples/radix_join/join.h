@@ -22,7 +22,7 @@ struct join {
 	/* Called for each pair of equal keys; NULL: only add them up. */
 	int (*match)(void *arg, uint64_t inner_payload, uint64_t outer_payload);
 	void *match_arg;
-	/* Called after each partition; NULL: nobody wants to know. */
+	/* Called after each partition; may be NULL. */
 	void (*progress)(void *arg, uint64_t n_tuples);
 	void *progress_arg;
 };
@@ -33,13 +33,13 @@ struct join {
  */
 int join_build(struct join *join);
 
-/* Join outer tuples with that. Adds and returns as join_run(). */
+/* Join outer tuples with that table. Adds and returns as join_run(). */
 int join_probe(struct join *join, const struct tuple *tuples, uint32_t n,
     struct result *result);
 
 /*
- * Join all partitions; adds to the result, unless match does. 0, or what match
- * returned, or -1 when there is no memory.
+ * Join all partitions. Adds to the result, unless match does. Returns 0, or the
+ * result of match, or -1 without memory.
  */
 int join_run(struct join *join, struct result *result);
 

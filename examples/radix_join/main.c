@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The distributed radix hash join: reads the input, joins it over flows or by
- * the local baseline, checks and reports the result. README.md says how the
- * files belong together.
+ * the local baseline, checks and reports the result. README.md describes the
+ * files.
  */
 #include "../../common/children.h"
 #include "../../common/output.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What the first process holds. */
+/* The state of the first process. */
 struct job {
 	struct options options;
 	struct tables tables;
@@ -57,7 +57,7 @@ static int join(struct job *job, char **argv)
 
 	if (input_open(&job->input, options, job->image_fd))
 		return -1;
-	/* That of tables was checked when they were loaded. */
+	/* The memory of tables was checked when they were loaded. */
 	if (!job->input.has_image && input_check_memory(&job->input, options))
 		return -1;
 	outcome->plan = job->input.plan;
@@ -71,7 +71,7 @@ static int join(struct job *job, char **argv)
 	    options->output ? &job->rows : NULL, outcome);
 }
 
-/* What the result should be; for synthetic input the workers have told. */
+/* The expected result; for synthetic input the workers have sent it. */
 static int expect(struct job *job)
 {
 	struct outcome *outcome = &job->outcome;
@@ -99,7 +99,7 @@ static int run(struct job *job, char **argv)
 	job->image_fd = -1;
 	if (options->output && rows_open(&job->rows, options))
 		return -1;
-	/* The reader of the rows gets nothing else. */
+	/* Nothing else goes to the reader of the rows. */
 	if (options->output && job->rows.file.is_stdout)
 		out = stderr;
 	ret = load(job);

@@ -47,7 +47,9 @@ static int run_threads(
 		threads[i].input = input;
 		threads[i].dfi = dfi;
 		threads[i].index = options->node * options->threads + i;
-		/* Those that run wait for it. Other nodes see the process end.
+		/*
+		 * The running workers wait for the missing one. Other nodes see
+		 * the process end.
 		 */
 		if (thread_start(&threads[i].id, thread_run, &threads[i]))
 			_exit(EXIT_FAILURE);
@@ -62,8 +64,8 @@ static int run_threads(
 }
 
 /*
- * Wait for the task, of which there is one. The target stays open after its
- * flow's end, so that no other process can be the same node.
+ * Wait for the one task. The target stays open after the end of its flow, so
+ * that no other process can be the same node.
  */
 static int receive_task(struct dfi *dfi, const struct options *options,
     struct dfi_target **target, struct task *task)
@@ -73,7 +75,9 @@ static int receive_task(struct dfi *dfi, const struct options *options,
 	int ret;
 
 	attr.wait = DFI_WAIT_BLOCK;
-	/* The first process gives up before its nodes: it says who is missing.
+	/*
+	 * The first process gives up before its nodes, and reports the missing
+	 * ones.
 	 */
 	if (options->first_node == 0)
 		attr.open_timeout_ms = 2 * options_patience(options);
@@ -91,7 +95,7 @@ static int receive_task(struct dfi *dfi, const struct options *options,
 	    ret < 0 ? dfi_errmsg() : "it has nothing to do");
 }
 
-/* The end must be seen, or leaving is an error to the first process. */
+/* Wait for the end: leaving earlier is an error to the first process. */
 static int end_task(struct dfi_target *target)
 {
 	const void *tuple;
@@ -108,7 +112,9 @@ static int run_task(const struct options *options, struct dfi *dfi)
 
 	if (input_open(&input, options, options->image_fd))
 		return -1;
-	/* One node speaks for its machine; for the first one, its parent. */
+	/*
+	 * One node reports for its machine; on the first one, its parent does.
+	 */
 	if (options->first_node > 0 && options->node == options->first_node)
 		ret = input_check_memory(&input, options);
 	else

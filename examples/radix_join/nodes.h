@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting the processes of this machine's nodes. Each is this program with the
- * same command line and options that say which node it is.
+ * Starts this machine's node processes. Each is this program with the same
+ * command line and options for its node number.
  */
 #ifndef RADIX_JOIN_NODES_H
 #define RADIX_JOIN_NODES_H
@@ -10,9 +10,9 @@
 #include "options.h"
 
 /*
- * Start a process for each node of this machine; registry NULL is the one that
- * the environment names, image_fd -1: there are no tables. 0, or -1 after a
- * complaint; children_end() ends those that were started.
+ * Start a process for each node of this machine; registry NULL: the one of the
+ * environment, image_fd -1: no tables. Returns 0, or -1 after a complaint;
+ * children_end() ends the started ones.
  */
 int nodes_start(struct children *children, const struct options *options,
     char **argv, const char *registry, const char *run, int image_fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing of the command line with argp. Everything is checked here, so that
- * the rest of the program works with valid options.
+ * Parses the command line with argp and checks everything, so that the rest of
+ * the program gets valid options.
  */
 #include "options.h"
 #include "../../common/usage.h"
@@ -132,12 +132,12 @@ static const struct argp_option descriptions[] = {
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
-/* What the command line says, and what it leaves to defaults. */
+/* The options of the command line, and their defaults. */
 struct parsing {
 	struct options *options;
 	int verify; /* -1: not said */
 	bool has_synthetic;
-	bool says_join; /* an option of what to join, or how */
+	bool says_join; /* an option that says what to join, or how */
 	bool says_strategy;
 };
 
@@ -176,7 +176,7 @@ static bool parse_baseline(struct argp_state *state, const char *text)
 	return false;
 }
 
-/* Options of the input. Whether there was one. */
+/* Take an option of the input. Returns whether it is one. */
 static bool parse_input(
     int key, char *text, struct argp_state *state, struct parsing *parsing)
 {
@@ -232,7 +232,7 @@ static bool parse_input(
 	}
 }
 
-/* Options of how to run. Whether there was one. */
+/* Take an option of the run. Returns whether it is one. */
 static bool parse_run(
     int key, char *text, struct argp_state *state, struct parsing *parsing)
 {
@@ -274,7 +274,7 @@ static bool parse_run(
 	}
 }
 
-/* Options of this machine's part. Whether there was one. */
+/* Take an option of this machine's part. Returns whether it is one. */
 static bool parse_machine(
     int key, char *text, struct argp_state *state, struct parsing *parsing)
 {
@@ -329,7 +329,7 @@ static bool parse_hidden(
 	}
 }
 
-/* What no single option can say about machines. */
+/* Check combinations of options about machines. */
 static void check_machines(struct argp_state *state, struct parsing *parsing)
 {
 	struct options *o = parsing->options;
@@ -359,7 +359,7 @@ static void check_machines(struct argp_state *state, struct parsing *parsing)
 		    "their rows");
 }
 
-/* What no single option can say. */
+/* Check combinations of options. */
 static void check(struct argp_state *state, struct parsing *parsing)
 {
 	struct options *o = parsing->options;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line. Node processes are started with that of the process that
- * starts them, and a few hidden options behind it.
+ * The command line. Node processes get the command line of the process that
+ * starts them, and a few hidden options.
  */
 #ifndef RADIX_JOIN_OPTIONS_H
 #define RADIX_JOIN_OPTIONS_H
@@ -85,8 +85,8 @@ static inline bool options_across(const struct options *options)
 }
 
 /*
- * How long a process waits for others, in ms. Those of one machine have a
- * leader that ends all when one ends: they need no limit.
+ * How long a process waits for others, in ms. On one machine there is no limit:
+ * a leader ends all when one ends.
  */
 static inline uint32_t options_patience(const struct options *options)
 {

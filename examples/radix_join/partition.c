@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The partitioning kernels, used alike by the join over flows and by the local
- * baseline. They touch no flow. Stores to chunks bypass the cache: a chunk is
+ * The partitioning kernels, shared by the join over flows and the local
+ * baseline. They use no flow. Stores to chunks bypass the cache: a chunk is
  * read again only when all tuples are partitioned, and the bypass saves reading
  * its lines before they are overwritten.
  */
@@ -77,7 +77,7 @@ void store_grow(struct store *store, struct partition *partition)
 	uint32_t chunk = store->n_used;
 
 	if (chunk == store->n_chunks) {
-		/* Memory stays safe; store_finish() says what happened. */
+		/* Memory stays safe; store_finish() reports the error. */
 		store->overrun = 1;
 		chunk = store->n_chunks - 1;
 	} else {
@@ -109,7 +109,7 @@ void store_scatter(struct store *store, struct lines *lines,
 	}
 }
 
-/* Scatter tuples that are no line. */
+/* Scatter tuples that do not fill a line. */
 static int receive_strays(struct store *store, struct lines *lines,
     const struct tuple *tuples, size_t n, uint64_t mask)
 {

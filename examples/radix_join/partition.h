@@ -5,7 +5,7 @@
  * Tuples are gathered in one small line per partition, which stays in the cache
  * (software write-combining). A full line moves as a whole: into the store of
  * this worker, past the cache, or into a flow. A store keeps each partition as
- * a list of chunks, so that no size need be known before.
+ * a list of chunks, so it needs no size in advance.
  *
  *	tuples --scatter--> lines --full line--> store: partition 0: [ ][ ][x]
  *	                                                partition 1: [ ][x]
@@ -42,8 +42,8 @@ int lines_open(struct lines *lines, uint32_t n_partitions);
 void lines_close(struct lines *lines);
 
 /*
- * Fetch what a loop over tuples will read soon. The processor does by itself,
- * but stops at each page, and late.
+ * Fetch the next tuples of a loop. The processor's own prefetcher stops at each
+ * page, and is late.
  */
 static inline void prefetch_ahead(const struct tuple *tuple)
 {
@@ -87,9 +87,9 @@ struct store {
 };
 
 /*
- * Open a store for at most max_tuples, of which the memory of about
- * expected_tuples is touched. 0, or -1 when there is no memory. store_close()
- * also undoes a failed open.
+ * Open a store for at most max_tuples, and touch the memory of about
+ * expected_tuples. Returns 0, or -1 without memory. store_close() also undoes a
+ * failed open.
  */
 int store_open(struct store *store, uint32_t first, uint32_t n_partitions,
     uint64_t max_tuples, uint64_t expected_tuples);
@@ -104,8 +104,8 @@ static inline int store_owns(const struct store *store, uint32_t partition)
 void store_grow(struct store *store, struct partition *partition);
 
 /*
- * Copy a line past the cache; to lies on a cache line. Returns the key bits in
- * which its tuples differ, which costs nothing while they pass by.
+ * Copy a line past the cache; to is aligned to a cache line. Returns the key
+ * bits in which its tuples differ, at no extra cost.
  */
 static inline uint64_t line_stream(struct tuple *to, const struct tuple *from)
 {
@@ -135,8 +135,8 @@ static inline uint64_t line_stream(struct tuple *to, const struct tuple *from)
 }
 
 /*
- * Add a line to a partition that the store owns, if all its tuples belong there
- * by the key bits of the mask. Whether they did.
+ * Add a line to a partition of the store if all its tuples belong there by the
+ * key bits of the mask. Returns whether they did.
  */
 static inline int store_try_line(struct store *store, uint32_t partition,
     const struct tuple *tuples, uint64_t mask)
@@ -145,7 +145,7 @@ static inline int store_try_line(struct store *store, uint32_t partition,
 
 	if (__builtin_expect(p->next == p->end, 0))
 		store_grow(store, p);
-	/* If not, the copy is overwritten by the next one. */
+	/* If not, the next line overwrites the copy. */
 	if (line_stream(p->next, tuples) & mask)
 		return 0;
 	p->next += LINE_TUPLES;
@@ -153,7 +153,7 @@ static inline int store_try_line(struct store *store, uint32_t partition,
 	return 1;
 }
 
-/* Add a full line that is known to belong there. */
+/* Add a full line whose tuples all belong there. */
 static inline void store_add_line(
     struct store *store, uint32_t partition, const struct tuple *tuples)
 {
@@ -165,20 +165,20 @@ void store_scatter(struct store *store, struct lines *lines,
     const struct tuple *tuples, size_t n, uint32_t bits);
 
 /*
- * Take tuples from a flow. A run of LINE_TUPLES of one partition, which is what
- * senders send, moves as a line; others are scattered. 0, or -1 if there is a
- * tuple of another worker's partition.
+ * Take tuples from a flow. Senders send runs of LINE_TUPLES of one partition,
+ * which move as lines; other tuples are scattered. Returns 0, or -1 if a tuple
+ * is of another worker's partition.
  */
 int store_receive(struct store *store, struct lines *lines,
     const struct tuple *tuples, size_t n, uint32_t bits);
 
 /*
- * Take what is left in the lines. From now on other threads may read the store.
- * 0, or -1: more tuples came than it was opened for.
+ * Take the rest of the lines. From now on other threads may read the store.
+ * Returns 0, or -1: more tuples came than it was opened for.
  */
 int store_finish(struct store *store, struct lines *lines);
 
-/* Tuples of a partition that lie one behind the other. */
+/* Adjacent tuples of a partition. */
 struct run {
 	const struct tuple *tuples;
 	uint32_t n;

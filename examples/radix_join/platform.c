@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine: clock, big memory, processors, waiting. Nothing here
- * knows about joins or flows.
+ * The machine: clock, big memory, processors, waiting. It uses no join and no
+ * flow.
  */
 #include "platform.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the join needs from the machine: big memory, the clock, processors.
- */
+/* The machine's services for the join: big memory, the clock, processors. */
 #ifndef RADIX_JOIN_PLATFORM_H
 #define RADIX_JOIN_PLATFORM_H
 
@@ -16,14 +14,14 @@
 uint64_t now_ns(void);
 
 /*
- * Zeroed memory in huge pages where the system has them, aligned to them.
- * Pages beyond what big_touch() has touched cost nothing until they are used.
- * NULL when there is none; then it has complained. Freed by big_free().
+ * Zeroed memory in huge pages where the system has them, aligned to them. Pages
+ * beyond those of big_touch() cost nothing until they are used. NULL after a
+ * complaint. Free it with big_free().
  */
 void *big_alloc(size_t size);
 void big_free(void *memory, size_t size);
 
-/* How much memory size bytes of it take, when all of them are written. */
+/* The memory that size bytes take when all of them are written. */
 size_t big_size(size_t size);
 
 /* Write to every page, so that no page fault falls into the measured time. */

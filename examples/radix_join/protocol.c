@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The declarations of the flows. This is all it takes to change how the join
- * moves its data.
+ * The declarations of the flows. To change how the join moves its data, change
+ * only this file.
  */
 #include "protocol.h"
 #include "platform.h"
@@ -19,8 +19,8 @@
 #define TARGET_SEGMENTS 256
 
 /*
- * A machine that says nothing for so long is gone. On one machine, the end of a
- * process is seen at once, and a stopped one may go on later.
+ * A silent machine is gone after this time. On one machine, the end of a
+ * process is seen at once, and a stopped one may continue later.
  */
 #define LEASE_MS 10000
 
@@ -110,7 +110,7 @@ int protocol_open(const struct options *options, const char *registry,
 	return dfi_open(&attr, dfi);
 }
 
-/* All that the two strategies declare differently. */
+/* All differences between the declarations of the two strategies. */
 static void choose_routing(
     struct dfi_flow_attr *attr, enum flow flow, const struct plan *plan)
 {
@@ -124,7 +124,7 @@ static void choose_routing(
 	}
 }
 
-/* Where the outer relation goes if the inner one is replicated. */
+/* The target of outer tuples if the inner relation is replicated. */
 static uint32_t to_self(void *arg, const void *tuple, uint32_t n_targets)
 {
 	(void)tuple;

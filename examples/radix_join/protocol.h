@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flows of a join of P nodes with W workers in all, and what travels in
- * them. Each is named after the run: "RUN.inner".
+ * The flows of a join of P nodes with W workers in all, and their tuples. Each
+ * is named after the run: "RUN.inner".
  */
 #ifndef RADIX_JOIN_PROTOCOL_H
 #define RADIX_JOIN_PROTOCOL_H
@@ -47,13 +47,13 @@ struct row {
 };
 
 /*
- * As dfi_open(), for the coordinator or a node of this name. registry NULL is
- * the one that the environment names.
+ * As dfi_open(), for the coordinator or a node of this name. registry NULL: the
+ * one of the environment.
  */
 int protocol_open(const struct options *options, const char *registry,
     const char *name, struct dfi **dfi);
 
-/* What the rings of a target of a relation take, about. */
+/* The approximate size of a target's rings of a relation. */
 uint64_t protocol_ring_bytes(uint32_t n_workers);
 
 /* Create a flow of a run. 0, or -1 after a complaint. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference: both tables' entries are sorted by key, and groups of equal
- * keys met. A group of a inner and b outer entries is a * b matches, without
+ * The reference sorts both tables' entries by key and merges groups of equal
+ * keys. A group of a inner and b outer entries is a * b matches, without
  * looking at each.
  */
 #include "reference.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The join of two tables by sorting and merging, to check results with. Shares
- * no code with the join: no hash, no partition, no flow.
+ * The join of two tables by sorting and merging, to check results. It shares no
+ * code with the join: no hash, no partition, no flow.
  */
 #ifndef RADIX_JOIN_REFERENCE_H
 #define RADIX_JOIN_REFERENCE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is joined: tuples of a key and a payload, in two relations, and the plan
- * by which the partitions of their keys are spread over the workers.
+ * The input of the join: two relations of tuples with a key and a payload, and
+ * the plan that spreads their partitions over the workers.
  */
 #ifndef RADIX_JOIN_RELATION_H
 #define RADIX_JOIN_RELATION_H
@@ -21,7 +21,7 @@ enum relation {
 	N_RELATIONS,
 };
 
-/* A sum of 64-bit integers, which may need more than 64 bits meanwhile. */
+/* A sum of 64-bit integers. Intermediate sums may need more than 64 bits. */
 struct sum {
 	uint64_t low;
 	int64_t high;
@@ -50,7 +50,7 @@ static inline struct sum sum_times(struct sum sum, uint64_t n)
 	return sum;
 }
 
-/* A count that is too large for 64 bits stays at UINT64_MAX. */
+/* A count above UINT64_MAX stays at UINT64_MAX. */
 static inline void count_add(uint64_t *count, uint64_t n)
 {
 	if (__builtin_add_overflow(*count, n, count))
@@ -65,7 +65,7 @@ static inline int sum_fits(const struct sum *sum)
 
 /* What a join finds. */
 struct result {
-	uint64_t matches;  /* UINT64_MAX: so many or more */
+	uint64_t matches;  /* UINT64_MAX: that many or more */
 	uint64_t checksum; /* sum of inner payload times outer payload */
 	struct sum sum;    /* of the column of --sum; 0 without */
 };
@@ -85,17 +85,17 @@ static inline int result_equal(const struct result *a, const struct result *b)
 
 /*
  * A partition is a value of the lowest bits of the key. Each worker owns
- * consecutive partitions, as dfi_radix_partition() deals them out. Or, if the
- * inner relation is replicated, each has all of that, and of the outer relation
- * its own slice, in all partitions.
+ * consecutive partitions, as dfi_radix_partition() assigns them. If the inner
+ * relation is replicated, each worker has all of it, and its own slice of the
+ * outer relation, in all partitions.
  */
 struct plan {
 	uint32_t n_workers;
 	uint32_t bits;
 	bool replicates;
 	/*
-	 * Each worker's inner tuples make one table that lies in the cache:
-	 * outer ones are not stored, but pass it when they come.
+	 * Each worker's inner tuples make one table that fits the cache. Outer
+	 * tuples are not stored: they probe it when they come.
 	 */
 	bool direct;
 	uint64_t n_tuples[N_RELATIONS];
@@ -119,10 +119,7 @@ static inline uint32_t plan_first(const struct plan *plan, uint32_t worker)
 	return (uint32_t)((scaled + plan->n_workers - 1) / plan->n_workers);
 }
 
-/*
- * What a worker has of the partitions when all was exchanged: *n from *first
- * on.
- */
+/* The partitions of a worker after the exchange: *n from *first on. */
 static inline void plan_range(
     const struct plan *plan, uint32_t worker, uint32_t *first, uint32_t *n)
 {
@@ -132,8 +129,8 @@ static inline void plan_range(
 }
 
 /*
- * How many tuples of a relation it has then. It is an estimate: keys decide, if
- * the relation is partitioned.
+ * How many tuples of a relation it has then. For a partitioned relation this is
+ * an estimate, as keys decide.
  */
 static inline uint64_t plan_share(
     const struct plan *plan, enum relation relation, uint32_t worker)

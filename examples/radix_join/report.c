@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Printing outcomes. A figure of a phase is the slowest worker's; workers don't
+ * Prints outcomes. The figure of a phase is the slowest worker's. Workers don't
  * wait for each other between phases, so the figures need not add up to the
  * total.
  */
@@ -18,7 +18,7 @@
 
 #define GIB ((double)(UINT64_C(1) << 30))
 
-/* What is derived from the workers' times. */
+/* Figures derived from the workers' times. */
 struct figures {
 	double seconds, inner, outer, join, partition;
 	double tuples_per_second, gib_per_second;

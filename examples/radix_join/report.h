@@ -12,9 +12,10 @@
 #include "relation.h"
 
 /*
- * A worker's part, from the start of all: until its inner relation was whole,
- * from then until its outer was, and from then until it was done. By the clock
- * of its machine; on others than the first, the start is when word of it came.
+ * A worker's times, from the start of all: until its inner relation is
+ * complete, from then until its outer one is, and from then until its end. They
+ * use the clock of its machine; on other machines than the first, the start is
+ * the arrival of its message.
  */
 struct worker_times {
 	uint64_t inner_ns;
@@ -38,7 +39,7 @@ static inline uint64_t worker_total_ns(const struct worker_times *times)
 	return times->inner_ns + times->outer_ns + times->join_ns;
 }
 
-/* Whether the result was checked, and is right or not. */
+/* Whether the result was checked, and is right. */
 bool outcome_verified(const struct outcome *outcome);
 bool outcome_wrong(const struct outcome *outcome);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing joined rows. Only the first process does; rows come to it as pairs of
- * entries, through a flow of their own.
+ * Writes joined rows. Only the first process does; rows reach it as pairs of
+ * entries, through their own flow.
  */
 #include "rows.h"
 #include "platform.h"
@@ -47,7 +47,7 @@ static int choose_columns(struct rows *rows)
 	return 0;
 }
 
-/* A null is nothing, an empty text is in quotes. */
+/* A null prints as nothing, an empty text as quotes. */
 static void write_field(struct rows *rows, uint32_t i, struct text text)
 {
 	if (i > 0)

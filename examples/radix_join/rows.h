@@ -14,14 +14,14 @@ struct rows_column {
 	uint32_t column;
 };
 
-/* The entry of each table that a joined row is of. */
+/* The entries of a joined row, one of each table. */
 struct match {
 	uint64_t entries[N_RELATIONS];
 };
 
 /*
- * With one column, nulls are empty lines. As readers of CSV may take the last
- * line for no row if it is empty, a row with a text stays back for the end.
+ * With one column, nulls are empty lines. A CSV reader may not take an empty
+ * last line for a row, so a row with a text is kept for the end.
  */
 struct rows {
 	const struct tables *tables;
@@ -45,8 +45,8 @@ int rows_begin(struct rows *rows, const struct tables *tables);
 int rows_write(struct rows *rows, uint64_t inner_entry, uint64_t outer_entry);
 
 /*
- * Put the file in its place, if it is complete: half a result should not look
- * like a whole one. 0, or -1 after a complaint.
+ * Put a complete file in its place: half a result must not look like a whole
+ * one. Returns 0, or -1 after a complaint.
  */
 int rows_close(struct rows *rows, bool complete);
 

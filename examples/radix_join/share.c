@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * On all machines but the first, the process that the user starts only starts
- * nodes, and ends when they have. They get their task, and report, by flows.
+ * On all machines except the first, the process that the user starts only
+ * starts nodes, and ends when they have ended. Flows carry their task and
+ * reports.
  */
 #include "share.h"
 #include "nodes.h"
@@ -13,8 +14,7 @@ int share_run(const struct options *options, char **argv)
 
 	ret = nodes_start(
 	    &children, options, argv, options->registry, options->run, -1);
-	/* For as long as the join takes: each node's waits have their limits.
-	 */
+	/* No limit: each node limits its own waits. */
 	if (children_end(&children, ret ? 0 : -1))
 		ret = -1;
 	return ret;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From two CSV files to keys. An empty key is no key and matches nothing, as
- * NULL does in SQL. Keys are integers if all keys of both tables are integers
- * in their shortest form, so that integers and texts are equal alike.
+ * Makes keys from two CSV files. An empty key matches nothing, as NULL does in
+ * SQL. Keys are integers if all keys of both tables are integers in their
+ * shortest form, so that they are equal exactly if their texts are.
  */
 #include "tables.h"
 #include "../../common/memory.h"
@@ -26,8 +26,8 @@ static const char advice[] = "join fewer rows, or name fewer columns "
  */
 
 /*
- * How many rows a regular file has, by the lines at its start; 0 if that is not
- * known. What is no regular file is not opened: its writer would see that.
+ * How many rows a regular file has, estimated from the lines at its start; 0:
+ * unknown. Other files are not opened, as a writer would notice.
  */
 static uint64_t guess_rows(const char *file, const struct stat *status)
 {
@@ -50,8 +50,7 @@ static uint64_t guess_rows(const char *file, const struct stat *status)
 	return n > 0 ? lines * ((uint64_t)status->st_size / (uint64_t)n) : 0;
 }
 
-/* A pipe gives its bytes once; a regular file may well be joined with itself.
- */
+/* A pipe gives its bytes once; a regular file may be joined with itself. */
 static int check_same(
     const struct options *options, const struct stat status[N_RELATIONS])
 {
@@ -67,8 +66,8 @@ static int check_same(
 }
 
 /*
- * Refuse files that are clearly too large, before they fill the memory: this
- * counts what each row takes at least, and allows the guess to be a third off.
+ * Refuse files that are clearly too large, before they fill the memory. It
+ * counts the least size of each row, and allows an error of a third.
  */
 static int check_files(const struct tables *tables)
 {
@@ -123,7 +122,7 @@ static int find_columns(struct tables *tables, enum relation relation)
 	return find_column(csv, options->sum.name, &tables->sum);
 }
 
-/* Load the columns of a table that somebody needs. */
+/* Load the columns of a table that are in use. */
 static int load_side(struct tables *tables, enum relation relation)
 {
 	const struct options *options = tables->options;
@@ -149,7 +148,7 @@ static int load_side(struct tables *tables, enum relation relation)
 	return ret;
 }
 
-/* Whether a text is a 64-bit integer, and which. */
+/* Whether a text is a 64-bit integer, and its value. */
 static bool parse_integer(struct text text, int64_t *value)
 {
 	char copy[32];
@@ -233,7 +232,7 @@ static int add_key(struct tables *tables, enum relation relation, uint64_t row,
 	return 0;
 }
 
-/* The value to sum up of the row that becomes the next entry. */
+/* The value to add up, of the row that becomes the next entry. */
 static int add_value(struct tables *tables, enum relation relation,
     const struct texts *values, uint64_t row)
 {
@@ -287,7 +286,7 @@ static uint64_t entries_need(
 	return bytes + n * 8 * arrays;
 }
 
-/* What there is to do with the rows, before it is done. */
+/* The work for the rows, before it is done. */
 static int check_memory(const struct tables *tables)
 {
 	const uint64_t n_rows[] = { tables->csv[INNER].n_rows,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options to a task, and back. What belongs to files is not in it: their rows
- * are in memory that the first process shares with the nodes it starts, and
- * those have its command line.
+ * Converts options to a task, and back. A task has nothing about files: the
+ * first process shares their rows in memory with the nodes that it starts, and
+ * these have its command line.
  */
 #include "task.h"
 #include "platform.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The join as the first process tells it to the nodes, of which those of other
- * machines know nothing but the run's name and their numbers.
+ * The join as the first process describes it to the nodes. Nodes of other
+ * machines know only the run's name and their numbers.
  */
 #ifndef RADIX_JOIN_TASK_H
 #define RADIX_JOIN_TASK_H
@@ -21,7 +21,7 @@ struct task {
 	uint32_t fixed_bits;
 };
 
-/* What the command line of the first process says, with this plan. */
+/* The task that the first process's command line and this plan make. */
 struct task task_of(const struct options *options, const struct plan *plan);
 
 /* Make the options of a node those of the task. 0, or -1 after a complaint. */

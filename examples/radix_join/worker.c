@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a worker. exchange.c moves the tuples; here are the endpoints,
- * the start, the join of what has come, and the reports to the first process.
+ * The life of a worker. exchange.c moves the tuples; this file has the
+ * endpoints, the start, the join and the reports to the first process.
  */
 #include "worker.h"
 #include "platform.h"
@@ -21,8 +21,10 @@ static int send_report(struct worker *worker, enum report_kind kind)
 {
 	worker->report.kind = (uint32_t)kind;
 	worker->report.worker = worker->index;
-	/* Never waits long: there are more segments than reports that matter,
-	   and the first process takes them out. */
+	/*
+	 * Never waits long: there are more segments than important reports, and
+	 * the first process takes them out.
+	 */
 	if (dfi_source_push(worker->reports, &worker->report) < 0)
 		return worker_fail(worker, "reporting");
 	return 0;
@@ -39,7 +41,7 @@ void worker_progress(struct worker *worker, uint64_t n)
 	if (now < worker->next_progress_ns)
 		return;
 	worker->next_progress_ns = now + PROGRESS_NS;
-	/* An error comes again with the last report. */
+	/* An error is repeated with the last report. */
 	(void)send_report(worker, REPORT_PROGRESS);
 }
 
@@ -61,10 +63,10 @@ static int emit_row(void *arg, uint64_t inner, uint64_t outer)
 }
 
 /*
- * Targets come first: opening a source waits for the flow's targets, and they
- * are other workers' that open theirs in the same order. But the reports come
- * before the start: when the first process finds the targets of the start, each
- * worker is attached to the reports, and its death will be seen there.
+ * Open targets first: a source waits for the flow's targets, and other workers
+ * open theirs in the same order. But open the reports before the start: when
+ * the first process finds the targets of the start, each worker is attached to
+ * the reports, and a death shows there.
  */
 static int open_endpoints(struct worker *worker)
 {
@@ -106,7 +108,7 @@ static int open_endpoints(struct worker *worker)
 	return ret ? worker_fail(worker, "opening flows") : 0;
 }
 
-/* Reserve what partitioning and joining need. */
+/* Reserve the memory for partitioning and joining. */
 static int open_memory(struct worker *worker)
 {
 	const struct plan *plan = &worker->input->plan;
@@ -180,7 +182,7 @@ static int wait_for_start(struct worker *worker, uint64_t *ns)
 	if (ret == 0)
 		return complain(
 		    "worker %" PRIu32 ": there is no start", worker->index);
-	/* Another machine's clock says nothing here. */
+	/* Another machine's clock can't be compared with ours. */
 	*ns = worker->options->first_node > 0
 	    ? now_ns()
 	    : ((const struct start *)tuple)->start_ns;
@@ -188,7 +190,7 @@ static int wait_for_start(struct worker *worker, uint64_t *ns)
 }
 
 /*
- * A target that leaves before the end of its flow is an error to the source. So
+ * A target that leaves before the end of its flow is an error to the source, so
  * wait for the end.
  */
 static int end_start(struct worker *worker)

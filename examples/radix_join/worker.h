@@ -15,7 +15,8 @@
 #include "partition.h"
 #include "protocol.h"
 
-/* Outer tuples that stay here, to be joined at once: few enough for the cache.
+/*
+ * Outer tuples that stay here and are joined at once: few enough for the cache.
  */
 #define KEPT_TUPLES 512
 
@@ -24,7 +25,7 @@ struct kept {
 	uint32_t n;
 };
 
-/* Room in a ring that is being filled, to go on with the next line. */
+/* Claimed room in a ring, for the next lines. */
 struct room {
 	struct dfi_span span;
 	uint32_t used; /* of its tuples, and not yet committed */
@@ -61,8 +62,8 @@ struct worker {
 };
 
 /*
- * Do all of a worker's work. 0, or -1 after a complaint; then its peers are
- * told by their flows.
+ * Do all of a worker's work. Returns 0, or -1 after a complaint; then its flows
+ * tell its peers.
  */
 int worker_run(const struct options *options, const struct input *input,
     struct dfi *dfi, uint32_t index);
@@ -70,8 +71,8 @@ int worker_run(const struct options *options, const struct input *input,
 /* exchange.c: move a relation. Each returns 0, or -1 after a complaint. */
 
 /*
- * Send the worker's slice of a relation, and receive meanwhile. If the join is
- * direct, outer tuples are joined when they come.
+ * Send the worker's slice of a relation, and receive meanwhile. A direct join
+ * joins outer tuples when they come.
  */
 int exchange_send(struct worker *worker, enum relation relation);
 
@@ -81,7 +82,9 @@ int exchange_finish(struct worker *worker);
 /* worker.c, for exchange.c: complain about the library's last error. */
 int worker_fail(const struct worker *worker, const char *what);
 
-/* n more tuples are sent, received or joined; tells so now and then. */
+/*
+ * Count n more tuples as sent, received or joined; reports them now and then.
+ */
 void worker_progress(struct worker *worker, uint64_t n);
 
 #endif
