@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls that are inline in C and C++, as a binding of another language
- * finds them: by name, in the shared library. Tuples go in and come out by
- * each.
+ * The inline calls of C and C++ as another language's binding finds them: by
+ * name, in the shared library. Each one moves tuples.
  */
 #include <dlfcn.h>
 #include <error.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The binary interface: sizes and offsets of all public structs, and the values
- * of all public constants. Programs were compiled with these, and the inline
- * functions of sources and targets reach into them. A change here breaks every
- * program that is linked already: attribute structs may grow at their end, new
- * constants may be added, nothing else may move.
+ * The binary interface: sizes and offsets of all public structs, and values of
+ * all public constants. Compiled programs contain these, and inline functions
+ * of sources and targets use them. Any change breaks linked programs. Attribute
+ * structs may grow at their end, and new constants may be added; nothing else
+ * may change.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chaos: runs of flows between processes that are killed, stopped, aborted,
- * cancelled and left at random, or lose their registry. Each run follows from
- * its seed as far as scheduling lets it. In the end the survivors must have
- * ended in time, with the right tuples and the right errors (verdict.c).
+ * Chaos: runs of flows whose processes are killed, stopped, aborted or
+ * cancelled, leave early, or lose their registry, at random. The seed decides
+ * each run as far as scheduling allows. All survivors must end in time, with
+ * the right tuples and errors (verdict.c).
  *
  * chaos [--seconds N] [--runs N] [--seed S] [--limit MS] [--wait-limit MS]
  *	[--open-timeout MS] [--volume PERCENT] [--verbose]
@@ -118,8 +118,8 @@ static pid_t spawn(struct run *run, const char *const *argv, int in, int out)
 }
 
 /*
- * It answers when it has printed its address. Like the others, it does not
- * outlive who judges them, of whom it knows nothing.
+ * The registry prints its address when it answers. Like the others, it ends
+ * with the judging process.
  */
 static void start_registry(struct run *run)
 {
@@ -162,7 +162,10 @@ static void start_creator(struct run *run)
 	run->creator_in = in[1];
 }
 
-/* Note whoever has ended. Whether a process with endpoints is left. */
+/*
+ * Note the processes that have ended. Returns whether one with endpoints is
+ * left.
+ */
 static bool reap(struct run *run)
 {
 	bool left = false;
@@ -303,7 +306,7 @@ static bool has_due(struct run *run)
 	return left;
 }
 
-/* As long as something goes on, nobody hangs. */
+/* While anything makes progress, nothing hangs. */
 static void watch_progress(struct run *run)
 {
 	int64_t deadline = now_ns() + (int64_t)options.patience_ms * 1000000;
@@ -322,7 +325,7 @@ static void watch_progress(struct run *run)
 	run->progress = progress;
 }
 
-/* Wait for an end, and see who hangs. */
+/* Wait for an end, and report a hang. */
 static void await_end(struct run *run, uint32_t process)
 {
 	int64_t wait_limit = now_ns() + (int64_t)options.patience_ms * 1000000;
@@ -486,7 +489,7 @@ int main(int argc, char **argv)
 	}
 	snprintf(grace, sizeof(grace), "%d", GRACE_MS);
 	setenv("DFI_REGISTRY_GRACE", grace, 1);
-	/* That a registry is lost is expected, and said often. */
+	/* The loss of a registry is expected, and logged often. */
 	setenv("DFI_LOG", "error", 0);
 	errno = lateness_start();
 	if (errno)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <time.h>
 
-/* The latest ones are kept: of 13 minutes in which each is late. */
+/* The latest ones are kept: of 13 minutes if each is late. */
 #define MAX_DELAYS (1u << 14)
 #define MAX_CPUS 64
 
@@ -42,7 +42,7 @@ static void note(struct watch *watch)
 		.due_ns = watch->due_ns,
 		.woke_ns = woke,
 	};
-	/* What it slept through is one delay. */
+	/* One sleep is one delay. */
 	watch->due_ns += LATENESS_PERIOD_NS;
 	if (watch->due_ns < woke)
 		watch->due_ns = woke + LATENESS_PERIOD_NS;

@@ -53,7 +53,10 @@ static void plan_flow(struct plan *plan, struct rng *rng)
 	plan->flags = one_in(rng, 2) ? DFI_FLOW_PERSISTENT : 0;
 }
 
-/* By numbers of their own: the rest of a seed's plan is the same as ever. */
+/*
+ * With separate random numbers, so that the rest of a seed's plan stays the
+ * same.
+ */
 static void plan_kind(struct plan *plan)
 {
 	struct rng rng = { .state = mix(plan->seed ^ 0x7265706c) };
@@ -76,7 +79,7 @@ static void plan_kind(struct plan *plan)
 	}
 	if (plan->kind != DFI_SHUFFLE)
 		plan->routing = 0;
-	/* Where a partial aggregate fits, and tuples may wait for others. */
+	/* Room for a partial aggregate and for tuples that wait for others. */
 	if (plan->kind == DFI_COMBINE && plan->goal == DFI_BANDWIDTH &&
 	    plan->segment_size >= 64)
 		plan->source_combining = below(&rng, DFI_COMBINING_ALWAYS + 1);
@@ -133,7 +136,7 @@ static void plan_act(struct plan *plan, struct rng *rng)
 		end->act_at = below(rng, 200);
 	if (end->is_source && (end->act == ACT_CANCEL || end->act == ACT_LEAVE))
 		end->act = ACT_NONE;
-	/* It gets a result for each source at most. */
+	/* It gets at most one result for each source. */
 	if (plan->kind == DFI_COMBINE && !end->is_source &&
 	    end->act != ACT_ABORT_OTHER)
 		end->act_at %= 3;
@@ -169,7 +172,7 @@ static void plan_registry(struct plan *plan, struct rng *rng)
 	}
 	if (one_in(rng, 2))
 		return;
-	/* A death that no registry may ever hear of. */
+	/* A death that no registry may ever notice. */
 	plan->faults[plan->n_faults++] = (struct fault){
 		.kind = FAULT_KILL,
 		.process = below(rng, plan->n_processes),
@@ -178,8 +181,8 @@ static void plan_registry(struct plan *plan, struct rng *rng)
 }
 
 /*
- * Leases are long for machines on which a process may get no processor for a
- * second, and so are the stops that they don't survive.
+ * Leases are long, for machines on which a process may get no processor for a
+ * second; so are the stops that outlast them.
  */
 #define LEASE_MS 3000
 #define LONG_STOP_MS 5000
@@ -188,9 +191,9 @@ static void plan_registry(struct plan *plan, struct rng *rng)
 #define LONGER_STOP_MS 12000
 
 /*
- * One that has targets, most likely, and sources elsewhere that attach when it
- * is stopped: they have to hear of the lease's end, and not wait for the stop's
- * or their own wait limit's.
+ * Stop a process that most likely has targets, with sources elsewhere that
+ * attach meanwhile. They must learn of the lease's end before the end of the
+ * stop or of their own wait limit.
  */
 static void plan_lease_amid_opening(struct plan *plan, struct rng *rng)
 {
@@ -226,9 +229,9 @@ static void plan_lease(struct plan *plan, struct rng *rng)
 }
 
 /*
- * With open timeouts as short as the time in which a death must be told,
- * nothing tells who is told from who has only lost patience. By numbers of
- * their own, too. Without a registry it would only take its time.
+ * If open timeouts are as short as the time limit for the news of a death,
+ * nothing separates the news from a timeout. With separate random numbers.
+ * Without a registry it would only cost time.
  */
 static void plan_patience(struct plan *plan)
 {
@@ -261,7 +264,9 @@ void make_plan(struct plan *plan, uint64_t seed, uint32_t volume)
 	plan_kind(plan);
 	for (e = 0; e < plan->n_ends; e++)
 		plan_end(plan, &rng, e, volume);
-	/* One that spins takes a processor from the others, but no more. */
+	/*
+	 * A spinning endpoint takes a processor from the others, but no more.
+	 */
 	if (one_in(&rng, 4))
 		plan->ends[below(&rng, plan->n_ends)].wait = DFI_WAIT_SPIN;
 	what = below(&rng, 20);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Judging a run. Each error needs a cause that the run really had: the peer
- * that the text names must have died, left or failed, and not long before. Each
- * clean end needs all tuples.
+ * Judges a run. Each error needs a real cause: the peer that the text names
+ * must have died, left or failed, and not long before. Each clean end needs all
+ * tuples.
  */
 #include "verdict.h"
 
@@ -47,7 +47,7 @@ static uint32_t state(const struct trial *trial, uint32_t e)
 	return atomic_load(&trial->board->ends[e].state);
 }
 
-/* When a process died, or 0; of a hung one nobody knows. */
+/* When a process died, or 0; for a hung one it is unknown. */
 static int64_t died_ns(const struct trial *trial, uint32_t process)
 {
 	int64_t at = atomic_load(&trial->board->processes[process].died_ns);
@@ -56,8 +56,8 @@ static int64_t died_ns(const struct trial *trial, uint32_t process)
 }
 
 /*
- * When it died for its peers at the latest, or 0: also by its lease, of which
- * a third may have passed when it was stopped.
+ * The latest time at which its peers see it dead, or 0. Its lease counts as
+ * well, of which a third may have passed when it was stopped.
  */
 static int64_t gone_ns(const struct trial *trial, uint32_t process)
 {
@@ -72,7 +72,7 @@ static int64_t end_died_ns(const struct trial *trial, uint32_t e)
 	return gone_ns(trial, trial->plan->ends[e].process);
 }
 
-/* When its lease was over at the earliest, or 0. */
+/* The earliest end of its lease, or 0. */
 static int64_t expired_soonest_ns(const struct trial *trial, uint32_t process)
 {
 	int64_t expired = trial->outcome->expired_ns[process];
@@ -81,7 +81,7 @@ static int64_t expired_soonest_ns(const struct trial *trial, uint32_t process)
 		       : 0;
 }
 
-/* When it died for its peers at the earliest, or 0. */
+/* The earliest time at which its peers see it dead, or 0. */
 static int64_t gone_soonest_ns(const struct trial *trial, uint32_t process)
 {
 	int64_t died = died_ns(trial, process);
@@ -90,13 +90,13 @@ static int64_t gone_soonest_ns(const struct trial *trial, uint32_t process)
 	return died && (!expired || died < expired) ? died : expired;
 }
 
-/* Its process was stopped for so long that its registry forgot it. */
+/* A stop lasted so long that the registry forgot its process. */
 static bool forgotten(const struct trial *trial, uint32_t e)
 {
 	return trial->outcome->expired_ns[trial->plan->ends[e].process] != 0;
 }
 
-/* It closed while its flow went on, by plan or because of an error. */
+/* It closed before the end of its flow, by plan or because of an error. */
 static bool left(const struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
@@ -158,10 +158,10 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Until a client is at a restarted registry: its longest pause, in any case. */
+/* The longest pause until a client is connected to a restarted registry. */
 #define RECONNECT_NS INT64_C(1250000000)
 
-/* From when on it is told what only the registry tells. */
+/* The time from which it learns what only the registry knows. */
 static int64_t registry_told_ns(const struct outcome *outcome, int64_t cause_ns)
 {
 	int64_t from = later(cause_ns, outcome->continued_ns[REGISTRY]);
@@ -173,7 +173,7 @@ static int64_t registry_told_ns(const struct outcome *outcome, int64_t cause_ns)
 	return from;
 }
 
-/* It was stopped at some time of these. */
+/* It was stopped at some time between these. */
 static bool was_stopped(
     const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
 {
@@ -190,13 +190,13 @@ static bool was_stopped(
 	return false;
 }
 
-/* So long ago that whoever was told must have been. */
+/* Long enough ago that everybody must know. */
 static bool was_before(int64_t cause_ns, int64_t at_ns, int64_t limit_ns)
 {
 	return cause_ns + limit_ns + lateness_between(cause_ns, at_ns) < at_ns;
 }
 
-/* At some time of these there was no registry that knew all. */
+/* At some time between these, no registry knew all. */
 static bool lacked_registry(
     const struct trial *trial, int64_t from_ns, int64_t to_ns)
 {
@@ -210,8 +210,8 @@ static bool lacked_registry(
 }
 
 /*
- * An error comes soon after its cause, or after its endpoint began: whatever
- * else that has to do, it takes no long time.
+ * An error comes soon after its cause, or after its endpoint began: other work
+ * of the endpoint takes little time.
  */
 static void check_time(struct trial *trial, uint32_t e, int64_t cause_ns)
 {
@@ -245,7 +245,7 @@ static void unjustified(struct trial *trial, uint32_t e, const char *why)
 	    at->text);
 }
 
-/* What a source had flushed before it went was received. */
+/* All tuples that a source flushed before it left were received. */
 static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
 {
 	const struct end_board *to = &trial->board->ends[target];
@@ -255,8 +255,8 @@ static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
 	uint64_t got = atomic_load(&to->tuples[source]);
 
 	/*
-	 * In one order others that are amid sending may be before it; and
-	 * results come when all sources have ended.
+	 * In an ordered flow, others' sends may come first; and results come
+	 * when all sources have ended.
 	 */
 	if (got < flushed && !trial->plan->ordered &&
 	    trial->plan->kind != DFI_COMBINE)
@@ -266,7 +266,7 @@ static void check_flushed(struct trial *trial, uint32_t target, uint32_t source)
 		    trial->plan->ends[target].index, got, source, flushed);
 }
 
-/* The flow's creator has died before all had attached. */
+/* The flow's creator died before all had attached. */
 static void check_creator(struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
@@ -287,9 +287,9 @@ static void check_creator(struct trial *trial, uint32_t e)
 }
 
 /*
- * A process whose lease was over while it was stopped is not dead to itself:
- * its contexts come back together, and go on. What one of its endpoints is told
- * of another is what that has done since, if anything.
+ * A process whose lease ended while it was stopped is alive to itself: its
+ * contexts come back together, and continue. News about its endpoints is only
+ * what they have done since.
  */
 static bool came_back_together(
     const struct trial *trial, uint32_t e, uint32_t peer)
@@ -356,7 +356,7 @@ static void check_canceled(struct trial *trial, uint32_t e)
 				 : trial->board->ends[peer].closed_ns);
 }
 
-/* How long a change may take to be known, at the end of a wait for it. */
+/* The longest time until a change is known, at the end of a wait for it. */
 #define TOLD_NS INT64_C(500000000)
 
 /* How long a process was stopped in this time. */
@@ -379,7 +379,9 @@ static int64_t stopped_ns(
 	return sum;
 }
 
-/* What was there all this time can't be overlooked by a process that runs. */
+/*
+ * A running process can't overlook an endpoint that was attached all this time.
+ */
 static bool is_long(
     const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
 {
@@ -387,7 +389,7 @@ static bool is_long(
 	    TOLD_NS + stopped_ns(trial, process, from_ns, to_ns));
 }
 
-/* While it waited, nobody had created the flow, or not for long. */
+/* While it waited, the flow did not exist, or not for long. */
 static bool was_not_created(const struct trial *trial, uint32_t e)
 {
 	const struct end_board *at = &trial->board->ends[e];
@@ -403,9 +405,9 @@ static bool was_not_created(const struct trial *trial, uint32_t e)
 }
 
 /*
- * A peer that it waited for was not there, or not for long: it had not come, or
- * had gone again before. What it is told of peers it is told since it was open,
- * or, a source, which opens only then, soon after it found the flow.
+ * An awaited peer was absent, or not there for long: it had not come, or had
+ * left again. News of peers starts at its open; for a source, which opens only
+ * then, soon after it found the flow.
  */
 static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
 {
@@ -428,8 +430,8 @@ static bool was_missing(const struct trial *trial, uint32_t e, uint32_t peer)
 }
 
 /*
- * Its process was stopped while it was asked for its region, and not known to
- * be gone.
+ * Its process was stopped when others asked for its region, and not known to be
+ * gone.
  */
 static bool gave_no_answer(const struct trial *trial, uint32_t e)
 {
@@ -447,7 +449,7 @@ static bool gave_no_answer(const struct trial *trial, uint32_t e)
 		!was_before(gone, at->failed_ns, trial->outcome->limit_ns));
 }
 
-/* It had found the flow, and nobody else could attach to it any more. */
+/* It had found the flow, and nobody else could attach any more. */
 static void check_hope(struct trial *trial, uint32_t e)
 {
 	int64_t gone = gone_ns(trial, CREATOR);
@@ -458,7 +460,7 @@ static void check_hope(struct trial *trial, uint32_t e)
 		unjustified(trial, e, "nobody told it of the creator");
 }
 
-/* Until when tuples came to a target, which misses nobody meanwhile. */
+/* Until when tuples came to a target that misses no source meanwhile. */
 static int64_t busy_until_ns(const struct trial *trial, uint32_t e)
 {
 	const struct end_board *ends = trial->board->ends;
@@ -477,7 +479,7 @@ static void check_timed_out(struct trial *trial, uint32_t e)
 	const struct end_board *at = &trial->board->ends[e];
 	int64_t timeout_ns = (int64_t)trial->outcome->open_timeout_ms * 1000000;
 	uint32_t peer = named_peer(trial, e, "waiting for ");
-	/* A target waits for its sources for as long, once it is open. */
+	/* An open target waits this long for its sources. */
 	int64_t from = at->opened_ns ? at->opened_ns : at->opening_ns;
 	bool lacks = lacked_registry(trial, at->opening_ns, at->failed_ns);
 
@@ -493,13 +495,13 @@ static void check_timed_out(struct trial *trial, uint32_t e)
 	} else if (!lacks && !gave_no_answer(trial, e) &&
 	    !was_stopped(
 		trial, trial->plan->ends[e].process, from, at->failed_ns)) {
-		/* One that is stopped meanwhile may have no time left. */
+		/* A stopped one may have no time left. */
 		unjustified(trial, e, "the text gives no reason");
 	}
 	check_time(trial, e, later(from + timeout_ns, busy_until_ns(trial, e)));
 }
 
-/* Its registry had died or had taken it for dead, at some time of these. */
+/* At some time between these, its registry had died or had declared it dead. */
 static bool was_disconnected(
     const struct trial *trial, uint32_t process, int64_t from_ns, int64_t to_ns)
 {
@@ -526,7 +528,7 @@ static void check_error(struct trial *trial, uint32_t e)
 		unjustified(trial, e, "this error can't be");
 }
 
-/* It has got all that each source has pushed for it. */
+/* It has all tuples that each source has pushed for it. */
 static void check_whole(struct trial *trial, uint32_t target)
 {
 	const struct end_board *to = &trial->board->ends[target];
@@ -556,7 +558,7 @@ static void check_whole(struct trial *trial, uint32_t target)
 	}
 }
 
-/* Nobody forgot it: it came only after its process had been stopped. */
+/* It came only after its process had been stopped, so nobody forgot it. */
 static bool came_late(const struct trial *trial, uint32_t e)
 {
 	int64_t stopped =
@@ -566,7 +568,7 @@ static bool came_late(const struct trial *trial, uint32_t e)
 	return forgotten(trial, e) && trial->board->ends[e].opened_ns > stopped;
 }
 
-/* No target that wanted tuples had gone before it closed. */
+/* No target that wanted tuples left before it closed. */
 static void check_readers(struct trial *trial, uint32_t source)
 {
 	const struct end_board *at = &trial->board->ends[source];
@@ -581,14 +583,14 @@ static void check_readers(struct trial *trial, uint32_t source)
 		    : end_died_ns(trial, t);
 		if (trial->board->ends[t].cancelled)
 			gone = 0;
-		/* Only the registry tells of one that has left. */
+		/* Only the registry reports an endpoint that has left. */
 		if (!gone && left(trial, t) &&
 		    !lacked_registry(trial, at->opening_ns, at->closed_ns))
 			gone = trial->board->ends[t].closed_ns;
-		/* One that had read to the end is no loss. */
+		/* A target that had read to the end is no loss. */
 		if (state(trial, t) == END_CLOSED && !left(trial, t))
 			gone = 0;
-		/* Itself stopped, it was told only when it went on. */
+		/* A stopped one learned of it only when it continued. */
 		if (gone)
 			gone = later(gone, continued);
 		if (gone && was_before(gone, closed, trial->outcome->limit_ns))
@@ -686,7 +688,7 @@ static void judge_order(struct trial *trial)
 		}
 }
 
-/* When all was over for a process at the barrier, this one was not there. */
+/* The barrier was over for a process while this one was missing. */
 static bool kept_waiting(
     const struct trial *trial, uint32_t process, uint32_t waiting)
 {
@@ -694,7 +696,7 @@ static bool kept_waiting(
 	const struct process_board *of = &trial->board->processes[waiting];
 
 	/*
-	 * It came at last, or never, or had given up before, or was stopped
+	 * It came last, or never, or had given up before, or was stopped
 	 * meanwhile, or died there.
 	 */
 	return !at->meeting_ns ||
@@ -704,7 +706,7 @@ static bool kept_waiting(
 	    (gone_ns(trial, process) && !at->met);
 }
 
-/* Somebody has kept it waiting, or it could not know of the others. */
+/* Somebody kept it waiting, or it could not know of the others. */
 static bool waited_in_vain(const struct trial *trial, uint32_t process)
 {
 	const struct process_board *at = &trial->board->processes[process];
@@ -718,7 +720,7 @@ static bool waited_in_vain(const struct trial *trial, uint32_t process)
 	return false;
 }
 
-/* The member that the text names, if it is gone, or was told of one. */
+/* The member that the text names, if it is gone, or heard of one that is. */
 static bool names_gone_member(const struct trial *trial, const char *text)
 {
 	const struct process_board *at;
@@ -754,7 +756,7 @@ static void judge_meeting(struct trial *trial, uint32_t process)
 	if (!ok)
 		violation(trial, "process %u at the barrier: %d %s", process,
 		    at->meet_ret, at->meet_text);
-	/* Opening takes as long as waiting, at most. */
+	/* Opening takes at most as long as waiting. */
 	if (!was_stopped(trial, process, at->meeting_ns, at->met_ns) &&
 	    was_before(at->meeting_ns, at->met_ns,
 		trial->outcome->limit_ns + 2 * timeout_ns))

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of a run of chaos: it plays the endpoints that the plan of SEED
- * gives to process number PROCESS, each on a thread of its own, and tells on
- * the board (a shared file, inherited) what becomes of them. Process CREATOR
- * makes the flow and keeps it until its stdin ends. Exits with 0 unless it is
- * killed.
+ * A process of a run of chaos. It runs the endpoints that the plan of SEED
+ * gives to process number PROCESS, each on its own thread, and writes their
+ * outcomes to the board (an inherited shared file). Process CREATOR makes the
+ * flow and keeps it until its stdin ends. Exits with 0 unless it is killed.
  *
  * worker BOARD_FD SEED VOLUME PROCESS REGISTRY OPEN_TIMEOUT_MS
  */
@@ -89,14 +88,14 @@ static void wait_for(int fd)
 	poll(&pollfd, 1, -1);
 }
 
-/* Before it does what its plan says, the first time. */
+/* Before it first follows its plan. */
 static void note_acting(struct end *end)
 {
 	if (!end->board->acted_ns)
 		end->board->acted_ns = now_ns();
 }
 
-/* The end of this process, or what its endpoint does, if it is time for it. */
+/* End this process, or let the endpoint act, if it is time. */
 static bool acts(struct end *end)
 {
 	enum act act = end->plan->act;
@@ -187,7 +186,7 @@ static int cursor_one(struct end *end, uint32_t target)
 	return dfi_source_cursor_close(cursor);
 }
 
-/* Tuple n, of which there have been so many for its target. */
+/* Tuple n of those for its target. */
 static int push(struct end *end, uint32_t n)
 {
 	uint32_t index = end->plan->index;
@@ -216,8 +215,7 @@ static int push(struct end *end, uint32_t n)
 	return ret == -EPIPE ? 0 : ret;
 }
 
-/* The next tuples of a batch; the numbers of those that are refused are lost.
- */
+/* The next tuples of a batch; a refused tuple's number is lost. */
 static int push_batch(struct end *end, uint32_t *n)
 {
 	uint32_t index = end->plan->index, i, target, count;
@@ -266,7 +264,7 @@ static int flush(struct end *end)
 	do {
 		enter(end);
 		ret = dfi_source_flush(end->source);
-		/* What was combined needs room. */
+		/* Combined tuples need room. */
 		if (ret == -EAGAIN)
 			wait_for(dfi_source_fd(end->source));
 	} while (ret == -EAGAIN);
@@ -340,7 +338,7 @@ static void take_tuple(struct end *end, const void *tuple)
 	at->damaged = true;
 }
 
-/* All tuples of a source, which has ended. */
+/* A source has ended: all its tuples are here. */
 static void take_result(struct end *end, const void *tuple)
 {
 	struct end_board *at = end->board;
@@ -397,7 +395,7 @@ static int consume_run(struct end *end)
 		n++;
 	}
 	ret = dfi_target_cursor_close(cursor);
-	/* A time limit would be told again only after the next one. */
+	/* A time limit would be reported again only after the next one. */
 	return n && (ret >= 0 || ret == -EAGAIN) ? n : ret;
 }
 
@@ -482,7 +480,7 @@ static int open_target(struct end *end)
 
 /* ---- Both ---------------------------------------------------------------- */
 
-/* What is refused while there is no registry is just repeated. */
+/* Without a registry, a refused call is just repeated. */
 static bool is_refused(int ret)
 {
 	return (plan.loses_registry || outlives_lease(&plan, process)) &&
@@ -555,7 +553,7 @@ static void abort_end(struct end *end)
 	pthread_mutex_unlock(&end->lock);
 }
 
-/* Of the endpoints, at most two are aborted by another thread: in turn. */
+/* Another thread aborts at most two of the endpoints, in turn. */
 static void abort_ends(struct end *ends, uint32_t n)
 {
 	uint32_t i;
@@ -594,7 +592,7 @@ static int open_context(struct dfi **dfi)
 	return note(ret);
 }
 
-/* The endpoints of this process, which begin. */
+/* Start the endpoints of this process. */
 static uint32_t start_ends(struct end *ends)
 {
 	uint32_t e, n = 0;
@@ -616,7 +614,7 @@ static uint32_t start_ends(struct end *ends)
 	return n;
 }
 
-/* Wait for the other processes; who comes and who doesn't is judged. */
+/* Wait for the other processes; verdict.c judges the arrivals. */
 static void meet(void)
 {
 	struct process_board *at = &board->processes[process];
@@ -718,7 +716,7 @@ int main(int argc, char **argv)
 {
 	if (argc != 7)
 		return EXIT_FAILURE;
-	/* Chaos that is killed leaves nobody behind. */
+	/* If chaos is killed, its processes end as well. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED,
 	    atoi(argv[1]), 0);
