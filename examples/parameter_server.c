@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parameter servers: parameter_server [WORKERS [WEIGHTS [ITERATIONS
- * [SERVERS]]]]. Workers, each with data of its own, look for the weights that
- * suit all of them. In each iteration every worker sends its gradient for all
- * weights into a combiner flow, as one window of it. Each server has the
- * weights whose keys hash to it: it gets the sums, moves its weights a step
- * against them, and sends these to all workers by a replicate flow. With the
- * loss (weight - datum)^2 / 2 for each weight and worker the way there is known
- * in closed form, so that the result can be checked.
+ * [SERVERS]]]]. Workers, each with its own data, look for the weights that suit
+ * all of them. In each iteration every worker sends its gradient for all
+ * weights into a combiner flow, as one window. Each server has the weights
+ * whose keys hash to it. It gets the sums, moves its weights a step against
+ * them, and sends these to all workers by a replicate flow. The loss is (weight
+ * - datum)^2 / 2 for each weight and worker, so a closed form checks the
+ * result.
  */
 #include <argp.h>
 #include <inttypes.h>
@@ -63,7 +63,7 @@ static void check(int ret)
 		fail(dfi_errmsg());
 }
 
-/* Who closes a target earlier takes what its sources are still about to say. */
+/* Closing a target earlier would lose the last messages of its sources. */
 static void await_end(struct dfi_target *target)
 {
 	const void *tuple;
@@ -106,7 +106,7 @@ static void make_fields(struct dfi_field fields[CHUNK + 1], const char *prefix)
 	}
 }
 
-/* What the ends of a flow reserve: rings, above all. */
+/* The memory that the ends of a flow reserve: mostly rings. */
 static uint64_t flow_bytes(const struct dfi_flow_attr *attr)
 {
 	struct dfi_flow_needs needs;
@@ -117,9 +117,9 @@ static uint64_t flow_bytes(const struct dfi_flow_attr *attr)
 }
 
 /*
- * Weights that don't fit would end with a process killed by the kernel. Each
- * worker has them and its data, each server has them, and together the servers
- * have the sums.
+ * Without this check the kernel would kill a process whose weights don't fit.
+ * Each worker has them and its data, each server has them, and together the
+ * servers have the sums.
  */
 static void check_memory(
     const struct dfi_flow_attr *gradients, const struct dfi_flow_attr *weights)
@@ -186,7 +186,7 @@ static void subtract(
 		to[k] = from[k] - by[k];
 }
 
-/* The gradient for the weights of one server, built where it is sent from. */
+/* Build the gradient for the weights of one server in place. */
 static void send_part(struct dfi_source *source, uint32_t server,
     const struct chunk *weights, const struct chunk *data)
 {
@@ -212,7 +212,7 @@ static void send_part(struct dfi_source *source, uint32_t server,
 		check(dfi_source_commit(source, &span, n));
 }
 
-/* Workers begin with different servers, so that none has to wait for all. */
+/* Workers begin with different servers, so that none waits for all. */
 static void send_gradient(struct dfi_source *source, uint32_t worker,
     const struct chunk *weights, const struct chunk *data)
 {
@@ -275,7 +275,7 @@ static void *work(void *arg)
 struct server {
 	uint32_t index;
 	uint64_t n_chunks;
-	struct chunk *weights; /* of all, of which it has some */
+	struct chunk *weights; /* of all weights; it has some of them */
 	double *times;         /* of iterations */
 };
 
@@ -290,8 +290,7 @@ static void step(double *restrict weights, double *restrict sent,
 		sent[k] = weights[k] -= rate * sums[k];
 }
 
-/* The weights of these sums go to all workers, built where they are sent from.
- */
+/* Build these weights in place, and send them to all workers. */
 static void send_weights(const struct server *server, struct dfi_source *source,
     const struct chunk *sums, uint32_t left)
 {
@@ -333,7 +332,7 @@ static void iterate(const struct server *server, struct dfi_target *target,
 	check(dfi_source_flush(source));
 }
 
-/* After n steps, each of which goes STEP of the way to the mean. */
+/* The weight after n steps, each of which goes STEP of the way to the mean. */
 static void check_weights(const struct server *server)
 {
 	const struct chunk *weights = server->weights;

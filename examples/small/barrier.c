@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job in phases: in each, every worker computes from what its neighbour has
- * computed in the phase before. A barrier keeps the phases apart. Here the
- * workers are threads; they may be processes on several machines.
+ * A job in phases: in each, every worker computes from its neighbour's value of
+ * the phase before. A barrier keeps the phases apart. Here the workers are
+ * threads; they may be processes on several machines.
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -26,7 +26,9 @@ static void *work(void *arg)
 	for (phase = 0; phase < N_PHASES; phase++) {
 		value[phase + 1][self] = value[phase][self] +
 		    value[phase][left];
-		/* 0: as long as the others live. A death ends it at once. */
+		/*
+		 * 0: as long as the others live. A death ends the wait at once.
+		 */
 		check(dfi_barrier_wait(barrier, 0));
 	}
 	check(dfi_barrier_close(barrier));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "LIMIT 10": a target that has enough cancels, which is no error for anybody.
- * Its source is told with -EPIPE, and stops to produce.
+ * A target with "LIMIT 10" cancels when it has enough, which is an error for
+ * nobody. Its source gets -EPIPE, and stops.
  */
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a flow would take, before anything is reserved:
- *	example-estimate [SOURCES [TARGETS [TUPLE_BYTES]]]
+ * Prints the needs of a flow before anything is reserved: example-estimate
+ * [SOURCES [TARGETS [TUPLE_BYTES]]]
  */
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measurements to all targets, for a program that rather has the newest than
- * all: what the network loses is not sent again, and a target is told of each
- * gap. Networks lose segments of multicasts over RDMA only; elsewhere there are
- * no gaps to tell.
+ * Sends measurements to all targets, which prefer new ones to all of them. Lost
+ * segments are not sent again, and a target is told of each gap. Only
+ * multicasts over RDMA lose segments; elsewhere there are no gaps.
  */
 #include <inttypes.h>
 #include <stdint.h>

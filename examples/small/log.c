@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library's log lines, in the application's own log. The function may be
- * called from any thread and must not wait, so it puts lines into memory; the
- * application writes them when it likes.
+ * The library's log lines in the application's own log. Any thread may call the
+ * function, and it must not wait. So it puts lines into memory, and the
+ * application writes them later.
  */
 #include <stdint.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct line {
 	enum dfi_log_level level;
 	char text[240];
 };
-/* The library never calls the function twice at a time. */
+/* The library never makes two calls at a time. */
 struct journal {
 	pthread_mutex_t mutex;
 	struct line lines[64];
@@ -57,7 +57,7 @@ int main(void)
 	flow.schema = &schema;
 	flow.n_sources = flow.n_targets = 1;
 	check(dfi_flow_create(dfi, "numbers", &flow));
-	/* At level info each endpoint tells what it uses. */
+	/* At level info each endpoint logs its transport. */
 	check(dfi_target_open(dfi, "numbers", 0, NULL, &target));
 	check(dfi_target_close(target));
 	check(dfi_close(dfi));

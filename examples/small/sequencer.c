@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Work items that many workers claim, each item once: a sequencer gives out the
- * next numbers, some at a time. No worker waits for another one.
+ * next numbers in ranges. No worker waits for another one.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -29,7 +29,8 @@ static void *work(void *arg)
 	    dfi, "begin", N_WORKERS, (uint32_t)(n_done - counts), &begin));
 	check(dfi_barrier_wait(begin, 0));
 	check(dfi_barrier_close(begin));
-	/* Waits until the sequencer is there; 0: as long as the context says.
+	/*
+	 * Waits until the sequencer exists; 0: as long as the context allows.
 	 */
 	check(dfi_sequencer_open(dfi, "items", 0, &items));
 	while (first < N_ITEMS) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each of the small programs begins and ends with: a registry inside the
+ * The first and last steps of each small program: a registry inside the
  * process, where most programs share a dfi-registry, and a context.
  */
 #ifndef SMALL_H

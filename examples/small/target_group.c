@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread serves two flows and a pipe: a group of targets gives it one
- * descriptor, which it polls beside others, as an event loop does.
+ * One thread serves two flows and a pipe. A group of targets gives it one
+ * descriptor, which it polls with others, as in an event loop.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -33,7 +33,7 @@ static void *send_events(void *arg)
 	for (; event.number < n; event.number++)
 		check(dfi_source_push(source, &event));
 	check(dfi_source_close(source));
-	/* What is no flow reaches the same loop. */
+	/* The same loop serves descriptors that are no flow. */
 	if (write(pipe_ends[1], flow, 1) != 1)
 		err(1, "write");
 	return NULL;
@@ -51,7 +51,7 @@ static struct dfi_target *add(
 	return target;
 }
 
-/* All that is there: then the descriptor tells of what comes next. */
+/* Take all batches: then the descriptor reports new ones. */
 static int take(struct dfi_target_group *group)
 {
 	struct dfi_target_group_batch batch;
