@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * faults [--runs N] [--seed N] [--only FAULT] [--wiring flows] [--bin DIR]
- * [--verbose]: runs of the replicated store as processes under load, each with
- * a fault. A run is good if service came back, each command's answer fits a
- * history that is linearizable, and all replicas hold the same in the end.
- * faults_report.c prints how long clients waited.
+ * [--verbose]: runs the replicated store as processes under load, each run with
+ * a fault. A run is good if service comes back, each command's answer fits a
+ * linearizable history, and all replicas are equal in the end. faults_report.c
+ * prints how long clients waited.
  */
 #include <argp.h>
 #include <errno.h>
@@ -72,7 +72,10 @@ static void make_plan(
 	plan->drop = plan->nopaxos && x & 32;
 	plan->delay_ms = (unsigned)(x >> 8 & 127);
 	plan->stop_ms = 100 + (unsigned)(x >> 16 & 511);
-	/* Two who forget are a majority of three, and the data is lost. */
+	/*
+	 * Two replicas that forget are a majority of three, and the data is
+	 * lost.
+	 */
 	if (plan->fault == KILL_TWO_LEADERS && plan->n_replicas == 3)
 		plan->n_replicas = 5;
 }
@@ -312,7 +315,7 @@ static bool begin(struct run *run)
 }
 
 /*
- * After a replica's death its four flows have ended, and there are others. A
+ * After a replica's death its four flows have ended, and new ones exist. A
  * replica whose registry has died opens none.
  */
 static bool flows_return(struct run *run)
@@ -341,7 +344,7 @@ static bool run_steps(struct run *run)
 		return bad(run, "service ends after the fault");
 	if (!flows_return(run))
 		return bad(run, "the four flows do not return");
-	/* Under load, so that what it costs is seen. */
+	/* Under load, so that the cost is visible. */
 	if (run->plan.forget && run->result.killed_replica &&
 	    !cluster_is_whole(&run->cluster, END_MS))
 		return bad(run, "a replica does not become a member again");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client of the fault runner: on each lane a command at a time, at random, on
- * few keys, so that many meet. Each value is written once only.
+ * A client of the fault runner. On each lane it has one random command at a
+ * time. There are few keys, so commands often meet. Each value is written only
+ * once.
  */
 #include <inttypes.h>
 #include <stdio.h>

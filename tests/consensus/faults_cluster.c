@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replicas and a registry as processes, and whether replicas agree. */
+/* Replicas and a registry as processes, and the check that replicas agree. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -38,7 +38,7 @@ static pid_t start(const struct setting *setting, char *const *words)
 	_exit(127);
 }
 
-/* It prints its address when it answers. */
+/* The registry prints its address when it answers. */
 bool registry_start(const struct setting *setting, pid_t *registry)
 {
 	char path[512], line[128];
@@ -276,7 +276,7 @@ static int ask_until(const struct cluster *cluster, struct question *question,
 	return 1;
 }
 
-/* In a process of its own, as this one has no context of DFI. */
+/* In its own process, as this one has no context of DFI. */
 static bool comes_to_be(
     struct cluster *cluster, struct question *question, unsigned timeout_ms)
 {

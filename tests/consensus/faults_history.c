@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the clients of a run noted, as a history, and its check. */
+/* Makes a history of the notes of a run's clients, and checks it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,10 @@ bool history_gather(
 		for (at = 0; at < atomic_load(&notes->n); at++) {
 			op = notes->notes[at].op;
 			if (!atomic_load(&notes->notes[at].done)) {
-				/* Killed while it noted the answer. */
+				/*
+				 * The client was killed while it noted the
+				 * answer.
+				 */
 				op.result = LIN_UNKNOWN;
 				op.returned = 0;
 				++*n_unknown;

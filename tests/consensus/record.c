@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record CLUSTER N HISTORY NAME: clients on a store of N replicas, which others
- * have started and nobody has used, until there is a file NAME.stop. What they
- * asked and were told is then in the file HISTORY, for check-history. The
- * counters of all replicas, over and over, are in the file NAME.counters, as
- * dfi-kv-client status prints them, until there is a file NAME.end. Meanwhile
- * it says
+ * record CLUSTER N HISTORY NAME: runs clients on a new store of N running
+ * replicas until there is a file NAME.stop. Then the file HISTORY has their
+ * commands and answers, for check-history. The file NAME.counters repeatedly
+ * gets the counters of all replicas, as dfi-kv-client status prints them, until
+ * there is a file NAME.end. Meanwhile it prints
  *
  *	serves
  *	replica 1 leads
  *	mark 1: served after 812 ms
  *
- * where a mark is a file NAME.mark.1, and then 2, and so on, that somebody has
- * made, and served is a command that was asked for after that was seen.
+ * where a mark is a file NAME.mark.1, then 2, and so on, which the caller
+ * makes, and served is the first command begun after the mark was seen.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -88,7 +87,7 @@ static bool write_counters(
 	return fclose(file) == 0 && rename(next, path) == 0;
 }
 
-/* A process that does nothing else. */
+/* A process that only does this. */
 static pid_t start_counter(const struct recorder *recorder)
 {
 	const struct kv_client_options options = {
@@ -166,7 +165,7 @@ static void look(struct recorder *recorder)
 		look_for_mark(recorder);
 }
 
-/* One that ends before it is told has failed, and said why. */
+/* A client that ends by itself has failed, and said why. */
 static bool processes_live(void)
 {
 	return waitpid(-1, NULL, WNOHANG) == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run: its plan, what happens, and whether that was right. */
+/* A run: its plan, its events, and the checks. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "examples/consensus/store_pairs.h"
 #include "sim.h"
 
-/* How long requests, and replicas that lag, may take once faults have ended. */
+/* The longest time of requests and lagging replicas after the last fault. */
 #define PROGRESS (1000 * MS)
 #define MAX_EVENTS 3000000
 
@@ -169,7 +169,7 @@ static int behind(const struct sim *sim)
 	return -1;
 }
 
-/* Whether all is done; fails where that takes too long. */
+/* Whether all is done; fails if that takes too long. */
 static bool is_over(struct sim *sim)
 {
 	uint64_t since = sim->now - sim->calm_at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients. Each has a session with lanes; a lane has one request at a time,
- * which it repeats, to this replica and that, until it is answered or given up.
- * Then its outcome is unknown, and the history says so.
+ * Clients. Each has a session with lanes. A lane has one request at a time, and
+ * repeats it at various replicas until it is answered or given up. A request
+ * that is given up has an unknown outcome in the history.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static void submit(struct sim *sim, unsigned c, unsigned lane)
 
 	if (l->tries++)
 		sim->counts.retries++;
-	/* A while with the leader it knows, then anyone. */
+	/* For a while ask the known leader, then any replica. */
 	l->to = sim_chance(sim, l->tries > 2 ? 6000 : 500)
 	    ? (unsigned)sim_below(sim, sim->plan.n)
 	    : client->leader;
@@ -96,14 +96,14 @@ static void start_register(struct sim *sim, unsigned c)
 	submit(sim, c, REGISTERING);
 }
 
-/* A value: its number as a text, and what makes it as long as the plan says. */
+/* A value: its number as a text, padded to the length of the plan. */
 static size_t put_value(struct sim *sim, char *to, uint64_t value, bool padded)
 {
 	size_t size = (size_t)sprintf(to, "%" PRIu64, value), more;
 
 	if (!padded)
 		return size;
-	/* As long each time that it is written: from its number. */
+	/* The number decides the length, so each write of it has the same. */
 	more = (size_t)(value * 7919 % (sim->plan.value_bytes + 1));
 	memset(to + size, '.', more);
 	return size + more;
@@ -121,7 +121,7 @@ static uint64_t value_of(const struct kv_message *m)
 	return value;
 }
 
-/* What cas expects: often what was seen there last. */
+/* The expected value of cas: often the last one seen there. */
 static uint64_t pick_expected(
     struct sim *sim, const struct sim_client *client, const struct lin_op *op)
 {
@@ -221,7 +221,7 @@ static void give_up(struct sim *sim, unsigned c, unsigned lane)
 	pause_lane(sim, c, lane);
 }
 
-/* The session has ended: what its lanes asked may have been done or not. */
+/* The session has ended: its commands may have been done or not. */
 static void lose_session(struct sim *sim, unsigned c)
 {
 	struct sim_client *client = &sim->clients[c];
@@ -290,12 +290,12 @@ static void refused(
 		client->leader = (unsigned)m->argument;
 	else if (client->leader == m->from)
 		client->leader = (unsigned)sim_below(sim, sim->plan.n);
-	/* One of its copies may be under way nevertheless. */
+	/* A copy may still be under way. */
 	wake(sim, c, lane, sim->now + 100 * US + sim_below(sim, 2 * MS));
 	l->most_tries += l->most_tries < 40;
 }
 
-/* A reply that is no refusal: itself if it is final; else it may be kept. */
+/* A reply that is no refusal: use a final one; another one may be kept. */
 static struct sim_packet *outcome(struct sim *sim, struct sim_client *client,
     struct sim_lane *l, struct sim_packet *packet)
 {
@@ -356,7 +356,7 @@ static void answer(struct sim *sim, unsigned c, struct sim_packet *packet)
 		break;
 	default:
 		client->leader = m->from;
-		/* Later than anything from before may arrive. */
+		/* Longer than any older message may take. */
 		if (sim->majority_lost &&
 		    l->begun > sim->majority_lost_at + 200 * MS)
 			sim_fail(sim,
@@ -428,7 +428,7 @@ void sim_client_start(struct sim *sim, unsigned c)
 	start_register(sim, c);
 }
 
-/* Faults have ended: a few more requests, and that is all. */
+/* Faults have ended: make a few more requests, then stop. */
 void sim_client_calm(struct sim *sim, unsigned c)
 {
 	unsigned i;

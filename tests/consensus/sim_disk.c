@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A replica's disk. What was appended is safe once a sync that began later has
- * ended. A crash leaves what is safe, and of the rest a part from its
- * beginning: a record that was torn counts as not written, as its checksum
- * would say.
+ * A replica's disk. Appended records are safe when a sync that began later has
+ * ended. A crash leaves the safe records and a prefix of the others. A torn
+ * record counts as not written, as its checksum would show.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -45,7 +44,7 @@ uint64_t sim_append(void *arg, const struct kv_record *record)
 	return ++disk->end;
 }
 
-/* Begin a sync, if there is something to be made safe and none is under way. */
+/* Begin a sync if there are unsafe records and no sync is under way. */
 void sim_sync(struct sim_replica *replica)
 {
 	struct sim_disk *disk = &replica->disk;
@@ -73,7 +72,7 @@ void sim_synced(struct sim_replica *replica)
 	replica->sim->core->synced(replica, sim_local(replica), disk->synced);
 }
 
-/* The store without its sessions, as a planted fault has it. */
+/* The store without its sessions, for a planted fault. */
 static int save_without_sessions(
     const struct kv_store *store, char **bytes, size_t *size)
 {
@@ -134,8 +133,8 @@ static void drop_records(struct sim_disk *disk, uint64_t before)
 }
 
 /*
- * The snapshot is complete. Records from before it go: the ones that the core
- * has written again are safe before, as a program would have it.
+ * The snapshot is complete. Drop older records after the records that the core
+ * has written again are safe, as a program does.
  */
 void sim_saved(struct sim_replica *replica)
 {

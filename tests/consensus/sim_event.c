@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens when, in a heap; and chance, all from the seed. */
+/* Events in a heap by time; and random numbers, all from the seed. */
 #include <stdlib.h>
 
 #include "sim.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What befalls a run. Faults stay within what a store can bear: of the members,
- * a majority remembers what it has promised, unless the plan is to lose that;
- * and nobody takes members out so that those that remember are no majority.
+ * The faults of a run. They stay within the limits of a store: a majority of
+ * the members remembers its promises, unless the plan is to lose that, and
+ * nobody removes members so that those that remember are no majority.
  */
 #include <string.h>
 
@@ -55,7 +55,7 @@ void sim_plan(struct sim *sim)
 	plan->batch_wait = ONE_OF(sim, 0, 100, 1000) * US;
 }
 
-/* Whether some configuration may have been chosen that nobody has applied. */
+/* Whether a configuration may be chosen that nobody has applied. */
 static bool is_changing(const struct sim *sim)
 {
 	unsigned i;
@@ -79,9 +79,9 @@ static unsigned remembering(const struct sim *sim)
 }
 
 /*
- * Whether another one, which stays as it is, knows the newest configuration to
- * be chosen. If nobody did, it would have to be chosen once more, by the
- * members of the one before.
+ * Whether another replica, which is not changed, knows that the newest
+ * configuration is chosen. Otherwise the members of the one before would have
+ * to choose it again.
  */
 static bool is_known(const struct sim *sim, unsigned without)
 {
@@ -95,8 +95,8 @@ static bool is_known(const struct sim *sim, unsigned without)
 }
 
 /*
- * A member may forget if a majority of all numbers still remembers: so many are
- * enough for any configuration that joining and leaving replicas can lead to.
+ * A member may forget if a majority of all numbers still remembers: that is
+ * enough for any configuration that joins and leaves can lead to.
  */
 static bool may_forget(const struct sim *sim, unsigned number)
 {
@@ -225,7 +225,7 @@ static void lose_majority(struct sim *sim)
 	sim->counts.majorities_lost++;
 }
 
-/* Whom it strikes: often the leader. */
+/* The victim: often the leader. */
 static unsigned victim(struct sim *sim)
 {
 	unsigned i, number = (unsigned)sim_below(sim, sim->plan.n);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An ordered flow between the replicas. A segment draws a number from a
- * counter, which lives in one of them, and reaches all in the order of numbers;
- * or one of them misses it, and is told so. A gateway that stops after it has
- * drawn a number holds up all that come after it. Where a replica crashes the
- * flow may end, and with the counter's holder it does: the replicas learn of it
- * in their own time. A new flow takes the registry, which may be dead for a
- * while; it goes to those that are up.
+ * An ordered flow between the replicas. A segment draws a number from a counter
+ * in one replica, and reaches all replicas in the order of numbers; a replica
+ * that misses it is told. A gateway that stops after its draw holds up all
+ * later segments. When a replica crashes, the flow may end, and it ends with
+ * the counter's holder; the replicas learn of it one by one. A new flow needs
+ * the registry, which may be dead for a while, and goes to the running
+ * replicas.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void tell(struct sim *sim, unsigned r, bool open)
 		.generation = flow->generations[r],
 		.packet = sim_packet(sim, sizeof(struct kv_message)) };
 
-	/* What is under way comes first, or else not at all. */
+	/* Segments under way arrive first, or never. */
 	sim_message(event.packet)->session = flow->id;
 	sim_add(sim, at, &event);
 	if (open)
@@ -123,7 +123,7 @@ static void send_segment(struct sim *sim, unsigned r, uint64_t n,
 	sim_add(sim, at, &event);
 }
 
-/* From a replica's gateway. Where the flow has ended it is lost. */
+/* From a replica's gateway. A flow that has ended loses it. */
 void sim_publish(struct sim_replica *replica, const struct kv_command *command)
 {
 	struct sim *sim = replica->sim;
@@ -153,7 +153,7 @@ void sim_publish(struct sim_replica *replica, const struct kv_command *command)
 			continue;
 		}
 		sim->counts.segments_lost++;
-		/* The worst time: its decision reaches nobody. */
+		/* The worst time: nobody receives its decision. */
 		if (sim->replicas[i].life == SIM_UP &&
 		    paxos_role(sim->replicas[i].paxos) == PAXOS_LEADER &&
 		    sim_chance(sim, 2000))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The network. A message that is sent arrives after a while, once, several
- * times or never, before or after others; a few arrive very late, when their
- * ballot, and perhaps their sender's incarnation, is long over.
+ * The network. A message arrives after a while, once, several times or never,
+ * before or after others. A few arrive very late, when their ballot, and
+ * perhaps their sender's incarnation, is long over.
  */
 #include <inttypes.h>
 #include <stdlib.h>

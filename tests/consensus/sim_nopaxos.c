@@ -21,7 +21,7 @@ static void answer(void *arg, uint64_t slot, kv_ballot ballot, unsigned members,
 	sim_answer(arg, command->client, &head, result);
 }
 
-/* Some clients are told only of a later slot. */
+/* Some clients hear only of a later slot. */
 static void vote(void *arg, uint64_t slot, kv_ballot ballot, uint64_t leader,
     const struct kv_command *slot_command)
 {
@@ -124,7 +124,7 @@ static void publish_batch(struct sim_replica *replica)
 	batch->n = 0;
 }
 
-/* Requests that come within a while share a segment, if they fit it. */
+/* Requests that come close together share a segment if they fit. */
 static uint8_t propose(
     struct sim_replica *replica, uint64_t now, const struct kv_command *command)
 {

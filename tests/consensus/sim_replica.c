@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A replica: the core, and a program around it that takes requests of clients,
- * answers them, and starts again after a crash. Each command that it applies,
- * and its state, is compared with what other replicas had at that slot.
+ * A replica: the core, and a program that takes requests of clients, answers
+ * them, and restarts after a crash. Each command that it applies, and its
+ * state, is compared with those of other replicas at that slot.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +18,9 @@ uint64_t sim_local(const struct sim_replica *replica)
 	    (uint64_t)((int64_t)(now / 1000) * replica->skew);
 }
 
-/* Whether a member has all that it promised and accepted, up or not. */
+/*
+ * Whether a member, running or not, has all its promises and accepted entries.
+ */
 bool sim_remembers(const struct sim *sim, unsigned number)
 {
 	const struct sim_replica *replica = &sim->replicas[number];
@@ -53,7 +55,7 @@ static struct kv_message *begin(
 	return sim_message(replica->begun);
 }
 
-/* What configurations were ever proposed: members may be made of them. */
+/* All configurations ever proposed; any of them may make members. */
 static void note_configs(struct sim *sim, const struct kv_message *message)
 {
 	const char *at = message->body;
@@ -123,7 +125,7 @@ static struct sim_slot *slot_at(struct sim *sim, uint64_t slot)
 	return &sim->slots[slot];
 }
 
-/* The state of a slot is the same wherever it was reached. */
+/* The state of a slot is the same on all replicas. */
 static void compare_store(struct sim_replica *replica)
 {
 	const struct kv_store *store = paxos_store(replica->paxos);
@@ -210,7 +212,7 @@ static struct sim_ask ask_of(const struct kv_command *command)
 		command->lane, command->client };
 }
 
-/* A slot's commands are the same wherever they are applied. */
+/* A slot's commands are the same on all replicas. */
 static void compare_command(struct sim_replica *replica, uint64_t slot,
     const struct kv_command *command)
 {
@@ -254,7 +256,7 @@ static void applied(void *arg, uint64_t slot, const struct kv_command *command,
 		return;
 	if (command->op == KV_REGISTER)
 		ask.session = result->session;
-	/* Any replica may answer what is chosen. */
+	/* Any replica may answer a chosen command. */
 	if (paxos_leader(replica->paxos) == (int)replica->number ||
 	    sim_chance(sim, 1000))
 		reply(replica, &ask, result->status, result);
@@ -513,7 +515,7 @@ static void receive(struct sim_replica *replica, struct sim_packet *packet)
 		    replica, sim_local(replica), sim_message(packet));
 }
 
-/* After each event: what follows from it, and whether all is still right. */
+/* After each event: do its follow-ups and all checks. */
 static void settle(struct sim_replica *replica)
 {
 	enum paxos_role role;

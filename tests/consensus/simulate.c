@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * simulate: runs of the replicated store in virtual time, one per seed. Says
- * what was seen in all of them; or which seed has failed, and why.
+ * simulate: runs the replicated store in virtual time, once for each seed.
+ * Prints the events seen in all runs, or the seed that failed, and why.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -202,7 +202,7 @@ static double seconds_since(const struct timespec *begin)
 	    (double)(now.tv_nsec - begin->tv_nsec) / 1e9;
 }
 
-/* A process has ended otherwise than it should: its seed has failed. */
+/* A process has ended in an unexpected way: its seed has failed. */
 static void note_end(struct shared *shared, struct job *job, int status)
 {
 	uint64_t seed = atomic_load(&job->seed);
@@ -298,8 +298,8 @@ static unsigned print_counts(
 }
 
 /*
- * Returns the exit status: 0, or 1 where a seed has failed. *violation: the
- * store has broken a rule there.
+ * Returns the exit status: 0, or 1 if a seed has failed. *violation: the store
+ * has broken a rule in it.
  */
 static int run_all(const struct options *options, bool *violation)
 {
@@ -331,7 +331,7 @@ static int run_all(const struct options *options, bool *violation)
 		    options->last - options->first + 1, seconds_since(&begin));
 	}
 	munmap(shared, sizeof(*shared));
-	/* Few seeds need not show all that there is. */
+	/* A few seeds need not show every event. */
 	if (missing && options->last - options->first >= 999)
 		return 1;
 	return failed != UINT64_MAX;
@@ -359,8 +359,9 @@ static int run_one(const struct options *options)
 }
 
 /*
- * Each planted fault of the protocol's own, until a seed finds it: there the
- * store breaks a rule. One of the simulator's own must not count as that.
+ * Run seeds with each planted fault of the protocol until one finds it: the
+ * store breaks a rule there. A planted fault of the simulator itself must not
+ * count.
  */
 static int find_bugs(struct options *options)
 {

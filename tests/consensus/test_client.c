@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client library over links that are made here: they are up at once, a
- * replica at their other end leads and answers, and they go in an order that
- * real ones take only sometimes. Time goes on where the client waits.
+ * The client library over links of this test. They are up at once, a replica at
+ * the other end leads and answers, and events come in an order that is rare
+ * with real links. Time passes while the client waits.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -134,7 +134,7 @@ void links_flush(struct links *links)
 	(void)links;
 }
 
-/* The replica sends by the first link that this process receives by. */
+/* The replica sends over the first link that receives here. */
 static void say(struct links *links, const struct kv_message *message)
 {
 	unsigned i = 0;
@@ -218,7 +218,7 @@ int links_fd(struct links *links)
 	return -1;
 }
 
-/* Each link that sends is gone before the one that receives is told as down. */
+/* Each sending link is gone before the receiving one is reported down. */
 void links_close(struct links *links)
 {
 	unsigned i;
@@ -313,7 +313,7 @@ Test(client, open_says_that_a_majority_has_lost_its_data)
 	    kv_client_error());
 }
 
-/* From before the loss, and while the client knows of no leader. */
+/* From before the loss, and while the client knows no leader. */
 Test(client, a_command_ends_as_the_loss_of_a_majority_s_data)
 {
 	struct kv_client_options options = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk of a replica: what is there after restarts, crashes and damage. */
+/* The disk of a replica: its content after restarts, crashes and damage. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
@@ -249,7 +249,7 @@ Test(journal, refuses_damage_to_what_was_synced)
 	journal_close(journal);
 }
 
-/* What a start says of the folder. */
+/* The result of a start with the folder. */
 static int refusal(void)
 {
 	const struct journal_setup setup = {
@@ -432,7 +432,7 @@ Test(journal, belongs_to_one_process)
 	journal_close(journal);
 }
 
-static int held; /* by what is left of another process */
+static int held; /* by the remains of another process */
 
 static void let_go(int number)
 {
@@ -440,7 +440,7 @@ static void let_go(int number)
 	flock(held, LOCK_UN);
 }
 
-/* A signal lets go of the lock, so that it comes while the journal waits. */
+/* A signal releases the lock, so that it comes while the journal waits. */
 Test(journal, waits_for_the_last_child_of_a_killed_replica)
 {
 	const struct itimerval soon = { .it_value = { .tv_usec = 100000 } };

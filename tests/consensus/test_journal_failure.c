@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that fails: the replica ends, and nothing counts as safe that the disk
- * may not hold. Each case ends its process, so each removes its folder first.
+ * A failing disk: the replica ends, and no record that may be missing on the
+ * disk counts as safe. Each case ends its process, so each removes its folder
+ * first.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -68,7 +69,7 @@ static void promise(struct journal *journal, kv_ballot ballot)
 	}
 }
 
-/* On a disk that works until here. Its folder is gone. */
+/* The disk worked until here. Now its folder is gone. */
 static struct journal *begin(uint64_t file_size)
 {
 	static char folder[] = "/tmp/test_journal_failure.XXXXXX";

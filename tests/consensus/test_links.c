@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Links over flows of this process, in which a flush finds the place of a
- * segment still on its way, and a source its peer silent, as over RDMA.
+ * Links over flows of this process. As over RDMA, a flush finds the position of
+ * a segment still on its way, and a source finds its peer silent.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -16,10 +16,10 @@
 #define MS UINT64_C(1000000)
 #define LONG_NS (60000 * MS) /* only what hangs reaches it */
 
-/* So many flushes to come find no place. */
+/* This many flushes to come find no position. */
 static unsigned late;
 
-/* So many tries to connect end without an answer; and what each was. */
+/* This many connection attempts end without an answer; and their kinds. */
 static unsigned silent, n_tries;
 static struct
 try {
@@ -220,7 +220,7 @@ Test(links, a_peer_that_is_silent_gets_time_for_a_lost_datagram)
 	await_change(links);
 	cr_assert_eq(n_tries, 3);
 	for (i = 0; i < n_tries; i++) {
-		/* Another place is of the same peer. */
+		/* Another endpoint belongs to the same peer. */
 		cr_assert_eq(tries[i].failures, i);
 		/* With a datagram lost, the rest has as long as before. */
 		cr_assert_eq(tries[i].limit_ms,

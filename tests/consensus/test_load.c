@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The load generator on a store in its own process, whose answers the test
- * decides: what it counts, and that a store that stops shows in the latencies.
+ * The load generator on a store in its own process, which answers as the test
+ * decides: tests the counts, and that latencies show a store that stops.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -145,8 +145,7 @@ static struct load_plan plan_of(double rate, uint32_t outstanding)
 	};
 }
 
-/* Of the leader, not of its clients: a clock that jumps behind its first look.
- */
+/* The leader's clock, not its clients': it jumps after the first look. */
 static bool jumps;
 
 uint64_t __real_load_now(void);
@@ -266,7 +265,7 @@ Test(load, requests_without_an_answer_count_as_unfinished)
 	cr_assert_eq(result.completed, 0);
 	cr_assert_eq(result.unfinished, result.all.count);
 	cr_assert_leq(abs((int)result.unfinished - 300), 1);
-	/* With the time until they were given up, 2 s behind the end. */
+	/* With the time until they were given up, 2 s after the end. */
 	cr_assert_gt(histogram_percentile(&result.all, 0.01), 1900 * MS);
 	cr_assert_eq(load_result_check(&result, false), -1);
 	load_result_free(&result);

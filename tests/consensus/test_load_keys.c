@@ -116,7 +116,7 @@ Test(load_keys, scrambled_zipf_spreads_popular_records)
 			hottest = i;
 	/* YCSB's FNV hash of rank 0, as its Java computes it. */
 	cr_assert_eq(hottest, UINT64_C(6284781860667377211) % 10000);
-	/* Some of the other ranks fall on it, too. */
+	/* Some other ranks fall on it as well. */
 	cr_assert_float_eq(
 	    counts[hottest] / (double)DRAWS, 1 / 26.46902820178302, 0.003);
 	cr_assert_lt(counts[hottest + 1], counts[hottest] / 4);

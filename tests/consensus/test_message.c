@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which messages and commands from outside are let in. */
+/* Which messages and commands from outside are accepted. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -305,7 +305,7 @@ static union {
 	char bytes[KV_MAX_MESSAGE];
 } batch_room;
 
-/* A batch of n puts in so much room; fewer if it has no more. */
+/* A batch of n puts in this room; fewer if they don't fit. */
 static struct kv_batch batch_of(unsigned n, size_t size)
 {
 	struct kv_command *command = numbered(KV_PUT, "key", "value", NULL);
@@ -404,7 +404,7 @@ Test(batch, comes_from_no_client)
 	cr_expect_not(kv_message_valid(&room.message, room.message.size));
 }
 
-/* Under a sanitizer, this finds a look beyond the message's end. */
+/* A sanitizer finds a read beyond the message's end here. */
 Test(message, of_random_bytes_breaks_nothing)
 {
 	unsigned seed = 1, i, n_valid = 0;

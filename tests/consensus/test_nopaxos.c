@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fast path, rule by rule, on a network in virtual time: messages arrive in
- * order after 10 us, segments of the ordered flow right away, unless a replica
- * is to miss them. What chance makes of it, the simulator tries.
+ * order after 10 us, segments of the ordered flow at once, unless a replica
+ * must miss them. The simulator tests random events.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ struct packet {
 	struct kv_message *message;
 };
 
-/* What a disk has: a record, and a copy of its entry. */
+/* The content of a disk: a record, and a copy of its entry. */
 struct kept {
 	struct kv_record record;
 	struct {
@@ -48,7 +48,7 @@ struct node {
 	uint64_t appended;
 };
 
-/* A request in the one client's lane, by its number. */
+/* A request in the lane of the only client, by its number. */
 struct request {
 	struct kv_message *result; /* until votes confirm it, or NULL */
 	bool done;
@@ -60,7 +60,7 @@ struct request {
 struct world {
 	uint64_t now, flow, segments;
 	union command_room *flown;
-	bool still; /* the flow: takes segments, and brings none */
+	bool still; /* the flow: takes segments, and delivers none */
 	bool deaf[N][N];
 	uint64_t session, number;
 	struct kv_votes votes; /* of the client */
@@ -124,7 +124,7 @@ static void applied(void *arg, uint64_t slot, const struct kv_command *command,
 		node->world->session = result->session;
 	if (!node->np || nopaxos_applied(node->np, slot, result))
 		return;
-	/* What was not executed ahead is answered now. */
+	/* Answer commands that were not executed ahead. */
 	if (kv_command_keyed(command) &&
 	    paxos_role(node->paxos) == PAXOS_LEADER)
 		node->world->requests[command->number].done = true;
@@ -304,7 +304,7 @@ static void restart(struct node *node)
 		    paxos_restore(node->paxos, &node->disk[i].record), 0);
 }
 
-/* A new flow to all that are there. */
+/* Open a new flow to all running replicas. */
 static void open_flow(struct world *world)
 {
 	unsigned i;
@@ -891,7 +891,7 @@ Test(nopaxos, a_result_needs_a_majority_with_its_leader)
 	/* Late: of a slot before, and a ballot before. */
 	kv_votes_take(&votes, vote_of(0, 9, 77, 3));
 	kv_votes_take(&votes, vote_of(0, 8, 77, 30));
-	/* One that has accepted more has accepted this. */
+	/* A replica that has accepted more has accepted this. */
 	kv_votes_take(&votes, vote_of(2, 9, 77, 25));
 	cr_assert(kv_votes_confirm(&votes, &result));
 }

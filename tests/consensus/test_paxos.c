@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Multi-Paxos core, rule by rule, on a network in virtual time: messages
- * arrive in order after 10 us, unless their way is cut. What chance makes of
- * it, the simulator tries.
+ * arrive in order after 10 us, unless their path is cut. The simulator tests
+ * random events.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -276,7 +276,7 @@ static struct node *elect(struct world *world)
 	return leader(world);
 }
 
-/* A node learns, from a late message, that there was a ballot of that round. */
+/* A node learns of a ballot of that round from a late message. */
 static void see_ballot(struct world *world, unsigned number, uint64_t round)
 {
 	struct kv_message m = { .cluster = 7,
@@ -439,7 +439,7 @@ Test(paxos, a_replica_that_was_cut_off_gets_the_entries_later)
 	close_world(world);
 }
 
-/* A replica that was alone has a ballot that is higher than the leader's. */
+/* An isolated replica has a higher ballot than the leader. */
 Test(paxos, a_returning_replica_with_a_higher_ballot_disturbs_no_leader)
 {
 	struct world *world = open_world(3, 3, false);
@@ -459,7 +459,7 @@ Test(paxos, a_returning_replica_with_a_higher_ballot_disturbs_no_leader)
 	run(world, 100);
 	cr_assert_gt(world->sent[KV_PREVOTE], 0, "it has not stood");
 	cr_assert_eq(world->sent[KV_PREPARE], 0, "it has taken a ballot");
-	/* It stands at the moment that it is heard again. */
+	/* It stands for election at the moment when it is heard again. */
 	paxos_query(led->paxos, &before);
 	world->deaf[away][led->number] = false;
 	world->deaf[away][3 - away - led->number] = false;
@@ -541,7 +541,7 @@ Test(paxos, a_late_request_to_join_removes_nobody)
 	put(world, 10);
 	for (i = 0; i < 3; i++)
 		world->deaf[i][away] = world->deaf[away][i] = true;
-	run(world, 15); /* It is not heard for longer than a time-out. */
+	run(world, 15); /* It is cut off for longer than a time-out. */
 	paxos_receive(leader(world)->paxos, world->now, &join);
 	run(world, 15);
 	memset(world->deaf, 0, sizeof(world->deaf));
@@ -643,7 +643,7 @@ Test(paxos, nothing_is_told_before_the_disk_has_it)
 
 	put(world, 100);
 	expect_equal(world, 100);
-	world->disk = false; /* It says no longer that anything is safe. */
+	world->disk = false; /* It no longer says that anything is safe. */
 	node = leader(world);
 	commit = paxos_commit(node->paxos);
 	cr_assert(propose(world, node, KV_PUT, &refused));
@@ -694,7 +694,9 @@ Test(paxos, a_vote_counts_for_the_incarnation_that_is_a_member)
 	cr_assert(propose(world, led, KV_PUT, &refused));
 	paxos_flush(led->paxos, world->now);
 
-	/* From before it forgot; and of a successor, which is no member yet. */
+	/*
+	 * From before it forgot; and from a successor, which is no member yet.
+	 */
 	vote(world, led, forgot, 100 + forgot, slot);
 	cr_assert_lt(paxos_commit(led->paxos), slot, "a late vote counts");
 	vote(world, led, forgot, 300, slot);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told about a fault, from the series of completions. */
+/* The report of a fault, from the series of completions. */
 #include <criterion/criterion.h>
 #include <string.h>
 
