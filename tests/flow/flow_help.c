@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of flows share; see flow_help.h. */
+/* Shared by the tests of flows; see flow_help.h. */
 #include "flow_help.h"
 
 #include <criterion/criterion.h>

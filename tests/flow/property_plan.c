@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random flows from a seed, and the oracle that says where each tuple must go.
- * The oracle shares no code with the library but the hash of byte arrays; it is
+ * The oracle shares only the hash of byte arrays with the library; it is
  * written to be obvious, not fast.
  */
 #include "property_plan.h"
@@ -212,7 +212,7 @@ static int compare_unsigned(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Splits from keys that occur; equal ones would not be valid. */
+/* Splits from existing keys; equal ones would be invalid. */
 static bool make_splits(struct plan *plan)
 {
 	uint8_t tuple[PLAN_MAX_TUPLE];
@@ -249,7 +249,7 @@ static void make_routing(struct plan *plan, struct rng *rng)
 		plan->radix_bits = bits > 32 ? 32 : bits;
 		plan->radix_shift = rng_below(rng, 65 - plan->radix_bits);
 	}
-	/* Several fields only for hashing, and only those that are there. */
+	/* Several fields only for hashing, and only existing ones. */
 	if (plan->routing == DFI_ROUTE_HASH && plan->schema.n_fields == 3)
 		strcpy(plan->key, key);
 }

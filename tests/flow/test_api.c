@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the calls on contexts and flows refuse, with which code and which words,
- * and what the registry shows of them. For sources and targets: test_errors.c.
+ * Invalid calls on contexts and flows: their error codes and texts, and the
+ * registry's content. For sources and targets: test_errors.c.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -324,7 +324,10 @@ Test(flow, query_tells_what_was_declared_and_who_is_attached)
 	snprintf(creator, sizeof(creator), "pid %d)", (int)getpid());
 	cr_assert(strstr(info.creator, creator) != NULL, "%s", info.creator);
 	cr_assert_eq(dfi_target_close(target), 0);
-	/* Closing doesn't wait for the registry, but our own calls do queue. */
+	/*
+	 * Closing doesn't wait for the registry, but later calls queue behind
+	 * it.
+	 */
 	cr_assert_eq(dfi_flow_lookup(rig.dfi, "f", &info), 0);
 	cr_assert_eq(info.attached_targets, 0);
 	assert_error(dfi_flow_lookup(rig.dfi, NULL, &info), -EINVAL, "name");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Barriers between threads: that nobody passes before all have come, time after
- * time, and what each wrong use is told.
+ * Barriers between threads: nobody passes before all have come, in each round,
+ * and each wrong use is an error.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -175,8 +175,8 @@ struct vain_wait {
 };
 
 /*
- * Whether a wait ends without the others, with such an error: the registry,
- * which has to know first that this one has arrived, may take as long.
+ * Whether a wait ends with this error, without the others. The registry must
+ * first know that this participant has arrived, which may take as long.
  */
 static bool waits_in_vain(void *arg)
 {
@@ -204,7 +204,7 @@ Test(barrier, timeout_names_the_missing_and_the_round_goes_on)
 	    "round 1", "participant 1 has not opened it",
 	    "participant 2 has not opened it");
 	second = open_member(3, 1);
-	/* The first is told of the second, which may take longer, too. */
+	/* The first one hears of the second, which may take longer as well. */
 	expect_vain_wait(
 	    first, "round 1 of 3: participant 2 has not opened it");
 	third = open_member(3, 2);
@@ -219,7 +219,7 @@ Test(barrier, timeout_names_the_missing_and_the_round_goes_on)
 	cr_assert_null(result);
 	pthread_join(threads[1], &result);
 	cr_assert_null(result);
-	/* The round was complete meanwhile; this is still the call for it. */
+	/* The round is complete by now; this is still its call. */
 	cr_assert_eq(dfi_barrier_wait(first, 0), 0, "%s", dfi_errmsg());
 	expect_vain_wait(first, "round 2");
 	cr_assert_eq(dfi_barrier_close(first), 0);
@@ -390,7 +390,7 @@ Test(barrier, goes_on_when_the_registry_is_back)
 	cr_assert_eq(dfi_open(&attr, &dfi), 0);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(dfi_barrier_open(dfi, "b", 2, i, &members[i]), 0);
-	/* Having arrived: before that it may not know of the other one. */
+	/* After its arrival: before, it may not know of the other one. */
 	expect_vain_wait(members[0], "has not arrived");
 	cr_assert_eq(dfi_registry_stop(registry), 0);
 	cr_assert_eq(dfi_registry_start(&registry_attr, &registry), 0, "%s",

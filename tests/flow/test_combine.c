@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Combiner flows: results of all sources at one target or at several, by each
- * way to consume; what is refused; and that no result comes of a stream that
- * was cut short. What is computed is test_combine in tests/unit.
+ * Combiner flows: results of all sources at one target or several, by each way
+ * to consume; invalid uses; and no result from a truncated stream.
+ * tests/unit/test_combine.c tests the computations.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -479,8 +479,7 @@ Test(combine, a_target_may_cancel_while_it_gives_results)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* A leak would be found: it is known to sources that come after it is closed.
- */
+/* A leak would show: sources that come after its close know it. */
 Test(combine, a_target_may_cancel_before_there_are_sources)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources that combine: results are those of a plain loop, whatever way tuples
- * come in and whenever they are flushed; what waits for room, and what doesn't;
- * and that what was combined and not sent is never forgotten without an error.
+ * Sources that combine: results equal those of a plain loop, for all ways to
+ * push and to flush; which calls wait for room; and combined tuples are never
+ * lost without an error.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -144,7 +144,10 @@ static const char *fail(struct end *end, const char *what)
 	return end->text;
 }
 
-/* Rows from number i on, as many as the way takes: how many, or an error. */
+/*
+ * Push as many rows from number i on as the way takes. Returns how many, or an
+ * error.
+ */
 static int send_some(
     struct end *end, struct dfi_source *source, uint32_t i, uint32_t n)
 {
@@ -537,7 +540,7 @@ static void *consume_results(void *arg)
 			*sum_of_all += ((const struct kv *)batch.tuples)[i].val;
 		dfi_target_release(target, &batch);
 	}
-	/* Only after a clean end it counts. */
+	/* It counts only after a clean end. */
 	if (ret < 0 || dfi_target_close(target) < 0)
 		*sum_of_all = 0;
 	return NULL;
@@ -576,7 +579,7 @@ Test(combine_source, goes_on_as_long_as_it_pays)
 	cr_assert_eq(stats.tuples, 200000);
 	cr_assert_eq(stats.combined_tuples, 200000);
 	cr_assert_leq(stats.records, 2000);
-	/* Next to no tuple is of a group that was there. */
+	/* Hardly any tuple belongs to a known group. */
 	stats = first = push_keys(source, 400000, 900000);
 	cr_assert_eq(first.tuples, 600000);
 	cr_assert_leq(first.combined_tuples, 300000);
@@ -600,7 +603,7 @@ Test(combine_source, goes_on_as_long_as_it_pays)
 /* ---- No room
  * ------------------------------------------------------------------ */
 
-/* Push other keys until it is refused: how many were taken. */
+/* Push other keys until one is refused. Returns how many were taken. */
 static uint64_t fill(struct dfi_source *source)
 {
 	uint64_t n;
@@ -744,7 +747,7 @@ Test(combine_source, a_full_ring_refuses_and_forgets_nothing)
 	assert_error(dfi_source_flush(source), -EAGAIN, "full");
 	cr_assert_geq(dfi_source_fd(source), 0);
 	assert_error(dfi_source_flush(source), -EAGAIN, "full");
-	/* The target takes, but gives nothing before the end. */
+	/* The target accepts tuples, but gives nothing before the end. */
 	while ((ret = dfi_source_push(source, &(struct kv){ n, 1 })) < 0) {
 		cr_assert_eq(ret, -EAGAIN);
 		cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
@@ -777,7 +780,7 @@ Test(combine_source, a_close_waits_for_room_even_if_nonblocking)
 	target = open_target(rig.dfi, "f", 0, 0);
 	source = open_source(rig.dfi, "f", 0, DFI_NONBLOCK);
 	cr_assert_geq(dfi_source_fd(source), 0);
-	/* What is refused is the stream's end, so stop before. */
+	/* A refused push ends the stream, so stop before. */
 	for (; n < 4000; n++)
 		push(source, n, 1);
 	cr_assert_eq(dfi_source_flush(source), -EAGAIN);
@@ -805,7 +808,7 @@ Test(combine_source, a_close_waits_for_room_for_so_long)
 		push(source, n, 1);
 	assert_error(dfi_source_flush(source), -ETIMEDOUT, "stayed full");
 	assert_error(dfi_source_close(source), -ETIMEDOUT, "stayed full");
-	/* What did not get through is missed. */
+	/* Tuples that did not get through are missing. */
 	assert_error(dfi_target_consume(target, &tuple), -ECANCELED, "aborted");
 	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tuples that are small variables: the inline functions know their sizes, and
- * copy each by a way of its own. They come out whole, one behind the other.
+ * Tuples of the size of small variables. The inline functions know their sizes,
+ * and copy each size in its own way. All tuples arrive whole and in order.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "flow_help.h"
 
 #define N_TARGETS 2
-#define SEGMENT_TUPLES 3 /* so that lanes become full, too */
+#define SEGMENT_TUPLES 3 /* so that lanes become full as well */
 
 /* What one function pushes of each tuple size. */
 #define N_TUPLES 10

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be seen of flows from outside: counters of waits, the endpoints of
- * all contexts, errors that were met, lines of the log.
+ * Flows seen from outside: counters of waits, the endpoints of all contexts,
+ * errors that occurred, lines of the log.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -38,9 +38,9 @@ static struct dfi_target *open_waiting_target(
 }
 
 /*
- * What a target counts that is opened to wait as attr says, and waits in vain.
- * A sleep comes after yields, each of which takes as long as others run; who
- * was not let run before the time was over waits again.
+ * The counters of a target with the waiting of attr that waits in vain. A sleep
+ * comes after yields, and each yield takes as long as others run. If this
+ * thread did not run before the deadline, it waits again.
  */
 static struct dfi_target_stats wait_in_vain(
     struct dfi *dfi, uint32_t attr, enum dfi_wait wait)
@@ -63,7 +63,7 @@ static struct dfi_target_stats wait_in_vain(
 	cr_assert_eq(dfi_source_close(source), 0);
 	cr_assert_eq(dfi_target_close(target), 0);
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
-	/* More if the news that the source has attached comes meanwhile. */
+	/* More if the source's attachment becomes known meanwhile. */
 	cr_assert_geq(stats.stalls, 1);
 	cr_assert_geq(stats.stall_ns, 19000000);
 	cr_assert_eq(stats.tuples, 0);
@@ -106,7 +106,7 @@ Test(counters, waits_are_counted_by_what_they_did)
 	}
 }
 
-/* What a context was opened with: DFI_WAIT, or, without it, adaptive. */
+/* The context's way to wait: DFI_WAIT, or, without it, adaptive. */
 static void expect_default_wait(const char *setting, enum dfi_wait wait)
 {
 	struct dfi_target_stats stats;
@@ -171,7 +171,7 @@ static int look(void *arg, const struct dfi_node_stats *stats)
 }
 
 /*
- * The one context that has endpoints, seen from another. All are asked again if
+ * The only context with endpoints, seen from another. All are asked again if
  * one has not answered in time.
  */
 static struct view *look_from(struct dfi *dfi)
@@ -316,7 +316,7 @@ static bool sleeps(void *arg)
 	return look_from(rig.other)->endpoints[i].sleeps > 0;
 }
 
-/* As a target's own wait, though it is the group that sleeps. */
+/* As a wait of the target itself, though the group sleeps. */
 Test(counters, wait_of_a_group_is_one_of_each_of_its_targets)
 {
 	struct dfi_target_group_attr attr = DFI_TARGET_GROUP_ATTR_INIT;
@@ -396,7 +396,7 @@ Test(counters, source_tells_which_target_it_waits_for)
 	cr_assert_eq(dfi_target_close(targets[1]), 0);
 }
 
-/* How often an error whose text has a word was kept, in what another sees. */
+/* How often others see an error whose text has this word. */
 static uint64_t count_kept(const struct view *view, int code, const char *word)
 {
 	uint32_t i;
@@ -438,7 +438,7 @@ Test(counters, errors_are_kept_and_seen_by_others)
 		cr_assert_eq(dfi_target_consume(target, &tuple), -ECANCELED);
 	view = look_from(rig.other);
 	cr_assert_eq(count_kept(view, -EMSGSIZE, "flow 'g': a tuple of 16"), 1);
-	/* The program has asked for that one. */
+	/* The program has asked for this one. */
 	cr_assert_eq(count_kept(view, -ETIMEDOUT, "no tuple came for 20"), 0);
 	cr_assert_eq(count_kept(view, -ETIMEDOUT, "nobody has created it"), 1);
 	cr_assert_eq(count_kept(view, -ECANCELED, "source 0"), 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More sources and targets than processors: all of this process's threads share
- * one. Who waits adaptively must give it up, not use up what it has: by what
- * the handles count, as times say nothing on a busy machine.
+ * More sources and targets than processors: all threads of this process share
+ * one. An adaptive wait must give the processor up. The test reads the handles'
+ * counters, as times mean nothing on a busy machine.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -45,7 +45,7 @@ static void setup(void)
 	CPU_SET((size_t)(cpu < 0 ? 0 : cpu), &set);
 	if (sched_setaffinity(0, sizeof(set), &set) < 0)
 		cr_skip_test("threads can't be bound to one processor here");
-	/* The library's threads are part of the crowd. */
+	/* The library's threads share it as well. */
 	snprintf(list, sizeof(list), "%d", cpu < 0 ? 0 : cpu);
 	setenv("DFI_CONTROL_CPUS", list, true);
 	rig_start(&rig);
@@ -178,7 +178,7 @@ static bool all_targets_sleep(void *arg)
 	    n == MAX_PAIRS;
 }
 
-/* The processor is for who works. */
+/* The working thread should have the processor. */
 Test(crowd, of_idle_adaptive_targets_sleeps)
 {
 	uint32_t i;
@@ -194,7 +194,7 @@ Test(crowd, of_idle_adaptive_targets_sleeps)
 		join_pair(&pairs[i]);
 }
 
-/* Who never gives up the processor has it taken away. */
+/* The kernel takes the processor from a thread that never gives it up. */
 Test(crowd, with_spinning_pairs_goes_on)
 {
 	uint32_t i, n = fewer(100);

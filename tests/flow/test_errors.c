@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the calls on sources and targets refuse and report: the exact code, the
- * words that help, and whether the error stays. Deaths of processes are in
- * tests/proc.
+ * Errors of calls on sources and targets: the exact code, the words that help,
+ * and whether the error stays. Deaths of processes are in tests/proc.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -68,7 +67,7 @@ static int consume(void)
 	return consume_soon(target, &tuple);
 }
 
-/* Without waiting for what may be on its way. */
+/* Without waiting for tuples that may be on their way. */
 static int try_consume(void)
 {
 	const void *tuple;
@@ -106,7 +105,7 @@ Test(open, index_is_taken_once)
 	close_both();
 }
 
-/* A source has waited for all targets, so one of them was this one before. */
+/* A source has waited for all targets, so this one was one of them. */
 Test(open, target_does_not_join_late)
 {
 	struct dfi_target *other;
@@ -125,7 +124,7 @@ Test(open, target_does_not_join_late)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* Or a second stream would be written over the first one, or be lost. */
+/* Otherwise a second stream would overwrite the first one, or be lost. */
 Test(open, source_attaches_once_in_the_life_of_its_rings)
 {
 	open_both(4, 4);
@@ -214,7 +213,7 @@ Test(open, timeout_says_who_is_missing)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* Giving up on a target that is late is no death, and it may come yet. */
+/* Giving up on a late target is no death: it may still come. */
 Test(open, source_that_gave_up_may_try_again)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
@@ -234,7 +233,7 @@ Test(open, source_that_gave_up_may_try_again)
 	cr_assert_eq(dfi_target_close(second), 0);
 }
 
-/* Also after the first time, the context's own is long. */
+/* Also after the first time: the context's own limit is long. */
 Test(open, own_timeout_of_a_target_is_repeated)
 {
 	struct dfi_target_attr attr = DFI_TARGET_ATTR_INIT;
@@ -243,7 +242,7 @@ Test(open, own_timeout_of_a_target_is_repeated)
 	int i;
 
 	create_kv_flow(rig.dfi, "f", 1, 1, 4, 4);
-	attr.open_timeout_ms = SHORT_MS; /* opening takes its time, too */
+	attr.open_timeout_ms = SHORT_MS; /* opening takes time as well */
 	cr_assert_eq(dfi_target_open(rig.dfi, "f", 0, &attr, &target), 0);
 	for (i = 0; i < 2; i++)
 		assert_error(dfi_target_consume(target, &tuple), -ETIMEDOUT,
@@ -291,7 +290,7 @@ Test(target, stall_timeout_is_not_sticky)
 	cr_assert_geq(now_ms() - start, 19);
 	cr_assert_eq(push(1), 0);
 	cr_assert_eq(dfi_source_flush(source), 0);
-	/* The tuple may take longer than that, too. */
+	/* The tuple may take longer than that as well. */
 	start = now_ms();
 	while ((ret = consume()) == -ETIMEDOUT && now_ms() - start < LONG_MS)
 		;
@@ -322,7 +321,7 @@ Test(source, stall_timeout_is_not_sticky)
 	cr_assert_geq(now_ms() - start, 19);
 	cr_assert_eq(consume(), 1);
 	cr_assert_eq(consume(), 1);
-	/* The credit may take longer than that, too. */
+	/* The credit may take longer than that as well. */
 	start = now_ms();
 	while ((ret = push(3)) == -ETIMEDOUT && now_ms() - start < LONG_MS)
 		;
@@ -353,7 +352,7 @@ Test(source, full_ring_is_eagain_and_takes_nothing)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* What names no target takes nothing, whichever call it is. */
+/* A call that names no target takes nothing. */
 Test(source, wrong_arguments_leave_it_as_it_was)
 {
 	struct dfi_source_cursor cursor;
@@ -390,7 +389,7 @@ Test(source, wrong_arguments_leave_it_as_it_was)
 	close_both();
 }
 
-/* A loop that ends with the first error still ends in one. */
+/* A loop that ends at the first error still ends with it. */
 static void refuse_last(int ret, int err, const char *word)
 {
 	cr_assert_eq(ret, err);
@@ -456,7 +455,7 @@ static int claim_and_commit(uint64_t first, uint32_t n)
 	return dfi_source_commit(source, &span, n);
 }
 
-/* Room that was given back may be on its way. */
+/* Credit may be on its way. */
 static int claim_soon(uint64_t first, uint32_t n)
 {
 	int64_t start = now_ms();
@@ -661,7 +660,7 @@ Test(source, routing_function_may_name_no_target)
 	assert_error(dfi_source_push_batch(source, kvs + 2, 2), -ERANGE,
 	    "target 2", "the flow has 2");
 	cr_assert_geq(calls, 4);
-	/* The caller may leave it out and go on. */
+	/* The caller may skip the tuple and continue. */
 	cr_assert_eq(dfi_source_push_batch(source, kvs + 3, 1), 1);
 	cr_assert_eq(dfi_source_close(source), 0, "%s", dfi_errmsg());
 	cr_assert_eq(consume(), 1);
@@ -728,7 +727,7 @@ Test(source, abort_reaches_the_target_after_what_was_sent)
 	cr_assert_eq(dfi_target_close(target), -ECANCELED);
 }
 
-/* Push until something else than success or a full ring comes. */
+/* Push until a result other than success or a full ring. */
 static bool push_fails(void *arg)
 {
 	int *ret = arg;
@@ -828,7 +827,7 @@ Test(target, open_cursor_keeps_other_calls_out)
 	cr_assert_eq(push(1), 0);
 	cr_assert_eq(push(2), 0);
 	cr_assert_not_null(cursor_get_soon(&cursor, sizeof(struct kv)));
-	/* With a tuple left in the segment, too. */
+	/* With a tuple left in the segment. */
 	cr_assert_eq(consume(), -EBUSY);
 	cr_assert_eq(dfi_target_cursor_close(cursor), 0);
 	cr_assert_eq(consume(), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a flow takes: that the estimate is what is then used, to the byte, and
- * that what can't be had is refused with need, limit and remedy.
+ * The needs of a flow: the estimate equals the use, to the byte, and an error
+ * states need, limit and remedy.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -24,7 +24,7 @@ static struct rig rig;
 static void setup(void)
 {
 	setenv("DFI_HUGE_PAGES", "never", 1);
-	/* The estimate is what a flow takes where nothing is to spare. */
+	/* The estimate is the use of a flow without spare regions. */
 	setenv("DFI_SPARE_MEMORY", "0", 1);
 	rig_start(&rig);
 }
@@ -78,7 +78,9 @@ static double paper_mib(uint32_t n_nodes, uint32_t n_threads, double footer)
 	ring = (double)estimate.ring_payload_bytes +
 	    footer * estimate.segment_count;
 	rings = (double)estimate.rings / n_nodes;
-	/* What we add: headers, alignment, and for images whole pages. */
+	/*
+	 * Our additions: headers, alignment, and whole pages for shadow rings.
+	 */
 	cr_assert_lt(
 	    (double)estimate.target_bytes * n_threads, 1.02 * ring * rings);
 	cr_assert_lt(
@@ -246,7 +248,7 @@ static void check_one(struct rng *rng)
 	files += ends.n_sources * estimate.source_descriptors;
 	if (is_multicast(&estimate))
 		before += ends.n_sources * estimate.source_bytes;
-	/* The other end of what passed the region closes a moment later. */
+	/* The other end of the region's connection closes a moment later. */
 	cr_assert(eventually(has_files, &files), "a source keeps a file open");
 	count_files(&bytes);
 	cr_assert_eq(bytes, before);
@@ -277,7 +279,7 @@ static bool is_locked(void *bytes)
 	return status_bytes("VmPin:") == *(uint64_t *)bytes;
 }
 
-/* Of its rings: what it has for messages stays. */
+/* Its memory for rings only: memory for messages stays. */
 static bool has_no_memory_regions(void *dfi)
 {
 	struct dfi_context_stats stats = stats_of(dfi);
@@ -298,7 +300,9 @@ static void use_device(void)
 	cr_assert(eventually(has_no_memory_regions, rig.other));
 }
 
-/* Receives of a context for what needs so many; as many as it had at least. */
+/*
+ * The receives of a context that needs this many; at least as many as it had.
+ */
 static uint32_t receives_for(uint64_t needed, uint32_t had)
 {
 	uint64_t steps = (needed + 4095) / 4096;
@@ -313,7 +317,7 @@ static uint64_t receive_bytes(uint32_t receives)
 	return receives * UINT64_C(64);
 }
 
-/* Of a multicast, the receives of ports count among the others. */
+/* Among the receives of a multicast are those of datagram endpoints. */
 static uint32_t receives_of(struct dfi *dfi)
 {
 	return stats_of(dfi).receives;
@@ -396,7 +400,7 @@ static void check_sources_over_verbs(
 	    regions_of_sources(estimate, ordered, ends) + new / 4096);
 	cr_assert_leq(stats.queue_pairs - before.queue_pairs,
 	    ends->n_sources * estimate->source_queue_pairs);
-	/* What was opened to connect is closed a moment later. */
+	/* Connections of the open are closed a moment later. */
 	files += ends->n_sources * estimate->source_descriptors;
 	cr_assert(eventually(has_files, &files), "not the files of sources");
 }
@@ -524,7 +528,7 @@ static void check_tree(
 	attr.combine.n_aggregates = 1;
 	attr.combine.fan_in = fan_in;
 	estimate = estimate_of(&attr);
-	/* It doesn't know that all is on one host. */
+	/* It can't know that all are on one host. */
 	if (!over_verbs())
 		estimate.shadow_bytes = estimate.combiner_shadow_bytes = 0;
 	cr_assert_eq(estimate.n_combiners, n_sources / fan_in);
@@ -571,14 +575,16 @@ static void check_tree(
 
 Test(estimate, has_the_combiners_of_a_tree)
 {
-	/* What the transport itself locks comes with its first flow. */
+	/* The transport's own locked memory comes with its first flow. */
 	check_tree(2, 1, 2, false);
 	check_tree(4, 1, 4, true);
 	check_tree(4, 3, 2, true);
 	check_tree(3, 2, 3, true);
 }
 
-/* A level above takes records: the larger ones of all rings count. */
+/*
+ * A level above takes partial aggregates: the larger ones of all rings count.
+ */
 Test(estimate, of_a_tree_takes_the_largest_combiner)
 {
 	static const struct dfi_aggregate averages[] = {
@@ -751,7 +757,7 @@ static uint64_t heap_bytes(void)
 	return info.uordblks + info.hblkhd;
 }
 
-/* As the header says. The allocators of sanitizers tell nothing. */
+/* As the header says. Sanitizers' allocators report nothing. */
 Test(estimate, leaves_out_about_2_kib_a_ring)
 {
 	enum {
@@ -846,8 +852,10 @@ Test(estimate, no_address_space_left_is_refused)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* A source's rings at so many targets can't all be had, each but the last can:
- * it is told what all of them take, and nothing was opened. */
+/*
+ * Each ring of a source fits except the last: the error states the need of all
+ * of them, and nothing was opened.
+ */
 static void expect_nothing_opened(struct dfi *dfi, uint64_t bytes,
     const char *limit, const struct rlimit *space)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replicate flows with groups: each tuple to the set of targets that its push
- * or a function names, and to no other. Random sets are compared with a
- * reference: each target computes which tuples it must get.
+ * Replicate flows with target sets: each tuple reaches exactly the targets that
+ * its push or a function names. Each target computes its tuples of random sets
+ * as a reference.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -171,8 +171,8 @@ struct plan {
 };
 
 /*
- * Of segments, in tuples: some are so large that what is written with a footer
- * can't be all of them, so that who gets no tuples has the header elsewhere.
+ * The size of segments in tuples. Some are so large that the write with a
+ * footer can't cover them, so targets without tuples find the header elsewhere.
  */
 static uint32_t random_size(struct rng *rng)
 {
@@ -214,7 +214,7 @@ static uint64_t set_of(const struct plan *plan, uint64_t source, uint64_t seq)
 	return set ? set : BIT(seq % plan->attr.n_targets);
 }
 
-/* The set of a tuple, which says itself who has sent it. */
+/* The set of a tuple, which contains its sender. */
 static uint64_t route_set(void *arg, const void *tuple, uint32_t n_targets)
 {
 	const struct plan *plan = arg;
@@ -313,7 +313,7 @@ static int check_source(struct end *end, struct dfi_source *source)
 	if (dfi_source_flush(source) < 0 ||
 	    dfi_flow_lookup(rig.dfi, "f", &info) < 0)
 		return -EIO;
-	/* Over RDMA the device takes them from where they are built. */
+	/* Over RDMA the device reads them in place. */
 	copied = info.replication == DFI_REPLICATION_NAIVE && !over_verbs();
 	for (i = 0; i < plan->n; i++)
 		copies += copied ? 1 +
@@ -323,7 +323,7 @@ static int check_source(struct end *end, struct dfi_source *source)
 	dfi_source_query(source, &stats);
 	if (stats.tuples == plan->n &&
 	    stats.bytes == plan->n * sizeof(struct kv) &&
-	    /* Lingering copies what is sent in parts, too. */
+	    /* Lingering also copies tuples that are sent in parts. */
 	    (plan->linger_us != DFI_NO_LINGER ||
 		stats.copied_bytes == copies * sizeof(struct kv)))
 		return 0;
@@ -561,7 +561,7 @@ TEST_EACH(target_that_does_not_consume_holds_up_what_is_for_others)
 	assert_error(
 	    dfi_target_consume(targets[0], &tuple), -EAGAIN, "no tuple");
 	cr_assert_eq(push(source, BIT(0), seq), -EAGAIN);
-	/* One call passes over all, and gives them back. */
+	/* One call skips all, and gives them back. */
 	while (push(source, BIT(0), seq) < 0)
 		assert_error(dfi_target_consume(targets[1], &tuple), -EAGAIN,
 		    "no tuple");
@@ -583,21 +583,21 @@ TEST_EACH(sets_that_make_no_sense_are_refused)
 	    dfi_source_choose(source, 0), -EINVAL, "'f'", "source 0", "empty");
 	assert_error(dfi_source_choose(source, BIT(0) | BIT(3)), -ERANGE, "0x9",
 	    "the flow has 3");
-	/* A choice that fails changes nothing. */
+	/* A failing choice changes nothing. */
 	cr_assert_eq(dfi_source_push(source, &kv), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_flush(source), 0);
 	cr_assert_eq(await(targets[2]), 1);
 	cr_assert_eq(await(targets[2]), 1);
-	/* Nor does a push, which takes nothing. */
+	/* A failing push takes nothing. */
 	assert_error(push(source, BIT(3), 0), -ERANGE, "0x8");
 	cr_assert_eq(dfi_source_push(source, &kv), 0, "%s", dfi_errmsg());
 	cr_assert_eq(dfi_source_flush(source), 0);
 	cr_assert_eq(await(targets[2]), 1);
-	/* A tuple that was refused last is not forgotten. */
+	/* The last refused tuple is not forgotten. */
 	assert_error(push(source, 0, 0), -EINVAL, "empty");
 	assert_error(dfi_source_close(source), -EINVAL, "empty");
 	cr_assert_eq(await(targets[2]), -ECANCELED);
-	/* What is passed over before the end doesn't make it a clean one. */
+	/* Skipped tuples before the end don't make it a clean one. */
 	cr_assert_eq(await(targets[1]), -ECANCELED);
 	cr_assert_eq(await(targets[0]), -ECANCELED);
 	cr_assert_eq(dfi_target_close(targets[0]), -ECANCELED);
@@ -718,7 +718,7 @@ TEST_EACH(set_whose_targets_have_all_cancelled_is_dropped)
 
 	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
 	cr_assert_eq(dfi_target_cancel(targets[2]), 0);
-	/* Target 1 passes over what was sent before that was known. */
+	/* Target 1 skips tuples that were sent before that was known. */
 	while (!is_told(source)) {
 		(void)consume(targets[1]);
 		(void)consume(targets[3]);

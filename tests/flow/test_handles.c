@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles that can't be used: those of another kind, and those that a forked
- * child inherits, while the parent's stream goes on.
+ * Unusable handles: those of another kind, and those that a forked child
+ * inherits, while the parent's stream continues.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -176,7 +176,7 @@ static void *open_patiently(void *arg)
 	return NULL;
 }
 
-/* A call that waits in one thread holds up no other thread's endpoints. */
+/* A waiting call of one thread holds up no other thread's endpoints. */
 Test(handles, close_and_abort_while_another_thread_waits_on_the_context)
 {
 	_Atomic bool begun = false;
@@ -304,7 +304,7 @@ Test(handles, of_the_parent_are_dead_in_a_forked_child)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* A child that wants to take part opens a context of its own. */
+/* A child that takes part opens its own context. */
 static int join_in_child(struct dfi_batch *batch)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;

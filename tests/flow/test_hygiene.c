@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library leaves alone in the process that hosts it: signals, threads,
- * forked children, and other contexts. And, in debug builds, a handle that two
- * threads use at once is noticed.
+ * What the library does not touch in its process: signals, threads, forked
+ * children, and other contexts. In debug builds it also reports two threads
+ * that use a handle at once.
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -168,7 +168,7 @@ static unsigned long sleeps_of(const char *name)
 }
 
 /*
- * What arrives is for endpoints that look themselves: credits above all, for
+ * Arrivals wake endpoints that poll for themselves, above all by credits, for
  * which the source of a stream hardly ever waits.
  */
 Test(hygiene, control_threads_sleep_while_nobody_else_does)
@@ -206,7 +206,7 @@ Test(hygiene, control_threads_sleep_while_nobody_else_does)
 	ms = now_ms() - ms;
 	cr_assert_eq(dfi_context_query(rig.other, &stats), 0);
 	cr_assert_geq(stats.credits, SEGMENTS / 2 - BEHIND);
-	/* They look after connections and leases now and then. */
+	/* They check connections and leases now and then. */
 	cr_assert_leq(woken,
 	    stats.credits / 32 + PERIODIC * (1 + (unsigned long)ms / 1000),
 	    "%lu times for %lu credits in %ld ms", woken,
@@ -218,10 +218,10 @@ Test(hygiene, control_threads_sleep_while_nobody_else_does)
 	rig_stop(&rig);
 }
 
-/* TLS included, as its libraries may want to. */
+/* TLS as well, as its libraries may use signals. */
 Test(hygiene, no_signal_handler_or_mask_is_changed)
 {
-	/* Of its own signals the C library tells nothing. */
+	/* The C library hides its own signals. */
 	struct sigaction before[N_SIGNALS + 1] = { { .sa_flags = 0 } };
 	struct sigaction after[N_SIGNALS + 1] = { { .sa_flags = 0 } };
 	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;
@@ -374,7 +374,7 @@ static void *meet(void *arg)
 	return NULL;
 }
 
-/* What a child gets of handles that other threads of its parent were using. */
+/* A child's errors for handles that other threads of its parent use. */
 static int try_in_child(struct traffic *traffic)
 {
 	struct dfi_target_group_batch batch;
@@ -400,7 +400,7 @@ static int try_in_child(struct traffic *traffic)
 		dfi_target_close(traffic->target),
 		dfi_close(rig.dfi),
 	};
-	/* Of a target that is in none, there is no group to ask. */
+	/* A target in no group has no group to ask. */
 	const int group_results[] = {
 		dfi_target_group_consume_batch(traffic->group, &batch),
 		dfi_target_group_fd(traffic->group),
@@ -410,7 +410,7 @@ static int try_in_child(struct traffic *traffic)
 	};
 	size_t i;
 
-	/* Of these it is the parent that would see something. */
+	/* For these, the parent would see an effect. */
 	dfi_source_abort(traffic->source);
 	dfi_target_abort(traffic->target);
 	for (i = 0; i < N_ELEMENTS(results); i++)
@@ -514,7 +514,7 @@ static int count_regions(void)
 	return n;
 }
 
-/* Their memory goes with the parent's targets, however long the child lives. */
+/* The parent's targets unmap their memory, however long the child lives. */
 Test(sharing, of_rings_with_a_forked_child_does_not_keep_their_memory)
 {
 	struct dfi_target *target;
@@ -583,7 +583,7 @@ Test(hygiene, of_a_registry_whose_death_is_not_hidden_by_a_forked_child)
 	flow.kind = DFI_SHUFFLE;
 	flow.schema = &kv_schema;
 	flow.n_sources = flow.n_targets = 1;
-	/* Nobody answers in its place, neither old clients nor new ones. */
+	/* Nobody answers for it, neither old clients nor new ones. */
 	create_ret = dfi_flow_create(dfi, "f", &flow);
 	open_ret = dfi_open(&attr, &late);
 	kill(child, SIGKILL);
@@ -815,7 +815,7 @@ static void create_tree(const char *name)
 	    dfi_flow_create(rig.dfi, name, &attr), 0, "%s", dfi_errmsg());
 }
 
-/* It has to tell its inputs within the call that the target wants no more. */
+/* Within the call it has to tell its inputs that the target wants no more. */
 Test(sharing, of_a_combiner_whose_thread_is_cancelled_runs_to_its_end)
 {
 	struct cancelled cancelled = { .dfi = rig.dfi, .ret = 1 };
@@ -878,7 +878,7 @@ static int close_descriptors_in_child(const char *registry)
 	ret = dfi_flow_lookup(dfi, "cut", &info);
 	if (ret != -ENOTCONN && ret != -ETIMEDOUT)
 		return 3;
-	/* What they return is not the point. */
+	/* Their results do not matter. */
 	dfi_source_close(source);
 	dfi_target_close(target);
 	return dfi_close(dfi) ? 4 : 0;
@@ -1016,8 +1016,8 @@ static void count_line(void *arg, enum dfi_log_level level, const char *line)
 }
 
 /*
- * Whether the owner waits: the second call of a thread finds it inside. It does
- * not wait itself, or it would keep the owner out on a single processor.
+ * Whether the owner waits: another thread's call finds it inside. This thread
+ * does not wait itself, or it would keep the owner out on a single processor.
  */
 static bool target_is_shared(void *arg)
 {
@@ -1247,7 +1247,7 @@ static bool barrier_is_shared(void *arg)
 {
 	int ret;
 
-	/* So that the owner can enter, on a single processor, too. */
+	/* So that the owner can enter on a single processor as well. */
 	usleep(1000);
 	ret = dfi_barrier_wait(arg, 1);
 	cr_assert(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pages from which a source sends over verbs. Reserved huge pages are the
- * machine's, so who runs this reserves them, or none:
- * tests/testbed/flows.sh does both.
+ * The pages from which a source sends over verbs. Reserved huge pages belong to
+ * the machine, so the caller reserves some, or none: tests/testbed/flows.sh
+ * does both.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static uint64_t messages_of(struct dfi *dfi)
 	return stats.messages;
 }
 
-/* Bytes of private huge pages in this process, which images alone have. */
+/* Bytes of private huge pages in this process; only shadow rings have any. */
 static uint64_t huge_images(void)
 {
 	FILE *file = fopen("/proc/self/maps", "r");
@@ -62,7 +62,7 @@ static void start(const char *huge_pages)
 	rig_start(&rig);
 }
 
-/* Rings of so many bytes, about, from one source. */
+/* Rings of about this many bytes from one source. */
 static void create_flow_to(uint32_t n_targets, uint64_t bytes)
 {
 	create_kv_flow(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ending calls that wait from a signal handler: which call is told, that it is
- * told once, and that nothing is lost by it. That no interrupt is lost, at
- * whatever moment it comes, is for stress_interrupts.
+ * A signal handler ends waiting calls: which call gets it, that it gets it
+ * once, and that nothing is lost. stress_interrupts tests interrupts at any
+ * moment.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -77,7 +77,7 @@ Test(interrupt, of_no_wait_ends_the_next_one_once)
 	dfi_target_interrupt(target);
 	dfi_target_interrupt(target);
 	dfi_source_interrupt(source);
-	/* It finds what it is to do, and does not wait. */
+	/* It finds work, and does not wait. */
 	cr_assert_eq(push(), 0);
 	cr_assert_eq(dfi_source_flush(source), 0);
 	cr_assert_eq(consume(), 1);
@@ -86,7 +86,9 @@ Test(interrupt, of_no_wait_ends_the_next_one_once)
 	assert_error(push(), -EINTR, "dfi_source_interrupt()");
 	do {
 		cr_assert_eq(consume(), 1);
-		/* Else it would wait for room that comes with the next tuple.
+		/*
+		 * Otherwise it would wait for room that comes with the next
+		 * tuple.
 		 */
 		dfi_source_interrupt(source);
 	} while (push());
@@ -95,7 +97,7 @@ Test(interrupt, of_no_wait_ends_the_next_one_once)
 	close_both();
 }
 
-/* Refused as by -ETIMEDOUT: it is to be repeated. */
+/* Refused as by -ETIMEDOUT: repeat it. */
 Test(interrupt, of_a_push_that_is_not_repeated_fails_the_close)
 {
 	open_both(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leaving a flow before its end, on purpose: targets that cancel, while sources
- * and the other targets go on; and endpoints that another thread aborts.
+ * Leaving a flow before its end, on purpose: targets that cancel while sources
+ * and the other targets continue, and endpoints that another thread aborts.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-/* Leaving on purpose costs no connection: others go on over it. */
+/* Leaving on purpose closes no connection: others still use it. */
 static void check_connections(void)
 {
 	struct dfi *const dfis[] = { rig.dfi, rig.other };
@@ -104,7 +104,9 @@ struct sent {
 	uint64_t n[N_TARGETS], sum[N_TARGETS], refused[N_TARGETS];
 };
 
-/* All tuples to their targets; who doesn't want one is noted. */
+/*
+ * Push all tuples to their targets, and note the targets that don't want any.
+ */
 static void push_all(struct dfi_source *source, struct sent *sent)
 {
 	struct kv kv;
@@ -266,7 +268,7 @@ Test(cancel, waits_for_what_is_lent)
 	check_connections();
 }
 
-/* Also after the target that has cancelled was closed and its memory went. */
+/* Also after the cancelled target was closed and its memory is gone. */
 Test(cancel, is_known_to_a_source_that_attaches_later)
 {
 	struct dfi_source *sources[2];
@@ -320,8 +322,8 @@ static void start_registry_again(const char *address)
 }
 
 /*
- * Target 0 cancels while the registry is away, and closes after its return: a
- * source that attaches then knows, and goes on without it.
+ * Target 0 cancels while the registry is down, and closes after its return. A
+ * source that attaches then knows, and continues without it.
  */
 static void cancel_without_registry(bool again)
 {
@@ -382,7 +384,7 @@ static bool none_is_published(void *arg)
 	return n == 0;
 }
 
-/* Of targets that are closed, for sources that have not come. */
+/* Of closed targets, for sources that have not come. */
 Test(cancel, is_published_until_no_source_is_to_come)
 {
 	struct dfi_source *sources[2];
@@ -422,7 +424,7 @@ Test(cancel, leaves_nothing_to_the_next_flow_of_the_name)
 	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 1);
 	cr_assert_eq(dfi_target_consume(targets[0], &tuple), 0);
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
-	/* And one that is left to the end of its context. */
+	/* And one that stays until its context closes. */
 	create_kv_flow(rig.dfi, "g", 1, 1, 4, 4);
 	targets[0] = open_target(rig.other, "g", 0, 0);
 	cr_assert_eq(dfi_target_cancel(targets[0]), 0);
@@ -448,8 +450,8 @@ static void *open_late_source(void *arg)
 }
 
 /*
- * What the target's region says then, namely that it is gone, may be known
- * before what the registry says: that the target wants no more.
+ * The target's region says that it is gone. That may be known before the
+ * registry's entry, which says that the target wants no more.
  */
 Test(cancel, while_a_source_attaches)
 {
@@ -659,7 +661,7 @@ static void abort_target_that_waits(uint32_t wait)
 	cr_assert_eq(dfi_flow_remove(rig.dfi, "f"), 0);
 }
 
-/* What the others had sent by then is not lost with it. */
+/* Earlier segments of the others are not lost with it. */
 Test(abort, of_a_source_leaves_what_the_others_had_sent)
 {
 	struct dfi_source *leaver, *sender;
@@ -668,7 +670,7 @@ Test(abort, of_a_source_leaves_what_the_others_had_sent)
 	uint32_t i;
 
 	create_kv_flow(rig.dfi, "f", 3, 1, 4, 8);
-	/* Here the registry has told who they are when they are open. */
+	/* Here the registry has named them when they are open. */
 	targets[0] = open_target(rig.dfi, "f", 0, 0);
 	leaver = open_source(rig.dfi, "f", 0, 0);
 	sender = open_source(rig.dfi, "f", 1, 0);

@@ -380,7 +380,7 @@ Test(linger, needs_two_segments)
 	close_with_some_unread(1);
 }
 
-/* Not even for a moment was the source there: that would end the flow. */
+/* The source was absent all the time: even a moment would end the flow. */
 Test(linger, without_a_descriptor_for_the_clock_leaves_the_flow_alone)
 {
 	struct rlimit old, low;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How tuples are moved: what is lent and for how long, batches and cursors and
- * how they mix with single tuples, and calls that never wait.
+ * How tuples are moved: loans and their lifetime, batches and cursors mixed
+ * with single tuples, and calls that never wait.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -25,8 +25,8 @@ static void teardown(void)
 TestSuite(moving, .init = setup, .fini = teardown, .timeout = 300);
 
 /*
- * Fill the ring of target 0; how many tuples it took. Asks for room first: a
- * push that was refused must be repeated before the end.
+ * Fill the ring of target 0. Returns how many tuples it took. Asks for room
+ * first: a refused push must be repeated before the end.
  */
 static uint64_t fill(struct dfi_source *source, uint64_t number)
 {
@@ -67,7 +67,7 @@ Test(moving, tuple_is_lent_until_the_next_call)
 	for (i = 0; i < 100; i++) {
 		cr_assert_eq(consume_soon(target, &tuple), 1);
 		kv = tuple;
-		/* However much is pushed meanwhile, it stays as it is. */
+		/* Later pushes leave it unchanged. */
 		next += fill(source, next);
 		expected = numbered_kv(i).key;
 		cr_assert_eq(kv->val, i);
@@ -252,7 +252,7 @@ Test(moving, source_cursor_may_try_again_when_there_is_room)
 	end_target(target);
 }
 
-/* Push a batch until so many have been taken, as credits come; how many. */
+/* Push a batch until this many are taken, as credits come. Returns how many. */
 static int push_batch_soon(
     struct dfi_source *source, const struct kv *kvs, int n, int wanted)
 {
@@ -299,8 +299,8 @@ Test(moving, nonblocking_batch_takes_the_prefix_that_fits)
 }
 
 /*
- * A worker that sends to all and receives from all must do both in turns: with
- * calls that wait, all would wait for room in rings that nobody empties.
+ * A worker that sends to all and receives from all must alternate: with
+ * blocking calls, all would wait for room in rings that nobody empties.
  */
 struct worker {
 	pthread_t thread;

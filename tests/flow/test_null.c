@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NULL where a call needs something: -EINVAL with a text that says what, and
- * nothing happens. Also of each exported function that it is in this table, or
- * why not.
+ * NULL where a call needs a pointer: -EINVAL with a text that names it, and no
+ * effect. Each exported function is in this table, or in a list with the
+ * reason.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ static struct dfi_barrier *barrier;
 static struct dfi_sequencer *sequencer;
 static struct dfi_flow_attr flow_attr;
 
-/* Outputs that no failing call may touch: each has this in all its bytes. */
+/* Outputs that no failing call may change: each has this in all its bytes. */
 #define UNTOUCHED 0xa5
 static struct {
 	void *handle;
@@ -215,7 +215,7 @@ Test(null, is_nothing_to_close)
 	cr_assert_eq(dfi_combiner_close(NULL), 0);
 }
 
-/* Also where a tuple is there already, and the inline function has it. */
+/* Also if a tuple has come already, and the inline function has it. */
 Test(null, takes_no_tuple_along)
 {
 	struct kv kv = { 1, 2 };
@@ -238,12 +238,12 @@ Test(null, takes_no_tuple_along)
 	cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
 }
 
-/* The list of exported functions says which there are. */
+/* The list of exported functions. */
 Test(null, is_tried_on_all_functions)
 {
 #define X(call, text) #call,
 	static const char *const calls[] = { CALLS(X)
-		/* NULL is nothing to close, or has a meaning. */
+		/* For these NULL means nothing to close, or has a meaning. */
 		"dfi_close dfi_registry_stop dfi_source_close dfi_target_close "
 		"dfi_target_group_close dfi_barrier_close dfi_sequencer_close "
 		"dfi_combiner_close dfi_log_set "
@@ -253,7 +253,7 @@ Test(null, is_tried_on_all_functions)
 		/* Inline functions look into the handle. */
 		"dfi_source_push_to dfi_source_push_set dfi_source_cursor_push "
 		"dfi_target_cursor_get "
-		/* So these, which they call, need not. */
+		/* So the functions behind them need no check. */
 		"dfi_source_push_slow dfi_source_push_to_slow "
 		"dfi_source_lane_full "
 		"dfi_source_choose_to_push dfi_source_cursor_slow "

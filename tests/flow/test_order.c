@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ordered replicate flows: all targets get the segments of all sources in one
- * order, whatever the rings and ways in and out; and nobody waits for a source
- * that has no room.
+ * order, for all rings and all ways to push and consume; and nobody waits for a
+ * source without room.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -102,8 +102,8 @@ enum way {
 
 /*
  * An endpoint and its thread. A target checks that the tuples of each source
- * are whole and in order, so that the sources of its tuples, one behind the
- * other, are all there is to the order in which it got them.
+ * are complete and in order, so the sequence of its tuples' sources describes
+ * its order fully.
  */
 struct end {
 	pthread_t thread;
@@ -434,7 +434,7 @@ static void open_targets(struct dfi_target **targets, uint32_t n)
 		    t % 2 ? rig.dfi : rig.other, "f", t, DFI_NONBLOCK);
 }
 
-/* A tuple that was refused has no place in the order. */
+/* A refused tuple has no position in the order. */
 TEST_EACH(source_without_room_holds_up_nobody)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 2);
@@ -545,8 +545,7 @@ TEST_EACH(target_that_cancels_is_left_out)
 	}
 }
 
-/* Of datagrams, what is lost then is not sent again: nothing must be missing.
- */
+/* Lost datagrams are not sent again then: nothing must be missing. */
 TEST_EACH(source_that_aborts_ends_the_flow_in_order)
 {
 	bool early = replication == DFI_REPLICATION_MULTICAST;
@@ -592,7 +591,7 @@ TEST_EACH(target_that_leaves_fails_all)
 	source = open_source(rig.dfi, "f", 0, 0);
 	cr_assert_eq(push(source, 0, 0), 0);
 	cr_assert_eq(dfi_source_flush(source), 0);
-	/* It has the sequencer, too. */
+	/* It also has the sequencer. */
 	cr_assert_eq(dfi_target_close(targets[0]), 0);
 	for (i = 1; !ret; i++)
 		ret = push(source, 0, i);

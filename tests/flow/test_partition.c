@@ -83,9 +83,8 @@ static uint32_t target_of(const struct table *table, uint32_t i)
 }
 
 /*
- * Consume what is there, limit tuples at most, which must be the target's share
- * in the order of the table; *at is how far that is. Returns what the last
- * consume did.
+ * Consume at most limit tuples, which must be the target's share in the order
+ * of the table; *at counts them. Returns the result of the last consume.
  */
 static int expect_some(const struct table *table, struct dfi_target *target,
     uint32_t number, uint32_t *at, uint32_t limit)
@@ -170,7 +169,7 @@ static void push_table(const struct table *table, struct dfi_source *source)
 }
 
 /*
- * Into rings that have not: pushes take what there is room for, and the targets
+ * Into rings without enough room: pushes take what fits, and the targets
  * consume some of it now and then.
  */
 static void push_and_consume(const struct table *table,
@@ -193,7 +192,7 @@ static void push_and_consume(const struct table *table,
 			ret = expect_some(table, targets[t], t, &consumed[t],
 			    rng_below(&rng, 600 / table->n_targets));
 			cr_assert(ret == 1 || ret == -EAGAIN);
-			/* What was consumed, was pushed. */
+			/* All consumed tuples were pushed. */
 			cr_assert_leq(consumed[t], at);
 		}
 	}

@@ -93,7 +93,7 @@ static unsigned count_files(void)
 	return n;
 }
 
-/* As flow.h says for who sizes limits. */
+/* The sizes of limits as flow.h gives them. */
 Test(descriptor, takes_three_files)
 {
 	struct dfi_target_group *group;
@@ -119,9 +119,9 @@ Test(descriptor, takes_three_files)
 }
 
 /*
- * Spurious wake-ups are allowed, some ten a second, and over RDMA with footers
- * 330 in the first one and then 100; more would be a descriptor that nobody
- * resets, or looks too often.
+ * Some ten spurious wake-ups a second are allowed, and over RDMA with footers
+ * 330 in the first second and then 100. More would be a descriptor that nobody
+ * resets, or too frequent polling.
  */
 Test(descriptor, sleeps_while_nothing_is_there)
 {
@@ -291,7 +291,7 @@ struct peer {
 	const char *failure;
 };
 
-/* Push what there is room for, then end. Whether it was refused. */
+/* Push until the ring is full, then end. Returns whether a push was refused. */
 static bool peer_push(struct peer *peer)
 {
 	struct kv kv;
@@ -490,7 +490,7 @@ Test(group, consumes_from_all_of_its_targets)
 	group_consumes_all(DFI_NONBLOCK, DFI_WAIT_DEFAULT);
 }
 
-/* One target always has something, and the other's tuple comes soon, too. */
+/* One target always has tuples, and the other's tuple comes soon as well. */
 Test(group, is_fair)
 {
 	struct dfi_target_group *group = open_group(0, 0);
@@ -554,7 +554,7 @@ Test(group, says_whose_error_it_is_and_goes_on_with_the_others)
 	    dfi_target_group_consume_batch(group, &batch), -EBUSY, "batch");
 	/* It still says what is out. */
 	cr_assert_eq(batch.target, targets[1]);
-	/* Closing the group gives back what is lent. */
+	/* Closing the group releases lent batches. */
 	cr_assert_eq(dfi_target_group_close(group), 0);
 	cr_assert_eq(dfi_target_close(targets[0]), -ECANCELED);
 	cr_assert_eq(dfi_target_close(targets[1]), 0);

@@ -52,7 +52,7 @@ static int fail(struct job *job, const char *fmt, ...)
 	return -1;
 }
 
-/* Who doesn't wait does so here, lest its peer get no processor. */
+/* A nonblocking endpoint waits here, so that its peer gets the processor. */
 static bool again(int ret)
 {
 	if (ret == -EAGAIN)
@@ -61,7 +61,7 @@ static bool again(int ret)
 }
 
 /*
- * Spinning only in short flows between two: where a spinning thread holds the
+ * Spin only in short flows between two: if a spinning thread holds the
  * processor that its peer needs, each turn costs a time slice.
  */
 static uint32_t random_wait(struct job *job)
@@ -290,7 +290,7 @@ static int check_tuple(struct job *job, uint32_t source, const void *tuple)
 	return 0;
 }
 
-/* The source of a tuple that came alone, as it says itself. */
+/* The source of a single tuple, which the tuple contains. */
 static uint32_t source_of(struct job *job, const void *tuple)
 {
 	if (job->plan->n_sources == 1)

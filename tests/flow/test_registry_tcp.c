@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Flows whose registry is reached over TCP: with a key from the attributes or
- * from the environment, at loopback and at an address of this machine that
- * others reach, too.
+ * from the environment, at loopback and at a public address of this machine.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replicate flows: each tuple to all targets, exactly once and in the order of
- * its source, by all ways in; and what becomes of it when targets are slow,
- * cancel or leave.
+ * Replicate flows: each tuple reaches all targets, exactly once and in the
+ * order of its source, by all ways in; also if targets are slow, cancel or
+ * leave.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -173,7 +173,7 @@ static int push(struct dfi_source *source, uint64_t seq)
 	return dfi_source_push(source, &kv);
 }
 
-/* Push until the rings are full; how many were taken. */
+/* Push until the rings are full. Returns how many were taken. */
 static uint64_t fill(struct dfi_source *source, uint64_t seq)
 {
 	int ret;
@@ -348,7 +348,7 @@ TEST_EACH(one_to_one_to_eight)
 	struct dfi_flow_attr attr;
 	uint32_t n;
 
-	/* What is lost takes its time. */
+	/* Losses take time. */
 	for (n = 1; n <= MAX_ENDS;
 	     n += replication == DFI_REPLICATION_MULTICAST ? 3 : 1) {
 		attr = flow_attr(1, n);
@@ -405,7 +405,7 @@ TEST_EACH(ends_without_tuples)
 	run(&attr, 0);
 }
 
-/* What is refused is refused for all; the rest is taken by all. */
+/* A tuple is refused for all, or taken by all. */
 TEST_EACH(full_ring_of_one_target_refuses_a_push_for_all)
 {
 	struct dfi_source *source = start(3, DFI_NONBLOCK);
@@ -421,7 +421,7 @@ TEST_EACH(full_ring_of_one_target_refuses_a_push_for_all)
 	assert_error(push(source, n), -EAGAIN, "full");
 	cr_assert_eq(
 	    dfi_target_consume(targets[0], &(const void *){ NULL }), -EAGAIN);
-	/* The slow one gives a segment back, and one is taken. */
+	/* The slow one gives a segment back, and one push succeeds. */
 	for (i = 0; i <= SEGMENT; i++)
 		expect_tuple(targets[1], i);
 	while (push(source, n) == -EAGAIN)
@@ -598,8 +598,8 @@ static bool sleeps(void *arg)
 }
 
 /*
- * The source sleeps on the full ring of target 0 when another one goes: first
- * one that cancels, which changes nothing, then one that leaves.
+ * The source sleeps on the full ring of target 0 when another target goes:
+ * first one that cancels, which changes nothing, then one that leaves.
  */
 TEST_EACH_DEVICE(wait_for_one_target_ends_when_another_leaves)
 {
@@ -635,8 +635,7 @@ TEST_EACH(wait_for_a_target_ends_when_it_cancels)
 	close_targets(2);
 }
 
-/* Of datagrams, what is lost then is not sent again: nothing must be missing.
- */
+/* Lost datagrams are not sent again then: nothing must be missing. */
 TEST_EACH(aborted_source_cancels_all_targets)
 {
 	struct dfi_source *source = start(2, 0);
@@ -672,7 +671,7 @@ static struct dfi_source *open_lingering(uint32_t linger_us)
 	return source;
 }
 
-/* Also when one has cancelled, and gives no credit any more. */
+/* Also when one has cancelled, and gives no more credit. */
 TEST_EACH(lingering_segments_come_to_all)
 {
 	struct dfi_flow_attr attr = flow_attr(1, 3);
@@ -1028,7 +1027,7 @@ Test(replicate, is_published)
 	    DFI_REPLICATION_NAIVE);
 	cr_assert_eq(published(DFI_REPLICATION_DEFAULT, DFI_TRANSPORT_VERBS),
 	    DFI_REPLICATION_NAIVE);
-	/* Who only creates a flow needs no device. */
+	/* Creating a flow needs no device. */
 	cr_assert_eq(published(DFI_REPLICATION_MULTICAST, DFI_TRANSPORT_VERBS),
 	    DFI_REPLICATION_MULTICAST);
 }
@@ -1072,7 +1071,7 @@ Test(multicast, flows_of_one_group_are_kept_apart)
 	close_targets(2);
 }
 
-/* Targets would take what it sends for what they have had. */
+/* Targets would take its segments for earlier ones. */
 Test(multicast, source_that_was_attached_before_is_refused)
 {
 	struct dfi_flow_attr attr = flow_attr(2, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequencers between threads of two contexts: that the numbers are unique and
- * dense, and what each wrong use is told.
+ * Sequencers between threads of two contexts: numbers are unique and dense, and
+ * each wrong use is an error.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

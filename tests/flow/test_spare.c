@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows in the memory of others that came before: one after the other in one
- * region, with other tuples, segments and ends, until each has followed most
- * others. A region is known by the number of its file.
+ * Flows in the memory of earlier ones, one after the other in one region, with
+ * other tuples, segments and ends, until each has followed most others. The
+ * number of its file identifies a region.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -90,7 +90,7 @@ static uint64_t region_bytes(const struct dfi_flow_attr *attr)
 	return estimate.target_bytes;
 }
 
-/* As many segments as the region takes; whether that is all of it. */
+/* Push as many segments as the region takes. Returns whether that is all. */
 static bool fill_region(struct dfi_flow_attr *attr)
 {
 	uint32_t low = 1, high = REGION_BYTES / 64;
@@ -148,7 +148,7 @@ static void make_up(struct trial *trial, struct rng *rng)
 	trial->sender = rng_below(rng, 2) ? rig.dfi : rig.other;
 }
 
-/* The first word says whose and which tuple it is. */
+/* The first word identifies the source and the tuple. */
 static void fill_tuple(const struct trial *trial, uint32_t source,
     uint32_t number, uint64_t *words)
 {
@@ -172,7 +172,7 @@ static void check_tuple(struct trial *trial, const void *tuple)
 	    source);
 }
 
-/* Push as much as fits, or is there. */
+/* Push as much as fits, or is left. */
 static void push_some(struct trial *trial, uint32_t source, uint32_t most)
 {
 	uint64_t words[MAX_WORDS];
@@ -188,7 +188,7 @@ static void push_some(struct trial *trial, uint32_t source, uint32_t most)
 	}
 }
 
-/* Until there is nothing more, or the end; what said so. */
+/* Consume until nothing is left, or the end. Returns the last result. */
 static int consume_all(struct trial *trial)
 {
 	const void *tuple;
@@ -297,7 +297,7 @@ static void run(struct trial *trial, struct rng *rng)
 		cr_assert_eq(dfi_source_open(trial->sender, "f", i, &attr,
 				 &trial->sources[i]),
 		    0, "%s", dfi_errmsg());
-	/* Nothing of what was there before. */
+	/* No tuple of earlier flows. */
 	cr_assert_eq(consume_all(trial), -EAGAIN, "%s", dfi_errmsg());
 	move_tuples(trial, rng);
 	end(trial);

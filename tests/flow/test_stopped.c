@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls while the context's control thread does not run, as where real-time
- * threads take its processors: handles can be closed, and other calls end with
- * their time-outs. The thread is held in what libevent waits with.
+ * threads take its processors: handles can be closed, and other calls time out.
+ * The thread is held in libevent's wait.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -67,7 +67,7 @@ static void let_go_locked(void)
 	pthread_cond_broadcast(&changed);
 }
 
-/* A call that waits for the thread gets it in the end, so that none hangs. */
+/* A call that waits for the thread gets it in the end, so nothing hangs. */
 static void *watch(void *arg)
 {
 	struct timespec until;
@@ -84,7 +84,7 @@ static void *watch(void *arg)
 	return arg;
 }
 
-/* Control threads do nothing any more, after so many turns of their loops. */
+/* Control threads stop working after this many turns of their loops. */
 static void hold_after(unsigned n)
 {
 	pthread_mutex_lock(&lock);
@@ -197,7 +197,7 @@ static void close_all(const struct handles *handles)
 	cr_assert_eq(dfi_sequencer_close(handles->sequencer), 0);
 }
 
-/* Whether others hear of it, when the thread runs again. */
+/* Whether others learn of it when the thread runs again. */
 static bool all_is_free(void *arg)
 {
 	struct dfi_sequencer *sequencer;
@@ -378,7 +378,7 @@ Test(stopped, a_context_opens_in_time_or_not_at_all)
 /* More turns than a context takes to open. */
 #define MAX_TURNS 24
 
-/* What had been opened goes when the thread runs again. */
+/* The thread frees opened resources when it runs again. */
 static void open_in_time(bool tls)
 {
 	struct dfi_registry *registry;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which way tuples travel: the devices there are, the flow's transport, and
- * what is counted of it. What needs a device runs where DFI_TEST_DEVICE names
- * it, as in the testbed.
+ * The transport of tuples: existing devices, the flow's transport, and its
+ * counters. Tests that need a device run where DFI_TEST_DEVICE names it, as in
+ * the testbed.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -132,7 +132,7 @@ static void run_flow(struct dfi *from, struct dfi *to)
 	cr_assert_eq(dfi_target_close(target), 0);
 }
 
-/* Without a device this proves it: verbs, which the setting says, can't. */
+/* Without a device this proves it: verbs, which the setting demands, can't. */
 Test(transport, shm_of_the_flow_beats_the_setting)
 {
 	struct dfi_target *target;
@@ -221,7 +221,7 @@ static void leave_files(rlim_t n)
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* No matter which of the things that a device needs is the one too many. */
+/* Any resource that a device needs may be the one too many. */
 Test(transport, files_that_run_out_are_no_missing_device)
 {
 	struct dfi_target *target = NULL;
@@ -459,7 +459,7 @@ enum {
 	CHAIN = 4 /* VERBS_CHAIN */
 };
 
-/* So many tuples from key on are there, without a flush; then no more. */
+/* This many tuples from key on arrive without a flush; then no more. */
 static void expect_keys(struct dfi_target *target, uint64_t key, int n)
 {
 	const struct kv *kv;
@@ -485,8 +485,8 @@ static void open_both(struct dfi_source **source, struct dfi_target **target)
 }
 
 /*
- * And whatever ends the call: all tuples are taken, or the ring is full; the
- * segments that it has filled don't wait for another call.
+ * All tuples are taken, or the ring is full, whatever ends the call. Its full
+ * segments don't wait for another call.
  */
 Test(stats, show_that_a_batch_of_segments_is_posted_together)
 {
@@ -537,7 +537,7 @@ Test(stats, show_that_a_batch_of_segments_is_posted_together)
 	rig_stop(&rig);
 }
 
-/* All that is free of the open segment, with keys from here on. */
+/* Fill the open segment, with keys from here on. */
 static void fill_segment(struct dfi_source *source, uint32_t lane, uint64_t key,
     uint32_t n, bool more)
 {
@@ -555,8 +555,10 @@ static void fill_segment(struct dfi_source *source, uint32_t lane, uint64_t key,
 	    0, "%s", dfi_errmsg());
 }
 
-/* A lane is full, or its target wants no more: the source may do something
- * else then. */
+/*
+ * A lane is full, or its target wants no more: then the source may do other
+ * work.
+ */
 Test(stats, show_that_nothing_is_held_where_there_is_no_room)
 {
 	enum {
@@ -697,7 +699,7 @@ Test(stats, show_that_nobody_waits_for_what_is_held)
 	rig_stop(&rig);
 }
 
-/* Until the source says that nothing more comes now. */
+/* Until the source says that it sends nothing more now. */
 Test(stats, show_that_segments_with_more_to_come_are_posted_together)
 {
 	struct dfi_context_stats before, after;

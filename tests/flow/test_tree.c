@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Combiner flows with a tree: random ones against the same flow without, and
- * against a plain loop; what arrives at a target; who is told when a source, a
- * combiner or a target leaves; combiners that don't block; and what is refused.
+ * Combiner flows with a tree. Random ones equal the same flow without a tree
+ * and a plain loop; what arrives at a target; who learns that a source, a
+ * combiner or a target leaves; combiners that don't block; and invalid uses.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -587,8 +587,8 @@ static int run_soon(struct dfi_combiner *combiner)
 }
 
 /*
- * The same, until a counter in stats has come to n: what goes through a device
- * comes later, and a source that waits for room would wait for nobody.
+ * The same, until a counter in stats reaches n: a device delivers late, and a
+ * source would wait for room that nobody makes.
  */
 static void run_until_counted(struct dfi_combiner *combiner,
     struct dfi_combiner_stats *stats, const uint64_t *counter, uint64_t n)
@@ -603,7 +603,7 @@ static void run_until_counted(struct dfi_combiner *combiner,
 	cr_assert_eq(*counter, n);
 }
 
-/* All of a small flow, in one thread: its combiners don't block. */
+/* All ends of a small flow in one thread: its combiners don't block. */
 struct small {
 	struct dfi_target *targets[MAX_ENDS];
 	struct dfi_combiner *combiners[MAX_ENDS];
@@ -835,7 +835,7 @@ Test(tree, passes_a_window_on_when_all_inputs_have_ended_it)
 		cr_assert_eq(result->count, 4);
 		cr_assert_eq(result->sum, 6);
 	}
-	/* What comes behind the last mark is a window, too. */
+	/* Tuples behind the last mark are a window as well. */
 	push(small.sources[1], 77, 1);
 	close_sources(&small);
 	cr_assert_eq(consume_small(&small, 0, &tuple), 1);
@@ -972,7 +972,7 @@ static void close_all(struct small *small)
 		dfi_target_close(small->targets[i]);
 }
 
-/* Who a combiner sends to has left. */
+/* The receiver of a combiner has left. */
 static void expect_lost(struct dfi_combiner *combiner, const char *name)
 {
 	assert_error(run_soon(combiner), -ECONNRESET, "flow 'f'", name,
@@ -1010,7 +1010,7 @@ Test(tree, tells_targets_which_source_has_aborted)
 	push(small.sources[2], 1, 1);
 	assert_error(dfi_source_close(small.sources[2]), -ECONNRESET,
 	    "combiner 1 (node", "died or closed");
-	/* The others lose what they send to, from above. */
+	/* The others lose their receivers, from above. */
 	expect_lost(small.combiners[0], "combiner 3 (node");
 	expect_lost(small.combiners[4], "target 0 (node");
 	expect_lost(small.combiners[2], "combiner 4 (node");
@@ -1077,7 +1077,7 @@ Test(tree, lets_any_thread_abort_a_combiner_that_waits)
 	cr_assert_eq(dfi_source_close(source), -ECONNRESET);
 }
 
-/* It waits for input that doesn't come: the target's end reaches it there. */
+/* It waits for input that never comes: the target's end reaches it there. */
 static void *close_target(void *arg)
 {
 	yield_times(1000);
@@ -1162,7 +1162,7 @@ Test(tree, cancels_when_all_targets_have)
 	close_targets(&small, 0);
 }
 
-/* Nor does it say later that all was well, or close as if it wasn't. */
+/* Nor does it later report success, or close cleanly. */
 Test(tree, stays_failed_when_its_inputs_have_ended)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 2);
@@ -1177,7 +1177,7 @@ Test(tree, stays_failed_when_its_inputs_have_ended)
 	cr_assert_eq(dfi_combiner_close(small.combiners[0]), -ECONNRESET);
 }
 
-/* Nor because nobody wants what it lost any more. */
+/* Nor because nobody wants the lost tuples any more. */
 Test(tree, stays_failed_when_its_targets_have_cancelled)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 2);
@@ -1189,7 +1189,7 @@ Test(tree, stays_failed_when_its_targets_have_cancelled)
 	cr_assert_eq(run_soon(small.combiners[0]), -ECANCELED);
 	cr_assert_eq(dfi_target_cancel(small.targets[0]), 0);
 	cr_assert_eq(dfi_target_close(small.targets[0]), 0);
-	/* The registry may not have told yet of which node it is. */
+	/* The registry may not have said yet which node it belongs to. */
 	assert_error(dfi_combiner_run(small.combiners[0]), -ECANCELED,
 	    "source 0", "aborted the flow");
 	assert_error(dfi_combiner_close(small.combiners[0]), -ECANCELED,
@@ -1209,8 +1209,8 @@ Test(tree, cancels_while_it_has_a_mark_to_send)
 	attr.segment_size = 64;
 	open_small(&small, &attr);
 	/*
-	 * Rings of two: the third one finds no room above. A device may bring
-	 * it later, but it has room here then, as the fourth has.
+	 * Rings of two: the third one finds no room above. A device may make
+	 * room later, but then the fourth finds it as well.
 	 */
 	for (i = 0; i < 4; i++) {
 		cr_assert_eq(
@@ -1443,7 +1443,7 @@ Test(tree, tells_of_inputs_that_have_not_attached)
 	sources[1] = open_source(rig.dfi, "f", 1, 0);
 	assert_error(dfi_combiner_run(combiner), -ETIMEDOUT, "flow 'f'",
 	    "waiting for source 0: ");
-	/* Which is not the end of it. */
+	/* That is not its end. */
 	sources[0] = open_source(rig.dfi, "f", 0, 0);
 	push(sources[0], 3, 4);
 	cr_assert_eq(dfi_source_close(sources[0]), 0);

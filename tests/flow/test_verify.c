@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of segments: what damages them, and what they agree on. */
+/*
+ * Checksums of segments: which damage they find, and how both ends agree on
+ * them.
+ */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +104,7 @@ Test(verify, works_for_latency_flows)
 }
 
 /*
- * A source that goes on writing where it has sent from: in shared memory that
+ * A source overwrites the memory that it has sent from: in shared memory that
  * damages what the target is about to read.
  */
 static int consume_damaged(uint32_t verify)
@@ -148,7 +151,7 @@ Test(verify, is_off_by_default)
 	cr_assert_eq(consume_damaged(DFI_VERIFY_NONE), 1);
 }
 
-/* Who creates the flow says it for both ends. */
+/* The flow's creator decides it for both ends. */
 Test(verify, is_what_the_creator_has_set)
 {
 	struct dfi_flow_attr attr = flow_attr(DFI_VERIFY_NONE, 0);

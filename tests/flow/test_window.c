@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Windows of combiner flows, by count and by marks: random ones against a plain
- * loop, by each way to push and to consume; what is told to whom, and when; who
- * waits for whom; streams that end early, or are cut short; results that come
- * early because there is no room; and the loop of a parameter server.
+ * loop, by each way to push and to consume; news of a window's end; waits
+ * between sources; streams that end early or are truncated; early results for
+ * lack of room; and the loop of a parameter server.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -165,7 +165,7 @@ static void await(int fd)
 	poll(&pollfd, 1, -1);
 }
 
-/* Whether a call on a source is to be repeated, after waiting. */
+/* Whether to repeat a call on a source, after waiting. */
 static bool again(struct dfi_source *source, int ret)
 {
 	if (ret != -EAGAIN)
@@ -230,7 +230,7 @@ static int push_batch(
 	return 0;
 }
 
-/* Some tuples of the source, in one way or another. */
+/* Push some tuples of the source in one of the ways. */
 static int push_some(struct dfi_source *source, struct rng *rng,
     uint32_t n_targets, const struct kv *tuples, uint32_t n)
 {
@@ -700,7 +700,7 @@ Test(window, results_wait_for_the_slowest_source)
 	mark(all[1]);
 	expect(target, 0, 1, 11);
 	expect_nothing(target);
-	/* Who ends, ends all its windows. */
+	/* A source that ends, ends all its windows. */
 	push_kv(all[1], 1, 2);
 	cr_assert_eq(dfi_source_close(all[1]), 0);
 	expect(target, 1, 1, 22);
@@ -720,7 +720,7 @@ Test(window, sources_that_have_ended_are_not_waited_for)
 	target = open_target(rig.dfi, "f", 0, DFI_NONBLOCK);
 	all[0] = open_source(rig.other, "f", 0, 0);
 	all[1] = open_source(rig.other, "f", 1, 0);
-	/* It is held back when it ends. */
+	/* It is blocked when it ends. */
 	push_kv(all[0], 1, 10);
 	mark(all[0]);
 	push_kv(all[0], 1, 20);
@@ -746,7 +746,7 @@ static int poll_now(int fd)
 	return poll(&pollfd, 1, (int)LONG_MS);
 }
 
-/* One is as far ahead as its ring lets it; then the other one follows. */
+/* One is ahead as far as its ring allows; then the other one follows. */
 static void run_ahead(uint64_t window_tuples)
 {
 	struct dfi_source *all[2];
@@ -769,7 +769,7 @@ static void run_ahead(uint64_t window_tuples)
 			ret = dfi_source_mark(all[0]);
 		if (ret)
 			break;
-		/* Whatever is taken, is of the first window. */
+		/* All consumed tuples are of the first window. */
 		cr_assert_eq(dfi_target_consume(target, &tuple), -EAGAIN);
 	}
 	cr_assert_eq(ret, -EAGAIN, "%s", dfi_errmsg());
@@ -782,7 +782,7 @@ static void run_ahead(uint64_t window_tuples)
 	}
 	expect_nothing(target);
 	cr_assert_eq(poll_now(fd), 1);
-	/* What was refused is what is repeated. */
+	/* Repeat the refused push. */
 	if (!pushed)
 		push_kv(all[0], 1, 1);
 	if (marks)
@@ -804,8 +804,8 @@ Test(window, a_source_that_counts_is_ahead_by_a_ring)
 }
 
 /*
- * What was refused goes once both targets have taken what fills their rings,
- * which may be still on its way when they look first.
+ * The refused push succeeds when both targets have emptied their rings, whose
+ * tuples may still be on their way at their first look.
  */
 static void expect_room(bool (*has_room)(void *source),
     struct dfi_source *source, struct dfi_target *all[2])
@@ -829,8 +829,8 @@ static bool push_has_room(void *source)
 }
 
 /*
- * Of two targets one consumes, the other's ring is full: nobody is told that
- * the window ends before both can be.
+ * One of two targets consumes, the other's ring is full: neither hears of the
+ * window's end before both can.
  */
 Test(window, a_mark_is_for_all_targets_or_for_none)
 {
@@ -980,7 +980,7 @@ Test(window, marks_are_not_for_targets_that_have_cancelled)
 	cancel_one(DFI_WINDOW_MARKED);
 }
 
-/* What it drops does not count, either. */
+/* Dropped tuples don't count either. */
 Test(window, counts_are_not_for_targets_that_have_cancelled)
 {
 	cancel_one(2);
