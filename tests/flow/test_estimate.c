@@ -317,7 +317,7 @@ static uint64_t receive_bytes(uint32_t receives)
 	return receives * UINT64_C(64);
 }
 
-/* Among the receives of a multicast are those of datagram endpoints. */
+/* The receives of a context, including those of datagram endpoints. */
 static uint32_t receives_of(struct dfi *dfi)
 {
 	return stats_of(dfi).receives;

@@ -168,8 +168,8 @@ static unsigned long sleeps_of(const char *name)
 }
 
 /*
- * Arrivals wake endpoints that poll for themselves, above all by credits, for
- * which the source of a stream hardly ever waits.
+ * Polling endpoints take arrivals themselves: mostly credits, for which the
+ * source of a stream hardly ever waits.
  */
 Test(hygiene, control_threads_sleep_while_nobody_else_does)
 {

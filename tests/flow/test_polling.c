@@ -93,7 +93,7 @@ static unsigned count_files(void)
 	return n;
 }
 
-/* The sizes of limits as flow.h gives them. */
+/* The number of files that flow.h states. */
 Test(descriptor, takes_three_files)
 {
 	struct dfi_target_group *group;

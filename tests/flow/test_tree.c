@@ -1162,7 +1162,7 @@ Test(tree, cancels_when_all_targets_have)
 	close_targets(&small, 0);
 }
 
-/* Nor does it later report success, or close cleanly. */
+/* A failed combiner does not report success later, or close cleanly. */
 Test(tree, stays_failed_when_its_inputs_have_ended)
 {
 	struct dfi_flow_attr attr = kv_attr(1, 1, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the libraries would do, as far as it can be seen from above; whatever is
- * used after its end is for sanitizers to find.
+ * Imitates the libraries as far as a caller can see. Sanitizers find any use
+ * after the end.
  */
 #include "fake_rdma.h"
 
@@ -47,7 +47,7 @@ static void destroy(void *object)
 	free(object);
 }
 
-/* Reads what is sent, which must be there. */
+/* All bytes that are sent must be readable. */
 static int post_send(
     struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -193,7 +193,7 @@ int ibv_query_qp_data_in_order(
 	return 0;
 }
 
-/* One that is to end has given back its receives at once. */
+/* A queue pair that must end returns its receives at once. */
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct verbs_conn *conn = qp->qp_context;
@@ -325,14 +325,14 @@ int rdma_get_cm_event(struct rdma_event_channel *of, struct rdma_cm_event **out)
 	return 0;
 }
 
-/* From now on, what came with it is gone. */
+/* From now on, the data of the event is gone. */
 int rdma_ack_cm_event(struct rdma_cm_event *of)
 {
 	free((void *)of->param.conn.private_data);
 	return 0;
 }
 
-/* The kernel drops what it has not told yet. */
+/* The kernel drops events that are not delivered yet. */
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
 	struct rdma_cm_event *dropped;

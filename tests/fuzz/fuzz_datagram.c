@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datagrams from anybody, at a source and at a target of one flow: whatever
- * they say, the target writes only slots that its reader has given back, the
- * source sends only segments that it has, and neither counts further than it
- * may.
+ * Datagrams from anybody, at a source and at a target of one flow. Whatever
+ * they contain, the target writes only slots that its reader has given back,
+ * the source sends only segments that it has, and neither counts beyond its
+ * limits.
  *
  * The input: segment count, flags (checksums, notify, order), first segment;
  * then operations, each a byte and what belongs to it.
@@ -85,7 +85,7 @@ static struct segment_footer *own_footer(uint32_t slot)
 	    f.flow.geometry.footer_offset);
 }
 
-/* What a source sends is one of its segments, as it was built. */
+/* A source sends one of its segments, unchanged. */
 static int source_sends(void *arg, uint32_t to, const void *header,
     size_t header_size, const void *payload, size_t payload_size)
 {
@@ -183,7 +183,7 @@ static void read_segment(void)
 	fuzz_check(reader_release(&f.reader) == 0);
 }
 
-/* Take it apart, and give it to whom it is for, as a port does. */
+/* Parse it and pass it to its receiver, as a datagram endpoint does. */
 static void receive(const void *data, size_t size)
 {
 	struct datagram datagram;
@@ -196,7 +196,7 @@ static void receive(const void *data, size_t size)
 		dfi__multicast_receiver_receive(&f.target, &datagram, f.now);
 }
 
-/* With a head that is believed, and numbers that are near. */
+/* With a valid head, and numbers that are close. */
 static void receive_likely(struct input *input, uint8_t kind)
 {
 	struct datagram datagram = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes as private data of rdma_cm while a connection is made: of who
- * wants to connect, of who accepts, and of who refuses. It is what a member
- * would have sent, with any bytes of it changed, cut off, or sent to somebody
- * else. Only if nothing was changed that counts is it taken; else it is refused
- * for the right reason, and no number is taken from it.
+ * The private data of rdma_cm in a handshake: of a connection request, an
+ * acceptance and a refusal. It is a member's message with any bytes changed,
+ * cut off, or sent to another member. It is accepted only if no relevant byte
+ * was changed; otherwise it is refused for the right reason, and no number is
+ * taken from it.
  *
  * The input: a byte of enum scene and, above, of enum change; how much comes;
  * then what the bytes that come are to be changed by.
@@ -27,14 +27,14 @@ enum scene {
 
 #define SCENE_BITS 2
 
-/* Where it comes from, or to whom, and what is answered. */
+/* Its sender or receiver, and the answer. */
 enum change {
 	OTHER_FROM = 1,
 	OTHER_TO = 2,
 	OTHER_PORT = 4,
 	OTHER_ATTEMPT = 8, /* of an answer */
 	OTHER_ROLE = 16,   /* a request for an answer, and the reverse */
-	IPV6 = 32,         /* nothing that counts: both know */
+	IPV6 = 32,         /* no relevant byte: both ends know it */
 };
 
 #define NONCE UINT64_C(0x1122334455667788)
@@ -44,7 +44,7 @@ struct input {
 	unsigned changes;
 	size_t size; /* of what comes */
 	struct verbs_handshake hello, was;
-	bool changed; /* anything that a proof is for, or the proof */
+	bool changed; /* any byte that a proof covers, or the proof */
 };
 
 /* Nodes 1 and 2 are members. */
@@ -178,7 +178,7 @@ static bool is_other_version(const struct input *input)
 	    input->hello.version != VERBS_HELLO_VERSION;
 }
 
-/* Its number isn't looked at: the proof is for ours. */
+/* Its number isn't checked: the proof is for ours. */
 static void check_answer(
     const struct input *input, const struct rdma_conn_param *param)
 {
@@ -203,7 +203,7 @@ static void check_answer(
 	    !is_other_version(input));
 }
 
-/* Who refuses proves nothing, and says what it likes. */
+/* A refusal has no proof, and any content. */
 static void check_refusal(
     const struct input *input, const struct rdma_conn_param *param)
 {

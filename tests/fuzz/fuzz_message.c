@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What peers send over their queue pairs, in any order: messages, immediate
- * data, and what they write where they may. Two connections are theirs, and one
- * is ours, by which we write a ring of theirs. Whatever comes, nobody is told
- * of memory but who asked for it by its key; what is refused has its reason and
- * changes nothing; each link is of a connection, and of a ring or a remote,
- * which know it; and nothing is left when all have gone.
+ * Input from peers over their queue pairs, in any order: messages, immediate
+ * data, and writes where they are allowed. Peers have two connections; over a
+ * third one we write a ring of theirs. In all cases only a peer with the key
+ * learns of memory; a refusal has its reason and changes nothing; each link
+ * belongs to a connection, and to a ring or a remote, which know it; and
+ * nothing is left when all have gone.
  *
  * The input: the way in which rings tell of segments; then operations, each a
  * byte of enum operation and, above, what else is special, and what belongs to
@@ -75,7 +75,7 @@ static void bytes(void *to, size_t size)
 	input.left -= n;
 }
 
-/* Whether the message is one that something is to follow from. */
+/* Whether the message must have an effect. */
 static bool has_effect(const struct verbs_conn *conn, uint32_t size)
 {
 	const struct verbs_message *m = &rig.message;
@@ -90,13 +90,13 @@ static bool has_effect(const struct verbs_conn *conn, uint32_t size)
 	link = &rig.verbs.links[m->to_link];
 	if (link->conn != conn)
 		return false;
-	/* Who waits for VERBS_OPENED has it at once: see open_theirs(). */
+	/* VERBS_OPENED comes at once: see open_theirs(). */
 	return m->type == VERBS_CLOSE
 	    ? link->export != NULL
 	    : m->type == VERBS_CLOSED && link->remote && link->remote->closing;
 }
 
-/* Segments that came before may be seen now, too, so they are taken first. */
+/* Earlier segments may become visible now, so they are taken first. */
 static void say(struct verbs_conn *conn, uint32_t size)
 {
 	static struct rig_state before, after;
@@ -138,7 +138,7 @@ static void say_right(unsigned special)
 	say(conn, sizeof(rig.message));
 }
 
-/* Immediate data without a link of the connection's is too late. */
+/* Immediate data is too late without a link of its connection. */
 static void tell(struct verbs_conn *conn, unsigned special)
 {
 	static struct rig_state before, after;
@@ -251,7 +251,7 @@ static void send_segment(unsigned i, bool end)
 	fuzz_check(ret == 0 || ret == -ECONNRESET);
 }
 
-/* They answer by what the input says, at once or not at all. */
+/* They answer as the input says, at once or never. */
 static void open_theirs(unsigned special)
 {
 	const struct region_name name = { .address = "10.0.0.1:7", .key = 3 };
@@ -304,7 +304,7 @@ static void complete(struct verbs_conn *conn, enum fake_sends sends)
 	lock_release(&rig.verbs.poll);
 }
 
-/* A member's, with one byte that may be another, and of any size. */
+/* A member's message with at most one other byte, and any size. */
 static void request(unsigned special)
 {
 	const struct verbs_handshake hello = rig_hello();
@@ -321,7 +321,7 @@ static void request(unsigned special)
 	if (rig.conns[i])
 		return;
 	memcpy(&rig.hello, data, sizeof(rig.hello));
-	/* What only a refusal has, nobody looks at. */
+	/* Nobody reads the fields of a refusal. */
 	rig.hello.refusal = 0;
 	right = size >= sizeof(hello) &&
 	    memcmp(&rig.hello, &hello, sizeof(hello)) == 0;
@@ -329,7 +329,7 @@ static void request(unsigned special)
 	fuzz_check(right || rig.refusal == EPROTO || rig.refusal == EACCES);
 }
 
-/* Of the listener, no more than that the device stays. */
+/* From the listener, only that the device stays. */
 static void tell_news(unsigned special)
 {
 	static const enum rdma_cm_event_type types[] = {

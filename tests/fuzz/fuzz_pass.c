@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The socket over which processes of a host pass regions and ask for reports,
- * with a real transport at one end, and any bytes and descriptors from the
- * other: a peer that asks or shows, an owner that answers. Whatever comes, only
- * a region that was asked for by its key is passed on, only one of the right
- * kind and size is taken or looked at, and no descriptor stays open.
+ * The socket over which processes of a host pass regions and ask for reports.
+ * One end is a real transport; the other sends any bytes and descriptors, as a
+ * peer that asks or grants, or as an owner that answers. In all cases a region
+ * is passed on only for its key, only one of the right kind and size is used,
+ * and no descriptor stays open.
  *
  * The input: a byte of enum scene and, above, what else is special; the rest is
  * the one packet that is sent.
@@ -52,7 +52,7 @@ enum scene {
 #define RIGHT_KEY 1
 #define GIFT_SHIFT 1
 
-/* What comes with an answer, or is shown. */
+/* The descriptors of an answer or a grant. */
 enum gift {
 	GIFT_NONE,
 	GIFT_REGION,
@@ -129,7 +129,7 @@ static int make_gift(enum gift gift, int fds[2])
 	}
 }
 
-/* It may be more than fits: then not all is sent. */
+/* It may be too long: then not all is sent. */
 static ssize_t send_gift(
     int socket, const uint8_t *packet, size_t size, enum gift gift)
 {
@@ -172,7 +172,7 @@ static void *serve(void *arg)
 	int socket;
 
 	for (;;) {
-		/* Not in accept4(), which takes a descriptor beforehand. */
+		/* Not in accept4(), which takes a descriptor first. */
 		while (sem_wait(&owner.begin) < 0)
 			;
 		socket = accept4(owner.listener, NULL, NULL, SOCK_CLOEXEC);
@@ -208,7 +208,8 @@ static void start_owner(void)
 	    (int)getpid());
 	sem_init(&owner.begin, 0, 0);
 	sem_init(&owner.done, 0, 0);
-	/* The alarm is for the thread that began, as in the library's threads.
+	/*
+	 * The alarm is for the first thread only, as in the library's threads.
 	 */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
@@ -292,7 +293,7 @@ static int ask_with(const uint8_t *packet, size_t size, enum gift gift)
 	return -1;
 }
 
-/* We have heard enough, and are the first to close. */
+/* We have read enough, and close first. */
 static void hang_up(int socket)
 {
 	shutdown(socket, SHUT_WR);
@@ -300,7 +301,7 @@ static void hang_up(int socket)
 	close(socket);
 }
 
-/* The region goes to who knows its key, and to nobody else. */
+/* Only a peer with the key gets the region. */
 static void ask(const uint8_t *data, size_t size, bool right_key)
 {
 	static char reply[PACKET_MAX];
@@ -345,7 +346,7 @@ static size_t sealed_size(enum gift gift)
 	}
 }
 
-/* A region of the size that was said is shown for one that there is. */
+/* A region of the stated size is granted for an existing one. */
 static void show(
     const uint8_t *data, size_t size, bool right_key, enum gift gift)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a peer has published or tells of itself, or what claims to be a
- * registry's message: the first byte says which. What is accepted must be good
- * for all that is done with it: layouts, routing, texts, and encoding it again.
+ * Entries that a peer publishes, its own reports, and a registry's messages:
+ * the first byte says which. Accepted input must be usable for everything:
+ * layouts, routing, texts, and a second encoding.
  */
 #include <event2/buffer.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /*
  * A registry whose client sends these bytes, through the real session, while
  * another client watches every key. No sockets and no clock: streams in memory.
- * The first byte says whether hello and a lease come first, and whether the
- * client has two connections, the second one with half of the rest, which is
- * what it sends. Afterwards nothing of the client may be left in the table.
+ * The first byte says whether a handshake and a lease come first, and whether
+ * the client has two connections, the second of which sends half of the rest.
+ * Afterwards the table must have nothing of the client.
  */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>

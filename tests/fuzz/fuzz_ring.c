@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target's ring whose source writes whatever it likes: footers, end marks,
- * payload. Whatever it is, the reader lends only memory of the ring, never
- * more than a segment of whole tuples, and ends or refuses.
+ * A target's ring whose source writes anything: footers, end marks, payload. In
+ * all cases the reader lends only memory of the ring, never more than a segment
+ * of whole tuples, and ends or refuses.
  *
  * The input: tuple size, segment size, segment count and whether segments have
  * checksums and may be lost, first segment; then operations, each a byte and
@@ -16,7 +16,7 @@
 #include "fuzz.h"
 
 #define SEGMENT_MAX 96
-/* The next bits: segments have checksums, places, sets, and may be lost. */
+/* The next bits: segments have checksums, positions, sets, and may be lost. */
 #define COUNT_MAX 8
 #define LOSSY (8 * COUNT_MAX)
 #define WINDOWS (16 * COUNT_MAX)
@@ -100,8 +100,8 @@ static bool read_once(struct reader *reader)
 }
 
 /*
- * The header of the next segment: any targets, any window's end, and the
- * checksum right, unless the operation says else.
+ * The header of the next segment: any targets, any window's end, and the right
+ * checksum unless the operation says otherwise.
  */
 static void set_header(struct reader *reader, uint8_t operation, uint64_t used,
     struct input *input)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What has to hold whatever comes: all that know each other do so both ways.
- */
+/* Invariants for any input: links between objects go both ways. */
 #include <string.h>
 
 #include <dfi/context.h>

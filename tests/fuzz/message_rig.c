@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The end that is fuzzed: how it begins, what peers see of it, and how it ends.
- */
+/* The fuzzed end: its start, the peers' view of it, and its end. */
 #include "message_rig.h"
 
 #include <arpa/inet.h>
@@ -45,7 +43,7 @@ bool rig_is_error_of_open(int32_t error)
 	    error == -EBUSY || error == -ENOMEM;
 }
 
-/* The answer to rig.message: it tells no more than was asked for. */
+/* The answer to rig.message has only what was asked for. */
 static void check_answer(
     const struct verbs_conn *conn, const struct verbs_message *answer)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check-history FILE...: whether histories of a store are linearizable. Exits
- * with 0 if all are, 1 if one is not, 2 if that can't be told.
+ * check-history FILE...: checks whether histories of a store are linearizable.
+ * Exits with 0 if all are, 1 if one is not, 2 if it can't tell.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search. What was invoked and what returned stands in a list in the order
- * of time. An operation may be next in the order that is looked for if it
- * stands before the first return in the list; then its call and return leave
- * the list. If none may, the last one is put back and the next one is tried.
+ * The search. Calls and returns are in a list in the order of time. An
+ * operation may be next in the order if its call is before the first return in
+ * the list; then its call and return leave the list. If none may be next, the
+ * last one is put back and the following one is tried.
  *
- * An operation that changes nothing wherever it fits, as a get, is taken as
- * soon as it fits, and nothing else is tried in its place: each order in which
- * it comes later is also one with it here. Without this, a hot key with many
- * readers has an order of search for each set of them.
+ * An operation that never changes anything, such as a get, is taken as soon as
+ * it fits, and no other one is tried in its place: each order that has it later
+ * is also valid with it here. Without this, a hot key with many readers has a
+ * search path for each set of them.
  *
- * Operations of unknown outcome have no return and may be left out. They would
- * double the work each, but for this: take an order with as few of them as
- * possible. Each of them changes the value, and the next operation depends on
- * that: it is known and no put, or it is an unknown cas that takes effect.
- * Otherwise the unknown one could be left out. So only such ones are tried. And
- * of unknown ones that do the same, the first is as good as any, since none
- * returns.
+ * Operations of unknown outcome have no return and may be left out. Each would
+ * double the work. But in an order with as few of them as possible, each
+ * changes the value, and the next operation depends on that: it is known and no
+ * put, or it is an unknown cas that takes effect. Otherwise the unknown one
+ * could be left out. So only such operations are tried. Of equal unknown ones,
+ * the first is as good as any, since none returns.
  */
 #include "checker.h"
 
@@ -55,7 +54,7 @@ struct step {
 	uint64_t value;
 	uint64_t hash[2];
 	bool unseen;
-	bool only; /* nothing else is to be tried in its place */
+	bool only; /* no other one is tried in its place */
 };
 
 struct state {
@@ -173,9 +172,9 @@ enum seen {
 };
 
 /*
- * Remember a set of operations, by a sum of 128 bits, with its value. Should
- * two ever have the same sum, a right history could be called wrong, never the
- * other way round.
+ * Remember a set of operations, by a sum of 128 bits, with its value. If two
+ * sets had the same sum, a valid history could be reported as invalid, never
+ * the other way round.
  */
 static enum seen remember(struct lin_checker *checker, const uint64_t hash[2],
     uint64_t value, bool unseen)
@@ -200,7 +199,7 @@ static enum seen remember(struct lin_checker *checker, const uint64_t hash[2],
 	return SEEN_NEW;
 }
 
-/* Whether it can be next, at this value, and the value behind it. */
+/* Whether it can be next, at this value, and the value after it. */
 static bool fits(const struct lin_op *op, uint64_t *value)
 {
 	bool done = op->result == LIN_DONE;
@@ -226,8 +225,8 @@ static bool fits(const struct lin_op *op, uint64_t *value)
 }
 
 /*
- * Whether one that fits changes no value, here and wherever else it fits. A put
- * of the value that is there does so only here.
+ * Whether a fitting operation changes no value, here and wherever else it fits.
+ * A put of the current value does so only here.
  */
 static bool changes_nothing(
     const struct lin_op *op, uint64_t before, uint64_t behind)
@@ -401,8 +400,8 @@ static void note(struct lin_checker *checker, const struct lin_op *stuck,
 }
 
 /*
- * Put back the last one in whose place something else may be tried, and all
- * behind it. What is next goes to node and open. False: there is none.
+ * Put back the last operation in whose place another one may be tried, and all
+ * after it. node and open get the next one. False: there is none.
  */
 static bool back_up(
     struct lin_checker *checker, uint32_t *node, uint32_t *open, size_t *n_left)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histories in memory and as text. Texts become numbers, from 1, in a table. */
+/* Histories in memory and as text. A table maps texts to numbers, from 1. */
 #include "history.h"
 
 #include <errno.h>
@@ -176,7 +176,7 @@ static bool read_time(const char *word, uint64_t *time)
 	return !*end && errno == 0;
 }
 
-/* A value, where the operation has one: - is none, ? not told. */
+/* A value, if the operation has one: - is none, ? unknown. */
 static const char *read_value(
     struct lin_history *history, const char *word, uint64_t *value)
 {
@@ -209,7 +209,7 @@ static const char *read_result(struct lin_op *op, const char *word)
 	return NULL;
 }
 
-/* What the parts of an operation must be to each other. */
+/* The rules between the parts of an operation. */
 static const char *check_op(struct lin_op *op, const char *result)
 {
 	if (op->result != LIN_UNKNOWN && op->returned < op->invoked)
@@ -230,7 +230,7 @@ static const char *check_op(struct lin_op *op, const char *result)
 	return NULL;
 }
 
-/* Returns what is wrong, or NULL. */
+/* Returns the error, or NULL. */
 static const char *read_op(
     struct lin_history *history, char *words[N_WORDS], struct lin_op *op)
 {

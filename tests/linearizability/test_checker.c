@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checker of histories: with such as are known to be right or wrong, and
- * with random ones, of which a checker that tries all orders has to say the
- * same.
+ * The checker of histories: with known valid and invalid ones, and with random
+ * ones, on which it must agree with a checker that tries all orders.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -87,7 +86,7 @@ Test(checker, takes_histories_that_are_right)
 		"delete x 1 ? ? - - -\n delete x 1 ? ? - - -\n"
 		"put x 2 3 ok a - -\n get x 4 5 absent - - -\n"
 		"put x 6 7 ok a - -\n get x 8 9 absent - - -\n",
-		/* An unknown write that only makes there be a value. */
+		/* An unknown write that only creates a value. */
 		"put x 1 ? ? a - -\n delete x 2 3 ok - - -\n",
 		"put x 1 ? ? b - -\n put x 2 3 ok a - -\n"
 		"cas x 4 5 different c a ?\n",
@@ -142,7 +141,7 @@ Test(checker, finds_histories_that_are_wrong)
 		"cas x 1 2 different b - ?\n",
 		"put x 1 2 ok a - -\n cas x 3 4 different c b a\n"
 		"get x 5 6 ok - - c\n",
-		/* Deleted what there was not, and the other way round. */
+		/* A delete of a missing value, and the other way round. */
 		"delete x 1 2 ok - - -\n",
 		"put x 1 2 ok a - -\n delete x 3 4 absent - - -\n",
 		/* Unknown outcomes explain some, not all. */
@@ -335,8 +334,7 @@ static bool brute(
 	return false;
 }
 
-/* A history that a register has really had: each takes effect within its time.
- */
+/* A history of a real register: each operation takes effect within its time. */
 static void make_right(struct lin_op *ops, unsigned n, unsigned *seed)
 {
 	uint64_t value = LIN_ABSENT, old;
