@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In place of libgit2, which Criterion asks for the differences of two texts
- * when eq() of a test says that they are not the same, and for nothing else.
- * With its 15 libraries, and all public certificates, which it reads at the
- * start, it took three quarters of the time of a short test, each of which is a
- * process. Here it is loaded when there are differences.
+ * Replaces libgit2. Criterion uses it only to print the differences of two
+ * texts when eq() fails. Loading its 15 libraries, and all public certificates,
+ * took three quarters of the time of a short test, and each test is a process.
+ * This loads it when there are differences.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What the functions are passed matters to libgit2 alone: all are words. */
+/* Only libgit2 reads the arguments: all are words. */
 typedef int init_function(void);
 typedef int diff_function(void *old, void *old_size, void *old_path, void *new,
     void *new_size, void *new_path, void *options, void *file, void *binary,

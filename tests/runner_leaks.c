@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Criterion's runner, the parent of the processes in which tests run, now and
- * then leaks 48 bytes of its own when it ends. LeakSanitizer asks this at the
- * end of each process; in those of the tests, which have the variable from
- * Criterion's sandbox, it looks as always.
+ * Criterion's runner, the parent of the test processes, sometimes leaks 48
+ * bytes of its own when it ends. LeakSanitizer asks this function at the end of
+ * each process. Test processes have the variable from Criterion's sandbox, and
+ * are checked as always.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a program as a sandbox does that forbids system calls: old profiles of
- * containers refuse those that they do not know.
+ * Runs a program as in a sandbox that forbids system calls: old profiles of
+ * containers refuse unknown ones.
  *
  * forbid CALL ERROR PROGRAM [ARGUMENT]...
  *

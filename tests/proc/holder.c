@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that holds a flow while others look at it: creates the flow "held"
+ * A process that holds a flow while others query it. It creates the flow "held"
  * with three sources and two targets, "held-by-all", and "held-in-parts", which
- * has a tree, attaches a target of the first, says "ready" on stdout, and
- * leaves at the end of stdin. An "r" there has it read one tuple of a hundred
- * of the flow "cancelled", and a "c" behind it cancel that. Takes the registry
- * from DFI_REGISTRY.
+ * has a tree. Then it attaches a target of the first, prints "ready", and
+ * leaves at the end of stdin. On an "r" it reads one tuple of a hundred of the
+ * flow "cancelled", and on a following "c" cancels it. Takes the registry from
+ * DFI_REGISTRY.
  *
  * holder NODE_NAME
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows whose rings need more memory than may be locked, over verbs: the open
- * fails with -ENOMEM and says what to raise, takes nothing along, and a flow
+ * Flows over verbs whose rings exceed the limit of locked memory: the open
+ * fails with -ENOMEM, names the limit to raise and keeps nothing, and a flow
  * that fits works afterwards.
  *
  * memlock BYTES
@@ -19,7 +19,7 @@
 #include "worker.h"
 
 #define SEGMENT_SIZE 8192u
-/* Enough to reach the limit, were a small part of a failed open left. */
+/* Enough to reach the limit if a small part of a failed open were left. */
 #define REPEATS 50
 #define TUPLES 1000
 #define WIDTH 4
@@ -109,7 +109,7 @@ static uint64_t most_memory(void)
 	return (uint64_t)usage.ru_maxrss * 1024;
 }
 
-/* The target's rings are too large; and so it has never had them. */
+/* The target's rings are too large, so it has never had them. */
 static void refuse_target(uint64_t size)
 {
 	struct dfi_target *target = NULL;
@@ -124,8 +124,8 @@ static void refuse_target(uint64_t size)
 }
 
 /*
- * The target fits, but not what the source sends from as well: a ring's image,
- * or the stage of all.
+ * The target fits, but not the source's memory as well: a shadow ring, or the
+ * send buffer of all.
  */
 static void refuse_source(const char *flow)
 {
@@ -159,8 +159,8 @@ static uint64_t messages(void)
 }
 
 /*
- * All targets fit, and each image of their rings but the last: the source finds
- * so before it has opened any.
+ * All targets fit, and each shadow ring except the last: the source finds this
+ * out before it has opened any.
  */
 static void refuse_wide(const char *flow)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reload LIBRARY: load the library, move tuples through a flow, and unload it,
- * again and again, as a database does with an extension. It is really gone each
- * time, and neither threads nor descriptors stay behind, but where a thread of
- * it that could not be joined has still to end. So this program is not linked
- * with it.
+ * reload LIBRARY: repeatedly load the library, move tuples through a flow, and
+ * unload it, as a database does with an extension. It must be unloaded each
+ * time, without remaining threads or descriptors, except that a thread that
+ * could not be joined still has to end. So this program is not linked with it.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -152,7 +151,9 @@ static int full_reader;
 
 static _Atomic bool held;
 
-/* In place of the C library's: control threads stay in it while they are held.
+/*
+ * Replaces the C library's call: control threads stay in it while they are
+ * held.
  */
 int epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 {
@@ -168,7 +169,7 @@ int epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 	return ret;
 }
 
-/* Opening gives up on a thread that does not run, which ends later. */
+/* Opening gives up on a thread that does not run; the thread ends later. */
 static void use_in_vain(const char *path)
 {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -192,7 +193,7 @@ static void use_in_vain(const char *path)
 	atomic_store(&held, false);
 }
 
-/* Put a pipe that takes nothing in the place of stderr. */
+/* Replace stderr with a pipe that takes nothing. */
 static void fill_stderr(void)
 {
 	static const char dots[4096] = "fill";
@@ -205,7 +206,7 @@ static void fill_stderr(void)
 	fcntl(ends[1], F_SETFL, 0);
 	dup2(ends[1], STDERR_FILENO);
 	close(ends[1]);
-	/* Else it would be a broken one. */
+	/* Otherwise it would be a broken one. */
 	full_reader = ends[0];
 }
 
@@ -232,7 +233,7 @@ static void use_logging(const char *path)
 	close(nothing);
 }
 
-/* Nothing of the library is called any more. */
+/* From here on, the library is not called. */
 static bool forks(void)
 {
 	pid_t pid = fork();
@@ -250,7 +251,7 @@ int main(int argc, char **argv)
 
 	if (argc != 2)
 		return EXIT_FAILURE;
-	/* What the libraries below it keep for good, they have kept then. */
+	/* By then the libraries below have their permanent resources. */
 	use(argv[1]);
 	descriptors = count("/proc/self/fd");
 	for (i = 1; i < N_ROUNDS; i++)

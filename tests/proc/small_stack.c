@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How much of a thread's stack calls take: each part of the interface runs on a
- * thread whose stack is known byte by byte before. What the C library has at
- * its top counts, so that a thread with a stack of that size does.
- *
- * small_stack [LIMIT]
- *
- * LIMIT is in bytes. Fails if a part takes more. Starts a registry of its own.
+ * thread whose stack has known bytes. The C library's part at the top counts,
+ * so a stack of the measured size is enough.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -45,7 +45,7 @@ void child_spawn(struct child *child, ...)
 	child->out = out[0];
 }
 
-/* The program itself outlives whoever started it. */
+/* The program itself outlives its starter. */
 void child_spawn_registry(struct child *child, const char *address)
 {
 	child_spawn(child, "/usr/bin/setpriv", "--pdeathsig", "KILL",

@@ -29,7 +29,7 @@
 /* Two seconds, and one for a machine that has much to do. */
 #define TOLD_MS 3000
 
-/* Long enough that only a hanging test reaches it. */
+/* Only a hanging test reaches it. */
 #define LONG_MS 60000
 
 static struct dfi_registry *registry;
@@ -148,7 +148,7 @@ static struct dfi *open_context(const char *address)
 	return dfi;
 }
 
-/* With a registry that is a process, which the test is member 3 at. */
+/* With a registry process, at which the test is member 3. */
 struct hanging {
 	struct child server;
 	struct dfi *dfi;
@@ -193,7 +193,7 @@ static void await_arrival(struct dfi_barrier *barrier, const char *member)
 	} while (strstr(dfi_errmsg(), member));
 }
 
-/* Children 0 and 1, and this process, are told in time. */
+/* Children 0 and 1, and this process, learn of it in time. */
 static void expect_losses(struct hanging *hanging, pid_t pid, int64_t killed)
 {
 	char text[32];
@@ -256,7 +256,7 @@ Test(barriers, tell_of_a_death_after_that_of_the_registry)
 	end_hanging(&hanging, 0);
 }
 
-/* Before the others know that it is gone, too. */
+/* Also before the others know that it is gone. */
 Test(barriers, tell_of_a_death_at_the_same_time_as_that_of_the_registry)
 {
 	struct hanging hanging;
@@ -297,7 +297,7 @@ static void await_warning(void)
 	cr_assert(warned);
 }
 
-/* A child is there already, and waits to arrive. */
+/* A child has come already, and waits to arrive. */
 static struct dfi *await_child(struct child *server)
 {
 	struct dfi *dfi;
@@ -393,7 +393,8 @@ Test(barriers, say_whom_they_cannot_watch_as_proc_does_not_show_it)
 	meet_hidden(ENOENT, "No such file");
 }
 
-/* Whoever asks with a short timeout never gets the answer that it has arrived.
+/*
+ * A participant with a short timeout never gets the answer that it has arrived.
  */
 Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
 {
@@ -426,8 +427,8 @@ Test(barriers, count_an_arrival_whose_answer_always_comes_too_late)
 }
 
 /*
- * Until it has arrived, and waits for the other: the registry, which has to
- * know that, may not be back, or not answer within a short timeout.
+ * Until it has arrived, and waits for the other. The registry must know of the
+ * arrival; it may be down, or slower than a short timeout.
  */
 static void arrive_in_vain(struct dfi_barrier *barrier)
 {
@@ -442,7 +443,10 @@ static void arrive_in_vain(struct dfi_barrier *barrier)
 	} while (!strstr(dfi_errmsg(), "has not arrived"));
 }
 
-/* The child is stopped meanwhile, and finds that the other one has arrived. */
+/*
+ * The child is stopped meanwhile, and then finds that the other one has
+ * arrived.
+ */
 Test(barriers, go_on_where_one_comes_back_late_to_a_restarted_registry)
 {
 	struct dfi_registry_attr attr = DFI_REGISTRY_ATTR_INIT;
@@ -567,7 +571,9 @@ static void open_members(struct dfi *dfi, struct dfi_barrier *members[2])
 	expect_to_pass(members);
 }
 
-/* The child asks, is told, and leaves; that is nothing to the others. */
+/*
+ * The child asks, gets its answer, and leaves; that does not affect the others.
+ */
 static void expect_to_go_on(struct dfi_barrier *members[2], struct child *child)
 {
 	uint32_t i;
@@ -595,7 +601,7 @@ Test(barriers, leave_alone_who_has_the_place_of_one_that_was_stopped)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
-/* Its process is there again, and its owner has not asked yet. */
+/* Its process is back, and its owner has not asked yet. */
 Test(barriers, have_no_place_for_one_that_was_stopped_for_too_long)
 {
 	struct dfi *dfi = open_context(dfi_registry_address(registry));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deaths that no registry tells of: it was killed for good, or hangs. The other
+ * Deaths that no registry reports: it was killed for good, or hangs. The other
  * processes run worker.c.
  */
 #include <criterion/criterion.h>
@@ -93,7 +93,7 @@ static int consume_all(struct dfi_target *target, uint32_t *count)
 	return ret;
 }
 
-/* In the text of the error: who died, and of which flow. */
+/* The error's text says who died, and of which flow. */
 static void expect_names(const char *endpoint, const struct child *child)
 {
 	const char *words[] = { "flow '" FLOW "'", endpoint, "node ", "host ",
@@ -119,7 +119,7 @@ static void await_pidfds(uint32_t n)
 	}
 }
 
-/* The target waits meanwhile, and has to be woken. */
+/* The target waits meanwhile, and must be woken. */
 static void expect_death(struct dfi_target *target, struct child *source,
     const char *name, int64_t killed)
 {
@@ -151,7 +151,7 @@ Test(deaths, of_a_source_is_noticed_while_there_is_no_registry)
 	cr_assert_eq(dfi_close(dfi), 0);
 }
 
-/* What it had combined, and even what it had sent, is no result. */
+/* Its combined tuples, and even those it had sent, make no result. */
 Test(deaths, of_a_source_that_combines_leave_no_results)
 {
 	static const struct dfi_aggregate count = { .function = DFI_COUNT };

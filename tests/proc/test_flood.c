@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three strangers connect at full speed to a socket of a registry, or of a
- * process: honest processes are served meanwhile, and what the flood takes of
- * its victim is bounded. DFI_TEST_FLOOD_SECONDS is for how long.
+ * process. Honest processes are served meanwhile, and the victim's use of
+ * resources is bounded. DFI_TEST_FLOOD_SECONDS: for how long.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -18,7 +18,7 @@
 
 #define STRANGERS 3
 #define OPENS_MAX 100000
-/* Places of connections that have proved nothing, and what else is open. */
+/* Places of pending authentications, and other open descriptors. */
 #define DESCRIPTORS_MAX (1024 + 256 + 64)
 
 struct number {

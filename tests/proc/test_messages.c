@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What faults say, word by word: people read these texts, and search for them.
+ * The texts of faults, word by word: people read them, and search for them.
  * Only processes, hosts and paths are filled in.
  */
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deaths of those whom a source is just asking for their memory: it is told as
- * soon as the registry knows, and does not wait until it may not wait any
- * longer. The other processes run worker.c.
+ * Deaths of targets while a source asks for their memory: the source fails as
+ * soon as the registry knows, not at its time limit. The other processes run
+ * worker.c.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define FLOW "flow"
 #define LONG_MS 60000u
-/* How long a source may take to open, and what is much less. */
+/* How long a source may take to open, and a time that is much shorter. */
 #define OPEN_MS 50000u
 #define SOON_MS 12000
 
@@ -69,7 +69,7 @@ static void create_ordered_flow(uint32_t n_sources, uint32_t n_targets)
 	cr_assert_eq(dfi_flow_create(dfi, FLOW, &attr), 0, "%s", dfi_errmsg());
 }
 
-/* A source that a thread opens, and what it is told. */
+/* A source that a thread opens, and its result. */
 struct opening {
 	pthread_t thread;
 	uint32_t index;
@@ -127,7 +127,7 @@ static unsigned count_mapped_rings(void)
 	return n;
 }
 
-/* Until there is one more of something than there was. */
+/* Until there is one more of them than before. */
 static void start_opening(
     struct opening *opening, uint32_t index, unsigned (*count)(void))
 {
@@ -166,7 +166,7 @@ static void expect_told(
 	cr_assert_lt(ms_since(since_ms), SOON_MS, "%s", opening->text);
 }
 
-/* The child has all that its parent had, and lives on. */
+/* The child inherits all of its parent, and lives on. */
 Test(openings, are_told_of_a_target_whose_child_lives_on)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;
@@ -196,8 +196,8 @@ Test(openings, are_told_of_a_target_whose_child_lives_on)
 }
 
 /*
- * The registry has dropped a target that is stopped, and still there. Another
- * one that is stopped keeps the source until it asks.
+ * The registry has dropped a stopped target whose process still lives. Another
+ * stopped one holds the source up until it asks.
  */
 Test(openings, are_told_of_a_target_whose_lease_is_over)
 {
@@ -257,7 +257,7 @@ static void await_no_flow(void)
 	}
 }
 
-/* The source that asks it does not end up with the next one's target. */
+/* The source that asks it does not get the next one's target. */
 Test(openings, are_told_of_the_end_of_an_earlier_run)
 {
 	struct dfi_source_attr attr = DFI_SOURCE_ATTR_INIT;

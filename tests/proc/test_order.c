@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ordered replicate flows between real processes: all targets get one order,
- * and when a source is killed at any moment, beginnings of one order. The other
- * processes run worker.c, whose targets write down from which source each tuple
- * came; as those of a source come in order, that is all there is to know.
+ * and when a source is killed at any moment, prefixes of one order. The other
+ * processes run worker.c, whose targets record the source of each tuple; as
+ * tuples of a source come in order, that describes the whole order.
  */
 #include <criterion/criterion.h>
 #include <inttypes.h>
@@ -136,7 +136,7 @@ static void compare_orders(bool same)
 		cr_assert_eq(memcmp(order[t], order[0], shorter), 0,
 		    "targets 0 and %d have different orders", t);
 	}
-	/* Through the longest of all. */
+	/* Compare all with the longest. */
 	for (t = 1; t + 1 < N_TARGETS; t++) {
 		shorter = size[t] < size[t + 1] ? size[t] : size[t + 1];
 		cr_assert_eq(memcmp(order[t], order[t + 1], shorter), 0);
@@ -181,7 +181,7 @@ static void wait_ns(long ns)
 	nanosleep(&time, NULL);
 }
 
-/* One source is killed some time after it has opened; how long, is chance. */
+/* One source is killed at a random time after it has opened. */
 static void kill_one(uint32_t replication, uint32_t victim)
 {
 	struct child sources[N_SOURCES], targets[N_TARGETS];
@@ -206,7 +206,7 @@ static void kill_one(uint32_t replication, uint32_t victim)
 	child_signal(&sources[victim], SIGKILL);
 	for (i = 0; i < N_TARGETS; i++) {
 		ret = expect_end(&targets[i], "target", i, &count);
-		/* 0: all that it sent had come before. */
+		/* 0: all its segments had come before. */
 		cr_assert(ret == -ECONNRESET || ret == -ECANCELED || ret == 0,
 		    "%s", targets[i].line);
 		if (ret == 0)
@@ -237,8 +237,8 @@ Test(order, killed_source_leaves_beginnings_of_one_order)
 }
 
 /*
- * Target 0 has the sequencer: who draws is told whose end that was, but for
- * those who first hear of others that have ended for it.
+ * Target 0 has the sequencer: a source that draws learns whose end that was,
+ * except those that first hear of other ends.
  */
 Test(order, killed_holder_of_the_sequencer_is_named)
 {

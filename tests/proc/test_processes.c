@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows between real processes: that all tuples arrive, what the living see
- * when a peer is killed, or leaves without a word, that nothing is left behind,
- * and what the loss of the registry means. The other processes run worker.c;
- * their endpoints check content and order.
+ * Flows between real processes: all tuples arrive; what peers see when one is
+ * killed, or leaves silently; nothing is left behind; and the effects of a lost
+ * registry. The other processes run worker.c; their endpoints check content and
+ * order.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -22,7 +22,10 @@
 
 #define FLOW "flow"
 #define LONG_MS 60000u
-/* A peer's death must be known within 2 s; loaded machines get some more. */
+/*
+ * A peer's death must be known within 2 s, and somewhat later on loaded
+ * machines.
+ */
 #define DEATH_MS 4000
 
 static struct dfi_registry *registry;
@@ -109,7 +112,7 @@ static uint32_t expect_end(struct child *child, const char *who, int expected)
 	return count;
 }
 
-/* Consume until something else than a tuple comes, which is returned. */
+/* Consume until a result other than a tuple, and return it. */
 static int consume_all(struct dfi_target *target, uint32_t *count)
 {
 	const struct worker_tuple *tuple;
@@ -285,7 +288,7 @@ Test(processes, target_gets_what_a_killed_source_had_sent_and_then_its_name)
 	expect_text("flow 'flow'");
 	expect_text("source 0");
 	expect_pid(&source);
-	/* The error is sticky, and close tells it too. */
+	/* The error is sticky, and close returns it as well. */
 	cr_assert_eq(consume_all(target, &count), -ECONNRESET);
 	cr_assert_eq(dfi_target_close(target), -ECONNRESET);
 	cr_assert_eq(child_wait(&source), 128 + SIGKILL);
@@ -336,7 +339,7 @@ Test(processes, forked_child_does_not_hide_it_from_a_registry_over_tcp)
 	kill_parent("-k");
 }
 
-/* A blocked one, as here, must wake up. */
+/* A blocked endpoint, as here, must wake up. */
 Test(processes, source_that_waits_is_told_of_its_killed_target)
 {
 	struct worker_tuple tuple;
@@ -393,8 +396,8 @@ Test(processes, exit_without_close_is_no_end_of_the_flow)
 }
 
 /*
- * A run of one flow of two sources and three targets, of which targets 0 and 1
- * are another process's. The tuples of each run have numbers of their own.
+ * A run of one flow of two sources and three targets; targets 0 and 1 belong to
+ * another process. The tuples of each run have their own numbers.
  */
 struct run {
 	struct child child;
@@ -458,7 +461,7 @@ static void create_again(void)
 	create_flow(2, 3, 32);
 }
 
-/* A whole run, as if there had not been another one. */
+/* A whole run, unaffected by the other one. */
 static void run_anew(void)
 {
 	struct run run;
@@ -501,7 +504,7 @@ static void begin_old_run(struct run *run)
 	}
 }
 
-/* It still waits for source 1, which there is in the other run only. */
+/* It still waits for source 1, which only the other run has. */
 static void end_old_run(struct run *run, int source_ret)
 {
 	uint32_t count;
@@ -536,7 +539,7 @@ Test(processes, leftovers_of_a_killed_run_are_not_joined_by_the_next_one)
 	cr_assert_eq(child_wait(&old.child), 128 + SIGKILL);
 }
 
-/* Also while their process lives, as somebody else has removed the flow. */
+/* Also while their process lives, as another process has removed the flow. */
 Test(processes, leftovers_of_a_removed_flow_are_not_joined_by_the_next_one)
 {
 	struct run old;
@@ -802,7 +805,10 @@ Test(registry_restart, flow_that_was_published_again_can_be_joined)
 	cr_assert_eq(child_wait(&source), 0);
 }
 
-/* The one that comes late finds its flow's name taken, and leaves it alone. */
+/*
+ * A process that comes back late finds its flow's name taken, and leaves it
+ * alone.
+ */
 Test(registry_restart, name_belongs_to_who_publishes_it_first)
 {
 	struct dfi_flow_info info;
@@ -853,10 +859,7 @@ static void await_nodes(unsigned n)
 	} while (found != n);
 }
 
-/*
- * Who had a place before, and comes back late, cancels and closes without a
- * trace.
- */
+/* A former endpoint that comes back late cancels and closes without a trace. */
 Test(registry_restart, place_belongs_to_who_takes_it_first)
 {
 	struct worker_tuple tuple;

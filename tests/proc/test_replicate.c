@@ -111,7 +111,7 @@ Test(replicate, each_process_gets_all_tuples_of_each)
 	exchange(3, 1, 1);
 }
 
-/* Consume until something else than a tuple comes, which is returned. */
+/* Consume until a result other than a tuple, and return it. */
 static int consume_all(struct dfi_target *target, uint32_t *count)
 {
 	struct worker_tuple expected;

@@ -64,7 +64,7 @@ Test(sequencers, count_for_all_processes)
 	}
 }
 
-/* It is told soon, but for how long numbers are still given is not promised. */
+/* It learns of it soon, but the number of draws until then is not promised. */
 Test(sequencers, say_that_their_creator_was_killed)
 {
 	struct child creator, child;
@@ -96,10 +96,10 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* A death must be known within 2 s; loaded machines get some more. */
+/* A death must be known within 2 s, and somewhat later on loaded machines. */
 #define TOLD_MS 4000
 
-/* It is told in time, though its registry gets that signal before. */
+/* It learns of it in time, though its registry gets that signal before. */
 static void expect_death_without_registry(int number)
 {
 	struct dfi_attr attr = DFI_ATTR_INIT;
@@ -190,7 +190,7 @@ static int count_node(void *arg, const struct dfi_node_info *info)
 	return 0;
 }
 
-/* The one that comes back late finds its name taken, and leaves it alone. */
+/* A creator that comes back late finds its name taken, and leaves it alone. */
 Test(sequencers, have_the_name_that_one_before_had_when_its_registry_died)
 {
 	struct dfi_registry_attr registry_attr = DFI_REGISTRY_ATTR_INIT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be seen of other processes: their counters, and that a peer is
- * stopped, in the log and the counters of who waits for it; nothing is lost
- * when it goes on. The other processes run worker.c.
+ * Other processes seen from here: their counters, and stopped peers in the log
+ * and the counters of endpoints that wait for them. Nothing is lost when a peer
+ * continues. The other processes run worker.c.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -72,8 +72,9 @@ static void create_flow(uint32_t n_ends)
 
 #define MAX_WARNINGS 8
 
-/* A warning that a child's process is stopped lets it go on, unless it is to
- * stay so. */
+/*
+ * A warning that a child is stopped continues it, unless it must stay stopped.
+ */
 struct watchman {
 	struct child *child;
 	bool stays;
@@ -106,7 +107,7 @@ static bool has_words(const char *line, char words[4][32])
 	return i == 4;
 }
 
-/* Who waits for whom is in one of the warnings. */
+/* One of the warnings says who waits for whom. */
 static void expect_report(
     const struct watchman *watchman, const char *self, const char *peer)
 {
@@ -423,7 +424,7 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* What a child's context told, or why it did not. */
+/* A child's context's answer, or why there is none. */
 struct view {
 	int pid;
 	bool found;
@@ -490,7 +491,7 @@ Test(stalls, counters_of_another_process_are_seen)
 	cr_assert_eq(view.endpoint.bytes, 25 * sizeof(struct worker_tuple));
 	cr_assert_eq(view.endpoint.segments, 2);
 	cr_assert_eq(view.endpoint.partial_segments, 1);
-	/* One that doesn't answer holds nobody up for long. */
+	/* A silent one holds nobody up for long. */
 	child_signal(&source, SIGSTOP);
 	view = look_at(&source);
 	cr_assert(strstr(view.error, "doesn't answer"), "'%s'", view.error);
@@ -522,7 +523,7 @@ static void use_up_receives(struct dfi_source *source, uint32_t receives)
 	}
 }
 
-/* What has arrived and what the target then was told, is not known here. */
+/* What has arrived, and what the target then knew, is unknown here. */
 static void expect_end_or_loss(struct child *target, uint32_t sent)
 {
 	static const char end[] = "target 0 ended ";
@@ -567,7 +568,7 @@ Test(stalls, closing_towards_a_stopped_target_has_a_deadline_over_rdma)
 			       "flow '" FLOW "': source 0: closed, but after"),
 	    "%s", dfi_errmsg());
 	cr_assert_not_null(strstr(dfi_errmsg(), "target 0"));
-	/* It is closed, and neither call does anything any more. */
+	/* It is closed, and neither call has an effect any more. */
 	dfi_source_abort(source);
 	cr_assert_eq(dfi_source_close(source), -EBADF);
 	child_signal(&target, SIGCONT);

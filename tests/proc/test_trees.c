@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trees of combiners across processes: a combiner that is killed, a source that
- * is, and a whole flow with a process for each combiner. The others are
- * worker.c.
+ * Trees of combiners across processes: a killed combiner, a killed source, and
+ * a whole flow with a process for each combiner. The others are worker.c.
  */
 #include <criterion/criterion.h>
 #include <signal.h>

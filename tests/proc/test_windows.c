@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sources of a combiner flow with windows that are killed in the middle of one,
- * while all wait for them, or while they are ahead of the others. The killed
- * ones are worker.c.
+ * while all wait for them, or while they are ahead of the others. worker.c runs
+ * the killed ones.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -125,7 +125,7 @@ static void expect_window(struct dfi_target *target, uint64_t expected)
 	cr_assert_eq(result->count, 2 * WINDOW);
 }
 
-/* Nothing of the window that was under way. */
+/* No result of the current window. */
 static void expect_death(struct dfi_target *target)
 {
 	const void *tuple;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process of the tests in test_processes.c: sources and targets of one flow,
- * each on a thread of its own. What happens is reported as lines on stdout,
- *	source 0 open
- *	source 0 held 100		after --hold tuples
- *	source 0 ended 0 100 TEXT	result, tuples, error text
- *	target 1 open
- *	target 1 ended 0 100 TEXT
- * and a held endpoint goes on when a 'c' comes on stdin, or ends the process
- * without any closing on an 'x'. Each target checks that its tuples are its
- * own, whole, and in order. Exits with 1 if they are not.
+ * each on its own thread. It reports events as lines on stdout, source 0 open
+ * source 0 held 100 after --hold tuples source 0 ended 0 100 TEXT result,
+ * tuples, error text target 1 open target 1 ended 0 100 TEXT and a held
+ * endpoint goes on when a 'c' comes on stdin, or ends the process without any
+ * closing on an 'x'. Each target checks that its tuples are its own, whole, and
+ * in order. Exits with 1 if they are not.
  *
  * -k: who is held forks a child that does nothing, and outlives its parent by
  * some seconds; -K: one that knows nothing of it, as handlers are not called.
@@ -102,8 +99,9 @@ static void say_stalls(const struct end *end, uint64_t n)
 	fflush(stdout);
 }
 
-/* A forked child that leaves what it has inherited as it is, but for the pipes
- * to others. */
+/*
+ * A forked child that keeps all it has inherited, except the pipes to others.
+ */
 static void linger(void)
 {
 	close(STDIN_FILENO);
@@ -280,7 +278,7 @@ static FILE *open_order(const struct end *end)
 	return file;
 }
 
-/* A call that doesn't fail leaves alone what the last one said that did. */
+/* A successful call leaves the text of the last failed one unchanged. */
 static int cancel(struct dfi_target *target)
 {
 	char said[512];
@@ -457,7 +455,7 @@ int main(int argc, char **argv)
 	uint32_t segment_size = 0;
 	int option, ret;
 
-	/* A test that fails leaves nobody behind. */
+	/* If a test fails, its processes end as well. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while ((option = getopt(
 		    argc, argv, "c:eFg:kKl:MNo:OPr:f:n:p:sSt:x:")) != -1) {
@@ -514,7 +512,10 @@ int main(int argc, char **argv)
 	if (creates && create(creates, segment_size) < 0)
 		return EXIT_FAILURE;
 	ret = run_ends(argv + optind, (unsigned)(argc - optind));
-	/* -ENOTCONN when the registry was killed: then there is no goodbye. */
+	/*
+	 * -ENOTCONN when the registry was killed: then leaving is not
+	 * announced.
+	 */
 	dfi_close(dfi);
 	return ret;
 }

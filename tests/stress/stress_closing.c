@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that close a context which others are just entering: each call has
- * effect as a whole, or is told that the context is closing or closed; and of
- * many who close it at once, one does. DFI_TEST_CYCLES says how many contexts.
+ * Threads close a context while others enter it: each call takes effect as a
+ * whole, or fails because the context is closing or closed. Of many concurrent
+ * closes, one succeeds. DFI_TEST_CYCLES: how many contexts.
  */
 #include <stdatomic.h>
 #include <stdint.h>

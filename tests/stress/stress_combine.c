@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owners against the control thread: sources that combine and linger for so
- * short a time that what they hold is often sent while they fill the stage, by
+ * Owners against the control thread: sources combine and linger for a very
+ * short time, so tuples are often sent while the source fills its buffer, by
  * batches larger than it, by claims, and one by one. The sums are checked.
  *
  * stress_combine [ROUNDS]

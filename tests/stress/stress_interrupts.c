@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signal handlers that interrupt calls which wait, at any moment of them: each
- * handler ends one call with -EINTR, no more and no fewer. The handler runs on
- * the thread that waits or on another one, in turn. The bound of a sleep, which
- * makes up for lost wake-ups, is an hour: an interrupt that comes just before
- * the thread sleeps, and is lost, is found as a call that does not end.
+ * Signal handlers interrupt waiting calls at any moment: each handler ends
+ * exactly one call with -EINTR. The handler runs in turn on the waiting thread
+ * and on another one. The limit of a sleep, which hides lost wake-ups, is an
+ * hour. So an interrupt that is lost just before the sleep shows as a call that
+ * does not end.
  *
  * stress_interrupts [INTERRUPTS]: of each kind of handle.
  */
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 		n_interrupts = (uint32_t)strtoul(argv[1], NULL, 10);
 	dfi__wait_longest_ns = dfi__notify_longest_ns = INT64_C(3600) *
 	    NS_PER_S;
-	/* Some calls of the system are begun again, others are not. */
+	/* The kernel restarts some of these calls, and not others. */
 	action.sa_flags = SA_RESTART;
 	sigaction(SIGUSR1, &action, NULL);
 	check(dfi_registry_start(NULL, &registry) == 0, "no registry");

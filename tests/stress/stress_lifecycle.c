@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that open and close contexts, flows and endpoints at the same time,
- * on few names so that they meet: indexes that are taken, flows that vanish,
- * sources that give up, targets that leave early, opens that run out of time.
- * Whatever a call returns must be one of the codes that such a meeting may
- * give. In the end all file descriptors are closed. DFI_TEST_CYCLES says how
- * many contexts and endpoints are opened and closed; by default 1300.
+ * Threads open and close contexts, flows and endpoints at the same time, on few
+ * names so that they meet: taken indexes, removed flows, sources that give up,
+ * targets that leave early, opens that time out. Each call must return a code
+ * that such a meeting allows. In the end all file descriptors are closed.
+ * DFI_TEST_CYCLES: how many contexts and endpoints are opened and closed; by
+ * default 1300.
  */
 #include <dirent.h>
 #include <stdatomic.h>
@@ -159,7 +159,7 @@ static int count_node(void *arg, const struct dfi_node_info *info)
 
 static int count_stats(void *arg, const struct dfi_node_stats *stats)
 {
-	/* Of contexts that close meanwhile nobody tells. */
+	/* A context that closes meanwhile is not reported. */
 	check(stats->error || stats->n_endpoints <= N_THREADS, "%u endpoints",
 	    stats->n_endpoints);
 	++*(unsigned *)arg;

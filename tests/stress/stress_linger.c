@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owners against the control thread that sends what they leave: sources push in
- * all ways, at all speeds, and linger for so short a time that they are often
- * overtaken in the middle of a segment. Rings are so small that their memory is
- * used again all the time. Each target checks the order of each source's
- * tuples.
+ * Owners against the control thread, which sends lingering segments: sources
+ * push in all ways, at all speeds, and linger so briefly that it often sends in
+ * the middle of a segment. Rings are small, so their memory is reused all the
+ * time. Each target checks the order of each source's tuples.
  *
  * stress_linger [ROUNDS]
  */

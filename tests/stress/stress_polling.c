@@ -2,9 +2,8 @@
 /*
  * Sources and targets that wait in poll() only, on descriptors, with rings of
  * two segments, so that each tuple may need a wake-up in either direction. The
- * timer that makes up for lost wake-ups is set to an hour: a single lost one is
- * found. Half of the targets are in groups, half of the polling is
- * edge-triggered.
+ * timer that hides lost wake-ups is set to an hour, so a single lost one shows.
+ * Half of the targets are in groups, half of the polling is edge-triggered.
  *
  * stress_polling [WAKEUPS]: goes on until each waiter was woken so often.
  */

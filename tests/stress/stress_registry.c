@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many threads at one registry, for ThreadSanitizer: calls, watches and their
- * ends race on shared clients while others come and go, and at last the
- * registry is stopped in the middle of it. Every call must return, with an
- * error that fits; nothing may be heard after an unwatch; the loss is told
- * once.
+ * ends race on shared clients while others come and go. At last the registry is
+ * stopped. Every call must return, with a fitting error; no event comes after
+ * an unwatch; the loss is reported once.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One writer and one reader on a ring in real shared memory, with the waiting
- * that sources and targets do: tiny rings, partial segments, random yields, all
- * ways to wait, and counters that start just before they wrap. The content of
- * every segment is checked, and must still be the same just before the slot is
- * given back.
+ * of sources and targets: tiny rings, partial segments, random yields, all ways
+ * to wait, and counters that start just before they wrap. Every segment's
+ * content is checked on arrival, and again just before the slot is given back.
  */
 #include <inttypes.h>
 #include <stdbool.h>

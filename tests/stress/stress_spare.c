@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions that are used again while peers come and go: owners fill each region
- * that they get and find later that nobody else has written into it, although
- * peers of earlier regions may still be writing when those are destroyed.
+ * Regions that are reused while peers come and go. Owners fill each region and
+ * later check that nobody else has written into it, although peers of earlier
+ * regions may still write when those are destroyed.
  */
 #include <string.h>
 
@@ -91,7 +91,7 @@ static struct region *create(struct rng *rng)
 	return region;
 }
 
-/* Nobody else's words are in it, now and later. */
+/* It has no words of others, now and later. */
 static void use_alone(struct pair *pair, struct rng *rng)
 {
 	struct region *region = create(rng);
@@ -122,7 +122,7 @@ static void *run_owner(void *arg)
 		pair->name = region->name;
 		atomic_store(&pair->state, OFFERED);
 		await(pair, OPEN, CLOSED);
-		/* The peer writes still, or has let go. */
+		/* The peer still writes, or has unmapped it. */
 		if (rng_below(&rng, 2))
 			await(pair, CLOSED, CLOSED);
 		owner->ops->region.destroy(region);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trees of combiners, round after round: sources that end windows, combiners
- * that wait or poll, and in each third round a thread that aborts one of them
- * at some moment. Sums are checked in the others, and what was given before the
- * end in these.
+ * Trees of combiners, round after round: sources end windows, combiners wait or
+ * poll, and in each third round a thread aborts one of them at some moment. All
+ * sums are checked; in rounds with an abort, those of results before the end.
  *
  * stress_tree [ROUNDS]
  */

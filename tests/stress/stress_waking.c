@@ -85,7 +85,7 @@ static void pause_sometimes(const struct end *end, struct rng *rng)
 		sched_yield();
 }
 
-/* Who has slept to the deadline finds what nobody has woken it for. */
+/* A sleeper that reached its deadline finds work without a wake-up. */
 static void check_time(const struct end *end, int64_t start)
 {
 	int64_t took = clock_now_ns() - start;

@@ -3,7 +3,7 @@
  * The network between the VMs of a testbed: an Ethernet switch for QEMU's
  * `-netdev dgram` over Unix sockets. It needs no privileges, keeps packets in
  * order and loses none: a sender that is too fast is stopped by its socket.
- * (QEMU's own hub changes their order, which soft-RoCE takes for loss.)
+ * (QEMU's own hub changes their order, which looks like loss to soft-RoCE.)
  *
  * switch N, in the folder of the cluster: receives node K's frames on
  * switch/nodeK and sends to K/eth0. On stdin come "cut K", after which nothing
@@ -24,7 +24,7 @@
 #define FRAME_SIZE (4096u + 65536u) /* the largest that QEMU sends */
 #define MAC_SIZE 6u
 #define BURST 32u
-/* A node that reads nothing, as it is stopped, must not stop the others. */
+/* A stopped node, which reads nothing, must not stop the others. */
 #define MAX_QUEUED 8192u
 
 struct frame {
@@ -77,7 +77,7 @@ static void open_port(uint32_t index)
 	port->last = &port->first;
 }
 
-/* False if there is no space now. What a node that is off gets is lost. */
+/* False if there is no space now. Frames for a node that is off are lost. */
 static bool try_send(struct port *port, const void *bytes, size_t size)
 {
 	if (send(port->out, bytes, size, 0) >= 0)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints the frequency of this machine's time-stamp counter in kHz. The VMs of
- * a testbed have the same counter, as QEMU's translator reads it for them, but
- * no device by which they could tell its frequency reliably when they boot: on
- * a busy machine a kernel that measures it is now and then wrong by a factor,
- * and so is its clock from then on.
+ * a testbed read the same counter through QEMU's translator, but have no device
+ * to measure its frequency reliably at boot. On a busy machine a kernel's
+ * measurement is sometimes wrong by a factor, and so is its clock from then on.
  */
 #include <inttypes.h>
 #include <stdint.h>

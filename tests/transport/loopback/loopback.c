@@ -76,7 +76,7 @@ static void cut_export(struct loopback_export *export)
 	loopback_put_export(export);
 }
 
-/* What was sent arrives; writers that have not left lose what they write to. */
+/* All segments under way arrive; attached writers lose their rings. */
 static void loopback_stop(struct transport *transport)
 {
 	struct loopback_export *export, *next;
@@ -117,7 +117,7 @@ static void loopback_settle(struct transport *transport)
 	pthread_mutex_unlock(&loopback_lock);
 }
 
-/* The thread has all arrive, and wakes behind a fence. */
+/* The thread delivers all, and wakes waiters after a fence. */
 static void loopback_arm(struct transport *transport)
 {
 	(void)transport;

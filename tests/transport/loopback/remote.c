@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer of a ring opens it, sends from memory of its own, and leaves. */
+/* The writer of a ring opens it, sends from its own memory, and leaves. */
 #include "loopback.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include "base/atomic.h"
 #include "base/error.h"
 
-/* A writer has at most so many requests under way. */
+/* A writer has at most this many requests under way. */
 #define UNDER_WAY 32
 
 int loopback_remote_room(
@@ -287,7 +287,7 @@ int loopback_added(struct remote *base, uint64_t offset, uint64_t *before)
 	int ret = loopback_drained(base);
 
 	(void)offset;
-	/* Nobody else sends by this remote. */
+	/* No other thread sends over this remote. */
 	if (ret > 0)
 		*before = ((struct loopback_remote *)base)->before;
 	return ret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is under way: each request and credit has a time at which it arrives.
- * A thread sleeps until the first of them; threads that look do the same work.
+ * Requests and credits under way: each has a time of arrival. A thread sleeps
+ * until the first of them; polling threads do the same work.
  */
 #include "loopback.h"
 
@@ -35,7 +35,7 @@ uint64_t loopback_random(void)
 	return x ^ (x >> 31);
 }
 
-/* When something arrives that leaves now. */
+/* The arrival time of a transfer that leaves now. */
 static int64_t arrival(void)
 {
 	int64_t due = clock_now_ns() +
@@ -67,7 +67,7 @@ void loopback_send(
 	enqueue(&remote->sent, request);
 }
 
-/* One that is under way is overtaken: only the newest counts. */
+/* A newer one overtakes it: only the newest counts. */
 void loopback_send_credit(
     struct loopback_remote *remote, uint64_t consumed, enum ring_closed closed)
 {
@@ -172,7 +172,7 @@ static int64_t due_of(const struct loopback_queue *queue)
 	return request ? request->due : 0;
 }
 
-/* What is due of a remote. When something is next. */
+/* Deliver the due transfers of a remote. Returns the time of the next one. */
 static int64_t step(struct loopback_remote *remote, int64_t now)
 {
 	struct loopback_request *request;
